@@ -114,6 +114,9 @@ struct sample_row {
 };
 
 struct sample_result {
+    /* ST_OK, or ST_DATA_LOSS if the row's logits are not finite, as computed or
+     * after bias and penalties; all else is then undefined. */
+    enum status status;
     uint32_t token;
     float logprob; /* the token's own, if sampling->logprobs */
     /* [n_top_logprobs] if sampling->logprobs: best first, equal logits by lower
@@ -270,9 +273,9 @@ static inline void kernels_head(struct kernels *k, const uint32_t *tokens,
 }
 
 /* Chooses out[i] from logits[i] and waits for it; out [n].  The logits are
- * consumed.  Returns ST_INTERNAL and a text naming the first row whose logits
- * are not finite, as computed or after bias and penalties; out is then
- * undefined. */
+ * consumed.  Each row has its own status, and rows that cannot be sampled
+ * change no bit of the others.  Returns an error only if the device has failed;
+ * out is then undefined. */
 MUST_CHECK static inline enum status
 kernels_sample(struct kernels *k, const struct sample_row *rows, uint32_t n,
                struct sample_result *out, struct error *e)

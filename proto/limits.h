@@ -24,6 +24,7 @@
     /* names */                                                               \
     X(PEER_NAME_MAX, 64, "bytes", "the name or lineage of a peer")            \
     X(MODEL_NAME_MAX, 128, "bytes", "a model's name")                         \
+    X(TENANT_NAME_MAX, 64, "bytes", "a tenant's name")                        \
     X(SHARD_DEVICE_MAX, 128, "bytes", "the name of a worker's device")        \
     X(ENDPOINT_MAX, 256, "bytes", "an endpoint, with its NUL")                \
     /* models and shards */                                                   \

@@ -6,14 +6,16 @@
 
 #include "common/base/descriptors.h"
 #include "common/base/failpoint.h"
-#include "common/base/log.h"
+#include "common/base/log_output.h"
 #include "common/base/option.h"
 #include "common/base/std_fds.h"
+#include "common/model/directory.h"
 #include "common/sampling/sampling.h"
+#include "common/scrape/scrape.h"
+#include "common/wire/door_rules.h"
 #include "common/wire/loop.h"
 #include "common/wire/method.h"
 #include "common/wire/wire_limits.h"
-#include "router/base/metrics.h"
 #include "router/base/router_limits.h"
 #include "router/router_core.h"
 #include "router/text/text_threads.h"
@@ -21,6 +23,7 @@
 #include "text/tokenizer.h"
 
 #define EXIT_SETUP 2
+#define WORKERS    (ROUTER_WORKERS_MAX + OFFERS_MAX)
 #define OWN_DESCRIPTORS \
     64 /* descriptors beside those of peers; far more than in use */
 
@@ -29,6 +32,8 @@
       "endpoint for workers", 0, 0)                                            \
     X(clients, STRING, "ENDPOINT", "tcp://127.0.0.1:7071",                     \
       "endpoint for clients", 0, 0)                                            \
+    X(admins, STRING, "ENDPOINT", NULL,                                        \
+      "endpoint for administrators (default: that of clients)", 0, 0)          \
     X(model, LIST, "NAME=DIR", NULL,                                           \
       "tokenizer of a model: DIR/tokenizer.json", 0, 0)                        \
     X(name, STRING, "NAME", "router",                                          \
@@ -37,19 +42,28 @@
       "open choices of all requests, at most", 1, 1048576)                     \
     X(max_waiting, U32, "N", "4096", "choices waiting for room, at most", 0,   \
       1048576)                                                                 \
-    X(max_peers, U32, "N", "4096", "sessions of workers and clients, at most", \
+    X(max_peers, U32, "N", "4096", "sessions of clients, at most", 1, 65536)   \
+    X(max_admins, U32, "N", "256",                                             \
+      "sessions of administrators (sluicectl), at most", 1, 65536)             \
+    X(max_connections, U32, "N", "8192", "connections at each port, at most",  \
       1, 65536)                                                                \
-    X(worker_wait, MS, "SECONDS", "10",                                        \
+    X(max_per_address, U32, "N", "0",                                          \
+      "connections of one source address at each port, at most; 0: three "     \
+      "quarters of --max-connections",                                         \
+      0, 65536)                                                                \
+    X(worker_wait, MS, "TIME", "10s",                                          \
       "time that requests wait for a worker after the model's last one is "    \
       "lost, and after the start",                                             \
       0, 3600000)                                                              \
-    X(gather, MS, "SECONDS", "0.001",                                          \
+    X(gather, MS, "TIME", "1ms",                                               \
       "minimum interval between chunk frames to one client", 0, GATHER_MS_MAX) \
+    X(metrics, STRING, "HOST:PORT", NULL,                                      \
+      "loopback address of http://HOST:PORT/metrics (default: none)", 0, 0)    \
     X(text_threads, U32, "N", "2", "tokenizer threads", 1, TEXT_THREADS_MAX)   \
     X(headroom, FLAG, NULL, NULL,                                              \
       "free room kept for the sequences of any one worker", 0, 0)              \
-    X(log_level, STRING, "LEVEL", "warn",                                      \
-      "log level: debug, info, warn, error or off", 0, 0)                      \
+    LOG_OPTIONS(X)                                                             \
+    LOG_REQUEST_OPTIONS(X)                                                     \
     X(limits, FLAG, NULL, NULL, "print all limits and exit", 0, 0)             \
     X(list_metrics, FLAG, NULL, NULL, "print all metrics and exit", 0, 0)      \
     X(version, FLAG, NULL, NULL, "print the version and exit", 0, 0)           \
@@ -77,8 +91,8 @@ static const char usage[] = "usage: sluice-router [options]\n\n"
 static const char examples[] =
     "\nexamples:\n"
     "  sluice-router --model tiny-hybrid=models/tiny-hybrid\n"
-    "  sluice-router --workers ipc:///run/sluice/workers "
-    "--clients tcp://127.0.0.1:7071\n\n"
+    "  sluice-router --workers ipc:///run/sluice/workers \\\n"
+    "      --clients tcp://127.0.0.1:7071\n\n"
     "exit codes: 0 stopped by SIGTERM or SIGINT, 2 could not start\n";
 
 /* The parts of the program, in the order in which they are created. */
@@ -90,6 +104,7 @@ struct program {
     uint32_t n_models;
     struct text_threads *text;
     struct transport *transport;
+    struct scrape *scrape; /* NULL: no --metrics */
     struct router_core *core;
     struct loop loop;
     int signals;
@@ -118,7 +133,9 @@ static enum status model_add(struct program *p, const char *spec,
         }
     }
     snprintf(path, sizeof path, "%s/tokenizer.json", equals + 1);
-    st = tokenizer_load(&p->tokenizers[p->n_models], path, e);
+    st = directory_check(equals + 1, DIRECTORY_TOKENIZER, e);
+    st =
+        st == ST_OK ? tokenizer_load(&p->tokenizers[p->n_models], path, e) : st;
     if (st != ST_OK) {
         return error_wrap(e, "--model %s", spec);
     }
@@ -154,36 +171,58 @@ static void on_text(void *arg, int fd)
 static void on_signal(void *arg, int fd)
 {
     struct program *p = arg;
+    int signal = loop_signal_read(fd);
 
-    if (loop_signal_read(fd) != 0) {
+    if (signal == SIGHUP) {
+        log_reopen(); /* tokenizers must stay those of the workers */
+    } else if (signal != 0) {
         log_info("stopping", "reason=signal");
         router_stop(p->core);
     }
 }
 
+static void render(void *arg, struct metric_page *page)
+{
+    struct program *p = arg;
+
+    router_page(p->core, page);
+}
+
 /* Raises the soft limit of descriptors.  At the hard limit no peer can connect,
  * whatever max_peers is, so a low limit is logged. */
-static void allow_peers(uint32_t max_peers)
+static void allow_peers(uint32_t max_peers, uint32_t max_admins)
 {
     uint64_t limit = descriptors_raise();
 
-    if (limit < (uint64_t)max_peers + OWN_DESCRIPTORS) {
+    if (limit < (uint64_t)max_peers + max_admins + WORKERS + OWN_DESCRIPTORS) {
         log_warn("descriptors-few",
-                 "limit=%" PRIu64 " max_peers=%u why=\"each peer needs one: "
-                 "raise the hard limit (ulimit -n, LimitNOFILE=) or lower "
-                 "--max-peers\"",
-                 limit, max_peers);
+                 "limit=%" PRIu64 " max_peers=%u max_admins=%u why=\"each peer "
+                 "needs one: raise the hard limit (ulimit -n, LimitNOFILE=) or "
+                 "lower --max-peers\"",
+                 limit, max_peers, max_admins);
+    }
+}
+
+static void limit_connections(const struct program *p)
+{
+    uint32_t n = p->args.max_connections, each = p->args.max_per_address;
+
+    for (unsigned i = 0; i < (p->args.admins != NULL ? 3 : 2); i++) {
+        transport_limit(p->transport, i, n, each > 0 ? each : door_share(n));
     }
 }
 
 static enum status assemble(struct program *p, struct error *e)
 {
+    bool apart = p->args.admins != NULL;
     const struct transport_port ports[] = {
         {p->args.workers, BY_WORKER, false},
-        {p->args.clients, BY_CLIENT | BY_ADMIN, false},
+        {p->args.clients, apart ? BY_CLIENT : BY_CLIENT | BY_ADMIN, false},
+        {p->args.admins, BY_ADMIN, false},
     };
     struct router_options o = {.name = p->args.name,
                                .max_peers = p->args.max_peers,
+                               .max_admins = p->args.max_admins,
                                .max_requests = p->args.max_requests,
                                .max_waiting = p->args.max_waiting,
                                .gather_us = (int64_t)p->args.gather * 1000,
@@ -197,17 +236,26 @@ static enum status assemble(struct program *p, struct error *e)
                               p->args.text_threads, e);
     }
     if (st == ST_OK) {
-        st = transport_listen(&p->transport, ports, 2, e);
+        st = transport_listen(&p->transport, ports, apart ? 3 : 2, e);
+    }
+    if (st == ST_OK && p->args.metrics != NULL) {
+        st = scrape_new(&p->scrape, p->args.metrics, e);
+        st = st == ST_OK ? st : error_wrap(e, "--metrics");
     }
     if (st != ST_OK) {
         return st;
     }
+    limit_connections(p);
     /* The core comes last: from here on frames and jobs reach it. */
     o.text = text_threads_seam(p->text);
     p->core = router_new(&o, transport_io(p->transport));
     loop_init(&p->loop, p->transport, &router_node_ops, p->core);
     loop_add(&p->loop, text_threads_fd(p->text), on_text, p);
     loop_add(&p->loop, p->signals, on_signal, p);
+    if (p->scrape != NULL) {
+        scrape_render(p->scrape, render, p);
+        loop_add(&p->loop, scrape_fd(p->scrape), scrape_ready, p->scrape);
+    }
     return ST_OK;
 }
 
@@ -215,6 +263,7 @@ static void dismantle(struct program *p)
 {
     /* The core sends through the transport and uses the text seam: it goes
      * first. */
+    scrape_free(&p->scrape);
     router_free(&p->core);
     transport_free(&p->transport);
     text_threads_free(&p->text);
@@ -225,24 +274,23 @@ static void dismantle(struct program *p)
 
 static void print_ready(const struct program *p)
 {
-    printf("sluice-router %s ready: workers %s, clients %s, models with text:",
-           SLUICE_VERSION, transport_endpoint(p->transport, 0),
+    printf("sluice-router %s ready: workers %s, clients %s", SLUICE_VERSION,
+           transport_endpoint(p->transport, 0),
            transport_endpoint(p->transport, 1));
+    if (p->args.admins != NULL) {
+        printf(", administrators %s", transport_endpoint(p->transport, 2));
+    }
+    fputs(", models with text:", stdout);
     for (uint32_t i = 0; i < p->n_models; i++) {
         printf(" %s", p->names[i]);
     }
     printf("%s\n", p->n_models == 0 ? " none" : "");
+    if (p->scrape != NULL) {
+        printf("sluice-router metrics: http://%s/metrics\n",
+               scrape_address(p->scrape));
+    }
     /* A supervisor waits for this line, and stdout may be a pipe. */
     fflush(stdout);
-}
-
-static void log_counts(const struct program *p)
-{
-    struct router_metrics m;
-
-    router_counts(p->core, &m);
-    metric_log("counted", router_metrics_rows,
-               METRIC_COUNT(router_metrics_rows), &m);
 }
 
 /* Prints the text that an option asked for.  Returns true if one did: the
@@ -256,15 +304,15 @@ static bool print_and_exit(const struct router_args *a)
     } else if (a->version) {
         puts("sluice-router " SLUICE_VERSION);
     } else if (a->limits) {
-        limits_print(stdout, wire_limits, wire_limits_n);
+        wire_limits_print(stdout);
         limits_print(stdout, sampling_limits, sampling_limits_n);
         limits_print(stdout, base_limits, base_limits_n);
         limits_print(stdout, router_limits,
                      sizeof router_limits / sizeof router_limits[0]);
         limits_print(stdout, text_limits, text_limits_n);
+        limits_print(stdout, scrape_limits, scrape_limits_n);
     } else if (a->list_metrics) {
-        metric_list(stdout, "sluice_router", router_metrics_rows,
-                    METRIC_COUNT(router_metrics_rows));
+        router_list_metrics(stdout);
     } else {
         return false;
     }
@@ -274,26 +322,18 @@ static bool print_and_exit(const struct router_args *a)
 static enum status configure(struct program *p, int argc, char **argv,
                              struct error *e)
 {
-    enum log_level level;
-    int n_words;
     enum status st =
-        option_parse(router_args_rows, OPTION_COUNT(router_args_rows), &p->args,
-                     argc, argv, &n_words, e);
+        option_parse_alone(router_args_rows, OPTION_COUNT(router_args_rows),
+                           &p->args, argc, argv, e);
 
-    if (st == ST_OK && n_words > 0) {
-        st = error_set(e, ST_INVALID_ARGUMENT,
-                       "%s: unexpected argument; see --help", argv[1]);
-    }
-    if (st == ST_OK && !log_level_parse(p->args.log_level, &level)) {
-        st =
-            error_set(e, ST_INVALID_ARGUMENT,
-                      "--log-level %s: must be debug, info, warn, error or off",
-                      p->args.log_level);
-    }
-    if (st == ST_OK) {
-        log_setup(level, NULL, NULL);
-    }
     return st;
+}
+
+static enum status open_log(const struct router_args *a, struct error *e)
+{
+    struct log_options o = {a->log_level, a->log_file, a->log_requests};
+
+    return log_start(&o, e);
 }
 
 static int fail(const struct error *e)
@@ -315,10 +355,11 @@ int main(int argc, char **argv)
     if (print_and_exit(&p.args)) {
         return std_out_end(&e) == ST_OK ? EXIT_SUCCESS : fail(&e);
     }
-    signal(SIGPIPE,
-           SIG_IGN); /* the reader of the log or of stdout may close it */
-    allow_peers(p.args.max_peers);
+    if (open_log(&p.args, &e) != ST_OK) {
+        return fail(&e);
+    }
     p.signals = loop_signals();
+    allow_peers(p.args.max_peers, p.args.max_admins);
     if (assemble(&p, &e) != ST_OK) {
         int rc = fail(&e);
 
@@ -327,7 +368,7 @@ int main(int argc, char **argv)
     }
     print_ready(&p);
     loop_run(&p.loop);
-    log_counts(&p);
+    router_log_metrics(p.core);
     dismantle(&p);
     return EXIT_SUCCESS;
 }

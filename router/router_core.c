@@ -107,6 +107,7 @@ static void base_init(struct router_base *b, const struct router_options *o,
     b->start_us = b->now_us = io->now_us(io);
     arena_init(&b->arena);
     timers_init(&b->timers);
+    router_log_init(&b->log);
 }
 
 struct router_core *router_new(const struct router_options *o,
@@ -114,7 +115,8 @@ struct router_core *router_new(const struct router_options *o,
 {
     struct router_core *r = calloc(1, sizeof *r);
 
-    assert(r != NULL && o->max_peers > 0 && o->max_requests > 0);
+    assert(r != NULL && o->max_peers > 0 && o->max_admins > 0 &&
+           o->max_requests > 0);
     base_init(&r->base, o, io);
     fleet_init(&r->fleet, &r->base, &fleet_table, &router_peer_ops, r);
     r->replicas.base = &r->base;
@@ -130,6 +132,8 @@ struct router_core *router_new(const struct router_options *o,
                   &r->schedule);
     list_init(&r->audits);
     early_init(r);
+    counts_init(&r->counts);
+    r->throttle = hello_throttle_new();
     return r;
 }
 
@@ -143,6 +147,7 @@ void router_free(struct router_core **pr)
         return;
     }
     r->base.stopping = true;
+    router_log_end(&r->base.log);
     /* Requests go first: they hold references to workers and models. */
     error_set(&e, ST_UNAVAILABLE, "the router has stopped");
     requests_abandon(&r->requests, &e);
@@ -156,6 +161,8 @@ void router_free(struct router_core **pr)
     early_fini(r);
     offers_fini(&r->replicas);
     requests_fini(&r->requests);
+    counts_fini(&r->counts);
+    hello_throttle_free(&r->throttle);
     timers_fini(&r->base.timers);
     arena_fini(&r->base.arena);
     free(r);
@@ -274,7 +281,66 @@ bool router_worker_view(const struct router_core *r, uint32_t i,
     return true;
 }
 
+enum choice_state router_grant_state(const struct router_core *r,
+                                     struct peer_id worker, uint64_t grant)
+{
+    for (uint32_t i = 0; i < r->fleet.n_workers; i++) {
+        const struct worker *w = r->fleet.workers[i];
+
+        if (w->peer->id.v == worker.v) {
+            const struct choice *choice = choice_of_grant(w, grant);
+
+            return choice == NULL ? CHOICE_ENDED : choice->state;
+        }
+    }
+    return CHOICE_ENDED;
+}
+
+bool router_session_view(const struct router_core *r, uint32_t i,
+                         struct router_session_view *out)
+{
+    const struct list *all = &r->fleet.all_peers;
+
+    for (const struct list *at = all->next; at != all; at = at->next) {
+        const struct router_peer *p = LIST_OF(at, struct router_peer, all);
+
+        if (!p->ended && i-- == 0) {
+            *out = (struct router_session_view){
+                p->id, p->role, p->role == BY_WORKER || !list_empty(&p->calls)};
+            return true;
+        }
+    }
+    return false;
+}
+
 void router_counts(const struct router_core *r, struct router_metrics *out)
 {
     counts_take(r, out);
+}
+
+void router_page(struct router_core *r, struct metric_page *page)
+{
+    struct metric_series s[COUNTS_SETS];
+
+    counts_series(r, s);
+    for (size_t i = 0; i < COUNTS_SETS; i++) {
+        metric_page_add(page, &s[i]);
+    }
+}
+
+void router_log_metrics(struct router_core *r)
+{
+    struct metric_series s[COUNTS_SETS];
+
+    counts_series(r, s);
+    for (size_t i = 0; i < COUNTS_SETS; i++) {
+        metric_log("counted", &s[i]);
+    }
+}
+
+void router_list_metrics(FILE *to)
+{
+    for (size_t i = 0; i < COUNTS_SETS; i++) {
+        metric_list(to, counts_sets[i]);
+    }
 }

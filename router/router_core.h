@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/base/metric_page.h"
 #include "common/wire/node_io.h"
 #include "router/base/metrics.h"
 #include "router/base/router_options.h"
@@ -63,7 +64,30 @@ struct router_worker_view {
 bool router_worker_view(const struct router_core *r, uint32_t i,
                         struct router_worker_view *out);
 
-/* Copies the counters and gauges as they are now. */
+/* Returns the state of the choice that has this grant at the worker of this
+ * session, for auditors; CHOICE_ENDED if none has. */
+enum choice_state router_grant_state(const struct router_core *r,
+                                     struct peer_id worker, uint64_t grant);
+
+/* The router's view of one session of any role, for auditors. */
+struct router_session_view {
+    struct peer_id id;
+    uint8_t role; /* BY_* */
+    bool busy;    /* it has an open call */
+};
+
+/* Fills *out with the view of the i-th session that is up.  Returns false past
+ * the last. */
+bool router_session_view(const struct router_core *r, uint32_t i,
+                         struct router_session_view *out);
+
+/* Copies the counters and gauges without labels as they are now. */
 void router_counts(const struct router_core *r, struct router_metrics *out);
+
+/* Adds all metrics to a page for Prometheus; logs those that are not 0 under
+ * the event `counted`; prints their rows for --list-metrics. */
+void router_page(struct router_core *r, struct metric_page *page);
+void router_log_metrics(struct router_core *r);
+void router_list_metrics(FILE *to);
 
 #endif

@@ -174,6 +174,8 @@ static enum status parse_list(struct added_tokens *a, const json_t *list,
         if (st == ST_OK) {
             st = respell(t, z, e);
         }
+        a->longest = t->n > a->longest ? t->n : a->longest;
+        a->strips = a->strips || t->lstrip || t->rstrip;
         if (st != ST_OK) {
             st = error_wrap(e, "added_tokens[%zu]", i);
         }
@@ -244,14 +246,32 @@ void added_search_init(struct added_search *s, const struct added_tokens *a,
         .text = text,
         .n = n,
         .special = special,
+        .pause = SIZE_MAX,
     };
 }
 
-/* Returns the longest token that starts at s->at, and its length. */
-static const struct added_token *longest(const struct added_search *s,
-                                         size_t *len)
+/* Returns how many bytes from s->at on a control token may have.  Spans that
+ * end before s->at are dropped, as the search only moves forward. */
+static size_t trusted_bytes(struct added_search *s)
+{
+    size_t at = s->base + s->at;
+
+    while (s->n_untrusted > 0 && s->untrusted->end <= at) {
+        s->untrusted++;
+        s->n_untrusted--;
+    }
+    if (s->n_untrusted == 0) {
+        return s->n - s->at;
+    }
+    return s->untrusted->begin <= at ? 0 : s->untrusted->begin - at;
+}
+
+/* Returns the longest token that starts at s->at, and its length.  A control
+ * token that reaches into an untrusted span does not exist for it. */
+static const struct added_token *longest(struct added_search *s, size_t *len)
 {
     const struct added_token *best = NULL;
+    size_t trusted = trusted_bytes(s);
     uint32_t node = 0;
 
     for (size_t i = s->at; i < s->n; i++) {
@@ -260,8 +280,13 @@ static const struct added_token *longest(const struct added_search *s,
             break;
         }
         if (s->trie->token[node] != 0) {
-            best = &s->added->tokens[s->trie->token[node] - 1];
-            *len = i + 1 - s->at;
+            const struct added_token *t =
+                &s->added->tokens[s->trie->token[node] - 1];
+
+            if (!t->special || i + 1 - s->at <= trusted) {
+                best = t;
+                *len = i + 1 - s->at;
+            }
         }
     }
     return best;
@@ -315,9 +340,14 @@ static size_t strip_right(struct added_search *s, size_t end)
     return end;
 }
 
+bool added_search_paused(const struct added_search *s)
+{
+    return s->trie->any && s->at < s->n;
+}
+
 bool added_search_next(struct added_search *s, struct added_match *m)
 {
-    while (s->trie->any && s->at < s->n) {
+    while (s->trie->any && s->at < s->n && s->at < s->pause) {
         const struct added_token *t;
         size_t start = s->at, len = 0;
 

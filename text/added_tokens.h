@@ -25,6 +25,7 @@
 #include "common/base/status.h"
 #include "text/normalizer.h"
 #include "text/pair_map.h"
+#include "text/tokenizer.h"
 #include "text/vocab.h"
 
 struct added_token {
@@ -47,6 +48,8 @@ struct added_tokens {
     struct added_token *tokens;
     size_t n;
     struct added_trie raw, normalized;
+    size_t longest; /* bytes of the longest spelling that is searched for */
+    bool strips;    /* some token takes white space, of any length */
 };
 
 /* Reads the file's "added_tokens" (NULL means none) and enters them into
@@ -69,8 +72,13 @@ struct added_search {
     size_t n;
     bool special;     /* control tokens count */
     size_t at;        /* position at which the search continues */
+    size_t pause;     /* position at which it pauses; SIZE_MAX: nowhere */
     size_t gap;       /* start of the text that is no token */
     size_t space_end; /* white space up to here was already walked over */
+    /* No control token has a byte in these; offsets are those of text plus
+     * `base`. */
+    const struct text_span *untrusted;
+    size_t n_untrusted, base;
 };
 
 struct added_match {
@@ -78,13 +86,17 @@ struct added_match {
     uint32_t id;
 };
 
+/* Starts a search without untrusted spans; the caller may set them. */
 void added_search_init(struct added_search *s, const struct added_tokens *a,
                        bool normalized, bool special, const char *text,
                        size_t n);
 
-/* Finds the next token.  Returns false at the end; s->gap is then the start
- * of the remaining text.  start may be before gap if neighbouring tokens take
- * each other's white space. */
+/* Finds the next token.  Returns false at s->pause, where it can go on, and at
+ * the end; s->gap is then the start of the remaining text.  start may be before
+ * gap if neighbouring tokens take each other's white space. */
 bool added_search_next(struct added_search *s, struct added_match *m);
+
+/* Returns whether the search has paused before the end. */
+bool added_search_paused(const struct added_search *s);
 
 #endif

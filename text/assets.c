@@ -18,6 +18,8 @@ struct text_assets {
     size_t n_eos;
     char *chat;
     size_t chat_len;
+    json_t *config; /* tokenizer_config.json, checked; may be NULL */
+    struct text_defaults defaults;
 };
 
 #define PATH_BYTES 4096
@@ -131,6 +133,9 @@ static enum status eos_file(struct text_assets *a, const char *dir,
         if (st == ST_OK && has_nested) {
             st = eos_of(a, nested, e);
         }
+        if (st == ST_OK && !has_nested) {
+            st = text_defaults_read(&a->defaults, config, e);
+        }
     }
     json_decref(config);
     return st == ST_OK ? ST_OK : error_wrap(e, "%s", name);
@@ -138,18 +143,17 @@ static enum status eos_file(struct text_assets *a, const char *dir,
 
 /* --- chat template ------------------------------------------------------- */
 
-/* Older files have a list of {"name", "template"}; the entry named "default"
- * counts. */
-static const json_t *default_template(const json_t *v)
+/* Older files have a list of {"name", "template"}. */
+static const json_t *named_template(const json_t *v, const char *name)
 {
     for (size_t i = 0; i < json_array_size(v); i++) {
         const json_t *row = json_array_get(v, i);
-        const char *name = json_string_value(json_object_get(row, "name"));
-        if (name != NULL && strcmp(name, "default") == 0) {
+        const char *found = json_string_value(json_object_get(row, "name"));
+        if (found != NULL && strcmp(found, name) == 0) {
             return json_object_get(row, "template");
         }
     }
-    return json_is_array(v) ? NULL : v;
+    return NULL;
 }
 
 static enum status keep_chat(struct text_assets *a, const char *s, size_t n,
@@ -174,29 +178,41 @@ static enum status keep_chat(struct text_assets *a, const char *s, size_t n,
     return ST_OK;
 }
 
-/* Integers are not parsed: transformers writes "no limit" as a
- * model_max_length of int(1e30), which no 64-bit integer holds. */
-static enum status chat_of_config(struct text_assets *a, const char *dir,
-                                  struct error *e)
+static enum status check_template(const json_t *v, struct error *e)
 {
-    static const char name[] = "tokenizer_config.json";
-    const json_t *v;
-    json_t *config;
-    enum status st =
-        read_json_opt(dir, name, json_read_no_integers, &config, e);
-
-    v = default_template(json_object_get(config, "chat_template"));
-    if (st == ST_OK && v != NULL && !json_is_null(v)) {
-        st = json_is_string(v)
-                 ? keep_chat(a, json_string_value(v), json_string_length(v), e)
-                 : error_set(e, ST_INVALID_ARGUMENT,
-                             "expected a string, found %s", json_read_kind(v));
-        if (st != ST_OK) {
-            st = error_wrap(e, "chat_template");
-        }
+    if (v == NULL || json_is_null(v)) {
+        return ST_OK;
     }
-    json_decref(config);
-    return st == ST_OK ? ST_OK : error_wrap(e, "%s", name);
+    if (!json_is_string(v)) {
+        return error_set(e, ST_INVALID_ARGUMENT, "expected a string, found %s",
+                         json_read_kind(v));
+    }
+    if (json_string_length(v) > TEXT_CHAT_BYTES) {
+        return error_set(e, ST_OUT_OF_RANGE,
+                         "%zu bytes long, at most %d are allowed",
+                         json_string_length(v), TEXT_CHAT_BYTES);
+    }
+    return ST_OK;
+}
+
+static enum status chat_of_config(struct text_assets *a, struct error *e)
+{
+    const json_t *v = json_object_get(a->config, "chat_template");
+    enum status st = ST_OK;
+
+    for (size_t i = 0; st == ST_OK && i < json_array_size(v); i++) {
+        st = check_template(json_object_get(json_array_get(v, i), "template"),
+                            e);
+    }
+    v = json_is_array(v) ? named_template(v, "default") : v;
+    if (st == ST_OK) {
+        st = check_template(v, e);
+    }
+    if (st == ST_OK && json_is_string(v)) {
+        st = keep_chat(a, json_string_value(v), json_string_length(v), e);
+    }
+    return st == ST_OK ? ST_OK
+                       : error_wrap(e, "tokenizer_config.json: chat_template");
 }
 
 static enum status chat(struct text_assets *a, const char *dir, struct error *e)
@@ -207,12 +223,56 @@ static enum status chat(struct text_assets *a, const char *dir, struct error *e)
     enum status st = read_opt(dir, name, TEXT_CHAT_BYTES, &data, &n, e);
 
     if (st == ST_OK && data == NULL) {
-        return chat_of_config(a, dir, e);
+        return chat_of_config(a, e);
     }
     if (st == ST_OK) {
         st = keep_chat(a, data, n, e);
     }
     free(data);
+    return st == ST_OK ? ST_OK : error_wrap(e, "%s", name);
+}
+
+/* --- tokenizer_config.json ----------------------------------------------- */
+
+/* A token is a string or, in older files, an object with its content. */
+static const char *token_of(const json_t *config, const char *key)
+{
+    const json_t *v = json_object_get(config, key);
+
+    return json_string_value(json_is_object(v) ? json_object_get(v, "content")
+                                               : v);
+}
+
+static enum status check_token(const json_t *config, const char *key,
+                               struct error *e)
+{
+    const json_t *v = json_object_get(config, key);
+
+    if (v == NULL || json_is_null(v) || token_of(config, key) != NULL) {
+        return ST_OK;
+    }
+    return error_set(e, ST_INVALID_ARGUMENT,
+                     "%s: expected a string or an object with its content, "
+                     "found %s",
+                     key, json_read_kind(v));
+}
+
+/* Integers are not parsed: transformers writes "no limit" as a
+ * model_max_length of int(1e30), which no 64-bit integer holds. */
+static enum status tokenizer_config(struct text_assets *a, const char *dir,
+                                    struct error *e)
+{
+    static const char name[] = "tokenizer_config.json";
+    static const char *const tokens[] = {"bos_token", "eos_token", "pad_token",
+                                         "unk_token"};
+    enum status st =
+        read_json_opt(dir, name, json_read_no_integers, &a->config, e);
+
+    for (size_t i = 0; st == ST_OK && i < sizeof tokens / sizeof *tokens; i++) {
+        st = check_token(a->config, tokens[i], e);
+    }
+    /* The largest part of the file, which tokenizer.json has as well. */
+    json_object_del(a->config, "added_tokens_decoder");
     return st == ST_OK ? ST_OK : error_wrap(e, "%s", name);
 }
 
@@ -261,6 +321,9 @@ static enum status load(struct text_assets *a, const char *dir, struct error *e)
     if (st == ST_OK) {
         st = eos_file(a, dir, "config.json", true, e);
     }
+    if (st == ST_OK) {
+        st = tokenizer_config(a, dir, e);
+    }
     return st == ST_OK ? chat(a, dir, e) : st;
 }
 
@@ -290,6 +353,7 @@ void text_assets_free(struct text_assets **a)
     }
     tokenizer_free(&(*a)->tokenizer);
     free((*a)->chat);
+    json_decref((*a)->config);
     free(*a);
     *a = NULL;
 }
@@ -314,4 +378,39 @@ const char *text_assets_chat_template(const struct text_assets *a, size_t *n)
 {
     *n = a->chat_len;
     return a->chat;
+}
+
+const char *text_assets_named_template(const struct text_assets *a,
+                                       const char *name, size_t *n)
+{
+    const json_t *v =
+        named_template(json_object_get(a->config, "chat_template"), name);
+
+    *n = json_string_length(v);
+    return json_string_value(v);
+}
+
+const char *text_assets_bos_token(const struct text_assets *a)
+{
+    return token_of(a->config, "bos_token");
+}
+
+const char *text_assets_eos_token(const struct text_assets *a)
+{
+    return token_of(a->config, "eos_token");
+}
+
+const char *text_assets_pad_token(const struct text_assets *a)
+{
+    return token_of(a->config, "pad_token");
+}
+
+const char *text_assets_unk_token(const struct text_assets *a)
+{
+    return token_of(a->config, "unk_token");
+}
+
+const struct text_defaults *text_assets_defaults(const struct text_assets *a)
+{
+    return &a->defaults;
 }

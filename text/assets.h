@@ -9,6 +9,9 @@
  *                                 config.json, from text_config
  *     chat_template.jinja         the chat template's bytes; if absent,
  *                                 chat_template of tokenizer_config.json
+ *     tokenizer_config.json       named chat templates; the spelling of bos,
+ *                                 eos, pad and unk
+ *     generation_config.json      the default sampling
  *
  * A worker takes its end-of-sequence ids from the same keys and with the same
  * limit (common/model/config.h), so both have one set of ids.  A worker also
@@ -29,6 +32,7 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
+#include "text/text_defaults.h"
 #include "text/tokenizer.h"
 
 struct text_assets;
@@ -57,5 +61,19 @@ const uint32_t *text_assets_eos(const struct text_assets *a, size_t *n);
  * their number; NULL if the model has none.  The template is not interpreted
  * here. */
 const char *text_assets_chat_template(const struct text_assets *a, size_t *n);
+
+/* Returns a template of tokenizer_config.json's list by its name ("default",
+ * "tool_use") and sets *n to its bytes; NULL if there is none. */
+const char *text_assets_named_template(const struct text_assets *a,
+                                       const char *name, size_t *n);
+
+/* Return the spelling of a special token; NULL if the model names none. */
+const char *text_assets_bos_token(const struct text_assets *a);
+const char *text_assets_eos_token(const struct text_assets *a);
+const char *text_assets_pad_token(const struct text_assets *a);
+const char *text_assets_unk_token(const struct text_assets *a);
+
+/* Returns the sampling that generation_config.json asks for. */
+const struct text_defaults *text_assets_defaults(const struct text_assets *a);
 
 #endif

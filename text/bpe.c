@@ -24,11 +24,35 @@ struct bpe_token {
     uint32_t begin, end; /* bytes, counted from the start of the next window */
 };
 
+#define SINK_FIRST 256
+
+static bool sink_grow(struct id_sink *out)
+{
+    size_t cap = out->cap < SINK_FIRST ? SINK_FIRST : 2 * out->cap;
+    uint32_t *ids;
+
+    if (out->cap >= out->most) {
+        out->over = true;
+        return false;
+    }
+    cap = cap < out->most ? cap : out->most;
+    ids = realloc(out->ids, cap * sizeof *ids);
+    if (ids == NULL) {
+        return false;
+    }
+    out->ids = ids;
+    out->cap = cap;
+    return true;
+}
+
 enum status id_sink_put(struct id_sink *out, uint32_t id, struct error *e)
 {
-    if (out->n == out->cap) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED,
-                         "the text has more than %zu tokens", out->cap);
+    if (out->n == out->cap && !sink_grow(out)) {
+        return out->over
+                   ? error_set(e, ST_RESOURCE_EXHAUSTED,
+                               "the text has more than %zu tokens", out->cap)
+                   : error_set(e, ST_RESOURCE_EXHAUSTED,
+                               "no memory for %zu tokens", 2 * out->cap);
     }
     out->ids[out->n++] = id;
     return ST_OK;
@@ -39,8 +63,6 @@ void bpe_work_fini(struct bpe_work *w)
     free(w->symbols);
     w->symbols = NULL;
     w->cap = 0;
-    free(w->tail);
-    w->tail = NULL;
     merge_queue_fini(&w->queue);
 }
 
@@ -270,27 +292,26 @@ static uint32_t end_of(const struct bpe_work *w, uint32_t i, uint32_t n)
 }
 
 /* Keeps the tokens of a window of n bytes from symbol first on, where the
- * next window begins.  Returns their number. */
-static uint32_t keep_tail(struct bpe_work *w, uint32_t first, uint32_t n)
+ * next window begins. */
+static void keep_tail(const struct bpe_work *w, struct bpe_cursor *c,
+                      uint32_t first, uint32_t n)
 {
-    uint32_t n_tail = 0;
-
+    c->n_tail = 0;
     for (uint32_t i = first; i != NONE; i = w->symbols[i].next) {
-        w->tail[n_tail++] = (struct bpe_token){w->symbols[i].id, i - first,
-                                               end_of(w, i, n) - first};
+        c->tail[c->n_tail++] = (struct bpe_token){w->symbols[i].id, i - first,
+                                                  end_of(w, i, n) - first};
     }
-    return n_tail;
 }
 
 /* Puts the tail's tokens before the first one that this window of n bytes has
  * too, and returns that symbol.  Returns false if there is none. */
-static bool meet(const struct bpe_work *w, uint32_t n_tail, uint32_t n,
-                 uint32_t *at, struct id_sink *out)
+static bool meet(const struct bpe_work *w, const struct bpe_cursor *c,
+                 uint32_t n, uint32_t *at, struct id_sink *out)
 {
     uint32_t i = 0;
 
-    for (uint32_t k = 0; k < n_tail; k++) {
-        const struct bpe_token *t = &w->tail[k];
+    for (uint32_t k = 0; k < c->n_tail; k++) {
+        const struct bpe_token *t = &c->tail[k];
 
         while (i != NONE && i < t->begin) {
             i = w->symbols[i].next;
@@ -310,85 +331,148 @@ static bool meet(const struct bpe_work *w, uint32_t n_tail, uint32_t n,
     return false;
 }
 
-/* Returns false if the windows do not meet, memory is exhausted, or out is
- * full.  Ids after the first ones in out are then invalid. */
-static bool merge_windows(const struct bpe *b, struct bpe_work *w,
-                          const uint8_t *word, uint32_t n, uint32_t window,
-                          struct id_sink *out)
+/* Encodes the next window of the cursor's part.  Returns false if it does not
+ * meet the window before, memory is exhausted, or out is full.  Ids of the
+ * part in out are then invalid. */
+static bool merge_window(const struct bpe *b, struct bpe_work *w,
+                         struct bpe_cursor *c, uint32_t window,
+                         struct id_sink *out)
 {
     /* A larger overlap makes windows meet more often and costs more repeated
      * work. */
     const uint32_t overlap = window / 16;
-    uint32_t begin = 0, len = window, i = 0;
-    bool ok;
-
-    if (w->tail == NULL) {
-        w->tail = malloc(overlap * sizeof *w->tail);
-    }
-    ok = w->tail != NULL && merge(b, w, word, len);
-    while (ok && begin + len < n) {
-        uint32_t n_tail;
-
-        if (put_symbols(w, &i, len - overlap, out, NULL) != ST_OK ||
-            i == NONE) {
-            return false;
-        }
-        n_tail = keep_tail(w, i, len);
-        begin += i;
-        len = n - begin < window ? n - begin : window;
-        ok = merge(b, w, word + begin, len) && meet(w, n_tail, len, &i, out);
-        w->n_windows += ok;
-    }
-    return ok && put_symbols(w, &i, len, out, NULL) == ST_OK;
-}
-
-/* Encodes a run of bytes that merges may join. */
-static enum status merge_run(const struct bpe *b, struct bpe_work *w,
-                             const uint8_t *word, uint32_t n,
-                             struct id_sink *out, struct error *e)
-{
-    uint32_t window = w->window == 0 ? BPE_WINDOW : w->window;
-    size_t before = out->n;
+    const uint32_t left = (uint32_t)(c->end - c->at) - c->begin;
+    const uint32_t len = left < window ? left : window;
     uint32_t i = 0;
 
-    if (n == 1) {
-        return id_sink_put(out, b->byte_id[word[0]], e);
+    if (c->tail == NULL) {
+        c->tail = malloc(overlap * sizeof *c->tail);
     }
-    if (n > window) {
-        if (merge_windows(b, w, word, n, window, out)) {
-            return ST_OK;
+    if (c->tail == NULL || !merge(b, w, c->word + c->at + c->begin, len)) {
+        return false;
+    }
+    if (c->begin > 0) {
+        if (!meet(w, c, len, &i, out)) {
+            return false;
         }
-        /* Drops the ids of the windows; the word is encoded again as a
-         * whole. */
-        out->n = before;
-        w->n_whole++;
+        w->n_windows++;
     }
-    if (!merge(b, w, word, n)) {
+    if (len == left) {
+        c->begin += left;
+        return put_symbols(w, &i, len, out, NULL) == ST_OK;
+    }
+    if (put_symbols(w, &i, len - overlap, out, NULL) != ST_OK || i == NONE) {
+        return false;
+    }
+    keep_tail(w, c, i, len);
+    c->begin += i;
+    return true;
+}
+
+static enum status merge_whole(const struct bpe *b, struct bpe_work *w,
+                               struct bpe_cursor *c, struct id_sink *out,
+                               struct error *e)
+{
+    uint32_t n = (uint32_t)(c->end - c->at), i = 0;
+
+    if (!merge(b, w, c->word + c->at, n)) {
         return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
+    c->at = c->end;
+    c->begin = 0;
     return put_symbols(w, &i, n, out, e);
 }
 
-enum status bpe_word(const struct bpe *b, struct bpe_work *w,
-                     const uint8_t *word, size_t n, struct id_sink *out,
-                     struct error *e)
+/* Encodes the part again as a whole. */
+static enum status fall_back(const struct bpe *b, struct bpe_work *w,
+                             struct bpe_cursor *c, struct id_sink *out,
+                             struct error *e)
 {
+    if (c->end - c->at > TEXT_WHOLE_BYTES) {
+        if (out->over) {
+            return id_sink_put(out, 0, e);
+        }
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "a word of %zu bytes has to be encoded at once, at "
+                         "most %d are allowed; put spaces into it",
+                         c->end - c->at, TEXT_WHOLE_BYTES);
+    }
+    out->n = c->n_out;
+    out->over = false;
+    w->n_whole++;
+    return merge_whole(b, w, c, out, e);
+}
+
+/* Sets the cursor's part: a run of bytes that merges may join.  Between other
+ * bytes the word is cut, and each part is independent. */
+static void find_part(const struct bpe *b, struct bpe_cursor *c)
+{
+    c->begin = 0;
+    c->end = c->at + 1;
+    while (c->end < c->n && may_join(b, c->word[c->end - 1], c->word[c->end])) {
+        c->end++;
+    }
+}
+
+/* Encodes the next window, or a part that is no longer than one. */
+static enum status step(const struct bpe *b, struct bpe_work *w,
+                        struct bpe_cursor *c, struct id_sink *out,
+                        struct error *e)
+{
+    uint32_t window = w->window == 0 ? BPE_WINDOW : w->window;
+
+    if (c->end <= c->at) {
+        find_part(b, c);
+        c->n_out = out->n;
+    }
+    if (c->end - c->at == 1) {
+        return id_sink_put(out, b->byte_id[c->word[c->at++]], e);
+    }
+    if (c->end - c->at <= window) {
+        return merge_whole(b, w, c, out, e);
+    }
+    if (!merge_window(b, w, c, window, out)) {
+        return fall_back(b, w, c, out, e);
+    }
+    if (c->begin == c->end - c->at) {
+        c->at = c->end;
+        c->begin = 0;
+    }
+    return ST_OK;
+}
+
+void bpe_start(struct bpe_cursor *c, const uint8_t *word, size_t n)
+{
+    assert(n < NONE / 2);
+    c->word = word;
+    c->n = n;
+    c->at = c->end = 0;
+    c->begin = 0;
+}
+
+enum status bpe_step(const struct bpe *b, struct bpe_work *w,
+                     struct bpe_cursor *c, size_t max_bytes,
+                     struct id_sink *out, bool *done, struct error *e)
+{
+    size_t from = c->at + c->begin;
     enum status st = ST_OK;
     uint32_t id;
-    size_t end;
 
-    assert(n < NONE / 2);
-    if (whole_word(b, word, n, &id)) {
+    if (from == 0 && whole_word(b, c->word, c->n, &id)) {
+        c->at = c->n;
+        *done = true;
         return id_sink_put(out, id, e);
     }
-    for (size_t at = 0; st == ST_OK && at < n; at = end) {
-        /* Cuts between bytes that no merge joins; each run is independent. */
-        for (end = at + 1; end < n; end++) {
-            if (!may_join(b, word[end - 1], word[end])) {
-                break;
-            }
-        }
-        st = merge_run(b, w, word + at, (uint32_t)(end - at), out, e);
+    while (st == ST_OK && c->at < c->n &&
+           (c->at + c->begin == from || c->at + c->begin - from < max_bytes)) {
+        st = step(b, w, c, out, e);
     }
+    *done = c->at == c->n;
     return st;
+}
+
+void bpe_cursor_fini(struct bpe_cursor *c)
+{
+    free(c->tail);
+    *c = (struct bpe_cursor){.word = NULL};
 }

@@ -23,7 +23,8 @@
  * same turn, among the bytes of its two neighbours alone.
  *
  * If two windows have no token in common, the word is encoded again as a
- * whole.
+ * whole.  That is one step, so such a part of more than TEXT_WHOLE_BYTES is
+ * refused: only a vocabulary made for it has one.
  *
  * Threading: a bpe is read-only once filled; a bpe_work belongs to one call.
  * Memory: bpe_work grows to about 40 bytes (64 at most) per byte of the
@@ -50,13 +51,16 @@ struct bpe {
     bool ignore_merges;     /* a word that is a token needs no merges */
 };
 
-/* Destination of ids: the caller's array. */
+/* Destination of ids: an array of the caller, or one that grows. */
 struct id_sink {
     uint32_t *ids; /* [cap] */
     size_t cap, n;
+    size_t most; /* the array grows up to this; 0: it does not grow */
+    bool over;   /* an id was refused for `most` or a fixed cap */
 };
 
-/* Appends an id.  Returns ST_RESOURCE_EXHAUSTED if the array is full. */
+/* Appends an id.  Returns ST_RESOURCE_EXHAUSTED if the array is full, or
+ * cannot grow. */
 MUST_CHECK enum status id_sink_put(struct id_sink *out, uint32_t id,
                                    struct error *e);
 
@@ -68,8 +72,7 @@ struct bpe_token;
 struct bpe_work {
     struct bpe_symbol *symbols; /* [cap] */
     size_t cap;
-    struct bpe_token *tail; /* [window / 16]: the end of the previous window */
-    uint32_t window;        /* in bytes, at least 16; 0: BPE_WINDOW */
+    uint32_t window;    /* in bytes, at least 16; 0: BPE_WINDOW */
     uint64_t n_windows; /* windows that met the previous one, over all words */
     uint64_t n_whole;   /* words whose windows did not meet */
     struct merge_queue queue; /* its steps count over all words */
@@ -92,9 +95,29 @@ MUST_CHECK enum status bpe_add(struct bpe *b, uint32_t rank, const char *left,
                                size_t n_left, const char *right, size_t n_right,
                                struct error *e);
 
-/* Encodes word[0..n), n < 2^31. */
-MUST_CHECK enum status bpe_word(const struct bpe *b, struct bpe_work *w,
-                                const uint8_t *word, size_t n,
-                                struct id_sink *out, struct error *e);
+/* The position in one word.  The work memory holds nothing of a word between
+ * two steps. */
+struct bpe_cursor {
+    const uint8_t *word;    /* [n], borrowed */
+    size_t n, at;           /* at: start of the part that is encoded */
+    size_t end;             /* end of that part; 0: none yet */
+    uint32_t begin;         /* start of the next window in the part */
+    size_t n_out;           /* ids before the part */
+    struct bpe_token *tail; /* [n_tail] the end of the previous window */
+    uint32_t n_tail;
+};
+
+/* Starts to encode word[0..n), n < 2^31.  A zeroed cursor may be started, and
+ * a used one again. */
+void bpe_start(struct bpe_cursor *c, const uint8_t *word, size_t n);
+
+/* Encodes the next window, or at least max_bytes, and sets *done at the end of
+ * the word.  Returns ST_RESOURCE_EXHAUSTED if out is full or a part is over
+ * TEXT_WHOLE_BYTES and its windows do not meet. */
+MUST_CHECK enum status bpe_step(const struct bpe *b, struct bpe_work *w,
+                                struct bpe_cursor *c, size_t max_bytes,
+                                struct id_sink *out, bool *done,
+                                struct error *e);
+void bpe_cursor_fini(struct bpe_cursor *c);
 
 #endif

@@ -258,3 +258,109 @@ enum status normalizer_run(const struct normalizer *z, const char *text,
     }
     return ST_OK;
 }
+
+/* An ASCII character before another one stays as it is, and the text between
+ * such characters is normalised on its own: no form changes ASCII, or joins an
+ * ASCII character with one before it.  Only the last ASCII character of a run
+ * may become part of another one. */
+size_t normalizer_fewest(const struct normalizer *z, const char *text, size_t n)
+{
+    size_t kept = 0, rest;
+
+    if (z->n == 0) {
+        return n;
+    }
+    for (size_t i = 0; i < n; i++) {
+        kept += (uint8_t)text[i] < 0x80 &&
+                (i + 1 == n || (uint8_t)text[i + 1] < 0x80);
+    }
+    rest = n - kept;
+    for (unsigned i = 0; i < z->n; i++) {
+        rest /= NORMALIZER_SHRINK;
+    }
+    return kept + rest;
+}
+
+/* --- in steps ------------------------------------------------------------- */
+
+void normalizer_cursor_fini(struct normalizer_cursor *c)
+{
+    free(c->owned);
+    *c = (struct normalizer_cursor){.z = NULL};
+}
+
+void normalizer_start(struct normalizer_cursor *c, const struct normalizer *z,
+                      const char *text, size_t n)
+{
+    normalizer_cursor_fini(c);
+    c->z = z;
+    c->text = c->out = text;
+    c->n = n;
+}
+
+/* Returns the end of a part that begins at c->at. */
+static size_t part_end(const struct normalizer_cursor *c, size_t bytes)
+{
+    size_t end = c->at + bytes;
+
+    if (c->z->n == 0 || bytes >= c->n - c->at) {
+        return c->n;
+    }
+    while (end < c->n && (uint8_t)c->text[end] >= 0x80) {
+        end++;
+    }
+    return end;
+}
+
+static bool append(struct normalizer_cursor *c, const char *s, size_t n)
+{
+    size_t cap = c->cap == 0 ? c->n + n : c->cap;
+
+    while (cap < c->n_out + n) {
+        cap *= 2;
+    }
+    if (cap != c->cap) {
+        char *grown = realloc(c->owned, cap);
+
+        if (grown == NULL) {
+            return false;
+        }
+        /* The first part that changed follows parts that did not. */
+        if (c->owned == NULL) {
+            memcpy(grown, c->text, c->n_out);
+        }
+        c->owned = grown;
+        c->out = grown;
+        c->cap = cap;
+    }
+    memcpy(c->owned + c->n_out, s, n);
+    return true;
+}
+
+enum status normalizer_step(struct normalizer_cursor *c, size_t *left,
+                            bool *done, struct error *e)
+{
+    size_t end = part_end(c, *left), n;
+    const char *out;
+    char *owned;
+    enum status st =
+        normalizer_run(c->z, c->text + c->at, end - c->at, &out, &n, &owned, e);
+
+    if (st != ST_OK) {
+        return st;
+    }
+    if ((owned != NULL || c->owned != NULL) && !append(c, out, n)) {
+        st = error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
+    } else if (c->n_out + n > TEXT_ENCODE_BYTES) {
+        st = error_set(e, ST_OUT_OF_RANGE,
+                       "the text is over %zu bytes long when normalised, at "
+                       "most %d are allowed",
+                       c->n_out, TEXT_ENCODE_BYTES);
+    }
+    free(owned);
+    *left -= end - c->at < *left ? end - c->at : *left;
+    c->n_out += n;
+    c->at = end;
+    *done = end == c->n;
+    return st;
+}

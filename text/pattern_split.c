@@ -125,66 +125,59 @@ void pattern_split_work_fini(struct pattern_split_work *w)
 
 /* --- what the behaviour does with matches and gaps ------------------------ */
 
-/* A run over one text, with the piece that may still grow. */
-struct run {
-    const struct pattern_split *split;
-    const char *text;
-    piece_fn fn;
-    void *ctx;
-    struct error *e;
-    size_t start, end; /* the pending piece */
-    bool pending;      /* a piece is pending */
-    bool matched;      /* the previous segment was a match */
+struct piece {
+    size_t start, end;
 };
 
-static enum status emit(struct run *r, size_t start, size_t end)
+static struct piece take_pending(struct pattern_cursor *c)
 {
-    return start == end ? ST_OK
-                        : r->fn(r->ctx, r->text + start, end - start, r->e);
-}
+    struct piece p = {c->start, c->end};
 
-static enum status flush(struct run *r)
-{
-    bool had = r->pending;
-
-    r->pending = false;
-    return had ? emit(r, r->start, r->end) : ST_OK;
-}
-
-/* Extends the pending piece by [start, end), or begins a new one with it. */
-static enum status grow(struct run *r, bool joins, size_t start, size_t end)
-{
-    enum status st = ST_OK;
-
-    if (!joins || !r->pending) {
-        st = flush(r);
-        r->start = start;
+    if (!c->pending) {
+        p.end = p.start;
     }
-    r->end = end;
-    r->pending = true;
-    return st;
+    c->pending = false;
+    return p;
 }
 
-/* Takes a match or a gap, in order; together they are the text. */
-static enum status segment(struct run *r, size_t start, size_t end, bool match)
+/* Extends the pending piece by [start, end), or begins a new one with it and
+ * returns the old one. */
+static struct piece grow(struct pattern_cursor *c, bool joins, size_t start,
+                         size_t end)
 {
-    bool before = r->matched;
+    struct piece p = {start, start};
 
-    match = match != r->split->invert;
-    r->matched = match;
-    switch (r->split->behaviour) {
+    if (!joins || !c->pending) {
+        p = take_pending(c);
+        c->start = start;
+    }
+    c->end = end;
+    c->pending = true;
+    return p;
+}
+
+/* Takes a match or a gap, in order; together they are the text.  Returns the
+ * piece that is now whole; an empty one if none is. */
+static struct piece take_segment(struct pattern_cursor *c,
+                                 struct pattern_segment g)
+{
+    const struct piece none = {g.start, g.start}, all = {g.start, g.end};
+    bool before = c->matched, match = g.match != c->split->invert;
+
+    c->matched = match;
+    switch (c->split->behaviour) {
     case PATTERN_SPLIT_ISOLATED:
-        return emit(r, start, end);
+        return all;
     case PATTERN_SPLIT_REMOVED:
-        return match ? ST_OK : emit(r, start, end);
+        return match ? none : all;
     case PATTERN_SPLIT_MERGED_WITH_PREVIOUS:
-        return grow(r, match && !before, start, end);
+        return grow(c, match && !before, g.start, g.end);
     case PATTERN_SPLIT_MERGED_WITH_NEXT:
-        return grow(r, !match && before, start, end);
+        return grow(c, !match && before, g.start, g.end);
     case PATTERN_SPLIT_CONTIGUOUS:
-        return grow(r, match == before, start, end);
+        return grow(c, match == before, g.start, g.end);
     }
-    return ST_INTERNAL;
+    return none;
 }
 
 static enum status match_failed(int rc, size_t at, struct error *e)
@@ -248,35 +241,73 @@ static enum status next_match(const struct pattern_split *s,
     return ST_OK;
 }
 
-enum status pattern_split_run(const struct pattern_split *s,
-                              struct pattern_split_work *w, const char *text,
-                              size_t n, piece_fn fn, void *ctx, struct error *e)
+void pattern_cursor_init(struct pattern_cursor *c,
+                         const struct pattern_split *s, const char *text,
+                         size_t n)
 {
-    struct run r = {.split = s, .text = text, .fn = fn, .ctx = ctx, .e = e};
-    const PCRE2_SIZE *m = pcre2_get_ovector_pointer(w->data);
-    size_t at = 0, done = 0, last_end = SIZE_MAX;
-    enum status st = ST_OK;
-    bool found = n > 0;
+    *c = (struct pattern_cursor){.split = s,
+                                 .text = text,
+                                 .n = n,
+                                 .last_end = SIZE_MAX,
+                                 .ended = n == 0};
+}
 
-    pcre2_set_match_limit(w->context, pattern_split_steps(n));
-    while (st == ST_OK && found) {
-        st = next_match(s, w, text, n, &at, last_end, &found, e);
-        if (st != ST_OK || !found) {
-            break;
-        }
-        /* fn may run another split on the same work, so m is read first. */
-        size_t start = m[0], end = m[1];
-        if (start > done) {
-            st = segment(&r, done, start, false);
-        }
-        if (st == ST_OK) {
-            st = segment(&r, start, end, true);
-        }
-        pcre2_set_match_limit(w->context, pattern_split_steps(n));
-        at = done = last_end = end;
+static void add_segment(struct pattern_cursor *c, size_t start, size_t end,
+                        bool match)
+{
+    if (start < end || match) {
+        c->segments[c->n_segments++] =
+            (struct pattern_segment){start, end, match};
     }
-    if (st == ST_OK && done < n) {
-        st = segment(&r, done, n, false);
+}
+
+/* Finds the next match, and the gap before it or at the end. */
+static enum status find_segments(struct pattern_cursor *c,
+                                 struct pattern_split_work *w, struct error *e)
+{
+    const PCRE2_SIZE *m = pcre2_get_ovector_pointer(w->data);
+    bool found = false;
+    enum status st;
+
+    /* Other splits use the same context meanwhile, with other limits. */
+    pcre2_set_match_limit(w->context, pattern_split_steps(c->n));
+    st = next_match(c->split, w, c->text, c->n, &c->at, c->last_end, &found, e);
+    c->n_segments = c->i_segment = 0;
+    if (st == ST_OK && found) {
+        add_segment(c, c->done, m[0], false);
+        add_segment(c, m[0], m[1], true);
+        c->at = c->done = c->last_end = m[1];
+    } else if (st == ST_OK) {
+        add_segment(c, c->done, c->n, false);
+        c->ended = true;
     }
-    return st == ST_OK ? flush(&r) : st;
+    return st;
+}
+
+enum status pattern_cursor_next(struct pattern_cursor *c,
+                                struct pattern_split_work *w, const char **s,
+                                size_t *n, struct error *e)
+{
+    struct piece p = {0, 0};
+
+    *s = c->text;
+    *n = 0;
+    if (c->i_segment == c->n_segments && !c->ended) {
+        enum status st = find_segments(c, w, e);
+
+        if (st != ST_OK) {
+            return st;
+        }
+    }
+    if (c->i_segment < c->n_segments) {
+        p = take_segment(c, c->segments[c->i_segment++]);
+    } else if (c->pending) {
+        p = take_pending(c);
+    } else {
+        *s = NULL;
+        return ST_OK;
+    }
+    *s = c->text + p.start;
+    *n = p.end - p.start;
+    return ST_OK;
 }

@@ -61,18 +61,37 @@ MUST_CHECK enum status pattern_split_work_init(struct pattern_split_work *w,
                                                struct error *e);
 void pattern_split_work_fini(struct pattern_split_work *w);
 
-/* Takes a piece, never empty, borrowed for the call.  Any status but ST_OK
- * ends the split and is returned. */
-typedef enum status (*piece_fn)(void *ctx, const char *s, size_t n,
-                                struct error *e);
+/* A match, or the gap before one. */
+struct pattern_segment {
+    size_t start, end;
+    bool match;
+};
 
-/* Cuts text[0..n), valid UTF-8, and calls fn for the pieces in order.
- * Returns ST_RESOURCE_EXHAUSTED if a match needs more than its steps or
- * memory. */
-MUST_CHECK enum status pattern_split_run(const struct pattern_split *s,
-                                         struct pattern_split_work *w,
-                                         const char *text, size_t n,
-                                         piece_fn fn, void *ctx,
-                                         struct error *e);
+/* The position of a split in a text.  Split and text are borrowed. */
+struct pattern_cursor {
+    const struct pattern_split *split;
+    const char *text; /* [n] */
+    size_t n;
+    size_t at, done, last_end; /* positions of the search, of segments */
+    struct pattern_segment segments[2]; /* [n_segments] found, not yet used */
+    unsigned n_segments, i_segment;
+    size_t start, end; /* the piece that may still grow */
+    bool pending;      /* there is one */
+    bool matched;      /* the previous segment was a match */
+    bool ended;        /* no match is left */
+};
+
+/* Starts to cut text[0..n), valid UTF-8. */
+void pattern_cursor_init(struct pattern_cursor *c,
+                         const struct pattern_split *s, const char *text,
+                         size_t n);
+
+/* Sets *s and *n to the next piece.  *n is 0 if the last match gave none, and
+ * *s NULL at the end.  Returns ST_RESOURCE_EXHAUSTED if a match needs more
+ * than its steps or memory. */
+MUST_CHECK enum status pattern_cursor_next(struct pattern_cursor *c,
+                                           struct pattern_split_work *w,
+                                           const char **s, size_t *n,
+                                           struct error *e);
 
 #endif

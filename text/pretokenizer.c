@@ -1,5 +1,6 @@
 #include "text/pretokenizer.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,6 +75,7 @@ static enum status parse_split(struct pretokenizer *p, const json_t *v,
                                      json_string_length(behaviour))
                              .text);
     }
+    p->removes = p->removes || s->split.behaviour == PATTERN_SPLIT_REMOVED;
     return json_read_bool(v, "invert", &s->split.invert, e);
 }
 
@@ -170,81 +172,99 @@ void pretokenizer_fini(struct pretokenizer *p)
 
 /* --- running ------------------------------------------------------------- */
 
-enum status pretokenizer_work_init(struct pretokenizer_work *w, struct error *e)
+/* Puts a space in front of c->text[0..n) unless it has one; the reference adds
+ * no second space.  At most one stage adds spaces, so one buffer is enough. */
+static enum status add_space(struct pretokenizer_cursor *c, const char **s,
+                             size_t *n, struct error *e)
 {
-    *w = (struct pretokenizer_work){0};
-    return pattern_split_work_init(&w->split, e);
-}
-
-void pretokenizer_work_fini(struct pretokenizer_work *w)
-{
-    pattern_split_work_fini(&w->split);
-    free(w->spaced);
-    w->spaced = NULL;
-}
-
-/* The position of a piece in the chain. */
-struct walk {
-    const struct pretokenizer *p;
-    struct pretokenizer_work *w;
-    unsigned stage;
-    piece_fn fn;
-    void *ctx;
-};
-
-static enum status walk_piece(void *ctx, const char *s, size_t n,
-                              struct error *e);
-
-/* At most one stage adds spaces, so one buffer is enough. */
-static enum status with_space(const struct walk *k, struct walk *next,
-                              const char *s, size_t n, struct error *e)
-{
-    char *grown;
-
-    /* == ' ') {] The reference adds no second space. */
-    if (n == 0 || s[0] == ' ') {
-        return walk_piece(next, s, n, e);
+    if (*n == 0 || **s == ' ') {
+        return ST_OK;
     }
     /* The old content is not needed, so this is no realloc(). */
-    if (k->w->spaced_cap < n + 1) {
-        grown = malloc(2 * (n + 1));
-        if (grown == NULL) {
+    if (c->spaced_cap < *n + 1) {
+        free(c->spaced);
+        c->spaced_cap = 2 * (*n + 1);
+        c->spaced = malloc(c->spaced_cap);
+        if (c->spaced == NULL) {
+            c->spaced_cap = 0;
             return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
         }
-        free(k->w->spaced);
-        k->w->spaced = grown;
-        k->w->spaced_cap = 2 * (n + 1);
     }
-    k->w->spaced[0] = ' ';
-    memcpy(k->w->spaced + 1, s, n);
-    return walk_piece(next, k->w->spaced, n + 1, e);
+    c->spaced[0] = ' ';
+    memcpy(c->spaced + 1, *s, *n);
+    *s = c->spaced;
+    *n += 1;
+    return ST_OK;
 }
 
-static enum status walk_piece(void *ctx, const char *s, size_t n,
-                              struct error *e)
-{
-    const struct walk *k = ctx;
-    struct walk next = *k;
-    const struct stage *stage;
+#define NO_STAGE UINT_MAX
 
-    /* A piece that passed all stages is a word. */
-    if (k->stage == k->p->n) {
-        return n == 0 ? ST_OK : k->fn(k->ctx, s, n, e);
+/* Gives a piece to the first split from `stage` on, and sets *n to 0.  Leaves
+ * *n above 0 if there is none: the piece is a word. */
+static enum status enter(struct pretokenizer_cursor *c, unsigned stage,
+                         const char **s, size_t *n, struct error *e)
+{
+    enum status st = ST_OK;
+
+    if (stage < c->p->n && c->p->stages[stage].prefix_space) {
+        st = add_space(c, s, n, e);
+        stage++;
     }
-    stage = &k->p->stages[k->stage];
-    next.stage++;
-    if (stage->prefix_space) {
-        return with_space(k, &next, s, n, e);
+    if (st == ST_OK && stage < c->p->n) {
+        c->stage = stage;
+        pattern_cursor_init(&c->at[stage], &c->p->stages[stage].split, *s, *n);
+        *n = 0;
     }
-    return pattern_split_run(&stage->split, &k->w->split, s, n, walk_piece,
-                             &next, e);
+    return st;
 }
 
-enum status pretokenizer_run(const struct pretokenizer *p,
-                             struct pretokenizer_work *w, const char *text,
-                             size_t n, piece_fn fn, void *ctx, struct error *e)
+enum status pretokenizer_start(struct pretokenizer_cursor *c,
+                               const struct pretokenizer *p, const char *text,
+                               size_t n, struct error *e)
 {
-    struct walk k = {.p = p, .w = w, .fn = fn, .ctx = ctx};
+    c->p = p;
+    c->word = text;
+    c->n_word = n;
+    c->stage = NO_STAGE;
+    return enter(c, 0, &c->word, &c->n_word, e);
+}
 
-    return walk_piece(&k, text, n, e);
+/* Returns to the split that the piece of this stage came from. */
+static unsigned split_before(const struct pretokenizer *p, unsigned stage)
+{
+    while (stage-- > 0) {
+        if (!p->stages[stage].prefix_space) {
+            return stage;
+        }
+    }
+    return NO_STAGE;
+}
+
+enum status pretokenizer_next(struct pretokenizer_cursor *c,
+                              struct pattern_split_work *w, const char **s,
+                              size_t *n, struct error *e)
+{
+    enum status st;
+
+    *s = c->word;
+    *n = c->n_word;
+    c->n_word = 0;
+    if (c->stage == NO_STAGE) {
+        *s = *n > 0 ? *s : NULL;
+        return ST_OK;
+    }
+    st = pattern_cursor_next(&c->at[c->stage], w, s, n, e);
+    if (st == ST_OK && *s == NULL) {
+        c->stage = split_before(c->p, c->stage);
+        *s = c->word;
+    } else if (st == ST_OK && *n > 0) {
+        st = enter(c, c->stage + 1, s, n, e);
+    }
+    return st;
+}
+
+void pretokenizer_cursor_fini(struct pretokenizer_cursor *c)
+{
+    free(c->spaced);
+    *c = (struct pretokenizer_cursor){.p = NULL};
 }

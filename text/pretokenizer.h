@@ -13,7 +13,7 @@
  * Any other component is refused by name, and so is a chain without
  * ByteLevel.
  *
- * Threading: read-only once parsed; a pretokenizer_work belongs to one call.
+ * Threading: read-only once parsed; a pretokenizer_cursor belongs to one call.
  * Limits: TEXT_STAGES, TEXT_NESTING, TEXT_PATTERN_BYTES. */
 #ifndef TEXT_PRETOKENIZER_H
 #define TEXT_PRETOKENIZER_H
@@ -35,6 +35,7 @@ struct stage {
 struct pretokenizer {
     unsigned n;
     bool byte_level; /* ByteLevel was read, so the chain is complete */
+    bool removes;    /* some split drops parts of the text */
     struct stage stages[TEXT_STAGES];
 };
 
@@ -44,20 +45,31 @@ MUST_CHECK enum status pretokenizer_parse(struct pretokenizer *p,
                                           const json_t *v, struct error *e);
 void pretokenizer_fini(struct pretokenizer *p);
 
-struct pretokenizer_work {
-    struct pattern_split_work split;
-    char *spaced; /* a piece with a space in front */
+/* The position in a text: one piece of each stage's input.  Stages and text
+ * are borrowed. */
+struct pretokenizer_cursor {
+    const struct pretokenizer *p;
+    const char *word; /* [n_word] the whole text, if no stage splits it */
+    size_t n_word;
+    unsigned stage; /* the last split that has a piece */
+    struct pattern_cursor at[TEXT_STAGES];
+    char *spaced; /* a piece with a space in front; kept until fini */
     size_t spaced_cap;
 };
 
-MUST_CHECK enum status pretokenizer_work_init(struct pretokenizer_work *w,
-                                              struct error *e);
-void pretokenizer_work_fini(struct pretokenizer_work *w);
+/* Starts to cut text[0..n), valid UTF-8.  A zeroed cursor may be started, and
+ * a used one again. */
+MUST_CHECK enum status pretokenizer_start(struct pretokenizer_cursor *c,
+                                          const struct pretokenizer *p,
+                                          const char *text, size_t n,
+                                          struct error *e);
 
-/* Cuts text[0..n), valid UTF-8, and calls fn for the words in order. */
-MUST_CHECK enum status pretokenizer_run(const struct pretokenizer *p,
-                                        struct pretokenizer_work *w,
-                                        const char *text, size_t n, piece_fn fn,
-                                        void *ctx, struct error *e);
+/* Sets *s and *n to the next word.  *n is 0 if this step found none, and *s
+ * NULL at the end. */
+MUST_CHECK enum status pretokenizer_next(struct pretokenizer_cursor *c,
+                                         struct pattern_split_work *w,
+                                         const char **s, size_t *n,
+                                         struct error *e);
+void pretokenizer_cursor_fini(struct pretokenizer_cursor *c);
 
 #endif

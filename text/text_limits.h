@@ -28,6 +28,8 @@
     X(TEXT_PATTERN_BYTES, 8192, "bytes", "a split expression")                 \
     X(TEXT_TEMPLATE_IDS, 64, "ids", "what a post-processor adds on one side")  \
     X(TEXT_ENCODE_BYTES, 16 << 20, "bytes", "one text, also normalised")       \
+    X(TEXT_WHOLE_BYTES, 1 << 18, "bytes", "a word that has no windows")        \
+    X(TEXT_SLICE_BYTES, 1 << 15, "bytes", "of a text, encoded at a time")      \
     X(TEXT_SPLIT_STEPS, 64, "steps", "one regex match, per byte of text")      \
     X(TEXT_SPLIT_FLOOR, 100000, "steps", "one regex match, in any case")       \
     X(TEXT_CHAT_BYTES, 1 << 20, "bytes", "a chat template")

@@ -98,11 +98,17 @@ const uint8_t *tokenizer_hash(const struct tokenizer *t)
     return t->hash;
 }
 
-enum status tokenizer_encode(const struct tokenizer *t, const char *text,
-                             size_t len, unsigned flags, uint32_t *ids,
-                             size_t cap, size_t *n, struct error *e)
+struct encode_input {
+    const char *text;
+    size_t len;
+    const struct text_span *untrusted; /* [n_spans] */
+    size_t n_spans;
+};
+
+static enum status encode(const struct tokenizer *t,
+                          const struct encode_input *in, unsigned flags,
+                          struct id_sink *out, size_t *n, struct error *e)
 {
-    struct id_sink out = {.ids = ids, .cap = cap};
     struct error scratch;
     /* One encoder per call, so that calls on one tokenizer need no lock. */
     struct encoder c;
@@ -112,13 +118,38 @@ enum status tokenizer_encode(const struct tokenizer *t, const char *text,
     e = e == NULL ? &scratch : e;
     st = encoder_init(&c, t, e);
     if (st == ST_OK) {
-        st = encoder_run(&c, text, len, flags, &out, e);
+        c.untrusted = in->untrusted;
+        c.n_untrusted = in->n_spans;
+        st = encoder_run(&c, in->text, in->len, flags, out, e);
         encoder_fini(&c);
     }
     if (st == ST_OK) {
-        *n = out.n;
+        *n = out->n;
     }
     return st;
+}
+
+enum status tokenizer_encode(const struct tokenizer *t, const char *text,
+                             size_t len, unsigned flags, uint32_t *ids,
+                             size_t cap, size_t *n, struct error *e)
+{
+    struct id_sink out = {.ids = ids, .cap = cap};
+    const struct encode_input in = {.text = text, .len = len};
+
+    return encode(t, &in, flags, &out, n, e);
+}
+
+enum status tokenizer_encode_spans(const struct tokenizer *t, const char *text,
+                                   size_t len,
+                                   const struct text_span *untrusted,
+                                   size_t n_spans, unsigned flags,
+                                   uint32_t *ids, size_t cap, size_t *n,
+                                   struct error *e)
+{
+    struct id_sink out = {.ids = ids, .cap = cap};
+    const struct encode_input in = {text, len, untrusted, n_spans};
+
+    return encode(t, &in, flags | TOKENIZE_PARSE_SPECIAL, &out, n, e);
 }
 
 /* UTF-8 grows by a factor of 3 at most under NFC and NFD, of 11 under NFKC
@@ -133,6 +164,20 @@ size_t tokenizer_bound(const struct tokenizer *t, size_t len)
         n *= z->forms[i] & UTF8PROC_COMPAT ? 11 : 3;
     }
     return 2 * n + t->post.n_before + t->post.n_after;
+}
+
+/* An added token is found before normalisation, and its bytes shrink no less
+ * than those of text; or behind it, and then has at most added.longest. */
+size_t tokenizer_fewest(const struct tokenizer *t, const char *text, size_t len)
+{
+    size_t longest = t->vocab.longest > t->added.longest ? t->vocab.longest
+                                                         : t->added.longest;
+
+    if (t->pretokenizer.removes || t->added.strips || longest == 0) {
+        return 0;
+    }
+    return (normalizer_fewest(&t->normalizer, text, len) + longest - 1) /
+           longest;
 }
 
 const char *tokenizer_token(const struct tokenizer *t, uint32_t id, size_t *len)

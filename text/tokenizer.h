@@ -64,8 +64,36 @@ MUST_CHECK enum status tokenizer_encode(const struct tokenizer *t,
                                         unsigned flags, uint32_t *ids,
                                         size_t cap, size_t *n, struct error *e);
 
+/* Bytes [begin, end) of a text. */
+struct text_span {
+    size_t begin, end;
+};
+
+/* Encodes as tokenizer_encode() with TOKENIZE_PARSE_SPECIAL, but finds no
+ * special added token that has a byte in untrusted[n_spans].  Spans ascend
+ * and do not overlap.  flags may be 0 or TOKENIZE_ADD_SPECIAL.  A text whose
+ * spans spell no control token gets the ids of tokenizer_encode().  If the
+ * normalizer changes a piece of text with untrusted bytes, "normalized"
+ * control tokens are not found in the whole piece.  Errors as
+ * tokenizer_encode(), and ST_INVALID_ARGUMENT if spans are out of order or
+ * past the end. */
+MUST_CHECK enum status tokenizer_encode_spans(const struct tokenizer *t,
+                                              const char *text, size_t len,
+                                              const struct text_span *untrusted,
+                                              size_t n_spans, unsigned flags,
+                                              uint32_t *ids, size_t cap,
+                                              size_t *n, struct error *e);
+
 /* Returns a cap that is enough for every text of len bytes, with any flags. */
 size_t tokenizer_bound(const struct tokenizer *t, size_t len);
+
+/* Returns a lower bound on the ids of text[0..len), with any flags: the bytes
+ * that are left after normalisation over those of the longest token.  Every id
+ * stands for at most so many bytes.  0 if a split drops parts of the text, or
+ * an added token takes the white space around it, as an id then stands for
+ * more.  Takes about 1 ns per byte. */
+size_t tokenizer_fewest(const struct tokenizer *t, const char *text,
+                        size_t len);
 
 /* Returns the bytes that an id stands for in text (not always UTF-8 on their
  * own), and their number.  NULL if the id is no token.  Borrowed, without

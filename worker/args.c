@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/log.h"
+#include "common/base/cpus.h"
 #include "common/model/model_limits.h"
 #include "common/sampling/sampling.h"
+#include "common/scrape/scrape.h"
 #include "common/wire/endpoint.h"
 #include "common/wire/wire_limits.h"
 #include "kernels/kernels.h"
@@ -30,6 +31,7 @@ static const struct limit_row worker_limits[] = {
     LIMIT_ROW(ENGINE_DEPTH_MAX, "", "plans in flight"),
     LIMIT_ROW(WORKER_SEQUENCES_MAX, "", "sequences not yet forgotten"),
     LIMIT_ROW(WORKER_EOS_MAX, "tokens", "that end a sequence"),
+    LIMIT_ROW(STAGE_CONNECTIONS_MAX, "", "connections at --stage-listen"),
     LIMIT_ROW(TOMBSTONES_MAX, "", "cancels that wait for their Submit"),
     LIMIT_ROW(ORPHAN_US, "us", "lifetime of an orphan, at most twice"),
     LIMIT_ROW(LEAVE_US, "us", "after --grace, wait for the router"),
@@ -72,19 +74,46 @@ static const char examples[] =
 enum status args_parse(struct worker_args *a, int argc, char **argv,
                        struct error *e)
 {
-    int n_words;
     enum status st =
-        option_parse(rows, OPTION_COUNT(rows), a, argc, argv, &n_words, e);
+        option_parse_alone(rows, OPTION_COUNT(rows), a, argc, argv, e);
 
-    if (st == ST_OK && n_words > 0) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "%s: unexpected argument; see --help", argv[1]);
-    }
     /* The default depends on the device, so the table cannot hold it. */
     if (st == ST_OK && a->engine_depth == 0) {
         a->engine_depth = strcmp(a->device, "cpu") == 0 ? 1 : ENGINE_DEPTH_MAX;
     }
     return st;
+}
+
+bool args_on_gpu(const struct worker_args *a)
+{
+    struct opencl_device d;
+
+    return strcmp(a->device, "cpu") != 0 &&
+           opencl_device_find(&d, a->device, NULL) == ST_OK &&
+           (d.type & CL_DEVICE_TYPE_CPU) == 0;
+}
+
+void args_choose_steps(struct worker_args *a, bool gpu)
+{
+    if (a->step_tokens == 0) {
+        a->step_tokens = gpu ? STEP_TOKENS_GPU : STEP_TOKENS_CPU;
+    }
+    if (a->chunk_tokens == 0) {
+        a->chunk_tokens = gpu ? CHUNK_TOKENS_GPU : CHUNK_TOKENS_CPU;
+    }
+}
+
+struct costs_step args_step(const struct worker_args *a, uint32_t context)
+{
+    return (struct costs_step){.tokens = a->step_tokens,
+                               .rows = a->max_rows,
+                               .threads =
+                                   a->threads > 0 ? a->threads : cpus_allowed(),
+                               .logits = KERNELS_LOGIT_ROWS,
+                               .plans = a->engine_depth + 1,
+                               .block_tokens = a->block_tokens,
+                               .context = context,
+                               .opencl = strcmp(a->device, "cpu") != 0};
 }
 
 bool args_print(const struct worker_args *a)
@@ -98,15 +127,18 @@ bool args_print(const struct worker_args *a)
     } else if (a->version) {
         puts("sluice-worker " SLUICE_VERSION);
     } else if (a->limits) {
-        limits_print(stdout, wire_limits, wire_limits_n);
+        wire_limits_print(stdout);
         limits_print(stdout, sampling_limits, sampling_limits_n);
         limits_print(stdout, base_limits, base_limits_n);
         limits_print(stdout, worker_limits,
                      sizeof worker_limits / sizeof worker_limits[0]);
         limits_print(stdout, model_limits, model_limits_n);
+        limits_print(stdout, scrape_limits, scrape_limits_n);
     } else if (a->list_metrics) {
-        metric_list(stdout, "sluice_worker", worker_metrics_rows,
-                    METRIC_COUNT(worker_metrics_rows));
+        metric_list(stdout, &worker_metrics_set);
+        metric_list(stdout, &worker_steps_set);
+        metric_list(stdout, &worker_sequences_set);
+        metric_list(stdout, &worker_pools_set);
     } else {
         return false;
     }
@@ -139,15 +171,11 @@ enum status args_layers(const char *text, uint32_t *begin, uint32_t *end,
 
 enum status args_check(const struct worker_args *a, struct error *e)
 {
-    enum log_level level;
+    struct log_options log = {a->log_level, a->log_file, NULL};
 
-    if (!log_level_parse(a->log_level, &level)) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "--log-level %s: give debug, info, warn, error or off",
-                         a->log_level);
+    if (log_start(&log, e) != ST_OK) {
+        return e->code;
     }
-    /* Log lines obey the level from here on. */
-    log_setup(level, NULL, NULL);
     if (strcmp(a->kv_dtype, "auto") != 0 && strcmp(a->kv_dtype, "f32") != 0) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "--kv-dtype %s: give auto or f32", a->kv_dtype);
@@ -166,8 +194,16 @@ enum status args_check(const struct worker_args *a, struct error *e)
                          "--stages lets the router assign layers, --layers "
                          "does not: give one of the two");
     }
+    if (a->slots > 0 && a->stages > 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--slots %u: the router divides the layers for the "
+                         "default number of slots; omit --slots, or give "
+                         "--layers in place of --stages",
+                         a->slots);
+    }
     if (a->stage_advertise != NULL &&
-        endpoint_check(a->stage_advertise, e) != ST_OK) {
+        endpoint_of_peer((const uint8_t *)a->stage_advertise,
+                         strlen(a->stage_advertise), NULL, e) != ST_OK) {
         return error_wrap(e, "--stage-advertise");
     }
     if (a->name != NULL &&

@@ -4,9 +4,14 @@
 #ifndef WORKER_ARGS_H
 #define WORKER_ARGS_H
 
+#include "common/base/log_output.h"
 #include "common/base/option.h"
+#include "common/model/costs.h"
 #include "common/split/layer_split.h"
 #include "worker/worker_core.h"
+
+/* Connections at --stage-listen, where one stage connects at a time. */
+#define STAGE_CONNECTIONS_MAX 64
 
 #define WORKER_OPTIONS(X)                                                      \
     X(model, STRING, "DIR", NULL,                                              \
@@ -25,8 +30,7 @@
     X(memory, STRING, "SIZE", NULL,                                            \
       "weights, scratch and pool: a size such as 4GiB or a share of the "      \
       "available memory such as 0.5 (default: on the CPU 64 whole contexts, "  \
-      "at "                                                                    \
-      "most 0.25; on a GPU 0.9)",                                              \
+      "at most 0.25; on a GPU 0.9)",                                           \
       0, 0)                                                                    \
     X(context, U32, "N", NULL,                                                 \
       "longest sequence in tokens (default: the model's limit)", 0,            \
@@ -46,9 +50,17 @@
     X(profile, FLAG, NULL, NULL,                                               \
       "at the end, a profile of the OpenCL device's time", 0, 0)               \
     X(max_rows, U32, "N", "64", "sequences in a step", 1, PLAN_ROWS_MAX)       \
-    X(step_tokens, U32, "N", "512", "tokens in a step", 1, PLAN_TOKENS_MAX)    \
-    X(chunk_tokens, U32, "N", "256",                                           \
-      "prompt tokens of one sequence in a step", 1, PLAN_TOKENS_MAX)           \
+    X(slots, U32, "N", NULL,                                                   \
+      "slots of the pool: sequences that hold memory at once (default: up to " \
+      "--max-rows sequences of typical length)",                               \
+      1, WORKER_SEQUENCES_MAX)                                                 \
+    X(step_tokens, U32, "N", NULL,                                             \
+      "tokens in a step (default: 512 on a CPU, 2048 on a GPU)", 1,            \
+      PLAN_TOKENS_MAX)                                                         \
+    X(chunk_tokens, U32, "N", NULL,                                            \
+      "prompt tokens of one sequence in a step (default: 256 on a CPU, 1024 "  \
+      "on a GPU)",                                                             \
+      1, PLAN_TOKENS_MAX)                                                      \
     X(engine_depth, U32, "N", NULL,                                            \
       "plans in flight, 1 or 2 (default: 1 on the CPU, 2 on a GPU)", 0,        \
       ENGINE_DEPTH_MAX)                                                        \
@@ -64,13 +76,14 @@
       "endpoint of that port as other stages reach it (default: as it "        \
       "listens)",                                                              \
       0, 0)                                                                    \
-    X(grace, MS, "SECONDS", "30",                                              \
+    X(grace, MS, "TIME", "30s",                                                \
       "grace period on SIGTERM; longer sequences move to other workers", 0,    \
       GRACE_MS_MAX)                                                            \
     X(check, STRING, "DIR", NULL,                                              \
       "check whether a model would load, print its sizes and exit", 0, 0)      \
-    X(log_level, STRING, "LEVEL", "warn", "debug, info, warn, error or off",   \
-      0, 0)                                                                    \
+    X(metrics, STRING, "HOST:PORT", NULL,                                      \
+      "loopback address of http://HOST:PORT/metrics (default: none)", 0, 0)    \
+    LOG_OPTIONS(X)                                                             \
     X(limits, FLAG, NULL, NULL, "print all limits and exit", 0, 0)             \
     X(list_metrics, FLAG, NULL, NULL, "print all metrics and exit", 0, 0)      \
     X(version, FLAG, NULL, NULL, "print the version and exit", 0, 0)           \
@@ -88,12 +101,25 @@ struct worker_args {
 MUST_CHECK enum status args_parse(struct worker_args *a, int argc, char **argv,
                                   struct error *e);
 
+/* Returns whether --device names a GPU or an accelerator.  An OpenCL device
+ * that is a CPU is neither, nor is one that does not exist: the backend reports
+ * that later. */
+bool args_on_gpu(const struct worker_args *a);
+
+/* Sets the tokens of steps and chunks that the options leave open. */
+void args_choose_steps(struct worker_args *a, bool gpu);
+
+/* Returns the largest step that the options allow, for a model of that
+ * context.  Its threads are those of the options, or all CPUs. */
+struct costs_step args_step(const struct worker_args *a, uint32_t context);
+
 /* Prints the text that an option such as --help requests.  Returns false if
  * there is no such option. */
 bool args_print(const struct worker_args *a);
 
-/* Checks what does not depend on the model.  Returns ST_INVALID_ARGUMENT with
- * the option, the value and what is allowed. */
+/* Starts the log, and checks what does not depend on the model.  Returns
+ * ST_INVALID_ARGUMENT with the option, the value and what is allowed, and
+ * ST_UNAVAILABLE if the log cannot be opened. */
 MUST_CHECK enum status args_check(const struct worker_args *a, struct error *e);
 
 /* Parses "0-12" as layers 0 to 11.  Returns ST_INVALID_ARGUMENT if text is not

@@ -1,5 +1,4 @@
 /* sluice-worker: its modes and exit codes. */
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,7 +6,6 @@
 #include "common/base/descriptors.h"
 #include "common/base/failpoint.h"
 #include "common/base/std_fds.h"
-#include "worker/base/metrics.h"
 #include "worker/model/check.h"
 #include "worker/program.h"
 
@@ -15,22 +13,17 @@
 #define EXIT_ENGINE 5
 #define EXIT_DEVICE 6
 
-static void log_counts(const struct worker_core *core)
-{
-    struct worker_metrics m;
-
-    worker_counts(core, &m);
-    metric_log("counted", worker_metrics_rows,
-               METRIC_COUNT(worker_metrics_rows), &m);
-}
-
 /* Runs --check DIR.  --memory must be bytes then, because a share would depend
  * on this machine. */
 static enum status check_model(const struct program *p, struct error *e)
 {
     const struct worker_args *a = &p->args;
     struct check_options o = {.block_tokens = a->block_tokens,
-                              .kv_f32 = strcmp(a->kv_dtype, "f32") == 0};
+                              .context = a->context,
+                              .max_rows = a->max_rows,
+                              .slots = a->slots,
+                              .kv_f32 = strcmp(a->kv_dtype, "f32") == 0,
+                              .step = args_step(a, a->context)};
     enum status st;
 
     if (a->memory != NULL && !option_bytes(a->memory, &o.budget_bytes)) {
@@ -70,11 +63,14 @@ int main(int argc, char **argv)
         return print_error(&e);
     }
     if (p.args.check != NULL) {
+        args_choose_steps(&p.args, args_on_gpu(&p.args));
         return check_model(&p, &e) == ST_OK ? EXIT_SUCCESS : print_error(&e);
     }
-    signal(SIGPIPE, SIG_IGN); /* the reader of the log may exit */
     descriptors_raise();
     p.signals = loop_signals();
+    /* After the signals are blocked: a driver starts threads of its own, which
+     * would otherwise receive them. */
+    args_choose_steps(&p.args, args_on_gpu(&p.args));
     st = program_begin(&p, &e);
     st = st == ST_OK ? program_offer(&p, &e) : st;
     st = st == ST_OK ? program_load(&p, &e) : st;
@@ -84,9 +80,8 @@ int main(int argc, char **argv)
         program_stop(&p); /* after the message, because it waits for threads */
         return rc;
     }
-    program_print_ready(&p);
-    loop_run(&p.loop);
-    log_counts(p.core);
+    program_run(&p);
+    worker_log_metrics(p.core);
     if (worker_failed(p.core)) {
         transport_free(&p.transport); /* sends Goodbye */
         /* The engine's thread may never return, so it is not joined. */

@@ -1,23 +1,38 @@
 #include "worker/program.h"
 
+#include <inttypes.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/log.h"
+#include "common/base/log_output.h"
+#include "common/base/quote.h"
+#include "common/wire/door_rules.h"
 #include "common/wire/method.h"
 #include "kernels/backends/canary.h"
 #include "worker/model/progress.h"
 #include "worker/worker_core.h"
 
-#define DEVICE_SHARE "0.9" /* of a GPU's memory, by default */
+#define DEVICE_SHARE "0.9"   /* of a GPU's memory, by default */
+#define READY_US     1000000 /* a longer wait for the router is reported */
 #define STAGE_LISTEN "tcp://127.0.0.1:0"
 #define MIB          (1024.0 * 1024.0)
 
-/* Returns whether a signal has come, for the time before the loop handles
- * signals. */
+bool program_signal(const struct program *p)
+{
+    int signal = loop_signal_read(p->signals);
+
+    if (signal == SIGHUP) {
+        log_reopen();
+    }
+    return signal != 0 && signal != SIGHUP;
+}
+
+/* Returns whether a signal to stop has come, for the time before the loop
+ * handles signals. */
 static bool is_stopped(struct program *p)
 {
-    p->stopped = p->stopped || loop_signal_read(p->signals) != 0;
+    p->stopped = p->stopped || program_signal(p);
     return p->stopped;
 }
 
@@ -63,6 +78,12 @@ static enum status layers_read(struct program *p, struct error *e)
                                    text, n, n);
 }
 
+/* Returns whether the worker has, or will have, some of the layers. */
+static bool is_stage(const struct program *p)
+{
+    return p->args.stages > 1 || p->end - p->begin < p->config.shape.n_layers;
+}
+
 static enum status config_read(struct program *p, struct error *e)
 {
     const struct worker_args *a = &p->args;
@@ -74,10 +95,14 @@ static enum status config_read(struct program *p, struct error *e)
     if (st == ST_OK) {
         st = layers_read(p, e);
     }
+    st = st == ST_OK ? sizes_check_slots(&p->config, a->slots, e) : st;
     if (st == ST_OK && a->context > p->config.shape.context) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "--context %u: the model allows at most %u tokens",
                          a->context, p->config.shape.context);
+    }
+    if (st == ST_OK && is_stage(p)) {
+        p->args.step_tokens = costs_stage_tokens(&p->config, a->step_tokens);
     }
     /* A shorter context makes each sequence cheaper, and the pool hold more. */
     if (st == ST_OK && a->context > 0) {
@@ -93,6 +118,10 @@ static enum status tokenizer_read(struct program *p, struct error *e)
 
     snprintf(path, sizeof path, "%s/tokenizer.json", p->args.model);
     if (access(path, F_OK) != 0) {
+        log_warn("no-tokenizer",
+                 "model=%s why=\"there is no tokenizer.json: only requests "
+                 "with token ids can be served\"",
+                 quote(p->config.name).text);
         return ST_OK;
     }
     return tokenizer_load(&p->tokenizer, path, e);
@@ -182,48 +211,70 @@ static enum status device_try(struct program *p,
     return st;
 }
 
-struct program_memory program_memory(const struct program *p,
-                                     uint64_t device_bytes)
+struct budget_memory program_memory(const struct program *p,
+                                    uint64_t device_bytes)
 {
-    struct program_memory m = {p->args.memory, p->available};
+    struct budget_memory m = {.text = p->args.memory,
+                              .available = p->available};
 
     if (device_bytes > 0) {
         m.text = m.text != NULL ? m.text : DEVICE_SHARE;
         m.available = device_bytes;
+        m.device = true;
     }
     return m;
+}
+
+/* Sets the bytes of weights and scratch to those that every program computes
+ * (common/model/costs.h), or to those of the backend if they are more. */
+static void count_fixed(struct program *p, const struct kernels_sizes *k)
+{
+    struct costs_step step = args_step(&p->args, p->config.shape.context);
+    uint64_t own =
+        k->weight_bytes > 0 ? k->weight_bytes : shard_report(p->shard)->bytes;
+    struct pool_budget *n = &p->need;
+
+    step.threads = k->n_threads;
+    n->weight_bytes = shard_report(p->shard)->bytes;
+    n->scratch_bytes = costs_stage_scratch(&p->config, &step, p->end);
+    log_debug("fixed-memory",
+              "weights=%" PRIu64 " scratch=%" PRIu64 " of_backend=%" PRIu64
+              "+%zu",
+              n->weight_bytes, n->scratch_bytes, own, k->scratch_bytes);
+    if (own + k->scratch_bytes > n->weight_bytes + n->scratch_bytes) {
+        log_warn("budget-exceeded",
+                 "computed=%" PRIu64 " weights=%" PRIu64 " scratch=%zu",
+                 n->weight_bytes + n->scratch_bytes, own, k->scratch_bytes);
+        n->weight_bytes = own;
+        n->scratch_bytes = k->scratch_bytes;
+    }
 }
 
 static enum status budget_make(struct program *p,
                                const struct kernels_sizes *sizes,
                                struct error *e)
 {
-    struct program_memory m = program_memory(p, sizes->device_bytes);
+    struct budget_memory m = program_memory(p, sizes->device_bytes);
 
-    return budget_divide(&p->budget, m.text, m.available, &p->need, e);
+    count_fixed(p, sizes);
+    return budget_divide(&p->budget, &m, &p->need, e);
 }
 
 static enum status pool_make(struct program *p, struct error *e)
 {
     const struct worker_args *a = &p->args;
     struct kernels_sizes k;
-    struct budget_need need;
     enum status st;
 
     forward_sizes(p->forward, &k);
-    p->sizes = sizes_of(&p->config, p->begin, p->end, a->block_tokens,
-                        p->kv_dtype); /* A device that stores the weights itself
-                                         reports their size. */
-    need = (struct budget_need){
-        .weight_bytes =
-            k.weight_bytes > 0 ? k.weight_bytes : shard_report(p->shard)->bytes,
-        .scratch_bytes = k.scratch_bytes,
-        .pool = {.block_bytes = k.block_bytes,
-                 .slot_bytes = k.slot_bytes,
-                 .block_tokens = a->block_tokens,
-                 .context = p->config.shape.context,
-                 .max_rows = a->max_rows}};
-    p->need = need;
+    p->sizes =
+        sizes_of(&p->config, p->begin, p->end, a->block_tokens, p->kv_dtype);
+    p->need.pool = (struct pool_split_need){.block_bytes = k.block_bytes,
+                                            .slot_bytes = k.slot_bytes,
+                                            .block_tokens = a->block_tokens,
+                                            .context = p->config.shape.context,
+                                            .max_rows = a->max_rows,
+                                            .slots = a->slots};
     st = budget_make(p, &k, e);
     if (st == ST_OK) {
         st = forward_alloc(p->forward, p->budget.pool.n_blocks,
@@ -293,7 +344,8 @@ static void on_signal(void *arg, int fd)
 {
     struct program *p = arg;
 
-    if (loop_signal_read(fd) != 0) {
+    (void)fd;
+    if (program_signal(p)) {
         worker_leave(p->core, (uint32_t)p->args.grace);
     }
 }
@@ -319,8 +371,6 @@ static void name_worker(struct program *p)
 static enum status ports_make(struct program *p, struct error *e)
 {
     const char *listen = p->args.stage_listen;
-    bool is_stage =
-        p->args.stages > 1 || p->end - p->begin < p->config.shape.n_layers;
     struct transport_port port = {.endpoint =
                                       listen != NULL ? listen : STAGE_LISTEN,
                                   .allowed = BY_WORKER,
@@ -328,11 +378,13 @@ static enum status ports_make(struct program *p, struct error *e)
     enum status st;
 
     /* A worker with all layers opens no port at all. */
-    if (!is_stage) {
+    if (!is_stage(p)) {
         return transport_connect(&p->transport, p->args.router, e);
     }
     st = transport_new(&p->transport, p->args.router, &port, 1, e);
     if (st == ST_OK) {
+        transport_limit(p->transport, 0, STAGE_CONNECTIONS_MAX,
+                        door_share(STAGE_CONNECTIONS_MAX));
         p->stage_endpoint = p->args.stage_advertise != NULL
                                 ? p->args.stage_advertise
                                 : transport_endpoint(p->transport, 0);
@@ -352,9 +404,33 @@ enum status program_begin(struct program *p, struct error *e)
     if (st != ST_OK) {
         return error_wrap(e, "%s", p->args.model);
     }
+    /* Before a long load; a device with its own memory answers only later. */
+    if (strcmp(p->args.device, "cpu") == 0) {
+        struct budget_memory m = program_memory(p, 0);
+        uint64_t bytes;
+
+        st = budget_bytes(&bytes, &m, e);
+    }
+    if (st != ST_OK) {
+        return st;
+    }
     p->kv_dtype =
         sizes_kv_dtype(&p->config, strcmp(p->args.kv_dtype, "f32") == 0);
-    return ports_make(p, e);
+    st = ports_make(p, e);
+    /* Bound now, so that a port in use is reported before a long load.  A
+     * scrape during the load waits in the backlog. */
+    if (st == ST_OK && p->args.metrics != NULL) {
+        st = scrape_new(&p->scrape, p->args.metrics, e);
+        st = st == ST_OK ? st : error_wrap(e, "--metrics");
+    }
+    return st;
+}
+
+static void render(void *arg, struct metric_page *page)
+{
+    const struct program *p = arg;
+
+    worker_page(p->core, page);
 }
 
 static enum status core_make(struct program *p, struct error *e)
@@ -387,6 +463,10 @@ enum status program_load(struct program *p, struct error *e)
         /* A result wakes the loop, whose tick then polls the engine. */
         loop_add(&p->loop, engine_thread_fd(p->engine), on_result, p);
         loop_add(&p->loop, p->signals, on_signal, p);
+        if (p->scrape != NULL) {
+            scrape_render(p->scrape, render, p);
+            loop_add(&p->loop, scrape_fd(p->scrape), scrape_ready, p->scrape);
+        }
     }
     return st;
 }
@@ -399,6 +479,7 @@ void program_stop(struct program *p)
     if (p->forward != NULL) {
         kernels_profile(forward_kernels(p->forward), stderr);
     }
+    scrape_free(&p->scrape);
     worker_free(&p->core);
     transport_free(&p->transport);
     forward_free(&p->forward);
@@ -406,9 +487,9 @@ void program_stop(struct program *p)
     tokenizer_free(&p->tokenizer);
 }
 
-void program_print_ready(const struct program *p)
+static void print_state(const struct program *p, const char *state)
 {
-    const struct budget_need *n = &p->need;
+    const struct pool_budget *n = &p->need;
     uint32_t n_layers = p->config.shape.n_layers;
     /* Part of the line only if the worker has a part of the model. */
     char layers[64] = "";
@@ -417,15 +498,41 @@ void program_print_ready(const struct program *p)
         snprintf(layers, sizeof layers, "layers %u-%u of %u of ", p->begin,
                  p->end, n_layers);
     }
-    printf("sluice-worker %s ready: %s serves %s%s on %s for %s; weights %.1f "
+    printf("sluice-worker %s %s: %s serves %s%s on %s for %s; weights %.1f "
            "MiB, scratch %.1f MiB, pool %.1f MiB: %u blocks of %u tokens "
            "(%.1f KiB each), %u slots (%.1f KiB each); sequences up to %u "
            "tokens\n",
-           SLUICE_VERSION, p->name, layers, p->config.name, p->args.device,
-           p->args.router, (double)n->weight_bytes / MIB,
+           SLUICE_VERSION, state, p->name, layers, p->config.name,
+           p->args.device, p->args.router, (double)n->weight_bytes / MIB,
            (double)n->scratch_bytes / MIB, (double)p->budget.pool.bytes / MIB,
            p->budget.pool.n_blocks, n->pool.block_tokens,
            (double)n->pool.block_bytes / 1024, p->budget.pool.n_slots,
            (double)n->pool.slot_bytes / 1024, n->pool.context);
     fflush(stdout);
+}
+
+static bool is_up(const void *arg)
+{
+    const struct program *p = arg;
+
+    return worker_is_up(p->core);
+}
+
+void program_run(struct program *p)
+{
+    enum loop_end end = loop_until(&p->loop, is_up, p, READY_US);
+
+    if (end == LOOP_LATE) {
+        print_state(p, "waiting for the router");
+        end = loop_until(&p->loop, is_up, p, LOOP_FOREVER);
+    }
+    if (end == LOOP_DONE) {
+        print_state(p, "ready");
+        if (p->scrape != NULL) {
+            printf("sluice-worker metrics: http://%s/metrics\n",
+                   scrape_address(p->scrape));
+            fflush(stdout);
+        }
+        loop_run(&p->loop);
+    }
 }

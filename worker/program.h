@@ -6,6 +6,7 @@
 #define WORKER_PROGRAM_H
 
 #include "common/model/sizes.h"
+#include "common/scrape/scrape.h"
 #include "common/wire/loop.h"
 #include "kernels/kernels.h"
 #include "text/tokenizer.h"
@@ -24,6 +25,7 @@ struct program {
     struct model_config config;
     struct tokenizer *tokenizer;
     struct transport *transport;
+    struct scrape *scrape;      /* NULL: no --metrics */
     const char *stage_endpoint; /* advertised endpoint; NULL: not a stage */
     uint32_t begin, end;        /* layers of the shard */
     bool has_known;
@@ -31,7 +33,7 @@ struct program {
     struct shard *shard;
     struct forward *forward;
     struct engine_thread *engine;
-    struct budget_need need;
+    struct pool_budget need;
     struct budget budget;
     struct sizes sizes;
     struct worker_core *core;
@@ -55,10 +57,15 @@ MUST_CHECK enum status program_load(struct program *p, struct error *e);
 /* Frees everything that was made. */
 void program_stop(struct program *p);
 
-/* Prints the line that the worker is ready to standard output. */
-void program_print_ready(const struct program *p);
+/* Runs the worker to its end.  Prints a line to standard output when the router
+ * has accepted the worker, and one if the router takes long. */
+void program_run(struct program *p);
 
 /* ---- shared by program.c and program_offer.c ---- */
+
+/* Reads a signal.  Returns whether it asks the worker to stop; SIGHUP opens the
+ * log again. */
+bool program_signal(const struct program *p);
 
 /* Loads layers [begin, end) of the model, with progress on standard error. */
 MUST_CHECK enum status program_read(struct program *p, struct shard **out,
@@ -68,15 +75,9 @@ MUST_CHECK enum status program_read(struct program *p, struct shard **out,
 /* Returns the options of the kernels that follow from the arguments. */
 struct kernels_options program_kernels(const struct program *p);
 
-/* --memory, and the bytes that a share of it refers to. */
-struct program_memory {
-    const char *text; /* NULL: the default */
-    uint64_t available;
-};
-
-/* Returns the memory of the device, if it has its own (device_bytes > 0), else
- * that of the host. */
-struct program_memory program_memory(const struct program *p,
-                                     uint64_t device_bytes);
+/* Returns --memory with the memory of the device, if it has its own
+ * (device_bytes > 0), else with that of the host. */
+struct budget_memory program_memory(const struct program *p,
+                                    uint64_t device_bytes);
 
 #endif

@@ -57,20 +57,27 @@ static enum status try_layer(struct program *p, struct layer_costs *t,
     return st;
 }
 
-/* Any stage may get the head, so each one counts the head's scratch. */
+/* The layers are not known yet, so this is the scratch of the stage that needs
+ * most.  The measured layer has no head, but hidden states. */
 static uint64_t scratch_bytes(const struct program *p, const struct measured *m)
 {
-    struct costs_step step = {.tokens = p->args.step_tokens,
-                              .threads = m->n_threads,
-                              .logits = KERNELS_LOGIT_ROWS};
+    struct costs_step step = args_step(&p->args, p->config.shape.context);
+    uint64_t head, middle, measured;
 
-    return m->scratch_bytes + costs_head_scratch(&p->config, &step);
+    step.threads = m->n_threads;
+    head = costs_stage_scratch(&p->config, &step, p->config.shape.n_layers);
+    middle = costs_stage_scratch(&p->config, &step, 0);
+    measured = m->scratch_bytes + costs_head_scratch(&p->config, &step);
+    if (m->scratch_bytes <= middle) {
+        return head > middle ? head : middle;
+    }
+    return measured;
 }
 
 static enum status offer_make(struct program *p, const struct layer_costs *t,
                               struct offer **out, struct error *e)
 {
-    struct program_memory m = program_memory(p, t->measured.device_bytes);
+    struct budget_memory m = program_memory(p, t->measured.device_bytes);
     struct offer_options o = {
         .name = p->name,
         .lineage = p->lineage,
@@ -85,7 +92,7 @@ static enum status offer_make(struct program *p, const struct layer_costs *t,
         .costs = &t->costs,
     };
 
-    if (budget_bytes(&o.budget_bytes, m.text, m.available, e) != ST_OK) {
+    if (budget_bytes(&o.budget_bytes, &m, e) != ST_OK) {
         return e->code;
     }
     memcpy(o.fingerprint, p->known.fingerprint, sizeof o.fingerprint);
@@ -103,18 +110,28 @@ static enum status offer_make(struct program *p, const struct layer_costs *t,
     return ST_OK;
 }
 
+struct offering {
+    const struct program *program;
+    struct offer *offer;
+};
+
 static void on_signal(void *arg, int fd)
 {
-    if (loop_signal_read(fd) != 0) {
-        offer_stop(arg);
+    const struct offering *o = arg;
+
+    (void)fd;
+    if (program_signal(o->program)) {
+        offer_stop(o->offer);
     }
 }
 
 static enum status offer_run(struct program *p, struct offer *f,
                              struct error *e)
 {
+    struct offering o = {p, f};
+
     loop_init(&p->loop, p->transport, &offer_node_ops, f);
-    loop_add(&p->loop, p->signals, on_signal, f);
+    loop_add(&p->loop, p->signals, on_signal, &o);
     loop_run(&p->loop);
     switch (offer_ended(f, &p->begin, &p->end, e)) {
     case OFFER_ASSIGNED:

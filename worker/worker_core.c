@@ -314,6 +314,11 @@ bool worker_lost(const struct worker_core *w)
     return w->base.lost;
 }
 
+bool worker_is_up(const struct worker_core *w)
+{
+    return base_peer(&w->base) != NULL;
+}
+
 bool worker_failed(const struct worker_core *w)
 {
     return w->base.failed;
@@ -353,12 +358,6 @@ void worker_account(const struct worker_core *w, struct worker_account *out)
     out->streams_broken = m->streams_broken;
     out->stage = a->stage;
     out->n_stages = a->n_stages;
-}
-
-void worker_counts(const struct worker_core *w, struct worker_metrics *out)
-{
-    *out = w->base.metrics;
-    out->ledger_violations = w->sequences.pool.violations;
 }
 
 uint32_t worker_audit(const struct worker_core *w, char *text, size_t cap)

@@ -60,6 +60,9 @@ void worker_stop(struct worker_core *w);
  * the grace, it stops too.  A second call stops it at once. */
 void worker_leave(struct worker_core *w, uint32_t grace_ms);
 
+/* Returns whether the router has accepted the worker and the session is up. */
+bool worker_is_up(const struct worker_core *w);
+
 /* Returns, after NODE_STOP, whether the reason was a dead engine
  * (worker/base/watch.h).  Such an engine never returns its plans, and
  * worker_free() may be called only when nothing of it runs any more. */
@@ -90,9 +93,15 @@ struct worker_account {
 void worker_account(const struct worker_core *w, struct worker_account *out);
 
 struct worker_metrics;
+struct metric_page;
 
-/* Copies the counters (worker/base/metrics.h). */
+/* Copies the counters without labels (worker/base/metrics.h). */
 void worker_counts(const struct worker_core *w, struct worker_metrics *out);
+
+/* Adds all metrics to a page for Prometheus; logs those that are not 0 under
+ * the event `counted`. */
+void worker_page(const struct worker_core *w, struct metric_page *page);
+void worker_log_metrics(const struct worker_core *w);
 
 /* Walks pool and sequences (ledger_audit()).  Returns the number of
  * differences, and writes the first ones to text, one a line. */

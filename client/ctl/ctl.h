@@ -14,6 +14,7 @@
 #include <stdio.h>
 
 #include "client/ctl/json_message.h"
+#include "client/ctl/pages.h"
 #include "client/lib/client.h"
 #include "common/base/option.h"
 #include "common/model/model_limits.h"
@@ -23,6 +24,7 @@
 #define CTL_NAME            "sluicectl"
 #define CTL_DEFAULT_ROUTER  "tcp://127.0.0.1:7071"
 #define CTL_INPUT_BYTES_MAX (8u << 20) /* limit of standard input */
+#define CTL_LIST_MS         60000      /* for a list without --timeout */
 #define PLAN_LENGTHS_MAX    16
 
 enum ctl_exit {
@@ -34,145 +36,148 @@ enum ctl_exit {
     CTL_INTERRUPTED = 130
 };
 
-/* A second line of an option's help starts below the first. */
-#define CTL_HELP_LINE "\n                             "
-
 /* Options of every verb. */
-#define CTL_COMMON(X)                                                 \
-    X(router, STRING, "ENDPOINT", NULL,                               \
-      "router endpoint (default: $SLUICE_ROUTER, or" CTL_HELP_LINE    \
-          CTL_DEFAULT_ROUTER ")",                                     \
-      0, 0)                                                           \
-    X(timeout, MS, "TIME", NULL,                                      \
-      "time limit to connect, and for each reply" CTL_HELP_LINE       \
-      "(default: 5s; 10s for a receipt)",                             \
-      1, 86400000)                                                    \
-    X(json, FLAG, NULL, NULL, "output as JSON", 0, 0)                 \
-    X(help, FLAG, NULL, NULL, "this help, or the help of VERB", 0, 0) \
-    X(version, FLAG, NULL, NULL, "version of the program", 0, 0)      \
+#define CTL_COMMON(X)                                                         \
+    X(router, STRING, "ENDPOINT", NULL,                                       \
+      "router endpoint (default: $SLUICE_ROUTER, or " CTL_DEFAULT_ROUTER ")", \
+      0, 0)                                                                   \
+    X(timeout, MS, "TIME", NULL,                                              \
+      "time limit of the verb; of generate and drain: to connect (default: "  \
+      "5s for each reply, 10s for a receipt, 60s for a list)",                \
+      1, 86400000)                                                            \
+    X(json, FLAG, NULL, NULL, "output as JSON", 0, 0)                         \
+    X(help, FLAG, NULL, NULL, "this help, or the help of VERB", 0, 0)         \
+    X(version, FLAG, NULL, NULL, "version of the program", 0, 0)              \
     X(limits, FLAG, NULL, NULL, "table of all limits", 0, 0)
 
 #define CTL_MODEL(X)               \
     X(model, STRING, "NAME", NULL, \
       "model name (default: the only model served)", 0, 0)
 
-#define CTL_TEXT(X)                                               \
-    X(parse_special, FLAG, NULL, NULL,                            \
-      "parsing of special tokens spelt in the text", 0, 0)        \
-    X(raw, FLAG, NULL, NULL,                                      \
-      "unmodified text: no escapes for a terminal," CTL_HELP_LINE \
-      "no added newline",                                         \
-      0, 0)
+#define CTL_TEXT(X)                                        \
+    X(parse_special, FLAG, NULL, NULL,                     \
+      "parsing of special tokens spelt in the text", 0, 0) \
+    X(raw, FLAG, NULL, NULL,                               \
+      "unmodified text: no escapes for a terminal, no added newline", 0, 0)
 
 #define CTL_DECODE(X) \
     X(decode, FLAG, NULL, NULL, "conversion of ids to text instead", 0, 0)
 
-#define CTL_DRAIN(X)                                           \
-    X(grace, MS, "TIME", "30s",                                \
-      "grace period, after which sequences that" CTL_HELP_LINE \
-      "still run move to other workers",                       \
-      0, 3600000)                                              \
+#define CTL_DRAIN(X)                                                      \
+    X(grace, MS, "TIME", "30s",                                           \
+      "grace period, after which sequences that still run move to other " \
+      "workers",                                                          \
+      0, 3600000)                                                         \
     X(now, FLAG, NULL, NULL, "immediate move: the same as --grace 0", 0, 0)
 
-#define CTL_SAMPLING(X)                                                 \
-    X(temperature, F64, "T", "1", "sampling temperature, 0: greedy", 0, \
-      TEMPERATURE_MAX)                                                  \
-    X(top_k, U32, "K", "0", "limit to the K likeliest, 0: none", 0, 0)  \
-    X(top_p, F64, "P", "1",                                             \
-      "limit to the likeliest tokens that together" CTL_HELP_LINE       \
-      "have probability P, 1: none",                                    \
-      0, 1)                                                             \
-    X(min_p, F64, "P", "0",                                             \
-      "limit to tokens with at least P times the" CTL_HELP_LINE         \
-      "likeliest token's probability, 0: none",                         \
-      0, 1)                                                             \
-    X(repetition_penalty, F64, "R", "1",                                \
-      "factor for tokens of prompt and output:" CTL_HELP_LINE           \
-      "logits above 0 are divided by R, others" CTL_HELP_LINE           \
-      "multiplied by R; 1: none",                                       \
-      0.01, REPETITION_PENALTY_MAX)                                     \
-    X(presence_penalty, F64, "P", "0",                                  \
-      "decrease of the logit of each token in the" CTL_HELP_LINE        \
-      "output; negative: tokens are favoured",                          \
-      -PENALTY_MAX, PENALTY_MAX)                                        \
-    X(frequency_penalty, F64, "P", "0",                                 \
-      "decrease of a token's logit for each time it" CTL_HELP_LINE      \
-      "occurs in the output",                                           \
-      -PENALTY_MAX, PENALTY_MAX)                                        \
-    X(logit_bias, LIST, "ID=BIAS", NULL,                                \
-      "number added to a token's logit, -100 to 100;" CTL_HELP_LINE     \
-      "also ID=BIAS,ID=BIAS,...",                                       \
-      0, 0)                                                             \
-    X(seed, STRING, "N", NULL,                                          \
-      "random seed: the same seed gives the same" CTL_HELP_LINE         \
-      "text (default: random)",                                         \
-      0, 0)
+#define CTL_SAMPLING(X)                                                        \
+    X(temperature, F64, "T", "1", "sampling temperature, 0: greedy", 0,        \
+      TEMPERATURE_MAX)                                                         \
+    X(top_k, U32, "K", NULL,                                                   \
+      "limit to the K likeliest tokens (default: none)", 0, 0)                 \
+    X(top_p, F64, "P", "1",                                                    \
+      "limit to the likeliest tokens that together have probability P, 1: "    \
+      "none",                                                                  \
+      0, 1)                                                                    \
+    X(min_p, F64, "P", NULL,                                                   \
+      "limit to tokens with at least P times the likeliest token's "           \
+      "probability (default: none)",                                           \
+      0, 1)                                                                    \
+    X(repetition_penalty, F64, "R", "1",                                       \
+      "factor for tokens of prompt and output: logits above 0 are divided by " \
+      "R, others multiplied by R; 1: none",                                    \
+      0.01, REPETITION_PENALTY_MAX)                                            \
+    X(presence_penalty, F64, "P", "0",                                         \
+      "decrease of the logit of each token in the output; negative: tokens "   \
+      "are favoured",                                                          \
+      -PENALTY_MAX, PENALTY_MAX)                                               \
+    X(frequency_penalty, F64, "P", "0",                                        \
+      "decrease of a token's logit for each time it occurs in the output",     \
+      -PENALTY_MAX, PENALTY_MAX)                                               \
+    X(logit_bias, LIST, "ID=BIAS", NULL,                                       \
+      "number added to a token's logit, -100 to 100; also "                    \
+      "ID=BIAS,ID=BIAS,...",                                                   \
+      0, 0)                                                                    \
+    X(seed, STRING, "N", NULL,                                                 \
+      "random seed: the same seed gives the same text (default: random)", 0,   \
+      0)
 
 #define CTL_GENERATE(X)                                                        \
-    X(max_tokens, U32, "N", NULL,                                              \
-      "limit of generated tokens (default: the" CTL_HELP_LINE "router's)", 1,  \
-      4294967295.0)                                                            \
+    X(max_tokens, U32, "N", NULL, "limit of generated tokens (default: 256)",  \
+      1, 4294967295.0)                                                         \
     X(n, U32, "N", "1", "choices per prompt", 1, CHOICES_MAX)                  \
     X(stop, LIST, "TEXT", NULL,                                                \
-      "text that ends the output and is omitted;" CTL_HELP_LINE                \
-      "\\n \\t \\r \\\\ are read as in C",                                     \
+      "text that ends the output and is omitted; \\n \\t \\r \\\\ are read "   \
+      "as in C",                                                               \
       0, STOP_STRINGS_MAX)                                                     \
     X(stop_token, LIST, "ID", NULL,                                            \
-      "token id that ends the output;" CTL_HELP_LINE "also ID,ID,...", 0,      \
-      STOP_TOKENS_MAX)                                                         \
+      "token id that ends the output; also ID,ID,...", 0, STOP_TOKENS_MAX)     \
     X(ignore_eos, FLAG, NULL, NULL, "output beyond the model's end token", 0,  \
       0)                                                                       \
     X(logprobs, FLAG, NULL, NULL,                                              \
-      "table of each token's log probability, on" CTL_HELP_LINE                \
-      "standard error after the text",                                         \
+      "table of each token's log probability, on standard error after the "    \
+      "text",                                                                  \
       0, 0)                                                                    \
     X(top_logprobs, U32, "K", "0", "likeliest tokens added to each line", 0,   \
       TOP_LOGPROBS_MAX)                                                        \
     X(ids, FLAG, NULL, NULL, "token ids as prompt and as output", 0, 0)        \
+    X(special_text, FLAG, NULL, NULL, "special tokens as part of the text", 0, \
+      0)                                                                       \
+    X(tenant, STRING, "NAME", NULL,                                            \
+      "tenant to count the request for (default: none)", 0, 0)                 \
     X(deadline, MS, "TIME", NULL, "time limit of the request (default: none)", \
       1, 86400000)                                                             \
-    X(keep_ms, U32, "MS", "0",                                                 \
-      "time for which memory stays held after the" CTL_HELP_LINE "end, in ms", \
-      0, 600000)                                                               \
+    X(keep, MS, "TIME", NULL,                                                  \
+      "time for which memory stays held after the end (default: none)", 0,     \
+      KEEP_MS_MAX)                                                             \
     X(no_resume, FLAG, NULL, NULL,                                             \
       "end of the request if the connection breaks", 0, 0)                     \
-    X(resume_seconds, U32, "N", "30", "time limit to resume at a router", 1,   \
-      86400)                                                                   \
+    X(resume, MS, "TIME", "30s",                                               \
+      "time to resume at a router after the connection broke", 1000, 86400000) \
     X(request_id, STRING, "ID", NULL,                                          \
       "request id, 32 hex digits (default: random)", 0, 0)                     \
     X(figures, FLAG, NULL, NULL,                                               \
-      "time to first token, tokens per second," CTL_HELP_LINE                  \
-      "blocks and slots held and released; on" CTL_HELP_LINE "standard error", \
+      "time to first token, tokens per second, blocks and slots held and "     \
+      "released; on standard error",                                           \
       0, 0)                                                                    \
     X(quiet, FLAG, NULL, NULL,                                                 \
-      "no receipt and no connection messages on" CTL_HELP_LINE                 \
-      "standard error",                                                        \
-      0, 0)
+      "no receipt and no connection messages on standard error", 0, 0)
 
-#define CTL_PLAN(X)                                                          \
-    X(workers, LIST, "NAME=SIZE", NULL,                                      \
-      "a worker and its memory; NAME=SIZE@SPEED if" CTL_HELP_LINE            \
-      "speeds differ; also NAME=SIZE,...",                                   \
-      0, 0)                                                                  \
-    X(stages, U32, "N", NULL,                                                \
-      "number of stages, on the N best workers" CTL_HELP_LINE                \
-      "(default: all workers)",                                              \
-      1, STAGES_MAX)                                                         \
-    X(in_order, FLAG, NULL, NULL, "stages in the order of --workers", 0, 0)  \
-    X(lengths, LIST, "N", NULL,                                              \
-      "sequence lengths to count for, N or N,N,..." CTL_HELP_LINE            \
-      "(default: 1024, 4096, ..., context)",                                 \
-      0, 0)                                                                  \
-    X(context, U32, "N", NULL,                                               \
-      "longest sequence in tokens (default: the" CTL_HELP_LINE               \
-      "model's limit)",                                                      \
-      1, MODEL_CONTEXT_MAX)                                                  \
-    X(block_tokens, U32, "N", "32", "tokens per KV block", 1, 64)            \
-    X(kv_dtype, STRING, "DTYPE", "auto", "KV cache type: auto or f32", 0, 0) \
-    X(max_rows, U32, "N", "64", "sequences per step", 1, 512)                \
-    X(scratch, BYTES, "SIZE", NULL,                                          \
-      "scratch memory per worker for the largest" CTL_HELP_LINE              \
-      "step (default: estimated)",                                           \
+#define CTL_PLAN(X)                                                            \
+    X(workers, LIST, "NAME=SIZE", NULL,                                        \
+      "a worker and its memory; NAME=SIZE@SPEED if speeds differ; also "       \
+      "NAME=SIZE,...",                                                         \
+      0, 0)                                                                    \
+    X(stages, U32, "N", NULL,                                                  \
+      "number of stages, on the N best workers (default: all workers)", 1,     \
+      STAGES_MAX)                                                              \
+    X(in_order, FLAG, NULL, NULL, "stages in the order of --workers", 0, 0)    \
+    X(lengths, LIST, "N", NULL,                                                \
+      "sequence lengths to count for, N or N,N,... (default: 1024, 4096, "     \
+      "..., context)",                                                         \
+      0, 0)                                                                    \
+    X(context, U32, "N", NULL,                                                 \
+      "longest sequence in tokens (default: the model's limit)", 1,            \
+      MODEL_CONTEXT_MAX)                                                       \
+    X(block_tokens, U32, "N", "32", "tokens per KV block", 1, 64)              \
+    X(kv_dtype, STRING, "DTYPE", "auto", "KV cache type: auto or f32", 0, 0)   \
+    X(max_rows, U32, "N", "64", "sequences per step", 1, 512)                  \
+    X(slots, U32, "N", NULL,                                                   \
+      "slots of each worker (default: as a worker divides its pool)", 1,       \
+      WORKER_ORPHANS_MAX)                                                      \
+    X(device, STRING, "KIND", "cpu",                                           \
+      "device of the workers, cpu or opencl: sets scratch, and with "          \
+      "opencl --step-tokens 2048",                                             \
+      0, 0)                                                                    \
+    X(step_tokens, U32, "N", NULL,                                             \
+      "tokens per step (default: 512 on the cpu, 2048 on opencl)", 1,          \
+      STEP_TOKENS_MAX)                                                         \
+    X(threads, U32, "N", NULL,                                                 \
+      "compute threads of each worker (default: the CPUs of this machine)", 1, \
+      256)                                                                     \
+    X(scratch, BYTES, "SIZE", NULL,                                            \
+      "scratch memory per worker for the largest step (default: as a worker "  \
+      "counts it)",                                                            \
       0, 0)
 
 #define CTL_QUANTISE(X)                                          \
@@ -196,6 +201,7 @@ struct ctl_options {
 struct ctl {
     struct ctl_options o;
     struct client *client; /* NULL until ctl_open() */
+    int64_t end_us;        /* end of the verb by --timeout; 0: not given */
     int n_operands;
     char **operands; /* [n_operands] words after the verb */
 };
@@ -237,6 +243,22 @@ int ctl_misuse(const struct ctl *c, const char *fmt, ...)
  * CTL_OK, or prints the error and returns the exit code. */
 int ctl_call(struct ctl *c, enum method m, const ProtobufCMessage *request,
              client_reply_fn *print, void *arg);
+
+/* Returns the time that --timeout leaves to the verb, at least 1 ms; 0 without
+ * --timeout, which means the default of a call. */
+uint32_t ctl_left_ms(const struct ctl *c);
+
+/* Calls m, ListWorkers or ListSequences, for each page until p->more is false.
+ * take() passes each reply to pages_take().  Stops at end_us.  Returns the
+ * status of the last call or of p, and its text in *e. */
+enum status ctl_pages(const struct ctl *c, enum method m, struct pages *p,
+                      client_reply_fn *take, void *arg, int64_t end_us,
+                      struct error *e);
+
+/* Opens the connection and reads a list, within --timeout or CTL_LIST_MS.
+ * Returns CTL_OK, or prints the error and returns the exit code. */
+int ctl_list(struct ctl *c, enum method m, struct pages *p,
+             client_reply_fn *take, void *arg);
 
 /* Flushes standard output.  Returns false if any output was lost, by this
  * flush or an earlier one. */

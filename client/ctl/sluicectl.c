@@ -7,8 +7,10 @@
 
 #include "client/ctl/argument.h"
 #include "common/base/failpoint.h"
+#include "common/base/near.h"
 #include "common/base/std_fds.h"
 #include "common/sampling/sampling.h"
+#include "common/wire/loop.h"
 #include "common/wire/wire_limits.h"
 #include "text/text_limits.h"
 
@@ -48,8 +50,9 @@ static const struct verb verbs[] = {
     {"generate", "[PROMPT]", "complete a prompt and stream the text",
      ctl_generate, ROWS(generate_rows),
      "The prompt is the operands joined by blanks, or standard input without\n"
-     "operands.  Ctrl-C cancels the request and prints a receipt: the blocks\n"
-     "and slots that were released.\n\n"
+     "operands.  A prompt that begins with a dash goes after --.  Ctrl-C\n"
+     "cancels the request and prints a receipt: the blocks and slots that\n"
+     "were released.\n\n"
      "With --n, the first choice is printed as it arrives, the others after\n"
      "it, each under a line such as \"== choice 1 ==\".\n\n"
      "With --json, each chunk is one object on one line, and the last line\n"
@@ -83,8 +86,8 @@ static const struct verb verbs[] = {
      "lists\n"
      "the blocks and slots that were released.\n\n"
      "  sluicectl cancel 3f9a\n  sluicectl cancel 3f9a/2\n"},
-    {"remove", "ID", "remove a request, running or kept (--keep-ms)",
-     ctl_remove, NO_ROWS,
+    {"remove", "ID", "remove a request, running or kept (--keep)", ctl_remove,
+     NO_ROWS,
      "ID removes all choices of a request, ID/CHOICE one of them.  The first\n"
      "digits of an id suffice if no other request has them.\n\n"
      "  sluicectl remove 3f9a\n  sluicectl remove 3f9a/2\n"},
@@ -149,6 +152,8 @@ static const struct verb verbs[] = {
 static const struct limit_row ctl_limits[] = {
     LIMIT_ROW(PLAN_LENGTHS_MAX, "", "sequence lengths in a plan"),
     LIMIT_ROW(CTL_INPUT_BYTES_MAX, "bytes", "standard input"),
+    LIMIT_ROW(PAGES_MAX, "pages", "a list of workers or sequences"),
+    LIMIT_ROW(CTL_LIST_MS, "ms", "such a list, without --timeout"),
 };
 
 static const char general_help[] =
@@ -167,7 +172,7 @@ static const char exit_help[] =
     "  4    not enough room; try again later\n"
     "  130  interrupted; a running request was cancelled\n"
     "\n"
-    "sluicectl --help VERB prints the options of a verb, with examples.\n";
+    "sluicectl help VERB prints the options of a verb, with examples.\n";
 
 static void print_help(void)
 {
@@ -179,6 +184,7 @@ static void print_help(void)
         snprintf(left, sizeof left, "%s %s", verbs[i].name, verbs[i].operands);
         printf("  %-26s %s\n", left, verbs[i].summary);
     }
+    printf("  %-26s %s\n", "help [VERB]", "print this, or the help of VERB");
     fputs("\noptions of every verb\n", stdout);
     option_print(stdout, common_rows, OPTION_COUNT(common_rows));
     fputs(exit_help, stdout);
@@ -197,14 +203,37 @@ static void print_verb_help(const struct verb *v)
     option_print(stdout, common_rows, OPTION_COUNT(common_rows));
 }
 
-static const struct verb *find_verb(const char *name)
+/* Finds a verb by its name.  Returns CTL_OK, or prints the error. */
+static int find_verb(const struct ctl *c, const char *name,
+                     const struct verb **verb)
 {
+    struct near near = near_to(name, strlen(name));
+
     for (size_t i = 0; i < N_VERBS; i++) {
         if (strcmp(verbs[i].name, name) == 0) {
-            return &verbs[i];
+            *verb = &verbs[i];
+            return CTL_OK;
         }
+        near_offer(&near, verbs[i].name);
     }
-    return NULL;
+    if (near.best != NULL) {
+        return ctl_misuse(c, "unknown verb \"%s\"; did you mean %s?", name,
+                          near.best);
+    }
+    return ctl_misuse(c, "unknown verb \"%s\"; --help lists the verbs", name);
+}
+
+/* Takes `help` and `help VERB` as --help. */
+static int take_verb(struct ctl *c, const struct verb **verb)
+{
+    const char *name = c->n_operands > 0 ? c->operands[0] : NULL;
+
+    *verb = NULL;
+    if (name != NULL && strcmp(name, "help") == 0) {
+        c->o.help = true;
+        name = c->n_operands > 1 ? c->operands[1] : NULL;
+    }
+    return name != NULL ? find_verb(c, name, verb) : CTL_OK;
 }
 
 /* Copies n rows to to[at] and returns the next free place. */
@@ -263,14 +292,7 @@ static int parse_verb(struct ctl *c, int argc, char **argv,
     n = append_rows(rows, n, plan_rows, OPTION_COUNT(plan_rows));
     n = append_rows(rows, n, quantise_rows, OPTION_COUNT(quantise_rows));
     rc = parse(c, rows, n, argc, copy);
-    *verb = NULL;
-    if (rc == CTL_OK && c->n_operands > 0) {
-        *verb = find_verb(c->operands[0]);
-        if (*verb == NULL) {
-            rc = ctl_misuse(c, "unknown verb \"%s\"; --help lists the verbs",
-                            c->operands[0]);
-        }
-    }
+    rc = rc == CTL_OK ? take_verb(c, verb) : rc;
     free(copy);
     return rc;
 }
@@ -306,7 +328,7 @@ static void print_limits(void)
 {
     limits_print(stdout, client_limits, client_limits_n);
     limits_print(stdout, ctl_limits, OPTION_COUNT(ctl_limits));
-    limits_print(stdout, wire_limits, wire_limits_n);
+    wire_limits_print(stdout);
     limits_print(stdout, sampling_limits, sampling_limits_n);
     limits_print(stdout, base_limits, base_limits_n);
     limits_print(stdout, text_limits, text_limits_n);
@@ -346,6 +368,9 @@ static int run_command(struct ctl *c, int argc, char **argv)
         return ctl_misuse(c, "no verb given; --help lists the verbs");
     }
     rc = parse_options(c, v, argc, argv);
+    if (c->o.timeout > 0) {
+        c->end_us = loop_now_us() + (int64_t)c->o.timeout * 1000;
+    }
     return rc == CTL_OK ? v->run(c) : rc;
 }
 

@@ -10,7 +10,8 @@
 #include "proto/admin.pb-c.h"
 #include "proto/health.pb-c.h"
 
-#define ID_DIGITS (REQUEST_ID_TEXT - 1)
+#define ID_DIGITS  (REQUEST_ID_TEXT - 1)
+#define LOOKUP_MAX 4 /* ids listed for an ambiguous prefix */
 
 static const char *state_word(int state)
 {
@@ -75,13 +76,23 @@ json_t *ctl_json_receipt(const struct client_receipt *r)
 struct lookup {
     const char *prefix; /* [n_prefix] */
     size_t n_prefix;
-    size_t n_found; /* different ids; the choices of a request share one */
-    uint64_t next;  /* page of ListSequences; 0: the last page was read */
-    uint8_t id[16];
+    size_t n_found; /* different ids, at most LOOKUP_MAX; the choices of a
+                       request share one */
+    struct pages pages;
+    uint8_t ids[LOOKUP_MAX][16]; /* [n_found] */
 };
 
-/* Compares a page of sequences.  The choices of a request follow one another,
- * so comparing with the last match counts each request once. */
+static bool is_listed(const struct lookup *l, const uint8_t *id)
+{
+    for (size_t i = 0; i < l->n_found; i++) {
+        if (memcmp(l->ids[i], id, sizeof l->ids[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Compares a page of sequences. */
 static void match_page(void *arg, const ProtobufCMessage *reply)
 {
     struct lookup *l = arg;
@@ -92,17 +103,34 @@ static void match_page(void *arg, const ProtobufCMessage *reply)
         ProtobufCBinaryData id = m->sequences[i]->sequence->request_id;
         char text[REQUEST_ID_TEXT];
 
-        if (id.len != sizeof l->id) {
+        if (id.len != sizeof l->ids[0] || l->n_found == LOOKUP_MAX) {
             continue;
         }
         request_id_format(id.data, text);
         if (strncasecmp(text, l->prefix, l->n_prefix) == 0 &&
-            (l->n_found == 0 || memcmp(l->id, id.data, sizeof l->id) != 0)) {
-            memcpy(l->id, id.data, sizeof l->id);
-            l->n_found++;
+            !is_listed(l, id.data)) {
+            memcpy(l->ids[l->n_found++], id.data, sizeof l->ids[0]);
         }
     }
-    l->next = m->has_next ? m->next : 0;
+    pages_take(&l->pages, m->has_next, m->next);
+}
+
+/* Prints the ids that begin with the prefix, so that one can be copied. */
+static int ambiguous(const struct ctl *c, const struct lookup *l,
+                     const char *prefix)
+{
+    char why[ERROR_TEXT], text[REQUEST_ID_TEXT];
+    int n =
+        snprintf(why, sizeof why, "several request ids begin with %s:", prefix);
+
+    for (size_t i = 0; i < l->n_found; i++) {
+        request_id_format(l->ids[i], text);
+        n += snprintf(why + n, sizeof why - (size_t)n, "%s %s",
+                      i > 0 ? "," : "", text);
+    }
+    snprintf(why + n, sizeof why - (size_t)n, "%s; give more digits",
+             l->n_found == LOOKUP_MAX ? " and perhaps more" : "");
+    return ctl_fail(c, ST_INVALID_ARGUMENT, why, 0);
 }
 
 /* Converts a whole id text[0..n), or finds the only id with that prefix.  A
@@ -110,7 +138,6 @@ static void match_page(void *arg, const ProtobufCMessage *reply)
  * cancel then returns a receipt of the state unknown. */
 static int find_id(struct ctl *c, const char *text, size_t n, uint8_t id[16])
 {
-    Sluice__V1__ListRequest r = SLUICE__V1__LIST_REQUEST__INIT;
     struct lookup l = {.prefix = text, .n_prefix = n};
     char whole[REQUEST_ID_TEXT], why[ERROR_TEXT];
     int rc;
@@ -126,21 +153,18 @@ static int find_id(struct ctl *c, const char *text, size_t n, uint8_t id[16])
     if (request_id_parse(whole, id)) {
         return ctl_open(c);
     }
-    do {
-        r.has_after = l.next != 0;
-        r.after = l.next;
-        rc = ctl_call(c, METHOD_ADMIN_LIST_SEQUENCES, &r.base, match_page, &l);
-    } while (rc == CTL_OK && l.next != 0);
-    if (rc == CTL_OK && l.n_found != 1) {
+    rc = ctl_list(c, METHOD_ADMIN_LIST_SEQUENCES, &l.pages, match_page, &l);
+    if (rc == CTL_OK && l.n_found == 0) {
         snprintf(why, sizeof why,
-                 l.n_found == 0 ? "no request id begins with %s; \"sluicectl "
-                                  "sequences\" lists the ids"
-                                : "several request ids begin with %s; give "
-                                  "more digits",
+                 "no request id begins with %s; \"sluicectl sequences\" lists "
+                 "the ids",
                  whole);
         return ctl_fail(c, ST_NOT_FOUND, why, 0);
     }
-    memcpy(id, l.id, sizeof l.id);
+    if (rc == CTL_OK && l.n_found > 1) {
+        return ambiguous(c, &l, whole);
+    }
+    memcpy(id, l.ids[0], sizeof l.ids[0]);
     return rc;
 }
 
@@ -185,7 +209,7 @@ static int with_receipt(struct ctl *c, receipt_fn *act)
     if (rc != CTL_OK) {
         return rc;
     }
-    s = act(c->client, id, choice, (uint32_t)c->o.timeout, &r, &e);
+    s = act(c->client, id, choice, ctl_left_ms(c), &r, &e);
     if (s != ST_OK) {
         return ctl_fail(c, s, e.text, 0);
     }

@@ -5,6 +5,7 @@
 
 #include "client/ctl/columns.h"
 #include "client/ctl/escape.h"
+#include "client/ctl/rate.h"
 #include "client/ctl/sluicectl_generate.h"
 #include "common/wire/request_id.h"
 #include "proto/admin.pb-c.h"
@@ -166,17 +167,18 @@ static void print_pools(const struct ctl *c, const struct client_result *r)
 
 /* ---- for people ---- */
 
-/* Returns the decode speed: tokens after the first chunk's first token, divided
- * by the time after the first chunk.  The wait for room and prefill are not
- * part of it. */
-static double tokens_per_second(const struct client_result *r)
+/* Prints the decode speed: the tokens after the first chunk, divided by the
+ * time after it.  The wait for room and prefill are not part of it. */
+static void print_rate(const struct client_result *r)
 {
-    int64_t us = r->end_us - r->first_chunk_us;
+    uint32_t n = r->n_generated > r->n_first ? r->n_generated - r->n_first : 0;
+    double rate;
 
-    if (r->n_generated < 2 || us <= 0) {
-        return 0;
+    if (rate_of(n, r->end_us - r->first_chunk_us, &rate)) {
+        fprintf(stderr, "  tokens per second    %.1f\n", rate);
+    } else {
+        fprintf(stderr, "  tokens per second    - (too few or too fast)\n");
     }
-    return (r->n_generated - 1) * 1e6 / (double)us;
 }
 
 /* Prints the end of a choice: 96 tokens, then stop, by "\n" */
@@ -223,7 +225,7 @@ void ctl_print_figures(const struct ctl *c, const struct client_request *r,
             ctl_plural(result->n_prompt));
     print_generated(r, result);
     fprintf(stderr, "  time to first token  %s (queued %s)\n", first, queued);
-    fprintf(stderr, "  tokens per second    %.1f\n", tokens_per_second(result));
+    print_rate(result);
     fprintf(stderr, "  total                %s\n", total);
     fprintf(stderr, "  blocks               %u held, %u released\n",
             result->blocks, result->blocks);

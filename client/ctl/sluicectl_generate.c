@@ -160,10 +160,12 @@ static void take_values(const struct ctl_options *o, struct client_request *r)
     r->sampling.n_top_logprobs = o->top_logprobs;
     r->n = o->n;
     r->parse_special = o->parse_special;
-    r->keep_ms = o->keep_ms;
+    r->special_text = o->special_text;
+    r->tenant = o->tenant;
+    r->keep_ms = (uint32_t)o->keep;
     r->deadline_ms = (uint32_t)o->deadline;
     r->no_resume = o->no_resume;
-    r->resume_ms = o->resume_seconds * 1000;
+    r->resume_ms = (uint32_t)o->resume;
     r->no_text = o->ids;
 }
 

@@ -12,6 +12,8 @@
 
 #include "client/ctl/escape.h"
 #include "common/base/std_fds.h"
+#include "common/wire/loop.h"
+#include "proto/admin.pb-c.h"
 
 #define NAMES        8 /* buffers of ctl_name() */
 #define FLOAT_DIGITS 9 /* significant digits that reproduce any float */
@@ -131,10 +133,22 @@ int ctl_misuse(const struct ctl *c, const char *fmt, ...)
     return CTL_USAGE;
 }
 
+uint32_t ctl_left_ms(const struct ctl *c)
+{
+    int64_t left_us = c->end_us - loop_now_us();
+
+    if (c->end_us == 0) {
+        return 0;
+    }
+    return left_us < 1000 ? 1 : (uint32_t)(left_us / 1000);
+}
+
 /* Every verb connects as admin: status, cancel and drain are calls of the
  * Admin service, and generate looks up the workers' pools there. */
 int ctl_open(struct ctl *c)
 {
+    /* The connection comes first, so it may take all of the time.  An error
+     * names that time as the user gave it. */
     struct client_config config = {.endpoint = c->o.router,
                                    .admin = true,
                                    .timeout_ms = (uint32_t)c->o.timeout};
@@ -167,8 +181,61 @@ int ctl_call(struct ctl *c, enum method m, const ProtobufCMessage *request,
         return rc;
     }
     ctl_catch_interrupt(c->client);
-    s = client_call(c->client, m, request, (uint32_t)c->o.timeout, print, arg,
-                    &e);
+    s = client_call(c->client, m, request, ctl_left_ms(c), print, arg, &e);
+    return s == ST_OK ? CTL_OK : ctl_fail(c, s, e.text, 0);
+}
+
+/* A page has the time of a call, but not more than is left of the list's. */
+static uint32_t page_ms(const struct ctl *c, int64_t end_us)
+{
+    int64_t left_ms = (end_us - loop_now_us()) / 1000;
+
+    if (c->o.timeout == 0 && left_ms >= CLIENT_TIMEOUT_MS) {
+        return 0;
+    }
+    return left_ms < 1 ? 1 : (uint32_t)left_ms;
+}
+
+enum status ctl_pages(const struct ctl *c, enum method m, struct pages *p,
+                      client_reply_fn *take, void *arg, int64_t end_us,
+                      struct error *e)
+{
+    Sluice__V1__ListRequest r = SLUICE__V1__LIST_REQUEST__INIT;
+    enum status s;
+
+    do {
+        if (p->n > 0 && loop_now_us() >= end_us) {
+            return error_set(e, ST_DEADLINE_EXCEEDED,
+                             "the list has not ended in time: %u pages were "
+                             "read; set a longer --timeout",
+                             p->n);
+        }
+        r.has_after = p->after != 0;
+        r.after = p->after;
+        s = client_call(c->client, m, &r.base, page_ms(c, end_us), take, arg,
+                        e);
+        if (s == ST_OK && p->status != ST_OK) {
+            *e = p->error;
+            s = p->status;
+        }
+    } while (s == ST_OK && p->more);
+    return s;
+}
+
+int ctl_list(struct ctl *c, enum method m, struct pages *p,
+             client_reply_fn *take, void *arg)
+{
+    struct error e = {0};
+    enum status s;
+    int rc = ctl_open(c);
+
+    if (rc != CTL_OK) {
+        return rc;
+    }
+    ctl_catch_interrupt(c->client);
+    s = ctl_pages(
+        c, m, p, take, arg,
+        c->end_us != 0 ? c->end_us : loop_now_us() + CTL_LIST_MS * 1000LL, &e);
     return s == ST_OK ? CTL_OK : ctl_fail(c, s, e.text, 0);
 }
 

@@ -10,13 +10,13 @@
 #include "client/ctl/argument.h"
 #include "client/ctl/columns.h"
 #include "client/ctl/ctl.h"
+#include "common/base/cpus.h"
 #include "common/model/costs.h"
+#include "common/model/directory.h"
 #include "common/model/sizes.h"
 #include "common/split/layer_split.h"
 
-/* The step whose scratch is estimated: a worker's defaults with 16 threads. */
-static const struct costs_step largest_step = {
-    .tokens = 512, .threads = 16, .logits = 64};
+#define LOGIT_ROWS 64 /* as the backends' (kernels/kernels.h) */
 
 struct plan {
     const struct ctl *ctl;
@@ -30,6 +30,7 @@ struct plan {
     size_t n_lengths;
     struct split_model model;
     struct split_terms terms;
+    struct costs_step step; /* the largest of each worker */
     struct split split;
     struct split_table table;
 };
@@ -52,13 +53,16 @@ static enum status read_workers(struct plan *p, struct error *e)
         return error_set(e, ST_INVALID_ARGUMENT,
                          "--workers NAME=SIZE,... is required");
     }
+    if (p->n_workers > 1 && p->terms.n_stages != 1) {
+        p->step.tokens = costs_stage_tokens(&p->config, p->step.tokens);
+    }
     for (size_t i = 0; i < p->n_workers; i++) {
         p->workers[i] = (struct split_worker){
             .name = p->given[i].name,
             .budget_bytes = p->given[i].bytes,
             .scratch_bytes = p->ctl->o.scratch > 0
                                  ? p->ctl->o.scratch
-                                 : costs_scratch(&p->config, &largest_step),
+                                 : costs_scratch(&p->config, &p->step),
             .speed = p->given[i].speed,
         };
     }
@@ -103,6 +107,29 @@ static enum status read_lengths(struct plan *p, struct error *e)
     return ST_OK;
 }
 
+/* Sets the step of a worker with these options and otherwise its defaults. */
+static enum status read_step(struct plan *p, struct error *e)
+{
+    const struct ctl_options *o = &p->ctl->o;
+    bool opencl = strcmp(o->device, "opencl") == 0;
+    uint32_t tokens = opencl ? STEP_TOKENS_GPU : STEP_TOKENS_CPU;
+
+    if (!opencl && strcmp(o->device, "cpu") != 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--device %s: cpu or opencl is required", o->device);
+    }
+    p->step = (struct costs_step){
+        .tokens = o->step_tokens > 0 ? o->step_tokens : tokens,
+        .rows = o->max_rows,
+        .threads = o->threads > 0 ? o->threads : cpus_allowed(),
+        .logits = LOGIT_ROWS,
+        .plans = opencl ? 3 : 2, /* the engine's depth and one more */
+        .block_tokens = o->block_tokens,
+        .context = p->terms.context,
+        .opencl = opencl};
+    return ST_OK;
+}
+
 static enum status read_terms(struct plan *p, struct error *e)
 {
     const struct ctl_options *o = &p->ctl->o;
@@ -123,12 +150,16 @@ static enum status read_terms(struct plan *p, struct error *e)
                          "--context %u: the model allows at most %u tokens",
                          o->context, context);
     }
+    if (sizes_check_slots(&p->config, o->slots, e) != ST_OK) {
+        return e->code;
+    }
     p->kv_dtype = sizes_kv_dtype(&p->config, strcmp(o->kv_dtype, "f32") == 0);
     p->terms =
         (struct split_terms){.n_stages = o->stages,
                              .block_tokens = o->block_tokens,
                              .context = o->context > 0 ? o->context : context,
                              .max_rows = o->max_rows,
+                             .slots = o->slots,
                              .in_order = o->in_order};
     return ST_OK;
 }
@@ -142,12 +173,13 @@ static enum status read_costs(struct plan *p, const char *dir, struct error *e)
 
     costs_of_shapes(&p->model, &p->config, p->kv_dtype);
     if (p->ctl->o.scratch == 0) {
-        p->model.head_scratch_bytes =
-            costs_head_scratch(&p->config, &largest_step);
+        p->model.head_scratch_bytes = costs_head_scratch(&p->config, &p->step);
+        p->model.hidden_scratch_bytes =
+            costs_hidden_scratch(&p->config, &p->step);
     }
-    p->has_files = checkpoint_present(dir);
-    if (!p->has_files) {
-        return ST_OK;
+    st = directory_weights(dir, &p->has_files, e);
+    if (st != ST_OK || !p->has_files) {
+        return st;
     }
     st = checkpoint_open(&files, dir, e);
     if (st == ST_OK) {
@@ -168,6 +200,7 @@ static enum status read_all(struct plan *p, struct error *e)
         return error_wrap(e, "%s", dir);
     }
     st = read_terms(p, e);
+    st = st == ST_OK ? read_step(p, e) : st;
     st = st == ST_OK ? read_lengths(p, e) : st;
     st = st == ST_OK ? read_workers(p, e) : st;
     if (st == ST_OK && read_costs(p, dir, e) != ST_OK) {

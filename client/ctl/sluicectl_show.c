@@ -1,7 +1,6 @@
 /* sluicectl_show.c - The verbs status, workers, sequences and models.
  *
- * Lists come in pages: a request is repeated with `after` until a reply has no
- * `next`.  Rows may change between two pages. */
+ * Lists come in pages (pages.h).  Rows may change between two pages. */
 #include <stdlib.h>
 
 #include "client/ctl/columns.h"
@@ -27,7 +26,7 @@ struct worker_pages {
     struct overview *overview; /* of `status`, else NULL */
     struct pool_sum blocks, slots;
     size_t n_offers;
-    uint64_t next;
+    struct pages pages;
 };
 
 /* Granted memory counts as held: no other sequence can get it. */
@@ -91,20 +90,12 @@ static void take_workers(void *arg, const ProtobufCMessage *reply)
     for (size_t i = 0; p->overview != NULL && i < m->n_offers; i++) {
         overview_add_offer(p->overview, m->offers[i]);
     }
-    p->next = m->has_next ? m->next : 0;
+    pages_take(&p->pages, m->has_next, m->next);
 }
 
 static int all_workers(struct ctl *c, struct worker_pages *p)
 {
-    Sluice__V1__ListRequest r = SLUICE__V1__LIST_REQUEST__INIT;
-    int rc;
-
-    do {
-        r.has_after = p->next != 0;
-        r.after = p->next;
-        rc = ctl_call(c, METHOD_ADMIN_LIST_WORKERS, &r.base, take_workers, p);
-    } while (rc == CTL_OK && p->next != 0);
-    return rc;
+    return ctl_list(c, METHOD_ADMIN_LIST_WORKERS, &p->pages, take_workers, p);
 }
 
 static void print_list(const char *name, json_t *list)
@@ -202,6 +193,7 @@ static void take_status(void *arg, const ProtobufCMessage *reply)
         json_object_set_new(
             copy->object, "metrics",
             metrics_reply_json((const Sluice__V1__StatusReply *)reply));
+        json_object_del(copy->object, "tables"); /* are in metrics too */
     } else {
         print_status((const Sluice__V1__StatusReply *)reply);
     }
@@ -266,9 +258,9 @@ int ctl_status(struct ctl *c)
 
 struct sequence_pages {
     struct columns *table;
-    json_t *json;  /* array, else NULL */
-    size_t n;      /* rows so far */
-    uint64_t next; /* page; 0: the last page was read */
+    json_t *json; /* array, else NULL */
+    size_t n;     /* rows so far */
+    struct pages pages;
 };
 
 static void add_sequence(struct columns *t, const Sluice__V1__SequenceRow *s)
@@ -306,12 +298,11 @@ static void take_sequences(void *arg, const ProtobufCMessage *reply)
         }
     }
     p->n += m->n_sequences;
-    p->next = m->has_next ? m->next : 0;
+    pages_take(&p->pages, m->has_next, m->next);
 }
 
 int ctl_sequences(struct ctl *c)
 {
-    Sluice__V1__ListRequest r = SLUICE__V1__LIST_REQUEST__INIT;
     struct columns t;
     struct sequence_pages p = {.table = &t};
     int rc;
@@ -319,12 +310,7 @@ int ctl_sequences(struct ctl *c)
     columns_init(&t, "ID", "CHOICE", "STATE", "MODEL", "WORKER", "PROMPT",
                  "GENERATED", "BLOCKS", "SLOTS", "AGE", NULL);
     p.json = c->o.json ? json_array() : NULL;
-    do {
-        r.has_after = p.next != 0;
-        r.after = p.next;
-        rc = ctl_call(c, METHOD_ADMIN_LIST_SEQUENCES, &r.base, take_sequences,
-                      &p);
-    } while (rc == CTL_OK && p.next != 0);
+    rc = ctl_list(c, METHOD_ADMIN_LIST_SEQUENCES, &p.pages, take_sequences, &p);
     if (rc != CTL_OK) {
         json_decref(p.json);
     } else if (c->o.json) {

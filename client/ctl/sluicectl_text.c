@@ -11,6 +11,7 @@
 
 #include "client/ctl/ctl.h"
 #include "client/ctl/escape.h"
+#include "common/model/directory.h"
 #include "proto/inference.pb-c.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
@@ -136,6 +137,9 @@ static int load(const struct ctl *c, struct tokenizer **t)
     if (n < 0 || (size_t)n >= sizeof path) {
         return ctl_misuse(c, "--model: the path exceeds %d bytes",
                           PATH_MAX - 1);
+    }
+    if (directory_check(c->o.model, DIRECTORY_TOKENIZER, &e) != ST_OK) {
+        return ctl_misuse(c, "--model %s: %s", c->o.model, e.text);
     }
     if (tokenizer_load(t, path, &e) != ST_OK) {
         return ctl_misuse(c, "%s", e.text);

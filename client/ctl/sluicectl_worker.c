@@ -2,12 +2,13 @@
 #include <string.h>
 
 #include "client/ctl/ctl.h"
+#include "common/wire/loop.h"
 #include "proto/admin.pb-c.h"
 
 struct search {
     const char *name;
     struct ctl_worker *out;
-    uint64_t next; /* page; 0: the last page was read */
+    struct pages pages;
 };
 
 /* The reply has an arena's lifetime, so the figures are copied. */
@@ -26,24 +27,17 @@ static void find_in_page(void *arg, const ProtobufCMessage *reply)
                 true, w->n_sequences, *w->ledger->blocks, *w->ledger->slots};
         }
     }
-    s->next = m->has_next ? m->next : 0;
+    pages_take(&s->pages, m->has_next && !s->out->found, m->next);
 }
 
 enum status ctl_find_worker(const struct ctl *c, const char *name,
                             struct ctl_worker *out)
 {
-    Sluice__V1__ListRequest r = SLUICE__V1__LIST_REQUEST__INIT;
     struct search search = {.name = name, .out = out};
-    enum status s;
+    int64_t ms = c->o.timeout > 0 ? (int64_t)c->o.timeout : CTL_LIST_MS;
+    struct error e;
 
     *out = (struct ctl_worker){.found = false};
-    do {
-        struct error e;
-
-        r.has_after = search.next != 0;
-        r.after = search.next;
-        s = client_call(c->client, METHOD_ADMIN_LIST_WORKERS, &r.base,
-                        (uint32_t)c->o.timeout, find_in_page, &search, &e);
-    } while (s == ST_OK && !out->found && search.next != 0);
-    return s;
+    return ctl_pages(c, METHOD_ADMIN_LIST_WORKERS, &search.pages, find_in_page,
+                     &search, loop_now_us() + ms * 1000, &e);
 }

@@ -108,7 +108,9 @@ static enum status wait_up(struct client *c, const char *endpoint,
         if (loop_now_us() >= end_us) {
             why = client_core_trouble(c->core);
             return error_set(
-                e, ST_UNAVAILABLE, "no router answered at %s within %u ms%s%s",
+                e, ST_UNAVAILABLE,
+                "no router answered at %s within %u ms%s%s; start "
+                "sluice-router, or give the endpoint of its --clients",
                 endpoint, c->timeout_ms, *why != '\0' ? ": " : "", why);
         }
         client_turn(c, CLIENT_TURN_MS);

@@ -64,9 +64,10 @@ struct client_config {
 };
 
 /* Connects to a router and sends Hello.  On ST_OK the caller owns *out.
- * Returns ST_INVALID_ARGUMENT if the endpoint is malformed, ST_UNAVAILABLE if
- * no router answered within timeout_ms, ST_CANCELLED if interrupted, and the
- * router's own status as soon as it rejects the Hello. */
+ * Returns ST_INVALID_ARGUMENT if the endpoint is malformed or on another
+ * machine (common/wire/endpoint.h), ST_UNAVAILABLE if no router answered
+ * within timeout_ms, ST_CANCELLED if interrupted, and the router's own status
+ * as soon as it rejects the Hello. */
 MUST_CHECK enum status client_open(struct client **out,
                                    const struct client_config *config,
                                    struct error *e);
@@ -129,6 +130,10 @@ struct client_request {
     uint32_t n;    /* choices, 1..CHOICES_MAX; 0: 1 */
     bool has_seed; /* false: the router draws one, sampling.seed is unused */
     bool parse_special, no_text;
+    bool special_text;  /* the text contains special tokens too,
+                           except the one that ended the choice */
+    const char *tenant; /* for the router's accounting, at most
+                           TENANT_NAME_MAX bytes; NULL: none */
     uint32_t keep_ms;
     uint32_t deadline_ms;        /* 0: none */
     bool no_resume;              /* it ends with its connection */
@@ -154,7 +159,7 @@ struct client_receipt {
 };
 
 /* The end of a choice and its figures.  The router measures all of them except
- * the last two. */
+ * the last three. */
 struct client_choice {
     int finish;      /* Sluice__V1__Finish; FINISH_RUNNING: no end came */
     int stop_string; /* index of the stop string that ended it, or -1 */
@@ -162,6 +167,7 @@ struct client_choice {
     uint32_t n_generated, blocks, slots, n_moves;
     uint64_t queued_us, first_token_us, total_us;
     char worker[CLIENT_WORKER_NAME];
+    uint32_t n_first;               /* tokens of the first chunk */
     int64_t first_chunk_us, end_us; /* since the call, measured here; 0: none */
 };
 
@@ -170,6 +176,7 @@ struct client_choice {
  *
  *   counts                       sum
  *   first_token_us, first_chunk_us   earliest
+ *   n_first                      that of the earliest first chunk
  *   queued_us, total_us          longest
  *   finish, stop_string, worker  those of the first choice that did not end
  *                                with STOP or LENGTH, else those of choice 0 */
@@ -184,6 +191,7 @@ struct client_result {
     int64_t gap_us;      /* from each loss to the next chunk, summed */
     uint32_t n_prompt, n_generated, blocks, slots, n_moves;
     uint64_t queued_us, first_token_us, total_us, seed; /* the router's */
+    uint32_t n_first;               /* tokens of the first chunk */
     int64_t first_chunk_us, end_us; /* since the call, measured here; 0: none */
     char worker[CLIENT_WORKER_NAME];
     struct client_receipt receipt; /* if has_receipt: it was cancelled */

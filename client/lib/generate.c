@@ -102,6 +102,7 @@ static void count_chunk(struct generate_call *g,
 
     if (m->n_tokens > 0 && k->n_generated == 0) {
         k->first_chunk_us = client_now_us() - g->began_us;
+        k->n_first = (uint32_t)m->n_tokens;
     }
     k->n_generated += (uint32_t)m->n_tokens; /* figures replace the count */
     k->finish = (int)m->finish;
@@ -267,6 +268,9 @@ static void sum_up(struct client_result *out)
         out->first_token_us = earlier(out->first_token_us, k->first_token_us);
         out->first_chunk_us = (int64_t)earlier((uint64_t)out->first_chunk_us,
                                                (uint64_t)k->first_chunk_us);
+        if (out->first_chunk_us == k->first_chunk_us) {
+            out->n_first = k->n_first;
+        }
     }
     out->finish = chosen->finish;
     out->stop_string = chosen->stop_string;

@@ -134,6 +134,7 @@ static void write_rest(struct request_message *out,
 {
     Sluice__V1__GenerateRequest *m = &out->m;
     const char *model = r->model == NULL ? "" : r->model;
+    size_t tenant_bytes = r->tenant == NULL ? 0 : strlen(r->tenant);
 
     sluice__v1__generate_request__init(m);
     m->sampling = &out->sampling;
@@ -151,6 +152,11 @@ static void write_rest(struct request_message *out,
     m->has_parse_special = m->has_want_text = true;
     m->parse_special = r->parse_special;
     m->want_text = !r->no_text;
+    m->has_special_text = r->special_text;
+    m->special_text = r->special_text;
+    m->has_tenant = r->tenant != NULL;
+    m->tenant =
+        (ProtobufCBinaryData){tenant_bytes, (uint8_t *)(uintptr_t)r->tenant};
     m->n_stop = r->n_stops;
     m->stop = out->stop;
     m->has_n = r->n > 1;

@@ -51,6 +51,8 @@
       "after a layer of a step that takes in a prompt")                      \
     X(ENGINE_STEP, "worker.engine.step", true,                               \
       "all layers are through; error: the step has failed")                  \
+    X(ENGINE_ROW, "worker.engine.row", true,                                 \
+      "a row was sampled; error: its logits were not finite")                \
     X(ENGINE_LOST, "worker.engine.lost", true,                               \
       "all of a plan is through; error: the device is lost")                 \
     X(ENGINE_AFTER, "worker.engine.after_forward", false,                    \

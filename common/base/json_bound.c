@@ -66,3 +66,17 @@ enum status json_bound(const char *text, size_t len,
     }
     return ST_OK;
 }
+
+size_t json_members(const char *text, size_t len)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] == '"') {
+            i = skip_string(text, len, i);
+        } else if (text[i] == ':') {
+            n++;
+        }
+    }
+    return n;
+}

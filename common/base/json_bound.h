@@ -26,4 +26,8 @@ MUST_CHECK enum status json_bound(const char *text, size_t len,
                                   const struct json_bounds *most,
                                   enum status code, struct error *e);
 
+/* Returns the members of all objects of text[0..len), if it is JSON.  A parser
+ * needs about 2 us for each of a million keys. */
+size_t json_members(const char *text, size_t len);
+
 #endif

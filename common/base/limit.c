@@ -2,10 +2,22 @@
 
 #include <inttypes.h>
 
+#include "common/base/job_threads.h"
+#include "common/base/log.h"
+#include "common/base/log_gate.h"
+#include "common/base/metric_names.h"
+#include "common/base/near.h"
 #include "common/base/option.h"
 
 const struct limit_row base_limits[] = {
     LIMIT_ROW(OPTION_LIST_MAX, "", "uses of an option that may be repeated"),
+    LIMIT_ROW(NEAR_WORD_MAX, "bytes", "a mistyped word with a suggestion"),
+    LIMIT_ROW(LOG_NAME_MAX, "bytes", "a tenant's name in the log, its half"),
+    LIMIT_ROW(LOG_LINE, "bytes", "a line of the log"),
+    LIMIT_ROW(JOB_THREADS_MAX, "threads", "templates and tokenizers"),
+    LIMIT_ROW(LOG_GATE_US, "us",
+              "time in which repeated log lines are counted"),
+    LIMIT_ROW(METRIC_NAMES_MAX, "", "tenants that metrics name"),
 };
 
 const size_t base_limits_n = sizeof base_limits / sizeof base_limits[0];
@@ -13,7 +25,7 @@ const size_t base_limits_n = sizeof base_limits / sizeof base_limits[0];
 void limits_print(FILE *to, const struct limit_row *rows, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        fprintf(to, "  %-24s %12" PRIu64 " %-7s %s\n", rows[i].name,
+        fprintf(to, "  %-28s %10" PRIu64 " %-7s %s\n", rows[i].name,
                 rows[i].value, rows[i].unit, rows[i].what);
     }
 }

@@ -1,13 +1,16 @@
 #include "common/base/log.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "common/base/log_output.h"
 #include "common/base/utf8.h"
 
 enum log_level log_threshold = LOG_WARN;
+enum log_requests log_requests = LOG_REQUESTS_ALL;
 
 static log_sink_fn *log_sink;
 static void *log_arg;
@@ -33,6 +36,20 @@ bool log_level_parse(const char *word, enum log_level *level)
         }
     }
     return false;
+}
+
+void log_name(char out[LOG_NAME_TEXT], const char *name)
+{
+    size_t n = strlen(name) / 2;
+
+    n = n < LOG_NAME_MAX ? n : LOG_NAME_MAX;
+    for (size_t i = 0; i < n; i++) {
+        bool safe =
+            isalnum((unsigned char)name[i]) || name[i] == '-' || name[i] == '.';
+
+        out[i] = safe ? name[i] : '_';
+    }
+    memcpy(out + n, "..", sizeof "..");
 }
 
 /* Returns the bytes of the character at p if it may be printed as it is, else
@@ -83,8 +100,7 @@ size_t log_escape(char *out, size_t cap, const char *in, size_t n)
     return used;
 }
 
-/* One fprintf() per line, so that lines of several threads do not mix. */
-static void to_stderr(enum log_level level, const char *line)
+size_t log_format(char out[LOG_TEXT], enum log_level level, const char *line)
 {
     char stamp[32];
     struct timespec now;
@@ -93,8 +109,15 @@ static void to_stderr(enum log_level level, const char *line)
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &day);
     strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &day);
-    fprintf(stderr, "%s.%03ldZ %s %s\n", stamp, now.tv_nsec / 1000000,
-            level_names[level], line);
+    return (size_t)snprintf(out, LOG_TEXT, "%s.%03ldZ %s %s\n", stamp,
+                            now.tv_nsec / 1000000, level_names[level], line);
+}
+
+static void to_output(enum log_level level, const char *line)
+{
+    char text[LOG_TEXT];
+
+    log_emit(text, log_format(text, level, line));
 }
 
 void log_write(enum log_level level, const char *event, const char *fmt, ...)
@@ -113,6 +136,6 @@ void log_write(enum log_level level, const char *event, const char *fmt, ...)
     if (log_sink != NULL) {
         log_sink(log_arg, level, line);
     } else {
-        to_stderr(level, line);
+        to_output(level, line);
     }
 }

@@ -7,7 +7,8 @@
  * such values with %s and %.*s, and quote values that may contain spaces.
  *
  * Threading: any thread; a line is written whole.  Limits: LOG_LINE bytes,
- * longer lines are cut.  A disabled level costs one comparison. */
+ * longer lines are cut.  A disabled level costs one comparison.  A line
+ * allocates nothing and waits for nothing. */
 #ifndef COMMON_BASE_LOG_H
 #define COMMON_BASE_LOG_H
 
@@ -18,11 +19,15 @@
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_OFF };
 
+/* The requests that leave a line at LOG_INFO when they end. */
+enum log_requests { LOG_REQUESTS_ALL, LOG_REQUESTS_FAILED, LOG_REQUESTS_NONE };
+
 /* Receives one line, escaped, without time and newline. */
 typedef void log_sink_fn(void *arg, enum log_level level, const char *line);
 
-/* Sets the level and the sink.  The defaults are LOG_WARN and standard error;
- * sink NULL also means standard error.  Call before threads start. */
+/* Sets the level and the sink.  The defaults are LOG_WARN and the output of
+ * log_output.h; sink NULL also means that output.  Call before threads start.
+ */
 void log_setup(enum log_level level, log_sink_fn *sink, void *arg);
 
 /* Parses "debug", "info", "warn", "error" or "off".  Returns false for any
@@ -30,6 +35,15 @@ void log_setup(enum log_level level, log_sink_fn *sink, void *arg);
 bool log_level_parse(const char *word, enum log_level *level);
 
 extern enum log_level log_threshold;
+extern enum log_requests log_requests; /* default: LOG_REQUESTS_ALL */
+
+/* Returns whether the end of a request is logged. */
+static inline bool log_wants_request(bool failed)
+{
+    return LOG_INFO >= log_threshold &&
+           (failed ? log_requests != LOG_REQUESTS_NONE
+                   : log_requests == LOG_REQUESTS_ALL);
+}
 
 void log_write(enum log_level level, const char *event, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -45,6 +59,20 @@ void log_write(enum log_level level, const char *event, const char *fmt, ...)
 #define log_info(...)  log_at(LOG_INFO, __VA_ARGS__)
 #define log_warn(...)  log_at(LOG_WARN, __VA_ARGS__)
 #define log_error(...) log_at(LOG_ERROR, __VA_ARGS__)
+
+/* A line with its time, level and newline. */
+#define LOG_TEXT (LOG_LINE + 48)
+
+/* Adds time, level and newline to a line.  Returns the length. */
+size_t log_format(char out[LOG_TEXT], enum log_level level, const char *line);
+
+/* Bytes of a tenant's name in a log, and with ".." and a NUL. */
+#define LOG_NAME_MAX  4
+#define LOG_NAME_TEXT (LOG_NAME_MAX + 3)
+
+/* Writes a tenant's name as logs show it: the first half, LOG_NAME_MAX bytes at
+ * most, then "..".  Bytes that could forge a field become '_'. */
+void log_name(char out[LOG_NAME_TEXT], const char *name);
 
 /* Escapes in[0..n) into out.  Keeps printable ASCII except backslash, and
  * UTF-8 beyond C1; writes all other bytes as \xHH.  Cuts at a whole character

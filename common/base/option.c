@@ -6,6 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/near.h"
+
+#define FLAG_TEXT 64
+
 struct unit {
     const char *name;
     double factor;
@@ -97,9 +101,7 @@ static const char *flag_name(const char *field, char *out, size_t cap)
     int n = snprintf(out, cap, "--%s", field);
 
     for (int i = 0; i < n && (size_t)i < cap; i++) {
-        if (out[i] == '_') {
-            out[i] = '-';
-        }
+        out[i] = out[i] == '_' ? '-' : out[i];
     }
     return out;
 }
@@ -124,16 +126,47 @@ static const char *wanted(enum option_type type)
     return "text";
 }
 
+/* Writes a bound of a range in the largest unit that divides it. */
+static const char *bound(enum option_type type, double value, char *out,
+                         size_t cap)
+{
+    static const struct unit sizes[] = {
+        {"GiB", 1073741824.0}, {"MiB", 1048576.0}, {"KiB", 1024.0}, {"B", 1}};
+    static const struct unit times[] = {
+        {"h", 3600000}, {"m", 60000}, {"s", 1000}, {"ms", 1}};
+    const struct unit *u = type == OPTION_MS ? times : sizes;
+
+    if (type != OPTION_MS && type != OPTION_BYTES) {
+        snprintf(out, cap, "%.15g", value);
+        return out;
+    }
+    while (u->factor > 1 && (value < u->factor || fmod(value, u->factor) > 0)) {
+        u++;
+    }
+    snprintf(out, cap, "%.15g%s", value / u->factor, u->name);
+    return out;
+}
+
+static bool has_unit(const char *text)
+{
+    return !isdigit((unsigned char)text[strlen(text) - 1]);
+}
+
 static enum status in_range(const struct option_row *row, double value,
                             const char *text, struct error *e)
 {
-    char flag[64];
+    char flag[FLAG_TEXT], least[32], most[32];
 
     /* A row without a range has max = min = 0. */
     if (row->max > row->min && (value < row->min || value > row->max)) {
-        return error_set(
-            e, ST_INVALID_ARGUMENT, "%s %s: must be from %.15g to %.15g",
-            flag_name(row->name, flag, sizeof flag), text, row->min, row->max);
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "%s %s: must be from %s to %s%s",
+                         flag_name(row->name, flag, sizeof flag), text,
+                         bound(row->type, row->min, least, sizeof least),
+                         bound(row->type, row->max, most, sizeof most),
+                         row->type == OPTION_MS && !has_unit(text)
+                             ? "; without a unit, a time is in seconds"
+                             : "");
     }
     return ST_OK;
 }
@@ -179,7 +212,7 @@ static enum status append(const struct option_row *row,
                           struct error *e)
 {
     unsigned most = row->max > 0 ? (unsigned)row->max : OPTION_LIST_MAX;
-    char flag[64];
+    char flag[FLAG_TEXT];
 
     /* The list is an array in the options, so it cannot grow. */
     if (list->n == most) {
@@ -194,7 +227,7 @@ static enum status store(const struct option_row *row, void *out,
                          const char *text, struct error *e)
 {
     void *field = (char *)out + row->offset;
-    char flag[64];
+    char flag[FLAG_TEXT];
     double value = 0;
 
     switch (row->type) {
@@ -234,39 +267,24 @@ static bool names(const char *word, size_t n, const char *name)
     return true;
 }
 
-/* Counts the letters that have no partner in order, found greedily: enough to
- * suggest an option for a typo. */
-static size_t distance(const char *a, size_t n, const char *b)
+/* Returns the name of the row that is nearest to word[0..n), or NULL. */
+static const char *nearest(const struct option_row *rows, size_t n_rows,
+                           const char *word, size_t n)
 {
-    size_t m = strlen(b), same = 0;
+    struct near near = near_to(word, n);
 
-    for (size_t i = 0, j = 0; i < n; i++) {
-        const char *hit =
-            j < m ? strchr(b + j, a[i] == '-' ? '_' : a[i]) : NULL;
-
-        if (hit != NULL && *hit != '\0') {
-            same++;
-            j = (size_t)(hit - b) + 1;
-        }
+    for (size_t i = 0; i < n_rows; i++) {
+        near_offer(&near, rows[i].name);
     }
-    return (n > m ? n : m) - same;
+    return near.best;
 }
 
 static enum status unknown(const struct option_row *rows, size_t n,
                            const char *word, size_t length, struct error *e)
 {
-    size_t best = length / 2 + 1;
-    const char *near = NULL;
-    char flag[64];
+    const char *near = nearest(rows, n, word, length);
+    char flag[FLAG_TEXT];
 
-    for (size_t i = 0; i < n; i++) {
-        size_t d = distance(word, length, rows[i].name);
-
-        if (d < best) {
-            best = d;
-            near = rows[i].name;
-        }
-    }
     if (near != NULL) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "--%.*s: unknown option; did you mean %s?",
@@ -299,8 +317,9 @@ static enum status take(const struct option_row *rows, size_t n, void *out,
             return store(&rows[i], out, equals + 1, e);
         }
         if (*at + 1 >= argc) {
-            return error_set(e, ST_INVALID_ARGUMENT, "--%.*s wants a value: %s",
-                             (int)length, word, rows[i].value);
+            return error_set(e, ST_INVALID_ARGUMENT,
+                             "--%.*s: a value is required: %s", (int)length,
+                             word, rows[i].value);
         }
         *at += 1;
         return store(&rows[i], out, argv[*at], e);
@@ -336,6 +355,46 @@ static enum status fallbacks(const struct option_row *rows, size_t n, void *out,
     return ST_OK;
 }
 
+static const struct option_row *help_row(const struct option_row *rows,
+                                         size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (rows[i].type == OPTION_FLAG && strcmp(rows[i].name, "help") == 0) {
+            return &rows[i];
+        }
+    }
+    return NULL;
+}
+
+/* Takes a word with one dash: -h, or a mistake that would otherwise become an
+ * operand. */
+static enum status take_short(const struct option_row *rows, size_t n,
+                              void *out, const char *word, struct error *e)
+{
+    static const char advice[] = "Text that begins with a dash goes after --";
+    const struct option_row *help = help_row(rows, n);
+    size_t length = strcspn(word + 1, "=");
+    const char *near;
+    char flag[FLAG_TEXT];
+
+    if (help != NULL && strcmp(word, "-h") == 0) {
+        return store(help, out, NULL, e);
+    }
+    near = nearest(rows, n, word + 1, length);
+    /* A name of one letter is never near, but may be the very word. */
+    for (size_t i = 0; near == NULL && i < n; i++) {
+        near = names(word + 1, length, rows[i].name) ? rows[i].name : NULL;
+    }
+    if (near == NULL) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "%s: unknown option; --help lists all.  %s", word,
+                         advice);
+    }
+    return error_set(
+        e, ST_INVALID_ARGUMENT, "%.*s: unknown option; did you mean %s?  %s",
+        (int)length + 1, word, flag_name(near, flag, sizeof flag), advice);
+}
+
 enum status option_parse(const struct option_row *rows, size_t n, void *out,
                          int argc, char **argv, int *n_words, struct error *e)
 {
@@ -348,6 +407,8 @@ enum status option_parse(const struct option_row *rows, size_t n, void *out,
             options = false;
         } else if (options && strncmp(argv[at], "--", 2) == 0) {
             st = take(rows, n, out, argc, argv, &at, e);
+        } else if (options && argv[at][0] == '-' && argv[at][1] != '\0') {
+            st = take_short(rows, n, out, argv[at], e);
         } else {
             argv[1 + (*n_words)++] = argv[at];
         }
@@ -355,21 +416,21 @@ enum status option_parse(const struct option_row *rows, size_t n, void *out,
     return st;
 }
 
-void option_print(FILE *to, const struct option_row *rows, size_t n)
+enum status option_parse_alone(const struct option_row *rows, size_t n,
+                               void *out, int argc, char **argv,
+                               struct error *e)
 {
-    for (size_t i = 0; i < n; i++) {
-        char flag[64], head[96];
+    const struct option_row *help = help_row(rows, n);
+    int n_words;
+    enum status st = option_parse(rows, n, out, argc, argv, &n_words, e);
 
-        snprintf(head, sizeof head, "%s%s%s",
-                 flag_name(rows[i].name, flag, sizeof flag),
-                 rows[i].value != NULL ? " " : "",
-                 rows[i].value != NULL ? rows[i].value : "");
-        fprintf(to, "  %-26s %s", head, rows[i].help);
-        if (rows[i].fallback != NULL) {
-            fprintf(to, " (default: %s)", rows[i].fallback);
-        } else if (rows[i].type == OPTION_LIST) {
-            fputs("; repeatable", to);
-        }
-        fputc('\n', to);
+    if (st != ST_OK || n_words == 0) {
+        return st;
     }
+    if (help != NULL && n_words == 1 && strcmp(argv[1], "help") == 0) {
+        return store(help, out, NULL, e);
+    }
+    return error_set(e, ST_INVALID_ARGUMENT,
+                     "\"%s\": unexpected operand; --help lists the options",
+                     argv[1]);
 }

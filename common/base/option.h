@@ -9,15 +9,17 @@
  *
  * The macro defines struct my_options and its rows, my_options_rows. Field
  * max_rows is --max-rows on the command line, written `--max-rows 8` or
- * `--max-rows=8`.  `--` ends the options.
+ * `--max-rows=8`.  `--` ends the options.  `-h` is `--help`, if there is a row
+ * help.  Any other word that begins with a dash is refused, except `-` alone
+ * and words after `--`.
  *
  * Types:
  * - FLAG: bool.
  * - STRING: const char *.
  * - U32, U64, F64: numbers.
  * - BYTES: uint64_t, written 4096, 64KiB, 4GiB or 1GB.
- * - MS: uint64_t milliseconds, written 250ms, 30s or 5m; a bare number is
- *   seconds.
+ * - MS: uint64_t milliseconds, written 250ms, 30s, 5m or 1h; a bare number is
+ *   seconds.  Ranges are in milliseconds.
  * - LIST: strings; the option may be repeated, at most max times if max > 0.
  *
  * Threading: none.  Memory: strings point into argv.  Limits:
@@ -33,6 +35,7 @@
 #include "common/base/status.h"
 
 #define OPTION_LIST_MAX 64
+#define OPTION_COLUMNS  80 /* width of --help */
 
 struct option_list {
     const char *item[OPTION_LIST_MAX];
@@ -64,7 +67,7 @@ struct option_row {
     enum option_type type;
     const char *value;    /* the name of the value in --help; NULL for a flag */
     const char *fallback; /* parsed if the option is absent; NULL: 0 */
-    const char *help;
+    const char *help;     /* one line, however long */
     double min, max; /* range of a number, if max > min; of a LIST: times */
     size_t offset;   /* offset of the field */
 };
@@ -93,8 +96,15 @@ MUST_CHECK enum status option_parse(const struct option_row *rows, size_t n,
                                     void *out, int argc, char **argv,
                                     int *n_words, struct error *e);
 
-/* Prints the table for --help, with defaults and options that may be
- * repeated. */
+/* Parses the command line of a program without operands.  The word "help"
+ * alone sets the row help.  Returns ST_INVALID_ARGUMENT for other words, and
+ * errors as option_parse() does. */
+MUST_CHECK enum status option_parse_alone(const struct option_row *rows,
+                                          size_t n, void *out, int argc,
+                                          char **argv, struct error *e);
+
+/* Prints the table for --help, with defaults and options that may be repeated,
+ * wrapped at OPTION_COLUMNS. */
 void option_print(FILE *to, const struct option_row *rows, size_t n);
 
 /* Converts "4GiB" to bytes.  Returns false if text is no size. */

@@ -32,6 +32,12 @@
     X(CHAIN_ASTRAY, "a chained row follows the plan's first row")             \
     X(KEEP_FOREVER, "the lease of a kept sequence does not end")              \
     X(FAILED_STEP_USED, "the tokens of a failed step are used")               \
+    X(ROW_FAILS_BATCH, "a damaged row ends the rows beside it")               \
+    X(RECOMPUTE_STALE, "what is computed again goes on from a stale slot")    \
+    X(RECOMPUTE_LOST, "what is to be computed again is put in no queue")      \
+    X(RECOMPUTE_SHARED, "what is computed again has others beside it")        \
+    X(SUCCESSOR_SURVIVES, "a row that follows a failed one is used")          \
+    X(RESTART_SPOILT, "a stage keeps a sequence spoilt that begins anew")     \
     X(NO_RESEND, "what was lost is not sent again")                           \
     X(REQUEUE_LOST, "a sequence of a lost worker is put in no queue")         \
     X(CLIENT_GONE_IGNORED, "sequences run on for a client that has gone")     \
@@ -82,7 +88,23 @@
     X(REFUSER_FORGOTTEN, "who refused its layers is not asked again")         \
     X(DRAIN_UNLOOKED, "who waits is not shown what one that drains leaves")   \
     X(REFUSED_NAME, "who is refused has ended who had its name")              \
-    X(REFUSED_WEIGHTS, "who is refused has ended what waits for its model")
+    X(REFUSED_WEIGHTS, "who is refused has ended what waits for its model")   \
+    X(ONE_HOUSE, "workers and administrators share the places of clients")    \
+    X(BUSY_EVICTED, "a session with an open call is evicted as if idle")      \
+    X(FREE_BELIEVED, "memory of a running sequence is believed to be free")   \
+    X(RECEIPT_BELIEVED, "the figures of a receipt are not checked")           \
+    X(GATEWAY_DONE_TWICE, "a stream ends with two [DONE]")                    \
+    X(GATEWAY_KEEPS_CALL, "a request runs on when its HTTP client leaves")    \
+    X(GATEWAY_LAST_CHUNK, "the text of a choice's last chunk is dropped")     \
+    X(GATEWAY_USAGE_OFF, "usage lacks the tokens of the last chunk")          \
+    X(GATEWAY_MIXES_CHOICES, "choices of several prompts share an index")     \
+    X(GATEWAY_NO_RESUME, "a stream ends with the session of its router")      \
+    X(GATEWAY_TENANT_LEAK, "a stream counts on when its client has left")     \
+    X(GATEWAY_GONE_LATE,                                                      \
+      "a client is reported gone to a request that is freed")                 \
+    X(UPSTREAM_PLACE_LEAK, "a call that fails keeps its place")               \
+    X(HTTP_STALL_IGNORED, "output for a client that reads nothing grows")     \
+    X(HTTP_PIPELINE_LOST, "requests sent ahead are dropped at a response")
 
 #ifdef SLUICE_PLANTS
 

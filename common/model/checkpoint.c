@@ -9,10 +9,13 @@
 #include <unistd.h>
 
 #include "common/base/quote.h"
+#include "common/model/directory.h"
 #include "common/model/document.h"
 
 #define SINGLE "model.safetensors"
 #define INDEX  "model.safetensors.index.json"
+
+#define HEAD_BYTES 64 /* of a file: the header's length, or a pointer */
 
 static bool starts(const char *s, const char *with)
 {
@@ -63,7 +66,7 @@ static int64_t changed_ns(const struct stat *s)
 static enum status read_header(struct checkpoint_file *f, int fd,
                                struct error *e)
 {
-    char first[SAFETENSORS_PREFIX] = {0};
+    char first[HEAD_BYTES] = {0};
     uint64_t n = 0;
     char *header;
     enum status st;
@@ -71,6 +74,9 @@ static enum status read_header(struct checkpoint_file *f, int fd,
     st = document_pread(
         fd, first, f->bytes < sizeof first ? (size_t)f->bytes : sizeof first, 0,
         e);
+    if (st == ST_OK && directory_is_pointer(first, sizeof first)) {
+        return directory_pointer(e);
+    }
     if (st == ST_OK) {
         st = safetensors_header_bytes(&n, first, f->bytes, e);
     }
@@ -101,6 +107,12 @@ static enum status open_file(struct checkpoint *c, struct checkpoint_file *f,
     int fd;
     enum status st = document_open(&fd, &f->bytes, c->dir, f->name, e);
 
+    if (st == ST_NOT_FOUND) {
+        st = error_set(e, ST_NOT_FOUND,
+                       "the file is missing, although the index lists it among "
+                       "%u; the download is incomplete: repeat it",
+                       c->n_files);
+    }
     if (st == ST_OK && fstat(fd, &s) == 0) {
         f->changed_ns = changed_ns(&s);
         st = read_header(f, fd, e);
@@ -163,8 +175,9 @@ static enum status list_files(struct checkpoint *c, struct error *e)
     }
     st = document_read(&text, &len, c->dir, INDEX, INDEX_BYTES_MAX, e);
     if (st == ST_NOT_FOUND) {
-        return error_set(e, ST_NOT_FOUND,
-                         "no weights: neither " SINGLE " nor " INDEX);
+        st = directory_check(c->dir, DIRECTORY_WEIGHTS, e);
+        /* OK: the files have just appeared. */
+        return st != ST_OK ? st : error_set(e, ST_ABORTED, "try again");
     }
     if (st == ST_OK) {
         st = safetensors_index_parse(&x, text, len, e);
@@ -176,20 +189,6 @@ static enum status list_files(struct checkpoint *c, struct error *e)
     st = name_files(c, &x, e);
     safetensors_index_fini(&x);
     return st;
-}
-
-bool checkpoint_present(const char *dir)
-{
-    static const char *const names[] = {SINGLE, INDEX};
-    char path[PATH_MAX];
-
-    for (int i = 0; i < 2; i++) {
-        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
-        if (access(path, F_OK) == 0) {
-            return true;
-        }
-    }
-    return false;
 }
 
 static int by_key(const void *a, const void *b)

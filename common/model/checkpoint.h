@@ -57,9 +57,6 @@ MUST_CHECK enum status checkpoint_open(struct checkpoint **out, const char *dir,
 
 void checkpoint_close(struct checkpoint **c);
 
-/* Returns whether dir holds weights or an index, complete or not. */
-bool checkpoint_present(const char *dir);
-
 /* Finds a tensor by key, NULL if there is none. */
 const struct checkpoint_tensor *checkpoint_find(const struct checkpoint *c,
                                                 const char *key);

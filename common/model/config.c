@@ -6,6 +6,7 @@
 
 #include "common/base/quote.h"
 #include "common/base/utf8.h"
+#include "common/model/directory.h"
 #include "common/model/document.h"
 #include "common/model/field.h"
 #include "common/model/rope.h"
@@ -592,6 +593,10 @@ enum status config_load(struct model_config *c, const char *dir,
 
     e = e != NULL ? e : &ignored;
     memset(c, 0, sizeof *c);
+    st = directory_check(dir, DIRECTORY_CONFIG, e);
+    if (st != ST_OK) {
+        return st;
+    }
     st = document_read(&text, &len, dir, name, CONFIG_BYTES_MAX, e);
     if (st == ST_OK) {
         st = config_parse(c, text, len, e);

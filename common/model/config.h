@@ -75,7 +75,8 @@ struct model_config {
 };
 
 /* Reads dir/config.json, and dir/generation_config.json if it exists.  The
- * name is dir's base name.  Returns ST_NOT_FOUND if there is no config.json. */
+ * name is dir's base name.  Returns ST_NOT_FOUND if there is no config.json;
+ * other errors of directory_check() and config_parse(). */
 MUST_CHECK enum status config_load(struct model_config *c, const char *dir,
                                    struct error *e);
 

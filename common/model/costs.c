@@ -4,6 +4,7 @@
 
 #include "common/model/layout.h"
 #include "common/model/sizes.h"
+#include "proto/limits.h"
 
 static void set_ends(struct split_model *m, const struct model_config *c,
                      uint64_t embed, uint64_t head, uint64_t norm)
@@ -68,35 +69,152 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-#define PANEL_ROWS \
-    12 /* rows of a quantised matrix that a thread widens at a time */
+/* ---- scratch ---- */
 
-/* All values are float32: x and its norm, the widest output of attention,
- * Gated DeltaNet or MLP, and one panel per thread. */
+/* Kept in step with kernels/, which tests compare: see costs_test.c. */
+#define PANEL_ROWS    12    /* rows that a CPU thread dequantises at a time */
+#define LANE_BYTES    41984 /* of a CPU thread's attention and sampling */
+#define LAYER_BYTES   16384 /* per layer: descriptions, alignment */
+#define PINNED_BYTES  (20u << 20) /* transfers to and from a device */
+#define DEVICE_BYTES  (1u << 20)  /* small tables of a device, alignment */
+#define LIST_WORDS    (68u << 10) /* biases, and ids of penalties */
+#define SHARED_TOKENS 128         /* rows of products whose tiles are shared */
+#define SPLIT_TOKENS  128         /* rows of attention whose context is split */
+#define SPLITS        32
+#define ROW_INTS      8 /* a step's ints per row, and per token */
+#define TOKEN_INTS    3
+
+struct widths {
+    uint64_t q, kv, values, channels;
+    uint64_t wide; /* columns of the widest matrix */
+};
+
+static struct widths widths_of(const struct model_shape *s)
+{
+    uint64_t values = (uint64_t)s->n_v_heads * s->v_dim;
+    struct widths w = {
+        .q = (uint64_t)s->n_heads * s->head_dim,
+        .kv = (uint64_t)s->n_kv_heads * s->head_dim,
+        .values = values,
+        .channels = 2 * (uint64_t)s->n_k_heads * s->k_dim + values,
+    };
+
+    w.wide = most(most(s->hidden, s->intermediate), most(w.q, values));
+    return w;
+}
+
+/* Returns the floats per token of the widest operator: mixers and MLP use the
+ * same memory in turn. */
+static uint64_t widest_part(const struct model_config *c, bool opencl)
+{
+    const struct model_shape *s = &c->shape;
+    struct widths w = widths_of(s);
+    uint64_t attention = w.q * (s->attn_gated ? 5 : 3) + 2 * w.kv;
+    uint64_t linear =
+        2 * w.channels + 2 * w.values + 2 * (uint64_t)s->n_v_heads;
+
+    /* Fused kernels keep keys, queries and chunk matrices of 64 tokens beside
+     * the values (kernels/opencl/nv/deltanet_nv.c). */
+    if (opencl) {
+        linear += 2 * w.channels + (uint64_t)s->n_v_heads * (2 * 64 + 4);
+    }
+    return most(2 * (uint64_t)s->intermediate, most(attention, linear));
+}
+
+/* The weights of a convolution are kept a second time, transposed. */
+static uint64_t cpu_layers(const struct model_config *c)
+{
+    const struct model_shape *s = &c->shape;
+    uint32_t n = config_count(c, MIXER_DELTANET, 0, s->n_layers);
+
+    return n * (widths_of(s).channels * s->conv + 16) * sizeof(float);
+}
+
+static uint64_t cpu_scratch(const struct model_config *c,
+                            const struct costs_step *step)
+{
+    uint64_t panels =
+        c->quant.bits > 0 ? PANEL_ROWS * widths_of(&c->shape).wide : 0;
+
+    return cpu_layers(c) +
+           step->threads * (LANE_BYTES + panels * sizeof(float) +
+                            66 * (uint64_t)c->shape.head_dim * sizeof(float));
+}
+
+/* A quantised matrix is widened to 16 bits before a product of many rows.  A
+ * step's tables are kept on both sides. */
+static uint64_t opencl_scratch(const struct model_config *c,
+                               const struct costs_step *step)
+{
+    const struct model_shape *s = &c->shape;
+    struct widths w = widths_of(s);
+    uint64_t blocks =
+        (step->context + step->block_tokens - 1) / (uint64_t)step->block_tokens;
+    uint64_t tables =
+        step->rows * (ROW_INTS + blocks) + step->tokens * TOKEN_INTS;
+    /* The rows of the widest fused matrix; its columns are the hidden size. */
+    uint64_t rows =
+        most(2 * (uint64_t)s->intermediate,
+             most(w.channels + w.values + 2 * (uint64_t)s->n_v_heads,
+                  2 * w.q + 2 * w.kv));
+    uint64_t parts = (uint64_t)SHARED_TOKENS * rows * 8 +
+                     (uint64_t)SPLIT_TOKENS * SPLITS * s->n_heads *
+                         ((uint64_t)s->head_dim + 2);
+    uint64_t wide = c->quant.bits > 0 ? rows * s->hidden * 2 : 0;
+
+    return PINNED_BYTES + DEVICE_BYTES + s->n_layers * (uint64_t)LAYER_BYTES +
+           (2 * tables + parts + LIST_WORDS + step->context) * sizeof(float) +
+           wide;
+}
+
+/* All values are float32: x and its norm, the rotary angles, a few words, and
+ * the widest operator.  Each row of a piece is counted as if aligned. */
 uint64_t costs_scratch(const struct model_config *c,
                        const struct costs_step *step)
 {
     const struct model_shape *s = &c->shape;
-    uint64_t q = (uint64_t)s->n_heads * s->head_dim;
-    uint64_t kv = (uint64_t)s->n_kv_heads * s->head_dim;
-    uint64_t values = (uint64_t)s->n_v_heads * s->v_dim;
-    uint64_t channels = 2 * (uint64_t)s->n_k_heads * s->k_dim + values;
-    uint64_t attention = q * (s->attn_gated ? 5 : 3) + 2 * kv;
-    uint64_t linear = 2 * channels + 2 * values + 2 * (uint64_t)s->n_v_heads;
-    uint64_t mlp = 2 * (uint64_t)s->intermediate;
-    uint64_t wide = most(most(s->hidden, s->intermediate), most(q, values));
-    uint64_t panels = c->quant.bits > 0 ? PANEL_ROWS * wide * step->threads : 0;
+    uint64_t token = 2 * (uint64_t)s->hidden + s->rope.dim +
+                     widest_part(c, step->opencl) + 2;
+    uint64_t rest =
+        step->opencl ? opencl_scratch(c, step) : cpu_scratch(c, step);
 
-    return ((2 * (uint64_t)s->hidden + most(mlp, most(attention, linear))) *
-                step->tokens +
-            panels) *
-           sizeof(float);
+    /* Sums of squares, tickets: at most an eighth of the hidden size. */
+    token += step->opencl ? s->hidden / 8 + s->n_heads + 1 : 0;
+    /* The head norms its rows into the same memory. */
+    return token * most(step->tokens, step->logits) * sizeof(float) + rest;
 }
 
-/* Logits, and for each thread one row's logits, probabilities and order. */
+/* Logits; on the CPU for each thread one row's logits, probabilities and
+ * order; on a device these for all rows, and the operand of the product. */
 uint64_t costs_head_scratch(const struct model_config *c,
                             const struct costs_step *step)
 {
-    return ((uint64_t)step->logits + 3 * (uint64_t)step->threads) *
-           c->shape.vocab * sizeof(float);
+    uint64_t rows = step->opencl ? 3 * (uint64_t)step->logits + 2
+                                 : step->logits + 3 * (uint64_t)step->threads;
+    uint64_t operand =
+        step->opencl ? step->logits * (uint64_t)c->shape.hidden * 2 : 0;
+
+    return (rows * (c->shape.vocab + (uint64_t)16) + operand) * sizeof(float);
+}
+
+uint64_t costs_hidden_scratch(const struct model_config *c,
+                              const struct costs_step *step)
+{
+    return (uint64_t)step->plans * step->tokens * c->shape.hidden *
+           sizeof(float);
+}
+
+uint32_t costs_stage_tokens(const struct model_config *c, uint32_t tokens)
+{
+    uint64_t fit = FRAME_TENSOR_MAX / (c->shape.hidden * sizeof(float));
+
+    return fit < tokens ? (uint32_t)fit : tokens;
+}
+
+uint64_t costs_stage_scratch(const struct model_config *c,
+                             const struct costs_step *step, uint32_t end)
+{
+    return costs_scratch(c, step) + (end == c->shape.n_layers
+                                         ? costs_head_scratch(c, step)
+                                         : costs_hidden_scratch(c, step));
 }

@@ -1,19 +1,38 @@
 /* costs.h - A model's costs, the input of common/split/layer_split.h.
  *
  * Bytes are those of sizes.h, which are the bytes that a worker holds and
- * reports in its Hello.  Scratch is an estimate, as each backend measures its
- * own; for the CPU it is within 10 %. */
+ * reports in its Hello.
+ *
+ * Scratch is computed, not measured, so that programs without a backend agree
+ * with the worker to the block.  It is an upper bound of what the backends
+ * allocate: by at most 10 % on the CPU, more on an OpenCL device, whose
+ * kernels vary.  A worker whose backend takes more counts that instead.
+ *
+ * Threading, memory: pure functions. */
 #ifndef COMMON_MODEL_COSTS_H
 #define COMMON_MODEL_COSTS_H
+
+#include <stdbool.h>
 
 #include "common/model/checkpoint.h"
 #include "common/model/config.h"
 #include "common/split/layer_split.h"
 
-/* The largest step of a worker. */
+/* Defaults of --step-tokens and --chunk-tokens.  A GPU starves on the steps
+ * that suit a CPU: docs/speed.md has the figures. */
+#define STEP_TOKENS_CPU  512
+#define CHUNK_TOKENS_CPU 256
+#define STEP_TOKENS_GPU  2048
+#define CHUNK_TOKENS_GPU 1024
+
+/* The largest step of a worker, and what else its scratch depends on. */
 struct costs_step {
-    uint32_t tokens, threads;
+    uint32_t tokens, rows, threads;
     uint32_t logits; /* rows of logits at a time */
+    uint32_t plans;  /* the engine's depth and one more: plans with hidden
+                        states in memory */
+    uint32_t block_tokens, context;
+    bool opencl; /* on an OpenCL device; false: on the CPU */
 };
 
 /* Fills m from the configuration alone, with matrices as in sizes.h. */
@@ -27,11 +46,24 @@ MUST_CHECK enum status costs_of_files(struct split_model *m,
                                       const struct checkpoint *files,
                                       struct error *e);
 
-/* Returns the scratch of a step: activations, and with the head also logits
- * and sampling. */
+/* Returns the scratch of a step: activations, tables and transfers. */
 uint64_t costs_scratch(const struct model_config *c,
                        const struct costs_step *step);
+
+/* Returns what the stage with the head adds: logits and sampling. */
 uint64_t costs_head_scratch(const struct model_config *c,
                             const struct costs_step *step);
+
+/* Returns what any other stage adds: the hidden states of its plans. */
+uint64_t costs_hidden_scratch(const struct model_config *c,
+                              const struct costs_step *step);
+
+/* Returns the tokens of a step at one of several stages: at most `tokens`, and
+ * as many as have hidden states for one frame (FRAME_TENSOR_MAX). */
+uint32_t costs_stage_tokens(const struct model_config *c, uint32_t tokens);
+
+/* Returns all scratch of a stage whose last layer is end - 1. */
+uint64_t costs_stage_scratch(const struct model_config *c,
+                             const struct costs_step *step, uint32_t end);
 
 #endif

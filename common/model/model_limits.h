@@ -26,6 +26,7 @@
     X(MODEL_GROUP_MAX, 128, "weights", "a quantised group")               \
     X(CONFIG_BYTES_MAX, 4194304, "bytes", "config.json")                  \
     X(INDEX_BYTES_MAX, 67108864, "bytes", "model.safetensors.index.json") \
+    X(INDEX_MEMBERS_MAX, 524288, "entries", "such an index")              \
     X(INDEX_FILES_MAX, 512, "files", "with a model's weights")            \
     X(DOCUMENT_DEPTH_MAX, 32, "levels", "a JSON file")                    \
     X(DOCUMENT_VALUES_MAX, 1048576, "values", "a JSON file")              \

@@ -29,7 +29,8 @@ enum status safetensors_header_bytes(uint64_t *header_bytes, const void *first,
 
     if (file_bytes < SAFETENSORS_PREFIX) {
         return error_set(e, ST_DATA_LOSS,
-                         "the file is %llu bytes long, at least 10 needed",
+                         "the file is %llu bytes long, at least 10 needed: "
+                         "the download is incomplete; repeat it",
                          (unsigned long long)file_bytes);
     }
     /* Read byte by byte: the buffer may be unaligned and the host
@@ -52,10 +53,12 @@ enum status safetensors_header_bytes(uint64_t *header_bytes, const void *first,
     }
     /* The subtraction cannot underflow: the prefix was checked above. */
     if (n > file_bytes - SAFETENSORS_PREFIX) {
-        return error_set(e, ST_DATA_LOSS,
-                         "the header is %llu bytes long, but only %llu follow",
-                         (unsigned long long)n,
-                         (unsigned long long)(file_bytes - SAFETENSORS_PREFIX));
+        return error_set(
+            e, ST_DATA_LOSS,
+            "the header is %llu bytes long, but only %llu follow: the "
+            "download is incomplete; repeat it",
+            (unsigned long long)n,
+            (unsigned long long)(file_bytes - SAFETENSORS_PREFIX));
     }
     *header_bytes = n;
     return ST_OK;
@@ -133,7 +136,7 @@ static enum status parse_offsets(struct safetensors_tensor *t, const json_t *o,
     if (t->end > data_bytes) {
         return error_set(e, ST_DATA_LOSS,
                          "tensor %s ends at byte %llu of the data, which has "
-                         "%llu",
+                         "%llu: the download is incomplete; repeat it",
                          quote(t->name).text, (unsigned long long)t->end,
                          (unsigned long long)data_bytes);
     }

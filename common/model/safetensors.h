@@ -103,11 +103,13 @@ struct safetensors_index {
     uint32_t n_files;
     char *
         *files; /* [n_files], each once: base names that end in .safetensors */
+    uint64_t n_compared; /* names compared, at most about one a tensor */
 };
 
 /* Parses an index.  Refuses a file name that is no string, does not end in
  * .safetensors, or could leave the directory (a slash, "..", an empty name, a
- * NUL).  Ignores "metadata".  Release with safetensors_index_fini() on
+ * NUL).  Refuses more than INDEX_MEMBERS_MAX entries before it parses the
+ * JSON.  Ignores "metadata".  Release with safetensors_index_fini() on
  * success. */
 MUST_CHECK enum status safetensors_index_parse(struct safetensors_index *x,
                                                const char *json, size_t len,

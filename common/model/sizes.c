@@ -105,6 +105,17 @@ static void layer(struct tally *t, const struct model_config *c, uint32_t i)
     matrix(t, s->hidden, s->intermediate);
 }
 
+enum status sizes_check_slots(const struct model_config *c, uint32_t slots,
+                              struct error *e)
+{
+    return slots == 0 || config_count(c, MIXER_DELTANET, 0, c->shape.n_layers)
+               ? ST_OK
+               : error_set(e, ST_INVALID_ARGUMENT,
+                           "--slots %u: the model has no linear layers, so its "
+                           "sequences need no slots; omit the option",
+                           slots);
+}
+
 uint64_t sizes_layer(const struct model_config *c, uint32_t i)
 {
     struct tally t = {.dtype = c->shape.dtype, .quant = c->quant};

@@ -41,6 +41,11 @@ enum dtype sizes_kv_dtype(const struct model_config *c, bool f32);
 struct sizes sizes_of(const struct model_config *c, uint32_t begin,
                       uint32_t end, uint32_t block_tokens, enum dtype kv);
 
+/* Checks --slots.  Returns ST_INVALID_ARGUMENT if a number is set and the model
+ * has no linear layer, whatever the layers of the shard are. */
+MUST_CHECK enum status sizes_check_slots(const struct model_config *c,
+                                         uint32_t slots, struct error *e);
+
 /* Returns the weights of one layer, as a shard holds them. */
 uint64_t sizes_layer(const struct model_config *c, uint32_t layer);
 

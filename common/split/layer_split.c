@@ -68,15 +68,17 @@ static struct split_stage weigh(const struct search *s, uint32_t worker,
         .weight_bytes = layers + (first ? m->embed_bytes : 0) +
                         (last ? m->head_bytes : 0) -
                         (first && last ? m->shared_bytes : 0),
-        .scratch_bytes = s->workers[worker].scratch_bytes +
-                         (last ? m->head_scratch_bytes : 0),
+        .scratch_bytes =
+            s->workers[worker].scratch_bytes +
+            (last ? m->head_scratch_bytes : m->hidden_scratch_bytes),
         .step_bytes = layers + (last ? m->head_bytes : 0),
         .need = {.block_bytes = (t->tokens[end] - t->tokens[begin]) *
                                 s->terms->block_tokens,
                  .slot_bytes = t->slots[end] - t->slots[begin],
                  .block_tokens = s->terms->block_tokens,
                  .context = s->terms->context,
-                 .max_rows = s->terms->max_rows},
+                 .max_rows = s->terms->max_rows,
+                 .slots = s->terms->slots},
     };
 
     return g;
@@ -87,12 +89,10 @@ static double time_of(const struct search *s, const struct split_stage *g)
     return (double)g->step_bytes / s->workers[g->worker].speed;
 }
 
-/* Returns the bytes of a stage with the smallest pool: one sequence of the
- * whole context. */
+/* Returns the bytes of a stage with the smallest pool. */
 static uint64_t least_bytes(const struct split_stage *g)
 {
-    return g->weight_bytes + g->scratch_bytes +
-           pool_split_sequence(&g->need, g->need.context);
+    return g->weight_bytes + g->scratch_bytes + pool_split_least(&g->need);
 }
 
 static uint64_t lacking(const struct search *s, const struct split_stage *g)
@@ -273,7 +273,7 @@ static enum status too_large(struct search *s, struct split *out,
     const struct split_stage *worst = &out->stages[0];
     const struct split_worker *w;
     char need[AMOUNT], weights[AMOUNT], scratch[AMOUNT], one[AMOUNT],
-        has[AMOUNT], others[64];
+        has[AMOUNT], others[64], slots[64] = "";
 
     (void)pass(s, LEAST_LACKING);
     read_back(s, out);
@@ -285,15 +285,18 @@ static enum status too_large(struct search *s, struct split *out,
     w = &s->workers[worst->worker];
     snprintf(others, sizeof others, "; no split over %u stages lacks less",
              s->n_stages);
+    if (s->terms->slots > 1 && worst->need.slot_bytes > 0) {
+        snprintf(slots, sizeof slots, " and %u slots in all", s->terms->slots);
+    }
     return error_set(
         e, ST_RESOURCE_EXHAUSTED,
         "layers %u-%u need %s (weights %s, scratch %s, one sequence of %u "
-        "tokens %s), worker %s has %s: %" PRIu64 " bytes are missing%s",
+        "tokens%s %s), worker %s has %s: %" PRIu64 " bytes are missing%s",
         worst->begin, worst->end, amount(need, least_bytes(worst)),
         amount(weights, worst->weight_bytes),
-        amount(scratch, worst->scratch_bytes), s->terms->context,
-        amount(one, pool_split_sequence(&worst->need, s->terms->context)),
-        quote(w->name).text, amount(has, w->budget_bytes), lacking(s, worst),
+        amount(scratch, worst->scratch_bytes), s->terms->context, slots,
+        amount(one, pool_split_least(&worst->need)), quote(w->name).text,
+        amount(has, w->budget_bytes), lacking(s, worst),
         s->n_stages > 1 ? others : "");
 }
 
@@ -378,6 +381,7 @@ static enum status check_bytes(const struct search *s, struct error *e)
     bool fits =
         m->embed_bytes <= SHARD_BYTES_MAX && m->head_bytes <= SHARD_BYTES_MAX &&
         m->head_scratch_bytes <= SHARD_BYTES_MAX &&
+        m->hidden_scratch_bytes <= SHARD_BYTES_MAX &&
         m->shared_bytes <= m->embed_bytes && m->shared_bytes <= m->head_bytes;
 
     for (uint32_t i = 0; i < m->n_layers; i++) {
@@ -462,17 +466,7 @@ enum status split_find(struct split *out, struct split_table *table,
 
 uint64_t split_stage_sequences(const struct split_stage *s, uint32_t length)
 {
-    uint64_t fit = UINT64_MAX;
-
-    if (s->need.slot_bytes > 0) {
-        fit = s->pool.n_slots;
-    }
-    if (s->need.block_bytes > 0) {
-        uint64_t n = s->pool.n_blocks / pool_split_blocks(&s->need, length);
-
-        fit = n < fit ? n : fit;
-    }
-    return fit;
+    return pool_split_sequences(&s->need, &s->pool, length);
 }
 
 uint64_t split_sequences(const struct split *s, uint32_t length,

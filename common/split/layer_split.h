@@ -2,8 +2,8 @@
  *
  * The search chooses boundaries 0 = c0 < c1 < ... < cn = n_layers such that
  *
- *     (a) each stage fits its worker: weights, scratch, and a pool that holds
- *         one sequence of the whole context (common/split/pool_split.h);
+ *     (a) each stage fits its worker: weights, scratch, and the smallest pool
+ *         (pool_split_least() of common/split/pool_split.h);
  *     (b) the slowest stage is as fast as possible: a decode step reads all
  *         weights of a stage once, so it takes step_bytes / speed;
  *     (c) among equals, the most sequences of terms.length tokens fit, counted
@@ -59,8 +59,9 @@ struct split_model {
     uint64_t head_bytes; /* with the last norm, as the last stage holds them */
     uint64_t shared_bytes; /* part of embed_bytes and head_bytes; one stage with
                               both holds it once */
-    uint64_t
-        head_scratch_bytes; /* additional scratch of the stage with the head */
+    /* Additional scratch of the stage with the head, and of any other: its
+     * hidden states. */
+    uint64_t head_scratch_bytes, hidden_scratch_bytes;
 };
 
 struct split_worker {
@@ -72,6 +73,7 @@ struct split_worker {
 struct split_terms {
     uint32_t n_stages;                        /* 0: one per worker */
     uint32_t block_tokens, context, max_rows; /* the same for every worker */
+    uint32_t slots;  /* the number at each worker; 0: by default */
     uint32_t length; /* tokens of the sequences in (c) */
     bool in_order;
 };

@@ -21,6 +21,7 @@ struct connection {
     bool closed;  /* closed by the core: no message passes and no `lost` follows
                    */
     int fd;
+    uint32_t generation; /* names fd at its door (common/wire/door.h) */
     uint32_t id;
 };
 

@@ -136,6 +136,9 @@ static void come_up(struct greeter *g, struct peer_id from, uint64_t nonce)
     g->nonce = nonce;
     g->keepalive = (struct keepalive){.listening = false};
     g->peer = peer_new(&c);
+    if (g->io->trust != NULL) {
+        g->io->trust(g->io, from); /* the edge carries tensors */
+    }
     answer(g); /* before any frame that the node may send */
     g->busy = true;
     g->ops->up(g->node, g->peer);
@@ -264,6 +267,9 @@ int64_t greeter_tick(struct greeter *g, int64_t now_us)
     g->busy = true;
     peer_flush(g->peer, now_us);
     leave_peer(g);
+    if (g->peer != NULL && peer_gave_up(g->peer)) {
+        hang_up(g, "the stage before has acknowledged no frame for 60 s");
+    }
     if (g->peer == NULL) {
         return NODE_IDLE;
     }

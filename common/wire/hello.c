@@ -85,14 +85,16 @@ struct frame *goodbye_make(uint64_t session, const char *reason)
     return lone_frame(session, &e, &m.base);
 }
 
+/* The envelope is in the state part: outside a session nothing is numbered, and
+ * a Goodbye must not wait behind a lost frame. */
 static bool only_envelope(const struct frame *f, const struct frame_header *h,
                           uint16_t method, uint8_t kind, struct envelope *out)
 {
     uint32_t at = 0;
 
-    return h->n_ordered + h->n_state == 1 && envelope_next(f, h, &at, out) &&
-           at == h->envelopes_bytes && out->method == method &&
-           out->kind == kind &&
+    return h->n_ordered == 0 && h->n_state == 1 &&
+           envelope_next(f, h, &at, out) && at == h->envelopes_bytes &&
+           out->method == method && out->kind == kind &&
            /* The cap holds before a session too, when the sender is unknown. */
            out->body_bytes <= method_find(method)->request_cap;
 }

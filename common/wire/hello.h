@@ -30,8 +30,9 @@ struct frame *hello_answer(uint64_t session, const ProtobufCMessage *reply,
                            uint32_t retry_after_ms);
 struct frame *goodbye_make(uint64_t session, const char *reason);
 
-/* Parses a checked frame with a single envelope: a Hello call, the End of a
- * Hello, or a Goodbye.  Returns false for any other frame. */
+/* Parses a checked frame with a single envelope, of state traffic: a Hello
+ * call, the End of a Hello, or a Goodbye.  Returns false for any other
+ * frame. */
 bool hello_is_call(const struct frame *f, const struct frame_header *h,
                    struct envelope *out);
 bool hello_is_answer(const struct frame *f, const struct frame_header *h,

@@ -33,6 +33,8 @@ struct link {
         gap_heard; /* last missing frame, reported and received */
     int64_t gap_reported_us, gap_heard_us;
     int64_t resend_due_us, resend_delay_us;
+    int64_t unacked_us;    /* waited without an acknowledgement, up to */
+    int64_t waited_end_us; /* this time */
     int64_t ack_due_us;
     int64_t hold_us; /* nothing is sent before */
     size_t ring_bytes, ring_bytes_max, ring_tensor_bytes;
@@ -195,6 +197,7 @@ static void ring_grow(struct link *l, size_t bytes, int64_t now_us)
      * it. */
     if (l->resend_due_us == INT64_MAX) {
         l->resend_due_us = now_us + patience_us(l);
+        l->waited_end_us = now_us;
     }
 }
 
@@ -338,10 +341,29 @@ static struct frame *bare_ack(struct link *l)
     return f;
 }
 
+/* Counts the wait that ends with a resend. */
+static void count_wait(struct link *l, int64_t now_us)
+{
+    int64_t waited = now_us - l->waited_end_us;
+    int64_t most = patience_us(l);
+
+    if (PLANT(NO_RESEND)) {
+        return; /* the end of the session would repair the loss */
+    }
+    l->unacked_us += waited < most ? waited : most;
+    l->waited_end_us = now_us;
+}
+
+bool link_gave_up(const struct link *l)
+{
+    return l->unacked_us >= LINK_UNACKED_US;
+}
+
 /* The delay doubles until an acknowledgement resets it, so a dead peer is not
  * flooded. */
 static void time_out(struct link *l, int64_t now_us)
 {
+    count_wait(l, now_us);
     l->resend_delay_us *= 2;
     if (l->resend_delay_us > LINK_RESEND_MAX_US) {
         l->resend_delay_us = LINK_RESEND_MAX_US;
@@ -360,6 +382,9 @@ struct frame *link_pop(struct link *l, int64_t now_us)
     }
     if (now_us >= l->resend_due_us) {
         time_out(l, now_us);
+    }
+    if (link_gave_up(l)) {
+        return NULL;
     }
     /* Old frames go first: the peer accepts only the next number. */
     f = resending(l) ? resend(l) : seal_next(l, now_us);
@@ -392,6 +417,9 @@ int64_t link_due(const struct link *l)
     int64_t due =
         l->resend_due_us < l->ack_due_us ? l->resend_due_us : l->ack_due_us;
 
+    if (link_gave_up(l)) {
+        return INT64_MAX;
+    }
     if (resending(l) || l->outbox.n_state > 0 || p.tensor ||
         p.control.n + p.submit.n > 0) {
         due = 0; /* long past; INT64_MIN would be NODE_STOP to a loop */
@@ -442,6 +470,8 @@ static void take_ack(struct link *l, uint64_t ack, int64_t now_us)
         l->submit_bytes -= s->submit_bytes;
         frame_free(&s->frame);
     }
+    l->unacked_us = 0;
+    l->waited_end_us = now_us;
     l->resend_delay_us = LINK_RESEND_US;
     l->resend_due_us =
         l->acked + 1 < l->next ? now_us + patience_us(l) : INT64_MAX;
@@ -465,6 +495,7 @@ static void hear_gap(struct link *l, uint64_t ack, int64_t now_us)
         (l->gap_heard == ack + 1 && now_us - l->gap_heard_us < LINK_GAP_US)) {
         return;
     }
+    count_wait(l, now_us);
     l->gap_heard = ack + 1;
     l->gap_heard_us = now_us;
     l->resend_due_us = now_us + patience_us(l);

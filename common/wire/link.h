@@ -10,6 +10,11 @@
  * A frame that is ahead of the next number is dropped and answered with
  * FRAME_GAP.
  *
+ * A link gives up when its resends have waited LINK_UNACKED_US without an
+ * acknowledgement.  A peer that is suspended for less time is not lost.  A
+ * wait counts as its own delay at most, so the time in which this process
+ * was suspended itself does not count.
+ *
  * State traffic (LANE_STATE) is not resent.  The newest message of each
  * method replaces one that still waits.  A late or duplicate message is
  * delivered as it comes; its body shows which one is newer.
@@ -42,6 +47,7 @@
 #define LINK_STATE_METHODS 8
 #define LINK_RESEND_US     200000
 #define LINK_RESEND_MAX_US 2000000
+#define LINK_UNACKED_US    60000000   /* twice SLOW_READER_MS */
 #define LINK_ACK_DELAY_US  10000      /* delay of a bare ack, */
 #define LINK_ACK_FRAMES    16         /* unless this many frames wait */
 #define LINK_RING_BYTES    (2u << 20) /* unacknowledged: then seal no more */
@@ -121,6 +127,10 @@ typedef void link_deliver_fn(void *arg, const struct envelope *e, bool ordered);
 MUST_CHECK bool link_recv(struct link *l, const struct frame *f,
                           const struct frame_header *h, int64_t now_us,
                           link_deliver_fn *deliver, void *arg);
+
+/* Returns whether the link has given up: nothing more is popped, and the
+ * owner ends the session. */
+bool link_gave_up(const struct link *l);
 
 struct link_counts {
     uint64_t sealed, resent, duplicates, gaps;

@@ -81,13 +81,47 @@ void loop_run(struct loop *l)
     }
 }
 
+enum loop_end loop_until(struct loop *l, bool (*done)(const void *arg),
+                         const void *arg, int64_t max_us)
+{
+    int64_t end_us = loop_now_us() + max_us;
+
+    while (!done(arg)) {
+        int64_t left_us = end_us - loop_now_us();
+
+        if (left_us <= 0) {
+            return LOOP_LATE;
+        }
+        if (!loop_turn(l, left_us)) {
+            return LOOP_STOPPED;
+        }
+    }
+    return LOOP_DONE;
+}
+
+/* A handler that a preloaded library has set stays. */
+static void ignore(int number)
+{
+    struct sigaction now;
+
+    if (sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_DFL) {
+        signal(number, SIG_IGN);
+    }
+}
+
 int loop_signals(void)
 {
     sigset_t set;
 
+    /* The reader of a pipe may go away, and a stray signal is no reason to
+     * lose what runs. */
+    ignore(SIGPIPE);
+    ignore(SIGUSR1);
+    ignore(SIGUSR2);
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
     if (sigprocmask(SIG_BLOCK, &set, NULL) != 0) {
         return -1;
     }

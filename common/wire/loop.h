@@ -13,6 +13,7 @@
 #include "common/wire/transport.h"
 
 #define LOOP_SOURCES 4
+#define LOOP_FOREVER (INT64_MAX / 2)
 #define LOOP_WAIT_US 1000000 /* bounds a clock that jumps */
 
 struct loop_source {
@@ -44,9 +45,16 @@ bool loop_turn(struct loop *l, int64_t max_wait_us);
 /* Runs turns until NODE_STOP. */
 void loop_run(struct loop *l);
 
-/* Takes over SIGINT and SIGTERM by blocking them in this thread; call before
- * any other thread starts.  Returns a descriptor that reads them, -1 on
- * failure. */
+/* Why loop_until() has returned. */
+enum loop_end { LOOP_DONE, LOOP_LATE, LOOP_STOPPED };
+
+/* Runs turns until done(arg), or for max_us, or until NODE_STOP. */
+enum loop_end loop_until(struct loop *l, bool (*done)(const void *arg),
+                         const void *arg, int64_t max_us);
+
+/* Takes over SIGINT, SIGTERM and SIGHUP by blocking them in this thread, and
+ * ignores SIGPIPE, SIGUSR1 and SIGUSR2; call before any other thread starts.
+ * Returns a descriptor that reads the first three, -1 on failure. */
 int loop_signals(void);
 
 /* Returns the signal that made fd readable. */

@@ -23,6 +23,12 @@ struct peer_id {
 #define NODE_STOP INT64_MIN /* returned by tick: the node has finished */
 #define NODE_IDLE INT64_MAX /* returned by tick: nothing is due */
 
+/* Connections of the listening ports, since the start. */
+struct node_counts {
+    uint64_t accepted, refused; /* refused: too many, or too fast */
+    uint64_t cut;               /* ended because the peer broke a rule */
+};
+
 struct node_io {
     void *impl;
     int64_t (*now_us)(struct node_io *io);
@@ -54,6 +60,13 @@ struct node_io {
      * (common/wire/method.h).  A port for clients does not accept workers.
      * May be NULL. */
     uint8_t (*port)(struct node_io *io, struct peer_id who);
+
+    /* Allows an accepted connection frames with tensors.  Before, a frame of
+     * that length ends its connection.  May be NULL. */
+    void (*trust)(struct node_io *io, struct peer_id who);
+
+    /* Returns counts for metrics.  May be NULL: there are none. */
+    void (*counts)(struct node_io *io, struct node_counts *out);
 };
 
 /* Entry points of a node, called by a loop or a simulator from one thread. */

@@ -691,6 +691,11 @@ void peer_flush(struct peer *p, int64_t now_us)
     p->due_us = peer_due(p);
 }
 
+bool peer_gave_up(const struct peer *p)
+{
+    return link_gave_up(p->link);
+}
+
 int64_t peer_due(const struct peer *p)
 {
     int64_t due = link_due(p->link);

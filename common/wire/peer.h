@@ -126,6 +126,10 @@ MUST_CHECK enum peer_verdict peer_recv(struct peer *p, const struct frame *f,
 /* Sends what is ready and ends calls past their deadline. */
 void peer_flush(struct peer *p, int64_t now_us);
 
+/* Returns whether the link has given up (common/wire/link.h): the peer has
+ * acknowledged nothing for LINK_UNACKED_US, and the node ends the session. */
+bool peer_gave_up(const struct peer *p);
+
 /* Returns when peer_flush() is next needed for resends, acks and deadlines;
  * 0: now. */
 int64_t peer_due(const struct peer *p);

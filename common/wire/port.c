@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/base/descriptors.h"
 #include "common/wire/transport.h"
@@ -23,17 +24,25 @@
 
 /* Descriptors that libzmq opens: for a context with its two threads; for a
  * port with its monitor and its listener or connection. */
-#define CONTEXT_DESCRIPTORS 6
+#define CONTEXT_DESCRIPTORS 7 /* and one that door.c keeps */
+#define KEEPALIVES          3 /* without an answer */
+#define THREAD_DESCRIPTORS  2 /* each further thread */
 #define PORT_DESCRIPTORS    4
 
-void *port_context(unsigned n_ports)
+void *port_context(unsigned n_ports, unsigned n_threads)
 {
-    unsigned wanted = CONTEXT_DESCRIPTORS + n_ports * PORT_DESCRIPTORS;
+    unsigned wanted = CONTEXT_DESCRIPTORS +
+                      (n_threads - 1) * THREAD_DESCRIPTORS +
+                      n_ports * PORT_DESCRIPTORS;
     void *context = descriptors_left(wanted) ? zmq_ctx_new() : NULL;
+    void *first = NULL;
+
     /* The first socket starts the context's threads; it is closed again at
      * once. */
-    void *first = context != NULL ? zmq_socket(context, ZMQ_PAIR) : NULL;
-
+    if (context != NULL) {
+        zmq_ctx_set(context, ZMQ_IO_THREADS, (int)n_threads);
+        first = zmq_socket(context, ZMQ_PAIR);
+    }
     if (first != NULL) {
         zmq_close(first);
     } else if (context != NULL) {
@@ -52,10 +61,15 @@ void port_set(void *socket, int option, int value)
 }
 
 /* Enables IPv6 only on request: it would change the name of a port. */
-static void set_common(void *socket, const char *endpoint, int64_t max)
+static void set_common(const struct port *p, const char *endpoint)
 {
+    void *socket = p->socket;
+    int64_t max = (int64_t)port_bytes_max(p);
+    uint64_t threads = UINT64_C(1) << p->thread;
     int rc = zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &max, sizeof max);
 
+    assert(rc == 0);
+    rc = zmq_setsockopt(socket, ZMQ_AFFINITY, &threads, sizeof threads);
     assert(rc == 0);
     (void)rc;
     port_set(socket, ZMQ_SNDHWM, TRANSPORT_HWM);
@@ -63,6 +77,21 @@ static void set_common(void *socket, const char *endpoint, int64_t max)
     port_set(socket, ZMQ_LINGER, TRANSPORT_LINGER_MS);
     port_set(socket, ZMQ_HANDSHAKE_IVL, TRANSPORT_HANDSHAKE_MS);
     port_set(socket, ZMQ_IPV6, strchr(endpoint, '[') != NULL);
+}
+
+/* The listening end sends no pings: libzmq searches all timers of a thread for
+ * each pong, and with thousands of connections does little else (4.3.4).  The
+ * pings of the connecting end have a time to live, after which the listening
+ * end drops the connection.  Of a peer that sends none, TCP finds the end. */
+static void set_beats(void *socket, int type)
+{
+    if (type == ZMQ_ROUTER) {
+        port_set(socket, ZMQ_TCP_KEEPALIVE, 1);
+        port_set(socket, ZMQ_TCP_KEEPALIVE_IDLE, TRANSPORT_BEAT_MS / 1000);
+        port_set(socket, ZMQ_TCP_KEEPALIVE_INTVL, TRANSPORT_BEAT_MS / 1000);
+        port_set(socket, ZMQ_TCP_KEEPALIVE_CNT, KEEPALIVES);
+        return;
+    }
     port_set(socket, ZMQ_HEARTBEAT_IVL, TRANSPORT_BEAT_MS);
     port_set(socket, ZMQ_HEARTBEAT_TIMEOUT, TRANSPORT_BEAT_TIMEOUT_MS);
     port_set(socket, ZMQ_HEARTBEAT_TTL, TRANSPORT_BEAT_TIMEOUT_MS);
@@ -112,7 +141,8 @@ bool port_open(struct port *p, void *context, int type, const char *endpoint,
     if (p->socket == NULL) {
         return false;
     }
-    set_common(p->socket, endpoint, (int64_t)port_bytes_max(p));
+    set_common(p, endpoint);
+    set_beats(p->socket, type);
     p->monitor = monitor_make(context, p->socket, events, number);
     if (p->monitor == NULL) {
         zmq_close(p->socket);
@@ -123,6 +153,54 @@ bool port_open(struct port *p, void *context, int type, const char *endpoint,
     p->monitor_fd = descriptor(p->monitor);
     p->unread = p->monitor_unread = true;
     return true;
+}
+
+/* Makes the socket's file with mode 0600: only the owner may connect. */
+static int bind_private(void *socket, const char *endpoint)
+{
+    mode_t before;
+    int rc;
+
+    if (endpoint_taken(endpoint)) {
+        errno = EADDRINUSE;
+        return -1;
+    }
+    before = umask(endpoint_is_ipc(endpoint) ? 0177 : 022);
+    rc = zmq_bind(socket, endpoint);
+    umask(before);
+    return rc;
+}
+
+/* Maps errno to a status and a sentence. */
+static enum status listen_failed(const char *endpoint, struct error *e)
+{
+    enum status st = errno == EADDRINUSE ? ST_ALREADY_EXISTS
+                     : errno == EMFILE || errno == ENFILE
+                         ? ST_RESOURCE_EXHAUSTED
+                         : ST_INVALID_ARGUMENT;
+
+    return error_set(e, st, "listen on %s: %s", endpoint,
+                     st == ST_ALREADY_EXISTS ? "the port is in use"
+                     : st == ST_RESOURCE_EXHAUSTED
+                         ? "no file descriptors are left (see ulimit -n)"
+                         : zmq_strerror(errno));
+}
+
+enum status port_listen(struct port *p, void *context, const char *endpoint,
+                        uint32_t number, struct error *e)
+{
+    size_t size = sizeof p->endpoint;
+
+    if (!port_open(p, context, ZMQ_ROUTER, endpoint, number)) {
+        return listen_failed(endpoint, e);
+    }
+    port_set(p->socket, ZMQ_ROUTER_MANDATORY, 1);
+    port_set(p->socket, ZMQ_BACKLOG, TRANSPORT_BACKLOG);
+    if (bind_private(p->socket, endpoint) != 0) {
+        return listen_failed(endpoint, e);
+    }
+    zmq_getsockopt(p->socket, ZMQ_LAST_ENDPOINT, p->endpoint, &size);
+    return ST_OK;
 }
 
 /* Drains the monitor first: ZeroMQ's thread may wait for room to write an

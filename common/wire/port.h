@@ -35,24 +35,30 @@ struct port {
     int fd, monitor_fd;
     bool unread, monitor_unread;
     bool tensors;    /* messages may carry a tensor */
+    uint8_t thread;  /* number of the I/O thread that serves it */
     uint8_t allowed; /* listening: a set of BY_* */
     uint32_t id;     /* connecting: the peer's id, 0: none now */
     bool gone; /* connecting: the connection broke and this must be reported */
     char endpoint[ENDPOINT_MAX];
 };
 
-/* Makes a context whose threads run.  Returns NULL if there are too few
- * descriptors for it and n_ports.  They are counted first: libzmq starts its
- * threads with the first socket, and ends the program if they lack
- * descriptors (4.3.4, epoll_create). */
-void *port_context(unsigned n_ports);
+/* Makes a context whose threads run, n_threads of them for I/O.  Returns NULL
+ * if there are too few descriptors for it and n_ports.  They are counted first:
+ * libzmq starts its threads with the first socket, and ends the program if they
+ * lack descriptors (4.3.4, epoll_create). */
+void *port_context(unsigned n_ports, unsigned n_threads);
 
 /* Opens the socket with all options except those of its type (ZMQ_ROUTER
- * listens, ZMQ_DEALER connects).  tensors is already set; number is one that
- * no other port of the context ever had.  Returns false if there are too few
- * descriptors; the port is then closed. */
+ * listens, ZMQ_DEALER connects).  tensors and thread are already set; number is
+ * one that no other port of the context ever had.  Returns false if there are
+ * too few descriptors; the port is then closed. */
 MUST_CHECK bool port_open(struct port *p, void *context, int type,
                           const char *endpoint, uint32_t number);
+/* Opens a port that listens.  An ipc socket's file gets mode 0600.  Returns
+ * the errors of transport_listen(). */
+MUST_CHECK enum status port_listen(struct port *p, void *context,
+                                   const char *endpoint, uint32_t number,
+                                   struct error *e);
 /* Closes the port.  Unread events of the monitor are lost. */
 void port_close(struct port *p);
 

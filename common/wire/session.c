@@ -314,6 +314,12 @@ static void tick_up(struct session *s, int64_t now_us)
     }
     s->busy = true;
     peer_flush(s->peer, now_us);
+    s->busy = false;
+    if (peer_gave_up(s->peer)) {
+        say_goodbye(s, "no frame was acknowledged");
+        end_for(s, "", " has acknowledged no frame for 60 s", true);
+        return;
+    }
     leave_peer(s);
 }
 

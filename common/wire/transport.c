@@ -6,14 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/wire/connections.h"
+#include "common/wire/door_watch.h"
 #include "common/wire/endpoint.h"
 #include "common/wire/loop.h"
 #include "common/wire/port.h"
+#include "common/wire/probe.h"
 
 struct transport {
     struct node_io io;
@@ -22,9 +23,11 @@ struct transport {
      * router's. */
     struct port ports[TRANSPORT_PORTS];
     unsigned n_ports, n_listen;
+    unsigned n_routers; /* connecting ports for the router, of n_ports */
     struct connections connections; /* of the listening ports; counts all ids */
     struct transport_counts counts;
-    uint32_t n_opened; /* ports opened since the start */
+    struct door_watch doors; /* of the listening ports */
+    uint32_t n_opened;       /* ports opened since the start */
 };
 
 static struct transport *of(struct node_io *io)
@@ -113,12 +116,15 @@ static enum status transport_send(struct node_io *io, struct peer_id to,
  * keeps frames out of the queue of a connection that may never stand. */
 static bool dial_port(struct transport *t, struct port *p, const char *endpoint)
 {
-    if (!port_open(p, t->context, ZMQ_DEALER, endpoint, ++t->n_opened)) {
+    char at[ENDPOINT_MAX];
+
+    if (endpoint_private(endpoint, at, NULL) != ST_OK ||
+        !port_open(p, t->context, ZMQ_DEALER, at, ++t->n_opened)) {
         return false;
     }
     port_set(p->socket, ZMQ_RECONNECT_IVL, -1);
     port_set(p->socket, ZMQ_IMMEDIATE, 1);
-    return zmq_connect(p->socket, endpoint) == 0;
+    return zmq_connect(p->socket, at) == 0;
 }
 
 /* Replaces p's connection without a report.  If the endpoint cannot be
@@ -132,11 +138,18 @@ static struct peer_id dial(struct transport *t, struct port *p,
     return (struct peer_id){p->id};
 }
 
+/* A node with one session replaces its connection. */
 static struct peer_id transport_open(struct node_io *io)
 {
     struct transport *t = of(io);
     struct port *p = &t->ports[t->n_listen];
 
+    for (unsigned i = 1; p->id != 0 && i < t->n_routers; i++) {
+        p = &t->ports[t->n_listen + i];
+    }
+    if (p->id != 0 && t->n_routers > 1) {
+        return (struct peer_id){0};
+    }
     return dial(t, p, p->endpoint);
 }
 
@@ -145,7 +158,7 @@ static struct peer_id transport_open_to(struct node_io *io,
 {
     struct transport *t = of(io);
 
-    for (unsigned i = t->n_listen + 1; i < t->n_ports; i++) {
+    for (unsigned i = t->n_listen + t->n_routers; i < t->n_ports; i++) {
         if (t->ports[i].id == 0) {
             return dial(t, &t->ports[i], endpoint);
         }
@@ -153,8 +166,9 @@ static struct peer_id transport_open_to(struct node_io *io,
     return (struct peer_id){0};
 }
 
-/* An accepted connection cannot be closed singly in ZeroMQ.  It stays in the
- * table, ignored, until its peer disconnects. */
+/* An accepted connection cannot be closed singly in ZeroMQ.  Its door ends it
+ * when queued data, such as a Goodbye, had time to leave.  Until then it stays
+ * in the table, ignored. */
 static void transport_close(struct node_io *io, struct peer_id who)
 {
     struct transport *t = of(io);
@@ -169,7 +183,23 @@ static void transport_close(struct node_io *io, struct peer_id who)
     c = connections_by_id(&t->connections, who.v);
     if (c != NULL) {
         c->closed = true;
+        door_dismiss(c->fd, c->generation,
+                     loop_now_us() + TRANSPORT_LINGER_MS * INT64_C(1000));
     }
+}
+
+static void transport_trust(struct node_io *io, struct peer_id who)
+{
+    const struct connection *c = connections_by_id(&of(io)->connections, who.v);
+
+    if (c != NULL) {
+        door_trust(c->fd, c->generation);
+    }
+}
+
+static void transport_node_counts(struct node_io *io, struct node_counts *out)
+{
+    door_watch_counts(&of(io)->doors, out);
 }
 
 static uint8_t transport_port(struct node_io *io, struct peer_id who)
@@ -286,12 +316,15 @@ static struct connection *join(struct transport *t, unsigned port,
                                const struct node_ops *ops, void *node)
 {
     const struct connection *c = connections_by_fd(&t->connections, port, fd);
+    struct connection *added;
 
     if (c != NULL && connections_later(c->routing, routing)) {
         return NULL;
     }
     told_lost(t, port, fd, ops, node);
-    return connections_add(&t->connections, port, routing, fd);
+    added = connections_add(&t->connections, port, routing, fd);
+    added->generation = door_generation(fd);
+    return added;
 }
 
 /* Returns the sender of body with this routing id.  An unknown id is a new
@@ -443,6 +476,7 @@ void transport_turn(struct transport *t, const struct pollfd *items,
         }
     }
     t->counts.peers = t->connections.n;
+    door_watch_turn(&t->doors, loop_now_us());
 }
 
 bool transport_look(struct transport *t)
@@ -462,11 +496,13 @@ bool transport_look(struct transport *t)
 
 /* ---- construction ---- */
 
-/* Makes the transport and its context, with room for n_ports. */
+/* Makes the transport and its context, with room for n_ports.  Each listening
+ * port has an I/O thread, because a thread of libzmq with thousands of
+ * connections is slow for all of them: it searches its timers one by one. */
 static enum status transport_make(struct transport **out, unsigned n_ports,
-                                  struct error *e)
+                                  unsigned n_threads, struct error *e)
 {
-    void *context = port_context(n_ports);
+    void *context = port_context(n_ports, n_threads);
     struct transport *t;
 
     if (context == NULL) {
@@ -481,7 +517,10 @@ static enum status transport_make(struct transport **out, unsigned n_ports,
                              .random = transport_random,
                              .send = transport_send,
                              .close = transport_close,
-                             .port = transport_port};
+                             .port = transport_port,
+                             .trust = transport_trust,
+                             .counts = transport_node_counts};
+    t->doors.due_us = loop_now_us();
     *out = t;
     return ST_OK;
 }
@@ -497,40 +536,10 @@ void transport_free(struct transport **pt)
         port_close(&t->ports[i]);
     }
     zmq_ctx_term(t->context);
+    door_watch_close(&t->doors);
     connections_fini(&t->connections);
     free(t);
     *pt = NULL;
-}
-
-/* Makes the socket's file with mode 0600: only the owner may connect. */
-static int bind_private(void *socket, const char *endpoint)
-{
-    mode_t before;
-    int rc;
-
-    if (endpoint_taken(endpoint)) {
-        errno = EADDRINUSE;
-        return -1;
-    }
-    before = umask(endpoint_is_ipc(endpoint) ? 0177 : 022);
-    rc = zmq_bind(socket, endpoint);
-    umask(before);
-    return rc;
-}
-
-/* Maps errno to a status and a sentence. */
-static enum status listen_failed(const char *endpoint, struct error *e)
-{
-    enum status st = errno == EADDRINUSE ? ST_ALREADY_EXISTS
-                     : errno == EMFILE || errno == ENFILE
-                         ? ST_RESOURCE_EXHAUSTED
-                         : ST_INVALID_ARGUMENT;
-
-    return error_set(e, st, "listen on %s: %s", endpoint,
-                     st == ST_ALREADY_EXISTS ? "the port is in use"
-                     : st == ST_RESOURCE_EXHAUSTED
-                         ? "no file descriptors are left (see ulimit -n)"
-                         : zmq_strerror(errno));
 }
 
 static enum status listen_one(struct transport *t,
@@ -538,122 +547,70 @@ static enum status listen_one(struct transport *t,
                               struct error *e)
 {
     struct port *p = &t->ports[t->n_ports];
-    enum status st = endpoint_check(port->endpoint, e);
-    size_t size = sizeof p->endpoint;
+    char at[ENDPOINT_MAX];
+    enum status st = endpoint_private(port->endpoint, at, e);
 
     if (st != ST_OK) {
         return st;
     }
-    if (!endpoint_is_private(port->endpoint)) {
-        return error_set(e, ST_FAILED_PRECONDITION,
-                         "listen on %s: refused, there are no keys yet, so "
-                         "only loopback (tcp://127.0.0.1:PORT) and ipc:// "
-                         "are open",
-                         port->endpoint);
-    }
     p->allowed = port->allowed;
     p->tensors = port->tensors;
-    if (!port_open(p, t->context, ZMQ_ROUTER, port->endpoint, ++t->n_opened)) {
-        return listen_failed(port->endpoint, e);
+    p->thread = (uint8_t)t->n_listen;
+    st = door_watch_open(&t->doors, p, e);
+    if (st == ST_OK) {
+        st = port_listen(p, t->context, at, ++t->n_opened, e);
     }
     t->n_ports++;
     t->n_listen++;
-    port_set(p->socket, ZMQ_ROUTER_MANDATORY, 1);
-    port_set(p->socket, ZMQ_BACKLOG, TRANSPORT_BACKLOG);
-    if (bind_private(p->socket, port->endpoint) != 0) {
-        return listen_failed(port->endpoint, e);
-    }
-    zmq_getsockopt(p->socket, ZMQ_LAST_ENDPOINT, p->endpoint, &size);
-    return ST_OK;
+    return st == ST_OK ? door_watch_bound(&t->doors, e) : st;
 }
 
-/* ---- self-test: monitor and ZMQ_SRCFD report the same descriptor ---- */
-
-struct self_test {
-    struct peer_id came, lost;
-};
-
-static void self_recv(void *node, struct peer_id from, struct frame **f)
-{
-    frame_free(f);
-    ((struct self_test *)node)->came = from;
-}
-
-static void self_lost(void *node, struct peer_id who)
-{
-    ((struct self_test *)node)->lost = who;
-}
-
-static int64_t self_tick(void *node, int64_t now_us)
-{
-    const struct self_test *s = node;
-
-    (void)now_us;
-    return s->lost.v != 0 ? NODE_STOP : NODE_IDLE;
-}
-
-/* Accepts one connection, reads one frame and sees it end: all three must
- * have the same descriptor. */
-static bool self_run(struct transport *t)
-{
-    static const struct node_ops ops = {
-        .recv = self_recv, .lost = self_lost, .tick = self_tick};
-    static const uint8_t hello[FRAME_HEADER];
-    struct self_test s = {{0}, {0}};
-    void *peer = zmq_socket(t->context, ZMQ_DEALER);
-    struct loop loop;
-    int64_t until = loop_now_us() + 5000000;
-
-    if (peer == NULL) {
-        return false;
-    }
-    loop_init(&loop, t, &ops, &s);
-    zmq_connect(peer, t->ports[0].endpoint);
-    zmq_send(peer, hello, sizeof hello, 0);
-    while (s.came.v == 0 && loop_now_us() < until) {
-        loop_turn(&loop, 10000);
-    }
-    port_set(peer, ZMQ_LINGER, 0);
-    zmq_close(peer);
-    while (s.lost.v == 0 && loop_now_us() < until) {
-        loop_turn(&loop, 10000);
-    }
-    return s.came.v != 0 && s.came.v == s.lost.v;
-}
-
+/* Tests libzmq on a transport of its own, before ports of the caller open. */
 static enum status self_test(struct error *e)
 {
     static const struct transport_port port = {"tcp://127.0.0.1:*", 0, false};
     struct transport *t = NULL;
-    enum status st = transport_make(&t, 2, e); /* one is the peer's */
+    enum status st = transport_make(&t, 2, 1, e); /* one is the peer's */
+    unsigned door = 0;
 
     st = st == ST_OK ? listen_one(t, &port, e) : st;
-    if (st == ST_OK && !self_run(t)) {
-        st = error_set(e, ST_INTERNAL,
-                       "this libzmq does not report which connection a message "
-                       "came by (ZMQ_SRCFD against the socket monitor)");
-    }
+    st = st == ST_OK ? probe_run(t, t->context, e) : st;
+    door = st == ST_OK ? t->doors.ports[0].door : 0;
     transport_free(&t);
-    return st;
+    return st == ST_OK ? door_watch_passed(door, e) : st;
 }
 
-/* Makes the ports for the connection to the router and for others. */
-static enum status add_dials(struct transport *t, const char *router,
-                             struct error *e)
+/* Makes the ports for n connections to the router. */
+static enum status add_routers(struct transport *t, const char *router,
+                               unsigned n, struct error *e)
 {
-    enum status st = endpoint_check(router, e);
+    char at[ENDPOINT_MAX];
+    enum status st = endpoint_private(router, at, e);
 
     if (st != ST_OK) {
         return st;
     }
-    snprintf(t->ports[t->n_ports].endpoint, ENDPOINT_MAX, "%s", router);
-    for (unsigned i = 1; i < TRANSPORT_DIAL_MAX; i++) {
-        t->ports[t->n_ports + i].tensors = true;
+    for (unsigned i = 0; i < n; i++) {
+        struct port *p = &t->ports[t->n_ports++];
+
+        snprintf(p->endpoint, ENDPOINT_MAX, "%s", at);
+        p->thread = (uint8_t)t->n_listen;
     }
-    t->n_ports += TRANSPORT_DIAL_MAX;
+    t->n_routers = n;
     t->io.open = transport_open;
-    t->io.open_to = transport_open_to;
     return ST_OK;
+}
+
+/* Makes the ports for connections to other endpoints than the router's. */
+static void add_dials(struct transport *t)
+{
+    for (unsigned i = 1; i < TRANSPORT_DIAL_MAX; i++) {
+        struct port *p = &t->ports[t->n_ports++];
+
+        p->tensors = true;
+        p->thread = (uint8_t)t->n_listen;
+    }
+    t->io.open_to = transport_open_to;
 }
 
 enum status transport_new(struct transport **out, const char *router,
@@ -661,16 +618,38 @@ enum status transport_new(struct transport **out, const char *router,
                           struct error *e)
 {
     enum status st = n > 0 ? self_test(e) : ST_OK;
+    unsigned n_ports = n + (router != NULL);
     struct transport *t = NULL;
 
     assert((n > 0 || router != NULL) && n <= TRANSPORT_LISTEN_MAX);
-    st = st == ST_OK ? transport_make(&t, n + (router != NULL), e) : st;
+    st = st == ST_OK ? transport_make(&t, n_ports, n_ports, e) : st;
     for (unsigned i = 0; st == ST_OK && i < n; i++) {
         st = listen_one(t, &ports[i], e);
     }
     if (st == ST_OK && router != NULL) {
-        st = add_dials(t, router, e);
+        st = add_routers(t, router, 1, e);
     }
+    if (st != ST_OK) {
+        transport_free(&t);
+        return st;
+    }
+    if (router != NULL) {
+        add_dials(t);
+    }
+    *out = t;
+    return ST_OK;
+}
+
+enum status transport_connect_many(struct transport **out, const char *endpoint,
+                                   unsigned n, struct error *e)
+{
+    struct transport *t = NULL;
+    /* Descriptors for one session are checked now; each later session checks
+     * for its own when it opens. */
+    enum status st = transport_make(&t, 1, 1, e);
+
+    assert(n > 0 && n <= TRANSPORT_SESSIONS_MAX);
+    st = st == ST_OK ? add_routers(t, endpoint, n, e) : st;
     if (st != ST_OK) {
         transport_free(&t);
         return st;
@@ -695,6 +674,12 @@ enum status transport_connect(struct transport **out, const char *endpoint,
 struct node_io *transport_io(struct transport *t)
 {
     return &t->io;
+}
+
+void transport_limit(struct transport *t, unsigned i, uint32_t connections,
+                     uint32_t per_address)
+{
+    door_limit(t->doors.ports[i].door, connections, per_address);
 }
 
 const char *transport_endpoint(const struct transport *t, unsigned i)

@@ -14,10 +14,14 @@
  *
  * A message is the routing id and one frame of at most FRAME_BYTES_MAX.
  * Ports that accept tensors, and connections of open_to(), allow
- * FRAME_TENSOR_MAX more.  A longer message ends its connection
- * (ZMQ_MAXMSGSIZE); other invalid messages are counted and dropped.  Sends
+ * FRAME_TENSOR_MAX more, a port only from peers that it trusts (node_io).  A
+ * longer message, or one of several frames, ends its connection
+ * (common/wire/door.h); other invalid messages are counted and dropped.  Sends
  * never block: mandatory routing, TRANSPORT_HWM frames per peer, EAGAIN is
  * ST_RESOURCE_EXHAUSTED.
+ *
+ * It binds and dials private endpoints only, as there are no keys yet
+ * (endpoint_private()).  An open_to() elsewhere is a lost connection.
  *
  * Threading: one thread, which runs the loop.  Memory: a received frame is
  * copied out of ZeroMQ's memory.  A sent frame is copied up to
@@ -32,19 +36,22 @@
 #include "common/wire/node_io.h"
 
 #define TRANSPORT_LISTEN_MAX   4
-#define TRANSPORT_DIAL_MAX     4 /* outgoing, the router's too */
-#define TRANSPORT_PORTS        (TRANSPORT_LISTEN_MAX + TRANSPORT_DIAL_MAX)
+#define TRANSPORT_DIAL_MAX     4  /* outgoing, the router's too */
+#define TRANSPORT_SESSIONS_MAX 32 /* connections to one router */
+#define TRANSPORT_PORTS \
+    (TRANSPORT_LISTEN_MAX + TRANSPORT_DIAL_MAX + TRANSPORT_SESSIONS_MAX)
 #define TRANSPORT_ITEMS        (2 * TRANSPORT_PORTS)
 #define TRANSPORT_HWM          64
 #define TRANSPORT_LINGER_MS    1000
 #define TRANSPORT_HANDSHAKE_MS 2000
 #define TRANSPORT_BACKLOG      1024
 #define TRANSPORT_BUDGET       64 /* messages per socket and turn */
-/* ZMTP heartbeats find dead hosts where no core listens, such as the host of
- * an idle client.  A live host with a stuck program is left to the cores, and
- * a node that waits finds out sooner (common/wire/session.h).  ZMQ_TCP_MAXRT
- * would add nothing: data for a dead host is bounded, and is dropped with the
- * socket TRANSPORT_LINGER_MS after the core has given the connection up. */
+/* ZMTP heartbeats of the connecting end find dead hosts where no core listens,
+ * such as the host of an idle client.  A live host with a stuck program is left
+ * to the cores, and a node that waits finds out sooner (common/wire/session.h).
+ * ZMQ_TCP_MAXRT would add nothing: data for a dead host is bounded, and is
+ * dropped with the socket TRANSPORT_LINGER_MS after the core has given the
+ * connection up. */
 #define TRANSPORT_BEAT_MS         1000
 #define TRANSPORT_BEAT_TIMEOUT_MS 3000
 
@@ -64,18 +71,30 @@ MUST_CHECK enum status transport_new(struct transport **out, const char *router,
                                      const struct transport_port *ports,
                                      unsigned n, struct error *e);
 
-/* Binds n <= TRANSPORT_LISTEN_MAX ports.  Only loopback and ipc (its file
- * gets mode 0600) are allowed, as there are no keys yet: returns
- * ST_FAILED_PRECONDITION otherwise.  Returns ST_ALREADY_EXISTS if the port is
- * in use.  All three functions return ST_RESOURCE_EXHAUSTED if there are too
- * few file descriptors. */
+/* Binds n <= TRANSPORT_LISTEN_MAX ports; the file of an ipc endpoint gets mode
+ * 0600.  Returns ST_ALREADY_EXISTS if the port is in use.  All three functions
+ * return the errors of endpoint_private(), and ST_RESOURCE_EXHAUSTED if there
+ * are too few file descriptors. */
 MUST_CHECK enum status transport_listen(struct transport **out,
                                         const struct transport_port *ports,
                                         unsigned n, struct error *e);
 
+/* Limits the connections of port i, all of them and those of one address
+ * (common/wire/door_rules.h).  Before: DOOR_CONNECTIONS, three quarters of
+ * them of one address. */
+void transport_limit(struct transport *t, unsigned i, uint32_t connections,
+                     uint32_t per_address);
+
 /* Makes a connecting transport; open() makes the connections. */
 MUST_CHECK enum status transport_connect(struct transport **out,
                                          const char *endpoint, struct error *e);
+
+/* Makes a connecting transport for a node that has up to n sessions with the
+ * router at once, 1..TRANSPORT_SESSIONS_MAX.  open() returns id 0 if all n are
+ * open; there is no open_to(). */
+MUST_CHECK enum status transport_connect_many(struct transport **out,
+                                              const char *endpoint, unsigned n,
+                                              struct error *e);
 
 /* Frees the transport.  Waits at most TRANSPORT_LINGER_MS for queued data. */
 void transport_free(struct transport **t);

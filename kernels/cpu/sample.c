@@ -12,8 +12,7 @@
 struct sample_job {
     struct cpu *c;
     const struct sample_row *rows;
-    struct sample_result *out; /* [n]; token V means the logits are not
-                                * finite */
+    struct sample_result *out; /* [n] */
 };
 
 /* ---- bias and penalties ---- */
@@ -367,6 +366,7 @@ static void sample_task(void *arg, uint32_t i, uint32_t thread)
         best = draw_token(j->c, lane, l, best, row);
     }
     j->out[i].token = best;
+    j->out[i].status = best < vocab ? ST_OK : ST_DATA_LOSS;
     if (best < vocab && s->logprobs) {
         add_logprobs(j->c, raw, s, &j->out[i]);
     }
@@ -377,16 +377,8 @@ enum status cpu_sample(struct kernels *k, const struct sample_row *rows,
 {
     struct cpu *c = cpu_of(k);
     struct sample_job j = {.c = c, .rows = rows, .out = out};
-    uint32_t vocab = c->w->shape.vocab;
 
-    cpu_run(c, sample_task, &j, n, (size_t)n * vocab * 8);
-    for (uint32_t i = 0; i < n; i++) {
-        if (out[i].token == vocab) {
-            return error_set(e, ST_INTERNAL,
-                             "logits of row %u are not finite: the weights or "
-                             "the row's cache are damaged",
-                             i);
-        }
-    }
+    (void)e; /* a CPU does not fail; a row has its own status */
+    cpu_run(c, sample_task, &j, n, (size_t)n * c->w->shape.vocab * 8);
     return ST_OK;
 }

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "common/base/cpus.h"
+
 /* Polls before a thread sleeps: some tens of microseconds.  That is the gap
  * between two operators of a step, or between two threads' last tasks. */
 #define SPINS 4000
@@ -41,12 +43,7 @@ struct helper {
 
 uint32_t threads_default(void)
 {
-    cpu_set_t set;
-
-    if (sched_getaffinity(0, sizeof set, &set) != 0) {
-        return 1;
-    }
-    return CPU_COUNT(&set) > 0 ? (uint32_t)CPU_COUNT(&set) : 1;
+    return cpus_allowed();
 }
 
 /* Pins the calling thread to the number-th CPU of the set. */

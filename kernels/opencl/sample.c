@@ -340,7 +340,7 @@ static void read_logprobs(struct opencl *c, const struct sample_row *rows,
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t *from = s->answer + (size_t)i * LP_WORDS;
 
-        if (rows[i].sampling->logprobs) {
+        if (rows[i].sampling->logprobs && out[i].status == ST_OK) {
             assert(rows[i].sampling->n_top_logprobs <= TOP_LOGPROBS_MAX);
             memcpy(&out[i].logprob, from, sizeof out[i].logprob);
             memcpy(out[i].top, from + 1,
@@ -360,22 +360,16 @@ static bool any_logprobs(const struct sample_row *rows, uint32_t n)
     return false;
 }
 
-/* Reads the tokens; returns the first row whose logits are not finite, or n. */
-static uint32_t read_tokens(struct opencl *c, uint32_t n,
-                            struct sample_result *out)
+/* Reads the tokens; V stands for logits that are not finite. */
+static void read_tokens(struct opencl *c, uint32_t n, struct sample_result *out)
 {
     struct opencl_sample *s = c->sample;
 
     opencl_download(c, &s->tokens, 0, s->answer, n * sizeof *s->answer);
     for (uint32_t i = 0; i < n; i++) {
         out[i].token = s->answer[i];
+        out[i].status = s->answer[i] < c->w->shape.vocab ? ST_OK : ST_DATA_LOSS;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        if (out[i].token >= c->w->shape.vocab) {
-            return i;
-        }
-    }
-    return n;
 }
 
 enum status opencl_sample_rows(struct kernels *k, const struct sample_row *rows,
@@ -383,18 +377,11 @@ enum status opencl_sample_rows(struct kernels *k, const struct sample_row *rows,
                                struct error *e)
 {
     struct opencl *c = opencl_of(k);
-    uint32_t bad;
 
     assert(n <= c->sizes.max_logits);
     ask_all(c, rows, n);
     draw_all(c, n);
-    bad = read_tokens(c, n, out);
-    if (c->failed.code == ST_OK && bad < n) {
-        return error_set(e, ST_INTERNAL,
-                         "logits of row %u are not finite: the weights or "
-                         "the row's cache are damaged",
-                         bad);
-    }
+    read_tokens(c, n, out);
     if (any_logprobs(rows, n)) {
         read_logprobs(c, rows, n, out);
     }

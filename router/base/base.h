@@ -11,12 +11,15 @@
 #define ROUTER_BASE_BASE_H
 
 #include "common/base/list.h"
+#include "common/base/metric_names.h"
+#include "common/base/status.h"
 #include "common/base/table.h"
 #include "common/base/timer.h"
 #include "common/wire/node_io.h"
 #include "common/wire/wire.h"
 #include "router/base/metrics.h"
 #include "router/base/router_limits.h"
+#include "router/base/router_log.h"
 #include "router/base/router_options.h"
 
 struct router_base {
@@ -28,8 +31,20 @@ struct router_base {
     int64_t now_us, start_us; /* now; when the core started */
     struct timers timers;
     bool stopping;                 /* the core is shutting down */
+    struct router_log log;         /* gates of lines that peers cause */
     struct router_metrics metrics; /* counts_take() adds some gauges */
+    struct router_times times;
+    struct router_refusals refusals[ST_NR];
+    struct metric_names tenant_names;
+    struct router_tenants tenants[METRIC_SLOTS];
 };
+
+/* Counts a refused Generate call by its status. */
+static inline void base_refused(struct router_base *b, enum status why)
+{
+    b->metrics.refused++;
+    b->refusals[why < ST_NR ? why : ST_UNKNOWN].refusals++;
+}
 
 /* A callback at a time.  room: the state of the room that set the event;
  * borrowed. */

@@ -1,8 +1,8 @@
-/* metrics.h - The router's counters and gauges.
+/* metrics.h - The router's counters, gauges and histograms.
  *
- * --list-metrics, Status, Watch, sluicectl metrics and the log line `counted`
- * on exit are generated from these rows.  tests/system/tables compares the
- * table in docs/operating.md with them.
+ * --list-metrics, Status, Watch, sluicectl metrics, the page /metrics and the
+ * log lines `counted` on exit are generated from these rows.
+ * tests/system/tables compares the table in docs/operating.md with them.
  *
  * Threading: the core's. */
 #ifndef ROUTER_BASE_METRICS_H
@@ -28,6 +28,7 @@
     X(adoptions_lost, COUNTER,                                                \
       "adoptions of sequences that the worker no longer had")                 \
     X(disowned, COUNTER, "orphaned sequences that the router disowned")       \
+    X(prompt_tokens, COUNTER, "prompt tokens of queued Generate calls")       \
     X(tokens, COUNTER, "generated tokens")                                    \
     X(grants, COUNTER, "grants to workers")                                   \
     X(steps, COUNTER, "accepted StepOutput messages")                         \
@@ -55,12 +56,62 @@
     X(strikes, COUNTER, "frames that violated the wire protocol")             \
     X(foreign, COUNTER, "frames of unknown sessions")                         \
     X(hellos_refused, COUNTER, "refused Hello calls")                         \
+    X(connections_refused, COUNTER,                                           \
+      "connections closed at once: too many, or too fast")                    \
+    X(connections_cut, COUNTER,                                               \
+      "connections ended because the peer broke ZMTP's rules or sent "        \
+      "nothing")                                                              \
+    X(hellos_throttled, COUNTER,                                              \
+      "Hello calls dropped because too many came at once")                    \
+    X(evicted, COUNTER,                                                       \
+      "idle sessions ended because others needed their places")               \
+    X(clients, GAUGE, "sessions of clients")                                  \
+    X(admins, GAUGE, "sessions of administrators")                            \
     X(choices_open, GAUGE, "choices of open requests")                        \
     X(choices_waiting, GAUGE, "choices in the queue for room")                \
     X(choices_early, GAUGE,                                                   \
       "choices of Generate calls held for a first worker")                    \
     X(early_bytes, GAUGE, "bytes of Generate calls held for a first worker")
 
+/* Figures of choices.  All but the first two count choices that ended by a stop
+ * or their length. */
+#define ROUTER_TIMES(X)                                                \
+    X(queue, TIMES, "time from the arrival of a choice to its grant")  \
+    X(first_token, TIMES,                                              \
+      "time from the arrival of a choice to its first token")          \
+    X(token, TIMES, "mean time per token after the first of a choice") \
+    X(choice, TIMES, "time from the arrival of a choice to its end")   \
+    X(choice_prompt_tokens, SIZES, "prompt tokens of a choice")        \
+    X(choice_tokens, SIZES, "generated tokens of a choice")
+
+/* One series per status of a refusal. */
+#define ROUTER_REFUSALS(X) \
+    X(refusals, COUNTER, "refused Generate calls by status")
+
+/* One series per tenant (common/base/metric_names.h). */
+#define ROUTER_TENANTS(X)                                              \
+    X(tenant_requests, COUNTER, "accepted Generate calls by tenant")   \
+    X(tenant_prompt_tokens, COUNTER, "queued prompt tokens by tenant") \
+    X(tenant_tokens, COUNTER, "generated tokens by tenant")
+
+/* One series per worker and class, from the worker's newest ledger. */
+#define ROUTER_POOLS(X)                                                   \
+    X(pool_size, GAUGE, "units in a worker's pool")                       \
+    X(pool_free, GAUGE, "free units in a worker's pool")                  \
+    X(pool_held, GAUGE, "units held by sequences of a worker")            \
+    X(pool_cached, GAUGE, "units of a worker that hold reusable content") \
+    X(pool_granted, GAUGE, "granted units of a worker that are not held yet")
+
 METRIC_TABLE(router_metrics, ROUTER_METRICS);
+METRIC_TABLE(router_times, ROUTER_TIMES);
+METRIC_TABLE(router_refusals, ROUTER_REFUSALS);
+METRIC_TABLE(router_tenants, ROUTER_TENANTS);
+METRIC_TABLE(router_pools, ROUTER_POOLS);
+
+METRIC_SET(router_metrics, "sluice_router", NULL);
+METRIC_SET(router_times, "sluice_router", NULL);
+METRIC_SET(router_refusals, "sluice_router", "reason");
+METRIC_SET(router_tenants, "sluice_router", "tenant");
+METRIC_SET(router_pools, "sluice_router", "worker,class");
 
 #endif

@@ -19,7 +19,19 @@
 #define ASSIGN_RETRY_US       10000000
 #define RETURN_US             3000000
 #define OFFERS_MAX            64
+#define PLACE_SETTLE_US       1000000
+#define PLACE_LOOK_MAX        64
+#define HELLO_CONNECTIONS     4096
+#define HELLO_BURST           16
+#define HELLO_ROLE_RATE       1000
+#define HELLO_ROLE_BURST      4096
 #define EXPECTED_MAX          64
+#define RECEIPT_SLACK_US      60000000
+#define RECEIPT_SNAPSHOTS_MAX 1048576
+#define VIOLATIONS_MAX        4294967295
+#define PLANS_MAX             64
+#define PLAN_AGE_US_MAX       86400000000
+#define AUDIT_DIFFERENCES_MAX 16777216
 #define OFFER_ORDER_LAYERS    128
 #define WORKER_LIVE_MAX       3072
 #define LIVE_MS_MAX           60000
@@ -75,9 +87,24 @@
       "delay before a refusing offer gets layers again")                       \
     X(RETURN_US, "us", "time for a worker to come back with its layers")       \
     X(OFFERS_MAX, "", "workers that wait for layers")                          \
+    X(PLACE_SETTLE_US, "us",                                                   \
+      "time after which an idle session need not have read its answers")       \
+    X(PLACE_LOOK_MAX, "", "idle sessions considered for an eviction")          \
+    X(HELLO_CONNECTIONS, "", "connections whose Hellos are counted")           \
+    X(HELLO_BURST, "calls", "Hellos of one connection in a second")            \
+    X(HELLO_ROLE_RATE, "calls/s", "Hellos of all peers of one role")           \
+    X(HELLO_ROLE_BURST, "calls", "Hellos of one role beyond that rate")        \
     X(EXPECTED_MAX, "", "shards that are loading or may come back")            \
     X(OFFER_ORDER_LAYERS, "layers",                                            \
       "layers up to which all worker orders are tried")                        \
+    X(RECEIPT_SLACK_US, "us",                                                  \
+      "time of a receipt beyond the time since its call")                      \
+    X(RECEIPT_SNAPSHOTS_MAX, "",                                               \
+      "snapshots that a receipt may be ahead of the newest ledger")            \
+    X(VIOLATIONS_MAX, "", "violations in a worker's ledger")                   \
+    X(PLANS_MAX, "", "plans in flight that a worker reports")                  \
+    X(PLAN_AGE_US_MAX, "us", "age of a plan that a worker reports")            \
+    X(AUDIT_DIFFERENCES_MAX, "", "differences that a worker reports")          \
     X(WORKER_LIVE_MAX, "", "sequences granted to one worker")                  \
     X(LIVE_MS_MAX, "ms", "longest wait for orphaned sequences")                \
     X(GRANTS_UNSETTLED_MAX, "",                                                \

@@ -17,7 +17,8 @@
 
 struct router_options {
     const char *name;
-    uint32_t max_peers;     /* sessions of all roles */
+    uint32_t max_peers;     /* sessions of clients */
+    uint32_t max_admins;    /* sessions of administrators */
     uint32_t max_requests;  /* open choices, waiting and running */
     uint32_t max_waiting;   /* choices queued for room; more are refused */
     int64_t worker_wait_us; /* how long requests wait for a worker of their

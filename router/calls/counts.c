@@ -1,12 +1,118 @@
 #include "router/calls/counts.h"
 
+#include <ctype.h>
+#include <string.h>
+
 #include "router/calls/router_state.h"
+#include "router/fleet/places.h"
+
+const struct metric_set *const counts_sets[COUNTS_SETS] = {
+    &router_metrics_set, &router_times_set, &router_refusals_set,
+    &router_tenants_set, &router_pools_set};
+
+static const char *const classes[FLEET_CLASSES] = {
+    [BLOCKS] = "blocks",
+    [SLOTS] = "slots",
+    [CHECKPOINTS] = "checkpoints",
+    [PAGES] = "pages",
+};
+
+void counts_init(struct counts *c)
+{
+    metric_family_init(&c->refusals, &router_refusals_set);
+    metric_family_init(&c->tenants, &router_tenants_set);
+    metric_family_init(&c->pools, &router_pools_set);
+}
+
+void counts_fini(struct counts *c)
+{
+    metric_family_fini(&c->refusals);
+    metric_family_fini(&c->tenants);
+    metric_family_fini(&c->pools);
+}
 
 void counts_take(const struct router_core *r, struct router_metrics *out)
 {
+    struct node_io *io = r->base.io;
+    struct node_counts c = {0};
+
     *out = r->base.metrics;
+    if (io->counts != NULL) {
+        io->counts(io, &c);
+        out->connections_refused = c.refused;
+        out->connections_cut = c.cut;
+    }
     out->choices_open = r->requests.n_choices;
     out->choices_waiting = r->schedule.n_waiting;
     out->choices_early = r->early.n_choices;
     out->early_bytes = r->early.bytes;
+    out->clients = places_count(&r->fleet, BY_CLIENT);
+    out->admins = places_count(&r->fleet, BY_ADMIN);
+}
+
+/* Every status but OK, those that never occurred too: a rate needs the 0
+ * before the first refusal. */
+static void gather_refusals(const struct router_core *r,
+                            struct metric_family *f)
+{
+    char name[32];
+    const char *const labels[] = {name};
+
+    metric_family_clear(f);
+    for (int st = ST_OK + 1; st < ST_NR; st++) {
+        size_t i = 0;
+
+        for (const char *c = status_name((enum status)st); *c != '\0'; c++) {
+            name[i++] = (char)tolower((unsigned char)*c);
+        }
+        name[i] = '\0';
+        memcpy(metric_family_add(f, labels), &r->base.refusals[st],
+               sizeof r->base.refusals[st]);
+    }
+}
+
+static void gather_tenants(const struct router_core *r, struct metric_family *f)
+{
+    metric_family_clear(f);
+    for (size_t i = 0; i < METRIC_SLOTS; i++) {
+        const char *name = metric_slot_name(&r->base.tenant_names, i);
+
+        if (name != NULL) {
+            memcpy(metric_family_add(f, &name), &r->base.tenants[i],
+                   sizeof r->base.tenants[i]);
+        }
+    }
+}
+
+static void gather_worker(const struct worker *w, struct metric_family *f)
+{
+    for (size_t i = 0; i < FLEET_CLASSES; i++) {
+        const struct class_ledger *c = &w->ledger.classes[i];
+        const char *const labels[] = {w->peer->name, classes[i]};
+        struct router_pools *m = metric_family_add(f, labels);
+
+        *m = (struct router_pools){.pool_size = c->total,
+                                   .pool_free = c->free,
+                                   .pool_held = c->held,
+                                   .pool_cached = c->cached,
+                                   .pool_granted = c->granted};
+    }
+}
+
+void counts_series(struct router_core *r, struct metric_series out[COUNTS_SETS])
+{
+    struct counts *c = &r->counts;
+
+    counts_take(r, &c->metrics);
+    gather_refusals(r, &c->refusals);
+    gather_tenants(r, &c->tenants);
+    metric_family_clear(&c->pools);
+    for (uint32_t i = 0; i < r->fleet.n_workers; i++) {
+        gather_worker(r->fleet.workers[i], &c->pools);
+    }
+    out[0] = (struct metric_series){counts_sets[0], NULL, &c->metrics, 1};
+    out[1] = (struct metric_series){counts_sets[1], NULL, &r->base.times, 1};
+    (void)metric_family_series(&c->refusals, &out[2]);
+    (void)metric_family_series(&c->tenants, &out[3]);
+    (void)metric_family_series(&c->pools, &out[4]);
 }

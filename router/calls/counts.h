@@ -1,15 +1,35 @@
-/* counts.h - the router's counters and gauges as they are now.
+/* counts.h - The router's metrics as they are now, in the order of
+ * --list-metrics.
  *
- * Threading: the core's. */
+ * Threading: the core's.  Memory: struct counts is part of the core; its
+ * families grow to the largest number of workers and tenants. */
 #ifndef ROUTER_CALLS_COUNTS_H
 #define ROUTER_CALLS_COUNTS_H
 
+#include "common/base/metric_family.h"
 #include "router/base/metrics.h"
 
+#define COUNTS_SETS 5 /* the first is router_metrics */
+
 struct router_core;
+
+struct counts {
+    struct router_metrics metrics;
+    struct metric_family refusals, tenants, pools;
+};
+
+/* The sets of rows. */
+extern const struct metric_set *const counts_sets[COUNTS_SETS];
+
+void counts_init(struct counts *c);
+void counts_fini(struct counts *c);
 
 /* Copies the metrics that the rooms count, and fills in the gauges that are
  * kept elsewhere: choices open, waiting and held early. */
 void counts_take(const struct router_core *r, struct router_metrics *out);
+
+/* Fills out with the series of all sets, borrowed until the next call. */
+void counts_series(struct router_core *r,
+                   struct metric_series out[COUNTS_SETS]);
 
 #endif

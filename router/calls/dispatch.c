@@ -7,8 +7,10 @@
 #include "router/calls/recv.h"
 #include "router/calls/router_state.h"
 #include "router/fleet/liveness.h"
+#include "router/fleet/places.h"
 #include "router/replicas/offers.h"
 #include "router/replicas/replica.h"
+#include "router/requests/receipt_check.h"
 #include "router/requests/removal.h"
 #include "router/requests/submit.h"
 
@@ -17,10 +19,13 @@ static void on_call(void *node, struct peer *peer, const struct method_row *m,
                     const ProtobufCMessage *request)
 {
     struct router_core *r = node;
-    struct incoming in = {peer_data(peer), call, deadline_us};
+    struct incoming in = {peer_data(peer), call, deadline_us, NULL};
 
     if (in.peer->ended || (in.peer->offer != NULL && in.call == 0)) {
         return; /* a worker without layers has nothing to report */
+    }
+    if (m->number != METHOD_HEALTH_CHECK) { /* pings are no activity */
+        places_idle(&r->fleet, in.peer);
     }
     switch (m->number) {
 #define X(method, handler)                            \
@@ -60,15 +65,17 @@ static void handle_receipt(struct router_core *r, struct worker *w,
     if (choice == NULL) {
         return;
     }
-    if (status == ST_OK && removal_check(w, reply, &violation) != ST_OK) {
+    if (status == ST_OK &&
+        receipt_check(choice, reply, r->base.now_us, &violation) != ST_OK) {
         worker_expel(&r->fleet, w, &violation);
     } else if (status == ST_OK) {
         removal_answered(&r->requests, choice, reply);
     } else {
         /* The callers that wait get an answer all the same: a receipt of
          * zeros. */
-        log_warn("no-receipt", "worker=%s grant=%" PRIu64 " why=\"%s\"",
-                 w->peer->name, grant, e->text);
+        log_gate_write(&r->base.log.no_receipt, r->base.now_us,
+                       "worker=%s grant=%" PRIu64 " why=\"%s\"", w->peer->name,
+                       grant, e->text);
         removal_answer_self(&r->requests, choice);
     }
 }
@@ -126,7 +133,8 @@ const struct peer_ops router_peer_ops = {on_call, on_cancel, on_reply, on_end,
 
 static void expel_peer(struct router_core *r, struct router_peer *p)
 {
-    log_warn("peer-expelled", "peer=%s strikes=%d", p->name, PEER_STRIKES);
+    log_gate_write(&r->base.log.expelled, r->base.now_us, "peer=%s strikes=%d",
+                   p->name, PEER_STRIKES);
     peers_end(&r->fleet, p, "%d frames violated the protocol", PEER_STRIKES);
 }
 

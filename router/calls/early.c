@@ -101,7 +101,7 @@ static bool check_room(struct router_core *r, const struct incoming *in,
               "no worker of the model is up yet, and %" PRIu32
               " choices of %zu bytes already wait for one",
               l->n_choices, l->bytes);
-    peer_fail(in->peer->peer, in->call, &e, RETRY_MS_ABSENT);
+    refuse_with(in, &e, RETRY_MS_ABSENT);
     return false;
 }
 
@@ -231,7 +231,7 @@ static void apply_history(struct router_core *r, const struct early_call *k)
 /* Judges the call of k, and frees k. */
 static void judge(struct router_core *r, struct early_call *k, struct arena *a)
 {
-    struct incoming in = {k->call.peer, k->call.id, k->deadline_us};
+    struct incoming in = {k->call.peer, k->call.id, k->deadline_us, NULL};
     const generate_message *m;
     struct error e;
 
@@ -241,7 +241,7 @@ static void judge(struct router_core *r, struct early_call *k, struct arena *a)
         apply_history(r, k);
     } else { /* the budget follows the packed size */
         peer_fail(in.peer->peer, in.call, &e, 0);
-        r->base.metrics.refused++;
+        base_refused(&r->base, e.code);
     }
     free(k);
 }

@@ -69,6 +69,10 @@ void audit_worker_lost(struct router_core *r, struct worker *w);
 void generate_encoded(struct router_core *r, struct request *request,
                       struct text_job *j);
 
+/* Refuses a call that names no model, because none is served, or several: then
+ * the sentence lists them. */
+void refuse_unnamed(struct router_core *r, const struct incoming *in);
+
 /* Finds the number of the model at the text seam, which needs the tokenizer and
  * no worker.  Returns false if it refused the call. */
 bool find_text(struct router_core *r, const struct incoming *in,

@@ -358,6 +358,7 @@ void audit_answered(struct router_core *r, struct worker *w, uint64_t tag,
 {
     struct audit *a = audit_of(r, tag >> 8);
     struct audit_row *row = a == NULL ? NULL : &a->rows[tag & 255];
+    struct error violation;
 
     if (row == NULL || row->worker != w) {
         return;
@@ -365,6 +366,12 @@ void audit_answered(struct router_core *r, struct worker *w, uint64_t tag,
     if (reply == NULL) {
         add_difference(row, "the worker did not answer: %s", e->text);
         close_row(r, a, row);
+    } else if (reply->n_differences > AUDIT_DIFFERENCES_MAX) {
+        error_set(&violation, ST_DATA_LOSS,
+                  "its Audit found %" PRIu32
+                  " differences, at most %d are possible",
+                  reply->n_differences, AUDIT_DIFFERENCES_MAX);
+        worker_expel(&r->fleet, w, &violation); /* closes the row */
     } else {
         handle_answer(r, a, row, w, reply);
     }

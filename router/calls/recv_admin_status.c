@@ -7,6 +7,7 @@
 #include "router/calls/counts.h"
 #include "router/calls/recv.h"
 #include "router/calls/router_state.h"
+#include "router/fleet/places.h"
 
 struct watch {
     struct pending call;
@@ -18,12 +19,71 @@ struct watch {
 #define N_METRICS METRIC_COUNT(router_metrics_rows)
 _Static_assert(N_METRICS <= 64, "proto/common.proto: 64 messages in a list");
 
+#define N_TABLES (COUNTS_SETS - 1)
+#define ROWS_MAX 8 /* of one table */
+
+struct table_message {
+    Sluice__V1__MetricTable table;
+    Sluice__V1__MetricRow rows[ROWS_MAX], *list[ROWS_MAX];
+};
+
 struct status_message {
     Sluice__V1__StatusReply reply;
     Sluice__V1__Metric metrics[N_METRICS], *list[N_METRICS];
+    struct table_message tables[N_TABLES];
+    Sluice__V1__MetricTable *table_list[N_TABLES];
 };
 
-/* Every row of the table, so that a counter that exists can be read. */
+static Sluice__V1__MetricKind kind_of(enum metric_kind kind)
+{
+    static const Sluice__V1__MetricKind kinds[] = {
+        [METRIC_COUNTER] = SLUICE__V1__METRIC_KIND__METRIC_COUNTER,
+        [METRIC_GAUGE] = SLUICE__V1__METRIC_KIND__METRIC_GAUGE,
+        [METRIC_TIMES] = SLUICE__V1__METRIC_KIND__METRIC_TIMES,
+        [METRIC_SIZES] = SLUICE__V1__METRIC_KIND__METRIC_SIZES,
+    };
+
+    return kinds[kind];
+}
+
+static void table_fill(struct table_message *t, const struct metric_series *s)
+{
+    Sluice__V1__MetricTable *m = &t->table;
+
+    assert(s->set->n_rows <= ROWS_MAX);
+    sluice__v1__metric_table__init(m);
+    m->rows = t->list;
+    for (size_t i = 0; i < s->set->n_rows; i++) {
+        const struct metric_row *row = &s->set->rows[i];
+
+        sluice__v1__metric_row__init(&t->rows[i]);
+        t->rows[i].name = wire_text(row->name);
+        t->rows[i].kind = kind_of(row->kind);
+        t->rows[i].help = wire_text(row->help);
+        m->rows[m->n_rows++] = &t->rows[i];
+    }
+    if (s->set->labels != NULL) {
+        m->has_label_names = m->has_labels = true;
+        m->label_names = wire_text(s->set->labels);
+        m->labels = (ProtobufCBinaryData){metric_labels_bytes(s),
+                                          (uint8_t *)(uintptr_t)s->labels};
+    }
+    m->values = (uint64_t *)(uintptr_t)s->values;
+    m->n_values = s->n * metric_width(s->set);
+}
+
+/* Every row of every table, so that a metric that exists can be read. */
+static void tables_fill(struct status_message *s,
+                        const struct metric_series *series)
+{
+    for (size_t i = 0; i < N_TABLES; i++) {
+        table_fill(&s->tables[i], &series[1 + i]);
+        s->table_list[i] = &s->tables[i].table;
+    }
+    s->reply.n_tables = N_TABLES;
+    s->reply.tables = s->table_list;
+}
+
 static void metrics_fill(struct status_message *s,
                          const struct router_metrics *values)
 {
@@ -33,9 +93,7 @@ static void metrics_fill(struct status_message *s,
 
         sluice__v1__metric__init(m);
         m->name = wire_text(row->name);
-        m->kind = row->kind == METRIC_COUNTER
-                      ? SLUICE__V1__METRIC_KIND__METRIC_COUNTER
-                      : SLUICE__V1__METRIC_KIND__METRIC_GAUGE;
+        m->kind = kind_of(row->kind);
         m->help = wire_text(row->help);
         m->value = metric_value(values, i);
         s->list[i] = m;
@@ -70,9 +128,10 @@ static void counters_fill(Sluice__V1__StatusReply *m,
     m->n_forming = (uint32_t)k->replicas_forming;
 }
 
-static void status_fill(const struct router_core *r, struct status_message *s,
+static void status_fill(struct router_core *r, struct status_message *s,
                         bool metrics)
 {
+    struct metric_series series[COUNTS_SETS];
     Sluice__V1__StatusReply *m = &s->reply;
     struct router_metrics counts;
 
@@ -82,7 +141,8 @@ static void status_fill(const struct router_core *r, struct status_message *s,
     m->version = wire_text(SLUICE_VERSION);
     m->uptime_ms = (uint64_t)(r->base.now_us - r->base.start_us) / 1000;
     m->n_workers = r->fleet.n_workers;
-    m->n_clients = peers_count(&r->fleet, BY_CLIENT | BY_ADMIN);
+    m->n_clients =
+        places_count(&r->fleet, BY_CLIENT) + places_count(&r->fleet, BY_ADMIN);
     for (uint32_t i = 0; i < r->fleet.n_workers; i++) {
         const struct worker *w = r->fleet.workers[i];
 
@@ -91,6 +151,8 @@ static void status_fill(const struct router_core *r, struct status_message *s,
     counters_fill(m, &counts);
     if (metrics) {
         metrics_fill(s, &counts);
+        counts_series(r, series);
+        tables_fill(s, series);
     }
 }
 

@@ -1,5 +1,6 @@
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,8 +11,10 @@
 #include "router/calls/router_state.h"
 #include "router/requests/request_end.h"
 #include "router/requests/request_enqueue.h"
+#include "router/requests/request_log.h"
 #include "router/requests/resume.h"
 #include "text/stop_strings.h"
+#include "text/tokenizer.h"
 
 typedef Sluice__V1__GenerateRequest generate_message;
 
@@ -43,6 +46,12 @@ static bool check_fields(const struct incoming *in, const generate_message *m)
         refuse(in, ST_INVALID_ARGUMENT,
                "the model's name must be at most %d bytes of UTF-8",
                MODEL_NAME_MAX);
+        return false;
+    }
+    if (m->has_tenant && !wire_text_ok(m->tenant, 1, TENANT_NAME_MAX)) {
+        refuse(in, ST_INVALID_ARGUMENT,
+               "tenant must be 1 to %d bytes of UTF-8 without a NUL byte",
+               TENANT_NAME_MAX);
         return false;
     }
     if (m->has_max_tokens && m->max_tokens == 0) {
@@ -100,7 +109,7 @@ static bool check_id(struct router_core *r, const struct incoming *in,
     }
     error_set(&e, ST_ALREADY_EXISTS,
               "a request with this id exists; its state is %s", state);
-    peer_fail(in->peer->peer, in->call, &e, retry_ms);
+    refuse_with(in, &e, retry_ms);
     return false;
 }
 
@@ -118,8 +127,51 @@ static bool check_open(struct router_core *r, const struct incoming *in,
               "%" PRIu32 " sequences are open, at most %" PRIu32
               " may be, and the request adds %" PRIu32,
               r->requests.n_choices, max, m->n);
-    peer_fail(in->peer->peer, in->call, &e, m->n <= max ? RETRY_MS_MIN : 0);
+    refuse_with(in, &e, m->n <= max ? RETRY_MS_MIN : 0);
     return false;
+}
+
+/* Writes the names of the models that workers serve, as many as fit, and then
+ * "...".  Returns how many it wrote. */
+static uint32_t served_names(const struct fleet *fleet, char *out, size_t cap)
+{
+    size_t used = 0;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < fleet->n_models; i++) {
+        const struct model *m = fleet->models[i];
+        const char *next = m->name;
+
+        if (m->n_places == 0) {
+            continue;
+        }
+        if (used + strlen(next) + sizeof ", , ..." > cap) {
+            next = "...";
+        }
+        used += (size_t)snprintf(out + used, cap - used, "%s%s",
+                                 n > 0 ? ", " : "", next);
+        n++;
+        if (next != m->name) {
+            break;
+        }
+    }
+    return n;
+}
+
+void refuse_unnamed(struct router_core *r, const struct incoming *in)
+{
+    char names[ERROR_TEXT / 2];
+
+    if (r->fleet.n_workers == 0) {
+        refuse(in, ST_UNAVAILABLE, "no worker is up");
+    } else if (served_names(&r->fleet, names, sizeof names) < 2) {
+        refuse(in, ST_INVALID_ARGUMENT,
+               "name the model (--model NAME): no model is served whole");
+    } else {
+        refuse(in, ST_INVALID_ARGUMENT,
+               "several models are served: %s; name one of them (--model NAME)",
+               names);
+    }
 }
 
 static struct model *find_model(struct router_core *r,
@@ -139,18 +191,14 @@ static struct model *find_model(struct router_core *r,
     }
     if (m != NULL) {
         admission_absent(m, &e);
-        peer_fail(in->peer->peer, in->call, &e, RETRY_MS_ABSENT);
+        refuse_with(in, &e, RETRY_MS_ABSENT);
     } else if (resume_asked(request) &&
                (name.len > 0 || r->fleet.n_workers == 0)) {
         error_set(&e, ST_UNAVAILABLE, "no worker of model %.*s is up yet",
                   (int)name.len, (const char *)name.data);
-        peer_fail(in->peer->peer, in->call, &e, RETRY_MS_MIN);
+        refuse_with(in, &e, RETRY_MS_MIN);
     } else if (name.len == 0) {
-        refuse(in,
-               r->fleet.n_workers == 0 ? ST_UNAVAILABLE : ST_INVALID_ARGUMENT,
-               r->fleet.n_workers == 0
-                   ? "no worker is up"
-                   : "several models are served; name one of them");
+        refuse_unnamed(r, in);
     } else if (t != NULL &&
                t->ops->find(t, (char *)name.data, name.len, &unused)) {
         refuse(in, ST_UNAVAILABLE, "no worker of model %.*s is up",
@@ -187,7 +235,7 @@ static bool check_place(struct router_core *r, const struct incoming *in,
                    ST_OK) {
         return true;
     }
-    peer_fail(in->peer->peer, in->call, &e, retry_ms);
+    refuse_with(in, &e, retry_ms);
     return false;
 }
 
@@ -217,7 +265,7 @@ static bool check_stop(struct router_core *r, const struct incoming *in,
                                           request->stop[i].len};
     }
     if (stop_strings_new(out, strings, request->n_stop, &e) != ST_OK) {
-        peer_fail(in->peer->peer, in->call, &e, 0);
+        refuse_with(in, &e, 0);
         return false;
     }
     return true;
@@ -241,6 +289,11 @@ static void take_fields(struct router_core *r, struct request *request,
     request->max_tokens = m->has_max_tokens ? m->max_tokens : 0;
     request->keep_ms = m->keep_ms;
     request->wants_text = m->want_text && request->model->has_text;
+    request->special_text = m->special_text;
+    request->tenant = (uint32_t)metric_slot(&r->base.tenant_names,
+                                            (const char *)m->tenant.data,
+                                            m->has_tenant ? m->tenant.len : 0);
+    r->base.tenants[request->tenant].tenant_requests++;
 }
 
 static void take_ids(struct request *request, const generate_message *m)
@@ -251,14 +304,67 @@ static void take_ids(struct request *request, const generate_message *m)
     request->n_prompt = (uint32_t)m->n_tokens;
 }
 
+/* Returns the ids that the context leaves to the prompt.  With a max_tokens
+ * that leaves none, the error of check_length() has both figures. */
+static uint32_t prompt_room(const struct request *request)
+{
+    uint32_t context = request->model->context;
+    uint32_t more = request->max_tokens == 0 ? 1 : request->max_tokens;
+
+    return more < context ? context - more : context;
+}
+
+/* Sets the error of a prompt that has `how` tokens. */
+static void too_long(const struct request *request, const char *how,
+                     struct error *e)
+{
+    uint32_t more = request->max_tokens == 0 ? 1 : request->max_tokens;
+
+    error_set(e, ST_INVALID_ARGUMENT,
+              "the prompt has %s, but the context of %s is %" PRIu32
+              " and must also hold %" PRIu32
+              " new token%s; shorten the prompt%s",
+              how, request->model->name, request->model->context, more,
+              more == 1 ? "" : "s",
+              request->max_tokens == 0 ? "" : " or lower max_tokens");
+}
+
+/* Checks the bytes of a prompt, so that one which is far too long is not
+ * encoded. */
+static bool check_bytes(struct router_core *r, struct request *request,
+                        const generate_message *m, const struct tokenizer *t)
+{
+    size_t fewest =
+        tokenizer_fewest(t, (const char *)m->text.data, m->text.len);
+    char how[96];
+    struct error e;
+
+    if (fewest <= prompt_room(request)) {
+        return true;
+    }
+    snprintf(how, sizeof how, "%zu bytes, thus %zu tokens or more", m->text.len,
+             fewest);
+    too_long(request, how, &e);
+    request_refuse(&r->requests, request, &e, 0);
+    return false;
+}
+
 static void encode(struct router_core *r, struct request *request,
                    const generate_message *m)
 {
     struct text_seam *t = r->base.options.text;
+    const struct tokenizer *tokenizer =
+        t->ops->tokenizer(t, request->model->text);
     uint64_t tag = JOB_TAG(request->choices[0].entry.number, JOB_PROMPT);
-    struct text_job *j = text_job_new(TEXT_ENCODE, tag);
+    struct text_job *j;
     struct error e;
 
+    if (tokenizer != NULL && !check_bytes(r, request, m, tokenizer)) {
+        return;
+    }
+    j = text_job_new(TEXT_ENCODE, tag);
+    j->job.turn.client = request->call.peer->id.v;
+    j->max_ids = request->model->context;
     j->model = request->model->text;
     j->parse_special = m->parse_special;
     j->text = malloc(m->text.len);
@@ -330,22 +436,38 @@ static void create_request(struct router_core *r, const struct incoming *in,
     }
 }
 
-void generate_judge(struct router_core *r, const struct incoming *in,
-                    const generate_message *m)
+/* Creates or holds the request of m.  Returns false if it refused the call. */
+static bool judge(struct router_core *r, const struct incoming *in,
+                  const generate_message *m)
 {
     struct stop_strings *stop = NULL;
     struct model *model;
 
     if (!check_fields(in, m) || !check_id(r, in, m) || !check_open(r, in, m)) {
-        r->base.metrics.refused++;
-    } else if (early_waits(r, m->model)) {
-        r->base.metrics.refused += !early_hold(r, in, m);
-    } else if ((model = find_model(r, in, m)) != NULL &&
-               check_place(r, in, model, m) &&
-               check_stop(r, in, model, m, &stop)) {
-        create_request(r, in, m, model, stop);
-    } else {
-        r->base.metrics.refused++;
+        return false;
+    }
+    if (early_waits(r, m->model)) {
+        return early_hold(r, in, m);
+    }
+    model = find_model(r, in, m);
+    if (model == NULL || !check_place(r, in, model, m) ||
+        !check_stop(r, in, model, m, &stop)) {
+        return false;
+    }
+    create_request(r, in, m, model, stop);
+    return true;
+}
+
+void generate_judge(struct router_core *r, const struct incoming *in,
+                    const generate_message *m)
+{
+    struct error why = {.code = ST_UNKNOWN};
+    struct incoming watched = *in;
+
+    watched.refused = &why;
+    if (!judge(r, &watched, m)) {
+        base_refused(&r->base, why.code);
+        request_log_refused(m->request_id.data, m->request_id.len, &why);
     }
 }
 
@@ -360,6 +482,14 @@ void recv_generate(struct router_core *r, const struct incoming *in,
 void generate_encoded(struct router_core *r, struct request *request,
                       struct text_job *j)
 {
+    if (j->over) {
+        char how[48];
+
+        snprintf(how, sizeof how, "more than %zu tokens", j->max_ids);
+        too_long(request, how, &j->error);
+        request_refuse(&r->requests, request, &j->error, 0);
+        return;
+    }
     if (j->status != ST_OK) {
         error_wrap(&j->error, "prompt");
         j->error.code = j->status;

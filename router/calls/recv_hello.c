@@ -9,6 +9,7 @@
 #include "router/calls/recv.h"
 #include "router/calls/router_state.h"
 #include "router/calls/worker_session.h"
+#include "router/fleet/places.h"
 #include "router/fleet/quarantine.h"
 #include "router/replicas/offers.h"
 #include "router/replicas/shard.h"
@@ -45,8 +46,9 @@ static void refuse_hello(struct router_core *r, struct peer_id from,
     struct frame *f = hello_answer(0, NULL, e, retry_ms);
 
     r->base.metrics.hellos_refused++;
-    log_warn("hello-refused", "peer=%" PRIu32 " status=%s why=\"%s\"", from.v,
-             status_name(e->code), e->text);
+    log_gate_write(&r->base.log.hello_refused, r->base.now_us,
+                   "peer=%" PRIu32 " status=%s why=\"%s\"", from.v,
+                   status_name(e->code), e->text);
     (void)r->base.io->send(r->base.io, from, &f);
 }
 
@@ -83,10 +85,10 @@ static enum status check_port(struct router_core *r, const struct hello *h,
 
     if ((allowed & h->role) == 0) {
         return error_set(e, ST_PERMISSION_DENIED,
-                         "a %s may not connect to this port",
-                         h->role == BY_WORKER   ? "worker"
-                         : h->role == BY_CLIENT ? "client"
-                                                : "administrator");
+                         "%s may not connect to this port",
+                         h->role == BY_WORKER   ? "a worker"
+                         : h->role == BY_CLIENT ? "a client"
+                                                : "an administrator");
     }
     return ST_OK;
 }
@@ -98,11 +100,8 @@ static enum status check_capacity(struct router_core *r, struct hello *h,
     if (r->base.stopping) {
         return error_set(e, ST_UNAVAILABLE, "the router is stopping");
     }
-    if (r->fleet.n_peers >= r->base.options.max_peers) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED,
-                         "%" PRIu32 " peers are connected, at most %" PRIu32
-                         " may be",
-                         r->fleet.n_peers, r->base.options.max_peers);
+    if (places_check(&r->fleet, h->role, e) != ST_OK) {
+        return e->code;
     }
     if (h->m->worker != NULL && r->fleet.n_workers == ROUTER_WORKERS_MAX) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
@@ -333,15 +332,17 @@ static void welcome(struct router_core *r, const struct hello *h)
     if (h->m->worker != NULL) {
         take_weights(r, h);
     }
+    places_make(&r->fleet, h->role);
     p = peers_add(&r->fleet, h->from, h->role, h->m->nonce);
     memcpy(p->name, h->m->name.data, h->m->name.len);
     p->name[h->m->name.len] = '\0';
     if (h->m->worker != NULL) {
         p->worker = worker_session_open(r, p, h->model, h->m->worker);
-        log_info(
-            "worker-up", "worker=%s model=%s blocks=%" PRIu32 " slots=%" PRIu32,
-            p->name, h->model->name, p->worker->ledger.classes[BLOCKS].total,
-            p->worker->ledger.classes[SLOTS].total);
+        log_gate_write(&r->base.log.worker_up, r->base.now_us,
+                       "worker=%s model=%s blocks=%" PRIu32 " slots=%" PRIu32,
+                       p->name, h->model->name,
+                       p->worker->ledger.classes[BLOCKS].total,
+                       p->worker->ledger.classes[SLOTS].total);
     }
     if (h->m->offer != NULL) {
         offer_open(&r->replicas, p, h->m->offer);
@@ -354,6 +355,40 @@ static void welcome(struct router_core *r, const struct hello *h)
     }
 }
 
+/* Counts the Hello for its role if the port admits that role.  A flood at the
+ * port of clients that claims to be of workers is thus no burden to workers. */
+static bool throttle_role(struct router_core *r, const struct hello *h,
+                          enum status st)
+{
+    bool is_none = st == ST_INVALID_ARGUMENT || st == ST_PERMISSION_DENIED ||
+                   st == ST_FAILED_PRECONDITION;
+
+    return hello_throttle_role(r->throttle, is_none ? 0 : h->role,
+                               r->base.now_us);
+}
+
+/* Drops a Hello without an answer: its sender repeats it. */
+static void drop_hello(struct router_core *r, struct peer_id from)
+{
+    r->base.metrics.hellos_throttled++;
+    log_gate_write(&r->base.log.hello_throttled, r->base.now_us,
+                   "peer=%" PRIu32 " why=\"too many Hellos at once\"", from.v);
+}
+
+static enum status check_peer(struct router_core *r, struct hello *h,
+                              struct error *e)
+{
+    enum status st = check_capacity(r, h, e);
+
+    if (st == ST_OK && h->m->worker != NULL) {
+        st = check_worker(r, h, e);
+    }
+    if (st == ST_OK && h->m->offer != NULL) {
+        st = check_offer(r, h, e);
+    }
+    return st;
+}
+
 static void judge(struct router_core *r, struct hello *h)
 {
     struct router_peer *p = peers_find(&r->fleet, h->from);
@@ -364,24 +399,20 @@ static void judge(struct router_core *r, struct hello *h)
         send_answer(r, p); /* a repeated Hello: its answer is on the way */
         return;
     }
+    st = check_role(h, &e);
+    if (st == ST_OK) {
+        st = check_port(r, h, &e);
+    }
+    if (!throttle_role(r, h, st)) {
+        drop_hello(r, h->from);
+        return;
+    }
     if (p != NULL) {
         st = error_set(&e, ST_FAILED_PRECONDITION,
                        "this connection already has a session; send Hello on a "
                        "new connection");
-    } else {
-        st = check_role(h, &e);
-        if (st == ST_OK) {
-            st = check_port(r, h, &e);
-        }
-        if (st == ST_OK) {
-            st = check_capacity(r, h, &e);
-        }
-        if (st == ST_OK && h->m->worker != NULL) {
-            st = check_worker(r, h, &e);
-        }
-        if (st == ST_OK && h->m->offer != NULL) {
-            st = check_offer(r, h, &e);
-        }
+    } else if (st == ST_OK) {
+        st = check_peer(r, h, &e);
     }
     if (st == ST_OK) {
         welcome(r, h);
@@ -410,10 +441,18 @@ void recv_hello(struct router_core *r, struct peer_id from,
         r->base.metrics.strikes++;
         return;
     }
+    if (!hello_throttle_connection(r->throttle, from, r->base.now_us)) {
+        drop_hello(r, from);
+        return;
+    }
     if (wire_unpack(&r->base.arena, row->request, v.body, v.body_bytes, &m,
                     &e) != ST_OK) {
         error_wrap(&e, "Hello");
-        refuse_hello(r, from, &e, 0);
+        if (hello_throttle_role(r->throttle, 0, r->base.now_us)) {
+            refuse_hello(r, from, &e, 0);
+        } else {
+            drop_hello(r, from);
+        }
         return;
     }
     h.m = (const Sluice__V1__HelloRequest *)(const void *)m;

@@ -2,6 +2,7 @@
 #include "router/calls/router_state.h"
 #include "router/fleet/ledgers.h"
 #include "router/fleet/liveness.h"
+#include "router/requests/held_check.h"
 
 void recv_report(struct router_core *r, const struct incoming *in,
                  const request_of_REGISTRY_REPORT *m)
@@ -9,7 +10,13 @@ void recv_report(struct router_core *r, const struct incoming *in,
     struct worker *w = in->peer->worker;
     struct error e;
 
-    switch (worker_report_check(w, m->ledger, m->engine, &e)) {
+    enum ledger_verdict verdict =
+        worker_report_check(w, m->ledger, m->engine, &e);
+
+    if (verdict == LEDGER_NEW && held_check(w, m->ledger, NULL, &e) != ST_OK) {
+        verdict = LEDGER_INVALID;
+    }
+    switch (verdict) {
     case LEDGER_NEW:
         worker_ledger_take(&r->fleet, w, m->ledger);
         liveness_take(&r->fleet, w, m->engine);

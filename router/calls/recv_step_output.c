@@ -15,6 +15,7 @@
 #include "router/fleet/liveness.h"
 #include "router/replicas/place.h"
 #include "router/requests/choice_life.h"
+#include "router/requests/held_check.h"
 #include "router/requests/logprob_columns.h"
 #include "router/requests/removal.h"
 #include "router/requests/stops.h"
@@ -27,7 +28,7 @@ typedef Sluice__V1__StepOutputMessage step_message;
 /* One row, taken out of the columns of the message. */
 struct row {
     uint64_t grant;
-    uint32_t first, count, finish, width;
+    uint32_t first, count, finish, state, width;
     const uint32_t *tokens;     /* [count] */
     const float *logprobs;      /* [count, width] */
     const uint32_t *top_tokens; /* [count, width - 1] */
@@ -51,6 +52,7 @@ static bool next_row(const step_message *m, struct walk *at, struct row *row)
                         .first = m->first_index[i],
                         .count = m->count[i],
                         .finish = m->finish[i],
+                        .state = m->state[i],
                         .width = logprob_columns_width(m, i)};
     at->n_rows++;
     if (row->count == 0) {
@@ -183,6 +185,11 @@ static enum status check_row(const struct worker *w, const struct row *row,
         return error_set(e, ST_DATA_LOSS, "finish %" PRIu32 " is unknown",
                          row->finish);
     }
+    if (row->state > SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED) {
+        return error_set(e, ST_DATA_LOSS,
+                         "grant %" PRIu64 ": state %" PRIu32 " is unknown",
+                         row->grant, row->state);
+    }
     if (choice == NULL || choice_is_leaving(choice)) {
         return ST_OK; /* it has ended: take_row() ignores the row */
     }
@@ -245,8 +252,8 @@ static uint32_t n_before_stop(struct router_core *r, struct choice *choice,
 }
 
 /* Checks the sender: only the leader of a replica sends tokens. */
-static enum status check_stage(const struct worker *w, const step_message *m,
-                               struct error *e)
+static enum status check_sender(const struct worker *w, const step_message *m,
+                                struct error *e)
 {
     if (w->shard.layer_begin > 0) {
         return error_set(e, ST_DATA_LOSS,
@@ -261,6 +268,20 @@ static enum status check_stage(const struct worker *w, const step_message *m,
                          m->n_stage_us, worker_n_stages(w));
     }
     return ST_OK;
+}
+
+/* Checks what only the newest message can show: an older one may arrive late,
+ * when its figures are no longer those of now. */
+static enum status check_newest(struct worker *w, const step_message *m,
+                                struct error *e)
+{
+    if (m->step < w->step) {
+        return error_set(e, ST_DATA_LOSS,
+                         "its step count went back from %" PRIu64
+                         " to %" PRIu64,
+                         w->step, m->step);
+    }
+    return held_check(w, m->ledger, m, e);
 }
 
 static void take_tokens(struct router_core *r, struct worker *w,
@@ -279,6 +300,8 @@ static void take_tokens(struct router_core *r, struct worker *w,
     }
     if (choice->first_us == 0) {
         choice->first_us = r->base.now_us;
+        metric_time(&r->base.times.first_token,
+                    choice->first_us - choice->request->arrived_us);
     }
     choice->n_generated += n;
     choice->n_idle_moves = 0;
@@ -286,6 +309,7 @@ static void take_tokens(struct router_core *r, struct worker *w,
     place_made(w, n);
     place_proved(&r->replicas, w);
     r->base.metrics.tokens += n;
+    r->base.tenants[choice->request->tenant].tenant_tokens += n;
     if (choice->state == CHOICE_SUBMITTED) {
         choice_move(choice, CHOICE_PREFILL);
     }
@@ -447,10 +471,11 @@ void recv_step_output(struct router_core *r, const struct incoming *in,
         return;
     }
     verdict = worker_report_check(w, m->ledger, m->engine, &e);
-    if (verdict == LEDGER_INVALID || check_stage(w, m, &e) != ST_OK ||
+    if (verdict == LEDGER_INVALID || check_sender(w, m, &e) != ST_OK ||
         check_columns(m, &e) != ST_OK || check_tokens(w, m, &e) != ST_OK ||
         logprob_columns_check(m, w->shard.vocab, &e) != ST_OK ||
-        check_rows(w, m, &e) != ST_OK) {
+        check_rows(w, m, &e) != ST_OK ||
+        (verdict == LEDGER_NEW && check_newest(w, m, &e) != ST_OK)) {
         worker_expel(&r->fleet, w, &e);
         return;
     }
@@ -458,6 +483,7 @@ void recv_step_output(struct router_core *r, const struct incoming *in,
     if (verdict == LEDGER_NEW) {
         worker_ledger_take(&r->fleet, w, m->ledger);
         take_times(w, m);
+        w->step = m->step;
         liveness_take(&r->fleet, w, m->engine);
     } else { /* the rows are new even if a later Report has overtaken them */
         r->base.metrics.ledgers_dropped++;

@@ -23,9 +23,14 @@ bool find_text(struct router_core *r, const struct incoming *in,
     if (m != NULL) {
         name = wire_text(m->name);
     }
-    if (name.len == 0) {
+    if (name.len == 0 && r->fleet.n_workers == 0) {
         refuse(in, ST_INVALID_ARGUMENT,
-               "name the model: no model, or more than one, is served");
+               "name the model (--model NAME): no worker is up that would show "
+               "which one is meant");
+        return false;
+    }
+    if (name.len == 0) {
+        refuse_unnamed(r, in);
         return false;
     }
     if (t == NULL ||

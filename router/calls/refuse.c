@@ -16,7 +16,16 @@ void refuse(const struct incoming *in, enum status code, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(e.text, sizeof e.text, fmt, ap);
     va_end(ap);
-    peer_fail(in->peer->peer, in->call, &e, 0);
+    refuse_with(in, &e, 0);
+}
+
+void refuse_with(const struct incoming *in, const struct error *e,
+                 uint32_t retry_after_ms)
+{
+    if (in->refused != NULL) {
+        *in->refused = *e;
+    }
+    peer_fail(in->peer->peer, in->call, e, retry_after_ms);
 }
 
 bool check_request_id(const struct incoming *in, ProtobufCBinaryData id)
@@ -40,8 +49,8 @@ void worker_expel(struct fleet *fleet, struct worker *w, const struct error *e)
     /* Frames after the violation may violate the protocol too; one report is
      * enough. */
     if (!w->peer->ended) {
-        log_error("worker-protocol-violation", "worker=%s why=\"%s\"",
-                  w->peer->name, e->text);
+        log_gate_write(&fleet->base->log.violation, fleet->base->now_us,
+                       "worker=%s why=\"%s\"", w->peer->name, e->text);
         fleet->base->metrics.protocol_violations++;
         quarantine_add(fleet, w->peer->name);
         peers_end(fleet, w->peer, "protocol violation: %s", e->text);

@@ -12,11 +12,17 @@ struct incoming {
     struct router_peer *peer;
     uint64_t call;
     int64_t deadline_us;
+    struct error *refused; /* gets the reason of a refusal; NULL: not needed */
 };
 
 /* Answers a call with an error of status code and a formatted sentence. */
 void refuse(const struct incoming *in, enum status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Answers a call with this error, and with the time after which to retry; 0:
+ * never. */
+void refuse_with(const struct incoming *in, const struct error *e,
+                 uint32_t retry_after_ms);
 
 /* Checks a request_id: 16 bytes, not all zero.  Returns false if it refused the
  * call. */

@@ -11,7 +11,9 @@
 #define ROUTER_CALLS_ROUTER_STATE_H
 
 #include "router/base/base.h"
+#include "router/calls/counts.h"
 #include "router/calls/early.h"
+#include "router/calls/hello_throttle.h"
 #include "router/fleet/fleet.h"
 #include "router/replicas/replicas.h"
 #include "router/requests/requests.h"
@@ -24,6 +26,9 @@ struct router_core {
     struct schedule schedule;
     struct requests requests;
     struct early early;
+
+    struct counts counts;
+    struct hello_throttle *throttle;
 
     struct list audits; /* struct audit of recv_admin_audit.c */
     uint32_t n_audits;

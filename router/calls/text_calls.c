@@ -26,6 +26,13 @@ static void text_dropped(void *room, struct pending *c, bool gone)
     text_wait_free(room, LIST_OF(c, struct text_wait, call));
 }
 
+/* Returns the ids that a reply of Tokenize has room for.  They take at most 4
+ * bytes each on the wire. */
+static uint32_t tokenize_ids_max(void)
+{
+    return (method_find(METHOD_INFERENCE_TOKENIZE)->reply_cap - 16) / 4;
+}
+
 void text_call(struct router_core *r, const struct incoming *in,
                struct text_job **j)
 {
@@ -34,6 +41,10 @@ void text_call(struct router_core *r, const struct incoming *in,
     struct text_wait *x;
 
     (*j)->tag = tag;
+    (*j)->job.turn.client = in->peer->id.v;
+    if ((*j)->kind == TEXT_ENCODE) {
+        (*j)->max_ids = tokenize_ids_max();
+    }
     if (t->ops->submit(t, j) != ST_OK) {
         struct error e;
         text_job_free(j);
@@ -70,8 +81,7 @@ static void detokenized(struct router_core *r, struct pending *c,
     pending_end(&r->fleet, c, &m.base);
 }
 
-/* Returns true, with an error in j, if the reply exceeds its size cap.  Ids
- * take at most 4 bytes each on the wire. */
+/* Returns true, with an error in j, if the reply exceeds its size cap. */
 static bool too_large(struct text_job *j)
 {
     size_t bytes = j->kind == TEXT_ENCODE ? 4 * j->n_ids : j->n_text;
@@ -79,7 +89,15 @@ static bool too_large(struct text_job *j)
         method_find(j->kind == TEXT_ENCODE ? METHOD_INFERENCE_TOKENIZE
                                            : METHOD_INFERENCE_DETOKENIZE);
 
-    if (bytes + 16 <= row->reply_cap) {
+    if (j->over) {
+        j->status =
+            error_set(&j->error, ST_OUT_OF_RANGE,
+                      "the text has more than %u tokens, the most that a "
+                      "reply may have; send a part of the text",
+                      tokenize_ids_max());
+        return true;
+    }
+    if (j->status != ST_OK || bytes + 16 <= row->reply_cap) {
         return false;
     }
     j->status = error_set(&j->error, ST_OUT_OF_RANGE,
@@ -92,7 +110,7 @@ static bool too_large(struct text_job *j)
 static void call_done(struct router_core *r, struct text_wait *x,
                       struct text_job *j)
 {
-    if (j->status != ST_OK || too_large(j)) {
+    if (too_large(j) || j->status != ST_OK) {
         j->error.code = j->status;
         pending_fail(&r->fleet, &x->call, &j->error, 0);
     } else if (j->kind == TEXT_ENCODE) {

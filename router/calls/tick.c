@@ -53,6 +53,12 @@ static void serve_peer(struct router_core *r, struct router_peer *p)
     stream_pump(&r->requests, p);
     peer_flush(p->peer, r->base.now_us);
     FP(ROUTER_FLUSHED);
+    if (peer_gave_up(p->peer)) {
+        log_warn("peer-unacknowledged", "peer=%s", p->name);
+        peers_end(&r->fleet, p, "no frame was acknowledged for %d s",
+                  LINK_UNACKED_US / 1000000);
+        return;
+    }
     due = peer_due(p->peer);
     event_set(&r->base, &p->flush,
               p->stream_due_us < due ? p->stream_due_us : due);
@@ -77,7 +83,7 @@ static void serve_peers(struct router_core *r)
     }
 }
 
-static int64_t next_due(const struct router_core *r)
+static int64_t next_due(const struct router_core *r, int64_t log_us)
 {
     int64_t due = timers_due(&r->base.timers);
 
@@ -89,7 +95,7 @@ static int64_t next_due(const struct router_core *r)
     if (r->requests.n_jobs > 0 && r->base.now_us + TEXT_POLL_US < due) {
         return r->base.now_us + TEXT_POLL_US;
     }
-    return due;
+    return log_us < due ? log_us : due;
 }
 
 /* Ends all calls, sends Goodbye to all peers and frees them. */
@@ -123,5 +129,5 @@ int64_t router_tick(struct router_core *r, int64_t now_us)
     run_admission(r);
     serve_peers(r);
     peers_reap(&r->fleet);
-    return next_due(r);
+    return next_due(r, router_log_tick(&r->base.log, now_us));
 }

@@ -45,6 +45,7 @@ void worker_session_blame(struct router_core *r, struct worker *w)
 static void displace(struct router_core *r, struct worker *w, const char *why)
 {
     struct worker *place = worker_place(w);
+    uint64_t moved = r->base.metrics.moved, failed = r->base.metrics.failed;
 
     if (w->replica != NULL) {
         why = w->replica->why;
@@ -54,9 +55,16 @@ static void displace(struct router_core *r, struct worker *w, const char *why)
         choice_displaced(&r->requests, LIST_OF(last, struct choice, running),
                          why);
     }
+    moved = r->base.metrics.moved - moved;
+    failed = r->base.metrics.failed - failed;
+    if (moved + failed > 0) {
+        log_info("sequences-moved",
+                 "worker=%s moved=%" PRIu64 " failed=%" PRIu64, w->peer->name,
+                 moved, failed);
+    }
 }
 
-static void log_end(const struct router_core *r, const struct worker *w,
+static void log_end(struct router_core *r, const struct worker *w,
                     const char *why)
 {
     if (r->base.stopping) {
@@ -67,10 +75,11 @@ static void log_end(const struct router_core *r, const struct worker *w,
         log_info("worker-left", "worker=%s", w->peer->name);
         return;
     }
-    log_warn("worker-lost",
-             "worker=%s sequences=%" PRIu32 " silent_ms=%" PRId64 " why=\"%s\"",
-             w->peer->name, w->n_running,
-             (r->base.now_us - w->peer->heard_us) / 1000, why);
+    log_gate_write(&r->base.log.worker_lost, r->base.now_us,
+                   "worker=%s sequences=%" PRIu32 " silent_ms=%" PRId64
+                   " why=\"%s\"",
+                   w->peer->name, w->n_running,
+                   (r->base.now_us - w->peer->heard_us) / 1000, why);
 }
 
 /* The order matters: the replica moves its sequences before any of its stages

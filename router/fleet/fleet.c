@@ -1,5 +1,7 @@
 #include "router/fleet/fleet.h"
 
+#include "router/fleet/places.h"
+
 void fleet_init(struct fleet *fleet, struct router_base *b,
                 const struct fleet_events *events,
                 const struct peer_ops *peer_ops, void *above)
@@ -9,6 +11,7 @@ void fleet_init(struct fleet *fleet, struct router_base *b,
     fleet->peer_ops = peer_ops;
     fleet->above = above;
     table_init(&fleet->peers, b->options.max_peers);
+    places_init(fleet);
     table_init(&fleet->calls, b->options.max_requests);
     list_init(&fleet->all_peers);
     list_init(&fleet->dirty_peers);

@@ -7,7 +7,8 @@
  *
  * Threading: the core's.  Memory: tables sized from the options; owned by the
  * core, with entries on the heap.  Limits: ROUTER_WORKERS_MAX,
- * ROUTER_MODELS_MAX, LINEAGES_MAX, QUARANTINE_MAX, options.max_peers. */
+ * ROUTER_MODELS_MAX, LINEAGES_MAX, QUARANTINE_MAX, options.max_peers,
+ * options.max_admins. */
 #ifndef ROUTER_FLEET_FLEET_H
 #define ROUTER_FLEET_FLEET_H
 
@@ -58,6 +59,14 @@ struct lineages {
     uint32_t n;
 };
 
+enum place_role { PLACE_WORKERS, PLACE_CLIENTS, PLACE_ADMINS, PLACE_ROLES };
+
+/* The sessions of a role; places.h has the rules. */
+struct places {
+    uint32_t n, max;  /* sessions that have not ended, and their limit */
+    struct list idle; /* struct router_peer without a call, longest first */
+};
+
 struct fleet {
     struct router_base *base;
     const struct fleet_events *events;
@@ -66,7 +75,7 @@ struct fleet {
 
     struct table peers; /* struct router_peer by peer_id */
     struct list all_peers, dirty_peers, gone_peers;
-    uint32_t n_peers;
+    struct places places[PLACE_ROLES];
     struct table calls; /* struct pending by peer and id */
 
     struct quarantine quarantine[QUARANTINE_MAX];

@@ -79,6 +79,41 @@ static bool grant_is_wrong(const struct worker *w, const Sluice__V1__Ledger *l,
     return false;
 }
 
+enum status ledger_counts_check(const Sluice__V1__Ledger *l, enum status code,
+                                struct error *e)
+{
+    uint64_t n = (uint64_t)l->n_queued + l->n_prefill + l->n_decode + l->n_kept;
+
+    if (n > WORKER_ORPHANS_MAX) {
+        return error_set(e, code,
+                         "its ledger counts %" PRIu64
+                         " sequences, at most %d are possible",
+                         n, WORKER_ORPHANS_MAX);
+    }
+    if (l->violations > VIOLATIONS_MAX) {
+        return error_set(e, code,
+                         "its ledger counts %" PRIu64
+                         " violations, at most %" PRIu64 " are possible",
+                         l->violations, (uint64_t)VIOLATIONS_MAX);
+    }
+    return ST_OK;
+}
+
+/* Violations are counted from the worker's start and never taken back. */
+static bool violations_are_wrong(const struct worker *w,
+                                 const Sluice__V1__Ledger *l, struct error *e)
+{
+    if (l->snapshot > w->ledger.snapshot &&
+        l->violations < w->ledger.violations) {
+        error_set(e, ST_DATA_LOSS,
+                  "its ledger counts %" PRIu64
+                  " violations, but the one before counted %" PRIu64,
+                  l->violations, w->ledger.violations);
+        return true;
+    }
+    return false;
+}
+
 enum ledger_verdict worker_ledger_check(const struct worker *w,
                                         const Sluice__V1__Ledger *l,
                                         struct error *e)
@@ -93,7 +128,8 @@ enum ledger_verdict worker_ledger_check(const struct worker *w,
         class_is_wrong("slots", &known[SLOTS], l->slots, e) ||
         class_is_wrong("checkpoints", &known[CHECKPOINTS], l->checkpoints, e) ||
         class_is_wrong("pages", &known[PAGES], l->pages, e) ||
-        grant_is_wrong(w, l, e)) {
+        ledger_counts_check(l, ST_DATA_LOSS, e) != ST_OK ||
+        violations_are_wrong(w, l, e) || grant_is_wrong(w, l, e)) {
         return LEDGER_INVALID;
     }
     return l->snapshot > w->ledger.snapshot || PLANT(OLD_SNAPSHOT) ? LEDGER_NEW

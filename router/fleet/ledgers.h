@@ -32,6 +32,11 @@ enum ledger_verdict worker_report_check(const struct worker *w,
                                         const Sluice__V1__EngineState *engine,
                                         struct error *e);
 
+/* Checks the counts of a ledger that no other ledger is needed for: sequences
+ * and violations.  Returns `code` with a sentence if one is out of range. */
+MUST_CHECK enum status ledger_counts_check(const Sluice__V1__Ledger *l,
+                                           enum status code, struct error *e);
+
 /* Applies a ledger for which the check returned LEDGER_NEW: settles the grants
  * that it includes, counts violations, and has the queue of the model tried
  * again. */

@@ -193,6 +193,15 @@ enum status liveness_check(const struct worker *w,
 {
     const struct liveness *l = &w->live;
 
+    if (s != NULL &&
+        (s->n_planned > PLANS_MAX || s->plan_age_us > PLAN_AGE_US_MAX)) {
+        return error_set(e, ST_DATA_LOSS,
+                         "its engine has %" PRIu32 " plans in flight, the "
+                         "oldest for %" PRIu64 " us; at most %d and %" PRIu64
+                         " us are possible",
+                         s->n_planned, s->plan_age_us, PLANS_MAX,
+                         (uint64_t)PLAN_AGE_US_MAX);
+    }
     if (s != NULL && l->reports && s->ticks < l->ticks) {
         return error_set(e, ST_DATA_LOSS,
                          "its engine's tick count went back from %" PRIu64

@@ -57,7 +57,8 @@ void liveness_close(struct fleet *fleet, struct worker *w);
 void liveness_heard(struct fleet *fleet, struct worker *w);
 
 /* Checks an engine state (NULL: none) against the last one.  Returns DATA_LOSS
- * and the reason in *e if the tick count went back. */
+ * and the reason in *e if the tick count went back, or if a number is out of
+ * range. */
 MUST_CHECK enum status liveness_check(const struct worker *w,
                                       const Sluice__V1__EngineState *s,
                                       struct error *e);

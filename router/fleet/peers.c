@@ -8,6 +8,7 @@
 
 #include "router/fleet/fleet.h"
 #include "router/fleet/pending.h"
+#include "router/fleet/places.h"
 
 struct router_peer *peers_find(struct fleet *fleet, struct peer_id id)
 {
@@ -46,7 +47,7 @@ struct router_peer *peers_add(struct fleet *fleet, struct peer_id id,
                             .node = fleet->above,
                             .arena = &fleet->base->arena};
 
-    assert(p != NULL && fleet->n_peers < fleet->base->options.max_peers);
+    assert(p != NULL);
     c.session = hello_session(fleet->base->io);
     p->id = id;
     p->session = c.session;
@@ -64,27 +65,16 @@ struct router_peer *peers_add(struct fleet *fleet, struct peer_id id,
     list_init(&p->ready);
     list_append(&fleet->all_peers, &p->all);
     table_add(&fleet->peers, &p->by_id, id.v);
-    fleet->n_peers++;
     p->peer = peer_new(&c);
     peer_set_data(p->peer, p);
+    places_enter(fleet, p);
     return p;
-}
-
-uint32_t peers_count(const struct fleet *fleet, uint8_t roles)
-{
-    uint32_t n = 0;
-
-    for (struct list *at = fleet->all_peers.next; at != &fleet->all_peers;
-         at = at->next) {
-        const struct router_peer *p = LIST_OF(at, struct router_peer, all);
-        n += (p->role & roles) != 0 && !p->ended;
-    }
-    return n;
 }
 
 static void mark_ended(struct fleet *fleet, struct router_peer *p)
 {
     p->ended = true;
+    places_leave(fleet, p);
     list_append(&fleet->gone_peers, &p->gone);
 }
 
@@ -133,7 +123,6 @@ static void reap(struct fleet *fleet, struct router_peer *p)
     list_remove(&p->dirty);
     list_remove(&p->all);
     table_remove(&fleet->peers, &p->by_id);
-    fleet->n_peers--;
     peer_free(&p->peer);
     free(p);
 }

@@ -9,7 +9,7 @@
  * frees it.  The router ignores all frames of an ended entry.
  *
  * Threading: the core's.  Memory: an entry and its peer on the heap, owned by
- * the table.  Limits: options.max_peers entries. */
+ * the table.  Limits: the places of each role (places.h). */
 #ifndef ROUTER_FLEET_PEERS_H
 #define ROUTER_FLEET_PEERS_H
 
@@ -26,6 +26,8 @@ struct router_peer {
     struct list all;   /* in order of arrival */
     struct list dirty; /* linked: to be served before this tick returns */
     struct list gone;  /* linked: ended, to be freed by peers_reap() */
+    struct list idle;  /* linked: no open call (places.h) */
+    int64_t idle_us;   /* without an open call since then */
     struct peer_id id;
     uint64_t session, nonce;
     uint8_t role; /* BY_* */
@@ -51,13 +53,10 @@ struct router_peer {
  * has ended. */
 struct router_peer *peers_find(struct fleet *fleet, struct peer_id id);
 
-/* Adds a session with a new session number.  The caller has checked
- * options.max_peers.  Never returns NULL. */
+/* Adds a session with a new session number.  The caller has made a place
+ * (places.h).  Never returns NULL. */
 struct router_peer *peers_add(struct fleet *fleet, struct peer_id id,
                               uint8_t role, uint64_t nonce);
-
-/* Counts the sessions whose role is in roles, a set of BY_*. */
-uint32_t peers_count(const struct fleet *fleet, uint8_t roles);
 
 /* Marks p as ended.  peers_reap() sends it Goodbye with the formatted reason,
  * cut to 159 bytes.  A no-op if p has ended already. */

@@ -1,7 +1,9 @@
 #include "router/fleet/pending.h"
 
-#include "router/fleet/fleet.h"
 #include <assert.h>
+
+#include "router/fleet/fleet.h"
+#include "router/fleet/places.h"
 
 void pending_init(struct pending *c)
 {
@@ -25,6 +27,7 @@ void pending_open(struct fleet *fleet, struct pending *c, struct router_peer *p,
     c->dropped = dropped;
     c->room = room;
     list_append(&p->calls, &c->of_peer);
+    places_busy(p);
     table_add(&fleet->calls, &c->by_id, pending_key(p, id));
 }
 
@@ -33,6 +36,7 @@ void pending_close(struct fleet *fleet, struct pending *c)
     if (pending_is_open(c)) {
         table_remove(&fleet->calls, &c->by_id);
         list_remove(&c->of_peer);
+        places_idle(fleet, c->peer);
         c->peer = NULL;
     }
 }

@@ -132,8 +132,10 @@ struct worker {
     struct drain drain;
     uint64_t load[FLEET_CLASSES]; /* BLOCKS and SLOTS of n_load sequences */
     uint32_t n_load;              /* sequences counted by headroom.h */
-    uint64_t n_tokens;            /* tokens generated in this session */
-    uint32_t step_us; /* device time of the newest step; 0: not given */
+    uint64_t step;                /* number of its newest step */
+    uint64_t n_outputs; /* ledgers compared with sequences: held_check.h */
+    uint64_t n_tokens;  /* tokens generated in this session */
+    uint32_t step_us;   /* device time of the newest step; 0: not given */
     struct liveness live;
     struct adoptions adoptions;
 

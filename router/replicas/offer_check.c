@@ -70,11 +70,9 @@ static enum status check_texts(const Sluice__V1__WorkerOffer *o,
                          PEER_NAME_MAX);
     }
     if (o->has_stage_endpoint &&
-        !wire_text_ok(o->stage_endpoint, 1, ENDPOINT_MAX - 1)) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "offer: the stage's endpoint must be 1..%d bytes of "
-                         "UTF-8",
-                         ENDPOINT_MAX - 1);
+        endpoint_of_peer(o->stage_endpoint.data, o->stage_endpoint.len, NULL,
+                         e) != ST_OK) {
+        return error_wrap(e, "offer: stage_endpoint");
     }
     return ST_OK;
 }

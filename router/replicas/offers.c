@@ -442,9 +442,9 @@ void offer_open(struct replicas *r, struct router_peer *p,
     r->offers.n++;
     /* The worker came back without layers, so its shard does not come. */
     forget_lineage(r, o->lineage);
-    log_info("worker-offers",
-             "worker=%s model=%s stages=%" PRIu32 " budget=%" PRIu64, p->name,
-             o->kind.model, o->n_stages, o->budget_bytes);
+    log_gate_write(&r->base->log.worker_offers, r->base->now_us,
+                   "worker=%s model=%s stages=%" PRIu32 " budget=%" PRIu64,
+                   p->name, o->kind.model, o->n_stages, o->budget_bytes);
     offers_touch(r);
 }
 
@@ -478,7 +478,8 @@ void offer_answered(struct replicas *r, struct offer *o, enum status status,
         o->settled = true;
         return;
     }
-    log_warn("assign-refused", "worker=%s why=\"%s\"", o->peer->name, e->text);
+    log_gate_write(&r->base->log.assign_refused, r->base->now_us,
+                   "worker=%s why=\"%s\"", o->peer->name, e->text);
     if (status == ST_DEADLINE_EXCEEDED) {
         peers_end(r->fleet, o->peer, "it did not answer Assign within %d ms",
                   ASSEMBLE_US / 1000);

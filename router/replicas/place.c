@@ -1,5 +1,8 @@
 #include "router/replicas/place.h"
 
+#include <inttypes.h>
+
+#include "common/base/log.h"
 #include "common/base/plant.h"
 
 /* Loops over the stages of w that are not closed; over w alone if it has all
@@ -250,6 +253,9 @@ void place_begin(struct replicas *r, struct worker *w)
     uint32_t context = worker_context(w);
 
     w->serves = true;
+    if (m->n_places == 0) {
+        log_info("model-served", "model=%s context=%" PRIu32, m->name, context);
+    }
     if (m->n_places++ == 0 || m->context < context) {
         m->context = context;
     }
@@ -270,6 +276,9 @@ void place_end(struct replicas *r, struct worker *w)
      * worker are checked against it. */
     if (--m->n_places > 0) {
         m->context = 0;
+    } else if (!r->fleet->base->stopping) {
+        log_info("model-unserved", "model=%s waiting=%" PRIu32, m->name,
+                 m->n_waiting);
     }
     for (uint32_t i = 0; i < r->fleet->n_workers; i++) {
         const struct worker *other = r->fleet->workers[i];

@@ -3,6 +3,8 @@
 
 #include <inttypes.h>
 
+#include "common/wire/endpoint.h"
+#include "router/fleet/ledgers.h"
 #include "router/fleet/workers.h"
 
 /* One number of the shard with its bounds, both inclusive. */
@@ -122,6 +124,10 @@ static enum status check_ledger(const Sluice__V1__WorkerShard *s,
     if (st == ST_OK) {
         st = check_class("pages", l->pages, e);
     }
+    if (st == ST_OK &&
+        ledger_counts_check(l, ST_INVALID_ARGUMENT, e) != ST_OK) {
+        st = error_wrap(e, "shard");
+    }
     /* The session that the ledger belongs to starts with this Hello. */
     if (st == ST_OK && (l->session | l->snapshot | l->grant) != 0) {
         st = error_set(e, ST_INVALID_ARGUMENT,
@@ -147,11 +153,9 @@ static enum status check_stage(const Sluice__V1__WorkerShard *s,
                          "be set: the stage before it connects there",
                          s->layer_begin, s->layer_end, s->n_layers);
     }
-    if (!wire_text_ok(s->stage_endpoint, 1, ENDPOINT_MAX - 1)) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "shard: the stage's endpoint must be 1..%d bytes of "
-                         "UTF-8",
-                         ENDPOINT_MAX - 1);
+    if (endpoint_of_peer(s->stage_endpoint.data, s->stage_endpoint.len, NULL,
+                         e) != ST_OK) {
+        return error_wrap(e, "shard: stage_endpoint");
     }
     if (s->hidden == 0) {
         return error_set(e, ST_INVALID_ARGUMENT,

@@ -235,8 +235,9 @@ enum status adoptions_receive(struct requests *r, struct worker *w,
         add(r, w, id, m->choice[i], expires_us);
     }
     a->n_listed += (uint32_t)m->n_choice;
-    log_info("live", "worker=%s sequences=%zu expires_ms=%" PRIu32,
-             w->peer->name, m->n_choice, ms);
+    log_gate_write(&r->base->log.live, r->base->now_us,
+                   "worker=%s sequences=%zu expires_ms=%" PRIu32, w->peer->name,
+                   m->n_choice, ms);
     expire(r, w);
     /* The last Live may open the worker for grants. */
     model_touch(r->fleet, w->model);

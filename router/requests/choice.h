@@ -59,9 +59,12 @@ struct choice {
     uint64_t n_before;          /* envelopes in the lane up to its last part */
     uint32_t n_gaps; /* consecutive rows that start past n_generated */
     enum removal removal;
-    bool remove;   /* remove by RemoveSequence, not Cancel */
-    bool moving;   /* continues elsewhere if it is still open then */
-    bool adopting; /* its Submit adopts an orphan */
+    bool remove;      /* remove by RemoveSequence, not Cancel */
+    bool moving;      /* continues elsewhere if it is still open then */
+    bool adopting;    /* its Submit adopts an orphan */
+    bool row_holds;   /* the row of held_check.h shows it running */
+    uint64_t row_at;  /* has a row in that output of its worker */
+    int64_t asked_us; /* when its worker got the Cancel or Remove */
     Sluice__V1__CancelReason reason;
     struct event lease; /* end of the lease of a kept sequence */
 

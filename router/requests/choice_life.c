@@ -6,6 +6,7 @@
 #include "router/replicas/place.h"
 #include "router/requests/adoption.h"
 #include "router/requests/request_end.h"
+#include "router/requests/request_log.h"
 #include "router/requests/stops.h"
 #include "router/requests/stream.h"
 #include "router/schedule/policy.h"
@@ -53,10 +54,13 @@ void choice_granted(struct requests *r, struct choice *choice, struct worker *w,
     choice->need = *need;
     choice->held = place_sum(w, need);
     choice->n_gaps = 0;
+    choice->row_at = 0;
     choice->removal = REMOVAL_NONE;
     /* The client measures queueing until the first grant, not until a move. */
     if (choice->granted_us == 0) {
         choice->granted_us = r->base->now_us;
+        metric_time(&r->base->times.queue,
+                    choice->granted_us - choice->request->arrived_us);
     }
     memcpy(choice->worker_name, w->peer->name, sizeof choice->worker_name);
     /* Reserve now, so that streaming rarely reallocates. */
@@ -103,6 +107,23 @@ static void end_choice(struct requests *r, struct choice *choice)
     }
 }
 
+/* Counts a choice that ended by a stop or its length.  Tokens that its client
+ * resumed with were made before first_us. */
+static void count_finished(struct router_base *b, const struct choice *choice)
+{
+    const struct request *request = choice->request;
+    uint32_t n = choice->n_generated - choice->n_client_has;
+
+    b->metrics.finished++;
+    if (choice->first_us != 0 && n > 1) {
+        metric_time(&b->times.token,
+                    (choice->ended_us - choice->first_us) / (n - 1));
+    }
+    metric_time(&b->times.choice, choice->ended_us - request->arrived_us);
+    metric_size(&b->times.choice_prompt_tokens, request->n_prompt);
+    metric_size(&b->times.choice_tokens, choice->n_generated);
+}
+
 void choice_finish(struct requests *r, struct choice *choice,
                    Sluice__V1__Finish finish)
 {
@@ -116,7 +137,7 @@ void choice_finish(struct requests *r, struct choice *choice,
     if (finish == SLUICE__V1__FINISH__FINISH_CANCELLED) {
         r->base->metrics.cancelled++;
     } else {
-        r->base->metrics.finished++;
+        count_finished(r->base, choice);
     }
     /* Only choices that ran show how fast the model's queue moves. */
     if (choice->granted_us != 0) {
@@ -143,6 +164,7 @@ void choice_fail(struct requests *r, struct choice *choice,
     end_choice(r, choice);
     choice->finish = SLUICE__V1__FINISH__FINISH_FAILED;
     r->base->metrics.failed++;
+    request_log_end(r, request, e);
     pending_fail(r->fleet, &request->call, e, retry_after_ms);
     request_cancel(r, request, SLUICE__V1__CANCEL_REASON__CANCEL_CHOICE_FAILED);
 }

@@ -76,7 +76,7 @@ static int rank(sequence_state state)
     }
 }
 
-/* Adds with saturation: a worker may report any number. */
+/* Adds with saturation: 64 choices may have more tokens than a number holds. */
 static void add(uint32_t *sum, uint32_t n)
 {
     *sum = n < UINT32_MAX - *sum ? *sum + n : UINT32_MAX;
@@ -188,7 +188,7 @@ static void notify_waiters(struct requests *r, const struct choice *choice,
     }
 }
 
-static bool send_removal(struct choice *choice)
+static bool send_removal(struct requests *r, struct choice *choice)
 {
     Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
     Sluice__V1__CancelRequest c = SLUICE__V1__CANCEL_REQUEST__INIT;
@@ -203,6 +203,7 @@ static bool send_removal(struct choice *choice)
     c.grant = m.grant = choice->grant;
     c.has_reason = true;
     c.reason = choice->reason;
+    choice->asked_us = r->base->now_us;
     if (choice->remove) {
         return peer_call(p, METHOD_WORKER_REMOVE, &m.base, 0, choice->grant,
                          NULL) == ST_OK;
@@ -213,7 +214,7 @@ static bool send_removal(struct choice *choice)
 
 /* Asks the worker to release choice, by Cancel or Remove.  A choice that is
  * moving has been cancelled already, and that receipt serves. */
-static void ask_worker(struct choice *choice, bool remove)
+static void ask_worker(struct requests *r, struct choice *choice, bool remove)
 {
     if (choice->moving) {
         return;
@@ -221,7 +222,7 @@ static void ask_worker(struct choice *choice, bool remove)
     choice->remove = remove;
     list_remove(&choice->parts);
     /* A full link costs no state: removals_pump() sends it later. */
-    if (send_removal(choice)) {
+    if (send_removal(r, choice)) {
         FP(ROUTER_CANCEL);
         choice->removal = REMOVAL_SENT;
     } else {
@@ -232,12 +233,11 @@ static void ask_worker(struct choice *choice, bool remove)
 
 void removals_pump(struct requests *r, struct worker *w)
 {
-    (void)r;
     while (!list_empty(&w->removals)) {
         struct choice *choice =
             LIST_OF(w->removals.next, struct choice, removals);
 
-        if (!send_removal(choice)) {
+        if (!send_removal(r, choice)) {
             return;
         }
         list_remove(&choice->removals);
@@ -259,7 +259,7 @@ static void begin_removal(struct requests *r, struct choice *choice,
         choice_finish(r, choice, SLUICE__V1__FINISH__FINISH_CANCELLED);
     } else {
         choice_move(choice, CHOICE_ENDING);
-        ask_worker(choice, remove);
+        ask_worker(r, choice, remove);
     }
 }
 
@@ -273,9 +273,8 @@ void removal_wanted(struct requests *r, struct choice *choice,
 
 void removal_release(struct requests *r, struct choice *choice)
 {
-    (void)r;
     if (choice->kept && choice->removal == REMOVAL_NONE) {
-        ask_worker(choice, true);
+        ask_worker(r, choice, true);
     }
 }
 
@@ -284,17 +283,16 @@ void removal_stopped(struct requests *r, struct choice *choice)
 {
     if (choice->state != CHOICE_ENDING && !PLANT(STOP_LATE)) {
         choice->reason = SLUICE__V1__CANCEL_REASON__CANCEL_STOP_STRING;
-        ask_worker(choice, false);
+        ask_worker(r, choice, false);
     }
     choice_finish(r, choice, SLUICE__V1__FINISH__FINISH_STOP);
 }
 
 void removal_moving(struct requests *r, struct choice *choice)
 {
-    (void)r;
     assert(choice->removal == REMOVAL_NONE && choice->worker != NULL);
     choice->reason = SLUICE__V1__CANCEL_REASON__CANCEL_MOVED;
-    ask_worker(choice, choice->state == CHOICE_ENDED);
+    ask_worker(r, choice, choice->state == CHOICE_ENDED);
     choice->moving = true;
     if (PLANT(MOVED_TWICE) && choice->state < CHOICE_ENDING) {
         choice_moved(r, choice);
@@ -320,7 +318,7 @@ static void choice_called(struct requests *r, struct waiter *x,
             take_empty_receipt(x, choice,
                                SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED);
         } else if (choice->removal == REMOVAL_NONE) {
-            ask_worker(choice, true);
+            ask_worker(r, choice, true);
         }
         break;
     default:
@@ -433,43 +431,6 @@ static void conclude(struct requests *r, struct choice *choice)
 static bool continues_elsewhere(const struct choice *choice)
 {
     return choice->moving && choice->state < CHOICE_ENDING;
-}
-
-static uint64_t sum_column(const uint32_t *column, size_t n)
-{
-    uint64_t sum = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        sum += column[i];
-    }
-    return sum;
-}
-
-enum status removal_check(const struct worker *w, const Sluice__V1__Receipt *m,
-                          struct error *e)
-{
-    size_t n = w->replica == NULL ? 0 : w->replica->n_stages;
-    uint64_t blocks = sum_column(m->stage_blocks, m->n_stage_blocks);
-    uint64_t slots = sum_column(m->stage_slots, m->n_stage_slots);
-
-    if (m->n_stage_blocks == 0 && m->n_stage_slots == 0 &&
-        (n == 0 || (m->blocks == 0 && m->slots == 0))) {
-        return ST_OK;
-    }
-    if (m->n_stage_blocks != n || m->n_stage_slots != n) {
-        return error_set(
-            e, ST_DATA_LOSS,
-            "the receipt lists %zu and %zu stages, the place has %zu",
-            m->n_stage_blocks, m->n_stage_slots, n);
-    }
-    if (blocks != m->blocks || slots != m->slots) {
-        return error_set(e, ST_DATA_LOSS,
-                         "the receipt reports %" PRIu32 " blocks and %" PRIu32
-                         " slots, but its stages add up to %" PRIu64
-                         " and %" PRIu64,
-                         m->blocks, m->slots, blocks, slots);
-    }
-    return ST_OK;
 }
 
 void removal_answered(struct requests *r, struct choice *choice,

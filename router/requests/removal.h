@@ -57,12 +57,6 @@ void removal_moving(struct requests *r, struct choice *choice);
 /* Sends the removals of w that its link had no room for. */
 void removals_pump(struct requests *r, struct worker *w);
 
-/* Checks a receipt of w: the figures of the stages of a replica must add up.
- * Returns ST_DATA_LOSS with a sentence in e if they do not. */
-MUST_CHECK enum status removal_check(const struct worker *w,
-                                     const Sluice__V1__Receipt *receipt,
-                                     struct error *e);
-
 /* Handles the receipt of choice's worker; it has been checked. */
 void removal_answered(struct requests *r, struct choice *choice,
                       const Sluice__V1__Receipt *receipt);

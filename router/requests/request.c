@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/wire/request_id.h"
+#include "router/requests/request_log.h"
 #include "text/stop_strings.h"
 
 static uint64_t id_key(const struct requests *r, const uint8_t *id)
@@ -81,6 +82,9 @@ static bool is_over(const struct request *request)
 
 void request_settle(struct requests *r, struct request *request)
 {
+    if (request->n_open == 0 && !pending_is_open(&request->call)) {
+        request_log_end(r, request, NULL);
+    }
     if (is_over(request)) {
         request_free(r, request);
     }

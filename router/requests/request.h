@@ -38,9 +38,12 @@ struct request {
     void *sampling_lists;              /* owned lists that sampling refers to */
     struct stop_strings *stop_strings; /* NULL: none */
     bool wants_text;
-    bool held; /* its choices are being walked: do not free */
+    bool special_text; /* special tokens are part of the text */
+    bool held;         /* its choices are being walked: do not free */
     bool resumed;
+    bool logged;              /* its end is in the log */
     uint32_t n_resumed_ended; /* choices that had ended when it was resumed */
+    uint32_t tenant;          /* slot of base.tenants */
     uint32_t keep_ms;
     int64_t deadline_us; /* deadline of the call; NODE_IDLE: none */
     int64_t arrived_us;

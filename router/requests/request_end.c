@@ -4,11 +4,14 @@
 
 #include "router/requests/choice_life.h"
 #include "router/requests/removal.h"
+#include "router/requests/request_log.h"
 
 void request_refuse(struct requests *r, struct request *request,
                     const struct error *e, uint32_t retry_after_ms)
 {
-    r->base->metrics.refused++;
+    base_refused(r->base, e->code);
+    request_log_refused(request->id, sizeof request->id, e);
+    request->logged = true;
     pending_fail(r->fleet, &request->call, e, retry_after_ms);
     for (uint32_t c = 0; c < request->n_choices; c++) {
         choice_refuse(r, &request->choices[c]);
@@ -47,6 +50,7 @@ static void request_abandon(struct requests *r, struct request *request,
                             const struct error *e)
 {
     waiters_fail(r, request, e);
+    request->logged = true; /* its client may continue it elsewhere */
     /* Without a status: the end of the session ends the call. */
     pending_close(r->fleet, &request->call);
     for (uint32_t c = 0; c < request->n_choices; c++) {

@@ -109,6 +109,8 @@ void request_enqueue(struct requests *r, struct request *request)
         return;
     }
     resume_count(r, request);
+    r->base->metrics.prompt_tokens += request->n_prompt;
+    r->base->tenants[request->tenant].tenant_prompt_tokens += request->n_prompt;
     for (uint32_t c = 0; c < request->n_choices; c++) {
         /* The others were cancelled while the prompt was encoded, or had ended
          * when the request was resumed. */

@@ -10,6 +10,7 @@
  *     request_enqueue, request_end   all choices of a request
  *     submit, adoption      granting at a worker; adopting what lives there
  *     removal, drain        taking sequences off a worker
+ *     receipt_check, held_check   what a worker reports of its memory
  *     stream, stops, logprob_columns, slow_reader   output to the client
  *     resume                continuing what a client has in part
  *     trial_deaths          the blame for a worker's death

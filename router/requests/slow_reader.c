@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "router/requests/request_end.h"
+#include "router/requests/request_log.h"
 
 static void give_up(struct requests *r, struct request *request)
 {
@@ -15,13 +16,15 @@ static void give_up(struct requests *r, struct request *request)
         unread += request->choices[c].n_generated - request->choices[c].n_sent;
     }
     request_id_format(request->id, id);
-    log_warn("slow-reader", "request=%s client=%s unread=%" PRIu64, id,
-             request->call.peer->name, unread);
+    log_gate_write(&r->base->log.slow_reader, r->base->now_us,
+                   "request=%s client=%s unread=%" PRIu64, id,
+                   request->call.peer->name, unread);
     r->base->metrics.slow_readers++;
     error_set(&e, ST_CANCELLED,
               "the client read nothing for %d s while %" PRIu64
               " tokens waited",
               SLOW_READER_MS / 1000, unread);
+    request_log_end(r, request, &e);
     pending_fail(r->fleet, &request->call, &e, 0);
     request_cancel(r, request, SLUICE__V1__CANCEL_REASON__CANCEL_SLOW_READER);
 }

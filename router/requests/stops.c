@@ -7,13 +7,13 @@
 #include "common/base/plant.h"
 
 struct stops *stops_new(const struct stop_strings *strings,
-                        const struct tokenizer *t)
+                        const struct tokenizer *t, unsigned flags)
 {
     struct stops *s = calloc(1, sizeof *s);
 
     assert(s != NULL);
     s->strings = strings;
-    detokenizer_init(&s->detok, t, DETOK_SKIP_SPECIAL);
+    detokenizer_init(&s->detok, t, flags);
     return s;
 }
 

@@ -32,9 +32,9 @@ struct stops {
 };
 
 /* Returns the state of a new choice, owned by the caller. strings and t must
- * outlive it. */
+ * outlive it.  flags: those of the choice's own detokenizer. */
 struct stops *stops_new(const struct stop_strings *strings,
-                        const struct tokenizer *t);
+                        const struct tokenizer *t, unsigned flags);
 void stops_free(struct stops **s);
 
 /* Returns true if a stop string has been found. s may be NULL. */

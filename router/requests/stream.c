@@ -107,6 +107,7 @@ static void reserve_text(struct requests *r, const struct tokenizer *t)
 void stream_begin(struct requests *r, struct choice *choice)
 {
     const struct request *request = choice->request;
+    unsigned flags = request->special_text ? 0 : DETOK_SKIP_SPECIAL;
     const struct tokenizer *t = NULL;
 
     if (request->sampling.logprobs) {
@@ -124,10 +125,10 @@ void stream_begin(struct requests *r, struct choice *choice)
     if (request->wants_text) {
         choice->detok = malloc(sizeof *choice->detok);
         assert(choice->detok != NULL);
-        detokenizer_init(choice->detok, t, DETOK_SKIP_SPECIAL);
+        detokenizer_init(choice->detok, t, flags);
     }
     if (request->stop_strings != NULL) {
-        choice->stops = stops_new(request->stop_strings, t);
+        choice->stops = stops_new(request->stop_strings, t, flags);
         /* Without its last token: that may be the end token, which is no
          * text. */
         if (choice->n_client_has > 1) {

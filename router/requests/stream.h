@@ -16,10 +16,11 @@
  * A call with output ready, of which its client takes nothing for
  * SLOW_READER_MS, is cancelled.  Nothing else ever waits for a slow client.
  *
- * Text is made with its chunk.  Special tokens and the token that ended the
- * choice have no text.  The bytes of an incomplete character are flushed with
- * the last chunk.  The text of a choice with stop strings follows its tokens at
- * a distance (stops.h), until the last chunk.
+ * Text is made with its chunk.  The token that ended the choice has no text,
+ * and neither have special tokens unless the request asks for theirs.  The
+ * bytes of an incomplete character are flushed with the last chunk.  The text
+ * of a choice with stop strings follows its tokens at a distance (stops.h),
+ * until the last chunk.
  *
  * Threading: the core's thread only.  Memory: the choices' own, and the scratch
  * text of struct requests. */

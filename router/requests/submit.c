@@ -189,8 +189,8 @@ static void log_adoption(const struct choice *choice, const char *event)
     char id[REQUEST_ID_TEXT];
 
     request_id_format(choice->request->id, id);
-    log_info(event, "request=%s choice=%" PRIu32 " worker=%s tokens=%" PRIu32,
-             id, choice->index, choice->worker_name, choice->n_generated);
+    log_debug(event, "request=%s choice=%" PRIu32 " worker=%s tokens=%" PRIu32,
+              id, choice->index, choice->worker_name, choice->n_generated);
 }
 
 static bool send_part(struct requests *r, struct worker *w,

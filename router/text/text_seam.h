@@ -6,7 +6,8 @@
  *     core --submit(job)--> text seam --poll()--> core
  *
  * The daemon's seam is router/text/text_threads.h (a bounded queue, and threads
- * over text/); the simulator has a fake with virtual time.  Jobs may finish in
+ * over text/); the simulator has a fake with virtual time.  Both encode in
+ * slices, and give clients turns (common/base/job_turns.h).  Jobs may finish in
  * any order.  The core detokenises streams itself with the model's tokenizer,
  * because the work per token is bounded.
  *
@@ -20,20 +21,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/job_threads.h"
 #include "common/base/status.h"
 
+struct encoding;
 struct tokenizer;
 
 enum text_job_kind { TEXT_ENCODE, TEXT_DECODE };
 
 /* One text to convert, and the result. */
 struct text_job {
+    struct thread_job job; /* first; the caller's id is its turn.client */
     enum text_job_kind kind;
     uint64_t tag;       /* chosen by the core, to find the call of the job */
     uint32_t model;     /* the model's number from find() */
     bool parse_special; /* encode special tokens that are spelt in the text */
     char *text;         /* [n_text] input of ENCODE, result of DECODE; owned */
     size_t n_text;
+    size_t max_ids;            /* ENCODE fails past these; 0: no limit */
+    bool over;                 /* it failed for this reason */
+    struct encoding *encoding; /* state of ENCODE between two slices; owned */
     uint32_t *ids; /* [n_ids] result of ENCODE, input of DECODE; owned */
     size_t n_ids;
     enum status status; /* result */
@@ -42,6 +49,10 @@ struct text_job {
 
 /* Allocates an empty job.  Never returns NULL. */
 struct text_job *text_job_new(enum text_job_kind kind, uint64_t tag);
+
+/* Runs a slice of a job: of ENCODE about `bytes` bytes, of DECODE all.  Returns
+ * whether the job is done; its result is then set. */
+bool text_job_step(struct text_job *j, const struct tokenizer *t, size_t bytes);
 
 /* Frees a job with its text and ids, and sets *j to NULL.  A no-op if *j is
  * NULL. */

@@ -1,8 +1,6 @@
-/* text_threads.h - The text seam over threads.
+/* text_threads.h - The text seam over threads (common/base/job_threads.h).
  *
- *     submit --> waiting --> N threads --> done --> poll
- *                                           |
- *                                           +--> eventfd is readable
+ * Each slice is TEXT_SLICE_BYTES of a text (text/text_limits.h).
  *
  * Threading: the core's thread calls all functions here and in text_seam.h.
  * The tokenizers are read-only and shared by all threads.  Memory: models are
@@ -13,7 +11,7 @@
 
 #include "router/text/text_seam.h"
 
-#define TEXT_THREADS_MAX 64
+#define TEXT_THREADS_MAX JOB_THREADS_MAX
 #define TEXT_QUEUE_MAX   1024
 
 /* A model that has text, and its tokenizer; both borrowed. */
@@ -31,8 +29,8 @@ MUST_CHECK enum status text_threads_new(struct text_threads **out,
                                         uint32_t n_models, unsigned n_threads,
                                         struct error *e);
 
-/* Joins the threads after their present jobs, frees all other jobs, and sets *t
- * to NULL.  A no-op if *t is NULL. */
+/* Joins the threads after their present slices, frees all other jobs, and sets
+ * *t to NULL.  A no-op if *t is NULL. */
 void text_threads_free(struct text_threads **t);
 
 /* Returns the seam of t, borrowed. */

@@ -1,12 +1,15 @@
 /* fake_workers - workers whose engines compute nothing, to load a router.
  *
- *     fake_workers ENDPOINT N ROWS SEQUENCE_TOKENS
+ *     fake_workers ENDPOINT N ROWS SEQUENCE_TOKENS [MODEL_DIR STEP_MS]
  *
  * N processes run the worker's own core over ZeroMQ with an engine that answers
  * at once: a token a row, ROWS rows a step, a pool of ROWS sequences of
  * SEQUENCE_TOKENS tokens.  A step begins when the previous one has been
  * acknowledged, so the router sets the pace and every StepOutput carries one
- * new token a row.  Ends on SIGTERM. */
+ * new token a row.  With MODEL_DIR they serve a model of the folder's name with
+ * its tokenizer, a step takes STEP_MS or more, and the tokens spell the
+ * alphabet, a letter each.  Ends on SIGTERM. */
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,13 +20,24 @@
 #include "common/wire/frame.h"
 #include "common/wire/loop.h"
 #include "tests/bench/child.h"
+#include "text/tokenizer.h"
 #include "worker/worker_core.h"
 
 #define WORKERS_MAX  64
 #define BLOCK_TOKENS 32
 #define VOCAB        32000
+#define LETTERS      26
 #define PATIENCE_US  20000 /* the acknowledgement was lost: continue */
 #define N_STATE      10    /* where a frame states how much of it is state */
+
+/* The arguments. */
+struct fakes {
+    const char *endpoint;
+    uint32_t rows, sequence_tokens, step_ms;
+    const char *model; /* NULL if not given */
+    struct tokenizer *tokenizer;
+    uint32_t letters[LETTERS]; /* tokens of the alphabet */
+};
 
 /* node_ops and engine in one, around the worker's core. */
 struct fake {
@@ -32,6 +46,7 @@ struct fake {
     const struct plan *plan; /* in flight, or NULL */
     int64_t since_us;        /* of the plan */
     bool acknowledged;
+    const struct fakes *args;
 };
 
 static struct fake *of(struct engine *e)
@@ -51,13 +66,26 @@ static enum status fake_submit(struct engine *e, const struct plan *p)
     return ST_OK;
 }
 
+static uint32_t token_at(const struct fake *f, uint32_t index)
+{
+    return f->args->model != NULL ? f->args->letters[index % LETTERS]
+                                  : 1 + index % 1000;
+}
+
+static bool is_done(const struct fake *f)
+{
+    int64_t us = loop_now_us() - f->since_us;
+
+    return us >= (int64_t)f->args->step_ms * 1000 &&
+           (f->acknowledged || us >= PATIENCE_US);
+}
+
 static bool fake_poll(struct engine *e, struct plan_result *out)
 {
     struct fake *f = of(e);
     const struct plan *p = f->plan;
 
-    if (p == NULL ||
-        (!f->acknowledged && loop_now_us() - f->since_us < PATIENCE_US)) {
+    if (p == NULL || !is_done(f)) {
         return false;
     }
     f->plan = NULL;
@@ -71,7 +99,8 @@ static bool fake_poll(struct engine *e, struct plan_result *out)
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *row = &p->rows[i];
 
-        out->tokens[i] = row->sample ? 1 + row->index % 1000 : TOKEN_NONE;
+        out->outcomes[i] = ROW_DONE;
+        out->tokens[i] = row->sample ? token_at(f, row->index) : TOKEN_NONE;
     }
     return true;
 }
@@ -108,33 +137,39 @@ static int64_t node_tick(void *node, int64_t now_us)
 {
     struct fake *f = node;
     int64_t due = worker_node_ops.tick(f->core, now_us);
-    int64_t step = f->since_us + PATIENCE_US;
+    int64_t patience = f->since_us + PATIENCE_US;
+    int64_t step = f->since_us + (int64_t)f->args->step_ms * 1000;
 
-    return f->plan != NULL && step < due ? step : due;
+    if (f->plan == NULL) {
+        return due;
+    }
+    if (!f->acknowledged && step < patience) {
+        step = patience;
+    }
+    return step < due ? step : due;
 }
 
 static const struct node_ops node_ops = {node_opened, node_recv, node_lost,
                                          node_tick};
 
-static void work(const char *endpoint, int number, uint32_t rows,
-                 uint32_t sequence_tokens)
+static void work(const struct fakes *a, int number)
 {
-    struct fake f = {.engine = {&engine_ops}};
+    struct fake f = {.engine = {&engine_ops}, .args = a};
     char name[32];
     struct worker_options o = {.name = name,
-                               .model = "fake",
+                               .model = a->model != NULL ? a->model : "fake",
                                .device = "none",
                                .layer_end = 1,
                                .n_layers = 1,
                                .block_tokens = BLOCK_TOKENS,
                                .block_bytes = 1024,
                                .slot_bytes = 1024,
-                               .n_slots = rows,
+                               .n_slots = a->rows,
                                .pages_per_block = 1,
                                .pages_per_slot = 1,
-                               .context = sequence_tokens,
+                               .context = a->sequence_tokens,
                                .vocab = VOCAB,
-                               .max_rows = rows,
+                               .max_rows = a->rows,
                                .step_tokens = PLAN_TOKENS_MAX,
                                .chunk_tokens = PLAN_TOKENS_MAX,
                                .engine_depth = 1};
@@ -143,8 +178,14 @@ static void work(const char *endpoint, int number, uint32_t rows,
     struct error e;
 
     snprintf(name, sizeof name, "fake-%d", number);
-    o.n_blocks = rows * ((sequence_tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS);
-    if (transport_connect(&t, endpoint, &e) != ST_OK) {
+    o.n_blocks =
+        a->rows * ((a->sequence_tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS);
+    if (a->tokenizer != NULL) {
+        o.has_tokenizer = true;
+        o.vocab = tokenizer_vocab(a->tokenizer);
+        memcpy(o.tokenizer, tokenizer_hash(a->tokenizer), sizeof o.tokenizer);
+    }
+    if (transport_connect(&t, a->endpoint, &e) != ST_OK) {
         fprintf(stderr, "fake_workers: %s\n", e.text);
         exit(1);
     }
@@ -158,20 +199,55 @@ static void work(const char *endpoint, int number, uint32_t rows,
     exit(0);
 }
 
+static void spell(struct fakes *a, const char *model)
+{
+    char path[PATH_MAX];
+    const char *name = strrchr(model, '/');
+    struct error e;
+
+    a->model = name != NULL ? name + 1 : model;
+    snprintf(path, sizeof path, "%s/tokenizer.json", model);
+    if (tokenizer_load(&a->tokenizer, path, &e) != ST_OK) {
+        fprintf(stderr, "fake_workers: %s\n", e.text);
+        exit(2);
+    }
+    for (size_t i = 0; i < LETTERS; i++) {
+        char letter = (char)('a' + i);
+        size_t n = 0;
+
+        if (tokenizer_encode(a->tokenizer, &letter, 1, 0, &a->letters[i], 1, &n,
+                             &e) != ST_OK ||
+            n != 1) {
+            fputs("fake_workers: a letter is not one token\n", stderr);
+            exit(2);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     pid_t children[WORKERS_MAX];
-    int n = argc == 5 ? atoi(argv[2]) : 0, got = 0;
+    int n = argc == 5 || argc == 7 ? atoi(argv[2]) : 0, got = 0;
+    struct fakes a = {0};
     sigset_t stop;
 
     if (n < 1 || n > WORKERS_MAX) {
-        fputs("usage: fake_workers ENDPOINT N ROWS SEQUENCE_TOKENS\n", stderr);
+        fputs("usage: fake_workers ENDPOINT N ROWS SEQUENCE_TOKENS "
+              "[MODEL_DIR STEP_MS]\n",
+              stderr);
         return 2;
+    }
+    a.endpoint = argv[1];
+    a.rows = (uint32_t)atoi(argv[3]);
+    a.sequence_tokens = (uint32_t)atoi(argv[4]);
+    if (argc == 7) {
+        spell(&a, argv[5]);
+        a.step_ms = (uint32_t)atoi(argv[6]);
     }
     for (int i = 0; i < n; i++) {
         children[i] = child_new();
         if (children[i] == 0) {
-            work(argv[1], i, (uint32_t)atoi(argv[3]), (uint32_t)atoi(argv[4]));
+            work(&a, i);
         }
     }
     sigemptyset(&stop);

@@ -18,6 +18,10 @@ QUICK = ("decode:48:1", "decode:48:3", "prefill:40")
 PROGRAMS = ["device_bench", "grid_bench"]
 SERVED, SERVED_TIMES = "qwen3.5-0.8b", 7
 SERVED_PROMPT, SERVED_TOKENS = 160, 257  # at most as many steps as a point has
+MANY = ("qwen3.5-9b", 128, 1024, 256)  # streams, prompt, tokens
+STEPS = {"default steps": (), "steps of a CPU": ("--step-tokens", 512,
+                                                 "--chunk-tokens", 256)}
+CHOICES = 64  # the most of one request
 
 
 class NoDevice(Exception):
@@ -172,8 +176,8 @@ def served(model, device, depth, load):
     with measure.Daemons() as d:
         _p, workers, clients = measure.router(d)
         d.start("sluice-worker", "--model", model, "--router", workers,
-                "--device", device, "--engine-depth", depth, "--memory",
-                "8GiB", "--context", 1024)
+                "--device", device, "--engine-depth", depth,
+                "--context", 1024)
         measure.await_workers(clients, 1)
         got = [generate(clients, *sizes) for _ in range(times)]
         step = ctl(clients, "workers")["workers"][0]["step_us"]
@@ -208,3 +212,54 @@ def served_text(figures):
                    f"{one['tok_s']:,.1f} tok/s, {one['ratio']:.3f} of the bare "
                    f"engine's {one['bare_tok_s']:,.1f}; a step "
                    f"{one['step_us']} us")
+
+
+def output_rate(clients, streams, prompt, tokens):
+    """Returns output tokens/s of that many streams that start together, from
+    the first request to the last token."""
+    ids = " ".join(str(1 + 7 * i % 4000) for i in range(prompt))
+    began, running = time.monotonic(), []
+    while streams > 0:
+        n = min(streams, CHOICES)
+        streams -= n
+        running.append(subprocess.Popen(
+            [os.path.join(measure.BIN, "sluicectl"), "generate", "--ids",
+             "--ignore-eos", "--quiet", "--n", str(n), "--max-tokens",
+             str(tokens), "--json", "--router", clients, ids],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
+    ends = [json.loads(p.communicate()[0].splitlines()[-1]) for p in running]
+    took = time.monotonic() - began
+    return sum(c["n_generated"] for end in ends
+               for c in end["choices"]) / took
+
+
+def run_many(device, quick, keep):
+    """Measures many streams at once, with the defaults of the device and with
+    those of a CPU.  The first load of each worker warms it up."""
+    shape, streams, prompt, tokens = (TINY, 6, 40, 4) if quick else MANY
+    figures = {"shape": shape, "streams": streams, "prompt": prompt,
+               "tokens": tokens}
+    limits(device, True)  # raises NoDevice before a model is written
+    of = (contextlib.nullcontext(measure.TINY) if quick else
+          measure.model_of(shape, keep))
+    with of as model:
+        for name, steps in STEPS.items():
+            with measure.Daemons() as d:
+                _p, workers, clients = measure.router(d)
+                _p, line = d.start("sluice-worker", "--model", model,
+                                   "--router", workers, "--device", device,
+                                   "--max-rows", streams, *steps)
+                measure.await_workers(clients, 1)
+                output_rate(clients, streams, prompt, tokens)
+                figures[name] = {"tok_s": output_rate(clients, streams, prompt,
+                                                      tokens),
+                                 "ready": line.strip()}
+    return figures
+
+
+def many_text(figures):
+    for name in STEPS:
+        one = figures[name]
+        yield (f"{figures['shape']:13s} {figures['streams']} streams of "
+               f"{figures['prompt']} in and {figures['tokens']} out, {name}: "
+               f"{one['tok_s']:,.0f} output tok/s; {one['ready']}")

@@ -93,6 +93,7 @@ static bool sleeper_poll(struct engine *e, struct plan_result *out)
     out->device_us = (uint32_t)s->step_us;
     out->hidden = s->last ? NULL : s->hidden;
     for (uint32_t i = 0; i < p->n_rows; i++) {
+        out->outcomes[i] = ROW_DONE;
         out->tokens[i] = s->last && p->rows[i].sample ? 1 : TOKEN_NONE;
     }
     s->last_us = s->end_us[0];

@@ -46,6 +46,20 @@ TARGETS = (
      lambda f: at(f, "router", "events_s"), 300000, 1),
     ("unary call over the raw broker, p50",
      lambda f: at(f, "unary", "p50_ratio"), 1.3, -1),
+    ("gateway, bytes of memory for each of 10,000 streams",
+     lambda f: at(f, "gateway", "open", "bytes_a_stream"), 24576, -1),
+    ("64 streams beside stalled readers over alone, rate",
+     lambda f: at(f, "gateway", "stalled", "rate_ratio"), 0.98, 1),
+    ("64 streams beside stalled readers over alone, TTFT",
+     lambda f: at(f, "gateway", "stalled", "ttft_ratio"), 1.05, -1),
+    ("gateway over native, TTFT, 1 stream",
+     lambda f: at(f, "gateway", "real", "1", "ttft_ratio"), 1.1, -1),
+    ("gateway over native, TTFT, 64 streams",
+     lambda f: at(f, "gateway", "real", "64", "ttft_ratio"), 1.1, -1),
+    ("gateway over native, token rate, 1 stream",
+     lambda f: at(f, "gateway", "real", "1", "rate_ratio"), 0.95, 1),
+    ("gateway over native, token rate, 64 streams",
+     lambda f: at(f, "gateway", "real", "64", "rate_ratio"), 0.95, 1),
     ("three stages, share of the time that the idlest is busy",
      lambda f: at(f, "stages", "busy", "least"), 0.85, 1),
     ("decode of two stages over one worker, qwen3.5-0.8b",
@@ -116,6 +130,45 @@ def other_rows():
             yield f"serve: {what}, {p}", "us", field("serve", f"{key}.{p}")
 
 
+def gateway_rows():
+    yield ("gateway: memory a stream, 10,000 open", "bytes",
+           field("gateway", "open.bytes_a_stream"))
+    for run, what in (("receive", "1,000 streams, steps of 20 ms"),
+                      ("flood", "1,000 streams, no pause")):
+        yield (f"gateway: {what}", "tok/s",
+               field("gateway", f"{run}.text_bytes_s"))
+        yield ("  its processor time an event", "us",
+               field("gateway", f"{run}.cpu_us_a_event"))
+        yield "  gap, p99", "us", field("gateway", f"{run}.gap_us.p99")
+    for name, what in (("rate_ratio", "token rate"), ("ttft_ratio", "TTFT"),
+                       ("gap_ratio", "gap, p99")):
+        yield (f"gateway: beside stalled over alone, {what}", "",
+               field("gateway", f"stalled.{name}"))
+    for run, what in (("real", "tiny-hybrid"), ("paced", "steps of 10 ms")):
+        for n in ("1", "64"):
+            yield from against_rows(run, n, f"gateway: {what}, {n}")
+
+
+def against_rows(run, n, what):
+    path = f"{run}.{n}"
+    for side in ("native", "http"):
+        yield (f"{what}, {side}, TTFT p50", "us",
+               lambda f, s=side: middle(f, run, n, s, "ttft_p50_us"))
+    yield "  ratio", "", field("gateway", f"{path}.ttft_ratio")
+    for side in ("native", "http"):
+        yield (f"{what}, {side}, text", "B/s",
+               lambda f, s=side: middle(f, run, n, s, "text_bytes_s"))
+    yield "  ratio", "", field("gateway", f"{path}.rate_ratio")
+
+
+def middle(figures, run, n, side, key):
+    """Returns the median over the rounds."""
+    rounds = at(figures, "gateway", run, n, side)
+    if not rounds:
+        return None
+    return sorted(r[key] for r in rounds)[len(rounds) // 2]
+
+
 def stage_rows():
     yield ("stages: least busy of three", "", field("stages", "busy.least"))
     for i in range(2):
@@ -131,6 +184,7 @@ def rows():
     for model in MODELS:
         yield from model_rows(model)
     yield from other_rows()
+    yield from gateway_rows()
     yield from stage_rows()
 
 

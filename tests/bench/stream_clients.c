@@ -19,6 +19,7 @@
 #include "proto/inference.pb-c.h"
 #include "tests/bench/child.h"
 #include "tests/bench/machine.h"
+#include "tests/bench/process.h"
 
 #define CONNECTIONS_MAX 64
 #define STREAMS_MAX     256 /* per connection */
@@ -125,27 +126,6 @@ static void serve(const char *endpoint, struct count *count, int n_streams)
     }
 }
 
-/* Returns the processor seconds of a process and its threads. */
-static double cpu_of(int pid)
-{
-    char path[64];
-    unsigned long user = 0, system = 0;
-    FILE *f;
-
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    f = fopen(path, "r");
-    if (f != NULL) {
-        if (fscanf(f,
-                   "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u "
-                   "%*u %lu %lu",
-                   &user, &system) != 2) {
-            user = system = 0;
-        }
-        fclose(f);
-    }
-    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
-}
-
 struct sum {
     double at_s, cpu_s;
     uint64_t events, chunks;
@@ -153,7 +133,7 @@ struct sum {
 
 static struct sum look(struct count *counts, int n, int pid)
 {
-    struct sum s = {.at_s = machine_now(), .cpu_s = cpu_of(pid)};
+    struct sum s = {.at_s = machine_now(), .cpu_s = process_cpu_s(pid)};
 
     for (int i = 0; i < n; i++) {
         s.events += atomic_load(&counts[i].events);

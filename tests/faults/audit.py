@@ -3,7 +3,7 @@ process has grown."""
 import re
 import time
 
-from daemons import Failed, await_true
+from daemons import PATIENCE_S, Failed, await_true
 
 # Allowed growth of a process since the warm-up rounds.
 RSS_SHARE, RSS_KB = 0.02, 4096
@@ -72,7 +72,7 @@ def baseline(cluster):
 
 def grown(daemon, base):
     """Returns a text for each size that has grown."""
-    end = time.monotonic() + 5  # sockets of gone clients close one by one
+    end = time.monotonic() + PATIENCE_S  # sockets of gone clients close one by one
     while True:
         now = measure(daemon)
         bad = [f"{daemon.name}: {now[k]} {k}, {base[k]} before"

@@ -80,12 +80,12 @@ class Run:
         self.hurt_at.append((wall, mono))
         return wall
 
-    def detect(self, since_wall, mark, names, seconds=30, **fields):
+    def detect(self, since_wall, mark, names, **fields):
         """Waits for the router's log line.  Time stamps are truncated to
         milliseconds; the end of the millisecond counts."""
         log = self.cluster.router.log
         event = await_true(f"the router logs {names} {fields}",
-                           lambda: log.find(mark, names, **fields), seconds)
+                           lambda: log.find(mark, names, **fields))
         self.detected.append(max(0.0, event.at + 0.001 - since_wall))
         return event
 
@@ -103,7 +103,7 @@ class Run:
             self.cluster, self.settings.reference(),
             self.n_streams(),
             self.rng.randrange(1 << 31), self.settings.longest(),
-            self.fault.cancel, patience=60, at=self.load_at)
+            self.fault.cancel, at=self.load_at)
         self.load.await_tokens(WARM_TOKENS)
 
     def n_streams(self):

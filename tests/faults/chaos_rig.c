@@ -58,7 +58,7 @@ int64_t rig_now_ms(void)
 
 void rig_until(const char *route, const char *key, unsigned long n)
 {
-    int64_t end = rig_now_ms() + RIG_PATIENCE_MS;
+    int64_t end = rig_now_ms() + patience_ms();
 
     while (rig_stat(route, key) < n) {
         if (rig_now_ms() > end) {
@@ -123,7 +123,7 @@ static void *socket_make(int type)
     set_int(socket, ZMQ_SNDHWM, 0);
     set_int(socket, ZMQ_RCVHWM, 0);
     set_int(socket, ZMQ_LINGER, 0);
-    set_int(socket, ZMQ_RCVTIMEO, RIG_PATIENCE_MS);
+    set_int(socket, ZMQ_RCVTIMEO, patience_ms());
     return socket;
 }
 

@@ -10,9 +10,8 @@
 
 #include <zmq.h>
 
+#include "tests/patience.h"
 #include "tests/unit/cmocka.h"
-
-#define RIG_PATIENCE_MS 20000
 
 /* A proxy with the route "plain" to the test's listener, and "z" to its
  * ROUTER. */

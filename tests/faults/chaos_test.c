@@ -33,7 +33,7 @@ static struct pair pair_make(void)
     struct pollfd in = {rig.listener, POLLIN, 0};
 
     assert_true(p.up >= 0);
-    assert_int_equal(poll(&in, 1, RIG_PATIENCE_MS), 1);
+    assert_int_equal(poll(&in, 1, patience_ms()), 1);
     p.down = accept(rig.listener, NULL, NULL);
     assert_true(p.down >= 0);
     return p;
@@ -54,7 +54,7 @@ static void move(int from, int to, const uint8_t *in, uint8_t *out, size_t n)
         struct pollfd fds[] = {{to, POLLIN, 0},
                                {from, sent < n ? POLLOUT : 0, 0}};
 
-        assert_true(poll(fds, 2, RIG_PATIENCE_MS) > 0);
+        assert_true(poll(fds, 2, patience_ms()) > 0);
         if (fds[1].revents & POLLOUT) {
             ssize_t k = send(from, in + sent, n - sent, MSG_DONTWAIT);
             sent += k > 0 ? (size_t)k : 0;
@@ -89,7 +89,7 @@ static int end_of(int fd)
     struct pollfd in = {fd, POLLIN, 0};
     char byte;
 
-    assert_int_equal(poll(&in, 1, RIG_PATIENCE_MS), 1);
+    assert_int_equal(poll(&in, 1, patience_ms()), 1);
     return recv(fd, &byte, 1, 0) == 0 ? 0 : errno;
 }
 

@@ -14,7 +14,7 @@ MODEL = os.path.join(ROOT, "models", "tiny-hybrid")
 LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_PDEATHSIG = 1
 POLL_S = 0.002
-PATIENCE_S = 30  # far more than a quiet machine needs
+PATIENCE_S = int(os.environ.get("SLUICE_PATIENCE", "300"))  # tests/patience
 
 LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{3})Z "
                   r"(\w+) (\S+) ?(.*)")
@@ -23,6 +23,21 @@ FIELD = re.compile(r'(\w+)=("[^"]*"|\S+)')
 
 class Failed(Exception):
     """An expected event did not happen; the text names the event."""
+
+
+def built():
+    """Builds build/release and returns the folder."""
+    targets = [p + "-failpoints" for p in ("sluice-router", "sluice-worker",
+                                           "sluicectl")]
+    p = subprocess.run([os.path.join(ROOT, "cmake", "build"), "release",
+                        "sluice-router", "sluice-worker", "sluice-gateway",
+                        "sluicectl", "chaos", "rogue", "fault_load",
+                        "clock_shim", "storm_shim", *targets],
+                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                       text=True, check=False)
+    if p.returncode != 0:
+        raise Failed("the build failed: " + p.stdout[-2000:])
+    return os.path.join(ROOT, "build", "release")
 
 
 def await_true(what, ask, seconds=PATIENCE_S):
@@ -258,9 +273,9 @@ class Cluster:
                 d.signal(signal.SIGTERM)
         for d in self.all():
             try:
-                rc = d.wait(20)
+                rc = d.wait()
             except Failed:
-                rc = "none within 20 s"
+                rc = f"none within {PATIENCE_S} s"
             if rc != 0:
                 bad.append(f"{d.name}: exit code {rc} after SIGTERM")
             d.kill()

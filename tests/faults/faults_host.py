@@ -140,7 +140,7 @@ class DiskFull(Fault):
         run.hurt()
         run.load.await_tokens(200)
         x.signal(signal.SIGTERM)
-        rc = x.wait(60)
+        rc = x.wait()
         if rc != 0:
             raise Failed(f"a worker with a full disk ended with {rc}")
         run.cluster.worker_gone("x")
@@ -169,7 +169,7 @@ class Descriptors(Fault):
         for s in strangers:
             s.close()
         await_true("a newcomer is served", lambda: run.cluster.ctl(
-            "status", "--timeout", "1s", rc=(0, 1, 3)).get("router"), 20)
+            "status", "--timeout", "1s", rc=(0, 1, 3)).get("router"))
 
 
 class Mismatch(Fault):
@@ -381,7 +381,7 @@ class Rogues(Fault):
         p = subprocess.run(
             [rogue, *mine, "--workers", run.cluster.workers_at, "--clients",
              run.cluster.clients_at], capture_output=True, text=True,
-            check=False, timeout=120, preexec_fn=on_start(()))
+            check=False, preexec_fn=on_start(()))
         if p.returncode != 0:
             raise Failed(f"{' '.join(mine)}: {p.stdout[-300:]}{p.stderr}")
         run.load.await_tokens(30)

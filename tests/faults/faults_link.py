@@ -84,7 +84,7 @@ class Cut(Link):
         run.pause(0, 0.2)
         name, mark = run.victim(), run.cluster.router.log.mark()
         at = run.hurt(lambda: run.chaos(name, "drop both"))
-        run.detect(at, mark, LOST, worker=name, seconds=10)
+        run.detect(at, mark, LOST, worker=name)
         run.pause(0, 1)
         run.chaos(name, "reset")
         run.chaos(name, "heal")
@@ -109,7 +109,7 @@ class Partition(Link):
         name, mark = run.victim(), run.cluster.router.log.mark()
         at = run.hurt(lambda: run.chaos(name, "freeze both"))
         if long:
-            run.detect(at, mark, LOST, worker=name, seconds=10)
+            run.detect(at, mark, LOST, worker=name)
         time.sleep(max(0, at + d - time.time()))
         run.chaos(name, "heal")
         if not long and run.cluster.router.log.find(mark, LOST, worker=name):
@@ -234,7 +234,7 @@ class Reset(Link):
         run.pause(0, 0.2)
         name, mark = run.victim(), run.cluster.router.log.mark()
         at = run.hurt(lambda: run.chaos(name, "reset"))
-        run.detect(at, mark, LOST, worker=name, seconds=10)
+        run.detect(at, mark, LOST, worker=name)
         run.cluster.await_up(name, mark)
         run.load.await_tokens(100)
 

@@ -135,7 +135,7 @@ class Zombie(Fault):
         at = run.hurt(lambda: worker.signal(signal.SIGSTOP))
         try:
             if long:
-                run.detect(at, mark, LOST, worker=name, seconds=max(d, 5))
+                run.detect(at, mark, LOST, worker=name)
             time.sleep(max(0, at + d - time.time()))
         finally:
             worker.signal(signal.SIGCONT)
@@ -181,7 +181,7 @@ class Rolling(Fault):
             run.pause(0, 0.05)
             worker = run.cluster.workers[name]
             run.hurt(lambda w=worker: w.signal(signal.SIGTERM))
-            rc = worker.wait(60)
+            rc = worker.wait()
             if rc != 0:
                 raise Failed(f"{name} exited with {rc} after SIGTERM")
             run.cluster.worker_gone(name)
@@ -230,7 +230,7 @@ class CrashLoop(Fault):
             run.hurt()
             run.cluster.worker_gone("loop")
             await_true("loop is lost", lambda: run.cluster.router.
-                       log.find(mark, LOST, worker="loop"), 10)
+                       log.find(mark, LOST, worker="loop"))
 
 
 class RouterKill(Fault):
@@ -319,7 +319,7 @@ class Cancels(Fault):
         wanted = 100 if run.quick else 1000
         at = run.load.read().progress.get("cancelled", 0)
         await_true("cancels", lambda: run.load.read().progress["cancelled"]
-                   >= at + wanted, 300)
+                   >= at + wanted)
         self.steps_us += [w["step_us"] for w in run.cluster.ctl("workers")[
             "workers"] if "step_us" in w]
 

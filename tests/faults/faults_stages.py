@@ -33,11 +33,11 @@ class Staged(Fault):
     def n_replicas(run):
         return run.cluster.ctl("status")["n_replicas"]
 
-    def await_replicas(self, run, seconds=30):
+    def await_replicas(self, run):
         """Waits for all replicas, including workers that reconnect."""
         wanted = len(run.cluster.workers) // N_STAGES
         await_true(f"{wanted} replicas are up",
-                   lambda: self.n_replicas(run) >= wanted, seconds)
+                   lambda: self.n_replicas(run) >= wanted)
 
     def again(self, run, name, **options):
         """Starts a worker that takes over the layers of the lost one."""
@@ -111,7 +111,7 @@ class StageStop(Staged):
         at = run.hurt(lambda: worker.signal(signal.SIGSTOP))
         try:
             if long:
-                run.detect(at, mark, OVER, seconds=max(d, 5))
+                run.detect(at, mark, OVER)
             time.sleep(max(0, at + d - time.time()))
         finally:
             worker.signal(signal.SIGCONT)
@@ -146,8 +146,8 @@ class StageWedge(Staged):
             run, name, failpoints="worker.engine.before_forward=spin@"
             f"{run.rng.randint(1, 20)}")
         x, mark = run.cluster.workers[name], run.cluster.router.log.mark()
-        event = await_true(f"the engine of {name} spins", lambda: acted(x), 60)
-        run.detect(run.hurt(at=event), mark, LOST, worker=name, seconds=10)
+        event = await_true(f"the engine of {name} spins", lambda: acted(x))
+        run.detect(run.hurt(at=event), mark, LOST, worker=name)
         run.cluster.worker_gone(name)
         self.again(run, name)
 
@@ -217,7 +217,7 @@ class StageTerm(Staged):
             run.pause(0, 0.05)
             worker = run.cluster.workers[name]
             run.hurt(lambda w=worker: w.signal(signal.SIGTERM))
-            rc = worker.wait(60)
+            rc = worker.wait()
             if rc != 0:
                 raise Failed(f"{name} exited with {rc} after SIGTERM")
             run.cluster.worker_gone(name)
@@ -333,7 +333,7 @@ class StageCut(Edge):
         run.pause(0, 0.2)
         name, mark = run.victim(), run.cluster.router.log.mark()
         at = run.hurt(lambda: run.chaos(name, "drop", self.way))
-        run.detect(at, mark, OVER, seconds=10)
+        run.detect(at, mark, OVER)
         run.pause(0, 1)
         run.chaos(name, "reset")
         run.chaos(name, "heal")
@@ -363,7 +363,7 @@ class StageReset(Edge):
         run.pause(0, 0.2)
         name, mark = run.victim(), run.cluster.router.log.mark()
         at = run.hurt(lambda: run.chaos(name, "reset"))
-        run.detect(at, mark, OVER, seconds=10)
+        run.detect(at, mark, OVER)
         self.await_replicas(run)
         run.load.await_tokens(100)
 

@@ -79,7 +79,7 @@ static struct {
              .seed = 1,
              .longest = CATALOGUE_LONGEST,
              .gap_ms = 20,
-             .patience_s = 60};
+             .patience_s = 300};
 
 static struct entry catalogue[CATALOGUE];
 static struct streams reference;

@@ -4,6 +4,7 @@
  *     rogue CASE... --workers ENDPOINT --clients ENDPOINT [--model NAME]
  *     rogue CASE... --listen ENDPOINT      cases named router-*: a worker
  *                                          connects to it
+ *     rogue CASE... --listen ENDPOINT --ctl PATH    cases named list-*
  *
  * Prints a line per case: its name, held or BROKEN, and the observation.  Exit
  * code: 0 if all daemons behave as proto/README.md requires, 1 if not, 2 on an
@@ -18,7 +19,8 @@
 #include <unistd.h>
 
 static const struct rogue_table *const tables[] = {
-    &rogue_hellos, &rogue_lies, &rogue_clients, &rogue_raws, &rogue_routers};
+    &rogue_hellos, &rogue_lies,    &rogue_clients,
+    &rogue_raws,   &rogue_routers, &rogue_lists};
 
 #define N_TABLES (sizeof tables / sizeof tables[0])
 
@@ -55,9 +57,18 @@ static int usage(const char *why)
             "usage: rogue --list\n"
             "       rogue CASE... --workers ENDPOINT --clients ENDPOINT "
             "[--model NAME]\n"
-            "       rogue CASE... --listen ENDPOINT\n",
+            "       rogue CASE... --listen ENDPOINT [--ctl PATH]\n",
             why);
     return 2;
+}
+
+static const char *kind_name(enum rogue_needs needs)
+{
+    static const char *const names[] = {[ROGUE_ROUTER] = "router",
+                                        [ROGUE_WORKER] = "worker",
+                                        [ROGUE_CTL] = "ctl"};
+
+    return names[needs];
 }
 
 static int list(void)
@@ -66,8 +77,7 @@ static int list(void)
         for (size_t i = 0; i < tables[t]->n; i++) {
             const struct rogue_case *c = &tables[t]->cases[i];
 
-            printf("%-32s %-7s %s\n", c->name,
-                   c->needs == ROGUE_WORKER ? "worker" : "router", c->rule);
+            printf("%-32s %-7s %s\n", c->name, kind_name(c->needs), c->rule);
         }
     }
     return 0;
@@ -92,6 +102,7 @@ static bool take_option(struct rogue_at *at, const char *name,
     const char **to = strcmp(name, "--workers") == 0   ? &at->workers
                       : strcmp(name, "--clients") == 0 ? &at->clients
                       : strcmp(name, "--listen") == 0  ? &at->listen
+                      : strcmp(name, "--ctl") == 0     ? &at->ctl
                       : strcmp(name, "--model") == 0   ? &at->model
                                                        : NULL;
 
@@ -103,9 +114,15 @@ static bool take_option(struct rogue_at *at, const char *name,
 
 static bool can_run(const struct rogue_at *at, const struct rogue_case *c)
 {
-    return c->needs == ROGUE_WORKER
-               ? at->listen != NULL
-               : at->workers != NULL && at->clients != NULL;
+    switch (c->needs) {
+    case ROGUE_ROUTER:
+        return at->workers != NULL && at->clients != NULL;
+    case ROGUE_WORKER:
+        return at->listen != NULL;
+    case ROGUE_CTL:
+        return at->listen != NULL && at->ctl != NULL;
+    }
+    return false;
 }
 
 int main(int argc, char **argv)

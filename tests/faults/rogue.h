@@ -17,14 +17,16 @@
 struct rogue_at {
     const char *workers; /* endpoints of the router */
     const char *clients;
-    const char *listen;         /* endpoint to act as a router for a worker */
-    const char *model;          /* model that correct workers serve */
+    const char *listen; /* endpoint to act as a router for a worker, or */
+    const char *ctl;    /* for this sluicectl */
+    const char *model;  /* model that correct workers serve */
     char saw[ERROR_TEXT + 256]; /* observation of the case, one line */
 };
 
 enum rogue_needs {
     ROGUE_ROUTER, /* needs workers and clients */
-    ROGUE_WORKER  /* needs listen: a worker connects to it */
+    ROGUE_WORKER, /* needs listen: a worker connects to it */
+    ROGUE_CTL     /* needs listen and ctl, which it runs */
 };
 
 struct rogue_case {
@@ -42,7 +44,7 @@ struct rogue_table {
 };
 
 extern const struct rogue_table rogue_lies, rogue_hellos, rogue_clients,
-    rogue_raws, rogue_routers;
+    rogue_raws, rogue_routers, rogue_lists;
 
 /* Writes at->saw and returns as_wanted, for the return of a case. */
 bool rogue_saw(struct rogue_at *at, bool as_wanted, const char *fmt, ...)

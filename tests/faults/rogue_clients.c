@@ -356,6 +356,56 @@ static bool run_extremes(struct rogue_at *at, const struct rogue_case *c)
     return well;
 }
 
+/* ---- texts ---- */
+
+#define LONG_TEXTS 12
+#define LONG_BYTES 1000000
+
+/* Sends a text prompt that no context of the model holds. */
+static enum status send_long(const struct rogue_at *at, struct rogue_node *n,
+                             char *text)
+{
+    Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
+    uint8_t id[16];
+
+    rogue_id(id);
+    m.request_id = (ProtobufCBinaryData){sizeof id, id};
+    m.model = wire_text(at->model);
+    m.has_text = true;
+    m.text = (ProtobufCBinaryData){LONG_BYTES, (uint8_t *)text};
+    return peer_call(n->peer, METHOD_INFERENCE_GENERATE, &m.base, 0, 0, NULL);
+}
+
+/* Each text is refused by its bytes, before it is encoded. */
+static bool run_long_texts(struct rogue_at *at, const struct rogue_case *c)
+{
+    struct rogue_node *n =
+        rogue_node_new(at->clients, BY_CLIENT, rogue_name("long"));
+    struct rogue_node *other =
+        rogue_node_new(at->clients, BY_CLIENT, "bystander");
+    char *text = malloc(LONG_BYTES);
+    bool well = text != NULL && rogue_run_up(n);
+
+    (void)c;
+    if (text != NULL) {
+        memset(text, 'x', LONG_BYTES);
+    }
+    for (unsigned i = 1; well && i <= LONG_TEXTS; i++) {
+        struct ends ends = {n, i};
+
+        well = send_long(at, n, text) == ST_OK &&
+               rogue_run(&n, 1, has_ends, &ends) &&
+               n->status == ST_INVALID_ARGUMENT &&
+               strstr(n->text, "tokens or more") != NULL;
+    }
+    well = well && n->n_down == 0 && is_heard(other);
+    rogue_saw(at, well, "%u ends, the last one: \"%s\"", n->n_ends, n->text);
+    rogue_node_free(&other);
+    rogue_node_free(&n);
+    free(text);
+    return well;
+}
+
 /* ---- the table ---- */
 
 #define BODY(name, method, pattern, n, over) \
@@ -401,6 +451,8 @@ static const struct rogue_case cases[] = {
      run_damaged, NULL},
     {"extremes", ROGUE_ROUTER, "each call is served, or fails alone",
      run_extremes, NULL},
+    {"long-texts", ROGUE_ROUTER, "refused by their bytes", run_long_texts,
+     NULL},
 };
 
 const struct rogue_table rogue_clients = {cases,

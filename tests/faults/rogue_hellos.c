@@ -89,6 +89,31 @@ ABSURD(model_long, INVALID_ARGUMENT)
     s->m.model = (ProtobufCBinaryData){129, (uint8_t *)long_name};
 }
 
+/* A stage of two that names an endpoint which honest workers would dial. */
+static void be_stage(struct rogue_shard *s, const char *endpoint)
+{
+    s->m.layer_end = s->m.n_layers - 1;
+    s->m.has_hidden = s->m.has_stage_endpoint = true;
+    s->m.hidden = 64;
+    s->m.stage_endpoint = wire_text(endpoint);
+}
+ABSURD(stage_distant, INVALID_ARGUMENT)
+{
+    be_stage(s, "tcp://192.0.2.1:7070");
+}
+ABSURD(stage_named, INVALID_ARGUMENT)
+{
+    be_stage(s, "tcp://example.org:7070");
+}
+ABSURD(stage_two_hosts, INVALID_ARGUMENT)
+{
+    be_stage(s, "tcp://127.0.0.1:1;192.0.2.1:7070");
+}
+ABSURD(stage_abstract, INVALID_ARGUMENT)
+{
+    be_stage(s, "ipc://@stage");
+}
+
 /* ---- roles and ports ---- */
 
 static bool run_worker_at_clients(struct rogue_at *at,
@@ -211,6 +236,10 @@ static const struct rogue_case cases[] = {
     REFUSED(model_utf8, "model-no-utf8"),
     REFUSED(model_long, "model-long"),
     REFUSED(fingerprint, "fingerprint-short"),
+    REFUSED(stage_distant, "stage-distant"),
+    REFUSED(stage_named, "stage-named"),
+    REFUSED(stage_two_hosts, "stage-two-hosts"),
+    REFUSED(stage_abstract, "stage-abstract"),
     {"worker-at-clients", ROGUE_ROUTER, "PERMISSION_DENIED",
      run_worker_at_clients, NULL},
     {"client-at-workers", ROGUE_ROUTER, "PERMISSION_DENIED",

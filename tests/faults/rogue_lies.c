@@ -8,7 +8,7 @@
 /* A valid row of grant 1: tokens 2 and 3 after 0 and 1. */
 struct step_row {
     uint64_t grant;
-    uint32_t first, count, finish, tokens[16];
+    uint32_t first, count, finish, state, tokens[16];
     size_t n_first, n_count, n_finish, n_state, n_tokens;
 };
 
@@ -41,7 +41,7 @@ static void send_row(struct rogue_node *w, struct step_row *s)
 {
     Sluice__V1__StepOutputMessage m = SLUICE__V1__STEP_OUTPUT_MESSAGE__INIT;
     uint32_t first[2] = {s->first}, count[2] = {s->count};
-    uint32_t finish[2] = {s->finish}, state[2] = {3, 3};
+    uint32_t finish[2] = {s->finish}, state[2] = {s->state, 3};
 
     m.grant = &s->grant;
     m.n_grant = 1;
@@ -63,6 +63,7 @@ static struct step_row truth(uint64_t grant, uint32_t first)
     return (struct step_row){.grant = grant,
                              .first = first,
                              .count = 2,
+                             .state = 3,
                              .tokens = {100 + first, 101 + first},
                              .n_first = 1,
                              .n_count = 1,
@@ -160,6 +161,13 @@ LIE(count_overflow)     { (void)w; s->count = UINT32_MAX; }
 LIE(tokens_left_over)   { (void)w; s->count = 1; }
 LIE(finish_unknown)     { (void)w; s->finish = 5; }
 LIE(length_too_early)   { (void)w; s->finish = 2; }
+LIE(state_99)           { (void)w; s->state = 99; }
+LIE(running_free)
+{
+    (void)s;
+    CLASS(0).free += CLASS(0).granted;
+    CLASS(0).granted = 0;
+}
 LIE(sum_wrong)          { (void)s; CLASS(0).free += 1; }
 LIE(free_beyond_total)  { (void)s; CLASS(0).free = UINT32_MAX; }
 LIE(slots_negative)     { (void)s; CLASS(1).free -= 100; }
@@ -170,6 +178,61 @@ LIE(settles_future)     { (void)s; w->shard.ledger.grant += 1; }
 LIE(settles_max)        { (void)s; w->shard.ledger.grant = UINT64_MAX; }
 LIE(settles_back)       { (void)s; w->shard.ledger.grant = 0; }
 /* clang-format on */
+
+/* ---- receipts ---- */
+
+typedef void spoil_fn(Sluice__V1__Receipt *r);
+
+#define SPOIL(name)                                   \
+    static void spoil_##name(Sluice__V1__Receipt *r); \
+    static spoil_fn *const name = spoil_##name;       \
+    static void spoil_##name(Sluice__V1__Receipt *r)
+
+/* clang-format off */
+SPOIL(blocks_beyond)      { r->blocks += 1; }
+SPOIL(slots_beyond)       { r->slots += 1; }
+SPOIL(tokens_beyond)      { r->n_generated = 11; }
+SPOIL(micros_beyond)      { r->micros = UINT64_MAX; }
+SPOIL(receipt_state_99)   { r->state = (Sluice__V1__SequenceState)99; }
+SPOIL(checkpoints_beyond) { r->checkpoints = 1; }
+SPOIL(snapshot_beyond)    { r->snapshot = UINT64_MAX; }
+/* clang-format on */
+
+static bool has_receipt(const void *arg)
+{
+    const struct pair *p = arg;
+
+    return p->node[WORKER]->n_refused > 0 &&
+           p->node[CLIENT]->receipt.sequence != NULL;
+}
+
+/* The client gets a receipt of the router, with none of the worker's
+ * figures. */
+static bool run_false_receipt(struct rogue_at *at, const struct rogue_case *c)
+{
+    struct pair p;
+    spoil_fn *const *spoil = c->arg;
+    bool well = begin(at, &p);
+
+    if (well) {
+        struct rogue_node *w = p.node[WORKER];
+        const Sluice__V1__Receipt *r = &p.node[CLIENT]->receipt;
+
+        w->spoil = *spoil;
+        well = rogue_cancel(p.node[CLIENT], p.id) == ST_OK &&
+               rogue_run(p.node, 2, has_receipt, &p) &&
+               w->refused == ST_UNAVAILABLE && r->n_generated == 2 &&
+               r->blocks == 0 && r->slots == 0 && r->checkpoints == 0 &&
+               r->micros == 0 && r->snapshot == 0 && (int)r->state <= 5;
+        rogue_saw(at, well,
+                  "back in: %s, \"%s\"; the client's receipt: state %d, %u "
+                  "tokens, %u blocks",
+                  status_name(w->refused), w->why, (int)r->state,
+                  r->n_generated, r->blocks);
+    }
+    end(&p);
+    return well;
+}
 
 /* ---- late but valid: dropped, and the session continues ---- */
 
@@ -294,6 +357,10 @@ static bool run_finished_grant(struct rogue_at *at, const struct rogue_case *c)
     {                                                   \
         "lie-" text, ROGUE_ROUTER, A_LIE, run_lie, &lie \
     }
+#define RECEIPT(lie, text)                                                \
+    {                                                                     \
+        "lie-receipt-" text, ROGUE_ROUTER, A_LIE, run_false_receipt, &lie \
+    }
 #define ODD(lie, text, rule)                        \
     {                                               \
         text, ROGUE_ROUTER, rule, run_dropped, &lie \
@@ -313,6 +380,15 @@ static const struct rogue_case cases[] = {
     LIED(tokens_left_over, "tokens-left-over"),
     LIED(finish_unknown, "finish-unknown"),
     LIED(length_too_early, "length-too-early"),
+    LIED(state_99, "state-99"),
+    LIED(running_free, "running-blocks-free"),
+    RECEIPT(blocks_beyond, "blocks"),
+    RECEIPT(slots_beyond, "slots"),
+    RECEIPT(tokens_beyond, "tokens"),
+    RECEIPT(micros_beyond, "micros"),
+    RECEIPT(receipt_state_99, "state"),
+    RECEIPT(checkpoints_beyond, "checkpoints"),
+    RECEIPT(snapshot_beyond, "snapshot"),
     LIED(sum_wrong, "sum-wrong"),
     LIED(free_beyond_total, "free-beyond-total"),
     LIED(slots_negative, "slots-negative"),

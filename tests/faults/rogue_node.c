@@ -98,6 +98,7 @@ static void on_submit(struct rogue_node *n, struct peer *p, uint64_t call,
     Sluice__V1__Nothing none = SLUICE__V1__NOTHING__INIT;
 
     n->n_submits++;
+    n->n_made = 0;
     n->grant = n->shard.ledger.grant = m->grant;
     n->need[0] = m->need->blocks;
     n->need[1] = m->need->slots;
@@ -116,6 +117,8 @@ static void on_removal(struct rogue_node *n, struct peer *p, uint64_t call,
 
     n->n_removals++;
     r.sequence = &copy;
+    r.state = SLUICE__V1__SEQUENCE_STATE__SEQUENCE_DECODE;
+    r.n_generated = n->n_made;
     r.blocks = n->need[0];
     r.slots = n->need[1];
     r.snapshot = n->shard.ledger.snapshot + 1;
@@ -123,6 +126,9 @@ static void on_removal(struct rogue_node *n, struct peer *p, uint64_t call,
         n->shard.classes[i].free += n->need[i];
         n->shard.classes[i].granted -= n->need[i];
         n->need[i] = 0;
+    }
+    if (n->spoil != NULL) {
+        n->spoil(&r);
     }
     peer_end(p, call, &r.base);
 }
@@ -199,6 +205,7 @@ static void on_end(void *node, struct peer *p, uint64_t tag,
     if (reply != NULL && m->reply == &sluice__v1__receipt__descriptor) {
         const Sluice__V1__Receipt *r = (const void *)reply;
 
+        n->receipt = *r;
         n->n_unknown +=
             r->state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN;
     }
@@ -313,7 +320,7 @@ static void turn(struct rogue_node *const *nodes, unsigned n)
 bool rogue_run(struct rogue_node *const *nodes, unsigned n,
                rogue_until_fn *done, const void *arg)
 {
-    int64_t until_us = loop_now_us() + ROGUE_PATIENCE_US;
+    int64_t until_us = loop_now_us() + patience_us();
 
     while (!done(arg)) {
         if (loop_now_us() > until_us) {
@@ -364,6 +371,9 @@ void rogue_step(struct rogue_node *n, Sluice__V1__StepOutputMessage *m)
         m->ledger = &n->shard.ledger;
     }
     m->step = ++n->step;
+    if (m->n_grant > 0 && m->n_count > 0 && m->n_first_index > 0) {
+        n->n_made = m->first_index[0] + m->count[0];
+    }
     n->reported_us = loop_now_us();
     if (n->peer != NULL) {
         (void)!peer_oneway(n->peer, METHOD_REGISTRY_STEP_OUTPUT, &m->base);
@@ -389,6 +399,18 @@ enum status rogue_generate(struct rogue_node *n, const char *model,
     m.max_tokens = max_tokens;
     m.want_text = false;
     return peer_call(n->peer, METHOD_INFERENCE_GENERATE, &m.base, 0, 0, NULL);
+}
+
+enum status rogue_cancel(struct rogue_node *n, const uint8_t id[16])
+{
+    Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
+    Sluice__V1__CancelRequest m = SLUICE__V1__CANCEL_REQUEST__INIT;
+    uint8_t copy[16];
+
+    memcpy(copy, id, sizeof copy);
+    ref.request_id = (ProtobufCBinaryData){sizeof copy, copy};
+    m.sequence = &ref;
+    return peer_call(n->peer, METHOD_INFERENCE_CANCEL, &m.base, 0, 0, NULL);
 }
 
 static void send_one(struct rogue_node *n, struct frame_header *h,

@@ -15,13 +15,13 @@
 #include "proto/inference.pb-c.h"
 #include "proto/registry.pb-c.h"
 #include "proto/worker.pb-c.h"
+#include "tests/patience.h"
 
-#define ROGUE_PATIENCE_US 60000000 /* enough for a busy machine */
-#define ROGUE_CONTEXT     4096
-#define ROGUE_VOCAB       1000
-#define ROGUE_BLOCKS      64
-#define ROGUE_SLOTS       8
-#define ROGUE_TOKENS      64 /* tokens of a request that are kept */
+#define ROGUE_CONTEXT 4096
+#define ROGUE_VOCAB   1000
+#define ROGUE_BLOCKS  64
+#define ROGUE_SLOTS   8
+#define ROGUE_TOKENS  64 /* tokens of a request that are kept */
 
 /* A worker's shard and memory, as it reports them. */
 struct rogue_shard {
@@ -60,6 +60,9 @@ struct rogue_node {
     enum status status;            /* the last End's */
     char text[ERROR_TEXT];         /* and its text */
     unsigned n_unknown;            /* receipts of the state UNKNOWN */
+    Sluice__V1__Receipt receipt;   /* the last one's numbers, as a client */
+    uint32_t n_made; /* tokens of the sequence that it has reported */
+    void (*spoil)(Sluice__V1__Receipt *r); /* for its receipts; NULL: none */
 };
 
 /* Creates a node and begins to connect.  A worker serves a model of its own
@@ -71,7 +74,7 @@ void rogue_node_free(struct rogue_node **n);
 
 typedef bool rogue_until_fn(const void *arg);
 
-/* Runs n nodes until done(arg).  Returns false after ROGUE_PATIENCE_US. */
+/* Runs n nodes until done(arg).  Returns false after patience_us(). */
 MUST_CHECK bool rogue_run(struct rogue_node *const *nodes, unsigned n,
                           rogue_until_fn *done, const void *arg);
 /* Runs a node until it has a session. */
@@ -86,6 +89,9 @@ void rogue_step(struct rogue_node *n, Sluice__V1__StepOutputMessage *m);
 /* Sends a Generate of three ids, as a client; only max_tokens ends it. */
 enum status rogue_generate(struct rogue_node *n, const char *model,
                            const uint8_t id[16], uint32_t max_tokens);
+
+/* Calls Cancel for a request, as a client. */
+enum status rogue_cancel(struct rogue_node *n, const uint8_t id[16]);
 
 /* Sends a frame with one state envelope, bypassing the peer's checks. */
 void rogue_raw_state(struct rogue_node *n, const struct envelope *e);

@@ -17,6 +17,7 @@
 #include "common/wire/endpoint.h"
 #include "tests/faults/rogue.h"
 #include "tests/faults/rogue_node.h"
+#include "tests/patience.h"
 
 #define SILENT 500 /* silent connections at once */
 
@@ -51,7 +52,7 @@ static bool is_closed(int fd)
     for (;;) {
         struct pollfd in = {fd, POLLIN, 0};
 
-        if (poll(&in, 1, ROGUE_PATIENCE_US / 1000) != 1) {
+        if (poll(&in, 1, patience_ms()) != 1) {
             return false;
         }
         n = recv(fd, bytes, sizeof bytes, 0);
@@ -174,29 +175,6 @@ static bool run_silence(struct rogue_at *at, const struct rogue_case *c)
                      well ? "served" : "not served", closed);
 }
 
-/* libzmq keeps the parts of a message that does not end (docs/design.md,
- * section 9).  Sends 16 MiB of one; other peers must still be served. */
-static bool run_unfinished(struct rogue_at *at, const struct rogue_case *c)
-{
-    static uint8_t frame[2 + 255] = {1 /* MORE */, 255};
-    int fd = say(at->clients, true, frame, sizeof frame);
-    size_t sent = sizeof frame;
-    bool well;
-
-    (void)c;
-    while (fd >= 0 && sent < 16u << 20 &&
-           send(fd, frame, sizeof frame, MSG_NOSIGNAL) ==
-               (ssize_t)sizeof frame) {
-        sent += sizeof frame;
-    }
-    well = others_come_in(at);
-    close(fd);
-    return rogue_saw(at, well,
-                     "%zu bytes of one message were taken (known: nothing "
-                     "bounds it), others: %s",
-                     sent, well ? "served" : "not served");
-}
-
 /* Sends whole messages that are not valid frames, over a real socket. */
 static bool run_parts(struct rogue_at *at, const struct rogue_case *c)
 {
@@ -227,6 +205,10 @@ static bool run_parts(struct rogue_at *at, const struct rogue_case *c)
 BYTES(http, "GET / HTTP/1.1\r\nHost: sluice\r\n\r\n", false);
 BYTES(length_max, "\x02\xff\xff\xff\xff\xff\xff\xff\xff", true);
 BYTES(length_past, "\x02\x00\x00\x00\x00\x00\x20\x00\x01", true);
+BYTES(unfinished, "\x01\x00", true);
+BYTES(flags, "\x08\x01x", true);
+BYTES(command_empty, "\x04\x00", true);
+BYTES(version_old, "\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x01\x05", false);
 BYTES(command_long, "\x06\x00\x00\x00\x00\x7f\xff\xff\xff", true);
 
 #define CLOSED(bytes, text)                                               \
@@ -242,8 +224,12 @@ static const struct rogue_case cases[] = {
     {"raw-garbage", ROGUE_ROUTER, "others are served", run_garbage, NULL},
     {"raw-silence", ROGUE_ROUTER, "closed in time, others are served",
      run_silence, NULL},
-    {"raw-unfinished", ROGUE_ROUTER, "others are served", run_unfinished, NULL},
-    {"raw-parts", ROGUE_ROUTER, "dropped, others are served", run_parts, NULL},
+    CLOSED(unfinished, "raw-unfinished"),
+    CLOSED(flags, "raw-flags"),
+    CLOSED(command_empty, "raw-command-empty"),
+    CLOSED(version_old, "raw-version-old"),
+    {"raw-parts", ROGUE_ROUTER, "closed or dropped, others are served",
+     run_parts, NULL},
 };
 
 const struct rogue_table rogue_raws = {cases, sizeof cases / sizeof cases[0]};

@@ -226,7 +226,7 @@ static const struct node_ops node_table = {node_opened, node_recv, node_lost,
 /* Turns until *count is n or more.  Returns false if that takes too long. */
 static bool until(struct fake *f, const unsigned *count, unsigned n)
 {
-    int64_t end_us = loop_now_us() + ROGUE_PATIENCE_US;
+    int64_t end_us = loop_now_us() + patience_us();
 
     while (*count < n && loop_now_us() < end_us) {
         (void)loop_turn(&f->loop, 5000);
@@ -309,7 +309,7 @@ static void submit(struct fake *f, struct submit *s)
 /* Waits until the worker reports that all memory is free. */
 static bool until_idle(struct fake *f)
 {
-    int64_t end_us = loop_now_us() + ROGUE_PATIENCE_US;
+    int64_t end_us = loop_now_us() + patience_us();
     unsigned reports = f->n_reports;
 
     while ((f->n_reports == reports || f->free[0] != f->blocks ||

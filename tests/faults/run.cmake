@@ -32,5 +32,5 @@ if(SLUICE_SANITIZE)
 endif()
 add_test(NAME faults_quick
   COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run ${faults_quick})
-set_tests_properties(faults_quick PROPERTIES TIMEOUT 900 LABELS system
+set_tests_properties(faults_quick PROPERTIES LABELS system
   PROCESSORS 2 COST 90)

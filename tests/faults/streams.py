@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 
-from daemons import Failed, await_true, on_start
+from daemons import PATIENCE_S, Failed, await_true, on_start
 
 
 class Streams:
@@ -13,7 +13,7 @@ class Streams:
     count = 0
 
     def __init__(self, cluster, reference, streams=32, seed=1, longest=400,
-                 cancel=0, patience=60, at=None):
+                 cancel=0, patience=PATIENCE_S, at=None):
         Streams.count += 1
         self.path = os.path.join(cluster.folder, f"load.{Streams.count}")
         with open(self.path, "wb") as out:
@@ -55,7 +55,7 @@ class Streams:
     def await_tokens(self, more=1):
         at = self.read().progress.get("tokens", 0)
         await_true("tokens arrive", lambda: self.read().progress.get(
-            "tokens", 0) >= at + more or self.process.poll() is not None, 60)
+            "tokens", 0) >= at + more or self.process.poll() is not None)
         if self.process.poll() is not None:
             raise Failed("the load exited early")
 
@@ -64,13 +64,13 @@ class Streams:
         marked = self.marks
         await_true("all streams run", lambda: self.process.poll() is not None
                    or (self.read().progress.get("marks") == marked and
-                       self.progress["behind"] == 0), 60)
+                       self.progress["behind"] == 0))
 
     def stop(self):
         """Lets open requests complete; returns the summary."""
         self.say(b"stop")
         try:
-            self.process.wait(self.patience + 30)
+            self.process.wait(2 * self.patience)
         except subprocess.TimeoutExpired:
             raise Failed("the load did not stop") from None
         self.read().close()

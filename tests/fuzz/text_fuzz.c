@@ -2,7 +2,7 @@
  *
  * The tokenizer is tiny-hybrid's.  An accepted text decodes to its normal
  * form, yields no control token unless requested, and gives the same ids in
- * windows of a few bytes. */
+ * windows and in slices of a few bytes. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -10,6 +10,7 @@
 #include "fuzz.h"
 #include "text/detokenizer.h"
 #include "text/encoder.h"
+#include "text/encoding.h"
 #include "text/tokenizer_parts.h"
 
 #define TEXT_MAX 4096
@@ -62,6 +63,28 @@ static void in_windows(const struct tokenizer *t, const char *text, size_t len,
     free(ids);
 }
 
+/* Encodes in slices of a few bytes. */
+static void in_slices(const struct tokenizer *t, const char *text, size_t len,
+                      unsigned flags, const uint32_t *want, size_t n)
+{
+    struct encoding_input in = {.text = text, .len = len, .flags = flags};
+    struct encoding *g;
+    bool done = false;
+    struct error e;
+    uint32_t *ids;
+    size_t got;
+
+    FUZZ_CHECK(encoding_new(&g, t, &in, &e) == ST_OK);
+    while (!done) {
+        FUZZ_CHECK(encoding_step(g, 1 + len % 61, &done, &e) == ST_OK);
+    }
+    ids = encoding_take(g, &got);
+    FUZZ_CHECK(got == n && (n == 0 || memcmp(ids, want, n * sizeof *ids) == 0));
+    FUZZ_CHECK(tokenizer_fewest(t, text, len) <= n);
+    free(ids);
+    encoding_free(&g);
+}
+
 static void round_trip(const struct tokenizer *t, const char *text, size_t len,
                        unsigned flags)
 {
@@ -85,6 +108,7 @@ static void round_trip(const struct tokenizer *t, const char *text, size_t len,
                    !tokenizer_is_special(t, ids[i]));
     }
     in_windows(t, text, len, flags, ids, n);
+    in_slices(t, text, len, flags, ids, n);
     out_cap = 4 * 3 * len + 2 * detokenizer_max(t);
     out = malloc(out_cap);
     FUZZ_CHECK(out != NULL);

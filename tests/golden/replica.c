@@ -11,12 +11,12 @@
 #include "proto/health.pb-c.h"
 #include "proto/registry.pb-c.h"
 #include "proto/worker.pb-c.h"
+#include "tests/patience.h"
 #include "worker/worker_core.h"
 
 #define FRAMES_MAX      4096
 #define CONNECTIONS_MAX 64
 #define EVENTS_MAX      64
-#define QUIET_MS        60000 /* no frame arrives for so long: it hangs */
 #define TAG_SUBMIT      0u
 #define TAG_CANCEL      1000u
 #define TAG_ASSEMBLE    2000u
@@ -544,7 +544,7 @@ static void turn(struct replica *r)
  * timeout. */
 #define UNTIL(r, condition)                                  \
     for ((r)->news_us = clock_us(); !(condition); turn(r)) { \
-        if (clock_us() - (r)->news_us > QUIET_MS * 1000) {   \
+        if (clock_us() - (r)->news_us > patience_us()) {     \
             die("it hangs before %s", #condition);           \
         }                                                    \
     }
@@ -625,7 +625,7 @@ static void node_make(struct replica *r, uint32_t i,
     struct worker_options o;
 
     io_make(r, i);
-    snprintf(n->endpoint, sizeof n->endpoint, "mem://stage%u", i);
+    snprintf(n->endpoint, sizeof n->endpoint, "ipc:///replica/%u", i);
     n->stage = *stage;
     o = options(r, n);
     n->core = worker_new(&o, &n->io, stage->engine);

@@ -10,7 +10,12 @@
 #include "tests/kernels/test_device.h"
 #include "tests/unit/cmocka.h"
 
+/* Each kind of shape several times; sanitizers are slow. */
+#ifdef __SANITIZE_ADDRESS__
+#define ROUNDS 24
+#else
 #define ROUNDS 60
+#endif
 
 static void open_bench(struct bench *b, uint32_t round, enum mixer_kind kind)
 {

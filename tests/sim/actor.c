@@ -5,7 +5,8 @@
 
 #include "tests/sim/sim.h"
 
-#define MANY 300
+#define MANY       300
+#define WEB_DIGITS 8 /* of a request's number, to the base 3 */
 
 /* Ways in which a client ends a request. */
 enum end_way {
@@ -316,6 +317,10 @@ static void draw(struct sim *s, struct sim_request *request)
     if (o->poison_of && rng_chance(&s->will, o->poison_of)) {
         sim_request_envenom(request,
                             (uint32_t)rng_below(&s->will, request->max_tokens));
+    } else if (s->hurt_of && rng_chance(&s->will, s->hurt_of)) {
+        sim_request_hurt(request,
+                         rng_below(&s->will, 2) ? DAMAGE_ROW : DAMAGE_STEP,
+                         (uint32_t)rng_below(&s->will, request->max_tokens));
     }
 }
 
@@ -442,6 +447,92 @@ static void one_more(struct sim *s)
     }
     ask(s, request);
     again_later(s, request, s->options.again_of / 4); /* while the first runs */
+}
+
+/* ---- requests over HTTP ---- */
+
+/* Returns the id of letter 0..2 where the prompt is encoded: by the gateway or
+ * by the router (fake_text.h). */
+static uint32_t letter(const struct sim *s, const struct sim_request *request,
+                       uint32_t i)
+{
+    bool texts = s->options.gateways.texts && s->options.text[request->model];
+
+    return request->as_text && !texts ? 'a' + i : i;
+}
+
+static void draw_web_prompt(struct sim *s, struct sim_request *request)
+{
+    uint32_t number = request->number;
+
+    request->prompt = allocate(request->n_prompt * sizeof(*request->prompt));
+    for (uint32_t i = 0; i < request->n_prompt; i++) {
+        uint32_t drawn = (uint32_t)rng_below(&s->will, 3);
+
+        request->prompt[i] =
+            letter(s, request, i < WEB_DIGITS ? number % 3 : drawn);
+        number /= 3;
+    }
+}
+
+static void draw_web(struct sim *s, struct sim_request *request)
+{
+    draw_lengths(s, request);
+    draw_sampling(s, request);
+    draw_text(s, request);
+    request->as_text = rng_below(&s->will, 2);
+    if (!s->options.gateways.texts) {
+        request->sampling.logprobs = false;
+        request->sampling.n_top_logprobs = 0;
+    }
+}
+
+static void like_other(struct sim_request *request,
+                       const struct sim_request *like)
+{
+    again_the_same(request, like);
+    request->max_tokens = like->max_tokens;
+    request->n_prompt = like->n_prompt;
+    request->as_text = like->as_text;
+    request->seed_given = like->seed_given;
+}
+
+struct sim_request *actor_web_request(struct sim *s, uint32_t gateway,
+                                      const struct sim_request *like)
+{
+    const struct sim_options *o = &s->options;
+    struct sim_request *request = new_request(s, gateway);
+
+    request->web = request->resumes = true;
+    if (like) {
+        request->model = like->model;
+        like_other(request, like);
+    } else {
+        request->model = rng_below(&s->will, 4)
+                             ? 0
+                             : (uint32_t)rng_below(&s->will, o->n_models);
+        if (!o->text[request->model] && rng_below(&s->will, 8)) {
+            request->model = 0; /* others have no text, and are refused */
+        }
+        draw_web(s, request);
+    }
+    request->want_text = o->text[request->model];
+    if (!request->want_text) {
+        request->defect = DEFECT_STOP; /* its router cannot make the text */
+    }
+    request->n_prompt = request->n_prompt < WEB_DIGITS ? WEB_DIGITS
+                        : request->n_prompt > SIM_PROMPT_MAX
+                            ? SIM_PROMPT_MAX
+                            : request->n_prompt;
+    draw_web_prompt(s, request);
+    request->asked_us = sim_now(s);
+    request->n_ended = s->n_ended[request->model];
+    sim_request_open(request, like ? like->n_choices : draw_choices(s));
+    if (!like && o->poison_of && rng_chance(&s->will, o->poison_of)) {
+        sim_request_envenom(request,
+                            (uint32_t)rng_below(&s->will, request->max_tokens));
+    }
+    return request;
 }
 
 void actor_ended(struct sim *s, struct sim_request *request)

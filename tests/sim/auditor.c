@@ -168,7 +168,7 @@ static void tick_router(struct sim *s)
     if (c.ledger_violations) {
         sim_fail(s, -1, "the router counts ledger violations");
     }
-    if (c.protocol_violations) {
+    if (c.protocol_violations > s->forged.n_sent) {
         sim_fail(s, -1, "the router counts protocol violations by a worker");
     }
     if (!s->options.faulty && c.strikes) {
@@ -275,6 +275,8 @@ void auditor_tick(struct sim *s, uint32_t number)
         liveness_worker(s, number - SIM_FIRST_WORKER);
         replicas_worker(s, number - SIM_FIRST_WORKER);
         adoptions_count(s, number - SIM_FIRST_WORKER);
+    } else if (node_is_gateway(number)) {
+        gateways_watch(s, number);
     }
 }
 
@@ -346,7 +348,8 @@ bool auditor_quiet(struct sim *s, char *why, size_t cap)
 {
     struct router_metrics c;
 
-    for (uint32_t i = SIM_FIRST_CLIENT; s->verbose && i < SIM_NODES; i++) {
+    for (uint32_t i = SIM_FIRST_CLIENT; s->verbose && i < SIM_FIRST_GATEWAY;
+         i++) {
         if (s->nodes[i].core) {
             sim_log(s, "%s: up %d, %s", s->nodes[i].name,
                     client_core_up(s->nodes[i].core),
@@ -376,7 +379,8 @@ bool auditor_quiet(struct sim *s, char *why, size_t cap)
             return false;
         }
     }
-    return replicas_quiet(s, why, cap) && offers_quiet(s, why, cap);
+    return replicas_quiet(s, why, cap) && offers_quiet(s, why, cap) &&
+           web_quiet(s, why, cap) && gateways_quiet(s, why, cap);
 }
 
 /* Checks the router's counters: each call is refused, or each of its choices
@@ -448,4 +452,5 @@ void auditor_end(struct sim *s)
     check_enough(s);
     check_counts(s);
     adoptions_end(s);
+    gateways_end(s);
 }

@@ -102,7 +102,17 @@ enum deed {
     DEED_ABSENT_SERVED, /* request had no open worker, then one opened */
     DEED_NAMESAKE,      /* refused worker has the name of a registered one */
     DEED_STRANGER,      /* ... and no worker of its model is registered */
-    DEED_ASSEMBLED,     /* worker is in a complete assembly */
+    DEED_EVICTED,       /* idle session made room for a stranger */
+    DEED_EVICTED_STRANGER,
+    DEED_THROTTLED,    /* Hello of a stranger dropped */
+    DEED_ROW_DAMAGED,  /* a row without finite logits beside others */
+    DEED_STEP_DAMAGED, /* a step fails because of one of several rows */
+    DEED_FAILED_ALONE, /* ... and again with that row alone */
+    DEED_AGAIN,        /* a sequence begins anew after a failed step */
+    DEED_AGAIN_ENDED,  /* ... and ends before it has a token */
+    DEED_CUT_OFF,      /* a chained row whose predecessor has no token */
+    DEED_FORGED,       /* false message of a worker */
+    DEED_ASSEMBLED,    /* worker is in a complete assembly */
     DEED_ASSEMBLED_AGAIN,
     DEED_EDGE_REFUSED,   /* stage names another assembly */
     DEED_FORMING_STRUCK, /* fault during formation of an assembly */
@@ -110,6 +120,7 @@ enum deed {
     DEED_OPEN_VOID,      /* a struck Submit passes around the ring */
     DEED_OPEN_IDS,       /* ids for the penalties of the last stage */
     DEED_STAGE_FAILED,   /* a step that failed at a stage passes on */
+    DEED_AGAIN_STAGED,   /* ... at a later stage */
     DEED_STAGE_RECEIPT,  /* receipt that lists all stages */
     DEED_GARBAGE,        /* garbage message between stages */
     DEED_GIVEN,          /* worker without layers is assigned some */
@@ -118,7 +129,29 @@ enum deed {
     DEED_OFFER_KILLED,   /* worker dies or is stopped while it waits */
     DEED_LOAD_KILLED,    /* ... while it loads its layers */
     DEED_LOAD_FAILED,
-    DEED_LOAD_LATE, /* load takes longer than the router's limit */
+    DEED_LOAD_LATE,  /* load takes longer than the router's limit */
+    DEED_WEB_STREAM, /* whole response, streamed */
+    DEED_WEB_WHOLE,  /* ... in one body */
+    DEED_WEB_CHAT,
+    DEED_WEB_PROMPTS, /* ... to several prompts */
+    DEED_WEB_ECHO,
+    DEED_WEB_PADDED,    /* ... to a body that a thread parses */
+    DEED_WEB_REFUSED,   /* request refused by its status */
+    DEED_WEB_FAILED,    /* stream that ends with an error */
+    DEED_WEB_PIPELINED, /* requests sent without waiting */
+    DEED_WEB_MALFORMED,
+    DEED_WEB_HALF,          /* half a request */
+    DEED_WEB_LATE,          /* ... answered by 408 */
+    DEED_WEB_STALLED,       /* reader given up by the server */
+    DEED_WEB_KILLED,        /* gateway killed or stopped */
+    DEED_WEB_CUT,           /* response cut by the end of its gateway */
+    DEED_WEB_RESUMED,       /* gateway resumed a call */
+    DEED_WEB_LEFT_SENDING,  /* client left while it sent */
+    DEED_WEB_LEFT_ENCODING, /* ... while the prompt was encoded */
+    DEED_WEB_LEFT_WAITING,
+    DEED_WEB_LEFT_PREFILL,
+    DEED_WEB_LEFT_DECODE,
+    DEED_WEB_LEFT_LAST, /* ... after the last token */
     DEEDS
 };
 

@@ -6,6 +6,8 @@
 #include "common/base/utf8.h"
 #include "tests/sim/sim.h"
 
+#define GONE_US 20000 /* ticks of a gateway, and time to call off */
+
 static void wrong(struct sim_choice *c, const char *what)
 {
     sim_fail(c->request->sim, (int32_t)c->request->number, "choice %u: %s",
@@ -218,7 +220,8 @@ static void check_gone(struct sim *s, uint32_t number, uint64_t choice)
 
     if (state < CELL_KEPT && !request->shared && !request->again) {
         sim_fail(s, (int32_t)number,
-                 "choice %u: ended by a stop string, but still in state %s",
+                 "choice %u: ended by a stop string or left by its client, "
+                 "but still in state %s",
                  (uint32_t)choice, cell_state_names[state]);
     }
 }
@@ -291,6 +294,66 @@ static void last_text(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
         sim_fail(c->request->sim, (int32_t)c->request->number,
                  "choice %u: received %zu bytes of text, expected %zu",
                  c->number, c->n_text_received, c->n_text);
+    }
+}
+
+/* ---- a choice that nobody takes ---- */
+
+static void expect_token(struct sim_choice *c, uint32_t i)
+{
+    const struct sim_request *request = c->request;
+    const struct fake_model *m = model_of(c);
+    uint32_t n_top = request->sampling.n_top_logprobs;
+    struct token_logprob top[TOP_LOGPROBS_MAX];
+
+    c->got[i] = oracle_next(&c->oracle, m, &request->sampling, c->number, i);
+    if (c->logprobs) {
+        c->logprobs[i] = oracle_logprobs(&c->oracle, m, c->got[i], n_top, top);
+        for (uint32_t k = 0; k < n_top; k++) {
+            c->top_tokens[(size_t)i * n_top + k] = top[k].token;
+            c->top_logprobs[(size_t)i * n_top + k] = top[k].logprob;
+        }
+    }
+    oracle_feed(&c->oracle, m, c->got[i], ROW_GENERATED);
+    c->n_got = c->n_checked = i + 1;
+    if (c->text) {
+        add_text(c, i);
+    }
+}
+
+void sim_choice_expect(struct sim_choice *c)
+{
+    const struct sim_request *request = c->request;
+    const struct fake_model *m = model_of(c);
+    struct match stop = {0};
+    bool ends = false;
+
+    for (uint32_t i = c->oracle.n; i < request->n_prompt; i++) {
+        oracle_feed(&c->oracle, m, request->prompt[i], ROW_PROMPT);
+    }
+    for (uint32_t i = 0; i < request->max_tokens && !ends && !stop.found; i++) {
+        expect_token(c, i);
+        ends = oracle_ends(m, &request->sampling, c->got[i]);
+        if (c->text && request->n_stops) {
+            stop = first_stop(c);
+        }
+    }
+    if (c->text) {
+        stop = end_text(c);
+        c->n_text = stop.found ? stop.begin : c->n_text;
+    }
+    c->stopped = stop.found;
+    c->finish = ends || stop.found ? SLUICE__V1__FINISH__FINISH_STOP
+                                   : SLUICE__V1__FINISH__FINISH_LENGTH;
+}
+
+void sim_request_gone_soon(const struct sim_request *request)
+{
+    struct sim *s = request->sim;
+    int64_t us = gone_us(s) + GONE_US + 2 * (int64_t)s->options.text_us;
+
+    for (uint32_t i = 0; i < request->n_choices && !s->options.faulty; i++) {
+        clock_add(&s->clock, sim_now(s) + us, check_gone, request->number, i);
     }
 }
 

@@ -68,4 +68,12 @@ void sim_choice_check(struct sim_choice *c);
 /* Checks a choice that ended by itself: all tokens, and the right reason. */
 void sim_choice_check_whole(struct sim_choice *c);
 
+/* Fills in what an undisturbed cluster would send: tokens, text, finish and
+ * stop string.  Of a choice whose chunks nobody takes. */
+void sim_choice_expect(struct sim_choice *c);
+
+/* Checks later that the request, whose client has left, holds no memory on a
+ * worker.  Only without faults. */
+void sim_request_gone_soon(const struct sim_request *request);
+
 #endif

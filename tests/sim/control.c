@@ -25,8 +25,8 @@ static void check_over(struct control *c)
     }
 }
 
-/* Checks the receipt against the sum of the workers' receipts: equal if no
- * other call ended the target, at most equal otherwise. */
+/* Checks the receipt against the sum of the workers' receipts: equal if nothing
+ * but this call ended the target, at most equal otherwise. */
 static void check_sum(struct control *c, const Sluice__V1__Receipt *r)
 {
     const struct sim *s = c->sim;
@@ -34,7 +34,8 @@ static void check_sum(struct control *c, const Sluice__V1__Receipt *r)
     uint32_t blocks = 0, slots = 0;
     bool all = !s->options.faulty && request->n_asked == 1 &&
                request->n_stops == 0 && request->deadline_ms == 0 &&
-               !request->left && !drains_drawn(&s->options);
+               !request->left && !drains_drawn(&s->options) &&
+               !sim_request_hurt_of(c->sim, request->sampling.seed);
 
     for (uint32_t i = 0; i < request->n_choices; i++) {
         if (c->choice == CHOICE_ALL || c->choice == i) {

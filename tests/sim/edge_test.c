@@ -72,7 +72,7 @@ static struct sim *begin(uint64_t seed, struct edge_node *left,
                                .tick_us = NODE_IDLE};
         rng_init(&n->rng, seed, 2 + i);
         node_plug(n);
-        (void)snprintf(next, sizeof next, "sim://%d", RIGHT - (int)i);
+        (void)snprintf(next, sizeof next, "ipc:///sim/%d", RIGHT - (int)i);
         edge_node_init(nodes[i], &n->io, next, FORWARDS, LARGEST);
         node_soon(s, n->number);
     }

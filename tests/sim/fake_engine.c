@@ -90,10 +90,10 @@ bool fake_engine_stood_lately(const struct fake_engine *e, int64_t least_us,
             sim_now(e->sim) - before_us < ago_us);
 }
 
-/* Returns whether this stage dies of the poison.  With several stages, each
- * poison always kills the same one: the first or the last. */
-static bool strikes_here(const struct fake_engine *e,
-                         const struct sim_request *request)
+/* With several stages, a poison or a damage always shows at the same one: the
+ * first or the last. */
+bool fake_engine_shows(const struct fake_engine *e,
+                       const struct sim_request *request)
 {
     return request->number % 2 ? !fake_engine_takes_hidden(e)
                                : !fake_engine_gives_hidden(e);
@@ -109,7 +109,7 @@ static bool dies(struct fake_engine *e, const struct plan *p)
         struct sim_request *request =
             r->sampling ? sim_request_poison(e->sim, r->sampling->seed) : NULL;
 
-        if (request && request->poison && strikes_here(e, request) &&
+        if (request && request->poison && fake_engine_shows(e, request) &&
             (request->poison_at == 0 ||
              (r->sample && r->index == request->poison_at))) {
             auditor_poisoned(e->sim, node, &request->choices[r->choice]);
@@ -152,7 +152,7 @@ static void finish(struct sim *s, uint32_t w, uint64_t life)
         faults_crash(s, SIM_FIRST_WORKER + w);
         return;
     }
-    fake_engine_run(e, e->flying[i].plan, &e->ready[i]);
+    fake_engine_run(e, e->flying[i].plan, e->flying[i].alone, &e->ready[i]);
     e->ready[i].device_us = (uint32_t)e->flying[i].took_us;
     note_pace(s, &e->flying[i]);
     e->before.status = e->ready[i].status;
@@ -175,7 +175,7 @@ static enum status fake_submit(struct engine *seam, const struct plan *p)
     if (e->n_flying >= e->draw->depth) {
         return ST_RESOURCE_EXHAUSTED;
     }
-    fake_engine_check(e, p);
+    f.alone = fake_engine_check(e, p);
     if (s->failed) {
         return ST_RESOURCE_EXHAUSTED;
     }
@@ -214,6 +214,7 @@ static void take_result(struct plan_result *to, const struct plan_result *from)
     memcpy(to, from, offsetof(struct plan_result, tokens));
     to->device_us = from->device_us;
     memcpy(to->tokens, from->tokens, n * sizeof(*to->tokens));
+    memcpy(to->outcomes, from->outcomes, n * sizeof(*to->outcomes));
     memcpy(to->logprobs, from->logprobs, n * sizeof(*to->logprobs));
     memcpy(to->top, from->top, n * sizeof(*to->top));
 }

@@ -29,6 +29,18 @@ void fake_engine_scribble(struct fake_engine *e, uint32_t block)
     }
 }
 
+/* Counts a sequence that ended while it was computed again, when another one
+ * takes its memory. */
+static void note_owner(struct fake_engine *e, uint64_t sequence)
+{
+    struct tracked *t = &e->tracked[sequence % TRACKED];
+
+    if (t < &e->tracked[e->n_tracked] && t->sequence == sequence && t->again) {
+        e->sim->counts.cells.deeds[DEED_AGAIN_ENDED]++;
+        t->again = false;
+    }
+}
+
 /* Makes the row hold table entry k. */
 static void name_block(struct fake_engine *e, const struct plan_row *r,
                        uint32_t k, uint32_t block)
@@ -42,6 +54,9 @@ static void name_block(struct fake_engine *e, const struct plan_row *r,
         fake_engine_wrong(e, r, "block is twice in a table");
     }
     h->row = e->rows;
+    if (h->sequence != r->sequence) {
+        note_owner(e, h->sequence);
+    }
     if (h->sequence != r->sequence &&
         r->position <= k * e->draw->block_tokens) {
         fake_engine_scribble(e, block);
@@ -142,18 +157,27 @@ static void check_shape(struct fake_engine *e, const struct plan *p,
     }
 }
 
-/* Takes over the taint of a sequence that failed partly at a previous stage,
- * where this stage has not run the failed part. */
-static void inherit_taint(struct fake_engine *e, const struct plan *p,
-                          const struct plan_row *r, struct tracked *t)
+/* Begins the sequence anew if this row is its first one again.  Takes over the
+ * marks of the previous stage: this stage may not have run the part that
+ * failed. */
+static void begin_row(struct fake_engine *e, const struct plan *p,
+                      const struct plan_row *r, struct tracked *t)
 {
-    struct fake_hidden h;
+    struct fake_hidden h = {0};
 
     if (fake_engine_takes_hidden(e) && !e->sim->failed &&
-        fake_hidden_get(&h, p->hidden + (size_t)r->token * FAKE_HIDDEN,
-                        e->model->salt, e->shard.begin)) {
-        t->tainted = t->tainted || h.tainted;
+        !fake_hidden_get(&h, p->hidden + (size_t)r->token * FAKE_HIDDEN,
+                         e->model->salt, e->shard.begin)) {
+        h = (struct fake_hidden){0};
     }
+    if (r->position == 0 && (t->next > 0 || h.again)) {
+        *t = (struct tracked){
+            .sequence = r->sequence, .again = true, .anew = true};
+        e->sim->counts.cells.deeds[DEED_AGAIN]++;
+        e->sim->counts.cells.deeds[DEED_AGAIN_STAGED] +=
+            fake_engine_takes_hidden(e);
+    }
+    t->tainted = t->tainted || h.tainted;
 }
 
 static void check_row(struct fake_engine *e, const struct plan *p, uint32_t i)
@@ -163,7 +187,7 @@ static void check_row(struct fake_engine *e, const struct plan *p, uint32_t i)
 
     e->rows++;
     check_shape(e, p, r);
-    inherit_taint(e, p, r, t);
+    begin_row(e, p, r, t);
     if (r->position != t->next && !t->tainted) {
         fake_engine_wrong(e, r, "gap in the positions");
     }
@@ -203,7 +227,26 @@ static void check_hidden(struct fake_engine *e, const struct plan *p)
     }
 }
 
-void fake_engine_check(struct fake_engine *e, const struct plan *p)
+/* Returns whether the plan computes a sequence again, which is then its only
+ * one.  A row that samples completes this. */
+static bool computes_again(struct fake_engine *e, const struct plan *p)
+{
+    bool again = false;
+
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        struct tracked *t = fake_engine_track(e, p->rows[i].sequence);
+
+        if (t->again && p->n_rows > 1) {
+            fake_engine_wrong(e, &p->rows[i],
+                              "sequence is computed again beside others");
+        }
+        again = again || t->again;
+        t->again = t->again && !p->rows[i].sample;
+    }
+    return again;
+}
+
+bool fake_engine_check(struct fake_engine *e, const struct plan *p)
 {
     uint32_t n = 0;
 
@@ -227,10 +270,11 @@ void fake_engine_check(struct fake_engine *e, const struct plan *p)
             e->slot_of[p->zero_slots[i]].plans) {
             fake_engine_wrong(e, NULL,
                               "slot to zero is out of range or in flight");
-            return;
+            return false;
         }
     }
     for (uint32_t i = 0; i < p->n_rows && !e->sim->failed; i++) {
         check_row(e, p, i);
     }
+    return computes_again(e, p);
 }

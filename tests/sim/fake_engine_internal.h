@@ -36,6 +36,8 @@ struct tracked {
     uint32_t n, n_prompt; /* number of ids that were run, */
     uint64_t ids;         /* and a digest of ids and positions */
     bool tainted;         /* named by a failed plan: contents are undefined */
+    bool again;           /* computed again after that, until it samples */
+    bool anew;            /* ... from its newest row on */
 };
 
 struct flown {
@@ -43,6 +45,7 @@ struct flown {
     uint64_t hash;
     int64_t start_us, took_us;
     int64_t stand_us, stood_us; /* start and length of a stall without ticks */
+    bool alone; /* its only row is of a sequence that is computed again */
     bool done;
 };
 
@@ -99,11 +102,17 @@ struct tracked *fake_engine_track(struct fake_engine *e, uint64_t sequence);
 /* Overwrites a block with garbage. */
 void fake_engine_scribble(struct fake_engine *e, uint32_t block);
 
-/* Checks a plan before it runs; its rows then hold their blocks and slots. */
-void fake_engine_check(struct fake_engine *e, const struct plan *p);
+/* Checks a plan before it runs; its rows then hold their blocks and slots.
+ * Returns whether its only row is of a sequence that is computed again. */
+bool fake_engine_check(struct fake_engine *e, const struct plan *p);
 
-/* Computes the result of a plan into out. */
-void fake_engine_run(struct fake_engine *e, const struct plan *p,
+/* Computes the result of a plan into out.  Only damage fails one that is
+ * alone. */
+void fake_engine_run(struct fake_engine *e, const struct plan *p, bool alone,
                      struct plan_result *out);
+
+/* Returns whether the damage of a request shows at this stage. */
+bool fake_engine_shows(const struct fake_engine *e,
+                       const struct sim_request *request);
 
 #endif

@@ -105,12 +105,29 @@ static uint64_t remember(struct fake_engine *e, const struct plan_row *r,
     return h;
 }
 
+/* Returns whether the row has such a damage. */
+static bool is_hurt(const struct fake_engine *e, const struct plan_row *r,
+                    enum damage damage)
+{
+    const struct sim_request *request =
+        r->sample ? sim_request_hurt_of(e->sim, r->sampling->seed) : NULL;
+
+    return request && request->damage == damage &&
+           request->damage_at == r->index;
+}
+
 static void choose(struct fake_engine *e, const struct plan_row *r,
                    struct oracle *o, uint32_t chained, struct plan_result *out,
                    uint32_t row)
 {
     const struct sampling *p = r->sampling;
 
+    if (is_hurt(e, r, DAMAGE_ROW)) {
+        e->sim->counts.cells.deeds[DEED_ROW_DAMAGED] += out->n_rows > 1;
+        fake_engine_track(e, r->sequence)->tainted = true;
+        out->outcomes[row] = ROW_NOT_FINITE;
+        return;
+    }
     if (sampling_penalises(p)) {
         o->h = remember(e, r, chained);
     } else if (r->history.n) {
@@ -171,6 +188,7 @@ static void give_ids(struct fake_engine *e, const struct plan_row *r,
         h.token = ids[i];
         h.where = (r->position + i) << 1 | r->kind;
         h.tainted = fake_engine_track(e, r->sequence)->tainted;
+        h.again = fake_engine_track(e, r->sequence)->anew && r->position == 0;
         fake_hidden_put(x, &h, e->model->salt, e->shard.end);
     }
 }
@@ -205,14 +223,17 @@ static void run_row(struct fake_engine *e, const struct plan *p, uint32_t row,
     const uint32_t *ids = take_ids(e, p, r, &last);
     struct oracle o = {0};
 
-    ids = r->chained ? &chained : ids;
-    if (r->chained && e->before.status != ST_OK) {
+    out->tokens[row] = TOKEN_NONE;
+    out->outcomes[row] = ROW_DONE;
+    if (r->chained && (e->before.status != ST_OK || chained == TOKEN_NONE)) {
+        e->sim->counts.cells.deeds[DEED_CUT_OFF]++;
         fake_engine_track(e, r->sequence)->tainted = true;
-        chained = 1;
+        out->outcomes[row] = ROW_CUT_OFF;
+        return;
     }
+    ids = r->chained ? &chained : ids;
     note_ids(fake_engine_track(e, r->sequence), r, ids);
     run_layers(e, p, r, ids, &last);
-    out->tokens[row] = TOKEN_NONE;
     if (fake_engine_gives_hidden(e)) {
         give_ids(e, r, ids, &last);
     } else if (r->sample) {
@@ -239,7 +260,26 @@ static void break_rows(struct fake_engine *e, const struct plan *p)
     }
 }
 
-void fake_engine_run(struct fake_engine *e, const struct plan *p,
+/* Returns whether the plan fails: by chance, or because of a row. */
+static bool fails(struct fake_engine *e, const struct plan *p, bool alone)
+{
+    uint64_t *deeds = e->sim->counts.cells.deeds;
+
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        const struct plan_row *r = &p->rows[i];
+
+        if (is_hurt(e, r, DAMAGE_STEP) &&
+            fake_engine_shows(e,
+                              sim_request_hurt_of(e->sim, r->sampling->seed))) {
+            deeds[DEED_STEP_DAMAGED] += p->n_rows > 1;
+            deeds[DEED_FAILED_ALONE] += alone;
+            return true;
+        }
+    }
+    return !alone && !e->sim->calm && rng_chance(&e->rng, e->draw->fail_of);
+}
+
+void fake_engine_run(struct fake_engine *e, const struct plan *p, bool alone,
                      struct plan_result *out)
 {
     out->step = p->step;
@@ -250,7 +290,7 @@ void fake_engine_run(struct fake_engine *e, const struct plan *p,
     for (uint32_t i = 0; i < p->n_zero; i++) {
         e->slots[p->zero_slots[i]] = (struct slot_state){0};
     }
-    if (!e->sim->calm && rng_chance(&e->rng, e->draw->fail_of)) {
+    if (fails(e, p, alone)) {
         e->sim->counts.failed_plans++;
         break_rows(e, p);
         (void)error_set(&out->error, ST_INTERNAL, "the fake device is broken");

@@ -11,6 +11,7 @@
 #define TAINTED   (1u << 18)
 #define HAS_A     (1u << 19)
 #define HAS_S     (1u << 20)
+#define AGAIN     (1u << 21)
 
 enum { LANE_TOKEN, LANE_WHERE, LANE_A, LANE_S = 5, LANE_CHECK = 8 };
 
@@ -60,6 +61,7 @@ void fake_hidden_put(float *x, const struct fake_hidden *h, uint64_t salt,
                      uint32_t layer)
 {
     put_lane(&x[LANE_TOKEN], (h->token & TOKEN) | (h->tainted ? TAINTED : 0) |
+                                 (h->again ? AGAIN : 0) |
                                  (h->has_a ? HAS_A : 0) |
                                  (h->has_s ? HAS_S : 0));
     put_lane(&x[LANE_WHERE], h->where);
@@ -77,6 +79,7 @@ bool fake_hidden_get(struct fake_hidden *h, const float *x, uint64_t salt,
     *h = (struct fake_hidden){.token = marks & TOKEN,
                               .where = lane(&x[LANE_WHERE]),
                               .tainted = (marks & TAINTED) != 0,
+                              .again = (marks & AGAIN) != 0,
                               .has_a = (marks & HAS_A) != 0,
                               .has_s = (marks & HAS_S) != 0,
                               .a = digest(&x[LANE_A]),

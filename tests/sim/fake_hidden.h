@@ -24,6 +24,7 @@
 struct fake_hidden {
     uint32_t token, where; /* below 1 << 18, position << 1 | kind */
     bool tainted; /* a previous stage failed with part of this sequence */
+    bool again;   /* its sequence begins anew at this row */
     bool has_a, has_s;
     uint64_t a, s;
 };

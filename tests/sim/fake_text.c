@@ -8,6 +8,9 @@
 #include "tests/sim/vocabulary.h"
 
 #define JOBS 64
+/* A slice of a text, so small that most texts take several. */
+#define SLICE_BYTES 24
+#define SLICE_US    100
 
 struct fake_job {
     struct text_job *job; /* NULL: free */
@@ -21,23 +24,34 @@ struct fake_text {
     uint32_t n;
 };
 
-static void work(struct text_job *j)
+/* Encodes the next slice.  Returns whether the job is done. */
+static bool encode(struct text_job *j)
 {
-    bool encode = j->kind == TEXT_ENCODE;
+    size_t end =
+        j->n_ids + SLICE_BYTES < j->n_text ? j->n_ids + SLICE_BYTES : j->n_text;
 
-    if (encode) {
+    if (!j->ids) {
         j->ids = malloc((j->n_text + 1) * sizeof(*j->ids));
-        j->n_ids = j->n_text;
-    } else {
-        j->text = malloc(j->n_ids + 1);
-        j->n_text = j->n_ids;
     }
-    for (size_t i = 0; i < j->n_ids; i++) {
-        if (encode) {
-            j->ids[i] = (uint8_t)j->text[i];
-        } else {
-            j->text[i] = (char)(j->ids[i] & 127);
+    for (; j->n_ids < end; j->n_ids++) {
+        if (j->max_ids > 0 && j->n_ids == j->max_ids) {
+            j->over = true;
+            j->status = error_set(&j->error, ST_RESOURCE_EXHAUSTED,
+                                  "more than %zu tokens", j->max_ids);
+            return true;
         }
+        j->ids[j->n_ids] = (uint8_t)j->text[j->n_ids];
+    }
+    j->status = ST_OK;
+    return end == j->n_text;
+}
+
+static void decode(struct text_job *j)
+{
+    j->text = malloc(j->n_ids + 1);
+    j->n_text = j->n_ids;
+    for (size_t i = 0; i < j->n_ids; i++) {
+        j->text[i] = (char)(j->ids[i] & 127);
     }
     j->status = ST_OK;
 }
@@ -72,6 +86,24 @@ static enum status fake_submit(struct text_seam *seam, struct text_job **j)
     return ST_OK;
 }
 
+/* A job that is not done after a slice waits for the next one. */
+static bool run_slice(struct fake_text *t, struct fake_job *f)
+{
+    struct sim *s = t->sim;
+
+    if (f->job->kind == TEXT_DECODE) {
+        decode(f->job);
+        return true;
+    }
+    if (encode(f->job)) {
+        return true;
+    }
+    f->done_us = sim_now(s) + SLICE_US;
+    clock_add(&s->clock, f->done_us, wake, SIM_ROUTER,
+              s->nodes[SIM_ROUTER].life);
+    return false;
+}
+
 static struct text_job *fake_poll(struct text_seam *seam)
 {
     struct fake_text *t = (struct fake_text *)seam;
@@ -79,10 +111,10 @@ static struct text_job *fake_poll(struct text_seam *seam)
     for (uint32_t i = 0; i < JOBS; i++) {
         struct text_job *j = t->jobs[i].job;
 
-        if (j && t->jobs[i].done_us <= sim_now(t->sim)) {
+        if (j && t->jobs[i].done_us <= sim_now(t->sim) &&
+            run_slice(t, &t->jobs[i])) {
             t->jobs[i].job = NULL;
             t->n--;
-            work(j);
             return j;
         }
     }

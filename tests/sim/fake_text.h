@@ -1,8 +1,8 @@
 /* fake_text.h - router/text/text_seam.h in virtual time.
  *
- * A text prompt encodes to the ids of its bytes.  Jobs take drawn times and
- * finish in any order; the queue is bounded.  The streaming tokenizer is a real
- * tokenizer with the tokens of vocabulary.h. */
+ * A text prompt encodes to the ids of its bytes, a slice at a time.  Jobs take
+ * drawn times and finish in any order; the queue is bounded.  The streaming
+ * tokenizer is a real tokenizer with the tokens of vocabulary.h. */
 #ifndef SIM_FAKE_TEXT_H
 #define SIM_FAKE_TEXT_H
 

@@ -3,12 +3,16 @@
 
 static uint32_t any_peer(struct sim *s)
 {
-    uint64_t n =
-        rng_below(&s->chance, s->options.n_workers + s->options.n_clients);
+    const struct sim_options *o = &s->options;
+    uint32_t n = (uint32_t)rng_below(&s->chance, o->n_workers + o->n_clients +
+                                                     o->gateways.n);
 
-    return n < s->options.n_workers
-               ? SIM_FIRST_WORKER + (uint32_t)n
-               : SIM_FIRST_CLIENT + (uint32_t)(n - s->options.n_workers);
+    if (n < o->n_workers) {
+        return SIM_FIRST_WORKER + n;
+    }
+    n -= o->n_workers;
+    return n < o->n_clients ? SIM_FIRST_CLIENT + n
+                            : SIM_FIRST_GATEWAY + n - o->n_clients;
 }
 
 /* Draws whether to skip this connection of a stage, so that both connections to
@@ -239,7 +243,9 @@ void faults_start(struct sim *s)
         break_cable(s, 1, 0);
     }
     drains_start(s);
+    gateways_start(s);
     strangers_start(s);
+    crowd_start(s);
 }
 
 void faults_stop(struct sim *s)

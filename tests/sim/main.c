@@ -26,7 +26,8 @@
 enum plant plant_active = PLANT_NONE;
 #endif
 
-struct job {
+/* The share of one process. */
+struct share {
     uint64_t next; /* current seed, or the first one left */
     uint64_t n_failed, first_failed;
     struct sim_counts counts;
@@ -38,7 +39,7 @@ struct task {
     bool verbose, print_hash, first; /* first: stop at a failure */
     struct seeds_with with;
     const char *regressions;
-    struct job *job; /* [jobs], shared with the children */
+    struct share *share; /* [jobs], shared with the children */
 };
 
 static const struct sim *logging;
@@ -76,22 +77,22 @@ static void report(const struct task *t, const struct sim *s)
            (double)(s->failed_us - SIM_START_US) / 1e6, options_hash(&o));
 }
 
-static void run_seed(const struct task *t, struct job *j, struct sim *s)
+static void run_seed(const struct task *t, struct share *l, struct sim *s)
 {
     bool fine;
 
     logging = t->verbose ? s : NULL;
-    fine = sim_run(s, j->next, t->with, t->verbose);
+    fine = sim_run(s, l->next, t->with, t->verbose);
     logging = NULL;
-    add(&j->counts, &s->counts);
+    add(&l->counts, &s->counts);
     if (t->print_hash) {
         printf("%" PRIu64 " %016" PRIx64 "\n", s->seed, s->hash);
     }
     if (!fine) {
-        if (j->n_failed++ == 0) {
-            j->first_failed = s->seed;
+        if (l->n_failed++ == 0) {
+            l->first_failed = s->seed;
         }
-        if (j->n_failed <= SHOWN_MAX) {
+        if (l->n_failed <= SHOWN_MAX) {
             report(t, s);
         }
     }
@@ -101,25 +102,25 @@ static void run_seed(const struct task *t, struct job *j, struct sim *s)
 static bool any_failed(const struct task *t)
 {
     for (uint32_t i = 0; i < t->jobs; i++) {
-        if (t->job[i].n_failed) {
+        if (t->share[i].n_failed) {
             return true;
         }
     }
     return false;
 }
 
-static void run_job(const struct task *t, struct job *j)
+static void run_job(const struct task *t, struct share *l)
 {
     struct sim *s = calloc(1, sizeof(*s));
 
     if (!s) {
         abort();
     }
-    for (; j->next <= t->to; j->next += t->jobs) {
+    for (; l->next <= t->to; l->next += t->jobs) {
         if (t->first && any_failed(t)) {
             break;
         }
-        run_seed(t, j, s);
+        run_seed(t, l, s);
     }
     free(s);
 }
@@ -131,7 +132,7 @@ static pid_t start(const struct task *t, uint32_t i)
     fflush(stdout);
     pid = fork();
     if (pid == 0) {
-        run_job(t, &t->job[i]);
+        run_job(t, &t->share[i]);
         fflush(stdout);
         _exit(0);
     }
@@ -143,19 +144,19 @@ static pid_t start(const struct task *t, uint32_t i)
 }
 
 /* Reports the seed of a child that crashed, and continues after that seed. */
-static bool crashed(const struct task *t, struct job *j, int status)
+static bool crashed(const struct task *t, struct share *l, int status)
 {
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
         return false;
     }
-    if (j->n_failed++ == 0) {
-        j->first_failed = j->next;
+    if (l->n_failed++ == 0) {
+        l->first_failed = l->next;
     }
-    printf("seed %" PRIu64 ": crashed, %s %d\n", j->next,
+    printf("seed %" PRIu64 ": crashed, %s %d\n", l->next,
            WIFSIGNALED(status) ? "signal" : "exit",
            WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-    j->next += t->jobs;
-    return j->next <= t->to && j->n_failed < SHOWN_MAX;
+    l->next += t->jobs;
+    return l->next <= t->to && l->n_failed < SHOWN_MAX;
 }
 
 static void run_jobs(const struct task *t)
@@ -165,7 +166,7 @@ static void run_jobs(const struct task *t)
     int status;
 
     for (uint32_t i = 0; i < t->jobs; i++) {
-        t->job[i].next = t->from + i;
+        t->share[i].next = t->from + i;
         pids[i] = start(t, i);
     }
     while (running) {
@@ -175,7 +176,7 @@ static void run_jobs(const struct task *t)
             if (pids[i] != pid) {
                 continue;
             }
-            if (crashed(t, &t->job[i], status)) {
+            if (crashed(t, &t->share[i], status)) {
                 pids[i] = start(t, i);
             } else {
                 running--;
@@ -248,7 +249,11 @@ static uint32_t missed(const struct task *t, const struct sim_counts *c)
     }
     if (t->with.offers != SEEDS_NONE) {
         printf("; offers");
-        of_stages += print_deeds(&c->cells, DEED_GIVEN, DEEDS);
+        of_stages += print_deeds(&c->cells, DEED_GIVEN, DEED_WEB_STREAM);
+    }
+    if (t->with.gateways != SEEDS_NONE) {
+        printf("; gateways");
+        of_stages += print_deeds(&c->cells, DEED_WEB_STREAM, DEEDS);
     }
     return (c->seeds < CELLS_SEEDS ? 0 : empty) +
            (c->seeds < STAGE_CELLS_SEEDS ? 0 : of_stages);
@@ -262,10 +267,10 @@ static bool verdict(const struct task *t, double seconds)
     bool fine;
 
     for (uint32_t i = 0; i < t->jobs; i++) {
-        add(&c, &t->job[i].counts);
-        n_failed += t->job[i].n_failed;
-        if (t->job[i].n_failed && t->job[i].first_failed < first) {
-            first = t->job[i].first_failed;
+        add(&c, &t->share[i].counts);
+        n_failed += t->share[i].n_failed;
+        if (t->share[i].n_failed && t->share[i].first_failed < first) {
+            first = t->share[i].first_failed;
         }
     }
     printf("sim: %" PRIu64 " seeds, %" PRIu64 " failed, frames %" PRIu64
@@ -295,15 +300,17 @@ static bool verdict(const struct task *t, double seconds)
 }
 
 /* Finds the features with which the seed still draws these options: as drawn
- * now, without offers, or without stages and offers. */
+ * now, without gateways, also without offers, or without any. */
 static bool find_options(struct task *t, uint64_t seed, uint64_t hash)
 {
-    static const struct seeds_with tries[] = {{SEEDS_DRAWN, SEEDS_DRAWN},
-                                              {SEEDS_DRAWN, SEEDS_NONE},
-                                              {SEEDS_NONE, SEEDS_NONE}};
+    static const struct seeds_with tries[] = {
+        {SEEDS_DRAWN, SEEDS_DRAWN, SEEDS_DRAWN},
+        {SEEDS_DRAWN, SEEDS_DRAWN, SEEDS_NONE},
+        {SEEDS_DRAWN, SEEDS_NONE, SEEDS_NONE},
+        {SEEDS_NONE, SEEDS_NONE, SEEDS_NONE}};
     struct sim_options o;
 
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < sizeof tries / sizeof tries[0]; i++) {
         t->with = tries[i];
         options_draw(&o, seed, t->with);
         if (options_hash(&o) == hash) {
@@ -316,7 +323,7 @@ static bool find_options(struct task *t, uint64_t seed, uint64_t hash)
 
 static uint64_t options_of(uint64_t seed)
 {
-    const struct seeds_with none = {SEEDS_NONE, SEEDS_NONE};
+    const struct seeds_with none = {SEEDS_NONE, SEEDS_NONE, SEEDS_NONE};
     struct sim_options o;
 
     options_draw(&o, seed, none);
@@ -346,8 +353,8 @@ static bool run_regressions(struct task *t)
                    "stages %016" PRIx64 "): %s",
                    options_of(seed), line);
         }
-        t->job[0].next = t->from = t->to = seed;
-        run_job(t, &t->job[0]);
+        t->share[0].next = t->from = t->to = seed;
+        run_job(t, &t->share[0]);
     }
     (void)fclose(f);
     return verdict(t, now_s() - start_s);
@@ -355,21 +362,24 @@ static bool run_regressions(struct task *t)
 
 static void usage(void)
 {
-    printf("usage: sluice-sim [OPTION]...\n"
-           "  --seeds A..B        seeds, or a single seed A (default:\n"
-           "                      1..$SLUICE_SIM_SEEDS, or 1..3000)\n"
-           "  --jobs N            processes (default: 1)\n"
-           "  --verbose           log of all events, for a single seed\n"
-           "  --hash              hash of all deliveries, for each seed\n"
-           "  --first             stop at the first failure\n"
-           "  --plant NAME        planted bug to activate (default: NONE)\n"
-           "  --list-plants       list of the planted bugs\n"
-           "  --regressions FILE  seeds of FILE in place of --seeds\n"
-           "  --stages WHICH      seeds with replicas of several stages: all,\n"
-           "                      none or drawn (default: drawn, 3 in 10)\n"
-           "  --offers WHICH      seeds with workers without layers at first:\n"
-           "                      all, none or drawn (default: drawn, 1 in "
-           "10)\n");
+    printf(
+        "usage: sluice-sim [OPTION]...\n"
+        "  --seeds A..B        seeds, or a single seed A (default:\n"
+        "                      1..$SLUICE_SIM_SEEDS, or 1..3000)\n"
+        "  --jobs N            processes (default: 1)\n"
+        "  --verbose           log of all events, for a single seed\n"
+        "  --hash              hash of all deliveries, for each seed\n"
+        "  --first             stop at the first failure\n"
+        "  --plant NAME        planted bug to activate (default: NONE)\n"
+        "  --list-plants       list of the planted bugs\n"
+        "  --regressions FILE  seeds of FILE in place of --seeds\n"
+        "  --stages WHICH      seeds with replicas of several stages: all,\n"
+        "                      none or drawn (default: drawn, 3 in 10)\n"
+        "  --offers WHICH      seeds with workers without layers at first:\n"
+        "                      all, none or drawn (default: drawn, 1 in "
+        "10)\n"
+        "  --gateways WHICH    seeds with HTTP gateways: all, none or drawn\n"
+        "                      (default: drawn, 1 in 4)\n");
 }
 
 static void list_plants(void)
@@ -441,6 +451,9 @@ static bool parse(int argc, char **argv, struct task *t)
         } else if (strcmp(a, "--offers") == 0 &&
                    parse_which(value, &t->with.offers)) {
             i++;
+        } else if (strcmp(a, "--gateways") == 0 &&
+                   parse_which(value, &t->with.gateways)) {
+            i++;
         } else if (strcmp(a, "--jobs") == 0) {
             t->jobs = (uint32_t)strtoul(value, NULL, 10);
             i++;
@@ -472,9 +485,9 @@ int main(int argc, char **argv)
         usage();
         return 2;
     }
-    t.job = mmap(NULL, t.jobs * sizeof(*t.job), PROT_READ | PROT_WRITE,
-                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (t.job == MAP_FAILED) {
+    t.share = mmap(NULL, t.jobs * sizeof(*t.share), PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (t.share == MAP_FAILED) {
         perror("sluice-sim");
         return 2;
     }

@@ -106,6 +106,7 @@ static void deliver(struct sim *s, uint32_t flight, uint64_t unused)
     uint32_t number = l->conn;
     enum conn_end to = l->to;
     struct frame *f;
+    bool from_worker;
 
     (void)unused;
     if (node->paused_us > sim_now(s) && c->open[to]) {
@@ -131,7 +132,15 @@ static void deliver(struct sim *s, uint32_t flight, uint64_t unused)
     } else {
         replicas_sniff(s, number, to, f);
     }
+    from_worker = to == END_ROUTER && c->listener == SIM_ROUTER &&
+                  node_is_worker(c->node);
+    if (from_worker) {
+        forged_replace(s, number, &f);
+    }
     node->ops->recv(node->core, (struct peer_id){number}, &f);
+    if (from_worker) {
+        forged_check(s, number);
+    }
     auditor_received(s, node->number);
     node_soon(s, node->number);
 }
@@ -204,6 +213,9 @@ enum status network_send(struct sim *s, uint32_t node, struct peer_id to,
     if (!c || !c->open[from]) {
         frame_free(&f);
         return ST_UNAVAILABLE;
+    }
+    if (from == END_ROUTER && c->listener == SIM_ROUTER) {
+        crowd_sent(s, to.v, f);
     }
     if (c->in_flight[there] >= s->options.send_limit) {
         s->counts.lost++;

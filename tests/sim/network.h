@@ -26,6 +26,7 @@ struct conn {
     bool open[ENDS];
     bool lost_sent[ENDS];  /* `lost` is on its way */
     bool lost_received;    /* ... and has reached the listener */
+    bool evicted;          /* the router has ended its session for a place */
     int64_t last_us[ENDS]; /* arrival of the last frame towards this end */
     int64_t cut_us[ENDS];  /* frames towards this end vanish until then */
     uint32_t in_flight[ENDS];

@@ -8,7 +8,6 @@
 
 #define SPIN_US    10000
 #define SPIN_TICKS 20000
-#define PEERS_MAX  44 /* limit of the router */
 
 /* Returns the number that seeds use for a node: workers past SIM_WORKERS_WHOLE
  * were added after the clients. */
@@ -16,6 +15,9 @@ static uint32_t seed_number(uint32_t number)
 {
     const uint32_t more = SIM_WORKERS - SIM_WORKERS_WHOLE;
 
+    if (number >= SIM_FIRST_GATEWAY) {
+        return number;
+    }
     if (number >= SIM_FIRST_CLIENT) {
         return number - more;
     }
@@ -37,6 +39,11 @@ struct worker_core *node_worker(const struct sim *s, uint32_t number)
 {
     return s->offers[number - SIM_FIRST_WORKER].waits ? NULL
                                                       : s->nodes[number].core;
+}
+
+bool node_is_gateway(uint32_t number)
+{
+    return number >= SIM_FIRST_GATEWAY;
 }
 
 static int64_t io_now(struct node_io *io)
@@ -64,13 +71,14 @@ static struct peer_id io_open(struct node_io *io)
     return network_open(n->sim, n->number, SIM_ROUTER);
 }
 
-/* Opens a connection to "sim://NUMBER", the endpoint of a node. */
+/* Opens a connection to "ipc:///sim/NUMBER", the endpoint of a node. */
 static struct peer_id io_open_to(struct node_io *io, const char *endpoint)
 {
     struct sim_node *n = io->impl;
     unsigned number = SIM_NODES;
 
-    if (sscanf(endpoint, "sim://%u", &number) != 1 || number >= SIM_NODES) {
+    if (sscanf(endpoint, "ipc:///sim/%u", &number) != 1 ||
+        number >= SIM_NODES) {
         return (struct peer_id){0};
     }
     return network_open(n->sim, n->number, number);
@@ -101,6 +109,8 @@ static void free_core(struct sim *s, uint32_t number)
     } else if (node_is_worker(number)) {
         worker_free((struct worker_core **)&n->core);
         fake_engine_free(&s->engines[number - SIM_FIRST_WORKER]);
+    } else if (node_is_gateway(number)) {
+        gateways_free(s, number);
     } else {
         client_core_free((struct client_core **)&n->core);
     }
@@ -214,7 +224,8 @@ static void tick(struct sim *s, uint32_t number, uint64_t serial)
 static void start_router(struct sim *s, struct sim_node *n)
 {
     struct router_options o = {.name = "r",
-                               .max_peers = PEERS_MAX,
+                               .max_peers = s->crowd.n_clients,
+                               .max_admins = s->crowd.n_admins,
                                .max_requests = s->options.max_requests,
                                .max_waiting = s->options.max_waiting,
                                .gather_us = s->seed % 3 == 0 ? 1000 : 0,
@@ -281,7 +292,7 @@ static void start_worker(struct sim *s, struct sim_node *n)
                                .engine_depth = d->depth};
 
     (void)snprintf(model, sizeof(model), "m%u", d->model);
-    (void)snprintf(endpoint, sizeof(endpoint), "sim://%u", n->number);
+    (void)snprintf(endpoint, sizeof(endpoint), "ipc:///sim/%u", n->number);
     if (options_staged(&s->options, w)) {
         o.stage_endpoint = endpoint;
         o.hidden = FAKE_HIDDEN;
@@ -329,7 +340,10 @@ void node_plug(struct sim_node *n)
 void node_start(struct sim *s, uint32_t number)
 {
     struct sim_node *n = &s->nodes[number];
-    char kind = number == SIM_ROUTER ? 'r' : node_is_worker(number) ? 'w' : 'c';
+    char kind = number == SIM_ROUTER      ? 'r'
+                : node_is_worker(number)  ? 'w'
+                : node_is_gateway(number) ? 'g'
+                                          : 'c';
 
     n->sim = s;
     n->number = number;
@@ -350,6 +364,8 @@ void node_start(struct sim *s, uint32_t number)
         offers_begin(s, n);
     } else if (node_is_worker(number)) {
         start_worker(s, n);
+    } else if (node_is_gateway(number)) {
+        gateways_begin(s, n);
     } else {
         start_client(n);
     }
@@ -381,6 +397,9 @@ void node_stop(struct sim *s, uint32_t number)
         node_soon(s, number);
     } else if (node_is_worker(number)) {
         worker_stop(n->core);
+        node_soon(s, number);
+    } else if (node_is_gateway(number)) {
+        gateways_stop(s, number);
         node_soon(s, number);
     } else {
         free_core(s, number); /* sends Goodbye and closes */

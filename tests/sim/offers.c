@@ -82,7 +82,7 @@ void offers_begin(struct sim *s, struct sim_node *n)
 
     *seen = (struct offer_seen){.waits = true};
     (void)snprintf(seen->model, sizeof(seen->model), "m%u", worker->model);
-    (void)snprintf(seen->endpoint, sizeof(seen->endpoint), "sim://%u",
+    (void)snprintf(seen->endpoint, sizeof(seen->endpoint), "ipc:///sim/%u",
                    n->number);
     set_layers(s, w, costs.n_layers, costs.n_layers);
     s->n_sessions[w] = 0;

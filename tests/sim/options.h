@@ -11,6 +11,7 @@
 #define SIM_WORKERS       6 /* SIM_WORKERS_WHOLE at most without stages */
 #define SIM_WORKERS_WHOLE 4
 #define SIM_CLIENTS       6
+#define SIM_GATEWAYS      2
 #define SIM_LAYERS        8 /* limit for one model */
 
 /* Faults of the cluster, each with a mean interval; 0: never. */
@@ -37,10 +38,10 @@ struct worker_draw {
 /* Which seeds have a feature: a drawn share, none, or all. */
 enum seeds { SEEDS_DRAWN, SEEDS_NONE, SEEDS_ALL };
 
-/* Seeds with replicas of several stages, and seeds with workers that offer
- * themselves. */
+/* Seeds with replicas of several stages, seeds with workers that offer
+ * themselves, and seeds with gateways. */
 struct seeds_with {
-    enum seeds stages, offers;
+    enum seeds stages, offers, gateways;
 };
 
 /* Replicas of several stages.  All 0: every worker has all layers. */
@@ -75,6 +76,20 @@ struct offer_draw {
         uint32_t lineage;           /* a worker's number, usually its own */
         uint32_t n_blocks, n_slots; /* if its layers need them */
     } workers[SIM_WORKERS];
+};
+
+/* Gateways between HTTP clients and the router.  All 0: there are none. */
+struct gateway_draw {
+    uint32_t n;
+    bool texts;            /* they have the text side of the models */
+    uint32_t output_bytes; /* limit for a client that does not read */
+    uint32_t prompt_us, prompt_queue;
+    uint32_t gap_us;       /* between connections */
+    uint32_t open_max;     /* limit on connections */
+    uint32_t pipe_bytes;   /* room of a connection on its way */
+    int64_t kill_every_us; /* ends of a random gateway; 0: never */
+    /* per 10,000 connections or requests */
+    uint32_t leave_of, stall_of, half_of, wrong_of, stream_of, chat_of;
 };
 
 struct sim_options {
@@ -112,6 +127,7 @@ struct sim_options {
      * they did not exist. */
     _Alignas(8) struct stage_draw stages;
     _Alignas(8) struct offer_draw offers;
+    _Alignas(8) struct gateway_draw gateways;
 };
 
 /* Layers of its model that a worker has. */
@@ -121,6 +137,9 @@ struct fake_shard {
 };
 
 void options_draw(struct sim_options *o, uint64_t seed, struct seeds_with with);
+/* Draws the gateways: the last part of options_draw(). */
+void options_draw_gateways(struct sim_options *o, uint64_t seed,
+                           enum seeds which);
 struct fake_shard options_shard(const struct sim_options *o, uint32_t w);
 /* Return whether worker w has only some of the layers; whether any worker does.
  */

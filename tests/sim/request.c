@@ -22,6 +22,7 @@ struct asked {
 };
 
 #define POISON 0xdeadull /* upper half of a poison request's seed */
+#define HURT   0xbadull  /* ... and of a damaged one's */
 
 static void wrong(struct sim_request *request, const char *what)
 {
@@ -84,8 +85,19 @@ static void check_kept(struct sim_request *request, const struct sim_choice *c)
     }
 }
 
+/* Returns the damaged request that this one is or repeats, or NULL. */
+static const struct sim_request *damage_of(const struct sim_request *request)
+{
+    return sim_request_hurt_of(request->sim, request->sampling.seed);
+}
+
 static void check_choice(struct sim_request *request, struct sim_choice *c)
 {
+    const struct sim_request *hurt = damage_of(request);
+
+    if (hurt && c->n_got > hurt->damage_at) {
+        wrong(request, "got the token of a damaged row");
+    }
     switch (c->finish) {
     case SLUICE__V1__FINISH__FINISH_STOP:
     case SLUICE__V1__FINISH__FINISH_LENGTH:
@@ -101,8 +113,8 @@ static void check_choice(struct sim_request *request, struct sim_choice *c)
         }
         break;
     case SLUICE__V1__FINISH__FINISH_FAILED:
-        if (!request->sim->options.faulty) {
-            wrong(request, "failed in a seed without faults");
+        if (!hurt) {
+            wrong(request, "failed without damage");
         }
         break;
     default:
@@ -146,15 +158,16 @@ static bool explained(const struct sim_request *request)
                drains_bereft(s, request);
     case ST_UNAVAILABLE:
         return s->options.faulty || request->end_asked ||
-               drains_bereft(s, request) || slept(request);
+               drains_bereft(s, request) || slept(request) ||
+               crowd_crossed(request);
     case ST_ALREADY_EXISTS:
         return request->again || request->shared;
     case ST_NOT_FOUND: /* a new router has no models until a worker registers */
         return s->options.faulty || drains_bereft(s, request);
     case ST_ABORTED: /* enough workers were lost while they ran it */
         return s->n_ended[request->model] - request->n_ended > SIM_TRIAL_DEATHS;
-    case ST_INTERNAL:
-        return s->options.faulty && request->defect == DEFECT_NONE;
+    case ST_INTERNAL: /* no fault of an engine ends any other request */
+        return damage_of(request) != NULL;
     default:
         return false;
     }
@@ -207,8 +220,6 @@ static void check_resumed(struct sim_request *request)
 static void check_end(struct sim_request *request)
 {
     struct sim *s = request->sim;
-    bool wrong_asked =
-        request->defect != DEFECT_NONE || !sim_request_fits(s, request);
 
     check_deadline(request);
     if (request->status == ST_ABORTED) {
@@ -219,15 +230,23 @@ static void check_end(struct sim_request *request)
         for (uint32_t i = 0; i < request->n_choices && !s->failed; i++) {
             check_choice(request, &request->choices[i]);
         }
-    } else if (!explained(request) &&
-               !(wrong_asked && (request->status == ST_INVALID_ARGUMENT ||
-                                 request->status == ST_FAILED_PRECONDITION ||
-                                 request->status == ST_OUT_OF_RANGE ||
-                                 request->status == ST_NOT_FOUND ||
-                                 request->status == ST_UNAVAILABLE))) {
+    } else if (!sim_request_explained(request)) {
         sim_fail(request->sim, (int32_t)request->number, "unexpected status %s",
                  status_name(request->status));
     }
+}
+
+bool sim_request_explained(const struct sim_request *request)
+{
+    bool wrong_asked = request->defect != DEFECT_NONE ||
+                       !sim_request_fits(request->sim, request);
+
+    return explained(request) ||
+           (wrong_asked && (request->status == ST_INVALID_ARGUMENT ||
+                            request->status == ST_FAILED_PRECONDITION ||
+                            request->status == ST_OUT_OF_RANGE ||
+                            request->status == ST_NOT_FOUND ||
+                            request->status == ST_UNAVAILABLE));
 }
 
 static void on_lost(void *arg, const char *why)
@@ -450,12 +469,31 @@ bool sim_request_fits(const struct sim *s, const struct sim_request *request)
     return false;
 }
 
-struct sim_request *sim_request_poison(struct sim *s, uint64_t seed)
+static struct sim_request *marked(struct sim *s, uint64_t mark, uint64_t seed)
 {
     uint32_t number = (uint32_t)seed;
 
-    return seed >> 32 == POISON && number < s->n_requests ? &s->requests[number]
-                                                          : NULL;
+    return seed >> 32 == mark && number < s->n_requests ? &s->requests[number]
+                                                        : NULL;
+}
+
+struct sim_request *sim_request_poison(struct sim *s, uint64_t seed)
+{
+    return marked(s, POISON, seed);
+}
+
+struct sim_request *sim_request_hurt_of(struct sim *s, uint64_t seed)
+{
+    return marked(s, HURT, seed);
+}
+
+void sim_request_hurt(struct sim_request *request, enum damage damage,
+                      uint32_t at)
+{
+    request->seed_given = true;
+    request->sampling.seed = HURT << 32 | request->number;
+    request->damage = damage;
+    request->damage_at = at;
 }
 
 void sim_request_envenom(struct sim_request *request, uint32_t at)

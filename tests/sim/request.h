@@ -30,6 +30,13 @@ enum defect {
     DEFECTS
 };
 
+/* Damage of a request: to its logits, or to any step with its row. */
+enum damage {
+    DAMAGE_NONE,
+    DAMAGE_ROW, /* they are not finite: the engine names the row */
+    DAMAGE_STEP /* the step fails as a whole, with all of its rows */
+};
+
 struct sim_request {
     struct sim *sim;
     uint32_t number;
@@ -38,6 +45,8 @@ struct sim_request {
     struct resumable stream;
     struct asked *asked; /* borrowed by the call; owned */
     bool resumes;
+    bool web;   /* a client of a gateway sends it, over HTTP */
+    bool named; /* its gateway has drawn its id, which is known */
     bool lost_prefill, lost_decode; /* state of a choice at the last loss */
 
     uint32_t model;
@@ -59,6 +68,8 @@ struct sim_request {
 
     bool poison;        /* kills the worker that */
     uint32_t poison_at; /* samples this token; 0: that runs any part of it */
+    enum damage damage;
+    uint32_t damage_at; /* when this token is sampled */
     int64_t asked_us, arrived_us, ended_us;
     uint32_t n_ended;   /* ended sessions of its model's workers, when sent */
     bool arrived;       /* at a router, in the router's latest life */
@@ -91,6 +102,9 @@ void sim_request_doomed(struct sim_request *request);
 void sim_request_end_asked(struct sim *s, const struct sim_request *request,
                            uint32_t choice);
 
+/* Returns whether the seed explains that it ended with request->status. */
+bool sim_request_explained(const struct sim_request *request);
+
 /* Checks the seed that a router or a worker reports. */
 void sim_request_seed(struct sim_request *request, uint64_t seed);
 
@@ -112,6 +126,13 @@ void sim_request_envenom(struct sim_request *request, uint32_t at);
 
 /* Returns the poison request that has this seed; NULL if there is none. */
 struct sim_request *sim_request_poison(struct sim *s, uint64_t seed);
+
+/* Damages it at this token.  The engine always finds the damage there. */
+void sim_request_hurt(struct sim_request *request, enum damage damage,
+                      uint32_t at);
+
+/* Returns the damaged request that has this seed; NULL if there is none. */
+struct sim_request *sim_request_hurt_of(struct sim *s, uint64_t seed);
 
 void sim_request_fini(struct sim_request *request);
 

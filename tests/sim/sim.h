@@ -20,9 +20,12 @@
 #include "tests/sim/cells.h"
 #include "tests/sim/clock.h"
 #include "tests/sim/control.h"
+#include "tests/sim/crowd.h"
 #include "tests/sim/drains.h"
 #include "tests/sim/fake_engine.h"
 #include "tests/sim/fake_text.h"
+#include "tests/sim/forged.h"
+#include "tests/sim/gateways.h"
 #include "tests/sim/grants.h"
 #include "tests/sim/liveness.h"
 #include "tests/sim/network.h"
@@ -33,12 +36,14 @@
 #include "tests/sim/rng.h"
 #include "tests/sim/spare.h"
 #include "tests/sim/strangers.h"
+#include "tests/sim/web.h"
 #include "worker/worker_core.h"
 
-#define SIM_ROUTER       0
-#define SIM_FIRST_WORKER 1
-#define SIM_FIRST_CLIENT (SIM_FIRST_WORKER + SIM_WORKERS)
-#define SIM_NODES        (SIM_FIRST_CLIENT + SIM_CLIENTS)
+#define SIM_ROUTER        0
+#define SIM_FIRST_WORKER  1
+#define SIM_FIRST_CLIENT  (SIM_FIRST_WORKER + SIM_WORKERS)
+#define SIM_FIRST_GATEWAY (SIM_FIRST_CLIENT + SIM_CLIENTS)
+#define SIM_NODES         (SIM_FIRST_GATEWAY + SIM_GATEWAYS)
 
 #define SIM_REQUESTS_MIN 40
 #define SIM_FRAMES_MIN   2000
@@ -65,6 +70,7 @@ struct sim_node {
     int64_t paused_us; /* end of the pause */
     int64_t tick_us;   /* next tick, NODE_IDLE: none */
     uint64_t tick_number;
+    int64_t evicted_us;   /* when the router gave its place to another */
     int64_t dropped_us;   /* when it dropped its session */
     bool ending;          /* being stopped or killed */
     uint32_t first_conn;  /* first connection of this life */
@@ -90,6 +96,7 @@ struct sim {
     struct network network;
     struct rng chance; /* for the network and the faults */
     struct rng will;   /* for the clients */
+    uint32_t hurt_of;  /* damaged requests, per 10,000 */
     struct sim_node nodes[SIM_NODES];
     struct fake_engine *engines[SIM_WORKERS];
     struct fake_text *text;
@@ -105,6 +112,10 @@ struct sim {
     struct replicas_seen replicas[SIM_WORKERS];
     struct offer_seen offers[SIM_WORKERS];
     struct strangers strangers;
+    struct crowd crowd;
+    struct forged forged;
+    struct gateways gateways;
+    struct web web;
     uint32_t n_brought; /* choices requested by the frame just delivered */
     /* Time when the router last lacked room for so many choices. */
     int64_t full_us[REQUEST_CHOICES + 1];
@@ -118,7 +129,7 @@ struct sim {
     bool closing;         /* no new requests */
     bool calm;            /* no faults any more */
     int64_t calm_us;      /* since then; or the last token, if later */
-    uint64_t calm_tokens; /* tokens of all clients at that time */
+    uint64_t calm_tokens; /* tokens and HTTP bytes of all clients then */
     uint64_t hash;        /* hash of all deliveries */
     struct sim_counts counts;
     bool done;
@@ -166,7 +177,9 @@ void node_soon(struct sim *s, uint32_t number);
 /* Returns whether a worker crashes by itself in its current life. */
 bool node_crashes(const struct sim *s, uint32_t number);
 bool node_is_worker(uint32_t number);
+/* Returns whether a node is a client of the router; a gateway is one. */
 bool node_is_client(uint32_t number);
+bool node_is_gateway(uint32_t number);
 
 /* faults.c: crashes a worker because of a plan that it runs; the worker
  * restarts later. */

@@ -101,6 +101,14 @@ static void generate(struct sim *s, uint32_t conn, const struct envelope *e)
         body(s, e, &sluice__v1__generate_request__descriptor);
     uint32_t i = r ? find(s, r->request_id) : NO_REQUEST;
 
+    /* The call crossed the Goodbye: the router ignores it. */
+    if (network_conn(&s->network, conn)->evicted) {
+        return;
+    }
+    if (r && i == NO_REQUEST &&
+        node_is_gateway(network_conn(&s->network, conn)->node)) {
+        i = web_named(s, network_conn(&s->network, conn)->node, r);
+    }
     if (i != NO_REQUEST) {
         struct sim_request *request = &s->requests[i];
 
@@ -503,6 +511,9 @@ void sniff(struct sim *s, uint32_t conn, enum conn_end to,
     }
     if (s->verbose) {
         sniff_log(s, conn, to, f, &h);
+    }
+    if (to == END_PEER && c->listener == SIM_ROUTER) {
+        crowd_look(s, conn, f, &h);
     }
     ordered = sniff_fresh(c, to, &h);
     if (to == END_PEER && h.session != 0) {

@@ -3,12 +3,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "text/assets.h"
 #include "text/byte_level.h"
 #include "text/tokenizer.h"
 
-#define TOKENS  512
-#define SPECIAL 255
+#define TOKENS     512
+#define PATH_BYTES 80
+#define SPECIAL    255
 
 struct token {
     uint8_t bytes[VOCABULARY_BYTES];
@@ -119,9 +122,10 @@ static size_t entry(uint32_t id, char *out)
     return at + (size_t)sprintf(out + at, "\":%u", id);
 }
 
-static struct tokenizer *parse(void)
+static char json[TOKENS * 40];
+
+static size_t write_json(void)
 {
-    static char json[TOKENS * 40];
     size_t at = (size_t)sprintf(
         json,
         "{\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"ByteLevel\","
@@ -132,20 +136,78 @@ static struct tokenizer *parse(void)
         "\"normalized\":false}],"
         "\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":{",
         SPECIAL);
-    struct tokenizer *t;
-    struct error e;
 
+    if (n_tokens == 0) {
+        fill();
+    }
     for (uint32_t i = 0; i < n_tokens; i++) {
         if (i != SPECIAL) {
             at += entry(i, json + at);
         }
     }
-    at += (size_t)sprintf(json + at, "}}}");
-    if (tokenizer_parse(&t, json, at, &e) != ST_OK) {
-        (void)fprintf(stderr, "sluice-sim: vocabulary: %s\n", e.text);
-        abort();
+    return at + (size_t)sprintf(json + at, "}}}");
+}
+
+static void give_up(const char *why)
+{
+    (void)fprintf(stderr, "sluice-sim: vocabulary: %s\n", why);
+    abort();
+}
+
+static struct tokenizer *parse(void)
+{
+    size_t n = write_json();
+    struct tokenizer *t;
+    struct error e;
+
+    if (tokenizer_parse(&t, json, n, &e) != ST_OK) {
+        give_up(e.text);
     }
     return t;
+}
+
+static void write_file(const char *dir, const char *name, const char *data,
+                       size_t n, char path[PATH_BYTES])
+{
+    FILE *f;
+
+    (void)snprintf(path, PATH_BYTES, "%s/%s", dir, name);
+    f = fopen(path, "w");
+    if (!f || fwrite(data, 1, n, f) != n || fclose(f) != 0) {
+        give_up("a file for the gateway cannot be written");
+    }
+}
+
+static struct text_assets *load(void)
+{
+    char dir[] = "/tmp/sluice-sim-XXXXXX";
+    char tokenizer[PATH_BYTES], chat[PATH_BYTES];
+    struct text_assets *a;
+    struct error e;
+
+    if (!mkdtemp(dir)) {
+        give_up("no directory for the gateway's files");
+    }
+    write_file(dir, "tokenizer.json", json, write_json(), tokenizer);
+    write_file(dir, "chat_template.jinja", VOCABULARY_TEMPLATE,
+               strlen(VOCABULARY_TEMPLATE), chat);
+    if (text_assets_load(&a, dir, &e) != ST_OK) {
+        give_up(e.text);
+    }
+    (void)unlink(tokenizer);
+    (void)unlink(chat);
+    (void)rmdir(dir);
+    return a;
+}
+
+struct text_assets *vocabulary_assets(void)
+{
+    static struct text_assets *made;
+
+    if (!made) {
+        made = load();
+    }
+    return made;
 }
 
 const struct tokenizer *vocabulary_tokenizer(void)
@@ -153,9 +215,6 @@ const struct tokenizer *vocabulary_tokenizer(void)
     static struct tokenizer *made;
 
     if (!made) {
-        if (n_tokens == 0) {
-            fill();
-        }
         made = parse();
     }
     return made;

@@ -21,11 +21,20 @@
 
 #define VOCABULARY_BYTES 5 /* bytes of the longest token */
 
+struct text_assets;
 struct tokenizer;
 
 /* Returns the tokenizer.  Made by tokenizer_parse() at the first call; lives as
  * long as the process.  Borrowed. */
 const struct tokenizer *vocabulary_tokenizer(void);
+
+/* Returns the files of a model with this tokenizer and VOCABULARY_TEMPLATE.
+ * Loaded at the first call, from a directory that is removed again; they live
+ * as long as the process. */
+struct text_assets *vocabulary_assets(void);
+
+/* The prompt of a chat is the text of its messages. */
+#define VOCABULARY_TEMPLATE "{% for m in messages %}{{ m.content }}{% endfor %}"
 
 /* Returns the bytes of id, *n of them: 0 if none. */
 const uint8_t *vocabulary_bytes(uint32_t id, size_t *n);

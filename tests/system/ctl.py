@@ -17,7 +17,7 @@ def call(*args, rc=0):
 
 
 def metric_rows(program):
-    """[name, kind, help] of each row that --list-metrics prints."""
+    """[name, kind, help, labels or nothing] of each row of --list-metrics."""
     p = subprocess.run([os.path.join(os.path.dirname(PROGRAM), program),
                         "--list-metrics"], stdout=subprocess.PIPE, text=True,
                        check=True)
@@ -25,8 +25,8 @@ def metric_rows(program):
 
 
 def metric_names(program):
-    """Names without the prefix of the program and the suffix of a counter."""
-    return {re.sub(r"^sluice_[a-z]+_|_total$", "", row[0])
+    """Names without the prefix of the program and the suffix of the kind."""
+    return {re.sub(r"^sluice_[a-z]+_|_(total|seconds)$", "", row[0])
             for row in metric_rows(program)}
 
 

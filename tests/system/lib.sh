@@ -14,12 +14,13 @@ dir=$(mktemp -d "${TMPDIR:-/tmp}/sluice.XXXXXX")
 workers_at=ipc://$dir/workers
 clients_at=ipc://$dir/clients
 export SLUICE_ROUTER=$clients_at
-# Seconds to wait for a condition, enough for a busy machine and sanitizers.  A
-# test that passes does not wait that long.
-patience=${SLUICE_PATIENCE:-60}
+# Seconds to wait for a condition (tests/patience).  A test that passes does not
+# wait that long.
+export SLUICE_PATIENCE=${SLUICE_PATIENCE:-300}
+patience=$SLUICE_PATIENCE
 # Divisor for the tokens of long tests, for the same reason.
 shorter=${SLUICE_SHORTER:-1}
-declare -A pid_of=()
+declare -A pid_of=() url_of=()
 out='' err='' rc=0
 
 cleanup()
@@ -91,9 +92,21 @@ ctl()
     run "$bin/sluicectl" "$@"
 }
 
-has_output()
+# has_started NAME: it has ended, or has printed a line.  One that waits for the
+# router of this test has not started until that has accepted or refused it.
+has_started()
 {
-    [ -s "$dir/$1.out" ] || ! kill -0 "${pid_of[$1]}" 2>/dev/null
+    local out=$dir/$1.out
+
+    is_running "$1" || return 0
+    [ -s "$out" ] || return 1
+    ! is_running router || ! grep -q ' waiting for the router: ' "$out" ||
+        grep -q ' ready: ' "$out" || grep -q hello-refused "$dir/$1.log"
+}
+
+is_running()
+{
+    [ -n "${pid_of[$1]:-}" ] && kill -0 "${pid_of[$1]}" 2>/dev/null
 }
 
 # python_test ARGUMENTS...: runs a Python test from standard input, with ctl.py.
@@ -103,7 +116,8 @@ python_test()
         PYTHONPATH=$root/tests/system python3 - "$@"
 }
 
-# start NAME COMMAND...: starts a daemon and waits for its ready line.
+# start NAME COMMAND...: starts a daemon and waits for its ready line; without a
+# router, for the line that it waits for one.
 start()
 {
     local name=$1
@@ -112,7 +126,7 @@ start()
     : >"$dir/$name.out" # an earlier daemon may have had the name
     "$@" >"$dir/$name.out" 2>"$dir/$name.log" </dev/null &
     pid_of[$name]=$!
-    until_true "$patience" has_output "$name" ||
+    until_true "$patience" has_started "$name" ||
         fail "$name printed no ready line within $patience s"
     [ -s "$dir/$name.out" ] || fail "$name exited before its ready line"
 }
@@ -252,4 +266,47 @@ nothing_is_held()
     ctl audit --json
     equal 'exit code of audit' 0 "$rc"
     equal 'differences' 0 "$(field n_differences "$out")"
+}
+
+# start_gateway NAME OPTIONS...: a gateway in front of the router, on a port
+# that the kernel chooses.  Sets url_of[NAME].
+start_gateway()
+{
+    local name=$1 address='https?://[^ ,]*'
+    shift
+
+    start "$name" "$bin/sluice-gateway" --router "$clients_at" \
+        --listen 127.0.0.1:0 --model tiny-hybrid="$model" "$@"
+    url_of[$name]=$(grep -Eo -m 1 "$address" "$dir/$name.out") ||
+        fail "$name printed no address: $(cat "$dir/$name.out")"
+}
+
+# start_scripted_worker NAME: its replies are written in the prompts
+# (scripted_worker.c).
+start_scripted_worker()
+{
+    start "$1" "$bin/../tests/scripted_worker" "$workers_at" "$1" "$model" \
+        "${step_ms:-1}"
+    until_true "$patience" is_up "$1" || fail "$1 is not listed within $patience s"
+}
+
+# new_key FILE TENANT [LIMITS]: adds a line to a file of keys and sets key.
+new_key()
+{
+    key=sk-test-$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
+    echo "$(printf %s "$key" | sha256sum | cut -d ' ' -f 1) $2 ${3:-}" >>"$1"
+}
+
+# find_python: sets `python` to one with the modules of client/python, and
+# prepares its environment.  Fails if there is none.
+find_python()
+{
+    export SLUICE_PROTO=$bin/../python PYTHONDONTWRITEBYTECODE=1
+    export PYTHONPATH=$root/client/python
+
+    # Another python3 may stand before the one with Debian's packages.
+    for python in python3 /usr/bin/python3; do
+        if "$python" -c 'import sluice' 2>/dev/null; then return 0; fi
+    done
+    return 1
 }

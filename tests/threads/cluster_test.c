@@ -11,6 +11,7 @@
 #include "proto/inference.pb-c.h"
 #include "router/router_core.h"
 #include "router/text/text_threads.h"
+#include "tests/patience.h"
 #include "tests/threads/memory_net.h"
 #include "tests/unit/cmocka.h"
 #include "text/tokenizer.h"
@@ -25,7 +26,6 @@
 #define MAX_TOKENS 12
 #define BLOCKS     64
 #define SLOTS      4
-#define PATIENCE_S 100
 
 static struct {
     struct model_config config;
@@ -41,6 +41,7 @@ static void *router_make(void *arg, struct node_io *io)
 {
     struct router_options o = {.name = "r",
                                .max_peers = 16,
+                               .max_admins = 8,
                                .max_requests = 64,
                                .max_waiting = 64,
                                .text = text_threads_seam(the.text)};
@@ -296,7 +297,7 @@ static void client_turn(void *arg, void *core)
 static void await(atomic_uint *n, unsigned wanted)
 {
     const struct timespec nap = {.tv_nsec = 2000000};
-    time_t end = time(NULL) + PATIENCE_S;
+    time_t end = time(NULL) + patience_s();
 
     while (atomic_load(n) < wanted) {
         assert_true(time(NULL) < end);

@@ -10,12 +10,12 @@
 #include <unistd.h>
 
 #include "common/wire/loop.h"
+#include "tests/patience.h"
 #include "tests/unit/cmocka.h"
 #include "tests/wire/edge_node.h"
 
 #define FORWARDS 24
 #define LARGEST  (8u << 20)
-#define PATIENCE 60000000 /* us; only a failure waits this long */
 
 struct end {
     struct transport *t;
@@ -77,7 +77,7 @@ static void hear(void *arg, int fd)
 
 static void tensors_both_ways(void **state)
 {
-    int64_t until = loop_now_us() + PATIENCE;
+    int64_t until = loop_now_us() + patience_us();
     char next[ENDPOINT_MAX];
     bool all_there = false;
     int down[2], up[2];

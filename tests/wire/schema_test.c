@@ -1,5 +1,6 @@
 /* The rows of METHOD_MAP compared with the text of proto/, and rules of the
  * schema on which the decoder relies. */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,11 +8,12 @@
 #include "common/wire/frame.h"
 #include "common/wire/method_message.h"
 #include "common/wire/wire_type.h"
+#include "proto/frame.pb-c.h"
 #include "tests/unit/cmocka.h"
 
-static const char *const files[] = {"common",   "registry", "inference",
-                                    "admin",    "worker",   "stage",
-                                    "transfer", "health"};
+static const char *const files[] = {"frame",     "common",   "registry",
+                                    "inference", "admin",    "worker",
+                                    "stage",     "transfer", "health"};
 
 #define N_FILES (sizeof files / sizeof files[0])
 
@@ -163,6 +165,77 @@ static void numbers_are_unique_and_found(void **state)
     assert_null(method_at(n_rows() + 1000));
 }
 
+/* Returns the number of an enumerator of proto/frame.proto. */
+static int number_of(const ProtobufCEnumDescriptor *type, const char *name)
+{
+    const ProtobufCEnumValue *v =
+        protobuf_c_enum_descriptor_get_value_by_name(type, name);
+
+    if (v == NULL) {
+        fail_msg("proto/frame.proto lacks %s", name);
+    }
+    return v->value;
+}
+
+/* Appends a name in capitals, with _ between its words: StepOutput becomes
+ * STEP_OUTPUT. */
+static void append_capitals(char *out, const char *name)
+{
+    size_t n = strlen(out);
+
+    for (const char *s = name; *s != '\0'; s++) {
+        if (s > name && isupper((unsigned char)*s)) {
+            out[n++] = '_';
+        }
+        out[n++] = (char)toupper((unsigned char)*s);
+    }
+    out[n] = '\0';
+}
+
+static void methods_have_their_numbers_in_the_schema(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; method_at(i) != NULL; i++) {
+        char name[160] = "METHOD_";
+
+        append_capitals(name, method_at(i)->service);
+        strcat(name, "_");
+        append_capitals(name, method_at(i)->method);
+        assert_int_equal(number_of(&sluice__v1__method__descriptor, name),
+                         method_at(i)->number);
+    }
+    assert_int_equal(number_of(&sluice__v1__method__descriptor, "METHOD_NONE"),
+                     METHOD_NONE);
+    assert_int_equal(sluice__v1__method__descriptor.n_values, n_rows() + 1);
+}
+
+static void statuses_have_their_numbers_in_the_schema(void **state)
+{
+    (void)state;
+    for (int s = 0; s < ST_NR; s++) {
+        char name[64];
+
+        snprintf(name, sizeof name, "STATUS_%s", status_name((enum status)s));
+        assert_int_equal(number_of(&sluice__v1__status__descriptor, name), s);
+    }
+    assert_int_equal(sluice__v1__status__descriptor.n_values, ST_NR);
+}
+
+static void kinds_have_their_numbers_in_the_schema(void **state)
+{
+    const ProtobufCEnumDescriptor *type =
+        &sluice__v1__envelope_kind__descriptor;
+
+    (void)state;
+    assert_int_equal(number_of(type, "ENVELOPE_NONE"), 0);
+    assert_int_equal(number_of(type, "ENVELOPE_CALL"), ENVELOPE_CALL);
+    assert_int_equal(number_of(type, "ENVELOPE_REPLY"), ENVELOPE_REPLY);
+    assert_int_equal(number_of(type, "ENVELOPE_END"), ENVELOPE_END);
+    assert_int_equal(number_of(type, "ENVELOPE_CANCEL"), ENVELOPE_CANCEL);
+    assert_int_equal(number_of(type, "ENVELOPE_ONEWAY"), ENVELOPE_ONEWAY);
+    assert_int_equal(type->n_values, ENVELOPE_ONEWAY + 1);
+}
+
 static void rows_make_sense(void **state)
 {
     (void)state;
@@ -248,6 +321,9 @@ int main(void)
         cmocka_unit_test(rows_are_those_of_the_schema),
         cmocka_unit_test(message_types_are_those_of_the_rows),
         cmocka_unit_test(numbers_are_unique_and_found),
+        cmocka_unit_test(methods_have_their_numbers_in_the_schema),
+        cmocka_unit_test(statuses_have_their_numbers_in_the_schema),
+        cmocka_unit_test(kinds_have_their_numbers_in_the_schema),
         cmocka_unit_test(rows_make_sense),
         cmocka_unit_test(no_message_is_recursive),
         cmocka_unit_test(every_file_is_proto2),

@@ -19,14 +19,11 @@
 #include "proto/common.pb-c.h"
 #include "proto/health.pb-c.h"
 #include "proto/registry.pb-c.h"
+#include "tests/patience.h"
 #include "tests/unit/cmocka.h"
 
-#define PEERS    64
-#define SILENT   500
-#define PATIENCE 20000000 /* us; only a failure waits this long */
-#define KILL_GOAL                                               \
-    250000 /* us; about 100 ms were measured on an idle machine \
-            */
+#define PEERS  64
+#define SILENT 500
 
 static const Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;
 
@@ -188,7 +185,7 @@ struct worker {
     struct session s;
     struct arena arena;
     struct loop loop;
-    uint32_t n_up, n_down, n_asked, n_answered, n_failed;
+    uint32_t n_up, n_down, n_broke, n_asked, n_answered, n_failed;
     uint32_t in_flight, n_to_ask;
     int64_t down_us, asked_us, slowest_us;
 };
@@ -210,10 +207,11 @@ static void worker_down(void *node, struct peer *p, enum status refused,
 {
     struct worker *w = node;
 
-    (void)refused, (void)why;
+    (void)refused;
     if (p != NULL) {
         w->n_down++;
         w->down_us = loop_now_us();
+        w->n_broke += strstr(why, "broke") != NULL;
     }
 }
 
@@ -304,7 +302,7 @@ static void worker_stop(struct worker *w)
 /* Runs turns until *what reaches n. */
 static void await(struct worker *w, const uint32_t *what, uint32_t n)
 {
-    int64_t until = loop_now_us() + PATIENCE;
+    int64_t until = loop_now_us() + patience_us();
 
     while (*what < n && loop_now_us() < until) {
         loop_turn(&w->loop, 10000);
@@ -365,7 +363,7 @@ static void killed_router_is_noticed_and_found_again(void **state)
     }
     print_message("noticed after %lld us at the slowest\n",
                   (long long)slowest_us);
-    assert_in_range(slowest_us, 0, KILL_GOAL);
+    assert_int_equal(w.n_broke, 5); /* no silence had to end a session */
     await(&w, &w.n_up, 6);
     ask(&w, 100);
     worker_stop(&w);
@@ -384,10 +382,10 @@ static int silent_connection(const char *endpoint)
     return fd;
 }
 
-/* Waits at most 5 s for the end of the stream: the router has hung up. */
+/* Waits for the end of the stream: the router has hung up. */
 static bool is_hung_up(int fd)
 {
-    struct timeval wait = {.tv_sec = 5};
+    struct timeval wait = {.tv_sec = patience_s()};
     char byte[64];
     ssize_t n;
 
@@ -426,7 +424,6 @@ static void silent_connections_disturb_nobody(void **state)
                   (long long)alone_us, (long long)w.slowest_us, SILENT);
     assert_int_equal(w.n_failed, 0);
     assert_int_equal(w.n_up, 1);
-    assert_in_range(w.slowest_us, 0, 1000000);
     for (int i = 0; i < SILENT; i++) {
         assert_true(is_hung_up(fds[i]));
         close(fds[i]);

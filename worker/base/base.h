@@ -28,6 +28,7 @@ struct worker_base {
     struct arena arena;
     struct session session;
     struct worker_metrics metrics; /* all but ledger_violations */
+    struct worker_steps steps;
     const struct base_ops *ops;
     void *core;
 

@@ -102,6 +102,15 @@ struct plan {
     const float *hidden;   /* [n_tokens, H], as tokens; or NULL, see above */
 };
 
+/* Outcome of a row in a plan that succeeded.  Rows that are not done change
+ * no bit of the others; the contents of their own blocks and slots are
+ * undefined. */
+enum row_outcome {
+    ROW_DONE,       /* it has a token if it samples */
+    ROW_NOT_FINITE, /* it samples, but its logits are not finite: no token */
+    ROW_CUT_OFF     /* it is chained to a row that got no token: not computed */
+};
+
 /* The result of a plan.  After an error no row has a token and hidden is NULL;
  * the contents of the rows' blocks and slots are undefined. */
 struct plan_result {
@@ -114,6 +123,8 @@ struct plan_result {
     const float *hidden; /* [n_tokens, H], as the plan's tokens; or NULL */
     uint32_t tokens[PLAN_ROWS_MAX]; /* TOKEN_NONE if the row does not sample */
     uint32_t device_us;
+    /* Only if the plan succeeded: */
+    uint8_t outcomes[PLAN_ROWS_MAX]; /* enum row_outcome */
     /* Only if the plan succeeded, for rows that ask for logprobs: */
     float logprobs[PLAN_ROWS_MAX]; /* for tokens[i] */
     struct token_logprob top[PLAN_ROWS_MAX][TOP_LOGPROBS_MAX]; /* best first */

@@ -1,8 +1,8 @@
-/* metrics.h - The worker's counters.
+/* metrics.h - The worker's counters, gauges and histograms.
  *
- * --list-metrics and the log line `counted` on exit are generated from these
- * rows.  tests/system/tables compares the table in docs/operating.md with
- * them.
+ * --list-metrics, the page /metrics and the log lines `counted` on exit are
+ * generated from these rows.  tests/system/tables compares the table in
+ * docs/operating.md with them.
  *
  * Threading: the core's. */
 #ifndef WORKER_BASE_METRICS_H
@@ -11,29 +11,64 @@
 #include "common/base/metric.h"
 
 /* name, kind, what a counter has counted since the start */
-#define WORKER_METRICS(X)                                                 \
-    X(sessions, COUNTER, "sessions with a router")                        \
-    X(submits, COUNTER, "Submit calls")                                   \
-    X(refused, COUNTER, "refused Submit calls")                           \
-    X(adopted, COUNTER, "Submit calls that adopted an orphaned sequence") \
-    X(steps, COUNTER, "plans that the engine finished or refused")        \
-    X(steps_failed, COUNTER, "plans that failed or were refused")         \
-    X(prompt_tokens, COUNTER, "computed prompt tokens")                   \
-    X(tokens, COUNTER, "generated tokens")                                \
-    X(stopped, COUNTER, "sequences that ended by a stop or end token")    \
-    X(full, COUNTER, "sequences that ended by their length")              \
-    X(cancelled, COUNTER, "sequences that were cancelled or removed")     \
-    X(failed, COUNTER, "sequences that failed")                           \
-    X(dropped, COUNTER, "sequences that ended with their session")        \
-    X(orphans, COUNTER, "sequences orphaned by the end of their session") \
-    X(orphans_expired, COUNTER, "orphans that expired")                   \
-    X(orphans_disowned, COUNTER, "orphans that the router disowned")      \
-    X(assemblies, COUNTER, "replicas that this worker joined as a stage") \
-    X(assemblies_broken, COUNTER, "replicas that this worker gave up")    \
-    X(streams_broken, COUNTER,                                            \
-      "replicas given up because of an invalid message of another stage") \
-    X(ledger_violations, COUNTER, "broken ledger identities")
+#define WORKER_METRICS(X)                                                  \
+    X(sessions, COUNTER, "sessions with a router")                         \
+    X(submits, COUNTER, "Submit calls")                                    \
+    X(refused, COUNTER, "refused Submit calls")                            \
+    X(adopted, COUNTER, "Submit calls that adopted an orphaned sequence")  \
+    X(steps, COUNTER, "plans that the engine finished or refused")         \
+    X(steps_failed, COUNTER, "plans that failed or were refused")          \
+    X(rows_damaged, COUNTER, "rows whose logits were not finite")          \
+    X(recomputed, COUNTER, "sequences computed again after a failed step") \
+    X(prompt_tokens, COUNTER, "computed prompt tokens")                    \
+    X(tokens, COUNTER, "generated tokens")                                 \
+    X(stopped, COUNTER, "sequences that ended by a stop or end token")     \
+    X(full, COUNTER, "sequences that ended by their length")               \
+    X(cancelled, COUNTER, "sequences that were cancelled or removed")      \
+    X(failed, COUNTER, "sequences that failed")                            \
+    X(dropped, COUNTER, "sequences that ended with their session")         \
+    X(orphans, COUNTER, "sequences orphaned by the end of their session")  \
+    X(orphans_expired, COUNTER, "orphans that expired")                    \
+    X(orphans_disowned, COUNTER, "orphans that the router disowned")       \
+    X(assemblies, COUNTER, "replicas that this worker joined as a stage")  \
+    X(assemblies_broken, COUNTER, "replicas that this worker gave up")     \
+    X(streams_broken, COUNTER,                                             \
+      "replicas given up because of an invalid message of another stage")  \
+    X(ledger_violations, COUNTER, "broken ledger identities")              \
+    X(connections_refused, COUNTER,                                        \
+      "connections closed at once: too many, or too fast")                 \
+    X(connections_cut, COUNTER,                                            \
+      "connections ended because the peer broke ZMTP's rules or sent nothing")
+
+/* Figures of the plans that the engine finished. */
+#define WORKER_STEPS(X)                                              \
+    X(step, TIMES, "time of a step on its device")                   \
+    X(step_decode_rows, SIZES, "rows of a step with one token")      \
+    X(step_prefill_rows, SIZES, "rows of a step with prompt tokens") \
+    X(step_tokens, SIZES, "tokens of a step, prompt and generated")
+
+/* Sequences by state. */
+#define WORKER_SEQUENCES(X)                                      \
+    X(sequences_live, GAUGE,                                     \
+      "sequences, ended ones included until they are forgotten") \
+    X(sequences_orphaned, GAUGE, "orphaned sequences")
+
+/* One series per class of the pool. */
+#define WORKER_POOLS(X)                                       \
+    X(pool_size, GAUGE, "units in the pool")                  \
+    X(pool_free, GAUGE, "free units")                         \
+    X(pool_held, GAUGE, "units held by sequences")            \
+    X(pool_cached, GAUGE, "units that hold reusable content") \
+    X(pool_granted, GAUGE, "units granted to sequences and not held yet")
 
 METRIC_TABLE(worker_metrics, WORKER_METRICS);
+METRIC_TABLE(worker_steps, WORKER_STEPS);
+METRIC_TABLE(worker_sequences, WORKER_SEQUENCES);
+METRIC_TABLE(worker_pools, WORKER_POOLS);
+
+METRIC_SET(worker_metrics, "sluice_worker", NULL);
+METRIC_SET(worker_steps, "sluice_worker", NULL);
+METRIC_SET(worker_sequences, "sluice_worker", NULL);
+METRIC_SET(worker_pools, "sluice_worker", "class");
 
 #endif

@@ -55,6 +55,13 @@ enum sequence_finish {
     FINISH_FAILED
 };
 
+/* Whether it is computed again after a failed step:
+ * worker/sequences/recompute.h. */
+enum sequence_recompute { RECOMPUTE_NONE, RECOMPUTE_WAITS, RECOMPUTE_ALONE };
+
+/* Bytes of the reason for a failure, with its NUL: the router accepts 300. */
+#define SEQUENCE_FAILURE 301
+
 /* Returns whether the sequence ended by itself, with all its tokens. */
 static inline bool finish_is_whole(enum sequence_finish f)
 {
@@ -120,6 +127,7 @@ struct sequence {
     uint32_t inflight;  /* plans in flight that name it */
     uint64_t last_step; /* the newest of these plans, */
     uint32_t last_row;  /* and the row there */
+    enum sequence_recompute recompute;
     bool spoilt; /* at a stage (worker/stages/stage.h): one of its steps failed
                   */
 
@@ -133,7 +141,8 @@ struct sequence {
     bool row_sent;         /* some row was sent */
     bool end_sent;         /* the row with its ending was sent */
     bool forgotten;        /* the router needs nothing more of it */
-    uint64_t call;         /* the Submit that is still open, 0: none */
+    char failure[SEQUENCE_FAILURE]; /* only with FINISH_FAILED */
+    uint64_t call;                  /* the Submit that is still open, 0: none */
 
     /* Outlives its session (worker/sequences/orphans.h). */
     bool orphan;

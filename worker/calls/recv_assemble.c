@@ -4,6 +4,7 @@
  *   1 the current assembly ends, whatever the new one is like
  *   2 every field is checked; the error names the field and the limit
  *   3 JOINING; the call is answered when both edges are up */
+#include "common/wire/endpoint.h"
 #include "worker/calls/calls.h"
 
 static enum status check_place(const struct worker_options *o,
@@ -26,10 +27,10 @@ static enum status check_place(const struct worker_options *o,
                          o->layer_begin, o->layer_end, o->n_layers, m->stage,
                          m->n_stages);
     }
-    if (!wire_text_ok(m->next, 1, ENDPOINT_MAX - 1)) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "next has %zu bytes, an endpoint has 1 to %d of UTF-8",
-                         m->next.len, ENDPOINT_MAX - 1);
+    /* Another worker chose the name; only neighbours are dialled. */
+    if (endpoint_of_peer(m->next.data, m->next.len, o->stage_endpoint, e) !=
+        ST_OK) {
+        return error_wrap(e, "next");
     }
     return ST_OK;
 }

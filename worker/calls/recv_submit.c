@@ -115,9 +115,9 @@ static void supersede_sequence(struct sequences *q, struct sequence *s)
 {
     char name[SEQUENCE_NAME];
 
-    log_info("sequence-restarted", "request=%s grant=%llu generated=%u",
-             sequence_name(&s->key, name), (unsigned long long)s->grant,
-             s->n_generated);
+    log_debug("sequence-restarted", "request=%s grant=%llu generated=%u",
+              sequence_name(&s->key, name), (unsigned long long)s->grant,
+              s->n_generated);
     sequence_clear_key(&q->table, s);
     ending_cancel(q, s);
 }

@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,71 +17,68 @@ static uint64_t least(uint64_t a, uint64_t b)
 }
 
 /* Parses "0.9" as a share, in decimal; anything else must be a size. */
-static bool parse_memory(const char *text, uint64_t available, uint64_t *bytes)
+static bool parse_memory(const struct budget_memory *m, uint64_t *bytes)
 {
     char *end;
-    double share = strtod(text, &end);
+    double share = strtod(m->text, &end);
 
-    if (*end == '\0' && strchr(text, '.') != NULL &&
-        strpbrk(text, "xX") == NULL) {
-        *bytes = (uint64_t)(share * (double)available);
+    if (*end == '\0' && strchr(m->text, '.') != NULL &&
+        strpbrk(m->text, "xX") == NULL) {
+        *bytes = (uint64_t)(share * (double)m->available);
         return share > 0 && share <= 1;
     }
-    return option_bytes(text, bytes);
+    return option_bytes(m->text, bytes);
 }
 
-static enum status too_small(const struct budget_need *n, uint64_t bytes,
-                             struct error *e)
+/* Reads --memory into *bytes, which keeps the default without the option.  A
+ * pool that the machine does not have would be found out by a later request,
+ * when the system kills a process. */
+static enum status read_memory(const struct budget_memory *m, uint64_t *bytes,
+                               struct error *e)
 {
-    uint64_t one = pool_split_sequence(&n->pool, n->pool.context);
-
-    return error_set(
-        e, ST_RESOURCE_EXHAUSTED,
-        "the memory budget of %.1f MiB is too small: weights take %.1f MiB, "
-        "scratch %.1f MiB, one sequence of %u tokens %.1f MiB; give at least "
-        "%.1f MiB with --memory, or a shorter --context",
-        (double)bytes / MIB, (double)n->weight_bytes / MIB,
-        (double)n->scratch_bytes / MIB, n->pool.context, (double)one / MIB,
-        (double)(n->weight_bytes + n->scratch_bytes + one) / MIB);
+    if (m->text == NULL) {
+        return ST_OK;
+    }
+    if (!parse_memory(m, bytes)) {
+        return error_set(
+            e, ST_INVALID_ARGUMENT,
+            "--memory %s: give a size such as 4GiB, or a share such as "
+            "0.5 of the available memory",
+            m->text);
+    }
+    if (*bytes > m->available) {
+        return error_set(
+            e, ST_RESOURCE_EXHAUSTED,
+            "--memory %s is %.1f MiB, more than the %.1f MiB that %s; give "
+            "less, or a share such as 0.5",
+            m->text, (double)*bytes / MIB, (double)m->available / MIB,
+            m->device ? "the device has"
+                      : "this machine or its cgroup has available");
+    }
+    return ST_OK;
 }
 
-static enum status no_size(const char *text, struct error *e)
-{
-    return error_set(
-        e, ST_INVALID_ARGUMENT,
-        "--memory %s: give a size such as 4GiB, or a share such as "
-        "0.5 of the available memory",
-        text);
-}
-
-enum status budget_bytes(uint64_t *out, const char *text, uint64_t available,
+enum status budget_bytes(uint64_t *out, const struct budget_memory *m,
                          struct error *e)
 {
-    *out = (uint64_t)(BUDGET_SHARE * (double)available);
-    return text == NULL || parse_memory(text, available, out)
-               ? ST_OK
-               : no_size(text, e);
+    *out = (uint64_t)(BUDGET_SHARE * (double)m->available);
+    return read_memory(m, out, e);
 }
 
-enum status budget_divide(struct budget *out, const char *text,
-                          uint64_t available, const struct budget_need *need,
-                          struct error *e)
+enum status budget_divide(struct budget *out, const struct budget_memory *m,
+                          const struct pool_budget *need, struct error *e)
 {
     uint64_t fixed = need->weight_bytes + need->scratch_bytes;
     uint64_t one = pool_split_sequence(&need->pool, need->pool.context);
-    uint64_t bytes = fixed + BUDGET_SEQUENCES * one;
+    uint64_t bytes = least(fixed + BUDGET_SEQUENCES * one,
+                           (uint64_t)(BUDGET_SHARE * (double)m->available));
+    enum status st = read_memory(m, &bytes, e);
 
-    if (text == NULL) {
-        bytes = least(bytes, (uint64_t)(BUDGET_SHARE * (double)available));
-    } else if (!parse_memory(text, available, &bytes)) {
-        return no_size(text, e);
+    st = st == ST_OK ? pool_split_budget(&out->pool, need, bytes, e) : st;
+    if (st == ST_OK) {
+        out->bytes = fixed + out->pool.bytes;
     }
-    if (bytes < fixed + one) {
-        return too_small(need, bytes, e);
-    }
-    out->pool = pool_split_make(&need->pool, bytes - fixed);
-    out->bytes = fixed + out->pool.bytes;
-    return ST_OK;
+    return st;
 }
 
 static bool read_number(const char *dir, const char *name, const char *key,

@@ -2,13 +2,15 @@
  *
  *     budget = weights + scratch + pool
  *
- * Weights and scratch are measured first.  common/split/pool_split.h divides
- * the pool.  At least one sequence of the whole context must fit.
+ * common/split/pool_split.h divides the budget.  At least one sequence of the
+ * whole context must fit.  No budget exceeds what the machine, the cgroup or
+ * the device has.
  *
  * Threading: none.  Memory: none. */
 #ifndef WORKER_ENGINE_BUDGET_H
 #define WORKER_ENGINE_BUDGET_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/status.h"
@@ -17,29 +19,31 @@
 #define BUDGET_SEQUENCES 64   /* whole contexts, by default */
 #define BUDGET_SHARE     0.25 /* largest share of memory, by default */
 
-struct budget_need {
-    uint64_t weight_bytes, scratch_bytes;
-    struct pool_split_need pool;
-};
-
 struct budget {
     uint64_t bytes; /* weights, scratch and pool, as used */
     struct pool_split pool;
 };
 
-/* Divides the budget.  text: NULL for the default; "0.9" is a share of
- * `available`, "4GiB" is bytes.  available: the result of budget_available().
- * Returns ST_INVALID_ARGUMENT if text is neither, ST_RESOURCE_EXHAUSTED if the
- * budget is too small; e has the bytes needed and available. */
-MUST_CHECK enum status budget_divide(struct budget *out, const char *text,
-                                     uint64_t available,
-                                     const struct budget_need *need,
+/* --memory, and what it refers to. */
+struct budget_memory {
+    const char *text;   /* NULL: the default; "0.9": a share of `available`;
+                           "4GiB": bytes */
+    uint64_t available; /* budget_available(), or all memory of a device */
+    bool device;        /* available is that of a device */
+};
+
+/* Divides the budget.  Returns ST_INVALID_ARGUMENT if the text is neither a
+ * share nor a size, ST_RESOURCE_EXHAUSTED if the budget is too small or more
+ * than is available; e has both figures. */
+MUST_CHECK enum status budget_divide(struct budget *out,
+                                     const struct budget_memory *m,
+                                     const struct pool_budget *need,
                                      struct error *e);
 
-/* Computes the budget alone, for a worker without layers.  text as above; NULL
- * for BUDGET_SHARE of `available`.  Returns ST_INVALID_ARGUMENT as above. */
-MUST_CHECK enum status budget_bytes(uint64_t *out, const char *text,
-                                    uint64_t available, struct error *e);
+/* Computes the budget alone, for a worker without layers; by default
+ * BUDGET_SHARE of what is available.  Errors as above. */
+MUST_CHECK enum status
+budget_bytes(uint64_t *out, const struct budget_memory *m, struct error *e);
 
 /* Returns the bytes that this process may still allocate: MemAvailable, or less
  * if its cgroup (version 1 or 2) or a parent of it has a limit.  The page cache

@@ -68,6 +68,7 @@ static void result_copy(struct plan_result *to, const struct plan_result *from,
     memcpy(to->tokens, from->tokens, from->n_rows * sizeof to->tokens[0]);
     to->device_us = from->device_us;
     if (from->status == ST_OK) {
+        memcpy(to->outcomes, from->outcomes, from->n_rows);
         logprobs_copy(to, from, p);
     }
 }

@@ -44,7 +44,7 @@ struct forward {
     struct forward_pass pass;
     struct heads heads;
     struct hidden hidden;
-    uint32_t last[PLAN_ROWS_MAX]; /* tokens of the previous plan */
+    uint32_t last[PLAN_ROWS_MAX]; /* tokens of the previous plan; TOKEN_LOST */
 };
 
 static bool has_kind(const struct shard_weights *w, enum mixer_kind kind)
@@ -246,6 +246,13 @@ static void gather_ids(struct forward *f, const struct plan *p,
     }
 }
 
+/* The token that the row continues from does not exist, so there is nothing to
+ * compute.  Its sequence has ended, or is computed again. */
+static bool is_cut_off(const struct forward *f, const struct plan_row *r)
+{
+    return r->chained && f->last[r->chain_row] == TOKEN_LOST;
+}
+
 /* Fills a pass from *row, after the *done tokens of earlier passes, and
  * advances both. */
 static void gather_pass(struct forward *f, const struct plan *p, uint32_t *row,
@@ -262,6 +269,10 @@ static void gather_pass(struct forward *f, const struct plan *p, uint32_t *row,
             fit_tokens(r->position + *done, r->n_tokens - *done,
                        f->sizes.max_tokens - s->n_tokens, s->n_rows == 0);
 
+        if (is_cut_off(f, r)) {
+            ++*row;
+            continue;
+        }
         if (n == 0) {
             return;
         }
@@ -393,6 +404,10 @@ static enum status add_head(struct forward *f, const struct plan *p,
 static void take_result(const struct plan_row *r, uint32_t row,
                         const struct sample_result *s, struct plan_result *out)
 {
+    if (s->status != ST_OK || FP_FAILS(ENGINE_ROW)) {
+        out->outcomes[row] = ROW_NOT_FINITE;
+        return;
+    }
     out->tokens[row] = s->token;
     if (r->sampling->logprobs) {
         out->logprobs[row] = s->logprob;
@@ -503,6 +518,11 @@ static enum status run_plan(struct forward *f, const struct plan *p,
 
     f->pass.first = 0;
     f->pass.n_tokens = 0;
+    for (uint32_t i = 0; i < out->n_rows && st == ST_OK; i++) {
+        if (is_cut_off(f, &p->rows[i])) {
+            out->outcomes[i] = ROW_CUT_OFF;
+        }
+    }
     /* Slots are zeroed before any row runs: a sequence starts with no state of
      * the one that had the slot before. */
     for (uint32_t i = 0; i < p->n_zero && st == ST_OK; i++) {
@@ -510,9 +530,22 @@ static enum status run_plan(struct forward *f, const struct plan *p,
     }
     while (row < p->n_rows && st == ST_OK) {
         gather_pass(f, p, &row, &done);
-        st = run_pass(f, p, out);
+        /* Nothing is left to run if all of the rows were cut off. */
+        st = f->pass.n_rows > 0 ? run_pass(f, p, out) : ST_OK;
     }
     return st;
+}
+
+/* Keeps what chained rows of the next plan read. */
+static void keep_tokens(struct forward *f, const struct plan *p,
+                        const struct plan_result *out)
+{
+    for (uint32_t i = 0; i < out->n_rows; i++) {
+        bool lost = p->rows[i].sample && out->tokens[i] == TOKEN_NONE;
+
+        f->last[i] = lost ? TOKEN_LOST : out->tokens[i];
+    }
+    f->bounds.n_last = out->n_rows;
 }
 
 /* The rooms are used in turn, so a result stays valid while the rooms of the
@@ -537,6 +570,7 @@ void forward_run(struct forward *f, const struct plan *p,
     out->lost = false;
     for (uint32_t i = 0; i < out->n_rows; i++) {
         out->tokens[i] = TOKEN_NONE;
+        out->outcomes[i] = ROW_DONE;
     }
     out->status = run_plan(f, p, out);
     if (FP_FAILS(ENGINE_LOST)) {
@@ -551,8 +585,5 @@ void forward_run(struct forward *f, const struct plan *p,
     if (out->status == ST_OK && plan_gives_hidden(b) && p->n_tokens > 0) {
         out->hidden = take_hidden(f);
     }
-    /* Chained rows of the next plan read these. */
-    memcpy(f->last, out->tokens, out->n_rows * sizeof *f->last);
-    b->n_last = out->n_rows;
-    b->last_failed = out->status != ST_OK;
+    keep_tokens(f, p, out);
 }

@@ -13,6 +13,8 @@
  * (worker/base/engine.h).  They are passed on bit for bit, so a chain of shards
  * computes what the whole model computes.
  *
+ * A row without a token (enum row_outcome) leaves the other rows as they are.
+ *
  * The plan is checked before anything runs (worker/engine/plan_check.h).  The
  * ids of a history are checked when they are read, just before the head.
  *

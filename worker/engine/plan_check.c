@@ -39,11 +39,6 @@ static enum status check_chain(const struct plan_bounds *b,
                          "have its token",
                          r->chain_row, b->begin, b->end, b->shape->n_layers);
     }
-    /* A failed plan has no token to continue from.  The core fails the sequence
-     * when that result arrives; this plan fails too. */
-    if (b->last_failed) {
-        return error_set(e, ST_ABORTED, "the previous step failed");
-    }
     if (r->n_tokens != 1 || r->chain_row >= b->n_last ||
         b->last[r->chain_row] == TOKEN_NONE) {
         return error_set(e, ST_INTERNAL,

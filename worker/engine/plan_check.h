@@ -21,8 +21,12 @@ struct plan_bounds {
     uint32_t hidden_tokens; /* tokens whose hidden states fit */
     const uint32_t *last;   /* [n_last] tokens of the previous plan */
     uint32_t n_last;
-    bool last_failed;
 };
+
+/* In `last`: the row was to sample a token and got none, because its step or
+ * the row itself failed. */
+#define TOKEN_LOST (UINT32_MAX - 1)
+_Static_assert(MODEL_VOCAB_MAX < TOKEN_LOST, "no id of a vocabulary");
 
 /* Return whether the shard reads, or writes, hidden states. */
 static inline bool plan_takes_hidden(const struct plan_bounds *b)
@@ -35,8 +39,8 @@ static inline bool plan_gives_hidden(const struct plan_bounds *b)
     return b->end < b->shape->n_layers;
 }
 
-/* Returns ST_INTERNAL if the core made a mistake, ST_ABORTED if a row is
- * chained to a plan that failed; e names the first wrong row. */
+/* Returns ST_INTERNAL if the core made a mistake; e names the first wrong row.
+ * A row that is chained to TOKEN_LOST is none. */
 MUST_CHECK enum status plan_check(const struct plan_bounds *b,
                                   const struct plan *p, struct error *e);
 

@@ -8,6 +8,7 @@
 #include "common/model/checkpoint.h"
 #include "common/model/config.h"
 #include "common/model/costs.h"
+#include "common/model/directory.h"
 #include "common/model/layout.h"
 #include "common/model/sizes.h"
 
@@ -19,6 +20,7 @@ struct check {
     struct model_config config;
     struct sizes sizes, whole; /* the requested layers; all layers */
     struct split_model costs;  /* each layer */
+    struct pool_budget budget; /* of the requested layers */
 };
 
 static const char *dtype_name(enum dtype t)
@@ -151,43 +153,39 @@ static void print_whole(const struct check *c)
     }
 }
 
-/* Prints what is left for sequences.  Scratch is not subtracted, because only a
- * running worker can measure it. */
-static enum status print_budget(const struct check *c, struct error *e)
+/* Prints the sequences of a length that the pool holds. */
+static void print_sequences(const struct check *c, const struct pool_split *s,
+                            uint32_t n_tokens)
 {
-    const struct sizes *z = &c->sizes;
-    uint32_t context = c->config.shape.context;
-    uint64_t budget = c->options.budget_bytes, pool;
-    uint64_t full = sizes_sequence(z, c->options.block_tokens, context);
+    fprintf(c->out, "sequences    %15" PRIu64 " of %u tokens\n",
+            pool_split_sequences(&c->budget.pool, s, n_tokens), n_tokens);
+}
+
+/* Prints the division that a worker with this budget makes. */
+static enum status print_budget(struct check *c, struct error *e)
+{
+    uint32_t context = c->options.context;
+    uint64_t bytes = c->options.budget_bytes;
+    struct pool_split s;
 
     /* Without --memory there is no budget to check. */
-    if (budget == 0) {
+    if (bytes == 0) {
         return ST_OK;
     }
-    print_bytes(c, "budget", budget);
-    if (z->weight_bytes > budget) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED,
-                         "the weights exceed the budget by %" PRIu64 " bytes",
-                         z->weight_bytes - budget);
+    c->budget.weight_bytes = c->sizes.weight_bytes;
+    print_bytes(c, "budget", bytes);
+    print_bytes(c, "scratch", c->budget.scratch_bytes);
+    if (pool_split_budget(&s, &c->budget, bytes, e) != ST_OK) {
+        return e->code;
     }
-    pool = budget - z->weight_bytes;
-    fprintf(c->out,
-            "pool         %15" PRIu64 " bytes  (%.1f MiB), less the scratch "
-            "of a step\n",
-            pool, (double)pool / MIB);
+    print_bytes(c, "pool", s.bytes);
+    fprintf(c->out, "blocks       %15u\nslots        %15u\n", s.n_blocks,
+            s.n_slots);
     /* Short sequences as well: the pool holds many more of those. */
     for (uint32_t n = 1024; n < context; n *= 4) {
-        fprintf(c->out, "sequences    %15" PRIu64 " of %u tokens\n",
-                pool / sizes_sequence(z, c->options.block_tokens, n), n);
+        print_sequences(c, &s, n);
     }
-    fprintf(c->out, "sequences    %15" PRIu64 " of %u tokens\n", pool / full,
-            context);
-    if (pool < full) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED,
-                         "no sequence of %u tokens fits: it takes %" PRIu64
-                         " bytes, %" PRIu64 " are left",
-                         context, full, pool);
-    }
+    print_sequences(c, &s, context);
     return ST_OK;
 }
 
@@ -259,20 +257,58 @@ static enum status try_weights(struct check *c, const char *dir, bool *found,
                                struct error *e)
 {
     struct checkpoint *files;
-    enum status st = checkpoint_open(&files, dir, e);
+    enum status st = directory_weights(dir, found, e);
 
-    *found = true;
-    if (st == ST_NOT_FOUND && !checkpoint_present(dir)) {
-        *found = false;
+    if (st == ST_OK && !*found) {
         fprintf(c->out, "files        none here: sizes follow from "
                         "config.json\n");
         return ST_OK;
     }
+    st = st == ST_OK ? checkpoint_open(&files, dir, e) : st;
     if (st == ST_OK) {
         st = try_layout(c, files, e);
         checkpoint_close(&files);
     }
     return st;
+}
+
+/* Fills in the defaults and checks the ranges. */
+static enum status read_options(struct check *c, const struct check_options *o,
+                                struct error *e)
+{
+    struct check_options *p = &c->options;
+    const struct model_shape *s = &c->config.shape;
+
+    *p = o != NULL ? *o : (struct check_options){0};
+    p->end = p->end == 0 ? s->n_layers : p->end;
+    p->block_tokens =
+        p->block_tokens == 0 ? CHECK_BLOCK_TOKENS : p->block_tokens;
+    p->max_rows = p->max_rows == 0 ? CHECK_MAX_ROWS : p->max_rows;
+    if (p->begin >= p->end || p->end > s->n_layers) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "layers %u-%u of a model of %u", p->begin, p->end,
+                         s->n_layers);
+    }
+    if (p->block_tokens > SIZES_BLOCK_TOKENS_MAX) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "blocks of %u tokens, %d are allowed at most",
+                         p->block_tokens, SIZES_BLOCK_TOKENS_MAX);
+    }
+    if (p->context > s->context) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--context %u: the model allows at most %u tokens",
+                         p->context, s->context);
+    }
+    if (sizes_check_slots(&c->config, p->slots, e) != ST_OK) {
+        return e->code;
+    }
+    p->context = p->context == 0 ? s->context : p->context;
+    p->step.context = p->context;
+    p->step.block_tokens = p->block_tokens;
+    if (p->end - p->begin < s->n_layers) {
+        p->step.tokens = costs_stage_tokens(&c->config, p->step.tokens);
+    }
+    return ST_OK;
 }
 
 static enum status prepare_check(struct check *c, const char *dir,
@@ -281,28 +317,26 @@ static enum status prepare_check(struct check *c, const char *dir,
     struct check_options *p = &c->options;
     enum dtype kv;
     enum status st = config_load(&c->config, dir, e);
-    uint32_t n = c->config.shape.n_layers;
 
+    st = st == ST_OK ? read_options(c, o, e) : st;
     if (st != ST_OK) {
         return st;
     }
-    *p = o != NULL ? *o : (struct check_options){0};
-    p->end = p->end == 0 ? n : p->end;
-    p->block_tokens =
-        p->block_tokens == 0 ? CHECK_BLOCK_TOKENS : p->block_tokens;
-    if (p->begin >= p->end || p->end > n) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "layers %u-%u of a model of %u", p->begin, p->end, n);
-    }
-    if (p->block_tokens > SIZES_BLOCK_TOKENS_MAX) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "blocks of %u tokens, %d are allowed at most",
-                         p->block_tokens, SIZES_BLOCK_TOKENS_MAX);
-    }
     kv = sizes_kv_dtype(&c->config, p->kv_f32);
     c->sizes = sizes_of(&c->config, p->begin, p->end, p->block_tokens, kv);
-    c->whole = sizes_of(&c->config, 0, n, p->block_tokens, kv);
+    c->whole =
+        sizes_of(&c->config, 0, c->config.shape.n_layers, p->block_tokens, kv);
     costs_of_shapes(&c->costs, &c->config, kv);
+    c->budget = (struct pool_budget){
+        .scratch_bytes = p->step.tokens > 0
+                             ? costs_stage_scratch(&c->config, &p->step, p->end)
+                             : 0,
+        .pool = {.block_bytes = c->sizes.block_bytes,
+                 .slot_bytes = c->sizes.slot_bytes,
+                 .block_tokens = p->block_tokens,
+                 .context = p->context,
+                 .max_rows = p->max_rows,
+                 .slots = p->slots}};
     return ST_OK;
 }
 
@@ -318,6 +352,11 @@ enum status model_check(FILE *out, const char *dir,
     st = prepare_check(&c, dir, o, e);
     if (st == ST_OK) {
         print_model(&c);
+        if (!directory_has(dir, "tokenizer.json")) {
+            fputs("tokenizer    none: only requests with token ids can be "
+                  "served\n",
+                  out);
+        }
         st = try_weights(&c, dir, &found, e);
         /* Also after an error: the sizes may explain it. */
         print_sizes(&c);

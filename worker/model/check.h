@@ -6,10 +6,11 @@
  * weight is read.
  *
  * Prints the model; the sizes of the requested layers, per layer, token, block,
- * slot and page; those of the whole model beside a part; the contents of a
- * budget; and the verdict in the last line.  Weights have the dtypes of the
- * files, whatever the configuration states.  A directory with only a
- * config.json gets its sizes from that.
+ * slot and page; those of the whole model beside a part; the division of a
+ * budget as a worker with these options divides it
+ * (common/split/pool_split.h); and the verdict in the last line.  Weights have
+ * the dtypes of the files, whatever the configuration states.  A directory with
+ * only a config.json gets its sizes from that.
  *
  * Threading: none.  Memory: headers, during the call. */
 #ifndef WORKER_MODEL_CHECK_H
@@ -20,15 +21,22 @@
 #include <stdio.h>
 
 #include "common/base/status.h"
+#include "common/model/costs.h"
 
 #define CHECK_BLOCK_TOKENS 32
+#define CHECK_MAX_ROWS     64
 
 /* Zeroed means the defaults. */
 struct check_options {
-    uint64_t budget_bytes; /* 0: no budget is checked */
-    uint32_t begin, end;   /* layers; end 0: to the last one */
-    uint32_t block_tokens; /* 0: CHECK_BLOCK_TOKENS */
-    bool kv_f32;           /* --kv-dtype f32; false: the model's dtype */
+    uint64_t budget_bytes;  /* 0: no budget is checked */
+    uint32_t begin, end;    /* layers; end 0: to the last one */
+    uint32_t block_tokens;  /* 0: CHECK_BLOCK_TOKENS */
+    uint32_t context;       /* longest sequence; 0: the model's limit */
+    uint32_t max_rows;      /* 0: CHECK_MAX_ROWS */
+    uint32_t slots;         /* 0: by default */
+    bool kv_f32;            /* --kv-dtype f32; false: the model's dtype */
+    struct costs_step step; /* context and block_tokens are filled in; zeroed:
+                               no scratch */
 };
 
 /* Prints the check to `out`.  o may be NULL.  Returns ST_OK if the model would

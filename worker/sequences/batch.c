@@ -58,14 +58,15 @@ bool batch_take_memory(const struct batcher_limits *l,
         }
         paged_write(&table->slab, &s->blocks, s->n_blocks++, &block, 1);
     }
-    if (l->n_slots > 0 && s->slot == SLOT_NONE) {
-        if (!pool_take(pool, POOL_SLOTS, 1, &s->slot)) {
-            return false;
-        }
-        /* The recurrent state of the previous owner is still in the slot. */
-        if (!PLANT(SLOT_NOT_ZEROED)) {
-            p->zero_slots[p->n_zero++] = s->slot;
-        }
+    if (l->n_slots > 0 && s->slot == SLOT_NONE &&
+        !pool_take(pool, POOL_SLOTS, 1, &s->slot)) {
+        return false;
+    }
+    /* The recurrent state of the previous owner is still in the slot, or its
+     * own one of before it is computed again. */
+    if (l->n_slots > 0 && s->n_planned == 0 && !PLANT(SLOT_NOT_ZEROED) &&
+        !(PLANT(RECOMPUTE_STALE) && s->recompute == RECOMPUTE_ALONE)) {
+        p->zero_slots[p->n_zero++] = s->slot;
     }
     return true;
 }

@@ -38,8 +38,8 @@ void batch_fini(struct batch *t);
 void batch_begin(struct batch *t, uint64_t step);
 
 /* Takes the blocks and the slot for positions [0, end) of s: granted to held.
- * p zeroes a new slot.  Returns false if they were not granted; the account is
- * broken then. */
+ * p zeroes the slot if s is at its first position.  Returns false if they were
+ * not granted; the account is broken then. */
 MUST_CHECK bool batch_take_memory(const struct batcher_limits *l,
                                   struct sequence_table *table, struct plan *p,
                                   struct sequence *s, uint32_t end);

@@ -28,7 +28,7 @@ bool batcher_init(struct batcher *b, const struct batcher_limits *l,
     b->tokens_made = l->step_tokens;
     set_cut(b);
     b->table = table;
-    b->prefill.link = b->decode.link = LIST_PLAN;
+    b->prefill.link = b->decode.link = b->again.link = LIST_PLAN;
     b->stages = 1;
     for (uint32_t i = 0; i < l->batches; i++) {
         ok = batch_init(&b->ring[i], l) && ok;
@@ -67,6 +67,16 @@ static uint32_t inflight_max(const struct batcher *b)
 void batcher_add(struct batcher *b, struct sequence *s)
 {
     sequence_push(&b->prefill, s);
+}
+
+void batcher_again(struct batcher *b, struct sequence *s)
+{
+    assert(s->inflight == 0);
+    s->recompute = RECOMPUTE_ALONE;
+    s->n_planned = s->pending = 0;
+    if (!PLANT(RECOMPUTE_LOST)) {
+        sequence_push(&b->again, s);
+    }
 }
 
 void batcher_drop(struct sequence *s)
@@ -140,12 +150,17 @@ static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
 
 /* ---- decode ---- */
 
+/* Returns false if the window is full: s waits for an acknowledgement. */
+static bool window_open(const struct sequence *s)
+{
+    return !s->sampling.logprobs || PLANT(WINDOW_IGNORED) ||
+           logprobs_room(&s->logprobs, s->acked, s->pending);
+}
+
 /* Returns whether s has a next token to compute, known or chained. */
 static bool decode_ready(const struct batcher *b, const struct sequence *s)
 {
-    /* The window is full: wait for an acknowledgement. */
-    if (s->sampling.logprobs && !PLANT(WINDOW_IGNORED) &&
-        !logprobs_room(&s->logprobs, s->acked, s->pending)) {
+    if (!window_open(s)) {
         return false;
     }
     if (s->n_planned < sequence_known(s)) {
@@ -257,6 +272,20 @@ static void plan_prefill(struct batcher *b, struct batch *t)
     }
 }
 
+/* ---- computed again ---- */
+
+static void plan_again(struct batcher *b, struct batch *t)
+{
+    struct sequence *s = b->again.head;
+
+    while (s != NULL && !window_open(s)) {
+        s = sequence_next(s, LIST_PLAN);
+    }
+    if (s != NULL && t->plan.n_rows == 0) {
+        add_row(b, t, s, chunk_length(b, s, b->limits.step_tokens));
+    }
+}
+
 /* ---- plans ---- */
 
 /* Returns the ring index of the i-th plan in flight, 0 being the oldest. */
@@ -277,8 +306,15 @@ const struct plan *batcher_plan(struct batcher *b)
     }
     t = &b->ring[ring_index(b, b->inflight)];
     batch_begin(t, b->step + 1);
-    plan_decode(b, t);
-    plan_prefill(b, t);
+    /* In turns, so that the others go on. */
+    if (b->step % 2 == 1) {
+        plan_again(b, t);
+    }
+    if (t->plan.n_rows == 0 || PLANT(RECOMPUTE_SHARED)) {
+        plan_decode(b, t);
+        plan_prefill(b, t);
+    }
+    plan_again(b, t);
     if (t->plan.n_rows == 0) {
         return NULL;
     }

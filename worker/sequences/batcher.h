@@ -22,6 +22,9 @@
  * A sequence with logprobs is skipped while its unacknowledged tokens fill the
  * window (cache/logprobs.h).
  *
+ * A sequence whose step failed is computed again (recompute.h) alone in its
+ * plans, which are every other one while there are other rows.
+ *
  * Blocks and the slot go from granted to held as positions are reached.
  *
  * At a worker with all layers, a plan returns with the engine's result.  A
@@ -55,7 +58,7 @@ struct batcher {
     uint32_t rows_made, tokens_made; /* allocated in each plan */
     uint32_t cut;
     struct sequence_table *table;
-    struct sequence_list prefill, decode;
+    struct sequence_list prefill, decode, again;
     struct batch ring[BATCHES_MAX];
     uint32_t stages; /* stages of its replica; 1: alone */
     uint32_t oldest, inflight;
@@ -78,6 +81,10 @@ void batcher_lead(struct batcher *b, uint32_t n_stages, uint32_t max_rows,
 
 /* Adds a QUEUED sequence, whose ids have all come, to the prefill queue. */
 void batcher_add(struct batcher *b, struct sequence *s);
+
+/* Adds a sequence that waits to be computed again, from its first position.  No
+ * plan in flight names it. */
+void batcher_again(struct batcher *b, struct sequence *s);
 
 /* Removes s: it gets no more rows.  Plans in flight may still name it. */
 void batcher_drop(struct sequence *s);

@@ -1,6 +1,8 @@
 #include "worker/sequences/ending.h"
 
+#include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
@@ -71,6 +73,9 @@ void ending_plan_back(struct sequences *q, struct sequence *s)
     s->inflight--;
     if (s->state == SEQUENCE_RELEASING && s->inflight == 0) {
         memory_released(q, s);
+    } else if (s->recompute == RECOMPUTE_WAITS && s->inflight == 0 &&
+               s->finish == FINISH_NONE) {
+        batcher_again(&q->batcher, s);
     }
 }
 
@@ -124,6 +129,22 @@ void ending_finish(struct sequences *q, struct sequence *s,
         return;
     }
     ending_release(q, s);
+}
+
+void ending_fail(struct sequences *q, struct sequence *s, const char *fmt, ...)
+{
+    char name[SEQUENCE_NAME], why[ERROR_TEXT];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(why, sizeof why, fmt, args);
+    va_end(args);
+    snprintf(s->failure, sizeof s->failure, "sequence %s: %.*s",
+             sequence_name(&s->key, name),
+             (int)(sizeof s->failure - sizeof name - sizeof "sequence : "),
+             why);
+    log_error("sequence-failed", "text=\"%s\"", s->failure);
+    ending_finish(q, s, FINISH_FAILED);
 }
 
 void ending_cancel(struct sequences *q, struct sequence *s)

@@ -25,6 +25,11 @@
 void ending_finish(struct sequences *q, struct sequence *s,
                    enum sequence_finish finish);
 
+/* Ends s with FINISH_FAILED.  The router gets the text with s's name before it.
+ */
+__attribute__((format(printf, 3, 4))) void
+ending_fail(struct sequences *q, struct sequence *s, const char *fmt, ...);
+
 /* Ends s, whose name or grant the router no longer uses: no row is sent. */
 void ending_cancel(struct sequences *q, struct sequence *s);
 

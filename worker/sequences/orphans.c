@@ -184,9 +184,9 @@ void orphan_expire(struct sequences *q, struct sequence *s)
 {
     char name[SEQUENCE_NAME];
 
-    log_info("orphan-expired", "request=%s state=%s generated=%u",
-             sequence_name(&s->key, name), sequence_state_name(s->state),
-             s->n_generated);
+    log_debug("orphan-expired", "request=%s state=%s generated=%u",
+              sequence_name(&s->key, name), sequence_state_name(s->state),
+              s->n_generated);
     q->base->metrics.orphans_expired++;
     orphan_end(q, s);
 }

@@ -62,7 +62,9 @@ static void add_row(struct sequences *q, struct sequence *s, uint32_t count)
     o->finish[o->n_rows] = whole ? (uint32_t)s->finish : (uint32_t)FINISH_NONE;
     o->state[o->n_rows] = (uint32_t)sequence_public_state(s);
     o->n_rows++;
-    o->failed = o->failed || (whole && s->finish == FINISH_FAILED);
+    if (whole && s->finish == FINISH_FAILED) {
+        o->failure = s->failure;
+    }
     /* recv_acknowledge.c compares these with the index that the router sends.
      */
     if (whole && s->finish != FINISH_NONE) {
@@ -75,6 +77,14 @@ static void add_row(struct sequences *q, struct sequence *s, uint32_t count)
     }
 }
 
+/* An output has one reason for all of its rows that failed.  A sequence with
+ * another one waits for the next output, at the head. */
+static bool reason_fits(const struct output_columns *o,
+                        const struct sequence *s)
+{
+    return o->failure == NULL || s->finish != FINISH_FAILED;
+}
+
 /* Visits each sequence once, from the head.  Those that got a row go to the
  * tail, so that the others come first in the next output.  A sequence whose
  * logprobs do not fit is skipped, because a later one may have none. */
@@ -84,14 +94,15 @@ static void add_rows(struct sequences *q)
     uint32_t left = q->out.n;
 
     o->n_rows = o->n_tokens = o->n_logprobs = o->n_top_tokens = 0;
-    o->has_width = o->failed = false;
+    o->has_width = false;
+    o->failure = NULL;
     for (struct sequence *s = q->out.head, *next;
          left > 0 && o->n_rows < STEP_ROWS_MAX && o->n_tokens < STEP_TOKENS_MAX;
          left--, s = next) {
         uint32_t count = room_for(o, s);
 
         next = sequence_next(s, LIST_OUT);
-        if (count > 0 || s->acked == s->n_generated) {
+        if ((count > 0 || s->acked == s->n_generated) && reason_fits(o, s)) {
             add_row(q, s, count);
             sequence_push(&q->out, s);
         }
@@ -149,8 +160,8 @@ static enum status send_output(struct sequences *q, struct peer *p,
     m.n_prompt_tokens = q->report.n_prompt_tokens;
     m.n_stage_us = q->report.stepped ? q->report.n_stage_us : 0;
     m.stage_us = q->report.stage_us;
-    m.has_failure = o->failed && q->report.failure[0] != '\0';
-    m.failure = wire_text(q->report.failure);
+    m.has_failure = o->failure != NULL;
+    m.failure = wire_text(m.has_failure ? o->failure : "");
     /* As if the link had no room: the rows are sent again later. */
     if (FP_FAILS(WORKER_OUTPUT)) {
         return ST_RESOURCE_EXHAUSTED;

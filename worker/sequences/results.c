@@ -70,15 +70,47 @@ void results_check_answer(struct sequences *q, const struct plan *p)
     }
 }
 
+/* Only a row that samples has logits, and only a chained one can be cut off. */
+static enum status check_outcome(struct plan_result *r,
+                                 const struct plan_row *row, uint32_t i)
+{
+    uint8_t outcome = r->outcomes[i];
+
+    if (outcome == ROW_DONE || (outcome == ROW_NOT_FINITE && row->sample) ||
+        (outcome == ROW_CUT_OFF && row->chained)) {
+        return ST_OK;
+    }
+    return error_set(&r->error, ST_INTERNAL,
+                     "the engine returned outcome %u for row %u", outcome, i);
+}
+
 void results_check_choices(struct sequences *q, const struct plan *p)
 {
     struct plan_result *r = &q->result;
 
     for (uint32_t i = 0; i < p->n_rows && r->status == ST_OK; i++) {
-        if (p->rows[i].sample) {
-            r->status = check_choice(q, p->rows[i].sampling, i);
+        const struct plan_row *row = &p->rows[i];
+
+        r->status = check_outcome(r, row, i);
+        if (r->status == ST_OK && r->outcomes[i] == ROW_DONE && row->sample) {
+            r->status = check_choice(q, row->sampling, i);
         }
     }
+}
+
+static void count_step(struct worker_steps *m, const struct sequences *q,
+                       const struct batch *t)
+{
+    uint32_t n_prefill = 0, n_tokens = 0;
+
+    for (uint32_t i = 0; i < t->plan.n_rows; i++) {
+        n_prefill += t->plan.rows[i].kind == ROW_PROMPT;
+        n_tokens += t->plan.rows[i].n_tokens;
+    }
+    metric_time(&m->step, q->result.device_us);
+    metric_size(&m->step_prefill_rows, n_prefill);
+    metric_size(&m->step_decode_rows, t->plan.n_rows - n_prefill);
+    metric_size(&m->step_tokens, n_tokens);
 }
 
 void results_count(struct sequences *q, const struct batch *t)
@@ -87,9 +119,9 @@ void results_count(struct sequences *q, const struct batch *t)
         log_error("step-failed", "step=%llu rows=%u status=%s origin=\"%s\"",
                   (unsigned long long)t->plan.step, t->plan.n_rows,
                   status_name(q->result.status), q->result.error.text);
-        memcpy(q->report.failure, q->result.error.text,
-               sizeof q->report.failure);
         q->base->metrics.steps_failed++;
+    } else {
+        count_step(&q->base->steps, q, t);
     }
     q->base->metrics.steps++;
     q->base->metrics.prompt_tokens += t->n_prompt_tokens;

@@ -61,8 +61,9 @@ struct output_columns {
     float logprobs[STEP_LOGPROBS_MAX];
     uint32_t top_tokens[STEP_LOGPROBS_MAX];
     uint32_t n_rows, n_tokens, n_logprobs, n_top_tokens;
-    bool has_width; /* some row has a width other than 0 */
-    bool failed;    /* some row has FINISH_FAILED */
+    bool has_width;      /* some row has a width other than 0 */
+    const char *failure; /* why rows with FINISH_FAILED failed; NULL: none has
+                          */
 };
 
 /* Contents of the next Report or StepOutput, and when it is due. */
@@ -74,7 +75,6 @@ struct report {
     uint32_t device_us, n_prompt_tokens;
     uint32_t stage_us[STAGES_MAX]; /* [n_stage_us] of the newest Result */
     uint32_t n_stage_us; /* 0: no Result has come, or the worker is alone */
-    char failure[ERROR_TEXT]; /* the newest failed plan's */
 };
 
 struct sequences {

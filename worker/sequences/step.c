@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/plant.h"
 #include "worker/sequences/ending.h"
+#include "worker/sequences/recompute.h"
 #include "worker/sequences/report.h"
 #include "worker/sequences/results.h"
 
@@ -65,6 +66,7 @@ static void take_token(struct sequences *q, struct sequence *s, uint32_t i)
         logprobs_put(&q->table.rings, &s->logprobs, r->logprobs[i], r->top[i]);
     }
     s->n_generated++;
+    s->recompute = RECOMPUTE_NONE;
     q->base->metrics.tokens++;
     report_add(q, s);
     if (s->state == SEQUENCE_PREFILL) {
@@ -76,19 +78,43 @@ static void take_token(struct sequences *q, struct sequence *s, uint32_t i)
     }
 }
 
-static void row_back(struct sequences *q, const struct plan *p, uint32_t i,
-                     struct sequence *s)
+static bool is_damaged(const struct plan_result *r, uint32_t i)
+{
+    bool any = false;
+
+    for (uint32_t j = 0; PLANT(ROW_FAILS_BATCH) && j < r->n_rows; j++) {
+        any = any || r->outcomes[j] == ROW_NOT_FINITE;
+    }
+    return any || r->outcomes[i] == ROW_NOT_FINITE;
+}
+
+/* A row that waits is not read, because it continues from what the failed step
+ * left.  A row that is cut off follows one that failed, so its sequence should
+ * have ended or wait; if not, it lacks a token. */
+static void take_row(struct sequences *q, const struct plan_row *row,
+                     uint32_t i, struct sequence *s)
 {
     const struct plan_result *r = &q->result;
 
-    s->pending -= p->rows[i].sample ? 1 : 0;
-    if (!is_over(s)) {
-        if (r->status != ST_OK && !PLANT(FAILED_STEP_USED)) {
-            ending_finish(q, s, FINISH_FAILED);
-        } else if (p->rows[i].sample) {
-            take_token(q, s, i);
-        }
+    if (is_over(s) ||
+        (s->recompute == RECOMPUTE_WAITS && !PLANT(SUCCESSOR_SURVIVES))) {
+        return;
     }
+    if ((r->status != ST_OK && !PLANT(FAILED_STEP_USED)) ||
+        r->outcomes[i] == ROW_CUT_OFF) {
+        recompute_failed(q, s);
+    } else if (is_damaged(r, i)) {
+        recompute_damaged(q, s, row);
+    } else if (row->sample) {
+        take_token(q, s, i);
+    }
+}
+
+static void row_back(struct sequences *q, const struct plan *p, uint32_t i,
+                     struct sequence *s)
+{
+    s->pending -= p->rows[i].sample ? 1 : 0;
+    take_row(q, &p->rows[i], i, s);
     ending_plan_back(q, s);
 }
 
@@ -174,9 +200,7 @@ static void fail_stuck(struct sequences *q)
     struct sequence *s = q->batcher.stuck;
 
     if (s != NULL) {
-        snprintf(q->report.failure, sizeof q->report.failure,
-                 "the memory granted to the sequence was not there");
-        ending_finish(q, s, FINISH_FAILED);
+        ending_fail(q, s, "the memory granted to it was not there");
     }
 }
 

@@ -104,9 +104,9 @@ void submit_regrant(struct sequences *q, struct sequence *s,
     uint32_t have = PLANT(ADOPT_STALE) ? s->n_generated : submit_have(m);
     char name[SEQUENCE_NAME];
 
-    log_info("sequence-adopted", "request=%s grant=%llu old=%llu state=%s",
-             sequence_name(&s->key, name), (unsigned long long)m->grant,
-             (unsigned long long)s->grant, sequence_state_name(s->state));
+    log_debug("sequence-adopted", "request=%s grant=%llu old=%llu state=%s",
+              sequence_name(&s->key, name), (unsigned long long)m->grant,
+              (unsigned long long)s->grant, sequence_state_name(s->state));
     q->base->metrics.adopted++;
     sequence_set_grant(&q->table, s, m->grant);
     s->acked = have < s->n_generated ? have : s->n_generated;

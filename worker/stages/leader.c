@@ -183,6 +183,13 @@ static void remove_stages(void *self, struct sequence *s)
 
 /* ---- plans ---- */
 
+/* Returns whether the row is the first of a sequence that is computed again.
+ * Without that mark a stage would take position 0 for a mistake. */
+static bool begins_anew(const struct sequence *s, const struct plan_row *row)
+{
+    return s->recompute == RECOMPUTE_ALONE && row->position == 0;
+}
+
 static void fill_columns(struct forward_columns *c, const struct batch *t)
 {
     for (uint32_t i = 0; i < t->plan.n_rows; i++) {
@@ -197,6 +204,10 @@ static void fill_columns(struct forward_columns *c, const struct batch *t)
         c->kind[i] |=
             row->sample ? SLUICE__V1__STAGE_ROW__STAGE_ROW_SAMPLE : 0u;
         c->index[i] = row->sample ? row->index : 0;
+        if (begins_anew(t->owners[i], row)) {
+            c->kind[i] |= SLUICE__V1__STAGE_ROW__STAGE_ROW_ANEW;
+            c->index[i] = t->owners[i]->n_generated;
+        }
     }
 }
 
@@ -291,6 +302,9 @@ static bool take_row(struct plan_result *r, const struct sampling *s,
         m->n_logprobs - at->logprob < width) {
         return false;
     }
+    if (m->n_damaged > 0 && m->damaged[at->row] != 0) {
+        r->outcomes[i] = ROW_NOT_FINITE;
+    }
     r->tokens[i] = m->tokens[at->row++];
     if (width == 0) {
         return true;
@@ -312,13 +326,15 @@ static bool take_columns(struct leader *l, const struct plan *p,
     struct plan_result *r = &l->sequences->result;
     struct result_cursor at = {0, 0, 0};
 
-    if (m->n_width > 0 && m->n_width != m->n_tokens) {
+    if ((m->n_width > 0 && m->n_width != m->n_tokens) ||
+        (m->n_damaged > 0 && m->n_damaged != m->n_tokens)) {
         return false;
     }
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *row = &p->rows[i];
 
         r->tokens[i] = TOKEN_NONE;
+        r->outcomes[i] = ROW_DONE;
         if (row->sample && !take_row(r, row->sampling, i, m, &at)) {
             return false;
         }
@@ -329,7 +345,9 @@ static bool take_columns(struct leader *l, const struct plan *p,
 
 static bool has_columns(const Sluice__V1__StageResult *m)
 {
-    return m->n_tokens + m->n_width + m->n_logprobs + m->n_top_tokens > 0;
+    return m->n_tokens + m->n_width + m->n_damaged + m->n_logprobs +
+               m->n_top_tokens >
+           0;
 }
 
 /* Fills the result as if the engine had returned it.  Returns false, with the
@@ -355,11 +373,11 @@ static bool take_result(struct leader *l, const struct plan *p,
     }
     if (m->has_failure || !take_columns(l, p, m)) {
         assembly_break(l->assembly,
-                       "Result of step %llu has %zu tokens, %zu widths, %zu "
-                       "logprobs and %zu top_tokens, which do not match its "
-                       "%u rows",
-                       step, m->n_tokens, m->n_width, m->n_logprobs,
-                       m->n_top_tokens, p->n_rows);
+                       "Result of step %llu has %zu damaged, %zu tokens, %zu "
+                       "widths, %zu logprobs and %zu top_tokens, which do not "
+                       "match its %u rows",
+                       step, m->n_damaged, m->n_tokens, m->n_width,
+                       m->n_logprobs, m->n_top_tokens, p->n_rows);
         return false;
     }
     results_check_choices(l->sequences, p);

@@ -331,6 +331,14 @@ void stage_recv_remove(struct stage *g, const Sluice__V1__StageRemove *m)
 
 /* ---- made and freed ---- */
 
+static void microbatch_free(struct microbatch *b)
+{
+    batch_fini(&b->batch);
+    free(b->samples);
+    free(b->anew);
+    b->samples = b->anew = NULL;
+}
+
 static bool microbatch_make(struct stage *g, struct microbatch *b)
 {
     const struct worker_options *o = &g->base->o;
@@ -345,11 +353,11 @@ static bool microbatch_make(struct stage *g, struct microbatch *b)
         return true;
     }
     b->samples = malloc(o->max_rows * sizeof *b->samples);
-    b->made = batch_init(&b->batch, &l) && b->samples != NULL;
+    b->anew = malloc(o->max_rows * sizeof *b->anew);
+    b->made =
+        batch_init(&b->batch, &l) && b->samples != NULL && b->anew != NULL;
     if (!b->made) {
-        batch_fini(&b->batch);
-        free(b->samples);
-        b->samples = NULL;
+        microbatch_free(b);
     }
     return b->made;
 }
@@ -388,8 +396,7 @@ void stage_fini(struct stage *g)
 {
 
     for (uint32_t i = 0; i <= STAGES_MAX; i++) {
-        batch_fini(&g->memory[i].batch);
-        free(g->memory[i].samples);
+        microbatch_free(&g->memory[i]);
         frame_free(&g->memory[i].x);
     }
     free(g->receipts);

@@ -19,7 +19,11 @@
  * A step that fails here, or came as failed, is passed on as a failure in its
  * place in the line.  Its sequences are spoilt: their rows in later
  * microbatches are still computed, because other rows stand beside them, but
- * never sampled. The leader ends a spoilt sequence, and its Remove follows.
+ * never sampled.  The leader computes a spoilt sequence again, from a row with
+ * the bit ANEW, or ends it, and its Remove follows.
+ *
+ * A row without finite logits is passed on as damaged; the rows beside it are
+ * sampled as ever.
  *
  * Threading: the core's.  Memory: n_stages + 1 microbatches, allocated at the
  * first Assemble of that size and kept; hidden states stay in the frame that
@@ -39,6 +43,7 @@
 struct microbatch {
     struct batch batch;
     bool *samples;   /* [max_rows] the row requests a token */
+    bool *anew;      /* [max_rows] its sequence begins anew */
     struct frame *x; /* holds plan.hidden; NULL: it came as failed */
     uint32_t device_us[STAGES_MAX]; /* [stage] so far */
     bool made, in_line;
@@ -58,6 +63,7 @@ struct stage_columns {
     uint32_t position[PLAN_ROWS_MAX], count[PLAN_ROWS_MAX];
     uint32_t kind[PLAN_ROWS_MAX], index[PLAN_ROWS_MAX];
     uint32_t tokens[PLAN_ROWS_MAX], width[PLAN_ROWS_MAX];
+    uint32_t damaged[PLAN_ROWS_MAX];
     float logprobs[PLAN_ROWS_MAX * (1 + TOP_LOGPROBS_MAX)];
     uint32_t top_tokens[PLAN_ROWS_MAX * TOP_LOGPROBS_MAX];
 };

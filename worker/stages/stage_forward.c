@@ -14,6 +14,8 @@
 
 #define KIND_GENERATED ((uint32_t)SLUICE__V1__STAGE_ROW__STAGE_ROW_GENERATED)
 #define KIND_SAMPLE    ((uint32_t)SLUICE__V1__STAGE_ROW__STAGE_ROW_SAMPLE)
+#define KIND_ANEW      ((uint32_t)SLUICE__V1__STAGE_ROW__STAGE_ROW_ANEW)
+#define KIND_ALL       (KIND_GENERATED | KIND_SAMPLE | KIND_ANEW)
 
 /* ---- the message ---- */
 
@@ -124,7 +126,8 @@ static enum status check_place(const struct sequence *s,
                          "%u more are being sampled",
                          end, samples ? "with" : "without", known, s->pending);
     }
-    if (m->index[i] != (samples ? s->n_generated : 0) ||
+    if (m->index[i] !=
+            (samples || (m->kind[i] & KIND_ANEW) != 0 ? s->n_generated : 0) ||
         (samples && s->n_generated >= s->max_tokens)) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "index %u, but %u of at most %u tokens are generated",
@@ -145,7 +148,7 @@ static enum status check_row(const struct sequence *s,
     uint64_t end = (uint64_t)m->position[i] + m->count[i];
     bool generated = (m->kind[i] & KIND_GENERATED) != 0;
 
-    if (m->kind[i] > (KIND_GENERATED | KIND_SAMPLE)) {
+    if (m->kind[i] > KIND_ALL) {
         return error_set(e, ST_INVALID_ARGUMENT, "kind %u", m->kind[i]);
     }
     if (m->count[i] == 0 || end > (uint64_t)s->n_prompt + s->max_tokens) {
@@ -162,6 +165,31 @@ static enum status check_row(const struct sequence *s,
                          end, s->n_prompt);
     }
     return s->spoilt ? ST_OK : check_place(s, m, i, e);
+}
+
+/* Lets s begin anew if row i asks for it: the leader computes it again after a
+ * failed step.  A stage before the one that failed has counted a token that the
+ * leader never got, and no stage has counted fewer. */
+static enum status begin_anew(struct sequence *s,
+                              const Sluice__V1__StageForward *m, size_t i,
+                              struct error *e)
+{
+    if ((m->kind[i] & KIND_ANEW) == 0) {
+        return ST_OK;
+    }
+    if (m->position[i] != 0 || s->inflight > 0 ||
+        m->index[i] > s->n_generated) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "it begins anew at position %u with %u generated "
+                         "tokens, but %u are counted here, and %u steps with "
+                         "it are on their way",
+                         m->position[i], m->index[i], s->n_generated,
+                         s->inflight);
+    }
+    s->n_planned = s->pending = 0;
+    s->n_generated = m->index[i];
+    s->spoilt = PLANT(RESTART_SPOILT) && s->spoilt;
+    return ST_OK;
 }
 
 /* Returns the sequence of row i; NULL with e set if it may not have a row. */
@@ -207,6 +235,7 @@ static void fill_row(struct microbatch *b, struct sequence *s,
         .sampling = &s->sampling,
     };
     b->samples[i] = p->rows[i].sample;
+    b->anew[i] = (m->kind[i] & KIND_ANEW) != 0;
     b->batch.owners[i] = s;
     p->n_rows++;
     s->inflight++;
@@ -251,7 +280,7 @@ static enum status add_rows(struct stage *g, struct microbatch *b,
 {
     for (size_t i = 0; i < m->n_grant; i++) {
         struct sequence *s = sequence_of(g, m, i, e);
-        enum status st = s == NULL ? e->code : ST_OK;
+        enum status st = s == NULL ? e->code : begin_anew(s, m, i, e);
 
         if (st == ST_OK && m->has_failure) {
             fill_row(b, s, m, i);

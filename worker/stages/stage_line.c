@@ -85,7 +85,8 @@ static void send_forward(struct stage *g, const struct microbatch *b)
                  ? (uint32_t)SLUICE__V1__STAGE_ROW__STAGE_ROW_GENERATED
                  : (uint32_t)SLUICE__V1__STAGE_ROW__STAGE_ROW_PROMPT) |
             (b->samples[i] ? (uint32_t)SLUICE__V1__STAGE_ROW__STAGE_ROW_SAMPLE
-                           : 0u);
+                           : 0u) |
+            (b->anew[i] ? (uint32_t)SLUICE__V1__STAGE_ROW__STAGE_ROW_ANEW : 0u);
         c->index[i] = r->index;
     }
     m.step = p->step;
@@ -105,18 +106,18 @@ static void send_forward(struct stage *g, const struct microbatch *b)
                           p->n_tokens);
 }
 
-/* Adds the logprobs of row i; zeros for a spoilt sequence, because the width of
+/* Adds the logprobs of row i; zeros if it has no token, because the width of
  * the columns follows from the request. */
-static void add_logprobs(const struct stage *g, uint32_t i,
+static void add_logprobs(const struct stage *g, uint32_t i, bool has_token,
                          const struct sequence *s, Sluice__V1__StageResult *m)
 {
     struct stage_columns *c = g->columns;
     const struct plan_result *r = &g->sequences->result;
 
-    c->logprobs[m->n_logprobs++] = s->spoilt ? 0 : r->logprobs[i];
+    c->logprobs[m->n_logprobs++] = has_token ? r->logprobs[i] : 0;
     for (uint32_t j = 0; j < s->sampling.n_top_logprobs; j++) {
-        c->top_tokens[m->n_top_tokens++] = s->spoilt ? 0 : r->top[i][j].token;
-        c->logprobs[m->n_logprobs++] = s->spoilt ? 0 : r->top[i][j].logprob;
+        c->top_tokens[m->n_top_tokens++] = has_token ? r->top[i][j].token : 0;
+        c->logprobs[m->n_logprobs++] = has_token ? r->top[i][j].logprob : 0;
     }
 }
 
@@ -124,24 +125,29 @@ static void add_tokens(const struct stage *g, const struct microbatch *b,
                        Sluice__V1__StageResult *m)
 {
     struct stage_columns *c = g->columns;
-    bool has_width = false;
+    const struct plan_result *r = &g->sequences->result;
+    bool has_width = false, any_damaged = false;
 
     for (uint32_t i = 0; i < b->batch.plan.n_rows; i++) {
         const struct sequence *s = b->batch.owners[i];
         bool logprobs = s->sampling.logprobs;
+        bool damaged = !s->spoilt && r->outcomes[i] == ROW_NOT_FINITE;
+        bool has_token = !s->spoilt && !damaged;
 
         if (!b->samples[i]) {
             continue;
         }
         c->width[m->n_tokens] = logprobs ? 1 + s->sampling.n_top_logprobs : 0;
-        c->tokens[m->n_tokens++] =
-            s->spoilt ? 0 : g->sequences->result.tokens[i];
+        c->damaged[m->n_tokens] = damaged;
+        c->tokens[m->n_tokens++] = has_token ? r->tokens[i] : 0;
         has_width = has_width || logprobs;
+        any_damaged = any_damaged || damaged;
         if (logprobs) {
-            add_logprobs(g, i, s, m);
+            add_logprobs(g, i, has_token, s, m);
         }
     }
     m->n_width = has_width ? m->n_tokens : 0;
+    m->n_damaged = any_damaged ? m->n_tokens : 0;
 }
 
 static void send_result(struct stage *g, const struct microbatch *b)
@@ -152,6 +158,7 @@ static void send_result(struct stage *g, const struct microbatch *b)
     m.step = b->batch.plan.step;
     m.tokens = c->tokens;
     m.width = c->width;
+    m.damaged = c->damaged;
     m.logprobs = c->logprobs;
     m.top_tokens = c->top_tokens;
     m.n_device_us = g->assembly->n_stages;
@@ -178,12 +185,21 @@ static void count_token(struct stage *g, struct sequence *s, uint32_t token)
     }
 }
 
+/* Only the last stage has the outcomes of rows that sample. */
+static bool is_damaged(const struct stage *g, const struct microbatch *b,
+                       uint32_t i)
+{
+    return stage_is_last(g) && b->samples[i] && !b->failed &&
+           g->sequences->result.outcomes[i] == ROW_NOT_FINITE;
+}
+
 static void rows_back(struct stage *g, const struct microbatch *b)
 {
     for (uint32_t i = 0; i < b->batch.plan.n_rows; i++) {
         struct sequence *s = b->batch.owners[i];
 
-        s->spoilt = s->spoilt || (b->failed && !PLANT(SPOILT_FORGOTTEN));
+        s->spoilt = s->spoilt || (b->failed && !PLANT(SPOILT_FORGOTTEN)) ||
+                    is_damaged(g, b, i);
         if (b->samples[i] && !b->failed) {
             count_token(g, s, g->sequences->result.tokens[i]);
         }

@@ -28,16 +28,12 @@ static enum status submit(struct text_seam *s, struct text_job **j)
 
 static void encode(const struct fake_text *t, struct text_job *j)
 {
-    size_t cap = t->tokenizer == NULL
-                     ? j->n_text
-                     : tokenizer_bound(t->tokenizer, j->n_text);
-
-    j->ids = calloc(cap + 1, sizeof *j->ids);
     if (t->tokenizer != NULL) {
-        j->status = tokenizer_encode(t->tokenizer, j->text, j->n_text, 0,
-                                     j->ids, cap, &j->n_ids, &j->error);
+        while (!text_job_step(j, t->tokenizer, 16)) {
+        }
         return;
     }
+    j->ids = calloc(j->n_text + 1, sizeof *j->ids);
     for (size_t i = 0; i < j->n_text; i++) {
         j->ids[i] = (uint8_t)j->text[i];
     }

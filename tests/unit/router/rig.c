@@ -108,6 +108,7 @@ struct rig *rig_new(const struct rig_options *o)
     rig->port = BY_ALL;
     arena_init(&rig->arena);
     ro.max_peers = o->max_peers;
+    ro.max_admins = o->max_admins > 0 ? o->max_admins : 16;
     ro.max_requests = o->max_requests;
     ro.max_waiting = o->max_waiting;
     ro.text = o->text;

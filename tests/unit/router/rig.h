@@ -130,6 +130,7 @@ struct fake {
     } held[RIG_HELD];
     uint32_t n_held;
     uint32_t receipt_blocks; /* not 0: the blocks in all its receipts */
+    void (*spoil_receipt)(Sluice__V1__Receipt *r); /* NULL: none */
     uint32_t last_ack_index;
     uint64_t last_ack_grant;
     Sluice__V1__CancelReason last_reason;
@@ -206,6 +207,7 @@ void fake_text_fini(struct fake_text *t);
 
 struct rig_options {
     uint32_t max_peers, max_requests, max_waiting;
+    uint32_t max_admins; /* 0: 16 */
     struct text_seam *text;
     int64_t worker_wait_us, gather_us;
     bool headroom;

@@ -222,6 +222,9 @@ static void answer_removal(struct fake *w, const struct held *h)
         s->used = false;
         s->cancelled = true;
     }
+    if (w->spoil_receipt != NULL) {
+        w->spoil_receipt(&r);
+    }
     peer_end(w->peer, h->call, &r.base);
 }
 

@@ -249,6 +249,72 @@ static void any_number(void **state)
     refuse(ST_INVALID_ARGUMENT, "tokenizer_config.json: line 1");
 }
 
+static void named_templates(void **state)
+{
+    struct text_assets *a;
+    size_t n;
+
+    (void)state;
+    put_text("tokenizer_config.json",
+             "{\"chat_template\":[{\"name\":\"tool_use\",\"template\":"
+             "\"tools\"},{\"name\":\"default\",\"template\":\"two\"}]}");
+    put_text("chat_template.jinja", "file");
+    a = load();
+    assert_string_equal(text_assets_named_template(a, "tool_use", &n), "tools");
+    assert_int_equal(n, 5);
+    assert_string_equal(text_assets_named_template(a, "default", &n), "two");
+    assert_null(text_assets_named_template(a, "rag", &n));
+    assert_int_equal(n, 0);
+    text_assets_free(&a);
+    expect_chat("file");
+}
+
+static void token_spellings(void **state)
+{
+    struct text_assets *a;
+
+    (void)state;
+    put_text("tokenizer_config.json",
+             "{\"bos_token\":\"<s>\",\"eos_token\":{\"content\":\"</s>\"},"
+             "\"pad_token\":null}");
+    a = load();
+    assert_string_equal(text_assets_bos_token(a), "<s>");
+    assert_string_equal(text_assets_eos_token(a), "</s>");
+    assert_null(text_assets_pad_token(a));
+    assert_null(text_assets_unk_token(a));
+    text_assets_free(&a);
+    put_text("tokenizer_config.json", "{\"unk_token\":[]}");
+    refuse(ST_INVALID_ARGUMENT, "tokenizer_config.json: unk_token: expected");
+}
+
+static void sampling_defaults(void **state)
+{
+    const struct text_defaults *d;
+    struct text_assets *a;
+
+    (void)state;
+    a = load();
+    assert_false(text_assets_defaults(a)->has_temperature);
+    text_assets_free(&a);
+    put_text("generation_config.json",
+             "{\"do_sample\":true,\"temperature\":0.5,\"top_k\":20,"
+             "\"top_p\":1,\"repetition_penalty\":null}");
+    a = load();
+    d = text_assets_defaults(a);
+    assert_true(d->has_do_sample && d->do_sample);
+    assert_true(d->has_temperature && d->temperature == 0.5);
+    assert_true(d->has_top_k && d->top_k == 20);
+    assert_true(d->has_top_p && d->top_p == 1);
+    assert_false(d->has_min_p || d->has_repetition_penalty);
+    text_assets_free(&a);
+    put_text("generation_config.json", "{\"top_k\":1.5}");
+    refuse(ST_INVALID_ARGUMENT, "generation_config.json: top_k: expected");
+    put_text("generation_config.json", "{\"min_p\":\"x\"}");
+    refuse(ST_INVALID_ARGUMENT, "generation_config.json: min_p: expected");
+    put_text("generation_config.json", "{\"do_sample\":1}");
+    refuse(ST_INVALID_ARGUMENT, "generation_config.json: do_sample");
+}
+
 /* Where numbers are read, an id must be an integer within 63 bits. */
 static void whole_numbers(void **state)
 {
@@ -305,6 +371,9 @@ int main(void)
         IN_DIR(eos_limit),
         IN_DIR(chat_templates),
         IN_DIR(any_number),
+        IN_DIR(named_templates),
+        IN_DIR(token_spellings),
+        IN_DIR(sampling_defaults),
         IN_DIR(whole_numbers),
         IN_DIR(chat_limit),
         IN_DIR(broken_tokenizer),

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -221,11 +222,65 @@ static void long_words_meet(void **state)
     free(text);
 }
 
+/* "a" to "a" 4096 times: a token may span the whole overlap of two windows. */
+static struct tokenizer *doubling(void)
+{
+    json_t *root = fixture_small();
+    json_t *model = json_object_get(root, "model");
+    char half[4097] = "a", whole[4097];
+    struct tokenizer *t;
+
+    for (int id = 259; strlen(half) < 4096; id++) {
+        snprintf(whole, sizeof whole, "%s%.*s", half, (int)strlen(half), half);
+        json_object_set_new(json_object_get(model, "vocab"), whole,
+                            json_integer(id));
+        json_array_append_new(json_object_get(model, "merges"),
+                              json_pack("[s,s]", half, half));
+        memcpy(half, whole, sizeof half);
+    }
+    t = fixture_parse(root);
+    json_decref(root);
+    return t;
+}
+
+/* A word whose windows do not meet is encoded as a whole, up to a limit. */
+static void whole_bytes(void **state)
+{
+    struct tokenizer *t = doubling();
+    uint32_t *ids = malloc((TEXT_WHOLE_BYTES + 1) * sizeof *ids);
+    char *text = malloc(TEXT_WHOLE_BYTES + 1);
+
+    (void)state;
+    assert_true(ids != NULL && text != NULL);
+    memset(text, 'a', TEXT_WHOLE_BYTES + 1);
+    for (size_t extra = 0; extra < 2; extra++) {
+        struct id_sink out = {.ids = ids, .cap = TEXT_WHOLE_BYTES + 1};
+        struct encoder c;
+        struct error e;
+
+        assert_int_equal(encoder_init(&c, t, &e), ST_OK);
+        assert_int_equal(
+            encoder_run(&c, text, TEXT_WHOLE_BYTES + extra, 0, &out, &e),
+            extra == 0 ? ST_OK : ST_RESOURCE_EXHAUSTED);
+        assert_int_equal(c.bpe.n_whole, 1 - extra);
+        if (extra == 0) {
+            assert_int_equal(out.n, TEXT_WHOLE_BYTES / 4096);
+        } else {
+            assert_non_null(strstr(e.text, "has to be encoded at once"));
+        }
+        encoder_fini(&c);
+    }
+    free(ids);
+    free(text);
+    tokenizer_free(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keeps_to_the_rule),
         cmocka_unit_test(long_words_meet),
+        cmocka_unit_test(whole_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

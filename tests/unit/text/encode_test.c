@@ -372,7 +372,7 @@ static void linear_work(void **state)
     }
 }
 
-struct job {
+struct thread_job {
     const struct tokenizer *t;
     const char *text;
     size_t len;
@@ -382,7 +382,7 @@ struct job {
 
 static void *encode_often(void *arg)
 {
-    struct job *job = arg;
+    struct thread_job *job = arg;
 
     for (int i = 0; i < 200; i++) {
         uint32_t ids[512];
@@ -401,7 +401,7 @@ static void *encode_often(void *arg)
 
 static void several_threads(void **state)
 {
-    static struct job jobs[4];
+    static struct thread_job jobs[4];
     static const char *const texts[4] = {
         "The sluice opens only when there is room downstream.",
         "e\xCC\x81t\xC3\xA9 1234   x\n\n", "<|im_start|> I'LL we'\xC5\xBF",

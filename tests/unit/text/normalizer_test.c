@@ -143,6 +143,123 @@ static void a_megabyte_of_marks(void **state)
     free(text);
 }
 
+#define CODE_POINTS 0x110000
+
+/* Returns the code points of the whole decomposition of c. */
+static utf8proc_ssize_t decompose(utf8proc_int32_t c, int form,
+                                  utf8proc_int32_t out[64])
+{
+    int boundary = 0;
+
+    return utf8proc_decompose_char(
+        c, out, 64,
+        (utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE |
+                            (form & UTF8PROC_COMPAT)),
+        &boundary);
+}
+
+static double bytes_of(utf8proc_int32_t c)
+{
+    utf8proc_uint8_t out[4];
+
+    return (double)utf8proc_encode_char(c, out);
+}
+
+static bool is_stable(const struct normalizer *z, utf8proc_int32_t c)
+{
+    char text[4], *owned;
+    const char *out;
+    size_t n,
+        n_text = (size_t)utf8proc_encode_char(c, (utf8proc_uint8_t *)text);
+    struct error e;
+    bool same;
+
+    assert_int_equal(normalizer_run(z, text, n_text, &out, &n, &owned, &e),
+                     ST_OK);
+    same = n == n_text && memcmp(out, text, n) == 0;
+    free(owned);
+    return same;
+}
+
+/* Proves NORMALIZER_SHRINK.  A text and its normal form have the same whole
+ * decomposition.  weight[x] is the most bytes that a character of a text
+ * brings for each x in its decomposition; the weights of a decomposition are
+ * thus a bound on the bytes before, those of the form's characters on each
+ * byte behind. */
+static void no_form_shrinks_more(void **state)
+{
+    static const char *const names[] = {"NFC", "NFD", "NFKC", "NFKD"};
+    double *weight = malloc(CODE_POINTS * sizeof *weight);
+    utf8proc_int32_t parts[64];
+
+    (void)state;
+    assert_non_null(weight);
+    for (size_t f = 0; f < 4; f++) {
+        struct normalizer z = form(names[f]);
+        double most = 0;
+
+        memset(weight, 0, CODE_POINTS * sizeof *weight);
+        for (utf8proc_int32_t c = 0; c < CODE_POINTS; c++) {
+            utf8proc_ssize_t n = decompose(c, z.forms[0], parts);
+
+            for (utf8proc_ssize_t i = 0; i < n; i++) {
+                double w = bytes_of(c) / (double)n;
+
+                weight[parts[i]] = w > weight[parts[i]] ? w : weight[parts[i]];
+            }
+        }
+        for (utf8proc_int32_t c = 0; c < CODE_POINTS; c++) {
+            utf8proc_ssize_t n = decompose(c, z.forms[0], parts);
+            double sum = 0;
+
+            for (utf8proc_ssize_t i = 0; i < n; i++) {
+                sum += weight[parts[i]];
+            }
+            if (sum > NORMALIZER_SHRINK * bytes_of(c)) {
+                assert_false(utf8proc_codepoint_valid(c) && is_stable(&z, c));
+            } else if (sum / bytes_of(c) > most) {
+                most = sum / bytes_of(c);
+            }
+        }
+        assert_true(most > 3); /* the bound is not far off */
+    }
+    free(weight);
+}
+
+static void fewest_bytes(void **state)
+{
+    static const struct {
+        const char *form, *text;
+        size_t want;
+    } rows[] = {
+        {"NFC", "plain", 5},
+        {"NFC", "", 0},
+        {"NFC", "abe\xCC\x81", 2}, /* e joins what follows: 3 / 4 */
+        {"NFC",
+         "abe\xCC\x81\xCC\xA3"
+         "c",
+         4},                             /* 5 / 4 */
+        {"NFKC", "\xF0\x9D\x9F\x8E", 1}, /* "0" */
+        {"NFC", "\xCE\xB9\xCC\x88\xCC\x81", 1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct normalizer z = form(rows[i].form);
+        size_t n = strlen(rows[i].text), n_out;
+        struct error e;
+        const char *out;
+        char *owned;
+
+        assert_int_equal(normalizer_fewest(&z, rows[i].text, n), rows[i].want);
+        assert_int_equal(
+            normalizer_run(&z, rows[i].text, n, &out, &n_out, &owned, &e),
+            ST_OK);
+        assert_true(rows[i].want <= n_out);
+        free(owned);
+    }
+}
+
 static void classes(void **state)
 {
     (void)state;
@@ -177,6 +294,8 @@ int main(void)
         cmocka_unit_test(plain_text_is_not_copied),
         cmocka_unit_test(same_as_utf8proc),
         cmocka_unit_test(a_megabyte_of_marks),
+        cmocka_unit_test(no_form_shrinks_more),
+        cmocka_unit_test(fewest_bytes),
         cmocka_unit_test(classes),
         cmocka_unit_test(quoting),
     };

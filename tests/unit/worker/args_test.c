@@ -1,5 +1,7 @@
 #include "worker/args.h"
 
+#include <string.h>
+
 #include "tests/unit/cmocka.h"
 
 static struct worker_args parsed(int argc, char **argv)
@@ -42,11 +44,88 @@ static void no_more_than_two_plans(void **state)
     assert_int_equal(args_parse(&a, 3, most, &e), ST_INVALID_ARGUMENT);
 }
 
+static void steps_follow_the_device(void **state)
+{
+    char *none[] = {"sluice-worker"};
+    char *told[] = {"sluice-worker", "--step-tokens", "100", "--chunk-tokens",
+                    "8192"};
+    char *absent[] = {"sluice-worker", "--device", "no such device"};
+    struct worker_args a = parsed(1, none);
+
+    (void)state;
+    assert_false(args_on_gpu(&a));
+    args_choose_steps(&a, false);
+    assert_int_equal(a.step_tokens, 512);
+    assert_int_equal(a.chunk_tokens, 256);
+    a = parsed(1, none);
+    args_choose_steps(&a, true);
+    assert_int_equal(a.step_tokens, 2048);
+    assert_int_equal(a.chunk_tokens, 1024);
+    a = parsed(5, told);
+    args_choose_steps(&a, true);
+    assert_int_equal(a.step_tokens, 100);
+    assert_int_equal(a.chunk_tokens, 8192);
+    a = parsed(3, absent);
+    assert_false(args_on_gpu(&a));
+}
+
+static void the_largest_step_is_that_of_the_options(void **state)
+{
+    char *all[] = {"sluice-worker",
+                   "--device",
+                   "0",
+                   "--step-tokens",
+                   "700",
+                   "--max-rows",
+                   "9",
+                   "--block-tokens",
+                   "8",
+                   "--engine-depth",
+                   "1",
+                   "--threads",
+                   "3"};
+    struct worker_args a = parsed(13, all);
+    struct costs_step step = args_step(&a, 1000);
+
+    (void)state;
+    assert_true(step.opencl);
+    assert_int_equal(step.tokens, 700);
+    assert_int_equal(step.rows, 9);
+    assert_int_equal(step.block_tokens, 8);
+    assert_int_equal(step.plans, 2);
+    assert_int_equal(step.threads, 3);
+    assert_int_equal(step.context, 1000);
+}
+
+/* At the limit and one past it; and where the number would not be used. */
+static void slots_are_bounded(void **state)
+{
+    char *most[] = {"sluice-worker", "--model", "m", "--slots", "4096"};
+    char *more[] = {"sluice-worker", "--slots", "4097"};
+    char *zero[] = {"sluice-worker", "--slots", "0"};
+    char *stages[] = {"sluice-worker", "--model", "m", "--slots", "1",
+                      "--stages",      "2"};
+    struct worker_args a = parsed(5, most);
+    struct error e;
+
+    (void)state;
+    assert_int_equal(a.slots, 4096);
+    assert_int_equal(args_check(&a, &e), ST_OK);
+    assert_int_equal(args_parse(&a, 3, more, &e), ST_INVALID_ARGUMENT);
+    assert_int_equal(args_parse(&a, 3, zero, &e), ST_INVALID_ARGUMENT);
+    a = parsed(7, stages);
+    assert_int_equal(args_check(&a, &e), ST_INVALID_ARGUMENT);
+    assert_non_null(strstr(e.text, "omit --slots, or give --layers"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_plans_on_a_device),
         cmocka_unit_test(no_more_than_two_plans),
+        cmocka_unit_test(steps_follow_the_device),
+        cmocka_unit_test(the_largest_step_is_that_of_the_options),
+        cmocka_unit_test(slots_are_bounded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

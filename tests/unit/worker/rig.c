@@ -58,7 +58,7 @@ static struct peer_id io_open(struct node_io *io)
 
 static struct peer_id io_open_to(struct node_io *io, const char *endpoint)
 {
-    assert_string_equal(endpoint, "inproc://next");
+    assert_string_equal(endpoint, "ipc:///ring/next");
     return ring_open_to(rig_io(io)->ring);
 }
 

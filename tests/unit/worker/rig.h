@@ -109,6 +109,9 @@ struct rig {
     struct rig_fake *fake;
     uint32_t eos_at;       /* sample RIG_EOS at this index; UINT32_MAX: never */
     const char *fail_next; /* error of the next step */
+    uint64_t fails_with;   /* every step with this sequence fails; 0: none.
+                            * Sequences are numbered from 1 */
+    uint64_t damaged;      /* rows of this sequence have no finite logits */
     bool refuse_plans;     /* submit fails */
     bool ticks;            /* ticks always, not only with each step */
     void (*lie)(struct plan_result *); /* called with the next step's result */

@@ -268,6 +268,30 @@ static void choose(const struct rig *r, const struct plan_row *row, uint64_t h,
     }
 }
 
+static bool fails(const struct rig *r, const struct plan *p)
+{
+    bool with = false;
+
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        with = with || p->rows[i].sequence == r->fails_with;
+    }
+    return r->fail_next != NULL || with;
+}
+
+/* Returns whether the row continues from a token that does not exist. */
+static bool is_cut_off(const struct rig_fake *f, const struct plan_row *row)
+{
+    return row->chained && (f->before.status != ST_OK ||
+                            f->before.outcomes[row->chain_row] != ROW_DONE);
+}
+
+static void begin_anew(struct rig_fake *f, uint64_t sequence)
+{
+    for (uint32_t i = 0; i < f->n_failed; i++) {
+        f->failed[i] = f->failed[i] == sequence ? 0 : f->failed[i];
+    }
+}
+
 static bool has_failed(const struct rig_fake *f, uint64_t sequence)
 {
     for (uint32_t i = 0; i < f->n_failed; i++) {
@@ -283,7 +307,8 @@ static void break_down(struct rig *r, const struct plan *p,
 {
     struct rig_fake *f = r->fake;
 
-    out->status = error_set(&out->error, ST_INTERNAL, "%s", r->fail_next);
+    out->status = error_set(&out->error, ST_INTERNAL, "%s",
+                            r->fail_next != NULL ? r->fail_next : "its fault");
     r->fail_next = NULL;
     memset(out->tokens, 0, sizeof out->tokens);
     f->n_failed = p->n_rows;
@@ -324,15 +349,27 @@ static void compute(struct rig *r, const struct plan *p,
         uint64_t h;
 
         out->tokens[i] = row->sample ? 16 : TOKEN_NONE;
+        out->outcomes[i] = ROW_DONE;
         out->logprobs[i] = 0;
         assert_true(look(row) == r->fake->looks[0][i]);
+        if (is_cut_off(r->fake, row)) {
+            out->outcomes[i] = ROW_CUT_OFF;
+            out->tokens[i] = TOKEN_NONE;
+            continue;
+        }
+        if (row->position == 0) {
+            begin_anew(r->fake, row->sequence);
+        }
         if (has_failed(r->fake, row->sequence)) {
             continue;
         }
         assert_in_range(row->n_tokens, 1, r->o.chunk_tokens);
         write_row(r, p, row);
         h = history(r, p, row);
-        if (row->sample) {
+        if (row->sample && row->sequence == r->damaged) {
+            out->outcomes[i] = ROW_NOT_FINITE;
+            out->tokens[i] = TOKEN_NONE;
+        } else if (row->sample) {
             check_history(r->fake, p, row, h);
             choose(r, row, h, i, out);
         }
@@ -359,7 +396,7 @@ bool rig_step(struct rig *r)
     out->n_rows = p->n_rows;
     out->hidden = NULL;
     out->device_us = 11;
-    if (r->fail_next != NULL) {
+    if (fails(r, p)) {
         break_down(r, p, out);
     } else {
         compute(r, p, out);

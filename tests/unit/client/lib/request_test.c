@@ -31,6 +31,8 @@ static void the_default_is_plain(void **state)
     assert_int_equal(out.m.n, 1);
     assert_int_equal(out.m.n_stop, 0);
     assert_true(out.m.want_text);
+    assert_false(out.m.special_text);
+    assert_false(out.m.has_tenant);
 }
 
 static void every_field_is_sent(void **state)
@@ -52,6 +54,8 @@ static void every_field_is_sent(void **state)
     r.stops = stops;
     r.n_stops = 2;
     r.n = CHOICES_MAX;
+    r.special_text = true;
+    r.tenant = "acme";
     assert_int_equal(message(&r), ST_OK);
     assert_int_equal(sampling_check(&out.sampling, 4096, &e), ST_OK);
     assert_true(out.sampling.temperature == 0.5f);
@@ -67,6 +71,9 @@ static void every_field_is_sent(void **state)
     assert_int_equal(out.m.stop[1].len, 3);
     assert_memory_equal(out.m.stop[1].data, "b\0c", 3);
     assert_true(out.m.has_n && out.m.n == CHOICES_MAX);
+    assert_true(out.m.has_special_text && out.m.special_text);
+    assert_true(out.m.has_tenant && out.m.tenant.len == 4);
+    assert_memory_equal(out.m.tenant.data, "acme", 4);
 }
 
 static void lists_are_sorted(void **state)

@@ -52,11 +52,23 @@ static void skips_strings(void **state)
     needs("]]}}[", 1, 1, 1);
 }
 
+static void counts_members(void **state)
+{
+    static const char text[] = "{\"a:\\\":\": {\"b\":1}, \"c\" : [{}]}";
+
+    (void)state;
+    assert_int_equal(json_members("", 0), 0);
+    assert_int_equal(json_members("{}", 2), 0);
+    assert_int_equal(json_members(text, sizeof text - 1), 3);
+    assert_int_equal(json_members("\":", 2), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts),
         cmocka_unit_test(skips_strings),
+        cmocka_unit_test(counts_members),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,6 +71,23 @@ static void cuts_a_long_line(void **state)
     log_setup(LOG_WARN, NULL, NULL);
 }
 
+static void shows_half_of_a_name(void **state)
+{
+    char out[LOG_NAME_TEXT];
+
+    (void)state;
+    log_name(out, "web-team");
+    assert_string_equal(out, "web-..");
+    log_name(out, "x");
+    assert_string_equal(out, "..");
+    log_name(out, "a\" end=1 of a name");
+    assert_string_equal(out, "a__e..");
+    log_name(out, "01234567");
+    assert_string_equal(out, "0123..");
+    log_name(out, "0123456789");
+    assert_string_equal(out, "0123..");
+}
+
 static void reads_request_ids_back(void **state)
 {
     uint8_t id[REQUEST_ID_BYTES], again[REQUEST_ID_BYTES];
@@ -96,6 +113,7 @@ int main(void)
         cmocka_unit_test(cuts_at_a_whole_character),
         cmocka_unit_test(writes_only_from_its_level_on),
         cmocka_unit_test(cuts_a_long_line),
+        cmocka_unit_test(shows_half_of_a_name),
         cmocka_unit_test(reads_request_ids_back),
     };
 

@@ -4,16 +4,24 @@
 
 #include "tests/unit/cmocka.h"
 
-#define TEST_OPTIONS(X)                                        \
-    X(model, STRING, "DIR", NULL, "a model", 0, 0)             \
-    X(max_rows, U32, "N", "64", "sequences in a step", 1, 512) \
-    X(tokens, U64, "N", "7", "tokens", 0, 0)                   \
-    X(top_p, F64, "P", "1", "nucleus", 0, 1)                   \
-    X(memory, BYTES, "BYTES", "1GiB", "the budget", 0, 0)      \
-    X(timeout, MS, "TIME", "30s", "how long", 0, 0)            \
-    X(name, LIST, "NAME", NULL, "one more name", 0, 0)         \
-    X(pair, LIST, "PAIR", NULL, "one of two", 0, 2)            \
-    X(bias, F64, "B", "0", "of either sign", -2, 2)            \
+#define TEST_OPTIONS(X)                                               \
+    X(model, STRING, "DIR", NULL, "a model", 0, 0)                    \
+    X(max_rows, U32, "N", "64", "sequences in a step", 1, 512)        \
+    X(tokens, U64, "N", "7", "tokens", 0, 0)                          \
+    X(top_p, F64, "P", "1", "nucleus", 0, 1)                          \
+    X(memory, BYTES, "BYTES", "1GiB", "the budget", 0, 0)             \
+    X(timeout, MS, "TIME", "30s", "how long", 0, 0)                   \
+    X(name, LIST, "NAME", NULL, "one more name", 0, 0)                \
+    X(pair, LIST, "PAIR", NULL, "one of two", 0, 2)                   \
+    X(bias, F64, "B", "0", "of either sign", -2, 2)                   \
+    X(gather, MS, "TIME", "1ms", "an interval", 0, 100)               \
+    X(grace, MS, "TIME", "30s", "a grace period", 1000, 3600000)      \
+    X(body, BYTES, "SIZE", "8MiB", "a body", 1024, 268435456)         \
+    X(n, U32, "N", "1", "choices", 1, 64)                             \
+    X(long_text, STRING, "TEXT", NULL,                                \
+      "a help that is so long that it does not fit on one line of a " \
+      "terminal, and not on two lines either, so it takes three",     \
+      0, 0)                                                           \
     X(help, FLAG, NULL, NULL, "print this", 0, 0)
 
 OPTION_TABLE(test_options, TEST_OPTIONS);
@@ -71,10 +79,95 @@ static void refuses_with_a_sentence(void **state)
                         "--max-row: unknown option; did you mean --max-rows?");
     PARSE("--zzz", "3");
     assert_string_equal(e.text, "--zzz: unknown option; --help lists all");
+    PARSE("--moedl", "3");
+    assert_string_equal(e.text,
+                        "--moedl: unknown option; did you mean --model?");
+    PARSE("--memo", "3");
+    assert_string_equal(e.text,
+                        "--memo: unknown option; did you mean --memory?");
+    PARSE("--name-of-a-worker", "3");
+    assert_string_equal(e.text,
+                        "--name-of-a-worker: unknown option; --help lists all");
     PARSE("--model");
-    assert_string_equal(e.text, "--model wants a value: DIR");
+    assert_string_equal(e.text, "--model: a value is required: DIR");
     PARSE("--help=yes");
     assert_string_equal(e.text, "--help takes no value");
+}
+
+static void refuses_short_options(void **state)
+{
+    (void)state;
+    PARSE("-n", "5", "hi");
+    assert_int_equal(st, ST_INVALID_ARGUMENT);
+    assert_string_equal(e.text, "-n: unknown option; did you mean --n?  Text "
+                                "that begins with a dash goes after --");
+    PARSE("-model=x");
+    assert_string_equal(e.text,
+                        "-model: unknown option; did you mean --model?  Text "
+                        "that begins with a dash goes after --");
+    PARSE("-n5");
+    assert_string_equal(e.text, "-n5: unknown option; --help lists all.  Text "
+                                "that begins with a dash goes after --");
+    PARSE("-5");
+    assert_int_equal(st, ST_INVALID_ARGUMENT);
+    PARSE("--", "-n", "5");
+    assert_int_equal(st, ST_OK);
+    assert_int_equal(n_words, 2);
+    assert_string_equal(first, "-n");
+    PARSE("-");
+    assert_int_equal(st, ST_OK);
+    assert_string_equal(first, "-");
+}
+
+static void takes_h_as_help(void **state)
+{
+    (void)state;
+    PARSE("word", "-h");
+    assert_int_equal(st, ST_OK);
+    assert_true(o.help);
+    assert_int_equal(n_words, 1);
+}
+
+static void a_program_without_operands_takes_help_alone(void **state)
+{
+    char *help[] = {(char *)"test", (char *)"help", NULL};
+    char *word[] = {(char *)"test", (char *)"word", NULL};
+    char *two[] = {(char *)"test", (char *)"help", (char *)"me", NULL};
+
+    (void)state;
+    assert_int_equal(option_parse_alone(test_options_rows,
+                                        OPTION_COUNT(test_options_rows), &o, 2,
+                                        help, &e),
+                     ST_OK);
+    assert_true(o.help);
+    assert_int_equal(option_parse_alone(test_options_rows,
+                                        OPTION_COUNT(test_options_rows), &o, 2,
+                                        word, &e),
+                     ST_INVALID_ARGUMENT);
+    assert_string_equal(e.text,
+                        "\"word\": unexpected operand; --help lists the "
+                        "options");
+    assert_int_equal(option_parse_alone(test_options_rows,
+                                        OPTION_COUNT(test_options_rows), &o, 3,
+                                        two, &e),
+                     ST_INVALID_ARGUMENT);
+}
+
+static void states_ranges_with_units(void **state)
+{
+    (void)state;
+    PARSE("--gather", "100ms");
+    assert_int_equal(st, ST_OK);
+    PARSE("--gather", "101ms");
+    assert_string_equal(e.text, "--gather 101ms: must be from 0ms to 100ms");
+    PARSE("--gather", "1");
+    assert_string_equal(e.text,
+                        "--gather 1: must be from 0ms to 100ms; without "
+                        "a unit, a time is in seconds");
+    PARSE("--grace", "61m");
+    assert_string_equal(e.text, "--grace 61m: must be from 1s to 1h");
+    PARSE("--body", "1");
+    assert_string_equal(e.text, "--body 1: must be from 1KiB to 256MiB");
 }
 
 static void stops_at_two_dashes(void **state)
@@ -154,6 +247,30 @@ static void help_says_what_may_be_repeated(void **state)
     assert_non_null(strstr(text, "a model\n"));
 }
 
+static void help_fits_80_columns(void **state)
+{
+    char text[4096] = {0};
+    FILE *f = fmemopen(text, sizeof text, "w");
+    const char *line = text;
+
+    (void)state;
+    option_print(f, test_options_rows, OPTION_COUNT(test_options_rows));
+    fclose(f);
+    while (*line != '\0') {
+        size_t n = strcspn(line, "\n");
+
+        assert_in_range(n, 1, 80);
+        line += n + 1;
+    }
+    assert_non_null(strstr(
+        text,
+        "  --long-text TEXT           a help that is so long that it does "
+        "not fit on one\n"
+        "                             line of a terminal, and not on two "
+        "lines either, so\n"
+        "                             it takes three\n"));
+}
+
 static void bounds_a_list(void **state)
 {
     char *argv[OPTION_LIST_MAX + 3];
@@ -181,6 +298,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_what_is_given_and_falls_back),
         cmocka_unit_test(refuses_with_a_sentence),
+        cmocka_unit_test(refuses_short_options),
+        cmocka_unit_test(takes_h_as_help),
+        cmocka_unit_test(a_program_without_operands_takes_help_alone),
+        cmocka_unit_test(states_ranges_with_units),
+        cmocka_unit_test(help_fits_80_columns),
         cmocka_unit_test(stops_at_two_dashes),
         cmocka_unit_test(reads_sizes_and_times),
         cmocka_unit_test(takes_numbers_below_zero),

@@ -124,11 +124,17 @@ static void says_which_tensor_is_missing(void **state)
     json_decref(j);
 }
 
-/* Compared with what the CPU backend allocates. */
-static void agrees_with_the_cpu(void **state)
+/* Compared with what the CPU backend allocates: no less, and little more. */
+static void bounds_the_scratch_of_the_cpu(void **state)
 {
     struct model_config c = fixture_load_config(TINY_HYBRID);
-    struct costs_step step = {.tokens = 512, .threads = 3, .logits = 64};
+    struct costs_step step = {.tokens = 512,
+                              .rows = 64,
+                              .threads = 3,
+                              .logits = 64,
+                              .plans = 2,
+                              .block_tokens = 32,
+                              .context = c.shape.context};
 
     (void)state;
     for (uint32_t end = 4; end <= 8; end += 4) {
@@ -142,18 +148,49 @@ static void agrees_with_the_cpu(void **state)
         struct kernels_sizes sizes;
         struct sizes z;
         struct kernels *k;
-        double estimate = (double)costs_scratch(&c, &step);
+        uint64_t computed = costs_stage_scratch(&c, &step, end);
 
-        estimate += end == 8 ? (double)costs_head_scratch(&c, &step) : 0;
+        computed -= end < 8 ? costs_hidden_scratch(&c, &step) : 0;
         assert_int_equal(backend_new(&k, shard_weights(s), &o, &e), ST_OK);
         kernels_sizes(k, &sizes);
         z = sizes_of(&c, 0, end, 32, o.kv_dtype);
         assert_int_equal(sizes.block_bytes, z.block_bytes);
         assert_int_equal(sizes.slot_bytes, z.slot_bytes);
-        assert_true(fabs(estimate / (double)sizes.scratch_bytes - 1) < 0.1);
+        assert_in_range(computed, sizes.scratch_bytes,
+                        sizes.scratch_bytes + sizes.scratch_bytes / 10);
         kernels_free(&k);
         shard_free(&s);
     }
+}
+
+/* Two plans of 512 tokens of 64 float32, only at a stage without the head. */
+static void keeps_the_hidden_states_of_each_plan(void **state)
+{
+    struct model_config c = {.shape = {.n_layers = 4, .hidden = 64}};
+    struct costs_step step = {
+        .tokens = 512, .plans = 2, .block_tokens = 32, .context = 4096};
+
+    (void)state;
+    assert_int_equal(costs_hidden_scratch(&c, &step), 2 * 512 * 64 * 4);
+    assert_int_equal(costs_stage_scratch(&c, &step, 3),
+                     costs_scratch(&c, &step) + 2 * 512 * 64 * 4);
+    assert_int_equal(costs_stage_scratch(&c, &step, 4),
+                     costs_scratch(&c, &step) + costs_head_scratch(&c, &step));
+}
+
+/* At the largest hidden size of a frame, and one past it. */
+static void a_stage_sends_its_step_in_one_frame(void **state)
+{
+    struct model_config c = {.shape = {.hidden = 8192}};
+
+    (void)state;
+    assert_int_equal(costs_stage_tokens(&c, 2048), 2048);
+    assert_int_equal(costs_stage_tokens(&c, 2049), 2048);
+    c.shape.hidden++;
+    assert_int_equal(costs_stage_tokens(&c, 2048), 2047);
+    c.shape.hidden = MODEL_HIDDEN_MAX;
+    assert_int_equal(costs_stage_tokens(&c, 2048), 256);
+    assert_int_equal(costs_stage_tokens(&c, 100), 100);
 }
 
 int main(void)
@@ -162,7 +199,9 @@ int main(void)
         cmocka_unit_test(agrees_with_sizes),
         cmocka_unit_test(reads_the_files_dtypes),
         cmocka_unit_test(says_which_tensor_is_missing),
-        cmocka_unit_test(agrees_with_the_cpu),
+        cmocka_unit_test(bounds_the_scratch_of_the_cpu),
+        cmocka_unit_test(a_stage_sends_its_step_in_one_frame),
+        cmocka_unit_test(keeps_the_hidden_states_of_each_plan),
     };
 
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);

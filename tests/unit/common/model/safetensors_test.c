@@ -327,6 +327,58 @@ static void bounds_index(void **state)
     free(text);
 }
 
+/* Writes an index of n tensors whose files alternate.  Returns its length. */
+static size_t write_index(char *text, size_t n, size_t n_files)
+{
+    size_t len = (size_t)sprintf(text, "{\"weight_map\":{");
+
+    for (size_t i = 0; i < n; i++) {
+        len += (size_t)sprintf(text + len, "%s\"t%zu\":\"%zu.safetensors\"",
+                               i == 0 ? "" : ",", i, i % n_files);
+    }
+    return len + (size_t)sprintf(text + len, "}}");
+}
+
+/* Each tensor is in another file than the one before it. */
+static void compares_about_one_name_a_tensor(void **state)
+{
+    const size_t n = 20000;
+    char *text = malloc(n * 48);
+    struct safetensors_index x;
+    struct error e;
+
+    (void)state;
+    assert_non_null(text);
+    assert_int_equal(safetensors_index_parse(
+                         &x, text, write_index(text, n, INDEX_FILES_MAX), &e),
+                     ST_OK);
+    assert_int_equal(x.n_files, INDEX_FILES_MAX);
+    assert_string_equal(x.files[511], "511.safetensors");
+    assert_in_range(x.n_compared, 1, n + n / 100);
+    safetensors_index_fini(&x);
+    free(text);
+}
+
+/* weight_map is an entry too. */
+static void bounds_entries_of_an_index(void **state)
+{
+    char *text = malloc((size_t)INDEX_MEMBERS_MAX * 48);
+    struct safetensors_index x;
+    struct error e;
+    size_t len;
+
+    (void)state;
+    assert_non_null(text);
+    len = write_index(text, INDEX_MEMBERS_MAX - 1, 1);
+    assert_int_equal(safetensors_index_parse(&x, text, len, &e), ST_OK);
+    safetensors_index_fini(&x);
+    len = write_index(text, INDEX_MEMBERS_MAX, 1);
+    assert_int_equal(safetensors_index_parse(&x, text, len, &e),
+                     ST_INVALID_ARGUMENT);
+    assert_non_null(strstr(e.text, "524289 entries, at most 524288"));
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -339,6 +391,8 @@ int main(void)
         cmocka_unit_test(names_files_of_an_index),
         cmocka_unit_test(refuses_file_names),
         cmocka_unit_test(bounds_index),
+        cmocka_unit_test(compares_about_one_name_a_tensor),
+        cmocka_unit_test(bounds_entries_of_an_index),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

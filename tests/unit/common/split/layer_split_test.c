@@ -100,9 +100,11 @@ static struct way longer(const struct way *w, uint32_t worker, uint32_t begin,
         weights -= model.shared_bytes;
     }
     weights += at->scratch_bytes;
-    weights += end == model.n_layers ? model.head_scratch_bytes : 0;
-    one = slot + (terms.context + terms.block_tokens - 1) / terms.block_tokens *
-                     terms.block_tokens * token;
+    weights += end == model.n_layers ? model.head_scratch_bytes
+                                     : model.hidden_scratch_bytes;
+    one = slot * (terms.slots > 1 ? terms.slots : 1) +
+          (terms.context + terms.block_tokens - 1) / terms.block_tokens *
+              terms.block_tokens * token;
     need = weights + one;
     next.n++;
     next.used |= 1u << worker;
@@ -118,7 +120,8 @@ static struct way longer(const struct way *w, uint32_t worker, uint32_t begin,
                                     .slot_bytes = slot,
                                     .block_tokens = terms.block_tokens,
                                     .context = terms.context,
-                                    .max_rows = terms.max_rows};
+                                    .max_rows = terms.max_rows,
+                                    .slots = terms.slots};
         struct pool_split p = pool_split_make(&n, at->budget_bytes - weights);
         uint64_t fit = sequences_of(&p, token, slot);
 
@@ -181,6 +184,7 @@ static void random_instance(uint32_t n_workers)
     terms.block_tokens = 1 + roll(5);
     terms.context = 1 + roll(40);
     terms.max_rows = 1 + roll(6);
+    terms.slots = roll(3) == 0 ? 1 + roll(4) : 0;
     terms.length = 1 + roll(terms.context);
     terms.in_order = roll(4) == 0;
     terms.n_stages = roll(3) == 0 ? 1 + roll(n_workers) : 0;
@@ -199,6 +203,7 @@ static void random_instance(uint32_t n_workers)
                              ? model.embed_bytes
                              : 0;
     model.head_scratch_bytes = roll(10);
+    model.hidden_scratch_bytes = roll(10);
     for (uint32_t i = 0; i < n_workers; i++) {
         workers[i] = i > 0 && roll(3) == 0
                          ? workers[roll(i)]

@@ -74,6 +74,35 @@ static void what_is_none(void **state)
     assert_false(asks(hello_is_goodbye, make(9, bye, ENVELOPE_CALL, 8, 1), &e));
 }
 
+/* Makes a frame whose only envelope is ordered. */
+static struct frame *ordered(uint64_t session, uint16_t method, uint8_t kind)
+{
+    uint8_t envelope[ENVELOPE_HEADER];
+    struct envelope e = {.call = kind == ENVELOPE_ONEWAY ? 0 : 1,
+                         .method = method,
+                         .kind = kind};
+    struct frame_header h = {.session = session,
+                             .n_ordered = 1,
+                             .number = 1,
+                             .envelopes_bytes =
+                                 (uint32_t)envelope_write(envelope, &e)};
+
+    return frame_make(&h, envelope, NULL);
+}
+
+/* In a session, an ordered Goodbye is a strike (peer_forged_test). */
+static void none_of_them_is_ordered(void **state)
+{
+    const uint16_t hello = METHOD_REGISTRY_HELLO;
+    const uint16_t bye = METHOD_REGISTRY_GOODBYE;
+    struct envelope e;
+
+    (void)state;
+    assert_false(asks(hello_is_call, ordered(0, hello, ENVELOPE_CALL), &e));
+    assert_false(asks(hello_is_answer, ordered(0, hello, ENVELOPE_END), &e));
+    assert_false(asks(hello_is_goodbye, ordered(9, bye, ENVELOPE_ONEWAY), &e));
+}
+
 static void an_answer_carries_the_session(void **state)
 {
     Sluice__V1__HelloReply m = SLUICE__V1__HELLO_REPLY__INIT;
@@ -158,6 +187,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(knows_a_hello),
         cmocka_unit_test(what_is_none),
+        cmocka_unit_test(none_of_them_is_ordered),
         cmocka_unit_test(an_answer_carries_the_session),
         cmocka_unit_test(a_refusal_says_why),
         cmocka_unit_test(a_poor_refusal_is_read_all_the_same),

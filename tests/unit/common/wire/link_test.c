@@ -235,6 +235,108 @@ static void resends_with_doubling_delay(void **state)
     link_free(&a);
 }
 
+/* Pops every frame that is due, and drops it. */
+static void drop_due(struct link *l, int64_t now)
+{
+    struct frame *f;
+
+    while ((f = link_pop(l, now)) != NULL) {
+        frame_free(&f);
+    }
+}
+
+/* The waits of the resends add up to the limit. */
+static void gives_up_without_an_acknowledgement(void **state)
+{
+    struct link *a = link_new(SESSION, NULL);
+    int64_t now = 0;
+
+    (void)state;
+    assert_int_equal(put(a, LANE_CONTROL, 0, 8), ST_OK);
+    drop_due(a, now);
+    while (now < LINK_UNACKED_US) {
+        assert_false(link_gave_up(a));
+        now = link_due(a);
+        drop_due(a, now);
+    }
+    assert_true(now < LINK_UNACKED_US + LINK_RESEND_MAX_US);
+    assert_true(link_gave_up(a));
+    assert_true(link_due(a) == INT64_MAX);
+    assert_null(link_pop(a, now + LINK_RESEND_MAX_US));
+    assert_in_range(link_counts(a)->resent, 20, 40);
+    link_free(&a);
+}
+
+/* A peer that was suspended acknowledges the last resend before the limit. */
+static void goes_on_after_a_late_acknowledgement(void **state)
+{
+    struct link *a = link_new(SESSION, NULL), *b = link_new(SESSION, NULL);
+    struct sink k = {.bad = false};
+    int64_t now = 0;
+
+    (void)state;
+    for (uint64_t i = 0; i < 3; i++) {
+        int64_t began = now;
+
+        assert_int_equal(put(a, LANE_CONTROL, i, 8), ST_OK);
+        drop_due(a, now);
+        while (link_due(a) - began < LINK_UNACKED_US) {
+            now = link_due(a);
+            if (link_due(a) - began < LINK_UNACKED_US - LINK_RESEND_MAX_US) {
+                drop_due(a, now);
+            } else {
+                break;
+            }
+        }
+        (void)pump(a, b, now, &k);
+        (void)pump(b, a, now + LINK_ACK_DELAY_US, &k);
+        assert_false(link_gave_up(a));
+        assert_true(link_due(a) == INT64_MAX);
+    }
+    assert_int_equal(k.next[0], 3);
+    link_free(&a);
+    link_free(&b);
+}
+
+/* This process is suspended ten times, each time for ten minutes. */
+static void its_own_absence_does_not_count(void **state)
+{
+    struct link *a = link_new(SESSION, NULL);
+    int64_t now = 0;
+
+    (void)state;
+    assert_int_equal(put(a, LANE_CONTROL, 0, 8), ST_OK);
+    for (int i = 0; i < 10; i++) {
+        drop_due(a, now);
+        assert_false(link_gave_up(a));
+        now += 600000000;
+    }
+    link_free(&a);
+}
+
+/* Reports of a gap cause resends too; without progress they end. */
+static void gives_up_although_gaps_are_reported(void **state)
+{
+    struct frame_header h = {.session = SESSION, .flags = FRAME_GAP};
+    struct frame *gap = frame_make(&h, NULL, NULL);
+    struct link *a = link_new(SESSION, NULL);
+    struct sink k = {.bad = false};
+    int64_t now = 0;
+
+    (void)state;
+    assert_int_equal(put(a, LANE_CONTROL, 0, 8), ST_OK);
+    drop_due(a, now);
+    while (now < LINK_UNACKED_US) {
+        assert_false(link_gave_up(a));
+        now += LINK_GAP_US;
+        assert_true(recv(a, gap, now, &k));
+        drop_due(a, now);
+    }
+    assert_true(link_gave_up(a));
+    frame_free(&gap);
+    link_free(&a);
+}
+
 static void gap_is_resent_at_once_and_once(void **state)
 {
     struct link *a = link_new(SESSION, NULL), *b = link_new(SESSION, NULL);
@@ -564,6 +666,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quiet_link_acks_and_rests),
         cmocka_unit_test(resends_with_doubling_delay),
+        cmocka_unit_test(gives_up_without_an_acknowledgement),
+        cmocka_unit_test(goes_on_after_a_late_acknowledgement),
+        cmocka_unit_test(its_own_absence_does_not_count),
+        cmocka_unit_test(gives_up_although_gaps_are_reported),
         cmocka_unit_test(gap_is_resent_at_once_and_once),
         cmocka_unit_test(submit_window_holds),
         cmocka_unit_test(whole_window_envelope_goes_alone),

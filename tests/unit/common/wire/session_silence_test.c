@@ -104,6 +104,34 @@ static void ends_when_it_is_silent(void **state)
     teardown(&n);
 }
 
+/* Frames arrive, so the router is not silent, but none acknowledges. */
+static void ends_when_nothing_is_acknowledged(void **state)
+{
+    int64_t began;
+    struct node n;
+
+    (void)state;
+    listening(&n);
+    began = clock_us;
+    assert_true(peer_ping(n.s.peer));
+    while (clock_us - began < LINK_UNACKED_US - LINK_RESEND_MAX_US) {
+        tick(&n);
+        word(&n);
+        assert_int_equal(n.s.state, SESSION_UP);
+        clock_us += LINK_RESEND_US / 2;
+    }
+    while (n.s.state == SESSION_UP &&
+           clock_us - began < LINK_UNACKED_US + LINK_RESEND_MAX_US) {
+        word(&n);
+        clock_us += LINK_RESEND_US / 2;
+        tick(&n);
+    }
+    assert_int_equal(n.n_downs, 1);
+    assert_string_equal(n.why, "the router has acknowledged no frame for 60 s");
+    assert_true(n.was_up);
+    teardown(&n);
+}
+
 /* The node was stopped for a minute: it pings, and waits for the answer. */
 static void its_own_absence_is_no_silence(void **state)
 {
@@ -207,6 +235,7 @@ int main(void)
         cmocka_unit_test(asks_when_it_is_quiet),
         cmocka_unit_test(a_word_begins_anew),
         cmocka_unit_test(ends_when_it_is_silent),
+        cmocka_unit_test(ends_when_nothing_is_acknowledged),
         cmocka_unit_test(its_own_absence_is_no_silence),
         cmocka_unit_test(an_idle_node_asks_nobody),
         cmocka_unit_test(one_question_at_a_time),

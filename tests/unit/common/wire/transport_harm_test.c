@@ -19,9 +19,9 @@
 #include "common/wire/loop.h"
 #include "common/wire/method.h"
 #include "common/wire/port.h"
+#include "tests/patience.h"
 #include "tests/unit/cmocka.h"
 
-#define PATIENCE_S   30 /* only a failure waits this long */
 #define HEARD_MAX    16
 #define GREETING     64 /* of ZMTP 3 */
 #define STRANGERS    20000
@@ -105,13 +105,13 @@ static void listen_start(struct end *x)
 }
 
 /* Runs turns of x until the condition holds. */
-#define UNTIL(what, x)                                           \
-    do {                                                         \
-        int64_t until_ = loop_now_us() + PATIENCE_S * 1000000ll; \
-        while (!(what) && loop_now_us() < until_) {              \
-            loop_turn(&(x)->loop, 5000);                         \
-        }                                                        \
-        assert_true(what);                                       \
+#define UNTIL(what, x)                                  \
+    do {                                                \
+        int64_t until_ = loop_now_us() + patience_us(); \
+        while (!(what) && loop_now_us() < until_) {     \
+            loop_turn(&(x)->loop, 5000);                \
+        }                                               \
+        assert_true(what);                              \
     } while (0)
 
 /* ---- strangers ---- */
@@ -139,7 +139,7 @@ static void meet(int fd, const struct end *x)
         "\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06"
         "DEALER";
     uint8_t greeting[GREETING] = {0xff, [9] = 0x7f, 3, 0, 'N', 'U', 'L', 'L'};
-    struct timeval patience = {PATIENCE_S, 0};
+    struct timeval patience = {patience_s(), 0};
     struct sockaddr_in at = where(x);
     uint8_t got[GREETING + 1];
 
@@ -186,7 +186,7 @@ static int other_end(int fd)
  * when the transport's side, theirs, is closed too. */
 static void leave(int fd, int theirs)
 {
-    int64_t until = loop_now_us() + PATIENCE_S * 1000000ll;
+    int64_t until = loop_now_us() + patience_us();
 
     shutdown(fd, SHUT_WR);
     while (is_open(theirs) && loop_now_us() < until) {
@@ -296,7 +296,7 @@ static void last_words_are_nobody_elses(void **state)
 /* Neither that it listens nor that it could not accept. */
 static void a_monitor_tells_what_is_used(void **state)
 {
-    void *context = port_context(1);
+    void *context = port_context(1, 1);
     struct port p = {.tensors = false};
     uint16_t event;
     int value;
@@ -319,7 +319,7 @@ static void in_child(void (*what)(void))
 
     assert_true(child >= 0);
     if (child == 0) {
-        alarm(4 * PATIENCE_S);
+        alarm((unsigned)patience_s() * 4);
         what();
         _exit(0);
     }
@@ -395,7 +395,7 @@ static void few_descriptors(void)
 static bool turn_until(struct end *x, struct end *y, const unsigned *what,
                        unsigned was)
 {
-    int64_t until = loop_now_us() + PATIENCE_S * 1000000ll;
+    int64_t until = loop_now_us() + patience_us();
 
     while (*what == was && loop_now_us() < until) {
         loop_turn(&x->loop, 5000);

@@ -127,6 +127,10 @@ static void every_metric_arrives_in_status_and_watch(void **state)
     (void)state;
     rig_worker(rig, "w1", 64, 2);
     c = rig_client(rig, "c1");
+    rig_client(rig, "c2");
+    for (int i = 2; i <= 4; i++) {
+        rig_admin(rig, "a");
+    }
     for (uint8_t i = 1; i <= 5; i++) { /* 2 run, 3 wait */
         client_generate(c, i, 10, 4);
     }
@@ -141,6 +145,8 @@ static void every_metric_arrives_in_status_and_watch(void **state)
     assert_int_equal(want.choices_open, 5);
     assert_int_equal(want.choices_waiting, 3);
     assert_int_equal(want.choices_early, 1);
+    assert_int_equal(want.clients, 2);
+    assert_int_equal(want.admins, 4);
     assert_in_range(want.early_bytes, 6, DISTINCT - 1);
     for (size_t i = 0; i < METRIC_COUNT(router_metrics_rows); i++) {
         for (size_t j = 0; j < i; j++) {

@@ -206,6 +206,26 @@ static void audits_of_the_odd(void **state)
     rig_free(&rig);
 }
 
+static void audits_of_a_worker_that_counts_too_many(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 8);
+    struct fake *a = rig_admin(rig, "a1");
+    const Sluice__V1__AuditAllReply *r;
+
+    (void)state;
+    w->audit_differences = AUDIT_DIFFERENCES_MAX;
+    r = (const void *)ask(a)->reply;
+    assert_int_equal(r->n_differences, AUDIT_DIFFERENCES_MAX);
+    assert_false(w->gone);
+    w->audit_differences = AUDIT_DIFFERENCES_MAX + 1;
+    r = (const void *)ask(a)->reply;
+    assert_true(w->gone);
+    assert_int_equal(r->n_differences, 1);
+    assert_true(says(r->workers[0], "session ended during the audit"));
+    rig_free(&rig);
+}
+
 static void audits_at_once(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -269,6 +289,7 @@ int main(void)
         cmocka_unit_test(audits_of_the_moving),
         cmocka_unit_test(audits_of_the_silent),
         cmocka_unit_test(audits_of_the_odd),
+        cmocka_unit_test(audits_of_a_worker_that_counts_too_many),
         cmocka_unit_test(audits_at_once),
         cmocka_unit_test(audits_of_many),
     };

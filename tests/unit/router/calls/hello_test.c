@@ -138,7 +138,14 @@ BAD(long_endpoint)
     UNUSED;
     half(f);
     memset(name, 'x', ENDPOINT_MAX);
+    memcpy(name, "ipc://", strlen("ipc://"));
     f->shard.stage_endpoint = wire_text(name);
+}
+BAD(distant_endpoint)
+{
+    UNUSED;
+    half(f);
+    f->shard.stage_endpoint = wire_text("tcp://192.0.2.1:7070");
 }
 BAD(no_hidden)
 {
@@ -288,8 +295,11 @@ static const struct bad table[] = {
     {layers_past, INVALID, "layer_end is 5, must be 1..4"},
     {no_endpoint, INVALID, "layers 0-2 of 4 are a stage of several"},
     {second_half, INVALID, "layers 2-4 of 4 are a stage of several"},
-    {empty_endpoint, INVALID, "endpoint must be 1..255 bytes"},
-    {long_endpoint, INVALID, "endpoint must be 1..255 bytes"},
+    {empty_endpoint, INVALID,
+     "stage_endpoint: \"\": a peer's endpoint must be"},
+    {long_endpoint, INVALID, "or ipc://PATH, at most 255 bytes"},
+    {distant_endpoint, INVALID,
+     "\"tcp://192.0.2.1:7070\": a peer's endpoint must be tcp://127.0.0.1:"},
     {no_hidden, INVALID, "hidden is 0, but a stage"},
     {wide_hidden, INVALID, "hidden is 65537, must be 0..65536"},
     {long_steps, INVALID, "step_tokens is 8193, must be 0..8192"},

@@ -14,7 +14,7 @@
 /* One row for grant 1, changed by each violation. */
 struct said {
     uint64_t grant;
-    uint32_t first, count, finish, tokens[16];
+    uint32_t first, count, finish, state, tokens[16];
     size_t n_first, n_count, n_finish, n_state, n_tokens;
 };
 
@@ -121,6 +121,60 @@ LIE(stop_before_what_was_given)
     s->n_tokens = 0;
     s->finish = SLUICE__V1__FINISH__FINISH_STOP;
 }
+LIE(state_unknown)
+{
+    (void)w;
+    s->state = 6;
+}
+LIE(state_99)
+{
+    (void)w;
+    s->state = 99;
+}
+LIE(running_blocks_free)
+{
+    (void)s;
+    w->classes[0].free += w->classes[0].granted;
+    w->classes[0].granted = 0;
+}
+LIE(one_running_block_free)
+{
+    (void)s;
+    w->classes[0].free++;
+    w->classes[0].granted--;
+}
+LIE(running_slot_free)
+{
+    (void)s;
+    w->classes[1].free++;
+    w->classes[1].granted--;
+}
+LIE(running_blocks_cached)
+{
+    (void)s;
+    w->classes[0].cached = w->classes[0].granted;
+    w->classes[0].granted = 0;
+}
+LIE(more_sequences_than_possible)
+{
+    (void)s;
+    w->ledger.has_n_queued = w->ledger.has_n_decode = true;
+    w->ledger.n_queued = WORKER_ORPHANS_MAX;
+    w->ledger.n_decode = 1;
+}
+LIE(sequences_overflow)
+{
+    (void)s;
+    w->ledger.has_n_kept = w->ledger.has_n_prefill = true;
+    w->ledger.n_kept = UINT32_MAX;
+    w->ledger.n_prefill = 2;
+}
+LIE(more_violations_than_possible)
+{
+    (void)s;
+    w->ledger.has_violations = true;
+    w->ledger.violations = (uint64_t)VIOLATIONS_MAX + 1;
+}
 LIE(blocks_broken)
 {
     (void)s;
@@ -200,6 +254,19 @@ static const struct lie lies[] = {
     {"finish unknown", finish_unknown, "finish 5"},
     {"length too early", length_too_early, "finish 2"},
     {"stop too early", stop_before_what_was_given, "finish 1"},
+    {"state 6", state_unknown, "state 6"},
+    {"state 99", state_99, "state 99"},
+    {"running blocks free", running_blocks_free,
+     "0 blocks held or granted, but 1 sequences that run there need 2"},
+    {"one running block free", one_running_block_free,
+     "1 blocks held or granted"},
+    {"running slot free", running_slot_free, "0 slots held or granted"},
+    {"running blocks cached", running_blocks_cached, "0 blocks held or"},
+    {"more sequences than possible", more_sequences_than_possible,
+     "counts 4097 sequences"},
+    {"sequences overflow", sequences_overflow, "counts 4294967297 sequences"},
+    {"more violations than possible", more_violations_than_possible,
+     "counts 4294967296 violations"},
     {"blocks broken", blocks_broken, "blocks do not add up"},
     {"blocks beyond", blocks_beyond, "blocks do not add up"},
     {"slots negative", slots_negative, "slots do not add up"},
@@ -218,7 +285,8 @@ static void say(struct fake *w, struct said *s)
     Sluice__V1__StepOutputMessage m = SLUICE__V1__STEP_OUTPUT_MESSAGE__INIT;
     uint64_t grant[2] = {s->grant, s->grant};
     uint32_t first[2] = {s->first, 0}, count[2] = {s->count, 0};
-    uint32_t finish[2] = {s->finish, 0}, st[2] = {3, 3};
+    uint32_t finish[2] = {s->finish, 0};
+    uint32_t st[2] = {s->state, s->state};
 
     m.grant = grant;
     m.n_grant = 1;
@@ -244,6 +312,7 @@ static void tell(const struct lie *lie)
     struct said s = {.grant = 1,
                      .first = 2,
                      .count = 2,
+                     .state = 3,
                      .n_first = 1,
                      .n_count = 1,
                      .n_finish = 1,
@@ -293,6 +362,7 @@ static void the_truth_is_believed(void **state)
     struct said s = {.grant = 1,
                      .first = 0,
                      .count = 2,
+                     .state = 3,
                      .n_first = 1,
                      .n_count = 1,
                      .n_finish = 1,
@@ -319,6 +389,7 @@ static void gaps(void **state)
     struct said s = {.grant = 1,
                      .first = 1,
                      .count = 2,
+                     .state = 3,
                      .n_first = 1,
                      .n_count = 1,
                      .n_finish = 1,
@@ -371,6 +442,60 @@ static void a_message_is_taken_whole_or_not(void **state)
     rig_free(&rig);
 }
 
+/* The largest numbers that are possible. */
+static void limits_are_believed(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 8);
+    struct fake *c = rig_client(rig, "c1");
+    struct record *x = client_generate(c, 1, 40, 10);
+    struct said s = {.grant = 1,
+                     .first = 0,
+                     .count = 2,
+                     .state = SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED,
+                     .n_first = 1,
+                     .n_count = 1,
+                     .n_finish = 1,
+                     .n_state = 1,
+                     .n_tokens = 2};
+
+    (void)state;
+    rig_run(rig);
+    w->ledger.has_n_queued = w->ledger.has_violations = true;
+    w->ledger.n_queued = WORKER_ORPHANS_MAX;
+    w->ledger.violations = VIOLATIONS_MAX;
+    say(w, &s);
+    rig_run(rig);
+    assert_false(w->gone);
+    assert_int_equal(x->n_tokens, 2);
+    /* Violations are never taken back. */
+    w->ledger.violations--;
+    worker_report(w);
+    rig_run(rig);
+    assert_true(w->gone);
+    rig_free(&rig);
+}
+
+static void steps_never_go_back(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 8);
+
+    (void)state;
+    w->step = 6;
+    worker_step(w); /* 7 */
+    rig_run(rig);
+    w->step = 6;
+    worker_step(w);
+    rig_run(rig);
+    assert_false(w->gone);
+    w->step = 5;
+    worker_step(w);
+    rig_run(rig);
+    assert_true(w->gone);
+    rig_free(&rig);
+}
+
 /* The name is in quarantine for a while. */
 static void quarantine(void **state)
 {
@@ -403,6 +528,7 @@ static void ended_rows_are_forgotten(void **state)
     struct said s = {.grant = 1,
                      .first = 0,
                      .count = 2,
+                     .state = 3,
                      .n_first = 1,
                      .n_count = 1,
                      .n_finish = 1,
@@ -459,6 +585,8 @@ int main(void)
         cmocka_unit_test(the_truth_is_believed),
         cmocka_unit_test(gaps),
         cmocka_unit_test(a_message_is_taken_whole_or_not),
+        cmocka_unit_test(limits_are_believed),
+        cmocka_unit_test(steps_never_go_back),
         cmocka_unit_test(quarantine),
         cmocka_unit_test(ended_rows_are_forgotten),
         cmocka_unit_test(stale_ledgers_move_nothing),

@@ -129,6 +129,26 @@ WRONG(keep_long)
     m->has_keep_ms = true;
     m->keep_ms = KEEP_MS_MAX + 1;
 }
+WRONG(tenant_empty)
+{
+    UNUSED;
+    m->has_tenant = true;
+}
+WRONG(tenant_long)
+{
+    static char name[TENANT_NAME_MAX + 2];
+    UNUSED;
+    memset(name, 't', TENANT_NAME_MAX + 1);
+    m->has_tenant = true;
+    m->tenant = wire_text(name);
+}
+WRONG(tenant_not_utf8)
+{
+    UNUSED;
+    memset(bytes + 40, 0xff, 4);
+    m->has_tenant = true;
+    m->tenant = (ProtobufCBinaryData){4, bytes + 40};
+}
 WRONG(temperature_low)
 {
     UNUSED;
@@ -187,6 +207,9 @@ static const struct wrong table[] = {
     {max_tokens_0, INVALID, "max_tokens is 0"},
     {max_tokens_huge, INVALID, "max_tokens (4294967295)"},
     {keep_long, INVALID, "keep_ms is 600001, at most 600000"},
+    {tenant_empty, INVALID, "tenant must be 1 to 64 bytes"},
+    {tenant_long, INVALID, "tenant must be 1 to 64 bytes"},
+    {tenant_not_utf8, INVALID, "tenant must be 1 to 64 bytes of UTF-8"},
     {temperature_low, INVALID, "temperature is -0.5"},
     {temperature_high, INVALID, "temperature is 100.5"},
     {temperature_nan, INVALID, "temperature is"},
@@ -250,6 +273,24 @@ static void each_gets_its_sentence(void **state)
     rig_free(&rig);
 }
 
+static void the_longest_tenant_is_accepted(void **state)
+{
+    Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
+    struct rig *rig = rig_new(NULL);
+    char name[TENANT_NAME_MAX + 1] = {0};
+    struct record *x;
+
+    (void)state;
+    rig_worker(rig, "w1", 64, 8);
+    memset(name, 't', TENANT_NAME_MAX);
+    m.has_tenant = true;
+    m.tenant = wire_text(name);
+    x = client_generate_with(rig_client(rig, "c1"), 1, 3, 3, &m, 0);
+    rig_run(rig);
+    assert_false(x->ended);
+    rig_free(&rig);
+}
+
 static void models_by_no_name(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -271,7 +312,21 @@ static void models_by_no_name(void **state)
     x = client_generate_with(c, 3, 3, 3, &m, 0);
     rig_run(rig);
     assert_int_equal(x->status, ST_INVALID_ARGUMENT);
-    assert_non_null(strstr(x->error, "several models"));
+    assert_string_equal(x->error, "several models are served: tiny, other; "
+                                  "name one of them (--model NAME)");
+    for (int i = 0; i < 20; i++) { /* more names than a sentence holds */
+        char name[16], model[64];
+
+        snprintf(name, sizeof name, "v%d", i);
+        snprintf(model, sizeof model, "a-model-with-a-long-name-%d", i);
+        other = fake_worker_new(rig, name, 64, 8);
+        other->shard.model = wire_text(model);
+        fake_hello(other);
+    }
+    x = client_generate_with(c, 4, 3, 3, &m, 0);
+    rig_run(rig);
+    assert_non_null(strstr(x->error, "several models are served: tiny, other"));
+    assert_non_null(strstr(x->error, ", ...; name one of them (--model NAME)"));
     rig_free(&rig);
 }
 
@@ -311,6 +366,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_gets_its_sentence),
+        cmocka_unit_test(the_longest_tenant_is_accepted),
         cmocka_unit_test(models_by_no_name),
         cmocka_unit_test(text_refused),
     };

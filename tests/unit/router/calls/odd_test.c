@@ -231,6 +231,47 @@ static void an_old_report(void **state)
     rig_free(&rig);
 }
 
+static uint32_t n_clients(struct fake *admin)
+{
+    Sluice__V1__StatusRequest m = SLUICE__V1__STATUS_REQUEST__INIT;
+    struct record *k = client_call(admin, METHOD_ADMIN_STATUS, &m.base, 0);
+    uint32_t n;
+
+    rig_run(admin->rig);
+    assert_true(k->ended);
+    n = ((Sluice__V1__StatusReply *)(void *)k->reply)->n_clients;
+    fake_forget(admin);
+    return n;
+}
+
+/* A client that was suspended is served again if it returns in time; one that
+ * never acknowledges loses its session, and a resend ends. */
+static void a_client_that_acknowledges_nothing(void **state)
+{
+    Sluice__V1__ListModelsRequest m = SLUICE__V1__LIST_MODELS_REQUEST__INIT;
+    struct rig *rig = rig_new(NULL);
+    struct fake *c = rig_client(rig, "c"), *admin = rig_admin(rig, "a");
+    struct record *k;
+    uint64_t sent;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        k = client_call(c, METHOD_INFERENCE_LIST_MODELS, &m.base, 0);
+        c->deaf = true;
+        rig_run(rig);
+        rig_advance(rig, LINK_UNACKED_US - 2 * LINK_RESEND_MAX_US);
+        assert_int_equal(n_clients(admin), 2);
+        c->deaf = i > 0;
+        rig_advance(rig, 3 * LINK_RESEND_MAX_US);
+        assert_int_equal(k->ended, i == 0);
+        assert_int_equal(n_clients(admin), i == 0 ? 2 : 1);
+    }
+    sent = rig->n_sent;
+    rig_advance(rig, LINK_UNACKED_US);
+    assert_int_equal(rig->n_sent, sent);
+    rig_free(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -241,6 +282,7 @@ int main(void)
         cmocka_unit_test(a_worker_that_fails_a_cancel),
         cmocka_unit_test(removals_that_cannot_be),
         cmocka_unit_test(an_old_report),
+        cmocka_unit_test(a_client_that_acknowledges_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -327,6 +327,32 @@ static void ticks_that_go_back_are_a_lie(void **state)
     rig_free(&rig);
 }
 
+static void more_plans_than_possible_are_a_lie(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 4);
+
+    (void)state;
+    says(w, 100, PLANS_MAX, PLAN_AGE_US_MAX);
+    assert_true(here(rig));
+    says(w, 101, PLANS_MAX + 1, 0);
+    assert_false(here(rig));
+    assert_non_null(strstr(lied, "65 plans in flight"));
+    rig_free(&rig);
+}
+
+static void a_plan_older_than_possible_is_a_lie(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 4);
+
+    (void)state;
+    says(w, 100, 1, PLAN_AGE_US_MAX + 1);
+    assert_false(here(rig));
+    assert_non_null(strstr(lied, "86400000001 us"));
+    rig_free(&rig);
+}
+
 /* ---- slow ---- */
 
 static void p99_of_the_last_steps(void **state)
@@ -452,6 +478,8 @@ int main(void)
         TEST(its_own_absence_hangs_nobody),
         TEST(without_an_engine_silence_alone_counts),
         TEST(ticks_that_go_back_are_a_lie),
+        TEST(more_plans_than_possible_are_a_lie),
+        TEST(a_plan_older_than_possible_is_a_lie),
         TEST(p99_of_the_last_steps),
         TEST(slow_at_the_limit),
         TEST(the_list_says_so),

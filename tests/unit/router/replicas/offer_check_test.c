@@ -176,17 +176,31 @@ BAD(long_lineage)
     f->offer.has_lineage = true;
     f->offer.lineage = wire_text(long_text + sizeof long_text - 66);
 }
+/* Sets an ipc endpoint of n bytes. */
+static void set_endpoint(struct fake *f, size_t n)
+{
+    static char text[ENDPOINT_MAX + 1];
+
+    assert_true(n < sizeof text);
+    memset(text, 'x', sizeof text);
+    memcpy(text, "ipc://", strlen("ipc://"));
+    text[n] = '\0';
+    f->offer.has_stage_endpoint = true;
+    f->offer.stage_endpoint = wire_text(text);
+}
+
 BAD(longest_endpoint)
 {
-    f->offer.has_stage_endpoint = true;
-    f->offer.stage_endpoint =
-        wire_text(long_text + sizeof long_text - ENDPOINT_MAX);
+    set_endpoint(f, ENDPOINT_MAX - 1);
 }
 BAD(long_endpoint)
 {
+    set_endpoint(f, ENDPOINT_MAX);
+}
+BAD(distant_endpoint)
+{
     f->offer.has_stage_endpoint = true;
-    f->offer.stage_endpoint =
-        wire_text(long_text + sizeof long_text - ENDPOINT_MAX - 1);
+    f->offer.stage_endpoint = wire_text("tcp://192.0.2.1:7070");
 }
 
 static const struct bad table[] = {
@@ -228,7 +242,8 @@ static const struct bad table[] = {
     {longest_lineage, NULL},
     {long_lineage, "lineage must be 1..64"},
     {longest_endpoint, NULL},
-    {long_endpoint, "endpoint must be 1..255"},
+    {long_endpoint, "or ipc://PATH, at most 255 bytes"},
+    {distant_endpoint, "\"tcp://192.0.2.1:7070\": a peer's endpoint must be"},
 };
 
 static void what_an_offer_may_say(void **state)

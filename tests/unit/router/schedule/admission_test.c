@@ -165,29 +165,6 @@ static void requests(void **state)
     rig_free(&rig);
 }
 
-static void peers(void **state)
-{
-    const struct rig_options o = {
-        .max_peers = 3, .max_requests = 8, .max_waiting = 8};
-    struct rig *rig = rig_new(&o);
-    struct fake *a, *b, *d;
-
-    (void)state;
-    rig_worker(rig, "w1", 4, 0);
-    a = rig_client(rig, "c1");
-    rig_client(rig, "c2");
-    b = fake_new(rig, BY_CLIENT, "c3");
-    fake_hello(b);
-    assert_false(b->up);
-    assert_int_equal(b->refusal, ST_RESOURCE_EXHAUSTED);
-    assert_string_equal(b->why, "3 peers are connected, at most 3 may be");
-    assert_true(b->retry_ms > 0);
-    fake_lost(a);
-    d = rig_client(rig, "c4");
-    assert_true(d->up);
-    rig_free(&rig);
-}
-
 /* A worker that answers no Submit receives as many as may be open.  The next
  * one goes to another worker, although that has less room. */
 static void open_calls(void **state)
@@ -425,7 +402,6 @@ int main(void)
         cmocka_unit_test(pages),
         cmocka_unit_test(the_queue),
         cmocka_unit_test(requests),
-        cmocka_unit_test(peers),
         cmocka_unit_test(open_calls),
         cmocka_unit_test(length),
         cmocka_unit_test(long_prompts),

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/patience.h"
 #include "tests/unit/cmocka.h"
 #include "text/tokenizer.h"
 
@@ -70,7 +71,7 @@ static struct text_job *wait_job(void)
     struct text_job *j = seam->ops->poll(seam);
 
     while (j == NULL) {
-        assert_int_equal(poll(&p, 1, 60000), 1);
+        assert_int_equal(poll(&p, 1, patience_ms()), 1);
         text_threads_quiet(threads);
         j = seam->ops->poll(seam);
     }
@@ -149,6 +150,53 @@ static void refuses_one_past_its_queue(void **state)
     assert_null(seam->ops->poll(seam));
 }
 
+static void ends_past_its_ids(void **state)
+{
+    struct text_job *j = encode_job(1, "a a a a a a a a", 15);
+
+    (void)state;
+    j->max_ids = 3;
+    assert_int_equal(seam->ops->submit(seam, &j), ST_OK);
+    j = wait_job();
+    assert_int_equal(j->status, ST_RESOURCE_EXHAUSTED);
+    assert_true(j->over);
+    assert_null(j->ids);
+    text_job_free(&j);
+}
+
+/* Texts of many slices give the ids of an encode at once. */
+static void encodes_long_texts_in_slices(void **state)
+{
+    const size_t n = (sizeof TEXT - 1) * 4000;
+    size_t cap = tokenizer_bound(tokenizer, n), n_ids;
+    uint32_t *ids = malloc(cap * sizeof *ids);
+    char *text = malloc(n);
+
+    (void)state;
+    assert_true(ids != NULL && text != NULL);
+    for (size_t i = 0; i < n; i++) {
+        text[i] = TEXT[i % (sizeof TEXT - 1)];
+    }
+    assert_int_equal(
+        tokenizer_encode(tokenizer, text, n, 0, ids, cap, &n_ids, NULL), ST_OK);
+    for (uint64_t i = 0; i < 8; i++) {
+        struct text_job *j = encode_job(i, text, n);
+
+        j->job.turn.client = i % 3;
+        assert_int_equal(seam->ops->submit(seam, &j), ST_OK);
+    }
+    for (uint64_t i = 0; i < 8; i++) {
+        struct text_job *j = wait_job();
+
+        assert_int_equal(j->status, ST_OK);
+        assert_int_equal(j->n_ids, n_ids);
+        assert_memory_equal(j->ids, ids, n_ids * sizeof *ids);
+        text_job_free(&j);
+    }
+    free(ids);
+    free(text);
+}
+
 static void stops_with_work_to_do(void **state)
 {
     (void)state;
@@ -184,6 +232,8 @@ int main(void)
         WITH(encodes_and_decodes),
         WITH(says_what_is_wrong),
         WITH(refuses_one_past_its_queue),
+        WITH(ends_past_its_ids),
+        WITH(encodes_long_texts_in_slices),
         WITH(stops_with_work_to_do),
         WITH(finds_models_by_their_whole_name),
     };

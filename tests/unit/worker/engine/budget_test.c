@@ -15,7 +15,7 @@
 
 /* A block of 1 MiB holds 32 tokens, so a sequence of 1024 needs 32 blocks;
  * slots have 4 MiB. */
-static const struct budget_need hybrid = {.weight_bytes = 100 * MIB,
+static const struct pool_budget hybrid = {.weight_bytes = 100 * MIB,
                                           .scratch_bytes = 10 * MIB,
                                           .pool = {.block_bytes = MIB,
                                                    .slot_bytes = 4 * MIB,
@@ -26,10 +26,18 @@ static const struct budget_need hybrid = {.weight_bytes = 100 * MIB,
 static struct budget b;
 static struct error e;
 
+static enum status divide(const char *text, uint64_t available,
+                          const struct pool_budget *n)
+{
+    struct budget_memory m = {.text = text, .available = available};
+
+    return budget_divide(&b, &m, n, &e);
+}
+
 static void takes_64_sequences_of_the_context(void **state)
 {
     (void)state;
-    assert_int_equal(budget_divide(&b, NULL, 100 * GIB, &hybrid, &e), ST_OK);
+    assert_int_equal(divide(NULL, 100 * GIB, &hybrid), ST_OK);
     assert_int_equal(b.pool.n_slots, 64);
     assert_int_equal(b.pool.n_blocks, 64 * 32);
     assert_int_equal(b.bytes, (110 + 64 * 36) * MIB);
@@ -38,7 +46,7 @@ static void takes_64_sequences_of_the_context(void **state)
 static void takes_at_most_a_quarter(void **state)
 {
     (void)state;
-    assert_int_equal(budget_divide(&b, NULL, 4 * GIB, &hybrid, &e), ST_OK);
+    assert_int_equal(divide(NULL, 4 * GIB, &hybrid), ST_OK);
     assert_true(b.bytes <= GIB);
     assert_true(b.bytes > GIB - 4 * MIB);
     assert_int_equal(b.pool.n_slots, 64); /* 914 MiB / (4 + 8) is more */
@@ -48,10 +56,10 @@ static void takes_at_most_a_quarter(void **state)
 static void fits_one_sequence_and_no_less(void **state)
 {
     (void)state;
-    assert_int_equal(budget_divide(&b, "146MiB", 0, &hybrid, &e), ST_OK);
+    assert_int_equal(divide("146MiB", 100 * GIB, &hybrid), ST_OK);
     assert_int_equal(b.pool.n_slots, 1);
     assert_int_equal(b.pool.n_blocks, 32);
-    assert_int_equal(budget_divide(&b, "145MiB", 0, &hybrid, &e),
+    assert_int_equal(divide("145MiB", 100 * GIB, &hybrid),
                      ST_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(e.text, "budget of 145.0 MiB"));
     assert_non_null(strstr(e.text, "give at least 146.0 MiB"));
@@ -60,15 +68,15 @@ static void fits_one_sequence_and_no_less(void **state)
 static void gives_slots_for_shorter_sequences(void **state)
 {
     (void)state;
-    assert_int_equal(budget_divide(&b, "182MiB", 0, &hybrid, &e), ST_OK);
+    assert_int_equal(divide("182MiB", 100 * GIB, &hybrid), ST_OK);
     assert_int_equal(b.pool.n_slots, 6); /* 72 MiB / (4 + 8) */
     assert_int_equal(b.pool.n_blocks, 48);
 }
 
-static void divides(const struct budget_need *n, const char *text,
+static void divides(const struct pool_budget *n, const char *text,
                     uint32_t n_blocks, uint32_t n_slots)
 {
-    assert_int_equal(budget_divide(&b, text, 100 * GIB, n, &e), ST_OK);
+    assert_int_equal(divide(text, 100 * GIB, n), ST_OK);
     assert_int_equal(b.pool.n_blocks, n_blocks);
     assert_int_equal(b.pool.n_slots, n_slots);
     assert_int_equal(b.bytes, n->weight_bytes + n->scratch_bytes +
@@ -80,7 +88,7 @@ static void divides(const struct budget_need *n, const char *text,
  * those of all that can run. */
 static void knows_shards_without_slots(void **state)
 {
-    struct budget_need n = hybrid;
+    struct pool_budget n = hybrid;
 
     (void)state;
     n.pool.slot_bytes = 0;
@@ -89,15 +97,14 @@ static void knows_shards_without_slots(void **state)
     divides(&n, "2158MiB", 64 * 32, 0);
     divides(&n, "4GiB", 64 * 32, 0);
     divides(&n, NULL, 64 * 32, 0);
-    assert_int_equal(budget_divide(&b, "141MiB", 0, &n, &e),
-                     ST_RESOURCE_EXHAUSTED);
+    assert_int_equal(divide("141MiB", 100 * GIB, &n), ST_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(e.text, "one sequence of 1024 tokens 32.0 MiB"));
 }
 
 /* A stage without attention: a sequence takes one slot, whatever its length. */
 static void knows_shards_without_blocks(void **state)
 {
-    struct budget_need n = hybrid;
+    struct pool_budget n = hybrid;
 
     (void)state;
     n.pool.block_bytes = 0;
@@ -108,8 +115,7 @@ static void knows_shards_without_blocks(void **state)
     divides(&n, "366MiB", 0, 64);
     divides(&n, "4GiB", 0, 64);
     divides(&n, NULL, 0, 64);
-    assert_int_equal(budget_divide(&b, "113MiB", 0, &n, &e),
-                     ST_RESOURCE_EXHAUSTED);
+    assert_int_equal(divide("113MiB", 100 * GIB, &n), ST_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(e.text, "one sequence of 1024 tokens 4.0 MiB"));
 }
 
@@ -119,13 +125,40 @@ static void reads_sizes_and_shares(void **state)
                                       "",    "0x.8", "0X.8p0"};
 
     (void)state;
-    assert_int_equal(budget_divide(&b, "0.5", 2 * GIB, &hybrid, &e), ST_OK);
+    assert_int_equal(divide("0.5", 2 * GIB, &hybrid), ST_OK);
     assert_true(b.bytes <= GIB && b.bytes > GIB - 4 * MIB);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        assert_int_equal(budget_divide(&b, bad[i], GIB, &hybrid, &e),
-                         ST_INVALID_ARGUMENT);
+        assert_int_equal(divide(bad[i], GIB, &hybrid), ST_INVALID_ARGUMENT);
     }
     assert_true(budget_available("") > MIB);
+}
+
+/* More than the machine, or the device, has. */
+static void refuses_what_is_not_there(void **state)
+{
+    struct budget_memory m = {.text = "2GiB", .available = 2 * GIB};
+
+    (void)state;
+    assert_int_equal(budget_divide(&b, &m, &hybrid, &e), ST_OK);
+    m.available--;
+    assert_int_equal(budget_divide(&b, &m, &hybrid, &e), ST_RESOURCE_EXHAUSTED);
+    assert_string_equal(e.text,
+                        "--memory 2GiB is 2048.0 MiB, more than the 2048.0 MiB "
+                        "that this machine or its cgroup has available; give "
+                        "less, or a share such as 0.5");
+    m.device = true;
+    m.available = GIB;
+    assert_int_equal(budget_divide(&b, &m, &hybrid, &e), ST_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(e.text, "1024.0 MiB that the device has"));
+    m.text = "1.0";
+    assert_int_equal(budget_divide(&b, &m, &hybrid, &e), ST_OK);
+}
+
+static enum status alone(const char *text, uint64_t *bytes)
+{
+    struct budget_memory m = {.text = text, .available = 2 * GIB};
+
+    return budget_bytes(bytes, &m, &e);
 }
 
 /* Before the layers are assigned: --memory, or a quarter of the available
@@ -135,14 +168,14 @@ static void reads_a_budget_alone(void **state)
     uint64_t bytes;
 
     (void)state;
-    assert_int_equal(budget_bytes(&bytes, NULL, 2 * GIB, &e), ST_OK);
+    assert_int_equal(alone(NULL, &bytes), ST_OK);
     assert_int_equal(bytes, GIB / 2);
-    assert_int_equal(budget_bytes(&bytes, "0.75", 2 * GIB, &e), ST_OK);
+    assert_int_equal(alone("0.75", &bytes), ST_OK);
     assert_int_equal(bytes, 3 * GIB / 2);
-    assert_int_equal(budget_bytes(&bytes, "3GiB", 2 * GIB, &e), ST_OK);
-    assert_int_equal(bytes, 3 * GIB);
-    assert_int_equal(budget_bytes(&bytes, "1.1", 2 * GIB, &e),
-                     ST_INVALID_ARGUMENT);
+    assert_int_equal(alone("2GiB", &bytes), ST_OK);
+    assert_int_equal(bytes, 2 * GIB);
+    assert_int_equal(alone("3GiB", &bytes), ST_RESOURCE_EXHAUSTED);
+    assert_int_equal(alone("1.1", &bytes), ST_INVALID_ARGUMENT);
     assert_non_null(strstr(e.text, "--memory 1.1: give a size such as 4GiB"));
 }
 
@@ -339,6 +372,7 @@ int main(void)
         cmocka_unit_test(knows_shards_without_slots),
         cmocka_unit_test(knows_shards_without_blocks),
         cmocka_unit_test(reads_sizes_and_shares),
+        cmocka_unit_test(refuses_what_is_not_there),
         cmocka_unit_test(reads_a_budget_alone),
         ON_A_MACHINE(takes_what_the_machine_has),
         ON_A_MACHINE(a_container_bounds_it),

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/patience.h"
 #include "tests/unit/cmocka.h"
 #include "worker/model/shard.h"
 
@@ -93,7 +94,7 @@ static void wait_result(void)
 
     /* The descriptor may still be readable after the result was polled. */
     do {
-        assert_int_equal(poll(&p, 1, 60000), 1);
+        assert_int_equal(poll(&p, 1, patience_ms()), 1);
         engine_thread_quiet(rig.thread);
     } while (!engine_poll(rig.engine, &result));
 }
@@ -254,7 +255,7 @@ static void wait_finished(uint64_t n)
     uint64_t some;
 
     for (; n > 0; n -= some) {
-        assert_int_equal(poll(&p, 1, 60000), 1);
+        assert_int_equal(poll(&p, 1, patience_ms()), 1);
         assert_int_equal(read(p.fd, &some, sizeof some), sizeof some);
         assert_in_range(some, 1, n);
     }

@@ -170,12 +170,31 @@ static void test_chained_to_nothing(void **state)
     assert_int_equal(g->result.tokens[0], TOKEN_NONE);
     one_row(g, 10, 1)->chained = true;
     refused(g, ST_INTERNAL, "sampled no token");
-    one_row(g, 10, 1)->chained = true;
-    refused(g, ST_ABORTED, "the previous step failed");
     rig_free(g);
 }
 
-/* A weight that is NaN: the plan fails with an error. */
+/* After a failed step, a chained row is left out; a row beside it is computed,
+ * and so is one chained to that row.  */
+static void test_chained_to_a_failed_step(void **state)
+{
+    struct rig *g = rig_new();
+
+    (void)state;
+    one_row(g, 0, 10)->slot = SLOTS;
+    refused(g, ST_INTERNAL, "slot 2 of 2");
+    one_row(g, 10, 1)->chained = true;
+    forward_run(g->forward, &g->plan, &g->result);
+    assert_int_equal(g->result.status, ST_OK);
+    assert_int_equal(g->result.tokens[0], TOKEN_NONE);
+    assert_int_equal(g->result.outcomes[0], ROW_CUT_OFF);
+    one_row(g, 11, 1)->chained = true; /* nor has that row a token */
+    forward_run(g->forward, &g->plan, &g->result);
+    assert_int_equal(g->result.status, ST_OK);
+    assert_int_equal(g->result.outcomes[0], ROW_CUT_OFF);
+    rig_free(g);
+}
+
+/* A weight that is NaN: the row gets no token. */
 static void test_not_finite(void **state)
 {
     struct rig *g = rig_new();
@@ -185,9 +204,11 @@ static void test_not_finite(void **state)
     (void)state;
     one_row(g, 0, 10);
     memset(&gamma[0], 0xff, sizeof gamma[0]);
-    refused(g, ST_INTERNAL, "not finite");
+    assert_int_equal(run(g), TOKEN_NONE);
+    assert_int_equal(g->result.outcomes[0], ROW_NOT_FINITE);
     gamma[0] = kept;
-    run(g);
+    one_row(g, 0, 10);
+    assert_int_not_equal(run(g), TOKEN_NONE);
     rig_free(g);
 }
 
@@ -286,6 +307,7 @@ static enum status spy_sample(struct kernels *k, const struct sample_row *rows,
             spy.ids[spy.n][j] = rows[i].ids[j];
         }
         spy.n++;
+        out[i].status = ST_OK;
         out[i].token = 40 + rows[i].index;
         out[i].logprob = -1.0f - (float)rows[i].index;
         for (uint32_t j = 0; j < TOP_LOGPROBS_MAX; j++) {
@@ -585,6 +607,7 @@ int main(void)
         cmocka_unit_test(test_wrong_plans),
         cmocka_unit_test(test_chained),
         cmocka_unit_test(test_chained_to_nothing),
+        cmocka_unit_test(test_chained_to_a_failed_step),
         cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_history),

@@ -97,13 +97,40 @@ static void sizes_a_config_alone(void **state)
     (void)state;
     EXPECT(dir, NULL, ST_OK, "26895998464", "153944064 bytes", "65536 bytes",
            "none here", "verdict      no weights to load");
-    EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED, "exceed the budget by",
+    EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED, "budget of 0.0 MiB is too small",
            "verdict      would not load: ");
     o.budget_bytes = 53799800000u + full;
     EXPECT(dir, &o, ST_OK, "1 of 262144 tokens");
     o.budget_bytes -= 30000000;
-    EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED, "0 of 262144 tokens",
-           "no sequence of 262144 tokens fits");
+    EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED,
+           "one sequence of 262144 tokens 16530.8 MiB");
+    o.budget_bytes += 30000000 + 2 * (uint64_t)153944064;
+    EXPECT(dir, &o, ST_OK, "slots                      3\n", "3 of 1024 tokens",
+           "1 of 262144 tokens");
+    o.slots = 2;
+    EXPECT(dir, &o, ST_OK, "slots                      2\n");
+    o.slots = 4;
+    EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED, "give at most 3 slots");
+    o = (struct check_options){.context = 262144};
+    EXPECT(dir, &o, ST_OK, "no weights to load");
+    o.context++;
+    EXPECT(dir, &o, ST_INVALID_ARGUMENT, "at most 262144 tokens");
+}
+
+static void slots_need_linear_layers(void **state)
+{
+    json_t *j = fixture_config("llama");
+    struct writer_options plain = {.dtype = DTYPE_BF16};
+    const char *dir = fixture_model("dense", j, &plain);
+    struct check_options o = {.slots = 1};
+
+    (void)state;
+    EXPECT(dir, &o, ST_INVALID_ARGUMENT, "no linear layers");
+    o.slots = 0;
+    EXPECT(dir, &o, ST_OK, "would load");
+    EXPECT(TINY_HYBRID, &(struct check_options){.slots = 1}, ST_OK,
+           "would load");
+    json_decref(j);
 }
 
 /* Published sizes, as printed. */
@@ -149,8 +176,7 @@ static void weighs(const char *dir, uint32_t begin, uint32_t end)
     o.budget_bytes--;
     EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED, line, "verdict      would not");
     o.budget_bytes = bytes - 1;
-    EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED, line,
-           "exceed the budget by 1 bytes");
+    EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED, line, "budget of", "would not load");
 }
 
 /* The sizes of the whole model are printed beside a part. */
@@ -244,7 +270,8 @@ static void says_why_not(void **state)
                                          "safetensors")),
                      0);
     EXPECT(dir, NULL, ST_NOT_FOUND, "would not load: \"model-00001-of-00002");
-    EXPECT("models", NULL, ST_NOT_FOUND, "would not load: config.json");
+    EXPECT("models", NULL, ST_NOT_FOUND,
+           "would not load: there is no config.json");
     json_decref(j);
 }
 
@@ -254,6 +281,7 @@ int main(void)
         cmocka_unit_test(would_load_tiny_hybrid),
         cmocka_unit_test(checks_a_range),
         cmocka_unit_test(sizes_a_config_alone),
+        cmocka_unit_test(slots_need_linear_layers),
         cmocka_unit_test(sizes_the_family),
         cmocka_unit_test(weighs_the_files),
         cmocka_unit_test(weighs_each_layer),

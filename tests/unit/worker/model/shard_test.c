@@ -359,8 +359,9 @@ static void refuses_what_is_not_there(void **state)
     assert_int_equal(unlink(fixture_path("gone/model-00002-of-00003."
                                          "safetensors")),
                      0);
-    fixture_refused(dir, ST_NOT_FOUND,
-                    "\"model-00002-of-00003.safetensors\": open");
+    fixture_refused(
+        dir, ST_NOT_FOUND,
+        "\"model-00002-of-00003.safetensors\": the file is missing");
     assert_int_equal(unlink(fixture_path("gone/model.safetensors.index.json")),
                      0);
     fixture_refused(dir, ST_NOT_FOUND, "no weights");

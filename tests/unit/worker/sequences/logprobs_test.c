@@ -529,6 +529,9 @@ static void fails_a_plan_whose_logprobs_are_none(void **state)
             r->lie = lies[i].lie;
             rig_step(r);
             assert_int_equal(r->heard[1].n, seen ? 1 : 2);
+            rig_step(r); /* computed again, alone: the prompt */
+            r->lie = lies[i].lie;
+            rig_step(r);
             assert_int_equal(r->heard[1].finish, seen ? FAILED : 0);
             if (seen && strstr(r->failure, lies[i].says) == NULL) {
                 fail_msg("%zu: %s", i, r->failure);

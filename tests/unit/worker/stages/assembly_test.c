@@ -10,7 +10,7 @@ static void hello_says_where_to_come(void **state)
     struct bench *b = bench_new(false);
 
     (void)state;
-    assert_string_equal(b->endpoint, "test://stage");
+    assert_string_equal(b->endpoint, "ipc:///test/stage");
     assert_int_equal(b->hidden, BENCH_HIDDEN);
     assert_int_equal(b->step_tokens, b->o.step_tokens);
     bench_free(&b);
@@ -74,9 +74,6 @@ static void refuses_a_wrong_place(void **state)
     m.assembly = 0;
     refused(b, &m, ST_INVALID_ARGUMENT, "assembly is 0");
     bench_message(b, &m);
-    m.next.len = 0;
-    refused(b, &m, ST_INVALID_ARGUMENT, "next has 0 bytes");
-    bench_message(b, &m);
     m.has_max_rows = true;
     m.max_rows = b->o.max_rows + 1;
     refused(b, &m, ST_INVALID_ARGUMENT, "max_rows is 9, this stage takes 1 to");
@@ -90,6 +87,33 @@ static void refuses_a_wrong_place(void **state)
     m.n_stages = STAGES_MAX;
     bench_send_assemble(b, &m);
     assert_false(b->ends[b->calls].ended); /* the most allowed */
+    bench_free(&b);
+}
+
+/* Another worker chose the name, so this one dials neighbours only: loopback,
+ * and files beside its own.  The bench dials nothing in any case. */
+static void refuses_to_dial_what_is_no_neighbour(void **state)
+{
+    static const char *const strange[] = {"",
+                                          "nowhere",
+                                          "tcp://192.0.2.1:7070",
+                                          "tcp://example.org:7070",
+                                          "tcp://127.0.0.1:1;192.0.2.1:7070",
+                                          "tcp://127.0.0.1:0",
+                                          "ipc:///etc/passwd",
+                                          "ipc:///test/../etc/passwd",
+                                          "ipc://next",
+                                          "ipc://@next"};
+    struct bench *b = bench_new(false);
+    Sluice__V1__AssembleRequest m;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof strange / sizeof *strange; i++) {
+        bench_message(b, &m);
+        m.next = wire_text(strange[i]);
+        refused(b, &m, ST_INVALID_ARGUMENT, "next: \"");
+    }
+    bench_assemble(b); /* beside its own */
     bench_free(&b);
 }
 
@@ -142,9 +166,10 @@ static void gives_up_in_time(void **state)
     assert_true(b->next_id.v > tries + 3);
     bench_advance(b, 1000);
     assert_int_equal(b->ends[call].status, ST_DEADLINE_EXCEEDED);
-    assert_non_null(strstr(b->ends[call].text,
-                           "no edge to stage 2 at test://next in 5000 ms: not "
-                           "yet ordered"));
+    assert_non_null(
+        strstr(b->ends[call].text,
+               "no edge to stage 2 at ipc:///test/next in 5000 ms: not "
+               "yet ordered"));
     tries = b->next_id.v;
     bench_advance(b, EDGES_US);
     assert_int_equal(b->next_id.v, tries); /* no more */
@@ -417,6 +442,7 @@ int main(void)
         cmocka_unit_test(hello_says_where_to_come),
         cmocka_unit_test(is_up_with_both_edges),
         cmocka_unit_test(refuses_a_wrong_place),
+        cmocka_unit_test(refuses_to_dial_what_is_no_neighbour),
         cmocka_unit_test(lets_only_the_stage_before_in),
         cmocka_unit_test(gives_up_in_time),
         cmocka_unit_test(waits_for_the_others),

@@ -5,6 +5,7 @@
 
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/stages/ring.h"
+#include "worker/base/metrics.h"
 #include "worker/cache/sequence.h"
 
 static const struct rig_submit usual = {
@@ -44,14 +45,15 @@ static struct rig *with_three(struct worker_options *o)
     return r;
 }
 
-/* One sequence fails alone, the others finish. */
-static void check_one_failed(struct rig *r, uint32_t id)
+/* The sequence `id` fails after n tokens, the others finish; 0: all finish. */
+static void check_ends(struct rig *r, uint32_t id, uint32_t n)
 {
     ring_run(r->ring);
+    rig_advance(r, 20000);
     for (uint32_t i = 1; i <= 3; i++) {
         assert_int_equal(r->heard[i].finish,
                          i == id ? FINISH_FAILED : FINISH_LENGTH);
-        rig_check_tokens(r, i, i, 10, i == id ? 1 : 6);
+        rig_check_tokens(r, i, i, 10, i == id ? n : 6);
         assert_int_equal(ring_removes(r->ring, i), 1);
     }
     assert_int_equal(r->n_broken, 0);
@@ -59,20 +61,66 @@ static void check_one_failed(struct rig *r, uint32_t id)
     ring_rig_end(&r);
 }
 
-static void fails_the_rows_of_a_step_that_failed(void **state)
+static uint32_t n_recomputed(const struct rig *r)
+{
+    struct worker_metrics m;
+
+    worker_counts(r->worker, &m);
+    return (uint32_t)m.recomputed;
+}
+
+static void computes_the_rows_of_a_failed_step_again(void **state)
+{
+    struct rig *r = with_three(NULL);
+
+    (void)state;
+    r->ring->fail_next = "stage 1: out of luck";
+    ring_step(r->ring);
+    assert_int_equal(n_recomputed(r), 1);
+    check_ends(r, 0, 0);
+}
+
+static void fails_what_fails_alone(void **state)
 {
     struct rig *r = with_three(NULL);
     uint32_t id = (uint32_t)ring_said(r->ring, r->ring->n_done)->grants[0];
 
     (void)state;
-    r->ring->fail_next = "stage 1: out of\nluck";
+    r->ring->fail_next = "stage 1: out of luck";
     ring_step(r->ring);
+    while (r->heard[id].finish == FINISH_NONE) { /* the next step is its own */
+        bool own = ring_waiting(r->ring) > 0 &&
+                   ring_said(r->ring, r->ring->n_done)->grants[0] == id;
+
+        r->ring->fail_next = own ? "stage 1: out of\nluck" : NULL;
+        if (!ring_step(r->ring)) {
+            assert_true(rig_step(r));
+        }
+    }
     assert_non_null(strstr(r->failure, "out of\\x0aluck"));
-    check_one_failed(r, id);
+    assert_non_null(strstr(r->failure, "when it ran alone"));
+    check_ends(r, id, 1);
+}
+
+/* Damage at the last stage ends that row alone. */
+static void fails_a_damaged_row_alone(void **state)
+{
+    (void)state;
+    for (uint32_t id = 1; id <= 3; id++) {
+        struct rig *r = with_three(NULL);
+
+        r->ring->damaged = id;
+        while (r->heard[id].finish == FINISH_NONE) {
+            assert_true(ring_step(r->ring) || rig_step(r));
+        }
+        assert_non_null(strstr(r->failure, "are not finite"));
+        assert_int_equal(n_recomputed(r), 0);
+        check_ends(r, id, 1);
+    }
 }
 
 /* A failed step goes round like any other, which keeps the order. */
-static void fails_its_own_step_in_its_place(void **state)
+static void passes_its_own_failed_step_on(void **state)
 {
     struct rig *r = with_three(NULL);
     const struct ring_said *s;
@@ -86,12 +134,44 @@ static void fails_its_own_step_in_its_place(void **state)
     s = ring_said(r->ring, r->ring->n_said - 1);
     assert_int_equal(s->method, METHOD_STAGE_FORWARD);
     assert_true(s->failed);
-    assert_int_equal(r->heard[id].finish, FINISH_NONE);
-    ring_run(r->ring);
-    assert_int_equal(r->heard[id].finish, FINISH_FAILED);
-    rig_check_tokens(r, id, id, 10, 2);
-    assert_int_equal(r->n_broken, 0);
-    ring_rig_end(&r);
+    assert_int_equal(s->grants[0], id);
+    assert_int_equal(n_recomputed(r), 0);
+    check_ends(r, 0, 0);
+}
+
+/* Cancelled, or its assembly over, at any moment of its recomputation. */
+static void ends_what_is_computed_again(void **state)
+{
+    (void)state;
+    for (uint32_t steps = 0; steps < 24; steps++) {
+        struct rig *r = with_three(NULL);
+
+        r->ring->fail_next = "stage 1: out of luck";
+        ring_step(r->ring);
+        for (uint32_t i = 0; i < steps / 2; i++) {
+            if (!ring_step(r->ring)) {
+                rig_step(r);
+            }
+        }
+        if (steps % 2 == 0) {
+            for (uint32_t id = 1; id <= 3; id++) {
+                rig_cancel(r, id);
+            }
+            rig_turn(r);
+            ring_run(r->ring);
+            assert_int_equal(r->n_broken, 0);
+        } else {
+            ring_cut(r->ring);
+            rig_run(r);
+        }
+        rig_advance(r, 500000);
+        rig_check_empty(r);
+        if (steps % 2 == 0) {
+            ring_rig_end(&r);
+        } else {
+            ring_rig_free(&r);
+        }
+    }
 }
 
 static void survives_an_engine_that_takes_no_plan(void **state)
@@ -118,7 +198,7 @@ static void give_another_step(struct plan_result *out)
     out->step++;
 }
 
-static void fails_a_step_whose_engine_lies(void **state)
+static void takes_no_result_of_an_engine_that_lies(void **state)
 {
     void (*const lies[])(struct plan_result *) = {give_no_hidden,
                                                   give_another_step};
@@ -129,7 +209,9 @@ static void fails_a_step_whose_engine_lies(void **state)
 
         r->lie = lies[i];
         ring_run(r->ring);
-        assert_int_equal(r->heard[1].finish, FINISH_FAILED);
+        assert_int_equal(r->heard[1].finish, FINISH_LENGTH);
+        rig_check_tokens(r, 1, 1, 10, 6);
+        assert_int_equal(n_recomputed(r), 1);
         assert_int_equal(r->n_broken, 0);
         ring_rig_end(&r);
     }
@@ -177,7 +259,7 @@ static void breaks_at_wrong_results(void **state)
         const char *why;
         size_t field; /* a count of the message, minus one; 0: another error */
     } const columns[] = {
-        {"0 tokens, 1 widths, 3 logprobs and 2 top_tokens",
+        {"0 damaged, 0 tokens, 1 widths, 3 logprobs and 2 top_tokens",
          offsetof(Sluice__V1__StageResult, n_tokens)},
         {"1 tokens, 0 widths", offsetof(Sluice__V1__StageResult, n_width)},
         {"2 logprobs", offsetof(Sluice__V1__StageResult, n_logprobs)},
@@ -207,14 +289,15 @@ static void breaks_at_wrong_results(void **state)
 static void breaks_at_wrong_values(void **state)
 {
     (void)state;
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 7; i++) {
         const char *const why[] = {
             "sampled id 1000, which is not below the vocabulary of 1000",
             "ranked id 1000",
             "logprob of 1",
             "Result of step 7, but the oldest step under way is 1",
             "which do not match its",
-            "which do not match its"};
+            "which do not match its",
+            "2 damaged, 1 tokens"};
         struct ring_result x;
         struct rig *r = with_result(&x);
 
@@ -224,6 +307,8 @@ static void breaks_at_wrong_values(void **state)
         x.m.step = i == 3 ? 7 : x.m.step;
         x.width[0] = i == 4 ? 2 : x.width[0];
         x.m.has_failure = i == 5; /* with columns */
+        x.m.n_damaged = i == 6 ? 2 : 0;
+        x.damaged[1] = 0;
         ring_say(r->ring, METHOD_STAGE_RESULT, &x.m.base);
         check_broken(&r, why[i]);
     }
@@ -412,10 +497,13 @@ static void drops_all_when_it_stops(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fails_the_rows_of_a_step_that_failed),
-        cmocka_unit_test(fails_its_own_step_in_its_place),
+        cmocka_unit_test(computes_the_rows_of_a_failed_step_again),
+        cmocka_unit_test(fails_what_fails_alone),
+        cmocka_unit_test(fails_a_damaged_row_alone),
+        cmocka_unit_test(ends_what_is_computed_again),
+        cmocka_unit_test(passes_its_own_failed_step_on),
         cmocka_unit_test(survives_an_engine_that_takes_no_plan),
-        cmocka_unit_test(fails_a_step_whose_engine_lies),
+        cmocka_unit_test(takes_no_result_of_an_engine_that_lies),
         cmocka_unit_test(breaks_at_wrong_results),
         cmocka_unit_test(breaks_at_wrong_values),
         cmocka_unit_test(takes_the_last_id_of_the_vocabulary),

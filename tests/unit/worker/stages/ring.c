@@ -150,13 +150,33 @@ static void hear_remove(struct ring *g, const Sluice__V1__StageRemove *m)
     x->removed = true;
 }
 
+/* Returns whether the message is a Forward with this grant. */
+static bool names(const struct ring_said *s, uint64_t grant)
+{
+    bool found = false;
+
+    for (uint32_t i = 0; s->method == METHOD_STAGE_FORWARD && i < s->n_rows;
+         i++) {
+        found = found || s->grants[i] == grant;
+    }
+    return found;
+}
+
 static void check_row(struct ring *g, const struct ring_said *s, uint32_t i)
 {
     struct ring_grant *x = grant_of(g, s->grants[i]);
     bool prompt = s->position[i] < x->n_prompt;
     bool samples = s->kind[i] & SLUICE__V1__STAGE_ROW__STAGE_ROW_SAMPLE;
+    bool anew = s->kind[i] & SLUICE__V1__STAGE_ROW__STAGE_ROW_ANEW;
 
     assert_true(x->opened && !x->is_void && !x->removed);
+    if (anew) { /* alone, and after the Results of all Forwards with it */
+        assert_int_equal(s->n_rows, 1);
+        for (uint32_t k = g->n_done; k + 1 < g->n_said; k++) {
+            assert_false(names(&g->said[k], s->grants[i]));
+        }
+        x->next = 0;
+    }
     assert_int_equal(s->position[i], x->next);
     assert_int_equal(s->kind[i] & SLUICE__V1__STAGE_ROW__STAGE_ROW_GENERATED,
                      prompt ? 0 : 1);
@@ -167,7 +187,7 @@ static void check_row(struct ring *g, const struct ring_said *s, uint32_t i)
         assert_int_equal(s->index[i], x->next - x->n_prompt);
         assert_int_equal(x->n_ids,
                          x->penalises ? x->n_prompt + x->n_generated : 0);
-    } else {
+    } else if (!anew) {
         assert_int_equal(s->index[i], 0);
     }
 }
@@ -444,6 +464,7 @@ static void add_token(const struct ring *g, const struct ring_said *s,
     uint32_t width = g->grants[s->grants[i]].width;
     uint32_t token = s->token[i], index = s->index[i];
 
+    out->damaged[m->n_damaged++] = s->grants[i] == g->damaged;
     out->tokens[m->n_tokens++] = token;
     out->width[m->n_width++] = width;
     if (width == 0) {
@@ -469,6 +490,7 @@ void ring_result(const struct ring *g, struct ring_result *out)
     m->step = s->step;
     m->tokens = out->tokens;
     m->width = out->width;
+    m->damaged = out->damaged;
     m->logprobs = out->logprobs;
     m->top_tokens = out->top;
     m->device_us = out->device_us;
@@ -482,6 +504,7 @@ void ring_result(const struct ring *g, struct ring_result *out)
         }
     }
     m->n_width = wide > 0 ? m->n_width : 0;
+    m->n_damaged = g->damaged > 0 ? m->n_damaged : 0;
     m->has_failure = s->failed;
     m->failure = wire_text("the leader's");
 }
@@ -491,10 +514,12 @@ static void answer_forward(struct ring *g)
     struct ring_result r;
 
     ring_result(g, &r);
-    if (g->fail_next != NULL) {
+    if (g->fail_next != NULL || names(ring_said(g, g->n_done), g->fails_with)) {
         r.m.has_failure = true;
-        r.m.failure = wire_text(g->fail_next);
+        r.m.failure =
+            wire_text(g->fail_next != NULL ? g->fail_next : "its fault");
         r.m.n_tokens = r.m.n_width = r.m.n_logprobs = r.m.n_top_tokens = 0;
+        r.m.n_damaged = 0;
         g->fail_next = NULL;
     }
     g->n_done++;
@@ -564,7 +589,7 @@ void ring_options(struct worker_options *o)
 {
     rig_defaults(o);
     o->layer_end = 2;
-    o->stage_endpoint = "inproc://leader";
+    o->stage_endpoint = "ipc:///ring/leader";
     o->hidden = RING_HIDDEN;
 }
 
@@ -597,7 +622,7 @@ void ring_assemble(struct ring *g)
                        &g->arena, &stage);
     m.assembly = g->assembly;
     m.n_stages = g->n_stages;
-    m.next = wire_text("inproc://next");
+    m.next = wire_text("ipc:///ring/next");
     assert_int_equal(
         peer_call(r->peer, METHOD_WORKER_ASSEMBLE, &m.base, 0, ++r->tag, NULL),
         ST_OK);

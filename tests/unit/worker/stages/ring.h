@@ -73,6 +73,8 @@ struct ring {
     uint64_t first_open, last_open;
     struct ring_grant grants[RIG_GRANTS];
     const char *fail_next; /* error of the next Forward, at a stage */
+    uint64_t fails_with;   /* every Forward with this grant fails; 0: none */
+    uint64_t damaged;      /* rows of this grant have no finite logits */
 };
 
 /* Makes a leader of n stages on a bench, with its assembly up; o: NULL for
@@ -106,7 +108,7 @@ void ring_say(struct ring *g, enum method m, const ProtobufCMessage *message);
 /* The columns of a Result, which a test may change before sending. */
 struct ring_result {
     Sluice__V1__StageResult m;
-    uint32_t tokens[RING_ROWS], width[RING_ROWS];
+    uint32_t tokens[RING_ROWS], width[RING_ROWS], damaged[RING_ROWS];
     float logprobs[RING_ROWS * LOGPROB_VALUES_MAX];
     uint32_t top[RING_ROWS * LOGPROB_VALUES_MAX];
     uint32_t device_us[16];

@@ -69,7 +69,7 @@ static struct peer_id worker_open_to(struct node_io *io, const char *endpoint)
 {
     struct bench *b = bench_of(io);
 
-    assert_string_equal(endpoint, "test://next");
+    assert_string_equal(endpoint, "ipc:///test/next");
     b->next_id.v++;
     b->next_opening = true;
     return b->next_id;
@@ -319,7 +319,7 @@ void bench_message(const struct bench *b, Sluice__V1__AssembleRequest *m)
     m->assembly = b->assembly;
     m->stage = b->stage;
     m->n_stages = b->n_stages;
-    m->next = wire_text("test://next");
+    m->next = wire_text("ipc:///test/next");
 }
 
 uint64_t bench_send_assemble(struct bench *b,
@@ -411,7 +411,7 @@ static void options(struct worker_options *o, bool last, uint32_t hidden)
                                  .step_tokens = 64,
                                  .chunk_tokens = 64,
                                  .engine_depth = 2,
-                                 .stage_endpoint = "test://stage",
+                                 .stage_endpoint = "ipc:///test/stage",
                                  .hidden = hidden};
 }
 

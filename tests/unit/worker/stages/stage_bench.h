@@ -35,6 +35,7 @@ struct bench_said {
     uint32_t position[BENCH_ROWS], count[BENCH_ROWS], kind[BENCH_ROWS];
     uint32_t index[BENCH_ROWS], blocks[BENCH_ROWS], slots[BENCH_ROWS];
     uint32_t tokens[BENCH_ROWS], width[BENCH_ROWS], n_width;
+    uint32_t damaged[BENCH_ROWS], n_damaged;
     uint32_t n_device_us, device_us[BENCH_ROWS];
     uint32_t n_logprobs, n_top;
     float logprobs[BENCH_ROWS];
@@ -111,6 +112,7 @@ struct bench {
     bool stands; /* it makes no progress */
     bool lost;   /* the next result reports a lost device */
     const char *fail_next;
+    uint64_t damaged; /* rows of this sequence have no finite logits */
     uint32_t n_plans;
     float *x;
     uint64_t *block_owner, *slot_owner; /* sequence */

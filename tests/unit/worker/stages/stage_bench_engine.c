@@ -112,7 +112,10 @@ static void compute(struct bench *b, const struct plan *p,
 
         check_row(b, p, row);
         r->tokens[i] = TOKEN_NONE;
-        if (last && row->sample) {
+        r->outcomes[i] = ROW_DONE;
+        if (last && row->sample && row->sequence == b->damaged) {
+            r->outcomes[i] = ROW_NOT_FINITE;
+        } else if (last && row->sample) {
             r->tokens[i] = sampled(b, p, row);
             r->logprobs[i] = -0.5f;
             for (uint32_t j = 0; j < row->sampling->n_top_logprobs; j++) {

@@ -161,6 +161,8 @@ static void hear_result(struct bench_said *s, const Sluice__V1__StageResult *m)
     copy(s->tokens, m->tokens, m->n_tokens);
     s->n_width = (uint32_t)m->n_width;
     copy(s->width, m->width, m->n_width);
+    s->n_damaged = (uint32_t)m->n_damaged;
+    copy(s->damaged, m->damaged, m->n_damaged);
     s->n_device_us = (uint32_t)m->n_device_us;
     copy(s->device_us, m->device_us, m->n_device_us);
     s->n_logprobs = (uint32_t)m->n_logprobs;

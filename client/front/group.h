@@ -1,0 +1,44 @@
+/* group.h - Processes under a supervisor, in the foreground.
+ *
+ * Reports on standard output when a child starts, is ready, exits or cannot
+ * start, and each line that it writes there.  A child is ready after a line
+ * with " ready: ".  Lines of a child's standard error follow its name on
+ * standard error, escaped, or go to LOG_DIR/NAME.log.
+ *
+ * SIGINT and SIGTERM stop the group in order; a second one kills it.  SIGHUP
+ * opens the log files again and goes to the children that are ready; if the
+ * terminal has closed, it stops the group.
+ *
+ * Threading: one thread, which blocks until the group has ended.  Memory: on
+ * the heap, per child two lines. */
+#ifndef CLIENT_FRONT_GROUP_H
+#define CLIENT_FRONT_GROUP_H
+
+#include <stdint.h>
+
+#include "common/base/status.h"
+
+struct group_child {
+    const char *name;
+    const char *doing; /* for people, during the start: "loading" */
+    char **argv;       /* ended by NULL */
+    uint32_t level;    /* as supervisor_add() takes it */
+};
+
+struct group_options {
+    const struct group_child *children; /* [n], borrowed */
+    uint32_t n;
+    const char *log_dir; /* NULL: standard error */
+    /* Runs once when all children are ready.  line: the ready line of the
+     * last child. */
+    void (*up)(void *arg, const char *line);
+    void *arg;
+};
+
+/* Runs the group to its end.  Returns ST_FAILED_PRECONDITION if a child could
+ * not start, with its last line, and ST_UNAVAILABLE if the group cannot
+ * run. */
+MUST_CHECK enum status group_run(const struct group_options *options,
+                                 struct error *e);
+
+#endif

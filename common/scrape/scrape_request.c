@@ -1,0 +1,104 @@
+#include "common/scrape/scrape_request.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/metric_page.h"
+
+#define GET  "GET "
+#define PAGE "/metrics HTTP/1."
+
+static const struct {
+    int status;
+    const char *reason, *body;
+} answers[] = {
+    {200, "OK", ""},
+    {400, "Bad Request", "the request line must be GET /metrics HTTP/1.1\n"},
+    {404, "Not Found", "only /metrics is served here\n"},
+    {405, "Method Not Allowed", "only GET is served here\n"},
+    {431, "Request Header Fields Too Large",
+     "the request is longer than 4096 bytes\n"},
+};
+
+static size_t find_answer(int status)
+{
+    size_t i = 0;
+
+    while (answers[i].status != status) {
+        i++;
+    }
+    return i;
+}
+
+/* A newline that follows a newline ends the head; a bare newline ends a line
+ * like CR LF, because nothing behind the line is interpreted. */
+static bool has_end(const char *request, size_t n)
+{
+    const char *at = request, *end = request + n;
+
+    while ((at = memchr(at, '\n', (size_t)(end - at))) != NULL) {
+        at++;
+        if (at < end && *at == '\r') {
+            at++;
+        }
+        if (at < end && *at == '\n') {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool starts(const char *text, size_t n, const char *with)
+{
+    return n >= strlen(with) && memcmp(text, with, strlen(with)) == 0;
+}
+
+/* Returns the status of a request line without its CR LF. */
+static int judge_line(const char *line, size_t n)
+{
+    const char *blank = memchr(line, ' ', n);
+
+    if (blank == NULL || blank == line || n < 9 ||
+        !starts(line + n - 9, 8, " HTTP/1.") ||
+        (line[n - 1] != '0' && line[n - 1] != '1')) {
+        return 400;
+    }
+    if (!starts(line, n, GET)) {
+        return 405;
+    }
+    return starts(line + strlen(GET), n - strlen(GET), PAGE) ? 200 : 404;
+}
+
+int scrape_judge(const char *request, size_t n)
+{
+    const char *newline;
+    size_t line;
+
+    if (!has_end(request, n)) {
+        return n < SCRAPE_REQUEST_MAX ? 0 : 431;
+    }
+    newline = memchr(request, '\n', n);
+    line = (size_t)(newline - request);
+    if (line > 0 && request[line - 1] == '\r') {
+        line--;
+    }
+    return judge_line(request, line);
+}
+
+size_t scrape_head(char *out, int status, size_t n_body)
+{
+    return (size_t)snprintf(
+        out, SCRAPE_HEAD_BYTES,
+        "HTTP/1.1 %d %s\r\n"
+        "Content-Type: %s\r\n"
+        "Content-Length: %zu\r\n"
+        "Connection: close\r\n\r\n",
+        status, answers[find_answer(status)].reason,
+        status == 200 ? METRIC_PAGE_TYPE : "text/plain; charset=utf-8", n_body);
+}
+
+const char *scrape_error(int status)
+{
+    return answers[find_answer(status)].body;
+}

@@ -1,0 +1,29 @@
+/* scrape_request.h - The one HTTP request that a metrics endpoint answers.
+ *
+ *     GET /metrics HTTP/1.1 CR LF  ...headers...  CR LF CR LF
+ *
+ * Only the request line is compared, byte by byte; headers are skipped up to
+ * the blank line.  This is no HTTP parser, and any other request gets an error.
+ *
+ * Threading: none.  Memory: the caller's.  Limits: SCRAPE_REQUEST_MAX. */
+#ifndef COMMON_SCRAPE_SCRAPE_REQUEST_H
+#define COMMON_SCRAPE_SCRAPE_REQUEST_H
+
+#include <stddef.h>
+
+#define SCRAPE_REQUEST_MAX 4096 /* bytes of a request, with its headers */
+#define SCRAPE_HEAD_BYTES  256  /* bytes of an answer's head */
+
+/* Judges the first n bytes of a request, n <= SCRAPE_REQUEST_MAX.  Returns 0 if
+ * the blank line has not arrived and may still fit, else the HTTP status: 200
+ * for a request of the page, 400, 404, 405 or 431 (too long) for any other. */
+int scrape_judge(const char *request, size_t n);
+
+/* Writes the head of an answer with this status and n_body bytes of body to
+ * out, [SCRAPE_HEAD_BYTES].  Returns its length. */
+size_t scrape_head(char *out, int status, size_t n_body);
+
+/* Returns the body of an error: one line. */
+const char *scrape_error(int status);
+
+#endif

@@ -1,0 +1,88 @@
+/* door.h - The connections that a listening ZeroMQ socket accepts, guarded
+ * below libzmq.
+ *
+ * libzmq bounds neither its connections nor an unfinished message of several
+ * frames, and reports of either come too late to act on.  libzmq calls
+ * listen(), accept4(), recv() and close() as any shared library does, so a
+ * program that defines these functions is called instead (symbol
+ * interposition, ld.so(8)).  door.c defines them for every program that
+ * listens.  They make the system call, and on guarded connections
+ *
+ * - accept4() closes what the rules of the port refuse (door_rules),
+ * - recv() fails with ECONNRESET at the first byte that breaks the rules of
+ *   the protocol (zmtp_scan), so that libzmq drops the connection at once,
+ * - close() ends the account of the connection.
+ *
+ * Other descriptors pass: their calls cost one look at a table.
+ *
+ * A connection is named by its descriptor and a generation, because the
+ * kernel reuses descriptors.
+ *
+ * Threading: any thread; one lock, which calls for other descriptors do not
+ * take.  Memory: one entry per descriptor, at most DOOR_FDS_MAX of them, kept
+ * for the life of the process.  Limits: below. */
+#ifndef COMMON_WIRE_DOOR_H
+#define COMMON_WIRE_DOOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+#include "common/wire/door_rules.h"
+#include "common/wire/zmtp_scan.h"
+
+#define DOOR_PORTS_MAX 8
+#define DOOR_FDS_MAX   262144
+#define DOOR_RESERVE   32    /* descriptors that connections do not take */
+#define DOOR_SILENT_MS 10000 /* from the accept to the first message */
+
+/* Which descriptors the connections of a port may take. */
+enum door_rank {
+    DOOR_ALL,   /* every one */
+    DOOR_FIRST, /* all but DOOR_RESERVE */
+    DOOR_SECOND /* three quarters of those, so that the first port has some */
+};
+
+struct door_config {
+    struct door_limits limits;
+    /* The longest message of a peer, and of a trusted peer (door_trust()). */
+    uint64_t message_max, trusted_max;
+    enum door_rank rank;
+};
+
+/* Opens a door.  The next socket that this thread makes listen is guarded by
+ * it.  Returns its number, 0 if all are in use. */
+MUST_CHECK unsigned door_open(const struct door_config *c, int64_t now_us);
+/* Returns whether that socket listens: if not, libzmq does not pass here. */
+bool door_listens(unsigned door);
+/* Changes the limits on connections of a door.  Those that are open stay. */
+void door_limit(unsigned door, uint32_t connections, uint32_t per_address);
+/* Closes a door whose connections have all ended. */
+void door_close(unsigned door);
+
+struct door_counts {
+    uint64_t accepted, closed;
+    uint64_t spoke;                    /* connections with a message */
+    uint64_t refused[DOOR_VERDICT_NR]; /* by verdict; [DOOR_OPEN] is 0 */
+    uint64_t cut[ZMTP_FAULT_NR];       /* by fault; [ZMTP_FINE]: silent ones */
+};
+
+struct door_counts door_counts(unsigned door);
+
+/* Returns the generation of a guarded connection, 0 for any other. */
+uint32_t door_generation(int fd);
+
+/* Allows a connection messages of trusted_max bytes.  A no-op if it has
+ * ended. */
+void door_trust(int fd, uint32_t generation);
+
+/* Ends a connection in the first door_sweep() from at_us on, so that libzmq
+ * can deliver until then what is queued.  A no-op if it has ended. */
+void door_dismiss(int fd, uint32_t generation, int64_t at_us);
+
+/* Ends the connections of a door that are due: dismissed ones, and those that
+ * have sent no message within DOOR_SILENT_MS.  Costs one look at each
+ * descriptor that was ever guarded. */
+void door_sweep(unsigned door, int64_t now_us);
+
+#endif

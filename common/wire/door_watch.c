@@ -1,0 +1,151 @@
+#include "common/wire/door_watch.h"
+
+#include <inttypes.h>
+
+#include "common/base/log.h"
+#include "common/wire/method.h"
+
+static const struct door_limits limits = {.connections = DOOR_CONNECTIONS,
+                                          .per_address = DOOR_CONNECTIONS -
+                                                         DOOR_CONNECTIONS / 4,
+                                          .rate = DOOR_ACCEPT_RATE,
+                                          .burst = DOOR_ACCEPT_BURST};
+
+/* Clients may not take the descriptors of workers.  The self-test, whose port
+ * is nobody's, needs the few that are left. */
+static enum door_rank rank_of(const struct port *p)
+{
+    return p->allowed == 0                 ? DOOR_ALL
+           : (p->allowed & BY_WORKER) != 0 ? DOOR_FIRST
+                                           : DOOR_SECOND;
+}
+
+enum status door_watch_open(struct door_watch *w, const struct port *p,
+                            struct error *e)
+{
+    const struct door_config c = {.limits = limits,
+                                  .message_max = FRAME_BYTES_MAX,
+                                  .trusted_max = port_bytes_max(p),
+                                  .rank = rank_of(p)};
+    unsigned door = w->n < DOOR_PORTS_MAX ? door_open(&c, w->due_us) : 0;
+
+    if (door == 0) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "%d ports of this process listen, which is the limit",
+                         DOOR_PORTS_MAX);
+    }
+    w->ports[w->n++] = (struct door_watched){.door = door, .port = p};
+    return ST_OK;
+}
+
+enum status door_watch_bound(const struct door_watch *w, struct error *e)
+{
+    if (door_listens(w->ports[w->n - 1].door)) {
+        return ST_OK;
+    }
+    return error_set(e, ST_INTERNAL,
+                     "this libzmq does not call the program's listen(), so "
+                     "its connections cannot be guarded");
+}
+
+enum status door_watch_passed(unsigned door, struct error *e)
+{
+    struct door_counts c = door_counts(door);
+
+    if (c.accepted == 1 && c.spoke == 1 && c.closed == 1) {
+        return ST_OK;
+    }
+    return error_set(e, ST_INTERNAL,
+                     "this libzmq does not call the program's accept4(), "
+                     "recv() and close(), so its connections cannot be "
+                     "guarded");
+}
+
+/* Returns the number of refused connections; *why: the commonest reason. */
+static uint64_t refused_since(const struct door_counts *now,
+                              const struct door_counts *then, const char **why)
+{
+    uint64_t sum = 0, most = 0;
+
+    for (int v = 0; v < DOOR_VERDICT_NR; v++) {
+        uint64_t n = now->refused[v] - then->refused[v];
+
+        sum += n;
+        if (n > most) {
+            most = n;
+            *why = door_verdict_text((enum door_verdict)v);
+        }
+    }
+    return sum;
+}
+
+static uint64_t cut_since(const struct door_counts *now,
+                          const struct door_counts *then, const char **why)
+{
+    uint64_t sum = 0, most = 0;
+
+    for (int f = 0; f < ZMTP_FAULT_NR; f++) {
+        uint64_t n = now->cut[f] - then->cut[f];
+
+        sum += n;
+        if (n > most) {
+            most = n;
+            *why = f == ZMTP_FINE ? "no message in time"
+                                  : zmtp_fault_text((enum zmtp_fault)f);
+        }
+    }
+    return sum;
+}
+
+static void report(struct door_watched *p)
+{
+    struct door_counts now = door_counts(p->door);
+    const char *why = "";
+    uint64_t refused = refused_since(&now, &p->logged, &why), cut;
+
+    if (refused > 0) {
+        log_warn("connections-refused", "port=%s n=%" PRIu64 " why=\"%s\"",
+                 p->port->endpoint, refused, why);
+    }
+    cut = cut_since(&now, &p->logged, &why);
+    if (cut > 0) {
+        log_warn("connections-cut", "port=%s n=%" PRIu64 " why=\"%s\"",
+                 p->port->endpoint, cut, why);
+    }
+    p->logged = now;
+}
+
+void door_watch_turn(struct door_watch *w, int64_t now_us)
+{
+    if (w->n == 0 || now_us < w->due_us) {
+        return;
+    }
+    w->due_us = now_us + DOOR_WATCH_US;
+    for (unsigned i = 0; i < w->n; i++) {
+        door_sweep(w->ports[i].door, now_us);
+        report(&w->ports[i]);
+    }
+}
+
+void door_watch_counts(const struct door_watch *w, struct node_counts *out)
+{
+    static const struct door_counts none;
+    const char *why;
+
+    *out = (struct node_counts){0};
+    for (unsigned i = 0; i < w->n; i++) {
+        struct door_counts now = door_counts(w->ports[i].door);
+
+        out->accepted += now.accepted;
+        out->refused += refused_since(&now, &none, &why);
+        out->cut += cut_since(&now, &none, &why);
+    }
+}
+
+void door_watch_close(struct door_watch *w)
+{
+    for (unsigned i = 0; i < w->n; i++) {
+        door_close(w->ports[i].door);
+    }
+    w->n = 0;
+}

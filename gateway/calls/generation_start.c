@@ -1,0 +1,251 @@
+/* generation_start.c - From a request of the API to Generate calls. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/plant.h"
+#include "common/sampling/sampling_message.h"
+#include "gateway/calls/generation.h"
+
+/* Takes a default of the model unless the request sets the value.  A value out
+ * of range would make the router refuse every request, so it is left out. */
+static void take(float *value, bool given, bool has, double v, double least,
+                 double most)
+{
+    if (!given && has && v >= least && v <= most) {
+        *value = (float)v;
+    }
+}
+
+/* Sets the values that the request leaves open to the model's own defaults. */
+static struct sampling values_of(const struct generation *g)
+{
+    const struct openai_given *given = &g->request->given;
+    struct sampling s = g->request->sampling;
+    const struct text_defaults *d =
+        g->model != NULL ? text_assets_defaults(g->model->assets) : NULL;
+
+    if (d == NULL) {
+        return s;
+    }
+    take(&s.temperature, given->temperature, d->has_temperature, d->temperature,
+         0, (double)TEMPERATURE_MAX);
+    if (d->has_do_sample && !d->do_sample && !given->temperature) {
+        s.temperature = 0;
+    }
+    take(&s.top_p, given->top_p, d->has_top_p, d->top_p, 1e-6, 1);
+    take(&s.min_p, given->min_p, d->has_min_p, d->min_p, 0, 1);
+    take(&s.repetition_penalty, given->repetition_penalty,
+         d->has_repetition_penalty, d->repetition_penalty,
+         (double)REPETITION_PENALTY_MIN, (double)REPETITION_PENALTY_MAX);
+    if (!given->top_k && d->has_top_k && d->top_k >= 0 &&
+        d->top_k <= UINT32_MAX) {
+        s.top_k = (uint32_t)d->top_k;
+    }
+    return s;
+}
+
+static const char *input_field(const struct generation *g)
+{
+    return g->request->kind == OPENAI_COMPLETION  ? "prompt"
+           : g->request->kind == OPENAI_RESPONSES ? "input"
+                                                  : "messages";
+}
+
+uint32_t generation_context(const struct generation *g)
+{
+    const struct model_row *row =
+        model_list_find(&g->service->list, g->request->model);
+
+    return row != NULL ? row->context : MODEL_CONTEXT_MAX;
+}
+
+/* Sets max_tokens of a prompt.  Returns false and the error if prompt and
+ * max_tokens together exceed the context.  The router checks this too; here
+ * the error names the field. */
+static bool fit(const struct generation *g, struct generation_prompt *p,
+                struct openai_error *e)
+{
+    const struct openai_request *r = g->request;
+    uint64_t context = generation_context(g);
+    uint64_t most = r->has_max_tokens ? r->max_tokens
+                    : r->kind == OPENAI_COMPLETION
+                        ? SERVICE_COMPLETION_TOKENS
+                        : g->service->options.chat_tokens;
+
+    if (!r->has_max_tokens && p->n_ids < context && most > context - p->n_ids) {
+        most = context - p->n_ids;
+    }
+    p->max_tokens = (uint32_t)most;
+    if (p->n_ids + most <= context) {
+        return true;
+    }
+    openai_error_set(e, 400, input_field(g), "context_length_exceeded",
+                     "the model's context is %llu tokens; the request needs "
+                     "%llu: %zu for the prompt and %llu for the answer. "
+                     "Shorten the prompt or lower max_tokens",
+                     (unsigned long long)context,
+                     (unsigned long long)(p->n_ids + most), p->n_ids,
+                     (unsigned long long)most);
+    return false;
+}
+
+/* Returns whether the parser reads special tokens.  gpt-oss marks its channels
+ * with them, also in answers without calls. */
+static bool needs_special(const struct generation *g)
+{
+    enum output_format format = g->format.format;
+
+    return output_needs_special(format) &&
+           (g->request->tools != NULL || format == OUTPUT_HARMONY);
+}
+
+/* Fills in the message of a prompt's call.  It borrows from p and g. */
+static void write_message(struct generation *g, struct generation_prompt *p,
+                          const struct sampling *values)
+{
+    const struct openai_request *r = g->request;
+    Sluice__V1__GenerateRequest *m = &p->message;
+    const char *tenant = tenant_name(g->tenant);
+
+    sluice__v1__generate_request__init(m);
+    sampling_write(values, &p->sampling);
+    p->sampling.has_seed = r->has_seed;
+    m->sampling = &p->sampling;
+    m->request_id = (ProtobufCBinaryData){sizeof p->request_id, p->request_id};
+    m->model =
+        (ProtobufCBinaryData){strlen(r->model), (uint8_t *)(uintptr_t)r->model};
+    if (p->ids != NULL) {
+        m->tokens = p->ids;
+        m->n_tokens = p->n_ids;
+    } else {
+        m->has_text = m->has_parse_special = m->parse_special = true;
+        m->text = (ProtobufCBinaryData){
+            r->prompts[p->index].n_text,
+            (uint8_t *)(uintptr_t)r->prompts[p->index].text};
+    }
+    m->has_max_tokens = true;
+    m->max_tokens = p->max_tokens;
+    m->has_want_text = m->want_text = true;
+    m->has_special_text = true;
+    m->special_text = r->keep_special || needs_special(g);
+    m->stop = g->stops;
+    m->n_stop = r->n_stops;
+    m->has_n = true;
+    m->n = r->n;
+    m->has_tenant = true;
+    m->tenant =
+        (ProtobufCBinaryData){strlen(tenant), (uint8_t *)(uintptr_t)tenant};
+}
+
+static void copy_stops(struct generation *g)
+{
+    const struct openai_request *r = g->request;
+
+    g->stops = calloc(r->n_stops + 1, sizeof *g->stops);
+    assert(g->stops != NULL);
+    for (size_t i = 0; i < r->n_stops; i++) {
+        g->stops[i] = (ProtobufCBinaryData){
+            r->stops[i].n, (uint8_t *)(uintptr_t)r->stops[i].text};
+    }
+}
+
+static void make_parsers(struct generation *g, struct generation_prompt *p)
+{
+    const struct openai_request *r = g->request;
+    struct output_parser_options o = {.format = g->format.format,
+                                      .tools = r->tools != NULL,
+                                      .reasoning = g->format.has_reasoning,
+                                      .in_reasoning = p->in_reasoning,
+                                      .tool_list = r->tools};
+    bool plain = r->kind == OPENAI_COMPLETION ||
+                 (o.format == OUTPUT_PLAIN && !o.reasoning);
+
+    for (uint32_t i = 0; !plain && i < r->n; i++) {
+        p->choices[i].parser = output_parser_new(&o);
+        p->choices[i].reasoning = p->in_reasoning;
+        assert(p->choices[i].parser != NULL);
+    }
+}
+
+/* Sends the call of a prompt.  Returns false and the error if there is no
+ * place for it, or if it is too large. */
+static bool send(struct generation *g, struct generation_prompt *p,
+                 struct openai_error *e)
+{
+    struct upstream *u = g->service->upstream;
+    struct resumable_options o = {
+        .io = upstream_io(u),
+        .ops = &generation_stream_ops,
+        .arg = p,
+        .resume_ms = PLANT(GATEWAY_NO_RESUME) ? 0 : SERVICE_RESUME_MS};
+    struct error why;
+    enum status st = ST_RESOURCE_EXHAUSTED;
+
+    p->core = upstream_take(u);
+    if (p->core != NULL) {
+        p->begun = true;
+        st = resumable_begin(&p->stream, p->core, &p->message, &o);
+    }
+    if (st == ST_OK) {
+        return true;
+    }
+    if (p->core != NULL) {
+        upstream_give(u, p->core);
+        p->core = NULL;
+    }
+    if (st == ST_INVALID_ARGUMENT) {
+        openai_error_set(e, 413, input_field(g), NULL,
+                         "the prompt is too long for one message to the "
+                         "router; shorten it");
+    } else {
+        (void)error_set(&why, st,
+                        "the gateway has no place for another request; try "
+                        "again");
+        openai_error_of_status(e, st, &why);
+    }
+    return false;
+}
+
+static bool all_encoded(const struct generation *g)
+{
+    for (uint32_t i = 0; i < g->n_prompts; i++) {
+        if (g->prompts[i].ids == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void generation_start(struct generation *g)
+{
+    struct sampling values;
+    struct openai_error e;
+
+    if (g->state != GENERATION_ENCODING) {
+        return;
+    }
+    g->state = GENERATION_RUNNING;
+    copy_stops(g);
+    values = values_of(g);
+    for (uint32_t i = 0; i < g->n_prompts; i++) {
+        if (!fit(g, &g->prompts[i], &e)) {
+            generation_fail(g, &e, 0);
+            return;
+        }
+        g->usage.prompt += g->prompts[i].n_ids;
+    }
+    for (uint32_t i = 0; i < g->n_prompts; i++) {
+        struct generation_prompt *p = &g->prompts[i];
+
+        make_parsers(g, p);
+        write_message(g, p, &values);
+        if (!send(g, p, &e)) {
+            generation_fail(g, &e, 1000);
+            return;
+        }
+    }
+    if (all_encoded(g) && !g->request->echo) {
+        openai_request_drop_input(g->request);
+    }
+}

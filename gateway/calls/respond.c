@@ -1,0 +1,125 @@
+#include "gateway/calls/respond.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "gateway/calls/call_log.h"
+#include "gateway/calls/route_table.h"
+#include "gateway/http/cors.h"
+
+void respond_headers_init(struct respond_headers *h, const struct service *c,
+                          const struct http_exchange *x)
+{
+    struct http_cors cors = http_cors_headers(x, c->options.cors, false);
+
+    h->route = route_label(http_path(x));
+    h->generation = false;
+    h->n = strlen(cors.lines);
+    memcpy(h->lines, cors.lines, h->n + 1);
+}
+
+void respond_header(struct respond_headers *h, const char *name,
+                    const char *fmt, ...)
+{
+    size_t room = sizeof h->lines - h->n;
+    char value[256];
+    va_list args;
+    int n;
+
+    va_start(args, fmt);
+    vsnprintf(value, sizeof value, fmt, args);
+    va_end(args);
+    n = snprintf(h->lines + h->n, room, "%s: %s\r\n", name, value);
+    if (n > 0 && (size_t)n < room) {
+        h->n += (size_t)n;
+    }
+    h->lines[h->n] = '\0';
+}
+
+void respond_limits(struct respond_headers *h, struct tenant *t, int64_t now_us)
+{
+    struct tenant_refusal use;
+    char name[64];
+
+    for (int i = 0; i < TENANT_LIMITS_NR; i++) {
+        enum tenant_limit limit = (enum tenant_limit)i;
+        const char *what = tenant_limit_name(limit);
+
+        if (!tenant_use(t, now_us, limit, &use)) {
+            continue;
+        }
+        snprintf(name, sizeof name, "x-ratelimit-limit-%s", what);
+        respond_header(h, name, "%" PRIu64, use.max);
+        snprintf(name, sizeof name, "x-ratelimit-remaining-%s", what);
+        respond_header(h, name, "%" PRIu64,
+                       use.used < use.max ? use.max - use.used : 0);
+        snprintf(name, sizeof name, "x-ratelimit-reset-%s", what);
+        respond_header(h, name, "%.3fs", use.retry_after_ms / 1000.0);
+    }
+}
+
+void respond_id_text(char out[RESPOND_ID_TEXT], const uint8_t *id)
+{
+    for (size_t i = 0; i < 16; i++) {
+        snprintf(out + 2 * i, 3, "%02x", id[i]);
+    }
+}
+
+void respond_request_id(struct respond_headers *h, const uint8_t *id)
+{
+    char hex[RESPOND_ID_TEXT];
+
+    respond_id_text(hex, id);
+    respond_header(h, "x-request-id", "%s", hex);
+}
+
+void respond(struct service *c, struct http_exchange *x,
+             const struct respond_headers *h, struct http_answer *a)
+{
+    a->headers = h->lines;
+    gateway_metrics_http(c->metrics, h->route, a->status);
+    if (!h->generation) {
+        call_log_answer(http_method_of(x), h->route, a->status);
+    }
+    http_answer(x, a);
+}
+
+void respond_json(struct service *c, struct http_exchange *x, int status,
+                  struct json_out *body)
+{
+    struct respond_headers h;
+    struct http_answer a = {.status = status,
+                            .content_type = "application/json",
+                            .body = body->data,
+                            .n = body->n};
+
+    respond_headers_init(&h, c, x);
+    respond(c, x, &h, &a);
+    json_out_fini(body);
+}
+
+void respond_error(struct service *c, struct http_exchange *x,
+                   const struct openai_error *e, struct respond_headers *h,
+                   uint32_t retry_after_ms)
+{
+    struct json_out body = {0};
+    struct respond_headers own;
+    struct http_answer a = {.status = e->http,
+                            .content_type = "application/json"};
+
+    if (h == NULL) {
+        h = &own;
+        respond_headers_init(h, c, x);
+    }
+    if (retry_after_ms > 0) { /* whole seconds, rounded up; and exactly */
+        respond_header(h, "retry-after", "%u", (retry_after_ms + 999) / 1000);
+        respond_header(h, "retry-after-ms", "%u", retry_after_ms);
+    }
+    openai_error_body(&body, e);
+    a.body = body.data;
+    a.n = body.n;
+    respond(c, x, h, &a);
+    json_out_fini(&body);
+}

@@ -1,0 +1,111 @@
+/* metrics.h - The gateway's counters, gauges and histograms.
+ *
+ * The core counts into struct gateway_metrics; the functions below count what
+ * has labels.  gateway/calls/figures.h prints these rows.
+ *
+ * Threading: the core's.  Memory: the caller's storage, and the families, which
+ * grow when a page is made.  Limits: routes and codes are fixed tables;
+ * tenants: common/base/metric_names.h. */
+#ifndef GATEWAY_METRICS_METRICS_H
+#define GATEWAY_METRICS_METRICS_H
+
+#include "common/base/metric.h"
+#include "common/base/metric_family.h"
+#include "common/base/metric_names.h"
+
+/* name, kind, what is counted since the start or measured */
+#define GATEWAY_METRICS(X)                                                    \
+    X(first_token, TIMES,                                                     \
+      "time from the arrival of a request to its first token")                \
+    X(token, TIMES, "mean time per token after the first of an answer")       \
+    X(request, TIMES, "time from the arrival of a request to its end")        \
+    X(streams_open, GAUGE, "open streams")                                    \
+    X(generations_open, GAUGE, "choices and prompts open at the router")      \
+    X(prompt_tokens, COUNTER, "prompt tokens of finished requests")           \
+    X(tokens, COUNTER, "generated tokens")                                    \
+    X(body_errors, COUNTER, "requests with an invalid body")                  \
+    X(template_errors, COUNTER, "conversations that a chat template refused") \
+    X(disconnects, COUNTER, "requests cancelled because their client left")   \
+    X(slow_readers, COUNTER,                                                  \
+      "requests cancelled because their client stopped reading")              \
+    X(resumed, COUNTER, "generations resumed after the loss of a router")     \
+    X(router_sessions, GAUGE, "sessions with the router")
+
+#define GATEWAY_HTTP_METRICS(X) \
+    X(http_requests, COUNTER, "answered HTTP requests")
+
+#define GATEWAY_TENANT_METRICS(X)                                 \
+    X(tenant_requests, COUNTER, "requests of a tenant")           \
+    X(tenant_refused, COUNTER, "requests over a tenant's limits") \
+    X(tenant_prompt_tokens, COUNTER, "prompt tokens of a tenant") \
+    X(tenant_tokens, COUNTER, "generated tokens of a tenant")
+
+METRIC_TABLE(gateway_counts, GATEWAY_METRICS);
+METRIC_TABLE(gateway_http_counts, GATEWAY_HTTP_METRICS);
+METRIC_TABLE(gateway_tenant_counts, GATEWAY_TENANT_METRICS);
+
+METRIC_SET(gateway_counts, "sluice_gateway", NULL);
+METRIC_SET(gateway_http_counts, "sluice_gateway", "route,code");
+METRIC_SET(gateway_tenant_counts, "sluice_gateway", "tenant");
+
+#define GATEWAY_SETS_N 3
+extern const struct metric_set *const gateway_sets[GATEWAY_SETS_N];
+
+/* Routes by their label. */
+#define GATEWAY_ROUTES(X)         \
+    X(COMPLETIONS, "completions") \
+    X(CHAT, "chat_completions")   \
+    X(RESPONSES, "responses")     \
+    X(MODELS, "models")           \
+    X(TOKENIZE, "tokenize")       \
+    X(DETOKENIZE, "detokenize")   \
+    X(HEALTH, "health")           \
+    X(READY, "ready")             \
+    X(METRICS, "metrics")         \
+    X(OTHER, "other")
+
+enum gateway_route {
+#define X(name, label) GATEWAY_ROUTE_##name,
+    GATEWAY_ROUTES(X)
+#undef X
+        GATEWAY_ROUTES_N
+};
+
+/* Status codes with a series of their own; others count by class. */
+#define GATEWAY_CODES_N 28
+
+struct gateway_metrics {
+    struct gateway_counts counts;
+    uint64_t http[GATEWAY_ROUTES_N][GATEWAY_CODES_N];
+    struct metric_names names;
+    struct gateway_tenant_counts tenants[METRIC_SLOTS];
+    struct metric_family http_family, tenant_family;
+};
+
+void gateway_metrics_init(struct gateway_metrics *m);
+void gateway_metrics_fini(struct gateway_metrics *m);
+
+/* Counts an answer with this HTTP status code.  Codes without a series of
+ * their own count as "2xx", "3xx", "4xx" or "5xx", and numbers that are no
+ * code as "5xx". */
+void gateway_metrics_http(struct gateway_metrics *m, enum gateway_route route,
+                          int code);
+
+/* Returns the figures of a tenant; NULL: of requests without one.  They stay
+ * in place until fini. */
+struct gateway_tenant_counts *gateway_metrics_tenant(struct gateway_metrics *m,
+                                                     const char *tenant);
+
+/* Counts the times of an answer: its arrival, its first token (0: none), its
+ * end, and its generated tokens. */
+void gateway_metrics_times(struct gateway_metrics *m, int64_t arrived_us,
+                           int64_t first_us, int64_t ended_us,
+                           uint64_t n_generated);
+
+/* Fills in the series of the three sets, in the order above.  Pairs of route
+ * and code that never occurred are left out.  They are valid until the next
+ * call. */
+void gateway_metrics_series(struct gateway_metrics *m,
+                            struct metric_series s[GATEWAY_SETS_N]);
+
+#endif

@@ -1,0 +1,33 @@
+/* models.h - Bodies of /v1/models, /tokenize and /detokenize.
+ *
+ * Threading: none.  Memory: bodies are appended to the caller's buffer. */
+#ifndef GATEWAY_OPENAI_MODELS_H
+#define GATEWAY_OPENAI_MODELS_H
+
+#include <stdint.h>
+
+#include "gateway/openai/answer.h"
+#include "gateway/openai/json_out.h"
+
+struct openai_model {
+    const char *id;
+    int64_t created_unix; /* s */
+    uint32_t context;     /* tokens of a sequence; 0: not given */
+};
+
+/* Appends the list of models. */
+void openai_models_body(struct json_out *out, const struct openai_model *models,
+                        size_t n);
+
+/* Appends one model, of /v1/models/{id}. */
+void openai_model_body(struct json_out *out, const struct openai_model *model);
+
+/* Appends the answer of /tokenize: ids[n], and their texts if vocab is not
+ * NULL.  context: as in struct openai_model. */
+void openai_tokenize_body(struct json_out *out, const uint32_t *ids, size_t n,
+                          uint32_t context, const struct openai_vocab *vocab);
+
+/* Appends the answer of /detokenize: text[n], UTF-8. */
+void openai_detokenize_body(struct json_out *out, const char *text, size_t n);
+
+#endif

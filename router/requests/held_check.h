@@ -1,0 +1,39 @@
+/* held_check.h - Checks a ledger against the sequences that run at its worker.
+ *
+ * A worker charges a sequence's whole need from its Submit to its end.  The
+ * router has accepted grants on that: a ledger that shows the memory of a
+ * running sequence as free would have it promised twice.  The check is a lower
+ * bound: held and granted units together cover the needs of all sequences that
+ * surely run.  A sequence surely runs if
+ *
+ *   - the ledger includes its grant, and the worker has accepted it;
+ *   - no Cancel or Remove is under way, and it is not kept;
+ *   - its row in the same message shows it queued, in prefill or in decode; or
+ *     it has no row, and the message had room for more rows and no reason of
+ *     a failure.
+ *
+ * The last point makes the bound exact.  A worker sends the row of an ending
+ * until it is acknowledged, and a Report only if no row waits.  A sequence
+ * without a row therefore has not ended.
+ *
+ * A worker may hold more than that: plans in flight, orphans, kept sequences.
+ * Stages past the first are not checked, since the leader's rows travel on
+ * another connection than their ledgers.  A leader is checked by its rows only:
+ * at the end of an assembly its memory is free before the router is informed.
+ *
+ * Threading: the core's thread only.  Memory: marks in struct choice. */
+#ifndef ROUTER_REQUESTS_HELD_CHECK_H
+#define ROUTER_REQUESTS_HELD_CHECK_H
+
+#include "proto/registry.pb-c.h"
+#include "router/requests/choice.h"
+
+/* Checks a new ledger of w with the rows m of its StepOutput, whose columns
+ * have been checked; NULL for a Report.  Returns ST_DATA_LOSS with a sentence
+ * if memory of a running sequence is shown as free, or if two rows have the
+ * same grant. */
+MUST_CHECK enum status held_check(struct worker *w, const Sluice__V1__Ledger *l,
+                                  const Sluice__V1__StepOutputMessage *m,
+                                  struct error *e);
+
+#endif

@@ -1,0 +1,337 @@
+#include "tests/sim/forged.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/registry.pb-c.h"
+#include "proto/worker.pb-c.h"
+#include "tests/sim/sim.h"
+
+#define FORGED_STREAM 90
+
+typedef Sluice__V1__StepOutputMessage step_message;
+
+void forged_draw(struct sim *s)
+{
+    struct forged *x = &s->forged;
+
+    rng_init(&x->chance, s->seed, FORGED_STREAM);
+    if (s->options.faulty && rng_below(&x->chance, 8) == 0) {
+        x->of = (uint32_t)rng_octave(&x->chance, 1, 100);
+    }
+}
+
+/* ---- false values ---- */
+
+struct claim {
+    struct sim *s;
+    const struct router_worker_view *view; /* the router's view of the worker */
+    Sluice__V1__Ledger *ledger;
+    Sluice__V1__EngineState *engine; /* NULL: none */
+    step_message *step;              /* NULL: a Report */
+};
+
+/* Damages the message.  Returns false if it has no such field, or if its value
+ * might be true. */
+typedef bool forge_fn(struct claim *c);
+
+static uint32_t any_row(const struct claim *c)
+{
+    return (uint32_t)rng_below(&c->s->forged.chance, c->step->n_grant);
+}
+
+static bool has_rows(const struct claim *c)
+{
+    return c->step != NULL && c->step->n_grant > 0;
+}
+
+static bool false_state(struct claim *c)
+{
+    if (has_rows(c)) {
+        c->step->state[any_row(c)] = 99;
+    }
+    return has_rows(c);
+}
+
+static bool false_finish(struct claim *c)
+{
+    if (has_rows(c)) {
+        c->step->finish[any_row(c)] = 9;
+    }
+    return has_rows(c);
+}
+
+static bool false_grant(struct claim *c)
+{
+    if (has_rows(c)) {
+        c->step->grant[any_row(c)] += (uint64_t)1 << 40;
+    }
+    return has_rows(c);
+}
+
+static bool false_count(struct claim *c)
+{
+    if (has_rows(c)) {
+        c->step->count[any_row(c)] += 3;
+    }
+    return has_rows(c);
+}
+
+static bool false_token(struct claim *c)
+{
+    if (!has_rows(c) || c->step->n_tokens == 0) {
+        return false;
+    }
+    c->step->tokens[rng_below(&c->s->forged.chance, c->step->n_tokens)] =
+        MODEL_VOCAB_MAX;
+    return true;
+}
+
+static bool false_sum(struct claim *c)
+{
+    c->ledger->blocks->free++;
+    return true;
+}
+
+static bool false_total(struct claim *c)
+{
+    c->ledger->slots->free++;
+    c->ledger->slots->total++;
+    return true;
+}
+
+static bool false_settled(struct claim *c)
+{
+    c->ledger->grant += (uint64_t)1 << 40;
+    return true;
+}
+
+static bool false_counts(struct claim *c)
+{
+    c->ledger->n_queued = UINT32_MAX;
+    return true;
+}
+
+static bool false_violations(struct claim *c)
+{
+    c->ledger->violations = UINT64_MAX;
+    return true;
+}
+
+static bool false_age(struct claim *c)
+{
+    if (c->engine == NULL || c->ledger->snapshot <= c->view->snapshot) {
+        return false;
+    }
+    c->engine->plan_age_us = UINT64_MAX;
+    return true;
+}
+
+static void set_free(Sluice__V1__ClassLedger *c)
+{
+    c->free += c->held + c->granted;
+    c->held = c->granted = 0;
+}
+
+/* The grant of a row must run in the eyes of the router too: it may have asked
+ * the worker to release it. */
+static bool false_free(struct claim *c)
+{
+    const void *router = c->s->nodes[SIM_ROUTER].core;
+    uint32_t i = has_rows(c) ? any_row(c) : 0;
+    enum choice_state state;
+
+    if (!has_rows(c) || c->step->finish[i] != 0 || c->step->state[i] > 3 ||
+        c->step->grant[i] > c->ledger->grant || c->view->draining ||
+        c->ledger->snapshot <= c->view->snapshot) {
+        return false;
+    }
+    state = router_grant_state(router, c->view->id, c->step->grant[i]);
+    set_free(c->ledger->blocks);
+    set_free(c->ledger->slots);
+    return state == CHOICE_PREFILL || state == CHOICE_DECODE;
+}
+
+static const struct {
+    const char *name;
+    forge_fn *forge;
+} values[] = {
+    {"state 99", false_state},
+    {"finish 9", false_finish},
+    {"a grant that was never made", false_grant},
+    {"more tokens than it has", false_count},
+    {"a token beyond the vocabulary", false_token},
+    {"blocks that do not add up", false_sum},
+    {"a pool that has grown", false_total},
+    {"a settled grant that was never made", false_settled},
+    {"4294967295 sequences", false_counts},
+    {"18446744073709551615 violations", false_violations},
+    {"a plan of 584942 years", false_age},
+    {"memory of a running sequence as free", false_free},
+};
+
+static void false_receipt(struct sim *s, Sluice__V1__Receipt *r)
+{
+    switch (rng_below(&s->forged.chance, 6)) {
+    case 0:
+        r->state = (Sluice__V1__SequenceState)99;
+        break;
+    case 1:
+        r->blocks += 100000;
+        break;
+    case 2:
+        r->slots += 1000;
+        break;
+    case 3:
+        r->n_generated = UINT32_MAX;
+        break;
+    case 4:
+        r->micros = UINT64_MAX;
+        break;
+    default:
+        r->checkpoints = 1;
+        break;
+    }
+}
+
+/* ---- frames ---- */
+
+/* Returns a copy of f in which e has another body. */
+static struct frame *with_body(const struct frame *f, struct frame_header h,
+                               const struct envelope *e,
+                               const ProtobufCMessage *body)
+{
+    size_t bytes = wire_size(body), at = (size_t)(e->body - f->data);
+    struct envelope changed = *e;
+    struct frame *g;
+
+    h.envelopes_bytes += (uint32_t)bytes - e->body_bytes;
+    g = frame_new(f->bytes + (uint32_t)bytes - e->body_bytes);
+    memcpy(g->data, f->data, at);
+    changed.body_bytes = (uint32_t)bytes;
+    envelope_head(g->data + at - ENVELOPE_HEADER, &changed);
+    wire_pack(body, g->data + at);
+    memcpy(g->data + at + bytes, e->body + e->body_bytes,
+           f->bytes - at - e->body_bytes);
+    frame_seal(g, &h);
+    return g;
+}
+
+static const ProtobufCMessageDescriptor *type_of(const struct envelope *e)
+{
+    if (e->kind == ENVELOPE_ONEWAY && e->method == METHOD_REGISTRY_REPORT) {
+        return &sluice__v1__report_message__descriptor;
+    }
+    if (e->kind == ENVELOPE_ONEWAY &&
+        e->method == METHOD_REGISTRY_STEP_OUTPUT) {
+        return &sluice__v1__step_output_message__descriptor;
+    }
+    if (e->kind == ENVELOPE_END && e->status == ST_OK &&
+        (e->method == METHOD_WORKER_CANCEL ||
+         e->method == METHOD_WORKER_REMOVE)) {
+        return &sluice__v1__receipt__descriptor;
+    }
+    return NULL;
+}
+
+/* Damages a Report or StepOutput of the worker's present session. */
+static bool forge_claim(struct sim *s, const struct router_worker_view *view,
+                        const struct envelope *e, ProtobufCMessage *m)
+{
+    struct claim c = {.s = s, .view = view};
+    uint32_t i =
+        (uint32_t)rng_below(&s->forged.chance, sizeof values / sizeof *values);
+
+    if (e->method == METHOD_REGISTRY_REPORT) {
+        Sluice__V1__ReportMessage *r = (void *)m;
+
+        c.ledger = r->ledger;
+        c.engine = r->engine;
+    } else {
+        c.step = (void *)m;
+        c.ledger = c.step->ledger;
+        c.engine = c.step->engine;
+    }
+    if (c.ledger->session != view->session || !values[i].forge(&c)) {
+        return false;
+    }
+    s->forged.what = values[i].name;
+    s->forged.session = view->session;
+    return true;
+}
+
+static bool find_view(const struct sim *s, uint32_t conn,
+                      struct router_worker_view *v)
+{
+    const void *router = s->nodes[SIM_ROUTER].core;
+
+    for (uint32_t i = 0; router_worker_view(router, i, v); i++) {
+        if (v->id.v == conn) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool damage(struct sim *s, const struct router_worker_view *view,
+                   const struct envelope *e, ProtobufCMessage *m)
+{
+    if (e->kind == ENVELOPE_END) {
+        false_receipt(s, (void *)m);
+        return true;
+    }
+    return forge_claim(s, view, e, m);
+}
+
+/* Receipts are rare, so every other one is false. */
+static bool is_time(struct sim *s, const struct envelope *e)
+{
+    return e->kind == ENVELOPE_END
+               ? rng_below(&s->forged.chance, 2) == 0
+               : rng_chance(&s->forged.chance, s->forged.of);
+}
+
+void forged_replace(struct sim *s, uint32_t conn, struct frame **f)
+{
+    struct router_worker_view view;
+    struct frame_header h;
+    struct envelope e;
+    struct frame *g;
+    uint32_t at = 0;
+
+    s->forged.what = NULL;
+    if (s->calm || s->forged.of == 0 ||
+        frame_check((*f)->data, (*f)->bytes, &h, NULL) != ST_OK ||
+        !find_view(s, conn, &view) || h.session != view.session) {
+        return;
+    }
+    while (envelope_next(*f, &h, &at, &e)) {
+        const ProtobufCMessageDescriptor *type = type_of(&e);
+        ProtobufCMessage *m;
+
+        if (type != NULL && is_time(s, &e) &&
+            wire_unpack(&s->arena, type, e.body, e.body_bytes, &m, NULL) ==
+                ST_OK &&
+            damage(s, &view, &e, m)) {
+            s->forged.n_sent++;
+            s->counts.cells.deeds[DEED_FORGED]++;
+            sim_log(s, "a forged message on connection %u: %s", conn,
+                    s->forged.what != NULL ? s->forged.what : "a receipt");
+            g = with_body(*f, h, &e, m);
+            frame_free(f);
+            *f = g;
+            return;
+        }
+    }
+}
+
+void forged_check(struct sim *s, uint32_t conn)
+{
+    struct router_worker_view v;
+
+    if (s->forged.what != NULL && s->nodes[SIM_ROUTER].core != NULL &&
+        find_view(s, conn, &v) && v.session == s->forged.session) {
+        sim_fail(s, -1, "the router accepted %s", s->forged.what);
+    }
+    s->forged.what = NULL;
+}

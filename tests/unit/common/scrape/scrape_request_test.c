@@ -1,0 +1,155 @@
+/* Which requests get the page, and which error the others get. */
+#include "common/scrape/scrape_request.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/cmocka.h"
+
+static int judge(const char *request)
+{
+    return scrape_judge(request, strlen(request));
+}
+
+static void only_the_request_line_counts(void **state)
+{
+    (void)state;
+    assert_int_equal(judge("GET /metrics HTTP/1.1\r\n\r\n"), 200);
+    assert_int_equal(judge("GET /metrics HTTP/1.0\r\n\r\n"), 200);
+    assert_int_equal(judge("GET /metrics HTTP/1.1\n\n"), 200);
+    assert_int_equal(judge("GET /metrics HTTP/1.1\r\nHost: a\r\n"
+                           "\x01\x02 garbage\r\n\r\nmore"),
+                     200);
+}
+
+static void other_requests_get_their_error(void **state)
+{
+    static const struct {
+        const char *line;
+        int status;
+    } rows[] = {
+        {"GET / HTTP/1.1", 404},
+        {"GET /metricsx HTTP/1.1", 404},
+        {"GET /metrics?a=b HTTP/1.1", 404},
+        {"GET /metric HTTP/1.1", 404},
+        {"POST /metrics HTTP/1.1", 405},
+        {"get /metrics HTTP/1.1", 405},
+        {"HEAD /metrics HTTP/1.1", 405},
+        {"GET /metrics HTTP/2.0", 400},
+        {"GET /metrics HTTP/1.2", 400},
+        {"GET /metrics", 400},
+        {"GET  /metrics HTTP/1.1", 404},
+        {" GET /metrics HTTP/1.1", 400},
+        {"GET /metrics HTTP/1.1 ", 400},
+        {"", 400},
+        {"\x16\x03\x01", 400},
+        {" HTTP/1.1", 400},
+        {"GET HTTP/1.1", 404},
+        {"x HTTP/1.1", 405},
+    };
+    char request[128];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        snprintf(request, sizeof request, "%s\r\n\r\n", rows[i].line);
+        if (judge(request) != rows[i].status) {
+            fail_msg("\"%s\": %d, wanted %d", rows[i].line, judge(request),
+                     rows[i].status);
+        }
+    }
+}
+
+/* Every prefix of a request is incomplete; the bytes arrive as they like. */
+static void a_part_is_no_request(void **state)
+{
+    static const char request[] = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
+
+    (void)state;
+    for (size_t n = 0; n < strlen(request); n++) {
+        assert_int_equal(scrape_judge(request, n), 0);
+    }
+    assert_int_equal(judge(request), 200);
+}
+
+static void the_longest_request_is_accepted(void **state)
+{
+    static const char line[] = "GET /metrics HTTP/1.1\r\n";
+    static char request[SCRAPE_REQUEST_MAX];
+
+    (void)state;
+    memset(request, 'x', sizeof request);
+    memcpy(request, line, strlen(line));
+    assert_int_equal(scrape_judge(request, sizeof request - 1), 0);
+    assert_int_equal(scrape_judge(request, sizeof request), 431);
+    memcpy(request + sizeof request - 4, "\r\n\r\n", 4);
+    assert_int_equal(scrape_judge(request, sizeof request), 200);
+}
+
+/* No request reads past its end: each is in a block of its own length, which
+ * the sanitizers guard. */
+static void random_bytes_are_judged(void **state)
+{
+    static const char *const pieces[] = {"GET ", "/metrics", " HTTP/1.1", "\r",
+                                         "\n",   "\r\n",     " ",         "x",
+                                         "1",    "HTTP/1."};
+    uint64_t seed = 1;
+    unsigned n_pages = 0;
+
+    (void)state;
+    for (int round = 0; round < 200000; round++) {
+        char text[128], *block;
+        size_t n = 0;
+        int status;
+
+        for (int i = 0; i < 8; i++) {
+            const char *piece;
+
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            piece = pieces[(seed >> 33) % (sizeof pieces / sizeof pieces[0])];
+            memcpy(text + n, piece, strlen(piece));
+            n += strlen(piece);
+        }
+        block = malloc(n);
+        assert_non_null(block);
+        memcpy(block, text, n);
+        status = scrape_judge(block, n);
+        free(block);
+        n_pages += status == 200;
+        if (status == 200) {
+            assert_memory_equal(text, "GET /metrics HTTP/1.", 20);
+        }
+    }
+    assert_true(n_pages > 0);
+}
+
+static void heads_have_the_length_of_the_body(void **state)
+{
+    static const int statuses[] = {200, 400, 404, 405, 431};
+    char head[SCRAPE_HEAD_BYTES];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++) {
+        size_t n = scrape_head(head, statuses[i], SIZE_MAX);
+
+        assert_true(n < sizeof head && n == strlen(head));
+        assert_non_null(strstr(head, "\r\nContent-Length: 18446744073709551615"
+                                     "\r\nConnection: close\r\n\r\n"));
+        assert_true((scrape_error(statuses[i])[0] == '\0') ==
+                    (statuses[i] == 200));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_the_request_line_counts),
+        cmocka_unit_test(other_requests_get_their_error),
+        cmocka_unit_test(a_part_is_no_request),
+        cmocka_unit_test(the_longest_request_is_accepted),
+        cmocka_unit_test(random_bytes_are_judged),
+        cmocka_unit_test(heads_have_the_length_of_the_body),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

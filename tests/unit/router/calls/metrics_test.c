@@ -1,0 +1,300 @@
+/* The router's histograms and labelled metrics: what counts, and how it arrives
+ * in Status, on the page and in the log. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "router/calls/router_state.h"
+#include "tests/unit/cmocka.h"
+#include "tests/unit/router/rig.h"
+
+#define LENGTH SLUICE__V1__FINISH__FINISH_LENGTH
+
+static struct router_base *base_of(struct rig *rig)
+{
+    return &rig->router->base;
+}
+
+static struct record *generate(struct fake *c, uint8_t id, const char *tenant,
+                               uint32_t n_prompt, uint32_t max_tokens)
+{
+    Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
+    struct record *x;
+
+    m.has_tenant = tenant != NULL;
+    if (tenant != NULL) {
+        m.tenant = wire_text(tenant);
+    }
+    x = client_generate_with(c, id, n_prompt, max_tokens, &m, 0);
+    rig_run(c->rig);
+    return x;
+}
+
+/* Returns the page with a NUL, owned by the caller. */
+static char *page_of(struct rig *rig)
+{
+    struct metric_page p = {.text = NULL};
+
+    router_page(rig->router, &p);
+    p.text = realloc(p.text, p.n + 1);
+    assert_non_null(p.text);
+    p.text[p.n] = '\0';
+    return p.text;
+}
+
+static void assert_on_page(struct rig *rig, const char *sample)
+{
+    char *text = page_of(rig);
+
+    if (strstr(text, sample) == NULL) {
+        fail_msg("%s is not in %s", sample, text);
+    }
+    free(text);
+}
+
+static void times_are_those_of_the_figures(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 1);
+    struct fake *c = rig_client(rig, "c1");
+    const struct router_times *t = &base_of(rig)->times;
+    struct record *x, *y;
+
+    (void)state;
+    x = generate(c, 1, NULL, 10, 5);
+    y = generate(c, 2, NULL, 20, 1); /* waits for the slot */
+    assert_int_equal(t->queue.sum, 0);
+    assert_int_equal(metric_observed(&t->queue), 1);
+    rig_advance(rig, 30000);
+    worker_give(w, 1, 0, 1, 0);
+    rig_advance(rig, 40000);
+    worker_give(w, 1, 0, 4, LENGTH);
+    worker_report(w);
+    rig_run(rig);
+    assert_true(x->ended);
+    worker_give(w, 2, 0, 1, LENGTH);
+    assert_true(y->ended);
+    assert_int_equal(metric_observed(&t->queue), 2);
+    assert_int_equal(t->queue.sum, y->figures.queued_us);
+    assert_int_equal(metric_observed(&t->first_token), 2);
+    assert_int_equal(t->first_token.sum,
+                     x->figures.first_token_us + y->figures.first_token_us);
+    assert_int_equal(metric_observed(&t->choice), 2);
+    assert_int_equal(t->choice.sum, x->figures.total_us + y->figures.total_us);
+    /* y has no second token. */
+    assert_int_equal(metric_observed(&t->token), 1);
+    assert_int_equal(t->token.sum,
+                     (x->figures.total_us - x->figures.first_token_us) / 4);
+    assert_int_equal(t->choice_prompt_tokens.sum, 30);
+    assert_int_equal(t->choice_tokens.sum, 6);
+    assert_int_equal(base_of(rig)->metrics.prompt_tokens, 30);
+    rig_free(&rig);
+}
+
+static void a_cancelled_choice_has_no_times(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 1);
+    struct fake *c = rig_client(rig, "c1");
+    const struct router_times *t = &base_of(rig)->times;
+
+    (void)state;
+    generate(c, 1, NULL, 10, 5);
+    worker_give(w, 1, 0, 2, 0);
+    client_cancel(c, 1);
+    rig_run(rig);
+    assert_int_equal(metric_observed(&t->first_token), 1);
+    assert_int_equal(metric_observed(&t->token), 0);
+    assert_int_equal(metric_observed(&t->choice), 0);
+    rig_free(&rig);
+}
+
+/* Refusals at each place: a check, the model, the queue, the prompt. */
+static void refusals_count_by_status(void **state)
+{
+    const struct rig_options o = {
+        .max_peers = 16, .max_requests = 3, .max_waiting = 32};
+    struct rig *rig = rig_new(&o);
+    struct fake *c = rig_client(rig, "c1");
+    const struct router_refusals *k = base_of(rig)->refusals;
+    Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
+    uint64_t sum = 0;
+
+    (void)state;
+    generate(c, 1, NULL, 10, 5); /* no worker */
+    assert_int_equal(k[ST_UNAVAILABLE].refusals, 1);
+    rig_worker(rig, "w1", 64, 1);
+    generate(c, 1, "", 10, 5);
+    assert_int_equal(k[ST_INVALID_ARGUMENT].refusals, 1);
+    m.model = wire_text("huge");
+    client_generate_with(c, 1, 10, 5, &m, 0);
+    rig_run(rig);
+    assert_int_equal(k[ST_NOT_FOUND].refusals, 1);
+    generate(c, 1, NULL, 10, RIG_CONTEXT); /* when it is queued */
+    assert_int_equal(k[ST_INVALID_ARGUMENT].refusals, 2);
+    generate(c, 1, NULL, 10, 5);
+    generate(c, 1, NULL, 10, 5);
+    assert_int_equal(k[ST_ALREADY_EXISTS].refusals, 1);
+    generate(c, 2, NULL, 10, 5);
+    generate(c, 3, NULL, 10, 5);
+    generate(c, 4, NULL, 10, 5); /* max_requests */
+    assert_int_equal(k[ST_RESOURCE_EXHAUSTED].refusals, 1);
+    for (int st = 0; st < ST_NR; st++) {
+        sum += k[st].refusals;
+    }
+    assert_int_equal(sum, base_of(rig)->metrics.refused);
+    assert_on_page(rig, "sluice_router_refusals_total{"
+                        "reason=\"resource_exhausted\"} 1\n");
+    assert_on_page(rig, "sluice_router_refusals_total{"
+                        "reason=\"data_loss\"} 0\n");
+    rig_free(&rig);
+}
+
+static void tenants_count_alone(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 4);
+    struct fake *c = rig_client(rig, "c1");
+
+    (void)state;
+    generate(c, 1, "acme", 10, 5);
+    generate(c, 2, NULL, 20, 5);
+    worker_give(w, 1, 0, 3, 0);
+    worker_give(w, 2, 0, 2, 0);
+    worker_give(w, 1, 0, 2, LENGTH);
+    assert_on_page(rig, "tenant_requests_total{tenant=\"acme\"} 1\n");
+    assert_on_page(rig, "tenant_prompt_tokens_total{tenant=\"acme\"} 10\n");
+    assert_on_page(rig, "tenant_tokens_total{tenant=\"acme\"} 5\n");
+    assert_on_page(rig, "tenant_tokens_total{tenant=\"default\"} 2\n");
+    assert_on_page(rig, "tenant_tokens_total{tenant=\"other\"} 0\n");
+    rig_free(&rig);
+}
+
+static void pools_are_those_of_the_newest_ledger(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 4);
+    struct fake *c = rig_client(rig, "c1");
+
+    (void)state;
+    assert_on_page(rig, "pool_free{worker=\"w1\",class=\"blocks\"} 64\n");
+    generate(c, 1, NULL, 10, 5);
+    worker_report(w);
+    rig_run(rig);
+    assert_on_page(rig, "pool_size{worker=\"w1\",class=\"slots\"} 4\n");
+    assert_on_page(rig, "pool_free{worker=\"w1\",class=\"slots\"} 3\n");
+    rig_free(&rig);
+}
+
+/* ---- Status ---- */
+
+static const Sluice__V1__StatusReply *ask(struct fake *a, bool metrics)
+{
+    Sluice__V1__StatusRequest m = SLUICE__V1__STATUS_REQUEST__INIT;
+    struct record *x;
+
+    m.has_metrics = m.metrics = metrics;
+    x = client_call(a, METHOD_ADMIN_STATUS, &m.base, 0);
+    rig_run(a->rig);
+    assert_true(x->ended);
+    assert_int_equal(x->status, ST_OK);
+    return (const void *)x->reply;
+}
+
+static void assert_table(const Sluice__V1__MetricTable *t,
+                         const struct metric_series *s)
+{
+    const char *labels = s->set->labels != NULL ? s->set->labels : "";
+
+    assert_int_equal(t->n_rows, s->set->n_rows);
+    for (size_t i = 0; i < t->n_rows; i++) {
+        const char *name = s->set->rows[i].name;
+
+        assert_int_equal(t->rows[i]->name.len, strlen(name));
+        assert_memory_equal(t->rows[i]->name.data, name, strlen(name));
+        assert_int_equal(t->rows[i]->kind, s->set->rows[i].kind);
+    }
+    assert_int_equal(t->has_label_names, s->set->labels != NULL);
+    assert_int_equal(t->label_names.len, strlen(labels));
+    assert_int_equal(t->labels.len, metric_labels_bytes(s));
+    assert_true(t->labels.len == 0 ||
+                memcmp(t->labels.data, s->labels, t->labels.len) == 0);
+    assert_int_equal(t->n_values, s->n * metric_width(s->set));
+    assert_memory_equal(t->values, s->values, t->n_values * sizeof(uint64_t));
+}
+
+/* The most workers and tenants, with the longest names and large values, fit
+ * the method's size. */
+static void the_largest_tables_arrive_in_status(void **state)
+{
+    const struct rig_options o = {
+        .max_peers = 80, .max_requests = 300, .max_waiting = 300};
+    struct rig *rig = rig_new(&o);
+    struct metric_series s[COUNTS_SETS];
+    const Sluice__V1__StatusReply *m;
+    char name[TENANT_NAME_MAX + 1];
+    struct fake *a, *c;
+
+    (void)state;
+    for (int i = 0; i < ROUTER_WORKERS_MAX; i++) {
+        snprintf(name, sizeof name, "%064d", i);
+        rig_worker(rig, name, UINT32_MAX / 2048, 1 << 20);
+    }
+    a = rig_admin(rig, "a1");
+    c = rig_client(rig, "c1");
+    for (int i = 0; i <= METRIC_NAMES_MAX; i++) {
+        snprintf(name, sizeof name, "%064d", i);
+        generate(c, (uint8_t)(1 + i), name, 10, 5);
+    }
+    for (size_t i = 0; i < METRIC_SLOTS; i++) {
+        memset(&base_of(rig)->tenants[i], 0xff, sizeof(struct router_tenants));
+    }
+    memset(&base_of(rig)->times, 0xff, sizeof(struct router_times));
+    m = ask(a, true);
+    assert_int_equal(m->n_workers, ROUTER_WORKERS_MAX);
+    assert_int_equal(m->n_tables, COUNTS_SETS - 1);
+    counts_series(rig->router, s);
+    assert_int_equal(s[3].n, METRIC_SLOTS);
+    assert_int_equal(s[4].n, ROUTER_WORKERS_MAX * FLEET_CLASSES);
+    for (size_t i = 0; i < m->n_tables; i++) {
+        assert_table(m->tables[i], &s[1 + i]);
+    }
+    assert_int_equal(ask(a, false)->n_tables, 0);
+    rig_free(&rig);
+}
+
+static void the_past_tenant_counts_as_other(void **state)
+{
+    const struct rig_options o = {
+        .max_peers = 16, .max_requests = 300, .max_waiting = 300};
+    struct rig *rig = rig_new(&o);
+    struct fake *c;
+    char name[16];
+
+    (void)state;
+    rig_worker(rig, "w1", 64, 1);
+    c = rig_client(rig, "c1");
+    for (int i = 0; i < METRIC_NAMES_MAX + 2; i++) {
+        snprintf(name, sizeof name, "t%d", i);
+        generate(c, (uint8_t)(1 + i), name, 10, 5);
+    }
+    assert_on_page(rig, "tenant_requests_total{tenant=\"t63\"} 1\n");
+    assert_on_page(rig, "tenant_requests_total{tenant=\"other\"} 2\n");
+    rig_free(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(times_are_those_of_the_figures),
+        cmocka_unit_test(a_cancelled_choice_has_no_times),
+        cmocka_unit_test(refusals_count_by_status),
+        cmocka_unit_test(tenants_count_alone),
+        cmocka_unit_test(pools_are_those_of_the_newest_ledger),
+        cmocka_unit_test(the_largest_tables_arrive_in_status),
+        cmocka_unit_test(the_past_tenant_counts_as_other),
+    };
+
+    log_setup(LOG_OFF, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

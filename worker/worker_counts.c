@@ -1,0 +1,81 @@
+/* worker_counts.c - The worker's metrics as they are now. */
+#include "common/base/metric_page.h"
+#include "worker/core_state.h"
+#include "worker/sequences/orphans.h"
+
+void worker_counts(const struct worker_core *w, struct worker_metrics *out)
+{
+    struct node_io *io = w->base.io;
+    struct node_counts c = {0};
+
+    *out = w->base.metrics;
+    if (io->counts != NULL) {
+        io->counts(io, &c);
+        out->connections_refused = c.refused;
+        out->connections_cut = c.cut;
+    }
+    out->ledger_violations = w->sequences.pool.violations;
+}
+
+/* The values of all series; the labels are constant. */
+struct counts {
+    struct worker_metrics metrics;
+    struct worker_sequences sequences;
+    struct worker_pools pools[POOL_CLASSES];
+};
+
+/* In the order of enum pool_class. */
+static const char classes[] = "blocks\0slots\0checkpoints";
+
+_Static_assert(POOL_BLOCKS == 0 && POOL_SLOTS == 1 && POOL_CHECKPOINTS == 2 &&
+                   POOL_CLASSES == 3,
+               "the order of classes[]");
+
+#define SETS 4
+
+static void counts_take(const struct worker_core *w, struct counts *c,
+                        struct metric_series out[SETS])
+{
+    worker_counts(w, &c->metrics);
+    c->sequences = (struct worker_sequences){
+        .sequences_live = w->sequences.table.n_live,
+        .sequences_orphaned = orphans_count(&w->sequences)};
+    for (int i = 0; i < POOL_CLASSES; i++) {
+        const struct pool_account *a =
+            pool_account(&w->sequences.pool, (enum pool_class)i);
+
+        c->pools[i] = (struct worker_pools){.pool_size = a->total,
+                                            .pool_free = a->free,
+                                            .pool_held = a->held,
+                                            .pool_cached = a->cached,
+                                            .pool_granted = a->granted};
+    }
+    out[0] = (struct metric_series){&worker_metrics_set, NULL, &c->metrics, 1};
+    out[1] = (struct metric_series){&worker_steps_set, NULL, &w->base.steps, 1};
+    out[2] =
+        (struct metric_series){&worker_sequences_set, NULL, &c->sequences, 1};
+    out[3] = (struct metric_series){&worker_pools_set, classes, c->pools,
+                                    POOL_CLASSES};
+}
+
+void worker_page(const struct worker_core *w, struct metric_page *page)
+{
+    struct metric_series s[SETS];
+    struct counts c;
+
+    counts_take(w, &c, s);
+    for (size_t i = 0; i < SETS; i++) {
+        metric_page_add(page, &s[i]);
+    }
+}
+
+void worker_log_metrics(const struct worker_core *w)
+{
+    struct metric_series s[SETS];
+    struct counts c;
+
+    counts_take(w, &c, s);
+    for (size_t i = 0; i < SETS; i++) {
+        metric_log("counted", &s[i]);
+    }
+}
