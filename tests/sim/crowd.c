@@ -227,9 +227,12 @@ void crowd_sent(struct sim *s, uint32_t conn, const struct frame *f)
     struct frame_header h;
     struct envelope e;
 
-    if (s->crowd.every_us &&
-        frame_check(f->data, f->bytes, &h, NULL) == ST_OK &&
-        hello_is_goodbye(f, &h, &e) && holds(&e, "places for ")) {
+    if (!s->crowd.every_us || frame_check(f->data, f->bytes, &h, NULL)) {
+        return;
+    }
+    if (hello_is_answer(f, &h, &e) && e.status == ST_OK) {
+        c->evicted = false; /* a new session on the same connection */
+    } else if (hello_is_goodbye(f, &h, &e) && holds(&e, "places for ")) {
         sim_log(s, "session of %s is evicted", s->nodes[c->node].name);
         c->evicted = true;
     }
