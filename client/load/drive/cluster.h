@@ -1,0 +1,31 @@
+/* cluster.h - The router's own figures beside a run: Status, twice a second,
+ * and the Audit after it.
+ *
+ * Opened after the generator processes have been forked, and closed before the
+ * next ones: it has a ZeroMQ context.
+ *
+ * Threading: one thread. */
+#ifndef CLIENT_LOAD_DRIVE_CLUSTER_H
+#define CLIENT_LOAD_DRIVE_CLUSTER_H
+
+#include "client/load/figures/sample.h"
+#include "common/base/status.h"
+
+struct cluster;
+
+/* Connects to a router as administrator. */
+MUST_CHECK enum status cluster_open(struct cluster **out, const char *endpoint,
+                                    struct error *e);
+void cluster_close(struct cluster **c);
+
+/* Runs the connection for at most wait_us.  Returns true and fills *out if a
+ * new point has come; at_us is monotonic. */
+bool cluster_turn(struct cluster *c, int64_t wait_us,
+                  struct cluster_point *out);
+
+/* Waits until no sequence is held, at most wait_us, and audits every worker.
+ * Fills a sentence: what was found, how much is held.  Returns whether every
+ * block and slot is accounted for and none is held by an ended request. */
+bool cluster_audit(struct cluster *c, int64_t wait_us, char *text, size_t size);
+
+#endif

@@ -1,0 +1,65 @@
+/* generator.h - One generator: takes sessions from a plan, starts their turns
+ * on time, and makes samples.
+ *
+ * A pure core: it is told the time and the events of its target, and never
+ * waits.  The loop (drive/loop.h) waits for it; a test drives it with a
+ * target in virtual time.
+ *
+ *   planned --prepare, GENERATOR_AHEAD_US before--> prepared --due--> started
+ *        --end--> its children are planned, think_us later
+ *
+ * An intended start never moves.  A request whose time has passed is started
+ * at once, and its latency counts from the intended start.
+ *
+ * Injection: by the number of a request, a share of the requests is cancelled,
+ * disconnected, or read slowly.  The moment is drawn uniformly over the time
+ * until the end that similar requests had, or after a random number of chunks.
+ *
+ * Threading: one thread.  Memory: at most `memory_max` bytes of prepared
+ * requests; at least one is prepared. */
+#ifndef CLIENT_LOAD_DRIVE_GENERATOR_H
+#define CLIENT_LOAD_DRIVE_GENERATOR_H
+
+#include "client/load/drive/target.h"
+
+#define GENERATOR_AHEAD_US 2000000
+
+struct generator_options {
+    struct plan *plan; /* its share is set */
+    struct prompt_maker *prompts;
+    const struct target_ops *ops;
+    struct target *target;
+    uint32_t process;
+    int64_t start_us;   /* monotonic time of the run's time 0 */
+    int64_t warm_us;    /* intended starts before it are warm-up */
+    uint32_t n_warm;    /* ... and the first so many requests */
+    int64_t timeout_us; /* of a request, from its send; 0: none */
+    int64_t grace_us;   /* after the last start, until what is open is given
+                           up as a timeout; 0: no limit */
+    double cancel, disconnect, slow; /* shares of the requests */
+    uint32_t in_flight_max; /* 0: none.  A request above it waits and is late */
+    size_t memory_max;
+    uint64_t seed;
+    void (*on_sample)(void *arg, const struct sample *s, const uint32_t *gaps);
+    void (*on_pulse)(void *arg, const struct pulse *p);
+    void *arg;
+};
+
+struct generator;
+
+struct generator *generator_new(const struct generator_options *o);
+void generator_free(struct generator **g);
+
+/* Does what is due.  Returns the monotonic time of the next call, or
+ * GENERATOR_DONE when every request has ended. */
+#define GENERATOR_DONE INT64_MAX
+int64_t generator_tick(struct generator *g, int64_t now_us);
+
+/* Starts nothing more; what is open ends by itself within grace_us, or is
+ * cancelled at once. */
+void generator_stop(struct generator *g, int64_t now_us, bool at_once);
+
+/* Notes how long a turn of the loop took. */
+void generator_turned(struct generator *g, int64_t took_us);
+
+#endif

@@ -1,0 +1,52 @@
+/* result.h - Everything that a report needs: runs, and what they were of.
+ *
+ * Memory: strings and tallies belong to the result and are freed with it. */
+#ifndef CLIENT_LOAD_FIGURES_RESULT_H
+#define CLIENT_LOAD_FIGURES_RESULT_H
+
+#include "client/load/figures/search.h"
+#include "client/load/figures/tally.h"
+
+#define RESULT_POINTS 600 /* of the cluster; thinned like rows */
+#define RESULT_EVENTS 64
+
+enum run_role { RUN_PLAIN, RUN_REPEAT, RUN_TRIAL, RUN_CONFIRM, RUN_BEYOND };
+
+struct run {
+    enum run_role role;
+    double load;   /* requests per second, or slots; 0: a trace */
+    bool closed;   /* load is slots */
+    char *plan;    /* plan_text() */
+    char *started; /* ISO 8601, UTC */
+    struct tally *tally;
+    bool invalid, stopped; /* by lag; by Ctrl-C */
+    char why_invalid[200];
+    struct cluster_point points[RESULT_POINTS]; /* [n_points] */
+    uint32_t n_points;
+    struct load_event events[RESULT_EVENTS]; /* [n_events] */
+    uint32_t n_events;
+    /* The check of memory after the run; audited is false if the target has
+     * none. */
+    bool audited, audit_ok;
+    char audit[200]; /* a sentence */
+};
+
+struct result {
+    char *title, *target, *model, *command; /* command: the command line */
+    char *host;                             /* CPU, cores, kernel */
+    struct objectives objectives;
+    int64_t lag_max_us;
+    struct run *runs; /* [n_runs] */
+    uint32_t n_runs;
+    bool searched;
+    struct search search;
+};
+
+void result_fini(struct result *r);
+struct run *result_add(struct result *r); /* zeroed, with no tally */
+
+/* Thins points to every second one when they are full. */
+void run_point(struct run *r, const struct cluster_point *p);
+void run_event(struct run *r, const struct load_event *e);
+
+#endif

@@ -1,0 +1,2 @@
+/* Placeholder until the room has its first source. */
+typedef int room_figures;

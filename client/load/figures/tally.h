@@ -1,0 +1,150 @@
+/* tally.h - The figures of a run, from its samples.
+ *
+ * Each latency is measured from the intended start and from the send.  A
+ * request that did not end OK is "lost" in TTFT (if it had no token) and in
+ * end-to-end: it stays in the tail.  Injected cancels and disconnects are
+ * counted by kind and are no part of end-to-end.
+ *
+ *   METRIC_TTFT       first token - intended start
+ *   METRIC_TTFT_SENT  first token - send
+ *   METRIC_ITL        between two chunks of a request
+ *   METRIC_TPOT       (last - first token) / (tokens - 1), requests that ended
+ *   METRIC_E2E        end - intended start;  METRIC_E2E_SENT  end - send
+ *   METRIC_QUEUE      waiting, as the server reports
+ *   METRIC_LAG        send - intended start: the generator's own delay
+ *   METRIC_PROMPT, METRIC_OUTPUT  tokens
+ *
+ * Times in microseconds.  Samples of the warm-up count nowhere but in
+ * n_warm.
+ *
+ * Intervals: a row each second, then each 2, 4, .. s, so that TALLY_ROWS
+ * suffice: memory is flat however long the run.  A request belongs to the row
+ * of its intended start, tokens to the row in which they came.
+ *
+ * Threading: none.  Memory: owns all.  Pure. */
+#ifndef CLIENT_LOAD_FIGURES_TALLY_H
+#define CLIENT_LOAD_FIGURES_TALLY_H
+
+#include "client/load/figures/histogram.h"
+#include "client/load/figures/sample.h"
+#include "common/base/status.h"
+
+#define TALLY_ROWS    600
+#define TALLY_BATCHES 20 /* for confidence intervals by batch means */
+#define TALLY_WHYS    32 /* distinct reasons kept */
+#define TALLY_LEVELS  16 /* in flight: 1, 2, 4, .. */
+
+enum metric {
+    METRIC_TTFT,
+    METRIC_TTFT_SENT,
+    METRIC_ITL,
+    METRIC_TPOT,
+    METRIC_E2E,
+    METRIC_E2E_SENT,
+    METRIC_QUEUE,
+    METRIC_LAG,
+    METRIC_PROMPT,
+    METRIC_OUTPUT,
+    METRICS
+};
+
+/* {"ttft", "time to first token", "us"}, ... */
+struct metric_name {
+    const char *key, *title, *unit;
+};
+extern const struct metric_name metric_table[METRICS];
+
+/* Objectives: a request is good if it ended OK and every limit holds.  0: no
+ * limit.  itl: its longest gap. */
+struct objectives {
+    int64_t ttft_us, tpot_us, itl_us, e2e_us;
+    double attain; /* share of the requests that must be good, 0.99 */
+};
+
+/* Parses "ttft=500ms" into one field. */
+MUST_CHECK enum status objectives_parse(struct objectives *o, const char *text,
+                                        struct error *e);
+bool objectives_any(const struct objectives *o);
+bool objectives_met(const struct objectives *o, const struct sample *s,
+                    const uint32_t *gaps);
+
+struct tally_row {
+    int64_t from_us, to_us;
+    uint64_t n_due, n_ended[OUTCOMES], n_good;
+    uint64_t n_output, n_prompt; /* tokens that came, prompts that were sent */
+    uint32_t in_flight_max;
+    int64_t lag_max_us;
+    struct histogram ttft, itl, e2e; /* of this row */
+};
+
+struct tally_level { /* requests sent while n .. 2n - 1 were in flight */
+    uint32_t in_flight;
+    struct histogram ttft, itl;
+};
+
+struct tally_why {
+    char why[SAMPLE_WHY];
+    uint8_t outcome;
+    uint16_t code;
+    uint64_t n;
+};
+
+struct tally {
+    struct objectives objectives;
+    struct histogram metrics[METRICS];
+    uint64_t n_outcomes[OUTCOMES]; /* without warm-up */
+    uint64_t n_warm, n_good;
+    uint64_t n_slow_readers, n_receipts, n_leaked, n_bad_streams, n_resumed;
+    uint64_t n_moves;
+    uint64_t n_prompt, n_output, n_cached; /* tokens of ended requests */
+    uint64_t n_checked, n_differ; /* outputs compared with the solo run */
+    int64_t gap_max_us;           /* longest pause by a resumption */
+    int64_t from_us, to_us;       /* measured: first intended start, last end */
+    struct tally_row rows[TALLY_ROWS]; /* [n_rows] */
+    uint32_t n_rows;
+    int64_t row_us;
+    struct tally_level levels[TALLY_LEVELS]; /* [n_levels] */
+    uint32_t n_levels;
+    struct tally_why whys[TALLY_WHYS]; /* [n_whys] */
+    uint32_t n_whys;
+    struct histogram batches[TALLY_BATCHES][METRICS]; /* see tally_interval */
+    struct histogram turns; /* longest turn of the loop, of each pulse */
+    uint64_t n_pulses;
+    uint32_t n_in_flight; /* now, of all processes */
+};
+
+struct tally *tally_new(const struct objectives *o);
+void tally_free(struct tally **t);
+
+/* Takes a sample and its gaps[s->n_gaps]. */
+void tally_sample(struct tally *t, const struct sample *s,
+                  const uint32_t *gaps);
+void tally_pulse(struct tally *t, const struct pulse *p);
+
+/* Adds the figures of another run or generator. */
+void tally_merge(struct tally *to, const struct tally *from);
+
+/* A confidence interval of a quantile or, with q < 0, of the mean: by batch
+ * means over consecutive requests, Student's t, 95 %.  Returns false if there
+ * are too few requests. */
+struct tally_span {
+    double low, high;
+};
+bool tally_interval(const struct tally *t, enum metric m, double q,
+                    struct tally_span *out);
+
+/* Requests and output tokens per second, and good requests per second, over
+ * the measured time. */
+double tally_requests_per_s(const struct tally *t);
+double tally_tokens_per_s(const struct tally *t);
+double tally_goodput(const struct tally *t);
+
+/* Good requests of all that should have been: without injected ends. */
+uint64_t tally_wanted(const struct tally *t);
+
+/* Why a run is no measurement, as a sentence; false if it is one: p99 of the
+ * generators' lag exceeds lag_max_us, or nothing was measured. */
+bool tally_invalid(const struct tally *t, int64_t lag_max_us, char *why,
+                   size_t size);
+
+#endif

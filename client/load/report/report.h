@@ -1,0 +1,42 @@
+/* report.h - What people see of a result.
+ *
+ * Threading: none.  Functions return an error of the file, or ST_OK. */
+#ifndef CLIENT_LOAD_REPORT_REPORT_H
+#define CLIENT_LOAD_REPORT_REPORT_H
+
+#include <stdio.h>
+
+#include "client/load/figures/result.h"
+
+/* Prints the summary of a result: a table of latencies with quantiles and
+ * confidence, rates, outcomes by kind and reason, checks, the search. */
+void report_summary(FILE *to, const struct result *r);
+
+/* Writes the JSON that docs/load.md describes ("format": "sluice-load 1"). */
+MUST_CHECK enum status report_json(FILE *to, const struct result *r,
+                                   struct error *e);
+
+/* Reads it back: histograms and counts are equal to those written. */
+MUST_CHECK enum status report_read(struct result *out, const char *path,
+                                   struct error *e);
+
+/* Writes one self-contained HTML page. */
+MUST_CHECK enum status report_html(FILE *to, const struct result *r,
+                                   struct error *e);
+
+/* Compares two results: ratios, and whether each difference is more than
+ * noise. */
+void report_compare(FILE *to, const struct result *a, const struct result *b);
+
+/* ---- progress ---- */
+
+struct progress;
+
+/* width: columns of a terminal; 0: no terminal, a plain line each 5 s. */
+struct progress *progress_new(FILE *to, unsigned width, const char *title);
+void progress_show(struct progress *p, const struct tally *t, int64_t now_us,
+                   int64_t end_us); /* end_us: expected; 0: unknown */
+void progress_event(struct progress *p, const char *text);
+void progress_end(struct progress **p); /* clears the lines */
+
+#endif
