@@ -13,6 +13,7 @@
 #define CLIENT_LOAD_FIGURES_HISTOGRAM_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define HISTOGRAM_MAX  ((int64_t)1 << 42) /* 50 days of microseconds */

@@ -11,6 +11,7 @@
 #define CLIENT_LOAD_FIGURES_SAMPLE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define SAMPLE_NEVER INT64_MIN
