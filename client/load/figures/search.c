@@ -55,13 +55,14 @@ void search_init(struct search *s, const struct search_options *o)
     memset(s, 0, sizeof *s);
     *mine = *o;
     mine->repeats = o->repeats == 0 ? 1 : o->repeats;
+    mine->first = o->first > 0 ? o->first : 1;
     if (o->whole) {
         mine->min = fmax(1, ceil(o->min));
         mine->max = floor(o->max);
     } else if (!(o->min > 0)) {
-        mine->min = o->first / MIN_SHARE;
+        mine->min = mine->first / MIN_SHARE;
     }
-    begin(s, SEARCH_BRACKET, bounded(s, o->first));
+    begin(s, SEARCH_BRACKET, bounded(s, mine->first));
 }
 
 static bool narrow(const struct search *s)
@@ -95,10 +96,7 @@ static void advance(struct search *s)
             begin(s, SEARCH_BRACKET, bounded(s, 2 * s->low));
         }
     } else if (s->high > s->options.min) {
-        begin(s, SEARCH_BRACKET,
-              bounded(s, floor(s->high / 2) < 1 || !s->options.whole
-                             ? s->high / 2
-                             : floor(s->high / 2)));
+        begin(s, SEARCH_BRACKET, bounded(s, s->high / 2));
     } else {
         s->done = true; /* the smallest load misses */
     }
