@@ -35,8 +35,18 @@ MUST_CHECK enum status report_parse(struct result *out, const char *text,
 MUST_CHECK enum status report_html(FILE *to, const struct result *r,
                                    struct error *e);
 
-/* Compares two results: ratios, and whether each difference is more than
- * noise. */
+/* Compares two results: loads that both have, or the only ones.  Prints A, B,
+ * B / A and a verdict for each figure:
+ *
+ *   better, worse   the difference is more than noise
+ *   noise           it is not
+ *   -               too few requests to judge
+ *
+ * The test is Welch's at 95 %: over the runs if both have at least
+ * COMPARE_RUNS_MIN, else over batch means (tally_batch_values), for rates over
+ * equal parts of the run.  Shares are judged by Wilson's bounds.  A figure that
+ * is lost in one result only is worse there. */
+#define COMPARE_RUNS_MIN 3
 void report_compare(FILE *to, const struct result *a, const struct result *b);
 
 /* ---- progress ---- */
