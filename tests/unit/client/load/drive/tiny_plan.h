@@ -1,7 +1,7 @@
 /* tiny_plan.h - A plan in place of client/load/plan, for tests that choose
  * every session.
  *
- * Defines plan_next() and its kin, and prompts of no bytes. */
+ * Defines plan_next() and its kin; tiny_prompt.c makes prompts of no bytes. */
 #ifndef TESTS_UNIT_CLIENT_LOAD_DRIVE_TINY_PLAN_H
 #define TESTS_UNIT_CLIENT_LOAD_DRIVE_TINY_PLAN_H
 
