@@ -1,0 +1,32 @@
+/* loop.h - The edge of a generator process: waits for the next start, the
+ * target's descriptors and the caller's.
+ *
+ * Waits end within microseconds of their time: ppoll() with the least timer
+ * slack.
+ *
+ * Threading: one thread.  Memory: none. */
+#ifndef CLIENT_LOAD_DRIVE_LOOP_H
+#define CLIENT_LOAD_DRIVE_LOOP_H
+
+#include "client/load/drive/generator.h"
+
+#define LOOP_ITEMS 4 /* of the caller */
+
+struct loop {
+    struct generator *generator;
+    const struct target_ops *ops;
+    struct target *target;
+    /* Fills the caller's descriptors, at most LOOP_ITEMS. */
+    int (*items)(void *arg, struct pollfd *items);
+    /* Runs after each wait. */
+    void (*turn)(void *arg, const struct pollfd *items, int n, int64_t now_us);
+    void *arg;
+};
+
+/* Returns the monotonic time. */
+int64_t loop_now_us(void);
+
+/* Runs until every request has ended. */
+void loop_run(const struct loop *l);
+
+#endif
