@@ -9,11 +9,11 @@
 #include "client/front/http_client.h"
 #include "client/front/lines.h"
 #include "client/front/serve_plan.h"
-#include "client/front/sse.h"
 #include "client/front/supervisor.h"
 #include "client/front/terminal.h"
 #include "common/base/limit.h"
 #include "common/base/near.h"
+#include "common/base/sse.h"
 #include "common/base/std_fds.h"
 
 static const struct front_verb *const verbs[] = {&serve_verb, &chat_verb};
