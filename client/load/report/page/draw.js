@@ -76,6 +76,7 @@ function clock(us) {
 }
 
 function share(part, whole) {
+  if (part === 0 && whole) return '0 %';
   if (!whole) return '–';
   const x = 100 * part / whole;
   if (part === whole) return '100 %';
@@ -194,10 +195,13 @@ function hideTip() {
 
 // ---- charts ----
 
-const charts = new Set(); // those on the page
-const watcher = new ResizeObserver((entries) => {
-  for (const e of entries) e.target.redraw?.();
-});
+const watcher = new ResizeObserver((entries) => requestAnimationFrame(() => {
+  for (const e of entries) e.target.redraw();
+}));
+
+function drawAll(root) {
+  for (const c of root.querySelectorAll('.chart')) c.redraw();
+}
 
 function pathOf(points, x, y) {
   let d = '', pen = false;
@@ -263,9 +267,9 @@ const LAYERS = {
     d: stepsPath(l.points, x, y) }),
   outline: (l, x, y) => s('path', { class: l.cls, d: pathOf(
     l.points.flatMap(([x0, x1, v]) => [[x0, v], [x1, v]]), x, y) }),
-  dots: (l, x, y) => l.points.filter((p) => Number.isFinite(p[1]))
+  dots: (l, x, y, box) => l.points.filter((p) => p[1] >= 0)
     .map(([px, py, shape, cls]) => s('path', { class: cls ?? l.cls,
-      d: SHAPES[shape ?? 'circle'](x(px), y(py)) })),
+      d: SHAPES[shape ?? 'circle'](x(px), Math.max(box.top, y(py))) })),
   shade: (l, x, y, box) => l.points.map(([a, b]) => s('rect', {
     class: 'shade', x: x(a), y: box.top, width: Math.max(1, x(b) - x(a)),
     height: box.bottom - box.top })),
@@ -277,7 +281,7 @@ const LAYERS = {
     const at = x(l.at), flip = at > (box.left + box.right) / 2;
     return [s('path', { class: 'rule', d: `M${at} ${box.top}V${box.bottom}` }),
       s('text', { class: 'say halo', x: at + (flip ? -5 : 5),
-        y: box.top + 11, 'text-anchor': flip ? 'end' : 'start' }, l.text)];
+        y: l.low ? box.bottom - 6 : box.top + 11, 'text-anchor': flip ? 'end' : 'start' }, l.text)];
   },
   event: (l, x, y, box) => l.points.map(([at]) => s('path', {
     class: 'event', d: `M${x(at)} ${box.top}V${box.bottom}` })),
@@ -285,7 +289,7 @@ const LAYERS = {
 
 function drawAxes(c, x, y, box) {
   const out = [], wide = box.right - box.left;
-  for (const t of c.yTicks ?? c.y.ticks(Math.max(2, c.height / 34))) {
+  for (const t of c.yTicks ?? c.y.ticks(Math.max(2.6, c.height / 34))) {
     out.push(s('path', { class: 'grid',
       d: `M${box.left} ${y(t)}H${box.right}` }), s('text', {
       x: box.left - 7, y: y(t) + 4, 'text-anchor': 'end' }, c.yText(t)));
@@ -300,9 +304,10 @@ function drawAxes(c, x, y, box) {
         d: `M${at} ${box.bottom}v4` }));
     }
     const half = text.length * 3.4;
-    if (c.bare || at - half < last + 4 || at + half > box.width + 2) continue;
-    last = at + half;
-    out.push(s('text', { x: at, y: box.bottom + 17,
+    const center = Math.min(at, box.width - half - 1);
+    if (c.bare || center - half < last + 4) continue;
+    last = center + half;
+    out.push(s('text', { x: center, y: box.bottom + 17,
       'text-anchor': 'middle' }, text));
   }
   out.push(s('path', { class: 'axis',
@@ -334,9 +339,9 @@ function chart(c) {
   const px = (v) => box.left + c.x(v) * (box.right - box.left);
   const py = (v) => box.bottom - c.y(v) * (box.bottom - box.top);
 
-  root.redraw = (force) => {
+  root.redraw = () => {
     const now = Math.round(root.clientWidth);
-    if (!now || (now === width && !force)) return;
+    if (!now || (now === width)) return;
     width = now;
     const height = c.height + (c.bare ? 8 : 26);
     box = { left: 56, right: width - 10, top: 6, bottom: c.height + 2, width };
@@ -383,6 +388,5 @@ function chart(c) {
       } }, []);
   }
   watcher.observe(root);
-  charts.add(root);
   return root;
 }

@@ -54,7 +54,8 @@ function loadChart(result, runs, c) {
     layers: [...(c.under ?? []),
       { kind: 'line', cls: 'line thin s6', points: runs.map((r) =>
         [r.load, c.value(r)]) },
-      ...(best ? [{ kind: 'mark', at: best, text: `${digits(best, 3)}` }]
+      ...(best ? [{ kind: 'mark', at: best, low: true,
+        text: digits(best, 3) }]
         : []),
       { kind: 'dots', points: runs.map((r) => [r.load, c.value(r),
         ...runShape(result, r)]) }],
@@ -145,9 +146,7 @@ function runsTable(result, current, choose) {
 function runsSection(result, current, choose) {
   if (result.runs.length < 2) return null;
   const line = searchLine(result);
-  return h('section', { id: 'runs', 'aria-labelledby': 'runs-title' },
-    h('div', { class: 'title' }, h('h2', { id: 'runs-title' },
-      result.search ? 'Search for the largest load' : 'Runs')),
-    line && h('div', { class: 'verdict', style: null }, line),
-    loadCharts(result), runsTable(result, current, choose));
+  return section('runs', result.search ? 'Search for the largest load'
+    : 'Runs', null, line && h('div', { class: 'verdict' }, line),
+  loadCharts(result), runsTable(result, current, choose));
 }

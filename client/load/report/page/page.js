@@ -3,8 +3,10 @@
 const result = readResult(JSON.parse(
   document.getElementById('result').textContent));
 const main = document.getElementById('main');
-let current = 0;
-const logScale = { time: false, shape: true };
+// The run that confirms a search counts most.
+let current = Math.max(0, result.runs.findLastIndex((r) =>
+  r.role === 'confirm'));
+const logScale = { time: true, shape: true };
 
 // A section whose charts change between a linear and a logarithmic axis.
 function scaled(id, name, lead, which, draw) {
@@ -14,6 +16,7 @@ function scaled(id, name, lead, which, draw) {
   const box = h('input', { type: 'checkbox', change: () => {
     logScale[which] = box.checked;
     fillPlace();
+    drawAll(place);
   } });
   box.checked = logScale[which];
   fillPlace();
@@ -39,7 +42,7 @@ function theme() {
   return b;
 }
 
-const LINKS = [['runs', 'Runs'], ['time', 'Over time'],
+const LINKS = [['runs', 'Runs'], ['one', 'Run'], ['time', 'Over time'],
   ['latency', 'Latency'], ['shape', 'Distributions'],
   ['levels', 'Concurrency'], ['outcomes', 'Outcomes'], ['checks', 'Checks']];
 
@@ -62,22 +65,23 @@ const toggle = theme();
 
 function choose(i) {
   current = i;
-  const y = scrollY;
   show();
-  scrollTo(0, y);
+  document.getElementById('one')?.scrollIntoView();
 }
 
 function show() {
   const run = result.runs[current];
   hideTip();
+  watcher.disconnect();
   if (!run) {
     main.replaceChildren(h('h1', null, title(result)),
       h('p', { class: 'empty' }, 'This result has no run.'), foot(result));
     bar();
     return;
   }
-  main.replaceChildren(...[head(result, run), cards(result, run),
-    runsSection(result, run, choose),
+  main.replaceChildren(...[head(result, run),
+    runsSection(result, run, choose), runHeader(result, run),
+    cards(result, run),
     run.rows.length > 0 && scaled('time', 'Over time', null, 'time',
       (log) => timeCharts(result, run, log)),
     latencies(run),
@@ -89,6 +93,7 @@ function show() {
       (log) => levels(run, log)),
     outcomes(run), checks(result, run), foot(result)].filter(Boolean));
   bar();
+  drawAll(main);
 }
 
 document.title = `${title(result)} · sluice-load`;

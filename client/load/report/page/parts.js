@@ -49,20 +49,48 @@ function verdict(result, run) {
       'equal'));
 }
 
+function facts(list) {
+  return h('dl', { class: 'facts' }, list.filter(([, v]) => v).map(
+    ([k, v]) => [h('dt', null, k), h('dd', null, v)]));
+}
+
+// Words that break only where they must.
+function words(text) {
+  return h('code', { class: 'words' }, text.split(' ').flatMap((w, i) =>
+    [i > 0 && ' ', h('span', null, w)]));
+}
+
+function commonFacts(result) {
+  return [['Target', result.target], ['Model', result.model],
+    ['Load generator', result.host],
+    ['Command', result.command && words(result.command)]];
+}
+
+function runFacts(run) {
+  return [['Plan', run.plan], ['Started', (run.started ?? '')
+    .replace('T', ' ').replace('Z', ' UTC')], ['Measured',
+    `${clock(run.to - run.from)}, ${count(ended(run))} requests` +
+    (run.warm ? `, and ${count(run.warm)} of the warm-up` : '')]];
+}
+
+// The head of a result with one run; of several runs, head and runHeader.
 function head(result, run) {
-  const facts = [['Target', result.target], ['Model', result.model],
-    ['Plan', run.plan], ['Started', (run.started ?? '')
-      .replace('T', ' ').replace('Z', ' UTC')], ['Measured',
-      `${clock(run.to - run.from)}, ${count(ended(run))} requests` +
-      (run.warm ? `, and ${count(run.warm)} of the warm-up` : '')],
-    ['Load generator', result.host]];
+  const one = result.runs.length === 1;
   return h('div', { class: 'head' }, h('h1', null, title(result)),
-    verdict(result, run),
-    run.invalid && h('p', { class: 'warn' }, run.why || 'no reason given'),
-    h('dl', { class: 'facts' }, facts.filter(([, v]) => v).map(([k, v]) =>
-      [h('dt', null, k), h('dd', null, v)]), result.command &&
-      [h('dt', null, 'Command'), h('dd', null, h('code', null,
-        result.command))]));
+    one && [verdict(result, run), warning(run)],
+    facts([...commonFacts(result), ...(one ? runFacts(run) : [])]));
+}
+
+function runHeader(result, run) {
+  if (result.runs.length === 1) return null;
+  return h('div', { class: 'one', id: 'one' }, h('h2', null,
+    `Run ${run.number + 1} of ${result.runs.length}: ${runHead(run)}`),
+  verdict(result, run), warning(run), facts(runFacts(run)));
+}
+
+function warning(run) {
+  return run.invalid && h('p', { class: 'warn' },
+    run.why || 'no reason given');
 }
 
 function title(result) {
@@ -150,7 +178,7 @@ function latencies(run) {
 
 // ---- distributions ----
 
-const NINES = [[0, 'p0'], [0.5, 'p50'], [0.9, 'p90'], [0.99, 'p99'],
+const NINES = [[0.5, 'p50'], [0.9, 'p90'], [0.99, 'p99'],
   [0.999, 'p99.9'], [0.9999, 'p99.99']];
 
 function depth(q) {
@@ -173,8 +201,9 @@ function percentiles(run, name, series, log) {
     keys: series.length > 1 && series.map(([, text, cls]) => [cls, text]),
     layers: [...(lost >= 0 ? [{ kind: 'shade',
       points: [[depth(qs[lost]), 4]] }] : []),
+    // The first on top: it hides the others where they are equal.
     ...series.map(([, , cls], k) => ({ kind: 'line', cls,
-      points: qs.map((q, i) => [depth(q), values[k][i]]) }))],
+      points: qs.map((q, i) => [depth(q), values[k][i]]) })).reverse()],
     probe: { xs: qs.map(depth), head: (i) => percentName(qs[i]),
       rows: (i) => series.map(([, text, cls], k) =>
         [cls, text, exact(values[k][i])]) } });
@@ -218,10 +247,10 @@ function histogram(run, key, name, limit, log) {
 
 const SHAPES_OF = [
   ['TTFT', [['ttft', 'from intended start', 'line s1'],
-    ['ttft_sent', 'from send', 'line thin dash s2']], 'ttft'],
+    ['ttft_sent', 'from send', 'line thin s2']], 'ttft'],
   ['ITL', [['itl', 'inter-token latency', 'line s1']], 'itl'],
   ['E2E', [['e2e', 'from intended start', 'line s1'],
-    ['e2e_sent', 'from send', 'line thin dash s2']], 'e2e'],
+    ['e2e_sent', 'from send', 'line thin s2']], 'e2e'],
 ];
 
 function distributions(result, run, log) {
@@ -230,7 +259,7 @@ function distributions(result, run, log) {
     h('div', { class: 'sheet' }, percentiles(run, name, series, log),
       run.metrics[key].n > 0 && histogram(run, key, name,
         result.limits.find(([k]) => k === key)?.[1], log),
-      run.metrics[key].lost > 0 && h('p', { class: 'soft' },
+      run.metrics[key].lost > 0 && h('p', { class: 'hint' },
         `${count(run.metrics[key].lost)} lost: failed requests, hatched.`))));
 }
 

@@ -144,19 +144,28 @@ function poolOverTime(run, key, title, common) {
 const QUEUE = [
   ['waiting', 'waiting', 'line s2'],
   ['running', 'running', 'line s1'],
-  ['workers', 'workers', 'line thin dash s3'],
 ];
+
+// "2 → 1 → 2": the numbers of workers in their order.
+function workersText(run) {
+  const all = run.points.map((p) => p.workers);
+  const steps = all.filter((n, i) => n !== all[i - 1]);
+  return (steps.length > 6 ? [...steps.slice(0, 5), '…', steps.at(-1)]
+    : steps).join(' → ');
+}
 
 function queueOverTime(run, common) {
   const rows = pointsAsRows(run);
   return chart({ ...common, title: 'Requests in the cluster', height: 92,
     yText: short, y: scaleOf(rows.flatMap((p) => [p.waiting, p.running])),
-    keys: QUEUE.map(([, name, cls]) => [cls, name]),
+    keys: [...QUEUE.map(([, name, cls]) => [cls, name]),
+      ['', `workers: ${workersText(run)}`]],
     layers: [...QUEUE.map(([key, , cls]) => ({ kind: 'outline', cls,
       points: rows.map((p) => [p.from, p.to, p[key]]) })), ...common.over],
     probe: { xs: rows.map((p) => p.at), head: (i) => clock(rows[i].at),
-      rows: (i) => QUEUE.map(([key, name, cls]) =>
-        [cls, name, count(rows[i][key])]) } });
+      rows: (i) => [...QUEUE.map(([key, name, cls]) =>
+        [cls, name, count(rows[i][key])]),
+        ['', 'workers', count(rows[i].workers)]] } });
 }
 
 // The flags of events above the charts.
@@ -173,15 +182,19 @@ function eventStrip(run, common) {
     const x = (v) => 56 + common.x(v) * (width - 66);
     plot.replaceChildren(...run.events.flatMap((e, i) => {
       const at = x(e.at), next = run.events[i + 1];
-      const room = Math.floor(((next ? x(next.at) - 10 : width) - at - 16) /
-        6.4);
+      const letters = (px) => Math.floor((px - 26) / 6.4);
+      const right = letters((next ? x(next.at) : width) - at);
+      const left = i ? 0 : letters(at);
+      const flip = e.text.length > right && left > right;
+      const room = flip ? left : right;
       const text = e.text.length <= room ? e.text
         : room > 8 ? `${e.text.slice(0, room - 1)}…` : '';
       return [s('path', { class: 'event', d: `M${at} 14V22` }),
         s('circle', { class: 'flag', cx: at, cy: 9, r: 8 }),
         s('text', { class: 'flag-text', x: at, y: 13,
           'text-anchor': 'middle' }, i + 1),
-        s('text', { class: 'say', x: at + 12, y: 13 }, text)];
+        s('text', { class: 'say', x: flip ? at - 12 : at + 12, y: 13,
+          'text-anchor': flip ? 'end' : 'start' }, text)];
     }));
   };
   watcher.observe(root);
@@ -215,7 +228,7 @@ function timeCharts(result, run, log) {
       latencyOverTime(run, 'itl', 'ITL', common, log),
       latencyOverTime(run, 'e2e', 'E2E', end, log),
       run.events.length > 0 && eventList(run),
-      quiet.length > 0 && h('p', { class: 'soft' },
+      quiet.length > 0 && h('p', { class: 'hint' },
         'Hatched: requests were in flight and no token came.')),
     h('div', { class: 'sheet' },
       requestsOverTime(run, result.limits.length > 0, common),
