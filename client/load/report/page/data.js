@@ -27,22 +27,24 @@ function bucket(i) {
   return [from, from + 2 ** shift - 1];
 }
 
+// "lost,min,max,sum;step:count,step,.." in base 36 but for the sum; a count of
+// 1 is left out (client/load/figures/histogram_text.c).
 class Histogram {
-  constructor(raw) {
-    this.n = raw?.n ?? 0;
-    this.lost = raw?.lost ?? 0;
-    this.min = raw?.min ?? 0;
-    this.max = raw?.max ?? 0;
-    this.mean = this.n ? (raw?.sum ?? 0) / this.n : 0;
+  constructor(text) {
+    const [head, buckets] = (text ?? '').split(';');
+    const number = (x) => parseInt(x || '0', 36);
+    const [lost, min, max, sum] = head.split(',');
+    [this.lost, this.min, this.max] = [lost, min, max].map(number);
     this.at = []; // [first value, last value, count, values up to here]
-    let i = 0, sum = 0;
-    for (const part of (raw?.counts || '').split(',').filter(Boolean)) {
-      const [step, count] = part.split(':').map((x) => parseInt(x, 36));
-      i += step;
-      sum += count;
-      const [from, to] = bucket(i);
-      this.at.push([from, to, count, sum]);
+    this.n = 0;
+    let i = 0;
+    for (const part of (buckets ?? '').split(',').filter(Boolean)) {
+      const [step, count] = part.split(':');
+      const [from, to] = bucket(i += number(step));
+      this.n += number(count ?? '1');
+      this.at.push([from, to, number(count ?? '1'), this.n]);
     }
+    this.mean = this.n ? Number(sum) / this.n : 0;
   }
 
   get total() { return this.n + this.lost; }
@@ -53,13 +55,13 @@ class Histogram {
     const rank = Math.max(1, Math.ceil(q * this.total - 1e-9));
     if (rank > this.n) return Infinity;
     if (rank === this.n) return this.max;
+    if (rank === 1) return this.min;
     let low = 0, high = this.at.length - 1;
     while (low < high) {
       const mid = (low + high) >> 1;
       if (this.at[mid][3] >= rank) high = mid; else low = mid + 1;
     }
-    const to = this.at[low]?.[1] ?? this.max;
-    return Math.min(this.max, Math.max(this.min, to));
+    return Math.min(this.max, this.at[low][1]);
   }
 
   // Counts between edges[i] and edges[i + 1].
@@ -75,50 +77,69 @@ class Histogram {
   }
 }
 
-function readSet(raw) {
-  return { total: raw?.total ?? 0, free: raw?.free ?? 0, held: raw?.held ?? 0,
-    cached: raw?.cached ?? 0, granted: raw?.granted ?? 0 };
+function readSet(p, name) {
+  return Object.fromEntries(['total', 'free', 'held', 'cached', 'granted']
+    .map((part) => [part, p[`${name}_${part}`]]));
 }
 
 function readPoint(p) {
-  return { at: p.at_us, workers: p.workers, waiting: p.waiting,
-    running: p.running, blocks: readSet(p.blocks), slots: readSet(p.slots) };
+  return { at: p.at_us, workers: p.n_workers, waiting: p.n_waiting,
+    running: p.n_running, blocks: readSet(p, 'blocks'),
+    slots: readSet(p, 'slots') };
 }
 
 function readRow(r) {
-  const ended = Object.fromEntries(OUTCOMES.map((k) =>
-    [k, r.ended?.[k] ?? 0]));
-  return { from: r.from_us, to: r.to_us, due: r.due, ended, good: r.good,
-    output: r.output, prompt: r.prompt, inFlight: r.in_flight_max,
-    lag: r.lag_max_us, ttft: new Histogram(r.ttft),
-    itl: new Histogram(r.itl), e2e: new Histogram(r.e2e) };
+  return { from: r.from_us, to: r.to_us, due: r.n_due, ended: r.outcomes,
+    good: r.n_good, output: r.n_output, prompt: r.n_prompt,
+    inFlight: r.in_flight_max, lag: r.lag_max_us,
+    ttft: new Histogram(r.ttft), itl: new Histogram(r.itl),
+    e2e: new Histogram(r.e2e) };
+}
+
+// Confidence intervals in microseconds or tokens, by the names of columns.
+function readSpans(m, timed) {
+  return Object.fromEntries(Object.entries(m?.intervals ?? {}).map(
+    ([k, span]) => [k === 'p999' ? 'p99.9' : k,
+      span.map((x) => timed ? x * 1000 : x)]));
+}
+
+function readMetrics(raw) {
+  return Object.fromEntries(METRICS.map(([key, , , timed]) => {
+    const m = new Histogram(raw?.[key]?.histogram);
+    m.spans = readSpans(raw?.[key], timed);
+    return [key, m];
+  }));
+}
+
+function readLevel(l) {
+  return { n: l.in_flight, ttft: new Histogram(l.ttft),
+    itl: new Histogram(l.itl) };
+}
+
+function readTally(t, rates) {
+  const outcomes = Object.fromEntries(OUTCOMES.map((k) =>
+    [k, t.outcomes?.[k] ?? 0]));
+  const all = OUTCOMES.reduce((sum, k) => sum + outcomes[k], 0);
+  return { metrics: readMetrics(t.metrics), outcomes, all,
+    wanted: all - outcomes.cancelled - outcomes.disconnected,
+    warm: t.n_warm, good: t.n_good, slowReaders: t.n_slow_readers,
+    receipts: t.n_receipts, leaked: t.n_leaked, badStreams: t.n_bad_streams,
+    resumed: t.n_resumed, moves: t.n_moves, promptTokens: t.n_prompt,
+    outputTokens: t.n_output, cached: t.n_cached, checked: t.n_checked,
+    differ: t.n_differ, gapMax: t.gap_max_us, from: t.from_us, to: t.to_us,
+    rows: (t.rows ?? []).map(readRow), levels: (t.levels ?? []).map(readLevel),
+    whys: t.whys ?? [], requestsPerS: rates?.requests_per_s,
+    tokensPerS: rates?.output_tokens_per_s, goodput: rates?.goodput_per_s };
 }
 
 function readRun(r, number) {
-  const metrics = {};
-  for (const [key] of METRICS) {
-    metrics[key] = new Histogram(r.metrics?.[key]);
-    metrics[key].spans = r.metrics?.[key]?.intervals ?? {};
-  }
-  const outcomes = Object.fromEntries(OUTCOMES.map((k) =>
-    [k, r.outcomes?.[k] ?? 0]));
   return { number, role: r.role, load: r.load, closed: r.closed, plan: r.plan,
     started: r.started, invalid: r.invalid, why: r.why_invalid,
     stopped: r.stopped, points: (r.points ?? []).map(readPoint),
     events: (r.events ?? []).map((e) =>
       ({ at: e.at_us, text: e.text, code: e.exit_code })),
-    audited: r.audited, auditOk: r.audit_ok, audit: r.audit, metrics,
-    outcomes, warm: r.warm, good: r.good, wanted: r.wanted,
-    slowReaders: r.slow_readers, receipts: r.receipts, leaked: r.leaked,
-    badStreams: r.bad_streams, resumed: r.resumed, moves: r.moves,
-    promptTokens: r.n_prompt, outputTokens: r.n_output, cached: r.n_cached,
-    checked: r.checked, differ: r.differ, gapMax: r.gap_max_us,
-    from: r.from_us, to: r.to_us, rows: (r.rows ?? []).map(readRow),
-    rowUs: r.row_us,
-    levels: (r.levels ?? []).map((l) => ({ n: l.in_flight,
-      ttft: new Histogram(l.ttft), itl: new Histogram(l.itl) })),
-    whys: r.whys ?? [], requestsPerS: r.requests_per_s,
-    tokensPerS: r.tokens_per_s, goodput: r.goodput };
+    audited: r.audited, auditOk: r.audit_ok, audit: r.audit,
+    ...readTally(r.tally ?? {}, r.rates) };
 }
 
 function readResult(raw) {
@@ -133,8 +154,4 @@ function readResult(raw) {
 
 function failures(run) {
   return FAILURES.reduce((sum, k) => sum + run.outcomes[k], 0);
-}
-
-function ended(run) {
-  return OUTCOMES.reduce((sum, k) => sum + run.outcomes[k], 0);
 }

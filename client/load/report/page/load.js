@@ -48,7 +48,7 @@ function runHead(run) {
 
 function loadChart(result, runs, c) {
   const max = Math.max(...runs.map((r) => r.load));
-  const best = result.search?.result;
+  const best = result.search?.low;
   return h('div', { class: 'sheet' }, chart({ height: 180,
     x: linear(0, max * 1.06), xText: short, ...c,
     layers: [...(c.under ?? []),
@@ -107,9 +107,14 @@ function searchLine(result) {
     return [pill(false, 'search ended'), 'The generator could not make a ' +
       'larger load within its lag limit.'];
   }
-  if (!f.result) return [pill(false, 'none'), 'No load met the objectives.'];
+  if (!f.low) return [pill(false, 'none'), 'No load met the objectives.'];
+  if (f.capped) {
+    return [pill(true, 'no limit found'), h('strong', null,
+      `${digits(f.low, 3)}${unit}`), 'meets the objectives, and no larger ' +
+      'load was to be tried.'];
+  }
   return [pill(f.confirmed, f.confirmed ? 'confirmed' : 'not confirmed'),
-    h('strong', null, `${digits(f.result, 3)}${unit}`),
+    h('strong', null, `${digits(f.low, 3)}${unit}`),
     h('span', { class: 'soft' }, `is the largest load at which ` +
       `${digits(100 * result.attain, 2)} % of the requests meet ` +
       `${limitsText(result)}` + (f.high

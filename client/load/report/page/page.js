@@ -88,8 +88,8 @@ function show() {
     scaled('shape', 'Distributions', null, 'shape', (log) =>
       distributions(result, run, log)),
     run.levels.some((l) => l.ttft.total || l.itl.total) && scaled('levels',
-      'By concurrency', 'By the number of requests of one generator ' +
-      'process that were in flight when a request was sent.', 'levels',
+      'By concurrency', 'By the number of requests in flight when a ' +
+      'request was sent.', 'levels',
       (log) => levels(run, log)),
     outcomes(run), checks(result, run), foot(result)].filter(Boolean));
   bar();

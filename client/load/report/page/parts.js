@@ -35,7 +35,7 @@ const ROLES = { plain: 'run', repeat: 'repeat', trial: 'trial',
 // ---- head ----
 
 function verdict(result, run) {
-  const failed = failures(run), all = ended(run);
+  const failed = failures(run), all = run.all;
   const met = run.wanted ? run.good / run.wanted : 0;
   return h('div', { class: 'verdict' },
     run.invalid ? pill(false, 'INVALID') : pill(true, 'VALID'),
@@ -69,7 +69,7 @@ function commonFacts(result) {
 function runFacts(run) {
   return [['Plan', run.plan], ['Started', (run.started ?? '')
     .replace('T', ' ').replace('Z', ' UTC')], ['Measured',
-    `${clock(run.to - run.from)}, ${count(ended(run))} requests` +
+    `${clock(run.to - run.from)}, ${count(run.all)} requests` +
     (run.warm ? `, and ${count(run.warm)} of the warm-up` : '')]];
 }
 
@@ -133,7 +133,7 @@ function cards(result, run) {
     quantileCard(run, 'itl', 'ITL', 0.99, 'p99'),
     quantileCard(run, 'e2e', 'E2E', 0.99, 'p99'),
     card('Failures', [count(failed), ''],
-      share(failed, ended(run)) + ' of requests', failed > 0),
+      share(failed, run.all) + ' of requests', failed > 0),
     card('Own lag p99', timeParts(lag),
       `limit ${shortTime(result.lagMax)}`, lag > result.lagMax));
 }
@@ -266,7 +266,7 @@ function distributions(result, run, log) {
 // ---- outcomes and checks ----
 
 function outcomes(run) {
-  const all = ended(run);
+  const all = run.all;
   const whys = [...run.whys].sort((a, b) => b.n - a.n);
   const table = (names, rows) => h('div', { class: 'sheet wide' },
     h('table', null, h('thead', null, h('tr', null, names.map(([n, cls]) =>
