@@ -16,7 +16,8 @@
 #include "common/base/near.h"
 #include "common/base/std_fds.h"
 
-static const struct front_verb *const verbs[] = {&serve_verb, &chat_verb};
+static const struct front_verb *const verbs[] = {&serve_verb, &chat_verb,
+                                                 &bench_verb};
 
 #define N_VERBS (sizeof verbs / sizeof *verbs)
 
@@ -40,7 +41,7 @@ static const struct limit_row front_limits[] = {
 static void print_help(void)
 {
     puts("usage: sluice VERB [options]\n\n"
-         "Serves a language model, and talks to it.\n\nverbs:");
+         "Serves a language model, talks to it, and measures it.\n\nverbs:");
     for (size_t i = 0; i < N_VERBS; i++) {
         printf("  %-7s %s\n", verbs[i]->name, verbs[i]->summary);
     }
