@@ -51,7 +51,7 @@ struct bench {
     int code;                          /* enum front_exit, by the loads */
     struct result result;              /* the runs of all loads */
     const char *names[BENCH_ROWS_MAX]; /* [result.n_runs] */
-    const char *argv[BENCH_WORDS_MAX];
+    const char *argv[BENCH_WORDS];
     char target[SERVE_PATH_MAX], program[SERVE_PATH_MAX];
     char duration[32], json[PRIVATE_DIR_SIZE + 16];
 };

@@ -19,7 +19,7 @@ const struct bench_load bench_standard[] = {
 };
 
 void bench_command(const struct bench_common *c, const struct bench_load *load,
-                   const char *argv[BENCH_WORDS_MAX])
+                   const char *argv[BENCH_WORDS])
 {
     size_t n = 0;
 
@@ -46,7 +46,7 @@ void bench_command(const struct bench_common *c, const struct bench_load *load,
     argv[n++] = "--json";
     argv[n++] = c->json;
     argv[n] = NULL;
-    assert(n < BENCH_WORDS_MAX);
+    assert(n < BENCH_WORDS);
 }
 
 /* ---- the table ---- */

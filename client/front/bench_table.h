@@ -4,7 +4,7 @@
  * of the table.
  *
  * Threading: none.  Memory: words are borrowed.  Pure.
- * Limits: BENCH_WORDS_MAX. */
+ * Limits: BENCH_ROWS_MAX. */
 #ifndef CLIENT_FRONT_BENCH_TABLE_H
 #define CLIENT_FRONT_BENCH_TABLE_H
 
@@ -13,7 +13,7 @@
 
 #include "client/load/figures/result.h"
 
-#define BENCH_WORDS_MAX 40 /* of a command line of sluice-load */
+#define BENCH_WORDS 40 /* of a command line of sluice-load */
 #define BENCH_ROWS_MAX  64
 
 /* A load: its words for sluice-load, ended by NULL. */
@@ -34,7 +34,7 @@ struct bench_common {
 
 /* Fills the command line of a load, ended by NULL. */
 void bench_command(const struct bench_common *c, const struct bench_load *load,
-                   const char *argv[BENCH_WORDS_MAX]);
+                   const char *argv[BENCH_WORDS]);
 
 /* Prints one row per run, then a line for each run that is no measurement or
  * whose memory check failed.  names [r->n_runs]. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/front/bench_table.h"
 #include "client/front/chat_input.h"
 #include "client/front/conversation.h"
 #include "client/front/front.h"
@@ -23,6 +24,7 @@ static const struct front_verb *const verbs[] = {&serve_verb, &chat_verb,
 
 static const struct limit_row front_limits[] = {
     LIMIT_ROW(SERVE_WORKERS_MAX, "workers", "sluice serve"),
+    LIMIT_ROW(BENCH_ROWS_MAX, "rows", "the table of sluice bench"),
     LIMIT_ROW(SERVE_EXTRA_MAX, "words", "options of the workers after --"),
     LIMIT_ROW(SUPERVISOR_CHILDREN_MAX, "programs", "a group"),
     LIMIT_ROW(SUPERVISOR_BACKOFF_MS, "ms", "first backoff of a program"),
