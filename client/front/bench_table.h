@@ -13,8 +13,8 @@
 
 #include "client/load/figures/result.h"
 
-#define BENCH_WORDS 40 /* of a command line of sluice-load */
-#define BENCH_ROWS_MAX  64
+#define BENCH_WORDS    40 /* words of a command line for sluice-load */
+#define BENCH_ROWS_MAX 64
 
 /* A load: its words for sluice-load, ended by NULL. */
 struct bench_load {
@@ -25,7 +25,7 @@ struct bench_load {
 /* The standard loads, ended by one without words. */
 extern const struct bench_load bench_standard[];
 
-/* What all loads have in common. */
+/* The words that all loads share. */
 struct bench_common {
     const char *program, *target, *model; /* model: NULL, the only one */
     const char *profile;                  /* NULL: the words of the load */

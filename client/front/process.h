@@ -27,8 +27,8 @@ struct process {
 MUST_CHECK enum status process_start(struct process *p, char *const argv[],
                                      struct error *e);
 
-/* As process_start(), but without pipes: the child drops its standard output,
- * and shares the standard error of its parent. */
+/* Starts a child as process_start() does, but without pipes: it drops its
+ * standard output, and shares the standard error of its parent. */
 MUST_CHECK enum status process_start_bare(struct process *p, char *const argv[],
                                           struct error *e);
 
