@@ -245,22 +245,25 @@ static void draw(struct view *v)
 
 static void plain(struct view *v)
 {
-    char kinds[LINE_MAX / 2];
+    FILE *to = v->p->to;
 
-    kinds_text(v->t, kinds, sizeof kinds);
     rate_lines(v);
     latency_line(v);
     failure_line(v);
     cluster_line(v);
-    fprintf(v->p->to, "%s", clock_text(v->p->now_us).s);
+    fprintf(to, "%s", clock_text(v->p->now_us).s);
+    if (v->end_us > 0) {
+        fprintf(to, " of %s", clock_text(v->end_us).s);
+    }
     for (unsigned i = 0; i < v->n; i++) {
-        const char *at = v->lines[i];
-        const char *value = strstr(at, "  ");
+        /* Without the spaces that align values on a terminal. */
+        size_t name = (size_t)(strstr(v->lines[i], "  ") - v->lines[i]);
+        const char *value = v->lines[i] + name;
 
-        fprintf(v->p->to, "; %.*s%s", (int)(value - at), at,
+        fprintf(to, "; %.*s%s", (int)name, v->lines[i],
                 value + strspn(value, " ") - 1);
     }
-    fputc('\n', v->p->to);
+    fputc('\n', to);
 }
 
 /* ---- the view ---- */
