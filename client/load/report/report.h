@@ -51,13 +51,25 @@ void report_compare(FILE *to, const struct result *a, const struct result *b);
 
 /* ---- progress ---- */
 
+/* A live view: lines redrawn in place at most 5 times a second.  Rates and
+ * latencies are those of the last 5 s. */
 struct progress;
 
-/* width: columns of a terminal; 0: no terminal, a plain line each 5 s. */
+/* width: columns of a terminal; 0: no terminal, a plain line each 5 s.  Text is
+ * escaped.  title may be NULL. */
 struct progress *progress_new(FILE *to, unsigned width, const char *title);
+
+/* Draws if it is time.  end_us: expected; 0: unknown. */
 void progress_show(struct progress *p, const struct tally *t, int64_t now_us,
-                   int64_t end_us); /* end_us: expected; 0: unknown */
+                   int64_t end_us);
+
+/* Takes the state of the cluster for the next drawings. */
+void progress_cluster(struct progress *p, const struct cluster_point *c);
+
+/* Prints a line that stays, with the time of the last progress_show(). */
 void progress_event(struct progress *p, const char *text);
-void progress_end(struct progress **p); /* clears the lines */
+
+/* Clears the lines and frees *p. */
+void progress_end(struct progress **p);
 
 #endif
