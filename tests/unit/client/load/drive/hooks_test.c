@@ -3,9 +3,11 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "client/load/figures/result.h"
 #include "tests/unit/cmocka.h"
 
 #define EVENTS_MAX 16
@@ -119,6 +121,33 @@ static void free_kills_what_a_command_left_running(void **state)
     assert_int_equal(got.event[3].exit_code, HOOKS_SIGNALLED + 9);
 }
 
+static void exit_replaces_the_start_in_a_run(void **state)
+{
+    struct load_event a = {.at_us = 5, .text = "a", .exit_code = -1};
+    struct load_event b = {.at_us = 5, .text = "b", .exit_code = -1};
+    struct run *r = calloc(1, sizeof *r);
+
+    (void)state;
+    assert_non_null(r);
+    run_event(r, &a);
+    run_event(r, &a); /* given twice */
+    run_event(r, &b);
+    b.exit_code = 3;
+    run_event(r, &b);
+    a.exit_code = 0;
+    run_event(r, &a);
+    a.exit_code = 1;
+    run_event(r, &a);
+    assert_int_equal(r->n_events, 3);
+    assert_int_equal(r->events[0].exit_code, 0);
+    assert_int_equal(r->events[1].exit_code, 1);
+    assert_int_equal(r->events[2].exit_code, 3);
+    a.at_us = 6;
+    run_event(r, &a);
+    assert_int_equal(r->n_events, 4);
+    free(r);
+}
+
 static void malformed_hooks_and_none_never_run(void **state)
 {
     static const char *const texts[] = {"true"};
@@ -141,6 +170,7 @@ int main(void)
         cmocka_unit_test(times_and_commands_are_accepted),
         cmocka_unit_test(commands_start_at_their_time),
         cmocka_unit_test(free_kills_what_a_command_left_running),
+        cmocka_unit_test(exit_replaces_the_start_in_a_run),
         cmocka_unit_test(malformed_hooks_and_none_never_run),
     };
 
