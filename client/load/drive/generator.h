@@ -2,7 +2,7 @@
  * on time, and makes samples.
  *
  * A pure core: it is told the time and the events of its target, and never
- * waits.  The loop (drive/drive_loop.h) waits for it; a test drives it with a
+ * waits.  The loop (drive/loop.h) waits for it; a test drives it with a
  * target in virtual time.
  *
  *   planned --prepare, GENERATOR_AHEAD_US before--> prepared --due--> started

@@ -1,4 +1,4 @@
-/* open_session.h - A session of the plan while its turns run.
+/* session.h - A session of the plan while its turns run.
  *
  * A plan_session has room for the largest session, 68 KiB.  This copy takes
  * what the session needs, so thousands can wait for their start.
@@ -7,8 +7,8 @@
  * text otherwise, at most SESSION_ANSWER_MAX of either.
  *
  * Threading: none.  Memory: owns its arrays and reuses them. */
-#ifndef CLIENT_LOAD_DRIVE_OPEN_SESSION_H
-#define CLIENT_LOAD_DRIVE_OPEN_SESSION_H
+#ifndef CLIENT_LOAD_DRIVE_SESSION_H
+#define CLIENT_LOAD_DRIVE_SESSION_H
 
 #include "client/load/plan/prompt.h"
 #include "common/base/list.h"
@@ -16,7 +16,7 @@
 #define SESSION_ANSWER_MAX  (4u << 20) /* ids, or bytes, of an answer */
 #define SESSION_PIECES_KEPT 64         /* a larger array is not reused */
 
-struct open_session {
+struct session {
     struct list link, roots; /* the generator's */
     uint64_t number, content;
     int64_t due_us, think_us;
@@ -31,26 +31,25 @@ struct open_session {
 };
 
 /* All zeros is a valid session.  Copies from the plan. */
-void open_session_take(struct open_session *s, const struct plan_session *from);
+void session_take(struct session *s, const struct plan_session *from);
 
 /* Fills the caller's large struct for prompt_make(). */
-void open_session_give(const struct open_session *s, struct plan_session *to);
+void session_give(const struct session *s, struct plan_session *to);
 
-bool open_session_has_children(const struct open_session *s, uint32_t turn);
+bool session_has_children(const struct session *s, uint32_t turn);
 
 /* Returns the turns that descend from a turn, as bits. */
-uint64_t open_session_below(const struct open_session *s, uint32_t turn);
+uint64_t session_below(const struct session *s, uint32_t turn);
 
 /* Returns about how many tokens the prompt of a turn has. */
-uint64_t open_session_tokens(const struct open_session *s, uint32_t turn);
+uint64_t session_tokens(const struct session *s, uint32_t turn);
 
 /* Appends a chunk to the answer of a turn. */
-void open_session_answer(struct open_session *s, uint32_t turn,
-                         const uint32_t *ids, size_t n_ids, const char *text,
-                         size_t n_text);
+void session_answer(struct session *s, uint32_t turn, const uint32_t *ids,
+                    size_t n_ids, const char *text, size_t n_text);
 
 /* Frees the answers and large arrays; the session can be taken again. */
-void open_session_clear(struct open_session *s);
-void open_session_fini(struct open_session *s);
+void session_clear(struct session *s);
+void session_fini(struct session *s);
 
 #endif

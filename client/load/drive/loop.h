@@ -1,18 +1,18 @@
-/* drive_loop.h - The edge of a generator process: waits for the next start, the
+/* loop.h - The edge of a generator process: waits for the next start, the
  * target's descriptors and the caller's.
  *
  * Waits end within microseconds of their time: ppoll() with the least timer
  * slack.
  *
  * Threading: one thread.  Memory: none. */
-#ifndef CLIENT_LOAD_DRIVE_DRIVE_LOOP_H
-#define CLIENT_LOAD_DRIVE_DRIVE_LOOP_H
+#ifndef CLIENT_LOAD_DRIVE_LOOP_H
+#define CLIENT_LOAD_DRIVE_LOOP_H
 
 #include "client/load/drive/generator.h"
 
 #define LOOP_ITEMS 4 /* of the caller */
 
-struct drive_loop {
+struct loop {
     struct generator *generator;
     const struct target_ops *ops;
     struct target *target;
@@ -24,9 +24,9 @@ struct drive_loop {
 };
 
 /* Returns the monotonic time. */
-int64_t drive_loop_now_us(void);
+int64_t loop_now_us(void);
 
 /* Runs until every request has ended. */
-void drive_loop_run(const struct drive_loop *l);
+void loop_run(const struct loop *l);
 
 #endif

@@ -1,4 +1,4 @@
-#include "client/load/drive/open_session.h"
+#include "client/load/drive/session.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -15,8 +15,7 @@ static void *grown(void *array, size_t n, size_t size)
     return array;
 }
 
-static void make_room(struct open_session *s, uint32_t n_turns,
-                      uint32_t n_pieces)
+static void make_room(struct session *s, uint32_t n_turns, uint32_t n_pieces)
 {
     if (n_turns > s->turns_size) {
         s->turns = grown(s->turns, n_turns, sizeof *s->turns);
@@ -28,7 +27,7 @@ static void make_room(struct open_session *s, uint32_t n_turns,
     }
 }
 
-void open_session_take(struct open_session *s, const struct plan_session *from)
+void session_take(struct session *s, const struct plan_session *from)
 {
     make_room(s, from->n_turns, from->n_pieces);
     s->number = from->number;
@@ -52,7 +51,7 @@ void open_session_take(struct open_session *s, const struct plan_session *from)
     }
 }
 
-void open_session_give(const struct open_session *s, struct plan_session *to)
+void session_give(const struct session *s, struct plan_session *to)
 {
     to->number = s->number;
     to->content = s->content;
@@ -66,7 +65,7 @@ void open_session_give(const struct open_session *s, struct plan_session *to)
     }
 }
 
-bool open_session_has_children(const struct open_session *s, uint32_t turn)
+bool session_has_children(const struct session *s, uint32_t turn)
 {
     for (uint32_t i = turn + 1; i < s->n_turns; i++) {
         if (s->turns[i].parent == (int32_t)turn) {
@@ -76,7 +75,7 @@ bool open_session_has_children(const struct open_session *s, uint32_t turn)
     return false;
 }
 
-uint64_t open_session_below(const struct open_session *s, uint32_t turn)
+uint64_t session_below(const struct session *s, uint32_t turn)
 {
     uint64_t set = (uint64_t)1 << turn;
 
@@ -91,7 +90,7 @@ uint64_t open_session_below(const struct open_session *s, uint32_t turn)
     return set & ~((uint64_t)1 << turn);
 }
 
-static uint64_t turn_tokens(const struct open_session *s, uint32_t i)
+static uint64_t turn_tokens(const struct session *s, uint32_t i)
 {
     const struct plan_entry *entry = s->turns[i].entry;
     uint64_t n = s->turns[i].n_new;
@@ -103,7 +102,7 @@ static uint64_t turn_tokens(const struct open_session *s, uint32_t i)
     return n;
 }
 
-uint64_t open_session_tokens(const struct open_session *s, uint32_t turn)
+uint64_t session_tokens(const struct session *s, uint32_t turn)
 {
     uint64_t n = turn_tokens(s, turn);
 
@@ -161,13 +160,12 @@ static void append_text(struct prompt_answer *a, const char *text, size_t n)
     a->n_text += n;
 }
 
-void open_session_answer(struct open_session *s, uint32_t turn,
-                         const uint32_t *ids, size_t n_ids, const char *text,
-                         size_t n_text)
+void session_answer(struct session *s, uint32_t turn, const uint32_t *ids,
+                    size_t n_ids, const char *text, size_t n_text)
 {
     struct prompt_answer *a;
 
-    if (s->answers == NULL || !open_session_has_children(s, turn)) {
+    if (s->answers == NULL || !session_has_children(s, turn)) {
         return;
     }
     a = &s->answers[turn];
@@ -183,7 +181,7 @@ void open_session_answer(struct open_session *s, uint32_t turn,
 
 /* ---- the end ---- */
 
-void open_session_clear(struct open_session *s)
+void session_clear(struct session *s)
 {
     for (uint32_t i = 0; s->answers != NULL && i < s->n_turns; i++) {
         free(s->answers[i].ids);
@@ -198,10 +196,10 @@ void open_session_clear(struct open_session *s)
     }
 }
 
-void open_session_fini(struct open_session *s)
+void session_fini(struct session *s)
 {
-    open_session_clear(s);
+    session_clear(s);
     free(s->turns);
     free(s->pieces);
-    *s = (struct open_session){0};
+    *s = (struct session){0};
 }
