@@ -281,7 +281,8 @@ static bool all_ready(const struct crew *c)
     return true;
 }
 
-/* An order that a dead process cannot take is no error: its pipe tells. */
+/* An order that a dead process cannot take is no error here: the end of its
+ * pipe is. */
 static void order_all(struct crew *c, enum crew_order_kind kind, int64_t at_us)
 {
     struct crew_order order = {kind, at_us};

@@ -29,7 +29,7 @@ enum request_state {
 struct request {
     struct timer timer; /* its start; once open, its next limit */
     struct timer prep;  /* armed while it is to be prepared */
-    struct list link;   /* of the open ones, or of the pool */
+    struct list link;   /* in the open ones, or in the pool */
     struct generator *generator;
     struct session *session;
     uint32_t turn;
@@ -40,7 +40,7 @@ struct request {
     struct inject_moment moment;
     int64_t timeout_us, cut_us; /* moments; INT64_MAX: none */
     struct call *call;
-    size_t bytes; /* of the prepared call */
+    size_t bytes; /* the prepared call's */
     struct flight flight;
 };
 
@@ -53,11 +53,11 @@ struct generator {
     /* Ahead of the start. */
     bool closed, plan_ended;
     int64_t horizon_us; /* due time of the last session read */
-    uint32_t n_slots;   /* of a closed loop */
+    uint32_t n_slots;   /* in a closed loop */
     uint32_t n_unused;  /* ... that have had no session */
     uint32_t n_ahead;   /* sessions without a start */
     uint32_t n_live;    /* sessions with turns left */
-    struct list spare;  /* ... of a closed loop without a slot */
+    struct list spare;  /* ... without a slot, in a closed loop */
     struct list live;   /* ... all others */
     uint32_t n_spare;
     struct timers planned; /* by due time: not due */

@@ -10,7 +10,7 @@
 
 #include "client/load/drive/generator.h"
 
-#define LOOP_ITEMS 4 /* of the caller */
+#define LOOP_ITEMS 4 /* the caller's */
 
 struct loop {
     struct generator *generator;

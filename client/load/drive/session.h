@@ -30,7 +30,7 @@ struct session {
     bool begun;                    /* a turn was started, or has a sample */
 };
 
-/* All zeros is a valid session.  Copies from the plan. */
+/* Copies a session from the plan.  All zeros is a valid session before. */
 void session_take(struct session *s, const struct plan_session *from);
 
 /* Fills the caller's large struct for prompt_make(). */
