@@ -14,7 +14,9 @@ const struct bench_load bench_standard[] = {
     {"decode",
      {"--concurrency", "1", "--sweep", "1,8,32", "--prompt", "128", "--output",
       "128"}},
-    {"prefill", {"--concurrency", "4", "--prompt", "2048", "--output", "16"}},
+    {"prefill",
+     {"--concurrency", "4", "--sweep", "4", "--prompt", "2048", "--output",
+      "16"}},
     {NULL, {NULL}},
 };
 
@@ -80,6 +82,13 @@ static void put_time(struct columns *t, const struct tally *y, enum metric m,
     }
 }
 
+static double prompt_per_s(const struct tally *t)
+{
+    double seconds = tally_seconds(t);
+
+    return seconds > 0 ? (double)t->n_prompt / seconds : 0;
+}
+
 static void put_row(struct columns *t, const struct run *r, const char *name)
 {
     const struct tally *y = r->tally;
@@ -88,6 +97,7 @@ static void put_row(struct columns *t, const struct run *r, const char *name)
     put_load(t, r, name);
     columns_cell(t, "%.0f", histogram_mean(&y->metrics[METRIC_PROMPT]));
     columns_cell(t, "%.0f", histogram_mean(&y->metrics[METRIC_OUTPUT]));
+    columns_cell(t, "%.1f", prompt_per_s(y));
     columns_cell(t, "%.1f", tally_tokens_per_s(y));
     put_time(t, y, METRIC_TTFT, 0.5);
     put_time(t, y, METRIC_TTFT, 0.99);
@@ -101,8 +111,9 @@ void bench_table(FILE *to, const struct result *r, const char *const *names)
 {
     struct columns t;
 
-    columns_init(&t, "load", "prompt", "output", "tokens/s", "TTFT p50",
-                 "TTFT p99", "ITL p50", "ITL p99", "requests", "failed", NULL);
+    columns_init(&t, "load", "prompt", "output", "in tok/s", "out tok/s",
+                 "TTFT p50", "TTFT p99", "ITL p50", "ITL p99", "requests",
+                 "failed", NULL);
     for (uint32_t i = 0; i < r->n_runs; i++) {
         put_row(&t, &r->runs[i], names[i]);
     }

@@ -54,12 +54,12 @@ static void on_sample(void *arg, const struct sample *s, const uint32_t *gaps)
     struct load_job *j = g->job;
 
     if (g->kind->learn) {
-        outputs_learn(j->outputs, s);
+        (void)outputs_learn(j->outputs, s);
     } else if (j->outputs) {
         enum outputs_verdict v = outputs_compare(j->outputs, s);
 
-        g->run->tally->n_checked += v == OUTPUTS_EQUAL || v == OUTPUTS_DIFFER;
-        g->run->tally->n_differ += v == OUTPUTS_DIFFER;
+        g->run->tally->n_checked += v == OUTPUTS_EQUAL || v == OUTPUTS_DIFFERS;
+        g->run->tally->n_differ += v == OUTPUTS_DIFFERS;
     }
     tally_sample(g->run->tally, s, gaps);
     if (j->samples && !g->kind->learn) {
@@ -146,7 +146,7 @@ static enum status run_crew(struct running *g, struct error *e)
         }
         runs = crew_turn(g->crew, on_sample, on_pulse, g, &st, e);
         if (g->hooks) {
-            hooks_turn(g->hooks, since_start(g));
+            (void)hooks_turn(g->hooks, since_start(g));
         }
         look_at_cluster(g);
         show(g);
@@ -238,7 +238,7 @@ static void start_rest(struct running *g)
 
     if (s->cluster && !g->kind->learn &&
         cluster_open(&g->cluster, s->cluster, &e) != ST_OK) {
-        snprintf(event.text, sizeof event.text, "no figures of the router: %s",
+        snprintf(event.text, sizeof event.text, "no figures of the router: %.90s",
                  e.text);
         on_event(g, &event);
     }

@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "client/load/drive/hooks.h"
+
 #define DURATION_US     30000000
 #define GRACE_US        60000000 /* after the last start, without --timeout */
 #define MEMORY_MAX      ((size_t)256 << 20)
@@ -291,6 +293,13 @@ static enum status check(const struct load_setup *s, struct error *e)
         return error_set(e, ST_INVALID_ARGUMENT,
                          "--rate, --concurrency and --trace exclude one "
                          "another");
+    }
+    for (unsigned i = 0; i < o->at.n; i++) {
+        enum status st = hooks_check(o->at.item[i], e);
+
+        if (st != ST_OK) {
+            return st;
+        }
     }
     return ST_OK;
 }

@@ -233,7 +233,10 @@ static enum status begin(struct load_job *j, struct error *e)
         st = plan_new(&j->plan, &s->plan, e);
     }
     if (st == ST_OK && s->o.check_outputs) {
-        j->outputs = outputs_new(s->o.check_outputs);
+        j->outputs =
+            outputs_new(s->o.check_outputs * PLAN_TURNS_MAX > OUTPUTS_MAX
+                            ? OUTPUTS_MAX
+                            : s->o.check_outputs * PLAN_TURNS_MAX);
     }
     if (st == ST_OK && s->o.samples) {
         j->samples = fopen(s->o.samples, "we");

@@ -1,8 +1,3 @@
-/* ask.h - What a server says of its model, by kind of server.
- *
- * Each blocks for at most o->connect_ms and a call's time limit; for a process
- * of its own.  Returns ST_UNAVAILABLE if nothing answers, ST_NOT_FOUND if the
- * server does not serve o->model, and a sentence in *e. */
 /* ask.h - target_ask() of each kind of server.
  *
  * Threading: one thread; blocks, at most connect_ms and ASK_MS. */

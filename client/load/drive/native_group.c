@@ -21,6 +21,7 @@ struct native_group {
     int64_t now_us;    /* real, of the event in progress */
     int64_t wake_us;   /* end of the pause; 0: none */
     int64_t paused_us; /* real time at which the pause began */
+    int64_t awake_us;  /* no pause begins before this time */
     int64_t behind_us; /* sum of the pauses: real time - cores' time */
 };
 
@@ -218,13 +219,14 @@ static bool has_calls(const struct native_group *g)
     return false;
 }
 
-/* Pauses if everything that had come was read. */
+/* Pauses if everything that had come was read and acknowledged. */
 static void maybe_pause(struct native_group *g)
 {
     struct node_io *io = transport_io(g->transport);
     uint64_t range = NATIVE_PAUSE_MAX_US - NATIVE_PAUSE_MIN_US + 1;
 
-    if (g->o.slow && has_calls(g) && !transport_look(g->transport)) {
+    if (g->o.slow && g->now_us >= g->awake_us && has_calls(g) &&
+        !transport_look(g->transport)) {
         g->paused_us = g->now_us;
         g->wake_us =
             g->now_us + NATIVE_PAUSE_MIN_US + (int64_t)(io->random(io) % range);
@@ -236,6 +238,7 @@ static void maybe_wake(struct native_group *g)
     if (g->wake_us != 0 && g->now_us >= g->wake_us) {
         g->behind_us += g->now_us - g->paused_us;
         g->wake_us = 0;
+        g->awake_us = g->now_us + NATIVE_AWAKE_US;
         g->n_items = 0; /* its descriptors have not been polled yet */
     }
 }

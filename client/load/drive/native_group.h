@@ -23,6 +23,7 @@
 
 #define NATIVE_PAUSE_MIN_US 1000000
 #define NATIVE_PAUSE_MAX_US 2500000
+#define NATIVE_AWAKE_US     50000 /* between two: five times the ack delay */
 
 struct native_group;
 

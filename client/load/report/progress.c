@@ -4,16 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/load/report/cell.h"
 #include "client/load/report/recent.h"
 #include "client/load/report/report.h"
 #include "common/base/log.h"
 
-#define DRAW_US   200000  /* at least between two drawings */
-#define PLAIN_US  5000000 /* ... two plain lines */
-#define LINES     8
-#define LINE_MAX  512
-#define BAR_MAX   40
-#define TITLE_MAX 30 /* columns of the title at most */
+#define DRAW_US    200000  /* at least between two drawings */
+#define PLAIN_US   5000000 /* ... two plain lines */
+#define LINES      8
+#define LINE_MAX   512
+#define BAR_MAX    40
+#define REASON_MAX 160
+#define TITLE_MAX  30 /* columns of the title at most */
 
 struct progress {
     FILE *to;
@@ -40,37 +42,6 @@ struct short_text {
 };
 
 /* ---- text ---- */
-
-/* Returns a time with three digits: "12.3 ms". */
-static struct short_text time_text(int64_t us)
-{
-    static const char *const units[] = {"us", "ms", "s"};
-    struct short_text out;
-    double v = (double)us;
-    int u = 0;
-
-    if (us == HISTOGRAM_LOST) {
-        snprintf(out.s, sizeof out.s, "lost");
-        return out;
-    }
-    for (; u < 2 && v >= 999.5; u++) {
-        v /= 1000;
-    }
-    snprintf(out.s, sizeof out.s, "%.*f %s",
-             u == 0 || v >= 99.95 ? 0
-             : v >= 9.995         ? 1
-                                  : 2,
-             v, units[u]);
-    return out;
-}
-
-static struct short_text rate_text(double v)
-{
-    struct short_text out;
-
-    snprintf(out.s, sizeof out.s, "%.*f", v >= 99.95 ? 0 : 1, v);
-    return out;
-}
 
 /* Returns whole seconds as "75 s", from ten minutes on as "12 min 5 s". */
 static struct short_text clock_text(int64_t us)
@@ -152,19 +123,13 @@ static void rate_lines(struct view *v)
     snprintf(next_line(v), LINE_MAX,
              "requests  %s/s sent, %s/s ended, %u in flight, %llu ended in "
              "all%s",
-             rate_text(v->f.sent_per_s).s, rate_text(v->f.ended_per_s).s,
-             t->n_in_flight, (unsigned long long)recent_ended(t),
+             cell_number(v->f.sent_per_s).text,
+             cell_number(v->f.ended_per_s).text, t->n_in_flight,
+             (unsigned long long)recent_ended(t),
              tally_requests(t) == 0 && t->n_warm > 0 ? " (warm-up)" : "");
     snprintf(next_line(v), LINE_MAX, "tokens    %s/s, own lag p99 %s",
-             rate_text(v->f.tokens_per_s).s,
-             time_text(histogram_quantile(&v->f.metrics[RECENT_LAG], 0.99)).s);
-}
-
-static struct short_text quantile_text(const struct histogram *h, double q)
-{
-    struct short_text none = {"-"};
-
-    return h->n + h->lost == 0 ? none : time_text(histogram_quantile(h, q));
+             cell_number(v->f.tokens_per_s).text,
+             cell_figure(&v->f.metrics[RECENT_LAG], 0.99, true).text);
 }
 
 static void latency_line(struct view *v)
@@ -177,8 +142,9 @@ static void latency_line(struct view *v)
         const struct histogram *h = &v->f.metrics[i];
 
         used += snprintf(line + used, (size_t)(LINE_MAX - used), "%s%s %s, %s",
-                         i == 0 ? "" : "; ", names[i], quantile_text(h, 0.5).s,
-                         quantile_text(h, 0.99).s);
+                         i == 0 ? "" : "; ", names[i],
+                         cell_figure(h, 0.5, true).text,
+                         cell_figure(h, 0.99, true).text);
     }
 }
 
@@ -224,14 +190,15 @@ static int kinds_text(const struct tally *t, char *out, size_t size)
 static void failure_line(struct view *v)
 {
     const struct tally_why *why = main_reason(v->t);
-    char kinds[LINE_MAX / 2], text[LINE_MAX];
+    char kinds[LINE_MAX / 2], text[REASON_MAX] = "";
 
     if (kinds_text(v->t, kinds, sizeof kinds) == 0) {
         return;
     }
-    escape(text, why == NULL ? "" : why->why);
-    text[LINE_MAX / 3] = '\0';
-    snprintf(next_line(v), LINE_MAX, "not ok    %s%s%s", kinds,
+    if (why != NULL) {
+        log_escape(text, sizeof text, why->why, strlen(why->why));
+    }
+    snprintf(next_line(v), LINE_MAX, "not ok    %.180s%s%.90s", kinds,
              text[0] == '\0' ? "" : "; mostly: ", text);
 }
 
@@ -278,22 +245,25 @@ static void draw(struct view *v)
 
 static void plain(struct view *v)
 {
-    char kinds[LINE_MAX / 2];
+    FILE *to = v->p->to;
 
-    kinds_text(v->t, kinds, sizeof kinds);
     rate_lines(v);
     latency_line(v);
     failure_line(v);
     cluster_line(v);
-    fprintf(v->p->to, "%s", clock_text(v->p->now_us).s);
+    fprintf(to, "%s", clock_text(v->p->now_us).s);
+    if (v->end_us > 0) {
+        fprintf(to, " of %s", clock_text(v->end_us).s);
+    }
     for (unsigned i = 0; i < v->n; i++) {
-        const char *at = v->lines[i];
-        const char *value = strstr(at, "  ");
+        /* Without the spaces that align values on a terminal. */
+        size_t name = (size_t)(strstr(v->lines[i], "  ") - v->lines[i]);
+        const char *value = v->lines[i] + name;
 
-        fprintf(v->p->to, "; %.*s%s", (int)(value - at), at,
+        fprintf(to, "; %.*s%s", (int)name, v->lines[i],
                 value + strspn(value, " ") - 1);
     }
-    fputc('\n', v->p->to);
+    fputc('\n', to);
 }
 
 /* ---- the view ---- */

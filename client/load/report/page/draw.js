@@ -273,6 +273,9 @@ const LAYERS = {
   shade: (l, x, y, box) => l.points.map(([a, b]) => s('rect', {
     class: 'shade', x: x(a), y: box.top, width: Math.max(1, x(b) - x(a)),
     height: box.bottom - box.top })),
+  lost: (l, x, y, box) => l.points.map(([a, b]) => s('rect', {
+    class: 'lost', x: x(a), y: box.top, width: Math.max(2, x(b) - x(a)),
+    height: 5 })),
   level: (l, x, y, box) => [s('path', { class: 'rule',
     d: `M${box.left} ${y(l.at)}H${box.right}` }),
     s('text', { class: 'say halo', x: box.right - 4, y: y(l.at) - 5,

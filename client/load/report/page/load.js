@@ -46,14 +46,21 @@ function runHead(run) {
   return `${runLoad(run)} · ${ROLES[run.role] ?? run.role}`;
 }
 
+// The mean of the runs of each load; runs are in order of load.
+function means(runs, value) {
+  return [...new Set(runs.map((r) => r.load))].map((load) => {
+    const same = runs.filter((r) => r.load === load).map(value);
+    return [load, same.reduce((a, b) => a + b, 0) / same.length];
+  });
+}
+
 function loadChart(result, runs, c) {
   const max = Math.max(...runs.map((r) => r.load));
   const best = result.search?.low;
   return h('div', { class: 'sheet' }, chart({ height: 180,
     x: linear(0, max * 1.06), xText: short, ...c,
     layers: [...(c.under ?? []),
-      { kind: 'line', cls: 'line thin s6', points: runs.map((r) =>
-        [r.load, c.value(r)]) },
+      { kind: 'line', cls: 'line thin s6', points: means(runs, c.value) },
       ...(best ? [{ kind: 'mark', at: best, low: true,
         text: digits(best, 3) }]
         : []),
@@ -105,7 +112,8 @@ function searchLine(result) {
   const unit = runs[0]?.closed ? ' at once' : ' requests/s';
   if (f.invalid) {
     return [pill(false, 'search ended'), 'The generator could not make a ' +
-      'larger load within its lag limit.'];
+      'larger load within its lag limit' +
+      (f.low ? `; ${digits(f.low, 3)}${unit} met.` : '.')];
   }
   if (!f.low) return [pill(false, 'none'), 'No load met the objectives.'];
   if (f.capped) {

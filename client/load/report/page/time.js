@@ -40,11 +40,14 @@ function timeHead(r) {
 
 function latencyOverTime(run, key, title, common, log) {
   const q = run.rows.map((r) => QUANTILES.map(([p]) => r[key].quantile(p)));
+  const lost = run.rows.filter((_, k) => q[k][2] === Infinity);
   const points = (i) => run.rows.map((r, k) => [middle(r), q[k][i]]);
   return chart({ ...common, title, height: 132, yText: shortTime,
     y: scaleOf(q.flat(), log),
-    keys: QUANTILES.map(([, name, cls]) => [cls, name]),
+    keys: [...QUANTILES.map(([, name, cls]) => [cls, name]),
+      ...(lost.length ? [['lost', 'p99 lost: requests failed']] : [])],
     layers: [...common.under,
+      { kind: 'lost', points: lost.map((r) => [r.from, r.to]) },
       { kind: 'band', cls: 'band f1',
         points: run.rows.map((r, k) => [middle(r), q[k][0], q[k][2]]) },
       ...QUANTILES.map(([, , cls], i) => ({ kind: 'line', cls,
