@@ -2,7 +2,7 @@
  * on time, and makes samples.
  *
  * A pure core: its caller passes the time, its target the events; it never
- * waits.  The loop (drive/loop.h) waits for it; a test drives it with a
+ * waits.  The loop (drive/edge.h) waits for it; a test drives it with a
  * target in virtual time.
  *
  *   planned --prepare, GENERATOR_AHEAD_US before--> prepared --due--> started
