@@ -89,8 +89,8 @@ static void print_latencies(FILE *to, const struct tally *t)
     }
     if (lost) {
         fprintf(to,
-                "  lost: the figure lies among %s requests that did not "
-                "end; means are without them\n",
+                "  lost: the figure lies among %s requests that did not end "
+                "ok;\n  means are without them\n",
                 cell_count(t->metrics[METRIC_E2E].lost).text);
     }
 }
@@ -227,7 +227,7 @@ static void print_outcomes(FILE *to, const struct tally *t)
     char text[CELL_TEXT * 2];
     int at = 1;
 
-    fprintf(to, "\n ");
+    fputs(tally_requests(t) == 0 ? "\n  no request" : "\n ", to);
     for (int i = 0; i < OUTCOMES; i++) {
         if (t->n_outcomes[i] > 0) {
             snprintf(text, sizeof text, " %s %s%s",
