@@ -21,7 +21,8 @@
  * were not due make no samples.
  *
  * Threading: one thread.  Memory: at most `memory_max` bytes of prepared
- * requests (at least one is prepared), GENERATOR_AHEAD_MAX sessions that wait
+ * requests (one is always prepared, and one more while its size is measured),
+ * GENERATOR_AHEAD_MAX sessions that wait
  * for their start, and what is open.  Records are reused: the steady state
  * allocates only where an answer, a prompt or a gap list exceeds earlier
  * ones. */
