@@ -68,7 +68,12 @@ static struct call *prepare(struct target *t, const struct call_request *r,
     c = calloc(1, sizeof *c);
     assert(c != NULL);
     c->request = *r;
-    c->bytes = *bytes = t->r.call_bytes * r->prompt->n_tokens;
+    c->bytes = t->r.call_bytes * r->prompt->n_tokens;
+    if (t->r.uneven) {
+        c->bytes += (size_t)(tiny_draw(t->r.seed, r->number, 998) * 9 *
+                             (double)c->bytes);
+    }
+    *bytes = c->bytes;
     t->counts.n_prepared++;
     t->counts.bytes += c->bytes;
     if (t->counts.bytes > t->counts.bytes_peak) {
