@@ -155,12 +155,9 @@ static void give_up(struct target *t, struct call *c, enum give_up how,
     assert(!c->given_up);
     c->given_up = true;
     t->counts.n_given_up++;
-    if (happens(t, c->request.number, 4, t->r.deaf)) {
-        timer_clear(&t->timers, &c->timer);
-        free(c);
-        return;
+    if (!happens(t, c->request.number, 4, t->r.deaf)) {
+        end(t, c, now_us, outcomes[how]);
     }
-    end(t, c, now_us, outcomes[how]);
 }
 
 /* ---- the test's side ---- */
