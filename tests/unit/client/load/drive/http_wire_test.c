@@ -91,14 +91,6 @@ static void open_wire(const struct http_wire_ops *ops, uint32_t n_connections)
     http_peer_open(&f.peer);
     assert_int_equal(http_url_read(&url, f.peer.url, &e), ST_OK);
     assert_int_equal(ops->open(&f.wire, &url, &o, &events, &e), ST_OK);
-    for (int i = 0; i < 2; i++) { /* the connection that tried the address */
-        http_peer_turn(&f.peer);
-    }
-    if (f.peer.n > 0) {
-        http_peer_hang_up(&f.peer, 0);
-        f.peer.n = 0;
-        f.peer.ended[0] = false;
-    }
 }
 
 static void close_wire(void)
