@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -212,6 +213,7 @@ static void child(int to, uint32_t process, int64_t start)
                                .connect_ms = 10000};
     struct error e;
 
+    prctl(PR_SET_TIMERSLACK, 1000); /* else ppoll() is up to 50 us late */
     if (http_target.open(&r.t, &o, &e) != ST_OK) {
         fprintf(stderr, "http_rate: %s\n", e.text);
         exit(1);
