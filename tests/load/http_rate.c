@@ -29,6 +29,7 @@
     X(processes, U32, "N", "1", "processes", 1, 16)                      \
     X(connections, U32, "N", "0", "connections of a process; 0: any", 0, \
       65536)                                                             \
+    X(chat, FLAG, NULL, NULL, "chat with a short text", 0, 0)            \
     X(insecure, FLAG, NULL, NULL, "accept any certificate", 0, 0)        \
     X(help, FLAG, NULL, NULL, "print this and exit", 0, 0)
 
@@ -202,12 +203,29 @@ static void put(int fd, const void *bytes, size_t n)
     }
 }
 
+static void set_prompt(struct prompt *p)
+{
+    static char text[] = "How are you?";
+
+    if (options.chat) {
+        p->text = text;
+        p->n_text = sizeof text - 1;
+        return;
+    }
+    p->n_ids = options.prompt;
+    p->ids = calloc(options.prompt, sizeof *p->ids);
+    for (uint32_t i = 0; i < options.prompt; i++) {
+        p->ids[i] = i * 7919 % 50000;
+    }
+}
+
 static void child(int to, uint32_t process, int64_t start)
 {
     static struct run r;
     struct target_options o = {.endpoint = options.target,
                                .model = "fake",
                                .stream = true,
+                               .chat = options.chat,
                                .insecure = options.insecure,
                                .n_connections = options.connections,
                                .connect_ms = 10000};
@@ -218,11 +236,7 @@ static void child(int to, uint32_t process, int64_t start)
         fprintf(stderr, "http_rate: %s\n", e.text);
         exit(1);
     }
-    r.prompt.n_ids = options.prompt;
-    r.prompt.ids = calloc(options.prompt, sizeof *r.prompt.ids);
-    for (uint32_t i = 0; i < options.prompt; i++) {
-        r.prompt.ids[i] = i * 7919 % 50000;
-    }
+    set_prompt(&r.prompt);
     drive(&r, process, start);
     http_target.close(&r.t);
     put(to, &sum, sizeof sum);

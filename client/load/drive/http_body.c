@@ -203,7 +203,7 @@ enum status http_body_put(const struct http_body *b, const struct prompt *p,
     if (!b->chat && p->json != NULL) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "the data set has messages, which "
-                         "/v1/completions cannot take; use --api chat");
+                         "/completions cannot take; use --api chat");
     }
     http_text_puts(out, b->chat ? "{\"messages\":" : "{\"prompt\":");
     if (p->json != NULL) {

@@ -526,7 +526,7 @@ static void make_head(struct http_wire *w, const struct http_url *url,
 
     http_text_puts(h, "POST ");
     http_text_puts(h, url->base);
-    http_text_puts(h, o->chat ? "/v1/chat/completions" : "/v1/completions");
+    http_text_puts(h, o->chat ? "/chat/completions" : "/completions");
     http_text_puts(h, " HTTP/1.1\r\nHost: ");
     http_text_puts(h, url->authority);
     http_text_puts(h, "\r\nUser-Agent: sluice-load/" SLUICE_VERSION

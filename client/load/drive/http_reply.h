@@ -13,8 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HTTP_HEAD_MAX 16384 /* bytes of a head, of trailers, of a chunk line \
-                             */
+#define HTTP_HEAD_MAX                                      \
+    16384 /* bytes of a head, of trailers, of a chunk line \
+           */
 
 enum reply_part {
     REPLY_HEAD,
