@@ -30,6 +30,7 @@
     X(connections, U32, "N", "0", "connections of a process; 0: any", 0, \
       65536)                                                             \
     X(chat, FLAG, NULL, NULL, "chat with a short text", 0, 0)            \
+    X(key, STRING, "KEY", NULL, "API key", 0, 0)                         \
     X(insecure, FLAG, NULL, NULL, "accept any certificate", 0, 0)        \
     X(help, FLAG, NULL, NULL, "print this and exit", 0, 0)
 
@@ -224,6 +225,7 @@ static void child(int to, uint32_t process, int64_t start)
     static struct run r;
     struct target_options o = {.endpoint = options.target,
                                .model = "fake",
+                               .key = options.key,
                                .stream = true,
                                .chat = options.chat,
                                .insecure = options.insecure,
