@@ -13,6 +13,8 @@ foreach(file IN LISTS FILES)
   string(REGEX REPLACE "(................................)" "\\1\n" hex
     "${hex}")
   string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
+  # No warning where char is signed.
+  string(REGEX REPLACE "0x([89a-f][0-9a-f])" "(char)0x\\1" bytes "${bytes}")
   string(APPEND text "static const char ${id}[] = {\n${bytes}0};\n\n")
   string(APPEND table "    {\"${name}\", ${id}, sizeof ${id} - 1},\n")
 endforeach()

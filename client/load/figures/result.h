@@ -23,6 +23,8 @@ struct run {
     char why_invalid[200];
     struct cluster_point points[RESULT_POINTS]; /* [n_points] */
     uint32_t n_points;
+    uint64_t n_offered; /* points given to run_point() */
+    uint32_t stride;    /* ... of which each stride-th is kept; 0: 1 */
     struct load_event events[RESULT_EVENTS]; /* [n_events] */
     uint32_t n_events;
     /* The check of memory after the run; audited is false if the target has
@@ -43,10 +45,18 @@ struct result {
 };
 
 void result_fini(struct result *r);
-struct run *result_add(struct result *r); /* zeroed, with no tally */
 
-/* Thins points to every second one when they are full. */
+/* Returns a new run, zeroed, with no tally.  Runs returned before have moved.
+ */
+struct run *result_add(struct result *r);
+
+/* Adds a point.  Thins points to every second one when they are full, and adds
+ * only each second one from then on. */
 void run_point(struct run *r, const struct cluster_point *p);
+
+/* Adds an event; drops it if there are RESULT_EVENTS. */
+
+/* Adds an event.  One with an exit code replaces the start of that command. */
 void run_event(struct run *r, const struct load_event *e);
 
 #endif

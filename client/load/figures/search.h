@@ -10,7 +10,8 @@
  *
  * At the end the largest load that met is run again, and 1.15 times it: the
  * first must meet, the second must miss.  If not, the bracket is corrected and
- * the search goes on.
+ * the search goes on.  It ends unconfirmed after SEARCH_TRIALS trials, or if
+ * `max` meets.
  *
  *     struct search s;
  *     search_init(&s, &options);
@@ -23,7 +24,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SEARCH_TRIALS 64
+#define SEARCH_TRIALS   64
+#define SEARCH_BEYOND_X 1.15 /* times the result, which must miss */
 
 enum search_kind {
     SEARCH_BRACKET,
@@ -34,7 +36,8 @@ enum search_kind {
 enum search_verdict { SEARCH_OPEN, SEARCH_MEETS, SEARCH_MISSES };
 
 struct search_options {
-    double first, min, max;
+    double first;
+    double min, max;  /* 0: first / 1024 or 1; none */
     double tolerance; /* 0.05 */
     double attain;    /* 0.99 */
     uint32_t repeats; /* runs of one load at most, 1.. */
@@ -55,17 +58,21 @@ struct search {
     uint32_t n_trials;
     double low, high; /* largest that met, smallest that missed; 0: none */
     bool done, confirmed, invalid;
+    bool capped;           /* max meets: the largest load is above it */
     enum search_kind kind; /* of the current trial */
     double load;
 };
 
 void search_init(struct search *s, const struct search_options *o);
 
-/* Sets the load of the next run.  Returns false when the search is over:
- * search_result() is then 0 if no load meets. */
+/* Sets the load of the next run, and again the same until search_take().
+ * Returns false when the search is over: search_result() is then 0 if no load
+ * meets. */
 bool search_next(struct search *s, double *load);
 void search_take(struct search *s, uint64_t n_good, uint64_t n_wanted,
                  bool valid);
+
+/* Returns the largest load that met; less than the truth if not confirmed. */
 double search_result(const struct search *s);
 
 /* Bounds of a share k of n, Wilson, 95 %. */

@@ -2,24 +2,29 @@
  *
  * Each latency is measured from the intended start and from the send.  A
  * request that did not end OK is "lost" in TTFT (if it had no token) and in
- * end-to-end: it stays in the tail.  Injected cancels and disconnects are
- * counted by kind and are no part of end-to-end.
+ * end-to-end: it stays in the tail.  This holds for refusals, failures,
+ * timeouts and unsent requests.  Injected cancels and disconnects are counted
+ * by kind and are no part of end-to-end.
  *
  *   METRIC_TTFT       first token - intended start
  *   METRIC_TTFT_SENT  first token - send
  *   METRIC_ITL        between two chunks of a request
  *   METRIC_TPOT       (last - first token) / (tokens - 1), requests that ended
- *   METRIC_E2E        end - intended start;  METRIC_E2E_SENT  end - send
+ * OK METRIC_E2E        end - intended start;  METRIC_E2E_SENT  end - send
  *   METRIC_QUEUE      waiting, as the server reports
  *   METRIC_LAG        send - intended start: the generator's own delay
- *   METRIC_PROMPT, METRIC_OUTPUT  tokens
+ *   METRIC_PROMPT     tokens of each prompt that was sent
+ *   METRIC_OUTPUT     tokens of each answer that ended OK
  *
  * Times in microseconds.  Samples of the warm-up count nowhere but in
  * n_warm.
  *
  * Intervals: a row each second, then each 2, 4, .. s, so that TALLY_ROWS
  * suffice: memory is flat however long the run.  A request belongs to the row
- * of its intended start, tokens to the row in which they came.
+ * of its intended start, tokens and gaps to the row in which they came.
+ *
+ * Reasons are equal if they differ in digits only; the first is kept.  When
+ * TALLY_WHYS are full, the last of them counts all others.
  *
  * Threading: none.  Memory: owns all.  Pure. */
 #ifndef CLIENT_LOAD_FIGURES_TALLY_H
@@ -29,10 +34,13 @@
 #include "client/load/figures/sample.h"
 #include "common/base/status.h"
 
-#define TALLY_ROWS    600
-#define TALLY_BATCHES 20 /* for confidence intervals by batch means */
-#define TALLY_WHYS    32 /* distinct reasons kept */
-#define TALLY_LEVELS  16 /* in flight: 1, 2, 4, .. */
+#define TALLY_ROWS       600
+#define TALLY_BATCHES    20 /* for confidence intervals by batch means */
+#define TALLY_WHYS       32 /* distinct reasons kept */
+#define TALLY_LEVELS     16 /* in flight: 1, 2, 4, .. */
+#define TALLY_PROCESSES  64 /* generators with a count in flight */
+#define TALLY_GROUPS_MIN 5  /* batches of an interval at least */
+#define TALLY_OTHER_WHYS "other reasons"
 
 enum metric {
     METRIC_TTFT,
@@ -77,7 +85,10 @@ struct tally_row {
     struct histogram ttft, itl, e2e; /* of this row */
 };
 
-struct tally_level { /* requests sent while n .. 2n - 1 were in flight */
+/* Requests sent while n .. 2n - 1 were in flight.  A sample has the number of
+ * its own process; shares are equal, so the sum is that times the processes
+ * that had a pulse. */
+struct tally_level {
     uint32_t in_flight;
     struct histogram ttft, itl;
 };
@@ -87,6 +98,12 @@ struct tally_why {
     uint8_t outcome;
     uint16_t code;
     uint64_t n;
+};
+
+/* Consecutive requests, by the order in which they ended. */
+struct tally_batch {
+    uint64_t n;
+    struct histogram metrics[METRICS];
 };
 
 struct tally {
@@ -100,6 +117,7 @@ struct tally {
     uint64_t n_checked, n_differ; /* outputs compared with the solo run */
     int64_t gap_max_us;           /* longest pause by a resumption */
     int64_t from_us, to_us;       /* measured: first intended start, last end */
+    bool has_time;                /* from_us and to_us are set */
     struct tally_row rows[TALLY_ROWS]; /* [n_rows] */
     uint32_t n_rows;
     int64_t row_us;
@@ -107,10 +125,16 @@ struct tally {
     uint32_t n_levels;
     struct tally_why whys[TALLY_WHYS]; /* [n_whys] */
     uint32_t n_whys;
-    struct histogram batches[TALLY_BATCHES][METRICS]; /* see tally_interval */
+    /* Batches have batch_size requests each, the last at most so many.  When
+     * all are full, pairs are merged and batch_size doubles. */
+    struct tally_batch batches[TALLY_BATCHES]; /* [n_batches] */
+    uint32_t n_batches;
+    uint64_t batch_size;
     struct histogram turns; /* longest turn of the loop, of each pulse */
     uint64_t n_pulses;
-    uint32_t n_in_flight; /* now, of all processes */
+    uint32_t n_in_flight;                /* now, of all processes */
+    uint32_t in_flight[TALLY_PROCESSES]; /* [n_processes], by pulses */
+    uint32_t n_processes;
 };
 
 struct tally *tally_new(const struct objectives *o);
@@ -121,25 +145,42 @@ void tally_sample(struct tally *t, const struct sample *s,
                   const uint32_t *gaps);
 void tally_pulse(struct tally *t, const struct pulse *p);
 
-/* Adds the figures of another run or generator. */
+/* Adds the figures of another run or generator.  Counts, histograms and rows
+ * are those of all samples taken together; times since the start are of each
+ * run's own start.  So rates of merged repeats are sums: take the mean of the
+ * runs' own. */
 void tally_merge(struct tally *to, const struct tally *from);
 
 /* A confidence interval of a quantile or, with q < 0, of the mean: by batch
- * means over consecutive requests, Student's t, 95 %.  Returns false if there
- * are too few requests. */
+ * means over consecutive requests, Student's t, 95 %.  Centred on the figure
+ * of all requests.  Returns false if there are fewer than TALLY_GROUPS_MIN
+ * batches of enough requests, for q = 0 and 1, and if a batch has the quantile
+ * among its lost values. */
 struct tally_span {
     double low, high;
 };
 bool tally_interval(const struct tally *t, enum metric m, double q,
                     struct tally_span *out);
 
-/* Requests and output tokens per second, and good requests per second, over
- * the measured time. */
+/* Fills the quantile or mean of each batch, after merging neighbours so that
+ * each has at least 1 / min(q, 1 - q) values: 100 for p99.  Returns their
+ * number; 0 if a quantile is lost. */
+uint32_t tally_batch_values(const struct tally *t, enum metric m, double q,
+                            double out[TALLY_BATCHES]);
+
+/* Returns the measured time in seconds. */
+double tally_seconds(const struct tally *t);
+
+/* Requests that ended OK, output tokens of all requests, and good requests per
+ * second of the measured time. */
 double tally_requests_per_s(const struct tally *t);
 double tally_tokens_per_s(const struct tally *t);
 double tally_goodput(const struct tally *t);
 
-/* Good requests of all that should have been: without injected ends. */
+/* Requests that had a measured intended start, however they ended. */
+uint64_t tally_requests(const struct tally *t);
+
+/* Those of them that should have been good: without injected ends. */
 uint64_t tally_wanted(const struct tally *t);
 
 /* Why a run is no measurement, as a sentence; false if it is one: p99 of the

@@ -1,0 +1,137 @@
+/* Merging of tallies, and figures of a whole tally. */
+#include <stdio.h>
+
+#include "client/load/figures/tally_parts.h"
+
+/* ---- merging ---- */
+
+static void merge_counts(struct tally *to, const struct tally *from)
+{
+    for (int i = 0; i < OUTCOMES; i++) {
+        to->n_outcomes[i] += from->n_outcomes[i];
+    }
+    to->n_warm += from->n_warm;
+    to->n_good += from->n_good;
+    to->n_slow_readers += from->n_slow_readers;
+    to->n_receipts += from->n_receipts;
+    to->n_leaked += from->n_leaked;
+    to->n_bad_streams += from->n_bad_streams;
+    to->n_resumed += from->n_resumed;
+    to->n_moves += from->n_moves;
+    to->n_prompt += from->n_prompt;
+    to->n_output += from->n_output;
+    to->n_cached += from->n_cached;
+    to->n_checked += from->n_checked;
+    to->n_differ += from->n_differ;
+    to->n_pulses += from->n_pulses;
+    if (from->gap_max_us > to->gap_max_us) {
+        to->gap_max_us = from->gap_max_us;
+    }
+}
+
+static void merge_time(struct tally *to, const struct tally *from)
+{
+    bool first = !to->has_time;
+
+    if (from->has_time) {
+        to->from_us =
+            first || from->from_us < to->from_us ? from->from_us : to->from_us;
+        to->to_us = first || from->to_us > to->to_us ? from->to_us : to->to_us;
+        to->has_time = true;
+    }
+}
+
+static void merge_levels(struct tally *to, const struct tally *from)
+{
+    for (uint32_t i = 0; i < from->n_levels; i++) {
+        to->levels[i].in_flight = from->levels[i].in_flight;
+        histogram_merge(&to->levels[i].ttft, &from->levels[i].ttft);
+        histogram_merge(&to->levels[i].itl, &from->levels[i].itl);
+    }
+    if (from->n_levels > to->n_levels) {
+        to->n_levels = from->n_levels;
+    }
+}
+
+void tally_merge(struct tally *to, const struct tally *from)
+{
+    merge_time(to, from);
+    merge_counts(to, from);
+    for (int m = 0; m < METRICS; m++) {
+        histogram_merge(&to->metrics[m], &from->metrics[m]);
+    }
+    histogram_merge(&to->turns, &from->turns);
+    merge_levels(to, from);
+    for (uint32_t i = 0; i < from->n_whys; i++) {
+        tally_why(to, &from->whys[i], from->whys[i].n);
+    }
+    tally_rows_merge(to, from);
+    tally_batches_merge(to, from);
+}
+
+/* ---- figures of a run ---- */
+
+uint64_t tally_requests(const struct tally *t)
+{
+    uint64_t n = 0;
+
+    for (int i = 0; i < OUTCOMES; i++) {
+        n += t->n_outcomes[i];
+    }
+    return n;
+}
+
+uint64_t tally_wanted(const struct tally *t)
+{
+    return tally_requests(t) - t->n_outcomes[OUTCOME_CANCELLED] -
+           t->n_outcomes[OUTCOME_DISCONNECTED];
+}
+
+double tally_seconds(const struct tally *t)
+{
+    return (double)(t->to_us - t->from_us) / 1e6;
+}
+
+static double per_s(const struct tally *t, uint64_t n)
+{
+    double s = tally_seconds(t);
+
+    return s > 0 ? (double)n / s : 0;
+}
+
+double tally_requests_per_s(const struct tally *t)
+{
+    return per_s(t, t->n_outcomes[OUTCOME_OK]);
+}
+
+double tally_tokens_per_s(const struct tally *t)
+{
+    return per_s(t, t->n_output);
+}
+
+double tally_goodput(const struct tally *t)
+{
+    return per_s(t, t->n_good);
+}
+
+bool tally_invalid(const struct tally *t, int64_t lag_max_us, char *why,
+                   size_t size)
+{
+    int64_t lag = histogram_quantile(&t->metrics[METRIC_LAG], 0.99);
+
+    if (tally_requests(t) == 0) {
+        snprintf(why, size,
+                 "no request was measured; make the run longer than its "
+                 "warm-up, or raise the load");
+        return true;
+    }
+    if (lag > lag_max_us) {
+        snprintf(why, size,
+                 "p99 of the generator's own lag is %.3f ms, at most %.3f ms "
+                 "is valid; add --processes, lower the load or raise "
+                 "--max-lag",
+                 (double)lag / 1e3, (double)lag_max_us / 1e3);
+        return true;
+    }
+    return false;
+}
