@@ -360,7 +360,7 @@ static void receive(struct link *l)
         return;
     }
     l->w->n_moved += n > 0 ? (size_t)n : 0;
-    if (l->x == NULL) { /* an idle connection has nothing to tell */
+    if (l->x == NULL) { /* closed by the server, or out of turn */
         close_link(l);
     } else if (n > 0) {
         take_bytes(l, l->w->bytes, (size_t)n);

@@ -53,7 +53,7 @@ size_t http_reply_push(struct http_reply *r, const char *bytes, size_t n,
                        const struct http_reply_ops *ops, void *arg,
                        const bool *stop);
 
-/* The connection was closed.  Returns whether the response is complete. */
+/* Ends the response with the connection.  Returns whether it is complete. */
 bool http_reply_close(struct http_reply *r);
 
 #endif
