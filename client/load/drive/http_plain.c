@@ -120,8 +120,14 @@ static int open_socket(const struct http_wire *w)
 static void break_exchange(struct http_wire *w, struct http_exchange *x,
                            const char *what, int error)
 {
+    const char *advice = error == EMFILE || error == ENFILE
+                             ? "; raise ulimit -n or limit --connections"
+                         : error == EADDRNOTAVAIL
+                             ? ", no free local port; limit --connections"
+                             : "";
+
     x->link = NULL;
-    snprintf(w->why, sizeof w->why, "%s: %s", what, strerror(error));
+    snprintf(w->why, sizeof w->why, "%s: %s%s", what, strerror(error), advice);
     w->events->done(x, w->why, http_now_us());
 }
 
@@ -154,7 +160,7 @@ static void connect_link(struct http_wire *w, struct http_exchange *x)
     struct link *l;
 
     if (fd < 0) {
-        break_exchange(w, x, "no socket", errno);
+        break_exchange(w, x, "cannot open a socket", errno);
         return;
     }
     l = new_link(w, fd);
