@@ -23,7 +23,7 @@
 #include "client/load/drive/ask.h"
 #include "client/load/drive/cluster.h"
 #include "client/load/drive/outputs.h"
-#include "client/load/drive/target.h"
+#include "client/load/drive/native_target.h"
 #include "common/wire/loop.h"
 
 #define OPEN_MAX    12

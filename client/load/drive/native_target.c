@@ -15,6 +15,8 @@
  *
  * Calls that have ended are reported from native_turn() alone, when no core is
  * running: a generator may start the next request right there. */
+#include "client/load/drive/native_target.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
