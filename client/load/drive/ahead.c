@@ -12,13 +12,13 @@
 
 /* ---- pools ---- */
 
-static struct session *session_new(struct generator *g)
+static struct tree *tree_new(struct generator *g)
 {
     struct list *link = list_take(&g->sessions);
-    struct session *s;
+    struct tree *s;
 
     if (link != NULL) {
-        return LIST_OF(link, struct session, link);
+        return LIST_OF(link, struct tree, link);
     }
     s = calloc(1, sizeof *s);
     assert(s != NULL);
@@ -49,11 +49,11 @@ void ahead_drop_request(struct generator *g, struct request *r)
     list_append(&g->requests, &r->link);
 }
 
-void ahead_drop_session(struct generator *g, struct session *s)
+void ahead_drop_session(struct generator *g, struct tree *s)
 {
     g->n_live--;
     list_remove(&s->link);
-    session_clear(s);
+    tree_clear(s);
     list_append(&g->sessions, &s->link);
 }
 
@@ -77,14 +77,14 @@ void ahead_forget(struct generator *g, struct request *r)
 
 /* ---- planning ---- */
 
-static uint8_t warm_flag(const struct generator *g, const struct session *s,
+static uint8_t warm_flag(const struct generator *g, const struct tree *s,
                          int64_t due_us)
 {
     return due_us < g->o.warm_us || s->number < g->o.n_warm ? SAMPLE_WARM : 0;
 }
 
 void ahead_sample(const struct generator *g, struct flight *f,
-                  const struct session *s, uint32_t turn, int64_t due_us)
+                  const struct tree *s, uint32_t turn, int64_t due_us)
 {
     flight_begin(f, due_us);
     f->sample.session = s->number;
@@ -94,7 +94,7 @@ void ahead_sample(const struct generator *g, struct flight *f,
     f->sample.flags = warm_flag(g, s, due_us);
 }
 
-static struct request *request_for(struct generator *g, struct session *s,
+static struct request *request_for(struct generator *g, struct tree *s,
                                    uint32_t turn, int64_t due_us)
 {
     struct request *r = request_new(g);
@@ -102,7 +102,7 @@ static struct request *request_for(struct generator *g, struct session *s,
     r->session = s;
     r->turn = turn;
     r->state = REQUEST_PLANNED;
-    r->has_children = session_has_children(s, turn);
+    r->has_children = tree_has_children(s, turn);
     r->kind = inject_kind_of(&g->inject, s->number * PLAN_TURNS_MAX + turn);
     r->timeout_us = INT64_MAX;
     r->bytes = 0;
@@ -111,7 +111,7 @@ static struct request *request_for(struct generator *g, struct session *s,
     return r;
 }
 
-void ahead_plan(struct generator *g, struct session *s, uint32_t turn,
+void ahead_plan(struct generator *g, struct tree *s, uint32_t turn,
                 int64_t due_us)
 {
     struct request *r = request_for(g, s, turn, due_us);
@@ -119,7 +119,7 @@ void ahead_plan(struct generator *g, struct session *s, uint32_t turn,
     timer_set(&g->planned, &r->timer, due_us);
 }
 
-static void plan_roots(struct generator *g, struct session *s, int64_t due_us)
+static void plan_roots(struct generator *g, struct tree *s, int64_t due_us)
 {
     for (uint32_t i = 0; i < s->n_turns; i++) {
         if (s->turns[i].parent < 0) {
@@ -129,7 +129,7 @@ static void plan_roots(struct generator *g, struct session *s, int64_t due_us)
 }
 
 /* Keeps a session of a closed loop at hand, prepared after all others. */
-static void spare_add(struct generator *g, struct session *s)
+static void spare_add(struct generator *g, struct tree *s)
 {
     int64_t due_us = NO_DUE + (int64_t)g->n_spares_read++;
 
@@ -145,7 +145,7 @@ static void spare_add(struct generator *g, struct session *s)
     g->n_spare++;
 }
 
-static struct session *spare_take(struct generator *g)
+static struct tree *spare_take(struct generator *g)
 {
     struct list *link = list_take(&g->spare);
 
@@ -153,11 +153,11 @@ static struct session *spare_take(struct generator *g)
         return NULL;
     }
     g->n_spare--;
-    return LIST_OF(link, struct session, link);
+    return LIST_OF(link, struct tree, link);
 }
 
 /* Gives a spare session its due time. */
-static void spare_plan(struct generator *g, struct session *s, int64_t due_us)
+static void spare_plan(struct generator *g, struct tree *s, int64_t due_us)
 {
     struct list *link;
 
@@ -175,7 +175,7 @@ static void spare_plan(struct generator *g, struct session *s, int64_t due_us)
     }
 }
 
-static void spare_drop(struct generator *g, struct session *s)
+static void spare_drop(struct generator *g, struct tree *s)
 {
     struct list *link;
 
@@ -188,16 +188,16 @@ static void spare_drop(struct generator *g, struct session *s)
 
 /* ---- reading ---- */
 
-static struct session *read_one(struct generator *g)
+static struct tree *read_one(struct generator *g)
 {
-    struct session *s;
+    struct tree *s;
 
     if (g->plan_ended || !plan_next(g->o.plan, &g->scratch)) {
         g->plan_ended = true;
         return NULL;
     }
-    s = session_new(g);
-    session_take(s, &g->scratch);
+    s = tree_new(g);
+    tree_take(s, &g->scratch);
     list_init(&s->roots);
     list_append(&g->live, &s->link);
     g->n_live++;
@@ -209,7 +209,7 @@ static struct session *read_one(struct generator *g)
  * have it at hand.  Returns false if none is wanted. */
 static bool read_closed(struct generator *g)
 {
-    struct session *s = NULL;
+    struct tree *s = NULL;
 
     if (g->n_unused > 0) {
         s = read_one(g);
@@ -228,7 +228,7 @@ static bool read_closed(struct generator *g)
 
 static bool read_open(struct generator *g, int64_t until_us)
 {
-    struct session *s =
+    struct tree *s =
         g->horizon_us <= until_us && g->n_ahead < GENERATOR_AHEAD_MAX
             ? read_one(g)
             : NULL;
@@ -253,7 +253,7 @@ bool ahead_read(struct generator *g, int64_t until_us, uint32_t n_max)
 
 void ahead_refill(struct generator *g, int64_t free_us)
 {
-    struct session *s = spare_take(g);
+    struct tree *s = spare_take(g);
     int64_t due_us;
 
     if (s == NULL) {
@@ -274,7 +274,7 @@ void ahead_refill(struct generator *g, int64_t free_us)
 
 void ahead_end(struct generator *g)
 {
-    struct session *s;
+    struct tree *s;
 
     g->plan_ended = true;
     while ((s = spare_take(g)) != NULL) {
@@ -311,8 +311,8 @@ static void account(struct generator *g, struct request *r, uint64_t n_tokens)
 
 void ahead_prepare_now(struct generator *g, struct request *r)
 {
-    struct session *s = r->session;
-    uint64_t n_tokens = session_tokens(s, r->turn) + REQUEST_EST;
+    struct tree *s = r->session;
+    uint64_t n_tokens = tree_tokens(s, r->turn) + REQUEST_EST;
     struct call_request request = {
         .prompt = &g->prompt,
         .max_tokens = s->turns[r->turn].max_tokens,
@@ -324,7 +324,7 @@ void ahead_prepare_now(struct generator *g, struct request *r)
     struct error e = {0};
 
     timer_clear(&g->to_prepare, &r->prep);
-    session_give(s, &g->scratch);
+    tree_give(s, &g->scratch);
     prompt_make(g->o.prompts, &g->scratch, r->turn, s->answers, &g->prompt);
     r->flight.sample.n_prompt = g->prompt.n_tokens;
     r->call = g->o.ops->prepare(g->o.target, &request, &r->bytes, &e);
@@ -362,7 +362,7 @@ static struct request *next_to_prepare(struct generator *g)
         return NULL;
     }
     r = LIST_OF(g->to_prepare.heap[1], struct request, prep);
-    n_tokens = session_tokens(r->session, r->turn) + REQUEST_EST;
+    n_tokens = tree_tokens(r->session, r->turn) + REQUEST_EST;
     bytes = CALL_EST + g->token_bytes * (double)n_tokens;
     return g->n_prepared == 0 ||
                    (double)g->prepared_bytes + bytes <= (double)g->o.memory_max
@@ -382,7 +382,7 @@ bool ahead_prepare(struct generator *g, int64_t now_us)
             return false;
         }
         us = g->token_us *
-             (double)(session_tokens(r->session, r->turn) + REQUEST_EST);
+             (double)(tree_tokens(r->session, r->turn) + REQUEST_EST);
         /* A request that is the next to start is better late by less. */
         if (r->prep.due_us > timers_due(&g->planned) &&
             (double)now_us + spent_us + us > (double)timers_due(&g->planned)) {
@@ -429,9 +429,9 @@ static void free_sessions(struct list *from)
     struct list *link;
 
     while ((link = list_take(from)) != NULL) {
-        struct session *s = LIST_OF(link, struct session, link);
+        struct tree *s = LIST_OF(link, struct tree, link);
 
-        session_fini(s);
+        tree_fini(s);
         free(s);
     }
 }

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "client/load/drive/crew_process.h"
+#include "client/load/drive/edge.h"
 #include "client/load/drive/flight.h"
-#include "client/load/drive/loop.h"
 
 #define READ_BYTES     ((size_t)1 << 20)
 #define READS_PER_TURN 4
@@ -281,7 +281,8 @@ static bool all_ready(const struct crew *c)
     return true;
 }
 
-/* An order that a dead process cannot take is no error: its pipe tells. */
+/* An order that a dead process cannot take is no error here: the end of its
+ * pipe is. */
 static void order_all(struct crew *c, enum crew_order_kind kind, int64_t at_us)
 {
     struct crew_order order = {kind, at_us};
@@ -323,7 +324,7 @@ enum status crew_start(struct crew **out, const struct crew_options *o,
         crew_free(&c);
         return st;
     }
-    c->began_us = loop_now_us() + CREW_BEGIN_US;
+    c->began_us = edge_now_us() + CREW_BEGIN_US;
     order_all(c, CREW_BEGIN, c->began_us);
     *out = c;
     return ST_OK;

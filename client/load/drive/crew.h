@@ -26,8 +26,8 @@ struct crew_options {
     const struct plan_options *plan_options;
     const struct prompt_options *prompt_options;
     const struct target_options *target_options;
-    struct generator_options generator; /* what the processes share; a closed
-                                           loop ends at the plan's duration */
+    struct generator_options generator; /* shared by all; a closed loop ends at
+                                           the plan's duration */
     uint32_t n_processes;
 };
 
@@ -39,7 +39,7 @@ struct crew;
 MUST_CHECK enum status
 crew_start(struct crew **out, const struct crew_options *o, struct error *e);
 
-/* The monotonic time of the run's time 0. */
+/* Returns the monotonic time of the run's time 0. */
 int64_t crew_began_us(const struct crew *c);
 
 /* Fills the descriptors to poll, [n <= CREW_MAX]. */

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "client/load/drive/loop.h"
+#include "client/load/drive/edge.h"
 
 #define IN  3 /* the process's descriptors */
 #define OUT 4
@@ -189,10 +189,10 @@ static enum status make(const struct crew_options *o, uint32_t index,
 /* Prepares what is due first, so that no process begins with a backlog. */
 static void prepare(struct generator *g)
 {
-    int64_t before_us = loop_now_us();
+    int64_t before_us = edge_now_us();
 
     while (generator_prepare(g)) {
-        int64_t now_us = loop_now_us();
+        int64_t now_us = edge_now_us();
 
         generator_turned(g, now_us - before_us);
         before_us = now_us;
@@ -201,7 +201,7 @@ static void prepare(struct generator *g)
 
 static void run(struct process *p, const struct generator_options *options)
 {
-    struct loop loop = {
+    struct edge edge = {
         .ops = options->ops,
         .target = options->target,
         .items = items,
@@ -209,11 +209,11 @@ static void run(struct process *p, const struct generator_options *options)
         .arg = p,
     };
 
-    p->generator = loop.generator = generator_new(options);
+    p->generator = edge.generator = generator_new(options);
     prepare(p->generator);
     deliver(&p->writer, CREW_READY, NULL, 0);
     generator_begin(p->generator, wait_for_begin());
-    loop_run(&loop);
+    edge_run(&edge);
 }
 
 void crew_process(const struct crew_options *o, uint32_t index, pid_t parent,

@@ -27,8 +27,8 @@ struct flight {
     XXH64_state_t ids, text;
 };
 
-/* All zeros is a valid record.  Begins the record of a request that is due at
- * due_us; the caller fills in who it is. */
+/* Begins the record of a request that is due at due_us.  All zeros is a valid
+ * record before.  The caller sets the fields that identify the request. */
 void flight_begin(struct flight *f, int64_t due_us);
 
 /* Notes a chunk of n tokens. */

@@ -18,7 +18,7 @@ static void report(struct generator *g, const struct flight *f)
     g->o.on_sample(g->o.arg, &f->sample, f->gaps);
 }
 
-static void report_unsent(struct generator *g, const struct session *s,
+static void report_unsent(struct generator *g, const struct tree *s,
                           uint32_t turn, int64_t due_us, const char *why)
 {
     struct call_end end = {
@@ -35,7 +35,7 @@ static void report_unsent(struct generator *g, const struct session *s,
 
 /* ---- the ends of turns and sessions ---- */
 
-static void end_session(struct generator *g, struct session *s, int64_t at_us)
+static void end_session(struct generator *g, struct tree *s, int64_t at_us)
 {
     ahead_drop_session(g, s);
     if (g->closed && !g->stopped) {
@@ -43,7 +43,7 @@ static void end_session(struct generator *g, struct session *s, int64_t at_us)
     }
 }
 
-static void plan_children(struct generator *g, struct session *s, uint32_t turn,
+static void plan_children(struct generator *g, struct tree *s, uint32_t turn,
                           int64_t end_us)
 {
     for (uint32_t i = turn + 1; i < s->n_turns; i++) {
@@ -53,10 +53,10 @@ static void plan_children(struct generator *g, struct session *s, uint32_t turn,
     }
 }
 
-static void unsend_below(struct generator *g, struct session *s, uint32_t turn,
+static void unsend_below(struct generator *g, struct tree *s, uint32_t turn,
                          int64_t end_us)
 {
-    uint64_t below = session_below(s, turn);
+    uint64_t below = tree_below(s, turn);
     int64_t when_us[PLAN_TURNS_MAX];
 
     when_us[turn] = end_us;
@@ -71,7 +71,7 @@ static void unsend_below(struct generator *g, struct session *s, uint32_t turn,
 }
 
 /* Goes on with the session of a turn that has its sample. */
-static void end_turn(struct generator *g, struct session *s, uint32_t turn,
+static void end_turn(struct generator *g, struct tree *s, uint32_t turn,
                      bool ok, int64_t at_us)
 {
     if (ok && !g->stopped) {
@@ -85,7 +85,7 @@ static void end_turn(struct generator *g, struct session *s, uint32_t turn,
     }
 }
 
-static void begin_session(struct generator *g, struct session *s)
+static void begin_session(struct generator *g, struct tree *s)
 {
     if (!s->begun) {
         s->begun = true;
@@ -107,7 +107,7 @@ static void learn(struct generator *g, const struct request *r)
 static void end_request(struct generator *g, struct request *r, int64_t at_us,
                         const struct call_end *end)
 {
-    struct session *s = r->session;
+    struct tree *s = r->session;
 
     flight_end(&r->flight, at_us, end);
     learn(g, r);
@@ -174,7 +174,7 @@ static void on_output(void *arg, int64_t now_us, uint32_t n,
     flight_hash(&r->flight, ids, n_ids, text, n_text);
     g->pulse.n_tokens += n;
     if (r->has_children) {
-        session_answer(r->session, r->turn, ids, n_ids, text, n_text);
+        tree_answer(r->session, r->turn, ids, n_ids, text, n_text);
     }
     /* Not from here: the target is in the middle of this call. */
     if (cuts(r) && r->state == REQUEST_OPEN &&
@@ -461,7 +461,7 @@ bool generator_prepare(struct generator *g)
  * the run. */
 static void stop_request(struct generator *g, struct request *r, int64_t now_us)
 {
-    struct session *s = r->session;
+    struct tree *s = r->session;
     int64_t due_us = r->flight.sample.due_us;
     uint32_t turn = r->turn;
 

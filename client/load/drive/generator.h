@@ -1,8 +1,8 @@
 /* generator.h - One generator: takes sessions from a plan, starts their turns
  * on time, and makes samples.
  *
- * A pure core: it is told the time and the events of its target, and never
- * waits.  The loop (drive/loop.h) waits for it; a test drives it with a
+ * A pure core: its caller passes the time, its target the events; it never
+ * waits.  The loop (drive/edge.h) waits for it; a test drives it with a
  * target in virtual time.
  *
  *   planned --prepare, GENERATOR_AHEAD_US before--> prepared --due--> started
@@ -48,7 +48,7 @@ struct generator_options {
     uint32_t n_warm;     /* ... and the first so many sessions of the run */
     int64_t duration_us; /* closed loop: no session starts from then on; 0:
                             until the plan ends */
-    int64_t timeout_us;  /* of a request, from its send; 0: none */
+    int64_t timeout_us;  /* from a request's send; 0: none */
     int64_t grace_us;    /* after the last start, until what is open is given
                             up as a timeout; 0: no limit */
     double cancel, disconnect, slow; /* shares of the requests */
@@ -86,7 +86,7 @@ void generator_stop(struct generator *g, int64_t now_us, bool at_once);
 /* Notes how long a turn of the loop took, without its wait. */
 void generator_turned(struct generator *g, int64_t took_us);
 
-/* Bytes of prepared requests now, and the most there were. */
+/* Sets the bytes of prepared requests now, and the most there were. */
 void generator_memory(const struct generator *g, size_t *now, size_t *peak);
 
 #endif

@@ -14,7 +14,7 @@
 #include "client/load/drive/flight.h"
 #include "client/load/drive/generator.h"
 #include "client/load/drive/inject.h"
-#include "client/load/drive/session.h"
+#include "client/load/drive/tree.h"
 #include "common/base/timer.h"
 
 enum request_state {
@@ -29,9 +29,9 @@ enum request_state {
 struct request {
     struct timer timer; /* its start; once open, its next limit */
     struct timer prep;  /* armed while it is to be prepared */
-    struct list link;   /* of the open ones, or of the pool */
+    struct list link;   /* in the open ones, or in the pool */
     struct generator *generator;
-    struct session *session;
+    struct tree *session;
     uint32_t turn;
     enum request_state state;
     enum give_up how;
@@ -40,7 +40,7 @@ struct request {
     struct inject_moment moment;
     int64_t timeout_us, cut_us; /* moments; INT64_MAX: none */
     struct call *call;
-    size_t bytes; /* of the prepared call */
+    size_t bytes; /* the prepared call's */
     struct flight flight;
 };
 
@@ -53,11 +53,11 @@ struct generator {
     /* Ahead of the start. */
     bool closed, plan_ended;
     int64_t horizon_us; /* due time of the last session read */
-    uint32_t n_slots;   /* of a closed loop */
+    uint32_t n_slots;   /* in a closed loop */
     uint32_t n_unused;  /* ... that have had no session */
     uint32_t n_ahead;   /* sessions without a start */
     uint32_t n_live;    /* sessions with turns left */
-    struct list spare;  /* ... of a closed loop without a slot */
+    struct list spare;  /* ... without a slot, in a closed loop */
     struct list live;   /* ... all others */
     uint32_t n_spare;
     struct timers planned; /* by due time: not due */
@@ -87,7 +87,7 @@ struct generator {
 /* ---- ahead.c ---- */
 
 /* Plans a turn of a session, due at due_us. */
-void ahead_plan(struct generator *g, struct session *s, uint32_t turn,
+void ahead_plan(struct generator *g, struct tree *s, uint32_t turn,
                 int64_t due_us);
 
 /* Reads sessions that are due at until_us, at most n_max.  Returns whether
@@ -116,12 +116,12 @@ void ahead_forget(struct generator *g, struct request *r);
 
 /* Put records back into their pools. */
 void ahead_drop_request(struct generator *g, struct request *r);
-void ahead_drop_session(struct generator *g, struct session *s);
+void ahead_drop_session(struct generator *g, struct tree *s);
 void ahead_free(struct generator *g);
 
 /* Begins a sample: who it is and whether it is of the warm-up. */
 void ahead_sample(const struct generator *g, struct flight *f,
-                  const struct session *s, uint32_t turn, int64_t due_us);
+                  const struct tree *s, uint32_t turn, int64_t due_us);
 
 /* ---- generator.c ---- */
 

@@ -27,7 +27,7 @@ struct pipe_block {
 struct pipe_writer {
     int fd;
     size_t bytes_max, n;             /* n: bytes that wait */
-    size_t written;                  /* of the first block */
+    size_t written;                  /* bytes of the first block */
     struct pipe_block *first, *last; /* NULL if nothing waits */
     struct pipe_block *spare;
     bool full;   /* a record did not fit: it and later ones are dropped */

@@ -1,4 +1,4 @@
-#include "client/load/drive/session.h"
+#include "client/load/drive/tree.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static void *grown(void *array, size_t n, size_t size)
     return array;
 }
 
-static void make_room(struct session *s, uint32_t n_turns, uint32_t n_pieces)
+static void make_room(struct tree *s, uint32_t n_turns, uint32_t n_pieces)
 {
     if (n_turns > s->turns_size) {
         s->turns = grown(s->turns, n_turns, sizeof *s->turns);
@@ -27,7 +27,7 @@ static void make_room(struct session *s, uint32_t n_turns, uint32_t n_pieces)
     }
 }
 
-void session_take(struct session *s, const struct plan_session *from)
+void tree_take(struct tree *s, const struct plan_session *from)
 {
     make_room(s, from->n_turns, from->n_pieces);
     s->number = from->number;
@@ -51,7 +51,7 @@ void session_take(struct session *s, const struct plan_session *from)
     }
 }
 
-void session_give(const struct session *s, struct plan_session *to)
+void tree_give(const struct tree *s, struct plan_session *to)
 {
     to->number = s->number;
     to->content = s->content;
@@ -65,7 +65,7 @@ void session_give(const struct session *s, struct plan_session *to)
     }
 }
 
-bool session_has_children(const struct session *s, uint32_t turn)
+bool tree_has_children(const struct tree *s, uint32_t turn)
 {
     for (uint32_t i = turn + 1; i < s->n_turns; i++) {
         if (s->turns[i].parent == (int32_t)turn) {
@@ -75,7 +75,7 @@ bool session_has_children(const struct session *s, uint32_t turn)
     return false;
 }
 
-uint64_t session_below(const struct session *s, uint32_t turn)
+uint64_t tree_below(const struct tree *s, uint32_t turn)
 {
     uint64_t set = (uint64_t)1 << turn;
 
@@ -90,7 +90,7 @@ uint64_t session_below(const struct session *s, uint32_t turn)
     return set & ~((uint64_t)1 << turn);
 }
 
-static uint64_t turn_tokens(const struct session *s, uint32_t i)
+static uint64_t turn_tokens(const struct tree *s, uint32_t i)
 {
     const struct plan_entry *entry = s->turns[i].entry;
     uint64_t n = s->turns[i].n_new;
@@ -102,7 +102,7 @@ static uint64_t turn_tokens(const struct session *s, uint32_t i)
     return n;
 }
 
-uint64_t session_tokens(const struct session *s, uint32_t turn)
+uint64_t tree_tokens(const struct tree *s, uint32_t turn)
 {
     uint64_t n = turn_tokens(s, turn);
 
@@ -136,7 +136,7 @@ static size_t at_most(size_t n, size_t room)
 
 static void append_ids(struct prompt_answer *a, const uint32_t *ids, size_t n)
 {
-    n = at_most(n, SESSION_ANSWER_MAX - a->n_ids);
+    n = at_most(n, TREE_ANSWER_MAX - a->n_ids);
     if (n == 0) {
         return;
     }
@@ -149,7 +149,7 @@ static void append_ids(struct prompt_answer *a, const uint32_t *ids, size_t n)
 
 static void append_text(struct prompt_answer *a, const char *text, size_t n)
 {
-    n = at_most(n, SESSION_ANSWER_MAX - a->n_text);
+    n = at_most(n, TREE_ANSWER_MAX - a->n_text);
     if (n == 0) {
         return;
     }
@@ -160,12 +160,12 @@ static void append_text(struct prompt_answer *a, const char *text, size_t n)
     a->n_text += n;
 }
 
-void session_answer(struct session *s, uint32_t turn, const uint32_t *ids,
-                    size_t n_ids, const char *text, size_t n_text)
+void tree_answer(struct tree *s, uint32_t turn, const uint32_t *ids,
+                 size_t n_ids, const char *text, size_t n_text)
 {
     struct prompt_answer *a;
 
-    if (s->answers == NULL || !session_has_children(s, turn)) {
+    if (s->answers == NULL || !tree_has_children(s, turn)) {
         return;
     }
     a = &s->answers[turn];
@@ -181,7 +181,7 @@ void session_answer(struct session *s, uint32_t turn, const uint32_t *ids,
 
 /* ---- the end ---- */
 
-void session_clear(struct session *s)
+void tree_clear(struct tree *s)
 {
     for (uint32_t i = 0; s->answers != NULL && i < s->n_turns; i++) {
         free(s->answers[i].ids);
@@ -189,17 +189,17 @@ void session_clear(struct session *s)
     }
     free(s->answers);
     s->answers = NULL;
-    if (s->pieces_size > SESSION_PIECES_KEPT) {
+    if (s->pieces_size > TREE_PIECES_KEPT) {
         free(s->pieces);
         s->pieces = NULL;
         s->pieces_size = 0;
     }
 }
 
-void session_fini(struct session *s)
+void tree_fini(struct tree *s)
 {
-    session_clear(s);
+    tree_clear(s);
     free(s->turns);
     free(s->pieces);
-    *s = (struct session){0};
+    *s = (struct tree){0};
 }

@@ -1,22 +1,22 @@
-/* loop.h - The edge of a generator process: waits for the next start, the
+/* edge.h - The loop of a generator process: waits for the next start, the
  * target's descriptors and the caller's.
  *
  * Waits end within microseconds of their time: ppoll() with the least timer
  * slack.
  *
  * Threading: one thread.  Memory: none. */
-#ifndef CLIENT_LOAD_DRIVE_LOOP_H
-#define CLIENT_LOAD_DRIVE_LOOP_H
+#ifndef CLIENT_LOAD_DRIVE_EDGE_H
+#define CLIENT_LOAD_DRIVE_EDGE_H
 
 #include "client/load/drive/generator.h"
 
-#define LOOP_ITEMS 4 /* of the caller */
+#define EDGE_ITEMS 4 /* the caller's */
 
-struct loop {
+struct edge {
     struct generator *generator;
     const struct target_ops *ops;
     struct target *target;
-    /* Fills the caller's descriptors, at most LOOP_ITEMS. */
+    /* Fills the caller's descriptors, at most EDGE_ITEMS. */
     int (*items)(void *arg, struct pollfd *items);
     /* Runs after each wait. */
     void (*turn)(void *arg, const struct pollfd *items, int n, int64_t now_us);
@@ -24,9 +24,9 @@ struct loop {
 };
 
 /* Returns the monotonic time. */
-int64_t loop_now_us(void);
+int64_t edge_now_us(void);
 
 /* Runs until every request has ended. */
-void loop_run(const struct loop *l);
+void edge_run(const struct edge *l);
 
 #endif

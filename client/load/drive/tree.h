@@ -1,22 +1,22 @@
-/* session.h - A session of the plan while its turns run.
+/* tree.h - A session of the plan while its turns run.
  *
  * A plan_session has room for the largest session, 68 KiB.  This copy takes
  * what the session needs, so thousands can wait for their start.
  *
  * Answers are kept for turns that have children: ids if the target gives ids,
- * text otherwise, at most SESSION_ANSWER_MAX of either.
+ * text otherwise, at most TREE_ANSWER_MAX of either.
  *
  * Threading: none.  Memory: owns its arrays and reuses them. */
-#ifndef CLIENT_LOAD_DRIVE_SESSION_H
-#define CLIENT_LOAD_DRIVE_SESSION_H
+#ifndef CLIENT_LOAD_DRIVE_TREE_H
+#define CLIENT_LOAD_DRIVE_TREE_H
 
 #include "client/load/plan/prompt.h"
 #include "common/base/list.h"
 
-#define SESSION_ANSWER_MAX  (4u << 20) /* ids, or bytes, of an answer */
-#define SESSION_PIECES_KEPT 64         /* a larger array is not reused */
+#define TREE_ANSWER_MAX  (4u << 20) /* ids, or bytes, of an answer */
+#define TREE_PIECES_KEPT 64         /* a larger array is not reused */
 
-struct session {
+struct tree {
     struct list link, roots; /* the generator's */
     uint64_t number, content;
     int64_t due_us, think_us;
@@ -30,26 +30,26 @@ struct session {
     bool begun;                    /* a turn was started, or has a sample */
 };
 
-/* All zeros is a valid session.  Copies from the plan. */
-void session_take(struct session *s, const struct plan_session *from);
+/* Copies a session from the plan.  All zeros is a valid session before. */
+void tree_take(struct tree *s, const struct plan_session *from);
 
 /* Fills the caller's large struct for prompt_make(). */
-void session_give(const struct session *s, struct plan_session *to);
+void tree_give(const struct tree *s, struct plan_session *to);
 
-bool session_has_children(const struct session *s, uint32_t turn);
+bool tree_has_children(const struct tree *s, uint32_t turn);
 
 /* Returns the turns that descend from a turn, as bits. */
-uint64_t session_below(const struct session *s, uint32_t turn);
+uint64_t tree_below(const struct tree *s, uint32_t turn);
 
 /* Returns about how many tokens the prompt of a turn has. */
-uint64_t session_tokens(const struct session *s, uint32_t turn);
+uint64_t tree_tokens(const struct tree *s, uint32_t turn);
 
 /* Appends a chunk to the answer of a turn. */
-void session_answer(struct session *s, uint32_t turn, const uint32_t *ids,
-                    size_t n_ids, const char *text, size_t n_text);
+void tree_answer(struct tree *s, uint32_t turn, const uint32_t *ids,
+                 size_t n_ids, const char *text, size_t n_text);
 
 /* Frees the answers and large arrays; the session can be taken again. */
-void session_clear(struct session *s);
-void session_fini(struct session *s);
+void tree_clear(struct tree *s);
+void tree_fini(struct tree *s);
 
 #endif

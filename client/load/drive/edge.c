@@ -1,9 +1,9 @@
-#include "client/load/drive/loop.h"
+#include "client/load/drive/edge.h"
 
 #include <sys/prctl.h>
 #include <time.h>
 
-int64_t loop_now_us(void)
+int64_t edge_now_us(void)
 {
     struct timespec t;
 
@@ -13,7 +13,7 @@ int64_t loop_now_us(void)
 
 static void wait_until(struct pollfd *items, int n, int64_t due_us)
 {
-    int64_t left_us = due_us - loop_now_us();
+    int64_t left_us = due_us - edge_now_us();
     struct timespec left;
 
     if (left_us < 0) {
@@ -29,17 +29,17 @@ static void wait_until(struct pollfd *items, int n, int64_t due_us)
     }
 }
 
-void loop_run(const struct loop *l)
+void edge_run(const struct edge *l)
 {
-    struct pollfd items[TARGET_ITEMS + LOOP_ITEMS];
-    int64_t due_us, target_us, now_us = loop_now_us();
+    struct pollfd items[TARGET_ITEMS + EDGE_ITEMS];
+    int64_t due_us, target_us, now_us = edge_now_us();
 
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
     for (;;) {
         int n, own;
 
         due_us = generator_tick(l->generator, now_us);
-        generator_turned(l->generator, loop_now_us() - now_us);
+        generator_turned(l->generator, edge_now_us() - now_us);
         if (due_us == GENERATOR_DONE) {
             return;
         }
@@ -47,7 +47,7 @@ void loop_run(const struct loop *l)
         n = l->ops->items(l->target, items, &target_us);
         own = l->items(l->arg, items + n);
         wait_until(items, n + own, due_us < target_us ? due_us : target_us);
-        now_us = loop_now_us();
+        now_us = edge_now_us();
         l->ops->turn(l->target, items, n, now_us);
         l->turn(l->arg, items + n, own, now_us);
     }
