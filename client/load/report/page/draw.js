@@ -335,7 +335,8 @@ function chart(c) {
     'aria-label': c.label ?? c.title });
   const root = h('div', { class: 'chart' }, h('div', { class: 'over' },
     h('h3', null, c.title), c.keys && h('ul', { class: 'key' },
-      c.keys.map(([cls, name]) => h('li', null, swatch(cls), name)))), plot);
+      c.keys.map(([cls, name]) => h('li', null, cls && swatch(cls), name)))),
+  plot);
   const group = c.group ?? new Set();
   let box, width = 0, at = -1;
 

@@ -30,7 +30,7 @@ function runLoad(run) {
 }
 
 const ROLES = { plain: 'run', repeat: 'repeat', trial: 'trial',
-  confirm: 'confirmation', beyond: 'beyond' };
+  confirm: 'confirm', beyond: 'beyond' };
 
 // ---- head ----
 
