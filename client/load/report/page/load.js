@@ -165,5 +165,7 @@ function runsSection(result, current, choose) {
   const line = searchLine(result);
   return section('runs', result.search ? 'Search for the largest load'
     : 'Runs', null, line && h('div', { class: 'verdict' }, line),
-  loadCharts(result), runsTable(result, current, choose));
+  loadCharts(result), result.limits.length > 0 && h('p', { class: 'hint' },
+    'Crosses miss the objectives; diamonds are runs that confirm the result, ' +
+    'or go beyond it.'), runsTable(result, current, choose));
 }

@@ -62,7 +62,7 @@ function words(text) {
 
 function commonFacts(result) {
   return [['Target', result.target], ['Model', result.model],
-    ['Load generator', result.host],
+    ['Host', result.host],
     ['Command', result.command && words(result.command)]];
 }
 
