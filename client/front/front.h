@@ -33,6 +33,7 @@ struct front_verb {
 
 extern const struct front_verb serve_verb;
 extern const struct front_verb chat_verb;
+extern const struct front_verb bench_verb;
 
 /* Prints the help of a verb on standard output. */
 void front_print_help(const struct front_verb *v);

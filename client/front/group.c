@@ -39,6 +39,11 @@ struct group {
     struct member *members; /* [options->n] */
     int signals;            /* signalfd */
     bool terminal;          /* there was one at the start */
+    bool up;                /* all children have been ready */
+    bool interrupted;       /* no job starts any more */
+    bool job_failed;        /* it could not start */
+    struct process job;     /* pid 0: none runs */
+    FILE *to;               /* progress */
     struct error failure;
 };
 
@@ -50,18 +55,19 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Prints a progress line at once: standard output may be a pipe. */
+/* Prints a progress line at once: the output may be a pipe. */
 static void __attribute__((format(printf, 2, 3)))
 report(const struct member *m, const char *fmt, ...)
 {
     va_list ap;
+    FILE *to = m->group->to;
 
-    printf("%-8s ", m->child->name);
+    fprintf(to, "%-8s ", m->child->name);
     va_start(ap, fmt);
-    vprintf(fmt, ap);
+    vfprintf(to, fmt, ap);
     va_end(ap);
-    putchar('\n');
-    fflush(stdout);
+    putc('\n', to);
+    fflush(to);
 }
 
 /* ---- output of a child ---- */
@@ -182,8 +188,10 @@ static void on_failed(void *arg, uint32_t i)
 static void on_up(void *arg)
 {
     struct group *g = arg;
+    uint32_t n = g->options->n;
 
-    g->options->up(g->options->arg, g->members[g->options->n - 1].ready_line);
+    g->up = true;
+    g->options->up(g->options->arg, n > 0 ? g->members[n - 1].ready_line : "");
 }
 
 static const struct supervisor_ops ops = {on_start, on_signal, on_restarts,
@@ -265,8 +273,27 @@ static void reload(struct group *g)
             n++;
         }
     }
-    printf("reloading: SIGHUP sent to %u programs\n", n);
-    fflush(stdout);
+    fprintf(g->to, "reloading: SIGHUP sent to %u programs\n", n);
+    fflush(g->to);
+}
+
+/* Stops the job and then the group, or kills them at the second call. */
+static void stop(struct group *g)
+{
+    bool first = !g->interrupted;
+
+    if (first) {
+        fprintf(g->to,
+                "\nstopping; a second Ctrl-C kills the programs at once\n");
+        fflush(g->to);
+    }
+    g->interrupted = true;
+    if (g->job.pid > 0) {
+        kill(g->job.pid, first ? SIGINT : SIGKILL);
+    }
+    if (g->job.pid <= 0 || !first) {
+        supervisor_stop(&g->supervisor, now_ms());
+    }
 }
 
 static void take_signals(struct group *g)
@@ -282,11 +309,40 @@ static void take_signals(struct group *g)
             reload(g);
             continue;
         }
-        if (!g->supervisor.stopping) {
-            printf("\nstopping; a second Ctrl-C kills the programs at once\n");
-            fflush(stdout);
-        }
+        stop(g);
+    }
+}
+
+/* Starts the next job.  Stops the group if there is none. */
+static void next_job(struct group *g, int code)
+{
+    char *const *argv = NULL;
+
+    if (!g->interrupted && !g->supervisor.failed) {
+        argv = g->options->next_job(g->options->arg, code);
+    }
+    if (argv != NULL &&
+        process_start_bare(&g->job, argv, &g->failure) != ST_OK) {
+        g->job_failed = true;
+        argv = NULL;
+    }
+    if (argv == NULL && !g->supervisor.stopping) {
         supervisor_stop(&g->supervisor, now_ms());
+    }
+}
+
+/* Reaps the job that runs, and starts the next one. */
+static void run_jobs(struct group *g)
+{
+    int code = 0, signal;
+
+    if (!g->up || g->options->next_job == NULL) {
+        return;
+    }
+    if (g->job.pid > 0 && process_exited(&g->job, &code, &signal)) {
+        next_job(g, code);
+    } else if (g->job.pid <= 0 && !g->supervisor.stopping) {
+        next_job(g, 0);
     }
 }
 
@@ -312,6 +368,7 @@ static void turn(struct group *g)
         drain_both(&g->members[i]);
     }
     reap(g);
+    run_jobs(g);
 }
 
 /* ---- set-up ---- */
@@ -340,7 +397,7 @@ static enum status group_open(struct group *g, struct error *e)
 
     g->signals = signals_open();
     g->terminal = has_terminal();
-    g->members = calloc(g->options->n, sizeof *g->members);
+    g->members = calloc(g->options->n + 1, sizeof *g->members);
     if (g->signals < 0 || g->members == NULL) {
         return error_set(e, ST_UNAVAILABLE, "cannot watch processes: %s",
                          strerror(errno));
@@ -377,15 +434,22 @@ static void group_close(struct group *g)
 
 enum status group_run(const struct group_options *options, struct error *e)
 {
-    struct group g = {.options = options, .signals = -1};
+    struct group g = {.options = options,
+                      .signals = -1,
+                      .to = options->progress != NULL ? options->progress
+                                                      : stdout};
     enum status st = group_open(&g, e);
 
     if (st == ST_OK) {
         supervisor_begin(&g.supervisor);
-        while (!supervisor_ended(&g.supervisor)) {
+        if (options->n == 0) {
+            on_up(&g);
+            run_jobs(&g);
+        }
+        while (!supervisor_ended(&g.supervisor) || g.job.pid > 0) {
             turn(&g);
         }
-        if (g.supervisor.failed) {
+        if (g.supervisor.failed || g.job_failed) {
             *e = g.failure;
             st = g.failure.code;
         }

@@ -9,12 +9,18 @@
  * opens the log files again and goes to the children that are ready; if the
  * terminal has closed, it stops the group.
  *
+ * A group may have jobs: programs that run one after another when all children
+ * are ready.  A job drops its standard output and shares standard error.  The
+ * group stops after the last job.  The first SIGINT or SIGTERM goes to the job
+ * that runs, as SIGINT, and the group stops when the job has ended.
+ *
  * Threading: one thread, which blocks until the group has ended.  Memory: on
  * the heap, per child two lines. */
 #ifndef CLIENT_FRONT_GROUP_H
 #define CLIENT_FRONT_GROUP_H
 
 #include <stdint.h>
+#include <stdio.h>
 
 #include "common/base/status.h"
 
@@ -27,17 +33,22 @@ struct group_child {
 
 struct group_options {
     const struct group_child *children; /* [n], borrowed */
-    uint32_t n;
-    const char *log_dir; /* NULL: standard error */
+    uint32_t n;                         /* 0: jobs only */
+    const char *log_dir;                /* NULL: standard error */
+    FILE *progress; /* reports on children; NULL: standard output */
     /* Runs once when all children are ready.  line: the ready line of the
-     * last child. */
+     * last child, "" without children. */
     void (*up)(void *arg, const char *line);
+    /* Returns the command line of the next job, ended by NULL, or NULL after
+     * the last one.  code: the exit code of the job before, -1 after a signal,
+     * 0 at first.  Runs no more after a SIGINT or SIGTERM.  NULL: no jobs. */
+    char *const *(*next_job)(void *arg, int code);
     void *arg;
 };
 
 /* Runs the group to its end.  Returns ST_FAILED_PRECONDITION if a child could
- * not start, with its last line, and ST_UNAVAILABLE if the group cannot
- * run. */
+ * not start, with its last line, ST_UNAVAILABLE if the group cannot run, and
+ * errors of process_start_bare() for a job. */
 MUST_CHECK enum status group_run(const struct group_options *options,
                                  struct error *e);
 

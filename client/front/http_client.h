@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 
-#include "client/front/sse.h"
+#include "common/base/sse.h"
 #include "common/base/status.h"
 
 #define HTTP_CLIENT_BODY_MAX  (1u << 20) /* bytes kept of a body without SSE */

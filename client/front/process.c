@@ -25,16 +25,18 @@ static void reset_signals(void)
     signal(SIGINT, SIG_DFL);
 }
 
+/* out and err: descriptors of the output, or -1: dropped, and as it is. */
 static void become(char *const argv[], pid_t parent, int out, int err)
 {
-    int null = open("/dev/null", O_RDONLY);
+    int null = open("/dev/null", O_RDWR);
 
     reset_signals();
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     /* The parent may have died before prctl(). */
     if (getppid() != parent || null < 0 || dup2(null, STDIN_FILENO) < 0 ||
-        dup2(out, STDOUT_FILENO) < 0 || dup2(err, STDERR_FILENO) < 0) {
+        dup2(out >= 0 ? out : null, STDOUT_FILENO) < 0 ||
+        (err >= 0 && dup2(err, STDERR_FILENO) < 0)) {
         _exit(EXIT_NO_START);
     }
     execvp(argv[0], argv);
@@ -62,29 +64,51 @@ static bool make_pipe(int pair[2])
     return fcntl(pair[0], F_SETFL, O_NONBLOCK) == 0;
 }
 
+static enum status fork_child(struct process *p, char *const argv[], int out,
+                              int err, struct error *e)
+{
+    pid_t parent = getpid(), pid = fork();
+
+    if (pid == 0) {
+        become(argv, parent, out, err);
+    }
+    *p = (struct process){.pid = pid, .out = -1, .err = -1};
+    if (pid < 0) {
+        p->pid = 0;
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "cannot start a process: %s",
+                         strerror(errno));
+    }
+    return ST_OK;
+}
+
+enum status process_start_bare(struct process *p, char *const argv[],
+                               struct error *e)
+{
+    return fork_child(p, argv, -1, -1, e);
+}
+
 enum status process_start(struct process *p, char *const argv[],
                           struct error *e)
 {
     int out[2] = {-1, -1}, err[2] = {-1, -1};
-    pid_t parent = getpid(), pid = -1;
+    enum status st;
 
     *p = (struct process){.out = -1, .err = -1};
     if (make_pipe(out) && make_pipe(err)) {
-        pid = fork();
+        st = fork_child(p, argv, out[1], err[1], e);
+    } else {
+        st = error_set(e, ST_RESOURCE_EXHAUSTED, "cannot make a pipe: %s",
+                       strerror(errno));
     }
-    if (pid == 0) {
-        become(argv, parent, out[1], err[1]);
-    }
-    if (pid < 0) {
-        error_set(e, ST_RESOURCE_EXHAUSTED, "cannot start a process: %s",
-                  strerror(errno));
+    if (st != ST_OK) {
         close_pair(out);
         close_pair(err);
-        return ST_RESOURCE_EXHAUSTED;
+        return st;
     }
     close(out[1]);
     close(err[1]);
-    *p = (struct process){pid, out[0], err[0]};
+    p->out = out[0];
+    p->err = err[0];
     return ST_OK;
 }
 

@@ -27,6 +27,11 @@ struct process {
 MUST_CHECK enum status process_start(struct process *p, char *const argv[],
                                      struct error *e);
 
+/* Starts a child as process_start() does, but without pipes: it drops its
+ * standard output, and shares the standard error of its parent. */
+MUST_CHECK enum status process_start_bare(struct process *p, char *const argv[],
+                                          struct error *e);
+
 /* Closes the pipes. */
 void process_close(struct process *p);
 

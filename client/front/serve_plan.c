@@ -216,8 +216,10 @@ enum status serve_plan_make(const struct serve_args *args,
     for (uint32_t i = 0; i < args->n_workers; i++) {
         plan_worker(args, out, i);
     }
-    plan_gateway(args, out);
-    assert(out->n == args->n_workers + 2);
+    if (args->listen_host != NULL) {
+        plan_gateway(args, out);
+    }
+    assert(out->n <= args->n_workers + 2);
     return ST_OK;
 }
 

@@ -1,4 +1,4 @@
-/* serve_plan.h - The command lines of `sluice serve`.
+/* serve_plan.h - The command lines of `sluice serve` and `sluice bench`.
  *
  * Router, workers and gateway speak over ipc sockets in one private directory.
  * The levels are those of the supervisor: router 0, workers 1, gateway 2.
@@ -26,7 +26,7 @@ struct serve_args {
     uint32_t n_stages; /* 0: each worker serves the whole model */
     uint32_t n_cpus;
     struct option_list devices; /* none, one for all, or one a worker */
-    const char *listen_host;
+    const char *listen_host;    /* NULL: no gateway */
     uint32_t port;
     const char *keys, *tls_cert, *tls_key; /* NULL: none */
     const char *log_level;

@@ -3,25 +3,28 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/front/bench_table.h"
 #include "client/front/chat_input.h"
 #include "client/front/conversation.h"
 #include "client/front/front.h"
 #include "client/front/http_client.h"
 #include "client/front/lines.h"
 #include "client/front/serve_plan.h"
-#include "client/front/sse.h"
 #include "client/front/supervisor.h"
 #include "client/front/terminal.h"
 #include "common/base/limit.h"
 #include "common/base/near.h"
+#include "common/base/sse.h"
 #include "common/base/std_fds.h"
 
-static const struct front_verb *const verbs[] = {&serve_verb, &chat_verb};
+static const struct front_verb *const verbs[] = {&serve_verb, &chat_verb,
+                                                 &bench_verb};
 
 #define N_VERBS (sizeof verbs / sizeof *verbs)
 
 static const struct limit_row front_limits[] = {
     LIMIT_ROW(SERVE_WORKERS_MAX, "workers", "sluice serve"),
+    LIMIT_ROW(BENCH_ROWS_MAX, "rows", "the table of sluice bench"),
     LIMIT_ROW(SERVE_EXTRA_MAX, "words", "options of the workers after --"),
     LIMIT_ROW(SUPERVISOR_CHILDREN_MAX, "programs", "a group"),
     LIMIT_ROW(SUPERVISOR_BACKOFF_MS, "ms", "first backoff of a program"),
@@ -40,7 +43,7 @@ static const struct limit_row front_limits[] = {
 static void print_help(void)
 {
     puts("usage: sluice VERB [options]\n\n"
-         "Serves a language model, and talks to it.\n\nverbs:");
+         "Serves a language model, talks to it, and measures it.\n\nverbs:");
     for (size_t i = 0; i < N_VERBS; i++) {
         printf("  %-7s %s\n", verbs[i]->name, verbs[i]->summary);
     }

@@ -19,7 +19,7 @@ PROGRAMS = ["machine_bench", "device_bench", "kernels_bench", "grid_bench",
             "mkmodel", "fake_workers",
             "stream_clients", "unary_bench", "serve_bench", "replica_bench",
             "replica_speed", "gateway_load", "sluice-router", "sluice-worker",
-            "sluice-gateway", "sluicectl"]
+            "sluice-gateway", "sluicectl", "sluice-load", "fake_server"]
 LIMIT_S = 1800  # no program takes longer
 
 

@@ -60,6 +60,12 @@ TARGETS = (
      lambda f: at(f, "gateway", "real", "1", "rate_ratio"), 0.95, 1),
     ("gateway over native, token rate, 64 streams",
      lambda f: at(f, "gateway", "real", "64", "rate_ratio"), 0.95, 1),
+    ("sluice-load, largest difference of a percentile of the server's",
+     lambda f: at(f, "load", "accuracy", "worst"), 0.01, -1),
+    ("sluice-load, lag p99 at 20,000 requests/s, ms",
+     lambda f: at(f, "load", "rate", "lag_p99_ms"), 1.0, -1),
+    ("sluice-load, lag p99 with prompts of 50,000 tokens, ms",
+     lambda f: at(f, "load", "streams", "lag_p99_ms"), 1.0, -1),
     ("three stages, share of the time that the idlest is busy",
      lambda f: at(f, "stages", "busy", "least"), 0.85, 1),
     ("decode of two stages over one worker, qwen3.5-0.8b",
@@ -179,12 +185,23 @@ def stage_rows():
     yield "  two stages over one worker", "", field("stages", "ratio")
 
 
+def load_rows():
+    for q, what in (("p50", "p50"), ("p99", "p99"), ("p999", "p99.9")):
+        yield (f"load: TTFT {what} over the server's own", "",
+               field("load", f"accuracy.{q}.ratio"))
+    for run, what in (("rate", "small requests"),
+                      ("streams", "prompts of 50,000 tokens")):
+        yield (f"load: {what}", "/s", field("load", f"{run}.requests_s"))
+        yield "  lag, p99", "ms", field("load", f"{run}.lag_p99_ms")
+
+
 def rows():
     yield from machine_rows()
     for model in MODELS:
         yield from model_rows(model)
     yield from other_rows()
     yield from gateway_rows()
+    yield from load_rows()
     yield from stage_rows()
 
 

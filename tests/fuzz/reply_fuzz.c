@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "client/front/reply.h"
-#include "client/front/sse.h"
+#include "common/base/sse.h"
 #include "tests/fuzz/fuzz.h"
 
 struct run {

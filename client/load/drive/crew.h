@@ -7,6 +7,8 @@
  * crew_start().
  *
  * A process that dies ends the run with an error: samples are missing.
+ * Processes ignore SIGINT, SIGTERM and SIGHUP: the parent decides.  The kernel
+ * kills them when the parent dies.
  *
  * Threading: the parent's thread.  Memory: CREW_PIPE_BYTES of samples wait in a
  * process whose parent is slow; beyond that it stops and the run is invalid. */
@@ -17,24 +19,27 @@
 
 #define CREW_MAX        64
 #define CREW_PIPE_BYTES (64u << 20)
+#define CREW_BEGIN_US   50000 /* from the last connection to time 0 */
 
 struct crew_options {
     struct plan *plan; /* loaded; each process restarts it with its share */
     const struct plan_options *plan_options;
     const struct prompt_options *prompt_options;
     const struct target_options *target_options;
-    struct generator_options generator; /* what the processes share */
+    struct generator_options generator; /* shared by all; a closed loop ends at
+                                           the plan's duration */
     uint32_t n_processes;
 };
 
 struct crew;
 
-/* Starts the processes and waits until all have connected.  Returns the first
- * error of a process. */
+/* Starts the processes and waits until all have connected and prepared their
+ * first requests.  generator: ops, shares, times and bounds; crew_start() sets
+ * the rest.  Returns the first error of a process. */
 MUST_CHECK enum status
 crew_start(struct crew **out, const struct crew_options *o, struct error *e);
 
-/* The monotonic time of the run's time 0. */
+/* Returns the monotonic time of the run's time 0. */
 int64_t crew_began_us(const struct crew *c);
 
 /* Fills the descriptors to poll, [n <= CREW_MAX]. */
@@ -50,6 +55,8 @@ bool crew_turn(struct crew *c,
 
 /* Ends the run early: nothing more is started; at_once also cancels. */
 void crew_stop(struct crew *c, bool at_once);
+
+/* Kills processes that still run. */
 void crew_free(struct crew **c);
 
 #endif

@@ -60,7 +60,8 @@ struct call_end {
 struct call_ops {
     /* The request's first byte was handed to the system. */
     void (*on_sent)(void *arg, int64_t now_us);
-    /* A chunk with output.  n: its tokens, 1 if the server does not tell. */
+    /* A chunk with output.  n: its tokens, 1 if the server does not tell.
+     * ids and text are of the first choice only. */
     void (*on_output)(void *arg, int64_t now_us, uint32_t n,
                       const uint32_t *ids, size_t n_ids, const char *text,
                       size_t n_text);
@@ -75,6 +76,8 @@ struct call_request {
     uint32_t max_tokens;
     uint64_t number;  /* distinct for every request of the run */
     bool slow_reader; /* reads nothing for seconds at a time */
+    bool disconnects; /* GIVE_UP_DISCONNECT will follow: our protocol gives it
+                         a connection apart */
     const struct call_ops *ops;
     void *arg;
 };

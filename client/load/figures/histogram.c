@@ -115,6 +115,17 @@ static void widen(struct histogram *h, int64_t min, int64_t max)
     h->max = h->n == 0 || max > h->max ? max : h->max;
 }
 
+/* At a ceiling the order of additions does not matter either. */
+static void add_to_sum(struct histogram *h, uint64_t value, uint64_t times)
+{
+    uint64_t product;
+
+    if (__builtin_mul_overflow(value, times, &product) ||
+        __builtin_add_overflow(h->sum, product, &h->sum)) {
+        h->sum = UINT64_MAX;
+    }
+}
+
 void histogram_add(struct histogram *h, int64_t value, uint64_t times)
 {
     value = clamp(value);
@@ -122,7 +133,7 @@ void histogram_add(struct histogram *h, int64_t value, uint64_t times)
         *slot(h, histogram_bucket(value)) += times;
         widen(h, value, value);
         h->n += times;
-        h->sum += (double)value * (double)times;
+        add_to_sum(h, (uint64_t)value, times);
     }
 }
 
@@ -161,7 +172,7 @@ void histogram_merge(struct histogram *to, const struct histogram *from)
     }
     to->n += from->n;
     to->lost += from->lost;
-    to->sum += from->sum;
+    add_to_sum(to, from->sum, 1);
 }
 
 bool histogram_next(const struct histogram *h, uint32_t *i, int64_t *from,
@@ -228,5 +239,5 @@ uint64_t histogram_at_most(const struct histogram *h, int64_t value)
 
 double histogram_mean(const struct histogram *h)
 {
-    return h->n == 0 ? 0 : h->sum / (double)h->n;
+    return h->n == 0 ? 0 : (double)h->sum / (double)h->n;
 }

@@ -30,7 +30,7 @@ struct histogram {
     bool dense;
     uint64_t n, lost; /* n without lost */
     int64_t min, max; /* exact; of no value: 0 */
-    double sum;
+    uint64_t sum;     /* UINT64_MAX: that or more */
 };
 
 /* All zeros is an empty histogram. */
@@ -56,8 +56,8 @@ bool histogram_next(const struct histogram *h, uint32_t *i, int64_t *from,
 
 /* Writes and reads text for JSON: "LOST,MIN,MAX,SUM;BUCKETS".  BUCKETS is a
  * list of "difference:count" with commas between; difference is the bucket's
- * number less the number of the bucket before it; ":1" is left out.  All
- * numbers but SUM are in base 36.  Equal histograms give equal text.  *text
+ * number less the number of the bucket before it; ":1" is left out.  Numbers
+ * are in base 36.  Equal histograms give equal text.  *text
  * is for free().  Reading into an empty histogram returns false if the text is
  * malformed or contradicts itself; the histogram is then empty. */
 char *histogram_write(const struct histogram *h);

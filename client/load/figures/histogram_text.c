@@ -1,15 +1,13 @@
 /* Histograms as text.  A run has hundreds of them, so numbers are in base 36
  * and most buckets cost three characters. */
 #include <assert.h>
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/load/figures/histogram_bucket.h"
 
 #define DIGITS   13 /* of a uint64_t in base 36 */
-#define HEAD_MAX (3 * (DIGITS + 1) + 40)
+#define HEAD_MAX (4 * (DIGITS + 1))
 #define ITEM_MAX (2 * (DIGITS + 1)) /* "difference:count," */
 
 /* ---- writing ---- */
@@ -31,13 +29,14 @@ static char *put_number(char *to, uint64_t v)
 
 static char *put_head(char *to, const struct histogram *h)
 {
-    const uint64_t numbers[] = {h->lost, (uint64_t)h->min, (uint64_t)h->max};
+    const uint64_t numbers[] = {h->lost, (uint64_t)h->min, (uint64_t)h->max,
+                                h->sum};
 
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         to = put_number(to, numbers[i]);
-        *to++ = ',';
+        *to++ = i < 3 ? ',' : ';';
     }
-    return to + snprintf(to, 40, "%.17g;", h->sum);
+    return to;
 }
 
 char *histogram_write(const struct histogram *h)
@@ -81,12 +80,12 @@ static bool take_number(const char **text, uint64_t most, uint64_t *out)
     if (digit(**text) < 0) {
         return false;
     }
-    while (digit(**text) >= 0) {
-        v = v * 36 + (uint64_t)digit(**text);
-        if (v > most) {
+    for (; digit(**text) >= 0; (*text)++) {
+        if (__builtin_mul_overflow(v, (uint64_t)36, &v) ||
+            __builtin_add_overflow(v, (uint64_t)digit(**text), &v) ||
+            v > most) {
             return false;
         }
-        (*text)++;
     }
     *out = v;
     return true;
@@ -102,25 +101,18 @@ static bool take_char(const char **text, char c)
 
 /* What a head says; the buckets must agree. */
 struct head {
-    uint64_t lost, min, max;
-    double sum;
+    uint64_t lost, min, max, sum;
 };
 
 static bool take_head(const char **text, struct head *out)
 {
-    char *end;
+    const uint64_t most = (uint64_t)HISTOGRAM_MAX;
 
-    if (!take_number(text, HISTOGRAM_COUNT_MAX, &out->lost) ||
-        !take_char(text, ',') ||
-        !take_number(text, (uint64_t)HISTOGRAM_MAX, &out->min) ||
-        !take_char(text, ',') ||
-        !take_number(text, (uint64_t)HISTOGRAM_MAX, &out->max) ||
-        !take_char(text, ',') || **text < '0' || **text > '9') {
-        return false;
-    }
-    out->sum = strtod(*text, &end);
-    *text = end;
-    return isfinite(out->sum) && take_char(text, ';');
+    return take_number(text, HISTOGRAM_COUNT_MAX, &out->lost) &&
+           take_char(text, ',') && take_number(text, most, &out->min) &&
+           take_char(text, ',') && take_number(text, most, &out->max) &&
+           take_char(text, ',') && take_number(text, UINT64_MAX, &out->sum) &&
+           take_char(text, ';');
 }
 
 static bool take_buckets(const char **text, struct histogram *h)
@@ -160,8 +152,9 @@ static bool settle(struct histogram *h, const struct head *head)
     }
     if (histogram_bucket(min) != histogram_bucket(h->min) ||
         histogram_bucket(max) != histogram_bucket(h->max) || min > max ||
-        head->sum < (double)min * n * (1 - 1e-9) ||
-        head->sum > (double)max * n * (1 + 1e-9)) {
+        (double)head->sum > (double)max * n * (1 + 1e-9) ||
+        (head->sum < UINT64_MAX &&
+         (double)head->sum < (double)min * n * (1 - 1e-9))) {
         return false;
     }
     h->min = min;

@@ -57,8 +57,28 @@ void run_point(struct run *r, const struct cluster_point *p)
     r->points[r->n_points++] = *p;
 }
 
+/* The exit of a command replaces its start. */
+static struct load_event *event_of(struct run *r, const struct load_event *e)
+{
+    for (uint32_t i = 0; i < r->n_events; i++) {
+        struct load_event *old = &r->events[i];
+
+        if (old->exit_code == -1 && old->at_us == e->at_us &&
+            strcmp(old->text, e->text) == 0) {
+            return old;
+        }
+    }
+    return NULL;
+}
+
 void run_event(struct run *r, const struct load_event *e)
 {
+    struct load_event *old = e->exit_code != -1 ? event_of(r, e) : NULL;
+
+    if (old != NULL) {
+        *old = *e;
+        return;
+    }
     if (r->n_events < RESULT_EVENTS) {
         r->events[r->n_events++] = *e;
     }

@@ -55,6 +55,8 @@ struct run *result_add(struct result *r);
 void run_point(struct run *r, const struct cluster_point *p);
 
 /* Adds an event; drops it if there are RESULT_EVENTS. */
+
+/* Adds an event.  One with an exit code replaces the start of that command. */
 void run_event(struct run *r, const struct load_event *e);
 
 #endif

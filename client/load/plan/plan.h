@@ -25,33 +25,43 @@
 #include "common/base/option.h"
 #include "common/base/status.h"
 
-#define PLAN_TURNS_MAX  64   /* turns of a session */
-#define PLAN_PIECES_MAX 4096 /* pieces of a turn: 2M tokens of a trace */
-#define PLAN_CLOSED     (-1) /* due_us of a closed loop */
+#define PLAN_TURNS_MAX  64        /* turns of a session */
+#define PLAN_PIECES_MAX 4096      /* pieces of a turn: 2M tokens of a trace */
+#define PLAN_CLOSED     (-1)      /* due_us of a closed loop */
+#define PLAN_TOKENS_MAX (1 << 24) /* of a prompt, of an output */
+#define PLAN_PREFIX_MAX 1000000   /* different prefixes */
+#define PLAN_BRANCH_MAX 16        /* children of a turn */
 
 /* Options of the plan, as given on the command line.  Syntax is explained in
- * client/load/load_options.h.  NULL: absent. */
+ * client/load/load_options.h.  NULL or 0: absent; the profile's value holds
+ * then, or the default.
+ *
+ * Load: one of rate, concurrency and trace.  A trace with a rate or concurrency
+ * gives only lengths and blocks, row by row and again from its start.
+ * Content: a trace, a dataset, or lengths drawn from spreads.  The tokens of
+ * `prefix` come in addition to those of `prompt`. */
 struct plan_options {
     const char *rate;        /* "20", "5..50/60s", "10x30s,20x30s" */
     const char *arrivals;    /* "constant", "poisson", "gamma:0.5" */
     const char *bursts;      /* "40x2s/20s": 40 more a second, 2 s of 20 s */
     uint32_t concurrency;    /* closed loop; 0: open loop */
     const char *think;       /* pause of a slot between sessions, a spread */
-    const char *prompt;      /* tokens, a spread: "512..2048" */
-    const char *output;      /* tokens, a spread */
+    const char *prompt;      /* tokens, a spread: "512..2048"; default 256 */
+    const char *output;      /* tokens, a spread; default 64 */
     const char *prefix;      /* shared tokens: "256", or "256x10": ten */
     const char *turns;       /* of a session, a spread */
-    const char *turn_prompt; /* tokens that a later turn adds, a spread */
-    const char *turn_think;  /* a spread of times: "exp:2s" */
-    const char *branches;    /* "0.2x3": of the turns, a fifth has 3 children */
+    const char *turn_prompt; /* tokens that a later turn adds; default 64 */
+    const char *turn_think;  /* a spread of times: "exp:2s"; default 1s */
+    const char *branches;    /* "0.2x3": a fifth of the turns has 3 children */
     const char *trace;       /* Azure's CSV or Mooncake's JSONL */
     double trace_speed;      /* 2: twice as fast */
     double trace_scale;      /* 0.1: a tenth of the tokens */
     const char *dataset;     /* JSONL */
     const char *profile;     /* NULL, or a name of plan_profiles[] */
     uint64_t seed;
-    uint64_t n_requests;  /* end after so many; 0: none */
-    int64_t duration_us;  /* no start at or after it; 0: none */
+    uint64_t n_requests;  /* end after so many sessions; 0: none */
+    int64_t duration_us;  /* no start at or after it; 0: none.  A closed loop
+                             is ended by its generator */
     uint32_t n_variants;  /* contents repeat after so many sessions; 0: never */
     uint32_t context_max; /* scale lengths down to fit; 0: unknown */
     uint32_t share, n_shares;
@@ -79,6 +89,7 @@ struct plan_turn {
     int64_t think_us;               /* from the end of the parent */
     const struct plan_entry *entry; /* NULL: made of pieces */
     uint32_t first_piece, n_pieces; /* in plan_session.pieces */
+    uint32_t n_system;              /* the first pieces: a system prompt */
     uint32_t n_new;                 /* tokens of the pieces */
     uint32_t max_tokens;
 };
@@ -103,12 +114,15 @@ MUST_CHECK enum status plan_new(struct plan **out, const struct plan_options *o,
 
 void plan_free(struct plan **p);
 
-/* Begins the plan again for another share or rate, without loading files.
- * The same errors as plan_new(). */
+/* Begins the plan again for another share, rate or context, without loading
+ * files: trace and dataset must be the same.  The same errors as plan_new().
+ * After an error the plan may only be restarted or freed. */
 MUST_CHECK enum status
 plan_restart(struct plan *p, const struct plan_options *o, struct error *e);
 
-/* Fills *s with the next session of the share.  Returns false at the end. */
+/* Fills *s with the next session of the share, in order of due time.  Parts of
+ * *s past its numbers of turns and pieces are not written.  Returns false at
+ * the end. */
 bool plan_next(struct plan *p, struct plan_session *s);
 
 /* Returns whether the plan is a closed loop, and its number of slots for this
@@ -119,7 +133,7 @@ bool plan_is_closed(const struct plan *p, uint32_t *n_slots);
  * context.  Valid as long as the plan. */
 const char *plan_text(const struct plan *p);
 
-/* Expected requests and prompt tokens of the whole plan; 0: not known. */
+/* Expected requests of the whole plan; 0: not known. */
 uint64_t plan_requests(const struct plan *p);
 
 /* A named profile: options that the command line may override. */
@@ -129,5 +143,11 @@ struct plan_profile {
 };
 
 extern const struct plan_profile plan_profiles[]; /* ended by name NULL */
+
+/* Fills what is absent in *o from o->profile, and sets it to NULL.  A load or a
+ * content that is given replaces that of the profile as a whole.  plan_new()
+ * does this.  Returns ST_INVALID_ARGUMENT if there is no such profile. */
+MUST_CHECK enum status plan_profile_apply(struct plan_options *o,
+                                          struct error *e);
 
 #endif

@@ -2,13 +2,22 @@
  *
  * Three makers:
  *
- *   ids        tokens drawn from 0..vocab - 1 without special ones
- *   tokenizer  text whose number of tokens is exact, by a tokenizer.json
- *   words      text of English words, about WORDS_PER_TOKEN a token: the
- *              server's own count is then the one that is reported
+ *   ids        tokens drawn from 0..vocab - 1 without special ones, as the
+ *              tokenizer tells, or else without the ends of the vocabulary
+ *   tokenizer  text whose number of tokens is exact, by a tokenizer.json; if
+ *              no text has this number, the nearest
+ *   words      text of common English words, about one a token: the server's
+ *              own count is then the one that is reported
  *
- * Text comes from a file if one is given.  Every prompt is a function of its
- * pieces, so equal pieces give equal bytes.
+ * Words come from a file if one is given.  Every prompt is a function of its
+ * pieces: equal first pieces give equal first bytes, and a child's prompt
+ * begins with its parent's.
+ *
+ * A row of a dataset is sent as it is: its ids as ids, its messages as JSON,
+ * its text as text, or as ids if there are a vocabulary and a tokenizer.
+ *
+ * Counts are of the prompts alone, without what a chat template or a tokenizer
+ * adds around them.
  *
  * Threading: a maker belongs to one thread.  Memory: a prompt owns its
  * buffers and is reused. */

@@ -70,7 +70,10 @@ static uint32_t values_of(const struct group *g, bool by_runs, enum metric m,
         const struct histogram *h = &g->runs[i]->tally->metrics[m];
 
         out[n] = figure(h, q);
-        n += h->n > 0 && out[n] < (double)HISTOGRAM_LOST;
+        if (out[n] >= (double)HISTOGRAM_LOST) {
+            return 0; /* to leave it out would make the others look better */
+        }
+        n += h->n > 0;
     }
     return n;
 }
@@ -152,16 +155,22 @@ static const struct rate {
     {"good requests/s", tally_goodput, row_good},
 };
 
-/* Fills the sums over up to PARTS equal parts of the measured rows.  The first
- * and the last row are left out: they are measured in part only. */
+/* Fills the sums over up to PARTS equal parts of the rows in which requests
+ * were due.  The first and the last of them are left out: they are measured in
+ * part only. */
 static uint32_t parts_of(const struct tally *t, const struct rate *rate,
                          double out[PARTS])
 {
-    int64_t first = t->from_us / t->row_us + 1, end = t->to_us / t->row_us;
-    int64_t n = end - first, size = (n + PARTS - 1) / PARTS;
+    int64_t first = t->from_us / t->row_us + 1, end = t->n_rows, n, size;
     uint32_t parts = 0;
 
-    if (end > (int64_t)t->n_rows || n < 2) {
+    while (end > 0 && t->rows[end - 1].n_due == 0) {
+        end--;
+    }
+    end--;
+    n = end - first;
+    size = (n + PARTS - 1) / PARTS;
+    if (first < 0 || n < 2) {
         return 0;
     }
     for (; first + size <= end && parts < PARTS; first += size) {
@@ -344,7 +353,7 @@ static void print_searches(FILE *to, const struct search *a,
         fprintf(to, "  searches of rate and of concurrency do not compare\n");
         return;
     }
-    print_row(to, "largest load", cell_number(x).text, cell_number(y).text,
+    print_row(to, "largest load", cell_load(x).text, cell_load(y).text,
               ratio_of(x, y),
               judge(x, y, x > y * width || y > x * width, true));
 }

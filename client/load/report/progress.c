@@ -198,7 +198,7 @@ static void failure_line(struct view *v)
     if (why != NULL) {
         log_escape(text, sizeof text, why->why, strlen(why->why));
     }
-    snprintf(next_line(v), LINE_MAX, "not ok    %s%s%s", kinds,
+    snprintf(next_line(v), LINE_MAX, "not ok    %.180s%s%.90s", kinds,
              text[0] == '\0' ? "" : "; mostly: ", text);
 }
 

@@ -1,5 +1,5 @@
 /* Events from bytes that are split anywhere. */
-#include "client/front/sse.h"
+#include "common/base/sse.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "client/front/sse.h"
+#include "common/base/sse.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,8 +7,8 @@
  *
  * Threading: none.  Memory: at most two times SSE_EVENT_BYTES_MAX, doubling;
  * aborts without memory.  Pure.  Limits: SSE_EVENT_BYTES_MAX. */
-#ifndef CLIENT_FRONT_SSE_H
-#define CLIENT_FRONT_SSE_H
+#ifndef COMMON_BASE_SSE_H
+#define COMMON_BASE_SSE_H
 
 #include <stdbool.h>
 #include <stddef.h>
