@@ -53,7 +53,7 @@ static double wait_of(struct made *m, int64_t due)
     return wait;
 }
 
-/* Moves a time that lies in the stall to its end. */
+/* Moves a time in the stall behind its end. */
 static int64_t after_stall(const struct made *m, int64_t from, int64_t to)
 {
     int64_t end = m->stall_us == NEVER ? 0 : m->stall_us + STALL_US;
