@@ -31,15 +31,14 @@ function bucket(i) {
   return [from, from + 2 ** shift - 1];
 }
 
-// "lost,min,max,sum;step:count,step,.." in base 36 but for the sum; a count of
-// 1 is left out (client/load/figures/histogram_text.c).
+// "lost,min,max,sum;step:count,step,.." in base 36; a count of 1 is left out (client/load/figures/histogram_text.c).
 // Buckets are read when they are needed: a result has thousands of histograms.
 class Histogram {
   constructor(text) {
     const [head, buckets] = (text ?? '').split(';');
     const [lost, min, max, sum] = head.split(',');
-    [this.lost, this.min, this.max] = [lost, min, max].map(base36);
-    this.sum = Number(sum ?? 0);
+    [this.lost, this.min, this.max, this.sum] = [lost, min, max, sum].map(
+      base36);
     this.text = buckets ?? '';
   }
 
