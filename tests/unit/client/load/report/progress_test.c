@@ -107,6 +107,19 @@ static void terminal_shows_lines(void **state)
     close_view(&v);
 }
 
+static void wait_for_the_last_requests_is_shown(void **state)
+{
+    struct view v;
+
+    (void)state;
+    open_view(&v, 60, NULL);
+    progress_show(v.progress, v.tally, 12 * S, 10 * S);
+    assert_memory_equal(
+        printed(&v),
+        "[####################] 12 s; starts ended at 10 s\033[K\n", 53);
+    close_view(&v);
+}
+
 static void lines_are_redrawn_in_place(void **state)
 {
     struct view v;
@@ -269,6 +282,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(terminal_shows_lines),
+        cmocka_unit_test(wait_for_the_last_requests_is_shown),
         cmocka_unit_test(lines_are_redrawn_in_place),
         cmocka_unit_test(event_stays_above_the_lines),
         cmocka_unit_test(lines_are_cut_at_the_width),
