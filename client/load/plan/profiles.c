@@ -26,7 +26,7 @@ const struct plan_profile plan_profiles[] = {
       .turn_prompt = "lognormal:256,0.8",
       .turn_think = "exp:2s",
       .branches = "0.2x3"}},
-    {NULL, NULL, {NULL}},
+    {.name = NULL},
 };
 
 static const struct plan_profile *find(const char *name)

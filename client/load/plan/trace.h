@@ -1,6 +1,6 @@
 /* trace.h - Recorded arrivals and lengths.
  *
- * Two forms, told apart by the first byte:
+ * Two forms, which differ in the first byte:
  *
  *     CSV     columns of time, prompt tokens and output tokens, with or without
  *             a header (Azure's traces, BurstGPT's).  A time is an ISO 8601
@@ -23,7 +23,7 @@
 #define TRACE_ROWS_MAX   ((size_t)4 << 20)
 #define TRACE_LINE_MAX   ((size_t)1 << 20) /* bytes */
 #define TRACE_BLOCKS_MAX ((size_t)64 << 20)
-#define TRACE_TOKENS_MAX (4096 * TRACE_BLOCK) /* of a prompt, of an output */
+#define TRACE_TOKENS_MAX (4096 * TRACE_BLOCK) /* prompt or output */
 #define TRACE_MS_MAX     1e14                 /* a timestamp of JSONL */
 
 struct trace_row {
