@@ -3,7 +3,7 @@
 #include "client/load/plan/trace.h"
 #include "tests/fuzz/fuzz.h"
 
-#define ROWS_MAX 100
+static const struct trace_limits most = {.rows = 100, .blocks = 1000};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
@@ -11,11 +11,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     struct trace *t;
     size_t n_blocks = 0;
 
-    if (trace_parse(&t, (const char *)data, n, ROWS_MAX, &e) != ST_OK) {
+    if (trace_parse(&t, (const char *)data, n, &most, &e) != ST_OK) {
         FUZZ_CHECK(t == NULL && e.text[0] == 'l');
         return 0;
     }
-    FUZZ_CHECK(t->n_rows >= 1 && t->n_rows <= ROWS_MAX);
+    FUZZ_CHECK(t->n_rows >= 1 && t->n_rows <= most.rows);
     FUZZ_CHECK(t->rows[0].at_us == 0);
     for (size_t i = 0; i < t->n_rows; i++) {
         const struct trace_row *r = &t->rows[i];

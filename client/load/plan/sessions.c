@@ -2,6 +2,9 @@
 
 #include <stddef.h>
 
+_Static_assert(TRACE_TOKENS_MAX == PLAN_PIECES_MAX * TRACE_BLOCK,
+               "the blocks of a row are pieces");
+
 /* Seeds of different things must differ. */
 enum purpose { LENGTHS, OWN, PREFIX, BLOCK, THINK };
 

@@ -41,12 +41,19 @@ struct trace {
     uint32_t total_max; /* most tokens of a prompt and its output */
 };
 
-/* Parses text[0..n), with at most rows_max rows.  Lengths of 0 become 1.
+/* TRACE_ROWS_MAX and TRACE_BLOCKS_MAX, but for tests. */
+struct trace_limits {
+    size_t rows, blocks;
+};
+extern const struct trace_limits trace_limits;
+
+/* Parses text[0..n) within the limits.  Lengths of 0 become 1.
  * *out is the caller's, to trace_free(); NULL on failure.  Returns
  * ST_INVALID_ARGUMENT or ST_OUT_OF_RANGE and a sentence that begins with the
  * line. */
 MUST_CHECK enum status trace_parse(struct trace **out, const char *text,
-                                   size_t n, size_t rows_max, struct error *e);
+                                   size_t n, const struct trace_limits *most,
+                                   struct error *e);
 
 void trace_free(struct trace **t);
 

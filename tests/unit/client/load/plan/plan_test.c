@@ -5,7 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "client/load/plan/dataset.h"
+#include "client/load/plan/trace.h"
 #include "plan_fixture.h"
 #include "tests/unit/cmocka.h"
 
@@ -611,6 +614,44 @@ static void files_that_cannot_be_read_are_named(void **state)
     fixture_refused(&o, "line 2");
 }
 
+static void a_prompt_of_a_trace_has_the_most_pieces(void **state)
+{
+    char *text = malloc(4 * PLAN_PIECES_MAX + 100);
+    struct plan_options o = {0};
+    const struct plan_session *s;
+    struct plan *p;
+
+    (void)state;
+    assert_non_null(text);
+    strcpy(text, "{\"timestamp\":1,\"input_length\":2097152,"
+                 "\"output_length\":1,\"hash_ids\":[0");
+    for (char *at = text + strlen(text), *end = at + 2 * PLAN_PIECES_MAX;
+         at < end; at += 2) {
+        memcpy(at, ",1", 3); /* one more than the prompt has */
+    }
+    strcat(text, "]}");
+    o.trace = fixture_file(text);
+    free(text);
+    p = fixture_plan(&o);
+    s = fixture_next(p);
+    assert_int_equal(s->n_pieces, PLAN_PIECES_MAX);
+    assert_int_equal(s->pieces[PLAN_PIECES_MAX - 1].n, TRACE_BLOCK);
+    plan_free(&p);
+}
+
+static void files_have_limits(void **state)
+{
+    const char *path = fixture_file("");
+    struct plan_options o = {.trace = path};
+
+    (void)state;
+    assert_int_equal(truncate(path, (off_t)TRACE_BYTES_MAX + 1), 0);
+    fixture_refused(&o, "1073741825 bytes long, at most 1073741824");
+    assert_int_equal(truncate(path, (off_t)DATASET_BYTES_MAX + 1), 0);
+    o = (struct plan_options){.dataset = path, .rate = "1"};
+    fixture_refused(&o, "1073741825 bytes long, at most 1073741824");
+}
+
 static void a_scaled_trace_has_a_limit(void **state)
 {
     struct plan_options o = {.trace = fixture_file("1,10000,6384\n"),
@@ -658,6 +699,9 @@ int main(void)
         cmocka_unit_test_teardown(contents_exclude_each_other, remove_files),
         cmocka_unit_test_teardown(files_that_cannot_be_read_are_named,
                                   remove_files),
+        cmocka_unit_test_teardown(a_prompt_of_a_trace_has_the_most_pieces,
+                                  remove_files),
+        cmocka_unit_test_teardown(files_have_limits, remove_files),
         cmocka_unit_test_teardown(a_scaled_trace_has_a_limit, remove_files),
     };
 
