@@ -90,7 +90,7 @@ struct plan_turn {
     const struct plan_entry *entry; /* NULL: made of pieces */
     uint32_t first_piece, n_pieces; /* in plan_session.pieces */
     uint32_t n_system;              /* the first pieces: a system prompt */
-    uint32_t n_new;                 /* tokens of the pieces */
+    uint32_t n_new;                 /* tokens of the pieces; 0 of an entry */
     uint32_t max_tokens;
 };
 

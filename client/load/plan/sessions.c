@@ -223,7 +223,6 @@ void sessions_read(const struct recipe *r, const struct dataset *d,
             .parent = (int32_t)i - 1,
             .think_us = i > 0 ? spread_draw(&r->turn_think, &t.draw) : 0,
             .entry = entry,
-            .n_new = (uint32_t)entry->n_ids,
             .max_tokens = output_of(&t, row, entry),
         };
     }

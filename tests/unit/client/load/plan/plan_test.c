@@ -446,7 +446,8 @@ static void a_dataset_gives_its_rows_in_turn(void **state)
     assert_string_equal(s->turns[0].entry->text, "one");
     assert_int_equal(s->turns[0].max_tokens, 5);
     s = fixture_next(p);
-    assert_int_equal(s->turns[0].n_new, 4);
+    assert_int_equal(s->turns[0].entry->n_ids, 4);
+    assert_int_equal(s->turns[0].n_new, 0);
     assert_int_equal(s->turns[0].max_tokens, 77);
     s = fixture_next(p);
     assert_int_equal(s->n_turns, 3);
@@ -484,7 +485,7 @@ static void rows_that_exceed_the_context_are_left_out(void **state)
     for (int i = 0; i < 3; i++) {
         const struct plan_session *s = fixture_next(p);
 
-        assert_int_equal(s->turns[0].n_new, 4);
+        assert_int_equal(s->turns[0].entry->n_ids, 4);
         assert_int_equal(s->turns[0].max_tokens, 1);
     }
     plan_free(&p);
@@ -531,6 +532,11 @@ static void options_override_a_profile(void **state)
     assert_string_equal(o.output, "5");
     assert_string_equal(o.rate, "77");
     assert_string_equal(o.prompt, "512");
+    assert_null(o.bursts); /* of the profile's rate */
+
+    o = (struct plan_options){.profile = "burst", .rate_fixed = 2};
+    assert_int_equal(plan_profile_apply(&o, &e), ST_OK);
+    assert_non_null(o.rate);
     assert_non_null(o.bursts);
 
     o = (struct plan_options){.profile = "burst", .concurrency = 4};
