@@ -1,4 +1,4 @@
-/* plan.h - What is sent and when: sessions of turns, on an absolute schedule.
+/* plan.h - A schedule: sessions of turns, at absolute times.
  *
  * A session is a tree of turns; a plain request is a session of one turn.  A
  * turn without parent is due at the start of its session.  Any other turn is
@@ -28,7 +28,7 @@
 #define PLAN_TURNS_MAX  64        /* turns of a session */
 #define PLAN_PIECES_MAX 4096      /* pieces of a turn: 2M tokens of a trace */
 #define PLAN_CLOSED     (-1)      /* due_us of a closed loop */
-#define PLAN_TOKENS_MAX (1 << 24) /* of a prompt, of an output */
+#define PLAN_TOKENS_MAX (1 << 24) /* tokens of a prompt or output */
 #define PLAN_PREFIX_MAX 1000000   /* different prefixes */
 #define PLAN_BRANCH_MAX 16        /* children of a turn */
 
@@ -49,7 +49,7 @@ struct plan_options {
     const char *prompt;      /* tokens, a spread: "512..2048"; default 256 */
     const char *output;      /* tokens, a spread; default 64 */
     const char *prefix;      /* shared tokens: "256", or "256x10": ten */
-    const char *turns;       /* of a session, a spread */
+    const char *turns;       /* turns in a session, a spread */
     const char *turn_prompt; /* tokens that a later turn adds; default 64 */
     const char *turn_think;  /* a spread of times: "exp:2s"; default 1s */
     const char *branches;    /* "0.2x3": a fifth of the turns has 3 children */
@@ -90,7 +90,7 @@ struct plan_turn {
     const struct plan_entry *entry; /* NULL: made of pieces */
     uint32_t first_piece, n_pieces; /* in plan_session.pieces */
     uint32_t n_system;              /* the first pieces: a system prompt */
-    uint32_t n_new;                 /* tokens of the pieces */
+    uint32_t n_new;                 /* tokens of the pieces; 0 of an entry */
     uint32_t max_tokens;
 };
 
@@ -133,7 +133,7 @@ bool plan_is_closed(const struct plan *p, uint32_t *n_slots);
  * context.  Valid as long as the plan. */
 const char *plan_text(const struct plan *p);
 
-/* Expected requests of the whole plan; 0: not known. */
+/* Returns the expected requests of the whole plan; 0: unknown. */
 uint64_t plan_requests(const struct plan *p);
 
 /* A named profile: options that the command line may override. */
