@@ -227,10 +227,12 @@ static int open_signals(void)
 static enum status begin(struct load_job *j, struct error *e)
 {
     struct load_setup *s = j->setup;
-    enum status st = load_setup_ask(s, e);
+    /* Wrong options are reported without a server.  Each run restarts the plan
+     * with the server's context. */
+    enum status st = plan_new(&j->plan, &s->plan, e);
 
     if (st == ST_OK) {
-        st = plan_new(&j->plan, &s->plan, e);
+        st = load_setup_ask(s, e);
     }
     if (st == ST_OK && s->o.check_outputs) {
         j->outputs =

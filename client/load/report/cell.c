@@ -59,6 +59,12 @@ struct cell cell_number(double v)
     return c;
 }
 
+struct cell cell_load(double v)
+{
+    return v >= 0 && v < 1e18 && v == floor(v) ? cell_count((uint64_t)v)
+                                               : cell_number(v);
+}
+
 struct cell cell_share(uint64_t k, uint64_t n)
 {
     double percent = n == 0 ? 0 : 100 * (double)k / (double)n;

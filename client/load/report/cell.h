@@ -25,6 +25,10 @@ struct cell cell_count(uint64_t n);
 /* Returns a number with at least three digits: "0.123", "12.3", "5,120". */
 struct cell cell_number(double v);
 
+/* Returns a rate or a concurrency: as cell_number(), whole numbers without a
+ * point. */
+struct cell cell_load(double v);
+
 /* Returns a share of 1 as "99.1 %"; never "100 %" if something is missing. */
 struct cell cell_share(uint64_t k, uint64_t n);
 

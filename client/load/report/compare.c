@@ -353,7 +353,7 @@ static void print_searches(FILE *to, const struct search *a,
         fprintf(to, "  searches of rate and of concurrency do not compare\n");
         return;
     }
-    print_row(to, "largest load", cell_number(x).text, cell_number(y).text,
+    print_row(to, "largest load", cell_load(x).text, cell_load(y).text,
               ratio_of(x, y),
               judge(x, y, x > y * width || y > x * width, true));
 }

@@ -97,7 +97,7 @@ struct group_name group_name(double load, bool closed)
         snprintf(name.text, sizeof name.text, "%.0f at once", load);
     } else {
         snprintf(name.text, sizeof name.text, "%.24s requests/s",
-                 cell_number(load).text);
+                 cell_load(load).text);
     }
     return name;
 }

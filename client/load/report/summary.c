@@ -8,7 +8,8 @@
 #include "client/load/report/report.h"
 #include "common/base/quote.h"
 
-#define TOP_WHYS 5
+#define SUMMARY_COLUMNS 80
+#define TOP_WHYS        5
 
 static const double columns[] = {-1, 0.5, 0.9, 0.99, 0.999, 1};
 
@@ -49,14 +50,29 @@ static void print_interval(FILE *to, const struct tally *t, enum metric m)
         }
         at += (size_t)snprintf(text + at, sizeof text - at, "%10.10s", c.text);
     }
+    while (at > 0 && text[at - 1] == ' ') {
+        text[--at] = '\0';
+    }
     if (any) {
         fprintf(to, "  %-16s%s\n", "  +- (95 %)", text);
     }
 }
 
+/* Returns whether a cell of the line is lost. */
+static bool print_line(FILE *to, const struct line *line,
+                       const struct histogram *h)
+{
+    fprintf(to, "  %-16s", line->label);
+    for (size_t i = 0; i < COLUMNS; i++) {
+        fprintf(to, "%10s", cell_figure(h, columns[i], true).text);
+    }
+    fputc('\n', to);
+    return h->lost > 0;
+}
+
 static void print_latencies(FILE *to, const struct tally *t)
 {
-    uint64_t lost = t->metrics[METRIC_TTFT].lost + t->metrics[METRIC_E2E].lost;
+    bool lost = false;
 
     fprintf(to, "\n  %-16s%10s%10s%10s%10s%10s%10s\n", "", "mean", "p50", "p90",
             "p99", "p99.9", "max");
@@ -66,18 +82,16 @@ static void print_latencies(FILE *to, const struct tally *t)
         if (h->n + h->lost == 0) {
             continue;
         }
-        fprintf(to, "  %-16s", lines[i].label);
-        for (size_t k = 0; k < COLUMNS; k++) {
-            fprintf(to, "%10s", cell_figure(h, columns[k], true).text);
-        }
-        fputc('\n', to);
+        lost = print_line(to, &lines[i], h) || lost;
         if (lines[i].with_interval) {
             print_interval(to, t, lines[i].metric);
         }
     }
-    if (lost > 0) {
-        fprintf(to, "  lost: the figure lies among requests that failed, were "
-                    "refused or timed out\n");
+    if (lost) {
+        fprintf(to,
+                "  lost: the figure lies among %s requests that did not end "
+                "ok;\n  means are without them\n",
+                cell_count(t->metrics[METRIC_E2E].lost).text);
     }
 }
 
@@ -148,7 +162,7 @@ static void print_good(FILE *to, const struct tally *t)
 static void print_rates(FILE *to, const struct group *g)
 {
     fputc('\n', to);
-    print_rate(to, g, "requests/s", tally_requests_per_s);
+    print_rate(to, g, "requests/s, ok", tally_requests_per_s);
     print_rate(to, g, "output tokens/s", tally_tokens_per_s);
     if (objectives_any(&g->tally->objectives)) {
         print_rate(to, g, "good requests/s", tally_goodput);
@@ -178,26 +192,54 @@ static void print_whys(FILE *to, const struct tally *t)
         if (whys[i].code != 0) {
             fprintf(to, " (%u)", whys[i].code);
         }
-        fprintf(to, ": %.48s\n", quote(whys[i].why).text);
+        fprintf(to, ": %.48s\n",
+                whys[i].why[0] == '\0' ? "no reason" : quote(whys[i].why).text);
     }
     if (n > TOP_WHYS) {
         fprintf(to, "    and %u more reasons\n", n - TOP_WHYS);
     }
 }
 
+static bool has_more(const struct tally *t, int i)
+{
+    while (++i < OUTCOMES && t->n_outcomes[i] == 0) {
+    }
+    return i < OUTCOMES;
+}
+
+/* Prints text after what is on the line, or on a new line of its own if it
+ * would pass the last column.  *at: the column. */
+static void print_part(FILE *to, int *at, const char *text)
+{
+    int n = (int)strlen(text);
+
+    if (*at + n > SUMMARY_COLUMNS) {
+        fprintf(to, "\n  %s", text + (text[0] == ' '));
+        *at = 2 + n;
+    } else {
+        fputs(text, to);
+        *at += n;
+    }
+}
+
 static void print_outcomes(FILE *to, const struct tally *t)
 {
-    const char *before = "\n  ";
+    char text[CELL_TEXT * 2];
+    int at = 1;
 
+    fputs(tally_requests(t) == 0 ? "\n  no request" : "\n ", to);
     for (int i = 0; i < OUTCOMES; i++) {
         if (t->n_outcomes[i] > 0) {
-            fprintf(to, "%s%s %s", before, cell_count(t->n_outcomes[i]).text,
-                    outcome_names[i]);
-            before = ", ";
+            snprintf(text, sizeof text, " %s %s%s",
+                     cell_count(t->n_outcomes[i]).text, outcome_names[i],
+                     has_more(t, i) ? "," : "");
+            print_part(to, &at, text);
         }
     }
     if (t->n_warm > 0) {
-        fprintf(to, " (and %s of the warm-up)", cell_count(t->n_warm).text);
+        snprintf(text, sizeof text, " (and %s of the warm-up)",
+                 cell_count(t->n_warm).text);
+        print_part(to, &at, text);
     }
     fputc('\n', to);
     print_whys(to, t);
@@ -264,14 +306,19 @@ static double seconds_of(const struct group *g)
 
 static void print_group(FILE *to, const struct result *r, const struct group *g)
 {
-    fprintf(to, "sluice-load: %s requests in ",
-            cell_count(tally_requests(g->tally)).text);
+    char text[CELL_TEXT * 2];
+    int at = fprintf(to, "sluice-load: %s requests in ",
+                     cell_count(tally_requests(g->tally)).text);
+
     if (g->n_runs > 1) {
-        fprintf(to, "%u runs of ", g->n_runs);
+        at += fprintf(to, "%u runs of ", g->n_runs);
     }
-    fprintf(to, "%.1f s to %.40s", seconds_of(g), cell_plain(r->target).text);
+    at += fprintf(to, "%.1f s", seconds_of(g));
+    snprintf(text, sizeof text, " to %.70s", cell_plain(r->target).text);
+    print_part(to, &at, text);
     if (r->model != NULL) {
-        fprintf(to, " (%.40s)", cell_plain(r->model).text);
+        snprintf(text, sizeof text, " (%.70s)", cell_plain(r->model).text);
+        print_part(to, &at, text);
     }
     fputc('\n', to);
     if (g->runs[0]->plan != NULL) {
@@ -330,7 +377,7 @@ static void print_trial(FILE *to, const struct search_trial *t)
     double low, high;
 
     search_bounds(t->n_good, t->n_wanted, &low, &high);
-    fprintf(to, "  %-8s%12s%6u%12s", kinds[t->kind], cell_number(t->load).text,
+    fprintf(to, "  %-8s%12s%6u%12s", kinds[t->kind], cell_load(t->load).text,
             t->n_runs, cell_share(t->n_good, t->n_wanted).text);
     fprintf(to, "   %6.2f..%6.2f %%   %s\n", 100 * low, 100 * high,
             verdicts[t->verdict]);
@@ -345,11 +392,11 @@ static void print_conclusion(FILE *to, const struct search *s)
         fprintf(to, "  No load meets the objectives.\n");
         return;
     }
-    fprintf(to, "  The largest load that meets is %s %s",
-            cell_number(load).text, unit);
+    fprintf(to, "  The largest load that meets is %s %s", cell_load(load).text,
+            unit);
     if (s->confirmed) {
-        fprintf(to, ": confirmed by a second run, and missed at %s.\n",
-                cell_number(s->trials[s->n_trials - 1].load).text);
+        fprintf(to, ":\n  confirmed by a second run, and missed at %s.\n",
+                cell_load(s->trials[s->n_trials - 1].load).text);
     } else if (s->capped) {
         fprintf(to, ": the limit of the search;\n  the server may take "
                     "more.\n");
@@ -363,8 +410,8 @@ static void print_conclusion(FILE *to, const struct search *s)
 
 static void print_search(FILE *to, const struct search *s)
 {
-    fprintf(to, "\n  %-8s%12s%6s%12s   %18s %s\n", "search", "load", "runs",
-            "good", "95 %", "  verdict");
+    fprintf(to, "\n  %-8s%12s%6s%12s   %16s   %s\n", "search", "load", "runs",
+            "good", "95 %", "verdict");
     for (uint32_t i = 0; i < s->n_trials; i++) {
         print_trial(to, &s->trials[i]);
     }
