@@ -175,6 +175,37 @@ static void one_request_is_prepared_however_large(void **state)
     rig_end(&r);
 }
 
+/* Counts what a generator prepares before its run. */
+static uint64_t prepared_ahead(const struct tiny *t)
+{
+    struct rig r = {.rules = quick};
+    uint64_t n;
+
+    r.rules.call_bytes = 0;
+    rig_begin(&r, tiny_plan(t));
+    while (generator_prepare(r.generator)) {
+    }
+    n = virtual_counts(r.target).n_prepared;
+    rig_end(&r);
+    return n;
+}
+
+static void sessions_ahead_have_a_limit(void **state)
+{
+    struct tiny t = plain;
+
+    (void)state;
+    t.gap_us = 1;
+    t.n_sessions = GENERATOR_AHEAD_MAX;
+    assert_int_equal(prepared_ahead(&t), GENERATOR_AHEAD_MAX);
+    t.n_sessions = GENERATOR_AHEAD_MAX + 1;
+    assert_int_equal(prepared_ahead(&t), GENERATOR_AHEAD_MAX);
+    t.n_slots = 1000;
+    assert_int_equal(prepared_ahead(&t), 1000 + GENERATOR_SPARE_MAX);
+    t.n_slots = GENERATOR_SPARE_MAX - 1;
+    assert_int_equal(prepared_ahead(&t), 2 * t.n_slots);
+}
+
 static void requests_start_when_due(void **state)
 {
     struct rig r = {.rules = quick};
@@ -654,6 +685,7 @@ int main(void)
         cmocka_unit_test(prepared_bytes_stay_within_their_limit),
         cmocka_unit_test(requests_larger_than_expected_are_taken_back),
         cmocka_unit_test(one_request_is_prepared_however_large),
+        cmocka_unit_test(sessions_ahead_have_a_limit),
         cmocka_unit_test(requests_start_when_due),
         cmocka_unit_test(pulses_count_what_was_due_and_sent),
         cmocka_unit_test(closed_loop_keeps_its_slots_busy),
