@@ -4,10 +4,12 @@
  *                                          cancelled after some chunks,
  *                                          cancelled at once, disconnected,
  *                                          read slowly, and left alone
+ *     native_drive ENDPOINT cuts N TOKENS  the same without slow readers
  *     native_drive ENDPOINT resume N TOKENS
  *                                          N requests that survive the router;
  *                                          prints "running" after the first
  *                                          output
+ *     native_drive ENDPOINT close N TOKENS closes while N requests run
  *     native_drive ENDPOINT rate N         starts per second, short prompts
  *     native_drive ENDPOINT start IDS      CPU time of start() with IDS ids
  *
@@ -56,7 +58,8 @@ static struct {
     uint32_t n, n_begun, n_ended, max_tokens, n_open_max;
     uint64_t receipts, met, compared, resumed;
     int64_t slowest_us, gap_us;
-    bool says_running;
+    bool says_running, only_ok, closes;
+    struct call *spare;
 } drive;
 
 static void die(uint64_t number, const char *what, const char *why)
@@ -186,8 +189,12 @@ static void on_end(void *arg, int64_t now_us, const struct call_end *e)
     drive.n_ended++;
     if (drive.outputs != NULL) {
         check_end(q, e);
-    } else if (e->outcome != OUTCOME_OK) {
+    } else if (drive.only_ok && e->outcome != OUTCOME_OK) {
         die(q->number, "end", e->why);
+    }
+    if (drive.spare != NULL && drive.closes) { /* as a closed loop does */
+        native_target.start(drive.target, drive.spare, now_us);
+        drive.spare = NULL;
     }
 }
 
@@ -254,7 +261,8 @@ static void turn(int64_t wait_us)
     native_target.turn(drive.target, items, n, loop_now_us());
 }
 
-static void run_all(bool mixed)
+/* n_fates: how many of enum fate, in turn. */
+static void run_all(uint32_t n_fates)
 {
     int64_t quiet_us = loop_now_us() + QUIET_US;
     uint32_t n_ended = 0;
@@ -263,7 +271,7 @@ static void run_all(bool mixed)
     while (drive.n_ended < drive.n) {
         while (drive.n_begun < drive.n &&
                drive.n_begun - drive.n_ended < drive.n_open_max) {
-            begin(mixed ? (enum fate)(drive.n_begun % FATES) : RUN);
+            begin((enum fate)(drive.n_begun % n_fates));
         }
         turn(1000000);
         if (drive.n_ended > n_ended) {
@@ -295,15 +303,15 @@ static void check_cluster(struct cluster *c)
     puts(text);
 }
 
-static void mix(const char *endpoint, bool mixed)
+static void mix(const char *endpoint, uint32_t n_fates)
 {
     struct cluster *c;
     struct error e;
 
     drive.outputs = outputs_new(CONTENTS);
     drive.n_open_max = OPEN_MAX;
-    drive.says_running = !mixed;
-    run_all(mixed);
+    drive.says_running = n_fates == 1;
+    run_all(n_fates);
     native_target.close(&drive.target);
     if (cluster_open(&c, endpoint, &e) != ST_OK) {
         die(0, "cluster", e.text);
@@ -319,12 +327,42 @@ static void mix(const char *endpoint, bool mixed)
     outputs_free(&drive.outputs);
 }
 
+/* A request that is started by the end of another one ends too, and one that
+ * was never started is freed. */
+static void close_early(void)
+{
+    struct request *q;
+    struct target *t;
+    uint32_t n_ended;
+
+    drive.requests = calloc(drive.n + 1, sizeof *drive.requests);
+    while (drive.n_begun < drive.n) {
+        begin((enum fate)(drive.n_begun % SLOW));
+    }
+    q = &drive.requests[drive.n];
+    drive.spare = prepare(q, PROMPT_IDS);
+    (void)prepare(q, PROMPT_IDS);
+    while (drive.requests[0].n_chunks == 0) {
+        turn(1000000);
+    }
+    n_ended = drive.n_ended;
+    drive.closes = true;
+    t = drive.target;
+    native_target.close(&t);
+    drive.target = NULL;
+    if (drive.n_ended != drive.n + 1 || n_ended > drive.n - drive.n / SLOW) {
+        die(drive.n_ended, "close", "not every request has ended");
+    }
+    printf("%" PRIu32 " ended by close\n", drive.n_ended);
+}
+
 static void rate(void)
 {
     int64_t from_us = loop_now_us(), us;
 
     drive.n_open_max = RATE_OPEN;
-    run_all(false);
+    drive.only_ok = true;
+    run_all(1);
     us = loop_now_us() - from_us;
     printf("%" PRIu32 " requests in %" PRId64 " ms: %.0f a second\n", drive.n,
            us / 1000, drive.n * 1e6 / (double)us);
@@ -351,6 +389,7 @@ static void start_long(uint32_t n_ids)
     int64_t us[START_TRIES];
 
     drive.requests = calloc(START_TRIES, sizeof *drive.requests);
+    drive.only_ok = true;
     for (uint32_t i = 0; i < START_TRIES; i++) {
         struct request *q = &drive.requests[i];
 
@@ -388,16 +427,22 @@ static void open_target(const char *endpoint, bool resume)
 int main(int argc, char **argv)
 {
     if (argc < 4) {
-        fputs("usage: native_drive ENDPOINT mix N TOKENS | "
-              "resume N TOKENS | rate N | start IDS\n",
+        fputs("usage: native_drive ENDPOINT mix N TOKENS | cuts N TOKENS | "
+              "resume N TOKENS | close N TOKENS | rate N | start IDS\n",
               stderr);
         return 2;
     }
     open_target(argv[1], strcmp(argv[2], "resume") == 0);
     drive.n = (uint32_t)strtoul(argv[3], NULL, 10);
     drive.max_tokens = argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : 1;
-    if (strcmp(argv[2], "mix") == 0 || drive.options.resume) {
-        mix(argv[1], !drive.options.resume);
+    if (strcmp(argv[2], "mix") == 0) {
+        mix(argv[1], FATES);
+    } else if (strcmp(argv[2], "cuts") == 0) {
+        mix(argv[1], SLOW);
+    } else if (drive.options.resume) {
+        mix(argv[1], 1);
+    } else if (strcmp(argv[2], "close") == 0) {
+        close_early();
     } else if (strcmp(argv[2], "rate") == 0) {
         rate();
     } else {
