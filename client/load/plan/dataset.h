@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "client/load/plan/plan.h"
+#include "client/load/plan/plan_types.h"
 #include "common/base/status.h"
 
 #define DATASET_BYTES_MAX     ((size_t)1 << 30)

@@ -24,7 +24,8 @@
 #ifndef CLIENT_LOAD_PLAN_PROMPT_H
 #define CLIENT_LOAD_PLAN_PROMPT_H
 
-#include "client/load/plan/plan.h"
+#include "client/load/plan/plan_types.h"
+#include "common/base/status.h"
 
 struct prompt_options {
     uint32_t vocab;        /* draw ids below it; 0: make text */

@@ -7,8 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "client/load/plan/plan.h"
+#include "client/load/plan/plan_types.h"
 #include "client/load/plan/spread.h"
+#include "common/base/status.h"
 
 struct recipe {
     uint64_t seed;
