@@ -17,73 +17,26 @@
 #define SEARCH_MIN_RATE 0.01
 #define SEARCH_MAX      1e6
 
-static const struct plan_profile *profile_of(const char *name)
-{
-    for (const struct plan_profile *p = plan_profiles; p->name; p++) {
-        if (strcmp(p->name, name) == 0) {
-            return p;
-        }
-    }
-    return NULL;
-}
-
-static const char *either(const char *given, const char *otherwise)
-{
-    return given ? given : otherwise;
-}
-
-/* Fills what the command line leaves open from a profile, then from defaults.
- */
-static void fill_plan(struct plan_options *p, const struct plan_options *by)
-{
-    p->rate = either(p->rate, by->rate);
-    p->arrivals = either(either(p->arrivals, by->arrivals), "poisson");
-    p->bursts = either(p->bursts, by->bursts);
-    p->think = either(p->think, by->think);
-    p->prompt = either(either(p->prompt, by->prompt), "256");
-    p->output = either(either(p->output, by->output), "64");
-    p->prefix = either(p->prefix, by->prefix);
-    p->turns = either(p->turns, by->turns);
-    p->turn_prompt = either(either(p->turn_prompt, by->turn_prompt), "64");
-    p->turn_think = either(either(p->turn_think, by->turn_think), "1s");
-    p->branches = either(p->branches, by->branches);
-}
-
+/* Completes the plan from the profile; plan_new() has defaults for the rest. */
 static enum status take_profile(struct load_setup *s, struct error *e)
 {
-    static const struct plan_options none;
     static const char trace[] = "trace:";
+    struct plan_options *p = &s->plan;
     const char *name = s->o.profile;
-    const struct plan_options *by = &none;
-    bool open = !s->plan.rate && !s->plan.concurrency && !s->plan.trace;
 
     if (name && strncmp(name, trace, sizeof trace - 1) == 0) {
-        s->plan.trace = name + sizeof trace - 1;
-        open = false;
-    } else if (name) {
-        const struct plan_profile *p = profile_of(name);
-
-        if (!p) {
-            return error_set(e, ST_INVALID_ARGUMENT,
-                             "--profile %s: there is no such profile; "
-                             "--list-profiles lists them",
-                             name);
-        }
-        by = &p->options;
-        s->plan.profile = name;
-    }
-    if (open) {
-        s->plan.concurrency = by->concurrency;
-        fill_plan(&s->plan, by);
+        p->trace = name + sizeof trace - 1;
     } else {
-        struct plan_options lengths = *by;
+        enum status st;
 
-        lengths.rate = NULL;
-        lengths.bursts = NULL;
-        fill_plan(&s->plan, &lengths);
+        p->profile = name;
+        st = plan_profile_apply(p, e);
+        if (st != ST_OK) {
+            return st;
+        }
     }
-    if (!s->plan.rate && !s->plan.concurrency && !s->plan.trace) {
-        s->plan.concurrency = 1;
+    if (!p->rate && !p->concurrency && !p->trace) {
+        p->concurrency = 1;
     }
     return ST_OK;
 }

@@ -29,6 +29,7 @@
 #define CLIENT_LOAD_DRIVE_GENERATOR_H
 
 #include "client/load/drive/target.h"
+#include "client/load/plan/plan.h"
 
 #define GENERATOR_AHEAD_US  2000000
 #define GENERATOR_AHEAD_MAX 65536  /* sessions read, not started */
