@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "client/load/drive/hooks.h"
+#include "client/load/drive/kind.h"
 
 #define DURATION_US     30000000
 #define GRACE_US        60000000 /* after the last start, without --timeout */
@@ -185,7 +186,7 @@ static void take_target(struct load_setup *s)
 {
     const struct load_options *o = &s->o;
 
-    s->native = target_of(o->target) == &native_target;
+    s->native = kind_of(o->target) == KIND_NATIVE;
     s->target = (struct target_options){
         .endpoint = o->target,
         .model = o->model,
@@ -218,7 +219,7 @@ static void take_generator(struct load_setup *s)
     const struct load_options *o = &s->o;
 
     s->generator = (struct generator_options){
-        .ops = target_of(o->target),
+        .ops = kind_ops(kind_of(o->target)),
         .warm_us = (int64_t)o->warmup * 1000,
         .timeout_us = (int64_t)o->timeout * 1000,
         .grace_us = o->timeout ? (int64_t)o->timeout * 1000 : GRACE_US,
@@ -359,7 +360,7 @@ static _Noreturn void ask(const struct target_options *o, int fd)
     struct told told = {0};
     bool sent;
 
-    told.status = target_ask(o, &told.facts, &told.e);
+    told.status = kind_ask(o, &told.facts, &told.e);
     sent = write(fd, &told, sizeof told) == sizeof told;
     _exit(sent ? 0 : 1);
 }

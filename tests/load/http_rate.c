@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client/load/drive/target.h"
+#include "client/load/drive/http_target.h"
 #include "common/base/option.h"
 
 #define AHEAD_MAX  4096 /* prepared requests */

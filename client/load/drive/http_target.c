@@ -1,4 +1,6 @@
 /* http_target.c - Requests to an OpenAI-compatible server. */
+#include "client/load/drive/http_target.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -113,7 +113,10 @@ static void bar_line(struct view *v)
     snprintf(line, LINE_MAX, "%.*s%s%s%s%s%s",
              (int)fitting(v->p->title, TITLE_MAX), v->p->title,
              v->p->title[0] == '\0' ? "" : "  ", bar, clock_text(now).s,
-             end > 0 ? " of " : "", end > 0 ? clock_text(end).s : "");
+             end <= 0    ? ""
+             : now > end ? "; starts ended at "
+                         : " of ",
+             end > 0 ? clock_text(end).s : "");
 }
 
 static void rate_lines(struct view *v)
@@ -329,7 +332,7 @@ void progress_event(struct progress *p, const char *text)
     p->drawn = p->drawn && p->width == 0; /* lines are drawn again at once */
 }
 
-void progress_end(struct progress **p)
+void progress_free(struct progress **p)
 {
     if (*p == NULL) {
         return;

@@ -55,11 +55,12 @@ void report_compare(FILE *to, const struct result *a, const struct result *b);
  * latencies are those of the last 5 s. */
 struct progress;
 
-/* width: columns of a terminal; 0: no terminal, a plain line each 5 s.  Text is
- * escaped.  title may be NULL. */
+/* Returns a view that prints to `to`, for progress_end().  width: columns of a
+ * terminal; 0: no terminal, a plain line each 5 s.  Text is escaped.  title may
+ * be NULL. */
 struct progress *progress_new(FILE *to, unsigned width, const char *title);
 
-/* Draws if it is time.  end_us: expected; 0: unknown. */
+/* Prints the lines if it is time.  end_us: expected; 0: unknown. */
 void progress_show(struct progress *p, const struct tally *t, int64_t now_us,
                    int64_t end_us);
 
@@ -70,6 +71,6 @@ void progress_cluster(struct progress *p, const struct cluster_point *c);
 void progress_event(struct progress *p, const char *text);
 
 /* Clears the lines and frees *p. */
-void progress_end(struct progress **p);
+void progress_free(struct progress **p);
 
 #endif

@@ -19,6 +19,10 @@ const OUTCOMES = ['ok', 'refused', 'failed', 'timeout', 'cancelled',
   'disconnected', 'unsent'];
 const FAILURES = ['refused', 'failed', 'timeout', 'unsent'];
 
+function base36(text) {
+  return parseInt(text || '0', 36);
+}
+
 // The first and last value of a bucket (client/load/figures/histogram.h).
 function bucket(i) {
   if (i < 2048) return [i, i];
@@ -27,27 +31,33 @@ function bucket(i) {
   return [from, from + 2 ** shift - 1];
 }
 
-// "lost,min,max,sum;step:count,step,.." in base 36 but for the sum; a count of
-// 1 is left out (client/load/figures/histogram_text.c).
+// "lost,min,max,sum;step:count,step,.." in base 36; a count of 1 is left out (client/load/figures/histogram_text.c).
+// Buckets are read when they are needed: a result has thousands of histograms.
 class Histogram {
   constructor(text) {
     const [head, buckets] = (text ?? '').split(';');
-    const number = (x) => parseInt(x || '0', 36);
     const [lost, min, max, sum] = head.split(',');
-    [this.lost, this.min, this.max] = [lost, min, max].map(number);
-    this.at = []; // [first value, last value, count, values up to here]
-    this.n = 0;
-    let i = 0;
-    for (const part of (buckets ?? '').split(',').filter(Boolean)) {
-      const [step, count] = part.split(':');
-      const [from, to] = bucket(i += number(step));
-      this.n += number(count ?? '1');
-      this.at.push([from, to, number(count ?? '1'), this.n]);
-    }
-    this.mean = this.n ? Number(sum) / this.n : 0;
+    [this.lost, this.min, this.max, this.sum] = [lost, min, max, sum].map(
+      base36);
+    this.text = buckets ?? '';
   }
 
+  // [first value, last value, count, values up to here]
+  get at() {
+    if (this.read) return this.read;
+    let i = 0, sum = 0;
+    this.read = this.text.split(',').filter(Boolean).map((part) => {
+      const [step, count] = part.split(':');
+      const [from, to] = bucket(i += base36(step));
+      sum += base36(count ?? '1');
+      return [from, to, base36(count ?? '1'), sum];
+    });
+    return this.read;
+  }
+
+  get n() { return this.at.length ? this.at[this.at.length - 1][3] : 0; }
   get total() { return this.n + this.lost; }
+  get mean() { return this.n ? this.sum / this.n : 0; }
 
   // undefined of no value
   quantile(q) {

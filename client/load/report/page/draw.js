@@ -41,6 +41,10 @@ function count(x) {
   return Number.isFinite(x) ? Math.round(x).toLocaleString('en-US') : '–';
 }
 
+function many(n, what) {
+  return `${count(n)} ${what}${n === 1 ? '' : 's'}`;
+}
+
 // [number, unit] of microseconds, three digits
 function timeParts(us) {
   if (us === undefined || us === null || Number.isNaN(us)) return ['–', ''];
@@ -56,6 +60,7 @@ function time(us) {
 
 function timeSpan(low, high) {
   const [a, ua] = timeParts(low), [b, ub] = timeParts(high);
+  if (!(low > 0)) return `0–${b} ${ub}`;
   return ua === ub ? `${a}–${b} ${ub}` : `${a} ${ua}–${b} ${ub}`;
 }
 
@@ -69,7 +74,7 @@ function exact(us) {
 
 function clock(us) {
   const t = us / 1e6;
-  if (t < 120) return `${digits(t, t % 1 ? 3 : 2)} s`;
+  if (t < 120) return t % 1 ? `${digits(t, 3)} s` : `${t} s`;
   const m = Math.floor(t / 60), rest = Math.round(t % 60);
   return m < 60 ? `${m}:${String(rest).padStart(2, '0')} min`
     : `${Math.floor(m / 60)}:${String(m % 60).padStart(2, '0')} h`;
@@ -80,8 +85,10 @@ function share(part, whole) {
   if (!whole) return '–';
   const x = 100 * part / whole;
   if (part === whole) return '100 %';
-  const after = x > 99.9 ? 3 : x > 99 ? 2 : 1;
-  return `${(Math.floor(x * 10 ** after) / 10 ** after).toFixed(after)} %`;
+  // Near all, never rounded up to it.
+  const after = x > 99.9 ? 3 : x > 99 ? 2 : 1, scale = 10 ** after;
+  return `${((x > 99 ? Math.floor : Math.round)(x * scale) / scale)
+    .toFixed(after)} %`;
 }
 
 function short(x) {
@@ -149,6 +156,10 @@ function logarithmic(min, max) {
   return f;
 }
 
+// What is less than the largest value by more is drawn at the bottom, such as
+// the time between two chunks that came in one packet.
+const LOG_SPAN = 3000;
+
 // A scale of values that starts at 0, or a logarithmic one around them.
 function scaleOf(values, log) {
   let low = Infinity, high = 0;
@@ -158,6 +169,7 @@ function scaleOf(values, log) {
     if (v > 0 && v < low) low = v;
   }
   if (!log || high <= 0) return linear(0, (high || 1) * 1.06);
+  low = Math.max(low, high / LOG_SPAN);
   if (high / low < 3) {
     const middle = Math.sqrt(high * low);
     [low, high] = [Math.min(low, middle / 2), Math.max(high, middle * 2)];
@@ -335,7 +347,8 @@ function chart(c) {
     'aria-label': c.label ?? c.title });
   const root = h('div', { class: 'chart' }, h('div', { class: 'over' },
     h('h3', null, c.title), c.keys && h('ul', { class: 'key' },
-      c.keys.map(([cls, name]) => h('li', null, swatch(cls), name)))), plot);
+      c.keys.map(([cls, name]) => h('li', null, cls && swatch(cls), name)))),
+  plot);
   const group = c.group ?? new Set();
   let box, width = 0, at = -1;
 

@@ -30,7 +30,7 @@ function runLoad(run) {
 }
 
 const ROLES = { plain: 'run', repeat: 'repeat', trial: 'trial',
-  confirm: 'confirmation', beyond: 'beyond' };
+  confirm: 'confirm', beyond: 'beyond' };
 
 // ---- head ----
 
@@ -62,7 +62,7 @@ function words(text) {
 
 function commonFacts(result) {
   return [['Target', result.target], ['Model', result.model],
-    ['Load generator', result.host],
+    ['Host', result.host],
     ['Command', result.command && words(result.command)]];
 }
 
@@ -210,7 +210,7 @@ function percentiles(run, name, series, log) {
 }
 
 function edgesOf(m, log) {
-  const low = m.quantile(0) ?? 0, n = 48;
+  const n = 48;
   let high = m.max;
   for (const q of [0.999, 0.99]) {
     const v = m.quantile(q);
@@ -219,7 +219,7 @@ function edgesOf(m, log) {
       break;
     }
   }
-  const from = log ? Math.max(1, low) : low;
+  const from = Math.max(m.min, log ? high / LOG_SPAN : 0, log ? 1 : 0);
   high = Math.max(high, from * 1.02 + 1);
   return Array.from({ length: n + 1 }, (_, i) => log
     ? from * (high / from) ** (i / n) : from + (high - from) * i / n);
@@ -288,27 +288,27 @@ function outcomes(run) {
 function checkList(run) {
   const o = run.outcomes, out = [];
   if (run.checked) {
-    out.push([!run.differ, `${count(run.checked)} outputs compared with a ` +
+    out.push([!run.differ, `${many(run.checked, 'output')} compared with a ` +
       `solo run: ${count(run.differ)} differ`]);
   }
   if (o.cancelled) {
     out.push([run.receipts ? !run.leaked : undefined,
-      `${count(o.cancelled)} requests cancelled, ${count(run.receipts)} ` +
-      `receipts, ${count(run.leaked)} leaked`]);
+      `${many(o.cancelled, 'request')} cancelled, ` +
+      `${many(run.receipts, 'receipt')}, ${count(run.leaked)} leaked`]);
   }
   if (o.disconnected) {
-    out.push([undefined, `${count(o.disconnected)} requests disconnected`]);
+    out.push([undefined, `${many(o.disconnected, 'request')} disconnected`]);
   }
   if (run.audited) out.push([run.auditOk, `Audit: ${run.audit}`]);
-  out.push([!run.badStreams, `${count(run.badStreams)} streams lost, ` +
-    'doubled or exceeded tokens']);
+  out.push([!run.badStreams, `${many(run.badStreams, 'stream')} with tokens ` +
+    'lost, doubled or after the end']);
   if (run.resumed || run.moves) {
-    out.push([true, `${count(run.resumed)} requests resumed after a lost ` +
-      `connection, ${count(run.moves)} moves to other workers, longest ` +
+    out.push([true, `${many(run.resumed, 'request')} resumed after a lost ` +
+      `connection, ${many(run.moves, 'move')} to other workers, longest ` +
       `pause ${time(run.gapMax)}`]);
   }
   if (run.slowReaders) {
-    out.push([undefined, `${count(run.slowReaders)} slow readers`]);
+    out.push([undefined, many(run.slowReaders, 'slow reader')]);
   }
   return out;
 }

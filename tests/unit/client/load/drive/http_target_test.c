@@ -1,5 +1,5 @@
 /* Requests to an OpenAI-compatible server, from their body to their end. */
-#include "client/load/drive/target.h"
+#include "client/load/drive/kind.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -286,7 +286,7 @@ static void calls_that_never_start_are_freed(void **state)
     assert_int_equal(s.n_ends, 0);
 }
 
-/* ---- target_ask ---- */
+/* ---- kind_ask ---- */
 
 static const char *models;
 

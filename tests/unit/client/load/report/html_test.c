@@ -27,7 +27,7 @@ static char *page_of(void (*make)(struct result *))
     return page;
 }
 
-/* Returns what lies between two texts, for free(). */
+/* Returns the text between two texts, for free(). */
 static char *between(const char *page, const char *from, const char *to)
 {
     const char *a = strstr(page, from), *b;

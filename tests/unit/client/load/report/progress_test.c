@@ -42,7 +42,7 @@ static const char *printed(struct view *v)
 
 static void close_view(struct view *v)
 {
-    progress_end(&v->progress);
+    progress_free(&v->progress);
     assert_null(v->progress);
     tally_free(&v->tally);
     fclose(v->file);
@@ -107,6 +107,19 @@ static void terminal_shows_lines(void **state)
     close_view(&v);
 }
 
+static void wait_for_the_last_requests_is_shown(void **state)
+{
+    struct view v;
+
+    (void)state;
+    open_view(&v, 60, NULL);
+    progress_show(v.progress, v.tally, 12 * S, 10 * S);
+    assert_memory_equal(
+        printed(&v),
+        "[####################] 12 s; starts ended at 10 s\033[K\n", 53);
+    close_view(&v);
+}
+
 static void lines_are_redrawn_in_place(void **state)
 {
     struct view v;
@@ -125,7 +138,7 @@ static void lines_are_redrawn_in_place(void **state)
     assert_string_equal(printed(&v), "");
     progress_show(v.progress, v.tally, 200000, 0);
     assert_memory_equal(printed(&v), "\033[4A0 s\033[K\n", 10);
-    progress_end(&v.progress);
+    progress_free(&v.progress);
     assert_string_equal(printed(&v), "\033[4A\033[J");
     close_view(&v);
 }
@@ -229,7 +242,7 @@ static void without_terminal_a_line_comes_each_5_s(void **state)
     assert_string_equal(printed(&v), "");
     progress_show(v.progress, v.tally, 10 * S, 20 * S);
     assert_memory_equal(printed(&v), "10 s of 20 s; ", 14);
-    progress_end(&v.progress);
+    progress_free(&v.progress);
     assert_string_equal(printed(&v), "");
     close_view(&v);
 }
@@ -269,6 +282,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(terminal_shows_lines),
+        cmocka_unit_test(wait_for_the_last_requests_is_shown),
         cmocka_unit_test(lines_are_redrawn_in_place),
         cmocka_unit_test(event_stays_above_the_lines),
         cmocka_unit_test(lines_are_cut_at_the_width),

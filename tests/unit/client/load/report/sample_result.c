@@ -9,7 +9,7 @@
 #define S        1000000
 #define CAPACITY 24.0 /* requests per second */
 #define GAPS_MAX 2048
-#define STALL_US (17 * S / 10)
+#define STALL_US (5 * S / 2)
 #define NEVER    INT64_MAX
 
 /* What a made-up run is. */
@@ -53,10 +53,15 @@ static double wait_of(struct made *m, int64_t due)
     return wait;
 }
 
-/* Moves a time that lies in the stall to its end. */
+/* Moves a time in the stall behind its end. */
 static int64_t after_stall(const struct made *m, int64_t from, int64_t to)
 {
-    return from < m->stall_us && to >= m->stall_us ? to + STALL_US : to;
+    int64_t end = m->stall_us == NEVER ? 0 : m->stall_us + STALL_US;
+
+    if (from >= end || to < m->stall_us) {
+        return to;
+    }
+    return from < m->stall_us ? to + STALL_US : end + to - from;
 }
 
 static void tokens(struct made *m, struct sample *s, uint32_t *gaps)

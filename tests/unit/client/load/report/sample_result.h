@@ -8,7 +8,7 @@
 #include "client/load/figures/result.h"
 
 /* 60 s at 16 requests/s; one of two workers dies at 30 s, and no token comes
- * for 1.7 s. */
+ * for 2.5 s. */
 void sample_result_kill(struct result *out);
 
 /* A search for the largest rate, with its confirmation. */

@@ -136,7 +136,7 @@ static void repeats_are_merged_and_their_spread_is_printed(void **state)
 {
     struct result r = made_result();
     double rate = 0;
-    char *text, row[64];
+    char *text, row[128];
 
     (void)state;
     for (uint64_t i = 0; i < 3; i++) {
