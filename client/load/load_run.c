@@ -238,8 +238,8 @@ static void start_rest(struct running *g)
 
     if (s->cluster && !g->kind->learn &&
         cluster_open(&g->cluster, s->cluster, &e) != ST_OK) {
-        snprintf(event.text, sizeof event.text, "no figures of the router: %.90s",
-                 e.text);
+        snprintf(event.text, sizeof event.text,
+                 "no figures of the router: %.90s", e.text);
         on_event(g, &event);
     }
     if (s->o.at.n > 0 && !g->kind->learn) {
@@ -252,14 +252,14 @@ static void start_rest(struct running *g)
 
 static void end(struct running *g)
 {
-    progress_end(&g->progress);
+    progress_free(&g->progress);
     hooks_free(&g->hooks);
     cluster_close(&g->cluster);
     crew_free(&g->crew);
 }
 
-enum status load_run(struct load_job *j, const struct load_kind *k,
-                     struct run *r, struct error *e)
+enum status load_run_once(struct load_job *j, const struct load_kind *k,
+                          struct run *r, struct error *e)
 {
     struct running g = {.job = j, .kind = k, .run = r};
     const struct load_setup *s = j->setup;

@@ -31,7 +31,8 @@ struct load_kind {
 
 /* Runs once and fills *r.  Returns the error of a process or of the plan;
  * ST_CANCELLED if it was interrupted before anything was measured. */
-MUST_CHECK enum status load_run(struct load_job *j, const struct load_kind *k,
-                                struct run *r, struct error *e);
+MUST_CHECK enum status load_run_once(struct load_job *j,
+                                     const struct load_kind *k, struct run *r,
+                                     struct error *e);
 
 #endif

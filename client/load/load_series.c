@@ -32,7 +32,7 @@ static enum status run_one(struct load_job *j, struct result *r,
     title(j->setup, k, names[role], text);
     kind.title = text;
     run->role = role;
-    return load_run(j, &kind, run, e);
+    return load_run_once(j, &kind, run, e);
 }
 
 /* Runs each content alone and keeps its output; the run is no part of the
@@ -41,7 +41,7 @@ static enum status learn(struct load_job *j, struct error *e)
 {
     struct result alone = {0};
     struct load_kind k = {.learn = true, .title = "each content alone"};
-    enum status st = load_run(j, &k, result_add(&alone), e);
+    enum status st = load_run_once(j, &k, result_add(&alone), e);
     const struct tally *t = alone.runs[0].tally;
 
     if (st == ST_OK && !j->interrupted &&

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "client/load/drive/hooks.h"
+#include "client/load/drive/kind.h"
 
 #define DURATION_US     30000000
 #define GRACE_US        60000000 /* after the last start, without --timeout */
@@ -16,73 +17,26 @@
 #define SEARCH_MIN_RATE 0.01
 #define SEARCH_MAX      1e6
 
-static const struct plan_profile *profile_of(const char *name)
-{
-    for (const struct plan_profile *p = plan_profiles; p->name; p++) {
-        if (strcmp(p->name, name) == 0) {
-            return p;
-        }
-    }
-    return NULL;
-}
-
-static const char *either(const char *given, const char *otherwise)
-{
-    return given ? given : otherwise;
-}
-
-/* Fills what the command line leaves open from a profile, then from defaults.
- */
-static void fill_plan(struct plan_options *p, const struct plan_options *by)
-{
-    p->rate = either(p->rate, by->rate);
-    p->arrivals = either(either(p->arrivals, by->arrivals), "poisson");
-    p->bursts = either(p->bursts, by->bursts);
-    p->think = either(p->think, by->think);
-    p->prompt = either(either(p->prompt, by->prompt), "256");
-    p->output = either(either(p->output, by->output), "64");
-    p->prefix = either(p->prefix, by->prefix);
-    p->turns = either(p->turns, by->turns);
-    p->turn_prompt = either(either(p->turn_prompt, by->turn_prompt), "64");
-    p->turn_think = either(either(p->turn_think, by->turn_think), "1s");
-    p->branches = either(p->branches, by->branches);
-}
-
+/* Completes the plan from the profile; plan_new() has defaults for the rest. */
 static enum status take_profile(struct load_setup *s, struct error *e)
 {
-    static const struct plan_options none;
     static const char trace[] = "trace:";
+    struct plan_options *p = &s->plan;
     const char *name = s->o.profile;
-    const struct plan_options *by = &none;
-    bool open = !s->plan.rate && !s->plan.concurrency && !s->plan.trace;
 
     if (name && strncmp(name, trace, sizeof trace - 1) == 0) {
-        s->plan.trace = name + sizeof trace - 1;
-        open = false;
-    } else if (name) {
-        const struct plan_profile *p = profile_of(name);
-
-        if (!p) {
-            return error_set(e, ST_INVALID_ARGUMENT,
-                             "--profile %s: there is no such profile; "
-                             "--list-profiles lists them",
-                             name);
-        }
-        by = &p->options;
-        s->plan.profile = name;
-    }
-    if (open) {
-        s->plan.concurrency = by->concurrency;
-        fill_plan(&s->plan, by);
+        p->trace = name + sizeof trace - 1;
     } else {
-        struct plan_options lengths = *by;
+        enum status st;
 
-        lengths.rate = NULL;
-        lengths.bursts = NULL;
-        fill_plan(&s->plan, &lengths);
+        p->profile = name;
+        st = plan_profile_apply(p, e);
+        if (st != ST_OK) {
+            return st;
+        }
     }
-    if (!s->plan.rate && !s->plan.concurrency && !s->plan.trace) {
-        s->plan.concurrency = 1;
+    if (!p->rate && !p->concurrency && !p->trace) {
+        p->concurrency = 1;
     }
     return ST_OK;
 }
@@ -185,7 +139,7 @@ static void take_target(struct load_setup *s)
 {
     const struct load_options *o = &s->o;
 
-    s->native = target_of(o->target) == &native_target;
+    s->native = kind_of(o->target) == KIND_NATIVE;
     s->target = (struct target_options){
         .endpoint = o->target,
         .model = o->model,
@@ -218,7 +172,7 @@ static void take_generator(struct load_setup *s)
     const struct load_options *o = &s->o;
 
     s->generator = (struct generator_options){
-        .ops = target_of(o->target),
+        .ops = kind_ops(kind_of(o->target)),
         .warm_us = (int64_t)o->warmup * 1000,
         .timeout_us = (int64_t)o->timeout * 1000,
         .grace_us = o->timeout ? (int64_t)o->timeout * 1000 : GRACE_US,
@@ -359,7 +313,7 @@ static _Noreturn void ask(const struct target_options *o, int fd)
     struct told told = {0};
     bool sent;
 
-    told.status = target_ask(o, &told.facts, &told.e);
+    told.status = kind_ask(o, &told.facts, &told.e);
     sent = write(fd, &told, sizeof told) == sizeof told;
     _exit(sent ? 0 : 1);
 }

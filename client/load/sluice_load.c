@@ -10,6 +10,7 @@
 
 #include "client/load/load_series.h"
 #include "client/load/load_verdict.h"
+#include "client/load/plan/plan_limits.h"
 #include "client/load/report/report.h"
 #include "common/base/limit.h"
 #include "common/base/std_fds.h"
@@ -20,8 +21,6 @@ static const struct limit_row load_limits[] = {
     LIMIT_ROW(LOAD_SWEEP_MAX, "loads", "--sweep"),
     LIMIT_ROW(CREW_MAX, "processes", "--processes"),
     LIMIT_ROW(CREW_PIPE_BYTES, "bytes", "samples that wait in a process"),
-    LIMIT_ROW(PLAN_TURNS_MAX, "turns", "a session"),
-    LIMIT_ROW(PLAN_PIECES_MAX, "pieces", "a turn of a trace"),
     LIMIT_ROW(TALLY_ROWS, "rows", "figures over time"),
     LIMIT_ROW(TALLY_WHYS, "reasons", "distinct failures"),
     LIMIT_ROW(RESULT_POINTS, "points", "figures of the cluster"),
@@ -386,6 +385,7 @@ static int run(int argc, char **argv)
     } else if (setup.o.limits) {
         limits_print(stdout, load_limits,
                      sizeof load_limits / sizeof *load_limits);
+        limits_print(stdout, plan_limits, plan_limits_n);
         limits_print(stdout, base_limits, base_limits_n);
         code = LOAD_OK;
     } else if (setup.o.list_profiles) {

@@ -1,4 +1,4 @@
-/* fake_answer.h - What the fake server answers: delays, failures and texts are
+/* fake_answer.h - Answers of the fake server: delays, failures and texts are
  * functions of the number of a request or of its body.
  *
  * Threading: none.  Memory: a buffer grows and is kept. */
@@ -20,12 +20,12 @@ void fake_print(struct fake_text *t, const char *format, ...)
 
 enum fake_fault { FAKE_NO_FAULT, FAKE_503, FAKE_500, FAKE_CUT };
 
-/* What is known of a request. */
+/* A request, as far as the server reads it. */
 struct fake_request {
     bool chat, stream, usage;
     uint32_t n_tokens, n_choices, n_prompt;
     uint64_t number; /* from 0, in order of arrival */
-    uint64_t hash;   /* of the body: equal bodies have equal answers */
+    uint64_t hash;   /* equal bodies have equal answers */
     enum fake_fault fault;
 };
 

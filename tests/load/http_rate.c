@@ -7,12 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "client/load/drive/target.h"
+#include "client/load/drive/http_target.h"
 #include "common/base/option.h"
 
 #define AHEAD_MAX  4096 /* prepared requests */
@@ -28,6 +29,8 @@
     X(processes, U32, "N", "1", "processes", 1, 16)                      \
     X(connections, U32, "N", "0", "connections of a process; 0: any", 0, \
       65536)                                                             \
+    X(chat, FLAG, NULL, NULL, "chat with a short text", 0, 0)            \
+    X(key, STRING, "KEY", NULL, "API key", 0, 0)                         \
     X(insecure, FLAG, NULL, NULL, "accept any certificate", 0, 0)        \
     X(help, FLAG, NULL, NULL, "print this and exit", 0, 0)
 
@@ -201,26 +204,41 @@ static void put(int fd, const void *bytes, size_t n)
     }
 }
 
+static void set_prompt(struct prompt *p)
+{
+    static char text[] = "How are you?";
+
+    if (options.chat) {
+        p->text = text;
+        p->n_text = sizeof text - 1;
+        return;
+    }
+    p->n_ids = options.prompt;
+    p->ids = calloc(options.prompt, sizeof *p->ids);
+    for (uint32_t i = 0; i < options.prompt; i++) {
+        p->ids[i] = i * 7919 % 50000;
+    }
+}
+
 static void child(int to, uint32_t process, int64_t start)
 {
     static struct run r;
     struct target_options o = {.endpoint = options.target,
                                .model = "fake",
+                               .key = options.key,
                                .stream = true,
+                               .chat = options.chat,
                                .insecure = options.insecure,
                                .n_connections = options.connections,
                                .connect_ms = 10000};
     struct error e;
 
+    prctl(PR_SET_TIMERSLACK, 1000); /* else ppoll() is up to 50 us late */
     if (http_target.open(&r.t, &o, &e) != ST_OK) {
         fprintf(stderr, "http_rate: %s\n", e.text);
         exit(1);
     }
-    r.prompt.n_ids = options.prompt;
-    r.prompt.ids = calloc(options.prompt, sizeof *r.prompt.ids);
-    for (uint32_t i = 0; i < options.prompt; i++) {
-        r.prompt.ids[i] = i * 7919 % 50000;
-    }
+    set_prompt(&r.prompt);
     drive(&r, process, start);
     http_target.close(&r.t);
     put(to, &sum, sizeof sum);

@@ -4,6 +4,12 @@
  *                                          cancelled after some chunks,
  *                                          cancelled at once, disconnected,
  *                                          read slowly, and left alone
+ *     native_drive ENDPOINT cuts N TOKENS  the same without slow readers
+ *     native_drive ENDPOINT resume N TOKENS
+ *                                          N requests that survive the router;
+ *                                          prints "running" after the first
+ *                                          output
+ *     native_drive ENDPOINT close N TOKENS closes while N requests run
  *     native_drive ENDPOINT rate N         starts per second, short prompts
  *     native_drive ENDPOINT start IDS      CPU time of start() with IDS ids
  *
@@ -19,7 +25,7 @@
 #include "client/load/drive/ask.h"
 #include "client/load/drive/cluster.h"
 #include "client/load/drive/outputs.h"
-#include "client/load/drive/target.h"
+#include "client/load/drive/native_target.h"
 #include "common/wire/loop.h"
 
 #define OPEN_MAX    12
@@ -28,7 +34,7 @@
 #define QUIET_US    (INT64_C(600) * 1000000) /* longest time without an end */
 #define AUDIT_US    (INT64_C(60) * 1000000)
 #define RATE_OPEN   512
-#define START_TRIES 20
+#define START_TRIES 100
 
 enum fate { RUN, CANCEL, CANCEL_AT_ONCE, DISCONNECT, SLOW, FATES };
 
@@ -39,8 +45,8 @@ struct request {
     uint32_t after; /* chunks before the fate */
     uint32_t n_chunks, n_tokens;
     uint64_t hash;
-    int64_t sent_us, first_us, end_us;
-    bool gives_up, ended;
+    int64_t sent_us, end_us;
+    bool ended;
 };
 
 static struct {
@@ -50,8 +56,10 @@ static struct {
     struct outputs *outputs;
     struct request *requests; /* [n] */
     uint32_t n, n_begun, n_ended, max_tokens, n_open_max;
-    uint64_t fates[FATES], receipts, met, compared;
-    int64_t slowest_us;
+    uint64_t receipts, met, compared, resumed;
+    int64_t slowest_us, gap_us;
+    bool says_running, only_ok, closes;
+    struct call *spare;
 } drive;
 
 static void die(uint64_t number, const char *what, const char *why)
@@ -86,7 +94,11 @@ static void on_output(void *arg, int64_t now_us, uint32_t n,
     if (n_ids != n || n_text != 0) {
         die(q->number, "output", "not the ids alone");
     }
-    q->first_us = q->first_us == 0 ? now_us : q->first_us;
+    if (drive.says_running) {
+        drive.says_running = false;
+        puts("running");
+        fflush(stdout);
+    }
     q->n_tokens += n;
     q->n_chunks++;
     for (size_t i = 0; i < n_ids; i++) {
@@ -94,7 +106,6 @@ static void on_output(void *arg, int64_t now_us, uint32_t n,
     }
     if (q->n_chunks == q->after &&
         (q->fate == CANCEL || q->fate == DISCONNECT)) {
-        q->gives_up = true;
         native_target.give_up(
             drive.target, q->call,
             q->fate == CANCEL ? GIVE_UP_CANCEL : GIVE_UP_DISCONNECT, now_us);
@@ -173,11 +184,17 @@ static void on_end(void *arg, int64_t now_us, const struct call_end *e)
     }
     q->ended = true;
     q->end_us = now_us;
+    drive.resumed += e->n_resumes > 0;
+    drive.gap_us = e->gap_us > drive.gap_us ? e->gap_us : drive.gap_us;
     drive.n_ended++;
     if (drive.outputs != NULL) {
         check_end(q, e);
-    } else if (e->outcome != OUTCOME_OK) {
+    } else if (drive.only_ok && e->outcome != OUTCOME_OK) {
         die(q->number, "end", e->why);
+    }
+    if (drive.spare != NULL && drive.closes) { /* as a closed loop does */
+        native_target.start(drive.target, drive.spare, now_us);
+        drive.spare = NULL;
     }
 }
 
@@ -219,7 +236,6 @@ static void begin(enum fate fate)
     q->number = drive.n_begun++;
     q->fate = fate;
     q->after = 1 + (uint32_t)(q->number / FATES % 4);
-    drive.fates[fate]++;
     q->call = prepare(q, PROMPT_IDS);
     native_target.start(drive.target, q->call, loop_now_us());
     if (fate == CANCEL_AT_ONCE) {
@@ -245,7 +261,8 @@ static void turn(int64_t wait_us)
     native_target.turn(drive.target, items, n, loop_now_us());
 }
 
-static void run_all(bool mixed)
+/* n_fates: how many of enum fate, in turn. */
+static void run_all(uint32_t n_fates)
 {
     int64_t quiet_us = loop_now_us() + QUIET_US;
     uint32_t n_ended = 0;
@@ -254,7 +271,7 @@ static void run_all(bool mixed)
     while (drive.n_ended < drive.n) {
         while (drive.n_begun < drive.n &&
                drive.n_begun - drive.n_ended < drive.n_open_max) {
-            begin(mixed ? (enum fate)(drive.n_begun % FATES) : RUN);
+            begin((enum fate)(drive.n_begun % n_fates));
         }
         turn(1000000);
         if (drive.n_ended > n_ended) {
@@ -273,10 +290,12 @@ static void check_cluster(struct cluster *c)
     struct cluster_point p;
     char text[200];
 
-    while (!cluster_turn(c, 100000, &p)) {
-    }
-    if (p.n_workers == 0 || p.blocks_total == 0) {
-        die(0, "cluster", "its point has no worker");
+    do { /* a router that has just started lists no worker yet */
+        while (!cluster_turn(c, 100000, &p)) {
+        }
+    } while (p.n_workers == 0);
+    if (p.blocks_total == 0 || p.slots_total == 0) {
+        die(0, "cluster", "its point has no pool");
     }
     if (!cluster_audit(c, AUDIT_US, text, sizeof text)) {
         die(0, "audit", text);
@@ -284,14 +303,15 @@ static void check_cluster(struct cluster *c)
     puts(text);
 }
 
-static void mix(const char *endpoint)
+static void mix(const char *endpoint, uint32_t n_fates)
 {
     struct cluster *c;
     struct error e;
 
     drive.outputs = outputs_new(CONTENTS);
     drive.n_open_max = OPEN_MAX;
-    run_all(true);
+    drive.says_running = n_fates == 1;
+    run_all(n_fates);
     native_target.close(&drive.target);
     if (cluster_open(&c, endpoint, &e) != ST_OK) {
         die(0, "cluster", e.text);
@@ -300,10 +320,40 @@ static void mix(const char *endpoint)
     cluster_close(&c);
     printf("%" PRIu32 " requests, %" PRIu64 " receipts, %" PRIu64
            " given up before the end, %" PRIu64 " outputs equal, slowest "
-           "reader %" PRId64 " ms\n",
+           "reader %" PRId64 " ms, %" PRIu64 " resumed, longest gap %" PRId64
+           " us\n",
            drive.n_ended, drive.receipts, drive.met, drive.compared,
-           drive.slowest_us / 1000);
+           drive.slowest_us / 1000, drive.resumed, drive.gap_us);
     outputs_free(&drive.outputs);
+}
+
+/* A request that is started by the end of another one ends too, and one that
+ * was never started is freed. */
+static void close_early(void)
+{
+    struct request *q;
+    struct target *t;
+    uint32_t n_ended;
+
+    drive.requests = calloc(drive.n + 1, sizeof *drive.requests);
+    while (drive.n_begun < drive.n) {
+        begin((enum fate)(drive.n_begun % SLOW));
+    }
+    q = &drive.requests[drive.n];
+    drive.spare = prepare(q, PROMPT_IDS);
+    (void)prepare(q, PROMPT_IDS);
+    while (drive.requests[0].n_chunks == 0) {
+        turn(1000000);
+    }
+    n_ended = drive.n_ended;
+    drive.closes = true;
+    t = drive.target;
+    native_target.close(&t);
+    drive.target = NULL;
+    if (drive.n_ended != drive.n + 1 || n_ended > drive.n - drive.n / SLOW) {
+        die(drive.n_ended, "close", "not every request has ended");
+    }
+    printf("%" PRIu32 " ended by close\n", drive.n_ended);
 }
 
 static void rate(void)
@@ -311,7 +361,8 @@ static void rate(void)
     int64_t from_us = loop_now_us(), us;
 
     drive.n_open_max = RATE_OPEN;
-    run_all(false);
+    drive.only_ok = true;
+    run_all(1);
     us = loop_now_us() - from_us;
     printf("%" PRIu32 " requests in %" PRId64 " ms: %.0f a second\n", drive.n,
            us / 1000, drive.n * 1e6 / (double)us);
@@ -338,6 +389,7 @@ static void start_long(uint32_t n_ids)
     int64_t us[START_TRIES];
 
     drive.requests = calloc(START_TRIES, sizeof *drive.requests);
+    drive.only_ok = true;
     for (uint32_t i = 0; i < START_TRIES; i++) {
         struct request *q = &drive.requests[i];
 
@@ -356,7 +408,7 @@ static void start_long(uint32_t n_ids)
            n_ids, us[START_TRIES / 2], us[START_TRIES - 1]);
 }
 
-static void open_target(const char *endpoint)
+static void open_target(const char *endpoint, bool resume)
 {
     struct error e;
 
@@ -364,6 +416,7 @@ static void open_target(const char *endpoint)
                                             .top_p = 1,
                                             .n = 1,
                                             .ignore_eos = true,
+                                            .resume = resume,
                                             .connect_ms = 10000};
     if (native_ask(&drive.options, &drive.facts, &e) != ST_OK ||
         native_target.open(&drive.target, &drive.options, &e) != ST_OK) {
@@ -374,16 +427,22 @@ static void open_target(const char *endpoint)
 int main(int argc, char **argv)
 {
     if (argc < 4) {
-        fputs("usage: native_drive ENDPOINT mix N TOKENS | rate N | "
-              "start IDS\n",
+        fputs("usage: native_drive ENDPOINT mix N TOKENS | cuts N TOKENS | "
+              "resume N TOKENS | close N TOKENS | rate N | start IDS\n",
               stderr);
         return 2;
     }
-    open_target(argv[1]);
+    open_target(argv[1], strcmp(argv[2], "resume") == 0);
     drive.n = (uint32_t)strtoul(argv[3], NULL, 10);
     drive.max_tokens = argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : 1;
     if (strcmp(argv[2], "mix") == 0) {
-        mix(argv[1]);
+        mix(argv[1], FATES);
+    } else if (strcmp(argv[2], "cuts") == 0) {
+        mix(argv[1], SLOW);
+    } else if (drive.options.resume) {
+        mix(argv[1], 1);
+    } else if (strcmp(argv[2], "close") == 0) {
+        close_early();
     } else if (strcmp(argv[2], "rate") == 0) {
         rate();
     } else {

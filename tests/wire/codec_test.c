@@ -5,6 +5,7 @@
 
 #include "common/wire/method.h"
 #include "common/wire/wire.h"
+#include "proto/inference.pb-c.h"
 #include "tests/unit/cmocka.h"
 
 #define ROUNDS   60
@@ -226,10 +227,36 @@ static void random_messages_are_read_alike(void **state)
     arena_fini(&a);
 }
 
+/* Lists shorter and longer than a block of wire_pack.c, of the numbers on both
+ * sides of each length. */
+static void lists_of_any_numbers_are_written_alike(void **state)
+{
+    static const uint32_t bounds[] = {
+        0,        0x7f,     0x80,      0x3fff,     0x4000,
+        0x1fffff, 0x200000, 0xfffffff, 0x10000000, UINT32_MAX};
+    Sluice__V1__TokenizeReply m = SLUICE__V1__TOKENIZE_REPLY__INIT;
+    uint32_t tokens[50];
+    uint8_t body[5 * 50 + 8];
+    struct arena a;
+
+    (void)state;
+    arena_init(&a);
+    m.tokens = tokens;
+    for (size_t first = 0; first < 10; first++) {
+        for (m.n_tokens = 0; m.n_tokens < 50; m.n_tokens++) {
+            tokens[m.n_tokens] = bounds[(first + m.n_tokens) % 10];
+            check_whole(&a, &m.base, body,
+                        protobuf_c_message_pack(&m.base, body));
+        }
+    }
+    arena_fini(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_messages_are_read_alike),
+        cmocka_unit_test(lists_of_any_numbers_are_written_alike),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

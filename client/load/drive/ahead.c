@@ -318,6 +318,7 @@ void ahead_prepare_now(struct generator *g, struct request *r)
         .max_tokens = s->turns[r->turn].max_tokens,
         .number = s->number * PLAN_TURNS_MAX + r->turn,
         .slow_reader = r->kind == INJECT_SLOW,
+        .disconnects = r->kind == INJECT_DISCONNECT,
         .ops = &generator_call_ops,
         .arg = r,
     };

@@ -1,4 +1,4 @@
-/* ask.h - target_ask() of each kind of server.
+/* ask.h - kind_ask() of each kind of server.
  *
  * Threading: one thread; blocks, at most connect_ms and ASK_MS. */
 #ifndef CLIENT_LOAD_DRIVE_ASK_H

@@ -313,12 +313,17 @@ static enum status start_all(struct crew *c, const struct crew_options *o,
 enum status crew_start(struct crew **out, const struct crew_options *o,
                        struct error *e)
 {
-    struct crew *c = calloc(1, sizeof *c);
+    struct crew *c;
     enum status st;
 
-    assert(c != NULL);
-    assert(o->n_processes >= 1 && o->n_processes <= CREW_MAX);
     *out = NULL;
+    if (o->n_processes < 1 || o->n_processes > CREW_MAX) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "%u generator processes: 1 to %d are possible",
+                         o->n_processes, CREW_MAX);
+    }
+    c = calloc(1, sizeof *c);
+    assert(c != NULL);
     st = start_all(c, o, e);
     if (st != ST_OK) {
         crew_free(&c);

@@ -14,6 +14,8 @@
 #define IN  3 /* the process's descriptors */
 #define OUT 4
 
+#define PREPARE_US 3000000 /* before the run begins */
+
 struct process {
     const struct crew_options *o;
     struct generator *generator;
@@ -189,9 +191,9 @@ static enum status make(const struct crew_options *o, uint32_t index,
 /* Prepares what is due first, so that no process begins with a backlog. */
 static void prepare(struct generator *g)
 {
-    int64_t before_us = edge_now_us();
+    int64_t before_us = edge_now_us(), until_us = before_us + PREPARE_US;
 
-    while (generator_prepare(g)) {
+    while (before_us < until_us && generator_prepare(g)) {
         int64_t now_us = edge_now_us();
 
         generator_turned(g, now_us - before_us);

@@ -21,22 +21,22 @@
  * were not due make no samples.
  *
  * Threading: one thread.  Memory: at most `memory_max` bytes of prepared
- * requests (at least one is prepared), GENERATOR_AHEAD_MAX sessions that wait
- * for their start, and what is open.  Records are reused: the steady state
- * allocates only where an answer, a prompt or a gap list exceeds earlier
- * ones. */
+ * requests (one is always prepared, and one more to measure or to start it),
+ * GENERATOR_AHEAD_MAX sessions that wait for their start, and what is open.
+ * Records are reused: the steady state allocates only where an answer, a prompt
+ * or a gap list exceeds earlier ones. */
 #ifndef CLIENT_LOAD_DRIVE_GENERATOR_H
 #define CLIENT_LOAD_DRIVE_GENERATOR_H
 
 #include "client/load/drive/target.h"
+#include "client/load/plan/plan.h"
 
 #define GENERATOR_AHEAD_US  2000000
 #define GENERATOR_AHEAD_MAX 65536  /* sessions read, not started */
 #define GENERATOR_SPARE_MAX 256    /* closed loop: read, without a slot */
 #define GENERATOR_PULSE_US  100000 /* between pulses */
-#define GENERATOR_GIVE_UP_US                         \
-    10000000 /* for a target to end what is given up \
-              */
+/* The time that a target has to end a request that was given up. */
+#define GENERATOR_GIVE_UP_US 10000000
 
 struct generator_options {
     struct plan *plan; /* its share is set */

@@ -1,4 +1,4 @@
-/* http_answer.h - What a response of an OpenAI-compatible server says.
+/* http_answer.h - The content of a response of an OpenAI-compatible server.
  *
  * Takes the body of a response, split anywhere: a stream of events, a whole
  * answer, or an error.  Events are scanned without a tree, because 100,000 of

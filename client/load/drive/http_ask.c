@@ -42,8 +42,8 @@ static size_t take(char *bytes, size_t one, size_t n, void *arg)
     return n;
 }
 
-/* Fetches /v1/models.  Returns the HTTP status; 0 and an error if there is no
- * answer. */
+/* Fetches the list of models.  Returns the HTTP status; 0 and an error if there
+ * is no answer. */
 static long fetch(const struct target_options *o, const struct http_url *url,
                   struct http_text *body, struct error *e)
 {
@@ -54,7 +54,7 @@ static long fetch(const struct target_options *o, const struct http_url *url,
     long status = 0;
     CURLcode result;
 
-    snprintf(address, sizeof address, "%s://%s%s/v1/models",
+    snprintf(address, sizeof address, "%s://%s%s/models",
              url->secure ? "https" : "http", url->authority, url->base);
     if (o->key != NULL) {
         snprintf(bearer, sizeof bearer, "Authorization: Bearer %s", o->key);
@@ -125,7 +125,7 @@ static enum status take_facts(const json_t *model,
 
     if (o->model == NULL && id == NULL) {
         return error_set(e, ST_NOT_FOUND,
-                         "%s lists no model at /v1/models; name one with "
+                         "%s lists no model; name one with "
                          "--model",
                          o->endpoint);
     }

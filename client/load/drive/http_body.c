@@ -10,6 +10,7 @@
 
 /* The seed of the run may have 64 bits; servers take 63. */
 #define SEED_MASK 0x7fffffffffffffff
+#define ID_DIGITS 10
 
 /* Takes the reference to v. */
 static void set(json_t *body, const char *key, json_t *v)
@@ -134,13 +135,35 @@ void http_body_fini(struct http_body *b)
 
 /* ---- prompts ---- */
 
+/* Writes v and returns the end.  A prompt may have 100,000 ids. */
+static char *put_id(char *to, uint32_t v)
+{
+    char digits[ID_DIGITS];
+    size_t n = 0;
+
+    do {
+        digits[n++] = (char)('0' + v % 10);
+        v /= 10;
+    } while (v > 0);
+    while (n > 0) {
+        *to++ = digits[--n];
+    }
+    return to;
+}
+
 static void put_ids(struct http_text *out, const struct prompt *p)
 {
+    char *to;
+
+    http_text_reserve(out, p->n_ids * (ID_DIGITS + 1) + 1);
+    to = out->bytes + out->n;
+    *to++ = '[';
     for (size_t i = 0; i < p->n_ids; i++) {
-        http_text_put(out, i == 0 ? "[" : ",", 1);
-        http_text_number(out, p->ids[i]);
+        to = put_id(to, p->ids[i]);
+        *to++ = ',';
     }
-    http_text_puts(out, "]");
+    to[-1] = ']'; /* the last comma; prompts of no id are texts */
+    out->n = (size_t)(to - out->bytes);
 }
 
 static void put_message(struct http_text *out, const char *role,
@@ -180,7 +203,7 @@ enum status http_body_put(const struct http_body *b, const struct prompt *p,
     if (!b->chat && p->json != NULL) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "the data set has messages, which "
-                         "/v1/completions cannot take; use --api chat");
+                         "/completions cannot take; use --api chat");
     }
     http_text_puts(out, b->chat ? "{\"messages\":" : "{\"prompt\":");
     if (p->json != NULL) {

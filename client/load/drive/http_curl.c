@@ -424,7 +424,7 @@ static enum status curl_open(struct http_wire **out, const struct http_url *url,
     make_headers(w, o);
     snprintf(w->url, sizeof w->url, "%s://%s%s%s",
              url->secure ? "https" : "http", url->authority, url->base,
-             o->chat ? "/v1/chat/completions" : "/v1/completions");
+             o->chat ? "/chat/completions" : "/completions");
     w->epoll = epoll_create1(EPOLL_CLOEXEC);
     w->multi = curl_multi_init();
     if (w->epoll < 0 || w->multi == NULL) {

@@ -22,10 +22,12 @@
 #include "client/load/drive/http_wire.h"
 #include "common/base/timer.h"
 
-/* Connections served in a turn: what is due in the generator waits no longer
- * than they take, about 10 us each. */
+/* A turn is short, because what is due in the generator waits for its end: so
+ * many connections, about 10 us each, and so many bytes, about 1 ns each. */
 #define TURN_EVENTS 32
+#define TURN_BYTES  262144
 #define READ_BYTES  65536
+#define SEND_BYTES  131072
 
 struct http_wire {
     const struct http_events *events;
@@ -38,6 +40,7 @@ struct http_wire {
     struct list waiting; /* exchanges */
     struct timers timers;
     struct http_text head; /* up to the value of Content-Length */
+    size_t n_moved;        /* bytes sent and received in this turn */
     char why[160];
     char bytes[READ_BYTES];
 };
@@ -117,8 +120,14 @@ static int open_socket(const struct http_wire *w)
 static void break_exchange(struct http_wire *w, struct http_exchange *x,
                            const char *what, int error)
 {
+    const char *advice = error == EMFILE || error == ENFILE
+                             ? "; raise ulimit -n or limit --connections"
+                         : error == EADDRNOTAVAIL
+                             ? ", no free local port; limit --connections"
+                             : "";
+
     x->link = NULL;
-    snprintf(w->why, sizeof w->why, "%s: %s", what, strerror(error));
+    snprintf(w->why, sizeof w->why, "%s: %s%s", what, strerror(error), advice);
     w->events->done(x, w->why, http_now_us());
 }
 
@@ -151,7 +160,7 @@ static void connect_link(struct http_wire *w, struct http_exchange *x)
     struct link *l;
 
     if (fd < 0) {
-        break_exchange(w, x, "no socket", errno);
+        break_exchange(w, x, "cannot open a socket", errno);
         return;
     }
     l = new_link(w, fd);
@@ -231,51 +240,49 @@ static size_t total(const struct link *l)
     return l->w->head.n + l->n_length + l->x->n_body;
 }
 
-/* Fills the parts that follow the first n_sent bytes. */
+/* Fills the parts that follow the first n_sent bytes, at most SEND_BYTES. */
 static int unsent(const struct link *l, struct iovec *out)
 {
     const struct iovec parts[3] = {
         {l->w->head.bytes, l->w->head.n},
         {(void *)(uintptr_t)l->length, l->n_length},
         {(void *)(uintptr_t)l->x->body, l->x->n_body}};
-    size_t skip = l->n_sent;
+    size_t skip = l->n_sent, most = SEND_BYTES;
     int n = 0;
 
     for (int i = 0; i < 3; i++) {
         size_t cut = skip < parts[i].iov_len ? skip : parts[i].iov_len;
+        size_t left = parts[i].iov_len - cut;
 
         skip -= cut;
-        if (cut < parts[i].iov_len) {
+        left = left < most ? left : most;
+        most -= left;
+        if (left > 0) {
             out[n].iov_base = (char *)parts[i].iov_base + cut;
-            out[n++].iov_len = parts[i].iov_len - cut;
+            out[n++].iov_len = left;
         }
     }
     return n;
 }
 
+/* Sends one part.  A long body takes several turns. */
 static void send_more(struct link *l)
 {
-    while (l->n_sent < total(l)) {
-        struct iovec parts[3];
-        struct msghdr m = {.msg_iov = parts,
-                           .msg_iovlen = (size_t)unsent(l, parts)};
-        ssize_t n = sendmsg(l->fd, &m, MSG_NOSIGNAL);
+    struct iovec parts[3];
+    struct msghdr m = {.msg_iov = parts, .msg_iovlen = 0};
+    ssize_t n;
 
-        if (n < 0 && errno == EAGAIN) {
-            want_out(l, true);
-            return;
-        }
-        if (n < 0 && errno == EPIPE) { /* there may be an answer to read */
-            want_out(l, false);
-            return;
-        }
-        if (n < 0) {
-            lose_link(l, errno);
-            return;
-        }
-        l->n_sent += (size_t)n;
+    m.msg_iovlen = (size_t)unsent(l, parts);
+    n = m.msg_iovlen == 0 ? 0 : sendmsg(l->fd, &m, MSG_NOSIGNAL);
+    if (n < 0 && errno == EPIPE) { /* there may be an answer to read */
+        want_out(l, false);
+    } else if (n < 0 && errno != EAGAIN) {
+        lose_link(l, errno);
+    } else {
+        l->n_sent += n > 0 ? (size_t)n : 0;
+        l->w->n_moved += n > 0 ? (size_t)n : 0;
+        want_out(l, l->n_sent < total(l));
     }
-    want_out(l, false);
 }
 
 static void begin(struct link *l, struct http_exchange *x)
@@ -358,7 +365,8 @@ static void receive(struct link *l)
     if (n < 0 && errno == EAGAIN) {
         return;
     }
-    if (l->x == NULL) { /* an idle connection has nothing to tell */
+    l->w->n_moved += n > 0 ? (size_t)n : 0;
+    if (l->x == NULL) { /* closed by the server, or out of turn */
         close_link(l);
     } else if (n > 0) {
         take_bytes(l, l->w->bytes, (size_t)n);
@@ -408,7 +416,8 @@ static void plain_turn(struct http_wire *w)
     int n = epoll_wait(w->epoll, events, TURN_EVENTS, 0);
     struct timer *t;
 
-    for (int i = 0; i < n; i++) {
+    w->n_moved = 0;
+    for (int i = 0; i < n && w->n_moved < TURN_BYTES; i++) {
         struct link *l = events[i].data.ptr;
 
         if (!l->dead) {
@@ -523,7 +532,7 @@ static void make_head(struct http_wire *w, const struct http_url *url,
 
     http_text_puts(h, "POST ");
     http_text_puts(h, url->base);
-    http_text_puts(h, o->chat ? "/v1/chat/completions" : "/v1/completions");
+    http_text_puts(h, o->chat ? "/chat/completions" : "/completions");
     http_text_puts(h, " HTTP/1.1\r\nHost: ");
     http_text_puts(h, url->authority);
     http_text_puts(h, "\r\nUser-Agent: sluice-load/" SLUICE_VERSION

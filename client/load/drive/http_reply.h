@@ -13,8 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HTTP_HEAD_MAX 16384 /* bytes of a head, of trailers, of a chunk line \
-                             */
+#define HTTP_HEAD_MAX                                      \
+    16384 /* bytes of a head, of trailers, of a chunk line \
+           */
 
 enum reply_part {
     REPLY_HEAD,
@@ -52,7 +53,7 @@ size_t http_reply_push(struct http_reply *r, const char *bytes, size_t n,
                        const struct http_reply_ops *ops, void *arg,
                        const bool *stop);
 
-/* The connection was closed.  Returns whether the response is complete. */
+/* Ends the response with the connection.  Returns whether it is complete. */
 bool http_reply_close(struct http_reply *r);
 
 #endif

@@ -12,7 +12,9 @@ struct http_text {
     size_t n, size;
 };
 
-void http_text_reserve(struct http_text *t, size_t n); /* n more bytes */
+/* Makes room for n more bytes. */
+void http_text_reserve(struct http_text *t, size_t n);
+
 void http_text_put(struct http_text *t, const void *bytes, size_t n);
 void http_text_puts(struct http_text *t, const char *text);
 void http_text_number(struct http_text *t, uint64_t v);

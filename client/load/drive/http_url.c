@@ -31,12 +31,27 @@ static void cut_brackets(char *host)
     }
 }
 
-static void cut_end(char *path, const char *end)
+static bool cut_end(char *path, const char *end)
 {
     size_t n = strlen(path), m = strlen(end);
+    bool has = n >= m && strcmp(path + n - m, end) == 0;
 
-    if (n >= m && strcmp(path + n - m, end) == 0) {
+    if (has) {
         path[n - m] = '\0';
+    }
+    return has;
+}
+
+static void take_base(char *base)
+{
+    bool route;
+
+    cut_end(base, "/");
+    route = cut_end(base, "/completions");
+    if (route) {
+        cut_end(base, "/chat");
+    } else if (base[0] == '\0') {
+        memcpy(base, "/v1", 4);
     }
 }
 
@@ -55,8 +70,7 @@ static bool take_parts(struct http_url *out, CURLU *u)
     snprintf(out->authority, sizeof out->authority, "%s:%s", out->host,
              out->port);
     cut_brackets(out->host);
-    cut_end(out->base, "/");
-    cut_end(out->base, "/v1");
+    take_base(out->base);
     return part(u, CURLUPART_USER, none, sizeof none) && none[0] == '\0' &&
            part(u, CURLUPART_QUERY, none, sizeof none) && none[0] == '\0' &&
            part(u, CURLUPART_FRAGMENT, none, sizeof none) && none[0] == '\0';

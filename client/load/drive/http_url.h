@@ -15,11 +15,15 @@ struct http_url {
     char host[256]; /* without brackets */
     char port[8];
     char authority[272];     /* for Host: */
-    char base[HTTP_URL_MAX]; /* path up to /v1, without it: "" or "/x" */
+    char base[HTTP_URL_MAX]; /* path in front of /models: "/v1", "" */
 };
 
-/* Reads "http://host:port/path", with or without /v1.  Returns
- * ST_INVALID_ARGUMENT and a sentence. */
+/* Reads an endpoint.  Returns ST_INVALID_ARGUMENT and a sentence.
+ *
+ *     http://host:port                     base /v1
+ *     http://host:port/v1                  base /v1
+ *     http://host:port/api/v4              base /api/v4, as OpenAI's clients
+ *     http://host:port/chat/completions    no base: the route itself */
 MUST_CHECK enum status http_url_read(struct http_url *out, const char *text,
                                      struct error *e);
 

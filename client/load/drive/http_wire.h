@@ -22,7 +22,7 @@
 struct http_exchange {
     const char *body; /* [n_body], borrowed */
     size_t n_body;
-    /* Of the transport. */
+    /* Private to the transport: */
     void *link;          /* NULL: none yet, or done */
     struct list waiting; /* for a connection */
     bool sent, retried;
@@ -59,7 +59,7 @@ struct http_wire_ops {
 extern const struct http_wire_ops http_plain;
 extern const struct http_wire_ops http_curl;
 
-/* Monotonic time. */
+/* Returns the monotonic time. */
 int64_t http_now_us(void);
 
 /* Checks that an API key fits into a header line. */

@@ -234,6 +234,9 @@ static void on_chunk(void *arg, const chunk *m)
     bool first = m->choice == 0;
 
     note_gap(c);
+    if (c->stream.options.resume_ms == 0) {
+        free_prompt(c); /* here and not in start(), whose time is lag */
+    }
     c->shown.n_received += (uint32_t)m->n_tokens;
     if (m->figures != NULL) {
         take_figures(c, m->choice, m->figures);
@@ -302,8 +305,6 @@ void native_call_fail(struct call *c, enum status status, const char *why)
     list_append(c->shape->ended, &c->ended_calls);
 }
 
-/* Without resume the core has its own copy of a request that waits, and the
- * prompt is not needed again. */
 void native_call_begin(struct call *c, struct native_session *s)
 {
     static const struct resumable_ops ops = {on_chunk, NULL, on_stream_end};
@@ -321,9 +322,6 @@ void native_call_begin(struct call *c, struct native_session *s)
         return;
     }
     s->n_calls++;
-    if (o.resume_ms == 0) {
-        free_prompt(c);
-    }
 }
 
 void native_call_sent(struct call *c, int64_t now_us)

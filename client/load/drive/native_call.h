@@ -24,8 +24,8 @@
  * meanwhile there is no receipt, and nothing is said about memory: that router
  * or the worker ends the request by itself.
  *
- * Threading: one thread.  Memory: its prompt, until it was sent, or with
- * resume until its end; about 3 KB besides. */
+ * Threading: one thread.  Memory: its prompt, until the first chunk, or
+ * with resume until its end; about 3 KB besides. */
 #ifndef CLIENT_LOAD_DRIVE_NATIVE_CALL_H
 #define CLIENT_LOAD_DRIVE_NATIVE_CALL_H
 

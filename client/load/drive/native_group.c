@@ -385,14 +385,3 @@ void native_group_free(struct native_group **pg)
     transport_free(&g->transport);
     free(g);
 }
-
-unsigned native_group_n(const struct native_group *g)
-{
-    return g->n;
-}
-
-struct native_session *native_group_at(const struct native_group *g, unsigned i)
-{
-    assert(i < g->n);
-    return g->sessions[i];
-}

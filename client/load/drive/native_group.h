@@ -61,10 +61,6 @@ void native_group_free(struct native_group **g);
 /* Adds a session, which connects in the next turns.  At most n_max. */
 struct native_session *native_group_add(struct native_group *g);
 
-unsigned native_group_n(const struct native_group *g);
-struct native_session *native_group_at(const struct native_group *g,
-                                       unsigned i);
-
 /* Fills the descriptors to poll, and lowers *due_us to the time of the next
  * turn; 0: now.  Nothing may be sent between this and poll(), because a send
  * may consume the signal of a ZeroMQ socket.  Returns their number, at most

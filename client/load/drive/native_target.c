@@ -15,6 +15,8 @@
  *
  * Calls that have ended are reported from native_turn() alone, when no core is
  * running: a generator may start the next request right there. */
+#include "client/load/drive/native_target.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,6 +62,7 @@ struct target {
     uint32_t size, n_unused;
     uint64_t salt;
     uint32_t serial;
+    bool closes;
 };
 
 /* ---- the table of calls ---- */
@@ -246,14 +249,15 @@ static void wait_turn(struct target *t, int64_t max_us)
     native_turn(t, items, n, loop_now_us());
 }
 
-static bool all_up(const struct way *w)
+/* Returns the core of a session that is not up, NULL if all are. */
+static const struct client_core *not_up(const struct way *w)
 {
     for (unsigned i = 0; i < w->n; i++) {
         if (!native_session_up(w->sessions[i])) {
-            return false;
+            return w->sessions[i]->core;
         }
     }
-    return true;
+    return NULL;
 }
 
 static enum status wait_up(struct target *t, uint32_t connect_ms,
@@ -262,9 +266,9 @@ static enum status wait_up(struct target *t, uint32_t connect_ms,
     const struct way *w = &t->ways[NATIVE_SHARED];
     uint32_t ms = connect_ms > 0 ? connect_ms : CLIENT_TIMEOUT_MS;
     int64_t end_us = loop_now_us() + (int64_t)ms * 1000;
-    const struct client_core *core = w->sessions[0]->core;
+    const struct client_core *core;
 
-    while (!all_up(w)) {
+    while ((core = not_up(w)) != NULL) {
         if (client_core_refused(core) != ST_OK) {
             return error_set(e, client_core_refused(core), "%s",
                              client_core_trouble(core));
@@ -351,6 +355,7 @@ static void native_close(struct target **pt)
     if (t == NULL) {
         return;
     }
+    t->closes = true;
     for (unsigned i = 0; i < t->n_groups; i++) {
         native_group_end(t->groups[i]);
     }
@@ -399,7 +404,7 @@ static struct call *native_prepare(struct target *t,
     c->way = way_of(r);
     t->calls[index] = c;
     w = &t->ways[c->way];
-    if (c->way != NATIVE_SHARED && w->n < w->max) {
+    if (c->way != NATIVE_SHARED && w->n < w->max && !t->closes) {
         add_session(t, c->way);
     }
     return c;
@@ -407,9 +412,14 @@ static struct call *native_prepare(struct target *t,
 
 static void native_start(struct target *t, struct call *c, int64_t now_us)
 {
-    struct native_session *s = pick(t, c->way);
+    struct native_session *s;
 
     (void)now_us; /* a little old: on_sent() reads the clock */
+    if (t->closes) {
+        native_call_fail(c, ST_UNAVAILABLE, "the target is closing");
+        return;
+    }
+    s = pick(t, c->way);
     if (s == NULL) {
         native_call_fail(c, ST_RESOURCE_EXHAUSTED,
                          "all connections of this process are full; raise "

@@ -119,12 +119,6 @@ struct target_ops {
                  int64_t now_us);
 };
 
-extern const struct target_ops http_target;
-extern const struct target_ops native_target;
-
-/* Returns the kind for an endpoint, NULL if it is none. */
-const struct target_ops *target_of(const char *endpoint);
-
 /* What the server says of its model, read before the first run by a process of
  * its own. */
 struct target_facts {
@@ -132,8 +126,5 @@ struct target_facts {
     uint32_t context, vocab; /* 0: unknown */
     bool is_sluice, has_text;
 };
-
-MUST_CHECK enum status target_ask(const struct target_options *o,
-                                  struct target_facts *out, struct error *e);
 
 #endif

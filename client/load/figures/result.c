@@ -29,8 +29,13 @@ struct run *result_add(struct result *r)
 {
     struct run *run;
 
-    r->runs = realloc(r->runs, (r->n_runs + 1) * sizeof *r->runs);
-    assert(r->runs != NULL);
+    /* Full at each power of two: a run is large, so few copies. */
+    if ((r->n_runs & (r->n_runs - 1)) == 0) {
+        size_t room = r->n_runs == 0 ? 1 : 2 * (size_t)r->n_runs;
+
+        r->runs = realloc(r->runs, room * sizeof *r->runs);
+        assert(r->runs != NULL);
+    }
     run = &r->runs[r->n_runs++];
     memset(run, 0, sizeof *run);
     return run;

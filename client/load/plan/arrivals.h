@@ -21,7 +21,7 @@ enum arrivals_kind { ARRIVALS_CONSTANT, ARRIVALS_POISSON, ARRIVALS_GAMMA };
 
 struct arrivals {
     enum arrivals_kind kind;
-    double cv, shape; /* of gamma */
+    double cv, shape; /* gamma's */
     struct pace pace;
     struct pace_cursor cursor;
     struct draw draw;

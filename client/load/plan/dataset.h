@@ -18,18 +18,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "client/load/plan/plan.h"
+#include "client/load/plan/plan_types.h"
 #include "common/base/status.h"
 
 #define DATASET_BYTES_MAX     ((size_t)1 << 30)
 #define DATASET_ROWS_MAX      ((size_t)1 << 20)
 #define DATASET_ROW_BYTES_MAX ((size_t)16 << 20)
-#define DATASET_TOKENS_MAX    (1 << 24) /* of a row's output */
+#define DATASET_TOKENS_MAX    (1 << 24) /* output of a row */
 
 struct dataset_row {
     size_t first;        /* in entries */
     uint32_t n;          /* turns, 1..PLAN_TURNS_MAX */
-    uint32_t max_tokens; /* 0: not told */
+    uint32_t max_tokens; /* 0: absent */
 };
 
 struct dataset {

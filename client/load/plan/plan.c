@@ -30,7 +30,7 @@ static enum status load_trace(struct plan *p, const char *path, struct error *e)
     enum status st = file_read(path, TRACE_BYTES_MAX, &text, &n, e);
 
     if (st == ST_OK) {
-        st = trace_parse(&p->trace, text, n, TRACE_ROWS_MAX, e);
+        st = trace_parse(&p->trace, text, n, &trace_limits, e);
     }
     free(text);
     return st == ST_OK ? ST_OK : error_wrap(e, "trace %s", quote(path).text);
@@ -358,9 +358,14 @@ static void fill(const struct plan *p, struct plan_session *s)
 
 bool plan_next(struct plan *p, struct plan_session *s)
 {
-    if (!next_time(p, &s->number, &s->due_us)) {
+    uint64_t number;
+    int64_t due_us;
+
+    if (!next_time(p, &number, &due_us)) {
         return false;
     }
+    s->number = number;
+    s->due_us = due_us;
     s->content = p->n_variants > 0 ? s->number % p->n_variants : s->number;
     s->think_us = p->closed && s->number >= p->concurrency
                       ? sessions_think(&p->recipe, s->number)

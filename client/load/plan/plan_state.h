@@ -1,4 +1,4 @@
-/* plan_state.h - What a plan holds, and its text.
+/* plan_state.h - The parts of a plan, and its text.
  *
  * Threading: none. */
 #ifndef CLIENT_LOAD_PLAN_PLAN_STATE_H
@@ -22,14 +22,14 @@ struct plan {
     struct arrivals arrivals; /* open loop, unless a trace is replayed */
     bool closed;
     bool replay;        /* the trace's own times */
-    double speed;       /* of the trace */
-    double asked_scale; /* of tokens, before they must fit the context */
+    double speed;       /* replay, so many times as fast */
+    double asked_scale; /* tokens, before they must fit the context */
     uint32_t *fits;     /* [n_fits], rows of the dataset that fit */
     size_t n_fits;
     uint32_t concurrency, share, n_shares, n_variants;
     uint64_t n_requests;
     int64_t duration_us;
-    uint64_t number; /* of the next session */
+    uint64_t number; /* next session */
     char text[PLAN_TEXT_MAX];
 };
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/load/plan/plan.h"
 #include "client/load/plan/plan_state.h"
 #include "common/base/quote.h"
 

@@ -73,8 +73,8 @@ enum status plan_profile_apply(struct plan_options *o, struct error *e)
         return refuse(o->profile, e);
     }
     from = &p->options;
-    if (o->concurrency == 0 && o->trace == NULL) {
-        fill(&o->rate, from->rate);
+    if (o->rate == NULL && o->concurrency == 0 && o->trace == NULL) {
+        o->rate = from->rate;
         fill(&o->bursts, from->bursts);
     }
     fill(&o->output, from->output);

@@ -28,7 +28,7 @@ struct prompt_maker {
 
 /* ---- makers ---- */
 
-/* Without a tokenizer nothing tells which ids are special. */
+/* Without a tokenizer special ids are unknown. */
 static void guess_ids(struct prompt_maker *m)
 {
     uint32_t vocab = m->options.vocab, share = vocab / SPECIAL_SHARE;

@@ -2,8 +2,8 @@
  *
  * Three makers:
  *
- *   ids        tokens drawn from 0..vocab - 1 without special ones, as the
- *              tokenizer tells, or else without the ends of the vocabulary
+ *   ids        tokens drawn from 0..vocab - 1 without special ones, by the
+ *              tokenizer, or else without the ends of the vocabulary
  *   tokenizer  text whose number of tokens is exact, by a tokenizer.json; if
  *              no text has this number, the nearest
  *   words      text of common English words, about one a token: the server's
@@ -24,7 +24,8 @@
 #ifndef CLIENT_LOAD_PLAN_PROMPT_H
 #define CLIENT_LOAD_PLAN_PROMPT_H
 
-#include "client/load/plan/plan.h"
+#include "client/load/plan/plan_types.h"
+#include "common/base/status.h"
 
 struct prompt_options {
     uint32_t vocab;        /* draw ids below it; 0: make text */
@@ -35,13 +36,13 @@ struct prompt_options {
 
 struct prompt_maker;
 
-/* Errors: as plan_new(). */
+/* Makes a maker.  Returns the errors of plan_new(). */
 MUST_CHECK enum status prompt_maker_new(struct prompt_maker **out,
                                         const struct prompt_options *o,
                                         struct error *e);
 void prompt_maker_free(struct prompt_maker **m);
 
-/* What the server answered to a turn, for the prompts of its children. */
+/* A server's answer to a turn, for the prompts of its children. */
 struct prompt_answer {
     uint32_t *ids; /* [n_ids], empty if the server sends text only */
     char *text;    /* [n_text] */

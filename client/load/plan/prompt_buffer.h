@@ -18,7 +18,7 @@ void prompt_buffer_add_ids(struct prompt *p, const uint32_t *ids, size_t n);
 /* Appends a message that begins at the end of the text. */
 void prompt_buffer_add_message(struct prompt *p, const char *role);
 
-/* Empties the prompt and keeps its buffers. */
+/* Clears the prompt, but keeps its buffers. */
 void prompt_buffer_clear(struct prompt *p);
 
 #endif

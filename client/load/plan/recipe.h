@@ -1,4 +1,4 @@
-/* recipe.h - The lengths of a plan's sessions, as options tell them.
+/* recipe.h - The lengths of a plan's sessions, from the options.
  *
  * Threading: none.  Memory: the caller's. */
 #ifndef CLIENT_LOAD_PLAN_RECIPE_H
@@ -7,8 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "client/load/plan/plan.h"
+#include "client/load/plan/plan_types.h"
 #include "client/load/plan/spread.h"
+#include "common/base/status.h"
 
 struct recipe {
     uint64_t seed;
@@ -20,7 +21,7 @@ struct recipe {
     double branch;               /* share of turns that branch */
     uint32_t n_branches;
     uint32_t context; /* 0: unknown */
-    double scale;     /* of tokens */
+    double scale;     /* factor for tokens */
 };
 
 /* Parses the options.  Returns ST_INVALID_ARGUMENT and a sentence that names

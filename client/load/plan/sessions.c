@@ -2,6 +2,9 @@
 
 #include <stddef.h>
 
+_Static_assert(TRACE_TOKENS_MAX == PLAN_PIECES_MAX * TRACE_BLOCK,
+               "the blocks of a row are pieces");
+
 /* Seeds of different things must differ. */
 enum purpose { LENGTHS, OWN, PREFIX, BLOCK, THINK };
 
@@ -220,7 +223,6 @@ void sessions_read(const struct recipe *r, const struct dataset *d,
             .parent = (int32_t)i - 1,
             .think_us = i > 0 ? spread_draw(&r->turn_think, &t.draw) : 0,
             .entry = entry,
-            .n_new = (uint32_t)entry->n_ids,
             .max_tokens = output_of(&t, row, entry),
         };
     }

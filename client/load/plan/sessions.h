@@ -12,7 +12,7 @@
 #include "client/load/plan/recipe.h"
 #include "client/load/plan/trace.h"
 
-/* Each fills the turns and pieces of *s; s->content is set. */
+/* Fill the turns and pieces of *s; s->content is set. */
 void sessions_draw(const struct recipe *r, struct plan_session *s);
 void sessions_replay(const struct recipe *r, const struct trace *t,
                      const struct trace_row *row, struct plan_session *s);

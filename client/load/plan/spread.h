@@ -29,7 +29,7 @@ enum spread_kind {
     SPREAD_EXP
 };
 
-/* What an option allows.  Times are in microseconds. */
+/* The range of an option.  Times are in microseconds. */
 struct spread_range {
     const char *option; /* "--prompt" */
     double min, max;

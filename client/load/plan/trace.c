@@ -7,6 +7,9 @@
 
 #include "client/load/plan/trace_line.h"
 
+const struct trace_limits trace_limits = {.rows = TRACE_ROWS_MAX,
+                                          .blocks = TRACE_BLOCKS_MAX};
+
 /* Makes room for one more item. */
 static void *grown(void *items, size_t n, size_t *size, size_t item)
 {
@@ -20,12 +23,11 @@ static void *grown(void *items, size_t n, size_t *size, size_t item)
 }
 
 static enum status add_blocks(struct trace *t, const struct trace_line *l,
-                              struct error *e)
+                              size_t blocks_max, struct error *e)
 {
-    if (l->n_blocks > TRACE_BLOCKS_MAX - t->n_blocks) {
+    if (l->n_blocks > blocks_max - t->n_blocks) {
         return error_set(e, ST_OUT_OF_RANGE,
-                         "more than %zu hash_ids; cut the trace",
-                         TRACE_BLOCKS_MAX);
+                         "more than %zu hash_ids; cut the trace", blocks_max);
     }
     for (size_t i = 0; i < l->n_blocks; i++) {
         t->blocks =
@@ -36,13 +38,13 @@ static enum status add_blocks(struct trace *t, const struct trace_line *l,
 }
 
 static enum status add_row(struct trace *t, const struct trace_line *l,
-                           size_t rows_max, struct error *e)
+                           const struct trace_limits *most, struct error *e)
 {
     struct trace_row *row;
 
-    if (t->n_rows == rows_max) {
+    if (t->n_rows == most->rows) {
         return error_set(e, ST_OUT_OF_RANGE,
-                         "more than %zu rows; cut the trace", rows_max);
+                         "more than %zu rows; cut the trace", most->rows);
     }
     t->rows = grown(t->rows, t->n_rows, &t->rows_size, sizeof *t->rows);
     row = &t->rows[t->n_rows++];
@@ -56,7 +58,7 @@ static enum status add_row(struct trace *t, const struct trace_line *l,
     if (row->n_prompt + row->n_output > t->total_max) {
         t->total_max = row->n_prompt + row->n_output;
     }
-    return add_blocks(t, l, e);
+    return add_blocks(t, l, most->blocks, e);
 }
 
 /* ---- order ---- */
@@ -122,7 +124,7 @@ static void begin_at_zero(struct trace *t)
 
 static enum status read_lines(struct trace *t, struct trace_reader *r,
                               const char *text, const char *end,
-                              size_t rows_max, struct error *e)
+                              const struct trace_limits *most, struct error *e)
 {
     enum status st = ST_OK;
 
@@ -136,7 +138,7 @@ static enum status read_lines(struct trace *t, struct trace_reader *r,
         }
         st = trace_read_line(r, text, (size_t)(stop - text), &l, &row, e);
         if (st == ST_OK && row) {
-            st = add_row(t, &l, rows_max, e);
+            st = add_row(t, &l, most, e);
         }
         if (st != ST_OK) {
             error_wrap(e, "line %zu", line);
@@ -147,7 +149,7 @@ static enum status read_lines(struct trace *t, struct trace_reader *r,
 }
 
 enum status trace_parse(struct trace **out, const char *text, size_t n,
-                        size_t rows_max, struct error *e)
+                        const struct trace_limits *most, struct error *e)
 {
     struct trace *t = calloc(1, sizeof *t);
     struct trace_reader r;
@@ -156,7 +158,7 @@ enum status trace_parse(struct trace **out, const char *text, size_t n,
 
     assert(t != NULL);
     trace_reader_init(&r, text + bom, n - bom);
-    st = read_lines(t, &r, text + bom, text + n, rows_max, e);
+    st = read_lines(t, &r, text + bom, text + n, most, e);
     trace_reader_fini(&r);
     if (st == ST_OK && t->n_rows == 0) {
         st = error_set(e, ST_INVALID_ARGUMENT, "line 1: there are no rows");

@@ -1,6 +1,6 @@
 /* trace.h - Recorded arrivals and lengths.
  *
- * Two forms, told apart by the first byte:
+ * Two forms, which differ in the first byte:
  *
  *     CSV     columns of time, prompt tokens and output tokens, with or without
  *             a header (Azure's traces, BurstGPT's).  A time is an ISO 8601
@@ -23,7 +23,7 @@
 #define TRACE_ROWS_MAX   ((size_t)4 << 20)
 #define TRACE_LINE_MAX   ((size_t)1 << 20) /* bytes */
 #define TRACE_BLOCKS_MAX ((size_t)64 << 20)
-#define TRACE_TOKENS_MAX (4096 * TRACE_BLOCK) /* of a prompt, of an output */
+#define TRACE_TOKENS_MAX (4096 * TRACE_BLOCK) /* prompt or output */
 #define TRACE_MS_MAX     1e14                 /* a timestamp of JSONL */
 
 struct trace_row {
@@ -41,12 +41,19 @@ struct trace {
     uint32_t total_max; /* most tokens of a prompt and its output */
 };
 
-/* Parses text[0..n), with at most rows_max rows.  Lengths of 0 become 1.
+/* TRACE_ROWS_MAX and TRACE_BLOCKS_MAX, but for tests. */
+struct trace_limits {
+    size_t rows, blocks;
+};
+extern const struct trace_limits trace_limits;
+
+/* Parses text[0..n) within the limits.  Lengths of 0 become 1.
  * *out is the caller's, to trace_free(); NULL on failure.  Returns
  * ST_INVALID_ARGUMENT or ST_OUT_OF_RANGE and a sentence that begins with the
  * line. */
 MUST_CHECK enum status trace_parse(struct trace **out, const char *text,
-                                   size_t n, size_t rows_max, struct error *e);
+                                   size_t n, const struct trace_limits *most,
+                                   struct error *e);
 
 void trace_free(struct trace **t);
 

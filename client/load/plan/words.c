@@ -19,7 +19,8 @@
 /* Lower case, without punctuation: most vocabularies have each as one token,
  * with a blank before it and without. */
 static const char common_words[] =
-    "the of and to in is it you that he was for on are with as his they be at "
+    "a the of and to in is it you that he was for on are with as his they be "
+    "at "
     "one have this from or had by not but what all were we when your can said "
     "there use an each which she do how their if will up other about out many "
     "then them these so some her would make like him into time has look two "
@@ -50,8 +51,12 @@ bool words_encode(struct words *w, const char *text, size_t n,
     struct error e;
     size_t bound;
 
+    *n_ids = 0;
     if (w->tokenizer == NULL || n > TEXT_ENCODE_BYTES) {
         return false;
+    }
+    if (n == 0) {
+        return true;
     }
     bound = tokenizer_bound(w->tokenizer, n);
     if (bound > w->ids_size) {

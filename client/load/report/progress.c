@@ -332,7 +332,7 @@ void progress_event(struct progress *p, const char *text)
     p->drawn = p->drawn && p->width == 0; /* lines are drawn again at once */
 }
 
-void progress_end(struct progress **p)
+void progress_free(struct progress **p)
 {
     if (*p == NULL) {
         return;

@@ -71,6 +71,6 @@ void progress_cluster(struct progress *p, const struct cluster_point *c);
 void progress_event(struct progress *p, const char *text);
 
 /* Clears the lines and frees *p. */
-void progress_end(struct progress **p);
+void progress_free(struct progress **p);
 
 #endif

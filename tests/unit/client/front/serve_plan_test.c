@@ -159,6 +159,20 @@ static void the_gateway_gets_its_options(void **state)
     refused(&a, "--tls-cert and --tls-key");
 }
 
+static void without_a_host_there_is_no_gateway(void **state)
+{
+    struct serve_args a = args();
+    struct serve_plan p;
+
+    (void)state;
+    a.listen_host = NULL;
+    a.n_workers = 2;
+    make(&a, &p);
+    assert_int_equal(p.n, 3);
+    assert_string_equal(p.commands[2].name, "w2");
+    serve_plan_fini(&p);
+}
+
 static void numbers_past_the_limits_are_refused(void **state)
 {
     struct serve_args a = args();
@@ -243,6 +257,7 @@ int main(void)
         cmocka_unit_test(workers_share_the_cpus),
         cmocka_unit_test(stages_listen_in_the_directory),
         cmocka_unit_test(the_gateway_gets_its_options),
+        cmocka_unit_test(without_a_host_there_is_no_gateway),
         cmocka_unit_test(numbers_past_the_limits_are_refused),
         cmocka_unit_test(names_are_checked),
         cmocka_unit_test(the_url_is_found_in_the_ready_line),

@@ -134,6 +134,27 @@ static void processes_share_the_plan(void **state)
     }
 }
 
+static void crew_has_at_most_its_limit(void **state)
+{
+    struct setup s;
+    struct crew *c;
+    struct error e;
+
+    (void)state;
+    set_up(&s, "instant", CREW_MAX);
+    s.tiny.n_sessions = 2 * CREW_MAX;
+    assert_int_equal(start(&c, &s, &e), ST_OK);
+    assert_int_equal(run(c, &e), ST_OK);
+    assert_int_equal(got.n_ok, 2 * CREW_MAX);
+    tear_down(&s, &c);
+    set_up(&s, "instant", CREW_MAX + 1);
+    assert_int_equal(start(&c, &s, &e), ST_INVALID_ARGUMENT);
+    tear_down(&s, &c);
+    set_up(&s, "instant", 0);
+    assert_int_equal(start(&c, &s, &e), ST_INVALID_ARGUMENT);
+    tear_down(&s, &c);
+}
+
 static void gaps_pass_the_pipe(void **state)
 {
     struct setup s;
@@ -307,6 +328,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(processes_share_the_plan),
+        cmocka_unit_test(crew_has_at_most_its_limit),
         cmocka_unit_test(gaps_pass_the_pipe),
         cmocka_unit_test(error_of_a_process_is_the_error_of_the_start),
         cmocka_unit_test(death_of_a_process_ends_the_run),

@@ -52,6 +52,16 @@ static int64_t earliest(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static void look(struct rig *r)
+{
+    size_t now, peak;
+
+    generator_memory(r->generator, &now, &peak);
+    r->memory_peak = now > r->memory_peak ? now : r->memory_peak;
+    r->n_ticks++;
+    assert(r->n_ticks < RIG_TICKS_MAX);
+}
+
 bool rig_run_until(struct rig *r, int64_t at_us)
 {
     int64_t until_us = at_us == INT64_MAX ? at_us : at_us + RIG_START_US;
@@ -59,6 +69,7 @@ bool rig_run_until(struct rig *r, int64_t at_us)
     for (;;) {
         int64_t due_us = generator_tick(r->generator, r->now_us);
 
+        look(r);
         if (due_us == GENERATOR_DONE) {
             return true;
         }

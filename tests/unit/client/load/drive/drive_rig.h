@@ -7,7 +7,8 @@
 #include "client/load/drive/generator.h"
 #include "tests/unit/client/load/drive/virtual_target.h"
 
-#define RIG_START_US 5000000 /* monotonic time of the run's time 0 */
+#define RIG_TICKS_MAX 10000000 /* of a run: more is a loop without an end */
+#define RIG_START_US  5000000  /* monotonic time of the run's time 0 */
 
 struct rig {
     struct generator_options options; /* set before rig_begin() */
@@ -22,6 +23,8 @@ struct rig {
     struct pulse last;
     uint32_t n_pulses;
     int64_t lag_max_us;
+    uint64_t n_ticks;
+    size_t memory_peak; /* between ticks */
 };
 
 void rig_begin(struct rig *r, struct plan *plan);

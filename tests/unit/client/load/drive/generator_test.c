@@ -136,12 +136,30 @@ static void prepared_bytes_stay_within_their_limit(void **state)
         rig_run(&r);
         generator_memory(r.generator, &now, &peak);
         assert_int_equal(now, 0);
-        /* A request over the limit is there for a moment, to be weighed. */
+        /* One more is there to be measured, or to start at once. */
         assert_true(virtual_counts(r.target).bytes_peak <= limit + 10000);
         assert_true(virtual_counts(r.target).bytes_peak > limit / 2);
         check_all(&r, &t, t.n_sessions);
         rig_end(&r);
     }
+}
+
+static void requests_larger_than_expected_are_taken_back(void **state)
+{
+    struct rig r = {.rules = quick};
+    struct virtual_counts c;
+
+    (void)state;
+    r.rules.uneven = true;
+    r.options.memory_max = 20000; /* the largest request has 10,000 */
+    rig_begin(&r, tiny_plan(&plain));
+    rig_run(&r);
+    c = virtual_counts(r.target);
+    assert_in_range(c.n_dropped, 1, 20); /* it learns to expect more */
+    assert_true(r.memory_peak <= 20000);
+    check_all(&r, &plain, plain.n_sessions);
+    check_target(&r);
+    rig_end(&r);
 }
 
 static void one_request_is_prepared_however_large(void **state)
@@ -155,6 +173,37 @@ static void one_request_is_prepared_however_large(void **state)
     check_all(&r, &plain, plain.n_sessions);
     assert_int_equal(rig_count(&r, OUTCOME_OK), r.n);
     rig_end(&r);
+}
+
+/* Counts what a generator prepares before its run. */
+static uint64_t prepared_ahead(const struct tiny *t)
+{
+    struct rig r = {.rules = quick};
+    uint64_t n;
+
+    r.rules.call_bytes = 0;
+    rig_begin(&r, tiny_plan(t));
+    while (generator_prepare(r.generator)) {
+    }
+    n = virtual_counts(r.target).n_prepared;
+    rig_end(&r);
+    return n;
+}
+
+static void sessions_ahead_have_a_limit(void **state)
+{
+    struct tiny t = plain;
+
+    (void)state;
+    t.gap_us = 1;
+    t.n_sessions = GENERATOR_AHEAD_MAX;
+    assert_int_equal(prepared_ahead(&t), GENERATOR_AHEAD_MAX);
+    t.n_sessions = GENERATOR_AHEAD_MAX + 1;
+    assert_int_equal(prepared_ahead(&t), GENERATOR_AHEAD_MAX);
+    t.n_slots = 1000;
+    assert_int_equal(prepared_ahead(&t), 1000 + GENERATOR_SPARE_MAX);
+    t.n_slots = GENERATOR_SPARE_MAX - 1;
+    assert_int_equal(prepared_ahead(&t), 2 * t.n_slots);
 }
 
 static void requests_start_when_due(void **state)
@@ -259,10 +308,12 @@ static void closed_loop_ends_at_its_duration(void **state)
 
     (void)state;
     t.n_slots = 5;
-    r.options.duration_us = 300000;
+    r.rules.first_min_us = r.rules.first_max_us = 10000;
+    r.rules.n_chunks = 1;
+    r.options.duration_us = 300000; /* a session would start at it */
     rig_begin(&r, tiny_plan(&t));
     rig_run(&r);
-    assert_true(r.n > 5 && r.n < t.n_sessions);
+    assert_int_equal(r.n, 5 * 30);
     for (size_t i = 0; i < r.n; i++) {
         assert_true(r.samples[i].due_us < r.options.duration_us);
         assert_int_equal(r.samples[i].outcome, OUTCOME_OK);
@@ -341,42 +392,68 @@ static void open_requests_end_with_the_grace(void **state)
     rig_end(&r);
 }
 
+/* What comes after the generator's last patience is in no sample. */
 static void target_that_ends_nothing_does_not_hold_the_run(void **state)
 {
     struct rig r = {.rules = quick};
 
     (void)state;
     r.options.timeout_us = 20000;
+    r.rules.first_min_us = GENERATOR_GIVE_UP_US + 50000;
+    r.rules.first_max_us = GENERATOR_GIVE_UP_US + 200000;
     r.rules.deaf = 1;
     rig_begin(&r, tiny_plan(&plain));
     rig_run(&r);
     check_all(&r, &plain, plain.n_sessions);
+    assert_int_equal(rig_count(&r, OUTCOME_TIMEOUT), r.n);
     for (size_t i = 0; i < r.n; i++) {
-        if (r.samples[i].outcome == OUTCOME_TIMEOUT) {
-            assert_int_equal(r.samples[i].end_us, r.samples[i].sent_us + 20000 +
-                                                      GENERATOR_GIVE_UP_US);
-        }
+        assert_int_equal(r.samples[i].end_us,
+                         r.samples[i].sent_us + 20000 + GENERATOR_GIVE_UP_US);
+        assert_int_equal(r.samples[i].n_events, 0);
     }
-    assert_true(rig_count(&r, OUTCOME_TIMEOUT) > 100);
+    assert_int_equal(r.last.n_tokens, 0);
+    assert_true(virtual_counts(r.target).n_ended > 100);
+    rig_end(&r);
+}
+
+static void grace_ends_a_run_with_a_deaf_target(void **state)
+{
+    struct rig r = {.rules = quick};
+
+    (void)state;
+    r.options.grace_us = 5000;
+    r.rules.first_min_us = r.rules.first_max_us = 2 * GENERATOR_GIVE_UP_US;
+    r.rules.deaf = 1;
+    rig_begin(&r, tiny_plan(&plain));
+    rig_run(&r);
+    check_all(&r, &plain, plain.n_sessions);
+    assert_int_equal(rig_count(&r, OUTCOME_TIMEOUT), r.n);
     rig_end(&r);
 }
 
 static void warm_up_is_marked_by_time_and_number(void **state)
 {
-    struct rig r = {.rules = quick};
-
     (void)state;
-    r.options.warm_us = 100000;
-    r.options.n_warm = 200;
-    rig_begin(&r, tiny_plan(&plain));
-    rig_run(&r);
-    for (size_t i = 0; i < r.n; i++) {
-        const struct sample *s = &r.samples[i];
-        bool warm = s->due_us < 100000 || s->session < 200;
+    for (uint32_t n_slots = 0; n_slots < 9; n_slots += 4) {
+        struct tiny t = plain;
+        struct rig r = {.rules = quick};
+        size_t n_warm = 0;
 
-        assert_int_equal((s->flags & SAMPLE_WARM) != 0, warm);
+        t.n_slots = n_slots;
+        r.options.warm_us = 500000;
+        r.options.n_warm = 20;
+        rig_begin(&r, tiny_plan(&t));
+        rig_run(&r);
+        for (size_t i = 0; i < r.n; i++) {
+            const struct sample *s = &r.samples[i];
+            bool warm = s->due_us < 500000 || s->session < 20;
+
+            assert_int_equal((s->flags & SAMPLE_WARM) != 0, warm);
+            n_warm += warm;
+        }
+        assert_true(n_warm > 20 && n_warm < r.n);
+        rig_end(&r);
     }
-    rig_end(&r);
 }
 
 /* ---- injection ---- */
@@ -493,35 +570,70 @@ static void stop_at_once_cancels(void **state)
     rig_end(&r);
 }
 
-/* Sessions that had begun, and requests that were due, are in the samples. */
-static void stop_reports_what_was_not_sent(void **state)
+/* Expects all turns of each session that has a sample. */
+static void check_complete(struct rig *r, const struct tiny *t)
 {
-    struct tiny t = trees;
-    struct rig r = {.rules = quick};
     struct plan_session *s = malloc(sizeof *s);
     size_t at = 0;
 
-    (void)state;
     assert_non_null(s);
-    r.options.in_flight_max = 3;
-    rig_begin(&r, tiny_plan(&t));
-    assert_false(rig_run_until(&r, 200000));
-    generator_stop(r.generator, r.now_us, false);
-    rig_run(&r);
-    assert_true(rig_count(&r, OUTCOME_UNSENT) > 20);
-    qsort(r.samples, r.n, sizeof *r.samples, by_turn);
-    while (at < r.n) { /* sessions are complete */
-        tiny_session(&t, r.samples[at].session, s);
-        assert_true(at + s->n_turns <= r.n);
+    qsort(r->samples, r->n, sizeof *r->samples, by_turn);
+    while (at < r->n) {
+        tiny_session(t, r->samples[at].session, s);
+        assert_true(at + s->n_turns <= r->n);
         for (uint32_t i = 0; i < s->n_turns; i++) {
-            assert_int_equal(r.samples[at + i].session, s->number);
-            assert_int_equal(r.samples[at + i].turn, i);
+            assert_int_equal(r->samples[at + i].session, s->number);
+            assert_int_equal(r->samples[at + i].turn, i);
         }
         at += s->n_turns;
     }
     free(s);
-    check_target(&r);
-    rig_end(&r);
+}
+
+/* Sessions that had begun, and requests that were due, are in the samples. */
+static void stop_reports_what_was_not_sent(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct tiny t = trees;
+        struct rig r = {.rules = quick};
+
+        t.seed = seed;
+        t.n_slots = seed % 4 == 0 ? 4 : 0;
+        r.options.in_flight_max = seed % 3 == 0 ? 3 : 0;
+        rig_begin(&r, tiny_plan(&t));
+        assert_false(rig_run_until(&r, 150000));
+        generator_stop(r.generator, r.now_us, seed % 2 == 0);
+        rig_run(&r);
+        assert_true(r.n > rig_count(&r, OUTCOME_UNSENT));
+        assert_true(rig_count(&r, OUTCOME_UNSENT) > 0);
+        check_complete(&r, &t);
+        check_target(&r);
+        rig_end(&r);
+    }
+}
+
+static void stop_counts_requests_that_waited_for_room(void **state)
+{
+    size_t n_due = 0;
+
+    (void)state;
+    for (int stops = 0; stops < 2; stops++) {
+        struct rig r = {.rules = quick};
+
+        r.options.in_flight_max = stops ? 1 : 0;
+        rig_begin(&r, tiny_plan(&plain));
+        if (stops) {
+            assert_false(rig_run_until(&r, 200000));
+            generator_stop(r.generator, r.now_us, false);
+        }
+        rig_run(&r);
+        for (size_t i = 0; i < r.n && !stops; i++) {
+            n_due += r.samples[i].due_us <= 200000;
+        }
+        assert_true(!stops || r.n == n_due);
+        rig_end(&r);
+    }
 }
 
 static void generator_can_be_freed_in_the_middle(void **state)
@@ -571,7 +683,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_turn_makes_one_sample),
         cmocka_unit_test(prepared_bytes_stay_within_their_limit),
+        cmocka_unit_test(requests_larger_than_expected_are_taken_back),
         cmocka_unit_test(one_request_is_prepared_however_large),
+        cmocka_unit_test(sessions_ahead_have_a_limit),
         cmocka_unit_test(requests_start_when_due),
         cmocka_unit_test(pulses_count_what_was_due_and_sent),
         cmocka_unit_test(closed_loop_keeps_its_slots_busy),
@@ -581,6 +695,7 @@ int main(void)
         cmocka_unit_test(request_times_out_after_its_send),
         cmocka_unit_test(open_requests_end_with_the_grace),
         cmocka_unit_test(target_that_ends_nothing_does_not_hold_the_run),
+        cmocka_unit_test(grace_ends_a_run_with_a_deaf_target),
         cmocka_unit_test(warm_up_is_marked_by_time_and_number),
         cmocka_unit_test(injection_has_its_shares_and_outcomes),
         cmocka_unit_test(cancels_come_at_any_moment),
@@ -588,6 +703,7 @@ int main(void)
         cmocka_unit_test(stop_lets_open_requests_end),
         cmocka_unit_test(stop_at_once_cancels),
         cmocka_unit_test(stop_reports_what_was_not_sent),
+        cmocka_unit_test(stop_counts_requests_that_waited_for_room),
         cmocka_unit_test(generator_can_be_freed_in_the_middle),
         cmocka_unit_test(prompts_grow_by_answers_of_their_ancestors),
     };

@@ -144,12 +144,14 @@ static void addresses_have_parts(void **state)
         const char *url, *host, *port, *authority, *base;
         bool secure;
     } cases[] = {
-        {"http://a:1", "a", "1", "a:1", "", false},
-        {"http://a/", "a", "80", "a:80", "", false},
-        {"http://a:1/v1", "a", "1", "a:1", "", false},
-        {"http://a:1/v1/", "a", "1", "a:1", "", false},
-        {"https://a/x/v1", "a", "443", "a:443", "/x", true},
-        {"http://[::1]:8000/v1", "::1", "8000", "[::1]:8000", "", false},
+        {"http://a:1", "a", "1", "a:1", "/v1", false},
+        {"http://a/", "a", "80", "a:80", "/v1", false},
+        {"http://a:1/v1", "a", "1", "a:1", "/v1", false},
+        {"http://a:1/v1/", "a", "1", "a:1", "/v1", false},
+        {"https://a/x/v4", "a", "443", "a:443", "/x/v4", true},
+        {"http://[::1]:8000/v1", "::1", "8000", "[::1]:8000", "/v1", false},
+        {"http://a/chat/completions", "a", "80", "a:80", "", false},
+        {"http://a/x/completions", "a", "80", "a:80", "/x", false},
     };
     struct http_url u;
     struct error e;

@@ -1,5 +1,4 @@
-/* http_peer.h - A server of a test: answers what it is told, in the thread of
- * the test.
+/* http_peer.h - A server that a test drives by hand, in its own thread.
  *
  * Threading, memory: none; the caller's struct. */
 #ifndef TESTS_UNIT_CLIENT_LOAD_DRIVE_HTTP_PEER_H

@@ -161,8 +161,7 @@ static void wrong_responses_are_bad(void **state)
         "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n",
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-        "1111111111111\r\n"};
+        "HTTP/1.1 200\r\nTransfer-Encoding: chunked\r\n\r\n1111111111111\r\n"};
 
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "tests/patience.h"
 #include "tests/unit/client/load/drive/http_peer.h"
@@ -91,14 +92,6 @@ static void open_wire(const struct http_wire_ops *ops, uint32_t n_connections)
     http_peer_open(&f.peer);
     assert_int_equal(http_url_read(&url, f.peer.url, &e), ST_OK);
     assert_int_equal(ops->open(&f.wire, &url, &o, &events, &e), ST_OK);
-    for (int i = 0; i < 2; i++) { /* the connection that tried the address */
-        http_peer_turn(&f.peer);
-    }
-    if (f.peer.n > 0) {
-        http_peer_hang_up(&f.peer, 0);
-        f.peer.n = 0;
-        f.peer.ended[0] = false;
-    }
 }
 
 static void close_wire(void)
@@ -277,6 +270,24 @@ static void refused_connections_end_with_a_reason(void **state)
     }
 }
 
+static void a_missing_descriptor_ends_the_exchange_with_advice(void **state)
+{
+    struct rlimit before, none;
+    struct seen s = {0};
+
+    (void)state;
+    open_wire(&http_plain, 0);
+    getrlimit(RLIMIT_NOFILE, &before);
+    none = before;
+    none.rlim_cur = 0;
+    setrlimit(RLIMIT_NOFILE, &none);
+    start(&s);
+    setrlimit(RLIMIT_NOFILE, &before);
+    assert_int_equal(s.n_done, 1);
+    assert_non_null(strstr(s.why, "ulimit -n"));
+    close_wire();
+}
+
 static void a_kept_connection_that_was_closed_is_replaced(void **state)
 {
     const struct http_wire_ops *ops;
@@ -418,6 +429,7 @@ int main(void)
         cmocka_unit_test(events_may_stop_and_start_exchanges),
         cmocka_unit_test(broken_connections_end_with_a_reason),
         cmocka_unit_test(refused_connections_end_with_a_reason),
+        cmocka_unit_test(a_missing_descriptor_ends_the_exchange_with_advice),
         cmocka_unit_test(a_kept_connection_that_was_closed_is_replaced),
         cmocka_unit_test(exchanges_above_the_limit_wait_unsent),
         cmocka_unit_test(a_paused_exchange_is_not_read),

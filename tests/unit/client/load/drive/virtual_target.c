@@ -68,7 +68,12 @@ static struct call *prepare(struct target *t, const struct call_request *r,
     c = calloc(1, sizeof *c);
     assert(c != NULL);
     c->request = *r;
-    c->bytes = *bytes = t->r.call_bytes * r->prompt->n_tokens;
+    c->bytes = t->r.call_bytes * r->prompt->n_tokens;
+    if (t->r.uneven) {
+        c->bytes += (size_t)(tiny_draw(t->r.seed, r->number, 998) * 9 *
+                             (double)c->bytes);
+    }
+    *bytes = c->bytes;
     t->counts.n_prepared++;
     t->counts.bytes += c->bytes;
     if (t->counts.bytes > t->counts.bytes_peak) {
@@ -150,12 +155,9 @@ static void give_up(struct target *t, struct call *c, enum give_up how,
     assert(!c->given_up);
     c->given_up = true;
     t->counts.n_given_up++;
-    if (happens(t, c->request.number, 4, t->r.deaf)) {
-        timer_clear(&t->timers, &c->timer);
-        free(c);
-        return;
+    if (!happens(t, c->request.number, 4, t->r.deaf)) {
+        end(t, c, now_us, outcomes[how]);
     }
-    end(t, c, now_us, outcomes[how]);
 }
 
 /* ---- the test's side ---- */

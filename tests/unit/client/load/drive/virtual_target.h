@@ -20,8 +20,9 @@ struct virtual_rules {
     double unmakeable; /* prepare() returns NULL */
     double refused;    /* on_end within start() */
     double broken;     /* fails after its first token */
-    double deaf;       /* does not end when given up */
+    double deaf;       /* goes on when given up */
     size_t call_bytes; /* what prepare() reports, for each prompt token */
+    bool uneven;       /* ... times 1..10, as drawn */
     bool sends_ids;
 };
 

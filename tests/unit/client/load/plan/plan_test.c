@@ -5,7 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "client/load/plan/dataset.h"
+#include "client/load/plan/trace.h"
 #include "plan_fixture.h"
 #include "tests/unit/cmocka.h"
 
@@ -443,7 +446,8 @@ static void a_dataset_gives_its_rows_in_turn(void **state)
     assert_string_equal(s->turns[0].entry->text, "one");
     assert_int_equal(s->turns[0].max_tokens, 5);
     s = fixture_next(p);
-    assert_int_equal(s->turns[0].n_new, 4);
+    assert_int_equal(s->turns[0].entry->n_ids, 4);
+    assert_int_equal(s->turns[0].n_new, 0);
     assert_int_equal(s->turns[0].max_tokens, 77);
     s = fixture_next(p);
     assert_int_equal(s->n_turns, 3);
@@ -481,7 +485,7 @@ static void rows_that_exceed_the_context_are_left_out(void **state)
     for (int i = 0; i < 3; i++) {
         const struct plan_session *s = fixture_next(p);
 
-        assert_int_equal(s->turns[0].n_new, 4);
+        assert_int_equal(s->turns[0].entry->n_ids, 4);
         assert_int_equal(s->turns[0].max_tokens, 1);
     }
     plan_free(&p);
@@ -528,6 +532,11 @@ static void options_override_a_profile(void **state)
     assert_string_equal(o.output, "5");
     assert_string_equal(o.rate, "77");
     assert_string_equal(o.prompt, "512");
+    assert_null(o.bursts); /* of the profile's rate */
+
+    o = (struct plan_options){.profile = "burst", .rate_fixed = 2};
+    assert_int_equal(plan_profile_apply(&o, &e), ST_OK);
+    assert_non_null(o.rate);
     assert_non_null(o.bursts);
 
     o = (struct plan_options){.profile = "burst", .concurrency = 4};
@@ -611,6 +620,44 @@ static void files_that_cannot_be_read_are_named(void **state)
     fixture_refused(&o, "line 2");
 }
 
+static void a_prompt_of_a_trace_has_the_most_pieces(void **state)
+{
+    char *text = malloc(4 * PLAN_PIECES_MAX + 100);
+    struct plan_options o = {0};
+    const struct plan_session *s;
+    struct plan *p;
+
+    (void)state;
+    assert_non_null(text);
+    strcpy(text, "{\"timestamp\":1,\"input_length\":2097152,"
+                 "\"output_length\":1,\"hash_ids\":[0");
+    for (char *at = text + strlen(text), *end = at + 2 * PLAN_PIECES_MAX;
+         at < end; at += 2) {
+        memcpy(at, ",1", 3); /* one more than the prompt has */
+    }
+    strcat(text, "]}");
+    o.trace = fixture_file(text);
+    free(text);
+    p = fixture_plan(&o);
+    s = fixture_next(p);
+    assert_int_equal(s->n_pieces, PLAN_PIECES_MAX);
+    assert_int_equal(s->pieces[PLAN_PIECES_MAX - 1].n, TRACE_BLOCK);
+    plan_free(&p);
+}
+
+static void files_have_limits(void **state)
+{
+    const char *path = fixture_file("");
+    struct plan_options o = {.trace = path};
+
+    (void)state;
+    assert_int_equal(truncate(path, (off_t)TRACE_BYTES_MAX + 1), 0);
+    fixture_refused(&o, "1073741825 bytes long, at most 1073741824");
+    assert_int_equal(truncate(path, (off_t)DATASET_BYTES_MAX + 1), 0);
+    o = (struct plan_options){.dataset = path, .rate = "1"};
+    fixture_refused(&o, "1073741825 bytes long, at most 1073741824");
+}
+
 static void a_scaled_trace_has_a_limit(void **state)
 {
     struct plan_options o = {.trace = fixture_file("1,10000,6384\n"),
@@ -658,6 +705,9 @@ int main(void)
         cmocka_unit_test_teardown(contents_exclude_each_other, remove_files),
         cmocka_unit_test_teardown(files_that_cannot_be_read_are_named,
                                   remove_files),
+        cmocka_unit_test_teardown(a_prompt_of_a_trace_has_the_most_pieces,
+                                  remove_files),
+        cmocka_unit_test_teardown(files_have_limits, remove_files),
         cmocka_unit_test_teardown(a_scaled_trace_has_a_limit, remove_files),
     };
 

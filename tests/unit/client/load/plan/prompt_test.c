@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/load/plan/words.h"
 #include "common/base/utf8.h"
 #include "plan_fixture.h"
 #include "tests/unit/cmocka.h"
@@ -15,13 +16,15 @@
 /* The model that comes with the repository: a real vocabulary. */
 #define MODEL "models/tiny-hybrid"
 
+static struct tokenizer *model, *small; /* the same as the makers' */
 static char small_dir[] = "/tmp/sluice-prompt-XXXXXX";
 static char small_file[64];
 
 /* Writes a tokenizer that merges across blanks. */
-static int make_small(void **state)
+static int make_tokenizers(void **state)
 {
     json_t *root = fixture_small();
+    struct error e;
     int rc;
 
     (void)state;
@@ -29,12 +32,17 @@ static int make_small(void **state)
     snprintf(small_file, sizeof small_file, "%s/tokenizer.json", small_dir);
     rc = json_dump_file(root, small_file, 0);
     json_decref(root);
+    assert_int_equal(tokenizer_load(&small, small_file, &e), ST_OK);
+    assert_int_equal(tokenizer_load(&model, MODEL "/tokenizer.json", &e),
+                     ST_OK);
     return rc;
 }
 
-static int remove_small(void **state)
+static int free_tokenizers(void **state)
 {
     (void)state;
+    tokenizer_free(&small);
+    tokenizer_free(&model);
     unlink(small_file);
     rmdir(small_dir);
     return 0;
@@ -87,23 +95,16 @@ static struct plan_session *one_turn(const struct plan_piece *pieces,
 }
 
 /* Returns what a tokenizer counts in a text. */
-static size_t counted(const char *dir, const char *text, size_t n)
+static size_t counted(const struct tokenizer *t, const char *text, size_t n)
 {
-    char path[100];
-    struct tokenizer *t;
+    size_t n_ids, cap = tokenizer_bound(t, n);
+    uint32_t *ids = malloc((cap + 1) * sizeof *ids);
     struct error e;
-    uint32_t *ids;
-    size_t n_ids, cap;
 
-    snprintf(path, sizeof path, "%s/tokenizer.json", dir);
-    assert_int_equal(tokenizer_load(&t, path, &e), ST_OK);
-    cap = tokenizer_bound(t, n);
-    ids = malloc((cap + 1) * sizeof *ids);
     assert_non_null(ids);
     assert_int_equal(tokenizer_encode(t, text, n, 0, ids, cap, &n_ids, &e),
                      ST_OK);
     free(ids);
-    tokenizer_free(&t);
     return n_ids;
 }
 
@@ -156,26 +157,22 @@ static void a_tokenizer_tells_which_ids_are_special(void **state)
         maker(&(struct prompt_options){.vocab = 4096, .tokenizer = MODEL});
     struct plan_piece piece = {1, 100000};
     struct prompt out = {0};
-    struct tokenizer *t;
-    struct error e;
     uint8_t drawn[4096] = {0};
     size_t n_special = 0, len;
 
     (void)state;
-    assert_int_equal(tokenizer_load(&t, MODEL "/tokenizer.json", &e), ST_OK);
     prompt_make(m, one_turn(&piece, 1), 0, NULL, &out);
     for (size_t k = 0; k < out.n_ids; k++) {
         drawn[out.ids[k]] = 1;
     }
     for (uint32_t id = 0; id < 4096; id++) {
-        bool special = tokenizer_is_special(t, id);
+        bool special = tokenizer_is_special(model, id);
 
         assert_int_equal(drawn[id],
-                         tokenizer_token(t, id, &len) != NULL && !special);
+                         tokenizer_token(model, id, &len) != NULL && !special);
         n_special += special;
     }
     assert_true(n_special > 0);
-    tokenizer_free(&t);
     prompt_fini(&out);
     prompt_maker_free(&m);
 }
@@ -232,8 +229,7 @@ static void text_is_exact(const struct prompt_options *o, uint32_t most)
         prompt_make(m, one_turn(pieces, 3), 0, NULL, &out);
         assert_int_equal(out.n_ids, 0);
         assert_int_equal(out.n_tokens, 3 * n + 1);
-        assert_int_equal(counted(o->tokenizer, out.text, out.n_text),
-                         3 * n + 1);
+        assert_int_equal(counted(model, out.text, out.n_text), 3 * n + 1);
         assert_true(utf8_valid(out.text, out.n_text, NULL));
     }
     prompt_fini(&out);
@@ -265,9 +261,9 @@ static void a_tokenizer_without_words_gets_the_nearest(void **state)
         size_t got;
 
         prompt_make(m, one_turn(&piece, 1), 0, NULL, &out);
-        got = counted(small_dir, out.text, out.n_text);
+        got = counted(small, out.text, out.n_text);
         assert_int_equal(out.n_tokens, got);
-        assert_true(got + 1 >= n && got <= n + 1);
+        assert_true(out.n_text > 0 && got + 1 >= n && got <= n + 1);
     }
     prompt_fini(&out);
     prompt_maker_free(&m);
@@ -341,6 +337,19 @@ static void bad_files_are_refused(void **state)
     refused(&(struct prompt_options){.tokenizer = "docs"}, "no tokenizer.json");
 }
 
+/* A file of zeroes is read, and then refused for another reason. */
+static void a_text_has_a_limit(void **state)
+{
+    const char *path = fixture_file("");
+
+    (void)state;
+    assert_int_equal(truncate(path, (off_t)WORDS_FILE_BYTES_MAX), 0);
+    refused(&(struct prompt_options){.text_file = path}, "NUL");
+    assert_int_equal(truncate(path, (off_t)WORDS_FILE_BYTES_MAX + 1), 0);
+    refused(&(struct prompt_options){.text_file = path},
+            "at most 67108864 are allowed");
+}
+
 /* ---- conversations ---- */
 
 /* Turn 2 is a child of turn 1, and turn 3 of turn 0. */
@@ -409,7 +418,7 @@ static void a_conversation_is_cut_into_messages(void **state)
     assert_int_equal(p.n_messages, 4);
     for (size_t i = 0; i < 4; i++) {
         const char *text = p.text + p.messages[i].at;
-        size_t n = counted(MODEL, text, p.messages[i].n);
+        size_t n = counted(model, text, p.messages[i].n);
 
         assert_string_equal(p.messages[i].role, roles[i]);
         assert_int_equal(p.messages[i].at, at);
@@ -505,7 +514,7 @@ static void rows_are_sent_as_they_are(void **state)
     prompt_make(both, of_entry(&texts), 0, NULL, &p);
     assert_null(p.json);
     assert_int_equal(p.n_text, 0);
-    assert_int_equal(p.n_ids, counted(MODEL, "Hello world", 11));
+    assert_int_equal(p.n_ids, counted(model, "Hello world", 11));
     assert_int_equal(p.n_tokens, p.n_ids);
     prompt_fini(&p);
     prompt_maker_free(&text);
@@ -520,13 +529,12 @@ int main(void)
         cmocka_unit_test(a_tokenizer_tells_which_ids_are_special),
         cmocka_unit_test(equal_pieces_are_equal_beginnings),
         cmocka_unit_test(text_has_the_exact_number_of_tokens),
-        cmocka_unit_test_setup_teardown(
-            a_tokenizer_without_words_gets_the_nearest, make_small,
-            remove_small),
+        cmocka_unit_test(a_tokenizer_without_words_gets_the_nearest),
         cmocka_unit_test(text_without_a_tokenizer_is_common_words),
         cmocka_unit_test_teardown(text_of_a_file_keeps_its_order, remove_files),
         cmocka_unit_test_teardown(long_words_are_cut_between_characters,
                                   remove_files),
+        cmocka_unit_test_teardown(a_text_has_a_limit, remove_files),
         cmocka_unit_test_teardown(bad_files_are_refused, remove_files),
         cmocka_unit_test(a_child_continues_its_ancestors_in_ids),
         cmocka_unit_test(a_conversation_is_cut_into_messages),
@@ -535,5 +543,5 @@ int main(void)
         cmocka_unit_test(rows_are_sent_as_they_are),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_tokenizers, free_tokenizers);
 }

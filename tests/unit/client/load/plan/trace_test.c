@@ -13,7 +13,7 @@ static struct trace *parsed_bytes(const char *text, size_t n)
     struct trace *t;
     struct error e = {0};
 
-    if (trace_parse(&t, text, n, TRACE_ROWS_MAX, &e) != ST_OK) {
+    if (trace_parse(&t, text, n, &trace_limits, &e) != ST_OK) {
         fail_msg("%s", e.text);
     }
     return t;
@@ -29,7 +29,7 @@ static void refused_bytes(const char *text, size_t n, const char *has)
     struct trace *t;
     struct error e = {0};
 
-    if (trace_parse(&t, text, n, TRACE_ROWS_MAX, &e) == ST_OK) {
+    if (trace_parse(&t, text, n, &trace_limits, &e) == ST_OK) {
         fail_msg("%.60s was accepted", text);
     }
     assert_null(t);
@@ -160,15 +160,34 @@ static void tokens_of_a_row_have_a_limit(void **state)
 static void rows_have_a_limit(void **state)
 {
     static const char text[] = "1,1,1\n2,1,1\n3,1,1\n";
+    struct trace_limits three = {.rows = 3}, two = {.rows = 2};
     struct trace *t;
     struct error e = {0};
 
     (void)state;
-    assert_int_equal(trace_parse(&t, text, sizeof text - 1, 3, &e), ST_OK);
+    assert_int_equal(trace_parse(&t, text, sizeof text - 1, &three, &e), ST_OK);
     trace_free(&t);
-    assert_int_equal(trace_parse(&t, text, sizeof text - 1, 2, &e),
+    assert_int_equal(trace_parse(&t, text, sizeof text - 1, &two, &e),
                      ST_OUT_OF_RANGE);
     assert_string_equal(e.text, "line 3: more than 2 rows; cut the trace");
+}
+
+static void blocks_have_a_limit(void **state)
+{
+    static const char text[] = "{\"timestamp\":1,\"input_length\":2000,"
+                               "\"output_length\":1,\"hash_ids\":[1,2]}\n"
+                               "{\"timestamp\":1,\"input_length\":1,"
+                               "\"output_length\":1,\"hash_ids\":[1]}\n";
+    struct trace_limits three = {3, 3}, two = {3, 2};
+    struct trace *t;
+    struct error e = {0};
+
+    (void)state;
+    assert_int_equal(trace_parse(&t, text, sizeof text - 1, &three, &e), ST_OK);
+    trace_free(&t);
+    assert_int_equal(trace_parse(&t, text, sizeof text - 1, &two, &e),
+                     ST_OUT_OF_RANGE);
+    assert_string_equal(e.text, "line 2: more than 2 hash_ids; cut the trace");
 }
 
 static void a_line_has_a_limit(void **state)
@@ -341,6 +360,7 @@ int main(void)
         cmocka_unit_test(bad_rows_are_refused_with_their_line),
         cmocka_unit_test(tokens_of_a_row_have_a_limit),
         cmocka_unit_test(rows_have_a_limit),
+        cmocka_unit_test(blocks_have_a_limit),
         cmocka_unit_test(a_line_has_a_limit),
         cmocka_unit_test(times_are_read),
         cmocka_unit_test(mooncake_rows_are_read_with_their_blocks),

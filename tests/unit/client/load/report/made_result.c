@@ -95,7 +95,7 @@ void made_search(struct result *r)
                              : r->search.kind == SEARCH_BEYOND ? RUN_BEYOND
                                                                : RUN_TRIAL;
 
-        made_run(r, role, load, 400, load > 30 ? 9 : 1, false);
+        made_run(r, role, load, 60, load > 30 ? 9 : 1, false);
         search_take(&r->search, load > 30 ? 200 : 400, 400, true);
     }
 }

@@ -42,7 +42,7 @@ static const char *printed(struct view *v)
 
 static void close_view(struct view *v)
 {
-    progress_end(&v->progress);
+    progress_free(&v->progress);
     assert_null(v->progress);
     tally_free(&v->tally);
     fclose(v->file);
@@ -138,7 +138,7 @@ static void lines_are_redrawn_in_place(void **state)
     assert_string_equal(printed(&v), "");
     progress_show(v.progress, v.tally, 200000, 0);
     assert_memory_equal(printed(&v), "\033[4A0 s\033[K\n", 10);
-    progress_end(&v.progress);
+    progress_free(&v.progress);
     assert_string_equal(printed(&v), "\033[4A\033[J");
     close_view(&v);
 }
@@ -242,7 +242,7 @@ static void without_terminal_a_line_comes_each_5_s(void **state)
     assert_string_equal(printed(&v), "");
     progress_show(v.progress, v.tally, 10 * S, 20 * S);
     assert_memory_equal(printed(&v), "10 s of 20 s; ", 14);
-    progress_end(&v.progress);
+    progress_free(&v.progress);
     assert_string_equal(printed(&v), "");
     close_view(&v);
 }
