@@ -1,5 +1,5 @@
 /* Requests to an OpenAI-compatible server, from their body to their end. */
-#include "client/load/drive/kind.h"
+#include "client/load/drive/http_target.h"
 
 #include <pthread.h>
 #include <stdio.h>
