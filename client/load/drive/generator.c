@@ -18,13 +18,18 @@ static void report(struct generator *g, const struct flight *f)
     g->o.on_sample(g->o.arg, &f->sample, f->gaps);
 }
 
+/* cause: the outcome of the turn that stands in the way. */
 static void report_unsent(struct generator *g, const struct tree *s,
-                          uint32_t turn, int64_t due_us, const char *why)
+                          uint32_t turn, int64_t due_us, enum outcome cause)
 {
+    bool injected = cause == OUTCOME_CANCELLED || cause == OUTCOME_DISCONNECTED;
     struct call_end end = {
         .outcome = OUTCOME_UNSENT,
-        .code = g->stopped ? ST_CANCELLED : ST_FAILED_PRECONDITION,
-        .why = g->stopped ? "the run was stopped" : why,
+        .code = g->stopped || injected ? ST_CANCELLED : ST_FAILED_PRECONDITION,
+        .why = g->stopped ? "the run was stopped"
+               : injected
+                   ? "an earlier turn of the session was cut by injection"
+                   : "an earlier turn of the session did not end OK",
         .queue_us = SAMPLE_NEVER,
     };
 
@@ -54,7 +59,7 @@ static void plan_children(struct generator *g, struct tree *s, uint32_t turn,
 }
 
 static void unsend_below(struct generator *g, struct tree *s, uint32_t turn,
-                         int64_t end_us)
+                         enum outcome cause, int64_t end_us)
 {
     uint64_t below = tree_below(s, turn);
     int64_t when_us[PLAN_TURNS_MAX];
@@ -63,8 +68,7 @@ static void unsend_below(struct generator *g, struct tree *s, uint32_t turn,
     for (uint32_t i = turn + 1; i < s->n_turns; i++) {
         if ((below >> i & 1) != 0) {
             when_us[i] = when_us[s->turns[i].parent] + s->turns[i].think_us;
-            report_unsent(g, s, i, when_us[i],
-                          "an earlier turn of the session did not end OK");
+            report_unsent(g, s, i, when_us[i], cause);
             s->n_left--;
         }
     }
@@ -72,12 +76,12 @@ static void unsend_below(struct generator *g, struct tree *s, uint32_t turn,
 
 /* Goes on with the session of a turn that has its sample. */
 static void end_turn(struct generator *g, struct tree *s, uint32_t turn,
-                     bool ok, int64_t at_us)
+                     enum outcome outcome, int64_t at_us)
 {
-    if (ok && !g->stopped) {
+    if (outcome == OUTCOME_OK && !g->stopped) {
         plan_children(g, s, turn, at_us);
     } else {
-        unsend_below(g, s, turn, at_us);
+        unsend_below(g, s, turn, outcome, at_us);
     }
     s->n_left--;
     if (s->n_left == 0) {
@@ -113,7 +117,7 @@ static void end_request(struct generator *g, struct request *r, int64_t at_us,
     learn(g, r);
     report(g, &r->flight);
     r->session = NULL;
-    end_turn(g, s, r->turn, end->outcome == OUTCOME_OK, at_us);
+    end_turn(g, s, r->turn, end->outcome, at_us);
 }
 
 /* ---- events of calls ---- */
@@ -468,8 +472,8 @@ static void stop_request(struct generator *g, struct request *r, int64_t now_us)
     ahead_forget(g, r);
     if (due_us <= now_us || s->begun) {
         begin_session(g, s);
-        report_unsent(g, s, turn, due_us, "");
-        end_turn(g, s, turn, false, due_us);
+        report_unsent(g, s, turn, due_us, OUTCOME_UNSENT);
+        end_turn(g, s, turn, OUTCOME_UNSENT, due_us);
         return;
     }
     s->n_roots--;

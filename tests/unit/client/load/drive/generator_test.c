@@ -38,6 +38,18 @@ static int by_turn(const void *a, const void *b)
     return x->turn < y->turn ? -1 : x->turn > y->turn;
 }
 
+/* Returns the code of a turn that was not sent because of its parent. */
+static uint16_t unsent_code(const struct sample *parent)
+{
+    if (parent->outcome == OUTCOME_UNSENT) {
+        return parent->code;
+    }
+    return parent->outcome == OUTCOME_CANCELLED ||
+                   parent->outcome == OUTCOME_DISCONNECTED
+               ? ST_CANCELLED
+               : ST_FAILED_PRECONDITION;
+}
+
 /* Checks one sample against its turn of the plan.  of: the session's samples,
  * by turn. */
 static void check_sample(const struct plan_session *s, const struct sample *of,
@@ -58,6 +70,9 @@ static void check_sample(const struct plan_session *s, const struct sample *of,
         assert_int_equal(x->due_us, from_us + s->turns[i].think_us);
         assert_true(of[parent].outcome == OUTCOME_OK ||
                     x->outcome == OUTCOME_UNSENT);
+        if (x->outcome == OUTCOME_UNSENT) {
+            assert_int_equal(x->code, unsent_code(&of[parent]));
+        }
     }
 }
 
