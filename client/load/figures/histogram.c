@@ -7,7 +7,7 @@
 
 #include "client/load/figures/histogram_bucket.h"
 
-/* Latencies cannot be negative; clocks of one machine differ by 0. */
+/* A server may report an absurd queue time. */
 static int64_t clamp(int64_t value)
 {
     return value < 0 ? 0 : value > HISTOGRAM_MAX ? HISTOGRAM_MAX : value;
