@@ -32,6 +32,7 @@ double confidence_t(double freedom)
     return table[i] + (table[i + 1] - table[i]) * w;
 }
 
+/* Two passes: squares of microseconds would cancel in one. */
 struct confidence confidence_of(const double *values, size_t n)
 {
     struct confidence c = {.n = n};
@@ -53,6 +54,8 @@ double confidence_half(const struct confidence *c)
     return confidence_t((double)c->n - 1) * sqrt(c->variance / (double)c->n);
 }
 
+/* Welch rather than Student: a faulty server has another variance.  The
+ * degrees of freedom are by Welch and Satterthwaite. */
 bool confidence_differ(const struct confidence *a, const struct confidence *b)
 {
     double va, vb, v, freedom;

@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 struct confidence {
-    double mean, variance; /* of the values; n - 1 degrees of freedom */
+    double mean, variance; /* variance: n - 1 degrees of freedom */
     size_t n;
 };
 
@@ -22,7 +22,7 @@ double confidence_t(double freedom);
 /* Returns half the width of the 95 % interval of the mean; n >= 2. */
 double confidence_half(const struct confidence *c);
 
-/* Welch's test: returns whether the means of a and b differ, with 95 %
+/* Returns whether the means of a and b differ, by Welch's test with 95 %
  * confidence.  False if either has fewer than two values. */
 bool confidence_differ(const struct confidence *a, const struct confidence *b);
 

@@ -7,6 +7,7 @@
 
 #include "client/load/figures/histogram_bucket.h"
 
+/* A server may report an absurd queue time. */
 static int64_t clamp(int64_t value)
 {
     return value < 0 ? 0 : value > HISTOGRAM_MAX ? HISTOGRAM_MAX : value;
@@ -26,6 +27,7 @@ void histogram_clear(struct histogram *h)
     histogram_fini(h);
 }
 
+/* By whole doublings, so that a slowly rising maximum costs few copies. */
 static void dense_grow(struct histogram *h, uint32_t bucket)
 {
     uint32_t size = (bucket / HISTOGRAM_SUB + 1) * HISTOGRAM_SUB;
@@ -71,6 +73,7 @@ static uint32_t sparse_find(const struct histogram *h, uint32_t bucket)
     return low;
 }
 
+/* memmove() of at most HISTOGRAM_SPARSE entries: once for each new bucket. */
 static void sparse_insert(struct histogram *h, uint32_t at, uint32_t bucket)
 {
     if (h->size == h->room) {
@@ -109,6 +112,7 @@ static uint64_t *slot(struct histogram *h, uint32_t bucket)
     return &h->counts[bucket];
 }
 
+/* Called before n is raised: n == 0 marks that min and max are not set. */
 static void widen(struct histogram *h, int64_t min, int64_t max)
 {
     h->min = h->n == 0 || min < h->min ? min : h->min;

@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #define HISTOGRAM_MAX       ((int64_t)1 << 42) /* 50 days of microseconds */
-#define HISTOGRAM_LOST      INT64_MAX /* quantile that lies among lost values */
+#define HISTOGRAM_LOST      INT64_MAX /* a quantile among lost values */
 #define HISTOGRAM_SPARSE    512       /* buckets in use before it is an array */
 #define HISTOGRAM_COUNT_MAX ((uint64_t)1 << 53) /* values that are read */
 
@@ -33,7 +33,7 @@ struct histogram {
     uint64_t sum;     /* UINT64_MAX: that or more */
 };
 
-/* All zeros is an empty histogram. */
+/* Frees the memory.  An empty histogram is all zeros, before and after. */
 void histogram_fini(struct histogram *h);
 void histogram_add(struct histogram *h, int64_t value, uint64_t times);
 void histogram_lose(struct histogram *h, uint64_t times);
@@ -42,7 +42,7 @@ void histogram_clear(struct histogram *h);
 
 /* Returns the smallest value that at least q of all values do not exceed, q in
  * 0..1, within the width of its bucket; the exact minimum and maximum at the
- * ends; HISTOGRAM_LOST if it lies among lost values; 0 if the histogram is
+ * ends; HISTOGRAM_LOST if it is among lost values; 0 if the histogram is
  * empty. */
 int64_t histogram_quantile(const struct histogram *h, double q);
 

@@ -99,7 +99,7 @@ static bool take_char(const char **text, char c)
     return is;
 }
 
-/* What a head says; the buckets must agree. */
+/* Figures of the head; the buckets must agree. */
 struct head {
     uint64_t lost, min, max, sum;
 };

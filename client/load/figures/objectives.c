@@ -94,6 +94,7 @@ bool objectives_any(const struct objectives *o)
     return o->ttft_us > 0 || o->tpot_us > 0 || o->itl_us > 0 || o->e2e_us > 0;
 }
 
+/* The limit itself is good: "500ms" is "at most 500 ms". */
 static bool within(int64_t from, int64_t to, int64_t limit)
 {
     return limit == 0 || to - from <= limit;

@@ -7,7 +7,7 @@
 #include "client/load/figures/search.h"
 #include "client/load/figures/tally.h"
 
-#define RESULT_POINTS 600 /* of the cluster; thinned like rows */
+#define RESULT_POINTS 600 /* points of the cluster; thinned */
 #define RESULT_EVENTS 64
 
 enum run_role { RUN_PLAIN, RUN_REPEAT, RUN_TRIAL, RUN_CONFIRM, RUN_BEYOND };
@@ -24,7 +24,7 @@ struct run {
     struct cluster_point points[RESULT_POINTS]; /* [n_points] */
     uint32_t n_points;
     uint64_t n_offered; /* points given to run_point() */
-    uint32_t stride;    /* ... of which each stride-th is kept; 0: 1 */
+    uint32_t stride;    /* each stride-th point is kept; 0: 1 */
     struct load_event events[RESULT_EVENTS]; /* [n_events] */
     uint32_t n_events;
     /* The check of memory after the run; audited is false if the target has

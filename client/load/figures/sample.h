@@ -33,7 +33,7 @@ enum outcome {
 extern const char *const outcome_names[OUTCOMES];
 
 enum sample_flags {
-    SAMPLE_WARM = 1, /* of the warm-up: not in the figures */
+    SAMPLE_WARM = 1, /* during the warm-up: not in the figures */
     SAMPLE_SLOW_READER = 2,
     SAMPLE_RECEIPT = 4,    /* a cancel was answered by a receipt */
     SAMPLE_LEAKED = 8,     /* ... that does not add up, or none came */
@@ -53,17 +53,17 @@ struct sample {
     uint32_t n_prompt, n_output; /* tokens, as the server counts, else ours */
     uint32_t n_cached;           /* prompt tokens that the server reused */
     uint32_t n_events;           /* chunks that had tokens */
-    uint32_t n_in_flight;        /* of this process, when it was sent */
+    uint32_t n_in_flight;        /* in this process, when it was sent */
     uint32_t n_moves, n_resumes; /* to other workers; after lost connections */
     int64_t gap_us;              /* longest pause by a resumption */
-    uint64_t output_hash;        /* of the tokens or text */
+    uint64_t output_hash;        /* hash over the tokens or text */
     uint8_t outcome, flags;
     uint16_t code; /* HTTP status, or enum status */
     char why[SAMPLE_WHY];
     uint32_t n_gaps; /* times between events, microseconds */
 };
 
-/* What a generator process reports between samples, each 100 ms. */
+/* The report of a generator process between samples, each 100 ms. */
 struct pulse {
     int64_t at_us;
     uint32_t process, n_in_flight;
@@ -86,7 +86,7 @@ struct cluster_point {
 struct load_event {
     int64_t at_us;
     char text[SAMPLE_WHY];
-    int exit_code; /* of a command; -1: none yet */
+    int exit_code; /* a command's; -1: none yet */
 };
 
 #endif

@@ -25,6 +25,7 @@ void search_bounds(uint64_t k, uint64_t n, double *low, double *high)
 
 /* ---- loads ---- */
 
+/* Returns a load that may be tried. */
 static double bounded(const struct search *s, double load)
 {
     const struct search_options *o = &s->options;
@@ -34,6 +35,8 @@ static double bounded(const struct search *s, double load)
     return fmax(load, o->min);
 }
 
+/* Begins a trial, unless all have been used: contradictory servers would
+ * otherwise be bracketed for ever. */
 static void begin(struct search *s, enum search_kind kind, double load)
 {
     struct search_trial *t;
@@ -65,12 +68,16 @@ void search_init(struct search *s, const struct search_options *o)
     begin(s, SEARCH_BRACKET, bounded(s, mine->first));
 }
 
+/* Relative to the lower end, as the result is that end.  Whole numbers cannot
+ * be closer than 1. */
 static bool narrow(const struct search *s)
 {
     return s->high - s->low <= s->options.tolerance * s->low ||
            (s->options.whole && s->high - s->low <= 1);
 }
 
+/* The arithmetic mean: near the end of the search, where most trials are, it
+ * differs from the geometric one by little. */
 static double middle(const struct search *s)
 {
     double mid = (s->low + s->high) / 2;
@@ -104,6 +111,8 @@ static void advance(struct search *s)
 
 /* ---- verdicts ---- */
 
+/* Both bounds must agree before repeats run out: a short run of good luck is
+ * no proof. */
 static enum search_verdict judge(const struct search *s,
                                  const struct search_trial *t)
 {

@@ -46,7 +46,7 @@ struct search_options {
 
 struct search_trial {
     double load;
-    uint64_t n_good, n_wanted; /* of all runs of it */
+    uint64_t n_good, n_wanted; /* summed over its runs */
     uint32_t n_runs;
     enum search_kind kind;
     enum search_verdict verdict;
@@ -59,7 +59,7 @@ struct search {
     double low, high; /* largest that met, smallest that missed; 0: none */
     bool done, confirmed, invalid;
     bool capped;           /* max meets: the largest load is above it */
-    enum search_kind kind; /* of the current trial */
+    enum search_kind kind; /* the current trial's */
     double load;
 };
 

@@ -97,6 +97,7 @@ void tally_why(struct tally *t, const struct tally_why *why, uint64_t n)
 
 /* ---- the times of a sample ---- */
 
+/* A request that the tool itself ended is no failure of the server. */
 static bool injected(const struct sample *s)
 {
     return s->outcome == OUTCOME_CANCELLED ||
@@ -152,6 +153,8 @@ static void put(struct histogram *h, int64_t value)
 
 /* ---- taking a sample ---- */
 
+/* Prompts that were refused cost the server nothing, so n_prompt counts
+ * answered requests only. */
 static void count(struct tally *t, const struct sample *s, bool good)
 {
     t->n_outcomes[s->outcome]++;
@@ -172,6 +175,8 @@ static void count(struct tally *t, const struct sample *s, bool good)
     }
 }
 
+/* The measured time is from the first intended start to the last end, so that
+ * a server that falls behind pays for the time in which it catches up. */
 static void widen(struct tally *t, const struct sample *s)
 {
     int64_t end = s->end_us != SAMPLE_NEVER ? s->end_us : s->due_us;
@@ -222,7 +227,7 @@ static void take_row(struct tally *t, const struct sample *s,
 }
 
 /* Puts tokens and gaps into the rows in which they came.  The tokens are
- * spread evenly over the chunks: a chunk does not tell how many it has. */
+ * spread evenly over the chunks: their number in a chunk is unknown. */
 static void take_tokens(struct tally *t, const struct sample *s,
                         const uint32_t *gaps, struct histogram *batch)
 {

@@ -82,7 +82,7 @@ struct tally_row {
     uint64_t n_output, n_prompt; /* tokens that came, prompts that were sent */
     uint32_t in_flight_max;
     int64_t lag_max_us;
-    struct histogram ttft, itl, e2e; /* of this row */
+    struct histogram ttft, itl, e2e; /* this row's */
 };
 
 /* Requests sent while n .. 2n - 1 were in flight.  A sample has the number of
@@ -171,19 +171,20 @@ uint32_t tally_batch_values(const struct tally *t, enum metric m, double q,
 /* Returns the measured time in seconds. */
 double tally_seconds(const struct tally *t);
 
-/* Requests that ended OK, output tokens of all requests, and good requests per
- * second of the measured time. */
+/* Return requests that ended OK, output tokens of all requests, and good
+ * requests per second of the measured time. */
 double tally_requests_per_s(const struct tally *t);
 double tally_tokens_per_s(const struct tally *t);
 double tally_goodput(const struct tally *t);
 
-/* Requests that had a measured intended start, however they ended. */
+/* Returns the number of requests outside of the warm-up, however they ended. */
 uint64_t tally_requests(const struct tally *t);
 
-/* Those of them that should have been good: without injected ends. */
+/* Returns the number of requests that should have been good: without injected
+ * ends. */
 uint64_t tally_wanted(const struct tally *t);
 
-/* Why a run is no measurement, as a sentence; false if it is one: p99 of the
+/* Returns whether a run is no measurement, and writes a sentence: p99 of the
  * generators' lag exceeds lag_max_us, or nothing was measured. */
 bool tally_invalid(const struct tally *t, int64_t lag_max_us, char *why,
                    size_t size);

@@ -96,6 +96,7 @@ void tally_batches_fini(struct tally *t)
 
 /* ---- intervals ---- */
 
+/* Returns false if the figure is lost. */
 static bool figure(const struct histogram *h, double q, double *out)
 {
     int64_t v = q < 0 ? 0 : histogram_quantile(h, q);

@@ -41,6 +41,7 @@ static void merge_time(struct tally *to, const struct tally *from)
     }
 }
 
+/* Levels are powers of two from 1 in every tally, so indexes agree. */
 static void merge_levels(struct tally *to, const struct tally *from)
 {
     for (uint32_t i = 0; i < from->n_levels; i++) {
@@ -92,6 +93,7 @@ double tally_seconds(const struct tally *t)
     return (double)(t->to_us - t->from_us) / 1e6;
 }
 
+/* Without time, as with one request that was never sent, there is no rate. */
 static double per_s(const struct tally *t, uint64_t n)
 {
     double s = tally_seconds(t);

@@ -10,6 +10,7 @@ static void row_fini(struct tally_row *r)
     histogram_fini(&r->e2e);
 }
 
+/* Maxima stay maxima: the sum over runs of one moment means nothing. */
 static void row_merge(struct tally_row *to, const struct tally_row *from)
 {
     to->n_due += from->n_due;
@@ -52,6 +53,7 @@ static void fold(struct tally *t)
     t->n_rows = (t->n_rows + 1) / 2;
 }
 
+/* Bounded before the loop: a wrong clock must not make it endless. */
 struct tally_row *tally_row(struct tally *t, int64_t at_us)
 {
     int64_t at = at_us < 0 ? 0 : at_us > HISTOGRAM_MAX ? HISTOGRAM_MAX : at_us;

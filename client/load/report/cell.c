@@ -65,6 +65,7 @@ struct cell cell_load(double v)
                                                : cell_number(v);
 }
 
+/* 99.996 % would print as 100.00 %: a single failure must show. */
 struct cell cell_share(uint64_t k, uint64_t n)
 {
     double percent = n == 0 ? 0 : 100 * (double)k / (double)n;

@@ -78,6 +78,8 @@ static uint32_t values_of(const struct group *g, bool by_runs, enum metric m,
     return n;
 }
 
+/* Runs are independent, batches of one run almost: runs are better if there
+ * are enough. */
 static bool by_runs(const struct group *a, const struct group *b)
 {
     return a->n_runs >= COMPARE_RUNS_MIN && b->n_runs >= COMPARE_RUNS_MIN;
@@ -231,6 +233,7 @@ static void print_share(FILE *to, const char *label, const uint64_t k[2],
               cell_share(k[1], n[1]).text, ratio_of(share[0], share[1]), v);
 }
 
+/* Injected ends are no failures, so they are in neither number. */
 static void print_shares(FILE *to, const struct tally *a, const struct tally *b)
 {
     const uint64_t wanted[] = {tally_wanted(a), tally_wanted(b)};
@@ -272,6 +275,7 @@ static void print_side(FILE *to, char side, const struct result *r)
             invalid ? ", INVALID" : "");
 }
 
+/* attain is left out: it changes a verdict, not a share. */
 static bool same_objectives(const struct objectives *a,
                             const struct objectives *b)
 {

@@ -7,6 +7,8 @@
 
 #include "client/load/report/cell.h"
 
+/* Trials of a search are short and at many loads: only the confirming runs
+ * measure its result. */
 static bool is_shown(const struct result *r, const struct run *run)
 {
     if (run->tally == NULL) {

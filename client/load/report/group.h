@@ -11,7 +11,7 @@
 struct group {
     double load;
     bool closed;
-    struct tally *tally;     /* of all runs */
+    struct tally *tally;     /* all runs together */
     const struct run **runs; /* [n_runs] */
     uint32_t n_runs;
 };

@@ -11,8 +11,8 @@
 #define JSON_FORMAT "sluice-load 1"
 
 enum field_type {
-    FIELD_UINT,     /* of 1, 2, 4 or 8 bytes */
-    FIELD_INT,      /* of 4 or 8 bytes */
+    FIELD_UINT,     /* 1, 2, 4 or 8 bytes */
+    FIELD_INT,      /* 4 or 8 bytes */
     FIELD_REAL,     /* double */
     FIELD_BOOL,     /* bool */
     FIELD_TEXT,     /* char[size] */

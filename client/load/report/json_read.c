@@ -56,6 +56,7 @@ static enum status list(const json_t *from, const char *name, size_t most,
     return st;
 }
 
+/* Integers above 2^53 are refused: other readers of JSON would round them. */
 static enum status read_integer(const json_t *from, const struct field *f,
                                 char *to, struct error *e)
 {
@@ -228,6 +229,8 @@ static enum status read_outcomes(const json_t *from, uint64_t to[OUTCOMES],
 
 /* ---- tallies ---- */
 
+/* Widths of rows and batches meet by doubling when tallies merge; others would
+ * never meet. */
 static bool power_of_two(uint64_t v)
 {
     return v > 0 && (v & (v - 1)) == 0;
@@ -269,6 +272,7 @@ static enum status read_metrics(const json_t *from, struct tally *t,
     return st == ST_OK ? st : error_wrap(e, "metrics");
 }
 
+/* The times of a row follow from its index, which merging relies on. */
 static enum status read_rows(const json_t *from, struct tally *t,
                              struct error *e)
 {
@@ -381,6 +385,8 @@ static enum status read_tally(const json_t *from, struct tally *t,
 
 /* ---- runs and the search ---- */
 
+/* A tally belongs to its run before it is read, so that a half-read one is
+ * freed with the result. */
 static enum status read_run(const json_t *from, const struct objectives *o,
                             struct run *r, struct error *e)
 {

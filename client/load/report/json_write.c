@@ -51,6 +51,7 @@ static json_t *histogram_of(const struct histogram *h)
     return j;
 }
 
+/* memcpy(), as in option.c: a field is addressed without its type. */
 static int64_t integer_at(const char *at, size_t size)
 {
     int64_t v8 = 0;
@@ -202,6 +203,7 @@ static json_t *metric_of(const struct tally *t, enum metric m)
     return j;
 }
 
+/* For people: report_read() computes rates from the tally. */
 static json_t *rates_of(const struct tally *t)
 {
     json_t *j = json_object();

@@ -1,4 +1,4 @@
-/* report.h - What people see of a result.
+/* report.h - Results for people and programs.
  *
  * Threading: none.  Functions return an error of the file, or ST_OK. */
 #ifndef CLIENT_LOAD_REPORT_REPORT_H
@@ -8,7 +8,7 @@
 
 #include "client/load/figures/result.h"
 
-#define REPORT_BYTES_MAX  (512u << 20) /* of a JSON file */
+#define REPORT_BYTES_MAX  (512u << 20) /* bytes in a JSON file */
 #define REPORT_VALUES_MAX 8000000      /* in it */
 #define REPORT_DEPTH_MAX  16
 #define REPORT_RUNS_MAX   1024

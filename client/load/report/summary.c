@@ -136,6 +136,7 @@ static void print_objectives(FILE *to, const struct objectives *o)
     }
 }
 
+/* The verdict is that of the search: by Wilson's bounds, not by the share. */
 static void print_good(FILE *to, const struct tally *t)
 {
     const struct objectives *o = &t->objectives;
@@ -172,6 +173,7 @@ static void print_rates(FILE *to, const struct group *g)
 
 /* ---- outcomes and checks ---- */
 
+/* Descending. */
 static int by_count(const void *a, const void *b)
 {
     const struct tally_why *x = a, *y = b;
@@ -280,6 +282,7 @@ static void print_checks(FILE *to, const struct tally *t)
     }
 }
 
+/* Events and audits belong to one run, so they are not merged. */
 static void print_run_notes(FILE *to, const struct run *r)
 {
     for (uint32_t i = 0; i < r->n_events; i++) {

@@ -196,7 +196,7 @@ static void contradictory_servers_end(void **state)
         run(&s, &usual, &p);
         assert_true(s.done);
         assert_in_range(s.n_trials, 2, SEARCH_TRIALS);
-        /* Whatever it found, it says so only of what it saw twice. */
+        /* A result counts as confirmed only after the two last trials. */
         assert_true(!s.confirmed || last(&s)->kind == SEARCH_BEYOND);
     }
 }

@@ -22,7 +22,7 @@ void made_cluster(struct run *run);
 /* Searches a server with a capacity of 30 and adds its runs. */
 void made_search(struct result *r);
 
-/* What a report prints, for free(). */
+/* Returns the text that a report prints, for free(). */
 char *made_text(void (*print)(FILE *to, const struct result *r),
                 const struct result *r);
 

@@ -1,4 +1,4 @@
-/* Summaries and comparisons: what they say, and that they fit a terminal. */
+/* Summaries and comparisons: their sentences and their width. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -318,7 +318,7 @@ static void repeats_are_judged_by_their_runs(void **state)
     char *text;
 
     (void)state;
-    /* Runs differ by more than any of them tells by its batches. */
+    /* Runs differ by more than the batches of any of them. */
     for (uint64_t i = 0; i < COMPARE_RUNS_MIN; i++) {
         made_run(&a, RUN_REPEAT, 100, 3000, 1 + 0.2 * (double)i, false);
         made_run(&b, RUN_REPEAT, 100, 3000, 1.05 + 0.2 * (double)i, false);
