@@ -112,7 +112,7 @@ void bench_table(FILE *to, const struct result *r, const char *const *names)
     struct columns t;
 
     columns_init(&t, "load", "in", "out", "in/s", "out/s", "TTFT p50",
-                 "TTFT p99", "ITL p50", "ITL p99", "requests", "failed", NULL);
+                 "TTFT p99", "ITL p50", "ITL p99", "ok", "failed", NULL);
     for (uint32_t i = 0; i < r->n_runs; i++) {
         put_row(&t, &r->runs[i], names[i]);
     }
