@@ -136,20 +136,22 @@ function readTally(t, rates) {
     receipts: t.n_receipts, leaked: t.n_leaked, badStreams: t.n_bad_streams,
     resumed: t.n_resumed, moves: t.n_moves, promptTokens: t.n_prompt,
     outputTokens: t.n_output, cached: t.n_cached, checked: t.n_checked,
-    differ: t.n_differ, gapMax: t.gap_max_us, from: t.from_us, to: t.to_us,
+    differ: t.n_differ, gapMax: t.gap_max_us, from: t.from_us ?? 0,
+    to: t.to_us ?? 0,
     rows: (t.rows ?? []).map(readRow), levels: (t.levels ?? []).map(readLevel),
     whys: t.whys ?? [], requestsPerS: rates?.requests_per_s,
     tokensPerS: rates?.output_tokens_per_s, goodput: rates?.goodput_per_s };
 }
 
 function readRun(r, number) {
-  return { number, role: r.role, load: r.load, closed: r.closed, plan: r.plan,
-    started: r.started, invalid: r.invalid, why: r.why_invalid,
+  const tally = readTally(r.tally ?? {}, r.rates);
+  return { ...tally, number, role: r.role, load: r.load, closed: r.closed,
+    plan: r.plan, started: r.started, invalid: r.invalid || tally.all === 0,
+    why: r.why_invalid || (tally.all === 0 ? 'nothing was measured' : ''),
     stopped: r.stopped, points: (r.points ?? []).map(readPoint),
     events: (r.events ?? []).map((e) =>
       ({ at: e.at_us, text: e.text, code: e.exit_code })),
-    audited: r.audited, auditOk: r.audit_ok, audit: r.audit,
-    ...readTally(r.tally ?? {}, r.rates) };
+    audited: r.audited, auditOk: r.audit_ok, audit: r.audit };
 }
 
 function readResult(raw) {

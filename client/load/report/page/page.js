@@ -74,8 +74,9 @@ function show() {
   hideTip();
   watcher.disconnect();
   if (!run) {
-    main.replaceChildren(h('h1', null, title(result)),
-      h('p', { class: 'empty' }, 'This result has no run.'), foot(result));
+    main.replaceChildren(h('div', { class: 'head' },
+      h('h1', null, title(result)), facts(commonFacts(result)),
+      h('p', { class: 'empty' }, 'This result has no run.')), foot(result));
     bar();
     return;
   }
@@ -84,14 +85,14 @@ function show() {
     cards(result, run),
     run.rows.length > 0 && scaled('time', 'Over time', null, 'time',
       (log) => timeCharts(result, run, log)),
-    latencies(run),
-    scaled('shape', 'Distributions', null, 'shape', (log) =>
+    run.all > 0 && latencies(run),
+    run.all > 0 && scaled('shape', 'Distributions', null, 'shape', (log) =>
       distributions(result, run, log)),
     run.levels.some((l) => l.ttft.total || l.itl.total) && scaled('levels',
       'By concurrency', 'By the number of requests in flight when a ' +
       'request was sent.', 'levels',
       (log) => levels(run, log)),
-    outcomes(run), checks(result, run), foot(result)].filter(Boolean));
+    run.all > 0 && outcomes(run), checks(result, run), foot(result)].filter(Boolean));
   bar();
   drawAll(main);
 }

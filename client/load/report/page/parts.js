@@ -35,15 +35,16 @@ const ROLES = { plain: 'run', repeat: 'repeat', trial: 'trial',
 // ---- head ----
 
 function verdict(result, run) {
-  const failed = failures(run), all = run.all;
+  const failed = failures(run);
   const met = run.wanted ? run.good / run.wanted : 0;
   return h('div', { class: 'verdict' },
     run.invalid ? pill(false, 'INVALID') : pill(true, 'VALID'),
     run.stopped && pill(false, 'stopped early'),
-    result.limits.length > 0 && pill(met >= result.attain,
+    result.limits.length > 0 && run.wanted > 0 && pill(met >= result.attain,
       `${share(run.good, run.wanted)} met ${limitsText(result)} ` +
       `(goal ${digits(100 * result.attain, 2)} %)`),
-    pill(failed === 0, `${count(failed)} failed of ${count(all)}`),
+    run.all > 0 && pill(failed === 0,
+      `${count(failed)} failed of ${count(run.all)}`),
     run.checked > 0 && pill(run.differ === 0,
       `${count(run.checked - run.differ)} of ${count(run.checked)} outputs ` +
       'equal'));

@@ -1,5 +1,5 @@
 /* Requests to an OpenAI-compatible server, from their body to their end. */
-#include "client/load/drive/kind.h"
+#include "client/load/drive/http_target.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -7,6 +7,7 @@
 
 #include "client/load/drive/ask.h"
 #include "client/load/drive/http_wire.h"
+#include "client/load/drive/kind.h"
 #include "tests/patience.h"
 #include "tests/unit/client/load/drive/http_peer.h"
 #include "tests/unit/cmocka.h"

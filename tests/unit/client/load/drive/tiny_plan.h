@@ -5,6 +5,7 @@
 #ifndef TESTS_UNIT_CLIENT_LOAD_DRIVE_TINY_PLAN_H
 #define TESTS_UNIT_CLIENT_LOAD_DRIVE_TINY_PLAN_H
 
+#include "client/load/plan/plan.h"
 #include "client/load/plan/prompt.h"
 
 struct tiny {

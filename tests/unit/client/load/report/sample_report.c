@@ -1,5 +1,5 @@
-/* sample_report kill|search|hostile html|json - Prints the report of a made-up
- * result, for tests with a browser and for screenshots. */
+/* sample_report kill|search|hostile|empty html|json - Prints the report of a
+ * made-up result, for tests with a browser and for screenshots. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,6 +13,7 @@ static const struct {
     {"kill", sample_result_kill},
     {"search", sample_result_search},
     {"hostile", sample_result_hostile},
+    {"empty", sample_result_empty},
 };
 
 int main(int argc, char **argv)

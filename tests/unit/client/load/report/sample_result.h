@@ -17,4 +17,7 @@ void sample_result_search(struct result *out);
 /* Markup, control characters and separators in every text; failures. */
 void sample_result_hostile(struct result *out);
 
+/* A run in which nothing was measured. */
+void sample_result_empty(struct result *out);
+
 #endif
