@@ -342,23 +342,24 @@ const struct front_verb bench_verb = {
     .name = "bench",
     .operands = "MODEL_DIR [options] [-- options of sluice-worker]",
     .summary = "measure a model or a server with a short standard load",
-    .more =
-        "A private cluster serves the model, sluice-load loads it, and the "
-        "cluster\n"
-        "stops.  The standard loads are decode of 1, 8 and 32 requests at "
-        "once, with\n"
-        "prompts of 128 tokens and 128 tokens of output, and prefill of 4 "
-        "prompts at\n"
-        "once, with 2,048 tokens each.  Longer prompts than the context are "
-        "scaled\n"
-        "down.  docs/load.md defines the columns.\n\n"
-        "examples:\n"
-        "  sluice bench models/tiny-hybrid\n"
-        "  sluice bench models/tiny-hybrid --workers 2 --html bench.html\n"
-        "  sluice bench --target http://127.0.0.1:8000 --profile chat\n\n"
-        "exit codes: 0 measured, 1 a load failed or is no measurement, 2 "
-        "wrong\n"
-        "options or could not start, 130 stopped by Ctrl-C\n",
+    .more = "A private cluster serves the model, sluice-load loads it, and the "
+            "cluster\n"
+            "stops.  The standard loads are decode of 1, 8 and 32 requests at "
+            "once (x1, x8,\n"
+            "x32), with prompts of 128 tokens and 128 tokens of output, and "
+            "prefill of 4\n"
+            "prompts at once with 2,048 tokens each.  Longer prompts than the "
+            "context are\n"
+            "scaled down.  in and out are tokens of a request, in/s and out/s "
+            "tokens per\n"
+            "second.  docs/load.md defines the other columns.\n\n"
+            "examples:\n"
+            "  sluice bench models/tiny-hybrid\n"
+            "  sluice bench models/tiny-hybrid --workers 2 --html bench.html\n"
+            "  sluice bench --target http://127.0.0.1:8000 --profile chat\n\n"
+            "exit codes: 0 measured, 1 a load failed or is no measurement, 2 "
+            "wrong\n"
+            "options or could not start, 130 stopped by Ctrl-C\n",
     .rows = bench_options_rows,
     .n_rows = OPTION_COUNT(bench_options_rows),
     .run = run,

@@ -56,9 +56,9 @@ void bench_command(const struct bench_common *c, const struct bench_load *load,
 static void put_load(struct columns *t, const struct run *r, const char *name)
 {
     if (r->load > 0 && r->closed) {
-        columns_cell(t, "%s, %.0f at once", name, r->load);
+        columns_cell(t, "%s x%.0f", name, r->load);
     } else if (r->load > 0) {
-        columns_cell(t, "%s, %.4g requests/s", name, r->load);
+        columns_cell(t, "%s %.4g/s", name, r->load);
     } else {
         columns_cell(t, "%s", name);
     }
@@ -111,9 +111,8 @@ void bench_table(FILE *to, const struct result *r, const char *const *names)
 {
     struct columns t;
 
-    columns_init(&t, "load", "prompt", "output", "in tok/s", "out tok/s",
-                 "TTFT p50", "TTFT p99", "ITL p50", "ITL p99", "requests",
-                 "failed", NULL);
+    columns_init(&t, "load", "in", "out", "in/s", "out/s", "TTFT p50",
+                 "TTFT p99", "ITL p50", "ITL p99", "ok", "failed", NULL);
     for (uint32_t i = 0; i < r->n_runs; i++) {
         put_row(&t, &r->runs[i], names[i]);
     }

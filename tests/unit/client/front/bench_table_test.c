@@ -143,12 +143,12 @@ static void rows_show_rates_and_quantiles(void **state)
     add_run(&r, 2.5, false);
     add_run(&r, 0, false);
     text = table_of(&r, names);
-    has(text, "decode, 8 at once");
+    has(text, "decode x8 ");
     has(text, "100.0 ms");
     has(text, "225.0 ms");
     has(text, " 20.0 "); /* two prompts of 10 tokens in a second */
     has(text, " 10.0 ");
-    has(text, "chat, 2.5 requests/s");
+    has(text, "chat 2.5/s ");
     has(text, "trace:x ");
     has(text, "TTFT p99");
     free(text);
