@@ -81,7 +81,7 @@ static void on_event(void *arg, const struct load_event *event)
     struct running *g = arg;
 
     run_event(g->run, event);
-    if (g->progress) {
+    if (g->progress && event->exit_code < 0) { /* it starts */
         progress_event(g->progress, event->text);
     }
 }
@@ -93,6 +93,9 @@ static void look_at_cluster(struct running *g)
     if (g->cluster && cluster_turn(g->cluster, 0, &p)) {
         p.at_us -= crew_began_us(g->crew);
         run_point(g->run, &p);
+        if (g->progress) {
+            progress_cluster(g->progress, &p);
+        }
     }
 }
 

@@ -21,9 +21,9 @@ struct load_job {
     bool interrupted;        /* a signal ended a run */
 };
 
-/* What a run differs in from the others. */
+/* Properties in which runs of a series differ. */
 struct load_kind {
-    double load; /* rate or slots; 0: as the options say */
+    double load; /* rate or slots; 0: by the options */
     bool closed; /* load is slots */
     bool learn;  /* alone: fills `outputs`, and counts nowhere */
     const char *title;

@@ -280,7 +280,7 @@ enum status load_setup_make(struct load_setup *s, struct error *e)
     return ST_OK;
 }
 
-/* ---- what the server says ---- */
+/* ---- the server's description ---- */
 
 struct told {
     enum status status;

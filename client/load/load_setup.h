@@ -34,7 +34,7 @@ struct load_setup {
     bool native;
 };
 
-/* Checks the options and fills the setup, all but what the server says.
+/* Checks the options and fills the setup, all but the facts of the server.
  * Returns ST_INVALID_ARGUMENT and a sentence. */
 MUST_CHECK enum status load_setup_make(struct load_setup *s, struct error *e);
 

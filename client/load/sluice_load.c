@@ -67,7 +67,7 @@ static int list_profiles(void)
     return LOAD_OK;
 }
 
-/* ---- what the result says of itself ---- */
+/* ---- the head of a result ---- */
 
 /* Appends a word, quoted for a shell if it needs that. */
 static void put_word(FILE *to, const char *word)

@@ -23,9 +23,10 @@ static void report_unsent(struct generator *g, const struct tree *s,
                           uint32_t turn, int64_t due_us, enum outcome cause)
 {
     bool injected = cause == OUTCOME_CANCELLED || cause == OUTCOME_DISCONNECTED;
+    bool skipped = g->stopped || injected;
     struct call_end end = {
-        .outcome = OUTCOME_UNSENT,
-        .code = g->stopped || injected ? ST_CANCELLED : ST_FAILED_PRECONDITION,
+        .outcome = skipped ? OUTCOME_SKIPPED : OUTCOME_UNSENT,
+        .code = skipped ? ST_CANCELLED : ST_FAILED_PRECONDITION,
         .why = g->stopped ? "the run was stopped"
                : injected
                    ? "an earlier turn of the session was cut by injection"
@@ -472,8 +473,8 @@ static void stop_request(struct generator *g, struct request *r, int64_t now_us)
     ahead_forget(g, r);
     if (due_us <= now_us || s->begun) {
         begin_session(g, s);
-        report_unsent(g, s, turn, due_us, OUTCOME_UNSENT);
-        end_turn(g, s, turn, OUTCOME_UNSENT, due_us);
+        report_unsent(g, s, turn, due_us, OUTCOME_SKIPPED);
+        end_turn(g, s, turn, OUTCOME_SKIPPED, due_us);
         return;
     }
     s->n_roots--;

@@ -16,10 +16,10 @@
  * until the end that similar requests had, or after a random number of chunks.
  *
  * Every planned turn makes one sample.  A turn whose parent did not end OK is
- * OUTCOME_UNSENT, due when it would have been.  After generator_stop(), a turn
- * that was due or whose session had begun is OUTCOME_UNSENT too; sessions that
- * were not due make no samples.  The code of OUTCOME_UNSENT is ST_CANCELLED if
- * an injection or the stop is the cause, else ST_FAILED_PRECONDITION.
+ * OUTCOME_UNSENT, or OUTCOME_SKIPPED if injection ended the parent; it is due
+ * when it would have been.  After generator_stop(), a turn that was due or
+ * whose session had begun is OUTCOME_SKIPPED; sessions that were not due make
+ * no samples.
  *
  * Threading: one thread.  Memory: at most `memory_max` bytes of prepared
  * requests (one is always prepared, and one more to measure or to start it),

@@ -21,8 +21,8 @@
  * A cancel is proven by its receipt (native_receipt.h).  The call leaked if
  * the receipt does not add up, if none came within CLIENT_RECEIPT_MS, or if
  * the stream went on for so long.  If the connection to the router was lost
- * meanwhile there is no receipt, and nothing is said about memory: that router
- * or the worker ends the request by itself.
+ * meanwhile there is no receipt, and nothing is checked about memory: that
+ * router or the worker ends the request by itself.
  *
  * Threading: one thread.  Memory: its prompt, until the first chunk, or
  * with resume until its end; about 3 KB besides. */
@@ -35,13 +35,13 @@
 #include "client/load/drive/target.h"
 #include "common/base/list.h"
 
-/* What the calls of a target have in common. */
+/* Data that the calls of a target share. */
 struct native_shape {
     Sluice__V1__Sampling sampling;
     ProtobufCBinaryData model, tenant, stops[TARGET_STOPS];
     uint32_t n_stops, n;
     uint32_t resume_ms; /* 0: a call ends with its connection */
-    struct list *ended; /* of calls, by call.ended */
+    struct list *ended; /* calls, by call.ended */
 };
 
 enum native_way { NATIVE_SHARED, NATIVE_CUT, NATIVE_SLOW, NATIVE_WAYS };
@@ -50,7 +50,7 @@ struct call {
     const struct native_shape *shape;
     const struct call_ops *ops;
     void *arg;
-    enum native_way way;            /* of the session that it needs */
+    enum native_way way;            /* the kind of session that it needs */
     uint32_t index;                 /* in the owner's table */
     struct list ended_calls;        /* in shape->ended */
     struct native_session *session; /* while OPEN */
@@ -63,7 +63,7 @@ struct call {
     bool was_sent, given_up, stream_ended;
     bool asks; /* the receipt of a Cancel is awaited */
     enum give_up how;
-    struct client_wait limit; /* of the stream after a Cancel */
+    struct client_wait limit; /* the end of the stream, after a Cancel */
     bool has_receipt;
     struct native_receipt receipt;
     struct native_shown shown;

@@ -28,12 +28,12 @@
 struct native_group;
 
 struct native_session {
-    struct node_io io; /* of the core: passes on to the group's */
+    struct node_io io; /* the core's; passes on to the group's */
     struct native_group *group;
     struct client_core *core;
     struct peer_id id;   /* 0: no connection */
     uint64_t last_frame; /* number of the newest frame sent */
-    int64_t due_us;      /* of the next tick, by the clock of the group */
+    int64_t due_us;      /* next tick, by the clock of the group */
     uint32_t n_calls;    /* requests, counted by the owner */
     bool cuts;           /* its connection is being cut */
 };

@@ -5,9 +5,9 @@
  *     sequence     names the request
  *     n_generated  at least the tokens received, unless the state is UNKNOWN
  *     blocks,      0 if the state is UNKNOWN or FINISHED; at least one block
- *     slots        if a worker ran it (PREFILL, DECODE); at most what the last
- *                  chunks say was held, and exactly that for a request of one
- *                  choice that stayed at one worker
+ *     slots        if a worker ran it (PREFILL, DECODE); at most what was held
+ *                  by the figures of the last chunks, and exactly that for a
+ * request of one choice that stayed at one worker
  *
  * A state of UNKNOWN is no leak: the worker is gone with all its memory, or
  * the request had ended.
@@ -30,7 +30,7 @@ struct native_receipt {
     bool has_worker;
 };
 
-/* What the stream showed. */
+/* Figures of the stream. */
 struct native_shown {
     uint8_t request_id[16];
     uint32_t n_choices, n_received; /* tokens of all choices */

@@ -35,7 +35,7 @@
 #define NATIVE_SHARED_MAX 20
 #define NATIVE_CUT_MAX    8
 #define NATIVE_SLOW_MAX   4
-#define NATIVE_SHARED_N   4 /* connections, unless the options say */
+#define NATIVE_SHARED_N   4 /* connections by default */
 
 static_assert(2 * (NATIVE_SHARED_MAX + NATIVE_CUT_MAX + NATIVE_SLOW_MAX) <=
                   TARGET_ITEMS,

@@ -21,12 +21,12 @@
 #define TARGET_ITEMS 64
 #define TARGET_STOPS 4
 
-/* What all requests of a run have in common.  Strings are borrowed. */
+/* Options that all requests of a run share.  Strings are borrowed. */
 struct target_options {
     const char *endpoint; /* tcp://, ipc://: our protocol; http://, https:// */
     const char *model;    /* NULL: the only one */
-    const char *key;      /* of an HTTP server, or NULL */
-    const char *tenant;   /* of our protocol, or NULL */
+    const char *key;      /* HTTP: API key, or NULL */
+    const char *tenant;   /* our protocol: tenant, or NULL */
     bool chat;            /* /v1/chat/completions, not /v1/completions */
     bool stream;          /* SSE; false: whole answers */
     bool ignore_eos;
@@ -39,7 +39,7 @@ struct target_options {
     const char *stops[TARGET_STOPS];
     uint32_t n_stops;
     const char *extra;      /* JSON object merged into HTTP bodies, or NULL */
-    uint32_t n_connections; /* of this process; 0: as many as needed */
+    uint32_t n_connections; /* in this process; 0: as many as needed */
     uint32_t connect_ms, timeout_ms;
 };
 
@@ -60,8 +60,8 @@ struct call_end {
 struct call_ops {
     /* The request's first byte was handed to the system. */
     void (*on_sent)(void *arg, int64_t now_us);
-    /* A chunk with output.  n: its tokens, 1 if the server does not tell.
-     * ids and text are of the first choice only. */
+    /* A chunk with output.  n: its tokens, 1 if the server does not report
+     * them. ids and text are of the first choice only. */
     void (*on_output)(void *arg, int64_t now_us, uint32_t n,
                       const uint32_t *ids, size_t n_ids, const char *text,
                       size_t n_text);
@@ -119,8 +119,8 @@ struct target_ops {
                  int64_t now_us);
 };
 
-/* What the server says of its model, read before the first run by a process of
- * its own. */
+/* A server's description of its model, read before the first run by a process
+ * of its own. */
 struct target_facts {
     char model[256];
     uint32_t context, vocab; /* 0: unknown */

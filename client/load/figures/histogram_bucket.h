@@ -12,7 +12,7 @@
 #include "client/load/figures/histogram.h"
 
 #define HISTOGRAM_SUB_BITS 10
-#define HISTOGRAM_SUB      (1u << HISTOGRAM_SUB_BITS) /* of a doubling */
+#define HISTOGRAM_SUB      (1u << HISTOGRAM_SUB_BITS) /* buckets of a doubling */
 
 /* Returns the bucket of a value in 0..HISTOGRAM_MAX. */
 static inline uint32_t histogram_bucket(int64_t value)

@@ -8,4 +8,5 @@ const char *const outcome_names[OUTCOMES] = {
     [OUTCOME_CANCELLED] = "cancelled",
     [OUTCOME_DISCONNECTED] = "disconnected",
     [OUTCOME_UNSENT] = "unsent",
+    [OUTCOME_SKIPPED] = "skipped",
 };

@@ -25,7 +25,9 @@ enum outcome {
     OUTCOME_TIMEOUT,      /* the generator's own time limit */
     OUTCOME_CANCELLED,    /* by injection */
     OUTCOME_DISCONNECTED, /* by injection */
-    OUTCOME_UNSENT, /* its parent did not end OK, or the run was stopped */
+    OUTCOME_UNSENT,       /* its parent did not end OK */
+    OUTCOME_SKIPPED,      /* its parent was ended by injection, or the run was
+                             stopped */
     OUTCOMES
 };
 

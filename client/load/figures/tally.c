@@ -101,7 +101,7 @@ void tally_why(struct tally *t, const struct tally_why *why, uint64_t n)
 static bool injected(const struct sample *s)
 {
     return s->outcome == OUTCOME_CANCELLED ||
-           s->outcome == OUTCOME_DISCONNECTED;
+           s->outcome == OUTCOME_DISCONNECTED || s->outcome == OUTCOME_SKIPPED;
 }
 
 /* Returns to - from; SAMPLE_NEVER if one did not happen. */

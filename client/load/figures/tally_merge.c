@@ -85,7 +85,7 @@ uint64_t tally_requests(const struct tally *t)
 uint64_t tally_wanted(const struct tally *t)
 {
     return tally_requests(t) - t->n_outcomes[OUTCOME_CANCELLED] -
-           t->n_outcomes[OUTCOME_DISCONNECTED];
+           t->n_outcomes[OUTCOME_DISCONNECTED] - t->n_outcomes[OUTCOME_SKIPPED];
 }
 
 double tally_seconds(const struct tally *t)

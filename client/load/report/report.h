@@ -55,7 +55,7 @@ void report_compare(FILE *to, const struct result *a, const struct result *b);
  * latencies are those of the last 5 s. */
 struct progress;
 
-/* Returns a view that prints to `to`, for progress_end().  width: columns of a
+/* Returns a view that prints to `to`, for progress_free().  width: columns of a
  * terminal; 0: no terminal, a plain line each 5 s.  Text is escaped.  title may
  * be NULL. */
 struct progress *progress_new(FILE *to, unsigned width, const char *title);

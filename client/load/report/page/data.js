@@ -16,7 +16,7 @@ const METRICS = [
   ['output', 'Output', 'tokens', false],
 ];
 const OUTCOMES = ['ok', 'refused', 'failed', 'timeout', 'cancelled',
-  'disconnected', 'unsent'];
+  'disconnected', 'unsent', 'skipped'];
 const FAILURES = ['refused', 'failed', 'timeout', 'unsent'];
 
 function base36(text) {
@@ -131,7 +131,8 @@ function readTally(t, rates) {
     [k, t.outcomes?.[k] ?? 0]));
   const all = OUTCOMES.reduce((sum, k) => sum + outcomes[k], 0);
   return { metrics: readMetrics(t.metrics), outcomes, all,
-    wanted: all - outcomes.cancelled - outcomes.disconnected,
+    wanted: all - outcomes.cancelled - outcomes.disconnected -
+      outcomes.skipped,
     warm: t.n_warm, good: t.n_good, slowReaders: t.n_slow_readers,
     receipts: t.n_receipts, leaked: t.n_leaked, badStreams: t.n_bad_streams,
     resumed: t.n_resumed, moves: t.n_moves, promptTokens: t.n_prompt,

@@ -16,6 +16,7 @@ const KINDS = [
   ['unsent', 'not sent', 'solid f4'],
   ['cancelled', 'cancelled', 'solid f6'],
   ['disconnected', 'disconnected', 'solid f6'],
+  ['skipped', 'skipped', 'solid f6'],
 ];
 
 function middle(r) {

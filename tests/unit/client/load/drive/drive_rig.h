@@ -7,8 +7,9 @@
 #include "client/load/drive/generator.h"
 #include "tests/unit/client/load/drive/virtual_target.h"
 
-#define RIG_TICKS_MAX 10000000 /* of a run: more is a loop without an end */
-#define RIG_START_US  5000000  /* monotonic time of the run's time 0 */
+#define RIG_TICKS_MAX \
+    10000000                 /* ticks of a run: more is a loop without an end */
+#define RIG_START_US 5000000 /* monotonic time of the run's time 0 */
 
 struct rig {
     struct generator_options options; /* set before rig_begin() */

@@ -14,12 +14,13 @@
 struct instant_shared {
     pid_t pids[INSTANT_PROCESSES]; /* [n_open] */
     uint32_t n_open, n_closed, n_exits;
-    uint32_t n_descriptors; /* of the last process that opened its target */
+    uint32_t
+        n_descriptors; /* open in the last process that opened its target */
 };
 
 /* Set before fork(). */
 extern struct instant_shared *instant_shared;
-extern uint32_t instant_chunks; /* of every answer */
+extern uint32_t instant_chunks; /* in every answer */
 
 void instant_share(void);
 

@@ -97,7 +97,7 @@ static void a_table_takes_as_many_outputs_as_it_was_made_for(void **state)
         for (uint32_t k = 0; k < sizes[i]; k++) {
             s = sample_of(k / 3, k % 3, k);
             assert_int_equal(outputs_compare(o, &s), OUTPUTS_EQUAL);
-            assert_true(outputs_learn(o, &s)); /* a full table knows it */
+            assert_true(outputs_learn(o, &s)); /* a full table has it */
         }
         outputs_free(&o);
     }

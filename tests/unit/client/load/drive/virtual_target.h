@@ -13,7 +13,7 @@
 struct virtual_rules {
     uint64_t seed;
     int64_t first_min_us, first_max_us; /* uniform */
-    uint32_t n_chunks;                  /* of one token */
+    uint32_t n_chunks;                  /* each of one token */
     int64_t chunk_us;
     int64_t stall_from_us, stall_us; /* monotonic; 0: none */
     /* Shares of the requests. */
@@ -21,7 +21,7 @@ struct virtual_rules {
     double refused;    /* on_end within start() */
     double broken;     /* fails after its first token */
     double deaf;       /* goes on when given up */
-    size_t call_bytes; /* what prepare() reports, for each prompt token */
+    size_t call_bytes; /* reported by prepare() for each prompt token */
     bool uneven;       /* ... times 1..10, as drawn */
     bool sends_ids;
 };

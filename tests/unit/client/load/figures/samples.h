@@ -80,7 +80,7 @@ static inline struct sample sample_draw(struct draws *d, uint64_t i,
         s = sample_not_ok(due, (enum outcome)kind, (uint16_t)(500 + kind),
                           kind % 2 == 0 ? "queue is full" : "connection reset");
     }
-    if (s.outcome == OUTCOME_UNSENT) {
+    if (s.outcome == OUTCOME_UNSENT || s.outcome == OUTCOME_SKIPPED) {
         s.sent_us = SAMPLE_NEVER;
     }
     return s;
