@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -266,6 +267,10 @@ int door_hook_listen(int fd, int backlog)
         all[fd].door = (uint8_t)expected;
         atomic_store_explicit(&all[fd].kind, LISTENING, memory_order_release);
         door.ports[expected].listens = true;
+        /* libzmq accepts once for each event, so its listeners block.  Here a
+         * refused connection is followed by another accept, which must not
+         * wait: the thread serves all connections of the port. */
+        fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     }
     return (int)syscall(SYS_listen, fd, backlog);
 }

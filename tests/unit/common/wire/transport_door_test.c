@@ -220,6 +220,26 @@ static void refuses_past_the_limits(void **state)
     transport_free(&s.t);
 }
 
+/* The thread that refuses does not wait for the next connection. */
+static void serves_after_a_refusal(void **state)
+{
+    struct end s;
+    int first, second;
+    uint8_t byte;
+
+    (void)state;
+    listen_start(&s, BY_CLIENT, false);
+    transport_limit(s.t, 0, 1, 1);
+    first = raw_dial(&s, INADDR_LOOPBACK);
+    assert_int_equal(recv(first, &byte, 1, MSG_PEEK), 1); /* accepted */
+    second = raw_dial(&s, INADDR_LOOPBACK);
+    assert_true(is_closed(second));
+    shake(first);
+    close(first);
+    close(second);
+    transport_free(&s.t);
+}
+
 /* Before it is trusted, a peer cannot make the port hold a tensor. */
 static void strangers_send_no_tensor(void **state)
 {
@@ -312,6 +332,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cuts_a_message_of_several_frames),
         cmocka_unit_test(refuses_past_the_limits),
+        cmocka_unit_test(serves_after_a_refusal),
         cmocka_unit_test(strangers_send_no_tensor),
         cmocka_unit_test(ends_what_is_closed),
         cmocka_unit_test(ends_who_never_speaks),
