@@ -8,10 +8,13 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "client/load/drive/drive_limits.h"
+#include "client/load/figures/figures_limits.h"
 #include "client/load/load_series.h"
 #include "client/load/load_verdict.h"
 #include "client/load/plan/plan_limits.h"
 #include "client/load/report/report.h"
+#include "client/load/report/report_limits.h"
 #include "common/base/limit.h"
 #include "common/base/std_fds.h"
 
@@ -19,13 +22,6 @@
 
 static const struct limit_row load_limits[] = {
     LIMIT_ROW(LOAD_SWEEP_MAX, "loads", "--sweep"),
-    LIMIT_ROW(CREW_MAX, "processes", "--processes"),
-    LIMIT_ROW(CREW_PIPE_BYTES, "bytes", "samples that wait in a process"),
-    LIMIT_ROW(TALLY_ROWS, "rows", "figures over time"),
-    LIMIT_ROW(TALLY_WHYS, "reasons", "distinct failures"),
-    LIMIT_ROW(RESULT_POINTS, "points", "figures of the cluster"),
-    LIMIT_ROW(RESULT_EVENTS, "events", "a run"),
-    LIMIT_ROW(SEARCH_TRIALS, "trials", "a search"),
 };
 
 static int fail(int code, const char *sentence)
@@ -56,6 +52,17 @@ static void print_help(void)
          "outputs\ndiffer, memory leaked or no request succeeded; 2 for wrong "
          "usage; 3 if the\ngenerator was too late to measure; 4 if objectives "
          "were missed.\ndocs/load.md is the manual.");
+}
+
+static int print_limits(void)
+{
+    limits_print(stdout, load_limits, sizeof load_limits / sizeof *load_limits);
+    limits_print(stdout, plan_limits, plan_limits_n);
+    limits_print(stdout, drive_limits, drive_limits_n);
+    limits_print(stdout, figures_limits, figures_limits_n);
+    limits_print(stdout, report_limits, report_limits_n);
+    limits_print(stdout, base_limits, base_limits_n);
+    return LOAD_OK;
 }
 
 static int list_profiles(void)
@@ -383,11 +390,7 @@ static int run(int argc, char **argv)
         puts(NAME " " SLUICE_VERSION);
         code = LOAD_OK;
     } else if (setup.o.limits) {
-        limits_print(stdout, load_limits,
-                     sizeof load_limits / sizeof *load_limits);
-        limits_print(stdout, plan_limits, plan_limits_n);
-        limits_print(stdout, base_limits, base_limits_n);
-        code = LOAD_OK;
+        code = print_limits();
     } else if (setup.o.list_profiles) {
         code = list_profiles();
     } else if (n_words > 0) {

@@ -1,9 +1,12 @@
 #include "client/load/plan/plan_limits.h"
 
+#include "client/load/plan/arrivals.h"
 #include "client/load/plan/dataset.h"
 #include "client/load/plan/pace.h"
+#include "client/load/plan/plan_state.h"
 #include "client/load/plan/spread.h"
 #include "client/load/plan/trace.h"
+#include "client/load/plan/trace_line.h"
 #include "client/load/plan/words.h"
 
 const struct limit_row plan_limits[] = {
@@ -24,7 +27,12 @@ const struct limit_row plan_limits[] = {
     LIMIT_ROW(DATASET_ROW_BYTES_MAX, "bytes", "a row of a dataset"),
     LIMIT_ROW(DATASET_ROWS_MAX, "rows", "a dataset"),
     LIMIT_ROW(DATASET_TOKENS_MAX, "tokens", "an output of a dataset"),
+    LIMIT_ROW(TRACE_COLUMNS_MAX, "columns", "a line of a CSV trace"),
+    LIMIT_ROW(TRACE_MS_MAX, "ms", "a timestamp of a JSONL trace"),
+    LIMIT_ROW(ARRIVALS_CV_MAX, "", "CV of --arrivals gamma:CV"),
+    LIMIT_ROW(PLAN_TEXT_MAX, "bytes", "the description of a plan"),
     LIMIT_ROW(WORDS_FILE_BYTES_MAX, "bytes", "--text"),
+    LIMIT_ROW(WORDS_WORD_BYTES_MAX, "bytes", "a word of --text; longer is cut"),
 };
 
 const size_t plan_limits_n = sizeof plan_limits / sizeof plan_limits[0];
