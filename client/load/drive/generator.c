@@ -7,7 +7,7 @@
 #include "client/load/drive/generator_parts.h"
 
 /* Few, because now_us is the time of the whole tick. */
-#define STARTS_PER_TICK 8
+#define STARTS_PER_TICK 64
 #define READS_PER_TICK  32
 #define TOKEN_US        0.05 /* to prepare a token, before any was measured */
 

@@ -24,7 +24,7 @@
 
 /* A turn is short, because what is due in the generator waits for its end: so
  * many connections, about 10 us each, and so many bytes, about 1 ns each. */
-#define TURN_EVENTS 32
+#define TURN_EVENTS 8
 #define TURN_BYTES  262144
 #define READ_BYTES  65536
 #define SEND_BYTES  131072
