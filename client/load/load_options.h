@@ -33,8 +33,8 @@
     X(insecure, FLAG, NULL, NULL, "accept any TLS certificate", 0, 0)          \
     X(no_stream, FLAG, NULL, NULL, "ask for whole answers, not streams", 0, 0) \
     X(connections, U32, "N", "0",                                              \
-      "connections of each process (default: 4 to a router, as many as "       \
-      "needed to HTTP)",                                                       \
+      "connections of each process; http:// opens them before the run "        \
+      "(default: 4 to a router, as many as needed to HTTP)",                   \
       0, 65536)                                                                \
     X(connect_timeout, MS, "TIME", "10s", "time to connect", 1, 3600000)       \
     X(timeout, MS, "TIME", "10m", "time limit of a request; 0: none", 0,       \

@@ -125,8 +125,10 @@ def shown(run, wanted):
 def rate(per_s, seconds, processes):
     """Small requests, answered at once."""
     with fake_server() as url:
+        # A stall of the machine for 100 ms needs so many at once.
         run = load(url, "--rate", per_s, "--duration", f"{seconds}s",
-                   "--prompt", 4, "--output", 1, "--processes", processes)
+                   "--prompt", 4, "--output", 1, "--processes", processes,
+                   "--connections", math.ceil(per_s / 10 / processes))
     # Of a Poisson process, six deviations below the mean.
     mean = per_s * seconds
     return shown(run, int(mean - 6 * math.sqrt(mean)))

@@ -24,8 +24,8 @@
 
 #include "client/load/drive/ask.h"
 #include "client/load/drive/cluster.h"
-#include "client/load/drive/outputs.h"
 #include "client/load/drive/native_target.h"
+#include "client/load/drive/outputs.h"
 #include "common/wire/loop.h"
 
 #define OPEN_MAX    12

@@ -9,6 +9,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -525,6 +526,52 @@ static enum status resolve(struct http_wire *w, const struct http_url *url,
     return ST_OK;
 }
 
+/* Waits for a connection that connect() has begun.  Returns its error, 0 if
+ * it stands. */
+static int await_connect(const struct http_wire *w, int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    socklen_t size = sizeof(int);
+    int error = 0;
+
+    if (poll(&p, 1, (int)(w->connect_us / 1000)) == 0) {
+        return ETIMEDOUT;
+    }
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    return error;
+}
+
+/* Opens all connections of a limited number, so that requests do not open them
+ * when the server is slow and many are needed at once. */
+static enum status open_all(struct http_wire *w, struct error *e)
+{
+    while (w->n_links < w->n_links_max) {
+        int fd = open_socket(w), error = 0;
+        struct link *l;
+
+        if (fd < 0 ||
+            (connect(fd, (struct sockaddr *)&w->address, w->n_address) != 0 &&
+             (error = errno) == EINPROGRESS)) {
+            error = fd < 0 ? errno : await_connect(w, fd);
+        }
+        if (error != 0) {
+            if (fd >= 0) {
+                close(fd);
+            }
+            return error_set(e, ST_UNAVAILABLE,
+                             "cannot open connection %u of --connections %u: "
+                             "%s",
+                             w->n_links + 1, w->n_links_max, strerror(error));
+        }
+        l = new_link(w, fd);
+        l->used = true; /* the server may close it before its first request */
+        list_remove(&l->node);
+        list_append(&w->idle, &l->node);
+        watch(l, EPOLL_CTL_ADD);
+    }
+    return ST_OK;
+}
+
 static void make_head(struct http_wire *w, const struct http_url *url,
                       const struct target_options *o)
 {
@@ -587,6 +634,9 @@ static enum status plain_open(struct http_wire **out,
     st = w->epoll < 0
              ? error_set(e, ST_RESOURCE_EXHAUSTED, "epoll: %s", strerror(errno))
              : resolve(w, url, e);
+    if (st == ST_OK) {
+        st = open_all(w, e);
+    }
     if (st != ST_OK) {
         plain_close(&w);
         return st;

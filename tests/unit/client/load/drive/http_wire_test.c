@@ -313,6 +313,39 @@ static void a_kept_connection_that_was_closed_is_replaced(void **state)
     }
 }
 
+static void
+limited_connections_are_opened_before_the_first_request(void **state)
+{
+    struct seen s = {0};
+
+    (void)state;
+    open_wire(&http_plain, 3);
+    until(&f.peer.n, 3);
+    assert_int_equal(f.peer.n_requests, 0);
+    start(&s);
+    until_requests(1);
+    assert_int_equal(f.peer.n, 3);
+    close_wire();
+}
+
+static void a_limited_connection_that_cannot_be_opened_is_an_error(void **state)
+{
+    struct target_options o = {.n_connections = 2,
+                               .connect_ms = (uint32_t)patience_ms()};
+    struct http_wire *wire = NULL;
+    struct http_url url;
+    struct error e;
+
+    (void)state;
+    http_peer_open(&f.peer);
+    assert_int_equal(http_url_read(&url, f.peer.url, &e), ST_OK);
+    http_peer_close(&f.peer);
+    assert_int_equal(http_plain.open(&wire, &url, &o, &events, &e),
+                     ST_UNAVAILABLE);
+    assert_non_null(strstr(e.text, "connection 1 of --connections 2"));
+    assert_null(wire);
+}
+
 static void exchanges_above_the_limit_wait_unsent(void **state)
 {
     const struct http_wire_ops *ops;
@@ -431,6 +464,10 @@ int main(void)
         cmocka_unit_test(refused_connections_end_with_a_reason),
         cmocka_unit_test(a_missing_descriptor_ends_the_exchange_with_advice),
         cmocka_unit_test(a_kept_connection_that_was_closed_is_replaced),
+        cmocka_unit_test(
+            limited_connections_are_opened_before_the_first_request),
+        cmocka_unit_test(
+            a_limited_connection_that_cannot_be_opened_is_an_error),
         cmocka_unit_test(exchanges_above_the_limit_wait_unsent),
         cmocka_unit_test(a_paused_exchange_is_not_read),
         cmocka_unit_test(long_bodies_are_sent_in_parts),
