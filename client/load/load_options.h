@@ -32,7 +32,7 @@
     X(tenant, STRING, "NAME", NULL, "tenant, on a router", 0, 0)               \
     X(insecure, FLAG, NULL, NULL, "accept any TLS certificate", 0, 0)          \
     X(no_stream, FLAG, NULL, NULL, "ask for whole answers, not streams", 0, 0) \
-    X(connections, U32, "N", "0",                                              \
+    X(connections, U32, "N", NULL,                                             \
       "connections of each process; http:// opens them before the run "        \
       "(default: 4 to a router, as many as needed to HTTP)",                   \
       0, 65536)                                                                \
@@ -65,7 +65,7 @@
     X(trace_speed, F64, "X", "1", "replay X times as fast", 0.001, 100000)     \
     X(trace_scale, F64, "X", "1", "multiply token counts of the trace by X",   \
       0.0001, 1000)                                                            \
-    X(requests, U64, "N", "0", "end after N sessions (default: none)", 0, 0)   \
+    X(requests, U64, "N", NULL, "end after N sessions (default: none)", 0, 0)  \
     X(duration, MS, "TIME", NULL,                                              \
       "start requests for so long (default: 30s, or the whole trace)", 0, 0)   \
     X(warmup, MS, "TIME", "0", "not measured at the start", 0, 0)              \
@@ -81,7 +81,7 @@
     X(text, STRING, "FILE", NULL, "make prompts from this text", 0, 0)         \
     X(tokenizer, STRING, "DIR", NULL,                                          \
       "model directory whose tokenizer counts exactly", 0, 0)                  \
-    X(vocab, U32, "N", "0",                                                    \
+    X(vocab, U32, "N", NULL,                                                   \
       "send ids below N (default: the router's; text to HTTP)", 0, 1048576)    \
     X(turns, STRING, "SPREAD", NULL, "turns of a session", 0, 0)               \
     X(turn_prompt, STRING, "SPREAD", NULL,                                     \
@@ -107,10 +107,10 @@
       "find the largest load that meets the objectives: rate or "              \
       "concurrency",                                                           \
       0, 0)                                                                    \
-    X(search_max, F64, "X", "0", "largest load to try (default: none)", 0,     \
+    X(search_max, F64, "X", NULL, "largest load to try (default: none)", 0,    \
       1e9)                                                                     \
     X(tolerance, F64, "X", "0.05", "width of the search's result", 0.001, 1)   \
-    X(repeats, U32, "N", "0", "runs of one load (default: 1; 3 in a search)",  \
+    X(repeats, U32, "N", NULL, "runs of one load (default: 1; 3 in a search)", \
       0, 100)                                                                  \
     X(sweep, STRING, "LIST", NULL,                                             \
       "run several loads: \"1,2,4,8\" of rate or concurrency", 0, 0)           \
