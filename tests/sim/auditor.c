@@ -148,6 +148,11 @@ void auditor_goodbye(struct sim *s, uint32_t conn)
     }
 }
 
+void auditor_violated(struct sim *s, uint32_t conn)
+{
+    forgive(s, conn);
+}
+
 static void tick_router(struct sim *s)
 {
     const void *router = s->nodes[SIM_ROUTER].core;

@@ -256,7 +256,6 @@ static bool forge_claim(struct sim *s, const struct router_worker_view *view,
         return false;
     }
     s->forged.what = values[i].name;
-    s->forged.session = view->session;
     return true;
 }
 
@@ -300,6 +299,7 @@ void forged_replace(struct sim *s, uint32_t conn, struct frame **f)
     uint32_t at = 0;
 
     s->forged.what = NULL;
+    s->forged.session = 0;
     if (s->calm || s->forged.of == 0 ||
         frame_check((*f)->data, (*f)->bytes, &h, NULL) != ST_OK ||
         !find_view(s, conn, &view) || h.session != view.session) {
@@ -314,6 +314,7 @@ void forged_replace(struct sim *s, uint32_t conn, struct frame **f)
                 ST_OK &&
             damage(s, &view, &e, m)) {
             s->forged.n_sent++;
+            s->forged.session = view.session;
             s->counts.cells.deeds[DEED_FORGED]++;
             sim_log(s, "a forged message on connection %u: %s", conn,
                     s->forged.what != NULL ? s->forged.what : "a receipt");
@@ -328,10 +329,17 @@ void forged_replace(struct sim *s, uint32_t conn, struct frame **f)
 void forged_check(struct sim *s, uint32_t conn)
 {
     struct router_worker_view v;
+    bool stays;
 
-    if (s->forged.what != NULL && s->nodes[SIM_ROUTER].core != NULL &&
-        find_view(s, conn, &v) && v.session == s->forged.session) {
+    if (s->forged.session == 0 || s->nodes[SIM_ROUTER].core == NULL) {
+        return;
+    }
+    stays = find_view(s, conn, &v) && v.session == s->forged.session;
+    if (stays && s->forged.what != NULL) {
         sim_fail(s, -1, "the router accepted %s", s->forged.what);
+    } else if (!stays) {
+        auditor_violated(s, conn);
     }
     s->forged.what = NULL;
+    s->forged.session = 0;
 }

@@ -29,7 +29,7 @@ struct forged {
     struct rng chance;
     uint64_t n_sent;
     const char *what; /* the false value that must end the session */
-    uint64_t session; /* the worker's session then */
+    uint64_t session; /* the sender's session; 0: nothing is forged */
 };
 
 void forged_draw(struct sim *s);

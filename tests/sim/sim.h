@@ -225,6 +225,9 @@ void auditor_forgiven(struct sim_choice *c);
  * has died since, because of a sequence that it released, the router cannot
  * find the cause, and the death does not count. */
 void auditor_goodbye(struct sim *s, uint32_t conn);
+/* Handles a session that the router has ended for a violation.  A death before
+ * that does not count, because the router has another cause. */
+void auditor_violated(struct sim *s, uint32_t conn);
 bool auditor_quiet(struct sim *s, char *why, size_t cap);
 void auditor_end(struct sim *s);
 
