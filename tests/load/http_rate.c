@@ -41,7 +41,7 @@ struct ask {
     bool ended;
 };
 
-/* What a process reports to its parent. */
+/* Reports of a process to its parent. */
 struct summary {
     uint64_t n_ok, n_bad, n_events, n_lags;
     int64_t took_us, cpu_us, user_us, turn_max_us;

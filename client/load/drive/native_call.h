@@ -8,7 +8,7 @@
  * A call that has ended waits in a list of its owner, who reports it at a
  * moment when no core is running (native_call_report).
  *
- * What ends a call, and its outcome:
+ * Ends of a call, and their outcomes:
  *
  *     every choice STOP or LENGTH                           OK
  *     RESOURCE_EXHAUSTED, or UNAVAILABLE by a live router,

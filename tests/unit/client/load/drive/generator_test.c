@@ -414,7 +414,7 @@ static void open_requests_end_with_the_grace(void **state)
     rig_end(&r);
 }
 
-/* What comes after the generator's last patience is in no sample. */
+/* Answers after the generator's last time limit are in no sample. */
 static void target_that_ends_nothing_does_not_hold_the_run(void **state)
 {
     struct rig r = {.rules = quick};

@@ -12,7 +12,7 @@
 #define STALL_US (5 * S / 2)
 #define NEVER    INT64_MAX
 
-/* What a made-up run is. */
+/* Properties of a made-up run. */
 struct made {
     double load;
     int64_t length_us, stall_us; /* stall_us: its start, or NEVER */
