@@ -279,7 +279,7 @@ static enum status assemble(struct program *p, struct error *e)
     }
     if (st == ST_OK) {
         st = transport_connect_many(&p->transport, p->args.router,
-                                    p->args.sessions, e);
+                                    p->args.sessions, NULL, e);
     }
     if (st == ST_OK) {
         st = http_sockets_new(&p->http, &http, e);

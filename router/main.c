@@ -236,7 +236,7 @@ static enum status assemble(struct program *p, struct error *e)
                               p->args.text_threads, e);
     }
     if (st == ST_OK) {
-        st = transport_listen(&p->transport, ports, apart ? 3 : 2, e);
+        st = transport_listen(&p->transport, ports, apart ? 3 : 2, NULL, e);
     }
     if (st == ST_OK && p->args.metrics != NULL) {
         st = scrape_new(&p->scrape, p->args.metrics, e);

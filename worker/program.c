@@ -379,9 +379,9 @@ static enum status ports_make(struct program *p, struct error *e)
 
     /* A worker with all layers opens no port at all. */
     if (!is_stage(p)) {
-        return transport_connect(&p->transport, p->args.router, e);
+        return transport_connect(&p->transport, p->args.router, NULL, e);
     }
-    st = transport_new(&p->transport, p->args.router, &port, 1, e);
+    st = transport_new(&p->transport, p->args.router, &port, 1, NULL, e);
     if (st == ST_OK) {
         transport_limit(p->transport, 0, STAGE_CONNECTIONS_MAX,
                         door_share(STAGE_CONNECTIONS_MAX));

@@ -136,7 +136,7 @@ enum status client_open(struct client **out, const struct client_config *config,
                  (long)getpid());
         options.name = name;
     }
-    s = transport_connect(&c->transport, config->endpoint, e);
+    s = transport_connect(&c->transport, config->endpoint, NULL, e);
     if (s == ST_OK) {
         c->core = client_core_new(&options, transport_io(c->transport));
         loop_init(&c->loop, c->transport, &client_node_ops, c->core);

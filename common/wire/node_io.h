@@ -23,6 +23,16 @@ struct peer_id {
 #define NODE_STOP INT64_MIN /* returned by tick: the node has finished */
 #define NODE_IDLE INT64_MAX /* returned by tick: nothing is due */
 
+#define KEY_BYTES    32 /* a CURVE public key */
+#define KEY_NAME_MAX 32
+
+/* What the key of a connection proves. */
+struct identity {
+    char name[KEY_NAME_MAX + 1];
+    uint8_t roles; /* a set of BY_* (common/wire/method.h) */
+    uint8_t key[KEY_BYTES];
+};
+
 /* Connections of the listening ports, since the start. */
 struct node_counts {
     uint64_t accepted, refused; /* refused: too many, or too fast */
@@ -48,10 +58,12 @@ struct node_io {
     struct peer_id (*open)(struct node_io *io);
 
     /* Begins a connection to an endpoint: a worker's to the stage after it.
+     * key: the public key of the peer there, [KEY_BYTES], or NULL without keys.
      * NULL for a node that connects only to the router.  Ids share one count
      * with those of open().  Id 0: too many such connections are open, and no
      * event follows. */
-    struct peer_id (*open_to)(struct node_io *io, const char *endpoint);
+    struct peer_id (*open_to)(struct node_io *io, const char *endpoint,
+                              const uint8_t *key);
 
     /* Drops a connection, from either side.  No `lost` follows. */
     void (*close)(struct node_io *io, struct peer_id who);
@@ -60,6 +72,11 @@ struct node_io {
      * (common/wire/method.h).  A port for clients does not accept workers.
      * May be NULL. */
     uint8_t (*port)(struct node_io *io, struct peer_id who);
+
+    /* Returns whom the key of a connection proves, valid until this node's next
+     * event.  Returns NULL for a connection without a key: of this machine, to
+     * a node without keys.  May be NULL: there are no keys. */
+    const struct identity *(*identity)(struct node_io *io, struct peer_id who);
 
     /* Allows an accepted connection frames with tensors.  Before, a frame of
      * that length ends its connection.  May be NULL. */

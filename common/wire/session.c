@@ -338,7 +338,7 @@ int64_t session_tick(struct session *s, int64_t now_us)
             s->due_us =
                 now_us + (s->to_stage ? SESSION_OPEN_NEXT_US : SESSION_OPEN_US);
             /* Due again soon: a connection that hangs must time out. */
-            s->id = s->to_stage ? s->io->open_to(s->io, s->stage.endpoint)
+            s->id = s->to_stage ? s->io->open_to(s->io, s->stage.endpoint, NULL)
                                 : s->io->open(s->io);
         } else if (s->state == SESSION_OPENING) {
             end_for(s, "no connection to ", "", true);

@@ -153,11 +153,12 @@ static struct peer_id transport_open(struct node_io *io)
     return dial(t, p, p->endpoint);
 }
 
-static struct peer_id transport_open_to(struct node_io *io,
-                                        const char *endpoint)
+static struct peer_id
+transport_open_to(struct node_io *io, const char *endpoint, const uint8_t *key)
 {
     struct transport *t = of(io);
 
+    (void)key;
     for (unsigned i = t->n_listen + t->n_routers; i < t->n_ports; i++) {
         if (t->ports[i].id == 0) {
             return dial(t, &t->ports[i], endpoint);
@@ -615,13 +616,14 @@ static void add_dials(struct transport *t)
 
 enum status transport_new(struct transport **out, const char *router,
                           const struct transport_port *ports, unsigned n,
-                          struct error *e)
+                          struct curve_keys *keys, struct error *e)
 {
     enum status st = n > 0 ? self_test(e) : ST_OK;
     unsigned n_ports = n + (router != NULL);
     struct transport *t = NULL;
 
     assert((n > 0 || router != NULL) && n <= TRANSPORT_LISTEN_MAX);
+    (void)keys;
     st = st == ST_OK ? transport_make(&t, n_ports, n_ports, e) : st;
     for (unsigned i = 0; st == ST_OK && i < n; i++) {
         st = listen_one(t, &ports[i], e);
@@ -641,7 +643,8 @@ enum status transport_new(struct transport **out, const char *router,
 }
 
 enum status transport_connect_many(struct transport **out, const char *endpoint,
-                                   unsigned n, struct error *e)
+                                   unsigned n, struct curve_keys *keys,
+                                   struct error *e)
 {
     struct transport *t = NULL;
     /* Descriptors for one session are checked now; each later session checks
@@ -649,6 +652,7 @@ enum status transport_connect_many(struct transport **out, const char *endpoint,
     enum status st = transport_make(&t, 1, 1, e);
 
     assert(n > 0 && n <= TRANSPORT_SESSIONS_MAX);
+    (void)keys;
     st = st == ST_OK ? add_routers(t, endpoint, n, e) : st;
     if (st != ST_OK) {
         transport_free(&t);
@@ -660,15 +664,15 @@ enum status transport_connect_many(struct transport **out, const char *endpoint,
 
 enum status transport_listen(struct transport **out,
                              const struct transport_port *ports, unsigned n,
-                             struct error *e)
+                             struct curve_keys *keys, struct error *e)
 {
-    return transport_new(out, NULL, ports, n, e);
+    return transport_new(out, NULL, ports, n, keys, e);
 }
 
 enum status transport_connect(struct transport **out, const char *endpoint,
-                              struct error *e)
+                              struct curve_keys *keys, struct error *e)
 {
-    return transport_new(out, endpoint, NULL, 0, e);
+    return transport_new(out, endpoint, NULL, 0, keys, e);
 }
 
 struct node_io *transport_io(struct transport *t)

@@ -55,6 +55,7 @@
 #define TRANSPORT_BEAT_MS         1000
 #define TRANSPORT_BEAT_TIMEOUT_MS 3000
 
+struct curve_keys;
 struct transport;
 
 struct transport_port {
@@ -69,7 +70,8 @@ struct transport_port {
  * TRANSPORT_DIAL_MAX - 1 others at once. */
 MUST_CHECK enum status transport_new(struct transport **out, const char *router,
                                      const struct transport_port *ports,
-                                     unsigned n, struct error *e);
+                                     unsigned n, struct curve_keys *keys,
+                                     struct error *e);
 
 /* Binds n <= TRANSPORT_LISTEN_MAX ports; the file of an ipc endpoint gets mode
  * 0600.  Returns ST_ALREADY_EXISTS if the port is in use.  All three functions
@@ -77,7 +79,8 @@ MUST_CHECK enum status transport_new(struct transport **out, const char *router,
  * are too few file descriptors. */
 MUST_CHECK enum status transport_listen(struct transport **out,
                                         const struct transport_port *ports,
-                                        unsigned n, struct error *e);
+                                        unsigned n, struct curve_keys *keys,
+                                        struct error *e);
 
 /* Limits the connections of port i, all of them and those of one address
  * (common/wire/door_rules.h).  Before: DOOR_CONNECTIONS, three quarters of
@@ -87,13 +90,16 @@ void transport_limit(struct transport *t, unsigned i, uint32_t connections,
 
 /* Makes a connecting transport; open() makes the connections. */
 MUST_CHECK enum status transport_connect(struct transport **out,
-                                         const char *endpoint, struct error *e);
+                                         const char *endpoint,
+                                         struct curve_keys *keys,
+                                         struct error *e);
 
 /* Makes a connecting transport for a node that has up to n sessions with the
  * router at once, 1..TRANSPORT_SESSIONS_MAX.  open() returns id 0 if all n are
  * open; there is no open_to(). */
 MUST_CHECK enum status transport_connect_many(struct transport **out,
                                               const char *endpoint, unsigned n,
+                                              struct curve_keys *keys,
                                               struct error *e);
 
 /* Frees the transport.  Waits at most TRANSPORT_LINGER_MS for queued data. */

@@ -185,7 +185,7 @@ static void work(const struct fakes *a, int number)
         o.vocab = tokenizer_vocab(a->tokenizer);
         memcpy(o.tokenizer, tokenizer_hash(a->tokenizer), sizeof o.tokenizer);
     }
-    if (transport_connect(&t, a->endpoint, &e) != ST_OK) {
+    if (transport_connect(&t, a->endpoint, NULL, &e) != ST_OK) {
         fprintf(stderr, "fake_workers: %s\n", e.text);
         exit(1);
     }

@@ -143,7 +143,7 @@ static struct fake *fake_new(const char *endpoint, next_fn *next)
     struct error e;
 
     assert(f != NULL);
-    if (transport_listen(&f->transport, &port, 1, &e) != ST_OK) {
+    if (transport_listen(&f->transport, &port, 1, NULL, &e) != ST_OK) {
         fprintf(stderr, "rogue: %s\n", e.text);
         exit(2);
     }

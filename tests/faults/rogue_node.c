@@ -286,7 +286,7 @@ struct rogue_node *rogue_node_new(const char *endpoint, uint8_t role,
     n->role = role;
     snprintf(n->name, sizeof n->name, "%s", name);
     shard_init(&n->shard, name);
-    if (transport_connect(&n->transport, endpoint, &e) != ST_OK) {
+    if (transport_connect(&n->transport, endpoint, NULL, &e) != ST_OK) {
         fprintf(stderr, "rogue: %s\n", e.text);
         exit(2);
     }

@@ -142,10 +142,12 @@ static struct peer_id io_open(struct node_io *io)
     return connect_to(n, n->replica->n);
 }
 
-static struct peer_id io_open_to(struct node_io *io, const char *endpoint)
+static struct peer_id io_open_to(struct node_io *io, const char *endpoint,
+                                 const uint8_t *key)
 {
     struct replica *r = node_of(io)->replica;
 
+    (void)key;
     for (uint32_t i = 0; i < r->n; i++) {
         if (strcmp(endpoint, r->nodes[i].endpoint) == 0) {
             return connect_to(node_of(io), i);

@@ -72,11 +72,13 @@ static struct peer_id io_open(struct node_io *io)
 }
 
 /* Opens a connection to "ipc:///sim/NUMBER", the endpoint of a node. */
-static struct peer_id io_open_to(struct node_io *io, const char *endpoint)
+static struct peer_id io_open_to(struct node_io *io, const char *endpoint,
+                                 const uint8_t *key)
 {
     struct sim_node *n = io->impl;
     unsigned number = SIM_NODES;
 
+    (void)key;
     if (sscanf(endpoint, "ipc:///sim/%u", &number) != 1 ||
         number >= SIM_NODES) {
         return (struct peer_id){0};

@@ -260,7 +260,7 @@ int main(int argc, char **argv)
         fail("usage: scripted_worker ENDPOINT NAME MODEL_DIR STEP_MS");
     }
     if (text_assets_load(&w.assets, argv[3], &e) != ST_OK ||
-        transport_connect(&t, argv[1], &e) != ST_OK) {
+        transport_connect(&t, argv[1], NULL, &e) != ST_OK) {
         fail(e.text);
     }
     if (text_assets_tokenizer(w.assets) == NULL ||

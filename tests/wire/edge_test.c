@@ -31,7 +31,8 @@ static void end_listen(struct end *x)
     struct error e;
 
     memset(x, 0, sizeof *x);
-    if (transport_new(&x->t, "tcp://127.0.0.1:1", &port, 1, &e) != ST_OK) {
+    if (transport_new(&x->t, "tcp://127.0.0.1:1", &port, 1, NULL, &e) !=
+        ST_OK) {
         fail_msg("%s", e.text);
     }
     snprintf(x->endpoint, sizeof x->endpoint, "%s",

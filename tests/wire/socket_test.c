@@ -141,7 +141,7 @@ static void router_run(const char *endpoint, int tell)
     struct loop loop;
     struct error e;
 
-    if (transport_listen(&r.t, &port, 1, &e) != ST_OK) {
+    if (transport_listen(&r.t, &port, 1, NULL, &e) != ST_OK) {
         _exit(1);
     }
     r.io = transport_io(r.t);
@@ -285,7 +285,7 @@ static void worker_start(struct worker *w, const char *endpoint)
     struct error e;
 
     memset(w, 0, sizeof *w);
-    assert_int_equal(transport_connect(&w->t, endpoint, &e), ST_OK);
+    assert_int_equal(transport_connect(&w->t, endpoint, NULL, &e), ST_OK);
     arena_init(&w->arena);
     session_init(&w->s, transport_io(w->t), &worker_session_ops,
                  &worker_peer_ops, w, &w->arena, BY_WORKER);

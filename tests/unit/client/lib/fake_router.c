@@ -345,7 +345,8 @@ struct fake_router *fake_router_start(const char *endpoint, int refuse_hello)
     assert(r != NULL);
     r->refuse_hello = refuse_hello;
     arena_init(&r->arena);
-    rc = transport_listen(&r->transport, &port, 1, NULL) == ST_OK ? 0 : -1;
+    rc =
+        transport_listen(&r->transport, &port, 1, NULL, NULL) == ST_OK ? 0 : -1;
     assert(rc == 0);
     loop_init(&r->loop, r->transport, &node_ops, r);
     rc = pthread_create(&r->thread, NULL, run, r);

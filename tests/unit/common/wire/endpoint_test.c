@@ -175,7 +175,7 @@ static void refuses_to_listen_in_the_open(void **state)
     for (size_t i = 0; i < sizeof open / sizeof open[0]; i++) {
         struct transport_port port = {open[i], BY_ALL, false};
 
-        assert_int_equal(transport_listen(&t, &port, 1, &e),
+        assert_int_equal(transport_listen(&t, &port, 1, NULL, &e),
                          ST_INVALID_ARGUMENT);
         assert_non_null(strstr(e.text, "no keys"));
         assert_null(t);
@@ -190,13 +190,13 @@ static void refuses_to_dial_other_machines(void **state)
     struct error e;
 
     (void)state;
-    assert_int_equal(transport_connect(&t, "tcp://192.0.2.1:7070", &e),
+    assert_int_equal(transport_connect(&t, "tcp://192.0.2.1:7070", NULL, &e),
                      ST_INVALID_ARGUMENT);
     assert_non_null(strstr(e.text, "no keys"));
     assert_null(t);
-    assert_int_equal(
-        transport_connect_many(&t, "tcp://127.0.0.1:1;192.0.2.1:2", 2, &e),
-        ST_INVALID_ARGUMENT);
+    assert_int_equal(transport_connect_many(&t, "tcp://127.0.0.1:1;192.0.2.1:2",
+                                            2, NULL, &e),
+                     ST_INVALID_ARGUMENT);
     assert_null(t);
 }
 

@@ -71,7 +71,7 @@ static void listen_start(struct end *x, uint8_t allowed, bool tensors)
     struct transport *t;
     struct error e;
 
-    if (transport_listen(&t, &port, 1, &e) != ST_OK) {
+    if (transport_listen(&t, &port, 1, NULL, &e) != ST_OK) {
         fail_msg("%s", e.text);
     }
     end_init(x, t);
@@ -82,7 +82,7 @@ static struct peer_id dial(struct end *c, const struct end *s)
     struct transport *t;
     struct error e;
 
-    if (transport_connect(&t, transport_endpoint(s->t, 0), &e) != ST_OK) {
+    if (transport_connect(&t, transport_endpoint(s->t, 0), NULL, &e) != ST_OK) {
         fail_msg("%s", e.text);
     }
     end_init(c, t);
@@ -316,10 +316,10 @@ static void refuses_to_listen_without_a_door(void **state)
 
     (void)state;
     for (unsigned i = 0; i < DOOR_PORTS_MAX; i++) {
-        assert_int_equal(transport_listen(&t[i], &port, 1, &e), ST_OK);
+        assert_int_equal(transport_listen(&t[i], &port, 1, NULL, &e), ST_OK);
     }
     assert_int_equal(
-        transport_listen(&(struct transport *){NULL}, &port, 1, &e),
+        transport_listen(&(struct transport *){NULL}, &port, 1, NULL, &e),
         ST_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(e.text, "8 ports"));
     for (unsigned i = 0; i < DOOR_PORTS_MAX; i++) {

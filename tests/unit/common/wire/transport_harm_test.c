@@ -98,7 +98,7 @@ static void listen_start(struct end *x)
     struct transport *t = NULL;
     struct error e;
 
-    if (transport_listen(&t, &port, 1, &e) != ST_OK) {
+    if (transport_listen(&t, &port, 1, NULL, &e) != ST_OK) {
         fail_msg("%s", e.text);
     }
     end_init(x, t);
@@ -416,7 +416,8 @@ static void dial_without(void)
 
     few_descriptors();
     listen_start(&x);
-    check(transport_connect(&t, transport_endpoint(x.t, 0), &e) == ST_OK, 3);
+    check(transport_connect(&t, transport_endpoint(x.t, 0), NULL, &e) == ST_OK,
+          3);
     end_init(&c, t);
     io = transport_io(t);
     for (int left = 0; left <= 3; left++) {
@@ -458,13 +459,13 @@ static void make_without(void)
         struct error e;
 
         n = leave_only(left, taken);
-        st = transport_listen(&t, &port, 1, &e);
+        st = transport_listen(&t, &port, 1, NULL, &e);
         check(st == ST_OK || (st == ST_RESOURCE_EXHAUSTED && t == NULL &&
                               strstr(e.text, "descriptors") != NULL),
               3);
         made += st == ST_OK;
         transport_free(&t);
-        st = transport_connect(&t, "tcp://127.0.0.1:1", &e);
+        st = transport_connect(&t, "tcp://127.0.0.1:1", NULL, &e);
         check(st == ST_OK || st == ST_RESOURCE_EXHAUSTED, 4);
         transport_free(&t);
         give_back(taken, n);

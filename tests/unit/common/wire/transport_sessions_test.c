@@ -54,7 +54,7 @@ static void server_start(struct end *s)
     struct error e;
 
     *s = (struct end){.echo = true};
-    assert_int_equal(transport_listen(&s->t, &port, 1, &e), ST_OK);
+    assert_int_equal(transport_listen(&s->t, &port, 1, NULL, &e), ST_OK);
     loop_init(&s->loop, s->t, &end_ops, s);
 }
 
@@ -64,7 +64,7 @@ static void client_start(struct end *c, const struct end *s, unsigned n)
 
     *c = (struct end){.echo = false};
     assert_int_equal(
-        transport_connect_many(&c->t, transport_endpoint(s->t, 0), n, &e),
+        transport_connect_many(&c->t, transport_endpoint(s->t, 0), n, NULL, &e),
         ST_OK);
     loop_init(&c->loop, c->t, &end_ops, c);
 }

@@ -92,7 +92,7 @@ static void server_start(struct end *s, const char *endpoint)
     struct transport *t = NULL;
     struct error e;
 
-    if (transport_listen(&t, ports, 2, &e) != ST_OK) {
+    if (transport_listen(&t, ports, 2, NULL, &e) != ST_OK) {
         fail_msg("%s", e.text);
     }
     end_init(s, t);
@@ -104,7 +104,7 @@ static struct peer_id dial(struct end *c, const char *endpoint)
     struct transport *t = NULL;
     struct error e;
 
-    if (transport_connect(&t, endpoint, &e) != ST_OK) {
+    if (transport_connect(&t, endpoint, NULL, &e) != ST_OK) {
         fail_msg("%s", e.text);
     }
     end_init(c, t);
@@ -459,14 +459,14 @@ static void play(uint32_t n, bool server_talks, bool client_talks)
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG,
               SIGKILL); /* a failed test leaves no process behind */
-        if (transport_listen(&t, &port, 1, &e) != ST_OK ||
+        if (transport_listen(&t, &port, 1, NULL, &e) != ST_OK ||
             write(ends[1], transport_endpoint(t, 0), 64) != 64) {
             _exit(1);
         }
         loop_run(&player_new(t, server_talks)->loop);
     }
     assert_int_equal(read(ends[0], endpoint, 64), 64);
-    assert_int_equal(transport_connect(&mine, endpoint, &e), ST_OK);
+    assert_int_equal(transport_connect(&mine, endpoint, NULL, &e), ST_OK);
     x = player_new(mine, client_talks);
     x->other = transport_io(mine)->open(transport_io(mine));
     while (!x->opened && loop_now_us() < until) {
@@ -505,12 +505,15 @@ static void names_a_port_in_use(void **state)
     (void)state;
     server_start(&s, "tcp://127.0.0.1:*");
     port = (struct transport_port){transport_endpoint(s.t, 0), BY_ALL, false};
-    assert_int_equal(transport_listen(&t, &port, 1, &e), ST_ALREADY_EXISTS);
+    assert_int_equal(transport_listen(&t, &port, 1, NULL, &e),
+                     ST_ALREADY_EXISTS);
     assert_non_null(strstr(e.text, transport_endpoint(s.t, 0)));
     assert_non_null(strstr(e.text, "in use"));
     port.endpoint = "udp://127.0.0.1:1";
-    assert_int_equal(transport_listen(&t, &port, 1, &e), ST_INVALID_ARGUMENT);
-    assert_int_equal(transport_connect(&t, "nowhere", &e), ST_INVALID_ARGUMENT);
+    assert_int_equal(transport_listen(&t, &port, 1, NULL, &e),
+                     ST_INVALID_ARGUMENT);
+    assert_int_equal(transport_connect(&t, "nowhere", NULL, &e),
+                     ST_INVALID_ARGUMENT);
     transport_free(&s.t);
 }
 
@@ -531,7 +534,8 @@ static void keeps_an_ipc_socket_private(void **state)
     server_start(&s, endpoint);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
-    assert_int_equal(transport_listen(&t, &again, 1, &e), ST_ALREADY_EXISTS);
+    assert_int_equal(transport_listen(&t, &again, 1, NULL, &e),
+                     ST_ALREADY_EXISTS);
     assert_non_null(strstr(e.text, "in use"));
     id = dial(&c, endpoint);
     UNTIL(c.n_opened, 1, &s, &c);
@@ -553,7 +557,8 @@ static void both_start(struct end *x, const struct end *s, bool tensors)
     struct transport *t = NULL;
     struct error e;
 
-    if (transport_new(&t, transport_endpoint(s->t, 0), &port, 1, &e) != ST_OK) {
+    if (transport_new(&t, transport_endpoint(s->t, 0), &port, 1, NULL, &e) !=
+        ST_OK) {
         fail_msg("%s", e.text);
     }
     end_init(x, t);
@@ -563,7 +568,7 @@ static struct peer_id open_to(struct end *x, const struct end *to)
 {
     struct node_io *io = transport_io(x->t);
 
-    return io->open_to(io, transport_endpoint(to->t, 0));
+    return io->open_to(io, transport_endpoint(to->t, 0), NULL);
 }
 
 /* A router, and two nodes that connect to it and to each other. */
@@ -627,7 +632,7 @@ static void an_endpoint_with_two_hosts_is_lost(void **state)
     io = transport_io(a.t);
     snprintf(two, sizeof two, "tcp://127.0.0.1:0;%s",
              transport_endpoint(s.t, 0) + strlen("tcp://"));
-    assert_int_not_equal(io->open_to(io, two).v, 0);
+    assert_int_not_equal(io->open_to(io, two, NULL).v, 0);
     UNTIL(a.n_lost, 1, &s, &a);
     assert_int_equal(a.n_opened, 0);
     transport_free(&a.t);

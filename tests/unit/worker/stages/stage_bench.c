@@ -65,20 +65,24 @@ static struct peer_id worker_open(struct node_io *io)
     return b->router_id;
 }
 
-static struct peer_id worker_open_to(struct node_io *io, const char *endpoint)
+static struct peer_id worker_open_to(struct node_io *io, const char *endpoint,
+                                     const uint8_t *key)
 {
     struct bench *b = bench_of(io);
 
+    (void)key;
     assert_string_equal(endpoint, "ipc:///test/next");
     b->next_id.v++;
     b->next_opening = true;
     return b->next_id;
 }
 
-static struct peer_id before_open_to(struct node_io *io, const char *endpoint)
+static struct peer_id before_open_to(struct node_io *io, const char *endpoint,
+                                     const uint8_t *key)
 {
     struct bench *b = bench_of(io);
 
+    (void)key;
     assert_string_equal(endpoint, b->o.stage_endpoint);
     b->before_id.v++;
     b->before_opening = true;
