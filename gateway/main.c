@@ -9,6 +9,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/limit.h"
 #include "common/base/log_output.h"
+#include "common/base/notify.h"
 #include "common/base/option.h"
 #include "common/base/std_fds.h"
 #include "common/model/directory.h"
@@ -108,6 +109,7 @@ struct program {
     struct scrape *scrape; /* NULL: no --metrics */
     struct gateway_core *core;
     struct loop loop;
+    struct notify notify;
     int64_t http_turn_us; /* time of the last turn of the sockets */
     int signals;
 };
@@ -133,6 +135,21 @@ static void render(void *arg, struct metric_page *page)
     struct program *p = arg;
 
     gateway_page(p->core, page);
+}
+
+static void write_status(void *arg, char *text, size_t cap)
+{
+    const struct program *p = arg;
+    struct gateway_view v = gateway_view(p->core);
+
+    if (!gateway_is_up(p->core)) {
+        snprintf(text, cap, "waiting for the router at %.100s, %u requests",
+                 p->args.router, v.requests);
+    } else {
+        snprintf(text, cap, "serves http%s://%s, %u requests",
+                 p->args.tls_cert != NULL ? "s" : "",
+                 http_sockets_endpoint(p->http), v.requests);
+    }
 }
 
 static void on_http(void *arg, int fd)
@@ -172,10 +189,13 @@ static void on_signal(void *arg, int fd)
     int signal = loop_signal_read(fd);
 
     if (signal == SIGHUP) {
+        notify_reloading(&p->notify, loop_now_us());
         log_reopen();
         reload(p);
+        notify_reloaded(&p->notify);
     } else if (signal != 0) {
         log_info("stopping", "reason=signal");
+        notify_stopping(&p->notify);
         http_sockets_stop(p->http);
         gateway_stop(p->core, stopping ? 0 : (int64_t)p->args.grace * 1000);
         stopping = true;
@@ -297,6 +317,8 @@ static enum status assemble(struct program *p, struct error *e)
         gateway_new(&o, transport_io(p->transport), http_sockets_io(p->http));
     http_sockets_start(p->http, gateway_http(p->core));
     loop_init(&p->loop, p->transport, &program_ops, p);
+    notify_status(&p->notify, write_status, p);
+    loop_notify(&p->loop, &p->notify);
     loop_add(&p->loop, prompt_threads_fd(p->prompts), on_text, p);
     loop_add(&p->loop, http_sockets_fd(p->http), on_http, p);
     loop_add(&p->loop, p->signals, on_signal, p);
@@ -316,6 +338,7 @@ static void dismantle(struct program *p)
     http_sockets_free(&p->http);
     transport_free(&p->transport);
     keys_free(&p->keys);
+    notify_close(&p->notify);
     served_models_fini(&p->models);
 }
 
@@ -350,6 +373,7 @@ static void run(struct program *p)
     }
     if (end == LOOP_DONE) {
         print_state(p, "ready");
+        notify_ready(&p->notify);
         if (p->scrape != NULL) {
             printf("sluice-gateway metrics: http://%s/metrics\n",
                    scrape_address(p->scrape));
@@ -508,6 +532,9 @@ int main(int argc, char **argv)
     }
     if (open_log(&p.args, &e) != ST_OK) {
         return fail(&e);
+    }
+    if (notify_open(&p.notify, &e) != ST_OK) {
+        log_warn("notify-off", "why=\"%s\"", e.text);
     }
     p.signals = loop_signals();
     allow_clients(p.args.max_clients);

@@ -7,6 +7,7 @@
 #include "common/base/descriptors.h"
 #include "common/base/failpoint.h"
 #include "common/base/log_output.h"
+#include "common/base/notify.h"
 #include "common/base/option.h"
 #include "common/base/std_fds.h"
 #include "common/model/directory.h"
@@ -107,6 +108,7 @@ struct program {
     struct scrape *scrape; /* NULL: no --metrics */
     struct router_core *core;
     struct loop loop;
+    struct notify notify;
     int signals;
 };
 
@@ -174,11 +176,21 @@ static void on_signal(void *arg, int fd)
     int signal = loop_signal_read(fd);
 
     if (signal == SIGHUP) {
+        notify_reloading(&p->notify, loop_now_us());
         log_reopen(); /* tokenizers must stay those of the workers */
+        notify_reloaded(&p->notify);
     } else if (signal != 0) {
         log_info("stopping", "reason=signal");
+        notify_stopping(&p->notify);
         router_stop(p->core);
     }
+}
+
+static void write_status(void *arg, char *text, size_t cap)
+{
+    const struct program *p = arg;
+
+    router_line(p->core, text, cap);
 }
 
 static void render(void *arg, struct metric_page *page)
@@ -250,6 +262,8 @@ static enum status assemble(struct program *p, struct error *e)
     o.text = text_threads_seam(p->text);
     p->core = router_new(&o, transport_io(p->transport));
     loop_init(&p->loop, p->transport, &router_node_ops, p->core);
+    notify_status(&p->notify, write_status, p);
+    loop_notify(&p->loop, &p->notify);
     loop_add(&p->loop, text_threads_fd(p->text), on_text, p);
     loop_add(&p->loop, p->signals, on_signal, p);
     if (p->scrape != NULL) {
@@ -267,6 +281,7 @@ static void dismantle(struct program *p)
     router_free(&p->core);
     transport_free(&p->transport);
     text_threads_free(&p->text);
+    notify_close(&p->notify);
     for (uint32_t i = 0; i < p->n_models; i++) {
         tokenizer_free(&p->tokenizers[i]);
     }
@@ -358,6 +373,9 @@ int main(int argc, char **argv)
     if (open_log(&p.args, &e) != ST_OK) {
         return fail(&e);
     }
+    if (notify_open(&p.notify, &e) != ST_OK) {
+        log_warn("notify-off", "why=\"%s\"", e.text);
+    }
     p.signals = loop_signals();
     allow_peers(p.args.max_peers, p.args.max_admins);
     if (assemble(&p, &e) != ST_OK) {
@@ -367,6 +385,7 @@ int main(int argc, char **argv)
         return rc;
     }
     print_ready(&p);
+    notify_ready(&p.notify);
     loop_run(&p.loop);
     router_log_metrics(p.core);
     dismantle(&p);
