@@ -11,6 +11,7 @@
 #include "common/base/log_output.h"
 #include "common/base/notify.h"
 #include "common/base/option.h"
+#include "common/base/option_sources.h"
 #include "common/base/std_fds.h"
 #include "common/model/directory.h"
 #include "common/sampling/sampling.h"
@@ -78,6 +79,7 @@
     X(name, STRING, "NAME", "gateway", "name of the gateway, for logs", 0, 0)  \
     LOG_OPTIONS(X)                                                             \
     LOG_REQUEST_OPTIONS(X)                                                     \
+    CONFIG_OPTIONS(X, "gateway")                                               \
     X(limits, FLAG, NULL, NULL, "print all limits and exit", 0, 0)             \
     X(list_metrics, FLAG, NULL, NULL, "print all metrics and exit", 0, 0)      \
     X(list_routes, FLAG, NULL, NULL, "print all routes and exit", 0, 0)        \
@@ -97,9 +99,20 @@ static const char examples[] =
     "      --tls-cert cert.pem --tls-key key.pem\n\n"
     "exit codes: 0 stopped by SIGTERM or SIGINT, 2 could not start\n";
 
+static const struct option_program about = {
+    .name = "sluice-gateway",
+    .summary = "serve the models of a router over HTTP, as OpenAI's API",
+    .role = "gateway",
+    .section = 8,
+    .usage = usage,
+    .more = examples,
+    .rows = gateway_args_rows,
+    .n_rows = OPTION_COUNT(gateway_args_rows)};
+
 /* The parts of the program, in the order in which they are created. */
 struct program {
     struct gateway_args args;
+    struct option_sources sources;
     struct served_models models;
     enum output_format format;
     struct keys *keys;
@@ -425,8 +438,10 @@ static enum status print_key(const char *tenant, struct error *e)
 
 /* Prints the text that an option asked for.  Returns true if one did: the
  * program then ends. */
-static bool print_and_exit(const struct gateway_args *a)
+static bool print_and_exit(const struct program *p)
 {
+    const struct gateway_args *a = &p->args;
+
     if (a->help) {
         fputs(usage, stdout);
         option_print(stdout, gateway_args_rows,
@@ -440,6 +455,8 @@ static bool print_and_exit(const struct gateway_args *a)
         figures_list(stdout);
     } else if (a->list_routes) {
         print_routes();
+    } else if (a->print_config) {
+        option_sources_print(stdout, &p->sources);
     } else {
         return false;
     }
@@ -476,8 +493,7 @@ static enum status configure(struct program *p, int argc, char **argv,
                              struct error *e)
 {
     enum status st =
-        option_parse_alone(gateway_args_rows, OPTION_COUNT(gateway_args_rows),
-                           &p->args, argc, argv, e);
+        option_sources_load(&p->sources, &about, &p->args, argc, argv, e);
 
     return st == ST_OK ? check_args(p, e) : st;
 }
@@ -527,12 +543,13 @@ int main(int argc, char **argv)
                    ? EXIT_SUCCESS
                    : fail(&e);
     }
-    if (print_and_exit(&p.args)) {
+    if (print_and_exit(&p)) {
         return std_out_end(&e) == ST_OK ? EXIT_SUCCESS : fail(&e);
     }
     if (open_log(&p.args, &e) != ST_OK) {
         return fail(&e);
     }
+    option_sources_log(&p.sources);
     if (notify_open(&p.notify, &e) != ST_OK) {
         log_warn("notify-off", "why=\"%s\"", e.text);
     }

@@ -9,6 +9,7 @@
 #include "common/base/log_output.h"
 #include "common/base/notify.h"
 #include "common/base/option.h"
+#include "common/base/option_sources.h"
 #include "common/base/std_fds.h"
 #include "common/model/directory.h"
 #include "common/sampling/sampling.h"
@@ -65,6 +66,7 @@
       "free room kept for the sequences of any one worker", 0, 0)              \
     LOG_OPTIONS(X)                                                             \
     LOG_REQUEST_OPTIONS(X)                                                     \
+    CONFIG_OPTIONS(X, "router")                                                \
     X(limits, FLAG, NULL, NULL, "print all limits and exit", 0, 0)             \
     X(list_metrics, FLAG, NULL, NULL, "print all metrics and exit", 0, 0)      \
     X(version, FLAG, NULL, NULL, "print the version and exit", 0, 0)           \
@@ -96,9 +98,20 @@ static const char examples[] =
     "      --clients tcp://127.0.0.1:7071\n\n"
     "exit codes: 0 stopped by SIGTERM or SIGINT, 2 could not start\n";
 
+static const struct option_program about = {
+    .name = "sluice-router",
+    .summary = "accept requests to language models and run them on workers",
+    .role = "router",
+    .section = 8,
+    .usage = usage,
+    .more = examples,
+    .rows = router_args_rows,
+    .n_rows = OPTION_COUNT(router_args_rows)};
+
 /* The parts of the program, in the order in which they are created. */
 struct program {
     struct router_args args;
+    struct option_sources sources;
     char names[ROUTER_MODELS_MAX][MODEL_NAME_MAX + 1];
     struct tokenizer *tokenizers[ROUTER_MODELS_MAX];
     struct text_model models[ROUTER_MODELS_MAX];
@@ -310,8 +323,10 @@ static void print_ready(const struct program *p)
 
 /* Prints the text that an option asked for.  Returns true if one did: the
  * program then ends. */
-static bool print_and_exit(const struct router_args *a)
+static bool print_and_exit(const struct program *p)
 {
+    const struct router_args *a = &p->args;
+
     if (a->help) {
         fputs(usage, stdout);
         option_print(stdout, router_args_rows, OPTION_COUNT(router_args_rows));
@@ -328,20 +343,12 @@ static bool print_and_exit(const struct router_args *a)
         limits_print(stdout, scrape_limits, scrape_limits_n);
     } else if (a->list_metrics) {
         router_list_metrics(stdout);
+    } else if (a->print_config) {
+        option_sources_print(stdout, &p->sources);
     } else {
         return false;
     }
     return true;
-}
-
-static enum status configure(struct program *p, int argc, char **argv,
-                             struct error *e)
-{
-    enum status st =
-        option_parse_alone(router_args_rows, OPTION_COUNT(router_args_rows),
-                           &p->args, argc, argv, e);
-
-    return st;
 }
 
 static enum status open_log(const struct router_args *a, struct error *e)
@@ -364,15 +371,17 @@ int main(int argc, char **argv)
 
     std_fds_reserve();
     FAILPOINT_START(argc, argv);
-    if (configure(&p, argc, argv, &e) != ST_OK) {
+    if (option_sources_load(&p.sources, &about, &p.args, argc, argv, &e) !=
+        ST_OK) {
         return fail(&e);
     }
-    if (print_and_exit(&p.args)) {
+    if (print_and_exit(&p)) {
         return std_out_end(&e) == ST_OK ? EXIT_SUCCESS : fail(&e);
     }
     if (open_log(&p.args, &e) != ST_OK) {
         return fail(&e);
     }
+    option_sources_log(&p.sources);
     if (notify_open(&p.notify, &e) != ST_OK) {
         log_warn("notify-off", "why=\"%s\"", e.text);
     }
