@@ -83,6 +83,8 @@
       "check whether a model would load, print its sizes and exit", 0, 0)      \
     X(metrics, STRING, "HOST:PORT", NULL,                                      \
       "loopback address of http://HOST:PORT/metrics (default: none)", 0, 0)    \
+    X(metrics_anyone, FLAG, NULL, NULL,                                        \
+      "any address for --metrics, whose readers need no key", 0, 0)            \
     LOG_OPTIONS(X)                                                             \
     X(limits, FLAG, NULL, NULL, "print all limits and exit", 0, 0)             \
     X(list_metrics, FLAG, NULL, NULL, "print all metrics and exit", 0, 0)      \
