@@ -76,6 +76,8 @@
       "loopback address of http://HOST:PORT/metrics, which needs no key "      \
       "(default: none)",                                                       \
       0, 0)                                                                    \
+    X(metrics_anyone, FLAG, NULL, NULL,                                        \
+      "any address for --metrics, whose readers need no key", 0, 0)            \
     X(name, STRING, "NAME", "gateway", "name of the gateway, for logs", 0, 0)  \
     LOG_OPTIONS(X)                                                             \
     LOG_REQUEST_OPTIONS(X)                                                     \
@@ -298,6 +300,13 @@ static struct gateway_options options_of(struct program *p)
                  .connections_max = p->args.max_clients}};
 }
 
+static bool is_ready(const void *arg)
+{
+    const struct program *p = arg;
+
+    return gateway_is_ready(p->core);
+}
+
 static enum status assemble(struct program *p, struct error *e)
 {
     struct http_sockets_options http = {.listen = p->args.listen,
@@ -318,7 +327,7 @@ static enum status assemble(struct program *p, struct error *e)
         st = http_sockets_new(&p->http, &http, e);
     }
     if (st == ST_OK && p->args.metrics != NULL) {
-        st = scrape_new(&p->scrape, p->args.metrics, e);
+        st = scrape_new(&p->scrape, p->args.metrics, p->args.metrics_anyone, e);
         st = st == ST_OK ? st : error_wrap(e, "--metrics");
     }
     if (st != ST_OK) {
@@ -337,6 +346,7 @@ static enum status assemble(struct program *p, struct error *e)
     loop_add(&p->loop, p->signals, on_signal, p);
     if (p->scrape != NULL) {
         scrape_render(p->scrape, render, p);
+        scrape_probe(p->scrape, is_ready, p);
         loop_add(&p->loop, scrape_fd(p->scrape), scrape_ready, p->scrape);
     }
     return ST_OK;

@@ -61,6 +61,8 @@
       "minimum interval between chunk frames to one client", 0, GATHER_MS_MAX) \
     X(metrics, STRING, "HOST:PORT", NULL,                                      \
       "loopback address of http://HOST:PORT/metrics (default: none)", 0, 0)    \
+    X(metrics_anyone, FLAG, NULL, NULL,                                        \
+      "any address for --metrics, whose readers need no key", 0, 0)            \
     X(text_threads, U32, "N", "2", "tokenizer threads", 1, TEXT_THREADS_MAX)   \
     X(headroom, FLAG, NULL, NULL,                                              \
       "free room kept for the sequences of any one worker", 0, 0)              \
@@ -264,7 +266,7 @@ static enum status assemble(struct program *p, struct error *e)
         st = transport_listen(&p->transport, ports, apart ? 3 : 2, NULL, e);
     }
     if (st == ST_OK && p->args.metrics != NULL) {
-        st = scrape_new(&p->scrape, p->args.metrics, e);
+        st = scrape_new(&p->scrape, p->args.metrics, p->args.metrics_anyone, e);
         st = st == ST_OK ? st : error_wrap(e, "--metrics");
     }
     if (st != ST_OK) {

@@ -84,6 +84,8 @@
       "check whether a model would load, print its sizes and exit", 0, 0)      \
     X(metrics, STRING, "HOST:PORT", NULL,                                      \
       "loopback address of http://HOST:PORT/metrics (default: none)", 0, 0)    \
+    X(metrics_anyone, FLAG, NULL, NULL,                                        \
+      "any address for --metrics, whose readers need no key", 0, 0)            \
     LOG_OPTIONS(X)                                                             \
     CONFIG_OPTIONS(X, "worker")                                                \
     X(limits, FLAG, NULL, NULL, "print all limits and exit", 0, 0)             \

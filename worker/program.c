@@ -466,7 +466,7 @@ enum status program_begin(struct program *p, struct error *e)
     /* Bound now, so that a port in use is reported before a long load.  A
      * scrape during the load waits in the backlog. */
     if (st == ST_OK && p->args.metrics != NULL) {
-        st = scrape_new(&p->scrape, p->args.metrics, e);
+        st = scrape_new(&p->scrape, p->args.metrics, p->args.metrics_anyone, e);
         st = st == ST_OK ? st : error_wrap(e, "--metrics");
     }
     return st;
@@ -477,6 +477,13 @@ static void render(void *arg, struct metric_page *page)
     const struct program *p = arg;
 
     worker_page(p->core, page);
+}
+
+static bool is_up(const void *arg)
+{
+    const struct program *p = arg;
+
+    return worker_is_up(p->core);
 }
 
 static enum status core_make(struct program *p, struct error *e)
@@ -513,6 +520,7 @@ enum status program_load(struct program *p, struct error *e)
         loop_add(&p->loop, p->signals, on_signal, p);
         if (p->scrape != NULL) {
             scrape_render(p->scrape, render, p);
+            scrape_probe(p->scrape, is_up, p);
             loop_add(&p->loop, scrape_fd(p->scrape), scrape_ready, p->scrape);
         }
     }
@@ -558,13 +566,6 @@ static void print_state(const struct program *p, const char *state)
            (double)n->pool.block_bytes / 1024, p->budget.pool.n_slots,
            (double)n->pool.slot_bytes / 1024, n->pool.context);
     fflush(stdout);
-}
-
-static bool is_up(const void *arg)
-{
-    const struct program *p = arg;
-
-    return worker_is_up(p->core);
 }
 
 void program_run(struct program *p)
