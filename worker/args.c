@@ -71,17 +71,31 @@ static const char examples[] =
     "            5 the engine made no progress for 10 s: restart it\n"
     "            6 the device failed: restart it\n";
 
+static const struct option_program about = {
+    .name = "sluice-worker",
+    .summary = "run a language model, or some of its layers, for a router",
+    .role = "worker",
+    .section = 8,
+    .usage = usage,
+    .more = examples,
+    .rows = rows,
+    .n_rows = OPTION_COUNT(rows)};
+
 enum status args_parse(struct worker_args *a, int argc, char **argv,
                        struct error *e)
 {
-    enum status st =
-        option_parse_alone(rows, OPTION_COUNT(rows), a, argc, argv, e);
+    enum status st = option_sources_load(&a->sources, &about, a, argc, argv, e);
 
     /* The default depends on the device, so the table cannot hold it. */
     if (st == ST_OK && a->engine_depth == 0) {
         a->engine_depth = strcmp(a->device, "cpu") == 0 ? 1 : ENGINE_DEPTH_MAX;
     }
     return st;
+}
+
+void args_fini(struct worker_args *a)
+{
+    option_sources_fini(&a->sources);
 }
 
 bool args_on_gpu(const struct worker_args *a)
@@ -139,6 +153,8 @@ bool args_print(const struct worker_args *a)
         metric_list(stdout, &worker_steps_set);
         metric_list(stdout, &worker_sequences_set);
         metric_list(stdout, &worker_pools_set);
+    } else if (a->print_config) {
+        option_sources_print(stdout, &a->sources);
     } else {
         return false;
     }
@@ -176,6 +192,7 @@ enum status args_check(const struct worker_args *a, struct error *e)
     if (log_start(&log, e) != ST_OK) {
         return e->code;
     }
+    option_sources_log(&a->sources);
     if (strcmp(a->kv_dtype, "auto") != 0 && strcmp(a->kv_dtype, "f32") != 0) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "--kv-dtype %s: give auto or f32", a->kv_dtype);

@@ -63,7 +63,8 @@ void port_set(void *socket, int option, int value)
     (void)rc;
 }
 
-/* Enables IPv6 only on request: it would change the name of a port. */
+/* Enables IPv6 only where the endpoint needs it: it would change the name of a
+ * port.  libzmq then also accepts IPv4 at [::] and *. */
 static void set_common(const struct port *p, const char *endpoint)
 {
     void *socket = p->socket;
@@ -80,7 +81,8 @@ static void set_common(const struct port *p, const char *endpoint)
     port_set(socket, ZMQ_RCVHWM, TRANSPORT_HWM);
     port_set(socket, ZMQ_LINGER, TRANSPORT_LINGER_MS);
     port_set(socket, ZMQ_HANDSHAKE_IVL, TRANSPORT_HANDSHAKE_MS);
-    port_set(socket, ZMQ_IPV6, strchr(endpoint, '[') != NULL);
+    port_set(socket, ZMQ_IPV6,
+             strchr(endpoint, '[') != NULL || strstr(endpoint, "//*:") != NULL);
 }
 
 /* TCP finds a dead peer: by probes while nothing is on its way, and after
@@ -138,8 +140,9 @@ void port_set_client(void *socket, const struct curve_keys *keys,
     set_bytes(socket, ZMQ_CURVE_SERVERKEY, server, KEY_BYTES);
 }
 
-/* Without an answer to its request for authentication (common/wire/zap.h) a
- * port lets nobody in. */
+/* libzmq lets everybody in while nobody answers its requests for
+ * authentication (common/wire/zap.h), so the transport binds their socket first
+ * and closes it last.  A message without a user id reaches no core either. */
 static void set_server(void *socket, const struct port *p)
 {
     char domain[ZAP_DOMAIN_BYTES];
@@ -148,7 +151,6 @@ static void set_server(void *socket, const struct port *p)
     set_pair(socket, p->keys);
     port_set(socket, ZMQ_CURVE_SERVER, 1);
     set_bytes(socket, ZMQ_ZAP_DOMAIN, domain, strlen(domain));
-    port_set(socket, ZMQ_ZAP_ENFORCE_DOMAIN, 1);
 }
 
 static void set_keys(const struct port *p, int type)
