@@ -28,7 +28,7 @@ static unsigned read_words(const char *text, size_t n, char *words, size_t cap)
 
         end = end < n ? end : n;
         length = end - at;
-        if (plain_length(text + at) >= length && used + length + 2 <= cap) {
+        if (plain_length(text + at) >= length && used + length + 1 <= cap) {
             memcpy(words + used, text + at, length);
             used += length;
             words[used++] = ' ';
