@@ -98,6 +98,9 @@ struct worker_args {
     struct option_sources sources;
 };
 
+/* The program, for --generate. */
+extern const struct option_program args_program;
+
 /* Takes the options from file, environment and argv (option_sources.h).
  * args_fini() frees what the values point into.  Returns ST_INVALID_ARGUMENT
  * with the option and the reason.
