@@ -559,12 +559,13 @@ static void print_state(const struct program *p, const char *state)
            "MiB, scratch %.1f MiB, pool %.1f MiB: %u blocks of %u tokens "
            "(%.1f KiB each), %u slots (%.1f KiB each); sequences up to %u "
            "tokens\n",
-           SLUICE_VERSION, state, p->name, layers, p->config.name,
-           p->args.device, p->args.router, (double)n->weight_bytes / MIB,
-           (double)n->scratch_bytes / MIB, (double)p->budget.pool.bytes / MIB,
-           p->budget.pool.n_blocks, n->pool.block_tokens,
-           (double)n->pool.block_bytes / 1024, p->budget.pool.n_slots,
-           (double)n->pool.slot_bytes / 1024, n->pool.context);
+           SLUICE_VERSION, state, worker_known_as(p->core), layers,
+           p->config.name, p->args.device, p->args.router,
+           (double)n->weight_bytes / MIB, (double)n->scratch_bytes / MIB,
+           (double)p->budget.pool.bytes / MIB, p->budget.pool.n_blocks,
+           n->pool.block_tokens, (double)n->pool.block_bytes / 1024,
+           p->budget.pool.n_slots, (double)n->pool.slot_bytes / 1024,
+           n->pool.context);
     fflush(stdout);
 }
 
