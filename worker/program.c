@@ -10,6 +10,7 @@
 #include "common/wire/door_rules.h"
 #include "common/wire/method.h"
 #include "kernels/backends/canary.h"
+#include "worker/base/advertise.h"
 #include "worker/model/progress.h"
 #include "worker/worker_core.h"
 
@@ -429,9 +430,9 @@ static enum status ports_make(struct program *p, struct error *e)
     if (st == ST_OK) {
         transport_limit(p->transport, 0, STAGE_CONNECTIONS_MAX,
                         door_share(STAGE_CONNECTIONS_MAX));
-        p->stage_endpoint = p->args.stage_advertise != NULL
-                                ? p->args.stage_advertise
-                                : transport_endpoint(p->transport, 0);
+        st = advertise_endpoint(p->advertised, p->args.advertise,
+                                transport_endpoint(p->transport, 0), false, e);
+        p->stage_endpoint = p->advertised;
     }
     return st;
 }
