@@ -91,9 +91,10 @@ struct node_io {
      * May be NULL. */
     uint8_t (*port)(struct node_io *io, struct peer_id who);
 
-    /* Returns whom the key of a connection proves, valid until this node's next
-     * event.  Returns NULL for a connection without a key: of this machine, to
-     * a node without keys.  May be NULL: there are no keys. */
+    /* Returns whom the key of a connection proves, accepted or dialled, from
+     * `opened` or its first frame on; valid until this node's next event.
+     * Returns NULL for a connection without a key: of this machine, to a node
+     * without keys.  May be NULL: there are no keys. */
     const struct identity *(*identity)(struct node_io *io, struct peer_id who);
 
     /* Allows an accepted connection frames with tensors.  Before, a frame of
