@@ -36,11 +36,12 @@ struct identity {
 };
 
 /* Why a port with keys denied a peer: X(name, value of a label) */
-#define NODE_DENIALS(X)                                                    \
-    X(NO_KEY, "no_key")           /* the peer does not use CURVE */        \
-    X(UNKNOWN_KEY, "unknown_key") /* its key is not trusted */             \
-    X(WRONG_ROLE, "wrong_role")   /* its key has no role for this port */  \
-    X(HANDSHAKE, "handshake")     /* wrong server key, forged, replayed */ \
+#define NODE_DENIALS(X)                                                  \
+    X(NO_KEY, "no_key")           /* the peer does not begin CURVE */    \
+    X(UNKNOWN_KEY, "unknown_key") /* its key is not trusted */           \
+    X(WRONG_ROLE, "wrong_role")   /* its key has no role for the port */ \
+    X(HANDSHAKE, "handshake")     /* not finished: a wrong key of the    \
+                                   * router, forged, replayed, late */   \
     X(TOO_MANY, "too_many")       /* unfinished handshakes */
 
 enum node_denial {

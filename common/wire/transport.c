@@ -215,6 +215,7 @@ static enum status transport_make(struct transport **out, unsigned n_ports,
     assert(t != NULL);
     t->context = context;
     t->keys = keys;
+    t->trouble = "";
     t->io = (struct node_io){.impl = t,
                              .now_us = transport_now_us,
                              .random = transport_random,

@@ -40,7 +40,7 @@ struct transport {
     bool zap_unread;
     bool revoked;         /* of some connections `lost` is due */
     uint32_t router_turn; /* which certificate of a router is dialled next */
-    char trouble[160];    /* why the last dial failed; "": it is not known */
+    const char *trouble;  /* why the last dial failed; "": it is not known */
     struct log_gate undialled;
 };
 
@@ -109,9 +109,10 @@ const struct identity *transport_identity(struct node_io *io,
  * such certificate. */
 MUST_CHECK bool transport_pick_server(struct transport *t, struct port *p);
 
-/* Records why a dial failed: an event of the monitor with its value. */
+/* Records why a handshake failed: an event of the monitor. */
 void transport_shake_failed(struct transport *t, const struct port *p,
-                            uint16_t event, int value);
+                            uint16_t event);
+/* Records and logs the reason, a constant. */
 void transport_trouble_set(struct transport *t, const struct port *p,
                            const char *why);
 

@@ -10,6 +10,7 @@
 
 #define ENVELOPE 2 /* parts before a request: routing id and delimiter */
 #define PARTS    (ENVELOPE + ZAP_REQUEST)
+#define Z85_KEY  40
 
 /* ---- requests of libzmq for authentication ---- */
 
@@ -85,13 +86,13 @@ static uint8_t allowed_at(const struct port *p)
 
 static enum zap_verdict judge(struct transport *t, const struct zap_request *r)
 {
-    char id[ZAP_USER_ID + 1];
+    char id[Z85_KEY + 1];
     const struct identity *who;
     enum zap_verdict v =
         zap_judge(t->keys, r->key, allowed_at(&t->ports[r->port]), &who);
 
     if (v == ZAP_UNKNOWN_KEY) {
-        zap_user_id(id, r->key);
+        zmq_z85_encode(id, r->key, KEY_BYTES); /* as in certificates */
         door_watch_deny(&t->doors, r->port, DENIED_UNKNOWN_KEY, id);
     } else if (v == ZAP_WRONG_ROLE) {
         door_watch_deny(&t->doors, r->port, DENIED_WRONG_ROLE, who->name);
@@ -245,15 +246,16 @@ bool transport_pick_server(struct transport *t, struct port *p)
 void transport_trouble_set(struct transport *t, const struct port *p,
                            const char *why)
 {
-    if (strcmp(t->trouble, why) != 0) {
-        snprintf(t->trouble, sizeof t->trouble, "%s", why);
+    t->trouble = why;
+    if (t->keys == NULL) {
+        return;
     }
     log_gate_write(&t->undialled, loop_now_us(), "endpoint=%s why=\"%s\"",
                    p->at[0] != '\0' ? p->at : p->endpoint, why);
 }
 
 void transport_shake_failed(struct transport *t, const struct port *p,
-                            uint16_t event, int value)
+                            uint16_t event)
 {
     bool keys = t->keys != NULL;
 
@@ -265,15 +267,14 @@ void transport_shake_failed(struct transport *t, const struct port *p,
         transport_trouble_set(t, p,
                               "the other end does not trust this program's "
                               "key, or its role may not connect there");
-    } else if (value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH) {
-        transport_trouble_set(
-            t, p,
-            keys ? "the other end has no keys"
-                 : "the other end has keys; give --key and --trust");
     } else if (keys) {
         transport_trouble_set(t, p,
-                              "the handshake failed: the other end may have "
-                              "another key than the one in --trust");
+                              "the other end has no keys, or another key than "
+                              "its certificate in --trust");
+    } else {
+        transport_trouble_set(t, p,
+                              "the handshake failed; if the other end has "
+                              "keys, give --key and --trust");
     }
 }
 
