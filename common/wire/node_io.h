@@ -51,6 +51,10 @@ enum node_denial {
         DENIED_NR
 };
 
+/* The values of the label, each ended by a NUL. */
+#define NODE_DENIAL_LABEL(name, label) label "\0"
+#define NODE_DENIAL_LABELS             NODE_DENIALS(NODE_DENIAL_LABEL)
+
 /* Connections of the listening ports, since the start. */
 struct node_counts {
     uint64_t accepted, refused; /* refused: too many, or too fast */
