@@ -9,11 +9,13 @@
 #include "common/base/log_output.h"
 #include "common/base/notify.h"
 #include "common/base/option.h"
+#include "common/base/option_generate.h"
 #include "common/base/option_sources.h"
 #include "common/base/std_fds.h"
 #include "common/model/directory.h"
 #include "common/sampling/sampling.h"
 #include "common/scrape/scrape.h"
+#include "common/wire/curve_keys.h"
 #include "common/wire/door_rules.h"
 #include "common/wire/loop.h"
 #include "common/wire/method.h"
@@ -59,6 +61,7 @@
       0, 3600000)                                                              \
     X(gather, MS, "TIME", "1ms",                                               \
       "minimum interval between chunk frames to one client", 0, GATHER_MS_MAX) \
+    CURVE_KEYS_OPTIONS(X)                                                      \
     X(metrics, STRING, "HOST:PORT", NULL,                                      \
       "loopback address of http://HOST:PORT/metrics (default: none)", 0, 0)    \
     X(metrics_anyone, FLAG, NULL, NULL,                                        \
@@ -119,6 +122,7 @@ struct program {
     struct text_model models[ROUTER_MODELS_MAX];
     uint32_t n_models;
     struct text_threads *text;
+    struct curve_keys *keys; /* NULL: none */
     struct transport *transport;
     struct scrape *scrape; /* NULL: no --metrics */
     struct router_core *core;
@@ -193,6 +197,7 @@ static void on_signal(void *arg, int fd)
     if (signal == SIGHUP) {
         notify_reloading(&p->notify, loop_now_us());
         log_reopen(); /* tokenizers must stay those of the workers */
+        transport_reread_keys(p->transport);
         notify_reloaded(&p->notify);
     } else if (signal != 0) {
         log_info("stopping", "reason=signal");
@@ -263,7 +268,10 @@ static enum status assemble(struct program *p, struct error *e)
                               p->args.text_threads, e);
     }
     if (st == ST_OK) {
-        st = transport_listen(&p->transport, ports, apart ? 3 : 2, NULL, e);
+        st = curve_keys_load(&p->keys, p->args.key, p->args.trust, e);
+    }
+    if (st == ST_OK) {
+        st = transport_listen(&p->transport, ports, apart ? 3 : 2, p->keys, e);
     }
     if (st == ST_OK && p->args.metrics != NULL) {
         st = scrape_new(&p->scrape, p->args.metrics, p->args.metrics_anyone, e);
@@ -295,6 +303,7 @@ static void dismantle(struct program *p)
     scrape_free(&p->scrape);
     router_free(&p->core);
     transport_free(&p->transport);
+    curve_keys_free(&p->keys);
     text_threads_free(&p->text);
     notify_close(&p->notify);
     for (uint32_t i = 0; i < p->n_models; i++) {
@@ -369,9 +378,16 @@ static int fail(const struct error *e)
 int main(int argc, char **argv)
 {
     static struct program p;
+    const char *kind = option_generate_kind(argc, argv);
     struct error e;
 
     std_fds_reserve();
+    if (kind != NULL) {
+        return option_generate(stdout, &about, kind, &e) == ST_OK &&
+                       std_out_end(&e) == ST_OK
+                   ? EXIT_SUCCESS
+                   : fail(&e);
+    }
     FAILPOINT_START(argc, argv);
     if (option_sources_load(&p.sources, &about, &p.args, argc, argv, &e) !=
         ST_OK) {

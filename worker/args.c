@@ -68,10 +68,10 @@ static const char examples[] =
     "stops\n"
     "it at once.\n\n"
     "exit codes: 0 stopped by SIGTERM or SIGINT, 2 could not start,\n"
-    "            5 the engine made no progress for 10 s: restart it\n"
+    "            5 the engine made no progress for 10 s: restart it,\n"
     "            6 the device failed: restart it\n";
 
-static const struct option_program about = {
+const struct option_program args_program = {
     .name = "sluice-worker",
     .summary = "run a language model, or some of its layers, for a router",
     .role = "worker",
@@ -84,7 +84,8 @@ static const struct option_program about = {
 enum status args_parse(struct worker_args *a, int argc, char **argv,
                        struct error *e)
 {
-    enum status st = option_sources_load(&a->sources, &about, a, argc, argv, e);
+    enum status st =
+        option_sources_load(&a->sources, &args_program, a, argc, argv, e);
 
     /* The default depends on the device, so the table cannot hold it. */
     if (st == ST_OK && a->engine_depth == 0) {

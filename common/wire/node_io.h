@@ -35,10 +35,26 @@ struct identity {
     uint8_t key[KEY_BYTES];
 };
 
+/* Why a port with keys denied a peer: X(name, value of a label) */
+#define NODE_DENIALS(X)                                                    \
+    X(NO_KEY, "no_key")           /* the peer does not use CURVE */        \
+    X(UNKNOWN_KEY, "unknown_key") /* its key is not trusted */             \
+    X(WRONG_ROLE, "wrong_role")   /* its key has no role for this port */  \
+    X(HANDSHAKE, "handshake")     /* wrong server key, forged, replayed */ \
+    X(TOO_MANY, "too_many")       /* unfinished handshakes */
+
+enum node_denial {
+#define X(name, label) DENIED_##name,
+    NODE_DENIALS(X)
+#undef X
+        DENIED_NR
+};
+
 /* Connections of the listening ports, since the start. */
 struct node_counts {
     uint64_t accepted, refused; /* refused: too many, or too fast */
     uint64_t cut;               /* ended because the peer broke a rule */
+    uint64_t denied[DENIED_NR];
 };
 
 struct node_io {
@@ -75,9 +91,10 @@ struct node_io {
      * May be NULL. */
     uint8_t (*port)(struct node_io *io, struct peer_id who);
 
-    /* Returns whom the key of a connection proves, valid until this node's next
-     * event.  Returns NULL for a connection without a key: of this machine, to
-     * a node without keys.  May be NULL: there are no keys. */
+    /* Returns whom the key of a connection proves, accepted or dialled, from
+     * `opened` or its first frame on; valid until this node's next event.
+     * Returns NULL for a connection without a key: of this machine, to a node
+     * without keys.  May be NULL: there are no keys. */
     const struct identity *(*identity)(struct node_io *io, struct peer_id who);
 
     /* Allows an accepted connection frames with tensors.  Before, a frame of

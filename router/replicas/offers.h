@@ -56,7 +56,7 @@ MUST_CHECK enum status offer_check(const Sluice__V1__WorkerOffer *o, bool keyed,
                                    struct error *e);
 
 /* Adds the offer o of peer p, which offer_check() has accepted.  Sets p->offer;
- * the peer's name is set.  The caller has checked OFFERS_MAX. */
+ * the peer's name and lineage are set.  The caller has checked OFFERS_MAX. */
 void offer_open(struct replicas *r, struct router_peer *p,
                 const Sluice__V1__WorkerOffer *o);
 

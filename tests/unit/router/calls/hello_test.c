@@ -277,7 +277,7 @@ BAD(long_device)
 
 static const struct bad table[] = {
     {version, ST_FAILED_PRECONDITION,
-     "your version is 2.0, this router has 1.0"},
+     "your version is 2.0, this router has 1.1"},
     {no_role, INVALID, "role 0"},
     {role_7, INVALID, "role 7"},
     {no_name, INVALID, "1..64 bytes of UTF-8"},
