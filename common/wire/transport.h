@@ -52,7 +52,8 @@
 #define TRANSPORT_SESSIONS_MAX 32 /* connections to one router */
 #define TRANSPORT_PORTS \
     (TRANSPORT_LISTEN_MAX + TRANSPORT_DIAL_MAX + TRANSPORT_SESSIONS_MAX)
-#define TRANSPORT_ITEMS            (2 * TRANSPORT_PORTS + 2)
+#define TRANSPORT_OWN_ITEMS        2 /* beside those of the ports */
+#define TRANSPORT_ITEMS            (2 * TRANSPORT_PORTS + TRANSPORT_OWN_ITEMS)
 #define TRANSPORT_HWM              64
 #define TRANSPORT_LINGER_MS        1000
 #define TRANSPORT_HANDSHAKE_MS     2000
