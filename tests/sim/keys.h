@@ -53,7 +53,7 @@ struct keys {
 
 void keys_init(struct sim *s);
 
-/* Writes the name under which the router knows a node. */
+/* Writes the name of a node at the router. */
 void keys_known_as(const struct sim *s, uint32_t node, char out[SIM_KNOWN_AS]);
 
 /* Returns the number that stands for the key of a node. */

@@ -52,7 +52,7 @@ static uint32_t any_node(struct sim *s, uint8_t role)
                      (uint32_t)rng_below(r, s->options.n_clients);
 }
 
-/* The name of a node in its Hello, or as the router knows it. */
+/* Draws the name of a node: in its Hello, or at the router. */
 static void draw_name(struct sim *s, struct attempt *a)
 {
     uint32_t node = any_node(s, a->role);
@@ -220,7 +220,7 @@ static void send_stage_hello(struct sim *s, uint32_t w, uint64_t assembly,
     n->ops->recv(n->core, (struct peer_id){s->keys.conn}, &f);
 }
 
-/* The stranger knows the assembly and its place in it. */
+/* Gives the right assembly and place: only the key is wrong. */
 static void meet_stage(struct sim *s)
 {
     uint32_t w = (uint32_t)rng_below(&s->keys.chance, s->options.n_workers);

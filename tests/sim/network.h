@@ -39,7 +39,7 @@ struct conn {
     uint32_t begin, end; /* the worker's layers when it opened it */
     bool keyed;          /* the listener must have this key */
     uint8_t wanted[KEY_BYTES];
-    struct identity identity[ENDS]; /* of both ends, once it is open */
+    struct identity identity[ENDS]; /* by end, once it is open */
 };
 
 struct flight {
