@@ -319,6 +319,11 @@ void router_counts(const struct router_core *r, struct router_metrics *out)
     counts_take(r, out);
 }
 
+void router_line(const struct router_core *r, char *text, size_t cap)
+{
+    counts_line(r, text, cap);
+}
+
 void router_page(struct router_core *r, struct metric_page *page)
 {
     struct metric_series s[COUNTS_SETS];

@@ -85,6 +85,10 @@ bool router_session_view(const struct router_core *r, uint32_t i,
 /* Copies the counters and gauges without labels as they are now. */
 void router_counts(const struct router_core *r, struct router_metrics *out);
 
+/* Writes one line about workers and sequences for a person, at most cap bytes
+ * with its NUL. */
+void router_line(const struct router_core *r, char *text, size_t cap);
+
 /* Adds all metrics to a page for Prometheus; logs those that are not 0 under
  * the event `counted`; prints their rows for --list-metrics. */
 void router_page(struct router_core *r, struct metric_page *page);

@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/quote.h"
 #include "common/wire/method_message.h"
+#include "worker/base/advertise.h"
 #include "worker/core_state.h"
 #include "worker/sequences/ending.h"
 #include "worker/sequences/orphans.h"
@@ -55,7 +56,8 @@ static void fill_shard(struct worker_core *w, Sluice__V1__WorkerShard *m)
     m->ledger = &w->hello_ledger.ledger;
     if (o->stage_endpoint != NULL) {
         m->has_stage_endpoint = m->has_hidden = m->has_step_tokens = true;
-        m->stage_endpoint = wire_text(o->stage_endpoint);
+        m->stage_endpoint = wire_text(
+            advertise_now(w->hello_endpoint, o->stage_endpoint, w->base.io));
         m->hidden = o->hidden;
         m->step_tokens = o->step_tokens;
     }

@@ -9,10 +9,12 @@
 #ifndef COMMON_WIRE_NODE_IO_H
 #define COMMON_WIRE_NODE_IO_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/status.h"
 #include "common/wire/frame.h"
+#include "proto/limits.h"
 
 /* One connection.  The transport counts connections and never reuses a
  * number.  It is a struct, so that no other kind of id can be passed for it. */
@@ -82,6 +84,11 @@ struct node_io {
     /* Allows an accepted connection frames with tensors.  Before, a frame of
      * that length ends its connection.  May be NULL. */
     void (*trust)(struct node_io *io, struct peer_id who);
+
+    /* Writes the address of this machine on the way to the router, as
+     * endpoint_join() takes it.  Returns false if there is no way.  NULL for a
+     * node that is not dialled by others. */
+    bool (*local)(struct node_io *io, char out[ENDPOINT_MAX]);
 
     /* Returns counts for metrics.  May be NULL: there are none. */
     void (*counts)(struct node_io *io, struct node_counts *out);

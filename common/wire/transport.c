@@ -15,25 +15,7 @@
 #include "common/wire/loop.h"
 #include "common/wire/port.h"
 #include "common/wire/probe.h"
-
-struct transport {
-    struct node_io io;
-    void *context;
-    /* Listening ports first, then connecting ports; the first of those is the
-     * router's. */
-    struct port ports[TRANSPORT_PORTS];
-    unsigned n_ports, n_listen;
-    unsigned n_routers; /* connecting ports for the router, of n_ports */
-    struct connections connections; /* of the listening ports; counts all ids */
-    struct transport_counts counts;
-    struct door_watch doors; /* of the listening ports */
-    uint32_t n_opened;       /* ports opened since the start */
-};
-
-static struct transport *of(struct node_io *io)
-{
-    return io->impl;
-}
+#include "common/wire/transport_impl.h"
 
 static int64_t transport_now_us(struct node_io *io)
 {
@@ -49,17 +31,6 @@ static uint64_t transport_random(struct node_io *io)
     while (getrandom(&v, sizeof v, 0) != sizeof v) {
     }
     return v;
-}
-
-/* Returns the port of an outgoing connection, NULL if it has ended. */
-static struct port *dialled(struct transport *t, struct peer_id who)
-{
-    for (unsigned i = t->n_listen; who.v != 0 && i < t->n_ports; i++) {
-        if (t->ports[i].id == who.v) {
-            return &t->ports[i];
-        }
-    }
-    return NULL;
 }
 
 /* ---- sending ---- */
@@ -87,7 +58,7 @@ static enum status send_routed(struct transport *t, struct connection *c,
 static enum status transport_send(struct node_io *io, struct peer_id to,
                                   struct frame **f)
 {
-    struct transport *t = of(io);
+    struct transport *t = transport_of(io);
     struct connection *c;
     struct port *p;
     enum status st = ST_UNAVAILABLE;
@@ -99,10 +70,10 @@ static enum status transport_send(struct node_io *io, struct peer_id to,
     /* Ids of accepted and of outgoing connections share one count, so at most
      * one of the two lookups succeeds. */
     c = connections_by_id(&t->connections, to.v);
-    p = dialled(t, to);
+    p = transport_dialled(t, to);
     if (c != NULL && !c->closed) {
         st = send_routed(t, c, f);
-    } else if (p != NULL && !p->gone) {
+    } else if (p != NULL && p->socket != NULL && !p->gone) {
         st = port_send_frame(p, f) >= 0 ? ST_OK : ST_RESOURCE_EXHAUSTED;
         t->counts.no_room += st != ST_OK;
     } else {
@@ -112,74 +83,17 @@ static enum status transport_send(struct node_io *io, struct peer_id to,
     return st;
 }
 
-/* Never reconnects: a new connection must be a new session.  ZMQ_IMMEDIATE
- * keeps frames out of the queue of a connection that may never stand. */
-static bool dial_port(struct transport *t, struct port *p, const char *endpoint)
-{
-    char at[ENDPOINT_MAX];
-
-    if (endpoint_private(endpoint, at, NULL) != ST_OK ||
-        !port_open(p, t->context, ZMQ_DEALER, at, ++t->n_opened)) {
-        return false;
-    }
-    port_set(p->socket, ZMQ_RECONNECT_IVL, -1);
-    port_set(p->socket, ZMQ_IMMEDIATE, 1);
-    return zmq_connect(p->socket, at) == 0;
-}
-
-/* Replaces p's connection without a report.  If the endpoint cannot be
- * dialled, the connection is lost at once. */
-static struct peer_id dial(struct transport *t, struct port *p,
-                           const char *endpoint)
-{
-    port_close(p);
-    p->id = ++t->connections.last_id;
-    p->gone = !dial_port(t, p, endpoint);
-    return (struct peer_id){p->id};
-}
-
-/* A node with one session replaces its connection. */
-static struct peer_id transport_open(struct node_io *io)
-{
-    struct transport *t = of(io);
-    struct port *p = &t->ports[t->n_listen];
-
-    for (unsigned i = 1; p->id != 0 && i < t->n_routers; i++) {
-        p = &t->ports[t->n_listen + i];
-    }
-    if (p->id != 0 && t->n_routers > 1) {
-        return (struct peer_id){0};
-    }
-    return dial(t, p, p->endpoint);
-}
-
-static struct peer_id
-transport_open_to(struct node_io *io, const char *endpoint, const uint8_t *key)
-{
-    struct transport *t = of(io);
-
-    (void)key;
-    for (unsigned i = t->n_listen + t->n_routers; i < t->n_ports; i++) {
-        if (t->ports[i].id == 0) {
-            return dial(t, &t->ports[i], endpoint);
-        }
-    }
-    return (struct peer_id){0};
-}
-
 /* An accepted connection cannot be closed singly in ZeroMQ.  Its door ends it
  * when queued data, such as a Goodbye, had time to leave.  Until then it stays
  * in the table, ignored. */
 static void transport_close(struct node_io *io, struct peer_id who)
 {
-    struct transport *t = of(io);
-    struct port *p = dialled(t, who);
+    struct transport *t = transport_of(io);
+    struct port *p = transport_dialled(t, who);
     struct connection *c;
 
     if (p != NULL) {
-        port_close(p);
-        p->id = 0;
-        p->gone = false;
+        transport_hang_up(t, p);
     }
     c = connections_by_id(&t->connections, who.v);
     if (c != NULL) {
@@ -191,7 +105,8 @@ static void transport_close(struct node_io *io, struct peer_id who)
 
 static void transport_trust(struct node_io *io, struct peer_id who)
 {
-    const struct connection *c = connections_by_id(&of(io)->connections, who.v);
+    const struct connection *c =
+        connections_by_id(&transport_of(io)->connections, who.v);
 
     if (c != NULL) {
         door_trust(c->fd, c->generation);
@@ -200,12 +115,12 @@ static void transport_trust(struct node_io *io, struct peer_id who)
 
 static void transport_node_counts(struct node_io *io, struct node_counts *out)
 {
-    door_watch_counts(&of(io)->doors, out);
+    door_watch_counts(&transport_of(io)->doors, out);
 }
 
 static uint8_t transport_port(struct node_io *io, struct peer_id who)
 {
-    struct transport *t = of(io);
+    struct transport *t = transport_of(io);
     struct connection *c = connections_by_id(&t->connections, who.v);
 
     return c != NULL ? t->ports[c->port].allowed : 0;
@@ -246,38 +161,6 @@ static void drain_listening(struct transport *t, unsigned port,
             connections_disconnected(&t->connections, port, value);
             told_lost(t, port, value, ops, node);
         }
-    }
-}
-
-/* To the core, every failed handshake is a lost connection. */
-static void drain_connecting(struct port *p, const struct node_ops *ops,
-                             void *node)
-{
-    struct peer_id who = {p->id};
-    uint16_t event;
-    int value;
-
-    p->monitor_unread = false;
-    while (port_event(p, &event, &value)) {
-        if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
-            ops->opened(node, who);
-        } else if (event == ZMQ_EVENT_DISCONNECTED ||
-                   event == ZMQ_EVENT_CLOSED ||
-                   event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL ||
-                   event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL ||
-                   event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
-            port_close(p);
-            p->gone = true;
-        }
-        if (who.v != p->id) {
-            return; /* closed, or reopened, within the call */
-        }
-    }
-    if (p->gone) {
-        port_close(p);
-        p->gone = false;
-        p->id = 0;
-        ops->lost(node, who);
     }
 }
 
@@ -440,6 +323,9 @@ int transport_items(const struct transport *t, struct pollfd *items)
             (struct pollfd){.fd = open ? p->monitor_fd : -1, .events = POLLIN};
         items[n++] = (struct pollfd){.fd = open ? p->fd : -1, .events = POLLIN};
     }
+    items[n++] = (struct pollfd){
+        .fd = t->resolver != NULL ? resolver_fd(t->resolver) : -1,
+        .events = POLLIN};
     return n;
 }
 
@@ -462,6 +348,9 @@ static void read_port(struct transport *t, unsigned i,
 void transport_turn(struct transport *t, const struct pollfd *items,
                     const struct node_ops *ops, void *node)
 {
+    if (items[2 * t->n_ports].revents != 0) {
+        transport_take_answers(t);
+    }
     for (unsigned i = 0; i < t->n_ports; i++, items += 2) {
         struct port *p = &t->ports[i];
 
@@ -469,7 +358,7 @@ void transport_turn(struct transport *t, const struct pollfd *items,
             if (i < t->n_listen) {
                 drain_listening(t, i, ops, node);
             } else {
-                drain_connecting(p, ops, node);
+                transport_dial_events(p, ops, node);
             }
         }
         if (items[1].revents != 0 || p->unread) {
@@ -478,6 +367,7 @@ void transport_turn(struct transport *t, const struct pollfd *items,
     }
     t->counts.peers = t->connections.n;
     door_watch_turn(&t->doors, loop_now_us());
+    log_gate_tick(&t->unresolved, loop_now_us());
 }
 
 bool transport_look(struct transport *t)
@@ -522,6 +412,8 @@ static enum status transport_make(struct transport **out, unsigned n_ports,
                              .trust = transport_trust,
                              .counts = transport_node_counts};
     t->doors.due_us = loop_now_us();
+    log_gate_init(&t->unresolved, LOG_WARN, "host-unresolved",
+                  TRANSPORT_UNRESOLVED_LINES);
     *out = t;
     return ST_OK;
 }
@@ -537,6 +429,8 @@ void transport_free(struct transport **pt)
         port_close(&t->ports[i]);
     }
     zmq_ctx_term(t->context);
+    resolver_free(&t->resolver);
+    log_gate_end(&t->unresolved);
     door_watch_close(&t->doors);
     connections_fini(&t->connections);
     free(t);
@@ -549,7 +443,7 @@ static enum status listen_one(struct transport *t,
 {
     struct port *p = &t->ports[t->n_ports];
     char at[ENDPOINT_MAX];
-    enum status st = endpoint_private(port->endpoint, at, e);
+    enum status st = endpoint_bind(port->endpoint, t->keys != NULL, at, e);
 
     if (st != ST_OK) {
         return st;
@@ -581,39 +475,6 @@ static enum status self_test(struct error *e)
     return st == ST_OK ? door_watch_passed(door, e) : st;
 }
 
-/* Makes the ports for n connections to the router. */
-static enum status add_routers(struct transport *t, const char *router,
-                               unsigned n, struct error *e)
-{
-    char at[ENDPOINT_MAX];
-    enum status st = endpoint_private(router, at, e);
-
-    if (st != ST_OK) {
-        return st;
-    }
-    for (unsigned i = 0; i < n; i++) {
-        struct port *p = &t->ports[t->n_ports++];
-
-        snprintf(p->endpoint, ENDPOINT_MAX, "%s", at);
-        p->thread = (uint8_t)t->n_listen;
-    }
-    t->n_routers = n;
-    t->io.open = transport_open;
-    return ST_OK;
-}
-
-/* Makes the ports for connections to other endpoints than the router's. */
-static void add_dials(struct transport *t)
-{
-    for (unsigned i = 1; i < TRANSPORT_DIAL_MAX; i++) {
-        struct port *p = &t->ports[t->n_ports++];
-
-        p->tensors = true;
-        p->thread = (uint8_t)t->n_listen;
-    }
-    t->io.open_to = transport_open_to;
-}
-
 enum status transport_new(struct transport **out, const char *router,
                           const struct transport_port *ports, unsigned n,
                           struct curve_keys *keys, struct error *e)
@@ -623,20 +484,22 @@ enum status transport_new(struct transport **out, const char *router,
     struct transport *t = NULL;
 
     assert((n > 0 || router != NULL) && n <= TRANSPORT_LISTEN_MAX);
-    (void)keys;
     st = st == ST_OK ? transport_make(&t, n_ports, n_ports, e) : st;
+    if (st == ST_OK) {
+        t->keys = keys;
+    }
     for (unsigned i = 0; st == ST_OK && i < n; i++) {
         st = listen_one(t, &ports[i], e);
     }
     if (st == ST_OK && router != NULL) {
-        st = add_routers(t, router, 1, e);
+        st = transport_add_routers(t, router, 1, e);
     }
     if (st != ST_OK) {
         transport_free(&t);
         return st;
     }
     if (router != NULL) {
-        add_dials(t);
+        transport_add_dials(t);
     }
     *out = t;
     return ST_OK;
@@ -652,8 +515,10 @@ enum status transport_connect_many(struct transport **out, const char *endpoint,
     enum status st = transport_make(&t, 1, 1, e);
 
     assert(n > 0 && n <= TRANSPORT_SESSIONS_MAX);
-    (void)keys;
-    st = st == ST_OK ? add_routers(t, endpoint, n, e) : st;
+    if (st == ST_OK) {
+        t->keys = keys;
+        st = transport_add_routers(t, endpoint, n, e);
+    }
     if (st != ST_OK) {
         transport_free(&t);
         return st;

@@ -273,7 +273,7 @@ static enum status check_worker(struct router_core *r, struct hello *h,
                                 struct error *e)
 {
     const Sluice__V1__WorkerShard *s = h->m->worker;
-    enum status st = shard_check(s, e);
+    enum status st = shard_check(s, r->base.options.keyed, e);
 
     if (st == ST_OK) {
         st = check_lineage(h, s->has_lineage, s->lineage, e);
@@ -302,7 +302,7 @@ static enum status check_offer(struct router_core *r, struct hello *h,
                                struct error *e)
 {
     const Sluice__V1__WorkerOffer *o = h->m->offer;
-    enum status st = offer_check(o, e);
+    enum status st = offer_check(o, r->base.options.keyed, e);
     const struct model *m;
 
     if (st == ST_OK) {

@@ -30,8 +30,8 @@ static enum status check_place(const struct worker_options *o,
                          m->n_stages);
     }
     /* Another worker chose the name; only neighbours are dialled. */
-    if (endpoint_of_peer(m->next.data, m->next.len, o->stage_endpoint, e) !=
-        ST_OK) {
+    if (endpoint_of_peer(m->next.data, m->next.len, o->stage_endpoint, o->keyed,
+                         e) != ST_OK) {
         return error_wrap(e, "next");
     }
     return ST_OK;

@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/wire/endpoint.h"
 #include "router/base/router_limits.h"
+#include "router/replicas/shard.h"
 #include "tests/unit/router/rig.h"
 
 struct bad {
@@ -357,6 +358,23 @@ static void bad_hellos(void **state)
     }
 }
 
+/* The other ends of such a router's connections have proved their keys. */
+static void with_keys_a_stage_may_be_at_any_host(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *f = fake_worker_new(rig, "w1", 8, 2);
+    struct error e;
+
+    (void)state;
+    half(f);
+    f->shard.stage_endpoint = wire_text("tcp://node-7.example:7072");
+    assert_int_equal(shard_check(&f->shard, true, &e), ST_OK);
+    assert_int_equal(shard_check(&f->shard, false, &e), ST_INVALID_ARGUMENT);
+    f->shard.stage_endpoint = wire_text("tcp://[::]:7072");
+    assert_int_equal(shard_check(&f->shard, true, &e), ST_INVALID_ARGUMENT);
+    rig_free(&rig);
+}
+
 static void accepts_a_shard_at_every_limit(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -632,6 +650,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_hellos),
+        cmocka_unit_test(with_keys_a_stage_may_be_at_any_host),
         cmocka_unit_test(accepts_a_shard_at_every_limit),
         cmocka_unit_test(a_repeated_hello_gets_the_same_session),
         cmocka_unit_test(ports_let_in_whom_they_are_for),
