@@ -13,6 +13,7 @@
 #include "common/base/option.h"
 #include "common/base/option_generate.h"
 #include "common/base/option_sources.h"
+#include "common/base/passed.h"
 #include "common/base/std_fds.h"
 #include "common/model/directory.h"
 #include "common/sampling/sampling.h"
@@ -41,7 +42,9 @@
     X(router, STRING, "ENDPOINT", "tcp://127.0.0.1:7071",                      \
       "the router's endpoint for clients", 0, 0)                               \
     X(listen, STRING, "HOST:PORT", "127.0.0.1:8000",                           \
-      "address for HTTP clients; other than loopback needs --keys", 0, 0)      \
+      "address for HTTP clients; other than loopback needs --keys; unused "    \
+      "with a socket of the service manager",                                  \
+      0, 0)                                                                    \
     X(model, LIST, "NAME=DIR", NULL,                                           \
       "tokenizer, chat template and sampling defaults of a model", 0,          \
       SERVED_MODELS_MAX)                                                       \
@@ -330,6 +333,9 @@ static enum status assemble(struct program *p, struct error *e)
     if (st == ST_OK) {
         st = transport_connect_many(&p->transport, p->args.router,
                                     p->args.sessions, p->curve, e);
+    }
+    if (st == ST_OK) {
+        st = passed_socket(&http.passed, e);
     }
     if (st == ST_OK) {
         st = http_sockets_new(&p->http, &http, e);
