@@ -11,6 +11,7 @@
 
 #include <zmq.h>
 
+#include "client/cluster/new_file.h"
 #include "common/base/quote.h"
 #include "common/wire/method.h"
 
@@ -104,42 +105,24 @@ static enum status make_dir(const char *dir, struct error *e)
     return ST_OK;
 }
 
-/* Writes all of text and closes fd. */
-static bool write_all(int fd, const char *text)
+static enum status exists_already(const char *path, struct error *e)
 {
-    size_t n = strlen(text);
-    bool ok = write(fd, text, n) == (ssize_t)n && fsync(fd) == 0;
-
-    return close(fd) == 0 && ok;
+    return error_set(e, ST_ALREADY_EXISTS,
+                     "%s exists; --force replaces it, --rotate makes a second "
+                     "key of the name",
+                     path);
 }
 
-/* Creates the file with its mode, so that a secret is never readable.  With
- * `force`, a new file takes the place of an old one in one step. */
+/* A secret is never readable by others: its file has its mode from the
+ * start. */
 static enum status write_file(const char *path, const char *text, mode_t mode,
                               bool force, struct error *e)
 {
-    char temporary[CERTIFICATE_PATH_MAX + 8];
-    const char *to = path;
-    int fd;
+    enum status st = force
+                         ? new_file_replace(path, text, strlen(text), mode, e)
+                         : new_file_write(path, text, strlen(text), mode, e);
 
-    if (force) {
-        snprintf(temporary, sizeof temporary, "%s.new", path);
-        unlink(temporary);
-        to = temporary;
-    }
-    fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
-    if (fd < 0 && errno == EEXIST) {
-        return error_set(e, ST_ALREADY_EXISTS,
-                         "%s exists; --force replaces it, --rotate makes a "
-                         "second key of the name",
-                         path);
-    }
-    if (fd < 0 || fchmod(fd, mode) != 0 || !write_all(fd, text) ||
-        (force && rename(to, path) != 0)) {
-        return error_set(e, ST_UNAVAILABLE, "%s: cannot write: %s", path,
-                         strerror(errno));
-    }
-    return ST_OK;
+    return st != ST_ALREADY_EXISTS ? st : exists_already(path, e);
 }
 
 static void now_text(char *out, size_t size)
@@ -195,10 +178,7 @@ static enum status write_both(const struct texts *t, const char *dir,
                          dir);
     }
     if (!force && exists(cert)) {
-        return error_set(e, ST_ALREADY_EXISTS,
-                         "%s exists; --force replaces it, --rotate makes a "
-                         "second key of the name",
-                         cert);
+        return exists_already(cert, e);
     }
     st = write_file(key, t->key, 0600, force, e);
     return st == ST_OK ? write_file(cert, t->cert, 0644, force, e) : st;
