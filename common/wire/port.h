@@ -43,7 +43,12 @@ struct port {
     uint8_t number;                /* listening: index of the port */
     const struct curve_keys *keys; /* NULL: none */
     struct identity server;        /* connecting, with keys: who is dialled */
+    bool resolving; /* connecting: its host's name is with the resolver */
+    bool stood;     /* connecting: the last dial came to a connection */
+    uint32_t tries; /* connecting: dials that came to no connection */
     char endpoint[ENDPOINT_MAX];
+    char at[ENDPOINT_MAX]; /* connecting: the endpoint, with the address that
+                            * was dialled last */
 };
 
 /* Makes a context whose threads run, n_threads of them for I/O.  Returns NULL
