@@ -30,12 +30,12 @@
 
 #include "common/base/status.h"
 
-#define BUNDLE_FILES_MAX 8192
+#define BUNDLE_FILES_MAX  8192
 #define BUNDLE_FILE_BYTES (1u << 20)
-#define BUNDLE_BYTES_MAX (64u << 20)
-#define BUNDLE_PATH_MAX  160
-#define BUNDLE_NAME_MAX  64
-#define BUNDLE_HASH_TEXT 65
+#define BUNDLE_BYTES_MAX  (64u << 20)
+#define BUNDLE_PATH_MAX   160
+#define BUNDLE_NAME_MAX   64
+#define BUNDLE_HASH_TEXT  65
 
 struct bundle_file {
     char path[BUNDLE_PATH_MAX]; /* without a slash in front */
@@ -54,7 +54,8 @@ struct bundle {
 };
 
 /* Adds a file; copies bytes[0..n).  The path must be an allowed one. */
-void bundle_add(struct bundle *b, const char *path, const char *bytes, size_t n);
+void bundle_add(struct bundle *b, const char *path, const char *bytes,
+                size_t n);
 
 /* Adds a unit. */
 void bundle_add_unit(struct bundle *b, const char *unit);

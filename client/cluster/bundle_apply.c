@@ -89,9 +89,9 @@ static enum status find_owners(struct target *t, const struct bundle *b,
 
 static enum status cannot(const char *what, const char *path, struct error *e)
 {
-    return error_set(e, errno == ELOOP || errno == ENOTDIR
-                            ? ST_FAILED_PRECONDITION
-                            : ST_UNAVAILABLE,
+    return error_set(e,
+                     errno == ELOOP || errno == ENOTDIR ? ST_FAILED_PRECONDITION
+                                                        : ST_UNAVAILABLE,
                      "%s: cannot %s: %s", path, what,
                      errno == ELOOP || errno == ENOTDIR
                          ? "a folder of the path is a link or a file"
@@ -190,24 +190,38 @@ static enum status write_in(const struct target *t, int dir, const char *name,
                : cannot("replace", f->path, e);
 }
 
-/* Returns whether the file on disk has these bytes and this mode. */
+/* Returns whether the open file has the file's bytes. */
+static bool has_bytes(int fd, const struct bundle_file *f)
+{
+    char *bytes = malloc(f->n + 1);
+    bool same = bytes != NULL && read(fd, bytes, f->n + 1) == (ssize_t)f->n &&
+                memcmp(bytes, f->bytes, f->n) == 0;
+
+    free(bytes);
+    return same;
+}
+
+/* Returns whether the file on disk is as the bundle has it. */
 static bool is_same(const struct target *t, const struct bundle_file *f)
 {
-    const struct bundle_file *was = bundle_find(t->old, f->path);
     const char *name;
     struct stat s;
     int dir = open_parent(t, f->path, false, &name);
-    bool same;
+    int fd = dir >= 0 ? openat(dir, name,
+                               O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
+                      : -1;
+    bool same = fd >= 0 && fstat(fd, &s) == 0 && S_ISREG(s.st_mode) &&
+                (s.st_mode & 0777) == (f->secret ? 0640 : 0644) &&
+                (!t->owners ||
+                 (s.st_uid == 0 && s.st_gid == (f->secret ? t->sluice : 0))) &&
+                has_bytes(fd, f);
 
-    if (dir < 0) {
-        return false;
+    if (fd >= 0) {
+        close(fd);
     }
-    same = was != NULL && strcmp(was->hash, f->hash) == 0 &&
-           fstatat(dir, name, &s, AT_SYMLINK_NOFOLLOW) == 0 &&
-           S_ISREG(s.st_mode) && (size_t)s.st_size == f->n &&
-           (s.st_mode & 0777) == (f->secret ? 0640 : 0644) &&
-           (!t->owners || s.st_gid == (f->secret ? t->sluice : 0));
-    close(dir);
+    if (dir >= 0) {
+        close(dir);
+    }
     return same;
 }
 
@@ -259,8 +273,8 @@ static enum status install_all(const struct target *t, const struct bundle *b,
         if (is_same(t, f)) {
             continue;
         }
-        report(t, bundle_find(t->old, f->path) != NULL ? APPLY_CHANGED
-                                                       : APPLY_NEW,
+        report(t,
+               bundle_find(t->old, f->path) != NULL ? APPLY_CHANGED : APPLY_NEW,
                f->path);
         st = install(t, f, e);
         if (st != ST_OK) {
@@ -315,10 +329,9 @@ enum status bundle_installed(struct bundle *out, const char *root,
     st = file_read(path, BUNDLE_FILE_BYTES, &text, &n, e);
     if (st == ST_OK) {
         st = bundle_manifest_parse(out, text, n, e);
-        st = st == ST_OK ? ST_OK : error_wrap(e, "%s", path);
         free(text);
     }
-    return st;
+    return st == ST_OK ? ST_OK : error_wrap(e, "%s", path);
 }
 
 enum status bundle_apply(const struct bundle *b, const struct bundle *old,

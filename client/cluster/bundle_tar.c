@@ -145,8 +145,8 @@ static enum status place_data(struct bundle *b, const char *path, char *bytes,
                               size_t n, struct error *e)
 {
     struct bundle real = {0};
-    struct bundle_file *file = (struct bundle_file *)(uintptr_t)bundle_find(
-        b, path);
+    struct bundle_file *file =
+        (struct bundle_file *)(uintptr_t)bundle_find(b, path);
     bool same;
 
     if (file == NULL) {

@@ -118,9 +118,8 @@ static enum status exists_already(const char *path, struct error *e)
 static enum status write_file(const char *path, const char *text, mode_t mode,
                               bool force, struct error *e)
 {
-    enum status st = force
-                         ? new_file_replace(path, text, strlen(text), mode, e)
-                         : new_file_write(path, text, strlen(text), mode, e);
+    enum status st = force ? new_file_replace(path, text, strlen(text), mode, e)
+                           : new_file_write(path, text, strlen(text), mode, e);
 
     return st != ST_ALREADY_EXISTS ? st : exists_already(path, e);
 }

@@ -21,11 +21,11 @@
 #include "common/base/status.h"
 #include "common/wire/curve_cert.h"
 
-#define CERTIFICATE_NAME_TEXT   (KEY_NAME_MAX + CURVE_SUFFIX_MAX + 1)
-#define CERTIFICATE_KEY_TEXT    41 /* Z85, with its NUL */
-#define CERTIFICATE_ROLES_TEXT  40
-#define CERTIFICATE_PATH_MAX    4096
-#define CERTIFICATE_NUMBER_MAX  9999 /* of a suffix */
+#define CERTIFICATE_NAME_TEXT  (KEY_NAME_MAX + CURVE_SUFFIX_MAX + 1)
+#define CERTIFICATE_KEY_TEXT   41 /* Z85, with its NUL */
+#define CERTIFICATE_ROLES_TEXT 40
+#define CERTIFICATE_PATH_MAX   4096
+#define CERTIFICATE_NUMBER_MAX 9999 /* of a suffix */
 
 /* Parses "router,client" to a set of BY_*.  Returns ST_INVALID_ARGUMENT and the
  * roles that exist. */
@@ -61,8 +61,8 @@ MUST_CHECK enum status certificate_read(struct curve_cert *out,
 struct certificate_entry {
     char file[CERTIFICATE_NAME_TEXT + 8]; /* "w1+2.cert" */
     bool readable;
-    struct curve_cert cert;  /* if readable */
-    char fault[ERROR_TEXT];  /* else */
+    struct curve_cert cert; /* if readable */
+    char fault[ERROR_TEXT]; /* else */
 };
 
 struct certificate_list {

@@ -29,13 +29,14 @@ static void check_host(const struct cluster *c, const struct cluster_text *name,
         }
     }
     faults_add(f, name->at, "host %s is not in hosts%s%s%s",
-               quote(name->text).text, near.best != NULL ? "; did you mean " : "",
+               quote(name->text).text,
+               near.best != NULL ? "; did you mean " : "",
                near.best != NULL ? near.best : "",
                near.best != NULL ? "?" : "; add it there");
 }
 
-static void check_model(const struct cluster *c, const struct cluster_text *name,
-                        struct faults *f)
+static void check_model(const struct cluster *c,
+                        const struct cluster_text *name, struct faults *f)
 {
     struct near near;
 
@@ -47,7 +48,8 @@ static void check_model(const struct cluster *c, const struct cluster_text *name
         near_offer(&near, c->models[i].name.text);
     }
     faults_add(f, name->at, "model %s is not in models%s%s%s",
-               quote(name->text).text, near.best != NULL ? "; did you mean " : "",
+               quote(name->text).text,
+               near.best != NULL ? "; did you mean " : "",
                near.best != NULL ? near.best : "",
                near.best != NULL ? "?" : "; add it there");
 }
@@ -98,8 +100,8 @@ static void check_names(const struct named *all, size_t n, struct faults *f)
 static void collect_names(const struct layout *l, struct faults *f)
 {
     const struct cluster *c = l->cluster;
-    struct named *all = calloc(
-        1 + c->n_gateways + l->n + c->n_admins, sizeof *all);
+    struct named *all =
+        calloc(1 + c->n_gateways + l->n + c->n_admins, sizeof *all);
     size_t n = 0;
 
     if (all == NULL) {
@@ -244,6 +246,26 @@ static void check_worker(const struct cluster_worker *w, struct faults *f)
     }
 }
 
+/* A host has one unit sluice-gateway.service. */
+static void check_gateways(const struct cluster *c, struct faults *f)
+{
+    for (size_t i = 0; i < c->n_gateways; i++) {
+        const struct cluster_text *host = &c->gateways[i].host;
+
+        for (size_t k = 0; k < i && host->text != NULL; k++) {
+            const struct cluster_text *other = &c->gateways[k].host;
+
+            if (other->text != NULL && strcmp(host->text, other->text) == 0) {
+                faults_add(f, host->at,
+                           "host %s has the gateway in line %u; one host runs "
+                           "one gateway",
+                           host->text, other->at.line);
+                break;
+            }
+        }
+    }
+}
+
 void cluster_check(const struct layout *l, struct faults *f)
 {
     const struct cluster *c = l->cluster;
@@ -254,6 +276,7 @@ void cluster_check(const struct layout *l, struct faults *f)
     for (size_t i = 0; i < c->n_workers; i++) {
         check_worker(&c->workers[i], f);
     }
+    check_gateways(c, f);
     cluster_ports_check(l, f);
     cluster_stages_check(c, f);
     faults_sort(f);

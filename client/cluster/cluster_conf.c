@@ -10,8 +10,9 @@
 #include "common/base/option_file.h"
 #include "common/base/option_value.h"
 
-#define HEAD \
-    "# Written by sluicectl cluster render.  sluicectl cluster apply replaces " \
+#define HEAD                                                           \
+    "# Written by sluicectl cluster render.  sluicectl cluster apply " \
+    "replaces "                                                        \
     "it:\n# change the cluster file instead.\n"
 
 struct text {
@@ -186,8 +187,7 @@ char *cluster_conf_unit(const struct cluster_unit *u)
 {
     struct text t;
 
-    if (!u->memory_max.given && u->cpus.text == NULL &&
-        u->environment.n == 0) {
+    if (!u->memory_max.given && u->cpus.text == NULL && u->environment.n == 0) {
         return NULL;
     }
     begin(&t);

@@ -31,16 +31,26 @@ struct field {
     enum daemon_kind who; /* of OPTIONS */
 };
 
-#define AT(type, member)       offsetof(struct cluster_##type, member)
-#define FIELD(type, name, KIND) {#name, KIND, AT(type, name), false, 0, 0}
-#define NEEDED(type, name, KIND) {#name, KIND, AT(type, name), true, 0, 0}
-#define COUNTED(type, name, most) {#name, COUNT, AT(type, name), false, most, 0}
-#define UNIT(type, daemon)                                           \
-    {"memory_max", SIZE, AT(type, unit.memory_max), false, 0, 0},    \
-        {"cpus", TEXT, AT(type, unit.cpus), false, 0, 0},            \
-        {"environment", ENVIRONMENT, AT(type, unit.environment),     \
-         false, 0, 0},                                               \
-        {"options", OPTIONS, AT(type, unit.options), false, 0, daemon}
+#define AT(type, member) offsetof(struct cluster_##type, member)
+#define FIELD(type, name, KIND)                  \
+    {                                            \
+#name, KIND, AT(type, name), false, 0, 0 \
+    }
+#define NEEDED(type, name, KIND)                \
+    {                                           \
+#name, KIND, AT(type, name), true, 0, 0 \
+    }
+#define COUNTED(type, name, most)                    \
+    {                                                \
+#name, COUNT, AT(type, name), false, most, 0 \
+    }
+#define UNIT(type, daemon)                                                     \
+    {"memory_max", SIZE, AT(type, unit.memory_max), false, 0, 0},              \
+        {"cpus", TEXT, AT(type, unit.cpus), false, 0, 0},                      \
+        {"environment", ENVIRONMENT, AT(type, unit.environment), false, 0, 0}, \
+    {                                                                          \
+        "options", OPTIONS, AT(type, unit.options), false, 0, daemon           \
+    }
 
 static const struct field host_fields[] = {
     NEEDED(host, address, TEXT),
@@ -216,8 +226,8 @@ static void take_name(struct cluster_text *out, const struct tree_node *v,
 static void add_pair(struct cluster_pairs *to, const struct tree_node *key,
                      const struct tree_node *value)
 {
-    to->item[to->n++] = (struct cluster_pair){{key->text, key->at},
-                                              {value->text, value->at}};
+    to->item[to->n++] =
+        (struct cluster_pair){{key->text, key->at}, {value->text, value->at}};
 }
 
 /* A value of an environment reaches systemd in double quotes. */
@@ -227,7 +237,8 @@ static void take_variable(struct cluster_pairs *to, const struct tree_node *key,
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                   "abcdefghijklmnopqrstuvwxyz_0123456789";
 
-    if (key->text[0] == '\0' || strspn(key->text, letters) != strlen(key->text) ||
+    if (key->text[0] == '\0' ||
+        strspn(key->text, letters) != strlen(key->text) ||
         strchr("0123456789", key->text[0]) != NULL) {
         faults_add(f, key->at,
                    "environment %s: a variable has letters, digits and "
@@ -264,8 +275,8 @@ static void take_options(struct cluster_pairs *to, const struct field *field,
 {
     if (field->kind == ENVIRONMENT) {
         take_variable(to, key, v, f);
-    } else if (v->kind == TREE_LIST && daemon_option_is_list(field->who,
-                                                             key->text)) {
+    } else if (v->kind == TREE_LIST &&
+               daemon_option_is_list(field->who, key->text)) {
         for (size_t i = 0; i < v->n; i++) {
             take_option(to, field->who, key, v->items[i], f);
         }
@@ -349,7 +360,10 @@ struct table {
     size_t n;
 };
 
-#define TABLE(what, fields) {what, fields, sizeof fields / sizeof *(fields)}
+#define TABLE(what, fields)                            \
+    {                                                  \
+        what, fields, sizeof fields / sizeof *(fields) \
+    }
 
 static const struct table host_table = TABLE("a host", host_fields);
 static const struct table model_table = TABLE("a model", model_fields);
@@ -371,9 +385,8 @@ static void unknown_key(const struct tree_node *key, const struct near *near,
     }
 }
 
-static const struct field *find_field(const struct table *t,
-                                      const struct tree_node *key,
-                                      struct faults *f)
+static const struct field *
+find_field(const struct table *t, const struct tree_node *key, struct faults *f)
 {
     struct near near = near_to(key->text, strlen(key->text));
 
@@ -500,8 +513,8 @@ static void take_models(struct cluster *c, const struct tree_node *v,
         !too_many(v, v->n / 2, CLUSTER_MODELS_MAX, "models", f)) {
         c->n_models = v->n / 2;
         c->models = zeroed(c->n_models, sizeof *c->models);
-        take_named(v, "model", true, &model_table, c->models,
-                   sizeof *c->models, f);
+        take_named(v, "model", true, &model_table, c->models, sizeof *c->models,
+                   f);
         check_model_names(c, f);
     }
 }
@@ -666,7 +679,7 @@ enum status cluster_load(struct cluster *out, const char *path,
         cluster_parse(out, bytes, n, faults);
         free(bytes);
     }
-    return st;
+    return st == ST_OK ? ST_OK : error_wrap(e, "%s", path);
 }
 
 static void free_unit(struct cluster_unit *u)

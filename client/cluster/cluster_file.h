@@ -51,7 +51,7 @@ struct cluster_number {
 struct cluster_pairs {
     struct cluster_pair {
         struct cluster_text name, value;
-    } *item; /* [n] */
+    } * item; /* [n] */
     size_t n;
 };
 

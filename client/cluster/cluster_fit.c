@@ -75,21 +75,20 @@ static uint64_t budget_of(const struct fit *f, const struct cluster_worker *w)
     return option_bytes(text, &bytes) ? bytes : 0;
 }
 
-static struct split_terms terms_of(const struct fit *f,
-                                   const struct cluster_worker *w,
-                                   uint32_t stages)
+static struct split_terms
+terms_of(const struct fit *f, const struct cluster_worker *w, uint32_t stages)
 {
     uint32_t most = f->config.shape.context;
     uint32_t context = number_of(&w->unit, "context", 0);
 
     context = context == 0 || context > most ? most : context;
-    return (struct split_terms){
-        .n_stages = stages,
-        .block_tokens = number_of(&w->unit, "block_tokens", 32),
-        .context = context,
-        .max_rows = number_of(&w->unit, "max_rows", 64),
-        .slots = number_of(&w->unit, "slots", 0),
-        .length = context};
+    return (struct split_terms){.n_stages = stages,
+                                .block_tokens =
+                                    number_of(&w->unit, "block_tokens", 32),
+                                .context = context,
+                                .max_rows = number_of(&w->unit, "max_rows", 64),
+                                .slots = number_of(&w->unit, "slots", 0),
+                                .length = context};
 }
 
 static struct costs_step step_of(const struct fit *f,
@@ -125,8 +124,8 @@ static struct pool_budget need_of(const struct fit *f,
 {
     struct split_terms t = terms_of(f, w, 0);
     struct costs_step step = step_of(f, w);
-    struct sizes z = sizes_of(&f->config, r->begin, r->end, t.block_tokens,
-                              kv_of(f, w));
+    struct sizes z =
+        sizes_of(&f->config, r->begin, r->end, t.block_tokens, kv_of(f, w));
 
     step.tokens = costs_stage_tokens(&f->config, step.tokens);
     return (struct pool_budget){
@@ -203,11 +202,11 @@ static bool add_worker(const struct fit *f, const struct cluster_worker *w,
     if (stage) {
         step.tokens = costs_stage_tokens(&f->config, step.tokens);
     }
-    *out = (struct split_worker){.name = w->name.text,
-                                 .budget_bytes = budget_of(f, w),
-                                 .scratch_bytes =
-                                     costs_scratch(&f->config, &step),
-                                 .speed = 1};
+    *out =
+        (struct split_worker){.name = w->name.text,
+                              .budget_bytes = budget_of(f, w),
+                              .scratch_bytes = costs_scratch(&f->config, &step),
+                              .speed = 1};
     return out->budget_bytes > 0;
 }
 
@@ -265,8 +264,9 @@ static void check_replica(struct fit *f, const struct cluster_worker *w)
     set_costs(f, w);
     if (n >= w->stages.v && split_find(&f->split, &f->table, &f->costs, workers,
                                        n, &terms, &e) != ST_OK) {
-        faults_add(f->faults, w->stages.at, "model %s in %" PRIu64 " stages: %s",
-                   f->model->name.text, w->stages.v, e.text);
+        faults_add(f->faults, w->stages.at,
+                   "model %s in %" PRIu64 " stages: %s", f->model->name.text,
+                   w->stages.v, e.text);
     }
 }
 
@@ -343,8 +343,7 @@ static void check_model(struct fit *f, const struct fit_where *where,
     }
     if (directory_check(f->dir, need, &e) != ST_OK ||
         config_load(&f->config, f->dir, &e) != ST_OK) {
-        faults_add(f->faults,
-                   m->here.text != NULL ? m->here.at : m->path.at,
+        faults_add(f->faults, m->here.text != NULL ? m->here.at : m->path.at,
                    "model %s: %s: %s", m->name.text, f->dir, e.text);
         return;
     }

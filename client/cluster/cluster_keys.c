@@ -24,8 +24,8 @@ void cluster_keys_needed(struct key_needs *out, const struct layout *l)
     const struct cluster *c = l->cluster;
 
     *out = (struct key_needs){0};
-    out->item = calloc(1 + c->n_gateways + l->n + c->n_admins,
-                       sizeof *out->item);
+    out->item =
+        calloc(1 + c->n_gateways + l->n + c->n_admins, sizeof *out->item);
     if (out->item == NULL) {
         abort();
     }
@@ -37,9 +37,9 @@ void cluster_keys_needed(struct key_needs *out, const struct layout *l)
     for (size_t i = 0; i < c->n_gateways; i++) {
         const struct cluster_gateway *g = &c->gateways[i];
 
-        add(out, &(struct key_need){g->name.text, BY_CLIENT,
-                                    cluster_host_find(c, g->host.text),
-                                    g->name.at});
+        add(out,
+            &(struct key_need){g->name.text, BY_CLIENT,
+                               cluster_host_find(c, g->host.text), g->name.at});
     }
     for (size_t i = 0; i < l->n; i++) {
         const struct instance *in = &l->instances[i];

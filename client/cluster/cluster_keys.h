@@ -16,8 +16,8 @@
 #include "client/cluster/cluster_layout.h"
 
 struct key_need {
-    const char *name; /* borrowed from the layout */
-    uint8_t role;     /* one of BY_* */
+    const char *name;                /* borrowed from the layout */
+    uint8_t role;                    /* one of BY_* */
     const struct cluster_host *host; /* NULL: an admin */
     struct place at;
 };

@@ -62,7 +62,8 @@ static const char *bind_of(const struct cluster_host *h)
     if (h->bind.text != NULL) {
         return h->bind.text;
     }
-    return cluster_is_ip(h->address.text) || cluster_is_loopback(h->address.text)
+    return cluster_is_ip(h->address.text) ||
+                   cluster_is_loopback(h->address.text)
                ? h->address.text
                : "0.0.0.0";
 }

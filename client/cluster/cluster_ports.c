@@ -79,7 +79,8 @@ static void add_options(struct ports *p, const struct cluster_unit *u,
             strchr(o->value.text, ':') != NULL) {
             port.number = port_of(cluster_option_value(value, o, number));
             port.number = port.number == UINT64_MAX ? 0 : port.number;
-            snprintf(port.what, sizeof port.what, "%s of %s", o->name.text, who);
+            snprintf(port.what, sizeof port.what, "%s of %s", o->name.text,
+                     who);
             add(p, &port);
         }
     }

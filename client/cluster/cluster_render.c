@@ -57,7 +57,7 @@ static enum status add_file(struct bundle *b, const struct render *r,
         explicit_bzero(bytes, n);
         free(bytes);
     }
-    return st;
+    return st == ST_OK ? ST_OK : error_wrap(e, "%s", path);
 }
 
 /* Adds the secret key of a daemon under a name that a rotation keeps. */

@@ -15,7 +15,8 @@
 #include "gateway/keys/keys.h"
 #include "text/file.h"
 
-#define KEY_FILE_BYTES 256
+#define KEY_FILE_BYTES  256
+#define KEY_BYTES_LEAST 16
 
 static void path_of(char out[CERTIFICATE_PATH_MAX], const char *dir,
                     const char *tenant)
@@ -59,17 +60,19 @@ static enum status read_key(const char *path, char **key, size_t *n,
 {
     enum status st = file_read(path, KEY_FILE_BYTES, key, n, e);
 
-    if (st == ST_OK) {
-        *n = strcspn(*key, "\r\n");
-        if (*n < 16) {
-            free(*key);
-            st = error_set(e, ST_INVALID_ARGUMENT,
-                           "%s: is no API key; remove the file to get a new "
-                           "one",
-                           path);
-        }
+    if (st != ST_OK) {
+        return error_wrap(e, "%s", path);
     }
-    return st;
+    while (*n > 0 && (*key)[*n - 1] <= ' ') {
+        --*n;
+    }
+    if (*n < KEY_BYTES_LEAST) {
+        free(*key);
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "%s: is no API key; remove the file to get a new one",
+                         path);
+    }
+    return ST_OK;
 }
 
 static void put_hash(FILE *to, const char *key, size_t n)

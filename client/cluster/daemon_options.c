@@ -82,9 +82,9 @@ bool daemon_option_same(const char *a, const char *b)
 {
     size_t i = 0;
 
-    while (a[i] != '\0' && (a[i] == b[i] || (strchr("-_", a[i]) != NULL &&
-                                             b[i] != '\0' &&
-                                             strchr("-_", b[i]) != NULL))) {
+    while (a[i] != '\0' &&
+           (a[i] == b[i] || (strchr("-_", a[i]) != NULL && b[i] != '\0' &&
+                             strchr("-_", b[i]) != NULL))) {
         i++;
     }
     return a[i] == b[i];
@@ -132,10 +132,9 @@ static enum status unknown(enum daemon_kind who, const char *name,
     char spelt[OPTION_FLAG_TEXT];
 
     if (best == NULL) {
-        return error_set(e, ST_NOT_FOUND,
-                         "%s: unknown option of %s; %s --help lists all",
-                         quote(name).text, daemon_program(who),
-                         daemon_program(who));
+        return error_set(
+            e, ST_NOT_FOUND, "%s: unknown option of %s; %s --help lists all",
+            quote(name).text, daemon_program(who), daemon_program(who));
     }
     return error_set(e, ST_NOT_FOUND,
                      "%s: unknown option of %s; did you mean %s?",

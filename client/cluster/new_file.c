@@ -35,7 +35,7 @@ enum status new_file_fill(int fd, const char *bytes, size_t n, struct error *e)
 }
 
 static enum status create_file(const char *path, const char *bytes, size_t n,
-                          mode_t mode, struct error *e)
+                               mode_t mode, struct error *e)
 {
     int fd =
         open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);

@@ -113,8 +113,9 @@ static char *text_of(struct reader *r, const yaml_event_t *event,
         return checked(strdup(""));
     }
     if (n > TREE_TEXT_MAX) {
-        faults_add(r->faults, at, "a value of %zu bytes; at most %d are allowed",
-                   n, TREE_TEXT_MAX);
+        faults_add(r->faults, at,
+                   "a value of %zu bytes; at most %d are allowed", n,
+                   TREE_TEXT_MAX);
         return checked(strdup(""));
     }
     for (size_t i = 0; i < n; i++) {
@@ -133,13 +134,15 @@ static void refuse_extras(struct reader *r, const yaml_char_t *anchor,
                           const yaml_char_t *tag, struct place at)
 {
     if (anchor != NULL) {
-        faults_add(r->faults, at, "the anchor &%.40s: anchors are not "
-                                  "supported; write the value where it is used",
+        faults_add(r->faults, at,
+                   "the anchor &%.40s: anchors are not "
+                   "supported; write the value where it is used",
                    (const char *)anchor);
     }
     if (tag != NULL) {
-        faults_add(r->faults, at, "the tag %.40s: tags are not supported; "
-                                  "remove it",
+        faults_add(r->faults, at,
+                   "the tag %.40s: tags are not supported; "
+                   "remove it",
                    (const char *)tag);
     }
 }
@@ -180,8 +183,8 @@ static struct tree_node *read_key(struct reader *r, const struct tree_node *map,
 /* Reads the items of a list, or the keys and values of a map. */
 static void read_items(struct reader *r, struct tree_node *t, unsigned depth)
 {
-    yaml_event_type_t end = t->kind == TREE_MAP ? YAML_MAPPING_END_EVENT
-                                                : YAML_SEQUENCE_END_EVENT;
+    yaml_event_type_t end =
+        t->kind == TREE_MAP ? YAML_MAPPING_END_EVENT : YAML_SEQUENCE_END_EVENT;
     yaml_event_t event;
 
     while (next(r, &event)) {
