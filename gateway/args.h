@@ -11,6 +11,7 @@
 #include "common/base/log_output.h"
 #include "common/base/option.h"
 #include "common/base/option_sources.h"
+#include "common/wire/curve_keys.h"
 #include "gateway/http/http_limits.h"
 #include "gateway/text/served_model.h"
 #include "gateway/upstream/upstream.h"
@@ -53,6 +54,7 @@
       JOB_THREADS_MAX)                                                         \
     X(grace, MS, "TIME", "30s", "time for open requests to end after SIGTERM", \
       0, 3600000)                                                              \
+    CURVE_KEYS_OPTIONS(X)                                                      \
     X(metrics, STRING, "HOST:PORT", NULL,                                      \
       "loopback address of http://HOST:PORT/metrics, which needs no key "      \
       "(default: none)",                                                       \

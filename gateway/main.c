@@ -17,6 +17,7 @@
 #include "common/model/directory.h"
 #include "common/sampling/sampling.h"
 #include "common/scrape/scrape.h"
+#include "common/wire/curve_keys.h"
 #include "common/wire/loop.h"
 #include "common/wire/wire_limits.h"
 #include "gateway/args.h"
@@ -68,6 +69,7 @@ struct program {
     enum output_format format;
     struct keys *keys;
     struct prompt_threads *prompts;
+    struct curve_keys *curve; /* NULL: none */
     struct transport *transport;
     struct http_sockets *http;
     struct scrape *scrape; /* NULL: no --metrics */
@@ -156,6 +158,7 @@ static void on_signal(void *arg, int fd)
         notify_reloading(&p->notify, loop_now_us());
         log_reopen();
         reload(p);
+        transport_reread_keys(p->transport);
         notify_reloaded(&p->notify);
     } else if (signal != 0) {
         log_info("stopping", "reason=signal");
@@ -269,8 +272,11 @@ static enum status assemble(struct program *p, struct error *e)
         st = prompt_threads_new(&p->prompts, p->args.text_threads, e);
     }
     if (st == ST_OK) {
+        st = curve_keys_load(&p->curve, p->args.key, p->args.trust, e);
+    }
+    if (st == ST_OK) {
         st = transport_connect_many(&p->transport, p->args.router,
-                                    p->args.sessions, NULL, e);
+                                    p->args.sessions, p->curve, e);
     }
     if (st == ST_OK) {
         st = http_sockets_new(&p->http, &http, e);
@@ -309,6 +315,7 @@ static void dismantle(struct program *p)
     gateway_free(&p->core);
     http_sockets_free(&p->http);
     transport_free(&p->transport);
+    curve_keys_free(&p->curve);
     keys_free(&p->keys);
     notify_close(&p->notify);
     served_models_fini(&p->models);

@@ -10,6 +10,7 @@
 #include "common/base/log_output.h"
 #include "common/base/option.h"
 #include "common/base/option_sources.h"
+#include "common/wire/curve_keys.h"
 #include "router/base/router_limits.h"
 #include "router/text/text_threads.h"
 
@@ -43,6 +44,7 @@
       0, 3600000)                                                              \
     X(gather, MS, "TIME", "1ms",                                               \
       "minimum interval between chunk frames to one client", 0, GATHER_MS_MAX) \
+    CURVE_KEYS_OPTIONS(X)                                                      \
     X(metrics, STRING, "HOST:PORT", NULL,                                      \
       "loopback address of http://HOST:PORT/metrics (default: none)", 0, 0)    \
     X(metrics_anyone, FLAG, NULL, NULL,                                        \

@@ -15,6 +15,7 @@
 #include "common/model/directory.h"
 #include "common/sampling/sampling.h"
 #include "common/scrape/scrape.h"
+#include "common/wire/curve_keys.h"
 #include "common/wire/door_rules.h"
 #include "common/wire/loop.h"
 #include "common/wire/method.h"
@@ -76,6 +77,7 @@ struct program {
     struct text_model models[ROUTER_MODELS_MAX];
     uint32_t n_models;
     struct text_threads *text;
+    struct curve_keys *keys; /* NULL: none */
     struct transport *transport;
     struct scrape *scrape; /* NULL: no --metrics */
     struct router_core *core;
@@ -150,6 +152,7 @@ static void on_signal(void *arg, int fd)
     if (signal == SIGHUP) {
         notify_reloading(&p->notify, loop_now_us());
         log_reopen(); /* tokenizers must stay those of the workers */
+        transport_reread_keys(p->transport);
         notify_reloaded(&p->notify);
     } else if (signal != 0) {
         log_info("stopping", "reason=signal");
@@ -220,7 +223,10 @@ static enum status assemble(struct program *p, struct error *e)
                               p->args.text_threads, e);
     }
     if (st == ST_OK) {
-        st = transport_listen(&p->transport, ports, apart ? 3 : 2, NULL, e);
+        st = curve_keys_load(&p->keys, p->args.key, p->args.trust, e);
+    }
+    if (st == ST_OK) {
+        st = transport_listen(&p->transport, ports, apart ? 3 : 2, p->keys, e);
     }
     if (st == ST_OK && p->args.metrics != NULL) {
         st = scrape_new(&p->scrape, p->args.metrics, p->args.metrics_anyone, e);
@@ -252,6 +258,7 @@ static void dismantle(struct program *p)
     scrape_free(&p->scrape);
     router_free(&p->core);
     transport_free(&p->transport);
+    curve_keys_free(&p->keys);
     text_threads_free(&p->text);
     notify_close(&p->notify);
     for (uint32_t i = 0; i < p->n_models; i++) {

@@ -331,6 +331,14 @@ static int parse_verb(struct ctl *c, int argc, char **argv,
     return rc;
 }
 
+/* Returns the option, else the variable; NULL if neither has a value. */
+static const char *or_variable(const char *option, const char *variable)
+{
+    const char *value = option != NULL ? option : getenv(variable);
+
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
 /* Parses argv again with the rows of the verb only, so that another verb's
  * options are errors. */
 static int parse_options(struct ctl *c, const struct verb *v, int argc,
@@ -344,11 +352,10 @@ static int parse_options(struct ctl *c, const struct verb *v, int argc,
     rc = parse(c, rows, n, argc, argv);
     c->operands++; /* past the verb */
     c->n_operands--;
-    /* An empty SLUICE_ROUTER counts as unset. */
+    c->o.key = or_variable(c->o.key, "SLUICE_KEY");
+    c->o.trust = or_variable(c->o.trust, "SLUICE_TRUST");
+    c->o.router = or_variable(c->o.router, "SLUICE_ROUTER");
     if (c->o.router == NULL) {
-        c->o.router = getenv("SLUICE_ROUTER");
-    }
-    if (c->o.router == NULL || c->o.router[0] == '\0') {
         c->o.router = CTL_DEFAULT_ROUTER;
     }
     if (rc == CTL_OK && c->n_operands > 0 && v->operands[0] == '\0') {

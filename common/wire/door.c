@@ -63,19 +63,6 @@ static _Thread_local unsigned expected;
 int door_hook_listen(int fd, int backlog) __asm__("listen");
 int door_hook_accept(int fd, struct sockaddr *from, socklen_t *bytes,
                      int flags) __asm__("accept4");
-/* Returns whether more has come on a connection with a key than libzmq queues
- * of whole messages.  The differences have signs: see door_taken(). */
-static bool has_too_much(struct entry *e, const struct door_config *c)
-{
-    int64_t bytes = (int64_t)(e->scan.bytes - atomic_load(&e->taken_bytes));
-    int32_t frames = (int32_t)(e->scan.messages - atomic_load(&e->taken));
-
-    atomic_store(&e->scanned, e->scan.messages);
-    return frames > DOOR_UNTAKEN_MAX ||
-           bytes > (atomic_load(&e->trusted) ? c->trusted_untaken
-                                             : c->untaken_bytes);
-}
-
 ssize_t door_hook_recv(int fd, void *to, size_t n, int flags) __asm__("recv");
 int door_hook_close(int fd) __asm__("close");
 
@@ -500,14 +487,13 @@ static void note(struct entry *e, bool first, enum zmtp_fault fault)
 }
 
 /* Returns whether more has come on a connection with a key than libzmq queues
- * of whole messages. */
+ * of whole messages.  The differences have signs: see door_taken(). */
 static bool has_too_much(struct entry *e, const struct door_config *c)
 {
-    uint64_t bytes = e->scan.bytes - atomic_load(&e->taken_bytes);
-    int32_t frames;
+    int64_t bytes = (int64_t)(e->scan.bytes - atomic_load(&e->taken_bytes));
+    int32_t frames = (int32_t)(e->scan.messages - atomic_load(&e->taken));
 
     atomic_store(&e->scanned, e->scan.messages);
-    frames = (int32_t)(e->scan.messages - atomic_load(&e->taken));
     return frames > DOOR_UNTAKEN_MAX ||
            bytes > (atomic_load(&e->trusted) ? c->trusted_untaken
                                              : c->untaken_bytes);

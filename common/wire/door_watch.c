@@ -206,6 +206,13 @@ void door_watch_turn(struct door_watch *w, int64_t now_us)
     }
 }
 
+void door_watch_sweep(struct door_watch *w, int64_t now_us)
+{
+    for (unsigned i = 0; i < w->n; i++) {
+        door_sweep(w->ports[i].door, now_us);
+    }
+}
+
 void door_watch_counts(const struct door_watch *w, struct node_counts *out)
 {
     static const struct door_counts none;

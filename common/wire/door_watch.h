@@ -51,6 +51,9 @@ void door_watch_deny(struct door_watch *w, unsigned i, enum node_denial why,
 /* Ends connections and logs, if a second has passed. */
 void door_watch_turn(struct door_watch *w, int64_t now_us);
 
+/* Ends connections that are due now. */
+void door_watch_sweep(struct door_watch *w, int64_t now_us);
+
 /* Adds up the counts of all doors. */
 void door_watch_counts(const struct door_watch *w, struct node_counts *out);
 

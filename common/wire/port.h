@@ -43,6 +43,9 @@ struct port {
     uint8_t number;                /* listening: index of the port */
     const struct curve_keys *keys; /* NULL: none */
     struct identity server;        /* connecting, with keys: who is dialled */
+    uint32_t turn;                 /* router_turn of that dial */
+    uint8_t wanted[KEY_BYTES];     /* connecting to a stage: its key */
+    bool wanted_key;               /* it is given */
     bool resolving; /* connecting: its host's name is with the resolver */
     bool stood;     /* connecting: the last dial came to a connection */
     uint32_t tries; /* connecting: dials that came to no connection */

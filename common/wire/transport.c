@@ -71,7 +71,7 @@ static enum status transport_send(struct node_io *io, struct peer_id to,
      * one of the two lookups succeeds. */
     c = connections_by_id(&t->connections, to.v);
     p = transport_dialled(t, to);
-    if (c != NULL && !c->closed) {
+    if (c != NULL && !c->closed && !c->revoked) {
         st = send_routed(t, c, f);
     } else if (p != NULL && p->socket != NULL && !p->gone) {
         st = port_send_frame(p, f) >= 0 ? ST_OK : ST_RESOURCE_EXHAUSTED;
@@ -143,6 +143,8 @@ int transport_items(const struct transport *t, struct pollfd *items)
     items[n++] = (struct pollfd){
         .fd = t->resolver != NULL ? resolver_fd(t->resolver) : -1,
         .events = POLLIN};
+    items[n++] = (struct pollfd){.fd = t->zap != NULL ? t->zap_fd : -1,
+                                 .events = POLLIN};
     return n;
 }
 
@@ -152,6 +154,12 @@ void transport_turn(struct transport *t, const struct pollfd *items,
     if (items[2 * t->n_ports].revents != 0) {
         transport_take_answers(t);
     }
+    if (items[2 * t->n_ports + 1].revents != 0 || t->zap_unread) {
+        transport_zap_turn(t);
+    }
+    if (t->revoked) {
+        transport_tell_revoked(t, ops, node);
+    }
     for (unsigned i = 0; i < t->n_ports; i++, items += 2) {
         struct port *p = &t->ports[i];
 
@@ -159,7 +167,7 @@ void transport_turn(struct transport *t, const struct pollfd *items,
             if (i < t->n_listen) {
                 transport_listen_events(t, i, ops, node);
             } else {
-                transport_dial_events(p, ops, node);
+                transport_dial_events(t, p, ops, node);
             }
         }
         if (items[1].revents != 0 || p->unread) {
@@ -169,11 +177,12 @@ void transport_turn(struct transport *t, const struct pollfd *items,
     t->counts.peers = t->connections.n;
     door_watch_turn(&t->doors, loop_now_us());
     log_gate_tick(&t->unresolved, loop_now_us());
+    log_gate_tick(&t->undialled, loop_now_us());
 }
 
 bool transport_look(struct transport *t)
 {
-    bool found = false;
+    bool found = transport_zap_look(t) || t->revoked;
 
     for (unsigned i = 0; i < t->n_ports; i++) {
         struct port *p = &t->ports[i];
@@ -192,7 +201,8 @@ bool transport_look(struct transport *t)
  * port has an I/O thread, because a thread of libzmq with thousands of
  * connections is slow for all of them: it searches its timers one by one. */
 static enum status transport_make(struct transport **out, unsigned n_ports,
-                                  unsigned n_threads, struct error *e)
+                                  unsigned n_threads, struct curve_keys *keys,
+                                  struct error *e)
 {
     void *context = port_context(n_ports, n_threads);
     struct transport *t;
@@ -204,17 +214,21 @@ static enum status transport_make(struct transport **out, unsigned n_ports,
     t = calloc(1, sizeof *t);
     assert(t != NULL);
     t->context = context;
+    t->keys = keys;
     t->io = (struct node_io){.impl = t,
                              .now_us = transport_now_us,
                              .random = transport_random,
                              .send = transport_send,
                              .close = transport_close,
                              .port = transport_port,
+                             .identity = transport_identity,
                              .trust = transport_trust,
                              .counts = transport_node_counts};
     t->doors.due_us = loop_now_us();
     log_gate_init(&t->unresolved, LOG_WARN, "host-unresolved",
                   TRANSPORT_UNRESOLVED_LINES);
+    log_gate_init(&t->undialled, LOG_WARN, "dial-failed",
+                  TRANSPORT_UNDIALLED_LINES);
     *out = t;
     return ST_OK;
 }
@@ -229,9 +243,11 @@ void transport_free(struct transport **pt)
     for (unsigned i = 0; i < t->n_ports; i++) {
         port_close(&t->ports[i]);
     }
+    transport_zap_close(t);
     zmq_ctx_term(t->context);
     resolver_free(&t->resolver);
     log_gate_end(&t->unresolved);
+    log_gate_end(&t->undialled);
     door_watch_close(&t->doors);
     connections_fini(&t->connections);
     free(t);
@@ -252,6 +268,8 @@ static enum status listen_one(struct transport *t,
     p->allowed = port->allowed;
     p->tensors = port->tensors;
     p->thread = (uint8_t)t->n_listen;
+    p->number = (uint8_t)t->n_listen;
+    p->keys = t->keys;
     st = door_watch_open(&t->doors, p, e);
     if (st == ST_OK) {
         st = port_listen(p, t->context, at, ++t->n_opened, e);
@@ -261,33 +279,45 @@ static enum status listen_one(struct transport *t,
     return st == ST_OK ? door_watch_bound(&t->doors, e) : st;
 }
 
-/* Tests libzmq on a transport of its own, before ports of the caller open. */
-static enum status self_test(struct error *e)
+/* Tests libzmq with these keys, NULL: none, on a transport of its own, before
+ * ports of the caller open. */
+static enum status self_test_with(struct curve_keys *keys, struct error *e)
 {
     static const struct transport_port port = {"tcp://127.0.0.1:*", 0, false};
     struct transport *t = NULL;
-    enum status st = transport_make(&t, 2, 1, e); /* one is the peer's */
+    enum status st = transport_make(&t, 2, 1, keys, e); /* one is the peer's */
     unsigned door = 0;
 
+    st = st == ST_OK ? transport_zap_open(t, e) : st;
     st = st == ST_OK ? listen_one(t, &port, e) : st;
-    st = st == ST_OK ? probe_run(t, t->context, e) : st;
+    st = st == ST_OK ? probe_run(t, t->context, keys, e) : st;
     door = st == ST_OK ? t->doors.ports[0].door : 0;
     transport_free(&t);
     return st == ST_OK ? door_watch_passed(door, e) : st;
+}
+
+static enum status self_test(bool with_keys, struct error *e)
+{
+    struct curve_keys *keys = NULL;
+    enum status st = with_keys ? curve_keys_alone(&keys, e) : ST_OK;
+
+    st = st == ST_OK ? self_test_with(keys, e) : st;
+    curve_keys_free(&keys);
+    return st;
 }
 
 enum status transport_new(struct transport **out, const char *router,
                           const struct transport_port *ports, unsigned n,
                           struct curve_keys *keys, struct error *e)
 {
-    enum status st = n > 0 ? self_test(e) : ST_OK;
+    enum status st = n > 0 ? self_test(keys != NULL, e) : ST_OK;
     unsigned n_ports = n + (router != NULL);
     struct transport *t = NULL;
 
     assert((n > 0 || router != NULL) && n <= TRANSPORT_LISTEN_MAX);
-    st = st == ST_OK ? transport_make(&t, n_ports, n_ports, e) : st;
-    if (st == ST_OK) {
-        t->keys = keys;
+    st = st == ST_OK ? transport_make(&t, n_ports, n_ports, keys, e) : st;
+    if (st == ST_OK && n > 0) {
+        st = transport_zap_open(t, e);
     }
     for (unsigned i = 0; st == ST_OK && i < n; i++) {
         st = listen_one(t, &ports[i], e);
@@ -313,11 +343,10 @@ enum status transport_connect_many(struct transport **out, const char *endpoint,
     struct transport *t = NULL;
     /* Descriptors for one session are checked now; each later session checks
      * for its own when it opens. */
-    enum status st = transport_make(&t, 1, 1, e);
+    enum status st = transport_make(&t, 1, 1, keys, e);
 
     assert(n > 0 && n <= TRANSPORT_SESSIONS_MAX);
     if (st == ST_OK) {
-        t->keys = keys;
         st = transport_add_routers(t, endpoint, n, e);
     }
     if (st != ST_OK) {

@@ -35,6 +35,8 @@ void transport_listen_events(struct transport *t, unsigned port,
         } else if (event == ZMQ_EVENT_DISCONNECTED) {
             connections_disconnected(&t->connections, port, value);
             told_lost(t, port, value, ops, node);
+        } else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) {
+            door_watch_deny(&t->doors, port, DENIED_HANDSHAKE, NULL);
         }
     }
 }
@@ -49,9 +51,6 @@ static struct frame *take_frame(struct transport *t, const struct port *p,
     /* A message in several parts cannot come from our own transport. */
     if (n < FRAME_HEADER || n > port_bytes_max(p) || zmq_msg_more(msg)) {
         t->counts.malformed++;
-        return NULL;
-    }
-    if (FP_FAILS(TRANSPORT_RECV)) {
         return NULL;
     }
     f = frame_new((uint32_t)n);
@@ -69,20 +68,28 @@ static void skip_rest(struct port *p, zmq_msg_t *msg)
 /* Adds a new connection on fd, which is open.  If the table has another one
  * on fd, one of the two has ended, although its end and the other's start
  * were reported before this message.  The earlier one is dropped.  Returns
- * NULL if that is this one. */
+ * NULL if that is this one, or if its key is no longer trusted. */
 static struct connection *join(struct transport *t, unsigned port,
-                               const uint8_t *routing, int fd,
+                               const uint8_t *routing, zmq_msg_t *body,
                                const struct node_ops *ops, void *node)
 {
+    int fd = zmq_msg_get(body, ZMQ_SRCFD);
     const struct connection *c = connections_by_fd(&t->connections, port, fd);
+    struct identity who = {0};
     struct connection *added;
 
     if (c != NULL && connections_later(c->routing, routing)) {
         return NULL;
     }
+    if (t->keys != NULL && !transport_identify(t, port, body, &who)) {
+        door_dismiss(fd, door_generation(fd), 0);
+        return NULL;
+    }
     told_lost(t, port, fd, ops, node);
     added = connections_add(&t->connections, port, routing, fd);
     added->generation = door_generation(fd);
+    added->keyed = t->keys != NULL;
+    added->who = who;
     return added;
 }
 
@@ -103,7 +110,7 @@ static struct connection *sender(struct transport *t, unsigned port,
 
         transport_listen_events(t, port, ops, node);
         if (connections_open(&t->connections, port, fd)) {
-            c = join(t, port, routing, fd, ops, node);
+            c = join(t, port, routing, body, ops, node);
         }
     }
     return c;
@@ -133,30 +140,58 @@ static bool receive_routed(struct port *p, uint8_t *routing, zmq_msg_t *body)
     return !more || port_recv(p, body);
 }
 
+/* Tells the door of a port with keys what has arrived.  A message of several
+ * parts cannot be cut off before. */
+static void account(struct transport *t, unsigned port, const uint8_t *routing,
+                    zmq_msg_t *body)
+{
+    const struct connection *c;
+
+    if (t->keys == NULL) {
+        return;
+    }
+    c = connections_by_routing(&t->connections, port, routing);
+    if (c != NULL && zmq_msg_more(body)) {
+        door_cut(c->fd, c->generation, ZMTP_PARTS);
+    } else if (c != NULL) {
+        door_taken(c->fd, c->generation, zmq_msg_size(body));
+    }
+}
+
+static void deliver(struct transport *t, struct connection *c, struct frame **f,
+                    const struct node_ops *ops, void *node)
+{
+    if (c != NULL && !c->closed && !c->revoked && !FP_FAILS(TRANSPORT_RECV)) {
+        t->counts.received++;
+        ops->recv(node, (struct peer_id){c->id}, f);
+    }
+}
+
 /* Handles one message of a listening port; false if there is none. */
 static bool take_routed(struct transport *t, unsigned port,
                         const struct node_ops *ops, void *node)
 {
     struct port *p = &t->ports[port];
     uint8_t routing[ROUTING_ID_BYTES];
-    struct connection *c;
+    struct connection *c = NULL;
     struct frame *f;
     zmq_msg_t body;
 
     zmq_msg_init(&body);
     if (!receive_routed(p, routing, &body)) {
         zmq_msg_close(&body);
+        if (t->keys != NULL) {
+            door_drained(t->doors.ports[port].door);
+        }
         return false;
     }
     f = take_frame(t, p, &body);
-    skip_rest(p, &body);
     if (f != NULL && routing[0] == 0) {
         c = sender(t, port, routing, &body, ops, node);
-        if (c != NULL && !c->closed) {
-            t->counts.received++;
-            ops->recv(node, (struct peer_id){c->id}, &f);
-        }
     }
+    account(t, port, routing, &body);
+    skip_rest(p, &body);
+    deliver(t, c, &f, ops, node);
     zmq_msg_close(&body);
     frame_free(&f);
     return true;
@@ -178,7 +213,7 @@ static bool take_plain(struct transport *t, struct port *p,
     f = take_frame(t, p, &body);
     skip_rest(p, &body);
     zmq_msg_close(&body);
-    if (f != NULL) {
+    if (f != NULL && !FP_FAILS(TRANSPORT_RECV)) {
         t->counts.received++;
         ops->recv(node, from, &f);
     }
