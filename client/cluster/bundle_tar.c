@@ -179,8 +179,8 @@ static enum status take_entry(struct bundle *b, struct archive *a,
                               struct error *e)
 {
     const char *path = archive_entry_pathname(entry);
-    char *bytes;
-    size_t n;
+    char *bytes = NULL;
+    size_t n = 0;
     enum status st;
 
     if (path == NULL || first != (strcmp(path, "manifest") == 0)) {

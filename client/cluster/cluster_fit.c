@@ -305,9 +305,7 @@ static bool find_dir(struct fit *f, const char *base)
     const struct cluster_model *m = f->model;
 
     if (m->here.text != NULL) {
-        snprintf(f->dir, sizeof f->dir, "%.2000s%s%s",
-                 m->here.text[0] == '/' ? "" : base,
-                 m->here.text[0] == '/' ? "" : "/", m->here.text);
+        cluster_path(f->dir, sizeof f->dir, base, m->here.text);
         return true;
     }
     snprintf(f->dir, sizeof f->dir, "%s", m->path.text);

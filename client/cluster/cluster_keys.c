@@ -62,10 +62,7 @@ void cluster_keys_free(struct key_needs *k)
 void cluster_keys_dir(char out[CERTIFICATE_PATH_MAX], const struct cluster *c,
                       const char *base)
 {
-    const char *dir = c->keys_dir.text;
-
-    snprintf(out, CERTIFICATE_PATH_MAX, "%.2000s%s%s",
-             dir[0] == '/' ? "" : base, dir[0] == '/' ? "" : "/", dir);
+    cluster_path(out, CERTIFICATE_PATH_MAX, base, c->keys_dir.text);
 }
 
 /* ---- check ---- */

@@ -6,6 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+void cluster_path(char *out, size_t size, const char *base, const char *path)
+{
+    bool alone = path[0] == '/' || strcmp(base, ".") == 0;
+
+    snprintf(out, size, "%.2000s%s%s", alone ? "" : base, alone ? "" : "/",
+             path);
+}
+
 const struct cluster_host *cluster_host_find(const struct cluster *c,
                                              const char *name)
 {

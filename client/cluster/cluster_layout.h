@@ -39,6 +39,9 @@ struct layout {
 void cluster_layout_make(struct layout *out, const struct cluster *c);
 void cluster_layout_free(struct layout *l);
 
+/* Writes a path of the file, which is relative to the file's folder. */
+void cluster_path(char *out, size_t size, const char *base, const char *path);
+
 /* Returns the host of that name, or NULL; name may be NULL. */
 const struct cluster_host *cluster_host_find(const struct cluster *c,
                                              const char *name);

@@ -42,7 +42,7 @@ enum status cluster_tenants_make(const struct cluster *c, const char *dir,
         if (access(path, F_OK) == 0) {
             continue;
         }
-        st = keys_new_line(c->tenants[i].name.text, &key, e);
+        st = keys_new_line(&key, c->tenants[i].name.text, e);
         if (st == ST_OK) {
             snprintf(text, sizeof text, "%s\n", key.key);
             st = new_file_write(path, text, strlen(text), 0600, e);

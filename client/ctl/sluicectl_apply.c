@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "client/cluster/bundle_apply.h"
+#include "client/cluster/cluster_render.h"
 #include "client/ctl/ctl_cluster.h"
 #include "text/file.h"
 

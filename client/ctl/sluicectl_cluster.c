@@ -232,7 +232,7 @@ static enum status make_keys(struct ctl_cluster *x, struct error *e)
     enum status st = ST_OK;
 
     if (x->cluster.keys_dir.text == NULL) {
-        snprintf(x->keys_dir, sizeof x->keys_dir, "%.4000s/keys", x->base);
+        cluster_path(x->keys_dir, sizeof x->keys_dir, x->base, "keys");
     } else {
         st = cluster_keys_make(&x->needs, x->keys_dir, on_key, x, e);
     }
@@ -357,9 +357,11 @@ static int render(struct ctl *c, struct ctl_cluster *x)
     if (c->o.apply != NULL) {
         return ctl_cluster_render_apply(c, x);
     }
-    snprintf(out, sizeof out, "%.4000s%s",
-             c->o.out != NULL ? c->o.out : x->base,
-             c->o.out != NULL ? "" : "/bundles");
+    if (c->o.out != NULL) {
+        snprintf(out, sizeof out, "%.4000s", c->o.out);
+    } else {
+        cluster_path(out, sizeof out, x->base, "bundles");
+    }
     if (mkdir(out, 0700) != 0 && access(out, W_OK) != 0) {
         return ctl_fail(c, ST_UNAVAILABLE,
                         "cannot make or write the folder of the bundles; "
