@@ -9,11 +9,15 @@
 #include "common/base/failpoint.h"
 #include "common/base/limit.h"
 #include "common/base/log_output.h"
+#include "common/base/notify.h"
 #include "common/base/option.h"
+#include "common/base/option_generate.h"
+#include "common/base/option_sources.h"
 #include "common/base/std_fds.h"
 #include "common/model/directory.h"
 #include "common/sampling/sampling.h"
 #include "common/scrape/scrape.h"
+#include "common/wire/curve_keys.h"
 #include "common/wire/loop.h"
 #include "common/wire/wire_limits.h"
 #include "gateway/calls/figures.h"
@@ -70,13 +74,17 @@
       JOB_THREADS_MAX)                                                         \
     X(grace, MS, "TIME", "30s", "time for open requests to end after SIGTERM", \
       0, 3600000)                                                              \
+    CURVE_KEYS_OPTIONS(X)                                                      \
     X(metrics, STRING, "HOST:PORT", NULL,                                      \
       "loopback address of http://HOST:PORT/metrics, which needs no key "      \
       "(default: none)",                                                       \
       0, 0)                                                                    \
+    X(metrics_anyone, FLAG, NULL, NULL,                                        \
+      "any address for --metrics, whose readers need no key", 0, 0)            \
     X(name, STRING, "NAME", "gateway", "name of the gateway, for logs", 0, 0)  \
     LOG_OPTIONS(X)                                                             \
     LOG_REQUEST_OPTIONS(X)                                                     \
+    CONFIG_OPTIONS(X, "gateway")                                               \
     X(limits, FLAG, NULL, NULL, "print all limits and exit", 0, 0)             \
     X(list_metrics, FLAG, NULL, NULL, "print all metrics and exit", 0, 0)      \
     X(list_routes, FLAG, NULL, NULL, "print all routes and exit", 0, 0)        \
@@ -96,18 +104,31 @@ static const char examples[] =
     "      --tls-cert cert.pem --tls-key key.pem\n\n"
     "exit codes: 0 stopped by SIGTERM or SIGINT, 2 could not start\n";
 
+static const struct option_program about = {
+    .name = "sluice-gateway",
+    .summary = "serve the models of a router over HTTP, as OpenAI's API",
+    .role = "gateway",
+    .section = 8,
+    .usage = usage,
+    .more = examples,
+    .rows = gateway_args_rows,
+    .n_rows = OPTION_COUNT(gateway_args_rows)};
+
 /* The parts of the program, in the order in which they are created. */
 struct program {
     struct gateway_args args;
+    struct option_sources sources;
     struct served_models models;
     enum output_format format;
     struct keys *keys;
     struct prompt_threads *prompts;
+    struct curve_keys *curve; /* NULL: none */
     struct transport *transport;
     struct http_sockets *http;
     struct scrape *scrape; /* NULL: no --metrics */
     struct gateway_core *core;
     struct loop loop;
+    struct notify notify;
     int64_t http_turn_us; /* time of the last turn of the sockets */
     int signals;
 };
@@ -133,6 +154,21 @@ static void render(void *arg, struct metric_page *page)
     struct program *p = arg;
 
     gateway_page(p->core, page);
+}
+
+static void write_status(void *arg, char *text, size_t cap)
+{
+    const struct program *p = arg;
+    struct gateway_view v = gateway_view(p->core);
+
+    if (!gateway_is_up(p->core)) {
+        snprintf(text, cap, "waiting for the router at %.100s, %u requests",
+                 p->args.router, v.requests);
+    } else {
+        snprintf(text, cap, "serves http%s://%s, %u requests",
+                 p->args.tls_cert != NULL ? "s" : "",
+                 http_sockets_endpoint(p->http), v.requests);
+    }
 }
 
 static void on_http(void *arg, int fd)
@@ -172,10 +208,14 @@ static void on_signal(void *arg, int fd)
     int signal = loop_signal_read(fd);
 
     if (signal == SIGHUP) {
+        notify_reloading(&p->notify, loop_now_us());
         log_reopen();
         reload(p);
+        transport_reread_keys(p->transport);
+        notify_reloaded(&p->notify);
     } else if (signal != 0) {
         log_info("stopping", "reason=signal");
+        notify_stopping(&p->notify);
         http_sockets_stop(p->http);
         gateway_stop(p->core, stopping ? 0 : (int64_t)p->args.grace * 1000);
         stopping = true;
@@ -265,6 +305,13 @@ static struct gateway_options options_of(struct program *p)
                  .connections_max = p->args.max_clients}};
 }
 
+static bool is_ready(const void *arg)
+{
+    const struct program *p = arg;
+
+    return gateway_is_ready(p->core);
+}
+
 static enum status assemble(struct program *p, struct error *e)
 {
     struct http_sockets_options http = {.listen = p->args.listen,
@@ -278,14 +325,17 @@ static enum status assemble(struct program *p, struct error *e)
         st = prompt_threads_new(&p->prompts, p->args.text_threads, e);
     }
     if (st == ST_OK) {
+        st = curve_keys_load(&p->curve, p->args.key, p->args.trust, e);
+    }
+    if (st == ST_OK) {
         st = transport_connect_many(&p->transport, p->args.router,
-                                    p->args.sessions, NULL, e);
+                                    p->args.sessions, p->curve, e);
     }
     if (st == ST_OK) {
         st = http_sockets_new(&p->http, &http, e);
     }
     if (st == ST_OK && p->args.metrics != NULL) {
-        st = scrape_new(&p->scrape, p->args.metrics, e);
+        st = scrape_new(&p->scrape, p->args.metrics, p->args.metrics_anyone, e);
         st = st == ST_OK ? st : error_wrap(e, "--metrics");
     }
     if (st != ST_OK) {
@@ -297,11 +347,14 @@ static enum status assemble(struct program *p, struct error *e)
         gateway_new(&o, transport_io(p->transport), http_sockets_io(p->http));
     http_sockets_start(p->http, gateway_http(p->core));
     loop_init(&p->loop, p->transport, &program_ops, p);
+    notify_status(&p->notify, write_status, p);
+    loop_notify(&p->loop, &p->notify);
     loop_add(&p->loop, prompt_threads_fd(p->prompts), on_text, p);
     loop_add(&p->loop, http_sockets_fd(p->http), on_http, p);
     loop_add(&p->loop, p->signals, on_signal, p);
     if (p->scrape != NULL) {
         scrape_render(p->scrape, render, p);
+        scrape_probe(p->scrape, is_ready, p);
         loop_add(&p->loop, scrape_fd(p->scrape), scrape_ready, p->scrape);
     }
     return ST_OK;
@@ -315,7 +368,9 @@ static void dismantle(struct program *p)
     gateway_free(&p->core);
     http_sockets_free(&p->http);
     transport_free(&p->transport);
+    curve_keys_free(&p->curve);
     keys_free(&p->keys);
+    notify_close(&p->notify);
     served_models_fini(&p->models);
 }
 
@@ -350,6 +405,7 @@ static void run(struct program *p)
     }
     if (end == LOOP_DONE) {
         print_state(p, "ready");
+        notify_ready(&p->notify);
         if (p->scrape != NULL) {
             printf("sluice-gateway metrics: http://%s/metrics\n",
                    scrape_address(p->scrape));
@@ -401,8 +457,10 @@ static enum status print_key(const char *tenant, struct error *e)
 
 /* Prints the text that an option asked for.  Returns true if one did: the
  * program then ends. */
-static bool print_and_exit(const struct gateway_args *a)
+static bool print_and_exit(const struct program *p)
 {
+    const struct gateway_args *a = &p->args;
+
     if (a->help) {
         fputs(usage, stdout);
         option_print(stdout, gateway_args_rows,
@@ -416,6 +474,8 @@ static bool print_and_exit(const struct gateway_args *a)
         figures_list(stdout);
     } else if (a->list_routes) {
         print_routes();
+    } else if (a->print_config) {
+        option_sources_print(stdout, &p->sources);
     } else {
         return false;
     }
@@ -452,8 +512,7 @@ static enum status configure(struct program *p, int argc, char **argv,
                              struct error *e)
 {
     enum status st =
-        option_parse_alone(gateway_args_rows, OPTION_COUNT(gateway_args_rows),
-                           &p->args, argc, argv, e);
+        option_sources_load(&p->sources, &about, &p->args, argc, argv, e);
 
     return st == ST_OK ? check_args(p, e) : st;
 }
@@ -489,9 +548,16 @@ static int fail(const struct error *e)
 int main(int argc, char **argv)
 {
     static struct program p;
+    const char *kind = option_generate_kind(argc, argv);
     struct error e;
 
     std_fds_reserve();
+    if (kind != NULL) {
+        return option_generate(stdout, &about, kind, &e) == ST_OK &&
+                       std_out_end(&e) == ST_OK
+                   ? EXIT_SUCCESS
+                   : fail(&e);
+    }
     json_object_seed(0); /* threads parse JSON too: once, before they start */
     FAILPOINT_START(argc, argv);
     if (configure(&p, argc, argv, &e) != ST_OK) {
@@ -503,11 +569,15 @@ int main(int argc, char **argv)
                    ? EXIT_SUCCESS
                    : fail(&e);
     }
-    if (print_and_exit(&p.args)) {
+    if (print_and_exit(&p)) {
         return std_out_end(&e) == ST_OK ? EXIT_SUCCESS : fail(&e);
     }
     if (open_log(&p.args, &e) != ST_OK) {
         return fail(&e);
+    }
+    option_sources_log(&p.sources);
+    if (notify_open(&p.notify, &e) != ST_OK) {
+        log_warn("notify-off", "why=\"%s\"", e.text);
     }
     p.signals = loop_signals();
     allow_clients(p.args.max_clients);

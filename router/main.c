@@ -7,11 +7,15 @@
 #include "common/base/descriptors.h"
 #include "common/base/failpoint.h"
 #include "common/base/log_output.h"
+#include "common/base/notify.h"
 #include "common/base/option.h"
+#include "common/base/option_generate.h"
+#include "common/base/option_sources.h"
 #include "common/base/std_fds.h"
 #include "common/model/directory.h"
 #include "common/sampling/sampling.h"
 #include "common/scrape/scrape.h"
+#include "common/wire/curve_keys.h"
 #include "common/wire/door_rules.h"
 #include "common/wire/loop.h"
 #include "common/wire/method.h"
@@ -57,13 +61,17 @@
       0, 3600000)                                                              \
     X(gather, MS, "TIME", "1ms",                                               \
       "minimum interval between chunk frames to one client", 0, GATHER_MS_MAX) \
+    CURVE_KEYS_OPTIONS(X)                                                      \
     X(metrics, STRING, "HOST:PORT", NULL,                                      \
       "loopback address of http://HOST:PORT/metrics (default: none)", 0, 0)    \
+    X(metrics_anyone, FLAG, NULL, NULL,                                        \
+      "any address for --metrics, whose readers need no key", 0, 0)            \
     X(text_threads, U32, "N", "2", "tokenizer threads", 1, TEXT_THREADS_MAX)   \
     X(headroom, FLAG, NULL, NULL,                                              \
       "free room kept for the sequences of any one worker", 0, 0)              \
     LOG_OPTIONS(X)                                                             \
     LOG_REQUEST_OPTIONS(X)                                                     \
+    CONFIG_OPTIONS(X, "router")                                                \
     X(limits, FLAG, NULL, NULL, "print all limits and exit", 0, 0)             \
     X(list_metrics, FLAG, NULL, NULL, "print all metrics and exit", 0, 0)      \
     X(version, FLAG, NULL, NULL, "print the version and exit", 0, 0)           \
@@ -95,18 +103,31 @@ static const char examples[] =
     "      --clients tcp://127.0.0.1:7071\n\n"
     "exit codes: 0 stopped by SIGTERM or SIGINT, 2 could not start\n";
 
+static const struct option_program about = {
+    .name = "sluice-router",
+    .summary = "accept requests to language models and run them on workers",
+    .role = "router",
+    .section = 8,
+    .usage = usage,
+    .more = examples,
+    .rows = router_args_rows,
+    .n_rows = OPTION_COUNT(router_args_rows)};
+
 /* The parts of the program, in the order in which they are created. */
 struct program {
     struct router_args args;
+    struct option_sources sources;
     char names[ROUTER_MODELS_MAX][MODEL_NAME_MAX + 1];
     struct tokenizer *tokenizers[ROUTER_MODELS_MAX];
     struct text_model models[ROUTER_MODELS_MAX];
     uint32_t n_models;
     struct text_threads *text;
+    struct curve_keys *keys; /* NULL: none */
     struct transport *transport;
     struct scrape *scrape; /* NULL: no --metrics */
     struct router_core *core;
     struct loop loop;
+    struct notify notify;
     int signals;
 };
 
@@ -174,11 +195,22 @@ static void on_signal(void *arg, int fd)
     int signal = loop_signal_read(fd);
 
     if (signal == SIGHUP) {
+        notify_reloading(&p->notify, loop_now_us());
         log_reopen(); /* tokenizers must stay those of the workers */
+        transport_reread_keys(p->transport);
+        notify_reloaded(&p->notify);
     } else if (signal != 0) {
         log_info("stopping", "reason=signal");
+        notify_stopping(&p->notify);
         router_stop(p->core);
     }
+}
+
+static void write_status(void *arg, char *text, size_t cap)
+{
+    const struct program *p = arg;
+
+    router_line(p->core, text, cap);
 }
 
 static void render(void *arg, struct metric_page *page)
@@ -236,10 +268,13 @@ static enum status assemble(struct program *p, struct error *e)
                               p->args.text_threads, e);
     }
     if (st == ST_OK) {
-        st = transport_listen(&p->transport, ports, apart ? 3 : 2, NULL, e);
+        st = curve_keys_load(&p->keys, p->args.key, p->args.trust, e);
+    }
+    if (st == ST_OK) {
+        st = transport_listen(&p->transport, ports, apart ? 3 : 2, p->keys, e);
     }
     if (st == ST_OK && p->args.metrics != NULL) {
-        st = scrape_new(&p->scrape, p->args.metrics, e);
+        st = scrape_new(&p->scrape, p->args.metrics, p->args.metrics_anyone, e);
         st = st == ST_OK ? st : error_wrap(e, "--metrics");
     }
     if (st != ST_OK) {
@@ -250,6 +285,8 @@ static enum status assemble(struct program *p, struct error *e)
     o.text = text_threads_seam(p->text);
     p->core = router_new(&o, transport_io(p->transport));
     loop_init(&p->loop, p->transport, &router_node_ops, p->core);
+    notify_status(&p->notify, write_status, p);
+    loop_notify(&p->loop, &p->notify);
     loop_add(&p->loop, text_threads_fd(p->text), on_text, p);
     loop_add(&p->loop, p->signals, on_signal, p);
     if (p->scrape != NULL) {
@@ -266,7 +303,9 @@ static void dismantle(struct program *p)
     scrape_free(&p->scrape);
     router_free(&p->core);
     transport_free(&p->transport);
+    curve_keys_free(&p->keys);
     text_threads_free(&p->text);
+    notify_close(&p->notify);
     for (uint32_t i = 0; i < p->n_models; i++) {
         tokenizer_free(&p->tokenizers[i]);
     }
@@ -295,8 +334,10 @@ static void print_ready(const struct program *p)
 
 /* Prints the text that an option asked for.  Returns true if one did: the
  * program then ends. */
-static bool print_and_exit(const struct router_args *a)
+static bool print_and_exit(const struct program *p)
 {
+    const struct router_args *a = &p->args;
+
     if (a->help) {
         fputs(usage, stdout);
         option_print(stdout, router_args_rows, OPTION_COUNT(router_args_rows));
@@ -313,20 +354,12 @@ static bool print_and_exit(const struct router_args *a)
         limits_print(stdout, scrape_limits, scrape_limits_n);
     } else if (a->list_metrics) {
         router_list_metrics(stdout);
+    } else if (a->print_config) {
+        option_sources_print(stdout, &p->sources);
     } else {
         return false;
     }
     return true;
-}
-
-static enum status configure(struct program *p, int argc, char **argv,
-                             struct error *e)
-{
-    enum status st =
-        option_parse_alone(router_args_rows, OPTION_COUNT(router_args_rows),
-                           &p->args, argc, argv, e);
-
-    return st;
 }
 
 static enum status open_log(const struct router_args *a, struct error *e)
@@ -345,18 +378,30 @@ static int fail(const struct error *e)
 int main(int argc, char **argv)
 {
     static struct program p;
+    const char *kind = option_generate_kind(argc, argv);
     struct error e;
 
     std_fds_reserve();
+    if (kind != NULL) {
+        return option_generate(stdout, &about, kind, &e) == ST_OK &&
+                       std_out_end(&e) == ST_OK
+                   ? EXIT_SUCCESS
+                   : fail(&e);
+    }
     FAILPOINT_START(argc, argv);
-    if (configure(&p, argc, argv, &e) != ST_OK) {
+    if (option_sources_load(&p.sources, &about, &p.args, argc, argv, &e) !=
+        ST_OK) {
         return fail(&e);
     }
-    if (print_and_exit(&p.args)) {
+    if (print_and_exit(&p)) {
         return std_out_end(&e) == ST_OK ? EXIT_SUCCESS : fail(&e);
     }
     if (open_log(&p.args, &e) != ST_OK) {
         return fail(&e);
+    }
+    option_sources_log(&p.sources);
+    if (notify_open(&p.notify, &e) != ST_OK) {
+        log_warn("notify-off", "why=\"%s\"", e.text);
     }
     p.signals = loop_signals();
     allow_peers(p.args.max_peers, p.args.max_admins);
@@ -367,6 +412,7 @@ int main(int argc, char **argv)
         return rc;
     }
     print_ready(&p);
+    notify_ready(&p.notify);
     loop_run(&p.loop);
     router_log_metrics(p.core);
     dismantle(&p);

@@ -37,17 +37,22 @@ enum ctl_exit {
 };
 
 /* Options of every verb. */
-#define CTL_COMMON(X)                                                         \
-    X(router, STRING, "ENDPOINT", NULL,                                       \
-      "router endpoint (default: $SLUICE_ROUTER, or " CTL_DEFAULT_ROUTER ")", \
-      0, 0)                                                                   \
-    X(timeout, MS, "TIME", NULL,                                              \
-      "time limit of the verb; of generate and drain: to connect (default: "  \
-      "5s for each reply, 10s for a receipt, 60s for a list)",                \
-      1, 86400000)                                                            \
-    X(json, FLAG, NULL, NULL, "output as JSON", 0, 0)                         \
-    X(help, FLAG, NULL, NULL, "this help, or the help of VERB", 0, 0)         \
-    X(version, FLAG, NULL, NULL, "version of the program", 0, 0)              \
+#define CTL_COMMON(X)                                                          \
+    X(router, STRING, "ENDPOINT", NULL,                                        \
+      "router endpoint (default: $SLUICE_ROUTER, or " CTL_DEFAULT_ROUTER ")",  \
+      0, 0)                                                                    \
+    X(key, STRING, "FILE", NULL,                                               \
+      "certificate with the secret key (default: $SLUICE_KEY); needs --trust", \
+      0, 0)                                                                    \
+    X(trust, STRING, "DIR", NULL,                                              \
+      "folder with the router's certificate (default: $SLUICE_TRUST)", 0, 0)   \
+    X(timeout, MS, "TIME", NULL,                                               \
+      "time limit of the verb; of generate and drain: to connect (default: "   \
+      "5s for each reply, 10s for a receipt, 60s for a list)",                 \
+      1, 86400000)                                                             \
+    X(json, FLAG, NULL, NULL, "output as JSON", 0, 0)                          \
+    X(help, FLAG, NULL, NULL, "this help, or the help of VERB", 0, 0)          \
+    X(version, FLAG, NULL, NULL, "version of the program", 0, 0)               \
     X(limits, FLAG, NULL, NULL, "table of all limits", 0, 0)
 
 #define CTL_MODEL(X)               \

@@ -8,6 +8,7 @@
 #include "client/ctl/argument.h"
 #include "common/base/failpoint.h"
 #include "common/base/near.h"
+#include "common/base/option_generate.h"
 #include "common/base/std_fds.h"
 #include "common/sampling/sampling.h"
 #include "common/wire/loop.h"
@@ -297,6 +298,14 @@ static int parse_verb(struct ctl *c, int argc, char **argv,
     return rc;
 }
 
+/* Returns the option, else the variable; NULL if neither has a value. */
+static const char *or_variable(const char *option, const char *variable)
+{
+    const char *value = option != NULL ? option : getenv(variable);
+
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
 /* Parses argv again with the rows of the verb only, so that another verb's
  * options are errors. */
 static int parse_options(struct ctl *c, const struct verb *v, int argc,
@@ -310,11 +319,10 @@ static int parse_options(struct ctl *c, const struct verb *v, int argc,
     rc = parse(c, rows, n, argc, argv);
     c->operands++; /* past the verb */
     c->n_operands--;
-    /* An empty SLUICE_ROUTER counts as unset. */
+    c->o.key = or_variable(c->o.key, "SLUICE_KEY");
+    c->o.trust = or_variable(c->o.trust, "SLUICE_TRUST");
+    c->o.router = or_variable(c->o.router, "SLUICE_ROUTER");
     if (c->o.router == NULL) {
-        c->o.router = getenv("SLUICE_ROUTER");
-    }
-    if (c->o.router == NULL || c->o.router[0] == '\0') {
         c->o.router = CTL_DEFAULT_ROUTER;
     }
     if (rc == CTL_OK && c->n_operands > 0 && v->operands[0] == '\0') {
@@ -374,12 +382,42 @@ static int run_command(struct ctl *c, int argc, char **argv)
     return rc == CTL_OK ? v->run(c) : rc;
 }
 
+/* Prints a manual page or a completion, for --generate. */
+static int generate_file(const struct ctl *c, const char *kind)
+{
+    struct option_verb all[N_VERBS];
+    struct option_program program = {
+        .name = CTL_NAME,
+        .summary = "send requests to a sluice router, and show its state",
+        .section = 1,
+        .usage = general_help,
+        .more = exit_help,
+        .rows = common_rows,
+        .n_rows = OPTION_COUNT(common_rows),
+        .verbs = all,
+        .n_verbs = N_VERBS};
+    struct error e;
+
+    for (size_t i = 0; i < N_VERBS; i++) {
+        all[i] = (struct option_verb){verbs[i].name,    verbs[i].operands,
+                                      verbs[i].summary, verbs[i].more,
+                                      verbs[i].rows,    verbs[i].n_rows};
+    }
+    return option_generate(stdout, &program, kind, &e) == ST_OK
+               ? CTL_OK
+               : ctl_misuse(c, "%s", e.text);
+}
+
 int main(int argc, char **argv)
 {
+    const char *kind = option_generate_kind(argc, argv);
     struct ctl c = {0};
     int rc;
 
     std_fds_reserve(); /* before any socket could become descriptor 0, 1 or 2 */
+    if (kind != NULL) {
+        return ctl_end_output(generate_file(&c, kind));
+    }
     FAILPOINT_START(argc, argv);
     signal(SIGPIPE, SIG_IGN); /* a write fails with EPIPE instead */
     rc = run_command(&c, argc, argv);
