@@ -11,6 +11,7 @@
 #include "common/base/log_output.h"
 #include "common/base/notify.h"
 #include "common/base/option.h"
+#include "common/base/option_generate.h"
 #include "common/base/option_sources.h"
 #include "common/base/std_fds.h"
 #include "common/model/directory.h"
@@ -539,9 +540,16 @@ static int fail(const struct error *e)
 int main(int argc, char **argv)
 {
     static struct program p;
+    const char *kind = option_generate_kind(argc, argv);
     struct error e;
 
     std_fds_reserve();
+    if (kind != NULL) {
+        return option_generate(stdout, &about, kind, &e) == ST_OK &&
+                       std_out_end(&e) == ST_OK
+                   ? EXIT_SUCCESS
+                   : fail(&e);
+    }
     json_object_seed(0); /* threads parse JSON too: once, before they start */
     FAILPOINT_START(argc, argv);
     if (configure(&p, argc, argv, &e) != ST_OK) {

@@ -9,6 +9,7 @@
 #include "common/base/log_output.h"
 #include "common/base/notify.h"
 #include "common/base/option.h"
+#include "common/base/option_generate.h"
 #include "common/base/option_sources.h"
 #include "common/base/std_fds.h"
 #include "common/model/directory.h"
@@ -369,9 +370,16 @@ static int fail(const struct error *e)
 int main(int argc, char **argv)
 {
     static struct program p;
+    const char *kind = option_generate_kind(argc, argv);
     struct error e;
 
     std_fds_reserve();
+    if (kind != NULL) {
+        return option_generate(stdout, &about, kind, &e) == ST_OK &&
+                       std_out_end(&e) == ST_OK
+                   ? EXIT_SUCCESS
+                   : fail(&e);
+    }
     FAILPOINT_START(argc, argv);
     if (option_sources_load(&p.sources, &about, &p.args, argc, argv, &e) !=
         ST_OK) {

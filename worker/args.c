@@ -8,10 +8,10 @@
 #include "common/model/model_limits.h"
 #include "common/sampling/sampling.h"
 #include "common/scrape/scrape.h"
-#include "common/wire/endpoint.h"
 #include "common/wire/wire_limits.h"
 #include "kernels/kernels.h"
 #include "kernels/opencl/host/device.h"
+#include "worker/base/advertise.h"
 #include "worker/base/metrics.h"
 #include "worker/base/watch.h"
 #include "worker/cache/logprobs.h"
@@ -68,10 +68,10 @@ static const char examples[] =
     "stops\n"
     "it at once.\n\n"
     "exit codes: 0 stopped by SIGTERM or SIGINT, 2 could not start,\n"
-    "            5 the engine made no progress for 10 s: restart it\n"
+    "            5 the engine made no progress for 10 s: restart it,\n"
     "            6 the device failed: restart it\n";
 
-static const struct option_program about = {
+const struct option_program args_program = {
     .name = "sluice-worker",
     .summary = "run a language model, or some of its layers, for a router",
     .role = "worker",
@@ -84,7 +84,8 @@ static const struct option_program about = {
 enum status args_parse(struct worker_args *a, int argc, char **argv,
                        struct error *e)
 {
-    enum status st = option_sources_load(&a->sources, &about, a, argc, argv, e);
+    enum status st =
+        option_sources_load(&a->sources, &args_program, a, argc, argv, e);
 
     /* The default depends on the device, so the table cannot hold it. */
     if (st == ST_OK && a->engine_depth == 0) {
@@ -218,10 +219,9 @@ enum status args_check(const struct worker_args *a, struct error *e)
                          "--layers in place of --stages",
                          a->slots);
     }
-    if (a->stage_advertise != NULL &&
-        endpoint_of_peer((const uint8_t *)a->stage_advertise,
-                         strlen(a->stage_advertise), NULL, e) != ST_OK) {
-        return error_wrap(e, "--stage-advertise");
+    if (a->advertise != NULL &&
+        advertise_check(a->advertise, false, e) != ST_OK) {
+        return e->code;
     }
     if (a->name != NULL &&
         (a->name[0] == '\0' || strlen(a->name) > PEER_NAME_MAX)) {

@@ -73,9 +73,9 @@
     X(stage_listen, STRING, "ENDPOINT", NULL,                                  \
       "port for the previous stage (default: tcp://127.0.0.1:0, a free port)", \
       0, 0)                                                                    \
-    X(stage_advertise, STRING, "ENDPOINT", NULL,                               \
-      "endpoint of that port as other stages reach it (default: as it "        \
-      "listens)",                                                              \
+    X(advertise, STRING, "HOST[:PORT]", NULL,                                  \
+      "host, or whole endpoint, at which the previous stage reaches that "     \
+      "port (default: as it listens; of [::] this machine's address)",         \
       0, 0)                                                                    \
     X(grace, MS, "TIME", "30s",                                                \
       "grace period on SIGTERM; longer sequences move to other workers", 0,    \
@@ -97,6 +97,9 @@ struct worker_args {
     WORKER_OPTIONS(OPTION_FIELD)
     struct option_sources sources;
 };
+
+/* The program, for --generate. */
+extern const struct option_program args_program;
 
 /* Takes the options from file, environment and argv (option_sources.h).
  * args_fini() frees what the values point into.  Returns ST_INVALID_ARGUMENT

@@ -10,6 +10,7 @@
 #include "common/wire/door_rules.h"
 #include "common/wire/method.h"
 #include "kernels/backends/canary.h"
+#include "worker/base/advertise.h"
 #include "worker/model/progress.h"
 #include "worker/worker_core.h"
 
@@ -429,9 +430,9 @@ static enum status ports_make(struct program *p, struct error *e)
     if (st == ST_OK) {
         transport_limit(p->transport, 0, STAGE_CONNECTIONS_MAX,
                         door_share(STAGE_CONNECTIONS_MAX));
-        p->stage_endpoint = p->args.stage_advertise != NULL
-                                ? p->args.stage_advertise
-                                : transport_endpoint(p->transport, 0);
+        st = advertise_endpoint(p->advertised, p->args.advertise,
+                                transport_endpoint(p->transport, 0), false, e);
+        p->stage_endpoint = p->advertised;
     }
     return st;
 }
@@ -559,12 +560,13 @@ static void print_state(const struct program *p, const char *state)
            "MiB, scratch %.1f MiB, pool %.1f MiB: %u blocks of %u tokens "
            "(%.1f KiB each), %u slots (%.1f KiB each); sequences up to %u "
            "tokens\n",
-           SLUICE_VERSION, state, p->name, layers, p->config.name,
-           p->args.device, p->args.router, (double)n->weight_bytes / MIB,
-           (double)n->scratch_bytes / MIB, (double)p->budget.pool.bytes / MIB,
-           p->budget.pool.n_blocks, n->pool.block_tokens,
-           (double)n->pool.block_bytes / 1024, p->budget.pool.n_slots,
-           (double)n->pool.slot_bytes / 1024, n->pool.context);
+           SLUICE_VERSION, state, worker_known_as(p->core), layers,
+           p->config.name, p->args.device, p->args.router,
+           (double)n->weight_bytes / MIB, (double)n->scratch_bytes / MIB,
+           (double)p->budget.pool.bytes / MIB, p->budget.pool.n_blocks,
+           n->pool.block_tokens, (double)n->pool.block_bytes / 1024,
+           p->budget.pool.n_slots, (double)n->pool.slot_bytes / 1024,
+           n->pool.context);
     fflush(stdout);
 }
 

@@ -8,6 +8,7 @@
 #include "client/ctl/argument.h"
 #include "common/base/failpoint.h"
 #include "common/base/near.h"
+#include "common/base/option_generate.h"
 #include "common/base/std_fds.h"
 #include "common/sampling/sampling.h"
 #include "common/wire/loop.h"
@@ -374,12 +375,42 @@ static int run_command(struct ctl *c, int argc, char **argv)
     return rc == CTL_OK ? v->run(c) : rc;
 }
 
+/* Prints a manual page or a completion, for --generate. */
+static int generate_file(const struct ctl *c, const char *kind)
+{
+    struct option_verb all[N_VERBS];
+    struct option_program program = {
+        .name = CTL_NAME,
+        .summary = "send requests to a sluice router, and show its state",
+        .section = 1,
+        .usage = general_help,
+        .more = exit_help,
+        .rows = common_rows,
+        .n_rows = OPTION_COUNT(common_rows),
+        .verbs = all,
+        .n_verbs = N_VERBS};
+    struct error e;
+
+    for (size_t i = 0; i < N_VERBS; i++) {
+        all[i] = (struct option_verb){verbs[i].name,    verbs[i].operands,
+                                      verbs[i].summary, verbs[i].more,
+                                      verbs[i].rows,    verbs[i].n_rows};
+    }
+    return option_generate(stdout, &program, kind, &e) == ST_OK
+               ? CTL_OK
+               : ctl_misuse(c, "%s", e.text);
+}
+
 int main(int argc, char **argv)
 {
+    const char *kind = option_generate_kind(argc, argv);
     struct ctl c = {0};
     int rc;
 
     std_fds_reserve(); /* before any socket could become descriptor 0, 1 or 2 */
+    if (kind != NULL) {
+        return ctl_end_output(generate_file(&c, kind));
+    }
     FAILPOINT_START(argc, argv);
     signal(SIGPIPE, SIG_IGN); /* a write fails with EPIPE instead */
     rc = run_command(&c, argc, argv);

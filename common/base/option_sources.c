@@ -331,8 +331,8 @@ enum status option_sources_load(struct option_sources *s,
                                 const struct option_program *program, void *out,
                                 int argc, char **argv, struct error *e)
 {
-    size_t size = ((size_t)argc + 1) * sizeof *argv;
-    char **copy = malloc(size);
+    size_t size = (size_t)argc * sizeof *argv;
+    char **copy = calloc((size_t)argc + 1, sizeof *copy);
     enum status st;
 
     assert(program->n_rows <= OPTION_ROWS_MAX && program->role != NULL);

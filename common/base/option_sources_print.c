@@ -25,14 +25,20 @@ struct printing {
 
 typedef void show_fn(struct printing *p, const struct shown *shown);
 
+static bool is_shown(const struct option_row *row)
+{
+    return !option_is_command(row) && strcmp(row->name, "config") != 0;
+}
+
 static int name_width(const struct option_sources *s)
 {
     size_t width = 0;
 
     for (size_t i = 0; i < s->program->n_rows; i++) {
-        size_t n = strlen(s->program->rows[i].name);
+        const struct option_row *row = &s->program->rows[i];
+        size_t n = strlen(row->name);
 
-        width = n > width ? n : width;
+        width = is_shown(row) && n > width ? n : width;
     }
     return (int)width + 2; /* a "# " in front of options that are not set */
 }
@@ -162,7 +168,7 @@ static void show_all(struct printing *p, show_fn *show)
         struct shown shown = {row, p->s->origins[i].text, p->s->origins[i]};
         const char *field = (const char *)p->s->out + row->offset;
 
-        if (option_is_command(row) || strcmp(row->name, "config") == 0) {
+        if (!is_shown(row)) {
             continue;
         }
         if (row->type == OPTION_LIST) {

@@ -60,7 +60,8 @@ void port_set(void *socket, int option, int value)
     (void)rc;
 }
 
-/* Enables IPv6 only on request: it would change the name of a port. */
+/* Enables IPv6 only where the endpoint needs it: it would change the name of a
+ * port.  libzmq then also accepts IPv4 at [::] and *. */
 static void set_common(const struct port *p, const char *endpoint)
 {
     void *socket = p->socket;
@@ -76,7 +77,8 @@ static void set_common(const struct port *p, const char *endpoint)
     port_set(socket, ZMQ_RCVHWM, TRANSPORT_HWM);
     port_set(socket, ZMQ_LINGER, TRANSPORT_LINGER_MS);
     port_set(socket, ZMQ_HANDSHAKE_IVL, TRANSPORT_HANDSHAKE_MS);
-    port_set(socket, ZMQ_IPV6, strchr(endpoint, '[') != NULL);
+    port_set(socket, ZMQ_IPV6,
+             strchr(endpoint, '[') != NULL || strstr(endpoint, "//*:") != NULL);
 }
 
 /* The listening end sends no pings: libzmq searches all timers of a thread for

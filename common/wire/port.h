@@ -39,7 +39,12 @@ struct port {
     uint8_t allowed; /* listening: a set of BY_* */
     uint32_t id;     /* connecting: the peer's id, 0: none now */
     bool gone; /* connecting: the connection broke and this must be reported */
+    bool resolving; /* connecting: its host's name is with the resolver */
+    bool stood;     /* connecting: the last dial came to a connection */
+    uint32_t tries; /* connecting: dials that came to no connection */
     char endpoint[ENDPOINT_MAX];
+    char at[ENDPOINT_MAX]; /* connecting: the endpoint, with the address that
+                            * was dialled last */
 };
 
 /* Makes a context whose threads run, n_threads of them for I/O.  Returns NULL

@@ -73,7 +73,7 @@ static enum status transport_send(struct node_io *io, struct peer_id to,
     p = transport_dialled(t, to);
     if (c != NULL && !c->closed) {
         st = send_routed(t, c, f);
-    } else if (p != NULL && !p->gone) {
+    } else if (p != NULL && p->socket != NULL && !p->gone) {
         st = port_send_frame(p, f) >= 0 ? ST_OK : ST_RESOURCE_EXHAUSTED;
         t->counts.no_room += st != ST_OK;
     } else {
@@ -93,9 +93,7 @@ static void transport_close(struct node_io *io, struct peer_id who)
     struct connection *c;
 
     if (p != NULL) {
-        port_close(p);
-        p->id = 0;
-        p->gone = false;
+        transport_hang_up(t, p);
     }
     c = connections_by_id(&t->connections, who.v);
     if (c != NULL) {
@@ -325,6 +323,9 @@ int transport_items(const struct transport *t, struct pollfd *items)
             (struct pollfd){.fd = open ? p->monitor_fd : -1, .events = POLLIN};
         items[n++] = (struct pollfd){.fd = open ? p->fd : -1, .events = POLLIN};
     }
+    items[n++] = (struct pollfd){
+        .fd = t->resolver != NULL ? resolver_fd(t->resolver) : -1,
+        .events = POLLIN};
     return n;
 }
 
@@ -347,6 +348,9 @@ static void read_port(struct transport *t, unsigned i,
 void transport_turn(struct transport *t, const struct pollfd *items,
                     const struct node_ops *ops, void *node)
 {
+    if (items[2 * t->n_ports].revents != 0) {
+        transport_take_answers(t);
+    }
     for (unsigned i = 0; i < t->n_ports; i++, items += 2) {
         struct port *p = &t->ports[i];
 
@@ -363,6 +367,7 @@ void transport_turn(struct transport *t, const struct pollfd *items,
     }
     t->counts.peers = t->connections.n;
     door_watch_turn(&t->doors, loop_now_us());
+    log_gate_tick(&t->unresolved, loop_now_us());
 }
 
 bool transport_look(struct transport *t)
@@ -407,6 +412,8 @@ static enum status transport_make(struct transport **out, unsigned n_ports,
                              .trust = transport_trust,
                              .counts = transport_node_counts};
     t->doors.due_us = loop_now_us();
+    log_gate_init(&t->unresolved, LOG_WARN, "host-unresolved",
+                  TRANSPORT_UNRESOLVED_LINES);
     *out = t;
     return ST_OK;
 }
@@ -422,6 +429,8 @@ void transport_free(struct transport **pt)
         port_close(&t->ports[i]);
     }
     zmq_ctx_term(t->context);
+    resolver_free(&t->resolver);
+    log_gate_end(&t->unresolved);
     door_watch_close(&t->doors);
     connections_fini(&t->connections);
     free(t);
@@ -434,7 +443,7 @@ static enum status listen_one(struct transport *t,
 {
     struct port *p = &t->ports[t->n_ports];
     char at[ENDPOINT_MAX];
-    enum status st = endpoint_private(port->endpoint, at, e);
+    enum status st = endpoint_bind(port->endpoint, t->keys != NULL, at, e);
 
     if (st != ST_OK) {
         return st;
@@ -475,8 +484,10 @@ enum status transport_new(struct transport **out, const char *router,
     struct transport *t = NULL;
 
     assert((n > 0 || router != NULL) && n <= TRANSPORT_LISTEN_MAX);
-    (void)keys;
     st = st == ST_OK ? transport_make(&t, n_ports, n_ports, e) : st;
+    if (st == ST_OK) {
+        t->keys = keys;
+    }
     for (unsigned i = 0; st == ST_OK && i < n; i++) {
         st = listen_one(t, &ports[i], e);
     }
@@ -504,8 +515,10 @@ enum status transport_connect_many(struct transport **out, const char *endpoint,
     enum status st = transport_make(&t, 1, 1, e);
 
     assert(n > 0 && n <= TRANSPORT_SESSIONS_MAX);
-    (void)keys;
-    st = st == ST_OK ? transport_add_routers(t, endpoint, n, e) : st;
+    if (st == ST_OK) {
+        t->keys = keys;
+        st = transport_add_routers(t, endpoint, n, e);
+    }
     if (st != ST_OK) {
         transport_free(&t);
         return st;

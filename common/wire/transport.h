@@ -20,8 +20,13 @@
  * never block: mandatory routing, TRANSPORT_HWM frames per peer, EAGAIN is
  * ST_RESOURCE_EXHAUSTED.
  *
- * It binds and dials private endpoints only, as there are no keys yet
- * (endpoint_private()).  An open_to() elsewhere is a lost connection.
+ * Without keys it binds and dials loopback and ipc only (endpoint_bind(),
+ * endpoint_dial()).  An open_to() elsewhere is a lost connection.
+ *
+ * A host's name is resolved in the background, anew for each open()
+ * (common/wire/resolver.h): an answer dials, a failure is a lost connection.
+ * If a name has several addresses, each dial that comes to no connection makes
+ * the next one try the next address.
  *
  * Threading: one thread, which runs the loop.  Memory: a received frame is
  * copied out of ZeroMQ's memory.  A sent frame is copied up to
@@ -40,12 +45,13 @@
 #define TRANSPORT_SESSIONS_MAX 32 /* connections to one router */
 #define TRANSPORT_PORTS \
     (TRANSPORT_LISTEN_MAX + TRANSPORT_DIAL_MAX + TRANSPORT_SESSIONS_MAX)
-#define TRANSPORT_ITEMS        (2 * TRANSPORT_PORTS)
-#define TRANSPORT_HWM          64
-#define TRANSPORT_LINGER_MS    1000
-#define TRANSPORT_HANDSHAKE_MS 2000
-#define TRANSPORT_BACKLOG      1024
-#define TRANSPORT_BUDGET       64 /* messages per socket and turn */
+#define TRANSPORT_ITEMS            (2 * TRANSPORT_PORTS + 1)
+#define TRANSPORT_HWM              64
+#define TRANSPORT_LINGER_MS        1000
+#define TRANSPORT_HANDSHAKE_MS     2000
+#define TRANSPORT_BACKLOG          1024
+#define TRANSPORT_BUDGET           64 /* messages per socket and turn */
+#define TRANSPORT_UNRESOLVED_LINES 4  /* in the log, a second */
 /* ZMTP heartbeats of the connecting end find dead hosts where no core listens,
  * such as the host of an idle client.  A live host with a stuck program is left
  * to the cores, and a node that waits finds out sooner (common/wire/session.h).
@@ -75,8 +81,8 @@ MUST_CHECK enum status transport_new(struct transport **out, const char *router,
 
 /* Binds n <= TRANSPORT_LISTEN_MAX ports; the file of an ipc endpoint gets mode
  * 0600.  Returns ST_ALREADY_EXISTS if the port is in use.  All three functions
- * return the errors of endpoint_private(), and ST_RESOURCE_EXHAUSTED if there
- * are too few file descriptors. */
+ * return the errors of endpoint_bind() and endpoint_dial(), and
+ * ST_RESOURCE_EXHAUSTED if there are too few file descriptors. */
 MUST_CHECK enum status transport_listen(struct transport **out,
                                         const struct transport_port *ports,
                                         unsigned n, struct curve_keys *keys,

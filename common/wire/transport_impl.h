@@ -2,14 +2,17 @@
  *
  *     transport.c        accepted connections, sending, construction
  *     transport_dial.c   outgoing connections
+ *     transport_names.c  outgoing connections to hosts by name
  *
  * Threading, memory, limits: common/wire/transport.h. */
 #ifndef COMMON_WIRE_TRANSPORT_IMPL_H
 #define COMMON_WIRE_TRANSPORT_IMPL_H
 
+#include "common/base/log_gate.h"
 #include "common/wire/connections.h"
 #include "common/wire/door_watch.h"
 #include "common/wire/port.h"
+#include "common/wire/resolver.h"
 #include "common/wire/transport.h"
 
 struct transport {
@@ -22,8 +25,13 @@ struct transport {
     unsigned n_routers; /* connecting ports for the router, of n_ports */
     struct connections connections; /* of the listening ports; counts all ids */
     struct transport_counts counts;
-    struct door_watch doors; /* of the listening ports */
-    uint32_t n_opened;       /* ports opened since the start */
+    struct door_watch doors;    /* of the listening ports */
+    uint32_t n_opened;          /* ports opened since the start */
+    struct curve_keys *keys;    /* borrowed; NULL: none */
+    struct resolver *resolver;  /* NULL: no name was dialled yet */
+    resolver_lookup_fn *lookup; /* of tests; NULL: getaddrinfo() */
+    void *lookup_arg;
+    struct log_gate unresolved;
 };
 
 static inline struct transport *transport_of(struct node_io *io)
@@ -40,6 +48,22 @@ void transport_add_dials(struct transport *t);
 
 /* Returns the port of an outgoing connection, NULL if it has ended. */
 struct port *transport_dialled(struct transport *t, struct peer_id who);
+
+/* Dials p->at, whose host is an address.  Returns false if that fails at once.
+ */
+MUST_CHECK bool transport_dial_address(struct transport *t, struct port *p);
+
+/* Ends a connection of p in any state, without a report. */
+void transport_hang_up(struct transport *t, struct port *p);
+
+/* Asks for the addresses of the host in p->endpoint, a name.  Returns false if
+ * that fails at once. */
+MUST_CHECK bool transport_ask(struct transport *t, struct port *p,
+                              const char *host);
+
+/* Dials the hosts whose names have been resolved; a name that cannot be is a
+ * lost connection. */
+void transport_take_answers(struct transport *t);
 
 /* Reads the monitor of a connecting port and reports its connection: opened or
  * lost.  To the core, every failed handshake is a lost connection. */
