@@ -182,7 +182,7 @@ void transport_turn(struct transport *t, const struct pollfd *items,
 
 bool transport_look(struct transport *t)
 {
-    bool found = transport_zap_look(t) || t->revoked;
+    bool found = t->zap_unread || t->revoked;
 
     for (unsigned i = 0; i < t->n_ports; i++) {
         struct port *p = &t->ports[i];

@@ -96,7 +96,6 @@ MUST_CHECK enum status transport_zap_open(struct transport *t, struct error *e);
 void transport_zap_close(struct transport *t);
 /* Answers requests, at most TRANSPORT_BUDGET. */
 void transport_zap_turn(struct transport *t);
-bool transport_zap_look(struct transport *t);
 
 /* Finds who sent a message at a listening port with keys.  Returns false if the
  * key is no longer trusted for that port. */

@@ -140,6 +140,8 @@ static bool take_request(struct transport *t)
     return true;
 }
 
+/* The last call of a turn reads, so no signal of the descriptor is consumed
+ * without its request being read (common/wire/port.h). */
 void transport_zap_turn(struct transport *t)
 {
     bool more = t->zap != NULL;
@@ -148,21 +150,6 @@ void transport_zap_turn(struct transport *t)
         more = take_request(t);
     }
     t->zap_unread = more;
-}
-
-bool transport_zap_look(struct transport *t)
-{
-    int events = 0, rc;
-    size_t size = sizeof events;
-
-    if (t->zap == NULL) {
-        return false;
-    }
-    do {
-        rc = zmq_getsockopt(t->zap, ZMQ_EVENTS, &events, &size);
-    } while (rc < 0 && zmq_errno() == EINTR);
-    t->zap_unread = (events & ZMQ_POLLIN) != 0;
-    return t->zap_unread;
 }
 
 /* ---- who is connected ---- */
