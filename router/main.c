@@ -271,6 +271,7 @@ static enum status assemble(struct program *p, struct error *e)
         st = curve_keys_load(&p->keys, p->args.key, p->args.trust, e);
     }
     if (st == ST_OK) {
+        o.keyed = p->keys != NULL;
         st = transport_listen(&p->transport, ports, apart ? 3 : 2, p->keys, e);
     }
     if (st == ST_OK && p->args.metrics != NULL) {
