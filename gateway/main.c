@@ -9,15 +9,19 @@
 #include "common/base/failpoint.h"
 #include "common/base/limit.h"
 #include "common/base/log_output.h"
+#include "common/base/notify.h"
 #include "common/base/option.h"
 #include "common/base/option_generate.h"
 #include "common/base/option_sources.h"
+#include "common/base/passed.h"
 #include "common/base/std_fds.h"
 #include "common/model/directory.h"
 #include "common/sampling/sampling.h"
 #include "common/scrape/scrape.h"
+#include "common/wire/curve_keys.h"
 #include "common/wire/loop.h"
 #include "common/wire/wire_limits.h"
+#include "gateway/args.h"
 #include "gateway/calls/figures.h"
 #include "gateway/calls/route_table.h"
 #include "gateway/gateway_core.h"
@@ -34,57 +38,6 @@
     256 /* descriptors beside those of clients; more than in use */
 #define READY_US     1000000 /* a longer wait for the router is reported */
 #define HTTP_TURN_US 1000000 /* longest time between turns of the sockets */
-
-#define GATEWAY_OPTIONS(X)                                                     \
-    X(router, STRING, "ENDPOINT", "tcp://127.0.0.1:7071",                      \
-      "the router's endpoint for clients", 0, 0)                               \
-    X(listen, STRING, "HOST:PORT", "127.0.0.1:8000",                           \
-      "address for HTTP clients; other than loopback needs --keys", 0, 0)      \
-    X(model, LIST, "NAME=DIR", NULL,                                           \
-      "tokenizer, chat template and sampling defaults of a model", 0,          \
-      SERVED_MODELS_MAX)                                                       \
-    X(chat_template, STRING, "FILE", NULL,                                     \
-      "chat template in place of the models' own", 0, 0)                       \
-    X(tool_format, STRING, "NAME", NULL,                                       \
-      "format of tool calls: plain, hermes, qwen3-coder, llama3 or gpt-oss "   \
-      "(default: by the chat template)",                                       \
-      0, 0)                                                                    \
-    X(keys, STRING, "FILE", NULL,                                              \
-      "API keys; SIGHUP reads the file again (default: none are needed)", 0,   \
-      0)                                                                       \
-    X(new_key, STRING, "TENANT", NULL,                                         \
-      "print a new key and its line for the key file, and exit", 0, 0)         \
-    X(tls_cert, STRING, "FILE", NULL,                                          \
-      "certificate chain for TLS, PEM; SIGHUP reads it again", 0, 0)           \
-    X(tls_key, STRING, "FILE", NULL, "private key for TLS, PEM", 0, 0)         \
-    X(cors, STRING, "ORIGIN", NULL,                                            \
-      "origin whose pages may use the gateway, or *", 0, 0)                    \
-    X(max_tokens, U32, "N", "2048",                                            \
-      "tokens of a chat answer, if the request sets no number", 1,             \
-      MODEL_CONTEXT_MAX)                                                       \
-    X(max_body, BYTES, "SIZE", "8MiB", "body of a request, at most", 1024,     \
-      268435456)                                                               \
-    X(max_clients, U32, "N", "16384", "connections of clients, at most", 1,    \
-      HTTP_CONNECTIONS_MOST)                                                   \
-    X(sessions, U32, "N", "32", "sessions with the router, at most", 1,        \
-      UPSTREAM_SESSIONS_MAX)                                                   \
-    X(text_threads, U32, "N", "2", "threads for templates and tokenizers", 1,  \
-      JOB_THREADS_MAX)                                                         \
-    X(grace, MS, "TIME", "30s", "time for open requests to end after SIGTERM", \
-      0, 3600000)                                                              \
-    X(metrics, STRING, "HOST:PORT", NULL,                                      \
-      "loopback address of http://HOST:PORT/metrics, which needs no key "      \
-      "(default: none)",                                                       \
-      0, 0)                                                                    \
-    X(name, STRING, "NAME", "gateway", "name of the gateway, for logs", 0, 0)  \
-    LOG_OPTIONS(X)                                                             \
-    LOG_REQUEST_OPTIONS(X)                                                     \
-    CONFIG_OPTIONS(X, "gateway")                                               \
-    X(limits, FLAG, NULL, NULL, "print all limits and exit", 0, 0)             \
-    X(list_metrics, FLAG, NULL, NULL, "print all metrics and exit", 0, 0)      \
-    X(list_routes, FLAG, NULL, NULL, "print all routes and exit", 0, 0)        \
-    X(version, FLAG, NULL, NULL, "print the version and exit", 0, 0)           \
-    X(help, FLAG, NULL, NULL, "print this text and exit", 0, 0)
 
 OPTION_TABLE(gateway_args, GATEWAY_OPTIONS);
 
@@ -117,11 +70,13 @@ struct program {
     enum output_format format;
     struct keys *keys;
     struct prompt_threads *prompts;
+    struct curve_keys *curve; /* NULL: none */
     struct transport *transport;
     struct http_sockets *http;
     struct scrape *scrape; /* NULL: no --metrics */
     struct gateway_core *core;
     struct loop loop;
+    struct notify notify;
     int64_t http_turn_us; /* time of the last turn of the sockets */
     int signals;
 };
@@ -147,6 +102,21 @@ static void render(void *arg, struct metric_page *page)
     struct program *p = arg;
 
     gateway_page(p->core, page);
+}
+
+static void write_status(void *arg, char *text, size_t cap)
+{
+    const struct program *p = arg;
+    struct gateway_view v = gateway_view(p->core);
+
+    if (!gateway_is_up(p->core)) {
+        snprintf(text, cap, "waiting for the router at %.100s, %u requests",
+                 p->args.router, v.requests);
+    } else {
+        snprintf(text, cap, "serves http%s://%s, %u requests",
+                 p->args.tls_cert != NULL ? "s" : "",
+                 http_sockets_endpoint(p->http), v.requests);
+    }
 }
 
 static void on_http(void *arg, int fd)
@@ -186,10 +156,14 @@ static void on_signal(void *arg, int fd)
     int signal = loop_signal_read(fd);
 
     if (signal == SIGHUP) {
+        notify_reloading(&p->notify, loop_now_us());
         log_reopen();
         reload(p);
+        transport_reread_keys(p->transport);
+        notify_reloaded(&p->notify);
     } else if (signal != 0) {
         log_info("stopping", "reason=signal");
+        notify_stopping(&p->notify);
         http_sockets_stop(p->http);
         gateway_stop(p->core, stopping ? 0 : (int64_t)p->args.grace * 1000);
         stopping = true;
@@ -279,6 +253,13 @@ static struct gateway_options options_of(struct program *p)
                  .connections_max = p->args.max_clients}};
 }
 
+static bool is_ready(const void *arg)
+{
+    const struct program *p = arg;
+
+    return gateway_is_ready(p->core);
+}
+
 static enum status assemble(struct program *p, struct error *e)
 {
     struct http_sockets_options http = {.listen = p->args.listen,
@@ -292,14 +273,20 @@ static enum status assemble(struct program *p, struct error *e)
         st = prompt_threads_new(&p->prompts, p->args.text_threads, e);
     }
     if (st == ST_OK) {
+        st = curve_keys_load(&p->curve, p->args.key, p->args.trust, e);
+    }
+    if (st == ST_OK) {
         st = transport_connect_many(&p->transport, p->args.router,
-                                    p->args.sessions, NULL, e);
+                                    p->args.sessions, p->curve, e);
+    }
+    if (st == ST_OK) {
+        st = passed_socket(&http.passed, e);
     }
     if (st == ST_OK) {
         st = http_sockets_new(&p->http, &http, e);
     }
     if (st == ST_OK && p->args.metrics != NULL) {
-        st = scrape_new(&p->scrape, p->args.metrics, e);
+        st = scrape_new(&p->scrape, p->args.metrics, p->args.metrics_anyone, e);
         st = st == ST_OK ? st : error_wrap(e, "--metrics");
     }
     if (st != ST_OK) {
@@ -311,11 +298,14 @@ static enum status assemble(struct program *p, struct error *e)
         gateway_new(&o, transport_io(p->transport), http_sockets_io(p->http));
     http_sockets_start(p->http, gateway_http(p->core));
     loop_init(&p->loop, p->transport, &program_ops, p);
+    notify_status(&p->notify, write_status, p);
+    loop_notify(&p->loop, &p->notify);
     loop_add(&p->loop, prompt_threads_fd(p->prompts), on_text, p);
     loop_add(&p->loop, http_sockets_fd(p->http), on_http, p);
     loop_add(&p->loop, p->signals, on_signal, p);
     if (p->scrape != NULL) {
         scrape_render(p->scrape, render, p);
+        scrape_probe(p->scrape, is_ready, p);
         loop_add(&p->loop, scrape_fd(p->scrape), scrape_ready, p->scrape);
     }
     return ST_OK;
@@ -329,7 +319,9 @@ static void dismantle(struct program *p)
     gateway_free(&p->core);
     http_sockets_free(&p->http);
     transport_free(&p->transport);
+    curve_keys_free(&p->curve);
     keys_free(&p->keys);
+    notify_close(&p->notify);
     served_models_fini(&p->models);
 }
 
@@ -364,6 +356,7 @@ static void run(struct program *p)
     }
     if (end == LOOP_DONE) {
         print_state(p, "ready");
+        notify_ready(&p->notify);
         if (p->scrape != NULL) {
             printf("sluice-gateway metrics: http://%s/metrics\n",
                    scrape_address(p->scrape));
@@ -534,6 +527,9 @@ int main(int argc, char **argv)
         return fail(&e);
     }
     option_sources_log(&p.sources);
+    if (notify_open(&p.notify, &e) != ST_OK) {
+        log_warn("notify-off", "why=\"%s\"", e.text);
+    }
     p.signals = loop_signals();
     allow_clients(p.args.max_clients);
     if (assemble(&p, &e) != ST_OK) {

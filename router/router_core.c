@@ -306,7 +306,8 @@ bool router_session_view(const struct router_core *r, uint32_t i,
 
         if (!p->ended && i-- == 0) {
             *out = (struct router_session_view){
-                p->id, p->role, p->role == BY_WORKER || !list_empty(&p->calls)};
+                p->id, p->role, p->role == BY_WORKER || !list_empty(&p->calls),
+                p->name, p->lineage};
             return true;
         }
     }
@@ -316,6 +317,11 @@ bool router_session_view(const struct router_core *r, uint32_t i,
 void router_counts(const struct router_core *r, struct router_metrics *out)
 {
     counts_take(r, out);
+}
+
+void router_line(const struct router_core *r, char *text, size_t cap)
+{
+    counts_line(r, text, cap);
 }
 
 void router_page(struct router_core *r, struct metric_page *page)

@@ -72,8 +72,9 @@ enum choice_state router_grant_state(const struct router_core *r,
 /* The router's view of one session of any role, for auditors. */
 struct router_session_view {
     struct peer_id id;
-    uint8_t role; /* BY_* */
-    bool busy;    /* it has an open call */
+    uint8_t role;               /* BY_* */
+    bool busy;                  /* it has an open call */
+    const char *name, *lineage; /* valid until the next event */
 };
 
 /* Fills *out with the view of the i-th session that is up.  Returns false past
@@ -83,6 +84,10 @@ bool router_session_view(const struct router_core *r, uint32_t i,
 
 /* Copies the counters and gauges without labels as they are now. */
 void router_counts(const struct router_core *r, struct router_metrics *out);
+
+/* Writes one line about workers and sequences for a person, at most cap bytes
+ * with its NUL. */
+void router_line(const struct router_core *r, char *text, size_t cap);
 
 /* Adds all metrics to a page for Prometheus; logs those that are not 0 under
  * the event `counted`; prints their rows for --list-metrics. */

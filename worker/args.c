@@ -8,10 +8,10 @@
 #include "common/model/model_limits.h"
 #include "common/sampling/sampling.h"
 #include "common/scrape/scrape.h"
-#include "common/wire/endpoint.h"
 #include "common/wire/wire_limits.h"
 #include "kernels/kernels.h"
 #include "kernels/opencl/host/device.h"
+#include "worker/base/advertise.h"
 #include "worker/base/metrics.h"
 #include "worker/base/watch.h"
 #include "worker/cache/logprobs.h"
@@ -219,10 +219,9 @@ enum status args_check(const struct worker_args *a, struct error *e)
                          "--layers in place of --stages",
                          a->slots);
     }
-    if (a->stage_advertise != NULL &&
-        endpoint_of_peer((const uint8_t *)a->stage_advertise,
-                         strlen(a->stage_advertise), NULL, e) != ST_OK) {
-        return error_wrap(e, "--stage-advertise");
+    if (a->advertise != NULL &&
+        advertise_check(a->advertise, a->key != NULL, e) != ST_OK) {
+        return e->code;
     }
     if (a->name != NULL &&
         (a->name[0] == '\0' || strlen(a->name) > PEER_NAME_MAX)) {

@@ -9,6 +9,7 @@
 #include "common/base/option_sources.h"
 #include "common/model/costs.h"
 #include "common/split/layer_split.h"
+#include "common/wire/curve_keys.h"
 #include "worker/worker_core.h"
 
 /* Connections at --stage-listen, where one stage connects at a time. */
@@ -22,6 +23,7 @@
       "the router's port for workers", 0, 0)                                   \
     X(name, STRING, "NAME", NULL, "name of the worker (default: HOST-PID)", 0, \
       0)                                                                       \
+    CURVE_KEYS_OPTIONS(X)                                                      \
     X(model_name, STRING, "NAME", NULL,                                        \
       "model name for clients (default: the last part of DIR)", 0, 0)          \
     X(device, STRING, "NAME", "cpu",                                           \
@@ -73,9 +75,9 @@
     X(stage_listen, STRING, "ENDPOINT", NULL,                                  \
       "port for the previous stage (default: tcp://127.0.0.1:0, a free port)", \
       0, 0)                                                                    \
-    X(stage_advertise, STRING, "ENDPOINT", NULL,                               \
-      "endpoint of that port as other stages reach it (default: as it "        \
-      "listens)",                                                              \
+    X(advertise, STRING, "HOST[:PORT]", NULL,                                  \
+      "host, or whole endpoint, at which the previous stage reaches that "     \
+      "port (default: as it listens; of [::] this machine's address)",         \
       0, 0)                                                                    \
     X(grace, MS, "TIME", "30s",                                                \
       "grace period on SIGTERM; longer sequences move to other workers", 0,    \
@@ -84,6 +86,8 @@
       "check whether a model would load, print its sizes and exit", 0, 0)      \
     X(metrics, STRING, "HOST:PORT", NULL,                                      \
       "loopback address of http://HOST:PORT/metrics (default: none)", 0, 0)    \
+    X(metrics_anyone, FLAG, NULL, NULL,                                        \
+      "any address for --metrics, whose readers need no key", 0, 0)            \
     LOG_OPTIONS(X)                                                             \
     CONFIG_OPTIONS(X, "worker")                                                \
     X(limits, FLAG, NULL, NULL, "print all limits and exit", 0, 0)             \

@@ -75,6 +75,9 @@ int main(int argc, char **argv)
         return check_model(&p, &e) == ST_OK ? EXIT_SUCCESS : print_error(&e);
     }
     descriptors_raise();
+    if (notify_open(&p.notify, &e) != ST_OK) {
+        log_warn("notify-off", "why=\"%s\"", e.text);
+    }
     p.signals = loop_signals();
     /* After the signals are blocked: a driver starts threads of its own, which
      * would otherwise receive them. */

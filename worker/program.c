@@ -10,6 +10,7 @@
 #include "common/wire/door_rules.h"
 #include "common/wire/method.h"
 #include "kernels/backends/canary.h"
+#include "worker/base/advertise.h"
 #include "worker/model/progress.h"
 #include "worker/worker_core.h"
 
@@ -18,14 +19,57 @@
 #define STAGE_LISTEN "tcp://127.0.0.1:0"
 #define MIB          (1024.0 * 1024.0)
 
-bool program_signal(const struct program *p)
+bool program_signal(struct program *p)
 {
     int signal = loop_signal_read(p->signals);
 
     if (signal == SIGHUP) {
+        notify_reloading(&p->notify, loop_now_us());
         log_reopen();
+        if (p->transport != NULL) {
+            transport_reread_keys(p->transport);
+        }
+        notify_reloaded(&p->notify);
+    } else if (signal != 0) {
+        notify_stopping(&p->notify);
     }
     return signal != 0 && signal != SIGHUP;
+}
+
+static void serving_status(const struct program *p, char *text, size_t cap)
+{
+    struct worker_account a;
+
+    worker_account(p->core, &a);
+    snprintf(text, cap, "%s: %s, %u sequences, %u %% of blocks free",
+             p->config.name,
+             worker_is_up(p->core) ? "connected" : "waiting for the router",
+             a.n_sequences,
+             a.blocks.total > 0
+                 ? (unsigned)(((uint64_t)a.blocks.free + a.blocks.cached) *
+                              100 / a.blocks.total)
+                 : 0);
+}
+
+void program_status(void *arg, char *text, size_t cap)
+{
+    const struct program *p = arg;
+
+    if (p->core != NULL) {
+        serving_status(p, text, cap);
+    } else if (p->n_to_read > 0) {
+        snprintf(text, cap, "%s, %u %%", p->phase,
+                 (unsigned)(p->n_read * 100 / p->n_to_read));
+    } else {
+        snprintf(text, cap, "%s", p->phase);
+    }
+}
+
+void program_phase(struct program *p, const char *phase)
+{
+    p->phase = phase;
+    p->n_read = p->n_to_read = 0;
+    notify_turn(&p->notify, loop_now_us());
 }
 
 /* Returns whether a signal to stop has come, for the time before the loop
@@ -53,6 +97,9 @@ static bool on_progress(void *ctx, uint64_t done, uint64_t total)
     if (is_stopped(r->program)) {
         return false;
     }
+    r->program->n_read = done;
+    r->program->n_to_read = total;
+    notify_turn(&r->program->notify, loop_now_us());
     progress_update(&r->progress, loop_now_us(), done, total);
     return true;
 }
@@ -136,6 +183,7 @@ enum status program_read(struct program *p, struct shard **out, uint32_t begin,
                               .known = p->has_known ? &p->known : NULL};
     enum status st;
 
+    program_phase(p, "reading weights");
     progress_init(&r.progress, stderr, isatty(STDERR_FILENO), loop_now_us());
     st = shard_load(out, &p->config, p->args.model, begin, end, &o, e);
     progress_end(&r.progress);
@@ -320,6 +368,7 @@ static struct worker_options core_options(const struct program *p)
         .chunk_tokens = a->chunk_tokens,
         .engine_depth = a->engine_depth,
         .stage_endpoint = p->stage_endpoint,
+        .keyed = p->keys != NULL,
         .hidden = s->hidden,
     };
 
@@ -361,6 +410,9 @@ static void name_worker(struct program *p)
     if (a->name != NULL) {
         snprintf(p->name, sizeof p->name, "%s", a->name);
         snprintf(p->lineage, sizeof p->lineage, "%s", a->name);
+    } else if (p->keys != NULL) {
+        snprintf(p->name, sizeof p->name, "%s", curve_keys_name(p->keys));
+        snprintf(p->lineage, sizeof p->lineage, "%s", p->name);
     } else {
         snprintf(p->name, sizeof p->name, "%.40s-%d", host, (int)getpid());
         snprintf(p->lineage, sizeof p->lineage, "%.40s-%.20s", host, a->device);
@@ -379,15 +431,16 @@ static enum status ports_make(struct program *p, struct error *e)
 
     /* A worker with all layers opens no port at all. */
     if (!is_stage(p)) {
-        return transport_connect(&p->transport, p->args.router, NULL, e);
+        return transport_connect(&p->transport, p->args.router, p->keys, e);
     }
-    st = transport_new(&p->transport, p->args.router, &port, 1, NULL, e);
+    st = transport_new(&p->transport, p->args.router, &port, 1, p->keys, e);
     if (st == ST_OK) {
         transport_limit(p->transport, 0, STAGE_CONNECTIONS_MAX,
                         door_share(STAGE_CONNECTIONS_MAX));
-        p->stage_endpoint = p->args.stage_advertise != NULL
-                                ? p->args.stage_advertise
-                                : transport_endpoint(p->transport, 0);
+        st = advertise_endpoint(p->advertised, p->args.advertise,
+                                transport_endpoint(p->transport, 0),
+                                p->keys != NULL, e);
+        p->stage_endpoint = p->advertised;
     }
     return st;
 }
@@ -396,6 +449,12 @@ enum status program_begin(struct program *p, struct error *e)
 {
     enum status st;
 
+    notify_status(&p->notify, program_status, p);
+    program_phase(p, "reading the model's configuration");
+    st = curve_keys_load(&p->keys, p->args.key, p->args.trust, e);
+    if (st != ST_OK) {
+        return st;
+    }
     name_worker(p);
     /* Before the weights are read: afterwards they would count as used. */
     p->available = budget_available("");
@@ -420,7 +479,7 @@ enum status program_begin(struct program *p, struct error *e)
     /* Bound now, so that a port in use is reported before a long load.  A
      * scrape during the load waits in the backlog. */
     if (st == ST_OK && p->args.metrics != NULL) {
-        st = scrape_new(&p->scrape, p->args.metrics, e);
+        st = scrape_new(&p->scrape, p->args.metrics, p->args.metrics_anyone, e);
         st = st == ST_OK ? st : error_wrap(e, "--metrics");
     }
     return st;
@@ -431,6 +490,13 @@ static void render(void *arg, struct metric_page *page)
     const struct program *p = arg;
 
     worker_page(p->core, page);
+}
+
+static bool is_up(const void *arg)
+{
+    const struct program *p = arg;
+
+    return worker_is_up(p->core);
 }
 
 static enum status core_make(struct program *p, struct error *e)
@@ -452,6 +518,7 @@ enum status program_load(struct program *p, struct error *e)
     enum status st = weights_read(p, e);
 
     st = st == ST_OK ? check_stopped(p, e) : st;
+    program_phase(p, "preparing the device");
     st = st == ST_OK ? forward_make(p, e) : st;
     st = st == ST_OK ? pool_make(p, e) : st;
     if (st != ST_OK) {
@@ -460,11 +527,13 @@ enum status program_load(struct program *p, struct error *e)
     st = core_make(p, e);
     if (st == ST_OK) {
         loop_init(&p->loop, p->transport, &worker_node_ops, p->core);
+        loop_notify(&p->loop, &p->notify);
         /* A result wakes the loop, whose tick then polls the engine. */
         loop_add(&p->loop, engine_thread_fd(p->engine), on_result, p);
         loop_add(&p->loop, p->signals, on_signal, p);
         if (p->scrape != NULL) {
             scrape_render(p->scrape, render, p);
+            scrape_probe(p->scrape, is_up, p);
             loop_add(&p->loop, scrape_fd(p->scrape), scrape_ready, p->scrape);
         }
     }
@@ -480,8 +549,10 @@ void program_stop(struct program *p)
         kernels_profile(forward_kernels(p->forward), stderr);
     }
     scrape_free(&p->scrape);
+    notify_close(&p->notify);
     worker_free(&p->core);
     transport_free(&p->transport);
+    curve_keys_free(&p->keys);
     forward_free(&p->forward);
     shard_free(&p->shard);
     tokenizer_free(&p->tokenizer);
@@ -502,20 +573,14 @@ static void print_state(const struct program *p, const char *state)
            "MiB, scratch %.1f MiB, pool %.1f MiB: %u blocks of %u tokens "
            "(%.1f KiB each), %u slots (%.1f KiB each); sequences up to %u "
            "tokens\n",
-           SLUICE_VERSION, state, p->name, layers, p->config.name,
-           p->args.device, p->args.router, (double)n->weight_bytes / MIB,
-           (double)n->scratch_bytes / MIB, (double)p->budget.pool.bytes / MIB,
-           p->budget.pool.n_blocks, n->pool.block_tokens,
-           (double)n->pool.block_bytes / 1024, p->budget.pool.n_slots,
-           (double)n->pool.slot_bytes / 1024, n->pool.context);
+           SLUICE_VERSION, state, worker_known_as(p->core), layers,
+           p->config.name, p->args.device, p->args.router,
+           (double)n->weight_bytes / MIB, (double)n->scratch_bytes / MIB,
+           (double)p->budget.pool.bytes / MIB, p->budget.pool.n_blocks,
+           n->pool.block_tokens, (double)n->pool.block_bytes / 1024,
+           p->budget.pool.n_slots, (double)n->pool.slot_bytes / 1024,
+           n->pool.context);
     fflush(stdout);
-}
-
-static bool is_up(const void *arg)
-{
-    const struct program *p = arg;
-
-    return worker_is_up(p->core);
 }
 
 void program_run(struct program *p)
@@ -528,6 +593,7 @@ void program_run(struct program *p)
     }
     if (end == LOOP_DONE) {
         print_state(p, "ready");
+        notify_ready(&p->notify);
         if (p->scrape != NULL) {
             printf("sluice-worker metrics: http://%s/metrics\n",
                    scrape_address(p->scrape));

@@ -5,6 +5,7 @@
 #ifndef WORKER_PROGRAM_H
 #define WORKER_PROGRAM_H
 
+#include "common/base/notify.h"
 #include "common/model/sizes.h"
 #include "common/scrape/scrape.h"
 #include "common/wire/loop.h"
@@ -24,10 +25,12 @@ struct program {
     uint64_t available;
     struct model_config config;
     struct tokenizer *tokenizer;
+    struct curve_keys *keys; /* NULL: none */
     struct transport *transport;
-    struct scrape *scrape;      /* NULL: no --metrics */
-    const char *stage_endpoint; /* advertised endpoint; NULL: not a stage */
-    uint32_t begin, end;        /* layers of the shard */
+    struct scrape *scrape;         /* NULL: no --metrics */
+    const char *stage_endpoint;    /* advertised endpoint; NULL: not a stage */
+    char advertised[ENDPOINT_MAX]; /* its text */
+    uint32_t begin, end;           /* layers of the shard */
     bool has_known;
     struct shard_known known;
     struct shard *shard;
@@ -38,6 +41,9 @@ struct program {
     struct sizes sizes;
     struct worker_core *core;
     struct loop loop;
+    struct notify notify;
+    const char *phase;          /* what a start does now, for the status */
+    uint64_t n_read, n_to_read; /* bytes of weights */
     int signals;
     bool stopped; /* a signal came before the loop ran */
     char name[128], lineage[128];
@@ -65,7 +71,13 @@ void program_run(struct program *p);
 
 /* Reads a signal.  Returns whether it asks the worker to stop; SIGHUP opens the
  * log again. */
-bool program_signal(const struct program *p);
+bool program_signal(struct program *p);
+
+/* Writes a line about the worker's state; arg is the struct program. */
+void program_status(void *arg, char *text, size_t cap);
+
+/* Sets the phase of the start, and sends it to the service manager. */
+void program_phase(struct program *p, const char *phase);
 
 /* Loads layers [begin, end) of the model, with progress on standard error. */
 MUST_CHECK enum status program_read(struct program *p, struct shard **out,

@@ -111,7 +111,7 @@ static enum status offer_make(struct program *p, const struct layer_costs *t,
 }
 
 struct offering {
-    const struct program *program;
+    struct program *program;
     struct offer *offer;
 };
 
@@ -131,6 +131,8 @@ static enum status offer_run(struct program *p, struct offer *f,
     struct offering o = {p, f};
 
     loop_init(&p->loop, p->transport, &offer_node_ops, f);
+    loop_notify(&p->loop, &p->notify);
+    p->phase = "waiting for the other stages and their layers";
     loop_add(&p->loop, p->signals, on_signal, &o);
     loop_run(&p->loop);
     switch (offer_ended(f, &p->begin, &p->end, e)) {

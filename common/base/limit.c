@@ -7,6 +7,7 @@
 #include "common/base/log_gate.h"
 #include "common/base/metric_names.h"
 #include "common/base/near.h"
+#include "common/base/notify.h"
 #include "common/base/option.h"
 #include "common/base/option_sources.h"
 
@@ -22,6 +23,16 @@ const struct limit_row base_limits[] = {
     LIMIT_ROW(LOG_GATE_US, "us",
               "time in which repeated log lines are counted"),
     LIMIT_ROW(METRIC_NAMES_MAX, "", "tenants that metrics name"),
+    LIMIT_ROW(NOTIFY_STATUS_MAX, "bytes",
+              "a status text for the service manager, with its NUL"),
+    LIMIT_ROW(NOTIFY_PENDING, "",
+              "messages that wait for room at the service manager"),
+    LIMIT_ROW(NOTIFY_STATUS_US, "us",
+              "time between two status texts for the service manager"),
+    LIMIT_ROW(NOTIFY_START_US, "us",
+              "extension of a start's time limit, renewed by the loop"),
+    LIMIT_ROW(NOTIFY_STOP_US, "us",
+              "extension of a stop's time limit, renewed by the loop"),
 };
 
 const size_t base_limits_n = sizeof base_limits / sizeof base_limits[0];

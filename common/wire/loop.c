@@ -32,6 +32,20 @@ void loop_add(struct loop *l, int fd, void (*ready)(void *arg, int fd),
         (struct loop_source){.fd = fd, .ready = ready, .arg = arg};
 }
 
+void loop_notify(struct loop *l, struct notify *n)
+{
+    l->notify = n;
+}
+
+/* Returns max_us, or the time until the watchdog is due if that is less. */
+static int64_t until_notify(const struct loop *l, int64_t max_us)
+{
+    int64_t us = l->notify != NULL ? notify_wait_us(l->notify, loop_now_us())
+                                   : INT64_MAX;
+
+    return us < max_us ? us : max_us;
+}
+
 /* Looks at the sockets that were used since the last turn: their descriptors
  * may not signal again. */
 static int64_t wait_us(const struct loop *l, int64_t max_wait_us)
@@ -42,10 +56,19 @@ static int64_t wait_us(const struct loop *l, int64_t max_wait_us)
     if (left > max_wait_us) {
         left = max_wait_us;
     }
+    left = until_notify(l, left);
     if (left <= 0 || transport_look(l->transport)) {
         return 0;
     }
     return left < LOOP_WAIT_US ? left : LOOP_WAIT_US;
+}
+
+static void tick(struct loop *l)
+{
+    l->due_us = l->ops->tick(l->node, loop_now_us());
+    if (l->notify != NULL) {
+        notify_turn(l->notify, loop_now_us());
+    }
 }
 
 bool loop_turn(struct loop *l, int64_t max_wait_us)
@@ -71,7 +94,7 @@ bool loop_turn(struct loop *l, int64_t max_wait_us)
             s->ready(s->arg, s->fd);
         }
     }
-    l->due_us = l->ops->tick(l->node, loop_now_us());
+    tick(l);
     return l->due_us != NODE_STOP;
 }
 

@@ -5,11 +5,15 @@
  * tick. tick does all work that is due and returns when it must run next.
  * Late ticks are not replayed.
  *
+ * The turn also feeds the service manager's watchdog (loop_notify), so a node
+ * that hangs in a handler or in its tick stops feeding.
+ *
  * Threading: one thread.  Memory: the caller's storage; a turn allocates
  * nothing. */
 #ifndef COMMON_WIRE_LOOP_H
 #define COMMON_WIRE_LOOP_H
 
+#include "common/base/notify.h"
 #include "common/wire/transport.h"
 
 #define LOOP_SOURCES 4
@@ -26,6 +30,7 @@ struct loop {
     struct transport *transport;
     const struct node_ops *ops;
     void *node;
+    struct notify *notify; /* NULL: none */
     struct loop_source sources[LOOP_SOURCES];
     unsigned n_sources;
     int64_t due_us;
@@ -37,6 +42,10 @@ void loop_init(struct loop *l, struct transport *t, const struct node_ops *ops,
 /* Adds a source.  n_sources < LOOP_SOURCES. */
 void loop_add(struct loop *l, int fd, void (*ready)(void *arg, int fd),
               void *arg);
+
+/* Calls notify_turn() after each turn; no turn waits longer than that needs.
+ * The notify is borrowed. */
+void loop_notify(struct loop *l, struct notify *n);
 
 /* Runs one turn, which waits at most max_wait_us.  Returns false when tick
  * answered NODE_STOP. */

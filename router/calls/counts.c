@@ -1,6 +1,7 @@
 #include "router/calls/counts.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "router/calls/router_state.h"
@@ -48,6 +49,37 @@ void counts_take(const struct router_core *r, struct router_metrics *out)
     out->early_bytes = r->early.bytes;
     out->clients = places_count(&r->fleet, BY_CLIENT);
     out->admins = places_count(&r->fleet, BY_ADMIN);
+}
+
+static void add_blocks(const struct router_core *r, uint64_t *total,
+                       uint64_t *left)
+{
+    for (uint32_t i = 0; i < r->fleet.n_workers; i++) {
+        const struct class_ledger *c =
+            &r->fleet.workers[i]->ledger.classes[BLOCKS];
+
+        *total += c->total;
+        *left += (uint64_t)c->free + c->cached;
+    }
+}
+
+void counts_line(const struct router_core *r, char *text, size_t cap)
+{
+    uint32_t open = r->requests.n_choices, waiting = r->schedule.n_waiting;
+    uint32_t running = open > waiting ? open - waiting : 0;
+    uint64_t total = 0, left = 0;
+
+    if (r->fleet.n_workers == 0) {
+        snprintf(text, cap, "no workers, %u sequences waiting",
+                 waiting + r->early.n_choices);
+        return;
+    }
+    add_blocks(r, &total, &left);
+    snprintf(text, cap,
+             "%u worker%s, %u sequence%s, %u waiting, %u %% of blocks free",
+             r->fleet.n_workers, r->fleet.n_workers == 1 ? "" : "s", running,
+             running == 1 ? "" : "s", waiting + r->early.n_choices,
+             total > 0 ? (unsigned)(left * 100 / total) : 0);
 }
 
 /* Every status but OK, those that never occurred too: a rate needs the 0

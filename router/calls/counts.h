@@ -28,6 +28,10 @@ void counts_fini(struct counts *c);
  * kept elsewhere: choices open, waiting and held early. */
 void counts_take(const struct router_core *r, struct router_metrics *out);
 
+/* Writes one line for a person, such as "3 workers, 12 sequences, 2 waiting,
+ * 40 % of blocks free", at most cap bytes with its NUL. */
+void counts_line(const struct router_core *r, char *text, size_t cap);
+
 /* Fills out with the series of all sets, borrowed until the next call. */
 void counts_series(struct router_core *r,
                    struct metric_series out[COUNTS_SETS]);
