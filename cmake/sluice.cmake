@@ -26,6 +26,7 @@ pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl)
 pkg_check_modules(EDIT REQUIRED IMPORTED_TARGET libedit)
 pkg_check_modules(CZMQ REQUIRED IMPORTED_TARGET libczmq)
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
+pkg_check_modules(ARCHIVE REQUIRED IMPORTED_TARGET libarchive)
 if(SLUICE_TESTS)
   # Without cmocka only the tests that include it fail to build, because scripts
   # that need no such test share the build folder.

@@ -135,6 +135,11 @@ bool gateway_is_up(const struct gateway_core *g)
     return upstream_up(g->upstream);
 }
 
+bool gateway_is_ready(const struct gateway_core *g)
+{
+    return service_is_ready(&g->service);
+}
+
 void gateway_page(struct gateway_core *g, struct metric_page *page)
 {
     figures_page(&g->service, page);

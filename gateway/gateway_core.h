@@ -56,6 +56,10 @@ struct gateway_view gateway_view(const struct gateway_core *g);
  * up. */
 bool gateway_is_up(const struct gateway_core *g);
 
+/* Returns whether /ready answers 200: a model has a worker, and the gateway
+ * does not drain. */
+bool gateway_is_ready(const struct gateway_core *g);
+
 /* Adds all figures to a page of metrics. */
 void gateway_page(struct gateway_core *g, struct metric_page *page);
 

@@ -11,13 +11,17 @@
 #include "common/base/log_output.h"
 #include "common/base/notify.h"
 #include "common/base/option.h"
+#include "common/base/option_generate.h"
+#include "common/base/option_sources.h"
 #include "common/base/passed.h"
 #include "common/base/std_fds.h"
 #include "common/model/directory.h"
 #include "common/sampling/sampling.h"
 #include "common/scrape/scrape.h"
+#include "common/wire/curve_keys.h"
 #include "common/wire/loop.h"
 #include "common/wire/wire_limits.h"
+#include "gateway/args.h"
 #include "gateway/calls/figures.h"
 #include "gateway/calls/route_table.h"
 #include "gateway/gateway_core.h"
@@ -35,58 +39,6 @@
 #define READY_US     1000000 /* a longer wait for the router is reported */
 #define HTTP_TURN_US 1000000 /* longest time between turns of the sockets */
 
-#define GATEWAY_OPTIONS(X)                                                     \
-    X(router, STRING, "ENDPOINT", "tcp://127.0.0.1:7071",                      \
-      "the router's endpoint for clients", 0, 0)                               \
-    X(listen, STRING, "HOST:PORT", "127.0.0.1:8000",                           \
-      "address for HTTP clients; other than loopback needs --keys; unused "    \
-      "with a socket of the service manager",                                  \
-      0, 0)                                                                    \
-    X(model, LIST, "NAME=DIR", NULL,                                           \
-      "tokenizer, chat template and sampling defaults of a model", 0,          \
-      SERVED_MODELS_MAX)                                                       \
-    X(chat_template, STRING, "FILE", NULL,                                     \
-      "chat template in place of the models' own", 0, 0)                       \
-    X(tool_format, STRING, "NAME", NULL,                                       \
-      "format of tool calls: plain, hermes, qwen3-coder, llama3 or gpt-oss "   \
-      "(default: by the chat template)",                                       \
-      0, 0)                                                                    \
-    X(keys, STRING, "FILE", NULL,                                              \
-      "API keys; SIGHUP reads the file again (default: none are needed)", 0,   \
-      0)                                                                       \
-    X(new_key, STRING, "TENANT", NULL,                                         \
-      "print a new key and its line for the key file, and exit", 0, 0)         \
-    X(tls_cert, STRING, "FILE", NULL,                                          \
-      "certificate chain for TLS, PEM; SIGHUP reads it again", 0, 0)           \
-    X(tls_key, STRING, "FILE", NULL, "private key for TLS, PEM", 0, 0)         \
-    X(cors, STRING, "ORIGIN", NULL,                                            \
-      "origin whose pages may use the gateway, or *", 0, 0)                    \
-    X(max_tokens, U32, "N", "2048",                                            \
-      "tokens of a chat answer, if the request sets no number", 1,             \
-      MODEL_CONTEXT_MAX)                                                       \
-    X(max_body, BYTES, "SIZE", "8MiB", "body of a request, at most", 1024,     \
-      268435456)                                                               \
-    X(max_clients, U32, "N", "16384", "connections of clients, at most", 1,    \
-      HTTP_CONNECTIONS_MOST)                                                   \
-    X(sessions, U32, "N", "32", "sessions with the router, at most", 1,        \
-      UPSTREAM_SESSIONS_MAX)                                                   \
-    X(text_threads, U32, "N", "2", "threads for templates and tokenizers", 1,  \
-      JOB_THREADS_MAX)                                                         \
-    X(grace, MS, "TIME", "30s", "time for open requests to end after SIGTERM", \
-      0, 3600000)                                                              \
-    X(metrics, STRING, "HOST:PORT", NULL,                                      \
-      "loopback address of http://HOST:PORT/metrics, which needs no key "      \
-      "(default: none)",                                                       \
-      0, 0)                                                                    \
-    X(name, STRING, "NAME", "gateway", "name of the gateway, for logs", 0, 0)  \
-    LOG_OPTIONS(X)                                                             \
-    LOG_REQUEST_OPTIONS(X)                                                     \
-    X(limits, FLAG, NULL, NULL, "print all limits and exit", 0, 0)             \
-    X(list_metrics, FLAG, NULL, NULL, "print all metrics and exit", 0, 0)      \
-    X(list_routes, FLAG, NULL, NULL, "print all routes and exit", 0, 0)        \
-    X(version, FLAG, NULL, NULL, "print the version and exit", 0, 0)           \
-    X(help, FLAG, NULL, NULL, "print this text and exit", 0, 0)
-
 OPTION_TABLE(gateway_args, GATEWAY_OPTIONS);
 
 static const char usage[] =
@@ -100,13 +52,25 @@ static const char examples[] =
     "      --tls-cert cert.pem --tls-key key.pem\n\n"
     "exit codes: 0 stopped by SIGTERM or SIGINT, 2 could not start\n";
 
+static const struct option_program about = {
+    .name = "sluice-gateway",
+    .summary = "serve the models of a router over HTTP, as OpenAI's API",
+    .role = "gateway",
+    .section = 8,
+    .usage = usage,
+    .more = examples,
+    .rows = gateway_args_rows,
+    .n_rows = OPTION_COUNT(gateway_args_rows)};
+
 /* The parts of the program, in the order in which they are created. */
 struct program {
     struct gateway_args args;
+    struct option_sources sources;
     struct served_models models;
     enum output_format format;
     struct keys *keys;
     struct prompt_threads *prompts;
+    struct curve_keys *curve; /* NULL: none */
     struct transport *transport;
     struct http_sockets *http;
     struct scrape *scrape; /* NULL: no --metrics */
@@ -195,6 +159,7 @@ static void on_signal(void *arg, int fd)
         notify_reloading(&p->notify, loop_now_us());
         log_reopen();
         reload(p);
+        transport_reread_keys(p->transport);
         notify_reloaded(&p->notify);
     } else if (signal != 0) {
         log_info("stopping", "reason=signal");
@@ -288,6 +253,13 @@ static struct gateway_options options_of(struct program *p)
                  .connections_max = p->args.max_clients}};
 }
 
+static bool is_ready(const void *arg)
+{
+    const struct program *p = arg;
+
+    return gateway_is_ready(p->core);
+}
+
 static enum status assemble(struct program *p, struct error *e)
 {
     struct http_sockets_options http = {.listen = p->args.listen,
@@ -301,8 +273,11 @@ static enum status assemble(struct program *p, struct error *e)
         st = prompt_threads_new(&p->prompts, p->args.text_threads, e);
     }
     if (st == ST_OK) {
+        st = curve_keys_load(&p->curve, p->args.key, p->args.trust, e);
+    }
+    if (st == ST_OK) {
         st = transport_connect_many(&p->transport, p->args.router,
-                                    p->args.sessions, NULL, e);
+                                    p->args.sessions, p->curve, e);
     }
     if (st == ST_OK) {
         st = passed_socket(&http.passed, e);
@@ -311,7 +286,7 @@ static enum status assemble(struct program *p, struct error *e)
         st = http_sockets_new(&p->http, &http, e);
     }
     if (st == ST_OK && p->args.metrics != NULL) {
-        st = scrape_new(&p->scrape, p->args.metrics, e);
+        st = scrape_new(&p->scrape, p->args.metrics, p->args.metrics_anyone, e);
         st = st == ST_OK ? st : error_wrap(e, "--metrics");
     }
     if (st != ST_OK) {
@@ -330,6 +305,7 @@ static enum status assemble(struct program *p, struct error *e)
     loop_add(&p->loop, p->signals, on_signal, p);
     if (p->scrape != NULL) {
         scrape_render(p->scrape, render, p);
+        scrape_probe(p->scrape, is_ready, p);
         loop_add(&p->loop, scrape_fd(p->scrape), scrape_ready, p->scrape);
     }
     return ST_OK;
@@ -343,6 +319,7 @@ static void dismantle(struct program *p)
     gateway_free(&p->core);
     http_sockets_free(&p->http);
     transport_free(&p->transport);
+    curve_keys_free(&p->curve);
     keys_free(&p->keys);
     notify_close(&p->notify);
     served_models_fini(&p->models);
@@ -431,8 +408,10 @@ static enum status print_key(const char *tenant, struct error *e)
 
 /* Prints the text that an option asked for.  Returns true if one did: the
  * program then ends. */
-static bool print_and_exit(const struct gateway_args *a)
+static bool print_and_exit(const struct program *p)
 {
+    const struct gateway_args *a = &p->args;
+
     if (a->help) {
         fputs(usage, stdout);
         option_print(stdout, gateway_args_rows,
@@ -446,6 +425,8 @@ static bool print_and_exit(const struct gateway_args *a)
         figures_list(stdout);
     } else if (a->list_routes) {
         print_routes();
+    } else if (a->print_config) {
+        option_sources_print(stdout, &p->sources);
     } else {
         return false;
     }
@@ -482,8 +463,7 @@ static enum status configure(struct program *p, int argc, char **argv,
                              struct error *e)
 {
     enum status st =
-        option_parse_alone(gateway_args_rows, OPTION_COUNT(gateway_args_rows),
-                           &p->args, argc, argv, e);
+        option_sources_load(&p->sources, &about, &p->args, argc, argv, e);
 
     return st == ST_OK ? check_args(p, e) : st;
 }
@@ -519,9 +499,16 @@ static int fail(const struct error *e)
 int main(int argc, char **argv)
 {
     static struct program p;
+    const char *kind = option_generate_kind(argc, argv);
     struct error e;
 
     std_fds_reserve();
+    if (kind != NULL) {
+        return option_generate(stdout, &about, kind, &e) == ST_OK &&
+                       std_out_end(&e) == ST_OK
+                   ? EXIT_SUCCESS
+                   : fail(&e);
+    }
     json_object_seed(0); /* threads parse JSON too: once, before they start */
     FAILPOINT_START(argc, argv);
     if (configure(&p, argc, argv, &e) != ST_OK) {
@@ -533,12 +520,13 @@ int main(int argc, char **argv)
                    ? EXIT_SUCCESS
                    : fail(&e);
     }
-    if (print_and_exit(&p.args)) {
+    if (print_and_exit(&p)) {
         return std_out_end(&e) == ST_OK ? EXIT_SUCCESS : fail(&e);
     }
     if (open_log(&p.args, &e) != ST_OK) {
         return fail(&e);
     }
+    option_sources_log(&p.sources);
     if (notify_open(&p.notify, &e) != ST_OK) {
         log_warn("notify-off", "why=\"%s\"", e.text);
     }

@@ -9,14 +9,18 @@
 #include "common/base/log_output.h"
 #include "common/base/notify.h"
 #include "common/base/option.h"
+#include "common/base/option_generate.h"
+#include "common/base/option_sources.h"
 #include "common/base/std_fds.h"
 #include "common/model/directory.h"
 #include "common/sampling/sampling.h"
 #include "common/scrape/scrape.h"
+#include "common/wire/curve_keys.h"
 #include "common/wire/door_rules.h"
 #include "common/wire/loop.h"
 #include "common/wire/method.h"
 #include "common/wire/wire_limits.h"
+#include "router/args.h"
 #include "router/base/router_limits.h"
 #include "router/router_core.h"
 #include "router/text/text_threads.h"
@@ -27,48 +31,6 @@
 #define WORKERS    (ROUTER_WORKERS_MAX + OFFERS_MAX)
 #define OWN_DESCRIPTORS \
     64 /* descriptors beside those of peers; far more than in use */
-
-#define ROUTER_OPTIONS(X)                                                      \
-    X(workers, STRING, "ENDPOINT", "tcp://127.0.0.1:7070",                     \
-      "endpoint for workers", 0, 0)                                            \
-    X(clients, STRING, "ENDPOINT", "tcp://127.0.0.1:7071",                     \
-      "endpoint for clients", 0, 0)                                            \
-    X(admins, STRING, "ENDPOINT", NULL,                                        \
-      "endpoint for administrators (default: that of clients)", 0, 0)          \
-    X(model, LIST, "NAME=DIR", NULL,                                           \
-      "tokenizer of a model: DIR/tokenizer.json", 0, 0)                        \
-    X(name, STRING, "NAME", "router",                                          \
-      "name of the router, for logs and peers", 0, 0)                          \
-    X(max_requests, U32, "N", "16384",                                         \
-      "open choices of all requests, at most", 1, 1048576)                     \
-    X(max_waiting, U32, "N", "4096", "choices waiting for room, at most", 0,   \
-      1048576)                                                                 \
-    X(max_peers, U32, "N", "4096", "sessions of clients, at most", 1, 65536)   \
-    X(max_admins, U32, "N", "256",                                             \
-      "sessions of administrators (sluicectl), at most", 1, 65536)             \
-    X(max_connections, U32, "N", "8192", "connections at each port, at most",  \
-      1, 65536)                                                                \
-    X(max_per_address, U32, "N", "0",                                          \
-      "connections of one source address at each port, at most; 0: three "     \
-      "quarters of --max-connections",                                         \
-      0, 65536)                                                                \
-    X(worker_wait, MS, "TIME", "10s",                                          \
-      "time that requests wait for a worker after the model's last one is "    \
-      "lost, and after the start",                                             \
-      0, 3600000)                                                              \
-    X(gather, MS, "TIME", "1ms",                                               \
-      "minimum interval between chunk frames to one client", 0, GATHER_MS_MAX) \
-    X(metrics, STRING, "HOST:PORT", NULL,                                      \
-      "loopback address of http://HOST:PORT/metrics (default: none)", 0, 0)    \
-    X(text_threads, U32, "N", "2", "tokenizer threads", 1, TEXT_THREADS_MAX)   \
-    X(headroom, FLAG, NULL, NULL,                                              \
-      "free room kept for the sequences of any one worker", 0, 0)              \
-    LOG_OPTIONS(X)                                                             \
-    LOG_REQUEST_OPTIONS(X)                                                     \
-    X(limits, FLAG, NULL, NULL, "print all limits and exit", 0, 0)             \
-    X(list_metrics, FLAG, NULL, NULL, "print all metrics and exit", 0, 0)      \
-    X(version, FLAG, NULL, NULL, "print the version and exit", 0, 0)           \
-    X(help, FLAG, NULL, NULL, "print this text and exit", 0, 0)
 
 OPTION_TABLE(router_args, ROUTER_OPTIONS);
 
@@ -96,14 +58,26 @@ static const char examples[] =
     "      --clients tcp://127.0.0.1:7071\n\n"
     "exit codes: 0 stopped by SIGTERM or SIGINT, 2 could not start\n";
 
+static const struct option_program about = {
+    .name = "sluice-router",
+    .summary = "accept requests to language models and run them on workers",
+    .role = "router",
+    .section = 8,
+    .usage = usage,
+    .more = examples,
+    .rows = router_args_rows,
+    .n_rows = OPTION_COUNT(router_args_rows)};
+
 /* The parts of the program, in the order in which they are created. */
 struct program {
     struct router_args args;
+    struct option_sources sources;
     char names[ROUTER_MODELS_MAX][MODEL_NAME_MAX + 1];
     struct tokenizer *tokenizers[ROUTER_MODELS_MAX];
     struct text_model models[ROUTER_MODELS_MAX];
     uint32_t n_models;
     struct text_threads *text;
+    struct curve_keys *keys; /* NULL: none */
     struct transport *transport;
     struct scrape *scrape; /* NULL: no --metrics */
     struct router_core *core;
@@ -178,6 +152,7 @@ static void on_signal(void *arg, int fd)
     if (signal == SIGHUP) {
         notify_reloading(&p->notify, loop_now_us());
         log_reopen(); /* tokenizers must stay those of the workers */
+        transport_reread_keys(p->transport);
         notify_reloaded(&p->notify);
     } else if (signal != 0) {
         log_info("stopping", "reason=signal");
@@ -248,10 +223,14 @@ static enum status assemble(struct program *p, struct error *e)
                               p->args.text_threads, e);
     }
     if (st == ST_OK) {
-        st = transport_listen(&p->transport, ports, apart ? 3 : 2, NULL, e);
+        st = curve_keys_load(&p->keys, p->args.key, p->args.trust, e);
+        o.keyed = p->keys != NULL;
+    }
+    if (st == ST_OK) {
+        st = transport_listen(&p->transport, ports, apart ? 3 : 2, p->keys, e);
     }
     if (st == ST_OK && p->args.metrics != NULL) {
-        st = scrape_new(&p->scrape, p->args.metrics, e);
+        st = scrape_new(&p->scrape, p->args.metrics, p->args.metrics_anyone, e);
         st = st == ST_OK ? st : error_wrap(e, "--metrics");
     }
     if (st != ST_OK) {
@@ -280,6 +259,7 @@ static void dismantle(struct program *p)
     scrape_free(&p->scrape);
     router_free(&p->core);
     transport_free(&p->transport);
+    curve_keys_free(&p->keys);
     text_threads_free(&p->text);
     notify_close(&p->notify);
     for (uint32_t i = 0; i < p->n_models; i++) {
@@ -310,8 +290,10 @@ static void print_ready(const struct program *p)
 
 /* Prints the text that an option asked for.  Returns true if one did: the
  * program then ends. */
-static bool print_and_exit(const struct router_args *a)
+static bool print_and_exit(const struct program *p)
 {
+    const struct router_args *a = &p->args;
+
     if (a->help) {
         fputs(usage, stdout);
         option_print(stdout, router_args_rows, OPTION_COUNT(router_args_rows));
@@ -328,20 +310,12 @@ static bool print_and_exit(const struct router_args *a)
         limits_print(stdout, scrape_limits, scrape_limits_n);
     } else if (a->list_metrics) {
         router_list_metrics(stdout);
+    } else if (a->print_config) {
+        option_sources_print(stdout, &p->sources);
     } else {
         return false;
     }
     return true;
-}
-
-static enum status configure(struct program *p, int argc, char **argv,
-                             struct error *e)
-{
-    enum status st =
-        option_parse_alone(router_args_rows, OPTION_COUNT(router_args_rows),
-                           &p->args, argc, argv, e);
-
-    return st;
 }
 
 static enum status open_log(const struct router_args *a, struct error *e)
@@ -360,19 +334,28 @@ static int fail(const struct error *e)
 int main(int argc, char **argv)
 {
     static struct program p;
+    const char *kind = option_generate_kind(argc, argv);
     struct error e;
 
     std_fds_reserve();
+    if (kind != NULL) {
+        return option_generate(stdout, &about, kind, &e) == ST_OK &&
+                       std_out_end(&e) == ST_OK
+                   ? EXIT_SUCCESS
+                   : fail(&e);
+    }
     FAILPOINT_START(argc, argv);
-    if (configure(&p, argc, argv, &e) != ST_OK) {
+    if (option_sources_load(&p.sources, &about, &p.args, argc, argv, &e) !=
+        ST_OK) {
         return fail(&e);
     }
-    if (print_and_exit(&p.args)) {
+    if (print_and_exit(&p)) {
         return std_out_end(&e) == ST_OK ? EXIT_SUCCESS : fail(&e);
     }
     if (open_log(&p.args, &e) != ST_OK) {
         return fail(&e);
     }
+    option_sources_log(&p.sources);
     if (notify_open(&p.notify, &e) != ST_OK) {
         log_warn("notify-off", "why=\"%s\"", e.text);
     }

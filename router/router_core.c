@@ -306,7 +306,8 @@ bool router_session_view(const struct router_core *r, uint32_t i,
 
         if (!p->ended && i-- == 0) {
             *out = (struct router_session_view){
-                p->id, p->role, p->role == BY_WORKER || !list_empty(&p->calls)};
+                p->id, p->role, p->role == BY_WORKER || !list_empty(&p->calls),
+                p->name, p->lineage};
             return true;
         }
     }

@@ -72,8 +72,9 @@ enum choice_state router_grant_state(const struct router_core *r,
 /* The router's view of one session of any role, for auditors. */
 struct router_session_view {
     struct peer_id id;
-    uint8_t role; /* BY_* */
-    bool busy;    /* it has an open call */
+    uint8_t role;               /* BY_* */
+    bool busy;                  /* it has an open call */
+    const char *name, *lineage; /* valid until the next event */
 };
 
 /* Fills *out with the view of the i-th session that is up.  Returns false past

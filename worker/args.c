@@ -8,10 +8,10 @@
 #include "common/model/model_limits.h"
 #include "common/sampling/sampling.h"
 #include "common/scrape/scrape.h"
-#include "common/wire/endpoint.h"
 #include "common/wire/wire_limits.h"
 #include "kernels/kernels.h"
 #include "kernels/opencl/host/device.h"
+#include "worker/base/advertise.h"
 #include "worker/base/metrics.h"
 #include "worker/base/watch.h"
 #include "worker/cache/logprobs.h"
@@ -68,20 +68,35 @@ static const char examples[] =
     "stops\n"
     "it at once.\n\n"
     "exit codes: 0 stopped by SIGTERM or SIGINT, 2 could not start,\n"
-    "            5 the engine made no progress for 10 s: restart it\n"
+    "            5 the engine made no progress for 10 s: restart it,\n"
     "            6 the device failed: restart it\n";
+
+const struct option_program args_program = {
+    .name = "sluice-worker",
+    .summary = "run a language model, or some of its layers, for a router",
+    .role = "worker",
+    .section = 8,
+    .usage = usage,
+    .more = examples,
+    .rows = rows,
+    .n_rows = OPTION_COUNT(rows)};
 
 enum status args_parse(struct worker_args *a, int argc, char **argv,
                        struct error *e)
 {
     enum status st =
-        option_parse_alone(rows, OPTION_COUNT(rows), a, argc, argv, e);
+        option_sources_load(&a->sources, &args_program, a, argc, argv, e);
 
     /* The default depends on the device, so the table cannot hold it. */
     if (st == ST_OK && a->engine_depth == 0) {
         a->engine_depth = strcmp(a->device, "cpu") == 0 ? 1 : ENGINE_DEPTH_MAX;
     }
     return st;
+}
+
+void args_fini(struct worker_args *a)
+{
+    option_sources_fini(&a->sources);
 }
 
 bool args_on_gpu(const struct worker_args *a)
@@ -139,6 +154,8 @@ bool args_print(const struct worker_args *a)
         metric_list(stdout, &worker_steps_set);
         metric_list(stdout, &worker_sequences_set);
         metric_list(stdout, &worker_pools_set);
+    } else if (a->print_config) {
+        option_sources_print(stdout, &a->sources);
     } else {
         return false;
     }
@@ -176,6 +193,7 @@ enum status args_check(const struct worker_args *a, struct error *e)
     if (log_start(&log, e) != ST_OK) {
         return e->code;
     }
+    option_sources_log(&a->sources);
     if (strcmp(a->kv_dtype, "auto") != 0 && strcmp(a->kv_dtype, "f32") != 0) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "--kv-dtype %s: give auto or f32", a->kv_dtype);
@@ -201,10 +219,9 @@ enum status args_check(const struct worker_args *a, struct error *e)
                          "--layers in place of --stages",
                          a->slots);
     }
-    if (a->stage_advertise != NULL &&
-        endpoint_of_peer((const uint8_t *)a->stage_advertise,
-                         strlen(a->stage_advertise), NULL, e) != ST_OK) {
-        return error_wrap(e, "--stage-advertise");
+    if (a->advertise != NULL &&
+        advertise_check(a->advertise, a->key != NULL, e) != ST_OK) {
+        return e->code;
     }
     if (a->name != NULL &&
         (a->name[0] == '\0' || strlen(a->name) > PEER_NAME_MAX)) {

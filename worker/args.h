@@ -1,13 +1,15 @@
 /* args.h - The options of sluice-worker, and the checks that need no model.
  *
- * Threading: none.  Memory: strings point into argv. */
+ * Threading: none.  Memory: strings point into argv and the sources. */
 #ifndef WORKER_ARGS_H
 #define WORKER_ARGS_H
 
 #include "common/base/log_output.h"
 #include "common/base/option.h"
+#include "common/base/option_sources.h"
 #include "common/model/costs.h"
 #include "common/split/layer_split.h"
+#include "common/wire/curve_keys.h"
 #include "worker/worker_core.h"
 
 /* Connections at --stage-listen, where one stage connects at a time. */
@@ -21,6 +23,7 @@
       "the router's port for workers", 0, 0)                                   \
     X(name, STRING, "NAME", NULL, "name of the worker (default: HOST-PID)", 0, \
       0)                                                                       \
+    CURVE_KEYS_OPTIONS(X)                                                      \
     X(model_name, STRING, "NAME", NULL,                                        \
       "model name for clients (default: the last part of DIR)", 0, 0)          \
     X(device, STRING, "NAME", "cpu",                                           \
@@ -72,9 +75,9 @@
     X(stage_listen, STRING, "ENDPOINT", NULL,                                  \
       "port for the previous stage (default: tcp://127.0.0.1:0, a free port)", \
       0, 0)                                                                    \
-    X(stage_advertise, STRING, "ENDPOINT", NULL,                               \
-      "endpoint of that port as other stages reach it (default: as it "        \
-      "listens)",                                                              \
+    X(advertise, STRING, "HOST[:PORT]", NULL,                                  \
+      "host, or whole endpoint, at which the previous stage reaches that "     \
+      "port (default: as it listens; of [::] this machine's address)",         \
       0, 0)                                                                    \
     X(grace, MS, "TIME", "30s",                                                \
       "grace period on SIGTERM; longer sequences move to other workers", 0,    \
@@ -83,7 +86,10 @@
       "check whether a model would load, print its sizes and exit", 0, 0)      \
     X(metrics, STRING, "HOST:PORT", NULL,                                      \
       "loopback address of http://HOST:PORT/metrics (default: none)", 0, 0)    \
+    X(metrics_anyone, FLAG, NULL, NULL,                                        \
+      "any address for --metrics, whose readers need no key", 0, 0)            \
     LOG_OPTIONS(X)                                                             \
+    CONFIG_OPTIONS(X, "worker")                                                \
     X(limits, FLAG, NULL, NULL, "print all limits and exit", 0, 0)             \
     X(list_metrics, FLAG, NULL, NULL, "print all metrics and exit", 0, 0)      \
     X(version, FLAG, NULL, NULL, "print the version and exit", 0, 0)           \
@@ -91,15 +97,23 @@
 
 struct worker_args {
     WORKER_OPTIONS(OPTION_FIELD)
+    struct option_sources sources;
 };
 
-/* Parses argv.  Returns ST_INVALID_ARGUMENT with the option and the reason.
+/* The program, for --generate. */
+extern const struct option_program args_program;
+
+/* Takes the options from file, environment and argv (option_sources.h).
+ * args_fini() frees what the values point into.  Returns ST_INVALID_ARGUMENT
+ * with the option and the reason.
  *
  * By default an OpenCL device has two plans in flight: while it computes one,
  * the other is prepared, so the device never waits for this thread.  On the CPU
  * a second plan would only delay new sequences. */
 MUST_CHECK enum status args_parse(struct worker_args *a, int argc, char **argv,
                                   struct error *e);
+
+void args_fini(struct worker_args *a);
 
 /* Returns whether --device names a GPU or an accelerator.  An OpenCL device
  * that is a CPU is neither, nor is one that does not exist: the backend reports

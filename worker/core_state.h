@@ -27,6 +27,7 @@ struct worker_core {
     /* Parts of Hello, which borrows them. */
     struct ledger_message hello_ledger;
     Sluice__V1__WorkerShard hello_shard;
+    char hello_endpoint[ENDPOINT_MAX];
 
     struct sequences sequences; /* last: sequences_init() clears it */
 };

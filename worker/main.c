@@ -5,6 +5,7 @@
 
 #include "common/base/descriptors.h"
 #include "common/base/failpoint.h"
+#include "common/base/option_generate.h"
 #include "common/base/std_fds.h"
 #include "worker/model/check.h"
 #include "worker/program.h"
@@ -48,10 +49,17 @@ static int print_error(const struct error *e)
 int main(int argc, char **argv)
 {
     static struct program p;
+    const char *kind = option_generate_kind(argc, argv);
     struct error e;
     enum status st;
 
     std_fds_reserve();
+    if (kind != NULL) {
+        return option_generate(stdout, &args_program, kind, &e) == ST_OK &&
+                       std_out_end(&e) == ST_OK
+                   ? EXIT_SUCCESS
+                   : print_error(&e);
+    }
     FAILPOINT_START(argc, argv);
     if (args_parse(&p.args, argc, argv, &e) != ST_OK) {
         return print_error(&e);

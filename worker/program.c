@@ -10,6 +10,7 @@
 #include "common/wire/door_rules.h"
 #include "common/wire/method.h"
 #include "kernels/backends/canary.h"
+#include "worker/base/advertise.h"
 #include "worker/model/progress.h"
 #include "worker/worker_core.h"
 
@@ -25,6 +26,9 @@ bool program_signal(struct program *p)
     if (signal == SIGHUP) {
         notify_reloading(&p->notify, loop_now_us());
         log_reopen();
+        if (p->transport != NULL) {
+            transport_reread_keys(p->transport);
+        }
         notify_reloaded(&p->notify);
     } else if (signal != 0) {
         notify_stopping(&p->notify);
@@ -364,6 +368,7 @@ static struct worker_options core_options(const struct program *p)
         .chunk_tokens = a->chunk_tokens,
         .engine_depth = a->engine_depth,
         .stage_endpoint = p->stage_endpoint,
+        .keyed = p->keys != NULL,
         .hidden = s->hidden,
     };
 
@@ -405,6 +410,9 @@ static void name_worker(struct program *p)
     if (a->name != NULL) {
         snprintf(p->name, sizeof p->name, "%s", a->name);
         snprintf(p->lineage, sizeof p->lineage, "%s", a->name);
+    } else if (p->keys != NULL) {
+        snprintf(p->name, sizeof p->name, "%s", curve_keys_name(p->keys));
+        snprintf(p->lineage, sizeof p->lineage, "%s", p->name);
     } else {
         snprintf(p->name, sizeof p->name, "%.40s-%d", host, (int)getpid());
         snprintf(p->lineage, sizeof p->lineage, "%.40s-%.20s", host, a->device);
@@ -423,15 +431,16 @@ static enum status ports_make(struct program *p, struct error *e)
 
     /* A worker with all layers opens no port at all. */
     if (!is_stage(p)) {
-        return transport_connect(&p->transport, p->args.router, NULL, e);
+        return transport_connect(&p->transport, p->args.router, p->keys, e);
     }
-    st = transport_new(&p->transport, p->args.router, &port, 1, NULL, e);
+    st = transport_new(&p->transport, p->args.router, &port, 1, p->keys, e);
     if (st == ST_OK) {
         transport_limit(p->transport, 0, STAGE_CONNECTIONS_MAX,
                         door_share(STAGE_CONNECTIONS_MAX));
-        p->stage_endpoint = p->args.stage_advertise != NULL
-                                ? p->args.stage_advertise
-                                : transport_endpoint(p->transport, 0);
+        st = advertise_endpoint(p->advertised, p->args.advertise,
+                                transport_endpoint(p->transport, 0),
+                                p->keys != NULL, e);
+        p->stage_endpoint = p->advertised;
     }
     return st;
 }
@@ -442,6 +451,10 @@ enum status program_begin(struct program *p, struct error *e)
 
     notify_status(&p->notify, program_status, p);
     program_phase(p, "reading the model's configuration");
+    st = curve_keys_load(&p->keys, p->args.key, p->args.trust, e);
+    if (st != ST_OK) {
+        return st;
+    }
     name_worker(p);
     /* Before the weights are read: afterwards they would count as used. */
     p->available = budget_available("");
@@ -466,7 +479,7 @@ enum status program_begin(struct program *p, struct error *e)
     /* Bound now, so that a port in use is reported before a long load.  A
      * scrape during the load waits in the backlog. */
     if (st == ST_OK && p->args.metrics != NULL) {
-        st = scrape_new(&p->scrape, p->args.metrics, e);
+        st = scrape_new(&p->scrape, p->args.metrics, p->args.metrics_anyone, e);
         st = st == ST_OK ? st : error_wrap(e, "--metrics");
     }
     return st;
@@ -477,6 +490,13 @@ static void render(void *arg, struct metric_page *page)
     const struct program *p = arg;
 
     worker_page(p->core, page);
+}
+
+static bool is_up(const void *arg)
+{
+    const struct program *p = arg;
+
+    return worker_is_up(p->core);
 }
 
 static enum status core_make(struct program *p, struct error *e)
@@ -513,6 +533,7 @@ enum status program_load(struct program *p, struct error *e)
         loop_add(&p->loop, p->signals, on_signal, p);
         if (p->scrape != NULL) {
             scrape_render(p->scrape, render, p);
+            scrape_probe(p->scrape, is_up, p);
             loop_add(&p->loop, scrape_fd(p->scrape), scrape_ready, p->scrape);
         }
     }
@@ -531,6 +552,7 @@ void program_stop(struct program *p)
     notify_close(&p->notify);
     worker_free(&p->core);
     transport_free(&p->transport);
+    curve_keys_free(&p->keys);
     forward_free(&p->forward);
     shard_free(&p->shard);
     tokenizer_free(&p->tokenizer);
@@ -551,20 +573,14 @@ static void print_state(const struct program *p, const char *state)
            "MiB, scratch %.1f MiB, pool %.1f MiB: %u blocks of %u tokens "
            "(%.1f KiB each), %u slots (%.1f KiB each); sequences up to %u "
            "tokens\n",
-           SLUICE_VERSION, state, p->name, layers, p->config.name,
-           p->args.device, p->args.router, (double)n->weight_bytes / MIB,
-           (double)n->scratch_bytes / MIB, (double)p->budget.pool.bytes / MIB,
-           p->budget.pool.n_blocks, n->pool.block_tokens,
-           (double)n->pool.block_bytes / 1024, p->budget.pool.n_slots,
-           (double)n->pool.slot_bytes / 1024, n->pool.context);
+           SLUICE_VERSION, state, worker_known_as(p->core), layers,
+           p->config.name, p->args.device, p->args.router,
+           (double)n->weight_bytes / MIB, (double)n->scratch_bytes / MIB,
+           (double)p->budget.pool.bytes / MIB, p->budget.pool.n_blocks,
+           n->pool.block_tokens, (double)n->pool.block_bytes / 1024,
+           p->budget.pool.n_slots, (double)n->pool.slot_bytes / 1024,
+           n->pool.context);
     fflush(stdout);
-}
-
-static bool is_up(const void *arg)
-{
-    const struct program *p = arg;
-
-    return worker_is_up(p->core);
 }
 
 void program_run(struct program *p)

@@ -25,10 +25,12 @@ struct program {
     uint64_t available;
     struct model_config config;
     struct tokenizer *tokenizer;
+    struct curve_keys *keys; /* NULL: none */
     struct transport *transport;
-    struct scrape *scrape;      /* NULL: no --metrics */
-    const char *stage_endpoint; /* advertised endpoint; NULL: not a stage */
-    uint32_t begin, end;        /* layers of the shard */
+    struct scrape *scrape;         /* NULL: no --metrics */
+    const char *stage_endpoint;    /* advertised endpoint; NULL: not a stage */
+    char advertised[ENDPOINT_MAX]; /* its text */
+    uint32_t begin, end;           /* layers of the shard */
     bool has_known;
     struct shard_known known;
     struct shard *shard;

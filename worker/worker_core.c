@@ -5,7 +5,9 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "common/base/quote.h"
 #include "common/wire/method_message.h"
+#include "worker/base/advertise.h"
 #include "worker/core_state.h"
 #include "worker/sequences/ending.h"
 #include "worker/sequences/orphans.h"
@@ -54,7 +56,8 @@ static void fill_shard(struct worker_core *w, Sluice__V1__WorkerShard *m)
     m->ledger = &w->hello_ledger.ledger;
     if (o->stage_endpoint != NULL) {
         m->has_stage_endpoint = m->has_hidden = m->has_step_tokens = true;
-        m->stage_endpoint = wire_text(o->stage_endpoint);
+        m->stage_endpoint = wire_text(
+            advertise_now(w->hello_endpoint, o->stage_endpoint, w->base.io));
         m->hidden = o->hidden;
         m->step_tokens = o->step_tokens;
     }
@@ -80,8 +83,9 @@ static void on_up(void *node, struct peer *p)
     struct worker_core *w = node;
     struct sequences *q = &w->sequences;
 
-    log_info("session-up", "session=%016llx",
-             (unsigned long long)peer_session(p));
+    log_info("session-up", "session=%016llx name=%s",
+             (unsigned long long)peer_session(p),
+             quote(worker_known_as(w)).text);
     w->base.metrics.sessions++;
     ledger_begin(&q->ledger, peer_session(p));
     w->away_logged = w->refused_logged = false;
@@ -317,6 +321,13 @@ bool worker_lost(const struct worker_core *w)
 bool worker_is_up(const struct worker_core *w)
 {
     return base_peer(&w->base) != NULL;
+}
+
+const char *worker_known_as(const struct worker_core *w)
+{
+    const char *given = w->base.session.your_name;
+
+    return given[0] != '\0' ? given : w->base.o.name;
 }
 
 bool worker_failed(const struct worker_core *w)

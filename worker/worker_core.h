@@ -63,6 +63,10 @@ void worker_leave(struct worker_core *w, uint32_t grace_ms);
 /* Returns whether the router has accepted the worker and the session is up. */
 bool worker_is_up(const struct worker_core *w);
 
+/* Returns the name of the worker at the router: that of its key, or KEY/NAME.
+ * Before the router has answered Hello, its own. */
+const char *worker_known_as(const struct worker_core *w);
+
 /* Returns, after NODE_STOP, whether the reason was a dead engine
  * (worker/base/watch.h).  Such an engine never returns its plans, and
  * worker_free() may be called only when nothing of it runs any more. */

@@ -48,6 +48,7 @@ static struct serve_command *command(struct serve_plan *p, uint32_t level,
 
     c->level = level;
     word(c, "%s", path);
+    option(c, "config", "none"); /* the machine's files are for its services */
     return c;
 }
 

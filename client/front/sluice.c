@@ -14,6 +14,7 @@
 #include "client/front/terminal.h"
 #include "common/base/limit.h"
 #include "common/base/near.h"
+#include "common/base/option_generate.h"
 #include "common/base/sse.h"
 #include "common/base/std_fds.h"
 
@@ -40,17 +41,26 @@ static const struct limit_row front_limits[] = {
     LIMIT_ROW(TERMINAL_HISTORY_MAX, "lines", "history of the terminal"),
 };
 
+#define FRONT_OPTIONS(X)                                             \
+    X(version, FLAG, NULL, NULL, "print the version and exit", 0, 0) \
+    X(limits, FLAG, NULL, NULL, "print all limits and exit", 0, 0)   \
+    X(help, FLAG, NULL, NULL, "print this text, or the help of a verb", 0, 0)
+
+OPTION_TABLE(front_options, FRONT_OPTIONS);
+
+static const char usage[] =
+    "usage: sluice VERB [options]\n\n"
+    "Serves a language model, talks to it, and measures it.\n\n";
+
 static void print_help(void)
 {
-    puts("usage: sluice VERB [options]\n\n"
-         "Serves a language model, talks to it, and measures it.\n\nverbs:");
+    fputs(usage, stdout);
+    puts("verbs:");
     for (size_t i = 0; i < N_VERBS; i++) {
         printf("  %-7s %s\n", verbs[i]->name, verbs[i]->summary);
     }
-    puts("  help    the help of a verb: sluice help VERB\n\n"
-         "  --version  the version of the program\n"
-         "  --limits   all limits\n"
-         "  --help     this text");
+    puts("  help    the help of a verb: sluice help VERB\n");
+    option_print(stdout, front_options_rows, OPTION_COUNT(front_options_rows));
 }
 
 void front_print_help(const struct front_verb *v)
@@ -114,10 +124,42 @@ static int help(const char *verb)
     return FRONT_OK;
 }
 
+/* Prints a manual page or a completion, for --generate. */
+static int generate(const char *kind)
+{
+    struct option_verb all[N_VERBS];
+    struct option_program program = {
+        .name = FRONT_NAME,
+        .summary = "serve a language model, chat with it, and measure it",
+        .section = 1,
+        .usage = usage,
+        .more = "",
+        .rows = front_options_rows,
+        .n_rows = OPTION_COUNT(front_options_rows),
+        .verbs = all,
+        .n_verbs = N_VERBS};
+    struct error e;
+
+    for (size_t i = 0; i < N_VERBS; i++) {
+        all[i] = (struct option_verb){verbs[i]->name,    verbs[i]->operands,
+                                      verbs[i]->summary, verbs[i]->more,
+                                      verbs[i]->rows,    verbs[i]->n_rows};
+    }
+    if (option_generate(stdout, &program, kind, &e) != ST_OK) {
+        fprintf(stderr, FRONT_NAME ": %s\n", e.text);
+        return FRONT_USAGE;
+    }
+    return FRONT_OK;
+}
+
 static int run(int argc, char **argv)
 {
+    const char *kind = option_generate_kind(argc, argv);
     const struct front_verb *v;
 
+    if (kind != NULL) {
+        return generate(kind);
+    }
     if (argc < 2) {
         return misuse("no verb given", NULL);
     }

@@ -16,6 +16,7 @@
 #include "client/load/report/report.h"
 #include "client/load/report/report_limits.h"
 #include "common/base/limit.h"
+#include "common/base/option_generate.h"
 #include "common/base/std_fds.h"
 
 #define NAME "sluice-load"
@@ -30,28 +31,59 @@ static int fail(int code, const char *sentence)
     return code;
 }
 
+static const char usage[] =
+    "usage: sluice-load [options]\n"
+    "       sluice-load compare A.json B.json\n"
+    "       sluice-load merge A.json B.json... [--json FILE] [--html FILE]\n"
+    "\n"
+    "Loads a sluice router or any OpenAI-compatible server, and measures it.\n"
+    "Latencies count from the intended start of a request; failures stay in\n"
+    "the tail.\n"
+    "\n"
+    "A SPREAD is 1024, 512..2048, normal:MEAN,DEVIATION, "
+    "lognormal:MEDIAN,SIGMA\nor exp:MEAN; of times, exp:2s.\n\n";
+
+static const char examples[] =
+    "\nexamples:\n"
+    "  sluice-load --rate 10 --duration 1m --html report.html\n"
+    "  sluice-load --target http://127.0.0.1:8000 --profile chat\n"
+    "  sluice-load --search rate --slo ttft=500ms --slo tpot=50ms\n"
+    "  sluice-load --rate 5 --check-outputs 8 --at '10s kill -9 1234'\n\n"
+    "Exit code: 0 if measured and every check passed; 1 if a run failed, "
+    "outputs\ndiffer, memory leaked or no request succeeded; 2 for wrong "
+    "usage; 3 if the\ngenerator was too late to measure; 4 if objectives "
+    "were missed.\ndocs/load.md is the manual.\n";
+
 static void print_help(void)
 {
-    puts("usage: sluice-load [options]\n"
-         "       sluice-load compare A.json B.json\n"
-         "       sluice-load merge A.json B.json... [--json FILE] [--html "
-         "FILE]\n\n"
-         "Loads a sluice router or any OpenAI-compatible server, and measures "
-         "it.\n"
-         "Latencies count from the intended start of a request; failures stay "
-         "in\nthe tail.\n\n"
-         "A SPREAD is 1024, 512..2048, normal:MEAN,DEVIATION, "
-         "lognormal:MEDIAN,SIGMA\nor exp:MEAN; of times, exp:2s.\n");
+    fputs(usage, stdout);
     option_print(stdout, load_options_rows, OPTION_COUNT(load_options_rows));
-    puts("\nexamples:\n"
-         "  sluice-load --rate 10 --duration 1m --html report.html\n"
-         "  sluice-load --target http://127.0.0.1:8000 --profile chat\n"
-         "  sluice-load --search rate --slo ttft=500ms --slo tpot=50ms\n"
-         "  sluice-load --rate 5 --check-outputs 8 --at '10s kill -9 1234'\n\n"
-         "Exit code: 0 if measured and every check passed; 1 if a run failed, "
-         "outputs\ndiffer, memory leaked or no request succeeded; 2 for wrong "
-         "usage; 3 if the\ngenerator was too late to measure; 4 if objectives "
-         "were missed.\ndocs/load.md is the manual.");
+    fputs(examples, stdout);
+}
+
+/* Prints a manual page or a completion, for --generate. */
+static int generate(const char *kind)
+{
+    static const struct option_verb words[] = {
+        {"compare", "A.json B.json", "compare two results", NULL, NULL, 0},
+        {"merge", "A.json B.json...", "merge results of several generators",
+         NULL, NULL, 0}};
+    static const struct option_program program = {
+        .name = NAME,
+        .summary = "load a router or an OpenAI-compatible server, and measure "
+                   "it",
+        .section = 1,
+        .usage = usage,
+        .more = examples,
+        .rows = load_options_rows,
+        .n_rows = OPTION_COUNT(load_options_rows),
+        .verbs = words,
+        .n_verbs = OPTION_COUNT(words)};
+    struct error e;
+
+    return option_generate(stdout, &program, kind, &e) == ST_OK
+               ? LOAD_OK
+               : fail(LOAD_USAGE, e.text);
 }
 
 static int print_limits(void)
@@ -406,11 +438,12 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    const char *kind = option_generate_kind(argc, argv);
     struct error e;
     int code;
 
     std_fds_reserve();
-    code = run(argc, argv);
+    code = kind != NULL ? generate(kind) : run(argc, argv);
     if (std_out_end(&e) != ST_OK && code == LOAD_OK) {
         code = fail(LOAD_FAILED, e.text);
     }

@@ -166,7 +166,7 @@ class Session:
         self.socket.connect(endpoint)
         try:
             self.link = Link(self.hello(endpoint, registry.HelloRequest(
-                version_major=1, version_minor=0, role=registry.ROLE_CLIENT,
+                version_major=1, version_minor=1, role=registry.ROLE_CLIENT,
                 nonce=secrets.randbits(64), name=name.encode())))
         except BaseException:
             self.socket.close(0)

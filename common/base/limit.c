@@ -9,9 +9,13 @@
 #include "common/base/near.h"
 #include "common/base/notify.h"
 #include "common/base/option.h"
+#include "common/base/option_sources.h"
 
 const struct limit_row base_limits[] = {
     LIMIT_ROW(OPTION_LIST_MAX, "", "uses of an option that may be repeated"),
+    LIMIT_ROW(OPTION_ROWS_MAX, "", "options of a daemon"),
+    LIMIT_ROW(OPTION_FILE_BYTES_MAX, "bytes", "a configuration file"),
+    LIMIT_ROW(OPTION_LINE_BYTES_MAX, "bytes", "a line of such a file"),
     LIMIT_ROW(NEAR_WORD_MAX, "bytes", "a mistyped word with a suggestion"),
     LIMIT_ROW(LOG_NAME_MAX, "bytes", "a tenant's name in the log, its half"),
     LIMIT_ROW(LOG_LINE, "bytes", "a line of the log"),

@@ -14,7 +14,7 @@
  * and words after `--`.
  *
  * Types:
- * - FLAG: bool.
+ * - FLAG: bool, written --pin, or --pin=yes and --pin=no.
  * - STRING: const char *.
  * - U32, U64, F64: numbers.
  * - BYTES: uint64_t, written 4096, 64KiB, 4GiB or 1GB.

@@ -93,6 +93,12 @@
     X(BUSY_EVICTED, "a session with an open call is evicted as if idle")      \
     X(FREE_BELIEVED, "memory of a running sequence is believed to be free")   \
     X(RECEIPT_BELIEVED, "the figures of a receipt are not checked")           \
+    X(NAME_OF_HELLO, "a peer has the name in its Hello, whatever its key is") \
+    X(LINEAGE_OF_HELLO, "a worker has the lineage in its Hello")              \
+    X(ROLE_OF_HELLO, "a peer has the role in its Hello")                      \
+    X(KEY_NOT_NEEDED, "a connection without a key is accepted among keys")    \
+    X(PREVIOUS_KEY_IGNORED, "a stage lets in any key of role worker")         \
+    X(NEXT_KEY_IGNORED, "a stage connects to whatever key is at an endpoint") \
     X(GATEWAY_DONE_TWICE, "a stream ends with two [DONE]")                    \
     X(GATEWAY_KEEPS_CALL, "a request runs on when its HTTP client leaves")    \
     X(GATEWAY_LAST_CHUNK, "the text of a choice's last chunk is dropped")     \

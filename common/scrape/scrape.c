@@ -52,6 +52,8 @@ struct scrape {
     unsigned n_open, n_accepted; /* n_accepted: since the last tick */
     scrape_render_fn *render;
     void *arg;
+    scrape_probe_fn *probe;
+    const void *probe_arg;
     char address[INET6_ADDRSTRLEN + 16];
     struct connection connections[SCRAPE_CONNECTIONS_MAX];
 };
@@ -109,8 +111,8 @@ static bool is_loopback(const union address *a)
                : IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr);
 }
 
-static enum status parse(const char *listen_at, union address *a, socklen_t *n,
-                         struct error *e)
+static enum status parse(const char *listen_at, bool anyone, union address *a,
+                         socklen_t *n, struct error *e)
 {
     const char *colon = strrchr(listen_at, ':');
     char host[INET6_ADDRSTRLEN + 2];
@@ -130,10 +132,11 @@ static enum status parse(const char *listen_at, union address *a, socklen_t *n,
                          "address in brackets, or localhost",
                          quote(listen_at).text);
     }
-    if (!is_loopback(a)) {
+    if (!anyone && !is_loopback(a)) {
         return error_set(e, ST_FAILED_PRECONDITION,
                          "%s: only loopback addresses (127.0.0.1:PORT) are "
-                         "allowed, because metrics have no keys",
+                         "allowed, because metrics have no keys; "
+                         "--metrics-anyone allows any address",
                          quote(listen_at).text);
     }
     return ST_OK;
@@ -245,14 +248,19 @@ static void write_on(struct scrape *s, struct connection *c)
     }
 }
 
-static void answer(struct scrape *s, struct connection *c, int status)
+static void answer(struct scrape *s, struct connection *c, int status,
+                   enum scrape_page page)
 {
-    if (status == 200) {
+    if (status == 200 && page == SCRAPE_READY && s->probe != NULL &&
+        !s->probe(s->probe_arg)) {
+        status = 503;
+    }
+    if (status == 200 && page == SCRAPE_METRICS) {
         s->render(s->arg, &c->page);
     } else {
-        metric_page_text(&c->page, scrape_error(status));
+        metric_page_text(&c->page, scrape_text(status));
     }
-    c->n_head = scrape_head(c->head, status, c->page.n);
+    c->n_head = scrape_head(c->head, status, page, c->page.n);
     c->n_out = 0;
     set_stage(s, c, STAGE_WRITE);
 }
@@ -263,6 +271,7 @@ static void read_on(struct scrape *s, struct connection *c)
     bool drains = c->stage == STAGE_DRAIN;
     size_t used = drains ? 0 : c->n_in;
     ssize_t n = recv(c->fd, c->in + used, sizeof c->in - used, 0);
+    enum scrape_page page = SCRAPE_METRICS;
     int status;
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
@@ -279,9 +288,9 @@ static void read_on(struct scrape *s, struct connection *c)
         }
         return;
     }
-    status = scrape_judge(c->in, c->n_in);
+    status = scrape_judge(c->in, c->n_in, &page);
     if (status != 0) {
-        answer(s, c, status);
+        answer(s, c, status, page);
     }
 }
 
@@ -394,13 +403,13 @@ static enum status open_all(struct scrape *s, const union address *a,
     return ST_OK;
 }
 
-enum status scrape_new(struct scrape **out, const char *listen_at,
+enum status scrape_new(struct scrape **out, const char *listen_at, bool anyone,
                        struct error *e)
 {
     struct scrape *s;
     union address a;
     socklen_t n = 0;
-    enum status st = parse(listen_at, &a, &n, e);
+    enum status st = parse(listen_at, anyone, &a, &n, e);
 
     *out = NULL;
     if (st != ST_OK) {
@@ -449,6 +458,12 @@ void scrape_render(struct scrape *s, scrape_render_fn *render, void *arg)
 {
     s->render = render;
     s->arg = arg;
+}
+
+void scrape_probe(struct scrape *s, scrape_probe_fn *probe, const void *arg)
+{
+    s->probe = probe;
+    s->probe_arg = arg;
 }
 
 const char *scrape_address(const struct scrape *s)

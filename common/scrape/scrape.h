@@ -1,4 +1,8 @@
-/* scrape.h - The endpoint that Prometheus reads a daemon's metrics from.
+/* scrape.h - The endpoint for Prometheus and for probes of a supervisor.
+ *
+ *     /metrics   the daemon's metrics
+ *     /ready     200 if the daemon is ready for work, else 503
+ *     /live      200: the loop takes turns; a stalled daemon answers nothing
  *
  *     accept --> read the request --> make the page --> write --> drain, close
  *
@@ -12,13 +16,16 @@
  * accepted per SCRAPE_TICK_MS, and SCRAPE_CONNECTIONS_MAX are open; others wait
  * in the backlog of the kernel.
  *
- * There are no keys, so only loopback addresses are accepted.
+ * There are no keys, so only loopback addresses are bound, unless the caller
+ * allows any.
  *
  * Threading: one thread, which also runs the render function.  Memory: one
  * page per connection, kept for the next one; the steady state does not
  * allocate.  Limits: the constants below. */
 #ifndef COMMON_SCRAPE_SCRAPE_H
 #define COMMON_SCRAPE_SCRAPE_H
+
+#include <stdbool.h>
 
 #include "common/base/limit.h"
 #include "common/base/metric_page.h"
@@ -38,17 +45,25 @@ extern const size_t scrape_limits_n;
 /* Adds all metrics of the program to the page, which is empty. */
 typedef void scrape_render_fn(void *arg, struct metric_page *page);
 
+/* Returns whether the program is ready for work. */
+typedef bool scrape_probe_fn(const void *arg);
+
 /* Listens on "HOST:PORT": HOST is an IPv4 address, an IPv6 address in brackets
- * or localhost; PORT 0: the kernel chooses.  Returns ST_INVALID_ARGUMENT if
- * the address is malformed, ST_FAILED_PRECONDITION if it is not loopback, and
- * ST_UNAVAILABLE if it cannot be bound. */
+ * or localhost; PORT 0: the kernel chooses.  anyone: addresses other than
+ * loopback are allowed.  Returns ST_INVALID_ARGUMENT if the address is
+ * malformed, ST_FAILED_PRECONDITION if it is not allowed, and ST_UNAVAILABLE if
+ * it cannot be bound. */
 MUST_CHECK enum status scrape_new(struct scrape **out, const char *listen,
-                                  struct error *e);
+                                  bool anyone, struct error *e);
 /* Closes everything.  No-op for NULL. */
 void scrape_free(struct scrape **s);
 
 /* Sets the function that makes the page; before the first scrape_ready(). */
 void scrape_render(struct scrape *s, scrape_render_fn *render, void *arg);
+
+/* Sets the function that answers /ready; before the first scrape_ready().
+ * Without it the program is always ready. */
+void scrape_probe(struct scrape *s, scrape_probe_fn *probe, const void *arg);
 
 /* Returns the address as HOST:PORT, with the port that is bound. */
 const char *scrape_address(const struct scrape *s);

@@ -6,19 +6,25 @@
 
 #include "common/base/metric_page.h"
 
-#define GET  "GET "
-#define PAGE "/metrics HTTP/1."
+#define GET "GET "
+
+static const char *const pages[] = {
+    [SCRAPE_METRICS] = "/metrics HTTP/1.",
+    [SCRAPE_READY] = "/ready HTTP/1.",
+    [SCRAPE_LIVE] = "/live HTTP/1.",
+};
 
 static const struct {
     int status;
     const char *reason, *body;
 } answers[] = {
-    {200, "OK", ""},
+    {200, "OK", "ok\n"},
     {400, "Bad Request", "the request line must be GET /metrics HTTP/1.1\n"},
-    {404, "Not Found", "only /metrics is served here\n"},
+    {404, "Not Found", "only /metrics, /ready and /live are served here\n"},
     {405, "Method Not Allowed", "only GET is served here\n"},
     {431, "Request Header Fields Too Large",
      "the request is longer than 4096 bytes\n"},
+    {503, "Service Unavailable", "not ready\n"},
 };
 
 static size_t find_answer(int status)
@@ -55,7 +61,7 @@ static bool starts(const char *text, size_t n, const char *with)
 }
 
 /* Returns the status of a request line without its CR LF. */
-static int judge_line(const char *line, size_t n)
+static int judge_line(const char *line, size_t n, enum scrape_page *page)
 {
     const char *blank = memchr(line, ' ', n);
 
@@ -67,10 +73,16 @@ static int judge_line(const char *line, size_t n)
     if (!starts(line, n, GET)) {
         return 405;
     }
-    return starts(line + strlen(GET), n - strlen(GET), PAGE) ? 200 : 404;
+    for (unsigned i = SCRAPE_METRICS; i <= SCRAPE_LIVE; i++) {
+        if (starts(line + strlen(GET), n - strlen(GET), pages[i])) {
+            *page = (enum scrape_page)i;
+            return 200;
+        }
+    }
+    return 404;
 }
 
-int scrape_judge(const char *request, size_t n)
+int scrape_judge(const char *request, size_t n, enum scrape_page *page)
 {
     const char *newline;
     size_t line;
@@ -83,11 +95,13 @@ int scrape_judge(const char *request, size_t n)
     if (line > 0 && request[line - 1] == '\r') {
         line--;
     }
-    return judge_line(request, line);
+    return judge_line(request, line, page);
 }
 
-size_t scrape_head(char *out, int status, size_t n_body)
+size_t scrape_head(char *out, int status, enum scrape_page page, size_t n_body)
 {
+    bool metrics = status == 200 && page == SCRAPE_METRICS;
+
     return (size_t)snprintf(
         out, SCRAPE_HEAD_BYTES,
         "HTTP/1.1 %d %s\r\n"
@@ -95,10 +109,10 @@ size_t scrape_head(char *out, int status, size_t n_body)
         "Content-Length: %zu\r\n"
         "Connection: close\r\n\r\n",
         status, answers[find_answer(status)].reason,
-        status == 200 ? METRIC_PAGE_TYPE : "text/plain; charset=utf-8", n_body);
+        metrics ? METRIC_PAGE_TYPE : "text/plain; charset=utf-8", n_body);
 }
 
-const char *scrape_error(int status)
+const char *scrape_text(int status)
 {
     return answers[find_answer(status)].body;
 }

@@ -1,6 +1,8 @@
-/* scrape_request.h - The one HTTP request that a metrics endpoint answers.
+/* scrape_request.h - The HTTP requests that a metrics endpoint answers.
  *
  *     GET /metrics HTTP/1.1 CR LF  ...headers...  CR LF CR LF
+ *     GET /ready   HTTP/1.1 CR LF  ...
+ *     GET /live    HTTP/1.1 CR LF  ...
  *
  * Only the request line is compared, byte by byte; headers are skipped up to
  * the blank line.  This is no HTTP parser, and any other request gets an error.
@@ -14,16 +16,20 @@
 #define SCRAPE_REQUEST_MAX 4096 /* bytes of a request, with its headers */
 #define SCRAPE_HEAD_BYTES  256  /* bytes of an answer's head */
 
+enum scrape_page { SCRAPE_METRICS, SCRAPE_READY, SCRAPE_LIVE };
+
 /* Judges the first n bytes of a request, n <= SCRAPE_REQUEST_MAX.  Returns 0 if
  * the blank line has not arrived and may still fit, else the HTTP status: 200
- * for a request of the page, 400, 404, 405 or 431 (too long) for any other. */
-int scrape_judge(const char *request, size_t n);
+ * for a request of a page, which is then in *page; 400, 404, 405 or 431 (too
+ * long) for any other. */
+int scrape_judge(const char *request, size_t n, enum scrape_page *page);
 
 /* Writes the head of an answer with this status and n_body bytes of body to
- * out, [SCRAPE_HEAD_BYTES].  Returns its length. */
-size_t scrape_head(char *out, int status, size_t n_body);
+ * out, [SCRAPE_HEAD_BYTES].  page matters with status 200 only.  Returns its
+ * length. */
+size_t scrape_head(char *out, int status, enum scrape_page page, size_t n_body);
 
-/* Returns the body of an error: one line. */
-const char *scrape_error(int status);
+/* Returns the body of an answer that is not metrics: one line. */
+const char *scrape_text(int status);
 
 #endif

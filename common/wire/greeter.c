@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/wire/identity.h"
 #include "proto/registry.pb-c.h"
 
 void greeter_init(struct greeter *g, struct node_io *io,
@@ -81,24 +82,24 @@ static void refuse(struct greeter *g, struct peer_id from,
     (void)g->io->send(g->io, from, &f);
 }
 
-static void answer(struct greeter *g)
+static void answer(struct greeter *g, uint32_t minor)
 {
     Sluice__V1__HelloReply reply = SLUICE__V1__HELLO_REPLY__INIT;
     struct frame *f;
 
     reply.version_major = WIRE_VERSION_MAJOR;
-    reply.version_minor =
-        WIRE_VERSION_MINOR; /* the lowest version that exists */
+    reply.version_minor = hello_minor(minor);
     reply.name = wire_text(g->name);
     f = hello_answer(peer_session(g->peer), &reply.base, NULL, 0);
     (void)g->io->send(g->io, g->id, &f);
 }
 
-/* Checks the sender's role twice, in Hello and by its port: a client that
+/* Checks the sender's role in Hello, by its port and by its key: a client that
  * claims to be a worker is refused. */
 static enum status check(struct greeter *g, struct peer_id from,
                          const Sluice__V1__HelloRequest *m, struct error *e)
 {
+    const struct identity *who = identity_of(g->io, from);
     uint8_t role, allowed = BY_WORKER;
     enum status st = hello_check(&m->base, "this worker", &role, e);
 
@@ -112,15 +113,20 @@ static enum status check(struct greeter *g, struct peer_id from,
         return error_set(e, ST_PERMISSION_DENIED,
                          "only workers may connect here");
     }
+    if (identity_check_role(who, role, e) != ST_OK) {
+        return e->code;
+    }
     if (m->stage == NULL || m->worker != NULL || m->offer != NULL) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "a Hello to a worker needs its place in an assembly, "
                          "and nothing else");
     }
-    return g->ops->welcome(g->node, m->stage->assembly, m->stage->index, e);
+    return g->ops->welcome(g->node, m->stage->assembly, m->stage->index, who,
+                           e);
 }
 
-static void come_up(struct greeter *g, struct peer_id from, uint64_t nonce)
+static void come_up(struct greeter *g, struct peer_id from,
+                    const Sluice__V1__HelloRequest *m)
 {
     struct peer_config c = {.io = g->io,
                             .id = from,
@@ -133,13 +139,13 @@ static void come_up(struct greeter *g, struct peer_id from, uint64_t nonce)
                             .arena = g->arena};
 
     g->id = from;
-    g->nonce = nonce;
+    g->nonce = m->nonce;
     g->keepalive = (struct keepalive){.listening = false};
     g->peer = peer_new(&c);
     if (g->io->trust != NULL) {
         g->io->trust(g->io, from); /* the edge carries tensors */
     }
-    answer(g); /* before any frame that the node may send */
+    answer(g, m->version_minor); /* before any frame that the node may send */
     g->busy = true;
     g->ops->up(g->node, g->peer);
     leave_peer(g);
@@ -155,7 +161,7 @@ static void judge(struct greeter *g, struct peer_id from,
 
     if (g->peer != NULL && g->id.v == from.v) {
         if (g->nonce == m->nonce) {
-            answer(g); /* the first answer was lost or is on its way */
+            answer(g, m->version_minor); /* the first was lost or is coming */
             return;
         }
         st = error_set(&e, ST_FAILED_PRECONDITION,
@@ -173,7 +179,7 @@ static void judge(struct greeter *g, struct peer_id from,
         }
     }
     if (st == ST_OK) {
-        come_up(g, from, m->nonce);
+        come_up(g, from, m);
     } else {
         refuse(g, from, &e);
     }

@@ -23,9 +23,10 @@
 
 struct greeter_ops {
     /* Decides whether the stage at this index of this assembly may connect.
-     * Any status but ST_OK refuses the connection, with the sentence of *e. */
+     * who: what its key proves, a worker; NULL without keys.  Any status but
+     * ST_OK refuses the connection, with the sentence of *e. */
     enum status (*welcome)(void *node, uint64_t assembly, uint32_t index,
-                           struct error *e);
+                           const struct identity *who, struct error *e);
     void (*up)(void *node, struct peer *p);
     /* Called before the peer is freed; why is a sentence. */
     void (*down)(void *node, struct peer *p, const char *why);

@@ -18,7 +18,7 @@
 
 /* The protocol version in Hello. */
 #define WIRE_VERSION_MAJOR 1
-#define WIRE_VERSION_MINOR 0
+#define WIRE_VERSION_MINOR 1
 
 /* Makes a frame outside a session: a Hello call and its answer (session 0),
  * and a Goodbye for `session`.  None of them is ordered traffic.
@@ -51,6 +51,13 @@ void failure_read(struct arena *a, const struct envelope *end, struct error *e,
 MUST_CHECK enum status hello_check(const ProtobufCMessage *hello_request,
                                    const char *me, uint8_t *role,
                                    struct error *e);
+
+/* Returns the minor version of a session with a peer that sent `theirs` in
+ * Hello: the lower one. */
+static inline uint32_t hello_minor(uint32_t theirs)
+{
+    return theirs < WIRE_VERSION_MINOR ? theirs : WIRE_VERSION_MINOR;
+}
 
 /* Returns a new session number. */
 uint64_t hello_session(struct node_io *io);

@@ -9,10 +9,12 @@
 #ifndef COMMON_WIRE_NODE_IO_H
 #define COMMON_WIRE_NODE_IO_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/status.h"
 #include "common/wire/frame.h"
+#include "proto/limits.h"
 
 /* One connection.  The transport counts connections and never reuses a
  * number.  It is a struct, so that no other kind of id can be passed for it. */
@@ -26,17 +28,33 @@ struct peer_id {
 #define KEY_BYTES    32 /* a CURVE public key */
 #define KEY_NAME_MAX 32
 
-/* What the key of a connection proves. */
+/* Proof of a connection's key. */
 struct identity {
     char name[KEY_NAME_MAX + 1];
     uint8_t roles; /* a set of BY_* (common/wire/method.h) */
     uint8_t key[KEY_BYTES];
 };
 
+/* Why a port with keys denied a peer: X(name, value of a label) */
+#define NODE_DENIALS(X)                                                    \
+    X(NO_KEY, "no_key")           /* the peer does not use CURVE */        \
+    X(UNKNOWN_KEY, "unknown_key") /* its key is not trusted */             \
+    X(WRONG_ROLE, "wrong_role")   /* its key has no role for this port */  \
+    X(HANDSHAKE, "handshake")     /* wrong server key, forged, replayed */ \
+    X(TOO_MANY, "too_many")       /* unfinished handshakes */
+
+enum node_denial {
+#define X(name, label) DENIED_##name,
+    NODE_DENIALS(X)
+#undef X
+        DENIED_NR
+};
+
 /* Connections of the listening ports, since the start. */
 struct node_counts {
     uint64_t accepted, refused; /* refused: too many, or too fast */
     uint64_t cut;               /* ended because the peer broke a rule */
+    uint64_t denied[DENIED_NR];
 };
 
 struct node_io {
@@ -73,14 +91,20 @@ struct node_io {
      * May be NULL. */
     uint8_t (*port)(struct node_io *io, struct peer_id who);
 
-    /* Returns whom the key of a connection proves, valid until this node's next
-     * event.  Returns NULL for a connection without a key: of this machine, to
-     * a node without keys.  May be NULL: there are no keys. */
+    /* Returns whom the key of a connection proves, accepted or dialled, from
+     * `opened` or its first frame on; valid until this node's next event.
+     * Returns NULL for a connection without a key: of this machine, to a node
+     * without keys.  May be NULL: there are no keys. */
     const struct identity *(*identity)(struct node_io *io, struct peer_id who);
 
     /* Allows an accepted connection frames with tensors.  Before, a frame of
      * that length ends its connection.  May be NULL. */
     void (*trust)(struct node_io *io, struct peer_id who);
+
+    /* Writes the address of this machine on the way to the router, as
+     * endpoint_join() takes it.  Returns false if there is no way.  NULL for a
+     * node that is not dialled by others. */
+    bool (*local)(struct node_io *io, char out[ENDPOINT_MAX]);
 
     /* Returns counts for metrics.  May be NULL: there are none. */
     void (*counts)(struct node_io *io, struct node_counts *out);

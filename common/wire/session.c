@@ -7,6 +7,8 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/plant.h"
+#include "common/base/quote.h"
+#include "common/wire/identity.h"
 #include "proto/registry.pb-c.h"
 
 void session_init(struct session *s, struct node_io *io,
@@ -175,9 +177,31 @@ bool session_is_at(const struct session *s, struct peer_id who)
     return s->state != SESSION_CLOSED && s->id.v == who.v;
 }
 
+/* Checks the key of the other end, which the transport has checked too: nothing
+ * is sent to a node that is not the router, or not the stage of Assemble. */
+static enum status check_key(const struct session *s, struct error *e)
+{
+    const struct identity *id = identity_of(s->io, s->id);
+
+    if (s->to_stage && s->stage.keyed && !identity_has_key(id, s->stage.key)) {
+        return error_set(e, ST_PERMISSION_DENIED,
+                         "the stage at %s does not have the key of the next "
+                         "stage",
+                         s->stage.endpoint);
+    }
+    return identity_check_role(id, s->to_stage ? BY_WORKER : BY_ROUTER, e);
+}
+
 void session_opened(struct session *s, struct peer_id who)
 {
-    if (session_is_at(s, who) && s->state == SESSION_OPENING) {
+    struct error e;
+
+    if (!session_is_at(s, who) || s->state != SESSION_OPENING) {
+        return;
+    }
+    if (check_key(s, &e) != ST_OK) {
+        end(s, ST_OK, 0, e.text, true);
+    } else {
         s->state = SESSION_GREETING;
         s->nonce = s->io->random(s->io);
         s->tries = 0;
@@ -219,6 +243,21 @@ static void come_up(struct session *s, uint64_t session)
     leave_peer(s);
 }
 
+/* Programs print the name, so one that would need escapes is left out. */
+static void take_name(struct session *s, const Sluice__V1__HelloReply *m)
+{
+    ProtobufCBinaryData name = m->your_name;
+    size_t n = m->has_your_name && name.len <= PEER_NAME_MAX ? name.len : 0;
+
+    if (n > 0 &&
+        strlen(quote_bytes((const char *)name.data, n).text) == n + 2) {
+        memcpy(s->your_name, name.data, n);
+    } else {
+        n = 0;
+    }
+    s->your_name[n] = '\0';
+}
+
 static void recv_answer(struct session *s, const struct envelope *e)
 {
     uint32_t retry_after_ms;
@@ -244,6 +283,7 @@ static void recv_answer(struct session *s, const struct envelope *e)
         end(s, why.code, 0, why.text, true);
         return;
     }
+    take_name(s, reply);
     come_up(s, reply->session);
 }
 
@@ -328,6 +368,17 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static struct peer_id dial(struct session *s)
+{
+    const struct session_stage *x = &s->stage;
+
+    return s->to_stage
+               ? s->io->open_to(s->io, x->endpoint,
+                                x->keyed && !PLANT(NEXT_KEY_IGNORED) ? x->key
+                                                                     : NULL)
+               : s->io->open(s->io);
+}
+
 int64_t session_tick(struct session *s, int64_t now_us)
 {
     if (s->state == SESSION_UP) {
@@ -338,8 +389,7 @@ int64_t session_tick(struct session *s, int64_t now_us)
             s->due_us =
                 now_us + (s->to_stage ? SESSION_OPEN_NEXT_US : SESSION_OPEN_US);
             /* Due again soon: a connection that hangs must time out. */
-            s->id = s->to_stage ? s->io->open_to(s->io, s->stage.endpoint, NULL)
-                                : s->io->open(s->io);
+            s->id = dial(s);
         } else if (s->state == SESSION_OPENING) {
             end_for(s, "no connection to ", "", true);
         } else {

@@ -58,11 +58,14 @@ struct session_ops {
     bool (*listens)(void *node);
 };
 
-/* The other end of a session that is not with the router. */
+/* The other end of a session that is not with the router.  The key is that of
+ * the stage, as the router authenticated it. */
 struct session_stage {
     char endpoint[ENDPOINT_MAX];
     uint64_t assembly;
     uint32_t index; /* place of the connecting stage */
+    bool keyed;     /* key is set: the stage must prove it */
+    uint8_t key[KEY_BYTES];
     struct link_limits limits;
 };
 
@@ -83,6 +86,8 @@ struct session {
     int64_t due_us, backoff_us;
     uint32_t tries;
 
+    /* UP: the name that the other end gave this one; "": none. */
+    char your_name[PEER_NAME_MAX + 1];
     int64_t up_us; /* time at which it came UP */
     struct keepalive keepalive;
     bool busy; /* inside a call of the peer: end the session afterwards */

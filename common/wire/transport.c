@@ -15,25 +15,7 @@
 #include "common/wire/loop.h"
 #include "common/wire/port.h"
 #include "common/wire/probe.h"
-
-struct transport {
-    struct node_io io;
-    void *context;
-    /* Listening ports first, then connecting ports; the first of those is the
-     * router's. */
-    struct port ports[TRANSPORT_PORTS];
-    unsigned n_ports, n_listen;
-    unsigned n_routers; /* connecting ports for the router, of n_ports */
-    struct connections connections; /* of the listening ports; counts all ids */
-    struct transport_counts counts;
-    struct door_watch doors; /* of the listening ports */
-    uint32_t n_opened;       /* ports opened since the start */
-};
-
-static struct transport *of(struct node_io *io)
-{
-    return io->impl;
-}
+#include "common/wire/transport_impl.h"
 
 static int64_t transport_now_us(struct node_io *io)
 {
@@ -49,17 +31,6 @@ static uint64_t transport_random(struct node_io *io)
     while (getrandom(&v, sizeof v, 0) != sizeof v) {
     }
     return v;
-}
-
-/* Returns the port of an outgoing connection, NULL if it has ended. */
-static struct port *dialled(struct transport *t, struct peer_id who)
-{
-    for (unsigned i = t->n_listen; who.v != 0 && i < t->n_ports; i++) {
-        if (t->ports[i].id == who.v) {
-            return &t->ports[i];
-        }
-    }
-    return NULL;
 }
 
 /* ---- sending ---- */
@@ -87,7 +58,7 @@ static enum status send_routed(struct transport *t, struct connection *c,
 static enum status transport_send(struct node_io *io, struct peer_id to,
                                   struct frame **f)
 {
-    struct transport *t = of(io);
+    struct transport *t = transport_of(io);
     struct connection *c;
     struct port *p;
     enum status st = ST_UNAVAILABLE;
@@ -99,10 +70,10 @@ static enum status transport_send(struct node_io *io, struct peer_id to,
     /* Ids of accepted and of outgoing connections share one count, so at most
      * one of the two lookups succeeds. */
     c = connections_by_id(&t->connections, to.v);
-    p = dialled(t, to);
-    if (c != NULL && !c->closed) {
+    p = transport_dialled(t, to);
+    if (c != NULL && !c->closed && !c->revoked) {
         st = send_routed(t, c, f);
-    } else if (p != NULL && !p->gone) {
+    } else if (p != NULL && p->socket != NULL && !p->gone) {
         st = port_send_frame(p, f) >= 0 ? ST_OK : ST_RESOURCE_EXHAUSTED;
         t->counts.no_room += st != ST_OK;
     } else {
@@ -112,74 +83,17 @@ static enum status transport_send(struct node_io *io, struct peer_id to,
     return st;
 }
 
-/* Never reconnects: a new connection must be a new session.  ZMQ_IMMEDIATE
- * keeps frames out of the queue of a connection that may never stand. */
-static bool dial_port(struct transport *t, struct port *p, const char *endpoint)
-{
-    char at[ENDPOINT_MAX];
-
-    if (endpoint_private(endpoint, at, NULL) != ST_OK ||
-        !port_open(p, t->context, ZMQ_DEALER, at, ++t->n_opened)) {
-        return false;
-    }
-    port_set(p->socket, ZMQ_RECONNECT_IVL, -1);
-    port_set(p->socket, ZMQ_IMMEDIATE, 1);
-    return zmq_connect(p->socket, at) == 0;
-}
-
-/* Replaces p's connection without a report.  If the endpoint cannot be
- * dialled, the connection is lost at once. */
-static struct peer_id dial(struct transport *t, struct port *p,
-                           const char *endpoint)
-{
-    port_close(p);
-    p->id = ++t->connections.last_id;
-    p->gone = !dial_port(t, p, endpoint);
-    return (struct peer_id){p->id};
-}
-
-/* A node with one session replaces its connection. */
-static struct peer_id transport_open(struct node_io *io)
-{
-    struct transport *t = of(io);
-    struct port *p = &t->ports[t->n_listen];
-
-    for (unsigned i = 1; p->id != 0 && i < t->n_routers; i++) {
-        p = &t->ports[t->n_listen + i];
-    }
-    if (p->id != 0 && t->n_routers > 1) {
-        return (struct peer_id){0};
-    }
-    return dial(t, p, p->endpoint);
-}
-
-static struct peer_id
-transport_open_to(struct node_io *io, const char *endpoint, const uint8_t *key)
-{
-    struct transport *t = of(io);
-
-    (void)key;
-    for (unsigned i = t->n_listen + t->n_routers; i < t->n_ports; i++) {
-        if (t->ports[i].id == 0) {
-            return dial(t, &t->ports[i], endpoint);
-        }
-    }
-    return (struct peer_id){0};
-}
-
 /* An accepted connection cannot be closed singly in ZeroMQ.  Its door ends it
  * when queued data, such as a Goodbye, had time to leave.  Until then it stays
  * in the table, ignored. */
 static void transport_close(struct node_io *io, struct peer_id who)
 {
-    struct transport *t = of(io);
-    struct port *p = dialled(t, who);
+    struct transport *t = transport_of(io);
+    struct port *p = transport_dialled(t, who);
     struct connection *c;
 
     if (p != NULL) {
-        port_close(p);
-        p->id = 0;
-        p->gone = false;
+        transport_hang_up(t, p);
     }
     c = connections_by_id(&t->connections, who.v);
     if (c != NULL) {
@@ -191,7 +105,8 @@ static void transport_close(struct node_io *io, struct peer_id who)
 
 static void transport_trust(struct node_io *io, struct peer_id who)
 {
-    const struct connection *c = connections_by_id(&of(io)->connections, who.v);
+    const struct connection *c =
+        connections_by_id(&transport_of(io)->connections, who.v);
 
     if (c != NULL) {
         door_trust(c->fd, c->generation);
@@ -200,233 +115,18 @@ static void transport_trust(struct node_io *io, struct peer_id who)
 
 static void transport_node_counts(struct node_io *io, struct node_counts *out)
 {
-    door_watch_counts(&of(io)->doors, out);
+    door_watch_counts(&transport_of(io)->doors, out);
 }
 
 static uint8_t transport_port(struct node_io *io, struct peer_id who)
 {
-    struct transport *t = of(io);
+    struct transport *t = transport_of(io);
     struct connection *c = connections_by_id(&t->connections, who.v);
 
     return c != NULL ? t->ports[c->port].allowed : 0;
 }
 
-/* ---- receiving ---- */
-
-/* Removes the connection before the op runs: the op may open a new one. */
-static void told_lost(struct transport *t, unsigned port, int fd,
-                      const struct node_ops *ops, void *node)
-{
-    struct connection *c = connections_by_fd(&t->connections, port, fd);
-    struct peer_id who;
-    bool closed;
-
-    if (c == NULL) {
-        return;
-    }
-    who = (struct peer_id){c->id};
-    closed = c->closed;
-    connections_remove(&t->connections, c);
-    if (!closed && ops != NULL) {
-        ops->lost(node, who);
-    }
-}
-
-static void drain_listening(struct transport *t, unsigned port,
-                            const struct node_ops *ops, void *node)
-{
-    uint16_t event;
-    int value;
-
-    t->ports[port].monitor_unread = false;
-    while (port_event(&t->ports[port], &event, &value)) {
-        if (event == ZMQ_EVENT_ACCEPTED) {
-            connections_accepted(&t->connections, port, value);
-        } else if (event == ZMQ_EVENT_DISCONNECTED) {
-            connections_disconnected(&t->connections, port, value);
-            told_lost(t, port, value, ops, node);
-        }
-    }
-}
-
-/* To the core, every failed handshake is a lost connection. */
-static void drain_connecting(struct port *p, const struct node_ops *ops,
-                             void *node)
-{
-    struct peer_id who = {p->id};
-    uint16_t event;
-    int value;
-
-    p->monitor_unread = false;
-    while (port_event(p, &event, &value)) {
-        if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
-            ops->opened(node, who);
-        } else if (event == ZMQ_EVENT_DISCONNECTED ||
-                   event == ZMQ_EVENT_CLOSED ||
-                   event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL ||
-                   event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL ||
-                   event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
-            port_close(p);
-            p->gone = true;
-        }
-        if (who.v != p->id) {
-            return; /* closed, or reopened, within the call */
-        }
-    }
-    if (p->gone) {
-        port_close(p);
-        p->gone = false;
-        p->id = 0;
-        ops->lost(node, who);
-    }
-}
-
-/* Copies the frame out of msg; NULL if msg cannot hold a frame. */
-static struct frame *take_frame(struct transport *t, const struct port *p,
-                                zmq_msg_t *msg)
-{
-    size_t n = zmq_msg_size(msg);
-    struct frame *f;
-
-    /* A message in several parts cannot come from our own transport. */
-    if (n < FRAME_HEADER || n > port_bytes_max(p) || zmq_msg_more(msg)) {
-        t->counts.malformed++;
-        return NULL;
-    }
-    if (FP_FAILS(TRANSPORT_RECV)) {
-        return NULL;
-    }
-    f = frame_new((uint32_t)n);
-    memcpy(f->data, zmq_msg_data(msg), n);
-    return f;
-}
-
-/* Reads the remaining parts, so that the next read starts at a message. */
-static void skip_rest(struct port *p, zmq_msg_t *msg)
-{
-    while (zmq_msg_more(msg) && port_recv(p, msg)) {
-    }
-}
-
-/* Adds a new connection on fd, which is open.  If the table has another one
- * on fd, one of the two has ended, although its end and the other's start
- * were reported before this message.  The earlier one is dropped.  Returns
- * NULL if that is this one. */
-static struct connection *join(struct transport *t, unsigned port,
-                               const uint8_t *routing, int fd,
-                               const struct node_ops *ops, void *node)
-{
-    const struct connection *c = connections_by_fd(&t->connections, port, fd);
-    struct connection *added;
-
-    if (c != NULL && connections_later(c->routing, routing)) {
-        return NULL;
-    }
-    told_lost(t, port, fd, ops, node);
-    added = connections_add(&t->connections, port, routing, fd);
-    added->generation = door_generation(fd);
-    return added;
-}
-
-/* Returns the sender of body with this routing id.  An unknown id is a new
- * connection.  The monitor is read first, so that an older connection on the
- * same descriptor has ended.  Returns NULL if this connection has ended too
- * and body was still on its way.  (The descriptor is read from body: libzmq
- * makes the routing frame, which has none.) */
-static struct connection *sender(struct transport *t, unsigned port,
-                                 const uint8_t *routing, zmq_msg_t *body,
-                                 const struct node_ops *ops, void *node)
-{
-    struct connection *c =
-        connections_by_routing(&t->connections, port, routing);
-
-    if (c == NULL) {
-        int fd = zmq_msg_get(body, ZMQ_SRCFD);
-
-        drain_listening(t, port, ops, node);
-        if (connections_open(&t->connections, port, fd)) {
-            c = join(t, port, routing, fd, ops, node);
-        }
-    }
-    return c;
-}
-
-/* Receives the routing id to routing and the rest to body.  Returns false if
- * there is no message.  A routing id that libzmq did not make leaves
- * routing[0] = 1. */
-static bool receive_routed(struct port *p, uint8_t *routing, zmq_msg_t *body)
-{
-    zmq_msg_t id;
-    bool more;
-
-    zmq_msg_init(&id);
-    if (!port_recv(p, &id)) {
-        zmq_msg_close(&id);
-        return false;
-    }
-    /* = 1;] libzmq's own routing ids start with a zero byte; any other first
-     * byte was chosen by the peer. */
-    routing[0] = 1;
-    if (zmq_msg_size(&id) == ROUTING_ID_BYTES) {
-        memcpy(routing, zmq_msg_data(&id), ROUTING_ID_BYTES);
-    }
-    more = zmq_msg_more(&id);
-    zmq_msg_close(&id);
-    return !more || port_recv(p, body);
-}
-
-/* Handles one message of a listening port; false if there is none. */
-static bool take_routed(struct transport *t, unsigned port,
-                        const struct node_ops *ops, void *node)
-{
-    struct port *p = &t->ports[port];
-    uint8_t routing[ROUTING_ID_BYTES];
-    struct connection *c;
-    struct frame *f;
-    zmq_msg_t body;
-
-    zmq_msg_init(&body);
-    if (!receive_routed(p, routing, &body)) {
-        zmq_msg_close(&body);
-        return false;
-    }
-    f = take_frame(t, p, &body);
-    skip_rest(p, &body);
-    if (f != NULL && routing[0] == 0) {
-        c = sender(t, port, routing, &body, ops, node);
-        if (c != NULL && !c->closed) {
-            t->counts.received++;
-            ops->recv(node, (struct peer_id){c->id}, &f);
-        }
-    }
-    zmq_msg_close(&body);
-    frame_free(&f);
-    return true;
-}
-
-/* Handles one message of a connecting port; false if there is none. */
-static bool take_plain(struct transport *t, struct port *p,
-                       const struct node_ops *ops, void *node)
-{
-    struct peer_id from = {p->id};
-    struct frame *f;
-    zmq_msg_t body;
-
-    zmq_msg_init(&body);
-    if (!port_recv(p, &body)) {
-        zmq_msg_close(&body);
-        return false;
-    }
-    f = take_frame(t, p, &body);
-    skip_rest(p, &body);
-    zmq_msg_close(&body);
-    if (f != NULL) {
-        t->counts.received++;
-        ops->recv(node, from, &f);
-    }
-    frame_free(&f);
-    return true;
-}
+/* ---- turns ---- */
 
 int transport_items(const struct transport *t, struct pollfd *items)
 {
@@ -440,49 +140,49 @@ int transport_items(const struct transport *t, struct pollfd *items)
             (struct pollfd){.fd = open ? p->monitor_fd : -1, .events = POLLIN};
         items[n++] = (struct pollfd){.fd = open ? p->fd : -1, .events = POLLIN};
     }
+    items[n++] = (struct pollfd){
+        .fd = t->resolver != NULL ? resolver_fd(t->resolver) : -1,
+        .events = POLLIN};
+    items[n++] = (struct pollfd){.fd = t->zap != NULL ? t->zap_fd : -1,
+                                 .events = POLLIN};
     return n;
-}
-
-/* Reads at most TRANSPORT_BUDGET messages of a socket, so that one busy peer
- * does not delay the tick. */
-static void read_port(struct transport *t, unsigned i,
-                      const struct node_ops *ops, void *node)
-{
-    bool more = true;
-
-    for (int n = 0; more && n < TRANSPORT_BUDGET; n++) {
-        more = i < t->n_listen ? take_routed(t, i, ops, node)
-                               : take_plain(t, &t->ports[i], ops, node);
-    }
-    /* .unread = more;] A port that used up its budget is read again in the
-     * next turn, without a wait. */
-    t->ports[i].unread = more;
 }
 
 void transport_turn(struct transport *t, const struct pollfd *items,
                     const struct node_ops *ops, void *node)
 {
+    if (items[2 * t->n_ports].revents != 0) {
+        transport_take_answers(t);
+    }
+    if (items[2 * t->n_ports + 1].revents != 0 || t->zap_unread) {
+        transport_zap_turn(t);
+    }
+    if (t->revoked) {
+        transport_tell_revoked(t, ops, node);
+    }
     for (unsigned i = 0; i < t->n_ports; i++, items += 2) {
         struct port *p = &t->ports[i];
 
         if (items[0].revents != 0 || p->monitor_unread || p->gone) {
             if (i < t->n_listen) {
-                drain_listening(t, i, ops, node);
+                transport_listen_events(t, i, ops, node);
             } else {
-                drain_connecting(p, ops, node);
+                transport_dial_events(t, p, ops, node);
             }
         }
         if (items[1].revents != 0 || p->unread) {
-            read_port(t, i, ops, node);
+            transport_read(t, i, ops, node);
         }
     }
     t->counts.peers = t->connections.n;
     door_watch_turn(&t->doors, loop_now_us());
+    log_gate_tick(&t->unresolved, loop_now_us());
+    log_gate_tick(&t->undialled, loop_now_us());
 }
 
 bool transport_look(struct transport *t)
 {
-    bool found = false;
+    bool found = transport_zap_look(t) || t->revoked;
 
     for (unsigned i = 0; i < t->n_ports; i++) {
         struct port *p = &t->ports[i];
@@ -501,7 +201,8 @@ bool transport_look(struct transport *t)
  * port has an I/O thread, because a thread of libzmq with thousands of
  * connections is slow for all of them: it searches its timers one by one. */
 static enum status transport_make(struct transport **out, unsigned n_ports,
-                                  unsigned n_threads, struct error *e)
+                                  unsigned n_threads, struct curve_keys *keys,
+                                  struct error *e)
 {
     void *context = port_context(n_ports, n_threads);
     struct transport *t;
@@ -513,15 +214,21 @@ static enum status transport_make(struct transport **out, unsigned n_ports,
     t = calloc(1, sizeof *t);
     assert(t != NULL);
     t->context = context;
+    t->keys = keys;
     t->io = (struct node_io){.impl = t,
                              .now_us = transport_now_us,
                              .random = transport_random,
                              .send = transport_send,
                              .close = transport_close,
                              .port = transport_port,
+                             .identity = transport_identity,
                              .trust = transport_trust,
                              .counts = transport_node_counts};
     t->doors.due_us = loop_now_us();
+    log_gate_init(&t->unresolved, LOG_WARN, "host-unresolved",
+                  TRANSPORT_UNRESOLVED_LINES);
+    log_gate_init(&t->undialled, LOG_WARN, "dial-failed",
+                  TRANSPORT_UNDIALLED_LINES);
     *out = t;
     return ST_OK;
 }
@@ -536,7 +243,11 @@ void transport_free(struct transport **pt)
     for (unsigned i = 0; i < t->n_ports; i++) {
         port_close(&t->ports[i]);
     }
+    transport_zap_close(t);
     zmq_ctx_term(t->context);
+    resolver_free(&t->resolver);
+    log_gate_end(&t->unresolved);
+    log_gate_end(&t->undialled);
     door_watch_close(&t->doors);
     connections_fini(&t->connections);
     free(t);
@@ -549,7 +260,7 @@ static enum status listen_one(struct transport *t,
 {
     struct port *p = &t->ports[t->n_ports];
     char at[ENDPOINT_MAX];
-    enum status st = endpoint_private(port->endpoint, at, e);
+    enum status st = endpoint_bind(port->endpoint, t->keys != NULL, at, e);
 
     if (st != ST_OK) {
         return st;
@@ -557,6 +268,8 @@ static enum status listen_one(struct transport *t,
     p->allowed = port->allowed;
     p->tensors = port->tensors;
     p->thread = (uint8_t)t->n_listen;
+    p->number = (uint8_t)t->n_listen;
+    p->keys = t->keys;
     st = door_watch_open(&t->doors, p, e);
     if (st == ST_OK) {
         st = port_listen(p, t->context, at, ++t->n_opened, e);
@@ -566,77 +279,58 @@ static enum status listen_one(struct transport *t,
     return st == ST_OK ? door_watch_bound(&t->doors, e) : st;
 }
 
-/* Tests libzmq on a transport of its own, before ports of the caller open. */
-static enum status self_test(struct error *e)
+/* Tests libzmq with these keys, NULL: none, on a transport of its own, before
+ * ports of the caller open. */
+static enum status self_test_with(struct curve_keys *keys, struct error *e)
 {
     static const struct transport_port port = {"tcp://127.0.0.1:*", 0, false};
     struct transport *t = NULL;
-    enum status st = transport_make(&t, 2, 1, e); /* one is the peer's */
+    enum status st = transport_make(&t, 2, 1, keys, e); /* one is the peer's */
     unsigned door = 0;
 
+    st = st == ST_OK ? transport_zap_open(t, e) : st;
     st = st == ST_OK ? listen_one(t, &port, e) : st;
-    st = st == ST_OK ? probe_run(t, t->context, e) : st;
+    st = st == ST_OK ? probe_run(t, t->context, keys, e) : st;
     door = st == ST_OK ? t->doors.ports[0].door : 0;
     transport_free(&t);
     return st == ST_OK ? door_watch_passed(door, e) : st;
 }
 
-/* Makes the ports for n connections to the router. */
-static enum status add_routers(struct transport *t, const char *router,
-                               unsigned n, struct error *e)
+static enum status self_test(bool with_keys, struct error *e)
 {
-    char at[ENDPOINT_MAX];
-    enum status st = endpoint_private(router, at, e);
+    struct curve_keys *keys = NULL;
+    enum status st = with_keys ? curve_keys_alone(&keys, e) : ST_OK;
 
-    if (st != ST_OK) {
-        return st;
-    }
-    for (unsigned i = 0; i < n; i++) {
-        struct port *p = &t->ports[t->n_ports++];
-
-        snprintf(p->endpoint, ENDPOINT_MAX, "%s", at);
-        p->thread = (uint8_t)t->n_listen;
-    }
-    t->n_routers = n;
-    t->io.open = transport_open;
-    return ST_OK;
-}
-
-/* Makes the ports for connections to other endpoints than the router's. */
-static void add_dials(struct transport *t)
-{
-    for (unsigned i = 1; i < TRANSPORT_DIAL_MAX; i++) {
-        struct port *p = &t->ports[t->n_ports++];
-
-        p->tensors = true;
-        p->thread = (uint8_t)t->n_listen;
-    }
-    t->io.open_to = transport_open_to;
+    st = st == ST_OK ? self_test_with(keys, e) : st;
+    curve_keys_free(&keys);
+    return st;
 }
 
 enum status transport_new(struct transport **out, const char *router,
                           const struct transport_port *ports, unsigned n,
                           struct curve_keys *keys, struct error *e)
 {
-    enum status st = n > 0 ? self_test(e) : ST_OK;
+    enum status st = n > 0 ? self_test(keys != NULL, e) : ST_OK;
     unsigned n_ports = n + (router != NULL);
     struct transport *t = NULL;
 
     assert((n > 0 || router != NULL) && n <= TRANSPORT_LISTEN_MAX);
-    (void)keys;
-    st = st == ST_OK ? transport_make(&t, n_ports, n_ports, e) : st;
+    st = st == ST_OK ? transport_make(&t, n_ports, n_ports, keys, e) : st;
+    if (st == ST_OK && n > 0) {
+        st = transport_zap_open(t, e);
+    }
     for (unsigned i = 0; st == ST_OK && i < n; i++) {
         st = listen_one(t, &ports[i], e);
     }
     if (st == ST_OK && router != NULL) {
-        st = add_routers(t, router, 1, e);
+        st = transport_add_routers(t, router, 1, e);
     }
     if (st != ST_OK) {
         transport_free(&t);
         return st;
     }
     if (router != NULL) {
-        add_dials(t);
+        transport_add_dials(t);
     }
     *out = t;
     return ST_OK;
@@ -649,11 +343,12 @@ enum status transport_connect_many(struct transport **out, const char *endpoint,
     struct transport *t = NULL;
     /* Descriptors for one session are checked now; each later session checks
      * for its own when it opens. */
-    enum status st = transport_make(&t, 1, 1, e);
+    enum status st = transport_make(&t, 1, 1, keys, e);
 
     assert(n > 0 && n <= TRANSPORT_SESSIONS_MAX);
-    (void)keys;
-    st = st == ST_OK ? add_routers(t, endpoint, n, e) : st;
+    if (st == ST_OK) {
+        st = transport_add_routers(t, endpoint, n, e);
+    }
     if (st != ST_OK) {
         transport_free(&t);
         return st;

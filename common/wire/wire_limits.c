@@ -5,6 +5,7 @@
 #include "common/wire/link.h"
 #include "common/wire/method.h"
 #include "common/wire/peer.h"
+#include "common/wire/resolver.h"
 #include "common/wire/session.h"
 #include "proto/limits.h"
 
@@ -34,6 +35,11 @@ const struct limit_row wire_limits[] = {
     LIMIT_ROW(DOOR_PORTS_MAX, "ports", "that listen in one process"),
     LIMIT_ROW(DOOR_FDS_MAX, "files", "that connections may have numbers of"),
     LIMIT_ROW(ZMTP_COMMAND_MAX, "bytes", "a command of ZMTP"),
+    LIMIT_ROW(ENDPOINT_NAME_MAX, "bytes", "the name of a host"),
+    LIMIT_ROW(ENDPOINT_LABEL_MAX, "bytes", "of it between two dots"),
+    LIMIT_ROW(RESOLVER_QUERIES, "names", "being resolved at once"),
+    LIMIT_ROW(RESOLVER_THREADS, "names", "being looked up at once"),
+    LIMIT_ROW(RESOLVER_ADDRESSES, "addresses", "of a name that are tried"),
     LIMIT_ROW(SESSION_HELLO_TRIES, "", "Hellos on one connection"),
     LIMIT_ROW(SESSION_QUIET_US, "us", "silence before a ping"),
     LIMIT_ROW(SESSION_SILENT_US, "us", "silence that ends a session"),

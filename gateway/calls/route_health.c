@@ -16,7 +16,7 @@ void route_health(struct service *c, struct http_exchange *x,
 void route_ready(struct service *c, struct http_exchange *x,
                  struct tenant *tenant)
 {
-    bool ready = model_list_ready(&c->list) && !c->draining;
+    bool ready = service_is_ready(c);
     struct json_out body = {0};
 
     (void)tenant;

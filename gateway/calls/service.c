@@ -77,6 +77,11 @@ enum status service_submit(struct service *c, struct waiter *w,
     return st;
 }
 
+bool service_is_ready(const struct service *c)
+{
+    return model_list_ready(&c->list) && !c->draining;
+}
+
 struct model_format service_format(const struct service *c,
                                    const struct served_model *m)
 {

@@ -101,6 +101,10 @@ MUST_CHECK enum status service_submit(struct service *c, struct waiter *w,
                                       const struct tenant *tenant,
                                       struct prompt_job **j);
 
+/* Returns whether requests are accepted and can run: a session is up, a model
+ * has a worker, and the gateway does not drain. */
+bool service_is_ready(const struct service *c);
+
 /* Returns the time of the core's clock. */
 int64_t service_now_us(const struct service *c);
 

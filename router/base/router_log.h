@@ -24,6 +24,7 @@
     X(slow_reader, LOG_WARN, "slow-reader", 8)                      \
     X(worker_lost, LOG_WARN, "worker-lost", ROUTER_WORKERS_MAX)     \
     X(worker_up, LOG_INFO, "worker-up", ROUTER_WORKERS_MAX)         \
+    X(client_up, LOG_INFO, "client-up", 8)                          \
     X(worker_offers, LOG_INFO, "worker-offers", ROUTER_WORKERS_MAX) \
     X(live, LOG_INFO, "live", ROUTER_WORKERS_MAX)
 

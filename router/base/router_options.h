@@ -28,6 +28,7 @@ struct router_options {
                              * client (stream.h); 0: chunks never wait */
     bool headroom;          /* keep room to absorb the loss of any one worker
                              * (headroom.h) */
+    bool keyed;             /* refuse connections without an identity */
     struct text_seam *text; /* borrowed; NULL: token ids only */
 };
 

@@ -4,6 +4,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/plant.h"
+#include "common/wire/identity.h"
 #include "proto/registry.pb-c.h"
 #include "router/calls/early.h"
 #include "router/calls/recv.h"
@@ -20,36 +21,43 @@
 struct hello {
     struct peer_id from;
     const Sluice__V1__HelloRequest *m;
-    uint8_t role; /* BY_* */
+    const struct identity *who; /* what its key proves; NULL: no keys */
+    uint8_t role;               /* BY_* */
     uint32_t retry_ms;
+    char name[PEER_NAME_MAX + 1], lineage[PEER_NAME_MAX + 1];
     struct router_peer *old; /* peer whose name it takes; or NULL */
     struct model *model;     /* model of a worker; a reference */
 };
 
-static void send_answer(struct router_core *r, const struct router_peer *p)
+static void send_answer(struct router_core *r, const struct router_peer *p,
+                        uint32_t minor)
 {
     Sluice__V1__HelloReply reply = SLUICE__V1__HELLO_REPLY__INIT;
     struct frame *f;
 
     reply.session = p->session;
     reply.version_major = WIRE_VERSION_MAJOR;
-    reply.version_minor = WIRE_VERSION_MINOR; /* the lowest in use */
+    reply.version_minor = hello_minor(minor);
     reply.name = wire_text(r->base.name);
+    reply.has_your_name = true;
+    reply.your_name = wire_text(p->name);
     f = hello_answer(p->session, &reply.base, NULL, 0);
     (void)r->base.io->send(r->base.io, p->id, &f);
     FP(ROUTER_HELLO);
 }
 
-static void refuse_hello(struct router_core *r, struct peer_id from,
-                         const struct error *e, uint32_t retry_ms)
+static void refuse_hello(struct router_core *r, const struct hello *h,
+                         const struct error *e)
 {
-    struct frame *f = hello_answer(0, NULL, e, retry_ms);
+    struct frame *f = hello_answer(0, NULL, e, h->retry_ms);
 
     r->base.metrics.hellos_refused++;
     log_gate_write(&r->base.log.hello_refused, r->base.now_us,
-                   "peer=%" PRIu32 " status=%s why=\"%s\"", from.v,
-                   status_name(e->code), e->text);
-    (void)r->base.io->send(r->base.io, from, &f);
+                   "peer=%" PRIu32 "%s%s status=%s why=\"%s\"", h->from.v,
+                   h->who != NULL ? " key=" : "",
+                   h->who != NULL ? h->who->name : "", status_name(e->code),
+                   e->text);
+    (void)r->base.io->send(r->base.io, h->from, &f);
 }
 
 static enum status check_role(struct hello *h, struct error *e)
@@ -72,6 +80,35 @@ static enum status check_role(struct hello *h, struct error *e)
                          "both");
     }
     return ST_OK;
+}
+
+/* Checks the role against the key, and makes the name from both.  With keys, a
+ * peer thus never has the name of another key. */
+static enum status check_identity(const struct router_core *r, struct hello *h,
+                                  struct error *e)
+{
+    if (h->who == NULL && r->base.options.keyed && !PLANT(KEY_NOT_NEEDED)) {
+        return error_set(e, ST_UNAUTHENTICATED,
+                         "this router accepts connections with keys only");
+    }
+    if (!PLANT(ROLE_OF_HELLO) &&
+        identity_check_role(h->who, h->role, e) != ST_OK) {
+        return e->code;
+    }
+    return identity_name(PLANT(NAME_OF_HELLO) ? NULL : h->who, h->m->name,
+                         "name", h->name, e);
+}
+
+/* Makes the lineage of a worker, whose message has been checked. */
+static enum status check_lineage(struct hello *h, protobuf_c_boolean has,
+                                 ProtobufCBinaryData lineage, struct error *e)
+{
+    if (!has) {
+        memcpy(h->lineage, h->name, sizeof h->lineage);
+        return ST_OK;
+    }
+    return identity_name(PLANT(LINEAGE_OF_HELLO) ? NULL : h->who, lineage,
+                         "lineage", h->lineage, e);
 }
 
 /* Checks that peers of this role may use this port: the port for clients
@@ -117,29 +154,25 @@ static enum status check_capacity(struct router_core *r, struct hello *h,
     return ST_OK;
 }
 
-static bool same_name(const char *name, ProtobufCBinaryData d)
-{
-    return strlen(name) == d.len && memcmp(name, d.data, d.len) == 0;
-}
-
 static enum status check_quarantine(struct router_core *r, struct hello *h,
                                     struct error *e)
 {
-    ProtobufCBinaryData name = h->m->name;
-    int64_t left_us = quarantine_left_us(&r->fleet, name.data, name.len);
+    int64_t left_us = quarantine_left_us(&r->fleet, h->name);
 
     if (left_us == 0) {
         return ST_OK;
     }
     h->retry_ms = (uint32_t)(left_us / 1000) + 1;
     return error_set(e, ST_UNAVAILABLE,
-                     "worker %.*s violated the protocol; it may reconnect in "
+                     "worker %s violated the protocol; it may reconnect in "
                      "%" PRIu32 " ms",
-                     (int)name.len, (const char *)name.data, h->retry_ms);
+                     h->name, h->retry_ms);
 }
 
 /* A worker may take over its old session before the router has missed it.  A
- * name whose session is active belongs to another worker. */
+ * name whose session is active belongs to another worker.  This holds for two
+ * workers of one key too: if both are started with one --name, the second must
+ * not end the session of the first, again and again. */
 static enum status check_name(const struct router_core *r, struct hello *h,
                               struct error *e)
 {
@@ -150,7 +183,7 @@ static enum status check_name(const struct router_core *r, struct hello *h,
         int64_t quiet_us = r->base.now_us - old->heard_us;
 
         if (old->role != BY_WORKER || old->ended ||
-            !same_name(old->name, h->m->name)) {
+            strcmp(old->name, h->name) != 0) {
             continue;
         }
         if (quiet_us < NAME_BUSY_US) {
@@ -240,8 +273,11 @@ static enum status check_worker(struct router_core *r, struct hello *h,
                                 struct error *e)
 {
     const Sluice__V1__WorkerShard *s = h->m->worker;
-    enum status st = shard_check(s, e);
+    enum status st = shard_check(s, r->base.options.keyed, e);
 
+    if (st == ST_OK) {
+        st = check_lineage(h, s->has_lineage, s->lineage, e);
+    }
     if (st == ST_OK) {
         st = check_quarantine(r, h, e);
     }
@@ -266,9 +302,12 @@ static enum status check_offer(struct router_core *r, struct hello *h,
                                struct error *e)
 {
     const Sluice__V1__WorkerOffer *o = h->m->offer;
-    enum status st = offer_check(o, e);
+    enum status st = offer_check(o, r->base.options.keyed, e);
     const struct model *m;
 
+    if (st == ST_OK) {
+        st = check_lineage(h, o->has_lineage, o->lineage, e);
+    }
     if (st == ST_OK) {
         st = check_quarantine(r, h, e);
     }
@@ -324,6 +363,37 @@ static void take_weights(struct router_core *r, const struct hello *h)
     m->vocab = s->vocab;
 }
 
+static struct router_peer *add_peer(struct router_core *r,
+                                    const struct hello *h)
+{
+    struct router_peer *p;
+
+    places_make(&r->fleet, h->role);
+    p = peers_add(&r->fleet, h->from, h->role, h->m->nonce);
+    p->keyed = h->who != NULL;
+    if (p->keyed) {
+        p->identity = *h->who;
+    }
+    memcpy(p->name, h->name, sizeof p->name);
+    memcpy(p->lineage, h->lineage, sizeof p->lineage);
+    return p;
+}
+
+static void log_up(struct router_core *r, const struct router_peer *p)
+{
+    if (p->worker != NULL) {
+        log_gate_write(&r->base.log.worker_up, r->base.now_us,
+                       "worker=%s model=%s blocks=%" PRIu32 " slots=%" PRIu32,
+                       p->name, p->worker->model->name,
+                       p->worker->ledger.classes[BLOCKS].total,
+                       p->worker->ledger.classes[SLOTS].total);
+    } else if (p->role != BY_WORKER) {
+        log_gate_write(&r->base.log.client_up, r->base.now_us,
+                       "client=%s role=%s peer=%" PRIu32, p->name,
+                       identity_role(p->role), p->id.v);
+    }
+}
+
 static void welcome(struct router_core *r, const struct hello *h)
 {
     struct router_peer *p;
@@ -332,22 +402,15 @@ static void welcome(struct router_core *r, const struct hello *h)
     if (h->m->worker != NULL) {
         take_weights(r, h);
     }
-    places_make(&r->fleet, h->role);
-    p = peers_add(&r->fleet, h->from, h->role, h->m->nonce);
-    memcpy(p->name, h->m->name.data, h->m->name.len);
-    p->name[h->m->name.len] = '\0';
+    p = add_peer(r, h);
     if (h->m->worker != NULL) {
         p->worker = worker_session_open(r, p, h->model, h->m->worker);
-        log_gate_write(&r->base.log.worker_up, r->base.now_us,
-                       "worker=%s model=%s blocks=%" PRIu32 " slots=%" PRIu32,
-                       p->name, h->model->name,
-                       p->worker->ledger.classes[BLOCKS].total,
-                       p->worker->ledger.classes[SLOTS].total);
     }
+    log_up(r, p);
     if (h->m->offer != NULL) {
         offer_open(&r->replicas, p, h->m->offer);
     }
-    send_answer(r, p);
+    send_answer(r, p, h->m->version_minor);
     if (h->m->worker != NULL) {
         /* After the answer: a worker must get its Hello reply before a
          * Submit. */
@@ -361,7 +424,7 @@ static bool throttle_role(struct router_core *r, const struct hello *h,
                           enum status st)
 {
     bool is_none = st == ST_INVALID_ARGUMENT || st == ST_PERMISSION_DENIED ||
-                   st == ST_FAILED_PRECONDITION;
+                   st == ST_FAILED_PRECONDITION || st == ST_UNAUTHENTICATED;
 
     return hello_throttle_role(r->throttle, is_none ? 0 : h->role,
                                r->base.now_us);
@@ -396,12 +459,16 @@ static void judge(struct router_core *r, struct hello *h)
     enum status st;
 
     if (p != NULL && p->nonce == h->m->nonce) {
-        send_answer(r, p); /* a repeated Hello: its answer is on the way */
+        /* A repeated Hello: its answer is on the way. */
+        send_answer(r, p, h->m->version_minor);
         return;
     }
     st = check_role(h, &e);
     if (st == ST_OK) {
         st = check_port(r, h, &e);
+    }
+    if (st == ST_OK) {
+        st = check_identity(r, h, &e);
     }
     if (!throttle_role(r, h, st)) {
         drop_hello(r, h->from);
@@ -424,7 +491,7 @@ static void judge(struct router_core *r, struct hello *h)
             take_weights(r, h);
         }
         model_release(&r->fleet, &h->model);
-        refuse_hello(r, h->from, &e, h->retry_ms);
+        refuse_hello(r, h, &e);
     }
 }
 
@@ -432,7 +499,7 @@ void recv_hello(struct router_core *r, struct peer_id from,
                 const struct frame *f, const struct frame_header *header)
 {
     const struct method_row *row = method_find(METHOD_REGISTRY_HELLO);
-    struct hello h = {.from = from};
+    struct hello h = {.from = from, .who = identity_of(r->base.io, from)};
     ProtobufCMessage *m;
     struct envelope v;
     struct error e;
@@ -449,7 +516,7 @@ void recv_hello(struct router_core *r, struct peer_id from,
                     &e) != ST_OK) {
         error_wrap(&e, "Hello");
         if (hello_throttle_role(r->throttle, 0, r->base.now_us)) {
-            refuse_hello(r, from, &e, 0);
+            refuse_hello(r, &h, &e);
         } else {
             drop_hello(r, from);
         }

@@ -86,12 +86,7 @@ static void name_lineage(struct worker *w, const Sluice__V1__WorkerShard *s)
 {
     struct life *f = &w->life;
 
-    if (s->has_lineage) { /* 1..PEER_NAME_MAX bytes: shard_check() */
-        memcpy(f->lineage, s->lineage.data, s->lineage.len);
-        f->lineage[s->lineage.len] = '\0';
-    } else {
-        memcpy(f->lineage, w->peer->name, sizeof f->lineage);
-    }
+    memcpy(f->lineage, w->peer->lineage, sizeof f->lineage);
     /* Trials compare lineages by this hash, where 0 stands for none. */
     f->hash = XXH3_64bits(f->lineage, strlen(f->lineage)) | 1;
     f->number = s->has_life ? s->life : 0;

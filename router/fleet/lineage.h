@@ -51,7 +51,7 @@ struct life {
 };
 
 /* Starts the life of a new worker from its Hello, and puts w on probation if
- * its lineage requires that.  The peer's name is set. */
+ * its lineage requires that.  The peer's lineage is set. */
 void lineage_begin(struct fleet *fleet, struct worker *w,
                    const Sluice__V1__WorkerShard *s);
 

@@ -27,15 +27,13 @@ void quarantine_add(struct fleet *fleet, const char *name)
     k->until_us = fleet->base->now_us + WORKER_QUARANTINE_US;
 }
 
-int64_t quarantine_left_us(const struct fleet *fleet, const uint8_t *name,
-                           size_t n)
+int64_t quarantine_left_us(const struct fleet *fleet, const char *name)
 {
     for (uint32_t i = 0; i < fleet->n_quarantine; i++) {
         const struct quarantine *k = &fleet->quarantine[i];
         int64_t left_us = k->until_us - fleet->base->now_us;
 
-        if (strlen(k->name) == n && memcmp(k->name, name, n) == 0 &&
-            left_us > 0) {
+        if (strcmp(k->name, name) == 0 && left_us > 0) {
             return left_us;
         }
     }

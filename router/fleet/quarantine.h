@@ -7,8 +7,6 @@
 #ifndef ROUTER_FLEET_QUARANTINE_H
 #define ROUTER_FLEET_QUARANTINE_H
 
-#include <stddef.h>
-
 #include "router/base/base.h"
 
 struct fleet;
@@ -16,9 +14,7 @@ struct fleet;
 /* Puts name into quarantine for WORKER_QUARANTINE_US from now on. */
 void quarantine_add(struct fleet *fleet, const char *name);
 
-/* Returns the time in us that name[0, n) is still in quarantine; 0 if it is
- * not. */
-int64_t quarantine_left_us(const struct fleet *fleet, const uint8_t *name,
-                           size_t n);
+/* Returns the time in us that a name is still in quarantine; 0 if it is not. */
+int64_t quarantine_left_us(const struct fleet *fleet, const char *name);
 
 #endif

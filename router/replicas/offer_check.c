@@ -51,7 +51,7 @@ static enum status check_numbers(const Sluice__V1__WorkerOffer *o,
     return st;
 }
 
-static enum status check_texts(const Sluice__V1__WorkerOffer *o,
+static enum status check_texts(const Sluice__V1__WorkerOffer *o, bool keyed,
                                struct error *e)
 {
     if (!wire_text_ok(o->model, 1, MODEL_NAME_MAX)) {
@@ -71,7 +71,7 @@ static enum status check_texts(const Sluice__V1__WorkerOffer *o,
     }
     if (o->has_stage_endpoint &&
         endpoint_of_peer(o->stage_endpoint.data, o->stage_endpoint.len, NULL,
-                         e) != ST_OK) {
+                         keyed, e) != ST_OK) {
         return error_wrap(e, "offer: stage_endpoint");
     }
     return ST_OK;
@@ -126,9 +126,10 @@ static enum status check_layers(const Sluice__V1__WorkerOffer *o,
 
 /* Texts first: their lengths are what later code copies.  The number of layers
  * is checked before the lists that it sizes. */
-enum status offer_check(const Sluice__V1__WorkerOffer *o, struct error *e)
+enum status offer_check(const Sluice__V1__WorkerOffer *o, bool keyed,
+                        struct error *e)
 {
-    enum status st = check_texts(o, e);
+    enum status st = check_texts(o, keyed, e);
 
     if (st == ST_OK) {
         st = check_numbers(o, e);

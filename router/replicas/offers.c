@@ -427,7 +427,7 @@ void offer_open(struct replicas *r, struct router_peer *p,
     memcpy(o->kind.fingerprint, m->fingerprint.data, 16);
     o->kind.n_layers = m->n_layers;
     o->kind.block_tokens = m->block_tokens;
-    copy_text(o->lineage, m->has_lineage ? m->lineage : wire_text(p->name));
+    memcpy(o->lineage, p->lineage, sizeof o->lineage);
     o->n_stages = m->n_stages;
     o->context = m->context;
     o->max_rows = m->max_rows;
@@ -499,6 +499,8 @@ static void offer_row(const struct offer *o, Sluice__V1__OfferRow *row)
 {
     sluice__v1__offer_row__init(row);
     row->name = wire_text(o->peer->name);
+    row->has_key = o->peer->keyed;
+    row->key = wire_text(o->peer->identity.name);
     row->model = wire_text(o->kind.model);
     row->state = wire_text(o->assigned ? "assigned" : "offered");
     row->has_n_stages = row->has_budget_bytes = row->has_speed = true;

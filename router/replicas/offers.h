@@ -49,13 +49,14 @@ void offers_init(struct replicas *r);
 /* Frees all expectations.  No offer is left. */
 void offers_fini(struct replicas *r);
 
-/* Checks each field of a Hello's offer against its limit.  Returns
- * INVALID_ARGUMENT, and in *e the first field that is wrong. */
-MUST_CHECK enum status offer_check(const Sluice__V1__WorkerOffer *o,
+/* Checks each field of a Hello's offer against its limit.  keyed: this router
+ * has keys, so other hosts may be named.  Returns INVALID_ARGUMENT, and in *e
+ * the first field that is wrong. */
+MUST_CHECK enum status offer_check(const Sluice__V1__WorkerOffer *o, bool keyed,
                                    struct error *e);
 
 /* Adds the offer o of peer p, which offer_check() has accepted.  Sets p->offer;
- * the peer's name is set.  The caller has checked OFFERS_MAX. */
+ * the peer's name and lineage are set.  The caller has checked OFFERS_MAX. */
 void offer_open(struct replicas *r, struct router_peer *p,
                 const Sluice__V1__WorkerOffer *o);
 

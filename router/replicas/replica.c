@@ -229,6 +229,21 @@ static void fill_step(const struct replica *x, Sluice__V1__AssembleRequest *m)
     m->has_step_tokens = all_given;
 }
 
+/* Names the keys of both neighbours, as this router authenticated them: a stage
+ * accepts no other worker beside it. */
+static void fill_keys(const struct replica *x, uint32_t stage,
+                      Sluice__V1__AssembleRequest *m)
+{
+    uint32_t n = x->n_stages;
+    struct router_peer *next = x->workers[(stage + 1) % n]->peer;
+    struct router_peer *previous = x->workers[(stage + n - 1) % n]->peer;
+
+    m->has_next_key = next->keyed;
+    m->next_key = (ProtobufCBinaryData){KEY_BYTES, next->identity.key};
+    m->has_previous_key = previous->keyed;
+    m->previous_key = (ProtobufCBinaryData){KEY_BYTES, previous->identity.key};
+}
+
 /* The last stage sends its results to the leader, so the stages form a ring. */
 static enum status send_assemble(const struct replica *x, uint32_t stage)
 {
@@ -239,6 +254,7 @@ static enum status send_assemble(const struct replica *x, uint32_t stage)
     m.stage = stage;
     m.n_stages = x->n_stages;
     m.next = wire_text(next->shard.stage_endpoint);
+    fill_keys(x, stage, &m);
     fill_step(x, &m);
     return peer_call(x->workers[stage]->peer->peer, METHOD_WORKER_ASSEMBLE,
                      &m.base, ASSEMBLE_US / 1000, stage, NULL);

@@ -143,7 +143,7 @@ static enum status check_ledger(const Sluice__V1__WorkerShard *s,
 
 /* Checks the fields that only a stage needs: the endpoint for the stage before
  * it, and the width of the x that it receives. */
-static enum status check_stage(const Sluice__V1__WorkerShard *s,
+static enum status check_stage(const Sluice__V1__WorkerShard *s, bool keyed,
                                struct error *e)
 {
     if (!s->has_stage_endpoint) {
@@ -154,7 +154,7 @@ static enum status check_stage(const Sluice__V1__WorkerShard *s,
                          s->layer_begin, s->layer_end, s->n_layers);
     }
     if (endpoint_of_peer(s->stage_endpoint.data, s->stage_endpoint.len, NULL,
-                         e) != ST_OK) {
+                         keyed, e) != ST_OK) {
         return error_wrap(e, "shard: stage_endpoint");
     }
     if (s->hidden == 0) {
@@ -173,7 +173,8 @@ static enum status check_stage(const Sluice__V1__WorkerShard *s,
 
 /* Texts come first because their lengths bound later copies.  block_tokens is
  * checked to be above 0 before it divides. */
-enum status shard_check(const Sluice__V1__WorkerShard *s, struct error *e)
+enum status shard_check(const Sluice__V1__WorkerShard *s, bool keyed,
+                        struct error *e)
 {
     enum status st = check_texts(s, e);
 
@@ -195,7 +196,7 @@ enum status shard_check(const Sluice__V1__WorkerShard *s, struct error *e)
         st = check_ledger(s, e);
     }
     if (st == ST_OK && (s->layer_begin != 0 || s->layer_end != s->n_layers)) {
-        st = check_stage(s, e);
+        st = check_stage(s, keyed, e);
     }
     return st;
 }

@@ -5,12 +5,15 @@
 #ifndef ROUTER_REPLICAS_SHARD_H
 #define ROUTER_REPLICAS_SHARD_H
 
+#include <stdbool.h>
+
 #include "common/base/status.h"
 #include "proto/registry.pb-c.h"
 
 /* Checks every field of s against its limit and against the other fields.
- * Returns INVALID_ARGUMENT, and in *e the first field that is wrong. */
-MUST_CHECK enum status shard_check(const Sluice__V1__WorkerShard *s,
+ * keyed: this router has keys, so other hosts may be named.  Returns
+ * INVALID_ARGUMENT, and in *e the first field that is wrong. */
+MUST_CHECK enum status shard_check(const Sluice__V1__WorkerShard *s, bool keyed,
                                    struct error *e);
 
 #endif

@@ -16,6 +16,10 @@ PR_SET_PDEATHSIG = 1
 POLL_S = 0.002
 PATIENCE_S = int(os.environ.get("SLUICE_PATIENCE", "300"))  # tests/patience
 
+# The files of an installed sluice are not for tests.
+for role in ("ROUTER", "GATEWAY", "WORKER"):
+    os.environ[f"SLUICE_{role}_CONFIG"] = "none"
+
 LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{3})Z "
                   r"(\w+) (\S+) ?(.*)")
 FIELD = re.compile(r'(\w+)=("[^"]*"|\S+)')

@@ -314,7 +314,7 @@ class Edge(Staged):
     def spawn(self, run, name, **options):
         return run.cluster.spawn_worker(name, args=(
             "--stage-listen", f"tcp://127.0.0.1:{self.ports[name]}",
-            "--stage-advertise", run.chaos.at[name]), **options)
+            "--advertise", run.chaos.at[name]), **options)
 
     def finish(self, run):
         run.chaos("*", "heal")

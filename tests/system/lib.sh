@@ -14,6 +14,9 @@ dir=$(mktemp -d "${TMPDIR:-/tmp}/sluice.XXXXXX")
 workers_at=ipc://$dir/workers
 clients_at=ipc://$dir/clients
 export SLUICE_ROUTER=$clients_at
+# The files of an installed sluice are not for tests.
+export SLUICE_ROUTER_CONFIG=none SLUICE_GATEWAY_CONFIG=none
+export SLUICE_WORKER_CONFIG=none
 # Seconds to wait for a condition (tests/patience).  A test that passes does not
 # wait that long.
 export SLUICE_PATIENCE=${SLUICE_PATIENCE:-300}

@@ -122,9 +122,9 @@ static const struct session_ops session_table = {
     .hello = next_hello, .up = next_up, .down = next_down};
 
 static enum status before_welcome(void *node, uint64_t assembly, uint32_t index,
-                                  struct error *e)
+                                  const struct identity *who, struct error *e)
 {
-    (void)node;
+    (void)node, (void)who;
     if (assembly != EDGE_ASSEMBLY || index != 3) {
         return error_set(e, ST_FAILED_PRECONDITION, "another assembly");
     }

@@ -148,7 +148,7 @@ static struct frame *hello_refused(void)
     struct error e;
 
     error_set(&e, ST_FAILED_PRECONDITION,
-              "your version is 2.0, this router has 1.0");
+              "your version is 2.0, this router has 1.1");
     return hello_answer(0, NULL, &e, 0);
 }
 

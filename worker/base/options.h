@@ -46,6 +46,7 @@ struct worker_options {
     /* The endpoint that the previous stage connects to; io must then have
      * open_to().  NULL: the worker joins no replica of several stages. */
     const char *stage_endpoint;
+    bool keyed;      /* this worker has keys: it dials other hosts */
     uint32_t hidden; /* H, at least 1 where stage_endpoint is set */
 };
 

@@ -67,6 +67,8 @@ struct assembly {
     uint64_t id;
     uint32_t stage, n_stages;
     uint32_t max_rows, step_tokens; /* limits of a step at every stage */
+    bool keyed; /* the neighbours must prove the keys of Assemble */
+    uint8_t previous_key[KEY_BYTES];
     uint64_t call;  /* the Assemble that is not answered yet, 0: none */
     int64_t due_us; /* end of JOINING */
 

@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "common/base/plant.h"
+#include "common/wire/identity.h"
 #include "proto/registry.pb-c.h"
 
 /* Bytes of an Open and its Remove beside the ids, at most: the lists of its
@@ -103,8 +104,23 @@ static struct link_limits limits_of(const struct edges *g)
 
 /* ---- the edge in ---- */
 
+/* A key of role worker is not enough: a worker of another replica has one. */
+static enum status check_previous(const struct assembly *a,
+                                  const struct identity *who, struct error *e)
+{
+    if (!a->keyed || identity_has_key(who, a->previous_key) ||
+        PLANT(PREVIOUS_KEY_IGNORED)) {
+        return ST_OK;
+    }
+    return error_set(e, ST_PERMISSION_DENIED,
+                     "the key %s is not that of stage %u, which comes before "
+                     "stage %u",
+                     who != NULL ? who->name : "(none)", assembly_before(a),
+                     a->stage);
+}
+
 static enum status before_welcome(void *node, uint64_t assembly, uint32_t index,
-                                  struct error *e)
+                                  const struct identity *who, struct error *e)
 {
     const struct assembly *a = ((const struct edges *)node)->a;
 
@@ -121,7 +137,7 @@ static enum status before_welcome(void *node, uint64_t assembly, uint32_t index,
                          "stage %u comes before stage %u of %u, not stage %u",
                          assembly_before(a), a->stage, a->n_stages, index);
     }
-    return ST_OK;
+    return check_previous(a, who, e);
 }
 
 static void before_up(void *node, struct peer *p)
@@ -166,14 +182,18 @@ void edges_init(struct edges *g, struct assembly *a,
                  b->o.name, &link_limits_usual);
 }
 
-void edges_begin(struct edges *g, ProtobufCBinaryData next)
+void edges_begin(struct edges *g, const Sluice__V1__AssembleRequest *m)
 {
     struct worker_base *b = g->a->base;
     struct session_stage stage = {
         .assembly = g->a->id, .index = g->a->stage, .limits = limits_of(g)};
 
-    memcpy(stage.endpoint, next.data, next.len);
-    stage.endpoint[next.len] = '\0';
+    memcpy(stage.endpoint, m->next.data, m->next.len);
+    stage.endpoint[m->next.len] = '\0';
+    stage.keyed = g->a->keyed;
+    if (stage.keyed) {
+        memcpy(stage.key, m->next_key.data, KEY_BYTES);
+    }
     session_init_stage(&g->next, b->io, &next_table, &peer_table, g, &b->arena,
                        &stage);
     g->has_next = true;

@@ -11,6 +11,7 @@
 
 #include "common/wire/greeter.h"
 #include "common/wire/session.h"
+#include "proto/worker.pb-c.h"
 #include "worker/cache/sequence.h"
 #include "worker/stages/assembly.h"
 
@@ -29,8 +30,9 @@ void edges_init(struct edges *g, struct assembly *a,
                 const struct sequence_table *table, void (*up)(void *owner),
                 void *owner);
 
-/* Connects to `next` and lets the previous stage in, as JOINING begins. */
-void edges_begin(struct edges *g, ProtobufCBinaryData next);
+/* Connects to the next stage of a checked Assemble and lets the previous stage
+ * in, as JOINING begins. */
+void edges_begin(struct edges *g, const Sluice__V1__AssembleRequest *m);
 /* Ends both edges with Goodbye. */
 void edges_end(struct edges *g, const char *why);
 /* Ends both edges for good. */

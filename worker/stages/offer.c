@@ -9,6 +9,7 @@
 #include "common/wire/session.h"
 #include "proto/registry.pb-c.h"
 #include "proto/worker.pb-c.h"
+#include "worker/base/advertise.h"
 #include "worker/base/base.h"
 
 struct offer {
@@ -23,6 +24,7 @@ struct offer {
     bool away_logged, refused_logged;
 
     Sluice__V1__WorkerOffer message;
+    char endpoint[ENDPOINT_MAX]; /* in message */
     uint64_t layer_bytes[MODEL_LAYERS_MAX];
     uint64_t kv_bytes[MODEL_LAYERS_MAX];
     uint64_t slot_bytes[MODEL_LAYERS_MAX];
@@ -37,6 +39,8 @@ static void on_hello(void *node, ProtobufCMessage *message)
 
     m->role = SLUICE__V1__ROLE__ROLE_WORKER;
     m->name = wire_text(f->o.name);
+    f->message.stage_endpoint =
+        wire_text(advertise_now(f->endpoint, f->o.stage_endpoint, f->io));
     m->offer = &f->message;
 }
 
@@ -166,7 +170,6 @@ static void fill_message(struct offer *f, const struct split_model *costs)
     m->max_rows = o->max_rows;
     m->has_lineage = m->has_stage_endpoint = true;
     m->lineage = wire_text(o->lineage);
-    m->stage_endpoint = wire_text(o->stage_endpoint);
 }
 
 struct offer *offer_new(const struct offer_options *o, struct node_io *io)

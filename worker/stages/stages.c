@@ -135,6 +135,10 @@ static void take_place(struct assembly *a, const Sluice__V1__AssembleRequest *m)
     a->n_stages = m->n_stages;
     a->max_rows = m->has_max_rows ? m->max_rows : o->max_rows;
     a->step_tokens = m->has_step_tokens ? m->step_tokens : o->step_tokens;
+    a->keyed = m->has_previous_key;
+    if (a->keyed) {
+        memcpy(a->previous_key, m->previous_key.data, KEY_BYTES);
+    }
     a->why[0] = '\0';
 }
 
@@ -154,7 +158,7 @@ enum status stages_join(struct stages *g, uint64_t call,
     assembly_move(a, ASSEMBLY_JOINING);
     a->call = call;
     a->due_us = base_now_us(a->base) + EDGES_US;
-    edges_begin(&g->edges, m->next);
+    edges_begin(&g->edges, m);
     return ST_OK;
 }
 

@@ -90,6 +90,19 @@ static uint8_t io_port(struct node_io *io, struct peer_id who)
     return ((struct rig *)io->impl)->port;
 }
 
+static const struct identity *io_identity(struct node_io *io,
+                                          struct peer_id who)
+{
+    const struct rig *rig = io->impl;
+
+    for (uint32_t i = 0; i < rig->n_fakes; i++) {
+        if (rig->fakes[i]->id.v == who.v && rig->fakes[i]->keyed) {
+            return &rig->fakes[i]->identity;
+        }
+    }
+    return NULL;
+}
+
 struct rig *rig_new(const struct rig_options *o)
 {
     static const struct rig_options plenty = {
@@ -103,7 +116,8 @@ struct rig *rig_new(const struct rig_options *o)
                                .now_us = io_now,
                                .random = io_random,
                                .send = io_send,
-                               .port = io_port};
+                               .port = io_port,
+                               .identity = io_identity};
     rig->now = 1000000;
     rig->port = BY_ALL;
     arena_init(&rig->arena);
@@ -115,6 +129,7 @@ struct rig *rig_new(const struct rig_options *o)
     ro.worker_wait_us = o->worker_wait_us;
     ro.gather_us = o->gather_us;
     ro.headroom = o->headroom;
+    ro.keyed = o->keyed;
     rig->router = router_new(&ro, &rig->io);
     return rig;
 }
@@ -281,6 +296,10 @@ static void fake_hears(struct fake *f, const struct frame *frame)
                                          v.body, v.body_bytes, &m, &e),
                              ST_OK);
             r = (void *)m;
+            assert_true(r->has_your_name);
+            snprintf(f->your_name, sizeof f->your_name, "%.*s",
+                     (int)r->your_name.len, (const char *)r->your_name.data);
+            f->minor = r->version_minor;
             fake_up(f, r->session);
         }
     } else if (hello_is_goodbye(frame, &h, &v)) {
@@ -392,6 +411,7 @@ struct fake *fake_new(struct rig *rig, uint8_t role, const char *name)
     f->id.v = ++rig->last_id;
     f->nonce = draw(rig);
     f->grants_in_order = true;
+    f->minor = WIRE_VERSION_MINOR;
     snprintf(f->name, sizeof f->name, "%s", name);
     f->io = (struct node_io){.impl = f,
                              .now_us = fake_now,
@@ -439,13 +459,23 @@ struct fake *fake_worker_new(struct rig *rig, const char *name, uint32_t blocks,
     return f;
 }
 
+void fake_key(struct fake *f, const char *key, uint8_t roles)
+{
+    static uint8_t last;
+
+    f->keyed = true;
+    f->identity.roles = roles;
+    snprintf(f->identity.name, sizeof f->identity.name, "%s", key);
+    memset(f->identity.key, ++last, KEY_BYTES);
+}
+
 void fake_hello(struct fake *f)
 {
     Sluice__V1__HelloRequest m = SLUICE__V1__HELLO_REQUEST__INIT;
     struct frame *frame;
 
     m.version_major = WIRE_VERSION_MAJOR;
-    m.version_minor = WIRE_VERSION_MINOR;
+    m.version_minor = f->minor;
     m.role = f->role == BY_WORKER   ? SLUICE__V1__ROLE__ROLE_WORKER
              : f->role == BY_CLIENT ? SLUICE__V1__ROLE__ROLE_CLIENT
                                     : SLUICE__V1__ROLE__ROLE_ADMIN;

@@ -94,6 +94,10 @@ struct fake {
     struct peer_id id;
     uint8_t role;
     char name[80];
+    bool keyed; /* identity is what its key proves */
+    struct identity identity;
+    char your_name[80]; /* in HelloReply */
+    uint32_t minor;     /* in its Hello, and in the reply */
     uint64_t nonce;
     struct peer *peer;
     bool up, deaf, mute, gone; /* gone: the router has sent it Goodbye */
@@ -141,6 +145,8 @@ struct fake {
 
     /* ---- a stage ---- */
     char endpoint[80], next[80]; /* its own; that of the next stage */
+    bool has_keys;               /* Assemble named both keys */
+    uint8_t next_key[KEY_BYTES], previous_key[KEY_BYTES];
     uint32_t n_assembles, stage, n_stages;
     uint32_t step_rows, step_tokens; /* step sizes in Assemble; 0: not given */
     uint64_t assembly, assemble_call;
@@ -210,7 +216,7 @@ struct rig_options {
     uint32_t max_admins; /* 0: 16 */
     struct text_seam *text;
     int64_t worker_wait_us, gather_us;
-    bool headroom;
+    bool headroom, keyed;
 };
 
 /* Creates a rig without fakes.  o = NULL: generous limits. */
@@ -235,6 +241,8 @@ void rig_advance(struct rig *rig, int64_t us);
 struct fake *fake_new(struct rig *rig, uint8_t role, const char *name);
 struct fake *fake_worker_new(struct rig *rig, const char *name, uint32_t blocks,
                              uint32_t slots);
+/* Gives f a key, for its next Hello. */
+void fake_key(struct fake *f, const char *key, uint8_t roles);
 /* Sends Hello on a new session. */
 void fake_hello(struct fake *f);
 /* Breaks the connection; the router is notified. */

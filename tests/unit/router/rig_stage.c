@@ -140,6 +140,14 @@ static void on_assemble(struct fake *w, uint64_t call,
     w->n_stages = m->n_stages;
     w->step_rows = m->max_rows;
     w->step_tokens = m->step_tokens;
+    assert_int_equal(m->has_next_key, m->has_previous_key);
+    w->has_keys = m->has_next_key;
+    if (w->has_keys) {
+        assert_int_equal(m->next_key.len, KEY_BYTES);
+        assert_int_equal(m->previous_key.len, KEY_BYTES);
+        memcpy(w->next_key, m->next_key.data, KEY_BYTES);
+        memcpy(w->previous_key, m->previous_key.data, KEY_BYTES);
+    }
     snprintf(w->next, sizeof w->next, "%.*s", (int)m->next.len,
              (const char *)m->next.data);
     if (w->refuse_assembles != ST_OK) {

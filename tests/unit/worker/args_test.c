@@ -1,5 +1,6 @@
 #include "worker/args.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/unit/cmocka.h"
@@ -128,5 +129,7 @@ int main(void)
         cmocka_unit_test(slots_are_bounded),
     };
 
+    /* The file of an installed sluice is not for tests. */
+    setenv("SLUICE_WORKER_CONFIG", "none", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

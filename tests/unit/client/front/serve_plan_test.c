@@ -68,17 +68,18 @@ static void one_worker_has_the_defaults(void **state)
     assert_string_equal(p.commands[0].name, "router");
     assert_int_equal(p.commands[0].level, 0);
     runs(&p, 0,
-         "R --workers ipc:///d/workers --clients ipc:///d/clients "
-         "--model tiny=models/tiny/ --log-level warn");
+         "R --config none --workers ipc:///d/workers --clients "
+         "ipc:///d/clients --model tiny=models/tiny/ --log-level warn");
     assert_string_equal(p.commands[1].name, "w1");
     assert_int_equal(p.commands[1].level, 1);
     runs(&p, 1,
-         "W --model models/tiny/ --model-name tiny --router "
+         "W --config none --model models/tiny/ --model-name tiny --router "
          "ipc:///d/workers --name w1 --grace 5 --log-level warn");
     assert_string_equal(p.commands[2].name, "gateway");
     assert_int_equal(p.commands[2].level, 2);
     runs(&p, 2,
-         "G --router ipc:///d/clients --listen 127.0.0.1:8000 --model "
+         "G --config none --router ipc:///d/clients --listen 127.0.0.1:8000 "
+         "--model "
          "tiny=models/tiny/ --grace 5 --log-level warn");
     serve_plan_fini(&p);
 }
@@ -93,21 +94,21 @@ static void workers_share_the_cpus(void **state)
     a.n_workers = 3;
     make(&a, &p);
     runs(&p, 3,
-         "W --model models/tiny/ --model-name tiny --router "
+         "W --config none --model models/tiny/ --model-name tiny --router "
          "ipc:///d/workers --name w3 --grace 5 --threads 2 --log-level warn");
     serve_plan_fini(&p);
     a.n_cpus = 1;
     a.n_workers = 64;
     make(&a, &p);
     runs(&p, 64,
-         "W --model models/tiny/ --model-name tiny --router "
+         "W --config none --model models/tiny/ --model-name tiny --router "
          "ipc:///d/workers --name w64 --grace 5 --threads 1 --log-level warn");
     serve_plan_fini(&p);
     a.extra = extra;
     a.n_extra = 3;
     make(&a, &p);
     runs(&p, 1,
-         "W --model models/tiny/ --model-name tiny --router "
+         "W --config none --model models/tiny/ --model-name tiny --router "
          "ipc:///d/workers --name w1 --grace 5 --log-level warn --threads=2 "
          "--memory 1GiB");
     serve_plan_fini(&p);
@@ -123,13 +124,13 @@ static void stages_listen_in_the_directory(void **state)
     a.devices = (struct option_list){{"0", "1"}, 2};
     make(&a, &p);
     runs(&p, 2,
-         "W --model models/tiny/ --model-name tiny --router "
+         "W --config none --model models/tiny/ --model-name tiny --router "
          "ipc:///d/workers --name w2 --grace 5 --stages 2 --stage-listen "
          "ipc:///d/w2 --device 1 --threads 4 --log-level warn");
     serve_plan_fini(&p);
     a.devices.n = 1;
     make(&a, &p);
-    assert_string_equal(p.commands[2].argv[16], "0");
+    assert_string_equal(p.commands[2].argv[18], "0");
     serve_plan_fini(&p);
     a.n_workers = a.n_stages = 3;
     a.devices.n = 2;
@@ -151,7 +152,7 @@ static void the_gateway_gets_its_options(void **state)
     make(&a, &p);
     runs(
         &p, 2,
-        "G --router ipc:///d/clients --listen [::1]:0 --model "
+        "G --config none --router ipc:///d/clients --listen [::1]:0 --model "
         "org/model:4b=models/tiny/ --grace 5 --keys k --tls-cert c --tls-key t "
         "--log-level warn");
     serve_plan_fini(&p);

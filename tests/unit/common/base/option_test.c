@@ -90,8 +90,28 @@ static void refuses_with_a_sentence(void **state)
                         "--name-of-a-worker: unknown option; --help lists all");
     PARSE("--model");
     assert_string_equal(e.text, "--model: a value is required: DIR");
-    PARSE("--help=yes");
-    assert_string_equal(e.text, "--help takes no value");
+    PARSE("--help=maybe");
+    assert_string_equal(e.text, "--help maybe: yes or no is needed");
+    PARSE("--help", "no");
+    assert_int_equal(n_words, 1); /* a flag takes no word after it */
+}
+
+static void a_flag_can_be_turned_off(void **state)
+{
+    const char *yes[] = {"--help=yes", "--help=true", "--help=on", "--help=1"};
+    const char *no[] = {"--help=no", "--help=false", "--help=off", "--help=0"};
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        PARSE((char *)yes[i]);
+        assert_true(st == ST_OK && o.help);
+        PARSE("--help", (char *)no[i]);
+        assert_true(st == ST_OK && !o.help);
+    }
+    PARSE("--help=");
+    assert_int_equal(st, ST_INVALID_ARGUMENT);
+    PARSE("--help=YES");
+    assert_int_equal(st, ST_INVALID_ARGUMENT);
 }
 
 static void refuses_short_options(void **state)
@@ -298,6 +318,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_what_is_given_and_falls_back),
         cmocka_unit_test(refuses_with_a_sentence),
+        cmocka_unit_test(a_flag_can_be_turned_off),
         cmocka_unit_test(refuses_short_options),
         cmocka_unit_test(takes_h_as_help),
         cmocka_unit_test(a_program_without_operands_takes_help_alone),

@@ -7,9 +7,16 @@
 
 #include "tests/unit/cmocka.h"
 
+static int judge_part(const char *request, size_t n)
+{
+    enum scrape_page page;
+
+    return scrape_judge(request, n, &page);
+}
+
 static int judge(const char *request)
 {
-    return scrape_judge(request, strlen(request));
+    return judge_part(request, strlen(request));
 }
 
 static void only_the_request_line_counts(void **state)
@@ -23,6 +30,27 @@ static void only_the_request_line_counts(void **state)
                      200);
 }
 
+static void each_path_has_its_page(void **state)
+{
+    static const struct {
+        const char *request;
+        enum scrape_page page;
+    } rows[] = {
+        {"GET /metrics HTTP/1.1\n\n", SCRAPE_METRICS},
+        {"GET /ready HTTP/1.1\n\n", SCRAPE_READY},
+        {"GET /live HTTP/1.0\n\n", SCRAPE_LIVE},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        enum scrape_page page = (enum scrape_page)(SCRAPE_LIVE + 1);
+
+        assert_int_equal(
+            scrape_judge(rows[i].request, strlen(rows[i].request), &page), 200);
+        assert_int_equal(page, rows[i].page);
+    }
+}
+
 static void other_requests_get_their_error(void **state)
 {
     static const struct {
@@ -30,6 +58,10 @@ static void other_requests_get_their_error(void **state)
         int status;
     } rows[] = {
         {"GET / HTTP/1.1", 404},
+        {"GET /readyx HTTP/1.1", 404},
+        {"GET /livez HTTP/1.1", 404},
+        {"GET /ready/ HTTP/1.1", 404},
+        {"POST /ready HTTP/1.1", 405},
         {"GET /metricsx HTTP/1.1", 404},
         {"GET /metrics?a=b HTTP/1.1", 404},
         {"GET /metric HTTP/1.1", 404},
@@ -67,7 +99,7 @@ static void a_part_is_no_request(void **state)
 
     (void)state;
     for (size_t n = 0; n < strlen(request); n++) {
-        assert_int_equal(scrape_judge(request, n), 0);
+        assert_int_equal(judge_part(request, n), 0);
     }
     assert_int_equal(judge(request), 200);
 }
@@ -80,24 +112,27 @@ static void the_longest_request_is_accepted(void **state)
     (void)state;
     memset(request, 'x', sizeof request);
     memcpy(request, line, strlen(line));
-    assert_int_equal(scrape_judge(request, sizeof request - 1), 0);
-    assert_int_equal(scrape_judge(request, sizeof request), 431);
+    assert_int_equal(judge_part(request, sizeof request - 1), 0);
+    assert_int_equal(judge_part(request, sizeof request), 431);
     memcpy(request + sizeof request - 4, "\r\n\r\n", 4);
-    assert_int_equal(scrape_judge(request, sizeof request), 200);
+    assert_int_equal(judge_part(request, sizeof request), 200);
 }
 
 /* No request reads past its end: each is in a block of its own length, which
  * the sanitizers guard. */
 static void random_bytes_are_judged(void **state)
 {
-    static const char *const pieces[] = {"GET ", "/metrics", " HTTP/1.1", "\r",
-                                         "\n",   "\r\n",     " ",         "x",
-                                         "1",    "HTTP/1."};
+    static const char *const pieces[] = {
+        "GET ", "/metrics", " HTTP/1.1", "\r",      "\n",     "\r\n",
+        " ",    "x",        "1",         "HTTP/1.", "/ready", "/live"};
+    static const char *const heads[] = {
+        "GET /metrics HTTP/1.", "GET /ready HTTP/1.", "GET /live HTTP/1."};
     uint64_t seed = 1;
-    unsigned n_pages = 0;
+    unsigned n_pages[SCRAPE_LIVE + 1] = {0};
 
     (void)state;
     for (int round = 0; round < 200000; round++) {
+        enum scrape_page page = SCRAPE_METRICS;
         char text[128], *block;
         size_t n = 0;
         int status;
@@ -113,37 +148,43 @@ static void random_bytes_are_judged(void **state)
         block = malloc(n);
         assert_non_null(block);
         memcpy(block, text, n);
-        status = scrape_judge(block, n);
+        status = scrape_judge(block, n, &page);
         free(block);
-        n_pages += status == 200;
         if (status == 200) {
-            assert_memory_equal(text, "GET /metrics HTTP/1.", 20);
+            assert_memory_equal(text, heads[page], strlen(heads[page]));
+            n_pages[page]++;
         }
     }
-    assert_true(n_pages > 0);
+    for (int i = SCRAPE_METRICS; i <= SCRAPE_LIVE; i++) {
+        assert_true(n_pages[i] > 0);
+    }
 }
 
 static void heads_have_the_length_of_the_body(void **state)
 {
-    static const int statuses[] = {200, 400, 404, 405, 431};
+    static const int statuses[] = {200, 400, 404, 405, 431, 503};
     char head[SCRAPE_HEAD_BYTES];
 
     (void)state;
     for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++) {
-        size_t n = scrape_head(head, statuses[i], SIZE_MAX);
+        size_t n = scrape_head(head, statuses[i], SCRAPE_METRICS, SIZE_MAX);
 
         assert_true(n < sizeof head && n == strlen(head));
         assert_non_null(strstr(head, "\r\nContent-Length: 18446744073709551615"
                                      "\r\nConnection: close\r\n\r\n"));
-        assert_true((scrape_error(statuses[i])[0] == '\0') ==
-                    (statuses[i] == 200));
+        assert_int_equal(strstr(head, "version=0.0.4") != NULL,
+                         statuses[i] == 200);
+        assert_non_null(strchr(scrape_text(statuses[i]), '\n'));
     }
+    (void)scrape_head(head, 200, SCRAPE_LIVE, 3);
+    assert_null(strstr(head, "version=0.0.4"));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_the_request_line_counts),
+        cmocka_unit_test(each_path_has_its_page),
         cmocka_unit_test(other_requests_get_their_error),
         cmocka_unit_test(a_part_is_no_request),
         cmocka_unit_test(the_longest_request_is_accepted),

@@ -38,7 +38,7 @@ static int begin(void **state)
 
     (void)state;
     f = (struct fixture){.bytes = 100};
-    if (scrape_new(&f.s, "127.0.0.1:0", &e) != ST_OK) {
+    if (scrape_new(&f.s, "127.0.0.1:0", false, &e) != ST_OK) {
         fail_msg("%s", e.text);
     }
     scrape_render(f.s, render, &f);
@@ -157,6 +157,39 @@ static void other_requests_get_errors(void **state)
     say(fd, long_one);
     assert_answer(fd, "431");
     assert_int_equal(f.n_made, 0);
+}
+
+static bool is_ready(const void *arg)
+{
+    return *(const bool *)arg;
+}
+
+/* Sends a request of path, and checks the answer's status and body. */
+static void assert_probe(const char *path, const char *status, const char *body)
+{
+    char text[4096], request[64];
+    int fd = dial();
+
+    snprintf(request, sizeof request, "GET %s HTTP/1.1\r\n\r\n", path);
+    say(fd, request);
+    (void)hear(fd, text, sizeof text, NULL);
+    close(fd);
+    assert_memory_equal(text + 9, status, 3);
+    assert_string_equal(strstr(text, "\r\n\r\n") + 4, body);
+}
+
+static void ready_follows_the_program(void **state)
+{
+    bool ready = false;
+
+    (void)state;
+    assert_probe("/ready", "200", "ok\n"); /* without a probe */
+    scrape_probe(f.s, is_ready, &ready);
+    assert_probe("/ready", "503", "not ready\n");
+    assert_probe("/live", "200", "ok\n");
+    ready = true;
+    assert_probe("/ready", "200", "ok\n");
+    assert_int_equal(f.n_made, 0); /* no metrics were made */
 }
 
 /* More than a socket's buffers hold, read late: the rest follows, and the
@@ -289,20 +322,34 @@ static void only_loopback_is_bound(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        enum status st = scrape_new(&s, rows[i].at, &e);
+        enum status st = scrape_new(&s, rows[i].at, false, &e);
 
         if (st != rows[i].status) {
             fail_msg("\"%s\": %s", rows[i].at, status_name(st));
         }
         assert_null(s);
     }
-    assert_int_equal(scrape_new(&s, "localhost:0", &e), ST_OK);
+    assert_int_equal(scrape_new(&s, "localhost:0", false, &e), ST_OK);
     assert_memory_equal(scrape_address(s), "127.0.0.1:", 10);
     scrape_free(&s);
-    assert_int_equal(scrape_new(&s, "127.9.8.7:0", &e), ST_OK);
+    assert_int_equal(scrape_new(&s, "127.9.8.7:0", false, &e), ST_OK);
     scrape_free(&s);
-    assert_int_equal(scrape_new(&s, scrape_address(f.s), &e), ST_UNAVAILABLE);
+    assert_int_equal(scrape_new(&s, scrape_address(f.s), false, &e),
+                     ST_UNAVAILABLE);
     assert_non_null(strstr(e.text, "in use"));
+}
+
+static void any_address_is_bound_when_allowed(void **state)
+{
+    struct scrape *s;
+    struct error e;
+
+    (void)state;
+    assert_int_equal(scrape_new(&s, "0.0.0.0:0", true, &e), ST_OK);
+    assert_memory_equal(scrape_address(s), "0.0.0.0:", 8);
+    scrape_free(&s);
+    assert_int_equal(scrape_new(&s, "example.org:80", true, &e),
+                     ST_INVALID_ARGUMENT);
 }
 
 int main(void)
@@ -310,6 +357,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_request_gets_the_page, begin, end),
         cmocka_unit_test_setup_teardown(other_requests_get_errors, begin, end),
+        cmocka_unit_test_setup_teardown(ready_follows_the_program, begin, end),
         cmocka_unit_test_setup_teardown(a_long_page_is_written_in_parts, begin,
                                         end),
         cmocka_unit_test_setup_teardown(a_request_may_come_byte_by_byte, begin,
@@ -319,6 +367,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_endless_request_is_cut_off, begin,
                                         end),
         cmocka_unit_test_setup_teardown(only_loopback_is_bound, begin, end),
+        cmocka_unit_test_setup_teardown(any_address_is_bound_when_allowed,
+                                        begin, end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

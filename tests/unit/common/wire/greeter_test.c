@@ -16,6 +16,7 @@ static struct {
     struct greeter g;
     int64_t clock_us;
     uint8_t allowed;
+    const struct identity *who; /* what every connection proves */
     struct frame *sent[SENT];
     uint32_t to[SENT], n_sent;
     uint32_t n_up, n_down;
@@ -53,10 +54,17 @@ static uint8_t port(struct node_io *io, struct peer_id who)
     return w.allowed;
 }
 
+static const struct identity *identity(struct node_io *io, struct peer_id who)
+{
+    (void)io, (void)who;
+    return w.who;
+}
+
 static enum status welcome(void *node, uint64_t assembly, uint32_t index,
-                           struct error *e)
+                           const struct identity *who, struct error *e)
 {
     (void)node;
+    assert_ptr_equal(who, w.who);
     return assembly == ASSEMBLY && index == 1
                ? ST_OK
                : error_set(e, ST_FAILED_PRECONDITION, "not that one");
@@ -95,7 +103,8 @@ static int begin(void **state)
     w.io = (struct node_io){.now_us = now_us,
                             .random = random_number,
                             .send = send_frame,
-                            .port = port};
+                            .port = port,
+                            .identity = identity};
     arena_init(&w.arena);
     greeter_init(&w.g, &w.io, &greeter_table, &peer_table, &w, &w.arena, "w",
                  &link_limits_usual);
@@ -199,6 +208,25 @@ static void hellos_are_judged(void **state)
     assert_int_equal(w.n_up, 0);
     assert_int_equal(w.g.counts.refused, 7);
     w.allowed = BY_WORKER;
+    assert_int_equal(hello(1, &m, NULL), ST_OK);
+    assert_int_equal(w.n_up, 1);
+}
+
+/* The transport has checked the role; the greeter does not depend on that. */
+static void a_key_needs_the_role_worker(void **state)
+{
+    static const uint8_t roles[] = {BY_CLIENT, BY_ADMIN, BY_ROUTER, 0};
+    struct identity who = {.name = "k"};
+    Sluice__V1__HelloRequest m = fine();
+
+    (void)state;
+    w.who = &who;
+    for (size_t i = 0; i < sizeof roles; i++) {
+        who.roles = roles[i];
+        assert_int_equal(hello(1, &m, NULL), ST_PERMISSION_DENIED);
+    }
+    assert_int_equal(w.n_up, 0);
+    who.roles = BY_WORKER | BY_CLIENT;
     assert_int_equal(hello(1, &m, NULL), ST_OK);
     assert_int_equal(w.n_up, 1);
 }
@@ -318,6 +346,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(hellos_are_judged, begin, finish),
+        cmocka_unit_test_setup_teardown(a_key_needs_the_role_worker, begin,
+                                        finish),
         cmocka_unit_test_setup_teardown(hello_may_be_repeated, begin, finish),
         cmocka_unit_test_setup_teardown(one_edge_at_a_time, begin, finish),
         cmocka_unit_test_setup_teardown(foreign_frames_are_answered_goodbye,

@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/wire/endpoint.h"
 #include "router/base/router_limits.h"
+#include "router/replicas/shard.h"
 #include "tests/unit/router/rig.h"
 
 struct bad {
@@ -276,7 +277,7 @@ BAD(long_device)
 
 static const struct bad table[] = {
     {version, ST_FAILED_PRECONDITION,
-     "your version is 2.0, this router has 1.0"},
+     "your version is 2.0, this router has 1.1"},
     {no_role, INVALID, "role 0"},
     {role_7, INVALID, "role 7"},
     {no_name, INVALID, "1..64 bytes of UTF-8"},
@@ -355,6 +356,23 @@ static void bad_hellos(void **state)
         assert_false(router_worker_view(rig->router, 0, &v));
         rig_free(&rig);
     }
+}
+
+/* The other ends of such a router's connections have proved their keys. */
+static void with_keys_a_stage_may_be_at_any_host(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *f = fake_worker_new(rig, "w1", 8, 2);
+    struct error e;
+
+    (void)state;
+    half(f);
+    f->shard.stage_endpoint = wire_text("tcp://node-7.example:7072");
+    assert_int_equal(shard_check(&f->shard, true, &e), ST_OK);
+    assert_int_equal(shard_check(&f->shard, false, &e), ST_INVALID_ARGUMENT);
+    f->shard.stage_endpoint = wire_text("tcp://[::]:7072");
+    assert_int_equal(shard_check(&f->shard, true, &e), ST_INVALID_ARGUMENT);
+    rig_free(&rig);
 }
 
 static void accepts_a_shard_at_every_limit(void **state)
@@ -632,6 +650,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_hellos),
+        cmocka_unit_test(with_keys_a_stage_may_be_at_any_host),
         cmocka_unit_test(accepts_a_shard_at_every_limit),
         cmocka_unit_test(a_repeated_hello_gets_the_same_session),
         cmocka_unit_test(ports_let_in_whom_they_are_for),

@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "common/wire/endpoint.h"
 #include "router/base/router_limits.h"
+#include "router/replicas/offers.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/router/rig.h"
 
@@ -267,6 +268,23 @@ static void what_an_offer_may_say(void **state)
     }
 }
 
+/* The other ends of such a router's connections have proved their keys. */
+static void with_keys_an_offer_may_name_any_host(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *f = fake_offer_new(rig, "f", 2, 12);
+    struct error e;
+
+    (void)state;
+    f->offer.has_stage_endpoint = true;
+    f->offer.stage_endpoint = wire_text("tcp://[2001:db8::7]:7072");
+    assert_int_equal(offer_check(&f->offer, true, &e), ST_OK);
+    assert_int_equal(offer_check(&f->offer, false, &e), ST_INVALID_ARGUMENT);
+    f->offer.stage_endpoint = wire_text("tcp://node-7:0");
+    assert_int_equal(offer_check(&f->offer, true, &e), ST_INVALID_ARGUMENT);
+    rig_end(&rig);
+}
+
 /* A worker has layers or an offer; a client has neither. */
 static void an_offer_is_a_workers(void **state)
 {
@@ -297,6 +315,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_an_offer_may_say),
+        cmocka_unit_test(with_keys_an_offer_may_name_any_host),
         cmocka_unit_test(an_offer_is_a_workers),
     };
 

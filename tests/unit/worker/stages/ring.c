@@ -274,11 +274,12 @@ static const struct peer_ops peer_table = {.on_call = on_call,
 /* ---- edges ---- */
 
 static enum status welcome(void *node, uint64_t assembly, uint32_t index,
-                           struct error *e)
+                           const struct identity *who, struct error *e)
 {
     struct ring *g = node;
 
     (void)e;
+    assert_null(who);
     assert_true(assembly == g->assembly);
     assert_int_equal(index, 0);
     return ST_OK;

@@ -70,7 +70,11 @@ static struct peer_id worker_open_to(struct node_io *io, const char *endpoint,
 {
     struct bench *b = bench_of(io);
 
-    (void)key;
+    b->n_dials++;
+    b->dialled_keyed = key != NULL;
+    if (key != NULL) {
+        memcpy(b->dialled, key, KEY_BYTES);
+    }
     assert_string_equal(endpoint, "ipc:///test/next");
     b->next_id.v++;
     b->next_opening = true;
@@ -87,6 +91,17 @@ static struct peer_id before_open_to(struct node_io *io, const char *endpoint,
     b->before_id.v++;
     b->before_opening = true;
     return b->before_id;
+}
+
+static const struct identity *worker_identity(struct node_io *io,
+                                              struct peer_id who)
+{
+    const struct bench *b = bench_of(io);
+
+    return !b->keyed            ? NULL
+           : who.v >= BEFORE_ID ? &b->before_key
+           : who.v >= NEXT_ID   ? &b->next_key
+                                : &b->router_key;
 }
 
 static void worker_close(struct node_io *io, struct peer_id who)
@@ -159,10 +174,11 @@ static const struct session_ops before_ops = {
     .hello = before_hello, .up = before_up, .down = before_down};
 
 static enum status next_welcome(void *node, uint64_t assembly, uint32_t index,
-                                struct error *e)
+                                const struct identity *who, struct error *e)
 {
     const struct bench *b = node;
 
+    assert_null(who);
     assert_int_equal(index, b->stage);
     return assembly == b->assembly
                ? ST_OK
@@ -324,6 +340,27 @@ void bench_message(const struct bench *b, Sluice__V1__AssembleRequest *m)
     m->stage = b->stage;
     m->n_stages = b->n_stages;
     m->next = wire_text("ipc:///test/next");
+    m->has_next_key = m->has_previous_key = b->keyed;
+    m->next_key = (ProtobufCBinaryData){KEY_BYTES, (uint8_t *)b->next_key.key};
+    m->previous_key =
+        (ProtobufCBinaryData){KEY_BYTES, (uint8_t *)b->before_key.key};
+}
+
+static struct identity key_of(const char *name, uint8_t roles, uint8_t byte)
+{
+    struct identity id = {.roles = roles};
+
+    snprintf(id.name, sizeof id.name, "%s", name);
+    memset(id.key, byte, sizeof id.key);
+    return id;
+}
+
+void bench_key(struct bench *b)
+{
+    b->keyed = true;
+    b->router_key = key_of("r", BY_ROUTER, 1);
+    b->before_key = key_of("before", BY_WORKER, 2);
+    b->next_key = key_of("next", BY_WORKER, 3);
 }
 
 uint64_t bench_send_assemble(struct bench *b,
@@ -454,6 +491,7 @@ struct bench *bench_new_wide(bool last, uint32_t hidden)
     b->io.close = worker_close;
     b->io.open = worker_open;
     b->io.open_to = worker_open_to;
+    b->io.identity = worker_identity;
     arena_init(&b->arena);
     greeter_init(&b->next, &b->next_io, &next_ops, &edge_ops, b, &b->arena,
                  "next", &link_limits_usual);

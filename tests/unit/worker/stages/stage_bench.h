@@ -80,6 +80,7 @@ struct bench {
     uint64_t broken;
     char why[ERROR_TEXT];
     uint64_t ledger_grant;
+    const char *your_name;       /* in HelloReply; NULL: none */
     char endpoint[ENDPOINT_MAX]; /* from Hello */
     uint32_t hidden, step_tokens;
 
@@ -92,6 +93,12 @@ struct bench {
     struct peer *out; /* the previous stage's */
     char refused[ERROR_TEXT];
     struct greeter next;
+    /* Keys of the other ends, if keyed. */
+    bool keyed;
+    struct identity router_key, before_key, next_key;
+    uint32_t n_dials; /* to the next stage, the newest with this key */
+    bool dialled_keyed;
+    uint8_t dialled[KEY_BYTES];
     bool next_opening;
     struct peer_id next_id;
     struct peer *in; /* the next stage's */
@@ -136,6 +143,8 @@ uint64_t bench_order(struct bench *b);
 void bench_message(const struct bench *b, Sluice__V1__AssembleRequest *m);
 uint64_t bench_send_assemble(struct bench *b,
                              const Sluice__V1__AssembleRequest *m);
+/* Gives all nodes keys, from now on. */
+void bench_key(struct bench *b);
 /* Connects the previous stage, with this assembly and place. */
 void bench_connect(struct bench *b, uint64_t assembly, uint32_t index);
 /* Brings both edges up, and so the assembly. */

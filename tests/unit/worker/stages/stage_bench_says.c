@@ -89,6 +89,8 @@ static void hello(struct bench *b, const struct envelope *v)
     reply.version_major = WIRE_VERSION_MAJOR;
     reply.version_minor = WIRE_VERSION_MINOR;
     reply.name = wire_text("bench");
+    reply.has_your_name = b->your_name != NULL;
+    reply.your_name = wire_text(b->your_name != NULL ? b->your_name : "");
     c.session = ++b->session;
     b->own = 0;
     peer_free(&b->router);
