@@ -21,7 +21,9 @@
     X(router, STRING, "ENDPOINT", "tcp://127.0.0.1:7071",                      \
       "the router's endpoint for clients", 0, 0)                               \
     X(listen, STRING, "HOST:PORT", "127.0.0.1:8000",                           \
-      "address for HTTP clients; other than loopback needs --keys", 0, 0)      \
+      "address for HTTP clients; other than loopback needs --keys; unused "    \
+      "with a socket of the service manager",                                  \
+      0, 0)                                                                    \
     X(model, LIST, "NAME=DIR", NULL,                                           \
       "tokenizer, chat template and sampling defaults of a model", 0,          \
       SERVED_MODELS_MAX)                                                       \

@@ -13,6 +13,7 @@
 #include "common/base/option.h"
 #include "common/base/option_generate.h"
 #include "common/base/option_sources.h"
+#include "common/base/passed.h"
 #include "common/base/std_fds.h"
 #include "common/model/directory.h"
 #include "common/sampling/sampling.h"
@@ -277,6 +278,9 @@ static enum status assemble(struct program *p, struct error *e)
     if (st == ST_OK) {
         st = transport_connect_many(&p->transport, p->args.router,
                                     p->args.sessions, p->curve, e);
+    }
+    if (st == ST_OK) {
+        st = passed_socket(&http.passed, e);
     }
     if (st == ST_OK) {
         st = http_sockets_new(&p->http, &http, e);

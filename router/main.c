@@ -224,6 +224,7 @@ static enum status assemble(struct program *p, struct error *e)
     }
     if (st == ST_OK) {
         st = curve_keys_load(&p->keys, p->args.key, p->args.trust, e);
+        o.keyed = p->keys != NULL;
     }
     if (st == ST_OK) {
         st = transport_listen(&p->transport, ports, apart ? 3 : 2, p->keys, e);

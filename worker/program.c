@@ -368,6 +368,7 @@ static struct worker_options core_options(const struct program *p)
         .chunk_tokens = a->chunk_tokens,
         .engine_depth = a->engine_depth,
         .stage_endpoint = p->stage_endpoint,
+        .keyed = p->keys != NULL,
         .hidden = s->hidden,
     };
 
@@ -437,7 +438,8 @@ static enum status ports_make(struct program *p, struct error *e)
         transport_limit(p->transport, 0, STAGE_CONNECTIONS_MAX,
                         door_share(STAGE_CONNECTIONS_MAX));
         st = advertise_endpoint(p->advertised, p->args.advertise,
-                                transport_endpoint(p->transport, 0), false, e);
+                                transport_endpoint(p->transport, 0),
+                                p->keys != NULL, e);
         p->stage_endpoint = p->advertised;
     }
     return st;
