@@ -46,7 +46,7 @@ static void unknown_hosts_and_models_are_named(void **state)
     (void)state;
     one("router: {host: bb}\n" ONE_WORKER, 1, 16,
         "host \"bb\" is not in hosts; add it there");
-    one(ROUTER "workers: [{name: w, host: b, model: mmm}]\n", 2, 38,
+    one(ROUTER "workers: [{name: w, host: b, model: mmm}]\n", 2, 37,
         "model \"mmm\" is not in models; add it there");
 }
 
@@ -221,18 +221,24 @@ static void layers_must_be_whole(void **state)
     valid(ROUTER "workers:\n" PART("u", "0-4") PART("v", "4-8"));
     valid(ROUTER "workers:\n" PART("u", "0-4") PART("v", "4-8")
               PART("x", "0-8"));
-    one(ROUTER "workers:\n" PART("u", "0-4") PART("v", "5-8"), 4, 43,
-        "layers 5-8 of model m: no worker's layers end at 5, so no replica has "
-        "all layers");
+    check(ROUTER "workers:\n" PART("u", "0-4") PART("v", "5-8"));
+    assert_int_equal(faults.n, 2);
+    assert_fault(0, 10, 42,
+                 "layers 0-4 of model m: no worker's layers begin at 4, so no "
+                 "replica has all layers");
+    assert_fault(1, 11, 42,
+                 "layers 5-8 of model m: no worker's layers end at 5, so no "
+                 "replica has all layers");
+    parsed_free();
     one(ROUTER "workers:\n" PART("u", "0-4") PART("v", "4-8") PART("x", "4-6"),
-        5, 43,
+        5, 42,
         "layers 4-6 of model m: no worker's layers begin at 6, so no replica "
         "has all layers");
-    one(ROUTER "workers:\n" PART("u", "4-4"), 3, 43,
+    one(ROUTER "workers:\n" PART("u", "4-4"), 3, 42,
         "layers \"4-4\": A-B is required, with A < B and B at most 512; 0-12 "
         "are layers 0 to 11");
     valid(ROUTER "workers:\n" PART("u", "0-512"));
-    one(ROUTER "workers:\n" PART("u", "0-513"), 3, 43,
+    one(ROUTER "workers:\n" PART("u", "0-513"), 3, 42,
         "layers \"0-513\": A-B is required, with A < B and B at most 512; 0-12 "
         "are layers 0 to 11");
     one(ROUTER "workers:\n"

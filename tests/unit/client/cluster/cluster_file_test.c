@@ -208,19 +208,29 @@ static void values_of_options_are_checked(void **state)
 static void all_faults_are_listed_in_their_order(void **state)
 {
     (void)state;
-    parsed("cluster: -\n"
+    parsed("cluster: []\n"
            "hosts: {a: {adress: 1}}\n"
            "models: {'x y': {path: /x}}\n"
            "router: {host: a, options: {max-peers: x}}\n"
            "worker: []\n");
     assert_int_equal(faults.n, 7);
     assert_fault(0, 0, 0, "the section workers is missing");
-    assert_fault(1, 1, 10, "a list is required");
+    assert_fault(1, 1, 10, "cluster is a list; a single value is required");
+    assert_fault(2, 2, 12, "a host needs the key address");
+    assert_fault(3, 2, 13,
+                 "\"adress\": unknown key of a host; did you mean address?");
+    assert_fault(4, 3, 10,
+                 "model \"x y\": a name has 1 to 128 bytes without blanks and "
+                 "\"=\"");
+    assert_fault(5, 4, 40, "max-peers \"x\": a whole number is needed");
+    assert_fault(6, 5, 1,
+                 "\"worker\": unknown key of the cluster file; did you mean "
+                 "workers?");
     parsed_free();
 }
 
-/* Asserts a file with n copies of a line, made by fmt, in a section. */
-static void copies(const char *section, const char *fmt, unsigned n,
+/* Asserts a file with n copies of a row in a section, numbered at the '%'. */
+static void copies(const char *section, const char *row, unsigned n,
                    const char *fault)
 {
     size_t size = 1024 + (size_t)n * 96;
@@ -230,7 +240,9 @@ static void copies(const char *section, const char *fmt, unsigned n,
     assert_non_null(all);
     at = (size_t)snprintf(all, size, "%s%s", PARSED_HEAD, section);
     for (unsigned i = 0; i < n; i++) {
-        at += (size_t)snprintf(all + at, size - at, fmt, i);
+        at += (size_t)snprintf(all + at, size - at, "%.*s%u%s",
+                               (int)strcspn(row, "%"), row, i,
+                               strchr(row, '%') + 1);
     }
     parsed(all);
     if (fault == NULL) {
@@ -252,25 +264,25 @@ static void sections_have_limits(void **state)
     static const char tenants[] = "router: {host: a}\nworkers: []\ntenants:\n";
 
     (void)state;
-    copies(workers, "  - {name: w%u, host: b, model: m}\n", CLUSTER_WORKERS_MAX,
+    copies(workers, "  - {name: w%, host: b, model: m}\n", CLUSTER_WORKERS_MAX,
            NULL);
-    copies(workers, "  - {name: w%u, host: b, model: m}\n",
+    copies(workers, "  - {name: w%, host: b, model: m}\n",
            CLUSTER_WORKERS_MAX + 1, "1025 workers; at most 1024 are allowed");
-    copies(workers, "  - {name: w%u, host: b, model: m, count: 513}\n", 2,
+    copies(workers, "  - {name: w%, host: b, model: m, count: 513}\n", 2,
            "1026 workers, by their counts; at most 1024 are allowed");
-    copies(gateways, "  - {name: g%u, host: b}\n", CLUSTER_GATEWAYS_MAX, NULL);
-    copies(gateways, "  - {name: g%u, host: b}\n", CLUSTER_GATEWAYS_MAX + 1,
+    copies(gateways, "  - {name: g%, host: b}\n", CLUSTER_GATEWAYS_MAX, NULL);
+    copies(gateways, "  - {name: g%, host: b}\n", CLUSTER_GATEWAYS_MAX + 1,
            "65 gateways; at most 64 are allowed");
-    copies(admins, "  - o%u\n", CLUSTER_NAMES_MAX, NULL);
-    copies(admins, "  - o%u\n", CLUSTER_NAMES_MAX + 1,
+    copies(admins, "  - o%\n", CLUSTER_NAMES_MAX, NULL);
+    copies(admins, "  - o%\n", CLUSTER_NAMES_MAX + 1,
            "257 admins; at most 256 are allowed");
-    copies(tenants, "  t%u: \n", CLUSTER_NAMES_MAX, NULL);
-    copies(tenants, "  t%u: \n", CLUSTER_NAMES_MAX + 1,
+    copies(tenants, "  t%: \n", CLUSTER_NAMES_MAX, NULL);
+    copies(tenants, "  t%: \n", CLUSTER_NAMES_MAX + 1,
            "257 tenants; at most 256 are allowed");
 }
 
 /* A file whose only large section stands first. */
-static void first(const char *section, const char *fmt, unsigned n,
+static void first(const char *section, const char *row, unsigned n,
                   const char *fault)
 {
     size_t size = 1024 + (size_t)n * 96;
@@ -280,7 +292,9 @@ static void first(const char *section, const char *fmt, unsigned n,
     assert_non_null(all);
     at = (size_t)snprintf(all, size, "%s", section);
     for (unsigned i = 0; i < n; i++) {
-        at += (size_t)snprintf(all + at, size - at, fmt, i);
+        at += (size_t)snprintf(all + at, size - at, "%.*s%u%s",
+                               (int)strcspn(row, "%"), row, i,
+                               strchr(row, '%') + 1);
     }
     snprintf(all + at, size - at,
              "cluster: c\nrouter: {host: h0}\nworkers: "
@@ -297,13 +311,13 @@ static void first(const char *section, const char *fmt, unsigned n,
 static void hosts_and_models_have_limits(void **state)
 {
     (void)state;
-    first("models: {}\nhosts:\n", "  h%u: {address: 10.0.0.1}\n",
+    first("models: {}\nhosts:\n", "  h%: {address: 10.0.0.1}\n",
           CLUSTER_HOSTS_MAX, NULL);
-    first("models: {}\nhosts:\n", "  h%u: {address: 10.0.0.1}\n",
+    first("models: {}\nhosts:\n", "  h%: {address: 10.0.0.1}\n",
           CLUSTER_HOSTS_MAX + 1, "257 hosts; at most 256 are allowed");
-    first("hosts: {}\nmodels:\n", "  m%u: {path: /m}\n", CLUSTER_MODELS_MAX,
+    first("hosts: {}\nmodels:\n", "  m%: {path: /m}\n", CLUSTER_MODELS_MAX,
           NULL);
-    first("hosts: {}\nmodels:\n", "  m%u: {path: /m}\n", CLUSTER_MODELS_MAX + 1,
+    first("hosts: {}\nmodels:\n", "  m%: {path: /m}\n", CLUSTER_MODELS_MAX + 1,
           "65 models; at most 64 are allowed");
 }
 

@@ -77,7 +77,7 @@ static void workers_share_the_memory_of_a_host(void **state)
     (void)state;
     check(MODEL, "  - {name: w, host: a, model: m, memory: 300MiB, count: 4}\n",
           ", memory: 1GiB");
-    assert_fault(0, 2, 43,
+    assert_fault(0, 2, 41,
                  "host a has 1.0 GiB, but its workers' memory adds up to 1.2 "
                  "GiB; lower theirs");
     parsed_free();
