@@ -206,6 +206,27 @@ static void a_unit_differs_by_its_own_files(void **state)
     bundle_free(&now);
 }
 
+static void a_port_that_listens_needs_a_restart_for_a_new_key(void **state)
+{
+    static const char alone[] = "name = w\nkey = /etc/sluice/keys/w.key\n";
+    static const char stage[] = "stage-listen = x\nname = w\n"
+                                "stage-listen = x\n"
+                                "key = /etc/sluice/keys/w.key\n";
+    const char *unit = "sluice-worker@w.service";
+    struct bundle old = with(NULL, alone), now = with(NULL, alone);
+    struct bundle was = with(NULL, stage), is = with(NULL, stage);
+
+    (void)state;
+    memset(old.file[0].hash, '0', 64);
+    memset(was.file[0].hash, '0', 64);
+    assert_false(bundle_unit_differs(&now, &old, unit));
+    assert_true(bundle_unit_differs(&is, &was, unit));
+    bundle_free(&old);
+    bundle_free(&now);
+    bundle_free(&was);
+    bundle_free(&is);
+}
+
 #define TEST(name) \
     cmocka_unit_test_setup_teardown(name, root_make, scratch_remove)
 
@@ -224,6 +245,7 @@ int main(void)
         TEST(the_group_must_exist),
         TEST(a_damaged_manifest_is_reported),
         TEST(a_unit_differs_by_its_own_files),
+        TEST(a_port_that_listens_needs_a_restart_for_a_new_key),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
