@@ -28,7 +28,7 @@ struct peer_id {
 #define KEY_BYTES    32 /* a CURVE public key */
 #define KEY_NAME_MAX 32
 
-/* What the key of a connection proves. */
+/* Proof of a connection's key. */
 struct identity {
     char name[KEY_NAME_MAX + 1];
     uint8_t roles; /* a set of BY_* (common/wire/method.h) */

@@ -6,8 +6,6 @@ import type * as policy from "kubernetes-types/policy/v1";
 import type * as scheduling from "kubernetes-types/scheduling/v1";
 import type { IPodMonitor }
   from "@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/PodMonitor";
-import type { IPrometheusRule }
-  from "@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/PrometheusRule";
 
 export interface Kinds {
   "v1/Namespace": core.Namespace;
@@ -23,5 +21,4 @@ export interface Kinds {
   "policy/v1/PodDisruptionBudget": policy.PodDisruptionBudget;
   "scheduling.k8s.io/v1/PriorityClass": scheduling.PriorityClass;
   "monitoring.coreos.com/v1/PodMonitor": IPodMonitor;
-  "monitoring.coreos.com/v1/PrometheusRule": IPrometheusRule;
 }
