@@ -9,6 +9,7 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 set(SLUICE_SANITIZE "" CACHE STRING "sanitizers, as -fsanitize= takes them")
 option(SLUICE_TESTS "build the tests" ON)
+option(SLUICE_PACKAGES "build Debian packages (cmake/packages)" OFF)
 option(SLUICE_COVERAGE "count the lines and branches of the cores (gcc)" OFF)
 
 find_package(PkgConfig REQUIRED)
@@ -25,6 +26,7 @@ pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl)
 pkg_check_modules(EDIT REQUIRED IMPORTED_TARGET libedit)
 pkg_check_modules(CZMQ REQUIRED IMPORTED_TARGET libczmq)
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
+pkg_check_modules(ARCHIVE REQUIRED IMPORTED_TARGET libarchive)
 if(SLUICE_TESTS)
   # Without cmocka only the tests that include it fail to build, because scripts
   # that need no such test share the build folder.
@@ -53,6 +55,14 @@ target_compile_definitions(sluice_flags INTERFACE
 # No contraction: a product and a sum round twice unless fma() is written.
 target_compile_options(sluice_flags INTERFACE -ffp-contract=off)
 target_link_libraries(sluice_flags INTERFACE Threads::Threads m)
+
+# Packages do not depend on the folder that they were built in, and only on
+# libraries that a program calls.
+if(SLUICE_PACKAGES)
+  target_compile_options(sluice_flags INTERFACE
+    -ffile-prefix-map=${PROJECT_SOURCE_DIR}=.)
+  target_link_options(sluice_flags INTERFACE -Wl,--as-needed)
+endif()
 
 if(SLUICE_SANITIZE)
   target_compile_options(sluice_flags INTERFACE

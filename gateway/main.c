@@ -13,12 +13,15 @@
 #include "common/base/option.h"
 #include "common/base/option_generate.h"
 #include "common/base/option_sources.h"
+#include "common/base/passed.h"
 #include "common/base/std_fds.h"
 #include "common/model/directory.h"
 #include "common/sampling/sampling.h"
 #include "common/scrape/scrape.h"
+#include "common/wire/curve_keys.h"
 #include "common/wire/loop.h"
 #include "common/wire/wire_limits.h"
+#include "gateway/args.h"
 #include "gateway/calls/figures.h"
 #include "gateway/calls/route_table.h"
 #include "gateway/gateway_core.h"
@@ -35,59 +38,6 @@
     256 /* descriptors beside those of clients; more than in use */
 #define READY_US     1000000 /* a longer wait for the router is reported */
 #define HTTP_TURN_US 1000000 /* longest time between turns of the sockets */
-
-#define GATEWAY_OPTIONS(X)                                                     \
-    X(router, STRING, "ENDPOINT", "tcp://127.0.0.1:7071",                      \
-      "the router's endpoint for clients", 0, 0)                               \
-    X(listen, STRING, "HOST:PORT", "127.0.0.1:8000",                           \
-      "address for HTTP clients; other than loopback needs --keys", 0, 0)      \
-    X(model, LIST, "NAME=DIR", NULL,                                           \
-      "tokenizer, chat template and sampling defaults of a model", 0,          \
-      SERVED_MODELS_MAX)                                                       \
-    X(chat_template, STRING, "FILE", NULL,                                     \
-      "chat template in place of the models' own", 0, 0)                       \
-    X(tool_format, STRING, "NAME", NULL,                                       \
-      "format of tool calls: plain, hermes, qwen3-coder, llama3 or gpt-oss "   \
-      "(default: by the chat template)",                                       \
-      0, 0)                                                                    \
-    X(keys, STRING, "FILE", NULL,                                              \
-      "API keys; SIGHUP reads the file again (default: none are needed)", 0,   \
-      0)                                                                       \
-    X(new_key, STRING, "TENANT", NULL,                                         \
-      "print a new key and its line for the key file, and exit", 0, 0)         \
-    X(tls_cert, STRING, "FILE", NULL,                                          \
-      "certificate chain for TLS, PEM; SIGHUP reads it again", 0, 0)           \
-    X(tls_key, STRING, "FILE", NULL, "private key for TLS, PEM", 0, 0)         \
-    X(cors, STRING, "ORIGIN", NULL,                                            \
-      "origin whose pages may use the gateway, or *", 0, 0)                    \
-    X(max_tokens, U32, "N", "2048",                                            \
-      "tokens of a chat answer, if the request sets no number", 1,             \
-      MODEL_CONTEXT_MAX)                                                       \
-    X(max_body, BYTES, "SIZE", "8MiB", "body of a request, at most", 1024,     \
-      268435456)                                                               \
-    X(max_clients, U32, "N", "16384", "connections of clients, at most", 1,    \
-      HTTP_CONNECTIONS_MOST)                                                   \
-    X(sessions, U32, "N", "32", "sessions with the router, at most", 1,        \
-      UPSTREAM_SESSIONS_MAX)                                                   \
-    X(text_threads, U32, "N", "2", "threads for templates and tokenizers", 1,  \
-      JOB_THREADS_MAX)                                                         \
-    X(grace, MS, "TIME", "30s", "time for open requests to end after SIGTERM", \
-      0, 3600000)                                                              \
-    X(metrics, STRING, "HOST:PORT", NULL,                                      \
-      "loopback address of http://HOST:PORT/metrics, which needs no key "      \
-      "(default: none)",                                                       \
-      0, 0)                                                                    \
-    X(metrics_anyone, FLAG, NULL, NULL,                                        \
-      "any address for --metrics, whose readers need no key", 0, 0)            \
-    X(name, STRING, "NAME", "gateway", "name of the gateway, for logs", 0, 0)  \
-    LOG_OPTIONS(X)                                                             \
-    LOG_REQUEST_OPTIONS(X)                                                     \
-    CONFIG_OPTIONS(X, "gateway")                                               \
-    X(limits, FLAG, NULL, NULL, "print all limits and exit", 0, 0)             \
-    X(list_metrics, FLAG, NULL, NULL, "print all metrics and exit", 0, 0)      \
-    X(list_routes, FLAG, NULL, NULL, "print all routes and exit", 0, 0)        \
-    X(version, FLAG, NULL, NULL, "print the version and exit", 0, 0)           \
-    X(help, FLAG, NULL, NULL, "print this text and exit", 0, 0)
 
 OPTION_TABLE(gateway_args, GATEWAY_OPTIONS);
 
@@ -120,6 +70,7 @@ struct program {
     enum output_format format;
     struct keys *keys;
     struct prompt_threads *prompts;
+    struct curve_keys *curve; /* NULL: none */
     struct transport *transport;
     struct http_sockets *http;
     struct scrape *scrape; /* NULL: no --metrics */
@@ -208,6 +159,7 @@ static void on_signal(void *arg, int fd)
         notify_reloading(&p->notify, loop_now_us());
         log_reopen();
         reload(p);
+        transport_reread_keys(p->transport);
         notify_reloaded(&p->notify);
     } else if (signal != 0) {
         log_info("stopping", "reason=signal");
@@ -321,8 +273,14 @@ static enum status assemble(struct program *p, struct error *e)
         st = prompt_threads_new(&p->prompts, p->args.text_threads, e);
     }
     if (st == ST_OK) {
+        st = curve_keys_load(&p->curve, p->args.key, p->args.trust, e);
+    }
+    if (st == ST_OK) {
         st = transport_connect_many(&p->transport, p->args.router,
-                                    p->args.sessions, NULL, e);
+                                    p->args.sessions, p->curve, e);
+    }
+    if (st == ST_OK) {
+        st = passed_socket(&http.passed, e);
     }
     if (st == ST_OK) {
         st = http_sockets_new(&p->http, &http, e);
@@ -361,6 +319,7 @@ static void dismantle(struct program *p)
     gateway_free(&p->core);
     http_sockets_free(&p->http);
     transport_free(&p->transport);
+    curve_keys_free(&p->curve);
     keys_free(&p->keys);
     notify_close(&p->notify);
     served_models_fini(&p->models);

@@ -15,10 +15,12 @@
 #include "common/model/directory.h"
 #include "common/sampling/sampling.h"
 #include "common/scrape/scrape.h"
+#include "common/wire/curve_keys.h"
 #include "common/wire/door_rules.h"
 #include "common/wire/loop.h"
 #include "common/wire/method.h"
 #include "common/wire/wire_limits.h"
+#include "router/args.h"
 #include "router/base/router_limits.h"
 #include "router/router_core.h"
 #include "router/text/text_threads.h"
@@ -29,51 +31,6 @@
 #define WORKERS    (ROUTER_WORKERS_MAX + OFFERS_MAX)
 #define OWN_DESCRIPTORS \
     64 /* descriptors beside those of peers; far more than in use */
-
-#define ROUTER_OPTIONS(X)                                                      \
-    X(workers, STRING, "ENDPOINT", "tcp://127.0.0.1:7070",                     \
-      "endpoint for workers", 0, 0)                                            \
-    X(clients, STRING, "ENDPOINT", "tcp://127.0.0.1:7071",                     \
-      "endpoint for clients", 0, 0)                                            \
-    X(admins, STRING, "ENDPOINT", NULL,                                        \
-      "endpoint for administrators (default: that of clients)", 0, 0)          \
-    X(model, LIST, "NAME=DIR", NULL,                                           \
-      "tokenizer of a model: DIR/tokenizer.json", 0, 0)                        \
-    X(name, STRING, "NAME", "router",                                          \
-      "name of the router, for logs and peers", 0, 0)                          \
-    X(max_requests, U32, "N", "16384",                                         \
-      "open choices of all requests, at most", 1, 1048576)                     \
-    X(max_waiting, U32, "N", "4096", "choices waiting for room, at most", 0,   \
-      1048576)                                                                 \
-    X(max_peers, U32, "N", "4096", "sessions of clients, at most", 1, 65536)   \
-    X(max_admins, U32, "N", "256",                                             \
-      "sessions of administrators (sluicectl), at most", 1, 65536)             \
-    X(max_connections, U32, "N", "8192", "connections at each port, at most",  \
-      1, 65536)                                                                \
-    X(max_per_address, U32, "N", "0",                                          \
-      "connections of one source address at each port, at most; 0: three "     \
-      "quarters of --max-connections",                                         \
-      0, 65536)                                                                \
-    X(worker_wait, MS, "TIME", "10s",                                          \
-      "time that requests wait for a worker after the model's last one is "    \
-      "lost, and after the start",                                             \
-      0, 3600000)                                                              \
-    X(gather, MS, "TIME", "1ms",                                               \
-      "minimum interval between chunk frames to one client", 0, GATHER_MS_MAX) \
-    X(metrics, STRING, "HOST:PORT", NULL,                                      \
-      "loopback address of http://HOST:PORT/metrics (default: none)", 0, 0)    \
-    X(metrics_anyone, FLAG, NULL, NULL,                                        \
-      "any address for --metrics, whose readers need no key", 0, 0)            \
-    X(text_threads, U32, "N", "2", "tokenizer threads", 1, TEXT_THREADS_MAX)   \
-    X(headroom, FLAG, NULL, NULL,                                              \
-      "free room kept for the sequences of any one worker", 0, 0)              \
-    LOG_OPTIONS(X)                                                             \
-    LOG_REQUEST_OPTIONS(X)                                                     \
-    CONFIG_OPTIONS(X, "router")                                                \
-    X(limits, FLAG, NULL, NULL, "print all limits and exit", 0, 0)             \
-    X(list_metrics, FLAG, NULL, NULL, "print all metrics and exit", 0, 0)      \
-    X(version, FLAG, NULL, NULL, "print the version and exit", 0, 0)           \
-    X(help, FLAG, NULL, NULL, "print this text and exit", 0, 0)
 
 OPTION_TABLE(router_args, ROUTER_OPTIONS);
 
@@ -120,6 +77,7 @@ struct program {
     struct text_model models[ROUTER_MODELS_MAX];
     uint32_t n_models;
     struct text_threads *text;
+    struct curve_keys *keys; /* NULL: none */
     struct transport *transport;
     struct scrape *scrape; /* NULL: no --metrics */
     struct router_core *core;
@@ -194,6 +152,7 @@ static void on_signal(void *arg, int fd)
     if (signal == SIGHUP) {
         notify_reloading(&p->notify, loop_now_us());
         log_reopen(); /* tokenizers must stay those of the workers */
+        transport_reread_keys(p->transport);
         notify_reloaded(&p->notify);
     } else if (signal != 0) {
         log_info("stopping", "reason=signal");
@@ -264,7 +223,11 @@ static enum status assemble(struct program *p, struct error *e)
                               p->args.text_threads, e);
     }
     if (st == ST_OK) {
-        st = transport_listen(&p->transport, ports, apart ? 3 : 2, NULL, e);
+        st = curve_keys_load(&p->keys, p->args.key, p->args.trust, e);
+        o.keyed = p->keys != NULL;
+    }
+    if (st == ST_OK) {
+        st = transport_listen(&p->transport, ports, apart ? 3 : 2, p->keys, e);
     }
     if (st == ST_OK && p->args.metrics != NULL) {
         st = scrape_new(&p->scrape, p->args.metrics, p->args.metrics_anyone, e);
@@ -296,6 +259,7 @@ static void dismantle(struct program *p)
     scrape_free(&p->scrape);
     router_free(&p->core);
     transport_free(&p->transport);
+    curve_keys_free(&p->keys);
     text_threads_free(&p->text);
     notify_close(&p->notify);
     for (uint32_t i = 0; i < p->n_models; i++) {

@@ -220,7 +220,7 @@ enum status args_check(const struct worker_args *a, struct error *e)
                          a->slots);
     }
     if (a->advertise != NULL &&
-        advertise_check(a->advertise, false, e) != ST_OK) {
+        advertise_check(a->advertise, a->key != NULL, e) != ST_OK) {
         return e->code;
     }
     if (a->name != NULL &&

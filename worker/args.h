@@ -9,6 +9,7 @@
 #include "common/base/option_sources.h"
 #include "common/model/costs.h"
 #include "common/split/layer_split.h"
+#include "common/wire/curve_keys.h"
 #include "worker/worker_core.h"
 
 /* Connections at --stage-listen, where one stage connects at a time. */
@@ -22,6 +23,7 @@
       "the router's port for workers", 0, 0)                                   \
     X(name, STRING, "NAME", NULL, "name of the worker (default: HOST-PID)", 0, \
       0)                                                                       \
+    CURVE_KEYS_OPTIONS(X)                                                      \
     X(model_name, STRING, "NAME", NULL,                                        \
       "model name for clients (default: the last part of DIR)", 0, 0)          \
     X(device, STRING, "NAME", "cpu",                                           \

@@ -26,6 +26,9 @@ bool program_signal(struct program *p)
     if (signal == SIGHUP) {
         notify_reloading(&p->notify, loop_now_us());
         log_reopen();
+        if (p->transport != NULL) {
+            transport_reread_keys(p->transport);
+        }
         notify_reloaded(&p->notify);
     } else if (signal != 0) {
         notify_stopping(&p->notify);
@@ -365,6 +368,7 @@ static struct worker_options core_options(const struct program *p)
         .chunk_tokens = a->chunk_tokens,
         .engine_depth = a->engine_depth,
         .stage_endpoint = p->stage_endpoint,
+        .keyed = p->keys != NULL,
         .hidden = s->hidden,
     };
 
@@ -406,6 +410,9 @@ static void name_worker(struct program *p)
     if (a->name != NULL) {
         snprintf(p->name, sizeof p->name, "%s", a->name);
         snprintf(p->lineage, sizeof p->lineage, "%s", a->name);
+    } else if (p->keys != NULL) {
+        snprintf(p->name, sizeof p->name, "%s", curve_keys_name(p->keys));
+        snprintf(p->lineage, sizeof p->lineage, "%s", p->name);
     } else {
         snprintf(p->name, sizeof p->name, "%.40s-%d", host, (int)getpid());
         snprintf(p->lineage, sizeof p->lineage, "%.40s-%.20s", host, a->device);
@@ -424,14 +431,15 @@ static enum status ports_make(struct program *p, struct error *e)
 
     /* A worker with all layers opens no port at all. */
     if (!is_stage(p)) {
-        return transport_connect(&p->transport, p->args.router, NULL, e);
+        return transport_connect(&p->transport, p->args.router, p->keys, e);
     }
-    st = transport_new(&p->transport, p->args.router, &port, 1, NULL, e);
+    st = transport_new(&p->transport, p->args.router, &port, 1, p->keys, e);
     if (st == ST_OK) {
         transport_limit(p->transport, 0, STAGE_CONNECTIONS_MAX,
                         door_share(STAGE_CONNECTIONS_MAX));
         st = advertise_endpoint(p->advertised, p->args.advertise,
-                                transport_endpoint(p->transport, 0), false, e);
+                                transport_endpoint(p->transport, 0),
+                                p->keys != NULL, e);
         p->stage_endpoint = p->advertised;
     }
     return st;
@@ -443,6 +451,10 @@ enum status program_begin(struct program *p, struct error *e)
 
     notify_status(&p->notify, program_status, p);
     program_phase(p, "reading the model's configuration");
+    st = curve_keys_load(&p->keys, p->args.key, p->args.trust, e);
+    if (st != ST_OK) {
+        return st;
+    }
     name_worker(p);
     /* Before the weights are read: afterwards they would count as used. */
     p->available = budget_available("");
@@ -540,6 +552,7 @@ void program_stop(struct program *p)
     notify_close(&p->notify);
     worker_free(&p->core);
     transport_free(&p->transport);
+    curve_keys_free(&p->keys);
     forward_free(&p->forward);
     shard_free(&p->shard);
     tokenizer_free(&p->tokenizer);

@@ -25,6 +25,7 @@ struct program {
     uint64_t available;
     struct model_config config;
     struct tokenizer *tokenizer;
+    struct curve_keys *keys; /* NULL: none */
     struct transport *transport;
     struct scrape *scrape;         /* NULL: no --metrics */
     const char *stage_endpoint;    /* advertised endpoint; NULL: not a stage */

@@ -37,17 +37,22 @@ enum ctl_exit {
 };
 
 /* Options of every verb. */
-#define CTL_COMMON(X)                                                         \
-    X(router, STRING, "ENDPOINT", NULL,                                       \
-      "router endpoint (default: $SLUICE_ROUTER, or " CTL_DEFAULT_ROUTER ")", \
-      0, 0)                                                                   \
-    X(timeout, MS, "TIME", NULL,                                              \
-      "time limit of the verb; of generate and drain: to connect (default: "  \
-      "5s for each reply, 10s for a receipt, 60s for a list)",                \
-      1, 86400000)                                                            \
-    X(json, FLAG, NULL, NULL, "output as JSON", 0, 0)                         \
-    X(help, FLAG, NULL, NULL, "this help, or the help of VERB", 0, 0)         \
-    X(version, FLAG, NULL, NULL, "version of the program", 0, 0)              \
+#define CTL_COMMON(X)                                                          \
+    X(router, STRING, "ENDPOINT", NULL,                                        \
+      "router endpoint (default: $SLUICE_ROUTER, or " CTL_DEFAULT_ROUTER ")",  \
+      0, 0)                                                                    \
+    X(key, STRING, "FILE", NULL,                                               \
+      "certificate with the secret key (default: $SLUICE_KEY); needs --trust", \
+      0, 0)                                                                    \
+    X(trust, STRING, "DIR", NULL,                                              \
+      "folder with the router's certificate (default: $SLUICE_TRUST)", 0, 0)   \
+    X(timeout, MS, "TIME", NULL,                                               \
+      "time limit of the verb; of generate and drain: to connect (default: "   \
+      "5s for each reply, 10s for a receipt, 60s for a list)",                 \
+      1, 86400000)                                                             \
+    X(json, FLAG, NULL, NULL, "output as JSON", 0, 0)                          \
+    X(help, FLAG, NULL, NULL, "this help, or the help of VERB", 0, 0)          \
+    X(version, FLAG, NULL, NULL, "version of the program", 0, 0)               \
     X(limits, FLAG, NULL, NULL, "table of all limits", 0, 0)
 
 #define CTL_MODEL(X)               \
@@ -185,6 +190,26 @@ enum ctl_exit {
     X(group, U32, "N", "64", "weights per scale: 32, 64 or 128", \
       MODEL_GROUP_MIN, MODEL_GROUP_MAX)
 
+#define CTL_KEYGEN(X)                                                         \
+    X(role, STRING, "ROLE[,ROLE]", NULL,                                      \
+      "roles of the key: router, worker, client, admin", 0, 0)                \
+    X(dir, STRING, "DIR", ".", "folder of the key and the certificate", 0, 0) \
+    X(rotate, FLAG, NULL, NULL,                                               \
+      "a later key of the same name, NAME+2, with the roles of the last", 0,  \
+      0)                                                                      \
+    X(force, FLAG, NULL, NULL, "replacement of files that exist", 0, 0)
+
+#define CTL_CLUSTER(X)                                                        \
+    X(models_here, FLAG, NULL, NULL,                                          \
+      "check: every model must be on this machine, with its weights", 0, 0)   \
+    X(out, STRING, "DIR", NULL,                                               \
+      "render: folder of the bundles (default: bundles beside FILE)", 0, 0)   \
+    X(apply, STRING, "HOST", NULL,                                            \
+      "render: installation of the bundle of HOST, which is this machine", 0, \
+      0)                                                                      \
+    X(root, STRING, "DIR", "/", "apply: root of the machine", 0, 0)           \
+    X(dry_run, FLAG, NULL, NULL, "apply: list of the changes only", 0, 0)
+
 /* Values of the options of all verbs; each verb accepts its own rows only. */
 struct ctl_options {
     CTL_COMMON(OPTION_FIELD)
@@ -196,6 +221,8 @@ struct ctl_options {
     CTL_GENERATE(OPTION_FIELD)
     CTL_PLAN(OPTION_FIELD)
     CTL_QUANTISE(OPTION_FIELD)
+    CTL_KEYGEN(OPTION_FIELD)
+    CTL_CLUSTER(OPTION_FIELD)
 };
 
 struct ctl {
@@ -223,6 +250,9 @@ int ctl_undrain(struct ctl *c);
 int ctl_ping(struct ctl *c);
 int ctl_plan(struct ctl *c);
 int ctl_quantise(struct ctl *c);
+int ctl_keygen(struct ctl *c);
+int ctl_keys(struct ctl *c);
+int ctl_cluster(struct ctl *c);
 int ctl_tokenize(struct ctl *c);
 int ctl_detokenize(struct ctl *c);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cluster/cluster_file.h"
 #include "client/ctl/argument.h"
 #include "common/base/failpoint.h"
 #include "common/base/near.h"
@@ -28,13 +29,16 @@ static const struct option_row detokenize_rows[] = {CTL_MODEL(OPTION_ROW)
 static const struct option_row drain_rows[] = {CTL_DRAIN(OPTION_ROW)};
 static const struct option_row plan_rows[] = {CTL_PLAN(OPTION_ROW)};
 static const struct option_row quantise_rows[] = {CTL_QUANTISE(OPTION_ROW)};
+static const struct option_row keygen_rows[] = {CTL_KEYGEN(OPTION_ROW)};
+static const struct option_row cluster_rows[] = {CTL_CLUSTER(OPTION_ROW)};
 static const struct option_row no_rows[1];
 
 /* Rows of all verbs.  detokenize has only rows of tokenize. */
 #define ROWS_MAX                                               \
     (OPTION_COUNT(common_rows) + OPTION_COUNT(generate_rows) + \
      OPTION_COUNT(tokenize_rows) + OPTION_COUNT(drain_rows) +  \
-     OPTION_COUNT(plan_rows) + OPTION_COUNT(quantise_rows))
+     OPTION_COUNT(plan_rows) + OPTION_COUNT(quantise_rows) +   \
+     OPTION_COUNT(keygen_rows) + OPTION_COUNT(cluster_rows))
 
 struct verb {
     const char *name, *operands, *summary;
@@ -131,6 +135,33 @@ static const struct verb verbs[] = {
      "whose width is not a multiple of the group stay unchanged.\n\n"
      "  sluicectl quantise Qwen3.5-9B Qwen3.5-9B-4bit\n"
      "  sluicectl quantise models/tiny-hybrid /tmp/tiny-8 --bits 8\n"},
+    {"keygen", "NAME", "make a key for a daemon or an admin", ctl_keygen,
+     ROWS(keygen_rows),
+     "Needs no router.  Writes DIR/NAME.key, which is secret (mode 0600), and\n"
+     "DIR/NAME.cert for the --trust of its peers.  Existing files stay.  A "
+     "name\n"
+     "has 1 to 32 letters, digits, dots, dashes and underscores.\n\n"
+     "--rotate makes a second key of a name, NAME+2, so that old and new keys\n"
+     "are trusted at the same time.\n\n"
+     "  sluicectl keygen w1 --role worker --dir /etc/sluice/keys\n"
+     "  sluicectl keygen ops --role admin\n"
+     "  sluicectl keygen w1 --rotate\n"},
+    {"keys", "[DIR]", "list the certificates of a folder", ctl_keys, NO_ROWS,
+     "Needs no router.  Prints name, roles, public key and faults of each\n"
+     "*.cert in DIR, by default in the current folder.  The exit code is 1 if\n"
+     "one has a fault.\n\n"
+     "  sluicectl keys /etc/sluice/trust\n"},
+    {"cluster", "check|render|apply FILE",
+     "check a cluster file, and install what its hosts need", ctl_cluster,
+     ROWS(cluster_rows),
+     "Needs no router.  docs/cluster.md describes the file.\n\n"
+     "check FILE lists every fault with its line, or what will run where.\n"
+     "render FILE makes the keys that are missing and one bundle a host.\n"
+     "apply BUNDLE installs a bundle on its host and starts the units.\n\n"
+     "  sluicectl cluster check cluster.yaml\n"
+     "  sluicectl cluster render cluster.yaml --out bundles\n"
+     "  sluicectl cluster apply node2.tar\n"
+     "  sluicectl cluster render cluster.yaml --apply node1\n"},
     {"tokenize", "[TEXT]", "convert text to token ids", ctl_tokenize,
      ROWS(tokenize_rows),
      "Without operands, the text is standard input.  --model also accepts a\n"
@@ -292,10 +323,20 @@ static int parse_verb(struct ctl *c, int argc, char **argv,
     n = append_rows(rows, n, drain_rows, OPTION_COUNT(drain_rows));
     n = append_rows(rows, n, plan_rows, OPTION_COUNT(plan_rows));
     n = append_rows(rows, n, quantise_rows, OPTION_COUNT(quantise_rows));
+    n = append_rows(rows, n, keygen_rows, OPTION_COUNT(keygen_rows));
+    n = append_rows(rows, n, cluster_rows, OPTION_COUNT(cluster_rows));
     rc = parse(c, rows, n, argc, copy);
     rc = rc == CTL_OK ? take_verb(c, verb) : rc;
     free(copy);
     return rc;
+}
+
+/* Returns the option, else the variable; NULL if neither has a value. */
+static const char *or_variable(const char *option, const char *variable)
+{
+    const char *value = option != NULL ? option : getenv(variable);
+
+    return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
 /* Parses argv again with the rows of the verb only, so that another verb's
@@ -311,11 +352,10 @@ static int parse_options(struct ctl *c, const struct verb *v, int argc,
     rc = parse(c, rows, n, argc, argv);
     c->operands++; /* past the verb */
     c->n_operands--;
-    /* An empty SLUICE_ROUTER counts as unset. */
+    c->o.key = or_variable(c->o.key, "SLUICE_KEY");
+    c->o.trust = or_variable(c->o.trust, "SLUICE_TRUST");
+    c->o.router = or_variable(c->o.router, "SLUICE_ROUTER");
     if (c->o.router == NULL) {
-        c->o.router = getenv("SLUICE_ROUTER");
-    }
-    if (c->o.router == NULL || c->o.router[0] == '\0') {
         c->o.router = CTL_DEFAULT_ROUTER;
     }
     if (rc == CTL_OK && c->n_operands > 0 && v->operands[0] == '\0') {
@@ -329,6 +369,7 @@ static void print_limits(void)
 {
     limits_print(stdout, client_limits, client_limits_n);
     limits_print(stdout, ctl_limits, OPTION_COUNT(ctl_limits));
+    limits_print(stdout, cluster_limits, cluster_limits_n);
     wire_limits_print(stdout);
     limits_print(stdout, sampling_limits, sampling_limits_n);
     limits_print(stdout, base_limits, base_limits_n);

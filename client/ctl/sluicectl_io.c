@@ -151,7 +151,9 @@ int ctl_open(struct ctl *c)
      * names that time as the user gave it. */
     struct client_config config = {.endpoint = c->o.router,
                                    .admin = true,
-                                   .timeout_ms = (uint32_t)c->o.timeout};
+                                   .timeout_ms = (uint32_t)c->o.timeout,
+                                   .key = c->o.key,
+                                   .trust = c->o.trust};
     struct error e = {0};
     enum status s;
     int rc;

@@ -154,6 +154,9 @@ static void print_status(const Sluice__V1__StatusReply *m)
 {
     printf("router    %s %s, up ", ctl_name(m->router), ctl_name(m->version));
     print_uptime(m->uptime_ms);
+    if (m->has_your_name) {
+        printf("; you are %s", ctl_name(m->your_name));
+    }
     printf("\nnow       %u worker%s, %u client%s; %u sequence%s running, "
            "%u waiting\n",
            m->n_workers, ctl_plural(m->n_workers), m->n_clients,

@@ -10,6 +10,7 @@
 
 #include "client/lib/client_impl.h"
 #include "client/lib/resumable.h"
+#include "common/wire/curve_keys.h"
 #include "common/wire/loop.h"
 #include "common/wire/transport.h"
 
@@ -27,6 +28,7 @@ const struct limit_row client_limits[] = {
 const size_t client_limits_n = sizeof client_limits / sizeof client_limits[0];
 
 struct client {
+    struct curve_keys *keys; /* NULL: none */
     struct transport *transport;
     struct client_core *core;
     struct loop loop;
@@ -106,7 +108,8 @@ static enum status wait_up(struct client *c, const char *endpoint,
         }
         /* The trouble of the last attempt, if any, explains the timeout. */
         if (loop_now_us() >= end_us) {
-            why = client_core_trouble(c->core);
+            why = transport_trouble(c->transport);
+            why = *why != '\0' ? why : client_core_trouble(c->core);
             return error_set(
                 e, ST_UNAVAILABLE,
                 "no router answered at %s within %u ms%s%s; start "
@@ -136,7 +139,10 @@ enum status client_open(struct client **out, const struct client_config *config,
                  (long)getpid());
         options.name = name;
     }
-    s = transport_connect(&c->transport, config->endpoint, NULL, e);
+    s = curve_keys_load(&c->keys, config->key, config->trust, e);
+    if (s == ST_OK) {
+        s = transport_connect(&c->transport, config->endpoint, c->keys, e);
+    }
     if (s == ST_OK) {
         c->core = client_core_new(&options, transport_io(c->transport));
         loop_init(&c->loop, c->transport, &client_node_ops, c->core);
@@ -162,6 +168,7 @@ void client_close(struct client **cp)
         client_core_free(&c->core);
     }
     transport_free(&c->transport);
+    curve_keys_free(&c->keys);
     free(c);
 }
 

@@ -61,13 +61,17 @@ struct client_config {
     const char *name;     /* for logs; NULL: program name and process id */
     bool admin;           /* the client may also call the Admin service */
     uint32_t timeout_ms;  /* 0: CLIENT_TIMEOUT_MS */
+    /* The client's certificate with its secret key, and the folder with that of
+     * the router (common/wire/curve_keys.h).  Both NULL: no keys; the router is
+     * then on this machine. */
+    const char *key, *trust;
 };
 
 /* Connects to a router and sends Hello.  On ST_OK the caller owns *out.
- * Returns ST_INVALID_ARGUMENT if the endpoint is malformed or on another
- * machine (common/wire/endpoint.h), ST_UNAVAILABLE if no router answered
- * within timeout_ms, ST_CANCELLED if interrupted, and the router's own status
- * as soon as it rejects the Hello. */
+ * Returns ST_INVALID_ARGUMENT if a key cannot be read, or if the endpoint is
+ * malformed or without keys on another machine (common/wire/endpoint.h),
+ * ST_UNAVAILABLE if no router answered within timeout_ms, ST_CANCELLED if
+ * interrupted, and the router's own status as soon as it rejects the Hello. */
 MUST_CHECK enum status client_open(struct client **out,
                                    const struct client_config *config,
                                    struct error *e);

@@ -30,6 +30,12 @@
       0, 0)                                                                    \
     X(key, STRING, "KEY", NULL, "API key (default: $OPENAI_API_KEY)", 0, 0)    \
     X(tenant, STRING, "NAME", NULL, "tenant, on a router", 0, 0)               \
+    X(curve_key, STRING, "FILE", NULL,                                         \
+      "certificate with the secret key, for a router with keys (default: "     \
+      "$SLUICE_KEY)",                                                          \
+      0, 0)                                                                    \
+    X(trust, STRING, "DIR", NULL,                                              \
+      "folder with the router's certificate (default: $SLUICE_TRUST)", 0, 0)   \
     X(insecure, FLAG, NULL, NULL, "accept any TLS certificate", 0, 0)          \
     X(no_stream, FLAG, NULL, NULL, "ask for whole answers, not streams", 0, 0) \
     X(connections, U32, "N", NULL,                                             \

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client/lib/client.h"
 #include "client/load/drive/cluster.h"
 #include "client/load/drive/hooks.h"
 #include "client/load/load_samples.h"
@@ -236,11 +237,14 @@ static enum status start(struct running *g, const struct plan_options *p,
 static void start_rest(struct running *g)
 {
     const struct load_setup *s = g->job->setup;
+    const struct client_config router = {.endpoint = s->cluster,
+                                         .key = s->target.curve_key,
+                                         .trust = s->target.trust};
     struct load_event event = {.exit_code = -1};
     struct error e;
 
     if (s->cluster && !g->kind->learn &&
-        cluster_open(&g->cluster, s->cluster, &e) != ST_OK) {
+        cluster_open(&g->cluster, &router, &e) != ST_OK) {
         snprintf(event.text, sizeof event.text,
                  "no figures of the router: %.90s", e.text);
         on_event(g, &event);

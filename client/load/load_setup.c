@@ -135,6 +135,14 @@ static void take_plan(struct load_setup *s)
     };
 }
 
+/* Returns the option, else the variable; NULL if neither has a value. */
+static const char *or_variable(const char *option, const char *variable)
+{
+    const char *value = option != NULL ? option : getenv(variable);
+
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
 static void take_target(struct load_setup *s)
 {
     const struct load_options *o = &s->o;
@@ -145,6 +153,8 @@ static void take_target(struct load_setup *s)
         .model = o->model,
         .key = o->key ? o->key : getenv("OPENAI_API_KEY"),
         .tenant = o->tenant,
+        .curve_key = or_variable(o->curve_key, "SLUICE_KEY"),
+        .trust = or_variable(o->trust, "SLUICE_TRUST"),
         .stream = !o->no_stream,
         .ignore_eos = !o->stop_at_eos,
         .insecure = o->insecure,

@@ -89,19 +89,24 @@ static void put_verb(FILE *to, const struct option_verb *v)
 
     fprintf(to, "        %s)\n", v->name);
     for (size_t i = 0; i < v->n_rows; i++) {
-        fputs(i == 0 ? "            options+=(\n" : "", to);
+        fputs(i == 0 ? "            specs+=(\n" : "", to);
         fputs("        ", to);
         put_row(to, &v->rows[i]);
     }
     if (v->n_rows > 0) {
         fputs("            )\n", to);
     }
-    fputs("            _arguments $options", to);
+    fputs("            _arguments $specs", to);
     if (hint != OPTION_HINT_FLAG) {
         fputs(" '*:", to);
         put(to, v->operands);
         fputc(':', to);
-        put_action(to, hint, "");
+        if (hint == OPTION_HINT_NONE) {
+            /* A mere message would hide the options. */
+            fputs("_guard \"^-*\" operand", to);
+        } else {
+            put_action(to, hint, "");
+        }
         fputc('\'', to);
     }
     fputs("\n            ;;\n", to);
@@ -111,23 +116,24 @@ void option_zsh(FILE *to, const struct option_program *p)
 {
     fprintf(to,
             "#compdef %s\n# Generated from the table of options.\n\n"
-            "local -a options verbs\nlocal curcontext=\"$curcontext\" context "
+            "local -a specs verbs\nlocal curcontext=\"$curcontext\" context "
             "state state_descr line\ntypeset -A opt_args\n\n",
             p->name);
-    put_rows(to, "options", p->rows, p->n_rows);
+    put_rows(to, "specs", p->rows, p->n_rows);
     if (p->n_verbs == 0) {
-        fputs("    _arguments $options\n", to);
+        fputs("    _arguments $specs\n", to);
         return;
     }
     put_verb_names(to, p);
-    fputs("    _arguments -C $options '1:verb:->verb' '*::operand:->operand' "
-          "&& return\n"
-          "    case $state in\n"
-          "    verb) _describe verb verbs ;;\n"
-          "    operand)\n"
-          "        case $words[1] in\n"
-          "        help) _describe verb verbs ;;\n",
-          to);
+    fputs(
+        "    _arguments -C $specs '(-)1:verb:->verb' '(-)*::operand:->operand' "
+        "&& return\n"
+        "    case $state in\n"
+        "    verb) _describe verb verbs ;;\n"
+        "    operand)\n"
+        "        case $words[1] in\n"
+        "        help) _describe verb verbs ;;\n",
+        to);
     for (size_t i = 0; i < p->n_verbs; i++) {
         put_verb(to, &p->verbs[i]);
     }

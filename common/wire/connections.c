@@ -76,6 +76,11 @@ struct connection *connections_by_id(const struct connections *cs, uint32_t id)
     return c;
 }
 
+struct connection *connections_bucket(const struct connections *cs, uint32_t i)
+{
+    return cs->by_id[i];
+}
+
 /* The counter follows the zero byte, high byte first. */
 static uint32_t routing_number(const uint8_t routing[ROUTING_ID_BYTES])
 {

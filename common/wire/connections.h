@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/wire/node_io.h"
+
 #define ROUTING_ID_BYTES   5 /* libzmq's format: a zero byte and a counter */
 #define CONNECTION_BUCKETS 4096
 
@@ -20,6 +22,9 @@ struct connection {
     uint8_t port; /* index */
     bool closed;  /* closed by the core: no message passes and no `lost` follows
                    */
+    bool keyed;   /* who is known by a key */
+    bool revoked; /* the key is no longer trusted: `lost` is due */
+    struct identity who;
     int fd;
     uint32_t generation; /* names fd at its door (common/wire/door.h) */
     uint32_t id;
@@ -49,6 +54,10 @@ connections_by_routing(const struct connections *cs, unsigned port,
 struct connection *connections_by_fd(const struct connections *cs,
                                      unsigned port, int fd);
 struct connection *connections_by_id(const struct connections *cs, uint32_t id);
+
+/* Returns the first connection of a bucket, 0..CONNECTION_BUCKETS - 1; the
+ * others follow by same_id. */
+struct connection *connections_bucket(const struct connections *cs, uint32_t i);
 
 /* Returns true if a was made after b.  libzmq counts routing ids up and
  * wraps. */

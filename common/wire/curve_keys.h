@@ -52,12 +52,20 @@ MUST_CHECK enum status curve_keys_load(struct curve_keys **out,
  * listens keeps the old one until the program restarts. */
 MUST_CHECK enum status curve_keys_reload(struct curve_keys *k, struct error *e);
 
+/* Makes a fresh key that trusts itself alone, with every role; for the
+ * self-test of the transport.  It cannot be reloaded. */
+MUST_CHECK enum status curve_keys_alone(struct curve_keys **out,
+                                        struct error *e);
+
 void curve_keys_free(struct curve_keys **k);
 
 /* Returns this program's own name. */
 const char *curve_keys_name(const struct curve_keys *k);
 const uint8_t *curve_keys_public(const struct curve_keys *k); /* [KEY_BYTES] */
 const uint8_t *curve_keys_secret(const struct curve_keys *k); /* [KEY_BYTES] */
+
+/* Returns the number of trusted certificates. */
+unsigned curve_keys_n(const struct curve_keys *k);
 
 /* Finds a trusted public key of KEY_BYTES.  Returns NULL if it is not trusted.
  */

@@ -25,7 +25,12 @@ struct entry {
     uint8_t door;
     bool spoke; /* has sent a message */
     atomic_bool trusted;
-    uint32_t generation;
+    _Atomic(uint32_t) generation; /* written under the lock */
+    /* With keys: what came, and what was handed on. */
+    _Atomic(uint32_t) scanned, taken;
+    _Atomic(uint64_t) taken_bytes;
+    uint32_t taken_before; /* at the last sweep */
+    uint8_t stuck;         /* sweeps without progress */
     uint64_t address;
     int64_t due_us; /* when door_sweep() ends it */
     /* Only the I/O thread of the connection uses it. */
@@ -34,6 +39,7 @@ struct entry {
 
 struct port {
     bool open, listens;
+    atomic_bool drained; /* since the last sweep */
     struct door_config config;
     struct door_rules rules;
     struct door_counts counts;
@@ -97,7 +103,7 @@ static struct entry *named(int fd, uint32_t generation)
 {
     struct entry *e = entry_of(fd, GUARDED);
 
-    return e != NULL && e->generation == generation ? e : NULL;
+    return e != NULL && atomic_load(&e->generation) == generation ? e : NULL;
 }
 
 /* ---- doors ---- */
@@ -126,6 +132,15 @@ static void entries_make(void)
     }
 }
 
+static void port_init(struct port *p, const struct door_config *c)
+{
+    p->open = true;
+    p->listens = false;
+    atomic_store(&p->drained, false);
+    p->config = *c;
+    p->counts = (struct door_counts){0};
+}
+
 unsigned door_open(const struct door_config *c, int64_t now_us)
 {
     unsigned i = 1;
@@ -139,7 +154,7 @@ unsigned door_open(const struct door_config *c, int64_t now_us)
         if (door.spare < 0) {
             door.spare = eventfd(0, EFD_CLOEXEC);
         }
-        door.ports[i] = (struct port){.open = true, .config = *c};
+        port_init(&door.ports[i], c);
         door_rules_init(&door.ports[i].rules, &c->limits, now_us);
         expected = i;
     }
@@ -155,7 +170,7 @@ bool door_listens(unsigned i)
 
 static void leave(struct entry *e)
 {
-    door_rules_leave(&door.ports[e->door].rules, e->address);
+    door_rules_leave(&door.ports[e->door].rules, e->address, e->spoke);
     atomic_store_explicit(&e->kind, FREE, memory_order_release);
 }
 
@@ -237,21 +252,78 @@ void door_dismiss(int fd, uint32_t generation, int64_t at_us)
  * is this connection's until then. */
 static void end(int fd, struct entry *e)
 {
-    struct port *p = &door.ports[e->door];
-
-    p->counts.cut[ZMTP_FINE] += !e->spoke;
     e->due_us = INT64_MAX;
     shutdown(fd, SHUT_RDWR);
 }
 
+void door_cut(int fd, uint32_t generation, enum zmtp_fault fault)
+{
+    struct entry *e;
+
+    pthread_mutex_lock(&door.lock);
+    e = named(fd, generation);
+    if (e != NULL) {
+        door.ports[e->door].counts.cut[fault]++;
+        end(fd, e);
+    }
+    pthread_mutex_unlock(&door.lock);
+}
+
+/* No lock: the call comes with each message.  A connection that takes the
+ * place of an ended one within the call is credited with one frame. */
+void door_taken(int fd, uint32_t generation, size_t bytes)
+{
+    struct entry *e = named(fd, generation);
+
+    if (e != NULL) {
+        atomic_fetch_add(&e->taken_bytes, bytes);
+        atomic_fetch_add(&e->taken, 1);
+    }
+}
+
+void door_drained(unsigned i)
+{
+    atomic_store(&door.ports[i].drained, true);
+}
+
+/* Returns whether e has had frames for DOOR_STUCK sweeps, none of which was
+ * handed on although the port was read until it was empty. */
+static bool is_stuck(struct entry *e, bool drained)
+{
+    uint32_t taken = atomic_load(&e->taken);
+
+    if (taken == atomic_load(&e->scanned) || taken != e->taken_before) {
+        e->stuck = 0;
+    } else if (drained) {
+        e->stuck++;
+    }
+    e->taken_before = taken;
+    return e->stuck >= DOOR_STUCK;
+}
+
+static void sweep_one(struct port *p, int fd, struct entry *e, bool drained,
+                      int64_t now_us)
+{
+    if (e->due_us <= now_us) {
+        p->counts.cut[ZMTP_FINE] += !e->spoke;
+        end(fd, e);
+    } else if (p->config.curve && is_stuck(e, drained)) {
+        p->counts.cut[ZMTP_PARTS]++;
+        e->stuck = 0;
+        end(fd, e);
+    }
+}
+
 void door_sweep(unsigned i, int64_t now_us)
 {
+    bool drained = atomic_exchange(&door.ports[i].drained, false);
+
     pthread_mutex_lock(&door.lock);
     for (uint32_t fd = 0; fd < door.n_used; fd++) {
         struct entry *e = entry_of((int)fd, GUARDED);
 
-        if (e != NULL && e->door == i && e->due_us <= now_us) {
-            end((int)fd, e);
+        if (e != NULL && e->door == i) {
+            sweep_one(&door.ports[i], (int)fd, e, drained, now_us);
         }
     }
     pthread_mutex_unlock(&door.lock);
@@ -309,10 +381,15 @@ static bool enter(unsigned i, int fd, const struct sockaddr *from)
         e->door = (uint8_t)i;
         e->address = address;
         e->spoke = false;
-        e->generation = ++door.generation;
+        atomic_store(&e->generation, ++door.generation);
+        atomic_store(&e->scanned, 0);
+        atomic_store(&e->taken, 0);
+        atomic_store(&e->taken_bytes, 0);
+        e->taken_before = 0;
+        e->stuck = 0;
         e->due_us = now_us + DOOR_SILENT_MS * INT64_C(1000);
         atomic_store(&e->trusted, false);
-        zmtp_scan_init(&e->scan);
+        zmtp_scan_init(&e->scan, p->config.curve);
         atomic_store_explicit(&e->kind, GUARDED, memory_order_release);
         door.n_used =
             (uint32_t)fd < door.n_used ? door.n_used : (uint32_t)fd + 1;
@@ -399,6 +476,7 @@ static void note(struct entry *e, bool first, enum zmtp_fault fault)
     pthread_mutex_lock(&door.lock);
     if (first) {
         p->counts.spoke++;
+        door_rules_spoke(&p->rules, e->address);
         e->spoke = true;
         e->due_us = INT64_MAX;
     }
@@ -406,6 +484,19 @@ static void note(struct entry *e, bool first, enum zmtp_fault fault)
         p->counts.cut[fault]++;
     }
     pthread_mutex_unlock(&door.lock);
+}
+
+/* Returns whether more has come on a connection with a key than libzmq queues
+ * of whole messages.  The differences have signs: see door_taken(). */
+static bool has_too_much(struct entry *e, const struct door_config *c)
+{
+    int64_t bytes = (int64_t)(e->scan.bytes - atomic_load(&e->taken_bytes));
+    int32_t frames = (int32_t)(e->scan.messages - atomic_load(&e->taken));
+
+    atomic_store(&e->scanned, e->scan.messages);
+    return frames > DOOR_UNTAKEN_MAX ||
+           bytes > (atomic_load(&e->trusted) ? c->trusted_untaken
+                                             : c->untaken_bytes);
 }
 
 ssize_t door_hook_recv(int fd, void *to, size_t n, int flags)
@@ -425,6 +516,9 @@ ssize_t door_hook_recv(int fd, void *to, size_t n, int flags)
     fault =
         zmtp_scan(&e->scan, to, (size_t)got,
                   atomic_load(&e->trusted) ? c->trusted_max : c->message_max);
+    if (c->curve && fault == ZMTP_FINE && has_too_much(e, c)) {
+        fault = e->scan.fault = ZMTP_PARTS;
+    }
     if (e->scan.spoke != spoke || fault != before) {
         note(e, e->scan.spoke != spoke, fault);
     }

@@ -15,6 +15,14 @@
  *
  * Other descriptors pass: their calls cost one look at a table.
  *
+ * On a port with keys the flags of frames are encrypted, so an unfinished
+ * message of several frames is found by its effects: recv() counts the frames
+ * that came, and door_taken() those that libzmq handed on.  The difference of
+ * an honest connection is what libzmq queues, at most DOOR_UNTAKEN_MAX frames
+ * and untaken_bytes.  A connection with more ends at once.  One with less, but
+ * without progress while its port was read until it was empty, ends within
+ * DOOR_STUCK sweeps: its frames wait for others that do not come.
+ *
  * A connection is named by its descriptor and a generation, because the
  * kernel reuses descriptors.
  *
@@ -25,6 +33,7 @@
 #define COMMON_WIRE_DOOR_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/base/status.h"
@@ -35,6 +44,10 @@
 #define DOOR_FDS_MAX   262144
 #define DOOR_RESERVE   32    /* descriptors that connections do not take */
 #define DOOR_SILENT_MS 10000 /* from the accept to the first message */
+/* libzmq's queue has TRANSPORT_HWM frames, and the bytes that it reads at once
+ * (8192) at most 84 of the shortest. */
+#define DOOR_UNTAKEN_MAX 256 /* frames of a connection with a key */
+#define DOOR_STUCK       3   /* sweeps */
 
 /* Which descriptors the connections of a port may take. */
 enum door_rank {
@@ -48,6 +61,10 @@ struct door_config {
     /* The longest message of a peer, and of a trusted peer (door_trust()). */
     uint64_t message_max, trusted_max;
     enum door_rank rank;
+    bool curve; /* every peer has a key */
+    /* Bytes of a connection with a key that came and were not handed on, of a
+     * peer and of a trusted peer. */
+    int64_t untaken_bytes, trusted_untaken;
 };
 
 /* Opens a door.  The next socket that this thread makes listen is guarded by
@@ -80,8 +97,19 @@ void door_trust(int fd, uint32_t generation);
  * can deliver until then what is queued.  A no-op if it has ended. */
 void door_dismiss(int fd, uint32_t generation, int64_t at_us);
 
-/* Ends the connections of a door that are due: dismissed ones, and those that
- * have sent no message within DOOR_SILENT_MS.  Costs one look at each
+/* Records that a connection has handed a message on.  A no-op if it has ended.
+ */
+void door_taken(int fd, uint32_t generation, size_t bytes);
+/* Records that the port was read until it was empty. */
+void door_drained(unsigned door);
+
+/* Ends a connection at once because of what its peer sent.  A no-op if it has
+ * ended. */
+void door_cut(int fd, uint32_t generation, enum zmtp_fault fault);
+
+/* Ends the connections of a door that are due: dismissed ones, those that
+ * have sent no message within DOOR_SILENT_MS, and those with an unfinished
+ * message.  Costs one look at each
  * descriptor that was ever guarded. */
 void door_sweep(unsigned door, int64_t now_us);
 

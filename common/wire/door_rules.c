@@ -10,6 +10,7 @@
 struct door_address {
     struct table_node by_address;
     uint32_t n; /* connections, 1 or more */
+    uint32_t n_shaking;
 };
 
 #define ADDRESS_OF(node) LIST_OF(node, struct door_address, by_address)
@@ -91,20 +92,35 @@ static void earn(struct door_rules *r, int64_t now_us)
 }
 
 /* Counts are judged before the rate: a full port spends no credit. */
+static enum door_verdict judge(const struct door_rules *r,
+                               const struct door_address *a, uint64_t address)
+{
+    const struct door_limits *l = &r->limits;
+    bool share = a != NULL && address != DOOR_LOCAL;
+
+    if (r->n >= l->connections) {
+        return DOOR_FULL;
+    }
+    if (share && a->n >= l->per_address) {
+        return DOOR_ADDRESS;
+    }
+    if (r->n_shaking >= l->handshakes ||
+        (share && a->n_shaking >= door_share(l->handshakes))) {
+        return DOOR_SHAKING;
+    }
+    return r->credit_us < cost_us(r) ? DOOR_RATE : DOOR_OPEN;
+}
+
 enum door_verdict door_rules_enter(struct door_rules *r, uint64_t address,
                                    int64_t now_us)
 {
     struct door_address *a = find(r, address);
+    enum door_verdict v;
 
     earn(r, now_us);
-    if (r->n >= r->limits.connections) {
-        return DOOR_FULL;
-    }
-    if (a != NULL && a->n >= r->limits.per_address && address != DOOR_LOCAL) {
-        return DOOR_ADDRESS;
-    }
-    if (r->credit_us < cost_us(r)) {
-        return DOOR_RATE;
+    v = judge(r, a, address);
+    if (v != DOOR_OPEN) {
+        return v;
     }
     if (a == NULL) {
         a = calloc(1, sizeof *a);
@@ -114,14 +130,28 @@ enum door_verdict door_rules_enter(struct door_rules *r, uint64_t address,
     r->credit_us -= cost_us(r);
     r->n++;
     a->n++;
+    r->n_shaking++;
+    a->n_shaking++;
     return DOOR_OPEN;
 }
 
-void door_rules_leave(struct door_rules *r, uint64_t address)
+void door_rules_spoke(struct door_rules *r, uint64_t address)
+{
+    struct door_address *a = find(r, address);
+
+    assert(a != NULL && a->n_shaking > 0);
+    r->n_shaking--;
+    a->n_shaking--;
+}
+
+void door_rules_leave(struct door_rules *r, uint64_t address, bool spoke)
 {
     struct door_address *a = find(r, address);
 
     assert(a != NULL && r->n > 0);
+    if (!spoke) {
+        door_rules_spoke(r, address);
+    }
     r->n--;
     if (--a->n == 0) {
         table_remove(&r->addresses, &a->by_address);

@@ -10,6 +10,7 @@
 #ifndef COMMON_WIRE_DOOR_RULES_H
 #define COMMON_WIRE_DOOR_RULES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -18,6 +19,7 @@
 #define DOOR_CONNECTIONS  8192 /* at once, unless the program sets it */
 #define DOOR_ACCEPT_RATE  1000 /* connections a second, in the long run */
 #define DOOR_ACCEPT_BURST 4096 /* connections at once, after a pause */
+#define DOOR_HANDSHAKES   1024 /* unfinished at a port with keys */
 #define DOOR_LOCAL        UINT64_MAX
 
 /* Returns the share of a port's connections that one address may have: the
@@ -30,6 +32,7 @@ static inline uint32_t door_share(uint32_t connections)
 struct door_limits {
     uint32_t connections, per_address; /* at once */
     uint32_t rate, burst;
+    uint32_t handshakes; /* unfinished, at once; door_share() of one address */
 };
 
 /* X(name, why a connection was refused) */
@@ -38,6 +41,7 @@ struct door_limits {
     X(FULL, "too many connections")                   \
     X(ADDRESS, "too many connections of one address") \
     X(RATE, "too many connections within a second")   \
+    X(SHAKING, "too many unfinished handshakes")      \
     X(DESCRIPTORS, "too few file descriptors (ulimit -n)")
 
 enum door_verdict {
@@ -51,6 +55,7 @@ struct door_rules {
     struct door_limits limits;
     struct table addresses; /* struct door_address */
     uint32_t n;             /* connections */
+    uint32_t n_shaking;     /* of n: those that have not spoken yet */
     int64_t credit_us;      /* for accepts; each costs 1 s / rate */
     int64_t now_us;
 };
@@ -66,8 +71,10 @@ uint64_t door_address(const struct sockaddr *from);
  * accepted.  Never returns DOOR_DESCRIPTORS. */
 enum door_verdict door_rules_enter(struct door_rules *r, uint64_t address,
                                    int64_t now_us);
-/* Ends a connection that was accepted. */
-void door_rules_leave(struct door_rules *r, uint64_t address);
+/* Records that an accepted connection has spoken. */
+void door_rules_spoke(struct door_rules *r, uint64_t address);
+/* Ends a connection that was accepted; spoke: door_rules_spoke() was called. */
+void door_rules_leave(struct door_rules *r, uint64_t address, bool spoke);
 
 /* Returns why a connection was refused, for logs. */
 const char *door_verdict_text(enum door_verdict v);

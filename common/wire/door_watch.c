@@ -1,15 +1,24 @@
 #include "common/wire/door_watch.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "common/base/log.h"
 #include "common/wire/method.h"
+#include "common/wire/transport.h"
+
+#define TRUSTED_UNTAKEN 8 /* of the longest messages of a trusted peer */
+
+_Static_assert(ZMTP_MESSAGE_MIN == FRAME_HEADER,
+               "the shortest message is a frame's header");
 
 static const struct door_limits limits = {.connections = DOOR_CONNECTIONS,
                                           .per_address = DOOR_CONNECTIONS -
                                                          DOOR_CONNECTIONS / 4,
                                           .rate = DOOR_ACCEPT_RATE,
-                                          .burst = DOOR_ACCEPT_BURST};
+                                          .burst = DOOR_ACCEPT_BURST,
+                                          .handshakes = UINT32_MAX};
 
 /* Clients may not take the descriptors of workers.  The self-test, whose port
  * is nobody's, needs the few that are left. */
@@ -20,13 +29,30 @@ static enum door_rank rank_of(const struct port *p)
                                            : DOOR_SECOND;
 }
 
+static struct door_config config_of(const struct port *p)
+{
+    uint64_t most = port_bytes_max(p);
+    struct door_config c = {
+        .limits = limits,
+        .message_max = FRAME_BYTES_MAX,
+        .trusted_max = most,
+        .rank = rank_of(p),
+        .curve = p->keys != NULL,
+        .untaken_bytes = (int64_t)TRANSPORT_HWM * FRAME_BYTES_MAX,
+        .trusted_untaken = p->tensors
+                               ? (int64_t)(TRUSTED_UNTAKEN * most)
+                               : (int64_t)TRANSPORT_HWM * FRAME_BYTES_MAX};
+
+    if (c.curve) {
+        c.limits.handshakes = DOOR_HANDSHAKES;
+    }
+    return c;
+}
+
 enum status door_watch_open(struct door_watch *w, const struct port *p,
                             struct error *e)
 {
-    const struct door_config c = {.limits = limits,
-                                  .message_max = FRAME_BYTES_MAX,
-                                  .trusted_max = port_bytes_max(p),
-                                  .rank = rank_of(p)};
+    const struct door_config c = config_of(p);
     unsigned door = w->n < DOOR_PORTS_MAX ? door_open(&c, w->due_us) : 0;
 
     if (door == 0) {
@@ -79,7 +105,9 @@ static uint64_t refused_since(const struct door_counts *now,
     return sum;
 }
 
-static uint64_t cut_since(const struct door_counts *now,
+/* Peers without a key are denied, not cut. */
+static uint64_t cut_since(const struct door_watched *p,
+                          const struct door_counts *now,
                           const struct door_counts *then, const char **why)
 {
     uint64_t sum = 0, most = 0;
@@ -87,6 +115,9 @@ static uint64_t cut_since(const struct door_counts *now,
     for (int f = 0; f < ZMTP_FAULT_NR; f++) {
         uint64_t n = now->cut[f] - then->cut[f];
 
+        if (f == ZMTP_MECHANISM && p->port->keys != NULL) {
+            continue;
+        }
         sum += n;
         if (n > most) {
             most = n;
@@ -95,6 +126,53 @@ static uint64_t cut_since(const struct door_counts *now,
         }
     }
     return sum;
+}
+
+void door_watch_deny(struct door_watch *w, unsigned i, enum node_denial why,
+                     const char *who)
+{
+    struct door_watched *p = &w->ports[i];
+
+    p->denied[why]++;
+    if (who != NULL) {
+        snprintf(p->last, sizeof p->last, " last=%s", who);
+    }
+}
+
+/* Completes the denials of p with those that its door has counted. */
+static void add_denied(struct door_watched *p, const struct door_counts *now)
+{
+    if (p->port->keys != NULL) {
+        p->denied[DENIED_NO_KEY] = now->cut[ZMTP_MECHANISM];
+        p->denied[DENIED_TOO_MANY] = now->refused[DOOR_SHAKING];
+    }
+}
+
+static void report_denied(struct door_watched *p, const struct door_counts *now)
+{
+    static const char *const labels[] = {
+#define X(name, label) label,
+        NODE_DENIALS(X)
+#undef X
+    };
+    char text[160];
+    size_t n = 0;
+
+    add_denied(p, now);
+    for (int i = 0; i < DENIED_NR; i++) {
+        uint64_t more = p->denied[i] - p->denied_logged[i];
+
+        if (more > 0 && n < sizeof text) {
+            n += (size_t)snprintf(text + n, sizeof text - n, " %s=%" PRIu64,
+                                  labels[i], more);
+        }
+    }
+    if (n > 0) {
+        log_warn("peers-denied", "port=%s%s%s", p->port->endpoint, text,
+                 p->last);
+    }
+    memcpy(p->denied_logged, p->denied, sizeof p->denied);
+    p->last[0] = '\0';
 }
 
 static void report(struct door_watched *p)
@@ -107,11 +185,12 @@ static void report(struct door_watched *p)
         log_warn("connections-refused", "port=%s n=%" PRIu64 " why=\"%s\"",
                  p->port->endpoint, refused, why);
     }
-    cut = cut_since(&now, &p->logged, &why);
+    cut = cut_since(p, &now, &p->logged, &why);
     if (cut > 0) {
         log_warn("connections-cut", "port=%s n=%" PRIu64 " why=\"%s\"",
                  p->port->endpoint, cut, why);
     }
+    report_denied(p, &now);
     p->logged = now;
 }
 
@@ -127,6 +206,13 @@ void door_watch_turn(struct door_watch *w, int64_t now_us)
     }
 }
 
+void door_watch_sweep(struct door_watch *w, int64_t now_us)
+{
+    for (unsigned i = 0; i < w->n; i++) {
+        door_sweep(w->ports[i].door, now_us);
+    }
+}
+
 void door_watch_counts(const struct door_watch *w, struct node_counts *out)
 {
     static const struct door_counts none;
@@ -134,11 +220,16 @@ void door_watch_counts(const struct door_watch *w, struct node_counts *out)
 
     *out = (struct node_counts){0};
     for (unsigned i = 0; i < w->n; i++) {
-        struct door_counts now = door_counts(w->ports[i].door);
+        struct door_watched p = w->ports[i];
+        struct door_counts now = door_counts(p.door);
 
         out->accepted += now.accepted;
         out->refused += refused_since(&now, &none, &why);
-        out->cut += cut_since(&now, &none, &why);
+        out->cut += cut_since(&p, &now, &none, &why);
+        add_denied(&p, &now);
+        for (int d = 0; d < DENIED_NR; d++) {
+            out->denied[d] += p.denied[d];
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 /* door_watch.h - The doors of a transport's listening ports.
  *
  * Opens a door for each port, ends connections that are due, and logs what
- * the doors refused or cut: at most one line per port and second, with counts.
+ * the doors refused, cut or denied: at most one line of each kind per port and
+ * second, with counts.
  *
  * Threading: the transport's.  Memory: the caller's storage. */
 #ifndef COMMON_WIRE_DOOR_WATCH_H
@@ -17,6 +18,9 @@ struct door_watched {
     unsigned door; /* 0: none */
     const struct port *port;
     struct door_counts logged;
+    /* Of a port with keys; NO_KEY and TOO_MANY are the door's. */
+    uint64_t denied[DENIED_NR], denied_logged[DENIED_NR];
+    char last[80]; /* the last key that was denied, or its name */
 };
 
 struct door_watch {
@@ -39,8 +43,16 @@ MUST_CHECK enum status door_watch_bound(const struct door_watch *w,
  * closed.  Returns ST_INTERNAL if not. */
 MUST_CHECK enum status door_watch_passed(unsigned door, struct error *e);
 
+/* Counts a denial of UNKNOWN_KEY, WRONG_ROLE or HANDSHAKE at port i.  who: its
+ * name or key, NULL if there is none. */
+void door_watch_deny(struct door_watch *w, unsigned i, enum node_denial why,
+                     const char *who);
+
 /* Ends connections and logs, if a second has passed. */
 void door_watch_turn(struct door_watch *w, int64_t now_us);
+
+/* Ends connections that are due now. */
+void door_watch_sweep(struct door_watch *w, int64_t now_us);
 
 /* Adds up the counts of all doors. */
 void door_watch_counts(const struct door_watch *w, struct node_counts *out);

@@ -56,13 +56,13 @@ static enum status too_long(const struct identity *id, const char *what,
                      PEER_NAME_MAX - strlen(id->name) - 1);
 }
 
-enum status identity_name(const struct identity *id, ProtobufCBinaryData said,
+enum status identity_name(const struct identity *id, ProtobufCBinaryData own,
                           const char *what, char out[PEER_NAME_MAX + 1],
                           struct error *e)
 {
-    size_t n_key = id == NULL ? 0 : strlen(id->name), n = said.len;
+    size_t n_key = id == NULL ? 0 : strlen(id->name), n = own.len;
     bool whole =
-        id == NULL || (n == n_key && memcmp(said.data, id->name, n_key) == 0);
+        id == NULL || (n == n_key && memcmp(own.data, id->name, n_key) == 0);
     size_t at = whole ? 0 : n_key + 1;
 
     if (at + n > PEER_NAME_MAX) {
@@ -73,7 +73,7 @@ enum status identity_name(const struct identity *id, ProtobufCBinaryData said,
         out[n_key] = '/';
     }
     if (n > 0) {
-        memcpy(out + at, said.data, n);
+        memcpy(out + at, own.data, n);
     }
     out[at + n] = '\0';
     return ST_OK;

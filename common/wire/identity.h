@@ -1,4 +1,4 @@
-/* identity.h - What the key of a connection permits: roles and names.
+/* identity.h - Roles and names that the key of a connection permits.
  *
  * A peer with a key has the name of its key.  Hello may add a part, so that
  * several processes can share a key:
@@ -37,11 +37,11 @@ const char *identity_role(uint8_t role);
 MUST_CHECK enum status identity_check_role(const struct identity *id,
                                            uint8_t role, struct error *e);
 
-/* Writes the name of a peer to out, from its key and `said` in its Hello.  id
- * NULL: `said` alone.  what: "name" or "lineage", for the sentence.  Returns
+/* Writes the name of a peer to out, from its key and `own` in its Hello.  id
+ * NULL: `own` alone.  what: "name" or "lineage", for the sentence.  Returns
  * ST_INVALID_ARGUMENT if the whole is longer than PEER_NAME_MAX. */
 MUST_CHECK enum status identity_name(const struct identity *id,
-                                     ProtobufCBinaryData said, const char *what,
+                                     ProtobufCBinaryData own, const char *what,
                                      char out[PEER_NAME_MAX + 1],
                                      struct error *e);
 

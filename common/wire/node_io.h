@@ -28,17 +28,33 @@ struct peer_id {
 #define KEY_BYTES    32 /* a CURVE public key */
 #define KEY_NAME_MAX 32
 
-/* What the key of a connection proves. */
+/* Proof of a connection's key. */
 struct identity {
     char name[KEY_NAME_MAX + 1];
     uint8_t roles; /* a set of BY_* (common/wire/method.h) */
     uint8_t key[KEY_BYTES];
 };
 
+/* Why a port with keys denied a peer: X(name, value of a label) */
+#define NODE_DENIALS(X)                                                    \
+    X(NO_KEY, "no_key")           /* the peer does not use CURVE */        \
+    X(UNKNOWN_KEY, "unknown_key") /* its key is not trusted */             \
+    X(WRONG_ROLE, "wrong_role")   /* its key has no role for this port */  \
+    X(HANDSHAKE, "handshake")     /* wrong server key, forged, replayed */ \
+    X(TOO_MANY, "too_many")       /* unfinished handshakes */
+
+enum node_denial {
+#define X(name, label) DENIED_##name,
+    NODE_DENIALS(X)
+#undef X
+        DENIED_NR
+};
+
 /* Connections of the listening ports, since the start. */
 struct node_counts {
     uint64_t accepted, refused; /* refused: too many, or too fast */
     uint64_t cut;               /* ended because the peer broke a rule */
+    uint64_t denied[DENIED_NR];
 };
 
 struct node_io {

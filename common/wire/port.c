@@ -8,10 +8,13 @@
 
 #include "common/base/descriptors.h"
 #include "common/wire/transport.h"
+#include "common/wire/zap.h"
+#include "common/wire/zmtp_scan.h"
 
 /* Only events that are used.  ACCEPT_FAILED is left out: it repeats without
  * end while descriptors are exhausted. */
 #define EVENTS_LISTENING (ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED)
+#define EVENTS_KEYS      ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL
 #define EVENTS_CONNECTING                                      \
     (ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED |  \
      ZMQ_EVENT_CLOSED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | \
@@ -20,7 +23,7 @@
 /* Events that may wait to be read.  At this mark ZeroMQ's thread waits, and
  * the port with it.  The value is twice what a full backlog produces at
  * once. */
-#define EVENTS_WAITING (4 * TRANSPORT_BACKLOG)
+#define EVENTS_WAITING (6 * TRANSPORT_BACKLOG)
 
 /* Descriptors that libzmq opens: for a context with its two threads; for a
  * port with its monitor and its listener or connection. */
@@ -65,7 +68,8 @@ void port_set(void *socket, int option, int value)
 static void set_common(const struct port *p, const char *endpoint)
 {
     void *socket = p->socket;
-    int64_t max = (int64_t)port_bytes_max(p);
+    int64_t max =
+        (int64_t)port_bytes_max(p) + (p->keys != NULL ? ZMTP_CURVE : 0);
     uint64_t threads = UINT64_C(1) << p->thread;
     int rc = zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &max, sizeof max);
 
@@ -81,22 +85,84 @@ static void set_common(const struct port *p, const char *endpoint)
              strchr(endpoint, '[') != NULL || strstr(endpoint, "//*:") != NULL);
 }
 
+/* TCP finds a dead peer: by probes while nothing is on its way, and after
+ * dead_ms if it acknowledges nothing, or has no room, for so long (0: TCP's own
+ * time). */
+static void set_keepalive(void *socket, int dead_ms)
+{
+    port_set(socket, ZMQ_TCP_KEEPALIVE, 1);
+    port_set(socket, ZMQ_TCP_KEEPALIVE_IDLE, TRANSPORT_BEAT_MS / 1000);
+    port_set(socket, ZMQ_TCP_KEEPALIVE_INTVL, TRANSPORT_BEAT_MS / 1000);
+    port_set(socket, ZMQ_TCP_KEEPALIVE_CNT, KEEPALIVES);
+    port_set(socket, ZMQ_TCP_MAXRT, dead_ms);
+}
+
 /* The listening end sends no pings: libzmq searches all timers of a thread for
  * each pong, and with thousands of connections does little else (4.3.4).  The
  * pings of the connecting end have a time to live, after which the listening
- * end drops the connection.  Of a peer that sends none, TCP finds the end. */
-static void set_beats(void *socket, int type)
+ * end drops the connection.  Of a peer that sends none, TCP finds the end.
+ *
+ * With keys neither end sends pings: encrypted, they could not be told from
+ * parts of a message (common/wire/door.h). */
+static void set_beats(void *socket, int type, bool keys)
 {
     if (type == ZMQ_ROUTER) {
-        port_set(socket, ZMQ_TCP_KEEPALIVE, 1);
-        port_set(socket, ZMQ_TCP_KEEPALIVE_IDLE, TRANSPORT_BEAT_MS / 1000);
-        port_set(socket, ZMQ_TCP_KEEPALIVE_INTVL, TRANSPORT_BEAT_MS / 1000);
-        port_set(socket, ZMQ_TCP_KEEPALIVE_CNT, KEEPALIVES);
+        set_keepalive(socket, keys ? TRANSPORT_DEAD_MS : 0);
+        return;
+    }
+    if (keys) {
+        set_keepalive(socket, TRANSPORT_BEAT_TIMEOUT_MS);
         return;
     }
     port_set(socket, ZMQ_HEARTBEAT_IVL, TRANSPORT_BEAT_MS);
     port_set(socket, ZMQ_HEARTBEAT_TIMEOUT, TRANSPORT_BEAT_TIMEOUT_MS);
     port_set(socket, ZMQ_HEARTBEAT_TTL, TRANSPORT_BEAT_TIMEOUT_MS);
+}
+
+static void set_bytes(void *socket, int option, const void *data, size_t n)
+{
+    int rc = zmq_setsockopt(socket, option, data, n);
+
+    assert(rc == 0);
+    (void)rc;
+}
+
+static void set_pair(void *socket, const struct curve_keys *keys)
+{
+    set_bytes(socket, ZMQ_CURVE_PUBLICKEY, curve_keys_public(keys), KEY_BYTES);
+    set_bytes(socket, ZMQ_CURVE_SECRETKEY, curve_keys_secret(keys), KEY_BYTES);
+}
+
+void port_set_client(void *socket, const struct curve_keys *keys,
+                     const uint8_t *server)
+{
+    set_pair(socket, keys);
+    set_bytes(socket, ZMQ_CURVE_SERVERKEY, server, KEY_BYTES);
+}
+
+/* libzmq lets everybody in while nobody answers its requests for
+ * authentication (common/wire/zap.h), so the transport binds their socket first
+ * and closes it last.  A message without a user id reaches no core either. */
+static void set_server(void *socket, const struct port *p)
+{
+    char domain[ZAP_DOMAIN_BYTES];
+
+    zap_domain(domain, p->number);
+    set_pair(socket, p->keys);
+    port_set(socket, ZMQ_CURVE_SERVER, 1);
+    set_bytes(socket, ZMQ_ZAP_DOMAIN, domain, strlen(domain));
+}
+
+static void set_keys(const struct port *p, int type)
+{
+    if (p->keys == NULL) {
+        return;
+    }
+    if (type == ZMQ_ROUTER) {
+        set_server(p->socket, p);
+    } else {
+        port_set_client(p->socket, p->keys, p->server.key);
+    }
 }
 
 /* Opens the reading end before the socket binds or connects: zmq_bind() waits
@@ -136,7 +202,9 @@ static int descriptor(void *socket)
 bool port_open(struct port *p, void *context, int type, const char *endpoint,
                uint32_t number)
 {
-    int events = type == ZMQ_ROUTER ? EVENTS_LISTENING : EVENTS_CONNECTING;
+    int events = type != ZMQ_ROUTER ? EVENTS_CONNECTING
+                 : p->keys != NULL  ? EVENTS_LISTENING | EVENTS_KEYS
+                                    : EVENTS_LISTENING;
 
     p->unread = p->monitor_unread = false;
     p->socket = zmq_socket(context, type);
@@ -144,7 +212,8 @@ bool port_open(struct port *p, void *context, int type, const char *endpoint,
         return false;
     }
     set_common(p, endpoint);
-    set_beats(p->socket, type);
+    set_beats(p->socket, type, p->keys != NULL);
+    set_keys(p, type);
     p->monitor = monitor_make(context, p->socket, events, number);
     if (p->monitor == NULL) {
         zmq_close(p->socket);

@@ -25,6 +25,7 @@
 #include <zmq.h>
 
 #include "common/base/status.h"
+#include "common/wire/curve_keys.h"
 #include "common/wire/endpoint.h"
 #include "common/wire/frame.h"
 
@@ -39,6 +40,12 @@ struct port {
     uint8_t allowed; /* listening: a set of BY_* */
     uint32_t id;     /* connecting: the peer's id, 0: none now */
     bool gone; /* connecting: the connection broke and this must be reported */
+    uint8_t number;                /* listening: index of the port */
+    const struct curve_keys *keys; /* NULL: none */
+    struct identity server;        /* connecting, with keys: who is dialled */
+    uint32_t turn;                 /* router_turn of that dial */
+    uint8_t wanted[KEY_BYTES];     /* connecting to a stage: its key */
+    bool wanted_key;               /* it is given */
     bool resolving; /* connecting: its host's name is with the resolver */
     bool stood;     /* connecting: the last dial came to a connection */
     uint32_t tries; /* connecting: dials that came to no connection */
@@ -54,9 +61,10 @@ struct port {
 void *port_context(unsigned n_ports, unsigned n_threads);
 
 /* Opens the socket with all options except those of its type (ZMQ_ROUTER
- * listens, ZMQ_DEALER connects).  tensors and thread are already set; number is
- * one that no other port of the context ever had.  Returns false if there are
- * too few descriptors; the port is then closed. */
+ * listens, ZMQ_DEALER connects).  tensors, thread, and with keys number or
+ * server, are already set; number is one that no other port of the context ever
+ * had.  Returns false if there are too few descriptors; the port is then
+ * closed. */
 MUST_CHECK bool port_open(struct port *p, void *context, int type,
                           const char *endpoint, uint32_t number);
 /* Opens a port that listens.  An ipc socket's file gets mode 0600.  Returns
@@ -76,6 +84,10 @@ int port_send(struct port *p, const void *data, size_t bytes, int flags);
  * copied: ZeroMQ frees it later, in its own thread. */
 int port_send_frame(struct port *p, struct frame **f);
 
+/* Gives a socket the keys for a connection to the owner of a public key. */
+void port_set_client(void *socket, const struct curve_keys *keys,
+                     const uint8_t *server);
+
 /* Returns the length of the longest acceptable message. */
 size_t port_bytes_max(const struct port *p);
 
@@ -87,8 +99,8 @@ bool port_look(struct port *p);
 
 /* Reads one event of the monitor: its number and value (mostly a descriptor).
  * Returns false if there is none.  A listening port reports only ACCEPTED and
- * DISCONNECTED; a connecting port reports the result of the handshake,
- * DISCONNECTED and CLOSED. */
+ * DISCONNECTED, and with keys HANDSHAKE_FAILED_PROTOCOL; a connecting port
+ * reports the result of the handshake, DISCONNECTED and CLOSED. */
 bool port_event(struct port *p, uint16_t *event, int *value);
 
 #endif

@@ -30,7 +30,8 @@ static int64_t probe_tick(void *node, int64_t now_us)
 
 /* Accepts one connection, reads one frame and sees it end: all three must
  * have the same descriptor. */
-static bool agree(struct transport *t, void *context)
+static bool agree(struct transport *t, void *context,
+                  const struct curve_keys *keys)
 {
     static const struct node_ops ops = {
         .recv = probe_recv, .lost = probe_lost, .tick = probe_tick};
@@ -42,6 +43,9 @@ static bool agree(struct transport *t, void *context)
 
     if (peer == NULL) {
         return false;
+    }
+    if (keys != NULL) {
+        port_set_client(peer, keys, curve_keys_public(keys));
     }
     loop_init(&loop, t, &ops, &s);
     zmq_connect(peer, transport_endpoint(t, 0));
@@ -57,9 +61,10 @@ static bool agree(struct transport *t, void *context)
     return s.came.v != 0 && s.came.v == s.lost.v;
 }
 
-enum status probe_run(struct transport *t, void *context, struct error *e)
+enum status probe_run(struct transport *t, void *context,
+                      const struct curve_keys *keys, struct error *e)
 {
-    if (agree(t, context)) {
+    if (agree(t, context, keys)) {
         return ST_OK;
     }
     return error_set(e, ST_INTERNAL,

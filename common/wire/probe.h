@@ -10,11 +10,14 @@
 #ifndef COMMON_WIRE_PROBE_H
 #define COMMON_WIRE_PROBE_H
 
+#include "common/wire/curve_keys.h"
 #include "common/wire/transport.h"
 
 /* Tests t, whose port 0 listens; context: the ZeroMQ context of t, with room
- * for one more socket.  Returns ST_INTERNAL if the two disagree. */
+ * for one more socket; keys: those of t, which trust themselves, or NULL.
+ * Returns ST_INTERNAL if the two disagree. */
 MUST_CHECK enum status probe_run(struct transport *t, void *context,
+                                 const struct curve_keys *keys,
                                  struct error *e);
 
 #endif

@@ -86,7 +86,7 @@ struct session {
     int64_t due_us, backoff_us;
     uint32_t tries;
 
-    /* UP: the name under which the other end knows this one; "": not given. */
+    /* UP: the name that the other end gave this one; "": none. */
     char your_name[PEER_NAME_MAX + 1];
     int64_t up_us; /* time at which it came UP */
     struct keepalive keepalive;

@@ -71,7 +71,7 @@ static enum status transport_send(struct node_io *io, struct peer_id to,
      * one of the two lookups succeeds. */
     c = connections_by_id(&t->connections, to.v);
     p = transport_dialled(t, to);
-    if (c != NULL && !c->closed) {
+    if (c != NULL && !c->closed && !c->revoked) {
         st = send_routed(t, c, f);
     } else if (p != NULL && p->socket != NULL && !p->gone) {
         st = port_send_frame(p, f) >= 0 ? ST_OK : ST_RESOURCE_EXHAUSTED;
@@ -126,190 +126,7 @@ static uint8_t transport_port(struct node_io *io, struct peer_id who)
     return c != NULL ? t->ports[c->port].allowed : 0;
 }
 
-/* ---- receiving ---- */
-
-/* Removes the connection before the op runs: the op may open a new one. */
-static void told_lost(struct transport *t, unsigned port, int fd,
-                      const struct node_ops *ops, void *node)
-{
-    struct connection *c = connections_by_fd(&t->connections, port, fd);
-    struct peer_id who;
-    bool closed;
-
-    if (c == NULL) {
-        return;
-    }
-    who = (struct peer_id){c->id};
-    closed = c->closed;
-    connections_remove(&t->connections, c);
-    if (!closed && ops != NULL) {
-        ops->lost(node, who);
-    }
-}
-
-static void drain_listening(struct transport *t, unsigned port,
-                            const struct node_ops *ops, void *node)
-{
-    uint16_t event;
-    int value;
-
-    t->ports[port].monitor_unread = false;
-    while (port_event(&t->ports[port], &event, &value)) {
-        if (event == ZMQ_EVENT_ACCEPTED) {
-            connections_accepted(&t->connections, port, value);
-        } else if (event == ZMQ_EVENT_DISCONNECTED) {
-            connections_disconnected(&t->connections, port, value);
-            told_lost(t, port, value, ops, node);
-        }
-    }
-}
-
-/* Copies the frame out of msg; NULL if msg cannot hold a frame. */
-static struct frame *take_frame(struct transport *t, const struct port *p,
-                                zmq_msg_t *msg)
-{
-    size_t n = zmq_msg_size(msg);
-    struct frame *f;
-
-    /* A message in several parts cannot come from our own transport. */
-    if (n < FRAME_HEADER || n > port_bytes_max(p) || zmq_msg_more(msg)) {
-        t->counts.malformed++;
-        return NULL;
-    }
-    if (FP_FAILS(TRANSPORT_RECV)) {
-        return NULL;
-    }
-    f = frame_new((uint32_t)n);
-    memcpy(f->data, zmq_msg_data(msg), n);
-    return f;
-}
-
-/* Reads the remaining parts, so that the next read starts at a message. */
-static void skip_rest(struct port *p, zmq_msg_t *msg)
-{
-    while (zmq_msg_more(msg) && port_recv(p, msg)) {
-    }
-}
-
-/* Adds a new connection on fd, which is open.  If the table has another one
- * on fd, one of the two has ended, although its end and the other's start
- * were reported before this message.  The earlier one is dropped.  Returns
- * NULL if that is this one. */
-static struct connection *join(struct transport *t, unsigned port,
-                               const uint8_t *routing, int fd,
-                               const struct node_ops *ops, void *node)
-{
-    const struct connection *c = connections_by_fd(&t->connections, port, fd);
-    struct connection *added;
-
-    if (c != NULL && connections_later(c->routing, routing)) {
-        return NULL;
-    }
-    told_lost(t, port, fd, ops, node);
-    added = connections_add(&t->connections, port, routing, fd);
-    added->generation = door_generation(fd);
-    return added;
-}
-
-/* Returns the sender of body with this routing id.  An unknown id is a new
- * connection.  The monitor is read first, so that an older connection on the
- * same descriptor has ended.  Returns NULL if this connection has ended too
- * and body was still on its way.  (The descriptor is read from body: libzmq
- * makes the routing frame, which has none.) */
-static struct connection *sender(struct transport *t, unsigned port,
-                                 const uint8_t *routing, zmq_msg_t *body,
-                                 const struct node_ops *ops, void *node)
-{
-    struct connection *c =
-        connections_by_routing(&t->connections, port, routing);
-
-    if (c == NULL) {
-        int fd = zmq_msg_get(body, ZMQ_SRCFD);
-
-        drain_listening(t, port, ops, node);
-        if (connections_open(&t->connections, port, fd)) {
-            c = join(t, port, routing, fd, ops, node);
-        }
-    }
-    return c;
-}
-
-/* Receives the routing id to routing and the rest to body.  Returns false if
- * there is no message.  A routing id that libzmq did not make leaves
- * routing[0] = 1. */
-static bool receive_routed(struct port *p, uint8_t *routing, zmq_msg_t *body)
-{
-    zmq_msg_t id;
-    bool more;
-
-    zmq_msg_init(&id);
-    if (!port_recv(p, &id)) {
-        zmq_msg_close(&id);
-        return false;
-    }
-    /* = 1;] libzmq's own routing ids start with a zero byte; any other first
-     * byte was chosen by the peer. */
-    routing[0] = 1;
-    if (zmq_msg_size(&id) == ROUTING_ID_BYTES) {
-        memcpy(routing, zmq_msg_data(&id), ROUTING_ID_BYTES);
-    }
-    more = zmq_msg_more(&id);
-    zmq_msg_close(&id);
-    return !more || port_recv(p, body);
-}
-
-/* Handles one message of a listening port; false if there is none. */
-static bool take_routed(struct transport *t, unsigned port,
-                        const struct node_ops *ops, void *node)
-{
-    struct port *p = &t->ports[port];
-    uint8_t routing[ROUTING_ID_BYTES];
-    struct connection *c;
-    struct frame *f;
-    zmq_msg_t body;
-
-    zmq_msg_init(&body);
-    if (!receive_routed(p, routing, &body)) {
-        zmq_msg_close(&body);
-        return false;
-    }
-    f = take_frame(t, p, &body);
-    skip_rest(p, &body);
-    if (f != NULL && routing[0] == 0) {
-        c = sender(t, port, routing, &body, ops, node);
-        if (c != NULL && !c->closed) {
-            t->counts.received++;
-            ops->recv(node, (struct peer_id){c->id}, &f);
-        }
-    }
-    zmq_msg_close(&body);
-    frame_free(&f);
-    return true;
-}
-
-/* Handles one message of a connecting port; false if there is none. */
-static bool take_plain(struct transport *t, struct port *p,
-                       const struct node_ops *ops, void *node)
-{
-    struct peer_id from = {p->id};
-    struct frame *f;
-    zmq_msg_t body;
-
-    zmq_msg_init(&body);
-    if (!port_recv(p, &body)) {
-        zmq_msg_close(&body);
-        return false;
-    }
-    f = take_frame(t, p, &body);
-    skip_rest(p, &body);
-    zmq_msg_close(&body);
-    if (f != NULL) {
-        t->counts.received++;
-        ops->recv(node, from, &f);
-    }
-    frame_free(&f);
-    return true;
-}
+/* ---- turns ---- */
 
 int transport_items(const struct transport *t, struct pollfd *items)
 {
@@ -326,23 +143,9 @@ int transport_items(const struct transport *t, struct pollfd *items)
     items[n++] = (struct pollfd){
         .fd = t->resolver != NULL ? resolver_fd(t->resolver) : -1,
         .events = POLLIN};
+    items[n++] = (struct pollfd){.fd = t->zap != NULL ? t->zap_fd : -1,
+                                 .events = POLLIN};
     return n;
-}
-
-/* Reads at most TRANSPORT_BUDGET messages of a socket, so that one busy peer
- * does not delay the tick. */
-static void read_port(struct transport *t, unsigned i,
-                      const struct node_ops *ops, void *node)
-{
-    bool more = true;
-
-    for (int n = 0; more && n < TRANSPORT_BUDGET; n++) {
-        more = i < t->n_listen ? take_routed(t, i, ops, node)
-                               : take_plain(t, &t->ports[i], ops, node);
-    }
-    /* .unread = more;] A port that used up its budget is read again in the
-     * next turn, without a wait. */
-    t->ports[i].unread = more;
 }
 
 void transport_turn(struct transport *t, const struct pollfd *items,
@@ -351,28 +154,35 @@ void transport_turn(struct transport *t, const struct pollfd *items,
     if (items[2 * t->n_ports].revents != 0) {
         transport_take_answers(t);
     }
+    if (items[2 * t->n_ports + 1].revents != 0 || t->zap_unread) {
+        transport_zap_turn(t);
+    }
+    if (t->revoked) {
+        transport_tell_revoked(t, ops, node);
+    }
     for (unsigned i = 0; i < t->n_ports; i++, items += 2) {
         struct port *p = &t->ports[i];
 
         if (items[0].revents != 0 || p->monitor_unread || p->gone) {
             if (i < t->n_listen) {
-                drain_listening(t, i, ops, node);
+                transport_listen_events(t, i, ops, node);
             } else {
-                transport_dial_events(p, ops, node);
+                transport_dial_events(t, p, ops, node);
             }
         }
         if (items[1].revents != 0 || p->unread) {
-            read_port(t, i, ops, node);
+            transport_read(t, i, ops, node);
         }
     }
     t->counts.peers = t->connections.n;
     door_watch_turn(&t->doors, loop_now_us());
     log_gate_tick(&t->unresolved, loop_now_us());
+    log_gate_tick(&t->undialled, loop_now_us());
 }
 
 bool transport_look(struct transport *t)
 {
-    bool found = false;
+    bool found = transport_zap_look(t) || t->revoked;
 
     for (unsigned i = 0; i < t->n_ports; i++) {
         struct port *p = &t->ports[i];
@@ -391,7 +201,8 @@ bool transport_look(struct transport *t)
  * port has an I/O thread, because a thread of libzmq with thousands of
  * connections is slow for all of them: it searches its timers one by one. */
 static enum status transport_make(struct transport **out, unsigned n_ports,
-                                  unsigned n_threads, struct error *e)
+                                  unsigned n_threads, struct curve_keys *keys,
+                                  struct error *e)
 {
     void *context = port_context(n_ports, n_threads);
     struct transport *t;
@@ -403,17 +214,21 @@ static enum status transport_make(struct transport **out, unsigned n_ports,
     t = calloc(1, sizeof *t);
     assert(t != NULL);
     t->context = context;
+    t->keys = keys;
     t->io = (struct node_io){.impl = t,
                              .now_us = transport_now_us,
                              .random = transport_random,
                              .send = transport_send,
                              .close = transport_close,
                              .port = transport_port,
+                             .identity = transport_identity,
                              .trust = transport_trust,
                              .counts = transport_node_counts};
     t->doors.due_us = loop_now_us();
     log_gate_init(&t->unresolved, LOG_WARN, "host-unresolved",
                   TRANSPORT_UNRESOLVED_LINES);
+    log_gate_init(&t->undialled, LOG_WARN, "dial-failed",
+                  TRANSPORT_UNDIALLED_LINES);
     *out = t;
     return ST_OK;
 }
@@ -428,9 +243,11 @@ void transport_free(struct transport **pt)
     for (unsigned i = 0; i < t->n_ports; i++) {
         port_close(&t->ports[i]);
     }
+    transport_zap_close(t);
     zmq_ctx_term(t->context);
     resolver_free(&t->resolver);
     log_gate_end(&t->unresolved);
+    log_gate_end(&t->undialled);
     door_watch_close(&t->doors);
     connections_fini(&t->connections);
     free(t);
@@ -451,6 +268,8 @@ static enum status listen_one(struct transport *t,
     p->allowed = port->allowed;
     p->tensors = port->tensors;
     p->thread = (uint8_t)t->n_listen;
+    p->number = (uint8_t)t->n_listen;
+    p->keys = t->keys;
     st = door_watch_open(&t->doors, p, e);
     if (st == ST_OK) {
         st = port_listen(p, t->context, at, ++t->n_opened, e);
@@ -460,33 +279,45 @@ static enum status listen_one(struct transport *t,
     return st == ST_OK ? door_watch_bound(&t->doors, e) : st;
 }
 
-/* Tests libzmq on a transport of its own, before ports of the caller open. */
-static enum status self_test(struct error *e)
+/* Tests libzmq with these keys, NULL: none, on a transport of its own, before
+ * ports of the caller open. */
+static enum status self_test_with(struct curve_keys *keys, struct error *e)
 {
     static const struct transport_port port = {"tcp://127.0.0.1:*", 0, false};
     struct transport *t = NULL;
-    enum status st = transport_make(&t, 2, 1, e); /* one is the peer's */
+    enum status st = transport_make(&t, 2, 1, keys, e); /* one is the peer's */
     unsigned door = 0;
 
+    st = st == ST_OK ? transport_zap_open(t, e) : st;
     st = st == ST_OK ? listen_one(t, &port, e) : st;
-    st = st == ST_OK ? probe_run(t, t->context, e) : st;
+    st = st == ST_OK ? probe_run(t, t->context, keys, e) : st;
     door = st == ST_OK ? t->doors.ports[0].door : 0;
     transport_free(&t);
     return st == ST_OK ? door_watch_passed(door, e) : st;
+}
+
+static enum status self_test(bool with_keys, struct error *e)
+{
+    struct curve_keys *keys = NULL;
+    enum status st = with_keys ? curve_keys_alone(&keys, e) : ST_OK;
+
+    st = st == ST_OK ? self_test_with(keys, e) : st;
+    curve_keys_free(&keys);
+    return st;
 }
 
 enum status transport_new(struct transport **out, const char *router,
                           const struct transport_port *ports, unsigned n,
                           struct curve_keys *keys, struct error *e)
 {
-    enum status st = n > 0 ? self_test(e) : ST_OK;
+    enum status st = n > 0 ? self_test(keys != NULL, e) : ST_OK;
     unsigned n_ports = n + (router != NULL);
     struct transport *t = NULL;
 
     assert((n > 0 || router != NULL) && n <= TRANSPORT_LISTEN_MAX);
-    st = st == ST_OK ? transport_make(&t, n_ports, n_ports, e) : st;
-    if (st == ST_OK) {
-        t->keys = keys;
+    st = st == ST_OK ? transport_make(&t, n_ports, n_ports, keys, e) : st;
+    if (st == ST_OK && n > 0) {
+        st = transport_zap_open(t, e);
     }
     for (unsigned i = 0; st == ST_OK && i < n; i++) {
         st = listen_one(t, &ports[i], e);
@@ -512,11 +343,10 @@ enum status transport_connect_many(struct transport **out, const char *endpoint,
     struct transport *t = NULL;
     /* Descriptors for one session are checked now; each later session checks
      * for its own when it opens. */
-    enum status st = transport_make(&t, 1, 1, e);
+    enum status st = transport_make(&t, 1, 1, keys, e);
 
     assert(n > 0 && n <= TRANSPORT_SESSIONS_MAX);
     if (st == ST_OK) {
-        t->keys = keys;
         st = transport_add_routers(t, endpoint, n, e);
     }
     if (st != ST_OK) {

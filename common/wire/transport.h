@@ -28,6 +28,13 @@
  * If a name has several addresses, each dial that comes to no connection makes
  * the next one try the next address.
  *
+ * With keys (common/wire/curve_keys.h) every connection is CURVE, on loopback
+ * too.  A port accepts a peer whose key is trusted and has a role that the port
+ * allows; the transport itself answers libzmq's requests for authentication
+ * (common/wire/zap.h).  Others never reach the core; they are counted by reason
+ * and logged once a second.  open() dials the router with the certificates of
+ * that role in turn, the next after each handshake that failed.
+ *
  * Threading: one thread, which runs the loop.  Memory: a received frame is
  * copied out of ZeroMQ's memory.  A sent frame is copied up to
  * PORT_COPIED_BYTES; a longer one is handed over.  Limits: below. */
@@ -45,7 +52,8 @@
 #define TRANSPORT_SESSIONS_MAX 32 /* connections to one router */
 #define TRANSPORT_PORTS \
     (TRANSPORT_LISTEN_MAX + TRANSPORT_DIAL_MAX + TRANSPORT_SESSIONS_MAX)
-#define TRANSPORT_ITEMS            (2 * TRANSPORT_PORTS + 1)
+#define TRANSPORT_OWN_ITEMS        2 /* beside those of the ports */
+#define TRANSPORT_ITEMS            (2 * TRANSPORT_PORTS + TRANSPORT_OWN_ITEMS)
 #define TRANSPORT_HWM              64
 #define TRANSPORT_LINGER_MS        1000
 #define TRANSPORT_HANDSHAKE_MS     2000
@@ -60,6 +68,10 @@
  * connection up. */
 #define TRANSPORT_BEAT_MS         1000
 #define TRANSPORT_BEAT_TIMEOUT_MS 3000
+/* With keys there are no heartbeats of ZMTP, but TCP's own in both directions.
+ * A listening end drops a peer that acknowledges nothing for this time. */
+#define TRANSPORT_DEAD_MS         10000
+#define TRANSPORT_UNDIALLED_LINES 1 /* a second */
 
 struct curve_keys;
 struct transport;
@@ -116,6 +128,19 @@ struct node_io *transport_io(struct transport *t);
 /* Returns where port i listens, with the actual number in place of a
  * wildcard. */
 const char *transport_endpoint(const struct transport *t, unsigned i);
+
+/* Ends every connection whose key is no longer trusted, or has lost a role or
+ * its name, after curve_keys_reload().  The core gets `lost` in the next turn.
+ */
+void transport_reload(struct transport *t);
+
+/* Reads the keys again, logs the result and calls transport_reload(); for
+ * SIGHUP.  After an error the keys stay as they were.  A no-op without keys. */
+void transport_reread_keys(struct transport *t);
+
+/* Returns why the last dial failed, as a part of a sentence; "" if that is not
+ * known. */
+const char *transport_trouble(const struct transport *t);
 
 struct transport_counts {
     uint64_t received, sent, no_room, unreachable;

@@ -4,6 +4,10 @@
 #include "common/wire/source_address.h"
 #include "common/wire/transport_impl.h"
 
+#define FAILED                              \
+    (ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | \
+     ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
+
 struct port *transport_dialled(struct transport *t, struct peer_id who)
 {
     for (unsigned i = t->n_listen; who.v != 0 && i < t->n_ports; i++) {
@@ -18,7 +22,8 @@ struct port *transport_dialled(struct transport *t, struct peer_id who)
  * keeps frames out of the queue of a connection that may never stand. */
 bool transport_dial_address(struct transport *t, struct port *p)
 {
-    if (!port_open(p, t->context, ZMQ_DEALER, p->at, ++t->n_opened)) {
+    if (!transport_pick_server(t, p) ||
+        !port_open(p, t->context, ZMQ_DEALER, p->at, ++t->n_opened)) {
         return false;
     }
     port_set(p->socket, ZMQ_RECONNECT_IVL, -1);
@@ -99,9 +104,12 @@ transport_open_to(struct node_io *io, const char *endpoint, const uint8_t *key)
     struct transport *t = transport_of(io);
     struct port *p = free_dial(t, endpoint);
 
-    (void)key;
     if (p == NULL) {
         return (struct peer_id){0};
+    }
+    p->wanted_key = key != NULL;
+    if (key != NULL) {
+        memcpy(p->wanted, key, KEY_BYTES);
     }
     if (strcmp(p->endpoint, endpoint) != 0) {
         snprintf(p->endpoint, sizeof p->endpoint, "%s", endpoint);
@@ -125,8 +133,13 @@ static bool transport_local(struct node_io *io, char out[ENDPOINT_MAX])
     return source_address(p->at, out);
 }
 
-void transport_dial_events(struct port *p, const struct node_ops *ops,
-                           void *node)
+static bool is_end(uint16_t event)
+{
+    return (event & (ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED | FAILED)) != 0;
+}
+
+void transport_dial_events(struct transport *t, struct port *p,
+                           const struct node_ops *ops, void *node)
 {
     struct peer_id who = {p->id};
     uint16_t event;
@@ -137,11 +150,10 @@ void transport_dial_events(struct port *p, const struct node_ops *ops,
         if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
             p->stood = true;
             ops->opened(node, who);
-        } else if (event == ZMQ_EVENT_DISCONNECTED ||
-                   event == ZMQ_EVENT_CLOSED ||
-                   event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL ||
-                   event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL ||
-                   event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
+        } else if (is_end(event)) {
+            if ((event & FAILED) != 0) {
+                transport_shake_failed(t, p, event, value);
+            }
             port_close(p);
             p->gone = true;
         }

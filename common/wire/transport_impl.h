@@ -1,6 +1,8 @@
 /* transport_impl.h - Internals of the transport, shared by its parts:
  *
- *     transport.c        accepted connections, sending, construction
+ *     transport.c        sending, turns, construction
+ *     transport_take.c   accepted connections, receiving
+ *     transport_keys.c   keys: who may connect, and who is connected
  *     transport_dial.c   outgoing connections
  *     transport_names.c  outgoing connections to hosts by name
  *
@@ -32,6 +34,14 @@ struct transport {
     resolver_lookup_fn *lookup; /* of tests; NULL: getaddrinfo() */
     void *lookup_arg;
     struct log_gate unresolved;
+    void
+        *zap; /* answers libzmq's requests (common/wire/zap.h); NULL: no keys */
+    int zap_fd;
+    bool zap_unread;
+    bool revoked;         /* of some connections `lost` is due */
+    uint32_t router_turn; /* which certificate of a router is dialled next */
+    char trouble[160];    /* why the last dial failed; "": it is not known */
+    struct log_gate undialled;
 };
 
 static inline struct transport *transport_of(struct node_io *io)
@@ -67,7 +77,46 @@ void transport_take_answers(struct transport *t);
 
 /* Reads the monitor of a connecting port and reports its connection: opened or
  * lost.  To the core, every failed handshake is a lost connection. */
-void transport_dial_events(struct port *p, const struct node_ops *ops,
-                           void *node);
+void transport_dial_events(struct transport *t, struct port *p,
+                           const struct node_ops *ops, void *node);
+
+/* Reads the monitor of a listening port: connections that came, failed or
+ * ended. */
+void transport_listen_events(struct transport *t, unsigned port,
+                             const struct node_ops *ops, void *node);
+
+/* Reads at most TRANSPORT_BUDGET messages of port i, so that one busy peer does
+ * not delay the tick. */
+void transport_read(struct transport *t, unsigned i, const struct node_ops *ops,
+                    void *node);
+
+/* Opens the socket for libzmq's requests, before a port listens; a no-op
+ * without keys. */
+MUST_CHECK enum status transport_zap_open(struct transport *t, struct error *e);
+void transport_zap_close(struct transport *t);
+/* Answers requests, at most TRANSPORT_BUDGET. */
+void transport_zap_turn(struct transport *t);
+bool transport_zap_look(struct transport *t);
+
+/* Finds who sent a message at a listening port with keys.  Returns false if the
+ * key is no longer trusted for that port. */
+MUST_CHECK bool transport_identify(struct transport *t, unsigned port,
+                                   zmq_msg_t *body, struct identity *out);
+const struct identity *transport_identity(struct node_io *io,
+                                          struct peer_id who);
+
+/* Sets p->keys and, with keys, whom p dials.  Returns false if --trust has no
+ * such certificate. */
+MUST_CHECK bool transport_pick_server(struct transport *t, struct port *p);
+
+/* Records why a dial failed: an event of the monitor with its value. */
+void transport_shake_failed(struct transport *t, const struct port *p,
+                            uint16_t event, int value);
+void transport_trouble_set(struct transport *t, const struct port *p,
+                           const char *why);
+
+/* Reports `lost` of connections whose keys are no longer trusted. */
+void transport_tell_revoked(struct transport *t, const struct node_ops *ops,
+                            void *node);
 
 #endif

@@ -7,9 +7,15 @@
  *
  * It finds what libzmq would keep in memory without a bound, before libzmq
  * reads it: a message of several frames.  A body is skipped, not read.
- * Mechanism NULL only: other mechanisms encrypt what is scanned here.
  *
- * Threading: none.  Memory: the caller's 24 bytes. */
+ * A port has one mechanism.  With NULL the frames are plain.  With CURVE a peer
+ * sends HELLO, INITIATE, and then messages that are encrypted with their flags:
+ * whether more frames follow cannot be seen here.  The scanner therefore counts
+ * messages, and the door compares the count with those that arrived
+ * (common/wire/door.h).  A message of CURVE has at least ZMTP_MESSAGE_MIN bytes
+ * inside: heartbeats of ZMTP are shorter, and a peer with a key sends none.
+ *
+ * Threading: none.  Memory: the caller's 40 bytes. */
 #ifndef COMMON_WIRE_ZMTP_SCAN_H
 #define COMMON_WIRE_ZMTP_SCAN_H
 
@@ -18,15 +24,23 @@
 #include <stdint.h>
 
 #define ZMTP_COMMAND_MAX 4096 /* READY with metadata is the longest */
+#define ZMTP_HELLO       200  /* bytes of CURVE's first command */
+#define ZMTP_INITIATE    257  /* bytes of CURVE's second without metadata */
+#define ZMTP_METADATA    512  /* of it, at most */
+#define ZMTP_CURVE       33   /* bytes that CURVE adds to a message */
+#define ZMTP_MESSAGE_MIN 64   /* FRAME_HEADER */
 
 /* X(name, what the peer sent) */
-#define ZMTP_FAULTS(X)                                    \
-    X(FINE, "nothing wrong")                              \
-    X(GREETING, "no greeting of ZMTP 3 without security") \
-    X(FLAGS, "a frame with unknown flags")                \
-    X(PARTS, "a message of several frames")               \
-    X(LENGTH, "a message that is too long")               \
-    X(COMMAND, "a command that is empty or too long")
+#define ZMTP_FAULTS(X)                                                   \
+    X(FINE, "nothing wrong")                                             \
+    X(GREETING, "no greeting of ZMTP 3")                                 \
+    X(MECHANISM, "the greeting of a peer with a key to a port without, " \
+                 "or without a key to a port with keys")                 \
+    X(FLAGS, "a frame with unknown flags")                               \
+    X(PARTS, "a message of several frames")                              \
+    X(LENGTH, "a message that is too long")                              \
+    X(SHORT, "a message that is too short")                              \
+    X(COMMAND, "a command that is empty or too long, or that has no place")
 
 enum zmtp_fault {
 #define X(name, what) ZMTP_##name,
@@ -36,19 +50,23 @@ enum zmtp_fault {
 };
 
 struct zmtp_scan {
-    uint64_t left; /* bytes left of a body; in a head: its length so far */
-    uint8_t seen;  /* bytes of the greeting or of a head */
+    uint64_t left;     /* bytes left of a body; in a head: its length so far */
+    uint64_t bytes;    /* of whole messages, without what CURVE adds */
+    uint32_t messages; /* whole messages; the count wraps */
+    uint8_t seen;      /* bytes of the greeting or of a head */
     uint8_t flags;
+    uint8_t commands; /* CURVE: commands of the handshake that have begun */
+    bool curve;
     bool greeted, in_body;
     bool spoke;            /* has sent a whole message */
     enum zmtp_fault fault; /* the first, which stays */
 };
 
-/* Starts a connection: *s is zeroed. */
-void zmtp_scan_init(struct zmtp_scan *s);
+/* Starts a connection at a port with or without keys: *s is zeroed. */
+void zmtp_scan_init(struct zmtp_scan *s, bool curve);
 
-/* Scans the next n bytes.  A message frame may have at most `longest` bytes.
- * Returns the first fault of the connection, for good. */
+/* Scans the next n bytes.  A message may have at most `longest` bytes, without
+ * what CURVE adds.  Returns the first fault of the connection, for good. */
 enum zmtp_fault zmtp_scan(struct zmtp_scan *s, const uint8_t *data, size_t n,
                           uint64_t longest);
 

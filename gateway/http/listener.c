@@ -173,6 +173,42 @@ enum status listener_open(struct listener *l, const char *address, bool anyone,
     return s;
 }
 
+static bool is_listening(int fd)
+{
+    int on = 0;
+    socklen_t n = sizeof on;
+
+    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &n) == 0 && on != 0;
+}
+
+enum status listener_take(struct listener *l, int fd, bool anyone,
+                          struct error *e)
+{
+    struct sockaddr_storage at = {.ss_family = AF_UNSPEC};
+    socklen_t n = sizeof at;
+
+    *l = (struct listener){.fd = -1, .reserve = -1};
+    if (!is_listening(fd) || getsockname(fd, (struct sockaddr *)&at, &n) != 0 ||
+        (at.ss_family != AF_INET && at.ss_family != AF_INET6) ||
+        fcntl(fd, F_SETFL, O_NONBLOCK) != 0 ||
+        fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "the passed descriptor %d is no listening TCP socket; "
+                         "use ListenStream=HOST:PORT",
+                         fd);
+    }
+    l->fd = fd;
+    name_endpoint(l);
+    if (!anyone && !is_loopback((struct sockaddr *)&at)) {
+        return error_set(e, ST_PERMISSION_DENIED,
+                         "the passed socket %.80s: other machines could reach "
+                         "this address; use a loopback address or give keys",
+                         l->endpoint);
+    }
+    l->reserve = open_reserve();
+    return ST_OK;
+}
+
 void listener_close(struct listener *l)
 {
     if (l->fd >= 0) {

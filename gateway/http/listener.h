@@ -23,6 +23,12 @@ enum listener_result { LISTENER_OK, LISTENER_NONE, LISTENER_EXHAUSTED };
  * errors are those of http_sockets_new(). */
 MUST_CHECK enum status listener_open(struct listener *l, const char *address,
                                      bool anyone, struct error *e);
+/* Takes fd, a listening TCP socket that another program has bound, and owns it
+ * from then on.  Without `anyone`, its address must be loopback.  Returns
+ * ST_INVALID_ARGUMENT if fd is no such socket, ST_PERMISSION_DENIED if others
+ * can reach it. */
+MUST_CHECK enum status listener_take(struct listener *l, int fd, bool anyone,
+                                     struct error *e);
 void listener_close(struct listener *l);
 
 /* Accepts one connection, non-blocking, and sets *fd and *loopback.  Returns

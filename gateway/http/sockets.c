@@ -569,7 +569,8 @@ static enum status open_all(struct http_sockets *h,
             return s;
         }
     }
-    s = listener_open(&h->listener, o->listen, o->anyone, e);
+    s = o->passed > 0 ? listener_take(&h->listener, o->passed, o->anyone, e)
+                      : listener_open(&h->listener, o->listen, o->anyone, e);
     return s == ST_OK ? open_descriptors(h, e) : s;
 }
 

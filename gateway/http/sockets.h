@@ -29,6 +29,7 @@ struct http_sockets;
 
 struct http_sockets_options {
     const char *listen;   /* HOST:PORT or [IPV6]:PORT; port 0: any free one */
+    int passed;           /* a bound socket in place of `listen`; 0: none */
     const char *tls_cert; /* certificate chain in PEM; NULL: no TLS */
     const char *tls_key;  /* its private key in PEM */
     bool anyone;          /* false: only loopback addresses */

@@ -128,8 +128,8 @@ static void counters_fill(Sluice__V1__StatusReply *m,
     m->n_forming = (uint32_t)k->replicas_forming;
 }
 
-static void status_fill(struct router_core *r, struct status_message *s,
-                        bool metrics)
+static void status_fill(struct router_core *r, const struct router_peer *p,
+                        struct status_message *s, bool metrics)
 {
     struct metric_series series[COUNTS_SETS];
     Sluice__V1__StatusReply *m = &s->reply;
@@ -138,6 +138,8 @@ static void status_fill(struct router_core *r, struct status_message *s,
     counts_take(r, &counts);
     sluice__v1__status_reply__init(m);
     m->router = wire_text(r->base.name);
+    m->has_your_name = p->keyed;
+    m->your_name = wire_text(p->name);
     m->version = wire_text(SLUICE_VERSION);
     m->uptime_ms = (uint64_t)(r->base.now_us - r->base.start_us) / 1000;
     m->n_workers = r->fleet.n_workers;
@@ -161,7 +163,7 @@ void recv_admin_status(struct router_core *r, const struct incoming *in,
 {
     struct status_message s;
 
-    status_fill(r, &s, m->metrics);
+    status_fill(r, in->peer, &s, m->metrics);
     peer_end(in->peer->peer, in->call, &s.reply.base);
 }
 
@@ -170,7 +172,7 @@ static void watch_send(struct router_core *r, struct watch *x)
 {
     struct status_message s;
 
-    status_fill(r, &s, x->metrics);
+    status_fill(r, x->call.peer, &s, x->metrics);
     (void)!peer_reply(x->call.peer->peer, x->call.id, &s.reply.base);
     event_set(&r->base, &x->next, r->base.now_us + x->period_us);
 }

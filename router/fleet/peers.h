@@ -30,11 +30,11 @@ struct router_peer {
     int64_t idle_us;   /* without an open call since then */
     struct peer_id id;
     uint64_t session, nonce;
-    uint8_t role;                    /* BY_* */
-    bool keyed;                      /* identity is what its key proves */
-    struct identity identity;        /* of its connection, at its Hello */
-    char name[PEER_NAME_MAX + 1];    /* of its key and its Hello */
-    char lineage[PEER_NAME_MAX + 1]; /* of a worker, likewise */
+    uint8_t role;                 /* BY_* */
+    bool keyed;                   /* identity is set */
+    struct identity identity;     /* the key of its connection, at its Hello */
+    char name[PEER_NAME_MAX + 1]; /* from its key and its Hello */
+    char lineage[PEER_NAME_MAX + 1]; /* likewise, if it is a worker */
     struct peer *peer;
     int64_t heard_us;   /* arrival of the newest frame */
     struct event flush; /* at peer_due() */

@@ -275,6 +275,7 @@ void auditor_tick(struct sim *s, uint32_t number)
         spare_watch(s);
         offers_watch(s);
         tick_router(s);
+        keys_audit(s);
     } else if (node_is_worker(number) && node_worker(s, number)) {
         tick_worker(s, number - SIM_FIRST_WORKER);
         liveness_worker(s, number - SIM_FIRST_WORKER);

@@ -112,7 +112,19 @@ const char *const deed_names[DEEDS] = {
     [DEED_WEB_LEFT_WAITING] = "left-waiting",
     [DEED_WEB_LEFT_PREFILL] = "left-prefill",
     [DEED_WEB_LEFT_DECODE] = "left-decode",
-    [DEED_WEB_LEFT_LAST] = "left-last"};
+    [DEED_WEB_LEFT_LAST] = "left-last",
+    [DEED_KEY_NAME] = "name",
+    [DEED_KEY_LINEAGE] = "lineage",
+    [DEED_KEY_ROLE] = "role",
+    [DEED_KEY_NONE] = "none",
+    [DEED_KEY_STAGE] = "stage",
+    [DEED_KEY_STAGE_UP] = "stage-up",
+    [DEED_KEY_REMOVED] = "removed",
+    [DEED_KEY_REMOVED_CLIENT] = "removed-client",
+    [DEED_KEY_REFUSED] = "refused",
+    [DEED_KEY_RESTORED] = "restored",
+    [DEED_KEY_ROTATED] = "rotated",
+    [DEED_KEY_NEXT] = "next-rotated"};
 
 enum cell_state cells_at_worker(const struct sim *s, uint32_t node,
                                 const struct sim_choice *c)

@@ -152,6 +152,18 @@ enum deed {
     DEED_WEB_LEFT_PREFILL,
     DEED_WEB_LEFT_DECODE,
     DEED_WEB_LEFT_LAST, /* ... after the last token */
+    DEED_KEY_NAME,      /* a key tries the name of another key's client */
+    DEED_KEY_LINEAGE,   /* ... name and lineage of another key's worker */
+    DEED_KEY_ROLE,      /* a key tries a role that it does not have */
+    DEED_KEY_NONE,      /* a connection without a key among keys */
+    DEED_KEY_STAGE,     /* another worker's key tries to join an assembly */
+    DEED_KEY_STAGE_UP,  /* ... that is up */
+    DEED_KEY_REMOVED,   /* a worker's key is removed while sequences run */
+    DEED_KEY_REMOVED_CLIENT, /* ... that of a client with open requests */
+    DEED_KEY_REFUSED,        /* a connection with a removed key */
+    DEED_KEY_RESTORED,       /* a removed key is trusted again */
+    DEED_KEY_ROTATED,        /* ... replaced by another key of the name */
+    DEED_KEY_NEXT,           /* an edge to a stage with such a key */
     DEEDS
 };
 

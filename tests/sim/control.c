@@ -256,10 +256,11 @@ static enum status call_plain(struct control *c)
 
 static enum status call_worker(struct control *c)
 {
-    const char *name = c->sim->nodes[SIM_FIRST_WORKER + c->worker].name;
+    char name[SIM_KNOWN_AS];
     Sluice__V1__DrainRequest drain = SLUICE__V1__DRAIN_REQUEST__INIT;
     Sluice__V1__WorkerRequest undrain = SLUICE__V1__WORKER_REQUEST__INIT;
 
+    keys_known_as(c->sim, SIM_FIRST_WORKER + c->worker, name);
     drain.worker = undrain.worker = wire_text(name);
     drain.has_grace_ms = true;
     drain.grace_ms = c->grace_ms;

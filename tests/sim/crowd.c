@@ -7,10 +7,9 @@
 #include "tests/sim/sim.h"
 
 #define CROWD_STREAM   80
-#define CROWD_CONN     0x60000000u /* no connection of the network */
-#define CROWD_OPEN_MAX 4000        /* connections of strangers open at a time */
-#define SESSIONS       512 /* limit on compared sessions, more than exist */
-#define PEERS_GATEWAY  8   /* sessions of a gateway, at most */
+#define CROWD_OPEN_MAX 4000 /* connections of strangers open at a time */
+#define SESSIONS       512  /* limit on compared sessions, more than exist */
+#define PEERS_GATEWAY  8    /* sessions of a gateway, at most */
 
 void crowd_draw(struct sim *s)
 {

@@ -25,6 +25,9 @@
 #include "tests/sim/rng.h"
 
 struct sim;
+
+#define CROWD_CONN 0x60000000u /* and later; not of the network */
+
 struct sim_request;
 
 struct crowd {

@@ -184,8 +184,9 @@ static uint32_t closes(const struct sim *s, uint32_t w)
 void drains_asked(struct sim *s, const uint8_t *name, size_t n)
 {
     for (uint32_t w = 0; w < SIM_WORKERS; w++) {
-        const char *of = s->nodes[SIM_FIRST_WORKER + w].name;
+        char of[SIM_KNOWN_AS];
 
+        keys_known_as(s, SIM_FIRST_WORKER + w, of);
         if (strlen(of) == n && memcmp(of, name, n) == 0) {
             set_open(s, s->drains.open & ~closes(s, w));
         }

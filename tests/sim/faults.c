@@ -154,7 +154,7 @@ void faults_restart(struct sim *s, uint32_t node)
     node_comes_back(s, node, rng_octave(&s->chance, 1000, 3000000));
 }
 
-static void end_node(struct sim *s, uint32_t node)
+void faults_end(struct sim *s, uint32_t node)
 {
     bool loads =
         node_is_worker(node) && s->offers[node - SIM_FIRST_WORKER].loads;
@@ -206,11 +206,11 @@ static void strike(struct sim *s, enum fault f)
         cut_one_way(s);
         break;
     case FAULT_WORKER:
-        end_node(s, SIM_FIRST_WORKER +
-                        (uint32_t)rng_below(&s->chance, s->options.n_workers));
+        faults_end(s, SIM_FIRST_WORKER + (uint32_t)rng_below(
+                                             &s->chance, s->options.n_workers));
         break;
     case FAULT_ROUTER:
-        end_node(s, SIM_ROUTER);
+        faults_end(s, SIM_ROUTER);
         break;
     default:
         pause_node(s);
@@ -246,12 +246,14 @@ void faults_start(struct sim *s)
     gateways_start(s);
     strangers_start(s);
     crowd_start(s);
+    keys_start(s);
 }
 
 void faults_stop(struct sim *s)
 {
     s->calm = true;
     s->calm_us = sim_now(s);
+    keys_restore(s);
     for (uint32_t i = 1; i <= s->network.n_conns; i++) {
         struct conn *c = network_conn(&s->network, i);
 

@@ -253,7 +253,11 @@ static uint32_t missed(const struct task *t, const struct sim_counts *c)
     }
     if (t->with.gateways != SEEDS_NONE) {
         printf("; gateways");
-        of_stages += print_deeds(&c->cells, DEED_WEB_STREAM, DEEDS);
+        of_stages += print_deeds(&c->cells, DEED_WEB_STREAM, DEED_KEY_NAME);
+    }
+    if (t->with.keys != SEEDS_NONE) {
+        printf("; keys");
+        of_stages += print_deeds(&c->cells, DEED_KEY_NAME, DEEDS);
     }
     return (c->seeds < CELLS_SEEDS ? 0 : empty) +
            (c->seeds < STAGE_CELLS_SEEDS ? 0 : of_stages);
@@ -300,14 +304,16 @@ static bool verdict(const struct task *t, double seconds)
 }
 
 /* Finds the features with which the seed still draws these options: as drawn
- * now, without gateways, also without offers, or without any. */
+ * now, without keys, also without gateways, also without offers, or without
+ * any. */
 static bool find_options(struct task *t, uint64_t seed, uint64_t hash)
 {
     static const struct seeds_with tries[] = {
-        {SEEDS_DRAWN, SEEDS_DRAWN, SEEDS_DRAWN},
-        {SEEDS_DRAWN, SEEDS_DRAWN, SEEDS_NONE},
-        {SEEDS_DRAWN, SEEDS_NONE, SEEDS_NONE},
-        {SEEDS_NONE, SEEDS_NONE, SEEDS_NONE}};
+        {SEEDS_DRAWN, SEEDS_DRAWN, SEEDS_DRAWN, SEEDS_DRAWN},
+        {SEEDS_DRAWN, SEEDS_DRAWN, SEEDS_DRAWN, SEEDS_NONE},
+        {SEEDS_DRAWN, SEEDS_DRAWN, SEEDS_NONE, SEEDS_NONE},
+        {SEEDS_DRAWN, SEEDS_NONE, SEEDS_NONE, SEEDS_NONE},
+        {SEEDS_NONE, SEEDS_NONE, SEEDS_NONE, SEEDS_NONE}};
     struct sim_options o;
 
     for (uint32_t i = 0; i < sizeof tries / sizeof tries[0]; i++) {
@@ -323,7 +329,8 @@ static bool find_options(struct task *t, uint64_t seed, uint64_t hash)
 
 static uint64_t options_of(uint64_t seed)
 {
-    const struct seeds_with none = {SEEDS_NONE, SEEDS_NONE, SEEDS_NONE};
+    const struct seeds_with none = {SEEDS_NONE, SEEDS_NONE, SEEDS_NONE,
+                                    SEEDS_NONE};
     struct sim_options o;
 
     options_draw(&o, seed, none);
@@ -379,6 +386,9 @@ static void usage(void)
         "                      all, none or drawn (default: drawn, 1 in "
         "10)\n"
         "  --gateways WHICH    seeds with HTTP gateways: all, none or drawn\n"
+        "                      (default: drawn, 1 in 4)\n"
+        "  --keys WHICH        seeds whose nodes have keys: all, none or "
+        "drawn\n"
         "                      (default: drawn, 1 in 4)\n");
 }
 
@@ -453,6 +463,9 @@ static bool parse(int argc, char **argv, struct task *t)
             i++;
         } else if (strcmp(a, "--gateways") == 0 &&
                    parse_which(value, &t->with.gateways)) {
+            i++;
+        } else if (strcmp(a, "--keys") == 0 &&
+                   parse_which(value, &t->with.keys)) {
             i++;
         } else if (strcmp(a, "--jobs") == 0) {
             t->jobs = (uint32_t)strtoul(value, NULL, 10);

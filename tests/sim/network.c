@@ -317,7 +317,7 @@ static void try_open(struct sim *s, uint32_t number, uint64_t unused)
     if (!c->open[END_PEER]) {
         return;
     }
-    if (s->nodes[c->listener].core && !chance(s, 100)) {
+    if (s->nodes[c->listener].core && !chance(s, 100) && keys_admit(s, c)) {
         c->open[END_ROUTER] = true;
         clock_add(&s->clock, sim_now(s) + delay(s), deliver_opened, number, 0);
     } else if (s->calm || rng_below(&s->chance, 4)) {

@@ -61,6 +61,10 @@ static enum status io_send(struct node_io *io, struct peer_id to,
 {
     struct sim_node *n = io->impl;
 
+    if (to.v >= KEYS_CONN && to.v < CROWD_CONN) {
+        keys_answered(n->sim, f);
+        return ST_OK;
+    }
     return network_send(n->sim, n->number, to, f);
 }
 
@@ -77,13 +81,23 @@ static struct peer_id io_open_to(struct node_io *io, const char *endpoint,
 {
     struct sim_node *n = io->impl;
     unsigned number = SIM_NODES;
+    struct peer_id id;
 
-    (void)key;
     if (sscanf(endpoint, "ipc:///sim/%u", &number) != 1 ||
         number >= SIM_NODES) {
         return (struct peer_id){0};
     }
-    return network_open(n->sim, n->number, number);
+    id = network_open(n->sim, n->number, number);
+    keys_wanted(n->sim, id, key);
+    return id;
+}
+
+static const struct identity *io_identity(struct node_io *io,
+                                          struct peer_id who)
+{
+    struct sim_node *n = io->impl;
+
+    return keys_identity(n->sim, n->number, who);
 }
 
 static void io_close(struct node_io *io, struct peer_id who)
@@ -232,6 +246,7 @@ static void start_router(struct sim *s, struct sim_node *n)
                                .max_waiting = s->options.max_waiting,
                                .gather_us = s->seed % 3 == 0 ? 1000 : 0,
                                .headroom = s->options.headroom,
+                               .keyed = s->options.keys.on != 0,
                                .worker_wait_us =
                                    (int64_t)s->options.worker_wait_ms * 1000};
 
@@ -336,7 +351,8 @@ void node_plug(struct sim_node *n)
                              .send = io_send,
                              .open = io_open,
                              .open_to = io_open_to,
-                             .close = io_close};
+                             .close = io_close,
+                             .identity = io_identity};
 }
 
 void node_start(struct sim *s, uint32_t number)

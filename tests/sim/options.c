@@ -641,16 +641,18 @@ void options_draw(struct sim_options *o, uint64_t seed, struct seeds_with with)
         draw_offers(o, &r);
     }
     options_draw_gateways(o, seed, with.gateways);
+    options_draw_keys(o, seed, with.keys);
 }
 
-/* Returns the bytes to hash: for seeds without gateways, offers or stages, only
- * the options before these, so that their hash does not change. */
+/* Returns the bytes to hash: for seeds without keys, gateways, offers or
+ * stages, only the options before these, so that their hash does not change. */
 static size_t hashed_bytes(const struct sim_options *o)
 {
     static const struct stage_draw none;
 
-    return o->gateways.n ? sizeof(*o)
-           : o->offers.n ? offsetof(struct sim_options, gateways)
+    return o->keys.on      ? sizeof(*o)
+           : o->gateways.n ? offsetof(struct sim_options, keys)
+           : o->offers.n   ? offsetof(struct sim_options, gateways)
            : memcmp(&o->stages, &none, sizeof(none)) != 0
                ? offsetof(struct sim_options, offers)
                : offsetof(struct sim_options, stages);

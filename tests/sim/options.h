@@ -38,10 +38,10 @@ struct worker_draw {
 /* Which seeds have a feature: a drawn share, none, or all. */
 enum seeds { SEEDS_DRAWN, SEEDS_NONE, SEEDS_ALL };
 
-/* Seeds with replicas of several stages, seeds with workers that offer
- * themselves, and seeds with gateways. */
+/* Seeds with replicas of several stages, with workers that offer themselves,
+ * with gateways, and with keys. */
 struct seeds_with {
-    enum seeds stages, offers, gateways;
+    enum seeds stages, offers, gateways, keys;
 };
 
 /* Replicas of several stages.  All 0: every worker has all layers. */
@@ -92,6 +92,13 @@ struct gateway_draw {
     uint32_t leave_of, stall_of, half_of, wrong_of, stream_of, chat_of;
 };
 
+/* Keys of the nodes.  All 0: there are none. */
+struct key_draw {
+    uint32_t on, pooled;      /* pooled: all workers have one key */
+    int64_t strange_every_us; /* strangers with keys of their own */
+    int64_t remove_every_us;  /* removal of a node's key; 0: never */
+};
+
 struct sim_options {
     bool faulty;
     uint32_t n_models, n_workers, n_clients;
@@ -128,6 +135,7 @@ struct sim_options {
     _Alignas(8) struct stage_draw stages;
     _Alignas(8) struct offer_draw offers;
     _Alignas(8) struct gateway_draw gateways;
+    _Alignas(8) struct key_draw keys;
 };
 
 /* Layers of its model that a worker has. */
@@ -137,9 +145,11 @@ struct fake_shard {
 };
 
 void options_draw(struct sim_options *o, uint64_t seed, struct seeds_with with);
-/* Draws the gateways: the last part of options_draw(). */
+/* Draws the gateways: the last part of options_draw() but the keys. */
 void options_draw_gateways(struct sim_options *o, uint64_t seed,
                            enum seeds which);
+/* Draws the keys: after all others. */
+void options_draw_keys(struct sim_options *o, uint64_t seed, enum seeds which);
 struct fake_shard options_shard(const struct sim_options *o, uint32_t w);
 /* Return whether worker w has only some of the layers; whether any worker does.
  */

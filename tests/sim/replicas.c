@@ -20,8 +20,8 @@ static uint32_t node_of(const struct sim *s, const struct router_worker_view *v)
     return s->network.conns[v->id.v - 1].node;
 }
 
-static bool find_view(const struct sim *s, uint32_t node,
-                      struct router_worker_view *out)
+bool replicas_find(const struct sim *s, uint32_t node,
+                   struct router_worker_view *out)
 {
     const void *router = s->nodes[SIM_ROUTER].core;
 
@@ -50,7 +50,7 @@ static bool find_leader(const struct sim *s, uint64_t assembly,
 bool replicas_place(const struct sim *s, uint32_t node,
                     struct router_worker_view *out)
 {
-    if (!find_view(s, node, out)) {
+    if (!replicas_find(s, node, out)) {
         return false;
     }
     return !is_staged(s, node) ||

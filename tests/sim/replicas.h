@@ -46,6 +46,10 @@ struct replicas_seen {
 bool replicas_place(const struct sim *s, uint32_t node,
                     struct router_worker_view *out);
 
+/* Finds the router's view of a worker.  Returns false if it has none. */
+bool replicas_find(const struct sim *s, uint32_t node,
+                   struct router_worker_view *out);
+
 /* Inspects a frame between stages before its delivery. */
 void replicas_sniff(struct sim *s, uint32_t conn, enum conn_end to,
                     const struct frame *f);

@@ -104,6 +104,7 @@ static void begin(struct sim *s, uint64_t seed, struct seeds_with with,
     strangers_draw(s);
     crowd_draw(s);
     forged_draw(s);
+    keys_init(s);
     arena_init(&s->arena);
     memset(s->full_us, -1, sizeof(s->full_us));
     s->room_before = UINT32_MAX;

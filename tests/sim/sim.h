@@ -27,6 +27,7 @@
 #include "tests/sim/forged.h"
 #include "tests/sim/gateways.h"
 #include "tests/sim/grants.h"
+#include "tests/sim/keys.h"
 #include "tests/sim/liveness.h"
 #include "tests/sim/network.h"
 #include "tests/sim/offers.h"
@@ -114,6 +115,7 @@ struct sim {
     struct strangers strangers;
     struct crowd crowd;
     struct forged forged;
+    struct keys keys;
     struct gateways gateways;
     struct web web;
     uint32_t n_brought; /* choices requested by the frame just delivered */
@@ -184,6 +186,8 @@ bool node_is_gateway(uint32_t number);
 /* faults.c: crashes a worker because of a plan that it runs; the worker
  * restarts later. */
 void faults_crash(struct sim *s, uint32_t number);
+/* Kills or stops a node, which restarts later. */
+void faults_end(struct sim *s, uint32_t node);
 void faults_start(struct sim *s);
 void faults_stop(struct sim *s);
 /* May disturb the assembly, when an Assemble arrives at this worker and another

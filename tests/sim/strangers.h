@@ -17,6 +17,8 @@
 
 struct sim;
 
+#define STRANGER_CONN 0x7fffffffu /* not a connection of the network */
+
 struct strangers {
     int64_t every_us; /* mean interval, 0: no strangers */
     struct rng chance;

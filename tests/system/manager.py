@@ -9,7 +9,8 @@ and sends no WATCHDOG=1 for so long is killed with SIGABRT and started again
 (lines `manager: ...` of LOG).  --first sets a variable for the first start
 alone.  --listen passes a listening TCP socket at HOST:PORT as descriptor 3.
 SIGTERM and SIGHUP are passed on; after SIGTERM the manager ends with the
-program's exit code.
+program's exit code.  On SIGUSR1 the program is stopped by SIGTERM and started
+again.
 """
 import argparse
 import os
@@ -40,7 +41,7 @@ class Manager:
         self.path = self.folder.name + "/notify"
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(self.path)
-        self.ready = self.stopping = False
+        self.ready = self.stopping = self.restarting = False
         self.fed = 0.0
         self.passed = None
         if args.listen:
@@ -59,15 +60,14 @@ class Manager:
         # $LISTEN_PID is the program's own id, which only it knows.
         own = "WATCHDOG_PID=$$ LISTEN_PID=$$" if self.passed else \
             "WATCHDOG_PID=$$"
-        command = ["bash", "-c", "export %s; exec \"$@\"" % own, "-"]
-        kept = ()
+        fd = self.passed.fileno() if self.passed else None
+        command = ["bash", "-c", "export %s; exec \"$@\"%s" %
+                   (own, " 3<&%d" % fd if fd else ""), "-"]
         if self.passed:
-            os.dup2(self.passed.fileno(), 3, inheritable=True)
             env["LISTEN_FDS"] = "1"
-            kept = (3,)
         self.ready = False
         self.child = subprocess.Popen(command + self.args.program, env=env,
-                                      pass_fds=kept)
+                                      pass_fds=(fd,) if fd else ())
         self.say("started %d" % self.child.pid)
 
     def message(self):
@@ -82,11 +82,16 @@ class Manager:
 
     def check(self):
         late = time.monotonic() - self.fed > self.args.watchdog
-        if self.args.watchdog and self.ready and late and not self.stopping:
+        if self.args.watchdog and self.ready and late and not (
+                self.stopping or self.restarting):
             self.say("killed %d by the watchdog" % self.child.pid)
             self.child.send_signal(signal.SIGABRT)
             self.child.wait()
             self.start([])
+
+    def restart(self, *_):
+        self.restarting = True
+        self.child.send_signal(signal.SIGTERM)
 
     def stop(self, *_):
         self.stopping = True
@@ -95,6 +100,7 @@ class Manager:
     def run(self):
         self.start(self.args.first)
         signal.signal(signal.SIGTERM, self.stop)
+        signal.signal(signal.SIGUSR1, self.restart)
         signal.signal(signal.SIGHUP,
                       lambda *_: self.child.send_signal(signal.SIGHUP))
         while True:
@@ -103,7 +109,10 @@ class Manager:
                 continue
             self.check()
             if self.child.poll() is not None:
-                break
+                if not self.restarting:
+                    break
+                self.restarting = False
+                self.start([])
         while select.select([self.socket], [], [], 0)[0]:
             self.message()
         self.say("ended %d with %d" % (self.child.pid, self.child.returncode))

@@ -29,7 +29,7 @@ static enum status check_place(const struct worker_options *o,
                          o->layer_begin, o->layer_end, o->n_layers, m->stage,
                          m->n_stages);
     }
-    /* Another worker chose the name; only neighbours are dialled. */
+    /* Another worker chose the name: without keys it is a neighbour. */
     if (endpoint_of_peer(m->next.data, m->next.len, o->stage_endpoint, o->keyed,
                          e) != ST_OK) {
         return error_wrap(e, "next");

@@ -30,14 +30,16 @@ struct cluster {
 
 /* ---- open and close ---- */
 
-enum status cluster_open(struct cluster **out, const char *endpoint,
-                         struct error *e)
+enum status cluster_open(struct cluster **out,
+                         const struct client_config *router, struct error *e)
 {
-    struct client_config config = {.endpoint = endpoint, .admin = true};
+    struct client_config config = *router;
     struct client *client;
-    enum status st = client_open(&client, &config, e);
     struct cluster *c;
+    enum status st;
 
+    config.admin = true;
+    st = client_open(&client, &config, e);
     if (st != ST_OK) {
         return st;
     }

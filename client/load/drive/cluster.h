@@ -11,10 +11,12 @@
 #include "client/load/figures/sample.h"
 #include "common/base/status.h"
 
+struct client_config;
 struct cluster;
 
-/* Connects to a router as administrator. */
-MUST_CHECK enum status cluster_open(struct cluster **out, const char *endpoint,
+/* Connects to a router as administrator.  `router`: as of client_open(). */
+MUST_CHECK enum status cluster_open(struct cluster **out,
+                                    const struct client_config *router,
                                     struct error *e);
 void cluster_close(struct cluster **c);
 

@@ -68,7 +68,9 @@ enum status native_ask(const struct target_options *o, struct target_facts *out,
                        struct error *e)
 {
     struct client_config config = {.endpoint = o->endpoint,
-                                   .timeout_ms = o->connect_ms};
+                                   .timeout_ms = o->connect_ms,
+                                   .key = o->curve_key,
+                                   .trust = o->trust};
     Sluice__V1__ListModelsRequest m = SLUICE__V1__LIST_MODELS_REQUEST__INIT;
     struct asked a = {.model = o->model, .out = out};
     struct client *c;

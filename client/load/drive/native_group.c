@@ -352,7 +352,8 @@ enum status native_group_new(struct native_group **out,
     assert(g != NULL && o->n_max > 0 && o->n_max <= TRANSPORT_SESSIONS_MAX);
     g->o = *o;
     g->now_us = loop_now_us();
-    st = transport_connect_many(&g->transport, o->endpoint, o->n_max, NULL, e);
+    st = transport_connect_many(&g->transport, o->endpoint, o->n_max, o->keys,
+                                e);
     if (st != ST_OK) {
         free(g);
         return st;

@@ -40,9 +40,10 @@ struct native_session {
 
 struct native_group_options {
     const char *endpoint;
-    const char *name; /* for the router's logs, copied by the cores */
-    unsigned n_max;   /* sessions, 1..TRANSPORT_SESSIONS_MAX */
-    bool slow;        /* the reader pauses */
+    const char *name;        /* for the router's logs, copied by the cores */
+    struct curve_keys *keys; /* borrowed; NULL: none */
+    unsigned n_max;          /* sessions, 1..TRANSPORT_SESSIONS_MAX */
+    bool slow;               /* the reader pauses */
     /* A Generate call with this request id was handed to the transport. */
     void (*on_sent)(void *arg, const uint8_t request_id[16], int64_t now_us);
     void *arg;
@@ -64,7 +65,7 @@ struct native_session *native_group_add(struct native_group *g);
 /* Fills the descriptors to poll, and lowers *due_us to the time of the next
  * turn; 0: now.  Nothing may be sent between this and poll(), because a send
  * may consume the signal of a ZeroMQ socket.  Returns their number, at most
- * 2 * n_max. */
+ * 2 * n_max + TRANSPORT_OWN_ITEMS. */
 int native_group_items(struct native_group *g, struct pollfd *items,
                        int64_t *due_us);
 

@@ -27,6 +27,7 @@
 #include "client/lib/client.h"
 #include "client/load/drive/native_call.h"
 #include "common/base/bytes.h"
+#include "common/wire/curve_keys.h"
 #include "common/wire/loop.h"
 
 /* Half of the calls of a session, so that each request has room for its
@@ -37,11 +38,12 @@
 #define NATIVE_SLOW_MAX   4
 #define NATIVE_SHARED_N   4 /* connections by default */
 
-static_assert(2 * (NATIVE_SHARED_MAX + NATIVE_CUT_MAX + NATIVE_SLOW_MAX) <=
+#define GROUPS (1 + NATIVE_SLOW_MAX) /* the first: shared and cut */
+
+static_assert(2 * (NATIVE_SHARED_MAX + NATIVE_CUT_MAX + NATIVE_SLOW_MAX) +
+                      GROUPS * TRANSPORT_OWN_ITEMS <=
                   TARGET_ITEMS,
               "every socket and its monitor have an item");
-
-#define GROUPS (1 + NATIVE_SLOW_MAX) /* the first: shared and cut */
 
 struct way {
     struct native_session *sessions[NATIVE_SHARED_MAX]; /* [n] */
@@ -51,6 +53,7 @@ struct way {
 struct target {
     struct native_shape shape;
     char endpoint[ENDPOINT_MAX], name[PEER_NAME_MAX + 1];
+    struct curve_keys *keys;             /* NULL: none */
     struct native_group *groups[GROUPS]; /* [n_groups] */
     int n_items[GROUPS];                 /* of the last items() */
     unsigned n_groups;
@@ -116,6 +119,7 @@ static enum status add_group(struct target *t, bool slow, struct error *e)
     struct native_group_options o = {
         .endpoint = t->endpoint,
         .name = t->name,
+        .keys = t->keys,
         .n_max = slow ? 1 : NATIVE_SHARED_MAX + NATIVE_CUT_MAX,
         .slow = slow,
         .on_sent = on_sent,
@@ -322,7 +326,8 @@ static enum status native_open(struct target **out,
     set_shape(t, o);
     while (getrandom(&t->salt, sizeof t->salt, 0) != sizeof t->salt) {
     }
-    st = add_group(t, false, e);
+    st = curve_keys_load(&t->keys, o->curve_key, o->trust, e);
+    st = st == ST_OK ? add_group(t, false, e) : st;
     for (unsigned i = 0; st == ST_OK && i < n; i++) {
         add_session(t, NATIVE_SHARED);
     }
@@ -368,6 +373,7 @@ static void native_close(struct target **pt)
             native_call_free(t->calls[i]);
         }
     }
+    curve_keys_free(&t->keys);
     free(t->calls);
     free(t->unused);
     free(t);

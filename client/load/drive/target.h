@@ -18,7 +18,7 @@
 #include "client/load/plan/prompt.h"
 #include "common/base/status.h"
 
-#define TARGET_ITEMS 64
+#define TARGET_ITEMS 80
 #define TARGET_STOPS 4
 
 /* Options that all requests of a run share.  Strings are borrowed. */
@@ -27,8 +27,10 @@ struct target_options {
     const char *model;    /* NULL: the only one */
     const char *key;      /* HTTP: API key, or NULL */
     const char *tenant;   /* our protocol: tenant, or NULL */
-    bool chat;            /* /v1/chat/completions, not /v1/completions */
-    bool stream;          /* SSE; false: whole answers */
+    /* Our protocol: struct client_config. */
+    const char *curve_key, *trust;
+    bool chat;   /* /v1/chat/completions, not /v1/completions */
+    bool stream; /* SSE; false: whole answers */
     bool ignore_eos;
     bool insecure; /* accept any certificate */
     bool resume;   /* our protocol: survive the router */

@@ -13,8 +13,11 @@
 
 #define SECOND INT64_C(1000000)
 
-static const struct door_limits limits = {
-    .connections = 4, .per_address = 2, .rate = 10, .burst = 8};
+static const struct door_limits limits = {.connections = 4,
+                                          .per_address = 2,
+                                          .rate = 10,
+                                          .burst = 8,
+                                          .handshakes = UINT32_MAX};
 
 static void start(struct door_rules *r, const struct door_limits *l)
 {
@@ -24,7 +27,7 @@ static void start(struct door_rules *r, const struct door_limits *l)
 static void leave(struct door_rules *r, uint64_t address, unsigned n)
 {
     while (n-- > 0) {
-        door_rules_leave(r, address);
+        door_rules_leave(r, address, false);
     }
 }
 
@@ -38,10 +41,10 @@ static void limits_all_connections(void **state)
         assert_int_equal(door_rules_enter(&r, a, 0), DOOR_OPEN);
     }
     assert_int_equal(door_rules_enter(&r, 5, 0), DOOR_FULL);
-    door_rules_leave(&r, 1);
+    door_rules_leave(&r, 1, false);
     assert_int_equal(door_rules_enter(&r, 5, 0), DOOR_OPEN);
     for (uint64_t a = 2; a <= 5; a++) {
-        door_rules_leave(&r, a);
+        door_rules_leave(&r, a, false);
     }
     door_rules_fini(&r);
 }
@@ -56,7 +59,7 @@ static void limits_one_address(void **state)
     assert_int_equal(door_rules_enter(&r, 7, 0), DOOR_OPEN);
     assert_int_equal(door_rules_enter(&r, 7, 0), DOOR_ADDRESS);
     assert_int_equal(door_rules_enter(&r, 8, 0), DOOR_OPEN);
-    door_rules_leave(&r, 7);
+    door_rules_leave(&r, 7, false);
     assert_int_equal(door_rules_enter(&r, 7, 0), DOOR_OPEN);
     leave(&r, 7, 2);
     leave(&r, 8, 1);
@@ -77,6 +80,37 @@ static void a_local_port_is_one_address(void **state)
     door_rules_fini(&r);
 }
 
+static void limits_unfinished_handshakes(void **state)
+{
+    const struct door_limits some = {.connections = 100,
+                                     .per_address = 100,
+                                     .rate = 10,
+                                     .burst = 100,
+                                     .handshakes = 8};
+    struct door_rules r;
+
+    (void)state;
+    start(&r, &some);
+    for (int i = 0; i < 6; i++) { /* three quarters */
+        assert_int_equal(door_rules_enter(&r, 1, 0), DOOR_OPEN);
+    }
+    assert_int_equal(door_rules_enter(&r, 1, 0), DOOR_SHAKING);
+    assert_int_equal(door_rules_enter(&r, 2, 0), DOOR_OPEN);
+    assert_int_equal(door_rules_enter(&r, 3, 0), DOOR_OPEN);
+    assert_int_equal(door_rules_enter(&r, 4, 0), DOOR_SHAKING);
+    door_rules_spoke(&r, 1);
+    assert_int_equal(door_rules_enter(&r, 1, 0), DOOR_OPEN);
+    door_rules_leave(&r, 1, true); /* the one that spoke */
+    assert_int_equal(door_rules_enter(&r, 1, 0), DOOR_SHAKING);
+    leave(&r, 1, 1);
+    assert_int_equal(door_rules_enter(&r, 4, 0), DOOR_OPEN);
+    leave(&r, 1, 5);
+    for (uint64_t a = 2; a <= 4; a++) {
+        leave(&r, a, 1);
+    }
+    door_rules_fini(&r);
+}
+
 static void limits_the_rate(void **state)
 {
     struct door_rules r;
@@ -85,17 +119,17 @@ static void limits_the_rate(void **state)
     start(&r, &limits);
     for (int i = 0; i < 8; i++) {
         assert_int_equal(door_rules_enter(&r, 1, 0), DOOR_OPEN);
-        door_rules_leave(&r, 1);
+        door_rules_leave(&r, 1, false);
     }
     assert_int_equal(door_rules_enter(&r, 1, 0), DOOR_RATE);
     assert_int_equal(door_rules_enter(&r, 1, SECOND / 10 - 1), DOOR_RATE);
     assert_int_equal(door_rules_enter(&r, 1, SECOND / 10), DOOR_OPEN);
     assert_int_equal(door_rules_enter(&r, 1, SECOND / 10), DOOR_RATE);
-    door_rules_leave(&r, 1);
+    door_rules_leave(&r, 1, false);
     /* After a long pause the burst is the same as at the start. */
     for (int i = 0; i < 8; i++) {
         assert_int_equal(door_rules_enter(&r, 1, 1000 * SECOND), DOOR_OPEN);
-        door_rules_leave(&r, 1);
+        door_rules_leave(&r, 1, false);
     }
     assert_int_equal(door_rules_enter(&r, 1, 1000 * SECOND), DOOR_RATE);
     door_rules_fini(&r);
@@ -146,6 +180,7 @@ int main(void)
         cmocka_unit_test(limits_all_connections),
         cmocka_unit_test(limits_one_address),
         cmocka_unit_test(a_local_port_is_one_address),
+        cmocka_unit_test(limits_unfinished_handshakes),
         cmocka_unit_test(limits_the_rate),
         cmocka_unit_test(tells_addresses_apart),
         cmocka_unit_test(leaves_a_share_to_others),

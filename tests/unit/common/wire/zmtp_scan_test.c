@@ -55,7 +55,7 @@ static struct zmtp_scan scan_split(const struct stream *s, size_t at)
 {
     struct zmtp_scan z;
 
-    zmtp_scan_init(&z);
+    zmtp_scan_init(&z, false);
     zmtp_scan(&z, s->bytes, at, LONGEST);
     zmtp_scan(&z, s->bytes + at, s->n - at, LONGEST);
     return z;
@@ -70,7 +70,7 @@ static void check(const struct stream *s, enum zmtp_fault wanted, bool spoke)
         assert_int_equal(z.fault, wanted);
         assert_int_equal(z.spoke, spoke);
     }
-    zmtp_scan_init(&z);
+    zmtp_scan_init(&z, false);
     for (size_t i = 0; i < s->n; i++) {
         zmtp_scan(&z, s->bytes + i, 1, LONGEST);
     }

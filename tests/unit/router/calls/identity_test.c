@@ -98,6 +98,23 @@ static void the_key_names_the_worker(void **state)
     rig_end(&rig);
 }
 
+static void status_names_the_caller(void **state)
+{
+    Sluice__V1__StatusRequest m = SLUICE__V1__STATUS_REQUEST__INIT;
+    struct rig *rig = rig_new(&keyed);
+    struct fake *a =
+        up(with_key(fake_new(rig, BY_ADMIN, "desk"), "ops", BY_ADMIN));
+    struct record *x = client_call(a, METHOD_ADMIN_STATUS, &m.base, 0);
+    const Sluice__V1__StatusReply *reply;
+
+    (void)state;
+    rig_run(rig);
+    assert_int_equal(x->status, ST_OK);
+    reply = (const void *)x->reply;
+    assert_true(equal(reply->your_name, "ops/desk"));
+    rig_end(&rig);
+}
+
 /* As before there were keys, also for a name with a slash. */
 static void without_keys_the_hello_names_the_worker(void **state)
 {
@@ -358,6 +375,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_key_names_the_worker),
+        cmocka_unit_test(status_names_the_caller),
         cmocka_unit_test(without_keys_the_hello_names_the_worker),
         cmocka_unit_test(a_role_that_the_key_lacks_is_refused),
         cmocka_unit_test(a_role_that_the_key_has_is_accepted),

@@ -93,7 +93,7 @@ struct bench {
     struct peer *out; /* the previous stage's */
     char refused[ERROR_TEXT];
     struct greeter next;
-    /* What the other ends prove, if keyed. */
+    /* Keys of the other ends, if keyed. */
     bool keyed;
     struct identity router_key, before_key, next_key;
     uint32_t n_dials; /* to the next stage, the newest with this key */

@@ -1,0 +1,397 @@
+#include "client/cluster/bundle_apply.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client/cluster/new_file.h"
+#include "text/file.h"
+
+#define KEYS_DIR "keys"
+
+struct target {
+    const struct apply *how;
+    const struct bundle *old;
+    int root;     /* descriptor of the root */
+    bool owners;  /* set owners */
+    gid_t sluice; /* the group, with owners */
+};
+
+/* ---- the group ---- */
+
+/* Looks up the group in the root's own file, which no service of this machine
+ * replaces. */
+static bool find_group(const char *root, gid_t *gid)
+{
+    char path[4096];
+    struct group *g;
+    FILE *f;
+
+    if (strcmp(root, "/") == 0) {
+        g = getgrnam("sluice");
+        *gid = g != NULL ? g->gr_gid : 0;
+        return g != NULL;
+    }
+    snprintf(path, sizeof path, "%.4000s/etc/group", root);
+    f = fopen(path, "re");
+    if (f == NULL) {
+        return false;
+    }
+    while ((g = fgetgrent(f)) != NULL && strcmp(g->gr_name, "sluice") != 0) {
+        continue;
+    }
+    if (g != NULL) {
+        *gid = g->gr_gid;
+    }
+    fclose(f);
+    return g != NULL;
+}
+
+static bool has_secret(const struct bundle *b)
+{
+    for (size_t i = 0; i < b->n; i++) {
+        if (b->file[i].secret) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum status find_owners(struct target *t, const struct bundle *b,
+                               struct error *e)
+{
+    bool slash = strcmp(t->how->root, "/") == 0;
+
+    if (geteuid() != 0) {
+        return slash && !t->how->dry_run
+                   ? error_set(e, ST_PERMISSION_DENIED,
+                               "apply writes /etc/sluice and must run as root; "
+                               "--root DIR writes to another folder")
+                   : ST_OK;
+    }
+    t->owners = true;
+    if (has_secret(b) && !find_group(t->how->root, &t->sluice) &&
+        !t->how->dry_run) {
+        return error_set(e, ST_FAILED_PRECONDITION,
+                         "the group sluice does not exist, to which keys "
+                         "belong; install the packages first, or make it with "
+                         "groupadd --system sluice");
+    }
+    return ST_OK;
+}
+
+/* ---- folders ---- */
+
+static enum status cannot(const char *what, const char *path, struct error *e)
+{
+    return error_set(e,
+                     errno == ELOOP || errno == ENOTDIR ? ST_FAILED_PRECONDITION
+                                                        : ST_UNAVAILABLE,
+                     "%s: cannot %s: %s", path, what,
+                     errno == ELOOP || errno == ENOTDIR
+                         ? "a folder of the path is a link or a file"
+                         : strerror(errno));
+}
+
+/* Opens the folder of path[0..n) below `at`, and makes it if `make`. */
+static int open_folder(const struct target *t, int at, const char *name,
+                       bool make)
+{
+    const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    bool keys = strcmp(name, KEYS_DIR) == 0;
+    int fd = openat(at, name, flags);
+
+    if (fd >= 0 || errno != ENOENT || !make ||
+        mkdirat(at, name, keys ? 0750 : 0755) != 0) {
+        return fd;
+    }
+    fd = openat(at, name, flags);
+    /* fchmod(): whatever the umask is. */
+    if (fd >= 0 && (fchmod(fd, keys ? 0750 : 0755) != 0 ||
+                    (t->owners && fchown(fd, 0, keys ? t->sluice : 0) != 0))) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+/* Opens the folder that holds the file of path, and points *name at the file's
+ * own name.  Returns -1 with errno. */
+static int open_parent(const struct target *t, const char *path, bool make,
+                       const char **name)
+{
+    int at = dup(t->root);
+
+    *name = path;
+    for (const char *slash = strchr(path, '/'); at >= 0 && slash != NULL;
+         slash = strchr(*name, '/')) {
+        char part[BUNDLE_PATH_MAX];
+        int next;
+
+        snprintf(part, sizeof part, "%.*s", (int)(slash - *name), *name);
+        next = open_folder(t, at, part, make);
+        close(at);
+        at = next;
+        *name = slash + 1;
+    }
+    return at;
+}
+
+/* ---- files ---- */
+
+/* Keeps a file of another origin, the first time. */
+static void keep_original(const struct target *t, int dir, const char *name,
+                          const char *path)
+{
+    char kept[BUNDLE_PATH_MAX + 8];
+    struct stat s;
+
+    snprintf(kept, sizeof kept, "%s.orig", name);
+    if (bundle_find(t->old, path) == NULL &&
+        fstatat(dir, name, &s, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISREG(s.st_mode) &&
+        fstatat(dir, kept, &s, AT_SYMLINK_NOFOLLOW) != 0) {
+        (void)!renameat(dir, name, dir, kept);
+    }
+}
+
+static enum status write_in(const struct target *t, int dir, const char *name,
+                            const struct bundle_file *f, struct error *e)
+{
+    char temporary[BUNDLE_PATH_MAX + 8];
+    mode_t mode = f->secret ? 0640 : 0644;
+    enum status st;
+    int fd;
+
+    snprintf(temporary, sizeof temporary, "%s.new", name);
+    unlinkat(dir, temporary, 0); /* left by a run that was killed */
+    fd = openat(dir, temporary,
+                O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        return cannot("create", f->path, e);
+    }
+    if ((t->owners && fchown(fd, 0, f->secret ? t->sluice : 0) != 0) ||
+        fchmod(fd, mode) != 0) {
+        close(fd);
+        return cannot("set the owner", f->path, e);
+    }
+    st = new_file_fill(fd, f->bytes, f->n, e);
+    if (st != ST_OK) {
+        return error_wrap(e, "%s", f->path);
+    }
+    keep_original(t, dir, name, f->path);
+    return renameat(dir, temporary, dir, name) == 0
+               ? ST_OK
+               : cannot("replace", f->path, e);
+}
+
+/* Returns whether the open file has the file's bytes. */
+static bool has_bytes(int fd, const struct bundle_file *f)
+{
+    char *bytes = malloc(f->n + 1);
+    bool same = bytes != NULL && read(fd, bytes, f->n + 1) == (ssize_t)f->n &&
+                memcmp(bytes, f->bytes, f->n) == 0;
+
+    free(bytes);
+    return same;
+}
+
+/* Returns whether the file on disk is as the bundle has it. */
+static bool is_same(const struct target *t, const struct bundle_file *f)
+{
+    const char *name;
+    struct stat s;
+    int dir = open_parent(t, f->path, false, &name);
+    int fd = dir >= 0 ? openat(dir, name,
+                               O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
+                      : -1;
+    bool same = fd >= 0 && fstat(fd, &s) == 0 && S_ISREG(s.st_mode) &&
+                (s.st_mode & 0777) == (f->secret ? 0640 : 0644) &&
+                (!t->owners ||
+                 (s.st_uid == 0 && s.st_gid == (f->secret ? t->sluice : 0))) &&
+                has_bytes(fd, f);
+
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (dir >= 0) {
+        close(dir);
+    }
+    return same;
+}
+
+static enum status install(const struct target *t, const struct bundle_file *f,
+                           struct error *e)
+{
+    const char *name;
+    enum status st;
+    int dir;
+
+    if (t->how->dry_run) {
+        return ST_OK;
+    }
+    dir = open_parent(t, f->path, true, &name);
+    if (dir < 0) {
+        return cannot("open the folder", f->path, e);
+    }
+    st = write_in(t, dir, name, f, e);
+    close(dir);
+    return st;
+}
+
+static void uninstall(const struct target *t, const char *path)
+{
+    const char *name;
+    int dir = open_parent(t, path, false, &name);
+
+    if (dir >= 0) {
+        unlinkat(dir, name, 0);
+        close(dir);
+    }
+}
+
+static void report(const struct target *t, enum apply_change what,
+                   const char *path)
+{
+    if (t->how->changed != NULL) {
+        t->how->changed(t->how->arg, what, path);
+    }
+}
+
+static enum status install_all(const struct target *t, const struct bundle *b,
+                               struct error *e)
+{
+    for (size_t i = 0; i < b->n; i++) {
+        const struct bundle_file *f = &b->file[i];
+        enum status st;
+
+        if (is_same(t, f)) {
+            continue;
+        }
+        report(t,
+               bundle_find(t->old, f->path) != NULL ? APPLY_CHANGED : APPLY_NEW,
+               f->path);
+        st = install(t, f, e);
+        if (st != ST_OK) {
+            return st;
+        }
+    }
+    return ST_OK;
+}
+
+static void remove_gone(const struct target *t, const struct bundle *b)
+{
+    for (size_t i = 0; i < t->old->n; i++) {
+        const char *path = t->old->file[i].path;
+
+        if (bundle_find(b, path) == NULL) {
+            report(t, APPLY_REMOVED, path);
+            if (!t->how->dry_run) {
+                uninstall(t, path);
+            }
+        }
+    }
+}
+
+/* Written last: after a failure the next apply still has the old list. */
+static enum status keep_manifest(const struct target *t, const struct bundle *b,
+                                 struct error *e)
+{
+    struct bundle_file f = {.path = BUNDLE_INSTALLED};
+    enum status st;
+
+    bundle_manifest(b, &f.bytes, &f.n);
+    st = install(t, &f, e);
+    free(f.bytes);
+    return st;
+}
+
+/* ---- the interface ---- */
+
+enum status bundle_installed(struct bundle *out, const char *root,
+                             struct error *e)
+{
+    char path[4096];
+    char *text;
+    size_t n;
+    enum status st;
+
+    *out = (struct bundle){0};
+    snprintf(path, sizeof path, "%.4000s/" BUNDLE_INSTALLED, root);
+    if (access(path, F_OK) != 0) {
+        return ST_OK;
+    }
+    st = file_read(path, BUNDLE_FILE_BYTES, &text, &n, e);
+    if (st == ST_OK) {
+        st = bundle_manifest_parse(out, text, n, e);
+        free(text);
+    }
+    return st == ST_OK ? ST_OK : error_wrap(e, "%s", path);
+}
+
+enum status bundle_apply(const struct bundle *b, const struct bundle *old,
+                         const struct apply *how, struct error *e)
+{
+    struct target t = {.how = how, .old = old};
+    enum status st;
+
+    if (old->host[0] != '\0' && strcmp(old->host, b->host) != 0) {
+        return error_set(e, ST_FAILED_PRECONDITION,
+                         "the bundle is of host %s, but this machine has that "
+                         "of host %s; remove /" BUNDLE_INSTALLED
+                         " to change it",
+                         b->host, old->host);
+    }
+    st = find_owners(&t, b, e);
+    if (st != ST_OK) {
+        return st;
+    }
+    t.root = open(how->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (t.root < 0) {
+        return cannot("open the folder", how->root, e);
+    }
+    st = install_all(&t, b, e);
+    if (st == ST_OK) {
+        remove_gone(&t, b);
+        st = keep_manifest(&t, b, e);
+    }
+    close(t.root);
+    return st;
+}
+
+static bool differs(const struct bundle *b, const struct bundle *old,
+                    const char *path)
+{
+    const struct bundle_file *is = bundle_find(b, path);
+    const struct bundle_file *was = bundle_find(old, path);
+
+    return (is == NULL) != (was == NULL) ||
+           (is != NULL && strcmp(is->hash, was->hash) != 0);
+}
+
+bool bundle_unit_differs(const struct bundle *b, const struct bundle *old,
+                         const char *unit)
+{
+    char path[BUNDLE_PATH_MAX];
+    const char *at = strchr(unit, '@');
+    size_t n = strlen(unit) - strlen(".service");
+
+    snprintf(path, sizeof path, "etc/systemd/system/%s.d/50-cluster.conf",
+             unit);
+    if (differs(b, old, path)) {
+        return true;
+    }
+    if (at != NULL) {
+        snprintf(path, sizeof path, "etc/sluice/worker-%.*s.conf",
+                 (int)(unit + n - at - 1), at + 1);
+    } else {
+        snprintf(path, sizeof path, "etc/sluice/%.*s.conf",
+                 (int)(n - strlen("sluice-")), unit + strlen("sluice-"));
+    }
+    return differs(b, old, path);
+}
