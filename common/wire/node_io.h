@@ -25,8 +25,7 @@ struct peer_id {
 #define NODE_STOP INT64_MIN /* returned by tick: the node has finished */
 #define NODE_IDLE INT64_MAX /* returned by tick: nothing is due */
 
-#define KEY_BYTES    32 /* a CURVE public key */
-#define KEY_NAME_MAX 32
+#define KEY_BYTES 32 /* a CURVE public key */
 
 /* Proof of a connection's key. */
 struct identity {
