@@ -6,7 +6,7 @@
 
 #include "common/base/log.h"
 #include "common/wire/method.h"
-#include "common/wire/transport.h"
+#include "common/wire/transport_limits.h"
 
 #define TRUSTED_UNTAKEN 8 /* of the longest messages of a trusted peer */
 

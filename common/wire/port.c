@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "common/base/descriptors.h"
-#include "common/wire/transport.h"
+#include "common/wire/transport_limits.h"
 #include "common/wire/zap.h"
 #include "common/wire/zmtp_scan.h"
 

@@ -6,6 +6,8 @@
  *     transport_dial.c   outgoing connections
  *     transport_names.c  outgoing connections to hosts by name
  *
+ * The parts do not use transport.h, which stands above them.
+ *
  * Threading, memory, limits: common/wire/transport.h. */
 #ifndef COMMON_WIRE_TRANSPORT_IMPL_H
 #define COMMON_WIRE_TRANSPORT_IMPL_H
@@ -15,7 +17,7 @@
 #include "common/wire/door_watch.h"
 #include "common/wire/port.h"
 #include "common/wire/resolver.h"
-#include "common/wire/transport.h"
+#include "common/wire/transport_limits.h"
 
 struct transport {
     struct node_io io;
@@ -114,6 +116,11 @@ void transport_shake_failed(struct transport *t, const struct port *p,
 /* Records and logs the reason, a constant. */
 void transport_trouble_set(struct transport *t, const struct port *p,
                            const char *why);
+
+/* Serves transport_reload(). */
+void transport_revoke(struct transport *t);
+/* Serves transport_reread_keys(). */
+void transport_keys_reread(struct transport *t);
 
 /* Reports `lost` of connections whose keys are no longer trusted. */
 void transport_tell_revoked(struct transport *t, const struct node_ops *ops,

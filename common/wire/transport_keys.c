@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "common/wire/loop.h"
+#include "common/base/monotonic.h"
 #include "common/wire/method.h"
 #include "common/wire/transport_impl.h"
 #include "common/wire/zap.h"
@@ -237,7 +237,7 @@ void transport_trouble_set(struct transport *t, const struct port *p,
     if (t->keys == NULL) {
         return;
     }
-    log_gate_write(&t->undialled, loop_now_us(), "endpoint=%s why=\"%s\"",
+    log_gate_write(&t->undialled, monotonic_us(), "endpoint=%s why=\"%s\"",
                    p->at[0] != '\0' ? p->at : p->endpoint, why);
 }
 
@@ -265,11 +265,6 @@ void transport_shake_failed(struct transport *t, const struct port *p,
     }
 }
 
-const char *transport_trouble(const struct transport *t)
-{
-    return t->trouble;
-}
-
 /* ---- reload ---- */
 
 /* Returns whether the key of `who` still allows all that it allowed. */
@@ -294,7 +289,7 @@ static void revoke(struct transport *t, struct connection *c)
     door_dismiss(c->fd, c->generation, 0);
 }
 
-void transport_reload(struct transport *t)
+void transport_revoke(struct transport *t)
 {
     if (t->keys == NULL) {
         return;
@@ -317,10 +312,10 @@ void transport_reload(struct transport *t)
             p->gone = true;
         }
     }
-    door_watch_sweep(&t->doors, loop_now_us());
+    door_watch_sweep(&t->doors, monotonic_us());
 }
 
-void transport_reread_keys(struct transport *t)
+void transport_keys_reread(struct transport *t)
 {
     uint8_t before[KEY_BYTES];
     struct error e;
@@ -340,7 +335,7 @@ void transport_reread_keys(struct transport *t)
                  "why=\"ports that listen keep the old key until "
                  "a restart\"");
     }
-    transport_reload(t);
+    transport_revoke(t);
 }
 
 void transport_tell_revoked(struct transport *t, const struct node_ops *ops,
