@@ -1,5 +1,7 @@
 #include "common/wire/wire_limits.h"
 
+#include "common/wire/curve_cert.h"
+#include "common/wire/curve_keys.h"
 #include "common/wire/door.h"
 #include "common/wire/frame_spare.h"
 #include "common/wire/link.h"
@@ -35,6 +37,13 @@ const struct limit_row wire_limits[] = {
     LIMIT_ROW(DOOR_PORTS_MAX, "ports", "that listen in one process"),
     LIMIT_ROW(DOOR_FDS_MAX, "files", "that connections may have numbers of"),
     LIMIT_ROW(ZMTP_COMMAND_MAX, "bytes", "a command of ZMTP"),
+    LIMIT_ROW(DOOR_HANDSHAKES, "", "unfinished at a port with keys"),
+    LIMIT_ROW(DOOR_UNTAKEN_MAX, "frames",
+              "of a peer with a key that form no message yet"),
+    LIMIT_ROW(DOOR_STUCK, "s", "that frames of such a peer may wait"),
+    LIMIT_ROW(ZMTP_METADATA, "bytes", "metadata in a handshake of CURVE"),
+    LIMIT_ROW(CURVE_KEYS_MAX, "", "certificates in --trust"),
+    LIMIT_ROW(CURVE_CERT_BYTES_MAX, "bytes", "a certificate's file"),
     LIMIT_ROW(ENDPOINT_NAME_MAX, "bytes", "the name of a host"),
     LIMIT_ROW(ENDPOINT_LABEL_MAX, "bytes", "of it between two dots"),
     LIMIT_ROW(RESOLVER_QUERIES, "names", "being resolved at once"),
