@@ -9,6 +9,7 @@
 #include "common/wire/peer.h"
 #include "common/wire/resolver.h"
 #include "common/wire/session.h"
+#include "common/wire/zap.h"
 #include "proto/limits.h"
 
 const struct limit_row wire_limits[] = {
@@ -44,6 +45,8 @@ const struct limit_row wire_limits[] = {
     LIMIT_ROW(ZMTP_METADATA, "bytes", "metadata in a handshake of CURVE"),
     LIMIT_ROW(CURVE_KEYS_MAX, "", "certificates in --trust"),
     LIMIT_ROW(CURVE_CERT_BYTES_MAX, "bytes", "a certificate's file"),
+    LIMIT_ROW(CURVE_SUFFIX_MAX, "bytes", "a suffix such as +2 of that name"),
+    LIMIT_ROW(ZAP_ID_MAX, "bytes", "the id of libzmq's request about a key"),
     LIMIT_ROW(ENDPOINT_NAME_MAX, "bytes", "the name of a host"),
     LIMIT_ROW(ENDPOINT_LABEL_MAX, "bytes", "of it between two dots"),
     LIMIT_ROW(RESOLVER_QUERIES, "names", "being resolved at once"),
