@@ -83,6 +83,22 @@ enum option_hint option_hint(const struct option_row *row, char *words,
                                                 : OPTION_HINT_NONE;
 }
 
+bool option_hint_first(const char *operands, char *words, size_t cap)
+{
+    size_t n = strspn(operands, "abcdefghijklmnopqrstuvwxyz|-");
+
+    if (memchr(operands, '|', n) == NULL || n >= cap ||
+        (operands[n] != ' ' && operands[n] != '\0')) {
+        return false;
+    }
+    memcpy(words, operands, n);
+    words[n] = '\0';
+    for (size_t i = 0; i < n; i++) {
+        words[i] = words[i] == '|' ? ' ' : words[i];
+    }
+    return true;
+}
+
 enum option_hint option_hint_operands(const char *operands)
 {
     return operands[0] == '\0'               ? OPTION_HINT_FLAG

@@ -86,6 +86,7 @@ static void put_verb_names(FILE *to, const struct option_program *p)
 static void put_verb(FILE *to, const struct option_verb *v)
 {
     enum option_hint hint = option_hint_operands(v->operands);
+    char words[WORDS_BYTES];
 
     fprintf(to, "        %s)\n", v->name);
     for (size_t i = 0; i < v->n_rows; i++) {
@@ -97,6 +98,9 @@ static void put_verb(FILE *to, const struct option_verb *v)
         fputs("            )\n", to);
     }
     fputs("            _arguments $specs", to);
+    if (option_hint_first(v->operands, words, sizeof words)) {
+        fprintf(to, " '1:action:(%s)'", words);
+    }
     if (hint != OPTION_HINT_FLAG) {
         fputs(" '*:", to);
         put(to, v->operands);
