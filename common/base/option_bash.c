@@ -9,7 +9,9 @@
 #define WORDS_BYTES 512
 
 /* The functions of a script begin with the program's name, because a shell
- * loads the scripts of all programs.  @ stands for that name. */
+ * loads the scripts of all programs.  @ stands for that name.
+ *
+ * mapfile keeps names with blanks whole; COMPREPLY=($(...)) would cut them. */
 static const char helpers[] =
     "# Offers the words of $1.\n"
     "@_words()\n"
@@ -25,6 +27,9 @@ static const char helpers[] =
     "}\n"
     "\n";
 
+/* COMP_WORDS is the line cut at blanks and at COMP_WORDBREAKS, which has "=":
+ * --model=tiny=DIR is five words.  The option is thus up to four words before
+ * the cursor. */
 static const char body[] =
     "@()\n"
     "{\n"
@@ -93,6 +98,7 @@ static void put(FILE *to, const char *text, const char *name)
     }
 }
 
+/* Prints the command that offers values.  NAME=DIR has none for NAME. */
 static void put_action(FILE *to, enum option_hint hint, const char *words,
                        const char *name)
 {
@@ -160,6 +166,7 @@ static void put_flags(FILE *to, const struct option_row *rows, size_t n)
     }
 }
 
+/* Prints the function that offers the options of the verb $1. */
 static void put_options_function(FILE *to, const struct option_program *p,
                                  const char *name)
 {
@@ -196,6 +203,7 @@ static void put_operands(FILE *to, const struct option_verb *v,
     fputs(first ? "; fi ;;\n" : " ;;\n", to);
 }
 
+/* Prints the function that offers verbs, or the operands of the verb $1. */
 static void put_operands_function(FILE *to, const struct option_program *p,
                                   const char *name)
 {

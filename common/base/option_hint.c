@@ -65,6 +65,8 @@ enum option_hint option_hint(const struct option_row *row, char *words,
     if (strcmp(row->value, "NAME=DIR") == 0) {
         return OPTION_HINT_NAMED_DIR;
     }
+    /* A list ends at a remark: "cpu, opencl (the first GPU)", "a, b; see c",
+     * "chat or auto: chat for text". */
     n = strcspn(row->help, "(;");
     list = strstr(row->help, ": ");
     if (list == NULL || list >= row->help + n ||
