@@ -71,8 +71,8 @@ static void print_comment(FILE *to, const char *text)
     fputc('\n', to);
 }
 
-/* Options without a default have the name of their value, such as DIR: the user
- * who removes the # must choose one. */
+/* An option without a default has the name of its value, such as DIR, so that
+ * a line without its # alone is no working configuration. */
 void option_sample(FILE *to, const struct option_program *program)
 {
     char name[OPTION_FLAG_TEXT];
