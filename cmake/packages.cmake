@@ -48,6 +48,8 @@ set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY "=")
 set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 set(CPACK_SET_DESTDIR ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE
@@ -60,33 +62,31 @@ set(CPACK_DEBIAN_SLUICE_PACKAGE_DEPENDS passwd)
 set(CPACK_DEBIAN_SLUICE_PACKAGE_SUGGESTS "sluice-worker, prometheus")
 set(CPACK_DEBIAN_SLUICE_DESCRIPTION
 "cluster that serves large language models: router and gateway
- sluice serves large language models on a cluster of GPU or CPU workers,
- through OpenAI's HTTP API. It admits a request only when the memory for all
- of it is free, and streams survive the death of a worker or the router.
- .
- This package has the router, the HTTP gateway, the operator's tool sluicectl,
- the local front sluice and the load tester sluice-load. Its units are neither
- enabled nor started by the installation.")
+sluice serves large language models on a cluster of GPU or CPU workers,
+through OpenAI's HTTP API. It admits a request only when the memory for all
+of it is free, and streams survive the death of a worker or the router.
+
+This package has the router, the HTTP gateway, the operator's tool sluicectl,
+the local front sluice and the load tester sluice-load. Its units are neither
+enabled nor started by the installation.")
 set(CPACK_DEBIAN_WORKER_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_WORKER_PACKAGE_DEPENDS "sluice ${version}")
 set(CPACK_DEBIAN_WORKER_PACKAGE_RECOMMENDS "pocl-opencl-icd | opencl-icd")
 set(CPACK_DEBIAN_WORKER_DESCRIPTION
 "cluster that serves large language models: worker
- sluice serves large language models on a cluster of GPU or CPU workers,
- through OpenAI's HTTP API.
- .
- This package has the worker, which holds a model and runs its steps on the CPU
- or on an OpenCL device. Its unit sluice-worker@NAME reads
- /etc/sluice/worker-NAME.conf.")
+sluice serves large language models on a cluster of GPU or CPU workers,
+through OpenAI's HTTP API.
+
+This package has the worker, which holds a model and runs its steps on the CPU
+or on an OpenCL device. Its unit sluice-worker@NAME reads
+/etc/sluice/worker-NAME.conf.")
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
-set(CPACK_DEBIAN_LIBRARY_PACKAGE_GENERATE_SHLIBS ON)
-set(CPACK_DEBIAN_LIBRARY_PACKAGE_GENERATE_SHLIBS_POLICY "=")
 set(CPACK_DEBIAN_LIBRARY_DESCRIPTION
 "cluster that serves large language models: C library
- sluice serves large language models on a cluster of GPU or CPU workers.
- .
- This package has the shared library with which programs send requests to a
- router.")
+sluice serves large language models on a cluster of GPU or CPU workers.
+
+This package has the shared library with which programs send requests to a
+router.")
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEV_PACKAGE_SHLIBDEPS OFF)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
@@ -96,8 +96,8 @@ if(SLUICE_PC_PRIVATE MATCHES czmq)
 endif()
 set(CPACK_DEBIAN_DEV_DESCRIPTION
 "cluster that serves large language models: development files
- sluice serves large language models on a cluster of GPU or CPU workers.
- .
- This package has the headers, the static library and the pkg-config file for
- programs that send requests to a router.")
+sluice serves large language models on a cluster of GPU or CPU workers.
+
+This package has the headers, the static library and the pkg-config file for
+programs that send requests to a router.")
 include(CPack)

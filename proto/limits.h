@@ -23,6 +23,7 @@
     X(PEER_CALLS_MAX, 1024, "calls", "open calls each way with one peer")     \
     /* names */                                                               \
     X(PEER_NAME_MAX, 64, "bytes", "the name or lineage of a peer")            \
+    X(KEY_NAME_MAX, 32, "bytes", "the name of a key")                         \
     X(MODEL_NAME_MAX, 128, "bytes", "a model's name")                         \
     X(TENANT_NAME_MAX, 64, "bytes", "a tenant's name")                        \
     X(SHARD_DEVICE_MAX, 128, "bytes", "the name of a worker's device")        \

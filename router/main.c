@@ -227,6 +227,7 @@ static enum status assemble(struct program *p, struct error *e)
         o.keyed = p->keys != NULL;
     }
     if (st == ST_OK) {
+        o.keyed = p->keys != NULL;
         st = transport_listen(&p->transport, ports, apart ? 3 : 2, p->keys, e);
     }
     if (st == ST_OK && p->args.metrics != NULL) {

@@ -154,6 +154,7 @@ bool args_print(const struct worker_args *a)
         metric_list(stdout, &worker_steps_set);
         metric_list(stdout, &worker_sequences_set);
         metric_list(stdout, &worker_pools_set);
+        metric_list(stdout, &worker_denials_set);
     } else if (a->print_config) {
         option_sources_print(stdout, &a->sources);
     } else {

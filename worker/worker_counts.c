@@ -22,6 +22,7 @@ struct counts {
     struct worker_metrics metrics;
     struct worker_sequences sequences;
     struct worker_pools pools[POOL_CLASSES];
+    struct worker_denials denials[DENIED_NR];
 };
 
 /* In the order of enum pool_class. */
@@ -31,7 +32,21 @@ _Static_assert(POOL_BLOCKS == 0 && POOL_SLOTS == 1 && POOL_CHECKPOINTS == 2 &&
                    POOL_CLASSES == 3,
                "the order of classes[]");
 
-#define SETS 4
+#define SETS 5
+
+static void take_denials(const struct worker_core *w,
+                         struct worker_denials out[DENIED_NR])
+{
+    struct node_io *io = w->base.io;
+    struct node_counts c = {0};
+
+    if (io->counts != NULL) {
+        io->counts(io, &c);
+    }
+    for (int i = 0; i < DENIED_NR; i++) {
+        out[i].peers_denied = c.denied[i];
+    }
+}
 
 static void counts_take(const struct worker_core *w, struct counts *c,
                         struct metric_series out[SETS])
@@ -56,6 +71,9 @@ static void counts_take(const struct worker_core *w, struct counts *c,
         (struct metric_series){&worker_sequences_set, NULL, &c->sequences, 1};
     out[3] = (struct metric_series){&worker_pools_set, classes, c->pools,
                                     POOL_CLASSES};
+    take_denials(w, c->denials);
+    out[4] = (struct metric_series){&worker_denials_set, NODE_DENIAL_LABELS,
+                                    c->denials, DENIED_NR};
 }
 
 void worker_page(const struct worker_core *w, struct metric_page *page)

@@ -374,24 +374,50 @@ static bool differs(const struct bundle *b, const struct bundle *old,
            (is != NULL && strcmp(is->hash, was->hash) != 0);
 }
 
-bool bundle_unit_differs(const struct bundle *b, const struct bundle *old,
-                         const char *unit)
+/* Writes the path of a unit's configuration. */
+static void conf_path(char out[BUNDLE_PATH_MAX], const char *unit)
 {
-    char path[BUNDLE_PATH_MAX];
     const char *at = strchr(unit, '@');
     size_t n = strlen(unit) - strlen(".service");
 
-    snprintf(path, sizeof path, "etc/systemd/system/%s.d/50-cluster.conf",
-             unit);
-    if (differs(b, old, path)) {
-        return true;
-    }
     if (at != NULL) {
-        snprintf(path, sizeof path, "etc/sluice/worker-%.*s.conf",
+        snprintf(out, BUNDLE_PATH_MAX, "etc/sluice/worker-%.*s.conf",
                  (int)(unit + n - at - 1), at + 1);
     } else {
-        snprintf(path, sizeof path, "etc/sluice/%.*s.conf",
+        snprintf(out, BUNDLE_PATH_MAX, "etc/sluice/%.*s.conf",
                  (int)(n - strlen("sluice-")), unit + strlen("sluice-"));
     }
+}
+
+/* A port that listens keeps its key until the program restarts
+ * (common/wire/curve_keys.h). */
+static bool listening_key_differs(const struct bundle *b,
+                                  const struct bundle *old, const char *unit,
+                                  const char *conf)
+{
+    static const char before[] = "\nkey = /";
+    const struct bundle_file *f = bundle_find(b, conf);
+    const char *key =
+        f != NULL && f->bytes != NULL ? strstr(f->bytes, before) : NULL;
+    char path[BUNDLE_PATH_MAX];
+
+    if (key == NULL || (strcmp(unit, "sluice-router.service") != 0 &&
+                        strstr(f->bytes, "\nstage-listen = ") == NULL)) {
+        return false;
+    }
+    key += strlen(before);
+    snprintf(path, sizeof path, "%.*s", (int)strcspn(key, "\n"), key);
     return differs(b, old, path);
+}
+
+bool bundle_unit_differs(const struct bundle *b, const struct bundle *old,
+                         const char *unit)
+{
+    char drop_in[BUNDLE_PATH_MAX], conf[BUNDLE_PATH_MAX];
+
+    snprintf(drop_in, sizeof drop_in, "etc/systemd/system/%s.d/50-cluster.conf",
+             unit);
+    conf_path(conf, unit);
+    return differs(b, old, drop_in) || differs(b, old, conf) ||
+           listening_key_differs(b, old, unit, conf);
 }

@@ -41,8 +41,9 @@ MUST_CHECK enum status bundle_apply(const struct bundle *b,
                                     const struct bundle *old,
                                     const struct apply *how, struct error *e);
 
-/* Returns whether the unit's own files differ: its configuration or its
- * drop-in.  Keys are read again without a restart. */
+/* Returns whether the unit must restart: its configuration or drop-in differs,
+ * or the key of a port at which it listens.  Other keys are read again without
+ * a restart. */
 bool bundle_unit_differs(const struct bundle *b, const struct bundle *old,
                          const char *unit);
 

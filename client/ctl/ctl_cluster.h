@@ -29,20 +29,7 @@ void ctl_cluster_close(struct ctl_cluster **x);
 /* Prints the faults.  Returns CTL_OK if there are none. */
 int ctl_cluster_faults(const struct ctl *c, const struct ctl_cluster *x);
 
-typedef enum status ctl_bundle_fn(void *arg, struct ctl_cluster *x,
-                                  const struct bundle *b, struct error *e);
-
-/* Makes the keys that are missing, and gives the bundle of each host, or of
- * `only`, to take(). */
-MUST_CHECK enum status ctl_cluster_render(struct ctl_cluster *x,
-                                          const struct cluster_host *only,
-                                          void *arg, ctl_bundle_fn *take,
-                                          struct error *e);
-
 /* Installs the bundle in a file. */
 int ctl_cluster_apply(struct ctl *c, const char *path);
-
-/* Renders the bundle of host --apply and installs it. */
-int ctl_cluster_render_apply(struct ctl *c, struct ctl_cluster *x);
 
 #endif

@@ -148,8 +148,8 @@ static const struct verb verbs[] = {
      "  sluicectl keygen w1 --rotate\n"},
     {"keys", "[DIR]", "list the certificates of a folder", ctl_keys, NO_ROWS,
      "Needs no router.  Prints name, roles, public key and faults of each\n"
-     "*.cert in DIR, by default in the current folder.  The exit code is 1 if\n"
-     "one has a fault.\n\n"
+     "*.cert in DIR (default: --trust, or the current folder).  The exit code "
+     "is 1\nif one has a fault.\n\n"
      "  sluicectl keys /etc/sluice/trust\n"},
     {"cluster", "check|render|apply FILE",
      "check a cluster file, and install what its hosts need", ctl_cluster,

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "client/cluster/bundle_apply.h"
-#include "client/cluster/cluster_render.h"
 #include "client/ctl/ctl_cluster.h"
 #include "text/file.h"
 
@@ -27,20 +26,17 @@ static void on_change(void *arg, enum apply_change what, const char *path)
 
 /* ---- units ---- */
 
-/* Runs systemctl VERB [--now] UNIT. Returns whether it succeeded. */
-static bool systemctl(const char *verb, const char *option, const char *unit)
+/* Runs a command, whose last word is NULL, and prints it.  Returns whether it
+ * succeeded. */
+static bool run(const char *const argv[])
 {
-    const char *argv[] = {"systemctl", verb, option, unit, NULL};
     int status = 0;
     pid_t pid;
 
-    if (option == NULL) {
-        argv[2] = unit;
-        argv[3] = NULL;
+    for (size_t i = 0; argv[i] != NULL; i++) {
+        printf("%s%s", i > 0 ? " " : "", argv[i]);
     }
-    printf("systemctl %s%s%s%s%s\n", verb, option != NULL ? " " : "",
-           option != NULL ? option : "", unit != NULL ? " " : "",
-           unit != NULL ? unit : "");
+    putchar('\n');
     fflush(stdout);
     if (posix_spawnp(&pid, argv[0], NULL, NULL, (char *const *)(uintptr_t)argv,
                      environ) != 0) {
@@ -50,6 +46,14 @@ static bool systemctl(const char *verb, const char *option, const char *unit)
         continue;
     }
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* Runs systemctl without waiting for the job: a stage is ready only when the
+ * other stages are, which may be on hosts that have no bundle yet. */
+static bool systemctl(const char *verb, const char *unit)
+{
+    return run(
+        (const char *const[]){"systemctl", "--no-block", verb, unit, NULL});
 }
 
 static bool has_unit(const struct bundle *b, const char *unit)
@@ -62,28 +66,34 @@ static bool has_unit(const struct bundle *b, const char *unit)
     return false;
 }
 
-/* Starts the units.  One that runs is restarted if its own files have changed,
- * and otherwise reads its keys again. */
+/* Returns what a unit has to do: a running one restarts if its own files have
+ * changed, and otherwise reads its keys again. */
+static const char *verb_for(const struct bundle *b, const struct bundle *old,
+                            const char *unit)
+{
+    if (!has_unit(old, unit)) {
+        return "start";
+    }
+    return bundle_unit_differs(b, old, unit) ? "restart" : "reload-or-restart";
+}
+
 static bool start_units(const struct bundle *b, const struct bundle *old)
 {
-    bool ok = systemctl("daemon-reload", NULL, NULL);
+    bool ok = run((const char *const[]){"systemctl", "daemon-reload", NULL});
 
     for (size_t i = 0; i < old->n_units; i++) {
         if (!has_unit(b, old->unit[i])) {
-            ok = systemctl("disable", "--now", old->unit[i]) && ok;
+            ok = run((const char *const[]){"systemctl", "disable", "--now",
+                                           old->unit[i], NULL}) &&
+                 ok;
         }
     }
     for (size_t i = 0; i < b->n_units; i++) {
         const char *unit = b->unit[i];
 
-        if (has_unit(old, unit)) {
-            ok = systemctl(bundle_unit_differs(b, old, unit)
-                               ? "try-restart"
-                               : "try-reload-or-restart",
-                           NULL, unit) &&
-                 ok;
-        }
-        ok = systemctl("enable", "--now", unit) && ok;
+        ok = run((const char *const[]){"systemctl", "enable", "--quiet", unit,
+                                       NULL}) &&
+             systemctl(verb_for(b, old, unit), unit) && ok;
     }
     return ok;
 }
@@ -109,7 +119,7 @@ static void print_commands(const struct bundle *b)
 
 static void print_units(const struct bundle *b)
 {
-    puts("systemctl --root does not start daemons; on its machine run:");
+    puts("nothing was started below another root; on its machine run:");
     puts("  systemctl daemon-reload");
     for (size_t i = 0; i < b->n_units; i++) {
         printf("  systemctl enable --now %s\n", b->unit[i]);
@@ -188,37 +198,4 @@ int ctl_cluster_apply(struct ctl *c, const char *path)
     rc = apply(c, &b);
     bundle_free(&b);
     return rc;
-}
-
-struct taker {
-    const struct ctl *ctl;
-    int rc;
-};
-
-static enum status take(void *arg, struct ctl_cluster *x,
-                        const struct bundle *b, struct error *e)
-{
-    struct taker *t = arg;
-
-    (void)x;
-    (void)e;
-    t->rc = apply(t->ctl, b);
-    return ST_OK;
-}
-
-int ctl_cluster_render_apply(struct ctl *c, struct ctl_cluster *x)
-{
-    const struct cluster_host *h = cluster_host_find(&x->cluster, c->o.apply);
-    struct taker t = {.ctl = c, .rc = CTL_OK};
-    struct error e;
-    enum status st;
-
-    if (h == NULL || !cluster_render_has(&x->layout, h)) {
-        return ctl_misuse(c,
-                          "--apply %s: a host of the cluster file that runs "
-                          "a daemon is required",
-                          c->o.apply);
-    }
-    st = ctl_cluster_render(x, h, &t, take, &e);
-    return st == ST_OK ? t.rc : ctl_fail(c, st, e.text, 0);
 }

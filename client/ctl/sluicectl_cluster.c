@@ -306,9 +306,9 @@ static enum status open_render(const struct ctl_cluster *x,
     return st;
 }
 
-enum status ctl_cluster_render(struct ctl_cluster *x,
-                               const struct cluster_host *only, void *arg,
-                               ctl_bundle_fn *take, struct error *e)
+/* Makes the keys that are missing, and writes the bundle of each host. */
+static enum status render_all(struct ctl_cluster *x, const char *out,
+                              struct error *e)
 {
     struct certificate_list lists[2] = {{0}, {0}};
     char *api_keys = NULL;
@@ -325,11 +325,11 @@ enum status ctl_cluster_render(struct ctl_cluster *x,
             .api_keys = api_keys};
         struct bundle b = {0};
 
-        if (!cluster_render_has(&x->layout, h) || (only != NULL && only != h)) {
+        if (!cluster_render_has(&x->layout, h)) {
             continue;
         }
         st = cluster_render(&b, &r, h, e);
-        st = st == ST_OK ? take(arg, x, &b, e) : st;
+        st = st == ST_OK ? write_bundle(x, out, &b, e) : st;
         bundle_free(&b);
     }
     certificate_list_free(&lists[0]);
@@ -338,38 +338,58 @@ enum status ctl_cluster_render(struct ctl_cluster *x,
     return st;
 }
 
-static enum status take_bundle(void *arg, struct ctl_cluster *x,
-                               const struct bundle *b, struct error *e)
+/* Checks the host of --apply before anything is written. */
+static int check_host(const struct ctl *c, const struct ctl_cluster *x)
 {
-    return write_bundle(x, arg, b, e);
+    const struct cluster_host *h = cluster_host_find(&x->cluster, c->o.apply);
+
+    if (c->o.apply == NULL ||
+        (h != NULL && cluster_render_has(&x->layout, h))) {
+        return CTL_OK;
+    }
+    return ctl_misuse(c,
+                      "--apply %s: a host of the cluster file that runs a "
+                      "daemon is required",
+                      c->o.apply);
 }
 
-static int render(struct ctl *c, struct ctl_cluster *x)
+/* Renders all bundles, and installs that of --apply. */
+static int render_to(struct ctl *c, struct ctl_cluster *x, char *out)
 {
-    char out[CERTIFICATE_PATH_MAX];
-    int rc = ctl_cluster_faults(c, x);
+    char path[CERTIFICATE_PATH_MAX];
     struct error e;
-    enum status st;
 
-    if (rc != CTL_OK) {
-        return rc;
-    }
-    if (c->o.apply != NULL) {
-        return ctl_cluster_render_apply(c, x);
-    }
-    if (c->o.out != NULL) {
-        snprintf(out, sizeof out, "%.4000s", c->o.out);
-    } else {
-        cluster_path(out, sizeof out, x->base, "bundles");
-    }
     if (mkdir(out, 0700) != 0 && access(out, W_OK) != 0) {
         return ctl_fail(c, ST_UNAVAILABLE,
                         "cannot make or write the folder of the bundles; "
                         "--out DIR names another",
                         0);
     }
-    st = ctl_cluster_render(x, NULL, out, take_bundle, &e);
-    return st == ST_OK ? CTL_OK : ctl_fail(c, st, e.text, 0);
+    if (render_all(x, out, &e) != ST_OK) {
+        return ctl_fail(c, e.code, e.text, 0);
+    }
+    if (c->o.apply == NULL) {
+        return CTL_OK;
+    }
+    snprintf(path, sizeof path, "%.3900s/%s.tar", out, c->o.apply);
+    return ctl_cluster_apply(c, path);
+}
+
+static int render(struct ctl *c, struct ctl_cluster *x)
+{
+    char out[CERTIFICATE_PATH_MAX];
+    int rc = ctl_cluster_faults(c, x);
+
+    rc = rc == CTL_OK ? check_host(c, x) : rc;
+    if (rc != CTL_OK) {
+        return rc;
+    }
+    if (c->o.out != NULL) {
+        snprintf(out, sizeof out, "%.3900s", c->o.out);
+    } else {
+        cluster_path(out, sizeof out, x->base, "bundles");
+    }
+    return render_to(c, x, out);
 }
 
 /* ---- the verb ---- */

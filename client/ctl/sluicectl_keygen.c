@@ -203,7 +203,8 @@ static void print_entries(const struct certificate_list *l)
 
 int ctl_keys(struct ctl *c)
 {
-    const char *dir = c->n_operands > 0 ? c->operands[0] : ".";
+    const char *trust = c->o.trust != NULL ? c->o.trust : ".";
+    const char *dir = c->n_operands > 0 ? c->operands[0] : trust;
     struct certificate_list list;
     json_t *rows = json_array();
     int rc = CTL_OK;

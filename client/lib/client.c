@@ -91,12 +91,29 @@ bool client_take_interrupt(struct client *c)
     return atomic_exchange(&c->interrupted, false);
 }
 
+/* The trouble of the last attempt, if any, explains the timeout. */
+static enum status no_router(const struct client *c, const char *endpoint,
+                             struct error *e)
+{
+    const char *why = transport_trouble(c->transport);
+
+    if (*why != '\0' && c->keys != NULL) {
+        return error_set(e, ST_UNAVAILABLE,
+                         "no session with the router at %s within %u ms: %s",
+                         endpoint, c->timeout_ms, why);
+    }
+    why = *why != '\0' ? why : client_core_trouble(c->core);
+    return error_set(e, ST_UNAVAILABLE,
+                     "no router answered at %s within %u ms%s%s; start "
+                     "sluice-router, or give the endpoint of its --clients",
+                     endpoint, c->timeout_ms, *why != '\0' ? ": " : "", why);
+}
+
 /* Turns until the router accepts or rejects the Hello. */
 static enum status wait_up(struct client *c, const char *endpoint,
                            struct error *e)
 {
     int64_t end_us = loop_now_us() + (int64_t)c->timeout_ms * 1000;
-    const char *why;
 
     while (!client_core_up(c->core)) {
         if (client_core_refused(c->core) != ST_OK) {
@@ -106,15 +123,8 @@ static enum status wait_up(struct client *c, const char *endpoint,
         if (client_take_interrupt(c)) {
             return error_set(e, ST_CANCELLED, "interrupted");
         }
-        /* The trouble of the last attempt, if any, explains the timeout. */
         if (loop_now_us() >= end_us) {
-            why = transport_trouble(c->transport);
-            why = *why != '\0' ? why : client_core_trouble(c->core);
-            return error_set(
-                e, ST_UNAVAILABLE,
-                "no router answered at %s within %u ms%s%s; start "
-                "sluice-router, or give the endpoint of its --clients",
-                endpoint, c->timeout_ms, *why != '\0' ? ": " : "", why);
+            return no_router(c, endpoint, e);
         }
         client_turn(c, CLIENT_TURN_MS);
     }

@@ -10,10 +10,10 @@
 #include "common/base/option.h"
 
 enum option_env_kind {
-    OPTION_ENV_OTHER,  /* not of this role, or empty */
+    OPTION_ENV_OTHER,  /* another role, or empty */
     OPTION_ENV_OPTION, /* sets an option */
     OPTION_ENV_NEAR,   /* a mistyped option */
-    OPTION_ENV_UNKNOWN /* of this role, like no option */
+    OPTION_ENV_UNKNOWN /* the role fits, and no option is near */
 };
 
 struct option_env {
@@ -26,7 +26,7 @@ struct option_env {
 const char *option_env_name(const char *role, const char *field, char *out,
                             size_t cap);
 
-/* Classifies one "NAME=VALUE" of the environment.
+/* Matches one "NAME=VALUE" of the environment with the rows.
  *
  * Kubernetes sets SLUICE_ROUTER_SERVICE_HOST, SLUICE_ROUTER_PORT and others in
  * every pod beside a service sluice-router.  Those are OPTION_ENV_OTHER. */

@@ -11,7 +11,7 @@
  * a backslash, a line feed and a tab.  Outside quotes, every character stands
  * for itself.  The text is UTF-8; lines end in LF or CR LF.
  *
- * The parser finds the form only.  option_sources knows the options.
+ * The parser checks the form only.  option_sources checks the names.
  *
  * Threading: none.  Memory: a file owns a copy of the text, into which the
  * entries point.  Limits: OPTION_FILE_BYTES_MAX, OPTION_LINE_BYTES_MAX. */

@@ -29,7 +29,7 @@ MUST_CHECK enum status option_generate(FILE *to,
                                        const struct option_program *program,
                                        const char *kind, struct error *e);
 
-/* The printers of the kinds. */
+/* Print a file of one kind each. */
 void option_manual(FILE *to, const struct option_program *program);
 void option_manual_conf(FILE *to, const struct option_program *program);
 void option_manual_conf_head(FILE *to, const struct option_program *program);

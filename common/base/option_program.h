@@ -1,5 +1,5 @@
-/* option_program.h - What a program tells about itself besides its options:
- * for configuration, manual pages and completion.
+/* option_program.h - The description of a program, with its options: for
+ * configuration, manual pages and completion.
  *
  * Threading: constant data. */
 #ifndef COMMON_BASE_OPTION_PROGRAM_H
@@ -20,7 +20,7 @@ struct option_program {
     const char *name;    /* "sluice-router" */
     const char *summary; /* one line, for the manual */
     const char *role;    /* "router"; NULL: no file, no environment */
-    unsigned section;    /* of the manual: 1, or 8 for a daemon */
+    unsigned section;    /* section of the manual: 1, or 8 for a daemon */
     const char *usage;   /* text of --help before the options */
     const char *more;    /* text of --help after the options */
     const struct option_row *rows;

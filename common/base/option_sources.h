@@ -49,7 +49,7 @@ enum option_source {
 /* Where a value comes from. */
 struct option_origin {
     enum option_source source;
-    unsigned line;    /* of the file */
+    unsigned line;    /* line of the file */
     const char *text; /* the value as written; NULL: not set */
 };
 
@@ -59,7 +59,7 @@ struct option_sources {
     struct option_origin origins[OPTION_ROWS_MAX]; /* one a row */
     char *lists[OPTION_ROWS_MAX]; /* owned; lists of the environment, cut */
     struct option_file file;
-    char path[4096]; /* of the file */
+    char path[4096]; /* the file's */
     bool has_file;
     const char *unknown[OPTION_LIST_MAX]; /* [n_unknown] variables */
     unsigned n_unknown;

@@ -15,7 +15,7 @@
  * Returns out. */
 const char *option_flag(const char *field, char *out, size_t cap);
 
-/* As option_flag(), without the dashes in front: "max-rows". */
+/* Writes the name without dashes in front: "max-rows".  Returns out. */
 const char *option_name(const char *field, char *out, size_t cap);
 
 /* Returns the row named word[0..n), or NULL.  '_' and '-' are equal. */
@@ -35,7 +35,7 @@ MUST_CHECK enum status option_reset(const struct option_row *row, void *out,
 MUST_CHECK enum status option_store(const struct option_row *row, void *out,
                                     const char *text, struct error *e);
 
-/* What receives options: sets the row's field to text.  Errors name no
+/* A receiver of options: sets the row's field to text.  Errors name no
  * option. */
 struct option_sink {
     enum status (*set)(void *arg, const struct option_row *row,
@@ -50,7 +50,7 @@ struct option_words {
     int n;       /* words that are no options, from argv[1] on */
 };
 
-/* Hands each option of the command line to the sink, a flag as "yes".  Moves
+/* Passes each option of the command line to the sink, a flag as "yes".  Moves
  * the other words to the front and sets words->n.  Errors are those of
  * option_parse(). */
 MUST_CHECK enum status option_scan(const struct option_row *rows, size_t n,

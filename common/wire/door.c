@@ -529,6 +529,17 @@ ssize_t door_hook_recv(int fd, void *to, size_t n, int flags)
     return got;
 }
 
+/* A connection that was cut, or that a sweep has ended, is counted already. */
+static void count_close(struct port *p, const struct entry *e)
+{
+    p->counts.closed++;
+    if (p->config.curve && !e->spoke && e->due_us != INT64_MAX &&
+        e->scan.fault == ZMTP_FINE) {
+        p->counts.unbegun += !e->scan.greeted;
+        p->counts.unfinished += e->scan.greeted;
+    }
+}
+
 /* The account ends before the descriptor: afterwards the number may be that of
  * another connection. */
 int door_hook_close(int fd)
@@ -543,8 +554,8 @@ int door_hook_close(int fd)
         return raw_close(fd);
     }
     pthread_mutex_lock(&door.lock);
+    count_close(&door.ports[e->door], e);
     leave(e);
-    door.ports[e->door].counts.closed++;
     pthread_mutex_unlock(&door.lock);
     return raw_close(fd);
 }

@@ -79,7 +79,10 @@ void door_close(unsigned door);
 
 struct door_counts {
     uint64_t accepted, closed;
-    uint64_t spoke;                    /* connections with a message */
+    uint64_t spoke; /* connections with a message */
+    /* With keys, ended by libzmq or the peer before a message: without, and
+     * with a greeting that offers CURVE. */
+    uint64_t unbegun, unfinished;
     uint64_t refused[DOOR_VERDICT_NR]; /* by verdict; [DOOR_OPEN] is 0 */
     uint64_t cut[ZMTP_FAULT_NR];       /* by fault; [ZMTP_FINE]: silent ones */
 };

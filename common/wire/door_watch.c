@@ -6,7 +6,7 @@
 
 #include "common/base/log.h"
 #include "common/wire/method.h"
-#include "common/wire/transport.h"
+#include "common/wire/transport_limits.h"
 
 #define TRUSTED_UNTAKEN 8 /* of the longest messages of a trusted peer */
 
@@ -134,17 +134,25 @@ void door_watch_deny(struct door_watch *w, unsigned i, enum node_denial why,
     struct door_watched *p = &w->ports[i];
 
     p->denied[why]++;
-    if (who != NULL) {
-        snprintf(p->last, sizeof p->last, " last=%s", who);
-    }
+    snprintf(p->last, sizeof p->last, " last=%s", who);
 }
 
-/* Completes the denials of p with those that its door has counted. */
+/* Completes the denials of p with those that its door has counted.  A
+ * connection whose key was denied ends unfinished a little later, so the
+ * difference may fall for a moment. */
 static void add_denied(struct door_watched *p, const struct door_counts *now)
 {
-    if (p->port->keys != NULL) {
-        p->denied[DENIED_NO_KEY] = now->cut[ZMTP_MECHANISM];
-        p->denied[DENIED_TOO_MANY] = now->refused[DOOR_SHAKING];
+    uint64_t judged =
+        p->denied[DENIED_UNKNOWN_KEY] + p->denied[DENIED_WRONG_ROLE];
+    uint64_t *shakes = &p->denied[DENIED_HANDSHAKE];
+
+    if (p->port->keys == NULL) {
+        return;
+    }
+    p->denied[DENIED_NO_KEY] = now->cut[ZMTP_MECHANISM] + now->unbegun;
+    p->denied[DENIED_TOO_MANY] = now->refused[DOOR_SHAKING];
+    if (now->unfinished > judged + *shakes) {
+        *shakes = now->unfinished - judged;
     }
 }
 
@@ -201,6 +209,9 @@ void door_watch_turn(struct door_watch *w, int64_t now_us)
     }
     w->due_us = now_us + DOOR_WATCH_US;
     for (unsigned i = 0; i < w->n; i++) {
+        if (!w->ports[i].port->unread) { /* nothing has come since */
+            door_drained(w->ports[i].door);
+        }
         door_sweep(w->ports[i].door, now_us);
         report(&w->ports[i]);
     }
@@ -213,22 +224,22 @@ void door_watch_sweep(struct door_watch *w, int64_t now_us)
     }
 }
 
-void door_watch_counts(const struct door_watch *w, struct node_counts *out)
+void door_watch_counts(struct door_watch *w, struct node_counts *out)
 {
     static const struct door_counts none;
     const char *why;
 
     *out = (struct node_counts){0};
     for (unsigned i = 0; i < w->n; i++) {
-        struct door_watched p = w->ports[i];
-        struct door_counts now = door_counts(p.door);
+        struct door_watched *p = &w->ports[i];
+        struct door_counts now = door_counts(p->door);
 
         out->accepted += now.accepted;
         out->refused += refused_since(&now, &none, &why);
-        out->cut += cut_since(&p, &now, &none, &why);
-        add_denied(&p, &now);
+        out->cut += cut_since(p, &now, &none, &why);
+        add_denied(p, &now);
         for (int d = 0; d < DENIED_NR; d++) {
-            out->denied[d] += p.denied[d];
+            out->denied[d] += p->denied[d];
         }
     }
 }

@@ -18,7 +18,7 @@ struct door_watched {
     unsigned door; /* 0: none */
     const struct port *port;
     struct door_counts logged;
-    /* Of a port with keys; NO_KEY and TOO_MANY are the door's. */
+    /* Of a port with keys. */
     uint64_t denied[DENIED_NR], denied_logged[DENIED_NR];
     char last[80]; /* the last key that was denied, or its name */
 };
@@ -43,8 +43,8 @@ MUST_CHECK enum status door_watch_bound(const struct door_watch *w,
  * closed.  Returns ST_INTERNAL if not. */
 MUST_CHECK enum status door_watch_passed(unsigned door, struct error *e);
 
-/* Counts a denial of UNKNOWN_KEY, WRONG_ROLE or HANDSHAKE at port i.  who: its
- * name or key, NULL if there is none. */
+/* Counts a denial of UNKNOWN_KEY or WRONG_ROLE at port i.  who: the key or its
+ * name. */
 void door_watch_deny(struct door_watch *w, unsigned i, enum node_denial why,
                      const char *who);
 
@@ -55,7 +55,7 @@ void door_watch_turn(struct door_watch *w, int64_t now_us);
 void door_watch_sweep(struct door_watch *w, int64_t now_us);
 
 /* Adds up the counts of all doors. */
-void door_watch_counts(const struct door_watch *w, struct node_counts *out);
+void door_watch_counts(struct door_watch *w, struct node_counts *out);
 
 /* Closes the doors.  The sockets are closed, and their context has ended. */
 void door_watch_close(struct door_watch *w);

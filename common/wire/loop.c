@@ -10,14 +10,6 @@
 
 #define ITEMS (TRANSPORT_ITEMS + LOOP_SOURCES)
 
-int64_t loop_now_us(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
 void loop_init(struct loop *l, struct transport *t, const struct node_ops *ops,
                void *node)
 {

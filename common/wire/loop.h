@@ -13,6 +13,7 @@
 #ifndef COMMON_WIRE_LOOP_H
 #define COMMON_WIRE_LOOP_H
 
+#include "common/base/monotonic.h"
 #include "common/base/notify.h"
 #include "common/wire/transport.h"
 
@@ -69,6 +70,9 @@ int loop_signals(void);
 /* Returns the signal that made fd readable. */
 int loop_signal_read(int fd);
 
-int64_t loop_now_us(void);
+static inline int64_t loop_now_us(void)
+{
+    return monotonic_us();
+}
 
 #endif

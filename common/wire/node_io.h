@@ -25,8 +25,7 @@ struct peer_id {
 #define NODE_STOP INT64_MIN /* returned by tick: the node has finished */
 #define NODE_IDLE INT64_MAX /* returned by tick: nothing is due */
 
-#define KEY_BYTES    32 /* a CURVE public key */
-#define KEY_NAME_MAX 32
+#define KEY_BYTES 32 /* a CURVE public key */
 
 /* Proof of a connection's key. */
 struct identity {
@@ -36,11 +35,12 @@ struct identity {
 };
 
 /* Why a port with keys denied a peer: X(name, value of a label) */
-#define NODE_DENIALS(X)                                                    \
-    X(NO_KEY, "no_key")           /* the peer does not use CURVE */        \
-    X(UNKNOWN_KEY, "unknown_key") /* its key is not trusted */             \
-    X(WRONG_ROLE, "wrong_role")   /* its key has no role for this port */  \
-    X(HANDSHAKE, "handshake")     /* wrong server key, forged, replayed */ \
+#define NODE_DENIALS(X)                                                  \
+    X(NO_KEY, "no_key")           /* the peer does not begin CURVE */    \
+    X(UNKNOWN_KEY, "unknown_key") /* its key is not trusted */           \
+    X(WRONG_ROLE, "wrong_role")   /* its key has no role for the port */ \
+    X(HANDSHAKE, "handshake")     /* not finished: a wrong key of the    \
+                                   * router, forged, replayed, late */   \
     X(TOO_MANY, "too_many")       /* unfinished handshakes */
 
 enum node_denial {
@@ -49,6 +49,10 @@ enum node_denial {
 #undef X
         DENIED_NR
 };
+
+/* The values of the label, each ended by a NUL. */
+#define NODE_DENIAL_LABEL(name, label) label "\0"
+#define NODE_DENIAL_LABELS             NODE_DENIALS(NODE_DENIAL_LABEL)
 
 /* Connections of the listening ports, since the start. */
 struct node_counts {

@@ -7,14 +7,13 @@
 #include <sys/stat.h>
 
 #include "common/base/descriptors.h"
-#include "common/wire/transport.h"
+#include "common/wire/transport_limits.h"
 #include "common/wire/zap.h"
 #include "common/wire/zmtp_scan.h"
 
 /* Only events that are used.  ACCEPT_FAILED is left out: it repeats without
  * end while descriptors are exhausted. */
 #define EVENTS_LISTENING (ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED)
-#define EVENTS_KEYS      ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL
 #define EVENTS_CONNECTING                                      \
     (ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED |  \
      ZMQ_EVENT_CLOSED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | \
@@ -23,7 +22,7 @@
 /* Events that may wait to be read.  At this mark ZeroMQ's thread waits, and
  * the port with it.  The value is twice what a full backlog produces at
  * once. */
-#define EVENTS_WAITING (6 * TRANSPORT_BACKLOG)
+#define EVENTS_WAITING (4 * TRANSPORT_BACKLOG)
 
 /* Descriptors that libzmq opens: for a context with its two threads; for a
  * port with its monitor and its listener or connection. */
@@ -202,9 +201,7 @@ static int descriptor(void *socket)
 bool port_open(struct port *p, void *context, int type, const char *endpoint,
                uint32_t number)
 {
-    int events = type != ZMQ_ROUTER ? EVENTS_CONNECTING
-                 : p->keys != NULL  ? EVENTS_LISTENING | EVENTS_KEYS
-                                    : EVENTS_LISTENING;
+    int events = type == ZMQ_ROUTER ? EVENTS_LISTENING : EVENTS_CONNECTING;
 
     p->unread = p->monitor_unread = false;
     p->socket = zmq_socket(context, type);

@@ -99,7 +99,7 @@ bool port_look(struct port *p);
 
 /* Reads one event of the monitor: its number and value (mostly a descriptor).
  * Returns false if there is none.  A listening port reports only ACCEPTED and
- * DISCONNECTED, and with keys HANDSHAKE_FAILED_PROTOCOL; a connecting port
+ * DISCONNECTED; a connecting port
  * reports the result of the handshake, DISCONNECTED and CLOSED. */
 bool port_event(struct port *p, uint16_t *event, int *value);
 

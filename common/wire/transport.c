@@ -9,10 +9,10 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "common/base/monotonic.h"
 #include "common/wire/connections.h"
 #include "common/wire/door_watch.h"
 #include "common/wire/endpoint.h"
-#include "common/wire/loop.h"
 #include "common/wire/port.h"
 #include "common/wire/probe.h"
 #include "common/wire/transport_impl.h"
@@ -20,7 +20,7 @@
 static int64_t transport_now_us(struct node_io *io)
 {
     (void)io;
-    return loop_now_us();
+    return monotonic_us();
 }
 
 static uint64_t transport_random(struct node_io *io)
@@ -99,7 +99,7 @@ static void transport_close(struct node_io *io, struct peer_id who)
     if (c != NULL) {
         c->closed = true;
         door_dismiss(c->fd, c->generation,
-                     loop_now_us() + TRANSPORT_LINGER_MS * INT64_C(1000));
+                     monotonic_us() + TRANSPORT_LINGER_MS * INT64_C(1000));
     }
 }
 
@@ -175,14 +175,14 @@ void transport_turn(struct transport *t, const struct pollfd *items,
         }
     }
     t->counts.peers = t->connections.n;
-    door_watch_turn(&t->doors, loop_now_us());
-    log_gate_tick(&t->unresolved, loop_now_us());
-    log_gate_tick(&t->undialled, loop_now_us());
+    door_watch_turn(&t->doors, monotonic_us());
+    log_gate_tick(&t->unresolved, monotonic_us());
+    log_gate_tick(&t->undialled, monotonic_us());
 }
 
 bool transport_look(struct transport *t)
 {
-    bool found = transport_zap_look(t) || t->revoked;
+    bool found = t->zap_unread || t->revoked;
 
     for (unsigned i = 0; i < t->n_ports; i++) {
         struct port *p = &t->ports[i];
@@ -215,6 +215,7 @@ static enum status transport_make(struct transport **out, unsigned n_ports,
     assert(t != NULL);
     t->context = context;
     t->keys = keys;
+    t->trouble = "";
     t->io = (struct node_io){.impl = t,
                              .now_us = transport_now_us,
                              .random = transport_random,
@@ -224,7 +225,7 @@ static enum status transport_make(struct transport **out, unsigned n_ports,
                              .identity = transport_identity,
                              .trust = transport_trust,
                              .counts = transport_node_counts};
-    t->doors.due_us = loop_now_us();
+    t->doors.due_us = monotonic_us();
     log_gate_init(&t->unresolved, LOG_WARN, "host-unresolved",
                   TRANSPORT_UNRESOLVED_LINES);
     log_gate_init(&t->undialled, LOG_WARN, "dial-failed",
@@ -389,4 +390,19 @@ const char *transport_endpoint(const struct transport *t, unsigned i)
 const struct transport_counts *transport_counts(const struct transport *t)
 {
     return &t->counts;
+}
+
+const char *transport_trouble(const struct transport *t)
+{
+    return t->trouble;
+}
+
+void transport_reload(struct transport *t)
+{
+    transport_revoke(t);
+}
+
+void transport_reread_keys(struct transport *t)
+{
+    transport_keys_reread(t);
 }

@@ -37,7 +37,8 @@
  *
  * Threading: one thread, which runs the loop.  Memory: a received frame is
  * copied out of ZeroMQ's memory.  A sent frame is copied up to
- * PORT_COPIED_BYTES; a longer one is handed over.  Limits: below. */
+ * PORT_COPIED_BYTES; a longer one is handed over.  Limits:
+ * common/wire/transport_limits.h. */
 #ifndef COMMON_WIRE_TRANSPORT_H
 #define COMMON_WIRE_TRANSPORT_H
 
@@ -46,32 +47,7 @@
 #include <stdint.h>
 
 #include "common/wire/node_io.h"
-
-#define TRANSPORT_LISTEN_MAX   4
-#define TRANSPORT_DIAL_MAX     4  /* outgoing, the router's too */
-#define TRANSPORT_SESSIONS_MAX 32 /* connections to one router */
-#define TRANSPORT_PORTS \
-    (TRANSPORT_LISTEN_MAX + TRANSPORT_DIAL_MAX + TRANSPORT_SESSIONS_MAX)
-#define TRANSPORT_OWN_ITEMS        2 /* beside those of the ports */
-#define TRANSPORT_ITEMS            (2 * TRANSPORT_PORTS + TRANSPORT_OWN_ITEMS)
-#define TRANSPORT_HWM              64
-#define TRANSPORT_LINGER_MS        1000
-#define TRANSPORT_HANDSHAKE_MS     2000
-#define TRANSPORT_BACKLOG          1024
-#define TRANSPORT_BUDGET           64 /* messages per socket and turn */
-#define TRANSPORT_UNRESOLVED_LINES 4  /* in the log, a second */
-/* ZMTP heartbeats of the connecting end find dead hosts where no core listens,
- * such as the host of an idle client.  A live host with a stuck program is left
- * to the cores, and a node that waits finds out sooner (common/wire/session.h).
- * ZMQ_TCP_MAXRT would add nothing: data for a dead host is bounded, and is
- * dropped with the socket TRANSPORT_LINGER_MS after the core has given the
- * connection up. */
-#define TRANSPORT_BEAT_MS         1000
-#define TRANSPORT_BEAT_TIMEOUT_MS 3000
-/* With keys there are no heartbeats of ZMTP, but TCP's own in both directions.
- * A listening end drops a peer that acknowledges nothing for this time. */
-#define TRANSPORT_DEAD_MS         10000
-#define TRANSPORT_UNDIALLED_LINES 1 /* a second */
+#include "common/wire/transport_limits.h"
 
 struct curve_keys;
 struct transport;
@@ -141,12 +117,6 @@ void transport_reread_keys(struct transport *t);
 /* Returns why the last dial failed, as a part of a sentence; "" if that is not
  * known. */
 const char *transport_trouble(const struct transport *t);
-
-struct transport_counts {
-    uint64_t received, sent, no_room, unreachable;
-    uint64_t malformed; /* messages that are no valid frame */
-    uint32_t peers;     /* peers connected now */
-};
 
 const struct transport_counts *transport_counts(const struct transport *t);
 

@@ -149,10 +149,11 @@ void transport_dial_events(struct transport *t, struct port *p,
     while (port_event(p, &event, &value)) {
         if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
             p->stood = true;
+            t->trouble = "";
             ops->opened(node, who);
         } else if (is_end(event)) {
             if ((event & FAILED) != 0) {
-                transport_shake_failed(t, p, event, value);
+                transport_shake_failed(t, p, event);
             }
             port_close(p);
             p->gone = true;

@@ -6,6 +6,8 @@
  *     transport_dial.c   outgoing connections
  *     transport_names.c  outgoing connections to hosts by name
  *
+ * The parts do not use transport.h, which stands above them.
+ *
  * Threading, memory, limits: common/wire/transport.h. */
 #ifndef COMMON_WIRE_TRANSPORT_IMPL_H
 #define COMMON_WIRE_TRANSPORT_IMPL_H
@@ -15,7 +17,7 @@
 #include "common/wire/door_watch.h"
 #include "common/wire/port.h"
 #include "common/wire/resolver.h"
-#include "common/wire/transport.h"
+#include "common/wire/transport_limits.h"
 
 struct transport {
     struct node_io io;
@@ -40,7 +42,7 @@ struct transport {
     bool zap_unread;
     bool revoked;         /* of some connections `lost` is due */
     uint32_t router_turn; /* which certificate of a router is dialled next */
-    char trouble[160];    /* why the last dial failed; "": it is not known */
+    const char *trouble;  /* why the last dial failed; "": it is not known */
     struct log_gate undialled;
 };
 
@@ -96,7 +98,6 @@ MUST_CHECK enum status transport_zap_open(struct transport *t, struct error *e);
 void transport_zap_close(struct transport *t);
 /* Answers requests, at most TRANSPORT_BUDGET. */
 void transport_zap_turn(struct transport *t);
-bool transport_zap_look(struct transport *t);
 
 /* Finds who sent a message at a listening port with keys.  Returns false if the
  * key is no longer trusted for that port. */
@@ -109,11 +110,17 @@ const struct identity *transport_identity(struct node_io *io,
  * such certificate. */
 MUST_CHECK bool transport_pick_server(struct transport *t, struct port *p);
 
-/* Records why a dial failed: an event of the monitor with its value. */
+/* Records why a handshake failed: an event of the monitor. */
 void transport_shake_failed(struct transport *t, const struct port *p,
-                            uint16_t event, int value);
+                            uint16_t event);
+/* Records and logs the reason, a constant. */
 void transport_trouble_set(struct transport *t, const struct port *p,
                            const char *why);
+
+/* Serves transport_reload(). */
+void transport_revoke(struct transport *t);
+/* Serves transport_reread_keys(). */
+void transport_keys_reread(struct transport *t);
 
 /* Reports `lost` of connections whose keys are no longer trusted. */
 void transport_tell_revoked(struct transport *t, const struct node_ops *ops,

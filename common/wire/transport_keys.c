@@ -3,13 +3,14 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "common/wire/loop.h"
+#include "common/base/monotonic.h"
 #include "common/wire/method.h"
 #include "common/wire/transport_impl.h"
 #include "common/wire/zap.h"
 
 #define ENVELOPE 2 /* parts before a request: routing id and delimiter */
 #define PARTS    (ENVELOPE + ZAP_REQUEST)
+#define Z85_KEY  40
 
 /* ---- requests of libzmq for authentication ---- */
 
@@ -85,13 +86,13 @@ static uint8_t allowed_at(const struct port *p)
 
 static enum zap_verdict judge(struct transport *t, const struct zap_request *r)
 {
-    char id[ZAP_USER_ID + 1];
+    char id[Z85_KEY + 1];
     const struct identity *who;
     enum zap_verdict v =
         zap_judge(t->keys, r->key, allowed_at(&t->ports[r->port]), &who);
 
     if (v == ZAP_UNKNOWN_KEY) {
-        zap_user_id(id, r->key);
+        zmq_z85_encode(id, r->key, KEY_BYTES); /* as in certificates */
         door_watch_deny(&t->doors, r->port, DENIED_UNKNOWN_KEY, id);
     } else if (v == ZAP_WRONG_ROLE) {
         door_watch_deny(&t->doors, r->port, DENIED_WRONG_ROLE, who->name);
@@ -139,6 +140,8 @@ static bool take_request(struct transport *t)
     return true;
 }
 
+/* The last call of a turn reads, so no signal of the descriptor is consumed
+ * without its request being read (common/wire/port.h). */
 void transport_zap_turn(struct transport *t)
 {
     bool more = t->zap != NULL;
@@ -147,21 +150,6 @@ void transport_zap_turn(struct transport *t)
         more = take_request(t);
     }
     t->zap_unread = more;
-}
-
-bool transport_zap_look(struct transport *t)
-{
-    int events = 0, rc;
-    size_t size = sizeof events;
-
-    if (t->zap == NULL) {
-        return false;
-    }
-    do {
-        rc = zmq_getsockopt(t->zap, ZMQ_EVENTS, &events, &size);
-    } while (rc < 0 && zmq_errno() == EINTR);
-    t->zap_unread = (events & ZMQ_POLLIN) != 0;
-    return t->zap_unread;
 }
 
 /* ---- who is connected ---- */
@@ -245,15 +233,16 @@ bool transport_pick_server(struct transport *t, struct port *p)
 void transport_trouble_set(struct transport *t, const struct port *p,
                            const char *why)
 {
-    if (strcmp(t->trouble, why) != 0) {
-        snprintf(t->trouble, sizeof t->trouble, "%s", why);
+    t->trouble = why;
+    if (t->keys == NULL) {
+        return;
     }
-    log_gate_write(&t->undialled, loop_now_us(), "endpoint=%s why=\"%s\"",
+    log_gate_write(&t->undialled, monotonic_us(), "endpoint=%s why=\"%s\"",
                    p->at[0] != '\0' ? p->at : p->endpoint, why);
 }
 
 void transport_shake_failed(struct transport *t, const struct port *p,
-                            uint16_t event, int value)
+                            uint16_t event)
 {
     bool keys = t->keys != NULL;
 
@@ -265,21 +254,15 @@ void transport_shake_failed(struct transport *t, const struct port *p,
         transport_trouble_set(t, p,
                               "the other end does not trust this program's "
                               "key, or its role may not connect there");
-    } else if (value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH) {
-        transport_trouble_set(
-            t, p,
-            keys ? "the other end has no keys"
-                 : "the other end has keys; give --key and --trust");
     } else if (keys) {
         transport_trouble_set(t, p,
-                              "the handshake failed: the other end may have "
-                              "another key than the one in --trust");
+                              "the other end has no keys, or another key than "
+                              "its certificate in --trust");
+    } else {
+        transport_trouble_set(t, p,
+                              "the handshake failed; if the other end has "
+                              "keys, give --key and --trust");
     }
-}
-
-const char *transport_trouble(const struct transport *t)
-{
-    return t->trouble;
 }
 
 /* ---- reload ---- */
@@ -306,7 +289,7 @@ static void revoke(struct transport *t, struct connection *c)
     door_dismiss(c->fd, c->generation, 0);
 }
 
-void transport_reload(struct transport *t)
+void transport_revoke(struct transport *t)
 {
     if (t->keys == NULL) {
         return;
@@ -329,10 +312,10 @@ void transport_reload(struct transport *t)
             p->gone = true;
         }
     }
-    door_watch_sweep(&t->doors, loop_now_us());
+    door_watch_sweep(&t->doors, monotonic_us());
 }
 
-void transport_reread_keys(struct transport *t)
+void transport_keys_reread(struct transport *t)
 {
     uint8_t before[KEY_BYTES];
     struct error e;
@@ -352,7 +335,7 @@ void transport_reread_keys(struct transport *t)
                  "why=\"ports that listen keep the old key until "
                  "a restart\"");
     }
-    transport_reload(t);
+    transport_revoke(t);
 }
 
 void transport_tell_revoked(struct transport *t, const struct node_ops *ops,

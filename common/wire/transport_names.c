@@ -1,12 +1,12 @@
 #include <stdio.h>
 
 #include "common/base/log.h"
-#include "common/wire/loop.h"
+#include "common/base/monotonic.h"
 #include "common/wire/transport_impl.h"
 
 static void unresolved(struct transport *t, const char *host, const char *why)
 {
-    log_gate_write(&t->unresolved, loop_now_us(), "host=%s why=\"%s\"", host,
+    log_gate_write(&t->unresolved, monotonic_us(), "host=%s why=\"%s\"", host,
                    why);
 }
 

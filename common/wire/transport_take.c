@@ -35,8 +35,6 @@ void transport_listen_events(struct transport *t, unsigned port,
         } else if (event == ZMQ_EVENT_DISCONNECTED) {
             connections_disconnected(&t->connections, port, value);
             told_lost(t, port, value, ops, node);
-        } else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) {
-            door_watch_deny(&t->doors, port, DENIED_HANDSHAKE, NULL);
         }
     }
 }

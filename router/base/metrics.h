@@ -88,6 +88,11 @@
 #define ROUTER_REFUSALS(X) \
     X(refusals, COUNTER, "refused Generate calls by status")
 
+/* One series per reason (common/wire/node_io.h). */
+#define ROUTER_DENIALS(X)    \
+    X(peers_denied, COUNTER, \
+      "connections that a port with keys denied by reason")
+
 /* One series per tenant (common/base/metric_names.h). */
 #define ROUTER_TENANTS(X)                                              \
     X(tenant_requests, COUNTER, "accepted Generate calls by tenant")   \
@@ -105,12 +110,14 @@
 METRIC_TABLE(router_metrics, ROUTER_METRICS);
 METRIC_TABLE(router_times, ROUTER_TIMES);
 METRIC_TABLE(router_refusals, ROUTER_REFUSALS);
+METRIC_TABLE(router_denials, ROUTER_DENIALS);
 METRIC_TABLE(router_tenants, ROUTER_TENANTS);
 METRIC_TABLE(router_pools, ROUTER_POOLS);
 
 METRIC_SET(router_metrics, "sluice_router", NULL);
 METRIC_SET(router_times, "sluice_router", NULL);
 METRIC_SET(router_refusals, "sluice_router", "reason");
+METRIC_SET(router_denials, "sluice_router", "reason");
 METRIC_SET(router_tenants, "sluice_router", "tenant");
 METRIC_SET(router_pools, "sluice_router", "worker,class");
 

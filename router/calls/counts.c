@@ -8,8 +8,8 @@
 #include "router/fleet/places.h"
 
 const struct metric_set *const counts_sets[COUNTS_SETS] = {
-    &router_metrics_set, &router_times_set, &router_refusals_set,
-    &router_tenants_set, &router_pools_set};
+    &router_metrics_set, &router_times_set,   &router_refusals_set,
+    &router_denials_set, &router_tenants_set, &router_pools_set};
 
 static const char *const classes[FLEET_CLASSES] = {
     [BLOCKS] = "blocks",
@@ -103,6 +103,20 @@ static void gather_refusals(const struct router_core *r,
     }
 }
 
+static void gather_denials(const struct router_core *r,
+                           struct router_denials out[DENIED_NR])
+{
+    struct node_io *io = r->base.io;
+    struct node_counts c = {0};
+
+    if (io->counts != NULL) {
+        io->counts(io, &c);
+    }
+    for (int i = 0; i < DENIED_NR; i++) {
+        out[i].peers_denied = c.denied[i];
+    }
+}
+
 static void gather_tenants(const struct router_core *r, struct metric_family *f)
 {
     metric_family_clear(f);
@@ -137,6 +151,7 @@ void counts_series(struct router_core *r, struct metric_series out[COUNTS_SETS])
 
     counts_take(r, &c->metrics);
     gather_refusals(r, &c->refusals);
+    gather_denials(r, c->denials);
     gather_tenants(r, &c->tenants);
     metric_family_clear(&c->pools);
     for (uint32_t i = 0; i < r->fleet.n_workers; i++) {
@@ -145,6 +160,8 @@ void counts_series(struct router_core *r, struct metric_series out[COUNTS_SETS])
     out[0] = (struct metric_series){counts_sets[0], NULL, &c->metrics, 1};
     out[1] = (struct metric_series){counts_sets[1], NULL, &r->base.times, 1};
     (void)metric_family_series(&c->refusals, &out[2]);
-    (void)metric_family_series(&c->tenants, &out[3]);
-    (void)metric_family_series(&c->pools, &out[4]);
+    out[3] = (struct metric_series){counts_sets[3], NODE_DENIAL_LABELS,
+                                    c->denials, DENIED_NR};
+    (void)metric_family_series(&c->tenants, &out[4]);
+    (void)metric_family_series(&c->pools, &out[5]);
 }

@@ -7,14 +7,16 @@
 #define ROUTER_CALLS_COUNTS_H
 
 #include "common/base/metric_family.h"
+#include "common/wire/node_io.h"
 #include "router/base/metrics.h"
 
-#define COUNTS_SETS 5 /* the first is router_metrics */
+#define COUNTS_SETS 6 /* the first is router_metrics */
 
 struct router_core;
 
 struct counts {
     struct router_metrics metrics;
+    struct router_denials denials[DENIED_NR];
     struct metric_family refusals, tenants, pools;
 };
 

@@ -18,6 +18,7 @@
 
 #include "common/base/bytes.h"
 #include "common/wire/frame.h"
+#include "common/wire/curve_keys.h"
 #include "common/wire/loop.h"
 #include "tests/bench/child.h"
 #include "text/tokenizer.h"
@@ -173,6 +174,7 @@ static void work(const struct fakes *a, int number)
                                .step_tokens = PLAN_TOKENS_MAX,
                                .chunk_tokens = PLAN_TOKENS_MAX,
                                .engine_depth = 1};
+    struct curve_keys *keys;
     struct transport *t;
     struct loop loop;
     struct error e;
@@ -185,7 +187,9 @@ static void work(const struct fakes *a, int number)
         o.vocab = tokenizer_vocab(a->tokenizer);
         memcpy(o.tokenizer, tokenizer_hash(a->tokenizer), sizeof o.tokenizer);
     }
-    if (transport_connect(&t, a->endpoint, NULL, &e) != ST_OK) {
+    if (curve_keys_load(&keys, getenv("SLUICE_KEY"), getenv("SLUICE_TRUST"),
+                        &e) != ST_OK ||
+        transport_connect(&t, a->endpoint, keys, &e) != ST_OK) {
         fprintf(stderr, "fake_workers: %s\n", e.text);
         exit(1);
     }

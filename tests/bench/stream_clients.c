@@ -109,7 +109,9 @@ static void begin(struct stream *s)
 
 static void serve(const char *endpoint, struct count *count, int n_streams)
 {
-    struct client_config config = {.endpoint = endpoint};
+    struct client_config config = {.endpoint = endpoint,
+                                   .key = getenv("SLUICE_KEY"),
+                                   .trust = getenv("SLUICE_TRUST")};
     static struct stream streams[STREAMS_MAX];
     struct client *c;
     struct error e;

@@ -136,7 +136,10 @@ static void print(const struct bench *b, const struct figure *ours,
 static void open_all(struct bench *b, const char *endpoint,
                      const struct raw_broker *broker)
 {
-    struct client_config config = {.endpoint = endpoint, .admin = true};
+    struct client_config config = {.endpoint = endpoint,
+                                   .admin = true,
+                                   .key = getenv("SLUICE_KEY"),
+                                   .trust = getenv("SLUICE_TRUST")};
     struct error e;
 
     if (client_open(&b->client, &config, &e) != ST_OK) {

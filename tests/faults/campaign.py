@@ -8,6 +8,7 @@ import traceback
 
 import audit
 import daemons
+import hosts
 import streams
 from daemons import Failed, await_true
 
@@ -49,9 +50,13 @@ class Run:
         self.fault, self.settings = fault, settings
         self.rng = random.Random(f"{settings.seed}/{fault.name}")
         self.folder = tempfile.mkdtemp(prefix="sluice-faults.")
+        self.network = keys = None
+        if settings.namespaces:
+            self.network = hosts.Network(self.folder)
+            keys = hosts.Keys(self.folder, f"{settings.build}/bin/sluicectl")
         self.cluster = daemons.Cluster(
             settings.build, self.folder, self.rng, fault.router_args,
-            ("--memory", fault.memory, *fault.worker_args))
+            ("--memory", fault.memory, *fault.worker_args), self.network, keys)
         self.load, self.load_at = None, None
         self.helpers = []  # the fault's processes, killed at the end
         self.hurt_at = []  # (wall clock, monotonic), in seconds
@@ -236,6 +241,8 @@ class Run:
         for helper in self.helpers:
             helper.kill()
         self.cluster.kill()
+        if self.network:
+            self.network.close()
         gone = self.cluster.ended + self.cluster.all()
         self.bad += [line for line in audit.strange(gone)
                      if not (self.fault.may_log and

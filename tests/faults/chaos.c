@@ -1,12 +1,18 @@
-/* chaos - A TCP proxy on loopback that injects faults on command: delay, rate
+/* chaos - A TCP proxy that injects faults on command: delay, rate
  * limits, loss, one-way loss, resets, flipped bits, duplicated and reordered
  * messages.
  *
  *     chaos --seed 7 w1=0:7070 c1=7171:7071 raw=0:9000,plain
  *     ready seed=7 w1=40123 c1=7171 raw=40124
  *
+ * LISTEN and TARGET are ports of 127.0.0.1, or of the two addresses after
+ * --hosts, which stands behind --seed N:
+ *
+ *     chaos --seed 7 --hosts 10.0.0.9 10.0.0.1 w1=0:7070
+ *
  * After the ready line it reads commands from standard input, one per line, and
  * answers each with a line (chaos_command.h).  It exits at end of input. */
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +28,8 @@ static int usage(const char *why)
 {
     fprintf(stderr,
             "chaos: %s\n"
-            "usage: chaos --seed N NAME=LISTEN:TARGET[,plain]...\n",
+            "usage: chaos --seed N [--hosts LISTEN TARGET] "
+            "NAME=LISTEN:TARGET[,plain]...\n",
             why);
     return EXIT_SETUP;
 }
@@ -88,11 +95,28 @@ static void say_ready(const struct chaos_proxy *p, const char *seed)
     fflush(stdout);
 }
 
+/* Reads --hosts.  Returns the index of the first route, 0 on an error. */
+static int take_hosts(struct chaos_proxy *p, int argc, char **argv)
+{
+    struct in_addr listen, target;
+
+    if (argc < 4 || strcmp(argv[3], "--hosts") != 0) {
+        return 3;
+    }
+    if (argc < 6 || inet_pton(AF_INET, argv[4], &listen) != 1 ||
+        inet_pton(AF_INET, argv[5], &target) != 1) {
+        return 0;
+    }
+    chaos_proxy_hosts(p, listen, target);
+    return 6;
+}
+
 int main(int argc, char **argv)
 {
     struct chaos_proxy *p;
     struct error e;
     char *end = NULL;
+    int first;
     uint64_t seed = argc > 2 ? strtoull(argv[2], &end, 10) : 0;
 
     if (argc < 3 || strcmp(argv[1], "--seed") != 0 || *end != '\0') {
@@ -100,7 +124,12 @@ int main(int argc, char **argv)
     }
     allow_descriptors();
     p = chaos_proxy_new(seed);
-    for (int i = 3; i < argc; i++) {
+    first = take_hosts(p, argc, argv);
+    if (first == 0) {
+        chaos_proxy_free(&p);
+        return usage("--hosts needs two IPv4 addresses");
+    }
+    for (int i = first; i < argc; i++) {
         if (chaos_route(p, argv[i], &e) != ST_OK) {
             chaos_proxy_free(&p);
             return usage(e.text);

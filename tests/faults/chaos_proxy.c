@@ -54,6 +54,7 @@ struct route {
 struct chaos_proxy {
     int epoll;
     uint64_t seed;
+    struct in_addr listen, target;
     struct route *routes[CHAOS_ROUTES_MAX];
     unsigned n_routes, n_connections;
     int64_t now_us; /* time at the start of the turn */
@@ -128,11 +129,10 @@ static void sweep(struct route *r)
     }
 }
 
-static struct sockaddr_in loopback(uint16_t port)
+static struct sockaddr_in address(struct in_addr host, uint16_t port)
 {
-    return (struct sockaddr_in){.sin_family = AF_INET,
-                                .sin_port = htons(port),
-                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    return (struct sockaddr_in){
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = host};
 }
 
 static int socket_make(void)
@@ -154,7 +154,7 @@ static void no_delay(int fd)
  * target is unreachable, the client's connection is reset. */
 static void take(struct chaos_proxy *p, struct route *r, int fd)
 {
-    struct sockaddr_in to = loopback(r->target);
+    struct sockaddr_in to = address(p->target, r->target);
     struct connection *c = calloc(1, sizeof *c);
     uint64_t seed = p->seed;
 
@@ -324,9 +324,10 @@ static void happened(struct chaos_proxy *p, struct side *s)
 
 /* ---- ports ---- */
 
-static enum status port_open(struct route *r, struct error *e)
+static enum status port_open(struct in_addr host, struct route *r,
+                             struct error *e)
 {
-    struct sockaddr_in at = loopback(r->listen);
+    struct sockaddr_in at = address(host, r->listen);
     socklen_t n = sizeof at;
     int on = 1, fd = socket_make();
 
@@ -362,7 +363,7 @@ enum status chaos_proxy_accept(struct chaos_proxy *p, unsigned route,
     if (how == CHAOS_REFUSE) {
         port_close(p, r);
     } else if (r->port.fd < 0) {
-        st = port_open(r, e);
+        st = port_open(p->listen, r, e);
     }
     r->accept = st == ST_OK ? how : r->accept;
     return st;
@@ -376,9 +377,17 @@ struct chaos_proxy *chaos_proxy_new(uint64_t seed)
 
     assert(p != NULL);
     p->seed = seed;
+    p->listen.s_addr = p->target.s_addr = htonl(INADDR_LOOPBACK);
     p->epoll = epoll_create1(EPOLL_CLOEXEC);
     assert(p->epoll >= 0);
     return p;
+}
+
+void chaos_proxy_hosts(struct chaos_proxy *p, struct in_addr listen,
+                       struct in_addr target)
+{
+    p->listen = listen;
+    p->target = target;
 }
 
 void chaos_proxy_free(struct chaos_proxy **self)
@@ -423,7 +432,7 @@ enum status chaos_proxy_add(struct chaos_proxy *p, const char *name,
     r->listen = listen_at;
     r->target = target;
     r->zmtp = zmtp;
-    if (port_open(r, e) != ST_OK) {
+    if (port_open(p->listen, r, e) != ST_OK) {
         free(r);
         return e->code;
     }

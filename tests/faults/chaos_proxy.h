@@ -1,8 +1,9 @@
 /* chaos_proxy.h - The proxy: routes, pairs of sockets, epoll.
  *
- * A route listens on a loopback port and forwards each connection to another
- * port of loopback, through two pipes (chaos_pipe.h).  A new connection copies
- * the settings of its route.
+ * A route listens on a port and forwards each connection to another port,
+ * through two pipes (chaos_pipe.h).  Both ports are of loopback, unless
+ * chaos_proxy_hosts() sets other addresses.  A new connection copies the
+ * settings of its route.
  *
  * A frozen or dropped way does not pass the end of a connection either, so the
  * other side does not notice a death behind it.  While a route is paused, the
@@ -13,6 +14,7 @@
 #ifndef TESTS_FAULTS_CHAOS_PROXY_H
 #define TESTS_FAULTS_CHAOS_PROXY_H
 
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -40,6 +42,11 @@ struct chaos_totals {
 /* Creates a proxy; seed determines all random numbers. */
 struct chaos_proxy *chaos_proxy_new(uint64_t seed);
 void chaos_proxy_free(struct chaos_proxy **p);
+
+/* Sets the IPv4 addresses of the ports and of the targets, 127.0.0.1 before.
+ * Routes that are added later listen there. */
+void chaos_proxy_hosts(struct chaos_proxy *p, struct in_addr listen,
+                       struct in_addr target);
 
 /* Adds a route from port `listen`, 0: any free one, to port `target`. */
 MUST_CHECK enum status chaos_proxy_add(struct chaos_proxy *p, const char *name,

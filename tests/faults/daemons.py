@@ -179,13 +179,21 @@ def free_port(rng):
 
 
 class Cluster:
-    """A router and workers; each start of a daemon has a log of its own."""
+    """A router and workers; each start of a daemon has a log of its own.
+    Without a network (hosts.py) and keys all are on this host."""
 
-    def __init__(self, build, folder, rng, router_args=(), worker_args=()):
+    def __init__(self, build, folder, rng, router_args=(), worker_args=(),
+                 network=None, keys=None):
+        self.network, self.keys = network, keys
+        self.env = {**os.environ, **(keys.environment() if keys else {})}
         self.build, self.folder = build, folder
         self.router_args, self.worker_args = router_args, worker_args
         self.workers_at = f"tcp://127.0.0.1:{free_port(rng)}"
         self.clients_at = f"tcp://127.0.0.1:{free_port(rng)}"
+        if network:
+            at = network.address("router")
+            self.workers_at = f"tcp://{at}:7070"
+            self.clients_at = f"tcp://{at}:7071"
         self.router, self.workers = None, {}
         self.others = []  # daemons outside the rounds
         self.ended = []  # ended daemons, for their logs
@@ -194,6 +202,13 @@ class Cluster:
     def program(self, name, failpoints=False):
         return os.path.join(self.build, "tests" if failpoints else "bin", name)
 
+    def on_host(self, name):
+        """Returns the words before a command that runs on a host."""
+        return self.network.host(name) if self.network else []
+
+    def key_of(self, name):
+        return self.keys.words(name) if self.keys else []
+
     def daemon(self, name, words, **options):
         self.started += 1
         return Daemon(name, words, self.folder, self.started, **options)
@@ -201,10 +216,11 @@ class Cluster:
     # ---- the router ----
 
     def start_router(self, failpoints=None, args=(), **options):
-        words = [self.program("sluice-router", failpoints), "--workers",
+        words = [*self.on_host("router"),
+                 self.program("sluice-router", failpoints), "--workers",
                  self.workers_at, "--clients", self.clients_at, "--model",
                  f"tiny-hybrid={MODEL}", "--log-level", "info",
-                 *self.router_args, *args]
+                 *self.key_of("router"), *self.router_args, *args]
         if failpoints:
             options["env"] = {"SLUICE_FAILPOINTS": failpoints}
         self.router = self.daemon("router", words, **options)
@@ -221,10 +237,12 @@ class Cluster:
     # ---- workers ----
 
     def worker_words(self, name, model, router, failpoints, args):
-        return [self.program("sluice-worker", failpoints), "--model", model,
+        return [*self.on_host(name),
+                self.program("sluice-worker", failpoints), "--model", model,
                 "--model-name", "tiny-hybrid", "--router",
                 router or self.workers_at, "--name", name, "--threads", "1",
-                "--log-level", "info", *self.worker_args, *args]
+                "--log-level", "info", *self.key_of(name),
+                *self.worker_args, *args]
 
     def spawn_worker(self, name, model=MODEL, router=None, failpoints=None,
                      args=(), **options):
@@ -297,7 +315,7 @@ class Cluster:
         p = subprocess.run([self.program("sluicectl"), *words, "--json",
                             "--router", self.clients_at],
                            stdin=subprocess.DEVNULL, capture_output=True,
-                           text=True, check=False)
+                           text=True, check=False, env=self.env)
         if p.returncode not in rc:
             raise Failed(f"sluicectl {' '.join(words)}: exit code "
                          f"{p.returncode}: {p.stdout}{p.stderr}")

@@ -3,6 +3,7 @@ and for some faults the load does too."""
 import subprocess
 import time
 
+import hosts
 from campaign import Fault
 from daemons import Failed, on_start
 from faults_process import LOST
@@ -16,8 +17,12 @@ class Chaos:
     def __init__(self, cluster, ports, seed):
         """ports: {name of a route: target port}"""
         clients = cluster.clients_at.rsplit(":", 1)[1]
+        at, far = "127.0.0.1", []
+        if cluster.network:
+            at = hosts.ADMIN
+            far = ["--hosts", at, cluster.network.address("router")]
         self.process = subprocess.Popen(
-            [cluster.program("chaos", True), "--seed", str(seed),
+            [cluster.program("chaos", True), "--seed", str(seed), *far,
              *(f"{n}=0:{p}" for n, p in ports.items()),
              f"clients=0:{clients}"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -25,7 +30,7 @@ class Chaos:
         ready = self.process.stdout.readline().split()
         if not ready or ready[0] != "ready":
             raise Failed("the proxy did not start")
-        self.at = {k: f"tcp://127.0.0.1:{v}" for k, v in
+        self.at = {k: f"tcp://{at}:{v}" for k, v in
                    (word.split("=") for word in ready[2:])}
 
     def __call__(self, *words):
@@ -43,6 +48,26 @@ class Chaos:
         self.process.stdout.close()
 
 
+class Cables:
+    """The proxy, but what is lost is lost on the cable of a worker's host, so
+    that the kernels at both ends send it again."""
+
+    def __init__(self, chaos, network):
+        self.chaos, self.network, self.at = chaos, network, chaos.at
+        self.kill = chaos.kill
+
+    def __call__(self, name, *words):
+        what = " ".join(map(str, words)).split()
+        if what[0] == "drop" and name in self.network.numbers:
+            self.network.lose(name, what[1])
+            return "ok"
+        if what[0] == "heal":
+            for host in list(self.network.numbers):
+                if name in (host, "*"):
+                    self.network.heal(host)
+        return self.chaos(name, *words)
+
+
 class Link(Fault):
     via_clients = False
 
@@ -53,6 +78,8 @@ class Link(Fault):
         port = c.workers_at.rsplit(":", 1)[1]
         run.chaos = Chaos(c, dict.fromkeys(names, port),
                           run.rng.randrange(1 << 30))
+        if c.network:
+            run.chaos = Cables(run.chaos, c.network)
         run.helpers.append(run.chaos)
         if self.via_clients:
             run.load_at = run.chaos.at["clients"]

@@ -106,7 +106,10 @@ static void pause_ms(uint32_t ms)
 static struct client *open_client(uint32_t number)
 {
     char name[32];
-    struct client_config config = {options.endpoint, name, false, 0};
+    struct client_config config = {.endpoint = options.endpoint,
+                                   .name = name,
+                                   .key = getenv("SLUICE_KEY"),
+                                   .trust = getenv("SLUICE_TRUST")};
     struct client *c = NULL;
     struct error e = {0};
 

@@ -22,7 +22,8 @@ class Streams:
                  "--check", reference, "--streams", str(streams), "--seed",
                  str(seed), "--longest", str(longest), "--cancel", str(cancel),
                  "--patience", str(patience)],
-                stdin=subprocess.PIPE, stdout=out, preexec_fn=on_start(()))
+                stdin=subprocess.PIPE, stdout=out, env=cluster.env,
+                preexec_fn=on_start(()))
         self.file, self.part = open(self.path, "rb"), b""
         self.gaps, self.ends, self.progress, self.summary = [], [], {}, None
         self.patience, self.marks = patience, 0
@@ -96,6 +97,7 @@ def record(cluster, path, longest):
                         cluster.clients_at, "--record", path, "--streams", "8",
                         "--longest", str(longest)],
                        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                       text=True, check=False, preexec_fn=on_start(()))
+                       text=True, check=False, env=cluster.env,
+                       preexec_fn=on_start(()))
     if p.returncode != 0:
         raise Failed(f"cannot record the streams: {p.stderr}")

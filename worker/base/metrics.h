@@ -53,6 +53,11 @@
       "sequences, ended ones included until they are forgotten") \
     X(sequences_orphaned, GAUGE, "orphaned sequences")
 
+/* One series per reason (common/wire/node_io.h). */
+#define WORKER_DENIALS(X)    \
+    X(peers_denied, COUNTER, \
+      "connections that a port with keys denied by reason")
+
 /* One series per class of the pool. */
 #define WORKER_POOLS(X)                                       \
     X(pool_size, GAUGE, "units in the pool")                  \
@@ -64,11 +69,13 @@
 METRIC_TABLE(worker_metrics, WORKER_METRICS);
 METRIC_TABLE(worker_steps, WORKER_STEPS);
 METRIC_TABLE(worker_sequences, WORKER_SEQUENCES);
+METRIC_TABLE(worker_denials, WORKER_DENIALS);
 METRIC_TABLE(worker_pools, WORKER_POOLS);
 
 METRIC_SET(worker_metrics, "sluice_worker", NULL);
 METRIC_SET(worker_steps, "sluice_worker", NULL);
 METRIC_SET(worker_sequences, "sluice_worker", NULL);
+METRIC_SET(worker_denials, "sluice_worker", "reason");
 METRIC_SET(worker_pools, "sluice_worker", "class");
 
 #endif

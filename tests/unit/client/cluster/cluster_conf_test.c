@@ -1,0 +1,126 @@
+/* Configuration files and drop-ins. */
+#include "client/cluster/cluster_conf.h"
+
+#include <stdlib.h>
+
+#include "tests/unit/client/cluster/parsed.h"
+
+#define HEAD                                                           \
+    "# Written by sluicectl cluster render.  sluicectl cluster apply " \
+    "replaces "                                                        \
+    "it:\n# change the cluster file instead.\n"
+
+static void parse(const char *rest)
+{
+    char all[4096];
+
+    snprintf(all, sizeof all, "%s%s", PARSED_HEAD, rest);
+    parsed(all);
+    assert_no_fault();
+}
+
+static void assert_text(char *text, const char *wanted)
+{
+    assert_string_equal(text, wanted);
+    free(text);
+}
+
+static void a_router_listens_at_its_host(void **state)
+{
+    (void)state;
+    parse("router: {host: a, options: {max_waiting: 7}}\nworkers: []\n");
+    assert_text(cluster_conf_router(&layout),
+                HEAD "name = router\n"
+                     "workers = tcp://10.0.0.1:7070\n"
+                     "clients = tcp://10.0.0.1:7071\n"
+                     "model = m=/srv/m\n"
+                     "key = /etc/sluice/keys/router.key\n"
+                     "trust = /etc/sluice/trust\n"
+                     "max-waiting = 7\n");
+    parsed_free();
+}
+
+static void a_gateway_dials_the_router(void **state)
+{
+    (void)state;
+    parse("router: {host: a}\nworkers: []\ntenants: {t: }\n"
+          "gateways: [{name: g, host: b, options: {cors: 'https://x #1'}}]\n");
+    assert_text(cluster_conf_gateway(&layout, cluster.gateways),
+                HEAD "name = g\n"
+                     "router = tcp://10.0.0.1:7071\n"
+                     "listen = 10.0.0.2:8000\n"
+                     "model = m=/srv/m\n"
+                     "keys = /etc/sluice/api-keys\n"
+                     "key = /etc/sluice/keys/g.key\n"
+                     "trust = /etc/sluice/trust\n"
+                     "cors = \"https://x #1\"\n");
+    parsed_free();
+}
+
+static void a_stage_has_a_port_of_its_own(void **state)
+{
+    (void)state;
+    parse("router: {host: a}\nworkers:\n"
+          "  - {name: w, host: b, model: m, device: '0', memory: 0.5, "
+          "stages: 2, count: 2}\n");
+    assert_text(cluster_conf_worker(&layout, &layout.instances[1]),
+                HEAD "name = w-2\n"
+                     "router = tcp://10.0.0.1:7070\n"
+                     "model = /srv/m\n"
+                     "model-name = m\n"
+                     "device = 0\n"
+                     "memory = 0.5\n"
+                     "stages = 2\n"
+                     "stage-listen = tcp://10.0.0.2:7081\n"
+                     "advertise = tcp://10.0.0.2:7081\n"
+                     "key = /etc/sluice/keys/w-2.key\n"
+                     "trust = /etc/sluice/trust\n");
+    parsed_free();
+}
+
+static void addresses_of_other_kinds_are_written(void **state)
+{
+    char at[ENDPOINT_MAX];
+    struct cluster_host h = {.address = {.text = "fd00::1"}};
+
+    (void)state;
+    cluster_listen_at(at, &h, 7);
+    assert_string_equal(at, "tcp://[fd00::1]:7");
+    h.address.text = "n1.example.org";
+    cluster_endpoint(at, &h, 7);
+    assert_string_equal(at, "tcp://n1.example.org:7");
+    cluster_listen_at(at, &h, 7);
+    assert_string_equal(at, "tcp://0.0.0.0:7");
+    h.bind.text = "::";
+    cluster_listen_at(at, &h, 7);
+    assert_string_equal(at, "tcp://[::]:7");
+}
+
+static void a_drop_in_escapes_values(void **state)
+{
+    (void)state;
+    parse("router: {host: a, cpus: 0-3, memory_max: 1GiB, "
+          "environment: {A: 'b \"c\" 5% \\d'}}\nworkers: []\n");
+    assert_text(cluster_conf_unit(&cluster.router.unit),
+                HEAD "[Service]\n"
+                     "MemoryMax=1073741824\n"
+                     "CPUAffinity=0-3\n"
+                     "Environment=\"A=b \\\"c\\\" 5%% \\\\d\"\n");
+    parsed_free();
+    parse("router: {host: a}\nworkers: []\n");
+    assert_null(cluster_conf_unit(&cluster.router.unit));
+    parsed_free();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_router_listens_at_its_host),
+        cmocka_unit_test(a_gateway_dials_the_router),
+        cmocka_unit_test(a_stage_has_a_port_of_its_own),
+        cmocka_unit_test(addresses_of_other_kinds_are_written),
+        cmocka_unit_test(a_drop_in_escapes_values),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
