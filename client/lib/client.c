@@ -131,6 +131,14 @@ static enum status wait_up(struct client *c, const char *endpoint,
     return ST_OK;
 }
 
+/* The router refuses a session whose role the key does not have. */
+static bool may_be_admin(const struct curve_keys *keys)
+{
+    uint8_t roles = keys != NULL ? curve_keys_roles(keys) : 0;
+
+    return roles == 0 || (roles & BY_ADMIN) != 0;
+}
+
 enum status client_open(struct client **out, const struct client_config *config,
                         struct error *e)
 {
@@ -141,7 +149,6 @@ enum status client_open(struct client **out, const struct client_config *config,
 
     assert(c != NULL);
     *out = NULL;
-    c->admin = config->admin;
     c->timeout_ms =
         config->timeout_ms == 0 ? CLIENT_TIMEOUT_MS : config->timeout_ms;
     if (options.name == NULL) { /* so that an operator finds the process */
@@ -151,6 +158,7 @@ enum status client_open(struct client **out, const struct client_config *config,
     }
     s = curve_keys_load(&c->keys, config->key, config->trust, e);
     if (s == ST_OK) {
+        options.admin = c->admin = config->admin && may_be_admin(c->keys);
         s = transport_connect(&c->transport, config->endpoint, c->keys, e);
     }
     if (s == ST_OK) {

@@ -59,8 +59,10 @@ struct client;
 struct client_config {
     const char *endpoint; /* the router's endpoint for clients */
     const char *name;     /* for logs; NULL: program name and process id */
-    bool admin;           /* the client may also call the Admin service */
-    uint32_t timeout_ms;  /* 0: CLIENT_TIMEOUT_MS */
+    /* The client may also call the Admin service.  Without effect if its key
+     * is no administrator's. */
+    bool admin;
+    uint32_t timeout_ms; /* 0: CLIENT_TIMEOUT_MS */
     /* The client's certificate with its secret key, and the folder with that of
      * the router (common/wire/curve_keys.h).  Both NULL: no keys; the router is
      * then on this machine. */

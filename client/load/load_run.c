@@ -9,7 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client/lib/client.h"
 #include "client/load/drive/cluster.h"
 #include "client/load/drive/hooks.h"
 #include "client/load/load_samples.h"
@@ -237,9 +236,9 @@ static enum status start(struct running *g, const struct plan_options *p,
 static void start_rest(struct running *g)
 {
     const struct load_setup *s = g->job->setup;
-    const struct client_config router = {.endpoint = s->cluster,
-                                         .key = s->target.curve_key,
-                                         .trust = s->target.trust};
+    const struct cluster_router router = {.endpoint = s->cluster,
+                                          .key = s->target.curve_key,
+                                          .trust = s->target.trust};
     struct load_event event = {.exit_code = -1};
     struct error e;
 

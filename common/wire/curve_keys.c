@@ -335,6 +335,11 @@ const uint8_t *curve_keys_secret(const struct curve_keys *k)
     return k->set.own.secret;
 }
 
+uint8_t curve_keys_roles(const struct curve_keys *k)
+{
+    return k->set.own.identity.roles;
+}
+
 unsigned curve_keys_n(const struct curve_keys *k)
 {
     return k->set.n;

@@ -64,6 +64,10 @@ const char *curve_keys_name(const struct curve_keys *k);
 const uint8_t *curve_keys_public(const struct curve_keys *k); /* [KEY_BYTES] */
 const uint8_t *curve_keys_secret(const struct curve_keys *k); /* [KEY_BYTES] */
 
+/* Returns the roles in this program's own certificate, a set of BY_*; 0 if none
+ * are written.  Others decide by their own copy. */
+uint8_t curve_keys_roles(const struct curve_keys *k);
+
 /* Returns the number of trusted certificates. */
 unsigned curve_keys_n(const struct curve_keys *k);
 

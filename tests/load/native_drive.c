@@ -313,7 +313,7 @@ static void mix(const char *endpoint, uint32_t n_fates)
     drive.says_running = n_fates == 1;
     run_all(n_fates);
     native_target.close(&drive.target);
-    if (cluster_open(&c, &(struct client_config){.endpoint = endpoint}, &e) !=
+    if (cluster_open(&c, &(struct cluster_router){.endpoint = endpoint}, &e) !=
         ST_OK) {
         die(0, "cluster", e.text);
     }

@@ -179,6 +179,7 @@ def parts(endpoint, secret, cert, pid):
                 sent += len(piece)
             except zmq.Again:
                 break
+        s.send(piece)  # libzmq sends nothing of a message before its end
         ended = monitor.poll(int(PATIENCE * 1000))
         grown = resident(pid) - before
         s.disable_monitor()

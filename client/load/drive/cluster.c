@@ -31,14 +31,16 @@ struct cluster {
 /* ---- open and close ---- */
 
 enum status cluster_open(struct cluster **out,
-                         const struct client_config *router, struct error *e)
+                         const struct cluster_router *router, struct error *e)
 {
-    struct client_config config = *router;
+    const struct client_config config = {.endpoint = router->endpoint,
+                                         .admin = true,
+                                         .key = router->key,
+                                         .trust = router->trust};
     struct client *client;
     struct cluster *c;
     enum status st;
 
-    config.admin = true;
     st = client_open(&client, &config, e);
     if (st != ST_OK) {
         return st;

@@ -11,12 +11,16 @@
 #include "client/load/figures/sample.h"
 #include "common/base/status.h"
 
-struct client_config;
 struct cluster;
 
-/* Connects to a router as administrator.  `router`: as of client_open(). */
+struct cluster_router {
+    const char *endpoint;
+    const char *key, *trust; /* struct client_config */
+};
+
+/* Connects to a router as administrator. */
 MUST_CHECK enum status cluster_open(struct cluster **out,
-                                    const struct client_config *router,
+                                    const struct cluster_router *router,
                                     struct error *e);
 void cluster_close(struct cluster **c);
 

@@ -66,6 +66,7 @@ static void reads_a_key_and_who_is_trusted(void **state)
 
     (void)state;
     assert_string_equal(curve_keys_name(k), "w1");
+    assert_int_equal(curve_keys_roles(k), BY_WORKER);
     assert_int_equal(curve_keys_n(k), 3);
     assert_string_equal(id->name, "root"); /* in the order of the names */
     assert_int_equal(id->roles, BY_ADMIN | BY_CLIENT);
