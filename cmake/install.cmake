@@ -44,7 +44,11 @@ install(FILES deploy/config/examples/worker-gpu0.conf
   COMPONENT worker)
 install(FILES README.md CHANGELOG.md
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/sluice COMPONENT sluice)
-install(FILES docs/operating.md docs/http.md docs/load.md
+install(PROGRAMS deploy/slurm/sluice-job deploy/slurm/sluice-step
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice/slurm COMPONENT sluice)
+install(FILES deploy/slurm/sluice.sbatch
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice/slurm COMPONENT sluice)
+install(FILES docs/operating.md docs/http.md docs/load.md docs/slurm.md
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/sluice/docs COMPONENT sluice)
 
 # What the programs print about themselves, if the build has made it.
