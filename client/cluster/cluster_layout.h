@@ -1,4 +1,4 @@
-/* cluster_layout.h - What runs where: the daemons of a cluster file, with their
+/* cluster_layout.h - The daemons of a cluster file: where each runs, and its
  * endpoints.
  *
  * A worker with `count: 3` is three instances, NAME-1 to NAME-3.  An instance

@@ -28,7 +28,7 @@ enum tree_kind { TREE_TEXT, TREE_LIST, TREE_MAP };
 struct tree_node {
     enum tree_kind kind;
     struct place at;
-    char *text; /* of a TREE_TEXT: no control characters; "" if it is null */
+    char *text; /* TREE_TEXT only: no control characters; "" if it is null */
     struct tree_node **items; /* [n]; of a map: key, value, key, value, ... */
     size_t n, capacity;
 };

@@ -152,8 +152,7 @@ static const struct verb verbs[] = {
      "is 1\nif one has a fault.\n\n"
      "  sluicectl keys /etc/sluice/trust\n"},
     {"cluster", "check|render|apply FILE",
-     "check a cluster file, and install what its hosts need", ctl_cluster,
-     ROWS(cluster_rows),
+     "check a cluster file, install its hosts", ctl_cluster, ROWS(cluster_rows),
      "Needs no router.  docs/cluster.md describes the file.\n\n"
      "check FILE lists every fault with its line, or what will run where.\n"
      "render FILE makes the keys that are missing and one bundle a host.\n"

@@ -14,6 +14,7 @@ import argparse
 import collections
 import os
 import random
+import re
 import secrets
 import struct
 import sys
@@ -156,13 +157,46 @@ class Call:
         self.ended, self.status, self.body = False, wire.STATUS_OK, b""
 
 
+class Keys:
+    """CURVE keys: a certificate with its secret key, and a folder with those
+    of routers, which are tried in turn."""
+
+    def __init__(self, key, trust):
+        own = self.read(key)
+        self.pair = own["public-key"].encode(), own["secret-key"].encode()
+        certs = [self.read(os.path.join(trust, f))
+                 for f in sorted(os.listdir(trust)) if f.endswith(".cert")]
+        self.routers = [c["public-key"].encode() for c in certs
+                        if "router" in re.split("[, ]+", c.get("role", ""))]
+        if not self.routers:
+            raise ValueError(f"{trust} has no certificate of role router")
+        self.turn = -1
+
+    @staticmethod
+    def read(path):
+        with open(path, encoding="utf-8") as f:
+            return dict(re.findall(
+                r"""^ +([\w-]+) = ["']?([^"'\n]*)["']?$""", f.read(), re.M))
+
+    def apply(self, socket):
+        """With keys a peer sends no heartbeats of ZMTP: TCP's replace them."""
+        self.turn += 1
+        socket.curve_publickey, socket.curve_secretkey = self.pair
+        socket.curve_serverkey = self.routers[self.turn % len(self.routers)]
+        socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
+        socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, 1)
+        socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, 1)
+
+
 class Session:
     """One connection and its calls.  Raises Lost, once, when it is over."""
 
-    def __init__(self, context, endpoint, name="sluice.py"):
+    def __init__(self, context, endpoint, name="sluice.py", keys=None):
         self.calls, self.last, self.ping, self.over = {}, 0, None, False
         self.socket = context.socket(zmq.DEALER)
         self.socket.setsockopt(zmq.LINGER, 200)
+        if keys is not None:
+            keys.apply(self.socket)
         self.socket.connect(endpoint)
         try:
             self.link = Link(self.hello(endpoint, registry.HelloRequest(
@@ -277,8 +311,11 @@ class Session:
 class Client:
     """Requests that survive their connection."""
 
-    def __init__(self, endpoint=ROUTER, name="sluice.py"):
+    def __init__(self, endpoint=ROUTER, name="sluice.py", key=None,
+                 trust=None):
+        """key, trust: a file and a folder as sluicectl keygen makes them."""
         self.endpoint, self.name = endpoint, name
+        self.keys = Keys(key, trust) if key and trust else None
         self.context, self.session = zmq.Context(), None
         self.n_resumes = 0
 
@@ -287,7 +324,8 @@ class Client:
         if self.session is not None and self.session.over:
             self.close()
         if self.session is None:
-            self.session = Session(self.context, self.endpoint, self.name)
+            self.session = Session(self.context, self.endpoint, self.name,
+                                   self.keys)
         return self.session
 
     def close(self):
@@ -391,6 +429,8 @@ def cancel(client, o):
 def main():
     p = argparse.ArgumentParser(description="A client of a sluice router.")
     p.add_argument("--router", default=os.environ.get("SLUICE_ROUTER", ROUTER))
+    p.add_argument("--key", default=os.environ.get("SLUICE_KEY"))
+    p.add_argument("--trust", default=os.environ.get("SLUICE_TRUST"))
     verbs = p.add_subparsers(required=True)
     g = verbs.add_parser("generate", help="complete a prompt")
     g.set_defaults(run=generate)
@@ -403,7 +443,7 @@ def main():
     c.set_defaults(run=cancel)
     c.add_argument("request_id", type=bytes.fromhex, help="32 hex digits")
     o = p.parse_args()
-    client = Client(o.router)
+    client = Client(o.router, key=o.key, trust=o.trust)
     try:
         o.run(client, o)
     except (Lost, Refused, ValueError) as e:

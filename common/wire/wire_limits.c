@@ -1,5 +1,7 @@
 #include "common/wire/wire_limits.h"
 
+#include "common/wire/curve_cert.h"
+#include "common/wire/curve_keys.h"
 #include "common/wire/door.h"
 #include "common/wire/frame_spare.h"
 #include "common/wire/link.h"
@@ -34,6 +36,10 @@ const struct limit_row wire_limits[] = {
     LIMIT_ROW(DOOR_RESERVE, "files", "that connections do not take"),
     LIMIT_ROW(DOOR_PORTS_MAX, "ports", "that listen in one process"),
     LIMIT_ROW(DOOR_FDS_MAX, "files", "that connections may have numbers of"),
+    LIMIT_ROW(DOOR_HANDSHAKES, "", "unfinished handshakes at a port with keys"),
+    LIMIT_ROW(DOOR_UNTAKEN_MAX, "frames", "of a peer with a key, not taken"),
+    LIMIT_ROW(CURVE_KEYS_MAX, "", "certificates of --trust"),
+    LIMIT_ROW(CURVE_CERT_BYTES_MAX, "bytes", "a certificate"),
     LIMIT_ROW(ZMTP_COMMAND_MAX, "bytes", "a command of ZMTP"),
     LIMIT_ROW(ENDPOINT_NAME_MAX, "bytes", "the name of a host"),
     LIMIT_ROW(ENDPOINT_LABEL_MAX, "bytes", "of it between two dots"),
