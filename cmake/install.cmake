@@ -34,8 +34,8 @@ install(FILES deploy/systemd/sluice.tmpfiles DESTINATION lib/tmpfiles.d
 install(FILES deploy/systemd/sluice-worker.sysusers DESTINATION lib/sysusers.d
   RENAME sluice-worker.conf COMPONENT worker)
 
-install(FILES deploy/config/examples/router.conf
-  deploy/config/examples/gateway.conf
+install(FILES deploy/config/examples/router-keys.conf
+  deploy/config/examples/gateway-keys.conf
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/sluice/examples COMPONENT sluice)
 install(DIRECTORY deploy/prometheus deploy/grafana
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/sluice/examples COMPONENT sluice)
@@ -44,11 +44,21 @@ install(FILES deploy/config/examples/worker-gpu0.conf
   COMPONENT worker)
 install(FILES README.md CHANGELOG.md
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/sluice COMPONENT sluice)
-install(FILES docs/operating.md docs/http.md docs/load.md
+install(PROGRAMS deploy/slurm/sluice-job deploy/slurm/sluice-step
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice/slurm COMPONENT sluice)
+install(FILES deploy/slurm/sluice.sbatch
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice/slurm COMPONENT sluice)
+install(FILES docs/operating.md docs/http.md docs/load.md docs/slurm.md
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/sluice/docs COMPONENT sluice)
 
 # What the programs print about themselves, if the build has made it.
 set(share ${PROJECT_BINARY_DIR}/share)
+install(DIRECTORY ${share}/doc/sluice/examples/
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/sluice/examples
+  COMPONENT sluice OPTIONAL PATTERN "worker*" EXCLUDE)
+install(DIRECTORY ${share}/doc/sluice/examples/
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/sluice-worker/examples
+  COMPONENT worker OPTIONAL FILES_MATCHING PATTERN "worker*")
 install(DIRECTORY ${share}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}
   COMPONENT sluice OPTIONAL PATTERN "sluice-worker*" EXCLUDE)
 install(DIRECTORY ${share}/bash-completion/completions/

@@ -18,5 +18,7 @@ file(CHMOD ${shared} PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
 file(GLOB texts ${staged}/*/usr/share/man/man*/*.[1-9]
   ${staged}/*/usr/share/doc/*/changelog)
 run(gzip -9n ${texts})
+# install(DIRECTORY) makes folders whose files all belong to another package.
+run(find ${staged} -mindepth 2 -type d -empty -delete)
 file(GLOB_RECURSE all LIST_DIRECTORIES true ${staged}/*)
 run(touch --no-dereference --date=@$ENV{SOURCE_DATE_EPOCH} ${all})

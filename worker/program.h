@@ -42,7 +42,7 @@ struct program {
     struct worker_core *core;
     struct loop loop;
     struct notify notify;
-    const char *phase;          /* what a start does now, for the status */
+    const char *phase;          /* the step of a start, for the status */
     uint64_t n_read, n_to_read; /* bytes of weights */
     int signals;
     bool stopped; /* a signal came before the loop ran */

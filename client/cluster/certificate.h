@@ -25,7 +25,7 @@
 #define CERTIFICATE_KEY_TEXT   41 /* Z85, with its NUL */
 #define CERTIFICATE_ROLES_TEXT 40
 #define CERTIFICATE_PATH_MAX   4096
-#define CERTIFICATE_NUMBER_MAX 9999 /* of a suffix */
+#define CERTIFICATE_NUMBER_MAX 9999 /* limit of a suffix */
 
 /* Parses "router,client" to a set of BY_*.  Returns ST_INVALID_ARGUMENT and the
  * roles that exist. */

@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cluster/bundle.h"
+#include "client/cluster/certificate.h"
+#include "client/cluster/cluster_layout.h"
 #include "client/cluster/daemon_options.h"
 #include "common/base/near.h"
 #include "common/base/option.h"
@@ -111,6 +114,12 @@ const struct limit_row cluster_limits[] = {
     LIMIT_ROW(CLUSTER_WORKERS_MAX, "", "workers of a cluster file"),
     LIMIT_ROW(CLUSTER_NAMES_MAX, "", "admins, and tenants, of a cluster file"),
     LIMIT_ROW(CLUSTER_NAME_MAX, "bytes", "a name in a cluster file"),
+    LIMIT_ROW(LAYOUT_INSTANCE_MAX, "bytes", "a worker's instance, with a NUL"),
+    LIMIT_ROW(BUNDLE_FILES_MAX, "files", "a host's bundle"),
+    LIMIT_ROW(BUNDLE_BYTES_MAX, "bytes", "a host's bundle"),
+    LIMIT_ROW(BUNDLE_PATH_MAX, "bytes", "a path in a bundle"),
+    LIMIT_ROW(BUNDLE_NAME_MAX, "bytes", "a unit's name in a bundle"),
+    LIMIT_ROW(CERTIFICATE_NUMBER_MAX, "", "the number of a name's newest key"),
 };
 const size_t cluster_limits_n = sizeof cluster_limits / sizeof *cluster_limits;
 

@@ -64,7 +64,7 @@ struct cluster_model {
     struct cluster_text name, path, here;
 };
 
-/* What the unit of a daemon gets. */
+/* Settings of the unit of a daemon. */
 struct cluster_unit {
     struct cluster_number memory_max; /* bytes */
     struct cluster_text cpus;

@@ -2,7 +2,7 @@
  *
  * Reads config.json of each model that is on this machine (`here`, or `path`),
  * and counts with the functions of `sluicectl plan` (common/split,
- * common/model).  A worker whose memory the file does not say is not compared.
+ * common/model).  A worker without `memory` in the file is not compared.
  * Scratch counts one compute thread if `threads` is not set, so every fault is
  * certain, but a worker without a fault may still need more.
  *

@@ -1,5 +1,4 @@
-/* cluster_layout.h - What runs where: the daemons of a cluster file, with their
- * endpoints.
+/* cluster_layout.h - The daemons of a cluster file, their hosts and endpoints.
  *
  * A worker with `count: 3` is three instances, NAME-1 to NAME-3.  An instance
  * with layers or stages has a port for the previous stage: stage_port and those

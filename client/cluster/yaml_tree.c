@@ -147,18 +147,36 @@ static void refuse_extras(struct reader *r, const yaml_char_t *anchor,
     }
 }
 
-/* Reports a key that the map has already. */
+/* Reports and marks a key that the map has already. */
 static void check_twice(struct reader *r, const struct tree_node *map,
-                        const struct tree_node *key)
+                        struct tree_node *key)
 {
     for (size_t i = 0; i < map->n; i += 2) {
         if (strcmp(map->items[i]->text, key->text) == 0) {
             faults_add(r->faults, key->at,
                        "%s is twice in this map, first in line %u; remove one",
                        quote(key->text).text, map->items[i]->at.line);
+            key->twice = true;
             return;
         }
     }
+}
+
+/* Removes keys that are there twice, with their values. */
+static void drop_twice(struct tree_node *map)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i + 1 < map->n; i += 2) {
+        if (map->items[i]->twice) {
+            yaml_tree_free(&map->items[i]);
+            yaml_tree_free(&map->items[i + 1]);
+        } else {
+            map->items[n++] = map->items[i];
+            map->items[n++] = map->items[i + 1];
+        }
+    }
+    map->n = n;
 }
 
 static struct tree_node *read_node(struct reader *r, const yaml_event_t *event,
@@ -227,6 +245,9 @@ static void read_contents(struct reader *r, struct tree_node *t,
                       event->data.mapping_start.tag, t->at);
         t->kind = TREE_MAP;
         read_items(r, t, depth);
+        if (!r->ended) {
+            drop_twice(t);
+        }
         break;
     default: /* a list: the parser gives no other event here */
         refuse_extras(r, event->data.sequence_start.anchor,

@@ -3,7 +3,7 @@
  * The subset: one document of maps, lists and scalars.  Anchors, aliases, tags
  * and keys that are no scalars are faults, because a cluster file needs none
  * and an alias can grow a small file to any size.  A key that is twice in a map
- * is a fault.
+ * is a fault, and the first value counts.
  *
  * A syntax error ends the parse.  Any other fault is added, and the parse
  * continues.
@@ -28,9 +28,10 @@ enum tree_kind { TREE_TEXT, TREE_LIST, TREE_MAP };
 struct tree_node {
     enum tree_kind kind;
     struct place at;
-    char *text; /* of a TREE_TEXT: no control characters; "" if it is null */
-    struct tree_node **items; /* [n]; of a map: key, value, key, value, ... */
+    char *text; /* TREE_TEXT: no control characters; "" for a null */
+    struct tree_node **items; /* [n]; a map has key, value, key, value, ... */
     size_t n, capacity;
+    bool twice; /* a key that the map has already; left out in the end */
 };
 
 /* Parses bytes[0..n).  Returns the root, or NULL if there is none or the parse

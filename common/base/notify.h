@@ -69,13 +69,13 @@ void notify_close(struct notify *n);
 /* Sets the function that notify_turn() asks for the status. */
 void notify_status(struct notify *n, notify_status_fn *status, void *arg);
 
-/* The daemon serves. */
+/* Reports that the daemon serves. */
 void notify_ready(struct notify *n);
-/* The daemon reads its configuration again, and has done so.  now_us is of
- * CLOCK_MONOTONIC. */
+/* Report that the daemon reads its configuration again, and that it has done
+ * so.  now_us is of CLOCK_MONOTONIC. */
 void notify_reloading(struct notify *n, int64_t now_us);
 void notify_reloaded(struct notify *n);
-/* The daemon drains or stops. */
+/* Reports that the daemon drains or stops. */
 void notify_stopping(struct notify *n);
 
 /* Sends what waits or is due at now_us. */

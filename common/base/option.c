@@ -20,6 +20,7 @@ static enum status unknown(const struct option_row *rows, size_t n,
                      word);
 }
 
+/* Passes a value to the sink.  Errors get the option as it is typed. */
 static enum status set(const struct option_sink *sink,
                        const struct option_row *row, const char *text,
                        struct error *e)

@@ -9,7 +9,9 @@
 #define WORDS_BYTES 512
 
 /* The functions of a script begin with the program's name, because a shell
- * loads the scripts of all programs.  @ stands for that name. */
+ * loads the scripts of all programs.  @ stands for that name.
+ *
+ * mapfile keeps names with blanks whole; COMPREPLY=($(...)) would cut them. */
 static const char helpers[] =
     "# Offers the words of $1.\n"
     "@_words()\n"
@@ -25,12 +27,14 @@ static const char helpers[] =
     "}\n"
     "\n";
 
+/* COMP_WORDS is the line cut at blanks and at COMP_WORDBREAKS, which has "=":
+ * --model=tiny=DIR is five words.  The option is thus up to four words before
+ * the cursor. */
 static const char body[] =
     "@()\n"
     "{\n"
-    "    local cur=${COMP_WORDS[COMP_CWORD]} at=$((COMP_CWORD - 1)) named='' "
-    "i\n"
-    "    local verb=''\n"
+    "    local cur=${COMP_WORDS[COMP_CWORD]} at=$((COMP_CWORD - 1)) i\n"
+    "    local verb='' operands=0 named=''\n"
     "\n"
     "    COMPREPLY=()\n"
     "    # \"=\" is a word of its own.\n"
@@ -46,12 +50,12 @@ static const char body[] =
     "        if [[ ${COMP_WORDS[i]} == --* ]]; then\n"
     "            if [[ ${COMP_WORDS[i + 1]:-} == '=' ]]; then\n"
     "                i=$((i + 2))\n"
-    "            elif @_value '' \"${COMP_WORDS[i]}\"; then\n"
+    "            elif @_value \"$verb\" \"${COMP_WORDS[i]}\"; then\n"
     "                i=$((i + 1))\n"
     "            fi\n"
     "        elif [[ ${COMP_WORDS[i]} != -* ]]; then\n"
-    "            verb=${COMP_WORDS[i]}\n"
-    "            break\n"
+    "            if [ -n \"$verb\" ]; then operands=$((operands + 1)); fi\n"
+    "            verb=${verb:-${COMP_WORDS[i]}}\n"
     "        fi\n"
     "    done\n"
     "    COMPREPLY=()\n"
@@ -94,6 +98,7 @@ static void put(FILE *to, const char *text, const char *name)
     }
 }
 
+/* Prints the command that offers values.  NAME=DIR has none for NAME. */
 static void put_action(FILE *to, enum option_hint hint, const char *words,
                        const char *name)
 {
@@ -161,6 +166,7 @@ static void put_flags(FILE *to, const struct option_row *rows, size_t n)
     }
 }
 
+/* Prints the function that offers the options of the verb $1. */
 static void put_options_function(FILE *to, const struct option_program *p,
                                  const char *name)
 {
@@ -177,6 +183,27 @@ static void put_options_function(FILE *to, const struct option_program *p,
     fprintf(to, "    *) ;;\n    esac\n    %s_words \"$options\"\n}\n\n", name);
 }
 
+/* Prints what is offered for the operands of a verb. */
+static void put_operands(FILE *to, const struct option_verb *v,
+                         const char *name)
+{
+    enum option_hint hint = option_hint_operands(v->operands);
+    char words[WORDS_BYTES];
+    bool first = option_hint_first(v->operands, words, sizeof words);
+
+    if (!first && hint != OPTION_HINT_FILE && hint != OPTION_HINT_DIR) {
+        return;
+    }
+    fprintf(to, "    %s) ", v->name);
+    if (first) {
+        fprintf(to, "if [ \"$operands\" -eq 0 ]; then %s_words '%s'; else ",
+                name, words);
+    }
+    put_action(to, hint, "", name);
+    fputs(first ? "; fi ;;\n" : " ;;\n", to);
+}
+
+/* Prints the function that offers verbs, or the operands of the verb $1. */
 static void put_operands_function(FILE *to, const struct option_program *p,
                                   const char *name)
 {
@@ -189,13 +216,7 @@ static void put_operands_function(FILE *to, const struct option_program *p,
         fputs("' ;;\n", to);
     }
     for (size_t i = 0; i < p->n_verbs; i++) {
-        enum option_hint hint = option_hint_operands(p->verbs[i].operands);
-
-        if (hint == OPTION_HINT_FILE || hint == OPTION_HINT_DIR) {
-            fprintf(to, "    %s) ", p->verbs[i].name);
-            put_action(to, hint, "", name);
-            fputs(" ;;\n", to);
-        }
+        put_operands(to, &p->verbs[i], name);
     }
     fputs("    *) ;;\n    esac\n}\n\n", to);
 }

@@ -28,18 +28,26 @@ static const char *after_prefix(const char *role, const char *pair)
                                                       : NULL;
 }
 
-/* Returns whether Kubernetes sets variables of that name. */
-static bool is_service_link(const char *name, size_t n)
+/* Returns whether text ends in end. */
+static bool ends(const char *text, const char *end)
 {
-    static const char *const begins[] = {"service_host", "service_port",
-                                         "port_"};
+    size_t n = strlen(text), m = strlen(end);
 
-    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
-        if (strncmp(name, begins[i], strlen(begins[i])) == 0) {
-            return true;
-        }
-    }
-    return n == strlen("port") && strcmp(name, "port") == 0;
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Returns whether Kubernetes sets variables of that name for a service, such
+ * as sluice-router or sluice-router-workers. */
+static bool is_service_link(const char *name)
+{
+    char text[VARIABLE_BYTES + 1];
+    const char *port;
+
+    snprintf(text, sizeof text, "_%s", name);
+    port = strstr(text, "_port_");
+    return strstr(text, "_service_port") != NULL ||
+           ends(text, "_service_host") || ends(text, "_port") ||
+           (port != NULL && isdigit((unsigned char)port[strlen("_port_")]));
 }
 
 struct option_env option_env_match(const char *role,
@@ -73,7 +81,7 @@ struct option_env option_env_match(const char *role,
             found.kind == OPTION_ENV_NEAR ? OPTION_ENV_NEAR : OPTION_ENV_OPTION;
         return found;
     }
-    if (is_service_link(name, length)) {
+    if (is_service_link(name)) {
         found.kind = OPTION_ENV_OTHER;
         return found;
     }

@@ -57,7 +57,8 @@ static char unescape(char c)
     }
 }
 
-/* Decodes a value in quotes, in place; value[0] is the quote. */
+/* Decodes a value in quotes, in place; value[0] is the quote.  Decoding only
+ * shortens, so that reading stays ahead of writing. */
 static enum status take_quoted(char *value, struct error *e)
 {
     char *to = value, *at = value + 1;
@@ -161,6 +162,8 @@ static enum status take_line(char *line, struct option_entry *entry,
 
 /* ---- the text ---- */
 
+/* Refuses bytes that an error message could not show.  A NUL would also end
+ * the value before its last byte. */
 static enum status check_bytes(const char *line, size_t n, struct error *e)
 {
     size_t bad;
@@ -210,6 +213,7 @@ static enum status next_line(struct option_file *f, size_t n, size_t *at,
     return st;
 }
 
+/* Returns the number of lines, which bounds that of the entries. */
 static size_t count_lines(const char *text, size_t n)
 {
     size_t lines = 1;
@@ -266,6 +270,8 @@ enum status option_file_read(struct option_file *f, const char *path,
     if (bytes == NULL) {
         abort();
     }
+    /* One byte past the limit shows that the file is too large.  fstat() would
+     * not, for a pipe such as --config <(...). */
     errno = from != NULL ? 0 : errno;
     if (from != NULL) {
         n = fread(bytes, 1, OPTION_FILE_BYTES_MAX + 1, from);
@@ -285,6 +291,7 @@ enum status option_file_read(struct option_file *f, const char *path,
     return st;
 }
 
+/* Returns whether text stands for itself without quotes. */
 static bool is_plain(const char *text)
 {
     return text[0] != '\0' && text[0] != '"' && text[0] != '#' &&

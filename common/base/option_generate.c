@@ -71,6 +71,8 @@ static void print_comment(FILE *to, const char *text)
     fputc('\n', to);
 }
 
+/* An option without a default has the name of its value, such as DIR, so that
+ * a line without its # alone is no working configuration. */
 void option_sample(FILE *to, const struct option_program *program)
 {
     char name[OPTION_FLAG_TEXT];

@@ -65,6 +65,8 @@ enum option_hint option_hint(const struct option_row *row, char *words,
     if (strcmp(row->value, "NAME=DIR") == 0) {
         return OPTION_HINT_NAMED_DIR;
     }
+    /* A list ends at a remark: "cpu, opencl (the first GPU)", "a, b; see c",
+     * "chat or auto: chat for text". */
     n = strcspn(row->help, "(;");
     list = strstr(row->help, ": ");
     if (list == NULL || list >= row->help + n ||
@@ -81,6 +83,22 @@ enum option_hint option_hint(const struct option_row *row, char *words,
     }
     return read_words(list, n, words, cap) >= 2 ? OPTION_HINT_WORDS
                                                 : OPTION_HINT_NONE;
+}
+
+bool option_hint_first(const char *operands, char *words, size_t cap)
+{
+    size_t n = strspn(operands, "abcdefghijklmnopqrstuvwxyz|-");
+
+    if (memchr(operands, '|', n) == NULL || n >= cap ||
+        (operands[n] != ' ' && operands[n] != '\0')) {
+        return false;
+    }
+    memcpy(words, operands, n);
+    words[n] = '\0';
+    for (size_t i = 0; i < n; i++) {
+        words[i] = words[i] == '|' ? ' ' : words[i];
+    }
+    return true;
 }
 
 enum option_hint option_hint_operands(const char *operands)

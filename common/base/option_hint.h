@@ -23,6 +23,10 @@ enum option_hint {
 enum option_hint option_hint(const struct option_row *row, char *words,
                              size_t cap);
 
+/* Writes the words of a first operand "check|render|apply", separated by
+ * blanks.  Returns false if operands begin with anything else. */
+bool option_hint_first(const char *operands, char *words, size_t cap);
+
 /* Returns what to offer for operands such as "MODEL_DIR" or "A.json B.json". */
 enum option_hint option_hint_operands(const char *operands);
 

@@ -12,7 +12,10 @@
 
 /* ---- words ---- */
 
-/* Prints text[0..n) so that no character is a request or an escape. */
+/* Prints text[0..n) so that no character is a request or an escape.
+ *
+ * man(7) turns some characters into typographic ones, such as - into a hyphen.
+ * What a reader copies to a shell must stay ASCII, so those are escaped too. */
 static void put_n(FILE *to, const char *text, size_t n)
 {
     if (n > 0 && (text[0] == '.' || text[0] == '\'')) {
@@ -64,7 +67,10 @@ static void put_upper(FILE *to, const char *text)
 /* ---- paragraphs ---- */
 
 /* Text is a list of lines: paragraphs between empty lines, and examples, whose
- * lines are indented. */
+ * lines are indented.  It is the text of --help, which has no markup.
+ *
+ * A paragraph macro is printed when its text comes, not at the empty line:
+ * formatters warn about paragraphs without text. */
 struct prose {
     FILE *to;
     bool begun;   /* the section has text */
@@ -116,6 +122,7 @@ static const char *take_heading(struct prose *p, const char *line, size_t *n)
     return line;
 }
 
+/* Prints a line that must not be filled. */
 static void put_example(struct prose *p, const char *line, size_t n)
 {
     if (!p->example) {
@@ -130,6 +137,8 @@ static void put_example(struct prose *p, const char *line, size_t n)
     p->gap = false;
 }
 
+/* Prints a line of prose.  An indented line right after a line of text
+ * continues its paragraph, as in the list of exit codes. */
 static void put_line(struct prose *p, const char *line, size_t n)
 {
     line = take_heading(p, line, &n);
@@ -167,6 +176,7 @@ static void put_text(struct prose *p, const char *text)
 
 /* ---- options ---- */
 
+/* Prints what --help prints, as a sentence. */
 static void put_help(FILE *to, const struct option_row *row)
 {
     put(to, row->help);
@@ -296,6 +306,7 @@ static void put_environment(FILE *to, const struct option_program *p)
     }
 }
 
+/* Prints the pages of all programs but the one of this page. */
 static void put_see_also(FILE *to, const char *but)
 {
     static const struct {

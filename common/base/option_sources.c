@@ -110,6 +110,7 @@ static enum status set_entry(struct option_sources *s,
     if (option_is_command(row) || strcmp(row->name, "config") == 0) {
         return refuse_command(entry->name, e);
     }
+    /* The last line would win, but a reader may look at the first one only. */
     old = &s->origins[index_of(s, row)];
     if (row->type != OPTION_LIST && old->source == OPTION_FROM_FILE) {
         return error_set(e, ST_INVALID_ARGUMENT,
@@ -133,6 +134,8 @@ static enum status read_file(struct option_sources *s, const char *named_by,
 {
     enum status st = option_file_read(&s->file, s->path, e);
 
+    /* Without permission to read it the default file is an error: options of
+     * the machine would be left out silently. */
     if (st == ST_NOT_FOUND && named_by == NULL) {
         return ST_OK;
     }
@@ -180,7 +183,10 @@ static enum status take_file(struct option_sources *s, const char *named,
 /* ---- the environment ---- */
 
 /* Sets the items of "a;b".  Blanks around an item and empty items are
- * dropped. */
+ * dropped, so that a long value may be folded.
+ *
+ * Not a comma: sizes and layers use it (a=40MiB,b=80MiB).  Not a line feed:
+ * systemd's EnvironmentFile= and .env files have one variable a line. */
 static enum status set_items(struct option_sources *s,
                              const struct option_row *row, const char *value,
                              struct error *e)
@@ -193,7 +199,7 @@ static enum status set_items(struct option_sources *s,
     if (*copy == NULL) {
         abort();
     }
-    rest = *copy;
+    rest = *copy; /* strsep() cuts it; the items stay where they are */
     while (st == ST_OK && (item = strsep(&rest, ";")) != NULL) {
         size_t n;
 
@@ -270,6 +276,8 @@ static enum status take_variable(struct option_sources *s, const char *pair,
     return ST_OK;
 }
 
+/* Looks at each variable instead of asking for each option with getenv(), to
+ * find mistyped names. */
 static enum status take_environment(struct option_sources *s, struct error *e)
 {
     enum status st = ST_OK;

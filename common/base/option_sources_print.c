@@ -25,6 +25,7 @@ struct printing {
 
 typedef void show_fn(struct printing *p, const struct shown *shown);
 
+/* Returns whether a file may set the row: the others have no value to show. */
 static bool is_shown(const struct option_row *row)
 {
     return !option_is_command(row) && strcmp(row->name, "config") != 0;
@@ -141,6 +142,7 @@ static unsigned line_of(const struct option_sources *s,
     return 0;
 }
 
+/* Shows one line for each item.  All items of a list have one source. */
 static void show_list(struct printing *p, struct shown shown, show_fn *show)
 {
     const char *field = (const char *)p->s->out + shown.row->offset;

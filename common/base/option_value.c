@@ -222,6 +222,8 @@ bool option_bool(const char *text, bool *value)
     return false;
 }
 
+/* Converts to the field's type.  *value is for the range, which a flag lacks.
+ */
 static bool convert(const struct option_row *row, void *field, const char *text,
                     double *value)
 {

@@ -72,6 +72,7 @@ static void put_rows(FILE *to, const char *array, const struct option_row *rows,
     fputs("    )\n", to);
 }
 
+/* Prints the verbs with their summaries, for _describe. */
 static void put_verb_names(FILE *to, const struct option_program *p)
 {
     fputs("    verbs=(\n        'help:print the help of a verb'\n", to);
@@ -83,9 +84,11 @@ static void put_verb_names(FILE *to, const struct option_program *p)
     fputs("    )\n", to);
 }
 
+/* Prints the case of a verb: its options and operands. */
 static void put_verb(FILE *to, const struct option_verb *v)
 {
     enum option_hint hint = option_hint_operands(v->operands);
+    char words[WORDS_BYTES];
 
     fprintf(to, "        %s)\n", v->name);
     for (size_t i = 0; i < v->n_rows; i++) {
@@ -97,6 +100,9 @@ static void put_verb(FILE *to, const struct option_verb *v)
         fputs("            )\n", to);
     }
     fputs("            _arguments $specs", to);
+    if (option_hint_first(v->operands, words, sizeof words)) {
+        fprintf(to, " '1:action:(%s)'", words);
+    }
     if (hint != OPTION_HINT_FLAG) {
         fputs(" '*:", to);
         put(to, v->operands);
@@ -112,6 +118,11 @@ static void put_verb(FILE *to, const struct option_verb *v)
     fputs("\n            ;;\n", to);
 }
 
+/* The array of the specifications must not be named options: that would hide
+ * zsh's array of its own options, on which the functions of completion depend.
+ *
+ * (-) ends the options of the program at the verb.  Without it, the outer
+ * _arguments would complete options after the verb, and only its own. */
 void option_zsh(FILE *to, const struct option_program *p)
 {
     fprintf(to,

@@ -22,7 +22,7 @@ struct connection {
     uint8_t port; /* index */
     bool closed;  /* closed by the core: no message passes and no `lost` follows
                    */
-    bool keyed;   /* who is known by a key */
+    bool keyed;   /* a key proves who it is */
     bool revoked; /* the key is no longer trusted: `lost` is due */
     struct identity who;
     int fd;

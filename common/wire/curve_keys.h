@@ -1,4 +1,4 @@
-/* curve_keys.h - Who this program is and whom it trusts: CURVE keys of libzmq.
+/* curve_keys.h - The CURVE key of this program, and the keys that it trusts.
  *
  *     --key FILE     this program's certificate with its secret key
  *     --trust DIR    public certificates, *.cert: each has a name and roles

@@ -55,7 +55,7 @@ struct door_rules {
     struct door_limits limits;
     struct table addresses; /* struct door_address */
     uint32_t n;             /* connections */
-    uint32_t n_shaking;     /* of n: those that have not spoken yet */
+    uint32_t n_shaking;     /* connections that have not spoken yet */
     int64_t credit_us;      /* for accepts; each costs 1 s / rate */
     int64_t now_us;
 };

@@ -18,7 +18,7 @@ struct door_watched {
     unsigned door; /* 0: none */
     const struct port *port;
     struct door_counts logged;
-    /* Of a port with keys. */
+    /* With keys only. */
     uint64_t denied[DENIED_NR], denied_logged[DENIED_NR];
     char last[80]; /* the last key that was denied, or its name */
 };

@@ -24,7 +24,7 @@
 #include "common/base/status.h"
 #include "proto/limits.h"
 
-#define ENDPOINT_NAME_MAX  253 /* of a host's name (RFC 1035) */
+#define ENDPOINT_NAME_MAX  253 /* a host's name (RFC 1035) */
 #define ENDPOINT_LABEL_MAX 63  /* between two dots of it */
 
 enum endpoint_kind {

@@ -23,11 +23,11 @@
 
 #define RESOLVER_QUERIES   40 /* open at once, answered ones too */
 #define RESOLVER_THREADS   4  /* lookups at once */
-#define RESOLVER_ADDRESSES 16 /* of one name; further ones are left out */
+#define RESOLVER_ADDRESSES 16 /* a name; further ones are left out */
 #define RESOLVER_TEXT      64 /* an address with its zone and NUL */
 
 struct resolver_answer {
-    uint32_t id; /* of the query */
+    uint32_t id; /* names the query */
     unsigned n;  /* addresses, the preferred one first; 0: failed */
     char addresses[RESOLVER_ADDRESSES][RESOLVER_TEXT];
     char why[100]; /* if n is 0 */

@@ -27,20 +27,20 @@ struct transport {
     struct port ports[TRANSPORT_PORTS];
     unsigned n_ports, n_listen;
     unsigned n_routers; /* connecting ports for the router, of n_ports */
-    struct connections connections; /* of the listening ports; counts all ids */
+    struct connections connections; /* accepted ones; counts all ids */
     struct transport_counts counts;
-    struct door_watch doors;    /* of the listening ports */
+    struct door_watch doors;    /* one a listening port */
     uint32_t n_opened;          /* ports opened since the start */
     struct curve_keys *keys;    /* borrowed; NULL: none */
     struct resolver *resolver;  /* NULL: no name was dialled yet */
-    resolver_lookup_fn *lookup; /* of tests; NULL: getaddrinfo() */
+    resolver_lookup_fn *lookup; /* set by tests; NULL: getaddrinfo() */
     void *lookup_arg;
     struct log_gate unresolved;
     void
         *zap; /* answers libzmq's requests (common/wire/zap.h); NULL: no keys */
     int zap_fd;
     bool zap_unread;
-    bool revoked;         /* of some connections `lost` is due */
+    bool revoked;         /* `lost` is due for some connections */
     uint32_t router_turn; /* which certificate of a router is dialled next */
     const char *trouble;  /* why the last dial failed; "": it is not known */
     struct log_gate undialled;

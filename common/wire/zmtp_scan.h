@@ -26,7 +26,7 @@
 #define ZMTP_COMMAND_MAX 4096 /* READY with metadata is the longest */
 #define ZMTP_HELLO       200  /* bytes of CURVE's first command */
 #define ZMTP_INITIATE    257  /* bytes of CURVE's second without metadata */
-#define ZMTP_METADATA    512  /* of it, at most */
+#define ZMTP_METADATA    512  /* its metadata, at most */
 #define ZMTP_CURVE       33   /* bytes that CURVE adds to a message */
 #define ZMTP_MESSAGE_MIN 64   /* FRAME_HEADER */
 
@@ -51,7 +51,7 @@ enum zmtp_fault {
 
 struct zmtp_scan {
     uint64_t left;     /* bytes left of a body; in a head: its length so far */
-    uint64_t bytes;    /* of whole messages, without what CURVE adds */
+    uint64_t bytes;    /* in whole messages, without what CURVE adds */
     uint32_t messages; /* whole messages; the count wraps */
     uint8_t seen;      /* bytes of the greeting or of a head */
     uint8_t flags;

@@ -22,6 +22,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "client/lib/client.h"
 #include "client/load/drive/ask.h"
 #include "client/load/drive/cluster.h"
 #include "client/load/drive/native_target.h"

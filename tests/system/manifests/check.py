@@ -110,6 +110,22 @@ def check_arguments(s, c):
            len(arguments(c)) == len(c["args"]) or prog != "sluice-worker")
 
 
+# What kubelet would write for each variable.
+VALUES = {"MODEL": "some-model", "POD_NAME": "pod-0", "POD_IP": "10.1.2.3",
+          "CPUS": "4"}
+
+
+def check_values(s, c):
+    """The program accepts the command line, and the values are in force."""
+    args = [re.sub(r"\$\((\w+)\)", lambda m: VALUES.get(m[1], ""), a)
+            for a in c["args"]]
+    p = subprocess.run([os.path.join(BIN, program(c)), *args, "--print-config"],
+                       capture_output=True, text=True, env={})
+    expect(f"{name(s)}: {p.stderr.strip()}", p.returncode == 0)
+    expect(f"{name(s)}: not all options are in force",
+           p.stdout.count("# command line") >= len(args) - 1)
+
+
 def check_paths(s, c):
     """Each path in an argument is under a mount, and each mount has a volume."""
     spec = s["spec"]["template"]["spec"]
@@ -230,7 +246,7 @@ def check_set(cluster, s):
     c = container(s)
     expect(f"{name(s)}: selects other pods",
            cluster.pods(s["spec"]["selector"]) == [s])
-    for check in (check_arguments, check_paths, check_security, check_times,
+    for check in (check_arguments, check_values, check_paths, check_security, check_times,
                   check_ports):
         check(s, c)
     check_references(cluster, s, c)

@@ -75,6 +75,18 @@ static void keys_are_unique_in_a_map(void **state)
               "\"a\" is twice in this map, first in line 1; remove one");
 }
 
+static void the_first_of_two_equal_keys_counts(void **state)
+{
+    struct tree_node *t = parse("a: 1\nb: 2\na: [3, 4]\n");
+
+    (void)state;
+    assert_int_equal(faults.n, 1);
+    assert_int_equal(t->n, 4);
+    assert_string_equal(t->items[1]->text, "1");
+    assert_string_equal(t->items[3]->text, "2");
+    yaml_tree_free(&t);
+}
+
 static void extras_of_yaml_are_refused(void **state)
 {
     (void)state;
@@ -237,6 +249,7 @@ int main(void)
         cmocka_unit_test(nodes_have_their_places),
         cmocka_unit_test(null_is_empty_unless_quoted),
         cmocka_unit_test(keys_are_unique_in_a_map),
+        cmocka_unit_test(the_first_of_two_equal_keys_counts),
         cmocka_unit_test(extras_of_yaml_are_refused),
         cmocka_unit_test(an_alias_is_a_fault_and_not_followed),
         cmocka_unit_test(a_syntax_error_has_its_place),

@@ -55,7 +55,10 @@ static void leaves_other_variables_alone(void **state)
         "SLUICE_ROUTER_SERVICE_PORT=7070",
         "SLUICE_ROUTER_SERVICE_PORT_WORKERS=7070",
         "SLUICE_ROUTER_PORT=tcp://10.0.0.1:7070",
-        "SLUICE_ROUTER_PORT_7070_TCP_ADDR=10.0.0.1"};
+        "SLUICE_ROUTER_PORT_7070_TCP_ADDR=10.0.0.1",
+        "SLUICE_ROUTER_MAX_ROWS_PORT=tcp://10.0.0.1:7070",
+        "SLUICE_ROUTER_MAX_ROWS_PORT_7_TCP=10.0.0.1",
+        "SLUICE_ROUTER_MAX_ROWS_SERVICE_HOST=10.0.0.1"};
 
     (void)state;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
@@ -63,6 +66,7 @@ static void leaves_other_variables_alone(void **state)
             fail_msg("%s", others[i]);
         }
     }
+    assert_int_equal(match("SLUICE_ROUTER_SUPORT=a").kind, OPTION_ENV_NEAR);
     assert_int_equal(match("SLUICE_ROUTER_WEATHER=fine").kind,
                      OPTION_ENV_UNKNOWN);
     /* Longer than any option. */

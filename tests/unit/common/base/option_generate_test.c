@@ -30,7 +30,8 @@ static const struct option_verb verbs[] = {
     {"run", "[WORD]", "run it",
      "Paragraph one.\n\nexamples:\n  run 'x' --y\n\n  run 2\n",
      test_options_rows, 2},
-    {"stop", "MODEL_DIR", "stop it", NULL, NULL, 0}};
+    {"stop", "MODEL_DIR", "stop it", NULL, NULL, 0},
+    {"group", "check|apply FILE", "all of it", NULL, NULL, 0}};
 
 static const struct option_program daemon_program = {
     .name = "sluice-test",
@@ -51,7 +52,7 @@ static const struct option_program tool = {
     .rows = test_options_rows,
     .n_rows = OPTION_COUNT(test_options_rows),
     .verbs = verbs,
-    .n_verbs = 2};
+    .n_verbs = OPTION_COUNT(verbs)};
 
 static char text[32768];
 static struct error e;
@@ -166,8 +167,11 @@ static void bash_has_values_and_options(void **state)
     has("    *' --key') : ;;\n");
     lacks("--pin') ");
     has("    run) options+=' --model --level' ;;\n");
-    has("    '' | help) _tool_words 'help run stop' ;;\n");
+    has("    '' | help) _tool_words 'help run stop group' ;;\n");
     has("    stop) _tool_paths -d ;;\n");
+    has("    group) if [ \"$operands\" -eq 0 ]; then _tool_words 'check "
+        "apply'; "
+        "else _tool_paths -f; fi ;;\n");
     has("complete -F _tool tool\n");
     lacks("@");
 }
@@ -182,6 +186,8 @@ static void zsh_has_values_and_options(void **state)
     has("'*--model=[a '\\''model'\\'' of `it`]:NAME=DIR:");
     has("'--pin[pinned]'\n");
     has("'run:run it'\n");
+    has("_arguments $specs '1:action:(check apply)' "
+        "'*:check|apply FILE:_files'\n");
 }
 
 static void a_sample_is_all_comments(void **state)
