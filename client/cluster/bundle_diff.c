@@ -5,6 +5,8 @@
 
 #include "common/base/quote.h"
 
+/* The order of lines has no meaning in a configuration file, so a set of lines
+ * is compared, and no longest common subsequence is needed. */
 static bool has_line(const char *text, const char *line, size_t n)
 {
     while (*text != '\0') {
@@ -32,6 +34,7 @@ static void print_lines(FILE *to, char sign, const char *text,
     }
 }
 
+/* The lines of keys are not printed: what is printed ends up in logs. */
 static bool is_config(const char *path)
 {
     size_t n = strlen(path);

@@ -5,9 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/cluster/bundle.h"
-#include "client/cluster/certificate.h"
-#include "client/cluster/cluster_layout.h"
 #include "client/cluster/daemon_options.h"
 #include "common/base/near.h"
 #include "common/base/option.h"
@@ -101,27 +98,6 @@ static const struct field tenant_fields[] = {
 static const char *const sections[] = {"cluster", "keys",    "hosts",
                                        "models",  "router",  "gateways",
                                        "workers", "tenants", "admins"};
-
-const struct limit_row cluster_limits[] = {
-    LIMIT_ROW(TREE_BYTES_MAX, "bytes", "a cluster file"),
-    LIMIT_ROW(TREE_NODES_MAX, "", "keys and values of a cluster file"),
-    LIMIT_ROW(TREE_DEPTH_MAX, "", "levels of a cluster file"),
-    LIMIT_ROW(TREE_TEXT_MAX, "bytes", "a value of a cluster file"),
-    LIMIT_ROW(FAULTS_MAX, "", "faults that cluster check lists"),
-    LIMIT_ROW(CLUSTER_HOSTS_MAX, "", "hosts of a cluster file"),
-    LIMIT_ROW(CLUSTER_MODELS_MAX, "", "models of a cluster file"),
-    LIMIT_ROW(CLUSTER_GATEWAYS_MAX, "", "gateways of a cluster file"),
-    LIMIT_ROW(CLUSTER_WORKERS_MAX, "", "workers of a cluster file"),
-    LIMIT_ROW(CLUSTER_NAMES_MAX, "", "admins, and tenants, of a cluster file"),
-    LIMIT_ROW(CLUSTER_NAME_MAX, "bytes", "a name in a cluster file"),
-    LIMIT_ROW(LAYOUT_INSTANCE_MAX, "bytes", "a worker's instance, with a NUL"),
-    LIMIT_ROW(BUNDLE_FILES_MAX, "files", "a host's bundle"),
-    LIMIT_ROW(BUNDLE_BYTES_MAX, "bytes", "a host's bundle"),
-    LIMIT_ROW(BUNDLE_PATH_MAX, "bytes", "a path in a bundle"),
-    LIMIT_ROW(BUNDLE_NAME_MAX, "bytes", "a unit's name in a bundle"),
-    LIMIT_ROW(CERTIFICATE_NUMBER_MAX, "", "the number of a name's newest key"),
-};
-const size_t cluster_limits_n = sizeof cluster_limits / sizeof *cluster_limits;
 
 static void *zeroed(size_t n, size_t size)
 {

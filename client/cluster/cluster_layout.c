@@ -65,6 +65,8 @@ static void host_port(char *out, size_t size, const char *host, uint64_t port)
              v6 ? "]" : "", port);
 }
 
+/* A program listens at an address.  The one behind a name is known on its host
+ * only, so a host with a name listens at all of its addresses. */
 static const char *bind_of(const struct cluster_host *h)
 {
     if (h->bind.text != NULL) {

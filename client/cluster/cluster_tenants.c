@@ -39,6 +39,7 @@ enum status cluster_tenants_make(const struct cluster *c, const char *dir,
         struct keys_new key;
 
         path_of(path, dir, c->tenants[i].name.text);
+        /* A new key would lock out the tenant that has the old one. */
         if (access(path, F_OK) == 0) {
             continue;
         }
@@ -46,6 +47,8 @@ enum status cluster_tenants_make(const struct cluster *c, const char *dir,
         if (st == ST_OK) {
             snprintf(text, sizeof text, "%s\n", key.key);
             st = new_file_write(path, text, strlen(text), 0600, e);
+        }
+        if (st == ST_OK) {
             made(arg, path);
         }
         explicit_bzero(&key, sizeof key);

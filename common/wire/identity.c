@@ -28,6 +28,7 @@ enum status identity_check_role(const struct identity *id, uint8_t role,
 {
     uint8_t permitted = id == NULL ? BY_ALL : id->roles;
 
+    /* sluicectl generates with the key that it drains with. */
     if ((permitted & BY_ADMIN) != 0) {
         permitted |= BY_CLIENT;
     }
@@ -68,6 +69,7 @@ enum status identity_name(const struct identity *id, ProtobufCBinaryData own,
     if (at + n > PEER_NAME_MAX) {
         return too_long(id, what, at + n, e);
     }
+    /* '/' is in no key's name, so no key gives another key's name. */
     if (!whole) {
         memcpy(out, id->name, n_key);
         out[n_key] = '/';

@@ -101,8 +101,8 @@ static void set_keepalive(void *socket, int dead_ms)
  * pings of the connecting end have a time to live, after which the listening
  * end drops the connection.  Of a peer that sends none, TCP finds the end.
  *
- * With keys neither end sends pings: encrypted, they could not be told from
- * parts of a message (common/wire/door.h). */
+ * With keys neither end sends pings: encrypted, a ping looks like a part of a
+ * message (common/wire/door.h). */
 static void set_beats(void *socket, int type, bool keys)
 {
     if (type == ZMQ_ROUTER) {

@@ -14,6 +14,8 @@ bool transport_ask(struct transport *t, struct port *p, const char *host)
 {
     struct error e;
 
+    /* Made with the first name: a program that dials addresses starts no
+     * thread. */
     if (t->resolver == NULL &&
         resolver_new(&t->resolver, t->lookup, t->lookup_arg, &e) != ST_OK) {
         unresolved(t, host, e.text);

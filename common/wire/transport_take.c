@@ -138,8 +138,8 @@ static bool receive_routed(struct port *p, uint8_t *routing, zmq_msg_t *body)
     return !more || port_recv(p, body);
 }
 
-/* Tells the door of a port with keys what has arrived.  A message of several
- * parts cannot be cut off before. */
+/* Counts at the door of a port with keys what has arrived.  A message of
+ * several parts cannot be cut off before. */
 static void account(struct transport *t, unsigned port, const uint8_t *routing,
                     zmq_msg_t *body)
 {

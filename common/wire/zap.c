@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+/* RFC 27: a request has these parts in this order, and its reply has the first
+ * two again. */
 #define VERSION   "1.0"
 #define MECHANISM "CURVE"
 
@@ -51,6 +53,8 @@ bool zap_parse(struct zap_request *out, const struct zap_part *parts, size_t n,
 enum zap_verdict zap_judge(const struct curve_keys *keys, const uint8_t *key,
                            uint8_t allowed, const struct identity **who)
 {
+    /* The key alone decides.  The address of the peer does not: hosts move,
+     * and an address proves nothing. */
     *who = curve_keys_find(keys, key);
     return *who == NULL                     ? ZAP_UNKNOWN_KEY
            : ((*who)->roles & allowed) == 0 ? ZAP_WRONG_ROLE
@@ -95,6 +99,9 @@ static struct zap_part text_part(const char *text)
 void zap_reply(struct zap_reply *out, const struct zap_request *r,
                enum zap_verdict v)
 {
+    /* The User-Id is the key and not its name: libzmq attaches it to every
+     * message, and a name may pass to another key while the connection
+     * stands. */
     out->user_id[0] = '\0';
     if (v == ZAP_ACCEPTED) {
         zap_user_id(out->user_id, r->key);
@@ -102,6 +109,8 @@ void zap_reply(struct zap_reply *out, const struct zap_request *r,
     out->parts[0] = text_part(VERSION);
     out->parts[1] = (struct zap_part){r->id, r->n_id};
     out->parts[2] = text_part(v == ZAP_ACCEPTED ? "200" : "400");
+    /* One text for every denial: a stranger does not learn which keys
+     * exist. */
     out->parts[3] = text_part(v == ZAP_ACCEPTED ? "OK" : "refused");
     out->parts[4] = text_part(out->user_id);
     out->parts[5] = text_part("");
