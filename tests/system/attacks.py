@@ -174,7 +174,8 @@ def parts(endpoint, secret, cert, pid):
         if result != "accepted":
             sys.exit(f"a good key is {result}")
         s.sndtimeo = 1000
-        monitor = s.get_monitor_socket()
+        # libzmq frees the address of the first monitor later.
+        monitor = s.get_monitor_socket(addr="inproc://parts")
         piece, sent = bytes(512), 0
         while sent < PARTS_BYTES and not monitor.poll(0):
             try:

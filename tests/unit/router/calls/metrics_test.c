@@ -254,8 +254,8 @@ static void the_largest_tables_arrive_in_status(void **state)
     assert_int_equal(m->n_workers, ROUTER_WORKERS_MAX);
     assert_int_equal(m->n_tables, COUNTS_SETS - 1);
     counts_series(rig->router, s);
-    assert_int_equal(s[3].n, METRIC_SLOTS);
-    assert_int_equal(s[4].n, ROUTER_WORKERS_MAX * FLEET_CLASSES);
+    assert_int_equal(s[4].n, METRIC_SLOTS);
+    assert_int_equal(s[5].n, ROUTER_WORKERS_MAX * FLEET_CLASSES);
     for (size_t i = 0; i < m->n_tables; i++) {
         assert_table(m->tables[i], &s[1 + i]);
     }
