@@ -151,9 +151,9 @@ static const struct verb verbs[] = {
      "*.cert in DIR (default: --trust, or the current folder).  The exit code "
      "is 1\nif one has a fault.\n\n"
      "  sluicectl keys /etc/sluice/trust\n"},
-    {"cluster", "STEP FILE", "check a cluster file, install its hosts",
-     ctl_cluster, ROWS(cluster_rows),
-     "STEP is check, render or apply.  docs/cluster.md describes the file.\n\n"
+    {"cluster", "check|render|apply FILE",
+     "check a cluster file, install its hosts", ctl_cluster, ROWS(cluster_rows),
+     "docs/cluster.md describes the file.\n\n"
      "check FILE lists every fault with its line, or what will run where.\n"
      "render FILE makes the keys that are missing and one bundle a host.\n"
      "apply BUNDLE installs a bundle on its host and starts the units.\n\n"
