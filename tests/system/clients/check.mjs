@@ -3,7 +3,7 @@
 // Environment, set by the script `run`:
 //   SLUICE_URL           a gateway over the real model, with slow steps
 //   SLUICE_SCRIPTED_URL  a gateway over the scripted worker
-//   SLUICE_KEYED_URL     a gateway with keys; SLUICE_KEY is one of them
+//   SLUICE_KEYED_URL     a gateway with keys; SLUICE_API_KEY is one of them
 //   SLUICE_BIN           folder of sluicectl; SLUICE_ROUTER is its router
 //   SLUICE_OPENAPI       the OpenAPI document, compressed with xz
 import assert from 'node:assert/strict'
@@ -14,7 +14,7 @@ export { assert, pause }
 export const url = process.env.SLUICE_URL
 export const scriptedUrl = process.env.SLUICE_SCRIPTED_URL
 export const keyedUrl = process.env.SLUICE_KEYED_URL
-export const key = process.env.SLUICE_KEY
+export const key = process.env.SLUICE_API_KEY
 export const model = 'tiny-hybrid'
 const patienceMs = 1000 * Number(process.env.SLUICE_PATIENCE ?? 300)
 

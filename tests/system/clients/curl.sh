@@ -38,6 +38,6 @@ check 'two requests on one connection' '"choices".*"choices"' \
     "$(curl -fsS "$chat" "$chat" -d "$body")"
 check 'no key' '401' "$(curl -sS -o /dev/null -w '%{http_code}' \
     "$SLUICE_KEYED_URL/v1/chat/completions" -d "$body")"
-check 'key' '"choices"' "$(curl -fsS -H "Authorization: Bearer $SLUICE_KEY" \
+check 'key' '"choices"' "$(curl -fsS -H "Authorization: Bearer $SLUICE_API_KEY" \
     "$SLUICE_KEYED_URL/v1/chat/completions" -d "$body")"
 echo "curl: $passed passed, 0 failed"

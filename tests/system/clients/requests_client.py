@@ -8,7 +8,7 @@ import requests
 
 URL = os.environ["SLUICE_URL"]
 SCRIPTED = os.environ["SLUICE_SCRIPTED_URL"]
-KEYED, KEY = os.environ["SLUICE_KEYED_URL"], os.environ["SLUICE_KEY"]
+KEYED, KEY = os.environ["SLUICE_KEYED_URL"], os.environ["SLUICE_API_KEY"]
 MODEL = "tiny-hybrid"
 CHAT = "/v1/chat/completions"
 STORY = "Once upon a time there was a little fox."
