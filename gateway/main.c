@@ -267,8 +267,12 @@ static enum status assemble(struct program *p, struct error *e)
                                         .tls_key = p->args.tls_key,
                                         .anyone = p->args.keys != NULL};
     struct gateway_options o;
-    enum status st = load(p, e);
+    /* Changes the environment, which threads may read. */
+    enum status st = passed_socket(&http.passed, e);
 
+    if (st == ST_OK) {
+        st = load(p, e);
+    }
     if (st == ST_OK) {
         st = prompt_threads_new(&p->prompts, p->args.text_threads, e);
     }
@@ -278,9 +282,6 @@ static enum status assemble(struct program *p, struct error *e)
     if (st == ST_OK) {
         st = transport_connect_many(&p->transport, p->args.router,
                                     p->args.sessions, p->curve, e);
-    }
-    if (st == ST_OK) {
-        st = passed_socket(&http.passed, e);
     }
     if (st == ST_OK) {
         st = http_sockets_new(&p->http, &http, e);

@@ -23,7 +23,7 @@ static void add_cell(struct columns *t, const char *text)
         t->cells = realloc(t->cells, t->capacity * sizeof *t->cells);
     }
     assert(cell != NULL && t->cells != NULL);
-    n = escape_text(text, n, cell);
+    n = escape_line(text, n, cell);
     cell[n] = '\0';
     t->cells[t->n_cells++] = cell;
 }

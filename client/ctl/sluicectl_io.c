@@ -57,7 +57,7 @@ const char *ctl_name(ProtobufCBinaryData name)
     char *out = names[next++ % NAMES];
     size_t n = name.len < 128 ? name.len : 128;
 
-    out[n == 0 ? 0 : escape_text((const char *)name.data, n, out)] = '\0';
+    out[n == 0 ? 0 : escape_line((const char *)name.data, n, out)] = '\0';
     return out;
 }
 

@@ -10,9 +10,15 @@
 
 #include "client/lib/client_impl.h"
 #include "client/lib/resumable.h"
+#include "common/base/utf8.h"
 #include "common/wire/curve_keys.h"
 #include "common/wire/loop.h"
 #include "common/wire/transport.h"
+
+/* Bytes of a default name and its NUL, and of the program's name in it, before
+ * a dash and seven digits. */
+#define DEFAULT_NAME    (PEER_NAME_MAX - KEY_NAME_MAX)
+#define DEFAULT_PROGRAM (DEFAULT_NAME - 1 - 8)
 
 const struct limit_row client_limits[] = {
     LIMIT_ROW(CLIENT_CALLS_MAX, "", "open calls of one connection"),
@@ -131,6 +137,17 @@ static enum status wait_up(struct client *c, const char *endpoint,
     return ST_OK;
 }
 
+/* Writes the name of the program and its process id, so that an operator finds
+ * the process.  It fits beside the name of any key (common/wire/identity.h). */
+static void default_name(char out[DEFAULT_NAME])
+{
+    const char *program = program_invocation_short_name;
+    size_t n = strnlen(program, DEFAULT_PROGRAM), cut;
+
+    n = utf8_valid(program, n, &cut) ? n : cut;
+    snprintf(out, DEFAULT_NAME, "%.*s-%ld", (int)n, program, (long)getpid());
+}
+
 /* The router refuses a session whose role the key does not have. */
 static bool may_be_admin(const struct curve_keys *keys)
 {
@@ -144,16 +161,15 @@ enum status client_open(struct client **out, const struct client_config *config,
 {
     struct client *c = calloc(1, sizeof *c);
     struct client_options options = {config->name, config->admin};
-    char name[64];
+    char name[DEFAULT_NAME];
     enum status s;
 
     assert(c != NULL);
     *out = NULL;
     c->timeout_ms =
         config->timeout_ms == 0 ? CLIENT_TIMEOUT_MS : config->timeout_ms;
-    if (options.name == NULL) { /* so that an operator finds the process */
-        snprintf(name, sizeof name, "%.40s-%ld", program_invocation_short_name,
-                 (long)getpid());
+    if (options.name == NULL) {
+        default_name(name);
         options.name = name;
     }
     s = curve_keys_load(&c->keys, config->key, config->trust, e);

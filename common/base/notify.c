@@ -1,5 +1,6 @@
 #include "common/base/notify.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -219,12 +220,22 @@ static void feed(struct notify *n, int64_t now_us)
     }
 }
 
+/* Replaces control characters: after a line feed, the rest of a model's name
+ * would be another variable. */
+static void make_line(char *text)
+{
+    for (; *text != '\0'; text++) {
+        *text = iscntrl((unsigned char)*text) ? ' ' : *text;
+    }
+}
+
 static void send_status(struct notify *n, int64_t now_us)
 {
     char text[NOTIFY_TEXT_MAX];
     char status[NOTIFY_STATUS_MAX] = "";
 
     n->status(n->arg, status, sizeof status);
+    make_line(status);
     n->has_status = true;
     n->status_us = now_us;
     if (status[0] == '\0' || strcmp(status, n->last) == 0) {

@@ -40,7 +40,8 @@
 #define NOTIFY_STOP_US        20000000  /* extension of a stop */
 #define NOTIFY_WATCHDOG_LEAST 2000      /* shortest period of a watchdog, us */
 
-/* Writes a status text, at most cap bytes with its NUL. */
+/* Writes a status text, at most cap bytes with its NUL.  Control characters in
+ * it are sent as blanks. */
 typedef void notify_status_fn(void *arg, char *text, size_t cap);
 
 struct notify {

@@ -225,10 +225,12 @@ static enum status set_variable(struct option_sources *s,
     char variable[VARIABLE];
     enum status st;
 
-    option_env_name(s->program->role, row->name, variable, sizeof variable);
-    if (option_is_command(row)) {
-        return refuse_command(variable, e);
+    /* The environment may have a name twice: the first wins, as in getenv().
+     * Items of the first list point into s->lists. */
+    if (s->origins[index_of(s, row)].source == OPTION_FROM_ENVIRONMENT) {
+        return ST_OK;
     }
+    option_env_name(s->program->role, row->name, variable, sizeof variable);
     if (row->type == OPTION_LIST) {
         st = set_items(s, row, value, e);
         return st == ST_OK ? st : error_wrap(e, "%s", variable);
@@ -253,6 +255,15 @@ static enum status refuse_variable(const struct option_sources *s,
                         sizeof variable));
 }
 
+/* A command sets no option: SLUICE_ROUTER_VERSION may be the tag of an image,
+ * and must not stop the daemon. */
+static enum option_env_kind kind_of(const struct option_env *found)
+{
+    return found->row != NULL && option_is_command(found->row)
+               ? OPTION_ENV_UNKNOWN
+               : found->kind;
+}
+
 static enum status take_variable(struct option_sources *s, const char *pair,
                                  struct error *e)
 {
@@ -260,7 +271,7 @@ static enum status take_variable(struct option_sources *s, const char *pair,
     struct option_env found =
         option_env_match(p->role, p->rows, p->n_rows, pair);
 
-    switch (found.kind) {
+    switch (kind_of(&found)) {
     case OPTION_ENV_OPTION:
         return set_variable(s, found.row, found.value, e);
     case OPTION_ENV_NEAR:

@@ -13,7 +13,8 @@
  *
  * The file is the value of --config, else of SLUICE_ROUTER_CONFIG, else
  * SLUICE_CONFIG_DIR/router.conf, which may be missing.  "none" reads no file.
- * Options that make the program print and exit are for the command line alone.
+ * Options that make the program print and exit are for the command line alone:
+ * in the file they are an error, in the environment they are unknown.
  *
  * Threading: none.  Memory: values point into argv, the environment and the
  * sources, until option_sources_fini().  Limits: OPTION_ROWS_MAX. */

@@ -109,6 +109,24 @@ static void tables_are_aligned_and_escaped(void **state)
                               "n\xc3\xa4me\\x1b  12345  yy\n");
 }
 
+/* A peer's name must not look like another row. */
+static void a_row_is_one_line(void **state)
+{
+    char text[128] = {0};
+    FILE *f = fmemopen(text, sizeof text, "w");
+    struct columns t;
+
+    (void)state;
+    columns_init(&t, "name", "state", NULL);
+    columns_cell(&t, "%s", "w1\nw2\tup");
+    columns_cell(&t, "%s", "up");
+    columns_print(&t, f);
+    columns_fini(&t);
+    fclose(f);
+    assert_string_equal(text, "name        state\n"
+                              "w1\\nw2\\tup  up\n");
+}
+
 static void bars_show_the_part_in_use(void **state)
 {
     char bar[16];
@@ -210,6 +228,7 @@ int main(void)
         cmocka_unit_test(infinity_and_nan_become_null),
         cmocka_unit_test(escaping_never_outgrows_its_bound),
         cmocka_unit_test(tables_are_aligned_and_escaped),
+        cmocka_unit_test(a_row_is_one_line),
         cmocka_unit_test(bars_show_the_part_in_use),
         cmocka_unit_test(figures_have_units),
         cmocka_unit_test(a_chunk_becomes_json),

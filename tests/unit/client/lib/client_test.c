@@ -1,4 +1,5 @@
 /* The C library against a router that follows a script. */
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -120,6 +121,42 @@ static void chunks_arrive_in_order(void **state)
     assert_int_equal(r.blocks, 3);
     assert_string_equal(r.worker, "w1");
     assert_true(r.first_chunk_us > 0 && r.end_us >= r.first_chunk_us);
+}
+
+/* The router puts the name of the key before that of the client. */
+static void a_default_name_fits_beside_that_of_any_key(void **state)
+{
+    /* 2 bytes a letter: a cut must not divide one. */
+    static char shortest[] = "c", longest[] = "a\xd0\xba\xd0\xba\xd0\xba\xd0"
+                                              "\xba\xd0\xba\xd0\xba\xd0\xba"
+                                              "\xd0\xba\xd0\xba\xd0\xba\xd0"
+                                              "\xba\xd0\xba\xd0\xba\xd0\xba";
+    char *programs[] = {shortest, longest, &longest[1]}, *old, want[64];
+    struct client_config config = {.endpoint = endpoint, .timeout_ms = LONG_MS};
+
+    (void)state;
+    snprintf(endpoint, sizeof endpoint, "ipc:///tmp/sluice-client-name.%d",
+             (int)getpid());
+    old = program_invocation_short_name;
+    for (size_t i = 0; i < 3; i++) {
+        struct fake_router *r = fake_router_start(config.endpoint, 0);
+        struct client *c;
+        struct error e;
+        const char *name;
+
+        program_invocation_short_name = programs[i];
+        assert_int_equal(client_open(&c, &config, &e), ST_OK);
+        name = fake_router_client(r);
+        snprintf(want, sizeof want, "-%ld", (long)getpid());
+        assert_non_null(strstr(name, want));
+        assert_true(strlen(name) > strlen(want));
+        assert_in_range(strlen(name), 1, PEER_NAME_MAX - KEY_NAME_MAX - 1);
+        assert_memory_equal(name, programs[i], strlen(name) - strlen(want));
+        client_close(&c);
+        fake_router_stop(&r);
+    }
+    program_invocation_short_name = old;
+    unlink(endpoint + strlen("ipc://"));
 }
 
 struct mixed {
@@ -590,6 +627,7 @@ int main(void)
         WITH_ROUTER(unary_calls_have_a_deadline),
         WITH_ROUTER(a_receipt_has_a_timeout),
         WITH_ROUTER(rejected_calls_name_the_reason),
+        cmocka_unit_test(a_default_name_fits_beside_that_of_any_key),
         cmocka_unit_test(a_missing_router_is_reported_in_time),
         cmocka_unit_test(a_refused_hello_is_reported_at_once),
     };

@@ -24,7 +24,9 @@ struct fake_router {
     bool vanished;
     bool resumed; /* the Generate has the tokens of the first chunk */
     int refuse_hello;
-    atomic_int deadline_ms; /* the last call's */
+    char client[PEER_NAME_MAX + 1]; /* name in the first Hello */
+    atomic_bool greeted;            /* client is set */
+    atomic_int deadline_ms;         /* the last call's */
     atomic_bool stop;
     pthread_t thread;
 };
@@ -250,6 +252,27 @@ static void on_dirty(void *node, struct peer *p)
 static const struct peer_ops peer_ops = {
     .on_call = on_call, .on_cancel = on_cancel, .on_dirty = on_dirty};
 
+/* Notes the client's name. */
+static void read_hello(struct fake_router *r, const struct frame *f,
+                       const struct frame_header *h)
+{
+    ProtobufCMessage *m;
+    struct envelope v;
+    ProtobufCBinaryData name;
+
+    if (!hello_is_call(f, h, &v) ||
+        wire_unpack(&r->arena, &sluice__v1__hello_request__descriptor, v.body,
+                    v.body_bytes, &m, NULL) != ST_OK) {
+        return;
+    }
+    name = ((const Sluice__V1__HelloRequest *)m)->name;
+    assert(wire_text_ok(name, 1, PEER_NAME_MAX));
+    if (!atomic_load(&r->greeted)) {
+        memcpy(r->client, name.data, name.len);
+        atomic_store(&r->greeted, true);
+    }
+}
+
 static void greet(struct fake_router *r, struct peer_id from)
 {
     struct node_io *io = transport_io(r->transport);
@@ -283,6 +306,7 @@ static void node_recv(void *node, struct peer_id from, struct frame **f)
 
     if (frame_check((*f)->data, (*f)->bytes, &h, NULL) == ST_OK) {
         if (h.session == 0 && !r->vanished) {
+            read_hello(r, *f, &h);
             greet(r, from);
         } else if (r->peer != NULL && h.session == peer_session(r->peer)) {
             (void)!peer_recv(r->peer, *f, &h, loop_now_us());
@@ -329,6 +353,11 @@ static void *run(void *arg)
 
     loop_run(&r->loop);
     return NULL;
+}
+
+const char *fake_router_client(struct fake_router *r)
+{
+    return atomic_load(&r->greeted) ? r->client : "";
 }
 
 int fake_router_deadline_ms(struct fake_router *r)

@@ -29,6 +29,9 @@ struct fake_router;
 /* Returns the deadline of the last call at its arrival; 0: none. */
 int fake_router_deadline_ms(struct fake_router *r);
 
+/* Returns the name in the first Hello. */
+const char *fake_router_client(struct fake_router *r);
+
 struct fake_router *fake_router_start(const char *endpoint, int refuse_hello);
 void fake_router_stop(struct fake_router **r);
 

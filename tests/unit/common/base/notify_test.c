@@ -243,6 +243,25 @@ static void a_status_is_sent_once_a_second_if_it_is_new(void **state)
     assert_string_equal(next(m), "");
 }
 
+static void write_lines(void *arg, char *text, size_t cap)
+{
+    (void)arg;
+    snprintf(text, cap, "model\nMAINPID=1\tb");
+}
+
+/* A line feed would begin another variable. */
+static void a_status_is_one_line(void **state)
+{
+    struct manager *m = *state;
+
+    open_ok(m);
+    notify_ready(&m->notify);
+    next(m);
+    notify_status(&m->notify, write_lines, NULL);
+    notify_turn(&m->notify, 0);
+    assert_string_equal(next(m), "STATUS=model MAINPID=1 b");
+}
+
 static void write_long(void *arg, char *text, size_t cap)
 {
     (void)arg;
@@ -363,6 +382,7 @@ int main(void)
         T(the_watchdog_is_fed_at_half_its_period),
         T(a_watchdog_of_another_process_or_value_is_none),
         T(a_status_is_sent_once_a_second_if_it_is_new),
+        T(a_status_is_one_line),
         T(the_longest_status_arrives_whole),
         T(a_full_manager_delays_states_and_blocks_nothing),
         T(a_full_manager_is_fed_later),
