@@ -100,8 +100,9 @@ struct rogue {
     struct relay relay;
 };
 
-/* Opens a socket of ZeroMQ with the key of alice. */
-static void rogue_begin(struct rogue *g)
+/* Opens a socket of ZeroMQ with the key of alice.  name: the routing id that it
+ * asks for, "": none. */
+static void rogue_named(struct rogue *g, const char *name)
 {
     struct curve_keys *keys = keys_of("alice");
     int zero = 0, never = -1;
@@ -113,6 +114,9 @@ static void rogue_begin(struct rogue *g)
     set_key(g->socket, ZMQ_CURVE_SECRETKEY, curve_keys_secret(keys));
     set_key(g->socket, ZMQ_CURVE_SERVERKEY,
             curve_keys_nth(keys, BY_ROUTER, 0)->key);
+    if (*name != '\0') {
+        zmq_setsockopt(g->socket, ZMQ_ROUTING_ID, name, strlen(name));
+    }
     zmq_setsockopt(g->socket, ZMQ_LINGER, &zero, sizeof zero);
     zmq_setsockopt(g->socket, ZMQ_RECONNECT_IVL, &never, sizeof never);
     zmq_socket_monitor(g->socket, "inproc://rogue",
@@ -122,6 +126,11 @@ static void rogue_begin(struct rogue *g)
     zmq_connect(g->monitor, "inproc://rogue");
     zmq_connect(g->socket, g->relay.endpoint);
     curve_keys_free(&keys);
+}
+
+static void rogue_begin(struct rogue *g)
+{
+    rogue_named(g, "");
 }
 
 static void rogue_end(struct rogue *g)
@@ -243,6 +252,23 @@ static void cuts_messages_that_are_too_short(void **state)
     end_stop(&s);
 }
 
+/* Two peers with one routing id: libzmq would never read the second one, nor
+ * close it. */
+static void refuses_a_peer_that_chooses_its_routing_id(void **state)
+{
+    struct rogue g;
+    struct end s;
+
+    (void)state;
+    server_start(&s, "router");
+    rogue_named(&g, "n");
+    RELAY_UNTIL(&g.relay, &s, g.relay.ended || is_accepted(&g));
+    assert_true(g.relay.ended);
+    assert_int_equal(counts(&s).cut, 1);
+    rogue_end(&g);
+    end_stop(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -252,6 +278,7 @@ int main(void)
         TEST(cuts_an_unfinished_message_of_an_authenticated_peer),
         TEST(cuts_a_peer_after_a_message_of_several_parts),
         TEST(cuts_messages_that_are_too_short),
+        TEST(refuses_a_peer_that_chooses_its_routing_id),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
