@@ -24,6 +24,7 @@ struct entry {
     _Atomic(uint8_t) kind;
     uint8_t door;
     bool spoke; /* has sent a message */
+    bool ended; /* shut down here, and counted */
     atomic_bool trusted;
     _Atomic(uint32_t) generation; /* written under the lock */
     /* With keys: what came, and what was handed on. */
@@ -253,6 +254,7 @@ void door_dismiss(int fd, uint32_t generation, int64_t at_us)
 static void end(int fd, struct entry *e)
 {
     e->due_us = INT64_MAX;
+    e->ended = true;
     shutdown(fd, SHUT_RDWR);
 }
 
@@ -262,7 +264,7 @@ void door_cut(int fd, uint32_t generation, enum zmtp_fault fault)
 
     pthread_mutex_lock(&door.lock);
     e = named(fd, generation);
-    if (e != NULL) {
+    if (e != NULL && !e->ended) {
         door.ports[e->door].counts.cut[fault]++;
         end(fd, e);
     }
@@ -287,12 +289,14 @@ void door_drained(unsigned i)
 }
 
 /* Returns whether e has had frames for DOOR_STUCK sweeps, none of which was
- * handed on although the port was read until it was empty. */
+ * handed on although the port was read until it was empty.  More may be handed
+ * on than has come: see door_taken(). */
 static bool is_stuck(struct entry *e, bool drained)
 {
     uint32_t taken = atomic_load(&e->taken);
 
-    if (taken == atomic_load(&e->scanned) || taken != e->taken_before) {
+    if ((int32_t)(atomic_load(&e->scanned) - taken) <= 0 ||
+        taken != e->taken_before) {
         e->stuck = 0;
     } else if (drained) {
         e->stuck++;
@@ -304,6 +308,9 @@ static bool is_stuck(struct entry *e, bool drained)
 static void sweep_one(struct port *p, int fd, struct entry *e, bool drained,
                       int64_t now_us)
 {
+    if (e->ended) {
+        return;
+    }
     if (e->due_us <= now_us) {
         p->counts.cut[ZMTP_FINE] += !e->spoke;
         end(fd, e);
@@ -380,7 +387,7 @@ static bool enter(unsigned i, int fd, const struct sockaddr *from)
         e = &atomic_load(&door.entries)[fd];
         e->door = (uint8_t)i;
         e->address = address;
-        e->spoke = false;
+        e->spoke = e->ended = false;
         atomic_store(&e->generation, ++door.generation);
         atomic_store(&e->scanned, 0);
         atomic_store(&e->taken, 0);
@@ -486,17 +493,22 @@ static void note(struct entry *e, bool first, enum zmtp_fault fault)
     pthread_mutex_unlock(&door.lock);
 }
 
-/* Returns whether more has come on a connection with a key than libzmq queues
- * of whole messages.  The differences have signs: see door_taken(). */
+/* Returns whether more has come on a connection than may wait in libzmq: with a
+ * key, what it queues of whole messages.  The differences have signs: see
+ * door_taken(). */
 static bool has_too_much(struct entry *e, const struct door_config *c)
 {
-    int64_t bytes = (int64_t)(e->scan.bytes - atomic_load(&e->taken_bytes));
+    uint64_t taken_bytes = atomic_load(&e->taken_bytes);
+    int64_t bytes = (int64_t)(e->scan.bytes - taken_bytes);
     int32_t frames = (int32_t)(e->scan.messages - atomic_load(&e->taken));
 
     atomic_store(&e->scanned, e->scan.messages);
-    return frames > DOOR_UNTAKEN_MAX ||
-           bytes > (atomic_load(&e->trusted) ? c->trusted_untaken
-                                             : c->untaken_bytes);
+    if (taken_bytes == 0 && frames > DOOR_UNHEARD_MAX) {
+        return true;
+    }
+    return c->curve && (frames > DOOR_UNTAKEN_MAX ||
+                        bytes > (atomic_load(&e->trusted) ? c->trusted_untaken
+                                                          : c->untaken_bytes));
 }
 
 ssize_t door_hook_recv(int fd, void *to, size_t n, int flags)
@@ -516,7 +528,7 @@ ssize_t door_hook_recv(int fd, void *to, size_t n, int flags)
     fault =
         zmtp_scan(&e->scan, to, (size_t)got,
                   atomic_load(&e->trusted) ? c->trusted_max : c->message_max);
-    if (c->curve && fault == ZMTP_FINE && has_too_much(e, c)) {
+    if (fault == ZMTP_FINE && has_too_much(e, c)) {
         fault = e->scan.fault = ZMTP_PARTS;
     }
     if (e->scan.spoke != spoke || fault != before) {

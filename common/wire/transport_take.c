@@ -138,17 +138,14 @@ static bool receive_routed(struct port *p, uint8_t *routing, zmq_msg_t *body)
     return !more || port_recv(p, body);
 }
 
-/* Counts at the door of a port with keys what has arrived.  A message of
- * several parts cannot be cut off before. */
+/* Counts at the door what has arrived.  With keys a message of several parts
+ * cannot be cut off before. */
 static void account(struct transport *t, unsigned port, const uint8_t *routing,
                     zmq_msg_t *body)
 {
-    const struct connection *c;
+    const struct connection *c =
+        connections_by_routing(&t->connections, port, routing);
 
-    if (t->keys == NULL) {
-        return;
-    }
-    c = connections_by_routing(&t->connections, port, routing);
     if (c != NULL && zmq_msg_more(body)) {
         door_cut(c->fd, c->generation, ZMTP_PARTS);
     } else if (c != NULL) {

@@ -13,7 +13,9 @@
  * whether more frames follow cannot be seen here.  The scanner therefore counts
  * messages, and the door compares the count with those that arrived
  * (common/wire/door.h).  A message of CURVE has at least ZMTP_MESSAGE_MIN bytes
- * inside: heartbeats of ZMTP are shorter, and a peer with a key sends none.
+ * inside: heartbeats of ZMTP are shorter, and a peer with a key sends none. Its
+ * metadata have no room for a routing id besides the type of its socket: libzmq
+ * neither reads nor closes a connection whose routing id is another's.
  *
  * Threading: none.  Memory: the caller's 40 bytes. */
 #ifndef COMMON_WIRE_ZMTP_SCAN_H
@@ -26,7 +28,7 @@
 #define ZMTP_COMMAND_MAX 4096 /* READY with metadata is the longest */
 #define ZMTP_HELLO       200  /* bytes of CURVE's first command */
 #define ZMTP_INITIATE    257  /* bytes of CURVE's second without metadata */
-#define ZMTP_METADATA    512  /* its metadata, at most */
+#define ZMTP_METADATA    35   /* its metadata: type of socket, no routing id */
 #define ZMTP_CURVE       33   /* bytes that CURVE adds to a message */
 #define ZMTP_MESSAGE_MIN 64   /* FRAME_HEADER */
 

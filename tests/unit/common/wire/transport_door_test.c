@@ -308,6 +308,38 @@ static void ends_who_never_speaks(void **state)
     transport_free(&s.t);
 }
 
+/* libzmq reads no message of the second, and would never close it if its queue
+ * became full. */
+static void closes_peers_with_one_routing_id(void **state)
+{
+    static const char named[] = "\x04\x14\x05READY\x08Identity\0\0\0\1n";
+    static const uint8_t message[2 + FRAME_HEADER] = {0, FRAME_HEADER};
+    const unsigned door = 1; /* the only one */
+    uint8_t bytes[sizeof greeting + 2 + 39];
+    struct end s;
+    int fds[2];
+
+    (void)state;
+    listen_start(&s, BY_CLIENT, false);
+    for (int i = 0; i < 2; i++) {
+        fds[i] = raw_dial(&s, INADDR_LOOPBACK);
+        send(fds[i], greeting, sizeof greeting, MSG_NOSIGNAL);
+        send(fds[i], named, sizeof named - 1, MSG_NOSIGNAL);
+        assert_int_equal(recv(fds[i], bytes, sizeof bytes, MSG_WAITALL),
+                         sizeof bytes);
+        loop_turn(&s.loop, 0);
+    }
+    for (int i = 0; i < 2 * TRANSPORT_HWM; i++) {
+        send(fds[1], message, sizeof message, MSG_NOSIGNAL);
+    }
+    UNTIL(&s, &s, door_counts(door).spoke == 1);
+    close(fds[0]);
+    close(fds[1]);
+    UNTIL(&s, &s, door_counts(door).closed == 2);
+    assert_int_equal(s.n_recv, 0);
+    transport_free(&s.t);
+}
+
 static void refuses_to_listen_without_a_door(void **state)
 {
     const struct transport_port port = {"tcp://127.0.0.1:*", BY_CLIENT, false};
@@ -336,6 +368,7 @@ int main(void)
         cmocka_unit_test(strangers_send_no_tensor),
         cmocka_unit_test(ends_what_is_closed),
         cmocka_unit_test(ends_who_never_speaks),
+        cmocka_unit_test(closes_peers_with_one_routing_id),
         cmocka_unit_test(refuses_to_listen_without_a_door),
     };
 
