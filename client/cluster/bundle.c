@@ -177,6 +177,26 @@ const struct bundle_file *bundle_find(const struct bundle *b, const char *path)
     return NULL;
 }
 
+void bundle_mark(struct bundle *b, const char *path)
+{
+    struct bundle_file *file =
+        (struct bundle_file *)(uintptr_t)bundle_find(b, path);
+
+    file = file != NULL ? file : add_path(b, path);
+    memset(file->hash, '0', BUNDLE_HASH_TEXT - 1);
+    file->hash[BUNDLE_HASH_TEXT - 1] = '\0';
+}
+
+bool bundle_has_unit(const struct bundle *b, const char *unit)
+{
+    for (size_t i = 0; i < b->n_units; i++) {
+        if (strcmp(b->unit[i], unit) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void bundle_free(struct bundle *b)
 {
     for (size_t i = 0; i < b->n; i++) {

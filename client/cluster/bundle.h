@@ -68,6 +68,13 @@ void bundle_free(struct bundle *b);
 /* Returns the file of that path, or NULL. */
 const struct bundle_file *bundle_find(const struct bundle *b, const char *path);
 
+/* Gives the file of that path a hash that no file has; adds it, without bytes,
+ * if it is not there. */
+void bundle_mark(struct bundle *b, const char *path);
+
+/* Returns whether the bundle has the unit. */
+bool bundle_has_unit(const struct bundle *b, const char *unit);
+
 /* Returns whether a bundle may have a file of that path. */
 bool bundle_path_allowed(const char *path);
 

@@ -16,7 +16,7 @@
 
 struct target {
     const struct apply *how;
-    const struct bundle *old;
+    struct bundle *old;
     int root;     /* descriptor of the root */
     bool owners;  /* set owners */
     gid_t sluice; /* the group, with owners */
@@ -144,22 +144,6 @@ static int open_parent(const struct target *t, const char *path, bool make,
 
 /* ---- files ---- */
 
-/* Keeps a file of another origin, the first time. */
-static void keep_original(const struct target *t, int dir, const char *name,
-                          const char *path)
-{
-    char kept[BUNDLE_PATH_MAX + 8];
-    struct stat s;
-
-    snprintf(kept, sizeof kept, "%s.orig", name);
-    if (bundle_find(t->old, path) == NULL &&
-        fstatat(dir, name, &s, AT_SYMLINK_NOFOLLOW) == 0 &&
-        S_ISREG(s.st_mode) &&
-        fstatat(dir, kept, &s, AT_SYMLINK_NOFOLLOW) != 0) {
-        (void)!renameat(dir, name, dir, kept);
-    }
-}
-
 static enum status write_in(const struct target *t, int dir, const char *name,
                             const struct bundle_file *f, struct error *e)
 {
@@ -177,17 +161,19 @@ static enum status write_in(const struct target *t, int dir, const char *name,
     }
     if ((t->owners && fchown(fd, 0, f->secret ? t->sluice : 0) != 0) ||
         fchmod(fd, mode) != 0) {
+        st = cannot("set the owner", f->path, e);
         close(fd);
-        return cannot("set the owner", f->path, e);
+    } else {
+        st = new_file_fill(fd, f->bytes, f->n, e);
+        st = st == ST_OK ? ST_OK : error_wrap(e, "%s", f->path);
     }
-    st = new_file_fill(fd, f->bytes, f->n, e);
+    if (st == ST_OK && renameat(dir, temporary, dir, name) != 0) {
+        st = cannot("replace", f->path, e);
+    }
     if (st != ST_OK) {
-        return error_wrap(e, "%s", f->path);
+        unlinkat(dir, temporary, 0); /* it may have a secret */
     }
-    keep_original(t, dir, name, f->path);
-    return renameat(dir, temporary, dir, name) == 0
-               ? ST_OK
-               : cannot("replace", f->path, e);
+    return st;
 }
 
 /* Returns whether the open file has the file's bytes. */
@@ -263,25 +249,62 @@ static void report(const struct target *t, enum apply_change what,
     }
 }
 
-static enum status install_all(const struct target *t, const struct bundle *b,
-                               struct error *e)
+/* Keeps a file of another origin, the first time, as a link: the file itself
+ * stays until it is replaced. */
+static void keep_original(const struct target *t, const char *path)
+{
+    const char *name;
+    char kept[BUNDLE_PATH_MAX + 8];
+    struct stat s;
+    int dir = open_parent(t, path, false, &name);
+
+    if (dir < 0) {
+        return;
+    }
+    snprintf(kept, sizeof kept, "%s.orig", name);
+    if (fstatat(dir, name, &s, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISREG(s.st_mode)) {
+        (void)!linkat(dir, name, dir, kept, 0); /* not over an earlier one */
+    }
+    close(dir);
+}
+
+/* Marks in the earlier bundle each file that changes, and adds the units. */
+static void mark_all(const struct target *t, const struct bundle *b)
 {
     for (size_t i = 0; i < b->n; i++) {
         const struct bundle_file *f = &b->file[i];
-        enum status st;
+        bool new_one = bundle_find(t->old, f->path) == NULL;
 
         if (is_same(t, f)) {
             continue;
         }
-        report(t,
-               bundle_find(t->old, f->path) != NULL ? APPLY_CHANGED : APPLY_NEW,
-               f->path);
-        st = install(t, f, e);
-        if (st != ST_OK) {
-            return st;
+        report(t, new_one ? APPLY_NEW : APPLY_CHANGED, f->path);
+        if (new_one && !t->how->dry_run) {
+            keep_original(t, f->path);
+        }
+        bundle_mark(t->old, f->path);
+    }
+    for (size_t i = 0; i < b->n_units; i++) {
+        if (!bundle_has_unit(t->old, b->unit[i])) {
+            bundle_add_unit(t->old, b->unit[i]);
         }
     }
-    return ST_OK;
+    memcpy(t->old->cluster, b->cluster, sizeof b->cluster);
+    memcpy(t->old->host, b->host, sizeof b->host);
+}
+
+static enum status install_all(const struct target *t, const struct bundle *b,
+                               struct error *e)
+{
+    enum status st = ST_OK;
+
+    for (size_t i = 0; i < b->n && st == ST_OK; i++) {
+        if (!is_same(t, &b->file[i])) {
+            st = install(t, &b->file[i], e);
+        }
+    }
+    return st;
 }
 
 static void remove_gone(const struct target *t, const struct bundle *b)
@@ -298,7 +321,6 @@ static void remove_gone(const struct target *t, const struct bundle *b)
     }
 }
 
-/* Written last: after a failure the next apply still has the old list. */
 static enum status keep_manifest(const struct target *t, const struct bundle *b,
                                  struct error *e)
 {
@@ -306,7 +328,15 @@ static enum status keep_manifest(const struct target *t, const struct bundle *b,
     enum status st;
 
     bundle_manifest(b, &f.bytes, &f.n);
-    st = install(t, &f, e);
+    if (b->n > BUNDLE_FILES_MAX || f.n > BUNDLE_FILE_BYTES) {
+        st = error_set(e, ST_OUT_OF_RANGE,
+                       "this bundle and the one before have %zu files "
+                       "together; at most %u are allowed: apply one in between "
+                       "that has fewer",
+                       b->n, BUNDLE_FILES_MAX);
+    } else {
+        st = is_same(t, &f) ? ST_OK : install(t, &f, e);
+    }
     free(f.bytes);
     return st;
 }
@@ -334,33 +364,63 @@ enum status bundle_installed(struct bundle *out, const char *root,
     return st == ST_OK ? ST_OK : error_wrap(e, "%s", path);
 }
 
-enum status bundle_apply(const struct bundle *b, const struct bundle *old,
-                         const struct apply *how, struct error *e)
+static enum status check_origin(const struct bundle *b,
+                                const struct bundle *old, struct error *e)
 {
-    struct target t = {.how = how, .old = old};
-    enum status st;
-
-    if (old->host[0] != '\0' && strcmp(old->host, b->host) != 0) {
-        return error_set(e, ST_FAILED_PRECONDITION,
-                         "the bundle is of host %s, but this machine has that "
-                         "of host %s; remove /" BUNDLE_INSTALLED
-                         " to change it",
-                         b->host, old->host);
+    if (old->host[0] == '\0' || (strcmp(old->host, b->host) == 0 &&
+                                 strcmp(old->cluster, b->cluster) == 0)) {
+        return ST_OK;
     }
-    st = find_owners(&t, b, e);
+    return error_set(e, ST_FAILED_PRECONDITION,
+                     "the bundle is of host %s of cluster %s, but this machine "
+                     "has that of host %s of cluster %s; remove "
+                     "/etc/sluice/keys, /etc/sluice/trust and "
+                     "/" BUNDLE_INSTALLED " to change it",
+                     b->host, b->cluster, old->host, old->cluster);
+}
+
+static enum status open_target(struct target *t, const struct bundle *b,
+                               struct error *e)
+{
+    enum status st = find_owners(t, b, e);
+
     if (st != ST_OK) {
         return st;
     }
-    t.root = open(how->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (t.root < 0) {
-        return cannot("open the folder", how->root, e);
+    t->root = open(t->how->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return t->root >= 0 ? ST_OK : cannot("open the folder", t->how->root, e);
+}
+
+enum status bundle_apply(const struct bundle *b, struct bundle *old,
+                         const struct apply *how, struct error *e)
+{
+    struct target t = {.how = how, .old = old};
+    enum status st = check_origin(b, old, e);
+
+    st = st == ST_OK ? open_target(&t, b, e) : st;
+    if (st != ST_OK) {
+        return st;
     }
-    st = install_all(&t, b, e);
+    mark_all(&t, b);
+    st = keep_manifest(&t, old, e);
+    st = st == ST_OK ? install_all(&t, b, e) : st;
     if (st == ST_OK) {
         remove_gone(&t, b);
-        st = keep_manifest(&t, b, e);
     }
     close(t.root);
+    return st;
+}
+
+enum status bundle_apply_done(const struct bundle *b, const struct apply *how,
+                              struct error *e)
+{
+    struct target t = {.how = how};
+    enum status st = open_target(&t, b, e);
+
+    if (st == ST_OK) {
+        st = keep_manifest(&t, b, e);
+        close(t.root);
+    }
     return st;
 }
 

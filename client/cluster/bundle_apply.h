@@ -4,6 +4,11 @@
  * that the bundle no longer has are removed.  The manifest is kept as
  * /etc/sluice/cluster.manifest for the next apply.
  *
+ * An apply may be killed, or fail, at any point.  Before anything else is
+ * written, the manifest gets the files and units of both bundles, with a hash
+ * that no file has for each file that changes.  So the next apply, of this
+ * bundle or another, removes what has to go and restarts what has to restart.
+ *
  * No path leaves the root: every folder on the way is opened without following
  * links.  A file that an earlier apply did not write is kept as FILE.orig.
  *
@@ -34,12 +39,18 @@ struct apply {
 MUST_CHECK enum status bundle_installed(struct bundle *out, const char *root,
                                         struct error *e);
 
-/* Installs b over `old`, the earlier apply.  Returns ST_PERMISSION_DENIED
- * without the rights of root, ST_FAILED_PRECONDITION if the group is missing, a
- * folder is a link, or the earlier bundle was of another host. */
-MUST_CHECK enum status bundle_apply(const struct bundle *b,
-                                    const struct bundle *old,
+/* Installs b over `old`, the earlier apply, and marks in old each file that was
+ * not on disk as in b.  Returns ST_PERMISSION_DENIED without the rights of
+ * root, ST_FAILED_PRECONDITION if the group is missing, a folder is a link, or
+ * the earlier bundle was of another host or cluster. */
+MUST_CHECK enum status bundle_apply(const struct bundle *b, struct bundle *old,
                                     const struct apply *how, struct error *e);
+
+/* Ends an apply after the units have followed its files: until then, the next
+ * apply finds what is left to do in the manifest. */
+MUST_CHECK enum status bundle_apply_done(const struct bundle *b,
+                                         const struct apply *how,
+                                         struct error *e);
 
 /* Returns whether the unit must restart: its configuration or drop-in differs,
  * or the key of a port at which it listens.  Other keys are read again without

@@ -100,6 +100,12 @@ static void check_pair(const struct folder *d, const struct key_need *need,
     if (key->readable && !key->cert.has_secret) {
         faults_add(f, need->at, "%s/%s has no secret key", d->dir, key->file);
     }
+    if (cert->readable && cert->cert.has_secret) {
+        faults_add(f, need->at,
+                   "%s/%s has a secret key, which no other host may get; "
+                   "replace it by the public certificate",
+                   d->dir, cert->file);
+    }
     if (key->readable && cert->readable &&
         memcmp(key->cert.identity.key, cert->cert.identity.key, KEY_BYTES) !=
             0) {

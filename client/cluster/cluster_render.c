@@ -79,6 +79,28 @@ static enum status add_key(struct bundle *b, const struct render *r,
     return add_file(b, r, key->file, to, e);
 }
 
+/* Every host that trusts the name gets the file, under its own name. */
+static enum status check_public(const struct render *r,
+                                const struct certificate_entry *cert,
+                                struct error *e)
+{
+    char file[sizeof cert->file];
+
+    snprintf(file, sizeof file, "%.60s.cert", cert->cert.name);
+    if (strcmp(file, cert->file) != 0) {
+        return error_set(e, ST_FAILED_PRECONDITION,
+                         "%s/%s has the certificate %s; remove it, or name it "
+                         "%s",
+                         r->keys_dir, cert->file, cert->cert.name, file);
+    }
+    return !cert->cert.has_secret
+               ? ST_OK
+               : error_set(e, ST_FAILED_PRECONDITION,
+                           "%s/%s has a secret key, which no other host may "
+                           "get; replace it by the public certificate",
+                           r->keys_dir, cert->file);
+}
+
 /* Adds all certificates of a name, once. */
 static enum status add_trust(struct bundle *b, const struct render *r,
                              const char *name, struct error *e)
@@ -92,7 +114,8 @@ static enum status add_trust(struct bundle *b, const struct render *r,
         snprintf(to, sizeof to, "etc/sluice/trust/%s", cert->file);
         if (cert->readable && strcmp(cert->cert.identity.name, name) == 0 &&
             bundle_find(b, to) == NULL) {
-            st = add_file(b, r, cert->file, to, e);
+            st = check_public(r, cert, e);
+            st = st == ST_OK ? add_file(b, r, cert->file, to, e) : st;
         }
         if (st != ST_OK) {
             return st;

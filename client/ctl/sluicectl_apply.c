@@ -56,33 +56,12 @@ static bool systemctl(const char *verb, const char *unit)
         (const char *const[]){"systemctl", "--no-block", verb, unit, NULL});
 }
 
-static bool has_unit(const struct bundle *b, const char *unit)
-{
-    for (size_t i = 0; i < b->n_units; i++) {
-        if (strcmp(b->unit[i], unit) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Returns what a unit has to do: a running one restarts if its own files have
- * changed, and otherwise reads its keys again. */
-static const char *verb_for(const struct bundle *b, const struct bundle *old,
-                            const char *unit)
-{
-    if (!has_unit(old, unit)) {
-        return "start";
-    }
-    return bundle_unit_differs(b, old, unit) ? "restart" : "reload-or-restart";
-}
-
 static bool start_units(const struct bundle *b, const struct bundle *old)
 {
     bool ok = run((const char *const[]){"systemctl", "daemon-reload", NULL});
 
     for (size_t i = 0; i < old->n_units; i++) {
-        if (!has_unit(b, old->unit[i])) {
+        if (!bundle_has_unit(b, old->unit[i])) {
             ok = run((const char *const[]){"systemctl", "disable", "--now",
                                            old->unit[i], NULL}) &&
                  ok;
@@ -90,10 +69,13 @@ static bool start_units(const struct bundle *b, const struct bundle *old)
     }
     for (size_t i = 0; i < b->n_units; i++) {
         const char *unit = b->unit[i];
+        /* A unit that is new may run already, with other files. */
+        const char *verb =
+            bundle_unit_differs(b, old, unit) ? "restart" : "reload-or-restart";
 
         ok = run((const char *const[]){"systemctl", "enable", "--quiet", unit,
                                        NULL}) &&
-             systemctl(verb_for(b, old, unit), unit) && ok;
+             systemctl(verb, unit) && ok;
     }
     return ok;
 }
@@ -165,6 +147,7 @@ static int apply(const struct ctl *c, const struct bundle *b)
     if (st == ST_OK) {
         printf("%zu file%s changed\n", n_changed, n_changed == 1 ? "" : "s");
         started = run_units(c, b, &old);
+        st = started ? bundle_apply_done(b, &how, &e) : ST_OK;
     }
     bundle_free(&old);
     if (st != ST_OK) {

@@ -44,8 +44,8 @@ static struct bundle with(const char *router, const char *worker)
     return b;
 }
 
-/* Applies and frees b. */
-static enum status apply(struct bundle b, bool dry_run)
+/* Applies and frees b, up to the units if `cut`, as a run that is killed. */
+static enum status apply_to(struct bundle b, bool dry_run, bool cut)
 {
     const struct apply how = {scratch, dry_run, on_change, NULL};
     struct bundle old;
@@ -53,9 +53,30 @@ static enum status apply(struct bundle b, bool dry_run)
 
     changes[0] = '\0';
     st = st == ST_OK ? bundle_apply(&b, &old, &how, &e) : st;
+    st = st == ST_OK && !cut ? bundle_apply_done(&b, &how, &e) : st;
     bundle_free(&old);
     bundle_free(&b);
     return st;
+}
+
+static enum status apply(struct bundle b, bool dry_run)
+{
+    return apply_to(b, dry_run, false);
+}
+
+/* Returns whether the next apply of b restarts a unit. */
+static bool next_restarts(struct bundle b, const char *unit)
+{
+    const struct apply how = {.root = scratch};
+    struct bundle old;
+    bool differs;
+
+    assert_int_equal(bundle_installed(&old, scratch, &e), ST_OK);
+    assert_int_equal(bundle_apply(&b, &old, &how, &e), ST_OK);
+    differs = bundle_unit_differs(&b, &old, unit);
+    bundle_free(&old);
+    bundle_free(&b);
+    return differs;
 }
 
 static void files_have_their_modes_and_owners(void **state)
@@ -97,6 +118,58 @@ static void a_file_that_was_edited_is_restored(void **state)
     assert_int_equal(scratch_mode("etc/sluice/keys/w.key"), 0640);
 }
 
+static void a_unit_whose_file_was_edited_restarts(void **state)
+{
+    (void)state;
+    assert_int_equal(apply(with("a\n", "b\n"), false), ST_OK);
+    assert_false(next_restarts(with("a\n", "b\n"), "sluice-router.service"));
+    scratch_write("etc/sluice/router.conf", "x\n", 0644);
+    assert_true(next_restarts(with("a\n", "b\n"), "sluice-router.service"));
+}
+
+static void a_run_that_was_killed_leaves_its_units_to_the_next(void **state)
+{
+    (void)state;
+    assert_int_equal(apply(with("a\n", "b\n"), false), ST_OK);
+    assert_int_equal(apply_to(with("a\n", "c\n"), false, true), ST_OK);
+    assert_false(next_restarts(with("a\n", "c\n"), "sluice-router.service"));
+    assert_true(next_restarts(with("a\n", "c\n"), "sluice-worker@w.service"));
+    assert_int_equal(apply(with("a\n", "c\n"), false), ST_OK);
+    assert_false(next_restarts(with("a\n", "c\n"), "sluice-worker@w.service"));
+}
+
+static void a_unit_of_a_run_that_was_killed_is_known(void **state)
+{
+    struct bundle b = with("a\n", "b\n"), old;
+
+    (void)state;
+    bundle_add_unit(&b, "sluice-worker@w.service");
+    assert_int_equal(apply_to(b, false, true), ST_OK);
+    assert_int_equal(bundle_installed(&old, scratch, &e), ST_OK);
+    assert_int_equal(old.n_units, 1);
+    assert_string_equal(old.unit[0], "sluice-worker@w.service");
+    bundle_free(&old);
+}
+
+/* A folder in place of the last file ends the first run. */
+static void files_of_a_run_that_failed_are_removed(void **state)
+{
+    struct bundle b = with(NULL, "b\n");
+
+    (void)state;
+    bundle_add(&b, "etc/sluice/trust/gone.cert", "x", 1);
+    bundle_sort(&b);
+    mkdir(scratch_path("etc/sluice"), 0755);
+    mkdir(scratch_path("etc/sluice/worker-w.conf"), 0755);
+    assert_int_equal(apply(b, false), ST_UNAVAILABLE);
+    assert_string_equal(scratch_read("etc/sluice/trust/gone.cert"), "x");
+    assert_null(scratch_read("etc/sluice/worker-w.conf.new"));
+    assert_int_equal(scratch_mode("etc/sluice/worker-w.conf.new"), 0);
+    assert_int_equal(rmdir(scratch_path("etc/sluice/worker-w.conf")), 0);
+    assert_int_equal(apply(with(NULL, "b\n"), false), ST_OK);
+    assert_null(scratch_read("etc/sluice/trust/gone.cert"));
+}
+
 static void files_that_are_gone_are_removed(void **state)
 {
     (void)state;
@@ -136,7 +209,7 @@ static void links_are_not_followed(void **state)
         symlink(scratch_path("elsewhere"), scratch_path("etc/sluice")), 0);
     assert_int_equal(apply(with("a\n", NULL), false), ST_FAILED_PRECONDITION);
     assert_string_equal(e.text,
-                        "etc/sluice/keys/w.key: cannot open the folder: "
+                        "etc/sluice/cluster.manifest: cannot open the folder: "
                         "a folder of the path is a link or a file");
     assert_null(scratch_read("elsewhere/router.conf"));
 }
@@ -163,9 +236,24 @@ static void a_bundle_of_another_host_is_refused(void **state)
     strcpy(b.host, "other");
     assert_int_equal(apply(b, false), ST_FAILED_PRECONDITION);
     assert_string_equal(e.text,
-                        "the bundle is of host other, but this machine has "
-                        "that of host h; remove /etc/sluice/cluster.manifest "
-                        "to change it");
+                        "the bundle is of host other of cluster c, but this "
+                        "machine has that of host h of cluster c; remove "
+                        "/etc/sluice/keys, /etc/sluice/trust and "
+                        "/etc/sluice/cluster.manifest to change it");
+}
+
+static void a_bundle_of_another_cluster_is_refused(void **state)
+{
+    struct bundle b = with("b\n", NULL);
+
+    (void)state;
+    assert_int_equal(apply(with("a\n", NULL), false), ST_OK);
+    strcpy(b.cluster, "d");
+    assert_int_equal(apply(b, false), ST_FAILED_PRECONDITION);
+    assert_non_null(strstr(e.text, "the bundle is of host h of cluster d, but "
+                                   "this machine has that of host h of "
+                                   "cluster c; "));
+    assert_string_equal(scratch_read("etc/sluice/router.conf"), "a\n");
 }
 
 static void the_group_must_exist(void **state)
@@ -236,12 +324,17 @@ int main(void)
         TEST(files_have_their_modes_and_owners),
         TEST(a_second_apply_changes_nothing),
         TEST(a_file_that_was_edited_is_restored),
+        TEST(a_unit_whose_file_was_edited_restarts),
+        TEST(a_run_that_was_killed_leaves_its_units_to_the_next),
+        TEST(a_unit_of_a_run_that_was_killed_is_known),
+        TEST(files_of_a_run_that_failed_are_removed),
         TEST(files_that_are_gone_are_removed),
         TEST(a_dry_run_writes_nothing),
         TEST(a_file_of_another_origin_is_kept),
         TEST(links_are_not_followed),
         TEST(a_link_in_place_of_a_file_is_replaced),
         TEST(a_bundle_of_another_host_is_refused),
+        TEST(a_bundle_of_another_cluster_is_refused),
         TEST(the_group_must_exist),
         TEST(a_damaged_manifest_is_reported),
         TEST(a_unit_differs_by_its_own_files),

@@ -77,8 +77,9 @@ static void check_keys(void)
                        &faults, &notes);
 }
 
-static void render(struct bundle *b, size_t host)
+static enum status try_render(struct bundle *b, size_t host)
 {
+    enum status st;
     char dir[600];
     struct certificate_list keys, certs;
     char *api_keys;
@@ -89,10 +90,16 @@ static void render(struct bundle *b, size_t host)
     assert_int_equal(certificate_list(&certs, dir, ".cert", &e), ST_OK);
     assert_int_equal(cluster_tenants_text(&cluster, dir, &api_keys, &e), ST_OK);
     r.api_keys = api_keys;
-    assert_int_equal(cluster_render(b, &r, &cluster.hosts[host], &e), ST_OK);
+    st = cluster_render(b, &r, &cluster.hosts[host], &e);
     certificate_list_free(&keys);
     certificate_list_free(&certs);
     free(api_keys);
+    return st;
+}
+
+static void render(struct bundle *b, size_t host)
+{
+    assert_int_equal(try_render(b, host), ST_OK);
 }
 
 static void assert_files(size_t host, const char *wanted)
@@ -226,6 +233,43 @@ static void wrong_keys_are_faults(void **state)
     assert_non_null(strstr(faults.item[1].text, "are of different keys"));
 }
 
+/* Links a file of the keys' folder to another name there. */
+static void link_key(const char *from, const char *to)
+{
+    char path[600];
+
+    snprintf(path, sizeof path, "%s", scratch_path(from));
+    assert_int_equal(link(path, scratch_path(to)), 0);
+}
+
+static void a_secret_key_never_becomes_a_certificate(void **state)
+{
+    struct bundle b;
+
+    (void)state;
+    make_all();
+    assert_int_equal(unlink(scratch_path("keys/s.cert")), 0);
+    link_key("keys/s.key", "keys/s.cert");
+    fault_of_keys("s.cert has a secret key");
+    assert_int_equal(try_render(&b, 2), ST_FAILED_PRECONDITION);
+    assert_non_null(strstr(e.text, "s.cert has a secret key"));
+}
+
+/* Such as a key that was renamed in place of being removed. */
+static void a_certificate_of_another_file_name_is_refused(void **state)
+{
+    struct bundle b;
+
+    (void)state;
+    make_all();
+    link_key("keys/s.cert", "keys/s (old).cert");
+    assert_int_equal(try_render(&b, 2), ST_FAILED_PRECONDITION);
+    assert_non_null(strstr(e.text, "s (old).cert has the certificate s; "));
+    assert_int_equal(unlink(scratch_path("keys/s (old).cert")), 0);
+    link_key("keys/s.cert", "keys/s.old.cert");
+    assert_int_equal(try_render(&b, 2), ST_FAILED_PRECONDITION);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make, end)
 
 int main(void)
@@ -236,6 +280,8 @@ int main(void)
         TEST(a_rotation_keeps_both_certificates),
         TEST(the_hash_of_an_api_key_admits_its_tenant),
         TEST(wrong_keys_are_faults),
+        TEST(a_secret_key_never_becomes_a_certificate),
+        TEST(a_certificate_of_another_file_name_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
