@@ -24,7 +24,7 @@
  * DOOR_STUCK sweeps: its frames wait for others that do not come.
  *
  * On every port a connection of which nothing was handed on has at most
- * DOOR_UNHEARD_MAX frames, fewer than TRANSPORT_HWM.  libzmq stops reading a
+ * DOOR_UNHEARD_MAX frames, fewer than libzmq queues.  libzmq stops reading a
  * connection whose queue is full, and closes it when it reads again: never, if
  * the routing id of its peer is that of another.  A peer that speaks first
  * waits for an answer.
@@ -53,7 +53,7 @@
 /* libzmq's queue has TRANSPORT_HWM frames, and the bytes that it reads at once
  * (8192) at most 84 of the shortest. */
 #define DOOR_UNTAKEN_MAX 256 /* frames of a connection with a key */
-#define DOOR_UNHEARD_MAX 32  /* frames before the first is handed on */
+#define DOOR_UNHEARD_MAX 60  /* frames before the first is handed on */
 #define DOOR_STUCK       3   /* sweeps */
 
 /* Which descriptors the connections of a port may take. */

@@ -13,6 +13,10 @@
 _Static_assert(ZMTP_MESSAGE_MIN == FRAME_HEADER,
                "the shortest message is a frame's header");
 
+/* libzmq's queue also has the user id of the connection. */
+_Static_assert(DOOR_UNHEARD_MAX < TRANSPORT_HWM - 1,
+               "the queue of a connection that is not read never becomes full");
+
 static const struct door_limits limits = {.connections = DOOR_CONNECTIONS,
                                           .per_address = DOOR_CONNECTIONS -
                                                          DOOR_CONNECTIONS / 4,

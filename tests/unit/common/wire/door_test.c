@@ -1,5 +1,6 @@
 /* A door with keys, without ZeroMQ: which connections the sweeps end. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -124,11 +125,52 @@ static void a_connection_is_cut_once(void **state)
     end(&r);
 }
 
+static void limits_frames_that_nobody_hears(void **state)
+{
+    uint8_t byte;
+    struct rig r;
+
+    (void)state;
+    begin(&r);
+    for (int i = 0; i < DOOR_UNHEARD_MAX; i++) {
+        say(&r);
+    }
+    assert_int_equal(door_counts(r.door).cut[ZMTP_PARTS], 0);
+    for (int i = 0; i < 2 + MESSAGE; i++) {
+        assert_int_equal(send(r.peer,
+                              i == 1 ? &(uint8_t){MESSAGE} : &(uint8_t){0}, 1,
+                              MSG_NOSIGNAL),
+                         1);
+        assert_int_equal(recv(r.fd, &byte, 1, MSG_WAITALL),
+                         i < 1 + MESSAGE ? 1 : -1);
+    }
+    assert_int_equal(errno, ECONNRESET);
+    assert_int_equal(door_counts(r.door).cut[ZMTP_PARTS], 1);
+    end(&r);
+}
+
+static void limits_no_more_what_is_heard(void **state)
+{
+    struct rig r;
+
+    (void)state;
+    begin(&r);
+    say(&r);
+    door_taken(r.fd, r.generation, ZMTP_MESSAGE_MIN);
+    for (int i = 0; i < DOOR_UNTAKEN_MAX; i++) {
+        say(&r);
+    }
+    assert_int_equal(door_counts(r.door).cut[ZMTP_PARTS], 0);
+    end(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_credit_is_no_unfinished_message),
         cmocka_unit_test(a_connection_is_cut_once),
+        cmocka_unit_test(limits_frames_that_nobody_hears),
+        cmocka_unit_test(limits_no_more_what_is_heard),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
