@@ -63,7 +63,7 @@ struct relay {
     char endpoint[64];
     uint8_t kept[4096]; /* the first bytes of the client */
     size_t sent;        /* bytes of the client that were passed on */
-    size_t limit;       /* of them */
+    size_t limit;       /* highest value of `sent` */
     bool ended;         /* the server has closed */
 };
 
