@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #include "common/base/bytes.h"
-#include "common/wire/frame.h"
 #include "common/wire/curve_keys.h"
+#include "common/wire/frame.h"
 #include "common/wire/loop.h"
 #include "tests/bench/child.h"
 #include "text/tokenizer.h"
