@@ -46,7 +46,8 @@ static bool is_entry(const char *at, const char *end, int *depth)
         at++;
     }
     *depth = (int)(at - start) / INDENT;
-    if ((at - start) % INDENT != 0 || at == end || !isalpha((unsigned char)*at)) {
+    if ((at - start) % INDENT != 0 || at == end ||
+        !isalpha((unsigned char)*at)) {
         return false;
     }
     while (at < end && (isalnum((unsigned char)*at) || *at == '-')) {
