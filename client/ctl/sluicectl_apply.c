@@ -56,15 +56,6 @@ static bool systemctl(const char *verb, const char *unit)
         (const char *const[]){"systemctl", "--no-block", verb, unit, NULL});
 }
 
-/* Lets a unit start that has failed too often: its files may be right now. */
-static void forgive(const char *unit)
-{
-    if (run((const char *const[]){"systemctl", "is-failed", "--quiet", unit,
-                                  NULL})) {
-        (void)!systemctl("reset-failed", unit);
-    }
-}
-
 static bool start_units(const struct bundle *b, const struct bundle *old)
 {
     bool ok = run((const char *const[]){"systemctl", "daemon-reload", NULL});
@@ -82,7 +73,6 @@ static bool start_units(const struct bundle *b, const struct bundle *old)
         const char *verb =
             bundle_unit_differs(b, old, unit) ? "restart" : "reload-or-restart";
 
-        forgive(unit);
         ok = run((const char *const[]){"systemctl", "enable", "--quiet", unit,
                                        NULL}) &&
              systemctl(verb, unit) && ok;
