@@ -46,7 +46,7 @@ install(FILES README.md CHANGELOG.md
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/sluice COMPONENT sluice)
 install(PROGRAMS deploy/slurm/sluice-job deploy/slurm/sluice-step
   DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice/slurm COMPONENT sluice)
-install(FILES deploy/slurm/sluice.sbatch
+install(PROGRAMS deploy/slurm/sluice.sbatch
   DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice/slurm COMPONENT sluice)
 install(FILES docs/operating.md docs/http.md docs/load.md docs/slurm.md
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/sluice/docs COMPONENT sluice)
