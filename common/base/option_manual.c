@@ -15,7 +15,7 @@
 /* Prints text[0..n) so that no character is a request or an escape.
  *
  * man(7) turns some characters into typographic ones, such as - into a hyphen.
- * What a reader copies to a shell must stay ASCII, so those are escaped too. */
+ * Readers copy text to a shell, where it must stay ASCII: those are escaped. */
 static void put_n(FILE *to, const char *text, size_t n)
 {
     if (n > 0 && (text[0] == '.' || text[0] == '\'')) {

@@ -1,6 +1,6 @@
 /* option_value.h - Rows of options: search by name, and conversion of values.
  *
- * What the command line, configuration files and the environment share.
+ * The command line, configuration files and the environment share it.
  * Errors name no option: the caller adds the name as its source spells it.
  *
  * Threading: none.  Memory: stored strings are borrowed. */

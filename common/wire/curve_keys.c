@@ -19,7 +19,7 @@
 #define PATH_BYTES 4096
 #define SUFFIX     ".cert"
 
-/* What one load has read. */
+/* The result of one load. */
 struct key_set {
     struct curve_cert own;
     struct curve_cert *trusted; /* [n], by name */

@@ -10,7 +10,7 @@
 
 #define OWN_KEY "x"
 
-/* What a stranger tries at the router. */
+/* The attempts of a stranger at the router. */
 struct attempt {
     enum deed deed;
     uint8_t role;

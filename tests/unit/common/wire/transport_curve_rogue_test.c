@@ -186,7 +186,7 @@ static void cuts_endless_messages_of_an_authenticated_peer(void **state)
     RELAY_UNTIL(&g.relay, &s, g.relay.ended);
     assert_int_equal(counts(&s).cut, 1);
     assert_int_equal(s.n_recv, 0);
-    /* What was sent also filled the buffers of two TCP connections. */
+    /* The bytes sent also filled the buffers of two TCP connections. */
     assert_true(g.relay.sent < ROGUE / 4 * PART);
 #ifndef __SANITIZE_ADDRESS__ /* which keeps what is freed */
     assert_true(resident_bytes() - before < ROGUE / 4 * PART);
