@@ -48,10 +48,50 @@ void *port_context(unsigned n_ports, unsigned n_threads)
     if (first != NULL) {
         zmq_close(first);
     } else if (context != NULL) {
-        zmq_ctx_term(context);
+        port_context_end(context);
         context = NULL;
     }
     return context;
+}
+
+void port_context_end(void *context)
+{
+    int rc;
+
+    do {
+        rc = zmq_ctx_term(context);
+    } while (rc < 0 && errno == EINTR);
+}
+
+int port_connect(void *socket, const char *endpoint)
+{
+    int rc;
+
+    do {
+        rc = zmq_connect(socket, endpoint);
+    } while (rc < 0 && errno == EINTR);
+    return rc;
+}
+
+int port_bind(void *socket, const char *endpoint)
+{
+    int rc;
+
+    do {
+        rc = zmq_bind(socket, endpoint);
+    } while (rc < 0 && errno == EINTR);
+    return rc;
+}
+
+/* Binds a socket of its own, so a signal may interrupt it. */
+static int monitor_events(void *socket, const char *name, int events)
+{
+    int rc;
+
+    do {
+        rc = zmq_socket_monitor(socket, name, events);
+    } while (rc < 0 && errno == EINTR);
+    return rc;
 }
 
 void port_set(void *socket, int option, int value)
@@ -179,8 +219,8 @@ static void *monitor_make(void *context, void *socket, int events,
     port_set(reader, ZMQ_LINGER, 0);
     port_set(reader, ZMQ_RCVHWM, EVENTS_WAITING);
     snprintf(name, sizeof name, "inproc://monitor-%u", number);
-    if (zmq_socket_monitor(socket, name, events) != 0 ||
-        zmq_connect(reader, name) != 0) {
+    if (monitor_events(socket, name, events) != 0 ||
+        port_connect(reader, name) != 0) {
         zmq_close(reader);
         return NULL;
     }
@@ -234,7 +274,7 @@ static int bind_private(void *socket, const char *endpoint)
         return -1;
     }
     before = umask(endpoint_is_ipc(endpoint) ? 0177 : 022);
-    rc = zmq_bind(socket, endpoint);
+    rc = port_bind(socket, endpoint);
     umask(before);
     return rc;
 }

@@ -60,6 +60,15 @@ struct port {
  * lack descriptors (4.3.4, epoll_create). */
 void *port_context(unsigned n_ports, unsigned n_threads);
 
+/* Ends a context after its last socket was closed; waits until their
+ * connections are closed. */
+void port_context_end(void *context);
+
+/* As zmq_connect() and zmq_bind(), but repeated while signals interrupt
+ * them. */
+int port_connect(void *socket, const char *endpoint);
+int port_bind(void *socket, const char *endpoint);
+
 /* Opens the socket with all options except those of its type (ZMQ_ROUTER
  * listens, ZMQ_DEALER connects).  tensors, thread, and with keys number or
  * server, are already set; number is one that no other port of the context ever

@@ -1,5 +1,7 @@
 #include "common/wire/probe.h"
 
+#include <errno.h>
+
 #include "common/wire/loop.h"
 #include "common/wire/port.h"
 
@@ -48,8 +50,9 @@ static bool agree(struct transport *t, void *context,
         port_set_client(peer, keys, curve_keys_public(keys));
     }
     loop_init(&loop, t, &ops, &s);
-    zmq_connect(peer, transport_endpoint(t, 0));
-    zmq_send(peer, hello, sizeof hello, 0);
+    port_connect(peer, transport_endpoint(t, 0));
+    while (zmq_send(peer, hello, sizeof hello, 0) < 0 && errno == EINTR) {
+    }
     while (s.came.v == 0 && loop_now_us() < until) {
         loop_turn(&loop, 10000);
     }

@@ -245,7 +245,7 @@ void transport_free(struct transport **pt)
         port_close(&t->ports[i]);
     }
     transport_zap_close(t);
-    zmq_ctx_term(t->context);
+    port_context_end(t->context);
     resolver_free(&t->resolver);
     log_gate_end(&t->unresolved);
     log_gate_end(&t->undialled);

@@ -28,7 +28,7 @@ bool transport_dial_address(struct transport *t, struct port *p)
     }
     port_set(p->socket, ZMQ_RECONNECT_IVL, -1);
     port_set(p->socket, ZMQ_IMMEDIATE, 1);
-    return zmq_connect(p->socket, p->at) == 0;
+    return port_connect(p->socket, p->at) == 0;
 }
 
 void transport_hang_up(struct transport *t, struct port *p)

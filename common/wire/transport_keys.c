@@ -27,7 +27,7 @@ enum status transport_zap_open(struct transport *t, struct error *e)
                          "no file descriptors are left (see ulimit -n)");
     }
     port_set(t->zap, ZMQ_LINGER, 0);
-    if (zmq_bind(t->zap, ZAP_ENDPOINT) != 0 ||
+    if (port_bind(t->zap, ZAP_ENDPOINT) != 0 ||
         zmq_getsockopt(t->zap, ZMQ_FD, &t->zap_fd, &size) != 0) {
         return error_set(e, ST_INTERNAL, "%s: %s", ZAP_ENDPOINT,
                          zmq_strerror(zmq_errno()));
@@ -100,6 +100,14 @@ static enum zap_verdict judge(struct transport *t, const struct zap_request *r)
     return v;
 }
 
+static void send_part(struct transport *t, const void *data, size_t n,
+                      int flags)
+{
+    while (zmq_send(t->zap, data, n, ZMQ_DONTWAIT | flags) < 0 &&
+           zmq_errno() == EINTR) {
+    }
+}
+
 /* The answer to a session that has ended is dropped by the socket. */
 static void answer(struct transport *t, zmq_msg_t parts[PARTS],
                    const struct zap_request *r)
@@ -108,12 +116,12 @@ static void answer(struct transport *t, zmq_msg_t parts[PARTS],
 
     zap_reply(&reply, r, judge(t, r));
     for (int i = 0; i < ENVELOPE; i++) {
-        zmq_send(t->zap, zmq_msg_data(&parts[i]), zmq_msg_size(&parts[i]),
-                 ZMQ_DONTWAIT | ZMQ_SNDMORE);
+        send_part(t, zmq_msg_data(&parts[i]), zmq_msg_size(&parts[i]),
+                  ZMQ_SNDMORE);
     }
     for (int i = 0; i < ZAP_REPLY; i++) {
-        zmq_send(t->zap, reply.parts[i].data, reply.parts[i].n,
-                 ZMQ_DONTWAIT | (i < ZAP_REPLY - 1 ? ZMQ_SNDMORE : 0));
+        send_part(t, reply.parts[i].data, reply.parts[i].n,
+                  i < ZAP_REPLY - 1 ? ZMQ_SNDMORE : 0);
     }
 }
 
