@@ -20,14 +20,16 @@
  * numbers, or threads.  The cpu backend computes both kinds of rows with the
  * same arithmetic.
  *
- * Pool.  Callers address blocks, slots and checkpoints by number; the backend
- * owns their storage.
+ * Pool.  The backend owns n_pages pages (common/model/page_layout.h); callers
+ * address them by number.
  *
- * - A block holds k and v of block_tokens positions for each attention layer of
- *   the shard.  Position p is in blocks[p / block_tokens].
- * - A slot holds, for each linear layer, the state [Hv, Dk, Dv] float32 and the
- *   tail [K-1, C] kv_dtype, oldest row first.
- * - A checkpoint is a copy of a slot.
+ * - A block is one page: k and v of block_tokens positions for each attention
+ *   layer of the shard.  Position p is in blocks[p / block_tokens].
+ * - A slot is pages_per_slot consecutive pages, named by the first: for each
+ *   linear layer the state [Hv, Dk, Dv] float32 and the tail [K-1, C] kv_dtype,
+ *   oldest row first.
+ * - A checkpoint is a copy of a slot, at the end of a row or inside it
+ *   (struct kernel_save).
  *
  * Operators never read anything at or past a row's end, whatever is stored
  * there.
@@ -59,6 +61,8 @@
 #define KERNELS_STEP_TOKENS     512   /* default of max_tokens */
 #define KERNELS_STEP_ROWS       512   /* default of max_rows */
 #define KERNELS_LOGIT_ROWS      64    /* default of max_logits */
+#define KERNELS_SAVES_MAX       4     /* checkpoints of one row in a step */
+#define KERNELS_SAVE_CUT        64    /* their positions are multiples of it */
 #define KERNELS_STEP_TOKENS_MAX 8192
 #define KERNELS_THREADS_MAX     256
 
@@ -83,14 +87,26 @@ struct kernels_options {
     bool profile;             /* times every kernel, at some cost */
 };
 
+/* A checkpoint taken while a row runs: the state after positions below
+ * `position`. */
+struct kernel_save {
+    uint32_t position; /* a multiple of KERNELS_SAVE_CUT in
+                        * (row's position, row's end] */
+    uint32_t page;     /* the first of the checkpoint's pages */
+};
+
 struct kernel_row {
     uint32_t first;         /* index of its first token among the step's
                              * tokens */
     uint32_t n_tokens;      /* >= 1 */
     uint32_t position;      /* position of the first token in its sequence */
     const uint32_t *blocks; /* block table; covers position + n_tokens */
-    uint32_t slot;          /* unused if the shard has no linear layer */
+    uint32_t slot;          /* first page of its slot; unused if the shard has
+                             * no linear layer */
     bool generated;         /* selects decode kernels, not prefill kernels */
+    uint32_t n_saves;       /* at most KERNELS_SAVES_MAX; 0 without linear
+                             * layers */
+    const struct kernel_save *saves; /* in ascending order of position */
 };
 
 /* Holds rows in any order; their tokens tile [0, n_tokens).  A sequence has at
@@ -125,14 +141,15 @@ struct sample_result {
 };
 
 struct kernels_sizes {
-    size_t scratch_bytes;    /* allocated for the largest step */
-    size_t block_bytes;      /* 0: the shard has no attention layer */
-    size_t slot_bytes;       /* 0: the shard has no linear layer */
-    size_t checkpoint_bytes; /* equal to slot_bytes */
-    uint64_t weight_bytes;   /* bytes of the backend's own copy; 0: it has
-                              * none */
-    uint64_t device_bytes;   /* all memory of a device with its own memory; 0:
-                              * the device uses the host's */
+    size_t scratch_bytes;     /* allocated for the largest step */
+    uint64_t page_bytes;      /* of the pool */
+    uint32_t pages_per_block; /* 1; 0: the shard has no attention layer */
+    uint32_t pages_per_slot;  /* 0: the shard has no linear layer */
+    bool one_arithmetic;      /* prompt and generated rows have the same bits */
+    uint64_t weight_bytes;    /* bytes of the backend's own copy; 0: it has
+                               * none */
+    uint64_t device_bytes;    /* all memory of a device with its own memory; 0:
+                               * the device uses the host's */
     uint32_t max_tokens, max_rows, max_logits, n_threads;
     const char *isa; /* instruction set, or the device's name */
 };
@@ -145,11 +162,11 @@ struct kernels_ops {
     const char *name;
     void (*free)(struct kernels *k);
     void (*sizes)(const struct kernels *k, struct kernels_sizes *out);
-    enum status (*alloc)(struct kernels *k, uint32_t n_blocks, uint32_t n_slots,
-                         uint32_t n_checkpoints, struct error *e);
+    enum status (*alloc)(struct kernels *k, uint32_t n_pages, struct error *e);
     void (*zero_slot)(struct kernels *k, uint32_t slot);
-    void (*save_slot)(struct kernels *k, uint32_t slot, uint32_t checkpoint);
-    void (*load_slot)(struct kernels *k, uint32_t checkpoint, uint32_t slot);
+    void (*copy_pages)(struct kernels *k, uint32_t from, uint32_t to,
+                       uint32_t n);
+    void (*poison_pages)(struct kernels *k, uint32_t first, uint32_t n);
     void (*begin)(struct kernels *k, const struct kernel_step *step);
     enum status (*end)(struct kernels *k, struct error *e);
     void (*embed)(struct kernels *k, const uint32_t *tokens);
@@ -195,34 +212,34 @@ static inline void kernels_sizes(const struct kernels *k,
     k->ops->sizes(k, out);
 }
 
-/* Allocates the pool's storage, once.  Contents are undefined until written; a
- * slot needs zero_slot first.  Kinds that the shard lacks are ignored.  Returns
- * ST_RESOURCE_EXHAUSTED if memory is short. */
+/* Allocates the pool's pages, once.  Contents are undefined until written; a
+ * slot needs zero_slot or copy_pages first.  Returns ST_RESOURCE_EXHAUSTED if
+ * memory is short. */
 MUST_CHECK static inline enum status
-kernels_alloc(struct kernels *k, uint32_t n_blocks, uint32_t n_slots,
-              uint32_t n_checkpoints, struct error *e)
+kernels_alloc(struct kernels *k, uint32_t n_pages, struct error *e)
 {
-    return k->ops->alloc(k, n_blocks, n_slots, n_checkpoints, e);
+    return k->ops->alloc(k, n_pages, e);
 }
 
-/* Sets the slot's state and tail to zero. */
+/* Sets the state and tail of the slot whose first page is `slot` to zero. */
 static inline void kernels_zero_slot(struct kernels *k, uint32_t slot)
 {
     k->ops->zero_slot(k, slot);
 }
 
-/* Copies the slot to the checkpoint. */
-static inline void kernels_save_slot(struct kernels *k, uint32_t slot,
-                                     uint32_t checkpoint)
+/* Copies n pages, in order with the steps before and after.  The two ranges do
+ * not overlap. */
+static inline void kernels_copy_pages(struct kernels *k, uint32_t from,
+                                      uint32_t to, uint32_t n)
 {
-    k->ops->save_slot(k, slot, checkpoint);
+    k->ops->copy_pages(k, from, to, n);
 }
 
-/* Copies the checkpoint to the slot. */
-static inline void kernels_load_slot(struct kernels *k, uint32_t checkpoint,
-                                     uint32_t slot)
+/* For tests: fills n pages with bytes 0xff, which read as NaN. */
+static inline void kernels_poison_pages(struct kernels *k, uint32_t first,
+                                        uint32_t n)
 {
-    k->ops->load_slot(k, checkpoint, slot);
+    k->ops->poison_pages(k, first, n);
 }
 
 /* Starts a step, on which the operators below work.  Borrows step until

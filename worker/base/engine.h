@@ -44,6 +44,8 @@
 #define PLAN_TOKENS_MAX  STEP_TOKENS_MAX
 #define TOKEN_NONE       UINT32_MAX
 #define SLOT_NONE        UINT32_MAX
+#define PLAN_SAVES_MAX   4 /* of one row */
+#define PLAN_COPIES_MAX  4096
 
 /* A sequence's ids in the core's own storage, in pages of 1 << shift:
  * id i is memory[(memory[(root << shift) + (i >> shift)] << shift) + i % page].
@@ -65,21 +67,32 @@ struct plan_history {
  * also when they are computed again.  A row never mixes the two kinds. */
 enum row_kind { ROW_PROMPT, ROW_GENERATED };
 
-/* Consecutive tokens of one sequence. */
+/* Consecutive tokens of one sequence.
+ *
+ * A twin has no tokens: it samples its first token from the logits of the
+ * source row, whose prompt is the same.  Its sequence has the source's blocks;
+ * copies after the rows give it a slot and its own last block. */
 struct plan_row {
     uint64_t sequence; /* the core's number, for logs */
     enum row_kind kind;
     uint32_t position; /* the first token's */
-    uint32_t n_tokens; /* >= 1 */
+    uint32_t n_tokens; /* >= 1; 0: a twin */
     uint32_t token;    /* tokens[token .. token + n_tokens) */
     bool chained;      /* n_tokens = 1: the id is the token sampled for row
                         * `chain_row` of the previous plan */
     uint32_t chain_row;
-    uint32_t block;    /* blocks[block .. block + n_blocks): its table */
+    uint32_t source;   /* of a twin: the row, before it in this plan, that
+                        * samples from the same logits */
+    uint32_t block;    /* blocks[block .. block + n_blocks): its table, page
+                        * numbers */
     uint32_t n_blocks; /* covers position + n_tokens; not read if the shard has
                         * no attention layer */
-    uint32_t slot;     /* SLOT_NONE if the shard has no linear layer */
-    bool sample;       /* sample a token after the last one */
+    uint32_t slot;     /* its first page; SLOT_NONE if the shard has no linear
+                        * layer */
+    uint32_t save;     /* saves[save .. save + n_saves): checkpoints taken while
+                        * it runs; at most PLAN_SAVES_MAX */
+    uint32_t n_saves;
+    bool sample; /* sample a token after the last one */
     /* Only for rows that sample: */
     uint32_t index; /* the sampled token's, from 0 */
     uint32_t choice;
@@ -87,19 +100,44 @@ struct plan_row {
     struct plan_history history;
 };
 
-struct plan_copy {
-    uint32_t from, to;
+/* The state after positions below `position`, a multiple of 64 in (the row's
+ * position, the row's end], is copied to `page` and the pages behind it. */
+struct plan_save {
+    uint32_t position, page;
 };
 
-/* One step.  The engine zeroes zero_slots before any row runs. */
+/* Copies n pages; the two ranges do not overlap. */
+struct plan_copy {
+    uint32_t from, to, n;
+};
+
+/* One step.  The engine works in this order:
+ *
+ *   1 poison      pages that are free since the last plan; only in builds and
+ *                 runs that test (see worker/engine/forward.h)
+ *   2 before      copies in order: moved blocks, restored checkpoints
+ *   3 zero_slots
+ *   4 rows, with their saves
+ *   5 after       copies in order: slots and blocks of twins
+ *
+ * 1 to 3 are carried out even if the rows fail; only a refused plan or a lost
+ * device leaves them undone.  After a failed step each position that a row was
+ * to write has its old contents or those of a successful step; slots of the
+ * rows and the pages that `saves` and `after` name are undefined. */
 struct plan {
     uint64_t step;
     uint32_t n_rows, n_tokens, n_blocks, n_zero;
-    struct plan_row *rows; /* [PLAN_ROWS_MAX] */
-    uint32_t *tokens;      /* [PLAN_TOKENS_MAX] */
-    uint32_t *blocks;      /* [n_blocks of the pool] */
-    uint32_t *zero_slots;  /* [PLAN_ROWS_MAX] */
-    const float *hidden;   /* [n_tokens, H], as tokens; or NULL, see above */
+    uint32_t n_saves, n_before, n_after, n_poison;
+    struct plan_row *rows;    /* [PLAN_ROWS_MAX] */
+    uint32_t *tokens;         /* [PLAN_TOKENS_MAX] */
+    uint32_t *blocks;         /* tables of the rows, one after the other */
+    uint32_t *zero_slots;     /* [PLAN_ROWS_MAX] first pages */
+    struct plan_save *saves;  /* [PLAN_SAVES_MAX * PLAN_ROWS_MAX] */
+    struct plan_copy *before; /* [PLAN_COPIES_MAX] */
+    struct plan_copy *after;  /* [2 * PLAN_ROWS_MAX] */
+    struct plan_copy *poison; /* [PLAN_COPIES_MAX]; from: the first page, to:
+                               * unused */
+    const float *hidden;      /* [n_tokens, H], as tokens; or NULL, see above */
 };
 
 /* Outcome of a row in a plan that succeeded.  Rows that are not done change
@@ -112,7 +150,7 @@ enum row_outcome {
 };
 
 /* The result of a plan.  After an error no row has a token and hidden is NULL;
- * the contents of the rows' blocks and slots are undefined. */
+ * struct plan describes the contents of memory then. */
 struct plan_result {
     uint64_t step;
     enum status status;

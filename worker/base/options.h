@@ -32,8 +32,13 @@ struct worker_options {
     uint32_t layer_begin, layer_end, n_layers;
     uint32_t block_tokens;
     uint64_t block_bytes, slot_bytes, checkpoint_bytes;
-    uint32_t n_blocks, n_slots, n_checkpoints; /* the pool; 0: no such class */
-    uint32_t pages_per_block, pages_per_slot, pages_per_checkpoint;
+    uint32_t n_pages;                         /* the pool */
+    uint32_t pages_per_block, pages_per_slot; /* 0: no such class */
+    uint32_t slot_cap;   /* most slots at once, >= 1; not read without slots */
+    bool one_arithmetic; /* prompt and generated rows have the same bits */
+    bool reuse;          /* keeps and reuses computed prefixes */
+    float checkpoint_share, tenant_share; /* worker/cache/prefix.h */
+    bool poison; /* for tests: freed pages are poisoned */
     uint64_t weight_bytes, scratch_bytes, pool_bytes;
     uint32_t context; /* longest sequence: prompt and generated tokens */
     uint32_t vocab;

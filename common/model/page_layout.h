@@ -1,0 +1,71 @@
+/* page_layout.h - The pages of a shard's pool.
+ *
+ * The pool is one budget of pages, numbered from 0.  The layers of the shard
+ * are divided into groups; each group has one tensor [n_pages, page_bytes], so
+ * a page is the same number in every group.
+ *
+ *     block       1 page: k and v of block_tokens positions for each attention
+ *                 layer of the group
+ *     slot        pages_per_slot consecutive pages, the first at a multiple of
+ *                 pages_per_slot: for each linear layer of the group the state
+ *                 [Hv, Dk, Dv] float32, then for each the tail [K-1, C]
+ *     checkpoint  as a slot
+ *
+ *                    group 0                     group 1
+ *     page 0   | k v of layer 3, 7 |       | k v of layer 11, 15 |
+ *     page 1   | k v of layer 3, 7 |       | k v of layer 11, 15 |
+ *       ..     | states of 0-2, 4-6, their tails | states of 8-10, 12-14, .. |
+ *
+ * The groups are as many as possible, so that no tensor is larger than a
+ * device allocates at once, but never so many that a slot takes more pages
+ * than with one group.
+ *
+ * A shard without attention layers has no blocks, and a page is a slot; without
+ * linear layers it has no slots.
+ *
+ * Threading, memory: pure functions. */
+#ifndef COMMON_MODEL_PAGE_LAYOUT_H
+#define COMMON_MODEL_PAGE_LAYOUT_H
+
+#include <stdint.h>
+
+#include "common/model/weights.h"
+#include "proto/limits.h"
+
+#define PAGE_ALIGN 64 /* bytes: every offset and page_bytes is a multiple */
+
+/* Bytes of one layer of each kind. */
+struct page_sizes {
+    uint64_t kv_bytes;    /* k and v of one block of an attention layer */
+    uint64_t state_bytes; /* Hv * Dk * Dv float32 of a linear layer */
+    uint64_t tail_bytes;  /* (K-1) * C of the KV dtype; may be 0 */
+};
+
+struct page_group {
+    uint32_t n_attention, n_linear;
+    uint64_t page_bytes;
+};
+
+/* Location of one layer in the tensor of its group. */
+struct page_layer {
+    uint32_t group;
+    uint64_t at;      /* attention: its k and v in a page; linear: its state
+                       * from the begin of a slot */
+    uint64_t tail_at; /* linear: its tail from the begin of a slot */
+};
+
+struct page_layout {
+    uint32_t n_groups;
+    uint32_t pages_per_block; /* 1; 0: no attention layer */
+    uint32_t pages_per_slot;  /* 0: no linear layer */
+    uint64_t page_bytes;      /* sum over the groups */
+    struct page_group groups[MODEL_LAYERS_MAX];
+    struct page_layer layers[MODEL_LAYERS_MAX]; /* [n] of the shard */
+};
+
+/* Lays out the layers kinds[0..n), n at most MODEL_LAYERS_MAX and at least
+ * 1. */
+void page_layout_make(struct page_layout *l, const enum mixer_kind *kinds,
+                      uint32_t n, const struct page_sizes *s);
+
+#endif

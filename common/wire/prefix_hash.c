@@ -1,0 +1,56 @@
+#include "common/wire/prefix_hash.h"
+
+#include <sodium.h>
+
+_Static_assert(PREFIX_KEY_BYTES == crypto_shorthash_siphashx24_KEYBYTES &&
+                   PREFIX_HASH_BYTES == crypto_shorthash_siphashx24_BYTES,
+               "sizes of SipHash-2-4-128");
+
+static uint64_t read64(const uint8_t *p)
+{
+    uint64_t v = 0;
+
+    for (int i = 7; i >= 0; i--) {
+        v = v << 8 | p[i];
+    }
+    return v;
+}
+
+static void write64(uint8_t *p, uint64_t v)
+{
+    for (int i = 0; i < 8; i++, v >>= 8) {
+        p[i] = (uint8_t)v;
+    }
+}
+
+static struct prefix_hash hash(const struct prefix_key *key,
+                               const uint8_t *data, size_t n)
+{
+    uint8_t out[PREFIX_HASH_BYTES];
+
+    crypto_shorthash_siphashx24(out, data, n, key->bytes);
+    return (struct prefix_hash){read64(out), read64(out + 8)};
+}
+
+struct prefix_hash prefix_hash_root(const struct prefix_key *key,
+                                    const void *tenant, size_t n)
+{
+    return hash(key, n > 0 ? tenant : (const void *)"", n);
+}
+
+struct prefix_hash prefix_hash_next(const struct prefix_key *key,
+                                    struct prefix_hash of,
+                                    const uint32_t *tokens)
+{
+    uint8_t data[PREFIX_HASH_BYTES + PREFIX_UNIT * 4];
+
+    write64(data, of.lo);
+    write64(data + 8, of.hi);
+    for (size_t i = 0; i < PREFIX_UNIT; i++) {
+        for (size_t b = 0; b < 4; b++) {
+            data[PREFIX_HASH_BYTES + 4 * i + b] =
+                (uint8_t)(tokens[i] >> (8 * b));
+        }
+    }
+    return hash(key, data, sizeof data);
+}

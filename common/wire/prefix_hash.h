@@ -1,0 +1,46 @@
+/* prefix_hash.h - Names of prefixes, computed alike by router and workers.
+ *
+ * A prefix of a whole number of units (PREFIX_UNIT tokens) has a 128-bit hash:
+ *
+ *     h(0)     = SipHash-2-4-128(key, tenant)
+ *     h(i + 1) = SipHash-2-4-128(key, h(i) ++ the tokens of unit i, 4 bytes
+ *                each, least significant first)
+ *
+ * The key is the router's and goes to the workers in HelloReply.  Nobody
+ * outside can therefore find two prefixes of one hash.  Whoever reuses memory
+ * still compares the tokens.  Prefixes of two tenants differ from h(0) on.
+ *
+ * Threading, memory: pure functions. */
+#ifndef COMMON_WIRE_PREFIX_HASH_H
+#define COMMON_WIRE_PREFIX_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define PREFIX_UNIT       64 /* tokens */
+#define PREFIX_KEY_BYTES  16
+#define PREFIX_HASH_BYTES 16
+
+struct prefix_key {
+    uint8_t bytes[PREFIX_KEY_BYTES];
+};
+
+struct prefix_hash {
+    uint64_t lo, hi;
+};
+
+/* Returns h(0) of a tenant, [n] bytes; n = 0: no tenant. */
+struct prefix_hash prefix_hash_root(const struct prefix_key *key,
+                                    const void *tenant, size_t n);
+
+/* Returns the hash of the prefix that continues `of` by tokens[PREFIX_UNIT]. */
+struct prefix_hash prefix_hash_next(const struct prefix_key *key,
+                                    struct prefix_hash of,
+                                    const uint32_t *tokens);
+
+static inline int prefix_hash_same(struct prefix_hash a, struct prefix_hash b)
+{
+    return a.lo == b.lo && a.hi == b.hi;
+}
+
+#endif

@@ -1,0 +1,155 @@
+/* prefix.h - The prefix index: which computed prefixes the pool still has.
+ *
+ * A tree of units of PREFIX_UNIT tokens.  A node has the hash of its prefix
+ * (common/wire/prefix_hash.h), its tokens, its blocks (PREFIX_UNIT /
+ * block_tokens of them), and maybe a checkpoint of the recurrent state at its
+ * end:
+ *
+ *     root of tenant A --[unit 0]--[unit 1]--[unit 2]      blocks everywhere
+ *                                     *         *          checkpoints here
+ *                                     +-----[unit 2']
+ *
+ * A hit is the deepest node whose path equals the prompt, token by token, and
+ * that has a checkpoint; without linear layers, the deepest node.  A hit never
+ * covers the whole prompt: the last token is computed again, for its logits.
+ *
+ * Only positions whose bits are those of a prompt computed alone may be
+ * inserted: where prompt and generated rows differ in arithmetic, prompt rows
+ * only.  Insertion follows the result of the plan that computed them.
+ *
+ * Checkpoints are taken near the end of every prompt, where a later prompt
+ * branched off once before, and on a grid that thins with depth.  They take
+ * free pages only.
+ *
+ * Eviction frees what is cached and not held, by value: the tokens that a later
+ * request would compute again, times the chance that one comes, per page.  A
+ * tenant above its quota goes first.
+ *
+ * Events: every change of a restorable position (a node with a checkpoint, or
+ * any node without linear layers) is a numbered event for the router.
+ *
+ * Threading: the core's.  Memory: prefix_init() allocates; no other call does.
+ * Limits: options.n_nodes nodes, PREFIX_TENANTS_MAX tenants, PREFIX_EVENTS_MAX
+ * events not yet sent; beyond it the router gets a snapshot. */
+#ifndef WORKER_CACHE_PREFIX_H
+#define WORKER_CACHE_PREFIX_H
+
+#include "common/wire/prefix_hash.h"
+#include "worker/cache/paged.h"
+#include "worker/cache/pool.h"
+
+#define PREFIX_TENANTS_MAX 1024
+#define PREFIX_EVENTS_MAX  4096
+#define PREFIX_NONE        UINT32_MAX
+
+struct prefix_options {
+    uint32_t block_tokens;       /* divides PREFIX_UNIT */
+    uint32_t n_nodes;            /* most nodes */
+    bool has_blocks, has_states; /* classes of the shard, or of any stage */
+    float checkpoint_share;      /* most pages of the pool for checkpoints */
+    float tenant_share; /* most cached pages of one tenant, of the pool */
+    bool on;            /* false: nothing is ever found or kept */
+};
+
+/* A restorable position that appeared or went. */
+struct prefix_event {
+    struct prefix_hash hash;
+    uint32_t n_tokens; /* 0: it went */
+};
+
+struct prefix; /* prefix.c */
+
+struct prefix_hit {
+    uint32_t n_tokens;   /* a multiple of PREFIX_UNIT; 0: none */
+    uint32_t node;       /* PREFIX_NONE: none */
+    uint32_t checkpoint; /* first page; SLOT_NONE without linear layers */
+    uint32_t branch;     /* positions whose blocks equal the prompt's, without a
+                          * checkpoint: a branch point worth one; >= n_tokens */
+};
+
+/* Called before a node or checkpoint goes, for the other stages of a replica
+ * (worker/stages/leader.c); may be NULL. */
+struct prefix_watch {
+    void *self;
+    void (*gone)(void *self, uint32_t node, bool checkpoint_only);
+};
+
+MUST_CHECK bool prefix_init(struct prefix **x, const struct prefix_options *o,
+                            struct pool *pool);
+void prefix_free(struct prefix **x);
+
+/* Sets the key of hashes; all nodes are hashed anew, and the next events are a
+ * snapshot. */
+void prefix_set_key(struct prefix *x, const struct prefix_key *key);
+void prefix_set_watch(struct prefix *x, const struct prefix_watch *w);
+
+/* Finds the deepest restorable prefix of ids[0..n) for a tenant.  Counts as a
+ * use of its path.  The caller shares the blocks at once (prefix_blocks(),
+ * pool_share()): the next call may evict them. */
+struct prefix_hit prefix_match(struct prefix *x, const void *tenant,
+                               size_t n_tenant, const struct slab *slab,
+                               const struct paged *ids, uint32_t n);
+
+/* Writes the logical blocks of the path down to node, [n_tokens /
+ * block_tokens]. */
+void prefix_blocks(const struct prefix *x, uint32_t node, uint32_t *out);
+
+/* Inserts the units below position `end` of a sequence, whose blocks are
+ * blocks[]; units that are there already keep their blocks.  Returns the node
+ * of the last unit, PREFIX_NONE if there is no unit or no room.  Changes no
+ * reference of the caller. */
+uint32_t prefix_insert(struct prefix *x, const void *tenant, size_t n_tenant,
+                       const struct slab *slab, const struct paged *ids,
+                       const struct paged *blocks, uint32_t end);
+
+/* Returns the positions, ascending, at which a prompt of n tokens that restores
+ * `hit` should save its state, at most cap of them: multiples of PREFIX_UNIT
+ * above hit->n_tokens and below n. */
+uint32_t prefix_wants(const struct prefix *x, const struct prefix_hit *hit,
+                      uint32_t n, uint32_t *out, uint32_t cap);
+
+/* Reserves a checkpoint, evicting less valuable ones; false: none is worth it.
+ * prefix_put() gives it to a node, prefix_drop() frees it. */
+MUST_CHECK bool prefix_reserve(struct prefix *x, uint32_t *checkpoint);
+void prefix_put(struct prefix *x, uint32_t node, uint32_t checkpoint);
+void prefix_drop(struct prefix *x, uint32_t checkpoint);
+
+/* Forgets the node with everything below it, and the path above it that nothing
+ * else uses: its contents are damaged. */
+void prefix_forget(struct prefix *x, uint32_t node);
+
+/* Evicts until `need` fits into the free pages, or nothing evictable is left.
+ * Nodes on the path of `spare` go last. */
+void prefix_make_room(struct prefix *x, const struct pool_need *need,
+                      uint32_t spare);
+
+/* Forgets everything. */
+void prefix_clear(struct prefix *x);
+
+/* ---- events ---- */
+
+/* Returns the number of the next event to send, and writes up to cap of them;
+ * *n: how many.  snapshot: the events describe everything, from an empty index;
+ * *more: it continues in the next call. */
+uint64_t prefix_events(struct prefix *x, struct prefix_event *out, uint32_t cap,
+                       uint32_t *n, bool *snapshot, bool *more);
+/* The router asked for a snapshot, or a session began. */
+void prefix_restart(struct prefix *x);
+
+/* ---- figures and checks ---- */
+
+struct prefix_figures {
+    uint32_t n_nodes, n_checkpoints, n_tenants;
+    uint64_t lookups, hits, hit_tokens, prompt_tokens;
+    uint64_t inserted, evicted, evicted_checkpoints;
+};
+
+struct prefix_figures prefix_figures(const struct prefix *x);
+
+/* Calls each() for every block and checkpoint that the index owns, for the
+ * audit. */
+void prefix_walk(const struct prefix *x,
+                 void (*each)(void *ctx, enum pool_class c, uint32_t number),
+                 void *ctx);
+
+#endif
