@@ -85,8 +85,9 @@ bool sequence_table_init(struct sequence_table *t,
     t->keys = calloc(buckets, sizeof *t->keys);
     t->grants = calloc(buckets, sizeof *t->grants);
     t->lists = malloc(l->capacity * sizeof *t->lists * SAMPLING_LISTS);
+    t->spans = malloc(l->capacity * sizeof *t->spans * SPANS_MAX);
     if (t->memory == NULL || t->keys == NULL || t->grants == NULL ||
-        t->lists == NULL ||
+        t->lists == NULL || t->spans == NULL ||
         !slab_init(&t->slab, l->longest, l->values, 2 * l->capacity) ||
         !logprobs_slab(&t->rings, l->n_rings)) {
         sequence_table_fini(t);
@@ -101,6 +102,7 @@ void sequence_table_fini(struct sequence_table *t)
     free(t->keys);
     free(t->grants);
     free(t->lists);
+    free(t->spans);
     slab_fini(&t->slab);
     slab_fini(&t->rings);
     memset(t, 0, sizeof *t);
@@ -133,7 +135,8 @@ struct sequence *sequence_new(struct sequence_table *t, uint32_t n_tokens,
     memset(s, 0, sizeof *s);
     s->number = ++t->next_number;
     s->state = SEQUENCE_RECEIVING;
-    s->slot = SLOT_NONE;
+    s->slot = s->rolling = SLOT_NONE;
+    s->spans = t->spans + (size_t)(s - t->memory) * SPANS_MAX;
     s->tokens = tokens;
     s->blocks = blocks;
     t->in_state[SEQUENCE_RECEIVING]++;
@@ -292,6 +295,38 @@ bool sequence_set_sampling(struct sequence_table *t, struct sequence *s,
                          s->n_generated, s->max_tokens);
 }
 
+/* ---- kinds of positions ---- */
+
+void sequence_set_spans(struct sequence_table *t, struct sequence *s,
+                        const uint32_t *spans, size_t n)
+{
+    assert(n <= SPANS_MAX && s->spans >= t->spans);
+    if (n > 0) {
+        memcpy(s->spans, spans, n * sizeof *spans);
+    }
+    s->n_spans = (uint32_t)n;
+}
+
+enum row_kind sequence_kind(const struct sequence *s, uint32_t at,
+                            uint32_t *end)
+{
+    uint32_t to = 0;
+
+    if (at >= s->n_prompt) {
+        *end = UINT32_MAX;
+        return ROW_GENERATED;
+    }
+    for (uint32_t i = 0; i < s->n_spans; i++) {
+        to += s->spans[i];
+        if (at < to) {
+            *end = to;
+            return i % 2 == 0 ? ROW_PROMPT : ROW_GENERATED;
+        }
+    }
+    *end = s->n_prompt;
+    return ROW_PROMPT;
+}
+
 /* ---- memory ---- */
 
 void sequence_release(struct sequence_table *t, struct sequence *s)
@@ -307,32 +342,46 @@ void sequence_release(struct sequence_table *t, struct sequence *s)
         pool_release(t->pool, POOL_SLOTS, s->slot);
         promised.n[POOL_SLOTS]--;
     }
+    if (s->rolling != SLOT_NONE) {
+        pool_uncache(t->pool, s->rolling);
+    }
     /* Memory that was granted and never taken is freed with the rest. */
     pool_ungrant(t->pool, &promised);
     s->need = (struct pool_need){0};
     s->n_blocks = 0;
-    s->slot = SLOT_NONE;
+    s->slot = s->rolling = SLOT_NONE;
     paged_free(&t->slab, &s->blocks);
 }
 
 /* ---- lists ---- */
 
-void sequence_push(struct sequence_list *l, struct sequence *s)
+void sequence_insert(struct sequence_list *l, struct sequence *s,
+                     struct sequence *at)
 {
     struct sequence_node *n = &s->links[l->link];
+    struct sequence *prev = at != NULL ? at->links[l->link].prev : l->tail;
 
-    /* One push is a move: rows rotate, and a prefill becomes a decode. */
-    if (n->list != NULL) {
-        sequence_unlink(s, l->link);
-    }
-    *n = (struct sequence_node){.prev = l->tail, .list = l};
-    if (l->tail != NULL) {
-        l->tail->links[l->link].next = s;
+    *n = (struct sequence_node){.prev = prev, .next = at, .list = l};
+    if (prev != NULL) {
+        prev->links[l->link].next = s;
     } else {
         l->head = s;
     }
-    l->tail = s;
+    if (at != NULL) {
+        at->links[l->link].prev = s;
+    } else {
+        l->tail = s;
+    }
     l->n++;
+}
+
+void sequence_push(struct sequence_list *l, struct sequence *s)
+{
+    /* One push is a move: rows rotate, and a prefill becomes a decode. */
+    if (s->links[l->link].list != NULL) {
+        sequence_unlink(s, l->link);
+    }
+    sequence_insert(l, s, NULL);
 }
 
 void sequence_unlink(struct sequence *s, enum sequence_in link)

@@ -62,6 +62,9 @@ enum sequence_recompute { RECOMPUTE_NONE, RECOMPUTE_WAITS, RECOMPUTE_ALONE };
 /* Bytes of the reason for a failure, with its NUL: the router accepts 300. */
 #define SEQUENCE_FAILURE 301
 
+/* Positions at which a prompt saves its state. */
+#define SEQUENCE_WANTS_MAX 16
+
 /* Returns whether the sequence ended by itself, with all its tokens. */
 static inline bool finish_is_whole(enum sequence_finish f)
 {
@@ -108,6 +111,11 @@ struct sequence {
     uint32_t n_prompt, max_tokens, keep_ms;
     struct sampling sampling; /* its lists point into the table's memory */
 
+    /* Kinds of the positions below n_prompt: runs of prompt and generated ones
+     * in turn, prompt first. */
+    uint32_t *spans;  /* [n_spans] in the table's memory */
+    uint32_t n_spans; /* 0: all are prompt positions */
+
     /* Memory: `need` is granted or taken; n_blocks and slot are taken. */
     struct pool_need need;
     struct paged blocks; /* the block table, [n_blocks] in use */
@@ -130,6 +138,27 @@ struct sequence {
     enum sequence_recompute recompute;
     bool spoilt; /* at a stage (worker/stages/stage.h): one of its steps failed
                   */
+
+    /* Reuse (worker/sequences/reuse.h). */
+    bool cache; /* it may restore, and what it computes may be kept */
+    uint8_t n_tenant;
+    char tenant[TENANT_NAME_MAX];
+    uint32_t n_computed; /* positions whose results have come, or restored */
+    uint32_t n_reused;   /* positions of the prompt that it did not compute */
+    uint32_t n_wants, wants[SEQUENCE_WANTS_MAX]; /* positions to save at */
+    uint32_t rolling;    /* checkpoint in decode, not in the index; SLOT_NONE */
+    uint32_t rolling_at; /* its position */
+
+    /* Choices of one request (worker/sequences/twins.h). */
+    struct sequence *leader; /* computes the prompt for this one; or NULL */
+    uint32_t n_twins;        /* that wait for this one */
+
+    /* Continuation (worker/sequences/continue.h). */
+    struct sequence *from; /* KEPT: its memory will be taken over; or NULL */
+    struct sequence *heir; /* of a KEPT one: that takes it over; or NULL */
+    struct sequence_key from_key;
+    bool continues; /* from_key is set */
+    uint32_t n_kept; /* of a KEPT one: ids that remain */
 
     /* At a leader: the later stages. */
     bool staged;      /* they hold the sequence until its Remove returns */
@@ -168,6 +197,7 @@ struct sequence_table {
     uint64_t hash_seed;
     uint64_t next_number;
     uint32_t *lists; /* [capacity, SAMPLING_LISTS] of each sampling */
+    uint32_t *spans; /* [capacity, SPANS_MAX] */
     uint32_t in_state[SEQUENCE_STATES];
     struct slab slab;  /* tokens and block tables */
     struct slab rings; /* logprobs */
@@ -247,12 +277,33 @@ static inline uint32_t sequence_known(const struct sequence *s)
     return s->n_prompt + s->n_generated;
 }
 
-/* Gives back everything that s has of the pool: blocks, slot, and what was
- * granted but not taken.  `need` is zero afterwards. */
+/* Copies the lengths of runs; n = 0: all prompt. */
+void sequence_set_spans(struct sequence_table *t, struct sequence *s,
+                        const uint32_t *spans, size_t n);
+
+/* Returns the kind of position `at`, and in *end the end of its run: at most
+ * n_prompt, or UINT32_MAX behind the prompt. */
+enum row_kind sequence_kind(const struct sequence *s, uint32_t at,
+                            uint32_t *end);
+
+/* Returns the end of the first run: positions below it have the bits of a
+ * prompt that was computed alone. */
+static inline uint32_t sequence_first_run(const struct sequence *s)
+{
+    return s->n_spans > 0 ? s->spans[0] : s->n_prompt;
+}
+
+/* Gives back everything that s has of the pool: blocks, slot, rolling
+ * checkpoint, and what was granted but not taken.  `need` is zero afterwards.
+ */
 void sequence_release(struct sequence_table *t, struct sequence *s);
 
 /* Appends s to l; moves it to the tail if it is in l already. */
 void sequence_push(struct sequence_list *l, struct sequence *s);
+/* Inserts s, which is in no list of that kind, before `at`; NULL: at the tail.
+ */
+void sequence_insert(struct sequence_list *l, struct sequence *s,
+                     struct sequence *at);
 /* Removes s from its list of that kind, if it is in one. */
 void sequence_unlink(struct sequence *s, enum sequence_in link);
 /* Returns the sequence after s in its list, NULL at the tail. */
