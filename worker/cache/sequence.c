@@ -85,9 +85,8 @@ bool sequence_table_init(struct sequence_table *t,
     t->keys = calloc(buckets, sizeof *t->keys);
     t->grants = calloc(buckets, sizeof *t->grants);
     t->lists = malloc(l->capacity * sizeof *t->lists * SAMPLING_LISTS);
-    t->spans = malloc(l->capacity * sizeof *t->spans * SPANS_MAX);
     if (t->memory == NULL || t->keys == NULL || t->grants == NULL ||
-        t->lists == NULL || t->spans == NULL ||
+        t->lists == NULL ||
         !slab_init(&t->slab, l->longest, l->values, 2 * l->capacity) ||
         !logprobs_slab(&t->rings, l->n_rings)) {
         sequence_table_fini(t);
@@ -102,7 +101,6 @@ void sequence_table_fini(struct sequence_table *t)
     free(t->keys);
     free(t->grants);
     free(t->lists);
-    free(t->spans);
     slab_fini(&t->slab);
     slab_fini(&t->rings);
     memset(t, 0, sizeof *t);
@@ -136,7 +134,8 @@ struct sequence *sequence_new(struct sequence_table *t, uint32_t n_tokens,
     s->number = ++t->next_number;
     s->state = SEQUENCE_RECEIVING;
     s->slot = s->rolling = SLOT_NONE;
-    s->spans = t->spans + (size_t)(s - t->memory) * SPANS_MAX;
+    s->node = PREFIX_NONE;
+    s->cache = true;
     s->tokens = tokens;
     s->blocks = blocks;
     t->in_state[SEQUENCE_RECEIVING]++;
@@ -293,18 +292,6 @@ bool sequence_set_sampling(struct sequence_table *t, struct sequence *s,
     return !sampling->logprobs ||
            logprobs_make(&t->rings, &s->logprobs, sampling->n_top_logprobs,
                          s->n_generated, s->max_tokens);
-}
-
-/* ---- kinds of positions ---- */
-
-void sequence_set_spans(struct sequence_table *t, struct sequence *s,
-                        const uint32_t *spans, size_t n)
-{
-    assert(n <= SPANS_MAX && s->spans >= t->spans);
-    if (n > 0) {
-        memcpy(s->spans, spans, n * sizeof *spans);
-    }
-    s->n_spans = (uint32_t)n;
 }
 
 enum row_kind sequence_kind(const struct sequence *s, uint32_t at,

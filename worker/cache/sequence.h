@@ -34,6 +34,7 @@
 #include "worker/cache/logprobs.h"
 #include "worker/cache/paged.h"
 #include "worker/cache/pool.h"
+#include "worker/cache/prefix.h"
 
 enum sequence_state {
     SEQUENCE_RECEIVING,
@@ -111,14 +112,11 @@ struct sequence {
     uint32_t n_prompt, max_tokens, keep_ms;
     struct sampling sampling; /* its lists point into the table's memory */
 
-    /* Kinds of the positions below n_prompt: runs of prompt and generated ones
-     * in turn, prompt first. */
-    uint32_t *spans;  /* [n_spans] in the table's memory */
-    uint32_t n_spans; /* 0: all are prompt positions */
-
-    /* Memory: `need` is granted or taken; n_blocks and slot are taken. */
+    /* Memory: `need` is granted, taken or shared; n_blocks and slot are taken
+     * or shared. */
     struct pool_need need;
-    struct paged blocks; /* the block table, [n_blocks] in use */
+    struct paged blocks; /* the block table, [n_blocks] in use: logical numbers,
+                          * a reference for each */
     uint32_t n_blocks;
     uint32_t slot; /* SLOT_NONE: not taken */
 
@@ -129,6 +127,21 @@ struct sequence {
     uint32_t n_generated;
     struct logprobs logprobs; /* the newest tokens', if requested */
 
+    /* Reuse (worker/cache/prefix.h). */
+    bool cache; /* it reuses, and may be reused */
+    uint8_t n_tenant;
+    char tenant[TENANT_NAME_MAX]; /* [n_tenant] */
+    uint32_t reused;  /* first positions that were restored, not computed */
+    uint32_t node;    /* that it was restored from; PREFIX_NONE: none */
+    uint32_t n_spans; /* 0: all prompt positions were computed as prompt */
+    uint32_t spans[SPANS_MAX]; /* [n_spans] alternating runs of prompt and
+                                * generated positions, beginning with prompt;
+                                * their sum is n_prompt */
+    uint32_t n_computed; /* positions restored, or whose results have come */
+    uint32_t n_wants, wants[SEQUENCE_WANTS_MAX]; /* positions to save at */
+    uint32_t rolling;    /* checkpoint in decode, not in the index; SLOT_NONE */
+    uint32_t rolling_at; /* its position */
+
     /* Plans. */
     uint32_t n_planned; /* positions computed or in flight */
     uint32_t pending;   /* tokens being sampled by plans in flight */
@@ -138,16 +151,6 @@ struct sequence {
     enum sequence_recompute recompute;
     bool spoilt; /* at a stage (worker/stages/stage.h): one of its steps failed
                   */
-
-    /* Reuse (worker/sequences/reuse.h). */
-    bool cache; /* it may restore, and what it computes may be kept */
-    uint8_t n_tenant;
-    char tenant[TENANT_NAME_MAX];
-    uint32_t n_computed; /* positions whose results have come, or restored */
-    uint32_t n_reused;   /* positions of the prompt that it did not compute */
-    uint32_t n_wants, wants[SEQUENCE_WANTS_MAX]; /* positions to save at */
-    uint32_t rolling;    /* checkpoint in decode, not in the index; SLOT_NONE */
-    uint32_t rolling_at; /* its position */
 
     /* Choices of one request (worker/sequences/twins.h). */
     struct sequence *leader; /* computes the prompt for this one; or NULL */
@@ -197,7 +200,6 @@ struct sequence_table {
     uint64_t hash_seed;
     uint64_t next_number;
     uint32_t *lists; /* [capacity, SAMPLING_LISTS] of each sampling */
-    uint32_t *spans; /* [capacity, SPANS_MAX] */
     uint32_t in_state[SEQUENCE_STATES];
     struct slab slab;  /* tokens and block tables */
     struct slab rings; /* logprobs */
@@ -277,10 +279,6 @@ static inline uint32_t sequence_known(const struct sequence *s)
     return s->n_prompt + s->n_generated;
 }
 
-/* Copies the lengths of runs; n = 0: all prompt. */
-void sequence_set_spans(struct sequence_table *t, struct sequence *s,
-                        const uint32_t *spans, size_t n);
-
 /* Returns the kind of position `at`, and in *end the end of its run: at most
  * n_prompt, or UINT32_MAX behind the prompt. */
 enum row_kind sequence_kind(const struct sequence *s, uint32_t at,
@@ -293,9 +291,9 @@ static inline uint32_t sequence_first_run(const struct sequence *s)
     return s->n_spans > 0 ? s->spans[0] : s->n_prompt;
 }
 
-/* Gives back everything that s has of the pool: blocks, slot, rolling
- * checkpoint, and what was granted but not taken.  `need` is zero afterwards.
- */
+/* Gives back everything that s has of the pool: its references of blocks, its
+ * slot and rolling checkpoint, and what was granted but not taken.  `need` is
+ * zero afterwards. */
 void sequence_release(struct sequence_table *t, struct sequence *s);
 
 /* Appends s to l; moves it to the tail if it is in l already. */

@@ -129,21 +129,35 @@ void batch_undo(struct batch *t, struct pool *pool)
 
 /* ---- memory of a row ---- */
 
-bool batch_has_room(const struct batcher_limits *l, const struct batch *t,
-                    const struct sequence *s, uint32_t end)
-{
-    uint32_t copies = PLAN_COPIES_MAX - t->plan.n_before;
-    bool takes_slot = l->pages_per_slot > 0 && s->slot == SLOT_NONE;
+/* Copies that stay for restores: one a row, and those of other calls. */
+#define COPIES_SPARE (PLAN_ROWS_MAX + LOADS_MAX)
 
-    if (t->plan.n_rows == 0) {
-        return true;
-    }
-    /* A slot may move a block from each of its pages; two copies are its
-     * restore, and its last block. */
-    if (takes_slot && copies < (uint64_t)l->pages_per_slot + 2) {
+_Static_assert(POOL_EXTENT_MAX + COPIES_SPARE < PLAN_COPIES_MAX,
+               "an empty plan has room for the moves of a slot");
+
+/* Returns how many more moves the plan has room for. */
+static uint32_t moves_left(const struct batch *t)
+{
+    uint32_t used = t->plan.n_before + COPIES_SPARE;
+
+    return used < PLAN_COPIES_MAX ? PLAN_COPIES_MAX - used : 0;
+}
+
+bool batch_has_copies(const struct batcher_limits *l, const struct batch *t)
+{
+    return moves_left(t) >= l->pages_per_slot;
+}
+
+bool batch_has_room(const struct batcher_limits *l, const struct pool *pool,
+                    const struct batch *t, const struct sequence *s,
+                    uint32_t end)
+{
+    if (l->pages_per_slot > 0 && s->slot == SLOT_NONE &&
+        !pool_can_take(pool, POOL_SLOTS, 1, moves_left(t))) {
         return false;
     }
-    return blocks_for(l, end) <= table_max(l) - t->n_table;
+    return t->plan.n_rows == 0 ||
+           blocks_for(l, end) <= table_max(l) - t->n_table;
 }
 
 bool batch_take_memory(const struct batcher_limits *l,

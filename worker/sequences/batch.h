@@ -24,6 +24,8 @@
 #include "worker/cache/prefix.h"
 #include "worker/cache/sequence.h"
 
+#define LOADS_MAX 64 /* states that a plan loads for kept sequences */
+
 struct batcher_limits {
     uint32_t max_rows;       /* 1..PLAN_ROWS_MAX */
     uint32_t step_tokens;    /* 1..PLAN_TOKENS_MAX */
@@ -36,16 +38,19 @@ struct batcher_limits {
     bool has_blocks;         /* false: no attention layers */
 };
 
-/* What a row does besides computing.  A leader passes it on to the other
- * stages.  Checkpoints have the leader's page numbers as names. */
+/* What a row does before it computes, in the names of the index.  A leader
+ * passes it on to the other stages, together with the row's saves and its
+ * source; a save's page is the name of its checkpoint. */
 struct batch_row {
-    uint32_t restored;   /* it continues from the checkpoint at this position of
-                          * the index; 0: from no checkpoint */
-    uint32_t node;       /* the node that has it */
+    uint32_t restored;   /* the first row of a sequence, which goes on from this
+                          * position of the index; 0: it does not */
+    uint32_t node;       /* there */
     uint32_t checkpoint; /* SLOT_NONE without linear layers */
-    struct sequence *from; /* it takes over this one's blocks and slot; or
-                            * NULL */
-    uint32_t saved;        /* bits: saves of the row that were dropped since */
+    bool own_blocks;     /* computed again: only the state is restored */
+    uint64_t heir_of;    /* grant of the kept sequence whose blocks and slot it
+                          * takes over; 0: none */
+    uint32_t dropped;    /* bit i: its i-th save was dropped while the plan was
+                          * in flight */
 };
 
 struct batch {
@@ -54,9 +59,9 @@ struct batch {
     struct batch_row *rows;   /* [max_rows] */
     struct plan_copy *moves;  /* [PLAN_COPIES_MAX] those of plan.before that
                                * move blocks */
-    uint32_t n_moves, n_loads; /* n_loads: first copies of plan.before that load
-                                * states (batcher_load()) */
-    uint32_t n_table;          /* entries of the tables, before batch_finish() */
+    uint32_t n_moves;
+    uint32_t n_loads; /* copies of plan.before that batcher_load() requested */
+    uint32_t n_table; /* entries of the tables before batch_finish() */
     uint32_t n_prompt_tokens;
     int64_t sent_us; /* when the engine took it */
 };
@@ -74,10 +79,12 @@ void batch_fini(struct batch *t);
 void batch_begin(struct batch *t, struct pool *pool, uint64_t step);
 
 /* Returns whether the plan has room for a row of s that ends at `end`: for its
- * table, and for the copies that its slot may cost.  The first row always has
- * room. */
-bool batch_has_room(const struct batcher_limits *l, const struct batch *t,
-                    const struct sequence *s, uint32_t end);
+ * table, and for the moves that its slot may cost. */
+bool batch_has_room(const struct batcher_limits *l, const struct pool *pool,
+                    const struct batch *t, const struct sequence *s,
+                    uint32_t end);
+/* The same for one more checkpoint. */
+bool batch_has_copies(const struct batcher_limits *l, const struct batch *t);
 
 /* Takes the blocks and the slot for positions [0, end) of s: granted to held.
  * The plan zeroes the slot if s is at its first position.  Returns false if
