@@ -92,9 +92,9 @@ void prefix_free(struct prefix **x);
  * snapshot. */
 void prefix_set_key(struct prefix *x, const struct prefix_key *key);
 void prefix_set_watch(struct prefix *x, const struct prefix_watch *w);
-/* Sets which classes some stage of the replica has; forgets everything.  A class
- * that the pool itself lacks takes no pages of it: nodes have no blocks, and
- * checkpoints are mere numbers. */
+/* Sets which classes some stage of the replica has; forgets everything.  A
+ * class that the pool itself lacks takes no pages of it: nodes have no blocks,
+ * and checkpoints are mere numbers. */
 void prefix_set_classes(struct prefix *x, bool has_blocks, bool has_states);
 
 /* Finds the deepest restorable prefix of ids[0..n) for a tenant.  Counts as a
