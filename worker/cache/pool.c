@@ -192,8 +192,8 @@ static void move_block(struct pool *p, uint32_t block)
 
     places_give(&p->places, from);
     place_block(p, block);
-    p->moves[p->n_moves++] = (struct plan_copy){
-        .from = from, .to = p->blocks[block].page, .n = 1};
+    p->moves[p->n_moves++] =
+        (struct plan_copy){.from = from, .to = p->blocks[block].page, .n = 1};
     p->blocks[block].arrives = p->n_moves;
     poison_move(&p->poison, from);
 }
