@@ -134,6 +134,8 @@ struct sequence *sequence_new(struct sequence_table *t, uint32_t n_tokens,
     s->number = ++t->next_number;
     s->state = SEQUENCE_RECEIVING;
     s->slot = SLOT_NONE;
+    s->node = PREFIX_NONE;
+    s->cache = true;
     s->tokens = tokens;
     s->blocks = blocks;
     t->in_state[SEQUENCE_RECEIVING]++;
@@ -290,6 +292,19 @@ bool sequence_set_sampling(struct sequence_table *t, struct sequence *s,
     return !sampling->logprobs ||
            logprobs_make(&t->rings, &s->logprobs, sampling->n_top_logprobs,
                          s->n_generated, s->max_tokens);
+}
+
+bool sequence_generated(const struct sequence *s, uint32_t position)
+{
+    uint32_t end = 0;
+
+    for (uint32_t i = 0; i < s->n_spans; i++) {
+        end += s->spans[i];
+        if (position < end) {
+            return i % 2 == 1;
+        }
+    }
+    return position >= s->n_prompt;
 }
 
 /* ---- memory ---- */

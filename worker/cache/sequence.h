@@ -34,6 +34,7 @@
 #include "worker/cache/logprobs.h"
 #include "worker/cache/paged.h"
 #include "worker/cache/pool.h"
+#include "worker/cache/prefix.h"
 
 enum sequence_state {
     SEQUENCE_RECEIVING,
@@ -108,9 +109,11 @@ struct sequence {
     uint32_t n_prompt, max_tokens, keep_ms;
     struct sampling sampling; /* its lists point into the table's memory */
 
-    /* Memory: `need` is granted or taken; n_blocks and slot are taken. */
+    /* Memory: `need` is granted, taken or shared; n_blocks and slot are taken
+     * or shared. */
     struct pool_need need;
-    struct paged blocks; /* the block table, [n_blocks] in use */
+    struct paged blocks; /* the block table, [n_blocks] in use: logical numbers,
+                          * a reference for each */
     uint32_t n_blocks;
     uint32_t slot; /* SLOT_NONE: not taken */
 
@@ -120,6 +123,17 @@ struct sequence {
     uint32_t n_announced; /* ids that the Submit announced */
     uint32_t n_generated;
     struct logprobs logprobs; /* the newest tokens', if requested */
+
+    /* Reuse (worker/cache/prefix.h). */
+    bool cache; /* it reuses, and may be reused */
+    uint8_t n_tenant;
+    char tenant[TENANT_NAME_MAX]; /* [n_tenant] */
+    uint32_t reused;  /* first positions that were restored, not computed */
+    uint32_t node;    /* that it was restored from; PREFIX_NONE: none */
+    uint32_t n_spans; /* 0: all prompt positions were computed as prompt */
+    uint32_t spans[SPANS_MAX]; /* [n_spans] alternating runs of prompt and
+                                * generated positions, beginning with prompt;
+                                * their sum is n_prompt */
 
     /* Plans. */
     uint32_t n_planned; /* positions computed or in flight */
@@ -241,14 +255,18 @@ int sequence_public_state(const struct sequence *s);
 const char *sequence_name(const struct sequence_key *key,
                           char out[SEQUENCE_NAME]);
 
+/* Returns whether the position was generated, by the kinds of the prompt's
+ * positions and the end of the prompt. */
+bool sequence_generated(const struct sequence *s, uint32_t position);
+
 /* Returns the number of ids that are known: prompt and generated. */
 static inline uint32_t sequence_known(const struct sequence *s)
 {
     return s->n_prompt + s->n_generated;
 }
 
-/* Gives back everything that s has of the pool: blocks, slot, and what was
- * granted but not taken.  `need` is zero afterwards. */
+/* Gives back everything that s has of the pool: its references of blocks, its
+ * slot, and what was granted but not taken.  `need` is zero afterwards. */
 void sequence_release(struct sequence_table *t, struct sequence *s);
 
 /* Appends s to l; moves it to the tail if it is in l already. */
