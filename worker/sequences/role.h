@@ -20,7 +20,20 @@
 #include "proto/worker.pb-c.h"
 
 struct batch;
+struct pool_need;
 struct sequence;
+
+/* A sequence goes on at `position`, before its next row. */
+struct role_restore {
+    uint32_t position;   /* the next to compute */
+    uint32_t node;       /* blocks below it are those of this node's path;
+                          * PREFIX_NONE: its own */
+    uint32_t checkpoint; /* the state is a copy of it; SLOT_NONE: as it is, at
+                          * position 0 zero */
+    const struct sequence *from; /* gives it its blocks below position and its
+                                  * slot (continue_from); NULL: none */
+    bool cut; /* its other blocks and what it was granted are freed (a range) */
+};
 
 /* `self` is the pointer of the same name in struct role. */
 struct role_ops {
@@ -38,6 +51,17 @@ struct role_ops {
                     const uint32_t *ids, size_t n);
     /* s is RELEASING: free it at the other stages too. */
     void (*remove)(void *self, struct sequence *s);
+
+    /* Evict until the Submit's need fits here and at the other stages, before
+     * pool_grant().  Returns ST_RESOURCE_EXHAUSTED if it never does. */
+    enum status (*make_room)(void *self, const Sluice__V1__SubmitRequest *m,
+                             const struct pool_need *need, struct error *e);
+    /* s has matched, was taken back, or took over another sequence; no plan in
+     * flight names it.  The other stages do likewise. */
+    void (*restore)(void *self, const struct sequence *s,
+                    const struct role_restore *r);
+    /* The next prefix_insert() has the blocks of s, which is not RELEASING. */
+    void (*keep)(void *self, const struct sequence *s);
 
     /* Process every result that is ready. */
     void (*take_results)(void *self);
