@@ -18,15 +18,17 @@ void costs_of_shapes(struct split_model *m, const struct model_config *c,
                      enum dtype kv)
 {
     uint64_t embed = sizes_embedding(c);
+    struct page_sizes p = sizes_page(c, 1, kv);
 
     memset(m, 0, sizeof *m);
     m->n_layers = c->shape.n_layers;
     for (uint32_t i = 0; i < m->n_layers; i++) {
-        struct sizes z = sizes_of(c, i, i + 1, 1, kv);
+        bool linear = c->mixers[i] == MIXER_DELTANET;
 
-        m->layers[i] = (struct split_layer){.weight_bytes = sizes_layer(c, i),
-                                            .token_bytes = z.token_bytes,
-                                            .slot_bytes = z.slot_bytes};
+        m->layers[i] = (struct split_layer){
+            .weight_bytes = sizes_layer(c, i),
+            .token_bytes = linear ? 0 : p.kv_bytes,
+            .slot_bytes = linear ? page_linear_bytes(&p) : 0};
     }
     set_ends(m, c, embed, embed, sizes_last_norm(c));
 }
