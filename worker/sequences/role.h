@@ -20,7 +20,20 @@
 #include "proto/worker.pb-c.h"
 
 struct batch;
+struct pool_need;
 struct sequence;
+
+/* A sequence goes on at `position`, before its next row. */
+struct role_restore {
+    uint32_t position;   /* the next to compute */
+    uint32_t node;       /* blocks below it are those of this node's path;
+                          * PREFIX_NONE: its own */
+    uint32_t checkpoint; /* the state is a copy of it; SLOT_NONE: as it is, at
+                          * position 0 zero */
+    const struct sequence *from; /* gives it its blocks below position and its
+                                  * slot (continue_from); NULL: none */
+    bool cut; /* its other blocks and what it was granted are freed (a range) */
+};
 
 /* `self` is the pointer of the same name in struct role. */
 struct role_ops {
@@ -39,6 +52,17 @@ struct role_ops {
     /* s is RELEASING: free it at the other stages too. */
     void (*remove)(void *self, struct sequence *s);
 
+    /* Evict until the Submit's need fits here and at the other stages, before
+     * pool_grant().  Returns ST_RESOURCE_EXHAUSTED if it never does. */
+    enum status (*make_room)(void *self, const Sluice__V1__SubmitRequest *m,
+                             const struct pool_need *need, struct error *e);
+    /* s has matched, was taken back, or took over another sequence; no plan in
+     * flight names it.  The other stages do likewise. */
+    void (*restore)(void *self, const struct sequence *s,
+                    const struct role_restore *r);
+    /* The next prefix_insert() has the blocks of s, which is not RELEASING. */
+    void (*keep)(void *self, const struct sequence *s);
+
     /* Process every result that is ready. */
     void (*take_results)(void *self);
     /* Submit as many plans as the engine takes. */
@@ -49,6 +73,27 @@ struct role_ops {
 
     /* A Submit of a sequence that runs here may take it over as it is. */
     bool adopts;
+
+    /* Plans may restore, save, share and copy (worker/sequences/reuse.h), and
+     * the calls below pass that on.  false: they are never called. */
+    bool reuses;
+    /* Evict from the index until the Submit's needs at the other stages fit. */
+    void (*make_room)(void *self, const Sluice__V1__SubmitRequest *m);
+    /* A checkpoint of that name was reserved here.  Returns false if the other
+     * stages have no room for theirs. */
+    bool (*reserve)(void *self, uint32_t checkpoint);
+    /* A reserved checkpoint, which a row has saved, is now that of the node; or
+     * it is none. */
+    void (*put)(void *self, uint32_t node, uint32_t checkpoint);
+    void (*drop)(void *self, uint32_t checkpoint);
+    /* The index has the blocks of s below `end`, a multiple of PREFIX_UNIT;
+     * node: the node of the last unit. */
+    void (*keep)(void *self, const struct sequence *s, uint32_t node,
+                 uint32_t end);
+    /* The kept sequence s went back to a position, and its slot to that
+     * checkpoint of the index; SLOT_NONE: the slot stays or is unused. */
+    void (*cut)(void *self, const struct sequence *s, uint32_t position,
+                uint32_t checkpoint);
 };
 
 struct role {
