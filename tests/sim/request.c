@@ -427,18 +427,20 @@ uint32_t sim_request_blocks(const struct sim_request *request,
            block_tokens;
 }
 
-static bool holds(const struct sim *s, const struct sim_request *request,
-                  uint32_t w)
+bool sim_request_fits_alone(const struct sim *s,
+                            const struct sim_request *request, uint32_t w)
 {
     const struct sim_options *o = &s->options;
     const struct worker_draw *d = &o->workers[w];
+    const struct pool_of_worker *p = &o->pools.workers[w];
     uint32_t blocks = sim_request_blocks(request, d->block_tokens);
 
     if (options_offers(o, w)) { /* enough for whichever layers it receives */
         return !o->models[d->model].attention ||
                blocks <= o->offers.workers[w].n_blocks;
     }
-    return !options_shard(o, w).attention || blocks <= d->n_blocks;
+    blocks = options_shard(o, w).attention ? blocks : 0;
+    return blocks + p->pages_per_slot <= p->n_pages;
 }
 
 /* Worker w may form a replica with any other stages of its model. */
@@ -447,12 +449,13 @@ bool sim_request_fits_at(const struct sim *s, const struct sim_request *request,
 {
     const struct sim_options *o = &s->options;
 
-    if (o->workers[w].model != request->model || !holds(s, request, w)) {
+    if (o->workers[w].model != request->model ||
+        !sim_request_fits_alone(s, request, w)) {
         return false;
     }
     for (uint32_t i = 0; i < o->n_workers && options_staged(o, w); i++) {
         if (o->workers[i].model == request->model && options_staged(o, i) &&
-            !holds(s, request, i)) {
+            !sim_request_fits_alone(s, request, i)) {
             return false;
         }
     }

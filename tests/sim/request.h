@@ -116,6 +116,10 @@ uint32_t sim_request_blocks(const struct sim_request *request,
 /* Returns whether any worker of the seed has a pool that can hold it. */
 bool sim_request_fits(const struct sim *s, const struct sim_request *request);
 
+/* Returns whether the empty pool of worker w can hold a choice of it. */
+bool sim_request_fits_alone(const struct sim *s,
+                            const struct sim_request *request, uint32_t w);
+
 /* Returns whether worker w can hold it; for a stage, whether every stage of its
  * model can. */
 bool sim_request_fits_at(const struct sim *s, const struct sim_request *request,
