@@ -57,6 +57,7 @@ static void set_layers(struct sim *s, uint32_t w, uint32_t begin, uint32_t end)
     o->workers[w].n_blocks =
         shard.attention ? o->offers.workers[w].n_blocks : 0;
     o->workers[w].n_slots = shard.linear ? o->offers.workers[w].n_slots : 0;
+    options_set_pool(o, w);
 }
 
 void offers_begin(struct sim *s, struct sim_node *n)

@@ -642,15 +642,17 @@ void options_draw(struct sim_options *o, uint64_t seed, struct seeds_with with)
     }
     options_draw_gateways(o, seed, with.gateways);
     options_draw_keys(o, seed, with.keys);
+    options_draw_pools(o, seed);
 }
 
-/* Returns the bytes to hash: for seeds without keys, gateways, offers or
- * stages, only the options before these, so that their hash does not change. */
+/* Returns the bytes to hash, never the pools: for seeds without keys, gateways,
+ * offers or stages, only the options before these, so that their hash does not
+ * change. */
 static size_t hashed_bytes(const struct sim_options *o)
 {
     static const struct stage_draw none;
 
-    return o->keys.on      ? sizeof(*o)
+    return o->keys.on      ? offsetof(struct sim_options, pools)
            : o->gateways.n ? offsetof(struct sim_options, keys)
            : o->offers.n   ? offsetof(struct sim_options, gateways)
            : memcmp(&o->stages, &none, sizeof(none)) != 0
@@ -660,5 +662,11 @@ static size_t hashed_bytes(const struct sim_options *o)
 
 uint64_t options_hash(const struct sim_options *o)
 {
-    return XXH3_64bits(o, hashed_bytes(o));
+    struct sim_options hashed;
+
+    memcpy(&hashed, o, sizeof(hashed)); /* with its padding */
+    for (uint32_t i = 0; i < SIM_MODELS; i++) {
+        hashed.models[i].one_arithmetic = false; /* drawn with the pools */
+    }
+    return XXH3_64bits(&hashed, hashed_bytes(o));
 }
