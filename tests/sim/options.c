@@ -1,4 +1,5 @@
 #include "tests/sim/options.h"
+#include "common/model/page_layout.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -428,7 +429,9 @@ static bool has_stages(uint64_t seed, enum seeds which, struct rng *r)
 
 /* ---- workers that offer themselves ---- */
 
-/* Returns the bytes of layer i with one sequence of the whole context. */
+/* Returns the bytes that layer i needs at most with one sequence of the whole
+ * context: rounding a stage's slot up takes less than a page, one block of each
+ * of its layers. */
 static uint64_t layer_bytes(const struct sim_options *o, uint32_t model,
                             uint32_t i)
 {
@@ -436,8 +439,8 @@ static uint64_t layer_bytes(const struct sim_options *o, uint32_t model,
     uint64_t block = o->stages.block_tokens[model];
     uint64_t blocks = (o->models[model].context + block - 1) / block;
 
-    return d->layers[i].weight_bytes + d->layers[i].slot_bytes +
-           d->layers[i].token_bytes * block * blocks;
+    return d->layers[i].weight_bytes + page_align(d->layers[i].slot_bytes) +
+           page_align(d->layers[i].token_bytes * block) * (blocks + 1);
 }
 
 static void draw_costs(struct sim_options *o, uint32_t model, struct rng *r)
