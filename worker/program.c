@@ -224,6 +224,7 @@ struct kernels_options program_kernels(const struct program *p)
                                     .block_tokens = a->block_tokens,
                                     .max_tokens = a->step_tokens,
                                     .max_rows = a->max_rows,
+                                    .max_logits = KERNELS_LOGIT_ROWS,
                                     .n_threads = a->threads,
                                     .pin = a->pin,
                                     .kernel_cache = a->kernel_cache,
