@@ -1,5 +1,5 @@
 #include "tests/sim/options.h"
-#include "common/model/page_layout.h"
+#include "common/split/page_unit.h"
 
 #include <stddef.h>
 #include <string.h>
