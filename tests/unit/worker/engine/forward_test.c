@@ -10,8 +10,9 @@
 #include "tests/kernels/random_model.h"
 #include "tests/unit/cmocka.h"
 
-#define BLOCKS 8
-#define SLOTS  2
+#define BLOCKS  8
+#define SLOTS   2
+#define CONTEXT 16
 
 static const struct sampling greedy = {.top_p = 1, .repetition_penalty = 1};
 static float logits[100]; /* the newest sampled row's */
@@ -40,7 +41,7 @@ static struct rig *rig_new(void)
     random_shape(&r, &d);
     r.shape.n_layers = 2;
     r.shape.vocab = 100;
-    r.shape.context = 16;
+    r.shape.context = CONTEXT;
     r.mixers[0] = MIXER_DELTANET;
     r.mixers[1] = MIXER_ATTENTION;
     random_model_new(&g->model, &r, &d);
@@ -404,6 +405,16 @@ static void test_history(void **state)
     rig_free(g);
 }
 
+/* Returns the ids of a head call: a context for each sequence that has room. */
+static uint32_t history_room(const struct rig *g)
+{
+    uint32_t room = g->n_pages / g->slot_pages * CONTEXT;
+
+    assert_in_range(room, 2 * CONTEXT, 4 * g->n_pages);
+    assert_in_range(room, 2 * CONTEXT, 63);
+    return room;
+}
+
 /* A row for the last of n positions, whose history fills them. */
 static void last_of(struct rig *g, struct plan_row *row, struct book *b,
                     uint32_t first, uint32_t n)
@@ -420,7 +431,7 @@ static void last_of(struct rig *g, struct plan_row *row, struct book *b,
 static void test_history_room(void **state)
 {
     struct rig *g = rig_spied();
-    uint32_t half = g->n_pages * 4 / 2;
+    uint32_t half = history_room(g) / 2;
     struct book b = {.used = 0};
 
     (void)state;
@@ -440,7 +451,7 @@ static void test_history_room(void **state)
 static void test_history_past_the_pool(void **state)
 {
     struct rig *g = rig_spied();
-    uint32_t room = g->n_pages * 4;
+    uint32_t room = history_room(g);
     struct book b = {.used = 0};
 
     (void)state;
