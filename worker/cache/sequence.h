@@ -160,7 +160,7 @@ struct sequence {
     struct sequence *from; /* KEPT: its memory will be taken over; or NULL */
     struct sequence *heir; /* of a KEPT one: that takes it over; or NULL */
     struct sequence_key from_key;
-    bool continues; /* from_key is set */
+    bool continues;  /* from_key is set */
     uint32_t n_kept; /* of a KEPT one: ids that remain */
 
     /* At a leader: the later stages. */
