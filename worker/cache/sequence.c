@@ -316,20 +316,6 @@ enum row_kind sequence_kind(const struct sequence *s, uint32_t at,
 
 /* ---- memory ---- */
 
-static void drop_checkpoint(struct sequence_table *t, uint32_t *checkpoint)
-{
-    if (*checkpoint != SLOT_NONE) {
-        pool_uncache(t->pool, *checkpoint);
-        *checkpoint = SLOT_NONE;
-    }
-}
-
-void sequence_drop_rolling(struct sequence_table *t, struct sequence *s)
-{
-    drop_checkpoint(t, &s->rolling);
-    drop_checkpoint(t, &s->rolling_next);
-}
-
 void sequence_release(struct sequence_table *t, struct sequence *s)
 {
     struct pool_need promised = s->need;
@@ -343,7 +329,6 @@ void sequence_release(struct sequence_table *t, struct sequence *s)
         pool_release(t->pool, POOL_SLOTS, s->slot);
         promised.n[POOL_SLOTS]--;
     }
-    sequence_drop_rolling(t, s);
     /* Memory that was granted and never taken is freed with the rest. */
     pool_ungrant(t->pool, &promised);
     s->need = (struct pool_need){0};
