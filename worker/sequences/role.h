@@ -20,7 +20,20 @@
 #include "proto/worker.pb-c.h"
 
 struct batch;
+struct pool_need;
 struct sequence;
+
+/* A sequence goes on at `position`, before its next row. */
+struct role_restore {
+    uint32_t position;   /* the next to compute */
+    uint32_t node;       /* blocks below it are those of this node's path;
+                          * PREFIX_NONE: its own */
+    uint32_t checkpoint; /* the state is a copy of it; SLOT_NONE: as it is, at
+                          * position 0 zero */
+    const struct sequence *from; /* gives it its blocks below position and its
+                                  * slot (continue_from); NULL: none */
+    bool cut; /* its other blocks and what it was granted are freed (a range) */
+};
 
 /* `self` is the pointer of the same name in struct role. */
 struct role_ops {
@@ -56,6 +69,11 @@ struct role_ops {
     bool reuses;
     /* Evict from the index until the Submit's needs at the other stages fit. */
     void (*make_room)(void *self, const Sluice__V1__SubmitRequest *m);
+    /* s has matched, was taken back, or took over another sequence; no plan in
+     * flight names it.  Called at once, before anything else can be evicted: the
+     * other stages do likewise. */
+    void (*restore)(void *self, const struct sequence *s,
+                    const struct role_restore *r);
     /* A checkpoint of that name was reserved here.  Returns false if the other
      * stages have no room for theirs. */
     bool (*reserve)(void *self, uint32_t checkpoint);
@@ -67,10 +85,6 @@ struct role_ops {
      * node: the node of the last unit. */
     void (*keep)(void *self, const struct sequence *s, uint32_t node,
                  uint32_t end);
-    /* The kept sequence s went back to a position, and its slot to that
-     * checkpoint of the index; SLOT_NONE: the slot stays or is unused. */
-    void (*cut)(void *self, const struct sequence *s, uint32_t position,
-                uint32_t checkpoint);
 };
 
 struct role {
