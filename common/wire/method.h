@@ -44,7 +44,7 @@ enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
     X(REGISTRY_BROKEN, 0x0107, Registry, Broken, broken_message, nothing,      \
       ONEWAY, BY_WORKER, BY_ROUTER, 1024, 0, LANE_CONTROL, true, 0)            \
     X(REGISTRY_INDEX, 0x0108, Registry, Index, index_message, nothing, ONEWAY, \
-      BY_WORKER, BY_ROUTER, 32768, 0, LANE_CONTROL, false, 0)                  \
+      BY_WORKER, BY_ROUTER, 32768, 0, LANE_CONTROL, true, 0)                   \
     X(INFERENCE_GENERATE, 0x0201, Inference, Generate, generate_request,       \
       generate_chunk, STREAM, BY_CLIENT | BY_ADMIN, BY_ROUTER, 1048576,        \
       131072, LANE_CONTROL, true, 0)                                           \
@@ -84,7 +84,7 @@ enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
     X(ADMIN_AUDIT, 0x0309, Admin, Audit, nothing, audit_all_reply, UNARY,      \
       BY_ADMIN, BY_ROUTER, 16, 262144, LANE_CONTROL, true, 0)                  \
     X(ADMIN_EXPLAIN, 0x030a, Admin, Explain, explain_request, explain_reply,   \
-      UNARY, BY_ADMIN, BY_ROUTER, 256, 16384, LANE_CONTROL, false, 0)          \
+      UNARY, BY_ADMIN, BY_ROUTER, 256, 16384, LANE_CONTROL, true, 0)           \
     X(WORKER_ASSEMBLE, 0x0401, Worker, Assemble, assemble_request, nothing,    \
       UNARY, BY_ROUTER, BY_WORKER, 1024, 16, LANE_CONTROL, true, 0)            \
     X(WORKER_SUBMIT, 0x0402, Worker, Submit, submit_request, nothing, UNARY,   \
@@ -104,7 +104,7 @@ enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
     X(WORKER_ASSIGN, 0x040a, Worker, Assign, assign_request, nothing, UNARY,   \
       BY_ROUTER, BY_WORKER, 64, 16, LANE_CONTROL, true, 0)                     \
     X(WORKER_INDEX_SNAPSHOT, 0x040b, Worker, IndexSnapshot, nothing, nothing,  \
-      ONEWAY, BY_ROUTER, BY_WORKER, 16, 0, LANE_CONTROL, false, 0)             \
+      ONEWAY, BY_ROUTER, BY_WORKER, 16, 0, LANE_CONTROL, true, 0)              \
     X(STAGE_OPEN, 0x0501, Stage, Open, stage_open, nothing, ONEWAY, BY_WORKER, \
       BY_WORKER, 65536, 0, LANE_CONTROL, true, 0)                              \
     X(STAGE_FORWARD, 0x0502, Stage, Forward, stage_forward, nothing, ONEWAY,   \

@@ -202,6 +202,16 @@ struct expected {
     uint64_t most[FLEET_CLASSES], least[FLEET_CLASSES];
 };
 
+/* Sequences may share all blocks but those of the longest. */
+static void add_least(struct expected *k, enum fleet_class c, uint64_t n)
+{
+    if (c == SLOTS) {
+        k->least[c] += n;
+    } else if (n > k->least[c]) {
+        k->least[c] = n;
+    }
+}
+
 static struct expected expected_of(struct worker *w, uint64_t grant)
 {
     const struct worker *place = worker_place(w);
@@ -220,9 +230,9 @@ static struct expected expected_of(struct worker *w, uint64_t grant)
         }
         for (int c = 0; c < FLEET_CLASSES; c++) {
             k.most[c] += share.of[c];
-            k.least[c] += choice->removal == REMOVAL_NONE && !choice->kept
-                              ? share.of[c]
-                              : 0;
+            if (choice->removal == REMOVAL_NONE && !choice->kept) {
+                add_least(&k, (enum fleet_class)c, share.of[c]);
+            }
         }
         if (choice->kept) {
             k.kept++;
@@ -275,8 +285,9 @@ static uint64_t taken(const Sluice__V1__ClassLedger *c)
     return (uint64_t)c->held + c->granted;
 }
 
-/* Returns true if a stage holds as much memory for the sequences as it
- * should. */
+/* Returns true if a stage holds as much memory for the sequences as it should.
+ * Blocks that sequences share count once: it may hold fewer than their sum,
+ * never more. */
 static bool has_all(const struct worker *w, const struct expected *k,
                     const Sluice__V1__Ledger *l)
 {
@@ -313,7 +324,7 @@ static bool compare_sequences(struct router_core *r, struct audit *a,
         add_difference(row,
                        "the worker holds %" PRIu64 " blocks and %" PRIu64
                        " slots for the grants up to %" PRIu64
-                       ", the router counts %" PRIu64 " and %" PRIu64,
+                       ", the router counts at most %" PRIu64 " and %" PRIu64,
                        taken(l->blocks), taken(l->slots), l->grant,
                        k.most[BLOCKS], k.most[SLOTS]);
     }

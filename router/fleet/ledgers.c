@@ -29,29 +29,125 @@ void ledger_read(struct fleet_ledger *to, const Sluice__V1__Ledger *l)
     to->n_kept = l->n_kept;
 }
 
-/* The totals of a pool are fixed for a session, and every unit is in exactly
- * one of the four columns. */
-static bool class_is_wrong(const char *name, const struct class_ledger *known,
-                           const Sluice__V1__ClassLedger *c, struct error *e)
+const char *const ledger_class_names[FLEET_CLASSES] = {
+    [BLOCKS] = "blocks",
+    [SLOTS] = "slots",
+    [CHECKPOINTS] = "checkpoints",
+    [PAGES] = "pages",
+};
+
+static enum status check_pages(const Sluice__V1__ClassLedger *c,
+                               enum status code, struct error *e)
 {
     uint64_t sum = (uint64_t)c->free + c->held + c->cached + c->granted;
 
-    if (c->total != known->total) {
-        error_set(e, ST_DATA_LOSS,
-                  "its ledger reports %" PRIu32 " %s in total, but its Hello "
-                  "reported %" PRIu32,
-                  c->total, name, known->total);
-        return true;
-    }
     if (sum != c->total) {
-        error_set(e, ST_DATA_LOSS,
-                  "its ledger's %s do not add up: total %" PRIu32
-                  ", but free, held, cached and granted sum to "
-                  "%" PRIu64,
-                  name, c->total, sum);
-        return true;
+        return error_set(e, code,
+                         "its ledger's pages do not add up: total %" PRIu32
+                         ", but free, held, cached and granted sum to "
+                         "%" PRIu64,
+                         c->total, sum);
     }
-    return false;
+    return ST_OK;
+}
+
+/* The columns of a class cannot exceed its total, nor its free units the free
+ * pages. */
+static enum status check_class(enum fleet_class of,
+                               const Sluice__V1__ClassLedger *c,
+                               uint32_t pages_per, uint32_t free_pages,
+                               enum status code, struct error *e)
+{
+    const char *name = ledger_class_names[of];
+    uint64_t taken = (uint64_t)c->held + c->cached + c->granted;
+
+    if (taken > c->total) {
+        return error_set(e, code,
+                         "its ledger's %s do not add up: total %" PRIu32
+                         ", but held, cached and granted sum to %" PRIu64,
+                         name, c->total, taken);
+    }
+    if ((uint64_t)c->free * pages_per > free_pages) {
+        return error_set(e, code,
+                         "its ledger's %s do not add up: %" PRIu32
+                         " are free, but each takes %" PRIu32
+                         " pages and %" PRIu32 " pages are free",
+                         name, c->free, pages_per, free_pages);
+    }
+    return ST_OK;
+}
+
+typedef const Sluice__V1__ClassLedger *class_columns[FLEET_CLASSES];
+
+/* Checks one column: held, cached or granted pages are those of the classes. */
+static enum status check_column(const char *column, const struct shard *s,
+                                const uint32_t of[FLEET_CLASSES],
+                                enum status code, struct error *e)
+{
+    uint64_t sum = 0;
+
+    for (int c = 0; c < PAGES; c++) {
+        sum += (uint64_t)of[c] * worker_pages_per(s, (enum fleet_class)c);
+    }
+    if (sum == of[PAGES]) {
+        return ST_OK;
+    }
+    return error_set(e, code,
+                     "its ledger's pages do not add up: %" PRIu32
+                     " are %s, but the blocks, slots and checkpoints that are "
+                     "%s take %" PRIu64,
+                     of[PAGES], column, column, sum);
+}
+
+static enum status check_columns(const struct shard *s, class_columns k,
+                                 enum status code, struct error *e)
+{
+    uint32_t held[FLEET_CLASSES], cached[FLEET_CLASSES], granted[FLEET_CLASSES];
+    enum status st;
+
+    for (int c = 0; c < FLEET_CLASSES; c++) {
+        held[c] = k[c]->held;
+        cached[c] = k[c]->cached;
+        granted[c] = k[c]->granted;
+    }
+    st = check_column("held", s, held, code, e);
+    if (st == ST_OK) {
+        st = check_column("cached", s, cached, code, e);
+    }
+    return st == ST_OK ? check_column("granted", s, granted, code, e) : st;
+}
+
+enum status ledger_columns_check(const struct shard *s,
+                                 const Sluice__V1__Ledger *l, enum status code,
+                                 struct error *e)
+{
+    class_columns k = {[BLOCKS] = l->blocks,
+                       [SLOTS] = l->slots,
+                       [CHECKPOINTS] = l->checkpoints,
+                       [PAGES] = l->pages};
+    enum status st = check_pages(l->pages, code, e);
+
+    for (int c = 0; c < PAGES && st == ST_OK; c++) {
+        st = check_class((enum fleet_class)c, k[c],
+                         worker_pages_per(s, (enum fleet_class)c),
+                         l->pages->free, code, e);
+    }
+    return st == ST_OK ? check_columns(s, k, code, e) : st;
+}
+
+/* The totals of a pool are fixed for a session. */
+static bool total_is_wrong(enum fleet_class of,
+                           const struct class_ledger *known,
+                           const Sluice__V1__ClassLedger *c, struct error *e)
+{
+    if (c->total == known[of].total) {
+        return false;
+    }
+    error_set(e, ST_DATA_LOSS,
+              "its ledger reports %" PRIu32 " %s in total, but its Hello "
+              "reported %" PRIu32,
+              c->total, ledger_class_names[of], known[of].total);
+    return true;
 }
 
 /* A worker takes grants in order, so `grant` never falls from one snapshot to
@@ -124,10 +220,11 @@ enum ledger_verdict worker_ledger_check(const struct worker *w,
     if (l->session != w->peer->session) {
         return LEDGER_OLD;
     }
-    if (class_is_wrong("blocks", &known[BLOCKS], l->blocks, e) ||
-        class_is_wrong("slots", &known[SLOTS], l->slots, e) ||
-        class_is_wrong("checkpoints", &known[CHECKPOINTS], l->checkpoints, e) ||
-        class_is_wrong("pages", &known[PAGES], l->pages, e) ||
+    if (total_is_wrong(BLOCKS, known, l->blocks, e) ||
+        total_is_wrong(SLOTS, known, l->slots, e) ||
+        total_is_wrong(CHECKPOINTS, known, l->checkpoints, e) ||
+        total_is_wrong(PAGES, known, l->pages, e) ||
+        ledger_columns_check(&w->shard, l, ST_DATA_LOSS, e) != ST_OK ||
         ledger_counts_check(l, ST_DATA_LOSS, e) != ST_OK ||
         violations_are_wrong(w, l, e) || grant_is_wrong(w, l, e)) {
         return LEDGER_INVALID;
@@ -178,7 +275,10 @@ void worker_ledger_take(struct fleet *fleet, struct worker *w,
      * grants.  A worker that used more than it was granted shows up here. */
     for (int c = 0; c < FLEET_CLASSES; c++) {
         const struct class_ledger *k = &w->ledger.classes[c];
-        if (k->total > 0 && (uint64_t)k->free + k->cached < w->owed[c]) {
+        uint64_t left = c == PAGES ? (uint64_t)k->free + k->cached
+                                   : (uint64_t)k->total - k->held - k->granted;
+
+        if (left < w->owed[c]) {
             fleet->base->metrics.ledger_violations++;
         }
     }

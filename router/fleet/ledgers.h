@@ -13,6 +13,9 @@
 
 struct fleet;
 
+/* Names of the classes in sentences: "blocks", "slots", .. */
+extern const char *const ledger_class_names[FLEET_CLASSES];
+
 enum ledger_verdict {
     LEDGER_NEW,    /* newer than the last one: apply it */
     LEDGER_OLD,    /* older, or from another session: drop it */
@@ -31,6 +34,15 @@ enum ledger_verdict worker_report_check(const struct worker *w,
                                         const Sluice__V1__Ledger *l,
                                         const Sluice__V1__EngineState *engine,
                                         struct error *e);
+
+/* Checks that the columns of a ledger agree: in pages total = free + held +
+ * cached + granted, and each of held, cached and granted is the sum over the
+ * classes; of each class held + cached + granted is at most the total, and free
+ * at most what the free pages give.  Returns `code` with a sentence if they do
+ * not. */
+MUST_CHECK enum status ledger_columns_check(const struct shard *s,
+                                            const Sluice__V1__Ledger *l,
+                                            enum status code, struct error *e);
 
 /* Checks the counts of a ledger that no other ledger is needed for: sequences
  * and violations.  Returns `code` with a sentence if one is out of range. */

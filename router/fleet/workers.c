@@ -143,10 +143,8 @@ static struct need to_need(const struct worker *w, uint64_t blocks,
 
     n.of[BLOCKS] = k[BLOCKS].total > 0 ? blocks : 0;
     n.of[SLOTS] = k[SLOTS].total > 0 ? slots : 0;
-    if (k[PAGES].total > 0) {
-        n.of[PAGES] =
-            n.of[BLOCKS] * s->pages_per_block + n.of[SLOTS] * s->pages_per_slot;
-    }
+    n.of[PAGES] =
+        n.of[BLOCKS] * s->pages_per_block + n.of[SLOTS] * s->pages_per_slot;
     return n;
 }
 
@@ -175,19 +173,52 @@ bool worker_fits_ever(const struct worker *w, uint64_t n_tokens)
     return n_tokens <= w->shard.context;
 }
 
-uint64_t worker_room(const struct worker *w, enum fleet_class c)
+uint32_t worker_pages_per(const struct shard *s, enum fleet_class c)
+{
+    switch (c) {
+    case BLOCKS:
+        return s->pages_per_block;
+    case SLOTS:
+        return s->pages_per_slot;
+    case CHECKPOINTS:
+        return s->pages_per_checkpoint;
+    default:
+        return 1;
+    }
+}
+
+/* A faulty worker may report less than it was granted. */
+static uint64_t less(uint64_t have, uint64_t owed)
+{
+    return have > owed ? have - owed : 0;
+}
+
+static uint64_t units_left(const struct worker *w, enum fleet_class c)
 {
     const struct class_ledger *k = &w->ledger.classes[c];
-    uint64_t have = (uint64_t)k->free + k->cached;
 
-    /* A faulty worker may report less than it was granted. */
-    return have > w->owed[c] ? have - w->owed[c] : 0;
+    if (c == PAGES) {
+        return less((uint64_t)k->free + k->cached, w->owed[PAGES]);
+    }
+    return less(k->total, (uint64_t)k->held + k->granted + w->owed[c]);
+}
+
+uint64_t worker_room(const struct worker *w, enum fleet_class c)
+{
+    uint32_t per = worker_pages_per(&w->shard, c);
+    uint64_t units = units_left(w, c), fit;
+
+    if (per == 0) {
+        return 0;
+    }
+    fit = units_left(w, PAGES) / per;
+    return units < fit ? units : fit;
 }
 
 bool worker_has_room(const struct worker *w, const struct need *need)
 {
     for (int c = 0; c < FLEET_CLASSES; c++) {
-        if (need->of[c] > worker_room(w, (enum fleet_class)c)) {
+        if (need->of[c] > units_left(w, (enum fleet_class)c)) {
             return false;
         }
     }

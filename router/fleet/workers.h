@@ -15,10 +15,17 @@
  * partial shard is a stage of a replica (router/replicas/replica.h), or waits
  * to become one.
  *
- * Room of a class = free + cached of the newest ledger - the needs of the
- * grants above ledger.grant.  Only ledgers change the room; receipts do not.
- * The sum of grants therefore never exceeds the pool, even if ledgers are
- * delayed, lost, reordered or duplicated.
+ * The classes of a pool share its pages.  By the newest ledger and owed, the
+ * needs of the grants above ledger.grant:
+ *
+ *     pages left      = free + cached - owed, in pages
+ *     units left      = total - held - granted - owed, of a class
+ *     room of a class = min(units left, pages left / pages per unit)
+ *
+ * A need fits if its pages are left and its units of each class are.  Units
+ * run out before pages where a class has a cap, as slots have.  Only ledgers
+ * change the room; receipts do not.  The sum of grants therefore never exceeds
+ * the pool, even if ledgers are delayed, lost, reordered or duplicated.
  *
  * Threading: the core's.  Memory: a worker on the heap; its ring of needs
  * doubles up to GRANTS_UNSETTLED_MAX entries.  Limits: ROUTER_WORKERS_MAX
@@ -55,7 +62,9 @@ enum worker_death { DEATH_NONE, DEATH_LOST, DEATH_HUNG };
 
 enum fleet_class { BLOCKS, SLOTS, CHECKPOINTS, PAGES, FLEET_CLASSES };
 
-/* Units of one class in a pool: total = free + held + cached + granted. */
+/* Units of one class in a pool.  In pages total = free + held + cached +
+ * granted.  Of the other classes held, cached and granted are exact, total is
+ * what an empty pool gives, and free what all free pages would. */
 struct class_ledger {
     uint32_t total, free, held, cached, granted;
 };
@@ -104,6 +113,15 @@ struct adoptions {
     struct event expiry;
 };
 
+/* The events of a worker's prefix index, router/schedule/prefixes.h. */
+struct prefix_feed {
+    uint64_t next;   /* number of the next event */
+    bool waits;      /* a snapshot was asked for: events are dropped */
+    bool continues;  /* the snapshot goes on in the next message */
+    uint32_t bit;    /* its number in the tree; PREFIX_BIT_NONE: none */
+    uint64_t n_made; /* restorable positions that appeared, of its session */
+};
+
 struct worker {
     struct router_peer *peer;
     struct model *model;
@@ -135,7 +153,12 @@ struct worker {
     uint64_t step;                /* number of its newest step */
     uint64_t n_outputs; /* ledgers compared with sequences: held_check.h */
     uint64_t n_tokens;  /* tokens generated in this session */
-    uint32_t step_us;   /* device time of the newest step; 0: not given */
+    uint64_t n_prompt_tokens; /* of prompts that began here, and those of */
+    uint64_t n_reused_tokens; /* them that were restored, in this session */
+    uint64_t n_backlog;       /* tokens to compute before the first tokens of
+                               * the sequences granted here: routing.h */
+    struct prefix_feed feed;
+    uint32_t step_us; /* device time of the newest step; 0: not given */
     struct liveness live;
     struct adoptions adoptions;
 
@@ -199,7 +222,10 @@ bool worker_fits_ever(const struct worker *w, uint64_t n_tokens);
 /* Returns true if w has room for need now. */
 bool worker_has_room(const struct worker *w, const struct need *need);
 
-/* Returns the room of a class, in units: see the formula above. */
+/* Returns the pages of one unit of a class; 0: the shard lacks the class. */
+uint32_t worker_pages_per(const struct shard *s, enum fleet_class c);
+
+/* Returns the room of a class, in units: see the formulas above. */
 uint64_t worker_room(const struct worker *w, enum fleet_class c);
 
 /* Charges a need to w and returns its grant number.  The caller has checked

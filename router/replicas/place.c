@@ -158,6 +158,18 @@ uint64_t place_room(const struct worker *w, enum fleet_class c)
     return least == UINT64_MAX ? 0 : least;
 }
 
+/* Returns true if n_tokens tokens exceed the pool of a by more than that of b,
+ * in proportion. */
+static bool is_tighter(const struct worker *a, const struct worker *b,
+                       uint64_t n_tokens)
+{
+    uint64_t a_pages = worker_need(a, n_tokens).of[PAGES];
+    uint64_t b_pages = worker_need(b, n_tokens).of[PAGES];
+
+    return a_pages * b->ledger.classes[PAGES].total >
+           b_pages * a->ledger.classes[PAGES].total;
+}
+
 const struct worker *place_tightest(const struct worker *w, uint64_t n_tokens)
 {
     const struct worker *tightest = NULL, *s;
@@ -165,8 +177,7 @@ const struct worker *place_tightest(const struct worker *w, uint64_t n_tokens)
     EACH_STAGE(s, w)
     {
         if (!worker_fits_ever(s, n_tokens) &&
-            (tightest == NULL || s->ledger.classes[BLOCKS].total <
-                                     tightest->ledger.classes[BLOCKS].total)) {
+            (tightest == NULL || is_tighter(s, tightest, n_tokens))) {
             tightest = s;
         }
     }

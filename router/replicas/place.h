@@ -119,8 +119,8 @@ uint64_t place_total(const struct worker *w, enum fleet_class c);
 uint64_t place_room(const struct worker *w, enum fleet_class c);
 
 /* Returns the stage to name in an error: among those that can never hold
- * n_tokens tokens, the one with the fewest blocks; w itself if all can hold
- * them. */
+ * n_tokens tokens, the one whose pages they exceed most, in proportion; w
+ * itself if all can hold them. */
 const struct worker *place_tightest(const struct worker *w, uint64_t n_tokens);
 
 /* Charges each stage its share and returns the grant number at w.  For replicas

@@ -88,44 +88,65 @@ static enum status check_texts(const Sluice__V1__WorkerShard *s,
     return ST_OK;
 }
 
-static enum status
-check_class(const char *name, const Sluice__V1__ClassLedger *c, struct error *e)
+/* The pages that Hello announces, for the checks of its ledger. */
+static struct shard pages_of(const Sluice__V1__WorkerShard *s)
 {
-    uint64_t sum = (uint64_t)c->free + c->held + c->cached + c->granted;
+    return (struct shard){.pages_per_block = s->pages_per_block,
+                          .pages_per_slot = s->pages_per_slot,
+                          .pages_per_checkpoint = s->pages_per_checkpoint};
+}
+
+/* A class may have a cap, so that its total is less than the pages give. */
+static enum status check_total(const Sluice__V1__WorkerShard *s,
+                               enum fleet_class of,
+                               const Sluice__V1__ClassLedger *c,
+                               struct error *e)
+{
+    struct shard pages = pages_of(s);
+    uint32_t per = worker_pages_per(&pages, of);
 
     if (c->total > SHARD_CLASS_MAX) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "shard: the ledger has %" PRIu32
                          " %s, but at most %d are possible",
-                         c->total, name, SHARD_CLASS_MAX);
+                         c->total, ledger_class_names[of], SHARD_CLASS_MAX);
     }
-    if (sum != c->total) {
+    if (c->total > 0 &&
+        (per == 0 || (uint64_t)c->total * per > s->ledger->pages->total)) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "shard: the ledger's %s do not add up: total %" PRIu32
-                         ", but free, held, cached and granted sum to "
-                         "%" PRIu64,
-                         name, c->total, sum);
+                         "shard: the ledger has %" PRIu32 " %s of %" PRIu32
+                         " pages, but %" PRIu32 " pages in total",
+                         c->total, ledger_class_names[of], per,
+                         s->ledger->pages->total);
     }
     return ST_OK;
+}
+
+static enum status check_totals(const Sluice__V1__WorkerShard *s,
+                                struct error *e)
+{
+    const Sluice__V1__Ledger *l = s->ledger;
+    enum status st = check_total(s, PAGES, l->pages, e);
+
+    if (st == ST_OK) {
+        st = check_total(s, BLOCKS, l->blocks, e);
+    }
+    if (st == ST_OK) {
+        st = check_total(s, SLOTS, l->slots, e);
+    }
+    return st == ST_OK ? check_total(s, CHECKPOINTS, l->checkpoints, e) : st;
 }
 
 static enum status check_ledger(const Sluice__V1__WorkerShard *s,
                                 struct error *e)
 {
     const Sluice__V1__Ledger *l = s->ledger;
-    enum status st = check_class("blocks", l->blocks, e);
+    struct shard pages = pages_of(s);
+    enum status st = check_totals(s, e);
 
-    if (st == ST_OK) {
-        st = check_class("slots", l->slots, e);
-    }
-    if (st == ST_OK) {
-        st = check_class("checkpoints", l->checkpoints, e);
-    }
-    if (st == ST_OK) {
-        st = check_class("pages", l->pages, e);
-    }
     if (st == ST_OK &&
-        ledger_counts_check(l, ST_INVALID_ARGUMENT, e) != ST_OK) {
+        (ledger_columns_check(&pages, l, ST_INVALID_ARGUMENT, e) != ST_OK ||
+         ledger_counts_check(l, ST_INVALID_ARGUMENT, e) != ST_OK)) {
         st = error_wrap(e, "shard");
     }
     /* The session that the ledger belongs to starts with this Hello. */

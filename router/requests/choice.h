@@ -62,7 +62,8 @@ struct choice {
     bool remove;      /* remove by RemoveSequence, not Cancel */
     bool moving;      /* continues elsewhere if it is still open then */
     bool adopting;    /* its Submit adopts an orphan */
-    bool row_holds;   /* the row of held_check.h shows it running */
+    bool row_holds;   /* the row of held_check.h shows it running, */
+    bool row_tokens;  /* and has tokens */
     uint64_t row_at;  /* has a row in that output of its worker */
     int64_t asked_us; /* when its worker got the Cancel or Remove */
     Sluice__V1__CancelReason reason;

@@ -4,6 +4,7 @@
 
 #include "common/base/plant.h"
 #include "router/replicas/place.h"
+#include "router/requests/request.h"
 
 typedef Sluice__V1__StepOutputMessage step_message;
 
@@ -27,6 +28,7 @@ static enum status mark_rows(struct worker *w, const step_message *m,
         choice->row_holds =
             m->finish[i] == SLUICE__V1__FINISH__FINISH_RUNNING &&
             m->state[i] < SLUICE__V1__SEQUENCE_STATE__SEQUENCE_KEPT;
+        choice->row_tokens = m->count[i] > 0;
     }
     return ST_OK;
 }
@@ -54,6 +56,43 @@ static bool surely_runs(const struct worker *w, const struct choice *choice,
     return choice->row_at == w->n_outputs ? choice->row_holds : has_all;
 }
 
+/* Lower bounds on what the sequences that surely run hold. */
+struct least {
+    uint64_t own_blocks; /* that no other sequence can have */
+    uint64_t shared;     /* most others of one sequence */
+    uint64_t slots;
+    uint32_t n;
+};
+
+/* Returns the blocks of choice that lie past all that it has computed, by its
+ * row in the message.  Only full blocks of computed positions are shared.  A
+ * row with tokens may not have all of them, and then shows no bound. */
+static uint64_t own_blocks(const struct worker *w, const struct choice *choice,
+                           uint64_t need)
+{
+    uint64_t n_computed =
+        (uint64_t)choice->request->n_prompt + choice->n_generated;
+    uint64_t n_full = n_computed / w->shard.block_tokens;
+
+    if (choice->row_at == w->n_outputs && choice->row_tokens) {
+        return 0;
+    }
+    return n_full < need ? need - n_full : 0;
+}
+
+static void add_sequence(const struct worker *w, const struct choice *choice,
+                         struct least *sum)
+{
+    struct need share = place_share(w, &choice->need);
+    uint64_t own = own_blocks(w, choice, share.of[BLOCKS]);
+    uint64_t shared = share.of[BLOCKS] - own;
+
+    sum->own_blocks += own;
+    sum->shared = shared > sum->shared ? shared : sum->shared;
+    sum->slots += share.of[SLOTS];
+    sum->n++;
+}
+
 static enum status compare(const char *name, const Sluice__V1__ClassLedger *c,
                            uint64_t needed, uint32_t n, struct error *e)
 {
@@ -72,8 +111,7 @@ enum status held_check(struct worker *w, const Sluice__V1__Ledger *l,
                        const step_message *m, struct error *e)
 {
     bool has_all = has_all_rows(w, m);
-    struct need sum = {{0}};
-    uint32_t n = 0;
+    struct least sum = {0};
     enum status st;
 
     w->n_outputs++;
@@ -85,16 +123,12 @@ enum status held_check(struct worker *w, const Sluice__V1__Ledger *l,
         const struct choice *choice = LIST_OF(at, struct choice, running);
 
         if (surely_runs(w, choice, l->grant, has_all)) {
-            struct need share = place_share(w, &choice->need);
-
-            sum.of[BLOCKS] += share.of[BLOCKS];
-            sum.of[SLOTS] += share.of[SLOTS];
-            n++;
+            add_sequence(w, choice, &sum);
         }
     }
     if (PLANT(FREE_BELIEVED)) {
         return ST_OK;
     }
-    st = compare("blocks", l->blocks, sum.of[BLOCKS], n, e);
-    return st == ST_OK ? compare("slots", l->slots, sum.of[SLOTS], n, e) : st;
+    st = compare("blocks", l->blocks, sum.own_blocks + sum.shared, sum.n, e);
+    return st == ST_OK ? compare("slots", l->slots, sum.slots, sum.n, e) : st;
 }

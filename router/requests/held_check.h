@@ -2,9 +2,23 @@
  *
  * A worker charges a sequence's whole need from its Submit to its end.  The
  * router has accepted grants on that: a ledger that shows the memory of a
- * running sequence as free would have it promised twice.  The check is a lower
- * bound: held and granted units together cover the needs of all sequences that
- * surely run.  A sequence surely runs if
+ * running sequence as free would have it promised twice.
+ *
+ * Sequences share the full blocks of equal prefixes, so together they hold at
+ * most the sum of their needs, and may hold less.  A block that a sequence is
+ * still to write belongs to no other.  The check is therefore a lower bound,
+ * over the sequences that surely run:
+ *
+ *     slots    held + granted >= the sum of their needs
+ *     blocks   held + granted >= the sum of their own blocks
+ *              + the largest rest of one of them
+ *
+ * where the own blocks of a sequence are those of its need past the full blocks
+ * of its prompt and of the tokens that the router has.  A sequence whose row in
+ * the same message brings tokens may have computed more, and counts as without
+ * own blocks.  For one sequence alone, the bound is its need.
+ *
+ * A sequence surely runs if
  *
  *   - the ledger includes its grant, and the worker has accepted it;
  *   - no Cancel or Remove is under way, and it is not kept;
@@ -12,7 +26,7 @@
  *     it has no row, and the message had room for more rows and no reason of
  *     a failure.
  *
- * The last point makes the bound exact.  A worker sends the row of an ending
+ * The last point makes it sure.  A worker sends the row of an ending
  * until it is acknowledged, and a Report only if no row waits.  A sequence
  * without a row therefore has not ended.
  *

@@ -28,8 +28,8 @@ enum status admission_queue(const struct schedule *s, const struct model *m,
     return ST_OK;
 }
 
-/* Names the tightest stage of the replica that best leads: the stage that
- * limits what the whole place can hold. */
+/* Names the stage of the replica that best leads which limits what the whole
+ * place can hold. */
 static enum status no_fit_stages(const struct demand *d,
                                  const struct worker *best, struct error *e)
 {
@@ -40,13 +40,14 @@ static enum status no_fit_stages(const struct demand *d,
     return error_set(
         e, ST_RESOURCE_EXHAUSTED,
         "%" PRIu64 " tokens (prompt %" PRIu32 ", max_tokens %" PRIu32
-        ") need %" PRIu64 " blocks and %" PRIu64
-        " slots of each stage, but in the largest replica of %s stage %" PRIu32
-        " (worker %s) has %" PRIu32 " and %" PRIu32
-        ": it can never run; lower max_tokens or the prompt",
+        ") need %" PRIu64 " blocks and %" PRIu64 " slots, %" PRIu64
+        " pages, of stage %" PRIu32 " (worker %s), but in the largest replica "
+        "of %s that stage has %" PRIu32 " pages for at most %" PRIu32
+        " blocks and %" PRIu32
+        " slots: it can never run; lower max_tokens or the prompt",
         demand_tokens(d), d->n_prompt, d->max_tokens, n.of[BLOCKS], n.of[SLOTS],
-        d->model->name, s->stage, s->peer->name, k[BLOCKS].total,
-        k[SLOTS].total);
+        n.of[PAGES], s->stage, s->peer->name, d->model->name, k[PAGES].total,
+        k[BLOCKS].total, k[SLOTS].total);
 }
 
 static enum status no_fit(const struct demand *d, const struct worker *best,
@@ -58,14 +59,16 @@ static enum status no_fit(const struct demand *d, const struct worker *best,
     if (best->replica != NULL) {
         return no_fit_stages(d, best, e);
     }
-    return error_set(
-        e, ST_RESOURCE_EXHAUSTED,
-        "%" PRIu64 " tokens (prompt %" PRIu32 ", max_tokens %" PRIu32
-        ") need %" PRIu64 " blocks and %" PRIu64
-        " slots, but the largest pool of %s has %" PRIu32 " and %" PRIu32
-        ": it can never run; lower max_tokens or the prompt",
-        demand_tokens(d), d->n_prompt, d->max_tokens, n.of[BLOCKS], n.of[SLOTS],
-        d->model->name, k[BLOCKS].total, k[SLOTS].total);
+    return error_set(e, ST_RESOURCE_EXHAUSTED,
+                     "%" PRIu64 " tokens (prompt %" PRIu32
+                     ", max_tokens %" PRIu32 ") need %" PRIu64
+                     " blocks and %" PRIu64 " slots, %" PRIu64
+                     " pages, but the largest pool of %s has %" PRIu32
+                     " pages for at most %" PRIu32 " blocks and %" PRIu32
+                     " slots: it can never run; lower max_tokens or the prompt",
+                     demand_tokens(d), d->n_prompt, d->max_tokens, n.of[BLOCKS],
+                     n.of[SLOTS], n.of[PAGES], d->model->name, k[PAGES].total,
+                     k[BLOCKS].total, k[SLOTS].total);
 }
 
 /* The result of asking which places of a model could hold a demand if their

@@ -7,8 +7,10 @@
  *
  * A choice needs, of every stage of its place:
  *
- *     blocks   ceil((prompt + max_tokens) / block_tokens)
+ *     blocks   ceil((prompt + max_tokens) / block_tokens) if the shard has
+ *              attention layers, else 0
  *     slots    1 if the shard has linear layers, else 0
+ *     pages    blocks * pages_per_block + slots * pages_per_slot
  *
  * The router grants the whole need before prefill, or the choice waits.  The
  * other choices of the request make no difference.  A request that can never

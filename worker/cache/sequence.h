@@ -63,6 +63,9 @@ enum sequence_recompute { RECOMPUTE_NONE, RECOMPUTE_WAITS, RECOMPUTE_ALONE };
 /* Bytes of the reason for a failure, with its NUL: the router accepts 300. */
 #define SEQUENCE_FAILURE 301
 
+/* Positions at which a prompt saves its state. */
+#define SEQUENCE_WANTS_MAX 16
+
 /* Returns whether the sequence ended by itself, with all its tokens. */
 static inline bool finish_is_whole(enum sequence_finish f)
 {
@@ -134,6 +137,10 @@ struct sequence {
     uint32_t spans[SPANS_MAX]; /* [n_spans] alternating runs of prompt and
                                 * generated positions, beginning with prompt;
                                 * their sum is n_prompt */
+    uint32_t n_computed; /* positions restored, or whose results have come */
+    uint32_t n_wants, wants[SEQUENCE_WANTS_MAX]; /* positions to save at */
+    uint32_t rolling;    /* checkpoint in decode, not in the index; SLOT_NONE */
+    uint32_t rolling_at; /* its position */
 
     /* Plans. */
     uint32_t n_planned; /* positions computed or in flight */
@@ -144,6 +151,17 @@ struct sequence {
     enum sequence_recompute recompute;
     bool spoilt; /* at a stage (worker/stages/stage.h): one of its steps failed
                   */
+
+    /* Choices of one request (worker/sequences/twins.h). */
+    struct sequence *leader; /* computes the prompt for this one; or NULL */
+    uint32_t n_twins;        /* that wait for this one */
+
+    /* Continuation (worker/sequences/continue.h). */
+    struct sequence *from; /* KEPT: its memory will be taken over; or NULL */
+    struct sequence *heir; /* of a KEPT one: that takes it over; or NULL */
+    struct sequence_key from_key;
+    bool continues; /* from_key is set */
+    uint32_t n_kept; /* of a KEPT one: ids that remain */
 
     /* At a leader: the later stages. */
     bool staged;      /* they hold the sequence until its Remove returns */
@@ -255,22 +273,35 @@ int sequence_public_state(const struct sequence *s);
 const char *sequence_name(const struct sequence_key *key,
                           char out[SEQUENCE_NAME]);
 
-/* Returns whether the position was generated, by the kinds of the prompt's
- * positions and the end of the prompt. */
-bool sequence_generated(const struct sequence *s, uint32_t position);
-
 /* Returns the number of ids that are known: prompt and generated. */
 static inline uint32_t sequence_known(const struct sequence *s)
 {
     return s->n_prompt + s->n_generated;
 }
 
+/* Returns the kind of position `at`, and in *end the end of its run: at most
+ * n_prompt, or UINT32_MAX behind the prompt. */
+enum row_kind sequence_kind(const struct sequence *s, uint32_t at,
+                            uint32_t *end);
+
+/* Returns the end of the first run: positions below it have the bits of a
+ * prompt that was computed alone. */
+static inline uint32_t sequence_first_run(const struct sequence *s)
+{
+    return s->n_spans > 0 ? s->spans[0] : s->n_prompt;
+}
+
 /* Gives back everything that s has of the pool: its references of blocks, its
- * slot, and what was granted but not taken.  `need` is zero afterwards. */
+ * slot and rolling checkpoint, and what was granted but not taken.  `need` is
+ * zero afterwards. */
 void sequence_release(struct sequence_table *t, struct sequence *s);
 
 /* Appends s to l; moves it to the tail if it is in l already. */
 void sequence_push(struct sequence_list *l, struct sequence *s);
+/* Inserts s, which is in no list of that kind, before `at`; NULL: at the tail.
+ */
+void sequence_insert(struct sequence_list *l, struct sequence *s,
+                     struct sequence *at);
 /* Removes s from its list of that kind, if it is in one. */
 void sequence_unlink(struct sequence *s, enum sequence_in link);
 /* Returns the sequence after s in its list, NULL at the tail. */

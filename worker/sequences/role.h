@@ -73,6 +73,27 @@ struct role_ops {
 
     /* A Submit of a sequence that runs here may take it over as it is. */
     bool adopts;
+
+    /* Plans may restore, save, share and copy (worker/sequences/reuse.h), and
+     * the calls below pass that on.  false: they are never called. */
+    bool reuses;
+    /* Evict from the index until the Submit's needs at the other stages fit. */
+    void (*make_room)(void *self, const Sluice__V1__SubmitRequest *m);
+    /* A checkpoint of that name was reserved here.  Returns false if the other
+     * stages have no room for theirs. */
+    bool (*reserve)(void *self, uint32_t checkpoint);
+    /* A reserved checkpoint, which a row has saved, is now that of the node; or
+     * it is none. */
+    void (*put)(void *self, uint32_t node, uint32_t checkpoint);
+    void (*drop)(void *self, uint32_t checkpoint);
+    /* The index has the blocks of s below `end`, a multiple of PREFIX_UNIT;
+     * node: the node of the last unit. */
+    void (*keep)(void *self, const struct sequence *s, uint32_t node,
+                 uint32_t end);
+    /* The kept sequence s went back to a position, and its slot to that
+     * checkpoint of the index; SLOT_NONE: the slot stays or is unused. */
+    void (*cut)(void *self, const struct sequence *s, uint32_t position,
+                uint32_t checkpoint);
 };
 
 struct role {

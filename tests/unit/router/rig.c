@@ -449,7 +449,7 @@ struct fake *fake_worker_new(struct rig *rig, const char *name, uint32_t blocks,
     s->block_tokens = RIG_BLOCK;
     s->block_bytes = 4096;
     s->slot_bytes = slots > 0 ? 8192 : 0;
-    s->pages_per_block = s->pages_per_slot = 1;
+    s->pages_per_block = s->pages_per_slot = s->pages_per_checkpoint = 1;
     s->context = RIG_CONTEXT;
     s->vocab = RIG_VOCAB;
     s->max_rows = 64;
@@ -457,6 +457,26 @@ struct fake *fake_worker_new(struct rig *rig, const char *name, uint32_t blocks,
     s->life = f->id.v;
     s->ledger = &f->ledger;
     return f;
+}
+
+void fake_pages(struct fake *w)
+{
+    Sluice__V1__WorkerShard *s = &w->shard;
+    const uint32_t per[3] = {s->pages_per_block, s->pages_per_slot,
+                             s->pages_per_checkpoint};
+    Sluice__V1__ClassLedger *p = &w->classes[3];
+
+    if (w->own_pages) {
+        return;
+    }
+    p->total = p->free = p->held = p->cached = p->granted = 0;
+    for (int i = 0; i < 3; i++) {
+        p->total += w->classes[i].total * per[i];
+        p->held += w->classes[i].held * per[i];
+        p->cached += w->classes[i].cached * per[i];
+        p->granted += w->classes[i].granted * per[i];
+        p->free += w->classes[i].free * per[i];
+    }
 }
 
 void fake_key(struct fake *f, const char *key, uint8_t roles)
@@ -474,6 +494,7 @@ void fake_hello(struct fake *f)
     Sluice__V1__HelloRequest m = SLUICE__V1__HELLO_REQUEST__INIT;
     struct frame *frame;
 
+    fake_pages(f);
     m.version_major = WIRE_VERSION_MAJOR;
     m.version_minor = f->minor;
     m.role = f->role == BY_WORKER   ? SLUICE__V1__ROLE__ROLE_WORKER

@@ -114,7 +114,8 @@ struct fake {
     char model[128], device[32];
     uint8_t fingerprint[16], tokenizer[16];
     Sluice__V1__Ledger ledger;
-    Sluice__V1__ClassLedger classes[4];
+    Sluice__V1__ClassLedger classes[4]; /* fake_pages() fills in the last */
+    bool own_pages;                     /* the test fills in the pages itself */
     struct sequence sequences[RIG_SEQUENCES];
     uint32_t n_submits, n_cancels, n_removes, n_acks, n_parts;
     bool survives;      /* sequences outlive the session */
@@ -241,6 +242,11 @@ void rig_advance(struct rig *rig, int64_t us);
 struct fake *fake_new(struct rig *rig, uint8_t role, const char *name);
 struct fake *fake_worker_new(struct rig *rig, const char *name, uint32_t blocks,
                              uint32_t slots);
+/* Sets the pages of a worker's ledger to the sums over its classes, which have
+ * 1 page per unit unless the test says otherwise.  Blocks and slots have thus
+ * caps, and no class takes pages from another.  The functions that send the
+ * ledger call it. */
+void fake_pages(struct fake *w);
 /* Gives f a key, for its next Hello. */
 void fake_key(struct fake *f, const char *key, uint8_t roles);
 /* Sends Hello on a new session. */

@@ -273,6 +273,7 @@ static void worker_on_audit(struct fake *w, uint64_t call)
         w->ledger.session = w->audit_session;
     }
     w->classes[0].free += w->broken_audit;
+    fake_pages(w);
     a.ledger = &w->ledger;
     a.n_differences = w->audit_differences;
     a.has_text = w->audit_text != NULL;
@@ -351,6 +352,7 @@ void worker_report(struct fake *w)
     Sluice__V1__ReportMessage m = SLUICE__V1__REPORT_MESSAGE__INIT;
 
     w->ledger.snapshot++;
+    fake_pages(w);
     m.ledger = &w->ledger;
     assert_int_equal(peer_oneway(w->peer, METHOD_REGISTRY_REPORT, &m.base),
                      ST_OK);
@@ -406,6 +408,7 @@ void worker_say(struct fake *w, Sluice__V1__StepOutputMessage *m)
     m->step = ++w->step;
     if (m->ledger == NULL) {
         w->ledger.snapshot++;
+        fake_pages(w);
         m->ledger = &w->ledger;
     }
     assert_int_equal(

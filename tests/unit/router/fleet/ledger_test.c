@@ -48,6 +48,7 @@ static void snapshot(struct world *d, int i)
     struct snapshot *s = &d->bag[i][at];
 
     w->ledger.snapshot++;
+    fake_pages(w);
     s->ledger = w->ledger;
     memcpy(s->classes, w->classes, sizeof s->classes);
     s->ledger.blocks = &s->classes[0];
