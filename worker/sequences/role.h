@@ -52,17 +52,6 @@ struct role_ops {
     /* s is RELEASING: free it at the other stages too. */
     void (*remove)(void *self, struct sequence *s);
 
-    /* Evict until the Submit's need fits here and at the other stages, before
-     * pool_grant().  Returns ST_RESOURCE_EXHAUSTED if it never does. */
-    enum status (*make_room)(void *self, const Sluice__V1__SubmitRequest *m,
-                             const struct pool_need *need, struct error *e);
-    /* s has matched, was taken back, or took over another sequence; no plan in
-     * flight names it.  The other stages do likewise. */
-    void (*restore)(void *self, const struct sequence *s,
-                    const struct role_restore *r);
-    /* The next prefix_insert() has the blocks of s, which is not RELEASING. */
-    void (*keep)(void *self, const struct sequence *s);
-
     /* Process every result that is ready. */
     void (*take_results)(void *self);
     /* Submit as many plans as the engine takes. */
@@ -79,6 +68,11 @@ struct role_ops {
     bool reuses;
     /* Evict from the index until the Submit's needs at the other stages fit. */
     void (*make_room)(void *self, const Sluice__V1__SubmitRequest *m);
+    /* s has matched, was taken back, or took over another sequence; no plan in
+     * flight names it.  Called at once, before anything else can be evicted: the
+     * other stages do likewise. */
+    void (*restore)(void *self, const struct sequence *s,
+                    const struct role_restore *r);
     /* A checkpoint of that name was reserved here.  Returns false if the other
      * stages have no room for theirs. */
     bool (*reserve)(void *self, uint32_t checkpoint);
@@ -90,10 +84,6 @@ struct role_ops {
      * node: the node of the last unit. */
     void (*keep)(void *self, const struct sequence *s, uint32_t node,
                  uint32_t end);
-    /* The kept sequence s went back to a position, and its slot to that
-     * checkpoint of the index; SLOT_NONE: the slot stays or is unused. */
-    void (*cut)(void *self, const struct sequence *s, uint32_t position,
-                uint32_t checkpoint);
 };
 
 struct role {
