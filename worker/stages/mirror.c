@@ -191,15 +191,19 @@ enum status mirror_open(struct mirror *m, uint64_t grant,
     return ST_OK;
 }
 
-/* A sequence that has computed has its slot, and the shadow computes nothing. */
-static enum status take_slot(struct mirror *m, struct sequence *s,
-                             struct error *e)
+/* A sequence that has computed [0, end) has its blocks and its slot; the shadow
+ * takes them when that matters. */
+static enum status take(struct mirror *m, struct sequence *s, uint32_t end,
+                        struct error *e)
 {
-    bool want = m->pool.o.pages_per[POOL_SLOTS] > 0 && s->slot == SLOT_NONE;
+    bool slot = s->need.n[POOL_SLOTS] > 0 && s->slot == SLOT_NONE;
 
-    return !want || pool_take(&m->pool, POOL_SLOTS, 1, &s->slot)
+    if (stage_cache_take(&m->cache, s, end, e) != ST_OK) {
+        return e->code;
+    }
+    return !slot || pool_take(&m->pool, POOL_SLOTS, 1, &s->slot)
                ? ST_OK
-               : error_set(e, ST_INTERNAL, "no slot is granted");
+               : error_set(e, ST_INTERNAL, "the granted slot was not there");
 }
 
 enum status mirror_restore(struct mirror *m, uint64_t grant,
@@ -215,8 +219,11 @@ enum status mirror_restore(struct mirror *m, uint64_t grant,
     if (s != NULL && from != 0) {
         mine.from = find(m, from, e);
     }
-    if (s == NULL || (from != 0 && mine.from == NULL) ||
-        (from != 0 && take_slot(m, mine.from, e) != ST_OK)) {
+    if (s == NULL || (from != 0 && mine.from == NULL)) {
+        return e->code;
+    }
+    if ((from != 0 && take(m, mine.from, r->position, e) != ST_OK) ||
+        (r->cut && take(m, s, r->position, e) != ST_OK)) {
         return e->code;
     }
     before = s->need;
