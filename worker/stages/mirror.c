@@ -213,7 +213,7 @@ enum status mirror_restore(struct mirror *m, uint64_t grant,
     struct sequence *s = find(m, grant, e);
     struct stage_restore mine = *r;
     struct pool_need before;
-    struct plan_copy copy;
+    struct stage_copies copies;
 
     mine.from = NULL;
     if (s != NULL && from != 0) {
@@ -227,7 +227,7 @@ enum status mirror_restore(struct mirror *m, uint64_t grant,
         return e->code;
     }
     before = s->need;
-    if (stage_cache_restore(&m->cache, s, &mine, &copy, e) != ST_OK) {
+    if (stage_cache_restore(&m->cache, s, &mine, &copies, e) != ST_OK) {
         return e->code;
     }
     for (int c = 0; c < POOL_CLASSES && freed != NULL; c++) {

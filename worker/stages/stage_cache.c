@@ -232,23 +232,70 @@ static void share_path(struct stage_cache *c, struct sequence *s,
     s->n_blocks = n > s->n_blocks ? n : s->n_blocks;
 }
 
-/* The granted slot becomes free; the other sequence has none any more. */
-static void take_over(struct stage_cache *c, struct sequence *s,
-                      const struct stage_restore *r)
+static void add_copy(struct stage_copies *out, uint32_t from, uint32_t to,
+                     uint32_t n)
+{
+    out->of[out->n++] = (struct plan_copy){.from = from, .to = to, .n = n};
+}
+
+/* A block that s will write is in no other table and not in the index. */
+static bool is_shared(const struct stage_cache *c, uint32_t block)
+{
+    const struct pool_block *b = &c->table->pool->blocks[block];
+
+    return b->refs > 1 || b->indexed;
+}
+
+/* Copies the partly filled last block, of which others have the rest too. */
+static enum status copy_last(struct stage_cache *c, struct sequence *s,
+                             uint32_t block, struct stage_copies *out,
+                             struct error *e)
+{
+    struct pool *pool = c->table->pool;
+    uint32_t own;
+
+    if (!pool_take(pool, POOL_BLOCKS, 1, &own)) {
+        return error_set(e, ST_INTERNAL, "the granted block was not there");
+    }
+    paged_write(&c->table->slab, &s->blocks, s->n_blocks++, &own, 1);
+    add_copy(out, pool_page(pool, block), pool_page(pool, own), 1);
+    return ST_OK;
+}
+
+static void take_slot(struct stage_cache *c, struct sequence *s,
+                      struct sequence *from)
 {
     static const struct pool_need slot = {{0, 1, 0}};
-    uint32_t n = n_blocks_of(c, r->position);
 
-    for (uint32_t i = 0; i < n; i++) {
-        table_share(c, s, i, table_get(c, r->from, i));
+    /* The granted one becomes free; the other sequence has none any more. */
+    pool_ungrant(c->table->pool, &slot);
+    s->slot = from->slot;
+    from->slot = SLOT_NONE;
+    from->need.n[POOL_SLOTS] = 0;
+}
+
+static enum status take_over(struct stage_cache *c, struct sequence *s,
+                             const struct stage_restore *r,
+                             struct stage_copies *out, struct error *e)
+{
+    uint32_t n = n_blocks_of(c, r->position), block;
+    bool partial = n > 0 && r->position % c->block_tokens != 0;
+
+    while (s->n_blocks < n) {
+        block = table_get(c, r->from, s->n_blocks);
+        if (partial && s->n_blocks + 1 == n && is_shared(c, block)) {
+            if (copy_last(c, s, block, out, e) != ST_OK) {
+                return e->code;
+            }
+            break;
+        }
+        table_share(c, s, s->n_blocks, block);
+        s->n_blocks++;
     }
-    s->n_blocks = n;
     if (c->has_states && s->need.n[POOL_SLOTS] > 0) {
-        pool_ungrant(c->table->pool, &slot);
-        s->slot = r->from->slot;
-        r->from->slot = SLOT_NONE;
-        r->from->need.n[POOL_SLOTS] = 0;
+        take_slot(c, s, r->from);
     }
+    return ST_OK;
 }
 
 static void cut(struct stage_cache *c, struct sequence *s, uint32_t position)
@@ -294,11 +341,11 @@ static enum status check_restore(const struct stage_cache *c,
 
 enum status stage_cache_restore(struct stage_cache *c, struct sequence *s,
                                 const struct stage_restore *r,
-                                struct plan_copy *copy, struct error *e)
+                                struct stage_copies *copies, struct error *e)
 {
     uint32_t page = SLOT_NONE;
 
-    *copy = (struct plan_copy){.n = 0};
+    copies->n = 0;
     if (check_restore(c, s, r, &page, e) != ST_OK) {
         return e->code;
     }
@@ -309,17 +356,15 @@ enum status stage_cache_restore(struct stage_cache *c, struct sequence *s,
     if (r->node != NAME_NONE && c->has_blocks) {
         share_path(c, s, r);
     }
-    if (r->from != NULL) {
-        take_over(c, s, r);
+    if (r->from != NULL && take_over(c, s, r, copies, e) != ST_OK) {
+        return e->code;
     }
     if (r->cut) {
         cut(c, s, r->position);
     }
     if (page != SLOT_NONE) {
-        *copy =
-            (struct plan_copy){.from = page,
-                               .to = s->slot,
-                               .n = c->table->pool->o.pages_per[POOL_SLOTS]};
+        add_copy(copies, page, s->slot,
+                 c->table->pool->o.pages_per[POOL_SLOTS]);
     }
     return ST_OK;
 }

@@ -58,13 +58,20 @@ MUST_CHECK bool stage_cache_init(struct stage_cache *c,
 /* Accepts a cache of all zeros. */
 void stage_cache_fini(struct stage_cache *c);
 
-/* Moves s to r->position: its blocks below it, and its slot.  *copy: how its
- * state gets there; n = 0: no copy.  Takes a slot only if no moves are
- * recorded.  Positions are the caller's to check. */
+/* How the contents get to a sequence that goes on. */
+struct stage_copies {
+    struct plan_copy of[2];
+    uint32_t n;
+};
+
+/* Moves s to r->position: its blocks below it, and its slot.  *copies: what the
+ * next plan copies: its state, or a partly filled last block that others have
+ * too.  Takes a slot only if no moves are recorded.  Positions are the caller's
+ * to check. */
 MUST_CHECK enum status stage_cache_restore(struct stage_cache *c,
                                            struct sequence *s,
                                            const struct stage_restore *r,
-                                           struct plan_copy *copy,
+                                           struct stage_copies *copies,
                                            struct error *e);
 
 /* Takes blocks for positions [0, end) of s from its grant. */

@@ -100,7 +100,7 @@ static void shares_the_blocks_of_a_path(void **state)
     struct world *w = world_new(40, true, true);
     struct sequence *a = computed(w, 6, 150), *b = computed(w, 6, 0);
     struct stage_restore r = to_node(128, 9, 77);
-    struct plan_copy copy;
+    struct stage_copies copies;
     uint32_t page, free_before;
 
     (void)state;
@@ -108,18 +108,18 @@ static void shares_the_blocks_of_a_path(void **state)
     keep(w, a, 9, 5, 128);
     assert_int_equal(stage_cache_save(&w->cache, 77, &page, &w->e), ST_OK);
     free_before = w->pool.free;
-    assert_int_equal(stage_cache_restore(&w->cache, b, &r, &copy, &w->e),
+    assert_int_equal(stage_cache_restore(&w->cache, b, &r, &copies, &w->e),
                      ST_OK);
     for (uint32_t i = 0; i < 4; i++) {
         assert_int_equal(block(w, a, i), block(w, b, i));
     }
     assert_int_equal(b->n_blocks, 4);
     assert_int_equal(w->pool.free, free_before + 4); /* of its grant */
-    assert_int_equal(copy.from, page);
-    assert_int_equal(copy.to, b->slot);
-    assert_int_equal(copy.n, 3);
+    assert_int_equal(copies.of[0].from, page);
+    assert_int_equal(copies.of[0].to, b->slot);
+    assert_int_equal(copies.of[0].n, 3);
     /* Again: it has the blocks already. */
-    assert_int_equal(stage_cache_restore(&w->cache, b, &r, &copy, &w->e),
+    assert_int_equal(stage_cache_restore(&w->cache, b, &r, &copies, &w->e),
                      ST_OK);
     assert_int_equal(w->pool.free, free_before + 4);
     world_free(w);
@@ -131,14 +131,14 @@ static void replaces_its_own_blocks(void **state)
     struct world *w = world_new(40, true, false);
     struct sequence *a = computed(w, 4, 128), *b = computed(w, 4, 128);
     struct stage_restore r = to_node(64, 5, NAME_NONE);
-    struct plan_copy copy;
+    struct stage_copies copies;
     uint32_t last = block(w, b, 2), free_before = w->pool.free;
 
     (void)state;
     keep(w, a, 5, NAME_NONE, 64);
-    assert_int_equal(stage_cache_restore(&w->cache, b, &r, &copy, &w->e),
+    assert_int_equal(stage_cache_restore(&w->cache, b, &r, &copies, &w->e),
                      ST_OK);
-    assert_int_equal(copy.n, 0);
+    assert_int_equal(copies.n, 0);
     assert_int_equal(block(w, a, 1), block(w, b, 1));
     assert_int_equal(block(w, b, 2), last);
     assert_int_equal(b->n_blocks, 4);
@@ -166,21 +166,21 @@ static void refuses_an_unknown_name(void **state)
     struct world *w = world_new(40, true, true);
     struct sequence *a = computed(w, 4, 128), *b = computed(w, 4, 0);
     struct stage_restore r = to_node(128, 9, 77);
-    struct plan_copy copy;
+    struct stage_copies copies;
     uint32_t page;
 
     (void)state;
     keep(w, a, 5, NAME_NONE, 64);
-    refused(w, stage_cache_restore(&w->cache, b, &r, &copy, &w->e),
+    refused(w, stage_cache_restore(&w->cache, b, &r, &copies, &w->e),
             ST_NOT_FOUND, "node 9, for positions below 128, is not kept");
     r.node = 5;
-    refused(w, stage_cache_restore(&w->cache, b, &r, &copy, &w->e),
+    refused(w, stage_cache_restore(&w->cache, b, &r, &copies, &w->e),
             ST_INVALID_ARGUMENT, "node 5 ends at 64, not at 128");
     r.position = 63;
-    refused(w, stage_cache_restore(&w->cache, b, &r, &copy, &w->e),
+    refused(w, stage_cache_restore(&w->cache, b, &r, &copies, &w->e),
             ST_INVALID_ARGUMENT, "no node ends at 63");
     r.position = 64;
-    refused(w, stage_cache_restore(&w->cache, b, &r, &copy, &w->e),
+    refused(w, stage_cache_restore(&w->cache, b, &r, &copies, &w->e),
             ST_NOT_FOUND, "checkpoint 77 is not kept");
     refused(w, stage_cache_gone_node(&w->cache, 6, &w->e), ST_NOT_FOUND,
             "node 6 is not kept");
@@ -226,11 +226,11 @@ static void takes_over_another_sequence(void **state)
     struct sequence *a = computed(w, 4, 100), *b = computed(w, 6, 0);
     struct stage_restore r = to_node(100, NAME_NONE, NAME_NONE);
     uint32_t slot = a->slot, last = block(w, a, 3), free_before = w->pool.free;
-    struct plan_copy copy;
+    struct stage_copies copies;
 
     (void)state;
     r.from = a;
-    assert_int_equal(stage_cache_restore(&w->cache, b, &r, &copy, &w->e),
+    assert_int_equal(stage_cache_restore(&w->cache, b, &r, &copies, &w->e),
                      ST_OK);
     assert_int_equal(b->slot, slot);
     assert_int_equal(a->slot, SLOT_NONE);
@@ -238,8 +238,38 @@ static void takes_over_another_sequence(void **state)
     assert_int_equal(w->pool.free, free_before + 4 + 3);
     sequence_release(&w->table, a);
     assert_int_equal(w->pool.blocks[last].refs, 1);
-    refused(w, stage_cache_restore(&w->cache, b, &r, &copy, &w->e),
+    refused(w, stage_cache_restore(&w->cache, b, &r, &copies, &w->e),
             ST_INVALID_ARGUMENT, "it has 4 blocks already");
+    world_free(w);
+}
+
+/* A range was removed in the middle of a block that the index has. */
+static void copies_a_block_that_others_have(void **state)
+{
+    struct world *w = world_new(40, true, false);
+    struct sequence *a = computed(w, 4, 128), *b = computed(w, 6, 0);
+    struct stage_restore r = to_node(50, NAME_NONE, NAME_NONE);
+    struct stage_copies copies;
+    uint32_t free_before;
+
+    (void)state;
+    keep(w, a, 5, NAME_NONE, 64);
+    r.cut = true;
+    assert_int_equal(stage_cache_restore(&w->cache, a, &r, &copies, &w->e),
+                     ST_OK);
+    assert_int_equal(a->n_blocks, 2);
+    r.cut = false;
+    r.from = a;
+    free_before = w->pool.free;
+    assert_int_equal(stage_cache_restore(&w->cache, b, &r, &copies, &w->e),
+                     ST_OK);
+    assert_int_equal(b->n_blocks, 2);
+    assert_int_equal(block(w, a, 0), block(w, b, 0));
+    assert_int_not_equal(block(w, a, 1), block(w, b, 1));
+    assert_int_equal(w->pool.free, free_before + 1);
+    assert_int_equal(copies.n, 1);
+    assert_int_equal(copies.of[0].from, pool_page(&w->pool, block(w, a, 1)));
+    assert_int_equal(copies.of[0].to, pool_page(&w->pool, block(w, b, 1)));
     world_free(w);
 }
 
@@ -249,18 +279,18 @@ static void refuses_to_take_over_what_is_not_there(void **state)
     struct sequence *a = computed(w, 4, 64), *b = computed(w, 6, 0);
     struct sequence *c = computed(w, 4, 0), *d = computed(w, 1, 0);
     struct stage_restore r = to_node(65, NAME_NONE, NAME_NONE);
-    struct plan_copy copy;
+    struct stage_copies copies;
 
     (void)state;
     r.from = a;
-    refused(w, stage_cache_restore(&w->cache, b, &r, &copy, &w->e),
+    refused(w, stage_cache_restore(&w->cache, b, &r, &copies, &w->e),
             ST_INVALID_ARGUMENT, "it takes over 3 blocks and a state");
     r.position = 64;
-    refused(w, stage_cache_restore(&w->cache, d, &r, &copy, &w->e),
+    refused(w, stage_cache_restore(&w->cache, d, &r, &copies, &w->e),
             ST_RESOURCE_EXHAUSTED, "after 2 blocks, but 1 are granted");
     r.position = 0;
     r.from = c;
-    refused(w, stage_cache_restore(&w->cache, b, &r, &copy, &w->e),
+    refused(w, stage_cache_restore(&w->cache, b, &r, &copies, &w->e),
             ST_INVALID_ARGUMENT, "has 0 blocks and no state");
     world_free(w);
 }
@@ -270,21 +300,21 @@ static void cuts_a_range(void **state)
     struct world *w = world_new(40, true, true);
     struct sequence *a = computed(w, 6, 150);
     struct stage_restore r = to_node(70, NAME_NONE, 3);
-    struct plan_copy copy;
+    struct stage_copies copies;
     uint32_t page;
 
     (void)state;
     assert_int_equal(stage_cache_save(&w->cache, 3, &page, &w->e), ST_OK);
     r.cut = true;
-    assert_int_equal(stage_cache_restore(&w->cache, a, &r, &copy, &w->e),
+    assert_int_equal(stage_cache_restore(&w->cache, a, &r, &copies, &w->e),
                      ST_OK);
     assert_int_equal(a->n_blocks, 3);
     assert_int_equal(a->need.n[POOL_BLOCKS], 3);
-    assert_int_equal(copy.to, a->slot);
+    assert_int_equal(copies.of[0].to, a->slot);
     assert_int_equal(w->pool.free, 40 - 3 - 3 - 3);
     r = to_node(0, NAME_NONE, NAME_NONE);
     r.cut = true;
-    assert_int_equal(stage_cache_restore(&w->cache, a, &r, &copy, &w->e),
+    assert_int_equal(stage_cache_restore(&w->cache, a, &r, &copies, &w->e),
                      ST_OK);
     assert_int_equal(a->slot, SLOT_NONE);
     assert_int_equal(w->pool.free, 40 - 3);
@@ -312,7 +342,7 @@ static void ignores_a_class_that_the_stage_lacks(void **state)
     struct world *w = world_new(12, false, true);
     struct sequence *a = computed(w, 4, 128);
     struct stage_restore r = to_node(128, 9, 4);
-    struct plan_copy copy;
+    struct stage_copies copies;
     uint32_t page;
 
     (void)state;
@@ -320,9 +350,9 @@ static void ignores_a_class_that_the_stage_lacks(void **state)
     assert_int_equal(w->cache.nodes.n, 0);
     assert_int_equal(stage_cache_gone_node(&w->cache, 9, &w->e), ST_OK);
     assert_int_equal(stage_cache_save(&w->cache, 4, &page, &w->e), ST_OK);
-    assert_int_equal(stage_cache_restore(&w->cache, a, &r, &copy, &w->e),
+    assert_int_equal(stage_cache_restore(&w->cache, a, &r, &copies, &w->e),
                      ST_OK);
-    assert_int_equal(copy.from, page);
+    assert_int_equal(copies.of[0].from, page);
     world_free(w);
 
     w = world_new(12, true, false);
@@ -332,9 +362,9 @@ static void ignores_a_class_that_the_stage_lacks(void **state)
     assert_int_equal(stage_cache_gone_checkpoint(&w->cache, 9, &w->e), ST_OK);
     keep(w, a, 9, NAME_NONE, 64);
     r = to_node(64, 9, 4);
-    assert_int_equal(stage_cache_restore(&w->cache, a, &r, &copy, &w->e),
+    assert_int_equal(stage_cache_restore(&w->cache, a, &r, &copies, &w->e),
                      ST_OK);
-    assert_int_equal(copy.n, 0);
+    assert_int_equal(copies.n, 0);
     world_free(w);
 }
 
@@ -392,6 +422,7 @@ int main(void)
         cmocka_unit_test(refuses_an_unknown_name),
         cmocka_unit_test(refuses_a_node_out_of_place),
         cmocka_unit_test(takes_over_another_sequence),
+        cmocka_unit_test(copies_a_block_that_others_have),
         cmocka_unit_test(refuses_to_take_over_what_is_not_there),
         cmocka_unit_test(cuts_a_range),
         cmocka_unit_test(a_twin_shares_full_blocks),
