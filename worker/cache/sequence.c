@@ -133,7 +133,7 @@ struct sequence *sequence_new(struct sequence_table *t, uint32_t n_tokens,
     memset(s, 0, sizeof *s);
     s->number = ++t->next_number;
     s->state = SEQUENCE_RECEIVING;
-    s->slot = s->rolling = SLOT_NONE;
+    s->slot = s->rolling = s->rolling_next = SLOT_NONE;
     s->node = PREFIX_NONE;
     s->cache = true;
     s->tokens = tokens;
@@ -316,6 +316,20 @@ enum row_kind sequence_kind(const struct sequence *s, uint32_t at,
 
 /* ---- memory ---- */
 
+static void drop_checkpoint(struct sequence_table *t, uint32_t *checkpoint)
+{
+    if (*checkpoint != SLOT_NONE) {
+        pool_uncache(t->pool, *checkpoint);
+        *checkpoint = SLOT_NONE;
+    }
+}
+
+void sequence_drop_rolling(struct sequence_table *t, struct sequence *s)
+{
+    drop_checkpoint(t, &s->rolling);
+    drop_checkpoint(t, &s->rolling_next);
+}
+
 void sequence_release(struct sequence_table *t, struct sequence *s)
 {
     struct pool_need promised = s->need;
@@ -329,14 +343,12 @@ void sequence_release(struct sequence_table *t, struct sequence *s)
         pool_release(t->pool, POOL_SLOTS, s->slot);
         promised.n[POOL_SLOTS]--;
     }
-    if (s->rolling != SLOT_NONE) {
-        pool_uncache(t->pool, s->rolling);
-    }
+    sequence_drop_rolling(t, s);
     /* Memory that was granted and never taken is freed with the rest. */
     pool_ungrant(t->pool, &promised);
     s->need = (struct pool_need){0};
     s->n_blocks = 0;
-    s->slot = s->rolling = SLOT_NONE;
+    s->slot = SLOT_NONE;
     paged_free(&t->slab, &s->blocks);
 }
 

@@ -49,6 +49,8 @@ struct batch_row {
     bool own_blocks;     /* computed again: only the state is restored */
     uint64_t heir_of;    /* grant of the kept sequence whose blocks and slot it
                           * takes over; 0: none */
+    uint32_t copied;     /* block of that one which it copies, because others
+                          * have it too; PLACE_NONE: none */
     uint32_t dropped;    /* bit i: its i-th save was dropped while the plan was
                           * in flight */
 };
@@ -94,8 +96,14 @@ MUST_CHECK bool batch_take_memory(const struct batcher_limits *l,
                                   struct batch *t, struct sequence *s,
                                   uint32_t end);
 
+/* Adds the moves that were recorded since to `before`: after any call that may
+ * record some. */
+void batch_carry(struct batch *t, struct pool *pool);
 /* Adds a copy to `before`, after the moves that were recorded so far. */
 void batch_copy(struct batch *t, struct pool *pool, struct plan_copy c);
+
+/* Removes the pages that a copy reads from those that the plan poisons. */
+void batch_unpoison(struct batch *t, const struct plan_copy *c);
 
 /* Writes the block tables and slots of all rows, as they are after the last
  * move. */
