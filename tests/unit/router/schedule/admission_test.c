@@ -33,8 +33,8 @@ static void blocks(void **state)
     rig_run(rig);
     says(past, ST_RESOURCE_EXHAUSTED,
          "129 tokens (prompt 100, max_tokens 29) "
-         "need 5 blocks and 0 slots, but the largest "
-         "pool of tiny has 4 and 0");
+         "need 5 blocks and 0 slots, 5 pages, but the largest pool of tiny "
+         "has 4 pages for at most 4 blocks and 0 slots: it can never run");
     assert_int_equal(past->retry_ms, 0);
     assert_false(at->ended);
     assert_int_equal(worker_sequence_of(w, 2)->blocks, 4);
@@ -92,6 +92,8 @@ static void pages(void **state)
     (void)state;
     w->shard.pages_per_block = 2;
     w->shard.pages_per_slot = 5;
+    w->own_pages = true;
+    w->classes[1].total = w->classes[1].free = 5;
     w->classes[3].total = w->classes[3].free = 27; /* 3 of 2 * 2 + 5 */
     fake_hello(w);
     assert_true(w->up);
