@@ -318,7 +318,7 @@ BAD(long_device)
 
 static const struct bad table[] = {
     {version, ST_FAILED_PRECONDITION,
-     "your version is 2.0, this router has 1.2"},
+     "your version is 2.2, this router has 1.2"},
     {no_role, INVALID, "role 0"},
     {role_7, INVALID, "role 7"},
     {no_name, INVALID, "1..64 bytes of UTF-8"},
@@ -360,7 +360,7 @@ static const struct bad table[] = {
     {rows_0, INVALID, "max_rows is 0"},
     {rows_huge, INVALID, "max_rows is 513, must be 1..512"},
     {ledger_broken, INVALID,
-     "shard: its ledger's pages do not add up: total 10, but free, held"},
+     "shard: its ledger's pages do not add up: 0 are held, but the blocks"},
     {pages_broken, INVALID, "pages do not add up: 1 are held, but the blocks"},
     {more_free_than_pages, INVALID, "blocks do not add up: 8 are free, but"},
     {more_held_than_total, INVALID,

@@ -406,17 +406,20 @@ static void no_whole_replica(void **state)
 static void beside_a_whole_one(void **state)
 {
     struct rig *rig = rig_new(NULL);
-    struct fake *c = rig_client(rig, "c1"), *whole;
+    struct fake *c = rig_client(rig, "c1"), *whole, *leader;
 
     (void)state;
     whole = rig_worker(rig, "whole", 20, 8);
-    rig_stage_with(rig, "w0", 0, 2, 64, 8);
+    leader = rig_stage_with(rig, "w0", 0, 2, 64, 8);
     rig_stage_with(rig, "w1", 2, 4, 10, 8);
     for (uint8_t id = 1; id <= 5; id++) { /* 28 pages to 18, 5 each */
         client_generate(c, id, 40, BLOCKS(4));
         rig_run(rig);
         assert_int_equal(worker_sequence_of(whole, id) != NULL,
                          id <= 3 || id == 5);
+        /* None waits there before the next one. */
+        worker_give(worker_sequence_of(whole, id) != NULL ? whole : leader, id,
+                    0, 1, 0);
     }
     rig_free(&rig);
 }
