@@ -337,7 +337,7 @@ static void all_at_two_workers(void **state)
         }
         rig_run(rig);
         assert_true(k->ended);
-        assert_int_equal(k->receipt.blocks, lost ? 4 : 8);
+        assert_int_equal(k->receipt.blocks, lost ? 2 : 4);
         assert_string_equal(k->worker, lost ? "w2" : "");
         assert_int_equal(k->receipt.snapshot > 0, lost);
         assert_true(x->ended);
