@@ -213,13 +213,6 @@ enum status args_check(const struct worker_args *a, struct error *e)
                          "--stages lets the router assign layers, --layers "
                          "does not: give one of the two");
     }
-    if (a->slots > 0 && a->stages > 0) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "--slots %u: the router divides the layers for the "
-                         "default number of slots; omit --slots, or give "
-                         "--layers in place of --stages",
-                         a->slots);
-    }
     if (a->advertise != NULL &&
         advertise_check(a->advertise, a->key != NULL, e) != ST_OK) {
         return e->code;

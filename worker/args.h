@@ -54,9 +54,14 @@
       "at the end, a profile of the OpenCL device's time", 0, 0)               \
     X(max_rows, U32, "N", "64", "sequences in a step", 1, PLAN_ROWS_MAX)       \
     X(slots, U32, "N", NULL,                                                   \
-      "slots of the pool: sequences that hold memory at once (default: up to " \
-      "--max-rows sequences of typical length)",                               \
-      1, WORKER_SEQUENCES_MAX)                                                 \
+      "most slots, and so sequences that hold memory, at once (default: "      \
+      "--max-rows)",                                                           \
+      0, WORKER_SEQUENCES_MAX)                                                 \
+    X(no_reuse, FLAG, NULL, NULL, "keep and reuse no computed prefixes", 0, 0) \
+    X(cache_checkpoints, F64, "SHARE", "0.5",                                  \
+      "most of the pool for saved states of prefixes, as a share", 0, 1)       \
+    X(cache_tenant, F64, "SHARE", "1",                                         \
+      "most of the pool for the prefixes of one tenant, as a share", 0, 1)     \
     X(step_tokens, U32, "N", NULL,                                             \
       "tokens in a step (default: 512 on a CPU, 2048 on a GPU)", 1,            \
       PLAN_TOKENS_MAX)                                                         \

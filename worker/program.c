@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -317,22 +318,32 @@ static enum status pool_make(struct program *p, struct error *e)
     forward_sizes(p->forward, &k);
     p->sizes =
         sizes_of(&p->config, p->begin, p->end, a->block_tokens, p->kv_dtype);
-    p->need.pool = (struct pool_split_need){.block_bytes = k.block_bytes,
-                                            .slot_bytes = k.slot_bytes,
-                                            .block_tokens = a->block_tokens,
-                                            .context = p->config.shape.context,
-                                            .max_rows = a->max_rows,
-                                            .slots = a->slots};
+    p->pages = k;
+    p->need.pool =
+        (struct pool_split_need){.page_bytes = k.page_bytes,
+                                 .pages_per_slot = k.pages_per_slot,
+                                 .pages_per_block = k.pages_per_block,
+                                 .block_tokens = a->block_tokens,
+                                 .context = p->config.shape.context,
+                                 .max_rows = a->max_rows,
+                                 .slots = a->slots};
     st = budget_make(p, &k, e);
     if (st == ST_OK) {
-        st = forward_alloc(p->forward, p->budget.pool.n_blocks,
-                           p->budget.pool.n_slots, 0, e);
+        st = forward_alloc(p->forward, p->budget.pool.n_pages, e);
     }
     st = st == ST_OK ? device_try(p, &k, e) : st;
     if (st == ST_OK) {
         st = engine_thread_new(&p->engine, p->forward, a->engine_depth, e);
     }
     return st;
+}
+
+/* For tests of the pool: a read of a freed page then gives NaN. */
+static bool is_poison_on(void)
+{
+    const char *text = getenv("SLUICE_POISON");
+
+    return text != NULL && strcmp(text, "1") == 0;
 }
 
 static struct worker_options core_options(const struct program *p)
@@ -349,14 +360,18 @@ static struct worker_options core_options(const struct program *p)
         .layer_end = p->end,
         .n_layers = s->n_layers,
         .block_tokens = a->block_tokens,
-        .block_bytes = p->need.pool.block_bytes,
-        .slot_bytes = p->need.pool.slot_bytes,
-        .checkpoint_bytes = p->need.pool.slot_bytes,
-        .n_blocks = p->budget.pool.n_blocks,
-        .n_slots = p->budget.pool.n_slots,
-        .pages_per_block = p->sizes.pages_per_block,
-        .pages_per_slot = p->sizes.pages_per_slot,
-        .pages_per_checkpoint = p->sizes.pages_per_checkpoint,
+        .block_bytes = p->sizes.block_bytes,
+        .slot_bytes = p->sizes.slot_bytes,
+        .checkpoint_bytes = p->sizes.checkpoint_bytes,
+        .n_pages = p->budget.pool.n_pages,
+        .pages_per_block = p->pages.pages_per_block,
+        .pages_per_slot = p->pages.pages_per_slot,
+        .slot_cap = p->budget.pool.slot_cap,
+        .one_arithmetic = p->pages.one_arithmetic,
+        .reuse = !a->no_reuse,
+        .checkpoint_share = (float)a->cache_checkpoints,
+        .tenant_share = (float)a->cache_tenant,
+        .poison = is_poison_on(),
         .weight_bytes = p->need.weight_bytes,
         .scratch_bytes = p->need.scratch_bytes,
         .pool_bytes = p->budget.pool.bytes,
@@ -508,9 +523,8 @@ static enum status core_make(struct program *p, struct error *e)
     return p->core != NULL
                ? ST_OK
                : error_set(e, ST_INTERNAL,
-                           "cannot make a worker with a pool of %u blocks and "
-                           "%u slots",
-                           o.n_blocks, o.n_slots);
+                           "cannot make a worker with a pool of %u pages",
+                           o.n_pages);
 }
 
 enum status program_load(struct program *p, struct error *e)
@@ -570,16 +584,20 @@ static void print_state(const struct program *p, const char *state)
                  p->end, n_layers);
     }
     printf("sluice-worker %s %s: %s serves %s%s on %s for %s; weights %.1f "
-           "MiB, scratch %.1f MiB, pool %.1f MiB: %u blocks of %u tokens "
-           "(%.1f KiB each), %u slots (%.1f KiB each); sequences up to %u "
-           "tokens\n",
+           "MiB, scratch %.1f MiB, pool %.1f MiB: %u pages of %.1f KiB",
            SLUICE_VERSION, state, worker_known_as(p->core), layers,
            p->config.name, p->args.device, p->args.router,
            (double)n->weight_bytes / MIB, (double)n->scratch_bytes / MIB,
-           (double)p->budget.pool.bytes / MIB, p->budget.pool.n_blocks,
-           n->pool.block_tokens, (double)n->pool.block_bytes / 1024,
-           p->budget.pool.n_slots, (double)n->pool.slot_bytes / 1024,
-           n->pool.context);
+           (double)p->budget.pool.bytes / MIB, p->budget.pool.n_pages,
+           (double)n->pool.page_bytes / 1024);
+    if (n->pool.pages_per_block > 0) {
+        printf(", a block of %u tokens takes 1", n->pool.block_tokens);
+    }
+    if (n->pool.pages_per_slot > 0) {
+        printf(", a slot %" PRIu64 ", at most %u slots", n->pool.pages_per_slot,
+               p->budget.pool.slot_cap);
+    }
+    printf("; sequences up to %u tokens\n", n->pool.context);
     fflush(stdout);
 }
 

@@ -130,6 +130,13 @@ enum ctl_exit {
       0)                                                                       \
     X(tenant, STRING, "NAME", NULL,                                            \
       "tenant to count the request for (default: none)", 0, 0)                 \
+    X(cache_salt, STRING, "TEXT", NULL,                                        \
+      "reuse only among the tenant's requests of this salt (default: none)",   \
+      0, 0)                                                                    \
+    X(no_cache, FLAG, NULL, NULL,                                              \
+      "no reuse of computed prefixes, and none of this one", 0, 0)             \
+    X(continue_from, STRING, "ID", NULL,                                       \
+      "kept request, ID or ID/CHOICE, whose text the prompt continues", 0, 0)  \
     X(deadline, MS, "TIME", NULL, "time limit of the request (default: none)", \
       1, 86400000)                                                             \
     X(keep, MS, "TIME", NULL,                                                  \
@@ -147,6 +154,12 @@ enum ctl_exit {
       0, 0)                                                                    \
     X(quiet, FLAG, NULL, NULL,                                                 \
       "no receipt and no connection messages on standard error", 0, 0)
+
+#define CTL_REMOVE(X)                                                     \
+    X(from, U32, "N", NULL,                                               \
+      "first token to remove of a kept request, counted over prompt and " \
+      "output; the rest stays kept (default: remove all)",                \
+      1, MODEL_CONTEXT_MAX)
 
 #define CTL_PLAN(X)                                                            \
     X(workers, LIST, "NAME=SIZE", NULL,                                        \
@@ -168,7 +181,7 @@ enum ctl_exit {
     X(kv_dtype, STRING, "DTYPE", "auto", "KV cache type: auto or f32", 0, 0)   \
     X(max_rows, U32, "N", "64", "sequences per step", 1, 512)                  \
     X(slots, U32, "N", NULL,                                                   \
-      "slots of each worker (default: as a worker divides its pool)", 1,       \
+      "most slots of each worker at once (default: --max-rows)", 1,            \
       WORKER_ORPHANS_MAX)                                                      \
     X(device, STRING, "KIND", "cpu",                                           \
       "device of the workers, cpu or opencl: sets scratch, and with "          \
@@ -217,6 +230,7 @@ struct ctl_options {
     CTL_TEXT(OPTION_FIELD)
     CTL_DECODE(OPTION_FIELD)
     CTL_DRAIN(OPTION_FIELD)
+    CTL_REMOVE(OPTION_FIELD)
     CTL_SAMPLING(OPTION_FIELD)
     CTL_GENERATE(OPTION_FIELD)
     CTL_PLAN(OPTION_FIELD)

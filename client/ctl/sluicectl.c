@@ -26,6 +26,7 @@ static const struct option_row tokenize_rows[] = {
     CTL_DECODE(OPTION_ROW) CTL_MODEL(OPTION_ROW) CTL_TEXT(OPTION_ROW)};
 static const struct option_row detokenize_rows[] = {CTL_MODEL(OPTION_ROW)
                                                         CTL_TEXT(OPTION_ROW)};
+static const struct option_row remove_rows[] = {CTL_REMOVE(OPTION_ROW)};
 static const struct option_row drain_rows[] = {CTL_DRAIN(OPTION_ROW)};
 static const struct option_row plan_rows[] = {CTL_PLAN(OPTION_ROW)};
 static const struct option_row quantise_rows[] = {CTL_QUANTISE(OPTION_ROW)};
@@ -37,8 +38,9 @@ static const struct option_row no_rows[1];
 #define ROWS_MAX                                               \
     (OPTION_COUNT(common_rows) + OPTION_COUNT(generate_rows) + \
      OPTION_COUNT(tokenize_rows) + OPTION_COUNT(drain_rows) +  \
-     OPTION_COUNT(plan_rows) + OPTION_COUNT(quantise_rows) +   \
-     OPTION_COUNT(keygen_rows) + OPTION_COUNT(cluster_rows))
+     OPTION_COUNT(remove_rows) + OPTION_COUNT(plan_rows) +     \
+     OPTION_COUNT(quantise_rows) + OPTION_COUNT(keygen_rows) + \
+     OPTION_COUNT(cluster_rows))
 
 struct verb {
     const char *name, *operands, *summary;
@@ -92,10 +94,14 @@ static const struct verb verbs[] = {
      "the blocks and slots that were released.\n\n"
      "  sluicectl cancel 3f9a\n  sluicectl cancel 3f9a/2\n"},
     {"remove", "ID", "remove a request, running or kept (--keep)", ctl_remove,
-     NO_ROWS,
+     ROWS(remove_rows),
      "ID removes all choices of a request, ID/CHOICE one of them.  The first\n"
      "digits of an id suffice if no other request has them.\n\n"
-     "  sluicectl remove 3f9a\n  sluicectl remove 3f9a/2\n"},
+     "With --from, a kept choice loses its tokens from N on and stays kept.\n"
+     "A model with recurrent layers goes back to the last saved state, so\n"
+     "the receipt may name an earlier token.\n\n"
+     "  sluicectl remove 3f9a\n  sluicectl remove 3f9a/2\n"
+     "  sluicectl remove 3f9a/0 --from 512\n"},
     {"drain", "WORKER", "stop new grants to a worker, and empty it", ctl_drain,
      ROWS(drain_rows),
      "Sequences may finish on the worker within the grace period.  After it,\n"

@@ -67,6 +67,7 @@ json_t *ctl_json_receipt(const struct client_receipt *r)
     json_object_set_new(j, "blocks", json_integer(r->blocks));
     json_object_set_new(j, "slots", json_integer(r->slots));
     json_object_set_new(j, "checkpoints", json_integer(r->checkpoints));
+    json_object_set_new(j, "position", json_integer(r->position));
     json_object_set_new(j, "micros", json_integer((json_int_t)r->micros));
     json_object_set_new(j, "worker", json_text(r->worker, strlen(r->worker)));
     return j;
@@ -226,9 +227,37 @@ int ctl_cancel(struct ctl *c)
     return with_receipt(c, client_cancel);
 }
 
+/* With a position, a removal is of one choice. */
+static int remove_from(struct ctl *c)
+{
+    struct client_receipt r;
+    struct error e = {0};
+    enum status s;
+    uint8_t id[16];
+    uint32_t choice;
+    int rc = find_sequence(c, c->operands[0], id, &choice);
+
+    if (rc != CTL_OK) {
+        return rc;
+    }
+    choice = choice == CLIENT_ALL_CHOICES ? 0 : choice;
+    s = client_remove_from(c->client, id, choice, c->o.from, &r, &e);
+    if (s != ST_OK) {
+        return ctl_fail(c, s, e.text, 0);
+    }
+    if (c->o.json) {
+        ctl_print_json(ctl_json_receipt(&r));
+        return CTL_OK;
+    }
+    printf("kept up to token %u: ", r.position);
+    ctl_print_receipt(stdout, &r);
+    return CTL_OK;
+}
+
 int ctl_remove(struct ctl *c)
 {
-    return with_receipt(c, client_remove);
+    return c->o.from > 0 && c->n_operands == 1 ? remove_from(c)
+                                               : with_receipt(c, client_remove);
 }
 
 struct audit {
@@ -241,13 +270,16 @@ static void print_audit_row(const Sluice__V1__WorkerAudit *w)
     printf("%s: %u difference%s", ctl_name(w->worker), w->n_differences,
            ctl_plural(w->n_differences));
     if (w->ledger != NULL) {
+        const Sluice__V1__ClassLedger *p = w->ledger->pages;
         const Sluice__V1__ClassLedger *b = w->ledger->blocks;
         const Sluice__V1__ClassLedger *s = w->ledger->slots;
 
-        printf("; %u blocks = %u free + %u held + %u cached + %u granted; "
-               "%u slots = %u free + %u held + %u cached + %u granted",
-               b->total, b->free, b->held, b->cached, b->granted, s->total,
-               s->free, s->held, s->cached, s->granted);
+        printf("; %u pages = %u free + %u held + %u cached + %u granted; "
+               "blocks %u held, %u cached, %u granted; slots %u held, %u "
+               "granted; checkpoints %u cached",
+               p->total, p->free, p->held, p->cached, p->granted, b->held,
+               b->cached, b->granted, s->held, s->granted,
+               w->ledger->checkpoints->cached);
     } else {
         fputs("; no answer", stdout);
     }

@@ -47,6 +47,7 @@ static json_t *json_figures(const struct client_result *r)
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)r->seed);
     set_count(j, "n_prompt", r->n_prompt);
     set_count(j, "n_generated", r->n_generated);
+    set_count(j, "n_cached", r->n_cached);
     set_count(j, "queued_us", r->queued_us);
     set_count(j, "first_token_us", r->first_token_us);
     set_count(j, "total_us", r->total_us);
@@ -75,6 +76,7 @@ static json_t *json_choice(uint32_t i, const struct client_choice *k,
         set_count(j, "stop_string", (uint64_t)k->stop_string);
     }
     set_count(j, "n_generated", k->n_generated);
+    set_count(j, "n_cached", k->n_cached);
     set_count(j, "queued_us", k->queued_us);
     set_count(j, "first_token_us", k->first_token_us);
     set_count(j, "total_us", k->total_us);
@@ -221,8 +223,8 @@ void ctl_print_figures(const struct ctl *c, const struct client_request *r,
     micros_write(first, (uint64_t)result->first_chunk_us);
     micros_write(total, (uint64_t)result->end_us);
     micros_write(queued, result->queued_us);
-    fprintf(stderr, "  prompt               %u token%s\n", result->n_prompt,
-            ctl_plural(result->n_prompt));
+    fprintf(stderr, "  prompt               %u token%s, %u of them reused\n",
+            result->n_prompt, ctl_plural(result->n_prompt), result->n_cached);
     print_generated(r, result);
     fprintf(stderr, "  time to first token  %s (queued %s)\n", first, queued);
     print_rate(result);

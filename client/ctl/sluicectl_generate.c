@@ -1,6 +1,7 @@
 /* sluicectl_generate.c - The verb generate: from the options to a request, its
  * run, and its end. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,6 +146,30 @@ static int take_names(const struct ctl *c, struct client_request *r)
     return CTL_OK;
 }
 
+static int take_continue(const struct ctl *c, struct client_request *r)
+{
+    const char *text = c->o.continue_from;
+    size_t n = text == NULL ? 0 : strcspn(text, "/"), one = 0;
+    char id[REQUEST_ID_TEXT];
+    struct error e;
+
+    if (text == NULL) {
+        return CTL_OK;
+    }
+    r->has_continue = true;
+    snprintf(id, sizeof id, "%.*s", (int)n, text);
+    if (n + 1 != sizeof id || !request_id_parse(id, r->continue_id) ||
+        (text[n] == '/' && (argument_ids(text + n + 1, &r->continue_choice, 1,
+                                         &one, &e) != ST_OK ||
+                            r->continue_choice >= CHOICES_MAX))) {
+        return ctl_misuse(c,
+                          "--continue-from \"%s\": 32 hex digits are required, "
+                          "and /CHOICE for a choice other than 0",
+                          text);
+    }
+    return CTL_OK;
+}
+
 /* Copies the options that are numbers and flags.  Their ranges were checked by
  * the option table. */
 static void take_values(const struct ctl_options *o, struct client_request *r)
@@ -162,6 +187,8 @@ static void take_values(const struct ctl_options *o, struct client_request *r)
     r->parse_special = o->parse_special;
     r->special_text = o->special_text;
     r->tenant = o->tenant;
+    r->cache_salt = o->cache_salt;
+    r->no_cache = o->no_cache;
     r->keep_ms = (uint32_t)o->keep;
     r->deadline_ms = (uint32_t)o->deadline;
     r->no_resume = o->no_resume;
@@ -180,6 +207,7 @@ static int take_options(const struct ctl *c, struct client_request *r,
                              "--n");
     }
     rc = take_names(c, r);
+    rc = rc == CTL_OK ? take_continue(c, r) : rc;
     rc = rc == CTL_OK ? take_biases(c, r, l) : rc;
     rc = rc == CTL_OK ? take_stop_tokens(c, r, l) : rc;
     return rc == CTL_OK ? take_stops(c, r, l) : rc;

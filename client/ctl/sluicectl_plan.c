@@ -218,10 +218,13 @@ static const char *name_of(const struct plan *p, const struct split_stage *s)
                               (uint8_t *)(uintptr_t)p->given[s->worker].name});
 }
 
-/* Returns whether the stage's slots, and not its blocks, limit the count. */
-static bool lacks_slots(const struct split_stage *s, uint64_t n_sequences)
+/* Returns whether the cap on the stage's slots, and not its pages, limits the
+ * count. */
+static bool lacks_slots(const struct split_stage *s, uint32_t length)
 {
-    return s->need.slot_bytes > 0 && s->pool.n_slots == n_sequences;
+    return s->need.pages_per_slot > 0 &&
+           s->pool.slot_cap <
+               s->pool.n_pages / pool_split_pages(&s->need, length);
 }
 
 static void set_number(json_t *j, const char *name, uint64_t n)
@@ -241,13 +244,14 @@ static json_t *json_stage(const struct plan *p, const struct split_stage *s)
     set_number(j, "weight_bytes", s->weight_bytes);
     set_number(j, "scratch_bytes", s->scratch_bytes);
     set_number(j, "pool_bytes", s->pool.bytes);
-    set_number(j, "token_bytes", s->need.block_bytes / s->need.block_tokens);
-    set_number(j, "block_bytes", s->need.block_bytes);
-    set_number(j, "slot_bytes", s->need.slot_bytes);
-    set_number(j, "pages_per_slot", split_pages_per_slot(s));
-    set_number(j, "n_blocks", s->pool.n_blocks);
-    set_number(j, "n_slots", s->pool.n_slots);
-    set_number(j, "n_pages", split_pages(s));
+    set_number(j, "token_bytes", s->token_bytes);
+    set_number(j, "block_bytes", s->token_bytes * s->need.block_tokens);
+    set_number(j, "slot_bytes", s->slot_bytes);
+    set_number(j, "page_bytes", s->need.page_bytes);
+    set_number(j, "pages_per_block", s->need.pages_per_block);
+    set_number(j, "pages_per_slot", s->need.pages_per_slot);
+    set_number(j, "n_pages", s->pool.n_pages);
+    set_number(j, "n_slots", s->pool.slot_cap);
     set_number(j, "step_bytes", s->step_bytes);
     json_object_set_new(j, "step_share", json_real(s->step_share));
     return j;
@@ -270,10 +274,11 @@ static json_t *json_split(const struct plan *p, const struct split *split)
         set_number(count, "n_tokens", p->lengths[i]);
         set_number(count, "n_sequences", n);
         set_number(count, "stage", stage);
-        json_object_set_new(count, "lacks",
-                            json_string(lacks_slots(&split->stages[stage], n)
-                                            ? "slots"
-                                            : "blocks"));
+        json_object_set_new(
+            count, "lacks",
+            json_string(lacks_slots(&split->stages[stage], p->lengths[i])
+                            ? "slots"
+                            : "pages"));
         json_array_append_new(counts, count);
     }
     json_object_set_new(j, "stages", stages);
@@ -286,7 +291,7 @@ static void print_stages(const struct plan *p, const struct split *split)
     struct columns t;
 
     columns_init(&t, "STAGE", "WORKER", "LAYERS", "WEIGHTS", "SCRATCH", "POOL",
-                 "BLOCKS", "SLOTS", "PAGES", "STEP", NULL);
+                 "PAGES", "PER SLOT", "SLOTS", "STEP", NULL);
     for (uint32_t i = 0; i < split->n_stages; i++) {
         const struct split_stage *s = &split->stages[i];
         const uint64_t bytes[] = {s->weight_bytes, s->scratch_bytes,
@@ -301,9 +306,9 @@ static void print_stages(const struct plan *p, const struct split *split)
             bytes_write(text, bytes[k]);
             columns_cell(&t, "%s", text);
         }
-        columns_cell(&t, "%u", s->pool.n_blocks);
-        columns_cell(&t, "%u", s->pool.n_slots);
-        columns_cell(&t, "%" PRIu64, split_pages(s));
+        columns_cell(&t, "%u", s->pool.n_pages);
+        columns_cell(&t, "%" PRIu64, s->need.pages_per_slot);
+        columns_cell(&t, "%u", s->pool.slot_cap);
         columns_cell(&t, "%.1f %%", 100 * s->step_share);
     }
     columns_print(&t, stdout);
@@ -323,7 +328,7 @@ static void print_counts(const struct plan *p)
         columns_cell(&t, "%u", p->lengths[i]);
         columns_cell(&t, "%" PRIu64, n);
         columns_cell(&t, "%s of stage %u, %s",
-                     lacks_slots(s, n) ? "slots" : "blocks", stage,
+                     lacks_slots(s, p->lengths[i]) ? "slots" : "pages", stage,
                      name_of(p, s));
     }
     columns_print(&t, stdout);
@@ -361,8 +366,9 @@ static void print_one(const struct plan *p, const struct split *one)
     const struct split_stage *s = &one->stages[0];
     uint32_t stage;
 
-    printf("single     %s with all layers: %u blocks, %u slots; sequences:",
-           name_of(p, s), s->pool.n_blocks, s->pool.n_slots);
+    printf("single     %s with all layers: %u pages, at most %u slots; "
+           "sequences:",
+           name_of(p, s), s->pool.n_pages, s->pool.slot_cap);
     for (size_t k = 0; k < p->n_lengths; k++) {
         printf("%s %" PRIu64 " of %u", k > 0 ? "," : "",
                split_sequences(one, p->lengths[k], &stage), p->lengths[k]);

@@ -135,6 +135,16 @@ enum status client_cancel(struct client *c, const uint8_t request_id[16],
                        &r.base, timeout_ms, out, e);
 }
 
+static enum status remove_asked(struct client *c,
+                                const Sluice__V1__RemoveRequest *r,
+                                uint32_t timeout_ms, struct client_receipt *out,
+                                struct error *e)
+{
+    return ask_receipt(
+        c, client_is_admin(c) ? METHOD_ADMIN_REMOVE : METHOD_INFERENCE_REMOVE,
+        &r->base, timeout_ms, out, e);
+}
+
 enum status client_remove(struct client *c, const uint8_t request_id[16],
                           uint32_t choice, uint32_t timeout_ms,
                           struct client_receipt *out, struct error *e)
@@ -143,7 +153,18 @@ enum status client_remove(struct client *c, const uint8_t request_id[16],
     Sluice__V1__RemoveRequest r = SLUICE__V1__REMOVE_REQUEST__INIT;
 
     r.sequence = &s;
-    return ask_receipt(
-        c, client_is_admin(c) ? METHOD_ADMIN_REMOVE : METHOD_INFERENCE_REMOVE,
-        &r.base, timeout_ms, out, e);
+    return remove_asked(c, &r, timeout_ms, out, e);
+}
+
+enum status client_remove_from(struct client *c, const uint8_t request_id[16],
+                               uint32_t choice, uint32_t begin,
+                               struct client_receipt *out, struct error *e)
+{
+    Sluice__V1__SequenceRef s = ref_of(request_id, choice);
+    Sluice__V1__RemoveRequest r = SLUICE__V1__REMOVE_REQUEST__INIT;
+
+    r.sequence = &s;
+    r.has_begin = true;
+    r.begin = begin;
+    return remove_asked(c, &r, 0, out, e);
 }

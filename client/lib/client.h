@@ -136,11 +136,19 @@ struct client_request {
     uint32_t n;    /* choices, 1..CHOICES_MAX; 0: 1 */
     bool has_seed; /* false: the router draws one, sampling.seed is unused */
     bool parse_special, no_text;
-    bool special_text;  /* the text contains special tokens too,
-                           except the one that ended the choice */
-    const char *tenant; /* for the router's accounting, at most
-                           TENANT_NAME_MAX bytes; NULL: none */
+    bool special_text;      /* the text contains special tokens too,
+                               except the one that ended the choice */
+    const char *tenant;     /* for the router's accounting, at most
+                               TENANT_NAME_MAX bytes; NULL: none */
+    const char *cache_salt; /* divides the tenant's prefix index, at most
+                               CACHE_SALT_MAX bytes; NULL: none */
+    bool no_cache;          /* nothing is reused for it or kept for reuse */
     uint32_t keep_ms;
+    /* The prompt continues the prompt and tokens of a choice that keep_ms
+     * keeps, which ends thereby. */
+    bool has_continue;
+    uint8_t continue_id[16];
+    uint32_t continue_choice;
     uint32_t deadline_ms;        /* 0: none */
     bool no_resume;              /* it ends with its connection */
     uint32_t resume_ms;          /* how long it looks for a router, at its
@@ -160,7 +168,8 @@ struct client_receipt {
     uint8_t request_id[16];
     int state; /* Sluice__V1__SequenceState before the cancel */
     uint32_t n_generated, blocks, slots, checkpoints;
-    uint64_t micros; /* from the cancel's arrival to the release */
+    uint32_t position; /* of client_remove_from(): the position reached */
+    uint64_t micros;   /* from the cancel's arrival to the release */
     char worker[CLIENT_WORKER_NAME];
 };
 
@@ -170,7 +179,7 @@ struct client_choice {
     int finish;      /* Sluice__V1__Finish; FINISH_RUNNING: no end came */
     int stop_string; /* index of the stop string that ended it, or -1 */
     bool has_figures;
-    uint32_t n_generated, blocks, slots, n_moves;
+    uint32_t n_generated, n_cached, blocks, slots, n_moves;
     uint64_t queued_us, first_token_us, total_us;
     char worker[CLIENT_WORKER_NAME];
     uint32_t n_first;               /* tokens of the first chunk */
@@ -181,6 +190,7 @@ struct client_choice {
  * choice.  Several choices are combined:
  *
  *   counts                       sum
+ *   n_cached                     least: the others share its prompt
  *   first_token_us, first_chunk_us   earliest
  *   n_first                      that of the earliest first chunk
  *   queued_us, total_us          longest
@@ -195,7 +205,7 @@ struct client_result {
     bool cancelled_here; /* this client requested the cancel */
     uint32_t n_resumes;  /* resumptions after a lost connection */
     int64_t gap_us;      /* from each loss to the next chunk, summed */
-    uint32_t n_prompt, n_generated, blocks, slots, n_moves;
+    uint32_t n_prompt, n_generated, n_cached, blocks, slots, n_moves;
     uint64_t queued_us, first_token_us, total_us, seed; /* the router's */
     uint32_t n_first;               /* tokens of the first chunk */
     int64_t first_chunk_us, end_us; /* since the call, measured here; 0: none */
@@ -241,6 +251,15 @@ client_cancel(struct client *c, const uint8_t request_id[16], uint32_t choice,
 MUST_CHECK enum status
 client_remove(struct client *c, const uint8_t request_id[16], uint32_t choice,
               uint32_t timeout_ms, struct client_receipt *out, struct error *e);
+
+/* Removes the positions of a kept choice from `begin` on, counted over prompt
+ * and generated tokens.  The choice stays kept; its state goes back to a saved
+ * one, so the position reached may be lower: out->position. */
+MUST_CHECK enum status client_remove_from(struct client *c,
+                                          const uint8_t request_id[16],
+                                          uint32_t choice, uint32_t begin,
+                                          struct client_receipt *out,
+                                          struct error *e);
 
 /* Begins a call and returns at once; many may be open.  Its ops run inside
  * client_turn().  Errors are those of client_core_call(). */

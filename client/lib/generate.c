@@ -44,6 +44,7 @@ static void take_figures(struct client_result *out, struct client_choice *k,
     k->blocks = f->blocks;
     k->slots = f->slots;
     k->n_moves = f->n_moves;
+    k->n_cached = f->has_n_cached ? f->n_cached : 0;
     k->queued_us = f->queued_us;
     k->first_token_us = f->first_token_us;
     k->total_us = f->total_us;
@@ -62,6 +63,7 @@ void client_take_receipt(struct client_receipt *out,
                                    .blocks = r->blocks,
                                    .slots = r->slots,
                                    .checkpoints = r->checkpoints,
+                                   .position = r->position,
                                    .micros = r->micros};
     if (r->sequence->request_id.len == sizeof out->request_id) {
         memcpy(out->request_id, r->sequence->request_id.data,
@@ -263,6 +265,8 @@ static void sum_up(struct client_result *out)
         out->blocks += k->blocks;
         out->slots += k->slots;
         out->n_moves += k->n_moves;
+        out->n_cached =
+            i == 0 || k->n_cached < out->n_cached ? k->n_cached : out->n_cached;
         out->queued_us = larger(out->queued_us, k->queued_us);
         out->total_us = larger(out->total_us, k->total_us);
         out->first_token_us = earlier(out->first_token_us, k->first_token_us);

@@ -135,6 +135,7 @@ static void write_rest(struct request_message *out,
     Sluice__V1__GenerateRequest *m = &out->m;
     const char *model = r->model == NULL ? "" : r->model;
     size_t tenant_bytes = r->tenant == NULL ? 0 : strlen(r->tenant);
+    size_t salt_bytes = r->cache_salt == NULL ? 0 : strlen(r->cache_salt);
 
     sluice__v1__generate_request__init(m);
     m->sampling = &out->sampling;
@@ -157,6 +158,19 @@ static void write_rest(struct request_message *out,
     m->has_tenant = r->tenant != NULL;
     m->tenant =
         (ProtobufCBinaryData){tenant_bytes, (uint8_t *)(uintptr_t)r->tenant};
+    m->has_cache = r->no_cache;
+    m->cache = !r->no_cache;
+    m->has_cache_salt = r->cache_salt != NULL;
+    m->cache_salt =
+        (ProtobufCBinaryData){salt_bytes, (uint8_t *)(uintptr_t)r->cache_salt};
+    if (r->has_continue) {
+        sluice__v1__sequence_ref__init(&out->continue_from);
+        out->continue_from.request_id =
+            (ProtobufCBinaryData){16, (uint8_t *)(uintptr_t)r->continue_id};
+        out->continue_from.has_choice = true;
+        out->continue_from.choice = r->continue_choice;
+        m->continue_from = &out->continue_from;
+    }
     m->n_stop = r->n_stops;
     m->stop = out->stop;
     m->has_n = r->n > 1;

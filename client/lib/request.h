@@ -15,6 +15,7 @@ struct request_message {
     float biases[LOGIT_BIASES_MAX];
     uint32_t stop_tokens[STOP_TOKENS_MAX];
     ProtobufCBinaryData stop[STOP_STRINGS_MAX];
+    Sluice__V1__SequenceRef continue_from;
 };
 
 /* Converts r, with this request_id instead of its own.  Returns

@@ -18,15 +18,17 @@ void costs_of_shapes(struct split_model *m, const struct model_config *c,
                      enum dtype kv)
 {
     uint64_t embed = sizes_embedding(c);
+    struct page_sizes p = sizes_page(c, 1, kv);
 
     memset(m, 0, sizeof *m);
     m->n_layers = c->shape.n_layers;
     for (uint32_t i = 0; i < m->n_layers; i++) {
-        struct sizes z = sizes_of(c, i, i + 1, 1, kv);
+        bool linear = c->mixers[i] == MIXER_DELTANET;
 
-        m->layers[i] = (struct split_layer){.weight_bytes = sizes_layer(c, i),
-                                            .token_bytes = z.token_bytes,
-                                            .slot_bytes = z.slot_bytes};
+        m->layers[i] = (struct split_layer){
+            .weight_bytes = sizes_layer(c, i),
+            .token_bytes = linear ? 0 : p.kv_bytes,
+            .slot_bytes = linear ? page_linear_bytes(&p) : 0};
     }
     set_ends(m, c, embed, embed, sizes_last_norm(c));
 }
@@ -103,9 +105,9 @@ static struct widths widths_of(const struct model_shape *s)
     return w;
 }
 
-/* Returns the floats per token of the widest operator: mixers and MLP use the
- * same memory in turn. */
-static uint64_t widest_part(const struct model_config *c, bool opencl)
+/* Returns the floats per token of the widest operator on the CPU: mixers and
+ * MLP use the same memory in turn. */
+static uint64_t cpu_widest(const struct model_config *c)
 {
     const struct model_shape *s = &c->shape;
     struct widths w = widths_of(s);
@@ -113,11 +115,6 @@ static uint64_t widest_part(const struct model_config *c, bool opencl)
     uint64_t linear =
         2 * w.channels + 2 * w.values + 2 * (uint64_t)s->n_v_heads;
 
-    /* Fused kernels keep keys, queries and chunk matrices of 64 tokens beside
-     * the values (kernels/opencl/nv/deltanet_nv.c). */
-    if (opencl) {
-        linear += 2 * w.channels + (uint64_t)s->n_v_heads * (2 * 64 + 4);
-    }
     return most(2 * (uint64_t)s->intermediate, most(attention, linear));
 }
 
@@ -130,71 +127,107 @@ static uint64_t cpu_layers(const struct model_config *c)
     return n * (widths_of(s).channels * s->conv + 16) * sizeof(float);
 }
 
+/* Returns x and its norm, the rotary angles, a few words, and the widest
+ * operator, all float32.  The head norms its rows into the same memory. */
 static uint64_t cpu_scratch(const struct model_config *c,
                             const struct costs_step *step)
 {
-    uint64_t panels =
-        c->quant.bits > 0 ? PANEL_ROWS * widths_of(&c->shape).wide : 0;
+    const struct model_shape *s = &c->shape;
+    uint64_t token = 2 * (uint64_t)s->hidden + s->rope.dim + cpu_widest(c) + 2;
+    uint64_t panels = c->quant.bits > 0 ? PANEL_ROWS * widths_of(s).wide : 0;
 
-    return cpu_layers(c) +
+    return token * most(step->tokens, step->logits) * sizeof(float) +
+           cpu_layers(c) +
            step->threads * (LANE_BYTES + panels * sizeof(float) +
-                            66 * (uint64_t)c->shape.head_dim * sizeof(float));
+                            66 * (uint64_t)s->head_dim * sizeof(float));
 }
 
-/* A quantised matrix is widened to 16 bits before a product of many rows.  A
- * step's tables are kept on both sides. */
+/* Returns what mixers and MLP use in turn on a device, in floats. */
+static uint64_t opencl_area(const struct model_config *c,
+                            const struct costs_step *step)
+{
+    const struct model_shape *s = &c->shape;
+    struct widths w = widths_of(s);
+    uint64_t attention = w.q * (s->attn_gated ? 4 : 3) + 2 * w.kv;
+    /* Fused kernels keep keys, queries and chunk matrices of 64 tokens beside
+     * the values (kernels/opencl/nv/deltanet_nv.c). */
+    uint64_t linear = 2 * w.channels + 2 * w.values +
+                      (uint64_t)s->n_v_heads * (2 * 64 + 2 + 4);
+    uint64_t parts = (uint64_t)SPLIT_TOKENS * SPLITS * s->n_heads *
+                     ((uint64_t)s->head_dim + 2);
+
+    return most(attention * step->tokens + parts,
+                most(linear, s->intermediate) * step->tokens);
+}
+
+/* Returns what the head uses of that memory, in floats: per row of logits the
+ * adjusted ones, the counts of ids, the operand of the product, and the best
+ * of each part. */
+static uint64_t opencl_head_area(const struct model_config *c,
+                                 const struct costs_step *step)
+{
+    uint64_t vocab = c->shape.vocab, hidden = c->shape.hidden;
+
+    return step->logits * (2 * vocab + vocab / 512 + hidden + hidden / 4 + 64);
+}
+
+/* Returns the rows of the widest fused matrix; its columns are the hidden
+ * size. */
+static uint64_t widest_rows(const struct model_shape *s)
+{
+    struct widths w = widths_of(s);
+
+    return most(2 * (uint64_t)s->intermediate,
+                most(w.channels + w.values + 2 * (uint64_t)s->n_v_heads,
+                     2 * w.q + 2 * w.kv));
+}
+
+/* Returns what is kept for one operator alone, in floats: x, its norm with sums
+ * of squares, tickets; the step's tables on both sides; the lists of
+ * samplers. */
+static uint64_t opencl_kept(const struct model_config *c,
+                            const struct costs_step *step)
+{
+    const struct model_shape *s = &c->shape;
+    uint64_t blocks =
+        (step->context + step->block_tokens - 1) / (uint64_t)step->block_tokens;
+    uint64_t tables = step->rows * (ROW_INTS + blocks) +
+                      step->tokens * TOKEN_INTS + step->logits;
+    uint64_t token = 2 * (uint64_t)s->hidden + s->hidden / 8 + s->n_heads + 1;
+    uint64_t parts = (uint64_t)SHARED_TOKENS * widest_rows(s) * 8;
+
+    return token * step->tokens + (uint64_t)s->n_k_heads * step->rows +
+           2 * tables + parts + LIST_WORDS + step->context;
+}
+
+/* A quantised matrix is widened to 16 bits before a product of many rows. */
 static uint64_t opencl_scratch(const struct model_config *c,
                                const struct costs_step *step)
 {
     const struct model_shape *s = &c->shape;
-    struct widths w = widths_of(s);
-    uint64_t blocks =
-        (step->context + step->block_tokens - 1) / (uint64_t)step->block_tokens;
-    uint64_t tables =
-        step->rows * (ROW_INTS + blocks) + step->tokens * TOKEN_INTS;
-    /* The rows of the widest fused matrix; its columns are the hidden size. */
-    uint64_t rows =
-        most(2 * (uint64_t)s->intermediate,
-             most(w.channels + w.values + 2 * (uint64_t)s->n_v_heads,
-                  2 * w.q + 2 * w.kv));
-    uint64_t parts = (uint64_t)SHARED_TOKENS * rows * 8 +
-                     (uint64_t)SPLIT_TOKENS * SPLITS * s->n_heads *
-                         ((uint64_t)s->head_dim + 2);
-    uint64_t wide = c->quant.bits > 0 ? rows * s->hidden * 2 : 0;
+    uint64_t wide = c->quant.bits > 0 ? widest_rows(s) * s->hidden * 2 : 0;
 
     return PINNED_BYTES + DEVICE_BYTES + s->n_layers * (uint64_t)LAYER_BYTES +
-           (2 * tables + parts + LIST_WORDS + step->context) * sizeof(float) +
-           wide;
+           (opencl_kept(c, step) + opencl_area(c, step)) * sizeof(float) + wide;
 }
 
-/* All values are float32: x and its norm, the rotary angles, a few words, and
- * the widest operator.  Each row of a piece is counted as if aligned. */
 uint64_t costs_scratch(const struct model_config *c,
                        const struct costs_step *step)
 {
-    const struct model_shape *s = &c->shape;
-    uint64_t token = 2 * (uint64_t)s->hidden + s->rope.dim +
-                     widest_part(c, step->opencl) + 2;
-    uint64_t rest =
-        step->opencl ? opencl_scratch(c, step) : cpu_scratch(c, step);
-
-    /* Sums of squares, tickets: at most an eighth of the hidden size. */
-    token += step->opencl ? s->hidden / 8 + s->n_heads + 1 : 0;
-    /* The head norms its rows into the same memory. */
-    return token * most(step->tokens, step->logits) * sizeof(float) + rest;
+    return step->opencl ? opencl_scratch(c, step) : cpu_scratch(c, step);
 }
 
 /* Logits; on the CPU for each thread one row's logits, probabilities and
- * order; on a device these for all rows, and the operand of the product. */
+ * order; on a device what the sampler needs past the memory of the mixers. */
 uint64_t costs_head_scratch(const struct model_config *c,
                             const struct costs_step *step)
 {
-    uint64_t rows = step->opencl ? 3 * (uint64_t)step->logits + 2
-                                 : step->logits + 3 * (uint64_t)step->threads;
-    uint64_t operand =
-        step->opencl ? step->logits * (uint64_t)c->shape.hidden * 2 : 0;
+    uint64_t area = opencl_area(c, step), head = opencl_head_area(c, step);
+    uint64_t rows =
+        step->logits + (step->opencl ? 0 : 3 * (uint64_t)step->threads);
+    uint64_t more = step->opencl && head > area ? head - area : 0;
 
-    return (rows * (c->shape.vocab + (uint64_t)16) + operand) * sizeof(float);
+    return (rows * (c->shape.vocab + (uint64_t)16) + more) * sizeof(float);
 }
 
 uint64_t costs_hidden_scratch(const struct model_config *c,

@@ -4,14 +4,24 @@
 #include <stdbool.h>
 #include <string.h>
 
-static uint64_t aligned(uint64_t bytes)
+uint64_t page_align(uint64_t bytes)
 {
     return (bytes + PAGE_ALIGN - 1) / PAGE_ALIGN * PAGE_ALIGN;
 }
 
-static uint64_t linear_bytes(const struct page_sizes *s)
+uint64_t page_linear_bytes(const struct page_sizes *s)
 {
-    return aligned(s->state_bytes) + aligned(s->tail_bytes);
+    return page_align(s->state_bytes) + page_align(s->tail_bytes);
+}
+
+struct page_unit page_unit_of(uint64_t block_bytes, uint64_t slot_bytes)
+{
+    uint64_t page = block_bytes > 0 ? block_bytes : slot_bytes;
+
+    assert(page > 0);
+    return (struct page_unit){.page_bytes = page,
+                              .pages_per_slot = (slot_bytes + page - 1) / page,
+                              .pages_per_block = block_bytes > 0 ? 1 : 0};
 }
 
 static uint32_t count(const enum mixer_kind *kinds, uint32_t n,
@@ -26,7 +36,8 @@ static uint32_t count(const enum mixer_kind *kinds, uint32_t n,
 }
 
 /* Gives each of n_groups groups its attention layers, in even parts, and then
- * each linear layer to the group that has the fewest for its pages. */
+ * each linear layer to the group that has the fewest for its pages with it.
+ * This order makes the largest ratio, and so the slot, as small as possible. */
 static void deal_layers(struct page_layout *l, uint32_t n_groups,
                         uint32_t n_attention, uint32_t n_linear)
 {
@@ -41,8 +52,8 @@ static void deal_layers(struct page_layout *l, uint32_t n_groups,
         for (uint32_t j = 1; j < n_groups; j++) {
             struct page_group *g = &l->groups[j];
 
-            if ((uint64_t)g->n_linear * best->n_attention <
-                (uint64_t)best->n_linear * g->n_attention) {
+            if ((g->n_linear + UINT64_C(1)) * best->n_attention <
+                (best->n_linear + UINT64_C(1)) * g->n_attention) {
                 best = g;
             }
         }
@@ -58,10 +69,11 @@ static uint32_t size_groups(struct page_layout *l, const struct page_sizes *s)
     l->page_bytes = 0;
     for (uint32_t i = 0; i < l->n_groups; i++) {
         struct page_group *g = &l->groups[i];
-        uint64_t slot = g->n_linear * linear_bytes(s), n;
+        uint64_t slot = g->n_linear * page_linear_bytes(s), n;
 
-        g->page_bytes =
-            g->n_attention > 0 ? g->n_attention * aligned(s->kv_bytes) : slot;
+        g->page_bytes = g->n_attention > 0
+                            ? g->n_attention * page_align(s->kv_bytes)
+                            : slot;
         n = (slot + g->page_bytes - 1) / g->page_bytes;
         most = n > most ? n : most;
         l->page_bytes += g->page_bytes;
@@ -113,11 +125,12 @@ static void place_layers(struct page_layout *l, const enum mixer_kind *kinds,
         }
         *p = (struct page_layer){.group = *group};
         if (is_linear) {
-            p->at = *in * aligned(s->state_bytes);
-            p->tail_at = l->groups[*group].n_linear * aligned(s->state_bytes) +
-                         *in * aligned(s->tail_bytes);
+            p->at = *in * page_align(s->state_bytes);
+            p->tail_at =
+                l->groups[*group].n_linear * page_align(s->state_bytes) +
+                *in * page_align(s->tail_bytes);
         } else {
-            p->at = *in * aligned(s->kv_bytes);
+            p->at = *in * page_align(s->kv_bytes);
         }
         ++*in;
     }

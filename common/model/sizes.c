@@ -183,9 +183,31 @@ uint64_t sizes_state(const struct model_shape *s, uint32_t channels,
     return state * sizeof(float) + tail * dtype_bytes(kv);
 }
 
-static uint32_t pages(uint64_t bytes, uint64_t page)
+struct page_sizes sizes_page(const struct model_config *c,
+                             uint32_t block_tokens, enum dtype kv)
 {
-    return (uint32_t)((bytes + page - 1) / page);
+    const struct model_shape *s = &c->shape;
+    uint64_t state =
+        (uint64_t)s->n_v_heads * s->k_dim * s->v_dim * sizeof(float);
+    struct page_sizes p = {
+        .kv_bytes = block_tokens * sizes_kv(s->n_kv_heads, s->head_dim, kv)};
+
+    if (state > 0) {
+        p.state_bytes = state;
+        p.tail_bytes = sizes_state(s, channels_of(s), kv) - state;
+    }
+    return p;
+}
+
+static void set_pages(struct sizes *z, const struct model_config *c,
+                      uint32_t begin, uint32_t end, const struct page_sizes *p)
+{
+    struct page_layout l;
+
+    page_layout_make(&l, c->mixers + begin, end - begin, p);
+    z->page_bytes = l.page_bytes;
+    z->pages_per_block = l.pages_per_block;
+    z->pages_per_slot = l.pages_per_slot;
 }
 
 struct sizes sizes_of(const struct model_config *c, uint32_t begin,
@@ -199,6 +221,7 @@ struct sizes sizes_of(const struct model_config *c, uint32_t begin,
         .parameters = t.parameters,
         .weight_bytes = t.bytes,
     };
+    struct page_sizes p;
 
     assert(begin < end && end <= s->n_layers);
     assert(block_tokens >= 1 && block_tokens <= SIZES_BLOCK_TOKENS_MAX);
@@ -208,10 +231,8 @@ struct sizes sizes_of(const struct model_config *c, uint32_t begin,
         z.slot_bytes = z.n_linear * sizes_state(s, channels_of(s), kv);
     }
     z.checkpoint_bytes = z.slot_bytes;
-    z.page_bytes = z.block_bytes > 0 ? z.block_bytes : z.slot_bytes;
-    z.pages_per_block = pages(z.block_bytes, z.page_bytes);
-    z.pages_per_slot = pages(z.slot_bytes, z.page_bytes);
-    z.pages_per_checkpoint = z.pages_per_slot;
+    p = sizes_page(c, block_tokens, kv);
+    set_pages(&z, c, begin, end, &p);
     return z;
 }
 

@@ -5,9 +5,12 @@
  *     slot        for each linear layer the state, Hv * Dk * Dv float32, and
  *                 the convolution's tail, (K-1) * C values of the KV dtype
  *     checkpoint  a saved slot
- *     page        a block; a slot if the range has no attention layer
+ *     page        the unit of the pool (common/model/page_layout.h): a block,
+ *                 or a slot if the range has no attention layer
  *
- * A class that the range lacks has 0 bytes and 0 pages.
+ * The bytes of blocks and slots are what they hold; pages also count alignment
+ * and, for a slot, rounding up.  A class that the range lacks has 0 bytes and
+ * 0 pages.
  *
  * Threading, memory: pure functions.  No sum overflows within the limits of
  * model_limits.h and SIZES_BLOCK_TOKENS_MAX. */
@@ -17,6 +20,7 @@
 #include <stdint.h>
 
 #include "common/model/config.h"
+#include "common/model/page_layout.h"
 
 #define SIZES_BLOCK_TOKENS_MAX 65536
 
@@ -29,7 +33,7 @@ struct sizes {
                          model is and the group divides their columns */
     uint64_t token_bytes;
     uint64_t block_bytes, slot_bytes, checkpoint_bytes, page_bytes;
-    uint32_t pages_per_block, pages_per_slot, pages_per_checkpoint;
+    uint32_t pages_per_block, pages_per_slot; /* a checkpoint is a slot */
 };
 
 /* Returns the dtype of KV and convolution tails under `--kv-dtype auto`, or
@@ -61,7 +65,12 @@ uint64_t sizes_kv(uint32_t n_kv_heads, uint32_t head_dim, enum dtype kv);
 uint64_t sizes_state(const struct model_shape *s, uint32_t channels,
                      enum dtype kv);
 
-/* Returns the memory of one sequence of n tokens: whole blocks and a slot. */
+/* Returns the bytes of one layer of each kind, as pages hold them; those of a
+ * kind that the model lacks are 0. */
+struct page_sizes sizes_page(const struct model_config *c,
+                             uint32_t block_tokens, enum dtype kv);
+
+/* Returns what one sequence of n tokens holds: whole blocks and a slot. */
 uint64_t sizes_sequence(const struct sizes *s, uint32_t block_tokens,
                         uint32_t n_tokens);
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "common/base/quote.h"
+#include "common/model/page_layout.h"
 
 /* The quantity that a pass minimises, per stage and over all stages. */
 enum goal {
@@ -43,14 +44,40 @@ enum verdict {
     TOO_MUCH  /* and so is a stage with more layers */
 };
 
-static void sum_up(struct split_table *t, const struct split_model *m)
+static void sum_up(struct split_table *t, const struct split_model *m,
+                   uint32_t block_tokens)
 {
-    t->weights[0] = t->tokens[0] = t->slots[0] = 0;
+    t->weights[0] = t->tokens[0] = t->blocks[0] = t->slots[0] = 0;
     for (uint32_t i = 0; i < m->n_layers; i++) {
         t->weights[i + 1] = t->weights[i] + m->layers[i].weight_bytes;
         t->tokens[i + 1] = t->tokens[i] + m->layers[i].token_bytes;
-        t->slots[i + 1] = t->slots[i] + m->layers[i].slot_bytes;
+        t->blocks[i + 1] =
+            t->blocks[i] + page_align(m->layers[i].token_bytes * block_tokens);
+        t->slots[i + 1] = t->slots[i] + page_align(m->layers[i].slot_bytes);
     }
+}
+
+struct pool_split_need split_need(const struct split_terms *t,
+                                  uint64_t block_bytes, uint64_t slot_bytes)
+{
+    struct page_unit unit = page_unit_of(block_bytes, slot_bytes);
+
+    return (struct pool_split_need){.page_bytes = unit.page_bytes,
+                                    .pages_per_slot = unit.pages_per_slot,
+                                    .pages_per_block = unit.pages_per_block,
+                                    .block_tokens = t->block_tokens,
+                                    .context = t->context,
+                                    .max_rows = t->max_rows,
+                                    .slots = t->slots};
+}
+
+uint64_t split_least(const struct split_terms *t, uint64_t block_bytes,
+                     uint64_t slot_bytes)
+{
+    uint64_t blocks =
+        ((uint64_t)t->context + t->block_tokens - 1) / t->block_tokens;
+
+    return blocks * block_bytes + slot_bytes;
 }
 
 /* Computes everything of a stage but its pool and its share. */
@@ -72,13 +99,10 @@ static struct split_stage weigh(const struct search *s, uint32_t worker,
             s->workers[worker].scratch_bytes +
             (last ? m->head_scratch_bytes : m->hidden_scratch_bytes),
         .step_bytes = layers + (last ? m->head_bytes : 0),
-        .need = {.block_bytes = (t->tokens[end] - t->tokens[begin]) *
-                                s->terms->block_tokens,
-                 .slot_bytes = t->slots[end] - t->slots[begin],
-                 .block_tokens = s->terms->block_tokens,
-                 .context = s->terms->context,
-                 .max_rows = s->terms->max_rows,
-                 .slots = s->terms->slots},
+        .token_bytes = t->tokens[end] - t->tokens[begin],
+        .slot_bytes = t->slots[end] - t->slots[begin],
+        .need = split_need(s->terms, t->blocks[end] - t->blocks[begin],
+                           t->slots[end] - t->slots[begin]),
     };
 
     return g;
@@ -95,12 +119,30 @@ static uint64_t least_bytes(const struct split_stage *g)
     return g->weight_bytes + g->scratch_bytes + pool_split_least(&g->need);
 }
 
-static uint64_t lacking(const struct search *s, const struct split_stage *g)
+static uint64_t past_budget(const struct search *s, const struct split_stage *g,
+                            uint64_t bytes)
 {
-    uint64_t least = least_bytes(g);
     uint64_t budget = s->workers[g->worker].budget_bytes;
 
-    return least > budget ? least - budget : 0;
+    return bytes > budget ? bytes - budget : 0;
+}
+
+static uint64_t lacking(const struct search *s, const struct split_stage *g)
+{
+    return past_budget(s, g, least_bytes(g));
+}
+
+/* Returns the bytes that a stage lacks with these layers or more. */
+static uint64_t surely_lacking(const struct search *s,
+                               const struct split_stage *g)
+{
+    const struct split_table *t = s->table;
+
+    return past_budget(s, g,
+                       g->weight_bytes + g->scratch_bytes +
+                           split_least(s->terms,
+                                       t->blocks[g->end] - t->blocks[g->begin],
+                                       g->slot_bytes));
 }
 
 /* Called only for stages that fit, so the subtraction cannot underflow. */
@@ -121,10 +163,15 @@ static enum verdict judge(const struct search *s, struct split_stage *g,
 
     if (s->goal == LEAST_LACKING) {
         *value = (double)lacking(s, g);
-        return *value > s->lacking ? TOO_MUCH : FITS;
+        return *value <= s->lacking                        ? FITS
+               : (double)surely_lacking(s, g) > s->lacking ? TOO_MUCH
+                                                           : FITS_NOT;
     }
-    if (lacking(s, g) > 0 || time > s->slowest) {
+    if (time > s->slowest || surely_lacking(s, g) > 0) {
         return TOO_MUCH;
+    }
+    if (lacking(s, g) > 0) {
+        return FITS_NOT;
     }
     /* The pool is computed only in later passes, as it costs most of a
      * stage's time. */
@@ -273,7 +320,7 @@ static enum status too_large(struct search *s, struct split *out,
     const struct split_stage *worst = &out->stages[0];
     const struct split_worker *w;
     char need[AMOUNT], weights[AMOUNT], scratch[AMOUNT], one[AMOUNT],
-        has[AMOUNT], others[64], slots[64] = "";
+        has[AMOUNT], others[64];
 
     (void)pass(s, LEAST_LACKING);
     read_back(s, out);
@@ -285,16 +332,13 @@ static enum status too_large(struct search *s, struct split *out,
     w = &s->workers[worst->worker];
     snprintf(others, sizeof others, "; no split over %u stages lacks less",
              s->n_stages);
-    if (s->terms->slots > 1 && worst->need.slot_bytes > 0) {
-        snprintf(slots, sizeof slots, " and %u slots in all", s->terms->slots);
-    }
     return error_set(
         e, ST_RESOURCE_EXHAUSTED,
         "layers %u-%u need %s (weights %s, scratch %s, one sequence of %u "
-        "tokens%s %s), worker %s has %s: %" PRIu64 " bytes are missing%s",
+        "tokens %s), worker %s has %s: %" PRIu64 " bytes are missing%s",
         worst->begin, worst->end, amount(need, least_bytes(worst)),
         amount(weights, worst->weight_bytes),
-        amount(scratch, worst->scratch_bytes), s->terms->context, slots,
+        amount(scratch, worst->scratch_bytes), s->terms->context,
         amount(one, pool_split_least(&worst->need)), quote(w->name).text,
         amount(has, w->budget_bytes), lacking(s, worst),
         s->n_stages > 1 ? others : "");
@@ -449,7 +493,7 @@ enum status split_find(struct split *out, struct split_table *table,
     if (st != ST_OK) {
         return st;
     }
-    sum_up(table, model);
+    sum_up(table, model, terms->block_tokens);
     s.slowest = quickly(&s, FASTEST);
     out->every_order = choose_kinds(&s);
     s.slowest = pass(&s, FASTEST);
@@ -483,21 +527,4 @@ uint64_t split_sequences(const struct split *s, uint32_t length,
         }
     }
     return fit;
-}
-
-uint64_t split_pages_per_slot(const struct split_stage *s)
-{
-    const struct pool_split_need *n = &s->need;
-
-    if (n->slot_bytes == 0) {
-        return 0;
-    }
-    return n->block_bytes == 0
-               ? 1
-               : (n->slot_bytes + n->block_bytes - 1) / n->block_bytes;
-}
-
-uint64_t split_pages(const struct split_stage *s)
-{
-    return s->pool.n_blocks + s->pool.n_slots * split_pages_per_slot(s);
 }

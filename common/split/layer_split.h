@@ -49,7 +49,8 @@ struct split_layer {
     uint64_t weight_bytes;
     uint64_t token_bytes; /* KV of one token; 0: a linear layer. At most
                              SHARD_BYTES_MAX for the whole context. */
-    uint64_t slot_bytes;  /* state of one sequence; 0: an attention layer */
+    uint64_t slot_bytes;  /* state of one sequence, aligned as in a slot
+                             (page_linear_bytes()); 0: an attention layer */
 };
 
 struct split_model {
@@ -73,7 +74,7 @@ struct split_worker {
 struct split_terms {
     uint32_t n_stages;                        /* 0: one per worker */
     uint32_t block_tokens, context, max_rows; /* the same for every worker */
-    uint32_t slots;  /* the number at each worker; 0: by default */
+    uint32_t slots;  /* the cap at each worker; 0: max_rows */
     uint32_t length; /* tokens of the sequences in (c) */
     bool in_order;
 };
@@ -83,6 +84,7 @@ struct split_stage {
     uint32_t begin, end;
     uint64_t weight_bytes, scratch_bytes;
     uint64_t step_bytes;
+    uint64_t token_bytes, slot_bytes; /* of its layers */
     double step_share; /* share of the sum of the stages' times */
     struct pool_split_need need;
     struct pool_split pool;
@@ -98,7 +100,9 @@ struct split {
  * kind and each boundary, the best way to reach it. */
 struct split_table {
     uint64_t weights[MODEL_LAYERS_MAX + 1]; /* weights of layers [0, i) */
-    uint64_t tokens[MODEL_LAYERS_MAX + 1], slots[MODEL_LAYERS_MAX + 1];
+    /* Of these layers: the bytes of a token, of a block, and of a slot. */
+    uint64_t tokens[MODEL_LAYERS_MAX + 1], blocks[MODEL_LAYERS_MAX + 1];
+    uint64_t slots[MODEL_LAYERS_MAX + 1];
     struct split_step {
         double value;
         uint16_t from; /* the boundary before it */
@@ -125,9 +129,15 @@ uint64_t split_stage_sequences(const struct split_stage *s, uint32_t length);
 uint64_t split_sequences(const struct split *s, uint32_t length,
                          uint32_t *stage);
 
-/* Returns sizes in the stage's own pages: a block, or a slot if the stage has
- * no blocks. */
-uint64_t split_pages_per_slot(const struct split_stage *s);
-uint64_t split_pages(const struct split_stage *s);
+/* Returns the pages of a stage with the sums of a block's and of a slot's
+ * bytes; not both are 0. */
+struct pool_split_need split_need(const struct split_terms *t,
+                                  uint64_t block_bytes, uint64_t slot_bytes);
+
+/* Returns a lower bound of the smallest pool of a stage.  More layers never
+ * lower it, although they may lower the smallest pool itself: a larger page can
+ * round a slot up by less. */
+uint64_t split_least(const struct split_terms *t, uint64_t block_bytes,
+                     uint64_t slot_bytes);
 
 #endif

@@ -1,25 +1,26 @@
-/* pool_split.h - Division of a worker's memory, and of a pool between slots
- * and blocks.
+/* pool_split.h - Division of a worker's memory, and the capacity of its pool.
  *
  *     budget = weights + scratch + pool
- *     pool   = n_slots * slot_bytes + n_blocks * block_bytes
+ *     pool   = n_pages * page_bytes
  *
- * The border between the classes is fixed.  By default the pool gets slots for
- * as many sequences of a typical length as it holds, at most max_rows, which
- * is all that can run.  `slots` sets their number instead.  The rest are
- * blocks, at most what that many sequences of the whole context need.  The
- * blocks of one sequence of the whole context always fit.
+ * The pool is one budget of pages (common/model/page_layout.h).  Blocks, slots
+ * and checkpoints take pages from it while the worker serves, so the pool has
+ * no border between them.  A sequence holds
  *
- * A typical sequence has POOL_TYPICAL_TOKENS, or a quarter of the context if
- * that is less.  A chat without max_tokens reserves 2048 tokens for its answer
- * (docs/http.md), and its prompt may have as many.  The rule does not follow
- * the longest context: a pool for sequences of a quarter of 262,144 tokens
- * would have a tenth of the slots that chats can use.
+ *     pages = blocks(tokens) + pages_per_slot
+ *
+ * The pool gets all pages that the budget has room for: those that no sequence
+ * holds keep prefixes.  The smallest pool holds one sequence of the whole
+ * context.
+ *
+ * `slots` is a cap on the sequences that hold a slot at once, by default
+ * max_rows, which is all that can run.  It reserves nothing.
  *
  * Worker, `sluice-worker --check` and `sluicectl plan` use these functions, so
  * their figures agree.
  *
- * Threading, memory: pure functions. */
+ * Threading, memory: pure functions.
+ * Limits: at most SHARD_CLASS_MAX pages. */
 #ifndef COMMON_SPLIT_POOL_SPLIT_H
 #define COMMON_SPLIT_POOL_SPLIT_H
 
@@ -27,18 +28,20 @@
 
 #include "common/base/status.h"
 
-#define POOL_TYPICAL_TOKENS 4096
-
-/* Sizes of a pool's classes; a shard has at least one class. */
+/* The pages of a shard, and what its sequences may be. */
 struct pool_split_need {
-    uint64_t block_bytes, slot_bytes;         /* 0: the class does not exist */
+    uint64_t page_bytes;                      /* at least 1 */
+    uint64_t pages_per_slot;                  /* 0: no linear layer */
+    uint32_t pages_per_block;                 /* 1; 0: no attention layer */
     uint32_t block_tokens, context, max_rows; /* each at least 1 */
-    uint32_t slots; /* how many; 0: by default.  Unused without the class. */
+    uint32_t
+        slots; /* most slots at once; 0: max_rows.  Unused without slots. */
 };
 
 struct pool_split {
     uint64_t bytes; /* bytes in use */
-    uint32_t n_blocks, n_slots;
+    uint32_t n_pages;
+    uint32_t slot_cap; /* most slots at once; 0: the shard has none */
 };
 
 /* Everything that a budget has to hold. */
@@ -50,26 +53,37 @@ struct pool_budget {
 /* Returns the blocks of one sequence of that many tokens; 0 without blocks. */
 uint64_t pool_split_blocks(const struct pool_split_need *n, uint32_t tokens);
 
-/* Returns the memory of one sequence of that many tokens: its blocks and its
+/* Returns the pages of one sequence of that many tokens: its blocks and its
  * slot. */
+uint64_t pool_split_pages(const struct pool_split_need *n, uint32_t tokens);
+
+/* Returns the bytes of these pages. */
 uint64_t pool_split_sequence(const struct pool_split_need *n, uint32_t tokens);
 
-/* Returns the bytes of the smallest pool: one sequence of the whole context,
- * and the other slots if their number is set. */
+/* Returns the bytes of the smallest pool: one sequence of the whole context. */
 uint64_t pool_split_least(const struct pool_split_need *n);
 
 /* Divides bytes, which is at least pool_split_least(n). */
 struct pool_split pool_split_make(const struct pool_split_need *n,
                                   uint64_t bytes);
 
-/* Returns how many sequences of that many tokens a divided pool holds. */
+/* Returns how many sequences of that many tokens an empty pool holds.  The
+ * number is exact, because blocks move out of a slot's way. */
 uint64_t pool_split_sequences(const struct pool_split_need *n,
                               const struct pool_split *s, uint32_t tokens);
 
+/* Returns the share of the pool, 0 to 1, that nobody can use when it is full of
+ * sequences of that many tokens, each of which fills `useful` bytes of its
+ * pages: what rounding a slot up to pages takes, and the pages that are left
+ * and too few for another sequence.  The cap on slots does not count, since
+ * pages beyond it keep prefixes.  0 if no sequence fits. */
+double pool_split_waste(const struct pool_split_need *n,
+                        const struct pool_split *s, uint32_t tokens,
+                        uint64_t useful);
+
 /* Divides a budget of that many bytes.  Returns ST_RESOURCE_EXHAUSTED if it is
  * too small for weights, scratch and the smallest pool; the sentence has all
- * figures, and the number of slots that would fit if that number is the
- * reason. */
+ * figures. */
 MUST_CHECK enum status pool_split_budget(struct pool_split *out,
                                          const struct pool_budget *b,
                                          uint64_t bytes, struct error *e);

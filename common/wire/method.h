@@ -115,6 +115,14 @@ enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
       BY_WORKER, BY_WORKER, 1024, 0, LANE_CONTROL, true, 0)                    \
     X(STAGE_OPEN_PART, 0x0505, Stage, OpenPart, stage_open_part, nothing,      \
       ONEWAY, BY_WORKER, BY_WORKER, 65536, 0, LANE_CONTROL, true, 0)           \
+    X(STAGE_GEOMETRY, 0x0506, Stage, Geometry, stage_geometry, nothing,        \
+      ONEWAY, BY_WORKER, BY_WORKER, 1024, 0, LANE_CONTROL, true, 0)            \
+    X(STAGE_RESTORE, 0x0507, Stage, Restore, stage_restore, nothing, ONEWAY,   \
+      BY_WORKER, BY_WORKER, 256, 0, LANE_CONTROL, true, 0)                     \
+    X(STAGE_KEEP, 0x0508, Stage, Keep, stage_keep, nothing, ONEWAY, BY_WORKER, \
+      BY_WORKER, 32768, 0, LANE_CONTROL, true, 0)                              \
+    X(STAGE_GONE, 0x0509, Stage, Gone, stage_gone, nothing, ONEWAY, BY_WORKER, \
+      BY_WORKER, 32768, 0, LANE_CONTROL, true, 0)                              \
     X(TRANSFER_OPEN, 0x0601, Transfer, Open, transfer_open, nothing, UNARY,    \
       BY_WORKER, BY_WORKER, 1024, 16, LANE_CONTROL, false, 0)                  \
     X(TRANSFER_CHUNK, 0x0602, Transfer, Chunk, transfer_chunk, nothing, UNARY, \

@@ -20,6 +20,7 @@ static void count(struct generation *g)
         gateway_metrics_tenant(m, tenant_name(g->tenant));
 
     m->counts.prompt_tokens += g->usage.prompt;
+    m->counts.cached_tokens += g->usage.cached;
     m->counts.tokens += g->usage.completion;
     t->tenant_prompt_tokens += g->usage.prompt;
     t->tenant_tokens += g->usage.completion;

@@ -133,6 +133,11 @@ static void write_message(struct generation *g, struct generation_prompt *p,
     m->n_stop = r->n_stops;
     m->has_n = true;
     m->n = r->n;
+    m->has_cache = !r->cache_prompt;
+    m->cache = r->cache_prompt;
+    m->has_cache_salt = r->salt.n > 0;
+    m->cache_salt =
+        (ProtobufCBinaryData){r->salt.n, (uint8_t *)(uintptr_t)r->salt.text};
     m->has_tenant = true;
     m->tenant =
         (ProtobufCBinaryData){strlen(tenant), (uint8_t *)(uintptr_t)tenant};

@@ -90,6 +90,22 @@ static void put_logprobs(struct generation *g, uint32_t index,
     openai_answer_logprobs(g->answer, index, &l);
 }
 
+/* Choices share one prompt: only the choice that computed it shows how much was
+ * reused. */
+static void count_cached(struct generation *g, struct generation_prompt *p,
+                         const Sluice__V1__GenerateFigures *f)
+{
+    uint32_t n = f->has_n_cached ? f->n_cached : 0;
+
+    if (p->has_cached && p->n_cached <= n) {
+        return;
+    }
+    g->usage.cached += n;
+    g->usage.cached -= p->n_cached;
+    p->n_cached = n;
+    p->has_cached = true;
+}
+
 static void count(struct generation *g, struct generation_prompt *p,
                   const Sluice__V1__GenerateChunk *m)
 {
@@ -104,6 +120,9 @@ static void count(struct generation *g, struct generation_prompt *p,
     if (m->figures != NULL && p->ids == NULL && p->n_ids == 0) {
         p->n_ids = m->figures->n_prompt;
         g->usage.prompt += p->n_ids;
+    }
+    if (m->figures != NULL) {
+        count_cached(g, p, m->figures);
     }
     openai_answer_usage(g->answer, &g->usage);
 }

@@ -22,6 +22,9 @@
     X(streams_open, GAUGE, "open streams")                                    \
     X(generations_open, GAUGE, "choices and prompts open at the router")      \
     X(prompt_tokens, COUNTER, "prompt tokens of finished requests")           \
+    X(cached_tokens, COUNTER,                                                 \
+      "prompt tokens of finished requests that were "                         \
+      "reused")                                                               \
     X(tokens, COUNTER, "generated tokens")                                    \
     X(body_errors, COUNTER, "requests with an invalid body")                  \
     X(template_errors, COUNTER, "conversations that a chat template refused") \

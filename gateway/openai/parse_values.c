@@ -59,6 +59,19 @@ bool parse_skip_special(struct parse *p, const struct field *f)
     return true;
 }
 
+bool parse_cache_salt(struct parse *p, const struct field *f)
+{
+    if (!field_string(f, &p->r->salt.text, &p->r->salt.n)) {
+        return false;
+    }
+    if (p->r->salt.n == 0 || p->r->salt.n > CACHE_SALT_MAX) {
+        return field_fail(f, "has %zu bytes, but a salt has 1 to %d",
+                          p->r->salt.n, CACHE_SALT_MAX);
+    }
+    parse_hold(p, f->value);
+    return true;
+}
+
 /* ---- stops ---- */
 
 static bool read_stop(struct parse *p, const struct field *f)

@@ -110,6 +110,8 @@ struct openai_request {
     struct sampling sampling; /* logprobs, n_top_logprobs and lists too */
     struct openai_given given;
     bool has_seed;
+    bool cache_prompt;         /* computed prefixes are reused and kept */
+    struct openai_stop salt;   /* of the prefix index; n = 0: none */
     struct openai_stop *stops; /* [n_stops] */
     size_t n_stops;            /* 0..STOP_STRINGS_MAX */
 

@@ -36,6 +36,7 @@ static struct openai_request *request_new(enum openai_kind kind)
 
     r->kind = kind;
     r->n = 1;
+    r->cache_prompt = true;
     r->sampling = sampling_default();
     r->parallel_tool_calls = true;
     r->held = json_array();

@@ -9,6 +9,7 @@
 
 #define ROWS   3 /* a prompt row, then two generated ones */
 #define BLOCKS (CANARY_TOKENS + ROWS)
+#define SLOT   0 /* its blocks follow its pages */
 
 /* One backend's results: x after each layer, and the logits, of the last token
  * of each row. */
@@ -23,6 +24,7 @@ struct canary {
     uint32_t layers[2], n_layers; /* the first layer of each kind */
     uint32_t n_prompt, n_rows;
     uint32_t blocks[BLOCKS], ids[BLOCKS];
+    uint32_t n_pages; /* used at most */
     struct trace device, again, cpu;
 };
 
@@ -45,7 +47,7 @@ static void choose_layers(struct canary *c)
 }
 
 /* Takes as many tokens as fit in the model's context. */
-static void choose_rows(struct canary *c)
+static void choose_rows(struct canary *c, uint32_t pages_per_slot)
 {
     uint32_t most = c->w->shape.context;
 
@@ -54,8 +56,9 @@ static void choose_rows(struct canary *c)
     if (c->n_prompt > CANARY_TOKENS) {
         c->n_prompt = CANARY_TOKENS;
     }
+    c->n_pages = pages_per_slot + BLOCKS;
     for (uint32_t i = 0; i < BLOCKS; i++) {
-        c->blocks[i] = i;
+        c->blocks[i] = pages_per_slot + i;
         /* A multiplicative hash spreads the ids over the vocabulary. */
         c->ids[i] = (uint32_t)((i * 2654435761u) % c->w->shape.vocab);
     }
@@ -100,6 +103,7 @@ static enum status trace_row(const struct canary *c, struct kernels *k,
     struct kernel_row r = {.n_tokens = row == 0 ? c->n_prompt : 1,
                            .position = first,
                            .blocks = c->blocks,
+                           .slot = SLOT,
                            .generated = row > 0};
     struct kernel_step step = {&r, 1, r.n_tokens};
     size_t h = c->w->shape.hidden;
@@ -135,8 +139,8 @@ static enum status trace_rows(const struct canary *c, struct kernels *k,
 
     kernels_sizes(k, &sizes);
     /* Both runs must start from the same state, or their bits would differ. */
-    if (sizes.slot_bytes > 0) {
-        kernels_zero_slot(k, 0);
+    if (sizes.pages_per_slot > 0) {
+        kernels_zero_slot(k, SLOT);
     }
     for (uint32_t row = 0; row < c->n_rows && st == ST_OK; row++) {
         st = trace_row(c, k, s, row, e);
@@ -159,7 +163,7 @@ static enum status trace_cpu(struct canary *c, const struct kernels_options *o,
     enum status st = backend_new(&k, c->w, &on_cpu, e);
 
     if (st == ST_OK) {
-        st = kernels_alloc(k, BLOCKS, 1, 0, e);
+        st = kernels_alloc(k, c->n_pages, e);
     }
     if (st == ST_OK) {
         st = trace_rows(c, k, &c->cpu, e);
@@ -252,14 +256,16 @@ enum status canary_run(struct kernels *k, const struct shard_weights *w,
                        const struct kernels_options *o, struct error *e)
 {
     struct canary *c = calloc(1, sizeof *c);
+    struct kernels_sizes sizes;
     enum status st;
 
     if (c == NULL) {
         return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
+    kernels_sizes(k, &sizes);
     c->w = w;
     choose_layers(c);
-    choose_rows(c);
+    choose_rows(c, sizes.pages_per_slot);
     st = run_traces(c, k, o, e);
     free_trace(&c->device);
     free_trace(&c->again);

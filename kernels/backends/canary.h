@@ -6,8 +6,8 @@
  * residual streams and the logits must agree within CANARY_BOUND of the largest
  * value.  A second run on the device must give the same bits.
  *
- * The run uses slot 0 and the pool's first blocks, so it must come before any
- * other use.
+ * The run uses the pool's first pages, the slot and then the blocks, so it must
+ * come before any other use.
  *
  * Threading: as kernels.h.  Memory: a cpu backend for a few tokens. */
 #ifndef KERNELS_BACKENDS_CANARY_H

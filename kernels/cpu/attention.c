@@ -9,7 +9,8 @@
 struct attention_job {
     struct cpu *c;
     const struct attention_weights *w;
-    char *kv;            /* the layer's storage */
+    char *kv;            /* k and v of the layer in page 0 */
+    size_t stride;       /* bytes from page to page */
     uint32_t group;      /* query heads of a kv head */
     uint32_t span;       /* tokens of a row in one task */
     uint32_t tasks_head; /* tasks of one kv head */
@@ -98,7 +99,7 @@ static void store_kv(const struct attention_job *j, uint32_t t)
     uint32_t p = row->position + t - row->first, size = c->block_tokens;
     size_t hd = s->head_dim, item = dtype_bytes(c->kv_dtype);
     size_t plane = hd * size * item; /* k or v of one head */
-    char *block = j->kv + row->blocks[p / size] * cpu_kv_bytes(c);
+    char *block = j->kv + row->blocks[p / size] * j->stride;
 
     for (uint32_t h = 0; h < s->n_kv_heads; h++) {
         size_t at = ((size_t)t * s->n_kv_heads + h) * hd;
@@ -174,7 +175,7 @@ static void attend_span(const struct attention_job *j,
         .blocks = row->blocks,
         .k = j->kv + kv_head * plane,
         .v = j->kv + (s->n_kv_heads + kv_head) * plane,
-        .stride = cpu_kv_bytes(c),
+        .stride = j->stride,
         .dtype = c->kv_dtype,
         .n_q = n,
         .hd = s->head_dim,
@@ -258,7 +259,8 @@ void cpu_attention(struct kernels *k, uint32_t layer)
     size_t width = (size_t)n * s->n_heads * s->head_dim;
     struct attention_job j = {.c = c,
                               .w = &w->mixer.attention,
-                              .kv = c->layers[layer].kv,
+                              .kv = cpu_kv(c, layer),
+                              .stride = cpu_stride(c, layer),
                               .group = s->n_heads / s->n_kv_heads};
     const struct cpu_product out = {&j.w->o, j.w->o_bias, c->x, s->hidden,
                                     true};

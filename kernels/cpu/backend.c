@@ -206,19 +206,13 @@ static void turn_conv(struct cpu *c)
     }
 }
 
-/* Sums over the shard's own layers: a stage holds only some of them. */
-static void count_pool(struct cpu *c)
+static void set_sizes(struct cpu *c)
 {
-    size_t state = cpu_state_floats(c) * sizeof(float);
-
-    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
-        if (cpu_weights(c, i)->kind == MIXER_ATTENTION) {
-            c->sizes.block_bytes += cpu_kv_bytes(c);
-        } else {
-            c->sizes.slot_bytes += state + cpu_tail_bytes(c);
-        }
-    }
-    c->sizes.checkpoint_bytes = c->sizes.slot_bytes;
+    cpu_lay_out(c);
+    c->sizes.page_bytes = c->pages.page_bytes;
+    c->sizes.pages_per_block = c->pages.pages_per_block;
+    c->sizes.pages_per_slot = c->pages.pages_per_slot;
+    c->sizes.one_arithmetic = true;
 }
 
 static void cpu_sizes(const struct kernels *k, struct kernels_sizes *out)
@@ -260,7 +254,7 @@ static void cpu_begin(struct kernels *k, const struct kernel_step *step)
         for (uint32_t t = r->first; t < r->first + r->n_tokens; t++) {
             c->row_of[t] = i;
             /* Angles per token once, not once per layer and head. */
-            if (c->sizes.block_bytes > 0) {
+            if (c->sizes.pages_per_block > 0) {
                 rope_angles(c->freq, half, r->position + t - r->first,
                             c->cosine + (size_t)t * half,
                             c->sine + (size_t)t * half);
@@ -318,8 +312,8 @@ static const struct kernels_ops cpu_ops = {
     .sizes = cpu_sizes,
     .alloc = cpu_alloc,
     .zero_slot = cpu_zero_slot,
-    .save_slot = cpu_save_slot,
-    .load_slot = cpu_load_slot,
+    .copy_pages = cpu_copy_pages,
+    .poison_pages = cpu_poison_pages,
     .begin = cpu_begin,
     .end = cpu_end,
     .embed = cpu_embed,
@@ -352,7 +346,7 @@ static bool set_up(struct cpu *c, bool pin)
     memset(c->scratch, 0, count.used);
     cut_all(&(struct cutter){c->scratch, 0}, c);
     turn_conv(c);
-    count_pool(c);
+    set_sizes(c);
     rope_frequencies(&c->w->shape.rope, c->freq);
     c->threads = threads_new(c->sizes.n_threads, pin);
     return c->threads != NULL;

@@ -1,11 +1,12 @@
 /* cpu.h - the cpu backend's own state, shared by its operators.
  *
- * Storage of the pool, per layer of the shard that has it:
+ * Storage of the pool: each group of the page layout is one mapping
+ * [n_pages, page_bytes] (common/model/page_layout.h).  Within it, per layer:
  *
- *     attention  kv     [n_blocks] x { k [nkv, hd, block_tokens],
- *                                      v [nkv, block_tokens, hd] } kv_dtype
- *     linear     state  [n_slots + n_checkpoints, Hv, Dk, Dv] float32
- *                tail   [n_slots + n_checkpoints, K-1, C] kv_dtype
+ *     attention  kv     k [nkv, hd, block_tokens],
+ *                       v [nkv, block_tokens, hd] kv_dtype, in each page
+ *     linear     state  [Hv, Dk, Dv] float32, in each slot
+ *                tail   [K-1, C] kv_dtype, in each slot
  *
  * Keys are stored transposed, with positions innermost, so that the scores of
  * sixteen positions fill a register.
@@ -17,6 +18,7 @@
 
 #include <stdatomic.h>
 
+#include "common/model/page_layout.h"
 #include "kernels/cpu/threads.h"
 #include "kernels/isa/isa.h"
 #include "kernels/kernels.h"
@@ -33,9 +35,6 @@
 #define CPU_BUCKETS     (1u << CPU_BUCKET_BITS)
 
 struct cpu_layer {
-    char *kv;
-    float *state;
-    char *tail;
     float *conv; /* [K, C] float32: the weights, transposed */
 };
 
@@ -97,7 +96,9 @@ struct cpu {
     struct cpu_lane *lanes; /* [n_threads] */
 
     struct cpu_layer *layers; /* [end - begin] */
-    uint32_t n_blocks, n_slots, n_checkpoints;
+    struct page_layout pages;
+    char *groups[MODEL_LAYERS_MAX]; /* [pages.n_groups] mappings */
+    uint32_t n_pages;
     const struct kernel_step *step;
     uint32_t *row_of; /* [T] the row of each token */
 };
@@ -145,21 +146,26 @@ void cpu_matmul(struct cpu *c, const float *x, uint32_t n_x,
 void cpu_norm(struct cpu *c, float *out, const float *x, uint32_t n,
               const float *gamma);
 
-/* Returns the bytes of k and v of one layer's block. */
-size_t cpu_kv_bytes(const struct cpu *c);
+/* Computes the layout of the pool's pages from the shard's shape. */
+void cpu_lay_out(struct cpu *c);
+/* Returns k and v of a layer in page 0; those of the next page are
+ * cpu_stride() bytes on. */
+char *cpu_kv(const struct cpu *c, uint32_t layer);
+size_t cpu_stride(const struct cpu *c, uint32_t layer);
+/* Returns a layer's state [Hv, Dk, Dv], or tail [K-1, C], in the slot or
+ * checkpoint whose first page is `slot`.  The tail is NULL if K is 1. */
+float *cpu_state(const struct cpu *c, uint32_t layer, uint32_t slot);
+char *cpu_tail(const struct cpu *c, uint32_t layer, uint32_t slot);
 /* Returns the floats of one layer's state in a slot: Hv*Dk*Dv. */
 size_t cpu_state_floats(const struct cpu *c);
-/* Returns the bytes of one layer's tail in a slot: (K-1)*C of kv_dtype. */
-size_t cpu_tail_bytes(const struct cpu *c);
 
 /* Answer the calls of struct kernels_ops; some share a file. */
-enum status cpu_alloc(struct kernels *k, uint32_t n_blocks, uint32_t n_slots,
-                      uint32_t n_checkpoints, struct error *e);
+enum status cpu_alloc(struct kernels *k, uint32_t n_pages, struct error *e);
 /* Frees the pool's storage. */
 void cpu_release(struct cpu *c);
 void cpu_zero_slot(struct kernels *k, uint32_t slot);
-void cpu_save_slot(struct kernels *k, uint32_t slot, uint32_t checkpoint);
-void cpu_load_slot(struct kernels *k, uint32_t checkpoint, uint32_t slot);
+void cpu_copy_pages(struct kernels *k, uint32_t from, uint32_t to, uint32_t n);
+void cpu_poison_pages(struct kernels *k, uint32_t first, uint32_t n);
 void cpu_block_copy(struct kernels *k, uint32_t layer, uint32_t block, void *kv,
                     bool write);
 void cpu_slot_copy(struct kernels *k, uint32_t layer, uint32_t slot,

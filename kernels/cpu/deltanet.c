@@ -2,18 +2,61 @@
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
+#include <string.h>
 
 #define L2_EPS 1e-6f
 
 struct delta_job {
     struct cpu *c;
     const struct deltanet_weights *w;
-    const struct cpu_layer *layer;
+    uint32_t layer;
     const struct cpu_delta_scratch *s;
     const struct model_shape *m;
     uint32_t channels; /* C */
     uint32_t groups;   /* tasks of a row: groups of channels or of columns */
 };
+
+/* A row runs in parts, each up to the next checkpoint or the row's end.  How a
+ * row is divided changes no bit. */
+struct part {
+    uint32_t first, n;              /* tokens of the row */
+    const struct kernel_save *save; /* at its end; NULL: none */
+};
+
+static struct part row_part(const struct kernel_row *row, uint32_t i)
+{
+    struct part p = {
+        .first = i == 0 ? 0 : row->saves[i - 1].position - row->position,
+        .n = row->n_tokens,
+        .save = i < row->n_saves ? &row->saves[i] : NULL};
+
+    if (p.save) {
+        p.n = p.save->position - row->position;
+    }
+    p.n -= p.first;
+    return p;
+}
+
+/* Copies a part of a state or tail: `rows` rows of `bytes`, ld bytes apart. */
+static void copy_rows(char *to, const char *from, size_t rows, size_t bytes,
+                      size_t ld)
+{
+    for (size_t i = 0; i < rows; i++) {
+        memcpy(to + i * ld, from + i * ld, bytes);
+    }
+}
+
+/* Copies the channels of a task to the tail of a checkpoint. */
+static void save_tail(const struct delta_job *j, const struct conv_task *t,
+                      uint32_t first, uint32_t page)
+{
+    size_t item = dtype_bytes(t->dtype);
+
+    if (t->tail != NULL) {
+        copy_rows(cpu_tail(j->c, j->layer, page) + first * item, t->tail,
+                  t->k - 1, t->n * item, t->ld_w * item);
+    }
+}
 
 static void conv_job(void *arg, uint32_t task, uint32_t thread)
 {
@@ -22,24 +65,32 @@ static void conv_job(void *arg, uint32_t task, uint32_t thread)
     uint32_t first = task % j->groups * CONV_CHANNELS;
     uint32_t left = j->channels - first;
     size_t from = (size_t)row->first * j->channels + first;
-    size_t tail = cpu_tail_bytes(j->c); /* 0 for a convolution of width 1 */
+    char *tail = cpu_tail(j->c, j->layer, row->slot);
     struct conv_task t = {
-        .in = j->s->qkv + from,
-        .out = j->s->u + from,
-        .w = j->layer->conv + first,
-        .tail = tail == 0 ? NULL
-                          : j->layer->tail + row->slot * tail +
-                                first * dtype_bytes(j->c->kv_dtype),
+        .w = j->c->layers[j->layer].conv + first,
+        .tail =
+            tail == NULL ? NULL : tail + first * dtype_bytes(j->c->kv_dtype),
         .ld = j->channels,
         .ld_w = j->channels,
-        .n_tokens = row->n_tokens,
         .n = left < CONV_CHANNELS ? left : CONV_CHANNELS,
         .k = j->m->conv,
         .dtype = j->c->kv_dtype,
     };
 
     (void)thread;
-    j->c->isa->conv(&t);
+    for (uint32_t i = 0; i <= row->n_saves; i++) {
+        struct part p = row_part(row, i);
+
+        t.in = j->s->qkv + from + (size_t)p.first * j->channels;
+        t.out = j->s->u + from + (size_t)p.first * j->channels;
+        t.n_tokens = p.n;
+        if (p.n > 0) {
+            j->c->isa->conv(&t);
+        }
+        if (p.save) {
+            save_tail(j, &t, first, p.save->page);
+        }
+    }
 }
 
 /* Computes in double, so that every libm gives the same float32: beta =
@@ -76,6 +127,27 @@ static void unit_task(void *arg, uint32_t t, uint32_t thread)
     compute_gates(j, t);
 }
 
+/* Sets what the tokens of a part read and write. */
+static void take_part(const struct delta_job *j, const struct kernel_row *row,
+                      const struct part *p, uint32_t head, uint32_t column,
+                      struct delta_task *t)
+{
+    const struct model_shape *m = j->m;
+    size_t at = (size_t)row->first + p->first, hv = m->n_v_heads;
+    uint32_t k_head = head / (m->n_v_heads / m->n_k_heads);
+    size_t keys = (size_t)m->n_k_heads * m->k_dim;
+    size_t value = (size_t)head * m->v_dim + column;
+    const float *u = j->s->u + at * j->channels;
+
+    t->q = u + (size_t)k_head * m->k_dim;
+    t->k = u + keys + (size_t)k_head * m->k_dim;
+    t->v = u + 2 * keys + value;
+    t->decay = j->s->a + at * hv + head;
+    t->beta = j->s->b + at * hv + head;
+    t->o = j->s->y + at * hv * m->v_dim + value;
+    t->n_tokens = p->n;
+}
+
 /* Takes some columns of one value head's state through all tokens of a row.
  * Columns of the state are independent, so they can be separate tasks. */
 static void state_job(void *arg, uint32_t task, uint32_t thread)
@@ -86,31 +158,31 @@ static void state_job(void *arg, uint32_t task, uint32_t thread)
     const struct kernel_row *row = &j->c->step->rows[task / (j->groups * hv)];
     uint32_t head = task / j->groups % hv;
     uint32_t first = task % j->groups * STATE_COLUMNS, left = dv - first;
-    uint32_t k_head = head / (hv / m->n_k_heads);
-    const float *u = j->s->u + (size_t)row->first * j->channels;
-    size_t value = (size_t)head * dv + first;
-    size_t keys = (size_t)m->n_k_heads * dk;
+    size_t at = (size_t)head * dk * dv + first;
     struct delta_task t = {
-        .state = j->layer->state + row->slot * cpu_state_floats(j->c) +
-                 (size_t)head * dk * dv + first,
-        .q = u + (size_t)k_head * dk,
-        .k = u + keys + (size_t)k_head * dk,
-        .v = u + 2 * keys + value,
-        .decay = j->s->a + (size_t)row->first * hv + head,
-        .beta = j->s->b + (size_t)row->first * hv + head,
-        .o = j->s->y + (size_t)row->first * hv * dv + value,
+        .state = cpu_state(j->c, j->layer, row->slot) + at,
         .ld_state = dv,
         .ld_qk = j->channels,
         .ld_v = j->channels,
         .ld_gate = hv,
         .ld_o = (size_t)hv * dv,
-        .n_tokens = row->n_tokens,
         .dk = dk,
         .n = left < STATE_COLUMNS ? left : STATE_COLUMNS,
     };
 
     (void)thread;
-    j->c->isa->delta(&t);
+    for (uint32_t i = 0; i <= row->n_saves; i++) {
+        struct part p = row_part(row, i);
+
+        take_part(j, row, &p, head, first, &t);
+        j->c->isa->delta(&t);
+        if (p.save) {
+            float *to = cpu_state(j->c, j->layer, p.save->page) + at;
+
+            copy_rows((char *)to, (const char *)t.state, dk,
+                      t.n * sizeof(float), dv * sizeof(float));
+        }
+    }
     cpu_tick(j->c);
 }
 
@@ -168,7 +240,7 @@ void cpu_deltanet(struct kernels *k, uint32_t layer)
     struct delta_job j = {
         .c = c,
         .w = &w->mixer.deltanet,
-        .layer = &c->layers[layer],
+        .layer = layer,
         .s = &c->of[CPU_DELTA].delta,
         .m = m,
         .channels = 2 * m->n_k_heads * m->k_dim + m->n_v_heads * m->v_dim,

@@ -1,11 +1,11 @@
-/* storage.c - the pool's memory: blocks, slots and checkpoints. */
+/* storage.c - the pool's memory: pages of blocks, slots and checkpoints. */
 #include "kernels/cpu/cpu.h"
 
 #include <assert.h>
 #include <string.h>
 #include <sys/mman.h>
 
-size_t cpu_kv_bytes(const struct cpu *c)
+static size_t kv_bytes(const struct cpu *c)
 {
     const struct model_shape *s = &c->w->shape;
 
@@ -20,17 +20,19 @@ size_t cpu_state_floats(const struct cpu *c)
     return (size_t)s->n_v_heads * s->k_dim * s->v_dim;
 }
 
-static size_t channels(const struct cpu *c)
+static size_t state_bytes(const struct cpu *c)
 {
-    const struct model_shape *s = &c->w->shape;
-
-    return (size_t)2 * s->n_k_heads * s->k_dim +
-           (size_t)s->n_v_heads * s->v_dim;
+    return cpu_state_floats(c) * sizeof(float);
 }
 
-size_t cpu_tail_bytes(const struct cpu *c)
+static size_t tail_bytes(const struct cpu *c)
 {
-    return (c->w->shape.conv - 1) * channels(c) * dtype_bytes(c->kv_dtype);
+    const struct model_shape *s = &c->w->shape;
+    size_t channels =
+        (size_t)2 * s->n_k_heads * s->k_dim + (size_t)s->n_v_heads * s->v_dim;
+
+    return s->conv > 0 ? (s->conv - 1) * channels * dtype_bytes(c->kv_dtype)
+                       : 0;
 }
 
 static uint32_t n_layers(const struct cpu *c)
@@ -38,163 +40,171 @@ static uint32_t n_layers(const struct cpu *c)
     return c->w->end - c->w->begin;
 }
 
-static void *map_pages(size_t bytes)
+static bool is_linear(const struct cpu *c, uint32_t layer)
+{
+    return cpu_weights(c, layer)->kind == MIXER_DELTANET;
+}
+
+void cpu_lay_out(struct cpu *c)
+{
+    const struct page_sizes sizes = {.kv_bytes = kv_bytes(c),
+                                     .state_bytes = state_bytes(c),
+                                     .tail_bytes = tail_bytes(c)};
+    enum mixer_kind kinds[MODEL_LAYERS_MAX];
+
+    assert(n_layers(c) <= MODEL_LAYERS_MAX);
+    for (uint32_t i = 0; i < n_layers(c); i++) {
+        kinds[i] = cpu_weights(c, i)->kind;
+    }
+    page_layout_make(&c->pages, kinds, n_layers(c), &sizes);
+}
+
+/* ---- the mappings ---- */
+
+static size_t group_bytes(const struct cpu *c, uint32_t group)
+{
+    return c->n_pages * (size_t)c->pages.groups[group].page_bytes;
+}
+
+static void *map_bytes(size_t bytes)
 {
     void *p;
 
-    if (bytes == 0) {
-        return NULL;
-    }
-    /* mmap() rather than malloc(): pages of the pool cost nothing until
+    /* mmap() rather than malloc(): memory of the pool costs nothing until
      * used. */
     p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
              -1, 0);
     return p == MAP_FAILED ? NULL : p;
 }
 
-static void unmap_pages(void *p, size_t bytes)
-{
-    if (p) {
-        munmap(p, bytes);
-    }
-}
-
-static size_t n_states(const struct cpu *c)
-{
-    return (size_t)c->n_slots + c->n_checkpoints;
-}
-
-/* One mapping for each layer and kind: a block or slot then has one stride. */
-static bool layer_alloc(struct cpu *c, uint32_t i)
-{
-    struct cpu_layer *l = &c->layers[i];
-    size_t state = n_states(c) * cpu_state_floats(c) * sizeof(float);
-
-    if (cpu_weights(c, i)->kind == MIXER_ATTENTION) {
-        l->kv = map_pages(c->n_blocks * cpu_kv_bytes(c));
-        return l->kv || c->n_blocks == 0;
-    }
-    l->state = map_pages(state);
-    l->tail = map_pages(n_states(c) * cpu_tail_bytes(c));
-    return n_states(c) == 0 ||
-           (l->state && (l->tail || cpu_tail_bytes(c) == 0));
-}
-
-enum status cpu_alloc(struct kernels *k, uint32_t n_blocks, uint32_t n_slots,
-                      uint32_t n_checkpoints, struct error *e)
+enum status cpu_alloc(struct kernels *k, uint32_t n_pages, struct error *e)
 {
     struct cpu *c = cpu_of(k);
 
     cpu_release(c);
-    c->n_blocks = n_blocks;
-    c->n_slots = n_slots;
-    c->n_checkpoints = n_checkpoints;
-    for (uint32_t i = 0; i < n_layers(c); i++) {
-        if (!layer_alloc(c, i)) {
+    c->n_pages = n_pages;
+    for (uint32_t i = 0; i < c->pages.n_groups && n_pages > 0; i++) {
+        c->groups[i] = map_bytes(group_bytes(c, i));
+        if (c->groups[i] == NULL) {
             cpu_release(c);
             return error_set(
                 e, ST_RESOURCE_EXHAUSTED,
-                "not enough memory for a pool of %u blocks, %u slots "
-                "and %u checkpoints",
-                n_blocks, n_slots, n_checkpoints);
+                "not enough memory for a pool of %u pages of %llu bytes",
+                n_pages, (unsigned long long)c->pages.page_bytes);
         }
     }
     return ST_OK;
 }
 
-/* The counts give the mapped sizes, so they are cleared last. */
+/* n_pages gives the mapped sizes, so it is cleared last. */
 void cpu_release(struct cpu *c)
 {
-    for (uint32_t i = 0; i < n_layers(c); i++) {
-        struct cpu_layer *l = &c->layers[i];
-
-        unmap_pages(l->kv, c->n_blocks * cpu_kv_bytes(c));
-        unmap_pages(l->state,
-                    n_states(c) * cpu_state_floats(c) * sizeof(float));
-        unmap_pages(l->tail, n_states(c) * cpu_tail_bytes(c));
-        l->kv = NULL;
-        l->state = NULL;
-        l->tail = NULL;
+    for (uint32_t i = 0; i < c->pages.n_groups; i++) {
+        if (c->groups[i]) {
+            munmap(c->groups[i], group_bytes(c, i));
+        }
+        c->groups[i] = NULL;
     }
-    c->n_blocks = 0;
-    c->n_slots = 0;
-    c->n_checkpoints = 0;
+    c->n_pages = 0;
 }
 
-static float *state_at(const struct cpu *c, uint32_t layer, size_t slot)
+/* ---- places ---- */
+
+/* Returns byte `at` of a page, in the group of the layer. */
+static char *place(const struct cpu *c, uint32_t layer, uint32_t page,
+                   uint64_t at)
 {
-    return c->layers[layer].state + slot * cpu_state_floats(c);
+    return c->groups[c->pages.layers[layer].group] +
+           page * cpu_stride(c, layer) + at;
 }
 
-static char *tail_at(const struct cpu *c, uint32_t layer, size_t slot)
+size_t cpu_stride(const struct cpu *c, uint32_t layer)
 {
-    size_t bytes = cpu_tail_bytes(c); /* 0 for a convolution of width 1 */
-
-    return bytes == 0 ? NULL : c->layers[layer].tail + slot * bytes;
+    return c->pages.groups[c->pages.layers[layer].group].page_bytes;
 }
 
-static bool is_linear(const struct cpu *c, uint32_t layer)
+char *cpu_kv(const struct cpu *c, uint32_t layer)
 {
-    return cpu_weights(c, layer)->kind == MIXER_DELTANET;
+    return place(c, layer, 0, c->pages.layers[layer].at);
 }
 
-/* Where K is 1 a tail is NULL with 0 bytes, which memset() must not get. */
-static void zero_bytes(char *p, size_t bytes)
+float *cpu_state(const struct cpu *c, uint32_t layer, uint32_t slot)
 {
-    if (bytes > 0) {
-        memset(p, 0, bytes);
-    }
+    return (float *)(void *)place(c, layer, slot, c->pages.layers[layer].at);
+}
+
+char *cpu_tail(const struct cpu *c, uint32_t layer, uint32_t slot)
+{
+    return tail_bytes(c) == 0
+               ? NULL
+               : place(c, layer, slot, c->pages.layers[layer].tail_at);
+}
+
+/* ---- calls of kernels.h ---- */
+
+static bool is_slot(const struct cpu *c, uint32_t slot)
+{
+    uint32_t n = c->pages.pages_per_slot;
+
+    return n > 0 && slot % n == 0 && n <= c->n_pages && slot <= c->n_pages - n;
+}
+
+static bool in_pool(const struct cpu *c, uint32_t first, uint32_t n)
+{
+    return n <= c->n_pages && first <= c->n_pages - n;
 }
 
 static void move_bytes(char *inside, char *outside, size_t bytes, bool write)
 {
+    /* Where K is 1 a tail is NULL with 0 bytes, which memcpy() must not
+     * get. */
     if (bytes > 0) {
         memcpy(write ? inside : outside, write ? outside : inside, bytes);
     }
 }
 
+/* Leaves the rest of the last page alone: no operator reads it. */
 void cpu_zero_slot(struct kernels *k, uint32_t slot)
 {
     struct cpu *c = cpu_of(k);
 
-    assert(slot < c->n_slots);
+    assert(is_slot(c, slot));
     for (uint32_t i = 0; i < n_layers(c); i++) {
         if (is_linear(c, i)) {
-            zero_bytes((char *)state_at(c, i, slot),
-                       cpu_state_floats(c) * sizeof(float));
-            zero_bytes(tail_at(c, i, slot), cpu_tail_bytes(c));
+            memset(cpu_state(c, i, slot), 0, state_bytes(c));
+        }
+        if (is_linear(c, i) && tail_bytes(c) > 0) {
+            memset(cpu_tail(c, i, slot), 0, tail_bytes(c));
         }
     }
     cpu_tick(c);
 }
 
-static void copy_state(struct cpu *c, size_t to, size_t from)
+void cpu_copy_pages(struct kernels *k, uint32_t from, uint32_t to, uint32_t n)
 {
-    for (uint32_t i = 0; i < n_layers(c); i++) {
-        if (is_linear(c, i)) {
-            move_bytes((char *)state_at(c, i, to), (char *)state_at(c, i, from),
-                       cpu_state_floats(c) * sizeof(float), true);
-            move_bytes(tail_at(c, i, to), tail_at(c, i, from),
-                       cpu_tail_bytes(c), true);
-        }
+    struct cpu *c = cpu_of(k);
+
+    assert(in_pool(c, from, n) && in_pool(c, to, n));
+    assert(n == 0 || from + n <= to || to + n <= from);
+    for (uint32_t i = 0; i < c->pages.n_groups && n > 0; i++) {
+        size_t page = c->pages.groups[i].page_bytes;
+
+        memcpy(c->groups[i] + to * page, c->groups[i] + from * page, n * page);
     }
     cpu_tick(c);
 }
 
-void cpu_save_slot(struct kernels *k, uint32_t slot, uint32_t checkpoint)
+void cpu_poison_pages(struct kernels *k, uint32_t first, uint32_t n)
 {
     struct cpu *c = cpu_of(k);
 
-    assert(slot < c->n_slots && checkpoint < c->n_checkpoints);
-    copy_state(c, (size_t)c->n_slots + checkpoint, slot);
-}
+    assert(in_pool(c, first, n));
+    for (uint32_t i = 0; i < c->pages.n_groups && n > 0; i++) {
+        size_t page = c->pages.groups[i].page_bytes;
 
-void cpu_load_slot(struct kernels *k, uint32_t checkpoint, uint32_t slot)
-{
-    struct cpu *c = cpu_of(k);
-
-    assert(slot < c->n_slots && checkpoint < c->n_checkpoints);
-    copy_state(c, slot, (size_t)c->n_slots + checkpoint);
+        memset(c->groups[i] + first * page, 0xff, n * page);
+    }
+    cpu_tick(c);
 }
 
 /* Transposes keys from [hd, block_tokens] to [hd] a position, and back. */
@@ -218,9 +228,9 @@ void cpu_block_copy(struct kernels *k, uint32_t layer, uint32_t block, void *kv,
     const struct model_shape *s = &c->w->shape;
     size_t head = s->head_dim * dtype_bytes(c->kv_dtype);
     size_t plane = head * c->block_tokens, half = plane * s->n_kv_heads;
-    char *in = c->layers[layer].kv + block * cpu_kv_bytes(c), *out = kv;
+    char *in = cpu_kv(c, layer) + block * cpu_stride(c, layer), *out = kv;
 
-    assert(block < c->n_blocks);
+    assert(in_pool(c, block, 1));
     for (size_t h = 0; h < s->n_kv_heads; h++) {
         keys_copy(c, in + h * plane, out + h * head, write);
         for (size_t p = 0; p < c->block_tokens; p++) {
@@ -236,8 +246,8 @@ void cpu_slot_copy(struct kernels *k, uint32_t layer, uint32_t slot,
 {
     struct cpu *c = cpu_of(k);
 
-    assert(slot < c->n_slots);
-    move_bytes((char *)state_at(c, layer, slot), (char *)state,
-               cpu_state_floats(c) * sizeof(float), write);
-    move_bytes(tail_at(c, layer, slot), tail, cpu_tail_bytes(c), write);
+    assert(is_slot(c, slot));
+    move_bytes((char *)cpu_state(c, layer, slot), (char *)state, state_bytes(c),
+               write);
+    move_bytes(cpu_tail(c, layer, slot), tail, tail_bytes(c), write);
 }

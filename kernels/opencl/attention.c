@@ -120,6 +120,7 @@ static void run_prepare(struct opencl *c, const struct opencl_layer *l)
 
     opencl_arg_tensor(&a, &at->query);
     opencl_arg_tensor(&a, &l->kv);
+    opencl_arg_u32(&a, l->kv.cols);
     opencl_arg_tensor(&a, &at->in);
     opencl_arg_tensor(&a, &l->attention.q_norm);
     opencl_arg_tensor(&a, &l->attention.k_norm);
@@ -160,6 +161,7 @@ static void run_attend(struct opencl *c, const struct opencl_layer *l,
     opencl_arg_tensor(&a, &at->query);
     opencl_arg_tensor(&a, &at->in);
     opencl_arg_tensor(&a, &l->kv);
+    opencl_arg_u32(&a, l->kv.cols);
     opencl_arg_meta(&a);
     opencl_arg_u32(&a, first);
     opencl_arg_u32(&a, n);

@@ -97,8 +97,8 @@ static const struct kernels_ops backend_ops = {
     .sizes = backend_sizes,
     .alloc = opencl_alloc,
     .zero_slot = opencl_zero_slot,
-    .save_slot = opencl_save_slot,
-    .load_slot = opencl_load_slot,
+    .copy_pages = opencl_copy_pages,
+    .poison_pages = opencl_poison_pages,
     .begin = opencl_begin,
     .end = opencl_end,
     .embed = opencl_embed,
@@ -149,14 +149,11 @@ static enum status count_sizes(struct opencl *c,
     s->isa = c->device.name;
     /* 0 makes the caller count the host's memory instead. */
     s->device_bytes = c->device.host_memory ? 0 : c->device.memory;
-    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
-        if (c->w->layers[i].kind == MIXER_ATTENTION) {
-            s->block_bytes += opencl_kv_bytes(c);
-        } else {
-            s->slot_bytes += opencl_state_bytes(c) + opencl_tail_bytes(c);
-        }
-    }
-    s->checkpoint_bytes = s->slot_bytes;
+    opencl_pool_layout(c);
+    s->page_bytes = c->pages.page_bytes;
+    s->pages_per_block = c->pages.pages_per_block;
+    s->pages_per_slot = c->pages.pages_per_slot;
+    s->one_arithmetic = false;
     if (!opencl_step_layout(c)) {
         return error_set(
             e, ST_INVALID_ARGUMENT,

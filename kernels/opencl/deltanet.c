@@ -7,6 +7,7 @@
 #include "kernels/opencl/host/launch.h"
 #include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/nv/deltanet_nv.h"
+#include "kernels/opencl/pool.h"
 #include "kernels/opencl/rows.h"
 
 struct opencl_deltanet {
@@ -99,6 +100,7 @@ static void run_rows(struct opencl *c, const struct opencl_layer *l,
     opencl_arg_tensor(&a, &d->tickets);
     opencl_arg_tensor(&a, &l->state);
     opencl_arg_tensor(&a, &l->tail);
+    opencl_arg_u32(&a, l->state.cols);
     opencl_arg_tensor(&a, &d->in);
     opencl_arg_tensor(&a, &w->conv);
     opencl_arg_tensor(&a, &w->a_log);
@@ -108,7 +110,7 @@ static void run_rows(struct opencl *c, const struct opencl_layer *l,
     opencl_arg_u32(&a, first);
     opencl_arg_u32(&a, n);
     opencl_launch(&a, 2, global, local,
-                  (uint64_t)n * l->state.cols * sizeof(float) * 2);
+                  (uint64_t)n * opencl_state_bytes(c) * 2);
 }
 
 void opencl_deltanet(struct kernels *k, uint32_t layer)

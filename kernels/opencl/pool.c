@@ -37,99 +37,116 @@ size_t opencl_tail_bytes(const struct opencl *c)
     return (c->w->shape.conv - 1) * channels(c) * dtype_bytes(c->kv_dtype);
 }
 
-/* Requests the pool's storage for one layer of the shard. */
-static void request_layer(struct opencl *c, struct opencl_layer *l)
+void opencl_pool_layout(struct opencl *c)
 {
-    /* A checkpoint is a slot behind the others, so copies stay in one
-     * tensor. */
-    size_t states = (size_t)c->n_slots + c->n_checkpoints;
-    size_t item = dtype_bytes(c->kv_dtype);
+    enum mixer_kind kinds[MODEL_LAYERS_MAX];
+    const struct page_sizes sizes = {.kv_bytes = opencl_kv_bytes(c),
+                                     .state_bytes = opencl_state_bytes(c),
+                                     .tail_bytes = opencl_tail_bytes(c)};
 
-    if (l->kind == MIXER_ATTENTION) {
-        opencl_arena_add(c->pool, &l->kv, c->n_blocks,
-                         opencl_kv_bytes(c) / item, item);
-    } else {
-        opencl_arena_add(c->pool, &l->state, states,
-                         opencl_state_bytes(c) / sizeof(float), sizeof(float));
-        opencl_arena_add(c->pool, &l->tail, states, opencl_tail_bytes(c) / item,
-                         item);
-        l->tail.dtype = c->kv_dtype;
+    for (uint32_t i = 0; i < n_layers(c); i++) {
+        kinds[i] = c->w->layers[i].kind;
     }
-    l->kv.dtype = c->kv_dtype;
+    page_layout_make(&c->pages, kinds, n_layers(c), &sizes);
 }
 
-enum status opencl_alloc(struct kernels *k, uint32_t n_blocks, uint32_t n_slots,
-                         uint32_t n_checkpoints, struct error *e)
+/* Returns the view of `group` from byte `at` of page 0. */
+static struct opencl_tensor view_of(const struct opencl_tensor *group,
+                                    uint64_t at, size_t item, enum dtype dtype)
+{
+    return (struct opencl_tensor){.mem = group->mem,
+                                  .at = group->at + at,
+                                  .item = item,
+                                  .dtype = dtype,
+                                  .rows = group->rows,
+                                  .cols = (uint32_t)(group->cols / item)};
+}
+
+/* Points the layers to their places in the groups, which may be absent. */
+static void view_layers(struct opencl *c)
+{
+    size_t item = dtype_bytes(c->kv_dtype);
+
+    for (uint32_t i = 0; i < n_layers(c); i++) {
+        struct opencl_layer *l = &c->layers[i];
+        const struct page_layer *p = &c->pages.layers[i];
+        const struct opencl_tensor *g = &c->groups[p->group];
+
+        if (l->kind == MIXER_ATTENTION) {
+            l->kv = view_of(g, p->at, item, c->kv_dtype);
+        } else {
+            l->state = view_of(g, p->at, sizeof(float), DTYPE_F32);
+            l->tail = view_of(g, p->tail_at, item, c->kv_dtype);
+        }
+    }
+}
+
+enum status opencl_alloc(struct kernels *k, uint32_t n_pages, struct error *e)
 {
     struct opencl *c = opencl_of(k);
     enum status st;
 
     opencl_arena_free(&c->pool);
-    c->n_blocks = n_blocks;
-    c->n_slots = n_slots;
-    c->n_checkpoints = n_checkpoints;
     c->pool = opencl_arena_new("pool");
-    for (uint32_t i = 0; i < n_layers(c); i++) {
-        request_layer(c, &c->layers[i]);
+    for (uint32_t i = 0; i < c->pages.n_groups; i++) {
+        opencl_arena_add(c->pool, &c->groups[i], n_pages,
+                         c->pages.groups[i].page_bytes, 1);
     }
     st = opencl_arena_make(c, c->pool, e);
-    if (st == ST_OK) {
-        return ST_OK;
+    if (st != ST_OK) {
+        opencl_arena_free(&c->pool);
     }
-    opencl_arena_free(&c->pool);
-    c->n_blocks = c->n_slots = c->n_checkpoints = 0;
-    return error_wrap(
-        e, "allocate a pool of %u blocks, %u slots and %u checkpoints",
-        n_blocks, n_slots, n_checkpoints);
+    c->n_pages = st == ST_OK ? n_pages : 0;
+    view_layers(c);
+    return st == ST_OK ? ST_OK
+                       : error_wrap(e, "allocate a pool of %u pages", n_pages);
 }
 
-/* ---- slots ---- */
+/* ---- pages ---- */
+
+static bool has_pages(const struct opencl *c, uint32_t first, uint32_t n)
+{
+    return first <= c->n_pages && n <= c->n_pages - first;
+}
 
 void opencl_zero_slot(struct kernels *k, uint32_t slot)
 {
     struct opencl *c = opencl_of(k);
-    size_t state = opencl_state_bytes(c), tail = opencl_tail_bytes(c);
 
-    assert(slot < c->n_slots);
-    for (uint32_t i = 0; i < n_layers(c); i++) {
-        const struct opencl_layer *l = &c->layers[i];
+    assert(has_pages(c, slot, c->pages.pages_per_slot));
+    for (uint32_t i = 0; i < c->pages.n_groups; i++) {
+        const uint64_t bytes = c->pages.groups[i].page_bytes;
 
-        if (l->kind == MIXER_DELTANET) {
-            opencl_zero(c, &l->state, slot * state, state);
-            opencl_zero(c, &l->tail, slot * tail, tail);
-        }
+        opencl_fill(c, &c->groups[i], slot * bytes,
+                    c->pages.pages_per_slot * bytes, 0);
     }
 }
 
-/* On the device: a slot's bytes never pass through the host. */
-static void copy_slot(struct opencl *c, size_t to, size_t from)
+/* On the device: a page's bytes never pass through the host. */
+void opencl_copy_pages(struct kernels *k, uint32_t from, uint32_t to,
+                       uint32_t n)
 {
-    size_t state = opencl_state_bytes(c), tail = opencl_tail_bytes(c);
+    struct opencl *c = opencl_of(k);
 
-    for (uint32_t i = 0; i < n_layers(c); i++) {
-        const struct opencl_layer *l = &c->layers[i];
+    assert(has_pages(c, from, n) && has_pages(c, to, n));
+    assert(from >= to ? from - to >= n : to - from >= n);
+    for (uint32_t i = 0; i < c->pages.n_groups; i++) {
+        const uint64_t bytes = c->pages.groups[i].page_bytes;
 
-        if (l->kind == MIXER_DELTANET) {
-            opencl_move(c, &l->state, to * state, from * state, state);
-            opencl_move(c, &l->tail, to * tail, from * tail, tail);
-        }
+        opencl_move(c, &c->groups[i], to * bytes, from * bytes, n * bytes);
     }
 }
 
-void opencl_save_slot(struct kernels *k, uint32_t slot, uint32_t checkpoint)
+void opencl_poison_pages(struct kernels *k, uint32_t first, uint32_t n)
 {
     struct opencl *c = opencl_of(k);
 
-    assert(slot < c->n_slots && checkpoint < c->n_checkpoints);
-    copy_slot(c, (size_t)c->n_slots + checkpoint, slot);
-}
+    assert(has_pages(c, first, n));
+    for (uint32_t i = 0; i < c->pages.n_groups; i++) {
+        const uint64_t bytes = c->pages.groups[i].page_bytes;
 
-void opencl_load_slot(struct kernels *k, uint32_t checkpoint, uint32_t slot)
-{
-    struct opencl *c = opencl_of(k);
-
-    assert(slot < c->n_slots && checkpoint < c->n_checkpoints);
-    copy_slot(c, slot, (size_t)c->n_slots + checkpoint);
+        opencl_fill(c, &c->groups[i], first * bytes, n * bytes, UINT32_MAX);
+    }
 }
 
 /* ---- canonical layouts ---- */
@@ -145,16 +162,22 @@ static void transfer_bytes(struct opencl *c, const struct opencl_tensor *t,
     }
 }
 
+/* Returns the bytes from page 0 to `page`, in the views of a layer. */
+static size_t page_at(const struct opencl *c, uint32_t layer, uint32_t page)
+{
+    return page * c->pages.groups[c->pages.layers[layer].group].page_bytes;
+}
+
 void opencl_slot_copy(struct kernels *k, uint32_t layer, uint32_t slot,
                       float *state, void *tail, bool write)
 {
     struct opencl *c = opencl_of(k);
     const struct opencl_layer *l = &c->layers[layer];
 
-    assert(slot < c->n_slots);
-    transfer_bytes(c, &l->state, slot * opencl_state_bytes(c), state,
+    assert(has_pages(c, slot, c->pages.pages_per_slot));
+    transfer_bytes(c, &l->state, page_at(c, layer, slot), state,
                    opencl_state_bytes(c), write);
-    transfer_bytes(c, &l->tail, slot * opencl_tail_bytes(c), tail,
+    transfer_bytes(c, &l->tail, page_at(c, layer, slot), tail,
                    opencl_tail_bytes(c), write);
     opencl_settle(c);
 }
@@ -185,12 +208,12 @@ void opencl_block_copy(struct kernels *k, uint32_t layer, uint32_t block,
     size_t bytes = opencl_kv_bytes(c), half = bytes / 2;
     char *in = c->block, *out = kv;
 
-    assert(block < c->n_blocks);
+    assert(has_pages(c, block, 1));
     if (write) {
         transpose_block(c, in, out, true);
         transpose_block(c, in + half, out + half, true);
     }
-    transfer_bytes(c, &l->kv, block * bytes, in, bytes, write);
+    transfer_bytes(c, &l->kv, page_at(c, layer, block), in, bytes, write);
     opencl_settle(c);
     if (!write) {
         transpose_block(c, in, out, false);

@@ -1,5 +1,5 @@
-/* pool.h - blocks, slots and checkpoints on the device; host/opencl.h describes
- * their layout.
+/* pool.h - the pool's pages on the device; host/opencl.h describes their
+ * layout.
  *
  * Threading: as opencl.h.
  * Memory: only opencl_alloc() allocates. */
@@ -13,12 +13,15 @@ size_t opencl_kv_bytes(const struct opencl *c);
 size_t opencl_state_bytes(const struct opencl *c);
 size_t opencl_tail_bytes(const struct opencl *c);
 
+/* Lays out c->pages for the shard's layers. */
+void opencl_pool_layout(struct opencl *c);
+
 /* Allocate, reset and copy as the calls of the same names in kernels.h do. */
-enum status opencl_alloc(struct kernels *k, uint32_t n_blocks, uint32_t n_slots,
-                         uint32_t n_checkpoints, struct error *e);
+enum status opencl_alloc(struct kernels *k, uint32_t n_pages, struct error *e);
 void opencl_zero_slot(struct kernels *k, uint32_t slot);
-void opencl_save_slot(struct kernels *k, uint32_t slot, uint32_t checkpoint);
-void opencl_load_slot(struct kernels *k, uint32_t checkpoint, uint32_t slot);
+void opencl_copy_pages(struct kernels *k, uint32_t from, uint32_t to,
+                       uint32_t n);
+void opencl_poison_pages(struct kernels *k, uint32_t first, uint32_t n);
 void opencl_block_copy(struct kernels *k, uint32_t layer, uint32_t block,
                        void *kv, bool write);
 void opencl_slot_copy(struct kernels *k, uint32_t layer, uint32_t slot,

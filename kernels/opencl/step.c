@@ -12,7 +12,7 @@
 
 static uint32_t blocks_of(const struct opencl *c, uint32_t tokens)
 {
-    return c->sizes.block_bytes == 0
+    return c->sizes.pages_per_block == 0
                ? 0
                : (tokens + c->block_tokens - 1) / c->block_tokens;
 }
@@ -27,15 +27,17 @@ bool opencl_step_layout(struct opencl *c)
     c->meta_ids = c->meta_tokens + s->max_tokens * OPENCL_TOKEN_INTS;
     c->meta_heads = c->meta_ids + s->max_tokens;
     c->meta_blocks = c->meta_heads + s->max_logits;
-    tables = (uint64_t)s->max_rows * blocks_of(c, c->w->shape.context);
+    tables = (uint64_t)s->max_rows * (blocks_of(c, c->w->shape.context) +
+                                      KERNELS_SAVES_MAX * OPENCL_SAVE_INTS);
     c->meta_ints = c->meta_blocks + (uint32_t)tables;
     return c->meta_blocks + tables <= META_INTS_MAX;
 }
 
 /* ---- begin ---- */
 
+/* The row's saves are behind its `blocks` blocks. */
 static void write_row(struct opencl *c, uint32_t at, const struct kernel_row *r,
-                      uint32_t first_block)
+                      uint32_t first_block, uint32_t blocks)
 {
     int32_t *out = c->meta_host + (size_t)at * OPENCL_ROW_INTS;
 
@@ -45,8 +47,25 @@ static void write_row(struct opencl *c, uint32_t at, const struct kernel_row *r,
     out[3] = (int32_t)r->slot;
     out[4] = (int32_t)first_block;
     out[5] = r->generated;
-    out[6] = 0;
-    out[7] = 0;
+    out[6] = (int32_t)r->n_saves;
+    out[7] = (int32_t)(first_block + blocks);
+}
+
+static void write_saves(int32_t *out, const struct kernel_row *r)
+{
+    uint32_t before = 0;
+
+    assert(r->n_saves <= KERNELS_SAVES_MAX);
+    for (uint32_t i = 0; i < r->n_saves; i++) {
+        const struct kernel_save *s = &r->saves[i];
+        uint32_t tokens = s->position - r->position;
+
+        assert(s->position % KERNELS_SAVE_CUT == 0 && tokens > before);
+        assert(tokens <= r->n_tokens);
+        *out++ = (int32_t)tokens;
+        *out++ = (int32_t)s->page;
+        before = tokens;
+    }
 }
 
 static void write_tokens(struct opencl *c, uint32_t row,
@@ -61,9 +80,10 @@ static void write_tokens(struct opencl *c, uint32_t row,
     }
 }
 
-/* Appends the caller's row r to the permuted step. */
+/* Appends the caller's row r to the permuted step; *used counts the ints behind
+ * META_BLOCKS. */
 static void add_row(struct opencl *c, const struct kernel_row *r,
-                    uint32_t *n_blocks)
+                    uint32_t *used)
 {
     struct opencl_step *s = &c->step;
     uint32_t end = r->position + r->n_tokens, blocks = blocks_of(c, end);
@@ -72,18 +92,20 @@ static void add_row(struct opencl *c, const struct kernel_row *r,
     assert(end <= c->w->shape.context);
     *to = *r;
     to->first = s->n_tokens;
-    write_row(c, s->n_rows, to, *n_blocks);
+    write_row(c, s->n_rows, to, *used, blocks);
     write_tokens(c, s->n_rows, to);
     if (blocks > 0) {
         /* Only the blocks in use are copied, so short sequences upload
          * little. */
-        memcpy(c->meta_host + c->meta_blocks + *n_blocks, r->blocks,
+        memcpy(c->meta_host + c->meta_blocks + *used, r->blocks,
                blocks * sizeof *r->blocks);
     }
+    *used += blocks;
+    write_saves(c->meta_host + c->meta_blocks + *used, r);
+    *used += r->n_saves * OPENCL_SAVE_INTS;
     for (uint32_t i = 0; i < r->n_tokens; i++) {
         c->place[r->first + i] = to->first + i;
     }
-    *n_blocks += blocks;
     s->n_rows++;
     s->n_tokens += r->n_tokens;
     if (r->generated) {
@@ -100,7 +122,7 @@ static void add_row(struct opencl *c, const struct kernel_row *r,
 void opencl_begin(struct kernels *k, const struct kernel_step *step)
 {
     struct opencl *c = opencl_of(k);
-    uint32_t n_blocks = 0;
+    uint32_t used = 0;
 
     assert(step->n_tokens <= c->sizes.max_tokens);
     assert(step->n_rows <= c->sizes.max_rows);
@@ -109,11 +131,11 @@ void opencl_begin(struct kernels *k, const struct kernel_step *step)
     for (int generated = 1; generated >= 0; generated--) {
         for (uint32_t i = 0; i < step->n_rows; i++) {
             if (step->rows[i].generated == (generated == 1)) {
-                add_row(c, &step->rows[i], &n_blocks);
+                add_row(c, &step->rows[i], &used);
             }
         }
     }
-    c->meta_used = c->meta_blocks + n_blocks;
+    c->meta_used = c->meta_blocks + used;
     opencl_rows_stale(c);
 }
 

@@ -119,17 +119,16 @@ static uint32_t min_u32(uint32_t a, uint32_t b)
 static uint64_t bytes_of(const struct search *s)
 {
     const struct split_model *m = &s->model;
-    struct pool_split_need pool = {.block_tokens = s->task->block_tokens,
-                                   .context = s->task->context,
-                                   .max_rows = s->task->max_rows};
-    uint64_t bytes = m->embed_bytes + m->head_bytes;
+    const struct split_terms terms = {.block_tokens = s->task->block_tokens,
+                                      .context = s->task->context};
+    uint64_t bytes = m->embed_bytes + m->head_bytes, blocks = 0, slots = 0;
 
     for (uint32_t i = 0; i < m->n_layers; i++) {
         bytes += m->layers[i].weight_bytes;
-        pool.slot_bytes += m->layers[i].slot_bytes;
-        pool.block_bytes += m->layers[i].token_bytes * pool.block_tokens;
+        blocks += m->layers[i].token_bytes * terms.block_tokens;
+        slots += m->layers[i].slot_bytes;
     }
-    return bytes + pool_split_sequence(&pool, pool.context);
+    return bytes + split_least(&terms, blocks, slots);
 }
 
 static int compare_descending(const void *a, const void *b)

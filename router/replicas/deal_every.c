@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/model/page_layout.h"
+
 #define WORKER_SETS (1u << DEAL_EVERY_WORKERS) /* bits of a state */
 #define SHARD_USED  WORKER_SETS /* bit: at least one shard is used */
 #define STATES      (2 * WORKER_SETS)
@@ -16,13 +18,17 @@ struct step {
     uint16_t state, border;
 };
 
+/* Bytes of some layers: weights, a block, a slot. */
+struct sums {
+    uint64_t weights, blocks, slots;
+};
+
 /* One call of deal_every(). */
 struct every {
     const struct deal_task *t;
     const struct cover_piece *pieces; /* [n_pieces] */
     uint32_t n_pieces, n_workers;
-    struct split_layer
-        before[DEAL_EVERY_LAYERS + 1]; /* sums over layers [0, i) */
+    struct sums before[DEAL_EVERY_LAYERS + 1]; /* over layers [0, i) */
     struct step steps[STATES][DEAL_EVERY_LAYERS + 1];
 };
 
@@ -40,31 +46,40 @@ static void mark_reached(struct every *v, uint32_t state, uint32_t border,
     }
 }
 
-/* Returns true if a worker can hold the layers, by the rule of
+enum room {
+    FITS,
+    FITS_NOT, /* more layers may fit */
+    TOO_MUCH  /* and so are more layers */
+};
+
+/* Returns whether a worker can hold the layers, by the rule of
  * common/split/layer_split.h: weights, scratch, and one sequence of the whole
  * context.  The sums make this O(1): it is called for each pair of borders. */
-static bool fits(const struct every *v, uint32_t worker, uint32_t begin,
-                 uint32_t end)
+static enum room room_for(const struct every *v, uint32_t worker,
+                          uint32_t begin, uint32_t end)
 {
     const struct deal_task *t = v->t;
     const struct split_worker *w = &t->workers[worker];
-    const struct split_layer *a = &v->before[begin], *b = &v->before[end];
-    struct pool_split_need pool = {
-        .block_tokens = t->block_tokens,
-        .context = t->context,
-        .max_rows = t->max_rows,
-        .block_bytes = (b->token_bytes - a->token_bytes) * t->block_tokens,
-        .slot_bytes = b->slot_bytes - a->slot_bytes};
+    const struct sums *a = &v->before[begin], *b = &v->before[end];
+    const struct split_terms terms = {.block_tokens = t->block_tokens,
+                                      .context = t->context,
+                                      .max_rows = t->max_rows};
+    uint64_t blocks = b->blocks - a->blocks, slots = b->slots - a->slots;
+    struct pool_split_need need = split_need(&terms, blocks, slots);
+    uint64_t fixed = w->scratch_bytes + (b->weights - a->weights) +
+                     (begin == 0 ? t->embed_bytes : 0) +
+                     (end == t->n_layers ? t->head_bytes : 0);
 
-    return w->scratch_bytes + (b->weight_bytes - a->weight_bytes) +
-               (begin == 0 ? t->embed_bytes : 0) +
-               (end == t->n_layers ? t->head_bytes : 0) +
-               pool_split_sequence(&pool, pool.context) <=
-           w->budget_bytes;
+    if (fixed + pool_split_least(&need) <= w->budget_bytes) {
+        return FITS;
+    }
+    return fixed + split_least(&terms, blocks, slots) > w->budget_bytes
+               ? TOO_MUCH
+               : FITS_NOT;
 }
 
 /* Follows all edges from a state at a border.  More layers need more bytes, so
- * the loop ends at the first border that a worker cannot reach. */
+ * the loop ends at the first border that is too much for a worker. */
 static void extend(struct every *v, uint32_t state, uint32_t at)
 {
     uint32_t n_layers = v->t->n_layers;
@@ -80,10 +95,13 @@ static void extend(struct every *v, uint32_t state, uint32_t at)
         if (with == state) {
             continue;
         }
-        for (; to < n_layers && fits(v, w, at, to); to++) {
-            mark_reached(v, with, to, state, at);
+        for (enum room r = FITS; to < n_layers && r != TOO_MUCH; to++) {
+            r = room_for(v, w, at, to);
+            if (r == FITS) {
+                mark_reached(v, with, to, state, at);
+            }
         }
-        if (fits(v, w, at, n_layers)) {
+        if (room_for(v, w, at, n_layers) == FITS) {
             mark_reached(v, with, n_layers, state, at);
         }
     }
@@ -167,13 +185,15 @@ static bool read_back(struct deal *out, const struct every *v, uint32_t state)
 
 static void sum_layers(struct every *v)
 {
-    v->before[0] = (struct split_layer){0};
+    v->before[0] = (struct sums){0};
     for (uint32_t i = 0; i < v->t->n_layers; i++) {
-        const struct split_layer *l = &v->t->layers[i], *b = &v->before[i];
+        const struct split_layer *l = &v->t->layers[i];
+        const struct sums *b = &v->before[i];
 
-        v->before[i + 1] = (struct split_layer){
-            b->weight_bytes + l->weight_bytes, b->token_bytes + l->token_bytes,
-            b->slot_bytes + l->slot_bytes};
+        v->before[i + 1] = (struct sums){
+            b->weights + l->weight_bytes,
+            b->blocks + page_align(l->token_bytes * v->t->block_tokens),
+            b->slots + page_align(l->slot_bytes)};
     }
 }
 

@@ -5,6 +5,8 @@ from html import escape
 from report import MODELS, at
 
 WIDTH, LEFT, BAR, GAP = 860, 250, 16, 6
+LEDGER = (("held", "#2f6f9f"), ("granted", "#9dbfd8"), ("cached", "#c0792a"),
+          ("free", "#eeeeee"))
 COLOURS = {"decode": "#2f6f9f", "prefill": "#c0792a", "other": "#5a8f4e"}
 
 
@@ -86,6 +88,31 @@ def draw_histogram(page, name, d):
     page.y = base + 20
 
 
+def draw_ledger(page, figures):
+    """Draws the columns of the ledger over time, as stacked areas."""
+    rows = at(figures, "reuse", "trace", "reuse", "ledger")
+    if not rows or len(rows) < 2:
+        return
+    page.title("the pool while a trace runs: share of the pages")
+    width, height, base = WIDTH - 140, 120, page.y + 120
+    end = rows[-1][0]
+    below = [0.0] * len(rows)
+    for i, (name, colour) in enumerate(LEDGER):
+        above = [b + row[i + 1] for b, row in zip(below, rows)]
+        edge = [(70 + width * row[0] / end, base - height * y)
+                for row, y in zip(rows, above)]
+        edge += [(70 + width * row[0] / end, base - height * y)
+                 for row, y in zip(reversed(rows), reversed(below))]
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in edge)
+        page.parts.append(f'<polygon points="{points}" fill="{colour}"/>')
+        page.rect(70 + 110 * i, base + 22, 10, 10, colour)
+        page.text(84 + 110 * i, base + 31, name, 11)
+        below = above
+    page.text(70, base + 14, "0 s", 10)
+    page.text(70 + width, base + 14, f"{end:,.0f} s", 10, "end")
+    page.y = base + 40
+
+
 def draw(figures):
     page = Page()
     page.text(16, page.y, f"sluice {figures['commit']}, {figures['when']}, "
@@ -94,6 +121,7 @@ def draw(figures):
     for model in MODELS:
         draw_model(page, figures, model)
     draw_router(page, figures)
+    draw_ledger(page, figures)
     for key, name in (("join_us", "join to first token"),
                       ("cancel_us", "cancel to receipt"),
                       ("free_us", "cancel to free")):

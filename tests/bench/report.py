@@ -66,6 +66,12 @@ TARGETS = (
      lambda f: at(f, "load", "rate", "lag_p99_ms"), 1.0, -1),
     ("sluice-load, lag p99 with prompts of 50,000 tokens, ms",
      lambda f: at(f, "load", "streams", "lag_p99_ms"), 1.0, -1),
+    ("hit rate of 128 sessions over that of an unlimited pool",
+     lambda f: at(f, "reuse", "sessions", "share"), 0.98, 1),
+    ("TTFT of a repeated prompt of 4,096 tokens over a new one",
+     lambda f: at(f, "reuse", "ttft", "warm_share"), 0.1, -1),
+    ("TTFT of a new prompt with the index over without",
+     lambda f: at(f, "reuse", "ttft", "no_hit_cost"), 1.01, -1),
     ("three stages, share of the time that the idlest is busy",
      lambda f: at(f, "stages", "busy", "least"), 0.85, 1),
     ("decode of two stages over one worker, qwen3.5-0.8b",
@@ -195,6 +201,26 @@ def load_rows():
         yield "  lag, p99", "ms", field("load", f"{run}.lag_p99_ms")
 
 
+def reuse_rows():
+    for key, what in (("unlimited", "unlimited pool"),
+                      ("limited", "room for 512 states")):
+        yield (f"reuse: sessions, tokens reused, {what}", "",
+               field("reuse", f"sessions.{key}"))
+    for key, what in (("reuse", "trace"), ("no_reuse", "trace, --no-reuse")):
+        yield (f"reuse: {what}, tokens reused", "",
+               field("reuse", f"trace.{key}.hit_rate"))
+        for q in ("mean", "p50", "p99"):
+            yield (f"  TTFT, {q}", "ms",
+                   field("reuse", f"trace.{key}.ttft_ms.{q}"))
+    for key, what in (("cold_ms", "new"), ("warm_ms", "repeated"),
+                      ("no_cache_ms", "without the index")):
+        yield (f"reuse: TTFT of a long prompt, {what}", "ms",
+               field("reuse", f"ttft.{key}"))
+    yield "  repeated over new", "", field("reuse", "ttft.warm_share")
+    yield "  new over without the index", "", field("reuse",
+                                                    "ttft.no_hit_cost")
+
+
 def rows():
     yield from machine_rows()
     for model in MODELS:
@@ -203,6 +229,7 @@ def rows():
     yield from gateway_rows()
     yield from load_rows()
     yield from stage_rows()
+    yield from reuse_rows()
 
 
 def number(v):

@@ -19,6 +19,7 @@ void chain_open(struct chain *c, const struct shard_weights *const *shards,
     c->n = n;
     for (uint32_t i = 0; i < n; i++) {
         runner_open(&c->runners[i], shards[i], o, n_blocks, n_slots, order + i);
+        runner_poison(&c->runners[i]);
         if (engine_thread_new(&c->engines[i], c->runners[i].forward, 1, &e) !=
             ST_OK) {
             die(e.text);

@@ -268,6 +268,7 @@ static void check_all(struct check *c, const struct golden *g,
     struct kernels_sizes sizes;
 
     runner_open(&c->runner, c->w, o, n_blocks, 1, 0);
+    runner_poison(&c->runner);
     runner_tap(&c->runner, &tap);
     forward_sizes(c->runner.forward, &sizes);
     printf("%s kernels (%s, %u threads), kv %s\n", o->device, sizes.isa,

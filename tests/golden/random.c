@@ -68,6 +68,7 @@ static void open_trial(struct trial *t, uint32_t number)
     draw_options(t);
     runner_open(&t->runner, &t->model.w, &t->o, SEQS * (PROMPT + STEPS), SEQS,
                 1 + number);
+    runner_poison(&t->runner);
     for (uint32_t i = 0; i < SEQS; i++) {
         struct side *s = &t->sides[i];
         uint32_t n = 1 + dice_below(&t->dice, PROMPT);

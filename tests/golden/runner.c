@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TABLES 8 /* of all blocks, in one plan: forks share them */
+
 static void die(const char *what)
 {
     fprintf(stderr, "runner: %s\n", what);
@@ -70,20 +72,49 @@ static bool has_kind(const struct shard_weights *w, enum mixer_kind kind)
     return false;
 }
 
+/* Deals the pages, in groups as large as a slot: the first n_slots groups of a
+ * shuffled list are slots, the pages of the others blocks. */
+static void deal_pages(struct runner *r, uint32_t n_blocks, uint32_t n_slots)
+{
+    uint32_t per = r->pages_per_slot > 0 ? r->pages_per_slot : 1;
+    uint32_t n_groups = r->n_pages / per;
+    uint32_t *groups = numbers(n_groups, r->order);
+
+    r->n_blocks = r->n_slots = 0;
+    /* The stacks are taken from the end. */
+    for (uint32_t i = 0; i < n_groups; i++) {
+        if (r->pages_per_slot > 0 && n_groups - i <= n_slots) {
+            r->slots[r->n_slots++] = groups[i] * per;
+            continue;
+        }
+        for (uint32_t j = per; j > 0 && r->n_blocks < n_blocks; j--) {
+            r->blocks[r->n_blocks++] = groups[i] * per + j - 1;
+        }
+    }
+    /* Without linear layers a slot is only a number. */
+    while (r->n_slots < n_slots) {
+        r->slots[r->n_slots++] = SLOT_NONE;
+    }
+    free(groups);
+}
+
 bool runner_pool(struct runner *r, uint32_t n_blocks, uint32_t n_slots,
                  struct error *e)
 {
-    if (forward_alloc(r->forward, n_blocks, n_slots, 1, e) != ST_OK) {
+    uint32_t per = r->pages_per_slot > 0 ? r->pages_per_slot : 1;
+
+    r->n_pages = n_slots * r->pages_per_slot + (n_blocks + per - 1) / per * per;
+    if (forward_alloc(r->forward, r->n_pages, e) != ST_OK) {
         return false;
     }
     free(r->plan.blocks);
     free(r->slots);
     free(r->blocks);
-    r->n_blocks = n_blocks;
-    r->n_slots = n_slots;
-    r->blocks = numbers(n_blocks, r->order);
-    r->slots = numbers(n_slots, r->order);
-    r->plan.blocks = must(calloc(n_blocks + 1, sizeof *r->plan.blocks));
+    r->blocks = must(calloc(n_blocks + 1, sizeof *r->blocks));
+    r->slots = must(calloc(n_slots + 1, sizeof *r->slots));
+    r->plan.blocks =
+        must(calloc(TABLES * ((size_t)r->n_pages + 1), sizeof *r->plan.blocks));
+    deal_pages(r, n_blocks, n_slots);
     return true;
 }
 
@@ -93,6 +124,7 @@ void runner_open(struct runner *r, const struct shard_weights *w,
 {
     struct forward_tap tap = {
         .ctx = r, .layer = tap_layer, .logits = tap_logits};
+    struct kernels_sizes sizes;
     struct error e;
 
     memset(r, 0, sizeof *r);
@@ -107,6 +139,8 @@ void runner_open(struct runner *r, const struct shard_weights *w,
     }
     forward_set_tap(r->forward, &tap);
     r->order = order;
+    forward_sizes(r->forward, &sizes);
+    r->pages_per_slot = sizes.pages_per_slot;
     if (!runner_pool(r, n_blocks, n_slots, &e)) {
         die(e.text);
     }
@@ -115,10 +149,19 @@ void runner_open(struct runner *r, const struct shard_weights *w,
     r->plan.tokens = must(calloc(PLAN_TOKENS_MAX, sizeof *r->plan.tokens));
     r->plan.zero_slots =
         must(calloc(PLAN_ROWS_MAX, sizeof *r->plan.zero_slots));
+    r->plan.saves =
+        must(calloc(PLAN_SAVES_MAX * PLAN_ROWS_MAX, sizeof *r->plan.saves));
+    r->plan.before = must(calloc(PLAN_COPIES_MAX, sizeof *r->plan.before));
+    r->plan.after = must(calloc(2 * PLAN_ROWS_MAX, sizeof *r->plan.after));
+    r->plan.poison = must(calloc(PLAN_COPIES_MAX, sizeof *r->plan.poison));
 }
 
 void runner_close(struct runner *r)
 {
+    free(r->plan.poison);
+    free(r->plan.after);
+    free(r->plan.before);
+    free(r->plan.saves);
     free(r->plan.zero_slots);
     free(r->plan.blocks);
     free(r->plan.tokens);
@@ -127,6 +170,58 @@ void runner_close(struct runner *r)
     free(r->slots);
     free(r->blocks);
     forward_free(&r->forward);
+}
+
+/* Orders poison in the next plan; at once if that has no room for more. */
+static void poison(struct runner *r, uint32_t first, uint32_t n)
+{
+    struct plan *p = &r->plan;
+
+    if (!r->poisons || first == SLOT_NONE || n == 0) {
+        return;
+    }
+    if (p->n_poison == PLAN_COPIES_MAX) {
+        kernels_poison_pages(forward_kernels(r->forward), first, n);
+        return;
+    }
+    p->poison[p->n_poison++] = (struct plan_copy){.from = first, .n = n};
+}
+
+void runner_poison(struct runner *r)
+{
+    struct kernels *k = forward_kernels(r->forward);
+
+    r->poisons = true;
+    for (uint32_t i = 0; i < r->n_blocks; i++) {
+        kernels_poison_pages(k, r->blocks[i], 1);
+    }
+    for (uint32_t i = 0; i < r->n_slots && r->linear; i++) {
+        kernels_poison_pages(k, r->slots[i], r->pages_per_slot);
+    }
+}
+
+uint32_t runner_take_slot(struct runner *r)
+{
+    if (r->n_slots == 0) {
+        die("no slot is free");
+    }
+    return r->slots[--r->n_slots];
+}
+
+void runner_give_slot(struct runner *r, uint32_t slot)
+{
+    r->slots[r->n_slots++] = slot;
+    poison(r, slot, r->pages_per_slot);
+}
+
+static void take_blocks(struct runner *r, struct run_seq *s)
+{
+    if (s->n_blocks - s->n_shared > r->n_blocks) {
+        die("pool is too small");
+    }
+    for (uint32_t i = s->n_shared; i < s->n_blocks; i++) {
+        s->blocks[i] = r->blocks[--r->n_blocks];
+    }
 }
 
 void runner_start(struct runner *r, struct run_seq *s, const uint32_t *ids,
@@ -144,24 +239,79 @@ void runner_start(struct runner *r, struct run_seq *s, const uint32_t *ids,
     memcpy(s->ids, ids, n_prompt * sizeof *ids);
     s->n_blocks = (capacity + r->block_tokens - 1) / r->block_tokens;
     s->blocks = must(calloc(s->n_blocks, sizeof *s->blocks));
-    if (s->n_blocks > r->n_blocks || r->n_slots == 0) {
-        die("pool is too small");
-    }
-    for (uint32_t i = 0; i < s->n_blocks; i++) {
-        s->blocks[i] = r->blocks[--r->n_blocks];
-    }
-    s->slot = r->slots[--r->n_slots];
+    take_blocks(r, s);
+    s->slot = runner_take_slot(r);
 }
 
 void runner_stop(struct runner *r, struct run_seq *s)
 {
-    for (uint32_t i = s->n_blocks; i > 0; i--) {
+    for (uint32_t i = s->n_blocks; i > s->n_shared; i--) {
         r->blocks[r->n_blocks++] = s->blocks[i - 1];
+        poison(r, s->blocks[i - 1], 1);
     }
-    r->slots[r->n_slots++] = s->slot;
+    runner_give_slot(r, s->slot);
     free(s->blocks);
     free(s->ids);
     memset(s, 0, sizeof *s);
+}
+
+/* Makes s a sequence that has positions [0, at) of another. */
+static void share(struct runner *r, struct run_seq *s, const struct run_seq *of,
+                  uint32_t at)
+{
+    *s = *of;
+    s->fresh = false;
+    s->n_done = at;
+    s->n_shared = r->attention ? at / r->block_tokens : 0;
+    s->ids = must(calloc(s->capacity, sizeof *s->ids));
+    memcpy(s->ids, of->ids, of->n_ids * sizeof *s->ids);
+    s->blocks = must(calloc(s->n_blocks, sizeof *s->blocks));
+    memcpy(s->blocks, of->blocks, s->n_shared * sizeof *s->blocks);
+    take_blocks(r, s);
+    s->slot = runner_take_slot(r);
+}
+
+/* Returns whether the last block before `at` is partly filled. */
+static bool has_part(const struct runner *r, uint32_t at)
+{
+    return r->attention && at % r->block_tokens > 0;
+}
+
+void runner_fork(struct runner *r, struct run_seq *s, const struct run_seq *of,
+                 uint32_t at, uint32_t from)
+{
+    uint32_t part = at / r->block_tokens;
+
+    share(r, s, of, at);
+    if (has_part(r, at)) {
+        runner_before(r, of->blocks[part], s->blocks[part], 1);
+    }
+    if (r->linear) {
+        runner_before(r, from, s->slot, r->pages_per_slot);
+    }
+}
+
+uint32_t runner_twin(struct runner *r, struct run_seq *s,
+                     const struct run_seq *of, uint32_t row, float *logits)
+{
+    struct plan *p = &r->plan;
+    uint32_t part = of->n_done / r->block_tokens;
+
+    share(r, s, of, of->n_done);
+    if (has_part(r, of->n_done)) {
+        runner_after(r, of->blocks[part], s->blocks[part], 1);
+    }
+    if (r->linear) {
+        runner_after(r, of->slot, s->slot, r->pages_per_slot);
+    }
+    p->rows[p->n_rows] = p->rows[row];
+    p->rows[p->n_rows].n_tokens = 0;
+    p->rows[p->n_rows].source = row;
+    if (p->rows[row].sampling != NULL) {
+        p->rows[p->n_rows].sampling = &s->sampling;
+    }
+    r->logits[p->n_rows] = logits;
+    return p->n_rows++;
 }
 
 void runner_skip(struct run_seq *s, uint32_t n)
@@ -190,6 +340,9 @@ static uint32_t add_table(struct runner *r, const struct run_seq *s, uint32_t n)
 
     if (!r->attention) {
         return 0;
+    }
+    if (p->n_blocks + table > TABLES * r->n_pages) {
+        die("tables past their room");
     }
     memcpy(p->blocks + p->n_blocks, s->blocks, table * sizeof *s->blocks);
     p->n_blocks += table;
@@ -227,6 +380,25 @@ uint32_t runner_add(struct runner *r, struct run_seq *s, uint32_t n,
     return p->n_rows++;
 }
 
+void runner_save(struct runner *r, uint32_t position, uint32_t page)
+{
+    struct plan *p = &r->plan;
+    struct plan_row *row = &p->rows[p->n_rows - 1];
+
+    row->save = row->n_saves++ > 0 ? row->save : p->n_saves;
+    p->saves[p->n_saves++] = (struct plan_save){position, page};
+}
+
+void runner_before(struct runner *r, uint32_t from, uint32_t to, uint32_t n)
+{
+    r->plan.before[r->plan.n_before++] = (struct plan_copy){from, to, n};
+}
+
+void runner_after(struct runner *r, uint32_t from, uint32_t to, uint32_t n)
+{
+    r->plan.after[r->plan.n_after++] = (struct plan_copy){from, to, n};
+}
+
 void runner_step(struct runner *r)
 {
     forward_run(r->forward, &r->plan, &r->result);
@@ -242,6 +414,10 @@ void runner_done(struct runner *r)
     r->plan.n_tokens = 0;
     r->plan.n_blocks = 0;
     r->plan.n_zero = 0;
+    r->plan.n_saves = 0;
+    r->plan.n_before = 0;
+    r->plan.n_after = 0;
+    r->plan.n_poison = 0;
     r->plan.step++;
 }
 

@@ -20,9 +20,11 @@ struct runner {
     struct plan plan;
     struct plan_result result;
     uint32_t block_tokens;
-    uint32_t *blocks, n_blocks; /* free ones, a stack */
-    uint32_t *slots, n_slots;   /* free ones, a stack */
+    uint32_t n_pages, pages_per_slot;
+    uint32_t *blocks, n_blocks; /* pages of free ones, a stack */
+    uint32_t *slots, n_slots;   /* first pages of free ones, a stack */
     uint32_t order;             /* shuffles both, see runner_open() */
+    bool poisons;               /* see runner_poison() */
     float **logits;             /* [PLAN_ROWS_MAX] targets of the rows' logits,
                                  * or NULL */
     struct forward_tap tap;     /* the test's own */
@@ -31,14 +33,15 @@ struct runner {
 struct run_seq {
     uint32_t *ids; /* [capacity] prompt, then generated */
     uint32_t n_ids, n_prompt, n_done, capacity;
-    uint32_t *blocks, n_blocks;
-    uint32_t slot;
-    bool fresh; /* its slot is not zeroed yet */
+    uint32_t *blocks, n_blocks; /* pages */
+    uint32_t slot;              /* its first page */
+    bool fresh;                 /* its slot is not zeroed yet */
+    uint32_t n_shared;          /* its first blocks, which are another's */
     struct sampling sampling;
 };
 
-/* Opens a runner.  `order` shuffles the free blocks and slots; 0 leaves them in
- * ascending order. */
+/* Opens a runner with at least this many blocks and slots.  `order` shuffles
+ * the pages among them; 0 puts the slots first, both in ascending order. */
 void runner_open(struct runner *r, const struct shard_weights *w,
                  const struct kernels_options *o, uint32_t n_blocks,
                  uint32_t n_slots, uint32_t order);
@@ -49,6 +52,9 @@ void runner_close(struct runner *r);
  * room. */
 bool runner_pool(struct runner *r, uint32_t n_blocks, uint32_t n_slots,
                  struct error *e);
+
+/* From now on every page that is free holds NaN.  Between plans only. */
+void runner_poison(struct runner *r);
 
 /* Observes layers with tap->layer; tap is copied. */
 void runner_tap(struct runner *r, const struct forward_tap *tap);
@@ -61,6 +67,28 @@ void runner_stop(struct runner *r, struct run_seq *s);
 /* Marks its first n ids as done, as if its blocks and its slot held their
  * values. */
 void runner_skip(struct run_seq *s, uint32_t n);
+
+/* Takes a free slot, as a checkpoint; the caller gives it back. */
+uint32_t runner_take_slot(struct runner *r);
+void runner_give_slot(struct runner *r, uint32_t slot);
+
+/* Adds copies to the plan being made, before its rows or after them; saves to
+ * its newest row. */
+void runner_before(struct runner *r, uint32_t from, uint32_t to, uint32_t n);
+void runner_after(struct runner *r, uint32_t from, uint32_t to, uint32_t n);
+void runner_save(struct runner *r, uint32_t position, uint32_t page);
+
+/* Starts a sequence with the ids and positions of another, up to `at`: they
+ * share the full blocks, and the next plan copies the last one, if it is partly
+ * filled, and the state in the slot or checkpoint `from`.  runner_stop() keeps
+ * the shared blocks: the other one must stop later. */
+void runner_fork(struct runner *r, struct run_seq *s, const struct run_seq *of,
+                 uint32_t at, uint32_t from);
+
+/* Adds a twin of a row that samples, and starts its sequence, which shares the
+ * full blocks as above. */
+uint32_t runner_twin(struct runner *r, struct run_seq *s,
+                     const struct run_seq *of, uint32_t row, float *logits);
 
 /* Adds a row of the next n ids to the plan being made; returns the row's
  * number.  With `sample`, a token is chosen after the last id; if `logits` is

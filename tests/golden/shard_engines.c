@@ -24,23 +24,28 @@ static void open_one(struct shard_engines *g, uint32_t i,
     struct kernels_sizes sizes;
     struct error e;
 
-    if (forward_new(&g->forward[i], w, k, &e) != ST_OK ||
-        forward_alloc_hidden(g->forward[i], o->engine_depth + 1, o->step_tokens,
+    if (forward_new(&g->forward[i], w, k, &e) != ST_OK) {
+        die(e.text);
+    }
+    forward_sizes(g->forward[i], &sizes);
+    if (forward_alloc_hidden(g->forward[i], o->engine_depth + 1, o->step_tokens,
                              &e) != ST_OK ||
-        forward_alloc(g->forward[i], blocks, REPLICA_ASKS, 0, &e) != ST_OK ||
+        forward_alloc(g->forward[i],
+                      blocks * sizes.pages_per_block +
+                          REPLICA_ASKS * sizes.pages_per_slot,
+                      &e) != ST_OK ||
         engine_thread_new(&g->threads[i], g->forward[i], o->engine_depth, &e) !=
             ST_OK) {
         die(e.text);
     }
-    forward_sizes(g->forward[i], &sizes);
     *out = (struct replica_stage){
         .begin = w->begin,
         .end = w->end,
         .n_layers = w->shape.n_layers,
         .vocab = w->shape.vocab,
         .hidden = w->shape.hidden,
-        .has_blocks = sizes.block_bytes > 0,
-        .has_slots = sizes.slot_bytes > 0,
+        .has_blocks = sizes.pages_per_block > 0,
+        .has_slots = sizes.pages_per_slot > 0,
         .engine = engine_thread_engine(g->threads[i]),
         .fd = engine_thread_fd(g->threads[i]),
         .quiet = quiet,

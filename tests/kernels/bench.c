@@ -7,45 +7,9 @@
 #include "kernels/backends/backend.h"
 #include "tests/unit/cmocka.h"
 
-static void poison_blocks(struct bench *b)
-{
-    const struct model_shape *s = &b->model.w.shape;
-    size_t n = (size_t)2 * s->n_kv_heads * s->head_dim * b->o.block_tokens *
-               dtype_bytes(b->o.kv_dtype);
-    void *nan = malloc(n);
-
-    memset(nan, 0xff, n); /* a NaN in every dtype */
-    for (uint32_t l = 0; l < s->n_layers; l++) {
-        for (uint32_t i = 0;
-             b->model.layers[l].kind == MIXER_ATTENTION && i < BENCH_BLOCKS;
-             i++) {
-            kernels_block_copy(b->k, l, i, nan, true);
-        }
-    }
-    free(nan);
-}
-
-static void poison_slots(struct bench *b)
-{
-    const struct model_shape *s = &b->model.w.shape;
-    size_t state = (size_t)s->n_v_heads * s->k_dim * s->v_dim * 4;
-    size_t wide = 2 * s->n_k_heads * s->k_dim + s->n_v_heads * s->v_dim;
-    void *nan = malloc(state + wide * KERNELS_CONV_MAX * 4);
-
-    memset(nan, 0xff, state + wide * KERNELS_CONV_MAX * 4);
-    for (uint32_t l = 0; l < s->n_layers; l++) {
-        for (uint32_t i = 0;
-             b->model.layers[l].kind == MIXER_DELTANET && i < BENCH_SEQS; i++) {
-            kernels_slot_copy(b->k, l, i, nan, nan, true);
-        }
-    }
-    free(nan);
-}
-
 void bench_restart(struct bench *b)
 {
-    poison_blocks(b);
-    poison_slots(b);
+    kernels_poison_pages(b->k, 0, b->n_pages);
     for (uint32_t i = 0; i < BENCH_SEQS; i++) {
         struct bench_seq *s = &b->seqs[i];
 
@@ -53,20 +17,30 @@ void bench_restart(struct bench *b)
         reference_new(&s->ref, &b->model.w, b->o.kv_dtype);
         s->ref.operand = b->operand;
         s->length = 1 + dice_below(&b->dice, BENCH_LENGTH);
-        kernels_zero_slot(b->k, i);
+        s->slot = i * b->pages_per_slot;
+        if (b->pages_per_slot > 0) {
+            kernels_zero_slot(b->k, s->slot);
+        }
         for (uint32_t j = 0; j < BENCH_LENGTH; j++) {
-            s->blocks[j] = (j * BENCH_SEQS + i) * 7 % BENCH_BLOCKS;
+            s->blocks[j] = BENCH_SLOTS * b->pages_per_slot +
+                           (j * BENCH_SEQS + i) * 7 % BENCH_BLOCKS;
         }
     }
 }
 
 void bench_open(struct bench *b, const struct random_shape *shape)
 {
+    struct kernels_sizes sizes;
     struct error e = {0};
 
     random_model_new(&b->model, shape, &b->dice);
-    if (backend_new(&b->k, &b->model.w, &b->o, &e) != ST_OK ||
-        kernels_alloc(b->k, BENCH_BLOCKS, BENCH_SEQS, 1, &e) != ST_OK) {
+    if (backend_new(&b->k, &b->model.w, &b->o, &e) != ST_OK) {
+        fail_msg("%s", e.text);
+    }
+    kernels_sizes(b->k, &sizes);
+    b->pages_per_slot = sizes.pages_per_slot;
+    b->n_pages = BENCH_SLOTS * sizes.pages_per_slot + BENCH_BLOCKS;
+    if (kernels_alloc(b->k, b->n_pages, &e) != ST_OK) {
         fail_msg("%s", e.text);
     }
     bench_restart(b);
@@ -104,7 +78,7 @@ static uint32_t next_rows(struct bench *b, struct kernel_row *rows,
             .n_tokens = chunk < left ? chunk : left,
             .position = s->ref.position,
             .blocks = s->blocks,
-            .slot = i,
+            .slot = s->slot,
             .generated = b->generated && dice_below(&b->dice, 2),
         };
         *n_tokens += rows[n].n_tokens;

@@ -17,13 +17,15 @@
 #define BENCH_SEQS   3
 #define BENCH_LENGTH 100 /* longest sequence */
 #define BENCH_BLOCKS (BENCH_SEQS * BENCH_LENGTH)
-#define BENCH_HIDDEN 256 /* widest model */
+#define BENCH_SLOTS  (BENCH_SEQS + 1) /* the last one is a checkpoint */
+#define BENCH_HIDDEN 256              /* widest model */
 #define BENCH_VOCAB  512
 
 struct bench_seq {
     struct reference ref;
     uint32_t length;
-    uint32_t blocks[BENCH_LENGTH];
+    uint32_t blocks[BENCH_LENGTH]; /* pages */
+    uint32_t slot;                 /* its first page */
 };
 
 struct bench {
@@ -34,6 +36,7 @@ struct bench {
     enum dtype operand; /* the reference's */
     bool generated;     /* some rows are generated */
     uint32_t chunk;     /* most tokens of a row; 0: many sizes */
+    uint32_t pages_per_slot, n_pages;
     struct bench_seq seqs[BENCH_SEQS];
     float x[BENCH_SEQS * BENCH_LENGTH * BENCH_HIDDEN],
         out[BENCH_SEQS * BENCH_LENGTH * BENCH_HIDDEN];

@@ -85,6 +85,7 @@ static void open_runner(struct runner *r, const struct fixture *f,
     }
     blocks *= (v->batch + f->n - 1) / f->n;
     runner_open(r, f->w, &o, blocks + 64, v->batch + 2, v->order);
+    runner_poison(r);
 }
 
 /* Runs each sequence alone: the prompt in one row, then token by token. */

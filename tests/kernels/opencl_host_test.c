@@ -18,8 +18,9 @@
 
 #define TOKENS OPENCL_SHAPE_TOKENS
 #define ROWS   8
-#define BLOCKS 24
+#define BLOCKS 24 /* pages of blocks; slots are behind them */
 #define SLOTS  ROWS
+#define PAGES  (BLOCKS + SLOTS * OPENCL_SHAPE_SLOT)
 
 /* ---- a driver that can fail ---- */
 
@@ -149,12 +150,18 @@ static void make_model(struct random_model *m)
     random_model_new(m, &r, &d);
 }
 
+/* Returns the first page of slot i. */
+static uint32_t slot_of(uint32_t i)
+{
+    return BLOCKS + i * OPENCL_SHAPE_SLOT;
+}
+
 static enum status open_kernels(struct fixture *f, struct error *e)
 {
     enum status st = backend_new(&f->k, &f->model.w, &f->o, e);
 
     if (st == ST_OK) {
-        st = kernels_alloc(f->k, BLOCKS, SLOTS, 1, e);
+        st = kernels_alloc(f->k, PAGES, e);
     }
     return st;
 }
@@ -215,7 +222,7 @@ static void make_step(struct fixture *f, struct kernel_row *rows,
             .n_tokens = i % 2 == 0 ? 1 + 3 * i : 1,
             .position = 0,
             .blocks = f->tables[i],
-            .slot = i,
+            .slot = slot_of(i),
             .generated = i % 2 == 1,
         };
         step->n_tokens += rows[i].n_tokens;
@@ -238,7 +245,7 @@ static enum status run_step(struct fixture *f, uint32_t *token, struct error *e)
         ids[i] = i * 7 % 257;
     }
     for (uint32_t i = 0; i < SLOTS; i++) {
-        kernels_zero_slot(f->k, i);
+        kernels_zero_slot(f->k, slot_of(i));
     }
     kernels_begin(f->k, &step);
     kernels_embed(f->k, ids);
@@ -260,13 +267,17 @@ static void test_sizes(void **state)
 {
     struct fixture *f = *state;
     const struct model_shape *s = &f->model.w.shape;
+    const size_t page = 2 * s->n_kv_heads * s->head_dim * 16 * 2;
+    const size_t slot =
+        s->n_v_heads * s->k_dim * s->v_dim * 4 + 3 * (2 * 2 * 32 + 4 * 32) * 2;
     struct kernels_sizes k;
 
     kernels_sizes(f->k, &k);
-    assert_int_equal(k.block_bytes, 2 * s->n_kv_heads * s->head_dim * 16 * 2);
-    assert_int_equal(k.slot_bytes, s->n_v_heads * s->k_dim * s->v_dim * 4 +
-                                       3 * (2 * 2 * 32 + 4 * 32) * 2);
-    assert_int_equal(k.checkpoint_bytes, k.slot_bytes);
+    assert_int_equal(k.page_bytes, page);
+    assert_int_equal(k.pages_per_block, 1);
+    assert_int_equal(k.pages_per_slot, (slot + page - 1) / page);
+    assert_int_equal(k.pages_per_slot, OPENCL_SHAPE_SLOT);
+    assert_false(k.one_arithmetic);
     assert_true(k.scratch_bytes > 0 && k.weight_bytes > 0);
     assert_int_equal(k.max_tokens, TOKENS);
 }
@@ -397,15 +408,85 @@ static void test_pool_copies(void **state)
         s[i] = (float)i;
         tail[i] = (unsigned char)i;
     }
-    kernels_slot_copy(f->k, 0, 2, s, tail, true);
-    kernels_save_slot(f->k, 2, 0);
-    kernels_zero_slot(f->k, 2);
-    kernels_slot_copy(f->k, 0, 2, s_out, tail_out, false);
+    kernels_slot_copy(f->k, 0, slot_of(2), s, tail, true);
+    kernels_copy_pages(f->k, slot_of(2), slot_of(3), OPENCL_SHAPE_SLOT);
+    kernels_zero_slot(f->k, slot_of(2));
+    kernels_slot_copy(f->k, 0, slot_of(2), s_out, tail_out, false);
     assert_true(s_out[1] == 0.0f && s_out[4095] == 0.0f && tail_out[3] == 0);
-    kernels_load_slot(f->k, 0, 3);
-    kernels_slot_copy(f->k, 0, 3, s_out, tail_out, false);
+    kernels_slot_copy(f->k, 0, slot_of(3), s_out, tail_out, false);
     assert_memory_equal(s, s_out, sizeof s);
     assert_memory_equal(tail, tail_out, 3 * 256 * 2);
+}
+
+/* Returns all pages of the pool, group after group. */
+static unsigned char *read_pages(const struct fixture *f, size_t *bytes)
+{
+    struct opencl *c = opencl_of(f->k);
+    unsigned char *all;
+    size_t at = 0;
+
+    *bytes = PAGES * c->sizes.page_bytes;
+    all = malloc(*bytes);
+    assert_non_null(all);
+    for (uint32_t i = 0; i < c->pages.n_groups; i++) {
+        size_t n = PAGES * c->pages.groups[i].page_bytes;
+
+        opencl_download(c, &c->groups[i], 0, all + at, n);
+        at += n;
+    }
+    assert_int_equal(at, *bytes);
+    return all;
+}
+
+/* Copies, zeros and poison change the pages that they name, and no other
+ * byte. */
+static void test_pages(void **state)
+{
+    struct fixture *f = *state;
+    struct opencl *c = opencl_of(f->k);
+    const size_t page = c->sizes.page_bytes;
+    size_t bytes;
+    unsigned char *before, *after;
+
+    for (uint32_t i = 0; i < BLOCKS; i++) {
+        unsigned char block[8192];
+
+        memset(block, (int)i, sizeof block);
+        kernels_block_copy(f->k, 1, i, block, true);
+    }
+    before = read_pages(f, &bytes);
+    kernels_copy_pages(f->k, 3, 7, 2);
+    kernels_copy_pages(f->k, 5, 4, 1);
+    kernels_poison_pages(f->k, 9, 3);
+    kernels_poison_pages(f->k, PAGES - 1, 1);
+    kernels_zero_slot(f->k, slot_of(1));
+    after = read_pages(f, &bytes);
+    memcpy(before + 7 * page, before + 3 * page, 2 * page);
+    memcpy(before + 4 * page, before + 5 * page, page);
+    memset(before + 9 * page, 0xff, 3 * page);
+    memset(before + (PAGES - 1) * page, 0xff, page);
+    memset(before + slot_of(1) * page, 0, OPENCL_SHAPE_SLOT * page);
+    assert_int_equal(c->pages.n_groups, 1);
+    assert_memory_equal(after, before, bytes);
+    free(before);
+    free(after);
+}
+
+/* A pool larger than an allocation is refused, and no layer keeps a part of
+ * the old one. */
+static void test_no_room_for_pool(void **state)
+{
+    struct fixture *f = *state;
+    struct opencl *c = opencl_of(f->k);
+    struct error e;
+
+    assert_int_equal(kernels_alloc(f->k, UINT32_MAX, &e),
+                     ST_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(e.text, "allocate a pool of 4294967295 pages"));
+    assert_non_null(strstr(e.text, "largest allocation"));
+    assert_null(c->layers[0].state.mem);
+    assert_null(c->layers[1].kv.mem);
+    reopen(f);
 }
 
 /* ---- a step of generated rows ---- */
@@ -429,9 +510,9 @@ static uint32_t decode(struct fixture *f, const uint32_t heads[2],
         rows[i] = (struct kernel_row){.first = i,
                                       .n_tokens = 1,
                                       .blocks = f->tables[i],
-                                      .slot = i,
+                                      .slot = slot_of(i),
                                       .generated = true};
-        kernels_zero_slot(f->k, i);
+        kernels_zero_slot(f->k, slot_of(i));
     }
     fail_at(WRITE, 1000, CL_OUT_OF_RESOURCES);
     kernels_begin(f->k, &step);
@@ -458,6 +539,7 @@ static void test_decode(void **state)
     struct fixture *f = *state;
     const size_t v = f->model.w.shape.vocab, bytes = v * sizeof(float);
     const uint32_t in_order[2] = {0, 1}, turned[2] = {1, 0};
+    const uint32_t twins[2] = {1, 1};
     float *a = malloc(2 * bytes), *b = malloc(2 * bytes);
 
     assert_true(a != NULL && b != NULL);
@@ -468,6 +550,9 @@ static void test_decode(void **state)
     assert_int_equal(decode(f, turned, b), 2); /* meta, places */
     assert_memory_equal(a, b + v, bytes);
     assert_memory_equal(a + v, b, bytes);
+    assert_int_equal(decode(f, twins, b), 2); /* the same token twice */
+    assert_memory_equal(a + v, b, bytes);
+    assert_memory_equal(a + v, b + v, bytes);
     free(a);
     free(b);
 }
@@ -661,6 +746,8 @@ int main(void)
         cmocka_unit_test(test_transfers),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_pool_copies),
+        cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_no_room_for_pool),
         cmocka_unit_test(test_again),
         cmocka_unit_test(test_ticks),
         cmocka_unit_test(test_profile),

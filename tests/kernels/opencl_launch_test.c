@@ -52,7 +52,8 @@ static int set_up(void **state)
 
     random_model_new(&f.model, &r, &d);
     if (backend_new(&f.k, &f.model.w, &o, &e) != ST_OK ||
-        kernels_alloc(f.k, ROWS, ROWS, 0, &e) != ST_OK) {
+        kernels_alloc(f.k, ROWS + (ROWS + 1) * OPENCL_SHAPE_SLOT, &e) !=
+            ST_OK) {
         fail_msg("%s", e.text);
     }
     *state = &f;
@@ -96,12 +97,14 @@ static struct launches count(struct kernels *k, uint32_t n, bool prompt)
     assert_in_range(step.n_rows, 1, ROWS);
     for (uint32_t i = 0; i < step.n_rows; i++) {
         blocks[i] = i;
-        rows[i] = (struct kernel_row){.first = i,
-                                      .n_tokens = 1,
-                                      .blocks = &blocks[i],
-                                      .slot = i,
-                                      .generated = i < n};
-        kernels_zero_slot(k, i);
+        /* Slots begin at a multiple of their pages, behind the blocks. */
+        rows[i] = (struct kernel_row){
+            .first = i,
+            .n_tokens = 1,
+            .blocks = &blocks[i],
+            .slot = (ROWS / OPENCL_SHAPE_SLOT + 1 + i) * OPENCL_SHAPE_SLOT,
+            .generated = i < n};
+        kernels_zero_slot(k, rows[i].slot);
     }
     kernels_begin(k, &step);
     kernels_embed(k, ids);

@@ -12,6 +12,7 @@
 
 #define OPENCL_SHAPE_BLOCK  16  /* tokens per block */
 #define OPENCL_SHAPE_TOKENS 300 /* most tokens per step */
+#define OPENCL_SHAPE_SLOT   3   /* pages of a slot */
 
 static inline struct random_shape opencl_shape(void)
 {

@@ -104,23 +104,26 @@ static void test_embed_and_head(void **state)
     free(b);
 }
 
-/* A slot that is saved, overwritten and loaded again has its old contents. */
+/* A slot that is copied, overwritten and copied back has its old contents. */
 static void test_checkpoint(void **state)
 {
     struct bench *b = calloc(1, sizeof *b);
     static float before[65536], after[65536], tail[65536], tail2[65536];
+    uint32_t slot, checkpoint;
 
     (void)state;
     assert_non_null(b);
     open_bench(b, 8, MIXER_DELTANET);
+    slot = b->seqs[1].slot;
+    checkpoint = BENCH_SEQS * b->pages_per_slot;
     bench_run(b, 0, kernels_deltanet, reference_deltanet);
-    kernels_slot_copy(b->k, 0, 1, before, tail, false);
-    kernels_save_slot(b->k, 1, 0);
-    kernels_zero_slot(b->k, 1);
-    kernels_slot_copy(b->k, 0, 1, after, tail2, false);
+    kernels_slot_copy(b->k, 0, slot, before, tail, false);
+    kernels_copy_pages(b->k, slot, checkpoint, b->pages_per_slot);
+    kernels_zero_slot(b->k, slot);
+    kernels_slot_copy(b->k, 0, slot, after, tail2, false);
     assert_true(memcmp(before, after, sizeof after) != 0);
-    kernels_load_slot(b->k, 0, 1);
-    kernels_slot_copy(b->k, 0, 1, after, tail2, false);
+    kernels_copy_pages(b->k, checkpoint, slot, b->pages_per_slot);
+    kernels_slot_copy(b->k, 0, slot, after, tail2, false);
     assert_memory_equal(before, after, sizeof after);
     assert_memory_equal(tail, tail2, sizeof tail);
     bench_close(b);

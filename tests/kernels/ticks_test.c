@@ -61,13 +61,17 @@ static void begin_shape(struct bench *b, const struct random_shape *r,
                                 .max_tokens = TOKENS,
                                 .max_rows = 1,
                                 .n_threads = 1};
+    struct kernels_sizes sizes;
     struct error e;
 
     random_model_new(&b->model, r, &d);
     assert_int_equal(backend_new(&b->k, &b->model.w, &o, &e), ST_OK);
-    assert_int_equal(kernels_alloc(b->k, CONTEXT / BLOCK, 1, 0, &e), ST_OK);
+    kernels_sizes(b->k, &sizes);
+    assert_int_equal(
+        kernels_alloc(b->k, sizes.pages_per_slot + CONTEXT / BLOCK, &e), ST_OK);
+    /* Slot 0 comes first. */
     for (uint32_t i = 0; i < CONTEXT / BLOCK; i++) {
-        b->blocks[i] = i;
+        b->blocks[i] = sizes.pages_per_slot + i;
     }
     for (uint32_t i = 0; i < n; i++) {
         b->tokens[i] = i % VOCAB;

@@ -13,11 +13,13 @@
 
 #define SPLIT       128 /* as in nv_attention_decode.cl */
 #define SPLITS      32
-#define ROWS_MAX    64
+#define ROWS_MAX    128
+#define PARTS       3 /* layers in a page of a checked step; ours is the 2nd */
 #define TOKENS_MAX  8192
 #define META_TOKENS (ROWS_MAX * 8)
 #define META_BLOCKS (META_TOKENS + 2 * TOKENS_MAX)
 #define ALLOWED     4e-3
+#define KV_MOST     ((size_t)18 << 30) /* bytes of a buffer */
 
 struct shape {
     const char *name;
@@ -47,7 +49,9 @@ struct world {
     uint32_t n_rows, n_tokens, longest;
     uint32_t first[ROWS_MAX];
     const struct row *rows;
-    uint32_t per_block; /* elements */
+    uint32_t per_block; /* elements of a block of one layer, */
+    uint32_t page;      /* and from page to page */
+    size_t kv_at;       /* the layer's in page 0 */
     uint32_t *blocks;   /* blocks of row r, from r * table_ld */
     uint32_t table_ld;
     uint16_t *host_kv; /* NULL: random everywhere */
@@ -94,7 +98,7 @@ static size_t place(const struct world *w, uint32_t row, uint32_t position,
 {
     const struct shape *s = w->s;
     uint32_t block = w->blocks[row * w->table_ld + position / s->block_tokens];
-    size_t at = (size_t)block * w->per_block;
+    size_t at = w->kv_at + (size_t)block * w->page;
     at += (value ? (size_t)w->per_block / 2 : 0);
     at += ((size_t)kv_head * s->block_tokens + position % s->block_tokens) *
           s->hd;
@@ -176,7 +180,9 @@ static void make_world(struct try *t, struct world *w, const struct shape *s,
     w->table_ld = (w->longest + s->block_tokens - 1) / s->block_tokens;
     w->per_block = 2 * s->nkv * s->block_tokens * s->hd;
     make_meta(t, w, shuffle);
-    size_t elements = (size_t)n * w->table_ld * w->per_block;
+    w->page = w->per_block * (checked ? PARTS : 1);
+    w->kv_at = checked ? w->per_block : 0;
+    size_t elements = (size_t)n * w->table_ld * w->page;
     if (checked) {
         w->host_kv = take(elements, 2);
         memset(w->host_kv, 0xff, elements * 2);
@@ -242,15 +248,15 @@ static cl_kernel attention_kernel(struct try *t, const struct world *w,
 static void layer_args(cl_kernel k, const struct world *w, uint64_t kv_at,
                        uint32_t first, uint32_t n)
 {
-    try_args(k, "mUmUmUmUmUmUmuuu", w->y, (uint64_t)0, w->part, (uint64_t)0,
+    try_args(k, "mUmUmUmUmUmUumuuu", w->y, (uint64_t)0, w->part, (uint64_t)0,
              w->tickets, (uint64_t)0, w->query, (uint64_t)0, w->in, (uint64_t)0,
-             w->kv, kv_at, w->meta, first, n, n_splits(w));
+             w->kv, kv_at, w->page, w->meta, first, n, n_splits(w));
 }
 
 static void attend_args(cl_kernel k, const struct world *w, uint32_t first,
                         uint32_t n)
 {
-    layer_args(k, w, 0, first, n);
+    layer_args(k, w, w->kv_at, first, n);
 }
 
 /* ---- the reference ---- */
@@ -361,10 +367,9 @@ static void decode_alone(struct try *t, const struct world *all,
         struct world w;
         char name[96];
         make_world(t, &w, s, all->rows + r, 1, 3, true);
-        memset(w.host_kv, 0xff,
-               (size_t)w.table_ld * w.per_block * sizeof(uint16_t));
+        memset(w.host_kv, 0xff, (size_t)w.table_ld * w.page * sizeof(uint16_t));
         fill_cache(&w, 0, r + 1, all->rows[r].position + 1);
-        w.kv = try_data(t, w.host_kv, (size_t)w.table_ld * w.per_block * 2);
+        w.kv = try_data(t, w.host_kv, (size_t)w.table_ld * w.page * 2);
         give_inputs(t, &w, r);
         run_decode(t, &w, one);
         snprintf(name, sizeof(name), "attention_decode %s row %u alone",
@@ -395,17 +400,18 @@ struct chain {
     const struct world *w;
     cl_kernel k;
     uint32_t n_layers;
+    size_t layer; /* elements from layer to layer */
 };
 
 static void next_layer(void *arg, uint32_t i)
 {
     const struct chain *c = arg;
-    uint64_t layer = (uint64_t)c->w->n_rows * c->w->table_ld * c->w->per_block;
-    layer_args(c->k, c->w, layer * (i % c->n_layers), 0, c->w->n_rows);
+    layer_args(c->k, c->w, c->layer * (i % c->n_layers), 0, c->w->n_rows);
 }
 
+/* A page holds n_parts layers, or fewer where one buffer would be too large. */
 static void time_decode(struct try *t, const struct shape *s, uint32_t batch,
-                        uint32_t context)
+                        uint32_t context, uint32_t n_parts)
 {
     struct row rows[ROWS_MAX] = {{0}};
     struct world w;
@@ -415,20 +421,26 @@ static void time_decode(struct try *t, const struct shape *s, uint32_t batch,
     make_world(t, &w, s, rows, batch, 1, false);
     size_t layer = (size_t)batch * w.table_ld * w.per_block;
     uint32_t layers = (uint32_t)(((size_t)256 << 20) / layer + 1);
+    if (n_parts > 1) {
+        uint32_t most = (uint32_t)(KV_MOST / (layer * 2));
+        n_parts = n_parts < most ? n_parts : most;
+        layers = n_parts;
+        w.page = n_parts * w.per_block;
+    }
     w.kv = try_random(t, TRY_BF16, layer * layers, 5, 1.0f);
     give_inputs(t, &w, 0);
     cl_kernel k = attention_kernel(t, &w, "nv_attention_decode.cl",
                                    "attention_decode", "");
     if (k) {
         struct try_launch l = decode_launch(k, &w);
-        struct chain chain = {&w, k, layers};
+        struct chain chain = {&w, k, layers, n_parts > 1 ? w.per_block : layer};
         double us = try_chain(t, &l, next_layer, &chain);
         double bytes = (double)batch * context * s->nkv * s->hd * 4;
-        printf("attention_decode %-5s batch %2u context "
-               "%5u: %8.1f us "
+        printf("attention_decode %-5s batch %3u context "
+               "%5u, %u in a page: %8.1f us "
                "%6.0f GB/s %3.0f %%\n",
-               s->name, (unsigned)batch, (unsigned)context, us,
-               bytes / us / 1e3, bytes / us / 10 / t->read_gbs);
+               s->name, (unsigned)batch, (unsigned)context, (unsigned)n_parts,
+               us, bytes / us / 1e3, bytes / us / 10 / t->read_gbs);
     }
     drop_world(&w);
     try_free(t);
@@ -451,11 +463,14 @@ static void decode_case(struct try *t)
         check_decode(t, &shapes[1], far, 2);
     }
     for (uint32_t i = 0; !t->quiet && i < 3; i++) {
-        time_decode(t, &shapes[i], 1, 1024);
-        time_decode(t, &shapes[i], 1, 16384);
-        time_decode(t, &shapes[i], 8, 1024);
-        time_decode(t, &shapes[i], 32, 1024);
-        time_decode(t, &shapes[i], 32, 16384);
+        for (uint32_t parts = 1; parts <= 8; parts *= 8) {
+            time_decode(t, &shapes[i], 1, 4096, parts);
+            time_decode(t, &shapes[i], 1, 38912, parts);
+            time_decode(t, &shapes[i], 32, 1024, parts);
+            time_decode(t, &shapes[i], 32, 4096, parts);
+            time_decode(t, &shapes[i], 32, 38912, parts);
+            time_decode(t, &shapes[i], 128, 4096, parts);
+        }
     }
 }
 

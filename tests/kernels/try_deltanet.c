@@ -2,7 +2,7 @@
  *
  * The reference is the recurrence token by token, in double, from the same
  * float32 inputs.  Memory outside a row (other slots, tokens past the end) is
- * NaN. */
+ * NaN.  A page of a world is a slot: state, gap, tail, gap. */
 #include "tests/kernels/opencl_try.h"
 
 #include <math.h>
@@ -12,6 +12,10 @@
 
 #define ROWS_MAX    64
 #define META_TOKENS (ROWS_MAX * 8)
+#define TOKENS_MAX  4096
+#define META_BLOCKS (META_TOKENS + 2 * TOKENS_MAX)
+#define SAVES_MAX   4
+#define GAP         48  /* floats from a slot's state to its tail, and behind */
 #define DIM         128 /* Dk and Dv */
 #define TAPS        4
 #define Y_ALLOWED   2.5e-3 /* the rounding of y to bf16 gives 1.7e-3 */
@@ -31,6 +35,7 @@ static const struct shape shapes[] = {{"9b", 16, 32},
 
 struct row {
     uint32_t position, n;
+    uint32_t saves[SAVES_MAX]; /* tokens before each, then 0 */
 };
 
 struct world {
@@ -38,10 +43,10 @@ struct world {
     const struct row *rows;
     uint32_t n_rows, n_tokens, n_slots, seed;
     uint32_t first[ROWS_MAX], slot[ROWS_MAX];
-    cl_mem meta, y, o, tickets, state, tail, in, conv, a_log, dt_bias, norm;
-    float *in_host; /* [T, in_ld] */
-    float *state_host;
-    uint16_t *tail_host;
+    uint32_t saved[ROWS_MAX]; /* page of the row's first save */
+    cl_mem meta, y, o, tickets, pages, in, conv, a_log, dt_bias, norm;
+    float *in_host;    /* [T, in_ld] */
+    float *pages_host; /* [n_slots, page_size] */
 };
 
 /* The results of a step. */
@@ -69,6 +74,31 @@ static size_t state_size(const struct shape *s)
 static size_t tail_size(const struct shape *s)
 {
     return (size_t)(TAPS - 1) * channels(s);
+}
+
+/* Floats of a page. */
+static size_t page_size(const struct shape *s)
+{
+    return state_size(s) + GAP + tail_size(s) / 2 + GAP;
+}
+
+static float *state_of(const struct world *w, uint32_t page)
+{
+    return w->pages_host + page * page_size(w->s);
+}
+
+static uint16_t *tail_of(const struct world *w, uint32_t page)
+{
+    return (uint16_t *)(void *)(state_of(w, page) + state_size(w->s) + GAP);
+}
+
+static uint32_t n_saves(const struct row *r)
+{
+    uint32_t n = 0;
+    while (n < SAVES_MAX && r->saves[n] > 0) {
+        n++;
+    }
+    return n;
 }
 
 static uint16_t half_of(float v)
@@ -195,13 +225,13 @@ static void check_row(struct try *t, const struct world *w, uint32_t r,
     const struct shape *s = w->s;
     size_t n_state = state_size(s), width = (size_t)s->hv * DIM;
     uint32_t n = w->rows[r].n, p = w->rows[r].position;
-    const uint16_t *tail = w->tail_host + w->slot[r] * tail_size(s);
+    const uint16_t *tail = tail_of(w, w->slot[r]);
     double *state = take(n_state, 8), *y = take(n * width, 8);
     double *c = take(channels(s), 8);
     float *y_got = take(n * width, 4);
     char name[128];
     for (size_t i = 0; i < n_state; i++) {
-        state[i] = (double)w->state_host[w->slot[r] * n_state + i];
+        state[i] = (double)state_of(w, w->slot[r])[i];
     }
     for (uint32_t i = 0; i < n; i++) {
         convolve(s, w->seed + r, p, i, tail, c);
@@ -240,20 +270,28 @@ static void check_row(struct try *t, const struct world *w, uint32_t r,
 
 static void make_meta(struct try *t, struct world *w)
 {
-    int32_t *meta = take(META_TOKENS + 2 * (size_t)w->n_tokens, 4);
+    size_t words = META_BLOCKS + 2 * SAVES_MAX * (size_t)w->n_rows;
+    int32_t *meta = take(words, 4);
     for (uint32_t r = 0; r < w->n_rows; r++) {
         int32_t *m = meta + r * 8;
         m[0] = (int32_t)w->first[r];
         m[1] = (int32_t)w->rows[r].n;
         m[2] = (int32_t)w->rows[r].position;
         m[3] = (int32_t)w->slot[r];
+        m[6] = (int32_t)n_saves(&w->rows[r]);
+        m[7] = (int32_t)(2 * SAVES_MAX * r);
+        for (uint32_t i = 0; i < n_saves(&w->rows[r]); i++) {
+            int32_t *save = meta + META_BLOCKS + m[7] + 2 * i;
+            save[0] = (int32_t)w->rows[r].saves[i];
+            save[1] = (int32_t)(w->saved[r] + i);
+        }
         for (uint32_t i = 0; i < w->rows[r].n; i++) {
             int32_t *token = meta + META_TOKENS + 2 * (w->first[r] + i);
             token[0] = (int32_t)r;
             token[1] = (int32_t)(w->rows[r].position + i);
         }
     }
-    w->meta = try_data(t, meta, (META_TOKENS + 2 * (size_t)w->n_tokens) * 4);
+    w->meta = try_data(t, meta, words * 4);
     free(meta);
 }
 
@@ -261,13 +299,11 @@ static void make_host(struct try *t, struct world *w)
 {
     const struct shape *s = w->s;
     w->in_host = take((size_t)w->n_tokens * in_ld(s), 4);
-    w->state_host = take(w->n_slots * state_size(s), 4);
-    w->tail_host = take(w->n_slots * tail_size(s), 2);
-    memset(w->state_host, 0xff, w->n_slots * state_size(s) * 4);
-    memset(w->tail_host, 0xff, w->n_slots * tail_size(s) * 2);
+    w->pages_host = take(w->n_slots * page_size(s), 4);
+    memset(w->pages_host, 0xff, w->n_slots * page_size(s) * 4);
     for (uint32_t r = 0; r < w->n_rows; r++) {
-        float *state = w->state_host + w->slot[r] * state_size(s);
-        uint16_t *tail = w->tail_host + w->slot[r] * tail_size(s);
+        float *state = state_of(w, w->slot[r]);
+        uint16_t *tail = tail_of(w, w->slot[r]);
         for (size_t i = 0; i < state_size(s); i++) {
             state[i] = try_value(1000 + w->seed + r, i, 0.5f, TRY_F32);
         }
@@ -282,11 +318,10 @@ static void make_host(struct try *t, struct world *w)
         }
     }
     w->in = try_data(t, w->in_host, (size_t)w->n_tokens * in_ld(s) * 4);
-    w->state = try_data(t, w->state_host, w->n_slots * state_size(s) * 4);
-    w->tail = try_data(t, w->tail_host, w->n_slots * tail_size(s) * 2);
+    w->pages = try_data(t, w->pages_host, w->n_slots * page_size(s) * 4);
 }
 
-/* Row r is sequence seed + r; slots are in reverse order. */
+/* Row r is sequence seed + r; slots are in reverse order, saves behind. */
 static void make_world(struct try *t, struct world *w, const struct shape *s,
                        const struct row *rows, uint32_t n, uint32_t seed,
                        bool checked)
@@ -297,14 +332,15 @@ static void make_world(struct try *t, struct world *w, const struct shape *s,
         w->first[r] = w->n_tokens;
         w->n_tokens += rows[r].n;
         w->slot[r] = n - r;
+        w->saved[r] = w->n_slots;
+        w->n_slots += n_saves(&rows[r]);
     }
     make_meta(t, w);
     if (checked) {
         make_host(t, w);
     } else {
         w->in = try_random(t, TRY_F32, (size_t)w->n_tokens * in_ld(s), 50, 1);
-        w->state = try_random(t, TRY_F32, w->n_slots * state_size(s), 51, 0.5f);
-        w->tail = try_random(t, TRY_BF16, w->n_slots * tail_size(s), 52, 1);
+        w->pages = try_random(t, TRY_F32, w->n_slots * page_size(s), 51, 0.5f);
     }
     uint32_t *zeros = take((size_t)n * s->hv, 4);
     w->tickets = try_data(t, zeros, (size_t)n * s->hv * 4);
@@ -320,8 +356,7 @@ static void make_world(struct try *t, struct world *w, const struct shape *s,
 static void drop_world(struct world *w)
 {
     free(w->in_host);
-    free(w->state_host);
-    free(w->tail_host);
+    free(w->pages_host);
 }
 
 static struct result make_result(const struct world *w)
@@ -339,16 +374,38 @@ static void drop_result(struct result *r)
     free(r->tail);
 }
 
+static void read_page(struct try *t, const struct world *w, uint32_t page,
+                      float *state, uint16_t *tail)
+{
+    const struct shape *s = w->s;
+    size_t at = page * page_size(s) * 4;
+    try_read(t, w->pages, at, state_size(s) * 4, state);
+    try_read(t, w->pages, at + (state_size(s) + GAP) * 4, tail_size(s) * 2,
+             tail);
+}
+
+/* Compares a page with state and tail of the i-th row of other results. */
+static void same_page(struct try *t, const struct world *w, uint32_t page,
+                      const struct result *want, uint32_t i, const char *what)
+{
+    const struct shape *s = w->s;
+    float *state = take(state_size(s), 4);
+    uint16_t *tail = take(tail_size(s), 2);
+    read_page(t, w, page, state, tail);
+    try_same(t, what, state, want->state + i * state_size(s),
+             state_size(s) * 4);
+    try_same(t, what, tail, want->tail + i * tail_size(s), tail_size(s) * 2);
+    free(state);
+    free(tail);
+}
+
 static void read_result(struct try *t, const struct world *w, struct result *r)
 {
     const struct shape *s = w->s;
-    size_t n_state = state_size(s) * 4, n_tail = tail_size(s) * 2;
     try_read(t, w->y, 0, (size_t)w->n_tokens * s->hv * DIM * 2, r->y);
     for (uint32_t i = 0; i < w->n_rows; i++) {
-        try_read(t, w->state, w->slot[i] * n_state, n_state,
-                 (char *)r->state + i * n_state);
-        try_read(t, w->tail, w->slot[i] * n_tail, n_tail,
-                 (char *)r->tail + i * n_tail);
+        read_page(t, w, w->slot[i], r->state + i * state_size(s),
+                  r->tail + i * tail_size(s));
     }
 }
 
@@ -360,17 +417,25 @@ static cl_kernel delta_kernel(struct try *t, const struct shape *s,
         t, files, name,
         "-DH=1024 -DHK=%u -DHV=%u -DDK=128 -DDV=128 -DC=%u -DCONV=4 "
         "-DEPS=1e-6f -DKV_DTYPE=1 -DOPERAND_DTYPE=1 -DMETA_ROWS=0 "
-        "-DMETA_TOKENS=%d -DNVIDIA=%u",
+        "-DMETA_TOKENS=%d -DMETA_BLOCKS=%d -DNVIDIA=%u",
         (unsigned)s->hk, (unsigned)s->hv, (unsigned)channels(s), META_TOKENS,
-        (unsigned)t->nvidia);
+        META_BLOCKS, (unsigned)t->nvidia);
 }
 
-static void delta_args(cl_kernel k, const struct world *w, cl_mem o,
-                       uint64_t state_at, uint32_t first, uint32_t n)
+/* Offset of the tails in the pages. */
+static uint64_t tail_at(const struct shape *s)
 {
-    try_args(k, "mUmUmUmUmUmUmUmUmUmUmuu", w->y, (uint64_t)0, o, (uint64_t)0,
-             w->tickets, (uint64_t)0, w->state, state_at, w->tail, (uint64_t)0,
-             w->in, (uint64_t)0, w->conv, (uint64_t)0, w->a_log, (uint64_t)0,
+    return (state_size(s) + GAP) * 2;
+}
+
+/* layer: elements of the layers before. */
+static void delta_args(cl_kernel k, const struct world *w, cl_mem o,
+                       uint64_t layer, uint32_t first, uint32_t n)
+{
+    try_args(k, "mUmUmUmUmUumUmUmUmUmUmuu", w->y, (uint64_t)0, o, (uint64_t)0,
+             w->tickets, (uint64_t)0, w->pages, layer, w->pages,
+             layer * 2 + tail_at(w->s), (uint32_t)page_size(w->s), w->in,
+             (uint64_t)0, w->conv, (uint64_t)0, w->a_log, (uint64_t)0,
              w->dt_bias, (uint64_t)0, w->norm, (uint64_t)0, w->meta, first, n);
 }
 
@@ -383,6 +448,26 @@ static cl_kernel decode_kernel(struct try *t, const struct world *w,
         delta_kernel(t, w->s, "nv_deltanet_decode.cl", "deltanet_decode");
     *l = (struct try_launch){k, 2, {w->s->hv, w->n_rows}, {256, 1}};
     return k;
+}
+
+/* Each save holds what the row leaves that ends there. */
+static void decode_saves(struct try *t, const struct world *w, uint32_t r)
+{
+    for (uint32_t i = 0; i < n_saves(&w->rows[r]); i++) {
+        struct row part = {w->rows[r].position, w->rows[r].saves[i], {0}};
+        struct try_launch l;
+        struct world own;
+        struct result got;
+        make_world(t, &own, w->s, &part, 1, w->seed + r, true);
+        got = make_result(&own);
+        cl_kernel k = decode_kernel(t, &own, &l);
+        delta_args(k, &own, own.o, 0, 0, 1);
+        try_run(t, &l);
+        read_result(t, &own, &got);
+        same_page(t, w, w->saved[r] + i, &got, 0, "deltanet_decode save");
+        drop_world(&own);
+        drop_result(&got);
+    }
 }
 
 static void run_decode(struct try *t, const struct shape *s,
@@ -400,6 +485,7 @@ static void run_decode(struct try *t, const struct shape *s,
         read_result(t, &w, r);
         for (uint32_t i = 0; checked && i < n; i++) {
             check_row(t, &w, i, r, "deltanet_decode", 2e-6);
+            decode_saves(t, &w, i);
         }
     }
     drop_world(&w);
@@ -408,7 +494,8 @@ static void run_decode(struct try *t, const struct shape *s,
 
 static void check_decode(struct try *t, const struct shape *s)
 {
-    static const struct row rows[] = {{5, 1}, {9, 2}, {100, 1}, {7, 5}};
+    static const struct row rows[] = {
+        {5, 1, {0}}, {62, 2, {2}}, {100, 1, {0}}, {61, 5, {3}}};
     struct result all, other;
     size_t width = (size_t)s->hv * DIM;
     run_decode(t, s, rows, 4, 20, true, &all);
@@ -429,7 +516,7 @@ struct chain {
 static void next_layer(void *arg, uint32_t i)
 {
     const struct chain *c = arg;
-    uint64_t layer = c->w->n_slots * state_size(c->w->s);
+    uint64_t layer = c->w->n_slots * page_size(c->w->s);
     delta_args(c->k, c->w, c->w->o, layer * (i % c->n_layers), 0, c->w->n_rows);
 }
 
@@ -439,12 +526,12 @@ static void time_decode(struct try *t, const struct shape *s, uint32_t batch)
     struct world w;
     struct try_launch l;
     for (uint32_t r = 0; r < batch; r++) {
-        rows[r] = (struct row){100, 1};
+        rows[r] = (struct row){100, 1, {0}};
     }
     make_world(t, &w, s, rows, batch, 20, false);
-    size_t layer = w.n_slots * state_size(s);
+    size_t layer = w.n_slots * page_size(s);
     uint32_t layers = (uint32_t)(((size_t)512 << 20) / (layer * 4) + 1);
-    w.state = try_random(t, TRY_F32, layer * layers, 51, 0.5f);
+    w.pages = try_random(t, TRY_F32, layer * layers, 51, 0.5f);
     cl_kernel k = decode_kernel(t, &w, &l);
     if (k) {
         struct chain chain = {&w, k, layers};
@@ -514,12 +601,14 @@ static bool make_prefill(struct try *t, const struct world *w,
     if (!p->chunks.kernel || !p->scan.kernel || !p->norm.kernel) {
         return false;
     }
-    const uint64_t o = 0;
-    try_args(p->chunks.kernel, "mUmUmUmUmUmUmUmUmUmu", p->kq, o, p->v, o, p->tp,
-             o, p->gates, o, w->in, o, w->tail, o, w->conv, o, w->a_log, o,
-             w->dt_bias, o, w->meta, 0u);
-    try_args(p->scan.kernel, "mUmUmUmUmUmUmUmu", p->v, o, w->state, o, w->tail,
-             o, p->kq, o, p->tp, o, p->gates, o, w->in, o, w->meta, 0u);
+    const uint64_t o = 0, tail = tail_at(s);
+    const uint32_t page = (uint32_t)page_size(s);
+    try_args(p->chunks.kernel, "mUmUmUmUmUmUumUmUmUmu", p->kq, o, p->v, o,
+             p->tp, o, p->gates, o, w->in, o, w->pages, tail, page, w->conv, o,
+             w->a_log, o, w->dt_bias, o, w->meta, 0u);
+    try_args(p->scan.kernel, "mUmUmUumUmUmUmUmu", p->v, o, w->pages, o,
+             w->pages, tail, page, p->kq, o, p->tp, o, p->gates, o, w->in, o,
+             w->meta, 0u);
     try_args(p->norm.kernel, "mUmUmUmUuu", w->y, o, p->v, o, w->in, o, w->norm,
              o, 0u, w->n_tokens);
     return true;
@@ -542,8 +631,8 @@ static void prefill_rest(struct try *t, const struct world *all,
                          const struct result *whole, uint32_t at)
 {
     const struct shape *s = all->s;
-    struct row head = {all->rows[0].position, at};
-    struct row rest = {all->rows[0].position + at, all->rows[0].n - at};
+    struct row head = {all->rows[0].position, at, {0}};
+    struct row rest = {all->rows[0].position + at, all->rows[0].n - at, {0}};
     size_t width = (size_t)s->hv * DIM;
     struct world w;
     struct result a, b;
@@ -554,15 +643,9 @@ static void prefill_rest(struct try *t, const struct world *all,
              at * width * 2);
     drop_world(&w);
     make_world(t, &w, s, &rest, 1, all->seed, true);
-    w.state = try_poison(t, w.n_slots * state_size(s) * 4);
-    try_must(clEnqueueWriteBuffer(t->queue, w.state, CL_TRUE,
-                                  w.slot[0] * state_size(s) * 4,
-                                  state_size(s) * 4, a.state, 0, NULL, NULL),
-             "clEnqueueWriteBuffer");
-    try_must(clEnqueueWriteBuffer(t->queue, w.tail, CL_TRUE,
-                                  w.slot[0] * tail_size(s) * 2,
-                                  tail_size(s) * 2, a.tail, 0, NULL, NULL),
-             "clEnqueueWriteBuffer");
+    memcpy(state_of(&w, w.slot[0]), a.state, state_size(s) * 4);
+    memcpy(tail_of(&w, w.slot[0]), a.tail, tail_size(s) * 2);
+    w.pages = try_data(t, w.pages_host, w.n_slots * page_size(s) * 4);
     b = make_result(&w);
     run_prefill(t, &w, &b);
     try_same(t, "deltanet_prefill the other chunks", b.y, whole->y + at * width,
@@ -570,14 +653,22 @@ static void prefill_rest(struct try *t, const struct world *all,
     try_same(t, "deltanet_prefill their state", b.state, whole->state,
              state_size(s) * 4);
     drop_world(&w);
+    for (uint32_t i = 0; i < n_saves(&all->rows[0]); i++) {
+        if (all->rows[0].saves[i] == at) {
+            same_page(t, all, all->saved[0] + i, &a, 0,
+                      "deltanet_prefill save");
+        }
+    }
     drop_result(&a);
     drop_result(&b);
 }
 
 static void check_prefill(struct try *t, const struct shape *s)
 {
-    static const struct row rows[] = {{0, 64}, {100, 70}, {63, 2}, {128, 1}};
-    static const struct row longer[] = {{0, 200}};
+    static const struct row rows[] = {
+        {0, 64, {64}}, {100, 70, {28}}, {63, 2, {1}}, {128, 1, {0}}};
+    static const struct row longer[] = {{0, 200, {64, 128, 192}}};
+    static const struct row whole[] = {{100, 156, {28, 92, 156}}};
     struct world w;
     struct result r;
     make_world(t, &w, s, rows, 4, 30, true);
@@ -586,6 +677,7 @@ static void check_prefill(struct try *t, const struct shape *s)
     for (uint32_t i = 0; i < w.n_rows; i++) {
         check_row(t, &w, i, &r, "deltanet_prefill", 1e-4);
     }
+    same_page(t, &w, w.saved[0], &r, 0, "deltanet_prefill save at the end");
     drop_world(&w);
     drop_result(&r);
     try_free(t);
@@ -594,23 +686,39 @@ static void check_prefill(struct try *t, const struct shape *s)
     run_prefill(t, &w, &r);
     check_row(t, &w, 0, &r, "deltanet_prefill", 1e-4);
     prefill_rest(t, &w, &r, 64);
+    prefill_rest(t, &w, &r, 128);
+    prefill_rest(t, &w, &r, 192);
+    drop_world(&w);
+    drop_result(&r);
+    try_free(t);
+    make_world(t, &w, s, whole, 1, 41, true);
+    r = make_result(&w);
+    run_prefill(t, &w, &r);
+    prefill_rest(t, &w, &r, 28);
+    prefill_rest(t, &w, &r, 92);
+    same_page(t, &w, w.saved[0] + 2, &r, 0, "deltanet_prefill save at the end");
     drop_world(&w);
     drop_result(&r);
     try_free(t);
 }
 
-static void time_prefill(struct try *t, const struct shape *s, uint32_t n)
+static void time_prefill(struct try *t, const struct shape *s, uint32_t n,
+                         uint32_t saves)
 {
-    struct row row = {0, n};
+    struct row row = {0, n, {0}};
     struct world w;
     struct prefill p;
+    for (uint32_t i = 0; i < saves; i++) {
+        row.saves[i] = n / 2 + 64 * i;
+    }
     make_world(t, &w, s, &row, 1, 20, false);
     if (make_prefill(t, &w, &p)) {
         double chunks = try_alone(t, &p.chunks), scan = try_alone(t, &p.scan);
         double norm = try_alone(t, &p.norm);
-        printf("deltanet_prefill %-5s %4u tokens: chunks %.1f us, scan %.1f us "
-               "(%.2f a chunk), norm %.1f us\n",
-               s->name, (unsigned)n, chunks, scan, scan / (n / 64.0), norm);
+        printf("deltanet_prefill %-5s %4u tokens, %u saves: chunks %.1f us, "
+               "scan %.1f us (%.2f a chunk), norm %.1f us\n",
+               s->name, (unsigned)n, (unsigned)saves, chunks, scan,
+               scan / (n / 64.0), norm);
     }
     drop_world(&w);
     try_free(t);
@@ -626,8 +734,10 @@ static void prefill_case(struct try *t)
         check_prefill(t, &shapes[i]);
     }
     for (uint32_t i = 0; !t->quiet && i < 2; i++) {
-        time_prefill(t, &shapes[i], 512);
-        time_prefill(t, &shapes[i], 4096);
+        time_prefill(t, &shapes[i], 512, 0);
+        time_prefill(t, &shapes[i], 4096, 0);
+        time_prefill(t, &shapes[i], 4096, 1);
+        time_prefill(t, &shapes[i], 4096, 4);
     }
 }
 

@@ -295,7 +295,7 @@ static void check_cluster(struct cluster *c)
         while (!cluster_turn(c, 100000, &p)) {
         }
     } while (p.n_workers == 0);
-    if (p.blocks_total == 0 || p.slots_total == 0) {
+    if (p.pages_total == 0 || p.slots_total == 0) {
         die(0, "cluster", "its point has no pool");
     }
     if (!cluster_audit(c, AUDIT_US, text, sizeof text)) {

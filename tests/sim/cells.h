@@ -112,7 +112,10 @@ enum deed {
     DEED_AGAIN_ENDED,  /* ... and ends before it has a token */
     DEED_CUT_OFF,      /* a chained row whose predecessor has no token */
     DEED_FORGED,       /* false message of a worker */
-    DEED_ASSEMBLED,    /* worker is in a complete assembly */
+    DEED_PLAN_REFUSED,
+    DEED_SAVED,     /* checkpoint inside a row */
+    DEED_TWIN,      /* row that samples from another one's logits */
+    DEED_ASSEMBLED, /* worker is in a complete assembly */
     DEED_ASSEMBLED_AGAIN,
     DEED_EDGE_REFUSED,   /* stage names another assembly */
     DEED_FORMING_STRUCK, /* fault during formation of an assembly */

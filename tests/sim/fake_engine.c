@@ -18,6 +18,14 @@ static void *zeroed(size_t n, size_t size)
     return p;
 }
 
+static uint64_t hash_copies(const struct plan_copy *c, uint32_t n, uint64_t h)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        h = mix64(h ^ c[i].from) + c[i].n;
+    }
+    return h;
+}
+
 /* Hashes everything that the engine may read. */
 static uint64_t plan_hash(const struct fake_engine *e, const struct plan *p)
 {
@@ -29,11 +37,17 @@ static uint64_t plan_hash(const struct fake_engine *e, const struct plan *p)
                   h)
             : XXH3_64bits_withSeed(p->tokens, p->n_tokens * 4, h);
     h = XXH3_64bits_withSeed(p->blocks, p->n_blocks * 4, h + p->n_rows);
+    h = hash_copies(p->before, p->n_before, h);
+    h = hash_copies(p->after, p->n_after, h);
+    h = hash_copies(p->poison, p->n_poison, h);
+    for (uint32_t i = 0; i < p->n_saves; i++) {
+        h = mix64(h ^ p->saves[i].position) + p->saves[i].page;
+    }
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *r = &p->rows[i];
 
         h = mix64(h ^ r->sequence) + r->position + r->n_tokens + r->slot +
-            r->block + r->index;
+            r->block + r->index + r->source + r->save + r->n_saves;
         h += mix64(r->history.n + (uint64_t)r->history.pages.root * 3);
     }
     return h;
@@ -164,6 +178,18 @@ static void finish(struct sim *s, uint32_t w, uint64_t life)
     node_soon(s, SIM_FIRST_WORKER + w);
 }
 
+/* Returns whether the plan is refused, without any effect.  Only plans of
+ * several sequences are: the core ends a sequence whose plan of its own is
+ * refused. */
+static bool refuses(struct fake_engine *e, const struct plan *p)
+{
+    bool refused = p->n_rows > 1 && !e->sim->calm && e->pool->refuse_of &&
+                   rng_chance(&e->rng, e->pool->refuse_of);
+
+    e->sim->counts.cells.deeds[DEED_PLAN_REFUSED] += refused;
+    return refused;
+}
+
 static enum status fake_submit(struct engine *seam, const struct plan *p)
 {
     struct fake_engine *e = (struct fake_engine *)seam;
@@ -175,8 +201,14 @@ static enum status fake_submit(struct engine *seam, const struct plan *p)
     if (e->n_flying >= e->draw->depth) {
         return ST_RESOURCE_EXHAUSTED;
     }
-    f.alone = fake_engine_check(e, p);
+    if (refuses(e, p)) {
+        return ST_RESOURCE_EXHAUSTED;
+    }
+    f.named = e->flying[e->n_flying].named;
+    f.cap_named = e->flying[e->n_flying].cap_named;
+    fake_engine_check(e, p, &f);
     if (s->failed) {
+        e->flying[e->n_flying] = f;
         return ST_RESOURCE_EXHAUSTED;
     }
     memcpy(e->last_rows, p->rows, p->n_rows * sizeof(*p->rows));
@@ -189,21 +221,6 @@ static enum status fake_submit(struct engine *seam, const struct plan *p)
     clock_add(&s->clock, e->free_us, finish, e->w,
               s->nodes[SIM_FIRST_WORKER + e->w].life);
     return ST_OK;
-}
-
-static void let_go(struct fake_engine *e, const struct plan *p)
-{
-    for (uint32_t i = 0; i < p->n_rows; i++) {
-        const struct plan_row *r = &p->rows[i];
-
-        for (uint32_t k = 0; k < r->n_blocks; k++) {
-            e->named_blocks -=
-                --e->block_of[p->blocks[r->block + k]].plans == 0;
-        }
-        if (r->slot != SLOT_NONE) {
-            e->named_slots -= --e->slot_of[r->slot].plans == 0;
-        }
-    }
 }
 
 /* Copies the used rows only: a result is 100 KB, mostly unused rows. */
@@ -233,16 +250,19 @@ static void forget_hidden(struct fake_engine *e)
 static bool fake_poll(struct engine *seam, struct plan_result *out)
 {
     struct fake_engine *e = (struct fake_engine *)seam;
+    struct flown first;
 
     if (e->n_flying == 0 || !e->flying[0].done) {
         return false;
     }
     forget_hidden(e);
     take_result(out, &e->ready[0]);
-    let_go(e, e->flying[0].plan);
+    fake_memory_let_go(e, &e->flying[0]);
     e->polled++;
     e->n_flying--;
+    first = e->flying[0];
     e->flying[0] = e->flying[1];
+    e->flying[1] = first; /* its array is used again */
     if (e->n_flying && e->flying[0].done) {
         take_result(&e->ready[0], &e->ready[1]);
     }
@@ -287,24 +307,23 @@ struct fake_engine *fake_engine_new(struct sim *s, uint32_t w)
     e->sim = s;
     e->w = w;
     e->draw = d;
+    e->pool = &s->options.pools.workers[w];
     e->model = &s->options.models[d->model];
     e->shard = options_shard(&s->options, w);
     rng_init(&e->rng, s->seed, 100 + s->nodes[SIM_FIRST_WORKER + w].life);
-    e->cells = zeroed((size_t)d->n_blocks * d->block_tokens, sizeof(*e->cells));
-    e->slots = zeroed(d->n_slots, sizeof(*e->slots));
-    e->block_of = zeroed(d->n_blocks, sizeof(*e->block_of));
-    e->slot_of = zeroed(d->n_slots, sizeof(*e->slot_of));
+    e->per_slot = e->shard.linear ? e->pool->pages_per_slot : 0;
+    e->pages = zeroed(e->pool->n_pages, sizeof(*e->pages));
+    if (e->shard.attention) {
+        e->cells = zeroed((size_t)e->pool->n_pages * d->block_tokens,
+                          sizeof(*e->cells));
+    }
     if (fake_engine_gives_hidden(e)) {
         e->hidden = zeroed((size_t)HIDDEN_RING * d->step_tokens,
                            FAKE_HIDDEN * sizeof(float));
     }
-    for (uint32_t i = 0; i < d->n_blocks; i++) {
-        fake_engine_scribble(e, i);
-        e->block_of[i].sequence = UINT64_MAX;
-    }
-    for (uint32_t i = 0; i < d->n_slots; i++) {
-        e->slots[i] = (struct slot_state){0x0bad, UINT32_MAX / 2};
-        e->slot_of[i].sequence = UINT64_MAX;
+    fake_memory_spoil(e, 0, e->pool->n_pages, PAGE_GARBAGE);
+    for (uint32_t i = 0; i < e->pool->n_pages; i++) {
+        e->pages[i].sequence = NOBODY;
     }
     return e;
 }
@@ -315,10 +334,11 @@ void fake_engine_free(struct fake_engine **ep)
 
     *ep = NULL;
     if (e) {
+        for (uint32_t i = 0; i < ENGINE_DEPTH_MAX; i++) {
+            free(e->flying[i].named);
+        }
+        free(e->pages);
         free(e->cells);
-        free(e->slots);
-        free(e->block_of);
-        free(e->slot_of);
         free(e->hidden);
         free(e);
     }
@@ -329,14 +349,9 @@ struct engine *fake_engine_seam(struct fake_engine *e)
     return &e->seam;
 }
 
-uint32_t fake_engine_named_blocks(const struct fake_engine *e)
+uint32_t fake_engine_named(const struct fake_engine *e)
 {
-    return e->named_blocks;
-}
-
-uint32_t fake_engine_named_slots(const struct fake_engine *e)
-{
-    return e->named_slots;
+    return e->n_named;
 }
 
 uint32_t fake_engine_rows(const struct fake_engine *e)

@@ -21,14 +21,6 @@ struct tracked *fake_engine_track(struct fake_engine *e, uint64_t sequence)
     return t;
 }
 
-void fake_engine_scribble(struct fake_engine *e, uint32_t block)
-{
-    for (uint32_t i = 0; i < e->draw->block_tokens; i++) {
-        e->cells[(size_t)block * e->draw->block_tokens + i] =
-            (struct cell){0x0badu, UINT32_MAX};
-    }
-}
-
 /* Counts a sequence that ended while it was computed again, when another one
  * takes its memory. */
 static void note_owner(struct fake_engine *e, uint64_t sequence)
@@ -41,28 +33,122 @@ static void note_owner(struct fake_engine *e, uint64_t sequence)
     }
 }
 
-/* Makes the row hold table entry k. */
-static void name_block(struct fake_engine *e, const struct plan_row *r,
-                       uint32_t k, uint32_t block)
-{
-    struct holder *h = &e->block_of[block];
+/* ---- uses of pages ---- */
 
-    if (h->plans && h->sequence != r->sequence) {
-        fake_engine_wrong(e, r, "block of another sequence in flight");
+static bool in_memory(const struct fake_engine *e, uint32_t first, uint32_t n)
+{
+    return first < e->pool->n_pages && n <= e->pool->n_pages - first;
+}
+
+static bool is_slot(const struct fake_engine *e, uint32_t slot)
+{
+    return e->per_slot && slot % e->per_slot == 0 &&
+           in_memory(e, slot, e->per_slot);
+}
+
+/* Makes the current row the only user of a page in this plan. */
+static void claim(struct fake_engine *e, const struct plan_row *r,
+                  uint32_t page)
+{
+    struct page *g = &e->pages[page];
+
+    if (g->claim == e->plans && g->claim_row != e->rows) {
+        fake_engine_wrong(e, r, "page has two uses in a plan");
     }
-    if (h->row == e->rows) {
-        fake_engine_wrong(e, r, "block is twice in a table");
+    if (g->sequence != r->sequence) {
+        note_owner(e, g->sequence);
     }
-    h->row = e->rows;
-    if (h->sequence != r->sequence) {
-        note_owner(e, h->sequence);
+    g->claim = e->plans;
+    g->claim_row = e->rows;
+}
+
+/* Claims the pages of a slot, or of a checkpoint to save. */
+static void claim_state(struct fake_engine *e, struct flown *f,
+                        const struct plan_row *r, uint32_t slot)
+{
+    for (uint32_t i = 0; i < e->per_slot; i++) {
+        claim(e, r, slot + i);
+        if (fake_memory_is_others(e, slot + i, r->sequence)) {
+            fake_engine_wrong(e, r, "slot of another sequence in flight");
+        }
+        fake_memory_name(e, f, slot + i, r->sequence);
     }
-    if (h->sequence != r->sequence &&
-        r->position <= k * e->draw->block_tokens) {
-        fake_engine_scribble(e, block);
+}
+
+/* Returns whether the row writes to a block what it contains already, as far as
+ * that is known. */
+static bool writes_the_same(struct fake_engine *e, const struct plan *p,
+                            const struct plan_row *r, uint32_t page, uint32_t k)
+{
+    uint32_t bt = e->draw->block_tokens;
+    bool same = !r->chained && e->pages[page].kind == PAGE_CELLS;
+
+    for (uint32_t i = 0; i < r->n_tokens && same; i++) {
+        uint32_t at = r->position + i, token = 0;
+        const struct cell *c = fake_cell(e, page, at);
+        struct fake_hidden h;
+
+        if (at / bt != k) {
+            continue;
+        }
+        if (!fake_engine_takes_hidden(e)) {
+            token = p->tokens[r->token + i];
+        } else if (fake_hidden_get(
+                       &h, p->hidden + (size_t)(r->token + i) * FAKE_HIDDEN,
+                       e->model->salt, e->shard.begin)) {
+            token = h.token;
+        }
+        same =
+            c->token == token && c->where >> 1 == at &&
+            fake_engine_kind(e, c->where & 1) == fake_engine_kind(e, r->kind);
     }
-    h->sequence = r->sequence;
-    e->named_blocks += h->plans++ == 0;
+    return same;
+}
+
+/* Claims the blocks that the row writes. */
+static void claim_blocks(struct fake_engine *e, const struct plan *p,
+                         const struct plan_row *r)
+{
+    uint32_t bt = e->draw->block_tokens;
+    uint32_t end = r->position + r->n_tokens;
+
+    for (uint32_t k = r->position / bt; k * bt < end && !e->sim->failed; k++) {
+        uint32_t page = p->blocks[r->block + k];
+
+        if (!in_memory(e, page, 1)) {
+            fake_engine_wrong(e, r, "block number out of range");
+            return;
+        }
+        if (fake_memory_is_others(e, page, r->sequence) &&
+            !writes_the_same(e, p, r, page, k)) {
+            fake_engine_wrong(e, r, "block of another sequence in flight");
+        }
+        claim(e, r, page);
+    }
+}
+
+/* Makes the plan hold the row's table. */
+static void name_table(struct fake_engine *e, const struct plan *p,
+                       const struct plan_row *r, struct flown *f, uint64_t row)
+{
+    for (uint32_t k = 0; k < r->n_blocks && !e->sim->failed; k++) {
+        uint32_t page = p->blocks[r->block + k];
+        struct page *g = &e->pages[page];
+
+        if (!in_memory(e, page, 1)) {
+            fake_engine_wrong(e, r, "block number out of range");
+            return;
+        }
+        if (g->row == row) {
+            fake_engine_wrong(e, r, "block is twice in a table");
+        }
+        if (g->claim == e->plans && g->claim_row != row &&
+            !fake_row_is_twin(r)) {
+            fake_engine_wrong(e, r, "row reads a page that another one writes");
+        }
+        g->row = row;
+        fake_memory_name(e, f, page, r->sequence);
+    }
 }
 
 static bool zeroes(const struct plan *p, uint32_t slot)
@@ -75,20 +161,7 @@ static bool zeroes(const struct plan *p, uint32_t slot)
     return false;
 }
 
-static void name_slot(struct fake_engine *e, const struct plan *p,
-                      const struct plan_row *r)
-{
-    struct holder *h = &e->slot_of[r->slot];
-
-    if (h->plans && h->sequence != r->sequence) {
-        fake_engine_wrong(e, r, "slot of another sequence in flight");
-    }
-    if (h->sequence != r->sequence && !zeroes(p, r->slot)) {
-        fake_engine_wrong(e, r, "slot was not zeroed");
-    }
-    h->sequence = r->sequence;
-    e->named_slots += h->plans++ == 0;
-}
+/* ---- the shape of rows ---- */
 
 static bool is_stage(const struct fake_engine *e)
 {
@@ -98,6 +171,7 @@ static bool is_stage(const struct fake_engine *e)
 static void check_chain(struct fake_engine *e, const struct plan_row *r)
 {
     const struct plan_row *l;
+    uint32_t end;
 
     if (is_stage(e)) {
         fake_engine_wrong(e, r, "chained row on a stage");
@@ -107,8 +181,13 @@ static void check_chain(struct fake_engine *e, const struct plan_row *r)
         fake_engine_wrong(e, r, "chained row without a previous plan");
     } else {
         l = &e->last_rows[r->chain_row];
-        if (!l->sample || l->sequence != r->sequence ||
-            l->position + l->n_tokens != r->position ||
+        if (fake_row_is_twin(l)) {
+            end = e->last_rows[l->source].position +
+                  e->last_rows[l->source].n_tokens;
+        } else {
+            end = l->position + l->n_tokens;
+        }
+        if (!l->sample || l->sequence != r->sequence || end != r->position ||
             (r->sample && l->index + 1 != r->index)) {
             fake_engine_wrong(e, r,
                               "chained row does not follow its predecessor");
@@ -130,24 +209,85 @@ static void check_tokens(struct fake_engine *e, const struct plan *p,
     }
 }
 
+/* Checks the checkpoints that the row saves, and claims their pages. */
+static void check_saves(struct fake_engine *e, const struct plan *p,
+                        const struct plan_row *r, struct flown *f)
+{
+    uint32_t after = r->position, end = r->position + r->n_tokens;
+
+    if (r->n_saves > PLAN_SAVES_MAX || r->save > p->n_saves ||
+        r->n_saves > p->n_saves - r->save || r->slot == SLOT_NONE) {
+        fake_engine_wrong(e, r, "saves out of range");
+        return;
+    }
+    for (uint32_t i = 0; i < r->n_saves && !e->sim->failed; i++) {
+        const struct plan_save *v = &p->saves[r->save + i];
+
+        if (v->position <= after || v->position > end ||
+            v->position % SAVE_UNIT != 0 || !is_slot(e, v->page)) {
+            fake_engine_wrong(e, r, "save at a wrong position or page");
+            return;
+        }
+        after = v->position;
+        claim_state(e, f, r, v->page);
+        e->sim->counts.cells.deeds[DEED_SAVED] += v->position < end;
+    }
+}
+
+static bool copies_after(const struct plan *p, uint32_t from, uint32_t to,
+                         uint32_t n)
+{
+    for (uint32_t i = 0; i < p->n_after; i++) {
+        if (p->after[i].from == from && p->after[i].to == to &&
+            p->after[i].n == n) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Checks a row that samples from the logits of an earlier one. */
+static void check_twin(struct fake_engine *e, const struct plan *p,
+                       const struct plan_row *r)
+{
+    const struct plan_row *source = &p->rows[r->source];
+
+    if (source >= r || fake_row_is_twin(source) || !source->sample ||
+        !r->sample || source->index != r->index || r->chained || r->n_saves) {
+        fake_engine_wrong(e, r, "twin without its source");
+    } else if ((r->slot == SLOT_NONE) == e->shard.linear ||
+               (r->slot != SLOT_NONE && !is_slot(e, r->slot))) {
+        fake_engine_wrong(e, r, "invalid slot");
+    } else if (r->slot != SLOT_NONE &&
+               !copies_after(p, source->slot, r->slot, e->per_slot)) {
+        fake_engine_wrong(e, r, "twin without a state");
+    } else if (!r->sampling && !fake_engine_gives_hidden(e)) {
+        fake_engine_wrong(e, r, "row to sample has no sampling parameters");
+    }
+}
+
 static void check_shape(struct fake_engine *e, const struct plan *p,
                         const struct plan_row *r)
 {
     const struct worker_draw *d = e->draw;
     uint32_t end = r->position + r->n_tokens;
 
-    if (r->n_tokens == 0 || end > e->model->context) {
-        fake_engine_wrong(e, r, "row is empty or exceeds the context");
+    if (end > e->model->context) {
+        fake_engine_wrong(e, r, "row exceeds the context");
     } else if (r->n_tokens > d->chunk_tokens && !fake_engine_takes_hidden(e)) {
         fake_engine_wrong(e, r, "chunk exceeds chunk_tokens");
     } else if (r->block > p->n_blocks || r->n_blocks > p->n_blocks - r->block) {
         fake_engine_wrong(e, r, "block table out of range");
+    } else if (fake_row_is_twin(r)) {
+        check_twin(e, p, r);
     } else if (e->shard.attention &&
                (uint64_t)r->n_blocks * d->block_tokens < end) {
         fake_engine_wrong(e, r, "block table does not cover the row");
     } else if ((r->slot == SLOT_NONE) == e->shard.linear ||
-               (r->slot != SLOT_NONE && r->slot >= d->n_slots)) {
+               (r->slot != SLOT_NONE && !is_slot(e, r->slot))) {
         fake_engine_wrong(e, r, "invalid slot");
+    } else if (r->position == 0 && e->shard.linear && !zeroes(p, r->slot)) {
+        fake_engine_wrong(e, r, "slot was not zeroed");
     } else if (r->sample && !r->sampling && !fake_engine_gives_hidden(e)) {
         fake_engine_wrong(e, r, "row to sample has no sampling parameters");
     } else if (r->chained) {
@@ -157,9 +297,10 @@ static void check_shape(struct fake_engine *e, const struct plan *p,
     }
 }
 
-/* Begins the sequence anew if this row is its first one again.  Takes over the
- * marks of the previous stage: this stage may not have run the part that
- * failed. */
+/* ---- sequences ---- */
+
+/* Begins the sequence anew if this row goes back.  Takes over the marks of the
+ * previous stage: this stage may not have run the part that failed. */
 static void begin_row(struct fake_engine *e, const struct plan *p,
                       const struct plan_row *r, struct tracked *t)
 {
@@ -170,41 +311,180 @@ static void begin_row(struct fake_engine *e, const struct plan *p,
                          e->model->salt, e->shard.begin)) {
         h = (struct fake_hidden){0};
     }
-    if (r->position == 0 && (t->next > 0 || h.again)) {
-        *t = (struct tracked){
-            .sequence = r->sequence, .again = true, .anew = true};
+    if (r->position < t->next || h.again) {
+        *t = (struct tracked){.sequence = r->sequence,
+                              .again = true,
+                              .anew = true,
+                              .next = r->position,
+                              .restored = r->position};
         e->sim->counts.cells.deeds[DEED_AGAIN]++;
         e->sim->counts.cells.deeds[DEED_AGAIN_STAGED] +=
             fake_engine_takes_hidden(e);
+    } else if (t->next == 0) {
+        t->next = t->restored = r->position;
     }
     t->tainted = t->tainted || h.tainted;
 }
 
-static void check_row(struct fake_engine *e, const struct plan *p, uint32_t i)
+static void begin_twin(struct fake_engine *e, const struct plan *p,
+                       const struct plan_row *r, struct tracked *t)
+{
+    const struct plan_row *source = &p->rows[r->source];
+    uint32_t end = source->position + source->n_tokens;
+
+    *t = (struct tracked){.sequence = r->sequence,
+                          .next = end,
+                          .restored = end,
+                          .tainted =
+                              fake_engine_track(e, source->sequence)->tainted};
+    e->sim->counts.cells.deeds[DEED_TWIN]++;
+}
+
+static void check_row(struct fake_engine *e, const struct plan *p, uint32_t i,
+                      struct flown *f)
 {
     const struct plan_row *r = &p->rows[i];
     struct tracked *t = fake_engine_track(e, r->sequence);
 
     e->rows++;
     check_shape(e, p, r);
-    begin_row(e, p, r, t);
-    if (r->position != t->next && !t->tainted) {
-        fake_engine_wrong(e, r, "gap in the positions");
+    if (e->sim->failed) {
+        return;
     }
-    t->next = r->position + r->n_tokens;
-    for (uint32_t k = 0; k < r->n_blocks && !e->sim->failed; k++) {
-        uint32_t block = p->blocks[r->block + k];
-
-        if (block >= e->draw->n_blocks) {
-            fake_engine_wrong(e, r, "block number out of range");
-            return;
+    if (fake_row_is_twin(r)) {
+        begin_twin(e, p, r, t);
+    } else {
+        begin_row(e, p, r, t);
+        if (r->position != t->next && !t->tainted) {
+            fake_engine_wrong(e, r, "gap in the positions");
         }
-        name_block(e, r, k, block);
+        t->next = r->position + r->n_tokens;
+    }
+    if (r->n_saves) {
+        check_saves(e, p, r, f);
     }
     if (r->slot != SLOT_NONE && !e->sim->failed) {
-        name_slot(e, p, r);
+        claim_state(e, f, r, r->slot);
+    }
+    if (e->shard.attention && !fake_row_is_twin(r) && !e->sim->failed) {
+        claim_blocks(e, p, r);
     }
 }
+
+/* ---- copies ---- */
+
+static bool is_copy(struct fake_engine *e, const struct plan_copy *c)
+{
+    bool apart = c->from + c->n <= c->to || c->to + c->n <= c->from;
+
+    if (c->n == 0 || !in_memory(e, c->from, c->n) ||
+        !in_memory(e, c->to, c->n) || !apart) {
+        fake_engine_wrong(e, NULL, "copy out of range, or onto itself");
+        return false;
+    }
+    return true;
+}
+
+static void check_poison(struct fake_engine *e, const struct plan *p)
+{
+    for (uint32_t i = 0; i < p->n_poison && !e->sim->failed; i++) {
+        const struct plan_copy *c = &p->poison[i];
+
+        if (c->n == 0 || !in_memory(e, c->from, c->n)) {
+            fake_engine_wrong(e, NULL, "poison out of range");
+            return;
+        }
+        for (uint32_t k = c->from; k < c->from + c->n; k++) {
+            if (e->pages[k].plans) {
+                fake_engine_wrong(e, NULL, "page in flight is free");
+            }
+        }
+    }
+}
+
+/* Moves and restores, in order: the source of each may be overwritten then. */
+static void check_before(struct fake_engine *e, const struct plan *p)
+{
+    for (uint32_t i = 0; i < p->n_before && !e->sim->failed; i++) {
+        const struct plan_copy *c = &p->before[i];
+
+        if (!is_copy(e, c)) {
+            return;
+        }
+        for (uint32_t k = 0; k < c->n; k++) {
+            if (e->pages[c->to + k].plans) {
+                fake_engine_wrong(e, NULL, "copy to a page in flight");
+            }
+            fake_memory_moved(e, c->from + k);
+        }
+    }
+}
+
+static void check_zeroes(struct fake_engine *e, const struct plan *p)
+{
+    for (uint32_t i = 0; i < p->n_zero && !e->sim->failed; i++) {
+        uint32_t slot = p->zero_slots[i];
+
+        for (uint32_t k = 0; k < e->per_slot && is_slot(e, slot); k++) {
+            if (e->pages[slot + k].plans) {
+                fake_engine_wrong(e, NULL, "slot to zero is in flight");
+            }
+        }
+        if (!is_slot(e, slot)) {
+            fake_engine_wrong(e, NULL, "slot to zero is out of range");
+        }
+    }
+}
+
+/* Returns the twin that this copy serves; NULL if it is not known. */
+static const struct plan_row *twin_of(const struct plan *p,
+                                      const struct plan_copy *c)
+{
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        const struct plan_row *r = &p->rows[i];
+
+        if (!fake_row_is_twin(r)) {
+            continue;
+        }
+        if (r->slot == c->to) {
+            return r;
+        }
+        for (uint32_t k = 0; k < r->n_blocks; k++) {
+            if (p->blocks[r->block + k] == c->to) {
+                return r;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* The slots of twins are claimed by their rows. */
+static void check_after(struct fake_engine *e, const struct plan *p)
+{
+    for (uint32_t i = 0; i < p->n_after && !e->sim->failed; i++) {
+        const struct plan_copy *c = &p->after[i];
+        const struct plan_row *r = twin_of(p, c);
+
+        if (!is_copy(e, c) || (r && r->slot == c->to)) {
+            continue;
+        }
+        e->rows++;
+        for (uint32_t k = 0; k < c->n; k++) {
+            struct page *g = &e->pages[c->to + k];
+
+            if (g->plans && !(r && g->sequence == r->sequence && !g->mixed)) {
+                fake_engine_wrong(e, r, "copy to a page in flight");
+            }
+            if (g->claim == e->plans) {
+                fake_engine_wrong(e, r, "page has two uses in a plan");
+            }
+            g->claim = e->plans;
+            g->claim_row = e->rows;
+        }
+    }
+}
+
+/* ---- plans ---- */
 
 /* Checks hidden states from the previous stage, and the rows that the next
  * stage reads. */
@@ -216,7 +496,7 @@ static void check_hidden(struct fake_engine *e, const struct plan *p)
         fake_engine_wrong(e, NULL, "hidden states missing or unexpected");
     }
     for (uint32_t i = 0; i < p->n_rows && is_stage(e); i++) {
-        if (p->rows[i].token != at) {
+        if (p->rows[i].token != at && !fake_row_is_twin(&p->rows[i])) {
             fake_engine_wrong(e, &p->rows[i],
                               "rows are not contiguous in the plan's tokens");
         }
@@ -246,11 +526,11 @@ static bool computes_again(struct fake_engine *e, const struct plan *p)
     return again;
 }
 
-bool fake_engine_check(struct fake_engine *e, const struct plan *p)
+/* Checks the numbers of rows and tokens, and that no sequence has two rows. */
+static void check_size(struct fake_engine *e, const struct plan *p)
 {
     uint32_t n = 0;
 
-    check_hidden(e, p);
     for (uint32_t i = 0; i < p->n_rows; i++) {
         n += p->rows[i].n_tokens;
         for (uint32_t j = 0; j < i; j++) {
@@ -265,16 +545,29 @@ bool fake_engine_check(struct fake_engine *e, const struct plan *p)
     if (n > e->draw->step_tokens) {
         fake_engine_wrong(e, NULL, "more tokens than step_tokens");
     }
-    for (uint32_t i = 0; i < p->n_zero; i++) {
-        if (p->zero_slots[i] >= e->draw->n_slots ||
-            e->slot_of[p->zero_slots[i]].plans) {
-            fake_engine_wrong(e, NULL,
-                              "slot to zero is out of range or in flight");
-            return false;
-        }
+    if (p->n_before > PLAN_COPIES_MAX || p->n_poison > PLAN_COPIES_MAX ||
+        p->n_after > 2 * PLAN_ROWS_MAX) {
+        fake_engine_wrong(e, NULL, "more copies than a plan may have");
     }
+}
+
+void fake_engine_check(struct fake_engine *e, const struct plan *p,
+                       struct flown *f)
+{
+    uint64_t first = e->rows;
+
+    e->plans++;
+    check_hidden(e, p);
+    check_size(e, p);
+    check_poison(e, p);
+    check_before(e, p);
+    check_zeroes(e, p);
     for (uint32_t i = 0; i < p->n_rows && !e->sim->failed; i++) {
-        check_row(e, p, i);
+        check_row(e, p, i, f);
     }
-    return computes_again(e, p);
+    check_after(e, p);
+    for (uint32_t i = 0; i < p->n_rows && !e->sim->failed; i++) {
+        name_table(e, p, &p->rows[i], f, first + i + 1);
+    }
+    f->alone = computes_again(e, p);
 }

@@ -2,7 +2,8 @@
  *
  *   fake_engine.c        the engine interface, time, and results of plans
  *   fake_engine_run.c    computation of a plan
- *   fake_engine_check.c  checks of plans before they run */
+ *   fake_engine_check.c  checks of plans before they run
+ *   fake_memory.c        contents of pages, and the plans that name them */
 #ifndef SIM_FAKE_ENGINE_INTERNAL_H
 #define SIM_FAKE_ENGINE_INTERNAL_H
 
@@ -13,28 +14,47 @@
 #define TRACKED 4096 /* the last sequences of a worker's life */
 /* Hidden states of the plans in flight and of the last polled result. */
 #define HIDDEN_RING (ENGINE_DEPTH_MAX + 1)
+#define NOBODY      UINT64_MAX  /* no sequence */
+#define CELL_SPOILT 0x80000000u /* in a token: from a damaged state */
+#define SAVE_UNIT   64
 
 struct cell {
     uint32_t token, where; /* position << 1 | kind */
 };
 
-/* Use of one block or slot by the plans in flight. */
-struct holder {
-    uint64_t sequence; /* sequence that named it last */
-    uint32_t plans;    /* plans in flight that name it */
-    uint64_t row;      /* newest row that names it, as e->rows counts */
+enum page_kind { PAGE_GARBAGE, PAGE_POISON, PAGE_CELLS, PAGE_STATE };
+
+struct page {
+    enum page_kind kind;
+    uint32_t part, n; /* of a state: which page of it, and the tokens fed */
+    uint64_t hash;
+    /* Use by the plans in flight: */
+    uint64_t sequence; /* that named it last */
+    bool mixed;        /* others in flight name it too */
+    uint32_t plans;    /* plans in flight that name it, */
+    uint32_t epoch;    /* since its contents were last moved */
+    uint64_t row;      /* newest row with it in its table, as e->rows counts */
+    uint64_t claim, claim_row; /* plan and row that last wrote to it */
+};
+
+/* A page that a plan in flight names. */
+struct named {
+    uint32_t page, epoch;
 };
 
 struct slot_state {
     uint64_t hash;
     uint32_t n;
+    bool whole; /* all of its parts are there */
 };
 
 struct tracked {
     uint64_t sequence;
-    uint32_t next; /* position: all earlier ones are written or in flight */
+    uint32_t next;     /* position: all earlier ones are written or in flight */
+    uint32_t restored; /* positions that it did not compute itself */
     uint32_t n, n_prompt; /* number of ids that were run, */
     uint64_t ids;         /* and a digest of ids and positions */
+    bool mixed;           /* a prompt row followed a generated one */
     bool tainted;         /* named by a failed plan: contents are undefined */
     bool again;           /* computed again after that, until it samples */
     bool anew;            /* ... from its newest row on */
@@ -45,6 +65,8 @@ struct flown {
     uint64_t hash;
     int64_t start_us, took_us;
     int64_t stand_us, stood_us; /* start and length of a stall without ticks */
+    struct named *named;        /* [n_named] of cap_named */
+    uint32_t n_named, cap_named;
     bool alone; /* its only row is of a sequence that is computed again */
     bool done;
 };
@@ -54,14 +76,15 @@ struct fake_engine {
     struct sim *sim;
     uint32_t w;
     const struct worker_draw *draw;
+    const struct pool_of_worker *pool;
     const struct fake_model *model;
     struct fake_shard shard;
     struct rng rng;
-    struct cell *cells;       /* [n_blocks, block_tokens] */
-    struct slot_state *slots; /* [n_slots] */
-    struct holder *block_of, *slot_of;
-    float *hidden; /* [HIDDEN_RING, step_tokens, FAKE_HIDDEN], or NULL */
-    uint32_t named_blocks, named_slots;
+    uint32_t per_slot;  /* pages of a slot; 0: no linear layer */
+    struct page *pages; /* [n_pages] */
+    struct cell *cells; /* [n_pages, block_tokens] */
+    float *hidden;      /* [HIDDEN_RING, step_tokens, FAKE_HIDDEN], or NULL */
+    uint32_t n_named;   /* pages with plans in flight */
     uint32_t n_tracked; /* entries of tracked[] in use, from the first */
     struct flown flying[ENGINE_DEPTH_MAX]; /* oldest first */
     uint32_t n_flying;
@@ -69,7 +92,7 @@ struct fake_engine {
     int64_t stand_us, stood_us; /* stall of the newest plan that has one */
     int64_t stand_before_us, stood_before_us; /* the previous stall */
     uint64_t finished, polled;                /* numbers of plans */
-    uint64_t rows;                            /* rows checked */
+    uint64_t rows, plans;                     /* rows and plans checked */
     uint32_t n_last_rows;
 
     /* Last in the struct, because these are initialised on first use. */
@@ -81,6 +104,8 @@ struct fake_engine {
         uint32_t tokens[PLAN_ROWS_MAX];
     } before;                      /* result of the newest executed plan */
     uint32_t ids[PLAN_TOKENS_MAX]; /* ids of the current row */
+    struct oracle digests[PLAN_ROWS_MAX]; /* of the rows of this plan, for
+                                           * their twins */
 };
 
 static inline bool fake_engine_takes_hidden(const struct fake_engine *e)
@@ -93,18 +118,36 @@ static inline bool fake_engine_gives_hidden(const struct fake_engine *e)
     return e->shard.end < e->shard.n_layers;
 }
 
+static inline bool fake_row_is_twin(const struct plan_row *r)
+{
+    return r->n_tokens == 0;
+}
+
+/* Returns the kind of a row as the model's arithmetic sees it. */
+static inline enum row_kind fake_engine_kind(const struct fake_engine *e,
+                                             uint32_t kind)
+{
+    return e->model->one_arithmetic || !kind ? ROW_PROMPT : ROW_GENERATED;
+}
+
+static inline struct cell *fake_cell(struct fake_engine *e, uint32_t page,
+                                     uint32_t at)
+{
+    uint32_t bt = e->draw->block_tokens;
+
+    return &e->cells[(size_t)page * bt + at % bt];
+}
+
 /* Fails the run because of an invalid plan from the core. */
 void fake_engine_wrong(struct fake_engine *e, const struct plan_row *r,
                        const char *what);
 
 struct tracked *fake_engine_track(struct fake_engine *e, uint64_t sequence);
 
-/* Overwrites a block with garbage. */
-void fake_engine_scribble(struct fake_engine *e, uint32_t block);
-
-/* Checks a plan before it runs; its rows then hold their blocks and slots.
- * Returns whether its only row is of a sequence that is computed again. */
-bool fake_engine_check(struct fake_engine *e, const struct plan *p);
+/* Checks a plan before it runs; f then names its pages.  Sets whether its only
+ * row is of a sequence that is computed again. */
+void fake_engine_check(struct fake_engine *e, const struct plan *p,
+                       struct flown *f);
 
 /* Computes the result of a plan into out.  Only damage fails one that is
  * alone. */
@@ -114,5 +157,35 @@ void fake_engine_run(struct fake_engine *e, const struct plan *p, bool alone,
 /* Returns whether the damage of a request shows at this stage. */
 bool fake_engine_shows(const struct fake_engine *e,
                        const struct sim_request *request);
+
+/* ---- fake_memory.c: contents ---- */
+
+/* Makes n pages garbage or poison. */
+void fake_memory_spoil(struct fake_engine *e, uint32_t first, uint32_t n,
+                       enum page_kind kind);
+/* Copies the contents of pages. */
+void fake_memory_copy(struct fake_engine *e, const struct plan_copy *c);
+/* Writes a cell.  A page with other contents loses them. */
+void fake_memory_write(struct fake_engine *e, uint32_t page, struct cell c);
+/* Returns the cell of a position; garbage if the page has no cells. */
+struct cell fake_memory_read(struct fake_engine *e, const struct plan_row *r,
+                             uint32_t page, uint32_t at);
+void fake_memory_put_state(struct fake_engine *e, uint32_t slot,
+                           struct slot_state s);
+struct slot_state fake_memory_state(struct fake_engine *e,
+                                    const struct plan_row *r, uint32_t slot);
+
+/* ---- fake_memory.c: plans that name pages ---- */
+
+/* Makes the plan hold a page for a sequence. */
+void fake_memory_name(struct fake_engine *e, struct flown *f, uint32_t page,
+                      uint64_t sequence);
+/* Ends the hold of the plans before on a page whose contents are moved. */
+void fake_memory_moved(struct fake_engine *e, uint32_t page);
+/* Ends the holds of a plan. */
+void fake_memory_let_go(struct fake_engine *e, struct flown *f);
+/* Returns whether a plan in flight names the page for another sequence. */
+bool fake_memory_is_others(const struct fake_engine *e, uint32_t page,
+                           uint64_t sequence);
 
 #endif

@@ -1,18 +1,24 @@
 /* fake_engine_run.c - Computation of a plan, from the contents of memory. */
 #include "tests/sim/fake_engine_internal.h"
 
-static void write_cells(struct fake_engine *e, const struct plan *p,
-                        const struct plan_row *r, const uint32_t *tokens)
+/* Writes the cell of the row's token i.  A row of a damaged state writes
+ * damaged cells.  What another sequence in flight shares must not change. */
+static void write_cell(struct fake_engine *e, const struct plan *p,
+                       const struct plan_row *r, uint32_t token, uint32_t i)
 {
-    uint32_t bt = e->draw->block_tokens;
+    uint32_t at = r->position + i, page;
+    bool tainted = fake_engine_track(e, r->sequence)->tainted;
+    struct cell c = {token | (tainted ? CELL_SPOILT : 0), at << 1 | r->kind};
+    struct cell old;
 
-    for (uint32_t i = 0; i < r->n_tokens; i++) {
-        uint32_t at = r->position + i;
-        uint32_t block = p->blocks[r->block + at / bt];
-
-        e->cells[(size_t)block * bt + at % bt] =
-            (struct cell){tokens[i], at << 1 | r->kind};
+    page = p->blocks[r->block + at / e->draw->block_tokens];
+    if (e->pages[page].mixed && e->pages[page].kind == PAGE_CELLS) {
+        old = *fake_cell(e, page, at);
+        if (old.where >> 1 == at && old.token != c.token) {
+            fake_engine_wrong(e, r, "row changes a shared block");
+        }
     }
+    fake_memory_write(e, page, c);
 }
 
 /* Digests the whole history, as the table reaches it. */
@@ -20,34 +26,49 @@ static uint64_t attend(struct fake_engine *e, const struct plan *p,
                        const struct plan_row *r)
 {
     uint32_t bt = e->draw->block_tokens;
+    bool tainted = fake_engine_track(e, r->sequence)->tainted;
     uint64_t a = 0;
 
     for (uint32_t at = 0; at < r->position + r->n_tokens; at++) {
-        uint32_t block = p->blocks[r->block + at / bt];
-        const struct cell *c = &e->cells[(size_t)block * bt + at % bt];
+        uint32_t page = p->blocks[r->block + at / bt];
+        struct cell c = fake_memory_read(e, r, page, at);
 
-        if (c->where >> 1 != at &&
-            !fake_engine_track(e, r->sequence)->tainted) {
+        if (c.where >> 1 != at && !tainted) {
             fake_engine_wrong(e, r, "row reads a cell of another position");
+        } else if (c.token & CELL_SPOILT && !tainted) {
+            fake_engine_wrong(e, r, "row reads a damaged cell");
         }
-        a = oracle_attend(a, c->token, c->where >> 1, c->where & 1);
+        a = oracle_attend(a, c.token, c.where >> 1,
+                          fake_engine_kind(e, c.where & 1));
     }
     return a;
 }
 
-static uint64_t advance(struct fake_engine *e, const struct plan_row *r,
-                        const uint32_t *tokens)
+/* Advances the row's state over its tokens, and saves it where the row has to.
+ */
+static uint64_t advance(struct fake_engine *e, const struct plan *p,
+                        const struct plan_row *r, const uint32_t *tokens)
 {
-    struct slot_state *s = &e->slots[r->slot];
+    struct slot_state s = fake_memory_state(e, r, r->slot);
+    const struct plan_save *v = &p->saves[r->save];
+    bool tainted = fake_engine_track(e, r->sequence)->tainted;
 
-    if (s->n != r->position && !fake_engine_track(e, r->sequence)->tainted) {
+    if ((!s.whole || s.n != r->position) && !tainted) {
         fake_engine_wrong(e, r, "row continues a state of another position");
     }
+    s.n = r->position;
+    s.hash ^= tainted ? 0x5b0117 : 0;
     for (uint32_t i = 0; i < r->n_tokens; i++) {
-        s->hash = oracle_advance(s->hash, tokens[i], r->kind);
+        s.hash =
+            oracle_advance(s.hash, tokens[i], fake_engine_kind(e, r->kind));
+        s.n++;
+        if (v < &p->saves[r->save + r->n_saves] && v->position == s.n) {
+            fake_memory_put_state(e, v->page, s);
+            v++;
+        }
     }
-    s->n += r->n_tokens;
-    return s->hash;
+    fake_memory_put_state(e, r->slot, s);
+    return s.hash;
 }
 
 static uint64_t place(uint32_t token, uint32_t position)
@@ -62,6 +83,7 @@ static void note_ids(struct tracked *t, const struct plan_row *r,
     for (uint32_t i = 0; i < r->n_tokens; i++) {
         t->ids += place(tokens[i], r->position + i);
     }
+    t->mixed = t->mixed || (r->kind == ROW_PROMPT && t->n > t->n_prompt);
     t->n += r->n_tokens;
     t->n_prompt += r->kind == ROW_PROMPT ? r->n_tokens : 0;
 }
@@ -97,9 +119,10 @@ static uint64_t remember(struct fake_engine *e, const struct plan_row *r,
     if (t->tainted) {
         return h;
     }
-    if (y->n + r->chained != t->n || y->n_prompt != t->n_prompt) {
+    if (y->n + r->chained != t->restored + t->n ||
+        (!t->restored && !t->mixed && y->n_prompt != t->n_prompt)) {
         fake_engine_wrong(e, r, "history has the wrong length");
-    } else if (ids != t->ids) {
+    } else if (!t->restored && ids != t->ids) {
         fake_engine_wrong(e, r, "history has the wrong ids");
     }
     return h;
@@ -180,6 +203,7 @@ static void give_ids(struct fake_engine *e, const struct plan_row *r,
                      const uint32_t *ids, const struct fake_hidden *last)
 {
     float *x = hidden_of(e) + (size_t)r->token * FAKE_HIDDEN;
+    const struct tracked *t = fake_engine_track(e, r->sequence);
 
     for (uint32_t i = 0; i < r->n_tokens; i++, x += FAKE_HIDDEN) {
         struct fake_hidden h = {0};
@@ -187,8 +211,8 @@ static void give_ids(struct fake_engine *e, const struct plan_row *r,
         h = i + 1 == r->n_tokens ? *last : h;
         h.token = ids[i];
         h.where = (r->position + i) << 1 | r->kind;
-        h.tainted = fake_engine_track(e, r->sequence)->tainted;
-        h.again = fake_engine_track(e, r->sequence)->anew && r->position == 0;
+        h.tainted = t->tainted;
+        h.again = t->anew && r->position == t->restored;
         fake_hidden_put(x, &h, e->model->salt, e->shard.end);
     }
 }
@@ -202,16 +226,58 @@ static void run_layers(struct fake_engine *e, const struct plan *p,
                        struct fake_hidden *last)
 {
     if (e->shard.attention) {
-        write_cells(e, p, r, ids);
+        for (uint32_t i = 0; i < r->n_tokens; i++) {
+            write_cell(e, p, r, ids[i], i);
+        }
         if (r->sample || fake_engine_gives_hidden(e)) {
             last->a = fake_hidden_join(last->has_a, last->a, attend(e, p, r));
             last->has_a = true;
         }
     }
     if (e->shard.linear) {
-        last->s = fake_hidden_join(last->has_s, last->s, advance(e, r, ids));
+        last->s = fake_hidden_join(last->has_s, last->s, advance(e, p, r, ids));
         last->has_s = true;
     }
+}
+
+/* Leaves garbage in the row's slot and in what it saves. */
+static void break_states(struct fake_engine *e, const struct plan *p,
+                         const struct plan_row *r)
+{
+    if (r->slot != SLOT_NONE) {
+        fake_memory_spoil(e, r->slot, e->per_slot, PAGE_GARBAGE);
+    }
+    for (uint32_t i = 0; i < r->n_saves; i++) {
+        fake_memory_spoil(e, p->saves[r->save + i].page, e->per_slot,
+                          PAGE_GARBAGE);
+    }
+}
+
+/* Samples for a row, or a twin, from its logits' digest. */
+static void sample(struct fake_engine *e, const struct plan *p, uint32_t row,
+                   struct oracle o, uint32_t chained, struct plan_result *out)
+{
+    const struct plan_row *r = &p->rows[row];
+
+    if (!fake_engine_gives_hidden(e) && r->sample) {
+        choose(e, r, &o, chained, out, row);
+    }
+    if (out->outcomes[row] == ROW_NOT_FINITE) {
+        break_states(e, p, r);
+    }
+}
+
+static void run_twin(struct fake_engine *e, const struct plan *p, uint32_t row,
+                     struct plan_result *out)
+{
+    const struct plan_row *r = &p->rows[row];
+
+    if (out->outcomes[r->source] == ROW_CUT_OFF) {
+        fake_engine_track(e, r->sequence)->tainted = true;
+        out->outcomes[row] = ROW_CUT_OFF;
+        return;
+    }
+    sample(e, p, row, e->digests[r->source], 0, out);
 }
 
 static void run_row(struct fake_engine *e, const struct plan *p, uint32_t row,
@@ -220,43 +286,80 @@ static void run_row(struct fake_engine *e, const struct plan *p, uint32_t row,
     const struct plan_row *r = &p->rows[row];
     uint32_t chained = r->chained ? e->before.tokens[r->chain_row] : 0;
     struct fake_hidden last;
-    const uint32_t *ids = take_ids(e, p, r, &last);
-    struct oracle o = {0};
+    const uint32_t *ids;
 
     out->tokens[row] = TOKEN_NONE;
     out->outcomes[row] = ROW_DONE;
+    if (fake_row_is_twin(r)) {
+        run_twin(e, p, row, out);
+        return;
+    }
+    ids = take_ids(e, p, r, &last);
     if (r->chained && (e->before.status != ST_OK || chained == TOKEN_NONE)) {
         e->sim->counts.cells.deeds[DEED_CUT_OFF]++;
         fake_engine_track(e, r->sequence)->tainted = true;
         out->outcomes[row] = ROW_CUT_OFF;
+        break_states(e, p, r);
         return;
     }
     ids = r->chained ? &chained : ids;
     note_ids(fake_engine_track(e, r->sequence), r, ids);
     run_layers(e, p, r, ids, &last);
+    e->digests[row] = (struct oracle){.a = last.a, .s = last.s};
     if (fake_engine_gives_hidden(e)) {
         give_ids(e, r, ids, &last);
-    } else if (r->sample) {
-        o.a = last.a;
-        o.s = last.s;
-        choose(e, r, &o, chained, out, row);
     }
+    sample(e, p, row, e->digests[row], chained, out);
 }
 
 /* ---- plans ---- */
+
+/* Writes some of the row's cells, and leaves others as they were. */
+static void break_cells(struct fake_engine *e, const struct plan *p,
+                        const struct plan_row *r)
+{
+    struct fake_hidden last;
+    uint32_t chained = r->chained ? e->before.tokens[r->chain_row] : 0;
+    const uint32_t *ids = r->chained ? &chained : take_ids(e, p, r, &last);
+
+    if (r->chained && (e->before.status != ST_OK || chained == TOKEN_NONE)) {
+        return;
+    }
+    for (uint32_t i = 0; i < r->n_tokens; i++) {
+        if (rng_below(&e->rng, 2)) {
+            write_cell(e, p, r, ids[i], i);
+        }
+    }
+}
 
 static void break_rows(struct fake_engine *e, const struct plan *p)
 {
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *r = &p->rows[i];
 
+        if (e->shard.attention && !fake_row_is_twin(r)) {
+            break_cells(e, p, r);
+        }
+        break_states(e, p, r);
         fake_engine_track(e, r->sequence)->tainted = true;
-        for (uint32_t k = 0; k < r->n_blocks; k++) {
-            fake_engine_scribble(e, p->blocks[r->block + k]);
-        }
-        if (r->slot != SLOT_NONE) {
-            e->slots[r->slot] = (struct slot_state){0x0bad, UINT32_MAX / 2};
-        }
+    }
+    for (uint32_t i = 0; i < p->n_after; i++) {
+        fake_memory_spoil(e, p->after[i].to, p->after[i].n, PAGE_GARBAGE);
+    }
+}
+
+/* Carries out what comes before the rows. */
+static void prepare(struct fake_engine *e, const struct plan *p)
+{
+    for (uint32_t i = 0; i < p->n_poison; i++) {
+        fake_memory_spoil(e, p->poison[i].from, p->poison[i].n, PAGE_POISON);
+    }
+    for (uint32_t i = 0; i < p->n_before; i++) {
+        fake_memory_copy(e, &p->before[i]);
+    }
+    for (uint32_t i = 0; i < p->n_zero; i++) {
+        fake_memory_put_state(e, p->zero_slots[i],
+                              (struct slot_state){0, 0, true});
     }
 }
 
@@ -287,9 +390,7 @@ void fake_engine_run(struct fake_engine *e, const struct plan *p, bool alone,
     out->lost = false;
     out->hidden = NULL;
     out->n_rows = p->n_rows;
-    for (uint32_t i = 0; i < p->n_zero; i++) {
-        e->slots[p->zero_slots[i]] = (struct slot_state){0};
-    }
+    prepare(e, p);
     if (fails(e, p, alone)) {
         e->sim->counts.failed_plans++;
         break_rows(e, p);
@@ -299,6 +400,9 @@ void fake_engine_run(struct fake_engine *e, const struct plan *p, bool alone,
     }
     for (uint32_t i = 0; i < p->n_rows && !e->sim->failed; i++) {
         run_row(e, p, i, out);
+    }
+    for (uint32_t i = 0; i < p->n_after && !e->sim->failed; i++) {
+        fake_memory_copy(e, &p->after[i]);
     }
     out->hidden = fake_engine_gives_hidden(e) ? hidden_of(e) : NULL;
 }

@@ -99,6 +99,16 @@ struct key_draw {
     int64_t remove_every_us;  /* removal of a node's key; 0: never */
 };
 
+/* The pools of the workers, and prompts that share prefixes. */
+struct pool_draw {
+    struct pool_of_worker {
+        uint32_t n_pages, pages_per_slot, slot_cap;
+        uint32_t refuse_of; /* per 10,000 plans */
+    } workers[SIM_WORKERS];
+    uint32_t no_reuse, poison;               /* 0 or 1 */
+    uint32_t checkpoint_share, tenant_share; /* percent of the pool */
+};
+
 struct sim_options {
     bool faulty;
     uint32_t n_models, n_workers, n_clients;
@@ -136,6 +146,7 @@ struct sim_options {
     _Alignas(8) struct offer_draw offers;
     _Alignas(8) struct gateway_draw gateways;
     _Alignas(8) struct key_draw keys;
+    _Alignas(8) struct pool_draw pools; /* not in the hash */
 };
 
 /* Layers of its model that a worker has. */
@@ -150,6 +161,8 @@ void options_draw_gateways(struct sim_options *o, uint64_t seed,
                            enum seeds which);
 /* Draws the keys: after all others. */
 void options_draw_keys(struct sim_options *o, uint64_t seed, enum seeds which);
+/* Draws the pools and the prompts. */
+void options_draw_pools(struct sim_options *o, uint64_t seed);
 struct fake_shard options_shard(const struct sim_options *o, uint32_t w);
 /* Return whether worker w has only some of the layers; whether any worker does.
  */

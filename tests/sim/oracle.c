@@ -58,17 +58,30 @@ static uint64_t mix_penalties(uint64_t x, const struct oracle *o,
     return mix64(x ^ o->h);
 }
 
+static void feed(struct oracle *o, const struct fake_model *m, uint32_t token,
+                 enum row_kind computed, enum row_kind remembered)
+{
+    computed = m->one_arithmetic ? ROW_PROMPT : computed;
+    if (m->attention) {
+        o->a = oracle_attend(o->a, token, o->n, computed);
+    }
+    if (m->linear) {
+        o->s = oracle_advance(o->s, token, computed);
+    }
+    o->h = oracle_remember(o->h, token, remembered);
+    o->n++;
+}
+
 void oracle_feed(struct oracle *o, const struct fake_model *m, uint32_t token,
                  enum row_kind kind)
 {
-    if (m->attention) {
-        o->a = oracle_attend(o->a, token, o->n, kind);
-    }
-    if (m->linear) {
-        o->s = oracle_advance(o->s, token, kind);
-    }
-    o->h = oracle_remember(o->h, token, kind);
-    o->n++;
+    feed(o, m, token, kind, kind);
+}
+
+void oracle_feed_continued(struct oracle *o, const struct fake_model *m,
+                           uint32_t token)
+{
+    feed(o, m, token, ROW_GENERATED, ROW_PROMPT);
 }
 
 uint32_t oracle_next(const struct oracle *o, const struct fake_model *m,

@@ -19,6 +19,8 @@
 #define ROUNDS    (PROMPT / CHUNK + 1 + GENERATED - 1)
 #define BLOCK     4
 #define TABLE     4
+#define PER       2 /* pages of a slot, which follow the blocks */
+#define PAGES     (SEQUENCES * TABLE + SEQUENCES * PER)
 #define FLOATS    (ROWS * CHUNK * FAKE_HIDDEN)
 
 struct microbatch {
@@ -70,15 +72,17 @@ static void begin(struct chain *c, uint32_t n_stages, uint32_t attention)
         s->options.stages.layers[i].begin = i * LAYERS / n_stages;
         s->options.stages.layers[i].end = (i + 1) * LAYERS / n_stages;
         shard = options_shard(&s->options, i);
-        s->options.workers[i] = (struct worker_draw){
-            .block_tokens = BLOCK,
-            .n_blocks = shard.attention ? SEQUENCES * TABLE : 0,
-            .n_slots = shard.linear ? SEQUENCES : 0,
-            .max_rows = ROWS,
-            .step_tokens = ROWS * CHUNK,
-            .chunk_tokens = CHUNK,
-            .depth = 2,
-            .step_us = 100};
+        s->options.workers[i] =
+            (struct worker_draw){.block_tokens = BLOCK,
+                                 .max_rows = ROWS,
+                                 .step_tokens = ROWS * CHUNK,
+                                 .chunk_tokens = CHUNK,
+                                 .depth = 2,
+                                 .step_us = 100};
+        s->options.pools.workers[i] =
+            (struct pool_of_worker){.n_pages = PAGES,
+                                    .pages_per_slot = shard.linear ? PER : 0,
+                                    .slot_cap = SEQUENCES};
         c->engines[i] = s->engines[i] = fake_engine_new(s, i);
     }
     for (uint32_t i = 0; i < SEQUENCES; i++) {
@@ -115,7 +119,8 @@ static void add_row(struct chain *c, struct microbatch *b, uint32_t stage,
         .n_tokens = left < CHUNK ? left : CHUNK,
         .token = p->n_tokens,
         .block = p->n_blocks,
-        .slot = shard.linear ? (i + stage) % SEQUENCES : SLOT_NONE,
+        .slot = shard.linear ? SEQUENCES * TABLE + (i + stage) % SEQUENCES * PER
+                             : SLOT_NONE,
         .sample = left <= CHUNK,
         .index = l->n - PROMPT,
         .sampling = &plain};

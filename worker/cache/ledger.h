@@ -1,5 +1,17 @@
 /* ledger.h - The pool's account as sent to the router, and its audit.
  *
+ * The audit counts everything twice: as the pool did while it went, and by a
+ * walk over sequences and index.
+ *
+ *     block       has as many references as tables that name it, and is indexed
+ *                 if the index has it; otherwise it is idle
+ *     page        has one block, is part of one slot or checkpoint, or is free
+ *     slot        one sequence has it
+ *     checkpoint  the index has it
+ *
+ * A leak is what neither a sequence nor the index owns.  ledger_reap() frees
+ * it.
+ *
  * Every ledger that is sent has a snapshot number, counted from 1 in each
  * session, and names the highest settled grant.  A grant is settled if its
  * figures include what the Submit was promised, or if the Submit was refused.
@@ -20,7 +32,9 @@
 
 struct ledger {
     uint64_t session, snapshot, grant;
-    uint32_t *owners; /* for the audit: [total of the largest class] */
+    const struct prefix *index; /* borrowed; NULL: none */
+    uint32_t *claims;           /* for the audit: [n_pages] */
+    uint64_t leaks;             /* references and numbers that were reaped */
 };
 
 /* A protobuf Ledger with the messages that it points to. */
@@ -30,7 +44,8 @@ struct ledger_message {
 };
 
 /* Returns false if memory runs out. */
-MUST_CHECK bool ledger_init(struct ledger *l, const struct pool *pool);
+MUST_CHECK bool ledger_init(struct ledger *l, const struct pool *pool,
+                            const struct prefix *index);
 void ledger_fini(struct ledger *l);
 
 /* Starts a session: no grant, no snapshot.  session: 0 for none. */
@@ -44,10 +59,15 @@ uint64_t ledger_next_snapshot(const struct ledger *l);
 void ledger_fill(struct ledger *l, const struct pool *pool,
                  const struct sequence_table *t, struct ledger_message *out);
 
-/* Walks free lists and sequences, and checks that every number is in exactly
- * one place and that the counts match.  Returns the number of differences, 0
- * if there are none, and writes the first ones to text[cap], one a line. */
+/* Checks every number, page and column, see above.  Returns the number of
+ * differences, 0 if there are none, and writes the first ones to text[cap], one
+ * a line. */
 uint32_t ledger_audit(const struct ledger *l, const struct pool *pool,
                       const struct sequence_table *t, char *text, size_t cap);
+
+/* Frees leaks, and returns how many there were.  Each is logged and counted as
+ * a violation.  Called after an audit, and once a minute. */
+uint32_t ledger_reap(struct ledger *l, struct pool *pool,
+                     const struct sequence_table *t);
 
 #endif

@@ -1,5 +1,6 @@
 #include "worker/cache/pool.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,50 +14,54 @@ const char *pool_class_name(enum pool_class c)
     return names[c];
 }
 
-static bool stack_init(struct pool_stack *s, uint32_t total)
+/* ---- begin and end ---- */
+
+static uint32_t extent_pages(const struct pool_options *o)
 {
-    memset(s, 0, sizeof *s);
-    if (total == 0) {
-        return true;
+    uint32_t slot = o->pages_per[POOL_SLOTS];
+    uint32_t checkpoint = o->pages_per[POOL_CHECKPOINTS];
+    uint32_t most = slot > checkpoint ? slot : checkpoint;
+
+    return most > 0 ? most : 1;
+}
+
+bool pool_init(struct pool *p, const struct pool_options *o, bool poison)
+{
+    uint32_t per = extent_pages(o);
+    uint32_t n_blocks = o->pages_per[POOL_BLOCKS] > 0 ? o->n_pages : 0;
+
+    memset(p, 0, sizeof *p);
+    p->o = *o;
+    p->free = o->n_pages;
+    /* Slots and checkpoints become each other, so they are equal. */
+    if (per > POOL_EXTENT_MAX ||
+        (o->pages_per[POOL_SLOTS] > 0 && o->pages_per[POOL_SLOTS] != per) ||
+        !places_init(&p->places, o->n_pages, per)) {
+        return false;
     }
-    /* Two views of the same numbers: the stack finds a free one, and the flags
-     * catch a double release. */
-    s->idle = malloc(total * sizeof *s->idle);
-    s->taken = calloc(total, 1);
-    if (s->idle == NULL || s->taken == NULL) {
+    p->blocks = calloc(n_blocks + (size_t)1, sizeof *p->blocks);
+    p->idle = malloc((n_blocks + (size_t)1) * sizeof *p->idle);
+    p->moves = malloc(2 * PLAN_COPIES_MAX * sizeof *p->moves);
+    if (p->blocks == NULL || p->idle == NULL || p->moves == NULL ||
+        !poison_init(&p->poison, o->n_pages, poison)) {
+        pool_fini(p);
         return false;
     }
     /* Number 0 is on top, so a light load stays in low numbers. */
-    for (uint32_t i = 0; i < total; i++) {
-        s->idle[i] = total - 1 - i;
+    for (uint32_t i = n_blocks; i-- > 0;) {
+        p->blocks[i].page = PLACE_NONE;
+        p->idle[p->n_idle++] = i;
     }
-    s->n_idle = total;
-    s->a.total = s->a.free = total;
     return true;
-}
-
-bool pool_init(struct pool *p, const struct pool_need *total,
-               const struct pool_need *pages_per)
-{
-    bool ok = true;
-
-    memset(p, 0, sizeof *p);
-    for (int c = 0; c < POOL_CLASSES; c++) {
-        ok = stack_init(&p->classes[c], total->n[c]) && ok;
-        p->pages_per[c] = pages_per->n[c];
-    }
-    if (!ok) {
-        pool_fini(p);
-    }
-    return ok;
 }
 
 void pool_fini(struct pool *p)
 {
-    for (int c = 0; c < POOL_CLASSES; c++) {
-        free(p->classes[c].idle);
-        free(p->classes[c].taken);
-    }
+    places_fini(&p->places);
+    poison_fini(&p->poison);
+    free(p->blocks);
+    free(p->idle);
+    free(p->moves);
     memset(p, 0, sizeof *p);
 }
 
@@ -68,23 +73,89 @@ void pool_violation(struct pool *p, const char *what, enum pool_class c,
               pool_class_name(c), (unsigned long long)number);
 }
 
+/* ---- accounts ---- */
+
+static uint64_t pages_of(const struct pool *p, enum pool_class c, uint32_t n)
+{
+    return (uint64_t)n * p->o.pages_per[c];
+}
+
+uint64_t pool_need_pages(const struct pool *p, const struct pool_need *need)
+{
+    uint64_t sum = 0;
+
+    for (int c = 0; c < POOL_CLASSES; c++) {
+        sum += pages_of(p, (enum pool_class)c, need->n[c]);
+    }
+    return sum;
+}
+
+/* Returns how many of a class an empty pool gives. */
+static uint32_t class_total(const struct pool *p, enum pool_class c)
+{
+    uint32_t per = p->o.pages_per[c], n = per > 0 ? p->o.n_pages / per : 0;
+
+    if (c == POOL_SLOTS && p->o.slot_cap > 0 && p->o.slot_cap < n) {
+        n = p->o.slot_cap;
+    }
+    return n;
+}
+
+/* Returns how many of a class the free pages give. */
+static uint32_t class_free(const struct pool *p, enum pool_class c)
+{
+    uint32_t per = p->o.pages_per[c], n = per > 0 ? p->free / per : 0, left;
+
+    if (c == POOL_SLOTS) {
+        left = class_total(p, c) - p->held.n[c] - p->granted.n[c];
+        n = left < n ? left : n;
+    }
+    return n;
+}
+
+struct pool_account pool_account(const struct pool *p, enum pool_class c)
+{
+    return (struct pool_account){.total = class_total(p, c),
+                                 .free = class_free(p, c),
+                                 .held = p->held.n[c],
+                                 .cached = p->cached.n[c],
+                                 .granted = p->granted.n[c]};
+}
+
+struct pool_account pool_pages(const struct pool *p)
+{
+    return (struct pool_account){
+        .total = p->o.n_pages,
+        .free = p->free,
+        .held = (uint32_t)pool_need_pages(p, &p->held),
+        .cached = (uint32_t)pool_need_pages(p, &p->cached),
+        .granted = (uint32_t)pool_need_pages(p, &p->granted)};
+}
+
 enum status pool_grant(struct pool *p, const struct pool_need *need,
                        struct error *e)
 {
-    /* Check every class before any is changed: all or nothing. */
-    for (int c = 0; c < POOL_CLASSES; c++) {
-        const struct pool_account *a = &p->classes[c].a;
+    uint64_t pages = pool_need_pages(p, need);
 
-        if (need->n[c] > a->free) {
+    /* Check everything before anything is changed: all or nothing. */
+    for (int c = 0; c < POOL_CLASSES; c++) {
+        uint32_t n = class_free(p, (enum pool_class)c);
+
+        if (need->n[c] > n) {
             return error_set(e, ST_RESOURCE_EXHAUSTED,
                              "needs %u %s, %u free of %u", need->n[c],
-                             pool_class_name((enum pool_class)c), a->free,
-                             a->total);
+                             pool_class_name((enum pool_class)c), n,
+                             class_total(p, (enum pool_class)c));
         }
     }
+    if (pages > p->free) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "needs %llu pages, %u free of %u",
+                         (unsigned long long)pages, p->free, p->o.n_pages);
+    }
+    p->free -= (uint32_t)pages;
     for (int c = 0; c < POOL_CLASSES; c++) {
-        p->classes[c].a.free -= need->n[c];
-        p->classes[c].a.granted += need->n[c];
+        p->granted.n[c] += need->n[c];
     }
     return ST_OK;
 }
@@ -92,71 +163,373 @@ enum status pool_grant(struct pool *p, const struct pool_need *need,
 void pool_ungrant(struct pool *p, const struct pool_need *need)
 {
     for (int c = 0; c < POOL_CLASSES; c++) {
-        struct pool_account *a = &p->classes[c].a;
-
         /* The other classes are still given back: they are not at fault. */
-        if (need->n[c] > a->granted) {
+        if (need->n[c] > p->granted.n[c]) {
             pool_violation(p, "ungrant-more-than-granted", (enum pool_class)c,
                            need->n[c]);
             continue;
         }
-        a->granted -= need->n[c];
-        a->free += need->n[c];
+        p->granted.n[c] -= need->n[c];
+        p->free += (uint32_t)pages_of(p, (enum pool_class)c, need->n[c]);
     }
+}
+
+/* ---- places ---- */
+
+/* Puts a block into a page that is free. */
+static void place_block(struct pool *p, uint32_t block)
+{
+    uint32_t page = places_take(&p->places, block);
+
+    p->blocks[block].page = page;
+    p->blocks[block].arrives = 0;
+    poison_taken(&p->poison, page, 1);
+}
+
+static void move_block(struct pool *p, uint32_t block)
+{
+    uint32_t from = p->blocks[block].page;
+
+    places_give(&p->places, from);
+    place_block(p, block);
+    p->moves[p->n_moves++] =
+        (struct plan_copy){.from = from, .to = p->blocks[block].page, .n = 1};
+    p->blocks[block].arrives = p->n_moves;
+    poison_move(&p->poison, from);
+}
+
+/* Returns the most moves that n extents take; the pages are free. */
+static uint32_t most_moves(const struct pool *p, uint32_t n)
+{
+    const struct places *l = &p->places;
+    uint32_t n_blocks, n_empty = 0;
+    uint32_t extent = places_emptiest(l, &n_blocks);
+
+    if (extent == PLACE_NONE || n == 1) {
+        return extent == PLACE_NONE ? 0 : n_blocks;
+    }
+    for (extent = l->heads[0]; extent != PLACE_NONE && n_empty < n; n_empty++) {
+        extent = l->extents[extent].next;
+    }
+    return (n - n_empty) * (l->per - 1);
+}
+
+/* Empties the emptiest extent and returns its first page.  As many pages as it
+ * has are free somewhere; then an extent that is not full exists, because the
+ * tail is smaller, and the others have room for its blocks. */
+static uint32_t place_extent(struct pool *p, enum extent_use use)
+{
+    struct places *l = &p->places;
+    uint32_t n_blocks, extent = places_emptiest(l, &n_blocks);
+    uint32_t first = extent * l->per;
+
+    places_claim(l, extent, use);
+    for (uint32_t i = first; n_blocks > 0; i++) {
+        if (l->owners[i] != PLACE_NONE) {
+            move_block(p, l->owners[i]);
+            n_blocks--;
+        }
+    }
+    poison_taken(&p->poison, first, l->per);
+    return first;
+}
+
+static void free_extent(struct pool *p, uint32_t first)
+{
+    places_yield(&p->places, first / p->places.per);
+    poison_free(&p->poison, first, p->places.per);
+}
+
+/* Returns whether `first` is the first page of an extent in that use. */
+static bool is_extent(const struct pool *p, uint32_t first, enum extent_use use)
+{
+    const struct places *l = &p->places;
+
+    return first % l->per == 0 && first / l->per < l->n_extents &&
+           l->extents[first / l->per].use == use;
+}
+
+static void free_block(struct pool *p, uint32_t block)
+{
+    struct pool_block *b = &p->blocks[block];
+
+    /* A move whose result nothing will read is dropped: nothing copies it on,
+     * because then it would not be the block's last move. */
+    if (b->arrives > 0) {
+        struct plan_copy *move = &p->moves[b->arrives - 1];
+
+        poison_unmove(&p->poison, move->from);
+        move->n = 0;
+    }
+    places_give(&p->places, b->page);
+    poison_free(&p->poison, b->page, 1);
+    b->page = PLACE_NONE;
+    b->arrives = 0;
+    p->idle[p->n_idle++] = block;
+    p->free++;
+}
+
+/* ---- take and release ---- */
+
+bool pool_can_take(const struct pool *p, enum pool_class c, uint32_t n,
+                   uint32_t most)
+{
+    return c == POOL_BLOCKS || p->n_moves + most_moves(p, n) <= most;
 }
 
 bool pool_take(struct pool *p, enum pool_class c, uint32_t n, uint32_t *out)
 {
-    struct pool_stack *s = &p->classes[c];
-
     /* A free number never stands in for a missing grant: it may be promised
      * to a Submit that is on its way. */
-    if (n > s->a.granted || n > s->n_idle) {
+    if (n > p->granted.n[c]) {
         pool_violation(p, "take-more-than-granted", c, n);
         return false;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        out[i] = s->idle[--s->n_idle];
-        s->taken[out[i]] = 1;
+    if (!pool_can_take(p, c, n, PLAN_COPIES_MAX)) {
+        pool_violation(p, "take-without-room-for-moves", c, n);
+        return false;
     }
-    s->a.granted -= n;
-    s->a.held += n;
+    for (uint32_t i = 0; i < n; i++) {
+        if (c == POOL_BLOCKS) {
+            out[i] = p->idle[--p->n_idle];
+            p->blocks[out[i]].refs = 1;
+            place_block(p, out[i]);
+        } else {
+            out[i] = place_extent(p, c == POOL_SLOTS ? EXTENT_SLOT
+                                                     : EXTENT_CHECKPOINT);
+        }
+    }
+    p->granted.n[c] -= n;
+    p->held.n[c] += n;
     return true;
+}
+
+/* Returns NULL if there is no such block. */
+static struct pool_block *block_at(const struct pool *p, uint32_t block)
+{
+    bool exists = p->o.pages_per[POOL_BLOCKS] > 0 && block < p->o.n_pages;
+
+    return exists ? &p->blocks[block] : NULL;
+}
+
+static void release_block(struct pool *p, uint32_t block)
+{
+    struct pool_block *b = block_at(p, block);
+
+    if (b == NULL || b->refs == 0) {
+        pool_violation(p, "release-of-what-is-not-held", POOL_BLOCKS, block);
+        return;
+    }
+    if (--b->refs > 0) {
+        return;
+    }
+    p->held.n[POOL_BLOCKS]--;
+    if (b->indexed) {
+        p->cached.n[POOL_BLOCKS]++;
+    } else {
+        free_block(p, block);
+    }
 }
 
 void pool_release(struct pool *p, enum pool_class c, uint32_t number)
 {
-    struct pool_stack *s = &p->classes[c];
+    enum extent_use use = c == POOL_SLOTS ? EXTENT_SLOT : EXTENT_CHECKPOINT;
 
+    if (c == POOL_BLOCKS) {
+        release_block(p, number);
+        return;
+    }
     /* A number released twice would be given to two sequences. */
-    if (number >= s->a.total || !s->taken[number]) {
+    if (p->held.n[c] == 0 || !is_extent(p, number, use)) {
         pool_violation(p, "release-of-what-is-not-held", c, number);
         return;
     }
-    s->taken[number] = 0;
-    s->idle[s->n_idle++] = number;
-    s->a.held--;
-    s->a.free++;
+    p->held.n[c]--;
+    p->free += p->o.pages_per[c];
+    free_extent(p, number);
 }
 
-const struct pool_account *pool_account(const struct pool *p, enum pool_class c)
+void pool_share(struct pool *p, uint32_t block, bool from_grant)
 {
-    return &p->classes[c].a;
-}
+    struct pool_block *b = block_at(p, block);
 
-struct pool_account pool_pages(const struct pool *p)
-{
-    struct pool_account sum = {0};
-
-    for (int c = 0; c < POOL_CLASSES; c++) {
-        const struct pool_account *a = &p->classes[c].a;
-        uint32_t pages = p->pages_per[c];
-
-        sum.total += a->total * pages;
-        sum.free += a->free * pages;
-        sum.held += a->held * pages;
-        sum.cached += a->cached * pages;
-        sum.granted += a->granted * pages;
+    if (b == NULL || (b->refs == 0 && !b->indexed)) {
+        pool_violation(p, "share-of-what-is-free", POOL_BLOCKS, block);
+        return;
     }
-    return sum;
+    if (from_grant && p->granted.n[POOL_BLOCKS] == 0) {
+        pool_violation(p, "share-without-a-grant", POOL_BLOCKS, block);
+        return;
+    }
+    if (b->refs++ == 0) {
+        p->cached.n[POOL_BLOCKS]--;
+        p->held.n[POOL_BLOCKS]++;
+    }
+    if (from_grant) {
+        p->granted.n[POOL_BLOCKS]--;
+        p->free++;
+    }
+}
+
+/* ---- the index ---- */
+
+void pool_index(struct pool *p, uint32_t block)
+{
+    struct pool_block *b = block_at(p, block);
+
+    if (b == NULL || b->refs == 0 || b->indexed) {
+        pool_violation(p, "index-of-what-is-not-held", POOL_BLOCKS, block);
+        return;
+    }
+    b->indexed = true;
+}
+
+void pool_unindex(struct pool *p, uint32_t block)
+{
+    struct pool_block *b = block_at(p, block);
+
+    if (b == NULL || !b->indexed) {
+        pool_violation(p, "unindex-of-what-is-not-indexed", POOL_BLOCKS, block);
+        return;
+    }
+    b->indexed = false;
+    if (b->refs == 0) {
+        p->cached.n[POOL_BLOCKS]--;
+        free_block(p, block);
+    }
+}
+
+bool pool_cache(struct pool *p, uint32_t *checkpoint)
+{
+    uint32_t per = p->o.pages_per[POOL_CHECKPOINTS];
+
+    if (per == 0 || p->free < per ||
+        !pool_can_take(p, POOL_CHECKPOINTS, 1, POOL_EXTENT_MAX)) {
+        return false;
+    }
+    *checkpoint = place_extent(p, EXTENT_CHECKPOINT);
+    p->free -= per;
+    p->cached.n[POOL_CHECKPOINTS]++;
+    return true;
+}
+
+void pool_uncache(struct pool *p, uint32_t checkpoint)
+{
+    if (p->cached.n[POOL_CHECKPOINTS] == 0 ||
+        !is_extent(p, checkpoint, EXTENT_CHECKPOINT)) {
+        pool_violation(p, "uncache-of-what-is-not-cached", POOL_CHECKPOINTS,
+                       checkpoint);
+        return;
+    }
+    p->cached.n[POOL_CHECKPOINTS]--;
+    p->free += p->o.pages_per[POOL_CHECKPOINTS];
+    free_extent(p, checkpoint);
+}
+
+void pool_slot_to_checkpoint(struct pool *p, uint32_t slot)
+{
+    if (!is_extent(p, slot, EXTENT_SLOT)) {
+        pool_violation(p, "cache-of-what-is-not-held", POOL_SLOTS, slot);
+        return;
+    }
+    p->held.n[POOL_SLOTS]--;
+    p->cached.n[POOL_CHECKPOINTS]++;
+    p->places.extents[slot / p->places.per].use = EXTENT_CHECKPOINT;
+}
+
+void pool_checkpoint_to_slot(struct pool *p, uint32_t checkpoint)
+{
+    if (p->cached.n[POOL_CHECKPOINTS] == 0 || p->granted.n[POOL_SLOTS] == 0 ||
+        !is_extent(p, checkpoint, EXTENT_CHECKPOINT)) {
+        pool_violation(p, "take-of-what-is-not-cached", POOL_CHECKPOINTS,
+                       checkpoint);
+        return;
+    }
+    p->cached.n[POOL_CHECKPOINTS]--;
+    p->granted.n[POOL_SLOTS]--;
+    p->held.n[POOL_SLOTS]++;
+    p->free += p->o.pages_per[POOL_SLOTS];
+    p->places.extents[checkpoint / p->places.per].use = EXTENT_SLOT;
+}
+
+/* ---- plans ---- */
+
+uint32_t pool_page(const struct pool *p, uint32_t block)
+{
+    return p->blocks[block].page;
+}
+
+/* Appends a copy to out[0..n), to the last one if they make one range that does
+ * not overlap with its target; returns the new n. */
+static uint32_t append(struct plan_copy *out, uint32_t n,
+                       const struct plan_copy *m)
+{
+    struct plan_copy *last = n > 0 ? &out[n - 1] : NULL;
+    uint32_t apart;
+
+    if (last != NULL && last->from + last->n == m->from &&
+        last->to + last->n == m->to) {
+        apart = m->from > m->to ? m->from - m->to : m->to - m->from;
+        if (apart >= last->n + m->n) {
+            last->n += m->n;
+            return n;
+        }
+    }
+    out[n] = *m;
+    return n + 1;
+}
+
+uint32_t pool_take_moves(struct pool *p, struct plan_copy *out)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < p->n_moves; i++) {
+        const struct plan_copy *m = &p->moves[i];
+
+        for (uint32_t k = 0; k < m->n; k++) {
+            uint32_t block = p->places.owners[m->to + k];
+
+            if (block != PLACE_NONE) {
+                p->blocks[block].arrives = 0;
+            }
+            poison_given(&p->poison, m->from + k);
+        }
+        if (m->n > 0) {
+            n = append(out, n, m);
+        }
+    }
+    p->n_moves = 0;
+    return n;
+}
+
+void pool_untake_moves(struct pool *p, const struct plan_copy *moves,
+                       uint32_t n)
+{
+    if (n > 2 * PLAN_COPIES_MAX - p->n_moves) {
+        pool_violation(p, "too-many-moves", POOL_BLOCKS, n);
+        return;
+    }
+    memmove(p->moves + n, p->moves, p->n_moves * sizeof *moves);
+    for (uint32_t i = 0; i < p->n_moves; i++) {
+        const struct plan_copy *m = &p->moves[n + i];
+        uint32_t block = m->n > 0 ? p->places.owners[m->to] : PLACE_NONE;
+
+        if (block != PLACE_NONE && p->blocks[block].arrives == i + 1) {
+            p->blocks[block].arrives += n;
+        }
+    }
+    /* These stay even if their blocks are freed: a block that has moved on
+     * since needs the copy. */
+    memcpy(p->moves, moves, n * sizeof *moves);
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t k = 0; k < moves[i].n; k++) {
+            poison_move(&p->poison, moves[i].from + k);
+        }
+    }
+    p->n_moves += n;
+}
+
+uint32_t pool_take_freed(struct pool *p, struct plan_copy *out)
+{
+    return poison_take(&p->poison, &p->places, out);
 }

@@ -25,13 +25,22 @@
  * with a reference is held; one without a reference that the prefix index
  * (worker/cache/prefix.h) has is cached.  A checkpoint of the index is cached.
  *
- * Blocks have logical numbers, which tables, index and ledger use; place[] has
- * the page of each.  Slots and checkpoints are named by their first page.  When
- * free pages suffice for a slot but are not consecutive, blocks move:
+ * Blocks have logical numbers, which tables, index and ledger use; pool_page()
+ * has the page of each.  Slots and checkpoints are named by their first page.
+ * When free pages suffice for a slot but are not consecutive, blocks move:
  * pool_take() records moves, which the next plan carries out before its rows
  * (worker/base/engine.h).  Free of a class is therefore a promise.
  *
+ * A plan is built in this order:
+ *
+ *     1 pool_take_freed()
+ *     2 all that its rows need: match, share, take, reserve, ...; before any
+ *       other copy is appended to `before`, pool_take_moves() appends the
+ *       moves, so that all copies stay in the order in which they were decided
+ *     3 pool_take_moves(), then its tables with pool_page()
+ *
  * Threading: the core's.  Memory: pool_init() allocates; no other call does.
+ * Limits: a slot has at most POOL_EXTENT_MAX pages.
  * A call that would break the identity changes nothing, is logged, and is
  * counted in `violations`.  It never crashes. */
 #ifndef WORKER_CACHE_POOL_H
@@ -42,6 +51,11 @@
 
 #include "common/base/status.h"
 #include "worker/base/engine.h"
+#include "worker/cache/places.h"
+#include "worker/cache/poison.h"
+
+/* A plan has room for the moves of at least two slots. */
+#define POOL_EXTENT_MAX (PLAN_COPIES_MAX / 2)
 
 enum pool_class { POOL_BLOCKS, POOL_SLOTS, POOL_CHECKPOINTS, POOL_CLASSES };
 
@@ -56,15 +70,16 @@ struct pool_account {
 
 struct pool_options {
     uint32_t n_pages;
-    uint32_t pages_per[POOL_CLASSES]; /* 0: no such class; a block is 1 page */
+    /* 0: no such class.  A block is 1 page, slot and checkpoint are equal. */
+    uint32_t pages_per[POOL_CLASSES];
     uint32_t slot_cap; /* most slots held and granted; 0: as pages allow */
 };
 
 struct pool_block {
-    uint32_t page;
-    uint32_t refs; /* tables that name it */
-    bool indexed;  /* the prefix index has it */
-    bool moves;    /* a recorded move goes to its page */
+    uint32_t page;    /* PLACE_NONE: the block is free */
+    uint32_t refs;    /* tables that name it */
+    uint32_t arrives; /* 1 + the recorded move that goes to its page; 0: none */
+    bool indexed;     /* the prefix index has it */
 };
 
 struct pool {
@@ -74,12 +89,11 @@ struct pool {
     struct pool_block *blocks;              /* [n_pages] by logical number */
     uint32_t *idle; /* [n_idle] logical numbers that are free */
     uint32_t n_idle;
-    struct pool_pages *pages; /* physical: pool.c */
-    struct plan_copy *moves;  /* [PLAN_COPIES_MAX] recorded, in order */
+    struct places places;
+    struct plan_copy *moves; /* [2 * PLAN_COPIES_MAX] recorded, in order; n = 0:
+                              * not needed any more */
     uint32_t n_moves;
-    struct plan_copy *freed; /* [PLAN_COPIES_MAX] pages freed since the last
-                              * pool_take_freed(), for poison; NULL: off */
-    uint32_t n_freed;
+    struct poison poison;
     uint64_t violations;
 };
 
@@ -87,7 +101,8 @@ struct pool {
 const char *pool_class_name(enum pool_class c);
 
 /* Makes a pool with everything free.  poison: records freed pages.  Returns
- * false if memory runs out; then there is nothing to fini. */
+ * false if memory runs out or a slot has more than POOL_EXTENT_MAX pages; then
+ * there is nothing to fini. */
 MUST_CHECK bool pool_init(struct pool *p, const struct pool_options *o,
                           bool poison);
 void pool_fini(struct pool *p);
@@ -104,9 +119,15 @@ MUST_CHECK enum status pool_grant(struct pool *p, const struct pool_need *need,
 /* Takes a grant back: granted to free. */
 void pool_ungrant(struct pool *p, const struct pool_need *need);
 
+/* Returns whether n of a class can be taken so that at most `most` moves are
+ * recorded then; true if none is recorded now, n is 1 and `most` at least
+ * POOL_EXTENT_MAX.  false: they can be taken for the next plan. */
+bool pool_can_take(const struct pool *p, enum pool_class c, uint32_t n,
+                   uint32_t most);
+
 /* Turns n granted ones into numbers, out[0..n): granted to held, blocks with
  * one reference.  May record moves.  Returns false, takes nothing and counts a
- * violation if fewer are granted. */
+ * violation if fewer are granted, or PLAN_COPIES_MAX moves do not suffice. */
 MUST_CHECK bool pool_take(struct pool *p, enum pool_class c, uint32_t n,
                           uint32_t *out);
 
@@ -124,27 +145,31 @@ void pool_index(struct pool *p, uint32_t block);
 void pool_unindex(struct pool *p, uint32_t block);
 
 /* Takes a checkpoint from free pages: free to cached.  Returns false, with
- * nothing taken, if free pages are short.  May record moves. */
+ * nothing taken, if free pages are short, or more than POOL_EXTENT_MAX moves
+ * would be recorded then. */
 MUST_CHECK bool pool_cache(struct pool *p, uint32_t *checkpoint);
 /* Frees it again: cached to free. */
 void pool_uncache(struct pool *p, uint32_t checkpoint);
 
-/* Makes a held slot a cached checkpoint without a copy, and the other way
- * round with one slot granted. */
+/* Makes a held slot a cached checkpoint without a copy. */
 void pool_slot_to_checkpoint(struct pool *p, uint32_t slot);
+/* Makes a cached checkpoint a held slot; one is granted for it, whose pages
+ * become free. */
+void pool_checkpoint_to_slot(struct pool *p, uint32_t checkpoint);
 
 /* Returns the page of a block now; the next plan's rows find it there. */
 uint32_t pool_page(const struct pool *p, uint32_t block);
 
-/* Returns the recorded moves for the next plan and forgets them.
- * pool_untake_moves() brings them back, before newer ones, if that plan was
- * refused. */
+/* Returns the recorded moves for the next plan and forgets them: out[0..n), n
+ * at most PLAN_COPIES_MAX.  If that plan was refused, pool_untake_moves()
+ * brings all of them back, before newer ones. */
 uint32_t pool_take_moves(struct pool *p, struct plan_copy *out);
 void pool_untake_moves(struct pool *p, const struct plan_copy *moves,
                        uint32_t n);
 
-/* Returns the pages freed since the last call that are free still, as ranges;
- * 0 without poison. */
+/* Returns the pages freed since the last call that are free still, as ranges
+ * out[0..n), n at most PLAN_COPIES_MAX; 0 without poison.  Only the begin of a
+ * plan may call it, because the engine poisons before it copies. */
 uint32_t pool_take_freed(struct pool *p, struct plan_copy *out);
 
 /* Returns the account of a class, in units; the columns need not add up, see

@@ -67,11 +67,21 @@ struct prefix_hit {
                           * checkpoint: a branch point worth one; >= n_tokens */
 };
 
-/* Called before a node or checkpoint goes, for the other stages of a replica
- * (worker/stages/leader.c); may be NULL. */
+/* The other stages of a replica (worker/stages/leader.c), which keep what this
+ * index keeps; may be NULL. */
 struct prefix_watch {
     void *self;
-    void (*gone)(void *self, uint32_t node, bool checkpoint_only);
+    /* Called by prefix_insert() for each new node, from the root on.  parent:
+     * PREFIX_NONE for the first unit; end: the position after its last one. */
+    void (*added)(void *self, uint32_t node, uint32_t parent, uint32_t end);
+    /* Called when a checkpoint is reserved. */
+    void (*reserved)(void *self, uint32_t checkpoint);
+    /* Called before a node, a checkpoint, or both go: evicted, dropped,
+     * forgotten, or a reservation taken back.  PREFIX_NONE, SLOT_NONE: none. */
+    void (*gone)(void *self, uint32_t node, uint32_t checkpoint);
+    /* Returns whether `need` fits into free pages of the other stages too.
+     * prefix_make_room() and prefix_reserve() evict until it does. */
+    bool (*fits)(void *self, const struct pool_need *need);
 };
 
 MUST_CHECK bool prefix_init(struct prefix **x, const struct prefix_options *o,
@@ -82,6 +92,10 @@ void prefix_free(struct prefix **x);
  * snapshot. */
 void prefix_set_key(struct prefix *x, const struct prefix_key *key);
 void prefix_set_watch(struct prefix *x, const struct prefix_watch *w);
+/* Sets which classes some stage of the replica has; forgets everything.  A
+ * class that the pool itself lacks takes no pages of it: nodes have no blocks,
+ * and checkpoints are mere numbers. */
+void prefix_set_classes(struct prefix *x, bool has_blocks, bool has_states);
 
 /* Finds the deepest restorable prefix of ids[0..n) for a tenant.  Counts as a
  * use of its path.  The caller shares the blocks at once (prefix_blocks(),
@@ -109,7 +123,9 @@ uint32_t prefix_wants(const struct prefix *x, const struct prefix_hit *hit,
                       uint32_t n, uint32_t *out, uint32_t cap);
 
 /* Reserves a checkpoint, evicting less valuable ones; false: none is worth it.
- * prefix_put() gives it to a node, prefix_drop() frees it. */
+ * prefix_put() gives it to a node, prefix_drop() frees it.  prefix_make_room()
+ * takes a reservation back before it lets a grant fail; then both do nothing.
+ * The plan that saves it runs before any that uses its pages. */
 MUST_CHECK bool prefix_reserve(struct prefix *x, uint32_t *checkpoint);
 void prefix_put(struct prefix *x, uint32_t node, uint32_t checkpoint);
 void prefix_drop(struct prefix *x, uint32_t checkpoint);

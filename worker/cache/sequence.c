@@ -133,7 +133,9 @@ struct sequence *sequence_new(struct sequence_table *t, uint32_t n_tokens,
     memset(s, 0, sizeof *s);
     s->number = ++t->next_number;
     s->state = SEQUENCE_RECEIVING;
-    s->slot = SLOT_NONE;
+    s->slot = s->rolling = SLOT_NONE;
+    s->node = PREFIX_NONE;
+    s->cache = true;
     s->tokens = tokens;
     s->blocks = blocks;
     t->in_state[SEQUENCE_RECEIVING]++;
@@ -292,6 +294,26 @@ bool sequence_set_sampling(struct sequence_table *t, struct sequence *s,
                          s->n_generated, s->max_tokens);
 }
 
+enum row_kind sequence_kind(const struct sequence *s, uint32_t at,
+                            uint32_t *end)
+{
+    uint32_t to = 0;
+
+    if (at >= s->n_prompt) {
+        *end = UINT32_MAX;
+        return ROW_GENERATED;
+    }
+    for (uint32_t i = 0; i < s->n_spans; i++) {
+        to += s->spans[i];
+        if (at < to) {
+            *end = to;
+            return i % 2 == 0 ? ROW_PROMPT : ROW_GENERATED;
+        }
+    }
+    *end = s->n_prompt;
+    return ROW_PROMPT;
+}
+
 /* ---- memory ---- */
 
 void sequence_release(struct sequence_table *t, struct sequence *s)
@@ -307,32 +329,46 @@ void sequence_release(struct sequence_table *t, struct sequence *s)
         pool_release(t->pool, POOL_SLOTS, s->slot);
         promised.n[POOL_SLOTS]--;
     }
+    if (s->rolling != SLOT_NONE) {
+        pool_uncache(t->pool, s->rolling);
+    }
     /* Memory that was granted and never taken is freed with the rest. */
     pool_ungrant(t->pool, &promised);
     s->need = (struct pool_need){0};
     s->n_blocks = 0;
-    s->slot = SLOT_NONE;
+    s->slot = s->rolling = SLOT_NONE;
     paged_free(&t->slab, &s->blocks);
 }
 
 /* ---- lists ---- */
 
-void sequence_push(struct sequence_list *l, struct sequence *s)
+void sequence_insert(struct sequence_list *l, struct sequence *s,
+                     struct sequence *at)
 {
     struct sequence_node *n = &s->links[l->link];
+    struct sequence *prev = at != NULL ? at->links[l->link].prev : l->tail;
 
-    /* One push is a move: rows rotate, and a prefill becomes a decode. */
-    if (n->list != NULL) {
-        sequence_unlink(s, l->link);
-    }
-    *n = (struct sequence_node){.prev = l->tail, .list = l};
-    if (l->tail != NULL) {
-        l->tail->links[l->link].next = s;
+    *n = (struct sequence_node){.prev = prev, .next = at, .list = l};
+    if (prev != NULL) {
+        prev->links[l->link].next = s;
     } else {
         l->head = s;
     }
-    l->tail = s;
+    if (at != NULL) {
+        at->links[l->link].prev = s;
+    } else {
+        l->tail = s;
+    }
     l->n++;
+}
+
+void sequence_push(struct sequence_list *l, struct sequence *s)
+{
+    /* One push is a move: rows rotate, and a prefill becomes a decode. */
+    if (s->links[l->link].list != NULL) {
+        sequence_unlink(s, l->link);
+    }
+    sequence_insert(l, s, NULL);
 }
 
 void sequence_unlink(struct sequence *s, enum sequence_in link)

@@ -34,6 +34,7 @@
 #include "worker/cache/logprobs.h"
 #include "worker/cache/paged.h"
 #include "worker/cache/pool.h"
+#include "worker/cache/prefix.h"
 
 enum sequence_state {
     SEQUENCE_RECEIVING,
@@ -61,6 +62,9 @@ enum sequence_recompute { RECOMPUTE_NONE, RECOMPUTE_WAITS, RECOMPUTE_ALONE };
 
 /* Bytes of the reason for a failure, with its NUL: the router accepts 300. */
 #define SEQUENCE_FAILURE 301
+
+/* Positions at which a prompt saves its state. */
+#define SEQUENCE_WANTS_MAX 16
 
 /* Returns whether the sequence ended by itself, with all its tokens. */
 static inline bool finish_is_whole(enum sequence_finish f)
@@ -108,9 +112,11 @@ struct sequence {
     uint32_t n_prompt, max_tokens, keep_ms;
     struct sampling sampling; /* its lists point into the table's memory */
 
-    /* Memory: `need` is granted or taken; n_blocks and slot are taken. */
+    /* Memory: `need` is granted, taken or shared; n_blocks and slot are taken
+     * or shared. */
     struct pool_need need;
-    struct paged blocks; /* the block table, [n_blocks] in use */
+    struct paged blocks; /* the block table, [n_blocks] in use: logical numbers,
+                          * a reference for each */
     uint32_t n_blocks;
     uint32_t slot; /* SLOT_NONE: not taken */
 
@@ -121,6 +127,21 @@ struct sequence {
     uint32_t n_generated;
     struct logprobs logprobs; /* the newest tokens', if requested */
 
+    /* Reuse (worker/cache/prefix.h). */
+    bool cache; /* it reuses, and may be reused */
+    uint8_t n_tenant;
+    char tenant[TENANT_NAME_MAX]; /* [n_tenant] */
+    uint32_t reused;  /* first positions that were restored, not computed */
+    uint32_t node;    /* that it was restored from; PREFIX_NONE: none */
+    uint32_t n_spans; /* 0: all prompt positions were computed as prompt */
+    uint32_t spans[SPANS_MAX]; /* [n_spans] alternating runs of prompt and
+                                * generated positions, beginning with prompt;
+                                * their sum is n_prompt */
+    uint32_t n_computed; /* positions restored, or whose results have come */
+    uint32_t n_wants, wants[SEQUENCE_WANTS_MAX]; /* positions to save at */
+    uint32_t rolling;    /* checkpoint in decode, not in the index; SLOT_NONE */
+    uint32_t rolling_at; /* its position */
+
     /* Plans. */
     uint32_t n_planned; /* positions computed or in flight */
     uint32_t pending;   /* tokens being sampled by plans in flight */
@@ -130,6 +151,17 @@ struct sequence {
     enum sequence_recompute recompute;
     bool spoilt; /* at a stage (worker/stages/stage.h): one of its steps failed
                   */
+
+    /* Choices of one request (worker/sequences/twins.h). */
+    struct sequence *leader; /* computes the prompt for this one; or NULL */
+    uint32_t n_twins;        /* that wait for this one */
+
+    /* Continuation (worker/sequences/continue.h). */
+    struct sequence *from; /* KEPT: its memory will be taken over; or NULL */
+    struct sequence *heir; /* of a KEPT one: that takes it over; or NULL */
+    struct sequence_key from_key;
+    bool continues; /* from_key is set */
+    uint32_t n_kept; /* of a KEPT one: ids that remain */
 
     /* At a leader: the later stages. */
     bool staged;      /* they hold the sequence until its Remove returns */
@@ -247,12 +279,29 @@ static inline uint32_t sequence_known(const struct sequence *s)
     return s->n_prompt + s->n_generated;
 }
 
-/* Gives back everything that s has of the pool: blocks, slot, and what was
- * granted but not taken.  `need` is zero afterwards. */
+/* Returns the kind of position `at`, and in *end the end of its run: at most
+ * n_prompt, or UINT32_MAX behind the prompt. */
+enum row_kind sequence_kind(const struct sequence *s, uint32_t at,
+                            uint32_t *end);
+
+/* Returns the end of the first run: positions below it have the bits of a
+ * prompt that was computed alone. */
+static inline uint32_t sequence_first_run(const struct sequence *s)
+{
+    return s->n_spans > 0 ? s->spans[0] : s->n_prompt;
+}
+
+/* Gives back everything that s has of the pool: its references of blocks, its
+ * slot and rolling checkpoint, and what was granted but not taken.  `need` is
+ * zero afterwards. */
 void sequence_release(struct sequence_table *t, struct sequence *s);
 
 /* Appends s to l; moves it to the tail if it is in l already. */
 void sequence_push(struct sequence_list *l, struct sequence *s);
+/* Inserts s, which is in no list of that kind, before `at`; NULL: at the tail.
+ */
+void sequence_insert(struct sequence_list *l, struct sequence *s,
+                     struct sequence *at);
 /* Removes s from its list of that kind, if it is in one. */
 void sequence_unlink(struct sequence *s, enum sequence_in link);
 /* Returns the sequence after s in its list, NULL at the tail. */

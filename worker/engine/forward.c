@@ -6,46 +6,10 @@
 
 #include "common/base/failpoint.h"
 #include "kernels/backends/backend.h"
-#include "worker/engine/plan_check.h"
+#include "worker/engine/forward_state.h"
 
-/* One pass over the layers: a part of the plan. */
-struct forward_pass {
-    struct kernel_row *rows; /* [max_rows] */
-    uint32_t *plan_rows;     /* [max_rows] the row of the plan */
-    uint32_t *tokens;        /* [max_tokens] ids */
-    uint32_t n_rows, n_tokens;
-    size_t first; /* tokens of the plan in earlier passes */
-};
-
-/* The results of a shard without the last layer, one plan after the other. */
-struct hidden {
-    float *rows; /* [n_plans, n_tokens, H] */
-    uint32_t n_plans, n_tokens;
-    uint32_t next; /* the part that the next plan uses */
-};
-
-/* Rows of a pass that sample, at most as many as one head call takes. */
-struct heads {
-    uint32_t *tokens;          /* [max_logits] in the pass */
-    uint32_t *plan_rows;       /* [max_logits] */
-    struct sample_result *out; /* [max_logits] */
-    struct sample_row *rows;   /* [max_logits] */
-    uint32_t n;
-    uint32_t *history; /* [history_room] of these rows, one after the other */
-    size_t history_room, n_history;
-};
-
-struct forward {
-    const struct shard_weights *w;
-    struct kernels *kernels;
-    struct kernels_sizes sizes;
-    struct plan_bounds bounds;
-    struct forward_tap tap;
-    struct forward_pass pass;
-    struct heads heads;
-    struct hidden hidden;
-    uint32_t last[PLAN_ROWS_MAX]; /* tokens of the previous plan; TOKEN_LOST */
-};
+_Static_assert(PLAN_SAVES_MAX == KERNELS_SAVES_MAX, "saves of a row");
+_Static_assert(FORWARD_CUT == KERNELS_SAVE_CUT, "a cut keeps a row's saves");
 
 static bool has_kind(const struct shard_weights *w, enum mixer_kind kind)
 {
@@ -63,14 +27,15 @@ static bool allocate_arrays(struct forward *f)
 
     f->pass.rows = calloc(rows, sizeof *f->pass.rows);
     f->pass.plan_rows = calloc(rows, sizeof *f->pass.plan_rows);
+    f->pass.saves = calloc(rows * PLAN_SAVES_MAX, sizeof *f->pass.saves);
     f->pass.tokens = calloc(f->sizes.max_tokens, sizeof *f->pass.tokens);
     f->heads.tokens = calloc(logits, sizeof *f->heads.tokens);
     f->heads.plan_rows = calloc(logits, sizeof *f->heads.plan_rows);
     f->heads.out = calloc(logits, sizeof *f->heads.out);
     f->heads.rows = calloc(logits, sizeof *f->heads.rows);
-    return f->pass.rows && f->pass.plan_rows && f->pass.tokens &&
-           f->heads.tokens && f->heads.plan_rows && f->heads.out &&
-           f->heads.rows;
+    return f->pass.rows && f->pass.plan_rows && f->pass.saves &&
+           f->pass.tokens && f->heads.tokens && f->heads.plan_rows &&
+           f->heads.out && f->heads.rows;
 }
 
 enum status forward_new(struct forward **out, const struct shard_weights *w,
@@ -92,6 +57,7 @@ enum status forward_new(struct forward **out, const struct shard_weights *w,
         .has_attention = has_kind(w, MIXER_ATTENTION),
         .has_deltanet = has_kind(w, MIXER_DELTANET),
         .block_tokens = o->block_tokens,
+        .marks = &f->marks,
         .last = f->last,
     };
     st = backend_new(&f->kernels, w, o, e);
@@ -100,6 +66,7 @@ enum status forward_new(struct forward **out, const struct shard_weights *w,
         return st;
     }
     kernels_sizes(f->kernels, &f->sizes);
+    f->bounds.pages_per_slot = f->sizes.pages_per_slot;
     if (!allocate_arrays(f)) {
         forward_free(&f);
         return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
@@ -115,6 +82,7 @@ void forward_free(struct forward **self)
     if (f == NULL) {
         return;
     }
+    free(f->marks.of);
     free(f->hidden.rows);
     free(f->heads.history);
     free(f->heads.rows);
@@ -122,6 +90,7 @@ void forward_free(struct forward **self)
     free(f->heads.plan_rows);
     free(f->heads.tokens);
     free(f->pass.tokens);
+    free(f->pass.saves);
     free(f->pass.plan_rows);
     free(f->pass.rows);
     kernels_free(&f->kernels);
@@ -165,20 +134,20 @@ uint32_t forward_hidden_plans(const struct forward *f)
     return plan_gives_hidden(&f->bounds) ? f->hidden.n_plans : UINT32_MAX;
 }
 
-/* The rows of one head call have at most a whole context each, and no two share
- * a block or a slot.  A shard without the head reads no history. */
+/* A history has at most a whole context.  Histories of sequences that share
+ * blocks may together exceed the pool; a head call takes fewer rows then. */
 static bool allocate_history(struct forward *f)
 {
     const struct plan_bounds *b = &f->bounds;
-    size_t rows = f->sizes.max_logits, ids;
-    size_t in_blocks = (size_t)b->n_blocks * b->block_tokens;
+    size_t rows = f->sizes.max_logits, context = f->w->shape.context;
+    size_t in_pool = (size_t)b->n_pages * b->block_tokens, ids;
 
-    if (b->has_deltanet && b->n_slots < rows) {
-        rows = b->n_slots;
+    if (b->has_deltanet && b->n_pages / b->pages_per_slot < rows) {
+        rows = b->n_pages / b->pages_per_slot;
     }
-    ids = plan_gives_hidden(b) ? 0 : rows * f->w->shape.context;
-    if (b->has_attention && in_blocks < ids) {
-        ids = in_blocks;
+    ids = plan_gives_hidden(b) ? 0 : rows * context;
+    if (b->has_attention && in_pool < ids) {
+        ids = in_pool > context ? in_pool : context;
     }
     free(f->heads.history);
     f->heads.history = malloc((ids + 1) * sizeof *f->heads.history);
@@ -186,19 +155,20 @@ static bool allocate_history(struct forward *f)
     return f->heads.history != NULL;
 }
 
-enum status forward_alloc(struct forward *f, uint32_t n_blocks,
-                          uint32_t n_slots, uint32_t n_checkpoints,
-                          struct error *e)
+enum status forward_alloc(struct forward *f, uint32_t n_pages, struct error *e)
 {
-    f->bounds.n_blocks = f->bounds.has_attention ? n_blocks : 0;
-    f->bounds.n_slots = f->bounds.has_deltanet ? n_slots : 0;
+    f->bounds.n_pages = n_pages;
     f->bounds.n_last = 0;
-    if (!allocate_history(f)) {
+    free(f->marks.of);
+    f->marks.now = 0;
+    f->marks.of = calloc((size_t)n_pages + 1, sizeof *f->marks.of);
+    if (f->marks.of == NULL || !allocate_history(f)) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
-                         "no memory for histories of %zu ids",
-                         f->heads.history_room);
+                         "no memory for the marks of %u pages and histories "
+                         "of %zu ids",
+                         n_pages, f->heads.history_room);
     }
-    return kernels_alloc(f->kernels, n_blocks, n_slots, n_checkpoints, e);
+    return kernels_alloc(f->kernels, n_pages, e);
 }
 
 void forward_set_tap(struct forward *f, const struct forward_tap *tap)
@@ -253,6 +223,47 @@ static bool is_cut_off(const struct forward *f, const struct plan_row *r)
     return r->chained && f->last[r->chain_row] == TOKEN_LOST;
 }
 
+/* Gives a row of the pass the checkpoints that lie inside it. */
+static void gather_saves(struct forward *f, const struct plan *p,
+                         const struct plan_row *r, struct kernel_row *k)
+{
+    struct kernel_save *to =
+        f->pass.saves + (size_t)f->pass.n_rows * PLAN_SAVES_MAX;
+
+    k->saves = to;
+    /* A shard without linear layers reads no saves. */
+    for (uint32_t i = 0; f->bounds.has_deltanet && i < r->n_saves; i++) {
+        const struct plan_save *s = &p->saves[r->save + i];
+
+        if (s->position > k->position &&
+            s->position <= k->position + k->n_tokens) {
+            to[k->n_saves++] = (struct kernel_save){s->position, s->page};
+        }
+    }
+}
+
+/* Adds n tokens of a row, after the `done` ones of earlier passes. */
+static void gather_row(struct forward *f, const struct plan *p, uint32_t row,
+                       uint32_t done, uint32_t n)
+{
+    const struct plan_row *r = &p->rows[row];
+    struct forward_pass *s = &f->pass;
+    struct kernel_row *k = &s->rows[s->n_rows];
+
+    gather_ids(f, p, r, done, n);
+    *k = (struct kernel_row){
+        .first = s->n_tokens,
+        .n_tokens = n,
+        .position = r->position + done,
+        .blocks = f->bounds.has_attention ? p->blocks + r->block : NULL,
+        .slot = r->slot,
+        .generated = r->kind == ROW_GENERATED,
+    };
+    gather_saves(f, p, r, k);
+    s->plan_rows[s->n_rows++] = row;
+    s->n_tokens += n;
+}
+
 /* Fills a pass from *row, after the *done tokens of earlier passes, and
  * advances both. */
 static void gather_pass(struct forward *f, const struct plan *p, uint32_t *row,
@@ -269,24 +280,14 @@ static void gather_pass(struct forward *f, const struct plan *p, uint32_t *row,
             fit_tokens(r->position + *done, r->n_tokens - *done,
                        f->sizes.max_tokens - s->n_tokens, s->n_rows == 0);
 
-        if (is_cut_off(f, r)) {
+        if (plan_is_twin(r) || is_cut_off(f, r)) {
             ++*row;
             continue;
         }
         if (n == 0) {
             return;
         }
-        gather_ids(f, p, r, *done, n);
-        s->plan_rows[s->n_rows] = *row;
-        s->rows[s->n_rows++] = (struct kernel_row){
-            .first = s->n_tokens,
-            .n_tokens = n,
-            .position = r->position + *done,
-            .blocks = f->bounds.has_attention ? p->blocks + r->block : NULL,
-            .slot = r->slot,
-            .generated = r->kind == ROW_GENERATED,
-        };
-        s->n_tokens += n;
+        gather_row(f, p, *row, *done, n);
         *done += n;
         if (*done == r->n_tokens) {
             *done = 0;
@@ -331,142 +332,6 @@ static void run_layers(struct forward *f)
     }
 }
 
-static void read_pages(const struct id_pages *p, uint32_t *out, uint32_t n)
-{
-    const uint32_t *root = p->memory + ((size_t)p->root << p->shift);
-    uint32_t page = 1u << p->shift;
-
-    for (uint32_t at = 0; at < n; at += page) {
-        uint32_t run = n - at < page ? n - at : page;
-
-        memcpy(out + at, p->memory + ((size_t)root[at >> p->shift] << p->shift),
-               run * sizeof *out);
-    }
-}
-
-/* Copies the history of a row into one array, with the chained id at its end.
- */
-static enum status add_history(struct forward *f, const struct plan_row *r,
-                               struct sample_row *out, struct error *e)
-{
-    struct heads *h = &f->heads;
-    uint32_t n = r->history.n + (r->chained ? 1 : 0);
-    uint32_t *ids = h->history + h->n_history;
-
-    if (!sampling_penalises(r->sampling)) {
-        return ST_OK;
-    }
-    if (n > h->history_room - h->n_history) {
-        return error_set(e, ST_INTERNAL, "histories of more than %zu ids",
-                         h->history_room);
-    }
-    read_pages(&r->history.pages, ids, r->history.n);
-    if (r->chained) {
-        ids[n - 1] = f->last[r->chain_row];
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        if (ids[i] >= f->w->shape.vocab) {
-            return error_set(
-                e, ST_INTERNAL,
-                "history has id %u, which is not below the vocabulary "
-                "of %u",
-                ids[i], f->w->shape.vocab);
-        }
-    }
-    out->ids = ids;
-    out->n_ids = n;
-    out->n_prompt = r->history.n_prompt;
-    h->n_history += n;
-    return ST_OK;
-}
-
-static enum status add_head(struct forward *f, const struct plan *p,
-                            uint32_t plan_row, uint32_t token, struct error *e)
-{
-    const struct plan_row *r = &p->rows[plan_row];
-    struct heads *h = &f->heads;
-    struct sample_row *out = &h->rows[h->n];
-
-    h->tokens[h->n] = token;
-    h->plan_rows[h->n++] = plan_row;
-    *out = (struct sample_row){
-        .sampling = r->sampling,
-        .choice = r->choice,
-        .index = r->index,
-    };
-    if (add_history(f, r, out, e) != ST_OK) {
-        return error_wrap(e, "row %u, sequence %llu", plan_row,
-                          (unsigned long long)r->sequence);
-    }
-    return ST_OK;
-}
-
-static void take_result(const struct plan_row *r, uint32_t row,
-                        const struct sample_result *s, struct plan_result *out)
-{
-    if (s->status != ST_OK || FP_FAILS(ENGINE_ROW)) {
-        out->outcomes[row] = ROW_NOT_FINITE;
-        return;
-    }
-    out->tokens[row] = s->token;
-    if (r->sampling->logprobs) {
-        out->logprobs[row] = s->logprob;
-        memcpy(out->top[row], s->top,
-               r->sampling->n_top_logprobs * sizeof s->top[0]);
-    }
-}
-
-/* Samples tokens for the rows gathered in heads. */
-static enum status run_heads(struct forward *f, const struct plan *p,
-                             struct plan_result *out)
-{
-    struct heads *h = &f->heads;
-    enum status st;
-
-    if (h->n == 0) {
-        return ST_OK;
-    }
-    kernels_head(f->kernels, h->tokens, h->n);
-    for (uint32_t i = 0; f->tap.logits && i < h->n; i++) {
-        f->tap.logits(f->tap.ctx, f->kernels, h->plan_rows[i], i);
-    }
-    st = kernels_sample(f->kernels, h->rows, h->n, h->out, &out->error);
-    for (uint32_t i = 0; st == ST_OK && i < h->n; i++) {
-        uint32_t row = h->plan_rows[i];
-
-        assert(row < p->n_rows);
-        take_result(&p->rows[row], row, &h->out[i], out);
-    }
-    h->n = 0;
-    h->n_history = 0;
-    return st;
-}
-
-static enum status run_sampling(struct forward *f, const struct plan *p,
-                                struct plan_result *out)
-{
-    enum status st = ST_OK;
-
-    f->heads.n = 0;
-    f->heads.n_history = 0;
-    for (uint32_t i = 0; i < f->pass.n_rows && st == ST_OK; i++) {
-        const struct kernel_row *k = &f->pass.rows[i];
-        const struct plan_row *r = &p->rows[f->pass.plan_rows[i]];
-        /* Only the last part of a row that was cut samples. */
-        bool ends = k->position + k->n_tokens == r->position + r->n_tokens;
-
-        if (!r->sample || !ends) {
-            continue;
-        }
-        st = add_head(f, p, f->pass.plan_rows[i], k->first + k->n_tokens - 1,
-                      &out->error);
-        if (st == ST_OK && f->heads.n == f->sizes.max_logits) {
-            st = run_heads(f, p, out);
-        }
-    }
-    return st == ST_OK ? run_heads(f, p, out) : st;
-}
-
 /* Returns the room for the hidden states of this plan: [n_tokens, H]. */
 static float *hidden_room(const struct forward *f)
 {
@@ -479,7 +344,7 @@ static enum status run_output(struct forward *f, const struct plan *p,
                               struct plan_result *out)
 {
     if (!plan_gives_hidden(&f->bounds)) {
-        return run_sampling(f, p, out);
+        return forward_sample(f, p, out);
     }
     kernels_hidden_read(f->kernels, 0, f->pass.n_tokens,
                         hidden_room(f) + f->pass.first * f->w->shape.hidden);
@@ -510,28 +375,82 @@ static enum status run_pass(struct forward *f, const struct plan *p,
     return st;
 }
 
+/* Finds the rows that are not computed: those cut off, and the twins. */
+static void sort_rows(struct forward *f, const struct plan *p,
+                      struct plan_result *out)
+{
+    f->n_twins = 0;
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        if (plan_is_twin(&p->rows[i])) {
+            f->twins[f->n_twins++] = i;
+        }
+        if (is_cut_off(f, plan_source(p, &p->rows[i]))) {
+            out->outcomes[i] = ROW_CUT_OFF;
+        }
+    }
+}
+
+/* Slots are zeroed before any row runs: a sequence starts with no state of the
+ * one that had the slot before. */
+static void run_before(struct forward *f, const struct plan *p)
+{
+    for (uint32_t i = 0; i < p->n_poison; i++) {
+        kernels_poison_pages(f->kernels, p->poison[i].from, p->poison[i].n);
+    }
+    for (uint32_t i = 0; i < p->n_before; i++) {
+        const struct plan_copy *c = &p->before[i];
+
+        kernels_copy_pages(f->kernels, c->from, c->to, c->n);
+    }
+    for (uint32_t i = 0; i < p->n_zero; i++) {
+        kernels_zero_slot(f->kernels, p->zero_slots[i]);
+    }
+}
+
+static void run_after(struct forward *f, const struct plan *p)
+{
+    for (uint32_t i = 0; i < p->n_after; i++) {
+        const struct plan_copy *c = &p->after[i];
+
+        kernels_copy_pages(f->kernels, c->from, c->to, c->n);
+    }
+}
+
+/* A twin has its source's blocks and slot: it is not done if that is not. */
+static void fail_twins(const struct forward *f, const struct plan *p,
+                       struct plan_result *out)
+{
+    for (uint32_t i = 0; i < f->n_twins; i++) {
+        uint32_t row = f->twins[i], source = p->rows[row].source;
+
+        if (out->outcomes[source] != ROW_DONE) {
+            out->outcomes[row] = out->outcomes[source];
+            out->tokens[row] = TOKEN_NONE;
+        }
+    }
+}
+
 static enum status run_plan(struct forward *f, const struct plan *p,
                             struct plan_result *out)
 {
     enum status st = plan_check(&f->bounds, p, &out->error);
     uint32_t row = 0, done = 0;
 
+    if (st != ST_OK) {
+        return st;
+    }
     f->pass.first = 0;
     f->pass.n_tokens = 0;
-    for (uint32_t i = 0; i < out->n_rows && st == ST_OK; i++) {
-        if (is_cut_off(f, &p->rows[i])) {
-            out->outcomes[i] = ROW_CUT_OFF;
-        }
-    }
-    /* Slots are zeroed before any row runs: a sequence starts with no state of
-     * the one that had the slot before. */
-    for (uint32_t i = 0; i < p->n_zero && st == ST_OK; i++) {
-        kernels_zero_slot(f->kernels, p->zero_slots[i]);
-    }
+    sort_rows(f, p, out);
+    run_before(f, p);
     while (row < p->n_rows && st == ST_OK) {
         gather_pass(f, p, &row, &done);
         /* Nothing is left to run if all of the rows were cut off. */
         st = f->pass.n_rows > 0 ? run_pass(f, p, out) : ST_OK;
+    }
+    if (st == ST_OK) {
+        run_after(f, p);
+        fail_twins(f, p, out);
     }
     return st;
 }

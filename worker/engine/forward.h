@@ -13,16 +13,23 @@
  * (worker/base/engine.h).  They are passed on bit for bit, so a chain of shards
  * computes what the whole model computes.
  *
+ * The plan's copies before the rows and the zeroing of slots are done first,
+ * once for all passes; the copies after the rows follow the last pass.  Each
+ * pass takes the checkpoints that lie inside it.  A twin's logits are computed
+ * in the pass that ends its source.  Poison (struct plan) fills pages with NaN;
+ * the core orders it if options.poison is set, as tests do.
+ *
  * A row without a token (enum row_outcome) leaves the other rows as they are.
  *
  * The plan is checked before anything runs (worker/engine/plan_check.h).  The
  * ids of a history are checked when they are read, just before the head.
  *
  * Threading: one caller.  Memory: forward_new() allocates everything but the
- * pool.  forward_alloc() allocates the pool and room for histories: 4 bytes per
- * position of the pool, which the system backs when a penalty first needs them.
- * forward_alloc_hidden() allocates room for hidden states; forward_run()
- * allocates nothing.  The weights are borrowed and outlive it. */
+ * pool.  forward_alloc() allocates the pool, 4 bytes per page for checks, and
+ * room for histories: 4 bytes per position of the pool, which the system backs
+ * when a penalty first needs them.  forward_alloc_hidden() allocates room for
+ * hidden states; forward_run() allocates nothing.  The weights are borrowed and
+ * outlive it. */
 #ifndef WORKER_ENGINE_FORWARD_H
 #define WORKER_ENGINE_FORWARD_H
 
@@ -62,14 +69,13 @@ MUST_CHECK enum status forward_alloc_hidden(struct forward *f, uint32_t n_plans,
 /* Returns n_plans; UINT32_MAX if the shard has the last layer. */
 uint32_t forward_hidden_plans(const struct forward *f);
 
-/* Writes the sizes: scratch with the room for hidden states, and the bytes of a
- * block, slot and checkpoint. */
+/* Writes the sizes: scratch with the room for hidden states, and the pages of
+ * a block and slot. */
 void forward_sizes(const struct forward *f, struct kernels_sizes *out);
 
-/* Allocates the pool, before the first run; a class that the shard does not use
- * is ignored.  Returns ST_RESOURCE_EXHAUSTED if memory runs out. */
-MUST_CHECK enum status forward_alloc(struct forward *f, uint32_t n_blocks,
-                                     uint32_t n_slots, uint32_t n_checkpoints,
+/* Allocates the pool, before the first run.  Returns ST_RESOURCE_EXHAUSTED if
+ * memory runs out. */
+MUST_CHECK enum status forward_alloc(struct forward *f, uint32_t n_pages,
                                      struct error *e);
 
 /* Sets the callbacks, which are copied; NULL removes them. */

@@ -88,10 +88,13 @@ static enum status run_trial(struct measured *out, struct layer_trial *t,
 {
     struct kernels_sizes sizes;
     int64_t us = 1;
-    enum status st = forward_alloc(t->forward, 1, 1, 0, e);
+    enum status st;
 
-    /* One block and one slot are enough for a sequence of one token. */
+    /* One block or one slot, at page 0, is enough for a sequence of one
+     * token. */
     forward_sizes(t->forward, &sizes);
+    st = forward_alloc(t->forward, sizes.pages_per_block + sizes.pages_per_slot,
+                       e);
     st = st == ST_OK ? measure_fastest(t, &us, e) : st;
     *out = (struct measured){
         .speed = measure_round((double)layer_bytes * 1e6 / (double)us),

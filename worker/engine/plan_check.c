@@ -1,5 +1,57 @@
 #include "worker/engine/plan_check.h"
 
+#include <string.h>
+
+#include "kernels/kernels.h"
+
+/* ---- pages ---- */
+
+static bool in_pool(const struct plan_bounds *b, uint32_t first, uint32_t n)
+{
+    return n <= b->n_pages && first <= b->n_pages - n;
+}
+
+static enum status check_slot(const struct plan_bounds *b, uint32_t slot,
+                              const char *what, struct error *e)
+{
+    uint32_t n = b->pages_per_slot;
+
+    if (n > 0 && slot % n == 0 && in_pool(b, slot, n)) {
+        return ST_OK;
+    }
+    return error_set(e, ST_INTERNAL,
+                     "%s at page %u of %u; slots have %u pages, the first at "
+                     "a multiple of it",
+                     what, slot, b->n_pages, n);
+}
+
+/* Begins a check: no page is marked. */
+static void clear_marks(struct plan_marks *m, uint32_t n_pages)
+{
+    if (++m->now == 0) {
+        memset(m->of, 0, n_pages * sizeof *m->of);
+        m->now = 1;
+    }
+}
+
+/* Marks pages as written; refuses any that is marked already.  The range is
+ * inside the pool. */
+static enum status mark_pages(const struct plan_bounds *b, uint32_t first,
+                              uint32_t n, struct error *e)
+{
+    struct plan_marks *m = b->marks;
+
+    for (uint32_t i = first; i < first + n; i++) {
+        if (m->of[i] == m->now) {
+            return error_set(e, ST_INTERNAL, "page %u is written twice", i);
+        }
+        m->of[i] = m->now;
+    }
+    return ST_OK;
+}
+
+/* ---- rows ---- */
+
 static enum status check_table(const struct plan_bounds *b,
                                const struct plan *p, const struct plan_row *r,
                                struct error *e)
@@ -17,12 +69,77 @@ static enum status check_table(const struct plan_bounds *b,
                          (unsigned long long)end);
     }
     for (uint32_t i = 0; i < r->n_blocks; i++) {
-        if (p->blocks[r->block + i] >= b->n_blocks) {
-            return error_set(e, ST_INTERNAL, "block %u of %u",
-                             p->blocks[r->block + i], b->n_blocks);
+        if (p->blocks[r->block + i] >= b->n_pages) {
+            return error_set(e, ST_INTERNAL, "block at page %u of %u",
+                             p->blocks[r->block + i], b->n_pages);
         }
     }
     return ST_OK;
+}
+
+/* The row writes the blocks of its own positions only; the ones before may be
+ * in many tables. */
+static enum status mark_blocks(const struct plan_bounds *b,
+                               const struct plan *p, const struct plan_row *r,
+                               struct error *e)
+{
+    uint64_t end = (uint64_t)r->position + r->n_tokens;
+    uint64_t begin = r->position / b->block_tokens * b->block_tokens;
+    enum status st = ST_OK;
+
+    for (uint64_t at = begin; b->has_attention && at < end && st == ST_OK;
+         at += b->block_tokens) {
+        st = mark_pages(b, p->blocks[r->block + at / b->block_tokens], 1, e);
+    }
+    return st;
+}
+
+static enum status check_save(const struct plan_bounds *b,
+                              const struct plan_row *r, uint32_t after,
+                              const struct plan_save *s, struct error *e)
+{
+    uint64_t end = (uint64_t)r->position + r->n_tokens;
+    enum status st;
+
+    if (s->position <= after || s->position > end ||
+        s->position % KERNELS_SAVE_CUT != 0) {
+        return error_set(e, ST_INTERNAL,
+                         "save at position %u, which is not a multiple of %u "
+                         "past %u and at most %llu",
+                         s->position, KERNELS_SAVE_CUT, after,
+                         (unsigned long long)end);
+    }
+    st = check_slot(b, s->page, "checkpoint", e);
+    return st == ST_OK ? mark_pages(b, s->page, b->pages_per_slot, e) : st;
+}
+
+/* Checks the slot and the checkpoints of a row. */
+static enum status check_state(const struct plan_bounds *b,
+                               const struct plan *p, const struct plan_row *r,
+                               struct error *e)
+{
+    uint32_t after = r->position;
+    enum status st;
+
+    if (!b->has_deltanet) {
+        return ST_OK;
+    }
+    if (r->n_saves > PLAN_SAVES_MAX ||
+        (uint64_t)r->save + r->n_saves > p->n_saves) {
+        return error_set(e, ST_INTERNAL, "%u saves at %u of %u; at most %u",
+                         r->n_saves, r->save, p->n_saves, PLAN_SAVES_MAX);
+    }
+    st = check_slot(b, r->slot, "slot", e);
+    if (st == ST_OK) {
+        st = mark_pages(b, r->slot, b->pages_per_slot, e);
+    }
+    for (uint32_t i = 0; i < r->n_saves && st == ST_OK; i++) {
+        const struct plan_save *s = &p->saves[r->save + i];
+
+        st = check_save(b, r, after, s, e);
+        after = s->position;
+    }
+    return st;
 }
 
 static bool is_stage(const struct plan_bounds *b)
@@ -52,7 +169,7 @@ static enum status check_tokens(const struct plan_bounds *b,
                                 const struct plan *p, const struct plan_row *r,
                                 struct error *e)
 {
-    if (r->n_tokens == 0 || (uint64_t)r->token + r->n_tokens > p->n_tokens) {
+    if ((uint64_t)r->token + r->n_tokens > p->n_tokens) {
         return error_set(e, ST_INTERNAL, "%u tokens at %u of %u", r->n_tokens,
                          r->token, p->n_tokens);
     }
@@ -94,10 +211,12 @@ static enum status check_pages(const struct id_pages *p, uint32_t n,
 }
 
 static enum status check_sampling(const struct plan_bounds *b,
+                                  const struct plan *p,
                                   const struct plan_row *r, struct error *e)
 {
     const struct plan_history *h = &r->history;
-    uint64_t end = (uint64_t)r->position + r->n_tokens;
+    const struct plan_row *from = plan_source(p, r);
+    uint64_t end = (uint64_t)from->position + from->n_tokens;
 
     if (plan_gives_hidden(b) || !r->sample) {
         return ST_OK;
@@ -112,7 +231,7 @@ static enum status check_sampling(const struct plan_bounds *b,
     /* Penalties count every id before the sampled one, so the history must
      * reach exactly to the row's end. */
     if (h->n_prompt == 0 || h->n_prompt > h->n ||
-        (uint64_t)h->n + r->chained != end) {
+        (uint64_t)h->n + from->chained != end) {
         return error_set(e, ST_INTERNAL,
                          "history of %u ids, %u of a prompt, for %llu "
                          "positions",
@@ -121,29 +240,57 @@ static enum status check_sampling(const struct plan_bounds *b,
     return check_pages(&h->pages, h->n, e);
 }
 
+/* The logits of the source must exist; an earlier stage reads no `sample`. */
+static enum status check_twin(const struct plan_bounds *b, const struct plan *p,
+                              const struct plan_row *r, struct error *e)
+{
+    uint32_t row = (uint32_t)(r - p->rows);
+    bool samples = plan_gives_hidden(b);
+
+    if (r->source < row && !plan_is_twin(&p->rows[r->source])) {
+        samples = samples || (r->sample && p->rows[r->source].sample);
+    } else {
+        samples = false;
+    }
+    if (!samples || r->chained) {
+        return error_set(e, ST_INTERNAL,
+                         "no tokens, and row %u is not a row before it that "
+                         "samples as it does",
+                         r->source);
+    }
+    return check_sampling(b, p, r, e);
+}
+
 static enum status check_row(const struct plan_bounds *b, const struct plan *p,
                              const struct plan_row *r, struct error *e)
 {
-    enum status st = check_tokens(b, p, r, e);
+    enum status st;
 
+    if (plan_is_twin(r)) {
+        return check_twin(b, p, r, e);
+    }
+    st = check_tokens(b, p, r, e);
     if (st == ST_OK) {
         st = check_table(b, p, r, e);
     }
     if (st == ST_OK) {
-        st = check_sampling(b, r, e);
+        st = mark_blocks(b, p, r, e);
     }
-    if (st == ST_OK && b->has_deltanet && r->slot >= b->n_slots) {
-        st = error_set(e, ST_INTERNAL, "slot %u of %u", r->slot, b->n_slots);
+    if (st == ST_OK) {
+        st = check_state(b, p, r, e);
     }
-    return st;
+    return st == ST_OK ? check_sampling(b, p, r, e) : st;
 }
 
-/* check_row() has checked that each row has at least one token. */
+/* A twin has no tokens, so its place is not read. */
 static enum status check_tiling(const struct plan *p, struct error *e)
 {
     uint32_t at = 0;
 
     for (uint32_t i = 0; i < p->n_rows; i++) {
+        if (plan_is_twin(&p->rows[i])) {
+            continue;
+        }
         if (p->rows[i].token != at) {
             return error_set(e, ST_INTERNAL,
                              "row %u, sequence %llu: tokens at %u, but those "
@@ -179,24 +326,100 @@ static enum status check_hidden(const struct plan_bounds *b,
     return is_stage(b) ? check_tiling(p, e) : ST_OK;
 }
 
+/* ---- the plan's orders around its rows ---- */
+
+static enum status check_copies(const struct plan_bounds *b,
+                                const struct plan_copy *c, uint32_t n,
+                                const char *what, struct error *e)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        bool apart = c[i].from < c[i].to ? c[i].n <= c[i].to - c[i].from
+                                         : c[i].n <= c[i].from - c[i].to;
+
+        if (!in_pool(b, c[i].from, c[i].n) || !in_pool(b, c[i].to, c[i].n) ||
+            !apart) {
+            return error_set(e, ST_INTERNAL,
+                             "copy %u %s the rows: %u pages from %u to %u of "
+                             "%u",
+                             i, what, c[i].n, c[i].from, c[i].to, b->n_pages);
+        }
+    }
+    return ST_OK;
+}
+
+/* Writing to a page outside the pool would overwrite foreign memory. */
+static enum status check_before(const struct plan_bounds *b,
+                                const struct plan *p, struct error *e)
+{
+    for (uint32_t i = 0; i < p->n_poison; i++) {
+        if (!in_pool(b, p->poison[i].from, p->poison[i].n)) {
+            return error_set(e, ST_INTERNAL, "poison for %u pages at %u of %u",
+                             p->poison[i].n, p->poison[i].from, b->n_pages);
+        }
+    }
+    for (uint32_t i = 0; i < p->n_zero; i++) {
+        enum status st = check_slot(b, p->zero_slots[i], "slot to zero", e);
+
+        if (st != ST_OK) {
+            return st;
+        }
+    }
+    return check_copies(b, p->before, p->n_before, "before", e);
+}
+
+static enum status check_after(const struct plan_bounds *b,
+                               const struct plan *p, struct error *e)
+{
+    enum status st = check_copies(b, p->after, p->n_after, "after", e);
+
+    for (uint32_t i = 0; i < p->n_after && st == ST_OK; i++) {
+        if (mark_pages(b, p->after[i].to, p->after[i].n, e) != ST_OK) {
+            st = error_wrap(e, "copy %u after the rows", i);
+        }
+    }
+    return st;
+}
+
+static enum status check_counts(const struct plan *p, struct error *e)
+{
+    const struct {
+        const char *what;
+        uint32_t n, most;
+    } counts[] = {
+        {"rows", p->n_rows, PLAN_ROWS_MAX},
+        {"slots to zero", p->n_zero, PLAN_ROWS_MAX},
+        {"saves", p->n_saves, PLAN_SAVES_MAX * PLAN_ROWS_MAX},
+        {"copies before the rows", p->n_before, PLAN_COPIES_MAX},
+        {"copies after the rows", p->n_after, 2 * PLAN_ROWS_MAX},
+        {"ranges to poison", p->n_poison, PLAN_COPIES_MAX},
+    };
+
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        if (counts[i].n > counts[i].most) {
+            return error_set(e, ST_INTERNAL, "%u %s; at most %u", counts[i].n,
+                             counts[i].what, counts[i].most);
+        }
+    }
+    return ST_OK;
+}
+
 enum status plan_check(const struct plan_bounds *b, const struct plan *p,
                        struct error *e)
 {
-    if (p->n_rows > PLAN_ROWS_MAX) {
-        return error_set(e, ST_INTERNAL, "%u rows", p->n_rows);
+    enum status st = check_counts(p, e);
+
+    clear_marks(b->marks, b->n_pages);
+    if (st == ST_OK) {
+        st = check_before(b, p, e);
     }
-    for (uint32_t i = 0; i < p->n_rows; i++) {
+    for (uint32_t i = 0; i < p->n_rows && st == ST_OK; i++) {
         if (check_row(b, p, &p->rows[i], e) != ST_OK) {
-            return error_wrap(e, "row %u, sequence %llu", i,
-                              (unsigned long long)p->rows[i].sequence);
+            st = error_wrap(e, "row %u, sequence %llu", i,
+                            (unsigned long long)p->rows[i].sequence);
         }
     }
-    /* Zeroing a slot outside the pool would overwrite foreign memory. */
-    for (uint32_t i = 0; i < p->n_zero; i++) {
-        if (p->zero_slots[i] >= b->n_slots) {
-            return error_set(e, ST_INTERNAL, "slot %u of %u to zero",
-                             p->zero_slots[i], b->n_slots);
-        }
+    if (st == ST_OK) {
+        st = check_after(b, p, e);
     }
-    return check_hidden(b, p, e);
+    return st == ST_OK ? check_hidden(b, p, e) : st;
 }

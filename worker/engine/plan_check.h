@@ -1,23 +1,32 @@
 /* plan_check.h - Checks that a shard and its pool can run a plan.
  *
- * Token ids, tables and slots are checked against the pool; chained rows
- * against the previous plan; histories against their pages and the row's
- * position.  A stage's plan (worker/base/engine.h) must have hidden states
- * where it reads them, and rows that tile the tokens.  Fields that are not read
- * are not checked.
+ * Token ids, tables, slots, saves and copies are checked against the pool;
+ * chained rows against the previous plan; twins against the rows before them;
+ * histories against their pages and the row's position.  No page may be written
+ * twice by rows, saves and the copies after them.  A stage's plan
+ * (worker/base/engine.h) must have hidden states where it reads them, and rows
+ * that tile the tokens.  Fields that are not read are not checked.
  *
- * Threading, memory: none. */
+ * Threading: none.  Memory: the caller's marks. */
 #ifndef WORKER_ENGINE_PLAN_CHECK_H
 #define WORKER_ENGINE_PLAN_CHECK_H
 
 #include "common/model/weights.h"
 #include "worker/base/engine.h"
 
+/* Pages that a plan writes. */
+struct plan_marks {
+    uint32_t *of; /* [n_pages], zero at first: the check that marked a page */
+    uint32_t now; /* number of the last check */
+};
+
 struct plan_bounds {
     const struct model_shape *shape;
     uint32_t begin, end;              /* layers of the shard */
     bool has_attention, has_deltanet; /* among them */
-    uint32_t block_tokens, n_blocks, n_slots;
+    uint32_t block_tokens;
+    uint32_t n_pages, pages_per_slot; /* 0 per slot: no linear layer */
+    struct plan_marks *marks;
     uint32_t hidden_tokens; /* tokens whose hidden states fit */
     const uint32_t *last;   /* [n_last] tokens of the previous plan */
     uint32_t n_last;
@@ -37,6 +46,20 @@ static inline bool plan_takes_hidden(const struct plan_bounds *b)
 static inline bool plan_gives_hidden(const struct plan_bounds *b)
 {
     return b->end < b->shape->n_layers;
+}
+
+/* Returns whether a row is a twin (worker/base/engine.h). */
+static inline bool plan_is_twin(const struct plan_row *r)
+{
+    return r->n_tokens == 0;
+}
+
+/* Returns the row whose tokens give a row its logits: its own or, for a twin,
+ * the source. */
+static inline const struct plan_row *plan_source(const struct plan *p,
+                                                 const struct plan_row *r)
+{
+    return plan_is_twin(r) ? &p->rows[r->source] : r;
 }
 
 /* Returns ST_INTERNAL if the core made a mistake; e names the first wrong row.

@@ -110,6 +110,17 @@ static void print_layers(const struct check *c)
     }
 }
 
+/* Prints what a slot's pages do not use. */
+static void print_rounding(const struct check *c)
+{
+    const struct sizes *z = &c->sizes;
+    uint64_t bytes = z->pages_per_slot * z->page_bytes;
+
+    fprintf(c->out, "rounding     %15" PRIu64 " bytes  a slot (%.2f %%)\n",
+            bytes - z->slot_bytes,
+            100 * (double)(bytes - z->slot_bytes) / (double)bytes);
+}
+
 static void print_sizes(const struct check *c)
 {
     const struct sizes *z = &c->sizes;
@@ -123,14 +134,14 @@ static void print_sizes(const struct check *c)
     }
     if (z->n_linear > 0) {
         print_bytes(c, "slot", z->slot_bytes);
-        print_bytes(c, "checkpoint", z->checkpoint_bytes);
     }
     print_bytes(c, "page", z->page_bytes);
     fprintf(c->out,
-            "pages        %u a block of %u tokens, %u a slot, %u a "
-            "checkpoint\n",
-            z->pages_per_block, c->options.block_tokens, z->pages_per_slot,
-            z->pages_per_checkpoint);
+            "pages        %u a block of %u tokens, %u a slot or checkpoint\n",
+            z->pages_per_block, c->options.block_tokens, z->pages_per_slot);
+    if (z->n_linear > 0) {
+        print_rounding(c);
+    }
 }
 
 /* Prints the sizes of the whole model, if only a part was requested. */
@@ -153,15 +164,21 @@ static void print_whole(const struct check *c)
     }
 }
 
-/* Prints the sequences of a length that the pool holds. */
+/* Prints the sequences of a length that the pool holds, and the share of the
+ * pool that they leave to nobody. */
 static void print_sequences(const struct check *c, const struct pool_split *s,
                             uint32_t n_tokens)
 {
-    fprintf(c->out, "sequences    %15" PRIu64 " of %u tokens\n",
-            pool_split_sequences(&c->budget.pool, s, n_tokens), n_tokens);
+    const struct pool_split_need *n = &c->budget.pool;
+    uint64_t useful =
+        sizes_sequence(&c->sizes, c->options.block_tokens, n_tokens);
+
+    fprintf(c->out, "sequences    %15" PRIu64 " of %u tokens, waste %.2f %%\n",
+            pool_split_sequences(n, s, n_tokens), n_tokens,
+            100 * pool_split_waste(n, s, n_tokens, useful));
 }
 
-/* Prints the division that a worker with this budget makes. */
+/* Prints the pool of a worker with this budget. */
 static enum status print_budget(struct check *c, struct error *e)
 {
     uint32_t context = c->options.context;
@@ -179,8 +196,10 @@ static enum status print_budget(struct check *c, struct error *e)
         return e->code;
     }
     print_bytes(c, "pool", s.bytes);
-    fprintf(c->out, "blocks       %15u\nslots        %15u\n", s.n_blocks,
-            s.n_slots);
+    fprintf(c->out, "pool pages   %15u\n", s.n_pages);
+    if (c->sizes.n_linear > 0) {
+        fprintf(c->out, "slots        %15u at most\n", s.slot_cap);
+    }
     /* Short sequences as well: the pool holds many more of those. */
     for (uint32_t n = 1024; n < context; n *= 4) {
         print_sequences(c, &s, n);
@@ -331,8 +350,9 @@ static enum status prepare_check(struct check *c, const char *dir,
         .scratch_bytes = p->step.tokens > 0
                              ? costs_stage_scratch(&c->config, &p->step, p->end)
                              : 0,
-        .pool = {.block_bytes = c->sizes.block_bytes,
-                 .slot_bytes = c->sizes.slot_bytes,
+        .pool = {.page_bytes = c->sizes.page_bytes,
+                 .pages_per_slot = c->sizes.pages_per_slot,
+                 .pages_per_block = c->sizes.pages_per_block,
                  .block_tokens = p->block_tokens,
                  .context = p->context,
                  .max_rows = p->max_rows,

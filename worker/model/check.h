@@ -6,9 +6,9 @@
  * weight is read.
  *
  * Prints the model; the sizes of the requested layers, per layer, token, block,
- * slot and page; those of the whole model beside a part; the division of a
- * budget as a worker with these options divides it
- * (common/split/pool_split.h); and the verdict in the last line.  Weights have
+ * slot and page; those of the whole model beside a part; the pool that a
+ * budget gives a worker with these options (common/split/pool_split.h), with
+ * the sequences that it holds; and the verdict in the last line.  Weights have
  * the dtypes of the files, whatever the configuration states.  A directory with
  * only a config.json gets its sizes from that.
  *
@@ -33,7 +33,7 @@ struct check_options {
     uint32_t block_tokens;  /* 0: CHECK_BLOCK_TOKENS */
     uint32_t context;       /* longest sequence; 0: the model's limit */
     uint32_t max_rows;      /* 0: CHECK_MAX_ROWS */
-    uint32_t slots;         /* 0: by default */
+    uint32_t slots;         /* most at once; 0: max_rows */
     bool kv_f32;            /* --kv-dtype f32; false: the model's dtype */
     struct costs_step step; /* context and block_tokens are filled in; zeroed:
                                no scratch */

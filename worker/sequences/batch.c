@@ -1,24 +1,67 @@
 #include "worker/sequences/batch.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/plant.h"
 
+/* ---- made and freed ---- */
+
+struct batcher_limits batch_limits(const struct worker_options *o,
+                                   uint32_t n_batches)
+{
+    return (struct batcher_limits){.max_rows = o->max_rows,
+                                   .step_tokens = o->step_tokens,
+                                   .chunk_tokens = o->chunk_tokens,
+                                   .depth = o->engine_depth,
+                                   .batches = n_batches,
+                                   .block_tokens = o->block_tokens,
+                                   .context = o->context,
+                                   .pages_per_slot = o->pages_per_slot,
+                                   .has_blocks = o->pages_per_block > 0};
+}
+
+static uint32_t blocks_for(const struct batcher_limits *l, uint32_t n_tokens)
+{
+    uint32_t bt = l->block_tokens;
+
+    return l->has_blocks ? n_tokens / bt + (n_tokens % bt != 0) : 0;
+}
+
+/* Returns the entries of all tables of a plan.  Rows may name a shared block
+ * many times, so the pool is no bound. */
+static uint32_t table_max(const struct batcher_limits *l)
+{
+    uint32_t one = blocks_for(l, l->context) + 1;
+    uint64_t all = (uint64_t)one * l->max_rows;
+
+    if (all > PLAN_BLOCKS_MAX) {
+        all = one > PLAN_BLOCKS_MAX ? one : PLAN_BLOCKS_MAX;
+    }
+    return (uint32_t)all;
+}
+
 bool batch_init(struct batch *t, const struct batcher_limits *l)
 {
     struct plan *p = &t->plan;
-    /* No two sequences share a block, so one plan names each block at most
-     * once. */
-    size_t n_blocks = l->n_blocks > 0 ? l->n_blocks : 1;
+    size_t rows = l->max_rows, copies = PLAN_COPIES_MAX;
 
-    p->rows = malloc(l->max_rows * sizeof *p->rows);
+    p->rows = malloc(rows * sizeof *p->rows);
     p->tokens = malloc(l->step_tokens * sizeof *p->tokens);
-    p->blocks = malloc(n_blocks * sizeof *p->blocks);
-    p->zero_slots = malloc(l->max_rows * sizeof *p->zero_slots);
-    t->owners = malloc(l->max_rows * sizeof *t->owners);
+    p->blocks = malloc(table_max(l) * sizeof *p->blocks);
+    p->zero_slots = malloc(rows * sizeof *p->zero_slots);
+    p->saves = malloc(rows * PLAN_SAVES_MAX * sizeof *p->saves);
+    p->before = malloc(copies * sizeof *p->before);
+    p->after = malloc(2 * rows * sizeof *p->after);
+    p->poison = malloc(copies * sizeof *p->poison);
+    t->owners = malloc(rows * sizeof *t->owners);
+    t->rows = malloc(rows * sizeof *t->rows);
+    t->moves = malloc(copies * sizeof *t->moves);
     return p->rows != NULL && p->tokens != NULL && p->blocks != NULL &&
-           p->zero_slots != NULL && t->owners != NULL;
+           p->zero_slots != NULL && p->saves != NULL && p->before != NULL &&
+           p->after != NULL && p->poison != NULL && t->owners != NULL &&
+           t->rows != NULL && t->moves != NULL;
 }
 
 void batch_fini(struct batch *t)
@@ -27,25 +70,102 @@ void batch_fini(struct batch *t)
     free(t->plan.tokens);
     free(t->plan.blocks);
     free(t->plan.zero_slots);
+    free(t->plan.saves);
+    free(t->plan.before);
+    free(t->plan.after);
+    free(t->plan.poison);
     free(t->owners);
+    free(t->rows);
+    free(t->moves);
     memset(t, 0, sizeof *t);
 }
 
-void batch_begin(struct batch *t, uint64_t step)
+/* ---- copies ---- */
+
+/* Appends the moves that the pool has recorded to `before`. */
+static void carry_moves(struct batch *t, struct pool *pool)
 {
-    t->n_prompt_tokens = 0;
-    t->plan.step = step;
-    t->plan.n_rows = t->plan.n_tokens = 0;
-    t->plan.n_blocks = t->plan.n_zero = 0;
+    struct plan *p = &t->plan;
+    uint32_t n;
+
+    if (pool->n_moves == 0) {
+        return;
+    }
+    assert(pool->n_moves <= PLAN_COPIES_MAX - p->n_before);
+    n = pool_take_moves(pool, &p->before[p->n_before]);
+    memcpy(&t->moves[t->n_moves], &p->before[p->n_before],
+           n * sizeof *t->moves);
+    t->n_moves += n;
+    p->n_before += n;
+}
+
+void batch_copy(struct batch *t, struct pool *pool, struct plan_copy c)
+{
+    carry_moves(t, pool);
+    assert(t->plan.n_before < PLAN_COPIES_MAX);
+    t->plan.before[t->plan.n_before++] = c;
+}
+
+void batch_begin(struct batch *t, struct pool *pool, uint64_t step)
+{
+    struct plan *p = &t->plan;
+
+    t->n_prompt_tokens = t->n_moves = t->n_loads = t->n_table = 0;
+    p->step = step;
+    p->n_rows = p->n_tokens = p->n_blocks = p->n_zero = 0;
+    p->n_saves = p->n_before = p->n_after = 0;
+    p->hidden = NULL;
+    /* Now and not at the end: a checkpoint that this plan restores may be freed
+     * while the plan is made, and poison comes before copies. */
+    p->n_poison = pool_take_freed(pool, p->poison);
+    carry_moves(t, pool);
+}
+
+void batch_undo(struct batch *t, struct pool *pool)
+{
+    pool_untake_moves(pool, t->moves, t->n_moves);
+    t->n_moves = 0;
+}
+
+/* ---- memory of a row ---- */
+
+/* Copies that stay for restores: one a row, and those of other calls. */
+#define COPIES_SPARE (PLAN_ROWS_MAX + LOADS_MAX)
+
+_Static_assert(POOL_EXTENT_MAX + COPIES_SPARE < PLAN_COPIES_MAX,
+               "an empty plan has room for the moves of a slot");
+
+/* Returns how many more moves the plan has room for. */
+static uint32_t moves_left(const struct batch *t)
+{
+    uint32_t used = t->plan.n_before + COPIES_SPARE;
+
+    return used < PLAN_COPIES_MAX ? PLAN_COPIES_MAX - used : 0;
+}
+
+bool batch_has_copies(const struct batcher_limits *l, const struct batch *t)
+{
+    return moves_left(t) >= l->pages_per_slot;
+}
+
+bool batch_has_room(const struct batcher_limits *l, const struct pool *pool,
+                    const struct batch *t, const struct sequence *s,
+                    uint32_t end)
+{
+    if (l->pages_per_slot > 0 && s->slot == SLOT_NONE &&
+        !pool_can_take(pool, POOL_SLOTS, 1, moves_left(t))) {
+        return false;
+    }
+    return t->plan.n_rows == 0 ||
+           blocks_for(l, end) <= table_max(l) - t->n_table;
 }
 
 bool batch_take_memory(const struct batcher_limits *l,
-                       struct sequence_table *table, struct plan *p,
+                       struct sequence_table *table, struct batch *t,
                        struct sequence *s, uint32_t end)
 {
     struct pool *pool = table->pool;
-    uint32_t bt = l->block_tokens;
-    uint32_t want = l->n_blocks > 0 ? (end + bt - 1) / bt : 0;
+    uint32_t want = blocks_for(l, end);
 
     /* Blocks are taken only as positions are reached; the rest of the grant
      * stays a promise without numbers. */
@@ -58,21 +178,26 @@ bool batch_take_memory(const struct batcher_limits *l,
         }
         paged_write(&table->slab, &s->blocks, s->n_blocks++, &block, 1);
     }
-    if (l->n_slots > 0 && s->slot == SLOT_NONE &&
+    if (l->pages_per_slot > 0 && s->slot == SLOT_NONE &&
         !pool_take(pool, POOL_SLOTS, 1, &s->slot)) {
         return false;
     }
+    carry_moves(t, pool);
     /* The recurrent state of the previous owner is still in the slot, or its
      * own one of before it is computed again. */
-    if (l->n_slots > 0 && s->n_planned == 0 && !PLANT(SLOT_NOT_ZEROED) &&
+    if (l->pages_per_slot > 0 && s->n_planned == 0 &&
+        !PLANT(SLOT_NOT_ZEROED) &&
         !(PLANT(RECOMPUTE_STALE) && s->recompute == RECOMPUTE_ALONE)) {
-        p->zero_slots[p->n_zero++] = s->slot;
+        t->plan.zero_slots[t->plan.n_zero++] = s->slot;
     }
+    t->n_table += s->n_blocks;
     return true;
 }
 
-void batch_fill_table(const struct sequence_table *table, struct plan *p,
-                      struct plan_row *row, const struct sequence *s)
+/* ---- tables ---- */
+
+static void fill_table(const struct sequence_table *table, struct plan *p,
+                       struct plan_row *row, const struct sequence *s)
 {
     row->block = p->n_blocks;
     row->n_blocks = s->n_blocks;
@@ -80,7 +205,42 @@ void batch_fill_table(const struct sequence_table *table, struct plan *p,
     if (s->n_blocks > 0) {
         paged_read(&table->slab, &s->blocks, 0, &p->blocks[p->n_blocks],
                    s->n_blocks);
-        p->n_blocks += s->n_blocks;
+    }
+    for (uint32_t i = 0; i < s->n_blocks; i++) {
+        uint32_t *entry = &p->blocks[p->n_blocks++];
+
+        *entry = pool_page(table->pool, *entry);
+    }
+}
+
+/* A twin copies the slot and the partly filled last block of its source. */
+static void fill_twin(const struct batcher_limits *l, struct plan *p,
+                      const struct plan_row *row)
+{
+    const struct plan_row *source = &p->rows[row->source];
+    uint32_t last = row->position / l->block_tokens;
+
+    if (l->pages_per_slot > 0) {
+        p->after[p->n_after++] =
+            (struct plan_copy){source->slot, row->slot, l->pages_per_slot};
+    }
+    if (row->n_blocks > last) {
+        p->after[p->n_after++] =
+            (struct plan_copy){p->blocks[source->block + last],
+                               p->blocks[row->block + last], 1};
+    }
+}
+
+void batch_finish(const struct batcher_limits *l,
+                  const struct sequence_table *table, struct batch *t)
+{
+    struct plan *p = &t->plan;
+
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        fill_table(table, p, &p->rows[i], t->owners[i]);
+        if (p->rows[i].n_tokens == 0) {
+            fill_twin(l, p, &p->rows[i]);
+        }
     }
 }
 

@@ -3,31 +3,72 @@
  * The batcher fills a batch from its queues; a stage fills one from the
  * leader's message.
  *
+ *     batch_begin()   no rows; pages that were freed are poisoned, moves that
+ *                     were recorded are carried out
+ *     rows            batch_take_memory() each: blocks, slot, moves
+ *     batch_finish()  tables, because a move of one row may move a block of
+ *                     another
+ *
+ * `before` has moves and restores in the order in which the core decided them:
+ * a restore may read a checkpoint whose pages a later move overwrites.
+ *
  * Threading: the core's.  Memory: batch_init() allocates; no other call does.
- * The engine borrows a plan from engine_submit() until its result is polled. */
+ * The engine borrows a plan from engine_submit() until its result is polled.
+ * Limits: PLAN_BLOCKS_MAX entries in the tables of a plan, unless one row needs
+ * more; PLAN_COPIES_MAX copies. */
 #ifndef WORKER_SEQUENCES_BATCH_H
 #define WORKER_SEQUENCES_BATCH_H
 
 #include "worker/base/engine.h"
+#include "worker/base/options.h"
+#include "worker/cache/prefix.h"
 #include "worker/cache/sequence.h"
 
+#define LOADS_MAX 64 /* states that a plan loads for kept sequences */
+
 struct batcher_limits {
-    uint32_t max_rows;     /* 1..PLAN_ROWS_MAX */
-    uint32_t step_tokens;  /* 1..PLAN_TOKENS_MAX */
-    uint32_t chunk_tokens; /* >= 1 */
-    uint32_t depth;        /* the engine's, 1..ENGINE_DEPTH_MAX */
-    uint32_t batches;      /* batches to allocate: depth..BATCHES_MAX */
-    uint32_t block_tokens; /* >= 1 */
-    uint32_t n_blocks;     /* the pool's; 0: no attention layers */
-    uint32_t n_slots;      /* the pool's; 0: no recurrent layers */
+    uint32_t max_rows;       /* 1..PLAN_ROWS_MAX */
+    uint32_t step_tokens;    /* 1..PLAN_TOKENS_MAX */
+    uint32_t chunk_tokens;   /* >= 1 */
+    uint32_t depth;          /* the engine's, 1..ENGINE_DEPTH_MAX */
+    uint32_t batches;        /* batches to allocate: depth..BATCHES_MAX */
+    uint32_t block_tokens;   /* >= 1 */
+    uint32_t context;        /* longest sequence */
+    uint32_t pages_per_slot; /* 0: no recurrent layers */
+    bool has_blocks;         /* false: no attention layers */
+};
+
+/* What a row does before it computes, in the names of the index.  A leader
+ * passes it on to the other stages, together with the row's saves and its
+ * source; a save's page is the name of its checkpoint. */
+struct batch_row {
+    uint32_t restored;   /* the first row of a sequence, which goes on from this
+                          * position of the index; 0: it does not */
+    uint32_t node;       /* there */
+    uint32_t checkpoint; /* SLOT_NONE without linear layers */
+    bool own_blocks;     /* computed again: only the state is restored */
+    uint64_t heir_of;    /* grant of the kept sequence whose blocks and slot it
+                          * takes over; 0: none */
+    uint32_t dropped;    /* bit i: its i-th save was dropped while the plan was
+                          * in flight */
 };
 
 struct batch {
     struct plan plan;
     struct sequence **owners; /* [max_rows] of the rows */
+    struct batch_row *rows;   /* [max_rows] */
+    struct plan_copy *moves;  /* [PLAN_COPIES_MAX] those of plan.before that
+                               * move blocks */
+    uint32_t n_moves;
+    uint32_t n_loads; /* copies of plan.before that batcher_load() requested */
+    uint32_t n_table; /* entries of the tables before batch_finish() */
     uint32_t n_prompt_tokens;
     int64_t sent_us; /* when the engine took it */
 };
+
+/* Returns the limits that follow from the options, for n_batches batches. */
+struct batcher_limits batch_limits(const struct worker_options *o,
+                                   uint32_t n_batches);
 
 /* Allocates the arrays.  Returns false if memory runs out.  batch_fini()
  * accepts a batch of all zeros and one whose init failed. */
@@ -35,18 +76,34 @@ MUST_CHECK bool batch_init(struct batch *t, const struct batcher_limits *l);
 void batch_fini(struct batch *t);
 
 /* Starts a plan without rows. */
-void batch_begin(struct batch *t, uint64_t step);
+void batch_begin(struct batch *t, struct pool *pool, uint64_t step);
+
+/* Returns whether the plan has room for a row of s that ends at `end`: for its
+ * table, and for the moves that its slot may cost. */
+bool batch_has_room(const struct batcher_limits *l, const struct pool *pool,
+                    const struct batch *t, const struct sequence *s,
+                    uint32_t end);
+/* The same for one more checkpoint. */
+bool batch_has_copies(const struct batcher_limits *l, const struct batch *t);
 
 /* Takes the blocks and the slot for positions [0, end) of s: granted to held.
- * p zeroes the slot if s is at its first position.  Returns false if they were
- * not granted; the account is broken then. */
+ * The plan zeroes the slot if s is at its first position.  Returns false if
+ * they were not granted; the account is broken then. */
 MUST_CHECK bool batch_take_memory(const struct batcher_limits *l,
-                                  struct sequence_table *table, struct plan *p,
-                                  struct sequence *s, uint32_t end);
+                                  struct sequence_table *table,
+                                  struct batch *t, struct sequence *s,
+                                  uint32_t end);
 
-/* Copies the block table and the slot of s into the row. */
-void batch_fill_table(const struct sequence_table *table, struct plan *p,
-                      struct plan_row *row, const struct sequence *s);
+/* Adds a copy to `before`, after the moves that were recorded so far. */
+void batch_copy(struct batch *t, struct pool *pool, struct plan_copy c);
+
+/* Writes the block tables and slots of all rows, as they are after the last
+ * move. */
+void batch_finish(const struct batcher_limits *l,
+                  const struct sequence_table *table, struct batch *t);
+
+/* Takes back the moves of a plan that the engine refused. */
+void batch_undo(struct batch *t, struct pool *pool);
 
 /* Returns the location of the known ids of s if its sampling has penalties,
  * else n = 0.  The ids stay while the plan is in flight, because ending.c drops

@@ -20,7 +20,20 @@
 #include "proto/worker.pb-c.h"
 
 struct batch;
+struct pool_need;
 struct sequence;
+
+/* A sequence goes on at `position`, before its next row. */
+struct role_restore {
+    uint32_t position;   /* the next to compute */
+    uint32_t node;       /* blocks below it are those of this node's path;
+                          * PREFIX_NONE: its own */
+    uint32_t checkpoint; /* the state is a copy of it; SLOT_NONE: as it is, at
+                          * position 0 zero */
+    const struct sequence *from; /* gives it its blocks below position and its
+                                  * slot (continue_from); NULL: none */
+    bool cut; /* its other blocks and what it was granted are freed (a range) */
+};
 
 /* `self` is the pointer of the same name in struct role. */
 struct role_ops {
@@ -49,6 +62,28 @@ struct role_ops {
 
     /* A Submit of a sequence that runs here may take it over as it is. */
     bool adopts;
+
+    /* Plans may restore, save, share and copy (worker/sequences/reuse.h), and
+     * the calls below pass that on.  false: they are never called. */
+    bool reuses;
+    /* Evict from the index until the Submit's needs at the other stages fit. */
+    void (*make_room)(void *self, const Sluice__V1__SubmitRequest *m);
+    /* s has matched, was taken back, or took over another sequence; no plan in
+     * flight names it.  Called at once, before anything else can be evicted: the
+     * other stages do likewise. */
+    void (*restore)(void *self, const struct sequence *s,
+                    const struct role_restore *r);
+    /* A checkpoint of that name was reserved here.  Returns false if the other
+     * stages have no room for theirs. */
+    bool (*reserve)(void *self, uint32_t checkpoint);
+    /* A reserved checkpoint, which a row has saved, is now that of the node; or
+     * it is none. */
+    void (*put)(void *self, uint32_t node, uint32_t checkpoint);
+    void (*drop)(void *self, uint32_t checkpoint);
+    /* The index has the blocks of s below `end`, a multiple of PREFIX_UNIT;
+     * node: the node of the last unit. */
+    void (*keep)(void *self, const struct sequence *s, uint32_t node,
+                 uint32_t end);
 };
 
 struct role {

@@ -97,16 +97,17 @@ static void take_status(struct cluster *c, const Sluice__V1__StatusReply *m)
 
 static void add_worker(struct cluster_point *p, const Sluice__V1__Ledger *l)
 {
-    p->blocks_total += l->blocks->total;
-    p->blocks_free += l->blocks->free;
-    p->blocks_held += l->blocks->held;
-    p->blocks_cached += l->blocks->cached;
-    p->blocks_granted += l->blocks->granted;
+    p->pages_total += l->pages->total;
+    p->pages_free += l->pages->free;
+    p->pages_held += l->pages->held;
+    p->pages_cached += l->pages->cached;
+    p->pages_granted += l->pages->granted;
     p->slots_total += l->slots->total;
     p->slots_free += l->slots->free;
     p->slots_held += l->slots->held;
     p->slots_cached += l->slots->cached;
     p->slots_granted += l->slots->granted;
+    p->checkpoints_cached += l->checkpoints->cached;
 }
 
 static void take_workers(struct cluster *c,
@@ -223,9 +224,8 @@ static void take_audit(void *arg, const ProtobufCMessage *reply)
 
 static bool is_quiet(const struct cluster_point *p)
 {
-    return p->n_waiting == 0 && p->n_running == 0 && p->blocks_held == 0 &&
-           p->blocks_granted == 0 && p->slots_held == 0 &&
-           p->slots_granted == 0;
+    return p->n_waiting == 0 && p->n_running == 0 && p->pages_held == 0 &&
+           p->pages_granted == 0 && p->slots_held == 0 && p->slots_granted == 0;
 }
 
 /* Returns whether a point came; *p is the newest. */

@@ -192,6 +192,9 @@ static void take_figures(struct call *c, uint32_t choice, const figures *f)
     c->shown.slots += f->slots;
     c->end.n_prompt = f->n_prompt;
     c->end.n_moves += f->n_moves;
+    c->end.n_cached = c->n_figures == 1 || f->n_cached < c->end.n_cached
+                          ? f->n_cached
+                          : c->end.n_cached;
     if ((int64_t)f->queued_us > c->end.queue_us) {
         c->end.queue_us = (int64_t)f->queued_us;
     }

@@ -78,10 +78,11 @@ struct pulse {
 struct cluster_point {
     int64_t at_us;
     uint32_t n_workers, n_waiting, n_running;
-    /* Sums over workers. */
-    uint64_t blocks_total, blocks_free, blocks_held, blocks_cached,
-        blocks_granted;
+    /* Sums over workers.  Pages are the common budget: total is the sum of the
+     * others; slots and checkpoints take pages too. */
+    uint64_t pages_total, pages_free, pages_held, pages_cached, pages_granted;
     uint64_t slots_total, slots_free, slots_held, slots_cached, slots_granted;
+    uint64_t checkpoints_cached;
 };
 
 /* A fault by command, or something that happened, drawn in the report. */

@@ -63,16 +63,17 @@ static const struct field of_point[] = {
     ROW(UINT, cluster_point, n_workers),
     ROW(UINT, cluster_point, n_waiting),
     ROW(UINT, cluster_point, n_running),
-    ROW(UINT, cluster_point, blocks_total),
-    ROW(UINT, cluster_point, blocks_free),
-    ROW(UINT, cluster_point, blocks_held),
-    ROW(UINT, cluster_point, blocks_cached),
-    ROW(UINT, cluster_point, blocks_granted),
+    ROW(UINT, cluster_point, pages_total),
+    ROW(UINT, cluster_point, pages_free),
+    ROW(UINT, cluster_point, pages_held),
+    ROW(UINT, cluster_point, pages_cached),
+    ROW(UINT, cluster_point, pages_granted),
     ROW(UINT, cluster_point, slots_total),
     ROW(UINT, cluster_point, slots_free),
     ROW(UINT, cluster_point, slots_held),
     ROW(UINT, cluster_point, slots_cached),
     ROW(UINT, cluster_point, slots_granted),
+    ROW(UINT, cluster_point, checkpoints_cached),
 };
 TABLE(point_fields, of_point);
 

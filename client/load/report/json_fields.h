@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define JSON_FORMAT "sluice-load 1"
+#define JSON_FORMAT "sluice-load 2"
 
 enum field_type {
     FIELD_UINT,     /* 1, 2, 4 or 8 bytes */

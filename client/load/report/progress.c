@@ -218,11 +218,11 @@ static void cluster_line(struct view *v)
         return;
     }
     snprintf(next_line(v), LINE_MAX,
-             "cluster   %u workers, %u waiting, %u running, blocks %u %% held, "
+             "cluster   %u workers, %u waiting, %u running, pages %u %% held, "
              "%u %% cached",
              c->n_workers, c->n_waiting, c->n_running,
-             percent(c->blocks_held, c->blocks_total),
-             percent(c->blocks_cached, c->blocks_total));
+             percent(c->pages_held, c->pages_total),
+             percent(c->pages_cached, c->pages_total));
 }
 
 static void draw(struct view *v)

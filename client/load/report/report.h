@@ -17,7 +17,7 @@
  * confidence, rates, outcomes by kind and reason, checks, the search. */
 void report_summary(FILE *to, const struct result *r);
 
-/* Writes the JSON that docs/load-json.md describes ("format": "sluice-load 1").
+/* Writes the JSON that docs/load-json.md describes ("format": "sluice-load 2").
  */
 MUST_CHECK enum status report_json(FILE *to, const struct result *r,
                                    struct error *e);

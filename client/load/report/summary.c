@@ -247,6 +247,15 @@ static void print_outcomes(FILE *to, const struct tally *t)
     print_whys(to, t);
 }
 
+static void print_reuse(FILE *to, const struct tally *t)
+{
+    if (t->n_prompt > 0) {
+        fprintf(to, "  prompt tokens: %s, %.1f %% of them reused\n",
+                cell_count(t->n_prompt).text,
+                100 * (double)t->n_cached / (double)t->n_prompt);
+    }
+}
+
 static void print_injected(FILE *to, const struct tally *t)
 {
     uint64_t cancelled = t->n_outcomes[OUTCOME_CANCELLED];
@@ -270,6 +279,7 @@ static void print_checks(FILE *to, const struct tally *t)
                 cell_count(t->n_checked - t->n_differ).text,
                 cell_count(t->n_checked).text);
     }
+    print_reuse(to, t);
     print_injected(to, t);
     if (t->n_bad_streams > 0) {
         fprintf(to, "  BAD STREAMS: %s had tokens lost, doubled or late\n",

@@ -177,12 +177,13 @@ uint64_t opencl_scratch_bytes(const struct opencl *c)
 
 /* ---- on the device ---- */
 
-static void fill_bytes(struct opencl *c, struct opencl_kernel *kernel,
-                       const struct opencl_tensor *t, size_t at, size_t bytes,
-                       size_t item)
+void opencl_fill(struct opencl *c, const struct opencl_tensor *t, size_t at,
+                 size_t bytes, uint32_t value)
 {
+    const bool wide = (t->at + at) % 16 == 0 && bytes % 16 == 0;
+    const size_t item = wide ? 16 : 2;
     struct opencl_tensor to = {.mem = t->mem, .at = t->at + at, .item = item};
-    struct opencl_call a = opencl_call(c, kernel);
+    struct opencl_call a = opencl_call(c, wide ? c->fill : c->fill16);
     cl_ulong n = bytes / item;
     size_t groups = (size_t)(n + FILL_GROUP - 1) / FILL_GROUP;
     size_t global = groups * FILL_GROUP, local = FILL_GROUP;
@@ -190,7 +191,7 @@ static void fill_bytes(struct opencl *c, struct opencl_kernel *kernel,
     /* The kernel strides, so a bounded grid fills any length. */
     global = global < FILL_ITEMS ? global : FILL_ITEMS;
     opencl_arg_tensor(&a, &to);
-    opencl_arg_u32(&a, 0);
+    opencl_arg_u32(&a, value);
     opencl_arg_u64(&a, n);
     opencl_launch(&a, 1, &global, &local, bytes);
 }
@@ -198,11 +199,7 @@ static void fill_bytes(struct opencl *c, struct opencl_kernel *kernel,
 void opencl_zero(struct opencl *c, const struct opencl_tensor *t, size_t at,
                  size_t bytes)
 {
-    if ((t->at + at) % 16 == 0 && bytes % 16 == 0) {
-        fill_bytes(c, c->fill, t, at, bytes, 16);
-    } else {
-        fill_bytes(c, c->fill16, t, at, bytes, 2);
-    }
+    opencl_fill(c, t, at, bytes, 0);
 }
 
 void opencl_move(struct opencl *c, const struct opencl_tensor *t, size_t to,

@@ -71,6 +71,11 @@ opencl_arena_make(struct opencl *c, struct opencl_arena *a, struct error *e);
 /* Returns the bytes allocated so far. */
 uint64_t opencl_arena_bytes(const struct opencl_arena *a);
 
+/* Sets bytes of a tensor to a repeated value, whose halves are equal; at and
+ * bytes are even. */
+void opencl_fill(struct opencl *c, const struct opencl_tensor *t, size_t at,
+                 size_t bytes, uint32_t value);
+
 /* Sets bytes of a tensor to 0; at and bytes are even. */
 void opencl_zero(struct opencl *c, const struct opencl_tensor *t, size_t at,
                  size_t bytes);

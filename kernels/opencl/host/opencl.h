@@ -8,7 +8,7 @@
  *
  * Above it, in kernels/opencl:
  *
- *     upload.h    weights to the device   pool.h     blocks and slots
+ *     upload.h    weights to the device   pool.h     pages
  *     step.h      begin, end, rows to meta
  *
  *     rows.h (embed, mlp, head)  matmul.h  attention.h  deltanet.h  sample.h
@@ -27,20 +27,27 @@
  * are defines, the same in every step:
  *
  *     META_ROWS    [max_rows][8]    first, n_tokens, position, slot,
- *                                   first_block, kind (1 generated), 0, 0
+ *                                   first_block, kind (1 generated), n_saves,
+ *                                   first_save
  *     META_TOKENS  [max_tokens][2]  row, position
  *     META_IDS     [max_tokens]     token id
  *     META_HEADS   [max_logits]     token (a row of x) of each row of logits
  *     META_BLOCKS  [..]             block tables; a row's begins at
- *                                   META_BLOCKS + first_block
+ *                                   META_BLOCKS + first_block, its saves [2]
+ *                                   at META_BLOCKS + first_save: tokens of the
+ *                                   row before the save, page
  *
- * Storage of the pool, per layer of the shard that has it; checkpoint c is slot
- * n_slots + c:
+ * Storage of the pool: a tensor [n_pages, page_bytes] for each group of layers
+ * (common/model/page_layout.h).  A layer's tensors are views of its group's: a
+ * row is a page, and element 0 is the layer's first in page 0.
  *
- *     attention  kv     [n_blocks] x { k [nkv, block_tokens, hd],
- *                                      v [nkv, block_tokens, hd] } kv_dtype
- *     linear     state  [n_slots + n_checkpoints, Hv, Dk, Dv] float32
- *                tail   [n_slots + n_checkpoints, K-1, C] kv_dtype
+ *     attention  kv     row `block`: k [nkv, block_tokens, hd],
+ *                                    v [nkv, block_tokens, hd] kv_dtype
+ *     linear     state  row `slot`: [Hv, Dk, Dv] float32
+ *                tail   row `slot`: [K-1, C] kv_dtype
+ *
+ * State and tail may be longer than a row.  Kernels take the elements of a page
+ * as an argument, because groups may differ.
  *
  * No tensor crosses a cl_mem: a kernel takes the cl_mem and an offset.
  *
@@ -55,11 +62,13 @@
 
 #include <stdatomic.h>
 
+#include "common/model/page_layout.h"
 #include "kernels/kernels.h"
 #include "kernels/opencl/host/device.h"
 
 #define OPENCL_ROW_INTS     8 /* ints of a row in META_ROWS */
 #define OPENCL_TOKEN_INTS   2
+#define OPENCL_SAVE_INTS    2
 #define OPENCL_LAUNCHES_MAX 6 /* per layer, in a step without prompt rows */
 
 /* A tensor [rows, cols], row-major; vectors have one row.  mem NULL: absent.
@@ -68,7 +77,8 @@
  * side by side for each group of each row, of dtype; item is 1. */
 struct opencl_tensor {
     cl_mem mem;
-    size_t at;   /* bytes from the start of mem, a multiple of 256 */
+    size_t at;   /* bytes from the start of mem, a multiple of 256, or of
+                  * PAGE_ALIGN for a layer's part of the pool */
     size_t item; /* bytes of an element */
     enum dtype dtype;
     uint32_t rows, cols;
@@ -119,7 +129,7 @@ struct opencl_layer {
     struct opencl_deltanet_weights deltanet;
     struct opencl_tensor gate_up; /* [2*I, H]: gate, then up */
     struct opencl_tensor down;    /* [H, I] */
-    struct opencl_tensor kv;      /* the pool's storage, see above */
+    struct opencl_tensor kv;      /* views of the pool, see above */
     struct opencl_tensor state, tail;
 };
 
@@ -174,7 +184,9 @@ struct opencl {
     struct opencl_tensor x;      /* [max_tokens, H] f32 */
     struct opencl_tensor logits; /* [max_logits, V] f32 */
     struct opencl_tensor meta;   /* int32 */
-    uint32_t n_blocks, n_slots, n_checkpoints;
+    uint32_t n_pages;
+    struct page_layout pages;
+    struct opencl_tensor groups[MODEL_LAYERS_MAX]; /* [pages.n_groups] */
     struct opencl_arena *weights, *pool;
     char *block; /* [a layer's block] on the host, to transpose it */
 

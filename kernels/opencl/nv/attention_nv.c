@@ -103,6 +103,7 @@ static struct opencl_call call_of(struct opencl *c,
     opencl_arg_tensor(&a, io->query);
     opencl_arg_tensor(&a, io->in);
     opencl_arg_tensor(&a, io->kv);
+    opencl_arg_u32(&a, io->kv->cols);
     opencl_arg_meta(&a);
     return a;
 }

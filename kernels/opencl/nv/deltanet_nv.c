@@ -126,6 +126,7 @@ static void run_decode(struct opencl *c, const struct opencl_deltanet_nv *nv,
     opencl_arg_tensor(&a, &nv->tickets);
     opencl_arg_tensor(&a, &l->state);
     opencl_arg_tensor(&a, &l->tail);
+    opencl_arg_u32(&a, l->state.cols);
     opencl_arg_tensor(&a, in);
     opencl_arg_tensor(&a, &w->conv);
     opencl_arg_tensor(&a, &w->a_log);
@@ -171,6 +172,7 @@ static void run_chunks(struct opencl *c, const struct opencl_deltanet_nv *nv,
     opencl_arg_tensor(&a, &nv->gates);
     opencl_arg_tensor(&a, in);
     opencl_arg_tensor(&a, &l->tail);
+    opencl_arg_u32(&a, l->state.cols);
     opencl_arg_tensor(&a, &w->conv);
     opencl_arg_tensor(&a, &w->a_log);
     opencl_arg_tensor(&a, &w->dt_bias);
@@ -195,6 +197,7 @@ static void run_scan(struct opencl *c, const struct opencl_deltanet_nv *nv,
     opencl_arg_tensor(&a, &nv->v);
     opencl_arg_tensor(&a, &l->state);
     opencl_arg_tensor(&a, &l->tail);
+    opencl_arg_u32(&a, l->state.cols);
     opencl_arg_tensor(&a, &nv->kq);
     opencl_arg_tensor(&a, &nv->tp);
     opencl_arg_tensor(&a, &nv->gates);

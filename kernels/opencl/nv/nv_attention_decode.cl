@@ -10,7 +10,8 @@
  *   tickets  [n_tokens, NKV, CHUNKS] u32; 0 before and after
  *   query    [T, NH, HD]        f32: normed and rotated
  *   in       [T, IN_LD]         f32; only the gates are read
- *   kv       [blocks][2][NKV, BLOCK_TOKENS, HD]  bf16
+ *   kv       of the layer: block b is [2][NKV, BLOCK_TOKENS, HD] bf16 at
+ *            b * page
  *   n_splits at least min(SPLITS, (longest context + SPLIT - 1) / SPLIT)
  *
  * The context of a token at p is cut at multiples of L, the least power of two
@@ -52,13 +53,19 @@
 #define PIECE  (HD < 128 ? HD : 128)     /* dimensions loaded at a time */
 #define PIECES (HD / PIECE)
 
+/* A block table, and the elements of a page. */
+struct table {
+    __global const int *blocks;
+    uint page;
+};
+
 /* Row of the j-th of the STEP positions from `from`, or of the last one. */
-INLINE ulong kv_row(__global const int *blocks, const uint from, const uint j,
+INLINE ulong kv_row(const struct table t, const uint from, const uint j,
                     const uint last)
 {
     const uint p = from + min(j, last);
 
-    return (ulong)blocks[p / BLOCK_TOKENS] * (2 * PLANE) +
+    return (ulong)(uint)t.blocks[p / BLOCK_TOKENS] * t.page +
            p % BLOCK_TOKENS * HD;
 }
 
@@ -130,15 +137,15 @@ INLINE void load_query(__local uint4 *to, __global const float *query,
 /* s [TURNS][4] of this warp's turns: s[i] is for positions g, g, g + 8, g + 8
  * and heads 2c, 2c + 1, 2c, 2c + 1, as base-2 logarithms. */
 INLINE void scores(float (*s)[4], __local const uint4 *query,
-                   __global const ushort *keys, __global const int *blocks,
+                   __global const ushort *keys, const struct table t,
                    const uint from, const uint last, const uint warp,
                    const uint lane)
 {
     const uint g = lane / 4, c = lane % 4;
     const float scale = 1.4426950408889634f / sqrt((float)HD);
     uint4 ahead[2][PIECE / 16];
-    ulong row0 = kv_row(blocks, from, warp * 16 + g, last);
-    ulong row1 = kv_row(blocks, from, warp * 16 + g + 8, last);
+    ulong row0 = kv_row(t, from, warp * 16 + g, last);
+    ulong row1 = kv_row(t, from, warp * 16 + g + 8, last);
 
     load_keys(ahead[0], keys + row0, keys + row1, c);
 #pragma unroll
@@ -152,8 +159,8 @@ INLINE void scores(float (*s)[4], __local const uint4 *query,
             const uint part = (n + 1) % PIECES * PIECE;
 
             if (part == 0) {
-                row0 = kv_row(blocks, from, next, last);
-                row1 = kv_row(blocks, from, next + 8, last);
+                row0 = kv_row(t, from, next, last);
+                row1 = kv_row(t, from, next + 8, last);
             }
             load_keys(ahead[(n + 1) % 2], keys + row0 + part,
                       keys + row1 + part, c);
@@ -225,16 +232,16 @@ INLINE void weigh(uint (*w)[2], float *m, float *sum, float *acc, float (*s)[4],
     }
 }
 
-INLINE void value_rows(ulong *row, __global const int *blocks, const uint from,
+INLINE void value_rows(ulong *row, const struct table t, const uint from,
                        const uint turn, const uint warp, const uint c,
                        const uint last)
 {
     const uint at = (turn * WARPS + warp) * 16 + 2 * c;
 
-    row[0] = kv_row(blocks, from, at, last);
-    row[1] = kv_row(blocks, from, at + 1, last);
-    row[2] = kv_row(blocks, from, at + 8, last);
-    row[3] = kv_row(blocks, from, at + 9, last);
+    row[0] = kv_row(t, from, at, last);
+    row[1] = kv_row(t, from, at + 1, last);
+    row[2] = kv_row(t, from, at + 8, last);
+    row[3] = kv_row(t, from, at + 9, last);
 }
 
 /* Adds to acc [HD / 64][4][4]: of each 64 dimensions, lane g, c has 8g + 2j (+
@@ -242,7 +249,7 @@ INLINE void value_rows(ulong *row, __global const int *blocks, const uint from,
  * from the rows `row`. */
 INLINE void values(float *acc, uint (*w)[2], uint4 (*ahead)[PIECE / 16],
                    ulong *row, __global const ushort *base,
-                   __global const int *blocks, const uint from, const uint last,
+                   const struct table t, const uint from, const uint last,
                    const uint warp, const uint lane)
 {
     const uint g = lane / 4, c = lane % 4;
@@ -253,7 +260,7 @@ INLINE void values(float *acc, uint (*w)[2], uint4 (*ahead)[PIECE / 16],
             const uint part = (n + 1) % PIECES * PIECE;
 
             if (part == 0) {
-                value_rows(row, blocks, from, (n + 1) / PIECES, warp, c, last);
+                value_rows(row, t, from, (n + 1) / PIECES, warp, c, last);
             }
             load_values(ahead[(n + 1) % 2], base + part, row, g);
         }
@@ -368,7 +375,7 @@ attention_decode(__global operand_t *y, const ulong y_at, __global float *part,
                  const ulong tickets_at, __global const float *query,
                  const ulong query_at, __global const float *in,
                  const ulong in_at, __global const ushort *kv,
-                 const ulong kv_at, __global const int *meta,
+                 const ulong kv_at, const uint page, __global const int *meta,
                  const uint first_token, const uint n_tokens,
                  const uint n_splits)
 {
@@ -390,9 +397,10 @@ attention_decode(__global operand_t *y, const ulong y_at, __global float *part,
     }
 
     const uint begin = split * length, end = min(p + 1, begin + length);
-    __global const int *blocks =
+    const struct table table = {
         meta + META_BLOCKS +
-        ROW(meta, TOKEN(meta, token)[TOKEN_ROW])[ROW_BLOCKS];
+            ROW(meta, TOKEN(meta, token)[TOKEN_ROW])[ROW_BLOCKS],
+        page};
     __global const ushort *keys =
         kv + kv_at + (ulong)kv_head * BLOCK_TOKENS * HD;
     const ulong at = (ulong)index * NH + head;
@@ -420,11 +428,11 @@ attention_decode(__global operand_t *y, const ulong y_at, __global float *part,
             ulong row[4];
 
             /* These loads are in flight while the keys are multiplied. */
-            value_rows(row, blocks, from, 0, warp, lane % 4, last);
+            value_rows(row, table, from, 0, warp, lane % 4, last);
             load_values(ahead[0], keys + PLANE, row, lane % 32 / 4);
-            scores(s, q, keys, blocks, from, last, warp, lane % 32);
+            scores(s, q, keys, table, from, last, warp, lane % 32);
             weigh(w, m, sum, acc, s, from == begin);
-            values(acc, w, ahead, row, keys + PLANE, blocks, from, last, warp,
+            values(acc, w, ahead, row, keys + PLANE, table, from, last, warp,
                    lane % 32);
         }
         leave(sums, tops, acc, m, sum, heads, warp, lane % 32);

@@ -8,7 +8,8 @@
  *   part, tickets               unused
  *   query    [T, NH, HD]        f32: normed and rotated
  *   in       [T, IN_LD]         f32; only the gates are read
- *   kv       [blocks][2][NKV, BLOCK_TOKENS, HD]  bf16
+ *   kv       of the layer: block b is [2][NKV, BLOCK_TOKENS, HD] bf16 at
+ *            b * page
  *
  * A work-group has TILE tokens with the GROUP query heads of one kv head: M
  * rows, 16 a warp, ordered by (token, head).  Its warps walk the context
@@ -60,11 +61,16 @@ INLINE void refresh(struct places *at)
     }
 }
 
+/* A block table, and the elements of a page. */
+struct table {
+    __global const int *blocks;
+    uint page;
+};
+
 /* Loads positions [from, from + TURN) of one kv head; base: block 0's k or
  * v. */
 INLINE void load_turn(__local uint4 *to, __global const ushort *base,
-                      __global const int *blocks, const uint from,
-                      const uint last)
+                      const struct table t, const uint from, const uint last)
 {
     const uint lane = opaque(get_local_id(0));
 
@@ -74,7 +80,7 @@ INLINE void load_turn(__local uint4 *to, __global const ushort *base,
         const uint i = (n * LANES + lane) % WIDE;
         const uint p = min(from + r, last);
         __global const ushort *row =
-            base + (ulong)blocks[p / BLOCK_TOKENS] * (2 * PLANE) +
+            base + (ulong)(uint)t.blocks[p / BLOCK_TOKENS] * t.page +
             p % BLOCK_TOKENS * HD;
 
         copy_async(to + piece_at(r, i), row + i * 8, 16);
@@ -235,9 +241,9 @@ attention_prefill(__global operand_t *y, const ulong y_at, __global float *part,
                   const ulong tickets_at, __global const float *query,
                   const ulong query_at, __global const float *in,
                   const ulong in_at, __global const ushort *kv,
-                  const ulong kv_at, __global const int *meta,
-                  const uint first_token, const uint n_tokens,
-                  const uint n_splits)
+                  const ulong kv_at, const uint page,
+                  __global const int *meta, const uint first_token,
+                  const uint n_tokens, const uint n_splits)
 {
     __local uint4 q[M * WIDE], k[TURN * WIDE], v[TURN * WIDE];
     const uint lane = get_local_id(0) % 32, warp = get_local_id(0) / 32;
@@ -259,7 +265,8 @@ attention_prefill(__global operand_t *y, const ulong y_at, __global float *part,
     load_queries(q, query + query_at, token0, end, kv_head);
     while (from < end) { /* the tokens of one row of the step */
         __global const int *row = ROW(meta, TOKEN(meta, from)[TOKEN_ROW]);
-        __global const int *blocks = meta + META_BLOCKS + row[ROW_BLOCKS];
+        const struct table table = {meta + META_BLOCKS + row[ROW_BLOCKS],
+                                    page};
         const uint until =
             min(end, (uint)row[ROW_FIRST] + (uint)row[ROW_TOKENS]);
         const uint p = (uint)TOKEN(meta, from)[TOKEN_POSITION];
@@ -276,17 +283,17 @@ attention_prefill(__global operand_t *y, const ulong y_at, __global float *part,
         for (uint n = 0; n < HD / 8; n++) {
             acc[n][0] = acc[n][1] = acc[n][2] = acc[n][3] = 0.0f;
         }
-        load_turn(k, keys, blocks, 0, last);
+        load_turn(k, keys, table, 0, last);
         for (uint turn = 0; turn <= last; turn += TURN) {
             float shrink0, shrink1;
 
             refresh(&at);
-            load_turn(v, keys + PLANE, blocks, turn, last);
+            load_turn(v, keys + PLANE, table, turn, last);
             copy_wait(1);
             barrier(CLK_LOCAL_MEM_FENCE);
             scores(s, q + warp * 16 * WIDE, k, &at);
             barrier(CLK_LOCAL_MEM_FENCE);
-            load_turn(k, keys, blocks, turn + TURN, last);
+            load_turn(k, keys, table, turn + TURN, last);
             if (turn + TURN > p) {
                 mask(s, turn, p0, p1, opaque(c));
             }

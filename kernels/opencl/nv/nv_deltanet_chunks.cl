@@ -17,7 +17,8 @@
  *   gates    [T, HV, 4]       f32: beta_i, exp(G_i), exp(G_last - G_i),
  *                             exp(G_last)
  *   in       [T, C + HV DV + 2 HV]   f32: qkv, z, b, a
- *   tail     [slots, CONV - 1, C]    kv dtype; read
+ *   tail     of the layer: slot s is [CONV - 1, C] kv dtype at the bytes of
+ *            s * page floats; read
  *   conv     [C, CONV], a_log, dt_bias [HV]   f32
  *
  * A work-group has a chunk and a key head, with the value heads of that key
@@ -298,7 +299,8 @@ deltanet_chunks(__global ushort *kq, const ulong kq_at, __global float *v,
                 __global float *gates, const ulong gates_at,
                 __global const float *in, const ulong in_at,
                 __global const kv_t *tail, const ulong tail_at,
-                __global const float *conv, const ulong conv_at,
+                const uint page, __global const float *conv,
+                const ulong conv_at,
                 __global const float *a_log, const ulong a_log_at,
                 __global const float *dt_bias, const ulong dt_bias_at,
                 __global const int *meta, const uint first_row)
@@ -325,7 +327,7 @@ deltanet_chunks(__global ushort *kq, const ulong kq_at, __global float *v,
     const uint side = item / 128, channel = item % 128; /* k or q */
 
     in += in_at + (ulong)row[ROW_FIRST] * IN_LD;
-    tail += tail_at + (ulong)row[ROW_SLOT] * HISTORY * C;
+    tail += tail_at + (uint)row[ROW_SLOT] * kv_per(page);
     conv += conv_at;
     kq += kq_at + ((ulong)token * HK + key_head) * (4 * DK);
     tp += tp_at + (ulong)token * (HV * 4 * LEN);

@@ -10,8 +10,9 @@
  *   y        [T, HV, DV]             operand dtype
  *   o        unused
  *   tickets  [n_rows, HK]            u32; 0 before and after
- *   state    [slots, HV, DK, DV]     f32
- *   tail     [slots, CONV - 1, C]    kv dtype, the oldest row first
+ *   state    of the layer: slot s is [HV, DK, DV] f32 at s * page
+ *   tail     of the layer: slot s is [CONV - 1, C] kv dtype, the oldest row
+ *            first, at the bytes of s * page floats
  *   in       [T, C + HV DV + 2 HV]   f32: qkv, z, b, a
  *   conv     [C, CONV], a_log, dt_bias [HV], norm [DV]   f32
  *
@@ -19,7 +20,8 @@
  * token of the row to the last, so the state is read and written once.  A
  * work-item has 4 columns of ROWS rows.  A warp reads 4 rows of 128 bytes at a
  * time.  All value heads of a key head read the tail of q and k.  The last of
- * them to have read the tail, by ticket, moves it on.
+ * them to have read the tail, by ticket, moves it on.  Where the row has a
+ * save, state and tail are also written to the save's page.
  *
  * Launch    WG = 256; groups (HV, n_rows)
  * Defines   DK = DV = 128; CONV 2..8
@@ -59,13 +61,14 @@ INLINE float convolve(__global const float *in, __global const kv_t *tail,
     return silu_of(sum);
 }
 
-/* Writes the tail after n tokens. */
-INLINE void move_tail(__global kv_t *tail, __global const float *in,
-                      const int n, const uint channel)
+/* Writes the tail after n tokens, to the same place or another. */
+INLINE void move_tail(__global kv_t *to, __global const kv_t *tail,
+                      __global const float *in, const int n,
+                      const uint channel)
 {
 #pragma unroll
     for (int j = 0; j < HISTORY; j++) {
-        tail[(ulong)j * C + channel] =
+        to[(ulong)j * C + channel] =
             kv_of(before(in, tail, n, HISTORY - j, channel));
     }
 }
@@ -140,7 +143,7 @@ deltanet_decode(__global operand_t *y, const ulong y_at, __global float *o,
                 const ulong o_at, __global uint *tickets,
                 const ulong tickets_at, __global float *state,
                 const ulong state_at, __global kv_t *tail, const ulong tail_at,
-                __global const float *in, const ulong in_at,
+                const uint page, __global const float *in, const ulong in_at,
                 __global const float *conv, const ulong conv_at,
                 __global const float *a_log, const ulong a_log_at,
                 __global const float *dt_bias, const ulong dt_bias_at,
@@ -166,13 +169,15 @@ deltanet_decode(__global operand_t *y, const ulong y_at, __global float *o,
     const uint v_lane = LANES - DV; /* the last DV work-items convolve v */
     const uint v_channel = 2 * HK * DK + head * DV + lane - v_lane;
     __local const float *q = qk + from, *k = q + DK;
+    const ulong place =
+        state_at + (ulong)head * (DK * DV) + from * DV + col;
     __global float4 *mine =
-        (__global float4 *)(state + state_at +
-                            ((ulong)slot * HV + head) * DK * DV + from * DV +
-                            col);
+        (__global float4 *)(state + place + (ulong)slot * page);
+    __global kv_t *tails = tail + tail_at;
+    uint save = 0, save_at = SAVE_TOKENS(meta, row, save);
     float4 s[ROWS];
 
-    tail += tail_at + (ulong)slot * HISTORY * C;
+    tail = tails + slot * kv_per(page);
     in += in_at + (ulong)first * IN_LD;
     conv += conv_at;
 #pragma unroll
@@ -211,6 +216,18 @@ deltanet_decode(__global operand_t *y, const ulong y_at, __global float *o,
             gates[0] = sigmoid_of(now[HV * DV + head]);
             gates[1] = exp(-exp(a_log[a_log_at + head]) * soft);
         }
+        if (t + 1 == save_at) { /* before the ticket */
+            __global kv_t *to =
+                tails + SAVE_PAGE(meta, row, save) * kv_per(page);
+
+            if (lane >= v_lane) {
+                move_tail(to, tail, in, (int)save_at, v_channel);
+            }
+            if (lane < DK && head % HEADS == 0) {
+                move_tail(to, tail, in, (int)save_at, q_channel);
+                move_tail(to, tail, in, (int)save_at, k_channel);
+            }
+        }
         barrier(CLK_LOCAL_MEM_FENCE);
         if (lane == 0 && t + 1 == n) {
             turn = atomic_inc(tickets + tickets_at + index * HK + key_head);
@@ -246,20 +263,32 @@ deltanet_decode(__global operand_t *y, const ulong y_at, __global float *o,
             norm_gate(y + y_at + ((ulong)(first + t) * HV + head) * DV,
                       quads_sum(sums[1], lane), z, gamma, lane);
         }
+        if (t + 1 == save_at) {
+            __global float4 *to =
+                (__global float4 *)(state + place +
+                                    SAVE_PAGE(meta, row, save) * page);
+
+#pragma unroll
+            for (uint i = 0; i < ROWS; i++) {
+                to[i * (STRIDE * DV / 4)] = s[i];
+            }
+            save++;
+            save_at = SAVE_TOKENS(meta, row, save);
+        }
     }
 #pragma unroll
     for (uint i = 0; i < ROWS; i++) {
         mine[i * (STRIDE * DV / 4)] = s[i];
     }
     if (lane >= v_lane) {
-        move_tail(tail, in, (int)n, v_channel);
+        move_tail(tail, tail, in, (int)n, v_channel);
     }
     if (turn + 1 < HEADS) {
         return;
     }
     if (lane < DK) {
-        move_tail(tail, in, (int)n, q_channel);
-        move_tail(tail, in, (int)n, k_channel);
+        move_tail(tail, tail, in, (int)n, q_channel);
+        move_tail(tail, tail, in, (int)n, k_channel);
     }
     if (lane == 0) {
         tickets[tickets_at + index * HK + key_head] = 0;

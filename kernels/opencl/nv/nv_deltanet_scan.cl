@@ -7,8 +7,9 @@
  *     S = exp(G_last) S + K^T (exp(G_last - G) N)
  *
  *   v        [T, HV, DV]             f32: V, and O in its place
- *   state    [slots, HV, DK, DV]     f32
- *   tail     [slots, CONV - 1, C]    kv dtype: moved to the row's end
+ *   state    of the layer: slot s is [HV, DK, DV] f32 at s * page
+ *   tail     of the layer: slot s is [CONV - 1, C] kv dtype at the bytes of
+ *            s * page floats: moved to the row's end
  *   kq, tp, gates                    as in nv_deltanet_chunks.cl
  *   in       [T, C + HV DV + 2 HV]   f32; only qkv is read, for the tail
  *
@@ -17,6 +18,8 @@
  * local memory as bf16 and rest, for the first product.  A warp computes 16
  * tokens and 16 columns of K S, Q S, R, N and O, and 16 rows of S.  K of the
  * next chunk and the next Q, T and P are loaded as soon as their place is free.
+ * Saves are at the ends of chunks: there, state and tail are also written to
+ * the save's page.
  *
  * Launch    WG = 256; groups (HV * DV / COLS, rows)
  * Defines   DK = DV = 128; CONV 2..8
@@ -57,12 +60,38 @@ INLINE float before(__global const float *in, __global const kv_t *tail,
                      : kv_get(tail, (ulong)(HISTORY + i - back) * C + channel);
 }
 
-INLINE void move_tail(__global kv_t *tail, __global const float *in,
-                      const int n, const uint channel)
+/* Writes the tail after n tokens, to the same place or another. */
+INLINE void move_tail(__global kv_t *to, __global const kv_t *tail,
+                      __global const float *in, const int n,
+                      const uint channel)
 {
     for (int j = 0; j < HISTORY; j++) {
-        tail[(ulong)j * C + channel] =
+        to[(ulong)j * C + channel] =
             kv_of(before(in, tail, n, HISTORY - j, channel));
+    }
+}
+
+/* Writes the tails of a row's saves, then moves that of its slot. */
+INLINE void move_tails(__global kv_t *tails, const uint page,
+                       __global const float *in, __global const int *meta,
+                       __global const int *row, const uint channel)
+{
+    __global kv_t *tail = tails + (uint)row[ROW_SLOT] * kv_per(page);
+
+    for (uint i = 0; i < (uint)row[ROW_SAVES]; i++) {
+        move_tail(tails + SAVE_PAGE(meta, row, i) * kv_per(page), tail, in,
+                  (int)SAVE_TOKENS(meta, row, i), channel);
+    }
+    move_tail(tail, tail, in, row[ROW_TOKENS], channel);
+}
+
+/* Writes a work-item's part of the state. */
+INLINE void put_state(__global float *to, float (*s)[4])
+{
+#pragma unroll
+    for (uint j = 0; j < 4; j++) {
+        *(__global float2 *)(to + 8 * j) = (float2)(s[j][0], s[j][1]);
+        *(__global float2 *)(to + 8 * DV + 8 * j) = (float2)(s[j][2], s[j][3]);
     }
 }
 
@@ -251,7 +280,7 @@ INLINE void put(__local uint4 *to, const uint rows, const uint r, const uint c,
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 deltanet_scan(__global float *v, const ulong v_at, __global float *state,
               const ulong state_at, __global kv_t *tail, const ulong tail_at,
-              __global const ushort *kq, const ulong kq_at,
+              const uint page, __global const ushort *kq, const ulong kq_at,
               __global const ushort *tp, const ulong tp_at,
               __global const float *gates, const ulong gates_at,
               __global const float *in, const ulong in_at,
@@ -271,6 +300,7 @@ deltanet_scan(__global float *v, const ulong v_at, __global float *state,
     const uint row0 = warp % 4 * 16; /* this warp's tokens of a chunk, */
     const uint side = warp / 4;      /* and its half of the columns */
     uint start = 0, turn = 0;
+    uint save = 0, save_at = SAVE_TOKENS(meta, row, save);
     uint m = min(n, LEN - (uint)row[ROW_POSITION] % LEN);
     float s[4][4];
 
@@ -278,8 +308,8 @@ deltanet_scan(__global float *v, const ulong v_at, __global float *state,
     kq += kq_at + ((ulong)first * HK + head / HEADS) * (4 * DK);
     tp += tp_at + ((ulong)first * HV + head) * (4 * LEN);
     gates += gates_at + ((ulong)first * HV + head) * 4;
-    state += state_at + ((ulong)slot * HV + head) * (DK * DV) +
-             (warp * 16 + g) * DV + col0 + c;
+    state += state_at + (ulong)head * (DK * DV) + (warp * 16 + g) * DV + col0 +
+             c;
     load_128(k_mem[0], kq, m);
     load_128(q_mem, kq + 2 * DK, m);
     copy_commit();
@@ -289,8 +319,9 @@ deltanet_scan(__global float *v, const ulong v_at, __global float *state,
     copy_commit();
 #pragma unroll
     for (uint j = 0; j < 4; j++) {
-        const float2 a = *(__global const float2 *)(state + 8 * j);
-        const float2 b = *(__global const float2 *)(state + 8 * DV + 8 * j);
+        __global const float *from = state + (ulong)slot * page + 8 * j;
+        const float2 a = *(__global const float2 *)from;
+        const float2 b = *(__global const float2 *)(from + 8 * DV);
 
         s[j][0] = a.s0;
         s[j][1] = a.s1;
@@ -408,26 +439,27 @@ deltanet_scan(__global float *v, const ulong v_at, __global float *state,
             load_64(p_mem, tp + (ulong)next * (HV * 4 * LEN) + 2 * LEN, next_m);
         }
         copy_commit();
+        if (next == save_at) {
+            put_state(state + SAVE_PAGE(meta, row, save) * page, s);
+            save++;
+            save_at = SAVE_TOKENS(meta, row, save);
+        }
         start = next;
         m = next_m;
     }
-#pragma unroll
-    for (uint j = 0; j < 4; j++) {
-        *(__global float2 *)(state + 8 * j) = (float2)(s[j][0], s[j][1]);
-        *(__global float2 *)(state + 8 * DV + 8 * j) =
-            (float2)(s[j][2], s[j][3]);
-    }
+    put_state(state + (ulong)slot * page, s);
     copy_wait(0);
 
-    tail += tail_at + (ulong)slot * HISTORY * C;
+    tail += tail_at;
     in += in_at + (ulong)first * IN_LD;
     if (item < COLS) {
-        move_tail(tail, in, (int)n, 2 * HK * DK + head * DV + col0 + item);
+        move_tails(tail, page, in, meta, row,
+                   2 * HK * DK + head * DV + col0 + item);
     }
     if (head % HEADS == 0 && item < 2 * DK / SLICES) {
         const uint i = get_group_id(0) % SLICES * (2 * DK / SLICES) + item;
 
-        move_tail(tail, in, (int)n,
-                  i / DK * (HK * DK) + head / HEADS * DK + i % DK);
+        move_tails(tail, page, in, meta, row,
+                   i / DK * (HK * DK) + head / HEADS * DK + i % DK);
     }
 }

@@ -11,7 +11,8 @@
  *   in     [T, IN_LD]  f32: q, each head followed by its gate if GATED; k; v
  *   query  [T, NH, HD] f32
  *   y      [T, NH, HD] operand dtype
- *   kv     of the layer: block b is [2, NKV, BLOCK_TOKENS, HD] KV_DTYPE
+ *   kv     of the layer: block b is [2, NKV, BLOCK_TOKENS, HD] KV_DTYPE at
+ *          b * page
  *   q_norm, k_norm [HD] f32 or absent
  *   rope   [context, R/2, 2] f32: cosine, sine
  *   part, tickets: unused here; for kernels that split the context
@@ -32,14 +33,15 @@
 #define IN_LD (V_AT + NKV * HD)
 #define PLANE ((ulong)BLOCK_TOKENS * HD) /* k or v of a head in a block */
 
-/* Offset of k for position p and kv head h; v is V_PLANES further. */
+/* Offset of k for position p and kv head h; v is V_PLANES further.  page:
+ * elements of a page. */
 #define V_PLANES (NKV * PLANE)
 
-static ulong kv_place(__global const int *table, uint p, uint h)
+static ulong kv_place(__global const int *table, uint page, uint p, uint h)
 {
-    const ulong block = table[p / BLOCK_TOKENS];
+    const ulong block = (uint)table[p / BLOCK_TOKENS];
 
-    return (block * 2 * NKV + h) * PLANE + (ulong)(p % BLOCK_TOKENS) * HD;
+    return block * page + h * PLANE + (ulong)(p % BLOCK_TOKENS) * HD;
 }
 
 /* Sums x of all work-items, in order. */
@@ -86,8 +88,8 @@ static void prepare_head(__local float *head, __local float *part,
 
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention_prepare(__global float *query, ulong query_at, __global kv_t *kv,
-                  ulong kv_at, __global const float *in, ulong in_at,
-                  __global const float *q_norm, ulong q_norm_at,
+                  ulong kv_at, uint page, __global const float *in,
+                  ulong in_at, __global const float *q_norm, ulong q_norm_at,
                   __global const float *k_norm, ulong k_norm_at,
                   __global const float *rope, ulong rope_at,
                   __global const int *meta, uint n_tokens)
@@ -109,7 +111,7 @@ attention_prepare(__global float *query, ulong query_at, __global kv_t *kv,
         if (is_query) {
             query[query_at + ((ulong)t * NH + h) * HD + d] = head[d];
         } else {
-            const ulong at = kv_at + kv_place(table, p, kh) + d;
+            const ulong at = kv_at + kv_place(table, page, p, kh) + d;
 
             kv[at] = kv_of(head[d]);
             kv[at + V_PLANES] = kv_of(from[V_AT + kh * HD + d]);
@@ -174,14 +176,15 @@ static void scores(__local float *s, __local const float *q, uint n,
 /* y[i, d .. d + 16) := y * factor + sum over `valid` positions of s v. */
 static void values(__local float *y, __local const float *s, float factor,
                    uint valid, uint begin, uint d, __global const kv_t *kv,
-                   ulong kv_at, __global const int *table, uint kh)
+                   ulong kv_at, __global const int *table, uint page, uint kh)
 {
     const uint n = min(HD - d, 16u);
     float16 acc = n == 16 ? vload16(0, y + d) : local_rest(y + d, n);
 
     acc *= factor;
     for (uint j = 0; j < valid; j++) {
-        const ulong at = kv_at + kv_place(table, begin + j, kh) + V_PLANES + d;
+        const ulong at =
+            kv_at + kv_place(table, page, begin + j, kh) + V_PLANES + d;
         float16 v = n == 16 ? kv_get16(kv, at) : kv_rest(kv, at, n);
 
         acc = fma((float16)s[j], v, acc);
@@ -223,7 +226,7 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention(__global operand_t *y, ulong y_at, __global float *part,
           ulong part_at, __global uint *tickets, ulong tickets_at,
           __global const float *query, ulong query_at, __global const float *in,
-          ulong in_at, __global const kv_t *kv, ulong kv_at,
+          ulong in_at, __global const kv_t *kv, ulong kv_at, uint page,
           __global const int *meta, uint first_token, uint n_tokens,
           uint n_splits)
 {
@@ -257,7 +260,8 @@ attention(__global operand_t *y, ulong y_at, __global float *part,
         barrier(CLK_LOCAL_MEM_FENCE);
         for (uint begin = 0; begin < p + n; begin += SPAN) {
             if (begin + lane < p + n) {
-                scores(s, q, n, kv, kv_at + kv_place(table, begin + lane, kh));
+                scores(s, q, n, kv,
+                       kv_at + kv_place(table, page, begin + lane, kh));
             }
             barrier(CLK_LOCAL_MEM_FENCE);
             if (lane < n) {
@@ -273,7 +277,7 @@ attention(__global operand_t *y, ulong y_at, __global float *part,
                 const uint valid = seen > begin ? min(seen - begin, 64u) : 0;
 
                 values(acc + i * HD, s + i * SPAN, factor[i], valid, begin,
-                       task % chunks * 16, kv, kv_at, table, kh);
+                       task % chunks * 16, kv, kv_at, table, page, kh);
             }
             barrier(CLK_LOCAL_MEM_FENCE);
         }

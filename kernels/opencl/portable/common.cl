@@ -23,9 +23,17 @@
 #define ROW_POSITION    2
 #define ROW_SLOT        3
 #define ROW_BLOCKS      4
+#define ROW_SAVES       6
+#define ROW_FIRST_SAVE  7
 #define TOKEN(meta, t)  ((meta) + META_TOKENS + (t) * 2)
 #define TOKEN_ROW       0
 #define TOKEN_POSITION  1
+/* Save i of a row, and the tokens of the row before it; 0: there is none. */
+#define SAVE(meta, row, i) \
+    ((meta) + META_BLOCKS + (row)[ROW_FIRST_SAVE] + (i) * 2)
+#define SAVE_TOKENS(meta, row, i) \
+    ((i) < (uint)(row)[ROW_SAVES] ? (uint)SAVE(meta, row, i)[0] : 0)
+#define SAVE_PAGE(meta, row, i) ((ulong)(uint)SAVE(meta, row, i)[1])
 
 /* ---- dtypes ---- */
 
@@ -116,6 +124,12 @@ static kv_t kv_of(float f)
 #else
     return to_f16(f);
 #endif
+}
+
+/* Elements of KV_DTYPE in as many bytes as n floats; n is a multiple of 16. */
+static ulong kv_per(uint n)
+{
+    return (ulong)n * sizeof(float) / sizeof(kv_t);
 }
 
 /* f as it is read back from the cache. */

@@ -10,12 +10,14 @@
  *   in     [T, IN_LD] f32: u (q [HK, DK], k [HK, DK], v [HV, DV]), z [HV, DV],
  *          b [HV], a [HV]
  *   y      [T, HV, DV] operand dtype
- *   state  [slots, HV, DK, DV] f32, tail [slots, CONV - 1, C] KV_DTYPE
+ *   state  of the layer: slot s is [HV, DK, DV] f32 at s * page; tail: [CONV -
+ *          1, C] KV_DTYPE at as many bytes.  page: floats of a page
  *   conv   [C, CONV], a_log, dt_bias [HV], norm [DV] f32
  *   o, tickets: unused here; for kernels that share a head among groups
  *
  * Inputs before the row's first token come from the tail.  All past inputs are
- * rounded to the tail's dtype.
+ * rounded to the tail's dtype.  Where the row has a save, state and tail are
+ * also written to the save's page.
  *
  * Launch    a group of WG per (key head, row)
  * Defines   WG 64, OPERAND_DTYPE
@@ -168,9 +170,10 @@ static float log_decay(float a, float dt_bias, float a_log)
     return -exp_of(a_log) * (x > 20.0f ? x : log1p(exp_of(x)));
 }
 
-/* The last CONV - 1 tokens of channel c become the tail. */
-static void shift_tail(__global kv_t *tail, __global const float *in0, uint c,
-                       uint n)
+/* The last CONV - 1 of n tokens of channel c become the tail `to`, which may be
+ * the old one. */
+static void shift_tail(__global kv_t *to, __global const kv_t *tail,
+                       __global const float *in0, uint c, uint n)
 {
     kv_t fresh[CONV];
 
@@ -182,14 +185,40 @@ static void shift_tail(__global kv_t *tail, __global const float *in0, uint c,
                        : kv_of(in0[(ulong)(at - (CONV - 1)) * IN_LD + c]);
     }
     for (uint j = 0; j + 1 < CONV; j++) {
-        tail[(ulong)j * C + c] = fresh[j];
+        to[(ulong)j * C + c] = fresh[j];
+    }
+}
+
+/* The same for all channels of key head g. */
+static void shift_tails(__global kv_t *to, __global const kv_t *tail,
+                        __global const float *in0, uint g, uint n)
+{
+    const uint lane = get_local_id(0);
+
+    for (uint d = lane; d < DK; d += WG) {
+        shift_tail(to, tail, in0, g * DK + d, n);
+        shift_tail(to, tail, in0, (HK + g) * DK + d, n);
+    }
+    for (uint d = lane; d < VALUES * DV; d += WG) {
+        shift_tail(to, tail, in0, 2 * HK * DK + g * VALUES * DV + d, n);
+    }
+}
+
+/* Copies the states of key head g. */
+static void copy_states(__global float *to, __global const float *from, uint g)
+{
+    const ulong end = (ulong)(g + 1) * VALUES * DK * DV;
+
+    for (ulong i = (ulong)g * VALUES * DK * DV + get_local_id(0); i < end;
+         i += WG) {
+        to[i] = from[i];
     }
 }
 
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 deltanet(__global operand_t *y, ulong y_at, __global float *o, ulong o_at,
          __global uint *tickets, ulong tickets_at, __global float *state,
-         ulong state_at, __global kv_t *tail, ulong tail_at,
+         ulong state_at, __global kv_t *tail, ulong tail_at, uint page,
          __global const float *in, ulong in_at, __global const float *conv,
          ulong conv_at, __global const float *a_log, ulong a_log_at,
          __global const float *dt_bias, ulong dt_bias_at,
@@ -199,18 +228,20 @@ deltanet(__global operand_t *y, ulong y_at, __global float *o, ulong o_at,
     __local float qk[2 * DK], v[DV], part[WG];
     const uint lane = get_local_id(0), g = get_group_id(0);
     __global const int *row = ROW(meta, first_row + get_group_id(1));
-    const ulong first = row[ROW_FIRST], slot = row[ROW_SLOT];
+    const ulong first = row[ROW_FIRST], slot = (uint)row[ROW_SLOT];
     const uint n = row[ROW_TOKENS];
     __global const float *in0 = in + in_at + first * IN_LD;
-    __global kv_t *tail0 = tail + tail_at + slot * (CONV - 1) * C;
+    __global float *state0 = state + state_at + slot * page;
+    __global kv_t *tail0 = tail + tail_at + slot * kv_per(page);
     __global const float *w = conv + conv_at;
+    uint save = 0, save_at = SAVE_TOKENS(meta, row, save);
 
     for (uint i = 0; i < n; i++) {
         __global const float *now = in0 + (ulong)i * IN_LD;
 
         convolve_units(qk, part, in0, tail0, w, g, i);
         for (uint h = g * VALUES; h < (g + 1) * VALUES; h++) {
-            __global float *s = state + state_at + (slot * HV + h) * DK * DV;
+            __global float *s = state0 + (ulong)h * DK * DV;
             const float decay = exp_of(log_decay(
                 now[A_AT + h], dt_bias[dt_bias_at + h], a_log[a_log_at + h]));
             const float beta = sigmoid_of(now[B_AT + h]);
@@ -236,13 +267,18 @@ deltanet(__global operand_t *y, ulong y_at, __global float *o, ulong o_at,
             }
             barrier(CLK_LOCAL_MEM_FENCE);
         }
+        if (i + 1 == save_at) {
+            const ulong at = SAVE_PAGE(meta, row, save);
+
+            barrier(CLK_GLOBAL_MEM_FENCE); /* the state is written */
+            copy_states(state + state_at + at * page, state0, g);
+            shift_tails(tail + tail_at + at * kv_per(page), tail0, in0, g,
+                        i + 1);
+            barrier(CLK_GLOBAL_MEM_FENCE); /* and read */
+            save++;
+            save_at = SAVE_TOKENS(meta, row, save);
+        }
     }
     barrier(CLK_GLOBAL_MEM_FENCE); /* all work-items have read the old tail */
-    for (uint d = lane; d < DK; d += WG) {
-        shift_tail(tail0, in0, g * DK + d, n);
-        shift_tail(tail0, in0, (HK + g) * DK + d, n);
-    }
-    for (uint d = lane; d < VALUES * DV; d += WG) {
-        shift_tail(tail0, in0, 2 * HK * DK + g * VALUES * DV + d, n);
-    }
+    shift_tails(tail0, tail0, in0, g, n);
 }

@@ -98,12 +98,12 @@ static void the_largest_step_is_that_of_the_options(void **state)
     assert_int_equal(step.context, 1000);
 }
 
-/* At the limit and one past it; and where the number would not be used. */
-static void slots_are_bounded(void **state)
+/* At the limit and one past it; 0 is the default. */
+static void the_cap_on_slots_is_bounded(void **state)
 {
     char *most[] = {"sluice-worker", "--model", "m", "--slots", "4096"};
     char *more[] = {"sluice-worker", "--slots", "4097"};
-    char *zero[] = {"sluice-worker", "--slots", "0"};
+    char *zero[] = {"sluice-worker", "--model", "m", "--slots", "0"};
     char *stages[] = {"sluice-worker", "--model", "m", "--slots", "1",
                       "--stages",      "2"};
     struct worker_args a = parsed(5, most);
@@ -113,10 +113,36 @@ static void slots_are_bounded(void **state)
     assert_int_equal(a.slots, 4096);
     assert_int_equal(args_check(&a, &e), ST_OK);
     assert_int_equal(args_parse(&a, 3, more, &e), ST_INVALID_ARGUMENT);
-    assert_int_equal(args_parse(&a, 3, zero, &e), ST_INVALID_ARGUMENT);
+    a = parsed(5, zero);
+    assert_int_equal(a.slots, 0);
     a = parsed(7, stages);
-    assert_int_equal(args_check(&a, &e), ST_INVALID_ARGUMENT);
-    assert_non_null(strstr(e.text, "omit --slots, or give --layers"));
+    assert_int_equal(args_check(&a, &e), ST_OK);
+}
+
+/* At both ends of the range and past them. */
+static void cache_shares_are_shares(void **state)
+{
+    char *none[] = {"sluice-worker", "--model", "m"};
+    char *set[] = {"sluice-worker",  "--no-reuse", "--cache-checkpoints", "0",
+                   "--cache-tenant", "0.25"};
+    char *most[] = {"sluice-worker", "--cache-checkpoints", "1"};
+    char *more[] = {"sluice-worker", "--cache-checkpoints", "1.1"};
+    char *less[] = {"sluice-worker", "--cache-tenant", "-0.1"};
+    struct worker_args a = parsed(3, none);
+    struct error e;
+
+    (void)state;
+    assert_false(a.no_reuse);
+    assert_true(a.cache_checkpoints >= 0.5 && a.cache_checkpoints <= 0.5);
+    assert_true(a.cache_tenant >= 1 && a.cache_tenant <= 1);
+    a = parsed(6, set);
+    assert_true(a.no_reuse);
+    assert_true(a.cache_checkpoints >= 0 && a.cache_checkpoints <= 0);
+    assert_true(a.cache_tenant >= 0.25 && a.cache_tenant <= 0.25);
+    a = parsed(3, most);
+    assert_true(a.cache_checkpoints >= 1);
+    assert_int_equal(args_parse(&a, 3, more, &e), ST_INVALID_ARGUMENT);
+    assert_int_equal(args_parse(&a, 3, less, &e), ST_INVALID_ARGUMENT);
 }
 
 int main(void)
@@ -126,7 +152,8 @@ int main(void)
         cmocka_unit_test(no_more_than_two_plans),
         cmocka_unit_test(steps_follow_the_device),
         cmocka_unit_test(the_largest_step_is_that_of_the_options),
-        cmocka_unit_test(slots_are_bounded),
+        cmocka_unit_test(the_cap_on_slots_is_bounded),
+        cmocka_unit_test(cache_shares_are_shares),
     };
 
     /* The file of an installed sluice is not for tests. */

@@ -94,7 +94,7 @@ function readSet(p, name) {
 
 function readPoint(p) {
   return { at: p.at_us, workers: p.n_workers, waiting: p.n_waiting,
-    running: p.n_running, blocks: readSet(p, 'blocks'),
+    running: p.n_running, pages: readSet(p, 'pages'),
     slots: readSet(p, 'slots') };
 }
 

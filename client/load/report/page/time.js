@@ -242,7 +242,7 @@ function timeCharts(result, run, log) {
         rate('output'), end)),
     run.points.length > 1 && h('div', { class: 'sheet' },
       queueOverTime(run, common),
-      poolOverTime(run, 'blocks', 'Pool of blocks', run.points.some(
+      poolOverTime(run, 'pages', 'Pool of pages', run.points.some(
         (p) => p.slots.total) ? common : end),
       run.points.some((p) => p.slots.total) &&
         poolOverTime(run, 'slots', 'Pool of slots', end)),

@@ -33,6 +33,9 @@ static void the_default_is_plain(void **state)
     assert_true(out.m.want_text);
     assert_false(out.m.special_text);
     assert_false(out.m.has_tenant);
+    assert_false(out.m.has_cache || out.m.has_cache_salt);
+    assert_true(out.m.cache);
+    assert_null(out.m.continue_from);
 }
 
 static void every_field_is_sent(void **state)
@@ -56,6 +59,11 @@ static void every_field_is_sent(void **state)
     r.n = CHOICES_MAX;
     r.special_text = true;
     r.tenant = "acme";
+    r.cache_salt = "blue";
+    r.no_cache = true;
+    r.has_continue = true;
+    memset(r.continue_id, 7, sizeof r.continue_id);
+    r.continue_choice = 2;
     assert_int_equal(message(&r), ST_OK);
     assert_int_equal(sampling_check(&out.sampling, 4096, &e), ST_OK);
     assert_true(out.sampling.temperature == 0.5f);
@@ -74,6 +82,12 @@ static void every_field_is_sent(void **state)
     assert_true(out.m.has_special_text && out.m.special_text);
     assert_true(out.m.has_tenant && out.m.tenant.len == 4);
     assert_memory_equal(out.m.tenant.data, "acme", 4);
+    assert_true(out.m.has_cache && !out.m.cache);
+    assert_true(out.m.has_cache_salt && out.m.cache_salt.len == 4);
+    assert_memory_equal(out.m.cache_salt.data, "blue", 4);
+    assert_int_equal(out.m.continue_from->choice, 2);
+    assert_memory_equal(out.m.continue_from->request_id.data, r.continue_id,
+                        16);
 }
 
 static void lists_are_sorted(void **state)

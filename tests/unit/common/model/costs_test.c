@@ -27,6 +27,8 @@ static uint64_t weights_of(uint32_t begin, uint32_t end)
 static void agrees(const struct model_config *c, uint32_t begin, uint32_t end)
 {
     struct sizes z = sizes_of(c, begin, end, 16, DTYPE_BF16);
+    const struct split_terms terms = {
+        .block_tokens = 16, .context = 1, .max_rows = 1};
     uint64_t token = 0, slot = 0;
 
     for (uint32_t i = begin; i < end; i++) {
@@ -36,6 +38,10 @@ static void agrees(const struct model_config *c, uint32_t begin, uint32_t end)
     assert_int_equal(weights_of(begin, end), z.weight_bytes);
     assert_int_equal(token * 16, z.block_bytes);
     assert_int_equal(slot, z.slot_bytes);
+    assert_int_equal(split_need(&terms, token * 16, slot).page_bytes,
+                     z.page_bytes);
+    assert_int_equal(split_need(&terms, token * 16, slot).pages_per_slot,
+                     z.pages_per_slot);
 }
 
 static void agrees_with_sizes(void **state)
@@ -154,8 +160,9 @@ static void bounds_the_scratch_of_the_cpu(void **state)
         assert_int_equal(backend_new(&k, shard_weights(s), &o, &e), ST_OK);
         kernels_sizes(k, &sizes);
         z = sizes_of(&c, 0, end, 32, o.kv_dtype);
-        assert_int_equal(sizes.block_bytes, z.block_bytes);
-        assert_int_equal(sizes.slot_bytes, z.slot_bytes);
+        assert_int_equal(sizes.page_bytes, z.page_bytes);
+        assert_int_equal(sizes.pages_per_block, z.pages_per_block);
+        assert_int_equal(sizes.pages_per_slot, z.pages_per_slot);
         assert_in_range(computed, sizes.scratch_bytes,
                         sizes.scratch_bytes + sizes.scratch_bytes / 10);
         kernels_free(&k);

@@ -85,7 +85,6 @@ static void counts_pages(void **state)
     assert_int_equal(s.page_bytes, 393216);
     assert_int_equal(s.pages_per_block, 1);
     assert_int_equal(s.pages_per_slot, 50); /* 49.7 */
-    assert_int_equal(s.pages_per_checkpoint, 50);
     /* Layers 0 to 2 have no attention: a page is a slot. */
     s = sizes_of(&c, 0, 3, 32, DTYPE_BF16);
     assert_int_equal(s.n_attention, 0);

@@ -9,6 +9,7 @@
 #include "tests/unit/cmocka.h"
 
 #define GIB (UINT64_C(1) << 30)
+#define U   64 /* bytes: pages are aligned to as many */
 
 static struct split_table table;
 static struct split_model model;
@@ -17,27 +18,28 @@ static struct split_terms terms;
 static struct split got;
 static struct error e;
 
-/* n layers of 100 bytes: every fourth is attention (1 byte per token), the
- * others are linear (20 bytes per sequence).  Contexts of 64 tokens, blocks
+/* n layers of 100 units: every fourth is attention (1 unit per token), the
+ * others are linear (20 units per sequence).  Contexts of 64 tokens, blocks
  * of 4. */
 static void layers(uint32_t n)
 {
     memset(&model, 0, sizeof model);
     model.n_layers = n;
     for (uint32_t i = 0; i < n; i++) {
-        model.layers[i].weight_bytes = 100;
-        model.layers[i].token_bytes = i % 4 == 3;
-        model.layers[i].slot_bytes = i % 4 == 3 ? 0 : 20;
+        model.layers[i].weight_bytes = 100 * U;
+        model.layers[i].token_bytes = i % 4 == 3 ? U : 0;
+        model.layers[i].slot_bytes = i % 4 == 3 ? 0 : 20 * U;
     }
     terms = (struct split_terms){
         .block_tokens = 4, .context = 64, .max_rows = 8, .length = 64};
 }
 
+/* Gives each of n workers a budget of so many units. */
 static void give(uint32_t n, uint64_t budget)
 {
     for (uint32_t i = 0; i < n; i++) {
         workers[i] = (struct split_worker){
-            .name = "w", .budget_bytes = budget, .speed = 1};
+            .name = "w", .budget_bytes = budget * U, .speed = 1};
     }
 }
 
@@ -70,14 +72,31 @@ struct way {
     uint64_t sequences, lacks;
 };
 
-static uint64_t sequences_of(const struct pool_split *p, uint64_t token,
-                             uint64_t slot)
-{
-    uint64_t blocks =
-        (terms.length + terms.block_tokens - 1) / terms.block_tokens;
-    uint64_t n = slot > 0 ? p->n_slots : UINT64_MAX;
+/* Pages of some layers, counted without the functions that are tested. */
+struct pages {
+    uint64_t bytes, slot, blocks; /* of a page; pages of a slot, of a length */
+};
 
-    return token > 0 && p->n_blocks / blocks < n ? p->n_blocks / blocks : n;
+static struct pages pages_of(uint64_t token, uint64_t slot, uint32_t length)
+{
+    struct pages p = {.bytes = token > 0 ? token * terms.block_tokens : slot};
+
+    while (p.slot * p.bytes < slot) {
+        p.slot++;
+    }
+    while (token > 0 && p.blocks * terms.block_tokens < length) {
+        p.blocks++;
+    }
+    return p;
+}
+
+static uint64_t sequences_of(uint64_t room, uint64_t token, uint64_t slot)
+{
+    struct pages p = pages_of(token, slot, terms.length);
+    uint64_t n = room / p.bytes / (p.slot + p.blocks);
+    uint64_t cap = terms.slots > 0 ? terms.slots : terms.max_rows;
+
+    return slot > 0 && cap < n ? cap : n;
 }
 
 /* Extends a way by one stage. */
@@ -86,7 +105,8 @@ static struct way longer(const struct way *w, uint32_t worker, uint32_t begin,
 {
     const struct split_worker *at = &workers[worker];
     struct way next = *w;
-    uint64_t weights = 0, token = 0, slot = 0, step, need, one;
+    uint64_t weights = 0, token = 0, slot = 0, step, need;
+    struct pages p;
     double time;
 
     for (uint32_t i = begin; i < end; i++) {
@@ -102,10 +122,8 @@ static struct way longer(const struct way *w, uint32_t worker, uint32_t begin,
     weights += at->scratch_bytes;
     weights += end == model.n_layers ? model.head_scratch_bytes
                                      : model.hidden_scratch_bytes;
-    one = slot * (terms.slots > 1 ? terms.slots : 1) +
-          (terms.context + terms.block_tokens - 1) / terms.block_tokens *
-              terms.block_tokens * token;
-    need = weights + one;
+    p = pages_of(token, slot, terms.context);
+    need = weights + (p.slot + p.blocks) * p.bytes;
     next.n++;
     next.used |= 1u << worker;
     time = (double)step / at->speed;
@@ -116,14 +134,7 @@ static struct way longer(const struct way *w, uint32_t worker, uint32_t begin,
 
         next.lacks = lacks > next.lacks ? lacks : next.lacks;
     } else {
-        struct pool_split_need n = {.block_bytes = token * terms.block_tokens,
-                                    .slot_bytes = slot,
-                                    .block_tokens = terms.block_tokens,
-                                    .context = terms.context,
-                                    .max_rows = terms.max_rows,
-                                    .slots = terms.slots};
-        struct pool_split p = pool_split_make(&n, at->budget_bytes - weights);
-        uint64_t fit = sequences_of(&p, token, slot);
+        uint64_t fit = sequences_of(at->budget_bytes - weights, token, slot);
 
         next.sequences = fit < next.sequences ? fit : next.sequences;
     }
@@ -179,6 +190,7 @@ static uint32_t roll(uint32_t below)
 static void random_instance(uint32_t n_workers)
 {
     uint32_t kinds = 1 + roll(3); /* linear, attention, both */
+    uint32_t round_kind = roll(4);
 
     layers(n_workers + roll(7 - n_workers));
     terms.block_tokens = 1 + roll(5);
@@ -192,25 +204,29 @@ static void random_instance(uint32_t n_workers)
         bool attention = kinds == 2 || (kinds == 3 && roll(2) == 0);
 
         model.layers[i] = (struct split_layer){
-            .weight_bytes = 20 + roll(3) * roll(20),
-            .token_bytes = attention ? 1 + roll(2) : 0,
-            .slot_bytes = attention ? 0 : 5 + roll(10),
+            .weight_bytes = (20 + roll(3) * roll(20)) * U,
+            .token_bytes = attention ? (1 + roll(2)) * U : 0,
+            .slot_bytes = attention ? 0 : (5 + roll(10)) * U,
         };
+        /* The smallest stages, whose slots a larger page rounds up by less. */
+        if (round_kind == 0) {
+            model.layers[i].weight_bytes = 1 + roll(U);
+        }
     }
-    model.embed_bytes = roll(60);
-    model.head_bytes = roll(60);
+    model.embed_bytes = roll(60) * U;
+    model.head_bytes = roll(60) * U;
     model.shared_bytes = model.embed_bytes < model.head_bytes && roll(2) == 0
                              ? model.embed_bytes
                              : 0;
-    model.head_scratch_bytes = roll(10);
-    model.hidden_scratch_bytes = roll(10);
+    model.head_scratch_bytes = roll(10) * U;
+    model.hidden_scratch_bytes = roll(10) * U;
     for (uint32_t i = 0; i < n_workers; i++) {
         workers[i] = i > 0 && roll(3) == 0
                          ? workers[roll(i)]
                          : (struct split_worker){
                                .name = "w",
-                               .budget_bytes = 60 + roll(350),
-                               .scratch_bytes = roll(10),
+                               .budget_bytes = (60 + roll(350)) * U,
+                               .scratch_bytes = roll(10) * U,
                                .speed = roll(2) == 0 ? 1 : 1 + roll(3)};
     }
 }
@@ -290,37 +306,37 @@ static void shares_equal_layers_evenly(void **state)
     boundaries(3, (uint32_t[]){1, 2, 3}); /* one layer per stage */
 }
 
-/* A head of 300 bytes takes the time of three layers; an embedding takes
+/* A head of 310 units takes the time of three layers; an embedding takes
  * none. */
 static void counts_the_head_and_not_the_embedding(void **state)
 {
     (void)state;
     layers(9);
-    model.embed_bytes = 300;
-    model.head_bytes = 310;
+    model.embed_bytes = 300 * U;
+    model.head_bytes = 310 * U;
     give(2, 10000);
     assert_int_equal(find(2), ST_OK);
     boundaries(2, (uint32_t[]){6, 9});
-    assert_int_equal(got.stages[0].weight_bytes, 900);
-    assert_int_equal(got.stages[0].step_bytes, 600);
-    assert_int_equal(got.stages[1].weight_bytes, 610);
-    assert_int_equal(got.stages[1].step_bytes, 610);
+    assert_int_equal(got.stages[0].weight_bytes, 900 * U);
+    assert_int_equal(got.stages[0].step_bytes, 600 * U);
+    assert_int_equal(got.stages[1].weight_bytes, 610 * U);
+    assert_int_equal(got.stages[1].step_bytes, 610 * U);
 }
 
 static void holds_a_tied_head_once_on_one_stage(void **state)
 {
     (void)state;
     layers(4);
-    model.embed_bytes = 300;
-    model.head_bytes = 310;
-    model.shared_bytes = 300;
+    model.embed_bytes = 300 * U;
+    model.head_bytes = 310 * U;
+    model.shared_bytes = 300 * U;
     give(2, 10000);
     assert_int_equal(find(1), ST_OK);
-    assert_int_equal(got.stages[0].weight_bytes, 400 + 310);
-    assert_int_equal(got.stages[0].step_bytes, 400 + 310);
+    assert_int_equal(got.stages[0].weight_bytes, (400 + 310) * U);
+    assert_int_equal(got.stages[0].step_bytes, (400 + 310) * U);
     assert_int_equal(find(2), ST_OK);
     assert_int_equal(got.stages[0].weight_bytes + got.stages[1].weight_bytes,
-                     400 + 610);
+                     (400 + 610) * U);
 }
 
 /* The large worker is the third; in the given order too few layers are left
@@ -329,9 +345,9 @@ static void orders_unlike_workers(void **state)
 {
     (void)state;
     layers(8);
-    model.embed_bytes = 500;
+    model.embed_bytes = 500 * U;
     give(3, 600);
-    workers[2].budget_bytes = 1100;
+    workers[2].budget_bytes = 1100 * U;
     assert_int_equal(find(3), ST_OK);
     assert_true(got.every_order);
     assert_int_equal(got.stages[0].worker, 2);
@@ -357,7 +373,7 @@ static void takes_the_best_workers_of_more(void **state)
     (void)state;
     layers(4);
     give(4, 100);
-    workers[1].budget_bytes = workers[3].budget_bytes = 1000;
+    workers[1].budget_bytes = workers[3].budget_bytes = 1000 * U;
     terms.n_stages = 2;
     assert_int_equal(find(4), ST_OK);
     assert_int_equal(got.stages[0].worker, 1);
@@ -376,56 +392,84 @@ static void knows_stages_of_one_kind(void **state)
     terms.in_order = true;
     assert_int_equal(find(2), ST_OK);
     boundaries(2, (uint32_t[]){3, 4});
-    assert_int_equal(got.stages[0].pool.n_slots, 8);
-    assert_int_equal(got.stages[0].pool.n_blocks, 0);
-    assert_int_equal(split_pages_per_slot(&got.stages[0]), 1);
-    assert_int_equal(split_pages(&got.stages[0]), 8);
-    assert_int_equal(got.stages[1].pool.n_slots, 0);
-    assert_int_equal(got.stages[1].pool.n_blocks, 8 * 16);
-    assert_int_equal(split_pages_per_slot(&got.stages[1]), 0);
-    assert_int_equal(split_pages(&got.stages[1]), 8 * 16);
+    assert_int_equal(got.stages[0].need.pages_per_slot, 1);
+    assert_int_equal(got.stages[0].need.pages_per_block, 0);
+    assert_int_equal(got.stages[0].pool.n_pages, (10000 - 300) / 60);
+    assert_int_equal(got.stages[0].pool.slot_cap, 8);
+    assert_int_equal(got.stages[1].need.pages_per_slot, 0);
+    assert_int_equal(got.stages[1].need.pages_per_block, 1);
+    assert_int_equal(got.stages[1].pool.n_pages, (10000 - 100) / 4);
+    assert_int_equal(got.stages[1].pool.slot_cap, 0);
     assert_int_equal(split_sequences(&got, 64, &stage), 8);
     assert_int_equal(stage, 0);
     assert_int_equal(split_sequences(&got, 1, &stage), 8);
-    assert_int_equal(split_stage_sequences(&got.stages[1], 1), 128);
+    assert_int_equal(split_stage_sequences(&got.stages[1], 64), 9900 / 64);
 }
 
-/* A slot of 60 bytes is 15 blocks of 4. */
+/* A slot of 60 units is 15 pages of 4; one more unit takes a page more. */
 static void counts_pages_of_both_kinds(void **state)
 {
     (void)state;
     layers(4);
     give(1, 10000);
     assert_int_equal(find(1), ST_OK);
-    assert_int_equal(split_pages_per_slot(&got.stages[0]), 15);
-    assert_int_equal(split_pages(&got.stages[0]), 8 * 16 + 8 * 15);
-    model.layers[0].slot_bytes = 21;
+    assert_int_equal(got.stages[0].need.page_bytes, 4 * U);
+    assert_int_equal(got.stages[0].need.pages_per_slot, 15);
+    assert_int_equal(got.stages[0].pool.n_pages, 9600 / 4);
+    assert_int_equal(got.stages[0].token_bytes, U);
+    assert_int_equal(got.stages[0].slot_bytes, 60 * U);
+    model.layers[0].slot_bytes++;
     assert_int_equal(find(1), ST_OK);
-    assert_int_equal(split_pages_per_slot(&got.stages[0]), 16);
+    assert_int_equal(got.stages[0].need.pages_per_slot, 16);
 }
 
-/* 4 layers of 100, scratch 7, slots 60 and 16 blocks of 4. */
+/* 4 layers of 100 units, scratch 7, a slot of 60 and 16 blocks of 4. */
 static void says_what_is_missing_where(void **state)
 {
     (void)state;
     layers(4);
     give(1, 400 + 7 + 60 + 64);
     workers[0].name = "b\n";
-    workers[0].scratch_bytes = 7;
+    workers[0].scratch_bytes = 7 * U;
     assert_int_equal(find(1), ST_OK);
-    assert_int_equal(got.stages[0].pool.n_slots, 1);
-    assert_int_equal(got.stages[0].pool.n_blocks, 16);
+    assert_int_equal(got.stages[0].pool.n_pages, 15 + 16);
     workers[0].budget_bytes--;
     assert_int_equal(find(1), ST_RESOURCE_EXHAUSTED);
-    assert_non_null(strstr(e.text, "layers 0-4 need 0.00 MiB"));
+    assert_non_null(strstr(e.text, "layers 0-4 need 0.03 MiB"));
     assert_non_null(strstr(e.text, "worker \"b\\x0a\" has"));
     assert_non_null(strstr(e.text, ": 1 bytes are missing"));
     layers(4);
     model.layers[2].weight_bytes = 5 * GIB + GIB / 2;
-    give(2, 4 * GIB);
+    give(2, 4 * GIB / U);
     assert_int_equal(find(2), ST_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(e.text, "layers 2-4 need 5.50 GiB"));
     assert_non_null(strstr(e.text, "has 4.00 GiB"));
+}
+
+/* A second attention layer makes the pages larger, so that the slot of 5 units
+ * takes 1 page of 5 in place of 2 of 4: the stage with more layers fits where
+ * the one with fewer does not. */
+static void more_layers_may_fit_where_fewer_do_not(void **state)
+{
+    (void)state;
+    layers(4);
+    terms.block_tokens = terms.context = terms.length = 1;
+    model.layers[0] = (struct split_layer){1, 0, 5 * U};
+    model.layers[1] = (struct split_layer){1, 4 * U, 0};
+    model.layers[2] = (struct split_layer){1, U, 0};
+    model.layers[3] = (struct split_layer){1, U, 0};
+    give(2, 11);
+    workers[1].budget_bytes = 1 + U; /* the last layer, and no more */
+    assert_int_equal(find(2), ST_OK);
+    boundaries(2, (uint32_t[]){3, 4});
+    assert_int_equal(got.stages[0].need.pages_per_slot, 1);
+    assert_int_equal(got.stages[0].pool.n_pages, 2);
+    /* Layers 0 and 1 need 12 units and 2 bytes, 0 to 2 just 10 and 3. */
+    workers[0].budget_bytes = 10 * U + 3;
+    assert_int_equal(find(2), ST_OK);
+    workers[0].budget_bytes--;
+    assert_int_equal(find(2), ST_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(e.text, ": 1 bytes are missing"));
 }
 
 static void refuses_more_stages_than_there_can_be(void **state)
@@ -447,7 +491,7 @@ static void stays_within_its_limits(void **state)
 {
     (void)state;
     layers(MODEL_LAYERS_MAX);
-    give(STAGES_MAX + 1, GIB);
+    give(STAGES_MAX + 1, GIB / U);
     assert_int_equal(find(STAGES_MAX), ST_OK);
     assert_int_equal(got.stages[15].end, MODEL_LAYERS_MAX);
     assert_int_equal(got.stages[15].begin, MODEL_LAYERS_MAX - 32);
@@ -544,6 +588,7 @@ int main(void)
         cmocka_unit_test(knows_stages_of_one_kind),
         cmocka_unit_test(counts_pages_of_both_kinds),
         cmocka_unit_test(says_what_is_missing_where),
+        cmocka_unit_test(more_layers_may_fit_where_fewer_do_not),
         cmocka_unit_test(refuses_more_stages_than_there_can_be),
         cmocka_unit_test(stays_within_its_limits),
         cmocka_unit_test(says_when_it_keeps_the_order),

@@ -2,12 +2,13 @@
 
 #include <string.h>
 
+#include "proto/limits.h"
 #include "tests/unit/cmocka.h"
 
-/* A sequence of the whole context has 32 blocks and a slot, 36 bytes; of a
- * quarter, 8 blocks and a slot, 12 bytes. */
-static const struct pool_split_need hybrid = {.block_bytes = 1,
-                                              .slot_bytes = 4,
+/* A sequence of the whole context has 32 blocks and a slot of 4 pages. */
+static const struct pool_split_need hybrid = {.page_bytes = 10,
+                                              .pages_per_slot = 4,
+                                              .pages_per_block = 1,
                                               .block_tokens = 32,
                                               .context = 1024,
                                               .max_rows = 64};
@@ -18,35 +19,64 @@ static void prices_a_sequence(void **state)
     assert_int_equal(pool_split_blocks(&hybrid, 1), 1);
     assert_int_equal(pool_split_blocks(&hybrid, 32), 1);
     assert_int_equal(pool_split_blocks(&hybrid, 33), 2);
-    assert_int_equal(pool_split_sequence(&hybrid, 1024), 36);
+    assert_int_equal(pool_split_pages(&hybrid, 33), 6);
+    assert_int_equal(pool_split_sequence(&hybrid, 1024), 360);
+    assert_int_equal(pool_split_least(&hybrid), 360);
 }
 
-static void fits_one_whole_sequence(void **state)
+static void takes_all_pages_of_the_budget(void **state)
 {
-    struct pool_split s = pool_split_make(&hybrid, 36);
+    struct pool_split s = pool_split_make(&hybrid, 360);
 
     (void)state;
-    assert_int_equal(s.n_slots, 1);
-    assert_int_equal(s.n_blocks, 32);
-    assert_int_equal(s.bytes, 36);
-    s = pool_split_make(&hybrid, 39); /* three quarters fit, two slots do not */
-    assert_int_equal(s.n_slots, 1);
-    s = pool_split_make(&hybrid, 40);
-    assert_int_equal(s.n_slots, 2);
-    assert_int_equal(s.n_blocks, 32);
+    assert_int_equal(s.n_pages, 36);
+    assert_int_equal(s.bytes, 360);
+    assert_int_equal(s.slot_cap, 36 / 4);
+    assert_int_equal(pool_split_sequences(&hybrid, &s, 1024), 1);
+    s = pool_split_make(&hybrid, 719);
+    assert_int_equal(s.n_pages, 71);
+    assert_int_equal(s.bytes, 710);
+    assert_int_equal(pool_split_sequences(&hybrid, &s, 1024), 1);
+    s = pool_split_make(&hybrid, 720);
+    assert_int_equal(pool_split_sequences(&hybrid, &s, 1024), 2);
+    /* More than all rows need: the rest keeps prefixes. */
+    s = pool_split_make(&hybrid, 100 * 360);
+    assert_int_equal(s.n_pages, 3600);
+    assert_int_equal(pool_split_sequences(&hybrid, &s, 1024), 64);
 }
 
-static void takes_what_max_rows_can_hold(void **state)
+static void the_border_is_where_sequences_need_it(void **state)
 {
-    struct pool_split s = pool_split_make(&hybrid, 64 * 36);
+    struct pool_split s = pool_split_make(&hybrid, 720);
 
     (void)state;
-    assert_int_equal(s.n_slots, 64);
-    assert_int_equal(s.n_blocks, 64 * 32);
-    s = pool_split_make(&hybrid, UINT64_MAX);
-    assert_int_equal(s.n_slots, 64);
-    assert_int_equal(s.n_blocks, 64 * 32);
-    assert_int_equal(s.bytes, 64 * 36);
+    assert_int_equal(pool_split_sequences(&hybrid, &s, 1), 14); /* 72 / 5 */
+    assert_int_equal(pool_split_sequences(&hybrid, &s, 512), 3);
+    assert_int_equal(pool_split_sequences(&hybrid, &s, 1024), 2);
+}
+
+/* Slots are a cap: they reserve no page and change no pool. */
+static void slots_cap_the_sequences(void **state)
+{
+    struct pool_split_need n = hybrid;
+    struct pool_split s;
+
+    (void)state;
+    n.slots = 3;
+    assert_int_equal(pool_split_least(&n), 360);
+    s = pool_split_make(&n, 3600);
+    assert_int_equal(s.n_pages, 360);
+    assert_int_equal(s.slot_cap, 3);
+    assert_int_equal(pool_split_sequences(&n, &s, 1), 3);
+    n.slots = 70; /* more than can run in a step */
+    s = pool_split_make(&n, 3600);
+    assert_int_equal(s.slot_cap, 70);
+    assert_int_equal(pool_split_sequences(&n, &s, 1), 70);
+    n.slots = 91; /* more than there is room for */
+    s = pool_split_make(&n, 3600);
+    assert_int_equal(s.slot_cap, 90);
+    n.pages_per_slot = 0; /* a stage without the class */
+    assert_int_equal(pool_split_make(&n, 3600).slot_cap, 0);
 }
 
 static void knows_shards_of_one_kind(void **state)
@@ -55,84 +85,45 @@ static void knows_shards_of_one_kind(void **state)
     struct pool_split s;
 
     (void)state;
-    n.slot_bytes = 0;
-    s = pool_split_make(&n, 100);
-    assert_int_equal(s.n_slots, 0);
-    assert_int_equal(s.n_blocks, 100);
+    n.pages_per_slot = 0;
+    s = pool_split_make(&n, 1000);
+    assert_int_equal(s.n_pages, 100);
+    assert_int_equal(s.slot_cap, 0);
+    assert_int_equal(pool_split_sequences(&n, &s, 1), 100); /* no cap */
+    assert_int_equal(pool_split_sequences(&n, &s, 1024), 3);
     n = hybrid;
-    n.block_bytes = 0;
-    s = pool_split_make(&n, 100);
-    assert_int_equal(s.n_slots, 25);
-    assert_int_equal(s.n_blocks, 0);
-    assert_int_equal(s.bytes, 100);
+    n.pages_per_slot = 1;
+    n.pages_per_block = 0;
+    assert_int_equal(pool_split_blocks(&n, 1024), 0);
+    s = pool_split_make(&n, 250);
+    assert_int_equal(s.n_pages, 25);
+    assert_int_equal(s.slot_cap, 25);
+    assert_int_equal(pool_split_sequences(&n, &s, 1024), 25);
+    s = pool_split_make(&n, 1000);
+    assert_int_equal(pool_split_sequences(&n, &s, 1024), 64);
 }
 
-/* Qwen3.5-0.8B with its own context in 4.1 GiB: a sequence of the whole context
- * takes 3 GiB of blocks, one of 4096 tokens 48 MiB, a slot 18.6 MiB.  A
- * quarter of the context would give 5 slots. */
-static void holds_typical_sequences_whatever_the_context(void **state)
-{
-    struct pool_split_need n = {.block_bytes = 32 * 12288,
-                                .slot_bytes = 19537920,
-                                .block_tokens = 32,
-                                .context = 262144,
-                                .max_rows = 64};
-    struct pool_split s = pool_split_make(&n, 4402341478u);
-
-    (void)state;
-    assert_int_equal(s.n_slots, 60); /* as the whole sequence allows */
-    assert_true(s.n_blocks >= 8192);
-    s = pool_split_make(&n, 2 * 4402341478u);
-    assert_int_equal(s.n_slots, 64);
-    assert_int_equal(pool_split_sequences(&n, &s, POOL_TYPICAL_TOKENS), 64);
-    assert_int_equal(pool_split_sequences(&n, &s, 262144), 2);
-    /* 9B in 62 GiB: 512 do not fit, but far more than 30 do. */
-    n.block_bytes = 32 * 32768;
-    n.slot_bytes = 51511296;
-    n.max_rows = 512;
-    s = pool_split_make(&n, (uint64_t)62 << 30);
-    assert_int_equal(s.n_slots, 358);
-    assert_int_equal(pool_split_sequences(&n, &s, POOL_TYPICAL_TOKENS), 358);
-}
-
-/* At the last length whose quarter is shorter, and one block later. */
-static void a_typical_sequence_is_a_quarter_of_a_short_context(void **state)
+/* 100 pages of 10 bytes hold 2 sequences of 36; each uses 355 of 360 bytes. */
+static void counts_rounding_and_the_rest_as_waste(void **state)
 {
     struct pool_split_need n = hybrid;
+    struct pool_split s = pool_split_make(&n, 1000);
+    double waste = pool_split_waste(&n, &s, 1024, 355);
 
     (void)state;
-    n.context = 4 * POOL_TYPICAL_TOKENS; /* a typical one has 128 blocks */
-    assert_int_equal(pool_split_make(&n, 6600).n_slots, 6600 / 132);
-    n.context += 4;
-    assert_int_equal(pool_split_make(&n, 6600).n_slots, 6600 / 132);
-    n.context = 4 * POOL_TYPICAL_TOKENS - 4 * 32; /* 127 blocks */
-    assert_int_equal(pool_split_make(&n, 6600).n_slots, 6600 / 131);
+    assert_true(waste > 0.2899 && waste < 0.2901);
+    n.slots = 1; /* the cap leaves pages to prefixes */
+    s = pool_split_make(&n, 1000);
+    waste = pool_split_waste(&n, &s, 1024, 355);
+    assert_true(waste > 0.2899 && waste < 0.2901);
+    s = pool_split_make(&n, 360);
+    assert_true(pool_split_waste(&n, &s, 1024, 360) <= 0);
+    n.context = 512;
+    s = pool_split_make(&n, 200);
+    assert_true(pool_split_waste(&n, &s, 1024, 360) <= 0); /* none fits */
 }
 
-static void takes_the_slots_that_are_set(void **state)
-{
-    struct pool_split_need n = hybrid;
-    struct pool_split s;
-
-    (void)state;
-    n.slots = 3;
-    assert_int_equal(pool_split_least(&n), 32 + 3 * 4);
-    s = pool_split_make(&n, 44);
-    assert_int_equal(s.n_slots, 3);
-    assert_int_equal(s.n_blocks, 32);
-    s = pool_split_make(&n, 1000); /* no blocks that 3 cannot use */
-    assert_int_equal(s.n_slots, 3);
-    assert_int_equal(s.n_blocks, 96);
-    n.slots = 100; /* more than can run in a step */
-    s = pool_split_make(&n, 4000);
-    assert_int_equal(s.n_slots, 100);
-    assert_int_equal(s.n_blocks, 3200);
-    n.slot_bytes = 0; /* a stage without the class */
-    assert_int_equal(pool_split_least(&n), 32);
-    assert_int_equal(pool_split_make(&n, 100).n_slots, 0);
-}
-
-/* A budget at each limit, and one byte past it. */
+/* A budget at the limit, and one byte below it. */
 static void refuses_a_budget_without_room(void **state)
 {
     struct pool_budget b = {
@@ -141,42 +132,60 @@ static void refuses_a_budget_without_room(void **state)
     struct error e;
 
     (void)state;
-    assert_int_equal(pool_split_budget(&s, &b, 146, &e), ST_OK);
-    assert_int_equal(s.bytes, 36);
-    assert_int_equal(pool_split_budget(&s, &b, 145, &e), ST_RESOURCE_EXHAUSTED);
+    assert_int_equal(pool_split_budget(&s, &b, 470, &e), ST_OK);
+    assert_int_equal(s.bytes, 360);
+    assert_int_equal(pool_split_budget(&s, &b, 469, &e), ST_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(e.text, "one sequence of 1024 tokens"));
-    b.pool.slots = 4;
-    assert_int_equal(pool_split_budget(&s, &b, 158, &e), ST_OK);
-    assert_int_equal(s.n_slots, 4);
-    assert_int_equal(pool_split_budget(&s, &b, 157, &e), ST_RESOURCE_EXHAUSTED);
-    assert_non_null(strstr(e.text, "--slots 4: "));
-    assert_non_null(strstr(e.text, "give at most 3 slots"));
+    b.pool.slots = 4096; /* no cap asks for more */
+    assert_int_equal(pool_split_budget(&s, &b, 470, &e), ST_OK);
+    assert_int_equal(s.slot_cap, 9);
 }
 
-/* A pool that no machine has: counts saturate at their largest value. */
+/* A pool that no machine has: at the limit, and past it. */
 static void stops_at_the_largest_number(void **state)
 {
-    struct pool_split_need n = {.block_bytes = 1,
+    struct pool_split_need n = {.page_bytes = 1,
+                                .pages_per_block = 1,
                                 .block_tokens = 1,
                                 .context = 16777216,
                                 .max_rows = 512};
 
     (void)state;
-    assert_int_equal(pool_split_make(&n, UINT64_MAX).n_blocks, UINT32_MAX);
+    assert_int_equal(pool_split_make(&n, SHARD_CLASS_MAX - 1).n_pages,
+                     SHARD_CLASS_MAX - 1);
+    assert_int_equal(pool_split_make(&n, SHARD_CLASS_MAX).n_pages,
+                     SHARD_CLASS_MAX);
+    assert_int_equal(pool_split_make(&n, UINT64_C(1) + SHARD_CLASS_MAX).n_pages,
+                     SHARD_CLASS_MAX);
+    assert_int_equal(pool_split_make(&n, UINT64_MAX).bytes, SHARD_CLASS_MAX);
+}
+
+/* A slot of more pages than a pool can have: no sequence, and no fault. */
+static void knows_slots_that_never_fit(void **state)
+{
+    struct pool_split_need n = hybrid;
+    struct pool_split s;
+
+    (void)state;
+    n.page_bytes = 1;
+    n.pages_per_slot = UINT64_C(1) << 40;
+    s = pool_split_make(&n, UINT64_C(1) << 41);
+    assert_int_equal(s.slot_cap, 0);
+    assert_int_equal(pool_split_sequences(&n, &s, 1), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prices_a_sequence),
-        cmocka_unit_test(fits_one_whole_sequence),
-        cmocka_unit_test(takes_what_max_rows_can_hold),
+        cmocka_unit_test(takes_all_pages_of_the_budget),
+        cmocka_unit_test(the_border_is_where_sequences_need_it),
+        cmocka_unit_test(slots_cap_the_sequences),
         cmocka_unit_test(knows_shards_of_one_kind),
-        cmocka_unit_test(holds_typical_sequences_whatever_the_context),
-        cmocka_unit_test(a_typical_sequence_is_a_quarter_of_a_short_context),
-        cmocka_unit_test(takes_the_slots_that_are_set),
+        cmocka_unit_test(counts_rounding_and_the_rest_as_waste),
         cmocka_unit_test(refuses_a_budget_without_room),
         cmocka_unit_test(stops_at_the_largest_number),
+        cmocka_unit_test(knows_slots_that_never_fit),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

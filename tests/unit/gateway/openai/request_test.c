@@ -90,6 +90,22 @@ static void values_reach_sampling(void **state)
     openai_request_free(&r);
 }
 
+static void a_cache_has_a_switch_and_a_salt(void **state)
+{
+    struct openai_request *r = bodies_with(
+        OPENAI_CHAT, "\"cache_prompt\":false,\"cache_salt\":\"blue\"");
+
+    (void)state;
+    assert_false(r->cache_prompt);
+    assert_int_equal(r->salt.n, 4);
+    assert_memory_equal(r->salt.text, "blue", 4);
+    openai_request_free(&r);
+    r = bodies_with(OPENAI_CHAT, "\"n\":1");
+    assert_true(r->cache_prompt);
+    assert_int_equal(r->salt.n, 0);
+    openai_request_free(&r);
+}
+
 static void two_limits_of_tokens_must_agree(void **state)
 {
     struct openai_request *r = bodies_with(
@@ -230,6 +246,9 @@ static const struct {
     {MODEL_NAME_MAX, "{\"model\":\"", "\",\"messages\":[" USER "]}", "model"},
     {STOP_STRING_BYTES_MAX,
      "{\"model\":\"m\",\"messages\":[" USER "],\"stop\":\"", "\"}", "stop"},
+    {CACHE_SALT_MAX,
+     "{\"model\":\"m\",\"messages\":[" USER "],\"cache_salt\":\"", "\"}",
+     "cache_salt"},
     {OPENAI_NAME_MAX,
      "{\"model\":\"m\",\"messages\":[" USER "],\"tools\":[{\"type\":"
      "\"function\",\"function\":{\"name\":\"",
@@ -641,6 +660,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_those_of_sampling),
         cmocka_unit_test(values_reach_sampling),
+        cmocka_unit_test(a_cache_has_a_switch_and_a_salt),
         cmocka_unit_test(two_limits_of_tokens_must_agree),
         cmocka_unit_test(exact_seeds_survive),
         cmocka_unit_test(stream_options_need_stream),

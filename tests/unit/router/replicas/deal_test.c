@@ -16,7 +16,7 @@
 static const struct split_layer attention = {.weight_bytes = 1000,
                                              .token_bytes = 4};
 static const struct split_layer linear = {.weight_bytes = 700,
-                                          .slot_bytes = 300};
+                                          .slot_bytes = 320};
 static struct split_layer layers[LAYERS];
 
 static uint32_t draw(uint32_t n)
@@ -62,16 +62,26 @@ static void draw_task(struct deal_task *t)
     }
 }
 
+/* Counts pages without the functions that the router uses: a block, or a slot
+ * where there are no blocks. */
 static uint64_t need_of(const struct deal_task *t, struct cover_piece p)
 {
     uint64_t bytes = (p.begin == 0 ? t->embed_bytes : 0) +
                      (p.end == LAYERS ? t->head_bytes : 0);
+    uint64_t page = 0, slot = 0, n = 0;
 
     for (uint32_t i = p.begin; i < p.end; i++) {
-        bytes += layers[i].weight_bytes + layers[i].slot_bytes +
-                 layers[i].token_bytes * CONTEXT;
+        bytes += layers[i].weight_bytes;
+        slot += layers[i].slot_bytes;
+        page += layers[i].token_bytes * BLOCK;
     }
-    return bytes;
+    if (page == 0) {
+        return bytes + slot;
+    }
+    while (n * page < slot) {
+        n++;
+    }
+    return bytes + (n + CONTEXT / BLOCK) * page;
 }
 
 static void check_deal(const struct deal_task *t, const struct deal *d)

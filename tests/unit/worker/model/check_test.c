@@ -47,7 +47,9 @@ static void would_load_tiny_hybrid(void **state)
     EXPECT(TINY_HYBRID, &o, ST_OK, "family qwen3_5_text, bfloat16",
            "[0, 8) of 8: 6 linear, 2 attention", "108 tensors in 2 files",
            "15 tensors (vision, MTP)", "2048 bytes", "65536 bytes",
-           "1609728 bytes", "25 a slot", "of 4096 tokens",
+           "1609728 bytes", "25 a slot or checkpoint",
+           "rounding               28672 bytes  a slot (1.75 %)",
+           "of 4096 tokens, waste ",
            "verdict      would load\n");
 }
 
@@ -90,8 +92,9 @@ static const char *config_only(const char *name, const char *from)
 static void sizes_a_config_alone(void **state)
 {
     const char *dir = config_only("qwen", "qwen3.5-27b.json");
-    /* 27 B parameters in bfloat16 and one sequence of 262,144 tokens */
-    const uint64_t full = 17179869184u + 153944064u;
+    /* 27 B parameters in bfloat16 and one sequence of 262,144 tokens: 8192
+     * blocks and 74 pages for a slot of 153944064 bytes */
+    const uint64_t page = 2097152, full = (8192 + 74) * page;
     struct check_options o = {.budget_bytes = 1};
 
     (void)state;
@@ -103,14 +106,19 @@ static void sizes_a_config_alone(void **state)
     EXPECT(dir, &o, ST_OK, "1 of 262144 tokens");
     o.budget_bytes -= 30000000;
     EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED,
-           "one sequence of 262144 tokens 16530.8 MiB");
-    o.budget_bytes += 30000000 + 2 * (uint64_t)153944064;
-    EXPECT(dir, &o, ST_OK, "slots                      3\n", "3 of 1024 tokens",
-           "1 of 262144 tokens");
+           "one sequence of 262144 tokens 16532.0 MiB");
+    /* 8266 pages hold 77 sequences of 32 blocks and a slot, if rows allow. */
+    o.budget_bytes += 30000000;
+    EXPECT(dir, &o, ST_OK, "slots                     64 at most\n",
+           "64 of 1024 tokens, waste ", "1 of 262144 tokens");
+    o.max_rows = 512;
+    EXPECT(dir, &o, ST_OK, "slots                    111 at most\n",
+           "77 of 1024 tokens");
     o.slots = 2;
-    EXPECT(dir, &o, ST_OK, "slots                      2\n");
-    o.slots = 4;
-    EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED, "give at most 3 slots");
+    EXPECT(dir, &o, ST_OK, "slots                      2 at most\n",
+           "2 of 1024 tokens", "1 of 262144 tokens");
+    o.slots = 4096; /* a cap reserves nothing */
+    EXPECT(dir, &o, ST_OK, "slots                    111 at most\n");
     o = (struct check_options){.context = 262144};
     EXPECT(dir, &o, ST_OK, "no weights to load");
     o.context++;
@@ -171,7 +179,9 @@ static void weighs(const char *dir, uint32_t begin, uint32_t end)
     shard_free(&s);
     snprintf(line, sizeof line, "weights      %15" PRIu64 " bytes", bytes);
     o.budget_bytes =
-        bytes + sizes_sequence(&z, CHECK_BLOCK_TOKENS, c.shape.context);
+        bytes + z.page_bytes * (z.pages_per_slot +
+                                (z.n_attention > 0 ? c.shape.context : 0) /
+                                    CHECK_BLOCK_TOKENS);
     EXPECT(dir, &o, ST_OK, line, "verdict      would load");
     o.budget_bytes--;
     EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED, line, "verdict      would not");

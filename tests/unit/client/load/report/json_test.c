@@ -102,7 +102,7 @@ static void plain_numbers_are_milliseconds(void **state)
 
     (void)state;
     assert_string_equal(json_string_value(json_object_get(j, "format")),
-                        "sluice-load 1");
+                        "sluice-load 2");
     run = json_array_get(json_object_get(j, "runs"), 0);
     metrics = json_object_get(json_object_get(run, "tally"), "metrics");
     assert_true(fabs(number_at(metrics, "ttft", "p99") * 1000 -
@@ -197,7 +197,7 @@ static void refuses_change(const char *text, const char *from, const char *to,
 static void malformed_results_are_refused_by_member(void **state)
 {
     static const char *const changes[][3] = {
-        {"sluice-load 1", "sluice-load 2", "format is \"sluice-load 2\""},
+        {"sluice-load 2", "sluice-load 3", "format is \"sluice-load 3\""},
         {"\"format\"", "\"fromat\"", "format is missing"},
         {"\"lag_max_us\": 10000", "\"lag_max_us\": \"x\"",
          "lag_max_us is no whole number"},

@@ -67,8 +67,8 @@ void made_cluster(struct run *run)
         const struct cluster_point p = {.at_us = i * 500000,
                                         .n_workers = 2,
                                         .n_waiting = (uint32_t)i,
-                                        .blocks_total = 4096,
-                                        .blocks_free = 4096 - (uint64_t)i,
+                                        .pages_total = 4096,
+                                        .pages_free = 4096 - (uint64_t)i,
                                         .slots_granted = 7};
 
         run_point(run, &p);

@@ -204,9 +204,9 @@ static void cluster_has_a_line(void **state)
     const struct cluster_point c = {.n_workers = 2,
                                     .n_waiting = 3,
                                     .n_running = 40,
-                                    .blocks_total = 1000,
-                                    .blocks_held = 509,
-                                    .blocks_cached = 100};
+                                    .pages_total = 1000,
+                                    .pages_held = 509,
+                                    .pages_cached = 100};
     struct view v;
 
     (void)state;
@@ -215,7 +215,7 @@ static void cluster_has_a_line(void **state)
     progress_show(v.progress, v.tally, S, 0);
     assert_non_null(strstr(printed(&v),
                            "\ncluster   2 workers, 3 waiting, 40 running, "
-                           "blocks 50 % held, 10 % cached\033[K\n"));
+                           "pages 50 % held, 10 % cached\033[K\n"));
     close_view(&v);
 }
 

@@ -184,14 +184,14 @@ static void point(const struct made *m, int64_t at, struct run *r)
                       ? (uint32_t)((7 * S - since) / 400000)
                       : n / 20;
     p.n_running = n - (n < p.n_waiting ? n : p.n_waiting);
-    p.blocks_total = blocks;
-    p.blocks_held = n * 34u < blocks / 2 ? n * 34u : blocks / 2;
-    p.blocks_granted = n * 7u;
-    p.blocks_cached = (uint64_t)at * 40 / S;
-    if (p.blocks_cached + p.blocks_held + p.blocks_granted > blocks) {
-        p.blocks_cached = blocks - p.blocks_held - p.blocks_granted;
+    p.pages_total = blocks;
+    p.pages_held = n * 34u < blocks / 2 ? n * 34u : blocks / 2;
+    p.pages_granted = n * 7u;
+    p.pages_cached = (uint64_t)at * 40 / S;
+    if (p.pages_cached + p.pages_held + p.pages_granted > blocks) {
+        p.pages_cached = blocks - p.pages_held - p.pages_granted;
     }
-    p.blocks_free = blocks - p.blocks_held - p.blocks_granted - p.blocks_cached;
+    p.pages_free = blocks - p.pages_held - p.pages_granted - p.pages_cached;
     p.slots_total = slots;
     p.slots_held = n < slots ? n : slots;
     p.slots_free = slots - p.slots_held;

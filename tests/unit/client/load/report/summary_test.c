@@ -76,6 +76,7 @@ static void one_run_is_printed_in_full(void **state)
     says(text, "ttft <= 40.0 ms");
     says(text, "\n  4,000 ok\n");
     says(text, "outputs equal to the solo run: 2,000 of 2,000");
+    says(text, " % of them reused\n");
     says(text, "cancels: 0, receipts 5, leaked 0");
     says(text, "resumed: 2, moved 1,200 times, longest pause 1.25 s");
     says(text, "at 2.50 s: kill -9 4711");

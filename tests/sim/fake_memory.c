@@ -1,0 +1,151 @@
+/* fake_memory.c - The pages of the fake engine. */
+#include <stdlib.h>
+
+#include "tests/sim/fake_engine_internal.h"
+
+static const struct cell no_cell = {0x0badu, UINT32_MAX};
+
+/* ---- contents ---- */
+
+static void empty_cells(struct fake_engine *e, uint32_t page)
+{
+    struct cell *c = fake_cell(e, page, 0);
+
+    for (uint32_t i = 0; i < e->draw->block_tokens; i++) {
+        c[i] = no_cell;
+    }
+}
+
+void fake_memory_spoil(struct fake_engine *e, uint32_t first, uint32_t n,
+                       enum page_kind kind)
+{
+    for (uint32_t i = first; i < first + n; i++) {
+        e->pages[i].kind = kind;
+    }
+}
+
+void fake_memory_copy(struct fake_engine *e, const struct plan_copy *c)
+{
+    uint32_t bt = e->draw->block_tokens;
+
+    for (uint32_t i = 0; i < c->n; i++) {
+        const struct page *from = &e->pages[c->from + i];
+        struct page *to = &e->pages[c->to + i];
+
+        to->kind = from->kind;
+        to->part = from->part;
+        to->n = from->n;
+        to->hash = from->hash;
+        for (uint32_t k = 0; k < bt && from->kind == PAGE_CELLS; k++) {
+            *fake_cell(e, c->to + i, k) = *fake_cell(e, c->from + i, k);
+        }
+    }
+}
+
+void fake_memory_write(struct fake_engine *e, uint32_t page, struct cell c)
+{
+    if (e->pages[page].kind != PAGE_CELLS) {
+        e->pages[page].kind = PAGE_CELLS;
+        empty_cells(e, page);
+    }
+    *fake_cell(e, page, c.where >> 1) = c;
+}
+
+static void check_poison(struct fake_engine *e, const struct plan_row *r,
+                         uint32_t page)
+{
+    if (e->pages[page].kind == PAGE_POISON) {
+        fake_engine_wrong(e, r, "row reads a poisoned page");
+    }
+}
+
+struct cell fake_memory_read(struct fake_engine *e, const struct plan_row *r,
+                             uint32_t page, uint32_t at)
+{
+    check_poison(e, r, page);
+    return e->pages[page].kind == PAGE_CELLS ? *fake_cell(e, page, at)
+                                             : no_cell;
+}
+
+void fake_memory_put_state(struct fake_engine *e, uint32_t slot,
+                           struct slot_state s)
+{
+    for (uint32_t i = 0; i < e->per_slot; i++) {
+        struct page *p = &e->pages[slot + i];
+
+        p->kind = PAGE_STATE;
+        p->part = i;
+        p->hash = s.hash;
+        p->n = s.n;
+    }
+}
+
+struct slot_state fake_memory_state(struct fake_engine *e,
+                                    const struct plan_row *r, uint32_t slot)
+{
+    const struct page *first = &e->pages[slot];
+    struct slot_state s = {first->hash, first->n, true};
+
+    for (uint32_t i = 0; i < e->per_slot; i++) {
+        const struct page *p = &e->pages[slot + i];
+
+        check_poison(e, r, slot + i);
+        s.whole = s.whole && p->kind == PAGE_STATE && p->part == i &&
+                  p->hash == s.hash && p->n == s.n;
+    }
+    return s;
+}
+
+/* ---- plans that name pages ---- */
+
+static void grow(struct flown *f)
+{
+    f->cap_named = f->cap_named ? f->cap_named * 2 : 64;
+    f->named = realloc(f->named, f->cap_named * sizeof(*f->named));
+    if (!f->named) {
+        abort();
+    }
+}
+
+void fake_memory_name(struct fake_engine *e, struct flown *f, uint32_t page,
+                      uint64_t sequence)
+{
+    struct page *p = &e->pages[page];
+
+    p->mixed = p->plans > 0 && (p->mixed || p->sequence != sequence);
+    p->sequence = sequence;
+    e->n_named += p->plans++ == 0;
+    if (f->n_named == f->cap_named) {
+        grow(f);
+    }
+    f->named[f->n_named++] = (struct named){page, p->epoch};
+}
+
+void fake_memory_moved(struct fake_engine *e, uint32_t page)
+{
+    struct page *p = &e->pages[page];
+
+    e->n_named -= p->plans > 0;
+    p->plans = 0;
+    p->epoch++;
+}
+
+void fake_memory_let_go(struct fake_engine *e, struct flown *f)
+{
+    for (uint32_t i = 0; i < f->n_named; i++) {
+        struct page *p = &e->pages[f->named[i].page];
+
+        if (p->epoch == f->named[i].epoch) {
+            e->n_named -= --p->plans == 0;
+        }
+    }
+    f->n_named = 0;
+}
+
+bool fake_memory_is_others(const struct fake_engine *e, uint32_t page,
+                           uint64_t sequence)
+{
+    const struct page *p = &e->pages[page];
+
+    return p->plans > 0 && (p->mixed || p->sequence != sequence);
+}
