@@ -337,16 +337,13 @@ bool worker_failed(const struct worker_core *w)
 
 /* ---- accounts ---- */
 
-static struct class_account account_of(const struct worker_core *w,
-                                       enum pool_class c)
+static struct class_account account_of(struct pool_account a)
 {
-    const struct pool_account *a = pool_account(&w->sequences.pool, c);
-
-    return (struct class_account){.total = a->total,
-                                  .free = a->free,
-                                  .held = a->held,
-                                  .cached = a->cached,
-                                  .granted = a->granted};
+    return (struct class_account){.total = a.total,
+                                  .free = a.free,
+                                  .held = a.held,
+                                  .cached = a.cached,
+                                  .granted = a.granted};
 }
 
 void worker_account(const struct worker_core *w, struct worker_account *out)
@@ -355,9 +352,10 @@ void worker_account(const struct worker_core *w, struct worker_account *out)
     const struct assembly *a = &w->stages.assembly;
     const struct worker_metrics *m = &w->base.metrics;
 
-    out->blocks = account_of(w, POOL_BLOCKS);
-    out->slots = account_of(w, POOL_SLOTS);
-    out->checkpoints = account_of(w, POOL_CHECKPOINTS);
+    out->blocks = account_of(pool_account(&q->pool, POOL_BLOCKS));
+    out->slots = account_of(pool_account(&q->pool, POOL_SLOTS));
+    out->checkpoints = account_of(pool_account(&q->pool, POOL_CHECKPOINTS));
+    out->pages = account_of(pool_pages(&q->pool));
     out->grant = q->ledger.grant;
     out->snapshot = q->ledger.snapshot;
     out->violations = q->pool.violations;

@@ -6,9 +6,33 @@
 
 #define WALK_EVERY 16 /* ticks of a worker; a walk visits its whole pool */
 
-static bool whole(const struct class_account *a)
+/* Returns whether each column of the pages is the sum of its classes', and free
+ * of each class what the free pages give. */
+static bool is_whole(const struct sim *s, uint32_t w,
+                     const struct worker_account *a)
 {
-    return a->total == a->free + a->held + a->cached + a->granted;
+    const struct pool_of_worker *p = &s->options.pools.workers[w];
+    uint32_t per = p->pages_per_slot, cap = p->slot_cap;
+    const struct class_account *g = &a->pages;
+    uint32_t fit = per ? g->free / per : 0;
+    uint32_t left = a->slots.held + a->slots.granted < cap
+                        ? cap - a->slots.held - a->slots.granted
+                        : 0;
+
+    return g->total == p->n_pages &&
+           g->total == g->free + g->held + g->cached + g->granted &&
+           g->held ==
+               a->blocks.held + (a->slots.held + a->checkpoints.held) * per &&
+           g->cached == a->blocks.cached +
+                            (a->slots.cached + a->checkpoints.cached) * per &&
+           g->granted ==
+               a->blocks.granted +
+                   (a->slots.granted + a->checkpoints.granted) * per &&
+           a->blocks.free ==
+               (options_shard(&s->options, w).attention ? g->free : 0) &&
+           a->checkpoints.free == fit &&
+           a->slots.free == (fit < left ? fit : left) &&
+           a->slots.held + a->slots.granted <= cap;
 }
 
 static void tick_worker(struct sim *s, uint32_t w)
@@ -18,18 +42,14 @@ static void tick_worker(struct sim *s, uint32_t w)
     char text[200];
 
     worker_account(n->core, &a);
-    if (!whole(&a.blocks) || !whole(&a.slots) || !whole(&a.checkpoints)) {
-        sim_fail(s, -1, "%s: the ledger's classes do not add up to the total",
-                 n->name);
+    pools_watch(s, w, &a);
+    if (!is_whole(s, w, &a)) {
+        sim_fail(s, -1, "%s: the columns of its ledger do not add up", n->name);
     } else if (a.violations) {
         sim_fail(s, -1, "%s: the ledger counts protocol violations", n->name);
-    } else if (a.blocks.free + fake_engine_named_blocks(s->engines[w]) >
-               a.blocks.total) {
-        sim_fail(s, -1, "%s: a free block is named by a plan in flight",
-                 n->name);
-    } else if (a.slots.free + fake_engine_named_slots(s->engines[w]) >
-               a.slots.total) {
-        sim_fail(s, -1, "%s: a free slot is named by a plan in flight",
+    } else if (a.pages.free + fake_engine_named(s->engines[w]) >
+               a.pages.total) {
+        sim_fail(s, -1, "%s: a free page is named by a plan in flight",
                  n->name);
     } else if (n->tick_number % WALK_EVERY == 0 &&
                worker_audit(n->core, text, sizeof(text))) {

@@ -87,6 +87,7 @@ static void check_range(struct control *c, const Sluice__V1__Receipt *r)
 {
     const struct sim_request *request = &c->sim->requests[c->target];
     const struct fake_model *m = &c->sim->options.models[request->model];
+    uint64_t *deeds = c->sim->counts.cells.deeds;
 
     if (r->state != SLUICE__V1__SEQUENCE_STATE__SEQUENCE_KEPT) {
         return;
@@ -99,6 +100,9 @@ static void check_range(struct control *c, const Sluice__V1__Receipt *r)
                  c->begin, r->has_position ? (int)r->position : -1);
         return;
     }
+    deeds[r->position == 0         ? DEED_RANGE_NOTHING
+          : r->position < c->begin ? DEED_RANGE_BACK
+                                   : DEED_RANGE]++;
     sessions_cut(c->sim, c->target, c->choice, r->position);
 }
 

@@ -19,7 +19,7 @@ struct asked {
     Sluice__V1__Sampling sampling;
     ProtobufCBinaryData stops[REQUEST_STOPS];
     Sluice__V1__SequenceRef from;
-    char name[8], tenant[8], text[SIM_PROMPT_MAX];
+    char name[8], tenant[12], text[SIM_PROMPT_MAX];
 };
 
 #define POISON 0xdeadull /* upper half of a poison request's seed */

@@ -59,7 +59,6 @@ void sessions_ended(struct sim *s, struct sim_request *request)
 void sessions_cut(struct sim *s, uint32_t number, uint32_t choice,
                   uint32_t position)
 {
-    s->counts.cells.deeds[position ? DEED_RANGE : DEED_RANGE_NOTHING]++;
     s->requests[number].cut = true;
     if (position && !s->closing) {
         actor_follow(s, number, choice, position, true);

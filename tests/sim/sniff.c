@@ -375,6 +375,7 @@ static void submitted(struct sim *s, uint32_t conn, struct sim_choice *c,
     }
     spare_submitted(c, r->n_generated);
     cells->deeds[DEED_ABSENT_SERVED] += request->bereft;
+    cells->deeds[DEED_CONTINUED_MOVED] += moved && request->continues;
     s->counts.moved += moved;
     s->counts.moved_tokens += r->n_generated != 0;
     c->submitted_conn = conn;
