@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "router/requests/choice_life.h"
+#include "router/requests/continuation.h"
 #include "router/requests/request_end.h"
 #include "router/requests/resume.h"
 #include "router/requests/stops.h"
@@ -91,6 +92,11 @@ static void enqueue_choice(struct requests *r, struct choice *choice)
         return;
     }
     choice->entry.n_tokens = request_tokens(choice->request);
+    choice->entry.n_prompt = choice->request->n_prompt;
+    choice->entry.uncached = choice->request->uncached;
+    if (choice->index == 0) {
+        continuation_enqueue(choice);
+    }
     choice->entry.ran = choice->n_generated > 0;
     queue_add(r->schedule, &choice->entry);
     choice_wait(r, choice);
@@ -101,12 +107,18 @@ void request_enqueue(struct requests *r, struct request *request)
     struct error e;
     uint32_t retry_ms = 0;
 
-    if (check(r, request, &retry_ms, &e) != ST_OK ||
+    if (continuation_join(request, &e) != ST_OK ||
+        check(r, request, &retry_ms, &e) != ST_OK ||
         resume_check_length(request, &e) != ST_OK) {
         request_refuse(r, request, &e,
                        retry_ms != 0 ? retry_ms
                                      : request_retry_ms(request, &e));
         return;
+    }
+    if (!request->uncached) {
+        prefix_prompt_init(&request->prefix, &r->schedule->prefixes.key,
+                           request_tenant(request), request->prompt,
+                           request->n_prompt);
     }
     resume_count(r, request);
     r->base->metrics.prompt_tokens += request->n_prompt;
