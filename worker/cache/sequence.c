@@ -322,7 +322,12 @@ void sequence_release(struct sequence_table *t, struct sequence *s)
     bool leak = PLANT(CANCEL_LEAKS) && s->finish == FINISH_CANCELLED;
 
     for (uint32_t i = leak; i < s->n_blocks; i++) {
-        pool_release(t->pool, POOL_BLOCKS, paged_get(&t->slab, &s->blocks, i));
+        uint32_t block = paged_get(&t->slab, &s->blocks, i);
+
+        if (PLANT(REFERENCE_TWICE) && t->pool->blocks[block].refs > 1) {
+            pool_release(t->pool, POOL_BLOCKS, block);
+        }
+        pool_release(t->pool, POOL_BLOCKS, block);
     }
     promised.n[POOL_BLOCKS] -= s->n_blocks;
     if (s->slot != SLOT_NONE) {
