@@ -389,6 +389,20 @@ static uint32_t release_blocks(struct sequences *q, struct sequence *s,
     return n;
 }
 
+/* The other stages cut s too. */
+static void tell_stages(struct sequences *q, const struct sequence *s,
+                        uint32_t position, uint32_t checkpoint)
+{
+    const struct role_restore r = {.position = position,
+                                   .node = PREFIX_NONE,
+                                   .checkpoint = checkpoint,
+                                   .cut = true};
+
+    if (q->role.ops->reuses && q->role.ops->restore != NULL) {
+        q->role.ops->restore(q->role.self, s, &r);
+    }
+}
+
 /* Takes the state of s back to the deepest checkpoint at most at `begin`; if
  * there is none, gives the slot back. */
 static enum status restore_state(struct sequences *q, struct sequence *s,
@@ -410,9 +424,7 @@ static enum status restore_state(struct sequences *q, struct sequence *s,
         freed->n[POOL_SLOTS] = 1;
     }
     *position = hit.n_tokens;
-    if (q->role.ops->cut != NULL) {
-        q->role.ops->cut(q->role.self, s, hit.n_tokens, hit.checkpoint);
-    }
+    tell_stages(q, s, hit.n_tokens, hit.checkpoint);
     return ST_OK;
 }
 
@@ -433,8 +445,8 @@ enum status continue_cut(struct sequences *q, struct sequence *s,
         restore_state(q, s, begin, position, freed, e) != ST_OK) {
         return e->code;
     }
-    if (begin < s->n_planned && !has_state && q->role.ops->cut != NULL) {
-        q->role.ops->cut(q->role.self, s, *position, SLOT_NONE);
+    if (begin < s->n_planned && !has_state) {
+        tell_stages(q, s, *position, SLOT_NONE);
     }
     s->n_kept = begin;
     s->n_planned = *position;
