@@ -110,6 +110,11 @@
       "a client is reported gone to a request that is freed")                 \
     X(UPSTREAM_PLACE_LEAK, "a call that fails keeps its place")               \
     X(HTTP_STALL_IGNORED, "output for a client that reads nothing grows")     \
+    X(REFERENCE_TWICE, "a sequence drops a shared block twice")               \
+    X(CHECKPOINT_ASTRAY, "a checkpoint is kept one unit before its place")    \
+    X(HASH_WITHOUT_TENANT, "two tenants find each other's prefixes")          \
+    X(EVENT_LOST, "an event of the prefix index is lost without a gap")       \
+    X(EVICTED_HELD, "blocks that a sequence holds are evicted")               \
     X(HTTP_PIPELINE_LOST, "requests sent ahead are dropped at a response")
 
 #ifdef SLUICE_PLANTS

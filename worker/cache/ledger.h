@@ -7,7 +7,7 @@
  *                 if the index has it; otherwise it is idle
  *     page        has one block, is part of one slot or checkpoint, or is free
  *     slot        one sequence has it
- *     checkpoint  the index has it, or a sequence in decode
+ *     checkpoint  the index has it
  *
  * A leak is what neither a sequence nor the index owns.  ledger_reap() frees
  * it.

@@ -195,12 +195,6 @@ static void claim_extents(struct walk *w)
         if (s->slot != SLOT_NONE) {
             claim_extent(w, POOL_SLOTS, s->slot);
         }
-        if (s->rolling != SLOT_NONE) {
-            claim_extent(w, POOL_CHECKPOINTS, s->rolling);
-        }
-        if (s->rolling_next != SLOT_NONE) {
-            claim_extent(w, POOL_CHECKPOINTS, s->rolling_next);
-        }
     }
     if (w->walk != NULL) {
         w->walk(w->index, claim_checkpoint, w);

@@ -316,34 +316,24 @@ enum row_kind sequence_kind(const struct sequence *s, uint32_t at,
 
 /* ---- memory ---- */
 
-static void drop_checkpoint(struct sequence_table *t, uint32_t *checkpoint)
-{
-    if (*checkpoint != SLOT_NONE) {
-        pool_uncache(t->pool, *checkpoint);
-        *checkpoint = SLOT_NONE;
-    }
-}
-
-void sequence_drop_rolling(struct sequence_table *t, struct sequence *s)
-{
-    drop_checkpoint(t, &s->rolling);
-    drop_checkpoint(t, &s->rolling_next);
-}
-
 void sequence_release(struct sequence_table *t, struct sequence *s)
 {
     struct pool_need promised = s->need;
     bool leak = PLANT(CANCEL_LEAKS) && s->finish == FINISH_CANCELLED;
 
     for (uint32_t i = leak; i < s->n_blocks; i++) {
-        pool_release(t->pool, POOL_BLOCKS, paged_get(&t->slab, &s->blocks, i));
+        uint32_t block = paged_get(&t->slab, &s->blocks, i);
+
+        if (PLANT(REFERENCE_TWICE) && t->pool->blocks[block].refs > 1) {
+            pool_release(t->pool, POOL_BLOCKS, block);
+        }
+        pool_release(t->pool, POOL_BLOCKS, block);
     }
     promised.n[POOL_BLOCKS] -= s->n_blocks;
     if (s->slot != SLOT_NONE) {
         pool_release(t->pool, POOL_SLOTS, s->slot);
         promised.n[POOL_SLOTS]--;
     }
-    sequence_drop_rolling(t, s);
     /* Memory that was granted and never taken is freed with the rest. */
     pool_ungrant(t->pool, &promised);
     s->need = (struct pool_need){0};

@@ -199,8 +199,7 @@ bool batch_take_memory(const struct batcher_limits *l,
     batch_carry(t, pool);
     /* The recurrent state of the previous owner is still in the slot, or its
      * own one of before it is computed again. */
-    if (l->pages_per_slot > 0 && s->n_planned == 0 &&
-        !PLANT(SLOT_NOT_ZEROED) &&
+    if (l->pages_per_slot > 0 && s->n_planned == 0 && !PLANT(SLOT_NOT_ZEROED) &&
         !(PLANT(RECOMPUTE_STALE) && s->recompute == RECOMPUTE_ALONE)) {
         t->plan.zero_slots[t->plan.n_zero++] = s->slot;
     }
@@ -239,9 +238,8 @@ static void fill_twin(const struct batcher_limits *l, struct plan *p,
             (struct plan_copy){source->slot, row->slot, l->pages_per_slot};
     }
     if (row->n_blocks > last) {
-        p->after[p->n_after++] =
-            (struct plan_copy){p->blocks[source->block + last],
-                               p->blocks[row->block + last], 1};
+        p->after[p->n_after++] = (struct plan_copy){
+            p->blocks[source->block + last], p->blocks[row->block + last], 1};
     }
 }
 

@@ -51,8 +51,6 @@ struct batch_row {
                           * takes over; 0: none */
     uint32_t copied;     /* block of that one which it copies, because others
                           * have it too; PLACE_NONE: none */
-    uint32_t dropped;    /* bit i: its i-th save was dropped while the plan was
-                          * in flight */
 };
 
 struct batch {
@@ -92,9 +90,8 @@ bool batch_has_copies(const struct batcher_limits *l, const struct batch *t);
  * The plan zeroes the slot if s is at its first position.  Returns false if
  * they were not granted; the account is broken then. */
 MUST_CHECK bool batch_take_memory(const struct batcher_limits *l,
-                                  struct sequence_table *table,
-                                  struct batch *t, struct sequence *s,
-                                  uint32_t end);
+                                  struct sequence_table *table, struct batch *t,
+                                  struct sequence *s, uint32_t end);
 
 /* Adds the moves that were recorded since to `before`: after any call that may
  * record some. */

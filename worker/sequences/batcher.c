@@ -283,9 +283,8 @@ static void plan_decode(struct batcher *b, struct batch *t)
         if (t->plan.n_rows == rows || t->plan.n_tokens == tokens) {
             return;
         }
-        if (decode_ready(b, s) &&
-            batch_has_room(&b->limits, b->table->pool, t, s,
-                           s->n_planned + 1)) {
+        if (decode_ready(b, s) && batch_has_room(&b->limits, b->table->pool, t,
+                                                 s, s->n_planned + 1)) {
             add_row(b, t, s, 1, NULL);
         }
     }
@@ -446,6 +445,7 @@ const struct plan *batcher_plan(struct batcher *b)
     }
     batch_finish(&b->limits, b->table, t);
     b->n_loads = 0;
+    b->n_moves += t->n_moves;
     b->step++;
     b->inflight++;
     b->here++;
@@ -530,11 +530,4 @@ const struct batch *batcher_withdraw(struct batcher *b)
         lose_loads(b);
     }
     return t;
-}
-
-void batcher_drop_saves(struct batcher *b)
-{
-    for (uint32_t i = 0; i < b->inflight; i++) {
-        reuse_drop_saves(b->reuse, &b->ring[ring_index(b, i)]);
-    }
 }

@@ -72,7 +72,9 @@ struct batcher {
     struct sequence_list prefill, decode, again, twins, spent;
     struct plan_copy loads[LOADS_MAX]; /* for the next plan */
     uint32_t n_loads;
-    uint64_t n_twins; /* twin rows made, since the start */
+    /* Since the start: twin rows, kept sequences taken over, copies that moved
+     * blocks. */
+    uint64_t n_twins, n_continued, n_moves;
     struct batch ring[BATCHES_MAX];
     uint32_t stages; /* stages of its replica; 1: alone */
     uint32_t oldest, inflight;
@@ -84,8 +86,7 @@ struct batcher {
 /* Allocates the batches.  The table and reuse, which may be NULL, are borrowed.
  * Returns false if memory runs out. */
 MUST_CHECK bool batcher_init(struct batcher *b, const struct batcher_limits *l,
-                             struct sequence_table *table,
-                             struct reuse *reuse);
+                             struct sequence_table *table, struct reuse *reuse);
 void batcher_fini(struct batcher *b);
 
 /* Makes plans for a replica of n_stages, 2..limits.batches, from now on.  A
@@ -119,9 +120,6 @@ const struct plan *batcher_plan(struct batcher *b);
 
 /* Adds the row behind the last one of t, which s owns, to t. */
 void batcher_own_row(struct batcher *b, struct batch *t, struct sequence *s);
-
-/* Drops the saves of all plans in flight, which frees their checkpoints. */
-void batcher_drop_saves(struct batcher *b);
 
 /* Records when the engine accepted the newest plan. */
 void batcher_sent(struct batcher *b, int64_t now_us);

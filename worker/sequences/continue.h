@@ -52,7 +52,7 @@ void continue_leave(struct sequences *q, struct sequence *s);
  * receipt. */
 MUST_CHECK enum status continue_cut(struct sequences *q, struct sequence *s,
                                     const Sluice__V1__RemoveRequest *m,
-                                    struct pool_need *freed,
-                                    uint32_t *position, struct error *e);
+                                    struct pool_need *freed, uint32_t *position,
+                                    struct error *e);
 
 #endif

@@ -96,8 +96,8 @@ static void set_wants(struct reuse *u, struct sequence *s,
 
     s->n_wants = 0;
     if (u->pages_per_slot > 0) {
-        s->n_wants = prefix_wants(u->index, hit, end, s->wants,
-                                  SEQUENCE_WANTS_MAX);
+        s->n_wants =
+            prefix_wants(u->index, hit, end, s->wants, SEQUENCE_WANTS_MAX);
     }
 }
 
@@ -130,24 +130,39 @@ void reuse_begin(struct reuse *u, struct sequence *s, struct batch_row *order)
     }
 }
 
+void reuse_continue(struct reuse *u, struct sequence *s)
+{
+    uint32_t at = s->n_planned - s->n_planned % PREFIX_UNIT;
+    struct prefix_hit hit = {at, PREFIX_NONE, SLOT_NONE, at};
+
+    set_wants(u, s, &hit);
+}
+
+struct prefix_hit reuse_find(struct reuse *u, const struct sequence *s,
+                             uint32_t end)
+{
+    uint32_t n = least(end, reusable(u, s)) + 1;
+    struct prefix_hit none = {0, PREFIX_NONE, SLOT_NONE, 0};
+
+    return reuse_has(u, s) ? prefix_match(u->index, s->tenant, s->n_tenant,
+                                          &u->table->slab, &s->tokens, n)
+                           : none;
+}
+
 /* ---- saves ---- */
 
 /* Returns false if no checkpoint can be had, here or at another stage. */
 static bool reserve(struct reuse *u, bool rolling, uint32_t *checkpoint)
 {
     const struct role *role = u->role;
-    bool ok = rolling ? pool_cache(u->table->pool, checkpoint)
+    bool ok = rolling ? prefix_reserve_free(u->index, checkpoint)
                       : prefix_reserve(u->index, checkpoint);
 
     if (!ok || role->ops->reserve == NULL ||
         role->ops->reserve(role->self, *checkpoint)) {
         return ok;
     }
-    if (rolling) {
-        pool_uncache(u->table->pool, *checkpoint);
-    } else {
-        prefix_drop(u->index, *checkpoint);
-    }
+    prefix_drop(u->index, *checkpoint);
     return false;
 }
 
@@ -209,33 +224,15 @@ void reuse_save(struct reuse *u, const struct batcher_limits *l,
 
 /* ---- results ---- */
 
-static void drop_at_stages(const struct reuse *u, uint32_t checkpoint)
+/* Ends a reservation; it may have been taken back for a Submit meanwhile. */
+static void drop(struct reuse *u, uint32_t checkpoint)
 {
     const struct role *role = u->role;
 
+    prefix_drop(u->index, checkpoint);
     if (role->ops->drop != NULL) {
         role->ops->drop(role->self, checkpoint);
     }
-}
-
-/* Prompts save below their end, decode at or behind it. */
-static bool is_rolling(const struct sequence *s, const struct plan_save *save)
-{
-    return save->position >= s->n_prompt;
-}
-
-static void drop_save(struct reuse *u, struct sequence *s,
-                      const struct plan_save *save)
-{
-    if (!is_rolling(s, save)) {
-        prefix_drop(u->index, save->page);
-    } else if (s->rolling_next == save->page) {
-        pool_uncache(u->table->pool, save->page);
-        s->rolling_next = SLOT_NONE;
-    } else { /* it was freed while the plan was in flight */
-        return;
-    }
-    drop_at_stages(u, save->page);
 }
 
 /* Inserts the whole units below `end`; returns the node of the last one. */
@@ -256,10 +253,15 @@ static uint32_t insert(struct reuse *u, const struct sequence *s, uint32_t end)
     return node;
 }
 
+/* Without a node there is no room for one: the checkpoint is dropped. */
 static void put(struct reuse *u, uint32_t node, uint32_t checkpoint)
 {
     const struct role *role = u->role;
 
+    if (node == PREFIX_NONE) {
+        drop(u, checkpoint);
+        return;
+    }
     if (role->ops->put != NULL) {
         role->ops->put(role->self, node, checkpoint);
     }
@@ -267,37 +269,39 @@ static void put(struct reuse *u, uint32_t node, uint32_t checkpoint)
     u->n_saved++;
 }
 
-/* A new checkpoint of decode replaces the last one. */
-static void roll(struct reuse *u, struct sequence *s, uint32_t position)
+/* Prompts save below their end, decode at or behind it. */
+static bool is_rolling(const struct sequence *s, const struct plan_save *save)
 {
-    uint32_t next = s->rolling_next;
+    return save->position >= s->n_prompt;
+}
 
-    s->rolling_next = SLOT_NONE;
+/* A new checkpoint of decode replaces the last one. */
+static void roll(struct reuse *u, struct sequence *s,
+                 const struct plan_save *save)
+{
     if (s->rolling != SLOT_NONE) {
-        pool_uncache(u->table->pool, s->rolling);
-        drop_at_stages(u, s->rolling);
+        drop(u, s->rolling);
     }
-    s->rolling = next;
-    s->rolling_at = position;
+    s->rolling = save->page;
+    s->rolling_at = save->position;
 }
 
 static void take_save(struct reuse *u, struct sequence *s,
-                      const struct plan_save *save)
+                      const struct plan_save *save, bool good)
 {
     uint32_t node;
 
     if (is_rolling(s, save)) {
-        if (s->rolling_next == save->page) {
-            roll(u, s, save->position);
-        }
-        return;
+        s->rolling_next = SLOT_NONE;
     }
-    node = insert(u, s, save->position);
-    if (node == PREFIX_NONE) {
-        drop_save(u, s, save);
-        return;
+    if (!good) {
+        drop(u, save->page);
+    } else if (is_rolling(s, save)) {
+        roll(u, s, save);
+    } else {
+        node = insert(u, s, save->position);
+        put(u, node, save->page);
     }
-    put(u, node, save->page);
 }
 
 void reuse_result(struct reuse *u, const struct batch *t, uint32_t i, bool good)
@@ -312,16 +316,7 @@ void reuse_result(struct reuse *u, const struct batch *t, uint32_t i, bool good)
         s->n_computed = end;
     }
     for (uint32_t k = 0; k < row->n_saves; k++) {
-        const struct plan_save *save = &t->plan.saves[row->save + k];
-
-        if (t->rows[i].dropped & 1u << k) {
-            continue;
-        }
-        if (good) {
-            take_save(u, s, save);
-        } else {
-            drop_save(u, s, save);
-        }
+        take_save(u, s, &t->plan.saves[row->save + k], good);
     }
     if (!good || !reuse_has(u, s)) {
         return;
@@ -342,11 +337,13 @@ void reuse_end(struct reuse *u, struct sequence *s)
     if (checkpoint == SLOT_NONE) {
         return;
     }
-    node = insert(u, s, s->rolling_at);
-    if (node != PREFIX_NONE) {
-        s->rolling = SLOT_NONE;
-        put(u, node, checkpoint);
+    s->rolling = SLOT_NONE;
+    if (s->finish == FINISH_FAILED) {
+        drop(u, checkpoint);
+        return;
     }
+    node = insert(u, s, s->rolling_at);
+    put(u, node, checkpoint);
 }
 
 /* ---- damage ---- */
@@ -363,31 +360,4 @@ void reuse_forget(struct reuse *u, const struct sequence *s)
     if (node != PREFIX_NONE) {
         prefix_forget(u->index, node);
     }
-}
-
-/* ---- room ---- */
-
-void reuse_drop_saves(struct reuse *u, struct batch *t)
-{
-    for (uint32_t i = 0; i < t->plan.n_rows; i++) {
-        const struct plan_row *row = &t->plan.rows[i];
-
-        for (uint32_t k = 0; k < row->n_saves; k++) {
-            if (!(t->rows[i].dropped & 1u << k)) {
-                t->rows[i].dropped |= 1u << k;
-                drop_save(u, t->owners[i], &t->plan.saves[row->save + k]);
-            }
-        }
-    }
-}
-
-void reuse_drop_rolling(struct reuse *u, struct sequence *s)
-{
-    if (s->rolling != SLOT_NONE) {
-        drop_at_stages(u, s->rolling);
-    }
-    if (s->rolling_next != SLOT_NONE) {
-        drop_at_stages(u, s->rolling_next);
-    }
-    sequence_drop_rolling(u->table, s);
 }

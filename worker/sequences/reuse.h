@@ -12,9 +12,9 @@
  * copy inside the row, so no chunk is cut for it.  When the result is good, the
  * units of the row go into the index, and the saves to their nodes:
  *
- *     reserved --row's result--> put to a node
- *         |                      dropped: it failed, or the room was needed
- *         +--> dropped while in flight: later plans may use the pages at once,
+ *     reserved --row's result--> put to a node, or dropped: it failed
+ *         |
+ *         +--> taken back for a Submit: later plans may use the pages at once,
  *              because plans run in order
  *
  * Bits never depend on what was reused.  Where prompt and generated rows differ
@@ -43,7 +43,7 @@ struct reuse {
     const struct role *role;      /* borrowed */
     uint32_t block_tokens, pages_per_slot;
     bool on, has_blocks, one_arithmetic;
-    uint32_t *blocks; /* [blocks of a context] */
+    uint32_t *blocks;             /* [blocks of a context] */
     uint64_t n_restored, n_saved; /* positions, checkpoints */
 };
 
@@ -62,6 +62,14 @@ bool reuse_has(const struct reuse *u, const struct sequence *s);
  * in the same plan. */
 void reuse_begin(struct reuse *u, struct sequence *s, struct batch_row *order);
 
+/* Sets where s saves, which goes on from n_planned of a kept sequence. */
+void reuse_continue(struct reuse *u, struct sequence *s);
+
+/* Returns the deepest restorable position of s at most at `end`, which is below
+ * its known ids; n_tokens = 0: none. */
+struct prefix_hit reuse_find(struct reuse *u, const struct sequence *s,
+                             uint32_t end);
+
 /* Adds the saves of row i of the batch, which the caller is making, to its
  * plan. */
 void reuse_save(struct reuse *u, const struct batcher_limits *l,
@@ -72,17 +80,12 @@ void reuse_save(struct reuse *u, const struct batcher_limits *l,
 void reuse_result(struct reuse *u, const struct batch *t, uint32_t i,
                   bool good);
 
-/* Puts the checkpoint of decode into the index: s has ended. */
+/* Puts the checkpoint of decode into the index: s has ended, and its blocks are
+ * still there. */
 void reuse_end(struct reuse *u, struct sequence *s);
 
 /* Forgets everything that shares the first unit of s: some of it is damaged,
  * and nothing shows which. */
 void reuse_forget(struct reuse *u, const struct sequence *s);
-
-/* Frees the checkpoints of decode of s. */
-void reuse_drop_rolling(struct reuse *u, struct sequence *s);
-
-/* Drops the saves of a plan in flight. */
-void reuse_drop_saves(struct reuse *u, struct batch *t);
 
 #endif
