@@ -45,8 +45,11 @@ enum choice_state router_choice_state(const struct router_core *r,
 struct router_worker_view {
     struct peer_id id;
     uint64_t session, snapshot, grant, last_grant;
-    uint32_t free_blocks, free_slots; /* newest ledger, with cached */
-    uint32_t granted_blocks, granted_slots;
+    /* By the newest ledger: pages free and cached, and units of a class that
+     * are not held or granted. */
+    uint32_t free_blocks, free_slots, free_pages;
+    uint32_t granted_blocks, granted_slots, granted_pages;
+    uint64_t n_backlog;   /* tokens to compute before first tokens */
     uint32_t n_sequences; /* granted, not yet ended and acknowledged */
     bool slow;            /* its oldest plan has been in flight for long */
     uint32_t n_suspects;  /* suspects among its sequences */

@@ -35,6 +35,7 @@
 #include "tests/sim/replicas.h"
 #include "tests/sim/request.h"
 #include "tests/sim/rng.h"
+#include "tests/sim/sessions.h"
 #include "tests/sim/spare.h"
 #include "tests/sim/strangers.h"
 #include "tests/sim/web.h"
