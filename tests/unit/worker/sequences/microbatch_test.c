@@ -78,7 +78,7 @@ static void ring_back(struct ring *r)
     memmove(r->at, r->at + 1, (r->n - 1) * sizeof r->at[0]);
     for (uint32_t i = 0; i < t->plan.n_rows; i++) {
         if (t->owners[i]->n_generated == t->owners[i]->max_tokens) {
-            batcher_drop(b, t->owners[i]);
+            batcher_drop(r->b, t->owners[i]);
         }
     }
 }
