@@ -53,7 +53,7 @@ static void void_settles_alone(void **state)
     bench_say(b, METHOD_STAGE_OPEN, &m.base);
     assert_int_equal(bench_account(b).grant, 1);
     assert_int_equal(bench_account(b).n_sequences, 0);
-    assert_int_equal(bench_account(b).blocks.free, b->o.n_blocks);
+    assert_int_equal(bench_account(b).pages.free, BENCH_PAGES);
     assert_int_equal(bench_last(b, METHOD_STAGE_OPEN)->grant, b->grant);
     /* Its Remove finds no sequence, and adds zeros. */
     bench_remove(b, b->grant);
@@ -172,7 +172,7 @@ static void a_wrong_open_breaks_it(void **state)
         wrong_open(&o, how);
         bench_say(b, METHOD_STAGE_OPEN, &o.m.base);
         bench_check_broken(b, says[how]);
-        assert_int_equal(bench_account(b).blocks.free, b->o.n_blocks);
+        assert_int_equal(bench_account(b).pages.free, BENCH_PAGES);
         bench_free(&b);
     }
 }
@@ -183,14 +183,14 @@ static void what_does_not_fit_breaks_it(void **state)
     struct bench *b = stand(false);
 
     (void)state;
-    for (uint32_t i = 0; i < b->o.n_slots; i++) {
+    for (uint32_t i = 0; i < b->o.slot_cap; i++) {
         bench_open_plain(b, 8, 8);
     }
     assert_int_equal(b->n_broken, 0);
     assert_int_equal(bench_account(b).slots.free, 0);
     bench_open_plain(b, 8, 8);
     bench_check_broken(b, "Open of grant 109: ");
-    assert_int_equal(bench_account(b).slots.free, b->o.n_slots);
+    assert_int_equal(bench_account(b).slots.free, b->o.slot_cap);
     bench_free(&b);
 }
 
@@ -234,7 +234,7 @@ static void remove_frees_between_plans(void **state)
     bench_remove(b, one);
     assert_int_equal(b->n_said, said); /* its plan is on its way */
     bench_open_plain(b, 8, 8);
-    assert_int_equal(bench_account(b).blocks.free, b->o.n_blocks - 6);
+    assert_int_equal(bench_account(b).pages.free, BENCH_PAGES - 6 - 3);
     bench_run(b);
     s = &b->said[b->n_said - 1];
     assert_int_equal(s->method, METHOD_STAGE_REMOVE); /* after the Forward */
@@ -243,7 +243,7 @@ static void remove_frees_between_plans(void **state)
     assert_int_equal(s->n, 1);
     assert_int_equal(s->blocks[0], 2);
     assert_int_equal(s->slots[0], 1);
-    assert_int_equal(bench_account(b).blocks.free, b->o.n_blocks - 4);
+    assert_int_equal(bench_account(b).pages.free, BENCH_PAGES - 4 - 3);
     bench_run(b);
     bench_remove(b, two); /* at once, because no plan names it */
     assert_int_equal(bench_last(b, METHOD_STAGE_REMOVE)->grant, two);
