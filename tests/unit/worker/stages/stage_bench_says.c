@@ -293,7 +293,8 @@ void bench_open(struct bench *b, struct bench_open *o, uint32_t n_prompt,
         o->grants[i] = here ? b->own : 77;
         o->blocks[i] =
             here ? (n + b->o.block_tokens - 1) / b->o.block_tokens : 99;
-        o->slots[i] = here;
+        o->blocks[i] *= !here || b->o.pages_per_block > 0;
+        o->slots[i] = here && b->o.pages_per_slot > 0;
         o->checkpoints[i] = 0;
     }
     o->stages.n_grant = o->stages.n_blocks = b->n_stages - 1;
