@@ -9,12 +9,6 @@
 
 /* ---- what a token is ---- */
 
-uint64_t rig_mix(uint64_t h, uint32_t id)
-{
-    h = (h ^ id) * 0x9e3779b97f4a7c15u;
-    return h ^ (h >> 29);
-}
-
 /* Returns any token but the end token. */
 static uint32_t sampled(uint64_t h, uint32_t choice)
 {

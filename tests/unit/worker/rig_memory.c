@@ -23,6 +23,12 @@ struct rig_memory {
     struct rig_page *pages;
 };
 
+uint64_t rig_mix(uint64_t h, uint32_t id)
+{
+    h = (h ^ id) * 0x9e3779b97f4a7c15u;
+    return h ^ (h >> 29);
+}
+
 struct rig_memory *rig_memory_new(const struct worker_options *o)
 {
     struct rig_memory *m = calloc(1, sizeof *m);
