@@ -101,6 +101,18 @@ static void take_reuse(struct sequence *s, const Sluice__V1__SubmitRequest *m)
     assert_true(m->n_spans == 0 || sum == m->n_prompt);
 }
 
+/* Returns true if another choice of the request took over what m names. */
+static bool has_sibling(const struct fake *w, const struct sequence *s)
+{
+    for (int i = 0; i < RIG_SEQUENCES; i++) {
+        const struct sequence *x = &w->sequences[i];
+        if (x->used && x->continues && memcmp(x->id, s->id, 16) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Takes over the kept sequence that m names.  Returns false if the Submit was
  * refused. */
 static bool take_kept(struct fake *w, struct sequence *s,
@@ -111,6 +123,10 @@ static bool take_kept(struct fake *w, struct sequence *s,
     struct error e;
 
     w->n_continues++;
+    s->continues = has_sibling(w, s);
+    if (s->continues) {
+        return true;
+    }
     if (kept == NULL || kept->finish == 0 || w->refuse_continues != ST_OK) {
         error_set(&e,
                   w->refuse_continues != ST_OK ? w->refuse_continues
