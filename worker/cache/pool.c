@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/base/plant.h"
 
 const char *pool_class_name(enum pool_class c)
 {
@@ -312,6 +313,13 @@ static struct pool_block *block_at(const struct pool *p, uint32_t block)
     return exists ? &p->blocks[block] : NULL;
 }
 
+static void tell_watch(const struct pool *p, uint32_t block, bool held)
+{
+    if (p->watch.held != NULL) {
+        p->watch.held(p->watch.self, block, held);
+    }
+}
+
 static void release_block(struct pool *p, uint32_t block)
 {
     struct pool_block *b = block_at(p, block);
@@ -326,6 +334,7 @@ static void release_block(struct pool *p, uint32_t block)
     p->held.n[POOL_BLOCKS]--;
     if (b->indexed) {
         p->cached.n[POOL_BLOCKS]++;
+        tell_watch(p, block, false);
     } else {
         free_block(p, block);
     }
@@ -364,6 +373,7 @@ void pool_share(struct pool *p, uint32_t block, bool from_grant)
     if (b->refs++ == 0) {
         p->cached.n[POOL_BLOCKS]--;
         p->held.n[POOL_BLOCKS]++;
+        tell_watch(p, block, true);
     }
     if (from_grant) {
         p->granted.n[POOL_BLOCKS]--;
@@ -393,7 +403,7 @@ void pool_unindex(struct pool *p, uint32_t block)
         return;
     }
     b->indexed = false;
-    if (b->refs == 0) {
+    if (b->refs == 0 || PLANT(EVICTED_HELD)) {
         p->cached.n[POOL_BLOCKS]--;
         free_block(p, block);
     }

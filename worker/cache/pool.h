@@ -82,8 +82,15 @@ struct pool_block {
     bool indexed;     /* the prefix index has it */
 };
 
+/* Called when an indexed block becomes held or cached. */
+struct pool_watch {
+    void *self;
+    void (*held)(void *self, uint32_t block, bool held); /* NULL: none */
+};
+
 struct pool {
     struct pool_options o;
+    struct pool_watch watch;
     struct pool_need held, cached, granted; /* units */
     uint32_t free;                          /* pages */
     struct pool_block *blocks;              /* [n_pages] by logical number */

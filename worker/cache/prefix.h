@@ -22,15 +22,23 @@
  * free pages only.
  *
  * Eviction frees what is cached and not held, by value: the tokens that a later
- * request would compute again, times the chance that one comes, per page.  A
- * tenant above its quota goes first.
+ * request would compute again, times the chance that one comes, per page
+ * (prefix_evict.c).  Blocks that lead to no checkpoint are worth nothing on a
+ * hybrid, and go first.  A tenant at its quota evicts its own.
+ *
+ * Promise: prefix_make_room() frees every page that the pool counts as cached.
+ * If nothing else is left, nodes above a held node go, whose blocks a sequence
+ * computed again, and then reservations of plans in flight are taken back.
  *
  * Events: every change of a restorable position (a node with a checkpoint, or
- * any node without linear layers) is a numbered event for the router.
+ * any node without linear layers) is a numbered event for the router.  The
+ * first part of a snapshot is marked, and means that the index was empty before
+ * it; its other parts are events as any.
  *
  * Threading: the core's.  Memory: prefix_init() allocates; no other call does.
- * Limits: options.n_nodes nodes, PREFIX_TENANTS_MAX tenants, PREFIX_EVENTS_MAX
- * events not yet sent; beyond it the router gets a snapshot. */
+ * Limits: options.n_nodes nodes; PREFIX_TENANTS_MAX tenants, beyond it the one
+ * used longest ago is forgotten; PREFIX_EVENTS_MAX events not yet sent, beyond
+ * it the router gets a snapshot. */
 #ifndef WORKER_CACHE_PREFIX_H
 #define WORKER_CACHE_PREFIX_H
 
@@ -84,6 +92,8 @@ struct prefix_watch {
     bool (*fits)(void *self, const struct pool_need *need);
 };
 
+/* Makes an empty index of the pool, which is borrowed, and sets its watch.
+ * Returns false if memory runs out. */
 MUST_CHECK bool prefix_init(struct prefix **x, const struct prefix_options *o,
                             struct pool *pool);
 void prefix_free(struct prefix **x);
@@ -122,11 +132,13 @@ uint32_t prefix_insert(struct prefix *x, const void *tenant, size_t n_tenant,
 uint32_t prefix_wants(const struct prefix *x, const struct prefix_hit *hit,
                       uint32_t n, uint32_t *out, uint32_t cap);
 
-/* Reserves a checkpoint, evicting less valuable ones; false: none is worth it.
- * prefix_put() gives it to a node, prefix_drop() frees it.  prefix_make_room()
- * takes a reservation back before it lets a grant fail; then both do nothing.
- * The plan that saves it runs before any that uses its pages. */
+/* Reserves a checkpoint for a plan, evicting what is worth least; false: there
+ * is no room.  prefix_put() gives it to a node, prefix_drop() frees it; one of
+ * them must follow.  prefix_make_room() takes a reservation back before it lets
+ * a grant fail; then both do nothing.  The plan that saves it runs before any
+ * that uses its pages.  prefix_reserve_free() evicts nothing. */
 MUST_CHECK bool prefix_reserve(struct prefix *x, uint32_t *checkpoint);
+MUST_CHECK bool prefix_reserve_free(struct prefix *x, uint32_t *checkpoint);
 void prefix_put(struct prefix *x, uint32_t node, uint32_t checkpoint);
 void prefix_drop(struct prefix *x, uint32_t checkpoint);
 
@@ -134,8 +146,10 @@ void prefix_drop(struct prefix *x, uint32_t checkpoint);
  * else uses: its contents are damaged. */
 void prefix_forget(struct prefix *x, uint32_t node);
 
-/* Evicts until `need` fits into the free pages, or nothing evictable is left.
- * Nodes on the path of `spare` go last. */
+/* Evicts until the pages of `need` are free, or nothing is cached.  Nodes on
+ * the path of `spare` go last; PREFIX_NONE: none.  Not while a plan is built: a
+ * reservation may be taken back, which prefix_put() and prefix_drop() then
+ * ignore. */
 void prefix_make_room(struct prefix *x, const struct pool_need *need,
                       uint32_t spare);
 
@@ -145,8 +159,9 @@ void prefix_clear(struct prefix *x);
 /* ---- events ---- */
 
 /* Returns the number of the next event to send, and writes up to cap of them;
- * *n: how many.  snapshot: the events describe everything, from an empty index;
- * *more: it continues in the next call. */
+ * *n: how many.  *snapshot: the mirror is empty before these events; then they
+ * are sent even if there are none.  *more: a snapshot continues in the next
+ * call, which has *snapshot = false. */
 uint64_t prefix_events(struct prefix *x, struct prefix_event *out, uint32_t cap,
                        uint32_t *n, bool *snapshot, bool *more);
 /* The router asked for a snapshot, or a session began. */
@@ -161,6 +176,10 @@ struct prefix_figures {
 };
 
 struct prefix_figures prefix_figures(const struct prefix *x);
+
+/* Returns the sum of prefix_hash_digest() over the restorable positions, for
+ * auditors.  *n: their number. */
+uint64_t prefix_digest(const struct prefix *x, uint32_t *n);
 
 /* Calls each() for every block and checkpoint that the index owns, for the
  * audit. */

@@ -133,7 +133,7 @@ struct sequence *sequence_new(struct sequence_table *t, uint32_t n_tokens,
     memset(s, 0, sizeof *s);
     s->number = ++t->next_number;
     s->state = SEQUENCE_RECEIVING;
-    s->slot = s->rolling = SLOT_NONE;
+    s->slot = s->rolling = s->rolling_next = SLOT_NONE;
     s->node = PREFIX_NONE;
     s->cache = true;
     s->tokens = tokens;
@@ -322,21 +322,23 @@ void sequence_release(struct sequence_table *t, struct sequence *s)
     bool leak = PLANT(CANCEL_LEAKS) && s->finish == FINISH_CANCELLED;
 
     for (uint32_t i = leak; i < s->n_blocks; i++) {
-        pool_release(t->pool, POOL_BLOCKS, paged_get(&t->slab, &s->blocks, i));
+        uint32_t block = paged_get(&t->slab, &s->blocks, i);
+
+        if (PLANT(REFERENCE_TWICE) && t->pool->blocks[block].refs > 1) {
+            pool_release(t->pool, POOL_BLOCKS, block);
+        }
+        pool_release(t->pool, POOL_BLOCKS, block);
     }
     promised.n[POOL_BLOCKS] -= s->n_blocks;
     if (s->slot != SLOT_NONE) {
         pool_release(t->pool, POOL_SLOTS, s->slot);
         promised.n[POOL_SLOTS]--;
     }
-    if (s->rolling != SLOT_NONE) {
-        pool_uncache(t->pool, s->rolling);
-    }
     /* Memory that was granted and never taken is freed with the rest. */
     pool_ungrant(t->pool, &promised);
     s->need = (struct pool_need){0};
     s->n_blocks = 0;
-    s->slot = s->rolling = SLOT_NONE;
+    s->slot = SLOT_NONE;
     paged_free(&t->slab, &s->blocks);
 }
 

@@ -82,8 +82,7 @@ void batch_fini(struct batch *t)
 
 /* ---- copies ---- */
 
-/* Appends the moves that the pool has recorded to `before`. */
-static void carry_moves(struct batch *t, struct pool *pool)
+void batch_carry(struct batch *t, struct pool *pool)
 {
     struct plan *p = &t->plan;
     uint32_t n;
@@ -101,7 +100,7 @@ static void carry_moves(struct batch *t, struct pool *pool)
 
 void batch_copy(struct batch *t, struct pool *pool, struct plan_copy c)
 {
-    carry_moves(t, pool);
+    batch_carry(t, pool);
     assert(t->plan.n_before < PLAN_COPIES_MAX);
     t->plan.before[t->plan.n_before++] = c;
 }
@@ -118,7 +117,22 @@ void batch_begin(struct batch *t, struct pool *pool, uint64_t step)
     /* Now and not at the end: a checkpoint that this plan restores may be freed
      * while the plan is made, and poison comes before copies. */
     p->n_poison = pool_take_freed(pool, p->poison);
-    carry_moves(t, pool);
+    batch_carry(t, pool);
+}
+
+void batch_unpoison(struct batch *t, const struct plan_copy *c)
+{
+    struct plan *p = &t->plan;
+
+    for (uint32_t i = 0; i < p->n_poison;) {
+        const struct plan_copy *x = &p->poison[i];
+
+        if (x->from < c->from + c->n && c->from < x->from + x->n) {
+            p->poison[i] = p->poison[--p->n_poison];
+        } else {
+            i++;
+        }
+    }
 }
 
 void batch_undo(struct batch *t, struct pool *pool)
@@ -182,11 +196,10 @@ bool batch_take_memory(const struct batcher_limits *l,
         !pool_take(pool, POOL_SLOTS, 1, &s->slot)) {
         return false;
     }
-    carry_moves(t, pool);
+    batch_carry(t, pool);
     /* The recurrent state of the previous owner is still in the slot, or its
      * own one of before it is computed again. */
-    if (l->pages_per_slot > 0 && s->n_planned == 0 &&
-        !PLANT(SLOT_NOT_ZEROED) &&
+    if (l->pages_per_slot > 0 && s->n_planned == 0 && !PLANT(SLOT_NOT_ZEROED) &&
         !(PLANT(RECOMPUTE_STALE) && s->recompute == RECOMPUTE_ALONE)) {
         t->plan.zero_slots[t->plan.n_zero++] = s->slot;
     }
@@ -225,9 +238,8 @@ static void fill_twin(const struct batcher_limits *l, struct plan *p,
             (struct plan_copy){source->slot, row->slot, l->pages_per_slot};
     }
     if (row->n_blocks > last) {
-        p->after[p->n_after++] =
-            (struct plan_copy){p->blocks[source->block + last],
-                               p->blocks[row->block + last], 1};
+        p->after[p->n_after++] = (struct plan_copy){
+            p->blocks[source->block + last], p->blocks[row->block + last], 1};
     }
 }
 

@@ -64,7 +64,8 @@ struct role_ops {
     bool adopts;
 
     /* Plans may restore, save, share and copy (worker/sequences/reuse.h), and
-     * the calls below pass that on.  false: they are never called. */
+     * the calls below pass that on; NULL where there is no other stage.
+     * false: nothing is reused. */
     bool reuses;
     /* Evict from the index until the Submit's needs at the other stages fit. */
     void (*make_room)(void *self, const Sluice__V1__SubmitRequest *m);

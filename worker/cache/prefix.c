@@ -1,0 +1,396 @@
+#include "worker/cache/prefix.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/plant.h"
+#include "worker/cache/prefix_state.h"
+
+/* ---- begin and end ---- */
+
+static void *array(size_t n, size_t size, int fill)
+{
+    void *memory = malloc((n + 1) * size);
+
+    if (memory != NULL) {
+        memset(memory, fill, n * size);
+    }
+    return memory;
+}
+
+static uint32_t buckets_of(uint32_t n_nodes)
+{
+    uint32_t n = 16;
+
+    while (n < n_nodes && n < (uint32_t)1 << 31) {
+        n *= 2;
+    }
+    return n;
+}
+
+/* Counts what is held of a node. */
+static void block_held(void *self, uint32_t block, bool held)
+{
+    struct prefix *x = self;
+    uint32_t node = x->node_of[block];
+
+    if (node == PREFIX_NONE) {
+        return;
+    }
+    x->nodes[node].n_held = (uint8_t)(x->nodes[node].n_held + (held ? 1 : -1));
+    if (x->nodes[node].n_held <= 1 && x->nodes[node].checkpoint == SLOT_NONE) {
+        prefix_place(x, node);
+    }
+}
+
+static uint32_t share_of(const struct prefix *x, float share)
+{
+    double pages = (double)x->pool->o.n_pages * (double)share;
+
+    return pages > 0 ? (uint32_t)pages : 0;
+}
+
+static void set_sizes(struct prefix *x)
+{
+    const struct prefix_options *o = &x->o;
+
+    const struct pool_options *p = &x->pool->o;
+
+    x->checkpoint_pages = p->pages_per[POOL_CHECKPOINTS];
+    x->most_pages = share_of(x, o->tenant_share);
+    x->most_checkpoints = o->n_nodes;
+    if (x->checkpoint_pages > 0) {
+        x->most_checkpoints =
+            share_of(x, o->checkpoint_share) / x->checkpoint_pages;
+    }
+    x->mask = buckets_of(o->n_nodes) - 1;
+    x->free_node = x->aside = PREFIX_NONE;
+    x->next_event = 1;
+    x->snapshot = true;
+}
+
+/* Returns how many blocks of the pool a node may have. */
+static uint32_t blocks_per_unit(const struct prefix *x)
+{
+    return x->pool->o.pages_per[POOL_BLOCKS] > 0
+               ? PREFIX_UNIT / x->o.block_tokens
+               : 0;
+}
+
+static void set_classes(struct prefix *x, bool has_blocks, bool has_states)
+{
+    x->o.has_blocks = has_blocks;
+    x->o.has_states = has_states;
+    x->unit_blocks = has_blocks ? blocks_per_unit(x) : 0;
+}
+
+/* Makes the numbers of checkpoints that have no pages. */
+static bool make_states(struct prefix *x)
+{
+    uint32_t n = x->pool->places.n_extents;
+
+    if (x->checkpoint_pages == 0) {
+        n = x->o.n_nodes;
+        x->numbers = array(n, sizeof *x->numbers, 0);
+        for (; x->numbers != NULL && x->n_numbers < n; x->n_numbers++) {
+            x->numbers[x->n_numbers] = n - 1 - x->n_numbers;
+        }
+    }
+    x->reserved = array(n, 1, RESERVED_NOT);
+    return x->reserved != NULL &&
+           (x->checkpoint_pages > 0 || x->numbers != NULL);
+}
+
+bool prefix_init(struct prefix **out, const struct prefix_options *o,
+                 struct pool *pool)
+{
+    struct prefix *x = calloc(1, sizeof *x);
+
+    *out = x;
+    if (x == NULL) {
+        return false;
+    }
+    x->o = *o;
+    x->pool = pool;
+    set_sizes(x);
+    set_classes(x, o->has_blocks, o->has_states);
+    /* What is not used is not touched, so that it costs no memory. */
+    x->nodes = malloc((o->n_nodes + (size_t)1) * sizeof *x->nodes);
+    x->tokens = malloc(((size_t)o->n_nodes + 1) * PREFIX_UNIT * 4);
+    x->blocks = malloc(((size_t)o->n_nodes + 1) * (blocks_per_unit(x) + 1) * 4);
+    x->buckets = array((size_t)x->mask + 1, sizeof *x->buckets, 0xff);
+    x->node_of = array(pool->o.n_pages, sizeof *x->node_of, 0xff);
+    x->tenants = array(PREFIX_TENANTS_MAX, sizeof *x->tenants, 0);
+    x->tenant_buckets = array(2 * PREFIX_TENANTS_MAX, 4, 0xff);
+    x->events = malloc(PREFIX_EVENTS_MAX * sizeof *x->events);
+    if (x->nodes == NULL || x->tokens == NULL || x->blocks == NULL ||
+        x->buckets == NULL || x->node_of == NULL || !make_states(x) ||
+        x->tenants == NULL || x->tenant_buckets == NULL || x->events == NULL) {
+        prefix_free(out);
+        return false;
+    }
+    pool->watch = (struct pool_watch){.self = x, .held = block_held};
+    return true;
+}
+
+void prefix_free(struct prefix **out)
+{
+    struct prefix *x = *out;
+
+    *out = NULL;
+    if (x == NULL) {
+        return;
+    }
+    if (x->pool->watch.self == x) {
+        x->pool->watch = (struct pool_watch){0};
+    }
+    free(x->nodes);
+    free(x->tokens);
+    free(x->blocks);
+    free(x->buckets);
+    free(x->node_of);
+    free(x->reserved);
+    free(x->numbers);
+    free(x->tenants);
+    free(x->tenant_buckets);
+    free(x->events);
+    free(x);
+}
+
+void prefix_set_key(struct prefix *x, const struct prefix_key *key)
+{
+    x->key = *key;
+    prefix_rehash(x);
+    prefix_events_clear(x);
+}
+
+void prefix_set_watch(struct prefix *x, const struct prefix_watch *w)
+{
+    x->watch = w != NULL ? *w : (struct prefix_watch){0};
+}
+
+void prefix_set_classes(struct prefix *x, bool has_blocks, bool has_states)
+{
+    prefix_clear(x);
+    set_classes(x, has_blocks, has_states);
+    prefix_events_clear(x);
+}
+
+/* ---- match ---- */
+
+/* Counts a use: without states of the whole path, because each node serves by
+ * itself; otherwise only of the state that is restored.  The other states of a
+ * path did not serve, and refreshing them would evict better ones. */
+static void use_path(struct prefix *x, uint32_t node)
+{
+    if (x->o.has_states) {
+        prefix_use(x, node);
+        return;
+    }
+    for (uint32_t i = node; i != PREFIX_NONE; i = x->nodes[i].parent) {
+        prefix_use(x, i);
+    }
+}
+
+/* Walks down as long as tokens are equal, and writes the deepest restorable
+ * node and the units that are there into hit. */
+static void walk_down(struct prefix *x, uint32_t tenant,
+                      const struct slab *slab, const struct paged *ids,
+                      uint32_t n_units, struct prefix_hit *hit)
+{
+    struct prefix_hash hash = x->tenants[tenant].root;
+    uint32_t tokens[PREFIX_UNIT], at = PREFIX_NONE;
+
+    for (uint32_t i = 0; i < n_units; i++) {
+        paged_read(slab, ids, i * PREFIX_UNIT, tokens, PREFIX_UNIT);
+        hash = prefix_hash_next(&x->key, hash, tokens);
+        at = prefix_child(x, tenant, at, hash, tokens);
+        if (at == PREFIX_NONE) {
+            return;
+        }
+        hit->branch = (i + 1) * PREFIX_UNIT;
+        if (!x->o.has_states || x->nodes[at].checkpoint != SLOT_NONE) {
+            hit->n_tokens = hit->branch;
+            hit->node = at;
+        }
+    }
+}
+
+struct prefix_hit prefix_match(struct prefix *x, const void *tenant,
+                               size_t n_tenant, const struct slab *slab,
+                               const struct paged *ids, uint32_t n)
+{
+    struct prefix_hit hit = {.node = PREFIX_NONE, .checkpoint = SLOT_NONE};
+    uint32_t t;
+
+    if (!x->o.on) {
+        return hit;
+    }
+    x->figures.lookups++;
+    x->figures.prompt_tokens += n;
+    t = prefix_tenant_find(x, tenant, n_tenant);
+    /* The last token is computed again, for its logits. */
+    if (t != PREFIX_NONE && n > PREFIX_UNIT) {
+        walk_down(x, t, slab, ids, (n - 1) / PREFIX_UNIT, &hit);
+    }
+    if (hit.node != PREFIX_NONE) {
+        hit.checkpoint = x->nodes[hit.node].checkpoint;
+        x->figures.hits++;
+        x->figures.hit_tokens += hit.n_tokens;
+        use_path(x, hit.node);
+    }
+    return hit;
+}
+
+void prefix_blocks(const struct prefix *x, uint32_t node, uint32_t *out)
+{
+    for (uint32_t i = node; i != PREFIX_NONE; i = x->nodes[i].parent) {
+        memcpy(out + (size_t)(x->nodes[i].depth - 1) * x->unit_blocks,
+               prefix_unit(x, i), x->unit_blocks * sizeof *out);
+    }
+}
+
+/* ---- insert ---- */
+
+/* Adds a unit below `parent`, which is marked, with all above it.  Returns
+ * PREFIX_NONE if there is no room, or a block is in the index elsewhere. */
+static uint32_t add_unit(struct prefix *x, uint32_t tenant, uint32_t parent,
+                         struct prefix_hash hash, const uint32_t *tokens,
+                         const uint32_t *blocks)
+{
+    for (uint32_t i = 0; i < x->unit_blocks; i++) {
+        if (x->pool->blocks[blocks[i]].indexed) {
+            return PREFIX_NONE;
+        }
+    }
+    if (!prefix_free_share(x, tenant, x->unit_blocks) ||
+        !prefix_free_entry(x)) {
+        return PREFIX_NONE;
+    }
+    return prefix_add(x, tenant, parent, hash, tokens, blocks);
+}
+
+uint32_t prefix_insert(struct prefix *x, const void *tenant, size_t n_tenant,
+                       const struct slab *slab, const struct paged *ids,
+                       const struct paged *blocks, uint32_t end)
+{
+    uint32_t tokens[PREFIX_UNIT], unit[PREFIX_UNIT], node = PREFIX_NONE, t;
+    uint32_t k = x->unit_blocks;
+    struct prefix_hash hash;
+
+    if (!x->o.on || end < PREFIX_UNIT ||
+        (t = prefix_tenant_make(x, tenant, n_tenant)) == PREFIX_NONE) {
+        return PREFIX_NONE;
+    }
+    hash = x->tenants[t].root;
+    x->walk++;
+    for (uint32_t i = 0; i < end / PREFIX_UNIT; i++) {
+        uint32_t parent = node;
+
+        paged_read(slab, ids, i * PREFIX_UNIT, tokens, PREFIX_UNIT);
+        hash = prefix_hash_next(&x->key, hash, tokens);
+        node = prefix_child(x, t, parent, hash, tokens);
+        if (node == PREFIX_NONE) {
+            if (k > 0) {
+                paged_read(slab, blocks, i * k, unit, k);
+            }
+            node = add_unit(x, t, parent, hash, tokens, unit);
+        }
+        if (node == PREFIX_NONE) {
+            return PREFIX_NONE;
+        }
+        x->nodes[node].mark = x->walk;
+    }
+    return node;
+}
+
+/* ---- removal ---- */
+
+void prefix_forget(struct prefix *x, uint32_t node)
+{
+    uint32_t parent;
+
+    if (node == PREFIX_NONE || x->nodes[node].depth == 0) {
+        return;
+    }
+    parent = x->nodes[node].parent;
+    prefix_remove_tree(x, node);
+    while (parent != PREFIX_NONE && x->nodes[parent].child == PREFIX_NONE) {
+        node = parent;
+        parent = x->nodes[node].parent;
+        prefix_remove(x, node);
+    }
+}
+
+void prefix_clear(struct prefix *x)
+{
+    for (uint32_t t = 0; t < x->n_tenants; t++) {
+        while (x->tenants[t].child != PREFIX_NONE) {
+            prefix_remove_tree(x, x->tenants[t].child);
+        }
+    }
+}
+
+/* Removes nodes with blocks that are cached although something below is held:
+ * a sequence that computed the same units again has its own blocks for them. */
+static void free_below_held(struct prefix *x, const struct pool_need *need)
+{
+    for (uint32_t i = 0; i < x->n_fresh && !prefix_has_room(x, need); i++) {
+        const struct prefix_node *n = &x->nodes[i];
+
+        if (n->depth > 0 && n->n_held < x->unit_blocks) {
+            prefix_remove_tree(x, i);
+        }
+    }
+}
+
+void prefix_make_room(struct prefix *x, const struct pool_need *need,
+                      uint32_t spare)
+{
+    if (prefix_has_room(x, need)) {
+        return;
+    }
+    prefix_mark(x, spare);
+    if (prefix_free_pages(x, need)) {
+        return;
+    }
+    /* Everything that is cached was promised to the router. */
+    x->walk++;
+    if (!prefix_free_pages(x, need)) {
+        free_below_held(x, need);
+        prefix_take_back(x, need);
+    }
+}
+
+/* ---- figures and checks ---- */
+
+struct prefix_figures prefix_figures(const struct prefix *x)
+{
+    return x->figures;
+}
+
+void prefix_walk(const struct prefix *x,
+                 void (*each)(void *ctx, enum pool_class c, uint32_t number),
+                 void *ctx)
+{
+    for (uint32_t i = 0; i < x->n_fresh; i++) {
+        const struct prefix_node *n = &x->nodes[i];
+
+        if (n->depth == 0) {
+            continue;
+        }
+        for (uint32_t k = 0; k < x->unit_blocks; k++) {
+            each(ctx, POOL_BLOCKS, prefix_unit(x, i)[k]);
+        }
+        if (n->checkpoint != SLOT_NONE && x->checkpoint_pages > 0) {
+            each(ctx, POOL_CHECKPOINTS, n->checkpoint);
+        }
+    }
+    for (uint32_t i = 0;
+         x->checkpoint_pages > 0 && i < x->pool->places.n_extents; i++) {
+        if (x->reserved[i] == RESERVED) {
+            each(ctx, POOL_CHECKPOINTS, i * x->checkpoint_pages);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+/* What a node is worth, and which goes first.
+ *
+ * Keys are those of GreedyDual-Size-Frequency (Cherkasova, 1998):
+ *
+ *     key = age at the last use + tokens to compute again * chance / pages
+ *
+ * The age of the index is the highest key that was evicted.  Entries that are
+ * not used therefore fall behind without being touched. */
+#include <assert.h>
+
+#include "common/base/plant.h"
+#include "worker/cache/prefix_state.h"
+
+#define USES_MAX 15
+
+/* A checkpoint with a deeper one below it and no branch in between serves only
+ * a request that goes back: an earlier turn of a session that went on, or a
+ * grid position. */
+#define SUPERSEDED (1.0 / 64)
+
+static bool has_one_child(const struct prefix *x, const struct prefix_node *n)
+{
+    return n->child != PREFIX_NONE && x->nodes[n->child].next == PREFIX_NONE;
+}
+
+/* Returns the units from the checkpoint above to the node, which a request
+ * computes again without the node's own.  alone: those of them that serve
+ * nothing else. */
+static uint32_t units_above(const struct prefix *x, uint32_t node,
+                            uint32_t *alone)
+{
+    const struct prefix_node *n = &x->nodes[node];
+    uint32_t depth = n->depth, i = n->parent;
+    bool branched = false;
+
+    *alone = 1;
+    for (; i != PREFIX_NONE; i = x->nodes[i].parent) {
+        if (x->nodes[i].checkpoint != SLOT_NONE) {
+            return depth - x->nodes[i].depth;
+        }
+        branched = branched || !has_one_child(x, &x->nodes[i]);
+        *alone += !branched;
+    }
+    return depth;
+}
+
+/* Returns the value of what the node would give back. */
+static double value_of(const struct prefix *x, uint32_t node)
+{
+    const struct prefix_node *n = &x->nodes[node];
+    double chance = 1.0 + n->uses;
+    uint32_t alone, units, pages;
+
+    if (!x->o.has_states) {
+        return chance * PREFIX_UNIT;
+    }
+    if (n->checkpoint == SLOT_NONE) {
+        return 0;
+    }
+    units = units_above(x, node, &alone);
+    pages = x->checkpoint_pages;
+    if (n->child == PREFIX_NONE) {
+        pages += alone * x->unit_blocks;
+    } else if (n->n_states > 1 && has_one_child(x, n)) {
+        chance *= SUPERSEDED;
+    }
+    return chance * PREFIX_UNIT * units / (pages > 0 ? pages : 1);
+}
+
+static enum prefix_heap heap_of(const struct prefix_node *n)
+{
+    if (n->checkpoint != SLOT_NONE) {
+        return HEAP_STATE;
+    }
+    if (n->child != PREFIX_NONE) {
+        return HEAP_NONE;
+    }
+    return n->n_held == 0 || PLANT(EVICTED_HELD) ? HEAP_LEAF : HEAP_NONE;
+}
+
+void prefix_place(struct prefix *x, uint32_t node)
+{
+    struct prefix_node *n = &x->nodes[node];
+    enum prefix_heap h = heap_of(n);
+
+    if (n->heap == HEAP_ASIDE) {
+        return; /* until the walk ends */
+    }
+    prefix_heap_drop(x, node);
+    if (h != HEAP_NONE) {
+        n->key = n->stamp + value_of(x, node);
+        prefix_heap_add(x, node, h);
+    }
+}
+
+void prefix_use(struct prefix *x, uint32_t node)
+{
+    struct prefix_node *n = &x->nodes[node];
+
+    n->stamp = x->age;
+    n->uses = (uint8_t)(n->uses < USES_MAX ? n->uses + 1 : USES_MAX);
+    if (n->heap < HEAPS) {
+        prefix_place(x, node);
+    }
+}
+
+void prefix_mark(struct prefix *x, uint32_t node)
+{
+    x->walk++;
+    for (uint32_t i = node; i != PREFIX_NONE; i = x->nodes[i].parent) {
+        x->nodes[i].mark = x->walk;
+    }
+}
+
+/* ---- the walk ---- */
+
+/* Returns the lowest of one kind of heap, of a tenant or of all. */
+static uint32_t lowest(const struct prefix *x, enum prefix_heap h,
+                       uint32_t tenant)
+{
+    uint32_t best = PREFIX_NONE;
+
+    if (tenant != PREFIX_NONE) {
+        return x->tenants[tenant].heaps[h];
+    }
+    for (uint32_t i = 0; i < x->n_tenants; i++) {
+        uint32_t root = x->tenants[i].heaps[h];
+
+        if (root != PREFIX_NONE &&
+            (best == PREFIX_NONE || x->nodes[root].key < x->nodes[best].key)) {
+            best = root;
+        }
+    }
+    return best;
+}
+
+/* Takes a node that this walk spares out of its heap. */
+static void put_aside(struct prefix *x, uint32_t node)
+{
+    prefix_heap_drop(x, node);
+    x->nodes[node].heap = HEAP_ASIDE;
+    x->nodes[node].heap_next = x->aside;
+    x->aside = node;
+}
+
+static void end_walk(struct prefix *x)
+{
+    while (x->aside != PREFIX_NONE) {
+        uint32_t node = x->aside;
+
+        x->aside = x->nodes[node].heap_next;
+        x->nodes[node].heap = HEAP_NONE;
+        prefix_place(x, node);
+    }
+}
+
+/* Returns whether this walk spares the node.  entry: only a node that can go as
+ * a whole serves. */
+static bool is_spared(const struct prefix *x, const struct prefix_node *n,
+                      bool entry)
+{
+    return n->mark == x->walk ||
+           (entry && (n->child != PREFIX_NONE || n->n_held > 0));
+}
+
+/* Evicts the lowest of a kind; false if there is none.  Keys may be too low,
+ * because a checkpoint above or below has gone since; such a node goes back
+ * with its new key. */
+static bool evict(struct prefix *x, enum prefix_heap h, uint32_t tenant,
+                  bool entry)
+{
+    uint32_t node;
+
+    while ((node = lowest(x, h, tenant)) != PREFIX_NONE) {
+        struct prefix_node *n = prefix_at(x, node);
+        double key = n->stamp + value_of(x, node);
+
+        if (is_spared(x, n, entry)) {
+            put_aside(x, node);
+        } else if (key > n->key) {
+            prefix_place(x, node);
+        } else {
+            x->age = tenant == PREFIX_NONE && key > x->age ? key : x->age;
+            if (h == HEAP_STATE) {
+                prefix_drop_checkpoint(x, node);
+            } else {
+                prefix_remove(x, node);
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Nodes that lead to no checkpoint are worth nothing, and go first. */
+static bool evict_any(struct prefix *x, uint32_t tenant)
+{
+    return evict(x, HEAP_LEAF, tenant, false) ||
+           evict(x, HEAP_STATE, tenant, false);
+}
+
+bool prefix_has_room(const struct prefix *x, const struct pool_need *need)
+{
+    return x->pool->free >= pool_need_pages(x->pool, need) &&
+           (x->watch.fits == NULL || x->watch.fits(x->watch.self, need));
+}
+
+bool prefix_free_pages(struct prefix *x, const struct pool_need *need)
+{
+    bool more = true, room;
+
+    while (!(room = prefix_has_room(x, need)) && more) {
+        more = evict_any(x, PREFIX_NONE);
+    }
+    end_walk(x);
+    return room;
+}
+
+bool prefix_free_entry(struct prefix *x)
+{
+    bool more = true;
+
+    while (more && !prefix_has_entry(x)) {
+        more = evict(x, HEAP_LEAF, PREFIX_NONE, true) ||
+               evict(x, HEAP_STATE, PREFIX_NONE, true);
+    }
+    end_walk(x);
+    return prefix_has_entry(x);
+}
+
+bool prefix_free_state(struct prefix *x)
+{
+    bool more = true;
+
+    while (more &&
+           x->figures.n_checkpoints + x->n_reserved >= x->most_checkpoints) {
+        more = evict(x, HEAP_STATE, PREFIX_NONE, false);
+    }
+    end_walk(x);
+    return more;
+}
+
+bool prefix_free_share(struct prefix *x, uint32_t tenant, uint32_t pages)
+{
+    bool more = true;
+
+    while (more && (uint64_t)x->tenants[tenant].pages + pages > x->most_pages) {
+        more = evict_any(x, tenant);
+    }
+    end_walk(x);
+    return more;
+}

@@ -1,0 +1,188 @@
+/* prefix_state.h - The parts of the prefix index (worker/cache/prefix.h), for
+ * its own files.
+ *
+ *     prefix.c         match, insert, checkpoints: the calls of the core
+ *     prefix_tree.c    nodes, tenants, hash table
+ *     prefix_heap.c    what may be evicted, by key
+ *     prefix_evict.c   keys, eviction
+ *     prefix_events.c  events
+ *     prefix_states.c  checkpoints and their reservations
+ *
+ * A node is in the heap `leaf` of its tenant if nothing is below it, it has no
+ * checkpoint, and its blocks are not held; it is in the heap `state` if it has
+ * a checkpoint.  All other nodes cannot be evicted now. */
+#ifndef WORKER_CACHE_PREFIX_STATE_H
+#define WORKER_CACHE_PREFIX_STATE_H
+
+#include "worker/cache/prefix.h"
+
+#define PREFIX_GRID_MIN 512 /* tokens between checkpoints on the grid */
+
+/* Reservations that were taken back and are in a plan still, at most, that a
+ * new reservation has to avoid. */
+#define PREFIX_TAKEN_BACK_MAX 64
+
+enum prefix_heap {
+    HEAP_LEAF,
+    HEAP_STATE,
+    HEAPS,
+    HEAP_NONE = HEAPS,
+    HEAP_ASIDE /* in the list `aside` */
+};
+
+struct prefix_node {
+    struct prefix_hash hash;
+    double key;                         /* in its heap: the lowest goes first */
+    double stamp;                       /* the index's age at its last use */
+    uint32_t parent, child, next, prev; /* tree; parent PREFIX_NONE: a tenant's
+                                         * first unit */
+    uint32_t chain;                     /* in the hash table */
+    uint32_t heap_child, heap_next, heap_prev; /* pairing heap */
+    uint32_t depth;      /* units, from 1; 0: the entry is free */
+    uint32_t checkpoint; /* first page; SLOT_NONE: none */
+    uint32_t n_states;   /* checkpoints at the node and below */
+    uint32_t mark;       /* the walk that it belongs to: not evicted by it */
+    uint16_t tenant;
+    uint8_t uses;   /* restored so often, at most USES_MAX */
+    uint8_t n_held; /* its blocks with references */
+    uint8_t heap;   /* enum prefix_heap */
+};
+
+struct prefix_tenant {
+    char name[TENANT_NAME_MAX];
+    uint8_t n_name;
+    struct prefix_hash root;
+    uint32_t child; /* first of its first units */
+    uint32_t chain;
+    uint32_t n_nodes, pages;
+    uint64_t last_use;
+    uint32_t heaps[HEAPS];
+};
+
+/* Reservation of an extent. */
+enum { RESERVED_NOT, RESERVED, RESERVED_TAKEN_BACK };
+
+struct prefix {
+    struct prefix_options o;
+    struct pool *pool;
+    struct prefix_key key;
+    struct prefix_watch watch;
+    uint32_t unit_blocks;      /* blocks of a node; 0: no such class */
+    uint32_t checkpoint_pages; /* 0: checkpoints are mere numbers */
+    uint32_t most_checkpoints; /* with those that are reserved */
+    uint32_t most_pages;       /* of a tenant */
+
+    struct prefix_node *nodes; /* [n_nodes] */
+    uint32_t *tokens;          /* [n_nodes, PREFIX_UNIT] */
+    uint32_t *blocks;          /* [n_nodes, unit_blocks] */
+    uint32_t free_node;        /* list through chain */
+    uint32_t n_fresh;          /* entries from here on were never used */
+    uint32_t *buckets, mask;   /* hash table of nodes */
+    uint32_t *node_of;         /* [n_pages] node of an indexed block */
+
+    struct prefix_tenant *tenants; /* [PREFIX_TENANTS_MAX] */
+    uint32_t n_tenants;            /* entries in use are below */
+    uint32_t *tenant_buckets;      /* [2 * PREFIX_TENANTS_MAX] */
+    uint64_t clock;
+
+    uint8_t *reserved; /* [n_checkpoints] by page / checkpoint_pages */
+    uint32_t n_reserved;
+    uint32_t *numbers; /* [n_numbers] free checkpoints that are mere numbers */
+    uint32_t n_numbers;
+    double age;     /* the highest key that was evicted */
+    uint32_t walk;  /* the newest mark */
+    uint32_t aside; /* list through heap_next: not evicted by this walk */
+
+    struct prefix_event *events; /* [PREFIX_EVENTS_MAX] ring */
+    uint32_t events_at, n_events;
+    uint64_t next_event;
+    bool snapshot;   /* a snapshot is due */
+    bool copying;    /* it has begun, and */
+    uint32_t cursor; /* nodes below have been sent */
+
+    struct prefix_figures figures;
+};
+
+/* ---- prefix_tree.c ---- */
+
+static inline struct prefix_node *prefix_at(const struct prefix *x, uint32_t n)
+{
+    return &x->nodes[n];
+}
+
+static inline const uint32_t *prefix_tokens(const struct prefix *x, uint32_t n)
+{
+    return x->tokens + (size_t)n * PREFIX_UNIT;
+}
+
+static inline uint32_t *prefix_unit(const struct prefix *x, uint32_t n)
+{
+    return x->blocks + (size_t)n * x->unit_blocks;
+}
+
+/* Returns the node of these tokens below parent, PREFIX_NONE if there is none.
+ * hash: that of the child. */
+uint32_t prefix_child(const struct prefix *x, uint32_t tenant, uint32_t parent,
+                      struct prefix_hash hash, const uint32_t *tokens);
+
+/* Adds a node below parent with blocks[unit_blocks], which it indexes.  An
+ * entry must be free. */
+uint32_t prefix_add(struct prefix *x, uint32_t tenant, uint32_t parent,
+                    struct prefix_hash hash, const uint32_t *tokens,
+                    const uint32_t *blocks);
+/* Removes a node without children. */
+void prefix_remove(struct prefix *x, uint32_t node);
+/* Removes a node and everything below it. */
+void prefix_remove_tree(struct prefix *x, uint32_t node);
+bool prefix_has_entry(const struct prefix *x);
+
+/* Returns PREFIX_NONE if there is no such tenant, or no room for one. */
+uint32_t prefix_tenant_find(struct prefix *x, const void *name, size_t n);
+uint32_t prefix_tenant_make(struct prefix *x, const void *name, size_t n);
+
+/* Hashes everything anew. */
+void prefix_rehash(struct prefix *x);
+
+void prefix_set_checkpoint(struct prefix *x, uint32_t node, uint32_t page);
+/* Frees the checkpoint of a node. */
+void prefix_drop_checkpoint(struct prefix *x, uint32_t node);
+
+/* ---- prefix_states.c ---- */
+
+/* Frees a checkpoint that no node has. */
+void prefix_give_state(struct prefix *x, uint32_t checkpoint);
+/* Takes reservations back until the need has room. */
+void prefix_take_back(struct prefix *x, const struct pool_need *need);
+
+/* ---- prefix_heap.c ---- */
+
+void prefix_heap_add(struct prefix *x, uint32_t node, enum prefix_heap h);
+void prefix_heap_drop(struct prefix *x, uint32_t node);
+
+/* ---- prefix_evict.c ---- */
+
+/* Puts the node into the heap where it belongs now, with a new key. */
+void prefix_place(struct prefix *x, uint32_t node);
+/* Counts a use of the node. */
+void prefix_use(struct prefix *x, uint32_t node);
+/* Marks the path to node for the walk that begins. */
+void prefix_mark(struct prefix *x, uint32_t node);
+
+/* Returns whether the pages of need are free, here and at the other stages. */
+bool prefix_has_room(const struct prefix *x, const struct pool_need *need);
+
+/* Each evicts, sparing what is marked, until there is room; they return false
+ * if there is none.  tenant: only that tenant's; PREFIX_NONE: anyone's. */
+bool prefix_free_pages(struct prefix *x, const struct pool_need *need);
+bool prefix_free_entry(struct prefix *x);
+bool prefix_free_state(struct prefix *x);
+bool prefix_free_share(struct prefix *x, uint32_t tenant, uint32_t pages);
+
+/* ---- prefix_events.c ---- */
+
+/* The node is restorable from now on, or no longer. */
+void prefix_event(struct prefix *x, uint32_t node, bool appears);
+/* Forgets what is not sent; a snapshot is due. */
+void prefix_events_clear(struct prefix *x);
+
+#endif
