@@ -55,10 +55,11 @@ static void set_sizes(struct prefix *x)
 {
     const struct prefix_options *o = &x->o;
 
-    x->unit_blocks = o->has_blocks ? PREFIX_UNIT / o->block_tokens : 0;
-    x->checkpoint_pages =
-        o->has_states ? x->pool->o.pages_per[POOL_CHECKPOINTS] : 0;
+    const struct pool_options *p = &x->pool->o;
+
+    x->checkpoint_pages = p->pages_per[POOL_CHECKPOINTS];
     x->most_pages = share_of(x, o->tenant_share);
+    x->most_checkpoints = o->n_nodes;
     if (x->checkpoint_pages > 0) {
         x->most_checkpoints =
             share_of(x, o->checkpoint_share) / x->checkpoint_pages;
@@ -67,6 +68,38 @@ static void set_sizes(struct prefix *x)
     x->free_node = x->aside = PREFIX_NONE;
     x->next_event = 1;
     x->snapshot = true;
+}
+
+/* Returns how many blocks of the pool a node may have. */
+static uint32_t blocks_per_unit(const struct prefix *x)
+{
+    return x->pool->o.pages_per[POOL_BLOCKS] > 0
+               ? PREFIX_UNIT / x->o.block_tokens
+               : 0;
+}
+
+static void set_classes(struct prefix *x, bool has_blocks, bool has_states)
+{
+    x->o.has_blocks = has_blocks;
+    x->o.has_states = has_states;
+    x->unit_blocks = has_blocks ? blocks_per_unit(x) : 0;
+}
+
+/* Makes the numbers of checkpoints that have no pages. */
+static bool make_states(struct prefix *x)
+{
+    uint32_t n = x->pool->places.n_extents;
+
+    if (x->checkpoint_pages == 0) {
+        n = x->o.n_nodes;
+        x->numbers = array(n, sizeof *x->numbers, 0);
+        for (; x->numbers != NULL && x->n_numbers < n; x->n_numbers++) {
+            x->numbers[x->n_numbers] = n - 1 - x->n_numbers;
+        }
+    }
+    x->reserved = array(n, 1, RESERVED_NOT);
+    return x->reserved != NULL &&
+           (x->checkpoint_pages > 0 || x->numbers != NULL);
 }
 
 bool prefix_init(struct prefix **out, const struct prefix_options *o,
@@ -81,18 +114,18 @@ bool prefix_init(struct prefix **out, const struct prefix_options *o,
     x->o = *o;
     x->pool = pool;
     set_sizes(x);
+    set_classes(x, o->has_blocks, o->has_states);
     /* What is not used is not touched, so that it costs no memory. */
     x->nodes = malloc((o->n_nodes + (size_t)1) * sizeof *x->nodes);
     x->tokens = malloc(((size_t)o->n_nodes + 1) * PREFIX_UNIT * 4);
-    x->blocks = malloc(((size_t)o->n_nodes + 1) * (x->unit_blocks + 1) * 4);
+    x->blocks = malloc(((size_t)o->n_nodes + 1) * (blocks_per_unit(x) + 1) * 4);
     x->buckets = array((size_t)x->mask + 1, sizeof *x->buckets, 0xff);
     x->node_of = array(pool->o.n_pages, sizeof *x->node_of, 0xff);
-    x->reserved = array(pool->places.n_extents, 1, RESERVED_NOT);
     x->tenants = array(PREFIX_TENANTS_MAX, sizeof *x->tenants, 0);
     x->tenant_buckets = array(2 * PREFIX_TENANTS_MAX, 4, 0xff);
     x->events = malloc(PREFIX_EVENTS_MAX * sizeof *x->events);
     if (x->nodes == NULL || x->tokens == NULL || x->blocks == NULL ||
-        x->buckets == NULL || x->node_of == NULL || x->reserved == NULL ||
+        x->buckets == NULL || x->node_of == NULL || !make_states(x) ||
         x->tenants == NULL || x->tenant_buckets == NULL || x->events == NULL) {
         prefix_free(out);
         return false;
@@ -118,6 +151,7 @@ void prefix_free(struct prefix **out)
     free(x->buckets);
     free(x->node_of);
     free(x->reserved);
+    free(x->numbers);
     free(x->tenants);
     free(x->tenant_buckets);
     free(x->events);
@@ -134,6 +168,13 @@ void prefix_set_key(struct prefix *x, const struct prefix_key *key)
 void prefix_set_watch(struct prefix *x, const struct prefix_watch *w)
 {
     x->watch = w != NULL ? *w : (struct prefix_watch){0};
+}
+
+void prefix_set_classes(struct prefix *x, bool has_blocks, bool has_states)
+{
+    prefix_clear(x);
+    set_classes(x, has_blocks, has_states);
+    prefix_events_clear(x);
 }
 
 /* ---- match ---- */
@@ -264,147 +305,6 @@ uint32_t prefix_insert(struct prefix *x, const void *tenant, size_t n_tenant,
     return node;
 }
 
-/* ---- checkpoints ---- */
-
-/* Returns the distance of checkpoints on the grid near a position: an eighth of
- * the depth, and never closer than a checkpoint is large. */
-static uint32_t grid_at(const struct prefix *x, uint32_t position)
-{
-    uint64_t size = (uint64_t)x->checkpoint_pages * x->o.block_tokens;
-    uint64_t grid = PREFIX_GRID_MIN;
-
-    while (x->unit_blocks > 0 && grid < size) {
-        grid *= 2;
-    }
-    while (grid * 16 <= position) {
-        grid *= 2;
-    }
-    return grid < UINT32_MAX ? (uint32_t)grid : UINT32_MAX / 2 + 1;
-}
-
-/* Inserts a position into out[0..n), which is ascending; returns the new n. */
-static uint32_t want(uint32_t *out, uint32_t n, uint32_t position)
-{
-    uint32_t at = n;
-
-    while (at > 0 && out[at - 1] > position) {
-        at--;
-    }
-    if (at > 0 && out[at - 1] == position) {
-        return n;
-    }
-    memmove(out + at + 1, out + at, (n - at) * sizeof *out);
-    out[at] = position;
-    return n + 1;
-}
-
-uint32_t prefix_wants(const struct prefix *x, const struct prefix_hit *hit,
-                      uint32_t n, uint32_t *out, uint32_t cap)
-{
-    uint32_t end, count = 0, grid;
-
-    if (!x->o.on || !x->o.has_states || n <= PREFIX_UNIT || cap == 0) {
-        return 0;
-    }
-    end = (n - 1) / PREFIX_UNIT * PREFIX_UNIT;
-    if (end <= hit->n_tokens) {
-        return 0;
-    }
-    out[count++] = end;
-    if (hit->branch > hit->n_tokens && hit->branch < n && count < cap) {
-        count = want(out, count, hit->branch);
-    }
-    /* From the deepest on: the nearer to the end, the more it saves. */
-    for (uint32_t at = end - 1; count < cap && at > hit->n_tokens; at--) {
-        grid = grid_at(x, at);
-        at = at / grid * grid;
-        if (at <= hit->n_tokens) {
-            break;
-        }
-        count = want(out, count, at);
-    }
-    return count;
-}
-
-/* Takes a free checkpoint from the pool that no earlier reservation names. */
-static bool reserve(struct prefix *x, uint32_t *checkpoint)
-{
-    uint32_t others[PREFIX_TAKEN_BACK_MAX], n = 0;
-    bool ok;
-
-    while ((ok = pool_cache(x->pool, checkpoint))) {
-        if (x->reserved[*checkpoint / x->checkpoint_pages] == RESERVED_NOT) {
-            break;
-        }
-        others[n++] = *checkpoint;
-        if (n == PREFIX_TAKEN_BACK_MAX) {
-            ok = false;
-            break;
-        }
-    }
-    while (n > 0) {
-        pool_uncache(x->pool, others[--n]);
-    }
-    return ok;
-}
-
-bool prefix_reserve(struct prefix *x, uint32_t *checkpoint)
-{
-    if (!x->o.on || x->checkpoint_pages == 0 || x->most_checkpoints == 0) {
-        return false;
-    }
-    x->walk++;
-    if (!prefix_free_state(x) || !prefix_free_pages(x, x->checkpoint_pages) ||
-        !reserve(x, checkpoint)) {
-        return false;
-    }
-    x->reserved[*checkpoint / x->checkpoint_pages] = RESERVED;
-    x->n_reserved++;
-    return true;
-}
-
-/* Ends a reservation.  Returns false if it was taken back. */
-static bool unreserve(struct prefix *x, uint32_t checkpoint)
-{
-    uint8_t *r = &x->reserved[checkpoint / x->checkpoint_pages];
-    bool mine = *r == RESERVED;
-
-    if (*r == RESERVED_NOT) {
-        pool_violation(x->pool, "put-of-what-is-not-reserved", POOL_CHECKPOINTS,
-                       checkpoint);
-        return false;
-    }
-    *r = RESERVED_NOT;
-    x->n_reserved -= mine;
-    return mine;
-}
-
-void prefix_put(struct prefix *x, uint32_t node, uint32_t checkpoint)
-{
-    if (!unreserve(x, checkpoint)) {
-        return;
-    }
-    if (PLANT(CHECKPOINT_ASTRAY) && node != PREFIX_NONE) {
-        node = x->nodes[node].parent;
-    }
-    if (node != PREFIX_NONE && x->nodes[node].depth > 0 &&
-        x->nodes[node].checkpoint == SLOT_NONE) {
-        prefix_mark(x, node);
-        if (prefix_free_share(x, x->nodes[node].tenant, x->checkpoint_pages)) {
-            prefix_set_checkpoint(x, node, checkpoint);
-            return;
-        }
-    }
-    pool_uncache(x->pool, checkpoint);
-}
-
-void prefix_drop(struct prefix *x, uint32_t checkpoint)
-{
-    if (unreserve(x, checkpoint)) {
-        pool_uncache(x->pool, checkpoint);
-    }
-}
-
 /* ---- removal ---- */
 
 void prefix_forget(struct prefix *x, uint32_t node)
@@ -434,9 +334,9 @@ void prefix_clear(struct prefix *x)
 
 /* Removes nodes with blocks that are cached although something below is held:
  * a sequence that computed the same units again has its own blocks for them. */
-static void free_below_held(struct prefix *x, uint64_t pages)
+static void free_below_held(struct prefix *x, const struct pool_need *need)
 {
-    for (uint32_t i = 0; i < x->n_fresh && x->pool->free < pages; i++) {
+    for (uint32_t i = 0; i < x->n_fresh && !prefix_has_room(x, need); i++) {
         const struct prefix_node *n = &x->nodes[i];
 
         if (n->depth > 0 && n->n_held < x->unit_blocks) {
@@ -445,40 +345,22 @@ static void free_below_held(struct prefix *x, uint64_t pages)
     }
 }
 
-/* Takes reservations back; prefix_put() and prefix_drop() then do nothing. */
-static void free_reserved(struct prefix *x, uint64_t pages)
-{
-    uint32_t n = x->pool->places.n_extents;
-
-    for (uint32_t i = 0; i < n && x->pool->free < pages && x->n_reserved > 0;
-         i++) {
-        if (x->reserved[i] == RESERVED) {
-            x->reserved[i] = RESERVED_TAKEN_BACK;
-            x->n_reserved--;
-            pool_uncache(x->pool, i * x->checkpoint_pages);
-        }
-    }
-}
-
 void prefix_make_room(struct prefix *x, const struct pool_need *need,
                       uint32_t spare)
 {
-    uint64_t pages = pool_need_pages(x->pool, need);
-
-    if (x->pool->free >= pages) {
+    if (prefix_has_room(x, need)) {
         return;
     }
     prefix_mark(x, spare);
-    if (prefix_free_pages(x, pages)) {
+    if (prefix_free_pages(x, need)) {
         return;
     }
     /* Everything that is cached was promised to the router. */
     x->walk++;
-    if (prefix_free_pages(x, pages)) {
-        return;
+    if (!prefix_free_pages(x, need)) {
+        free_below_held(x, need);
+        prefix_take_back(x, need);
     }
-    free_below_held(x, pages);
-    free_reserved(x, pages);
 }
 
 /* ---- figures and checks ---- */
@@ -501,11 +383,12 @@ void prefix_walk(const struct prefix *x,
         for (uint32_t k = 0; k < x->unit_blocks; k++) {
             each(ctx, POOL_BLOCKS, prefix_unit(x, i)[k]);
         }
-        if (n->checkpoint != SLOT_NONE) {
+        if (n->checkpoint != SLOT_NONE && x->checkpoint_pages > 0) {
             each(ctx, POOL_CHECKPOINTS, n->checkpoint);
         }
     }
-    for (uint32_t i = 0; i < x->pool->places.n_extents; i++) {
+    for (uint32_t i = 0;
+         x->checkpoint_pages > 0 && i < x->pool->places.n_extents; i++) {
         if (x->reserved[i] == RESERVED) {
             each(ctx, POOL_CHECKPOINTS, i * x->checkpoint_pages);
         }

@@ -52,7 +52,7 @@ static double value_of(const struct prefix *x, uint32_t node)
     uint32_t alone, units, pages;
 
     if (!x->o.has_states) {
-        return chance * PREFIX_UNIT / x->unit_blocks;
+        return chance * PREFIX_UNIT;
     }
     if (n->checkpoint == SLOT_NONE) {
         return 0;
@@ -64,7 +64,7 @@ static double value_of(const struct prefix *x, uint32_t node)
     } else if (n->n_states > 1 && has_one_child(x, n)) {
         chance *= SUPERSEDED;
     }
-    return chance * PREFIX_UNIT * units / pages;
+    return chance * PREFIX_UNIT * units / (pages > 0 ? pages : 1);
 }
 
 static enum prefix_heap heap_of(const struct prefix_node *n)
@@ -199,15 +199,21 @@ static bool evict_any(struct prefix *x, uint32_t tenant)
            evict(x, HEAP_STATE, tenant, false);
 }
 
-bool prefix_free_pages(struct prefix *x, uint64_t pages)
+bool prefix_has_room(const struct prefix *x, const struct pool_need *need)
 {
-    bool more = true;
+    return x->pool->free >= pool_need_pages(x->pool, need) &&
+           (x->watch.fits == NULL || x->watch.fits(x->watch.self, need));
+}
 
-    while (more && x->pool->free < pages) {
+bool prefix_free_pages(struct prefix *x, const struct pool_need *need)
+{
+    bool more = true, room;
+
+    while (!(room = prefix_has_room(x, need)) && more) {
         more = evict_any(x, PREFIX_NONE);
     }
     end_walk(x);
-    return x->pool->free >= pages;
+    return room;
 }
 
 bool prefix_free_entry(struct prefix *x)

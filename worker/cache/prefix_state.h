@@ -6,6 +6,7 @@
  *     prefix_heap.c    what may be evicted, by key
  *     prefix_evict.c   keys, eviction
  *     prefix_events.c  events
+ *     prefix_states.c  checkpoints and their reservations
  *
  * A node is in the heap `leaf` of its tenant if nothing is below it, it has no
  * checkpoint, and its blocks are not held; it is in the heap `state` if it has
@@ -67,7 +68,7 @@ struct prefix {
     struct prefix_key key;
     struct prefix_watch watch;
     uint32_t unit_blocks;      /* blocks of a node; 0: no such class */
-    uint32_t checkpoint_pages; /* 0: no such class */
+    uint32_t checkpoint_pages; /* 0: checkpoints are mere numbers */
     uint32_t most_checkpoints; /* with those that are reserved */
     uint32_t most_pages;       /* of a tenant */
 
@@ -84,8 +85,10 @@ struct prefix {
     uint32_t *tenant_buckets;      /* [2 * PREFIX_TENANTS_MAX] */
     uint64_t clock;
 
-    uint8_t *reserved; /* [extents] */
+    uint8_t *reserved; /* [n_checkpoints] by page / checkpoint_pages */
     uint32_t n_reserved;
+    uint32_t *numbers; /* [n_numbers] free checkpoints that are mere numbers */
+    uint32_t n_numbers;
     double age;     /* the highest key that was evicted */
     uint32_t walk;  /* the newest mark */
     uint32_t aside; /* list through heap_next: not evicted by this walk */
@@ -144,6 +147,13 @@ void prefix_set_checkpoint(struct prefix *x, uint32_t node, uint32_t page);
 /* Frees the checkpoint of a node. */
 void prefix_drop_checkpoint(struct prefix *x, uint32_t node);
 
+/* ---- prefix_states.c ---- */
+
+/* Frees a checkpoint that no node has. */
+void prefix_give_state(struct prefix *x, uint32_t checkpoint);
+/* Takes reservations back until the need has room. */
+void prefix_take_back(struct prefix *x, const struct pool_need *need);
+
 /* ---- prefix_heap.c ---- */
 
 void prefix_heap_add(struct prefix *x, uint32_t node, enum prefix_heap h);
@@ -158,9 +168,12 @@ void prefix_use(struct prefix *x, uint32_t node);
 /* Marks the path to node for the walk that begins. */
 void prefix_mark(struct prefix *x, uint32_t node);
 
+/* Returns whether the pages of need are free, here and at the other stages. */
+bool prefix_has_room(const struct prefix *x, const struct pool_need *need);
+
 /* Each evicts, sparing what is marked, until there is room; they return false
  * if there is none.  tenant: only that tenant's; PREFIX_NONE: anyone's. */
-bool prefix_free_pages(struct prefix *x, uint64_t pages);
+bool prefix_free_pages(struct prefix *x, const struct pool_need *need);
 bool prefix_free_entry(struct prefix *x);
 bool prefix_free_state(struct prefix *x);
 bool prefix_free_share(struct prefix *x, uint32_t tenant, uint32_t pages);

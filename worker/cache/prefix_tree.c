@@ -135,6 +135,9 @@ uint32_t prefix_add(struct prefix *x, uint32_t tenant, uint32_t parent,
     if (!x->o.has_states) {
         prefix_event(x, node, true);
     }
+    if (x->watch.added != NULL) {
+        x->watch.added(x->watch.self, node, parent, n->depth * PREFIX_UNIT);
+    }
     return node;
 }
 
@@ -149,7 +152,7 @@ void prefix_remove(struct prefix *x, uint32_t node)
         prefix_drop_checkpoint(x, node);
     }
     if (x->watch.gone != NULL) {
-        x->watch.gone(x->watch.self, node, false);
+        x->watch.gone(x->watch.self, node, SLOT_NONE);
     }
     if (!x->o.has_states) {
         prefix_event(x, node, false);
@@ -232,11 +235,8 @@ void prefix_drop_checkpoint(struct prefix *x, uint32_t node)
 {
     struct prefix_node *n = &x->nodes[node];
 
-    if (x->watch.gone != NULL) {
-        x->watch.gone(x->watch.self, node, true);
-    }
     prefix_event(x, node, false);
-    pool_uncache(x->pool, n->checkpoint);
+    prefix_give_state(x, n->checkpoint);
     n->checkpoint = SLOT_NONE;
     count_states(x, node, UINT32_MAX);
     x->tenants[n->tenant].pages -= x->checkpoint_pages;
