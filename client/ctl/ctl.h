@@ -181,7 +181,7 @@ enum ctl_exit {
     X(kv_dtype, STRING, "DTYPE", "auto", "KV cache type: auto or f32", 0, 0)   \
     X(max_rows, U32, "N", "64", "sequences per step", 1, 512)                  \
     X(slots, U32, "N", NULL,                                                   \
-      "most slots of each worker at once (default: --max-rows)", 1,            \
+      "most slots of each worker at once (default: --max-rows)", 0,            \
       WORKER_ORPHANS_MAX)                                                      \
     X(device, STRING, "KIND", "cpu",                                           \
       "device of the workers, cpu or opencl: sets scratch, and with "          \

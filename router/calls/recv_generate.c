@@ -64,6 +64,12 @@ static bool check_fields(const struct incoming *in, const generate_message *m)
                CHOICES_MAX);
         return false;
     }
+    if (m->has_cache_salt && m->cache_salt.len > CACHE_SALT_MAX) {
+        refuse(in, ST_INVALID_ARGUMENT,
+               "cache_salt has %zu bytes, at most %d are allowed",
+               m->cache_salt.len, CACHE_SALT_MAX);
+        return false;
+    }
     if (m->continue_from != NULL &&
         !check_request_id(in, m->continue_from->request_id)) {
         return false;
@@ -317,6 +323,10 @@ static void take_fields(struct router_core *r, struct request *request,
     request->n_tenant = m->has_tenant ? (uint32_t)m->tenant.len : 0;
     if (request->n_tenant > 0) {
         memcpy(request->tenant_name, m->tenant.data, request->n_tenant);
+    }
+    request->n_salt = m->has_cache_salt ? (uint32_t)m->cache_salt.len : 0;
+    if (request->n_salt > 0) {
+        memcpy(request->salt, m->cache_salt.data, request->n_salt);
     }
     request->uncached = !m->cache;
 }

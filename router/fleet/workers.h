@@ -120,7 +120,6 @@ struct prefix_feed {
     uint64_t next;   /* number of the next event */
     bool waits;      /* an event was lost: all are dropped to a snapshot */
     bool asked;      /* the snapshot was asked for */
-    bool continues;  /* the snapshot goes on in the next message */
     uint32_t bit;    /* its number in the tree; PREFIX_BIT_NONE: none */
     uint64_t n_made; /* restorable positions that appeared, of its session */
 };

@@ -103,15 +103,13 @@ static void end_choice(struct requests *r, struct choice *choice)
 
     queue_remove(r->schedule, &choice->entry);
     adoption_decided(r, choice);
-    if (choice->index == 0) {
-        continuation_drop(request);
-    }
     r->schedule->policy->release(&choice->entry);
     choice_move(choice, CHOICE_ENDED);
     choice->ended_us = r->base->now_us;
     trial_ended(r->schedule, &choice->entry);
     request->n_open--;
     if (request->n_open == 0) {
+        continuation_drop(request);
         table_remove(&r->jobs, &request->by_tag);
     }
 }

@@ -184,7 +184,9 @@ void continuation_enqueue(struct choice *choice)
 
 void continuation_drop(struct request *request)
 {
-    request->choices[0].entry.keeper = NULL;
+    for (uint32_t c = 0; c < request->n_choices; c++) {
+        request->choices[c].entry.keeper = NULL;
+    }
     if (request->continues != NULL) {
         request->continues->continued_by = NULL;
         request->continues = NULL;

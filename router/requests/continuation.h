@@ -6,8 +6,9 @@
  *     prompt of the kept sequence ++ its tokens ++ prompt of the call
  *
  * and `spans` in its Submit has which of these positions were generated.  The
- * first choice of the request takes over the memory of the kept sequence; the
- * others start from the ids.
+ * first choice of the request takes over the memory of the kept sequence.  The
+ * others that are submitted before the worker has accepted the first one name
+ * the kept sequence too, and share that memory as twins of the first.
  *
  *     Generate --claim--> waits for the keeper alone --Submit{continue_from}-->
  *                   |                                   | OK: the kept one ends

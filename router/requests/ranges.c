@@ -78,14 +78,14 @@ static enum status check_bounds(const struct choice *choice,
 {
     uint32_t n = n_ids(choice);
 
-    if (!m->has_begin || m->begin == 0 || m->begin >= n) {
-        return error_set(e, ST_INVALID_ARGUMENT,
+    if (!m->has_begin || m->begin == 0 || m->begin > n) {
+        return error_set(e, ST_OUT_OF_RANGE,
                          "begin is %" PRIu32 ", must be 1..%" PRIu32
                          "; omit begin and end to remove the whole sequence",
-                         m->begin, n - 1);
+                         m->begin, n);
     }
     if (m->has_end && m->end != n) {
-        return error_set(e, ST_INVALID_ARGUMENT,
+        return error_set(e, ST_OUT_OF_RANGE,
                          "end is %" PRIu32 ", but the sequence has %" PRIu32
                          " tokens: a range must reach its end",
                          m->end, n);

@@ -45,8 +45,9 @@ struct request {
     uint32_t n_resumed_ended; /* choices that had ended when it was resumed */
     uint32_t tenant;          /* slot of base.tenants */
     char tenant_name[TENANT_NAME_MAX];
-    uint32_t n_tenant; /* bytes of tenant_name; 0: none */
-    bool uncached;     /* nothing is reused for it, or kept of it */
+    uint8_t salt[CACHE_SALT_MAX];
+    uint32_t n_tenant, n_salt; /* bytes of both; 0: none */
+    bool uncached;             /* nothing is reused for it, or kept of it */
     struct prefix_prompt prefix;
     /* Continuing a kept sequence (continuation.h): */
     struct choice *continues; /* claimed and still kept; NULL: none */

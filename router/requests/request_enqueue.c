@@ -94,12 +94,21 @@ static void enqueue_choice(struct requests *r, struct choice *choice)
     choice->entry.n_tokens = request_tokens(choice->request);
     choice->entry.n_prompt = choice->request->n_prompt;
     choice->entry.uncached = choice->request->uncached;
-    if (choice->index == 0) {
-        continuation_enqueue(choice);
-    }
+    continuation_enqueue(choice);
     choice->entry.ran = choice->n_generated > 0;
     queue_add(r->schedule, &choice->entry);
     choice_wait(r, choice);
+}
+
+static void hash_prompt(struct requests *r, struct request *request)
+{
+    uint8_t scope[PREFIX_SCOPE_MAX];
+    size_t n = prefix_scope(scope, request->tenant_name, request->n_tenant,
+                            request->salt, request->n_salt);
+
+    prefix_prompt_init(&request->prefix, &r->schedule->prefixes.key,
+                       (ProtobufCBinaryData){n, scope}, request->prompt,
+                       request->n_prompt);
 }
 
 void request_enqueue(struct requests *r, struct request *request)
@@ -116,9 +125,7 @@ void request_enqueue(struct requests *r, struct request *request)
         return;
     }
     if (!request->uncached) {
-        prefix_prompt_init(&request->prefix, &r->schedule->prefixes.key,
-                           request_tenant(request), request->prompt,
-                           request->n_prompt);
+        hash_prompt(r, request);
     }
     resume_count(r, request);
     r->base->metrics.prompt_tokens += request->n_prompt;

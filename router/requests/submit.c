@@ -102,6 +102,9 @@ static void fill_request(const struct request *request,
     s->keep_ms = request->keep_ms;
     s->has_tenant = request->n_tenant > 0;
     s->tenant = request_tenant(request);
+    s->has_cache_salt = request->n_salt > 0;
+    s->cache_salt = (ProtobufCBinaryData){request->n_salt,
+                                          (uint8_t *)(uintptr_t)request->salt};
     s->has_cache = request->uncached;
     s->cache = !request->uncached;
     s->n_spans = request->n_spans;

@@ -123,14 +123,12 @@ static enum status check_rows(const struct worker *w,
     for (size_t i = 0; i < m->n_tokens; i++) {
         uint32_t n = m->tokens[i];
 
-        if (n % PREFIX_UNIT != 0 || n > w->shard.context ||
-            (n == 0 && m->snapshot)) {
+        if (n % PREFIX_UNIT != 0 || n > w->shard.context) {
             return error_set(e, ST_DATA_LOSS,
                              "Index has a prefix of %" PRIu32
                              " tokens, must be a multiple of %d, at most "
-                             "%" PRIu32 "%s",
-                             n, PREFIX_UNIT, w->shard.context,
-                             m->snapshot ? ", and not 0 in a snapshot" : "");
+                             "%" PRIu32,
+                             n, PREFIX_UNIT, w->shard.context);
         }
     }
     return ST_OK;
@@ -140,17 +138,13 @@ static enum status check_numbers(const struct worker *w,
                                  const Sluice__V1__IndexMessage *m,
                                  struct error *e)
 {
-    const struct prefix_feed *f = &w->feed;
+    bool restarts = m->snapshot && m->first == 1;
 
-    if (m->first < f->next || m->first > INT64_MAX) {
+    if ((m->first < w->feed.next && !restarts) || m->first > INT64_MAX) {
         return error_set(e, ST_DATA_LOSS,
                          "Index begins with event %" PRIu64
                          ", but the next one is %" PRIu64,
-                         m->first, f->next);
-    }
-    if (f->continues && !m->snapshot) {
-        return error_set(e, ST_DATA_LOSS,
-                         "Index has other events before the end of a snapshot");
+                         m->first, w->feed.next);
     }
     return ST_OK;
 }
@@ -213,7 +207,6 @@ static void wait_snapshot(struct schedule *s, struct worker *w, uint64_t first)
     s->base->metrics.index_gaps++;
     forget(s, w);
     w->feed.waits = true;
-    w->feed.continues = false;
     ask_snapshot(w);
 }
 
@@ -221,12 +214,11 @@ enum status prefixes_receive(struct schedule *s, struct worker *w,
                              const Sluice__V1__IndexMessage *m, struct error *e)
 {
     struct prefix_feed *f = &w->feed;
-    bool begins = m->snapshot && !f->continues;
 
     if (check(w, m, e) != ST_OK) {
         return e->code;
     }
-    if (begins) {
+    if (m->snapshot) {
         forget(s, w);
         f->waits = false;
     } else if (f->waits && !f->asked) {
@@ -236,7 +228,6 @@ enum status prefixes_receive(struct schedule *s, struct worker *w,
     }
     f->next = m->first + m->n_tokens;
     if (!f->waits) {
-        f->continues = m->snapshot && m->more;
         apply(s, w, m);
     }
     return ST_OK;
@@ -245,11 +236,11 @@ enum status prefixes_receive(struct schedule *s, struct worker *w,
 /* ---- prompts ---- */
 
 void prefix_prompt_init(struct prefix_prompt *p, const struct prefix_key *key,
-                        ProtobufCBinaryData tenant, const uint32_t *ids,
+                        ProtobufCBinaryData scope, const uint32_t *ids,
                         uint32_t n)
 {
     uint32_t n_units = (n - 1) / PREFIX_UNIT; /* the last token is computed */
-    struct prefix_hash h = prefix_hash_root(key, tenant.data, tenant.len);
+    struct prefix_hash h = prefix_hash_root(key, scope.data, scope.len);
 
     if (n_units == 0) {
         return;

@@ -8,9 +8,11 @@
  *                    ^     forget, IndexSnapshot     |
  *                    +---------- snapshot -----------+
  *
- * A snapshot describes the whole index, from an empty one.  While the router
- * waits for it, events are dropped, and the worker counts as one that restores
- * nothing.  The end of the session forgets the worker's entries.
+ * A snapshot begins with a message that is marked: the router forgets the
+ * worker's entries before it, and all that follow are events.  It is numbered
+ * like other events, or from 1 again.  While the router waits for it, events
+ * are dropped, and the worker counts as one that restores nothing.  The end of
+ * the session forgets the worker's entries.
  *
  * The entries are hints: a worker that has evicted a prefix meanwhile computes
  * the prompt.  A false entry costs time, never a wrong token, because workers
@@ -74,10 +76,10 @@ void prefixes_close(struct schedule *s, struct worker *w);
 uint64_t prefixes_digest(const struct schedule *s, const struct worker *w,
                          uint32_t *n);
 
-/* Hashes the prompt ids[0, n) of a tenant, [n_tenant] bytes, into *p, which is
+/* Hashes the prompt ids[0, n) in a scope (prefix_hash.h) into *p, which is
  * zeroed; and frees its hashes. */
 void prefix_prompt_init(struct prefix_prompt *p, const struct prefix_key *key,
-                        ProtobufCBinaryData tenant, const uint32_t *ids,
+                        ProtobufCBinaryData scope, const uint32_t *ids,
                         uint32_t n);
 void prefix_prompt_fini(struct prefix_prompt *p);
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/model/page_layout.h"
+#include "common/split/page_unit.h"
 #include "tests/sim/sim.h"
 #include "worker/stages/offer.h"
 

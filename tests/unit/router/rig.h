@@ -272,7 +272,7 @@ struct fake *rig_stage(struct rig *rig, const char *name, uint32_t begin,
 /* Create a worker without layers: without a Hello, and up.  Its model has 12
  * layers of 1000 bytes and is to have n_stages stages; its budget holds
  * n_layers of them (RIG_LAYER_NEED each). */
-#define RIG_LAYER_NEED (1000 + 64)
+#define RIG_LAYER_NEED (1000 + 128)
 struct fake *fake_offer_new(struct rig *rig, const char *name,
                             uint32_t n_stages, uint32_t n_layers);
 struct fake *rig_offer(struct rig *rig, const char *name, uint32_t n_stages,
