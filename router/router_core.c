@@ -15,6 +15,7 @@
 #include "router/replicas/offers.h"
 #include "router/replicas/replica.h"
 #include "router/requests/choice_moves.h"
+#include "router/requests/continuation.h"
 #include "router/requests/drain.h"
 #include "router/requests/request_end.h"
 #include "router/requests/slow_reader.h"
@@ -93,7 +94,15 @@ static enum status on_grant(void *above, struct queue_entry *e,
     return submit_send(&r->requests, w, LIST_OF(e, struct choice, entry));
 }
 
-static const struct schedule_events schedule_table = {.grant = on_grant};
+static void on_crowded(void *above, struct queue_entry *e)
+{
+    struct router_core *r = above;
+
+    continuation_crowded(&r->requests, LIST_OF(e, struct choice, entry));
+}
+
+static const struct schedule_events schedule_table = {.grant = on_grant,
+                                                      .crowded = on_crowded};
 
 /* ---- creating and freeing ---- */
 
@@ -128,6 +137,7 @@ struct router_core *router_new(const struct router_options *o,
                                     .policy = &policy_fifo,
                                     .events = &schedule_table,
                                     .above = r};
+    prefixes_init(&r->schedule.prefixes, io);
     requests_init(&r->requests, &r->base, &r->fleet, &r->replicas,
                   &r->schedule);
     list_init(&r->audits);
@@ -161,6 +171,7 @@ void router_free(struct router_core **pr)
     early_fini(r);
     offers_fini(&r->replicas);
     requests_fini(&r->requests);
+    prefixes_fini(&r->schedule.prefixes);
     counts_fini(&r->counts);
     hello_throttle_free(&r->throttle);
     timers_fini(&r->base.timers);
@@ -227,11 +238,12 @@ static uint32_t clamp_u32(uint64_t v)
     return v > UINT32_MAX ? UINT32_MAX : (uint32_t)v;
 }
 
+/* Returns the units of a class that the newest ledger leaves to grants. */
 static uint32_t n_available(const struct worker *w, enum fleet_class c)
 {
     const struct class_ledger *k = &w->ledger.classes[c];
 
-    return k->free + k->cached;
+    return c == PAGES ? k->free + k->cached : k->total - k->held - k->granted;
 }
 
 static uint32_t n_suspects_at(const struct worker *w)
@@ -264,8 +276,11 @@ bool router_worker_view(const struct router_core *r, uint32_t i,
         .last_grant = w->last_grant,
         .free_blocks = n_available(w, BLOCKS),
         .free_slots = n_available(w, SLOTS),
+        .free_pages = n_available(w, PAGES),
         .granted_blocks = clamp_u32(w->owed[BLOCKS]),
         .granted_slots = clamp_u32(w->owed[SLOTS]),
+        .granted_pages = clamp_u32(w->owed[PAGES]),
+        .n_backlog = w->n_backlog,
         .n_sequences = w->n_running,
         .slow = w->state == WORKER_SLOW,
         .n_suspects = n_suspects_at(w),
@@ -279,6 +294,14 @@ bool router_worker_view(const struct router_core *r, uint32_t i,
         .n_stages = worker_n_stages(w),
     };
     return true;
+}
+
+uint64_t router_prefixes(const struct router_core *r, uint32_t i, uint32_t *n)
+{
+    *n = 0;
+    return i < r->fleet.n_workers
+               ? prefixes_digest(&r->schedule, r->fleet.workers[i], n)
+               : 0;
 }
 
 enum choice_state router_grant_state(const struct router_core *r,

@@ -45,8 +45,11 @@ enum choice_state router_choice_state(const struct router_core *r,
 struct router_worker_view {
     struct peer_id id;
     uint64_t session, snapshot, grant, last_grant;
-    uint32_t free_blocks, free_slots; /* newest ledger, with cached */
-    uint32_t granted_blocks, granted_slots;
+    /* By the newest ledger: pages free and cached, and units of a class that
+     * are not held or granted. */
+    uint32_t free_blocks, free_slots, free_pages;
+    uint32_t granted_blocks, granted_slots, granted_pages;
+    uint64_t n_backlog;   /* tokens to compute before first tokens */
     uint32_t n_sequences; /* granted, not yet ended and acknowledged */
     bool slow;            /* its oldest plan has been in flight for long */
     uint32_t n_suspects;  /* suspects among its sequences */
@@ -63,6 +66,11 @@ struct router_worker_view {
  * false past the last. */
 bool router_worker_view(const struct router_core *r, uint32_t i,
                         struct router_worker_view *out);
+
+/* Returns what the worker of the i-th view can restore, as the router believes,
+ * for auditors: the sum of prefix_hash_digest() over its prefixes, and *n,
+ * their number. */
+uint64_t router_prefixes(const struct router_core *r, uint32_t i, uint32_t *n);
 
 /* Returns the state of the choice that has this grant at the worker of this
  * session, for auditors; CHOICE_ENDED if none has. */

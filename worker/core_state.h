@@ -20,6 +20,7 @@ struct worker_core {
     struct worker_calls calls;
     struct leave leave;
     struct engine_watch watch;
+    int64_t reap_us;     /* when leaks are looked for next */
     uint64_t life;       /* random: a new session with it is not a restart */
     bool away_logged;    /* that the router is away */
     bool refused_logged; /* that the router refused this worker */

@@ -37,19 +37,27 @@ bool program_signal(struct program *p)
     return signal != 0 && signal != SIGHUP;
 }
 
+/* Returns the pages that no sequence has, those of kept prefixes included. */
+static uint64_t pages_free(const struct program *p,
+                           const struct worker_account *a)
+{
+    uint64_t slots = (uint64_t)a->slots.held + a->slots.granted +
+                     a->checkpoints.held + a->checkpoints.granted;
+
+    return p->budget.pool.n_pages - slots * p->pages.pages_per_slot -
+           a->blocks.held - a->blocks.granted;
+}
+
 static void serving_status(const struct program *p, char *text, size_t cap)
 {
     struct worker_account a;
 
     worker_account(p->core, &a);
-    snprintf(text, cap, "%s: %s, %u sequences, %u %% of blocks free",
+    snprintf(text, cap, "%s: %s, %u sequences, %u %% of pages free",
              p->config.name,
              worker_is_up(p->core) ? "connected" : "waiting for the router",
              a.n_sequences,
-             a.blocks.total > 0
-                 ? (unsigned)(((uint64_t)a.blocks.free + a.blocks.cached) *
-                              100 / a.blocks.total)
-                 : 0);
+             (unsigned)(pages_free(p, &a) * 100 / p->budget.pool.n_pages));
 }
 
 void program_status(void *arg, char *text, size_t cap)
@@ -216,6 +224,7 @@ struct kernels_options program_kernels(const struct program *p)
                                     .block_tokens = a->block_tokens,
                                     .max_tokens = a->step_tokens,
                                     .max_rows = a->max_rows,
+                                    .max_logits = KERNELS_LOGIT_ROWS,
                                     .n_threads = a->threads,
                                     .pin = a->pin,
                                     .kernel_cache = a->kernel_cache,

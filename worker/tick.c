@@ -11,7 +11,8 @@
 #include "worker/sequences/report.h"
 #include "worker/sequences/step.h"
 
-#define STOPPING_LOOK_US 10000 /* between looks for the last results */
+#define STOPPING_LOOK_US 10000    /* between looks for the last results */
+#define REAP_US          60000000 /* between looks for leaks */
 
 static void node_opened(void *node, struct peer_id from)
 {
@@ -92,6 +93,22 @@ static int64_t tick_session(struct worker_core *w, int64_t now_us)
     return session_tick(&w->base.session, now_us);
 }
 
+/* Frees what neither a sequence nor the index owns.  There is nothing such, but
+ * for a bug; then the pool heals, and the log names it. */
+static int64_t reap(struct worker_core *w, int64_t now_us)
+{
+    struct sequences *q = &w->sequences;
+
+    if (now_us >= w->reap_us) {
+        if (w->reap_us > 0 &&
+            ledger_reap(&q->ledger, &q->pool, &q->table) > 0) {
+            q->report.changed = true;
+        }
+        w->reap_us = now_us + REAP_US;
+    }
+    return w->reap_us;
+}
+
 static int64_t node_tick(void *node, int64_t now_us)
 {
     struct worker_core *w = node;
@@ -121,6 +138,8 @@ static int64_t node_tick(void *node, int64_t now_us)
     stages_settle(&w->stages, now_us);
     leave_send(&w->leave);
     due = report_send(q, now_us);
+    due = least(due, publish_send(q, now_us));
+    due = least(due, reap(w, now_us));
     due = least(due, edges_tick(&w->stages.edges, now_us));
     due = least(due, timers_due(&q->timers));
     due = least(due, leave_due(&w->leave));

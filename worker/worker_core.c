@@ -38,7 +38,7 @@ static void fill_shard(struct worker_core *w, Sluice__V1__WorkerShard *m)
     m->checkpoint_bytes = o->checkpoint_bytes;
     m->pages_per_block = o->pages_per_block;
     m->pages_per_slot = o->pages_per_slot;
-    m->pages_per_checkpoint = o->pages_per_checkpoint;
+    m->pages_per_checkpoint = o->pages_per_slot;
     m->context = o->context;
     m->vocab = o->vocab;
     m->max_rows = o->max_rows;
@@ -93,6 +93,9 @@ static void on_up(void *node, struct peer *p)
     q->report.changed = true;
     q->report.sent_us = base_now_us(&w->base) - REPORT_US; /* due at once */
     orphans_announce(q, p);
+    publish_begin(q, w->base.session.has_prefix_key
+                         ? w->base.session.prefix_key.bytes
+                         : NULL);
     FP(WORKER_UP);
 }
 
@@ -184,6 +187,21 @@ static const struct base_ops base_table = {.stop = on_stop,
 
 /* ---- made and freed ---- */
 
+/* A shard has attention or linear layers, and its pool at least one slot.
+ * Blocks divide the units of the index. */
+static bool pages_ok(const struct worker_options *o)
+{
+    bool has_blocks = o->pages_per_block > 0;
+
+    if (o->n_pages == 0 || (has_blocks && PREFIX_UNIT % o->block_tokens != 0)) {
+        return false;
+    }
+    return o->pages_per_slot == 0
+               ? has_blocks
+               : o->slot_cap > 0 && o->pages_per_slot <= POOL_EXTENT_MAX &&
+                     o->n_pages >= o->pages_per_slot;
+}
+
 static bool options_ok(const struct worker_options *o)
 {
     return o->name != NULL && o->model != NULL && o->device != NULL &&
@@ -192,8 +210,7 @@ static bool options_ok(const struct worker_options *o)
            o->max_rows <= PLAN_ROWS_MAX && o->step_tokens >= 1 &&
            o->step_tokens <= PLAN_TOKENS_MAX && o->chunk_tokens >= 1 &&
            o->engine_depth >= 1 && o->engine_depth <= ENGINE_DEPTH_MAX &&
-           (o->n_blocks > 0 || o->n_slots > 0) &&
-           (o->stage_endpoint == NULL || o->hidden > 0);
+           pages_ok(o) && (o->stage_endpoint == NULL || o->hidden > 0);
 }
 
 static bool copy_names(struct worker_options *o)
@@ -337,16 +354,13 @@ bool worker_failed(const struct worker_core *w)
 
 /* ---- accounts ---- */
 
-static struct class_account account_of(const struct worker_core *w,
-                                       enum pool_class c)
+static struct class_account account_of(struct pool_account a)
 {
-    const struct pool_account *a = pool_account(&w->sequences.pool, c);
-
-    return (struct class_account){.total = a->total,
-                                  .free = a->free,
-                                  .held = a->held,
-                                  .cached = a->cached,
-                                  .granted = a->granted};
+    return (struct class_account){.total = a.total,
+                                  .free = a.free,
+                                  .held = a.held,
+                                  .cached = a.cached,
+                                  .granted = a.granted};
 }
 
 void worker_account(const struct worker_core *w, struct worker_account *out)
@@ -355,9 +369,10 @@ void worker_account(const struct worker_core *w, struct worker_account *out)
     const struct assembly *a = &w->stages.assembly;
     const struct worker_metrics *m = &w->base.metrics;
 
-    out->blocks = account_of(w, POOL_BLOCKS);
-    out->slots = account_of(w, POOL_SLOTS);
-    out->checkpoints = account_of(w, POOL_CHECKPOINTS);
+    out->blocks = account_of(pool_account(&q->pool, POOL_BLOCKS));
+    out->slots = account_of(pool_account(&q->pool, POOL_SLOTS));
+    out->checkpoints = account_of(pool_account(&q->pool, POOL_CHECKPOINTS));
+    out->pages = account_of(pool_pages(&q->pool));
     out->grant = q->ledger.grant;
     out->snapshot = q->ledger.snapshot;
     out->violations = q->pool.violations;
@@ -369,6 +384,16 @@ void worker_account(const struct worker_core *w, struct worker_account *out)
     out->streams_broken = m->streams_broken;
     out->stage = a->stage;
     out->n_stages = a->n_stages;
+}
+
+uint64_t worker_prefixes(const struct worker_core *w, uint32_t *n)
+{
+    return prefix_digest(w->sequences.reuse.index, n);
+}
+
+void worker_clear_index(struct worker_core *w)
+{
+    prefix_clear(w->sequences.reuse.index);
 }
 
 uint32_t worker_audit(const struct worker_core *w, char *text, size_t cap)

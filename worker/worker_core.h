@@ -19,7 +19,7 @@
  *     calls/        one handler for each of the router's messages
  *     stages/       a replica of several stages: the leader, and the others
  *     sequences/    submit, plan, step, end, report
- *     cache/        pool, ledger, and the table of sequences
+ *     cache/        pool, ledger, prefix index, and the table of sequences
  *     base/         options, session, and the seam to the engine
  *
  * Threading: one thread.  Memory: worker_new() allocates everything from the
@@ -77,13 +77,13 @@ bool worker_failed(const struct worker_core *w);
 bool worker_lost(const struct worker_core *w);
 
 /* The accounts, for an auditor; numbers as in ClassLedger of
- * proto/common.proto. */
+ * proto/common.proto: in pages the columns add up. */
 struct class_account {
     uint32_t total, free, held, cached, granted;
 };
 
 struct worker_account {
-    struct class_account blocks, slots, checkpoints;
+    struct class_account blocks, slots, checkpoints, pages;
     uint64_t grant, snapshot, violations;
     uint32_t n_sequences;                       /* not yet forgotten */
     uint32_t n_orphans;                         /* orphans among them */
@@ -95,6 +95,12 @@ struct worker_account {
 };
 
 void worker_account(const struct worker_core *w, struct worker_account *out);
+
+/* Returns what the prefix index can restore, for auditors: the sum of
+ * prefix_hash_digest() over its restorable positions, and *n, their number. */
+uint64_t worker_prefixes(const struct worker_core *w, uint32_t *n);
+/* Forgets the prefix index, for auditors. */
+void worker_clear_index(struct worker_core *w);
 
 struct worker_metrics;
 struct metric_page;

@@ -3,6 +3,22 @@
 #include "worker/core_state.h"
 #include "worker/sequences/orphans.h"
 
+/* The rooms below count these themselves. */
+static void take_reuse(const struct sequences *q, struct worker_metrics *out)
+{
+    struct prefix_figures f = prefix_figures(q->reuse.index);
+
+    out->reused_tokens = q->reuse.n_restored;
+    out->lookups = f.lookups;
+    out->hits = f.hits;
+    out->checkpoints_saved = q->reuse.n_saved;
+    out->evicted = f.evicted;
+    out->checkpoints_evicted = f.evicted_checkpoints;
+    out->blocks_moved = q->batcher.n_moves;
+    out->twins = q->batcher.n_twins;
+    out->continued = q->batcher.n_continued;
+}
+
 void worker_counts(const struct worker_core *w, struct worker_metrics *out)
 {
     struct node_io *io = w->base.io;
@@ -15,18 +31,20 @@ void worker_counts(const struct worker_core *w, struct worker_metrics *out)
         out->connections_cut = c.cut;
     }
     out->ledger_violations = w->sequences.pool.violations;
+    out->leaks = w->sequences.ledger.leaks;
+    take_reuse(&w->sequences, out);
 }
 
 /* The values of all series; the labels are constant. */
 struct counts {
     struct worker_metrics metrics;
     struct worker_sequences sequences;
-    struct worker_pools pools[POOL_CLASSES];
+    struct worker_pools pools[POOL_CLASSES + 1];
     struct worker_denials denials[DENIED_NR];
 };
 
-/* In the order of enum pool_class. */
-static const char classes[] = "blocks\0slots\0checkpoints";
+/* In the order of enum pool_class, and all together. */
+static const char classes[] = "blocks\0slots\0checkpoints\0pages";
 
 _Static_assert(POOL_BLOCKS == 0 && POOL_SLOTS == 1 && POOL_CHECKPOINTS == 2 &&
                    POOL_CLASSES == 3,
@@ -48,29 +66,43 @@ static void take_denials(const struct worker_core *w,
     }
 }
 
+static struct worker_pools pools_of(struct pool_account a)
+{
+    return (struct worker_pools){.pool_size = a.total,
+                                 .pool_free = a.free,
+                                 .pool_held = a.held,
+                                 .pool_cached = a.cached,
+                                 .pool_granted = a.granted};
+}
+
+static struct worker_sequences sequences_of(const struct sequences *q)
+{
+    struct prefix_figures f = prefix_figures(q->reuse.index);
+
+    return (struct worker_sequences){.sequences_live = q->table.n_live,
+                                     .sequences_orphaned = orphans_count(q),
+                                     .index_units = f.n_nodes,
+                                     .index_checkpoints = f.n_checkpoints,
+                                     .index_tenants = f.n_tenants};
+}
+
 static void counts_take(const struct worker_core *w, struct counts *c,
                         struct metric_series out[SETS])
 {
-    worker_counts(w, &c->metrics);
-    c->sequences = (struct worker_sequences){
-        .sequences_live = w->sequences.table.n_live,
-        .sequences_orphaned = orphans_count(&w->sequences)};
-    for (int i = 0; i < POOL_CLASSES; i++) {
-        const struct pool_account *a =
-            pool_account(&w->sequences.pool, (enum pool_class)i);
+    const struct pool *pool = &w->sequences.pool;
 
-        c->pools[i] = (struct worker_pools){.pool_size = a->total,
-                                            .pool_free = a->free,
-                                            .pool_held = a->held,
-                                            .pool_cached = a->cached,
-                                            .pool_granted = a->granted};
+    worker_counts(w, &c->metrics);
+    c->sequences = sequences_of(&w->sequences);
+    for (int i = 0; i < POOL_CLASSES; i++) {
+        c->pools[i] = pools_of(pool_account(pool, (enum pool_class)i));
     }
+    c->pools[POOL_CLASSES] = pools_of(pool_pages(pool));
     out[0] = (struct metric_series){&worker_metrics_set, NULL, &c->metrics, 1};
     out[1] = (struct metric_series){&worker_steps_set, NULL, &w->base.steps, 1};
     out[2] =
         (struct metric_series){&worker_sequences_set, NULL, &c->sequences, 1};
     out[3] = (struct metric_series){&worker_pools_set, classes, c->pools,
-                                    POOL_CLASSES};
+                                    POOL_CLASSES + 1};
     take_denials(w, c->denials);
     out[4] = (struct metric_series){&worker_denials_set, NODE_DENIAL_LABELS,
                                     c->denials, DENIED_NR};

@@ -181,7 +181,7 @@ enum ctl_exit {
     X(kv_dtype, STRING, "DTYPE", "auto", "KV cache type: auto or f32", 0, 0)   \
     X(max_rows, U32, "N", "64", "sequences per step", 1, 512)                  \
     X(slots, U32, "N", NULL,                                                   \
-      "most slots of each worker at once (default: --max-rows)", 1,            \
+      "most slots of each worker at once (default: --max-rows)", 0,            \
       WORKER_ORPHANS_MAX)                                                      \
     X(device, STRING, "KIND", "cpu",                                           \
       "device of the workers, cpu or opencl: sets scratch, and with "          \
@@ -254,6 +254,7 @@ int ctl_generate(struct ctl *c);
 int ctl_status(struct ctl *c);
 int ctl_workers(struct ctl *c);
 int ctl_sequences(struct ctl *c);
+int ctl_explain(struct ctl *c);
 int ctl_metrics(struct ctl *c);
 int ctl_models(struct ctl *c);
 int ctl_cancel(struct ctl *c);
@@ -282,6 +283,12 @@ int ctl_fail(const struct ctl *c, enum status status, const char *text,
 /* Prints an error in the command line.  Returns CTL_USAGE. */
 int ctl_misuse(const struct ctl *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Opens the connection and parses ID or ID/CHOICE, where the first digits of an
+ * id suffice.  *choice is CLIENT_ALL_CHOICES without a choice.  Returns CTL_OK,
+ * or prints the error and returns the exit code. */
+int ctl_find_sequence(struct ctl *c, const char *text, uint8_t id[16],
+                      uint32_t *choice);
 
 /* Opens the connection, calls m, and passes the reply to print.  Returns
  * CTL_OK, or prints the error and returns the exit code. */

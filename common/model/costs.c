@@ -81,6 +81,7 @@ static uint64_t most(uint64_t a, uint64_t b)
 #define DEVICE_BYTES  (1u << 20)  /* small tables of a device, alignment */
 #define LIST_WORDS    (68u << 10) /* biases, and ids of penalties */
 #define SHARED_TOKENS 128         /* rows of products whose tiles are shared */
+#define SHARES        8           /* work-groups that share a tile */
 #define SPLIT_TOKENS  128         /* rows of attention whose context is split */
 #define SPLITS        32
 #define ROW_INTS      8 /* a step's ints per row, and per token */
@@ -194,7 +195,8 @@ static uint64_t opencl_kept(const struct model_config *c,
     uint64_t tables = step->rows * (ROW_INTS + blocks) +
                       step->tokens * TOKEN_INTS + step->logits;
     uint64_t token = 2 * (uint64_t)s->hidden + s->hidden / 8 + s->n_heads + 1;
-    uint64_t parts = (uint64_t)SHARED_TOKENS * widest_rows(s) * 8;
+    /* Only products that add to x share their tiles. */
+    uint64_t parts = (uint64_t)SHARED_TOKENS * SHARES * s->hidden;
 
     return token * step->tokens + (uint64_t)s->n_k_heads * step->rows +
            2 * tables + parts + LIST_WORDS + step->context;

@@ -30,9 +30,8 @@
 #include <stdint.h>
 
 #include "common/model/weights.h"
+#include "common/split/page_unit.h"
 #include "proto/limits.h"
-
-#define PAGE_ALIGN 64 /* bytes: every offset and page_bytes is a multiple */
 
 /* Bytes of one layer of each kind. */
 struct page_sizes {
@@ -63,27 +62,11 @@ struct page_layout {
     struct page_layer layers[MODEL_LAYERS_MAX]; /* [n] of the shard */
 };
 
-/* Returns bytes rounded up to a multiple of PAGE_ALIGN. */
-uint64_t page_align(uint64_t bytes);
-
 /* Returns the bytes that a linear layer takes in a slot. */
 uint64_t page_linear_bytes(const struct page_sizes *s);
 
-/* The pages of a shard, without the places of its layers. */
-struct page_unit {
-    uint64_t page_bytes;
-    uint64_t pages_per_slot; /* 0: no linear layer */
-    uint32_t pages_per_block;
-};
-
-/* Returns what page_layout_make() computes, for searches over many ranges of
- * layers.  block_bytes is the sum of page_align(kv_bytes) over the attention
- * layers, slot_bytes that of page_linear_bytes() over the linear ones; not
- * both are 0. */
-struct page_unit page_unit_of(uint64_t block_bytes, uint64_t slot_bytes);
-
-/* Lays out the layers kinds[0..n), n at most MODEL_LAYERS_MAX and at least
- * 1. */
+/* Lays out the layers kinds[0..n), n at most MODEL_LAYERS_MAX and at least 1.
+ * Page and slot are those of page_unit_of(). */
 void page_layout_make(struct page_layout *l, const enum mixer_kind *kinds,
                       uint32_t n, const struct page_sizes *s);
 

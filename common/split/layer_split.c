@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "common/base/quote.h"
-#include "common/model/page_layout.h"
+#include "common/split/page_unit.h"
 
 /* The quantity that a pass minimises, per stage and over all stages. */
 enum goal {

@@ -1,6 +1,7 @@
 #include "common/wire/prefix_hash.h"
 
 #include <sodium.h>
+#include <string.h>
 
 _Static_assert(PREFIX_KEY_BYTES == crypto_shorthash_siphashx24_KEYBYTES &&
                    PREFIX_HASH_BYTES == crypto_shorthash_siphashx24_BYTES,
@@ -32,10 +33,23 @@ static struct prefix_hash hash(const struct prefix_key *key,
     return (struct prefix_hash){read64(out), read64(out + 8)};
 }
 
-struct prefix_hash prefix_hash_root(const struct prefix_key *key,
-                                    const void *tenant, size_t n)
+size_t prefix_scope(uint8_t out[PREFIX_SCOPE_MAX], const void *tenant, size_t n,
+                    const void *salt, size_t n_salt)
 {
-    return hash(key, n > 0 ? tenant : (const void *)"", n);
+    if (n > 0) {
+        memcpy(out, tenant, n);
+    }
+    if (n_salt > 0) {
+        out[n++] = 0;
+        memcpy(out + n, salt, n_salt);
+    }
+    return n + n_salt;
+}
+
+struct prefix_hash prefix_hash_root(const struct prefix_key *key,
+                                    const void *scope, size_t n)
+{
+    return hash(key, n > 0 ? scope : (const void *)"", n);
 }
 
 struct prefix_hash prefix_hash_next(const struct prefix_key *key,

@@ -258,6 +258,16 @@ static void take_name(struct session *s, const Sluice__V1__HelloReply *m)
     s->your_name[n] = '\0';
 }
 
+/* A key of another length is of a later version: none is used then. */
+static void take_prefix_key(struct session *s, const Sluice__V1__HelloReply *m)
+{
+    s->has_prefix_key =
+        m->has_prefix_key && m->prefix_key.len == PREFIX_KEY_BYTES;
+    if (s->has_prefix_key) {
+        memcpy(s->prefix_key.bytes, m->prefix_key.data, PREFIX_KEY_BYTES);
+    }
+}
+
 static void recv_answer(struct session *s, const struct envelope *e)
 {
     uint32_t retry_after_ms;
@@ -284,6 +294,7 @@ static void recv_answer(struct session *s, const struct envelope *e)
         return;
     }
     take_name(s, reply);
+    take_prefix_key(s, reply);
     come_up(s, reply->session);
 }
 

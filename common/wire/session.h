@@ -24,6 +24,7 @@
 #include "common/wire/endpoint.h"
 #include "common/wire/keepalive.h"
 #include "common/wire/peer.h"
+#include "common/wire/prefix_hash.h"
 
 #define SESSION_BACKOFF_US     20000
 #define SESSION_BACKOFF_MAX_US 2000000
@@ -88,6 +89,9 @@ struct session {
 
     /* UP: the name that the other end gave this one; "": none. */
     char your_name[PEER_NAME_MAX + 1];
+    /* UP: the key of prefix hashes that the router sent, or none. */
+    bool has_prefix_key;
+    struct prefix_key prefix_key;
     int64_t up_us; /* time at which it came UP */
     struct keepalive keepalive;
     bool busy; /* inside a call of the peer: end the session afterwards */

@@ -6,7 +6,7 @@
 #define GROUP 64
 #define ITEMS ((size_t)1 << 20)
 #define PIECE 16   /* bytes per work-item; OPENCL_ALIGN has room */
-#define STATE 0.1f /* about the size that a prompt leaves */
+#define WIDTH 0.1f /* of the pool: about the size of states */
 
 const char opencl_noise_data[1] = {0}, opencl_noise_other[1] = {0};
 
@@ -74,12 +74,11 @@ enum status opencl_noise_pool(struct kernels *k, uint64_t seed, struct error *e)
 {
     struct opencl *c = opencl_of(k);
 
-    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
-        const struct opencl_layer *l = &c->layers[i];
-
-        opencl_noise(c, &l->kv, 1.0f, seed++);
-        opencl_noise(c, &l->state, STATE, seed++);
-        opencl_noise(c, &l->tail, 1.0f, seed++);
+    /* Any page may become a block or a slot.  Two adjacent values of 16 bits
+     * are a finite float32 of at most that size, too. */
+    for (uint32_t i = 0; i < c->pages.n_groups; i++) {
+        make_noise(c, (int)c->kv_dtype, &c->groups[i], 0,
+                   c->n_pages * c->pages.groups[i].page_bytes, WIDTH, seed++);
     }
     opencl_wait(c);
     *e = c->failed;

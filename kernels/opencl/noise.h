@@ -25,8 +25,8 @@ static inline bool opencl_is_noise(const void *data)
 void opencl_noise(struct opencl *c, const struct opencl_tensor *t, float width,
                   uint64_t seed);
 
-/* Fills all blocks, slots and checkpoints of an opencl backend, as if sequences
- * had used them.  Waits. */
+/* Fills all pages of an opencl backend, as if sequences had used them.
+ * Waits. */
 MUST_CHECK enum status opencl_noise_pool(struct kernels *k, uint64_t seed,
                                          struct error *e);
 

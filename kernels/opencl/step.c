@@ -111,6 +111,7 @@ static void add_row(struct opencl *c, const struct kernel_row *r,
     if (r->generated) {
         s->n_gen_rows++;
         s->n_gen += r->n_tokens;
+        s->gen_saves = s->gen_saves || r->n_saves > 0;
         s->longest = end > s->longest ? end : s->longest;
     } else {
         s->longest_prompt = end > s->longest_prompt ? end : s->longest_prompt;

@@ -29,6 +29,11 @@
       "adoptions of sequences that the worker no longer had")                 \
     X(disowned, COUNTER, "orphaned sequences that the router disowned")       \
     X(prompt_tokens, COUNTER, "prompt tokens of queued Generate calls")       \
+    X(reused_tokens, COUNTER,                                                 \
+      "prompt tokens that workers restored instead of computing")             \
+    X(index_gaps, COUNTER,                                                    \
+      "snapshots of a worker's prefix index after lost events")               \
+    X(continued, COUNTER, "kept sequences that another request continued")    \
     X(tokens, COUNTER, "generated tokens")                                    \
     X(grants, COUNTER, "grants to workers")                                   \
     X(steps, COUNTER, "accepted StepOutput messages")                         \
@@ -94,9 +99,10 @@
       "connections that a port with keys denied by reason")
 
 /* One series per tenant (common/base/metric_names.h). */
-#define ROUTER_TENANTS(X)                                              \
-    X(tenant_requests, COUNTER, "accepted Generate calls by tenant")   \
-    X(tenant_prompt_tokens, COUNTER, "queued prompt tokens by tenant") \
+#define ROUTER_TENANTS(X)                                                \
+    X(tenant_requests, COUNTER, "accepted Generate calls by tenant")     \
+    X(tenant_prompt_tokens, COUNTER, "queued prompt tokens by tenant")   \
+    X(tenant_reused_tokens, COUNTER, "restored prompt tokens by tenant") \
     X(tenant_tokens, COUNTER, "generated tokens by tenant")
 
 /* One series per worker and class, from the worker's newest ledger. */

@@ -73,6 +73,8 @@
 #define RESUME_RETRY_MS       50
 #define RETRY_MS_ABSENT       1000
 #define RETRY_MS_MAX          60000
+#define PREFIX_TREE_MAX       65536
+#define EXPLAIN_PLACES_MAX    16
 
 /* Name, unit and meaning of each limit, as sluice-router --limits prints
  * them. */
@@ -148,6 +150,9 @@
     X(RETRY_MS_ABSENT, "ms", "retry_after_ms while no worker is up")           \
     X(RETRY_MS_MIN, "ms", "shortest retry_after_ms")                           \
     X(RESUME_RETRY_MS, "ms", "retry_after_ms while an old call ends")          \
-    X(RETRY_MS_MAX, "ms", "longest retry_after_ms")
+    X(RETRY_MS_MAX, "ms", "longest retry_after_ms")                            \
+    X(PREFIX_TREE_MAX, "",                                                     \
+      "restorable prefixes of a model that the router remembers")              \
+    X(EXPLAIN_PLACES_MAX, "", "places remembered of each grant for Explain")
 
 #endif

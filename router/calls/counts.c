@@ -51,12 +51,12 @@ void counts_take(const struct router_core *r, struct router_metrics *out)
     out->admins = places_count(&r->fleet, BY_ADMIN);
 }
 
-static void add_blocks(const struct router_core *r, uint64_t *total,
-                       uint64_t *left)
+static void add_pages(const struct router_core *r, uint64_t *total,
+                      uint64_t *left)
 {
     for (uint32_t i = 0; i < r->fleet.n_workers; i++) {
         const struct class_ledger *c =
-            &r->fleet.workers[i]->ledger.classes[BLOCKS];
+            &r->fleet.workers[i]->ledger.classes[PAGES];
 
         *total += c->total;
         *left += (uint64_t)c->free + c->cached;
@@ -74,9 +74,9 @@ void counts_line(const struct router_core *r, char *text, size_t cap)
                  waiting + r->early.n_choices);
         return;
     }
-    add_blocks(r, &total, &left);
+    add_pages(r, &total, &left);
     snprintf(text, cap,
-             "%u worker%s, %u sequence%s, %u waiting, %u %% of blocks free",
+             "%u worker%s, %u sequence%s, %u waiting, %u %% of pages free",
              r->fleet.n_workers, r->fleet.n_workers == 1 ? "" : "s", running,
              running == 1 ? "" : "s", waiting + r->early.n_choices,
              total > 0 ? (unsigned)(left * 100 / total) : 0);

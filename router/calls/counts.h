@@ -31,7 +31,7 @@ void counts_fini(struct counts *c);
 void counts_take(const struct router_core *r, struct router_metrics *out);
 
 /* Writes one line for a person, such as "3 workers, 12 sequences, 2 waiting,
- * 40 % of blocks free", at most cap bytes with its NUL. */
+ * 40 % of pages free", at most cap bytes with its NUL. */
 void counts_line(const struct router_core *r, char *text, size_t cap);
 
 /* Fills out with the series of all sets, borrowed until the next call. */

@@ -10,6 +10,7 @@
 #include "router/fleet/places.h"
 #include "router/replicas/offers.h"
 #include "router/replicas/replica.h"
+#include "router/requests/ranges.h"
 #include "router/requests/receipt_check.h"
 #include "router/requests/removal.h"
 #include "router/requests/submit.h"
@@ -80,6 +81,27 @@ static void handle_receipt(struct router_core *r, struct worker *w,
     }
 }
 
+static void handle_range(struct router_core *r, struct worker *w,
+                         uint64_t grant, enum status status,
+                         const reply_of_WORKER_REMOVE *reply,
+                         const struct error *e)
+{
+    struct choice *choice = choice_of_grant(w, grant);
+    struct error violation;
+
+    if (choice == NULL || choice->range == NULL) {
+        return; /* it is kept no more */
+    }
+    if (status != ST_OK) {
+        range_answered(&r->requests, choice, NULL, e);
+    } else if (range_check(choice, reply, r->base.now_us, &violation) !=
+               ST_OK) {
+        worker_expel(&r->fleet, w, &violation);
+    } else {
+        range_answered(&r->requests, choice, reply, NULL);
+    }
+}
+
 static void on_end(void *node, struct peer *peer, uint64_t tag,
                    const struct method_row *m, enum status status,
                    const ProtobufCMessage *reply, const struct error *e,
@@ -98,6 +120,11 @@ static void on_end(void *node, struct peer *peer, uint64_t tag,
         break;
     case METHOD_WORKER_CANCEL:
     case METHOD_WORKER_REMOVE:
+        if ((tag & RANGE_TAG) != 0) {
+            handle_range(r, p->worker, tag & ~RANGE_TAG, status,
+                         AS_REPLY(WORKER_REMOVE, reply), e);
+            break;
+        }
         handle_receipt(r, p->worker, tag, status,
                        AS_REPLY(WORKER_CANCEL, reply), e);
         break;

@@ -26,6 +26,7 @@ struct text_job;
     X(REGISTRY_STEP_OUTPUT, recv_step_output)          \
     X(REGISTRY_LIVE, recv_live)                        \
     X(REGISTRY_BROKEN, recv_broken)                    \
+    X(REGISTRY_INDEX, recv_index)                      \
     X(INFERENCE_GENERATE, recv_generate)               \
     X(INFERENCE_CANCEL, recv_cancel)                   \
     X(INFERENCE_REMOVE, recv_remove)                   \
@@ -41,7 +42,8 @@ struct text_job;
     X(ADMIN_LIST_SEQUENCES, recv_admin_list_sequences) \
     X(ADMIN_AUDIT, recv_admin_audit)                   \
     X(ADMIN_DRAIN, recv_admin_drain)                   \
-    X(ADMIN_UNDRAIN, recv_admin_undrain)
+    X(ADMIN_UNDRAIN, recv_admin_undrain)               \
+    X(ADMIN_EXPLAIN, recv_admin_explain)
 
 #define X(method, handler)                                         \
     void handler(struct router_core *r, const struct incoming *in, \

@@ -9,6 +9,7 @@
 #include "common/sampling/sampling_message.h"
 #include "router/calls/recv.h"
 #include "router/calls/router_state.h"
+#include "router/requests/continuation.h"
 #include "router/requests/request_end.h"
 #include "router/requests/request_enqueue.h"
 #include "router/requests/request_log.h"
@@ -61,6 +62,16 @@ static bool check_fields(const struct incoming *in, const generate_message *m)
     if (m->n == 0 || m->n > CHOICES_MAX) {
         refuse(in, ST_INVALID_ARGUMENT, "n is %" PRIu32 ", must be 1..%d", m->n,
                CHOICES_MAX);
+        return false;
+    }
+    if (m->has_cache_salt && m->cache_salt.len > CACHE_SALT_MAX) {
+        refuse(in, ST_INVALID_ARGUMENT,
+               "cache_salt has %zu bytes, at most %d are allowed",
+               m->cache_salt.len, CACHE_SALT_MAX);
+        return false;
+    }
+    if (m->continue_from != NULL &&
+        !check_request_id(in, m->continue_from->request_id)) {
         return false;
     }
     if (m->keep_ms > KEEP_MS_MAX) {
@@ -239,6 +250,21 @@ static bool check_place(struct router_core *r, const struct incoming *in,
     return false;
 }
 
+/* Finds the kept sequence that m continues; *kept is NULL if there is none.
+ * Returns false if it refused the call. */
+static bool check_kept(struct router_core *r, const struct incoming *in,
+                       const struct model *m, const generate_message *request,
+                       struct choice **kept)
+{
+    struct error e;
+
+    if (continuation_find(&r->requests, m, request, kept, &e) == ST_OK) {
+        return true;
+    }
+    refuse_with(in, &e, e.code == ST_UNAVAILABLE ? RETRY_MS_MIN : 0);
+    return false;
+}
+
 /* Builds the automaton of the stop strings; *out is NULL if there are none.
  * Returns false if it refused the call. */
 static bool check_stop(struct router_core *r, const struct incoming *in,
@@ -294,6 +320,15 @@ static void take_fields(struct router_core *r, struct request *request,
                                             (const char *)m->tenant.data,
                                             m->has_tenant ? m->tenant.len : 0);
     r->base.tenants[request->tenant].tenant_requests++;
+    request->n_tenant = m->has_tenant ? (uint32_t)m->tenant.len : 0;
+    if (request->n_tenant > 0) {
+        memcpy(request->tenant_name, m->tenant.data, request->n_tenant);
+    }
+    request->n_salt = m->has_cache_salt ? (uint32_t)m->cache_salt.len : 0;
+    if (request->n_salt > 0) {
+        memcpy(request->salt, m->cache_salt.data, request->n_salt);
+    }
+    request->uncached = !m->cache;
 }
 
 static void take_ids(struct request *request, const generate_message *m)
@@ -413,7 +448,7 @@ static void generate_dropped(void *room, struct pending *c, bool gone)
  * enqueues it. */
 static void create_request(struct router_core *r, const struct incoming *in,
                            const generate_message *m, struct model *model,
-                           struct stop_strings *stop)
+                           struct stop_strings *stop, struct choice *kept)
 {
     struct request *request;
 
@@ -425,6 +460,9 @@ static void create_request(struct router_core *r, const struct incoming *in,
                  generate_dropped, r);
     take_fields(r, request, m);
     request->stop_strings = stop; /* taken over */
+    if (kept != NULL) {
+        continuation_claim(request, kept);
+    }
     if (!resume_take(&r->requests, request, m)) {
         return;
     }
@@ -441,6 +479,7 @@ static bool judge(struct router_core *r, const struct incoming *in,
                   const generate_message *m)
 {
     struct stop_strings *stop = NULL;
+    struct choice *kept = NULL;
     struct model *model;
 
     if (!check_fields(in, m) || !check_id(r, in, m) || !check_open(r, in, m)) {
@@ -451,10 +490,11 @@ static bool judge(struct router_core *r, const struct incoming *in,
     }
     model = find_model(r, in, m);
     if (model == NULL || !check_place(r, in, model, m) ||
+        !check_kept(r, in, model, m, &kept) ||
         !check_stop(r, in, model, m, &stop)) {
         return false;
     }
-    create_request(r, in, m, model, stop);
+    create_request(r, in, m, model, stop, kept);
     return true;
 }
 

@@ -16,6 +16,8 @@
 #include "router/replicas/shard.h"
 #include "router/requests/choice_moves.h"
 
+#define LEDGER_MINOR 2 /* first minor version whose ledger has pages */
+
 /* A Hello that is being judged.  The router's state must not change until it is
  * accepted: a refused Hello must have no side effects on other peers. */
 struct hello {
@@ -33,6 +35,7 @@ static void send_answer(struct router_core *r, const struct router_peer *p,
                         uint32_t minor)
 {
     Sluice__V1__HelloReply reply = SLUICE__V1__HELLO_REPLY__INIT;
+    struct prefix_key key = r->schedule.prefixes.key;
     struct frame *f;
 
     reply.session = p->session;
@@ -41,6 +44,9 @@ static void send_answer(struct router_core *r, const struct router_peer *p,
     reply.name = wire_text(r->base.name);
     reply.has_your_name = true;
     reply.your_name = wire_text(p->name);
+    /* Clients must not find prefixes of one hash: workers alone get the key. */
+    reply.has_prefix_key = p->role == BY_WORKER;
+    reply.prefix_key = (ProtobufCBinaryData){sizeof key.bytes, key.bytes};
     f = hello_answer(p->session, &reply.base, NULL, 0);
     (void)r->base.io->send(r->base.io, p->id, &f);
     FP(ROUTER_HELLO);
@@ -58,6 +64,22 @@ static void refuse_hello(struct router_core *r, const struct hello *h,
                    h->who != NULL ? h->who->name : "", status_name(e->code),
                    e->text);
     (void)r->base.io->send(r->base.io, h->from, &f);
+}
+
+/* The columns of a ledger changed their meaning with minor version 2.  Peers
+ * with an older one would be granted memory that they do not have. */
+static enum status check_minor(const Sluice__V1__HelloRequest *m,
+                               struct error *e)
+{
+    if (m->version_minor >= LEDGER_MINOR) {
+        return ST_OK;
+    }
+    return error_set(e, ST_FAILED_PRECONDITION,
+                     "your version is %" PRIu32 ".%" PRIu32
+                     ", but a worker needs %d.%d or later: upgrade "
+                     "sluice-worker on its host",
+                     m->version_major, m->version_minor, WIRE_VERSION_MAJOR,
+                     LEDGER_MINOR);
 }
 
 static enum status check_role(struct hello *h, struct error *e)
@@ -79,7 +101,7 @@ static enum status check_role(struct hello *h, struct error *e)
                          "the Hello of a worker has a shard or an offer, not "
                          "both");
     }
-    return ST_OK;
+    return h->role == BY_WORKER ? check_minor(m, e) : ST_OK;
 }
 
 /* Checks the role against the key, and makes the name from both.  With keys, a

@@ -1,5 +1,6 @@
 #include "router/calls/recv.h"
 #include "router/calls/router_state.h"
+#include "router/requests/ranges.h"
 #include "router/requests/removal.h"
 #include "router/requests/request.h"
 
@@ -7,14 +8,11 @@
 void recv_remove(struct router_core *r, const struct incoming *in,
                  const request_of_INFERENCE_REMOVE *m)
 {
-
     if (!check_request_id(in, m->sequence->request_id)) {
         return;
     }
     if (m->has_begin || m->has_end) {
-        refuse(in, ST_UNIMPLEMENTED,
-               "removing a range of a sequence is not implemented; omit begin "
-               "and end to remove the whole sequence");
+        range_called(&r->requests, in->peer, in->call, m);
         return;
     }
     if (early_removed(r, in->peer, in->call, m->sequence)) {

@@ -20,6 +20,7 @@
 #include "router/requests/removal.h"
 #include "router/requests/stops.h"
 #include "router/requests/stream.h"
+#include "router/schedule/policy.h"
 
 #define FORGET UINT32_MAX
 
@@ -28,7 +29,7 @@ typedef Sluice__V1__StepOutputMessage step_message;
 /* One row, taken out of the columns of the message. */
 struct row {
     uint64_t grant;
-    uint32_t first, count, finish, state, width;
+    uint32_t first, count, finish, state, width, reused;
     const uint32_t *tokens;     /* [count] */
     const float *logprobs;      /* [count, width] */
     const uint32_t *top_tokens; /* [count, width - 1] */
@@ -53,6 +54,7 @@ static bool next_row(const step_message *m, struct walk *at, struct row *row)
                         .count = m->count[i],
                         .finish = m->finish[i],
                         .state = m->state[i],
+                        .reused = m->n_reused == 0 ? 0 : m->reused[i],
                         .width = logprob_columns_width(m, i)};
     at->n_rows++;
     if (row->count == 0) {
@@ -83,7 +85,7 @@ static enum status check_columns(const step_message *m, struct error *e)
                          n, m->n_tokens, STEP_ROWS_MAX, STEP_TOKENS_MAX);
     }
     if (m->n_first_index != n || m->n_count != n || m->n_finish != n ||
-        m->n_state != n) {
+        m->n_state != n || (m->n_reused != n && m->n_reused != 0)) {
         return error_set(e, ST_DATA_LOSS,
                          "the columns of StepOutput differ in length");
     }
@@ -109,6 +111,21 @@ static enum status check_tokens(const struct worker *w, const step_message *m,
                              " is outside the vocabulary of %" PRIu32 " tokens",
                              m->tokens[i], w->shard.vocab);
         }
+    }
+    return ST_OK;
+}
+
+/* The last position is always computed, for its logits. */
+static enum status check_reused(const struct choice *choice,
+                                const struct row *row, struct error *e)
+{
+    uint64_t n = (uint64_t)choice->request->n_prompt + row->first + row->count;
+
+    if (row->reused >= n) {
+        return error_set(e, ST_DATA_LOSS,
+                         "grant %" PRIu64 ": %" PRIu32
+                         " positions are reused of %" PRIu64,
+                         row->grant, row->reused, n);
     }
     return ST_OK;
 }
@@ -210,7 +227,8 @@ static enum status check_row(const struct worker *w, const struct row *row,
                          ", expected at %" PRIu32,
                          row->grant, row->first, choice->n_generated);
     }
-    if ((st = check_width(choice, row, e)) != ST_OK ||
+    if ((st = check_reused(choice, row, e)) != ST_OK ||
+        (st = check_width(choice, row, e)) != ST_OK ||
         (st = check_repeated(choice, row, e)) != ST_OK) {
         return st;
     }
@@ -284,12 +302,39 @@ static enum status check_newest(struct worker *w, const step_message *m,
     return held_check(w, m->ledger, m, e);
 }
 
+/* Counts what was restored of the prompt of choice, once it is known. */
+static void take_reused(struct router_core *r, struct worker *w,
+                        struct choice *choice, const struct row *row)
+{
+    uint32_t before = choice_n_cached(choice), n;
+
+    if (row->reused <= choice->n_reused) {
+        return;
+    }
+    choice->n_reused = row->reused;
+    n = choice_n_cached(choice) - before;
+    w->n_reused_tokens += n;
+    r->base.metrics.reused_tokens += n;
+    r->base.tenants[choice->request->tenant].tenant_reused_tokens += n;
+}
+
+/* Counts the prompt of choice, whose first token at w has come. */
+static void take_start(struct router_core *r, struct worker *w,
+                       struct choice *choice)
+{
+    if (choice->entry.computing != NULL) {
+        w->n_prompt_tokens += choice->request->n_prompt;
+        r->schedule.policy->started(&choice->entry);
+    }
+}
+
 static void take_tokens(struct router_core *r, struct worker *w,
                         struct choice *choice, const struct row *row)
 {
     uint32_t n_repeated = choice->n_generated - row->first;
     uint32_t n = row->count - n_repeated;
 
+    take_start(r, w, choice);
     choice_reserve(choice, choice->n_generated + n);
     memcpy(choice->tokens + choice->n_generated, row->tokens + n_repeated,
            n * sizeof *choice->tokens);
@@ -394,6 +439,7 @@ static uint32_t take_row(struct router_core *r, struct worker *w,
         choice->n_gaps++;
         return choice->n_generated;
     }
+    take_reused(r, w, choice, row);
     if (choice->state != CHOICE_ENDED) {
         if (row->first + row->count > choice->n_generated) {
             take_tokens(r, w, choice, row);

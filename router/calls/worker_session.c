@@ -106,6 +106,7 @@ void worker_session_close(struct router_core *r, struct worker **pw,
     if (worker_is_staged(w)) {
         offers_departed(&r->replicas, w);
     }
+    prefixes_close(&r->schedule, w);
     choices_recheck(&r->requests, w->model);
     drain_close(&r->requests, w);
     audit_worker_lost(r, w);

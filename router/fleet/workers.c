@@ -94,6 +94,7 @@ struct worker *workers_add(struct fleet *fleet, struct router_peer *p,
     list_init(&w->running);
     list_init(&w->parts);
     list_init(&w->removals);
+    w->feed = (struct prefix_feed){.next = 1, .bit = PREFIX_BIT_NONE};
     liveness_open(fleet, w);
     lineage_begin(fleet, w, s);
     fleet->workers[fleet->n_workers++] = w;

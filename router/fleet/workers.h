@@ -113,11 +113,13 @@ struct adoptions {
     struct event expiry;
 };
 
+#define PREFIX_BIT_NONE UINT32_MAX
+
 /* The events of a worker's prefix index, router/schedule/prefixes.h. */
 struct prefix_feed {
     uint64_t next;   /* number of the next event */
-    bool waits;      /* a snapshot was asked for: events are dropped */
-    bool continues;  /* the snapshot goes on in the next message */
+    bool waits;      /* an event was lost: all are dropped to a snapshot */
+    bool asked;      /* the snapshot was asked for */
     uint32_t bit;    /* its number in the tree; PREFIX_BIT_NONE: none */
     uint64_t n_made; /* restorable positions that appeared, of its session */
 };
@@ -157,6 +159,8 @@ struct worker {
     uint64_t n_reused_tokens; /* them that were restored, in this session */
     uint64_t n_backlog;       /* tokens to compute before the first tokens of
                                * the sequences granted here: routing.h */
+    uint64_t reserved; /* run of the queue in which its room is kept for a
+                        * sequence that only this place can continue */
     struct prefix_feed feed;
     uint32_t step_us; /* device time of the newest step; 0: not given */
     struct liveness live;

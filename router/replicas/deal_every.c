@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/model/page_layout.h"
+#include "common/split/page_unit.h"
 
 #define WORKER_SETS (1u << DEAL_EVERY_WORKERS) /* bits of a state */
 #define SHARD_USED  WORKER_SETS /* bit: at least one shard is used */

@@ -320,29 +320,52 @@ void place_await(struct replicas *r, struct worker *w)
  * sampling parameters, and the other fields. */
 #define SUBMIT_BYTES (60u << 10)
 
-/* Returns true if w may be granted one more sequence, as place or stage. */
-static bool accepts_grant(const struct worker *w)
+/* Returns why w, as place or stage, may not be granted one more sequence; NULL:
+ * it may. */
+static const char *refuses_grant(const struct worker *w)
 {
-    return w->state == WORKER_UP && !w->peer->ended &&
-           (!w->drain.on || PLANT(DRAIN_GRANTS)) &&
-           w->last_grant - w->ledger.grant < GRANTS_UNSETTLED_MAX;
+    if (w->peer->ended) {
+        return "its session has ended";
+    }
+    if (w->state != WORKER_UP) {
+        return w->state == WORKER_SLOW ? "its oldest step is overdue"
+                                       : "it is silent";
+    }
+    if (w->drain.on && !PLANT(DRAIN_GRANTS)) {
+        return "it drains";
+    }
+    return w->last_grant - w->ledger.grant < GRANTS_UNSETTLED_MAX
+               ? NULL
+               : "its ledgers have not settled its newest grants";
 }
 
 /* Limits of Submits are checked at the leader only: it alone receives them.  A
  * later stage cannot refuse a sequence and ends the assembly instead. */
-bool place_takes(const struct worker *w)
+const char *place_refuses(const struct worker *w)
 {
-    if (!worker_can_serve(w) || !accepts_grant(w) || !worker_orphans_known(w) ||
-        w->n_running >= WORKER_LIVE_MAX || w->closed_until > w->ledger.grant) {
-        return false;
+    if (!worker_can_serve(w)) {
+        return "it waits for the other stages of its replica";
     }
-    for (uint32_t i = 1; i < worker_n_stages(w); i++) {
-        if (!accepts_grant(worker_stage(w, i))) {
-            return false;
+    for (uint32_t i = 0; i < worker_n_stages(w); i++) {
+        const char *why = refuses_grant(worker_stage(w, i));
+
+        if (why != NULL) {
+            return why;
         }
     }
+    if (!worker_orphans_known(w)) {
+        return "it has not listed the sequences of its earlier session";
+    }
+    if (w->n_running >= WORKER_LIVE_MAX) {
+        return "it has as many sequences as one worker may";
+    }
+    if (w->closed_until > w->ledger.grant) {
+        return "it refused a sequence for want of room";
+    }
     return peer_calls_left(w->peer->peer) > 0 &&
-           peer_room(w->peer->peer, LANE_SUBMIT) >= SUBMIT_BYTES;
+                   peer_room(w->peer->peer, LANE_SUBMIT) >= SUBMIT_BYTES
+               ? NULL
+               : "its link is full";
 }
 
 bool place_readmitted(const struct worker *w)

@@ -40,9 +40,15 @@ void place_await(struct replicas *r, struct worker *w);
  * last reference to m. */
 void place_update_presence(struct replicas *r, struct model *m);
 
-/* Returns true if w can be sent one more Submit now: w is a place, and the
- * state of all stages, w's limits and its send queue allow it. */
-bool place_takes(const struct worker *w);
+/* Returns why w cannot be sent one more Submit now, as a sentence; NULL if it
+ * can: w is a place, and the state of all stages, w's limits and its send queue
+ * allow it. */
+const char *place_refuses(const struct worker *w);
+
+static inline bool place_takes(const struct worker *w)
+{
+    return place_refuses(w) == NULL;
+}
 
 /* Returns true if the lineages of all stages of w allow a grant now. */
 bool place_readmitted(const struct worker *w);

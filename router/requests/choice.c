@@ -49,6 +49,7 @@ void choice_init(struct requests *r, struct choice *choice,
     choice->request = request;
     choice->index = c;
     choice->entry.model = request->model;
+    choice->entry.prompt = &request->prefix;
     /* Numbers order all choices by arrival; a requeued choice keeps its
      * number. */
     choice->entry.number = ++r->last_number;
@@ -76,6 +77,7 @@ void choice_fini(struct requests *r, struct choice *choice)
 {
     assert(choice->worker == NULL);
     event_clear(r->base, &choice->lease);
+    free(choice->entry.record);
     list_remove(&choice->ready);
     list_remove(&choice->all);
     release_output(choice);
@@ -124,4 +126,19 @@ struct choice *choice_of_grant(const struct worker *w, uint64_t grant)
     struct table_node *n = table_find(&w->grants, grant);
 
     return n == NULL ? NULL : LIST_OF(n, struct choice, by_grant);
+}
+
+uint32_t choice_n_cached(const struct choice *choice)
+{
+    uint32_t n_prompt = choice->request->n_prompt;
+
+    return choice->n_reused < n_prompt ? choice->n_reused : n_prompt;
+}
+
+void choice_ref(struct choice *choice, Sluice__V1__SequenceRef *ref)
+{
+    sluice__v1__sequence_ref__init(ref);
+    ref->request_id = (ProtobufCBinaryData){16, choice->request->id};
+    ref->has_choice = true;
+    ref->choice = choice->index;
 }

@@ -23,6 +23,7 @@
 #include "router/requests/requests.h"
 
 struct detokenizer;
+struct range;
 struct logprob_columns;
 struct request;
 struct stops;
@@ -59,15 +60,22 @@ struct choice {
     uint64_t n_before;          /* envelopes in the lane up to its last part */
     uint32_t n_gaps; /* consecutive rows that start past n_generated */
     enum removal removal;
-    bool remove;      /* remove by RemoveSequence, not Cancel */
-    bool moving;      /* continues elsewhere if it is still open then */
-    bool adopting;    /* its Submit adopts an orphan */
-    bool row_holds;   /* the row of held_check.h shows it running, */
-    bool row_tokens;  /* and has tokens */
-    uint64_t row_at;  /* has a row in that output of its worker */
-    int64_t asked_us; /* when its worker got the Cancel or Remove */
+    bool remove;       /* remove by RemoveSequence, not Cancel */
+    bool moving;       /* continues elsewhere if it is still open then */
+    bool adopting;     /* its Submit adopts an orphan */
+    bool continuing;   /* its Submit continues a kept sequence */
+    uint32_t n_reused; /* positions restored at its last worker */
+    bool row_holds;    /* the row of held_check.h shows it running, */
+    bool row_tokens;   /* and has tokens */
+    uint64_t row_at;   /* has a row in that output of its worker */
+    int64_t asked_us;  /* when its worker got the Cancel or Remove */
     Sluice__V1__CancelReason reason;
     struct event lease; /* end of the lease of a kept sequence */
+    /* Of a kept sequence: */
+    struct request *continued_by; /* has claimed it; NULL: none */
+    struct range *range;          /* removal under way (ranges.h) */
+    uint32_t n_kept_ids;          /* ids left after a range; 0: all */
+    uint32_t n_state;             /* position of its state, if so */
 
     /* How it ended, and figures of its run. */
     Sluice__V1__Finish finish;
@@ -76,6 +84,9 @@ struct choice {
     uint32_t n_moves, n_idle_moves, n_refusals;
     char worker_name[PEER_NAME_MAX + 1];
 };
+
+/* Sets *ref to the name of choice, borrowed. */
+void choice_ref(struct choice *choice, Sluice__V1__SequenceRef *ref);
 
 /* Returns the name of s, for logs and listings. */
 const char *choice_state_name(enum choice_state s);
@@ -108,6 +119,9 @@ static inline bool choice_is_leaving(const struct choice *choice)
     return choice->state == CHOICE_ENDED && choice->worker != NULL &&
            !choice->kept;
 }
+
+/* Returns the tokens of its prompt that its last worker restored. */
+uint32_t choice_n_cached(const struct choice *choice);
 
 /* Returns the choice of a grant at w; NULL: unknown or released. */
 struct choice *choice_of_grant(const struct worker *w, uint64_t grant);

@@ -5,6 +5,8 @@
 #include "common/base/failpoint.h"
 #include "router/replicas/place.h"
 #include "router/requests/adoption.h"
+#include "router/requests/continuation.h"
+#include "router/requests/ranges.h"
 #include "router/requests/request_end.h"
 #include "router/requests/request_log.h"
 #include "router/requests/stops.h"
@@ -28,6 +30,7 @@ static void lease_fire(void *room, struct event *e)
 void choice_wait(struct requests *r, struct choice *choice)
 {
     choice_move(choice, CHOICE_WAITING);
+    choice->entry.n_generated = choice->n_generated;
     adoption_wanted(r, choice);
     model_touch(r->fleet, choice->request->model);
 }
@@ -45,7 +48,7 @@ void choice_granted(struct requests *r, struct choice *choice, struct worker *w,
 {
     queue_remove(r->schedule, &choice->entry);
     adoption_decided(r, choice);
-    choice->adopting = false;
+    choice->adopting = choice->continuing = false;
     choice_move(choice, CHOICE_SUBMITTED);
     choice->worker = w;
     choice->grant = place_grant(w, need);
@@ -54,6 +57,7 @@ void choice_granted(struct requests *r, struct choice *choice, struct worker *w,
     choice->need = *need;
     choice->held = place_sum(w, need);
     choice->n_gaps = 0;
+    choice->n_reused = 0;
     choice->row_at = 0;
     choice->removal = REMOVAL_NONE;
     /* The client measures queueing until the first grant, not until a move. */
@@ -82,6 +86,8 @@ void choice_ungrant(struct requests *r, struct choice *choice)
         list_remove(&choice->parts);
         list_remove(&choice->removals);
         choice->moving = false;
+        range_over(r, choice);
+        continuation_lost(r, choice);
         r->schedule->policy->release(&choice->entry);
         place_less(r->replicas, choice->worker);
         choice->worker = NULL;
@@ -103,6 +109,7 @@ static void end_choice(struct requests *r, struct choice *choice)
     trial_ended(r->schedule, &choice->entry);
     request->n_open--;
     if (request->n_open == 0) {
+        continuation_drop(request);
         table_remove(&r->jobs, &request->by_tag);
     }
 }

@@ -10,6 +10,7 @@
 #include "router/replicas/offers.h"
 #include "router/replicas/place.h"
 #include "router/requests/choice_moves.h"
+#include "router/requests/continuation.h"
 #include "router/requests/removal.h"
 #include "router/schedule/admission.h"
 
@@ -191,6 +192,7 @@ void drain_begin(struct requests *r, struct worker *w, struct router_peer *p,
     /* Through the event, so that an idle worker gets its answer after this call
      * has returned. */
     event_set(r->base, &w->drain.due, r->base->now_us);
+    continuation_drained(r, w);
     choices_recheck(r, w->model); /* ends what only w could have held */
     place_update_presence(r->replicas, w->model);
     if (!PLANT(DRAIN_UNLOOKED)) {

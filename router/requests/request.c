@@ -63,6 +63,9 @@ void request_free(struct requests *r, struct request *request)
     model_release(r->fleet, &request->model);
     stop_strings_free(&request->stop_strings);
     free(request->sampling_lists);
+    prefix_prompt_fini(&request->prefix);
+    free(request->before);
+    free(request->spans);
     free(request->prompt);
     free(request);
 }

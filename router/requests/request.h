@@ -44,6 +44,18 @@ struct request {
     bool logged;              /* its end is in the log */
     uint32_t n_resumed_ended; /* choices that had ended when it was resumed */
     uint32_t tenant;          /* slot of base.tenants */
+    char tenant_name[TENANT_NAME_MAX];
+    uint8_t salt[CACHE_SALT_MAX];
+    uint32_t n_tenant, n_salt; /* bytes of both; 0: none */
+    bool uncached;             /* nothing is reused for it, or kept of it */
+    struct prefix_prompt prefix;
+    /* Continuing a kept sequence (continuation.h): */
+    struct choice *continues; /* claimed and still kept; NULL: none */
+    uint32_t *before;         /* [n_before] ids of it, until the prompt is
+                               * known; NULL: none */
+    uint32_t n_before;
+    uint32_t *spans; /* [n_spans] runs of the prompt; NULL: all is prompt */
+    uint32_t n_spans;
     uint32_t keep_ms;
     int64_t deadline_us; /* deadline of the call; NODE_IDLE: none */
     int64_t arrived_us;
@@ -74,6 +86,13 @@ void request_settle(struct requests *r, struct request *request);
 static inline uint64_t request_tokens(const struct request *request)
 {
     return (uint64_t)request->n_prompt + request->max_tokens;
+}
+
+/* Returns the name of its tenant; empty: none. */
+static inline ProtobufCBinaryData request_tenant(const struct request *request)
+{
+    return (ProtobufCBinaryData){request->n_tenant,
+                                 (uint8_t *)(uintptr_t)request->tenant_name};
 }
 
 /* Returns the demand of one choice on a pool. */

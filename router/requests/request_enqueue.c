@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "router/requests/choice_life.h"
+#include "router/requests/continuation.h"
 #include "router/requests/request_end.h"
 #include "router/requests/resume.h"
 #include "router/requests/stops.h"
@@ -91,9 +92,23 @@ static void enqueue_choice(struct requests *r, struct choice *choice)
         return;
     }
     choice->entry.n_tokens = request_tokens(choice->request);
+    choice->entry.n_prompt = choice->request->n_prompt;
+    choice->entry.uncached = choice->request->uncached;
+    continuation_enqueue(choice);
     choice->entry.ran = choice->n_generated > 0;
     queue_add(r->schedule, &choice->entry);
     choice_wait(r, choice);
+}
+
+static void hash_prompt(struct requests *r, struct request *request)
+{
+    uint8_t scope[PREFIX_SCOPE_MAX];
+    size_t n = prefix_scope(scope, request->tenant_name, request->n_tenant,
+                            request->salt, request->n_salt);
+
+    prefix_prompt_init(&request->prefix, &r->schedule->prefixes.key,
+                       (ProtobufCBinaryData){n, scope}, request->prompt,
+                       request->n_prompt);
 }
 
 void request_enqueue(struct requests *r, struct request *request)
@@ -101,12 +116,16 @@ void request_enqueue(struct requests *r, struct request *request)
     struct error e;
     uint32_t retry_ms = 0;
 
-    if (check(r, request, &retry_ms, &e) != ST_OK ||
+    if (continuation_join(request, &e) != ST_OK ||
+        check(r, request, &retry_ms, &e) != ST_OK ||
         resume_check_length(request, &e) != ST_OK) {
         request_refuse(r, request, &e,
                        retry_ms != 0 ? retry_ms
                                      : request_retry_ms(request, &e));
         return;
+    }
+    if (!request->uncached) {
+        hash_prompt(r, request);
     }
     resume_count(r, request);
     r->base->metrics.prompt_tokens += request->n_prompt;

@@ -89,6 +89,8 @@ static void fill_figures(const struct choice *choice,
     f->n_moves = choice->n_moves;
     f->has_worker = choice->granted_us != 0;
     f->worker = wire_text(choice->worker_name);
+    f->has_n_cached = choice->granted_us != 0;
+    f->n_cached = choice_n_cached(choice);
 }
 
 static void reserve_text(struct requests *r, const struct tokenizer *t)

@@ -15,6 +15,7 @@
 #include "router/requests/adoption.h"
 #include "router/requests/choice_life.h"
 #include "router/requests/choice_moves.h"
+#include "router/requests/continuation.h"
 #include "router/schedule/policy.h"
 
 /* Room for SUBMIT_IDS_MAX ids and the other fields of a part. */
@@ -91,50 +92,86 @@ static void fill_stages(struct worker *w, const struct need *need,
     x->m.checkpoints = x->checkpoints;
 }
 
+/* Fills in what the choices of a request have in common. */
+static void fill_request(const struct request *request,
+                         Sluice__V1__SubmitRequest *s)
+{
+    s->n_prompt = request->n_prompt;
+    s->max_tokens = request->max_tokens;
+    s->has_keep_ms = request->keep_ms > 0;
+    s->keep_ms = request->keep_ms;
+    s->has_tenant = request->n_tenant > 0;
+    s->tenant = request_tenant(request);
+    s->has_cache_salt = request->n_salt > 0;
+    s->cache_salt = (ProtobufCBinaryData){request->n_salt,
+                                          (uint8_t *)(uintptr_t)request->salt};
+    s->has_cache = request->uncached;
+    s->cache = !request->uncached;
+    s->n_spans = request->n_spans;
+    s->spans = request->spans;
+}
+
+static void fill_ids(struct requests *r, const struct choice *choice,
+                     Sluice__V1__SubmitRequest *s)
+{
+    s->n_generated = choice->n_generated;
+    if (PLANT(MOVED_AS_PROMPT)) {
+        s->n_prompt += s->n_generated;
+        s->n_generated = 0;
+    }
+    s->tokens = next_ids(r, choice);
+    s->n_tokens = next_n_ids(choice);
+    s->has_have_index = true;
+    s->have_index = choice->n_generated;
+}
+
+/* The parts of a Submit that it points to. */
+struct submit {
+    Sluice__V1__SubmitRequest m;
+    Sluice__V1__SequenceRef ref, kept;
+    Sluice__V1__Need need;
+    Sluice__V1__Sampling sampling;
+    struct stage_grants stages;
+};
+
+static void fill_submit(struct submit *s, struct worker *w,
+                        struct choice *choice, const struct need *need)
+{
+    struct need own = place_share(w, need);
+
+    sluice__v1__submit_request__init(&s->m);
+    sluice__v1__need__init(&s->need);
+    choice_ref(choice, &s->ref);
+    s->need.blocks = (uint32_t)own.of[BLOCKS];
+    s->need.slots = (uint32_t)own.of[SLOTS];
+    s->m.sequence = &s->ref;
+    s->m.grant = w->last_grant + 1;
+    s->m.need = &s->need;
+    sampling_write(&choice->request->sampling, &s->sampling);
+    s->m.sampling = &s->sampling;
+    fill_request(choice->request, &s->m);
+    if (w->replica != NULL) {
+        fill_stages(w, need, &s->stages);
+        s->m.stages = &s->stages.m;
+    }
+}
+
 static enum status send_submit(struct requests *r, struct worker *w,
                                struct choice *choice, const struct need *need,
                                bool adopt)
 {
-    const struct request *request = choice->request;
-    struct need own = place_share(w, need);
-    struct stage_grants stages;
-    Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
-    Sluice__V1__Need n = SLUICE__V1__NEED__INIT;
-    Sluice__V1__SubmitRequest s = SLUICE__V1__SUBMIT_REQUEST__INIT;
-    Sluice__V1__Sampling sampling;
+    struct submit s;
 
-    ref.request_id = (ProtobufCBinaryData){16, choice->request->id};
-    ref.has_choice = true;
-    ref.choice = choice->index;
-    n.blocks = (uint32_t)own.of[BLOCKS];
-    n.slots = (uint32_t)own.of[SLOTS];
-    s.sequence = &ref;
-    s.grant = w->last_grant + 1;
-    s.need = &n;
-    s.n_prompt = request->n_prompt;
-    s.n_generated = choice->n_generated;
-    if (PLANT(MOVED_AS_PROMPT)) {
-        s.n_prompt += s.n_generated;
-        s.n_generated = 0;
-    }
-    s.tokens = next_ids(r, choice);
-    s.n_tokens = next_n_ids(choice);
-    s.max_tokens = request->max_tokens;
-    sampling_write(&request->sampling, &sampling);
-    s.sampling = &sampling;
-    s.has_have_index = true;
-    s.have_index = choice->n_generated;
-    s.has_keep_ms = request->keep_ms > 0;
-    s.keep_ms = request->keep_ms;
+    fill_submit(&s, w, choice, need);
+    fill_ids(r, choice, &s.m);
     if (adopt) {
-        fill_adopt(choice, &s);
+        fill_adopt(choice, &s.m);
+    } else if (choice->entry.keeper == w) {
+        choice_ref(choice->request->continues, &s.kept);
+        s.m.continue_from = &s.kept;
     }
-    if (w->replica != NULL) {
-        fill_stages(w, need, &stages);
-        s.stages = &stages.m;
-    }
-    return peer_call(w->peer->peer, METHOD_WORKER_SUBMIT, &s.base, 0, s.grant,
-                     NULL);
+    return peer_call(w->peer->peer, METHOD_WORKER_SUBMIT, &s.m.base, 0,
+                     s.m.grant, NULL);
 }
 
 enum status submit_send(struct requests *r, struct worker *w,
@@ -153,6 +190,7 @@ enum status submit_send(struct requests *r, struct worker *w,
     choice->n_ids_sent = next_n_ids(choice);
     choice->n_before = peer_queued(w->peer->peer, LANE_SUBMIT);
     choice_granted(r, choice, w, &need);
+    choice->continuing = choice->entry.keeper == w;
     r->schedule->policy->charge(r->schedule, &choice->entry, w, &need);
     if (choice->n_ids_sent < choice->n_ids) {
         list_append(&w->parts, &choice->parts);
@@ -178,6 +216,9 @@ enum status submit_adopt(struct requests *r, struct worker *w,
         choice->need = need; /* held there already */
         choice->held = place_sum(choice->worker, &need);
         r->schedule->policy->charge(r->schedule, &choice->entry, w, &need);
+        /* It began in another session, and has no tokens to compute before
+         * those of others. */
+        r->schedule->policy->started(&choice->entry);
         choice->adopting = true;
     }
     return st;
@@ -265,6 +306,13 @@ static void handle_refusal(struct requests *r, struct worker *w,
         choice_requeue(r, choice);
         return;
     }
+    /* The worker has lost what it kept: the ids are computed anywhere. */
+    if (choice->continuing &&
+        (status == ST_NOT_FOUND || status == ST_INVALID_ARGUMENT)) {
+        continuation_refused(r, choice, status);
+        choice_requeue(r, choice);
+        return;
+    }
     error_wrap(&why, "worker %s refused the sequence", w->peer->name);
     /* CANCELLED comes from a tombstone of an earlier sequence of this id, which
      * is used up now.  This sequence was not cancelled, or its state would be
@@ -287,6 +335,9 @@ void submit_answered(struct requests *r, struct worker *w, uint64_t grant,
         return; /* a receipt or a row arrived first */
     }
     if (status == ST_OK) {
+        if (choice->continuing) {
+            continuation_accepted(r, choice);
+        }
         if (choice->adopting) {
             choice->adopting = false;
             choice->n_idle_moves = 0; /* its worker was not lost */

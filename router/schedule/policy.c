@@ -21,9 +21,32 @@ static struct list *order_fifo(struct schedule *s, const struct queue_entry *e,
     return at;
 }
 
+static bool yields_fifo(struct schedule *s, const struct queue_entry *e)
+{
+    if (e->keeper == NULL) {
+        return trial_waits(s, e);
+    }
+    e->keeper->reserved = s->n_runs;
+    return true;
+}
+
+static void charge_fifo(struct schedule *s, struct queue_entry *e,
+                        struct worker *w, const struct need *need)
+{
+    headroom_charge(s, e, w, need);
+    routing_charge(s, e, w);
+}
+
+static void release_fifo(struct queue_entry *e)
+{
+    headroom_release(e);
+    routing_release(e);
+}
+
 const struct policy_ops policy_fifo = {.order = order_fifo,
                                        .place = routing_pick,
                                        .admit = headroom_allows,
-                                       .yields = trial_waits,
-                                       .charge = headroom_charge,
-                                       .release = headroom_release};
+                                       .yields = yields_fifo,
+                                       .charge = charge_fifo,
+                                       .started = routing_release,
+                                       .release = release_fifo};

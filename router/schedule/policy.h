@@ -19,25 +19,28 @@ struct policy_ops {
                           bool again);
 
     /* Returns the place at which e is granted now; NULL: none. */
-    struct worker *(*place)(struct schedule *s, const struct queue_entry *e);
+    struct worker *(*place)(struct schedule *s, struct queue_entry *e);
 
     /* Returns true if e may be granted need at w, where it has room. */
     bool (*admit)(struct schedule *s, const struct queue_entry *e,
                   const struct worker *w, const struct need *need);
 
     /* Returns true if entries behind e may go first although e has no place. */
-    bool (*yields)(const struct schedule *s, const struct queue_entry *e);
+    bool (*yields)(struct schedule *s, const struct queue_entry *e);
 
-    /* charge: accounts for need at w, where e was granted. release: takes that
-     * charge back. */
+    /* charge: accounts for need at w, where e was granted. started: e has its
+     * first token there. release: takes all charges back. */
     void (*charge)(struct schedule *s, struct queue_entry *e, struct worker *w,
                    const struct need *need);
+    void (*started)(struct queue_entry *e);
     void (*release)(struct queue_entry *e);
 };
 
-/* The default policy: FIFO by number; the place with the most free pages
- * (routing.h); headroom if the option is set (headroom.h); suspects that wait
- * for a trial are overtaken (trial.h). */
+/* The default policy: FIFO by number; the place with the earliest first token
+ * (routing.h); headroom if the option is set (headroom.h).  Two kinds of entry
+ * are overtaken: suspects that wait for a trial (trial.h), and sequences that
+ * wait for the place that keeps what they continue.  The room of that place is
+ * then reserved for them. */
 extern const struct policy_ops policy_fifo;
 
 #endif

@@ -40,14 +40,15 @@ void queue_run(struct schedule *s, struct model *m)
     struct list *at = m->waiting.next;
     uint32_t n_aside = 0;
 
+    s->n_runs++;
     while (at != &m->waiting) {
         struct queue_entry *e = LIST_OF(at, struct queue_entry, queue);
         struct worker *w = s->policy->place(s, e);
 
         at = at->next;
         /* The first entry without a place ends the walk: FIFO means that a
-         * small sequence must not starve a large one.  Only a suspect whose
-         * trial is the obstacle may be passed. */
+         * small sequence must not starve a large one.  Only an entry that no
+         * other place may have is passed, see the policy's yields(). */
         if (w == NULL && n_aside < TRIALS_ASIDE_MAX &&
             s->policy->yields(s, e)) {
             n_aside++;

@@ -81,8 +81,9 @@ static uint32_t blocks_of(const struct bench *b, const struct point *p)
 static double needs(const struct bench *b, const struct point *p)
 {
     return (double)b->sizes.weight_bytes + (double)b->sizes.scratch_bytes +
-           (double)blocks_of(b, p) * (double)b->sizes.block_bytes +
-           (p->batch + 1.0) * (double)b->sizes.slot_bytes;
+           ((double)blocks_of(b, p) +
+            (p->batch + 1.0) * b->sizes.pages_per_slot) *
+               (double)b->sizes.page_bytes;
 }
 
 static void say_skipped(const struct bench *b, const struct point *p,
@@ -211,11 +212,11 @@ static int ascending(const void *a, const void *b)
 static void say(const struct bench *b, const struct point *p, struct times *t)
 {
     double context = (p->tokens + 0.5 * t->n) / b->options.block_tokens *
-                     (double)b->sizes.block_bytes;
-    double bytes = p->decode
-                       ? demand_decode_bytes(&b->demand, p->batch, context,
-                                             (double)b->sizes.slot_bytes)
-                       : b->demand.weight_bytes;
+                     b->sizes.pages_per_block * (double)b->sizes.page_bytes;
+    double slot = b->sizes.pages_per_slot * (double)b->sizes.page_bytes;
+    double bytes =
+        p->decode ? demand_decode_bytes(&b->demand, p->batch, context, slot)
+                  : b->demand.weight_bytes;
     double flops = p->decode ? demand_decode_flops(&b->demand, p->batch)
                              : demand_prefill_flops(&b->demand, p->tokens);
     double median;

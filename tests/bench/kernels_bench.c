@@ -184,6 +184,16 @@ static void decode_once(struct bench *b, struct run_seq *s, uint32_t batch)
     }
 }
 
+static uint64_t block_bytes(const struct kernels_sizes *z)
+{
+    return z->pages_per_block * z->page_bytes;
+}
+
+static uint64_t slot_bytes(const struct kernels_sizes *z)
+{
+    return z->pages_per_slot * z->page_bytes;
+}
+
 /* Returns the bytes of a step of this many sequences, half way through all
  * steps. */
 static double decode_bytes(const struct bench *b, uint32_t batch)
@@ -192,8 +202,8 @@ static double decode_bytes(const struct bench *b, uint32_t batch)
         (double)(b->prompt + ROUNDS * b->steps / 2) / b->runner.block_tokens;
 
     return demand_decode_bytes(&b->demand, batch,
-                               blocks * (double)b->sizes.block_bytes,
-                               (double)b->sizes.slot_bytes);
+                               blocks * (double)block_bytes(&b->sizes),
+                               (double)slot_bytes(&b->sizes));
 }
 
 /* A batch in decode. */
@@ -270,11 +280,12 @@ static void print_head(const struct bench *b)
     printf(b->json
                ? "{\"isa\": \"%s\", \"threads\": %u, \"weight_bytes\": %.0f, "
                  "\"head_bytes\": %.0f, \"scratch_bytes\": %zu, "
-                 "\"block_bytes\": %zu, \"slot_bytes\": %zu"
+                 "\"block_bytes\": %llu, \"slot_bytes\": %llu"
                : "%s, %u threads\nbytes: weights %.0f + head %.0f, scratch "
-                 "%zu, block %zu, slot %zu\n",
+                 "%zu, block %llu, slot %llu\n",
            z->isa, z->n_threads, b->demand.weight_bytes, b->demand.head_bytes,
-           z->scratch_bytes, z->block_bytes, z->slot_bytes);
+           z->scratch_bytes, (unsigned long long)block_bytes(z),
+           (unsigned long long)slot_bytes(z));
 }
 
 static double processor_seconds(void)

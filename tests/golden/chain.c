@@ -62,6 +62,49 @@ uint32_t chain_add(struct chain *c, struct chain_seq *s, uint32_t n,
     return row;
 }
 
+void chain_take_slot(struct chain *c, struct chain_state *out)
+{
+    for (uint32_t i = 0; i < c->n; i++) {
+        out->page[i] = runner_take_slot(&c->runners[i]);
+    }
+}
+
+void chain_give_slot(struct chain *c, const struct chain_state *s)
+{
+    for (uint32_t i = 0; i < c->n; i++) {
+        runner_give_slot(&c->runners[i], s->page[i]);
+    }
+}
+
+void chain_save(struct chain *c, uint32_t position,
+                const struct chain_state *to)
+{
+    for (uint32_t i = 0; i < c->n; i++) {
+        runner_save(&c->runners[i], position, to->page[i]);
+    }
+}
+
+void chain_fork(struct chain *c, struct chain_seq *s,
+                const struct chain_seq *of, uint32_t at,
+                const struct chain_state *from)
+{
+    for (uint32_t i = 0; i < c->n; i++) {
+        runner_fork(&c->runners[i], &s->of[i], &of->of[i], at, from->page[i]);
+    }
+}
+
+uint32_t chain_twin(struct chain *c, struct chain_seq *s,
+                    const struct chain_seq *of, uint32_t row, float *logits)
+{
+    uint32_t twin = 0;
+
+    for (uint32_t i = 0; i < c->n; i++) {
+        twin = runner_twin(&c->runners[i], &s->of[i], &of->of[i], row,
+                           i + 1 == c->n ? logits : NULL);
+    }
+    return twin;
+}
+
 static void wait_result(struct engine_thread *t, struct plan_result *out)
 {
     struct pollfd p = {.fd = engine_thread_fd(t), .events = POLLIN};

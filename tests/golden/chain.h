@@ -39,6 +39,22 @@ void chain_stop(struct chain *c, struct chain_seq *s);
 uint32_t chain_add(struct chain *c, struct chain_seq *s, uint32_t n,
                    bool sample, float *logits);
 
+/* A slot's pages at each stage. */
+struct chain_state {
+    uint32_t page[CHAIN_MAX];
+};
+
+/* As the calls of runner.h, at every stage. */
+void chain_take_slot(struct chain *c, struct chain_state *out);
+void chain_give_slot(struct chain *c, const struct chain_state *s);
+void chain_save(struct chain *c, uint32_t position,
+                const struct chain_state *to);
+void chain_fork(struct chain *c, struct chain_seq *s,
+                const struct chain_seq *of, uint32_t at,
+                const struct chain_state *from);
+uint32_t chain_twin(struct chain *c, struct chain_seq *s,
+                    const struct chain_seq *of, uint32_t row, float *logits);
+
 /* Runs the plans one stage after the other, and begins empty ones. */
 void chain_step(struct chain *c);
 

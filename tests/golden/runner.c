@@ -214,6 +214,50 @@ void runner_give_slot(struct runner *r, uint32_t slot)
     poison(r, slot, r->pages_per_slot);
 }
 
+/* The old place is freed when the plan has run: until then it is read. */
+void runner_move_block(struct runner *r, struct run_seq *s, uint32_t i)
+{
+    uint32_t to;
+
+    if (!r->attention || r->n_blocks == 0 ||
+        r->n_moved_blocks == RUNNER_MOVES_MAX) {
+        return;
+    }
+    to = r->blocks[--r->n_blocks];
+    runner_before(r, s->blocks[i], to, 1);
+    r->moved_blocks[r->n_moved_blocks++] = s->blocks[i];
+    s->blocks[i] = to;
+}
+
+void runner_move_slot(struct runner *r, struct run_seq *s)
+{
+    uint32_t to;
+
+    if (!r->linear || r->n_slots == 0 || r->n_moved_slots == RUNNER_MOVES_MAX) {
+        return;
+    }
+    to = runner_take_slot(r);
+    runner_before(r, s->slot, to, r->pages_per_slot);
+    r->moved_slots[r->n_moved_slots++] = s->slot;
+    s->slot = to;
+}
+
+static void give_block(struct runner *r, uint32_t page)
+{
+    r->blocks[r->n_blocks++] = page;
+    poison(r, page, 1);
+}
+
+static void free_moved(struct runner *r)
+{
+    while (r->n_moved_blocks > 0) {
+        give_block(r, r->moved_blocks[--r->n_moved_blocks]);
+    }
+    while (r->n_moved_slots > 0) {
+        runner_give_slot(r, r->moved_slots[--r->n_moved_slots]);
+    }
+}
+
 static void take_blocks(struct runner *r, struct run_seq *s)
 {
     if (s->n_blocks - s->n_shared > r->n_blocks) {
@@ -246,8 +290,7 @@ void runner_start(struct runner *r, struct run_seq *s, const uint32_t *ids,
 void runner_stop(struct runner *r, struct run_seq *s)
 {
     for (uint32_t i = s->n_blocks; i > s->n_shared; i--) {
-        r->blocks[r->n_blocks++] = s->blocks[i - 1];
-        poison(r, s->blocks[i - 1], 1);
+        give_block(r, s->blocks[i - 1]);
     }
     runner_give_slot(r, s->slot);
     free(s->blocks);
@@ -294,10 +337,12 @@ void runner_fork(struct runner *r, struct run_seq *s, const struct run_seq *of,
 uint32_t runner_twin(struct runner *r, struct run_seq *s,
                      const struct run_seq *of, uint32_t row, float *logits)
 {
+    uint32_t choice = s->choice;
     struct plan *p = &r->plan;
     uint32_t part = of->n_done / r->block_tokens;
 
     share(r, s, of, of->n_done);
+    s->choice = choice;
     if (has_part(r, of->n_done)) {
         runner_after(r, of->blocks[part], s->blocks[part], 1);
     }
@@ -307,6 +352,7 @@ uint32_t runner_twin(struct runner *r, struct run_seq *s,
     p->rows[p->n_rows] = p->rows[row];
     p->rows[p->n_rows].n_tokens = 0;
     p->rows[p->n_rows].source = row;
+    p->rows[p->n_rows].choice = s->choice;
     if (p->rows[row].sampling != NULL) {
         p->rows[p->n_rows].sampling = &s->sampling;
     }
@@ -349,17 +395,34 @@ static uint32_t add_table(struct runner *r, const struct run_seq *s, uint32_t n)
     return table;
 }
 
+bool runner_is_prompt(const struct run_seq *s, uint32_t *n)
+{
+    uint32_t at = s->n_done, end = s->n_ids;
+    bool prompt = at < s->n_prompt || (at >= s->again && at < s->n_again);
+
+    if (at < s->n_prompt) {
+        end = s->n_prompt;
+    } else if (prompt) {
+        end = s->n_again;
+    } else if (at < s->again) {
+        end = s->again;
+    }
+    *n = end - at;
+    return prompt;
+}
+
 uint32_t runner_add(struct runner *r, struct run_seq *s, uint32_t n,
                     bool sample, float *logits)
 {
     struct plan *p = &r->plan;
     bool last = r->w->end == r->w->shape.n_layers;
+    uint32_t of_kind;
 
     if (s->n_done + n > s->n_ids || p->n_tokens + n > PLAN_TOKENS_MAX) {
         die("a row past the ids, or past a plan");
     }
     p->rows[p->n_rows] = (struct plan_row){
-        .kind = s->n_done < s->n_prompt ? ROW_PROMPT : ROW_GENERATED,
+        .kind = runner_is_prompt(s, &of_kind) ? ROW_PROMPT : ROW_GENERATED,
         .position = s->n_done,
         .n_tokens = n,
         .token = p->n_tokens,
@@ -367,6 +430,7 @@ uint32_t runner_add(struct runner *r, struct run_seq *s, uint32_t n,
         .slot = r->linear ? s->slot : SLOT_NONE,
         .sample = sample,
         .index = s->n_done + n - s->n_prompt,
+        .choice = s->choice,
         .sampling = last ? &s->sampling : NULL,
     };
     p->rows[p->n_rows].n_blocks = add_table(r, s, n);
@@ -419,6 +483,7 @@ void runner_done(struct runner *r)
     r->plan.n_after = 0;
     r->plan.n_poison = 0;
     r->plan.step++;
+    free_moved(r);
 }
 
 uint32_t runner_token(const struct runner *r, uint32_t row)

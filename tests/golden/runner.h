@@ -12,6 +12,7 @@
 #include "worker/engine/forward.h"
 
 #define RUNNER_STAGE_TOKENS 1024 /* plan of a partial shard */
+#define RUNNER_MOVES_MAX    64   /* of one plan */
 
 struct runner {
     const struct shard_weights *w;
@@ -25,14 +26,21 @@ struct runner {
     uint32_t *slots, n_slots;   /* first pages of free ones, a stack */
     uint32_t order;             /* shuffles both, see runner_open() */
     bool poisons;               /* see runner_poison() */
-    float **logits;             /* [PLAN_ROWS_MAX] targets of the rows' logits,
-                                 * or NULL */
-    struct forward_tap tap;     /* the test's own */
+    /* What the plan being made moves away, freed when it has run: */
+    uint32_t moved_blocks[RUNNER_MOVES_MAX], n_moved_blocks;
+    uint32_t moved_slots[RUNNER_MOVES_MAX], n_moved_slots;
+    float **logits;         /* [PLAN_ROWS_MAX] targets of the rows' logits,
+                             * or NULL */
+    struct forward_tap tap; /* the test's own */
 };
 
 struct run_seq {
     uint32_t *ids; /* [capacity] prompt, then generated */
     uint32_t n_ids, n_prompt, n_done, capacity;
+    /* Ids [again, n_again) are a prompt's as well: a turn that follows kept
+     * positions. */
+    uint32_t again, n_again;
+    uint32_t choice;
     uint32_t *blocks, n_blocks; /* pages */
     uint32_t slot;              /* its first page */
     bool fresh;                 /* its slot is not zeroed yet */
@@ -78,6 +86,11 @@ void runner_before(struct runner *r, uint32_t from, uint32_t to, uint32_t n);
 void runner_after(struct runner *r, uint32_t from, uint32_t to, uint32_t n);
 void runner_save(struct runner *r, uint32_t position, uint32_t page);
 
+/* Moves a block of a sequence, or its slot, to a free place, before the rows of
+ * the plan being made; the old place is free after that plan. */
+void runner_move_block(struct runner *r, struct run_seq *s, uint32_t i);
+void runner_move_slot(struct runner *r, struct run_seq *s);
+
 /* Starts a sequence with the ids and positions of another, up to `at`: they
  * share the full blocks, and the next plan copies the last one, if it is partly
  * filled, and the state in the slot or checkpoint `from`.  runner_stop() keeps
@@ -85,10 +98,14 @@ void runner_save(struct runner *r, uint32_t position, uint32_t page);
 void runner_fork(struct runner *r, struct run_seq *s, const struct run_seq *of,
                  uint32_t at, uint32_t from);
 
-/* Adds a twin of a row that samples, and starts its sequence, which shares the
- * full blocks as above. */
+/* Adds a twin of a row that samples, and starts its sequence, with s->choice,
+ * which shares the full blocks as above. */
 uint32_t runner_twin(struct runner *r, struct run_seq *s,
                      const struct run_seq *of, uint32_t row, float *logits);
+
+/* Returns whether the next id to compute is of a prompt; *n: how many such ids
+ * of its kind follow one another. */
+bool runner_is_prompt(const struct run_seq *s, uint32_t *n);
 
 /* Adds a row of the next n ids to the plan being made; returns the row's
  * number.  With `sample`, a token is chosen after the last id; if `logits` is

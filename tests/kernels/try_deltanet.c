@@ -410,16 +410,16 @@ static void read_result(struct try *t, const struct world *w, struct result *r)
 }
 
 static cl_kernel delta_kernel(struct try *t, const struct shape *s,
-                              const char *file, const char *name)
+                              const char *file, const char *name, bool saves)
 {
     const char *const files[] = {"common.cl", "nv.cl", file, NULL};
     return try_kernel(
         t, files, name,
         "-DH=1024 -DHK=%u -DHV=%u -DDK=128 -DDV=128 -DC=%u -DCONV=4 "
         "-DEPS=1e-6f -DKV_DTYPE=1 -DOPERAND_DTYPE=1 -DMETA_ROWS=0 "
-        "-DMETA_TOKENS=%d -DMETA_BLOCKS=%d -DNVIDIA=%u",
+        "-DMETA_TOKENS=%d -DMETA_BLOCKS=%d -DNVIDIA=%u -DSAVES=%d",
         (unsigned)s->hk, (unsigned)s->hv, (unsigned)channels(s), META_TOKENS,
-        META_BLOCKS, (unsigned)t->nvidia);
+        META_BLOCKS, (unsigned)t->nvidia, saves);
 }
 
 /* Offset of the tails in the pages. */
@@ -444,8 +444,12 @@ static void delta_args(cl_kernel k, const struct world *w, cl_mem o,
 static cl_kernel decode_kernel(struct try *t, const struct world *w,
                                struct try_launch *l)
 {
-    cl_kernel k =
-        delta_kernel(t, w->s, "nv_deltanet_decode.cl", "deltanet_decode");
+    bool saves = false;
+    for (uint32_t r = 0; r < w->n_rows; r++) {
+        saves = saves || n_saves(&w->rows[r]) > 0;
+    }
+    cl_kernel k = delta_kernel(t, w->s, "nv_deltanet_decode.cl",
+                               "deltanet_decode", saves);
     *l = (struct try_launch){k, 2, {w->s->hv, w->n_rows}, {256, 1}};
     return k;
 }
@@ -584,17 +588,17 @@ static bool make_prefill(struct try *t, const struct world *w,
     p->tp = try_poison(t, tokens * s->hv * 4 * 64 * 2);
     p->gates = try_poison(t, tokens * s->hv * 4 * 4);
     p->chunks = (struct try_launch){
-        delta_kernel(t, s, "nv_deltanet_chunks.cl", "deltanet_chunks"),
+        delta_kernel(t, s, "nv_deltanet_chunks.cl", "deltanet_chunks", false),
         3,
         {s->hk, most, w->n_rows},
         {256, 1, 1}};
     p->scan = (struct try_launch){
-        delta_kernel(t, s, "nv_deltanet_scan.cl", "deltanet_scan"),
+        delta_kernel(t, s, "nv_deltanet_scan.cl", "deltanet_scan", false),
         2,
         {s->hv * 4, w->n_rows},
         {256, 1}};
     p->norm = (struct try_launch){
-        delta_kernel(t, s, "nv_deltanet_norm.cl", "deltanet_norm"),
+        delta_kernel(t, s, "nv_deltanet_norm.cl", "deltanet_norm", false),
         2,
         {(s->hv + 7) / 8, tokens},
         {256, 1}};

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/sim/prompts.h"
 #include "tests/sim/sim.h"
 
 #define MANY       300
@@ -251,21 +252,6 @@ static uint32_t draw_choices(struct sim *s)
                : 1;
 }
 
-static void draw_prompt(struct sim *s, struct sim_request *request)
-{
-    const struct fake_model *m = &s->options.models[request->model];
-
-    request->prompt = allocate(request->n_prompt * sizeof(*request->prompt));
-    for (uint32_t i = 0; i < request->n_prompt; i++) {
-        request->prompt[i] = request->as_text
-                                 ? 32 + (uint32_t)rng_below(&s->will, 90)
-                                 : (uint32_t)rng_below(&s->will, m->vocab);
-    }
-    if (request->defect == DEFECT_TOKEN) {
-        request->prompt[rng_below(&s->will, request->n_prompt)] = m->vocab;
-    }
-}
-
 /* Draws the lengths of prompt and answer.  Together they fit the context,
  * except for DEFECT_CONTEXT. */
 static void draw_lengths(struct sim *s, struct sim_request *request)
@@ -304,7 +290,8 @@ static void draw(struct sim *s, struct sim_request *request)
         request->n_prompt <= SIM_PROMPT_MAX && rng_chance(&s->will, o->text_of);
     draw_id(s, request);
     draw_sampling(s, request);
-    draw_prompt(s, request);
+    prompts_draw(s, request);
+    prompts_draw_cache(s, request);
     if (rng_chance(&s->will, o->keep_of)) {
         request->keep_ms = (uint32_t)rng_octave(&s->will, 1, 2000);
     }
@@ -399,6 +386,8 @@ static void again(struct sim *s, uint32_t number, uint64_t unused)
     request->seed_given = old->seed_given;
     request->resumes = old->resumes;
     again_the_same(request, old);
+    request->tenant = old->tenant;
+    request->no_cache = old->no_cache;
     request->n_prompt = old->n_prompt;
     request->max_tokens = old->max_tokens;
     request->prompt = allocate(request->n_prompt * sizeof(*request->prompt));
@@ -417,7 +406,7 @@ static void again(struct sim *s, uint32_t number, uint64_t unused)
 static void again_later(struct sim *s, const struct sim_request *request,
                         uint32_t of)
 {
-    if (request->defect == DEFECT_NONE && !s->closing &&
+    if (request->defect == DEFECT_NONE && !s->closing && !request->continues &&
         rng_chance(&s->will, of < 5000 ? of : 5000)) {
         int64_t wait_us = rng_below(&s->will, 2)
                               ? rng_range(&s->will, 0, 100)
@@ -447,6 +436,36 @@ static void one_more(struct sim *s)
     }
     ask(s, request);
     again_later(s, request, s->options.again_of / 4); /* while the first runs */
+}
+
+void actor_follow(struct sim *s, uint32_t number, uint32_t choice,
+                  uint32_t known, bool continues)
+{
+    const struct sim_request *old = &s->requests[number];
+    uint32_t client = rng_below(&s->will, 4) ? old->client : any_client(s);
+    uint32_t more = (uint32_t)rng_octave(&s->will, 1, 64);
+    struct sim_request *request;
+
+    if (!s->nodes[client].core || s->n_requests == SIM_REQUESTS_MAX) {
+        return;
+    }
+    request = new_request(s, client);
+    request->model = old->model;
+    request->max_tokens = (uint32_t)rng_range(&s->will, 1, old->max_tokens);
+    if (!prompts_follow(s, request, old, choice, known, more, continues)) {
+        s->n_requests--;
+        return;
+    }
+    draw_id(s, request);
+    draw_sampling(s, request);
+    draw_text(s, request);
+    request->keep_ms = old->keep_ms;
+    sim_request_open(request, continues ? 1 : draw_choices(s));
+    request->resumes = rng_chance(&s->will, s->options.resume_of);
+    if (rng_chance(&s->will, s->options.end_of)) {
+        end_later(s, request, 400000);
+    }
+    ask(s, request);
 }
 
 /* ---- requests over HTTP ---- */
@@ -540,6 +559,7 @@ void actor_ended(struct sim *s, struct sim_request *request)
     uint32_t times =
         request->status == ST_UNAVAILABLE || request->n_asked ? 10 : 1;
 
+    sessions_ended(s, request);
     again_later(s, request, s->options.again_of * times);
     if (request->keep_ms && rng_below(&s->will, 2)) {
         end_later(s, request, (int64_t)request->keep_ms * 1000);

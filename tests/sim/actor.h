@@ -24,4 +24,10 @@ void actor_ended(struct sim *s, struct sim_request *request);
 struct sim_request *actor_web_request(struct sim *s, uint32_t gateway,
                                       const struct sim_request *like);
 
+/* Sends a request that goes on from position `known` of the ids of a choice.
+ * continues: from its kept memory.  Does nothing if the context is too short.
+ */
+void actor_follow(struct sim *s, uint32_t number, uint32_t choice,
+                  uint32_t known, bool continues);
+
 #endif

@@ -99,9 +99,7 @@ void sim_choice_check(struct sim_choice *c)
     const struct sim_request *request = c->request;
     const struct fake_model *m = model_of(c);
 
-    for (uint32_t i = c->oracle.n; i < request->n_prompt; i++) {
-        oracle_feed(&c->oracle, m, request->prompt[i], ROW_PROMPT);
-    }
+    sim_request_feed(request, &c->oracle);
     for (; c->n_checked < c->n_got && !request->sim->failed; c->n_checked++) {
         check_token(c, c->n_checked);
         oracle_feed(&c->oracle, m, c->got[c->n_checked], ROW_GENERATED);
@@ -328,9 +326,7 @@ void sim_choice_expect(struct sim_choice *c)
     struct match stop = {0};
     bool ends = false;
 
-    for (uint32_t i = c->oracle.n; i < request->n_prompt; i++) {
-        oracle_feed(&c->oracle, m, request->prompt[i], ROW_PROMPT);
-    }
+    sim_request_feed(request, &c->oracle);
     for (uint32_t i = 0; i < request->max_tokens && !ends && !stop.found; i++) {
         expect_token(c, i);
         ends = oracle_ends(m, &request->sampling, c->got[i]);

@@ -75,9 +75,39 @@ static void check_receipt(struct control *c, const Sluice__V1__Receipt *r)
     } else if (r->state != SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN) {
         check_over(c);
     }
-    if (!request->again && !request->shared) {
+    if (!request->again && !request->shared && !request->cut) {
         check_sum(c, r);
     }
+}
+
+/* Checks the receipt of a range: the position reached is at most the one asked
+ * for, and without linear layers and faults exactly that one. */
+static void check_range(struct control *c, const Sluice__V1__Receipt *r)
+{
+    const struct sim_request *request = &c->sim->requests[c->target];
+    const struct sim_options *o = &c->sim->options;
+    bool exact = !o->models[request->model].linear && !o->faulty;
+    uint64_t *deeds = c->sim->counts.cells.deeds;
+
+    if (r->state != SLUICE__V1__SEQUENCE_STATE__SEQUENCE_KEPT ||
+        !r->has_position || r->position > c->begin ||
+        (exact && r->position < c->begin)) {
+        sim_fail(c->sim, (int32_t)c->target,
+                 "range from %u removed, but the receipt has position %d",
+                 c->begin, r->has_position ? (int)r->position : -1);
+        return;
+    }
+    deeds[r->position == 0         ? DEED_RANGE_NOTHING
+          : r->position < c->begin ? DEED_RANGE_BACK
+                                   : DEED_RANGE]++;
+    sessions_cut(c->sim, c->target, c->choice, c->begin);
+}
+
+/* Returns whether nothing was kept of which a range could be removed. */
+static bool range_explained(const struct control *c, enum status status)
+{
+    return c->range &&
+           (status == ST_NOT_FOUND || status == ST_FAILED_PRECONDITION);
 }
 
 static void check_audit(struct control *c, const Sluice__V1__AuditAllReply *r)
@@ -174,11 +204,13 @@ static void check_answer(struct control *c, enum status status,
     if (status != ST_OK) {
         if (!s->options.faulty && s->nodes[c->client].life == c->client_life &&
             status != ST_UNAVAILABLE && status != ST_RESOURCE_EXHAUSTED &&
-            !drain_explained(c, status)) {
+            !drain_explained(c, status) && !range_explained(c, status)) {
             sim_fail(c->sim, (int32_t)c->target, "%s fails: %s",
                      method_find((uint16_t)c->method)->name,
                      status_name(status));
         }
+    } else if (c->range) {
+        check_range(c, (const void *)reply);
     } else if (c->target != CONTROL_NO_TARGET) {
         check_receipt(c, (const void *)reply);
     } else if (c->method == METHOD_ADMIN_DRAIN) {
@@ -226,7 +258,11 @@ static enum status call_target(struct control *c)
     ref.has_choice = c->choice != CHOICE_ALL;
     ref.choice = ref.has_choice ? c->choice : 0;
     cancel.sequence = remove.sequence = &ref;
-    sim_request_end_asked(c->sim, target, c->choice);
+    remove.has_begin = c->range;
+    remove.begin = c->begin;
+    if (!c->range) {
+        sim_request_end_asked(c->sim, target, c->choice);
+    }
     return call(c, method_find((uint16_t)c->method)->request ==
                            &sluice__v1__cancel_request__descriptor
                        ? &cancel.base
@@ -291,6 +327,19 @@ static void ask(struct sim *s, const struct control *what)
                 of_worker(c) ? (int)c->worker : (int)c->target);
     }
     node_soon(s, c->client);
+}
+
+void control_ask_range(struct sim *s, uint32_t client, uint32_t target,
+                       uint32_t choice, uint32_t begin)
+{
+    const struct control c = {.method = METHOD_INFERENCE_REMOVE,
+                              .target = target,
+                              .choice = choice,
+                              .range = true,
+                              .begin = begin,
+                              .client = client};
+
+    ask(s, &c);
 }
 
 void control_ask_worker(struct sim *s, uint32_t client, enum method m,

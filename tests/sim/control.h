@@ -21,6 +21,8 @@ struct control {
     uint32_t target;           /* a request's number, or CONTROL_NO_TARGET */
     uint32_t choice;           /* choice of the target, or CHOICE_ALL */
     uint32_t worker, grace_ms; /* for Drain and Undrain */
+    bool range;                /* RemoveSequence of [begin, end of the ids) */
+    uint32_t begin;
     uint32_t client, client_life;
     int64_t asked_us;
     uint32_t n_ends;
@@ -34,5 +36,9 @@ void control_ask_worker(struct sim *s, uint32_t client, enum method m,
  * no place for the call. */
 void control_ask(struct sim *s, uint32_t client, enum method m, uint32_t target,
                  uint32_t choice);
+
+/* Removes a choice's kept memory from position `begin` on. */
+void control_ask_range(struct sim *s, uint32_t client, uint32_t target,
+                       uint32_t choice, uint32_t begin);
 
 #endif

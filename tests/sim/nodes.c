@@ -6,6 +6,7 @@
 #include "tests/sim/sim.h"
 #include "worker/stages/offer.h"
 
+#define PAGE_BYTES 4096
 #define SPIN_US    10000
 #define SPIN_TICKS 20000
 
@@ -279,34 +280,39 @@ static void start_worker(struct sim *s, struct sim_node *n)
     uint32_t w = n->number - SIM_FIRST_WORKER;
     const struct worker_draw *d = &s->options.workers[w];
     const struct fake_model *m = &s->options.models[d->model];
+    const struct pool_of_worker *pool = &s->options.pools.workers[w];
     const struct fake_shard shard = options_shard(&s->options, w);
     char model[8], endpoint[16];
-    struct worker_options o = {.name = n->name,
-                               .model = model,
-                               .device = "fake",
-                               .layer_begin = shard.begin,
-                               .layer_end = shard.end,
-                               .n_layers = shard.n_layers,
-                               .block_tokens = d->block_tokens,
-                               .block_bytes = shard.attention ? 4096 : 0,
-                               .slot_bytes = shard.linear ? 8192 : 0,
-                               .n_blocks = d->n_blocks,
-                               .n_slots = d->n_slots,
-                               .pages_per_block = shard.attention ? 1 : 0,
-                               .pages_per_slot = !shard.linear     ? 0
-                                                 : shard.attention ? 2
-                                                                   : 1,
-                               .weight_bytes = 1 << 20,
-                               .scratch_bytes = 1 << 16,
-                               .pool_bytes = (uint64_t)d->n_blocks * 4096 +
-                                             (uint64_t)d->n_slots * 8192,
-                               .context = m->context,
-                               .vocab = m->vocab,
-                               .n_eos = m->n_eos,
-                               .max_rows = d->max_rows,
-                               .step_tokens = d->step_tokens,
-                               .chunk_tokens = d->chunk_tokens,
-                               .engine_depth = d->depth};
+    struct worker_options o = {
+        .name = n->name,
+        .model = model,
+        .device = "fake",
+        .layer_begin = shard.begin,
+        .layer_end = shard.end,
+        .n_layers = shard.n_layers,
+        .block_tokens = d->block_tokens,
+        .block_bytes = shard.attention ? PAGE_BYTES : 0,
+        .slot_bytes = pool->pages_per_slot * PAGE_BYTES,
+        .checkpoint_bytes = pool->pages_per_slot * PAGE_BYTES,
+        .n_pages = pool->n_pages,
+        .pages_per_block = shard.attention ? 1 : 0,
+        .pages_per_slot = pool->pages_per_slot,
+        .slot_cap = pool->slot_cap,
+        .one_arithmetic = m->one_arithmetic,
+        .reuse = !s->options.pools.no_reuse,
+        .checkpoint_share = (float)s->options.pools.checkpoint_share / 100,
+        .tenant_share = (float)s->options.pools.tenant_share / 100,
+        .poison = s->options.pools.poison,
+        .weight_bytes = 1 << 20,
+        .scratch_bytes = 1 << 16,
+        .pool_bytes = (uint64_t)pool->n_pages * PAGE_BYTES,
+        .context = m->context,
+        .vocab = m->vocab,
+        .n_eos = m->n_eos,
+        .max_rows = d->max_rows,
+        .step_tokens = d->step_tokens,
+        .chunk_tokens = d->chunk_tokens,
+        .engine_depth = d->depth};
 
     (void)snprintf(model, sizeof(model), "m%u", d->model);
     (void)snprintf(endpoint, sizeof(endpoint), "ipc:///sim/%u", n->number);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/split/page_unit.h"
 #include "tests/sim/sim.h"
 #include "worker/stages/offer.h"
 
@@ -57,6 +58,7 @@ static void set_layers(struct sim *s, uint32_t w, uint32_t begin, uint32_t end)
     o->workers[w].n_blocks =
         shard.attention ? o->offers.workers[w].n_blocks : 0;
     o->workers[w].n_slots = shard.linear ? o->offers.workers[w].n_slots : 0;
+    options_set_pool(o, w);
 }
 
 void offers_begin(struct sim *s, struct sim_node *n)
@@ -209,20 +211,22 @@ static bool holds(const struct sim *s, uint32_t w, uint32_t begin, uint32_t end)
     const struct sim_options *o = &s->options;
     const struct offer_draw *d = &o->offers;
     uint32_t model = model_of(s), n_layers = o->stages.n_layers[model];
-    struct pool_split_need need = {.block_tokens =
-                                       o->stages.block_tokens[model],
-                                   .context = o->models[model].context,
-                                   .max_rows = MAX_ROWS};
+    const struct split_terms terms = {.block_tokens =
+                                          o->stages.block_tokens[model],
+                                      .context = o->models[model].context,
+                                      .max_rows = MAX_ROWS};
+    struct pool_split_need need;
     uint64_t bytes = d->scratch_bytes + (begin == 0 ? d->embed_bytes : 0) +
                      (end == n_layers ? d->head_bytes : 0);
+    uint64_t blocks = 0, slots = 0;
 
     for (uint32_t i = begin; i < end; i++) {
         bytes += d->layers[i].weight_bytes;
-        need.block_bytes += d->layers[i].token_bytes * need.block_tokens;
-        need.slot_bytes += d->layers[i].slot_bytes;
+        blocks += page_align(d->layers[i].token_bytes * terms.block_tokens);
+        slots += page_align(d->layers[i].slot_bytes);
     }
-    return bytes + pool_split_sequence(&need, need.context) <=
-           d->workers[w].budget_bytes;
+    need = split_need(&terms, blocks, slots);
+    return bytes + pool_split_least(&need) <= d->workers[w].budget_bytes;
 }
 
 /* Returns whether any shard is in no replica. */

@@ -5,6 +5,7 @@
 
 #include <xxhash.h>
 
+#include "common/split/page_unit.h"
 #include "tests/sim/rng.h"
 
 #define LONG_CONTEXT 32768
@@ -428,7 +429,9 @@ static bool has_stages(uint64_t seed, enum seeds which, struct rng *r)
 
 /* ---- workers that offer themselves ---- */
 
-/* Returns the bytes of layer i with one sequence of the whole context. */
+/* Returns the bytes that layer i needs at most with one sequence of the whole
+ * context: rounding a stage's slot up takes less than a page, one block of each
+ * of its layers. */
 static uint64_t layer_bytes(const struct sim_options *o, uint32_t model,
                             uint32_t i)
 {
@@ -436,8 +439,8 @@ static uint64_t layer_bytes(const struct sim_options *o, uint32_t model,
     uint64_t block = o->stages.block_tokens[model];
     uint64_t blocks = (o->models[model].context + block - 1) / block;
 
-    return d->layers[i].weight_bytes + d->layers[i].slot_bytes +
-           d->layers[i].token_bytes * block * blocks;
+    return d->layers[i].weight_bytes + page_align(d->layers[i].slot_bytes) +
+           page_align(d->layers[i].token_bytes * block) * (blocks + 1);
 }
 
 static void draw_costs(struct sim_options *o, uint32_t model, struct rng *r)
@@ -642,15 +645,17 @@ void options_draw(struct sim_options *o, uint64_t seed, struct seeds_with with)
     }
     options_draw_gateways(o, seed, with.gateways);
     options_draw_keys(o, seed, with.keys);
+    options_draw_pools(o, seed);
 }
 
-/* Returns the bytes to hash: for seeds without keys, gateways, offers or
- * stages, only the options before these, so that their hash does not change. */
+/* Returns the bytes to hash, never the pools: for seeds without keys, gateways,
+ * offers or stages, only the options before these, so that their hash does not
+ * change. */
 static size_t hashed_bytes(const struct sim_options *o)
 {
     static const struct stage_draw none;
 
-    return o->keys.on      ? sizeof(*o)
+    return o->keys.on      ? offsetof(struct sim_options, pools)
            : o->gateways.n ? offsetof(struct sim_options, keys)
            : o->offers.n   ? offsetof(struct sim_options, gateways)
            : memcmp(&o->stages, &none, sizeof(none)) != 0
@@ -660,5 +665,11 @@ static size_t hashed_bytes(const struct sim_options *o)
 
 uint64_t options_hash(const struct sim_options *o)
 {
-    return XXH3_64bits(o, hashed_bytes(o));
+    struct sim_options hashed;
+
+    memcpy(&hashed, o, sizeof(hashed)); /* with its padding */
+    for (uint32_t i = 0; i < SIM_MODELS; i++) {
+        hashed.models[i].one_arithmetic = false; /* drawn with the pools */
+    }
+    return XXH3_64bits(&hashed, hashed_bytes(o));
 }

@@ -99,14 +99,31 @@ struct key_draw {
     int64_t remove_every_us;  /* removal of a node's key; 0: never */
 };
 
-/* The pools of the workers, and prompts that share prefixes. */
+/* Prompts that share prefixes; per 10,000 requests. */
+struct prompt_draw {
+    uint32_t family_of;   /* begins like others */
+    uint32_t n_families;  /* texts that they begin with */
+    uint32_t same_of;     /* repeats a prompt, or all of it but one token */
+    uint32_t session_of;  /* follows a request: its prompt, its tokens, more */
+    uint32_t continue_of; /* ... from its kept memory */
+    uint32_t range_of;    /* ... after a part of that was removed */
+    uint32_t no_cache_of; /* asks for cache: false */
+    uint32_t n_tenants;   /* 1: no request names one */
+};
+
+/* The pools of the workers. */
 struct pool_draw {
     struct pool_of_worker {
+        /* Drawn: pages of a slot, were there blocks too; whether the slots
+         * drawn are all that there may be; further slots' pages; refused
+         * plans, per 10,000. */
+        uint32_t per_slot, capped, spare, refuse_of;
+        /* From these and the layers: options_set_pool(). */
         uint32_t n_pages, pages_per_slot, slot_cap;
-        uint32_t refuse_of; /* per 10,000 plans */
     } workers[SIM_WORKERS];
     uint32_t no_reuse, poison;               /* 0 or 1 */
     uint32_t checkpoint_share, tenant_share; /* percent of the pool */
+    struct prompt_draw prompts;
 };
 
 struct sim_options {
@@ -161,8 +178,10 @@ void options_draw_gateways(struct sim_options *o, uint64_t seed,
                            enum seeds which);
 /* Draws the keys: after all others. */
 void options_draw_keys(struct sim_options *o, uint64_t seed, enum seeds which);
-/* Draws the pools and the prompts. */
+/* Draws the pools and the prompts: after all others. */
 void options_draw_pools(struct sim_options *o, uint64_t seed);
+/* Sets the size of a worker's pool, once its layers are known. */
+void options_set_pool(struct sim_options *o, uint32_t w);
 struct fake_shard options_shard(const struct sim_options *o, uint32_t w);
 /* Return whether worker w has only some of the layers; whether any worker does.
  */

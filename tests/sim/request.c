@@ -18,7 +18,8 @@ struct asked {
     Sluice__V1__GenerateRequest m;
     Sluice__V1__Sampling sampling;
     ProtobufCBinaryData stops[REQUEST_STOPS];
-    char name[8], text[SIM_PROMPT_MAX];
+    Sluice__V1__SequenceRef from;
+    char name[8], tenant[12], text[SIM_PROMPT_MAX];
 };
 
 #define POISON 0xdeadull /* upper half of a poison request's seed */
@@ -157,13 +158,16 @@ static bool explained(const struct sim_request *request)
         return s->options.faulty || refused_rightly(request) ||
                drains_bereft(s, request);
     case ST_UNAVAILABLE:
-        return s->options.faulty || request->end_asked ||
+        return s->options.faulty || request->continues || request->end_asked ||
                drains_bereft(s, request) || slept(request) ||
                crowd_crossed(request);
     case ST_ALREADY_EXISTS:
         return request->again || request->shared;
     case ST_NOT_FOUND: /* a new router has no models until a worker registers */
-        return s->options.faulty || drains_bereft(s, request);
+        return s->options.faulty || drains_bereft(s, request) ||
+               request->continues; /* what was kept may have gone */
+    case ST_FAILED_PRECONDITION:   /* ... or is being cut */
+        return request->continues;
     case ST_ABORTED: /* enough workers were lost while they ran it */
         return s->n_ended[request->model] - request->n_ended > SIM_TRIAL_DEATHS;
     case ST_INTERNAL: /* no fault of an engine ends any other request */
@@ -210,6 +214,7 @@ static void check_resumed(struct sim_request *request)
         request->status != ST_ABORTED &&
         request->status != ST_DEADLINE_EXCEEDED &&
         request->status != ST_INTERNAL && request->status != ST_ABORTED &&
+        !request->continues && /* a claim is not resumed */
         !request->again && !request->shared && !resumed_in_vain(request)) {
         sim_fail(request->sim, (int32_t)request->number,
                  "resumable request ended with %s",
@@ -328,8 +333,29 @@ static void fill_prompt(struct sim_request *request, struct asked *a)
         r->has_text = true;
         r->text = (ProtobufCBinaryData){request->n_prompt, (uint8_t *)a->text};
     } else {
-        r->tokens = request->prompt;
-        r->n_tokens = request->n_prompt;
+        r->tokens = request->prompt + request->n_before;
+        r->n_tokens = request->n_prompt - request->n_before;
+    }
+}
+
+static void fill_cache(struct sim_request *request, struct asked *a)
+{
+    Sluice__V1__GenerateRequest *r = &a->m;
+    struct sim_request *from = &request->sim->requests[request->from];
+
+    r->has_cache = request->no_cache;
+    r->cache = !request->no_cache;
+    if (request->tenant) {
+        (void)snprintf(a->tenant, sizeof(a->tenant), "t%u", request->tenant);
+        r->has_tenant = true;
+        r->tenant = wire_text(a->tenant);
+    }
+    if (request->continues) {
+        sluice__v1__sequence_ref__init(&a->from);
+        a->from.request_id = (ProtobufCBinaryData){sizeof(from->id), from->id};
+        a->from.has_choice = true;
+        a->from.choice = request->from_choice;
+        r->continue_from = &a->from;
     }
 }
 
@@ -350,6 +376,7 @@ static void fill(struct sim_request *request, struct asked *a)
     r->has_keep_ms = request->keep_ms != 0;
     r->keep_ms = request->keep_ms;
     fill_stops(request, a);
+    fill_cache(request, a);
 }
 
 bool sim_request_ask(struct sim *s, struct sim_request *request)
@@ -420,6 +447,19 @@ bool sim_request_has_text(const struct sim_request *request)
            (request->want_text || request->n_stops);
 }
 
+void sim_request_feed(const struct sim_request *request, struct oracle *o)
+{
+    const struct fake_model *m = &request->sim->options.models[request->model];
+
+    for (uint32_t i = o->n; i < request->n_prompt; i++) {
+        if (request->generated && request->generated[i]) {
+            oracle_feed_continued(o, m, request->prompt[i]);
+        } else {
+            oracle_feed(o, m, request->prompt[i], ROW_PROMPT);
+        }
+    }
+}
+
 uint32_t sim_request_blocks(const struct sim_request *request,
                             uint32_t block_tokens)
 {
@@ -427,18 +467,20 @@ uint32_t sim_request_blocks(const struct sim_request *request,
            block_tokens;
 }
 
-static bool holds(const struct sim *s, const struct sim_request *request,
-                  uint32_t w)
+bool sim_request_fits_alone(const struct sim *s,
+                            const struct sim_request *request, uint32_t w)
 {
     const struct sim_options *o = &s->options;
     const struct worker_draw *d = &o->workers[w];
+    const struct pool_of_worker *p = &o->pools.workers[w];
     uint32_t blocks = sim_request_blocks(request, d->block_tokens);
 
     if (options_offers(o, w)) { /* enough for whichever layers it receives */
         return !o->models[d->model].attention ||
                blocks <= o->offers.workers[w].n_blocks;
     }
-    return !options_shard(o, w).attention || blocks <= d->n_blocks;
+    blocks = options_shard(o, w).attention ? blocks : 0;
+    return blocks + p->pages_per_slot <= p->n_pages;
 }
 
 /* Worker w may form a replica with any other stages of its model. */
@@ -447,12 +489,13 @@ bool sim_request_fits_at(const struct sim *s, const struct sim_request *request,
 {
     const struct sim_options *o = &s->options;
 
-    if (o->workers[w].model != request->model || !holds(s, request, w)) {
+    if (o->workers[w].model != request->model ||
+        !sim_request_fits_alone(s, request, w)) {
         return false;
     }
     for (uint32_t i = 0; i < o->n_workers && options_staged(o, w); i++) {
         if (o->workers[i].model == request->model && options_staged(o, i) &&
-            !holds(s, request, i)) {
+            !sim_request_fits_alone(s, request, i)) {
             return false;
         }
     }
@@ -512,6 +555,7 @@ void sim_request_fini(struct sim_request *request)
     free(request->asked);
     free(request->choices);
     free(request->prompt);
+    free(request->generated);
     free(request->bias_tokens);
     free(request->biases);
 }

@@ -55,6 +55,13 @@ struct sim_request {
     bool again, shared; /* id was used before; id is used again */
     uint32_t *prompt;   /* [n_prompt] owned */
     uint32_t n_prompt, max_tokens, keep_ms, deadline_ms;
+    uint32_t tenant;                      /* 0: none */
+    bool no_cache;                        /* cache: false */
+    bool continues;                       /* goes on from the kept memory of */
+    uint32_t from, from_choice, n_before; /* its ids, of the prompt */
+    uint8_t *generated; /* [n_prompt] positions that were generated there; NULL:
+                         * none; owned */
+    bool cut;           /* a range of its kept memory was removed */
     struct sampling sampling; /* lists below */
     uint32_t *bias_tokens;    /* [n_biases] owned */
     float *biases;            /* [n_biases] owned */
@@ -108,6 +115,9 @@ bool sim_request_explained(const struct sim_request *request);
 /* Checks the seed that a router or a worker reports. */
 void sim_request_seed(struct sim_request *request, uint64_t seed);
 
+/* Feeds the prompt from o->n on. */
+void sim_request_feed(const struct sim_request *request, struct oracle *o);
+
 /* Returns the number of blocks that a choice reserves on a worker with blocks
  * of this size. */
 uint32_t sim_request_blocks(const struct sim_request *request,
@@ -115,6 +125,10 @@ uint32_t sim_request_blocks(const struct sim_request *request,
 
 /* Returns whether any worker of the seed has a pool that can hold it. */
 bool sim_request_fits(const struct sim *s, const struct sim_request *request);
+
+/* Returns whether the empty pool of worker w can hold a choice of it. */
+bool sim_request_fits_alone(const struct sim *s,
+                            const struct sim_request *request, uint32_t w);
 
 /* Returns whether worker w can hold it; for a stage, whether every stage of its
  * model can. */

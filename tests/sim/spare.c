@@ -95,13 +95,8 @@ static bool holds(const struct sim *s, const struct sim_request *request,
                   const struct place *p)
 {
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
-        const struct worker_draw *d = &s->options.workers[w];
-        struct fake_shard shard = options_shard(&s->options, w);
-
         if ((p->workers >> w & 1) != 0 &&
-            ((shard.attention &&
-              sim_request_blocks(request, d->block_tokens) > d->n_blocks) ||
-             (shard.linear && d->n_slots == 0))) {
+            !sim_request_fits_alone(s, request, w)) {
             return false;
         }
     }
@@ -140,9 +135,9 @@ static struct amount taken(const struct sim *s, uint32_t w,
 static void check_worker(struct sim *s, uint32_t model, uint32_t w,
                          const struct place *own, const struct place *other)
 {
-    const struct worker_draw *d = &s->options.workers[w];
-    struct fake_shard shard = options_shard(&s->options, w);
+    const struct pool_of_worker *p = &s->options.pools.workers[w];
     struct amount sum = {0, 0};
+    uint64_t pages;
 
     for (uint32_t i = 0; i < s->n_requests; i++) {
         const struct sim_request *request = &s->requests[i];
@@ -156,14 +151,15 @@ static void check_worker(struct sim *s, uint32_t model, uint32_t w,
         sum.blocks += a.blocks;
         sum.slots += a.slots;
     }
-    if ((shard.attention && sum.blocks > d->n_blocks) ||
-        (shard.linear && sum.slots > d->n_slots)) {
+    pages = sum.slots * p->pages_per_slot;
+    pages += options_shard(&s->options, w).attention ? sum.blocks : 0;
+    if (pages > p->n_pages || (p->pages_per_slot && sum.slots > p->slot_cap)) {
         sim_fail(s, -1,
-                 "no headroom: model %u needs %llu blocks and %llu slots, but "
+                 "no headroom: model %u needs %llu pages and %llu slots, but "
                  "%s has %u and %u",
-                 model, (unsigned long long)sum.blocks,
+                 model, (unsigned long long)pages,
                  (unsigned long long)sum.slots,
-                 s->nodes[SIM_FIRST_WORKER + w].name, d->n_blocks, d->n_slots);
+                 s->nodes[SIM_FIRST_WORKER + w].name, p->n_pages, p->slot_cap);
     }
 }
 

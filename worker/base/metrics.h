@@ -22,6 +22,17 @@
     X(recomputed, COUNTER, "sequences computed again after a failed step") \
     X(prompt_tokens, COUNTER, "computed prompt tokens")                    \
     X(tokens, COUNTER, "generated tokens")                                 \
+    X(reused_tokens, COUNTER, "prompt tokens restored from the index")     \
+    X(lookups, COUNTER, "searches of the index for a prefix")              \
+    X(hits, COUNTER, "searches that found one")                            \
+    X(checkpoints_saved, COUNTER, "states saved for the index")            \
+    X(evicted, COUNTER, "units of tokens evicted from the index")          \
+    X(checkpoints_evicted, COUNTER, "states evicted from the index")       \
+    X(blocks_moved, COUNTER, "copies of blocks to make room for a slot")   \
+    X(twins, COUNTER, "choices that began beside another one's prompt")    \
+    X(continued, COUNTER, "kept sequences that another one took over")     \
+    X(ranges_removed, COUNTER, "ranges removed from kept sequences")       \
+    X(leaks, COUNTER, "numbers of the pool that nothing owned")            \
     X(stopped, COUNTER, "sequences that ended by a stop or end token")     \
     X(full, COUNTER, "sequences that ended by their length")               \
     X(cancelled, COUNTER, "sequences that were cancelled or removed")      \
@@ -51,14 +62,17 @@
 #define WORKER_SEQUENCES(X)                                      \
     X(sequences_live, GAUGE,                                     \
       "sequences, ended ones included until they are forgotten") \
-    X(sequences_orphaned, GAUGE, "orphaned sequences")
+    X(sequences_orphaned, GAUGE, "orphaned sequences")           \
+    X(index_units, GAUGE, "units of tokens in the index")        \
+    X(index_checkpoints, GAUGE, "states in the index")           \
+    X(index_tenants, GAUGE, "tenants with something in the index")
 
 /* One series per reason (common/wire/node_io.h). */
 #define WORKER_DENIALS(X)    \
     X(peers_denied, COUNTER, \
       "connections that a port with keys denied by reason")
 
-/* One series per class of the pool. */
+/* One series per class of the pool, and `pages` for all of them. */
 #define WORKER_POOLS(X)                                       \
     X(pool_size, GAUGE, "units in the pool")                  \
     X(pool_free, GAUGE, "free units")                         \

@@ -133,7 +133,7 @@ struct sequence *sequence_new(struct sequence_table *t, uint32_t n_tokens,
     memset(s, 0, sizeof *s);
     s->number = ++t->next_number;
     s->state = SEQUENCE_RECEIVING;
-    s->slot = s->rolling = SLOT_NONE;
+    s->slot = s->rolling = s->rolling_next = SLOT_NONE;
     s->node = PREFIX_NONE;
     s->cache = true;
     s->tokens = tokens;
@@ -334,14 +334,11 @@ void sequence_release(struct sequence_table *t, struct sequence *s)
         pool_release(t->pool, POOL_SLOTS, s->slot);
         promised.n[POOL_SLOTS]--;
     }
-    if (s->rolling != SLOT_NONE) {
-        pool_uncache(t->pool, s->rolling);
-    }
     /* Memory that was granted and never taken is freed with the rest. */
     pool_ungrant(t->pool, &promised);
     s->need = (struct pool_need){0};
     s->n_blocks = 0;
-    s->slot = s->rolling = SLOT_NONE;
+    s->slot = SLOT_NONE;
     paged_free(&t->slab, &s->blocks);
 }
 

@@ -139,8 +139,9 @@ struct sequence {
                                 * their sum is n_prompt */
     uint32_t n_computed; /* positions restored, or whose results have come */
     uint32_t n_wants, wants[SEQUENCE_WANTS_MAX]; /* positions to save at */
-    uint32_t rolling;    /* checkpoint in decode, not in the index; SLOT_NONE */
-    uint32_t rolling_at; /* its position */
+    /* Reserved checkpoints of decode: the newest one and its position, and the
+     * one that a plan in flight saves.  SLOT_NONE: there is none. */
+    uint32_t rolling, rolling_at, rolling_next;
 
     /* Plans. */
     uint32_t n_planned; /* positions computed or in flight */
@@ -292,8 +293,7 @@ static inline uint32_t sequence_first_run(const struct sequence *s)
 }
 
 /* Gives back everything that s has of the pool: its references of blocks, its
- * slot and rolling checkpoint, and what was granted but not taken.  `need` is
- * zero afterwards. */
+ * slot, and what was granted but not taken.  `need` is zero afterwards. */
 void sequence_release(struct sequence_table *t, struct sequence *s);
 
 /* Appends s to l; moves it to the tail if it is in l already. */

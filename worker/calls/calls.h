@@ -22,16 +22,17 @@ struct worker_calls {
 
 /* Method, handler, and whether only a worker with layer 0 serves it: sequences
  * are the leader's business. */
-#define CALL_MAP(X)                          \
-    X(WORKER_ASSEMBLE, assemble, false)      \
-    X(WORKER_ASSIGN, assign, false)          \
-    X(WORKER_AUDIT, audit, false)            \
-    X(WORKER_SUBMIT, submit, true)           \
-    X(WORKER_SUBMIT_PART, submit_part, true) \
-    X(WORKER_ACKNOWLEDGE, acknowledge, true) \
-    X(WORKER_CANCEL, cancel, true)           \
-    X(WORKER_REMOVE, remove, true)           \
-    X(WORKER_DISOWN, disown, true)           \
+#define CALL_MAP(X)                                \
+    X(WORKER_ASSEMBLE, assemble, false)            \
+    X(WORKER_ASSIGN, assign, false)                \
+    X(WORKER_AUDIT, audit, false)                  \
+    X(WORKER_SUBMIT, submit, true)                 \
+    X(WORKER_SUBMIT_PART, submit_part, true)       \
+    X(WORKER_ACKNOWLEDGE, acknowledge, true)       \
+    X(WORKER_CANCEL, cancel, true)                 \
+    X(WORKER_REMOVE, remove, true)                 \
+    X(WORKER_DISOWN, disown, true)                 \
+    X(WORKER_INDEX_SNAPSHOT, index_snapshot, true) \
     X(HEALTH_CHECK, health, false)
 
 /* Calls the handler of m, or refuses the call.  p is the session's peer; call

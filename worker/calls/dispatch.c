@@ -29,7 +29,8 @@ static const struct call_row rows[] = {
 
 static const struct call_row *row_of(const struct method_row *m)
 {
-    /* Ten rows: a search costs less than a sparse table of method numbers. */
+    /* Eleven rows: a search costs less than a sparse table of method numbers.
+     */
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (rows[i].number == m->number) {
             return &rows[i];

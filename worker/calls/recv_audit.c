@@ -1,4 +1,5 @@
-/* Audit: compares the accounts with what the pool and the sequences hold. */
+/* Audit: compares the accounts with what the pool, the sequences and the index
+ * hold, and frees what none of them owns. */
 #include "worker/calls/calls.h"
 
 #define AUDIT_TEXT 4096
@@ -18,6 +19,10 @@ void worker_recv_audit(const struct worker_calls *c, struct peer *p,
     reply.ledger = &ledger.ledger;
     reply.n_differences =
         ledger_audit(&q->ledger, &q->pool, &q->table, text, sizeof text);
+    if (reply.n_differences > 0) {
+        ledger_reap(&q->ledger, &q->pool, &q->table);
+        q->report.changed = true;
+    }
     reply.has_text = reply.n_differences > 0;
     reply.text = wire_text(text);
     peer_end(p, call, &reply.base);

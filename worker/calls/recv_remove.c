@@ -1,6 +1,35 @@
-/* RemoveSequence: like Cancel, for the owner of a kept sequence. */
+/* RemoveSequence: like Cancel, for the owner of a kept sequence.  With a range
+ * only the end of the sequence goes (worker/sequences/continue.h). */
 #include "worker/calls/calls.h"
+#include "worker/sequences/continue.h"
 #include "worker/sequences/ending.h"
+#include "worker/sequences/receipts.h"
+
+static void remove_range(struct sequences *q, struct peer *p, uint64_t call,
+                         const struct sequence_key *key,
+                         const request_of_WORKER_REMOVE *m)
+{
+    struct sequence *s = sequence_by_key(&q->table, key);
+    struct pool_need freed;
+    char name[SEQUENCE_NAME];
+    struct error e;
+    uint32_t position;
+
+    if (s == NULL || (m->has_grant && m->grant != s->grant)) {
+        error_set(&e, ST_NOT_FOUND, "sequence %s is not here",
+                  sequence_name(key, name));
+        peer_fail(p, call, &e, 0);
+        return;
+    }
+    if (continue_cut(q, s, m, &freed, &position, &e) != ST_OK) {
+        peer_fail(p, call, &e,
+                  e.code == ST_RESOURCE_EXHAUSTED ? REPORT_CHANGE_US / 1000
+                                                  : 0);
+        return;
+    }
+    q->base->metrics.ranges_removed++;
+    receipts_cut(q, p, call, s, &freed, position);
+}
 
 void worker_recv_remove(const struct worker_calls *c, struct peer *p,
                         uint64_t call, const request_of_WORKER_REMOVE *m)
@@ -12,12 +41,8 @@ void worker_recv_remove(const struct worker_calls *c, struct peer *p,
         peer_fail(p, call, &e, 0);
         return;
     }
-    /* Refused rather than ignored: removing all of it would lose data. */
     if (m->has_begin || m->has_end) {
-        error_set(&e, ST_UNIMPLEMENTED,
-                  "a range of a kept sequence cannot be removed yet: leave "
-                  "begin and end out to remove all of it");
-        peer_fail(p, call, &e, 0);
+        remove_range(c->sequences, p, call, &key, m);
         return;
     }
     ending_remove(c->sequences, p, call, &key,

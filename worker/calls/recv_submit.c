@@ -8,7 +8,7 @@
  *   5 every field is checked; the error names the field and the limit
  *   6 an orphan of that name ends
  *   7 a sequence of that name runs: adopt it, where the role adopts
- *   8 the need fits the free room, or RESOURCE_EXHAUSTED
+ *   8 the need fits the room, free and cached, or RESOURCE_EXHAUSTED
  *   9 all ids have come: OK; otherwise the answer waits for SubmitPart
  *
  * Any answer uses up the grant, and those at other stages too. */
@@ -17,6 +17,7 @@
 #include "common/base/log.h"
 #include "common/sampling/sampling_message.h"
 #include "worker/calls/calls.h"
+#include "worker/sequences/continue.h"
 #include "worker/sequences/ending.h"
 #include "worker/sequences/orphans.h"
 #include "worker/sequences/submit.h"
@@ -84,24 +85,57 @@ static struct pool_need need_of(const Sluice__V1__SubmitRequest *m)
         {m->need->blocks, m->need->slots, m->need->checkpoints}};
 }
 
+/* The runs alternate, so none of them is empty. */
+static enum status check_spans(const Sluice__V1__SubmitRequest *m,
+                               struct error *e)
+{
+    uint64_t sum = 0;
+
+    if (m->n_spans > SPANS_MAX) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "spans has %zu runs, at most %d are allowed",
+                         m->n_spans, SPANS_MAX);
+    }
+    for (size_t i = 0; i < m->n_spans; i++) {
+        if (m->spans[i] == 0) {
+            return error_set(e, ST_INVALID_ARGUMENT,
+                             "run %zu of spans is empty", i);
+        }
+        sum += m->spans[i];
+    }
+    if (m->n_spans > 0 && sum != m->n_prompt) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "spans has %llu positions, n_prompt is %u",
+                         (unsigned long long)sum, m->n_prompt);
+    }
+    return ST_OK;
+}
+
+static enum status check_tenant(const Sluice__V1__SubmitRequest *m,
+                                struct error *e)
+{
+    return m->tenant.len <= TENANT_NAME_MAX
+               ? ST_OK
+               : error_set(e, ST_INVALID_ARGUMENT,
+                           "tenant has %zu bytes, it may have %d",
+                           m->tenant.len, TENANT_NAME_MAX);
+}
+
 static enum status check_submit(const struct sequences *q,
                                 const Sluice__V1__SubmitRequest *m,
                                 struct error *e)
 {
     struct pool_need need = need_of(m);
 
-    if (m->continue_from != NULL) {
-        return error_set(e, ST_UNIMPLEMENTED,
-                         "continue_from is not implemented yet: submit the "
-                         "whole prompt");
-    }
     if (m->has_keep_ms && m->keep_ms > KEEP_MS_MAX) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "keep_ms is %u, it must be at most %u", m->keep_ms,
                          KEEP_MS_MAX);
     }
     if (check_lengths(q, m, e) != ST_OK || check_sampling(q, m, e) != ST_OK ||
-        submit_check_need(q, &need, m->n_prompt + m->max_tokens, e) != ST_OK) {
+        check_spans(m, e) != ST_OK || check_tenant(m, e) != ST_OK ||
+        submit_check_need(q, &need, m->n_prompt + m->max_tokens, e) != ST_OK ||
+        continue_check(q, m, e) != ST_OK) {
         return e->code;
     }
     return submit_check_ids(q, m->tokens, m->n_tokens, 0, e);
@@ -176,6 +210,15 @@ static bool fill_sequence(struct sequences *q, struct sequence *s,
     s->n_received = (uint32_t)m->n_tokens;
     s->acked = have < m->n_generated ? have : m->n_generated;
     s->keep_ms = m->keep_ms;
+    s->cache = m->cache;
+    s->n_tenant = (uint8_t)m->tenant.len;
+    if (m->tenant.len > 0) {
+        memcpy(s->tenant, m->tenant.data, m->tenant.len);
+    }
+    s->n_spans = (uint32_t)m->n_spans;
+    if (m->n_spans > 0) {
+        memcpy(s->spans, m->spans, m->n_spans * sizeof *m->spans);
+    }
     paged_write(&q->table.slab, &s->tokens, 0, m->tokens, s->n_received);
     sampling_read(&sampling, m->sampling);
     return sequence_set_sampling(&q->table, s, &sampling);
@@ -188,6 +231,10 @@ static struct sequence *make_sequence(struct sequences *q,
     struct pool_need need = need_of(m);
     struct sequence *s;
 
+    prefix_make_room(q->reuse.index, &need, PREFIX_NONE);
+    if (q->role.ops->make_room != NULL) {
+        q->role.ops->make_room(q->role.self, m);
+    }
     if (pool_grant(&q->pool, &need, e) != ST_OK) {
         return NULL;
     }
@@ -261,6 +308,7 @@ static enum status take_submit(struct sequences *q, struct peer *p,
     sequence_set_key(&q->table, s, &key);
     sequence_set_grant(&q->table, s, m->grant);
     s->call = call;
+    continue_open(q, s, m);
     q->role.ops->open(q->role.self, s, m);
     if (s->n_received == s->n_announced) {
         submit_complete(q, p, s);

@@ -18,6 +18,15 @@ static void read_pages(const struct id_pages *p, uint32_t *out, uint32_t n)
     }
 }
 
+/* Returns the ids that the sampler reads for a row. */
+static uint32_t history_ids(const struct plan_row *r,
+                            const struct plan_row *source)
+{
+    return sampling_penalises(r->sampling)
+               ? r->history.n + (source->chained ? 1 : 0)
+               : 0;
+}
+
 /* Copies the history of a row into one array, with the chained id at its end.
  */
 static enum status add_history(struct forward *f, const struct plan_row *r,
@@ -25,7 +34,7 @@ static enum status add_history(struct forward *f, const struct plan_row *r,
                                struct sample_row *out, struct error *e)
 {
     struct heads *h = &f->heads;
-    uint32_t n = r->history.n + (source->chained ? 1 : 0);
+    uint32_t n = history_ids(r, source);
     uint32_t *ids = h->history + h->n_history;
 
     if (n > h->history_room - h->n_history) {
@@ -53,13 +62,13 @@ static enum status add_history(struct forward *f, const struct plan_row *r,
 }
 
 /* Returns whether one more row fits into the head call. */
-static bool head_fits(const struct forward *f, const struct plan_row *r)
+static bool head_fits(const struct forward *f, const struct plan_row *r,
+                      const struct plan_row *source)
 {
     const struct heads *h = &f->heads;
 
     return h->n < f->sizes.max_logits &&
-           (!sampling_penalises(r->sampling) ||
-            r->history.n < h->history_room - h->n_history);
+           history_ids(r, source) <= h->history_room - h->n_history;
 }
 
 static void take_result(const struct plan_row *r, uint32_t row,
@@ -109,12 +118,12 @@ static enum status add_head(struct forward *f, const struct plan *p,
                             uint32_t plan_row, uint32_t token,
                             struct plan_result *result)
 {
-    const struct plan_row *r = &p->rows[plan_row];
+    const struct plan_row *r = &p->rows[plan_row], *source = plan_source(p, r);
     struct heads *h = &f->heads;
     struct sample_row *out;
     enum status st = ST_OK;
 
-    if (h->n > 0 && !head_fits(f, r)) {
+    if (h->n > 0 && !head_fits(f, r, source)) {
         st = run_heads(f, p, result);
     }
     if (st != ST_OK) {
@@ -129,7 +138,7 @@ static enum status add_head(struct forward *f, const struct plan *p,
         .index = r->index,
     };
     if (sampling_penalises(r->sampling) &&
-        add_history(f, r, plan_source(p, r), out, &result->error) != ST_OK) {
+        add_history(f, r, source, out, &result->error) != ST_OK) {
         return error_wrap(&result->error, "row %u, sequence %llu", plan_row,
                           (unsigned long long)r->sequence);
     }

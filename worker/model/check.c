@@ -173,7 +173,7 @@ static void print_sequences(const struct check *c, const struct pool_split *s,
     uint64_t useful =
         sizes_sequence(&c->sizes, c->options.block_tokens, n_tokens);
 
-    fprintf(c->out, "sequences    %15" PRIu64 " of %u tokens, waste %.2f %%\n",
+    fprintf(c->out, "sequences    %15" PRIu64 " of %u tokens, %.2f %% unused\n",
             pool_split_sequences(n, s, n_tokens), n_tokens,
             100 * pool_split_waste(n, s, n_tokens, useful));
 }

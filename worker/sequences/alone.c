@@ -13,7 +13,7 @@ static enum status check(const void *self, const Sluice__V1__SubmitRequest *m,
 }
 
 /* No other stage holds anything of these sequences, so there is no stage to
- * notify of a Submit, of ids or of a release. */
+ * notify of a Submit, of ids, of a release, or of what the index keeps. */
 static void open_none(void *self, struct sequence *s,
                       const Sluice__V1__SubmitRequest *m)
 {
@@ -65,4 +65,5 @@ const struct role_ops alone_role = {.check = check,
                                     .submit_plans = submit_plans,
                                     .n_planned = n_planned,
                                     .oldest = oldest,
-                                    .adopts = true};
+                                    .adopts = true,
+                                    .reuses = true};

@@ -56,12 +56,11 @@ bool batch_init(struct batch *t, const struct batcher_limits *l)
     p->after = malloc(2 * rows * sizeof *p->after);
     p->poison = malloc(copies * sizeof *p->poison);
     t->owners = malloc(rows * sizeof *t->owners);
-    t->rows = malloc(rows * sizeof *t->rows);
     t->moves = malloc(copies * sizeof *t->moves);
     return p->rows != NULL && p->tokens != NULL && p->blocks != NULL &&
            p->zero_slots != NULL && p->saves != NULL && p->before != NULL &&
            p->after != NULL && p->poison != NULL && t->owners != NULL &&
-           t->rows != NULL && t->moves != NULL;
+           t->moves != NULL;
 }
 
 void batch_fini(struct batch *t)
@@ -75,15 +74,13 @@ void batch_fini(struct batch *t)
     free(t->plan.after);
     free(t->plan.poison);
     free(t->owners);
-    free(t->rows);
     free(t->moves);
     memset(t, 0, sizeof *t);
 }
 
 /* ---- copies ---- */
 
-/* Appends the moves that the pool has recorded to `before`. */
-static void carry_moves(struct batch *t, struct pool *pool)
+void batch_carry(struct batch *t, struct pool *pool)
 {
     struct plan *p = &t->plan;
     uint32_t n;
@@ -101,7 +98,7 @@ static void carry_moves(struct batch *t, struct pool *pool)
 
 void batch_copy(struct batch *t, struct pool *pool, struct plan_copy c)
 {
-    carry_moves(t, pool);
+    batch_carry(t, pool);
     assert(t->plan.n_before < PLAN_COPIES_MAX);
     t->plan.before[t->plan.n_before++] = c;
 }
@@ -118,7 +115,22 @@ void batch_begin(struct batch *t, struct pool *pool, uint64_t step)
     /* Now and not at the end: a checkpoint that this plan restores may be freed
      * while the plan is made, and poison comes before copies. */
     p->n_poison = pool_take_freed(pool, p->poison);
-    carry_moves(t, pool);
+    batch_carry(t, pool);
+}
+
+void batch_unpoison(struct batch *t, const struct plan_copy *c)
+{
+    struct plan *p = &t->plan;
+
+    for (uint32_t i = 0; i < p->n_poison;) {
+        const struct plan_copy *x = &p->poison[i];
+
+        if (x->from < c->from + c->n && c->from < x->from + x->n) {
+            p->poison[i] = p->poison[--p->n_poison];
+        } else {
+            i++;
+        }
+    }
 }
 
 void batch_undo(struct batch *t, struct pool *pool)
@@ -182,11 +194,10 @@ bool batch_take_memory(const struct batcher_limits *l,
         !pool_take(pool, POOL_SLOTS, 1, &s->slot)) {
         return false;
     }
-    carry_moves(t, pool);
+    batch_carry(t, pool);
     /* The recurrent state of the previous owner is still in the slot, or its
      * own one of before it is computed again. */
-    if (l->pages_per_slot > 0 && s->n_planned == 0 &&
-        !PLANT(SLOT_NOT_ZEROED) &&
+    if (l->pages_per_slot > 0 && s->n_planned == 0 && !PLANT(SLOT_NOT_ZEROED) &&
         !(PLANT(RECOMPUTE_STALE) && s->recompute == RECOMPUTE_ALONE)) {
         t->plan.zero_slots[t->plan.n_zero++] = s->slot;
     }
@@ -225,9 +236,8 @@ static void fill_twin(const struct batcher_limits *l, struct plan *p,
             (struct plan_copy){source->slot, row->slot, l->pages_per_slot};
     }
     if (row->n_blocks > last) {
-        p->after[p->n_after++] =
-            (struct plan_copy){p->blocks[source->block + last],
-                               p->blocks[row->block + last], 1};
+        p->after[p->n_after++] = (struct plan_copy){
+            p->blocks[source->block + last], p->blocks[row->block + last], 1};
     }
 }
 

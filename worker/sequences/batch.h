@@ -38,25 +38,9 @@ struct batcher_limits {
     bool has_blocks;         /* false: no attention layers */
 };
 
-/* What a row does before it computes, in the names of the index.  A leader
- * passes it on to the other stages, together with the row's saves and its
- * source; a save's page is the name of its checkpoint. */
-struct batch_row {
-    uint32_t restored;   /* the first row of a sequence, which goes on from this
-                          * position of the index; 0: it does not */
-    uint32_t node;       /* there */
-    uint32_t checkpoint; /* SLOT_NONE without linear layers */
-    bool own_blocks;     /* computed again: only the state is restored */
-    uint64_t heir_of;    /* grant of the kept sequence whose blocks and slot it
-                          * takes over; 0: none */
-    uint32_t dropped;    /* bit i: its i-th save was dropped while the plan was
-                          * in flight */
-};
-
 struct batch {
     struct plan plan;
     struct sequence **owners; /* [max_rows] of the rows */
-    struct batch_row *rows;   /* [max_rows] */
     struct plan_copy *moves;  /* [PLAN_COPIES_MAX] those of plan.before that
                                * move blocks */
     uint32_t n_moves;
@@ -90,12 +74,17 @@ bool batch_has_copies(const struct batcher_limits *l, const struct batch *t);
  * The plan zeroes the slot if s is at its first position.  Returns false if
  * they were not granted; the account is broken then. */
 MUST_CHECK bool batch_take_memory(const struct batcher_limits *l,
-                                  struct sequence_table *table,
-                                  struct batch *t, struct sequence *s,
-                                  uint32_t end);
+                                  struct sequence_table *table, struct batch *t,
+                                  struct sequence *s, uint32_t end);
 
+/* Adds the moves that were recorded since to `before`: after any call that may
+ * record some. */
+void batch_carry(struct batch *t, struct pool *pool);
 /* Adds a copy to `before`, after the moves that were recorded so far. */
 void batch_copy(struct batch *t, struct pool *pool, struct plan_copy c);
+
+/* Removes the pages that a copy reads from those that the plan poisons. */
+void batch_unpoison(struct batch *t, const struct plan_copy *c);
 
 /* Writes the block tables and slots of all rows, as they are after the last
  * move. */

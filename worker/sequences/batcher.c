@@ -1,8 +1,11 @@
 #include "worker/sequences/batcher.h"
-#include "common/base/plant.h"
 
 #include <assert.h>
 #include <string.h>
+
+#include "common/base/plant.h"
+#include "worker/sequences/continue.h"
+#include "worker/sequences/twins.h"
 
 static uint32_t least(uint32_t a, uint32_t b)
 {
@@ -17,7 +20,7 @@ static void set_cut(struct batcher *b)
 }
 
 bool batcher_init(struct batcher *b, const struct batcher_limits *l,
-                  struct sequence_table *table)
+                  struct sequence_table *table, struct reuse *reuse)
 {
     bool ok = true;
 
@@ -28,7 +31,9 @@ bool batcher_init(struct batcher *b, const struct batcher_limits *l,
     b->tokens_made = l->step_tokens;
     set_cut(b);
     b->table = table;
+    b->reuse = reuse;
     b->prefill.link = b->decode.link = b->again.link = LIST_PLAN;
+    b->twins.link = b->spent.link = LIST_PLAN;
     b->stages = 1;
     for (uint32_t i = 0; i < l->batches; i++) {
         ok = batch_init(&b->ring[i], l) && ok;
@@ -66,7 +71,9 @@ static uint32_t inflight_max(const struct batcher *b)
 
 void batcher_add(struct batcher *b, struct sequence *s)
 {
-    sequence_push(&b->prefill, s);
+    if (!twins_join(b, s)) {
+        sequence_push(&b->prefill, s);
+    }
 }
 
 void batcher_again(struct batcher *b, struct sequence *s)
@@ -79,9 +86,21 @@ void batcher_again(struct batcher *b, struct sequence *s)
     }
 }
 
-void batcher_drop(struct sequence *s)
+void batcher_drop(struct batcher *b, struct sequence *s)
 {
+    twins_leave(s);
+    twins_release(b, s);
     sequence_unlink(s, LIST_PLAN);
+}
+
+bool batcher_load(struct batcher *b, uint32_t checkpoint, uint32_t slot)
+{
+    if (b->n_loads == LOADS_MAX) {
+        return false;
+    }
+    b->loads[b->n_loads++] =
+        (struct plan_copy){checkpoint, slot, b->limits.pages_per_slot};
+    return true;
 }
 
 /* ---- rows ---- */
@@ -100,39 +119,11 @@ static void fill_ids(struct batcher *b, struct plan *p, struct plan_row *row,
                &p->tokens[row->token], row->n_tokens);
 }
 
-/* Adds a row with the next n positions of s. */
-static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
-                    uint32_t n)
+void batcher_own_row(struct batcher *b, struct batch *t, struct sequence *s)
 {
     struct plan *p = &t->plan;
-    uint32_t known = sequence_known(s);
-    struct plan_row *row = &p->rows[p->n_rows];
+    const struct plan_row *row = &p->rows[p->n_rows];
 
-    if (!batch_take_memory(&b->limits, b->table, p, s, s->n_planned + n)) {
-        batcher_drop(s);
-        b->stuck = s;
-        return;
-    }
-    *row = (struct plan_row){
-        .sequence = s->number,
-        .kind = s->n_planned < s->n_prompt ? ROW_PROMPT : ROW_GENERATED,
-        .position = s->n_planned,
-        .n_tokens = n,
-        .chained = s->n_planned >= known,
-        .sample = s->n_planned + n >= known,
-        .index = s->n_generated + (PLANT(INDEX_REUSED) ? 0 : s->pending),
-        .choice = s->key.choice,
-        .sampling = &s->sampling,
-    };
-    fill_ids(b, p, row, s);
-    batch_fill_table(b->table, p, row, s);
-    if (row->sample) {
-        row->history = batch_history(b->table, s);
-    }
-    if (row->kind == ROW_PROMPT) {
-        t->n_prompt_tokens += n;
-    }
-    s->n_planned += n;
     s->pending += row->sample ? 1 : 0;
     s->inflight++;
     s->last_step = p->step;
@@ -145,6 +136,77 @@ static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
      * to the tail, which is how turns are taken. */
     if (row->sample) {
         sequence_push(&b->decode, s);
+    }
+}
+
+/* What the first row of a sequence copies before it computes. */
+struct begin {
+    uint32_t checkpoint; /* to its slot; SLOT_NONE: nothing */
+    uint32_t copied;     /* a block, to its last one; PLACE_NONE: nothing */
+};
+
+static const struct begin nothing = {SLOT_NONE, PLACE_NONE};
+
+static void copy_begin(struct batcher *b, struct batch *t,
+                       const struct sequence *s, const struct begin *from)
+{
+    struct pool *pool = b->table->pool;
+    struct plan_copy c;
+
+    if (from->checkpoint != SLOT_NONE) {
+        c = (struct plan_copy){from->checkpoint, s->slot,
+                               b->limits.pages_per_slot};
+        batch_copy(t, pool, c);
+    }
+    if (from->copied != PLACE_NONE) {
+        uint32_t last = s->n_planned / b->limits.block_tokens;
+        uint32_t own = paged_get(&b->table->slab, &s->blocks, last);
+
+        c = (struct plan_copy){pool_page(pool, from->copied),
+                               pool_page(pool, own), 1};
+        batch_copy(t, pool, c);
+    }
+}
+
+/* Adds a row with the next n positions of s. */
+static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
+                    uint32_t n, const struct begin *from)
+{
+    struct plan *p = &t->plan;
+    uint32_t known = sequence_known(s), i = p->n_rows, run;
+    struct plan_row *row = &p->rows[i];
+
+    if (!batch_take_memory(&b->limits, b->table, t, s, s->n_planned + n)) {
+        batcher_drop(b, s);
+        b->stuck = s;
+        return;
+    }
+    copy_begin(b, t, s, from);
+    *row = (struct plan_row){
+        .sequence = s->number,
+        .kind = sequence_kind(s, s->n_planned, &run),
+        .position = s->n_planned,
+        .n_tokens = n,
+        .chained = s->n_planned >= known,
+        .sample = s->n_planned + n >= known,
+        .index = s->n_generated + (PLANT(INDEX_REUSED) ? 0 : s->pending),
+        .choice = s->key.choice,
+        .sampling = &s->sampling,
+    };
+    fill_ids(b, p, row, s);
+    if (row->sample) {
+        row->history = batch_history(b->table, s);
+    }
+    if (row->kind == ROW_PROMPT) {
+        t->n_prompt_tokens += n;
+    }
+    if (b->reuse != NULL) {
+        reuse_save(b->reuse, &b->limits, t, s, i);
+    }
+    s->n_planned += n;
+    batcher_own_row(b, t, s);
+    if (row->sample && s->n_twins > 0) {
+        twins_add(b, t, s, i);
     }
 }
 
@@ -225,8 +287,9 @@ static void plan_decode(struct batcher *b, struct batch *t)
         if (t->plan.n_rows == rows || t->plan.n_tokens == tokens) {
             return;
         }
-        if (decode_ready(b, s)) {
-            add_row(b, t, s, 1);
+        if (decode_ready(b, s) && batch_has_room(&b->limits, b->table->pool, t,
+                                                 s, s->n_planned + 1)) {
+            add_row(b, t, s, 1, &nothing);
         }
     }
 }
@@ -237,21 +300,56 @@ static void plan_decode(struct batcher *b, struct batch *t)
 static uint32_t chunk_length(const struct batcher *b, const struct sequence *s,
                              uint32_t room)
 {
-    uint32_t at = s->n_planned;
+    uint32_t at = s->n_planned, past = at % b->cut;
     uint32_t n = least(room, b->limits.chunk_tokens);
-    uint32_t end;
+    uint32_t end, stop;
+    enum row_kind kind = sequence_kind(s, at, &end);
 
-    if (at >= s->n_prompt) {
-        return least(n, sequence_known(s) - at);
+    end = least(end, sequence_known(s));
+    if (kind == ROW_GENERATED) {
+        return least(n, end - at);
     }
-    /* The last chunk may end anywhere: the prompt's end is the same under any
+    if (past > 0) {
+        end = least(end, at - past + b->cut);
+    }
+    /* The last chunk may end anywhere: the run's end is the same under any
      * load. */
-    if (n >= s->n_prompt - at) {
-        return s->n_prompt - at;
+    if (n >= end - at) {
+        return end - at;
     }
-    end = at + n;
-    end -= end % b->cut;
-    return end > at ? end - at : 0;
+    stop = at + n;
+    stop -= stop % b->cut;
+    return stop > at ? stop - at : 0;
+}
+
+/* Decides where the first plan of s begins.  Returns false if s cannot begin
+ * yet, because a plan still computes what it continues. */
+static bool begin(struct batcher *b, struct sequence *s, struct begin *from)
+{
+    if (s->n_planned > 0) {
+        return true;
+    }
+    if (s->from != NULL) {
+        if (s->from->inflight > 0) {
+            return false;
+        }
+        continue_take(b, s, &from->copied);
+    }
+    if (s->n_planned == 0 && reuse_has(b->reuse, s)) {
+        reuse_begin(b->reuse, s, &from->checkpoint);
+    }
+    return true;
+}
+
+/* Returns whether a first row of s fits, wherever it will begin: a cut of
+ * tokens, or all of them. */
+static bool can_begin(const struct batcher *b, const struct batch *t,
+                      const struct sequence *s, uint32_t room)
+{
+    uint32_t known = sequence_known(s);
+
+    return (room >= b->cut || known <= room) &&
+           batch_has_room(&b->limits, b->table->pool, t, s, known);
 }
 
 static void plan_prefill(struct batcher *b, struct batch *t)
@@ -259,16 +357,24 @@ static void plan_prefill(struct batcher *b, struct batch *t)
     struct sequence *s = b->prefill.head, *next;
 
     for (; s != NULL && t->plan.n_rows < b->limits.max_rows; s = next) {
-        uint32_t n =
-            chunk_length(b, s, b->limits.step_tokens - t->plan.n_tokens);
+        uint32_t n, room = b->limits.step_tokens - t->plan.n_tokens;
+        struct begin from = nothing;
 
+        next = sequence_next(s, LIST_PLAN);
         /* FIFO: later sequences wait behind this one, or a long prompt could
          * starve. */
-        if (n == 0) {
+        if (s->n_planned == 0 && !can_begin(b, t, s, room)) {
             return;
         }
-        next = sequence_next(s, LIST_PLAN);
-        add_row(b, t, s, n);
+        if (!begin(b, s, &from)) {
+            continue;
+        }
+        n = chunk_length(b, s, room);
+        if (n == 0 || !batch_has_room(&b->limits, b->table->pool, t, s,
+                                      s->n_planned + n)) {
+            return;
+        }
+        add_row(b, t, s, n, &from);
     }
 }
 
@@ -277,13 +383,15 @@ static void plan_prefill(struct batcher *b, struct batch *t)
 static void plan_again(struct batcher *b, struct batch *t)
 {
     struct sequence *s = b->again.head;
+    struct begin from = nothing;
 
     while (s != NULL && !window_open(s)) {
         s = sequence_next(s, LIST_PLAN);
     }
-    if (s != NULL && t->plan.n_rows == 0) {
-        add_row(b, t, s, chunk_length(b, s, b->limits.step_tokens));
+    if (s == NULL || t->plan.n_rows > 0 || !begin(b, s, &from)) {
+        return;
     }
+    add_row(b, t, s, chunk_length(b, s, b->limits.step_tokens), &from);
 }
 
 /* ---- plans ---- */
@@ -292,6 +400,16 @@ static void plan_again(struct batcher *b, struct batch *t)
 static uint32_t ring_index(const struct batcher *b, uint32_t i)
 {
     return (b->oldest + i) % b->limits.batches;
+}
+
+/* Starts a plan, with the states that it loads for kept sequences. */
+static void begin_batch(struct batcher *b, struct batch *t)
+{
+    batch_begin(t, b->table->pool, b->step + 1);
+    for (t->n_loads = 0; t->n_loads < b->n_loads; t->n_loads++) {
+        batch_copy(t, b->table->pool, b->loads[t->n_loads]);
+        batch_unpoison(t, &b->loads[t->n_loads]);
+    }
 }
 
 const struct plan *batcher_plan(struct batcher *b)
@@ -304,8 +422,11 @@ const struct plan *batcher_plan(struct batcher *b)
     if (b->inflight >= inflight_max(b) || b->here == b->limits.depth) {
         return NULL;
     }
+    if (b->prefill.n + b->decode.n + b->again.n == 0) {
+        return NULL;
+    }
     t = &b->ring[ring_index(b, b->inflight)];
-    batch_begin(t, b->step + 1);
+    begin_batch(b, t);
     /* In turns, so that the others go on. */
     if (b->step % 2 == 1) {
         plan_again(b, t);
@@ -316,8 +437,12 @@ const struct plan *batcher_plan(struct batcher *b)
     }
     plan_again(b, t);
     if (t->plan.n_rows == 0) {
+        batch_undo(t, b->table->pool);
         return NULL;
     }
+    batch_finish(&b->limits, b->table, t);
+    b->n_loads = 0;
+    b->n_moves += t->n_moves;
     b->step++;
     b->inflight++;
     b->here++;
@@ -376,10 +501,30 @@ void batcher_return(struct batcher *b)
     b->here = least(b->here, b->inflight);
 }
 
+/* The states that the plan was to load are not there: the sequences that kept
+ * them are computed anew by whoever continues them. */
+static void lose_loads(struct batcher *b)
+{
+    struct sequence *s = b->table->all.head;
+
+    for (; s != NULL; s = sequence_next(s, LIST_ALL)) {
+        if (s->state == SEQUENCE_KEPT) {
+            s->n_computed = 0;
+        }
+    }
+}
+
 const struct batch *batcher_withdraw(struct batcher *b)
 {
+    struct batch *t;
+
     assert(b->here > 0);
     b->here--;
     b->inflight--;
-    return &b->ring[ring_index(b, b->inflight)];
+    t = &b->ring[ring_index(b, b->inflight)];
+    batch_undo(t, b->table->pool);
+    if (t->n_loads > 0) {
+        lose_loads(b);
+    }
+    return t;
 }

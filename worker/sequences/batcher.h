@@ -4,8 +4,10 @@
  * prefill chunks in FIFO order.  A row is consecutive tokens of one sequence
  * and of one kind:
  *
- *   prompt     cut at absolute multiples of `cut` (64) or at the prompt's end,
- *              so that a chunk's arithmetic does not depend on the load
+ *   prompt     cut at absolute multiples of `cut` (64) or at the end of its
+ *              run, so that a chunk's arithmetic does not depend on the load.
+ *              A row that begins at no multiple, behind a generated run, ends
+ *              at the next one
  *   generated  one token in decode; many at once when a sequence that moved
  *              here is computed again
  *
@@ -26,6 +28,13 @@
  * plans, which are every other one while there are other rows.
  *
  * Blocks and the slot go from granted to held as positions are reached.
+ *
+ * Reuse (reuse.h): the first plan of a sequence restores what the index has of
+ * it.  Choices of one request share one prefill (twins.h):
+ *
+ *     twins      wait for their leader, and join its last prompt row as rows
+ *                without tokens
+ *     spent      kept sequences whose memory another one has taken over
  *
  * At a worker with all layers, a plan returns with the engine's result.  A
  * leader of n stages makes microbatches: after the engine's result they pass
@@ -49,6 +58,7 @@
 #define WORKER_SEQUENCES_BATCHER_H
 
 #include "worker/sequences/batch.h"
+#include "worker/sequences/reuse.h"
 
 #define BATCHER_CUT 64
 #define BATCHES_MAX 16 /* under way at once: one for each stage */
@@ -58,7 +68,13 @@ struct batcher {
     uint32_t rows_made, tokens_made; /* allocated in each plan */
     uint32_t cut;
     struct sequence_table *table;
-    struct sequence_list prefill, decode, again;
+    struct reuse *reuse; /* borrowed; NULL: none */
+    struct sequence_list prefill, decode, again, twins, spent;
+    struct plan_copy loads[LOADS_MAX]; /* for the next plan */
+    uint32_t n_loads;
+    /* Since the start: twin rows, kept sequences taken over, copies that moved
+     * blocks. */
+    uint64_t n_twins, n_continued, n_moves;
     struct batch ring[BATCHES_MAX];
     uint32_t stages; /* stages of its replica; 1: alone */
     uint32_t oldest, inflight;
@@ -67,10 +83,10 @@ struct batcher {
     struct sequence *stuck; /* its granted memory could not be taken */
 };
 
-/* Allocates the batches.  The table is borrowed.  Returns false if memory runs
- * out. */
+/* Allocates the batches.  The table and reuse, which may be NULL, are borrowed.
+ * Returns false if memory runs out. */
 MUST_CHECK bool batcher_init(struct batcher *b, const struct batcher_limits *l,
-                             struct sequence_table *table);
+                             struct sequence_table *table, struct reuse *reuse);
 void batcher_fini(struct batcher *b);
 
 /* Makes plans for a replica of n_stages, 2..limits.batches, from now on.  A
@@ -79,21 +95,31 @@ void batcher_fini(struct batcher *b);
 void batcher_lead(struct batcher *b, uint32_t n_stages, uint32_t max_rows,
                   uint32_t step_tokens);
 
-/* Adds a QUEUED sequence, whose ids have all come, to the prefill queue. */
+/* Adds a QUEUED sequence, whose ids have all come, to the prefill queue, or to
+ * the twins of a sibling. */
 void batcher_add(struct batcher *b, struct sequence *s);
 
 /* Adds a sequence that waits to be computed again, from its first position.  No
  * plan in flight names it. */
 void batcher_again(struct batcher *b, struct sequence *s);
 
-/* Removes s: it gets no more rows.  Plans in flight may still name it. */
-void batcher_drop(struct sequence *s);
+/* Removes s: it gets no more rows.  Plans in flight may still name it.  If
+ * twins wait for s, the first of them leads from now on. */
+void batcher_drop(struct batcher *b, struct sequence *s);
+
+/* The next plan copies a checkpoint to the slot of a kept sequence, before all
+ * else.  Returns false if it already does so for LOADS_MAX sequences. */
+MUST_CHECK bool batcher_load(struct batcher *b, uint32_t checkpoint,
+                             uint32_t slot);
 
 /* Makes the next plan, which counts as in flight from now on.  Returns NULL if
  * `depth` plans are here, n are under way, or there is nothing to do.  Sets
  * b->stuck to a sequence that broke the account; it has left its queue, and the
- * caller fails it. */
+ * caller fails it.  The caller also releases what is in b->spent. */
 const struct plan *batcher_plan(struct batcher *b);
+
+/* Adds the row behind the last one of t, which s owns, to t. */
+void batcher_own_row(struct batcher *b, struct batch *t, struct sequence *s);
 
 /* Records when the engine accepted the newest plan. */
 void batcher_sent(struct batcher *b, int64_t now_us);

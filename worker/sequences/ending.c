@@ -7,6 +7,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/plant.h"
+#include "worker/sequences/continue.h"
 #include "worker/sequences/orphans.h"
 #include "worker/sequences/receipts.h"
 #include "worker/sequences/report.h"
@@ -40,6 +41,7 @@ static void reach_finished(struct sequences *q, struct sequence *s,
  * the other stages when its Remove has returned. */
 static void memory_released(struct sequences *q, struct sequence *s)
 {
+    reuse_end(&q->reuse, s);
     sequence_release(&q->table, s);
     q->report.changed = true;
     if (!s->staged) {
@@ -60,8 +62,13 @@ void ending_release(struct sequences *q, struct sequence *s)
     if (!s->orphan) {
         timer_clear(&q->timers, &s->keep);
     }
+    continue_leave(q, s);
     sequence_move(&q->table, s, SEQUENCE_RELEASING);
     q->report.changed = true;
+    /* Other stages can keep what it leaves only before they remove it. */
+    if (s->staged) {
+        reuse_end(&q->reuse, s);
+    }
     q->role.ops->remove(q->role.self, s);
     if (s->inflight == 0 || PLANT(FREED_EARLY)) {
         memory_released(q, s);
@@ -115,13 +122,15 @@ void ending_finish(struct sequences *q, struct sequence *s,
     if (s->orphan && !finish_is_whole(finish)) {
         orphan_disclaim(q, s);
     }
-    batcher_drop(s);
+    batcher_drop(&q->batcher, s);
+    continue_leave(q, s);
     count_ending(&q->base->metrics, finish);
     s->finish = finish;
     q->report.changed = true;
     report_add(q, s);
     if (is_kept(s, finish)) {
         sequence_move(&q->table, s, SEQUENCE_KEPT);
+        s->n_kept = sequence_known(s);
         if (!PLANT(KEEP_FOREVER)) {
             timer_set(&q->timers, &s->keep,
                       base_now_us(q->base) + (int64_t)s->keep_ms * 1000);

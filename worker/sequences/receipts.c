@@ -34,6 +34,24 @@ void receipts_answer(struct peer *p, uint64_t call,
     peer_end(p, call, &m.base);
 }
 
+void receipts_cut(struct sequences *q, struct peer *p, uint64_t call,
+                  const struct sequence *s, const struct pool_need *freed,
+                  uint32_t position)
+{
+    Sluice__V1__Receipt m;
+    Sluice__V1__SequenceRef ref;
+
+    fill_receipt(&m, &ref, &s->key);
+    m.state = (Sluice__V1__SequenceState)sequence_public_state(s);
+    m.n_generated = s->n_generated;
+    m.blocks = freed->n[POOL_BLOCKS];
+    m.slots = freed->n[POOL_SLOTS];
+    m.has_position = true;
+    m.position = position;
+    m.snapshot = ledger_next_snapshot(&q->ledger);
+    peer_end(p, call, &m.base);
+}
+
 /* One entry for each stage, this one first. */
 struct freed_columns {
     uint32_t blocks[STAGES_MAX], slots[STAGES_MAX];

@@ -1,8 +1,9 @@
 /* receipts.h - Receipts: the answers to Cancel and RemoveSequence.
  *
  * A receipt goes out when the memory is free, at the other stages too.  The
- * call that caused the release reports what was freed; calls that join it
- * report zeros.
+ * call that caused the release reports what was freed: the blocks that its
+ * table named or was granted, although others or the index may still have some.
+ * Calls that join it report zeros.
  *
  * Threading: the core's.  Memory: struct receipt_waiters.  Limits: WAITERS_MAX
  * calls wait at once. */
@@ -16,6 +17,12 @@
  * that name, or NULL if there is none. */
 void receipts_answer(struct peer *p, uint64_t call,
                      const struct sequence_key *key, const struct sequence *s);
+
+/* Answers the removal of a range of s: what was freed, and the position that
+ * its state is at. */
+void receipts_cut(struct sequences *q, struct peer *p, uint64_t call,
+                  const struct sequence *s, const struct pool_need *freed,
+                  uint32_t position);
 
 /* Makes a call wait for the end of s.  Returns false if too many wait. */
 MUST_CHECK bool receipts_wait(struct sequences *q, struct sequence *s,

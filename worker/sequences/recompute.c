@@ -8,6 +8,7 @@ void recompute_damaged(struct sequences *q, struct sequence *s,
                        const struct plan_row *r)
 {
     q->base->metrics.rows_damaged++;
+    reuse_forget(&q->reuse, s);
     ending_fail(q, s,
                 "the logits at position %u, for token %u, are not finite: the "
                 "weights or its cache are damaged, or its biases and penalties "
@@ -30,5 +31,5 @@ void recompute_failed(struct sequences *q, struct sequence *s)
              sequence_name(&s->key, name), sequence_known(s));
     q->base->metrics.recomputed++;
     s->recompute = RECOMPUTE_WAITS;
-    batcher_drop(s);
+    batcher_drop(&q->batcher, s);
 }

@@ -1,13 +1,15 @@
 /* recompute.h - The effect of a failed row or step on its sequences.
  *
- *     a row without finite logits   its sequence ends; the others go on
+ *     a row without finite logits   its sequence ends; the others go on.  What
+ *                                   the index has of it is forgotten
  *     a step as a whole             nothing shows which row is the cause: each
  *                                   of its sequences is computed again
  *
  * A sequence that is computed again keeps its memory and its tokens, also those
- * that the router has.  It starts at position 0, from a zeroed slot, in plans
- * that name no other sequence (batcher.h).  If such a plan fails, the sequence
- * is the cause, and ends.
+ * that the router has.  It starts at the deepest checkpoint that the index has
+ * of what it had computed (reuse.h), or at position 0 from a zeroed slot, in
+ * plans that name no other sequence (batcher.h).  If such a plan fails, the
+ * sequence is the cause, and ends.
  *
  *     NONE --its step failed--> WAITS --no plan names it--> ALONE
  *       ^                                                   |   |

@@ -61,6 +61,8 @@ static void add_row(struct sequences *q, struct sequence *s, uint32_t count)
     o->count[o->n_rows] = count;
     o->finish[o->n_rows] = whole ? (uint32_t)s->finish : (uint32_t)FINISH_NONE;
     o->state[o->n_rows] = (uint32_t)sequence_public_state(s);
+    o->reused[o->n_rows] = s->reused;
+    o->has_reused = o->has_reused || s->reused > 0;
     o->n_rows++;
     if (whole && s->finish == FINISH_FAILED) {
         o->failure = s->failure;
@@ -94,7 +96,7 @@ static void add_rows(struct sequences *q)
     uint32_t left = q->out.n;
 
     o->n_rows = o->n_tokens = o->n_logprobs = o->n_top_tokens = 0;
-    o->has_width = false;
+    o->has_width = o->has_reused = false;
     o->failure = NULL;
     for (struct sequence *s = q->out.head, *next;
          left > 0 && o->n_rows < STEP_ROWS_MAX && o->n_tokens < STEP_TOKENS_MAX;
@@ -152,6 +154,8 @@ static enum status send_output(struct sequences *q, struct peer *p,
     m.n_width = o->has_width ? o->n_rows : 0;
     m.n_logprobs = o->n_logprobs;
     m.n_top_tokens = o->n_top_tokens;
+    m.n_reused = o->has_reused ? o->n_rows : 0;
+    m.reused = o->reused;
     m.width = o->width;
     m.logprobs = o->logprobs;
     m.top_tokens = o->top_tokens;

@@ -64,13 +64,14 @@ struct role_ops {
     bool adopts;
 
     /* Plans may restore, save, share and copy (worker/sequences/reuse.h), and
-     * the calls below pass that on.  false: they are never called. */
+     * the calls below pass that on; NULL where there is no other stage.
+     * false: nothing is reused. */
     bool reuses;
     /* Evict from the index until the Submit's needs at the other stages fit. */
     void (*make_room)(void *self, const Sluice__V1__SubmitRequest *m);
     /* s has matched, was taken back, or took over another sequence; no plan in
-     * flight names it.  Called at once, before anything else can be evicted: the
-     * other stages do likewise. */
+     * flight names it.  Called at once, before anything else can be evicted:
+     * the other stages do likewise. */
     void (*restore)(void *self, const struct sequence *s,
                     const struct role_restore *r);
     /* A checkpoint of that name was reserved here.  Returns false if the other

@@ -3,6 +3,10 @@
  *
  *   submit.h      a Submit becomes a sequence, or takes over one that is here
  *   step.h        plans to the engine, results into the sequences
+ *   reuse.h       prefixes that are restored and kept
+ *   twins.h       choices of one request
+ *   continue.h    kept sequences that others go on from
+ *   publish.h     the index, as the router sees it
  *   ending.h      how a sequence ends
  *   receipts.h    answers to Cancel and RemoveSequence
  *   orphans.h     sequences that outlive their session
@@ -20,6 +24,8 @@
 #include "worker/cache/pool.h"
 #include "worker/cache/sequence.h"
 #include "worker/sequences/batcher.h"
+#include "worker/sequences/publish.h"
+#include "worker/sequences/reuse.h"
 #include "worker/sequences/role.h"
 #include "worker/sequences/tombstones.h"
 
@@ -57,11 +63,13 @@ struct output_columns {
     uint32_t finish[STEP_ROWS_MAX];
     uint32_t state[STEP_ROWS_MAX];
     uint32_t width[STEP_ROWS_MAX];
+    uint32_t reused[STEP_ROWS_MAX];
     uint32_t tokens[STEP_TOKENS_MAX];
     float logprobs[STEP_LOGPROBS_MAX];
     uint32_t top_tokens[STEP_LOGPROBS_MAX];
     uint32_t n_rows, n_tokens, n_logprobs, n_top_tokens;
     bool has_width;      /* some row has a width other than 0 */
+    bool has_reused;     /* some row has reused other than 0 */
     const char *failure; /* why rows with FINISH_FAILED failed; NULL: none has
                           */
 };
@@ -83,6 +91,8 @@ struct sequences {
     struct pool pool;
     struct sequence_table table;
     struct ledger ledger;
+    struct reuse reuse;
+    struct publish publish;
     struct batcher batcher;
     struct timers timers; /* ends of leases and of orphans */
     struct tombstones tombstones;

@@ -10,6 +10,7 @@
 #include "worker/sequences/recompute.h"
 #include "worker/sequences/report.h"
 #include "worker/sequences/results.h"
+#include "worker/sequences/twins.h"
 
 /* ---- rows ---- */
 
@@ -71,6 +72,7 @@ static void take_token(struct sequences *q, struct sequence *s, uint32_t i)
     report_add(q, s);
     if (s->state == SEQUENCE_PREFILL) {
         sequence_move(&q->table, s, SEQUENCE_DECODE);
+        twins_release(&q->batcher, s); /* those that the plan had no room for */
     }
     finish = step_finish(q, s);
     if (finish != FINISH_NONE) {
@@ -110,11 +112,25 @@ static void take_row(struct sequences *q, const struct plan_row *row,
     }
 }
 
-static void row_back(struct sequences *q, const struct plan *p, uint32_t i,
-                     struct sequence *s)
+/* Returns whether the row computed what it was to compute, from what earlier
+ * rows did. */
+static bool is_good(const struct sequences *q, uint32_t i,
+                    const struct sequence *s)
 {
-    s->pending -= p->rows[i].sample ? 1 : 0;
-    take_row(q, &p->rows[i], i, s);
+    return q->result.status == ST_OK && q->result.outcomes[i] == ROW_DONE &&
+           s->recompute != RECOMPUTE_WAITS && s->finish != FINISH_FAILED &&
+           !s->remove_sent;
+}
+
+static void row_back(struct sequences *q, const struct batch *t, uint32_t i)
+{
+    const struct plan_row *row = &t->plan.rows[i];
+    struct sequence *s = t->owners[i];
+
+    s->pending -= row->sample ? 1 : 0;
+    /* First, because the end of s removes it at the other stages. */
+    reuse_result(&q->reuse, t, i, is_good(q, i, s));
+    take_row(q, row, i, s);
     ending_plan_back(q, s);
 }
 
@@ -122,7 +138,7 @@ void step_apply(struct sequences *q, const struct batch *t)
 {
     q->report.stepped = true;
     for (uint32_t i = 0; i < t->plan.n_rows; i++) {
-        row_back(q, &t->plan, i, t->owners[i]);
+        row_back(q, t, i);
     }
 }
 
@@ -194,13 +210,18 @@ uint64_t step_ticks(const struct sequences *q)
     return engine_progress(q->base->engine) + q->n_results;
 }
 
-/* Fails a sequence whose account is broken; pool_violation() has logged it. */
-static void fail_stuck(struct sequences *q)
+/* Fails a sequence whose account is broken; pool_violation() has logged it.
+ * Releases kept ones that others have taken over. */
+static void settle_batcher(struct sequences *q)
 {
-    struct sequence *s = q->batcher.stuck;
+    struct sequence *s = q->batcher.stuck, *spent;
 
     if (s != NULL) {
         ending_fail(q, s, "the memory granted to it was not there");
+    }
+    while ((spent = q->batcher.spent.head) != NULL) {
+        batcher_drop(&q->batcher, spent);
+        ending_release(q, spent);
     }
 }
 
@@ -212,7 +233,7 @@ void step_submit_plans(struct sequences *q)
         const struct plan *p = batcher_plan(&q->batcher);
         bool stuck = q->batcher.stuck != NULL;
 
-        fail_stuck(q);
+        settle_batcher(q);
         if (p != NULL && (FP_FAILS(WORKER_PLAN) ||
                           engine_submit(q->base->engine, p) != ST_OK)) {
             /* The turn ends here: the engine would refuse the next plan too. */

@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "common/base/plant.h"
 #include "common/sampling/sampling_message.h"
+#include "worker/sequences/continue.h"
 #include "worker/sequences/ending.h"
 #include "worker/sequences/step.h"
 
@@ -32,7 +33,7 @@ static uint32_t blocks_for(const struct worker_options *o, uint32_t n_tokens)
 {
     uint32_t bt = o->block_tokens;
 
-    return o->n_blocks == 0 ? 0 : n_tokens / bt + (n_tokens % bt != 0);
+    return o->pages_per_block == 0 ? 0 : n_tokens / bt + (n_tokens % bt != 0);
 }
 
 enum status submit_check_need(const struct sequences *q,
@@ -40,10 +41,12 @@ enum status submit_check_need(const struct sequences *q,
                               struct error *e)
 {
     const struct worker_options *o = &q->base->o;
-    uint32_t slots = o->n_slots > 0 ? 1 : 0;
+    uint32_t slots = o->pages_per_slot > 0 ? 1 : 0;
+    uint32_t checkpoints = pool_account(&q->pool, POOL_CHECKPOINTS).total;
     uint32_t least = blocks_for(o, n_ids);
-    uint32_t most =
-        o->n_blocks == 0 ? 0 : blocks_for(o, o->context) + NEED_SPARE_BLOCKS;
+    uint32_t most = o->pages_per_block == 0
+                        ? 0
+                        : blocks_for(o, o->context) + NEED_SPARE_BLOCKS;
 
     if (need->n[POOL_BLOCKS] < least || need->n[POOL_BLOCKS] > most) {
         return error_set(e, ST_INVALID_ARGUMENT,
@@ -57,10 +60,10 @@ enum status submit_check_need(const struct sequences *q,
                          "need has %u slots, a sequence needs %u here",
                          need->n[POOL_SLOTS], slots);
     }
-    if (need->n[POOL_CHECKPOINTS] > o->n_checkpoints) {
+    if (need->n[POOL_CHECKPOINTS] > checkpoints) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "need has %u checkpoints, this worker has %u",
-                         need->n[POOL_CHECKPOINTS], o->n_checkpoints);
+                         need->n[POOL_CHECKPOINTS], checkpoints);
     }
     return ST_OK;
 }
@@ -124,7 +127,15 @@ void submit_complete(struct sequences *q, struct peer *p, struct sequence *s)
 {
     Sluice__V1__Nothing reply = SLUICE__V1__NOTHING__INIT;
     enum sequence_finish finish;
+    struct error e;
 
+    if (continue_complete(q, s, &e) != ST_OK) {
+        q->base->metrics.refused++;
+        peer_fail(p, s->call, &e, 0);
+        s->call = 0;
+        ending_cancel(q, s);
+        return;
+    }
     peer_end(p, s->call, &reply.base);
     s->call = 0;
     q->report.changed = true;

@@ -137,6 +137,7 @@ struct opencl_layer {
 struct opencl_step {
     uint32_t n_rows, n_tokens;
     uint32_t n_gen_rows, n_gen; /* rows and tokens of the generated kind */
+    bool gen_saves;             /* a generated row has a save */
     uint32_t longest; /* largest position + n_tokens of a generated row */
     uint32_t longest_prompt;       /* the same of a prompt row */
     const struct kernel_row *rows; /* [n_rows] permuted, with new `first` */

@@ -1,5 +1,6 @@
 #include "kernels/opencl/nv/deltanet_nv.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/base/log.h"
@@ -12,7 +13,8 @@
 #define WG   256u
 
 struct opencl_deltanet_nv {
-    struct opencl_kernel *decode, *chunks, *scan, *norm;
+    struct opencl_kernel *decode, *decode_saves; /* without and with saves */
+    struct opencl_kernel *chunks, *scan, *norm;
     struct opencl_tensor kq;      /* [T, Hk*4*Dk] bf16 */
     struct opencl_tensor v;       /* [T, Hv*Dv] f32: v, then o */
     struct opencl_tensor tp;      /* [T, Hv*4*LEN] bf16 */
@@ -61,14 +63,19 @@ static enum status choose_kernels(struct opencl *c,
     const struct {
         struct opencl_kernel **out;
         const struct opencl_variant *of;
-    } all[] = {{&nv->decode, &decode},
-               {&nv->chunks, &chunks},
-               {&nv->scan, &scan},
-               {&nv->norm, &norm}};
+        const char *define;
+    } all[] = {{&nv->decode, &decode, "-DSAVES=0"},
+               {&nv->decode_saves, &decode, "-DSAVES=1"},
+               {&nv->chunks, &chunks, ""},
+               {&nv->scan, &scan, ""},
+               {&nv->norm, &norm, ""}};
     enum status st = ST_OK;
 
     for (size_t i = 0; i < sizeof all / sizeof *all && st == ST_OK; i++) {
-        st = opencl_choose(c, all[i].out, all[i].of, 1, NULL, defines, e);
+        char both[128];
+
+        (void)snprintf(both, sizeof both, "%s %s", defines, all[i].define);
+        st = opencl_choose(c, all[i].out, all[i].of, 1, NULL, both, e);
     }
     return st;
 }
@@ -117,7 +124,8 @@ static void run_decode(struct opencl *c, const struct opencl_deltanet_nv *nv,
 {
     const struct opencl_deltanet_weights *w = &l->deltanet;
     const uint32_t n = c->step.n_gen_rows;
-    struct opencl_call a = opencl_call(c, nv->decode);
+    struct opencl_call a =
+        opencl_call(c, c->step.gen_saves ? nv->decode_saves : nv->decode);
     const size_t local[2] = {WG, 1};
     const size_t global[2] = {c->w->shape.n_v_heads * local[0], n};
 

@@ -20,11 +20,12 @@
  * token of the row to the last, so the state is read and written once.  A
  * work-item has 4 columns of ROWS rows.  A warp reads 4 rows of 128 bytes at a
  * time.  All value heads of a key head read the tail of q and k.  The last of
- * them to have read the tail, by ticket, moves it on.  Where the row has a
- * save, state and tail are also written to the save's page.
+ * them to have read the tail, by ticket, moves it on.  With SAVES, where the
+ * row has a save, state and tail are also written to the save's page; hardly
+ * any step has one, and the checks cost registers.
  *
  * Launch    WG = 256; groups (HV, n_rows)
- * Defines   DK = DV = 128; CONV 2..8
+ * Defines   DK = DV = 128; CONV 2..8; SAVES 0 or 1
  * Needs     sm_80; state 16-byte aligned
  * Numerics  f32.  A sum over DK: ROWS rows of a work-item in order, 4 items by
  *           a tree, QUADS of these in order; no bit depends on n_rows */
@@ -173,11 +174,13 @@ deltanet_decode(__global operand_t *y, const ulong y_at, __global float *o,
         state_at + (ulong)head * (DK * DV) + from * DV + col;
     __global float4 *mine =
         (__global float4 *)(state + place + (ulong)slot * page);
+#if SAVES
     __global kv_t *tails = tail + tail_at;
     uint save = 0, save_at = SAVE_TOKENS(meta, row, save);
+#endif
     float4 s[ROWS];
 
-    tail = tails + slot * kv_per(page);
+    tail += tail_at + slot * kv_per(page);
     in += in_at + (ulong)first * IN_LD;
     conv += conv_at;
 #pragma unroll
@@ -216,6 +219,7 @@ deltanet_decode(__global operand_t *y, const ulong y_at, __global float *o,
             gates[0] = sigmoid_of(now[HV * DV + head]);
             gates[1] = exp(-exp(a_log[a_log_at + head]) * soft);
         }
+#if SAVES
         if (t + 1 == save_at) { /* before the ticket */
             __global kv_t *to =
                 tails + SAVE_PAGE(meta, row, save) * kv_per(page);
@@ -228,6 +232,7 @@ deltanet_decode(__global operand_t *y, const ulong y_at, __global float *o,
                 move_tail(to, tail, in, (int)save_at, k_channel);
             }
         }
+#endif
         barrier(CLK_LOCAL_MEM_FENCE);
         if (lane == 0 && t + 1 == n) {
             turn = atomic_inc(tickets + tickets_at + index * HK + key_head);
@@ -263,6 +268,7 @@ deltanet_decode(__global operand_t *y, const ulong y_at, __global float *o,
             norm_gate(y + y_at + ((ulong)(first + t) * HV + head) * DV,
                       quads_sum(sums[1], lane), z, gamma, lane);
         }
+#if SAVES
         if (t + 1 == save_at) {
             __global float4 *to =
                 (__global float4 *)(state + place +
@@ -275,6 +281,7 @@ deltanet_decode(__global operand_t *y, const ulong y_at, __global float *o,
             save++;
             save_at = SAVE_TOKENS(meta, row, save);
         }
+#endif
     }
 #pragma unroll
     for (uint i = 0; i < ROWS; i++) {

@@ -56,7 +56,7 @@ struct fake *fake_offer_new(struct rig *rig, const char *name,
     o->slot_bytes = f->slot_bytes;
     for (int i = 0; i < RIG_LAYERS; i++) {
         f->layer_bytes[i] = 1000;
-        f->kv_bytes[i] = 1;
+        f->kv_bytes[i] = 2; /* 64 bytes per block, as pages have it */
     }
     o->block_tokens = RIG_BLOCK;
     o->context = 64;

@@ -513,25 +513,6 @@ static void models(void **state)
     rig_free(&rig);
 }
 
-static void not_built(void **state)
-{
-    struct rig *rig = rig_new(NULL);
-    struct fake *a = rig_admin(rig, "a1");
-    Sluice__V1__CancelRequest m = SLUICE__V1__CANCEL_REQUEST__INIT;
-    Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
-    uint8_t id[16] = {1};
-    struct record *x;
-
-    (void)state;
-    ref.request_id = (ProtobufCBinaryData){sizeof id, id};
-    m.sequence = &ref;
-    x = client_call(a, METHOD_ADMIN_EXPLAIN, &m.base, 0);
-    rig_run(rig);
-    assert_true(x->ended);
-    assert_int_equal(x->status, ST_UNIMPLEMENTED);
-    rig_free(&rig);
-}
-
 static void an_administrator_cancels(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -571,7 +552,6 @@ int main(void)
         cmocka_unit_test(health),
         cmocka_unit_test(texts),
         cmocka_unit_test(models),
-        cmocka_unit_test(not_built),
         cmocka_unit_test(an_administrator_cancels),
     };
 

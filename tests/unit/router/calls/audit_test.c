@@ -189,7 +189,7 @@ static void audits_of_the_odd(void **state)
     w->broken_audit = true;
     r = (const void *)ask(a)->reply;
     assert_int_equal(r->n_differences, 1);
-    assert_true(says(r->workers[0], "blocks"));
+    assert_true(says(r->workers[0], "pages do not add up"));
     /* The router's own difference and two of the worker's, one per line. */
     w->audit_differences = 2;
     w->audit_text = "block 7 is nobody's";

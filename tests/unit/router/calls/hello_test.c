@@ -249,6 +249,47 @@ BAD(ledger_broken)
     UNUSED;
     f->classes[0].held = 1;
 }
+static void pages(struct fake *f, uint32_t total, uint32_t free, uint32_t held)
+{
+    f->classes[3].total = total;
+    f->classes[3].free = free;
+    f->classes[3].held = held;
+}
+BAD(pages_broken)
+{
+    UNUSED;
+    pages(f, 10, 9, 1);
+    f->classes[0].free--;
+}
+BAD(more_free_than_pages)
+{
+    UNUSED;
+    pages(f, 10, 7, 3);
+    f->classes[0].held = 3;
+}
+BAD(more_held_than_total)
+{
+    UNUSED;
+    pages(f, 10, 7, 3);
+    f->classes[0].free = 0;
+    f->classes[1].held = 3;
+    f->classes[1].free = 0;
+}
+BAD(more_blocks_than_pages)
+{
+    UNUSED;
+    pages(f, 7, 7, 0);
+}
+BAD(blocks_without_pages)
+{
+    UNUSED;
+    f->shard.pages_per_block = 0;
+}
+BAD(old_minor)
+{
+    UNUSED;
+    m->version_minor = 1;
+}
 BAD(ledger_huge)
 {
     UNUSED;
@@ -277,7 +318,7 @@ BAD(long_device)
 
 static const struct bad table[] = {
     {version, ST_FAILED_PRECONDITION,
-     "your version is 2.0, this router has 1.1"},
+     "your version is 2.2, this router has 1.2"},
     {no_role, INVALID, "role 0"},
     {role_7, INVALID, "role 7"},
     {no_name, INVALID, "1..64 bytes of UTF-8"},
@@ -318,7 +359,17 @@ static const struct bad table[] = {
     {vocab_huge, INVALID, "vocab is 1048577, must be 1..1048576"},
     {rows_0, INVALID, "max_rows is 0"},
     {rows_huge, INVALID, "max_rows is 513, must be 1..512"},
-    {ledger_broken, INVALID, "blocks do not add up: total 8, but free, held"},
+    {ledger_broken, INVALID,
+     "shard: its ledger's pages do not add up: 0 are held, but the blocks"},
+    {pages_broken, INVALID, "pages do not add up: 1 are held, but the blocks"},
+    {more_free_than_pages, INVALID, "blocks do not add up: 8 are free, but"},
+    {more_held_than_total, INVALID,
+     "total 2, but held, cached and granted sum"},
+    {more_blocks_than_pages, INVALID, "8 blocks of 1 pages, but 7 pages in"},
+    {blocks_without_pages, INVALID, "8 blocks of 0 pages, but"},
+    {old_minor, ST_FAILED_PRECONDITION,
+     "your version is 1.1, but a worker needs 1.2 or later: upgrade "
+     "sluice-worker on its host"},
     {ledger_huge, INVALID, "4294967295 slots"},
     {ledger_used, INVALID, "must have session, snapshot and grant 0"},
     {empty_pool, INVALID, "neither blocks nor slots"},
@@ -342,7 +393,9 @@ static void bad_hellos(void **state)
         Sluice__V1__HelloRequest m = SLUICE__V1__HELLO_REQUEST__INIT;
         struct router_worker_view v;
 
+        fake_pages(f);
         m.version_major = WIRE_VERSION_MAJOR;
+        m.version_minor = WIRE_VERSION_MINOR;
         m.role = SLUICE__V1__ROLE__ROLE_WORKER;
         m.name = wire_text("w1");
         m.worker = &f->shard;
@@ -367,6 +420,7 @@ static void with_keys_a_stage_may_be_at_any_host(void **state)
 
     (void)state;
     half(f);
+    fake_pages(f);
     f->shard.stage_endpoint = wire_text("tcp://node-7.example:7072");
     assert_int_equal(shard_check(&f->shard, true, &e), ST_OK);
     assert_int_equal(shard_check(&f->shard, false, &e), ST_INVALID_ARGUMENT);

@@ -210,7 +210,36 @@ LIE(totals_shrank)
 LIE(pages_appeared)
 {
     (void)s;
-    w->classes[3].free = w->classes[3].total = 5;
+    fake_pages(w);
+    w->own_pages = true;
+    w->classes[3].free += 5;
+    w->classes[3].total += 5;
+}
+LIE(pages_held_by_no_class)
+{
+    (void)s;
+    fake_pages(w);
+    w->own_pages = true;
+    w->classes[3].free--;
+    w->classes[3].held++;
+}
+LIE(blocks_past_their_total)
+{
+    (void)s;
+    fake_pages(w);
+    w->own_pages = true;
+    w->classes[1].held = w->classes[1].total;
+    w->classes[1].free = 0;
+}
+LIE(slots_without_pages)
+{
+    (void)s;
+    fake_pages(w);
+    w->own_pages = true;
+    w->shard.pages_per_slot = 1;
+    w->classes[3].free -= w->classes[3].free;
+    w->classes[3].held = 0;
+    w->classes[3].cached = w->classes[3].total - w->classes[3].granted;
 }
 LIE(grant_not_yet_given)
 {
@@ -267,13 +296,20 @@ static const struct lie lies[] = {
     {"sequences overflow", sequences_overflow, "counts 4294967297 sequences"},
     {"more violations than possible", more_violations_than_possible,
      "counts 4294967296 violations"},
-    {"blocks broken", blocks_broken, "blocks do not add up"},
-    {"blocks beyond", blocks_beyond, "blocks do not add up"},
-    {"slots negative", slots_negative, "slots do not add up"},
-    {"checkpoints from nowhere", checkpoints_from_nowhere, "checkpoints"},
+    {"blocks broken", blocks_broken, "pages do not add up"},
+    {"blocks beyond", blocks_beyond, "pages do not add up"},
+    {"slots negative", slots_negative, "pages do not add up"},
+    {"checkpoints from nowhere", checkpoints_from_nowhere,
+     "pages do not add up"},
     {"totals grew", totals_grew, "blocks in total"},
     {"totals shrank", totals_shrank, "slots in total"},
     {"pages appeared", pages_appeared, "pages in total"},
+    {"pages held by no class", pages_held_by_no_class,
+     "1 are held, but the blocks, slots and checkpoints that are held take 0"},
+    {"slots past their total", blocks_past_their_total,
+     "slots do not add up: total 8, but held, cached and granted sum to 9"},
+    {"slots without pages", slots_without_pages,
+     "62 are free, but each takes 1 pages and 0 pages are free"},
     {"grant not yet given", grant_not_yet_given, "settles grant 2"},
     {"grant max", grant_max, "settles grant"},
     {"grant went back", grant_went_back, "settled grant 1"},

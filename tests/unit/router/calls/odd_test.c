@@ -195,12 +195,12 @@ static void removals_that_cannot_be(void **state)
     m.has_begin = true;
     x = client_call(c, METHOD_INFERENCE_REMOVE, &m.base, 0);
     rig_run(rig);
-    assert_int_equal(x->status, ST_UNIMPLEMENTED);
+    assert_int_equal(x->status, ST_NOT_FOUND);
     m.has_begin = false;
     m.has_end = true;
     x = client_call(c, METHOD_INFERENCE_REMOVE, &m.base, 0);
     rig_run(rig);
-    assert_int_equal(x->status, ST_UNIMPLEMENTED);
+    assert_int_equal(x->status, ST_NOT_FOUND);
     m.has_end = false;
     ref.request_id.len = 15;
     x = client_call(c, METHOD_INFERENCE_REMOVE, &m.base, 0);

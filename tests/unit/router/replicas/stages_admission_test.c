@@ -305,7 +305,8 @@ static void never_fits(void **state)
     assert_int_equal(x->status, ST_RESOURCE_EXHAUSTED);
     assert_int_equal(x->retry_ms, 0);
     assert_non_null(strstr(x->error, "need 17 blocks and 1 slots"));
-    assert_non_null(strstr(x->error, "stage 2 (worker w2) has 16 and 4"));
+    assert_non_null(strstr(x->error, "of stage 2 (worker w2)"));
+    assert_non_null(strstr(x->error, "for at most 16 blocks and 4 slots"));
     finish(&s);
 }
 
@@ -324,7 +325,7 @@ static void the_largest_replica(void **state)
     x = client_generate(c, 1, 40, BLOCKS(25));
     rig_run(rig);
     assert_int_equal(x->status, ST_RESOURCE_EXHAUSTED);
-    assert_non_null(strstr(x->error, "stage 0 (worker b0) has 20 and 4"));
+    assert_non_null(strstr(x->error, "of stage 0 (worker b0)"));
     rig_free(&rig);
 }
 
@@ -405,17 +406,20 @@ static void no_whole_replica(void **state)
 static void beside_a_whole_one(void **state)
 {
     struct rig *rig = rig_new(NULL);
-    struct fake *c = rig_client(rig, "c1"), *whole;
+    struct fake *c = rig_client(rig, "c1"), *whole, *leader;
 
     (void)state;
     whole = rig_worker(rig, "whole", 20, 8);
-    rig_stage_with(rig, "w0", 0, 2, 64, 8);
+    leader = rig_stage_with(rig, "w0", 0, 2, 64, 8);
     rig_stage_with(rig, "w1", 2, 4, 10, 8);
     for (uint8_t id = 1; id <= 5; id++) { /* 28 pages to 18, 5 each */
         client_generate(c, id, 40, BLOCKS(4));
         rig_run(rig);
         assert_int_equal(worker_sequence_of(whole, id) != NULL,
                          id <= 3 || id == 5);
+        /* None waits there before the next one. */
+        worker_give(worker_sequence_of(whole, id) != NULL ? whole : leader, id,
+                    0, 1, 0);
     }
     rig_free(&rig);
 }

@@ -65,6 +65,7 @@ static void says(struct fake *w, uint64_t ticks, uint32_t n_planned,
     e.n_planned = n_planned;
     e.plan_age_us = age_us;
     w->ledger.snapshot++;
+    fake_pages(w);
     m.ledger = &w->ledger;
     m.engine = &e;
     assert_int_equal(peer_oneway(w->peer, METHOD_REGISTRY_REPORT, &m.base),

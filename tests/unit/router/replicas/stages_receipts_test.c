@@ -415,7 +415,7 @@ static void less_than_was_granted(void **state)
     s.w[1]->classes[0].free++;
     differs(&s, 1,
             "the worker holds 1 blocks and 1 slots for the grants up to 1, the "
-            "router counts 2 and 1");
+            "router counts at most 2 and 1");
 }
 
 static void a_slot_more(void **state)
@@ -428,7 +428,7 @@ static void a_slot_more(void **state)
     s.w[0]->classes[1].free--;
     differs(&s, 0,
             "the worker holds 2 blocks and 2 slots for the grants up to 1, the "
-            "router counts 2 and 1");
+            "router counts at most 2 and 1");
 }
 
 int main(void)

@@ -70,7 +70,7 @@ static void a_worker_of_some_choices_is_lost(void **state)
     struct fake *w1 = rig_worker(rig, "w1", 64, 8);
     struct fake *w2 = rig_worker(rig, "w2", 64, 8);
     struct fake *c = rig_client(rig, "c1");
-    struct record *x = client_generate_n(c, 1, 4, 40, 10);
+    struct record *x = client_generate_n(c, 1, 4, 8, 10);
 
     (void)state;
     rig_run(rig);
@@ -111,7 +111,7 @@ static void lost_choices_keep_their_order(void **state)
     rig_run(rig);
     w1 = rig_worker(rig, "w1", 64, 8);
     w2 = rig_worker(rig, "w2", 64, 8);
-    client_generate_n(c, 1, 4, 40, 10);
+    client_generate_n(c, 1, 4, 8, 10);
     rig_run(rig);
     assert_non_null(worker_choice_of(w1, 1, 0));
     assert_non_null(worker_choice_of(w2, 1, 1));

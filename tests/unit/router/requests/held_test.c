@@ -50,11 +50,40 @@ static void a_report_covers_all_running_sequences(void **state)
     bring(&s);
     report(&s);
     assert_false(s.w->gone);
-    free_blocks(s.w, 1);
+    free_blocks(s.w, 2);
     report(&s);
     assert_true(s.w->gone);
-    assert_non_null(strstr(s.w->goodbye, "3 blocks held or granted, but 2 "
-                                         "sequences that run there need 4"));
+    assert_non_null(strstr(s.w->goodbye, "2 blocks held or granted, but 2 "
+                                         "sequences that run there need 3"));
+    rig_free(&s.rig);
+}
+
+/* Each sequence has one full block of its prompt. */
+static void a_full_block_may_be_shared(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    bring(&s);
+    free_blocks(s.w, 1);
+    report(&s);
+    assert_false(s.w->gone);
+    rig_free(&s.rig);
+}
+
+/* Its slot is never shared. */
+static void a_slot_belongs_to_one_sequence(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    bring(&s);
+    s.w->classes[1].free++;
+    s.w->classes[1].granted--;
+    report(&s);
+    assert_true(s.w->gone);
+    assert_non_null(strstr(s.w->goodbye, "1 slots held or granted, but 2 "
+                                         "sequences that run there need 2"));
     rig_free(&s.rig);
 }
 
@@ -158,6 +187,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_report_covers_all_running_sequences),
+        cmocka_unit_test(a_full_block_may_be_shared),
+        cmocka_unit_test(a_slot_belongs_to_one_sequence),
         cmocka_unit_test(a_worker_may_hold_more),
         cmocka_unit_test(an_ending_frees_with_its_row),
         cmocka_unit_test(an_ending_without_its_row_frees_nothing),

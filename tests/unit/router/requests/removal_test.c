@@ -317,7 +317,7 @@ static void all_at_two_workers(void **state)
         struct fake *w1 = rig_worker(rig, "w1", 64, 8);
         struct fake *w2 = rig_worker(rig, "w2", 64, 8);
         struct fake *c = rig_client(rig, "c1");
-        struct record *x = client_generate_n(c, 1, 4, 40, 4), *k;
+        struct record *x = client_generate_n(c, 1, 4, 8, 4), *k;
         struct router_metrics n;
 
         rig_run(rig);
@@ -337,7 +337,7 @@ static void all_at_two_workers(void **state)
         }
         rig_run(rig);
         assert_true(k->ended);
-        assert_int_equal(k->receipt.blocks, lost ? 4 : 8);
+        assert_int_equal(k->receipt.blocks, lost ? 2 : 4);
         assert_string_equal(k->worker, lost ? "w2" : "");
         assert_int_equal(k->receipt.snapshot > 0, lost);
         assert_true(x->ended);

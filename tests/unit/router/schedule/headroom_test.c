@@ -261,7 +261,7 @@ static void blocks_of_two_sizes(void **state)
     fake_hello(w);
     s.w[1] = w;
     for (uint8_t i = 1; i <= 5; i++) { /* 32 tokens each: one block here */
-        client_generate(s.c, i, 20, 12);
+        client_generate(s.c, i, 4, 28);
         rig_run(s.rig);
         assert_true(waits(&s, i) || at(&s, i) == s.w[0]);
     }

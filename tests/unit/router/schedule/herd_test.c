@@ -148,7 +148,7 @@ static void ledger_of(Sluice__V1__Ledger *l, Sluice__V1__ClassLedger *c)
     sluice__v1__ledger__init(l);
     for (int i = 0; i < 4; i++) {
         sluice__v1__class_ledger__init(&c[i]);
-        c[i].total = c[i].free = i < 2 ? 16 : 0;
+        c[i].total = c[i].free = i < 2 ? 16 : i == 3 ? 32 : 0;
     }
     l->blocks = &c[0];
     l->slots = &c[1];

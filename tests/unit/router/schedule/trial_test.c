@@ -648,6 +648,7 @@ static void another_worker_is_preferred(void **state)
     (void)state;
     client_generate(c, 1, 200, 50); /* 8 blocks */
     rig_run(rig);
+    worker_give(w1, 1, 0, 1, 0);
     w2 = rig_worker(rig, "w2", 9, 16);
     client_generate(c, 2, 40, 20);
     rig_run(rig);

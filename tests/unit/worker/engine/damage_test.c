@@ -30,6 +30,7 @@ struct bench {
     struct plan plan;
     struct plan_row rows[2];
     uint32_t tokens[64], blocks[2 * EACH], zero[2];
+    uint32_t slot_pages; /* the slots come before the blocks */
     struct plan_result result;
     float logits[2][VOCAB]; /* of the newest plan's rows */
 };
@@ -63,6 +64,7 @@ static struct bench *bench_new(void)
     const struct forward_tap tap = {.ctx = b, .logits = keep_logits};
     struct dice d = {11};
     struct random_shape r;
+    struct kernels_sizes sizes;
     struct error e;
 
     assert_non_null(b);
@@ -80,8 +82,12 @@ static struct bench *bench_new(void)
     b->plan.tokens = b->tokens;
     b->plan.blocks = b->blocks;
     b->plan.zero_slots = b->zero;
-    if (forward_new(&b->forward, &b->model.w, &o, &e) != ST_OK ||
-        forward_alloc(b->forward, 2 * EACH, 2, 0, &e) != ST_OK) {
+    if (forward_new(&b->forward, &b->model.w, &o, &e) != ST_OK) {
+        fail_msg("%s", e.text);
+    }
+    forward_sizes(b->forward, &sizes);
+    b->slot_pages = sizes.pages_per_slot;
+    if (forward_alloc(b->forward, 2 * b->slot_pages + 2 * EACH, &e) != ST_OK) {
         fail_msg("%s", e.text);
     }
     forward_set_tap(b->forward, &tap);
@@ -111,17 +117,17 @@ static struct plan_row *add_row(struct bench *b, uint32_t place, uint32_t at,
                              .chain_row = place,
                              .block = p->n_blocks,
                              .n_blocks = EACH,
-                             .slot = place,
+                             .slot = place * b->slot_pages,
                              .sample = true,
                              .sampling = &greedy};
     for (uint32_t i = 0; i < EACH; i++) {
-        p->blocks[p->n_blocks++] = place * EACH + i;
+        p->blocks[p->n_blocks++] = 2 * b->slot_pages + place * EACH + i;
     }
     for (uint32_t i = 0; i < n; i++) {
         p->tokens[p->n_tokens++] = (i * 7 + salt) % (DAMAGED - 1);
     }
     if (at == 0) {
-        p->zero_slots[p->n_zero++] = place;
+        p->zero_slots[p->n_zero++] = place * b->slot_pages;
     }
     return row;
 }

@@ -26,9 +26,23 @@ struct rig {
 
 static struct rig rig;
 static uint32_t tokens[8] = {10, 11, 12, 13};
-static uint32_t blocks[BLOCKS] = {0, 1, 2, 3};
-static uint32_t zero[SLOTS] = {0, 1, 2};
+static uint32_t blocks[BLOCKS], zero[SLOTS]; /* page numbers */
 static struct plan_result result;
+
+/* Slots come first. */
+static enum status alloc_pool(struct forward *f, struct error *e)
+{
+    struct kernels_sizes sizes;
+
+    forward_sizes(f, &sizes);
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        zero[i] = i * sizes.pages_per_slot;
+    }
+    for (uint32_t i = 0; i < BLOCKS; i++) {
+        blocks[i] = SLOTS * sizes.pages_per_slot + i;
+    }
+    return forward_alloc(f, SLOTS * sizes.pages_per_slot + BLOCKS, e);
+}
 
 static int load(void **state)
 {
@@ -44,7 +58,7 @@ static int load(void **state)
         shard_load(&rig.shard, &rig.config, "models/tiny-hybrid", 0,
                    rig.config.shape.n_layers, NULL, &e) != ST_OK ||
         forward_new(&rig.forward, shard_weights(rig.shard), &o, &e) != ST_OK ||
-        forward_alloc(rig.forward, BLOCKS, SLOTS, 0, &e) != ST_OK) {
+        alloc_pool(rig.forward, &e) != ST_OK) {
         print_error("%s\n", e.text);
         return -1;
     }
@@ -207,7 +221,8 @@ static void copies_the_logprobs_that_are_asked_for(void **state)
     for (uint32_t i = 0; i < 3; i++) {
         rows[i] = rows[0];
         rows[i].sampling = &asks[i];
-        rows[i].block = rows[i].slot = i;
+        rows[i].block = i;
+        rows[i].slot = zero[i];
         rows[i].n_blocks = 1;
     }
     plan.n_rows = plan.n_zero = 3;
@@ -274,7 +289,7 @@ static struct shard *stage_load(struct forward **out)
         ST_OK);
     assert_int_equal(forward_new(out, shard_weights(shard), &o, &e), ST_OK);
     assert_int_equal(forward_alloc_hidden(*out, 3, HIDDEN, &e), ST_OK);
-    assert_int_equal(forward_alloc(*out, 0, SLOTS, 0, &e), ST_OK);
+    assert_int_equal(alloc_pool(*out, &e), ST_OK);
     return shard;
 }
 

@@ -20,6 +20,7 @@ struct rig {
     struct random_model model;
     struct shard_weights part;
     struct forward *forward;
+    uint32_t slot_pages; /* the slots come before the blocks */
     struct plan plan;
     struct plan_row rows[4];
     uint32_t tokens[64], blocks[64], zero[4];
@@ -35,6 +36,7 @@ static struct rig *rig_new(uint32_t begin, uint32_t end)
         .device = "cpu", .block_tokens = 4, .max_tokens = 8, .n_threads = 1};
     struct dice d = {11};
     struct random_shape r;
+    struct kernels_sizes sizes;
     struct error e;
 
     assert_non_null(g);
@@ -50,7 +52,10 @@ static struct rig *rig_new(uint32_t begin, uint32_t end)
     g->part.end = end;
     g->part.layers += begin;
     assert_int_equal(forward_new(&g->forward, &g->part, &o, &e), ST_OK);
-    assert_int_equal(forward_alloc(g->forward, BLOCKS, SLOTS, 0, &e), ST_OK);
+    forward_sizes(g->forward, &sizes);
+    g->slot_pages = sizes.pages_per_slot;
+    assert_int_equal(
+        forward_alloc(g->forward, SLOTS * g->slot_pages + BLOCKS, &e), ST_OK);
     g->plan.rows = g->rows;
     g->plan.tokens = g->tokens;
     g->plan.blocks = g->blocks;
@@ -93,7 +98,7 @@ static struct plan_row *two_rows(struct rig *g, uint32_t n, uint32_t m)
         g->tokens[i] = i * 7 % 100;
     }
     for (uint32_t i = 0; i < BLOCKS; i++) {
-        g->blocks[i] = i;
+        g->blocks[i] = SLOTS * g->slot_pages + i;
     }
     for (uint32_t i = 0; i < 2; i++) {
         g->rows[i] = (struct plan_row){.sequence = i,
@@ -101,10 +106,10 @@ static struct plan_row *two_rows(struct rig *g, uint32_t n, uint32_t m)
                                        .token = i ? n : 0,
                                        .block = i * BLOCKS / 2,
                                        .n_blocks = BLOCKS / 2,
-                                       .slot = i,
+                                       .slot = i * g->slot_pages,
                                        .sample = true,
                                        .sampling = &greedy};
-        g->zero[i] = i;
+        g->zero[i] = i * g->slot_pages;
     }
     return g->rows;
 }
@@ -148,8 +153,8 @@ static void refuses_wrong_plans(void **state)
     refused(g, "rows of 9 tokens in a plan of 10");
     two_rows(g, 5, 5)[1].n_tokens = 6;
     refused(g, "6 tokens at 5 of 10");
-    two_rows(g, 5, 5)[0].slot = SLOTS;
-    refused(g, "slot 2 of 2");
+    two_rows(g, 5, 5)[0].slot = SLOT_NONE;
+    refused(g, "slot at page 4294967295");
     two_rows(g, 5, 5)[0].n_blocks = 1;
     refused(g, "table of 1 blocks for 5 positions");
     two_rows(g, 5, 5);
@@ -233,21 +238,21 @@ static void needs_no_memory_of_a_kind_it_lacks(void **state)
 
     (void)state;
     forward_sizes(g->forward, &z);
-    assert_int_equal(z.block_bytes, 0);
-    assert_true(z.slot_bytes > 0);
+    assert_int_equal(z.pages_per_block, 0);
+    assert_int_equal(z.pages_per_slot, 1);
     rows[0].n_blocks = rows[1].n_blocks = g->plan.n_blocks = 0;
     g->plan.blocks = NULL;
     run(g);
-    g->zero[1] = SLOTS;
-    refused(g, "slot 2 of 2 to zero");
+    g->zero[1] = SLOT_NONE;
+    refused(g, "slot to zero at page 4294967295");
     rig_free(g);
     g = rig_with_room(1, 2);
     rows = two_rows(g, 5, 5);
     forward_sizes(g->forward, &z);
-    assert_true(z.block_bytes > 0);
-    assert_int_equal(z.slot_bytes, 0);
+    assert_int_equal(z.pages_per_block, 1);
+    assert_int_equal(z.pages_per_slot, 0);
     rows[0].slot = rows[1].slot = SLOT_NONE;
-    refused(g, "slot 0 of 0 to zero"); /* whatever forward_alloc() got */
+    refused(g, "slot to zero at page 0 of 8; slots have 0 pages");
     g->plan.n_zero = 0;
     run(g);
     rig_free(g);

@@ -6,11 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/model/page_layout.h"
 #include "tests/kernels/random_model.h"
 #include "tests/unit/cmocka.h"
 
-#define BLOCKS 8
-#define SLOTS  2
+#define BLOCKS  8
+#define SLOTS   2
+#define CONTEXT 16
 
 static const struct sampling greedy = {.top_p = 1, .repetition_penalty = 1};
 static float logits[100]; /* the newest sampled row's */
@@ -18,6 +20,7 @@ static float logits[100]; /* the newest sampled row's */
 struct rig {
     struct random_model model;
     struct forward *forward;
+    uint32_t slot_pages, first_block, n_pages; /* slots, then blocks */
     struct plan plan;
     struct plan_row rows[4];
     uint32_t tokens[64], blocks[64], zero[4];
@@ -27,6 +30,7 @@ struct rig {
 static struct rig *rig_new(void)
 {
     struct rig *g = calloc(1, sizeof *g);
+    struct kernels_sizes sizes;
     struct kernels_options o = {
         .device = "cpu", .block_tokens = 4, .max_tokens = 8, .n_threads = 1};
     struct dice d = {11};
@@ -37,11 +41,16 @@ static struct rig *rig_new(void)
     random_shape(&r, &d);
     r.shape.n_layers = 2;
     r.shape.vocab = 100;
+    r.shape.context = CONTEXT;
     r.mixers[0] = MIXER_DELTANET;
     r.mixers[1] = MIXER_ATTENTION;
     random_model_new(&g->model, &r, &d);
     assert_int_equal(forward_new(&g->forward, &g->model.w, &o, &e), ST_OK);
-    assert_int_equal(forward_alloc(g->forward, BLOCKS, SLOTS, 0, &e), ST_OK);
+    forward_sizes(g->forward, &sizes);
+    g->slot_pages = sizes.pages_per_slot;
+    g->first_block = SLOTS * g->slot_pages;
+    g->n_pages = g->first_block + BLOCKS;
+    assert_int_equal(forward_alloc(g->forward, g->n_pages, &e), ST_OK);
     g->plan.rows = g->rows;
     g->plan.tokens = g->tokens;
     g->plan.blocks = g->blocks;
@@ -56,7 +65,7 @@ static void rig_free(struct rig *g)
     free(g);
 }
 
-/* Makes a plan of one row on blocks 0, 1, ... and slot 0. */
+/* Makes a plan of one row on the first blocks and slot 0. */
 static struct plan_row *one_row(struct rig *g, uint32_t position, uint32_t n)
 {
     g->plan.step++;
@@ -69,7 +78,7 @@ static struct plan_row *one_row(struct rig *g, uint32_t position, uint32_t n)
         g->tokens[i] = (position + i) * 7 % 100;
     }
     for (uint32_t i = 0; i < g->plan.n_blocks; i++) {
-        g->blocks[i] = i;
+        g->blocks[i] = g->first_block + i;
     }
     g->rows[0] = (struct plan_row){.kind = ROW_PROMPT,
                                    .position = position,
@@ -109,21 +118,16 @@ static void test_wrong_plans(void **state)
     g->tokens[9] = 100;
     refused(g, ST_INTERNAL, "row 0, sequence 0: token id 100 of 100");
     one_row(g, 0, 10);
-    g->blocks[2] = BLOCKS;
-    refused(g, ST_INTERNAL, "block 8 of 8");
+    g->blocks[2] = g->n_pages;
+    refused(g, ST_INTERNAL, "row 0, sequence 0: block at page");
     one_row(g, 0, 10)->n_blocks = 2;
     refused(g, ST_INTERNAL, "table of 2 blocks for 10 positions");
     one_row(g, 0, 10)->block = 1;
     refused(g, ST_INTERNAL, "table");
-    one_row(g, 0, 10)->slot = SLOTS;
-    refused(g, ST_INTERNAL, "slot 2 of 2");
     one_row(g, 0, 10)->token = 1;
     refused(g, ST_INTERNAL, "10 tokens at 1 of 10");
     one_row(g, 0, 10)->n_tokens = 0;
-    refused(g, ST_INTERNAL, "0 tokens");
-    one_row(g, 0, 10);
-    g->zero[0] = SLOTS;
-    refused(g, ST_INTERNAL, "slot 2 of 2 to zero");
+    refused(g, ST_INTERNAL, "no tokens, and row 0 is not a row before it");
     one_row(g, 0, 10);
     g->plan.hidden = logits;
     refused(g, ST_INTERNAL, "hidden states for layers 0-2 of 2");
@@ -180,8 +184,8 @@ static void test_chained_to_a_failed_step(void **state)
     struct rig *g = rig_new();
 
     (void)state;
-    one_row(g, 0, 10)->slot = SLOTS;
-    refused(g, ST_INTERNAL, "slot 2 of 2");
+    one_row(g, 0, 10)->slot = SLOT_NONE;
+    refused(g, ST_INTERNAL, "slot at page 4294967295");
     one_row(g, 10, 1)->chained = true;
     forward_run(g->forward, &g->plan, &g->result);
     assert_int_equal(g->result.status, ST_OK);
@@ -220,11 +224,17 @@ static void test_sizes(void **state)
     struct kernels_sizes z;
     size_t channels = 2 * s->n_k_heads * s->k_dim + s->n_v_heads * s->v_dim;
     size_t state_size = s->n_v_heads * s->k_dim * s->v_dim;
+    size_t slot = (state_size + (s->conv - 1) * channels) * 4;
+    size_t kv = (size_t)2 * s->n_kv_heads * s->head_dim * 4 * 4;
 
     (void)state;
     forward_sizes(g->forward, &z);
-    assert_int_equal(z.block_bytes, 2 * s->n_kv_heads * s->head_dim * 4 * 4);
-    assert_int_equal(z.slot_bytes, (state_size + (s->conv - 1) * channels) * 4);
+    /* One layer of each kind: a page is a block, up to its alignment. */
+    assert_in_range(z.page_bytes, kv, kv + PAGE_ALIGN - 1);
+    assert_int_equal(z.pages_per_block, 1);
+    assert_in_range(z.pages_per_slot * z.page_bytes, slot,
+                    slot + z.page_bytes + 2 * PAGE_ALIGN - 1);
+    assert_true(z.one_arithmetic);
     assert_true(z.scratch_bytes >= 8 * s->hidden * 4);
     assert_true(forward_progress(g->forward) == 0);
     one_row(g, 0, 20);
@@ -289,7 +299,7 @@ static struct plan_history write_history(struct book *b, uint32_t first,
 static struct {
     struct kernels_ops ops;
     struct sample_row rows[4];
-    uint32_t ids[4][64], n;
+    uint32_t ids[4][64], n, calls;
 } spy;
 
 static enum status spy_sample(struct kernels *k, const struct sample_row *rows,
@@ -298,6 +308,7 @@ static enum status spy_sample(struct kernels *k, const struct sample_row *rows,
 {
     (void)k;
     (void)e;
+    spy.calls++;
     for (uint32_t i = 0; i < n; i++) {
         struct sample_row *seen = &spy.rows[spy.n];
 
@@ -323,7 +334,7 @@ static struct rig *rig_spied(void)
     struct rig *g = rig_new();
     struct kernels *k = forward_kernels(g->forward);
 
-    spy.n = 0;
+    spy.n = spy.calls = 0;
     spy.ops = *k->ops;
     spy.ops.sample = spy_sample;
     k->ops = &spy.ops;
@@ -350,18 +361,18 @@ static struct plan_row *second_row(struct rig *g, uint32_t n)
                                    .token = p->n_tokens,
                                    .block = p->n_blocks,
                                    .n_blocks = (n + 3) / 4,
-                                   .slot = 1,
+                                   .slot = g->slot_pages,
                                    .sample = true,
                                    .index = 1,
                                    .sampling = &greedy};
     for (uint32_t i = 0; i < g->rows[1].n_blocks; i++) {
-        g->blocks[p->n_blocks] = p->n_blocks % BLOCKS;
+        g->blocks[p->n_blocks] = g->first_block + p->n_blocks % BLOCKS;
         p->n_blocks++;
     }
     for (uint32_t i = 0; i < n; i++) {
         g->tokens[p->n_tokens++] = i;
     }
-    g->zero[p->n_zero++] = 1;
+    g->zero[p->n_zero++] = g->slot_pages;
     p->n_rows = 2;
     return &g->rows[1];
 }
@@ -394,35 +405,67 @@ static void test_history(void **state)
     rig_free(g);
 }
 
-/* Both histories fill the room, 8 blocks of 4; one more id does not fit. */
+/* Returns the ids of a head call: a context for each sequence that has room. */
+static uint32_t history_room(const struct rig *g)
+{
+    uint32_t room = g->n_pages / g->slot_pages * CONTEXT;
+
+    assert_in_range(room, 2 * CONTEXT, 4 * g->n_pages);
+    assert_in_range(room, 2 * CONTEXT, 63);
+    return room;
+}
+
+/* A row for the last of n positions, whose history fills them. */
+static void last_of(struct rig *g, struct plan_row *row, struct book *b,
+                    uint32_t first, uint32_t n)
+{
+    g->plan.n_tokens -= row->n_tokens - 1;
+    row->position = n - 1;
+    row->n_tokens = 1;
+    row->sampling = &penalised;
+    row->history = write_history(b, first, n, 1);
+}
+
+/* Two histories fill the room of one head call; one more id takes a second
+ * call. */
 static void test_history_room(void **state)
 {
     struct rig *g = rig_spied();
+    uint32_t half = history_room(g) / 2;
     struct book b = {.used = 0};
 
     (void)state;
     for (uint32_t over = 0; over < 2; over++) {
-        struct plan_row *row =
-            one_row(g, 15, 1); /* in one pass with the other row */
+        spy.n = spy.calls = b.used = 0;
+        last_of(g, one_row(g, 0, half), &b, 7, half);
+        last_of(g, second_row(g, half + over), &b, 9, half + over);
+        run(g);
+        assert_int_equal(spy.calls, 1 + over);
+        check_ids(0, 7, half, 1);
+        check_ids(1, 9, half + over, 1);
+    }
+    rig_free(g);
+}
 
+/* A history longer than the pool, in a table that names blocks twice. */
+static void test_history_past_the_pool(void **state)
+{
+    struct rig *g = rig_spied();
+    uint32_t room = history_room(g);
+    struct book b = {.used = 0};
+
+    (void)state;
+    for (uint32_t over = 0; over < 2; over++) {
         b.used = 0;
-        row->sampling = &penalised;
-        row->history = write_history(&b, 7, 16, 16);
-        row = second_row(g, 16 + over);
-        row->position = 15 + over;
-        row->n_tokens = 1;
-        row->sampling = &penalised;
-        row->history = write_history(&b, 9, 16 + over, 1);
+        one_row(g, 0, 0);
+        last_of(g, second_row(g, room + over), &b, 7, room + over);
+        g->rows[0] = g->rows[1];
+        g->plan.n_rows = 1;
         forward_run(g->forward, &g->plan, &g->result);
         assert_int_equal(g->result.status, over ? ST_INTERNAL : ST_OK);
-        if (over) {
-            assert_string_equal(
-                g->result.error.text,
-                "row 1, sequence 0: histories of more than 32 ids");
-        }
     }
-    check_ids(0, 7, 16, 16);
-    check_ids(1, 9, 16, 1);
+    assert_non_null(strstr(g->result.error.text,
+                           "row 0, sequence 0: histories of more than"));
     rig_free(g);
 }
 
@@ -612,6 +655,7 @@ int main(void)
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_history),
         cmocka_unit_test(test_history_room),
+        cmocka_unit_test(test_history_past_the_pool),
         cmocka_unit_test(test_wrong_histories),
         cmocka_unit_test(test_logprobs),
         cmocka_unit_test(test_penalties),

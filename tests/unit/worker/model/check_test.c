@@ -49,8 +49,7 @@ static void would_load_tiny_hybrid(void **state)
            "15 tensors (vision, MTP)", "2048 bytes", "65536 bytes",
            "1609728 bytes", "25 a slot or checkpoint",
            "rounding               28672 bytes  a slot (1.75 %)",
-           "of 4096 tokens, waste ",
-           "verdict      would load\n");
+           "5 of 4096 tokens, 0.29 % unused", "verdict      would load\n");
 }
 
 static void checks_a_range(void **state)
@@ -110,7 +109,7 @@ static void sizes_a_config_alone(void **state)
     /* 8266 pages hold 77 sequences of 32 blocks and a slot, if rows allow. */
     o.budget_bytes += 30000000;
     EXPECT(dir, &o, ST_OK, "slots                     64 at most\n",
-           "64 of 1024 tokens, waste ", "1 of 262144 tokens");
+           "64 of 1024 tokens, ", "1 of 262144 tokens");
     o.max_rows = 512;
     EXPECT(dir, &o, ST_OK, "slots                    111 at most\n",
            "77 of 1024 tokens");

@@ -1,0 +1,290 @@
+#include "router/requests/continuation.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/wire/request_id.h"
+#include "router/replicas/place.h"
+#include "router/requests/choice_life.h"
+#include "router/requests/removal.h"
+
+typedef Sluice__V1__GenerateRequest generate_message;
+
+/* Returns the ids of a kept sequence. */
+static uint32_t n_ids(const struct choice *kept)
+{
+    return kept->n_kept_ids > 0 ? kept->n_kept_ids
+                                : kept->request->n_prompt + kept->n_generated;
+}
+
+/* ---- the claim ---- */
+
+static bool same_tenant(const struct request *request,
+                        const generate_message *m)
+{
+    size_t n = m->has_tenant ? m->tenant.len : 0;
+
+    return request->n_tenant == n &&
+           (n == 0 || memcmp(request->tenant_name, m->tenant.data, n) == 0);
+}
+
+/* A sequence of another tenant must look like one that does not exist. */
+static struct choice *find_named(const struct requests *r,
+                                 const generate_message *m)
+{
+    const Sluice__V1__SequenceRef *ref = m->continue_from;
+    struct request *request =
+        request_find(r, ref->request_id.data, ref->request_id.len);
+
+    return request != NULL && ref->choice < request->n_choices &&
+                   same_tenant(request, m)
+               ? &request->choices[ref->choice]
+               : NULL;
+}
+
+enum status continuation_find(const struct requests *r,
+                              const struct model *model,
+                              const generate_message *m, struct choice **kept,
+                              struct error *e)
+{
+    struct choice *choice;
+
+    *kept = NULL;
+    if (m->continue_from == NULL) {
+        return ST_OK;
+    }
+    choice = find_named(r, m);
+    if (choice != NULL && choice->state != CHOICE_ENDED) {
+        return error_set(e, ST_FAILED_PRECONDITION,
+                         "continue_from: the sequence has not ended, its "
+                         "state is %s; wait for its last chunk",
+                         choice_state_name(choice->state));
+    }
+    if (choice == NULL || !choice->kept || choice->continued_by != NULL ||
+        choice->removal != REMOVAL_NONE) {
+        return error_set(e, ST_NOT_FOUND,
+                         "continue_from: the sequence is not kept here any "
+                         "more; send the whole prompt");
+    }
+    if (choice->range != NULL) {
+        return error_set(e, ST_UNAVAILABLE,
+                         "continue_from: a range of the sequence is being "
+                         "removed");
+    }
+    if (choice->request->model != model) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "continue_from: the sequence is of model %s, not %s",
+                         choice->request->model->name, model->name);
+    }
+    *kept = choice;
+    return ST_OK;
+}
+
+/* Writes the runs of kept, cut to its ids, to out[SPANS_MAX + 2].  Returns
+ * their number. */
+static uint32_t copy_spans(const struct choice *kept, uint32_t *out)
+{
+    const struct request *request = kept->request;
+    uint32_t left = n_ids(kept), n = 0;
+    const uint32_t *runs = request->spans;
+    uint32_t n_runs = request->n_spans;
+
+    if (n_runs == 0) { /* all is prompt */
+        runs = &request->n_prompt;
+        n_runs = 1;
+    }
+    for (; n < n_runs && left > 0; n++) {
+        out[n] = runs[n] < left ? runs[n] : left;
+        left -= out[n];
+    }
+    if (left > 0) { /* its own tokens follow a run of its prompt */
+        assert(n % 2 == 1 && left <= kept->n_generated);
+        out[n++] = left;
+    }
+    return n;
+}
+
+void continuation_claim(struct request *request, struct choice *kept)
+{
+    const struct request *old = kept->request;
+    uint32_t n = n_ids(kept);
+    uint32_t n_prompt = n < old->n_prompt ? n : old->n_prompt;
+
+    request->before = malloc(n * sizeof *request->before);
+    request->spans = malloc((SPANS_MAX + 2) * sizeof *request->spans);
+    assert(request->before != NULL && request->spans != NULL);
+    memcpy(request->before, old->prompt, n_prompt * sizeof *request->before);
+    memcpy(request->before + n_prompt, kept->tokens,
+           (n - n_prompt) * sizeof *request->before);
+    request->n_before = n;
+    request->n_spans = copy_spans(kept, request->spans);
+    request->continues = kept;
+    kept->continued_by = request;
+}
+
+/* A run of prompt that follows another one belongs to it. */
+static void add_prompt_run(struct request *request)
+{
+    if (request->n_spans % 2 == 1) {
+        request->spans[request->n_spans - 1] += request->n_prompt;
+    } else {
+        request->spans[request->n_spans++] = request->n_prompt;
+    }
+}
+
+enum status continuation_join(struct request *request, struct error *e)
+{
+    uint64_t n = (uint64_t)request->n_before + request->n_prompt;
+
+    if (request->before == NULL) {
+        return ST_OK;
+    }
+    if (n > MODEL_CONTEXT_MAX) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "the continued prompt has %" PRIu64
+                         " tokens, at most %d are allowed",
+                         n, MODEL_CONTEXT_MAX);
+    }
+    add_prompt_run(request);
+    if (request->n_spans > SPANS_MAX) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "the continued prompt has %" PRIu32
+                         " runs of prompt and generated tokens, at most %d are "
+                         "allowed; send the whole prompt",
+                         request->n_spans, SPANS_MAX);
+    }
+    request->before = realloc(request->before, n * sizeof *request->before);
+    assert(request->before != NULL);
+    memcpy(request->before + request->n_before, request->prompt,
+           request->n_prompt * sizeof *request->before);
+    free(request->prompt);
+    request->prompt = request->before;
+    request->n_prompt = (uint32_t)n;
+    request->before = NULL;
+    return ST_OK;
+}
+
+void continuation_enqueue(struct choice *choice)
+{
+    const struct choice *kept = choice->request->continues;
+
+    if (kept != NULL && !place_drained(kept->worker)) {
+        choice->entry.keeper = kept->worker;
+        choice->entry.n_kept =
+            kept->n_kept_ids > 0 ? kept->n_state : n_ids(kept) - 1;
+    } else {
+        continuation_drop(choice->request);
+    }
+}
+
+/* ---- its end ---- */
+
+void continuation_drop(struct request *request)
+{
+    for (uint32_t c = 0; c < request->n_choices; c++) {
+        request->choices[c].entry.keeper = NULL;
+    }
+    if (request->continues != NULL) {
+        request->continues->continued_by = NULL;
+        request->continues = NULL;
+    }
+}
+
+void continuation_lost(struct requests *r, struct choice *kept)
+{
+    struct request *request = kept->continued_by;
+
+    if (request != NULL) {
+        continuation_drop(request);
+        model_touch(r->fleet, request->model);
+    }
+}
+
+static void log_continuation(const struct choice *choice, const char *event)
+{
+    char id[REQUEST_ID_TEXT];
+
+    request_id_format(choice->request->id, id);
+    log_debug(event, "request=%s worker=%s tokens=%" PRIu32, id,
+              choice->worker_name, choice->entry.n_kept);
+}
+
+/* Ends a kept sequence whose memory its worker has passed on or lost. */
+static void end_kept(struct requests *r, struct choice *kept)
+{
+    kept->kept = false;
+    choice_ungrant(r, kept);
+    choice_settle(r, kept);
+}
+
+void continuation_accepted(struct requests *r, struct choice *choice)
+{
+    struct choice *kept = choice->request->continues;
+
+    choice->continuing = false;
+    continuation_drop(choice->request);
+    r->base->metrics.continued++;
+    log_continuation(choice, "continued");
+    if (kept != NULL) {
+        end_kept(r, kept);
+    }
+}
+
+void continuation_refused(struct requests *r, struct choice *choice,
+                          enum status why)
+{
+    struct choice *kept = choice->request->continues;
+
+    choice->continuing = false;
+    continuation_drop(choice->request);
+    log_continuation(choice, "continuation-refused");
+    /* Otherwise it is kept, and has other ids than the router believes. */
+    if (kept != NULL && why == ST_NOT_FOUND) {
+        end_kept(r, kept);
+    }
+}
+
+/* Returns true if a sequence at w may still end, and so make room. */
+static bool has_running(const struct worker *w)
+{
+    for (const struct list *at = w->running.next; at != &w->running;
+         at = at->next) {
+        const struct choice *choice = LIST_OF(at, struct choice, running);
+
+        if (!choice->kept || choice->removal != REMOVAL_NONE) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void continuation_crowded(struct requests *r, struct choice *choice)
+{
+    struct worker *w = choice->entry.keeper;
+    struct need need = place_need(w, choice->entry.n_tokens);
+    struct choice *kept = choice->request->continues;
+
+    if (place_takes(w) && !place_has_room(w, &need) && !has_running(w) &&
+        w->last_grant == w->ledger.grant) {
+        log_continuation(kept, "continuation-crowded");
+        continuation_drop(choice->request);
+        removal_release(r, kept);
+        model_touch(r->fleet, choice->request->model);
+    }
+}
+
+void continuation_drained(struct requests *r, struct worker *w)
+{
+    struct worker *place = worker_place(w);
+
+    if (place == NULL) {
+        return;
+    }
+    for (struct list *at = place->running.next; at != &place->running;
+         at = at->next) {
+        continuation_lost(r, LIST_OF(at, struct choice, running));
+    }
+}

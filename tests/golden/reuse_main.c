@@ -1,0 +1,173 @@
+/* golden_reuse - compares reused computation with cold runs (reuse.h).
+ *
+ *     golden_reuse [--device NAME] [--prompts N] [--steps N] [--split]
+ *                  MODEL_DIR...
+ *
+ * Prompts of several lengths run over the whole model, with a float32 cache and
+ * one of the model's dtype; with --split two of them also over 2 and 3 stages.
+ * On a device prompts are cut only at multiples of FORWARD_CUT, and the cache
+ * is that of the model's dtype.
+ *
+ * Exit code: 0 if every logit is equal, 77 if there is no such device. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/golden/reuse.h"
+#include "tests/kernels/test_device.h"
+#include "worker/model/shard.h"
+
+/* Just past a multiple of FORWARD_CUT, between, and at one. */
+static const uint32_t lengths[] = {150, 192, 65, 20};
+#define LENGTHS (sizeof lengths / sizeof *lengths)
+
+struct trial {
+    const char *dir, *device;
+    uint32_t prompts, steps;
+    bool split;
+    struct model_config config;
+    uint32_t n_wrong, n_steps;
+};
+
+static void load(struct shard **out, const struct trial *t, uint32_t begin,
+                 uint32_t end)
+{
+    struct error e;
+
+    if (shard_load(out, &t->config, t->dir, begin, end, NULL, &e) != ST_OK) {
+        fprintf(stderr, "golden_reuse: %s: %s\n", t->dir, e.text);
+        exit(1);
+    }
+}
+
+static void run_ways(struct trial *t, struct reuse *x)
+{
+    static const struct {
+        const char *name;
+        uint32_t (*run)(struct reuse *x, uint32_t n, uint32_t *n_steps);
+    } ways[] = {{"restored", reuse_restored},
+                {"twins", reuse_twins},
+                {"continued", reuse_continued}};
+    uint32_t n = x->n_shards > 1 && t->prompts > 2 ? 2 : t->prompts;
+
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+        uint32_t n_wrong = 0, n_steps = 0;
+
+        for (uint32_t i = 0; i < n; i++) {
+            n_wrong += ways[w].run(x, lengths[i], &n_steps);
+        }
+        printf("%s, %u stages, kv %s, %s: %u of %u steps differ\n", t->dir,
+               x->n_shards, x->o.kv_dtype == DTYPE_F32 ? "f32" : "16 bits",
+               ways[w].name, n_wrong, n_steps);
+        t->n_wrong += n_wrong;
+        t->n_steps += n_steps;
+    }
+}
+
+/* Splits the model into n equal stages. */
+static void run_stages(struct trial *t, struct reuse *x, uint32_t n)
+{
+    struct shard *shards[CHAIN_MAX];
+    uint32_t layers = t->config.shape.n_layers;
+
+    x->n_shards = n;
+    for (uint32_t i = 0; i < n; i++) {
+        load(&shards[i], t, i * layers / n, (i + 1) * layers / n);
+        x->shards[i] = shard_weights(shards[i]);
+    }
+    run_ways(t, x);
+    for (uint32_t i = 0; i < n; i++) {
+        shard_free(&shards[i]);
+    }
+}
+
+static void run_kv(struct trial *t, enum dtype kv)
+{
+    bool cpu = strcmp(t->device, "cpu") == 0;
+    struct reuse x = {.any_cut = cpu, .steps = t->steps, .dice = {17}};
+    struct shard *whole;
+
+    /* On the cpu passes are smaller than plans, so rows with saves are cut. */
+    x.o = (struct kernels_options){.device = t->device,
+                                   .kv_dtype = kv,
+                                   .block_tokens = cpu ? 16 : 32,
+                                   .max_tokens = cpu ? 100 : 0,
+                                   .max_logits = cpu ? 3 : 0,
+                                   .n_threads = cpu ? 2 : 0};
+    load(&whole, t, 0, t->config.shape.n_layers);
+    x.whole = shard_weights(whole);
+    for (uint32_t n = 1; n <= (t->split && kv == DTYPE_F32 ? 3 : 1); n++) {
+        run_stages(t, &x, n);
+    }
+    shard_free(&whole);
+}
+
+static bool check_dir(struct trial *t)
+{
+    struct error e;
+
+    t->n_wrong = t->n_steps = 0;
+    if (config_load(&t->config, t->dir, &e) != ST_OK) {
+        fprintf(stderr, "golden_reuse: %s: %s\n", t->dir, e.text);
+        return false;
+    }
+    if (strcmp(t->device, "cpu") == 0) {
+        run_kv(t, DTYPE_F32);
+    }
+    if (t->config.shape.dtype != DTYPE_F32 || t->n_steps == 0) {
+        run_kv(t, t->config.shape.dtype);
+    }
+    return t->n_wrong == 0 && t->n_steps > 0;
+}
+
+static int usage(void)
+{
+    fprintf(stderr,
+            "usage: golden_reuse [--device NAME] [--prompts 1..%zu] "
+            "[--steps 1..%d] [--split] MODEL_DIR...\n",
+            LENGTHS, REUSE_STEPS);
+    return 2;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"device", required_argument, NULL, 'd'},
+        {"prompts", required_argument, NULL, 'p'},
+        {"steps", required_argument, NULL, 's'},
+        {"split", no_argument, NULL, 'x'},
+        {NULL, 0, NULL, 0},
+    };
+    static struct trial t = {.device = "cpu", .prompts = LENGTHS, .steps = 3};
+    bool ok = true;
+
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        switch (c) {
+        case 'd':
+            t.device = test_device_or(optarg);
+            break;
+        case 'p':
+            t.prompts = (uint32_t)strtoul(optarg, NULL, 10);
+            break;
+        case 's':
+            t.steps = (uint32_t)strtoul(optarg, NULL, 10);
+            break;
+        case 'x':
+            t.split = true;
+            break;
+        default:
+            return usage();
+        }
+    }
+    if (t.prompts < 1 || t.prompts > LENGTHS || t.steps < 1 ||
+        t.steps > REUSE_STEPS || optind == argc) {
+        return usage();
+    }
+    for (int i = optind; i < argc; i++) {
+        t.dir = argv[i];
+        ok = check_dir(&t) && ok;
+    }
+    printf("%s\n", ok ? "all equal" : "failed");
+    return !ok;
+}

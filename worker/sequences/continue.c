@@ -1,0 +1,448 @@
+#include "worker/sequences/continue.h"
+
+#include <string.h>
+
+#include "common/base/log.h"
+
+#define COMPARE_STEP 256 /* ids compared at once */
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static bool same_key(const struct sequence_key *a, const struct sequence_key *b)
+{
+    return a->choice == b->choice &&
+           memcmp(a->request_id, b->request_id, sizeof a->request_id) == 0;
+}
+
+static bool same_tenant(const struct sequence *s, ProtobufCBinaryData tenant)
+{
+    return s->n_tenant == tenant.len &&
+           (tenant.len == 0 || memcmp(s->tenant, tenant.data, tenant.len) == 0);
+}
+
+/* ---- Submit ---- */
+
+/* Returns whether another choice of the same request continues, or has
+ * continued, the same sequence.  Choices share what it took over as twins. */
+static bool has_sibling(const struct sequences *q,
+                        const struct sequence_key *from,
+                        const Sluice__V1__SubmitRequest *m)
+{
+    for (const struct sequence *s = q->table.all.head; s != NULL;
+         s = sequence_next(s, LIST_ALL)) {
+        if (s->continues && same_key(&s->from_key, from) &&
+            memcmp(s->key.request_id, m->sequence->request_id.data,
+                   sizeof s->key.request_id) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Returns the kept sequence that m may take over, NULL if there is none. */
+static struct sequence *available(const struct sequences *q,
+                                  const struct sequence_key *key,
+                                  const Sluice__V1__SubmitRequest *m)
+{
+    struct sequence *s = sequence_by_key(&q->table, key);
+
+    return s != NULL && s->state == SEQUENCE_KEPT && s->heir == NULL &&
+                   same_tenant(s, m->tenant)
+               ? s
+               : NULL;
+}
+
+static enum status refuse_state(const struct sequence *kept, const char *name,
+                                struct error *e)
+{
+    switch (kept->state) {
+    case SEQUENCE_RELEASING:
+    case SEQUENCE_FINISHED:
+        return error_set(e, ST_NOT_FOUND,
+                         "sequence %s, which continue_from names, has ended "
+                         "and is not kept",
+                         name);
+    default:
+        return error_set(e, ST_FAILED_PRECONDITION,
+                         "sequence %s, which continue_from names, is %s: "
+                         "continue it after its end, which keep_ms awaits",
+                         name, sequence_state_name(kept->state));
+    }
+}
+
+enum status continue_check(const struct sequences *q,
+                           const Sluice__V1__SubmitRequest *m, struct error *e)
+{
+    struct sequence_key key;
+    const struct sequence *kept;
+    char name[SEQUENCE_NAME];
+
+    if (m->continue_from == NULL) {
+        return ST_OK;
+    }
+    if (!sequence_key_read(&key, m->continue_from, e)) {
+        return error_wrap(e, "continue_from");
+    }
+    sequence_name(&key, name);
+    if (available(q, &key, m) == NULL && has_sibling(q, &key, m)) {
+        return ST_OK;
+    }
+    kept = sequence_by_key(&q->table, &key);
+    /* A tenant learns nothing about the sequences of another. */
+    if (kept == NULL || !same_tenant(kept, m->tenant)) {
+        return error_set(e, ST_NOT_FOUND,
+                         "sequence %s, which continue_from names, is not kept "
+                         "here",
+                         name);
+    }
+    if (kept->state != SEQUENCE_KEPT) {
+        return refuse_state(kept, name, e);
+    }
+    if (kept->heir != NULL) {
+        return error_set(e, ST_NOT_FOUND,
+                         "another request continues sequence %s already", name);
+    }
+    if (m->n_prompt < kept->n_kept) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "n_prompt is %u, but sequence %s, which continue_from "
+                         "names, has %u ids; the prompt begins with all of "
+                         "them",
+                         m->n_prompt, name, kept->n_kept);
+    }
+    return ST_OK;
+}
+
+void continue_open(struct sequences *q, struct sequence *s,
+                   const Sluice__V1__SubmitRequest *m)
+{
+    struct sequence *kept;
+    struct error e;
+
+    if (m->continue_from == NULL ||
+        !sequence_key_read(&s->from_key, m->continue_from, &e)) {
+        return;
+    }
+    s->continues = true;
+    kept = available(q, &s->from_key, m);
+    if (kept != NULL) { /* else a sibling has it */
+        s->from = kept;
+        kept->heir = s;
+        timer_clear(&q->timers, &kept->keep);
+    }
+}
+
+/* ---- ids and kinds ---- */
+
+/* Returns the first position below n at which the ids differ; n: none. */
+static uint32_t differs_at(const struct slab *slab, const struct sequence *a,
+                           const struct sequence *b, uint32_t n)
+{
+    uint32_t x[COMPARE_STEP], y[COMPARE_STEP];
+
+    for (uint32_t at = 0, k; at < n; at += k) {
+        k = least(n - at, COMPARE_STEP);
+        paged_read(slab, &a->tokens, at, x, k);
+        paged_read(slab, &b->tokens, at, y, k);
+        for (uint32_t i = 0; i < k; i++) {
+            if (x[i] != y[i]) {
+                return at + i;
+            }
+        }
+    }
+    return n;
+}
+
+/* Returns the first position below n that is prompt in one and generated in the
+ * other; n: none. */
+static uint32_t kinds_differ_at(const struct sequence *a,
+                                const struct sequence *b, uint32_t n)
+{
+    for (uint32_t at = 0; at < n;) {
+        uint32_t end_a, end_b;
+
+        if (sequence_kind(a, at, &end_a) != sequence_kind(b, at, &end_b)) {
+            return at;
+        }
+        at = least(end_a, end_b);
+    }
+    return n;
+}
+
+/* Adds a run of a kind to the spans of s; runs of one kind become one. */
+static void add_run(struct sequence *s, enum row_kind kind, uint32_t n)
+{
+    bool last_is_prompt = s->n_spans % 2 == 1;
+
+    if (n == 0) {
+        return;
+    }
+    if (s->n_spans > 0 && last_is_prompt == (kind == ROW_PROMPT)) {
+        s->spans[s->n_spans - 1] += n;
+        return;
+    }
+    s->spans[s->n_spans++] = n;
+}
+
+/* A Submit without spans has the kinds of the kept sequence, and prompt
+ * behind. */
+static enum status inherit_spans(struct sequence *s,
+                                 const struct sequence *kept, struct error *e)
+{
+    uint32_t n = kept->n_kept, end;
+
+    if (kept->n_spans + 2 > SPANS_MAX) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "the continued sequence has %u runs of prompt and "
+                         "generated ids, at most %d fit; submit the whole "
+                         "prompt without continue_from",
+                         kept->n_spans, SPANS_MAX - 2);
+    }
+    for (uint32_t at = 0; at < n; at = end) {
+        enum row_kind kind = sequence_kind(kept, at, &end);
+
+        end = least(end, n);
+        add_run(s, kind, end - at);
+    }
+    add_run(s, ROW_PROMPT, s->n_prompt - n);
+    return ST_OK;
+}
+
+static enum status check_same(const struct sequences *q,
+                              const struct sequence *s, struct error *e)
+{
+    const struct sequence *kept = s->from;
+    uint32_t n = kept->n_kept;
+    uint32_t at = differs_at(&q->table.slab, kept, s, n);
+    char name[SEQUENCE_NAME];
+
+    sequence_name(&kept->key, name);
+    if (at < n) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "id %u at position %u differs from id %u of sequence "
+                         "%s, which continue_from names",
+                         paged_get(&q->table.slab, &s->tokens, at), at,
+                         paged_get(&q->table.slab, &kept->tokens, at), name);
+    }
+    at = kinds_differ_at(kept, s, n);
+    if (at < n) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "spans give position %u another kind than sequence "
+                         "%s, which continue_from names",
+                         at, name);
+    }
+    return ST_OK;
+}
+
+enum status continue_complete(struct sequences *q, struct sequence *s,
+                              struct error *e)
+{
+    struct sequence *kept = s->from;
+
+    /* Without one, a sibling has it, or it went while ids were on their way:
+     * then s is computed as any other. */
+    if (kept == NULL) {
+        return ST_OK;
+    }
+    if (s->n_spans == 0 && inherit_spans(s, kept, e) != ST_OK) {
+        return e->code;
+    }
+    return check_same(q, s, e);
+}
+
+/* ---- the plan ---- */
+
+/* Returns whether the state of `kept` is that behind its last position, and at
+ * least one id of s follows. */
+static bool is_usable(const struct sequence *kept, const struct sequence *s)
+{
+    return kept->n_planned > 0 && kept->n_computed == kept->n_planned &&
+           kept->n_planned < sequence_known(s);
+}
+
+/* Returns whether another table or the index has the block: then it is not
+ * written any more. */
+static bool is_shared(const struct pool *p, uint32_t block)
+{
+    return p->blocks[block].refs > 1 || p->blocks[block].indexed;
+}
+
+static void take_blocks(struct batcher *b, const struct sequence *kept,
+                        struct sequence *s, uint32_t *copied)
+{
+    struct pool *pool = b->table->pool;
+    uint32_t full = kept->n_planned / b->limits.block_tokens;
+    uint32_t n = full + (kept->n_planned % b->limits.block_tokens != 0);
+
+    for (uint32_t i = 0; b->limits.has_blocks && i < n; i++) {
+        uint32_t block = paged_get(&b->table->slab, &kept->blocks, i);
+
+        if (i == full && is_shared(pool, block)) {
+            *copied = block;
+            return;
+        }
+        pool_share(pool, block, true);
+        paged_write(&b->table->slab, &s->blocks, s->n_blocks++, &block, 1);
+    }
+}
+
+void continue_take(struct batcher *b, struct sequence *s, uint32_t *copied)
+{
+    static const struct pool_need slot = {{0, 1, 0}};
+    struct sequence *kept = s->from;
+
+    s->from = NULL;
+    kept->heir = NULL;
+    sequence_push(&b->spent, kept);
+    if (!is_usable(kept, s)) {
+        return;
+    }
+    take_blocks(b, kept, s, copied);
+    if (b->limits.pages_per_slot > 0) {
+        /* The slot changes hands, so that of the grant is free. */
+        s->slot = kept->slot;
+        kept->slot = SLOT_NONE;
+        kept->need.n[POOL_SLOTS] = 0;
+        pool_ungrant(b->table->pool, &slot);
+    }
+    s->n_planned = s->n_computed = s->reused = kept->n_planned;
+    b->n_continued++;
+    if (b->reuse != NULL) {
+        reuse_tell(b->reuse, s,
+                   &(struct role_restore){.position = s->n_planned,
+                                          .node = PREFIX_NONE,
+                                          .checkpoint = SLOT_NONE,
+                                          .from = kept});
+    }
+    if (reuse_has(b->reuse, s)) {
+        reuse_continue(b->reuse, s);
+    }
+}
+
+/* ---- the end of either ---- */
+
+void continue_leave(struct sequences *q, struct sequence *s)
+{
+    struct sequence *kept = s->from, *heir = s->heir;
+
+    if (kept != NULL) {
+        s->from = NULL;
+        kept->heir = NULL;
+        timer_set(&q->timers, &kept->keep,
+                  base_now_us(q->base) + (int64_t)kept->keep_ms * 1000);
+    }
+    if (heir != NULL) {
+        s->heir = NULL;
+        heir->from = NULL;
+    }
+}
+
+/* ---- ranges ---- */
+
+static enum status check_range(const struct sequence *s,
+                               const Sluice__V1__RemoveRequest *m,
+                               struct error *e)
+{
+    char name[SEQUENCE_NAME];
+
+    sequence_name(&s->key, name);
+    if (s->state != SEQUENCE_KEPT) {
+        return error_set(e, ST_FAILED_PRECONDITION,
+                         "sequence %s is %s; a range can be removed from a "
+                         "kept one only",
+                         name, sequence_state_name(s->state));
+    }
+    if (s->heir != NULL) {
+        return error_set(e, ST_FAILED_PRECONDITION,
+                         "another request continues sequence %s", name);
+    }
+    if (!m->has_begin) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "end is set without begin: set both, or neither to "
+                         "remove the whole sequence");
+    }
+    if (m->begin > s->n_kept) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "begin is %u, but sequence %s ends at %u", m->begin,
+                         name, s->n_kept);
+    }
+    if (m->has_end && m->end != s->n_kept) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "end is %u, but sequence %s ends at %u; only its end "
+                         "can be removed",
+                         m->end, name, s->n_kept);
+    }
+    return ST_OK;
+}
+
+/* Gives back the blocks that hold no position below `position`. */
+static uint32_t release_blocks(struct sequences *q, struct sequence *s,
+                               uint32_t position)
+{
+    uint32_t bt = q->base->o.block_tokens;
+    uint32_t keep = position / bt + (position % bt != 0), n = 0;
+
+    while (s->n_blocks > keep) {
+        s->n_blocks--;
+        s->need.n[POOL_BLOCKS]--;
+        pool_release(&q->pool, POOL_BLOCKS,
+                     paged_get(&q->table.slab, &s->blocks, s->n_blocks));
+        n++;
+    }
+    return n;
+}
+
+/* Takes the state of s back to the deepest checkpoint at most at `begin`; if
+ * there is none, gives the slot back. */
+static enum status restore_state(struct sequences *q, struct sequence *s,
+                                 struct role_restore *to,
+                                 struct pool_need *freed, struct error *e)
+{
+    struct prefix_hit hit = reuse_find(&q->reuse, s, to->position);
+
+    if (hit.n_tokens > 0 &&
+        !batcher_load(&q->batcher, hit.checkpoint, s->slot)) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "%d ranges are being removed already; try again",
+                         LOADS_MAX);
+    }
+    if (hit.n_tokens == 0) {
+        pool_release(&q->pool, POOL_SLOTS, s->slot);
+        s->slot = SLOT_NONE;
+        s->need.n[POOL_SLOTS]--;
+        freed->n[POOL_SLOTS] = 1;
+    }
+    to->position = hit.n_tokens;
+    to->checkpoint = hit.checkpoint;
+    return ST_OK;
+}
+
+enum status continue_cut(struct sequences *q, struct sequence *s,
+                         const Sluice__V1__RemoveRequest *m,
+                         struct pool_need *freed, uint32_t *position,
+                         struct error *e)
+{
+    struct role_restore to = {
+        .node = PREFIX_NONE, .checkpoint = SLOT_NONE, .cut = true};
+
+    memset(freed, 0, sizeof *freed);
+    if (check_range(s, m, e) != ST_OK) {
+        return e->code;
+    }
+    to.position = least(m->begin, s->n_planned);
+    if (to.position < s->n_planned && s->slot != SLOT_NONE &&
+        restore_state(q, s, &to, freed, e) != ST_OK) {
+        return e->code;
+    }
+    s->n_kept = m->begin;
+    s->n_planned = *position = to.position;
+    s->n_computed = least(s->n_computed, to.position);
+    freed->n[POOL_BLOCKS] = release_blocks(q, s, to.position);
+    if (q->role.ops->restore != NULL) {
+        q->role.ops->restore(q->role.self, s, &to);
+    }
+    q->report.changed = true;
+    return ST_OK;
+}

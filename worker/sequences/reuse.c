@@ -1,0 +1,372 @@
+#include "worker/sequences/reuse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Nodes where no blocks bound them. */
+#define NODES_MAX (1u << 16)
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- made and freed ---- */
+
+/* The pool bounds the nodes that have blocks. */
+static uint32_t nodes_of(const struct worker_options *o)
+{
+    uint64_t n = NODES_MAX;
+
+    if (o->pages_per_block > 0) {
+        n = (uint64_t)o->n_pages * o->block_tokens / PREFIX_UNIT + 1;
+    }
+    return (uint32_t)n;
+}
+
+bool reuse_init(struct reuse *u, const struct worker_options *o,
+                struct sequence_table *table, const struct role *role)
+{
+    struct prefix_options x = {.block_tokens = o->block_tokens,
+                               .n_nodes = nodes_of(o),
+                               .has_blocks = o->pages_per_block > 0,
+                               .has_states = o->pages_per_slot > 0,
+                               .checkpoint_share = o->checkpoint_share,
+                               .tenant_share = o->tenant_share,
+                               .on = o->reuse};
+
+    memset(u, 0, sizeof *u);
+    u->on = o->reuse;
+    u->table = table;
+    u->role = role;
+    u->block_tokens = o->block_tokens;
+    u->pages_per_slot = o->pages_per_slot;
+    u->has_blocks = o->pages_per_block > 0;
+    u->one_arithmetic = o->one_arithmetic;
+    u->blocks =
+        malloc((o->context / o->block_tokens + (size_t)1) * sizeof *u->blocks);
+    if (u->blocks == NULL || !prefix_init(&u->index, &x, table->pool)) {
+        free(u->blocks);
+        u->blocks = NULL;
+        return false;
+    }
+    return true;
+}
+
+void reuse_fini(struct reuse *u)
+{
+    prefix_free(&u->index);
+    free(u->blocks);
+    memset(u, 0, sizeof *u);
+}
+
+bool reuse_has(const struct reuse *u, const struct sequence *s)
+{
+    return u != NULL && u->on && s->cache && u->role->ops->reuses;
+}
+
+void reuse_tell(const struct reuse *u, const struct sequence *s,
+                const struct role_restore *to)
+{
+    if (u->role->ops->restore != NULL) {
+        u->role->ops->restore(u->role->self, s, to);
+    }
+}
+
+/* ---- the first plan ---- */
+
+/* Returns the end of the positions that may be restored and inserted. */
+static uint32_t reusable(const struct reuse *u, const struct sequence *s)
+{
+    return u->one_arithmetic ? sequence_known(s) : sequence_first_run(s);
+}
+
+static void share_blocks(struct reuse *u, struct sequence *s, uint32_t node,
+                         uint32_t n_tokens)
+{
+    uint32_t n = u->has_blocks ? n_tokens / u->block_tokens : 0;
+
+    if (n == 0) {
+        return;
+    }
+    prefix_blocks(u->index, node, u->blocks);
+    for (uint32_t i = 0; i < n; i++) {
+        pool_share(u->table->pool, u->blocks[i], true);
+    }
+    paged_write(&u->table->slab, &s->blocks, 0, u->blocks, n);
+    s->n_blocks = n;
+}
+
+static void set_wants(struct reuse *u, struct sequence *s,
+                      const struct prefix_hit *hit)
+{
+    uint32_t end = least(s->n_prompt, reusable(u, s));
+
+    s->n_wants = 0;
+    if (u->pages_per_slot > 0) {
+        s->n_wants =
+            prefix_wants(u->index, hit, end, s->wants, SEQUENCE_WANTS_MAX);
+    }
+}
+
+void reuse_begin(struct reuse *u, struct sequence *s, uint32_t *checkpoint)
+{
+    bool again = s->n_blocks > 0 || s->slot != SLOT_NONE;
+    uint32_t n = least(reusable(u, s) + 1, sequence_known(s));
+    struct prefix_hit hit;
+
+    /* The last known id is computed in any case, for its logits. */
+    if (again) {
+        n = least(n, s->n_computed + 1);
+    }
+    hit = prefix_match(u->index, s->tenant, s->n_tenant, &u->table->slab,
+                       &s->tokens, n);
+    set_wants(u, s, &hit);
+    s->n_planned = s->n_computed = hit.n_tokens;
+    s->node = hit.node;
+    if (hit.n_tokens == 0) {
+        return;
+    }
+    *checkpoint = hit.checkpoint;
+    if (!again) {
+        share_blocks(u, s, hit.node, hit.n_tokens);
+        s->reused = hit.n_tokens;
+        u->n_restored += hit.n_tokens;
+    }
+    reuse_tell(u, s,
+               &(struct role_restore){.position = hit.n_tokens,
+                                      .node = again ? PREFIX_NONE : hit.node,
+                                      .checkpoint = hit.checkpoint});
+}
+
+void reuse_continue(struct reuse *u, struct sequence *s)
+{
+    uint32_t at = s->n_planned - s->n_planned % PREFIX_UNIT;
+    struct prefix_hit hit = {at, PREFIX_NONE, SLOT_NONE, at};
+
+    set_wants(u, s, &hit);
+}
+
+struct prefix_hit reuse_find(struct reuse *u, const struct sequence *s,
+                             uint32_t end)
+{
+    uint32_t n = least(end, reusable(u, s)) + 1;
+    struct prefix_hit none = {0, PREFIX_NONE, SLOT_NONE, 0};
+
+    return reuse_has(u, s) ? prefix_match(u->index, s->tenant, s->n_tenant,
+                                          &u->table->slab, &s->tokens, n)
+                           : none;
+}
+
+/* ---- saves ---- */
+
+/* Returns false if no checkpoint can be had, here or at another stage. */
+static bool reserve(struct reuse *u, bool rolling, uint32_t *checkpoint)
+{
+    const struct role *role = u->role;
+    bool ok = rolling ? prefix_reserve_free(u->index, checkpoint)
+                      : prefix_reserve(u->index, checkpoint);
+
+    if (!ok || role->ops->reserve == NULL ||
+        role->ops->reserve(role->self, *checkpoint)) {
+        return ok;
+    }
+    prefix_drop(u->index, *checkpoint);
+    return false;
+}
+
+/* Adds a save to the row; does nothing if there is no room for it. */
+static bool add_save(struct reuse *u, const struct batcher_limits *l,
+                     struct batch *t, struct plan_row *row, uint32_t position,
+                     bool rolling)
+{
+    struct plan *p = &t->plan;
+    uint32_t checkpoint;
+
+    if (row->n_saves == PLAN_SAVES_MAX || !batch_has_copies(l, t) ||
+        !reserve(u, rolling, &checkpoint)) {
+        return false;
+    }
+    batch_carry(t, u->table->pool);
+    p->saves[p->n_saves++] =
+        (struct plan_save){.position = position, .page = checkpoint};
+    row->n_saves++;
+    return true;
+}
+
+/* A decode row saves at the last multiple that it reaches, in free pages
+ * only.  A sequence whose ids came from elsewhere saves once, at the end of
+ * what is computed again. */
+static void add_rolling(struct reuse *u, const struct batcher_limits *l,
+                        struct batch *t, struct sequence *s,
+                        struct plan_row *row)
+{
+    uint32_t end = row->position + row->n_tokens;
+
+    end -= end % PREFIX_UNIT;
+    if (!u->one_arithmetic || !row->sample || end <= row->position ||
+        end < s->n_prompt || s->rolling_next != SLOT_NONE) {
+        return;
+    }
+    if (add_save(u, l, t, row, end, true)) {
+        s->rolling_next = t->plan.saves[t->plan.n_saves - 1].page;
+    }
+}
+
+void reuse_save(struct reuse *u, const struct batcher_limits *l,
+                struct batch *t, struct sequence *s, uint32_t i)
+{
+    struct plan_row *row = &t->plan.rows[i];
+    uint32_t end = row->position + row->n_tokens;
+
+    row->save = t->plan.n_saves;
+    if (!reuse_has(u, s) || u->pages_per_slot == 0) {
+        return;
+    }
+    for (uint32_t w = 0; w < s->n_wants; w++) {
+        if (s->wants[w] > row->position && s->wants[w] <= end) {
+            (void)add_save(u, l, t, row, s->wants[w], false);
+        }
+    }
+    add_rolling(u, l, t, s, row);
+}
+
+/* ---- results ---- */
+
+/* Ends a reservation; it may have been taken back for a Submit meanwhile. */
+static void drop(struct reuse *u, uint32_t checkpoint)
+{
+    const struct role *role = u->role;
+
+    prefix_drop(u->index, checkpoint);
+    if (role->ops->drop != NULL) {
+        role->ops->drop(role->self, checkpoint);
+    }
+}
+
+/* Inserts the whole units below `end`; returns the node of the last one. */
+static uint32_t insert(struct reuse *u, const struct sequence *s, uint32_t end)
+{
+    const struct role *role = u->role;
+    uint32_t node;
+
+    end -= end % PREFIX_UNIT;
+    if (end == 0) {
+        return PREFIX_NONE;
+    }
+    node = prefix_insert(u->index, s->tenant, s->n_tenant, &u->table->slab,
+                         &s->tokens, &s->blocks, end);
+    if (node != PREFIX_NONE && role->ops->keep != NULL) {
+        role->ops->keep(role->self, s, node, end);
+    }
+    return node;
+}
+
+/* Without a node there is no room for one: the checkpoint is dropped. */
+static void put(struct reuse *u, uint32_t node, uint32_t checkpoint)
+{
+    const struct role *role = u->role;
+
+    if (node == PREFIX_NONE) {
+        drop(u, checkpoint);
+        return;
+    }
+    if (role->ops->put != NULL) {
+        role->ops->put(role->self, node, checkpoint);
+    }
+    prefix_put(u->index, node, checkpoint);
+    u->n_saved++;
+}
+
+/* Prompts save below their end, decode at or behind it. */
+static bool is_rolling(const struct sequence *s, const struct plan_save *save)
+{
+    return save->position >= s->n_prompt;
+}
+
+/* A new checkpoint of decode replaces the last one. */
+static void roll(struct reuse *u, struct sequence *s,
+                 const struct plan_save *save)
+{
+    if (s->rolling != SLOT_NONE) {
+        drop(u, s->rolling);
+    }
+    s->rolling = save->page;
+    s->rolling_at = save->position;
+}
+
+static void take_save(struct reuse *u, struct sequence *s,
+                      const struct plan_save *save, bool good)
+{
+    uint32_t node;
+
+    if (is_rolling(s, save)) {
+        s->rolling_next = SLOT_NONE;
+    }
+    if (!good) {
+        drop(u, save->page);
+    } else if (is_rolling(s, save)) {
+        roll(u, s, save);
+    } else {
+        node = insert(u, s, save->position);
+        put(u, node, save->page);
+    }
+}
+
+void reuse_result(struct reuse *u, const struct batch *t, uint32_t i, bool good)
+{
+    const struct plan_row *row = &t->plan.rows[i];
+    struct sequence *s = t->owners[i];
+    uint32_t end = row->position + row->n_tokens;
+
+    /* A range that was removed from a kept sequence may have had the row. */
+    good = good && end <= s->n_planned;
+    if (good && end > s->n_computed) {
+        s->n_computed = end;
+    }
+    for (uint32_t k = 0; k < row->n_saves; k++) {
+        take_save(u, s, &t->plan.saves[row->save + k], good);
+    }
+    if (!good || !reuse_has(u, s)) {
+        return;
+    }
+    end = least(end, reusable(u, s));
+    if (end / PREFIX_UNIT > row->position / PREFIX_UNIT) {
+        (void)insert(u, s, end);
+    }
+    if (s->finish != FINISH_NONE) {
+        reuse_end(u, s);
+    }
+}
+
+void reuse_end(struct reuse *u, struct sequence *s)
+{
+    uint32_t node, checkpoint = s->rolling;
+
+    if (checkpoint == SLOT_NONE) {
+        return;
+    }
+    s->rolling = SLOT_NONE;
+    if (s->finish == FINISH_FAILED) {
+        drop(u, checkpoint);
+        return;
+    }
+    node = insert(u, s, s->rolling_at);
+    put(u, node, checkpoint);
+}
+
+/* ---- damage ---- */
+
+void reuse_forget(struct reuse *u, const struct sequence *s)
+{
+    uint32_t node;
+
+    if (!reuse_has(u, s) || s->n_computed < PREFIX_UNIT) {
+        return;
+    }
+    /* The first unit is there already, unless it was evicted. */
+    node = insert(u, s, PREFIX_UNIT);
+    if (node != PREFIX_NONE) {
+        prefix_forget(u->index, node);
+    }
+}

@@ -1,0 +1,95 @@
+/* reuse.h - What a sequence reuses of earlier ones, and what it leaves for
+ * later ones.
+ *
+ * The first plan of a sequence looks for the deepest restorable prefix of its
+ * ids in the index (worker/cache/prefix.h):
+ *
+ *     blocks       are shared: each replaces one of the grant, which is free
+ *                  then
+ *     checkpoint   is copied to the slot before the row runs
+ *
+ * Later rows save states at the positions that the index wants.  A save is a
+ * copy inside the row, so no chunk is cut for it.  When the result is good, the
+ * units of the row go into the index, and the saves to their nodes:
+ *
+ *     reserved --row's result--> put to a node, or dropped: it failed
+ *         |
+ *         +--> taken back for a Submit: later plans may use the pages at once,
+ *              because plans run in order
+ *
+ * Bits never depend on what was reused.  Where prompt and generated rows differ
+ * in arithmetic, only the first run of prompt positions is restored and
+ * inserted.  With one arithmetic, generated positions are too, and decode saves
+ * its state at each multiple of PREFIX_UNIT: one checkpoint per sequence, from
+ * free pages only, which goes into the index at the end.
+ *
+ * A sequence that is computed again keeps its blocks, and restores a state only
+ * where all its earlier positions were computed before the failure.  It may
+ * rewrite shared blocks: a successful step writes the same bits.
+ *
+ * Threading: the core's.  Memory: reuse_init() allocates; no other call does.
+ */
+#ifndef WORKER_SEQUENCES_REUSE_H
+#define WORKER_SEQUENCES_REUSE_H
+
+#include "worker/base/options.h"
+#include "worker/cache/prefix.h"
+#include "worker/sequences/batch.h"
+#include "worker/sequences/role.h"
+
+struct reuse {
+    struct prefix *index;
+    struct sequence_table *table; /* borrowed, with its pool */
+    const struct role *role;      /* borrowed */
+    uint32_t block_tokens, pages_per_slot;
+    bool on, has_blocks, one_arithmetic;
+    uint32_t *blocks;             /* [blocks of a context] */
+    uint64_t n_restored, n_saved; /* positions, checkpoints */
+};
+
+/* Makes an empty index.  Table and role are borrowed; the role may be set
+ * later.  Returns false if memory runs out. */
+MUST_CHECK bool reuse_init(struct reuse *u, const struct worker_options *o,
+                           struct sequence_table *table,
+                           const struct role *role);
+void reuse_fini(struct reuse *u);
+
+/* Returns whether s reuses and is reused.  u may be NULL. */
+bool reuse_has(const struct reuse *u, const struct sequence *s);
+
+/* Begins the first plan of s, or the first one of computing it again: shares
+ * blocks and sets n_planned.  *checkpoint: to be copied to its slot, by the row
+ * that must follow in the same plan; SLOT_NONE: none. */
+void reuse_begin(struct reuse *u, struct sequence *s, uint32_t *checkpoint);
+
+/* Lets the other stages of a replica do likewise. */
+void reuse_tell(const struct reuse *u, const struct sequence *s,
+                const struct role_restore *to);
+
+/* Sets where s saves, which goes on from n_planned of a kept sequence. */
+void reuse_continue(struct reuse *u, struct sequence *s);
+
+/* Returns the deepest restorable position of s at most at `end`, which is below
+ * its known ids; n_tokens = 0: none. */
+struct prefix_hit reuse_find(struct reuse *u, const struct sequence *s,
+                             uint32_t end);
+
+/* Adds the saves of row i of the batch, which the caller is making, to its
+ * plan. */
+void reuse_save(struct reuse *u, const struct batcher_limits *l,
+                struct batch *t, struct sequence *s, uint32_t i);
+
+/* Takes the result of row i: inserts what it computed and puts its saves, or
+ * drops them if the row is not good. */
+void reuse_result(struct reuse *u, const struct batch *t, uint32_t i,
+                  bool good);
+
+/* Puts the checkpoint of decode into the index: s has ended, and its blocks are
+ * still there. */
+void reuse_end(struct reuse *u, struct sequence *s);
+
+/* Forgets everything that shares the first unit of s: some of it is damaged,
+ * and nothing shows which. */
+void reuse_forget(struct reuse *u, const struct sequence *s);
+
+#endif

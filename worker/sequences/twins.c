@@ -1,0 +1,181 @@
+#include "worker/sequences/twins.h"
+
+#include <string.h>
+
+#include "common/base/plant.h"
+
+#define COMPARE_STEP 256 /* ids compared at once */
+
+/* ---- siblings ---- */
+
+static bool same_ids(const struct slab *slab, const struct sequence *a,
+                     const struct sequence *s)
+{
+    uint32_t x[COMPARE_STEP], y[COMPARE_STEP];
+
+    for (uint32_t at = 0, n; at < s->n_prompt; at += n) {
+        n = s->n_prompt - at < COMPARE_STEP ? s->n_prompt - at : COMPARE_STEP;
+        paged_read(slab, &a->tokens, at, x, n);
+        paged_read(slab, &s->tokens, at, y, n);
+        if (memcmp(x, y, n * sizeof *x) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool same_spans(const struct sequence *a, const struct sequence *s)
+{
+    return a->n_spans == s->n_spans &&
+           memcmp(a->spans, s->spans, s->n_spans * sizeof *s->spans) == 0;
+}
+
+/* Returns whether s can get its first token beside that of `a`, which is in
+ * the prefill queue or samples its first token now. */
+static bool can_lead(const struct batcher *b, const struct sequence *a,
+                     const struct sequence *s)
+{
+    return memcmp(a->key.request_id, s->key.request_id,
+                  sizeof s->key.request_id) == 0 &&
+           a->n_generated == 0 && a->recompute == RECOMPUTE_NONE &&
+           a->n_prompt == s->n_prompt && reuse_has(b->reuse, a) &&
+           a->n_tenant == s->n_tenant &&
+           memcmp(a->tenant, s->tenant, s->n_tenant) == 0 && same_spans(a, s) &&
+           same_ids(&b->table->slab, a, s);
+}
+
+/* From the tail, because choices come one after the other. */
+static struct sequence *find_leader(const struct batcher *b,
+                                    const struct sequence_list *l,
+                                    const struct sequence *s)
+{
+    struct sequence *a = l->tail;
+
+    while (a != NULL && !can_lead(b, a, s)) {
+        a = a->links[LIST_PLAN].prev;
+    }
+    return a;
+}
+
+bool twins_join(struct batcher *b, struct sequence *s)
+{
+    struct sequence *leader;
+
+    if (s->n_generated > 0 || s->from != NULL || !reuse_has(b->reuse, s)) {
+        return false;
+    }
+    leader = find_leader(b, &b->prefill, s);
+    if (leader == NULL) {
+        leader = find_leader(b, &b->decode, s);
+    }
+    if (leader == NULL) {
+        return false;
+    }
+    s->leader = leader;
+    leader->n_twins++;
+    sequence_push(&b->twins, s);
+    return true;
+}
+
+/* ---- rows ---- */
+
+/* Gives f the full blocks of the leader's prompt. */
+static void share_prompt(struct batcher *b, const struct sequence *leader,
+                         struct sequence *f)
+{
+    uint32_t n = leader->n_prompt / b->limits.block_tokens;
+
+    for (f->n_blocks = 0; b->limits.has_blocks && f->n_blocks < n;
+         f->n_blocks++) {
+        uint32_t block =
+            paged_get(&b->table->slab, &leader->blocks, f->n_blocks);
+
+        pool_share(b->table->pool, block, true);
+        paged_write(&b->table->slab, &f->blocks, f->n_blocks, &block, 1);
+    }
+    f->n_planned = f->reused = f->n_prompt;
+    f->n_computed = leader->n_computed;
+}
+
+static void add_twin(struct batcher *b, struct batch *t,
+                     struct sequence *leader, struct sequence *f, uint32_t i)
+{
+    f->leader = NULL;
+    leader->n_twins--;
+    share_prompt(b, leader, f);
+    if (!batch_take_memory(&b->limits, b->table, t, f, f->n_prompt)) {
+        sequence_unlink(f, LIST_PLAN);
+        b->stuck = f;
+        return;
+    }
+    t->plan.rows[t->plan.n_rows] =
+        (struct plan_row){.sequence = f->number,
+                          .kind = t->plan.rows[i].kind,
+                          .position = f->n_prompt,
+                          .token = t->plan.n_tokens,
+                          .source = i,
+                          .save = t->plan.n_saves,
+                          .sample = true,
+                          .choice = f->key.choice,
+                          .sampling = &f->sampling,
+                          .history = batch_history(b->table, f)};
+    batcher_own_row(b, t, f);
+    b->n_twins++;
+}
+
+void twins_add(struct batcher *b, struct batch *t, struct sequence *leader,
+               uint32_t i)
+{
+    struct sequence *f = leader->n_twins > 0 ? b->twins.head : NULL, *next;
+
+    for (; f != NULL && b->stuck == NULL; f = next) {
+        next = sequence_next(f, LIST_PLAN);
+        if (f->leader != leader) {
+            continue;
+        }
+        if (t->plan.n_rows == b->limits.max_rows ||
+            !batch_has_room(&b->limits, b->table->pool, t, f, f->n_prompt)) {
+            return;
+        }
+        add_twin(b, t, leader, f, i);
+    }
+}
+
+/* ---- without the leader ---- */
+
+void twins_release(struct batcher *b, struct sequence *s)
+{
+    struct sequence *first = NULL, *next, *at = b->prefill.head;
+
+    if (s->n_twins == 0) {
+        return;
+    }
+    if (s->links[LIST_PLAN].list == &b->prefill) {
+        at = s;
+    }
+    for (struct sequence *f = b->twins.head; f != NULL; f = next) {
+        next = sequence_next(f, LIST_PLAN);
+        if (f->leader != s) {
+            continue;
+        }
+        f->leader = first;
+        if (first == NULL) {
+            first = f;
+        } else {
+            first->n_twins++;
+        }
+    }
+    s->n_twins = 0;
+    if (first != NULL) {
+        sequence_unlink(first, LIST_PLAN);
+        sequence_insert(&b->prefill, first, at);
+    }
+}
+
+void twins_leave(struct sequence *s)
+{
+    if (s->leader != NULL) {
+        s->leader->n_twins--;
+        s->leader = NULL;
+    }
+}
