@@ -142,7 +142,7 @@ struct sample_result {
 
 struct kernels_sizes {
     size_t scratch_bytes;     /* allocated for the largest step */
-    uint64_t page_bytes;      /* of the pool */
+    uint64_t page_bytes;      /* one page, all groups */
     uint32_t pages_per_block; /* 1; 0: the shard has no attention layer */
     uint32_t pages_per_slot;  /* 0: the shard has no linear layer */
     bool one_arithmetic;      /* prompt and generated rows have the same bits */
@@ -235,7 +235,7 @@ static inline void kernels_copy_pages(struct kernels *k, uint32_t from,
     k->ops->copy_pages(k, from, to, n);
 }
 
-/* For tests: fills n pages with bytes 0xff, which read as NaN. */
+/* Fills n pages with bytes 0xff, which read as NaN.  For tests. */
 static inline void kernels_poison_pages(struct kernels *k, uint32_t first,
                                         uint32_t n)
 {

@@ -20,7 +20,7 @@
 #define REUSE_IDS   320 /* longest sequence */
 #define REUSE_STEPS 12  /* most steps */
 #define REUSE_TWINS 4   /* with the leader */
-#define REUSE_SAVES 4   /* of a prompt */
+#define REUSE_SAVES 4   /* most checkpoints of a prompt */
 
 struct reuse {
     const struct shard_weights *whole;

@@ -12,7 +12,7 @@
 #include "worker/engine/forward.h"
 
 #define RUNNER_STAGE_TOKENS 1024 /* plan of a partial shard */
-#define RUNNER_MOVES_MAX    64   /* of one plan */
+#define RUNNER_MOVES_MAX    64   /* most moves of one plan */
 
 struct runner {
     const struct shard_weights *w;
@@ -26,7 +26,7 @@ struct runner {
     uint32_t *slots, n_slots;   /* first pages of free ones, a stack */
     uint32_t order;             /* shuffles both, see runner_open() */
     bool poisons;               /* see runner_poison() */
-    /* What the plan being made moves away, freed when it has run: */
+    /* Pages that the plan being made moves away, freed when it has run: */
     uint32_t moved_blocks[RUNNER_MOVES_MAX], n_moved_blocks;
     uint32_t moved_slots[RUNNER_MOVES_MAX], n_moved_slots;
     float **logits;         /* [PLAN_ROWS_MAX] targets of the rows' logits,

@@ -363,7 +363,7 @@ static void generated_rows_save_too(void **state)
 }
 
 /* Three rows of a step, two of which save; each writes only its own pages.
- * Slot 0 lies between, and its bits stay. */
+ * Slot 0 is idle, and its bits stay. */
 static void check_neighbours(struct rig *g)
 {
     const struct kernel_save first = {64, slot(g, 3)};
