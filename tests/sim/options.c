@@ -1,11 +1,11 @@
 #include "tests/sim/options.h"
-#include "common/split/page_unit.h"
 
 #include <stddef.h>
 #include <string.h>
 
 #include <xxhash.h>
 
+#include "common/split/page_unit.h"
 #include "tests/sim/rng.h"
 
 #define LONG_CONTEXT 32768

@@ -37,6 +37,7 @@ static void member_up(void *self)
 static void rows_back(struct leader *l, const struct batch *t)
 {
     for (uint32_t i = 0; i < t->plan.n_rows; i++) {
+        reuse_result(&l->sequences->reuse, t, i, false);
         ending_plan_back(l->sequences, t->owners[i]);
     }
     batcher_return(&l->sequences->batcher);
@@ -50,11 +51,11 @@ static void member_over(void *self)
     struct leader *l = self;
     struct batcher *b = &l->sequences->batcher;
 
+    leader_reuse_over(l);
     l->first_step = b->step + 1;
     while (b->inflight > b->here) {
         rows_back(l, batcher_oldest(b));
     }
-    leader_reuse_over(l);
 }
 
 /* ---- Submits ---- */

@@ -432,11 +432,26 @@ bool leader_reuse_begin(struct leader *l)
     return true;
 }
 
+/* Nothing of this assembly goes into the index any more. */
+static void drop_rolling(struct leader *l)
+{
+    struct prefix *index = l->sequences->reuse.index;
+
+    for (struct sequence *s = l->sequences->table.all.head; s != NULL;
+         s = sequence_next(s, LIST_ALL)) {
+        if (s->rolling != SLOT_NONE) {
+            prefix_drop(index, s->rolling);
+            s->rolling = SLOT_NONE;
+        }
+    }
+}
+
 /* The stages drop what they keep by themselves. */
 void leader_reuse_over(struct leader *l)
 {
     l->asked = l->known = false;
     prefix_set_watch(l->sequences->reuse.index, NULL);
+    drop_rolling(l);
     prefix_clear(l->sequences->reuse.index);
     mirror_end(&l->mirror);
     name_map_clear(&l->saves);

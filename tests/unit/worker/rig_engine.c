@@ -9,12 +9,6 @@
 
 /* ---- what a token is ---- */
 
-uint64_t rig_mix(uint64_t h, uint32_t id)
-{
-    h = (h ^ id) * 0x9e3779b97f4a7c15u;
-    return h ^ (h >> 29);
-}
-
 /* Returns any token but the end token. */
 static uint32_t sampled(uint64_t h, uint32_t choice)
 {
@@ -418,6 +412,7 @@ static void compute(struct rig *r, const struct plan *p,
 {
     struct rig_fake *f = r->fake;
 
+    rig_memory_count(f->memory, r->counts);
     rig_memory_before(f->memory, p);
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *row = &p->rows[i];
@@ -493,7 +488,7 @@ void rig_engine_new(struct rig *r)
     const struct worker_options *o = &r->o;
     struct rig_fake *f = calloc(1, sizeof *f);
 
-    f->memory = rig_memory_new(&r->o, &r->counts);
+    f->memory = rig_memory_new(&r->o);
     f->hidden = calloc((size_t)o->step_tokens * RING_HIDDEN, sizeof *f->hidden);
     r->fake = f;
     r->engine.ops = &fake_ops;
