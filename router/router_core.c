@@ -296,6 +296,14 @@ bool router_worker_view(const struct router_core *r, uint32_t i,
     return true;
 }
 
+uint64_t router_prefixes(const struct router_core *r, uint32_t i, uint32_t *n)
+{
+    *n = 0;
+    return i < r->fleet.n_workers
+               ? prefixes_digest(&r->schedule, r->fleet.workers[i], n)
+               : 0;
+}
+
 enum choice_state router_grant_state(const struct router_core *r,
                                      struct peer_id worker, uint64_t grant)
 {

@@ -67,6 +67,11 @@ struct router_worker_view {
 bool router_worker_view(const struct router_core *r, uint32_t i,
                         struct router_worker_view *out);
 
+/* Returns what the worker of the i-th view can restore, as the router believes,
+ * for auditors: the sum of prefix_hash_digest() over its prefixes, and *n,
+ * their number. */
+uint64_t router_prefixes(const struct router_core *r, uint32_t i, uint32_t *n);
+
 /* Returns the state of the choice that has this grant at the worker of this
  * session, for auditors; CHOICE_ENDED if none has. */
 enum choice_state router_grant_state(const struct router_core *r,

@@ -96,6 +96,12 @@ struct worker_account {
 
 void worker_account(const struct worker_core *w, struct worker_account *out);
 
+/* Returns what the prefix index can restore, for auditors: the sum of
+ * prefix_hash_digest() over its restorable positions, and *n, their number. */
+uint64_t worker_prefixes(const struct worker_core *w, uint32_t *n);
+/* Forgets the prefix index, for auditors. */
+void worker_clear_index(struct worker_core *w);
+
 struct worker_metrics;
 struct metric_page;
 

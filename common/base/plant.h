@@ -110,12 +110,23 @@
       "a client is reported gone to a request that is freed")                 \
     X(UPSTREAM_PLACE_LEAK, "a call that fails keeps its place")               \
     X(HTTP_STALL_IGNORED, "output for a client that reads nothing grows")     \
+    X(HTTP_PIPELINE_LOST, "requests sent ahead are dropped at a response")    \
     X(REFERENCE_TWICE, "a sequence drops a shared block twice")               \
+    X(REFERENCE_MISSED, "a shared block is not counted for its sharer")       \
     X(CHECKPOINT_ASTRAY, "a checkpoint is kept one unit before its place")    \
     X(HASH_WITHOUT_TENANT, "two tenants find each other's prefixes")          \
     X(EVENT_LOST, "an event of the prefix index is lost without a gap")       \
     X(EVICTED_HELD, "blocks that a sequence holds are evicted")               \
-    X(HTTP_PIPELINE_LOST, "requests sent ahead are dropped at a response")
+    X(RESTORED_WITHOUT_COPY, "a restored sequence keeps its slot's state")    \
+    X(FAILED_SAVE_KEPT, "a checkpoint that a failed step saved is used")      \
+    X(TWIN_SHARES_LAST, "a twin writes into its source's last block")         \
+    X(SPANS_FORGOTTEN, "a continued sequence moves as if all were prompt")    \
+    X(MOVED_BLOCK_STALE, "a moved block is read at its old page")             \
+    X(MOVES_LOST, "the moves of a refused plan are forgotten")                \
+    X(GENERATED_SHARED, "generated positions are shared as prompt ones")      \
+    X(UNCACHED_KEPT, "a request without cache leaves its prefix")             \
+    X(INDEX_OUTLIVES, "a stage keeps the index of an assembly that is over")  \
+    X(FEED_OUTLIVES, "the router keeps prefixes of a session that is over")
 
 #ifdef SLUICE_PLANTS
 

@@ -231,6 +231,23 @@ uint64_t prefix_tree_version(const struct prefix_tree *t)
     return t->version;
 }
 
+uint64_t prefix_tree_digest(const struct prefix_tree *t, uint32_t bit,
+                            uint32_t *n)
+{
+    uint64_t sum = 0;
+
+    *n = 0;
+    for (uint32_t i = t->oldest; i != NONE; i = t->nodes[i].younger) {
+        const struct node *x = &t->nodes[i];
+
+        if ((x->workers >> bit & 1) != 0) {
+            sum += prefix_hash_digest(x->hash, x->n_tokens);
+            (*n)++;
+        }
+    }
+    return sum;
+}
+
 uint32_t prefix_tree_count(const struct prefix_tree *t)
 {
     return t->n;

@@ -59,4 +59,9 @@ uint64_t prefix_tree_version(const struct prefix_tree *t);
 /* Returns the number of nodes. */
 uint32_t prefix_tree_count(const struct prefix_tree *t);
 
+/* Returns the sum of prefix_hash_digest() over the nodes that worker `bit` can
+ * restore, for auditors.  *n: their number. */
+uint64_t prefix_tree_digest(const struct prefix_tree *t, uint32_t bit,
+                            uint32_t *n);
+
 #endif

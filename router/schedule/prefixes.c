@@ -92,6 +92,20 @@ void prefixes_close(struct schedule *s, struct worker *w)
     w->feed.bit = PREFIX_BIT_NONE;
 }
 
+uint64_t prefixes_digest(const struct schedule *s, const struct worker *w,
+                         uint32_t *n)
+{
+    const struct prefixes *x = &s->prefixes;
+
+    *n = 0;
+    for (uint32_t i = 0; i < x->n_models; i++) {
+        if (x->models[i].model == w->model && w->feed.bit != PREFIX_BIT_NONE) {
+            return prefix_tree_digest(x->models[i].tree, w->feed.bit, n);
+        }
+    }
+    return 0;
+}
+
 /* ---- Index ---- */
 
 static enum status check_rows(const struct worker *w,

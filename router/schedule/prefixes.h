@@ -71,6 +71,11 @@ MUST_CHECK enum status prefixes_receive(struct schedule *s, struct worker *w,
 /* Forgets w, whose session is over. */
 void prefixes_close(struct schedule *s, struct worker *w);
 
+/* Returns the sum of prefix_hash_digest() over what w can restore as the router
+ * believes, for auditors.  *n: their number. */
+uint64_t prefixes_digest(const struct schedule *s, const struct worker *w,
+                         uint32_t *n);
+
 /* Hashes the prompt ids[0, n) in a scope (prefix_hash.h) into *p, which is
  * zeroed; and frees its hashes. */
 void prefix_prompt_init(struct prefix_prompt *p, const struct prefix_key *key,

@@ -6,9 +6,33 @@
 
 #define WALK_EVERY 16 /* ticks of a worker; a walk visits its whole pool */
 
-static bool whole(const struct class_account *a)
+/* Returns whether each column of the pages is the sum of its classes', and free
+ * of each class what the free pages give. */
+static bool is_whole(const struct sim *s, uint32_t w,
+                     const struct worker_account *a)
 {
-    return a->total == a->free + a->held + a->cached + a->granted;
+    const struct pool_of_worker *p = &s->options.pools.workers[w];
+    uint32_t per = p->pages_per_slot, cap = p->slot_cap;
+    const struct class_account *g = &a->pages;
+    uint32_t fit = per ? g->free / per : 0;
+    uint32_t left = a->slots.held + a->slots.granted < cap
+                        ? cap - a->slots.held - a->slots.granted
+                        : 0;
+
+    return g->total == p->n_pages &&
+           g->total == g->free + g->held + g->cached + g->granted &&
+           g->held ==
+               a->blocks.held + (a->slots.held + a->checkpoints.held) * per &&
+           g->cached == a->blocks.cached +
+                            (a->slots.cached + a->checkpoints.cached) * per &&
+           g->granted ==
+               a->blocks.granted +
+                   (a->slots.granted + a->checkpoints.granted) * per &&
+           a->blocks.free ==
+               (options_shard(&s->options, w).attention ? g->free : 0) &&
+           a->checkpoints.free == fit &&
+           a->slots.free == (fit < left ? fit : left) &&
+           a->slots.held + a->slots.granted <= cap;
 }
 
 static void tick_worker(struct sim *s, uint32_t w)
@@ -18,18 +42,13 @@ static void tick_worker(struct sim *s, uint32_t w)
     char text[200];
 
     worker_account(n->core, &a);
-    if (!whole(&a.blocks) || !whole(&a.slots) || !whole(&a.checkpoints)) {
-        sim_fail(s, -1, "%s: the ledger's classes do not add up to the total",
-                 n->name);
+    if (!is_whole(s, w, &a)) {
+        sim_fail(s, -1, "%s: the columns of its ledger do not add up", n->name);
     } else if (a.violations) {
         sim_fail(s, -1, "%s: the ledger counts protocol violations", n->name);
-    } else if (a.blocks.free + fake_engine_named_blocks(s->engines[w]) >
-               a.blocks.total) {
-        sim_fail(s, -1, "%s: a free block is named by a plan in flight",
-                 n->name);
-    } else if (a.slots.free + fake_engine_named_slots(s->engines[w]) >
-               a.slots.total) {
-        sim_fail(s, -1, "%s: a free slot is named by a plan in flight",
+    } else if (a.pages.free + fake_engine_named(s->engines[w]) >
+               a.pages.total) {
+        sim_fail(s, -1, "%s: a free page is named by a plan in flight",
                  n->name);
     } else if (n->tick_number % WALK_EVERY == 0 &&
                worker_audit(n->core, text, sizeof(text))) {
@@ -160,12 +179,12 @@ static void tick_router(struct sim *s)
     struct router_metrics c;
 
     for (uint32_t i = 0; router_worker_view(router, i, &v); i++) {
-        if (v.granted_blocks > v.free_blocks ||
-            v.granted_slots > v.free_slots) {
+        if (v.granted_pages > v.free_pages || v.granted_slots > v.free_slots) {
             sim_fail(s, -1,
-                     "granted blocks or slots exceed the free ones (%u of %u "
-                     "blocks)",
-                     v.granted_blocks, v.free_blocks);
+                     "granted pages or slots exceed the free ones (%u of %u "
+                     "pages, %u of %u slots)",
+                     v.granted_pages, v.free_pages, v.granted_slots,
+                     v.free_slots);
         }
         check_deaths(s, &v);
     }
@@ -333,18 +352,19 @@ static bool worker_quiet(const struct sim *s, uint32_t w, char *why, size_t cap)
         return false;
     }
     if (v.grant != a.grant || v.last_grant != a.grant ||
-        v.snapshot != a.snapshot || v.n_sequences || v.granted_blocks ||
-        v.granted_slots || v.free_blocks != a.blocks.free + a.blocks.cached ||
-        v.free_slots != a.slots.free + a.slots.cached) {
+        v.snapshot != a.snapshot || v.n_sequences || v.granted_pages ||
+        v.granted_slots || v.free_pages != a.pages.free + a.pages.cached ||
+        v.free_slots != a.slots.total) {
         (void)snprintf(
             why, cap,
             "the router's account of %s differs: grant %llu/%llu of %llu, "
             "snapshot %llu of %llu, %u sequences, %u granted, %u free of %u "
-            "blocks",
+            "pages",
             n->name, (unsigned long long)v.grant,
             (unsigned long long)v.last_grant, (unsigned long long)a.grant,
             (unsigned long long)v.snapshot, (unsigned long long)a.snapshot,
-            v.n_sequences, v.granted_blocks, v.free_blocks, a.blocks.free);
+            v.n_sequences, v.granted_pages, v.free_pages,
+            a.pages.free + a.pages.cached);
         return false;
     }
     return true;
@@ -386,7 +406,8 @@ bool auditor_quiet(struct sim *s, char *why, size_t cap)
         }
     }
     return replicas_quiet(s, why, cap) && offers_quiet(s, why, cap) &&
-           web_quiet(s, why, cap) && gateways_quiet(s, why, cap);
+           web_quiet(s, why, cap) && gateways_quiet(s, why, cap) &&
+           pools_quiet(s, why, cap);
 }
 
 /* Checks the router's counters: each call is refused, or each of its choices
@@ -437,12 +458,9 @@ void auditor_end(struct sim *s)
             continue;
         }
         worker_account(n->core, &a);
-        if (a.blocks.free + a.blocks.cached != a.blocks.total ||
-            a.slots.free + a.slots.cached != a.slots.total) {
-            sim_fail(
-                s, -1,
-                "%s: blocks or slots are missing from the free pool at the end",
-                n->name);
+        if (a.pages.free != a.pages.total) {
+            sim_fail(s, -1, "%s: %u pages are missing at the end", n->name,
+                     a.pages.total - a.pages.free);
         } else if (worker_audit(n->core, text, sizeof(text))) {
             sim_fail(
                 s, -1,

@@ -69,9 +69,23 @@ const char *const deed_names[DEEDS] = {
     [DEED_FORGED] = "forged",
     [DEED_PLAN_REFUSED] = "plan-refused",
     [DEED_SAVED] = "saved",
-    [DEED_RANGE] = "range",
-    [DEED_RANGE_NOTHING] = "range-nothing",
+    [DEED_FAILED_SAVES] = "failed-saves",
+    [DEED_MOVED_BLOCK] = "moved-block",
+    [DEED_HIT] = "hit",
+    [DEED_HIT_PARTIAL] = "hit-partial",
+    [DEED_LATE_SIBLING] = "late-sibling",
     [DEED_TWIN] = "twin",
+    [DEED_TWIN_CANCELLED] = "twin-cancelled",
+    [DEED_CONTINUED] = "continued",
+    [DEED_CONTINUED_MOVED] = "continued-moved",
+    [DEED_RANGE] = "range",
+    [DEED_RANGE_BACK] = "range-back",
+    [DEED_RANGE_NOTHING] = "range-nothing",
+    [DEED_INDEX_SNAPSHOT] = "index-snapshot",
+    [DEED_EVICTED_BLOCK] = "evicted-block",
+    [DEED_EVICTED_CHECKPOINT] = "evicted-checkpoint",
+    [DEED_BRANCH] = "branch",
+    [DEED_QUOTA] = "quota",
     [DEED_ASSEMBLED] = "assembled",
     [DEED_ASSEMBLED_AGAIN] = "assembled-again",
     [DEED_EDGE_REFUSED] = "edge-refused",
@@ -88,6 +102,8 @@ const char *const deed_names[DEEDS] = {
     [DEED_AGAIN_ENDED] = "again-ended",
     [DEED_CUT_OFF] = "cut-off",
     [DEED_STAGE_RECEIPT] = "stage-receipt",
+    [DEED_RESTORED_STAGED] = "restored-staged",
+    [DEED_RESTORED_LAST] = "restored-last",
     [DEED_GARBAGE] = "garbage",
     [DEED_GIVEN] = "given",
     [DEED_GAP_FILLED] = "gap-filled",
@@ -212,6 +228,9 @@ static void one_of_many(struct sim *s, uint32_t number, uint32_t choice)
             runs(cells_state(s, number, i))) {
             s->counts.cells.deeds[DEED_CHOICE_CANCELLED]++;
         }
+        s->counts.cells.deeds[DEED_TWIN_CANCELLED] +=
+            i != choice && cells_state(s, number, choice) == CELL_PREFILL &&
+            cells_state(s, number, i) == CELL_QUEUED;
     }
 }
 

@@ -113,24 +113,42 @@ enum deed {
     DEED_CUT_OFF,      /* a chained row whose predecessor has no token */
     DEED_FORGED,       /* false message of a worker */
     DEED_PLAN_REFUSED,
-    DEED_SAVED,     /* checkpoint inside a row */
-    DEED_TWIN,      /* row that samples from another one's logits */
+    DEED_SAVED,          /* checkpoint inside a row */
+    DEED_FAILED_SAVES,   /* step that failed while it saved some */
+    DEED_MOVED_BLOCK,    /* block moved for a slot */
+    DEED_HIT,            /* sequence that did not compute all of its prompt */
+    DEED_HIT_PARTIAL,    /* ... but more than its last unit */
+    DEED_LATE_SIBLING,   /* ... is a later choice of its request */
+    DEED_TWIN,           /* row that samples from another one's logits */
+    DEED_TWIN_CANCELLED, /* choice cancelled while others wait for its prompt */
+    DEED_CONTINUED,      /* sequence that goes on from kept memory */
+    DEED_CONTINUED_MOVED, /* ... and later moved to another worker */
+    DEED_RANGE,           /* range of kept memory removed */
+    DEED_RANGE_BACK,      /* ... and some before it */
+    DEED_RANGE_NOTHING,   /* ... with nothing left before it */
+    DEED_INDEX_SNAPSHOT,  /* router asks for an index after a gap */
+    DEED_EVICTED_BLOCK,
+    DEED_EVICTED_CHECKPOINT,
+    DEED_BRANCH,    /* checkpoint taken where a prompt branched off */
+    DEED_QUOTA,     /* tenant that may cache no more */
     DEED_ASSEMBLED, /* worker is in a complete assembly */
     DEED_ASSEMBLED_AGAIN,
-    DEED_EDGE_REFUSED,   /* stage names another assembly */
-    DEED_FORMING_STRUCK, /* fault during formation of an assembly */
-    DEED_RING_FULL,      /* as many microbatches in flight as stages */
-    DEED_OPEN_VOID,      /* a struck Submit passes around the ring */
-    DEED_OPEN_IDS,       /* ids for the penalties of the last stage */
-    DEED_STAGE_FAILED,   /* a step that failed at a stage passes on */
-    DEED_AGAIN_STAGED,   /* ... at a later stage */
-    DEED_STAGE_RECEIPT,  /* receipt that lists all stages */
-    DEED_GARBAGE,        /* garbage message between stages */
-    DEED_GIVEN,          /* worker without layers is assigned some */
-    DEED_GAP_FILLED,     /* ... next to leftover shards */
-    DEED_ASSIGN_REFUSED, /* ... and cannot hold them */
-    DEED_OFFER_KILLED,   /* worker dies or is stopped while it waits */
-    DEED_LOAD_KILLED,    /* ... while it loads its layers */
+    DEED_EDGE_REFUSED,    /* stage names another assembly */
+    DEED_FORMING_STRUCK,  /* fault during formation of an assembly */
+    DEED_RING_FULL,       /* as many microbatches in flight as stages */
+    DEED_OPEN_VOID,       /* a struck Submit passes around the ring */
+    DEED_OPEN_IDS,        /* ids for the penalties of the last stage */
+    DEED_STAGE_FAILED,    /* a step that failed at a stage passes on */
+    DEED_AGAIN_STAGED,    /* ... at a later stage */
+    DEED_STAGE_RECEIPT,   /* receipt that lists all stages */
+    DEED_RESTORED_STAGED, /* hit at a later stage */
+    DEED_RESTORED_LAST,   /* ... at the last */
+    DEED_GARBAGE,         /* garbage message between stages */
+    DEED_GIVEN,           /* worker without layers is assigned some */
+    DEED_GAP_FILLED,      /* ... next to leftover shards */
+    DEED_ASSIGN_REFUSED,  /* ... and cannot hold them */
+    DEED_OFFER_KILLED,    /* worker dies or is stopped while it waits */
+    DEED_LOAD_KILLED,     /* ... while it loads its layers */
     DEED_LOAD_FAILED,
     DEED_LOAD_LATE,  /* load takes longer than the router's limit */
     DEED_WEB_STREAM, /* whole response, streamed */

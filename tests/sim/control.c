@@ -81,33 +81,33 @@ static void check_receipt(struct control *c, const Sluice__V1__Receipt *r)
 }
 
 /* Checks the receipt of a range: the position reached is at most the one asked
- * for, and without linear layers exactly that one.  Another state than KEPT
- * means that nothing was there. */
+ * for, and without linear layers and faults exactly that one. */
 static void check_range(struct control *c, const Sluice__V1__Receipt *r)
 {
     const struct sim_request *request = &c->sim->requests[c->target];
-    const struct fake_model *m = &c->sim->options.models[request->model];
+    const struct sim_options *o = &c->sim->options;
+    bool exact = !o->models[request->model].linear && !o->faulty;
+    uint64_t *deeds = c->sim->counts.cells.deeds;
 
-    if (r->state != SLUICE__V1__SEQUENCE_STATE__SEQUENCE_KEPT) {
-        return;
-    }
-    if (!r->has_position || r->position > c->begin ||
-        (!m->linear && r->position < c->begin &&
-         c->begin < request->n_prompt)) {
+    if (r->state != SLUICE__V1__SEQUENCE_STATE__SEQUENCE_KEPT ||
+        !r->has_position || r->position > c->begin ||
+        (exact && r->position < c->begin)) {
         sim_fail(c->sim, (int32_t)c->target,
                  "range from %u removed, but the receipt has position %d",
                  c->begin, r->has_position ? (int)r->position : -1);
         return;
     }
-    sessions_cut(c->sim, c->target, c->choice, r->position);
+    deeds[r->position == 0         ? DEED_RANGE_NOTHING
+          : r->position < c->begin ? DEED_RANGE_BACK
+                                   : DEED_RANGE]++;
+    sessions_cut(c->sim, c->target, c->choice, c->begin);
 }
 
 /* Returns whether nothing was kept of which a range could be removed. */
 static bool range_explained(const struct control *c, enum status status)
 {
     return c->range &&
-           (status == ST_NOT_FOUND || status == ST_FAILED_PRECONDITION ||
-            status == ST_OUT_OF_RANGE);
+           (status == ST_NOT_FOUND || status == ST_FAILED_PRECONDITION);
 }
 
 static void check_audit(struct control *c, const Sluice__V1__AuditAllReply *r)

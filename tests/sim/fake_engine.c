@@ -324,6 +324,7 @@ struct fake_engine *fake_engine_new(struct sim *s, uint32_t w)
     fake_memory_spoil(e, 0, e->pool->n_pages, PAGE_GARBAGE);
     for (uint32_t i = 0; i < e->pool->n_pages; i++) {
         e->pages[i].sequence = NOBODY;
+        e->pages[i].request = NO_REQUEST;
     }
     return e;
 }

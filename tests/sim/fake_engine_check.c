@@ -13,10 +13,11 @@ struct tracked *fake_engine_track(struct fake_engine *e, uint64_t sequence)
     struct tracked *t = &e->tracked[sequence % TRACKED];
 
     while (t >= &e->tracked[e->n_tracked]) {
-        e->tracked[e->n_tracked++] = (struct tracked){0};
+        e->tracked[e->n_tracked++] =
+            (struct tracked){.sequence = NOBODY, .request = NO_REQUEST};
     }
     if (t->sequence != sequence) {
-        *t = (struct tracked){.sequence = sequence};
+        *t = (struct tracked){.sequence = sequence, .request = NO_REQUEST};
     }
     return t;
 }
@@ -299,6 +300,49 @@ static void check_shape(struct fake_engine *e, const struct plan *p,
 
 /* ---- sequences ---- */
 
+/* Finds the request of a sequence that is new here, where the stage knows its
+ * sampling. */
+static void find_request(struct fake_engine *e, const struct plan_row *r,
+                         struct tracked *t)
+{
+    const struct sim *s = e->sim;
+
+    for (uint32_t i = s->n_requests;
+         r->sampling && t->request == NO_REQUEST && i > 0; i--) {
+        if (s->requests[i - 1].sampling.seed == r->sampling->seed) {
+            t->request = i - 1;
+        }
+    }
+}
+
+/* Counts what a sequence that is new here did not compute.  Only a continuation
+ * may go on where nothing is to be reused. */
+static void count_hit(struct fake_engine *e, const struct plan_row *r,
+                      const struct tracked *t)
+{
+    uint64_t *deeds = e->sim->counts.cells.deeds;
+    const struct sim_request *q;
+
+    if (t->restored == 0) {
+        return;
+    }
+    deeds[DEED_RESTORED_STAGED] += fake_engine_takes_hidden(e);
+    deeds[DEED_RESTORED_LAST] +=
+        e->shard.begin > 0 && !fake_engine_gives_hidden(e);
+    if (t->request == NO_REQUEST) {
+        return;
+    }
+    q = &e->sim->requests[t->request];
+    deeds[DEED_CONTINUED] += q->continues;
+    deeds[DEED_HIT] += !q->continues;
+    deeds[DEED_HIT_PARTIAL] +=
+        !q->continues && t->restored + SAVE_UNIT < q->n_prompt;
+    deeds[DEED_LATE_SIBLING] += r->choice > 0;
+    if (!q->continues && (q->no_cache || e->sim->options.pools.no_reuse)) {
+        fake_engine_wrong(e, r, "sequence is restored that is not to reuse");
+    }
+}
+
 /* Begins the sequence anew if this row goes back.  Takes over the marks of the
  * previous stage: this stage may not have run the part that failed. */
 static void begin_row(struct fake_engine *e, const struct plan *p,
@@ -313,6 +357,7 @@ static void begin_row(struct fake_engine *e, const struct plan *p,
     }
     if (r->position < t->next || h.again) {
         *t = (struct tracked){.sequence = r->sequence,
+                              .request = t->request,
                               .again = true,
                               .anew = true,
                               .next = r->position,
@@ -322,6 +367,7 @@ static void begin_row(struct fake_engine *e, const struct plan *p,
             fake_engine_takes_hidden(e);
     } else if (t->next == 0) {
         t->next = t->restored = r->position;
+        count_hit(e, r, t);
     }
     t->tainted = t->tainted || h.tainted;
 }
@@ -333,6 +379,7 @@ static void begin_twin(struct fake_engine *e, const struct plan *p,
     uint32_t end = source->position + source->n_tokens;
 
     *t = (struct tracked){.sequence = r->sequence,
+                          .request = t->request,
                           .next = end,
                           .restored = end,
                           .tainted =
@@ -351,6 +398,7 @@ static void check_row(struct fake_engine *e, const struct plan *p, uint32_t i,
     if (e->sim->failed) {
         return;
     }
+    find_request(e, r, t);
     if (fake_row_is_twin(r)) {
         begin_twin(e, p, r, t);
     } else {
@@ -416,6 +464,8 @@ static void check_before(struct fake_engine *e, const struct plan *p)
                 fake_engine_wrong(e, NULL, "copy to a page in flight");
             }
             fake_memory_moved(e, c->from + k);
+            e->sim->counts.cells.deeds[DEED_MOVED_BLOCK] +=
+                e->pages[c->from + k].kind == PAGE_CELLS;
         }
     }
 }

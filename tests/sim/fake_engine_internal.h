@@ -16,6 +16,7 @@
 #define HIDDEN_RING (ENGINE_DEPTH_MAX + 1)
 #define NOBODY      UINT64_MAX  /* no sequence */
 #define CELL_SPOILT 0x80000000u /* in a token: from a damaged state */
+#define NO_REQUEST  UINT32_MAX
 #define SAVE_UNIT   64
 
 struct cell {
@@ -28,6 +29,7 @@ struct page {
     enum page_kind kind;
     uint32_t part, n; /* of a state: which page of it, and the tokens fed */
     uint64_t hash;
+    uint32_t request; /* that wrote it last, as its number; NO_REQUEST */
     /* Use by the plans in flight: */
     uint64_t sequence; /* that named it last */
     bool mixed;        /* others in flight name it too */
@@ -50,6 +52,7 @@ struct slot_state {
 
 struct tracked {
     uint64_t sequence;
+    uint32_t request;  /* by its seed; NO_REQUEST: not known at this stage */
     uint32_t next;     /* position: all earlier ones are written or in flight */
     uint32_t restored; /* positions that it did not compute itself */
     uint32_t n, n_prompt; /* number of ids that were run, */
@@ -166,14 +169,19 @@ void fake_memory_spoil(struct fake_engine *e, uint32_t first, uint32_t n,
 /* Copies the contents of pages. */
 void fake_memory_copy(struct fake_engine *e, const struct plan_copy *c);
 /* Writes a cell.  A page with other contents loses them. */
-void fake_memory_write(struct fake_engine *e, uint32_t page, struct cell c);
+void fake_memory_write(struct fake_engine *e, uint32_t page, struct cell c,
+                       uint32_t request);
 /* Returns the cell of a position; garbage if the page has no cells. */
 struct cell fake_memory_read(struct fake_engine *e, const struct plan_row *r,
                              uint32_t page, uint32_t at);
 void fake_memory_put_state(struct fake_engine *e, uint32_t slot,
-                           struct slot_state s);
+                           struct slot_state s, uint32_t request);
 struct slot_state fake_memory_state(struct fake_engine *e,
                                     const struct plan_row *r, uint32_t slot);
+/* Checks that a row may read what another request wrote to a page: one of its
+ * tenant that lets others reuse it, or that it continues. */
+void fake_memory_check_owner(struct fake_engine *e, const struct plan_row *r,
+                             uint32_t page);
 
 /* ---- fake_memory.c: plans that name pages ---- */
 

@@ -7,8 +7,8 @@ static void write_cell(struct fake_engine *e, const struct plan *p,
                        const struct plan_row *r, uint32_t token, uint32_t i)
 {
     uint32_t at = r->position + i, page;
-    bool tainted = fake_engine_track(e, r->sequence)->tainted;
-    struct cell c = {token | (tainted ? CELL_SPOILT : 0), at << 1 | r->kind};
+    const struct tracked *t = fake_engine_track(e, r->sequence);
+    struct cell c = {token | (t->tainted ? CELL_SPOILT : 0), at << 1 | r->kind};
     struct cell old;
 
     page = p->blocks[r->block + at / e->draw->block_tokens];
@@ -18,7 +18,7 @@ static void write_cell(struct fake_engine *e, const struct plan *p,
             fake_engine_wrong(e, r, "row changes a shared block");
         }
     }
-    fake_memory_write(e, page, c);
+    fake_memory_write(e, page, c, t->request);
 }
 
 /* Digests the whole history, as the table reaches it. */
@@ -33,6 +33,9 @@ static uint64_t attend(struct fake_engine *e, const struct plan *p,
         uint32_t page = p->blocks[r->block + at / bt];
         struct cell c = fake_memory_read(e, r, page, at);
 
+        if (at % bt == 0) {
+            fake_memory_check_owner(e, r, page);
+        }
         if (c.where >> 1 != at && !tainted) {
             fake_engine_wrong(e, r, "row reads a cell of another position");
         } else if (c.token & CELL_SPOILT && !tainted) {
@@ -51,8 +54,12 @@ static uint64_t advance(struct fake_engine *e, const struct plan *p,
 {
     struct slot_state s = fake_memory_state(e, r, r->slot);
     const struct plan_save *v = &p->saves[r->save];
-    bool tainted = fake_engine_track(e, r->sequence)->tainted;
+    const struct tracked *t = fake_engine_track(e, r->sequence);
+    bool tainted = t->tainted;
 
+    if (s.n) {
+        fake_memory_check_owner(e, r, r->slot);
+    }
     if ((!s.whole || s.n != r->position) && !tainted) {
         fake_engine_wrong(e, r, "row continues a state of another position");
     }
@@ -63,11 +70,11 @@ static uint64_t advance(struct fake_engine *e, const struct plan *p,
             oracle_advance(s.hash, tokens[i], fake_engine_kind(e, r->kind));
         s.n++;
         if (v < &p->saves[r->save + r->n_saves] && v->position == s.n) {
-            fake_memory_put_state(e, v->page, s);
+            fake_memory_put_state(e, v->page, s, t->request);
             v++;
         }
     }
-    fake_memory_put_state(e, r->slot, s);
+    fake_memory_put_state(e, r->slot, s, t->request);
     return s.hash;
 }
 
@@ -359,7 +366,7 @@ static void prepare(struct fake_engine *e, const struct plan *p)
     }
     for (uint32_t i = 0; i < p->n_zero; i++) {
         fake_memory_put_state(e, p->zero_slots[i],
-                              (struct slot_state){0, 0, true});
+                              (struct slot_state){0, 0, true}, NO_REQUEST);
     }
 }
 
@@ -393,6 +400,7 @@ void fake_engine_run(struct fake_engine *e, const struct plan *p, bool alone,
     prepare(e, p);
     if (fails(e, p, alone)) {
         e->sim->counts.failed_plans++;
+        e->sim->counts.cells.deeds[DEED_FAILED_SAVES] += p->n_saves > 0;
         break_rows(e, p);
         (void)error_set(&out->error, ST_INTERNAL, "the fake device is broken");
         out->status = ST_INTERNAL;

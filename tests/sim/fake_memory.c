@@ -1,5 +1,6 @@
 /* fake_memory.c - The pages of the fake engine. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/sim/fake_engine_internal.h"
 
@@ -32,6 +33,7 @@ void fake_memory_copy(struct fake_engine *e, const struct plan_copy *c)
         const struct page *from = &e->pages[c->from + i];
         struct page *to = &e->pages[c->to + i];
 
+        to->request = from->request;
         to->kind = from->kind;
         to->part = from->part;
         to->n = from->n;
@@ -42,8 +44,10 @@ void fake_memory_copy(struct fake_engine *e, const struct plan_copy *c)
     }
 }
 
-void fake_memory_write(struct fake_engine *e, uint32_t page, struct cell c)
+void fake_memory_write(struct fake_engine *e, uint32_t page, struct cell c,
+                       uint32_t request)
 {
+    e->pages[page].request = request;
     if (e->pages[page].kind != PAGE_CELLS) {
         e->pages[page].kind = PAGE_CELLS;
         empty_cells(e, page);
@@ -68,7 +72,7 @@ struct cell fake_memory_read(struct fake_engine *e, const struct plan_row *r,
 }
 
 void fake_memory_put_state(struct fake_engine *e, uint32_t slot,
-                           struct slot_state s)
+                           struct slot_state s, uint32_t request)
 {
     for (uint32_t i = 0; i < e->per_slot; i++) {
         struct page *p = &e->pages[slot + i];
@@ -77,6 +81,7 @@ void fake_memory_put_state(struct fake_engine *e, uint32_t slot,
         p->part = i;
         p->hash = s.hash;
         p->n = s.n;
+        p->request = request;
     }
 }
 
@@ -94,6 +99,40 @@ struct slot_state fake_memory_state(struct fake_engine *e,
                   p->hash == s.hash && p->n == s.n;
     }
     return s;
+}
+
+/* Returns whether the request goes on from the other one's memory, directly or
+ * through others. */
+static bool continues(const struct sim *s, uint32_t request, uint32_t other)
+{
+    const struct sim_request *q = &s->requests[request];
+
+    while (q->continues && q->number != other) {
+        q = &s->requests[q->from];
+    }
+    return q->number == other;
+}
+
+void fake_memory_check_owner(struct fake_engine *e, const struct plan_row *r,
+                             uint32_t page)
+{
+    const struct sim *s = e->sim;
+    uint32_t reader = fake_engine_track(e, r->sequence)->request;
+    uint32_t writer = e->pages[page].request;
+
+    if (reader == NO_REQUEST || writer == NO_REQUEST || reader == writer ||
+        continues(s, reader, writer)) {
+        return;
+    }
+    if (s->requests[reader].tenant != s->requests[writer].tenant) {
+        fake_engine_wrong(e, r, "row reads a page of another tenant");
+    } else if (memcmp(s->requests[reader].id, s->requests[writer].id,
+                      sizeof(s->requests[reader].id)) == 0) {
+        return; /* the same id, sent again */
+    } else if (s->requests[writer].no_cache || s->requests[reader].no_cache ||
+               s->options.pools.no_reuse) {
+        fake_engine_wrong(e, r, "row reads a page that is not to be reused");
+    }
 }
 
 /* ---- plans that name pages ---- */

@@ -189,6 +189,7 @@ bool prompts_follow(struct sim *s, struct sim_request *request,
         request->continues = true;
         request->from = old->number;
         request->from_choice = choice;
+        request->n_before = known;
         copy_kinds(request, old, known);
     }
     return true;

@@ -11,6 +11,7 @@
 #ifndef SIM_PROMPTS_H
 #define SIM_PROMPTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct sim;

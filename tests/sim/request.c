@@ -19,7 +19,7 @@ struct asked {
     Sluice__V1__Sampling sampling;
     ProtobufCBinaryData stops[REQUEST_STOPS];
     Sluice__V1__SequenceRef from;
-    char name[8], tenant[8], text[SIM_PROMPT_MAX];
+    char name[8], tenant[12], text[SIM_PROMPT_MAX];
 };
 
 #define POISON 0xdeadull /* upper half of a poison request's seed */
@@ -158,7 +158,7 @@ static bool explained(const struct sim_request *request)
         return s->options.faulty || refused_rightly(request) ||
                drains_bereft(s, request);
     case ST_UNAVAILABLE:
-        return s->options.faulty || request->end_asked ||
+        return s->options.faulty || request->continues || request->end_asked ||
                drains_bereft(s, request) || slept(request) ||
                crowd_crossed(request);
     case ST_ALREADY_EXISTS:
@@ -166,6 +166,8 @@ static bool explained(const struct sim_request *request)
     case ST_NOT_FOUND: /* a new router has no models until a worker registers */
         return s->options.faulty || drains_bereft(s, request) ||
                request->continues; /* what was kept may have gone */
+    case ST_FAILED_PRECONDITION:   /* ... or is being cut */
+        return request->continues;
     case ST_ABORTED: /* enough workers were lost while they ran it */
         return s->n_ended[request->model] - request->n_ended > SIM_TRIAL_DEATHS;
     case ST_INTERNAL: /* no fault of an engine ends any other request */
@@ -212,6 +214,7 @@ static void check_resumed(struct sim_request *request)
         request->status != ST_ABORTED &&
         request->status != ST_DEADLINE_EXCEEDED &&
         request->status != ST_INTERNAL && request->status != ST_ABORTED &&
+        !request->continues && /* a claim is not resumed */
         !request->again && !request->shared && !resumed_in_vain(request)) {
         sim_fail(request->sim, (int32_t)request->number,
                  "resumable request ended with %s",
@@ -330,8 +333,8 @@ static void fill_prompt(struct sim_request *request, struct asked *a)
         r->has_text = true;
         r->text = (ProtobufCBinaryData){request->n_prompt, (uint8_t *)a->text};
     } else {
-        r->tokens = request->prompt;
-        r->n_tokens = request->n_prompt;
+        r->tokens = request->prompt + request->n_before;
+        r->n_tokens = request->n_prompt - request->n_before;
     }
 }
 

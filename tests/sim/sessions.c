@@ -29,8 +29,10 @@ static void cut(struct sim *s, uint32_t number, uint64_t choice)
     const struct sim_request *old = &s->requests[number];
     uint32_t n = ids_of(old, (uint32_t)choice);
 
-    control_ask_range(s, old->client, number, (uint32_t)choice,
-                      (uint32_t)rng_below(&s->will, n));
+    if (n > 1) {
+        control_ask_range(s, old->client, number, (uint32_t)choice,
+                          (uint32_t)rng_range(&s->will, 1, n - 1));
+    }
 }
 
 /* Memory is kept unless a stop string ended the choice, which cancels it at its
@@ -57,11 +59,10 @@ void sessions_ended(struct sim *s, struct sim_request *request)
 }
 
 void sessions_cut(struct sim *s, uint32_t number, uint32_t choice,
-                  uint32_t position)
+                  uint32_t known)
 {
-    s->counts.cells.deeds[position ? DEED_RANGE : DEED_RANGE_NOTHING]++;
     s->requests[number].cut = true;
-    if (position && !s->closing) {
-        actor_follow(s, number, choice, position, true);
+    if (!s->closing && rng_below(&s->will, 4)) {
+        actor_follow(s, number, choice, known, true);
     }
 }

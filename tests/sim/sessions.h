@@ -15,9 +15,9 @@ struct sim_request;
 /* Handles the end of a request: may schedule the next of its session. */
 void sessions_ended(struct sim *s, struct sim_request *request);
 
-/* Handles the answer to the removal of a range: what is kept of the choice
- * reaches to `position`. */
+/* Handles the answer to the removal of a range: `known` ids of the choice are
+ * kept. */
 void sessions_cut(struct sim *s, uint32_t number, uint32_t choice,
-                  uint32_t position);
+                  uint32_t known);
 
 #endif

@@ -32,6 +32,7 @@
 #include "tests/sim/network.h"
 #include "tests/sim/offers.h"
 #include "tests/sim/options.h"
+#include "tests/sim/pools.h"
 #include "tests/sim/replicas.h"
 #include "tests/sim/request.h"
 #include "tests/sim/rng.h"
@@ -135,6 +136,7 @@ struct sim {
     uint64_t calm_tokens; /* tokens and HTTP bytes of all clients then */
     uint64_t hash;        /* hash of all deliveries */
     struct sim_counts counts;
+    bool cleared; /* the prefix indexes, when all was quiet */
     bool done;
     bool failed;
     int64_t failed_us;

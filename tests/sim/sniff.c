@@ -199,20 +199,28 @@ static void from_client(struct sim *s, uint32_t conn, const struct envelope *e)
     }
 }
 
-static void check_class(struct sim *s, const Sluice__V1__ClassLedger *c,
-                        const char *what)
+static uint64_t pages_of(const Sluice__V1__ClassLedger *c, uint64_t per)
 {
-    if (c->total != c->free + c->held + c->cached + c->granted) {
-        sim_fail(s, -1, "ledger of %s does not add up to the total", what);
-    }
+    return (c->held + c->cached + c->granted) * per;
 }
 
-static void check_ledger(struct sim *s, const Sluice__V1__Ledger *l)
+/* Checks the identity in pages, and that the classes account for all pages that
+ * are not free. */
+static void check_ledger(struct sim *s, uint32_t conn,
+                         const Sluice__V1__Ledger *l)
 {
-    check_class(s, l->blocks, "blocks");
-    check_class(s, l->slots, "slots");
-    check_class(s, l->checkpoints, "checkpoints");
-    check_class(s, l->pages, "pages");
+    uint32_t w = network_conn(&s->network, conn)->node - SIM_FIRST_WORKER;
+    uint64_t per = s->options.pools.workers[w].pages_per_slot;
+    const Sluice__V1__ClassLedger *p = l->pages;
+    uint64_t used = pages_of(l->blocks, 1) + pages_of(l->slots, per) +
+                    pages_of(l->checkpoints, per);
+
+    if (p->total != p->free + p->held + p->cached + p->granted) {
+        sim_fail(s, -1, "pages of a ledger do not add up to the total");
+    }
+    if (used != p->total - p->free) {
+        sim_fail(s, -1, "classes of a ledger do not add up to its pages");
+    }
     if (l->violations) {
         sim_fail(s, -1, "ledger counts protocol violations");
     }
@@ -278,7 +286,7 @@ static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
             body(s, e, &sluice__v1__report_message__descriptor);
 
         if (r) {
-            check_ledger(s, r->ledger);
+            check_ledger(s, conn, r->ledger);
             liveness_report(s, conn, r->ledger, r->engine);
         }
     } else if (e->method == METHOD_REGISTRY_STEP_OUTPUT) {
@@ -286,7 +294,7 @@ static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
             body(s, e, &sluice__v1__step_output_message__descriptor);
 
         if (r) {
-            check_ledger(s, r->ledger);
+            check_ledger(s, conn, r->ledger);
             liveness_report(s, conn, r->ledger, r->engine);
             look_windows(s, r);
         }
@@ -375,6 +383,7 @@ static void submitted(struct sim *s, uint32_t conn, struct sim_choice *c,
     }
     spare_submitted(c, r->n_generated);
     cells->deeds[DEED_ABSENT_SERVED] += request->bereft;
+    cells->deeds[DEED_CONTINUED_MOVED] += moved && request->continues;
     s->counts.moved += moved;
     s->counts.moved_tokens += r->n_generated != 0;
     c->submitted_conn = conn;
@@ -463,6 +472,8 @@ static void to_worker(struct sim *s, uint32_t conn, const struct envelope *e)
             adoptions_disown(s, conn, d);
         }
     }
+    s->counts.cells.deeds[DEED_INDEX_SNAPSHOT] +=
+        e->method == METHOD_WORKER_INDEX_SNAPSHOT;
     if (e->kind != ENVELOPE_CALL) {
         return;
     }

@@ -177,6 +177,10 @@ struct prefix_figures {
 
 struct prefix_figures prefix_figures(const struct prefix *x);
 
+/* Returns the sum of prefix_hash_digest() over the restorable positions, for
+ * auditors.  *n: their number. */
+uint64_t prefix_digest(const struct prefix *x, uint32_t *n);
+
 /* Calls each() for every block and checkpoint that the index owns, for the
  * audit. */
 void prefix_walk(const struct prefix *x,

@@ -1,0 +1,85 @@
+#include "tests/sim/pools.h"
+
+#include <stdio.h>
+
+#include "tests/sim/sim.h"
+
+/* Compares the router's entries for one session with the index. */
+static bool is_known(const struct sim *s, uint32_t i,
+                     const struct router_worker_view *v, char *why, size_t cap)
+{
+    const struct sim_node *n = &s->nodes[s->network.conns[v->id.v - 1].node];
+    const struct worker_core *w = node_worker(s, n->number);
+    uint32_t known, there = 0;
+    uint64_t digest = router_prefixes(s->nodes[SIM_ROUTER].core, i, &known);
+    uint64_t own = w ? worker_prefixes(w, &there) : 0;
+
+    if (v->stage > 0 || !v->serves) {
+        there = 0; /* its leader's index is that of the replica */
+        own = 0;
+    }
+    if (digest != own || known != there) {
+        (void)snprintf(
+            why, cap, "the router has %u prefixes of %s, whose index has %u%s",
+            known, n->name, there, known == there ? ", of other hashes" : "");
+        return false;
+    }
+    return true;
+}
+
+static bool all_known(const struct sim *s, char *why, size_t cap)
+{
+    const void *router = s->nodes[SIM_ROUTER].core;
+    struct router_worker_view v;
+
+    for (uint32_t i = 0; router_worker_view(router, i, &v); i++) {
+        if (!is_known(s, i, &v, why, cap)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void clear(struct sim *s)
+{
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        struct worker_core *core = node_worker(s, SIM_FIRST_WORKER + w);
+
+        if (core) {
+            worker_clear_index(core);
+            node_soon(s, SIM_FIRST_WORKER + w);
+        }
+    }
+    s->cleared = true;
+}
+
+bool pools_quiet(struct sim *s, char *why, size_t cap)
+{
+    struct worker_account a;
+
+    if (!all_known(s, why, cap)) {
+        return false;
+    }
+    if (!s->cleared) {
+        clear(s);
+        (void)snprintf(why, cap, "the indexes have just been cleared");
+        return false;
+    }
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        const struct worker_core *core = node_worker(s, SIM_FIRST_WORKER + w);
+
+        if (!core) {
+            continue;
+        }
+        worker_account(core, &a);
+        if (a.pages.free != a.pages.total) {
+            (void)snprintf(why, cap,
+                           "%s has %u of %u pages free after its index was "
+                           "cleared",
+                           s->nodes[SIM_FIRST_WORKER + w].name, a.pages.free,
+                           a.pages.total);
+            return false;
+        }
+    }
+    return true;
+}
