@@ -325,9 +325,13 @@ static void hide(struct rig *r, const struct plan *p, struct plan_result *out)
         const struct plan_row *row = &p->rows[i];
         const struct plan_row *from =
             row->n_tokens == 0 ? &p->rows[row->source] : row;
-        uint32_t last = from->token + from->n_tokens - 1;
+        size_t at = (size_t)(from->token + from->n_tokens - 1) * RING_HIDDEN;
 
-        x[(size_t)last * RING_HIDDEN] = row->sample ? (float)out->tokens[i] : 0;
+        /* The tokens of twins are beside that of their source. */
+        for (uint32_t k = 0; row->n_tokens == 0 && k <= i; k++) {
+            at += p->rows[k].n_tokens == 0 && p->rows[k].source == row->source;
+        }
+        x[at] = row->sample ? (float)out->tokens[i] : 0;
         out->tokens[i] = TOKEN_NONE;
     }
     out->hidden = x;

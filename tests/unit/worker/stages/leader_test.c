@@ -150,7 +150,7 @@ static void sends_long_prompts_in_parts(void **state)
     (void)state;
     ring_options(&o);
     o.context = OPEN_IDS_MAX + 100;
-    o.n_blocks = o.context / o.block_tokens + 1;
+    o.n_pages = o.context / o.block_tokens + 1 + o.pages_per_slot;
     for (uint32_t n = OPEN_IDS_MAX; n <= OPEN_IDS_MAX + 1; n++) {
         struct rig *r = ring_rig(2, &o);
         struct rig_submit s = usual;
