@@ -254,6 +254,7 @@ int ctl_generate(struct ctl *c);
 int ctl_status(struct ctl *c);
 int ctl_workers(struct ctl *c);
 int ctl_sequences(struct ctl *c);
+int ctl_explain(struct ctl *c);
 int ctl_metrics(struct ctl *c);
 int ctl_models(struct ctl *c);
 int ctl_cancel(struct ctl *c);
@@ -282,6 +283,12 @@ int ctl_fail(const struct ctl *c, enum status status, const char *text,
 /* Prints an error in the command line.  Returns CTL_USAGE. */
 int ctl_misuse(const struct ctl *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Opens the connection and parses ID or ID/CHOICE, where the first digits of an
+ * id suffice.  *choice is CLIENT_ALL_CHOICES without a choice.  Returns CTL_OK,
+ * or prints the error and returns the exit code. */
+int ctl_find_sequence(struct ctl *c, const char *text, uint8_t id[16],
+                      uint32_t *choice);
 
 /* Opens the connection, calls m, and passes the reply to print.  Returns
  * CTL_OK, or prints the error and returns the exit code. */

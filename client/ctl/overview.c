@@ -31,7 +31,8 @@ struct entry {
     uint32_t begin, end, n_layers;
     uint32_t n_sequences, step_us;
     uint64_t budget_bytes, speed; /* offers only; speed 0: loads its layers */
-    Sluice__V1__ClassLedger blocks, slots;
+    Sluice__V1__ClassLedger blocks, slots, pages;
+    uint64_t n_prompt_tokens, n_reused_tokens;
 };
 
 struct overview {
@@ -131,6 +132,9 @@ void overview_add(struct overview *o, const Sluice__V1__WorkerRow *w)
         .step_us = w->step_us,
         .blocks = *w->ledger->blocks,
         .slots = *w->ledger->slots,
+        .pages = *w->ledger->pages,
+        .n_prompt_tokens = w->n_prompt_tokens,
+        .n_reused_tokens = w->n_reused_tokens,
     };
 
     add_entry(o, &e);
@@ -150,6 +154,7 @@ void overview_add_offer(struct overview *o, const Sluice__V1__OfferRow *w)
         .speed = w->speed,
         .blocks = SLUICE__V1__CLASS_LEDGER__INIT,
         .slots = SLUICE__V1__CLASS_LEDGER__INIT,
+        .pages = SLUICE__V1__CLASS_LEDGER__INIT,
     };
 
     add_entry(o, &e);
@@ -284,6 +289,23 @@ static void cell_step(struct columns *t, const struct entry *e,
     }
 }
 
+/* A shard without a pool, of an offer, has neither figure. */
+static void cell_reuse(struct columns *t, const struct entry *e)
+{
+    if (e->pages.total == 0) {
+        columns_cell(t, "-");
+    } else {
+        columns_cell(t, "%u of %u pages", e->pages.cached, e->pages.total);
+    }
+    if (e->n_prompt_tokens == 0) {
+        columns_cell(t, "-");
+    } else {
+        columns_cell(t, "%.0f %%",
+                     100 * (double)e->n_reused_tokens /
+                         (double)e->n_prompt_tokens);
+    }
+}
+
 static void print_rows(struct columns *t, const struct entry *first, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -297,6 +319,7 @@ static void print_rows(struct columns *t, const struct entry *first, uint32_t n)
         columns_cell(t, "%u", e->n_sequences);
         cell_class(t, &e->blocks);
         cell_class(t, &e->slots);
+        cell_reuse(t, e);
         cell_step(t, e, first, n);
     }
 }
@@ -308,7 +331,7 @@ static void print_model(const struct overview *o, uint32_t first, uint32_t n,
 
     columns_init(&t, "REPLICA", "STAGE", "WORKER", "LAYERS", "STATE",
                  "SEQUENCES", "BLOCKS held + granted", "SLOTS held + granted",
-                 "STEP", NULL);
+                 "CACHED", "REUSED", "STEP", NULL);
     for (uint32_t i = first, k; i < first + n; i += k) {
         k = count_replica(o, i);
         print_rows(&t, &o->entries[i], k);
@@ -350,6 +373,7 @@ static json_t *json_stage(const struct entry *e, const struct entry *first,
     set_number(j, "layer_end", e->end);
     json_object_set_new(j, "blocks", json_message(&e->blocks.base));
     json_object_set_new(j, "slots", json_message(&e->slots.base));
+    json_object_set_new(j, "pages", json_message(&e->pages.base));
     set_number(j, "step_us", e->step_us);
     json_object_set_new(j, "step_share", json_real(step_share(e, first, n)));
     return j;

@@ -72,7 +72,8 @@ static const struct verb verbs[] = {
     {"status", "", "show the router's counters, replicas and memory",
      ctl_status, NO_ROWS,
      "A table for each model lists the stages of its replicas.  A bar shows\n"
-     "blocks or slots that are held (#) and granted (+).  STEP is the time of\n"
+     "blocks or slots that are held (#) and granted (+).  CACHED and REUSED\n"
+     "are as in \"sluicectl workers\".  STEP is the time of\n"
      "the stage's last step, and its share of the replica's step time.\n\n"
      "  sluicectl status\n  sluicectl status --json\n"},
     {"metrics", "", "print the router's counters for Prometheus", ctl_metrics,
@@ -82,10 +83,23 @@ static const struct verb verbs[] = {
      "  sluicectl metrics\n  sluicectl metrics --json\n"},
     {"workers", "", "list the workers and their pools", ctl_workers, NO_ROWS,
      "BLOCKS and SLOTS are held by sequences or granted to them, of the\n"
-     "total.  SILENT is the time since the worker's last report.\n\n"
+     "total.  CACHED are the pages of the pool that hold reusable prefixes\n"
+     "and are free for others.  REUSED is the share of prompt tokens that\n"
+     "was restored and not computed.  SILENT is the time since the worker's\n"
+     "last report.\n\n"
      "  sluicectl workers\n"},
     {"sequences", "", "list the choices that wait or run", ctl_sequences,
      NO_ROWS, "  sluicectl sequences\n"},
+    {"explain", "ID", "show why a choice waits, or runs where it does",
+     ctl_explain, NO_ROWS,
+     "ID/CHOICE names one choice of a request, ID its first one.  The first\n"
+     "digits of an id suffice if no other request has them.\n\n"
+     "A choice that waits is judged now: each worker has a note that names\n"
+     "what it lacks.  One that was granted has the figures of that time.\n"
+     "WAIT is the number of prompt tokens to compute before the first token;\n"
+     "the worker with the fewest is chosen.  RESTORABLE are those of the\n"
+     "prompt that the worker need not compute.\n\n"
+     "  sluicectl explain 3f9a\n  sluicectl explain 3f9a/2 --json\n"},
     {"cancel", "ID", "cancel a request and print its receipt", ctl_cancel,
      NO_ROWS,
      "ID cancels all choices of a request, ID/CHOICE one of them.  The first\n"

@@ -169,9 +169,8 @@ static int find_id(struct ctl *c, const char *text, size_t n, uint8_t id[16])
     return rc;
 }
 
-/* Parses ID or ID/CHOICE. */
-static int find_sequence(struct ctl *c, const char *text, uint8_t id[16],
-                         uint32_t *choice)
+int ctl_find_sequence(struct ctl *c, const char *text, uint8_t id[16],
+                      uint32_t *choice)
 {
     const char *slash = strchr(text, '/');
     size_t n = slash == NULL ? strlen(text) : (size_t)(slash - text), one = 0;
@@ -206,7 +205,7 @@ static int with_receipt(struct ctl *c, receipt_fn *act)
         return ctl_misuse(c, "one request id is required; \"sluicectl "
                              "sequences\" lists the ids");
     }
-    rc = find_sequence(c, c->operands[0], id, &choice);
+    rc = ctl_find_sequence(c, c->operands[0], id, &choice);
     if (rc != CTL_OK) {
         return rc;
     }
@@ -235,7 +234,7 @@ static int remove_from(struct ctl *c)
     enum status s;
     uint8_t id[16];
     uint32_t choice;
-    int rc = find_sequence(c, c->operands[0], id, &choice);
+    int rc = ctl_find_sequence(c, c->operands[0], id, &choice);
 
     if (rc != CTL_OK) {
         return rc;

@@ -21,10 +21,11 @@ struct pool_sum {
 /* Output of ListWorkers, added up page by page. */
 struct worker_pages {
     const struct ctl *ctl;
-    struct columns *table;     /* of `workers`, else NULL */
-    json_t *json;              /* array, else NULL */
-    struct overview *overview; /* of `status`, else NULL */
-    struct pool_sum blocks, slots;
+    struct columns *table;                 /* of `workers`, else NULL */
+    json_t *json;                          /* array, else NULL */
+    struct overview *overview;             /* of `status`, else NULL */
+    struct pool_sum blocks, slots, memory; /* memory: pages */
+    uint64_t n_prompt_tokens, n_reused_tokens;
     size_t n_offers;
     struct pages pages;
 };
@@ -45,6 +46,15 @@ static void cell_pool(struct columns *t, const Sluice__V1__ClassLedger *l)
     columns_cell(t, "%s %u of %u", bar, l->held + l->granted, l->total);
 }
 
+static void cell_share(struct columns *t, uint64_t part, uint64_t whole)
+{
+    if (whole == 0) {
+        columns_cell(t, "-");
+    } else {
+        columns_cell(t, "%.0f %%", 100 * (double)part / (double)whole);
+    }
+}
+
 static void add_worker(struct columns *t, const Sluice__V1__WorkerRow *w)
 {
     char pool[BYTES_TEXT];
@@ -61,6 +71,9 @@ static void add_worker(struct columns *t, const Sluice__V1__WorkerRow *w)
     columns_cell(t, "%u", w->n_sequences);
     cell_pool(t, w->ledger->blocks);
     cell_pool(t, w->ledger->slots);
+    columns_cell(t, "%u of %u", w->ledger->pages->cached,
+                 w->ledger->pages->total);
+    cell_share(t, w->n_reused_tokens, w->n_prompt_tokens);
     columns_cell(t, "%s", pool);
     columns_cell(t, "%llu", (unsigned long long)w->n_tokens);
     columns_cell(t, "%.1f ms", w->step_us / 1e3);
@@ -78,6 +91,9 @@ static void take_workers(void *arg, const ProtobufCMessage *reply)
     for (size_t i = 0; i < m->n_workers; i++) {
         add_class(&p->blocks, m->workers[i]->ledger->blocks);
         add_class(&p->slots, m->workers[i]->ledger->slots);
+        add_class(&p->memory, m->workers[i]->ledger->pages);
+        p->n_prompt_tokens += m->workers[i]->n_prompt_tokens;
+        p->n_reused_tokens += m->workers[i]->n_reused_tokens;
         if (p->overview != NULL) {
             overview_add(p->overview, m->workers[i]);
         } else if (p->json != NULL) {
@@ -113,8 +129,8 @@ int ctl_workers(struct ctl *c)
     int rc;
 
     columns_init(&t, "WORKER", "STATE", "MODEL", "LAYERS", "SEQUENCES",
-                 "BLOCKS", "SLOTS", "POOL", "TOKENS", "STEP", "SILENT",
-                 "DEVICE", NULL);
+                 "BLOCKS", "SLOTS", "CACHED", "REUSED", "POOL", "TOKENS",
+                 "STEP", "SILENT", "DEVICE", NULL);
     p.json = c->o.json ? json_array() : NULL;
     rc = all_workers(c, &p);
     if (rc != CTL_OK) {
@@ -222,16 +238,32 @@ static void json_sum(json_t *j, const char *name, const struct pool_sum *s)
     json_object_set_new(j, name, sum);
 }
 
+static void print_reuse(const struct worker_pages *p)
+{
+    if (p->n_prompt_tokens > 0) {
+        printf("prompts   %llu tokens, %.0f %% reused\n",
+               (unsigned long long)p->n_prompt_tokens,
+               100 * (double)p->n_reused_tokens / (double)p->n_prompt_tokens);
+    }
+}
+
 static void show_status(struct status_copy *copy, struct worker_pages *p)
 {
     if (copy->json) {
         json_sum(copy->object, "blocks", &p->blocks);
         json_sum(copy->object, "slots", &p->slots);
+        json_sum(copy->object, "pages", &p->memory);
+        json_object_set_new(copy->object, "n_prompt_tokens",
+                            json_integer((json_int_t)p->n_prompt_tokens));
+        json_object_set_new(copy->object, "n_reused_tokens",
+                            json_integer((json_int_t)p->n_reused_tokens));
         overview_json(p->overview, copy->object);
         ctl_print_json(copy->object);
     } else {
         print_sum("blocks", &p->blocks);
         print_sum("slots", &p->slots);
+        print_sum("pages", &p->memory);
+        print_reuse(p);
         overview_print(p->overview, stdout);
     }
 }

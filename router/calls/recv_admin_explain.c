@@ -55,7 +55,7 @@ static void fill_place(const struct routing_place *p,
     if (row->has_reason) {
         row->reason = wire_text(p->why_not);
     } else {
-        row->score = 1 / (1 + (double)p->n_wait);
+        row->score = 1 / (1 + (float)p->n_wait);
     }
 }
 

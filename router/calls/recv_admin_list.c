@@ -67,6 +67,9 @@ static void worker_row(const struct router_core *r, const struct worker *w,
     row->has_n_barren = row->has_readmit_ms = true;
     row->n_barren = w->life.n_barren;
     row->readmit_ms = lineage_readmit_ms(&r->fleet, w);
+    row->has_n_prompt_tokens = row->has_n_reused_tokens = true;
+    row->n_prompt_tokens = w->n_prompt_tokens;
+    row->n_reused_tokens = w->n_reused_tokens;
     row->has_key = w->peer->keyed;
     row->key = wire_text(w->peer->identity.name);
     replica_of_row(r, w, row);
@@ -89,7 +92,7 @@ static const struct worker *worker_after(const struct router_core *r,
     return first;
 }
 
-/* Handles ListWorkers.  A page has half as many rows as others: a row of 28
+/* Handles ListWorkers.  A page has half as many rows as others: a row of 30
  * fields with a ledger takes 2 KiB to unpack, and 64 of them would exceed the
  * unpacking budget of the reader (common/wire/wire.h). */
 void recv_admin_list_workers(struct router_core *r, const struct incoming *in,

@@ -300,6 +300,12 @@ static void fake_hears(struct fake *f, const struct frame *frame)
             snprintf(f->your_name, sizeof f->your_name, "%.*s",
                      (int)r->your_name.len, (const char *)r->your_name.data);
             f->minor = r->version_minor;
+            f->has_prefix_key = r->has_prefix_key;
+            if (r->has_prefix_key) {
+                assert_int_equal(r->prefix_key.len, PREFIX_KEY_BYTES);
+                memcpy(f->prefix_key.bytes, r->prefix_key.data,
+                       PREFIX_KEY_BYTES);
+            }
             fake_up(f, r->session);
         }
     } else if (hello_is_goodbye(frame, &h, &v)) {
@@ -522,7 +528,7 @@ void fake_reconnect(struct fake *f)
     f->id.v = ++f->rig->last_id;
     f->nonce = draw(f->rig);
     f->ledger.session = f->ledger.snapshot = f->ledger.grant = 0;
-    f->last_grant = 0;
+    f->last_grant = f->index_next = 0;
     f->assembly = f->assemble_call = 0;
     f->n_stages = f->n_opens = 0;
     f->shard.n_live = 0;

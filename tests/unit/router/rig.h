@@ -22,6 +22,7 @@
 
 #include "common/sampling/sampling.h"
 #include "common/wire/peer.h"
+#include "common/wire/prefix_hash.h"
 #include "proto/admin.pb-c.h"
 #include "proto/health.pb-c.h"
 #include "proto/inference.pb-c.h"
@@ -58,6 +59,11 @@ struct sequence {
     uint32_t n_tokens; /* generated, including those given with the Submit */
     uint32_t acked;
     uint32_t finish;
+    uint32_t reused; /* positions that it restored */
+    /* of its Submit */
+    char tenant[80], salt[80]; /* "": none */
+    bool uncached, continues;  /* continues: it took over a kept sequence */
+    uint32_t n_spans, spans[SPANS_MAX];
 };
 
 /* The results of a call; for a call with several choices, those of choice 0. */
@@ -98,6 +104,8 @@ struct fake {
     struct identity identity;
     char your_name[80]; /* in HelloReply */
     uint32_t minor;     /* in its Hello, and in the reply */
+    bool has_prefix_key;
+    struct prefix_key prefix_key; /* in HelloReply */
     uint64_t nonce;
     struct peer *peer;
     bool up, deaf, mute, gone; /* gone: the router has sent it Goodbye */
@@ -139,6 +147,14 @@ struct fake {
     uint32_t last_ack_index;
     uint64_t last_ack_grant;
     Sluice__V1__CancelReason last_reason;
+    uint32_t n_continues;         /* Submits that named a kept sequence */
+    enum status refuse_continues; /* the answer to them */
+    uint32_t n_ranges, begin_of_range;
+    bool hold_ranges;
+    uint64_t range_call;        /* the one that is held */
+    uint32_t range_position;    /* in receipts of ranges */
+    uint32_t n_index_snapshots; /* requests for one */
+    uint64_t index_next;        /* number of its next event */
     uint32_t audit_differences;
     bool mute_audit, broken_audit; /* broken: its ledger does not add up */
     uint64_t audit_session;        /* 0: the fake's own */
@@ -332,6 +348,13 @@ void worker_give(struct fake *w, uint8_t id, uint32_t choice, uint32_t n,
 void worker_say(struct fake *w, Sluice__V1__StepOutputMessage *m);
 /* Answers the first removal that was held. */
 void worker_receipt(struct fake *w);
+/* Sends n events of the prefix index: the prefixes of 1, 2, .. units of the
+ * prompt of client_generate() with this id appear, or go (tokens 0).  The first
+ * is `skip` units deeper.  snapshot: the index was empty before. */
+void worker_index(struct fake *w, uint8_t id, uint32_t skip, uint32_t n,
+                  bool appear, bool snapshot);
+/* Answers the range that was held. */
+void worker_range(struct fake *w);
 /* Returns the blocks and slots of the sequence to the pool. */
 void worker_release(struct fake *w, struct sequence *s);
 
@@ -347,6 +370,11 @@ struct record *client_generate_with(struct fake *c, uint8_t id,
                                     uint32_t n_prompt, uint32_t max_tokens,
                                     Sluice__V1__GenerateRequest *m,
                                     uint32_t deadline_ms);
+/* Continues choice 0 of request `kept`. */
+struct record *client_continue(struct fake *c, uint8_t id, uint8_t kept,
+                               uint32_t n_prompt, uint32_t max_tokens);
+/* Removes the range from `begin` on of choice 0. */
+struct record *client_range(struct fake *c, uint8_t id, uint32_t begin);
 struct record *client_generate_n(struct fake *c, uint8_t id, uint32_t n,
                                  uint32_t n_prompt, uint32_t max_tokens);
 struct record *client_cancel(struct fake *c, uint8_t id);

@@ -190,6 +190,34 @@ struct record *client_generate_text(struct fake *c, uint8_t id,
     return client_generate_with(c, id, 0, max_tokens, &m, 0);
 }
 
+struct record *client_continue(struct fake *c, uint8_t id, uint8_t kept,
+                               uint32_t n_prompt, uint32_t max_tokens)
+{
+    Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
+    Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
+    uint8_t full[16];
+
+    memset(full, kept, 16);
+    ref.request_id = (ProtobufCBinaryData){16, full};
+    m.model = wire_text("tiny");
+    m.continue_from = &ref;
+    return client_generate_with(c, id, n_prompt, max_tokens, &m, 0);
+}
+
+struct record *client_range(struct fake *c, uint8_t id, uint32_t begin)
+{
+    Sluice__V1__RemoveRequest m = SLUICE__V1__REMOVE_REQUEST__INIT;
+    Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
+    uint8_t full[16];
+
+    memset(full, id, 16);
+    ref.request_id = (ProtobufCBinaryData){16, full};
+    m.sequence = &ref;
+    m.has_begin = true;
+    m.begin = begin;
+    return client_call(c, METHOD_INFERENCE_REMOVE, &m.base, 0);
+}
+
 struct record *client_generate_n(struct fake *c, uint8_t id, uint32_t n,
                                  uint32_t n_prompt, uint32_t max_tokens)
 {

@@ -80,6 +80,68 @@ static void worker_on_disown(struct fake *w, const Sluice__V1__DisownMessage *m)
     }
 }
 
+static void copy_name(char out[80], ProtobufCBinaryData d)
+{
+    snprintf(out, 80, "%.*s", (int)d.len, (const char *)d.data);
+}
+
+/* Takes what concerns reuse out of a Submit. */
+static void take_reuse(struct sequence *s, const Sluice__V1__SubmitRequest *m)
+{
+    uint64_t sum = 0;
+
+    copy_name(s->tenant, m->tenant);
+    copy_name(s->salt, m->cache_salt);
+    s->uncached = !m->cache;
+    s->n_spans = (uint32_t)m->n_spans;
+    for (uint32_t i = 0; i < m->n_spans; i++) {
+        s->spans[i] = m->spans[i];
+        sum += m->spans[i];
+    }
+    assert_true(m->n_spans == 0 || sum == m->n_prompt);
+}
+
+/* Returns true if another choice of the request took over what m names. */
+static bool has_sibling(const struct fake *w, const struct sequence *s)
+{
+    for (int i = 0; i < RIG_SEQUENCES; i++) {
+        const struct sequence *x = &w->sequences[i];
+        if (x->used && x->continues && memcmp(x->id, s->id, 16) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Takes over the kept sequence that m names.  Returns false if the Submit was
+ * refused. */
+static bool take_kept(struct fake *w, struct sequence *s,
+                      const Sluice__V1__SubmitRequest *m)
+{
+    struct sequence *kept =
+        by_id(w, m->continue_from->request_id.data, m->continue_from->choice);
+    struct error e;
+
+    w->n_continues++;
+    s->continues = has_sibling(w, s);
+    if (s->continues) {
+        return true;
+    }
+    if (kept == NULL || kept->finish == 0 || w->refuse_continues != ST_OK) {
+        error_set(&e,
+                  w->refuse_continues != ST_OK ? w->refuse_continues
+                                               : ST_NOT_FOUND,
+                  "it is not kept here");
+        peer_fail(w->peer, s->call, &e, 0);
+        s->used = false;
+        return false;
+    }
+    worker_release(w, kept);
+    kept->used = false;
+    s->continues = true;
+    return true;
+}
+
 static void worker_on_submit(struct fake *w, uint64_t call,
                              const Sluice__V1__SubmitRequest *m)
 {
@@ -115,6 +177,7 @@ static void worker_on_submit(struct fake *w, uint64_t call,
     memcpy(s->id, m->sequence->request_id.data, 16);
     assert_true(m->sequence->has_choice);
     s->choice = m->sequence->choice;
+    take_reuse(s, m);
     s->ids = calloc(m->n_prompt + m->n_generated, sizeof *s->ids);
     if (m->n_tokens > 0) {
         memcpy(s->ids, m->tokens, m->n_tokens * sizeof *s->ids);
@@ -126,6 +189,10 @@ static void worker_on_submit(struct fake *w, uint64_t call,
         error_set(&e, w->refuse_submits, "not now");
         peer_fail(w->peer, call, &e, 0);
         s->used = false;
+        stages_open(w, m, true);
+        return;
+    }
+    if (m->continue_from != NULL && !take_kept(w, s, m)) {
         stages_open(w, m, true);
         return;
     }
@@ -285,6 +352,84 @@ static void worker_on_audit(struct fake *w, uint64_t call)
     w->ledger.session = w->session;
 }
 
+static void answer_range(struct fake *w, uint64_t call, uint8_t *id)
+{
+    Sluice__V1__Receipt r = SLUICE__V1__RECEIPT__INIT;
+    Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
+
+    ref.request_id = (ProtobufCBinaryData){16, id};
+    ref.has_choice = true;
+    r.sequence = &ref;
+    r.state = SLUICE__V1__SEQUENCE_STATE__SEQUENCE_KEPT;
+    r.n_generated = by_id(w, id, 0)->n_tokens;
+    r.has_position = true;
+    r.position = w->range_position;
+    if (w->spoil_receipt != NULL) {
+        w->spoil_receipt(&r);
+    }
+    peer_end(w->peer, call, &r.base);
+}
+
+static void worker_on_range(struct fake *w, uint64_t call,
+                            const Sluice__V1__RemoveRequest *m)
+{
+    uint8_t id[16];
+
+    assert_true(m->has_grant && m->sequence->has_choice && !m->has_end);
+    memcpy(id, m->sequence->request_id.data, sizeof id);
+    w->n_ranges++;
+    w->begin_of_range = m->begin;
+    if (w->hold_ranges) {
+        w->range_call = call;
+        memcpy(w->held[0].id, id, sizeof id);
+    } else {
+        answer_range(w, call, id);
+    }
+}
+
+void worker_range(struct fake *w)
+{
+    answer_range(w, w->range_call, w->held[0].id);
+}
+
+static void write_hash(uint8_t *out, struct prefix_hash h)
+{
+    for (int b = 0; b < 8; b++) {
+        out[b] = (uint8_t)(h.lo >> (8 * b));
+        out[8 + b] = (uint8_t)(h.hi >> (8 * b));
+    }
+}
+
+void worker_index(struct fake *w, uint8_t id, uint32_t skip, uint32_t n,
+                  bool appear, bool snapshot)
+{
+    static uint8_t hashes[INDEX_EVENTS_MAX * PREFIX_HASH_BYTES];
+    uint32_t tokens[INDEX_EVENTS_MAX], ids[PREFIX_UNIT];
+    struct prefix_hash h = prefix_hash_root(&w->prefix_key, NULL, 0);
+    Sluice__V1__IndexMessage m = SLUICE__V1__INDEX_MESSAGE__INIT;
+
+    for (uint32_t u = 0; u < skip + n; u++) {
+        for (uint32_t i = 0; i < PREFIX_UNIT; i++) {
+            ids[i] = ((u * PREFIX_UNIT + i) * 3 + id) % RIG_VOCAB;
+        }
+        h = prefix_hash_next(&w->prefix_key, h, ids);
+        if (u >= skip) {
+            write_hash(hashes + (size_t)(u - skip) * PREFIX_HASH_BYTES, h);
+            tokens[u - skip] = appear ? (u + 1) * PREFIX_UNIT : 0;
+        }
+    }
+    w->index_next = w->index_next == 0 ? 1 : w->index_next;
+    m.first = w->index_next;
+    m.has_snapshot = m.snapshot = snapshot;
+    m.hashes = (ProtobufCBinaryData){n * PREFIX_HASH_BYTES, hashes};
+    m.tokens = tokens;
+    m.n_tokens = n;
+    w->index_next += n;
+    assert_int_equal(peer_oneway(w->peer, METHOD_REGISTRY_INDEX, &m.base),
+                     ST_OK);
+    rig_run(w->rig);
+}
+
 void fake_worker_hears(struct fake *w, const struct method_row *m,
                        uint64_t call, const ProtobufCMessage *request)
 {
@@ -308,7 +453,15 @@ void fake_worker_hears(struct fake *w, const struct method_row *m,
         w->last_reason = c->reason;
         worker_on_removal(w, call, c->sequence);
         break;
+    case METHOD_WORKER_INDEX_SNAPSHOT:
+        w->n_index_snapshots++;
+        break;
     case METHOD_WORKER_REMOVE:
+        if (((const Sluice__V1__RemoveRequest *)(const void *)request)
+                ->has_begin) {
+            worker_on_range(w, call, (const void *)request);
+            break;
+        }
         w->n_removes++;
         worker_on_removal(
             w, call,
@@ -426,6 +579,7 @@ void worker_step_with(struct fake *w, Sluice__V1__Ledger *l)
     uint64_t grant[RIG_SEQUENCES];
     uint32_t first[RIG_SEQUENCES], count[RIG_SEQUENCES];
     uint32_t finish[RIG_SEQUENCES], state[RIG_SEQUENCES];
+    uint32_t reused[RIG_SEQUENCES];
     Sluice__V1__StepOutputMessage m = SLUICE__V1__STEP_OUTPUT_MESSAGE__INIT;
     size_t n = 0;
 
@@ -438,6 +592,8 @@ void worker_step_with(struct fake *w, Sluice__V1__Ledger *l)
         first[n] = s->acked;
         count[n] = s->n_tokens - s->acked;
         finish[n] = s->finish;
+        reused[n] = s->reused;
+        m.n_reused = s->reused > 0 ? 1 : m.n_reused;
         state[n] = s->n_tokens > 0
                        ? SLUICE__V1__SEQUENCE_STATE__SEQUENCE_DECODE
                        : SLUICE__V1__SEQUENCE_STATE__SEQUENCE_PREFILL;
@@ -455,6 +611,8 @@ void worker_step_with(struct fake *w, Sluice__V1__Ledger *l)
     m.state = state;
     m.tokens = tokens;
     m.n_grant = m.n_first_index = m.n_count = m.n_finish = m.n_state = n;
+    m.n_reused = m.n_reused > 0 ? n : 0;
+    m.reused = reused;
     worker_say(w, &m);
 }
 

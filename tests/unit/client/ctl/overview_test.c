@@ -22,6 +22,7 @@ static void add(struct overview *o, const struct row *r)
     Sluice__V1__Ledger ledger = SLUICE__V1__LEDGER__INIT;
     Sluice__V1__ClassLedger blocks = SLUICE__V1__CLASS_LEDGER__INIT;
     Sluice__V1__ClassLedger slots = SLUICE__V1__CLASS_LEDGER__INIT;
+    Sluice__V1__ClassLedger pages = SLUICE__V1__CLASS_LEDGER__INIT;
 
     w.name = wire_text(r->name);
     w.model = wire_text(r->model);
@@ -44,6 +45,11 @@ static void add(struct overview *o, const struct row *r)
     slots.total = slots.free = r->assembly != 0 ? 10 : 0;
     ledger.blocks = &blocks;
     ledger.slots = &slots;
+    pages.total = 130;
+    pages.cached = 41;
+    ledger.pages = &pages;
+    w.n_prompt_tokens = r->assembly != 0 ? 1000 : 0;
+    w.n_reused_tokens = r->assembly != 0 ? 620 : 0;
     w.ledger = &ledger;
     overview_add(o, &w);
 }
@@ -116,6 +122,8 @@ static void stages_are_printed_in_order(void **state)
                                         "0-4 of 8",
                                         "[##++......] 20 + 11 of 100",
                                         "[..........] 0 + 0 of 10",
+                                        "41 of 130 pages",
+                                        "62 %",
                                         "1.0 ms, 25 %",
                                         "1 of 2",
                                         "b1",
