@@ -55,6 +55,7 @@ struct ring_grant {
     bool penalises;
     uint32_t width; /* logprobs' state */
     bool restored;  /* next is where a Restore put it */
+    bool continues; /* it took over another one */
 };
 
 struct ring {
