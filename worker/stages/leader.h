@@ -110,6 +110,9 @@ void leader_reuse_over(struct leader *l);
 struct leader_note *leader_note(const struct leader *l,
                                 const struct sequence *s);
 
+/* Sends Geometry, if it has not been sent: before the first Open. */
+void leader_ask_geometry(struct leader *l);
+
 /* Record the messages that are about to be sent. */
 void leader_mirror_open(struct leader *l, const struct sequence *s,
                         const Sluice__V1__StageGrants *stages);

@@ -66,7 +66,7 @@ static struct pool_need stages_need(const Sluice__V1__StageGrants *m)
     return need;
 }
 
-static void ask_geometry(struct leader *l)
+void leader_ask_geometry(struct leader *l)
 {
     Sluice__V1__StageGeometry m = SLUICE__V1__STAGE_GEOMETRY__INIT;
 
@@ -89,7 +89,7 @@ void leader_mirror_open(struct leader *l, const struct sequence *s,
                         const Sluice__V1__StageGrants *stages)
 {
     *leader_note(l, s) = (struct leader_note){.need = stages_need(stages)};
-    ask_geometry(l);
+    leader_ask_geometry(l);
     if (l->known) {
         open_in_mirror(l, s);
     }

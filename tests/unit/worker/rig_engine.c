@@ -355,9 +355,13 @@ static void hide(struct rig *r, const struct plan *p, struct plan_result *out)
         const struct plan_row *row = &p->rows[i];
         const struct plan_row *from =
             row->n_tokens == 0 ? &p->rows[row->source] : row;
-        uint32_t last = from->token + from->n_tokens - 1;
+        size_t at = (size_t)(from->token + from->n_tokens - 1) * RING_HIDDEN;
 
-        x[(size_t)last * RING_HIDDEN] = row->sample ? (float)out->tokens[i] : 0;
+        /* The tokens of twins are beside that of their source. */
+        for (uint32_t k = 0; row->n_tokens == 0 && k <= i; k++) {
+            at += p->rows[k].n_tokens == 0 && p->rows[k].source == row->source;
+        }
+        x[at] = row->sample ? (float)out->tokens[i] : 0;
         out->tokens[i] = TOKEN_NONE;
     }
     out->hidden = x;
@@ -412,7 +416,6 @@ static void compute(struct rig *r, const struct plan *p,
 {
     struct rig_fake *f = r->fake;
 
-    rig_memory_count(f->memory, r->counts);
     rig_memory_before(f->memory, p);
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *row = &p->rows[i];
@@ -488,7 +491,7 @@ void rig_engine_new(struct rig *r)
     const struct worker_options *o = &r->o;
     struct rig_fake *f = calloc(1, sizeof *f);
 
-    f->memory = rig_memory_new(&r->o);
+    f->memory = rig_memory_new(&r->o, &r->counts);
     f->hidden = calloc((size_t)o->step_tokens * RING_HIDDEN, sizeof *f->hidden);
     r->fake = f;
     r->engine.ops = &fake_ops;
