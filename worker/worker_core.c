@@ -386,6 +386,16 @@ void worker_account(const struct worker_core *w, struct worker_account *out)
     out->n_stages = a->n_stages;
 }
 
+uint64_t worker_prefixes(const struct worker_core *w, uint32_t *n)
+{
+    return prefix_digest(w->sequences.reuse.index, n);
+}
+
+void worker_clear_index(struct worker_core *w)
+{
+    prefix_clear(w->sequences.reuse.index);
+}
+
 uint32_t worker_audit(const struct worker_core *w, char *text, size_t cap)
 {
     const struct sequences *q = &w->sequences;

@@ -13,7 +13,7 @@ size_t opencl_kv_bytes(const struct opencl *c);
 size_t opencl_state_bytes(const struct opencl *c);
 size_t opencl_tail_bytes(const struct opencl *c);
 
-/* Lays out c->pages for the shard's layers. */
+/* Computes c->pages, the layout of the shard's layers. */
 void opencl_pool_layout(struct opencl *c);
 
 /* Allocate, reset and copy as the calls of the same names in kernels.h do. */

@@ -134,13 +134,16 @@ static void side_stop(struct chain *c, struct side *a)
     free(a->logits);
 }
 
-/* Moves a block, and sometimes the slot, at every stage. */
+/* Moves a block of its own, and sometimes the slot, at every stage. */
 static void move_some(struct reuse *x, struct chain *c, struct side *a)
 {
     for (uint32_t i = 0; i < c->n; i++) {
         struct run_seq *s = &a->s.of[i];
 
-        runner_move_block(&c->runners[i], s, dice_below(&x->dice, s->n_blocks));
+        uint32_t own = s->n_blocks - s->n_shared;
+
+        runner_move_block(&c->runners[i], s,
+                          s->n_shared + dice_below(&x->dice, own));
         if (dice_below(&x->dice, 3) == 0) {
             runner_move_slot(&c->runners[i], s);
         }
@@ -230,7 +233,7 @@ static uint32_t finish(struct reuse *x, struct chain *c, struct side *a,
     uint32_t n_wrong = 0;
 
     while (any_left(x, a, n)) {
-        if (n == 1 && a->s.of[0].n_shared == 0) {
+        if (n == 1) {
             move_some(x, c, a);
         }
         for (uint32_t i = 0; i < n; i++) {

@@ -1,12 +1,11 @@
 #include "tests/sim/options.h"
-#include "common/split/page_unit.h"
 
 #include <stddef.h>
 #include <string.h>
 
 #include <xxhash.h>
 
-#include "common/model/page_layout.h"
+#include "common/split/page_unit.h"
 #include "tests/sim/rng.h"
 
 #define LONG_CONTEXT 32768
@@ -441,7 +440,7 @@ static uint64_t layer_bytes(const struct sim_options *o, uint32_t model,
     uint64_t blocks = (o->models[model].context + block - 1) / block;
 
     return d->layers[i].weight_bytes + page_align(d->layers[i].slot_bytes) +
-           page_align(d->layers[i].token_bytes * block) * blocks;
+           page_align(d->layers[i].token_bytes * block) * (blocks + 1);
 }
 
 static void draw_costs(struct sim_options *o, uint32_t model, struct rng *r)
@@ -466,17 +465,15 @@ static uint64_t draw_budget(const struct sim_options *o, uint32_t model,
                             uint32_t n_stages, struct rng *r)
 {
     const struct offer_draw *d = &o->offers;
-    uint64_t all = 0, largest = 0, page = 0; /* rounds a slot up */
+    uint64_t all = 0, largest = 0;
 
     for (uint32_t i = 0; i < o->stages.n_layers[model]; i++) {
         uint64_t bytes = layer_bytes(o, model, i);
 
-        page += d->layers[i].token_bytes * o->stages.block_tokens[model];
-        page += PAGE_ALIGN;
         all += bytes;
         largest = bytes > largest ? bytes : largest;
     }
-    return d->scratch_bytes + d->embed_bytes + d->head_bytes + largest + page +
+    return d->scratch_bytes + d->embed_bytes + d->head_bytes + largest +
            all / n_stages * (uint64_t)rng_range(r, 10, 30) / 10;
 }
 

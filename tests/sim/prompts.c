@@ -60,15 +60,16 @@ static void draw_family(struct sim *s, struct sim_request *request)
     uint64_t which = rng_below(&s->will, CUTS + 1);
     uint64_t branch = rng_below(&s->will, BRANCHES + 1); /* the last: none */
     uint32_t cut = (uint32_t)(text(s, family, 8 + which, 0) % most) + 1;
-    uint32_t end = cut + (uint32_t)(text(s, family, 8 + which, 1) % most);
+    uint32_t end;
 
     cut = which == CUTS || cut > n ? n : cut;
+    end = cut + (uint32_t)(text(s, family, 8 + which, 1) % most);
     end = branch == BRANCHES ? cut : end < n ? end : n;
     for (uint32_t i = 0; i < end; i++) {
         request->prompt[i] =
             token_of(s, request, text(s, family, i < cut ? 7 : branch, i));
     }
-    draw_rest(s, request, cut > end ? cut : end);
+    draw_rest(s, request, end);
 }
 
 /* Finds a recent prompt that this request could have. */

@@ -3,11 +3,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void walk_prefix(const void *index,
+                        void (*each)(void *ctx, enum pool_class c,
+                                     uint32_t number),
+                        void *ctx)
+{
+    prefix_walk(index, each, ctx);
+}
+
+void ledger_set_index(struct ledger *l, ledger_walk_fn walk, const void *index)
+{
+    l->walk = walk;
+    l->index = index;
+}
+
 bool ledger_init(struct ledger *l, const struct pool *pool,
                  const struct prefix *index)
 {
     memset(l, 0, sizeof *l);
-    l->index = index;
+    if (index != NULL) {
+        ledger_set_index(l, walk_prefix, index);
+    }
     l->claims = malloc((pool->o.n_pages + (size_t)1) * sizeof *l->claims);
     return l->claims != NULL;
 }

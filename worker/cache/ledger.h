@@ -30,11 +30,18 @@
 #include "worker/cache/pool.h"
 #include "worker/cache/sequence.h"
 
+/* Calls each() for every block and checkpoint that an index owns. */
+typedef void (*ledger_walk_fn)(const void *index,
+                               void (*each)(void *ctx, enum pool_class c,
+                                            uint32_t number),
+                               void *ctx);
+
 struct ledger {
     uint64_t session, snapshot, grant;
-    const struct prefix *index; /* borrowed; NULL: none */
-    uint32_t *claims;           /* for the audit: [n_pages] */
-    uint64_t leaks;             /* references and numbers that were reaped */
+    ledger_walk_fn walk; /* over what is cached; NULL: nothing is */
+    const void *index;   /* borrowed, for walk */
+    uint32_t *claims;    /* for the audit: [n_pages] */
+    uint64_t leaks;      /* references and numbers that were reaped */
 };
 
 /* A protobuf Ledger with the messages that it points to. */
@@ -47,6 +54,9 @@ struct ledger_message {
 MUST_CHECK bool ledger_init(struct ledger *l, const struct pool *pool,
                             const struct prefix *index);
 void ledger_fini(struct ledger *l);
+
+/* Sets another owner of what is cached than the index of ledger_init(). */
+void ledger_set_index(struct ledger *l, ledger_walk_fn walk, const void *index);
 
 /* Starts a session: no grant, no snapshot.  session: 0 for none. */
 void ledger_begin(struct ledger *l, uint64_t session);

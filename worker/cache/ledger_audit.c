@@ -14,7 +14,8 @@
 struct walk {
     const struct pool *pool;
     const struct sequence_table *table;
-    const struct prefix *index;
+    ledger_walk_fn walk;
+    const void *index;
     uint32_t *claims;
     uint32_t differences;
     char *text; /* NULL: none */
@@ -91,8 +92,8 @@ static void claim_blocks(struct walk *w)
             }
         }
     }
-    if (w->index != NULL) {
-        prefix_walk(w->index, claim_block, w);
+    if (w->walk != NULL) {
+        w->walk(w->index, claim_block, w);
     }
 }
 
@@ -195,8 +196,8 @@ static void claim_extents(struct walk *w)
             claim_extent(w, POOL_SLOTS, s->slot);
         }
     }
-    if (w->index != NULL) {
-        prefix_walk(w->index, claim_checkpoint, w);
+    if (w->walk != NULL) {
+        w->walk(w->index, claim_checkpoint, w);
     }
 }
 
@@ -331,8 +332,11 @@ static void audit_states(struct walk *w)
 static struct walk walk_of(const struct ledger *l, const struct pool *pool,
                            const struct sequence_table *t)
 {
-    return (struct walk){
-        .pool = pool, .table = t, .index = l->index, .claims = l->claims};
+    return (struct walk){.pool = pool,
+                         .table = t,
+                         .walk = l->walk,
+                         .index = l->index,
+                         .claims = l->claims};
 }
 
 uint32_t ledger_audit(const struct ledger *l, const struct pool *pool,

@@ -48,7 +48,7 @@ static void list_drop(struct places *l, uint32_t i)
     }
 }
 
-bool places_init(struct places *l, uint32_t n_pages, uint32_t per)
+bool places_open(struct places *l, uint32_t n_pages, uint32_t per)
 {
     memset(l, 0, sizeof *l);
     l->n_pages = l->n_free = n_pages;
@@ -60,7 +60,7 @@ bool places_init(struct places *l, uint32_t n_pages, uint32_t per)
     l->filled = calloc(words(l), sizeof *l->filled);
     if (l->extents == NULL || l->owners == NULL || l->heads == NULL ||
         l->filled == NULL) {
-        places_fini(l);
+        places_close(l);
         return false;
     }
     memset(l->owners, 0xff, n_pages * sizeof *l->owners);
@@ -72,7 +72,7 @@ bool places_init(struct places *l, uint32_t n_pages, uint32_t per)
     return true;
 }
 
-void places_fini(struct places *l)
+void places_close(struct places *l)
 {
     free(l->extents);
     free(l->owners);

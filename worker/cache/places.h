@@ -11,7 +11,7 @@
  * that extents stay free as long as possible.  The emptiest extent is found as
  * fast: extents with the same number of blocks are in one list.
  *
- * Threading: the core's.  Memory: places_init() allocates; no other call does.
+ * Threading: the core's.  Memory: places_open() allocates; no other call does.
  * Every call takes constant time, but for the search for a free page within an
  * extent. */
 #ifndef WORKER_CACHE_PLACES_H
@@ -44,8 +44,8 @@ struct places {
 
 /* Makes n_pages free pages; per is at least 1.  Returns false if memory runs
  * out; then there is nothing to fini. */
-MUST_CHECK bool places_init(struct places *l, uint32_t n_pages, uint32_t per);
-void places_fini(struct places *l);
+MUST_CHECK bool places_open(struct places *l, uint32_t n_pages, uint32_t per);
+void places_close(struct places *l);
 
 /* Puts a block into a free page and returns the page.  At least one must be
  * free. */

@@ -37,7 +37,7 @@ bool pool_init(struct pool *p, const struct pool_options *o, bool poison)
     /* Slots and checkpoints become each other, so they are equal. */
     if (per > POOL_EXTENT_MAX ||
         (o->pages_per[POOL_SLOTS] > 0 && o->pages_per[POOL_SLOTS] != per) ||
-        !places_init(&p->places, o->n_pages, per)) {
+        !places_open(&p->places, o->n_pages, per)) {
         return false;
     }
     p->blocks = calloc(n_blocks + (size_t)1, sizeof *p->blocks);
@@ -58,7 +58,7 @@ bool pool_init(struct pool *p, const struct pool_options *o, bool poison)
 
 void pool_fini(struct pool *p)
 {
-    places_fini(&p->places);
+    places_close(&p->places);
     poison_fini(&p->poison);
     free(p->blocks);
     free(p->idle);

@@ -123,10 +123,12 @@ bool prefix_init(struct prefix **out, const struct prefix_options *o,
     x->node_of = array(pool->o.n_pages, sizeof *x->node_of, 0xff);
     x->tenants = array(PREFIX_TENANTS_MAX, sizeof *x->tenants, 0);
     x->tenant_buckets = array(2 * PREFIX_TENANTS_MAX, 4, 0xff);
+    x->memos = array(PREFIX_MEMOS, sizeof *x->memos, 0xff);
     x->events = malloc(PREFIX_EVENTS_MAX * sizeof *x->events);
     if (x->nodes == NULL || x->tokens == NULL || x->blocks == NULL ||
         x->buckets == NULL || x->node_of == NULL || !make_states(x) ||
-        x->tenants == NULL || x->tenant_buckets == NULL || x->events == NULL) {
+        x->tenants == NULL || x->tenant_buckets == NULL || x->memos == NULL ||
+        x->events == NULL) {
         prefix_free(out);
         return false;
     }
@@ -154,6 +156,7 @@ void prefix_free(struct prefix **out)
     free(x->numbers);
     free(x->tenants);
     free(x->tenant_buckets);
+    free(x->memos);
     free(x->events);
     free(x);
 }
@@ -253,6 +256,12 @@ void prefix_blocks(const struct prefix *x, uint32_t node, uint32_t *out)
 
 /* ---- insert ---- */
 
+/* What is inserted. */
+struct prefix_source {
+    const struct slab *slab;
+    const struct paged *ids, *blocks;
+};
+
 /* Adds a unit below `parent`, which is marked, with all above it.  Returns
  * PREFIX_NONE if there is no room, or a block is in the index elsewhere. */
 static uint32_t add_unit(struct prefix *x, uint32_t tenant, uint32_t parent,
@@ -271,37 +280,88 @@ static uint32_t add_unit(struct prefix *x, uint32_t tenant, uint32_t parent,
     return prefix_add(x, tenant, parent, hash, tokens, blocks);
 }
 
+/* Returns whether the path to node, which it marks, has the first ids.  Without
+ * hashes this is many times as fast as a walk from the root. */
+static bool is_path(const struct prefix *x, uint32_t node,
+                    const struct slab *slab, const struct paged *ids)
+{
+    uint32_t tokens[PREFIX_UNIT];
+
+    for (; node != PREFIX_NONE; node = x->nodes[node].parent) {
+        struct prefix_node *n = &x->nodes[node];
+
+        paged_read(slab, ids, (n->depth - 1) * PREFIX_UNIT, tokens,
+                   PREFIX_UNIT);
+        if (memcmp(tokens, prefix_tokens(x, node), sizeof tokens) != 0) {
+            return false;
+        }
+        n->mark = x->walk;
+    }
+    return true;
+}
+
+/* Returns the node where insertion begins: that of the last one, if it is still
+ * there; PREFIX_NONE: at the root. */
+static uint32_t recall(const struct prefix *x, uint32_t tenant,
+                       const struct slab *slab, const struct paged *ids,
+                       uint32_t n_units)
+{
+    const struct prefix_memo *m = &x->memos[ids->root % PREFIX_MEMOS];
+    const struct prefix_node *n = prefix_at(x, m->node);
+
+    if (m->root != ids->root || n->depth == 0 || n->depth > n_units ||
+        n->tenant != tenant || !is_path(x, m->node, slab, ids)) {
+        return PREFIX_NONE;
+    }
+    return m->node;
+}
+
+/* Returns the node of a unit below node, which is made if need be. */
+static uint32_t insert_unit(struct prefix *x, uint32_t tenant, uint32_t node,
+                            const struct prefix_source *from, uint32_t unit)
+{
+    struct prefix_hash hash =
+        node == PREFIX_NONE ? x->tenants[tenant].root : x->nodes[node].hash;
+    uint32_t tokens[PREFIX_UNIT], blocks[PREFIX_UNIT], k = x->unit_blocks;
+    uint32_t child;
+
+    paged_read(from->slab, from->ids, unit * PREFIX_UNIT, tokens, PREFIX_UNIT);
+    hash = prefix_hash_next(&x->key, hash, tokens);
+    child = prefix_child(x, tenant, node, hash, tokens);
+    if (child == PREFIX_NONE) {
+        if (k > 0) {
+            paged_read(from->slab, from->blocks, unit * k, blocks, k);
+        }
+        child = add_unit(x, tenant, node, hash, tokens, blocks);
+    }
+    if (child != PREFIX_NONE) {
+        x->nodes[child].mark = x->walk;
+    }
+    return child;
+}
+
 uint32_t prefix_insert(struct prefix *x, const void *tenant, size_t n_tenant,
                        const struct slab *slab, const struct paged *ids,
                        const struct paged *blocks, uint32_t end)
 {
-    uint32_t tokens[PREFIX_UNIT], unit[PREFIX_UNIT], node = PREFIX_NONE, t;
-    uint32_t k = x->unit_blocks;
-    struct prefix_hash hash;
+    struct prefix_source from = {slab, ids, blocks};
+    uint32_t n_units = end / PREFIX_UNIT, node, t;
 
-    if (!x->o.on || end < PREFIX_UNIT ||
+    if (!x->o.on || n_units == 0 ||
         (t = prefix_tenant_make(x, tenant, n_tenant)) == PREFIX_NONE) {
         return PREFIX_NONE;
     }
-    hash = x->tenants[t].root;
     x->walk++;
-    for (uint32_t i = 0; i < end / PREFIX_UNIT; i++) {
-        uint32_t parent = node;
-
-        paged_read(slab, ids, i * PREFIX_UNIT, tokens, PREFIX_UNIT);
-        hash = prefix_hash_next(&x->key, hash, tokens);
-        node = prefix_child(x, t, parent, hash, tokens);
-        if (node == PREFIX_NONE) {
-            if (k > 0) {
-                paged_read(slab, blocks, i * k, unit, k);
-            }
-            node = add_unit(x, t, parent, hash, tokens, unit);
-        }
+    node = recall(x, t, slab, ids, n_units);
+    for (uint32_t i = node == PREFIX_NONE ? 0 : x->nodes[node].depth;
+         i < n_units; i++) {
+        node = insert_unit(x, t, node, &from, i);
         if (node == PREFIX_NONE) {
             return PREFIX_NONE;
         }
-        x->nodes[node].mark = x->walk;
     }
+    x->memos[ids->root % PREFIX_MEMOS] =
+        (struct prefix_memo){.root = ids->root, .node = node};
     return node;
 }
 

@@ -40,6 +40,22 @@ static bool is_restorable(const struct prefix *x, const struct prefix_node *n)
     return n->depth > 0 && (!x->o.has_states || n->checkpoint != SLOT_NONE);
 }
 
+uint64_t prefix_digest(const struct prefix *x, uint32_t *n)
+{
+    uint64_t sum = 0;
+
+    *n = 0;
+    for (uint32_t i = 0; i < x->n_fresh; i++) {
+        const struct prefix_node *node = &x->nodes[i];
+
+        if (is_restorable(x, node)) {
+            sum += prefix_hash_digest(node->hash, node->depth * PREFIX_UNIT);
+            (*n)++;
+        }
+    }
+    return sum;
+}
+
 static uint32_t copy_nodes(struct prefix *x, struct prefix_event *out,
                            uint32_t cap)
 {

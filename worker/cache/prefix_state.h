@@ -59,6 +59,15 @@ struct prefix_tenant {
     uint32_t heaps[HEAPS];
 };
 
+/* The node that an array of ids was last inserted to: the next insertion of the
+ * same sequence goes on there. */
+struct prefix_memo {
+    uint32_t root; /* of the array; PREFIX_NONE: none */
+    uint32_t node; /* the entry may be another node by now */
+};
+
+#define PREFIX_MEMOS 4096 /* by root; a power of two */
+
 /* Reservation of an extent. */
 enum { RESERVED_NOT, RESERVED, RESERVED_TAKEN_BACK };
 
@@ -84,6 +93,7 @@ struct prefix {
     uint32_t n_tenants;            /* entries in use are below */
     uint32_t *tenant_buckets;      /* [2 * PREFIX_TENANTS_MAX] */
     uint64_t clock;
+    struct prefix_memo *memos; /* [PREFIX_MEMOS] */
 
     uint8_t *reserved; /* [n_checkpoints] by page / checkpoint_pages */
     uint32_t n_reserved;

@@ -56,12 +56,11 @@ bool batch_init(struct batch *t, const struct batcher_limits *l)
     p->after = malloc(2 * rows * sizeof *p->after);
     p->poison = malloc(copies * sizeof *p->poison);
     t->owners = malloc(rows * sizeof *t->owners);
-    t->rows = malloc(rows * sizeof *t->rows);
     t->moves = malloc(copies * sizeof *t->moves);
     return p->rows != NULL && p->tokens != NULL && p->blocks != NULL &&
            p->zero_slots != NULL && p->saves != NULL && p->before != NULL &&
            p->after != NULL && p->poison != NULL && t->owners != NULL &&
-           t->rows != NULL && t->moves != NULL;
+           t->moves != NULL;
 }
 
 void batch_fini(struct batch *t)
@@ -75,7 +74,6 @@ void batch_fini(struct batch *t)
     free(t->plan.after);
     free(t->plan.poison);
     free(t->owners);
-    free(t->rows);
     free(t->moves);
     memset(t, 0, sizeof *t);
 }

@@ -38,25 +38,9 @@ struct batcher_limits {
     bool has_blocks;         /* false: no attention layers */
 };
 
-/* What a row does before it computes, in the names of the index.  A leader
- * passes it on to the other stages, together with the row's saves and its
- * source; a save's page is the name of its checkpoint. */
-struct batch_row {
-    uint32_t restored;   /* the first row of a sequence, which goes on from this
-                          * position of the index; 0: it does not */
-    uint32_t node;       /* there */
-    uint32_t checkpoint; /* SLOT_NONE without linear layers */
-    bool own_blocks;     /* computed again: only the state is restored */
-    uint64_t heir_of;    /* grant of the kept sequence whose blocks and slot it
-                          * takes over; 0: none */
-    uint32_t copied;     /* block of that one which it copies, because others
-                          * have it too; PLACE_NONE: none */
-};
-
 struct batch {
     struct plan plan;
     struct sequence **owners; /* [max_rows] of the rows */
-    struct batch_row *rows;   /* [max_rows] */
     struct plan_copy *moves;  /* [PLAN_COPIES_MAX] those of plan.before that
                                * move blocks */
     uint32_t n_moves;

@@ -139,45 +139,49 @@ void batcher_own_row(struct batcher *b, struct batch *t, struct sequence *s)
     }
 }
 
-/* Copies what the first row of s restores. */
-static void restore(struct batcher *b, struct batch *t,
-                    const struct sequence *s, const struct batch_row *order)
+/* What the first row of a sequence copies before it computes. */
+struct begin {
+    uint32_t checkpoint; /* to its slot; SLOT_NONE: nothing */
+    uint32_t copied;     /* a block, to its last one; PLACE_NONE: nothing */
+};
+
+static const struct begin nothing = {SLOT_NONE, PLACE_NONE};
+
+static void copy_begin(struct batcher *b, struct batch *t,
+                       const struct sequence *s, const struct begin *from)
 {
     struct pool *pool = b->table->pool;
+    struct plan_copy c;
 
-    if (order->checkpoint != SLOT_NONE) {
-        batch_copy(t, pool,
-                   (struct plan_copy){order->checkpoint, s->slot,
-                                      b->limits.pages_per_slot});
+    if (from->checkpoint != SLOT_NONE) {
+        c = (struct plan_copy){from->checkpoint, s->slot,
+                               b->limits.pages_per_slot};
+        batch_copy(t, pool, c);
     }
-    if (order->copied != PLACE_NONE) {
+    if (from->copied != PLACE_NONE) {
         uint32_t last = s->n_planned / b->limits.block_tokens;
         uint32_t own = paged_get(&b->table->slab, &s->blocks, last);
 
-        batch_copy(t, pool,
-                   (struct plan_copy){pool_page(pool, order->copied),
-                                      pool_page(pool, own), 1});
+        c = (struct plan_copy){pool_page(pool, from->copied),
+                               pool_page(pool, own), 1};
+        batch_copy(t, pool, c);
     }
 }
 
-/* Adds a row with the next n positions of s.  order: what it does before; NULL:
- * nothing. */
+/* Adds a row with the next n positions of s. */
 static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
-                    uint32_t n, const struct batch_row *order)
+                    uint32_t n, const struct begin *from)
 {
-    static const struct batch_row nothing = {
-        .node = PREFIX_NONE, .checkpoint = SLOT_NONE, .copied = PLACE_NONE};
     struct plan *p = &t->plan;
     uint32_t known = sequence_known(s), i = p->n_rows, run;
     struct plan_row *row = &p->rows[i];
 
-    t->rows[i] = order != NULL ? *order : nothing;
     if (!batch_take_memory(&b->limits, b->table, t, s, s->n_planned + n)) {
         batcher_drop(b, s);
         b->stuck = s;
         return;
     }
-    restore(b, t, s, &t->rows[i]);
+    copy_begin(b, t, s, from);
     *row = (struct plan_row){
         .sequence = s->number,
         .kind = sequence_kind(s, s->n_planned, &run),
@@ -285,7 +289,7 @@ static void plan_decode(struct batcher *b, struct batch *t)
         }
         if (decode_ready(b, s) && batch_has_room(&b->limits, b->table->pool, t,
                                                  s, s->n_planned + 1)) {
-            add_row(b, t, s, 1, NULL);
+            add_row(b, t, s, 1, &nothing);
         }
     }
 }
@@ -320,19 +324,19 @@ static uint32_t chunk_length(const struct batcher *b, const struct sequence *s,
 
 /* Decides where the first plan of s begins.  Returns false if s cannot begin
  * yet, because a plan still computes what it continues. */
-static bool begin(struct batcher *b, struct sequence *s,
-                  struct batch_row *order)
+static bool begin(struct batcher *b, struct sequence *s, struct begin *from)
 {
-    *order = (struct batch_row){
-        .node = PREFIX_NONE, .checkpoint = SLOT_NONE, .copied = PLACE_NONE};
+    if (s->n_planned > 0) {
+        return true;
+    }
     if (s->from != NULL) {
         if (s->from->inflight > 0) {
             return false;
         }
-        continue_take(b, s, order);
+        continue_take(b, s, &from->copied);
     }
     if (s->n_planned == 0 && reuse_has(b->reuse, s)) {
-        reuse_begin(b->reuse, s, order);
+        reuse_begin(b->reuse, s, &from->checkpoint);
     }
     return true;
 }
@@ -354,16 +358,15 @@ static void plan_prefill(struct batcher *b, struct batch *t)
 
     for (; s != NULL && t->plan.n_rows < b->limits.max_rows; s = next) {
         uint32_t n, room = b->limits.step_tokens - t->plan.n_tokens;
-        bool first = s->n_planned == 0;
-        struct batch_row order;
+        struct begin from = nothing;
 
         next = sequence_next(s, LIST_PLAN);
         /* FIFO: later sequences wait behind this one, or a long prompt could
          * starve. */
-        if (first && !can_begin(b, t, s, room)) {
+        if (s->n_planned == 0 && !can_begin(b, t, s, room)) {
             return;
         }
-        if (first && !begin(b, s, &order)) {
+        if (!begin(b, s, &from)) {
             continue;
         }
         n = chunk_length(b, s, room);
@@ -371,7 +374,7 @@ static void plan_prefill(struct batcher *b, struct batch *t)
                                       s->n_planned + n)) {
             return;
         }
-        add_row(b, t, s, n, first ? &order : NULL);
+        add_row(b, t, s, n, &from);
     }
 }
 
@@ -380,21 +383,15 @@ static void plan_prefill(struct batcher *b, struct batch *t)
 static void plan_again(struct batcher *b, struct batch *t)
 {
     struct sequence *s = b->again.head;
-    struct batch_row order;
-    bool first;
+    struct begin from = nothing;
 
     while (s != NULL && !window_open(s)) {
         s = sequence_next(s, LIST_PLAN);
     }
-    if (s == NULL || t->plan.n_rows > 0) {
+    if (s == NULL || t->plan.n_rows > 0 || !begin(b, s, &from)) {
         return;
     }
-    first = s->n_planned == 0;
-    if (first && !begin(b, s, &order)) {
-        return;
-    }
-    add_row(b, t, s, chunk_length(b, s, b->limits.step_tokens),
-            first ? &order : NULL);
+    add_row(b, t, s, chunk_length(b, s, b->limits.step_tokens), &from);
 }
 
 /* ---- plans ---- */

@@ -270,7 +270,7 @@ static bool is_shared(const struct pool *p, uint32_t block)
 }
 
 static void take_blocks(struct batcher *b, const struct sequence *kept,
-                        struct sequence *s, struct batch_row *order)
+                        struct sequence *s, uint32_t *copied)
 {
     struct pool *pool = b->table->pool;
     uint32_t full = kept->n_planned / b->limits.block_tokens;
@@ -280,7 +280,7 @@ static void take_blocks(struct batcher *b, const struct sequence *kept,
         uint32_t block = paged_get(&b->table->slab, &kept->blocks, i);
 
         if (i == full && is_shared(pool, block)) {
-            order->copied = block;
+            *copied = block;
             return;
         }
         pool_share(pool, block, true);
@@ -288,8 +288,7 @@ static void take_blocks(struct batcher *b, const struct sequence *kept,
     }
 }
 
-void continue_take(struct batcher *b, struct sequence *s,
-                   struct batch_row *order)
+void continue_take(struct batcher *b, struct sequence *s, uint32_t *copied)
 {
     static const struct pool_need slot = {{0, 1, 0}};
     struct sequence *kept = s->from;
@@ -300,7 +299,7 @@ void continue_take(struct batcher *b, struct sequence *s,
     if (!is_usable(kept, s)) {
         return;
     }
-    take_blocks(b, kept, s, order);
+    take_blocks(b, kept, s, copied);
     if (b->limits.pages_per_slot > 0) {
         /* The slot changes hands, so that of the grant is free. */
         s->slot = kept->slot;
@@ -308,9 +307,15 @@ void continue_take(struct batcher *b, struct sequence *s,
         kept->need.n[POOL_SLOTS] = 0;
         pool_ungrant(b->table->pool, &slot);
     }
-    order->heir_of = kept->grant;
     s->n_planned = s->n_computed = s->reused = kept->n_planned;
     b->n_continued++;
+    if (b->reuse != NULL) {
+        reuse_tell(b->reuse, s,
+                   &(struct role_restore){.position = s->n_planned,
+                                          .node = PREFIX_NONE,
+                                          .checkpoint = SLOT_NONE,
+                                          .from = kept});
+    }
     if (reuse_has(b->reuse, s)) {
         reuse_continue(b->reuse, s);
     }
@@ -389,27 +394,13 @@ static uint32_t release_blocks(struct sequences *q, struct sequence *s,
     return n;
 }
 
-/* The other stages cut s too. */
-static void tell_stages(struct sequences *q, const struct sequence *s,
-                        uint32_t position, uint32_t checkpoint)
-{
-    const struct role_restore r = {.position = position,
-                                   .node = PREFIX_NONE,
-                                   .checkpoint = checkpoint,
-                                   .cut = true};
-
-    if (q->role.ops->reuses && q->role.ops->restore != NULL) {
-        q->role.ops->restore(q->role.self, s, &r);
-    }
-}
-
 /* Takes the state of s back to the deepest checkpoint at most at `begin`; if
  * there is none, gives the slot back. */
 static enum status restore_state(struct sequences *q, struct sequence *s,
-                                 uint32_t begin, uint32_t *position,
+                                 struct role_restore *to,
                                  struct pool_need *freed, struct error *e)
 {
-    struct prefix_hit hit = reuse_find(&q->reuse, s, begin);
+    struct prefix_hit hit = reuse_find(&q->reuse, s, to->position);
 
     if (hit.n_tokens > 0 &&
         !batcher_load(&q->batcher, hit.checkpoint, s->slot)) {
@@ -423,8 +414,8 @@ static enum status restore_state(struct sequences *q, struct sequence *s,
         s->need.n[POOL_SLOTS]--;
         freed->n[POOL_SLOTS] = 1;
     }
-    *position = hit.n_tokens;
-    tell_stages(q, s, hit.n_tokens, hit.checkpoint);
+    to->position = hit.n_tokens;
+    to->checkpoint = hit.checkpoint;
     return ST_OK;
 }
 
@@ -433,25 +424,25 @@ enum status continue_cut(struct sequences *q, struct sequence *s,
                          struct pool_need *freed, uint32_t *position,
                          struct error *e)
 {
-    bool has_state = s->slot != SLOT_NONE;
-    uint32_t begin = m->begin;
+    struct role_restore to = {
+        .node = PREFIX_NONE, .checkpoint = SLOT_NONE, .cut = true};
 
     memset(freed, 0, sizeof *freed);
     if (check_range(s, m, e) != ST_OK) {
         return e->code;
     }
-    *position = least(begin, s->n_planned);
-    if (begin < s->n_planned && has_state &&
-        restore_state(q, s, begin, position, freed, e) != ST_OK) {
+    to.position = least(m->begin, s->n_planned);
+    if (to.position < s->n_planned && s->slot != SLOT_NONE &&
+        restore_state(q, s, &to, freed, e) != ST_OK) {
         return e->code;
     }
-    if (begin < s->n_planned && !has_state) {
-        tell_stages(q, s, *position, SLOT_NONE);
+    s->n_kept = m->begin;
+    s->n_planned = *position = to.position;
+    s->n_computed = least(s->n_computed, to.position);
+    freed->n[POOL_BLOCKS] = release_blocks(q, s, to.position);
+    if (q->role.ops->restore != NULL) {
+        q->role.ops->restore(q->role.self, s, &to);
     }
-    s->n_kept = begin;
-    s->n_planned = *position;
-    s->n_computed = least(s->n_computed, *position);
-    freed->n[POOL_BLOCKS] = release_blocks(q, s, *position);
     q->report.changed = true;
     return ST_OK;
 }

@@ -40,9 +40,9 @@ MUST_CHECK enum status continue_complete(struct sequences *q,
                                          struct sequence *s, struct error *e);
 
 /* Takes over what the kept sequence has, for the first row of s, which follows
- * in the same plan; b->spent has the kept one then. */
-void continue_take(struct batcher *b, struct sequence *s,
-                   struct batch_row *order);
+ * in the same plan; b->spent has the kept one then.  *copied: a block of it
+ * that the row copies to its last one; PLACE_NONE: none. */
+void continue_take(struct batcher *b, struct sequence *s, uint32_t *copied);
 
 /* Unbinds s, which ends: if it waited for a kept sequence, that one's lease
  * starts anew; if s is a kept one, its heir goes on without it. */

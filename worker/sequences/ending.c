@@ -65,6 +65,10 @@ void ending_release(struct sequences *q, struct sequence *s)
     continue_leave(q, s);
     sequence_move(&q->table, s, SEQUENCE_RELEASING);
     q->report.changed = true;
+    /* Other stages can keep what it leaves only before they remove it. */
+    if (s->staged) {
+        reuse_end(&q->reuse, s);
+    }
     q->role.ops->remove(q->role.self, s);
     if (s->inflight == 0 || PLANT(FREED_EARLY)) {
         memory_released(q, s);

@@ -65,6 +65,14 @@ bool reuse_has(const struct reuse *u, const struct sequence *s)
     return u != NULL && u->on && s->cache && u->role->ops->reuses;
 }
 
+void reuse_tell(const struct reuse *u, const struct sequence *s,
+                const struct role_restore *to)
+{
+    if (u->role->ops->restore != NULL) {
+        u->role->ops->restore(u->role->self, s, to);
+    }
+}
+
 /* ---- the first plan ---- */
 
 /* Returns the end of the positions that may be restored and inserted. */
@@ -101,7 +109,7 @@ static void set_wants(struct reuse *u, struct sequence *s,
     }
 }
 
-void reuse_begin(struct reuse *u, struct sequence *s, struct batch_row *order)
+void reuse_begin(struct reuse *u, struct sequence *s, uint32_t *checkpoint)
 {
     bool again = s->n_blocks > 0 || s->slot != SLOT_NONE;
     uint32_t n = least(reusable(u, s) + 1, sequence_known(s));
@@ -119,15 +127,16 @@ void reuse_begin(struct reuse *u, struct sequence *s, struct batch_row *order)
     if (hit.n_tokens == 0) {
         return;
     }
-    order->restored = hit.n_tokens;
-    order->node = hit.node;
-    order->checkpoint = hit.checkpoint;
-    order->own_blocks = again;
+    *checkpoint = hit.checkpoint;
     if (!again) {
         share_blocks(u, s, hit.node, hit.n_tokens);
         s->reused = hit.n_tokens;
         u->n_restored += hit.n_tokens;
     }
+    reuse_tell(u, s,
+               &(struct role_restore){.position = hit.n_tokens,
+                                      .node = again ? PREFIX_NONE : hit.node,
+                                      .checkpoint = hit.checkpoint});
 }
 
 void reuse_continue(struct reuse *u, struct sequence *s)

@@ -58,9 +58,13 @@ void reuse_fini(struct reuse *u);
 bool reuse_has(const struct reuse *u, const struct sequence *s);
 
 /* Begins the first plan of s, or the first one of computing it again: shares
- * blocks, sets n_planned, and fills the orders of its row.  The row must follow
- * in the same plan. */
-void reuse_begin(struct reuse *u, struct sequence *s, struct batch_row *order);
+ * blocks and sets n_planned.  *checkpoint: to be copied to its slot, by the row
+ * that must follow in the same plan; SLOT_NONE: none. */
+void reuse_begin(struct reuse *u, struct sequence *s, uint32_t *checkpoint);
+
+/* Lets the other stages of a replica do likewise. */
+void reuse_tell(const struct reuse *u, const struct sequence *s,
+                const struct role_restore *to);
 
 /* Sets where s saves, which goes on from n_planned of a kept sequence. */
 void reuse_continue(struct reuse *u, struct sequence *s);

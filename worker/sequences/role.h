@@ -70,8 +70,8 @@ struct role_ops {
     /* Evict from the index until the Submit's needs at the other stages fit. */
     void (*make_room)(void *self, const Sluice__V1__SubmitRequest *m);
     /* s has matched, was taken back, or took over another sequence; no plan in
-     * flight names it.  Called at once, before anything else can be evicted: the
-     * other stages do likewise. */
+     * flight names it.  Called at once, before anything else can be evicted:
+     * the other stages do likewise. */
     void (*restore)(void *self, const struct sequence *s,
                     const struct role_restore *r);
     /* A checkpoint of that name was reserved here.  Returns false if the other

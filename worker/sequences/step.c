@@ -118,7 +118,8 @@ static bool is_good(const struct sequences *q, uint32_t i,
                     const struct sequence *s)
 {
     return q->result.status == ST_OK && q->result.outcomes[i] == ROW_DONE &&
-           s->recompute != RECOMPUTE_WAITS && s->finish != FINISH_FAILED;
+           s->recompute != RECOMPUTE_WAITS && s->finish != FINISH_FAILED &&
+           !s->remove_sent;
 }
 
 static void row_back(struct sequences *q, const struct batch *t, uint32_t i)
@@ -127,8 +128,9 @@ static void row_back(struct sequences *q, const struct batch *t, uint32_t i)
     struct sequence *s = t->owners[i];
 
     s->pending -= row->sample ? 1 : 0;
-    take_row(q, row, i, s);
+    /* First, because the end of s removes it at the other stages. */
     reuse_result(&q->reuse, t, i, is_good(q, i, s));
+    take_row(q, row, i, s);
     ending_plan_back(q, s);
 }
 

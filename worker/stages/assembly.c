@@ -88,6 +88,17 @@ void assembly_edge_down(struct assembly *a, const char *fmt, ...)
 
 /* ---- the stream ---- */
 
+/* Bytes of an Open, its Restore and its Remove beside the ids, at most: the
+ * lists of its sampling, and one or two columns for each stage.  What Keep and
+ * Gone name is less than the ids of its positions. */
+#define OPEN_BYTES 16384u
+
+size_t assembly_stream_bytes(const struct sequence_table *t)
+{
+    return (size_t)t->capacity * OPEN_BYTES +
+           ((size_t)t->slab.n_pages << t->slab.shift) * ASSEMBLY_ID_BYTES;
+}
+
 /* A stream with a gap cannot be repaired, so a message that was not sent ends
  * the assembly. */
 static void check_sent(struct assembly *a, enum method m, enum status st)

@@ -31,6 +31,7 @@
 #include "proto/limits.h"
 #include "proto/stage.pb-c.h"
 #include "worker/base/base.h"
+#include "worker/cache/sequence.h"
 
 /* From Assemble until both edges are up.  Shorter than the router's timeout, so
  * that the stage's own error comes first. */
@@ -93,6 +94,10 @@ bool assembly_is_up(const struct assembly *a);
 /* Return the number of the stage after or before this one. */
 uint32_t assembly_after(const struct assembly *a);
 uint32_t assembly_before(const struct assembly *a);
+
+/* Returns the most bytes of messages without tensors that are under way to one
+ * stage, given the sequences that the table holds. */
+size_t assembly_stream_bytes(const struct sequence_table *t);
 
 /* Sends a message to the next stage, in order; does nothing unless
  * assembly_is_up().  A message that finds no room, or is too large for its

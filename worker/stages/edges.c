@@ -8,10 +8,6 @@
 #include "common/wire/identity.h"
 #include "proto/registry.pb-c.h"
 
-/* Bytes of an Open and its Remove beside the ids, at most: the lists of its
- * sampling, and one or two columns for each stage. */
-#define OPEN_BYTES 16384u
-
 _Static_assert(STAGES_MAX <= LINK_TENSORS_MAX, "one tensor a microbatch");
 
 /* ---- messages ---- */
@@ -96,9 +92,7 @@ static struct link_limits limits_of(const struct edges *g)
     uint64_t x = (uint64_t)a->step_tokens * a->base->o.hidden * sizeof(float);
     struct link_limits l = link_limits_tensors(a->n_stages, (uint32_t)x);
 
-    l.outbox_bytes += (size_t)g->table->capacity * OPEN_BYTES;
-    l.outbox_bytes += ((size_t)g->table->slab.n_pages << g->table->slab.shift) *
-                      ASSEMBLY_ID_BYTES;
+    l.outbox_bytes += assembly_stream_bytes(g->table);
     return l;
 }
 

@@ -20,8 +20,7 @@ void leader_init(struct leader *l, struct sequences *q, struct assembly *a)
 
 static bool member_begin(void *self)
 {
-    (void)self; /* all memory was allocated with the core */
-    return true;
+    return leader_reuse_begin(self);
 }
 
 static void member_up(void *self)
@@ -38,6 +37,7 @@ static void member_up(void *self)
 static void rows_back(struct leader *l, const struct batch *t)
 {
     for (uint32_t i = 0; i < t->plan.n_rows; i++) {
+        reuse_result(&l->sequences->reuse, t, i, false);
         ending_plan_back(l->sequences, t->owners[i]);
     }
     batcher_return(&l->sequences->batcher);
@@ -51,6 +51,7 @@ static void member_over(void *self)
     struct leader *l = self;
     struct batcher *b = &l->sequences->batcher;
 
+    leader_reuse_over(l);
     l->first_step = b->step + 1;
     while (b->inflight > b->here) {
         rows_back(l, batcher_oldest(b));
@@ -114,7 +115,7 @@ static void add_ids(void *self, const struct sequence *s, uint32_t offset,
         part.offset = offset + (uint32_t)done;
         part.n_tokens = ids_at_most(n - done, OPEN_IDS_MAX);
         part.tokens = (uint32_t *)(uintptr_t)&ids[done];
-        assembly_send(l->assembly, METHOD_STAGE_OPEN_PART, &part.base);
+        leader_send(l, METHOD_STAGE_OPEN_PART, &part.base);
     }
 }
 
@@ -140,7 +141,8 @@ static void open_stages(void *self, struct sequence *s,
     open.n_tokens = first;
     open.tokens = m->tokens;
     s->staged = true;
-    assembly_send(l->assembly, METHOD_STAGE_OPEN, &open.base);
+    leader_mirror_open(l, s, m->stages);
+    leader_send(l, METHOD_STAGE_OPEN, &open.base);
     if (first < m->n_tokens) {
         add_ids(l, s, first, m->tokens + first, m->n_tokens - first);
     }
@@ -160,7 +162,7 @@ static void refuse_stages(void *self, const Sluice__V1__SubmitRequest *m)
     open.grant = m->grant;
     open.stages = m->stages;
     open.has_void_ = open.void_ = true;
-    assembly_send(l->assembly, METHOD_STAGE_OPEN, &open.base);
+    leader_send(l, METHOD_STAGE_OPEN, &open.base);
 }
 
 /* ---- Removes ---- */
@@ -178,37 +180,79 @@ static void remove_stages(void *self, struct sequence *s)
     }
     s->remove_sent = true;
     m.grant = s->grant;
-    assembly_send(l->assembly, METHOD_STAGE_REMOVE, &m.base);
+    leader_mirror_remove(l, s);
+    leader_send(l, METHOD_STAGE_REMOVE, &m.base);
 }
 
 /* ---- plans ---- */
 
 /* Returns whether the row is the first of a sequence that is computed again.
- * Without that mark a stage would take position 0 for a mistake. */
-static bool begins_anew(const struct sequence *s, const struct plan_row *row)
+ * Without that mark a stage would take its position for a mistake. */
+static bool begins_anew(const struct leader *l, const struct sequence *s,
+                        const struct plan_row *row)
 {
-    return s->recompute == RECOMPUTE_ALONE && row->position == 0;
+    return s->recompute == RECOMPUTE_ALONE &&
+           row->position == leader_note(l, s)->begins;
 }
 
-static void fill_columns(struct forward_columns *c, const struct batch *t)
+static void fill_row(struct leader *l, const struct batch *t, uint32_t i)
 {
-    for (uint32_t i = 0; i < t->plan.n_rows; i++) {
-        const struct plan_row *row = &t->plan.rows[i];
+    struct forward_columns *c = &l->columns;
+    const struct plan_row *row = &t->plan.rows[i];
+    const struct sequence *s = t->owners[i];
 
-        c->grant[i] = t->owners[i]->grant;
-        c->position[i] = row->position;
-        c->count[i] = row->n_tokens;
-        c->kind[i] = row->kind == ROW_PROMPT
-                         ? SLUICE__V1__STAGE_ROW__STAGE_ROW_PROMPT
-                         : SLUICE__V1__STAGE_ROW__STAGE_ROW_GENERATED;
-        c->kind[i] |=
-            row->sample ? SLUICE__V1__STAGE_ROW__STAGE_ROW_SAMPLE : 0u;
-        c->index[i] = row->sample ? row->index : 0;
-        if (begins_anew(t->owners[i], row)) {
-            c->kind[i] |= SLUICE__V1__STAGE_ROW__STAGE_ROW_ANEW;
-            c->index[i] = t->owners[i]->n_generated;
+    c->grant[i] = s->grant;
+    c->position[i] = row->position;
+    c->count[i] = row->n_tokens;
+    c->kind[i] = row->kind == ROW_PROMPT
+                     ? SLUICE__V1__STAGE_ROW__STAGE_ROW_PROMPT
+                     : SLUICE__V1__STAGE_ROW__STAGE_ROW_GENERATED;
+    c->kind[i] |= row->sample ? SLUICE__V1__STAGE_ROW__STAGE_ROW_SAMPLE : 0u;
+    c->index[i] = row->sample ? row->index : 0;
+    if (begins_anew(l, s, row)) {
+        c->kind[i] |= SLUICE__V1__STAGE_ROW__STAGE_ROW_ANEW;
+        c->index[i] = s->n_generated;
+        leader_note(l, s)->begins = 0;
+    }
+}
+
+/* Adds the saves of a row that has run. */
+static void fill_saves(struct leader *l, const struct batch *t, uint32_t i,
+                       Sluice__V1__StageForward *m)
+{
+    struct forward_columns *c = &l->columns;
+    const struct plan_row *row = &t->plan.rows[i];
+
+    for (uint32_t k = 0; k < row->n_saves; k++) {
+        const struct plan_save *save = &t->plan.saves[row->save + k];
+
+        if (leader_saves(l, t->plan.step, save->page)) {
+            c->save_row[m->n_save_row] = i;
+            c->save_position[m->n_save_row] = save->position;
+            c->save_checkpoint[m->n_save_row++] = save->page;
         }
     }
+}
+
+static void fill_columns(struct leader *l, const struct batch *t,
+                         Sluice__V1__StageForward *m)
+{
+    struct forward_columns *c = &l->columns;
+
+    for (uint32_t i = 0; i < t->plan.n_rows; i++) {
+        fill_row(l, t, i);
+        if (t->plan.rows[i].n_tokens == 0) {
+            c->source[m->n_source++] = t->plan.rows[i].source;
+        }
+        if (!m->has_failure) {
+            fill_saves(l, t, i, m);
+        }
+    }
+    m->n_save_position = m->n_save_checkpoint = m->n_save_row;
+    m->source = c->source;
+    m->save_row = c->save_row;
+    m->save_position = c->save_position;
+    m->save_checkpoint = c->save_checkpoint;
 }
 
 static void send_forward(struct leader *l, const struct batch *t)
@@ -218,7 +262,11 @@ static void send_forward(struct leader *l, const struct batch *t)
     Sluice__V1__StageForward m = SLUICE__V1__STAGE_FORWARD__INIT;
     uint32_t device_us = r->device_us;
 
-    fill_columns(c, t);
+    m.has_failure = r->status != ST_OK;
+    m.failure = wire_text(m.has_failure ? r->error.text : "");
+    leader_send_gone(l);
+    leader_mirror_twins(l, t);
+    fill_columns(l, t, &m);
     m.step = t->plan.step;
     m.n_grant = m.n_position = m.n_count = t->plan.n_rows;
     m.n_kind = m.n_index = t->plan.n_rows;
@@ -229,8 +277,6 @@ static void send_forward(struct leader *l, const struct batch *t)
     m.index = c->index;
     m.n_device_us = 1;
     m.device_us = &device_us;
-    m.has_failure = r->status != ST_OK;
-    m.failure = wire_text(m.has_failure ? r->error.text : "");
     assembly_send_forward(l->assembly, &m, m.has_failure ? NULL : r->hidden,
                           t->plan.n_tokens);
 }
@@ -267,9 +313,15 @@ static void take_results(void *self)
     }
 }
 
+/* The first plan waits for the geometry: it may already save states. */
 static void submit_plans(void *self)
 {
-    step_submit_plans(((struct leader *)self)->sequences);
+    struct leader *l = self;
+
+    if (l->known) {
+        step_submit_plans(l->sequences);
+    }
+    leader_send_gone(l);
 }
 
 static uint32_t n_planned(const void *self)
@@ -472,6 +524,9 @@ static void member_recv(void *self, struct peer *p, const struct method_row *m,
     case METHOD_STAGE_REMOVE:
         recv_remove(l, AS_REQUEST(STAGE_REMOVE, message));
         break;
+    case METHOD_STAGE_GEOMETRY:
+        leader_recv_geometry(l, AS_REQUEST(STAGE_GEOMETRY, message));
+        break;
     default:
         assembly_break(l->assembly, "%s came to stage 0, which leads",
                        m->method);
@@ -494,4 +549,8 @@ const struct role_ops leader_role = {.check = check,
                                      .submit_plans = submit_plans,
                                      .n_planned = n_planned,
                                      .oldest = oldest,
-                                     .adopts = false};
+                                     .adopts = false,
+                                     .reuses = true,
+                                     .make_room = leader_make_room,
+                                     .restore = leader_restore,
+                                     .keep = leader_keep};

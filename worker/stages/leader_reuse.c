@@ -1,0 +1,468 @@
+/* Reuse over the stages: the leader's index decides, the mirror counts, and the
+ * stages are told. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/stages/leader.h"
+
+/* ---- what the index has let go of ---- */
+
+void leader_send_gone(struct leader *l)
+{
+    Sluice__V1__StageGone m = SLUICE__V1__STAGE_GONE__INIT;
+    struct leader_gone *g = &l->gone;
+
+    if (g->n_nodes + g->n_checkpoints == 0) {
+        return;
+    }
+    m.n_node = g->n_nodes;
+    m.node = g->node;
+    m.n_checkpoint = g->n_checkpoints;
+    m.checkpoint = g->checkpoint;
+    assembly_send(l->assembly, METHOD_STAGE_GONE, &m.base);
+    g->n_nodes = g->n_checkpoints = 0;
+}
+
+void leader_send(struct leader *l, enum method m,
+                 const ProtobufCMessage *message)
+{
+    leader_send_gone(l);
+    assembly_send(l->assembly, m, message);
+}
+
+/* ---- the mirror ---- */
+
+struct leader_note *leader_note(const struct leader *l,
+                                const struct sequence *s)
+{
+    return &l->notes[s - l->sequences->table.memory];
+}
+
+/* The leader and the stages would differ from here on. */
+static void check_mirror(struct leader *l, enum status st,
+                         const struct error *e, const char *what,
+                         uint64_t grant)
+{
+    if (st != ST_OK) {
+        assembly_break(l->assembly, "%s of grant %llu: %s", what,
+                       (unsigned long long)grant, e->text);
+    }
+}
+
+/* All stages that have a class need the same number of it. */
+static struct pool_need stages_need(const Sluice__V1__StageGrants *m)
+{
+    struct pool_need need = {{0, 0, 0}};
+
+    for (size_t i = 0; i < m->n_blocks; i++) {
+        if (m->blocks[i] > need.n[POOL_BLOCKS]) {
+            need.n[POOL_BLOCKS] = m->blocks[i];
+        }
+        if (m->slots[i] > need.n[POOL_SLOTS]) {
+            need.n[POOL_SLOTS] = m->slots[i];
+        }
+    }
+    return need;
+}
+
+static void ask_geometry(struct leader *l)
+{
+    Sluice__V1__StageGeometry m = SLUICE__V1__STAGE_GEOMETRY__INIT;
+
+    if (!l->asked) {
+        l->asked = true;
+        assembly_send(l->assembly, METHOD_STAGE_GEOMETRY, &m.base);
+    }
+}
+
+static void open_in_mirror(struct leader *l, const struct sequence *s)
+{
+    struct error e;
+
+    check_mirror(
+        l, mirror_open(&l->mirror, s->grant, &leader_note(l, s)->need, &e), &e,
+        "Open", s->grant);
+}
+
+void leader_mirror_open(struct leader *l, const struct sequence *s,
+                        const Sluice__V1__StageGrants *stages)
+{
+    *leader_note(l, s) = (struct leader_note){.need = stages_need(stages)};
+    ask_geometry(l);
+    if (l->known) {
+        open_in_mirror(l, s);
+    }
+}
+
+void leader_mirror_twins(struct leader *l, const struct batch *t)
+{
+    const struct plan *p = &t->plan;
+    struct error e;
+
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        if (p->rows[i].n_tokens == 0) {
+            check_mirror(
+                l,
+                mirror_twin(&l->mirror, t->owners[p->rows[i].source]->grant,
+                            t->owners[i]->grant, p->rows[i].position, &e),
+                &e, "twin", t->owners[i]->grant);
+        }
+    }
+}
+
+void leader_mirror_remove(struct leader *l, const struct sequence *s)
+{
+    if (l->known) {
+        mirror_remove(&l->mirror, s->grant);
+    }
+}
+
+/* ---- the index's watch ---- */
+
+static void on_added(void *self, uint32_t node, uint32_t parent, uint32_t end)
+{
+    struct leader *l = self;
+    struct leader_added *a = &l->added;
+
+    /* A node may have the number of one that is gone. */
+    leader_send_gone(l);
+    assert(a->n < a->capacity);
+    a->node[a->n] = node;
+    a->parent[a->n] = parent;
+    a->end[a->n++] = end;
+}
+
+/* Steps of one assembly differ in their low 32 bits; 0: the stages have it. */
+static uint32_t step_name(uint64_t step)
+{
+    return (uint32_t)step == 0 ? 1 : (uint32_t)step;
+}
+
+static void on_reserved(void *self, uint32_t checkpoint)
+{
+    struct leader *l = self;
+    uint32_t page;
+    struct error e;
+    bool added;
+
+    if (!l->known || !mirror_has(&l->mirror, POOL_SLOTS)) {
+        return;
+    }
+    check_mirror(l, stage_cache_save(&l->mirror.cache, checkpoint, &page, &e),
+                 &e, "checkpoint", checkpoint);
+    /* Plans are made in order, so the next one saves it. */
+    added = name_map_add(&l->saves, checkpoint,
+                         step_name(l->sequences->batcher.step + 1));
+    assert(added);
+}
+
+static void gone_checkpoint(struct leader *l, uint32_t checkpoint)
+{
+    struct leader_gone *g = &l->gone;
+    struct error e;
+    uint32_t step;
+
+    if (!name_map_find(&l->saves, checkpoint, &step)) {
+        return;
+    }
+    name_map_remove(&l->saves, checkpoint);
+    check_mirror(l,
+                 stage_cache_gone_checkpoint(&l->mirror.cache, checkpoint, &e),
+                 &e, "checkpoint", checkpoint);
+    if (step != 0) { /* no Forward has named it, and none will */
+        return;
+    }
+    if (g->n_checkpoints == LEADER_NAMES_MAX) {
+        leader_send_gone(l);
+    }
+    g->checkpoint[g->n_checkpoints++] = checkpoint;
+}
+
+static void gone_node(struct leader *l, uint32_t node)
+{
+    struct leader_gone *g = &l->gone;
+    struct error e;
+
+    if (!mirror_has(&l->mirror, POOL_BLOCKS)) {
+        return;
+    }
+    check_mirror(l, stage_cache_gone_node(&l->mirror.cache, node, &e), &e,
+                 "node", node);
+    if (g->n_nodes == LEADER_NAMES_MAX) {
+        leader_send_gone(l);
+    }
+    g->node[g->n_nodes++] = node;
+}
+
+static void on_gone(void *self, uint32_t node, uint32_t checkpoint)
+{
+    struct leader *l = self;
+
+    if (l->known && checkpoint != SLOT_NONE) {
+        gone_checkpoint(l, checkpoint);
+    }
+    if (l->known && node != PREFIX_NONE) {
+        gone_node(l, node);
+    }
+}
+
+static bool on_fits(void *self, const struct pool_need *need)
+{
+    const struct leader *l = self;
+
+    return !l->known ||
+           mirror_fits(&l->mirror, l->opening != NULL ? l->opening : need,
+                       NULL);
+}
+
+bool leader_saves(struct leader *l, uint64_t step, uint32_t checkpoint)
+{
+    uint32_t planned;
+
+    if (!name_map_find(&l->saves, checkpoint, &planned) ||
+        planned != step_name(step)) {
+        return false;
+    }
+    name_map_remove(&l->saves, checkpoint);
+    return name_map_add(&l->saves, checkpoint, 0);
+}
+
+/* ---- the entries of the role ---- */
+
+void leader_make_room(void *self, const Sluice__V1__SubmitRequest *m)
+{
+    struct leader *l = self;
+    struct pool_need own = {{m->need->blocks, m->need->slots, 0}};
+    struct pool_need need;
+
+    if (!l->known || m->stages == NULL) {
+        return;
+    }
+    need = stages_need(m->stages);
+    l->opening = &need;
+    prefix_make_room(l->sequences->reuse.index, &own, PREFIX_NONE);
+    l->opening = NULL;
+}
+
+void leader_restore(void *self, const struct sequence *s,
+                    const struct role_restore *r)
+{
+    struct leader *l = self;
+    struct stage_restore mine = {.position = r->position,
+                                 .node = r->node,
+                                 .checkpoint = r->checkpoint,
+                                 .cut = r->cut};
+    uint64_t from = r->from != NULL ? r->from->grant : 0;
+    Sluice__V1__StageRestore m = SLUICE__V1__STAGE_RESTORE__INIT;
+    struct error e;
+
+    if (!s->staged || s->remove_sent || !assembly_is_up(l->assembly)) {
+        return;
+    }
+    if (s->recompute == RECOMPUTE_ALONE) {
+        leader_note(l, s)->begins = r->position;
+    }
+    check_mirror(l, mirror_restore(&l->mirror, s->grant, &mine, from, NULL, &e),
+                 &e, "Restore", s->grant);
+    m.grant = s->grant;
+    m.position = r->position;
+    m.has_node = r->node != PREFIX_NONE;
+    m.node = r->node;
+    m.has_checkpoint = r->checkpoint != SLOT_NONE;
+    m.checkpoint = r->checkpoint;
+    m.has_from = from != 0;
+    m.from = from;
+    m.has_cut = m.cut = r->cut;
+    leader_send(l, METHOD_STAGE_RESTORE, &m.base);
+}
+
+static void send_keep(struct leader *l, uint64_t grant, uint32_t at, uint32_t n)
+{
+    Sluice__V1__StageKeep m = SLUICE__V1__STAGE_KEEP__INIT;
+
+    m.grant = grant;
+    m.n_node = m.n_parent = m.n_end = n;
+    m.node = l->added.node + at;
+    m.parent = l->added.parent + at;
+    m.end = l->added.end + at;
+    leader_send(l, METHOD_STAGE_KEEP, &m.base);
+}
+
+void leader_keep(void *self, const struct sequence *s, uint32_t node,
+                 uint32_t end)
+{
+    struct leader *l = self;
+    struct leader_added *a = &l->added;
+    struct error e;
+
+    (void)node, (void)end;
+    for (uint32_t i = 0; i < a->n && mirror_has(&l->mirror, POOL_BLOCKS); i++) {
+        check_mirror(l,
+                     mirror_keep(&l->mirror, s->grant, a->node[i], a->parent[i],
+                                 a->end[i], &e),
+                     &e, "Keep", s->grant);
+    }
+    for (uint32_t i = 0; i < a->n; i += LEADER_NAMES_MAX) {
+        uint32_t left = a->n - i;
+
+        send_keep(l, s->grant, i,
+                  left < LEADER_NAMES_MAX ? left : LEADER_NAMES_MAX);
+    }
+    a->n = 0;
+}
+
+/* ---- Geometry ---- */
+
+/* The Submits that came before are open at the stages too. */
+static void learn(struct leader *l, const struct mirror_stage *stages,
+                  uint32_t n)
+{
+    const struct sequence_table *t = &l->sequences->table;
+    const struct worker_options *o = &l->assembly->base->o;
+
+    if (!mirror_begin(&l->mirror, stages, n)) {
+        assembly_break(l->assembly,
+                       "out of memory for the accounts of %u "
+                       "stages",
+                       n);
+        return;
+    }
+    prefix_set_classes(
+        l->sequences->reuse.index,
+        o->pages_per_block > 0 || mirror_has(&l->mirror, POOL_BLOCKS),
+        o->pages_per_slot > 0 || mirror_has(&l->mirror, POOL_SLOTS));
+    l->known = true;
+    for (const struct sequence *s = t->all.head; s != NULL;
+         s = sequence_next(s, LIST_ALL)) {
+        if (s->staged && !s->remove_sent) {
+            open_in_mirror(l, s);
+        }
+    }
+}
+
+static bool is_shape(const struct mirror_stage *g)
+{
+    return g->n_pages > 0 && g->n_pages <= SHARD_CLASS_MAX &&
+           g->pages_per_block <= 1 && g->pages_per_slot <= POOL_EXTENT_MAX &&
+           g->pages_per_block + g->pages_per_slot > 0;
+}
+
+void leader_recv_geometry(struct leader *l, const Sluice__V1__StageGeometry *m)
+{
+    struct mirror_stage stages[STAGES_MAX];
+    uint32_t n = l->assembly->n_stages - 1;
+
+    if (!l->asked || l->known || m->n_n_pages != n ||
+        m->n_pages_per_block != n || m->n_pages_per_slot != n) {
+        assembly_break(l->assembly,
+                       "Geometry of %zu, %zu and %zu stages, but %s",
+                       m->n_n_pages, m->n_pages_per_block, m->n_pages_per_slot,
+                       !l->asked  ? "it was not sent"
+                       : l->known ? "it came before"
+                                  : "there are others");
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        stages[i] = (struct mirror_stage){m->n_pages[i], m->pages_per_block[i],
+                                          m->pages_per_slot[i]};
+        if (!is_shape(&stages[i])) {
+            assembly_break(l->assembly,
+                           "Geometry: stage %u has %u pages, %u for a block "
+                           "and %u for a slot",
+                           i + 1, m->n_pages[i], m->pages_per_block[i],
+                           m->pages_per_slot[i]);
+            return;
+        }
+    }
+    learn(l, stages, n);
+}
+
+/* ---- begin and end ---- */
+
+static bool make_added(struct leader_added *a, uint32_t capacity)
+{
+    if (a->capacity > 0) {
+        return true;
+    }
+    free(a->node);
+    a->node = malloc(3 * (size_t)capacity * sizeof *a->node);
+    if (a->node == NULL) {
+        return false;
+    }
+    a->parent = a->node + capacity;
+    a->end = a->parent + capacity;
+    a->capacity = capacity;
+    return true;
+}
+
+/* Checkpoints have the numbers of pages here, or of nodes where this stage has
+ * none. */
+static uint32_t saves_max(const struct worker_options *o)
+{
+    uint64_t nodes = (uint64_t)o->n_pages * o->block_tokens / PREFIX_UNIT + 1;
+
+    return o->pages_per_slot > 0 ? o->n_pages / o->pages_per_slot
+                                 : (uint32_t)nodes;
+}
+
+bool leader_reuse_begin(struct leader *l)
+{
+    static const struct prefix_watch empty;
+    const struct worker_options *o = &l->assembly->base->o;
+    uint32_t capacity = l->sequences->table.capacity;
+    struct prefix_watch w = empty;
+
+    if (l->notes == NULL) {
+        mirror_init(&l->mirror, capacity, o->context, o->block_tokens);
+        l->notes = calloc(capacity, sizeof *l->notes);
+    }
+    if (l->notes == NULL ||
+        !make_added(&l->added, o->context / PREFIX_UNIT + 1) ||
+        (l->saves.entries == NULL && !name_map_init(&l->saves, saves_max(o)))) {
+        return false;
+    }
+    l->asked = l->known = false;
+    w.self = l;
+    w.added = on_added;
+    w.reserved = on_reserved;
+    w.gone = on_gone;
+    w.fits = on_fits;
+    prefix_set_watch(l->sequences->reuse.index, &w);
+    return true;
+}
+
+/* Nothing of this assembly goes into the index any more. */
+static void drop_rolling(struct leader *l)
+{
+    struct prefix *index = l->sequences->reuse.index;
+
+    for (struct sequence *s = l->sequences->table.all.head; s != NULL;
+         s = sequence_next(s, LIST_ALL)) {
+        if (s->rolling != SLOT_NONE) {
+            prefix_drop(index, s->rolling);
+            s->rolling = SLOT_NONE;
+        }
+    }
+}
+
+/* The stages drop what they keep by themselves. */
+void leader_reuse_over(struct leader *l)
+{
+    l->asked = l->known = false;
+    prefix_set_watch(l->sequences->reuse.index, NULL);
+    drop_rolling(l);
+    prefix_clear(l->sequences->reuse.index);
+    mirror_end(&l->mirror);
+    name_map_clear(&l->saves);
+    l->added.n = 0;
+    l->gone.n_nodes = l->gone.n_checkpoints = 0;
+}
+
+void leader_fini(struct leader *l)
+{
+    mirror_fini(&l->mirror);
+    name_map_fini(&l->saves);
+    free(l->notes);
+    free(l->added.node);
+}

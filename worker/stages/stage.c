@@ -137,6 +137,7 @@ reserve_memory(struct stage *g, const Sluice__V1__StageOpen *m, struct error *e)
                          g->sequences->table.capacity);
     }
     s->need = need;
+    *stage_note(g, s) = (struct stage_note){.spoilt_at = UINT32_MAX};
     /* For logs, and for the choice that random draws depend on.  The key is in
      * no hash: the router calls only the leader. */
     if (!sequence_key_read(&s->key, m->sequence, e)) {
@@ -149,11 +150,25 @@ reserve_memory(struct stage *g, const Sluice__V1__StageOpen *m, struct error *e)
     return ST_OK;
 }
 
+/* Checkpoints are taken from free pages when a row saves them. */
+static enum status check_need(const struct stage *g,
+                              const Sluice__V1__StageOpen *m, struct error *e)
+{
+    struct pool_need need = need_of(g, m);
+
+    if (need.n[POOL_CHECKPOINTS] > 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "need has %u checkpoints, a sequence has none",
+                         need.n[POOL_CHECKPOINTS]);
+    }
+    return submit_check_need(g->sequences, &need, m->n_prompt + m->max_tokens,
+                             e);
+}
+
 static enum status take_open(struct stage *g, const Sluice__V1__StageOpen *m,
                              struct error *e)
 {
     struct sequence_key key;
-    struct pool_need need;
 
     if (check_columns(g, m, e) != ST_OK || check_order(g, m, e) != ST_OK) {
         return e->code;
@@ -169,12 +184,10 @@ static enum status take_open(struct stage *g, const Sluice__V1__StageOpen *m,
     if (m->void_) {
         return ST_OK;
     }
-    need = need_of(g, m);
     if (check_lengths(g, m, e) != ST_OK ||
         !sequence_key_read(&key, m->sequence, e) ||
         sampling_check(m->sampling, g->base->o.vocab, e) != ST_OK ||
-        submit_check_need(g->sequences, &need, m->n_prompt + m->max_tokens,
-                          e) != ST_OK ||
+        check_need(g, m, e) != ST_OK ||
         submit_check_ids(g->sequences, m->tokens, m->n_tokens, 0, e) != ST_OK) {
         return e->code;
     }
@@ -189,7 +202,7 @@ void stage_recv_open(struct stage *g, const Sluice__V1__StageOpen *m)
         assembly_break(g->assembly, "Open of grant %" PRIu64 ": %s", m->grant,
                        e.text);
     } else if (!stage_is_last(g)) {
-        assembly_send(g->assembly, METHOD_STAGE_OPEN, &m->base);
+        relay_send(&g->relay, METHOD_STAGE_OPEN, &m->base);
     }
 }
 
@@ -231,7 +244,7 @@ void stage_recv_open_part(struct stage *g, const Sluice__V1__StageOpenPart *m)
     struct error e;
 
     if (!stage_is_last(g)) {
-        assembly_send(g->assembly, METHOD_STAGE_OPEN_PART, &m->base);
+        relay_send(&g->relay, METHOD_STAGE_OPEN_PART, &m->base);
     } else if (take_part(g, m, &e) != ST_OK) {
         assembly_break(g->assembly, "OpenPart of grant %" PRIu64 ": %s",
                        m->grant, e.text);
@@ -241,37 +254,33 @@ void stage_recv_open_part(struct stage *g, const Sluice__V1__StageOpenPart *m)
 /* ---- Remove ---- */
 
 /* Passes the Remove on, with what the previous stages and this one freed. */
-static void send_remove(struct stage *g, uint64_t grant,
-                        struct stage_receipts *p, const struct pool_need *freed)
+static void send_remove(struct stage *g, const Sluice__V1__StageRemove *m,
+                        const struct pool_need *freed)
 {
-    Sluice__V1__StageRemove m = SLUICE__V1__STAGE_REMOVE__INIT;
+    Sluice__V1__StageRemove out = SLUICE__V1__STAGE_REMOVE__INIT;
+    uint32_t blocks[STAGES_MAX], slots[STAGES_MAX], checkpoints[STAGES_MAX];
     uint32_t at = g->assembly->stage - 1;
 
-    p->blocks[at] = freed->n[POOL_BLOCKS] << PLANT(STAGE_RELEASE_TWICE);
-    p->slots[at] = freed->n[POOL_SLOTS] << PLANT(STAGE_RELEASE_TWICE);
-    p->checkpoints[at] = freed->n[POOL_CHECKPOINTS];
-    m.grant = grant;
-    m.n_blocks = m.n_slots = m.n_checkpoints = g->assembly->stage;
-    m.blocks = p->blocks;
-    m.slots = p->slots;
-    m.checkpoints = p->checkpoints;
-    assembly_send(g->assembly, METHOD_STAGE_REMOVE, &m.base);
+    for (uint32_t i = 0; i < at; i++) {
+        blocks[i] = m->blocks[i];
+        slots[i] = m->slots[i];
+        checkpoints[i] = m->checkpoints[i];
+    }
+    blocks[at] = freed->n[POOL_BLOCKS] << PLANT(STAGE_RELEASE_TWICE);
+    slots[at] = freed->n[POOL_SLOTS] << PLANT(STAGE_RELEASE_TWICE);
+    checkpoints[at] = freed->n[POOL_CHECKPOINTS];
+    out.grant = m->grant;
+    out.n_blocks = out.n_slots = out.n_checkpoints = g->assembly->stage;
+    out.blocks = blocks;
+    out.slots = slots;
+    out.checkpoints = checkpoints;
+    relay_send(&g->relay, METHOD_STAGE_REMOVE, &out.base);
 }
 
-static struct stage_receipts *receipts_of(struct stage *g,
-                                          const struct sequence *s)
+/* No plan names s any more. */
+static void forget_sequence(struct stage *g, struct sequence *s)
 {
-    return &g->receipts[s - g->sequences->table.memory];
-}
-
-/* No plan names s any more: its memory is free from now on. */
-static void release_sequence(struct stage *g, struct sequence *s)
-{
-    struct pool_need freed = s->need;
-
-    sequence_release(&g->sequences->table, s);
     sequence_move(&g->sequences->table, s, SEQUENCE_FINISHED);
-    send_remove(g, s->grant, receipts_of(g, s), &freed);
     sequence_free(&g->sequences->table, &s);
     g->sequences->report.changed = true;
 }
@@ -284,23 +293,30 @@ void stage_plan_back(struct stage *g, struct sequence *s)
     }
     s->inflight--;
     if (s->state == SEQUENCE_RELEASING && s->inflight == 0) {
-        release_sequence(g, s);
+        forget_sequence(g, s);
     }
 }
 
-static void copy_column(uint32_t *out, const uint32_t *in, size_t n)
+/* The memory is free at once: plans that still read it run before any that
+ * writes to it.  The ids stay until those plans have returned. */
+static struct pool_need release_sequence(struct stage *g, struct sequence *s)
 {
-    if (n > 0) {
-        memcpy(out, in, n * sizeof *in);
+    struct pool_need freed = s->need;
+
+    sequence_release(&g->sequences->table, s);
+    sequence_move(&g->sequences->table, s, SEQUENCE_RELEASING);
+    g->sequences->report.changed = true;
+    if (s->inflight == 0 || PLANT(MICROBATCH_OVERTAKES_REMOVE)) {
+        forget_sequence(g, s);
     }
+    return freed;
 }
 
 void stage_recv_remove(struct stage *g, const Sluice__V1__StageRemove *m)
 {
-    static const struct pool_need nothing;
     struct sequence *s = sequence_by_grant(&g->sequences->table, m->grant);
     size_t n = g->assembly->stage - 1;
-    struct stage_receipts receipts;
+    struct pool_need freed = {{0, 0, 0}};
 
     if (m->n_blocks != n || m->n_slots != n || m->n_checkpoints != n) {
         assembly_break(g->assembly,
@@ -314,19 +330,10 @@ void stage_recv_remove(struct stage *g, const Sluice__V1__StageRemove *m)
                        m->grant, m->grant == 0 ? "names none" : "came before");
         return;
     }
-    copy_column(receipts.blocks, m->blocks, n);
-    copy_column(receipts.slots, m->slots, n);
-    copy_column(receipts.checkpoints, m->checkpoints, n);
-    if (s == NULL) {
-        send_remove(g, m->grant, &receipts, &nothing);
-        return;
+    if (s != NULL) {
+        freed = release_sequence(g, s);
     }
-    /* The receipts wait with the sequence until its plans have returned. */
-    *receipts_of(g, s) = receipts;
-    sequence_move(&g->sequences->table, s, SEQUENCE_RELEASING);
-    if (s->inflight == 0 || PLANT(MICROBATCH_OVERTAKES_REMOVE)) {
-        release_sequence(g, s);
-    }
+    send_remove(g, m, &freed);
 }
 
 /* ---- made and freed ---- */
@@ -336,17 +343,18 @@ static void microbatch_free(struct microbatch *b)
     batch_fini(&b->batch);
     free(b->samples);
     free(b->anew);
+    free(b->save_row);
+    free(b->save_position);
+    free(b->save_checkpoint);
     b->samples = b->anew = NULL;
+    b->save_row = b->save_position = b->save_checkpoint = NULL;
 }
 
 static bool microbatch_make(struct stage *g, struct microbatch *b)
 {
     const struct worker_options *o = &g->base->o;
-    struct batcher_limits l = {.max_rows = o->max_rows,
-                               .step_tokens = o->step_tokens,
-                               .block_tokens = o->block_tokens,
-                               .n_blocks = o->n_blocks,
-                               .n_slots = o->n_slots};
+    struct batcher_limits l = batch_limits(o, 1);
+    size_t saves = (size_t)o->max_rows * PLAN_SAVES_MAX;
 
     /* Kept from an earlier assembly: the options do not change. */
     if (b->made) {
@@ -354,8 +362,12 @@ static bool microbatch_make(struct stage *g, struct microbatch *b)
     }
     b->samples = malloc(o->max_rows * sizeof *b->samples);
     b->anew = malloc(o->max_rows * sizeof *b->anew);
-    b->made =
-        batch_init(&b->batch, &l) && b->samples != NULL && b->anew != NULL;
+    b->save_row = malloc(saves * sizeof *b->save_row);
+    b->save_position = malloc(saves * sizeof *b->save_position);
+    b->save_checkpoint = malloc(saves * sizeof *b->save_checkpoint);
+    b->made = batch_init(&b->batch, &l) && b->samples != NULL &&
+              b->anew != NULL && b->save_row != NULL &&
+              b->save_position != NULL && b->save_checkpoint != NULL;
     if (!b->made) {
         microbatch_free(b);
     }
@@ -368,19 +380,53 @@ void stage_init(struct stage *g, struct sequences *q, struct assembly *a)
     g->base = q->base;
     g->sequences = q;
     g->assembly = a;
+    relay_init(&g->relay, a);
+}
+
+struct stage_note *stage_note(const struct stage *g, const struct sequence *s)
+{
+    return &g->notes[s - g->sequences->table.memory];
+}
+
+void stage_spoil(const struct stage *g, struct sequence *s, uint32_t position)
+{
+    struct stage_note *note = stage_note(g, s);
+
+    if (!PLANT(SPOILT_FORGOTTEN)) {
+        s->spoilt = true;
+        note->spoilt_at =
+            position < note->spoilt_at ? position : note->spoilt_at;
+    }
+}
+
+/* Allocates what all assemblies share. */
+static bool make_once(struct stage *g)
+{
+    struct sequence_table *t = &g->sequences->table;
+
+    if (g->columns != NULL) {
+        return true;
+    }
+    if (g->notes == NULL) {
+        g->notes = calloc(t->capacity, sizeof *g->notes);
+    }
+    if (g->copies == NULL) {
+        g->copies = malloc(PLAN_COPIES_MAX * sizeof *g->copies);
+    }
+    if (g->notes == NULL || g->copies == NULL ||
+        (g->cache.memory == NULL &&
+         !stage_cache_init(&g->cache, t, g->base->o.block_tokens))) {
+        return false;
+    }
+    ledger_set_index(&g->sequences->ledger, stage_cache_walk, &g->cache);
+    g->columns = malloc(sizeof *g->columns);
+    return g->columns != NULL;
 }
 
 bool stage_begin(struct stage *g)
 {
-    bool ok = true;
+    bool ok = make_once(g);
 
-    if (g->receipts == NULL) {
-        g->receipts =
-            malloc(g->sequences->table.capacity * sizeof *g->receipts);
-    }
-    if (g->columns == NULL) {
-        g->columns = malloc(sizeof *g->columns);
-    }
     /* One more than the ring allows: the engine may still have one of the last
      * assembly. */
     for (uint32_t i = 0; i <= g->assembly->n_stages && ok; i++) {
@@ -389,17 +435,21 @@ bool stage_begin(struct stage *g)
     /* Grants and steps start anew in each assembly. */
     g->opened = false;
     g->grant = g->step = 0;
-    return ok && g->receipts != NULL && g->columns != NULL;
+    g->n_copies = 0;
+    relay_clear(&g->relay, assembly_stream_bytes(&g->sequences->table));
+    return ok;
 }
 
 void stage_fini(struct stage *g)
 {
-
     for (uint32_t i = 0; i <= STAGES_MAX; i++) {
         microbatch_free(&g->memory[i]);
         frame_free(&g->memory[i].x);
     }
-    free(g->receipts);
+    relay_fini(&g->relay);
+    stage_cache_fini(&g->cache);
+    free(g->notes);
+    free(g->copies);
     free(g->columns);
     memset(g, 0, sizeof *g);
 }

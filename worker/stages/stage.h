@@ -1,12 +1,19 @@
 /* stage.h - A stage that does not lead: it executes the leader's stream
  * (proto/README.md, "Shards").
  *
+ *     Geometry  gets this stage's pool added; passed on
  *     Open      reserves memory under this stage's own grant; passed on
  *     OpenPart  ids of a sequence with penalties, for the last stage; passed on
  *     Forward   waits in line, is computed one at a time; passed on with the
  *               new hidden states, or from the last stage as Result
- *     Remove    frees memory when the plans before it have returned; passed on
- *               with a receipt
+ *     Remove    frees memory at once, because plans run in order; passed on
+ * with a receipt Restore   moves a sequence to a position of what is kept;
+ * passed on Keep      keeps blocks for the leader's index; passed on Gone frees
+ * what was kept; passed on
+ *
+ * Messages are passed on in the order in which they came (relay.h), and change
+ * the account at once: that of every stage is the same after the same message,
+ * and the leader counts along (mirror.h).
  *
  * Sequences are in the worker's table under the leader's grant.  The stage
  * keeps positions, block tables and slots itself.  The last stage also keeps
@@ -17,7 +24,8 @@
  * disagree and neither can decide which of them is wrong.
  *
  * A step that fails here, or came as failed, is passed on as a failure in its
- * place in the line.  Its sequences are spoilt: their rows in later
+ * place in the line.  It takes memory like any other.  Its sequences are
+ * spoilt: their rows in later
  * microbatches are still computed, because other rows stand beside them, but
  * never sampled.  The leader computes a spoilt sequence again, from a row with
  * the bit ANEW, or ends it, and its Remove follows.
@@ -30,6 +38,7 @@
  * brought them.  Limits: n_stages microbatches in line.
  *
  *   stage.c          Open, OpenPart, Remove; made and freed
+ *   stage_reuse.c    Geometry, Restore, Keep, Gone; copies for the next plan
  *   stage_forward.c  Forward: its checks, and its place in the line
  *   stage_line.c     the line: to the engine, and on to the next stage */
 #ifndef WORKER_STAGES_STAGE_H
@@ -38,23 +47,23 @@
 #include "proto/stage.pb-c.h"
 #include "worker/sequences/sequences.h"
 #include "worker/stages/assembly.h"
+#include "worker/stages/relay.h"
+#include "worker/stages/stage_cache.h"
 
 /* A Forward that has come. */
 struct microbatch {
     struct batch batch;
-    bool *samples;   /* [max_rows] the row requests a token */
-    bool *anew;      /* [max_rows] its sequence begins anew */
+    bool *samples; /* [max_rows] the row requests a token */
+    bool *anew;    /* [max_rows] its sequence begins anew */
+    /* [n_saves] as they came: the checkpoints' names */
+    uint32_t *save_row, *save_position, *save_checkpoint;
+    uint32_t n_saves;
     struct frame *x; /* holds plan.hidden; NULL: it came as failed */
     uint32_t device_us[STAGES_MAX]; /* [stage] so far */
     bool made, in_line;
     bool over; /* its assembly is over: the result is ignored */
     bool failed;
     char failure[ERROR_TEXT];
-};
-
-/* Memory that the previous stages have freed, for a Remove that waits. */
-struct stage_receipts {
-    uint32_t blocks[STAGES_MAX], slots[STAGES_MAX], checkpoints[STAGES_MAX];
 };
 
 /* The columns of a Forward or a Result. */
@@ -64,8 +73,15 @@ struct stage_columns {
     uint32_t kind[PLAN_ROWS_MAX], index[PLAN_ROWS_MAX];
     uint32_t tokens[PLAN_ROWS_MAX], width[PLAN_ROWS_MAX];
     uint32_t damaged[PLAN_ROWS_MAX];
+    uint32_t source[PLAN_ROWS_MAX];
     float logprobs[PLAN_ROWS_MAX * (1 + TOP_LOGPROBS_MAX)];
     uint32_t top_tokens[PLAN_ROWS_MAX * TOP_LOGPROBS_MAX];
+};
+
+/* What a stage remembers of a sequence besides struct sequence. */
+struct stage_note {
+    bool restored;      /* a Restore came, and no row since */
+    uint32_t spoilt_at; /* if spoilt: positions below it are not */
 };
 
 struct stage {
@@ -75,12 +91,16 @@ struct stage {
     struct microbatch memory[STAGES_MAX + 1];
     struct microbatch *line[STAGES_MAX + 1]; /* [n] in order of arrival */
     uint32_t n;
-    bool computing; /* line[0] is at the engine */
-    bool opened;    /* an Open has come in this assembly; then */
-    uint64_t grant; /* the leader's grant in the newest one */
-    uint64_t step;  /* the newest Forward's, 0: none has come */
-    struct stage_receipts *receipts; /* [the table's capacity] */
+    bool computing;           /* line[0] is at the engine */
+    bool opened;              /* an Open has come in this assembly; then */
+    uint64_t grant;           /* the leader's grant in the newest one */
+    uint64_t step;            /* the newest Forward's, 0: none has come */
+    struct stage_cache cache; /* made at the first Assemble */
+    struct relay relay;
     struct stage_columns *columns;
+    struct stage_note *notes; /* [the table's capacity] */
+    struct plan_copy *copies; /* [n_copies] for the next plan that runs */
+    uint32_t n_copies;
 };
 
 /* Makes a stage without an assembly.  Both pointers are borrowed. */
@@ -106,6 +126,10 @@ void stage_recv_open_part(struct stage *g, const Sluice__V1__StageOpenPart *m);
 void stage_recv_forward(struct stage *g, const Sluice__V1__StageForward *m,
                         const float *x, uint32_t bytes);
 void stage_recv_remove(struct stage *g, const Sluice__V1__StageRemove *m);
+void stage_recv_geometry(struct stage *g, const Sluice__V1__StageGeometry *m);
+void stage_recv_restore(struct stage *g, const Sluice__V1__StageRestore *m);
+void stage_recv_keep(struct stage *g, const Sluice__V1__StageKeep *m);
+void stage_recv_gone(struct stage *g, const Sluice__V1__StageGone *m);
 
 /* Returns whether this is the last stage, which samples. */
 bool stage_is_last(const struct stage *g);
@@ -113,6 +137,21 @@ bool stage_is_last(const struct stage *g);
 /* Counts a plan that named s, or a failed Forward, as passed on.  s may be gone
  * afterwards. */
 void stage_plan_back(struct stage *g, struct sequence *s);
+
+struct stage_note *stage_note(const struct stage *g, const struct sequence *s);
+
+/* A step that computes s from this position on has failed. */
+void stage_spoil(const struct stage *g, struct sequence *s, uint32_t position);
+
+/* Puts the copies that wait before those of a new plan.  Returns
+ * ST_RESOURCE_EXHAUSTED if they are too many. */
+MUST_CHECK enum status stage_copies_take(struct stage *g, struct batch *t,
+                                         struct error *e);
+/* Brings the copies of a plan that will not run to the next one: t is the
+ * newest microbatch, or the engine refused it. */
+void stage_copies_keep(struct stage *g, const struct batch *t);
+MUST_CHECK enum status
+stage_copies_refused(struct stage *g, const struct batch *t, struct error *e);
 
 /* Returns a microbatch that is not in the line; there is one while fewer than
  * n_stages are. */

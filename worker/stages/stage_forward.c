@@ -4,8 +4,8 @@
  *   2 each row matches the state of its sequence
  *   3 its memory is taken and its plan made; the microbatch joins the line
  *
- * A Forward that came as failed passes 1, and of 2 only that each sequence is
- * open: nothing is computed for it. */
+ * A Forward that came as failed passes 1, and of 2 only what its memory depends
+ * on: it takes memory like any other, but nothing is computed for it. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -32,6 +32,15 @@ static enum status check_columns(const struct stage *g,
                          "%zu kinds, %zu indices",
                          n, m->n_position, m->n_count, m->n_kind, m->n_index);
     }
+    if (m->n_save_position != m->n_save_row ||
+        m->n_save_checkpoint != m->n_save_row ||
+        m->n_save_row > n * PLAN_SAVES_MAX) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "columns of %zu rows, %zu positions and %zu names of "
+                         "saves, in %zu rows",
+                         m->n_save_row, m->n_save_position,
+                         m->n_save_checkpoint, n);
+    }
     if (n < 1 || n > g->assembly->max_rows) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "%zu rows, but a step has 1 to %u", n,
@@ -43,6 +52,22 @@ static enum status check_columns(const struct stage *g,
                          m->n_device_us, g->assembly->stage);
     }
     return ST_OK;
+}
+
+/* Rows without tokens are twins, and only these. */
+static enum status check_twins(const Sluice__V1__StageForward *m,
+                               struct error *e)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < m->n_count; i++) {
+        n += m->count[i] == 0;
+    }
+    return n == m->n_source
+               ? ST_OK
+               : error_set(e, ST_INVALID_ARGUMENT,
+                           "%zu rows without tokens, but %zu sources", n,
+                           m->n_source);
 }
 
 /* Forwards come in the order of the leader's steps, and never more at once than
@@ -141,6 +166,46 @@ static enum status check_place(const struct sequence *s,
     return ST_OK;
 }
 
+/* A twin gets its first token from the logits of another row: that of the same
+ * prompt's last token. */
+static enum status check_twin(const struct stage *g, const struct microbatch *b,
+                              const struct sequence *s,
+                              const Sluice__V1__StageForward *m, size_t i,
+                              uint32_t source, struct error *e)
+{
+    const struct plan_row *row;
+
+    if (source >= i || m->count[source] == 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "the source of a twin is row %u, but it must be a row "
+                         "with tokens before it",
+                         source);
+    }
+    row = &b->batch.plan.rows[source];
+    if (s->n_planned > 0 || s->n_generated > 0 || s->n_blocks > 0 ||
+        stage_note(g, s)->restored || (m->kind[i] & KIND_ANEW) != 0 ||
+        m->kind[i] != m->kind[source]) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "a twin of kind %u, at position %u with %u generated "
+                         "tokens, of a row of kind %u",
+                         m->kind[i], s->n_planned, s->n_generated,
+                         m->kind[source]);
+    }
+    if (m->position[i] != s->n_prompt ||
+        row->position + row->n_tokens != s->n_prompt ||
+        b->batch.owners[source]->n_prompt != s->n_prompt || m->index[i] != 0 ||
+        (m->kind[i] & KIND_SAMPLE) == 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "a twin at %u, token %u, of a prompt of %u, whose "
+                         "source ends at %u",
+                         m->position[i], m->index[i], s->n_prompt,
+                         row->position + row->n_tokens);
+    }
+    return ST_OK;
+}
+
+/* A run of generated ids may be part of a prompt, so only rows behind the
+ * prompt have one possible kind. */
 static enum status check_row(const struct sequence *s,
                              const Sluice__V1__StageForward *m, size_t i,
                              struct error *e)
@@ -151,33 +216,39 @@ static enum status check_row(const struct sequence *s,
     if (m->kind[i] > KIND_ALL) {
         return error_set(e, ST_INVALID_ARGUMENT, "kind %u", m->kind[i]);
     }
-    if (m->count[i] == 0 || end > (uint64_t)s->n_prompt + s->max_tokens) {
+    if (end > (uint64_t)s->n_prompt + s->max_tokens) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "%u tokens at %u, but there are %u positions",
                          m->count[i], m->position[i],
                          s->n_prompt + s->max_tokens);
     }
-    if (generated ? m->position[i] < s->n_prompt : end > s->n_prompt) {
+    if (generated ? m->position[i] < s->n_prompt && end > s->n_prompt
+                  : end > s->n_prompt) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "%s positions %u to %" PRIu64
                          ", but the prompt has %u",
                          generated ? "generated" : "prompt", m->position[i],
                          end, s->n_prompt);
     }
-    return s->spoilt ? ST_OK : check_place(s, m, i, e);
+    return s->spoilt || m->has_failure || m->count[i] == 0
+               ? ST_OK
+               : check_place(s, m, i, e);
 }
 
 /* Lets s begin anew if row i asks for it: the leader computes it again after a
- * failed step.  A stage before the one that failed has counted a token that the
- * leader never got, and no stage has counted fewer. */
-static enum status begin_anew(struct sequence *s,
+ * failed step, from the begin or from where a Restore put it.  A stage before
+ * the one that failed has counted a token that the leader never got, and no
+ * stage has counted fewer. */
+static enum status begin_anew(const struct stage *g, struct sequence *s,
                               const Sluice__V1__StageForward *m, size_t i,
                               struct error *e)
 {
+    uint32_t from = stage_note(g, s)->restored ? s->n_planned : 0;
+
     if ((m->kind[i] & KIND_ANEW) == 0) {
         return ST_OK;
     }
-    if (m->position[i] != 0 || s->inflight > 0 ||
+    if ((m->position[i] != 0 && m->position[i] != from) || s->inflight > 0 ||
         m->index[i] > s->n_generated) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "it begins anew at position %u with %u generated "
@@ -186,9 +257,11 @@ static enum status begin_anew(struct sequence *s,
                          m->position[i], m->index[i], s->n_generated,
                          s->inflight);
     }
-    s->n_planned = s->pending = 0;
+    s->n_planned = m->position[i];
+    s->pending = 0;
     s->n_generated = m->index[i];
     s->spoilt = PLANT(RESTART_SPOILT) && s->spoilt;
+    stage_note(g, s)->spoilt_at = UINT32_MAX;
     return ST_OK;
 }
 
@@ -216,11 +289,17 @@ static struct sequence *sequence_of(const struct stage *g,
 
 /* ---- the plan ---- */
 
+/* Positions in the columns that are shorter than the rows. */
+struct cursor {
+    size_t row, twin, save;
+};
+
 /* Fills row i for the engine, and for the columns that go to the next stage. */
 static void fill_row(struct microbatch *b, struct sequence *s,
-                     const Sluice__V1__StageForward *m, size_t i)
+                     const Sluice__V1__StageForward *m, const struct cursor *at)
 {
     struct plan *p = &b->batch.plan;
+    size_t i = at->row;
 
     p->rows[i] = (struct plan_row){
         .sequence = s->number,
@@ -229,6 +308,8 @@ static void fill_row(struct microbatch *b, struct sequence *s,
         .n_tokens = m->count[i],
         .token = p->n_tokens,
         .slot = SLOT_NONE,
+        .source = m->count[i] == 0 ? m->source[at->twin] : 0,
+        .save = p->n_saves,
         .sample = (m->kind[i] & KIND_SAMPLE) != 0,
         .index = m->index[i],
         .choice = s->key.choice,
@@ -243,62 +324,166 @@ static void fill_row(struct microbatch *b, struct sequence *s,
     s->pending += b->samples[i] ? 1 : 0;
 }
 
+/* Takes the memory of a row; a twin has its source's full blocks. */
+static enum status take_memory(struct stage *g, struct microbatch *b,
+                               struct sequence *s,
+                               const Sluice__V1__StageForward *m,
+                               const struct cursor *at, struct error *e)
+{
+    struct batcher_limits l = batch_limits(&g->base->o, 1);
+    uint32_t end = m->position[at->row] + m->count[at->row], source;
+
+    if (m->count[at->row] == 0) {
+        source = m->source[at->twin];
+        if (check_twin(g, b, s, m, at->row, source, e) != ST_OK ||
+            stage_cache_twin(&g->cache, b->batch.owners[source], s, end, e) !=
+                ST_OK) {
+            return e->code;
+        }
+        s->n_planned = end;
+        if (b->batch.owners[source]->spoilt) {
+            stage_spoil(g, s, 0);
+        }
+    }
+    if (!batch_has_room(&l, &g->sequences->pool, &b->batch, s, end)) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "the step moves more than %u blocks or names more "
+                         "than %u",
+                         PLAN_COPIES_MAX, PLAN_BLOCKS_MAX);
+    }
+    return batch_take_memory(&l, &g->sequences->table, &b->batch, s, end)
+               ? ST_OK
+               : error_set(e, ST_INTERNAL,
+                           "the memory granted to the sequence was not there");
+}
+
+static enum status check_save(const struct microbatch *b,
+                              const Sluice__V1__StageForward *m,
+                              const struct cursor *at, struct error *e)
+{
+    const struct plan_row *row = &b->batch.plan.rows[at->row];
+    uint32_t position = m->save_position[at->save];
+    uint32_t above = row->position;
+
+    if (row->n_saves > 0) {
+        above = m->save_position[at->save - 1];
+    }
+    if (row->n_saves == PLAN_SAVES_MAX || position % PREFIX_UNIT != 0 ||
+        position <= above || position > row->position + row->n_tokens) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "its save %u is at %u, which is not a multiple of %u "
+                         "above %u, at most %u",
+                         row->n_saves, position, PREFIX_UNIT, above,
+                         row->position + row->n_tokens);
+    }
+    return ST_OK;
+}
+
+/* Takes the checkpoints that the row saves.  A failed step takes them too,
+ * because other stages have; the leader gives them up. */
+static enum status take_saves(struct stage *g, struct microbatch *b,
+                              const Sluice__V1__StageForward *m,
+                              struct cursor *at, struct error *e)
+{
+    struct plan *p = &b->batch.plan;
+    struct batcher_limits l = batch_limits(&g->base->o, 1);
+
+    for (; at->save < m->n_save_row && m->save_row[at->save] == at->row;
+         at->save++) {
+        struct plan_save *save = &p->saves[p->n_saves];
+
+        if (check_save(b, m, at, e) != ST_OK) {
+            return e->code;
+        }
+        if (!batch_has_copies(&l, &b->batch)) {
+            return error_set(e, ST_RESOURCE_EXHAUSTED,
+                             "the step moves more than %u blocks",
+                             PLAN_COPIES_MAX);
+        }
+        if (stage_cache_save(&g->cache, m->save_checkpoint[at->save],
+                             &save->page, e) != ST_OK) {
+            return e->code;
+        }
+        batch_carry(&b->batch, &g->sequences->pool);
+        save->position = m->save_position[at->save];
+        if (save->page != SLOT_NONE) {
+            p->rows[at->row].n_saves++;
+            p->n_saves++;
+        }
+    }
+    return ST_OK;
+}
+
 static enum status add_row(struct stage *g, struct microbatch *b,
                            struct sequence *s,
-                           const Sluice__V1__StageForward *m, size_t i,
+                           const Sluice__V1__StageForward *m, struct cursor *at,
                            struct error *e)
 {
-    const struct batcher_limits l = {.block_tokens = g->base->o.block_tokens,
-                                     .n_blocks = g->base->o.n_blocks,
-                                     .n_slots = g->base->o.n_slots};
     struct plan *p = &b->batch.plan;
-    struct plan_row *row = &p->rows[i];
-    uint32_t end = m->position[i] + m->count[i];
+    struct plan_row *row = &p->rows[at->row];
+    uint32_t end = m->position[at->row] + m->count[at->row];
 
-    if (check_row(s, m, i, e) != ST_OK) {
+    if (check_row(s, m, at->row, e) != ST_OK ||
+        take_memory(g, b, s, m, at, e) != ST_OK) {
         return e->code;
     }
-    if (!batch_take_memory(&l, &g->sequences->table, p, s, end)) {
-        return error_set(e, ST_INTERNAL,
-                         "the memory granted to the sequence was not there");
+    fill_row(b, s, m, at);
+    stage_note(g, s)->restored = false;
+    if (take_saves(g, b, m, at, e) != ST_OK) {
+        return e->code;
     }
-    fill_row(b, s, m, i);
-    batch_fill_table(&g->sequences->table, p, row, s);
+    at->twin += row->n_tokens == 0;
+    if (s->state == SEQUENCE_QUEUED) {
+        sequence_move(&g->sequences->table, s, SEQUENCE_PREFILL);
+    }
+    if (m->has_failure) {
+        stage_spoil(g, s, row->position);
+        return ST_OK;
+    }
     p->n_tokens += row->n_tokens;
     if (row->sample && stage_is_last(g)) {
         row->history = batch_history(&g->sequences->table, s);
     }
     s->n_planned = end > s->n_planned ? end : s->n_planned;
-    if (s->state == SEQUENCE_QUEUED) {
-        sequence_move(&g->sequences->table, s, SEQUENCE_PREFILL);
-    }
     return ST_OK;
 }
 
 static enum status add_rows(struct stage *g, struct microbatch *b,
                             const Sluice__V1__StageForward *m, struct error *e)
 {
-    for (size_t i = 0; i < m->n_grant; i++) {
-        struct sequence *s = sequence_of(g, m, i, e);
-        enum status st = s == NULL ? e->code : begin_anew(s, m, i, e);
+    struct cursor at = {0, 0, 0};
 
-        if (st == ST_OK && m->has_failure) {
-            fill_row(b, s, m, i);
-            s->spoilt = !PLANT(SPOILT_FORGOTTEN);
-        } else if (st == ST_OK) {
-            st = add_row(g, b, s, m, i, e);
-        }
-        if (st != ST_OK) {
-            return error_wrap(e, "row %zu, grant %" PRIu64, i, m->grant[i]);
+    for (; at.row < m->n_grant; at.row++) {
+        struct sequence *s = sequence_of(g, m, at.row, e);
+
+        if (s == NULL || begin_anew(g, s, m, at.row, e) != ST_OK ||
+            add_row(g, b, s, m, &at, e) != ST_OK) {
+            return error_wrap(e, "row %zu, grant %" PRIu64, at.row,
+                              m->grant[at.row]);
         }
     }
+    if (at.save < m->n_save_row) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "save %zu is of row %u, which is out of order",
+                         at.save, m->save_row[at.save]);
+    }
     return ST_OK;
+}
+
+static void copy_saves(struct microbatch *b, const Sluice__V1__StageForward *m)
+{
+    b->n_saves = (uint32_t)m->n_save_row;
+    for (uint32_t i = 0; i < b->n_saves; i++) {
+        b->save_row[i] = m->save_row[i];
+        b->save_position[i] = m->save_position[i];
+        b->save_checkpoint[i] = m->save_checkpoint[i];
+    }
 }
 
 static void fill_microbatch(struct stage *g, struct microbatch *b,
                             const Sluice__V1__StageForward *m, const float *x)
 {
-    batch_begin(&b->batch, m->step);
+    batch_begin(&b->batch, &g->sequences->pool, m->step);
     memcpy(b->device_us, m->device_us, m->n_device_us * sizeof *b->device_us);
     b->over = false;
     b->failed = m->has_failure;
@@ -308,6 +493,19 @@ static void fill_microbatch(struct stage *g, struct microbatch *b,
     }
     b->batch.plan.hidden = x;
     b->x = x != NULL ? frame_share(g->assembly->arriving) : NULL;
+    copy_saves(b, m);
+}
+
+/* The plan is ready, unless there is nothing to compute. */
+static void finish_microbatch(struct stage *g, struct microbatch *b)
+{
+    struct batcher_limits l = batch_limits(&g->base->o, 1);
+
+    if (b->failed) {
+        stage_copies_keep(g, &b->batch);
+    } else {
+        batch_finish(&l, &g->sequences->table, &b->batch);
+    }
 }
 
 /* The microbatch joins the line before its rows are checked: if one is wrong,
@@ -318,14 +516,17 @@ void stage_recv_forward(struct stage *g, const Sluice__V1__StageForward *m,
     struct microbatch *b;
     struct error e;
 
-    if (check_columns(g, m, &e) == ST_OK && check_turn(g, m, &e) == ST_OK &&
+    if (check_columns(g, m, &e) == ST_OK && check_twins(m, &e) == ST_OK &&
+        check_turn(g, m, &e) == ST_OK &&
         check_tensor(g, m, bytes, &e) == ST_OK) {
         b = stage_line_free(g);
         fill_microbatch(g, b, m, x);
         stage_line_add(g, b);
         g->step = m->step;
         g->sequences->report.changed = true;
-        if (add_rows(g, b, m, &e) == ST_OK) {
+        if (stage_copies_take(g, &b->batch, &e) == ST_OK &&
+            add_rows(g, b, m, &e) == ST_OK) {
+            finish_microbatch(g, b);
             return;
         }
     }

@@ -32,6 +32,7 @@ void stage_line_add(struct stage *g, struct microbatch *b)
     assert(g->n <= STAGES_MAX && !b->in_line);
     b->in_line = true;
     g->line[g->n++] = b;
+    relay_arrived(&g->relay);
 }
 
 /* Takes the first microbatch off the line, and counts its plan as returned. */
@@ -48,10 +49,24 @@ static void line_pop(struct stage *g)
     }
 }
 
+/* A plan at the engine runs before any of the next assembly, so what it names
+ * is free at once, as at a Remove. */
+static void free_all(struct stage *g)
+{
+    struct sequence_table *t = &g->sequences->table;
+
+    for (struct sequence *s = t->all.head; s != NULL && !PLANT(ASSEMBLY_LEAKS);
+         s = sequence_next(s, LIST_ALL)) {
+        sequence_release(t, s);
+    }
+    stage_cache_clear(&g->cache);
+    g->n_copies = 0;
+    relay_clear(&g->relay, 0);
+}
+
 /* From the end, so that only the microbatch at the engine, if any, is left. */
 void stage_over(struct stage *g)
 {
-
     while (g->n > (g->computing ? 1 : 0)) {
         struct microbatch *b = g->line[--g->n];
 
@@ -64,15 +79,17 @@ void stage_over(struct stage *g)
     if (g->computing) {
         g->line[0]->over = true;
     }
+    free_all(g);
 }
 
 /* ---- results ---- */
 
-static void send_forward(struct stage *g, const struct microbatch *b)
+/* Fills the columns of rows as they came, and returns the number of twins. */
+static uint32_t fill_columns(const struct microbatch *b,
+                             struct stage_columns *c)
 {
-    Sluice__V1__StageForward m = SLUICE__V1__STAGE_FORWARD__INIT;
-    struct stage_columns *c = g->columns;
     const struct plan *p = &b->batch.plan;
+    uint32_t n_twins = 0;
 
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *r = &p->rows[i];
@@ -88,7 +105,25 @@ static void send_forward(struct stage *g, const struct microbatch *b)
                            : 0u) |
             (b->anew[i] ? (uint32_t)SLUICE__V1__STAGE_ROW__STAGE_ROW_ANEW : 0u);
         c->index[i] = r->index;
+        if (r->n_tokens == 0) {
+            c->source[n_twins++] = r->source;
+        }
     }
+    return n_twins;
+}
+
+static void send_forward(struct stage *g, const struct microbatch *b)
+{
+    Sluice__V1__StageForward m = SLUICE__V1__STAGE_FORWARD__INIT;
+    struct stage_columns *c = g->columns;
+    const struct plan *p = &b->batch.plan;
+
+    m.n_source = fill_columns(b, c);
+    m.source = c->source;
+    m.n_save_row = m.n_save_position = m.n_save_checkpoint = b->n_saves;
+    m.save_row = b->save_row;
+    m.save_position = b->save_position;
+    m.save_checkpoint = b->save_checkpoint;
     m.step = p->step;
     m.n_grant = m.n_position = m.n_count = m.n_kind = m.n_index = p->n_rows;
     m.grant = c->grant;
@@ -198,8 +233,9 @@ static void rows_back(struct stage *g, const struct microbatch *b)
     for (uint32_t i = 0; i < b->batch.plan.n_rows; i++) {
         struct sequence *s = b->batch.owners[i];
 
-        s->spoilt = s->spoilt || (b->failed && !PLANT(SPOILT_FORGOTTEN)) ||
-                    is_damaged(g, b, i);
+        if (b->failed || is_damaged(g, b, i)) {
+            stage_spoil(g, s, b->batch.plan.rows[i].position);
+        }
         if (b->samples[i] && !b->failed) {
             count_token(g, s, g->sequences->result.tokens[i]);
         }
@@ -219,6 +255,7 @@ static void pass_on(struct stage *g)
             send_forward(g, b);
         }
         rows_back(g, b);
+        relay_passed(&g->relay);
     }
     line_pop(g);
 }
@@ -236,6 +273,20 @@ static void result_back(struct stage *g)
                  g->assembly->stage, g->sequences->result.error.text);
     }
     pass_on(g);
+}
+
+/* The engine has not made the plan's copies, which later plans rely on. */
+static void refuse(struct stage *g)
+{
+    struct microbatch *b = g->line[0];
+    struct error e;
+
+    if (stage_copies_refused(g, &b->batch, &e) != ST_OK) {
+        assembly_break(g->assembly, "step %llu was refused: %s",
+                       (unsigned long long)b->batch.plan.step, e.text);
+    }
+    results_refuse(g->sequences, &b->batch.plan);
+    result_back(g);
 }
 
 static void take_results(void *self)
@@ -276,8 +327,7 @@ static void submit_plans(void *self)
         skip_spoilt(b);
         if (FP_FAILS(WORKER_PLAN) ||
             engine_submit(g->base->engine, p) != ST_OK) {
-            results_refuse(g->sequences, p);
-            result_back(g);
+            refuse(g);
             continue;
         }
         g->computing = true;
@@ -347,6 +397,18 @@ static void member_recv(void *self, struct peer *p, const struct method_row *m,
     case METHOD_STAGE_FORWARD:
         x = peer_tensor(p, &bytes);
         stage_recv_forward(g, AS_REQUEST(STAGE_FORWARD, message), x, bytes);
+        break;
+    case METHOD_STAGE_GEOMETRY:
+        stage_recv_geometry(g, AS_REQUEST(STAGE_GEOMETRY, message));
+        break;
+    case METHOD_STAGE_RESTORE:
+        stage_recv_restore(g, AS_REQUEST(STAGE_RESTORE, message));
+        break;
+    case METHOD_STAGE_KEEP:
+        stage_recv_keep(g, AS_REQUEST(STAGE_KEEP, message));
+        break;
+    case METHOD_STAGE_GONE:
+        stage_recv_gone(g, AS_REQUEST(STAGE_GONE, message));
         break;
     case METHOD_STAGE_REMOVE:
         stage_recv_remove(g, AS_REQUEST(STAGE_REMOVE, message));

@@ -226,4 +226,5 @@ void stages_stop(struct stages *g, const char *why)
 void stages_fini(struct stages *g)
 {
     stage_fini(&g->stage);
+    leader_fini(&g->leader);
 }

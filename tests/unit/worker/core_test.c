@@ -153,8 +153,8 @@ static void serves_shards_of_one_kind(void **state)
         struct rig *r;
 
         rig_defaults(&o);
-        o.n_blocks = kind == 0 ? 0 : o.n_blocks;
-        o.n_slots = kind == 1 ? 0 : o.n_slots;
+        o.pages_per_block = kind == 0 ? 0 : 1;
+        o.pages_per_slot = kind == 1 ? 0 : 2;
         r = rig_new(&o);
         rig_submit(r, &s);
         rig_turn(r);
@@ -343,7 +343,7 @@ static void holds_the_memory_of_a_kept_one(void **state)
         rig_advance(r, 100000);
         assert_int_equal(rig_state(r, 1), 4);
         assert_int_equal(rig_account(r).slots.held, 1);
-        assert_int_equal(rig_account(r).blocks.free, 128 - 8);
+        assert_int_equal(rig_used_blocks(r), 8);
         assert_int_equal(r->ledger.n_kept, 1);
         rig_advance(r, 410000);
         rig_check_empty(r); /* the lease ended; its end was acknowledged */

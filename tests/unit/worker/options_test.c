@@ -49,16 +49,23 @@ CHANGE(chunk, o->chunk_tokens = 0)
 CHANGE(depth_none, o->engine_depth = 0)
 CHANGE(depth_most, o->engine_depth = ENGINE_DEPTH_MAX)
 CHANGE(depth, o->engine_depth = ENGINE_DEPTH_MAX + 1)
-CHANGE(no_slots, o->n_slots = 0)
-CHANGE(no_blocks, o->n_blocks = 0)
-CHANGE(no_pool, o->n_blocks = o->n_slots = 0)
+CHANGE(no_slots, o->pages_per_slot = 0)
+CHANGE(no_blocks, o->pages_per_block = 0)
+CHANGE(no_layers, o->pages_per_block = o->pages_per_slot = 0)
+CHANGE(no_pool, o->n_pages = 0)
+CHANGE(no_cap, o->slot_cap = 0)
+CHANGE(slot_most, o->pages_per_slot = o->n_pages)
+CHANGE(slot, o->pages_per_slot = o->n_pages + 1)
+CHANGE(block_most, o->block_tokens = 64)
+CHANGE(block, o->block_tokens = 128)
+CHANGE(block_odd, o->block_tokens = 24)
 
 static void takes_each_at_its_limit(void **state)
 {
     static void (*const good[])(struct worker_options * o) = {
         change_nothing,     change_eos_most,   change_rows_most,
         change_tokens_most, change_depth_most, change_no_slots,
-        change_no_blocks};
+        change_no_blocks,   change_slot_most,  change_block_most};
 
     (void)state;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
@@ -75,7 +82,9 @@ static void refuses_each_past_it(void **state)
         change_block_tokens, change_context,   change_vocab,
         change_eos,          change_rows_none, change_rows,
         change_tokens_none,  change_tokens,    change_chunk,
-        change_depth_none,   change_depth,     change_no_pool};
+        change_depth_none,   change_depth,     change_no_pool,
+        change_no_layers,    change_no_cap,    change_slot,
+        change_block,        change_block_odd};
 
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

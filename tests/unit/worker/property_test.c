@@ -75,11 +75,11 @@ static void check_charge(struct walk *k)
         }
     }
     if (rig_inflight(k->r) == 0) {
-        assert_int_equal(a.blocks.total - a.blocks.free, blocks);
-        assert_int_equal(a.slots.total - a.slots.free, slots);
+        assert_int_equal(a.blocks.held + a.blocks.granted, blocks);
+        assert_int_equal(a.slots.held + a.slots.granted, slots);
     } else {
-        assert_true(a.blocks.total - a.blocks.free >= blocks);
-        assert_true(a.slots.total - a.slots.free >= slots);
+        assert_true(a.blocks.held + a.blocks.granted >= blocks);
+        assert_true(a.slots.held + a.slots.granted >= slots);
     }
 }
 
@@ -124,7 +124,8 @@ static void submit(struct walk *k)
     s.n_first = below(k, 3) == 0 ? 1 + below(k, s.n_prompt) : 0;
     ask(&s);
     rig_message(k->r, &s, &message);
-    fits = message.need.blocks <= a.blocks.free && a.slots.free > 0;
+    fits = message.need.blocks + k->r->o.pages_per_slot <= a.pages.free &&
+           a.slots.held + a.slots.granted < k->r->o.slot_cap;
     tag = rig_send_submit(k->r, &message);
     k->r->heard[k->r->grant].n = s.n_generated;
     memcpy(k->r->heard[k->r->grant].tokens, ids, s.n_generated * sizeof *ids);
@@ -395,8 +396,8 @@ static void walk(uint64_t seed)
     struct walk k = {.seed = seed};
 
     rig_defaults(&o);
-    o.n_blocks = 64;
-    o.n_slots = 6;
+    o.n_pages = 64 + 2 * 3;
+    o.slot_cap = 6;
     o.engine_depth = 1 + (uint32_t)(seed % 2);
     o.max_rows = 1 + below(&k, 8);
     o.chunk_tokens = 1 + below(&k, 130);

@@ -115,9 +115,11 @@ struct worker_account rig_account(const struct rig *r)
     return a;
 }
 
-static void check_class(const struct class_account *a)
+uint32_t rig_used_blocks(const struct rig *r)
 {
-    assert_int_equal(a->total, a->free + a->held + a->cached + a->granted);
+    struct worker_account a = rig_account(r);
+
+    return a.blocks.held + a.blocks.granted;
 }
 
 static void check_account(const struct rig *r)
@@ -128,9 +130,8 @@ static void check_account(const struct rig *r)
     if (worker_audit(r->worker, text, sizeof text) != 0) {
         fail_msg("audit: %s", text);
     }
-    check_class(&a.blocks);
-    check_class(&a.slots);
-    check_class(&a.checkpoints);
+    assert_int_equal(a.pages.total, a.pages.free + a.pages.held +
+                                        a.pages.cached + a.pages.granted);
     assert_int_equal(a.violations, 0);
 }
 
@@ -233,10 +234,14 @@ void rig_defaults(struct worker_options *o)
                                  .block_tokens = 8,
                                  .block_bytes = 1024,
                                  .slot_bytes = 512,
-                                 .n_blocks = 128,
-                                 .n_slots = 8,
+                                 .n_pages = 128 + 8 * 2,
                                  .pages_per_block = 1,
-                                 .pages_per_slot = 1,
+                                 .pages_per_slot = 2,
+                                 .slot_cap = 8,
+                                 .one_arithmetic = true,
+                                 .checkpoint_share = 0.5f,
+                                 .tenant_share = 1,
+                                 .poison = true,
                                  .context = RIG_CONTEXT,
                                  .vocab = RIG_VOCAB,
                                  .eos = {RIG_EOS},
@@ -325,8 +330,8 @@ void rig_check_empty(const struct rig *r)
 {
     struct worker_account a = rig_account(r);
 
-    assert_int_equal(a.blocks.free, a.blocks.total);
-    assert_int_equal(a.slots.free, a.slots.total);
-    assert_int_equal(a.checkpoints.free, a.checkpoints.total);
+    assert_int_equal(a.pages.held + a.pages.granted, 0);
+    assert_int_equal(a.pages.free + a.pages.cached, a.pages.total);
+    assert_true(r->o.reuse || a.pages.cached == 0);
     assert_int_equal(a.n_sequences, 0);
 }

@@ -1,9 +1,9 @@
 /* rig.h - A worker core on a bench, with a router's end of the wire, a fake
  * engine, and a clock that the test advances.
  *
- * The engine records the writes to each block and slot, and checks every row
- * against them.  A table with a wrong block, a slot that was not zeroed, or a
- * skipped position fails the test in rig_step().  The sampled token is a
+ * The engine records the writes to each page (rig_memory.h), and checks every
+ * row against them.  A table with a wrong block, a slot that was not zeroed, or
+ * a skipped position fails the test in rig_step().  The sampled token is a
  * function of the ids in the blocks, which rig_expect() computes separately.
  *
  * The engine reads a plan twice, when it comes and when it runs: sampling
@@ -38,6 +38,8 @@ struct rig_end {
         int state;
         uint32_t n_generated, blocks, slots, checkpoints;
         uint64_t micros, snapshot;
+        bool has_position;
+        uint32_t position;
         uint32_t n_stages, stage_blocks[16], stage_slots[16];
     } receipt;
     uint32_t differences; /* an Audit's */
@@ -48,6 +50,7 @@ struct rig_heard {
     uint32_t tokens[RIG_CONTEXT];
     uint32_t n, rows, finish, state;
     uint32_t width; /* expected values per token */
+    uint32_t reused;
     bool forgotten; /* acknowledge with INDEX_FORGET */
 };
 
@@ -87,7 +90,7 @@ struct rig {
     Sluice__V1__ClassLedger blocks, slots, pages;
     Sluice__V1__EngineState heard_engine;
     bool has_engine;                        /* some report has mentioned it */
-    uint32_t free_blocks_at[RIG_SNAPSHOTS]; /* [snapshot % RIG_SNAPSHOTS] */
+    uint32_t used_blocks_at[RIG_SNAPSHOTS]; /* [snapshot % RIG_SNAPSHOTS] */
     uint32_t n_reports, n_outputs, n_hellos, n_goodbyes;
     uint64_t last_step;
     uint32_t last_count[STEP_ROWS_MAX]; /* in the newest output's rows */
@@ -117,6 +120,7 @@ struct rig {
     void (*lie)(struct plan_result *); /* called with the next step's result */
     bool hears_lies;                   /* logprobs are not compared */
     uint32_t n_steps;
+    uint32_t n_computed, n_twins;    /* positions and twins of all plans */
     uint32_t last_rows, last_tokens; /* the newest plan's */
 };
 
@@ -200,6 +204,8 @@ void rig_disown(struct rig *r, uint32_t id, uint32_t choice);
 int rig_state(const struct rig *r, uint32_t id);
 int rig_choice_state(const struct rig *r, uint32_t id, uint32_t choice);
 struct worker_account rig_account(const struct rig *r);
+/* Returns the blocks that are held or granted. */
+uint32_t rig_used_blocks(const struct rig *r);
 /* Checks that everything is free again and no sequence remembered. */
 void rig_check_empty(const struct rig *r);
 

@@ -4,15 +4,10 @@
 
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig_internal.h"
+#include "tests/unit/worker/rig_memory.h"
 #include "tests/unit/worker/stages/ring.h"
 
 /* ---- what a token is ---- */
-
-uint64_t rig_mix(uint64_t h, uint32_t id)
-{
-    h = (h ^ id) * 0x9e3779b97f4a7c15u;
-    return h ^ (h >> 29);
-}
 
 /* Returns any token but the end token. */
 static uint32_t sampled(uint64_t h, uint32_t choice)
@@ -64,13 +59,15 @@ struct rig_fake {
     uint32_t n;
     struct plan_result done[ENGINE_DEPTH_MAX], before;
     uint32_t n_done;
-    /* Rows of the newest failed plan: their contents are undefined. */
-    uint64_t failed[PLAN_ROWS_MAX];
+    /* Sequences of the newest failed plan, and the position of their rows: what
+     * follows there is garbage until one begins at or before it. */
+    struct {
+        uint64_t sequence;
+        uint32_t position;
+    } failed[PLAN_ROWS_MAX];
     uint32_t n_failed;
-    uint32_t *ids;       /* [n_blocks * block_tokens] */
-    uint64_t *owner;     /* [n_blocks] the sequence that wrote it last */
-    uint64_t *slot_hash; /* [n_slots] */
-    uint32_t *slot_n;
+    uint64_t hashes[PLAN_ROWS_MAX]; /* of the rows of the plan that runs */
+    struct rig_memory *memory;
     float *hidden; /* [step_tokens, RING_HIDDEN] the last plan's */
 };
 
@@ -176,65 +173,48 @@ static uint32_t row_id(const struct rig_fake *f, const struct plan *p,
     return p->tokens[row->token + i];
 }
 
-/* Writes the row's ids to the blocks of its table. */
-static void write_row(struct rig *r, const struct plan *p,
-                      const struct plan_row *row)
+/* Checks what the engine contract says of a row's saves. */
+static void check_saves(const struct rig *r, const struct plan *p,
+                        const struct plan_row *row)
 {
-    struct rig_fake *f = r->fake;
-    uint32_t bt = r->o.block_tokens;
+    uint32_t after = row->position;
 
-    for (uint32_t i = 0; i < row->n_tokens; i++) {
-        uint32_t at = row->position + i;
-        uint32_t id = row_id(f, p, row, i);
-        uint32_t block;
+    assert_in_range(row->n_saves, 0, PLAN_SAVES_MAX);
+    assert_true(row->n_saves == 0 || r->o.pages_per_slot > 0);
+    for (uint32_t i = 0; i < row->n_saves; i++) {
+        const struct plan_save *s = &p->saves[row->save + i];
 
-        assert_in_range(id, 0, RIG_VOCAB - 1);
-        if (row->slot != SLOT_NONE) {
-            assert_int_equal(f->slot_n[row->slot], at);
-            f->slot_hash[row->slot] = rig_mix(f->slot_hash[row->slot], id);
-            f->slot_n[row->slot]++;
-        }
-        if (r->o.n_blocks == 0) {
-            continue;
-        }
-        assert_in_range(at / bt, 0, row->n_blocks - 1);
-        block = p->blocks[row->block + at / bt];
-        assert_in_range(block, 0, r->o.n_blocks - 1);
-        if (at % bt == 0) {
-            f->owner[block] = row->sequence;
-        }
-        assert_int_equal(f->owner[block], row->sequence);
-        f->ids[block * bt + at % bt] = id;
+        assert_in_range(row->save + i, 0, p->n_saves - 1);
+        assert_int_equal(s->position % 64, 0);
+        assert_in_range(s->position, after + 1, row->position + row->n_tokens);
+        after = s->position;
     }
 }
 
-/* Reads the history from the blocks. */
-static uint64_t history(const struct rig *r, const struct plan *p,
-                        const struct plan_row *row)
+/* Computes the row: its ids go to its blocks and its slot.  Returns the hash of
+ * all ids up to its last. */
+static uint64_t compute_row(struct rig *r, const struct plan *p,
+                            const struct plan_row *row)
 {
-    uint32_t end = row->position + row->n_tokens;
-    uint32_t bt = r->o.block_tokens;
-    uint64_t h = 0;
+    struct rig_fake *f = r->fake;
+    uint64_t h = rig_memory_read(f->memory, p, row);
 
-    if (r->o.n_blocks == 0) {
-        return r->fake->slot_hash[row->slot];
-    }
-    for (uint32_t at = 0; at < end; at++) {
-        uint32_t block = p->blocks[row->block + at / bt];
+    check_saves(r, p, row);
+    for (uint32_t i = 0; i < row->n_tokens; i++) {
+        uint32_t id = row_id(f, p, row, i);
 
-        assert_int_equal(r->fake->owner[block], row->sequence);
-        h = rig_mix(h, r->fake->ids[block * bt + at % bt]);
+        assert_in_range(id, 0, RIG_VOCAB - 1);
+        h = rig_memory_write(f->memory, p, row, i, id, h);
     }
-    if (row->slot != SLOT_NONE) {
-        assert_true(h == r->fake->slot_hash[row->slot]);
-    }
+    r->n_computed += row->n_tokens;
     return h;
 }
 
 /* Checks the row's history against h, the hash of the ids up to its last. */
-static void check_history(const struct rig_fake *f, const struct plan *p,
+static void check_history(const struct rig *r, const struct plan *p,
                           const struct plan_row *row, uint64_t h)
 {
+    const struct rig_fake *f = r->fake;
     const struct plan_history *y = &row->history;
     uint64_t seen = 0;
 
@@ -242,6 +222,9 @@ static void check_history(const struct rig_fake *f, const struct plan *p,
         return;
     }
     assert_in_range(y->n_prompt, 1, y->n);
+    if (!r->o.one_arithmetic) {
+        return; /* h depends on kinds, which ids do not show */
+    }
     for (uint32_t i = 0; i < y->n; i++) {
         seen = rig_mix(seen, history_id(&y->pages, i));
     }
@@ -285,23 +268,22 @@ static bool is_cut_off(const struct rig_fake *f, const struct plan_row *row)
                             f->before.outcomes[row->chain_row] != ROW_DONE);
 }
 
-static void begin_anew(struct rig_fake *f, uint64_t sequence)
+/* Returns whether the row continues from what a failed plan left. */
+static bool has_failed(struct rig_fake *f, const struct plan_row *row)
 {
     for (uint32_t i = 0; i < f->n_failed; i++) {
-        f->failed[i] = f->failed[i] == sequence ? 0 : f->failed[i];
-    }
-}
-
-static bool has_failed(const struct rig_fake *f, uint64_t sequence)
-{
-    for (uint32_t i = 0; i < f->n_failed; i++) {
-        if (f->failed[i] == sequence) {
+        if (f->failed[i].sequence != row->sequence) {
+            continue;
+        }
+        if (row->position > f->failed[i].position) {
             return true;
         }
+        f->failed[i].sequence = 0; /* it begins anew */
     }
     return false;
 }
 
+/* Every second row of a failed plan has written its blocks. */
 static void break_down(struct rig *r, const struct plan *p,
                        struct plan_result *out)
 {
@@ -311,9 +293,21 @@ static void break_down(struct rig *r, const struct plan *p,
                             r->fail_next != NULL ? r->fail_next : "its fault");
     r->fail_next = NULL;
     memset(out->tokens, 0, sizeof out->tokens);
+    rig_memory_before(f->memory, p);
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        const struct plan_row *row = &p->rows[i];
+
+        if (i % 2 == 1 && row->n_tokens > 0 && !row->chained &&
+            !has_failed(f, row)) {
+            (void)compute_row(r, p, row);
+        }
+        rig_memory_ruin(f->memory, p, row);
+    }
+    rig_memory_after(f->memory, p, true);
     f->n_failed = p->n_rows;
     for (uint32_t i = 0; i < p->n_rows; i++) {
-        f->failed[i] = p->rows[i].sequence;
+        f->failed[i].sequence = p->rows[i].sequence;
+        f->failed[i].position = p->rows[i].position;
     }
 }
 
@@ -329,7 +323,9 @@ static void hide(struct rig *r, const struct plan *p, struct plan_result *out)
     memset(x, 0, p->n_tokens * RING_HIDDEN * sizeof *x);
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *row = &p->rows[i];
-        uint32_t last = row->token + row->n_tokens - 1;
+        const struct plan_row *from =
+            row->n_tokens == 0 ? &p->rows[row->source] : row;
+        uint32_t last = from->token + from->n_tokens - 1;
 
         x[(size_t)last * RING_HIDDEN] = row->sample ? (float)out->tokens[i] : 0;
         out->tokens[i] = TOKEN_NONE;
@@ -337,43 +333,66 @@ static void hide(struct rig *r, const struct plan *p, struct plan_result *out)
     out->hidden = x;
 }
 
+/* Returns the hash of a twin's ids: those of its source, whose row precedes. */
+static uint64_t twin_hash(struct rig *r, const struct plan *p, uint32_t i)
+{
+    const struct plan_row *row = &p->rows[i], *from = &p->rows[row->source];
+
+    assert_in_range(row->source, 0, i - 1);
+    assert_true(from->sample && from->n_tokens > 0 && row->sample);
+    assert_int_equal(row->position, from->position + from->n_tokens);
+    assert_int_equal(row->n_saves, 0);
+    r->n_twins++;
+    return r->fake->hashes[row->source];
+}
+
+static void take_row(struct rig *r, const struct plan *p, uint32_t i,
+                     struct plan_result *out)
+{
+    struct rig_fake *f = r->fake;
+    const struct plan_row *row = &p->rows[i];
+
+    if (is_cut_off(f, row)) {
+        out->outcomes[i] = ROW_CUT_OFF;
+        out->tokens[i] = TOKEN_NONE;
+        rig_memory_ruin(f->memory, p, row);
+        return;
+    }
+    if (has_failed(f, row)) {
+        rig_memory_ruin(f->memory, p, row);
+        return;
+    }
+    if (row->n_tokens == 0) {
+        f->hashes[i] = twin_hash(r, p, i);
+    } else {
+        assert_in_range(row->n_tokens, 1, r->o.chunk_tokens);
+        f->hashes[i] = compute_row(r, p, row);
+    }
+    if (row->sample && row->sequence == r->damaged) {
+        out->outcomes[i] = ROW_NOT_FINITE;
+        out->tokens[i] = TOKEN_NONE;
+    } else if (row->sample) {
+        check_history(r, p, row, f->hashes[i]);
+        choose(r, row, f->hashes[i], i, out);
+    }
+}
+
 static void compute(struct rig *r, const struct plan *p,
                     struct plan_result *out)
 {
-    for (uint32_t i = 0; i < p->n_zero; i++) {
-        r->fake->slot_hash[p->zero_slots[i]] = 0;
-        r->fake->slot_n[p->zero_slots[i]] = 0;
-    }
+    struct rig_fake *f = r->fake;
+
+    rig_memory_before(f->memory, p);
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *row = &p->rows[i];
-        uint64_t h;
 
         out->tokens[i] = row->sample ? 16 : TOKEN_NONE;
         out->outcomes[i] = ROW_DONE;
         out->logprobs[i] = 0;
-        assert_true(look(row) == r->fake->looks[0][i]);
-        if (is_cut_off(r->fake, row)) {
-            out->outcomes[i] = ROW_CUT_OFF;
-            out->tokens[i] = TOKEN_NONE;
-            continue;
-        }
-        if (row->position == 0) {
-            begin_anew(r->fake, row->sequence);
-        }
-        if (has_failed(r->fake, row->sequence)) {
-            continue;
-        }
-        assert_in_range(row->n_tokens, 1, r->o.chunk_tokens);
-        write_row(r, p, row);
-        h = history(r, p, row);
-        if (row->sample && row->sequence == r->damaged) {
-            out->outcomes[i] = ROW_NOT_FINITE;
-            out->tokens[i] = TOKEN_NONE;
-        } else if (row->sample) {
-            check_history(r->fake, p, row, h);
-            choose(r, row, h, i, out);
-        }
+        assert_true(look(row) == f->looks[0][i]);
+        take_row(r, p, i, out);
     }
+    rig_memory_after(f->memory, p, false);
 }
 
 bool rig_step(struct rig *r)
@@ -438,15 +457,8 @@ void rig_engine_new(struct rig *r)
     const struct worker_options *o = &r->o;
     struct rig_fake *f = calloc(1, sizeof *f);
 
-    f->ids = calloc((size_t)o->n_blocks * o->block_tokens + 1, sizeof *f->ids);
-    f->owner = calloc(o->n_blocks + 1, sizeof *f->owner);
-    f->slot_hash = calloc(o->n_slots + 1, sizeof *f->slot_hash);
-    f->slot_n = calloc(o->n_slots + 1, sizeof *f->slot_n);
+    f->memory = rig_memory_new(&r->o);
     f->hidden = calloc((size_t)o->step_tokens * RING_HIDDEN, sizeof *f->hidden);
-    /* A slot that was not zeroed fails the test. */
-    for (uint32_t i = 0; i < o->n_slots; i++) {
-        f->slot_n[i] = 12345;
-    }
     r->fake = f;
     r->engine.ops = &fake_ops;
     r->eos_at = UINT32_MAX;
@@ -456,10 +468,7 @@ void rig_engine_free(struct rig *r)
 {
     struct rig_fake *f = r->fake;
 
-    free(f->ids);
-    free(f->owner);
-    free(f->slot_hash);
-    free(f->slot_n);
+    rig_memory_free(f->memory);
     free(f->hidden);
     free(f);
 }

@@ -14,9 +14,8 @@ static void hear_ledger(struct rig *r, const Sluice__V1__Ledger *l)
 
     assert_int_equal(l->session, r->session);
     assert_true(l->snapshot > r->ledger.snapshot);
-    assert_int_equal(b->total, b->free + b->held + b->cached + b->granted);
     assert_int_equal(p->total, p->free + p->held + p->cached + p->granted);
-    r->free_blocks_at[l->snapshot % RIG_SNAPSHOTS] = b->free;
+    r->used_blocks_at[l->snapshot % RIG_SNAPSHOTS] = b->held + b->granted;
     r->ledger = *l;
     r->blocks = *b;
     r->slots = *l->slots;
@@ -73,6 +72,7 @@ static void hear_row(struct rig *r, const Sluice__V1__StepOutputMessage *m,
     h = &r->heard[m->grant[i]];
     h->rows++;
     h->state = m->state[i];
+    h->reused = m->n_reused > 0 ? m->reused[i] : 0;
     if (m->first_index[i] > h->n) {
         return;
     }
@@ -115,6 +115,7 @@ static void hear_rows(struct rig *r, const Sluice__V1__StepOutputMessage *m)
     bool wide = false;
 
     assert_true(m->n_width == 0 || m->n_width == m->n_grant);
+    assert_true(m->n_reused == 0 || m->n_reused == m->n_grant);
     for (size_t i = 0; i < m->n_grant; i++) {
         uint32_t width = m->n_width > 0 ? m->width[i] : 0;
 
@@ -257,6 +258,8 @@ static void on_end(void *node, struct peer *p, uint64_t tag,
         end->receipt.blocks = c->blocks;
         end->receipt.slots = c->slots;
         end->receipt.checkpoints = c->checkpoints;
+        end->receipt.has_position = c->has_position;
+        end->receipt.position = c->position;
         end->receipt.micros = c->micros;
         end->receipt.snapshot = c->snapshot;
         assert_int_equal(c->n_stage_blocks, c->n_stage_slots);

@@ -39,10 +39,10 @@ void rig_message(struct rig *r, const struct rig_submit *s,
     out->ref.request_id = (ProtobufCBinaryData){16, out->id};
     out->ref.has_choice = true;
     out->ref.choice = s->choice;
-    if (r->o.n_blocks > 0) {
+    if (r->o.pages_per_block > 0) {
         out->need.blocks = (s->n_prompt + s->max_tokens + bt - 1) / bt;
     }
-    out->need.slots = r->o.n_slots > 0 ? 1 : 0;
+    out->need.slots = r->o.pages_per_slot > 0 ? 1 : 0;
     out->sampling.has_seed = true;
     out->sampling.seed = s->id;
     out->sampling.has_ignore_eos = s->ignore_eos;

@@ -12,6 +12,7 @@ struct bench {
     struct pool pool;
     struct sequence_table table;
     struct ledger ledger;
+    struct prefix *index;
     char text[1024];
 };
 
@@ -27,13 +28,21 @@ static struct sequence_key key_of(uint32_t i)
 static int begin(void **state)
 {
     static struct bench b;
-    struct pool_need total = {{16, 4, 0}}, pages = {{1, 1, 1}};
+    struct pool_options o = {.n_pages = 20, .pages_per = {1, 1, 1}};
+    struct prefix_options x = {.block_tokens = 64,
+                               .n_nodes = 16,
+                               .has_blocks = true,
+                               .has_states = true,
+                               .checkpoint_share = 1,
+                               .tenant_share = 1,
+                               .on = true};
     struct sequence_limits l = {
         .capacity = LIVE, .longest = 64, .values = 512, .hash_seed = 1};
 
-    assert_true(pool_init(&b.pool, &total, &pages));
+    assert_true(pool_init(&b.pool, &o, false));
+    assert_true(prefix_init(&b.index, &x, &b.pool));
     assert_true(sequence_table_init(&b.table, &l, &b.pool));
-    assert_true(ledger_init(&b.ledger, &b.pool));
+    assert_true(ledger_init(&b.ledger, &b.pool, b.index));
     *state = &b;
     return 0;
 }
@@ -44,6 +53,7 @@ static int end(void **state)
 
     ledger_fini(&b->ledger);
     sequence_table_fini(&b->table);
+    prefix_free(&b->index);
     pool_fini(&b->pool);
     return 0;
 }
@@ -129,11 +139,11 @@ static void releases_what_is_held_and_promised(void **state)
     struct bench *b = *state;
     struct sequence *s = one(b, 0);
 
-    assert_int_equal(pool_account(&b->pool, POOL_BLOCKS)->held, 2);
-    assert_int_equal(pool_account(&b->pool, POOL_BLOCKS)->granted, 3);
+    assert_int_equal(pool_account(&b->pool, POOL_BLOCKS).held, 2);
+    assert_int_equal(pool_account(&b->pool, POOL_BLOCKS).granted, 3);
     sequence_release(&b->table, s);
-    assert_int_equal(pool_account(&b->pool, POOL_BLOCKS)->free, 16);
-    assert_int_equal(pool_account(&b->pool, POOL_SLOTS)->free, 4);
+    assert_int_equal(pool_account(&b->pool, POOL_BLOCKS).free, 20);
+    assert_int_equal(pool_account(&b->pool, POOL_SLOTS).free, 20);
     sequence_release(&b->table, s); /* nothing left to release */
     assert_int_equal(b->pool.violations, 0);
     assert_int_equal(audit(b), 0);
@@ -157,8 +167,8 @@ static void numbers_snapshots_of_a_session(void **state)
     assert_int_equal(m.ledger.snapshot, 2);
     assert_int_equal(m.ledger.session, 77);
     assert_int_equal(m.ledger.grant, 3);
-    assert_int_equal(m.ledger.blocks->total, 16);
-    assert_int_equal(m.ledger.blocks->free, 11);
+    assert_int_equal(m.ledger.blocks->total, 20);
+    assert_int_equal(m.ledger.blocks->free, 14);
     assert_int_equal(m.ledger.blocks->held, 2);
     assert_int_equal(m.ledger.blocks->granted, 3);
     assert_int_equal(m.ledger.n_queued, 1); /* it is RECEIVING */
@@ -173,22 +183,29 @@ static void finds_what_is_put_wrong(void **state)
 
     assert_int_equal(audit(b), 0);
     paged_write(&b->table.slab, &s->blocks, 0, &yours, 1);
-    assert_int_equal(audit(b), 2);
-    assert_non_null(strstr(b->text, "in two places"));
-    assert_non_null(strstr(b->text, "nowhere"));
+    assert_int_equal(audit(b), 3); /* both references, and held */
+    assert_non_null(strstr(b->text, "has 1 references, found 2"));
+    assert_non_null(strstr(b->text, "has 1 references, found 0"));
     paged_write(&b->table.slab, &s->blocks, 0, &mine, 1);
-    b->pool.classes[POOL_SLOTS].a.held++;
+    b->pool.held.n[POOL_SLOTS]++;
     assert_int_equal(audit(b), 2); /* held, and the total */
-    b->pool.classes[POOL_SLOTS].a.held--;
+    b->pool.held.n[POOL_SLOTS]--;
     s->need.n[POOL_BLOCKS] = 1;
     assert_int_equal(audit(b), 2); /* more than its need, and granted */
     s->need.n[POOL_BLOCKS] = 5;
     b->table.in_state[SEQUENCE_QUEUED]++;
     assert_int_equal(audit(b), 1);
     b->table.in_state[SEQUENCE_QUEUED]--;
-    b->pool.classes[POOL_BLOCKS].n_idle--;
-    assert_int_equal(audit(b), 2); /* one number leaked, one too few counted */
-    b->pool.classes[POOL_BLOCKS].n_idle++;
+    b->pool.n_idle--;
+    assert_int_equal(audit(b), 2); /* nowhere, and without a page */
+    assert_non_null(strstr(b->text, "nowhere"));
+    b->pool.n_idle++;
+    b->pool.blocks[mine].indexed = true;
+    assert_int_equal(audit(b), 1);
+    b->pool.blocks[mine].indexed = false;
+    b->pool.blocks[mine].page++;
+    assert_int_equal(audit(b), 2); /* seen from the block and from the page */
+    b->pool.blocks[mine].page--;
     assert_int_equal(audit(b), 0);
     assert_int_equal(b->text[0], '\0');
 }
@@ -197,15 +214,90 @@ static void cuts_a_long_audit(void **state)
 {
     struct bench *b = *state;
     char text[24];
+    uint32_t n;
 
-    b->pool.classes[POOL_BLOCKS].n_idle = 0;
+    b->pool.n_idle = 0;
     memset(text, 'x', sizeof text);
-    assert_int_equal(
-        ledger_audit(&b->ledger, &b->pool, &b->table, text, sizeof text), 17);
+    n = ledger_audit(&b->ledger, &b->pool, &b->table, text, sizeof text);
+    assert_int_equal(n, 40);
     assert_non_null(memchr(text, '\0', sizeof text));
-    assert_int_equal(ledger_audit(&b->ledger, &b->pool, &b->table, NULL, 0),
-                     17);
-    b->pool.classes[POOL_BLOCKS].n_idle = 16;
+    assert_int_equal(ledger_audit(&b->ledger, &b->pool, &b->table, NULL, 0), n);
+    b->pool.n_idle = 20;
+}
+
+/* Two sequences share the first block of the first one. */
+static void shared_blocks_have_a_reference_each(void **state)
+{
+    struct bench *b = *state;
+    struct sequence *s = one(b, 0), *t = one(b, 1);
+    uint32_t block = paged_get(&b->table.slab, &s->blocks, 0);
+
+    pool_share(&b->pool, block, true);
+    paged_write(&b->table.slab, &t->blocks, t->n_blocks++, &block, 1);
+    assert_int_equal(audit(b), 0);
+    sequence_release(&b->table, s);
+    assert_int_equal(audit(b), 0);
+    assert_int_equal(pool_account(&b->pool, POOL_BLOCKS).held, 3);
+    sequence_release(&b->table, t);
+    assert_int_equal(audit(b), 0);
+    assert_int_equal(pool_pages(&b->pool).free, 20);
+    assert_int_equal(b->pool.violations, 0);
+}
+
+static void index_and_reservations_are_owned(void **state)
+{
+    struct bench *b = *state;
+    struct sequence *s = one(b, 0);
+    uint32_t checkpoint, block;
+    struct paged tokens;
+
+    assert_true(paged_make(&b->table.slab, &tokens, 64));
+    for (uint32_t i = 0; i < 64; i++) {
+        paged_write(&b->table.slab, &tokens, i, &i, 1);
+    }
+    block = paged_get(&b->table.slab, &s->blocks, 0);
+    assert_true(prefix_reserve(b->index, &checkpoint));
+    assert_int_equal(audit(b), 0);
+    prefix_put(
+        b->index,
+        prefix_insert(b->index, "", 0, &b->table.slab, &tokens, &s->blocks, 64),
+        checkpoint);
+    assert_int_equal(audit(b), 0);
+    sequence_release(&b->table, s);
+    assert_int_equal(audit(b), 0);
+    assert_int_equal(pool_pages(&b->pool).cached, 2);
+    assert_int_equal(ledger_reap(&b->ledger, &b->pool, &b->table), 0);
+    /* The index does not know of it any more. */
+    prefix_clear(b->index);
+    assert_int_equal(pool_pages(&b->pool).free, 20);
+    assert_false(b->pool.blocks[block].indexed);
+    paged_free(&b->table.slab, &tokens);
+}
+
+static void leaks_are_reaped(void **state)
+{
+    struct bench *b = *state;
+    struct sequence *s = one(b, 0);
+    struct pool_need need = {{3, 1, 0}};
+    uint32_t block, slot, checkpoint;
+
+    /* Nothing owns them: a block, another one's second reference, a slot, a
+     * checkpoint, an indexed block, and two granted blocks. */
+    assert_int_equal(pool_grant(&b->pool, &need, NULL), ST_OK);
+    assert_true(pool_take(&b->pool, POOL_BLOCKS, 1, &block));
+    assert_true(pool_take(&b->pool, POOL_SLOTS, 1, &slot));
+    assert_true(pool_cache(&b->pool, &checkpoint));
+    pool_index(&b->pool, block);
+    pool_share(&b->pool, paged_get(&b->table.slab, &s->blocks, 0), false);
+    assert_true(audit(b) > 0);
+    assert_int_equal(b->pool.violations, 0);
+    assert_int_equal(ledger_reap(&b->ledger, &b->pool, &b->table), 7);
+    assert_int_equal(b->pool.violations, 6); /* grants of a class are one */
+    assert_int_equal(b->ledger.leaks, 7);
+    assert_int_equal(audit(b), 0);
+    assert_int_equal(ledger_reap(&b->ledger, &b->pool, &b->table), 0);
+    sequence_release(&b->table, s);
+    assert_int_equal(pool_pages(&b->pool).free, 20);
 }
 
 int main(void)
@@ -219,7 +311,13 @@ int main(void)
                                         end),
         cmocka_unit_test_setup_teardown(finds_what_is_put_wrong, begin, end),
         cmocka_unit_test_setup_teardown(cuts_a_long_audit, begin, end),
+        cmocka_unit_test_setup_teardown(shared_blocks_have_a_reference_each,
+                                        begin, end),
+        cmocka_unit_test_setup_teardown(index_and_reservations_are_owned, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(leaks_are_reaped, begin, end),
     };
 
+    log_setup(LOG_OFF, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

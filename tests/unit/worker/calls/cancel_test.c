@@ -96,13 +96,13 @@ static void check_first(const struct rig *r, uint64_t tag, enum at at)
 
 /* The snapshot of a receipt is the first that shows the release. */
 static void check_snapshot(const struct rig *r, uint64_t snapshot,
-                           uint32_t free)
+                           uint32_t used)
 {
     assert_in_range(snapshot, 1, r->ledger.snapshot);
-    assert_int_equal(r->free_blocks_at[snapshot % RIG_SNAPSHOTS], free + NEED);
+    assert_int_equal(r->used_blocks_at[snapshot % RIG_SNAPSHOTS], used - NEED);
     if (snapshot > 1) {
-        assert_int_equal(r->free_blocks_at[(snapshot - 1) % RIG_SNAPSHOTS],
-                         free);
+        assert_int_equal(r->used_blocks_at[(snapshot - 1) % RIG_SNAPSHOTS],
+                         used);
     }
 }
 
@@ -112,7 +112,7 @@ static void one_removal(enum at at, uint32_t depth, bool remove)
     struct rig *r = bring(at, depth);
     uint64_t grant = at == QUEUED ? 3 : 1;
     uint32_t generated = r->heard[grant].n;
-    uint32_t free = rig_account(r).blocks.free;
+    uint32_t used = rig_used_blocks(r);
     uint64_t first, second, third;
     uint32_t in_flight = rig_inflight(r);
 
@@ -124,7 +124,7 @@ static void one_removal(enum at at, uint32_t depth, bool remove)
     for (uint32_t i = 0; runs(at) && i < in_flight; i++) {
         assert_false(r->ends[first].ended);
         assert_false(r->ends[second].ended);
-        assert_int_equal(rig_account(r).blocks.free, free);
+        assert_int_equal(rig_used_blocks(r), used);
         rig_step(r);
     }
     check_first(r, first, at);
@@ -143,9 +143,9 @@ static void one_removal(enum at at, uint32_t depth, bool remove)
         assert_int_equal(r->ends[second].receipt.state, STATE(FINISHED));
     }
     if (holds(at)) {
-        assert_int_equal(rig_account(r).blocks.free, free + NEED);
+        assert_int_equal(rig_used_blocks(r), used - NEED);
         rig_advance(r, 11000);
-        check_snapshot(r, r->ends[first].receipt.snapshot, free);
+        check_snapshot(r, r->ends[first].receipt.snapshot, used);
     }
     assert_int_equal(r->heard[grant].n, generated); /* no row after it */
     if (at == RECEIVING) {
@@ -232,7 +232,7 @@ static void starts_while_an_old_plan_runs(void **state)
         rig_reconnect(r);
         assert_int_equal(rig_inflight(r), depth);
         assert_int_equal(r->ledger.blocks == NULL, 0);
-        assert_int_equal(rig_account(r).blocks.free, 128 - NEED);
+        assert_int_equal(rig_used_blocks(r), NEED);
         rig_submit(r, &s);
         rig_turn(r);
         rig_run(r);

@@ -158,28 +158,32 @@ static void refuses_what_is_wrong_and_nothing_else(void **state)
 
 static void refuses_what_does_not_fit_with_figures(void **state)
 {
-    struct rig *r = rig_new(NULL); /* 128 blocks, 8 slots */
+    struct worker_options o;
+    struct rig *r;
     struct rig_submit s = {.id = 1, .n_prompt = 400, .max_tokens = 112};
     uint64_t tag;
 
     (void)state;
+    rig_defaults(&o);
+    o.n_pages = 64 + 2 + 63 + 2 + 3;
+    r = rig_new(&o);
     rig_submit(r, &s);
     s.id = 2;
     s.max_tokens = 104;
-    rig_submit(r, &s); /* 64 + 63 blocks: 1 is left */
+    rig_submit(r, &s); /* two slots, 64 + 63 blocks: 3 pages are left */
     s.id = 3;
     s.n_prompt = 8;
     s.max_tokens = 1;
     tag = rig_submit(r, &s);
     rig_turn(r);
     assert_int_equal(r->ends[tag].status, ST_RESOURCE_EXHAUSTED);
-    assert_string_equal(r->ends[tag].text, "needs 2 blocks, 1 free of 128");
+    assert_string_equal(r->ends[tag].text, "needs 4 pages, 3 free of 134");
     assert_true(r->ends[tag].retry_after_ms > 0);
     s.n_prompt = 7;
-    tag = rig_submit(r, &s); /* the last block */
+    tag = rig_submit(r, &s); /* the last pages */
     rig_turn(r);
     assert_int_equal(r->ends[tag].status, ST_OK);
-    assert_int_equal(rig_account(r).blocks.free, 0);
+    assert_int_equal(rig_account(r).pages.free, 0);
     rig_run(r);
     rig_free(&r);
 }
@@ -213,7 +217,7 @@ static void remembers_a_bounded_number(void **state)
 
     (void)state;
     rig_defaults(&o);
-    o.n_slots = 2;
+    o.slot_cap = 2;
     r = rig_new(&o);
     r->acknowledge = false;
     do {
@@ -271,8 +275,8 @@ static void tells_many_sequences_in_turns(void **state)
 
     (void)state;
     rig_defaults(&o);
-    o.n_slots = 0;
-    o.n_blocks = 1024;
+    o.pages_per_slot = 0;
+    o.n_pages = 1024;
     o.max_rows = PLAN_ROWS_MAX;
     o.step_tokens = 4096;
     r = rig_new(&o);

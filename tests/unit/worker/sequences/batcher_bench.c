@@ -7,7 +7,8 @@ struct bench bench;
 struct batcher *bench_with(uint32_t rows, uint32_t tokens, uint32_t chunk,
                            uint32_t depth)
 {
-    struct pool_need total = {{4096, 64, 0}}, pages = {{1, 1, 1}};
+    struct pool_options po = {
+        .n_pages = 4096, .pages_per = {1, 1, 1}, .slot_cap = 64};
     struct sequence_limits sl = {
         .capacity = 64, .longest = 1024, .values = 131072, .hash_seed = 1};
     struct batcher_limits bl = {.max_rows = rows,
@@ -16,12 +17,13 @@ struct batcher *bench_with(uint32_t rows, uint32_t tokens, uint32_t chunk,
                                 .depth = depth,
                                 .batches = BATCHES_MAX,
                                 .block_tokens = 8,
-                                .n_blocks = 4096,
-                                .n_slots = 64};
+                                .context = 1024,
+                                .pages_per_slot = 1,
+                                .has_blocks = true};
 
-    assert_true(pool_init(&bench.pool, &total, &pages));
+    assert_true(pool_init(&bench.pool, &po, false));
     assert_true(sequence_table_init(&bench.table, &sl, &bench.pool));
-    assert_true(batcher_init(&bench.batcher, &bl, &bench.table));
+    assert_true(batcher_init(&bench.batcher, &bl, &bench.table, NULL));
     return &bench.batcher;
 }
 

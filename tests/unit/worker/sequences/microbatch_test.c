@@ -78,7 +78,7 @@ static void ring_back(struct ring *r)
     memmove(r->at, r->at + 1, (r->n - 1) * sizeof r->at[0]);
     for (uint32_t i = 0; i < t->plan.n_rows; i++) {
         if (t->owners[i]->n_generated == t->owners[i]->max_tokens) {
-            batcher_drop(t->owners[i]);
+            batcher_drop(r->b, t->owners[i]);
         }
     }
 }
@@ -360,8 +360,8 @@ static void drops_at_every_place(void **state)
     assert_false(batcher_names(b, t));
     batcher_pass(b);
     assert_true(batcher_names(b, s)); /* the second chunk */
-    batcher_drop(s);
-    batcher_drop(u);
+    batcher_drop(b, s);
+    batcher_drop(b, u);
     batcher_pass(b);
     assert_false(batcher_names(b, s));
     assert_int_equal(s->inflight, 2);

@@ -20,7 +20,7 @@ static void goes_on_from_wherever_it_was(void **state)
             assert_int_equal(r->n_live, 1);
             assert_int_equal(r->live[0].id, 6);
             assert_in_range(r->live[0].n_generated, n, 30);
-            assert_int_equal(rig_account(r).blocks.free, 128 - NEED);
+            assert_int_equal(rig_used_blocks(r), NEED);
             assert_int_equal(adopt(r, &s), ST_OK);
             rig_run(r);
             rig_advance(r, 20000);
@@ -60,7 +60,7 @@ static void keeps_the_tokens_of_one_that_ended(void **state)
 
         rig_run(r);
         assert_int_equal(rig_state(r, 6), STATE(FINISHED));
-        assert_int_equal(rig_account(r).blocks.free, 128);
+        assert_int_equal(rig_used_blocks(r), 0);
         rig_reconnect(r);
         assert_int_equal(r->live[0].n_generated, 30);
         assert_int_equal(adopt(r, &s), ST_OK);
@@ -164,7 +164,7 @@ static void ends_the_lease_of_what_is_kept(void **state)
     rig_run(r);
     assert_int_equal(rig_state(r, 6), STATE(KEPT));
     rig_lose(r);
-    assert_int_equal(rig_account(r).blocks.free, 128);
+    assert_int_equal(rig_used_blocks(r), 0);
     rig_reconnect(r);
     r->acknowledge = true;
     s.has_have = true;
@@ -362,7 +362,7 @@ static void makes_room_in_the_table(void **state)
 
     (void)state;
     rig_defaults(&o);
-    o.n_slots = 1;
+    o.slot_cap = 1;
     r = rig_new(&o);
     r->acknowledge = false;
     for (s.id = 1; s.id <= 20; s.id++) {
@@ -396,7 +396,8 @@ static void tell_of(uint32_t n, uint32_t messages)
     struct rig_submit s = {.n_prompt = 1, .max_tokens = 1};
 
     rig_defaults(&o);
-    o.n_blocks = o.n_slots = LIVE_ROWS_MAX + 1;
+    o.slot_cap = LIVE_ROWS_MAX + 1;
+    o.n_pages = 3 * (LIVE_ROWS_MAX + 1);
     o.max_rows = 1;
     r = rig_new(&o);
     for (s.id = 1; s.id <= n; s.id++) {

@@ -1,0 +1,246 @@
+#include "tests/unit/worker/rig_memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/cmocka.h"
+#include "tests/unit/worker/rig_internal.h"
+
+#define RUINED UINT32_MAX /* positions that a state of garbage has seen */
+
+struct rig_page {
+    uint64_t before;  /* hash of the ids before the block */
+    uint32_t n;       /* positions that are there, from the first on */
+    uint64_t state;   /* of a slot */
+    uint32_t state_n; /* positions that it has seen */
+    uint32_t ids[64]; /* with KIND */
+};
+
+#define KIND ((uint32_t)1 << 31)
+
+struct rig_memory {
+    const struct worker_options *o;
+    struct rig_page *pages;
+};
+
+uint64_t rig_mix(uint64_t h, uint32_t id)
+{
+    h = (h ^ id) * 0x9e3779b97f4a7c15u;
+    return h ^ (h >> 29);
+}
+
+struct rig_memory *rig_memory_new(const struct worker_options *o)
+{
+    struct rig_memory *m = calloc(1, sizeof *m);
+
+    m->o = o;
+    m->pages = calloc(o->n_pages, sizeof *m->pages);
+    for (uint32_t i = 0; i < o->n_pages; i++) {
+        m->pages[i].state_n = RUINED;
+    }
+    return m;
+}
+
+void rig_memory_free(struct rig_memory *m)
+{
+    free(m->pages);
+    free(m);
+}
+
+static struct rig_page *page_at(const struct rig_memory *m, uint32_t page)
+{
+    assert_in_range(page, 0, m->o->n_pages - 1);
+    return &m->pages[page];
+}
+
+/* ---- slots ---- */
+
+static void set_state(struct rig_memory *m, uint32_t slot, uint64_t state,
+                      uint32_t n)
+{
+    assert_int_equal(slot % m->o->pages_per_slot, 0);
+    for (uint32_t i = 0; i < m->o->pages_per_slot; i++) {
+        struct rig_page *x = page_at(m, slot + i);
+
+        x->n = 0; /* no block any more */
+        x->state = state + i;
+        x->state_n = n;
+    }
+}
+
+static void check_state(const struct rig_memory *m, uint32_t slot,
+                        uint64_t state, uint32_t n)
+{
+    for (uint32_t i = 0; i < m->o->pages_per_slot; i++) {
+        const struct rig_page *x = page_at(m, slot + i);
+
+        assert_int_equal(x->state_n, n);
+        assert_true(x->state == state + i);
+    }
+}
+
+bool rig_memory_is_at(const struct rig_memory *m, const struct plan_row *row)
+{
+    return m->o->pages_per_slot > 0 &&
+           page_at(m, row->slot)->state_n == row->position;
+}
+
+/* ---- around the rows ---- */
+
+static void copy_pages(struct rig_memory *m, const struct plan_copy *c)
+{
+    uint32_t apart = c->from > c->to ? c->from - c->to : c->to - c->from;
+
+    assert_in_range(c->n, 1, apart);
+    for (uint32_t i = 0; i < c->n; i++) {
+        *page_at(m, c->to + i) = *page_at(m, c->from + i);
+    }
+}
+
+static void ruin_pages(struct rig_memory *m, uint32_t first, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct rig_page *x = page_at(m, first + i);
+
+        memset(x, 0xff, sizeof *x);
+        x->n = 0;
+    }
+}
+
+void rig_memory_before(struct rig_memory *m, const struct plan *p)
+{
+    assert_in_range(p->n_before, 0, PLAN_COPIES_MAX);
+    assert_in_range(p->n_poison, 0, PLAN_COPIES_MAX);
+    for (uint32_t i = 0; i < p->n_poison; i++) {
+        ruin_pages(m, p->poison[i].from, p->poison[i].n);
+    }
+    for (uint32_t i = 0; i < p->n_before; i++) {
+        copy_pages(m, &p->before[i]);
+    }
+    for (uint32_t i = 0; i < p->n_zero; i++) {
+        set_state(m, p->zero_slots[i], 0, 0);
+    }
+}
+
+void rig_memory_after(struct rig_memory *m, const struct plan *p, bool ruin)
+{
+    for (uint32_t i = 0; i < p->n_after; i++) {
+        if (ruin) {
+            ruin_pages(m, p->after[i].to, p->after[i].n);
+        } else {
+            copy_pages(m, &p->after[i]);
+        }
+    }
+}
+
+/* ---- rows ---- */
+
+uint64_t rig_memory_mix(const struct rig_memory *m, uint64_t h, uint32_t id,
+                        enum row_kind kind)
+{
+    bool differs = kind == ROW_GENERATED && !m->o->one_arithmetic;
+
+    return rig_mix(h, differs ? id | KIND : id);
+}
+
+/* Reads positions [0, end) of the row's table. */
+static uint64_t read_blocks(const struct rig_memory *m, const struct plan *p,
+                            const struct plan_row *row, uint32_t end)
+{
+    uint32_t bt = m->o->block_tokens;
+    uint64_t h = 0;
+
+    for (uint32_t at = 0; at < end; at++) {
+        const struct rig_page *x;
+
+        assert_in_range(at / bt, 0, row->n_blocks - 1);
+        x = page_at(m, p->blocks[row->block + at / bt]);
+        assert_in_range(at % bt, 0, x->n - 1);
+        assert_true(at % bt != 0 || x->before == h);
+        h = rig_mix(h, x->ids[at % bt]);
+    }
+    return h;
+}
+
+uint64_t rig_memory_read(const struct rig_memory *m, const struct plan *p,
+                         const struct plan_row *row)
+{
+    bool has_blocks = m->o->pages_per_block > 0;
+    uint64_t h = has_blocks ? read_blocks(m, p, row, row->position) : 0;
+
+    if (m->o->pages_per_slot == 0) {
+        assert_int_equal(row->slot, SLOT_NONE);
+        return h;
+    }
+    if (!has_blocks) {
+        h = page_at(m, row->slot)->state;
+    }
+    check_state(m, row->slot, h, row->position);
+    return h;
+}
+
+static void write_block(struct rig_memory *m, struct rig_page *x, uint32_t at,
+                        uint32_t id, uint64_t h)
+{
+    at %= m->o->block_tokens;
+    if (at == 0 && (x->n == 0 || x->before != h)) {
+        x->before = h;
+        x->n = 0;
+    }
+    assert_in_range(at, 0, x->n);
+    /* What is written again has the same bits, so that others that share the
+     * block see no change. */
+    if (at < x->n && x->ids[at] != id) {
+        x->n = at;
+    }
+    x->ids[at] = id;
+    x->n = at + 1 > x->n ? at + 1 : x->n;
+    x->state_n = RUINED;
+}
+
+static void save(struct rig_memory *m, const struct plan *p,
+                 const struct plan_row *row, uint32_t end, uint64_t h)
+{
+    for (uint32_t i = 0; i < row->n_saves; i++) {
+        const struct plan_save *s = &p->saves[row->save + i];
+
+        if (s->position == end) {
+            set_state(m, s->page, h, end);
+        }
+    }
+}
+
+uint64_t rig_memory_write(struct rig_memory *m, const struct plan *p,
+                          const struct plan_row *row, uint32_t i, uint32_t id,
+                          uint64_t h)
+{
+    uint32_t at = row->position + i, bt = m->o->block_tokens;
+    uint64_t with = rig_memory_mix(m, h, id, row->kind);
+    bool differs = row->kind == ROW_GENERATED && !m->o->one_arithmetic;
+
+    if (m->o->pages_per_block > 0) {
+        assert_in_range(at / bt, 0, row->n_blocks - 1);
+        write_block(m, page_at(m, p->blocks[row->block + at / bt]), at,
+                    differs ? id | KIND : id, h);
+    }
+    if (m->o->pages_per_slot > 0) {
+        check_state(m, row->slot, h, at);
+        set_state(m, row->slot, with, at + 1);
+        save(m, p, row, at + 1, with);
+    }
+    return with;
+}
+
+void rig_memory_ruin(struct rig_memory *m, const struct plan *p,
+                     const struct plan_row *row)
+{
+    if (m->o->pages_per_slot == 0) {
+        return;
+    }
+    if (row->n_tokens > 0) {
+        ruin_pages(m, row->slot, m->o->pages_per_slot);
+    }
+    for (uint32_t i = 0; i < row->n_saves; i++) {
+        ruin_pages(m, p->saves[row->save + i].page, m->o->pages_per_slot);
+    }
+}

@@ -1,0 +1,45 @@
+/* rig_memory.h - The pages of the fake engine.
+ *
+ * A page has the ids of a block's positions, each with its kind, and the hash
+ * of all ids before the block: a table with a wrong block is found when the row
+ * is read.  The pages of a slot each have the hash of the ids that the state
+ * has seen, and how many: a slot that was not zeroed, was copied in part or
+ * belongs to another sequence is found likewise.  A poisoned page has neither.
+ */
+#ifndef TESTS_UNIT_WORKER_RIG_MEMORY_H
+#define TESTS_UNIT_WORKER_RIG_MEMORY_H
+
+#include "worker/base/engine.h"
+#include "worker/base/options.h"
+
+struct rig_memory;
+
+struct rig_memory *rig_memory_new(const struct worker_options *o);
+void rig_memory_free(struct rig_memory *m);
+
+/* Carries out the parts of a plan that come before its rows, and those that
+ * come after.  ruin: the plan fails, and what `after` names is undefined. */
+void rig_memory_before(struct rig_memory *m, const struct plan *p);
+void rig_memory_after(struct rig_memory *m, const struct plan *p, bool ruin);
+
+/* Returns the hash of the ids of the row's positions below row->position, as
+ * its blocks and its slot have them. */
+uint64_t rig_memory_read(const struct rig_memory *m, const struct plan *p,
+                         const struct plan_row *row);
+/* Writes the row's i-th id, whose prefix has the hash h, and saves there if the
+ * row does.  Returns the hash with it. */
+uint64_t rig_memory_write(struct rig_memory *m, const struct plan *p,
+                          const struct plan_row *row, uint32_t i, uint32_t id,
+                          uint64_t h);
+/* The row fails: its slot and saves are undefined, and its positions have old
+ * contents or, if written, new ones. */
+void rig_memory_ruin(struct rig_memory *m, const struct plan *p,
+                     const struct plan_row *row);
+/* Returns whether the slot is at the row's position. */
+bool rig_memory_is_at(const struct rig_memory *m, const struct plan_row *row);
+
+/* Returns the hash h of some ids with one more. */
+uint64_t rig_memory_mix(const struct rig_memory *m, uint64_t h, uint32_t id,
+                        enum row_kind kind);
+
+#endif
