@@ -71,8 +71,8 @@ MUST_CHECK enum status prefixes_receive(struct schedule *s, struct worker *w,
 /* Forgets w, whose session is over. */
 void prefixes_close(struct schedule *s, struct worker *w);
 
-/* Returns the sum of prefix_hash_digest() over what w can restore as the router
- * believes, for auditors.  *n: their number. */
+/* Returns the sum of prefix_hash_digest() over the prefixes that w has in the
+ * tree of its model, for auditors.  *n: their number. */
 uint64_t prefixes_digest(const struct schedule *s, const struct worker *w,
                          uint32_t *n);
 
