@@ -360,7 +360,7 @@ static const struct bad table[] = {
     {rows_0, INVALID, "max_rows is 0"},
     {rows_huge, INVALID, "max_rows is 513, must be 1..512"},
     {ledger_broken, INVALID,
-     "shard: its ledger's pages do not add up: 0 are held, but the blocks"},
+     "shard: its ledger's blocks do not add up: total 8, but 8 are free and"},
     {pages_broken, INVALID, "pages do not add up: 1 are held, but the blocks"},
     {more_free_than_pages, INVALID, "blocks do not add up: 8 are free, but"},
     {more_held_than_total, INVALID,
