@@ -265,7 +265,7 @@ BAD(more_free_than_pages)
 {
     UNUSED;
     pages(f, 10, 7, 3);
-    f->classes[0].held = 3;
+    f->classes[2].total = f->classes[2].held = 3;
 }
 BAD(more_held_than_total)
 {
