@@ -150,11 +150,25 @@ reserve_memory(struct stage *g, const Sluice__V1__StageOpen *m, struct error *e)
     return ST_OK;
 }
 
+/* Checkpoints are taken from free pages when a row saves them. */
+static enum status check_need(const struct stage *g,
+                              const Sluice__V1__StageOpen *m, struct error *e)
+{
+    struct pool_need need = need_of(g, m);
+
+    if (need.n[POOL_CHECKPOINTS] > 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "need has %u checkpoints, a sequence has none",
+                         need.n[POOL_CHECKPOINTS]);
+    }
+    return submit_check_need(g->sequences, &need, m->n_prompt + m->max_tokens,
+                             e);
+}
+
 static enum status take_open(struct stage *g, const Sluice__V1__StageOpen *m,
                              struct error *e)
 {
     struct sequence_key key;
-    struct pool_need need;
 
     if (check_columns(g, m, e) != ST_OK || check_order(g, m, e) != ST_OK) {
         return e->code;
@@ -170,12 +184,10 @@ static enum status take_open(struct stage *g, const Sluice__V1__StageOpen *m,
     if (m->void_) {
         return ST_OK;
     }
-    need = need_of(g, m);
     if (check_lengths(g, m, e) != ST_OK ||
         !sequence_key_read(&key, m->sequence, e) ||
         sampling_check(m->sampling, g->base->o.vocab, e) != ST_OK ||
-        submit_check_need(g->sequences, &need, m->n_prompt + m->max_tokens,
-                          e) != ST_OK ||
+        check_need(g, m, e) != ST_OK ||
         submit_check_ids(g->sequences, m->tokens, m->n_tokens, 0, e) != ST_OK) {
         return e->code;
     }

@@ -9,12 +9,6 @@
 
 /* ---- what a token is ---- */
 
-uint64_t rig_mix(uint64_t h, uint32_t id)
-{
-    h = (h ^ id) * 0x9e3779b97f4a7c15u;
-    return h ^ (h >> 29);
-}
-
 /* Returns any token but the end token. */
 static uint32_t sampled(uint64_t h, uint32_t choice)
 {
@@ -77,6 +71,34 @@ struct rig_fake {
     float *hidden; /* [step_tokens, RING_HIDDEN] the last plan's */
 };
 
+static enum row_kind kind_of(const struct rig_prompt *p, uint32_t at)
+{
+    uint32_t end = 0;
+
+    for (uint32_t i = 0; i < p->n_spans; i++) {
+        end += p->spans[i];
+        if (at < end) {
+            return i % 2 == 0 ? ROW_PROMPT : ROW_GENERATED;
+        }
+    }
+    return at < p->n ? ROW_PROMPT : ROW_GENERATED;
+}
+
+void rig_expect_prompt(const struct rig *r, const struct rig_prompt *p,
+                       uint32_t n, uint32_t *out)
+{
+    uint64_t h = 0;
+
+    for (uint32_t i = 0; i < p->n + n; i++) {
+        uint32_t id = i < p->n ? p->ids[i] : sampled(h, p->choice);
+
+        if (i >= p->n) {
+            out[i - p->n] = id;
+        }
+        h = rig_memory_mix(r->fake->memory, h, id, kind_of(p, i));
+    }
+}
+
 /* ---- memory borrowed for a row that samples ---- */
 
 static uint32_t history_id(const struct id_pages *p, uint32_t i)
@@ -131,7 +153,8 @@ static enum status fake_submit(struct engine *e, const struct plan *p)
     struct rig *r = rig_of(e);
 
     assert_true(r->fake->n < r->o.engine_depth);
-    if (r->refuse_plans) {
+    if (r->refuse_plans || r->refuse_once) {
+        r->refuse_once = false;
         return ST_RESOURCE_EXHAUSTED;
     }
     assert_in_range(p->n_rows, 1, r->o.max_rows);
@@ -247,6 +270,7 @@ static void choose(const struct rig *r, const struct plan_row *row, uint64_t h,
     uint32_t token =
         row->index == r->eos_at ? RIG_EOS : sampled(h, row->choice);
 
+    token = r->counts ? (uint32_t)(h % 8) : token;
     out->tokens[i] = token;
     if (!s->logprobs) {
         return;
@@ -388,6 +412,7 @@ static void compute(struct rig *r, const struct plan *p,
 {
     struct rig_fake *f = r->fake;
 
+    rig_memory_count(f->memory, r->counts);
     rig_memory_before(f->memory, p);
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *row = &p->rows[i];

@@ -20,8 +20,15 @@ struct rig_page {
 
 struct rig_memory {
     const struct worker_options *o;
+    bool counts; /* a hash is the sum of the ids */
     struct rig_page *pages;
 };
+
+uint64_t rig_mix(uint64_t h, uint32_t id)
+{
+    h = (h ^ id) * 0x9e3779b97f4a7c15u;
+    return h ^ (h >> 29);
+}
 
 struct rig_memory *rig_memory_new(const struct worker_options *o)
 {
@@ -33,6 +40,11 @@ struct rig_memory *rig_memory_new(const struct worker_options *o)
         m->pages[i].state_n = RUINED;
     }
     return m;
+}
+
+void rig_memory_count(struct rig_memory *m, bool counts)
+{
+    m->counts = counts;
 }
 
 void rig_memory_free(struct rig_memory *m)
@@ -134,6 +146,9 @@ uint64_t rig_memory_mix(const struct rig_memory *m, uint64_t h, uint32_t id,
 {
     bool differs = kind == ROW_GENERATED && !m->o->one_arithmetic;
 
+    if (m->counts) {
+        return h + id;
+    }
     return rig_mix(h, differs ? id | KIND : id);
 }
 
@@ -151,7 +166,8 @@ static uint64_t read_blocks(const struct rig_memory *m, const struct plan *p,
         x = page_at(m, p->blocks[row->block + at / bt]);
         assert_in_range(at % bt, 0, x->n - 1);
         assert_true(at % bt != 0 || x->before == h);
-        h = rig_mix(h, x->ids[at % bt]);
+        h = rig_memory_mix(m, h, x->ids[at % bt] & ~KIND,
+                           x->ids[at % bt] & KIND ? ROW_GENERATED : ROW_PROMPT);
     }
     return h;
 }

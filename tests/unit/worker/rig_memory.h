@@ -15,6 +15,8 @@
 struct rig_memory;
 
 struct rig_memory *rig_memory_new(const struct worker_options *o);
+/* Makes a hash the sum of the ids, or not. */
+void rig_memory_count(struct rig_memory *m, bool counts);
 void rig_memory_free(struct rig_memory *m);
 
 /* Carries out the parts of a plan that come before its rows, and those that

@@ -431,7 +431,7 @@ void bench_check_broken(struct bench *b, const char *text)
 
 /* ---- made and freed ---- */
 
-static void options(struct worker_options *o, bool last, uint32_t hidden)
+void bench_options(struct worker_options *o, bool last)
 {
     *o = (struct worker_options){.name = "w",
                                  .model = "fake",
@@ -442,10 +442,14 @@ static void options(struct worker_options *o, bool last, uint32_t hidden)
                                  .block_tokens = 8,
                                  .block_bytes = 1024,
                                  .slot_bytes = 512,
-                                 .n_blocks = 64,
-                                 .n_slots = 8,
+                                 .n_pages = BENCH_PAGES,
                                  .pages_per_block = 1,
-                                 .pages_per_slot = 1,
+                                 .pages_per_slot = 3,
+                                 .slot_cap = 8,
+                                 .reuse = true,
+                                 .checkpoint_share = 0.5f,
+                                 .tenant_share = 1,
+                                 .poison = true,
                                  .context = 256,
                                  .vocab = BENCH_VOCAB,
                                  .max_rows = 8,
@@ -453,7 +457,7 @@ static void options(struct worker_options *o, bool last, uint32_t hidden)
                                  .chunk_tokens = 64,
                                  .engine_depth = 2,
                                  .stage_endpoint = "ipc:///test/stage",
-                                 .hidden = hidden};
+                                 .hidden = BENCH_HIDDEN};
 }
 
 static void fill_io(struct bench *b, struct node_io *io)
@@ -472,10 +476,19 @@ struct bench *bench_new(bool last)
 
 struct bench *bench_new_wide(bool last, uint32_t hidden)
 {
+    struct worker_options o;
+
+    bench_options(&o, last);
+    o.hidden = hidden;
+    return bench_new_with(&o, last);
+}
+
+struct bench *bench_new_with(const struct worker_options *o, bool last)
+{
     struct bench *b = calloc(1, sizeof *b);
 
     assert_non_null(b);
-    options(&b->o, last, hidden);
+    b->o = *o;
     b->now_us = 1000000;
     b->assembly = 500;
     b->n_stages = last ? 2 : 3;
@@ -518,8 +531,7 @@ void bench_free(struct bench **bp)
     bench_turn(b);
     assert_true(b->due_us == NODE_STOP);
     a = bench_account(b);
-    assert_int_equal(a.blocks.free, a.blocks.total);
-    assert_int_equal(a.slots.free, a.slots.total);
+    assert_int_equal(a.pages.free, a.pages.total);
     assert_int_equal(a.n_sequences, 0);
     worker_free(&b->worker);
     greeter_fini(&b->next, "the test is over");

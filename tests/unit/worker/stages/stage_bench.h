@@ -3,10 +3,10 @@
  * that the test advances.
  *
  * The previous stage is a session and the next one a greeter, as in a worker.
- * The engine adds 1 to each value of x.  It records the owner and the length of
- * each block and slot: a row at a wrong position, or with the table or slot of
- * another sequence, fails the test.  The last stage's engine samples the last
- * value of the row (bench_x()). */
+ * The engine adds 1 to each value of x.  It records each token in the pages of
+ * its block and slot (rig_memory.h): a row at a wrong position, or with a
+ * table, a slot or a checkpoint of other tokens, fails the test.  The last
+ * stage's engine samples the last value of the row (bench_x()). */
 #ifndef TESTS_UNIT_WORKER_STAGE_BENCH_H
 #define TESTS_UNIT_WORKER_STAGE_BENCH_H
 
@@ -15,11 +15,13 @@
 #include "proto/registry.pb-c.h"
 #include "proto/stage.pb-c.h"
 #include "proto/worker.pb-c.h"
+#include "tests/unit/worker/rig_memory.h"
 #include "worker/stages/assembly.h"
 #include "worker/worker_core.h"
 
 #define BENCH_HIDDEN 4u
 #define BENCH_VOCAB  1000u
+#define BENCH_PAGES  88u /* 64 blocks and 8 slots */
 #define BENCH_FRAMES 1024
 #define BENCH_SAID   256
 #define BENCH_ROWS   16
@@ -37,6 +39,11 @@ struct bench_said {
     uint32_t tokens[BENCH_ROWS], width[BENCH_ROWS], n_width;
     uint32_t damaged[BENCH_ROWS], n_damaged;
     uint32_t n_device_us, device_us[BENCH_ROWS];
+    uint32_t n_saves, save_row[BENCH_ROWS], save_position[BENCH_ROWS];
+    uint32_t save_name[BENCH_ROWS], n_sources, source[BENCH_ROWS];
+    /* Geometry: n_pages, pages_per_block, pages_per_slot.  Keep: node, parent,
+     * end.  Gone: node, checkpoint. */
+    uint32_t a[BENCH_ROWS], b[BENCH_ROWS], c[BENCH_ROWS], n_b;
     uint32_t n_logprobs, n_top;
     float logprobs[BENCH_ROWS];
     uint32_t top[BENCH_ROWS];
@@ -122,14 +129,16 @@ struct bench {
     uint64_t damaged; /* rows of this sequence have no finite logits */
     uint32_t n_plans;
     float *x;
-    uint64_t *block_owner, *slot_owner; /* sequence */
-    uint32_t *slot_n;
+    struct rig_memory *memory;
 };
 
 /* Makes stage 1 of 3, or the last of two (layers 2-4 of 4), with a session
  * and no assembly. */
 struct bench *bench_new(bool last);
 struct bench *bench_new_wide(bool last, uint32_t hidden);
+/* Fills the options of both. */
+void bench_options(struct worker_options *o, bool last);
+struct bench *bench_new_with(const struct worker_options *o, bool last);
 /* Checks that everything is free, and frees the bench. */
 void bench_free(struct bench **b);
 
@@ -172,6 +181,8 @@ struct bench_forward {
     uint64_t grant[BENCH_ROWS];
     uint32_t position[BENCH_ROWS], count[BENCH_ROWS], kind[BENCH_ROWS];
     uint32_t index[BENCH_ROWS], device_us[STAGES_MAX];
+    uint32_t save_row[BENCH_ROWS], save_position[BENCH_ROWS];
+    uint32_t save_name[BENCH_ROWS], source[BENCH_ROWS];
     uint32_t n_tokens; /* bytes of x, the tensor */
 };
 /* Make a Forward without rows, and add one row. index: of the token to
@@ -179,12 +190,27 @@ struct bench_forward {
 void bench_begin(struct bench *b, struct bench_forward *f);
 void bench_row(struct bench_forward *f, uint64_t grant, bool generated,
                uint32_t position, uint32_t count, uint32_t index);
+/* Adds a twin of an earlier row, and a save of the newest row. */
+void bench_twin(struct bench_forward *f, uint64_t grant, uint32_t source,
+                uint32_t position);
+void bench_save(struct bench_forward *f, uint32_t position, uint32_t name);
 void bench_send(struct bench *b, struct bench_forward *f);
 /* Sends a Forward with one row. */
 void bench_forward(struct bench *b, uint64_t grant, bool generated,
                    uint32_t position, uint32_t count, uint32_t index);
 
 void bench_remove(struct bench *b, uint64_t grant);
+void bench_geometry(struct bench *b);
+/* UINT32_MAX: no node, no checkpoint. */
+void bench_restore(struct bench *b, uint64_t grant, uint32_t position,
+                   uint32_t node, uint32_t checkpoint);
+void bench_continue(struct bench *b, uint64_t grant, uint32_t position,
+                    uint64_t from);
+void bench_cut(struct bench *b, uint64_t grant, uint32_t position,
+               uint32_t checkpoint);
+void bench_keep(struct bench *b, uint64_t grant, uint32_t node, uint32_t parent,
+                uint32_t end);
+void bench_gone(struct bench *b, uint32_t node, uint32_t checkpoint);
 /* Sends any message from the previous stage; then a turn. */
 void bench_say(struct bench *b, enum method m, const ProtobufCMessage *message);
 

@@ -48,32 +48,28 @@ static uint64_t progress(struct engine *e)
 
 static const struct engine_ops ops = {submit, poll, progress};
 
-/* Checks that the row's table and slot belong to its sequence, and that it
- * continues where it was. */
-static void check_row(struct bench *b, const struct plan *p,
-                      const struct plan_row *row)
+/* The id of a token is what it is taken for: the last value of x. */
+static uint32_t token_id(const struct bench *b, const struct plan *p,
+                         uint32_t token)
 {
-    uint32_t end = row->position + row->n_tokens, bt = b->o.block_tokens;
+    return (uint32_t)p->hidden[(size_t)(token + 1) * b->o.hidden - 1];
+}
 
-    if (b->astray) {
+/* Reads and writes the row's blocks and slot; a table, a slot or a checkpoint
+ * that belongs to other ids fails the test. */
+static void compute_row(struct bench *b, const struct plan *p,
+                        const struct plan_row *row)
+{
+    uint64_t h;
+
+    if (b->astray || row->n_tokens == 0) {
         return;
     }
-    assert_true(row->n_blocks * bt >= end);
-    for (uint32_t i = 0; i < row->n_blocks; i++) {
-        uint32_t block = p->blocks[row->block + i];
-
-        assert_in_range(block, 0, b->o.n_blocks - 1);
-        if (i >= row->position / bt + (row->position % bt != 0)) {
-            b->block_owner[block] = row->sequence;
-        }
-        assert_int_equal(b->block_owner[block], row->sequence);
+    h = rig_memory_read(b->memory, p, row);
+    for (uint32_t i = 0; i < row->n_tokens; i++) {
+        h = rig_memory_write(b->memory, p, row, i,
+                             token_id(b, p, row->token + i), h);
     }
-    assert_in_range(row->slot, 0, b->o.n_slots - 1);
-    if (b->slot_n[row->slot] == 0) {
-        b->slot_owner[row->slot] = row->sequence;
-    }
-    assert_int_equal(b->slot_owner[row->slot], row->sequence);
-    b->slot_n[row->slot] = end;
 }
 
 static uint32_t history_id(const struct id_pages *p, uint32_t i)
@@ -88,9 +84,9 @@ static uint32_t history_id(const struct id_pages *p, uint32_t i)
 static uint32_t sampled(const struct bench *b, const struct plan *p,
                         const struct plan_row *row)
 {
-    uint32_t last = row->token + row->n_tokens;
-    float x = p->hidden[(size_t)last * b->o.hidden - 1];
-    uint32_t token = (uint32_t)x;
+    const struct plan_row *from =
+        row->n_tokens == 0 ? &p->rows[row->source] : row;
+    uint32_t token = token_id(b, p, from->token + from->n_tokens - 1);
 
     if (row->history.n > 0) {
         token = history_id(&row->history.pages, row->history.n - 1) * 7 +
@@ -104,13 +100,11 @@ static void compute(struct bench *b, const struct plan *p,
 {
     bool last = b->o.layer_end == b->o.n_layers;
 
-    for (uint32_t i = 0; i < p->n_zero; i++) {
-        b->slot_n[p->zero_slots[i]] = 0;
-    }
+    rig_memory_before(b->memory, p);
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *row = &p->rows[i];
 
-        check_row(b, p, row);
+        compute_row(b, p, row);
         r->tokens[i] = TOKEN_NONE;
         r->outcomes[i] = ROW_DONE;
         if (last && row->sample && row->sequence == b->damaged) {
@@ -123,10 +117,20 @@ static void compute(struct bench *b, const struct plan *p,
             }
         }
     }
+    rig_memory_after(b->memory, p, false);
     for (uint32_t i = 0; i < p->n_tokens * b->o.hidden; i++) {
         b->x[i] = p->hidden[i] + 1;
     }
     r->hidden = last || b->no_hidden ? NULL : b->x;
+}
+
+static void ruin(struct bench *b, const struct plan *p)
+{
+    rig_memory_before(b->memory, p);
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        rig_memory_ruin(b->memory, p, &p->rows[i]);
+    }
+    rig_memory_after(b->memory, p, true);
 }
 
 bool bench_run(struct bench *b)
@@ -149,6 +153,7 @@ bool bench_run(struct bench *b)
     } else if (b->fail_next != NULL) {
         r->status = error_set(&r->error, ST_INTERNAL, "%s", b->fail_next);
         b->fail_next = NULL;
+        ruin(b, p);
     } else {
         compute(b, p, r);
     }
@@ -165,19 +170,11 @@ void bench_engine_new(struct bench *b)
 
     b->engine.ops = &ops;
     b->x = calloc((size_t)o->step_tokens * b->o.hidden, sizeof *b->x);
-    b->block_owner = calloc(o->n_blocks, sizeof *b->block_owner);
-    b->slot_owner = calloc(o->n_slots, sizeof *b->slot_owner);
-    b->slot_n = calloc(o->n_slots, sizeof *b->slot_n);
-    /* A slot that was not zeroed fails the test. */
-    for (uint32_t i = 0; i < o->n_slots; i++) {
-        b->slot_n[i] = 12345;
-    }
+    b->memory = rig_memory_new(o);
 }
 
 void bench_engine_free(struct bench *b)
 {
     free(b->x);
-    free(b->block_owner);
-    free(b->slot_owner);
-    free(b->slot_n);
+    rig_memory_free(b->memory);
 }

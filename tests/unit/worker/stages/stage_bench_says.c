@@ -150,6 +150,12 @@ static void hear_forward(const struct bench *b, struct bench_said *s,
     copy(s->index, m->index, m->n_index);
     s->n_device_us = (uint32_t)m->n_device_us;
     copy(s->device_us, m->device_us, m->n_device_us);
+    s->n_saves = (uint32_t)m->n_save_row;
+    copy(s->save_row, m->save_row, m->n_save_row);
+    copy(s->save_position, m->save_position, m->n_save_position);
+    copy(s->save_name, m->save_checkpoint, m->n_save_checkpoint);
+    s->n_sources = (uint32_t)m->n_source;
+    copy(s->source, m->source, m->n_source);
     for (uint32_t i = 0; i < BENCH_ROWS && i * 4 * b->o.hidden < s->n_x; i++) {
         s->x[i] = x[(i + 1) * b->o.hidden - 1];
     }
@@ -176,6 +182,32 @@ static void hear_result(struct bench_said *s, const Sluice__V1__StageResult *m)
     hear_failure(s, m->has_failure, m->failure);
 }
 
+static void hear_geometry(struct bench_said *s,
+                          const Sluice__V1__StageGeometry *m)
+{
+    s->n = (uint32_t)m->n_n_pages;
+    copy(s->a, m->n_pages, m->n_n_pages);
+    copy(s->b, m->pages_per_block, m->n_pages_per_block);
+    copy(s->c, m->pages_per_slot, m->n_pages_per_slot);
+}
+
+static void hear_keep(struct bench_said *s, const Sluice__V1__StageKeep *m)
+{
+    s->grant = m->grant;
+    s->n = (uint32_t)m->n_node;
+    copy(s->a, m->node, m->n_node);
+    copy(s->b, m->parent, m->n_parent);
+    copy(s->c, m->end, m->n_end);
+}
+
+static void hear_gone(struct bench_said *s, const Sluice__V1__StageGone *m)
+{
+    s->n = (uint32_t)m->n_node;
+    s->n_b = (uint32_t)m->n_checkpoint;
+    copy(s->a, m->node, m->n_node);
+    copy(s->b, m->checkpoint, m->n_checkpoint);
+}
+
 void bench_hear(struct bench *b, struct peer *p, const struct method_row *m,
                 const ProtobufCMessage *message)
 {
@@ -196,6 +228,19 @@ void bench_hear(struct bench *b, struct peer *p, const struct method_row *m,
         break;
     case METHOD_STAGE_FORWARD:
         hear_forward(b, s, p, (const Sluice__V1__StageForward *)message);
+        break;
+    case METHOD_STAGE_GEOMETRY:
+        hear_geometry(s, (const Sluice__V1__StageGeometry *)message);
+        break;
+    case METHOD_STAGE_RESTORE:
+        s->grant = ((const Sluice__V1__StageRestore *)message)->grant;
+        s->n = ((const Sluice__V1__StageRestore *)message)->position;
+        break;
+    case METHOD_STAGE_KEEP:
+        hear_keep(s, (const Sluice__V1__StageKeep *)message);
+        break;
+    case METHOD_STAGE_GONE:
+        hear_gone(s, (const Sluice__V1__StageGone *)message);
         break;
     case METHOD_STAGE_RESULT:
         hear_result(s, (const Sluice__V1__StageResult *)message);
@@ -248,7 +293,8 @@ void bench_open(struct bench *b, struct bench_open *o, uint32_t n_prompt,
         o->grants[i] = here ? b->own : 77;
         o->blocks[i] =
             here ? (n + b->o.block_tokens - 1) / b->o.block_tokens : 99;
-        o->slots[i] = here;
+        o->blocks[i] *= !here || b->o.pages_per_block > 0;
+        o->slots[i] = here && b->o.pages_per_slot > 0;
         o->checkpoints[i] = 0;
     }
     o->stages.n_grant = o->stages.n_blocks = b->n_stages - 1;
@@ -298,6 +344,10 @@ void bench_begin(struct bench *b, struct bench_forward *f)
     f->m.count = f->count;
     f->m.kind = f->kind;
     f->m.index = f->index;
+    f->m.save_row = f->save_row;
+    f->m.save_position = f->save_position;
+    f->m.save_checkpoint = f->save_name;
+    f->m.source = f->source;
     f->m.n_device_us = b->stage;
     f->m.device_us = f->device_us;
     f->n_tokens = 0;
@@ -321,6 +371,23 @@ void bench_row(struct bench_forward *f, uint64_t grant, bool generated,
     f->n_tokens += count;
     f->m.n_grant = f->m.n_position = f->m.n_count = i + 1;
     f->m.n_kind = f->m.n_index = i + 1;
+}
+
+void bench_twin(struct bench_forward *f, uint64_t grant, uint32_t source,
+                uint32_t position)
+{
+    bench_row(f, grant, false, position, 0, 0);
+    f->source[f->m.n_source++] = source;
+}
+
+void bench_save(struct bench_forward *f, uint32_t position, uint32_t name)
+{
+    size_t i = f->m.n_save_row;
+
+    f->save_row[i] = (uint32_t)f->m.n_grant - 1;
+    f->save_position[i] = position;
+    f->save_name[i] = name;
+    f->m.n_save_row = f->m.n_save_position = f->m.n_save_checkpoint = i + 1;
 }
 
 void bench_send(struct bench *b, struct bench_forward *f)
@@ -360,4 +427,74 @@ void bench_remove(struct bench *b, uint64_t grant)
 
     m.grant = grant;
     bench_say(b, METHOD_STAGE_REMOVE, &m.base);
+}
+
+void bench_geometry(struct bench *b)
+{
+    Sluice__V1__StageGeometry m = SLUICE__V1__STAGE_GEOMETRY__INIT;
+
+    bench_say(b, METHOD_STAGE_GEOMETRY, &m.base);
+}
+
+void bench_restore(struct bench *b, uint64_t grant, uint32_t position,
+                   uint32_t node, uint32_t checkpoint)
+{
+    Sluice__V1__StageRestore m = SLUICE__V1__STAGE_RESTORE__INIT;
+
+    m.grant = grant;
+    m.position = position;
+    m.has_node = node != UINT32_MAX;
+    m.node = node;
+    m.has_checkpoint = checkpoint != UINT32_MAX;
+    m.checkpoint = checkpoint;
+    bench_say(b, METHOD_STAGE_RESTORE, &m.base);
+}
+
+void bench_continue(struct bench *b, uint64_t grant, uint32_t position,
+                    uint64_t from)
+{
+    Sluice__V1__StageRestore m = SLUICE__V1__STAGE_RESTORE__INIT;
+
+    m.grant = grant;
+    m.position = position;
+    m.has_from = true;
+    m.from = from;
+    bench_say(b, METHOD_STAGE_RESTORE, &m.base);
+}
+
+void bench_cut(struct bench *b, uint64_t grant, uint32_t position,
+               uint32_t checkpoint)
+{
+    Sluice__V1__StageRestore m = SLUICE__V1__STAGE_RESTORE__INIT;
+
+    m.grant = grant;
+    m.position = position;
+    m.has_checkpoint = checkpoint != UINT32_MAX;
+    m.checkpoint = checkpoint;
+    m.has_cut = m.cut = true;
+    bench_say(b, METHOD_STAGE_RESTORE, &m.base);
+}
+
+void bench_keep(struct bench *b, uint64_t grant, uint32_t node, uint32_t parent,
+                uint32_t end)
+{
+    Sluice__V1__StageKeep m = SLUICE__V1__STAGE_KEEP__INIT;
+
+    m.grant = grant;
+    m.n_node = m.n_parent = m.n_end = 1;
+    m.node = &node;
+    m.parent = &parent;
+    m.end = &end;
+    bench_say(b, METHOD_STAGE_KEEP, &m.base);
+}
+
+void bench_gone(struct bench *b, uint32_t node, uint32_t checkpoint)
+{
+    Sluice__V1__StageGone m = SLUICE__V1__STAGE_GONE__INIT;
+
+    m.n_node = node != UINT32_MAX;
+    m.node = &node;
+    m.n_checkpoint = checkpoint != UINT32_MAX;
+    m.checkpoint = &checkpoint;
+    bench_say(b, METHOD_STAGE_GONE, &m.base);
 }

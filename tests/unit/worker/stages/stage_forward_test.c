@@ -208,12 +208,12 @@ static void a_wrong_row_breaks_it(void **state)
         {0, false, 0, 8, 0, "grant 0: the sequence is not open here"},
         {103, false, 0, 8, 0, "grant 103: the sequence is not open here"},
         {104, true, 8, 1, 1, "grant 104: the sequence is removed"},
-        {101, false, 5, 0, NONE, "0 tokens at 5, but there are 16 positions"},
+        {101, false, 5, 0, NONE, "1 rows without tokens, but 0 sources"},
         {101, false, 4, 4, 0, "position 4, but the next one is 5"},
         {101, false, 6, 2, 0, "position 6, but the next one is 5"},
         {101, false, 5, 4, 0, "prompt positions 5 to 9, but the prompt has 8"},
-        {101, true, 5, 3, 0,
-         "generated positions 5 to 8, but the prompt has 8"},
+        {101, true, 5, 4, 0,
+         "generated positions 5 to 9, but the prompt has 8"},
         {101, false, 5, 3, NONE, "positions to 8 without a token, but 8 ids"},
         {101, false, 5, 2, 0,
          "positions to 7 with a token, but 8 ids are known"},
@@ -284,7 +284,7 @@ static void wrong_forward(const struct bench *b, struct bench_forward *f,
         f->n_tokens = 0; /* no tensor */
         break;
     case 7:
-        bench_row(f, 101, false, 8, 0, NONE);
+        bench_row(f, 101, false, 8, 1, NONE);
         break;
     case 8:
         f->m.has_failure = true;
