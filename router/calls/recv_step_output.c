@@ -115,13 +115,14 @@ static enum status check_tokens(const struct worker *w, const step_message *m,
     return ST_OK;
 }
 
-/* The last position is always computed, for its logits. */
+/* A twin computes nothing of its prompt: it samples from the logits of another
+ * choice. */
 static enum status check_reused(const struct choice *choice,
                                 const struct row *row, struct error *e)
 {
     uint64_t n = (uint64_t)choice->request->n_prompt + row->first + row->count;
 
-    if (row->reused >= n) {
+    if (row->reused > n) {
         return error_set(e, ST_DATA_LOSS,
                          "grant %" PRIu64 ": %" PRIu32
                          " positions are reused of %" PRIu64,
