@@ -241,7 +241,7 @@ void continuation_refused(struct requests *r, struct choice *choice,
     choice->continuing = false;
     continuation_drop(choice->request);
     log_continuation(choice, "continuation-refused");
-    /* Otherwise it is kept, and has other ids than the router believes. */
+    /* Otherwise it is kept, and its ids differ from the router's. */
     if (kept != NULL && why == ST_NOT_FOUND) {
         end_kept(r, kept);
     }
