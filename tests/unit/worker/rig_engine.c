@@ -64,7 +64,7 @@ struct rig_fake {
     struct {
         uint64_t sequence;
         uint32_t position;
-    } failed[PLAN_ROWS_MAX];
+    } failed[2 * PLAN_ROWS_MAX];
     uint32_t n_failed;
     uint64_t hashes[PLAN_ROWS_MAX]; /* of the rows of the plan that runs */
     struct rig_memory *memory;
@@ -355,9 +355,13 @@ static void hide(struct rig *r, const struct plan *p, struct plan_result *out)
         const struct plan_row *row = &p->rows[i];
         const struct plan_row *from =
             row->n_tokens == 0 ? &p->rows[row->source] : row;
-        uint32_t last = from->token + from->n_tokens - 1;
+        size_t at = (size_t)(from->token + from->n_tokens - 1) * RING_HIDDEN;
 
-        x[(size_t)last * RING_HIDDEN] = row->sample ? (float)out->tokens[i] : 0;
+        /* The tokens of twins are beside that of their source. */
+        for (uint32_t k = 0; row->n_tokens == 0 && k <= i; k++) {
+            at += p->rows[k].n_tokens == 0 && p->rows[k].source == row->source;
+        }
+        x[at] = row->sample ? (float)out->tokens[i] : 0;
         out->tokens[i] = TOKEN_NONE;
     }
     out->hidden = x;
@@ -376,6 +380,22 @@ static uint64_t twin_hash(struct rig *r, const struct plan *p, uint32_t i)
     return r->fake->hashes[row->source];
 }
 
+/* The twin of a row that continues from what a failed plan left does so too. */
+static void fail_twin(struct rig_fake *f, const struct plan *p,
+                      const struct plan_row *row)
+{
+    const struct plan_row *from = &p->rows[row->source];
+
+    for (uint32_t i = 0; i < f->n_failed; i++) {
+        if (f->failed[i].sequence == from->sequence) {
+            assert_in_range(f->n_failed, 1, PLAN_ROWS_MAX);
+            f->failed[f->n_failed] = f->failed[i];
+            f->failed[f->n_failed++].sequence = row->sequence;
+            return;
+        }
+    }
+}
+
 static void take_row(struct rig *r, const struct plan *p, uint32_t i,
                      struct plan_result *out)
 {
@@ -390,6 +410,10 @@ static void take_row(struct rig *r, const struct plan *p, uint32_t i,
     }
     if (has_failed(f, row)) {
         rig_memory_ruin(f->memory, p, row);
+        return;
+    }
+    if (row->n_tokens == 0 && has_failed(f, &p->rows[row->source])) {
+        fail_twin(f, p, row);
         return;
     }
     if (row->n_tokens == 0) {
@@ -412,7 +436,6 @@ static void compute(struct rig *r, const struct plan *p,
 {
     struct rig_fake *f = r->fake;
 
-    rig_memory_count(f->memory, r->counts);
     rig_memory_before(f->memory, p);
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *row = &p->rows[i];
@@ -488,7 +511,7 @@ void rig_engine_new(struct rig *r)
     const struct worker_options *o = &r->o;
     struct rig_fake *f = calloc(1, sizeof *f);
 
-    f->memory = rig_memory_new(&r->o);
+    f->memory = rig_memory_new(&r->o, &r->counts);
     f->hidden = calloc((size_t)o->step_tokens * RING_HIDDEN, sizeof *f->hidden);
     r->fake = f;
     r->engine.ops = &fake_ops;

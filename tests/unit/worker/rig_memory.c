@@ -20,7 +20,7 @@ struct rig_page {
 
 struct rig_memory {
     const struct worker_options *o;
-    bool counts; /* a hash is the sum of the ids */
+    const bool *counts;
     struct rig_page *pages;
 };
 
@@ -30,21 +30,18 @@ uint64_t rig_mix(uint64_t h, uint32_t id)
     return h ^ (h >> 29);
 }
 
-struct rig_memory *rig_memory_new(const struct worker_options *o)
+struct rig_memory *rig_memory_new(const struct worker_options *o,
+                                  const bool *counts)
 {
     struct rig_memory *m = calloc(1, sizeof *m);
 
     m->o = o;
+    m->counts = counts;
     m->pages = calloc(o->n_pages, sizeof *m->pages);
     for (uint32_t i = 0; i < o->n_pages; i++) {
         m->pages[i].state_n = RUINED;
     }
     return m;
-}
-
-void rig_memory_count(struct rig_memory *m, bool counts)
-{
-    m->counts = counts;
 }
 
 void rig_memory_free(struct rig_memory *m)
@@ -146,7 +143,7 @@ uint64_t rig_memory_mix(const struct rig_memory *m, uint64_t h, uint32_t id,
 {
     bool differs = kind == ROW_GENERATED && !m->o->one_arithmetic;
 
-    if (m->counts) {
+    if (*m->counts) {
         return h + id;
     }
     return rig_mix(h, differs ? id | KIND : id);

@@ -97,7 +97,9 @@ void rig_message(struct rig *r, const struct rig_submit *s,
     m->n_tokens = s->n_first > 0 ? s->n_first : out->n_ids;
     m->grant = r->grant + 1;
     if (r->ring != NULL) {
-        ring_fill_stages(r->ring, &out->need, &out->stages);
+        ring_fill_stages(r->ring, &out->need,
+                         (s->n_prompt + s->max_tokens + bt - 1) / bt,
+                         &out->stages);
         m->stages = &out->stages.m;
     }
 }
