@@ -115,8 +115,7 @@ static enum status check_tokens(const struct worker *w, const step_message *m,
     return ST_OK;
 }
 
-/* A twin computes nothing of its prompt: it samples from the logits of another
- * choice. */
+/* A twin computes no position of its prompt; others compute the last one. */
 static enum status check_reused(const struct choice *choice,
                                 const struct row *row, struct error *e)
 {

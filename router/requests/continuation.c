@@ -212,12 +212,15 @@ static void log_continuation(const struct choice *choice, const char *event)
               choice->worker_name, choice->entry.n_kept);
 }
 
-/* Ends a kept sequence whose memory its worker has passed on or lost.  A call
- * that removes it meanwhile is answered here: the worker's answer names a grant
- * that is over. */
+/* Ends a kept sequence whose memory its worker has passed on or lost.  If it is
+ * being removed, the receipt ends it: callers wait for that. */
 static void end_kept(struct requests *r, struct choice *kept)
 {
-    removal_answer_self(r, kept);
+    if (kept->removal == REMOVAL_NONE) {
+        kept->kept = false;
+        choice_ungrant(r, kept);
+        choice_settle(r, kept);
+    }
 }
 
 void continuation_accepted(struct requests *r, struct choice *choice)

@@ -364,7 +364,7 @@ static const struct bad table[] = {
     {pages_broken, INVALID, "pages do not add up: 1 are held, but the blocks"},
     {more_free_than_pages, INVALID, "blocks do not add up: 8 are free, but"},
     {more_held_than_total, INVALID,
-     "total 2, but held, cached and granted sum"},
+     "total 2, but 0 are free and 3 held, cached and"},
     {more_blocks_than_pages, INVALID, "8 blocks of 1 pages, but 7 pages in"},
     {blocks_without_pages, INVALID, "8 blocks of 0 pages, but"},
     {old_minor, ST_FAILED_PRECONDITION,
