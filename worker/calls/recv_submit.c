@@ -227,20 +227,12 @@ static bool fill_sequence(struct sequences *q, struct sequence *s,
     return sequence_set_sampling(&q->table, s, &sampling);
 }
 
-static struct sequence *make_sequence(struct sequences *q,
-                                      const Sluice__V1__SubmitRequest *m,
-                                      struct error *e)
+static struct sequence *new_sequence(struct sequences *q,
+                                     const Sluice__V1__SubmitRequest *m,
+                                     struct error *e)
 {
-    struct pool_need need = need_of(m);
     struct sequence *s;
 
-    prefix_make_room(q->reuse.index, &need, PREFIX_NONE);
-    if (q->role.ops->make_room != NULL) {
-        q->role.ops->make_room(q->role.self, m);
-    }
-    if (pool_grant(&q->pool, &need, e) != ST_OK) {
-        return NULL;
-    }
     do {
         s = sequence_new(&q->table, m->n_prompt + m->max_tokens,
                          m->need->blocks);
@@ -249,12 +241,42 @@ static struct sequence *make_sequence(struct sequences *q,
         sequence_free(&q->table, &s);
     }
     if (s == NULL) {
-        pool_ungrant(&q->pool, &need);
         error_set(
             e, ST_RESOURCE_EXHAUSTED,
             "%u sequences are live or not yet acknowledged; at most %u fit, "
             "or fewer where their ids and logprobs fill the memory",
             q->table.n_live, q->table.capacity);
+    }
+    return s;
+}
+
+/* Evicts until the need is free.  The prefix that s will restore goes last: the
+ * router may have chosen this worker for it. */
+static void make_room(struct sequences *q, const struct sequence *s,
+                      const struct pool_need *need,
+                      const Sluice__V1__SubmitRequest *m)
+{
+    uint32_t spare = reuse_spare(&q->reuse, s);
+
+    prefix_make_room(q->reuse.index, need, spare);
+    if (q->role.ops->make_room != NULL) {
+        q->role.ops->make_room(q->role.self, m, spare);
+    }
+}
+
+static struct sequence *make_sequence(struct sequences *q,
+                                      const Sluice__V1__SubmitRequest *m,
+                                      struct error *e)
+{
+    struct pool_need need = need_of(m);
+    struct sequence *s = new_sequence(q, m, e);
+
+    if (s == NULL) {
+        return NULL;
+    }
+    make_room(q, s, &need, m);
+    if (pool_grant(&q->pool, &need, e) != ST_OK) {
+        sequence_free(&q->table, &s);
         return NULL;
     }
     s->need = need;

@@ -158,6 +158,15 @@ struct prefix_hit reuse_find(struct reuse *u, const struct sequence *s,
                            : none;
 }
 
+uint32_t reuse_spare(struct reuse *u, const struct sequence *s)
+{
+    uint32_t n = least(reusable(u, s) + 1, s->n_received);
+
+    return reuse_has(u, s) ? prefix_find(u->index, s->tenant, s->n_tenant,
+                                         &u->table->slab, &s->tokens, n)
+                           : PREFIX_NONE;
+}
+
 /* ---- saves ---- */
 
 /* Returns false if no checkpoint can be had, here or at another stage. */
