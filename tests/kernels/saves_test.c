@@ -362,7 +362,7 @@ static void generated_rows_save_too(void **state)
     on_models(check_generated);
 }
 
-/* Three rows of a step, two of which save; each writes its own page alones.
+/* Three rows of a step, two of which save; each writes its own pages alone.
  * Slot 0 lies between, and its bits stay. */
 static void check_neighbours(struct rig *g)
 {
