@@ -339,6 +339,7 @@ static int parse_verb(struct ctl *c, int argc, char **argv,
     n = append_rows(rows, n, generate_rows, OPTION_COUNT(generate_rows));
     n = append_rows(rows, n, tokenize_rows,
                     1); /* the rest are rows of generate */
+    n = append_rows(rows, n, remove_rows, OPTION_COUNT(remove_rows));
     n = append_rows(rows, n, drain_rows, OPTION_COUNT(drain_rows));
     n = append_rows(rows, n, plan_rows, OPTION_COUNT(plan_rows));
     n = append_rows(rows, n, quantise_rows, OPTION_COUNT(quantise_rows));

@@ -42,6 +42,8 @@ endforeach()
 # Use the same model as opencl_operators_test.
 sluice_test(opencl_saves_test SOURCES opencl_saves_test.c
   LINK sluice_reference)
+sluice_test(opencl_pages_test SOURCES opencl_pages_test.c
+  LINK sluice_reference)
 sluice_test(opencl_launch_test SOURCES opencl_launch_test.c
   LINK sluice_reference)
 sluice_wrap(opencl_launch_test clEnqueueNDRangeKernel)
@@ -60,9 +62,9 @@ add_test(NAME invariance_opencl_all COMMAND invariance_test
 sluice_opencl_test(opencl_program_test opencl_noise_test
   opencl_dequantise_test opencl_sample_test
   opencl_operators_test ${kinds} opencl_host_test opencl_launch_test
-  opencl_saves_test invariance_opencl invariance_opencl_all)
-set_tests_properties(opencl_host_test opencl_launch_test opencl_saves_test
-  PROPERTIES
+  opencl_pages_test opencl_saves_test invariance_opencl invariance_opencl_all)
+set_tests_properties(opencl_host_test opencl_launch_test opencl_pages_test
+  opencl_saves_test PROPERTIES
   DEPENDS opencl_operators_test)
 set_tests_properties(invariance_opencl PROPERTIES
   DEPENDS golden_opencl)

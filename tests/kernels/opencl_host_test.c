@@ -263,25 +263,6 @@ static enum status run_step(struct fixture *f, uint32_t *token, struct error *e)
 
 /* ---- memory ---- */
 
-static void test_sizes(void **state)
-{
-    struct fixture *f = *state;
-    const struct model_shape *s = &f->model.w.shape;
-    const size_t page = 2 * s->n_kv_heads * s->head_dim * 16 * 2;
-    const size_t slot =
-        s->n_v_heads * s->k_dim * s->v_dim * 4 + 3 * (2 * 2 * 32 + 4 * 32) * 2;
-    struct kernels_sizes k;
-
-    kernels_sizes(f->k, &k);
-    assert_int_equal(k.page_bytes, page);
-    assert_int_equal(k.pages_per_block, 1);
-    assert_int_equal(k.pages_per_slot, (slot + page - 1) / page);
-    assert_int_equal(k.pages_per_slot, OPENCL_SHAPE_SLOT);
-    assert_false(k.one_arithmetic);
-    assert_true(k.scratch_bytes > 0 && k.weight_bytes > 0);
-    assert_int_equal(k.max_tokens, TOKENS);
-}
-
 /* An arena's tensors use as few allocations as possible, and none crosses
  * two. */
 static void test_split(void **state)
@@ -382,111 +363,6 @@ static void test_order(void **state)
     assert_int_equal(kernels_end(f->k, NULL), ST_OK);
     free(in);
     free(out);
-}
-
-/* Canonical blocks and slots read back; their neighbours do not change. */
-static void test_pool_copies(void **state)
-{
-    struct fixture *f = *state;
-    unsigned char in[8192], out[8192], other[8192], tail[4096], tail_out[4096];
-    static float s[4096], s_out[4096];
-
-    memset(other, 0x11, sizeof other);
-    kernels_block_copy(f->k, 1, 4, other, true);
-    kernels_block_copy(f->k, 1, 6, other, true);
-    for (size_t i = 0; i < sizeof in; i++) {
-        in[i] = (unsigned char)(i * 31 >> 3);
-    }
-    kernels_block_copy(f->k, 1, 5, in, true);
-    kernels_block_copy(f->k, 1, 5, out, false);
-    assert_memory_equal(in, out, sizeof in);
-    kernels_block_copy(f->k, 1, 4, out, false);
-    assert_memory_equal(other, out, sizeof other);
-    kernels_block_copy(f->k, 1, 6, out, false);
-    assert_memory_equal(other, out, sizeof other);
-    for (size_t i = 0; i < 4096; i++) {
-        s[i] = (float)i;
-        tail[i] = (unsigned char)i;
-    }
-    kernels_slot_copy(f->k, 0, slot_of(2), s, tail, true);
-    kernels_copy_pages(f->k, slot_of(2), slot_of(3), OPENCL_SHAPE_SLOT);
-    kernels_zero_slot(f->k, slot_of(2));
-    kernels_slot_copy(f->k, 0, slot_of(2), s_out, tail_out, false);
-    assert_true(s_out[1] == 0.0f && s_out[4095] == 0.0f && tail_out[3] == 0);
-    kernels_slot_copy(f->k, 0, slot_of(3), s_out, tail_out, false);
-    assert_memory_equal(s, s_out, sizeof s);
-    assert_memory_equal(tail, tail_out, 3 * 256 * 2);
-}
-
-/* Returns all pages of the pool, group after group. */
-static unsigned char *read_pages(const struct fixture *f, size_t *bytes)
-{
-    struct opencl *c = opencl_of(f->k);
-    unsigned char *all;
-    size_t at = 0;
-
-    *bytes = PAGES * c->sizes.page_bytes;
-    all = malloc(*bytes);
-    assert_non_null(all);
-    for (uint32_t i = 0; i < c->pages.n_groups; i++) {
-        size_t n = PAGES * c->pages.groups[i].page_bytes;
-
-        opencl_download(c, &c->groups[i], 0, all + at, n);
-        at += n;
-    }
-    assert_int_equal(at, *bytes);
-    return all;
-}
-
-/* Copies, zeros and poison change the pages that they name, and no other
- * byte. */
-static void test_pages(void **state)
-{
-    struct fixture *f = *state;
-    struct opencl *c = opencl_of(f->k);
-    const size_t page = c->sizes.page_bytes;
-    size_t bytes;
-    unsigned char *before, *after;
-
-    for (uint32_t i = 0; i < BLOCKS; i++) {
-        unsigned char block[8192];
-
-        memset(block, (int)i, sizeof block);
-        kernels_block_copy(f->k, 1, i, block, true);
-    }
-    before = read_pages(f, &bytes);
-    kernels_copy_pages(f->k, 3, 7, 2);
-    kernels_copy_pages(f->k, 5, 4, 1);
-    kernels_poison_pages(f->k, 9, 3);
-    kernels_poison_pages(f->k, PAGES - 1, 1);
-    kernels_zero_slot(f->k, slot_of(1));
-    after = read_pages(f, &bytes);
-    memcpy(before + 7 * page, before + 3 * page, 2 * page);
-    memcpy(before + 4 * page, before + 5 * page, page);
-    memset(before + 9 * page, 0xff, 3 * page);
-    memset(before + (PAGES - 1) * page, 0xff, page);
-    memset(before + slot_of(1) * page, 0, OPENCL_SHAPE_SLOT * page);
-    assert_int_equal(c->pages.n_groups, 1);
-    assert_memory_equal(after, before, bytes);
-    free(before);
-    free(after);
-}
-
-/* A pool larger than an allocation is refused, and no layer keeps a part of
- * the old one. */
-static void test_no_room_for_pool(void **state)
-{
-    struct fixture *f = *state;
-    struct opencl *c = opencl_of(f->k);
-    struct error e;
-
-    assert_int_equal(kernels_alloc(f->k, UINT32_MAX, &e),
-                     ST_RESOURCE_EXHAUSTED);
-    assert_non_null(strstr(e.text, "allocate a pool of 4294967295 pages"));
-    assert_non_null(strstr(e.text, "largest allocation"));
-    assert_null(c->layers[0].state.mem);
-    assert_null(c->layers[1].kv.mem);
-    reopen(f);
 }
 
 /* ---- a step of generated rows ---- */
@@ -741,13 +617,9 @@ static void test_profile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_split),
         cmocka_unit_test(test_transfers),
         cmocka_unit_test(test_order),
-        cmocka_unit_test(test_pool_copies),
-        cmocka_unit_test(test_pages),
-        cmocka_unit_test(test_no_room_for_pool),
         cmocka_unit_test(test_again),
         cmocka_unit_test(test_ticks),
         cmocka_unit_test(test_profile),

@@ -1,9 +1,8 @@
 /* try_deltanet.c - the Gated DeltaNet mixers; see opencl_try.h.
  *
- * The reference is the recurrence token by token, in double, from the same
- * float32 inputs.  Memory outside a row (other slots, tokens past the end) is
- * NaN.  A page of a world is a slot: state, gap, tail, gap. */
-#include "tests/kernels/opencl_try.h"
+ * Memory outside a row (other slots, tokens past the end) is NaN.  A page of a
+ * world is a slot: state, gap, tail, gap. */
+#include "tests/kernels/try_deltanet.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,21 +14,14 @@
 #define TOKENS_MAX  4096
 #define META_BLOCKS (META_TOKENS + 2 * TOKENS_MAX)
 #define SAVES_MAX   4
-#define GAP         48  /* floats from a slot's state to its tail, and behind */
-#define DIM         128 /* Dk and Dv */
-#define TAPS        4
+#define GAP         48 /* floats from a slot's state to its tail, and behind */
 #define Y_ALLOWED   2.5e-3 /* the rounding of y to bf16 gives 1.7e-3 */
 
-struct shape {
-    const char *name;
-    uint32_t hk, hv;
-};
-
-static const struct shape shapes[] = {{"9b", 16, 32},
-                                      {"0.8b", 16, 16},
-                                      {"27b", 16, 48},
-                                      {"tiny", 2, 4},
-                                      {"least", 1, 2}};
+static const struct delta_shape shapes[] = {{"9b", 16, 32},
+                                            {"0.8b", 16, 16},
+                                            {"27b", 16, 48},
+                                            {"tiny", 2, 4},
+                                            {"least", 1, 2}};
 #define N_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 #define SMALL    (N_SHAPES - 1)
 
@@ -39,7 +31,7 @@ struct row {
 };
 
 struct world {
-    const struct shape *s;
+    const struct delta_shape *s;
     const struct row *rows;
     uint32_t n_rows, n_tokens, n_slots, seed;
     uint32_t first[ROWS_MAX], slot[ROWS_MAX];
@@ -51,33 +43,23 @@ struct world {
 
 /* The results of a step. */
 struct result {
-    uint16_t *y;  /* [T, Hv, DIM] */
-    float *state; /* [rows, Hv, DIM, DIM] */
+    uint16_t *y;  /* [T, Hv, DELTA_DIM] */
+    float *state; /* [rows, Hv, DELTA_DIM, DELTA_DIM] */
     uint16_t *tail;
 };
 
-static uint32_t channels(const struct shape *s)
+static size_t state_size(const struct delta_shape *s)
 {
-    return (2 * s->hk + s->hv) * DIM;
+    return (size_t)s->hv * DELTA_DIM * DELTA_DIM;
 }
 
-static uint32_t in_ld(const struct shape *s)
+static size_t tail_size(const struct delta_shape *s)
 {
-    return channels(s) + s->hv * DIM + 2 * s->hv;
-}
-
-static size_t state_size(const struct shape *s)
-{
-    return (size_t)s->hv * DIM * DIM;
-}
-
-static size_t tail_size(const struct shape *s)
-{
-    return (size_t)(TAPS - 1) * channels(s);
+    return (size_t)(DELTA_TAPS - 1) * delta_channels(s);
 }
 
 /* Floats of a page. */
-static size_t page_size(const struct shape *s)
+static size_t page_size(const struct delta_shape *s)
 {
     return state_size(s) + GAP + tail_size(s) / 2 + GAP;
 }
@@ -124,119 +106,23 @@ static void *take(size_t n, size_t item)
     return p;
 }
 
-/* ---- the reference ---- */
-
-/* Returns inputs of sequence `seed` at position p; weights have seeds below
- * 10. */
-static float input(uint32_t seed, const struct shape *s, uint32_t p, uint32_t i)
-{
-    float scale = i < channels(s) + s->hv * DIM ? 1.0f : 3.0f;
-    return try_value(seed, (uint64_t)p * in_ld(s) + i, scale, TRY_F32);
-}
-
-static double weight(uint32_t seed, uint32_t i, float scale)
-{
-    return (double)try_value(seed, i, scale, TRY_F32);
-}
-
-/* c [C] of token i; inputs before the row are in tail. */
-static void convolve(const struct shape *s, uint32_t seed, uint32_t p,
-                     uint32_t i, const uint16_t *tail, double *c)
-{
-    for (uint32_t ch = 0; ch < channels(s); ch++) {
-        double sum = 0;
-        for (uint32_t j = 0; j < TAPS; j++) {
-            int32_t back = (int32_t)(TAPS - 1 - j), at = (int32_t)i - back;
-            double x;
-            if (at < 0) {
-                x = (double)of_half(
-                    tail[(uint32_t)(at + TAPS - 1) * channels(s) + ch]);
-            } else {
-                float v = input(seed, s, p + (uint32_t)at, ch);
-                x = (double)(back ? try_bf16(v) : v);
-            }
-            sum += weight(2, ch * TAPS + j, 0.7f) * x;
-        }
-        c[ch] = sum / (1 + exp(-sum));
-    }
-}
-
-static void unit(double *x, double scale)
-{
-    double sum = 1e-6;
-    for (uint32_t i = 0; i < DIM; i++) {
-        sum += x[i] * x[i];
-    }
-    for (uint32_t i = 0; i < DIM; i++) {
-        x[i] *= scale / sqrt(sum);
-    }
-}
-
-static void head_step(double *state, const double *q, const double *k,
-                      const double *v, double beta, double decay, double *o)
-{
-    for (uint32_t j = 0; j < DIM; j++) {
-        double m = 0;
-        o[j] = 0;
-        for (uint32_t i = 0; i < DIM; i++) {
-            state[i * DIM + j] *= decay;
-            m += k[i] * state[i * DIM + j];
-        }
-        double d = beta * (v[j] - m);
-        for (uint32_t i = 0; i < DIM; i++) {
-            state[i * DIM + j] += k[i] * d;
-            o[j] += q[i] * state[i * DIM + j];
-        }
-    }
-}
-
-/* Computes y [Hv, DIM] of one token and advances the state. */
-static void token_step(const struct shape *s, uint32_t seed, uint32_t p,
-                       double *c, double *state, double *y)
-{
-    for (uint32_t h = 0; h < 2 * s->hk; h++) {
-        unit(c + h * DIM, h < s->hk ? 1 / sqrt(DIM) : 1);
-    }
-    for (uint32_t h = 0; h < s->hv; h++) {
-        uint32_t key = h / (s->hv / s->hk), z = channels(s) + h * DIM;
-        uint32_t b = channels(s) + s->hv * DIM + h;
-        double x = (double)input(seed, s, p, b + s->hv) + weight(4, h, 1.0f);
-        double g = exp(-exp(weight(3, h, 2.0f)) * log1p(exp(x)));
-        double beta = 1 / (1 + exp(-(double)input(seed, s, p, b)));
-        double *o = y + h * DIM, square = 0;
-        head_step(state + h * (size_t)DIM * DIM, c + key * DIM,
-                  c + (s->hk + key) * DIM, c + (2 * s->hk + h) * DIM, beta, g,
-                  o);
-        for (uint32_t j = 0; j < DIM; j++) {
-            square += o[j] * o[j];
-        }
-        for (uint32_t j = 0; j < DIM; j++) {
-            double gate = (double)input(seed, s, p, z + j);
-            o[j] *= weight(5, j, 1.0f) / sqrt(square / DIM + 1e-6);
-            o[j] *= gate / (1 + exp(-gate));
-        }
-    }
-}
+/* ---- checks ---- */
 
 static void check_row(struct try *t, const struct world *w, uint32_t r,
                       const struct result *got, const char *what,
                       double allowed)
 {
-    const struct shape *s = w->s;
-    size_t n_state = state_size(s), width = (size_t)s->hv * DIM;
+    const struct delta_shape *s = w->s;
+    size_t n_state = state_size(s), width = (size_t)s->hv * DELTA_DIM;
     uint32_t n = w->rows[r].n, p = w->rows[r].position;
     const uint16_t *tail = tail_of(w, w->slot[r]);
     double *state = take(n_state, 8), *y = take(n * width, 8);
-    double *c = take(channels(s), 8);
     float *y_got = take(n * width, 4);
     char name[128];
     for (size_t i = 0; i < n_state; i++) {
         state[i] = (double)state_of(w, w->slot[r])[i];
     }
-    for (uint32_t i = 0; i < n; i++) {
-        convolve(s, w->seed + r, p, i, tail, c);
-        token_step(s, w->seed + r, p + i, c, state, y + i * width);
-    }
+    delta_reference(s, w->seed + r, p, n, tail, state, y);
     for (size_t i = 0; i < n * width; i++) {
         y_got[i] = of_half(got->y[w->first[r] * width + i]);
     }
@@ -245,24 +131,26 @@ static void check_row(struct try *t, const struct world *w, uint32_t r,
     try_near(t, name, y_got, y, n * width, Y_ALLOWED);
     strcat(name, " state");
     try_near(t, name, got->state + r * n_state, state, n_state, allowed);
-    for (uint32_t j = 0; j < TAPS - 1; j++) {
-        for (uint32_t ch = 0; ch < channels(s); ch++) {
+    for (uint32_t j = 0; j < DELTA_TAPS - 1; j++) {
+        for (uint32_t ch = 0; ch < delta_channels(s); ch++) {
             uint32_t at = n + j; /* row of the old tail ++ the tokens */
             uint16_t want =
-                at < TAPS - 1
-                    ? tail[at * channels(s) + ch]
-                    : half_of(input(w->seed + r, s, p + at - (TAPS - 1), ch));
-            if (want != got->tail[r * tail_size(s) + j * channels(s) + ch]) {
+                at < DELTA_TAPS - 1
+                    ? tail[at * delta_channels(s) + ch]
+                    : half_of(delta_input(w->seed + r, s,
+                                          p + at - (DELTA_TAPS - 1), ch));
+            if (want !=
+                got->tail[r * tail_size(s) + j * delta_channels(s) + ch]) {
                 try_same(t, what, &want,
-                         got->tail + r * tail_size(s) + j * channels(s) + ch,
+                         got->tail + r * tail_size(s) + j * delta_channels(s) +
+                             ch,
                          2);
-                ch = channels(s);
+                ch = delta_channels(s);
             }
         }
     }
     free(state);
     free(y);
-    free(c);
     free(y_got);
 }
 
@@ -297,8 +185,8 @@ static void make_meta(struct try *t, struct world *w)
 
 static void make_host(struct try *t, struct world *w)
 {
-    const struct shape *s = w->s;
-    w->in_host = take((size_t)w->n_tokens * in_ld(s), 4);
+    const struct delta_shape *s = w->s;
+    w->in_host = take((size_t)w->n_tokens * delta_in_ld(s), 4);
     w->pages_host = take(w->n_slots * page_size(s), 4);
     memset(w->pages_host, 0xff, w->n_slots * page_size(s) * 4);
     for (uint32_t r = 0; r < w->n_rows; r++) {
@@ -311,20 +199,20 @@ static void make_host(struct try *t, struct world *w)
             tail[i] = half_of(try_value(2000 + w->seed + r, i, 1.0f, TRY_F32));
         }
         for (uint32_t i = 0; i < w->rows[r].n; i++) {
-            for (uint32_t j = 0; j < in_ld(s); j++) {
-                w->in_host[(size_t)(w->first[r] + i) * in_ld(s) + j] =
-                    input(w->seed + r, s, w->rows[r].position + i, j);
+            for (uint32_t j = 0; j < delta_in_ld(s); j++) {
+                w->in_host[(size_t)(w->first[r] + i) * delta_in_ld(s) + j] =
+                    delta_input(w->seed + r, s, w->rows[r].position + i, j);
             }
         }
     }
-    w->in = try_data(t, w->in_host, (size_t)w->n_tokens * in_ld(s) * 4);
+    w->in = try_data(t, w->in_host, (size_t)w->n_tokens * delta_in_ld(s) * 4);
     w->pages = try_data(t, w->pages_host, w->n_slots * page_size(s) * 4);
 }
 
 /* Row r is sequence seed + r; slots are in reverse order, saves behind. */
-static void make_world(struct try *t, struct world *w, const struct shape *s,
-                       const struct row *rows, uint32_t n, uint32_t seed,
-                       bool checked)
+static void make_world(struct try *t, struct world *w,
+                       const struct delta_shape *s, const struct row *rows,
+                       uint32_t n, uint32_t seed, bool checked)
 {
     *w = (struct world){
         .s = s, .rows = rows, .n_rows = n, .n_slots = n + 1, .seed = seed};
@@ -339,18 +227,19 @@ static void make_world(struct try *t, struct world *w, const struct shape *s,
     if (checked) {
         make_host(t, w);
     } else {
-        w->in = try_random(t, TRY_F32, (size_t)w->n_tokens * in_ld(s), 50, 1);
+        w->in =
+            try_random(t, TRY_F32, (size_t)w->n_tokens * delta_in_ld(s), 50, 1);
         w->pages = try_random(t, TRY_F32, w->n_slots * page_size(s), 51, 0.5f);
     }
     uint32_t *zeros = take((size_t)n * s->hv, 4);
     w->tickets = try_data(t, zeros, (size_t)n * s->hv * 4);
     free(zeros);
-    w->y = try_poison(t, (size_t)w->n_tokens * s->hv * DIM * 2);
-    w->o = try_poison(t, (size_t)w->n_tokens * s->hv * DIM * 4);
-    w->conv = try_random(t, TRY_F32, channels(s) * TAPS, 2, 0.7f);
+    w->y = try_poison(t, (size_t)w->n_tokens * s->hv * DELTA_DIM * 2);
+    w->o = try_poison(t, (size_t)w->n_tokens * s->hv * DELTA_DIM * 4);
+    w->conv = try_random(t, TRY_F32, delta_channels(s) * DELTA_TAPS, 2, 0.7f);
     w->a_log = try_random(t, TRY_F32, s->hv, 3, 2.0f);
     w->dt_bias = try_random(t, TRY_F32, s->hv, 4, 1.0f);
-    w->norm = try_random(t, TRY_F32, DIM, 5, 1.0f);
+    w->norm = try_random(t, TRY_F32, DELTA_DIM, 5, 1.0f);
 }
 
 static void drop_world(struct world *w)
@@ -361,8 +250,8 @@ static void drop_world(struct world *w)
 
 static struct result make_result(const struct world *w)
 {
-    const struct shape *s = w->s;
-    return (struct result){take((size_t)w->n_tokens * s->hv * DIM, 2),
+    const struct delta_shape *s = w->s;
+    return (struct result){take((size_t)w->n_tokens * s->hv * DELTA_DIM, 2),
                            take(w->n_rows * state_size(s), 4),
                            take(w->n_rows * tail_size(s), 2)};
 }
@@ -377,7 +266,7 @@ static void drop_result(struct result *r)
 static void read_page(struct try *t, const struct world *w, uint32_t page,
                       float *state, uint16_t *tail)
 {
-    const struct shape *s = w->s;
+    const struct delta_shape *s = w->s;
     size_t at = page * page_size(s) * 4;
     try_read(t, w->pages, at, state_size(s) * 4, state);
     try_read(t, w->pages, at + (state_size(s) + GAP) * 4, tail_size(s) * 2,
@@ -388,7 +277,7 @@ static void read_page(struct try *t, const struct world *w, uint32_t page,
 static void same_page(struct try *t, const struct world *w, uint32_t page,
                       const struct result *want, uint32_t i, const char *what)
 {
-    const struct shape *s = w->s;
+    const struct delta_shape *s = w->s;
     float *state = take(state_size(s), 4);
     uint16_t *tail = take(tail_size(s), 2);
     read_page(t, w, page, state, tail);
@@ -401,15 +290,15 @@ static void same_page(struct try *t, const struct world *w, uint32_t page,
 
 static void read_result(struct try *t, const struct world *w, struct result *r)
 {
-    const struct shape *s = w->s;
-    try_read(t, w->y, 0, (size_t)w->n_tokens * s->hv * DIM * 2, r->y);
+    const struct delta_shape *s = w->s;
+    try_read(t, w->y, 0, (size_t)w->n_tokens * s->hv * DELTA_DIM * 2, r->y);
     for (uint32_t i = 0; i < w->n_rows; i++) {
         read_page(t, w, w->slot[i], r->state + i * state_size(s),
                   r->tail + i * tail_size(s));
     }
 }
 
-static cl_kernel delta_kernel(struct try *t, const struct shape *s,
+static cl_kernel delta_kernel(struct try *t, const struct delta_shape *s,
                               const char *file, const char *name, bool saves)
 {
     const char *const files[] = {"common.cl", "nv.cl", file, NULL};
@@ -418,12 +307,12 @@ static cl_kernel delta_kernel(struct try *t, const struct shape *s,
         "-DH=1024 -DHK=%u -DHV=%u -DDK=128 -DDV=128 -DC=%u -DCONV=4 "
         "-DEPS=1e-6f -DKV_DTYPE=1 -DOPERAND_DTYPE=1 -DMETA_ROWS=0 "
         "-DMETA_TOKENS=%d -DMETA_BLOCKS=%d -DNVIDIA=%u -DSAVES=%d",
-        (unsigned)s->hk, (unsigned)s->hv, (unsigned)channels(s), META_TOKENS,
-        META_BLOCKS, (unsigned)t->nvidia, saves);
+        (unsigned)s->hk, (unsigned)s->hv, (unsigned)delta_channels(s),
+        META_TOKENS, META_BLOCKS, (unsigned)t->nvidia, saves);
 }
 
 /* Offset of the tails in the pages. */
-static uint64_t tail_at(const struct shape *s)
+static uint64_t tail_at(const struct delta_shape *s)
 {
     return (state_size(s) + GAP) * 2;
 }
@@ -474,7 +363,7 @@ static void decode_saves(struct try *t, const struct world *w, uint32_t r)
     }
 }
 
-static void run_decode(struct try *t, const struct shape *s,
+static void run_decode(struct try *t, const struct delta_shape *s,
                        const struct row *rows, uint32_t n, uint32_t seed,
                        bool checked, struct result *r)
 {
@@ -496,12 +385,12 @@ static void run_decode(struct try *t, const struct shape *s,
     try_free(t);
 }
 
-static void check_decode(struct try *t, const struct shape *s)
+static void check_decode(struct try *t, const struct delta_shape *s)
 {
     static const struct row rows[] = {
         {5, 1, {0}}, {62, 2, {2}}, {100, 1, {0}}, {61, 5, {3}}};
     struct result all, other;
-    size_t width = (size_t)s->hv * DIM;
+    size_t width = (size_t)s->hv * DELTA_DIM;
     run_decode(t, s, rows, 4, 20, true, &all);
     run_decode(t, s, rows + 3, 1, 23, false, &other);
     try_same(t, "deltanet_decode alone", other.y, all.y + 4 * width,
@@ -524,7 +413,8 @@ static void next_layer(void *arg, uint32_t i)
     delta_args(c->k, c->w, c->w->o, layer * (i % c->n_layers), 0, c->w->n_rows);
 }
 
-static void time_decode(struct try *t, const struct shape *s, uint32_t batch)
+static void time_decode(struct try *t, const struct delta_shape *s,
+                        uint32_t batch)
 {
     struct row rows[ROWS_MAX] = {{0}};
     struct world w;
@@ -577,14 +467,14 @@ struct prefill {
 static bool make_prefill(struct try *t, const struct world *w,
                          struct prefill *p)
 {
-    const struct shape *s = w->s;
+    const struct delta_shape *s = w->s;
     size_t tokens = w->n_tokens, most = 0;
     for (uint32_t r = 0; r < w->n_rows; r++) {
         size_t n = (w->rows[r].position % 64 + w->rows[r].n + 63) / 64;
         most = n > most ? n : most;
     }
-    p->kq = try_poison(t, tokens * s->hk * 4 * DIM * 2);
-    p->v = try_poison(t, tokens * s->hv * DIM * 4);
+    p->kq = try_poison(t, tokens * s->hk * 4 * DELTA_DIM * 2);
+    p->v = try_poison(t, tokens * s->hv * DELTA_DIM * 4);
     p->tp = try_poison(t, tokens * s->hv * 4 * 64 * 2);
     p->gates = try_poison(t, tokens * s->hv * 4 * 4);
     p->chunks = (struct try_launch){
@@ -634,10 +524,10 @@ static void run_prefill(struct try *t, const struct world *w, struct result *r)
 static void prefill_rest(struct try *t, const struct world *all,
                          const struct result *whole, uint32_t at)
 {
-    const struct shape *s = all->s;
+    const struct delta_shape *s = all->s;
     struct row head = {all->rows[0].position, at, {0}};
     struct row rest = {all->rows[0].position + at, all->rows[0].n - at, {0}};
-    size_t width = (size_t)s->hv * DIM;
+    size_t width = (size_t)s->hv * DELTA_DIM;
     struct world w;
     struct result a, b;
     make_world(t, &w, s, &head, 1, all->seed, true);
@@ -667,7 +557,7 @@ static void prefill_rest(struct try *t, const struct world *all,
     drop_result(&b);
 }
 
-static void check_prefill(struct try *t, const struct shape *s)
+static void check_prefill(struct try *t, const struct delta_shape *s)
 {
     static const struct row rows[] = {
         {0, 64, {64}}, {100, 70, {28}}, {63, 2, {1}}, {128, 1, {0}}};
@@ -706,7 +596,7 @@ static void check_prefill(struct try *t, const struct shape *s)
     try_free(t);
 }
 
-static void time_prefill(struct try *t, const struct shape *s, uint32_t n,
+static void time_prefill(struct try *t, const struct delta_shape *s, uint32_t n,
                          uint32_t saves)
 {
     struct row row = {0, n, {0}};
