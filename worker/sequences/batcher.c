@@ -205,7 +205,7 @@ static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
     }
     s->n_planned += n;
     batcher_own_row(b, t, s);
-    if (row->sample && s->n_twins > 0) {
+    if (s->n_twins > 0 && row->sample && s->n_planned == s->n_prompt) {
         twins_add(b, t, s, i);
     }
 }

@@ -17,29 +17,33 @@ static bool same_key(const struct sequence_key *a, const struct sequence_key *b)
            memcmp(a->request_id, b->request_id, sizeof a->request_id) == 0;
 }
 
-static bool same_tenant(const struct sequence *s, ProtobufCBinaryData tenant)
+static bool same_scope(const struct sequence *s,
+                       const Sluice__V1__SubmitRequest *m)
 {
-    return s->n_tenant == tenant.len &&
-           (tenant.len == 0 || memcmp(s->tenant, tenant.data, tenant.len) == 0);
+    uint8_t scope[PREFIX_SCOPE_MAX];
+    size_t n = prefix_scope(scope, m->tenant.data, m->tenant.len,
+                            m->cache_salt.data, m->cache_salt.len);
+
+    return s->n_scope == n && memcmp(s->scope, scope, n) == 0;
 }
 
 /* ---- Submit ---- */
 
-/* Returns whether another choice of the same request continues, or has
- * continued, the same sequence.  Choices share what it took over as twins. */
-static bool has_sibling(const struct sequences *q,
-                        const struct sequence_key *from,
-                        const Sluice__V1__SubmitRequest *m)
+/* Returns another choice of the same request that continues, or has continued,
+ * the same sequence; NULL: none.  Choices share what it took over as twins. */
+static const struct sequence *find_sibling(const struct sequences *q,
+                                           const struct sequence_key *from,
+                                           const uint8_t *request_id)
 {
     for (const struct sequence *s = q->table.all.head; s != NULL;
          s = sequence_next(s, LIST_ALL)) {
         if (s->continues && same_key(&s->from_key, from) &&
-            memcmp(s->key.request_id, m->sequence->request_id.data,
-                   sizeof s->key.request_id) == 0) {
-            return true;
+            memcmp(s->key.request_id, request_id, sizeof s->key.request_id) ==
+                0) {
+            return s;
         }
     }
-    return false;
+    return NULL;
 }
 
 /* Returns the kept sequence that m may take over, NULL if there is none. */
@@ -50,7 +54,7 @@ static struct sequence *available(const struct sequences *q,
     struct sequence *s = sequence_by_key(&q->table, key);
 
     return s != NULL && s->state == SEQUENCE_KEPT && s->heir == NULL &&
-                   same_tenant(s, m->tenant)
+                   same_scope(s, m)
                ? s
                : NULL;
 }
@@ -87,12 +91,13 @@ enum status continue_check(const struct sequences *q,
         return error_wrap(e, "continue_from");
     }
     sequence_name(&key, name);
-    if (available(q, &key, m) == NULL && has_sibling(q, &key, m)) {
+    if (available(q, &key, m) == NULL &&
+        find_sibling(q, &key, m->sequence->request_id.data) != NULL) {
         return ST_OK;
     }
     kept = sequence_by_key(&q->table, &key);
     /* A tenant learns nothing about the sequences of another. */
-    if (kept == NULL || !same_tenant(kept, m->tenant)) {
+    if (kept == NULL || !same_scope(kept, m)) {
         return error_set(e, ST_NOT_FOUND,
                          "sequence %s, which continue_from names, is not kept "
                          "here",
@@ -236,6 +241,18 @@ static enum status check_same(const struct sequences *q,
     return ST_OK;
 }
 
+/* Gives a choice that continues nothing itself the kinds of its sibling. */
+static void copy_spans(const struct sequences *q, struct sequence *s)
+{
+    const struct sequence *a =
+        s->continues ? find_sibling(q, &s->from_key, s->key.request_id) : NULL;
+
+    if (a != NULL && a != s && s->n_spans == 0 && a->n_prompt == s->n_prompt) {
+        s->n_spans = a->n_spans;
+        memcpy(s->spans, a->spans, a->n_spans * sizeof *s->spans);
+    }
+}
+
 enum status continue_complete(struct sequences *q, struct sequence *s,
                               struct error *e)
 {
@@ -244,6 +261,7 @@ enum status continue_complete(struct sequences *q, struct sequence *s,
     /* Without one, a sibling has it, or it went while ids were on their way:
      * then s is computed as any other. */
     if (kept == NULL) {
+        copy_spans(q, s);
         return ST_OK;
     }
     if (s->n_spans == 0 && inherit_spans(s, kept, e) != ST_OK) {

@@ -162,6 +162,7 @@ static void refuse_stages(void *self, const Sluice__V1__SubmitRequest *m)
     open.grant = m->grant;
     open.stages = m->stages;
     open.has_void_ = open.void_ = true;
+    leader_ask_geometry(l);
     leader_send(l, METHOD_STAGE_OPEN, &open.base);
 }
 

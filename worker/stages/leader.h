@@ -110,6 +110,9 @@ void leader_reuse_over(struct leader *l);
 struct leader_note *leader_note(const struct leader *l,
                                 const struct sequence *s);
 
+/* Sends Geometry, if it has not been sent: before the first Open. */
+void leader_ask_geometry(struct leader *l);
+
 /* Record the messages that are about to be sent. */
 void leader_mirror_open(struct leader *l, const struct sequence *s,
                         const Sluice__V1__StageGrants *stages);
@@ -123,7 +126,8 @@ bool leader_saves(struct leader *l, uint64_t step, uint32_t checkpoint);
 void leader_recv_geometry(struct leader *l, const Sluice__V1__StageGeometry *m);
 
 /* Entries of leader_role. */
-void leader_make_room(void *self, const Sluice__V1__SubmitRequest *m);
+void leader_make_room(void *self, const Sluice__V1__SubmitRequest *m,
+                      uint32_t spare);
 void leader_restore(void *self, const struct sequence *s,
                     const struct role_restore *r);
 void leader_keep(void *self, const struct sequence *s, uint32_t node,

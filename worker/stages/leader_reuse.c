@@ -66,7 +66,7 @@ static struct pool_need stages_need(const Sluice__V1__StageGrants *m)
     return need;
 }
 
-static void ask_geometry(struct leader *l)
+void leader_ask_geometry(struct leader *l)
 {
     Sluice__V1__StageGeometry m = SLUICE__V1__STAGE_GEOMETRY__INIT;
 
@@ -89,7 +89,7 @@ void leader_mirror_open(struct leader *l, const struct sequence *s,
                         const Sluice__V1__StageGrants *stages)
 {
     *leader_note(l, s) = (struct leader_note){.need = stages_need(stages)};
-    ask_geometry(l);
+    leader_ask_geometry(l);
     if (l->known) {
         open_in_mirror(l, s);
     }
@@ -230,7 +230,8 @@ bool leader_saves(struct leader *l, uint64_t step, uint32_t checkpoint)
 
 /* ---- the entries of the role ---- */
 
-void leader_make_room(void *self, const Sluice__V1__SubmitRequest *m)
+void leader_make_room(void *self, const Sluice__V1__SubmitRequest *m,
+                      uint32_t spare)
 {
     struct leader *l = self;
     struct pool_need own = {{m->need->blocks, m->need->slots, 0}};
@@ -241,7 +242,7 @@ void leader_make_room(void *self, const Sluice__V1__SubmitRequest *m)
     }
     need = stages_need(m->stages);
     l->opening = &need;
-    prefix_make_room(l->sequences->reuse.index, &own, PREFIX_NONE);
+    prefix_make_room(l->sequences->reuse.index, &own, spare);
     l->opening = NULL;
 }
 

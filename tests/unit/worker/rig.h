@@ -17,6 +17,7 @@
 #include "proto/registry.pb-c.h"
 #include "proto/worker.pb-c.h"
 #include "worker/cache/logprobs.h"
+#include "worker/cache/prefix.h"
 #include "worker/worker_core.h"
 
 #define RIG_GRANTS    4096
@@ -26,7 +27,8 @@
 #define RIG_LIVE      WORKER_SEQUENCES_MAX
 #define RIG_VOCAB     1000u
 #define RIG_EOS       7u
-#define RIG_CONTEXT   512u
+#define RIG_CONTEXT   512u  /* of rig_defaults() */
+#define RIG_IDS       4096u /* most ids of a sequence */
 
 /* The end of a call by the router's end. */
 struct rig_end {
@@ -57,6 +59,14 @@ struct rig_heard {
 /* A row of Live. */
 struct rig_live {
     uint32_t id, choice, n_generated, expires_ms;
+};
+
+/* The router's copy of the index. */
+struct rig_index {
+    struct prefix_event *events; /* [n] that are restorable */
+    uint32_t n, n_messages, n_snapshots;
+    uint64_t next; /* number of the next event */
+    bool copying;  /* a snapshot continues */
 };
 
 struct rig_fake; /* the engine's memory */
@@ -106,6 +116,9 @@ struct rig {
     struct rig_live live[RIG_LIVE];    /* in this session */
     uint32_t n_live, n_lives;          /* rows, messages */
     uint32_t hello_live;               /* rows that Hello announced */
+    bool keyless;     /* Hello is answered without a key of hashes */
+    uint8_t key_byte; /* each byte of the key */
+    struct rig_index index;
 
     /* The engine. */
     struct engine engine;
@@ -116,11 +129,13 @@ struct rig {
                             * Sequences are numbered from 1 */
     uint64_t damaged;      /* rows of this sequence have no finite logits */
     bool refuse_plans;     /* submit fails */
+    bool refuse_once;      /* the next submit fails */
     bool ticks;            /* ticks always, not only with each step */
     void (*lie)(struct plan_result *); /* called with the next step's result */
     bool hears_lies;                   /* logprobs are not compared */
     uint32_t n_steps;
-    uint32_t n_computed, n_twins;    /* positions and twins of all plans */
+    uint32_t n_computed, n_twins; /* positions and twins of all plans */
+    bool counts; /* a token is the sum of the ids before it, modulo 8 */
     uint32_t last_rows, last_tokens; /* the newest plan's */
 };
 
@@ -145,6 +160,13 @@ void rig_run(struct rig *r);
 /* Returns the i-th plan in flight, 0 being the oldest; NULL past the last. */
 const struct plan *rig_plan(const struct rig *r, uint32_t i);
 
+/* Returns the deepest restorable position of a prompt, as the router sees it.
+ */
+uint32_t rig_index_find(const struct rig *r, const char *tenant,
+                        const uint32_t *ids, uint32_t n);
+/* Requests a snapshot. */
+void rig_index_snapshot(struct rig *r);
+
 /* Breaks the connection; a turn and some time later there is a new session. */
 void rig_lose(struct rig *r);
 void rig_reconnect(struct rig *r);
@@ -160,6 +182,12 @@ struct rig_submit {
     const uint32_t *generated; /* [n_generated] */
     bool logprobs, penalise;
     uint32_t n_top;
+    const uint32_t *prompt; /* [n_prompt]; NULL: rig_prompt_id() of id */
+    const char *tenant;     /* NULL: none */
+    bool no_cache;
+    uint32_t n_spans;
+    const uint32_t *spans;
+    uint32_t from; /* continue_from: the id of a kept sequence; 0: none */
 };
 
 /* Grants and needs at the other stages. */
@@ -177,8 +205,10 @@ struct rig_message {
     Sluice__V1__Sampling sampling;
     struct rig_stages stages;
     uint8_t id[16];
-    uint32_t ids[RIG_CONTEXT];
+    uint32_t ids[RIG_IDS];
     uint32_t n_ids;
+    Sluice__V1__SequenceRef from;
+    uint8_t from_id[16];
 };
 void rig_message(struct rig *r, const struct rig_submit *s,
                  struct rig_message *out);
@@ -193,6 +223,9 @@ uint64_t rig_cancel(struct rig *r, uint32_t id);
 uint64_t rig_cancel_choice(struct rig *r, uint32_t id, uint32_t choice);
 uint64_t rig_cancel_grant(struct rig *r, uint32_t id, uint64_t grant);
 uint64_t rig_remove(struct rig *r, uint32_t id);
+/* Sends RemoveSequence of [begin, end); end = 0: without one. */
+uint64_t rig_remove_range(struct rig *r, uint32_t id, uint32_t begin,
+                          uint32_t end);
 void rig_ack(struct rig *r, uint64_t grant, uint32_t index);
 /* Sends Submit{adopt} for the choice that s describes; the router has its
  * first s->have tokens. */
@@ -213,6 +246,18 @@ void rig_check_empty(const struct rig *r);
 uint32_t rig_prompt_id(uint32_t id, uint32_t i);
 void rig_expect(uint32_t id, uint32_t n_prompt, uint32_t n, uint32_t *out);
 void rig_expect_choice(uint32_t id, uint32_t choice, uint32_t n_prompt,
+                       uint32_t n, uint32_t *out);
+/* The same for any prompt, whose first ids have the kinds of spans[n_spans];
+ * the hash of the rig's engine depends on kinds unless it has one arithmetic.
+ */
+struct rig_prompt {
+    const uint32_t *ids;
+    uint32_t n;
+    const uint32_t *spans;
+    uint32_t n_spans;
+    uint32_t choice;
+};
+void rig_expect_prompt(const struct rig *r, const struct rig_prompt *p,
                        uint32_t n, uint32_t *out);
 /* Checks the rows that came for a grant. */
 void rig_check_tokens(const struct rig *r, uint64_t grant, uint32_t id,

@@ -64,12 +64,40 @@ struct rig_fake {
     struct {
         uint64_t sequence;
         uint32_t position;
-    } failed[PLAN_ROWS_MAX];
+    } failed[2 * PLAN_ROWS_MAX];
     uint32_t n_failed;
     uint64_t hashes[PLAN_ROWS_MAX]; /* of the rows of the plan that runs */
     struct rig_memory *memory;
     float *hidden; /* [step_tokens, RING_HIDDEN] the last plan's */
 };
+
+static enum row_kind kind_of(const struct rig_prompt *p, uint32_t at)
+{
+    uint32_t end = 0;
+
+    for (uint32_t i = 0; i < p->n_spans; i++) {
+        end += p->spans[i];
+        if (at < end) {
+            return i % 2 == 0 ? ROW_PROMPT : ROW_GENERATED;
+        }
+    }
+    return at < p->n ? ROW_PROMPT : ROW_GENERATED;
+}
+
+void rig_expect_prompt(const struct rig *r, const struct rig_prompt *p,
+                       uint32_t n, uint32_t *out)
+{
+    uint64_t h = 0;
+
+    for (uint32_t i = 0; i < p->n + n; i++) {
+        uint32_t id = i < p->n ? p->ids[i] : sampled(h, p->choice);
+
+        if (i >= p->n) {
+            out[i - p->n] = id;
+        }
+        h = rig_memory_mix(r->fake->memory, h, id, kind_of(p, i));
+    }
+}
 
 /* ---- memory borrowed for a row that samples ---- */
 
@@ -125,7 +153,8 @@ static enum status fake_submit(struct engine *e, const struct plan *p)
     struct rig *r = rig_of(e);
 
     assert_true(r->fake->n < r->o.engine_depth);
-    if (r->refuse_plans) {
+    if (r->refuse_plans || r->refuse_once) {
+        r->refuse_once = false;
         return ST_RESOURCE_EXHAUSTED;
     }
     assert_in_range(p->n_rows, 1, r->o.max_rows);
@@ -241,6 +270,7 @@ static void choose(const struct rig *r, const struct plan_row *row, uint64_t h,
     uint32_t token =
         row->index == r->eos_at ? RIG_EOS : sampled(h, row->choice);
 
+    token = r->counts ? (uint32_t)(h % 8) : token;
     out->tokens[i] = token;
     if (!s->logprobs) {
         return;
@@ -325,9 +355,13 @@ static void hide(struct rig *r, const struct plan *p, struct plan_result *out)
         const struct plan_row *row = &p->rows[i];
         const struct plan_row *from =
             row->n_tokens == 0 ? &p->rows[row->source] : row;
-        uint32_t last = from->token + from->n_tokens - 1;
+        size_t at = (size_t)(from->token + from->n_tokens - 1) * RING_HIDDEN;
 
-        x[(size_t)last * RING_HIDDEN] = row->sample ? (float)out->tokens[i] : 0;
+        /* The tokens of twins are beside that of their source. */
+        for (uint32_t k = 0; row->n_tokens == 0 && k <= i; k++) {
+            at += p->rows[k].n_tokens == 0 && p->rows[k].source == row->source;
+        }
+        x[at] = row->sample ? (float)out->tokens[i] : 0;
         out->tokens[i] = TOKEN_NONE;
     }
     out->hidden = x;
@@ -346,6 +380,22 @@ static uint64_t twin_hash(struct rig *r, const struct plan *p, uint32_t i)
     return r->fake->hashes[row->source];
 }
 
+/* The twin of a row that continues from what a failed plan left does so too. */
+static void fail_twin(struct rig_fake *f, const struct plan *p,
+                      const struct plan_row *row)
+{
+    const struct plan_row *from = &p->rows[row->source];
+
+    for (uint32_t i = 0; i < f->n_failed; i++) {
+        if (f->failed[i].sequence == from->sequence) {
+            assert_in_range(f->n_failed, 1, PLAN_ROWS_MAX);
+            f->failed[f->n_failed] = f->failed[i];
+            f->failed[f->n_failed++].sequence = row->sequence;
+            return;
+        }
+    }
+}
+
 static void take_row(struct rig *r, const struct plan *p, uint32_t i,
                      struct plan_result *out)
 {
@@ -360,6 +410,10 @@ static void take_row(struct rig *r, const struct plan *p, uint32_t i,
     }
     if (has_failed(f, row)) {
         rig_memory_ruin(f->memory, p, row);
+        return;
+    }
+    if (row->n_tokens == 0 && has_failed(f, &p->rows[row->source])) {
+        fail_twin(f, p, row);
         return;
     }
     if (row->n_tokens == 0) {
@@ -457,7 +511,7 @@ void rig_engine_new(struct rig *r)
     const struct worker_options *o = &r->o;
     struct rig_fake *f = calloc(1, sizeof *f);
 
-    f->memory = rig_memory_new(&r->o);
+    f->memory = rig_memory_new(&r->o, &r->counts);
     f->hidden = calloc((size_t)o->step_tokens * RING_HIDDEN, sizeof *f->hidden);
     r->fake = f;
     r->engine.ops = &fake_ops;

@@ -20,6 +20,7 @@ struct rig_page {
 
 struct rig_memory {
     const struct worker_options *o;
+    const bool *counts;
     struct rig_page *pages;
 };
 
@@ -29,11 +30,13 @@ uint64_t rig_mix(uint64_t h, uint32_t id)
     return h ^ (h >> 29);
 }
 
-struct rig_memory *rig_memory_new(const struct worker_options *o)
+struct rig_memory *rig_memory_new(const struct worker_options *o,
+                                  const bool *counts)
 {
     struct rig_memory *m = calloc(1, sizeof *m);
 
     m->o = o;
+    m->counts = counts;
     m->pages = calloc(o->n_pages, sizeof *m->pages);
     for (uint32_t i = 0; i < o->n_pages; i++) {
         m->pages[i].state_n = RUINED;
@@ -140,6 +143,9 @@ uint64_t rig_memory_mix(const struct rig_memory *m, uint64_t h, uint32_t id,
 {
     bool differs = kind == ROW_GENERATED && !m->o->one_arithmetic;
 
+    if (*m->counts) {
+        return h + id;
+    }
     return rig_mix(h, differs ? id | KIND : id);
 }
 
@@ -157,7 +163,8 @@ static uint64_t read_blocks(const struct rig_memory *m, const struct plan *p,
         x = page_at(m, p->blocks[row->block + at / bt]);
         assert_in_range(at % bt, 0, x->n - 1);
         assert_true(at % bt != 0 || x->before == h);
-        h = rig_mix(h, x->ids[at % bt]);
+        h = rig_memory_mix(m, h, x->ids[at % bt] & ~KIND,
+                           x->ids[at % bt] & KIND ? ROW_GENERATED : ROW_PROMPT);
     }
     return h;
 }

@@ -14,7 +14,9 @@
 
 struct rig_memory;
 
-struct rig_memory *rig_memory_new(const struct worker_options *o);
+/* counts: *counts is read at each use; then a hash is the sum of the ids. */
+struct rig_memory *rig_memory_new(const struct worker_options *o,
+                                  const bool *counts);
 void rig_memory_free(struct rig_memory *m);
 
 /* Carries out the parts of a plan that come before its rows, and those that

@@ -25,6 +25,26 @@ int rig_state(const struct rig *r, uint32_t id)
     return rig_choice_state(r, id, 0);
 }
 
+static void fill_reuse(const struct rig_submit *s, struct rig_message *out)
+{
+    Sluice__V1__SubmitRequest *m = &out->m;
+
+    if (s->tenant != NULL) {
+        m->has_tenant = true;
+        m->tenant = wire_text(s->tenant);
+    }
+    m->has_cache = s->no_cache;
+    m->cache = !s->no_cache;
+    m->n_spans = s->n_spans;
+    m->spans = (uint32_t *)(uintptr_t)s->spans;
+    if (s->from != 0) {
+        sluice__v1__sequence_ref__init(&out->from);
+        make_id(s->from, out->from_id);
+        out->from.request_id = (ProtobufCBinaryData){16, out->from_id};
+        m->continue_from = &out->from;
+    }
+}
+
 void rig_message(struct rig *r, const struct rig_submit *s,
                  struct rig_message *out)
 {
@@ -55,9 +75,11 @@ void rig_message(struct rig *r, const struct rig_submit *s,
         out->sampling.frequency_penalty = 0.5f;
     }
     out->n_ids = s->n_prompt + s->n_generated;
-    for (uint32_t i = 0; i < s->n_prompt && i < RIG_CONTEXT; i++) {
-        out->ids[i] = rig_prompt_id(s->id, i);
+    for (uint32_t i = 0; i < s->n_prompt && i < RIG_IDS; i++) {
+        out->ids[i] =
+            s->prompt != NULL ? s->prompt[i] : rig_prompt_id(s->id, i);
     }
+    fill_reuse(s, out);
     for (uint32_t i = 0; i < s->n_generated; i++) {
         out->ids[s->n_prompt + i] = s->generated[i];
     }
@@ -75,7 +97,9 @@ void rig_message(struct rig *r, const struct rig_submit *s,
     m->n_tokens = s->n_first > 0 ? s->n_first : out->n_ids;
     m->grant = r->grant + 1;
     if (r->ring != NULL) {
-        ring_fill_stages(r->ring, &out->need, &out->stages);
+        ring_fill_stages(r->ring, &out->need,
+                         (s->n_prompt + s->max_tokens + bt - 1) / bt,
+                         &out->stages);
         m->stages = &out->stages.m;
     }
 }
@@ -161,6 +185,26 @@ uint64_t rig_remove(struct rig *r, uint32_t id)
     make_id(id, key);
     ref.request_id = (ProtobufCBinaryData){16, key};
     m.sequence = &ref;
+    assert_int_equal(
+        peer_call(r->peer, METHOD_WORKER_REMOVE, &m.base, 0, ++r->tag, NULL),
+        ST_OK);
+    return r->tag;
+}
+
+uint64_t rig_remove_range(struct rig *r, uint32_t id, uint32_t begin,
+                          uint32_t end)
+{
+    Sluice__V1__RemoveRequest m = SLUICE__V1__REMOVE_REQUEST__INIT;
+    Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
+    uint8_t key[16];
+
+    make_id(id, key);
+    ref.request_id = (ProtobufCBinaryData){16, key};
+    m.sequence = &ref;
+    m.has_begin = true;
+    m.begin = begin;
+    m.has_end = end > 0;
+    m.end = end;
     assert_int_equal(
         peer_call(r->peer, METHOD_WORKER_REMOVE, &m.base, 0, ++r->tag, NULL),
         ST_OK);

@@ -392,7 +392,7 @@ static void does_not_disturb_the_others(void **state)
     (void)state;
 }
 
-static void does_not_remove_a_range(void **state)
+static void refuses_a_range_without_an_id(void **state)
 {
     struct rig *r = bring(KEPT, 1);
     Sluice__V1__RemoveRequest m = SLUICE__V1__REMOVE_REQUEST__INIT;
@@ -403,15 +403,14 @@ static void does_not_remove_a_range(void **state)
     ref.request_id = (ProtobufCBinaryData){16, id};
     m.sequence = &ref;
     m.has_begin = true;
-    m.begin = 64;
+    m.begin = 0;
     assert_int_equal(
         peer_call(r->peer, METHOD_WORKER_REMOVE, &m.base, 0, 90, NULL), ST_OK);
     ref.request_id.len = 3;
-    m.has_begin = false;
     assert_int_equal(
         peer_call(r->peer, METHOD_WORKER_REMOVE, &m.base, 0, 91, NULL), ST_OK);
     rig_turn(r);
-    assert_int_equal(r->ends[90].status, ST_UNIMPLEMENTED);
+    assert_int_equal(r->ends[90].status, ST_NOT_FOUND);
     assert_int_equal(r->ends[91].status, ST_INVALID_ARGUMENT);
     assert_int_equal(rig_state(r, 1), STATE(KEPT));
     r->tag = 100;
@@ -483,7 +482,7 @@ int main(void)
         cmocka_unit_test(drops_the_oldest_tombstone),
         cmocka_unit_test(answers_all_that_wait_for_one),
         cmocka_unit_test(does_not_disturb_the_others),
-        cmocka_unit_test(does_not_remove_a_range),
+        cmocka_unit_test(refuses_a_range_without_an_id),
         cmocka_unit_test(gives_up_a_submit_that_is_called_off),
         cmocka_unit_test(does_not_take_an_old_acknowledgement_for_the_end),
     };

@@ -28,6 +28,27 @@ struct wrong {
         __VA_ARGS__;                                  \
     }
 
+/* n runs of one position. */
+static void ones(Sluice__V1__SubmitRequest *m, uint32_t n)
+{
+    static uint32_t runs[SPANS_MAX + 1];
+
+    for (uint32_t i = 0; i < n; i++) {
+        runs[i] = 1;
+    }
+    m->spans = runs;
+    m->n_spans = n;
+}
+
+static void name_tenant(Sluice__V1__SubmitRequest *m, size_t n)
+{
+    static uint8_t name[TENANT_NAME_MAX + 1];
+
+    memset(name, 'a', sizeof name);
+    m->has_tenant = true;
+    m->tenant = (ProtobufCBinaryData){n, name};
+}
+
 CHANGE(nothing, (void)0)
 CHANGE(empty_prompt, m->n_prompt = 0; m->n_tokens = 0)
 CHANGE(no_tokens_wanted, m->max_tokens = 0)
@@ -63,6 +84,18 @@ CHANGE(a_checkpoint, need->checkpoints = 1)
 CHANGE(kept_longest, m->has_keep_ms = true; m->keep_ms = KEEP_MS_MAX)
 CHANGE(kept_too_long, m->has_keep_ms = true; m->keep_ms = KEEP_MS_MAX + 1)
 CHANGE(continues, m->continue_from = &message->ref)
+CHANGE(spans_most, m->n_prompt = SPANS_MAX; m->n_tokens = SPANS_MAX;
+       need->blocks = (SPANS_MAX + 10 + 7) / 8; ones(m, SPANS_MAX))
+CHANGE(spans_many, m->n_prompt = SPANS_MAX + 1; m->n_tokens = SPANS_MAX + 1;
+       need->blocks = (SPANS_MAX + 11 + 7) / 8; ones(m, SPANS_MAX + 1))
+CHANGE(spans_short, static uint32_t runs[] = {10, 9}; m->spans = runs;
+       m->n_spans = 2)
+CHANGE(spans_wild, static uint32_t runs[] = {UINT32_MAX, 1}; m->spans = runs;
+       m->n_spans = 2)
+CHANGE(spans_empty, static uint32_t runs[] = {10, 0, 10}; m->spans = runs;
+       m->n_spans = 3)
+CHANGE(tenant_most, name_tenant(m, TENANT_NAME_MAX))
+CHANGE(tenant_long, name_tenant(m, TENANT_NAME_MAX + 1))
 CHANGE(zero_id, memset(message->id, 0, 16))
 CHANGE(short_id, message->ref.request_id.len = 15)
 CHANGE(no_id, message->ref.request_id.len = 0)
@@ -106,11 +139,22 @@ static const struct wrong wrongs[] = {
      "need has 0 slots, a sequence needs 1 here"},
     {"need", two_slots, ST_INVALID_ARGUMENT, "need has 2 slots"},
     {"need", a_checkpoint, ST_INVALID_ARGUMENT,
-     "need has 1 checkpoints, this worker has 0"},
+     "need has 1 checkpoints, none are granted"},
     {"keep_ms", kept_longest, ST_OK, ""},
     {"keep_ms", kept_too_long, ST_INVALID_ARGUMENT,
      "keep_ms is 600001, it must be at most 600000"},
-    {"continue_from", continues, ST_UNIMPLEMENTED, "continue_from"},
+    {"continue_from", continues, ST_NOT_FOUND, "is not kept here"},
+    {"spans", spans_most, ST_OK, ""},
+    {"spans", spans_many, ST_INVALID_ARGUMENT,
+     "spans has 129 runs, at most 128 are allowed"},
+    {"spans", spans_short, ST_INVALID_ARGUMENT,
+     "spans has 19 positions, n_prompt is 20"},
+    {"spans", spans_wild, ST_INVALID_ARGUMENT,
+     "spans has 4294967296 positions, n_prompt is 20"},
+    {"spans", spans_empty, ST_INVALID_ARGUMENT, "run 1 of spans is empty"},
+    {"tenant", tenant_most, ST_OK, ""},
+    {"tenant", tenant_long, ST_INVALID_ARGUMENT,
+     "tenant has 65 bytes, it may have 64"},
     {"request_id", zero_id, ST_INVALID_ARGUMENT, "request_id is all zero"},
     {"request_id", short_id, ST_INVALID_ARGUMENT,
      "request_id has 15 bytes, it must have 16"},

@@ -155,7 +155,7 @@ static void takes_the_limits_of_all_stages(void **state)
     batcher_lead(b, 2, 100, 1000);
     assert_int_equal(b->limits.max_rows, 8);
     assert_int_equal(b->limits.step_tokens, 512);
-    bench_check_row(bench_next(b), 0, s, 80, 112, false); /* to a cut */
+    bench_check_row(bench_next(b), 0, s, 80, 48, false); /* to a cut */
     bench_done();
 }
 

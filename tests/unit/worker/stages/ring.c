@@ -129,6 +129,7 @@ static void hear_open(struct ring *g, const Sluice__V1__StageOpen *m)
                    : 0;
     assert_non_null(m->sequence);
     take_ids(x, 0, m->tokens, m->n_tokens);
+    ring_stages_open(g->stages, m);
 }
 
 static void hear_part(struct ring *g, const Sluice__V1__StageOpenPart *m)
@@ -150,6 +151,7 @@ static void hear_remove(struct ring *g, const Sluice__V1__StageRemove *m)
     assert_true(x->opened && !x->is_void && !x->removed);
     assert_int_equal(m->n_blocks + m->n_slots + m->n_checkpoints, 0);
     x->removed = true;
+    ring_stages_remove(g->stages, m->grant);
 }
 
 /* Returns whether the message is a Forward with this grant. */
@@ -177,12 +179,22 @@ static void check_row(struct ring *g, const struct ring_said *s, uint32_t i)
         for (uint32_t k = g->n_done; k + 1 < g->n_said; k++) {
             assert_false(names(&g->said[k], s->grants[i]));
         }
-        x->next = 0;
+        x->next = x->restored ? x->next : 0;
     }
+    if (s->count[i] == 0) { /* a twin */
+        assert_true(x->next == 0 && samples && !anew);
+        x->next = x->n_prompt;
+        prompt = true;
+    }
+    x->restored = false;
     assert_int_equal(s->position[i], x->next);
-    assert_int_equal(s->kind[i] & SLUICE__V1__STAGE_ROW__STAGE_ROW_GENERATED,
-                     prompt ? 0 : 1);
-    assert_in_range(s->count[i], 1, g->rig->o.chunk_tokens);
+    /* A continued prompt may have generated runs. */
+    if (!x->continues || !prompt) {
+        assert_int_equal(s->kind[i] &
+                             SLUICE__V1__STAGE_ROW__STAGE_ROW_GENERATED,
+                         prompt ? 0 : 1);
+    }
+    assert_in_range(s->count[i], 0, g->rig->o.chunk_tokens);
     x->next += s->count[i];
     assert_true(!prompt || x->next <= x->n_prompt);
     if (samples) {
@@ -191,6 +203,28 @@ static void check_row(struct ring *g, const struct ring_said *s, uint32_t i)
                          x->penalises ? x->n_prompt + x->n_generated : 0);
     } else if (!anew) {
         assert_int_equal(s->index[i], 0);
+    }
+}
+
+/* The leader's engine puts the token of the k-th twin of a row beside the
+ * row's own. */
+static void hear_twin(struct ring_said *s, const Sluice__V1__StageForward *m,
+                      uint32_t i, const float *x)
+{
+    uint32_t source = m->source[s->n_twins], k = 1, last = 0;
+
+    assert_in_range(source, 0, i - 1);
+    assert_in_range(m->count[source], 1, UINT32_MAX);
+    for (uint32_t j = 0; j < s->n_twins; j++) {
+        k += m->source[j] == source;
+    }
+    for (uint32_t j = 0; j <= source; j++) {
+        last += m->count[j];
+    }
+    s->n_twins++;
+    assert_in_range(k, 1, RING_HIDDEN - 1);
+    if (!s->failed) {
+        s->token[i] = (uint32_t)x[(size_t)(last - 1) * RING_HIDDEN + k];
     }
 }
 
@@ -215,15 +249,110 @@ static void hear_forward(struct ring *g, const Sluice__V1__StageForward *m,
         s->index[i] = m->index[i];
         check_row(g, s, i);
         at += m->count[i];
-        if (!s->failed) {
+        if (m->count[i] == 0) {
+            hear_twin(s, m, i, x);
+        } else if (!s->failed) {
             s->token[i] = (uint32_t)x[(size_t)(at - 1) * RING_HIDDEN];
         }
     }
+    s->n_saves = (uint32_t)m->n_save_row;
+    assert_int_equal(m->n_source, s->n_twins);
+    assert_true(!s->failed || s->n_saves == 0);
+    ring_stages_forward(g->stages, m);
     assert_int_equal(bytes, s->failed ? 0 : at * RING_HIDDEN * sizeof(float));
     g->n_forwards++;
     assert_in_range(g->n_forwards - g->n_results, 1, g->n_stages);
     if (g->n_forwards - g->n_results > g->most_under_way) {
         g->most_under_way = g->n_forwards - g->n_results;
+    }
+}
+
+/* ---- reuse ---- */
+
+/* Answered at once and not recorded: it comes once in an assembly. */
+static void hear_geometry(struct ring *g, const Sluice__V1__StageGeometry *m)
+{
+    Sluice__V1__StageGeometry out = SLUICE__V1__STAGE_GEOMETRY__INIT;
+    uint32_t pages[STAGES_MAX], blocks[STAGES_MAX], slots[STAGES_MAX];
+
+    assert_int_equal(g->n_said, 0);
+    assert_int_equal(m->n_n_pages + m->n_pages_per_block + m->n_pages_per_slot,
+                     0);
+    for (uint32_t i = 0; i + 1 < g->n_stages; i++) {
+        const struct mirror_stage *x = ring_stages_shape(g->stages, i);
+
+        pages[i] = x->n_pages;
+        blocks[i] = x->pages_per_block;
+        slots[i] = x->pages_per_slot;
+    }
+    out.n_n_pages = out.n_pages_per_block = g->n_stages - 1;
+    out.n_pages_per_slot = g->n_stages - 1;
+    out.n_pages = pages;
+    out.pages_per_block = blocks;
+    out.pages_per_slot = slots;
+    if (!g->no_geometry) {
+        assert_int_equal(
+            peer_oneway(g->to_leader, METHOD_STAGE_GEOMETRY, &out.base), ST_OK);
+    }
+}
+
+static void hear_restore(struct ring *g, const Sluice__V1__StageRestore *m)
+{
+    struct ring_said *s = hear(g, METHOD_STAGE_RESTORE, m->grant);
+    struct ring_grant *x = grant_of(g, m->grant);
+
+    assert_true(x->opened && !x->is_void && !x->removed);
+    for (uint32_t k = g->n_done; k + 1 < g->n_said; k++) {
+        assert_false(names(&g->said[k], m->grant));
+    }
+    s->at = m->position;
+    s->has_node = m->has_node;
+    s->has_checkpoint = m->has_checkpoint;
+    s->has_from = m->has_from;
+    s->cut = m->cut;
+    x->next = m->position;
+    x->restored = true;
+    x->continues = x->continues || m->has_from;
+    ring_stages_restore(g->stages, m);
+}
+
+static void hear_keep(struct ring *g, const Sluice__V1__StageKeep *m)
+{
+    struct ring_said *s = hear(g, METHOD_STAGE_KEEP, m->grant);
+
+    s->n_nodes = (uint32_t)m->n_node;
+    assert_in_range(m->end[m->n_node - 1], 1, grant_of(g, m->grant)->next);
+    ring_stages_keep(g->stages, m);
+}
+
+static void hear_gone(struct ring *g, const Sluice__V1__StageGone *m)
+{
+    struct ring_said *s = hear(g, METHOD_STAGE_GONE, 0);
+
+    s->n_nodes = (uint32_t)m->n_node;
+    s->n_checkpoints = (uint32_t)m->n_checkpoint;
+    assert_true(m->n_node + m->n_checkpoint > 0);
+    ring_stages_gone(g->stages, m);
+}
+
+static bool hear_reuse(struct ring *g, const struct method_row *m,
+                       const ProtobufCMessage *message)
+{
+    switch (m->number) {
+    case METHOD_STAGE_GEOMETRY:
+        hear_geometry(g, (const Sluice__V1__StageGeometry *)message);
+        return true;
+    case METHOD_STAGE_RESTORE:
+        hear_restore(g, (const Sluice__V1__StageRestore *)message);
+        return true;
+    case METHOD_STAGE_KEEP:
+        hear_keep(g, (const Sluice__V1__StageKeep *)message);
+        return true;
+    case METHOD_STAGE_GONE:
+        hear_gone(g, (const Sluice__V1__StageGone *)message);
+        return true;
+    default:
+        return false;
     }
 }
 
@@ -255,7 +384,9 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
         peer_end(p, call, &health.base);
         break;
     default:
-        fail_msg("the leader says %s", m->name);
+        if (!hear_reuse(g, m, message)) {
+            fail_msg("the leader says %s", m->name);
+        }
     }
 }
 
@@ -410,7 +541,7 @@ bool ring_deliver(struct ring *g)
 }
 
 void ring_fill_stages(const struct ring *g, const Sluice__V1__Need *need,
-                      struct rig_stages *out)
+                      uint32_t blocks, struct rig_stages *out)
 {
     Sluice__V1__StageGrants *m = &out->m;
     size_t n = g->n_stages - 1;
@@ -418,8 +549,11 @@ void ring_fill_stages(const struct ring *g, const Sluice__V1__Need *need,
     sluice__v1__stage_grants__init(m);
     for (size_t i = 0; i < n; i++) {
         out->grant[i] = g->rig->grant + 1 + 100 * (i + 1);
-        out->blocks[i] = need->blocks;
-        out->slots[i] = need->slots;
+        const struct mirror_stage *x =
+            ring_stages_shape(g->stages, (uint32_t)i);
+
+        out->blocks[i] = x->pages_per_block > 0 ? blocks : 0;
+        out->slots[i] = x->pages_per_slot > 0;
         out->checkpoints[i] = need->checkpoints;
     }
     m->n_grant = m->n_blocks = m->n_slots = m->n_checkpoints = n;
@@ -582,7 +716,10 @@ void ring_check_empty(const struct ring *g)
         const struct ring_grant *x = &g->grants[i];
 
         assert_true(x->opened);
-        assert_int_equal(ring_removes(g, i), x->is_void ? 0 : 1);
+        if (ring_removes(g, i) != (x->is_void ? 0 : 1)) {
+            fail_msg("grant %u was removed %u times", (unsigned)i,
+                     ring_removes(g, i));
+        }
     }
 }
 
@@ -617,6 +754,7 @@ void ring_assemble(struct ring *g)
     g->last_open = r->grant;
     g->first_open = r->grant + 1;
     memset(g->grants, 0, sizeof g->grants);
+    ring_stages_clear(g->stages);
     snprintf(stage.endpoint, sizeof stage.endpoint, "%s", r->o.stage_endpoint);
     stage.assembly = g->assembly;
     greeter_init(&g->next, &g->io, &greeter_table, &peer_table, g, &g->arena,
@@ -646,6 +784,12 @@ void ring_cut(struct ring *g)
 
 struct rig *ring_rig(uint32_t n_stages, const struct worker_options *o)
 {
+    return ring_rig_with(n_stages, o, NULL);
+}
+
+struct rig *ring_rig_with(uint32_t n_stages, const struct worker_options *o,
+                          const struct mirror_stage *shapes)
+{
     struct ring *g = calloc(1, sizeof *g);
     struct worker_options mine;
 
@@ -655,6 +799,7 @@ struct rig *ring_rig(uint32_t n_stages, const struct worker_options *o)
     g->next_id.v = FIRST_ID;
     g->before_id.v = FIRST_ID + 1;
     arena_init(&g->arena);
+    g->stages = ring_stages_new(o != NULL ? o : &mine, shapes, n_stages - 1);
     g->rig = rig_new(o != NULL ? o : &mine);
     g->rig->ring = g;
     g->io = (struct node_io){.impl = g,
@@ -681,6 +826,7 @@ void ring_rig_free(struct rig **r)
         frame_free(&g->to_worker[i].frame);
     }
     arena_fini(&g->arena);
+    ring_stages_free(g->stages);
     free(g);
 }
 

@@ -6,7 +6,8 @@
  * at all stages: a Forward becomes a Result, a Remove goes round.  Every
  * message is checked: grants are in order without gaps, rows name open
  * sequences, positions have no gaps, at most n_stages microbatches are under
- * way, and ids are complete before the row that samples.
+ * way, and ids are complete before the row that samples.  Each stage keeps the
+ * accounts of a real one (ring_stages.h): what the leader sends always fits.
  *
  * The leader's engine puts the token that it would have sampled into the hidden
  * state of the row's last token; the stages read it from there. */
@@ -17,6 +18,7 @@
 #include "common/wire/session.h"
 #include "proto/stage.pb-c.h"
 #include "tests/unit/worker/rig.h"
+#include "tests/unit/worker/stages/ring_stages.h"
 
 #define RING_HIDDEN 4u /* floats a token */
 #define RING_QUEUE  8192
@@ -36,6 +38,11 @@ struct ring_said {
     uint64_t grants[RING_ROWS];
     uint32_t position[RING_ROWS], count[RING_ROWS], kind[RING_ROWS];
     uint32_t index[RING_ROWS], token[RING_ROWS];
+    uint32_t n_saves, n_twins;
+    /* In Restore: the position.  In Keep and Gone: nodes; in Gone also
+     * checkpoints. */
+    uint32_t at, n_nodes, n_checkpoints;
+    bool has_node, has_checkpoint, has_from, cut; /* in Restore */
 };
 
 /* The state of a grant at the stages. */
@@ -47,6 +54,8 @@ struct ring_grant {
     uint32_t ids[RING_IDS], n_ids;        /* the first of them */
     bool penalises;
     uint32_t width; /* logprobs' state */
+    bool restored;  /* next is where a Restore put it */
+    bool continues; /* it took over another one */
 };
 
 struct ring {
@@ -75,11 +84,16 @@ struct ring {
     const char *fail_next; /* error of the next Forward, at a stage */
     uint64_t fails_with;   /* every Forward with this grant fails; 0: none */
     uint64_t damaged;      /* rows of this grant have no finite logits */
+    struct ring_stages *stages;
+    bool no_geometry; /* it is not answered */
 };
 
 /* Makes a leader of n stages on a bench, with its assembly up; o: NULL for
  * the defaults. */
 struct rig *ring_rig(uint32_t n_stages, const struct worker_options *o);
+/* The same with these pools, [n_stages - 1]; NULL: as the leader's. */
+struct rig *ring_rig_with(uint32_t n_stages, const struct worker_options *o,
+                          const struct mirror_stage *shapes);
 void ring_options(struct worker_options *o);
 /* Frees both. */
 void ring_rig_free(struct rig **r);
@@ -137,6 +151,6 @@ void ring_take(struct ring *g, struct peer_id to, struct frame *f);
 void ring_close(struct ring *g, struct peer_id who);
 bool ring_deliver(struct ring *g);
 void ring_fill_stages(const struct ring *g, const Sluice__V1__Need *need,
-                      struct rig_stages *out);
+                      uint32_t blocks, struct rig_stages *out);
 
 #endif

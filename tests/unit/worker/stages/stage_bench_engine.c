@@ -166,11 +166,12 @@ bool bench_run(struct bench *b)
 
 void bench_engine_new(struct bench *b)
 {
+    static const bool counts = false;
     const struct worker_options *o = &b->o;
 
     b->engine.ops = &ops;
     b->x = calloc((size_t)o->step_tokens * b->o.hidden, sizeof *b->x);
-    b->memory = rig_memory_new(o);
+    b->memory = rig_memory_new(o, &counts);
 }
 
 void bench_engine_free(struct bench *b)

@@ -1,0 +1,649 @@
+/* A leader that reuses prefixes over several stages, whose accounts the ring
+ * keeps (ring_stages.h): what does not fit a stage, or is not there, fails. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/cmocka.h"
+#include "tests/unit/worker/stages/ring.h"
+
+/* Positions that a prompt of n and some tokens take. */
+#define COLD(n, tokens) ((n) + (tokens)-1)
+
+static void options(struct worker_options *o)
+{
+    ring_options(o);
+    o->n_pages = 512;
+    o->reuse = true;
+    o->layer_end = 2;
+}
+
+/* Writes a prompt of n ids that begins like prompt `first` for `same` ids. */
+static void make_prompt(uint32_t *out, uint32_t n, uint32_t first,
+                        uint32_t same, uint32_t then)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] = rig_prompt_id(i < same ? first : then, i);
+    }
+}
+
+static void check_tokens(struct rig *r, const struct rig_submit *s,
+                         uint64_t grant)
+{
+    struct rig_prompt p = {.ids = s->prompt,
+                           .n = s->n_prompt,
+                           .spans = s->spans,
+                           .n_spans = s->n_spans,
+                           .choice = s->choice};
+    uint32_t expect[RIG_CONTEXT];
+
+    rig_expect_prompt(r, &p, s->max_tokens, expect);
+    assert_int_equal(r->heard[grant].n, s->max_tokens);
+    assert_memory_equal(r->heard[grant].tokens, expect,
+                        s->max_tokens * sizeof *expect);
+}
+
+/* Runs a prompt to its end and checks its tokens; returns how many positions
+ * were computed for it. */
+static uint32_t run(struct rig *r, const struct rig_submit *s)
+{
+    uint32_t before = r->n_computed;
+    uint64_t tag = rig_submit(r, s), grant = r->grant;
+
+    rig_turn(r);
+    rig_check_ok(r, tag);
+    ring_run(r->ring);
+    check_tokens(r, s, grant);
+    return r->n_computed - before;
+}
+
+/* Returns how many messages of a kind were sent in this assembly. */
+static uint32_t n_said(const struct rig *r, enum method m)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < r->ring->n_said; i++) {
+        n += r->ring->said[i].method == m;
+    }
+    return n;
+}
+
+static const struct ring_said *last_said(const struct rig *r, enum method m)
+{
+    for (uint32_t i = r->ring->n_said; i > 0; i--) {
+        if (r->ring->said[i - 1].method == m) {
+            return &r->ring->said[i - 1];
+        }
+    }
+    fail_msg("nothing of %s was sent", method_find((uint16_t)m)->name);
+    return NULL;
+}
+
+/* ---- hits ---- */
+
+static void restores_at_every_stage(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= 4; n++) {
+        struct worker_options o;
+        struct rig *r;
+        uint32_t ids[300];
+        struct rig_submit s = {
+            .id = 1, .n_prompt = 300, .max_tokens = 5, .prompt = ids};
+        const struct ring_said *x;
+
+        options(&o);
+        r = ring_rig(n, &o);
+        make_prompt(ids, 300, 7, 300, 0);
+        assert_int_equal(run(r, &s), COLD(300, 5));
+        assert_int_equal(n_said(r, METHOD_STAGE_RESTORE), 0);
+        assert_int_equal(ring_stages_pages(r->ring->stages, 0).free,
+                         rig_account(r).pages.free);
+        s.id = 2;
+        assert_int_equal(run(r, &s), COLD(300, 5) - 256);
+        assert_int_equal(r->heard[r->grant].reused, 256);
+        x = last_said(r, METHOD_STAGE_RESTORE);
+        assert_int_equal(x->at, 256);
+        assert_true(x->has_node && x->has_checkpoint && !x->has_from);
+        for (uint32_t i = 0; i + 1 < n; i++) {
+            struct pool_account a = ring_stages_pages(r->ring->stages, i);
+
+            assert_int_equal(a.free, rig_account(r).pages.free);
+            assert_int_equal(a.cached, rig_account(r).pages.cached);
+            assert_true(a.cached >= 256 / 8);
+        }
+        ring_rig_end(&r);
+    }
+}
+
+/* The last tokens go into the index before the sequence is removed. */
+static void keeps_generated_positions(void **state)
+{
+    struct worker_options o;
+    struct rig *r;
+    uint32_t ids[300];
+    struct rig_submit s = {
+        .id = 1, .n_prompt = 100, .max_tokens = 60, .prompt = ids};
+
+    (void)state;
+    options(&o);
+    r = ring_rig(3, &o);
+    make_prompt(ids, 100, 7, 100, 0);
+    run(r, &s);
+    memcpy(ids + 100, r->heard[1].tokens, 60 * sizeof *ids);
+    s.id = 2;
+    s.n_prompt = 160;
+    s.max_tokens = 3;
+    assert_int_equal(run(r, &s), COLD(160, 3) - 128);
+    ring_rig_end(&r);
+}
+
+static void a_sequence_that_caches_nothing_tells_nothing(void **state)
+{
+    struct worker_options o;
+    struct rig *r;
+    uint32_t ids[200];
+    struct rig_submit s = {.id = 1,
+                           .n_prompt = 200,
+                           .max_tokens = 2,
+                           .prompt = ids,
+                           .no_cache = true};
+
+    (void)state;
+    options(&o);
+    r = ring_rig(3, &o);
+    make_prompt(ids, 200, 7, 200, 0);
+    for (s.id = 1; s.id < 3; s.id++) {
+        assert_int_equal(run(r, &s), COLD(200, 2));
+    }
+    assert_int_equal(n_said(r, METHOD_STAGE_KEEP), 0);
+    assert_int_equal(n_said(r, METHOD_STAGE_GONE), 0);
+    assert_int_equal(ring_stages_pages(r->ring->stages, 0).free, 512);
+    ring_rig_end(&r);
+}
+
+/* ---- room ---- */
+
+/* The leader has room for everything, a stage for two prompts and a half. */
+static void evicts_for_the_tightest_stage(void **state)
+{
+    static const struct mirror_stage shapes[] = {{512, 1, 2}, {80, 1, 2}};
+    struct worker_options o;
+    struct rig *r;
+    uint32_t ids[200];
+    struct rig_submit s = {.n_prompt = 200, .max_tokens = 3, .prompt = ids};
+
+    (void)state;
+    options(&o);
+    r = ring_rig_with(3, &o, shapes);
+    for (s.id = 1; s.id <= 12; s.id++) {
+        make_prompt(ids, 200, s.id, 200, 0);
+        assert_int_equal(run(r, &s), COLD(200, 3));
+    }
+    assert_true(n_said(r, METHOD_STAGE_GONE) > 0);
+    assert_int_equal(r->n_broken, 0);
+    /* The newest one is still there. */
+    make_prompt(ids, 200, 12, 200, 0);
+    assert_int_equal(run(r, &s), COLD(200, 3) - 192);
+    /* One that takes everything. */
+    s.id++;
+    s.n_prompt = 500;
+    s.max_tokens = 8;
+    s.prompt = NULL;
+    rig_submit(r, &s);
+    rig_turn(r);
+    ring_run(r->ring);
+    assert_int_equal(r->heard[r->grant].n, 8);
+    ring_rig_end(&r);
+}
+
+/* A checkpoint is saved only where every stage has room for it. */
+static void saves_only_what_fits_everywhere(void **state)
+{
+    static const struct mirror_stage shapes[] = {{512, 1, 2}, {28, 1, 2}};
+    struct worker_options o;
+    struct rig *r;
+    uint32_t ids[200];
+    struct rig_submit s = {
+        .id = 1, .n_prompt = 200, .max_tokens = 3, .prompt = ids};
+
+    (void)state;
+    options(&o);
+    r = ring_rig_with(3, &o, shapes);
+    make_prompt(ids, 200, 1, 200, 0);
+    assert_int_equal(run(r, &s), COLD(200, 3)); /* 26 blocks and a slot */
+    assert_int_equal(rig_account(r).checkpoints.cached, 0);
+    s.id = 2;
+    assert_int_equal(run(r, &s), COLD(200, 3));
+    ring_rig_end(&r);
+}
+
+static void restores_without(const struct mirror_stage *shapes)
+{
+    struct worker_options o;
+    struct rig *r;
+    uint32_t ids[300];
+    struct rig_submit s = {.n_prompt = 300, .max_tokens = 5, .prompt = ids};
+
+    options(&o);
+    r = ring_rig_with(3, &o, shapes);
+    for (s.id = 1; s.id <= 6; s.id++) {
+        make_prompt(ids, 300, s.id / 2, 300, 0);
+        assert_int_equal(run(r, &s),
+                         COLD(300, 5) - (s.id % 2 == 1 && s.id > 1 ? 256 : 0));
+    }
+    assert_int_equal(r->n_broken, 0);
+    ring_rig_end(&r);
+}
+
+static void stages_may_lack_a_class(void **state)
+{
+    static const struct mirror_stage one[] = {{256, 1, 0}, {12, 0, 1}};
+    static const struct mirror_stage two[] = {{12, 0, 1}, {256, 1, 0}};
+    static const struct mirror_stage both[] = {{256, 1, 0}, {200, 1, 0}};
+    static const struct mirror_stage slots[] = {{12, 0, 1}, {20, 0, 1}};
+
+    (void)state;
+    restores_without(one);
+    restores_without(two);
+    restores_without(both);
+    restores_without(slots);
+}
+
+static void a_leader_may_lack_blocks(void **state)
+{
+    static const struct mirror_stage shapes[] = {{120, 1, 2}, {512, 1, 3}};
+    struct worker_options o;
+    struct rig *r;
+    uint32_t ids[300];
+    struct rig_submit s = {.n_prompt = 300, .max_tokens = 5, .prompt = ids};
+
+    (void)state;
+    options(&o);
+    o.pages_per_block = 0;
+    o.pages_per_slot = 1;
+    o.n_pages = 40;
+    r = ring_rig_with(3, &o, shapes);
+    for (s.id = 1; s.id <= 8; s.id++) {
+        make_prompt(ids, 300, s.id / 2, 300, 0);
+        assert_int_equal(run(r, &s),
+                         COLD(300, 5) - (s.id % 2 == 1 && s.id > 1 ? 256 : 0));
+    }
+    assert_int_equal(r->n_broken, 0);
+    ring_rig_end(&r);
+}
+
+/* Its stages have states: what they have is restored with theirs. */
+static void a_leader_may_lack_slots(void **state)
+{
+    static const struct mirror_stage shapes[] = {{120, 1, 2}, {40, 0, 1}};
+    struct worker_options o;
+    struct rig *r;
+    uint32_t ids[300];
+    struct rig_submit s = {.n_prompt = 300, .max_tokens = 5, .prompt = ids};
+
+    (void)state;
+    options(&o);
+    o.pages_per_slot = 0;
+    r = ring_rig_with(3, &o, shapes);
+    for (s.id = 1; s.id <= 8; s.id++) {
+        make_prompt(ids, 300, s.id / 2, 300, 0);
+        assert_int_equal(run(r, &s),
+                         COLD(300, 5) - (s.id % 2 == 1 && s.id > 1 ? 256 : 0));
+        if (s.id == 3) {
+            assert_true(last_said(r, METHOD_STAGE_RESTORE)->has_checkpoint);
+        }
+    }
+    assert_int_equal(r->n_broken, 0);
+    ring_rig_end(&r);
+}
+
+/* ---- twins, continuations, ranges ---- */
+
+static void choices_share_a_prompt(void **state)
+{
+    struct worker_options o;
+    struct rig *r;
+    uint32_t ids[300];
+    struct rig_submit s = {
+        .id = 1, .n_prompt = 300, .max_tokens = 4, .prompt = ids};
+
+    (void)state;
+    options(&o);
+    r = ring_rig(3, &o);
+    make_prompt(ids, 300, 7, 300, 0);
+    for (s.choice = 0; s.choice < 4; s.choice++) {
+        rig_submit(r, &s);
+    }
+    rig_turn(r);
+    ring_run(r->ring);
+    for (s.choice = 0; s.choice < 4; s.choice++) {
+        check_tokens(r, &s, s.choice + 1);
+    }
+    assert_int_equal(r->n_computed, 300 + 4 * 3);
+    assert_int_equal(r->n_twins, 3);
+    ring_rig_end(&r);
+}
+
+static void continues_and_cuts(void **state)
+{
+    struct worker_options o;
+    struct rig *r;
+    uint32_t ids[400], before;
+    struct rig_submit s = {.id = 1,
+                           .n_prompt = 100,
+                           .max_tokens = 50,
+                           .prompt = ids,
+                           .keep_ms = 60000};
+    uint64_t tag;
+
+    (void)state;
+    options(&o);
+    r = ring_rig(3, &o);
+    make_prompt(ids, 400, 7, 400, 0);
+    run(r, &s);
+    memcpy(ids + 100, r->heard[1].tokens, 50 * sizeof *ids);
+    s.id = 2;
+    s.from = 1;
+    s.n_prompt = 170;
+    assert_int_equal(run(r, &s), COLD(170, 50) - 149);
+    assert_true(last_said(r, METHOD_STAGE_RESTORE)->has_from);
+    assert_int_equal(last_said(r, METHOD_STAGE_RESTORE)->at, 149);
+    assert_int_equal(ring_removes(r->ring, 1), 1);
+    /* A range: back to a checkpoint, and on from there. */
+    tag = rig_remove_range(r, 2, 160, 0);
+    rig_turn(r);
+    rig_check_ok(r, tag);
+    assert_true(r->ends[tag].receipt.has_position);
+    before = r->ends[tag].receipt.position;
+    assert_int_equal(before % 64, 0);
+    assert_true(last_said(r, METHOD_STAGE_RESTORE)->cut);
+    assert_int_equal(last_said(r, METHOD_STAGE_RESTORE)->at, before);
+    s.id = 3;
+    s.from = 2;
+    s.n_prompt = 300;
+    assert_int_equal(run(r, &s), COLD(300, 50) - before);
+    rig_remove(r, 3);
+    rig_turn(r);
+    ring_run(r->ring);
+    assert_int_equal(r->n_broken, 0);
+    assert_int_equal(ring_stages_pages(r->ring->stages, 0).free,
+                     rig_account(r).pages.free);
+    ring_rig_end(&r);
+}
+
+/* ---- failures ---- */
+
+static void nothing_of_a_failed_step_is_kept(void **state)
+{
+    (void)state;
+    for (int where = 0; where < 2; where++) {
+        struct worker_options o;
+        struct rig *r;
+        uint32_t ids[300];
+        struct rig_submit s = {
+            .id = 1, .n_prompt = 100, .max_tokens = 3, .prompt = ids};
+
+        options(&o);
+        r = ring_rig(3, &o);
+        make_prompt(ids, 300, 7, 300, 0);
+        if (where == 0) {
+            r->fail_next = "the leader's";
+        } else {
+            r->ring->fail_next = "a stage";
+        }
+        run(r, &s);
+        assert_int_equal(r->n_broken, 0);
+        s.id = 2;
+        assert_int_equal(run(r, &s), COLD(100, 3) - 64);
+        ring_rig_end(&r);
+    }
+}
+
+static void begins_anew_from_a_checkpoint(void **state)
+{
+    struct worker_options o;
+    struct rig *r;
+    uint32_t ids[300], before;
+    struct rig_submit s = {
+        .id = 1, .n_prompt = 300, .max_tokens = 20, .prompt = ids};
+
+    (void)state;
+    options(&o);
+    r = ring_rig(3, &o);
+    make_prompt(ids, 300, 7, 300, 0);
+    run(r, &s);
+    s.id = 2;
+    rig_submit(r, &s);
+    rig_turn(r);
+    while (r->heard[2].n < 5) {
+        assert_true(rig_step(r) || ring_step(r->ring));
+    }
+    before = r->n_computed;
+    r->ring->fail_next = "a stage";
+    ring_run(r->ring);
+    check_tokens(r, &s, 2);
+    assert_in_range(r->n_computed - before, 44 + 14, 80);
+    assert_int_equal(r->n_broken, 0);
+    ring_rig_end(&r);
+}
+
+/* ---- the end ---- */
+
+static void forgets_with_the_assembly(void **state)
+{
+    struct worker_options o;
+    struct rig *r;
+    uint32_t ids[300];
+    struct rig_submit s = {
+        .id = 1, .n_prompt = 300, .max_tokens = 5, .prompt = ids};
+
+    (void)state;
+    options(&o);
+    r = ring_rig(3, &o);
+    make_prompt(ids, 300, 7, 300, 0);
+    run(r, &s);
+    assert_true(rig_account(r).pages.cached > 0);
+    ring_assemble(r->ring);
+    assert_int_equal(rig_account(r).pages.free, 512);
+    s.id = 2;
+    assert_int_equal(run(r, &s), COLD(300, 5));
+    s.id = 3;
+    assert_int_equal(run(r, &s), COLD(300, 5) - 256);
+    ring_rig_end(&r);
+}
+
+static void waits_for_the_geometry(void **state)
+{
+    struct worker_options o;
+    struct rig *r;
+    struct rig_submit s = {.id = 1, .n_prompt = 100, .max_tokens = 2};
+    Sluice__V1__StageGeometry m = SLUICE__V1__STAGE_GEOMETRY__INIT;
+    uint32_t pages[] = {100, 100}, ones[] = {1, 1}, twos[] = {2, 2};
+
+    (void)state;
+    options(&o);
+    r = ring_rig(3, &o);
+    r->ring->no_geometry = true;
+    rig_submit(r, &s);
+    rig_turn(r);
+    assert_false(rig_step(r));
+    m.n_n_pages = m.n_pages_per_block = m.n_pages_per_slot = 2;
+    m.n_pages = pages;
+    m.pages_per_block = ones;
+    m.pages_per_slot = twos;
+    ring_say(r->ring, METHOD_STAGE_GEOMETRY, &m.base);
+    ring_run(r->ring);
+    assert_int_equal(r->heard[1].n, 2);
+    assert_int_equal(r->n_broken, 0);
+    ring_say(r->ring, METHOD_STAGE_GEOMETRY, &m.base);
+    rig_turn(r);
+    assert_int_equal(r->n_broken, 1);
+    assert_non_null(strstr(r->broken_why, "but it came before"));
+    ring_rig_free(&r);
+}
+
+static void a_wrong_geometry_breaks_it(void **state)
+{
+    static const struct {
+        uint32_t n, pages, block, slot;
+        const char *says;
+    } cases[] = {
+        {1, 100, 1, 2, "Geometry of 1, 1 and 1 stages, but there are others"},
+        {2, 0, 1, 2, "stage 1 has 0 pages"},
+        {2, SHARD_CLASS_MAX + 1u, 1, 2, "stage 1 has 1073741825 pages"},
+        {2, 100, 2, 2, "2 for a block and 2 for a slot"},
+        {2, 100, 0, 0, "0 for a block and 0 for a slot"},
+        {2, 100, 1, POOL_EXTENT_MAX + 1, "1 for a block and 2049 for a slot"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct worker_options o;
+        struct rig *r;
+        struct rig_submit s = {.id = 1, .n_prompt = 100, .max_tokens = 2};
+        Sluice__V1__StageGeometry m = SLUICE__V1__STAGE_GEOMETRY__INIT;
+        uint32_t pages[] = {cases[i].pages, 100}, ones[] = {cases[i].block, 1};
+        uint32_t twos[] = {cases[i].slot, 2};
+
+        options(&o);
+        r = ring_rig(3, &o);
+        r->ring->no_geometry = true;
+        rig_submit(r, &s);
+        rig_turn(r);
+        m.n_n_pages = m.n_pages_per_block = m.n_pages_per_slot = cases[i].n;
+        m.n_pages = pages;
+        m.pages_per_block = ones;
+        m.pages_per_slot = twos;
+        ring_say(r->ring, METHOD_STAGE_GEOMETRY, &m.base);
+        rig_turn(r);
+        assert_int_equal(r->n_broken, 1);
+        if (strstr(r->broken_why, cases[i].says) == NULL) {
+            fail_msg("\"%s\" lacks \"%s\"", r->broken_why, cases[i].says);
+        }
+        ring_rig_free(&r);
+    }
+}
+
+/* ---- whatever comes ---- */
+
+static uint32_t below(uint32_t n)
+{
+    return (uint32_t)rand() % n;
+}
+
+static void submit_random(struct rig *r, uint32_t id)
+{
+    uint32_t ids[RIG_CONTEXT];
+    struct rig_submit s = {.id = id,
+                           .n_prompt = 1 + below(300),
+                           .max_tokens = 1 + below(80),
+                           .prompt = ids,
+                           .no_cache = below(6) == 0,
+                           .penalise = below(6) == 0,
+                           .keep_ms = below(3) == 0 ? 50 : 0};
+    uint32_t n = below(5) == 0 ? 3 : 1;
+
+    make_prompt(ids, s.n_prompt, below(3), below(300), 10 + below(3));
+    for (s.choice = 0; s.choice < n; s.choice++) {
+        rig_submit(r, &s);
+    }
+}
+
+static void act(struct rig *r, uint32_t *id)
+{
+    uint32_t which = *id > 0 ? 1 + below(*id) : 1;
+
+    switch (below(14)) {
+    case 0:
+    case 1:
+        if (rig_account(r).n_sequences < 40) {
+            submit_random(r, ++*id);
+        }
+        break;
+    case 2:
+        rig_cancel(r, which);
+        break;
+    case 3:
+        if (below(4) == 0) {
+            r->ring->fail_next = "a stage";
+        }
+        break;
+    case 4:
+        if (below(4) == 0) {
+            r->fail_next = "the leader's";
+        }
+        break;
+    case 5:
+        rig_remove_range(r, which, below(300), 0);
+        break;
+    case 6:
+        rig_advance(r, 1000);
+        break;
+    case 7:
+    case 8:
+    case 9:
+        (void)rig_step(r);
+        break;
+    default:
+        (void)ring_step(r->ring);
+    }
+    rig_turn(r);
+}
+
+/* Submits may be refused for want of room, because nobody counts it here; the
+ * stages fit whatever the leader lets in. */
+static void holds_whatever_comes(void **state)
+{
+    static const struct mirror_stage shapes[][2] = {
+        {{512, 1, 2}, {512, 1, 2}},
+        {{160, 1, 3}, {300, 1, 0}},
+        {{150, 1, 0}, {20, 0, 1}},
+        {{140, 1, 2}, {140, 1, 2}},
+    };
+
+    (void)state;
+    for (unsigned seed = 1; seed <= 40; seed++) {
+        struct worker_options o;
+        struct rig *r;
+        uint32_t id = 0;
+
+        options(&o);
+        o.n_pages = 120;
+        srand(seed);
+        r = ring_rig_with(3, &o, shapes[seed % 4]);
+        for (int i = 0; i < 1500; i++) {
+            act(r, &id);
+        }
+        ring_run(r->ring);
+        rig_advance(r, 100000); /* leases end */
+        ring_run(r->ring);
+        if (r->n_broken > 0) {
+            fail_msg("seed %u: %s", seed, r->broken_why);
+        }
+        ring_rig_end(&r);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(restores_at_every_stage),
+        cmocka_unit_test(keeps_generated_positions),
+        cmocka_unit_test(a_sequence_that_caches_nothing_tells_nothing),
+        cmocka_unit_test(evicts_for_the_tightest_stage),
+        cmocka_unit_test(saves_only_what_fits_everywhere),
+        cmocka_unit_test(stages_may_lack_a_class),
+        cmocka_unit_test(a_leader_may_lack_blocks),
+        cmocka_unit_test(a_leader_may_lack_slots),
+        cmocka_unit_test(choices_share_a_prompt),
+        cmocka_unit_test(continues_and_cuts),
+        cmocka_unit_test(nothing_of_a_failed_step_is_kept),
+        cmocka_unit_test(begins_anew_from_a_checkpoint),
+        cmocka_unit_test(forgets_with_the_assembly),
+        cmocka_unit_test(waits_for_the_geometry),
+        cmocka_unit_test(a_wrong_geometry_breaks_it),
+        cmocka_unit_test(holds_whatever_comes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
