@@ -311,6 +311,23 @@ static void tenants_are_limited(void **state)
     bench_end(&b);
 }
 
+static void names_of_tenants_are_limited(void **state)
+{
+    struct bench b;
+    char name[PREFIX_SCOPE_MAX + 2];
+
+    (void)state;
+    bench_begin(&b, &attention);
+    memset(name, 'x', sizeof name);
+    name[PREFIX_SCOPE_MAX + 1] = '\0';
+    run(&b, name, 1, 65);
+    assert_int_equal(find(&b, name, 1, 65).n_tokens, 0);
+    name[PREFIX_SCOPE_MAX] = '\0';
+    run(&b, name, 1, 65);
+    assert_int_equal(find(&b, name, 1, 65).n_tokens, 64);
+    bench_end(&b);
+}
+
 static void events_are_limited(void **state)
 {
     struct bench_options o = {.n_pages = PREFIX_EVENTS_MAX + 64,
@@ -445,6 +462,7 @@ int main(void)
         cmocka_unit_test(states_keep_their_share),
         cmocka_unit_test(nodes_are_limited),
         cmocka_unit_test(tenants_are_limited),
+        cmocka_unit_test(names_of_tenants_are_limited),
         cmocka_unit_test(events_are_limited),
         cmocka_unit_test(evicts_until_the_other_stages_have_room),
         cmocka_unit_test(states_of_other_stages_are_mere_numbers),
