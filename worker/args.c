@@ -6,6 +6,7 @@
 
 #include "common/base/cpus.h"
 #include "common/model/model_limits.h"
+#include "common/model/sizes.h"
 #include "common/sampling/sampling.h"
 #include "common/scrape/scrape.h"
 #include "common/wire/wire_limits.h"
@@ -20,6 +21,9 @@
 
 static_assert(KERNELS_BLOCK_MAX == SHARD_BLOCK_TOKENS_MAX,
               "the router accepts every size of block that the kernels do");
+
+static_assert(SIZES_SLOT_PAGES_MAX == POOL_EXTENT_MAX,
+              "the pool holds every slot that a model is checked for");
 
 typedef struct worker_args option_this;
 
