@@ -6,6 +6,7 @@
 
 #include "common/base/cpus.h"
 #include "common/model/model_limits.h"
+#include "common/model/sizes.h"
 #include "common/sampling/sampling.h"
 #include "common/scrape/scrape.h"
 #include "common/wire/wire_limits.h"
@@ -15,10 +16,14 @@
 #include "worker/base/metrics.h"
 #include "worker/base/watch.h"
 #include "worker/cache/logprobs.h"
+#include "worker/cache/prefix.h"
 #include "worker/stages/assembly.h"
 
 static_assert(KERNELS_BLOCK_MAX == SHARD_BLOCK_TOKENS_MAX,
               "the router accepts every size of block that the kernels do");
+
+static_assert(SIZES_SLOT_PAGES_MAX == POOL_EXTENT_MAX,
+              "the pool holds every slot that a model is checked for");
 
 typedef struct worker_args option_this;
 
@@ -48,6 +53,9 @@ static const struct limit_row worker_limits[] = {
     LIMIT_ROW(KERNELS_CONV_MAX, "taps", "in a convolution"),
     LIMIT_ROW(EDGES_US, "us", "from Assemble until both edges are up"),
     LIMIT_ROW(KERNELS_THREADS_MAX, "", "compute threads"),
+    LIMIT_ROW(POOL_EXTENT_MAX, "pages", "of a slot or checkpoint"),
+    LIMIT_ROW(PREFIX_TENANTS_MAX, "", "tenants in the prefix index"),
+    LIMIT_ROW(PREFIX_EVENTS_MAX, "", "events of the index, before a snapshot"),
 };
 
 static const char usage[] =

@@ -336,7 +336,8 @@ static enum status pool_make(struct program *p, struct error *e)
                                  .context = p->config.shape.context,
                                  .max_rows = a->max_rows,
                                  .slots = a->slots};
-    st = budget_make(p, &k, e);
+    st = sizes_check_pages(k.pages_per_slot, a->block_tokens, e);
+    st = st == ST_OK ? budget_make(p, &k, e) : st;
     if (st == ST_OK) {
         st = forward_alloc(p->forward, p->budget.pool.n_pages, e);
     }

@@ -116,6 +116,18 @@ enum status sizes_check_slots(const struct model_config *c, uint32_t slots,
                            slots);
 }
 
+enum status sizes_check_pages(uint64_t pages_per_slot, uint32_t block_tokens,
+                              struct error *e)
+{
+    return pages_per_slot <= SIZES_SLOT_PAGES_MAX
+               ? ST_OK
+               : error_set(e, ST_INVALID_ARGUMENT,
+                           "--block-tokens %u: a slot takes %llu pages, at "
+                           "most %d are allowed; give larger blocks",
+                           block_tokens, (unsigned long long)pages_per_slot,
+                           SIZES_SLOT_PAGES_MAX);
+}
+
 uint64_t sizes_layer(const struct model_config *c, uint32_t i)
 {
     struct tally t = {.dtype = c->shape.dtype, .quant = c->quant};

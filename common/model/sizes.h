@@ -23,6 +23,8 @@
 #include "common/model/page_layout.h"
 
 #define SIZES_BLOCK_TOKENS_MAX 65536
+/* A plan has room to move two slots out of the way. */
+#define SIZES_SLOT_PAGES_MAX 2048
 
 struct sizes {
     uint32_t n_attention, n_linear; /* layers of the range by kind */
@@ -49,6 +51,12 @@ struct sizes sizes_of(const struct model_config *c, uint32_t begin,
  * has no linear layer, whatever the layers of the shard are. */
 MUST_CHECK enum status sizes_check_slots(const struct model_config *c,
                                          uint32_t slots, struct error *e);
+
+/* Checks the size of a slot.  Returns ST_INVALID_ARGUMENT if it has more than
+ * SIZES_SLOT_PAGES_MAX pages, because blocks are too small. */
+MUST_CHECK enum status sizes_check_pages(uint64_t pages_per_slot,
+                                         uint32_t block_tokens,
+                                         struct error *e);
 
 /* Returns the weights of one layer, as a shard holds them. */
 uint64_t sizes_layer(const struct model_config *c, uint32_t layer);

@@ -357,7 +357,7 @@ static enum status prepare_check(struct check *c, const char *dir,
                  .context = p->context,
                  .max_rows = p->max_rows,
                  .slots = p->slots}};
-    return ST_OK;
+    return sizes_check_pages(c->sizes.pages_per_slot, p->block_tokens, e);
 }
 
 enum status model_check(FILE *out, const char *dir,

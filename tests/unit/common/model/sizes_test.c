@@ -132,6 +132,20 @@ static void prices_a_sequence(void **state)
     assert_int_equal(sizes_sequence(&s, 32, 33), 2 * 393216 + 19537920);
 }
 
+static void limits_the_pages_of_a_slot(void **state)
+{
+    struct error e;
+
+    (void)state;
+    assert_int_equal(sizes_check_pages(0, 32, &e), ST_OK);
+    assert_int_equal(sizes_check_pages(SIZES_SLOT_PAGES_MAX, 1, &e), ST_OK);
+    assert_int_equal(sizes_check_pages(SIZES_SLOT_PAGES_MAX + 1, 1, &e),
+                     ST_INVALID_ARGUMENT);
+    assert_string_equal(e.text,
+                        "--block-tokens 1: a slot takes 2049 pages, at most "
+                        "2048 are allowed; give larger blocks");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -139,6 +153,7 @@ int main(void)
         cmocka_unit_test(counts_state_in_float32),
         cmocka_unit_test(gives_a_cache_its_dtype),
         cmocka_unit_test(counts_pages),
+        cmocka_unit_test(limits_the_pages_of_a_slot),
         cmocka_unit_test(adds_up_over_ranges),
         cmocka_unit_test(prices_a_sequence),
     };

@@ -370,6 +370,76 @@ static void counts_what_breaks_the_account(void **state)
     pool_fini(&p);
 }
 
+/* B226.5: whatever moves and ends beside it, a slot keeps its pages. */
+static void a_slot_stays_in_its_place(void **state)
+{
+    struct pool p = make(15, 3, 0);
+    struct plan_copy moves[PLAN_COPIES_MAX];
+    uint32_t first = take(&p, POOL_SLOTS), got[12], n;
+
+    (void)state;
+    for (uint32_t i = 0; i < 12; i++) {
+        got[i] = take(&p, POOL_BLOCKS);
+    }
+    for (uint32_t i = 0; i < 12; i++) {
+        if (pool_page(&p, got[i]) % 3 != 0) {
+            pool_release(&p, POOL_BLOCKS, got[i]);
+        }
+    }
+    take(&p, POOL_SLOTS);
+    take(&p, POOL_SLOTS);
+    n = pool_take_moves(&p, moves);
+    assert_true(n > 0);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_true(moves[i].to >= first + 3 ||
+                    moves[i].to + moves[i].n <= first);
+        assert_true(moves[i].from != first);
+    }
+    pool_release(&p, POOL_SLOTS, first);
+    assert_int_equal(take(&p, POOL_SLOTS), first); /* the last released */
+    pool_fini(&p);
+}
+
+/* B226.6: what a step releases serves the next grant. */
+static void a_released_slot_serves_the_next_grant(void **state)
+{
+    struct pool p = make(6, 3, 0);
+    struct pool_need need = {{0, 1, 0}};
+    uint32_t slot = take(&p, POOL_SLOTS);
+
+    (void)state;
+    take(&p, POOL_SLOTS);
+    assert_int_equal(pool_grant(&p, &need, NULL), ST_RESOURCE_EXHAUSTED);
+    pool_release(&p, POOL_SLOTS, slot);
+    assert_int_equal(take(&p, POOL_SLOTS), slot);
+    pool_fini(&p);
+}
+
+/* A page is poisoned when it is free and nothing copies it any more. */
+static void freed_pages_are_poisoned_once(void **state)
+{
+    struct pool_options o = {.n_pages = 12, .pages_per = {1, 3, 3}};
+    struct plan_copy freed[PLAN_COPIES_MAX], moves[PLAN_COPIES_MAX];
+    struct pool p;
+    uint32_t left[4], slot;
+
+    (void)state;
+    assert_true(pool_init(&p, &o, true));
+    scatter(&p, left);
+    assert_int_equal(pool_take_freed(&p, freed), 4); /* two pages of each */
+    assert_int_equal(freed[0].n, 2);
+    assert_int_equal(pool_take_freed(&p, freed), 0);
+    slot = take(&p, POOL_SLOTS);
+    pool_release(&p, POOL_SLOTS, slot);
+    assert_int_equal(pool_take_freed(&p, freed), 1);
+    assert_int_equal(freed[0].n, 2); /* not the one that a move reads */
+    assert_int_equal(pool_take_moves(&p, moves), 1);
+    assert_int_equal(pool_take_freed(&p, freed), 1); /* it has run by then */
+    assert_int_equal(freed[0].from, moves[0].from);
+    assert_int_equal(freed[0].n, 1);
+    pool_fini(&p);
+}
+
 static void a_slot_has_a_limit_of_pages(void **state)
 {
     struct pool p;
@@ -403,6 +473,9 @@ int main(void)
         cmocka_unit_test(indexed_blocks_are_cached_without_a_reference),
         cmocka_unit_test(a_slot_becomes_a_checkpoint_and_a_slot_again),
         cmocka_unit_test(counts_what_breaks_the_account),
+        cmocka_unit_test(a_slot_stays_in_its_place),
+        cmocka_unit_test(a_released_slot_serves_the_next_grant),
+        cmocka_unit_test(freed_pages_are_poisoned_once),
         cmocka_unit_test(a_slot_has_a_limit_of_pages),
     };
 
