@@ -111,14 +111,19 @@ static enum status check_spans(const Sluice__V1__SubmitRequest *m,
     return ST_OK;
 }
 
-static enum status check_tenant(const Sluice__V1__SubmitRequest *m,
-                                struct error *e)
+static enum status check_scope(const Sluice__V1__SubmitRequest *m,
+                               struct error *e)
 {
-    return m->tenant.len <= TENANT_NAME_MAX
+    if (m->tenant.len > TENANT_NAME_MAX) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "tenant has %zu bytes, it may have %d", m->tenant.len,
+                         TENANT_NAME_MAX);
+    }
+    return m->cache_salt.len <= CACHE_SALT_MAX
                ? ST_OK
                : error_set(e, ST_INVALID_ARGUMENT,
-                           "tenant has %zu bytes, it may have %d",
-                           m->tenant.len, TENANT_NAME_MAX);
+                           "cache_salt has %zu bytes, it may have %d",
+                           m->cache_salt.len, CACHE_SALT_MAX);
 }
 
 static enum status check_submit(const struct sequences *q,
@@ -133,7 +138,7 @@ static enum status check_submit(const struct sequences *q,
                          KEEP_MS_MAX);
     }
     if (check_lengths(q, m, e) != ST_OK || check_sampling(q, m, e) != ST_OK ||
-        check_spans(m, e) != ST_OK || check_tenant(m, e) != ST_OK ||
+        check_spans(m, e) != ST_OK || check_scope(m, e) != ST_OK ||
         submit_check_need(q, &need, m->n_prompt + m->max_tokens, e) != ST_OK ||
         continue_check(q, m, e) != ST_OK) {
         return e->code;
@@ -211,10 +216,8 @@ static bool fill_sequence(struct sequences *q, struct sequence *s,
     s->acked = have < m->n_generated ? have : m->n_generated;
     s->keep_ms = m->keep_ms;
     s->cache = m->cache;
-    s->n_tenant = (uint8_t)m->tenant.len;
-    if (m->tenant.len > 0) {
-        memcpy(s->tenant, m->tenant.data, m->tenant.len);
-    }
+    s->n_scope = (uint8_t)prefix_scope(s->scope, m->tenant.data, m->tenant.len,
+                                       m->cache_salt.data, m->cache_salt.len);
     s->n_spans = (uint32_t)m->n_spans;
     if (m->n_spans > 0) {
         memcpy(s->spans, m->spans, m->n_spans * sizeof *m->spans);
