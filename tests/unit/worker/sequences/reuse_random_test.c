@@ -194,7 +194,8 @@ static void cut(struct walk *k)
     }
     tag = rig_remove_range(k->r, old->id, begin, 0);
     rig_turn(k->r);
-    if (k->r->ends[tag].status == ST_RESOURCE_EXHAUSTED) {
+    if (k->r->ends[tag].status == ST_RESOURCE_EXHAUSTED ||
+        k->r->ends[tag].status == ST_FAILED_PRECONDITION) { /* it has an heir */
         return;
     }
     rig_check_ok(k->r, tag);
