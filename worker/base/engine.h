@@ -46,7 +46,7 @@
 #define SLOT_NONE        UINT32_MAX
 #define PLAN_SAVES_MAX   4 /* saves of one row */
 #define PLAN_COPIES_MAX  4096
-#define PLAN_BLOCKS_MAX  (1 << 22) /* of all rows, unless one needs more */
+#define PLAN_BLOCKS_MAX  (1 << 22) /* all rows, unless one needs more */
 
 /* A sequence's ids in the core's own storage, in pages of 1 << shift:
  * id i is memory[(memory[(root << shift) + (i >> shift)] << shift) + i % page].

@@ -194,13 +194,14 @@ static void cut(struct walk *k)
     }
     tag = rig_remove_range(k->r, old->id, begin, 0);
     rig_turn(k->r);
-    if (k->r->ends[tag].status == ST_RESOURCE_EXHAUSTED) {
+    if (k->r->ends[tag].status == ST_RESOURCE_EXHAUSTED ||
+        k->r->ends[tag].status == ST_FAILED_PRECONDITION) { /* it has an heir */
         return;
     }
     rig_check_ok(k->r, tag);
     assert_in_range(k->r->ends[tag].receipt.position, 0, begin);
     *c = *old;
-    old->keep = false; /* its record does not know where it ends now */
+    old->keep = false; /* its record is longer now */
     c->n_spans = 0;
     for (uint32_t i = 0; i < old->n_spans && at < begin; i++) {
         uint32_t n = at + old->spans[i] < begin ? old->spans[i] : begin - at;
