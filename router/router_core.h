@@ -67,9 +67,9 @@ struct router_worker_view {
 bool router_worker_view(const struct router_core *r, uint32_t i,
                         struct router_worker_view *out);
 
-/* Returns what the worker of the i-th view can restore, as the router believes,
- * for auditors: the sum of prefix_hash_digest() over its prefixes, and *n,
- * their number. */
+/* Returns what the worker of the i-th view can restore, by the tree of its
+ * model, for auditors: the sum of prefix_hash_digest() over its prefixes, and
+ * *n, their number. */
 uint64_t router_prefixes(const struct router_core *r, uint32_t i, uint32_t *n);
 
 /* Returns the state of the choice that has this grant at the worker of this

@@ -208,7 +208,7 @@ static void give(struct search *s, uint32_t state, uint32_t begin,
     const struct kind *k = &s->kinds[kind];
     uint32_t worker = k->workers[taken(k, state)], n = s->model->n_layers;
     struct split_step *to = s->table->steps[state + k->stride];
-    double before = s->table->steps[state][begin].value, value;
+    double before = s->table->steps[state][begin].value, value = 0;
 
     for (uint32_t end = n_left == 0 ? n : begin + 1; end <= n - n_left; end++) {
         struct split_stage g = weigh(s, worker, begin, end);

@@ -66,22 +66,6 @@ static void refuse_hello(struct router_core *r, const struct hello *h,
     (void)r->base.io->send(r->base.io, h->from, &f);
 }
 
-/* The columns of a ledger changed their meaning with minor version 2.  Peers
- * with an older one would be granted memory that they do not have. */
-static enum status check_minor(const Sluice__V1__HelloRequest *m,
-                               struct error *e)
-{
-    if (m->version_minor >= LEDGER_MINOR) {
-        return ST_OK;
-    }
-    return error_set(e, ST_FAILED_PRECONDITION,
-                     "your version is %" PRIu32 ".%" PRIu32
-                     ", but a worker needs %d.%d or later: upgrade "
-                     "sluice-worker on its host",
-                     m->version_major, m->version_minor, WIRE_VERSION_MAJOR,
-                     LEDGER_MINOR);
-}
-
 static enum status check_role(struct hello *h, struct error *e)
 {
     const Sluice__V1__HelloRequest *m = h->m;
@@ -101,7 +85,7 @@ static enum status check_role(struct hello *h, struct error *e)
                          "the Hello of a worker has a shard or an offer, not "
                          "both");
     }
-    return h->role == BY_WORKER ? check_minor(m, e) : ST_OK;
+    return ST_OK;
 }
 
 /* Checks the role against the key, and makes the name from both.  With keys, a
@@ -460,11 +444,30 @@ static void drop_hello(struct router_core *r, struct peer_id from)
                    "peer=%" PRIu32 " why=\"too many Hellos at once\"", from.v);
 }
 
+/* The columns of a ledger changed their meaning with minor version 2.  Peers
+ * with an older one would be granted memory that they do not have. */
+static enum status check_minor(const Sluice__V1__HelloRequest *m,
+                               struct error *e)
+{
+    if (m->version_minor >= LEDGER_MINOR) {
+        return ST_OK;
+    }
+    return error_set(e, ST_FAILED_PRECONDITION,
+                     "your version is %" PRIu32 ".%" PRIu32
+                     ", but a worker needs %d.%d or later: upgrade "
+                     "sluice-worker on its host",
+                     m->version_major, m->version_minor, WIRE_VERSION_MAJOR,
+                     LEDGER_MINOR);
+}
+
 static enum status check_peer(struct router_core *r, struct hello *h,
                               struct error *e)
 {
     enum status st = check_capacity(r, h, e);
 
+    if (st == ST_OK && h->role == BY_WORKER) {
+        st = check_minor(h->m, e);
+    }
     if (st == ST_OK && h->m->worker != NULL) {
         st = check_worker(r, h, e);
     }

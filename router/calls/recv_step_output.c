@@ -115,13 +115,13 @@ static enum status check_tokens(const struct worker *w, const step_message *m,
     return ST_OK;
 }
 
-/* The last position is always computed, for its logits. */
+/* A twin computes no position of its prompt; others compute the last one. */
 static enum status check_reused(const struct choice *choice,
                                 const struct row *row, struct error *e)
 {
     uint64_t n = (uint64_t)choice->request->n_prompt + row->first + row->count;
 
-    if (row->reused >= n) {
+    if (row->reused > n) {
         return error_set(e, ST_DATA_LOSS,
                          "grant %" PRIu64 ": %" PRIu32
                          " positions are reused of %" PRIu64,

@@ -52,20 +52,22 @@ static enum status check_pages(const Sluice__V1__ClassLedger *c,
 }
 
 /* The columns of a class cannot exceed its total, nor its free units the free
- * pages. */
+ * pages.  Free and cached may overlap where a class has a cap. */
 static enum status check_class(enum fleet_class of,
                                const Sluice__V1__ClassLedger *c,
                                uint32_t pages_per, uint32_t free_pages,
                                enum status code, struct error *e)
 {
     const char *name = ledger_class_names[of];
+    uint64_t sum = (uint64_t)c->free + c->held + c->granted;
     uint64_t taken = (uint64_t)c->held + c->cached + c->granted;
 
-    if (taken > c->total) {
+    if (taken > c->total || sum > c->total) {
         return error_set(e, code,
                          "its ledger's %s do not add up: total %" PRIu32
-                         ", but held, cached and granted sum to %" PRIu64,
-                         name, c->total, taken);
+                         ", but %" PRIu32 " are free and %" PRIu64
+                         " held, cached and granted",
+                         name, c->total, c->free, taken);
     }
     if ((uint64_t)c->free * pages_per > free_pages) {
         return error_set(e, code,

@@ -155,8 +155,8 @@ struct worker {
     uint64_t step;                /* number of its newest step */
     uint64_t n_outputs; /* ledgers compared with sequences: held_check.h */
     uint64_t n_tokens;  /* tokens generated in this session */
-    uint64_t n_prompt_tokens; /* of prompts that began here, and those of */
-    uint64_t n_reused_tokens; /* them that were restored, in this session */
+    uint64_t n_prompt_tokens; /* prompts that began here in this session; */
+    uint64_t n_reused_tokens; /* the part of them that was restored */
     uint64_t n_backlog;       /* tokens to compute before the first tokens of
                                * the sequences granted here: routing.h */
     uint64_t reserved; /* run of the queue in which its room is kept for a

@@ -71,7 +71,7 @@ struct choice {
     int64_t asked_us;  /* when its worker got the Cancel or Remove */
     Sluice__V1__CancelReason reason;
     struct event lease; /* end of the lease of a kept sequence */
-    /* Of a kept sequence: */
+    /* A kept sequence also has: */
     struct request *continued_by; /* has claimed it; NULL: none */
     struct range *range;          /* removal under way (ranges.h) */
     uint32_t n_kept_ids;          /* ids left after a range; 0: all */

@@ -212,12 +212,15 @@ static void log_continuation(const struct choice *choice, const char *event)
               choice->worker_name, choice->entry.n_kept);
 }
 
-/* Ends a kept sequence whose memory its worker has passed on or lost. */
+/* Ends a kept sequence whose memory its worker has passed on or lost.  If it is
+ * being removed, the receipt ends it: callers wait for that. */
 static void end_kept(struct requests *r, struct choice *kept)
 {
-    kept->kept = false;
-    choice_ungrant(r, kept);
-    choice_settle(r, kept);
+    if (kept->removal == REMOVAL_NONE) {
+        kept->kept = false;
+        choice_ungrant(r, kept);
+        choice_settle(r, kept);
+    }
 }
 
 void continuation_accepted(struct requests *r, struct choice *choice)
@@ -241,7 +244,7 @@ void continuation_refused(struct requests *r, struct choice *choice,
     choice->continuing = false;
     continuation_drop(choice->request);
     log_continuation(choice, "continuation-refused");
-    /* Otherwise it is kept, and has other ids than the router believes. */
+    /* Otherwise it is kept, and its ids differ from the router's. */
     if (kept != NULL && why == ST_NOT_FOUND) {
         end_kept(r, kept);
     }

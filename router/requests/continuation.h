@@ -22,7 +22,7 @@
  *
  * The need of the new sequence is its whole length, without what the kept one
  * holds.  Subtracting that would not be safe: blocks of the kept sequence may
- * be shared, so that their number says nothing about free pages, and a lease
+ * be shared, so that their number gives no number of free pages, and a lease
  * that ends while the Submit is under way would leave a need that is too small.
  * The worker returns the part of the grant that the taken-over memory covers
  * with its next ledger.  If the keeper has no room beside the kept sequence and
@@ -49,7 +49,7 @@ MUST_CHECK enum status continuation_find(const struct requests *r,
                                          const Sluice__V1__GenerateRequest *m,
                                          struct choice **kept, struct error *e);
 
-/* Claims kept for request, and copies its ids and spans. */
+/* Copies the ids and spans of kept to request, and claims kept for it. */
 void continuation_claim(struct request *request, struct choice *kept);
 
 /* Puts the kept ids before the prompt, which is complete now.  Returns
@@ -57,27 +57,28 @@ void continuation_claim(struct request *request, struct choice *kept);
 MUST_CHECK enum status continuation_join(struct request *request,
                                          struct error *e);
 
-/* Has choice, which is about to wait, wait for the keeper. */
+/* Sets the keeper of choice, which is about to wait. */
 void continuation_enqueue(struct choice *choice);
 
 /* Returns the claim of request, whose first choice has ended or goes on from
  * its ids. */
 void continuation_drop(struct request *request);
 
-/* kept is no longer kept.  A no-op if nothing has claimed it. */
+/* Returns the claim on kept, which is no longer kept.  A no-op if nothing has
+ * claimed it. */
 void continuation_lost(struct requests *r, struct choice *kept);
 
-/* The Submit of choice was accepted, or refused with `why`: the kept sequence
- * has ended. */
+/* Ends the kept sequence: the Submit of choice was accepted, or refused with
+ * `why`. */
 void continuation_accepted(struct requests *r, struct choice *choice);
 void continuation_refused(struct requests *r, struct choice *choice,
                           enum status why);
 
-/* The keeper has no place for choice now: gives the kept sequence up if nothing
- * can change that. */
+/* Removes the kept sequence if its keeper has no place for choice now and
+ * nothing that runs there can make room. */
 void continuation_crowded(struct requests *r, struct choice *choice);
 
-/* w begins to drain: nothing waits for it any more. */
+/* Returns all claims on sequences of w, which begins to drain. */
 void continuation_drained(struct requests *r, struct worker *w);
 
 #endif

@@ -53,12 +53,12 @@ struct prefixes {
 struct prefix_prompt {
     struct prefix_hash *units; /* [n_units]; NULL: it is not to be reused */
     uint32_t n_units;
-    uint64_t version; /* of the tree that depth was matched with; 0: none */
+    uint64_t version; /* version of the tree that gave depth; 0: none */
     uint32_t depth[PREFIX_TREE_WORKERS];
     uint64_t mate; /* session of the place that got a choice last; 0: none */
 };
 
-/* Draws the key of hashes; and frees all trees. */
+/* Initialise x with a random key of hashes, and free all trees. */
 void prefixes_init(struct prefixes *x, struct node_io *io);
 void prefixes_fini(struct prefixes *x);
 
@@ -71,8 +71,8 @@ MUST_CHECK enum status prefixes_receive(struct schedule *s, struct worker *w,
 /* Forgets w, whose session is over. */
 void prefixes_close(struct schedule *s, struct worker *w);
 
-/* Returns the sum of prefix_hash_digest() over what w can restore as the router
- * believes, for auditors.  *n: their number. */
+/* Returns the sum of prefix_hash_digest() over the prefixes that w has in the
+ * tree of its model, for auditors.  *n: their number. */
 uint64_t prefixes_digest(const struct schedule *s, const struct worker *w,
                          uint32_t *n);
 

@@ -40,7 +40,7 @@ struct routing_place {
     const char *why_not; /* NULL: possible; else a constant sentence */
     uint32_t restorable;
     uint32_t n_running;
-    uint64_t room_pages, need_pages; /* of its tightest stage */
+    uint64_t room_pages, need_pages; /* its tightest stage's */
     uint64_t n_wait;                 /* tokens: the formula above */
 };
 
@@ -55,7 +55,7 @@ struct routing_record {
  * the places in e->record if there is one. */
 struct worker *routing_pick(struct schedule *s, struct queue_entry *e);
 
-/* Describes w for e, which waits. */
+/* Writes how w looks now for e, which waits. */
 void routing_describe(struct schedule *s, const struct queue_entry *e,
                       const struct worker *w, struct routing_place *out);
 

@@ -57,6 +57,7 @@ static struct {
     uint32_t last_id;
     enum node_number owner_of[8]; /* by connection */
     uint64_t random;
+    struct kernels_sizes sizes;
 
     struct model_config config;
     struct shard *shard;
@@ -343,6 +344,11 @@ static void counts(void **state)
 
 /* ---- creation and release ---- */
 
+static uint32_t pages(void)
+{
+    return BLOCKS + STREAMS * the.sizes.pages_per_slot;
+}
+
 static void engine_make(void)
 {
     struct kernels_options o = {.device = "cpu",
@@ -357,8 +363,11 @@ static void engine_make(void)
         shard_load(&the.shard, &the.config, MODEL, 0, the.config.shape.n_layers,
                    NULL, &e) != ST_OK ||
         tokenizer_load(&the.tokenizer, MODEL "/tokenizer.json", &e) != ST_OK ||
-        forward_new(&the.forward, shard_weights(the.shard), &o, &e) != ST_OK ||
-        forward_alloc(the.forward, BLOCKS, STREAMS, 0, &e) != ST_OK ||
+        forward_new(&the.forward, shard_weights(the.shard), &o, &e) != ST_OK) {
+        fail_msg("%s", e.text);
+    }
+    forward_sizes(the.forward, &the.sizes);
+    if (forward_alloc(the.forward, pages(), &e) != ST_OK ||
         engine_thread_new(&the.engine, the.forward, 1, &e) != ST_OK) {
         fail_msg("%s", e.text);
     }
@@ -377,10 +386,14 @@ static struct worker_options worker_of(void)
                                .block_tokens = 32,
                                .block_bytes = 1024,
                                .slot_bytes = 1024,
-                               .n_blocks = BLOCKS,
-                               .n_slots = STREAMS,
+                               .n_pages = pages(),
                                .pages_per_block = 1,
-                               .pages_per_slot = 1,
+                               .pages_per_slot = the.sizes.pages_per_slot,
+                               .slot_cap = STREAMS,
+                               .one_arithmetic = true,
+                               .reuse = true,
+                               .checkpoint_share = 0.5f,
+                               .tenant_share = 1,
                                .context = 4096,
                                .vocab = the.config.shape.vocab,
                                .max_rows = STREAMS,

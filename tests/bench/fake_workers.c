@@ -165,9 +165,9 @@ static void work(const struct fakes *a, int number)
                                .block_tokens = BLOCK_TOKENS,
                                .block_bytes = 1024,
                                .slot_bytes = 1024,
-                               .n_slots = a->rows,
                                .pages_per_block = 1,
                                .pages_per_slot = 1,
+                               .slot_cap = a->rows,
                                .context = a->sequence_tokens,
                                .vocab = VOCAB,
                                .max_rows = a->rows,
@@ -180,8 +180,8 @@ static void work(const struct fakes *a, int number)
     struct error e;
 
     snprintf(name, sizeof name, "fake-%d", number);
-    o.n_blocks =
-        a->rows * ((a->sequence_tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS);
+    o.n_pages =
+        a->rows * (1 + (a->sequence_tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS);
     if (a->tokenizer != NULL) {
         o.has_tokenizer = true;
         o.vocab = tokenizer_vocab(a->tokenizer);

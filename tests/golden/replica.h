@@ -42,6 +42,8 @@ struct replica_ask {
 struct replica_stage {
     uint32_t begin, end, n_layers, vocab, hidden;
     bool has_blocks, has_slots; /* whether its shard has them */
+    uint32_t pages_per_slot;
+    bool one_arithmetic;
     struct engine *engine;
     int fd; /* readable when it has a result, until quiet(arg) */
     void (*quiet)(void *arg);

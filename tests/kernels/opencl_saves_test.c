@@ -16,7 +16,8 @@
 
 #define CUT      KERNELS_SAVE_CUT
 #define LENGTH   250 /* tokens of the sequence */
-#define BLOCKS   (2 * OPENCL_SHAPE_TOKENS / OPENCL_SHAPE_BLOCK)
+#define TABLE    (OPENCL_SHAPE_TOKENS / OPENCL_SHAPE_BLOCK + 1) /* blocks */
+#define BLOCKS   (2 * TABLE)
 #define SLOTS    8 /* slots and checkpoints */
 #define ROWS_MAX 4
 
@@ -32,7 +33,7 @@ struct fixture {
     uint32_t pages_per_slot, h;
     size_t state_bytes, tail_bytes;
     uint32_t ids[LENGTH];
-    uint32_t tables[2][BLOCKS / 2];
+    uint32_t tables[2][TABLE];
     float *whole;      /* [LENGTH, H] x of the sequence in one row */
     struct state done; /* its state at the end */
 };

@@ -126,6 +126,7 @@ static void say_hello(struct sim *s, uint32_t conn, uint8_t role)
     struct frame *f;
 
     hello.version_major = WIRE_VERSION_MAJOR;
+    hello.version_minor = WIRE_VERSION_MINOR;
     hello.role = role == BY_CLIENT ? SLUICE__V1__ROLE__ROLE_CLIENT
                                    : SLUICE__V1__ROLE__ROLE_ADMIN;
     hello.nonce = rng_u64(&s->crowd.chance);

@@ -63,9 +63,18 @@ static void claim(struct fake_engine *e, const struct plan_row *r,
     g->claim_row = e->rows;
 }
 
-/* Claims the pages of a slot, or of a checkpoint to save. */
-static void claim_state(struct fake_engine *e, struct flown *f,
-                        const struct plan_row *r, uint32_t slot)
+/* Claims the pages of a checkpoint to save.  A later plan may take them while
+ * this one is in flight: then the checkpoint is not used. */
+static void claim_save(struct fake_engine *e, const struct plan_row *r,
+                       uint32_t page)
+{
+    for (uint32_t i = 0; i < e->per_slot; i++) {
+        claim(e, r, page + i);
+    }
+}
+
+static void claim_slot(struct fake_engine *e, struct flown *f,
+                       const struct plan_row *r, uint32_t slot)
 {
     for (uint32_t i = 0; i < e->per_slot; i++) {
         claim(e, r, slot + i);
@@ -128,6 +137,17 @@ static void claim_blocks(struct fake_engine *e, const struct plan *p,
     }
 }
 
+/* Returns whether entry k of a twin's table is that of its source, which holds
+ * it. */
+static bool is_of_source(const struct plan *p, const struct plan_row *r,
+                         uint32_t k)
+{
+    const struct plan_row *source = &p->rows[r->source];
+
+    return k < source->n_blocks &&
+           p->blocks[r->block + k] == p->blocks[source->block + k];
+}
+
 /* Makes the plan hold the row's table. */
 static void name_table(struct fake_engine *e, const struct plan *p,
                        const struct plan_row *r, struct flown *f, uint64_t row)
@@ -143,11 +163,14 @@ static void name_table(struct fake_engine *e, const struct plan *p,
         if (g->row == row) {
             fake_engine_wrong(e, r, "block is twice in a table");
         }
+        g->row = row;
+        if (fake_row_is_twin(r) && is_of_source(p, r, k)) {
+            continue;
+        }
         if (g->claim == e->plans && g->claim_row != row &&
             !fake_row_is_twin(r)) {
             fake_engine_wrong(e, r, "row reads a page that another one writes");
         }
-        g->row = row;
         fake_memory_name(e, f, page, r->sequence);
     }
 }
@@ -212,7 +235,7 @@ static void check_tokens(struct fake_engine *e, const struct plan *p,
 
 /* Checks the checkpoints that the row saves, and claims their pages. */
 static void check_saves(struct fake_engine *e, const struct plan *p,
-                        const struct plan_row *r, struct flown *f)
+                        const struct plan_row *r)
 {
     uint32_t after = r->position, end = r->position + r->n_tokens;
 
@@ -230,7 +253,7 @@ static void check_saves(struct fake_engine *e, const struct plan *p,
             return;
         }
         after = v->position;
-        claim_state(e, f, r, v->page);
+        claim_save(e, r, v->page);
         e->sim->counts.cells.deeds[DEED_SAVED] += v->position < end;
     }
 }
@@ -253,9 +276,16 @@ static void check_twin(struct fake_engine *e, const struct plan *p,
 {
     const struct plan_row *source = &p->rows[r->source];
 
-    if (source >= r || fake_row_is_twin(source) || !source->sample ||
-        !r->sample || source->index != r->index || r->chained || r->n_saves) {
+    if (source >= r || fake_row_is_twin(source) || !source->sample) {
         fake_engine_wrong(e, r, "twin without its source");
+    } else if (!r->sample || source->index != r->index || r->chained ||
+               r->n_saves) {
+        sim_log(e->sim,
+                "HERE source index %u twin index %u sample %d saves %u pos "
+                "%u+%u twin pos %u",
+                source->index, r->index, r->sample, r->n_saves,
+                source->position, source->n_tokens, r->position);
+        fake_engine_wrong(e, r, "twin of another index, or with saves");
     } else if ((r->slot == SLOT_NONE) == e->shard.linear ||
                (r->slot != SLOT_NONE && !is_slot(e, r->slot))) {
         fake_engine_wrong(e, r, "invalid slot");
@@ -409,10 +439,10 @@ static void check_row(struct fake_engine *e, const struct plan *p, uint32_t i,
         t->next = r->position + r->n_tokens;
     }
     if (r->n_saves) {
-        check_saves(e, p, r, f);
+        check_saves(e, p, r);
     }
     if (r->slot != SLOT_NONE && !e->sim->failed) {
-        claim_state(e, f, r, r->slot);
+        claim_slot(e, f, r, r->slot);
     }
     if (e->shard.attention && !fake_row_is_twin(r) && !e->sim->failed) {
         claim_blocks(e, p, r);

@@ -2,22 +2,15 @@
 #include "tests/sim/fake_engine_internal.h"
 
 /* Writes the cell of the row's token i.  A row of a damaged state writes
- * damaged cells.  What another sequence in flight shares must not change. */
+ * damaged cells. */
 static void write_cell(struct fake_engine *e, const struct plan *p,
                        const struct plan_row *r, uint32_t token, uint32_t i)
 {
     uint32_t at = r->position + i, page;
     const struct tracked *t = fake_engine_track(e, r->sequence);
     struct cell c = {token | (t->tainted ? CELL_SPOILT : 0), at << 1 | r->kind};
-    struct cell old;
 
     page = p->blocks[r->block + at / e->draw->block_tokens];
-    if (e->pages[page].mixed && e->pages[page].kind == PAGE_CELLS) {
-        old = *fake_cell(e, page, at);
-        if (old.where >> 1 == at && old.token != c.token) {
-            fake_engine_wrong(e, r, "row changes a shared block");
-        }
-    }
     fake_memory_write(e, page, c, t->request);
 }
 

@@ -117,6 +117,7 @@ static void send_hello(struct sim *s, const struct attempt *a)
     shard.m.has_lineage = true;
     shard.m.lineage = wire_text(a->name);
     hello.version_major = WIRE_VERSION_MAJOR;
+    hello.version_minor = WIRE_VERSION_MINOR;
     hello.role = a->role == BY_WORKER   ? SLUICE__V1__ROLE__ROLE_WORKER
                  : a->role == BY_CLIENT ? SLUICE__V1__ROLE__ROLE_CLIENT
                                         : SLUICE__V1__ROLE__ROLE_ADMIN;
@@ -212,6 +213,7 @@ static void send_stage_hello(struct sim *s, uint32_t w, uint64_t assembly,
     stage.assembly = assembly;
     stage.index = index;
     hello.version_major = WIRE_VERSION_MAJOR;
+    hello.version_minor = WIRE_VERSION_MINOR;
     hello.role = SLUICE__V1__ROLE__ROLE_WORKER;
     hello.nonce = rng_u64(&s->keys.chance);
     hello.name = wire_text("stage");

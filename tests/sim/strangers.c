@@ -91,6 +91,7 @@ static void send_hello(struct sim *s, const struct stranger *x)
     shard.m.context = m->context;
     shard.m.vocab = x->vocab ? 1 : m->vocab;
     hello.version_major = WIRE_VERSION_MAJOR;
+    hello.version_minor = WIRE_VERSION_MINOR;
     hello.role = SLUICE__V1__ROLE__ROLE_WORKER;
     hello.nonce = rng_u64(&s->strangers.chance);
     hello.name = wire_text((char *)x->name);

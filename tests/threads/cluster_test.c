@@ -72,6 +72,7 @@ static void text_quiet(void *arg)
 
 struct worker {
     char name[16];
+    uint32_t n_pages, pages_per_slot;
     struct forward *forward;
     struct engine_thread *engine;
     struct memory_node *node;
@@ -90,10 +91,14 @@ static void *worker_make(void *arg, struct node_io *io)
                                .block_tokens = 32,
                                .block_bytes = 1024,
                                .slot_bytes = 1024,
-                               .n_blocks = BLOCKS,
-                               .n_slots = SLOTS,
+                               .n_pages = w->n_pages,
                                .pages_per_block = 1,
-                               .pages_per_slot = 1,
+                               .pages_per_slot = w->pages_per_slot,
+                               .slot_cap = SLOTS,
+                               .one_arithmetic = true,
+                               .reuse = true,
+                               .checkpoint_share = 0.5f,
+                               .tenant_share = 1,
                                .context = 256,
                                .vocab = s->vocab,
                                .max_rows = SLOTS,
@@ -118,8 +123,8 @@ static void worker_gone(void *arg, void *core)
     struct worker_account a;
 
     worker_account(c, &a);
-    assert_int_equal(a.blocks.free, BLOCKS);
-    assert_int_equal(a.slots.free, SLOTS);
+    assert_int_equal(a.blocks.held + a.blocks.granted, 0);
+    assert_int_equal(a.slots.held + a.slots.granted, 0);
     assert_int_equal(a.violations, 0);
     engine_thread_free(&w->engine);
     worker_free(&c);
@@ -146,11 +151,17 @@ static void worker_start(struct worker *w, struct memory_net *net, int number)
                                    .free = worker_gone,
                                    .arg = w,
                                    .n_sources = 1};
+    struct kernels_sizes sizes;
     struct error e;
 
     snprintf(w->name, sizeof w->name, "w%d", number);
-    if (forward_new(&w->forward, shard_weights(the.shard), &o, &e) != ST_OK ||
-        forward_alloc(w->forward, BLOCKS, SLOTS, 0, &e) != ST_OK ||
+    if (forward_new(&w->forward, shard_weights(the.shard), &o, &e) != ST_OK) {
+        fail_msg("%s", e.text);
+    }
+    forward_sizes(w->forward, &sizes);
+    w->pages_per_slot = sizes.pages_per_slot;
+    w->n_pages = BLOCKS + SLOTS * sizes.pages_per_slot;
+    if (forward_alloc(w->forward, w->n_pages, &e) != ST_OK ||
         engine_thread_new(&w->engine, w->forward, 2, &e) != ST_OK) {
         fail_msg("%s", e.text);
     }

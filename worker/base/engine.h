@@ -121,6 +121,10 @@ struct plan_copy {
  *   4 rows, with their saves
  *   5 after       copies in order: slots and blocks of twins
  *
+ * No page is written twice by rows, their saves and the copies after them:
+ * rows may share blocks that they read, and never the block of a position that
+ * they compute.
+ *
  * 1 to 3 are carried out even if the rows fail; only a refused plan or a lost
  * device leaves them undone.  After a failed step each position that a row was
  * to write has its old contents or those of a successful step; slots of the

@@ -403,7 +403,12 @@ void pool_unindex(struct pool *p, uint32_t block)
         return;
     }
     b->indexed = false;
-    if (b->refs == 0 || PLANT(EVICTED_HELD)) {
+    if (PLANT(EVICTED_HELD) && b->refs > 0) {
+        b->refs = 0;
+        p->held.n[POOL_BLOCKS]--;
+        p->cached.n[POOL_BLOCKS]++;
+    }
+    if (b->refs == 0) {
         p->cached.n[POOL_BLOCKS]--;
         free_block(p, block);
     }

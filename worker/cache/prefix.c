@@ -220,6 +220,20 @@ static void walk_down(struct prefix *x, uint32_t tenant,
     }
 }
 
+uint32_t prefix_find(struct prefix *x, const void *tenant, size_t n_tenant,
+                     const struct slab *slab, const struct paged *ids,
+                     uint32_t n)
+{
+    struct prefix_hit hit = {.node = PREFIX_NONE, .checkpoint = SLOT_NONE};
+    uint32_t t =
+        x->o.on ? prefix_tenant_find(x, tenant, n_tenant) : PREFIX_NONE;
+
+    if (t != PREFIX_NONE && n > PREFIX_UNIT) {
+        walk_down(x, t, slab, ids, (n - 1) / PREFIX_UNIT, &hit);
+    }
+    return hit.node;
+}
+
 struct prefix_hit prefix_match(struct prefix *x, const void *tenant,
                                size_t n_tenant, const struct slab *slab,
                                const struct paged *ids, uint32_t n)

@@ -114,6 +114,11 @@ struct prefix_hit prefix_match(struct prefix *x, const void *tenant,
                                size_t n_tenant, const struct slab *slab,
                                const struct paged *ids, uint32_t n);
 
+/* Returns the node that prefix_match() would return, and counts nothing. */
+uint32_t prefix_find(struct prefix *x, const void *tenant, size_t n_tenant,
+                     const struct slab *slab, const struct paged *ids,
+                     uint32_t n);
+
 /* Writes the logical blocks of the path down to node, [n_tokens /
  * block_tokens]. */
 void prefix_blocks(const struct prefix *x, uint32_t node, uint32_t *out);

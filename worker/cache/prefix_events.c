@@ -97,8 +97,9 @@ uint64_t prefix_events(struct prefix *x, struct prefix_event *out, uint32_t cap,
     return first;
 }
 
+/* Numbers go on: the receiver might otherwise take a later part of a snapshot
+ * whose first part is lost for events that it waits for. */
 void prefix_restart(struct prefix *x)
 {
     prefix_events_clear(x);
-    x->next_event = 1;
 }

@@ -49,7 +49,7 @@ struct prefix_node {
 };
 
 struct prefix_tenant {
-    char name[TENANT_NAME_MAX];
+    char name[PREFIX_SCOPE_MAX];
     uint8_t n_name;
     struct prefix_hash root;
     uint32_t child; /* first of its first units */

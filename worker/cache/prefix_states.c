@@ -135,11 +135,21 @@ static bool reserve(struct prefix *x, uint32_t *checkpoint)
     return true;
 }
 
+/* Returns whether evicting everything would free a checkpoint. */
+static bool can_free(const struct prefix *x)
+{
+    struct pool_account a = pool_pages(x->pool);
+
+    return (uint64_t)a.free + a.cached >=
+           ((uint64_t)x->n_reserved + 1) * x->checkpoint_pages;
+}
+
 bool prefix_reserve(struct prefix *x, uint32_t *checkpoint)
 {
     static const struct pool_need one = {{0, 0, 1}};
 
-    if (!x->o.on || !x->o.has_states || x->most_checkpoints == 0) {
+    if (!x->o.on || !x->o.has_states || x->most_checkpoints == 0 ||
+        !can_free(x)) {
         return false;
     }
     x->walk++;

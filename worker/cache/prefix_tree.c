@@ -319,7 +319,7 @@ uint32_t prefix_tenant_make(struct prefix *x, const void *name, size_t n)
     uint32_t i = prefix_tenant_find(x, name, n);
     struct prefix_tenant *t;
 
-    if (i != PREFIX_NONE || n > TENANT_NAME_MAX) {
+    if (i != PREFIX_NONE || n > PREFIX_SCOPE_MAX) {
         return i;
     }
     i = tenant_entry(x);

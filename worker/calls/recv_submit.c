@@ -114,11 +114,16 @@ static enum status check_spans(const Sluice__V1__SubmitRequest *m,
 static enum status check_tenant(const Sluice__V1__SubmitRequest *m,
                                 struct error *e)
 {
-    return m->tenant.len <= TENANT_NAME_MAX
+    if (m->tenant.len > TENANT_NAME_MAX) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "tenant has %zu bytes, it may have %d", m->tenant.len,
+                         TENANT_NAME_MAX);
+    }
+    return m->cache_salt.len <= CACHE_SALT_MAX
                ? ST_OK
                : error_set(e, ST_INVALID_ARGUMENT,
-                           "tenant has %zu bytes, it may have %d",
-                           m->tenant.len, TENANT_NAME_MAX);
+                           "cache_salt has %zu bytes, it may have %d",
+                           m->cache_salt.len, CACHE_SALT_MAX);
 }
 
 static enum status check_submit(const struct sequences *q,
@@ -211,10 +216,8 @@ static bool fill_sequence(struct sequences *q, struct sequence *s,
     s->acked = have < m->n_generated ? have : m->n_generated;
     s->keep_ms = m->keep_ms;
     s->cache = m->cache;
-    s->n_tenant = (uint8_t)m->tenant.len;
-    if (m->tenant.len > 0) {
-        memcpy(s->tenant, m->tenant.data, m->tenant.len);
-    }
+    s->n_scope = (uint8_t)prefix_scope(s->scope, m->tenant.data, m->tenant.len,
+                                       m->cache_salt.data, m->cache_salt.len);
     s->n_spans = (uint32_t)m->n_spans;
     if (m->n_spans > 0) {
         memcpy(s->spans, m->spans, m->n_spans * sizeof *m->spans);
@@ -224,20 +227,12 @@ static bool fill_sequence(struct sequences *q, struct sequence *s,
     return sequence_set_sampling(&q->table, s, &sampling);
 }
 
-static struct sequence *make_sequence(struct sequences *q,
-                                      const Sluice__V1__SubmitRequest *m,
-                                      struct error *e)
+static struct sequence *new_sequence(struct sequences *q,
+                                     const Sluice__V1__SubmitRequest *m,
+                                     struct error *e)
 {
-    struct pool_need need = need_of(m);
     struct sequence *s;
 
-    prefix_make_room(q->reuse.index, &need, PREFIX_NONE);
-    if (q->role.ops->make_room != NULL) {
-        q->role.ops->make_room(q->role.self, m);
-    }
-    if (pool_grant(&q->pool, &need, e) != ST_OK) {
-        return NULL;
-    }
     do {
         s = sequence_new(&q->table, m->n_prompt + m->max_tokens,
                          m->need->blocks);
@@ -246,12 +241,42 @@ static struct sequence *make_sequence(struct sequences *q,
         sequence_free(&q->table, &s);
     }
     if (s == NULL) {
-        pool_ungrant(&q->pool, &need);
         error_set(
             e, ST_RESOURCE_EXHAUSTED,
             "%u sequences are live or not yet acknowledged; at most %u fit, "
             "or fewer where their ids and logprobs fill the memory",
             q->table.n_live, q->table.capacity);
+    }
+    return s;
+}
+
+/* Evicts until the need is free.  The prefix that s will restore goes last: the
+ * router may have chosen this worker for it. */
+static void make_room(struct sequences *q, const struct sequence *s,
+                      const struct pool_need *need,
+                      const Sluice__V1__SubmitRequest *m)
+{
+    uint32_t spare = reuse_spare(&q->reuse, s);
+
+    prefix_make_room(q->reuse.index, need, spare);
+    if (q->role.ops->make_room != NULL) {
+        q->role.ops->make_room(q->role.self, m, spare);
+    }
+}
+
+static struct sequence *make_sequence(struct sequences *q,
+                                      const Sluice__V1__SubmitRequest *m,
+                                      struct error *e)
+{
+    struct pool_need need = need_of(m);
+    struct sequence *s = new_sequence(q, m, e);
+
+    if (s == NULL) {
+        return NULL;
+    }
+    make_room(q, s, &need, m);
+    if (pool_grant(&q->pool, &need, e) != ST_OK) {
+        sequence_free(&q->table, &s);
         return NULL;
     }
     s->need = need;

@@ -17,10 +17,14 @@ static bool same_key(const struct sequence_key *a, const struct sequence_key *b)
            memcmp(a->request_id, b->request_id, sizeof a->request_id) == 0;
 }
 
-static bool same_tenant(const struct sequence *s, ProtobufCBinaryData tenant)
+static bool same_scope(const struct sequence *s,
+                       const Sluice__V1__SubmitRequest *m)
 {
-    return s->n_tenant == tenant.len &&
-           (tenant.len == 0 || memcmp(s->tenant, tenant.data, tenant.len) == 0);
+    uint8_t scope[PREFIX_SCOPE_MAX];
+    size_t n = prefix_scope(scope, m->tenant.data, m->tenant.len,
+                            m->cache_salt.data, m->cache_salt.len);
+
+    return s->n_scope == n && memcmp(s->scope, scope, n) == 0;
 }
 
 /* ---- Submit ---- */
@@ -50,7 +54,7 @@ static struct sequence *available(const struct sequences *q,
     struct sequence *s = sequence_by_key(&q->table, key);
 
     return s != NULL && s->state == SEQUENCE_KEPT && s->heir == NULL &&
-                   same_tenant(s, m->tenant)
+                   same_scope(s, m)
                ? s
                : NULL;
 }
@@ -93,7 +97,7 @@ enum status continue_check(const struct sequences *q,
     }
     kept = sequence_by_key(&q->table, &key);
     /* A tenant learns nothing about the sequences of another. */
-    if (kept == NULL || !same_tenant(kept, m->tenant)) {
+    if (kept == NULL || !same_scope(kept, m)) {
         return error_set(e, ST_NOT_FOUND,
                          "sequence %s, which continue_from names, is not kept "
                          "here",

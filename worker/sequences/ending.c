@@ -126,6 +126,7 @@ void ending_finish(struct sequences *q, struct sequence *s,
     continue_leave(q, s);
     count_ending(&q->base->metrics, finish);
     s->finish = finish;
+    reuse_end(&q->reuse, s); /* before its end is passed on to other stages */
     q->report.changed = true;
     report_add(q, s);
     if (is_kept(s, finish)) {

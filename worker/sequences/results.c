@@ -125,7 +125,10 @@ void results_count(struct sequences *q, const struct batch *t)
     }
     q->base->metrics.steps++;
     q->base->metrics.prompt_tokens += t->n_prompt_tokens;
-    q->report.step = t->plan.step;
+    /* A refused plan comes back before those that are in flight. */
+    if (t->plan.step > q->report.step) {
+        q->report.step = t->plan.step;
+    }
     q->report.device_us = q->result.device_us;
     q->report.n_prompt_tokens += t->n_prompt_tokens;
     q->report.changed = true;

@@ -119,7 +119,7 @@ void reuse_begin(struct reuse *u, struct sequence *s, uint32_t *checkpoint)
     if (again) {
         n = least(n, s->n_computed + 1);
     }
-    hit = prefix_match(u->index, s->tenant, s->n_tenant, &u->table->slab,
+    hit = prefix_match(u->index, s->scope, s->n_scope, &u->table->slab,
                        &s->tokens, n);
     set_wants(u, s, &hit);
     s->n_planned = s->n_computed = hit.n_tokens;
@@ -153,9 +153,18 @@ struct prefix_hit reuse_find(struct reuse *u, const struct sequence *s,
     uint32_t n = least(end, reusable(u, s)) + 1;
     struct prefix_hit none = {0, PREFIX_NONE, SLOT_NONE, 0};
 
-    return reuse_has(u, s) ? prefix_match(u->index, s->tenant, s->n_tenant,
+    return reuse_has(u, s) ? prefix_match(u->index, s->scope, s->n_scope,
                                           &u->table->slab, &s->tokens, n)
                            : none;
+}
+
+uint32_t reuse_spare(struct reuse *u, const struct sequence *s)
+{
+    uint32_t n = least(reusable(u, s) + 1, s->n_received);
+
+    return reuse_has(u, s) ? prefix_find(u->index, s->tenant, s->n_tenant,
+                                         &u->table->slab, &s->tokens, n)
+                           : PREFIX_NONE;
 }
 
 /* ---- saves ---- */
@@ -254,7 +263,7 @@ static uint32_t insert(struct reuse *u, const struct sequence *s, uint32_t end)
     if (end == 0) {
         return PREFIX_NONE;
     }
-    node = prefix_insert(u->index, s->tenant, s->n_tenant, &u->table->slab,
+    node = prefix_insert(u->index, s->scope, s->n_scope, &u->table->slab,
                          &s->tokens, &s->blocks, end);
     if (node != PREFIX_NONE && role->ops->keep != NULL) {
         role->ops->keep(role->self, s, node, end);

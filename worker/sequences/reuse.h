@@ -66,6 +66,10 @@ void reuse_begin(struct reuse *u, struct sequence *s, uint32_t *checkpoint);
 void reuse_tell(const struct reuse *u, const struct sequence *s,
                 const struct role_restore *to);
 
+/* Returns the node that s would restore now, by the ids that have come;
+ * PREFIX_NONE: none. */
+uint32_t reuse_spare(struct reuse *u, const struct sequence *s);
+
 /* Sets where s saves, which goes on from n_planned of a kept sequence. */
 void reuse_continue(struct reuse *u, struct sequence *s);
 

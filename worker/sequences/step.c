@@ -134,9 +134,29 @@ static void row_back(struct sequences *q, const struct batch *t, uint32_t i)
     ending_plan_back(q, s);
 }
 
+/* A twin samples from the logits of its source.  If the source continued from a
+ * step that failed, these are garbage, although its own step succeeded: the
+ * twin is computed again too. */
+static void cut_twins_off(struct sequences *q, const struct batch *t)
+{
+    for (uint32_t i = 0; i < t->plan.n_rows; i++) {
+        const struct plan_row *row = &t->plan.rows[i];
+        const struct sequence *source =
+            row->n_tokens == 0 ? t->owners[row->source] : NULL;
+
+        if (source != NULL && (source->recompute == RECOMPUTE_WAITS ||
+                               source->finish == FINISH_FAILED)) {
+            q->result.outcomes[i] = ROW_CUT_OFF;
+        }
+    }
+}
+
 void step_apply(struct sequences *q, const struct batch *t)
 {
     q->report.stepped = true;
+    if (q->result.status == ST_OK) {
+        cut_twins_off(q, t);
+    }
     for (uint32_t i = 0; i < t->plan.n_rows; i++) {
         row_back(q, t, i);
     }

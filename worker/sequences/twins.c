@@ -39,8 +39,8 @@ static bool can_lead(const struct batcher *b, const struct sequence *a,
                   sizeof s->key.request_id) == 0 &&
            a->n_generated == 0 && a->recompute == RECOMPUTE_NONE &&
            a->n_prompt == s->n_prompt && reuse_has(b->reuse, a) &&
-           a->n_tenant == s->n_tenant &&
-           memcmp(a->tenant, s->tenant, s->n_tenant) == 0 && same_spans(a, s) &&
+           a->n_scope == s->n_scope &&
+           memcmp(a->scope, s->scope, s->n_scope) == 0 && same_spans(a, s) &&
            same_ids(&b->table->slab, a, s);
 }
 

@@ -230,7 +230,8 @@ bool leader_saves(struct leader *l, uint64_t step, uint32_t checkpoint)
 
 /* ---- the entries of the role ---- */
 
-void leader_make_room(void *self, const Sluice__V1__SubmitRequest *m)
+void leader_make_room(void *self, const Sluice__V1__SubmitRequest *m,
+                      uint32_t spare)
 {
     struct leader *l = self;
     struct pool_need own = {{m->need->blocks, m->need->slots, 0}};
@@ -241,7 +242,7 @@ void leader_make_room(void *self, const Sluice__V1__SubmitRequest *m)
     }
     need = stages_need(m->stages);
     l->opening = &need;
-    prefix_make_room(l->sequences->reuse.index, &own, PREFIX_NONE);
+    prefix_make_room(l->sequences->reuse.index, &own, spare);
     l->opening = NULL;
 }
 

@@ -60,7 +60,7 @@ struct sequence {
     uint32_t acked;
     uint32_t finish;
     uint32_t reused; /* positions that it restored */
-    /* of its Submit */
+    /* from its Submit */
     char tenant[80], salt[80]; /* "": none */
     bool uncached, continues;  /* continues: it took over a kept sequence */
     uint32_t n_spans, spans[SPANS_MAX];
@@ -259,7 +259,7 @@ struct fake *fake_new(struct rig *rig, uint8_t role, const char *name);
 struct fake *fake_worker_new(struct rig *rig, const char *name, uint32_t blocks,
                              uint32_t slots);
 /* Sets the pages of a worker's ledger to the sums over its classes, which have
- * 1 page per unit unless the test says otherwise.  Blocks and slots have thus
+ * 1 page per unit unless the test sets other sizes.  Blocks and slots have thus
  * caps, and no class takes pages from another.  The functions that send the
  * ledger call it. */
 void fake_pages(struct fake *w);

@@ -322,6 +322,7 @@ void rig_free(struct rig **rp)
     cut(r);
     arena_fini(&r->arena);
     rig_engine_free(r);
+    free(r->index.events);
     free(r);
     *rp = NULL;
 }

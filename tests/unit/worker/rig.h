@@ -17,6 +17,7 @@
 #include "proto/registry.pb-c.h"
 #include "proto/worker.pb-c.h"
 #include "worker/cache/logprobs.h"
+#include "worker/cache/prefix.h"
 #include "worker/worker_core.h"
 
 #define RIG_GRANTS    4096
@@ -58,6 +59,14 @@ struct rig_heard {
 /* A row of Live. */
 struct rig_live {
     uint32_t id, choice, n_generated, expires_ms;
+};
+
+/* The router's copy of the index. */
+struct rig_index {
+    struct prefix_event *events; /* [n] that are restorable */
+    uint32_t n, n_messages, n_snapshots;
+    uint64_t next; /* number of the next event */
+    bool copying;  /* a snapshot continues */
 };
 
 struct rig_fake; /* the engine's memory */
@@ -107,6 +116,9 @@ struct rig {
     struct rig_live live[RIG_LIVE];    /* in this session */
     uint32_t n_live, n_lives;          /* rows, messages */
     uint32_t hello_live;               /* rows that Hello announced */
+    bool keyless;     /* Hello is answered without a key of hashes */
+    uint8_t key_byte; /* each byte of the key */
+    struct rig_index index;
 
     /* The engine. */
     struct engine engine;
@@ -147,6 +159,13 @@ void rig_run(struct rig *r);
 
 /* Returns the i-th plan in flight, 0 being the oldest; NULL past the last. */
 const struct plan *rig_plan(const struct rig *r, uint32_t i);
+
+/* Returns the deepest restorable position of a prompt, as the router sees it.
+ */
+uint32_t rig_index_find(const struct rig *r, const char *tenant,
+                        const uint32_t *ids, uint32_t n);
+/* Requests a snapshot. */
+void rig_index_snapshot(struct rig *r);
 
 /* Breaks the connection; a turn and some time later there is a new session. */
 void rig_lose(struct rig *r);

@@ -64,7 +64,7 @@ struct rig_fake {
     struct {
         uint64_t sequence;
         uint32_t position;
-    } failed[PLAN_ROWS_MAX];
+    } failed[2 * PLAN_ROWS_MAX];
     uint32_t n_failed;
     uint64_t hashes[PLAN_ROWS_MAX]; /* of the rows of the plan that runs */
     struct rig_memory *memory;
@@ -400,6 +400,22 @@ static uint64_t twin_hash(struct rig *r, const struct plan *p, uint32_t i)
     return r->fake->hashes[row->source];
 }
 
+/* The twin of a row that continues from what a failed plan left does so too. */
+static void fail_twin(struct rig_fake *f, const struct plan *p,
+                      const struct plan_row *row)
+{
+    const struct plan_row *from = &p->rows[row->source];
+
+    for (uint32_t i = 0; i < f->n_failed; i++) {
+        if (f->failed[i].sequence == from->sequence) {
+            assert_in_range(f->n_failed, 1, PLAN_ROWS_MAX);
+            f->failed[f->n_failed] = f->failed[i];
+            f->failed[f->n_failed++].sequence = row->sequence;
+            return;
+        }
+    }
+}
+
 static void take_row(struct rig *r, const struct plan *p, uint32_t i,
                      struct plan_result *out)
 {
@@ -414,6 +430,10 @@ static void take_row(struct rig *r, const struct plan *p, uint32_t i,
     }
     if (has_failed(f, row)) {
         rig_memory_ruin(f->memory, p, row);
+        return;
+    }
+    if (row->n_tokens == 0 && has_failed(f, &p->rows[row->source])) {
+        fail_twin(f, p, row);
         return;
     }
     if (row->n_tokens == 0) {

@@ -18,6 +18,9 @@ void rig_engine_free(struct rig *r);
 
 /* rig_router.c: takes the frame. */
 void rig_router_recv(struct rig *r, struct frame *f);
+/* rig_index.c */
+void rig_index_hear(struct rig *r, const Sluice__V1__IndexMessage *m);
+
 uint64_t rig_mix(uint64_t h, uint32_t id);
 
 #endif

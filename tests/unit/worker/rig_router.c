@@ -228,6 +228,8 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
         r->n_broken++;
         snprintf(r->broken_why, sizeof r->broken_why, "%.*s", (int)b->why.len,
                  (const char *)b->why.data);
+    } else if (m->number == METHOD_REGISTRY_INDEX) {
+        rig_index_hear(r, (const Sluice__V1__IndexMessage *)request);
     } else if (m->number == METHOD_REGISTRY_LIVE) {
         hear_live(r, (const Sluice__V1__LiveMessage *)request);
     }
@@ -285,6 +287,7 @@ static void hello(struct rig *r, const struct envelope *e)
     Sluice__V1__HelloReply reply = SLUICE__V1__HELLO_REPLY__INIT;
     const Sluice__V1__HelloRequest *m;
     ProtobufCMessage *message;
+    uint8_t key[PREFIX_KEY_BYTES];
     struct peer_config c = {.io = &r->router_io,
                             .id = r->id,
                             .self = BY_ROUTER,
@@ -308,6 +311,10 @@ static void hello(struct rig *r, const struct envelope *e)
     reply.version_major = WIRE_VERSION_MAJOR;
     reply.version_minor = WIRE_VERSION_MINOR;
     reply.name = wire_text("bench");
+    memset(key, r->key_byte, sizeof key);
+    reply.has_prefix_key = !r->keyless;
+    reply.prefix_key = (ProtobufCBinaryData){sizeof key, key};
+    r->index.n = r->index.n_messages = 0;
     r->session++;
     r->grant = 0;
     r->n_live = r->n_lives = 0;

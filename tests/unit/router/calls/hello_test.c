@@ -265,7 +265,7 @@ BAD(more_free_than_pages)
 {
     UNUSED;
     pages(f, 10, 7, 3);
-    f->classes[0].held = 3;
+    f->classes[2].total = f->classes[2].held = 3;
 }
 BAD(more_held_than_total)
 {
@@ -360,11 +360,11 @@ static const struct bad table[] = {
     {rows_0, INVALID, "max_rows is 0"},
     {rows_huge, INVALID, "max_rows is 513, must be 1..512"},
     {ledger_broken, INVALID,
-     "shard: its ledger's pages do not add up: 0 are held, but the blocks"},
+     "shard: its ledger's blocks do not add up: total 8, but 8 are free and"},
     {pages_broken, INVALID, "pages do not add up: 1 are held, but the blocks"},
     {more_free_than_pages, INVALID, "blocks do not add up: 8 are free, but"},
     {more_held_than_total, INVALID,
-     "total 2, but held, cached and granted sum"},
+     "total 2, but 0 are free and 3 held, cached and"},
     {more_blocks_than_pages, INVALID, "8 blocks of 1 pages, but 7 pages in"},
     {blocks_without_pages, INVALID, "8 blocks of 0 pages, but"},
     {old_minor, ST_FAILED_PRECONDITION,

@@ -15,7 +15,8 @@
 struct said {
     uint64_t grant;
     uint32_t first, count, finish, state, tokens[16];
-    size_t n_first, n_count, n_finish, n_state, n_tokens;
+    size_t n_first, n_count, n_finish, n_state, n_tokens, n_reused;
+    uint32_t reused;
 };
 
 struct lie {
@@ -130,6 +131,17 @@ LIE(state_99)
 {
     (void)w;
     s->state = 99;
+}
+LIE(reused_column_is_short)
+{
+    (void)w;
+    s->n_reused = 2;
+}
+LIE(more_is_reused_than_there_is)
+{
+    (void)w;
+    s->n_reused = 1;
+    s->reused = 40 + 5;
 }
 LIE(running_blocks_free)
 {
@@ -285,6 +297,9 @@ static const struct lie lies[] = {
     {"stop too early", stop_before_what_was_given, "finish 1"},
     {"state 6", state_unknown, "state 6"},
     {"state 99", state_99, "state 99"},
+    {"reused column is short", reused_column_is_short, "differ in length"},
+    {"more is reused than there is", more_is_reused_than_there_is,
+     "45 positions are reused of 44"},
     {"running blocks free", running_blocks_free,
      "0 blocks held or granted, but 1 sequences that run there need 2"},
     {"one running block free", one_running_block_free,
@@ -307,7 +322,7 @@ static const struct lie lies[] = {
     {"pages held by no class", pages_held_by_no_class,
      "1 are held, but the blocks, slots and checkpoints that are held take 0"},
     {"slots past their total", blocks_past_their_total,
-     "slots do not add up: total 8, but held, cached and granted sum to 9"},
+     "slots do not add up: total 8, but 0 are free and 9 held, cached and"},
     {"slots without pages", slots_without_pages,
      "62 are free, but each takes 1 pages and 0 pages are free"},
     {"grant not yet given", grant_not_yet_given, "settles grant 2"},
@@ -322,7 +337,7 @@ static void say(struct fake *w, struct said *s)
     uint64_t grant[2] = {s->grant, s->grant};
     uint32_t first[2] = {s->first, 0}, count[2] = {s->count, 0};
     uint32_t finish[2] = {s->finish, 0};
-    uint32_t st[2] = {s->state, s->state};
+    uint32_t st[2] = {s->state, s->state}, reused[2] = {s->reused, 0};
 
     m.grant = grant;
     m.n_grant = 1;
@@ -336,6 +351,8 @@ static void say(struct fake *w, struct said *s)
     m.n_state = s->n_state;
     m.tokens = s->tokens;
     m.n_tokens = s->n_tokens;
+    m.reused = reused;
+    m.n_reused = s->n_reused;
     worker_say(w, &m);
 }
 

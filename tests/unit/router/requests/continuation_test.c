@@ -417,6 +417,33 @@ static void choices_continue_together(void **state)
     rig_free(&s.rig);
 }
 
+/* Its owner removes it while the Submit that continues it is under way: each
+ * gets its answer. */
+static void what_is_continued_may_be_removed(void **state)
+{
+    Sluice__V1__Nothing none = SLUICE__V1__NOTHING__INIT;
+    struct record *x, *k;
+    struct scene s;
+
+    (void)state;
+    bring(&s);
+    s.w->hold_submits = s.w->hold_receipts = true;
+    x = generate(&s, 2, 10, NULL, 0, 1);
+    k = client_remove(s.c, 1);
+    rig_run(s.rig);
+    assert_false(k->ended);
+    peer_end(s.w->peer, worker_sequence_of(s.w, 2)->call, &none.base);
+    rig_run(s.rig);
+    assert_false(k->ended);
+    worker_receipt(s.w);
+    rig_run(s.rig);
+    assert_int_equal(k->status, ST_OK);
+    assert_int_equal(k->receipt.blocks, 0);
+    worker_give(s.w, 2, 0, 4, LENGTH);
+    record_check(x, 2, 0, 4);
+    rig_end(&s.rig);
+}
+
 /* A call that is resumed after it took over what was kept. */
 static void a_resumed_call_does_not_find_it(void **state)
 {
@@ -669,6 +696,7 @@ int main(void)
         cmocka_unit_test(the_lease_ends_first),
         cmocka_unit_test(spans_move_along),
         cmocka_unit_test(choices_continue_together),
+        cmocka_unit_test(what_is_continued_may_be_removed),
         cmocka_unit_test(a_resumed_call_does_not_find_it),
         cmocka_unit_test(a_range_is_removed),
         cmocka_unit_test(a_range_of_the_prompt),

@@ -91,8 +91,8 @@ static void what_goes_is_not_found(void **state)
     prefix_tree_free(&t);
 }
 
-/* The first length of a hash stays: a worker that sends another one is not
- * believed to restore more than the prompt has. */
+/* The first length of a hash stays, so that a worker with another length seems
+ * to restore nothing instead of more than the prompt has. */
 static void a_wrong_length_does_not_count(void **state)
 {
     struct prefix_tree *t = prefix_tree_new(PLENTY, 7);

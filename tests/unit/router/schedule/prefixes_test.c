@@ -1,5 +1,5 @@
 /* Index messages: order, gaps, snapshots, false ones, and the end of a session.
- * What the router believes shows in Explain. */
+ * The tree shows in Explain. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

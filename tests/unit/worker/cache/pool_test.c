@@ -235,6 +235,48 @@ static void a_refused_plan_brings_its_moves_back(void **state)
     pool_fini(&p);
 }
 
+/* 0 to 2 go to 3 to 5, and 3 goes on to 6. */
+static void ranges_of_moves_do_not_overlap(void **state)
+{
+    struct pool p = make(12, 3, 0);
+    struct plan_copy moves[PLAN_COPIES_MAX];
+
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        p.moves[p.n_moves++] =
+            (struct plan_copy){.from = i, .to = i + 3, .n = 1};
+    }
+    assert_int_equal(pool_take_moves(&p, moves), 2);
+    assert_int_equal(moves[0].n, 3);
+    assert_int_equal(moves[1].from, 3);
+    pool_fini(&p);
+}
+
+/* The limit of recorded moves is kept, and one past it. */
+static void slots_wait_when_a_plan_has_no_room_for_moves(void **state)
+{
+    struct pool p = make(12, 3, 0);
+    uint32_t left[4];
+
+    (void)state;
+    scatter(&p, left);
+    assert_true(pool_can_take(&p, POOL_SLOTS, 1, 1));
+    assert_false(pool_can_take(&p, POOL_SLOTS, 1, 0));
+    assert_true(pool_can_take(&p, POOL_SLOTS, 2, 4));
+    assert_false(pool_can_take(&p, POOL_SLOTS, 2, 3));
+    assert_true(pool_can_take(&p, POOL_BLOCKS, 8, 0));
+    p.n_moves = PLAN_COPIES_MAX;
+    p.granted.n[POOL_SLOTS] = 1;
+    assert_false(pool_take(&p, POOL_SLOTS, 1, left));
+    assert_int_equal(p.violations, 1);
+    p.n_moves = POOL_EXTENT_MAX;
+    assert_false(pool_cache(&p, left));
+    p.n_moves--;
+    assert_true(pool_cache(&p, left));
+    p.n_moves = 0;
+    pool_fini(&p);
+}
+
 static void shared_blocks_are_held_until_the_last_release(void **state)
 {
     struct pool p = make(8, 0, 0);
@@ -355,6 +397,8 @@ int main(void)
         cmocka_unit_test(a_block_may_move_twice_before_a_plan),
         cmocka_unit_test(a_freed_block_is_not_moved),
         cmocka_unit_test(a_refused_plan_brings_its_moves_back),
+        cmocka_unit_test(ranges_of_moves_do_not_overlap),
+        cmocka_unit_test(slots_wait_when_a_plan_has_no_room_for_moves),
         cmocka_unit_test(shared_blocks_are_held_until_the_last_release),
         cmocka_unit_test(indexed_blocks_are_cached_without_a_reference),
         cmocka_unit_test(a_slot_becomes_a_checkpoint_and_a_slot_again),

@@ -99,11 +99,12 @@ bool bench_start(struct bench *b, struct request *r, const char *tenant,
     struct pool_need need = {
         {b->o.no_blocks ? 0 : (n + bt - 1) / bt, !b->o.no_states, 0}};
 
-    *r = (struct request){.tenant = tenant, .n = n, .slot = SLOT_NONE};
+    *r = (struct request){.tenant = tenant, .slot = SLOT_NONE};
     prefix_make_room(b->x, &need, PREFIX_NONE);
     if (pool_grant(&b->pool, &need, NULL) != ST_OK) {
         return false;
     }
+    r->n = n;
     set_ids(b, &r->ids, tokens, n);
     assert_true(paged_make(&b->slab, &r->blocks, need.n[POOL_BLOCKS]));
     r->hit = prefix_match(b->x, tenant, strlen(tenant), &b->slab, &r->ids, n);

@@ -226,6 +226,30 @@ static void the_next_leads_if_a_step_fails(void **state)
     (void)state;
 }
 
+/* With two plans in flight, twins may stand in the plan behind the one that
+ * fails: its step succeeds, but their source continued from garbage. */
+static void twins_of_garbage_are_computed_again(void **state)
+{
+    struct worker_options o;
+    struct rig *r;
+
+    (void)state;
+    defaults(&o);
+    o.step_tokens = 128;
+    o.chunk_tokens = 128;
+    o.engine_depth = 2;
+    r = rig_new(&o);
+    submit(r, 0, 4, 250, 5);
+    assert_int_equal(rig_plan(r, 1)->n_rows, 4);
+    r->fail_next = "a failure";
+    rig_step(r);
+    rig_run(r);
+    for (uint32_t i = 0; i < 4; i++) {
+        check_choice(r, i + 1, i, 250, 5);
+    }
+    rig_free(&r);
+}
+
 static void the_next_leads_if_the_first_is_damaged(void **state)
 {
     struct worker_options o;
@@ -360,6 +384,7 @@ int main(void)
         cmocka_unit_test(the_next_leads_if_the_first_is_cancelled),
         cmocka_unit_test(one_that_waits_can_be_cancelled),
         cmocka_unit_test(the_next_leads_if_a_step_fails),
+        cmocka_unit_test(twins_of_garbage_are_computed_again),
         cmocka_unit_test(the_next_leads_if_the_first_is_damaged),
         cmocka_unit_test(all_end_with_the_session),
         cmocka_unit_test(a_late_one_is_a_hit),

@@ -1,0 +1,166 @@
+/* Bugs planted in the pool and its index (common/base/plant.h), each of which
+ * its scenario finds.  Without a bug no scenario finds anything. */
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/base/plant.h"
+#include "tests/unit/cmocka.h"
+#include "tests/unit/worker/cache/prefix_bench.h"
+#include "worker/cache/ledger.h"
+
+enum plant plant_active = PLANT_NONE;
+
+static const struct bench_options hybrid = {
+    .n_pages = 400, .pages_per_slot = 8, .block_tokens = 16, .n_nodes = 100};
+
+static uint32_t text[1024];
+
+/* As bench_end(), which would fail. */
+static void drop(struct bench *b)
+{
+    prefix_free(&b->x);
+    slab_fini(&b->slab);
+    pool_fini(&b->pool);
+}
+
+/* Two sequences share a block, and one of them ends. */
+static bool a_reference_is_missing(void)
+{
+    struct sequence_limits l = {
+        .capacity = 4, .longest = 64, .values = 512, .hash_seed = 1};
+    struct pool_options o = {.n_pages = 8, .pages_per = {1, 0, 0}};
+    struct pool_need need = {{2, 0, 0}};
+    struct sequence_table table;
+    struct sequence *s[2];
+    struct ledger ledger;
+    struct pool pool;
+    uint32_t block, n;
+
+    assert_true(pool_init(&pool, &o, false));
+    assert_true(sequence_table_init(&table, &l, &pool));
+    assert_true(ledger_init(&ledger, &pool, NULL));
+    for (int i = 0; i < 2; i++) {
+        s[i] = sequence_new(&table, 4, 2);
+        assert_int_equal(pool_grant(&pool, &need, NULL), ST_OK);
+        s[i]->need = need;
+        if (i == 0) {
+            assert_true(pool_take(&pool, POOL_BLOCKS, 1, &block));
+        } else {
+            pool_share(&pool, block, true);
+        }
+        paged_write(&table.slab, &s[i]->blocks, s[i]->n_blocks++, &block, 1);
+    }
+    sequence_release(&table, s[0]);
+    n = ledger_audit(&ledger, &pool, &table, NULL, 0);
+    ledger_fini(&ledger);
+    sequence_table_fini(&table);
+    pool_fini(&pool);
+    return n > 0;
+}
+
+/* The state at 256 is found at another position. */
+static bool a_checkpoint_is_astray(void)
+{
+    struct prefix_hit hit;
+    struct request r;
+    struct bench b;
+    uint32_t checkpoint;
+
+    bench_begin(&b, &hybrid);
+    bench_text(text, 300, 1);
+    assert_true(bench_start(&b, &r, "", text, 300));
+    assert_int_equal(r.at[0], 256);
+    checkpoint = r.saves[0];
+    bench_computed(&b, &r);
+    bench_stop(&b, &r);
+    hit = bench_match(&b, "", text, 300);
+    drop(&b);
+    return hit.checkpoint == checkpoint && hit.n_tokens != 256;
+}
+
+static bool tenants_share(void)
+{
+    struct bench b;
+    uint32_t n;
+
+    bench_begin(&b, &hybrid);
+    bench_text(text, 300, 1);
+    bench_run(&b, "a", text, 300);
+    bench_run(&b, "b", text + 1, 200);
+    n = bench_match(&b, "b", text, 300).n_tokens;
+    drop(&b);
+    return n > 0;
+}
+
+/* Counts what a mirror has after the events, and compares. */
+static bool a_mirror_differs(void)
+{
+    struct prefix_event events[64];
+    bool snapshot, more;
+    uint32_t n, there = 0;
+    struct bench b;
+
+    bench_begin(&b, &hybrid);
+    prefix_events(b.x, events, 64, &n, &snapshot, &more);
+    for (uint32_t i = 0; i < 4; i++) {
+        bench_text(text, 200 + 64 * i, i);
+        bench_run(&b, "", text, 200 + 64 * i);
+    }
+    prefix_clear(b.x);
+    prefix_events(b.x, events, 64, &n, &snapshot, &more);
+    for (uint32_t i = 0; i < n; i++) {
+        there += events[i].n_tokens > 0 ? 1 : UINT32_MAX;
+    }
+    drop(&b);
+    return there != 0;
+}
+
+static bool what_is_held_goes(void)
+{
+    struct pool_need need = {{400, 0, 0}};
+    struct pool_account a;
+    struct request r;
+    struct bench b;
+
+    bench_begin(&b, &hybrid);
+    bench_text(text, 300, 1);
+    assert_true(bench_start(&b, &r, "", text, 300));
+    bench_computed(&b, &r);
+    prefix_make_room(b.x, &need, PREFIX_NONE);
+    a = pool_account(&b.pool, POOL_BLOCKS);
+    drop(&b);
+    return a.held != 19;
+}
+
+static void scenarios_find_planted_bugs(void **state)
+{
+    static const struct {
+        enum plant plant;
+        bool (*finds)(void);
+    } rows[] = {
+        {PLANT_REFERENCE_TWICE, a_reference_is_missing},
+        {PLANT_CHECKPOINT_ASTRAY, a_checkpoint_is_astray},
+        {PLANT_HASH_WITHOUT_TENANT, tenants_share},
+        {PLANT_EVENT_LOST, a_mirror_differs},
+        {PLANT_EVICTED_HELD, what_is_held_goes},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        plant_active = PLANT_NONE;
+        assert_false(rows[i].finds());
+        plant_active = rows[i].plant;
+        assert_true(rows[i].finds());
+    }
+    plant_active = PLANT_NONE;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scenarios_find_planted_bugs),
+    };
+
+    log_setup(LOG_OFF, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
