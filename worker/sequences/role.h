@@ -68,9 +68,10 @@ struct role_ops {
      * false: nothing is reused. */
     bool reuses;
     /* Evict from the index until the Submit's needs at the other stages fit; the
-     * path to node `spare` goes last (prefix_make_room()). */
-    void (*make_room)(void *self, const Sluice__V1__SubmitRequest *m,
-                      uint32_t spare);
+     * path to node `spare` goes last (prefix_make_room()).  Returns
+     * ST_RESOURCE_EXHAUSTED if they do not fit then; e names the stage. */
+    enum status (*make_room)(void *self, const Sluice__V1__SubmitRequest *m,
+                             uint32_t spare, struct error *e);
     /* s has matched, was taken back, or took over another sequence; no plan in
      * flight names it.  Called at once, before anything else can be evicted:
      * the other stages do likewise. */

@@ -126,8 +126,8 @@ bool leader_saves(struct leader *l, uint64_t step, uint32_t checkpoint);
 void leader_recv_geometry(struct leader *l, const Sluice__V1__StageGeometry *m);
 
 /* Entries of leader_role. */
-void leader_make_room(void *self, const Sluice__V1__SubmitRequest *m,
-                      uint32_t spare);
+enum status leader_make_room(void *self, const Sluice__V1__SubmitRequest *m,
+                             uint32_t spare, struct error *e);
 void leader_restore(void *self, const struct sequence *s,
                     const struct role_restore *r);
 void leader_keep(void *self, const struct sequence *s, uint32_t node,

@@ -230,20 +230,31 @@ bool leader_saves(struct leader *l, uint64_t step, uint32_t checkpoint)
 
 /* ---- the entries of the role ---- */
 
-void leader_make_room(void *self, const Sluice__V1__SubmitRequest *m,
-                      uint32_t spare)
+/* The router counts the room of every stage, so that a Submit fits; otherwise
+ * this one alone is refused, because a stage can only end the assembly. */
+enum status leader_make_room(void *self, const Sluice__V1__SubmitRequest *m,
+                             uint32_t spare, struct error *e)
 {
     struct leader *l = self;
     struct pool_need own = {{m->need->blocks, m->need->slots, 0}};
     struct pool_need need;
+    uint32_t at = 0;
 
     if (!l->known || m->stages == NULL) {
-        return;
+        return ST_OK;
     }
     need = stages_need(m->stages);
     l->opening = &need;
     prefix_make_room(l->sequences->reuse.index, &own, spare);
     l->opening = NULL;
+    return mirror_fits(&l->mirror, &need, &at)
+               ? ST_OK
+               : error_set(e, ST_RESOURCE_EXHAUSTED,
+                           "needs %u blocks and %u slots, stage %u has %u of "
+                           "%u pages free",
+                           need.n[POOL_BLOCKS], need.n[POOL_SLOTS], at + 1,
+                           mirror_free(&l->mirror, at),
+                           l->mirror.stages[at].n_pages);
 }
 
 void leader_restore(void *self, const struct sequence *s,
