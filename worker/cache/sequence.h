@@ -131,7 +131,7 @@ struct sequence {
     /* Reuse (worker/cache/prefix.h). */
     bool cache; /* it reuses, and may be reused */
     uint8_t n_scope;
-    uint8_t scope[PREFIX_SCOPE_MAX]; /* [n_scope] of tenant and salt */
+    uint8_t scope[PREFIX_SCOPE_MAX]; /* [n_scope] tenant and salt */
     uint32_t reused;  /* first positions that were restored, not computed */
     uint32_t node;    /* that it was restored from; PREFIX_NONE: none */
     uint32_t n_spans; /* 0: all prompt positions were computed as prompt */

@@ -67,8 +67,8 @@ struct role_ops {
      * the calls below pass that on; NULL where there is no other stage.
      * false: nothing is reused. */
     bool reuses;
-    /* Evict from the index until the Submit's needs at the other stages fit; the
-     * path to node `spare` goes last (prefix_make_room()).  Returns
+    /* Evict from the index until the Submit's needs at the other stages fit;
+     * the path to node `spare` goes last (prefix_make_room()).  Returns
      * ST_RESOURCE_EXHAUSTED if they do not fit then; e names the stage. */
     enum status (*make_room)(void *self, const Sluice__V1__SubmitRequest *m,
                              uint32_t spare, struct error *e);
@@ -77,6 +77,9 @@ struct role_ops {
      * the other stages do likewise. */
     void (*restore)(void *self, const struct sequence *s,
                     const struct role_restore *r);
+    /* Write what the newest range freed at the other stages, in their order,
+     * and return their number, at most STAGES_MAX - 1. */
+    uint32_t (*freed)(const void *self, uint32_t *blocks, uint32_t *slots);
     /* A checkpoint of that name was reserved here.  Returns false if the other
      * stages have no room for theirs. */
     bool (*reserve)(void *self, uint32_t checkpoint);

@@ -269,14 +269,16 @@ void leader_restore(void *self, const struct sequence *s,
     Sluice__V1__StageRestore m = SLUICE__V1__STAGE_RESTORE__INIT;
     struct error e;
 
+    memset(&l->freed, 0, sizeof l->freed);
     if (!s->staged || s->remove_sent || !assembly_is_up(l->assembly)) {
         return;
     }
     if (s->recompute == RECOMPUTE_ALONE) {
         leader_note(l, s)->begins = r->position;
     }
-    check_mirror(l, mirror_restore(&l->mirror, s->grant, &mine, from, NULL, &e),
-                 &e, "Restore", s->grant);
+    check_mirror(
+        l, mirror_restore(&l->mirror, s->grant, &mine, from, &l->freed, &e), &e,
+        "Restore", s->grant);
     m.grant = s->grant;
     m.position = r->position;
     m.has_node = r->node != PREFIX_NONE;
@@ -287,6 +289,19 @@ void leader_restore(void *self, const struct sequence *s,
     m.from = from;
     m.has_cut = m.cut = r->cut;
     leader_send(l, METHOD_STAGE_RESTORE, &m.base);
+}
+
+uint32_t leader_freed(const void *self, uint32_t *blocks, uint32_t *slots)
+{
+    const struct leader *l = self;
+    const struct mirror *m = &l->mirror;
+
+    for (uint32_t i = 0; i < m->n_stages; i++) {
+        blocks[i] =
+            m->stages[i].pages_per_block > 0 ? l->freed.n[POOL_BLOCKS] : 0;
+        slots[i] = m->stages[i].pages_per_slot > 0 ? l->freed.n[POOL_SLOTS] : 0;
+    }
+    return m->n_stages;
 }
 
 static void send_keep(struct leader *l, uint64_t grant, uint32_t at, uint32_t n)
