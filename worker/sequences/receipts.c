@@ -35,8 +35,8 @@ void receipts_answer(struct peer *p, uint64_t call,
 }
 
 /* Adds what the range freed at each stage; the counts are their sums. */
-static void add_stages(const struct sequences *q, Sluice__V1__Receipt *m,
-                       uint32_t *blocks, uint32_t *slots)
+static void add_cut(const struct sequences *q, Sluice__V1__Receipt *m,
+                    uint32_t *blocks, uint32_t *slots)
 {
     const struct role_ops *ops = q->role.ops;
     uint32_t n = ops->freed == NULL
@@ -69,7 +69,7 @@ void receipts_cut(struct sequences *q, struct peer *p, uint64_t call,
     m.n_generated = s->n_generated;
     m.blocks = freed->n[POOL_BLOCKS];
     m.slots = freed->n[POOL_SLOTS];
-    add_stages(q, &m, blocks, slots);
+    add_cut(q, &m, blocks, slots);
     m.has_position = true;
     m.position = position;
     m.snapshot = ledger_next_snapshot(&q->ledger);
