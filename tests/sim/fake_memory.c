@@ -186,5 +186,6 @@ bool fake_memory_is_others(const struct fake_engine *e, uint32_t page,
 {
     const struct page *p = &e->pages[page];
 
-    return p->plans > 0 && (p->mixed || p->sequence != sequence);
+    return !fake_engine_takes_hidden(e) && p->plans > 0 &&
+           (p->mixed || p->sequence != sequence);
 }
