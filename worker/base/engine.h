@@ -44,9 +44,9 @@
 #define PLAN_TOKENS_MAX  STEP_TOKENS_MAX
 #define TOKEN_NONE       UINT32_MAX
 #define SLOT_NONE        UINT32_MAX
-#define PLAN_SAVES_MAX   4 /* of one row */
+#define PLAN_SAVES_MAX   4 /* a row */
 #define PLAN_COPIES_MAX  4096
-#define PLAN_BLOCKS_MAX  (1 << 22) /* of all rows, unless one needs more */
+#define PLAN_BLOCKS_MAX  (1 << 22) /* all rows, unless one needs more */
 
 /* A sequence's ids in the core's own storage, in pages of 1 << shift:
  * id i is memory[(memory[(root << shift) + (i >> shift)] << shift) + i % page].
@@ -82,7 +82,7 @@ struct plan_row {
     bool chained;      /* n_tokens = 1: the id is the token sampled for row
                         * `chain_row` of the previous plan */
     uint32_t chain_row;
-    uint32_t source;   /* of a twin: the row, before it in this plan, that
+    uint32_t source;   /* twin: the row, before it in this plan, that
                         * samples from the same logits */
     uint32_t block;    /* blocks[block .. block + n_blocks): its table, page
                         * numbers */

@@ -131,7 +131,11 @@ struct sequence {
     /* Reuse (worker/cache/prefix.h). */
     bool cache; /* it reuses, and may be reused */
     uint8_t n_scope;
+<<<<<<< HEAD
     uint8_t scope[PREFIX_SCOPE_MAX]; /* [n_scope] of tenant and salt */
+=======
+    uint8_t scope[PREFIX_SCOPE_MAX]; /* [n_scope] of its tenant and salt */
+>>>>>>> w/seq
     uint32_t reused;  /* first positions that were restored, not computed */
     uint32_t node;    /* that it was restored from; PREFIX_NONE: none */
     uint32_t n_spans; /* 0: all prompt positions were computed as prompt */
@@ -160,10 +164,10 @@ struct sequence {
 
     /* Continuation (worker/sequences/continue.h). */
     struct sequence *from; /* KEPT: its memory will be taken over; or NULL */
-    struct sequence *heir; /* of a KEPT one: that takes it over; or NULL */
+    struct sequence *heir; /* takes this one over, which is KEPT; or NULL */
     struct sequence_key from_key;
     bool continues;  /* from_key is set */
-    uint32_t n_kept; /* of a KEPT one: ids that remain */
+    uint32_t n_kept; /* ids that remain of a KEPT one */
 
     /* At a leader: the later stages. */
     bool staged;      /* they hold the sequence until its Remove returns */

@@ -111,8 +111,8 @@ static enum status check_spans(const Sluice__V1__SubmitRequest *m,
     return ST_OK;
 }
 
-static enum status check_tenant(const Sluice__V1__SubmitRequest *m,
-                                struct error *e)
+static enum status check_scope(const Sluice__V1__SubmitRequest *m,
+                               struct error *e)
 {
     if (m->tenant.len > TENANT_NAME_MAX) {
         return error_set(e, ST_INVALID_ARGUMENT,
@@ -138,7 +138,7 @@ static enum status check_submit(const struct sequences *q,
                          KEEP_MS_MAX);
     }
     if (check_lengths(q, m, e) != ST_OK || check_sampling(q, m, e) != ST_OK ||
-        check_spans(m, e) != ST_OK || check_tenant(m, e) != ST_OK ||
+        check_spans(m, e) != ST_OK || check_scope(m, e) != ST_OK ||
         submit_check_need(q, &need, m->n_prompt + m->max_tokens, e) != ST_OK ||
         continue_check(q, m, e) != ST_OK) {
         return e->code;

@@ -67,7 +67,7 @@ void batch_begin(struct batch *t, struct pool *pool, uint64_t step);
 bool batch_has_room(const struct batcher_limits *l, const struct pool *pool,
                     const struct batch *t, const struct sequence *s,
                     uint32_t end);
-/* The same for one more checkpoint. */
+/* Returns whether the plan has room for the moves of one more checkpoint. */
 bool batch_has_copies(const struct batcher_limits *l, const struct batch *t);
 
 /* Takes the blocks and the slot for positions [0, end) of s: granted to held.

@@ -107,8 +107,8 @@ void batcher_again(struct batcher *b, struct sequence *s);
  * twins wait for s, the first of them leads from now on. */
 void batcher_drop(struct batcher *b, struct sequence *s);
 
-/* The next plan copies a checkpoint to the slot of a kept sequence, before all
- * else.  Returns false if it already does so for LOADS_MAX sequences. */
+/* Lets the next plan copy a checkpoint to the slot of a kept sequence, before
+ * all else.  Returns false if it already does so for LOADS_MAX sequences. */
 MUST_CHECK bool batcher_load(struct batcher *b, uint32_t checkpoint,
                              uint32_t slot);
 

@@ -44,8 +44,8 @@ MUST_CHECK enum status continue_complete(struct sequences *q,
  * that the row copies to its last one; PLACE_NONE: none. */
 void continue_take(struct batcher *b, struct sequence *s, uint32_t *copied);
 
-/* Unbinds s, which ends: if it waited for a kept sequence, that one's lease
- * starts anew; if s is a kept one, its heir goes on without it. */
+/* Removes the bond of s, which ends: if it waited for a kept sequence, that
+ * one's lease starts anew; if s is a kept one, its heir goes on without it. */
 void continue_leave(struct sequences *q, struct sequence *s);
 
 /* Removes [m->begin, m->end) from a kept sequence.  freed, position: for the

@@ -37,7 +37,7 @@ void publish_begin(struct sequences *q, const uint8_t *key);
 /* Sends the next message, if one is due.  Returns when to call again. */
 int64_t publish_send(struct sequences *q, int64_t now_us);
 
-/* The router requests a snapshot. */
+/* Starts over with a snapshot, as the router requests. */
 void publish_restart(struct sequences *q);
 
 #endif

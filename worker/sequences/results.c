@@ -101,15 +101,18 @@ void results_check_choices(struct sequences *q, const struct plan *p)
 static void count_step(struct worker_steps *m, const struct sequences *q,
                        const struct batch *t)
 {
-    uint32_t n_prefill = 0, n_tokens = 0;
+    uint32_t n_prefill = 0, n_twins = 0, n_tokens = 0;
 
     for (uint32_t i = 0; i < t->plan.n_rows; i++) {
-        n_prefill += t->plan.rows[i].kind == ROW_PROMPT;
-        n_tokens += t->plan.rows[i].n_tokens;
+        const struct plan_row *row = &t->plan.rows[i];
+
+        n_twins += row->n_tokens == 0;
+        n_prefill += row->n_tokens > 0 && row->kind == ROW_PROMPT;
+        n_tokens += row->n_tokens;
     }
     metric_time(&m->step, q->result.device_us);
     metric_size(&m->step_prefill_rows, n_prefill);
-    metric_size(&m->step_decode_rows, t->plan.n_rows - n_prefill);
+    metric_size(&m->step_decode_rows, t->plan.n_rows - n_prefill - n_twins);
     metric_size(&m->step_tokens, n_tokens);
 }
 

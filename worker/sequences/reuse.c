@@ -162,7 +162,7 @@ uint32_t reuse_spare(struct reuse *u, const struct sequence *s)
 {
     uint32_t n = least(reusable(u, s) + 1, s->n_received);
 
-    return reuse_has(u, s) ? prefix_find(u->index, s->tenant, s->n_tenant,
+    return reuse_has(u, s) ? prefix_find(u->index, s->scope, s->n_scope,
                                          &u->table->slab, &s->tokens, n)
                            : PREFIX_NONE;
 }

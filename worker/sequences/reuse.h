@@ -1,5 +1,5 @@
-/* reuse.h - What a sequence reuses of earlier ones, and what it leaves for
- * later ones.
+/* reuse.h - Prefixes that a sequence restores from the index, and that it
+ * leaves there.
  *
  * The first plan of a sequence looks for the deepest restorable prefix of its
  * ids in the index (worker/cache/prefix.h):

@@ -67,8 +67,8 @@ struct role_ops {
      * the calls below pass that on; NULL where there is no other stage.
      * false: nothing is reused. */
     bool reuses;
-    /* Evict from the index until the Submit's needs at the other stages fit; the
-     * path to node `spare` goes last (prefix_make_room()). */
+    /* Evict from the index until the Submit's needs at the other stages fit;
+     * the path to node `spare` goes last (prefix_make_room()). */
     void (*make_room)(void *self, const Sluice__V1__SubmitRequest *m,
                       uint32_t spare);
     /* s has matched, was taken back, or took over another sequence; no plan in

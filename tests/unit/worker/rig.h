@@ -27,7 +27,7 @@
 #define RIG_LIVE      WORKER_SEQUENCES_MAX
 #define RIG_VOCAB     1000u
 #define RIG_EOS       7u
-#define RIG_CONTEXT   512u  /* of rig_defaults() */
+#define RIG_CONTEXT   512u  /* rig_defaults() */
 #define RIG_IDS       4096u /* most ids of a sequence */
 
 /* The end of a call by the router's end. */
@@ -184,6 +184,7 @@ struct rig_submit {
     uint32_t n_top;
     const uint32_t *prompt; /* [n_prompt]; NULL: rig_prompt_id() of id */
     const char *tenant;     /* NULL: none */
+    const char *salt;       /* cache_salt; NULL: none */
     bool no_cache;
     uint32_t n_spans;
     const uint32_t *spans;

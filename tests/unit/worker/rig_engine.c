@@ -202,7 +202,7 @@ static uint32_t row_id(const struct rig_fake *f, const struct plan *p,
     return p->tokens[row->token + i];
 }
 
-/* Checks what the engine contract says of a row's saves. */
+/* Checks a row's saves against the engine contract. */
 static void check_saves(const struct rig *r, const struct plan *p,
                         const struct plan_row *row)
 {

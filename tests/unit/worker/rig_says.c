@@ -33,6 +33,10 @@ static void fill_reuse(const struct rig_submit *s, struct rig_message *out)
         m->has_tenant = true;
         m->tenant = wire_text(s->tenant);
     }
+    if (s->salt != NULL) {
+        m->has_cache_salt = true;
+        m->cache_salt = wire_text(s->salt);
+    }
     m->has_cache = s->no_cache;
     m->cache = !s->no_cache;
     m->n_spans = s->n_spans;

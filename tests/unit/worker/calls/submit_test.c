@@ -96,6 +96,10 @@ CHANGE(spans_empty, static uint32_t runs[] = {10, 0, 10}; m->spans = runs;
        m->n_spans = 3)
 CHANGE(tenant_most, name_tenant(m, TENANT_NAME_MAX))
 CHANGE(tenant_long, name_tenant(m, TENANT_NAME_MAX + 1))
+CHANGE(salt_most, name_tenant(m, TENANT_NAME_MAX); m->has_cache_salt = true;
+       m->cache_salt = m->tenant)
+CHANGE(salt_long, name_tenant(m, CACHE_SALT_MAX + 1); m->has_cache_salt = true;
+       m->cache_salt = m->tenant; m->tenant.len = 1)
 CHANGE(zero_id, memset(message->id, 0, 16))
 CHANGE(short_id, message->ref.request_id.len = 15)
 CHANGE(no_id, message->ref.request_id.len = 0)
@@ -155,6 +159,9 @@ static const struct wrong wrongs[] = {
     {"tenant", tenant_most, ST_OK, ""},
     {"tenant", tenant_long, ST_INVALID_ARGUMENT,
      "tenant has 65 bytes, it may have 64"},
+    {"cache_salt", salt_most, ST_OK, ""},
+    {"cache_salt", salt_long, ST_INVALID_ARGUMENT,
+     "cache_salt has 65 bytes, it may have 64"},
     {"request_id", zero_id, ST_INVALID_ARGUMENT, "request_id is all zero"},
     {"request_id", short_id, ST_INVALID_ARGUMENT,
      "request_id has 15 bytes, it must have 16"},

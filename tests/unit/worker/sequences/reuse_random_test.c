@@ -200,7 +200,7 @@ static void cut(struct walk *k)
     rig_check_ok(k->r, tag);
     assert_in_range(k->r->ends[tag].receipt.position, 0, begin);
     *c = *old;
-    old->keep = false; /* its record does not know where it ends now */
+    old->keep = false; /* its record is longer now */
     c->n_spans = 0;
     for (uint32_t i = 0; i < old->n_spans && at < begin; i++) {
         uint32_t n = at + old->spans[i] < begin ? old->spans[i] : begin - at;

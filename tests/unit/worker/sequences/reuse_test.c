@@ -119,9 +119,10 @@ static void shares_nothing_within_the_first_unit(void **state)
     rig_free(&r);
 }
 
-static void tenants_share_nothing(void **state)
+static void tenants_and_salts_share_nothing(void **state)
 {
-    static const char *const names[] = {"a", "b", NULL, "a"};
+    static const char *const names[] = {"a", "b", NULL, "a", "a", "a"};
+    static const char *const salts[] = {NULL, NULL, NULL, NULL, "x", "x"};
     struct worker_options o;
     struct rig *r;
     uint32_t ids[200];
@@ -131,10 +132,13 @@ static void tenants_share_nothing(void **state)
     defaults(&o);
     r = rig_new(&o);
     make_prompt(ids, 200, 1, 200, 0);
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 6; i++) {
+        bool again = i == 3 || i == 5;
+
         s.id = i + 1;
         s.tenant = names[i];
-        assert_int_equal(run(r, &s), COLD(200, 2) - (i == 3 ? 192 : 0));
+        s.salt = salts[i];
+        assert_int_equal(run(r, &s), COLD(200, 2) - (again ? 192 : 0));
     }
     rig_free(&r);
 }
@@ -580,7 +584,7 @@ int main(void)
         cmocka_unit_test(restores_what_came_before),
         cmocka_unit_test(restores_at_a_branch_once_seen),
         cmocka_unit_test(shares_nothing_within_the_first_unit),
-        cmocka_unit_test(tenants_share_nothing),
+        cmocka_unit_test(tenants_and_salts_share_nothing),
         cmocka_unit_test(leaves_nothing_and_takes_nothing_without_cache),
         cmocka_unit_test(restores_generated_text_with_one_arithmetic),
         cmocka_unit_test(never_mixes_kinds),
