@@ -29,7 +29,6 @@
 
 #include "common/base/status.h"
 #include "common/base/timer.h"
-#include "common/wire/prefix_hash.h"
 #include "common/wire/request_id.h"
 #include "proto/common.pb-c.h"
 #include "worker/cache/logprobs.h"
@@ -131,11 +130,7 @@ struct sequence {
     /* Reuse (worker/cache/prefix.h). */
     bool cache; /* it reuses, and may be reused */
     uint8_t n_scope;
-<<<<<<< HEAD
-    uint8_t scope[PREFIX_SCOPE_MAX]; /* [n_scope] of tenant and salt */
-=======
     uint8_t scope[PREFIX_SCOPE_MAX]; /* [n_scope] of its tenant and salt */
->>>>>>> w/seq
     uint32_t reused;  /* first positions that were restored, not computed */
     uint32_t node;    /* that it was restored from; PREFIX_NONE: none */
     uint32_t n_spans; /* 0: all prompt positions were computed as prompt */

@@ -17,10 +17,7 @@ static bool same_key(const struct sequence_key *a, const struct sequence_key *b)
            memcmp(a->request_id, b->request_id, sizeof a->request_id) == 0;
 }
 
-<<<<<<< HEAD
-=======
 /* Returns whether m has the tenant and the salt of s. */
->>>>>>> w/seq
 static bool same_scope(const struct sequence *s,
                        const Sluice__V1__SubmitRequest *m)
 {

@@ -9,10 +9,6 @@ void publish_begin(struct sequences *q, const uint8_t *key)
 {
     struct publish *b = &q->publish;
 
-<<<<<<< HEAD
-    /* The index of a replica is its leader's. */
-=======
->>>>>>> w/seq
     b->on = key != NULL && q->base->o.reuse &&
             worker_options_role(&q->base->o) != ROLE_STAGE;
     b->sent_us = base_now_us(q->base) - PUBLISH_US; /* due at once */
