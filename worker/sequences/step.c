@@ -98,8 +98,14 @@ static void take_row(struct sequences *q, const struct plan_row *row,
 {
     const struct plan_result *r = &q->result;
 
-    if (is_over(s) ||
-        (s->recompute == RECOMPUTE_WAITS && !PLANT(SUCCESSOR_SURVIVES))) {
+    if (is_over(s)) {
+        /* Twins of its later rows must not use them. */
+        if (r->status != ST_OK) {
+            s->recompute = RECOMPUTE_WAITS;
+        }
+        return;
+    }
+    if (s->recompute == RECOMPUTE_WAITS && !PLANT(SUCCESSOR_SURVIVES)) {
         return;
     }
     if ((r->status != ST_OK && !PLANT(FAILED_STEP_USED)) ||

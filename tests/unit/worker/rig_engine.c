@@ -59,7 +59,7 @@ struct rig_fake {
     uint32_t n;
     struct plan_result done[ENGINE_DEPTH_MAX], before;
     uint32_t n_done;
-    /* Sequences of the newest failed plan, and the position of their rows: what
+    /* Sequences of failed plans, and the position of their rows: what
      * follows there is garbage until one begins at or before it. */
     struct {
         uint64_t sequence;
@@ -313,6 +313,28 @@ static bool has_failed(struct rig_fake *f, const struct plan_row *row)
     return false;
 }
 
+/* Several plans may fail before the first sequence begins anew. */
+static void note_failed(struct rig_fake *f, const struct plan_row *row)
+{
+    uint32_t at = 0;
+
+    while (at < f->n_failed && f->failed[at].sequence != row->sequence) {
+        at++;
+    }
+    if (at < f->n_failed) {
+        if (row->position < f->failed[at].position) {
+            f->failed[at].position = row->position;
+        }
+        return;
+    }
+    for (at = 0; at < f->n_failed && f->failed[at].sequence != 0; at++) {
+    }
+    assert_in_range(at, 0, PLAN_ROWS_MAX - 1);
+    f->n_failed += at == f->n_failed;
+    f->failed[at].sequence = row->sequence;
+    f->failed[at].position = row->position;
+}
+
 /* Every second row of a failed plan has written its blocks. */
 static void break_down(struct rig *r, const struct plan *p,
                        struct plan_result *out)
@@ -334,10 +356,8 @@ static void break_down(struct rig *r, const struct plan *p,
         rig_memory_ruin(f->memory, p, row);
     }
     rig_memory_after(f->memory, p, true);
-    f->n_failed = p->n_rows;
     for (uint32_t i = 0; i < p->n_rows; i++) {
-        f->failed[i].sequence = p->rows[i].sequence;
-        f->failed[i].position = p->rows[i].position;
+        note_failed(f, &p->rows[i]);
     }
 }
 
