@@ -22,16 +22,23 @@ static uint32_t n_ids(const struct choice *kept)
 
 /* ---- the claim ---- */
 
-static bool same_tenant(const struct request *request,
-                        const generate_message *m)
+static bool same_bytes(const void *a, size_t n, bool has, ProtobufCBinaryData b)
 {
-    size_t n = m->has_tenant ? m->tenant.len : 0;
+    size_t n_b = has ? b.len : 0;
 
-    return request->n_tenant == n &&
-           (n == 0 || memcmp(request->tenant_name, m->tenant.data, n) == 0);
+    return n == n_b && (n == 0 || memcmp(a, b.data, n) == 0);
 }
 
-/* A sequence of another tenant must look like one that does not exist. */
+static bool same_scope(const struct request *request, const generate_message *m)
+{
+    return same_bytes(request->tenant_name, request->n_tenant, m->has_tenant,
+                      m->tenant) &&
+           same_bytes(request->salt, request->n_salt, m->has_cache_salt,
+                      m->cache_salt);
+}
+
+/* A sequence of another tenant, or with another salt, must look like one that
+ * does not exist. */
 static struct choice *find_named(const struct requests *r,
                                  const generate_message *m)
 {
@@ -40,7 +47,7 @@ static struct choice *find_named(const struct requests *r,
         request_find(r, ref->request_id.data, ref->request_id.len);
 
     return request != NULL && ref->choice < request->n_choices &&
-                   same_tenant(request, m)
+                   same_scope(request, m)
                ? &request->choices[ref->choice]
                : NULL;
 }

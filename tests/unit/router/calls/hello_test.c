@@ -244,68 +244,6 @@ BAD(rows_huge)
     UNUSED;
     f->shard.max_rows = STEP_ROWS_MAX + 1;
 }
-BAD(ledger_broken)
-{
-    UNUSED;
-    f->classes[0].held = 1;
-}
-static void pages(struct fake *f, uint32_t total, uint32_t free, uint32_t held)
-{
-    f->classes[3].total = total;
-    f->classes[3].free = free;
-    f->classes[3].held = held;
-}
-BAD(pages_broken)
-{
-    UNUSED;
-    pages(f, 10, 9, 1);
-    f->classes[0].free--;
-}
-BAD(more_free_than_pages)
-{
-    UNUSED;
-    pages(f, 10, 7, 3);
-    f->classes[2].total = f->classes[2].held = 3;
-}
-BAD(more_held_than_total)
-{
-    UNUSED;
-    pages(f, 10, 7, 3);
-    f->classes[0].free = 0;
-    f->classes[1].held = 3;
-    f->classes[1].free = 0;
-}
-BAD(more_blocks_than_pages)
-{
-    UNUSED;
-    pages(f, 7, 7, 0);
-}
-BAD(blocks_without_pages)
-{
-    UNUSED;
-    f->shard.pages_per_block = 0;
-}
-BAD(old_minor)
-{
-    UNUSED;
-    m->version_minor = 1;
-}
-BAD(ledger_huge)
-{
-    UNUSED;
-    f->classes[1].total = f->classes[1].free = UINT32_MAX;
-}
-BAD(ledger_used)
-{
-    UNUSED;
-    f->ledger.grant = 1;
-}
-BAD(empty_pool)
-{
-    UNUSED;
-    f->classes[0].total = f->classes[0].free = 0;
-    f->classes[1].total = f->classes[1].free = 0;
-}
 BAD(long_device)
 {
     static char name[SHARD_DEVICE_MAX + 2];
@@ -359,20 +297,6 @@ static const struct bad table[] = {
     {vocab_huge, INVALID, "vocab is 1048577, must be 1..1048576"},
     {rows_0, INVALID, "max_rows is 0"},
     {rows_huge, INVALID, "max_rows is 513, must be 1..512"},
-    {ledger_broken, INVALID,
-     "shard: its ledger's blocks do not add up: total 8, but 8 are free and"},
-    {pages_broken, INVALID, "pages do not add up: 1 are held, but the blocks"},
-    {more_free_than_pages, INVALID, "blocks do not add up: 8 are free, but"},
-    {more_held_than_total, INVALID,
-     "total 2, but 0 are free and 3 held, cached and"},
-    {more_blocks_than_pages, INVALID, "8 blocks of 1 pages, but 7 pages in"},
-    {blocks_without_pages, INVALID, "8 blocks of 0 pages, but"},
-    {old_minor, ST_FAILED_PRECONDITION,
-     "your version is 1.1, but a worker needs 1.2 or later: upgrade "
-     "sluice-worker on its host"},
-    {ledger_huge, INVALID, "4294967295 slots"},
-    {ledger_used, INVALID, "must have session, snapshot and grant 0"},
-    {empty_pool, INVALID, "neither blocks nor slots"},
     {long_device, INVALID, "device"},
 };
 

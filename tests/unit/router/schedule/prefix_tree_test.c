@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "router/base/router_limits.h"
 #include "router/schedule/prefix_tree.h"
 
 #define UNITS  64
@@ -134,6 +135,29 @@ static void the_oldest_leaf_goes_first(void **state)
     prefix_tree_free(&t);
 }
 
+/* At the router's own bound, and one past it. */
+static void the_tree_has_a_limit(void **state)
+{
+    struct prefix_tree *t = prefix_tree_new(PREFIX_TREE_MAX, 7);
+    uint32_t depth[PREFIX_TREE_WORKERS];
+    struct prefix_hash h = {0, 3};
+
+    (void)state;
+    for (h.lo = 0; h.lo < PREFIX_TREE_MAX; h.lo++) {
+        prefix_tree_add(t, h, PREFIX_UNIT, 0);
+    }
+    assert_int_equal(prefix_tree_count(t), PREFIX_TREE_MAX);
+    prefix_tree_add(t, h, PREFIX_UNIT, 0);
+    assert_int_equal(prefix_tree_count(t), PREFIX_TREE_MAX);
+    h.lo = 0;
+    prefix_tree_match(t, &h, 1, depth);
+    assert_int_equal(depth[0], 0);
+    h.lo = 1;
+    prefix_tree_match(t, &h, 1, depth);
+    assert_int_equal(depth[0], PREFIX_UNIT);
+    prefix_tree_free(&t);
+}
+
 static uint32_t roll(uint64_t *dice, uint32_t sides)
 {
     *dice = *dice * 6364136223846793005u + 1442695040888963407u;
@@ -191,6 +215,7 @@ int main(void)
         cmocka_unit_test(what_goes_is_not_found),
         cmocka_unit_test(a_wrong_length_does_not_count),
         cmocka_unit_test(the_oldest_leaf_goes_first),
+        cmocka_unit_test(the_tree_has_a_limit),
         cmocka_unit_test(any_changes_agree_with_a_table),
     };
 
