@@ -49,7 +49,7 @@ struct prefix_node {
 };
 
 struct prefix_tenant {
-    uint8_t name[PREFIX_SCOPE_MAX]; /* the scope (prefix_hash.h) */
+    char name[PREFIX_SCOPE_MAX];
     uint8_t n_name;
     struct prefix_hash root;
     uint32_t child; /* first of its first units */

@@ -29,6 +29,7 @@
 
 #include "common/base/status.h"
 #include "common/base/timer.h"
+#include "common/wire/prefix_hash.h"
 #include "common/wire/request_id.h"
 #include "proto/common.pb-c.h"
 #include "worker/cache/logprobs.h"
@@ -130,7 +131,7 @@ struct sequence {
     /* Reuse (worker/cache/prefix.h). */
     bool cache; /* it reuses, and may be reused */
     uint8_t n_scope;
-    uint8_t scope[PREFIX_SCOPE_MAX]; /* [n_scope] of its tenant and salt */
+    uint8_t scope[PREFIX_SCOPE_MAX]; /* [n_scope] tenant and salt */
     uint32_t reused;  /* first positions that were restored, not computed */
     uint32_t node;    /* that it was restored from; PREFIX_NONE: none */
     uint32_t n_spans; /* 0: all prompt positions were computed as prompt */
@@ -159,10 +160,10 @@ struct sequence {
 
     /* Continuation (worker/sequences/continue.h). */
     struct sequence *from; /* KEPT: its memory will be taken over; or NULL */
-    struct sequence *heir; /* takes this one over, which is KEPT; or NULL */
+    struct sequence *heir; /* of a KEPT one: that takes it over; or NULL */
     struct sequence_key from_key;
     bool continues;  /* from_key is set */
-    uint32_t n_kept; /* ids that remain of a KEPT one */
+    uint32_t n_kept; /* of a KEPT one: ids that remain */
 
     /* At a leader: the later stages. */
     bool staged;      /* they hold the sequence until its Remove returns */
