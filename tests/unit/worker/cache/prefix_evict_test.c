@@ -89,6 +89,35 @@ static void what_is_used_stays(void **state)
     bench_end(&b);
 }
 
+/* Turn 1 restores the state at 256 twice; later its turns restore deeper ones,
+ * ten times each. */
+static void only_the_state_that_is_restored_counts_as_used(void **state)
+{
+    struct bench_options o = hybrid;
+    struct bench b;
+
+    (void)state;
+    o.n_pages = 200;
+    bench_begin(&b, &o);
+    run(&b, "", 1, 300);
+    for (uint32_t turn = 2; turn < 4; turn++) {
+        bench_text(text, 300, 1);
+        bench_text(text + 300, 200, turn);
+        assert_int_equal(bench_run(&b, "", text, 500), 256);
+        for (int i = 0; i < 10; i++) {
+            assert_int_equal(bench_match(&b, "", text, 500).n_tokens, 448);
+        }
+    }
+    run(&b, "", 9, 300);
+    for (int i = 0; i < 12; i++) {
+        find(&b, "", 9, 300);
+    }
+    make_room(&b, 8, PREFIX_NONE);
+    assert_int_equal(find(&b, "", 9, 300).n_tokens, 256);
+    assert_int_equal(find(&b, "", 1, 300).n_tokens, 0);
+    bench_end(&b);
+}
+
 /* However often it was used, if that is long ago. */
 static void what_was_used_long_ago_goes(void **state)
 {
@@ -405,6 +434,7 @@ int main(void)
         cmocka_unit_test(blocks_that_lead_to_no_state_go_first),
         cmocka_unit_test(an_earlier_turn_goes_before_another_session),
         cmocka_unit_test(what_is_used_stays),
+        cmocka_unit_test(only_the_state_that_is_restored_counts_as_used),
         cmocka_unit_test(what_was_used_long_ago_goes),
         cmocka_unit_test(dear_states_stay_before_cheap_ones),
         cmocka_unit_test(what_is_spared_goes_last),

@@ -212,6 +212,11 @@ static void check_mirror(void)
         }
         prefix_restart(f.b.x);
     }
+    /* The index may change between two parts of a snapshot. */
+    if (below(3) > 0) {
+        take_events(false);
+        return;
+    }
     while (take_events(false)) {
     }
     for (uint32_t i = 0; i < NODES; i++) {
