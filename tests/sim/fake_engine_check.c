@@ -92,15 +92,18 @@ static void claim_slot(struct fake_engine *e, struct flown *f,
     }
 }
 
-/* Returns whether the row writes to a block what it contains already, as far as
- * that is known. */
+/* Returns whether the row writes to a block what it contains already.  What a
+ * failed step left there does not count for a sequence that is computed again:
+ * the others that share it are computed again too. */
 static bool writes_the_same(struct fake_engine *e, const struct plan *p,
                             const struct plan_row *r, uint32_t page, uint32_t k)
 {
     uint32_t bt = e->draw->block_tokens;
-    bool same = !r->chained && e->pages[page].kind == PAGE_CELLS;
+    bool again = fake_engine_track(e, r->sequence)->again;
+    bool cells = e->pages[page].kind == PAGE_CELLS;
+    bool same = !r->chained && (cells || again);
 
-    for (uint32_t i = 0; i < r->n_tokens && same; i++) {
+    for (uint32_t i = 0; i < r->n_tokens && same && cells; i++) {
         uint32_t at = r->position + i, token = 0;
         const struct cell *c = fake_cell(e, page, at);
         struct fake_hidden h;
@@ -114,6 +117,9 @@ static bool writes_the_same(struct fake_engine *e, const struct plan *p,
                        &h, p->hidden + (size_t)(r->token + i) * FAKE_HIDDEN,
                        e->model->salt, e->shard.begin)) {
             token = h.token;
+        }
+        if (again && (c->where >> 1 != at || c->token & CELL_SPOILT)) {
+            continue;
         }
         same =
             c->token == token && c->where >> 1 == at &&
