@@ -252,16 +252,17 @@ static struct sequence *new_sequence(struct sequences *q,
 
 /* Evicts until the need is free.  The prefix that s will restore goes last: the
  * router may have chosen this worker for it. */
-static void make_room(struct sequences *q, const struct sequence *s,
-                      const struct pool_need *need,
-                      const Sluice__V1__SubmitRequest *m)
+static enum status make_room(struct sequences *q, const struct sequence *s,
+                             const struct pool_need *need,
+                             const Sluice__V1__SubmitRequest *m,
+                             struct error *e)
 {
     uint32_t spare = reuse_spare(&q->reuse, s);
 
     prefix_make_room(q->reuse.index, need, spare);
-    if (q->role.ops->make_room != NULL) {
-        q->role.ops->make_room(q->role.self, m, spare);
-    }
+    return q->role.ops->make_room == NULL
+               ? ST_OK
+               : q->role.ops->make_room(q->role.self, m, spare, e);
 }
 
 static struct sequence *make_sequence(struct sequences *q,
@@ -274,8 +275,8 @@ static struct sequence *make_sequence(struct sequences *q,
     if (s == NULL) {
         return NULL;
     }
-    make_room(q, s, &need, m);
-    if (pool_grant(&q->pool, &need, e) != ST_OK) {
+    if (make_room(q, s, &need, m, e) != ST_OK ||
+        pool_grant(&q->pool, &need, e) != ST_OK) {
         sequence_free(&q->table, &s);
         return NULL;
     }

@@ -34,10 +34,33 @@ void receipts_answer(struct peer *p, uint64_t call,
     peer_end(p, call, &m.base);
 }
 
+/* Adds what the range freed at each stage; the counts are their sums. */
+static void add_cut(const struct sequences *q, Sluice__V1__Receipt *m,
+                    uint32_t *blocks, uint32_t *slots)
+{
+    const struct role_ops *ops = q->role.ops;
+    uint32_t n = ops->freed == NULL
+                     ? 0
+                     : ops->freed(q->role.self, blocks + 1, slots + 1);
+
+    blocks[0] = m->blocks;
+    slots[0] = m->slots;
+    for (uint32_t i = 1; i <= n; i++) {
+        m->blocks += blocks[i];
+        m->slots += slots[i];
+    }
+    if (n > 0 && m->blocks + m->slots > 0) {
+        m->n_stage_blocks = m->n_stage_slots = n + 1;
+        m->stage_blocks = blocks;
+        m->stage_slots = slots;
+    }
+}
+
 void receipts_cut(struct sequences *q, struct peer *p, uint64_t call,
                   const struct sequence *s, const struct pool_need *freed,
                   uint32_t position)
 {
+    uint32_t blocks[STAGES_MAX], slots[STAGES_MAX];
     Sluice__V1__Receipt m;
     Sluice__V1__SequenceRef ref;
 
@@ -46,6 +69,7 @@ void receipts_cut(struct sequences *q, struct peer *p, uint64_t call,
     m.n_generated = s->n_generated;
     m.blocks = freed->n[POOL_BLOCKS];
     m.slots = freed->n[POOL_SLOTS];
+    add_cut(q, &m, blocks, slots);
     m.has_position = true;
     m.position = position;
     m.snapshot = ledger_next_snapshot(&q->ledger);

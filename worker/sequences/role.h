@@ -68,14 +68,18 @@ struct role_ops {
      * false: nothing is reused. */
     bool reuses;
     /* Evict from the index until the Submit's needs at the other stages fit;
-     * the path to node `spare` goes last (prefix_make_room()). */
-    void (*make_room)(void *self, const Sluice__V1__SubmitRequest *m,
-                      uint32_t spare);
+     * the path to node `spare` goes last (prefix_make_room()).  Returns
+     * ST_RESOURCE_EXHAUSTED if they do not fit then; e names the stage. */
+    enum status (*make_room)(void *self, const Sluice__V1__SubmitRequest *m,
+                             uint32_t spare, struct error *e);
     /* s has matched, was taken back, or took over another sequence; no plan in
      * flight names it.  Called at once, before anything else can be evicted:
      * the other stages do likewise. */
     void (*restore)(void *self, const struct sequence *s,
                     const struct role_restore *r);
+    /* Write what the newest range freed at the other stages, in their order,
+     * and return their number, at most STAGES_MAX - 1. */
+    uint32_t (*freed)(const void *self, uint32_t *blocks, uint32_t *slots);
     /* A checkpoint of that name was reserved here.  Returns false if the other
      * stages have no room for theirs. */
     bool (*reserve)(void *self, uint32_t checkpoint);

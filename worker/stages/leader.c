@@ -554,4 +554,5 @@ const struct role_ops leader_role = {.check = check,
                                      .reuses = true,
                                      .make_room = leader_make_room,
                                      .restore = leader_restore,
+                                     .freed = leader_freed,
                                      .keep = leader_keep};

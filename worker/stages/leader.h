@@ -84,6 +84,7 @@ struct leader {
                                 * step     whose Forward will save it */
     struct leader_added added;
     struct leader_gone gone;
+    struct pool_need freed;          /* at the stages, by the newest range */
     const struct pool_need *opening; /* of the Submit that needs room */
 };
 
@@ -126,10 +127,11 @@ bool leader_saves(struct leader *l, uint64_t step, uint32_t checkpoint);
 void leader_recv_geometry(struct leader *l, const Sluice__V1__StageGeometry *m);
 
 /* Entries of leader_role. */
-void leader_make_room(void *self, const Sluice__V1__SubmitRequest *m,
-                      uint32_t spare);
+enum status leader_make_room(void *self, const Sluice__V1__SubmitRequest *m,
+                             uint32_t spare, struct error *e);
 void leader_restore(void *self, const struct sequence *s,
                     const struct role_restore *r);
+uint32_t leader_freed(const void *self, uint32_t *blocks, uint32_t *slots);
 void leader_keep(void *self, const struct sequence *s, uint32_t node,
                  uint32_t end);
 

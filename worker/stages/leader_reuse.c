@@ -230,20 +230,31 @@ bool leader_saves(struct leader *l, uint64_t step, uint32_t checkpoint)
 
 /* ---- the entries of the role ---- */
 
-void leader_make_room(void *self, const Sluice__V1__SubmitRequest *m,
-                      uint32_t spare)
+/* The router counts the room of every stage, so that a Submit fits; otherwise
+ * this one alone is refused, because a stage can only end the assembly. */
+enum status leader_make_room(void *self, const Sluice__V1__SubmitRequest *m,
+                             uint32_t spare, struct error *e)
 {
     struct leader *l = self;
     struct pool_need own = {{m->need->blocks, m->need->slots, 0}};
     struct pool_need need;
+    uint32_t at = 0;
 
     if (!l->known || m->stages == NULL) {
-        return;
+        return ST_OK;
     }
     need = stages_need(m->stages);
     l->opening = &need;
     prefix_make_room(l->sequences->reuse.index, &own, spare);
     l->opening = NULL;
+    return mirror_fits(&l->mirror, &need, &at)
+               ? ST_OK
+               : error_set(e, ST_RESOURCE_EXHAUSTED,
+                           "needs %u blocks and %u slots, stage %u has %u of "
+                           "%u pages free",
+                           need.n[POOL_BLOCKS], need.n[POOL_SLOTS], at + 1,
+                           mirror_free(&l->mirror, at),
+                           l->mirror.stages[at].n_pages);
 }
 
 void leader_restore(void *self, const struct sequence *s,
@@ -258,14 +269,16 @@ void leader_restore(void *self, const struct sequence *s,
     Sluice__V1__StageRestore m = SLUICE__V1__STAGE_RESTORE__INIT;
     struct error e;
 
+    memset(&l->freed, 0, sizeof l->freed);
     if (!s->staged || s->remove_sent || !assembly_is_up(l->assembly)) {
         return;
     }
     if (s->recompute == RECOMPUTE_ALONE) {
         leader_note(l, s)->begins = r->position;
     }
-    check_mirror(l, mirror_restore(&l->mirror, s->grant, &mine, from, NULL, &e),
-                 &e, "Restore", s->grant);
+    check_mirror(
+        l, mirror_restore(&l->mirror, s->grant, &mine, from, &l->freed, &e), &e,
+        "Restore", s->grant);
     m.grant = s->grant;
     m.position = r->position;
     m.has_node = r->node != PREFIX_NONE;
@@ -276,6 +289,19 @@ void leader_restore(void *self, const struct sequence *s,
     m.from = from;
     m.has_cut = m.cut = r->cut;
     leader_send(l, METHOD_STAGE_RESTORE, &m.base);
+}
+
+uint32_t leader_freed(const void *self, uint32_t *blocks, uint32_t *slots)
+{
+    const struct leader *l = self;
+    const struct mirror *m = &l->mirror;
+
+    for (uint32_t i = 0; i < m->n_stages; i++) {
+        blocks[i] =
+            m->stages[i].pages_per_block > 0 ? l->freed.n[POOL_BLOCKS] : 0;
+        slots[i] = m->stages[i].pages_per_slot > 0 ? l->freed.n[POOL_SLOTS] : 0;
+    }
+    return m->n_stages;
 }
 
 static void send_keep(struct leader *l, uint64_t grant, uint32_t at, uint32_t n)

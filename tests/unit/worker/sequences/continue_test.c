@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig.h"
+#include "worker/sequences/batch.h"
 
 #define KEPT    4
 #define UNKNOWN 0
@@ -609,6 +610,83 @@ static void the_state_is_lost_with_a_refused_plan(void **state)
     rig_free(&c.r);
 }
 
+/* A plan loads states for LOADS_MAX kept sequences; further ranges wait. */
+static void bounds_the_states_that_a_plan_loads(void **state)
+{
+    struct worker_options o;
+    struct rig *r;
+    struct rig_submit s = {.n_prompt = 70, .max_tokens = 3, .keep_ms = 60000};
+    uint64_t tag = 0;
+
+    (void)state;
+    defaults(&o);
+    o.slot_cap = LOADS_MAX + 2;
+    o.n_pages = 4096;
+    r = rig_new(&o);
+    for (s.id = 1; s.id <= LOADS_MAX + 1; s.id++) {
+        rig_submit(r, &s);
+    }
+    rig_turn(r);
+    rig_run(r);
+    for (uint32_t id = 1; id <= LOADS_MAX; id++) {
+        tag = rig_remove_range(r, id, 70, 0);
+        rig_turn(r);
+        rig_check_ok(r, tag);
+        assert_int_equal(r->ends[tag].receipt.position, 64);
+    }
+    cut_refused(r, LOADS_MAX + 1, 70, 0, ST_RESOURCE_EXHAUSTED, "try again");
+    s.keep_ms = 0;
+    rig_submit(r, &s); /* its plan loads them */
+    rig_turn(r);
+    tag = rig_remove_range(r, LOADS_MAX + 1, 70, 0);
+    rig_turn(r);
+    rig_check_ok(r, tag);
+    rig_run(r);
+    rig_free(&r);
+}
+
+/* Inherited kinds add two runs to those of the kept sequence. */
+static void bounds_the_runs_that_are_inherited(void **state)
+{
+    for (uint32_t over = 0; over < 2; over++) {
+        struct worker_options o;
+        struct rig *r;
+        uint32_t n = SPANS_MAX - 2 + over, ids[SPANS_MAX + 20];
+        uint32_t spans[SPANS_MAX];
+        struct rig_submit s = {.id = 1,
+                               .n_prompt = n,
+                               .max_tokens = 2,
+                               .keep_ms = 5000,
+                               .prompt = ids,
+                               .spans = spans,
+                               .n_spans = n};
+        uint64_t tag;
+
+        defaults(&o);
+        r = rig_new(&o);
+        for (uint32_t i = 0; i < SPANS_MAX + 20; i++) {
+            ids[i] = rig_prompt_id(1, i);
+            spans[i < SPANS_MAX ? i : 0] = 1;
+        }
+        rig_submit(r, &s);
+        rig_turn(r);
+        rig_run(r);
+        memcpy(ids + n, r->heard[1].tokens, 2 * sizeof *ids);
+        s.id = 2;
+        s.from = 1;
+        s.n_prompt = n + 7;
+        s.n_spans = 0;
+        tag = rig_submit(r, &s);
+        rig_turn(r);
+        assert_int_equal(r->ends[tag].status,
+                         over ? ST_INVALID_ARGUMENT : ST_OK);
+        assert_true(!over || strstr(r->ends[tag].text, "has 127 runs") != NULL);
+        rig_run(r);
+        rig_free(&r);
+    }
+    (void)state;
+}
+
 /* ---- the counter model ---- */
 
 static void counts_alike_continued(void **state)
@@ -664,6 +742,8 @@ int main(void)
         cmocka_unit_test(refuses_what_is_no_range),
         cmocka_unit_test(copies_a_block_that_others_have),
         cmocka_unit_test(the_state_is_lost_with_a_refused_plan),
+        cmocka_unit_test(bounds_the_states_that_a_plan_loads),
+        cmocka_unit_test(bounds_the_runs_that_are_inherited),
         cmocka_unit_test(counts_alike_continued),
     };
 

@@ -353,6 +353,14 @@ static void continues_and_cuts(void **state)
     assert_true(r->ends[tag].receipt.has_position);
     before = r->ends[tag].receipt.position;
     assert_int_equal(before % 64, 0);
+    assert_int_equal(r->ends[tag].receipt.n_stages, 3);
+    assert_true(r->ends[tag].receipt.stage_blocks[0] > 0);
+    for (uint32_t i = 1; i < 3; i++) {
+        assert_int_equal(r->ends[tag].receipt.stage_blocks[i],
+                         r->ends[tag].receipt.stage_blocks[0]);
+    }
+    assert_int_equal(r->ends[tag].receipt.blocks,
+                     3 * r->ends[tag].receipt.stage_blocks[0]);
     assert_true(last_said(r, METHOD_STAGE_RESTORE)->cut);
     assert_int_equal(last_said(r, METHOD_STAGE_RESTORE)->at, before);
     s.id = 3;
