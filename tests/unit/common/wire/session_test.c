@@ -30,6 +30,38 @@ static void goes_up(void **state)
     assert_int_equal(n.n_closes, 1);
 }
 
+/* A key of another length is of a later version, and is left alone. */
+static void takes_a_key_of_prefix_hashes(void **state)
+{
+    static const size_t lengths[] = {PREFIX_KEY_BYTES, PREFIX_KEY_BYTES - 1,
+                                     PREFIX_KEY_BYTES + 1, 0};
+    uint8_t key[PREFIX_KEY_BYTES + 1];
+
+    (void)state;
+    memset(key, 7, sizeof key);
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        Sluice__V1__HelloReply r = SLUICE__V1__HELLO_REPLY__INIT;
+        struct node n;
+
+        setup(&n);
+        tick(&n);
+        session_opened(&n.s, n.s.id);
+        r.version_major = WIRE_VERSION_MAJOR;
+        r.version_minor = WIRE_VERSION_MINOR;
+        r.session = 99;
+        r.name = wire_text("router");
+        r.has_prefix_key = lengths[i] > 0;
+        r.prefix_key = (ProtobufCBinaryData){lengths[i], key};
+        give(&n, hello_answer(99, &r.base, NULL, 0));
+        assert_int_equal(n.s.state, SESSION_UP);
+        assert_int_equal(n.s.has_prefix_key, i == 0);
+        if (i == 0) {
+            assert_memory_equal(n.s.prefix_key.bytes, key, PREFIX_KEY_BYTES);
+        }
+        teardown(&n);
+    }
+}
+
 static void hello_is_repeated_with_one_nonce(void **state)
 {
     struct node n;
@@ -310,6 +342,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(goes_up),
+        cmocka_unit_test(takes_a_key_of_prefix_hashes),
         cmocka_unit_test(hello_is_repeated_with_one_nonce),
         cmocka_unit_test(backs_off_with_jitter),
         cmocka_unit_test(long_session_resets_the_back_off),
