@@ -398,7 +398,7 @@ static void begin_row(struct fake_engine *e, const struct plan *p,
                          e->model->salt, e->shard.begin)) {
         h = (struct fake_hidden){0};
     }
-    if (r->position < t->next || h.again) {
+    if (r->position < t->next || h.again || t->refused) {
         *t = (struct tracked){.sequence = r->sequence,
                               .request = t->request,
                               .again = true,

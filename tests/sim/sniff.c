@@ -473,8 +473,6 @@ static void to_worker(struct sim *s, uint32_t conn, const struct envelope *e)
             adoptions_disown(s, conn, d);
         }
     }
-    s->counts.cells.deeds[DEED_INDEX_SNAPSHOT] +=
-        e->method == METHOD_WORKER_INDEX_SNAPSHOT;
     if (e->kind != ENVELOPE_CALL) {
         return;
     }
