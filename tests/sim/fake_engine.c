@@ -188,6 +188,11 @@ static bool refuses(struct fake_engine *e, const struct plan *p)
                    rng_chance(&e->rng, of < 5000 ? of : 5000);
 
     for (uint32_t i = 0; i < p->n_rows && refused; i++) {
+        const struct tracked *t = fake_engine_track(e, p->rows[i].sequence);
+
+        refused = !t->again && !t->refused && p->rows[i].position >= t->next;
+    }
+    for (uint32_t i = 0; i < p->n_rows && refused; i++) {
         fake_engine_track(e, p->rows[i].sequence)->refused = true;
     }
     e->sim->counts.cells.deeds[DEED_PLAN_REFUSED] += refused;

@@ -32,7 +32,6 @@ struct page {
     uint32_t request; /* that wrote it last, as its number; NO_REQUEST */
     /* Use by the plans in flight: */
     uint64_t sequence; /* that named it last */
-    bool refused;      /* a plan with it was: it is computed again */
     bool mixed;        /* others in flight name it too */
     uint32_t plans;    /* plans in flight that name it, */
     uint32_t epoch;    /* since its contents were last moved */
