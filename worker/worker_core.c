@@ -391,6 +391,15 @@ uint64_t worker_prefixes(const struct worker_core *w, uint32_t *n)
     return prefix_digest(w->sequences.reuse.index, n);
 }
 
+void worker_evicted(const struct worker_core *w, uint64_t *nodes,
+                    uint64_t *checkpoints)
+{
+    struct prefix_figures f = prefix_figures(w->sequences.reuse.index);
+
+    *nodes = f.evicted;
+    *checkpoints = f.evicted_checkpoints;
+}
+
 void worker_clear_index(struct worker_core *w)
 {
     prefix_clear(w->sequences.reuse.index);

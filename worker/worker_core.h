@@ -99,6 +99,9 @@ void worker_account(const struct worker_core *w, struct worker_account *out);
 /* Returns what the prefix index can restore, for auditors: the sum of
  * prefix_hash_digest() over its restorable positions, and *n, their number. */
 uint64_t worker_prefixes(const struct worker_core *w, uint32_t *n);
+/* Returns how many nodes and checkpoints of the prefix index were evicted. */
+void worker_evicted(const struct worker_core *w, uint64_t *nodes,
+                    uint64_t *checkpoints);
 /* Forgets the prefix index, for auditors. */
 void worker_clear_index(struct worker_core *w);
 

@@ -117,6 +117,8 @@ static enum status check_shares(const struct choice *choice, const receipt *m,
     return ST_OK;
 }
 
+/* The receipt of a range has the leader's figures alone: the other stages free
+ * their part later. */
 static enum status check_stages(const struct choice *choice, const receipt *m,
                                 struct error *e)
 {
@@ -124,7 +126,7 @@ static enum status check_stages(const struct choice *choice, const receipt *m,
     size_t n = w->replica == NULL ? 0 : w->replica->n_stages;
 
     if (m->n_stage_blocks == 0 && m->n_stage_slots == 0 &&
-        (n == 0 || (m->blocks == 0 && m->slots == 0))) {
+        (n == 0 || m->has_position || (m->blocks == 0 && m->slots == 0))) {
         return ST_OK;
     }
     if (m->n_stage_blocks != n || m->n_stage_slots != n) {

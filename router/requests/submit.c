@@ -107,7 +107,7 @@ static void fill_request(const struct request *request,
                                           (uint8_t *)(uintptr_t)request->salt};
     s->has_cache = request->uncached;
     s->cache = !request->uncached;
-    s->n_spans = request->n_spans;
+    s->n_spans = PLANT(SPANS_FORGOTTEN) ? 0 : request->n_spans;
     s->spans = request->spans;
 }
 

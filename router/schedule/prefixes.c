@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/base/plant.h"
 #include "router/schedule/schedule.h"
 
 _Static_assert(ROUTER_WORKERS_MAX <= PREFIX_TREE_WORKERS, "a bit each");
@@ -81,7 +82,9 @@ void prefixes_close(struct schedule *s, struct worker *w)
     struct prefixes *x = &s->prefixes;
     struct prefix_model *m = find(x, w->model);
 
-    forget(s, w);
+    if (!PLANT(FEED_OUTLIVES)) {
+        forget(s, w);
+    }
     if (m != NULL && w->feed.bit != PREFIX_BIT_NONE) {
         m->bits &= ~((uint64_t)1 << w->feed.bit);
         if (m->bits == 0) {

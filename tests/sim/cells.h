@@ -126,11 +126,8 @@ enum deed {
     DEED_RANGE,           /* range of kept memory removed */
     DEED_RANGE_BACK,      /* ... and some before it */
     DEED_RANGE_NOTHING,   /* ... with nothing left before it */
-    DEED_INDEX_SNAPSHOT,  /* router asks for an index after a gap */
     DEED_EVICTED_BLOCK,
     DEED_EVICTED_CHECKPOINT,
-    DEED_BRANCH,    /* checkpoint taken where a prompt branched off */
-    DEED_QUOTA,     /* tenant that may cache no more */
     DEED_ASSEMBLED, /* worker is in a complete assembly */
     DEED_ASSEMBLED_AGAIN,
     DEED_EDGE_REFUSED,    /* stage names another assembly */

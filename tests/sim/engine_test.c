@@ -548,6 +548,8 @@ static void test_a_refused_plan_has_no_effect(void **state)
     assert_int_equal(engine_submit(b.seam, &b.plan[0]), ST_RESOURCE_EXHAUSTED);
     assert_int_equal(fake_engine_named(b.engine), 0);
     b.sim->options.pools.workers[0].refuse_of = 0;
+    clear_plan(&b.plan[0]);
+    add_prompt(&b.plan[0], 1, 0, 0, 100);
     assert_int_equal(run_plan(&b, 0), right_token(&b, 100));
     assert_false(b.sim->failed);
     end_engine(&b);

@@ -178,14 +178,23 @@ static void finish(struct sim *s, uint32_t w, uint64_t life)
     node_soon(s, SIM_FIRST_WORKER + w);
 }
 
-/* Returns whether the plan is refused, without any effect.  Only plans of
- * several sequences are: the core ends a sequence whose plan of its own is
- * refused. */
+/* Returns whether the plan is refused, without any effect; more often if it has
+ * copies, which the core must not lose.  Only plans of several sequences are:
+ * the core ends a sequence whose plan of its own is refused. */
 static bool refuses(struct fake_engine *e, const struct plan *p)
 {
-    bool refused = p->n_rows > 1 && !e->sim->calm && e->pool->refuse_of &&
-                   rng_chance(&e->rng, e->pool->refuse_of);
+    uint32_t of = e->pool->refuse_of * (p->n_before ? 20 : 1);
+    bool refused = p->n_rows > 1 && !e->sim->calm && of &&
+                   rng_chance(&e->rng, of < 5000 ? of : 5000);
 
+    for (uint32_t i = 0; i < p->n_rows && refused; i++) {
+        const struct tracked *t = fake_engine_track(e, p->rows[i].sequence);
+
+        refused = !t->again && !t->refused && p->rows[i].position >= t->next;
+    }
+    for (uint32_t i = 0; i < p->n_rows && refused; i++) {
+        fake_engine_track(e, p->rows[i].sequence)->refused = true;
+    }
     e->sim->counts.cells.deeds[DEED_PLAN_REFUSED] += refused;
     return refused;
 }

@@ -47,6 +47,13 @@ static bool is_slot(const struct fake_engine *e, uint32_t slot)
            in_memory(e, slot, e->per_slot);
 }
 
+/* Returns whether plans in flight name the page, where that matters.  A later
+ * stage frees pages when a Remove arrives, because its plans run in order. */
+static bool is_in_flight(const struct fake_engine *e, uint32_t page)
+{
+    return e->pages[page].plans > 0 && !fake_engine_takes_hidden(e);
+}
+
 /* Makes the current row the only user of a page in this plan. */
 static void claim(struct fake_engine *e, const struct plan_row *r,
                   uint32_t page)
@@ -85,15 +92,18 @@ static void claim_slot(struct fake_engine *e, struct flown *f,
     }
 }
 
-/* Returns whether the row writes to a block what it contains already, as far as
- * that is known. */
+/* Returns whether the row writes to a block what it contains already.  What a
+ * failed step left there does not count for a sequence that is computed again:
+ * the others that share it are computed again too. */
 static bool writes_the_same(struct fake_engine *e, const struct plan *p,
                             const struct plan_row *r, uint32_t page, uint32_t k)
 {
     uint32_t bt = e->draw->block_tokens;
-    bool same = !r->chained && e->pages[page].kind == PAGE_CELLS;
+    bool again = fake_engine_track(e, r->sequence)->again;
+    bool cells = e->pages[page].kind == PAGE_CELLS;
+    bool same = !r->chained && (cells || again);
 
-    for (uint32_t i = 0; i < r->n_tokens && same; i++) {
+    for (uint32_t i = 0; i < r->n_tokens && same && cells; i++) {
         uint32_t at = r->position + i, token = 0;
         const struct cell *c = fake_cell(e, page, at);
         struct fake_hidden h;
@@ -107,6 +117,9 @@ static bool writes_the_same(struct fake_engine *e, const struct plan *p,
                        &h, p->hidden + (size_t)(r->token + i) * FAKE_HIDDEN,
                        e->model->salt, e->shard.begin)) {
             token = h.token;
+        }
+        if (again && (c->where >> 1 != at || c->token & CELL_SPOILT)) {
+            continue;
         }
         same =
             c->token == token && c->where >> 1 == at &&
@@ -385,7 +398,7 @@ static void begin_row(struct fake_engine *e, const struct plan *p,
                          e->model->salt, e->shard.begin)) {
         h = (struct fake_hidden){0};
     }
-    if (r->position < t->next || h.again) {
+    if (r->position < t->next || h.again || t->refused) {
         *t = (struct tracked){.sequence = r->sequence,
                               .request = t->request,
                               .again = true,
@@ -473,7 +486,7 @@ static void check_poison(struct fake_engine *e, const struct plan *p)
             return;
         }
         for (uint32_t k = c->from; k < c->from + c->n; k++) {
-            if (e->pages[k].plans) {
+            if (is_in_flight(e, k)) {
                 fake_engine_wrong(e, NULL, "page in flight is free");
             }
         }
@@ -490,7 +503,7 @@ static void check_before(struct fake_engine *e, const struct plan *p)
             return;
         }
         for (uint32_t k = 0; k < c->n; k++) {
-            if (e->pages[c->to + k].plans) {
+            if (is_in_flight(e, c->to + k)) {
                 fake_engine_wrong(e, NULL, "copy to a page in flight");
             }
             fake_memory_moved(e, c->from + k);
@@ -506,7 +519,7 @@ static void check_zeroes(struct fake_engine *e, const struct plan *p)
         uint32_t slot = p->zero_slots[i];
 
         for (uint32_t k = 0; k < e->per_slot && is_slot(e, slot); k++) {
-            if (e->pages[slot + k].plans) {
+            if (is_in_flight(e, slot + k)) {
                 fake_engine_wrong(e, NULL, "slot to zero is in flight");
             }
         }
@@ -552,7 +565,8 @@ static void check_after(struct fake_engine *e, const struct plan *p)
         for (uint32_t k = 0; k < c->n; k++) {
             struct page *g = &e->pages[c->to + k];
 
-            if (g->plans && !(r && g->sequence == r->sequence && !g->mixed)) {
+            if (is_in_flight(e, c->to + k) &&
+                !(r && g->sequence == r->sequence && !g->mixed)) {
                 fake_engine_wrong(e, r, "copy to a page in flight");
             }
             if (g->claim == e->plans) {

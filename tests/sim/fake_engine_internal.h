@@ -58,6 +58,7 @@ struct tracked {
     uint32_t n, n_prompt; /* number of ids that were run, */
     uint64_t ids;         /* and a digest of ids and positions */
     bool mixed;           /* a prompt row followed a generated one */
+    bool refused;         /* a plan with it was: it is computed again */
     bool tainted;         /* named by a failed plan: contents are undefined */
     bool again;           /* computed again after that, until it samples */
     bool anew;            /* ... from its newest row on */

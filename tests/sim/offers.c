@@ -225,6 +225,9 @@ static bool holds(const struct sim *s, uint32_t w, uint32_t begin, uint32_t end)
         blocks += page_align(d->layers[i].token_bytes * terms.block_tokens);
         slots += page_align(d->layers[i].slot_bytes);
     }
+    if (begin == end) {
+        return bytes <= d->workers[w].budget_bytes;
+    }
     need = split_need(&terms, blocks, slots);
     return bytes + pool_split_least(&need) <= d->workers[w].budget_bytes;
 }

@@ -42,10 +42,17 @@ static bool all_known(const struct sim *s, char *why, size_t cap)
 
 static void clear(struct sim *s)
 {
+    uint64_t *deeds = s->counts.cells.deeds;
+
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
         struct worker_core *core = node_worker(s, SIM_FIRST_WORKER + w);
 
         if (core) {
+            uint64_t nodes, checkpoints;
+
+            worker_evicted(core, &nodes, &checkpoints);
+            deeds[DEED_EVICTED_BLOCK] += nodes;
+            deeds[DEED_EVICTED_CHECKPOINT] += checkpoints;
             worker_clear_index(core);
             node_soon(s, SIM_FIRST_WORKER + w);
         }

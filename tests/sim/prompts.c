@@ -191,6 +191,7 @@ bool prompts_follow(struct sim *s, struct sim_request *request,
         request->from = old->number;
         request->from_choice = choice;
         request->n_before = known;
+        s->requests[old->number].cut = true; /* its memory may be passed on */
         copy_kinds(request, old, known);
     }
     return true;

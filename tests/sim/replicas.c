@@ -250,6 +250,8 @@ void replicas_receipt(struct sim *s, uint32_t node,
         if (n != 0) {
             sim_fail(s, -1, "receipt lists stages of a worker without stages");
         }
+    } else if (r->has_position) {
+        return; /* of a range: the leader's own figures */
     } else if (n != r->n_stage_slots ||
                (n == 0 ? r->blocks || r->slots
                        : r->blocks != sum(r->stage_blocks, n) ||

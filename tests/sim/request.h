@@ -61,7 +61,8 @@ struct sim_request {
     uint32_t from, from_choice, n_before; /* its ids, of the prompt */
     uint8_t *generated; /* [n_prompt] positions that were generated there; NULL:
                          * none; owned */
-    bool cut;           /* a range of its kept memory was removed */
+    bool cut; /* a range of its kept memory was removed, or all of it passed on
+               */
     struct sampling sampling; /* lists below */
     uint32_t *bias_tokens;    /* [n_biases] owned */
     float *biases;            /* [n_biases] owned */

@@ -258,7 +258,8 @@ static void receipt(struct sim *s, uint32_t conn, const struct envelope *e)
                          i == NO_REQUEST ? NULL : &s->requests[i], r);
     }
 
-    if (i != NO_REQUEST && r->sequence->choice < s->requests[i].n_choices) {
+    if (i != NO_REQUEST && r->sequence->choice < s->requests[i].n_choices &&
+        !r->has_position) { /* not of a range */
         struct sim_choice *c = &s->requests[i].choices[r->sequence->choice];
 
         c->freed_blocks += r->blocks;
@@ -472,8 +473,6 @@ static void to_worker(struct sim *s, uint32_t conn, const struct envelope *e)
             adoptions_disown(s, conn, d);
         }
     }
-    s->counts.cells.deeds[DEED_INDEX_SNAPSHOT] +=
-        e->method == METHOD_WORKER_INDEX_SNAPSHOT;
     if (e->kind != ENVELOPE_CALL) {
         return;
     }

@@ -14,7 +14,7 @@ static void fill_ledger(Sluice__V1__Ledger *l, Sluice__V1__ClassLedger c[4])
     sluice__v1__ledger__init(l);
     for (uint32_t i = 0; i < 4; i++) {
         sluice__v1__class_ledger__init(&c[i]);
-        c[i].total = c[i].free = i < 2 ? 1000 : 0;
+        c[i].total = c[i].free = 1000;
     }
     l->blocks = &c[0];
     l->slots = &c[1];
@@ -33,6 +33,7 @@ void stranger_shard_init(struct stranger_shard *x, const char *model)
     x->m.fingerprint = (ProtobufCBinaryData){sizeof weights, weights};
     x->m.layer_end = x->m.n_layers = 1;
     x->m.block_tokens = 32;
+    x->m.pages_per_block = x->m.pages_per_slot = x->m.pages_per_checkpoint = 1;
     x->m.context = 64;
     x->m.vocab = 256;
     x->m.max_rows = 8;

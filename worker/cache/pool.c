@@ -370,6 +370,9 @@ void pool_share(struct pool *p, uint32_t block, bool from_grant)
         pool_violation(p, "share-without-a-grant", POOL_BLOCKS, block);
         return;
     }
+    if (PLANT(REFERENCE_MISSED) && b->refs > 0) {
+        b->refs--;
+    }
     if (b->refs++ == 0) {
         p->cached.n[POOL_BLOCKS]--;
         p->held.n[POOL_BLOCKS]++;
@@ -520,6 +523,9 @@ uint32_t pool_take_moves(struct pool *p, struct plan_copy *out)
 void pool_untake_moves(struct pool *p, const struct plan_copy *moves,
                        uint32_t n)
 {
+    if (PLANT(MOVES_LOST)) {
+        return;
+    }
     if (n > 2 * PLAN_COPIES_MAX - p->n_moves) {
         pool_violation(p, "too-many-moves", POOL_BLOCKS, n);
         return;

@@ -93,7 +93,7 @@ void batch_carry(struct batch *t, struct pool *pool)
     memcpy(&t->moves[t->n_moves], &p->before[p->n_before],
            n * sizeof *t->moves);
     t->n_moves += n;
-    p->n_before += n;
+    p->n_before += PLANT(MOVED_BLOCK_STALE) ? 0 : n;
 }
 
 void batch_copy(struct batch *t, struct pool *pool, struct plan_copy c)

@@ -153,7 +153,7 @@ static void copy_begin(struct batcher *b, struct batch *t,
     struct pool *pool = b->table->pool;
     struct plan_copy c;
 
-    if (from->checkpoint != SLOT_NONE) {
+    if (from->checkpoint != SLOT_NONE && !PLANT(RESTORED_WITHOUT_COPY)) {
         c = (struct plan_copy){from->checkpoint, s->slot,
                                b->limits.pages_per_slot};
         batch_copy(t, pool, c);

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/plant.h"
+
 /* Nodes where no blocks bound them. */
 #define NODES_MAX (1u << 16)
 
@@ -62,7 +64,8 @@ void reuse_fini(struct reuse *u)
 
 bool reuse_has(const struct reuse *u, const struct sequence *s)
 {
-    return u != NULL && u->on && s->cache && u->role->ops->reuses;
+    return u != NULL && u->on && (s->cache || PLANT(UNCACHED_KEPT)) &&
+           u->role->ops->reuses;
 }
 
 void reuse_tell(const struct reuse *u, const struct sequence *s,
@@ -78,7 +81,8 @@ void reuse_tell(const struct reuse *u, const struct sequence *s,
 /* Returns the end of the positions that may be restored and inserted. */
 static uint32_t reusable(const struct reuse *u, const struct sequence *s)
 {
-    return u->one_arithmetic ? sequence_known(s) : sequence_first_run(s);
+    return u->one_arithmetic || PLANT(GENERATED_SHARED) ? sequence_known(s)
+                                                        : sequence_first_run(s);
 }
 
 static void share_blocks(struct reuse *u, struct sequence *s, uint32_t node,
@@ -312,7 +316,7 @@ static void take_save(struct reuse *u, struct sequence *s,
     if (is_rolling(s, save)) {
         s->rolling_next = SLOT_NONE;
     }
-    if (!good) {
+    if (!good && !PLANT(FAILED_SAVE_KEPT)) {
         drop(u, save->page);
     } else if (is_rolling(s, save)) {
         roll(u, s, save);

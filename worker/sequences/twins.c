@@ -85,6 +85,10 @@ static void share_prompt(struct batcher *b, const struct sequence *leader,
 {
     uint32_t n = leader->n_prompt / b->limits.block_tokens;
 
+    if (PLANT(TWIN_SHARES_LAST) && n < leader->n_blocks) {
+        n++;
+    }
+
     for (f->n_blocks = 0; b->limits.has_blocks && f->n_blocks < n;
          f->n_blocks++) {
         uint32_t block =

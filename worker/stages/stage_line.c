@@ -59,7 +59,9 @@ static void free_all(struct stage *g)
          s = sequence_next(s, LIST_ALL)) {
         sequence_release(t, s);
     }
-    stage_cache_clear(&g->cache);
+    if (!PLANT(INDEX_OUTLIVES)) {
+        stage_cache_clear(&g->cache);
+    }
     g->n_copies = 0;
     relay_clear(&g->relay, 0);
 }
