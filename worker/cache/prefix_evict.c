@@ -114,22 +114,32 @@ void prefix_mark(struct prefix *x, uint32_t node)
 
 /* ---- the walk ---- */
 
-/* Returns the lowest of one kind of heap, of a tenant or of all. */
-static uint32_t lowest(const struct prefix *x, enum prefix_heap h,
-                       uint32_t tenant)
+/* Returns the lower of a node and the lowest of a scope. */
+static uint32_t lower(const struct prefix *x, enum prefix_heap h,
+                      uint32_t tenant, uint32_t best)
 {
-    uint32_t best = PREFIX_NONE;
+    uint32_t root = x->tenants[tenant].heaps[h];
 
-    if (tenant != PREFIX_NONE) {
-        return x->tenants[tenant].heaps[h];
-    }
-    for (uint32_t i = 0; i < x->n_tenants; i++) {
-        uint32_t root = x->tenants[i].heaps[h];
+    return root != PREFIX_NONE && (best == PREFIX_NONE ||
+                                   x->nodes[root].key < x->nodes[best].key)
+               ? root
+               : best;
+}
 
-        if (root != PREFIX_NONE &&
-            (best == PREFIX_NONE || x->nodes[root].key < x->nodes[best].key)) {
-            best = root;
+/* Returns the lowest of one kind of heap, of a group or of all. */
+static uint32_t lowest(const struct prefix *x, enum prefix_heap h,
+                       const struct prefix_group *g)
+{
+    uint32_t best = PREFIX_NONE, i;
+
+    if (g != NULL) {
+        for (i = g->first; i != PREFIX_NONE; i = x->tenants[i].group_next) {
+            best = lower(x, h, i, best);
         }
+        return best;
+    }
+    for (i = 0; i < x->n_tenants; i++) {
+        best = lower(x, h, i, best);
     }
     return best;
 }
@@ -166,12 +176,12 @@ static bool is_spared(const struct prefix *x, const struct prefix_node *n,
 /* Evicts the lowest of a kind; false if there is none.  Keys may be too low,
  * because a checkpoint above or below has gone since; such a node goes back
  * with its new key. */
-static bool evict(struct prefix *x, enum prefix_heap h, uint32_t tenant,
-                  bool entry)
+static bool evict(struct prefix *x, enum prefix_heap h,
+                  const struct prefix_group *g, bool entry)
 {
     uint32_t node;
 
-    while ((node = lowest(x, h, tenant)) != PREFIX_NONE) {
+    while ((node = lowest(x, h, g)) != PREFIX_NONE) {
         struct prefix_node *n = prefix_at(x, node);
         double key = n->stamp + value_of(x, node);
 
@@ -180,7 +190,7 @@ static bool evict(struct prefix *x, enum prefix_heap h, uint32_t tenant,
         } else if (key > n->key) {
             prefix_place(x, node);
         } else {
-            x->age = tenant == PREFIX_NONE && key > x->age ? key : x->age;
+            x->age = g == NULL && key > x->age ? key : x->age;
             if (h == HEAP_STATE) {
                 prefix_drop_checkpoint(x, node);
             } else {
@@ -193,10 +203,9 @@ static bool evict(struct prefix *x, enum prefix_heap h, uint32_t tenant,
 }
 
 /* Nodes that lead to no checkpoint are worth nothing, and go first. */
-static bool evict_any(struct prefix *x, uint32_t tenant)
+static bool evict_any(struct prefix *x, const struct prefix_group *g)
 {
-    return evict(x, HEAP_LEAF, tenant, false) ||
-           evict(x, HEAP_STATE, tenant, false);
+    return evict(x, HEAP_LEAF, g, false) || evict(x, HEAP_STATE, g, false);
 }
 
 bool prefix_has_room(const struct prefix *x, const struct pool_need *need)
@@ -210,7 +219,7 @@ bool prefix_free_pages(struct prefix *x, const struct pool_need *need)
     bool more = true, room;
 
     while (!(room = prefix_has_room(x, need)) && more) {
-        more = evict_any(x, PREFIX_NONE);
+        more = evict_any(x, NULL);
     }
     end_walk(x);
     return room;
@@ -221,8 +230,8 @@ bool prefix_free_entry(struct prefix *x)
     bool more = true;
 
     while (more && !prefix_has_entry(x)) {
-        more = evict(x, HEAP_LEAF, PREFIX_NONE, true) ||
-               evict(x, HEAP_STATE, PREFIX_NONE, true);
+        more =
+            evict(x, HEAP_LEAF, NULL, true) || evict(x, HEAP_STATE, NULL, true);
     }
     end_walk(x);
     return prefix_has_entry(x);
@@ -234,7 +243,7 @@ bool prefix_free_state(struct prefix *x)
 
     while (more &&
            x->figures.n_checkpoints + x->n_reserved >= x->most_checkpoints) {
-        more = evict(x, HEAP_STATE, PREFIX_NONE, false);
+        more = evict(x, HEAP_STATE, NULL, false);
     }
     end_walk(x);
     return more;
@@ -242,10 +251,11 @@ bool prefix_free_state(struct prefix *x)
 
 bool prefix_free_share(struct prefix *x, uint32_t tenant, uint32_t pages)
 {
+    const struct prefix_group *g = prefix_group_of(x, tenant);
     bool more = true;
 
-    while (more && (uint64_t)x->tenants[tenant].pages + pages > x->most_pages) {
-        more = evict_any(x, tenant);
+    while (more && (uint64_t)g->pages + pages > x->most_pages) {
+        more = evict_any(x, g);
     }
     end_walk(x);
     return more;
