@@ -413,21 +413,17 @@ static uint32_t release_blocks(struct sequences *q, struct sequence *s,
     return n;
 }
 
-/* Takes the state of s back to the deepest checkpoint at most at `begin`; if
- * there is none, gives the slot back. */
-static enum status restore_state(struct sequences *q, struct sequence *s,
-                                 struct role_restore *to,
-                                 struct pool_need *freed, struct error *e)
+/* Takes the state of s back to the deepest checkpoint at most at `begin`.  If
+ * there is none, or the next plan loads no more, gives the slot back: no plan
+ * may come for long, and an heir finds the same checkpoint in the index. */
+static void restore_state(struct sequences *q, struct sequence *s,
+                          struct role_restore *to, struct pool_need *freed)
 {
     struct prefix_hit hit = reuse_find(&q->reuse, s, to->position);
 
-    if (hit.n_tokens > 0 &&
+    if (hit.n_tokens == 0 ||
         !batcher_load(&q->batcher, hit.checkpoint, s->slot)) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED,
-                         "%d ranges are being removed already; try again",
-                         LOADS_MAX);
-    }
-    if (hit.n_tokens == 0) {
+        hit = (struct prefix_hit){0, PREFIX_NONE, SLOT_NONE, 0};
         pool_release(&q->pool, POOL_SLOTS, s->slot);
         s->slot = SLOT_NONE;
         s->need.n[POOL_SLOTS]--;
@@ -435,7 +431,6 @@ static enum status restore_state(struct sequences *q, struct sequence *s,
     }
     to->position = hit.n_tokens;
     to->checkpoint = hit.checkpoint;
-    return ST_OK;
 }
 
 enum status continue_cut(struct sequences *q, struct sequence *s,
@@ -451,9 +446,8 @@ enum status continue_cut(struct sequences *q, struct sequence *s,
         return e->code;
     }
     to.position = least(m->begin, s->n_planned);
-    if (to.position < s->n_planned && s->slot != SLOT_NONE &&
-        restore_state(q, s, &to, freed, e) != ST_OK) {
-        return e->code;
+    if (to.position < s->n_planned && s->slot != SLOT_NONE) {
+        restore_state(q, s, &to, freed);
     }
     s->n_kept = m->begin;
     s->n_planned = *position = to.position;
