@@ -153,6 +153,36 @@ static void cuts_prompt_rows_at_absolute_multiples(void **state)
     rig_free(&r);
 }
 
+/* A lease holds what was computed, not what max_tokens would have needed. */
+static void keeps_no_grant_that_it_cannot_use(void **state)
+{
+    for (uint32_t depth = 1; depth <= 2; depth++) {
+        struct worker_options o;
+        struct rig *r;
+        struct rig_submit s = {
+            .id = 1, .n_prompt = 40, .max_tokens = 400, .keep_ms = 5000};
+        uint64_t tag;
+
+        defaults(&o);
+        o.reuse = false;
+        o.engine_depth = depth;
+        r = rig_new(&o);
+        r->eos_at = 2;
+        rig_submit(r, &s);
+        rig_turn(r);
+        rig_run(r);
+        assert_int_equal(rig_state(r, 1), KEPT);
+        assert_int_equal(rig_account(r).blocks.granted, 0);
+        assert_int_equal(rig_account(r).blocks.held, 6);
+        tag = rig_remove(r, 1);
+        rig_turn(r);
+        rig_check_ok(r, tag);
+        assert_int_equal(r->ends[tag].receipt.blocks, 6);
+        rig_free(&r);
+    }
+    (void)state;
+}
+
 static void takes_over_without_a_second_slot_held(void **state)
 {
     struct worker_options o;
@@ -745,6 +775,7 @@ int main(void)
         cmocka_unit_test(goes_on_without_computing_again),
         cmocka_unit_test(computed_again_elsewhere_is_the_same),
         cmocka_unit_test(cuts_prompt_rows_at_absolute_multiples),
+        cmocka_unit_test(keeps_no_grant_that_it_cannot_use),
         cmocka_unit_test(takes_over_without_a_second_slot_held),
         cmocka_unit_test(inherits_kinds),
         cmocka_unit_test(refuses_what_it_cannot_continue),
