@@ -123,12 +123,16 @@ bool prefix_init(struct prefix **out, const struct prefix_options *o,
     x->node_of = array(pool->o.n_pages, sizeof *x->node_of, 0xff);
     x->tenants = array(PREFIX_TENANTS_MAX, sizeof *x->tenants, 0);
     x->groups = array(PREFIX_TENANTS_MAX, sizeof *x->groups, 0);
+    for (int h = 0; h < HEAPS; h++) {
+        x->lowest[h] = array(2 * PREFIX_TENANTS_MAX, 4, 0xff);
+    }
     x->tenant_buckets = array(2 * PREFIX_TENANTS_MAX, 4, 0xff);
     x->memos = array(PREFIX_MEMOS, sizeof *x->memos, 0xff);
     x->events = malloc(PREFIX_EVENTS_MAX * sizeof *x->events);
     if (x->nodes == NULL || x->tokens == NULL || x->blocks == NULL ||
         x->buckets == NULL || x->node_of == NULL || !make_states(x) ||
         x->tenants == NULL || x->groups == NULL || x->tenant_buckets == NULL ||
+        x->lowest[HEAP_LEAF] == NULL || x->lowest[HEAP_STATE] == NULL ||
         x->memos == NULL || x->events == NULL) {
         prefix_free(out);
         return false;
@@ -157,6 +161,9 @@ void prefix_free(struct prefix **out)
     free(x->numbers);
     free(x->tenants);
     free(x->groups);
+    for (int h = 0; h < HEAPS; h++) {
+        free(x->lowest[h]);
+    }
     free(x->tenant_buckets);
     free(x->memos);
     free(x->events);

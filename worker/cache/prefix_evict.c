@@ -130,15 +130,13 @@ static uint32_t lower(const struct prefix *x, enum prefix_heap h,
 static uint32_t lowest(const struct prefix *x, enum prefix_heap h,
                        const struct prefix_group *g)
 {
-    uint32_t best = PREFIX_NONE, i;
+    uint32_t best = PREFIX_NONE;
 
-    if (g != NULL) {
-        for (i = g->first; i != PREFIX_NONE; i = x->tenants[i].group_next) {
-            best = lower(x, h, i, best);
-        }
-        return best;
+    if (g == NULL) {
+        return x->lowest[h][1];
     }
-    for (i = 0; i < x->n_tenants; i++) {
+    for (uint32_t i = g->first; i != PREFIX_NONE;
+         i = x->tenants[i].group_next) {
         best = lower(x, h, i, best);
     }
     return best;

@@ -59,30 +59,56 @@ static uint32_t meld_siblings(struct prefix *x, uint32_t n)
     return root;
 }
 
+_Static_assert((PREFIX_TENANTS_MAX & (PREFIX_TENANTS_MAX - 1)) == 0,
+               "the tournament is a full tree");
+
+/* Sets the root of a heap.  Every eviction asks for the lowest root of all
+ * tenants, so the winners of each pair of roots are kept. */
+static void set_root(struct prefix *x, enum prefix_heap h, uint32_t tenant,
+                     uint32_t root)
+{
+    uint32_t *t = x->lowest[h];
+
+    x->tenants[tenant].heaps[h] = root;
+    t[PREFIX_TENANTS_MAX + tenant] = root;
+    for (uint32_t i = (PREFIX_TENANTS_MAX + tenant) / 2; i > 0; i /= 2) {
+        uint32_t a = t[2 * i], b = t[2 * i + 1];
+
+        t[i] = a == PREFIX_NONE ||
+                       (b != PREFIX_NONE && x->nodes[b].key < x->nodes[a].key)
+                   ? b
+                   : a;
+    }
+}
+
 void prefix_heap_add(struct prefix *x, uint32_t node, enum prefix_heap h)
 {
     struct prefix_node *n = &x->nodes[node];
-    uint32_t *root = &x->tenants[n->tenant].heaps[h];
+    uint32_t root = x->tenants[n->tenant].heaps[h], low;
 
     assert(n->heap == HEAP_NONE);
     n->heap = (uint8_t)h;
     n->heap_child = n->heap_next = n->heap_prev = PREFIX_NONE;
-    *root = meld(x, *root, node);
+    low = meld(x, root, node);
+    if (low != root) {
+        set_root(x, h, n->tenant, low);
+    }
 }
 
 void prefix_heap_drop(struct prefix *x, uint32_t node)
 {
     struct prefix_node *n = &x->nodes[node];
-    uint32_t *root, below;
+    enum prefix_heap h = (enum prefix_heap)n->heap;
+    uint32_t root, below, low;
 
     if (n->heap >= HEAPS) {
         return;
     }
-    root = &x->tenants[n->tenant].heaps[n->heap];
+    root = x->tenants[n->tenant].heaps[h];
     below = meld_siblings(x, n->heap_child);
     n->heap = HEAP_NONE;
-    if (*root == node) {
-        *root = below;
+    if (root == node) {
+        set_root(x, h, n->tenant, below);
         return;
     }
     /* heap_prev is the sibling before it, or the parent of the first. */
@@ -94,5 +120,8 @@ void prefix_heap_drop(struct prefix *x, uint32_t node)
     if (n->heap_next != PREFIX_NONE) {
         x->nodes[n->heap_next].heap_prev = n->heap_prev;
     }
-    *root = meld(x, *root, below);
+    low = meld(x, root, below);
+    if (low != root) {
+        set_root(x, h, n->tenant, low);
+    }
 }

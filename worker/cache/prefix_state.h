@@ -101,6 +101,8 @@ struct prefix {
 
     struct prefix_tenant *tenants; /* [PREFIX_TENANTS_MAX] */
     struct prefix_group *groups;   /* [PREFIX_TENANTS_MAX] */
+    uint32_t *lowest[HEAPS];       /* [2 * PREFIX_TENANTS_MAX] a tournament of
+                                    * the heaps' roots; [1]: the lowest */
     uint32_t n_tenants;            /* entries in use are below */
     uint32_t *tenant_buckets;      /* [2 * PREFIX_TENANTS_MAX] */
     uint64_t clock;
