@@ -157,7 +157,7 @@ void prefix_remove(struct prefix *x, uint32_t node)
     if (!x->o.has_states) {
         prefix_event(x, node, false);
     }
-    prefix_heap_drop(x, node);
+    prefix_unplace(x, node);
     unlink_node(x, node);
     for (uint32_t i = 0; i < x->unit_blocks; i++) {
         pool_unindex(x->pool, prefix_unit(x, node)[i]);

@@ -1,5 +1,5 @@
 /* Reuse over the stages: the leader's index decides, the mirror counts, and the
- * stages are told. */
+ * stages obey. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
