@@ -19,10 +19,6 @@
 
 #define PREFIX_GRID_MIN 512 /* tokens between checkpoints on the grid */
 
-/* Reservations that were taken back and are in a plan still, at most, that a
- * new reservation has to avoid. */
-#define PREFIX_TAKEN_BACK_MAX 64
-
 enum prefix_heap {
     HEAP_LEAF,
     HEAP_STATE,
