@@ -351,7 +351,7 @@ static void push_range(struct link *client)
     push(client,
          (struct envelope){.call = 4,
                            .kind = ENVELOPE_CALL,
-                           .method = METHOD_INFERENCE_REMOVE_SEQUENCE},
+                           .method = METHOD_INFERENCE_REMOVE},
          &m.base);
 }
 
@@ -374,14 +374,16 @@ static void push_receipt(struct link *router)
     push(router,
          (struct envelope){.call = 4,
                            .kind = ENVELOPE_END,
-                           .method = METHOD_INFERENCE_REMOVE_SEQUENCE},
+                           .method = METHOD_INFERENCE_REMOVE},
          &m.base);
 }
 
 static void print_reuse(FILE *out, struct link *client, struct link *router)
 {
     int64_t now = LINK_ACK_DELAY_US;
+    struct frame *again = pass(router, client, now); /* frame 4 */
 
+    frame_free(&again);
     push_continuation(client);
     print_frame(out, "continue",
                 "A prompt that goes on from a kept sequence, in a part of the "
