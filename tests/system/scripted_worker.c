@@ -20,11 +20,12 @@
 #define ROWS         64 /* sequences at once */
 #define CONTEXT      4096
 #define BLOCK_TOKENS 32
+#define PAGES        (ROWS + ROWS * CONTEXT / BLOCK_TOKENS)
 #define BEGIN        "[[reply:"
 #define END          ":reply]]"
 #define LOGPROB      -0.5f /* of each chosen token */
 
-/* One sequence, in the place of its slot. */
+/* The state of one sequence, in a slot or a checkpoint. */
 struct script {
     uint32_t prompt[CONTEXT];
     uint32_t n_prompt;
@@ -39,9 +40,9 @@ struct scripted {
     struct text_assets *assets;
     uint32_t eos;
     int64_t step_us;
-    const struct plan *plan; /* in flight, or NULL */
-    int64_t since_us;        /* of the plan */
-    struct script scripts[ROWS];
+    const struct plan *plan;       /* in flight, or NULL */
+    int64_t since_us;              /* of the plan */
+    struct script *scripts[PAGES]; /* NULL: a block, or nothing yet */
 };
 
 static void fail(const char *what)
@@ -123,24 +124,92 @@ static enum status scripted_submit(struct engine *e, const struct plan *p)
     return ST_OK;
 }
 
-static void take_prompt(struct script *s, const struct plan *p,
-                        const struct plan_row *row)
+/* Ends the script in the page, if there is one. */
+static void empty(struct scripted *w, uint32_t page)
 {
-    if (row->position == 0) { /* another sequence has the slot now */
-        free(s->reply);
-        s->reply = NULL;
-        s->n_prompt = 0;
-    }
-    for (uint32_t i = 0; row->kind == ROW_PROMPT && i < row->n_tokens; i++) {
-        s->prompt[s->n_prompt++] = p->tokens[row->token + i];
+    if (w->scripts[page] != NULL) {
+        free(w->scripts[page]->reply);
+        free(w->scripts[page]);
+        w->scripts[page] = NULL;
     }
 }
 
-static void choose(struct scripted *w, const struct plan_row *row,
-                   struct plan_result *out, uint32_t i)
+/* Begins a script with the first n prompt tokens of `from`, which may be NULL
+ * if n = 0. */
+static struct script *begin(struct scripted *w, uint32_t page,
+                            const struct script *from, uint32_t n)
 {
-    struct script *s = &w->scripts[row->slot];
+    struct script *s = malloc(sizeof *s);
+
+    if (s == NULL) {
+        fail("out of memory");
+    }
+    s->reply = NULL;
+    s->n_prompt = n;
+    if (n > 0) {
+        memcpy(s->prompt, from->prompt, n * sizeof s->prompt[0]);
+    }
+    empty(w, page);
+    w->scripts[page] = s;
+    return s;
+}
+
+/* A copied block leaves no script behind. */
+static void copy_pages(struct scripted *w, const struct plan_copy *copies,
+                       uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t j = 0; j < copies[i].n; j++) {
+            const struct script *from = w->scripts[copies[i].from + j];
+
+            if (from != NULL) {
+                begin(w, copies[i].to + j, from, from->n_prompt);
+            } else {
+                empty(w, copies[i].to + j);
+            }
+        }
+    }
+}
+
+/* Returns the script of the row, which for a twin is that of its source. */
+static struct script *script_of(struct scripted *w, const struct plan *p,
+                                const struct plan_row *row)
+{
+    struct script *s =
+        w->scripts[row->n_tokens > 0 ? row->slot : p->rows[row->source].slot];
+
+    if (s == NULL) {
+        fail("a slot was neither zeroed nor restored");
+    }
+    return s;
+}
+
+static void take_prompt(struct scripted *w, const struct plan *p,
+                        const struct plan_row *row)
+{
+    struct script *s = script_of(w, p, row);
+    uint32_t before = s->n_prompt;
+    bool is_prompt = row->kind == ROW_PROMPT;
+
+    if (is_prompt && row->n_tokens > CONTEXT - before) {
+        fail("a prompt is longer than the context");
+    }
+    for (uint32_t i = 0; is_prompt && i < row->n_tokens; i++) {
+        s->prompt[s->n_prompt++] = p->tokens[row->token + i];
+    }
+    for (uint32_t i = row->save; i < row->save + row->n_saves; i++) {
+        uint32_t n = p->saves[i].position - row->position;
+
+        begin(w, p->saves[i].page, s, is_prompt ? before + n : before);
+    }
+}
+
+static void choose(struct scripted *w, const struct plan *p,
+                   const struct plan_row *row, struct plan_result *out)
+{
+    struct script *s = script_of(w, p, row);
     const struct tokenizer *t = text_assets_tokenizer(w->assets);
+    uint32_t i = (uint32_t)(row - p->rows);
 
     if (s->reply == NULL) {
         read_reply(t, s);
@@ -151,6 +220,24 @@ static void choose(struct scripted *w, const struct plan_row *row,
         out->top[i][j].token = (out->tokens[i] + j) % tokenizer_vocab(t);
         out->top[i][j].logprob = LOGPROB - (float)j;
     }
+}
+
+static void run_plan(struct scripted *w, const struct plan *p,
+                     struct plan_result *out)
+{
+    copy_pages(w, p->before, p->n_before);
+    for (uint32_t i = 0; i < p->n_zero; i++) {
+        begin(w, p->zero_slots[i], NULL, 0);
+    }
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        take_prompt(w, p, &p->rows[i]);
+        out->tokens[i] = TOKEN_NONE;
+        out->outcomes[i] = ROW_DONE;
+        if (p->rows[i].sample) {
+            choose(w, p, &p->rows[i], out);
+        }
+    }
+    copy_pages(w, p->after, p->n_after);
 }
 
 static bool scripted_poll(struct engine *e, struct plan_result *out)
@@ -168,14 +255,7 @@ static bool scripted_poll(struct engine *e, struct plan_result *out)
     out->lost = false;
     out->hidden = NULL;
     out->device_us = 1;
-    for (uint32_t i = 0; i < p->n_rows; i++) {
-        take_prompt(&w->scripts[p->rows[i].slot], p, &p->rows[i]);
-        out->tokens[i] = TOKEN_NONE;
-        out->outcomes[i] = ROW_DONE;
-        if (p->rows[i].sample) {
-            choose(w, &p->rows[i], out, i);
-        }
-    }
+    run_plan(w, p, out);
     return true;
 }
 
@@ -230,7 +310,7 @@ static struct worker_options options_of(const struct scripted *w,
                                .block_tokens = BLOCK_TOKENS,
                                .block_bytes = 1024,
                                .slot_bytes = 1024,
-                               .n_pages = ROWS + ROWS * CONTEXT / BLOCK_TOKENS,
+                               .n_pages = PAGES,
                                .pages_per_block = 1,
                                .pages_per_slot = 1,
                                .slot_cap = ROWS,
