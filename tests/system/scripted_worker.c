@@ -20,13 +20,14 @@
 #define ROWS         64 /* sequences at once */
 #define CONTEXT      4096
 #define BLOCK_TOKENS 32
+#define PAGES        (ROWS + ROWS * CONTEXT / BLOCK_TOKENS)
 #define BEGIN        "[[reply:"
 #define END          ":reply]]"
 #define LOGPROB      -0.5f /* of each chosen token */
 
-/* One sequence, in the place of its slot. */
+/* One sequence, in the page of its slot. */
 struct script {
-    uint32_t prompt[CONTEXT];
+    uint32_t *prompt; /* [n_prompt], CONTEXT allocated; NULL: none */
     uint32_t n_prompt;
     uint32_t *reply; /* [n_reply]; NULL: not yet read from the prompt */
     size_t n_reply;
@@ -41,7 +42,7 @@ struct scripted {
     int64_t step_us;
     const struct plan *plan; /* in flight, or NULL */
     int64_t since_us;        /* of the plan */
-    struct script scripts[ROWS];
+    struct script scripts[PAGES];
 };
 
 static void fail(const char *what)
@@ -51,6 +52,32 @@ static void fail(const char *what)
 }
 
 /* ---- scripts ---- */
+
+/* Returns room for n ids; the caller's. */
+static uint32_t *make_ids(size_t n)
+{
+    uint32_t *ids = calloc(n, sizeof ids[0]);
+
+    if (ids == NULL) {
+        fail("out of memory");
+    }
+    return ids;
+}
+
+static void copy_script(struct script *to, const struct script *from)
+{
+    free(to->prompt);
+    free(to->reply);
+    *to = *from;
+    if (from->prompt != NULL) {
+        to->prompt = make_ids(CONTEXT);
+        memcpy(to->prompt, from->prompt, from->n_prompt * sizeof to->prompt[0]);
+    }
+    if (from->reply != NULL) {
+        to->reply = make_ids(from->n_reply + 1);
+        memcpy(to->reply, from->reply, from->n_reply * sizeof to->reply[0]);
+    }
+}
 
 /* Returns the text of the prompt, with NUL; the caller's. */
 static char *prompt_text(const struct tokenizer *t, const struct script *s)
@@ -93,10 +120,7 @@ static void read_reply(const struct tokenizer *t, struct script *s)
         len = end != NULL ? (size_t)(end - begin) : 0;
     }
     cap = tokenizer_bound(t, len);
-    s->reply = malloc((cap + 1) * sizeof s->reply[0]);
-    if (s->reply == NULL) {
-        fail("out of memory");
-    }
+    s->reply = make_ids(cap + 1);
     if (tokenizer_encode(t, len > 0 ? begin : "", len, TOKENIZE_PARSE_SPECIAL,
                          s->reply, cap, &s->n_reply, &e) != ST_OK) {
         fail(e.text);
@@ -131,15 +155,27 @@ static void take_prompt(struct script *s, const struct plan *p,
         s->reply = NULL;
         s->n_prompt = 0;
     }
+    if (s->prompt == NULL) {
+        s->prompt = make_ids(CONTEXT);
+    }
     for (uint32_t i = 0; row->kind == ROW_PROMPT && i < row->n_tokens; i++) {
         s->prompt[s->n_prompt++] = p->tokens[row->token + i];
     }
 }
 
-static void choose(struct scripted *w, const struct plan_row *row,
-                   struct plan_result *out, uint32_t i)
+/* Returns the row that computes the logits of row i: a twin's is its source. */
+static const struct plan_row *computed_row(const struct plan *p, uint32_t i)
 {
-    struct script *s = &w->scripts[row->slot];
+    const struct plan_row *row = &p->rows[i];
+
+    return row->n_tokens > 0 ? row : &p->rows[row->source];
+}
+
+static void choose(struct scripted *w, const struct plan *p, uint32_t i,
+                   struct plan_result *out)
+{
+    const struct plan_row *row = &p->rows[i];
+    struct script *s = &w->scripts[computed_row(p, i)->slot];
     const struct tokenizer *t = text_assets_tokenizer(w->assets);
 
     if (s->reply == NULL) {
@@ -150,6 +186,18 @@ static void choose(struct scripted *w, const struct plan_row *row,
     for (uint32_t j = 0; j < row->sampling->n_top_logprobs; j++) {
         out->top[i][j].token = (out->tokens[i] + j) % tokenizer_vocab(t);
         out->top[i][j].logprob = LOGPROB - (float)j;
+    }
+}
+
+/* Without reuse the only copies that matter are those of twins' slots. */
+static void copy_pages(struct scripted *w, const struct plan *p)
+{
+    for (uint32_t i = 0; i < p->n_after; i++) {
+        const struct plan_copy *c = &p->after[i];
+
+        for (uint32_t k = 0; k < c->n; k++) {
+            copy_script(&w->scripts[c->to + k], &w->scripts[c->from + k]);
+        }
     }
 }
 
@@ -169,13 +217,16 @@ static bool scripted_poll(struct engine *e, struct plan_result *out)
     out->hidden = NULL;
     out->device_us = 1;
     for (uint32_t i = 0; i < p->n_rows; i++) {
-        take_prompt(&w->scripts[p->rows[i].slot], p, &p->rows[i]);
+        if (p->rows[i].n_tokens > 0) {
+            take_prompt(&w->scripts[p->rows[i].slot], p, &p->rows[i]);
+        }
         out->tokens[i] = TOKEN_NONE;
         out->outcomes[i] = ROW_DONE;
         if (p->rows[i].sample) {
-            choose(w, &p->rows[i], out, i);
+            choose(w, p, i, out);
         }
     }
+    copy_pages(w, p);
     return true;
 }
 
@@ -230,7 +281,7 @@ static struct worker_options options_of(const struct scripted *w,
                                .block_tokens = BLOCK_TOKENS,
                                .block_bytes = 1024,
                                .slot_bytes = 1024,
-                               .n_pages = ROWS + ROWS * CONTEXT / BLOCK_TOKENS,
+                               .n_pages = PAGES,
                                .pages_per_block = 1,
                                .pages_per_slot = 1,
                                .slot_cap = ROWS,
