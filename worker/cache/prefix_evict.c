@@ -78,6 +78,47 @@ static enum prefix_heap heap_of(const struct prefix_node *n)
     return n->n_held == 0 || PLANT(EVICTED_HELD) ? HEAP_LEAF : HEAP_NONE;
 }
 
+/* Returns the root of the heap that the node is in, or is to be in. */
+static uint32_t root_of(const struct prefix *x, const struct prefix_node *n)
+{
+    return x->tenants[n->tenant].heaps[n->heap];
+}
+
+_Static_assert((PREFIX_TENANTS_MAX & (PREFIX_TENANTS_MAX - 1)) == 0,
+               "the tournament is a full tree");
+
+/* Sets the root of a heap.  Every eviction asks for the lowest root of all
+ * tenants, so the winners of each pair of roots are kept. */
+static void set_root(struct prefix *x, const struct prefix_node *n,
+                     uint32_t root)
+{
+    uint32_t *t = x->lowest[n->heap];
+
+    if (root == root_of(x, n)) {
+        return;
+    }
+    x->tenants[n->tenant].heaps[n->heap] = root;
+    t[PREFIX_TENANTS_MAX + n->tenant] = root;
+    for (uint32_t i = (PREFIX_TENANTS_MAX + n->tenant) / 2; i > 0; i /= 2) {
+        uint32_t a = t[2 * i], b = t[2 * i + 1];
+
+        t[i] = a == PREFIX_NONE ||
+                       (b != PREFIX_NONE && x->heap[b].key < x->heap[a].key)
+                   ? b
+                   : a;
+    }
+}
+
+void prefix_unplace(struct prefix *x, uint32_t node)
+{
+    struct prefix_node *n = &x->nodes[node];
+
+    if (n->heap < HEAPS) {
+        set_root(x, n, pairing_drop(x->heap, root_of(x, n), node));
+        n->heap = HEAP_NONE;
+    }
+}
+
 void prefix_place(struct prefix *x, uint32_t node)
 {
     struct prefix_node *n = &x->nodes[node];
@@ -86,10 +127,11 @@ void prefix_place(struct prefix *x, uint32_t node)
     if (n->heap == HEAP_ASIDE) {
         return; /* until the walk ends */
     }
-    prefix_heap_drop(x, node);
+    prefix_unplace(x, node);
     if (h != HEAP_NONE) {
-        n->key = n->stamp + value_of(x, node);
-        prefix_heap_add(x, node, h);
+        n->heap = (uint8_t)h;
+        x->heap[node].key = n->stamp + value_of(x, node);
+        set_root(x, n, pairing_add(x->heap, root_of(x, n), node));
     }
 }
 
@@ -121,7 +163,7 @@ static uint32_t lower(const struct prefix *x, enum prefix_heap h,
     uint32_t root = x->tenants[tenant].heaps[h];
 
     return root != PREFIX_NONE && (best == PREFIX_NONE ||
-                                   x->nodes[root].key < x->nodes[best].key)
+                                   x->heap[root].key < x->heap[best].key)
                ? root
                : best;
 }
@@ -145,9 +187,9 @@ static uint32_t lowest(const struct prefix *x, enum prefix_heap h,
 /* Takes a node that this walk spares out of its heap. */
 static void put_aside(struct prefix *x, uint32_t node)
 {
-    prefix_heap_drop(x, node);
+    prefix_unplace(x, node);
     x->nodes[node].heap = HEAP_ASIDE;
-    x->nodes[node].heap_next = x->aside;
+    x->heap[node].next = x->aside;
     x->aside = node;
 }
 
@@ -156,7 +198,7 @@ static void end_walk(struct prefix *x)
     while (x->aside != PREFIX_NONE) {
         uint32_t node = x->aside;
 
-        x->aside = x->nodes[node].heap_next;
+        x->aside = x->heap[node].next;
         x->nodes[node].heap = HEAP_NONE;
         prefix_place(x, node);
     }
@@ -185,7 +227,7 @@ static bool evict(struct prefix *x, enum prefix_heap h,
 
         if (is_spared(x, n, entry)) {
             put_aside(x, node);
-        } else if (key > n->key) {
+        } else if (key > x->heap[node].key) {
             prefix_place(x, node);
         } else {
             x->age = g == NULL && key > x->age ? key : x->age;
