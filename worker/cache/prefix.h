@@ -48,7 +48,10 @@
 
 #define PREFIX_TENANTS_MAX 1024
 #define PREFIX_EVENTS_MAX  4096
-#define PREFIX_NONE        UINT32_MAX
+/* Reservations that were taken back and are in a plan still, at most, that a
+ * new reservation has to avoid. */
+#define PREFIX_TAKEN_BACK_MAX 64
+#define PREFIX_NONE           UINT32_MAX
 
 struct prefix_options {
     uint32_t block_tokens;       /* divides PREFIX_UNIT */
