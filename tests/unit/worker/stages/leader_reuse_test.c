@@ -196,6 +196,39 @@ static void evicts_for_the_tightest_stage(void **state)
     ring_rig_end(&r);
 }
 
+/* A sequence is removed, and its steps are still under way: its blocks are held
+ * here, and cached at the stages, which a Submit may need. */
+static void evicts_what_only_the_stages_do_not_hold(void **state)
+{
+    static const struct mirror_stage shapes[] = {{512, 1, 2}, {80, 1, 2}};
+    struct worker_options o;
+    struct rig *r;
+    struct rig_submit s = {.id = 1, .n_prompt = 200, .max_tokens = 40};
+    uint64_t tag;
+
+    (void)state;
+    options(&o);
+    r = ring_rig_with(3, &o, shapes);
+    rig_submit(r, &s);
+    rig_turn(r);
+    while (r->heard[1].n < 3 || ring_waiting(r->ring) == 0) {
+        assert_true(rig_step(r) || ring_step(r->ring));
+    }
+    rig_cancel(r, 1);
+    rig_turn(r);
+    assert_int_equal(ring_removes(r->ring, 1), 1);
+    s.id = 2;
+    s.n_prompt = 500;
+    s.max_tokens = 8;
+    tag = rig_submit(r, &s);
+    rig_turn(r);
+    rig_check_ok(r, tag);
+    ring_run(r->ring);
+    assert_int_equal(r->heard[2].n, 8);
+    assert_int_equal(r->n_broken, 0);
+    ring_rig_end(&r);
+}
+
 /* A checkpoint is saved only where every stage has room for it. */
 static void saves_only_what_fits_everywhere(void **state)
 {
@@ -704,6 +737,7 @@ int main(void)
         cmocka_unit_test(keeps_generated_positions),
         cmocka_unit_test(a_sequence_that_caches_nothing_tells_nothing),
         cmocka_unit_test(evicts_for_the_tightest_stage),
+        cmocka_unit_test(evicts_what_only_the_stages_do_not_hold),
         cmocka_unit_test(saves_only_what_fits_everywhere),
         cmocka_unit_test(keeps_the_part_that_fits),
         cmocka_unit_test(stages_may_lack_a_class),
