@@ -212,7 +212,6 @@ static void holds_whatever_comes(void **state)
         count(r, &n);
         ring_rig_end(&r);
     }
-            n.gone);
             assert_true(n.from > 0 && n.cut > 0 && n.anew > 0);
             assert_true(n.twins > 0 && n.gone > 0);
 }
