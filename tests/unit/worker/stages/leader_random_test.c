@@ -212,8 +212,8 @@ static void holds_whatever_comes(void **state)
         count(r, &n);
         ring_rig_end(&r);
     }
-            assert_true(n.from > 0 && n.cut > 0 && n.anew > 0);
-            assert_true(n.twins > 0 && n.gone > 0);
+    assert_true(n.from > 0 && n.cut > 0 && n.anew > 0);
+    assert_true(n.twins > 0 && n.gone > 0);
 }
 
 int main(void)
