@@ -39,7 +39,7 @@ struct program {
     struct pool_budget need;
     struct budget budget;
     struct sizes sizes;
-    struct kernels_sizes pages; /* what the backend has */
+    struct kernels_sizes pages; /* the backend's */
     struct worker_core *core;
     struct loop loop;
     struct notify notify;

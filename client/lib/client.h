@@ -168,7 +168,7 @@ struct client_receipt {
     uint8_t request_id[16];
     int state; /* Sluice__V1__SequenceState before the cancel */
     uint32_t n_generated, blocks, slots, checkpoints;
-    uint32_t position; /* of client_remove_from(): the position reached */
+    uint32_t position; /* client_remove_from(): the position reached */
     uint64_t micros;   /* from the cancel's arrival to the release */
     char worker[CLIENT_WORKER_NAME];
 };

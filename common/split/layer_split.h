@@ -84,7 +84,7 @@ struct split_stage {
     uint32_t begin, end;
     uint64_t weight_bytes, scratch_bytes;
     uint64_t step_bytes;
-    uint64_t token_bytes, slot_bytes; /* of its layers */
+    uint64_t token_bytes, slot_bytes; /* its layers together */
     double step_share; /* share of the sum of the stages' times */
     struct pool_split_need need;
     struct pool_split pool;
@@ -100,7 +100,7 @@ struct split {
  * kind and each boundary, the best way to reach it. */
 struct split_table {
     uint64_t weights[MODEL_LAYERS_MAX + 1]; /* weights of layers [0, i) */
-    /* Of these layers: the bytes of a token, of a block, and of a slot. */
+    /* The bytes of a token, of a block and of a slot of these layers. */
     uint64_t tokens[MODEL_LAYERS_MAX + 1], blocks[MODEL_LAYERS_MAX + 1];
     uint64_t slots[MODEL_LAYERS_MAX + 1];
     struct split_step {

@@ -52,7 +52,7 @@ struct generation_prompt {
     size_t n_echo;
     bool in_reasoning;
     uint32_t max_tokens;
-    uint32_t n_cached; /* of its ids; the least of its ended choices */
+    uint32_t n_cached; /* ids reused; the least of its ended choices */
     bool has_cached;
     struct client_core *core; /* NULL: no call is open */
     struct resumable stream;

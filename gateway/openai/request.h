@@ -111,7 +111,7 @@ struct openai_request {
     struct openai_given given;
     bool has_seed;
     bool cache_prompt;         /* computed prefixes are reused and kept */
-    struct openai_stop salt;   /* of the prefix index; n = 0: none */
+    struct openai_stop salt;   /* for the prefix index; n = 0: none */
     struct openai_stop *stops; /* [n_stops] */
     size_t n_stops;            /* 0..STOP_STRINGS_MAX */
 

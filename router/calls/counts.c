@@ -51,6 +51,7 @@ void counts_take(const struct router_core *r, struct router_metrics *out)
     out->admins = places_count(&r->fleet, BY_ADMIN);
 }
 
+/* Cached pages count as left: a worker evicts them when they are needed. */
 static void add_pages(const struct router_core *r, uint64_t *total,
                       uint64_t *left)
 {
@@ -117,6 +118,8 @@ static void gather_denials(const struct router_core *r,
     }
 }
 
+/* Tenants have a bounded number of slots, so that names from clients cannot
+ * make series without end. */
 static void gather_tenants(const struct router_core *r, struct metric_family *f)
 {
     metric_family_clear(f);

@@ -19,6 +19,8 @@
 
 typedef Sluice__V1__GenerateRequest generate_message;
 
+/* Ids and text together would need a rule for which one counts, and a client
+ * that sends both has a fault. */
 static bool check_prompt(const struct incoming *in, const generate_message *m)
 {
     if (m->has_text && m->n_tokens > 0) {

@@ -28,6 +28,8 @@ static void fire_timers(struct router_core *r)
     }
 }
 
+/* Only models whose room or queue has changed: a turn costs nothing for the
+ * others, however many there are. */
 static void run_admission(struct router_core *r)
 {
     struct list *node;
@@ -45,6 +47,7 @@ static void serve_peer(struct router_core *r, struct router_peer *p)
 {
     int64_t due;
 
+    /* Removals first: memory comes back the sooner. */
     if (p->worker != NULL) {
         removals_pump(&r->requests, p->worker);
         adoption_pump(&r->requests, p->worker);

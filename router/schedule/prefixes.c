@@ -11,6 +11,8 @@
 
 _Static_assert(ROUTER_WORKERS_MAX <= PREFIX_TREE_WORKERS, "a bit each");
 
+/* The key is random for each life of a router, so that a tenant cannot choose
+ * prompts whose hashes collide. */
 void prefixes_init(struct prefixes *x, struct node_io *io)
 {
     memset(x, 0, sizeof *x);
@@ -77,6 +79,7 @@ static void forget(struct schedule *s, const struct worker *w)
     }
 }
 
+/* The bit may go to another worker next: nothing with it may stay. */
 void prefixes_close(struct schedule *s, struct worker *w)
 {
     struct prefixes *x = &s->prefixes;
@@ -137,6 +140,8 @@ static enum status check_rows(const struct worker *w,
     return ST_OK;
 }
 
+/* Numbers that are too high are a gap, which a snapshot repairs.  Numbers that
+ * go back are a fault of the worker: its events are of no use then. */
 static enum status check_numbers(const struct worker *w,
                                  const Sluice__V1__IndexMessage *m,
                                  struct error *e)
@@ -203,6 +208,9 @@ static void ask_snapshot(struct worker *w)
                                 &none.base) == ST_OK;
 }
 
+/* After a gap nothing that the worker sent before is certain.  No entry is
+ * better than a wrong one: a prompt that waits for a hit that is gone is later
+ * than one that expects none. */
 static void wait_snapshot(struct schedule *s, struct worker *w, uint64_t first)
 {
     log_warn("index-gap", "worker=%s event=%" PRIu64 " expected=%" PRIu64,
@@ -221,6 +229,7 @@ enum status prefixes_receive(struct schedule *s, struct worker *w,
     if (check(w, m, e) != ST_OK) {
         return e->code;
     }
+    /* A snapshot replaces everything, whether it was asked for or not. */
     if (m->snapshot) {
         forget(s, w);
         f->waits = false;
@@ -279,6 +288,8 @@ uint32_t prefixes_restorable(struct schedule *s, const struct queue_entry *e,
     if (p->units == NULL || m == NULL || w->feed.bit == PREFIX_BIT_NONE) {
         return 0;
     }
+    /* Many workers are judged for one prompt: one walk serves all of them as
+     * long as the tree is the same. */
     if (p->version != prefix_tree_version(m->tree)) {
         prefix_tree_match(m->tree, p->units, p->n_units, p->depth);
         p->version = prefix_tree_version(m->tree);

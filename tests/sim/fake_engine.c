@@ -178,14 +178,15 @@ static void finish(struct sim *s, uint32_t w, uint64_t life)
     node_soon(s, SIM_FIRST_WORKER + w);
 }
 
-/* Returns whether the plan is refused, without any effect; more often if it has
- * copies, which the core must not lose.  Only plans of several sequences are:
- * the core ends a sequence whose plan of its own is refused. */
+/* Returns whether the plan is refused, without any effect.  Half of those with
+ * copies are, because they are rare, and the core must not lose the copies.
+ * Only plans of several sequences are: the core ends a sequence whose plan of
+ * its own is refused. */
 static bool refuses(struct fake_engine *e, const struct plan *p)
 {
-    uint32_t of = e->pool->refuse_of * (p->n_before ? 20 : 1);
+    uint32_t of = e->pool->refuse_of;
     bool refused = p->n_rows > 1 && !e->sim->calm && of &&
-                   rng_chance(&e->rng, of < 5000 ? of : 5000);
+                   rng_chance(&e->rng, p->n_before ? 5000 : of);
 
     for (uint32_t i = 0; i < p->n_rows && refused; i++) {
         const struct tracked *t = fake_engine_track(e, p->rows[i].sequence);

@@ -343,7 +343,7 @@ static void check_shape(struct fake_engine *e, const struct plan *p,
 
 /* ---- sequences ---- */
 
-/* Finds the request of a sequence that is new here, where the stage knows its
+/* Finds the request of a sequence that is new here, where the stage has its
  * sampling. */
 static void find_request(struct fake_engine *e, const struct plan_row *r,
                          struct tracked *t)

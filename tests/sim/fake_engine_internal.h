@@ -27,7 +27,7 @@ enum page_kind { PAGE_GARBAGE, PAGE_POISON, PAGE_CELLS, PAGE_STATE };
 
 struct page {
     enum page_kind kind;
-    uint32_t part, n; /* of a state: which page of it, and the tokens fed */
+    uint32_t part, n; /* a state: which page of it, and the tokens fed */
     uint64_t hash;
     uint32_t request; /* that wrote it last, as its number; NO_REQUEST */
     /* Use by the plans in flight: */
@@ -108,7 +108,7 @@ struct fake_engine {
         uint32_t tokens[PLAN_ROWS_MAX];
     } before;                      /* result of the newest executed plan */
     uint32_t ids[PLAN_TOKENS_MAX]; /* ids of the current row */
-    struct oracle digests[PLAN_ROWS_MAX]; /* of the rows of this plan, for
+    struct oracle digests[PLAN_ROWS_MAX]; /* rows of this plan, for
                                            * their twins */
 };
 

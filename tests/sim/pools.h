@@ -1,6 +1,6 @@
 /* pools.h - Rules for pools and prefix indexes.
  *
- * When the cluster is idle, the router knows exactly what each index can
+ * When the cluster is idle, the router has exactly what each index can
  * restore.  Then all indexes are cleared, and every page is free. */
 #ifndef SIM_POOLS_H
 #define SIM_POOLS_H

@@ -1,8 +1,8 @@
 /* sessions.h - Requests that go on from others: with their prompt and tokens as
  * the next prompt, or from their kept memory, or from a part of it.
  *
- *     request ends, kept --think--> next request
- *                   \--think--> RemoveSequence of a range --receipt--> next
+ *     request ends, kept --pause--> next request
+ *                   \--pause--> RemoveSequence of a range --receipt--> next
  */
 #ifndef SIM_SESSIONS_H
 #define SIM_SESSIONS_H

@@ -10,6 +10,8 @@
 #include "common/wire/link.h"
 #include "common/wire/method.h"
 #include "common/wire/peer.h"
+#include "common/wire/prefix_hash.h"
+#include "common/wire/request_id.h"
 #include "common/wire/session.h"
 #include "common/wire/wire.h"
 #include "proto/common.pb-c.h"
@@ -29,8 +31,9 @@ static const char *const page = "proto/README.md";
 static const char head[] =
     "# vectors.txt - Frames in hex, for those who write a client: README.md.\n"
     "#\n"
-    "# The conversation of one request, in order.  `ordered` and `state` are\n"
-    "# envelopes in one part of the frame; their bodies are in the frame too.\n"
+    "# The conversation of a client, in order, and two frames with a worker.\n"
+    "# `ordered` and `state` are envelopes in one part of the frame; their\n"
+    "# bodies are in the frame too.\n"
     "# tests/wire/vectors_test.c makes this file and compares it.\n";
 
 /* ---- text ---- */
@@ -148,7 +151,7 @@ static struct frame *hello_refused(void)
     struct error e;
 
     error_set(&e, ST_FAILED_PRECONDITION,
-              "your version is 2.0, this router has 1.1");
+              "your version is 2.0, this router has 1.2");
     return hello_answer(0, NULL, &e, 0);
 }
 
@@ -256,6 +259,215 @@ static void print_repairs(FILE *out, struct link *client, struct link *router)
         pass(router, client, now));
 }
 
+/* ---- reuse ---- */
+
+static void fill_id(uint8_t id[REQUEST_ID_BYTES], uint8_t first)
+{
+    for (uint8_t i = 0; i < REQUEST_ID_BYTES; i++) {
+        id[i] = (uint8_t)(first + i);
+    }
+}
+
+static Sluice__V1__SequenceRef ref_of(uint8_t id[REQUEST_ID_BYTES])
+{
+    Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
+
+    ref.request_id = (ProtobufCBinaryData){REQUEST_ID_BYTES, id};
+    return ref;
+}
+
+/* Goes on from the request before it, which was kept. */
+static void push_continuation(struct link *client)
+{
+    Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
+    uint8_t id[REQUEST_ID_BYTES], before[REQUEST_ID_BYTES];
+    Sluice__V1__SequenceRef from = ref_of(before);
+
+    fill_id(id, 16);
+    fill_id(before, 0);
+    m.request_id = (ProtobufCBinaryData){sizeof id, id};
+    m.model = wire_text("");
+    m.has_text = m.has_max_tokens = m.has_cache_salt = m.has_cache = true;
+    m.text = wire_text(" a river");
+    m.max_tokens = 2;
+    m.keep_ms = 60000;
+    m.has_keep_ms = true;
+    m.cache = true;
+    m.cache_salt = wire_text("team-1");
+    m.continue_from = &from;
+    push(client,
+         (struct envelope){.call = 3,
+                           .kind = ENVELOPE_CALL,
+                           .method = METHOD_INFERENCE_GENERATE},
+         &m.base);
+}
+
+/* The End of the continuation, with what was reused. */
+static void push_continued(struct link *router)
+{
+    Sluice__V1__GenerateChunk m = SLUICE__V1__GENERATE_CHUNK__INIT;
+    Sluice__V1__GenerateFigures f = SLUICE__V1__GENERATE_FIGURES__INIT;
+    uint32_t tokens[] = {200, 201};
+
+    f.n_prompt = 130;
+    f.n_generated = 2;
+    f.queued_us = 10;
+    f.first_token_us = 2000;
+    f.total_us = 3000;
+    f.blocks = 9;
+    f.slots = 1;
+    f.seed = 7;
+    f.has_worker = f.has_n_cached = true;
+    f.worker = wire_text("w1");
+    f.n_cached = 127;
+    m.n_tokens = 2;
+    m.tokens = tokens;
+    m.has_text = m.has_finish = true;
+    m.text = wire_text(" ran");
+    m.finish = SLUICE__V1__FINISH__FINISH_LENGTH;
+    m.figures = &f;
+    push(router,
+         (struct envelope){.call = 3,
+                           .kind = ENVELOPE_REPLY,
+                           .method = METHOD_INFERENCE_GENERATE},
+         &m.base);
+    push(router,
+         (struct envelope){.call = 3,
+                           .kind = ENVELOPE_END,
+                           .method = METHOD_INFERENCE_GENERATE},
+         NULL);
+}
+
+static void push_range(struct link *client)
+{
+    Sluice__V1__RemoveRequest m = SLUICE__V1__REMOVE_REQUEST__INIT;
+    uint8_t id[REQUEST_ID_BYTES];
+    Sluice__V1__SequenceRef ref = ref_of(id);
+
+    fill_id(id, 16);
+    m.sequence = &ref;
+    m.has_begin = true;
+    m.begin = 100;
+    push(client,
+         (struct envelope){.call = 4,
+                           .kind = ENVELOPE_CALL,
+                           .method = METHOD_INFERENCE_REMOVE},
+         &m.base);
+}
+
+static void push_receipt(struct link *router)
+{
+    Sluice__V1__Receipt m = SLUICE__V1__RECEIPT__INIT;
+    uint8_t id[REQUEST_ID_BYTES];
+    Sluice__V1__SequenceRef ref = ref_of(id);
+
+    fill_id(id, 16);
+    m.sequence = &ref;
+    m.state = SLUICE__V1__SEQUENCE_STATE__SEQUENCE_KEPT;
+    m.n_generated = 2;
+    m.blocks = 5;
+    m.micros = 40;
+    m.snapshot = 12;
+    m.has_worker = m.has_position = true;
+    m.worker = wire_text("w1");
+    m.position = 64;
+    push(router,
+         (struct envelope){.call = 4,
+                           .kind = ENVELOPE_END,
+                           .method = METHOD_INFERENCE_REMOVE},
+         &m.base);
+}
+
+static void print_reuse(FILE *out, struct link *client, struct link *router)
+{
+    int64_t now = LINK_ACK_DELAY_US;
+    struct frame *again = pass(router, client, now); /* frame 4 */
+
+    frame_free(&again);
+    push_continuation(client);
+    print_frame(out, "continue",
+                "A prompt that goes on from a kept sequence, in a part of the "
+                "tenant's index.",
+                pass(client, router, now));
+    push_continued(router);
+    print_frame(out, "continued",
+                "Its figures: n_cached of n_prompt tokens were not computed.",
+                pass(router, client, now));
+    push_range(client);
+    print_frame(out, "range", "Removes the positions from 100 on.",
+                pass(client, router, now));
+    push_receipt(router);
+    print_frame(out, "receipt", "The state went back to position 64.",
+                pass(router, client, now));
+}
+
+/* ---- a worker's index ---- */
+
+static struct frame *worker_hello_reply(void)
+{
+    Sluice__V1__HelloReply m = SLUICE__V1__HELLO_REPLY__INIT;
+    uint8_t key[PREFIX_KEY_BYTES];
+
+    for (uint8_t i = 0; i < sizeof key; i++) {
+        key[i] = i;
+    }
+    m.version_major = WIRE_VERSION_MAJOR;
+    m.version_minor = WIRE_VERSION_MINOR;
+    m.name = wire_text("router");
+    m.has_your_name = m.has_prefix_key = true;
+    m.your_name = wire_text("w1");
+    m.prefix_key = (ProtobufCBinaryData){sizeof key, key};
+    return hello_answer(SESSION + 1, &m.base, NULL, 0);
+}
+
+/* A snapshot: the first unit of tokens 0, 1, 2, ... of the tenant "". */
+static void push_index(struct link *worker)
+{
+    Sluice__V1__IndexMessage m = SLUICE__V1__INDEX_MESSAGE__INIT;
+    struct prefix_key key;
+    struct prefix_hash h;
+    uint32_t ids[PREFIX_UNIT], n = PREFIX_UNIT;
+    uint8_t hash[PREFIX_HASH_BYTES];
+
+    for (uint8_t i = 0; i < PREFIX_KEY_BYTES; i++) {
+        key.bytes[i] = i;
+    }
+    for (uint32_t i = 0; i < PREFIX_UNIT; i++) {
+        ids[i] = i;
+    }
+    h = prefix_hash_next(&key, prefix_hash_root(&key, NULL, 0), ids);
+    for (int i = 0; i < 8; i++) {
+        hash[i] = (uint8_t)(h.lo >> 8 * i);
+        hash[8 + i] = (uint8_t)(h.hi >> 8 * i);
+    }
+    m.first = 1;
+    m.has_snapshot = m.snapshot = true;
+    m.hashes = (ProtobufCBinaryData){sizeof hash, hash};
+    m.n_tokens = 1;
+    m.tokens = &n;
+    push(worker,
+         (struct envelope){.kind = ENVELOPE_ONEWAY,
+                           .method = METHOD_REGISTRY_INDEX},
+         &m.base);
+}
+
+static void print_worker(FILE *out)
+{
+    struct link *worker = link_new(SESSION + 1, NULL);
+    struct link *router = link_new(SESSION + 1, NULL);
+
+    print_frame(out, "worker_hello_reply",
+                "The answer to a worker has its name and the key of hashes.",
+                worker_hello_reply());
+    push_index(worker);
+    print_frame(out, "index",
+                "A snapshot of one prefix: the 64 tokens 0, 1, 2, ... without "
+                "a tenant.",
+                pass(worker, router, 0));
+    link_free(&worker);
+    link_free(&router);
+}
+
 static void print_all(FILE *out)
 {
     struct link *client = link_new(SESSION, NULL);
@@ -270,9 +482,11 @@ static void print_all(FILE *out)
                 hello_refused());
     print_request(out, client, router);
     print_repairs(out, client, router);
+    print_reuse(out, client, router);
     print_frame(out, "goodbye",
                 "The client leaves.  Goodbye is state: it has no number.",
                 goodbye_make(SESSION, "done"));
+    print_worker(out);
     link_free(&client);
     link_free(&router);
 }

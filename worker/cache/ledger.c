@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The audit takes any index as a void pointer: a later stage has no prefix
+ * index, but the nodes and checkpoints that its leader named. */
 static void walk_prefix(const void *index,
                         void (*each)(void *ctx, enum pool_class c,
                                      uint32_t number),
@@ -34,6 +36,8 @@ void ledger_fini(struct ledger *l)
     memset(l, 0, sizeof *l);
 }
 
+/* Numbers begin anew: the router of the new session has seen no snapshot and
+ * has made no grant. */
 void ledger_begin(struct ledger *l, uint64_t session)
 {
     l->session = session;
@@ -84,6 +88,8 @@ void ledger_fill(struct ledger *l, const struct pool *pool,
     m->has_violations = true;
     m->violations = pool->violations;
     m->has_n_queued = m->has_n_prefill = m->has_n_decode = m->has_n_kept = true;
+    /* A prompt that is still arriving counts as queued: it has a grant, and no
+     * row yet. */
     m->n_queued =
         t->in_state[SEQUENCE_RECEIVING] + t->in_state[SEQUENCE_QUEUED];
     m->n_prefill = t->in_state[SEQUENCE_PREFILL];

@@ -97,6 +97,7 @@ static void claim_blocks(struct walk *w)
     }
 }
 
+/* A number that is idle twice would be given to two sequences. */
 static void claim_idle(struct walk *w)
 {
     for (uint32_t i = 0; i < w->pool->n_idle; i++) {
@@ -187,6 +188,8 @@ static void claim_checkpoint(void *ctx, enum pool_class c, uint32_t number)
     }
 }
 
+/* The claims of blocks have been compared by now; the array serves again, by
+ * the first page of an extent. */
 static void claim_extents(struct walk *w)
 {
     memset(w->claims, 0, w->pool->o.n_pages * sizeof *w->claims);
@@ -227,6 +230,8 @@ static void audit_extents(struct walk *w)
 
 /* ---- pages ---- */
 
+/* Pages name their blocks and blocks name their pages: both directions are
+ * compared, because a move changes both. */
 static void audit_page(struct walk *w, uint32_t page)
 {
     const struct places *l = &w->pool->places;
@@ -281,6 +286,7 @@ static uint32_t has(const struct sequence *s, enum pool_class c)
     return c == POOL_SLOTS && s->slot != SLOT_NONE;
 }
 
+/* The pool has one sum of what is granted.  The sequences have the parts. */
 /* Returns how many are promised to sequences and not taken. */
 static uint64_t promised(const struct sequence_table *t, enum pool_class c)
 {

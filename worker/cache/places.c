@@ -9,6 +9,8 @@ static uint32_t words(const struct places *l)
     return (l->per + 63) / 64;
 }
 
+/* Lists by fill, with a bit for each list that is not empty: the fullest and
+ * the emptiest extent are found without a search of the lists. */
 static void list_add(struct places *l, uint32_t i)
 {
     struct extent *x = &l->extents[i];
@@ -94,6 +96,7 @@ static uint32_t fullest(const struct places *l)
     return PLACE_NONE;
 }
 
+/* The emptiest extent costs the fewest moves when a slot needs it. */
 uint32_t places_emptiest(const struct places *l, uint32_t *n_blocks)
 {
     for (uint32_t w = 0; w < words(l); w++) {
@@ -110,6 +113,9 @@ static uint32_t extent_pages(const struct places *l, uint32_t i)
     return i == l->n_extents ? l->n_pages % l->per : l->per;
 }
 
+/* Blocks go where other blocks are already, so that whole extents stay empty
+ * for slots, and few blocks have to move.  The tail can never be a slot, so it
+ * fills first. */
 uint32_t places_take(struct places *l, uint32_t block)
 {
     uint32_t i = l->n_extents, first;
@@ -121,6 +127,8 @@ uint32_t places_take(struct places *l, uint32_t block)
         x = &l->extents[i];
     }
     first = i * l->per;
+    /* The hint is at most the lowest free page, so this ends within the extent,
+     * and pages are not searched from the first one each time. */
     while (l->owners[first + x->hint] != PLACE_NONE) {
         x->hint++;
     }
@@ -151,6 +159,8 @@ void places_give(struct places *l, uint32_t page)
     l->n_free++;
 }
 
+/* Its free pages are taken first, so that the blocks that the pool moves out of
+ * it next cannot land in it again. */
 void places_claim(struct places *l, uint32_t extent, enum extent_use use)
 {
     struct extent *x = &l->extents[extent];

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A release build has no arrays, and each call returns at once. */
 bool poison_init(struct poison *x, uint32_t n_pages, bool on)
 {
     memset(x, 0, sizeof *x);
@@ -46,6 +47,8 @@ void poison_taken(struct poison *x, uint32_t page, uint32_t n)
     }
 }
 
+/* A page that a move still reads must keep its bytes until the plan with the
+ * move has run; the count stands for several moves from the page in flight. */
 void poison_move(struct poison *x, uint32_t page)
 {
     if (x->dirty != NULL) {
@@ -91,6 +94,8 @@ uint32_t poison_take(struct poison *x, const struct places *places,
     for (uint32_t i = 0; i < x->n_given; i++) {
         poison_unmove(x, x->given[i]);
     }
+    /* A page may be taken again before this plan: dirty was cleared then, and
+     * its new contents are left alone. */
     for (uint32_t i = 0; i < x->n_freed; i++) {
         for (uint32_t k = 0; k < x->freed[i].n; k++) {
             uint32_t page = x->freed[i].from + k;

@@ -117,6 +117,7 @@ bool prefix_init(struct prefix **out, const struct prefix_options *o,
     set_classes(x, o->has_blocks, o->has_states);
     /* What is not used is not touched, so that it costs no memory. */
     x->nodes = malloc((o->n_nodes + (size_t)1) * sizeof *x->nodes);
+    x->heap = malloc((o->n_nodes + (size_t)1) * sizeof *x->heap);
     x->tokens = malloc(((size_t)o->n_nodes + 1) * PREFIX_UNIT * 4);
     x->blocks = malloc(((size_t)o->n_nodes + 1) * (blocks_per_unit(x) + 1) * 4);
     x->buckets = array((size_t)x->mask + 1, sizeof *x->buckets, 0xff);
@@ -125,10 +126,10 @@ bool prefix_init(struct prefix **out, const struct prefix_options *o,
     x->tenant_buckets = array(2 * PREFIX_TENANTS_MAX, 4, 0xff);
     x->memos = array(PREFIX_MEMOS, sizeof *x->memos, 0xff);
     x->events = malloc(PREFIX_EVENTS_MAX * sizeof *x->events);
-    if (x->nodes == NULL || x->tokens == NULL || x->blocks == NULL ||
-        x->buckets == NULL || x->node_of == NULL || !make_states(x) ||
-        x->tenants == NULL || x->tenant_buckets == NULL || x->memos == NULL ||
-        x->events == NULL) {
+    if (x->nodes == NULL || x->heap == NULL || x->tokens == NULL ||
+        x->blocks == NULL || x->buckets == NULL || x->node_of == NULL ||
+        !make_states(x) || x->tenants == NULL || x->tenant_buckets == NULL ||
+        x->memos == NULL || x->events == NULL) {
         prefix_free(out);
         return false;
     }
@@ -148,6 +149,7 @@ void prefix_free(struct prefix **out)
         x->pool->watch = (struct pool_watch){0};
     }
     free(x->nodes);
+    free(x->heap);
     free(x->tokens);
     free(x->blocks);
     free(x->buckets);
@@ -178,6 +180,11 @@ void prefix_set_classes(struct prefix *x, bool has_blocks, bool has_states)
     prefix_clear(x);
     set_classes(x, has_blocks, has_states);
     prefix_events_clear(x);
+}
+
+bool prefix_has_states(const struct prefix *x)
+{
+    return x->o.has_states;
 }
 
 /* ---- match ---- */

@@ -78,6 +78,22 @@ static enum prefix_heap heap_of(const struct prefix_node *n)
     return n->n_held == 0 || PLANT(EVICTED_HELD) ? HEAP_LEAF : HEAP_NONE;
 }
 
+/* Returns the root of the heap that the node is in, or is to be in. */
+static uint32_t *root_of(struct prefix *x, const struct prefix_node *n)
+{
+    return &x->tenants[n->tenant].heaps[n->heap];
+}
+
+void prefix_unplace(struct prefix *x, uint32_t node)
+{
+    struct prefix_node *n = &x->nodes[node];
+
+    if (n->heap < HEAPS) {
+        *root_of(x, n) = pairing_drop(x->heap, *root_of(x, n), node);
+        n->heap = HEAP_NONE;
+    }
+}
+
 void prefix_place(struct prefix *x, uint32_t node)
 {
     struct prefix_node *n = &x->nodes[node];
@@ -86,10 +102,11 @@ void prefix_place(struct prefix *x, uint32_t node)
     if (n->heap == HEAP_ASIDE) {
         return; /* until the walk ends */
     }
-    prefix_heap_drop(x, node);
+    prefix_unplace(x, node);
     if (h != HEAP_NONE) {
-        n->key = n->stamp + value_of(x, node);
-        prefix_heap_add(x, node, h);
+        n->heap = (uint8_t)h;
+        x->heap[node].key = n->stamp + value_of(x, node);
+        *root_of(x, n) = pairing_add(x->heap, *root_of(x, n), node);
     }
 }
 
@@ -127,7 +144,7 @@ static uint32_t lowest(const struct prefix *x, enum prefix_heap h,
         uint32_t root = x->tenants[i].heaps[h];
 
         if (root != PREFIX_NONE &&
-            (best == PREFIX_NONE || x->nodes[root].key < x->nodes[best].key)) {
+            (best == PREFIX_NONE || x->heap[root].key < x->heap[best].key)) {
             best = root;
         }
     }
@@ -137,9 +154,9 @@ static uint32_t lowest(const struct prefix *x, enum prefix_heap h,
 /* Takes a node that this walk spares out of its heap. */
 static void put_aside(struct prefix *x, uint32_t node)
 {
-    prefix_heap_drop(x, node);
+    prefix_unplace(x, node);
     x->nodes[node].heap = HEAP_ASIDE;
-    x->nodes[node].heap_next = x->aside;
+    x->heap[node].next = x->aside;
     x->aside = node;
 }
 
@@ -148,7 +165,7 @@ static void end_walk(struct prefix *x)
     while (x->aside != PREFIX_NONE) {
         uint32_t node = x->aside;
 
-        x->aside = x->nodes[node].heap_next;
+        x->aside = x->heap[node].next;
         x->nodes[node].heap = HEAP_NONE;
         prefix_place(x, node);
     }
@@ -177,7 +194,7 @@ static bool evict(struct prefix *x, enum prefix_heap h, uint32_t tenant,
 
         if (is_spared(x, n, entry)) {
             put_aside(x, node);
-        } else if (key > n->key) {
+        } else if (key > x->heap[node].key) {
             prefix_place(x, node);
         } else {
             x->age = tenant == PREFIX_NONE && key > x->age ? key : x->age;

@@ -3,24 +3,21 @@
  *
  *     prefix.c         match, insert, checkpoints: the calls of the core
  *     prefix_tree.c    nodes, tenants, hash table
- *     prefix_heap.c    what may be evicted, by key
  *     prefix_evict.c   keys, eviction
  *     prefix_events.c  events
  *     prefix_states.c  checkpoints and their reservations
  *
+ * The pairing heaps (pairing.h) hold what may be evicted, the lowest key first.
  * A node is in the heap `leaf` of its tenant if nothing is below it, it has no
  * checkpoint, and its blocks are not held; it is in the heap `state` if it has
  * a checkpoint.  All other nodes cannot be evicted now. */
 #ifndef WORKER_CACHE_PREFIX_STATE_H
 #define WORKER_CACHE_PREFIX_STATE_H
 
+#include "worker/cache/pairing.h"
 #include "worker/cache/prefix.h"
 
 #define PREFIX_GRID_MIN 512 /* tokens between checkpoints on the grid */
-
-/* Reservations that were taken back and are in a plan still, at most, that a
- * new reservation has to avoid. */
-#define PREFIX_TAKEN_BACK_MAX 64
 
 enum prefix_heap {
     HEAP_LEAF,
@@ -32,12 +29,10 @@ enum prefix_heap {
 
 struct prefix_node {
     struct prefix_hash hash;
-    double key;                         /* in its heap: the lowest goes first */
     double stamp;                       /* the index's age at its last use */
     uint32_t parent, child, next, prev; /* tree; parent PREFIX_NONE: a tenant's
                                          * first unit */
     uint32_t chain;                     /* in the hash table */
-    uint32_t heap_child, heap_next, heap_prev; /* pairing heap */
     uint32_t depth;      /* units, from 1; 0: the entry is free */
     uint32_t checkpoint; /* first page; SLOT_NONE: none */
     uint32_t n_states;   /* checkpoints at the node and below */
@@ -62,7 +57,7 @@ struct prefix_tenant {
 /* The node that an array of ids was last inserted to: the next insertion of the
  * same sequence goes on there. */
 struct prefix_memo {
-    uint32_t root; /* of the array; PREFIX_NONE: none */
+    uint32_t root; /* the array's; PREFIX_NONE: none */
     uint32_t node; /* the entry may be another node by now */
 };
 
@@ -79,9 +74,10 @@ struct prefix {
     uint32_t unit_blocks;      /* blocks of a node; 0: no such class */
     uint32_t checkpoint_pages; /* 0: checkpoints are mere numbers */
     uint32_t most_checkpoints; /* with those that are reserved */
-    uint32_t most_pages;       /* of a tenant */
+    uint32_t most_pages;       /* a tenant's */
 
     struct prefix_node *nodes; /* [n_nodes] */
+    struct pairing *heap;      /* [n_nodes] */
     uint32_t *tokens;          /* [n_nodes, PREFIX_UNIT] */
     uint32_t *blocks;          /* [n_nodes, unit_blocks] */
     uint32_t free_node;        /* list through chain */
@@ -101,7 +97,7 @@ struct prefix {
     uint32_t n_numbers;
     double age;     /* the highest key that was evicted */
     uint32_t walk;  /* the newest mark */
-    uint32_t aside; /* list through heap_next: not evicted by this walk */
+    uint32_t aside; /* list through heap[].next: not evicted by this walk */
 
     struct prefix_event *events; /* [PREFIX_EVENTS_MAX] ring */
     uint32_t events_at, n_events;
@@ -164,15 +160,12 @@ void prefix_give_state(struct prefix *x, uint32_t checkpoint);
 /* Takes reservations back until the need has room. */
 void prefix_take_back(struct prefix *x, const struct pool_need *need);
 
-/* ---- prefix_heap.c ---- */
-
-void prefix_heap_add(struct prefix *x, uint32_t node, enum prefix_heap h);
-void prefix_heap_drop(struct prefix *x, uint32_t node);
-
 /* ---- prefix_evict.c ---- */
 
 /* Puts the node into the heap where it belongs now, with a new key. */
 void prefix_place(struct prefix *x, uint32_t node);
+/* Takes the node out of its heap, if it is in one. */
+void prefix_unplace(struct prefix *x, uint32_t node);
 /* Counts a use of the node. */
 void prefix_use(struct prefix *x, uint32_t node);
 /* Marks the path to node for the walk that begins. */

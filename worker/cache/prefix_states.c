@@ -3,8 +3,8 @@
  *
  * A reservation that prefix_make_room() takes back is still named by a plan.
  * Its memory may be used again, because plans run in order; but it is not
- * reserved again before its prefix_put() or prefix_drop() has come, which could
- * not be told from those of the new reservation otherwise. */
+ * reserved again before its prefix_put() or prefix_drop() has come, which would
+ * otherwise be taken for those of the new reservation. */
 #include <string.h>
 
 #include "common/base/plant.h"
@@ -91,7 +91,7 @@ static bool take_state(struct prefix *x, uint32_t *checkpoint)
     return true;
 }
 
-/* Gives a checkpoint back that nobody else was told of. */
+/* Gives a checkpoint back that no other stage has the number of. */
 static void give_back(struct prefix *x, uint32_t checkpoint)
 {
     if (x->checkpoint_pages > 0) {

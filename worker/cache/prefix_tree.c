@@ -34,6 +34,8 @@ uint32_t prefix_child(const struct prefix *x, uint32_t tenant, uint32_t parent,
     return PREFIX_NONE;
 }
 
+/* Siblings are a list, not a table: the hash table finds a child, and the list
+ * is walked only when a whole tree goes. */
 static uint32_t *first_child(struct prefix *x, const struct prefix_node *n)
 {
     return n->parent == PREFIX_NONE ? &x->tenants[n->tenant].child
@@ -85,6 +87,8 @@ bool prefix_has_entry(const struct prefix *x)
     return x->free_node != PREFIX_NONE || x->n_fresh < x->o.n_nodes;
 }
 
+/* Entries that were never used come last, so that an index that stays small
+ * touches little of its memory. */
 static uint32_t entry_take(struct prefix *x)
 {
     uint32_t node = x->free_node;
@@ -128,6 +132,7 @@ uint32_t prefix_add(struct prefix *x, uint32_t tenant, uint32_t parent,
     x->tenants[tenant].pages += x->unit_blocks;
     x->figures.n_nodes++;
     x->figures.inserted++;
+    /* The parent is no leaf any more. */
     if (parent != PREFIX_NONE) {
         prefix_place(x, parent);
     }
@@ -157,7 +162,7 @@ void prefix_remove(struct prefix *x, uint32_t node)
     if (!x->o.has_states) {
         prefix_event(x, node, false);
     }
-    prefix_heap_drop(x, node);
+    prefix_unplace(x, node);
     unlink_node(x, node);
     for (uint32_t i = 0; i < x->unit_blocks; i++) {
         pool_unindex(x->pool, prefix_unit(x, node)[i]);
@@ -167,6 +172,8 @@ void prefix_remove(struct prefix *x, uint32_t node)
     t->pages -= x->unit_blocks;
     x->figures.n_nodes--;
     x->figures.evicted++;
+    /* Depth 0 is what marks the entry as free, for those who have its number
+     * still: memos, and the results of plans in flight. */
     n->depth = 0;
     n->chain = x->free_node;
     x->free_node = node;
@@ -175,6 +182,8 @@ void prefix_remove(struct prefix *x, uint32_t node)
     }
 }
 
+/* Goes down to a leaf and up again: a tree may be as deep as the context has
+ * units, which is too deep for a recursive function. */
 void prefix_remove_tree(struct prefix *x, uint32_t node)
 {
     uint32_t at = node;
@@ -196,6 +205,8 @@ void prefix_remove_tree(struct prefix *x, uint32_t node)
 
 /* ---- checkpoints ---- */
 
+/* Every node counts the checkpoints below it, because eviction asks at each
+ * node whether a deeper one supersedes it. */
 static void count_states(struct prefix *x, uint32_t node, uint32_t change)
 {
     for (uint32_t i = node; i != PREFIX_NONE; i = x->nodes[i].parent) {
@@ -235,6 +246,7 @@ void prefix_drop_checkpoint(struct prefix *x, uint32_t node)
 {
     struct prefix_node *n = &x->nodes[node];
 
+    /* The event has the hash of a node that may go next: it comes first. */
     prefix_event(x, node, false);
     prefix_give_state(x, n->checkpoint);
     n->checkpoint = SLOT_NONE;
@@ -352,6 +364,8 @@ static uint32_t next_in_tree(const struct prefix *x, uint32_t node)
     return i == PREFIX_NONE ? PREFIX_NONE : x->nodes[i].next;
 }
 
+/* Tokens are kept for this, too: a new router has another key, and what is
+ * computed stays usable. */
 void prefix_rehash(struct prefix *x)
 {
     memset(x->buckets, 0xff, ((size_t)x->mask + 1) * sizeof *x->buckets);

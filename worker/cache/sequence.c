@@ -201,6 +201,8 @@ struct sequence *sequence_by_key(const struct sequence_table *t,
     return s;
 }
 
+/* Messages between stages name grants: they are shorter than keys, and unique
+ * in a session. */
 struct sequence *sequence_by_grant(const struct sequence_table *t,
                                    uint64_t grant)
 {
@@ -303,6 +305,8 @@ enum row_kind sequence_kind(const struct sequence *s, uint32_t at,
         *end = UINT32_MAX;
         return ROW_GENERATED;
     }
+    /* Spans alternate and begin with prompt rows; positions after the last one
+     * came with the prompt of the continuation. */
     for (uint32_t i = 0; i < s->n_spans; i++) {
         to += s->spans[i];
         if (at < to) {

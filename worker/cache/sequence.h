@@ -160,10 +160,10 @@ struct sequence {
 
     /* Continuation (worker/sequences/continue.h). */
     struct sequence *from; /* KEPT: its memory will be taken over; or NULL */
-    struct sequence *heir; /* of a KEPT one: that takes it over; or NULL */
+    struct sequence *heir; /* takes this KEPT one over; or NULL */
     struct sequence_key from_key;
     bool continues;  /* from_key is set */
-    uint32_t n_kept; /* of a KEPT one: ids that remain */
+    uint32_t n_kept; /* KEPT: ids that remain */
 
     /* At a leader: the later stages. */
     bool staged;      /* they hold the sequence until its Remove returns */

@@ -5,6 +5,7 @@
 #include "proto/registry.pb-c.h"
 #include "worker/sequences/sequences.h"
 
+/* Later stages publish nothing: the index of the leader stands for all. */
 void publish_begin(struct sequences *q, const uint8_t *key)
 {
     struct publish *b = &q->publish;
@@ -82,6 +83,8 @@ int64_t publish_send(struct sequences *q, int64_t now_us)
         return NODE_IDLE;
     }
     b->sent_us = now_us;
+    /* Events that were taken and not sent are lost here; a snapshot has them.
+     */
     if (peer_oneway(p, METHOD_REGISTRY_INDEX, &m.base) != ST_OK) {
         prefix_restart(q->reuse.index);
     }

@@ -8,6 +8,8 @@
 
 /* ---- siblings ---- */
 
+/* The name of a request is no proof: nothing keeps a router from submitting
+ * other ids under it. */
 static bool same_ids(const struct slab *slab, const struct sequence *a,
                      const struct sequence *s)
 {
@@ -97,6 +99,8 @@ static void share_prompt(struct batcher *b, const struct sequence *leader,
         pool_share(b->table->pool, block, true);
         paged_write(&b->table->slab, &f->blocks, f->n_blocks, &block, 1);
     }
+    /* It counts as computed as far as its leader: the result of this plan moves
+     * both. */
     f->n_planned = f->reused = f->n_prompt;
     f->n_computed = leader->n_computed;
 }
@@ -154,6 +158,8 @@ void twins_release(struct batcher *b, struct sequence *s)
     if (s->n_twins == 0) {
         return;
     }
+    /* The next leader gets the place of the old one in the queue: it has waited
+     * as long. */
     if (s->links[LIST_PLAN].list == &b->prefill) {
         at = s;
     }

@@ -58,13 +58,13 @@ struct leader_added {
     uint32_t n, capacity;
 };
 
-/* What the index has let go of, for the next Gone. */
+/* Names that the index has let go of, for the next Gone. */
 struct leader_gone {
     uint32_t node[LEADER_NAMES_MAX], checkpoint[LEADER_NAMES_MAX];
     uint32_t n_nodes, n_checkpoints;
 };
 
-/* What a leader remembers of a sequence besides struct sequence. */
+/* The leader's part of a sequence, besides struct sequence. */
 struct leader_note {
     struct pool_need need; /* at the later stages */
     uint32_t begins;       /* where it is computed again: of its Restore */
@@ -81,11 +81,11 @@ struct leader {
     bool asked, known;         /* Geometry was sent, has come back */
     struct leader_note *notes; /* [the table's capacity] */
     struct name_map saves;     /* checkpoints: 0 if the stages have it, else the
-                                * step     whose Forward will save it */
+                                * step whose Forward will save it */
     struct leader_added added;
     struct leader_gone gone;
     struct pool_need freed;          /* at the stages, by the newest range */
-    const struct pool_need *opening; /* of the Submit that needs room */
+    const struct pool_need *opening; /* need of the Submit that is opened */
 };
 
 /* Makes a leader without an assembly.  Both pointers are borrowed. */
@@ -132,7 +132,6 @@ enum status leader_make_room(void *self, const Sluice__V1__SubmitRequest *m,
 void leader_restore(void *self, const struct sequence *s,
                     const struct role_restore *r);
 uint32_t leader_freed(const void *self, uint32_t *blocks, uint32_t *slots);
-void leader_keep(void *self, const struct sequence *s, uint32_t node,
-                 uint32_t end);
+void leader_keep(void *self, const struct sequence *s);
 
 #endif

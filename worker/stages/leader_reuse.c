@@ -1,5 +1,5 @@
 /* Reuse over the stages: the leader's index decides, the mirror counts, and the
- * stages are told. */
+ * stages obey. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +8,8 @@
 
 /* ---- what the index has let go of ---- */
 
+/* Names are collected and sent together, because one eviction frees many nodes.
+ * They go before the next message of any kind, which may use a name again. */
 void leader_send_gone(struct leader *l)
 {
     Sluice__V1__StageGone m = SLUICE__V1__STAGE_GONE__INIT;
@@ -66,6 +68,8 @@ static struct pool_need stages_need(const Sluice__V1__StageGrants *m)
     return need;
 }
 
+/* Once for each assembly: the pools of the stages do not change while it
+ * lasts. */
 void leader_ask_geometry(struct leader *l)
 {
     Sluice__V1__StageGeometry m = SLUICE__V1__STAGE_GEOMETRY__INIT;
@@ -95,6 +99,8 @@ void leader_mirror_open(struct leader *l, const struct sequence *s,
     }
 }
 
+/* A twin's row is the share itself: no message of its own goes to the stages.
+ */
 void leader_mirror_twins(struct leader *l, const struct batch *t)
 {
     const struct plan *p = &t->plan;
@@ -207,6 +213,8 @@ static void on_gone(void *self, uint32_t node, uint32_t checkpoint)
     }
 }
 
+/* While a Submit is opened, its need at the stages counts, which the index does
+ * not have: it is asked with that of this stage. */
 static bool on_fits(void *self, const struct pool_need *need)
 {
     const struct leader *l = self;
@@ -316,14 +324,12 @@ static void send_keep(struct leader *l, uint64_t grant, uint32_t at, uint32_t n)
     leader_send(l, METHOD_STAGE_KEEP, &m.base);
 }
 
-void leader_keep(void *self, const struct sequence *s, uint32_t node,
-                 uint32_t end)
+void leader_keep(void *self, const struct sequence *s)
 {
     struct leader *l = self;
     struct leader_added *a = &l->added;
     struct error e;
 
-    (void)node, (void)end;
     for (uint32_t i = 0; i < a->n && mirror_has(&l->mirror, POOL_BLOCKS); i++) {
         check_mirror(l,
                      mirror_keep(&l->mirror, s->grant, a->node[i], a->parent[i],

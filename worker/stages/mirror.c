@@ -11,6 +11,9 @@ void mirror_init(struct mirror *m, uint32_t capacity, uint32_t context,
     m->block_tokens = block_tokens;
 }
 
+/* The shadow is a pool in which a block and a state take one page each.  It
+ * counts what all stages hold; pages_used() then weighs the counts with the
+ * sizes of each stage. */
 static void unmake(struct mirror *m)
 {
     stage_cache_fini(&m->cache);
@@ -27,6 +30,9 @@ void mirror_fini(struct mirror *m)
     memset(m, 0, sizeof *m);
 }
 
+/* The shadow must never run out before a stage does, so it has room for the
+ * stage with the most of each class.  mirror_fits() finds the stage that is
+ * full first. */
 /* Returns the most of a class that any stage holds. */
 static uint32_t most_of(const struct mirror_stage *stages, uint32_t n,
                         enum pool_class c)
@@ -70,6 +76,8 @@ static bool make(struct mirror *m, uint32_t n_blocks, uint32_t n_states)
     return m->made;
 }
 
+/* An assembly of the same shape uses the memory again, because assemblies end
+ * and begin with each lost edge. */
 bool mirror_begin(struct mirror *m, const struct mirror_stage *stages,
                   uint32_t n)
 {
@@ -96,6 +104,7 @@ static void forget(struct mirror *m, struct sequence *s)
     sequence_free(&m->table, &s);
 }
 
+/* Stages free everything at the end of an assembly, and so does the shadow. */
 void mirror_end(struct mirror *m)
 {
     m->n_stages = 0;
@@ -131,6 +140,8 @@ static uint64_t pages_used(const struct mirror *m, uint32_t stage)
            stage_pages(g, &m->pool.granted);
 }
 
+/* Grants count as used: a stage has promised their pages, although no block has
+ * been taken. */
 uint32_t mirror_free(const struct mirror *m, uint32_t stage)
 {
     uint64_t used = pages_used(m, stage);
@@ -173,6 +184,7 @@ enum status mirror_open(struct mirror *m, uint64_t grant,
     struct pool_need mine = *need;
     struct sequence *s;
 
+    /* The leader may have a class that no later stage has. */
     for (int c = 0; c < POOL_CLASSES; c++) {
         mine.n[c] = m->pool.o.pages_per[c] > 0 ? mine.n[c] : 0;
     }
@@ -215,6 +227,8 @@ enum status mirror_restore(struct mirror *m, uint64_t grant,
     struct pool_need before;
     struct stage_copies copies;
 
+    /* Grants name sequences here and on the wire: the pointers of the caller
+     * are those of the leader's own table. */
     mine.from = NULL;
     if (s != NULL && from != 0) {
         mine.from = find(m, from, e);
@@ -226,6 +240,7 @@ enum status mirror_restore(struct mirror *m, uint64_t grant,
         (r->cut && take(m, s, r->position, e) != ST_OK)) {
         return e->code;
     }
+    /* A cut returns memory at every stage; the caller reports the sum. */
     before = s->need;
     if (stage_cache_restore(&m->cache, s, &mine, &copies, e) != ST_OK) {
         return e->code;

@@ -31,6 +31,8 @@ void relay_clear(struct relay *r, size_t most)
     r->most = most;
 }
 
+/* The messages are kept packed: one buffer with a bound in bytes, whatever
+ * their number and kinds. */
 /* Makes room for n bytes at the end.  Returns false if there is none. */
 static bool reserve(struct relay *r, size_t n)
 {
@@ -67,6 +69,8 @@ void relay_send(struct relay *r, enum method method, const ProtobufCMessage *m)
                      .method = (uint32_t)method,
                      .bytes = (uint32_t)wire_size(m)};
 
+    /* Nothing is ahead of it: it must not wait for a microbatch that may never
+     * come. */
     if (r->arrived == r->passed) {
         assembly_send(r->assembly, method, m);
         return;

@@ -78,7 +78,7 @@ struct stage_columns {
     uint32_t top_tokens[PLAN_ROWS_MAX * TOP_LOGPROBS_MAX];
 };
 
-/* What a stage remembers of a sequence besides struct sequence. */
+/* The stage's part of a sequence, besides struct sequence. */
 struct stage_note {
     bool restored;      /* a Restore came, and no row since */
     uint32_t spoilt_at; /* if spoilt: positions below it are not */

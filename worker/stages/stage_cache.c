@@ -58,6 +58,8 @@ static uint32_t *blocks_of(const struct stage_cache *c, uint32_t i)
     return &c->blocks[(size_t)i * c->per];
 }
 
+/* Never fails for a node that is kept: each has blocks of its own, and there
+ * are as many entries as the pool has units of blocks. */
 static uint32_t node_new(struct stage_cache *c)
 {
     uint32_t i = c->free_head;
@@ -184,6 +186,7 @@ static enum status check_from(const struct stage_cache *c,
     const struct sequence *f = r->from;
     uint32_t n = n_blocks_of(c, r->position);
 
+    /* A sequence that has computed something would lose it. */
     if (s->n_blocks > 0 || s->slot != SLOT_NONE || f == s) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "it has %u blocks already, and takes over others",
@@ -298,6 +301,8 @@ static enum status take_over(struct stage_cache *c, struct sequence *s,
     return ST_OK;
 }
 
+/* The rest of the grant goes back with the blocks: a kept sequence holds no
+ * promise, and the router gets the figures in the receipt. */
 static void cut(struct stage_cache *c, struct sequence *s, uint32_t position)
 {
     struct pool *pool = c->table->pool;
@@ -499,6 +504,8 @@ enum status stage_cache_save(struct stage_cache *c, uint32_t name,
     return ST_OK;
 }
 
+/* A block that a sequence holds too stays where it is; only the index's claim
+ * on it ends. */
 static void free_node(struct stage_cache *c, uint32_t i)
 {
     for (uint32_t k = 0; k < c->per; k++) {
@@ -554,6 +561,7 @@ static bool next_entry(const struct name_map *m, uint32_t *at, uint32_t *value)
     return false;
 }
 
+/* The assembly is over: the leader of the next one names nothing of this. */
 void stage_cache_clear(struct stage_cache *c)
 {
     uint32_t value;

@@ -1,12 +1,12 @@
-/* stage_cache.h - What a later stage keeps for the leader's prefix index, and
- * how its sequences share it.
+/* stage_cache.h - Nodes and checkpoints that a later stage keeps for the
+ * leader's prefix index, and how its sequences share them.
  *
  *     node         PREFIX_UNIT positions of a prefix: the blocks of a sequence
  *                  that computed them
  *     checkpoint   a saved state
  *
  * Both have the leader's names.  The stage decides nothing: messages of the
- * stream (proto/stage.proto) say what is kept, restored, shared and freed.  The
+ * stream (proto/stage.proto) name what is kept, restored, shared and freed. The
  * leader runs the same functions over a shadow of the stages' memory
  * (mirror.h), so that both agree.
  *
@@ -29,7 +29,7 @@
 struct stage_node {
     uint32_t parent; /* its name; NAME_NONE: the first unit */
     uint32_t end;    /* the position after its last one */
-    uint32_t next;   /* of a free one */
+    uint32_t next;   /* free entries: the list */
 };
 
 struct stage_cache {

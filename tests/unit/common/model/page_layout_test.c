@@ -90,7 +90,7 @@ static uint32_t parts_of(struct part *out, uint32_t group, uint32_t n,
     return parts;
 }
 
-/* Each part of a group is aligned, lies inside and meets no other part of its
+/* Each part of a group is aligned, is inside and meets no other part of its
  * kind; blocks and slots are never in one page. */
 static void holds(uint32_t n, const struct page_sizes *s)
 {

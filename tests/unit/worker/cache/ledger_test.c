@@ -267,7 +267,7 @@ static void index_and_reservations_are_owned(void **state)
     assert_int_equal(audit(b), 0);
     assert_int_equal(pool_pages(&b->pool).cached, 2);
     assert_int_equal(ledger_reap(&b->ledger, &b->pool, &b->table), 0);
-    /* The index does not know of it any more. */
+    /* The index does not have it any more. */
     prefix_clear(b->index);
     assert_int_equal(pool_pages(&b->pool).free, 20);
     assert_false(b->pool.blocks[block].indexed);

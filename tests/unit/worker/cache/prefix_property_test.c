@@ -2,11 +2,11 @@
  *
  *   prefix_property_test [REQUESTS [SEED]]
  *
- * The model is a flat list of (tenant, tokens) with what the index said of each
- * node: added, checkpoint, gone.  A match must be what the list gives when it
- * is searched whole.  A mirror applies the events, of which some are lost, and
- * must then be what the list gives, too.  Built once more with hashes of three
- * bits (weak_hash.c), so that almost all nodes collide. */
+ * The model is a flat list of (tenant, tokens) with what the index reported of
+ * each node: added, checkpoint, gone.  A match must be what the list gives when
+ * it is searched whole.  A mirror applies the events, of which some are lost,
+ * and must then be what the list gives, too.  Built once more with hashes of
+ * three bits (weak_hash.c), so that almost all nodes collide. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
