@@ -198,7 +198,8 @@ static void run(uint32_t n, uint32_t n_rows, int64_t step_us, uint32_t depth,
                                 .max_rows = 64,
                                 .engine_depth = depth,
                                 .at_once = n * n_rows,
-                                .context = 512};
+                                .context = 512,
+                                .room = REPLICA_ASKS};
     static struct replica_ask asks[REPLICA_ASKS];
     static struct sleeper sleepers[REPLICA_STAGES];
     static struct replica_stage stages[REPLICA_STAGES];

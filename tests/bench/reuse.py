@@ -11,6 +11,7 @@ ttft      a prompt of 4,096 tokens in the shape of qwen3.5-0.8b: cold, repeated,
 import json
 import lzma
 import os
+import random
 import re
 import shutil
 import statistics
@@ -95,7 +96,7 @@ class Cluster:
 def fixed_bytes(model, *words):
     """Returns the bytes of weights and scratch of a worker."""
     p = subprocess.run([os.path.join(measure.BIN, "sluice-worker"), "--check",
-                        "--model", model, *map(str, words)],
+                        model, *map(str, words)],
                        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                        text=True, check=False)
     if p.returncode != 0:
@@ -174,14 +175,16 @@ def first_token_ms(cluster, ids, *more):
                        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                        text=True, check=False)
     if p.returncode != 0:
-        raise Failed(f"sluicectl generate: {p.stderr.strip()}")
+        raise Failed(f"sluicectl generate: {p.stderr.strip()}"
+                     f"{p.stdout.strip()}")
     end = json.loads(p.stdout.splitlines()[-1])
     figures = end.get("figures", end)
     return figures["first_token_us"] / 1000, figures["n_cached"]
 
 
 def prompt(seed, n):
-    return [(seed * 7919 + i * 104729) % 100000 + 10 for i in range(n)]
+    drawn = random.Random(seed)
+    return [drawn.randrange(10, 500) for _ in range(n)]
 
 
 def ttft(model, n, rounds, *words):

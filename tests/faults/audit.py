@@ -14,13 +14,12 @@ BENIGN = re.compile(r"\s*$|reading weights: ")
 
 
 def held(cluster):
-    """Returns the number of blocks, slots and checkpoints that are neither free
-    nor cached, by the workers' ledgers."""
+    """Returns the number of pages that are neither free nor cached, by the
+    workers' ledgers."""
     n = 0
     for w in cluster.ctl("workers")["workers"]:
-        for kind in ("blocks", "slots", "checkpoints"):
-            n += w["ledger"][kind]["total"] - w["ledger"][kind]["free"] - \
-                w["ledger"][kind]["cached"]
+        pages = w["ledger"]["pages"]
+        n += pages["total"] - pages["free"] - pages["cached"]
     return n
 
 
@@ -86,14 +85,14 @@ def grown(daemon, base):
 
 
 def audit(cluster, base, strikes=False):
-    """Returns (blocks leaked, list of errors).  strikes: the fault corrupts
+    """Returns (pages leaked, list of errors).  strikes: the fault corrupts
     frames."""
     settle(cluster)
     bad = []
     leaked = held(cluster)
     left = len(cluster.ctl("sequences")["sequences"])
     if leaked or left:
-        bad.append(f"{leaked} blocks and slots are held, {left} sequences open")
+        bad.append(f"{leaked} pages are held, {left} sequences open")
     whole = cluster.ctl("audit", rc=(0, 1))
     if whole["n_differences"] != 0:
         bad.append(f"audit: {whole}")

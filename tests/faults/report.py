@@ -73,6 +73,6 @@ def verdict(faults, seed):
     return (f"tests/faults/run: {len(faults)} faults, {total['times']} times, "
             f"{total['ended']} requests: {total['failed']} failed, "
             f"{total['lost']} tokens lost, {total['doubled']} doubled, "
-            f"{total['wrong']} wrong, {total['leaked']} blocks leaked; "
+            f"{total['wrong']} wrong, {total['leaked']} pages leaked; "
             f"seed {seed}: "
             + ("FAILED: " + " ".join(failed) if failed else "all holds"))

@@ -19,16 +19,27 @@
 #define REPLICA_STAGES 4
 #define REPLICA_ASKS   32
 #define REPLICA_TOKENS 64 /* most tokens of an ask */
+#define REPLICA_SPANS  8
 #define REPLICA_VALUES (REPLICA_TOKENS * (1 + 2 * TOP_LOGPROBS_MAX))
 
-/* A sequence to run, and its results. */
+/* A sequence to run, and its results.  The asks that it refers to stay where
+ * they are. */
 struct replica_ask {
     const uint32_t *ids; /* [n_prompt + n_generated] */
     uint32_t n_prompt, n_generated, max_tokens;
     Sluice__V1__Sampling sampling;
     uint32_t cancel_at; /* cancels after this many tokens; 0: never */
+    const struct replica_ask *first; /* it is another choice of this one's
+                                      * request; NULL: of its own */
+    uint32_t choice;
+    bool cold;                     /* reuses nothing, keeps nothing */
+    uint32_t spans[REPLICA_SPANS]; /* [n_spans] kinds of the prompt */
+    uint32_t n_spans, keep_ms;
+    struct replica_ask *from; /* of an earlier run, kept: it goes on from it */
 
+    uint32_t id;
     uint64_t grant;
+    bool kept; /* until one goes on from it */
     uint32_t tokens[REPLICA_TOKENS],
         n; /* the first n_generated are the ask's */
     float logprobs[REPLICA_VALUES];
@@ -53,22 +64,40 @@ struct replica_stage {
 struct replica_options {
     uint32_t block_tokens;
     uint32_t step_tokens, chunk_tokens, max_rows, engine_depth;
-    uint32_t at_once; /* sequences at a time; the pools hold REPLICA_ASKS */
+    uint32_t at_once; /* sequences at a time, for which the pools have room */
     uint32_t context;
+    uint32_t room; /* the pools hold so many sequences of a context */
 };
 
 struct replica;
+
+/* Returns the pages of a stage's pool. */
+uint32_t replica_pages(const struct replica_options *o, bool has_blocks,
+                       uint32_t pages_per_slot);
 
 /* Creates these stages in order, or one worker of all layers, and waits until
  * they are up. */
 struct replica *replica_new(const struct replica_stage *stages, uint32_t n,
                             const struct replica_options *o);
-/* Frees a replica.  Its ledgers must be empty: everything is free at every
- * stage. */
+/* Frees a replica in which no sequence is kept.  Its index is cleared; then
+ * everything must be free at every stage. */
 void replica_free(struct replica **r);
 
-/* Submits all n <= REPLICA_ASKS, at_once at a time, and runs them to their end;
- * once in the life of a replica. */
+/* Submits all n <= REPLICA_ASKS, at_once at a time, and runs them to their end.
+ * Then every stage's account is audited, and no memory is held but that of kept
+ * sequences. */
 void replica_run(struct replica *r, struct replica_ask *asks, uint32_t n);
+
+/* Removes the ids of a kept sequence from `begin` on.  Returns the position
+ * that its state went back to. */
+uint32_t replica_cut(struct replica *r, const struct replica_ask *a,
+                     uint32_t begin);
+
+/* What the first stage has counted since its start. */
+struct replica_counts {
+    uint64_t reused, twins, continued, evicted, checkpoints_evicted, moved;
+};
+
+struct replica_counts replica_counts(const struct replica *r);
 
 #endif

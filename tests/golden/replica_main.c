@@ -125,7 +125,8 @@ static void run(struct trial *t, const struct split *split,
                                 .max_rows = 6,
                                 .engine_depth = 1 + split->n_cuts % 2,
                                 .at_once = 14,
-                                .context = 512};
+                                .context = 512,
+                                .room = REPLICA_ASKS};
     const struct shard_weights *weights[REPLICA_STAGES] = {NULL};
     struct shard *shards[REPLICA_STAGES];
     uint32_t n = split->n_cuts + 1;

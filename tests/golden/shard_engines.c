@@ -19,8 +19,6 @@ static void open_one(struct shard_engines *g, uint32_t i,
                      const struct kernels_options *k,
                      const struct replica_options *o, struct replica_stage *out)
 {
-    uint32_t bt = o->block_tokens;
-    uint32_t blocks = REPLICA_ASKS * ((o->context + bt - 1) / bt);
     struct kernels_sizes sizes;
     struct error e;
 
@@ -30,10 +28,10 @@ static void open_one(struct shard_engines *g, uint32_t i,
     forward_sizes(g->forward[i], &sizes);
     if (forward_alloc_hidden(g->forward[i], o->engine_depth + 1, o->step_tokens,
                              &e) != ST_OK ||
-        forward_alloc(g->forward[i],
-                      blocks * sizes.pages_per_block +
-                          REPLICA_ASKS * sizes.pages_per_slot,
-                      &e) != ST_OK ||
+        forward_alloc(
+            g->forward[i],
+            replica_pages(o, sizes.pages_per_block > 0, sizes.pages_per_slot),
+            &e) != ST_OK ||
         engine_thread_new(&g->threads[i], g->forward[i], o->engine_depth, &e) !=
             ST_OK) {
         die(e.text);

@@ -17,7 +17,7 @@ struct shard_engines {
 };
 
 /* Opens shards[0 .. n) in order and fills in stages[i].  Each pool has room for
- * REPLICA_ASKS sequences of o->context. */
+ * o->room sequences of o->context. */
 void shard_engines_open(struct shard_engines *g,
                         const struct shard_weights *const *shards, uint32_t n,
                         const struct kernels_options *k,

@@ -240,7 +240,7 @@ print(json.dumps(value) if isinstance(value, (dict, list, bool)) else value)
 ' "$1" "$2"
 }
 
-# Succeeds if there are workers and all their blocks and slots are free.
+# Succeeds if there are workers and all their pages are free or cached.
 is_idle()
 {
     "$bin/sluicectl" workers --json | python3 -c '
@@ -249,7 +249,7 @@ workers = json.load(sys.stdin)["workers"]
 if not workers:
     sys.exit(1)
 for w in workers:
-    for kind in ("blocks", "slots"):
+    for kind in ("pages", "blocks", "slots", "checkpoints"):
         ledger = w["ledger"][kind]
         if ledger["held"] or ledger["granted"]:
             sys.exit(1)

@@ -20,13 +20,18 @@
 #define ROWS         64 /* sequences at once */
 #define CONTEXT      4096
 #define BLOCK_TOKENS 32
+#define PAGES        (ROWS + ROWS * CONTEXT / BLOCK_TOKENS)
 #define BEGIN        "[[reply:"
 #define END          ":reply]]"
 #define LOGPROB      -0.5f /* of each chosen token */
 
-/* One sequence, in the place of its slot. */
+<<<<<<< HEAD
+/* The state of one sequence, in a slot or a checkpoint. */
+=======
+/* One sequence, in the page of its slot. */
+>>>>>>> w/sysb
 struct script {
-    uint32_t prompt[CONTEXT];
+    uint32_t *prompt; /* [n_prompt], CONTEXT allocated; NULL: none */
     uint32_t n_prompt;
     uint32_t *reply; /* [n_reply]; NULL: not yet read from the prompt */
     size_t n_reply;
@@ -39,9 +44,15 @@ struct scripted {
     struct text_assets *assets;
     uint32_t eos;
     int64_t step_us;
+<<<<<<< HEAD
+    const struct plan *plan;       /* in flight, or NULL */
+    int64_t since_us;              /* of the plan */
+    struct script *scripts[PAGES]; /* NULL: a block, or nothing yet */
+=======
     const struct plan *plan; /* in flight, or NULL */
     int64_t since_us;        /* of the plan */
-    struct script scripts[ROWS];
+    struct script scripts[PAGES];
+>>>>>>> w/sysb
 };
 
 static void fail(const char *what)
@@ -51,6 +62,32 @@ static void fail(const char *what)
 }
 
 /* ---- scripts ---- */
+
+/* Returns room for n ids; the caller's. */
+static uint32_t *make_ids(size_t n)
+{
+    uint32_t *ids = calloc(n, sizeof ids[0]);
+
+    if (ids == NULL) {
+        fail("out of memory");
+    }
+    return ids;
+}
+
+static void copy_script(struct script *to, const struct script *from)
+{
+    free(to->prompt);
+    free(to->reply);
+    *to = *from;
+    if (from->prompt != NULL) {
+        to->prompt = make_ids(CONTEXT);
+        memcpy(to->prompt, from->prompt, from->n_prompt * sizeof to->prompt[0]);
+    }
+    if (from->reply != NULL) {
+        to->reply = make_ids(from->n_reply + 1);
+        memcpy(to->reply, from->reply, from->n_reply * sizeof to->reply[0]);
+    }
+}
 
 /* Returns the text of the prompt, with NUL; the caller's. */
 static char *prompt_text(const struct tokenizer *t, const struct script *s)
@@ -93,10 +130,7 @@ static void read_reply(const struct tokenizer *t, struct script *s)
         len = end != NULL ? (size_t)(end - begin) : 0;
     }
     cap = tokenizer_bound(t, len);
-    s->reply = malloc((cap + 1) * sizeof s->reply[0]);
-    if (s->reply == NULL) {
-        fail("out of memory");
-    }
+    s->reply = make_ids(cap + 1);
     if (tokenizer_encode(t, len > 0 ? begin : "", len, TOKENIZE_PARSE_SPECIAL,
                          s->reply, cap, &s->n_reply, &e) != ST_OK) {
         fail(e.text);
@@ -123,24 +157,121 @@ static enum status scripted_submit(struct engine *e, const struct plan *p)
     return ST_OK;
 }
 
-static void take_prompt(struct script *s, const struct plan *p,
+/* Ends the script in the page, if there is one. */
+static void empty(struct scripted *w, uint32_t page)
+{
+<<<<<<< HEAD
+    if (w->scripts[page] != NULL) {
+        free(w->scripts[page]->reply);
+        free(w->scripts[page]);
+        w->scripts[page] = NULL;
+    }
+}
+
+/* Begins a script with the first n prompt tokens of `from`, which may be NULL
+ * if n = 0. */
+static struct script *begin(struct scripted *w, uint32_t page,
+                            const struct script *from, uint32_t n)
+{
+    struct script *s = malloc(sizeof *s);
+
+    if (s == NULL) {
+        fail("out of memory");
+    }
+    s->reply = NULL;
+    s->n_prompt = n;
+    if (n > 0) {
+        memcpy(s->prompt, from->prompt, n * sizeof s->prompt[0]);
+    }
+    empty(w, page);
+    w->scripts[page] = s;
+    return s;
+}
+
+/* A copied block leaves no script behind. */
+static void copy_pages(struct scripted *w, const struct plan_copy *copies,
+                       uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t j = 0; j < copies[i].n; j++) {
+            const struct script *from = w->scripts[copies[i].from + j];
+
+            if (from != NULL) {
+                begin(w, copies[i].to + j, from, from->n_prompt);
+            } else {
+                empty(w, copies[i].to + j);
+            }
+        }
+    }
+}
+
+/* Returns the script of the row, which for a twin is that of its source. */
+static struct script *script_of(struct scripted *w, const struct plan *p,
+                                const struct plan_row *row)
+{
+    struct script *s =
+        w->scripts[row->n_tokens > 0 ? row->slot : p->rows[row->source].slot];
+
+    if (s == NULL) {
+        fail("a slot was neither zeroed nor restored");
+    }
+    return s;
+}
+
+static void take_prompt(struct scripted *w, const struct plan *p,
                         const struct plan_row *row)
 {
+    struct script *s = script_of(w, p, row);
+    uint32_t before = s->n_prompt;
+    bool is_prompt = row->kind == ROW_PROMPT;
+
+    if (is_prompt && row->n_tokens > CONTEXT - before) {
+        fail("a prompt is longer than the context");
+    }
+    for (uint32_t i = 0; is_prompt && i < row->n_tokens; i++) {
+        s->prompt[s->n_prompt++] = p->tokens[row->token + i];
+    }
+    for (uint32_t i = row->save; i < row->save + row->n_saves; i++) {
+        uint32_t n = p->saves[i].position - row->position;
+
+        begin(w, p->saves[i].page, s, is_prompt ? before + n : before);
+    }
+}
+
+static void choose(struct scripted *w, const struct plan *p,
+                   const struct plan_row *row, struct plan_result *out)
+{
+    struct script *s = script_of(w, p, row);
+=======
     if (row->position == 0) { /* another sequence has the slot now */
         free(s->reply);
         s->reply = NULL;
         s->n_prompt = 0;
+    }
+    if (s->prompt == NULL) {
+        s->prompt = make_ids(CONTEXT);
     }
     for (uint32_t i = 0; row->kind == ROW_PROMPT && i < row->n_tokens; i++) {
         s->prompt[s->n_prompt++] = p->tokens[row->token + i];
     }
 }
 
-static void choose(struct scripted *w, const struct plan_row *row,
-                   struct plan_result *out, uint32_t i)
+/* Returns the row that computes the logits of row i: a twin's is its source. */
+static const struct plan_row *computed_row(const struct plan *p, uint32_t i)
 {
-    struct script *s = &w->scripts[row->slot];
+    const struct plan_row *row = &p->rows[i];
+
+    return row->n_tokens > 0 ? row : &p->rows[row->source];
+}
+
+static void choose(struct scripted *w, const struct plan *p, uint32_t i,
+                   struct plan_result *out)
+{
+    const struct plan_row *row = &p->rows[i];
+    struct script *s = &w->scripts[computed_row(p, i)->slot];
+>>>>>>> w/sysb
     const struct tokenizer *t = text_assets_tokenizer(w->assets);
+    uint32_t i = (uint32_t)(row - p->rows);
 
     if (s->reply == NULL) {
         read_reply(t, s);
@@ -151,6 +282,37 @@ static void choose(struct scripted *w, const struct plan_row *row,
         out->top[i][j].token = (out->tokens[i] + j) % tokenizer_vocab(t);
         out->top[i][j].logprob = LOGPROB - (float)j;
     }
+}
+
+<<<<<<< HEAD
+static void run_plan(struct scripted *w, const struct plan *p,
+                     struct plan_result *out)
+{
+    copy_pages(w, p->before, p->n_before);
+    for (uint32_t i = 0; i < p->n_zero; i++) {
+        begin(w, p->zero_slots[i], NULL, 0);
+    }
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        take_prompt(w, p, &p->rows[i]);
+        out->tokens[i] = TOKEN_NONE;
+        out->outcomes[i] = ROW_DONE;
+        if (p->rows[i].sample) {
+            choose(w, p, &p->rows[i], out);
+        }
+    }
+    copy_pages(w, p->after, p->n_after);
+=======
+/* Without reuse the only copies that matter are those of twins' slots. */
+static void copy_pages(struct scripted *w, const struct plan *p)
+{
+    for (uint32_t i = 0; i < p->n_after; i++) {
+        const struct plan_copy *c = &p->after[i];
+
+        for (uint32_t k = 0; k < c->n; k++) {
+            copy_script(&w->scripts[c->to + k], &w->scripts[c->from + k]);
+        }
+    }
+>>>>>>> w/sysb
 }
 
 static bool scripted_poll(struct engine *e, struct plan_result *out)
@@ -168,14 +330,21 @@ static bool scripted_poll(struct engine *e, struct plan_result *out)
     out->lost = false;
     out->hidden = NULL;
     out->device_us = 1;
+<<<<<<< HEAD
+    run_plan(w, p, out);
+=======
     for (uint32_t i = 0; i < p->n_rows; i++) {
-        take_prompt(&w->scripts[p->rows[i].slot], p, &p->rows[i]);
+        if (p->rows[i].n_tokens > 0) {
+            take_prompt(&w->scripts[p->rows[i].slot], p, &p->rows[i]);
+        }
         out->tokens[i] = TOKEN_NONE;
         out->outcomes[i] = ROW_DONE;
         if (p->rows[i].sample) {
-            choose(w, &p->rows[i], out, i);
+            choose(w, p, i, out);
         }
     }
+    copy_pages(w, p);
+>>>>>>> w/sysb
     return true;
 }
 
@@ -230,7 +399,7 @@ static struct worker_options options_of(const struct scripted *w,
                                .block_tokens = BLOCK_TOKENS,
                                .block_bytes = 1024,
                                .slot_bytes = 1024,
-                               .n_pages = ROWS + ROWS * CONTEXT / BLOCK_TOKENS,
+                               .n_pages = PAGES,
                                .pages_per_block = 1,
                                .pages_per_slot = 1,
                                .slot_cap = ROWS,

@@ -182,6 +182,11 @@ void prefix_set_classes(struct prefix *x, bool has_blocks, bool has_states)
     prefix_events_clear(x);
 }
 
+bool prefix_has_states(const struct prefix *x)
+{
+    return x->o.has_states;
+}
+
 /* ---- match ---- */
 
 /* Counts a use: without states of the whole path, because each node serves by

@@ -109,6 +109,8 @@ void prefix_set_watch(struct prefix *x, const struct prefix_watch *w);
  * class that the pool itself lacks takes no pages of it: nodes have no blocks,
  * and checkpoints are mere numbers. */
 void prefix_set_classes(struct prefix *x, bool has_blocks, bool has_states);
+/* Returns whether a position is restorable only where a checkpoint is. */
+bool prefix_has_states(const struct prefix *x);
 
 /* Finds the deepest restorable prefix of ids[0..n) for a tenant.  Counts as a
  * use of its path.  The caller shares the blocks at once (prefix_blocks(),

@@ -414,20 +414,21 @@ static uint32_t release_blocks(struct sequences *q, struct sequence *s,
 }
 
 /* Takes the state of s back to the deepest checkpoint at most at `begin`; if
- * there is none, gives the slot back. */
+ * there is none, gives the slot back.  Without a slot here, other stages have
+ * states. */
 static enum status restore_state(struct sequences *q, struct sequence *s,
                                  struct role_restore *to,
                                  struct pool_need *freed, struct error *e)
 {
     struct prefix_hit hit = reuse_find(&q->reuse, s, to->position);
 
-    if (hit.n_tokens > 0 &&
+    if (hit.n_tokens > 0 && s->slot != SLOT_NONE &&
         !batcher_load(&q->batcher, hit.checkpoint, s->slot)) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
                          "%d ranges are being removed already; try again",
                          LOADS_MAX);
     }
-    if (hit.n_tokens == 0) {
+    if (hit.n_tokens == 0 && s->slot != SLOT_NONE) {
         pool_release(&q->pool, POOL_SLOTS, s->slot);
         s->slot = SLOT_NONE;
         s->need.n[POOL_SLOTS]--;
@@ -451,7 +452,7 @@ enum status continue_cut(struct sequences *q, struct sequence *s,
         return e->code;
     }
     to.position = least(m->begin, s->n_planned);
-    if (to.position < s->n_planned && s->slot != SLOT_NONE &&
+    if (to.position < s->n_planned && prefix_has_states(q->reuse.index) &&
         restore_state(q, s, &to, freed, e) != ST_OK) {
         return e->code;
     }

@@ -257,7 +257,9 @@ static void drop(struct reuse *u, uint32_t checkpoint)
     }
 }
 
-/* Inserts the whole units below `end`; returns the node of the last one. */
+/* Inserts the whole units below `end`; returns the node of the last one.  Where
+ * the room ends before, the index has the first units all the same, and the
+ * other stages must have them too. */
 static uint32_t insert(struct reuse *u, const struct sequence *s, uint32_t end)
 {
     const struct role *role = u->role;
@@ -269,8 +271,8 @@ static uint32_t insert(struct reuse *u, const struct sequence *s, uint32_t end)
     }
     node = prefix_insert(u->index, s->scope, s->n_scope, &u->table->slab,
                          &s->tokens, &s->blocks, end);
-    if (node != PREFIX_NONE && role->ops->keep != NULL) {
-        role->ops->keep(role->self, s, node, end);
+    if (role->ops->keep != NULL) {
+        role->ops->keep(role->self, s);
     }
     return node;
 }

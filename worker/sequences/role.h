@@ -87,10 +87,9 @@ struct role_ops {
      * it is none. */
     void (*put)(void *self, uint32_t node, uint32_t checkpoint);
     void (*drop)(void *self, uint32_t checkpoint);
-    /* The index has the blocks of s below `end`, a multiple of PREFIX_UNIT;
-     * node: the node of the last unit. */
-    void (*keep)(void *self, const struct sequence *s, uint32_t node,
-                 uint32_t end);
+    /* The units that the index has added since the last call are of s: all that
+     * were to be inserted, or the first of them. */
+    void (*keep)(void *self, const struct sequence *s);
 };
 
 struct role {

@@ -132,7 +132,6 @@ enum status leader_make_room(void *self, const Sluice__V1__SubmitRequest *m,
 void leader_restore(void *self, const struct sequence *s,
                     const struct role_restore *r);
 uint32_t leader_freed(const void *self, uint32_t *blocks, uint32_t *slots);
-void leader_keep(void *self, const struct sequence *s, uint32_t node,
-                 uint32_t end);
+void leader_keep(void *self, const struct sequence *s);
 
 #endif

@@ -324,14 +324,12 @@ static void send_keep(struct leader *l, uint64_t grant, uint32_t at, uint32_t n)
     leader_send(l, METHOD_STAGE_KEEP, &m.base);
 }
 
-void leader_keep(void *self, const struct sequence *s, uint32_t node,
-                 uint32_t end)
+void leader_keep(void *self, const struct sequence *s)
 {
     struct leader *l = self;
     struct leader_added *a = &l->added;
     struct error e;
 
-    (void)node, (void)end;
     for (uint32_t i = 0; i < a->n && mirror_has(&l->mirror, POOL_BLOCKS); i++) {
         check_mirror(l,
                      mirror_keep(&l->mirror, s->grant, a->node[i], a->parent[i],

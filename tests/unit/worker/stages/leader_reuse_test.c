@@ -217,6 +217,37 @@ static void saves_only_what_fits_everywhere(void **state)
     ring_rig_end(&r);
 }
 
+/* A tenant's share ends inside a prompt: what fits is kept under the sequence
+ * that computed it. */
+static void keeps_the_part_that_fits(void **state)
+{
+    static const char *const tenants[] = {"a", "b"};
+    struct worker_options o;
+    struct rig *r;
+    uint32_t ids[300];
+    struct rig_submit s = {.n_prompt = 300, .max_tokens = 3, .prompt = ids};
+
+    (void)state;
+    options(&o);
+    o.tenant_share = 30.0f / 512;
+    r = ring_rig(3, &o);
+    for (s.id = 1; s.id <= 8; s.id++) {
+        make_prompt(ids, 300, s.id, 300, 0);
+        s.tenant = tenants[s.id / 2 % 2];
+        run(r, &s);
+        assert_int_equal(r->n_broken, 0);
+        for (uint32_t i = 0; i < 2; i++) {
+            struct pool_account a = ring_stages_pages(r->ring->stages, i);
+
+            assert_int_equal(a.cached, rig_account(r).pages.cached);
+            assert_in_range(a.cached, 8, 60);
+        }
+    }
+    assert_true(n_said(r, METHOD_STAGE_KEEP) > 0);
+    assert_true(n_said(r, METHOD_STAGE_GONE) > 0);
+    ring_rig_end(&r);
+}
+
 static void restores_without(const struct mirror_stage *shapes)
 {
     struct worker_options o;
@@ -373,6 +404,43 @@ static void continues_and_cuts(void **state)
     assert_int_equal(r->n_broken, 0);
     assert_int_equal(ring_stages_pages(r->ring->stages, 0).free,
                      rig_account(r).pages.free);
+    ring_rig_end(&r);
+}
+
+/* The leader's own memory could end anywhere, but a stage's state cannot. */
+static void a_range_goes_back_to_a_state_of_the_stages(void **state)
+{
+    static const struct mirror_stage shapes[] = {{120, 1, 2}, {40, 0, 1}};
+    struct worker_options o;
+    struct rig *r;
+    uint32_t ids[300];
+    struct rig_submit s = {.id = 1,
+                           .n_prompt = 100,
+                           .max_tokens = 50,
+                           .prompt = ids,
+                           .keep_ms = 60000};
+    uint64_t tag;
+
+    (void)state;
+    options(&o);
+    o.pages_per_slot = 0;
+    r = ring_rig_with(3, &o, shapes);
+    make_prompt(ids, 300, 7, 300, 0);
+    run(r, &s);
+    memcpy(ids + 100, r->heard[1].tokens, 50 * sizeof *ids);
+    tag = rig_remove_range(r, 1, 90, 0);
+    rig_turn(r);
+    rig_check_ok(r, tag);
+    assert_int_equal(r->ends[tag].receipt.position, 0);
+    assert_int_equal(last_said(r, METHOD_STAGE_RESTORE)->at, 0);
+    s.id = 2;
+    s.from = 1;
+    s.n_prompt = 170;
+    assert_int_equal(run(r, &s), COLD(170, 50));
+    rig_remove(r, 2);
+    rig_turn(r);
+    ring_run(r->ring);
+    assert_int_equal(r->n_broken, 0);
     ring_rig_end(&r);
 }
 
@@ -637,11 +705,13 @@ int main(void)
         cmocka_unit_test(a_sequence_that_caches_nothing_tells_nothing),
         cmocka_unit_test(evicts_for_the_tightest_stage),
         cmocka_unit_test(saves_only_what_fits_everywhere),
+        cmocka_unit_test(keeps_the_part_that_fits),
         cmocka_unit_test(stages_may_lack_a_class),
         cmocka_unit_test(a_leader_may_lack_blocks),
         cmocka_unit_test(a_leader_without_slots_restores_nothing),
         cmocka_unit_test(choices_share_a_prompt),
         cmocka_unit_test(continues_and_cuts),
+        cmocka_unit_test(a_range_goes_back_to_a_state_of_the_stages),
         cmocka_unit_test(nothing_of_a_failed_step_is_kept),
         cmocka_unit_test(begins_anew_from_a_checkpoint),
         cmocka_unit_test(forgets_with_the_assembly),

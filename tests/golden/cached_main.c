@@ -1,0 +1,388 @@
+/* golden_cached - compares whole workers that reuse what they have computed
+ * with cold runs, bit for bit.
+ *
+ *     golden_cached [--device NAME] [--steps N] MODEL_DIR...
+ *
+ * The sequences of tales.h are run again, branched, as choices of one request,
+ * continued, cut and continued, moved with a part of their tokens, and in a
+ * pool so small that nothing stays long.  On the cpu that is done with 1 to 3
+ * stages, with the rules of one arithmetic and with those of two.  On a device
+ * there is one stage.
+ *
+ * Exit code: 0 if tokens and logprobs are equal, 77 if there is no such
+ * device. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "tests/golden/shard_engines.h"
+#include "tests/golden/tales.h"
+#include "tests/kernels/test_device.h"
+#include "worker/model/shard.h"
+
+#define STEPS   8
+#define KEEP_MS 600000
+
+/* Layers at which the stages after the first begin, by the model's number of
+ * layers.  Some stages have layers of one kind only. */
+static const struct split {
+    uint32_t n_layers, n_cuts, cuts[REPLICA_STAGES - 1];
+} splits[] = {{8, 1, {4}}, {8, 2, {3, 4}}, {5, 1, {2}}, {5, 2, {1, 4}}};
+
+struct trial {
+    const char *dir, *device;
+    struct model_config config;
+    struct tales tales;
+    uint32_t n_wrong, n_compared;
+
+    /* The replica under test. */
+    struct shard *shards[REPLICA_STAGES];
+    struct shard_engines engines;
+    uint32_t n_stages;
+    bool one_arithmetic, has_slots;
+    struct replica *replica;
+};
+
+/* ---- a replica ---- */
+
+static void load(struct shard **out, const struct trial *t, uint32_t begin,
+                 uint32_t end)
+{
+    struct error e;
+
+    if (shard_load(out, &t->config, t->dir, begin, end, NULL, &e) != ST_OK) {
+        fprintf(stderr, "golden_cached: %s: %s\n", t->dir, e.text);
+        exit(1);
+    }
+}
+
+/* Steps are smaller than the requests on the cpu: prompts run in chunks, and
+ * rows in turns. */
+static void open_engines(struct trial *t, const struct split *split,
+                         const struct replica_options *o,
+                         struct replica_stage *stages)
+{
+    bool cpu = strcmp(t->device, "cpu") == 0;
+    struct kernels_options k = {.device = t->device,
+                                .kv_dtype =
+                                    cpu ? DTYPE_F32 : t->config.shape.dtype,
+                                .block_tokens = o->block_tokens,
+                                .max_tokens = cpu ? 100 : 0,
+                                .max_rows = cpu ? 4 : 0,
+                                .max_logits = cpu ? 2 : 0,
+                                .n_threads = cpu ? 1 : 0};
+    const struct shard_weights *weights[REPLICA_STAGES];
+
+    t->n_stages = split->n_cuts + 1;
+    for (uint32_t i = 0; i < t->n_stages; i++) {
+        load(&t->shards[i], t, i > 0 ? split->cuts[i - 1] : 0,
+             i < split->n_cuts ? split->cuts[i] : split->n_layers);
+        weights[i] = shard_weights(t->shards[i]);
+    }
+    shard_engines_open(&t->engines, weights, t->n_stages, &k, o, stages);
+}
+
+static void replica_open(struct trial *t, const struct split *split,
+                         uint32_t room, bool one_arithmetic)
+{
+    struct replica_options o = {
+        .block_tokens = strcmp(t->device, "cpu") == 0 ? 16 : 32,
+        .step_tokens = 100,
+        .chunk_tokens = 64,
+        .max_rows = 6,
+        .engine_depth = 1 + split->n_cuts % 2,
+        .at_once = room,
+        .context = TALES_CONTEXT,
+        .room = room};
+    struct replica_stage stages[REPLICA_STAGES];
+
+    open_engines(t, split, &o, stages);
+    t->one_arithmetic = one_arithmetic && stages[0].one_arithmetic;
+    t->has_slots = false;
+    for (uint32_t i = 0; i < t->n_stages; i++) {
+        stages[i].one_arithmetic = t->one_arithmetic;
+        t->has_slots = t->has_slots || stages[i].has_slots;
+    }
+    t->replica = replica_new(stages, t->n_stages, &o);
+}
+
+static void replica_close(struct trial *t)
+{
+    replica_free(&t->replica);
+    shard_engines_close(&t->engines);
+    for (uint32_t i = 0; i < t->n_stages; i++) {
+        shard_free(&t->shards[i]);
+    }
+}
+
+/* ---- runs ---- */
+
+static void fault(struct trial *t, const char *way, const char *what)
+{
+    printf("%s, %u stages, %s arithmetic, %s: %s\n", t->dir, t->n_stages,
+           t->one_arithmetic ? "one" : "two", way, what);
+    t->n_wrong++;
+}
+
+static void run(struct trial *t, const char *way, const enum tale *of,
+                struct replica_ask *asks, uint32_t n)
+{
+    replica_run(t->replica, asks, n);
+    for (uint32_t i = 0; i < n; i++) {
+        t->n_compared++;
+        if (!tales_same(&t->tales, of[i], &asks[i])) {
+            fault(t, way, tales_name(of[i]));
+        }
+    }
+}
+
+/* Runs tales [first, end); those of one request as its choices. */
+static void run_all(struct trial *t, const char *way, enum tale first,
+                    enum tale end)
+{
+    static struct replica_ask asks[REPLICA_ASKS];
+    enum tale of[REPLICA_ASKS];
+    uint32_t n = 0;
+
+    for (enum tale i = first; i < end; i++, n++) {
+        of[n] = i;
+        tales_ask(&t->tales, i, &asks[n]);
+        if (asks[n].choice > 0) {
+            asks[n].first = &asks[n - asks[n].choice];
+        }
+    }
+    run(t, way, of, asks, n);
+}
+
+/* Runs a tale, which goes on from `from` unless that is NULL, and keeps it. */
+static void run_kept(struct trial *t, const char *way, enum tale i,
+                     struct replica_ask *from, struct replica_ask *out)
+{
+    tales_ask(&t->tales, i, out);
+    out->from = from;
+    out->keep_ms = KEEP_MS;
+    run(t, way, &i, out, 1);
+}
+
+static void run_from(struct trial *t, const char *way, enum tale i,
+                     struct replica_ask *from, bool with_spans)
+{
+    struct replica_ask a;
+
+    tales_ask(&t->tales, i, &a);
+    a.from = from;
+    a.n_spans = with_spans ? a.n_spans : 0;
+    run(t, way, &i, &a, 1);
+}
+
+/* ---- ways of reuse, in a large pool ---- */
+
+static void warm(struct trial *t)
+{
+    struct replica_counts c;
+    /* Whole units below the last ids of A0 to A3. */
+    uint64_t least = 128 + 192 + 64 + 64;
+
+    run_all(t, "at first", TALE_A0, TALE_B0);
+    c = replica_counts(t->replica);
+    run_all(t, "again", TALE_A0, TALE_B0);
+    if (replica_counts(t->replica).reused < c.reused + least) {
+        fault(t, "again", "too little was reused");
+    }
+    run_all(t, "branches", TALE_B0, TALE_T0);
+    c = replica_counts(t->replica);
+    run_all(t, "branches again", TALE_B0, TALE_T0);
+    if (replica_counts(t->replica).reused < c.reused + 128 + 64) {
+        fault(t, "branches again", "too little was reused");
+    }
+}
+
+static void choices(struct trial *t)
+{
+    uint64_t n = replica_counts(t->replica).twins;
+
+    run_all(t, "choices", TALE_T0, TALE_U0);
+    run_all(t, "choices of a known prompt", TALE_U0, TALE_C0);
+    if (replica_counts(t->replica).twins != n + 4) {
+        fault(t, "choices", "a choice had no twin row");
+    }
+}
+
+static void continued(struct trial *t)
+{
+    static struct replica_ask a, c;
+    uint64_t n = replica_counts(t->replica).continued;
+
+    run_kept(t, "kept", TALE_A0, NULL, &a);
+    run_kept(t, "continued", TALE_C0, &a, &c);
+    run_from(t, "continued twice", TALE_C1, &c, false);
+    if (replica_counts(t->replica).continued != n + 2) {
+        fault(t, "continued", "nothing was taken over");
+    }
+}
+
+static void continued_by_choices(struct trial *t)
+{
+    static struct replica_ask a, e[2];
+    const enum tale of[] = {TALE_E0, TALE_E1};
+
+    run_kept(t, "kept", TALE_A0, NULL, &a);
+    for (uint32_t i = 0; i < 2; i++) {
+        tales_ask(&t->tales, of[i], &e[i]);
+        e[i].from = &a;
+        e[i].first = i > 0 ? &e[0] : NULL;
+    }
+    run(t, "continued by choices", of, e, 2);
+}
+
+static void cut(struct trial *t, enum tale i, uint32_t begin, uint32_t expected)
+{
+    static struct replica_ask a;
+
+    run_kept(t, "kept", TALE_A0, NULL, &a);
+    if (replica_cut(t->replica, &a, begin) != expected) {
+        fault(t, "cut", "it went back to another position");
+    }
+    run_from(t, "cut and continued", i, &a, i == TALE_D1);
+}
+
+/* Generated positions have a checkpoint only with one arithmetic. */
+static void cuts(struct trial *t)
+{
+    cut(t, TALE_D0, TALE_CUT_D0, t->has_slots ? 128 : TALE_CUT_D0);
+    cut(t, TALE_D1, TALE_CUT_D1,
+        t->has_slots && !t->one_arithmetic ? 128 : TALE_CUT_D1);
+}
+
+static void in_large_pool(struct trial *t, const struct split *split,
+                          bool one_arithmetic)
+{
+    replica_open(t, split, 12, one_arithmetic);
+    warm(t);
+    choices(t);
+    continued(t);
+    continued_by_choices(t);
+    cuts(t);
+    replica_close(t);
+}
+
+/* ---- moved, and in a small pool ---- */
+
+/* Runs tales after a half of their tokens. */
+static void moved(struct trial *t, enum tale first, enum tale end)
+{
+    static struct replica_ask asks[TALES];
+    static uint32_t ids[TALES][TALES_CONTEXT];
+    enum tale of[TALES];
+    uint32_t k = 0, n = t->tales.steps / 2;
+
+    for (enum tale i = first; i < end; i++, k++) {
+        const struct replica_ask *cold = &t->tales.cold[i];
+
+        of[k] = i;
+        tales_ask(&t->tales, i, &asks[k]);
+        memcpy(ids[k], cold->ids, cold->n_prompt * sizeof *ids[k]);
+        memcpy(ids[k] + cold->n_prompt, cold->tokens, n * sizeof *ids[k]);
+        asks[k].ids = ids[k];
+        asks[k].n_generated = n;
+    }
+    run(t, "moved", of, asks, k);
+}
+
+static void in_small_pool(struct trial *t, const struct split *split,
+                          bool one_arithmetic)
+{
+    struct replica_counts c;
+
+    replica_open(t, split, 2, one_arithmetic);
+    moved(t, TALE_U0, TALES);
+    run_all(t, "small pool", TALE_A0, TALES);
+    continued(t);
+    c = replica_counts(t->replica);
+    if (c.evicted == 0 || (t->has_slots && c.checkpoints_evicted == 0)) {
+        fault(t, "small pool", "nothing was evicted");
+    }
+    printf("reused %lu twins %lu continued %lu evicted %lu %lu moved %lu\n",
+        c.reused, c.twins, c.continued, c.evicted, c.checkpoints_evicted, c.moved);
+    replica_close(t);
+}
+
+/* ---- a directory ---- */
+
+static void run_split(struct trial *t, const struct split *split,
+                      bool one_arithmetic)
+{
+    in_large_pool(t, split, one_arithmetic);
+    in_small_pool(t, split, one_arithmetic);
+}
+
+static void run_splits(struct trial *t)
+{
+    struct split all = {.n_layers = t->config.shape.n_layers};
+
+    replica_open(t, &all, 2, true);
+    tales_run_cold(&t->tales, t->replica, t->config.shape.vocab);
+    replica_close(t);
+    run_split(t, &all, false);
+    if (strcmp(t->device, "cpu") != 0) {
+        return;
+    }
+    run_split(t, &all, true);
+    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
+        if (splits[i].n_layers == all.n_layers) {
+            run_split(t, &splits[i], false);
+            run_split(t, &splits[i], true);
+        }
+    }
+}
+
+static bool check_dir(struct trial *t)
+{
+    struct error e;
+
+    t->n_wrong = t->n_compared = 0;
+    if (config_load(&t->config, t->dir, &e) != ST_OK) {
+        fprintf(stderr, "golden_cached: %s: %s\n", t->dir, e.text);
+        return false;
+    }
+    run_splits(t);
+    printf("%s: %u faults in %u sequences\n", t->dir, t->n_wrong,
+           t->n_compared);
+    return t->n_wrong == 0 && t->n_compared > 0;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"device", required_argument, NULL, 'd'},
+        {"steps", required_argument, NULL, 's'},
+        {NULL, 0, NULL, 0}};
+    static struct trial t = {.device = "cpu", .tales.steps = STEPS};
+    bool ok = true;
+    int o;
+
+    while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (o == 'd') {
+            t.device = test_device_or(optarg);
+        } else if (o == 's') {
+            t.tales.steps = (uint32_t)strtoul(optarg, NULL, 10);
+        } else {
+            optind = argc;
+        }
+    }
+    if (optind >= argc || t.tales.steps < 6 || t.tales.steps > STEPS) {
+        fprintf(stderr,
+                "usage: golden_cached [--device NAME] [--steps 6..%d] "
+                "MODEL_DIR...\n",
+                STEPS);
+        return 2;
+    }
+    log_setup(LOG_ERROR, NULL, NULL);
+    for (int i = optind; i < argc; i++) {
+        t.dir = argv[i];
+        ok = check_dir(&t) && ok;
+    }
+    return ok ? 0 : 1;
+}
