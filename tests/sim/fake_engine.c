@@ -183,9 +183,12 @@ static void finish(struct sim *s, uint32_t w, uint64_t life)
  * the core ends a sequence whose plan of its own is refused. */
 static bool refuses(struct fake_engine *e, const struct plan *p)
 {
-    uint32_t of = e->pool->refuse_of * (p->n_before ? 20 : 1);
-    bool refused = p->n_rows > 1 && !e->sim->calm && of &&
-                   rng_chance(&e->rng, of < 5000 ? of : 5000);
+    uint32_t of = e->pool->refuse_of, most = of < 5000 ? 5000 : of;
+    bool refused;
+
+    of *= p->n_before ? 20 : 1;
+    refused = p->n_rows > 1 && !e->sim->calm && of &&
+              rng_chance(&e->rng, of < most ? of : most);
 
     for (uint32_t i = 0; i < p->n_rows && refused; i++) {
         const struct tracked *t = fake_engine_track(e, p->rows[i].sequence);

@@ -293,11 +293,6 @@ static void check_twin(struct fake_engine *e, const struct plan *p,
         fake_engine_wrong(e, r, "twin without its source");
     } else if (!r->sample || source->index != r->index || r->chained ||
                r->n_saves) {
-        sim_log(e->sim,
-                "HERE source index %u twin index %u sample %d saves %u pos "
-                "%u+%u twin pos %u",
-                source->index, r->index, r->sample, r->n_saves,
-                source->position, source->n_tokens, r->position);
         fake_engine_wrong(e, r, "twin of another index, or with saves");
     } else if ((r->slot == SLOT_NONE) == e->shard.linear ||
                (r->slot != SLOT_NONE && !is_slot(e, r->slot))) {

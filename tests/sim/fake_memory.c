@@ -134,6 +134,8 @@ void fake_memory_check_owner(struct fake_engine *e, const struct plan_row *r,
         return; /* the same id, sent again */
     } else if (s->requests[writer].no_cache || s->requests[reader].no_cache ||
                s->options.pools.no_reuse) {
+        sim_log(s, "page %u: request %u reads what request %u wrote", page,
+                reader, writer);
         fake_engine_wrong(e, r, "row reads a page that is not to be reused");
     }
 }
