@@ -587,6 +587,37 @@ static void test_a_refused_plan_has_no_effect(void **state)
     end_engine(&b);
 }
 
+/* Their blocks have cells of a previous sequence at the same positions. */
+static void
+test_twins_of_a_failed_step_are_computed_again_together(void **state)
+{
+    struct bench b;
+    struct plan_row *r;
+
+    (void)state;
+    begin_engine(&b);
+    add_prompt(&b.plan[0], 9, 0, 2, 10);
+    for (uint32_t i = 0; i < 10; i++) {
+        b.plan[0].tokens[i] += 100;
+    }
+    (void)run_plan(&b, 0);
+    b.sim->options.workers[0].fail_of = 10000;
+    clear_plan(&b.plan[0]);
+    add_prompt(&b.plan[0], 1, 0, 0, 10);
+    add_twin(&b.plan[0], 2, 1, 20);
+    (void)run_plan(&b, 0);
+    b.sim->options.workers[0].fail_of = 0;
+    clear_plan(&b.plan[0]);
+    add_prompt(&b.plan[0], 1, 0, 0, 10);
+    assert_int_equal(engine_submit(b.seam, &b.plan[0]), ST_OK);
+    r = add_prompt(&b.plan[1], 2, 0, 1, 10);
+    b.plan[1].blocks[r->block + 2] = 20;
+    assert_int_equal(engine_submit(b.seam, &b.plan[1]), ST_OK);
+    run(b.sim);
+    assert_false(b.sim->failed);
+    end_engine(&b);
+}
+
 static void test_kinds_matter_unless_arithmetic_is_one(void **state)
 {
     struct oracle a = {0}, c = {0};
@@ -814,6 +845,8 @@ int main(void)
         cmocka_unit_test(test_a_failed_step_leaves_its_states_as_garbage),
         cmocka_unit_test(test_engine_sees_cells_from_a_damaged_state),
         cmocka_unit_test(test_a_refused_plan_has_no_effect),
+        cmocka_unit_test(
+            test_twins_of_a_failed_step_are_computed_again_together),
         cmocka_unit_test(test_kinds_matter_unless_arithmetic_is_one),
         cmocka_unit_test(test_engine_refuses_wrong_plans),
         cmocka_unit_test(test_engine_sees_a_plan_change),
