@@ -113,6 +113,12 @@ static bool is_being_written(const struct fake_engine *e, uint32_t page,
     return false;
 }
 
+/* Returns whether the sequence that named the page last computes garbage. */
+static bool is_named_in_vain(struct fake_engine *e, uint32_t page)
+{
+    return fake_engine_track(e, e->pages[page].sequence)->tainted;
+}
+
 /* Returns whether the cell has this token, in the row's arithmetic. */
 static bool is_same(const struct fake_engine *e, const struct plan_row *r,
                     const struct cell *c, uint32_t at, uint32_t token)
@@ -141,7 +147,8 @@ static bool writes_the_same(struct fake_engine *e, const struct plan *p,
             continue;
         }
         same = is_same(e, r, c, at, token) ||
-               (again && is_being_written(e, page, at, token));
+               (again && (is_being_written(e, page, at, token) ||
+                          is_named_in_vain(e, page)));
     }
     return same;
 }
