@@ -436,6 +436,18 @@ static void free_below_held(struct prefix *x, const struct pool_need *need)
     }
 }
 
+/* Removes nodes that are held here.  A removed sequence whose last plans run
+ * holds its blocks here only: the other stages, which have freed theirs, count
+ * them as cached. */
+static void free_held(struct prefix *x, const struct pool_need *need)
+{
+    for (uint32_t i = 0; i < x->n_fresh && !prefix_has_room(x, need); i++) {
+        if (x->nodes[i].depth > 0) {
+            prefix_remove_tree(x, i);
+        }
+    }
+}
+
 void prefix_make_room(struct prefix *x, const struct pool_need *need,
                       uint32_t spare)
 {
@@ -451,6 +463,9 @@ void prefix_make_room(struct prefix *x, const struct pool_need *need,
     if (!prefix_free_pages(x, need)) {
         free_below_held(x, need);
         prefix_take_back(x, need);
+        if (x->watch.fits != NULL) {
+            free_held(x, need);
+        }
     }
 }
 
