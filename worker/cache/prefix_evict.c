@@ -98,8 +98,9 @@ static void set_root(struct prefix *x, const struct prefix_node *n,
         return;
     }
     x->tenants[n->tenant].heaps[n->heap] = root;
-    t[PREFIX_TENANTS_MAX + n->tenant] = root;
-    for (uint32_t i = (PREFIX_TENANTS_MAX + n->tenant) / 2; i > 0; i /= 2) {
+    t[(uint32_t)PREFIX_TENANTS_MAX + n->tenant] = root;
+    for (uint32_t i = ((uint32_t)PREFIX_TENANTS_MAX + n->tenant) / 2; i > 0;
+         i /= 2) {
         uint32_t a = t[2 * i], b = t[2 * i + 1];
 
         t[i] = a == PREFIX_NONE ||
