@@ -52,70 +52,101 @@ struct walk {
     uint page, last;             /* elements of a page; the last position */
 };
 
+/* A work-item's copies: rows id / WIDE, then every LANES / WIDE-th, of piece id
+ * % WIDE. */
+struct source {
+    uint block[COPIES];                   /* of the turn whose k comes next */
+    __global const ushort *row[COPIES]; /* k of the turn whose v comes next */
+};
+
 /* Reads which blocks have this work-item's rows of a turn. */
-INLINE void find_blocks(uint *block, const struct walk *w, const uint turn)
+INLINE void find_blocks(struct source *s, const struct walk *w,
+                        const uint turn)
 {
 #pragma unroll
     for (uint n = 0; n < COPIES; n++) {
         const uint r = (n * LANES + get_local_id(0)) / WIDE;
 
-        block[n] =
+        s->block[n] =
             (uint)w->blocks[min(turn * TURN + r, w->last) / BLOCK_TOKENS];
     }
 }
 
 /* Requests k or v of a turn; plane 0 or PLANE. */
-INLINE void load_turn(__local uint4 *to, const uint *block,
-                      const struct walk *w, const uint turn, const uint plane)
+INLINE void load_turn(__local uint4 *to, const struct source *s,
+                      const uint plane)
 {
-    const uint lane = get_local_id(0);
+    const uint row = get_local_id(0) / WIDE, i = get_local_id(0) % WIDE;
 
 #pragma unroll
     for (uint n = 0; n < COPIES; n++) {
-        const uint r = (n * LANES + lane) / WIDE;
-        const uint i = (n * LANES + lane) % WIDE;
-        const uint p = min(turn * TURN + r, w->last);
-
-        copy_async(to + piece_at(r, i),
-                   w->keys + (ulong)block[n] * w->page + plane +
-                       p % BLOCK_TOKENS * HD + i * 8,
-                   16);
+        copy_async(to + piece_at(n * (LANES / WIDE) + row, i),
+                   s->row[n] + plane, 16);
     }
 }
 
-/* Requests k of a turn, and v of the turn before it, whose blocks are in
- * `block`; then `block` is of this turn. */
-INLINE void load_ahead(uint *block, const struct walk *w, const uint turn)
+/* Requests k of a turn, whose blocks have been read, and reads the next
+ * one's. */
+INLINE void load_keys(struct source *s, const struct walk *w, const uint turn)
+{
+    const uint row = get_local_id(0) / WIDE, i = get_local_id(0) % WIDE;
+
+#pragma unroll
+    for (uint n = 0; n < COPIES; n++) {
+        const uint p = min(turn * TURN + n * (LANES / WIDE) + row, w->last);
+
+        s->row[n] = w->keys + (ulong)s->block[n] * w->page +
+                    p % BLOCK_TOKENS * HD + i * 8;
+    }
+    find_blocks(s, w, turn + 1);
+    load_turn(w->k + turn % DEPTH * PLANES, s, 0);
+}
+
+/* Requests v of the turn before, then k of a turn. */
+INLINE void load_ahead(struct source *s, const struct walk *w, const uint turn)
 {
     const uint turns = w->last / TURN + 1;
 
     if (turn <= turns) {
-        load_turn(w->v + (turn - 1) % DEPTH * PLANES, block, w, turn - 1,
-                  PLANE);
+        load_turn(w->v + (turn - 1) % DEPTH * PLANES, s, PLANE);
     }
     if (turn < turns) {
-        find_blocks(block, w, turn);
-        load_turn(w->k + turn % DEPTH * PLANES, block, w, turn, 0);
+        load_keys(s, w, turn);
     }
     copy_commit();
 }
 
-/* s = Q K^T of this warp's 8 positions. */
-INLINE void scores(float *s, uint q[HD / 16][4], __local const uint4 *k)
+/* Loads this warp's 8 positions of a turn's k. */
+INLINE void load_scored(uint b[HD / 32][4], __local const uint4 *k)
 {
     const uint lane = get_local_id(0) % 32, warp = get_local_id(0) / 32;
     __local const uint4 *row = k + (warp * 8 + lane % 8) * WIDE;
     const uint even = lane / 8 ^ lane % 8, odd = even ^ 4;
 
+#pragma unroll
+    for (uint d = 0; d < HD / 32; d++) {
+        ldmatrix(b[d], row + (d % 2 ? odd : even) + d / 2 * 8);
+    }
+}
+
+/* s += Q K^T, of columns 16 d .. */
+INLINE void add_scores(float *s, uint q[HD / 16][4], uint b[HD / 32][4],
+                       const uint d)
+{
+    mma_bf16(s, q[d][0], q[d][1], q[d][2], q[d][3], b[d / 2][d % 2 * 2],
+             b[d / 2][d % 2 * 2 + 1]);
+}
+
+/* s = Q K^T of this warp's 8 positions. */
+INLINE void scores(float *s, uint q[HD / 16][4], __local const uint4 *k)
+{
+    uint b[HD / 32][4];
+
+    load_scored(b, k);
     s[0] = s[1] = s[2] = s[3] = 0.0f;
 #pragma unroll
-    for (uint d = 0; d < HD / 16; d += 2) {
-        uint b[4];
-
-        ldmatrix(b, row + (d % 4 ? odd : even) + d / 4 * 8);
-        mma_bf16(s, q[d][0], q[d][1], q[d][2], q[d][3], b[0], b[1]);
-        mma_bf16(s, q[d + 1][0], q[d + 1][1], q[d + 1][2], q[d + 1][3], b[2],
-                 b[3]);
+    for (uint d = 0; d < HD / 16; d++) {
+        add_scores(s, q, b, d);
     }
 }
 
@@ -200,27 +231,35 @@ INLINE float total_of(const struct exchange *x, const uint row)
     return total;
 }
 
-/* acc += W V, in this warp's columns. */
-INLINE void add_values(float acc[PAIRS * 2][4], const struct exchange *x,
-                       __local const uint4 *v)
+/* acc += W V in this warp's columns, and s = Q K^T of the next turn: two chains
+ * at a time.  All fragments are loaded first. */
+INLINE void add_values(float acc[PAIRS * 2][4], float *s, uint q[HD / 16][4],
+                       const struct exchange *x, __local const uint4 *v,
+                       __local const uint4 *next)
 {
     const uint lane = get_local_id(0) % 32, warp = get_local_id(0) / 32;
-    const uint r = lane % 16, half_of = lane / 16;
+    const uint r = lane % 16, unit = lane / 16;
+    uint a[TURN / 16][4], b[TURN / 16][PAIRS][4], k[HD / 32][4];
 
+    load_scored(k, next);
 #pragma unroll
     for (uint n = 0; n < TURN / 16; n++) {
-        uint a[4];
-
-        ldmatrix(a, x->w + r * (TURN / 8) + (2 * n + half_of ^ (r & 7)));
+        ldmatrix(a[n], x->w + r * (TURN / 8) + (2 * n + unit ^ (r & 7)));
 #pragma unroll
         for (uint i = 0; i < PAIRS; i++) {
-            const uint d = warp * PAIRS + i;
-            uint b[4];
-
-            ldmatrix_trans(b, v + n * 16 * WIDE + piece_at(r, 2 * d + half_of));
-            mma_bf16(acc[2 * i], a[0], a[1], a[2], a[3], b[0], b[1]);
-            mma_bf16(acc[2 * i + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
+            ldmatrix_trans(b[n][i],
+                           v + n * 16 * WIDE +
+                               piece_at(r, 2 * (warp * PAIRS + i) + unit));
         }
+    }
+    s[0] = s[1] = s[2] = s[3] = 0.0f;
+#pragma unroll
+    for (uint d = 0; d < HD / 16; d++) {
+        const uint n = d / (PAIRS * 2), i = d / 2 % PAIRS, h = d % 2;
+
+        add_scores(s, q, k, d);
+        mma_bf16(acc[2 * i + h], a[n][0], a[n][1], a[n][2], a[n][3],
+                 b[n][i][2 * h], b[n][i][2 * h + 1]);
     }
 }
 
@@ -289,14 +328,14 @@ INLINE void walk_turns(float acc[PAIRS * 2][4], struct rows *of,
 {
     const uint g = get_local_id(0) % 32 / 4, turns = w->last / TURN + 1;
     float top[3] = {-INFINITY, -INFINITY, -INFINITY}, s[4];
-    uint block[COPIES];
+    struct source source;
 
-    find_blocks(block, w, 0);
-    load_turn(w->k, block, w, 0, 0);
+    find_blocks(&source, w, 0);
+    load_keys(&source, w, 0);
     copy_commit();
 #pragma unroll
     for (uint i = 1; i < DEPTH; i++) {
-        load_ahead(block, w, i);
+        load_ahead(&source, w, i);
     }
     copy_wait(DEPTH - 1);
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -317,7 +356,7 @@ INLINE void walk_turns(float acc[PAIRS * 2][4], struct rows *of,
         post_weights(x, s, top[1], 1);
         copy_wait(DEPTH - 2);
         barrier(CLK_LOCAL_MEM_FENCE); /* v of this turn, k of the next */
-        load_ahead(block, w, turn + DEPTH);
+        load_ahead(&source, w, turn + DEPTH);
 #pragma unroll
         for (uint n = 0; n < PAIRS * 2; n++) {
             acc[n][0] *= shrink[0];
@@ -325,8 +364,9 @@ INLINE void walk_turns(float acc[PAIRS * 2][4], struct rows *of,
             acc[n][2] *= shrink[1];
             acc[n][3] *= shrink[1];
         }
-        add_values(acc, x, w->v + turn % DEPTH * PLANES);
-        scores(s, q, w->k + (turn + 1) % DEPTH * PLANES); /* unused at last */
+        /* At last the scores are of nothing, and unused. */
+        add_values(acc, s, q, x, w->v + turn % DEPTH * PLANES,
+                   w->k + (turn + 1) % DEPTH * PLANES);
         of->sum = fma(of->sum, shrink[2], total_of(x, of->mine));
     }
     copy_wait(0);
