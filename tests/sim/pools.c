@@ -52,12 +52,13 @@ static void count(struct sim *s, const struct worker_core *core)
 }
 
 /* Clears the index of worker w; then all of its pages must be free.  Stages of
- * a replica free theirs when their leader does.  Returns false if they were
- * free before. */
+ * a replica free theirs when their leader does, which may have no pages for
+ * them itself.  Returns false if they were free before. */
 static bool clear(struct sim *s, uint32_t w)
 {
     struct worker_core *core = node_worker(s, SIM_FIRST_WORKER + w);
     struct worker_account a;
+    bool any;
 
     if (!core) {
         return false;
@@ -66,9 +67,7 @@ static bool clear(struct sim *s, uint32_t w)
         count(s, core);
     }
     worker_account(core, &a);
-    if (a.pages.free == a.pages.total) {
-        return false;
-    }
+    any = a.pages.free != a.pages.total;
     worker_clear_index(core);
     node_soon(s, SIM_FIRST_WORKER + w);
     worker_account(core, &a);
@@ -76,7 +75,7 @@ static bool clear(struct sim *s, uint32_t w)
         sim_fail(s, -1, "%s has %u cached pages after its index was cleared",
                  s->nodes[SIM_FIRST_WORKER + w].name, a.pages.cached);
     }
-    return true;
+    return any;
 }
 
 /* Requests may still come after the indexes were cleared, which are then
