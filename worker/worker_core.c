@@ -391,6 +391,11 @@ uint64_t worker_prefixes(const struct worker_core *w, uint32_t *n)
     return prefix_digest(w->sequences.reuse.index, n);
 }
 
+uint32_t worker_nodes(const struct worker_core *w)
+{
+    return prefix_figures(w->sequences.reuse.index).n_nodes;
+}
+
 void worker_evicted(const struct worker_core *w, uint64_t *nodes,
                     uint64_t *checkpoints)
 {

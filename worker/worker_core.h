@@ -99,6 +99,9 @@ void worker_account(const struct worker_core *w, struct worker_account *out);
 /* Returns what the prefix index can restore, for auditors: the sum of
  * prefix_hash_digest() over its restorable positions, and *n, their number. */
 uint64_t worker_prefixes(const struct worker_core *w, uint32_t *n);
+
+/* Returns the number of nodes in the prefix index, restorable or not. */
+uint32_t worker_nodes(const struct worker_core *w);
 /* Returns how many nodes and checkpoints of the prefix index were evicted. */
 void worker_evicted(const struct worker_core *w, uint64_t *nodes,
                     uint64_t *checkpoints);

@@ -51,14 +51,24 @@ static void count(struct sim *s, const struct worker_core *core)
     deeds[DEED_EVICTED_CHECKPOINT] += checkpoints;
 }
 
+/* Returns whether nothing is left in the index of a worker.  A leader without
+ * attention has nodes that take none of its own pages, but those of later
+ * stages. */
+static bool is_clear(const struct worker_core *core)
+{
+    struct worker_account a;
+
+    worker_account(core, &a);
+    return worker_nodes(core) == 0 && a.pages.free == a.pages.total;
+}
+
 /* Clears the index of worker w; then all of its pages must be free.  Stages of
- * a replica free theirs when their leader does, which may have no pages for
- * them itself.  Returns false if they were free before. */
+ * a replica free theirs when their leader does.  Returns false if nothing was
+ * in the index before. */
 static bool clear(struct sim *s, uint32_t w)
 {
     struct worker_core *core = node_worker(s, SIM_FIRST_WORKER + w);
     struct worker_account a;
-    bool any;
 
     if (!core) {
         return false;
@@ -66,8 +76,9 @@ static bool clear(struct sim *s, uint32_t w)
     if (!s->cleared) {
         count(s, core);
     }
-    worker_account(core, &a);
-    any = a.pages.free != a.pages.total;
+    if (is_clear(core)) {
+        return false;
+    }
     worker_clear_index(core);
     node_soon(s, SIM_FIRST_WORKER + w);
     worker_account(core, &a);
@@ -75,7 +86,7 @@ static bool clear(struct sim *s, uint32_t w)
         sim_fail(s, -1, "%s has %u cached pages after its index was cleared",
                  s->nodes[SIM_FIRST_WORKER + w].name, a.pages.cached);
     }
-    return any;
+    return true;
 }
 
 /* Requests may still come after the indexes were cleared, which are then
