@@ -17,17 +17,11 @@
 #include "worker/base/watch.h"
 #include "worker/cache/logprobs.h"
 #include "worker/cache/prefix.h"
-<<<<<<< HEAD
 #include "worker/cache/sequence.h"
 #include "worker/sequences/batch.h"
 #include "worker/stages/assembly.h"
 #include "worker/stages/leader.h"
 #include "worker/stages/mirror.h"
-=======
-#include "worker/sequences/batch.h"
-#include "worker/stages/assembly.h"
-#include "worker/stages/leader.h"
->>>>>>> w/sysb
 
 static_assert(KERNELS_BLOCK_MAX == SHARD_BLOCK_TOKENS_MAX,
               "the router accepts every size of block that the kernels do");
@@ -66,7 +60,6 @@ static const struct limit_row worker_limits[] = {
     LIMIT_ROW(POOL_EXTENT_MAX, "pages", "of a slot or checkpoint"),
     LIMIT_ROW(PREFIX_TENANTS_MAX, "", "tenants in the prefix index"),
     LIMIT_ROW(PREFIX_EVENTS_MAX, "", "events of the index, before a snapshot"),
-<<<<<<< HEAD
     LIMIT_ROW(PREFIX_TAKEN_BACK_MAX, "", "checkpoints taken back, in plans"),
     LIMIT_ROW(SEQUENCE_WANTS_MAX, "", "checkpoints of a prompt"),
     LIMIT_ROW(PLAN_SAVES_MAX, "", "checkpoints that a row saves"),
@@ -75,17 +68,6 @@ static const struct limit_row worker_limits[] = {
     LIMIT_ROW(LOADS_MAX, "", "ranges removed before a plan"),
     LIMIT_ROW(LEADER_NAMES_MAX, "", "nodes or checkpoints of a Keep or Gone"),
     LIMIT_ROW(MIRROR_BLOCKS_MAX, "blocks", "in the leader's account of stages"),
-=======
-    LIMIT_ROW(PLAN_COPIES_MAX, "", "copies of pages in a step, and moves"),
-    LIMIT_ROW(PLAN_BLOCKS_MAX, "blocks",
-              "of all rows in a step, unless one row has more"),
-    LIMIT_ROW(PLAN_SAVES_MAX, "", "checkpoints that a row saves in a step"),
-    LIMIT_ROW(SEQUENCE_WANTS_MAX, "", "positions at which a prompt saves"),
-    LIMIT_ROW(LOADS_MAX, "", "kept sequences restored before a step"),
-    LIMIT_ROW(MIRROR_BLOCKS_MAX, "blocks",
-              "in the tables that a leader mirrors"),
-    LIMIT_ROW(LEADER_NAMES_MAX, "", "nodes or checkpoints in a Keep or Gone"),
->>>>>>> w/sysb
 };
 
 static const char usage[] =

@@ -122,7 +122,6 @@
     X(TWIN_SHARES_LAST, "a twin writes into its source's last block")         \
     X(SPANS_FORGOTTEN, "a continued sequence moves as if all were prompt")    \
     X(MOVED_BLOCK_STALE, "a moved block is read at its old page")             \
-    X(MOVES_LOST, "the moves of a refused plan are forgotten")                \
     X(GENERATED_SHARED, "generated positions are shared as prompt ones")      \
     X(UNCACHED_KEPT, "a request without cache leaves its prefix")             \
     X(INDEX_OUTLIVES, "a stage keeps the index of an assembly that is over")  \

@@ -29,6 +29,7 @@
 #define AUDITS_MAX     4
 #define AUDIT_TEXT     2048
 #define AUDIT_AGAIN_US 100000
+#define AUDIT_STEP_US  500000 /* a step this old holds up removals */
 
 struct audit_row {
     struct worker *worker; /* NULL: the row is complete */
@@ -270,14 +271,34 @@ static void compare_ledger(struct router_core *r, struct worker *w,
     row->ledger = w->ledger;
 }
 
+/* Returns true if a stage may still have sequences that have ended: a removal
+ * goes around the ring behind the steps, and one of them takes long. */
+static bool is_held_up(struct worker *w, int64_t now_us)
+{
+    const struct worker *place = worker_place(w);
+
+    for (uint32_t i = 0; w->stage > 0 && i < worker_n_stages(place); i++) {
+        const struct worker *stage = worker_stage(place, i);
+
+        if (stage != NULL && stage->live.n_planned > 0 &&
+            (int64_t)stage->live.plan_age_us + now_us -
+                    stage->live.reported_us >=
+                AUDIT_STEP_US) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Returns true if a worker that runs this many sequences runs all it should.
- * Only the leader distinguishes kept sequences from running ones. */
+ * Only the leader distinguishes kept sequences from running ones.  more: it may
+ * have others too. */
 static bool runs_all(const struct worker *w, const struct expected *k,
-                     uint64_t n_runs)
+                     uint64_t n_runs, bool more)
 {
     uint64_t most = k->n + (uint64_t)(w->stage > 0 ? k->kept : 0);
 
-    return n_runs <= most && n_runs + k->leaving >= k->n;
+    return (more || n_runs <= most) && n_runs + k->leaving >= k->n;
 }
 
 static uint64_t taken(const Sluice__V1__ClassLedger *c)
@@ -287,15 +308,15 @@ static uint64_t taken(const Sluice__V1__ClassLedger *c)
 
 /* Returns true if a stage holds as much memory for the sequences as it should.
  * Blocks that sequences share count once: it may hold fewer than their sum,
- * never more. */
+ * never more, unless it has other sequences too. */
 static bool has_all(const struct worker *w, const struct expected *k,
-                    const Sluice__V1__Ledger *l)
+                    const Sluice__V1__Ledger *l, bool more)
 {
     uint64_t blocks = taken(l->blocks), slots = taken(l->slots);
 
     return w->replica == NULL ||
-           (blocks <= k->most[BLOCKS] && blocks >= k->least[BLOCKS] &&
-            slots <= k->most[SLOTS] && slots >= k->least[SLOTS]);
+           ((more || (blocks <= k->most[BLOCKS] && slots <= k->most[SLOTS])) &&
+            blocks >= k->least[BLOCKS] && slots >= k->least[SLOTS]);
 }
 
 /* Compares the sequences of w with its ledger, and adds the difference found.
@@ -306,9 +327,10 @@ static bool compare_sequences(struct router_core *r, struct audit *a,
 {
     uint64_t n_runs = (uint64_t)l->n_queued + l->n_prefill + l->n_decode;
     struct expected k = expected_of(w, l->grant);
-    bool has_sequences = !l->has_n_decode || runs_all(w, &k, n_runs);
+    bool more = is_held_up(w, r->base.now_us);
+    bool has_sequences = !l->has_n_decode || runs_all(w, &k, n_runs, more);
 
-    if (has_sequences && has_all(w, &k, l)) {
+    if (has_sequences && has_all(w, &k, l, more)) {
         return true;
     }
     if (r->base.now_us + 2 * AUDIT_AGAIN_US < a->end_us) {

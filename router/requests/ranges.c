@@ -174,6 +174,15 @@ enum status range_check(const struct choice *choice,
     return ST_OK;
 }
 
+/* Takes off what the leader has freed; receipt_check() has compared it with
+ * what is held.  The later stages free their part unseen, so that with stages
+ * the rest is an upper bound. */
+static void release(struct choice *choice, const Sluice__V1__Receipt *receipt)
+{
+    choice->held.of[BLOCKS] -= receipt->blocks;
+    choice->held.of[SLOTS] -= receipt->slots;
+}
+
 void range_answered(struct requests *r, struct choice *choice,
                     const Sluice__V1__Receipt *receipt, const struct error *e)
 {
@@ -187,6 +196,7 @@ void range_answered(struct requests *r, struct choice *choice,
     }
     choice->n_kept_ids = x->begin;
     choice->n_state = receipt->position;
+    release(choice, receipt);
     answer = *receipt;
     answer.has_worker = true;
     answer.worker = wire_text(choice->worker_name);

@@ -66,6 +66,8 @@ ABSURD(bytes_max, INVALID_ARGUMENT)      { s->m.block_bytes = UINT64_MAX; }
 ABSURD(pool_max, INVALID_ARGUMENT)       { s->m.pool_bytes = UINT64_MAX; }
 ABSURD(pages_past, INVALID_ARGUMENT)     { s->m.pages_per_block = 65537; }
 ABSURD(blocks_past, INVALID_ARGUMENT)    { TOTAL(0, 1073741825); }
+ABSURD(no_pages, INVALID_ARGUMENT)       { TOTAL(3, 0); }
+ABSURD(pages_other, INVALID_ARGUMENT)    { s->classes[3].free -= 1; }
 ABSURD(slots_max, INVALID_ARGUMENT)      { TOTAL(1, UINT32_MAX); }
 ABSURD(ledger_sum, INVALID_ARGUMENT)     { s->classes[0].held = 1; }
 ABSURD(model_empty, INVALID_ARGUMENT)    { s->m.model.len = 0; }
@@ -80,7 +82,7 @@ ABSURD(layers_max, INVALID_ARGUMENT)
 ABSURD(ledger_wraps, INVALID_ARGUMENT)
 {
     s->classes[0].free = UINT32_MAX;
-    s->classes[0].held = ROGUE_BLOCKS + 1;
+    s->classes[0].held = ROGUE_PAGES + 1;
 }
 
 ABSURD(model_long, INVALID_ARGUMENT)
@@ -229,6 +231,8 @@ static const struct rogue_case cases[] = {
     REFUSED(pool_max, "pool-max"),
     REFUSED(pages_past, "pages-past-limit"),
     REFUSED(blocks_past, "blocks-past-limit"),
+    REFUSED(no_pages, "no-pages"),
+    REFUSED(pages_other, "pages-sum"),
     REFUSED(slots_max, "slots-max"),
     REFUSED(ledger_sum, "ledger-sum"),
     REFUSED(ledger_wraps, "ledger-wraps"),

@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/wire/prefix_hash.h"
+#include "proto/limits.h"
 #include "tests/faults/rogue.h"
 #include "tests/faults/rogue_node.h"
 
@@ -162,22 +164,152 @@ LIE(tokens_left_over)   { (void)w; s->count = 1; }
 LIE(finish_unknown)     { (void)w; s->finish = 5; }
 LIE(length_too_early)   { (void)w; s->finish = 2; }
 LIE(state_99)           { (void)w; s->state = 99; }
-LIE(running_free)
-{
-    (void)s;
-    CLASS(0).free += CLASS(0).granted;
-    CLASS(0).granted = 0;
-}
-LIE(sum_wrong)          { (void)s; CLASS(0).free += 1; }
+LIE(running_free)       { (void)s; rogue_release(w); }
+LIE(sum_wrong)          { (void)s; CLASS(3).free -= 1; }
+LIE(class_sum_wrong)    { (void)s; CLASS(0).free = CLASS(0).total; }
+LIE(column_wrong)       { (void)s; CLASS(0).granted -= 1; }
+LIE(cached_nowhere)     { (void)s; CLASS(3).free -= 1; CLASS(3).cached = 1; }
 LIE(free_beyond_total)  { (void)s; CLASS(0).free = UINT32_MAX; }
 LIE(slots_negative)     { (void)s; CLASS(1).free -= 100; }
 LIE(held_from_nowhere)  { (void)s; CLASS(2).held = 1; }
-LIE(total_grew)         { (void)s; CLASS(0).free += 10; CLASS(0).total += 10; }
+LIE(total_grew)
+{
+    (void)s;
+    for (int i = 0; i < 4; i += 3) { /* blocks and pages */
+        CLASS(i).free += 10;
+        CLASS(i).total += 10;
+    }
+}
 LIE(total_shrank)       { (void)s; CLASS(1).free -= 1; CLASS(1).total -= 1; }
 LIE(settles_future)     { (void)s; w->shard.ledger.grant += 1; }
 LIE(settles_max)        { (void)s; w->shard.ledger.grant = UINT64_MAX; }
 LIE(settles_back)       { (void)s; w->shard.ledger.grant = 0; }
 /* clang-format on */
+
+static bool has_all(const void *arg)
+{
+    return ((const struct pair *)arg)->node[CLIENT]->n_ends > 0;
+}
+
+/* Sends the last eight of ten tokens, and waits for the client's end. */
+static bool finish(struct pair *p)
+{
+    struct rogue_node *w = p->node[WORKER];
+    struct step_row s = truth(w->grant, 2);
+
+    s.count = 8;
+    s.n_tokens = 8;
+    s.finish = 2; /* FINISH_LENGTH */
+    for (uint32_t i = 0; i < 8; i++) {
+        s.tokens[i] = 102 + i;
+    }
+    rogue_release(w);
+    send_row(w, &s);
+    return rogue_run(p->node, 2, has_all, p) &&
+           p->node[CLIENT]->status == ST_OK &&
+           no_bad_token(p->node[CLIENT], 10) && w->n_down == 0;
+}
+
+/* ---- events of the index ---- */
+
+/* Three events, and more ids than an Index may have. */
+struct events {
+    Sluice__V1__IndexMessage m;
+    uint32_t tokens[INDEX_EVENTS_MAX + 1];
+    uint8_t hashes[(INDEX_EVENTS_MAX + 1) * PREFIX_HASH_BYTES];
+};
+
+typedef void event_fn(struct events *x);
+
+static void events_send(struct rogue_node *w, uint64_t first, event_fn *lie)
+{
+    static struct events x;
+
+    sluice__v1__index_message__init(&x.m);
+    memset(x.hashes, (int)first, sizeof x.hashes);
+    for (int i = 0; i <= INDEX_EVENTS_MAX; i++) {
+        x.tokens[i] = PREFIX_UNIT;
+    }
+    x.m.first = first;
+    x.m.tokens = x.tokens;
+    x.m.n_tokens = 3;
+    x.m.hashes = (ProtobufCBinaryData){3 * PREFIX_HASH_BYTES, x.hashes};
+    if (lie != NULL) {
+        lie(&x);
+    }
+    (void)!peer_oneway(w->peer, METHOD_REGISTRY_INDEX, &x.m.base);
+}
+
+/* Sends true events first, then false ones. */
+static bool run_events(struct rogue_at *at, const struct rogue_case *c)
+{
+    struct pair p;
+    event_fn *const *lie = c->arg;
+    bool well = begin(at, &p);
+
+    if (well) {
+        struct rogue_node *w = p.node[WORKER];
+
+        events_send(w, 1, NULL);
+        events_send(w, 4, *lie);
+        well = rogue_run(p.node, 2, is_kept_out, &p) &&
+               w->refused == ST_UNAVAILABLE && w->n_up == 1 &&
+               no_bad_token(p.node[CLIENT], 2);
+        rogue_saw(at, well, "session ended %u times, back in: %s, \"%s\"",
+                  w->n_down, status_name(w->refused), w->why);
+    }
+    end(&p);
+    return well;
+}
+
+#define EVENT(name)                           \
+    static void lie_##name(struct events *x); \
+    static event_fn *const name = lie_##name; \
+    static void lie_##name(struct events *x)
+
+/* clang-format off */
+EVENT(hash_short)    { x->m.hashes.len -= 1; }
+EVENT(hash_missing)  { x->m.hashes.len -= PREFIX_HASH_BYTES; }
+EVENT(no_hashes)     { x->m.hashes.len = 0; }
+EVENT(prefix_odd)    { x->tokens[2] = PREFIX_UNIT + 1; }
+EVENT(prefix_long)   { x->tokens[2] = ROGUE_CONTEXT + PREFIX_UNIT; }
+EVENT(prefix_max)    { x->tokens[0] = UINT32_MAX; }
+EVENT(numbers_back)  { x->m.first = 3; }
+EVENT(numbers_max)   { x->m.first = UINT64_MAX; }
+EVENT(snapshot_mid)  { x->m.snapshot = x->m.has_snapshot = true; x->m.first = 2; }
+/* clang-format on */
+EVENT(events_many)
+{
+    x->m.n_tokens = INDEX_EVENTS_MAX + 1;
+    x->m.hashes.len = sizeof x->hashes;
+}
+
+static bool has_asked(const void *arg)
+{
+    return ((const struct pair *)arg)->node[WORKER]->n_snapshots > 0;
+}
+
+/* After a gap in the numbers the router asks for a snapshot and serves on. */
+static bool run_event_gap(struct rogue_at *at, const struct rogue_case *c)
+{
+    struct pair p;
+    bool well = begin(at, &p);
+
+    (void)c;
+    if (well) {
+        struct rogue_node *w = p.node[WORKER];
+
+        events_send(w, 1, NULL);
+        events_send(w, 5, NULL);
+        well = rogue_run(p.node, 2, has_asked, &p) && finish(&p);
+        rogue_saw(at, well,
+                  "asked for %u snapshots, session ended %u times (%s), client "
+                  "had %u of 10 tokens",
+                  w->n_snapshots, w->n_down, w->why, p.node[CLIENT]->n_tokens);
+    }
+    end(&p);
+    return well;
+}
 
 /* ---- receipts ---- */
 
@@ -241,33 +373,6 @@ static bool has_ack(const void *arg)
     return ((const struct pair *)arg)->node[WORKER]->n_acks > 1;
 }
 
-static bool has_all(const void *arg)
-{
-    return ((const struct pair *)arg)->node[CLIENT]->n_ends > 0;
-}
-
-/* Sends the last eight of ten tokens, and waits for the client's end. */
-static bool finish(struct pair *p)
-{
-    struct rogue_node *w = p->node[WORKER];
-    struct step_row s = truth(w->grant, 2);
-
-    s.count = 8;
-    s.n_tokens = 8;
-    s.finish = 2; /* FINISH_LENGTH */
-    for (uint32_t i = 0; i < 8; i++) {
-        s.tokens[i] = 102 + i;
-    }
-    for (int i = 0; i < 2; i++) {
-        CLASS(i).free += w->need[i];
-        CLASS(i).granted -= w->need[i];
-    }
-    send_row(w, &s);
-    return rogue_run(p->node, 2, has_all, p) &&
-           p->node[CLIENT]->status == ST_OK &&
-           no_bad_token(p->node[CLIENT], 10) && w->n_down == 0;
-}
-
 static bool run_dropped(struct rogue_at *at, const struct rogue_case *c)
 {
     struct pair p;
@@ -303,10 +408,7 @@ LIE(snapshot_back)
 {
     w->shard.ledger.snapshot =
         UINT64_MAX; /* incremented to 0 when it is sent */
-    for (int i = 0; i < 2; i++) {
-        CLASS(i).free += CLASS(i).granted;
-        CLASS(i).granted = 0;
-    }
+    rogue_release(w);
     s->count = 0;
     s->n_tokens = 0;
 }
@@ -361,6 +463,10 @@ static bool run_finished_grant(struct rogue_at *at, const struct rogue_case *c)
     {                                                                     \
         "lie-receipt-" text, ROGUE_ROUTER, A_LIE, run_false_receipt, &lie \
     }
+#define EVENTS(lie, text)                                        \
+    {                                                            \
+        "lie-index-" text, ROGUE_ROUTER, A_LIE, run_events, &lie \
+    }
 #define ODD(lie, text, rule)                        \
     {                                               \
         text, ROGUE_ROUTER, rule, run_dropped, &lie \
@@ -390,6 +496,9 @@ static const struct rogue_case cases[] = {
     RECEIPT(checkpoints_beyond, "checkpoints"),
     RECEIPT(snapshot_beyond, "snapshot"),
     LIED(sum_wrong, "sum-wrong"),
+    LIED(class_sum_wrong, "class-sum-wrong"),
+    LIED(column_wrong, "column-wrong"),
+    LIED(cached_nowhere, "cached-from-nowhere"),
     LIED(free_beyond_total, "free-beyond-total"),
     LIED(slots_negative, "slots-negative"),
     LIED(held_from_nowhere, "held-from-nowhere"),
@@ -398,6 +507,18 @@ static const struct rogue_case cases[] = {
     LIED(settles_future, "settles-future-grant"),
     LIED(settles_max, "settles-max-grant"),
     LIED(settles_back, "settles-back"),
+    EVENTS(hash_short, "hash-short"),
+    EVENTS(hash_missing, "hash-missing"),
+    EVENTS(no_hashes, "no-hashes"),
+    EVENTS(prefix_odd, "prefix-odd"),
+    EVENTS(prefix_long, "prefix-long"),
+    EVENTS(prefix_max, "prefix-max"),
+    EVENTS(numbers_back, "numbers-back"),
+    EVENTS(numbers_max, "numbers-max"),
+    EVENTS(snapshot_mid, "snapshot-mid"),
+    EVENTS(events_many, "events-many"),
+    {"index-event-gap", ROGUE_ROUTER, "a snapshot is requested", run_event_gap,
+     NULL},
     ODD(snapshot_back, "snapshot-back", "an older ledger is dropped"),
     ODD(index_gap, "index-gap", "the row is dropped and requested again"),
     ODD(repeated_row, "repeated-row", "the repeated row is dropped"),

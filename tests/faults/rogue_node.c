@@ -13,7 +13,7 @@
 /* Fills a ledger in which all memory is free. */
 static void classes_init(struct rogue_shard *s)
 {
-    const uint32_t totals[4] = {ROGUE_BLOCKS, ROGUE_SLOTS, 0, 0};
+    const uint32_t totals[4] = {ROGUE_PAGES, ROGUE_SLOTS, 0, ROGUE_PAGES};
 
     for (int i = 0; i < 4; i++) {
         sluice__v1__class_ledger__init(&s->classes[i]);
@@ -92,6 +92,28 @@ static const struct session_ops session_table = {
 
 /* ---- calls received, as a worker with room ---- */
 
+/* Sets which blocks and slots are granted; all other pages are free. */
+static void account(struct rogue_shard *s, const uint32_t granted[2])
+{
+    Sluice__V1__ClassLedger *pages = &s->classes[3];
+
+    pages->granted = granted[0] + granted[1];
+    pages->free = pages->total - pages->granted;
+    for (int i = 0; i < 2; i++) {
+        Sluice__V1__ClassLedger *c = &s->classes[i];
+        uint32_t left = c->total - granted[i];
+
+        c->granted = granted[i];
+        c->free = left < pages->free ? left : pages->free;
+    }
+}
+
+void rogue_release(struct rogue_node *n)
+{
+    n->need[0] = n->need[1] = 0;
+    account(&n->shard, n->need);
+}
+
 static void on_submit(struct rogue_node *n, struct peer *p, uint64_t call,
                       const Sluice__V1__SubmitRequest *m)
 {
@@ -102,10 +124,7 @@ static void on_submit(struct rogue_node *n, struct peer *p, uint64_t call,
     n->grant = n->shard.ledger.grant = m->grant;
     n->need[0] = m->need->blocks;
     n->need[1] = m->need->slots;
-    for (int i = 0; i < 2; i++) {
-        n->shard.classes[i].free -= n->need[i];
-        n->shard.classes[i].granted += n->need[i];
-    }
+    account(&n->shard, n->need);
     peer_end(p, call, &none.base);
 }
 
@@ -122,11 +141,7 @@ static void on_removal(struct rogue_node *n, struct peer *p, uint64_t call,
     r.blocks = n->need[0];
     r.slots = n->need[1];
     r.snapshot = n->shard.ledger.snapshot + 1;
-    for (int i = 0; i < 2; i++) {
-        n->shard.classes[i].free += n->need[i];
-        n->shard.classes[i].granted -= n->need[i];
-        n->need[i] = 0;
-    }
+    rogue_release(n);
     if (n->spoil != NULL) {
         n->spoil(&r);
     }
@@ -164,6 +179,8 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
         on_removal(n, p, call, remove->sequence);
     } else if (m->number == METHOD_WORKER_AUDIT) {
         on_audit(n, p, call);
+    } else if (m->number == METHOD_WORKER_INDEX_SNAPSHOT) {
+        n->n_snapshots++;
     } else if (call != 0) {
         error_set(&e, ST_UNIMPLEMENTED, "not by this peer");
         peer_fail(p, call, &e, 0);

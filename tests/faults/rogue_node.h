@@ -19,8 +19,8 @@
 
 #define ROGUE_CONTEXT 4096
 #define ROGUE_VOCAB   1000
-#define ROGUE_BLOCKS  64
-#define ROGUE_SLOTS   8
+#define ROGUE_PAGES   64 /* each is a block or a slot */
+#define ROGUE_SLOTS   8  /* at most */
 #define ROGUE_TOKENS  64 /* tokens of a request that are kept */
 
 /* A worker's shard and memory, as it reports them. */
@@ -52,9 +52,10 @@ struct rogue_node {
     unsigned n_up, n_down, n_refused;
     enum status refused;  /* status of the last Hello */
     char why[ERROR_TEXT]; /* last end of a session, or refusal */
-    unsigned n_submits, n_removals, n_acks;
-    uint64_t grant; /* the last Submit's */
-    uint32_t need[2], n_tokens, n_chunks, n_ends;
+    unsigned n_submits, n_removals, n_acks, n_snapshots; /* calls */
+    uint64_t grant;                                      /* the last Submit's */
+    uint32_t need[2]; /* granted blocks and slots */
+    uint32_t n_tokens, n_chunks, n_ends;
     uint32_t tokens[ROGUE_TOKENS]; /* from chunks, as a client */
     uint32_t ack_index;            /* the last ack's */
     enum status status;            /* the last End's */
@@ -81,6 +82,9 @@ MUST_CHECK bool rogue_run(struct rogue_node *const *nodes, unsigned n,
 MUST_CHECK bool rogue_run_up(struct rogue_node *n);
 /* Runs n nodes for a time. */
 void rogue_run_for(struct rogue_node *const *nodes, unsigned n, int64_t for_us);
+
+/* Releases the memory of the sequence in the ledger. */
+void rogue_release(struct rogue_node *n);
 
 /* Sends a Report or a StepOutput with the next snapshot, as a worker. */
 void rogue_report(struct rogue_node *n);

@@ -179,6 +179,9 @@ static void turn(struct replica *r)
             peer_flush(n->peer, replica_clock_us());
         }
         n->due_us = worker_node_ops.tick(n->core, replica_clock_us());
+        if (n->due_us == NODE_STOP) {
+            replica_die("stage %u has stopped: its engine is dead", i);
+        }
     }
 }
 

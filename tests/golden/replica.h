@@ -35,7 +35,7 @@ struct replica_ask {
     bool cold;                     /* reuses nothing, keeps nothing */
     uint32_t spans[REPLICA_SPANS]; /* [n_spans] kinds of the prompt */
     uint32_t n_spans, keep_ms;
-    struct replica_ask *from; /* of an earlier run, kept: it goes on from it */
+    struct replica_ask *from; /* an earlier run, kept: it goes on from it */
 
     uint32_t id;
     uint64_t grant;
@@ -93,7 +93,7 @@ void replica_run(struct replica *r, struct replica_ask *asks, uint32_t n);
 uint32_t replica_cut(struct replica *r, const struct replica_ask *a,
                      uint32_t begin);
 
-/* What the first stage has counted since its start. */
+/* Counts of the first stage since its start. */
 struct replica_counts {
     uint64_t reused, twins, continued, evicted, checkpoints_evicted, moved;
 };

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "kernels/backends/canary.h"
+
 static void die(const char *text)
 {
     fprintf(stderr, "shard_engines: %s\n", text);
@@ -34,6 +36,11 @@ static void open_one(struct shard_engines *g, uint32_t i,
             &e) != ST_OK ||
         engine_thread_new(&g->threads[i], g->forward[i], o->engine_depth, &e) !=
             ST_OK) {
+        die(e.text);
+    }
+    /* A device compiles its kernels before a watchdog looks at it. */
+    if (sizes.weight_bytes > 0 &&
+        canary_run(forward_kernels(g->forward[i]), w, k, &e) != ST_OK) {
         die(e.text);
     }
     *out = (struct replica_stage){

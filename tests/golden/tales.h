@@ -17,7 +17,7 @@
 
 #include "tests/golden/replica.h"
 
-#define TALES_CONTEXT 384
+#define TALES_CONTEXT 320
 
 enum tale {
     TALE_A0,

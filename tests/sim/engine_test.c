@@ -428,6 +428,38 @@ static void test_a_twin_continues_as_if_it_had_computed_the_prompt(void **state)
     end_engine(&b);
 }
 
+/* The twin's plan is submitted before the step of its source fails. */
+static void test_a_twin_of_a_damaged_state_is_damaged_itself(void **state)
+{
+    struct bench b;
+    struct plan_result out;
+    struct plan_row *r;
+    struct event e;
+
+    (void)state;
+    begin_engine(&b);
+    b.sim->options.workers[0].fail_of = 10000;
+    add_prompt(&b.plan[0], 1, 0, 0, 64)->sample = false;
+    assert_int_equal(engine_submit(b.seam, &b.plan[0]), ST_OK);
+    add_rest(&b.plan[1], 1, 0, 0, 64, 90);
+    add_twin(&b.plan[1], 2, 1, 40);
+    assert_int_equal(engine_submit(b.seam, &b.plan[1]), ST_OK);
+    assert_true(clock_next(&b.sim->clock, &e));
+    e.fn(b.sim, e.a, e.b);
+    assert_true(engine_poll(b.seam, &out));
+    assert_int_equal(out.status, ST_INTERNAL);
+    b.sim->options.workers[0].fail_of = 0;
+    clear_plan(&b.plan[0]);
+    r = add_rest(&b.plan[0], 2, 0, 1, 90, 91);
+    r->kind = ROW_GENERATED;
+    r->chained = true;
+    r->chain_row = r->choice = r->index = 1;
+    b.plan[0].blocks[r->block + 22] = 40;
+    (void)run_plan(&b, 0);
+    assert_false(b.sim->failed);
+    end_engine(&b);
+}
+
 static void test_engine_sees_wrong_twins(void **state)
 {
     struct bench b;
@@ -551,6 +583,73 @@ static void test_a_refused_plan_has_no_effect(void **state)
     clear_plan(&b.plan[0]);
     add_prompt(&b.plan[0], 1, 0, 0, 100);
     assert_int_equal(run_plan(&b, 0), right_token(&b, 100));
+    assert_false(b.sim->failed);
+    end_engine(&b);
+}
+
+/* Their blocks have cells of a previous sequence at the same positions. */
+static void
+test_twins_of_a_failed_step_are_computed_again_together(void **state)
+{
+    struct bench b;
+    struct plan_row *r;
+
+    (void)state;
+    begin_engine(&b);
+    add_prompt(&b.plan[0], 9, 0, 2, 10);
+    for (uint32_t i = 0; i < 10; i++) {
+        b.plan[0].tokens[i] += 100;
+    }
+    (void)run_plan(&b, 0);
+    b.sim->options.workers[0].fail_of = 10000;
+    clear_plan(&b.plan[0]);
+    add_prompt(&b.plan[0], 1, 0, 0, 10);
+    add_twin(&b.plan[0], 2, 1, 20);
+    (void)run_plan(&b, 0);
+    b.sim->options.workers[0].fail_of = 0;
+    clear_plan(&b.plan[0]);
+    add_prompt(&b.plan[0], 1, 0, 0, 10);
+    assert_int_equal(engine_submit(b.seam, &b.plan[0]), ST_OK);
+    r = add_prompt(&b.plan[1], 2, 0, 1, 10);
+    b.plan[1].blocks[r->block + 2] = 20;
+    assert_int_equal(engine_submit(b.seam, &b.plan[1]), ST_OK);
+    run(b.sim);
+    assert_false(b.sim->failed);
+    end_engine(&b);
+}
+
+/* A row of the twin is still in flight, and computes garbage. */
+static void test_a_source_is_computed_again_behind_a_damaged_twin(void **state)
+{
+    struct bench b;
+    struct plan_result out;
+    struct plan_row *r;
+    struct event e;
+
+    (void)state;
+    begin_engine(&b);
+    add_prompt(&b.plan[0], 9, 0, 2, 10);
+    for (uint32_t i = 0; i < 10; i++) {
+        b.plan[0].tokens[i] += 100;
+    }
+    (void)run_plan(&b, 0);
+    b.sim->options.workers[0].fail_of = 10000;
+    clear_plan(&b.plan[0]);
+    add_prompt(&b.plan[0], 1, 0, 0, 10);
+    add_twin(&b.plan[0], 2, 1, 20);
+    assert_int_equal(engine_submit(b.seam, &b.plan[0]), ST_OK);
+    r = add_rest(&b.plan[1], 2, 0, 1, 10, 11);
+    r->kind = ROW_GENERATED;
+    r->chained = true;
+    r->chain_row = r->choice = r->index = 1;
+    b.plan[1].blocks[r->block + 2] = 20;
+    assert_int_equal(engine_submit(b.seam, &b.plan[1]), ST_OK);
+    assert_true(clock_next(&b.sim->clock, &e));
+    e.fn(b.sim, e.a, e.b);
+    assert_true(engine_poll(b.seam, &out));
+    clear_plan(&b.plan[0]);
+    add_prompt(&b.plan[0], 1, 0, 0, 10);
+    assert_int_equal(engine_submit(b.seam, &b.plan[0]), ST_OK);
     assert_false(b.sim->failed);
     end_engine(&b);
 }
@@ -776,11 +875,15 @@ int main(void)
         cmocka_unit_test(test_engine_sees_pages_taken_from_plans_in_flight),
         cmocka_unit_test(
             test_a_twin_continues_as_if_it_had_computed_the_prompt),
+        cmocka_unit_test(test_a_twin_of_a_damaged_state_is_damaged_itself),
         cmocka_unit_test(test_engine_sees_wrong_twins),
         cmocka_unit_test(test_engine_refuses_wrong_saves),
         cmocka_unit_test(test_a_failed_step_leaves_its_states_as_garbage),
         cmocka_unit_test(test_engine_sees_cells_from_a_damaged_state),
         cmocka_unit_test(test_a_refused_plan_has_no_effect),
+        cmocka_unit_test(
+            test_twins_of_a_failed_step_are_computed_again_together),
+        cmocka_unit_test(test_a_source_is_computed_again_behind_a_damaged_twin),
         cmocka_unit_test(test_kinds_matter_unless_arithmetic_is_one),
         cmocka_unit_test(test_engine_refuses_wrong_plans),
         cmocka_unit_test(test_engine_sees_a_plan_change),

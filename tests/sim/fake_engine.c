@@ -178,21 +178,32 @@ static void finish(struct sim *s, uint32_t w, uint64_t life)
     node_soon(s, SIM_FIRST_WORKER + w);
 }
 
+/* Returns whether the core would not end a sequence of the plan if the plan
+ * were refused: none is computed again, here or by a plan whose result it has
+ * not. */
+static bool may_refuse(struct fake_engine *e, const struct plan *p)
+{
+    bool ok = p->n_rows > 1 && !e->sim->calm;
+
+    for (uint32_t i = 0; i < e->n_flying && ok; i++) {
+        ok = !e->flying[i].alone;
+    }
+    for (uint32_t i = 0; i < p->n_rows && ok; i++) {
+        const struct tracked *t = fake_engine_track(e, p->rows[i].sequence);
+
+        ok = !t->again && !t->refused && p->rows[i].position >= t->next;
+    }
+    return ok;
+}
+
 /* Returns whether the plan is refused, without any effect.  Half of those with
- * copies are, because they are rare, and the core must not lose the copies.
- * Only plans of several sequences are: the core ends a sequence whose plan of
- * its own is refused. */
+ * copies are, because they are rare, and the core must not lose the copies. */
 static bool refuses(struct fake_engine *e, const struct plan *p)
 {
     uint32_t of = e->pool->refuse_of;
-    bool refused = p->n_rows > 1 && !e->sim->calm && of &&
-                   rng_chance(&e->rng, p->n_before ? 5000 : of);
+    bool refused =
+        of && may_refuse(e, p) && rng_chance(&e->rng, p->n_before ? 5000 : of);
 
-    for (uint32_t i = 0; i < p->n_rows && refused; i++) {
-        const struct tracked *t = fake_engine_track(e, p->rows[i].sequence);
-
-        refused = !t->again && !t->refused && p->rows[i].position >= t->next;
-    }
     for (uint32_t i = 0; i < p->n_rows && refused; i++) {
         fake_engine_track(e, p->rows[i].sequence)->refused = true;
     }

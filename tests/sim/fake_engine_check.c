@@ -92,9 +92,44 @@ static void claim_slot(struct fake_engine *e, struct flown *f,
     }
 }
 
+/* Returns whether a row of a plan in flight writes this token to the page. */
+static bool is_being_written(const struct fake_engine *e, uint32_t page,
+                             uint32_t at, uint32_t token)
+{
+    for (uint32_t f = 0; f < e->n_flying; f++) {
+        const struct plan *p = e->flying[f].plan;
+
+        for (uint32_t i = 0; i < p->n_rows && !e->flying[f].done; i++) {
+            const struct plan_row *r = &p->rows[i];
+            uint32_t k = at / e->draw->block_tokens;
+
+            if (at >= r->position && at - r->position < r->n_tokens &&
+                !r->chained && p->blocks[r->block + k] == page &&
+                p->tokens[r->token + at - r->position] == token) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Returns whether the sequence that named the page last computes garbage. */
+static bool is_named_in_vain(struct fake_engine *e, uint32_t page)
+{
+    return fake_engine_track(e, e->pages[page].sequence)->tainted;
+}
+
+/* Returns whether the cell has this token, in the row's arithmetic. */
+static bool is_same(const struct fake_engine *e, const struct plan_row *r,
+                    const struct cell *c, uint32_t at, uint32_t token)
+{
+    return c->token == token && c->where >> 1 == at &&
+           fake_engine_kind(e, c->where & 1) == fake_engine_kind(e, r->kind);
+}
+
 /* Returns whether the row writes to a block what it contains already.  What a
- * failed step left there does not count for a sequence that is computed again:
- * the others that share it are computed again too. */
+ * failed step left there, or did not overwrite, does not count for a sequence
+ * that is computed again: the others that share it are computed again too. */
 static bool writes_the_same(struct fake_engine *e, const struct plan *p,
                             const struct plan_row *r, uint32_t page, uint32_t k)
 {
@@ -104,26 +139,16 @@ static bool writes_the_same(struct fake_engine *e, const struct plan *p,
     bool same = !r->chained && (cells || again);
 
     for (uint32_t i = 0; i < r->n_tokens && same && cells; i++) {
-        uint32_t at = r->position + i, token = 0;
+        uint32_t at = r->position + i, token = p->tokens[r->token + i];
         const struct cell *c = fake_cell(e, page, at);
-        struct fake_hidden h;
 
-        if (at / bt != k) {
+        if (at / bt != k ||
+            (again && (c->where >> 1 != at || c->token & CELL_SPOILT))) {
             continue;
         }
-        if (!fake_engine_takes_hidden(e)) {
-            token = p->tokens[r->token + i];
-        } else if (fake_hidden_get(
-                       &h, p->hidden + (size_t)(r->token + i) * FAKE_HIDDEN,
-                       e->model->salt, e->shard.begin)) {
-            token = h.token;
-        }
-        if (again && (c->where >> 1 != at || c->token & CELL_SPOILT)) {
-            continue;
-        }
-        same =
-            c->token == token && c->where >> 1 == at &&
-            fake_engine_kind(e, c->where & 1) == fake_engine_kind(e, r->kind);
+        same = is_same(e, r, c, at, token) ||
+               (again && (is_being_written(e, page, at, token) ||
+                          is_named_in_vain(e, page)));
     }
     return same;
 }
@@ -293,11 +318,6 @@ static void check_twin(struct fake_engine *e, const struct plan *p,
         fake_engine_wrong(e, r, "twin without its source");
     } else if (!r->sample || source->index != r->index || r->chained ||
                r->n_saves) {
-        sim_log(e->sim,
-                "HERE source index %u twin index %u sample %d saves %u pos "
-                "%u+%u twin pos %u",
-                source->index, r->index, r->sample, r->n_saves,
-                source->position, source->n_tokens, r->position);
         fake_engine_wrong(e, r, "twin of another index, or with saves");
     } else if ((r->slot == SLOT_NONE) == e->shard.linear ||
                (r->slot != SLOT_NONE && !is_slot(e, r->slot))) {
@@ -387,7 +407,8 @@ static void count_hit(struct fake_engine *e, const struct plan_row *r,
 }
 
 /* Begins the sequence anew if this row goes back.  Takes over the marks of the
- * previous stage: this stage may not have run the part that failed. */
+ * previous stage: this stage may not have run the part that failed.  A row
+ * behind one that a later stage refused is damaged. */
 static void begin_row(struct fake_engine *e, const struct plan *p,
                       const struct plan_row *r, struct tracked *t)
 {
@@ -398,7 +419,8 @@ static void begin_row(struct fake_engine *e, const struct plan *p,
                          e->model->salt, e->shard.begin)) {
         h = (struct fake_hidden){0};
     }
-    if (r->position < t->next || h.again || t->refused) {
+    if (r->position < t->next || h.again ||
+        (t->refused && !fake_engine_takes_hidden(e))) {
         *t = (struct tracked){.sequence = r->sequence,
                               .request = t->request,
                               .again = true,
@@ -412,7 +434,7 @@ static void begin_row(struct fake_engine *e, const struct plan *p,
         t->next = t->restored = r->position;
         count_hit(e, r, t);
     }
-    t->tainted = t->tainted || h.tainted;
+    t->tainted = t->tainted || h.tainted || t->refused;
 }
 
 static void begin_twin(struct fake_engine *e, const struct plan *p,

@@ -271,9 +271,13 @@ static void run_twin(struct fake_engine *e, const struct plan *p, uint32_t row,
                      struct plan_result *out)
 {
     const struct plan_row *r = &p->rows[row];
+    uint64_t source = p->rows[r->source].sequence;
 
-    if (out->outcomes[r->source] == ROW_CUT_OFF) {
+    /* The source's step may have failed since the plan was submitted. */
+    if (fake_engine_track(e, source)->tainted) {
         fake_engine_track(e, r->sequence)->tainted = true;
+    }
+    if (out->outcomes[r->source] == ROW_CUT_OFF) {
         out->outcomes[row] = ROW_CUT_OFF;
         return;
     }

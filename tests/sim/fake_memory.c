@@ -116,6 +116,19 @@ static bool continues(const struct sim *s, uint32_t request, uint32_t other)
     return q->number == other;
 }
 
+/* Returns whether a request that lets others reuse its prompt took over the
+ * other one's memory: the prompt has all of its ids. */
+static bool is_passed_on(const struct sim *s, uint32_t other)
+{
+    for (uint32_t i = other + 1; i < s->n_requests; i++) {
+        if (!s->requests[i].no_cache && s->requests[i].continues &&
+            continues(s, i, other)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void fake_memory_check_owner(struct fake_engine *e, const struct plan_row *r,
                              uint32_t page)
 {
@@ -132,8 +145,10 @@ void fake_memory_check_owner(struct fake_engine *e, const struct plan_row *r,
     } else if (memcmp(s->requests[reader].id, s->requests[writer].id,
                       sizeof(s->requests[reader].id)) == 0) {
         return; /* the same id, sent again */
-    } else if (s->requests[writer].no_cache || s->requests[reader].no_cache ||
-               s->options.pools.no_reuse) {
+    } else if (s->requests[reader].no_cache || s->options.pools.no_reuse ||
+               (s->requests[writer].no_cache && !is_passed_on(s, writer))) {
+        sim_log(s, "page %u: request %u reads what request %u wrote", page,
+                reader, writer);
         fake_engine_wrong(e, r, "row reads a page that is not to be reused");
     }
 }

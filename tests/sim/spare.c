@@ -103,14 +103,13 @@ static bool holds(const struct sim *s, const struct sim_request *request,
     return true;
 }
 
-/* Returns the memory that the open sequences of both places take on worker w of
- * the place `own`.  A sequence that has ended at its place takes nothing there,
- * even if its result is late or lost; a ledger may have arrived before.  A
- * sequence of the other place that this one could never hold is not counted,
- * because nothing is reserved for it. */
-static struct amount taken(const struct sim *s, uint32_t w,
-                           const struct sim_request *request,
-                           const struct place *own, const struct place *other)
+/* Returns the memory that the open choices of a request take on worker w of the
+ * place `own` in addition to its account: those on their way to it, and those
+ * of the other place.  A sequence of the other place that this one could never
+ * hold is not counted, because nothing is reserved for it. */
+static struct amount to_come(const struct sim *s, uint32_t w,
+                             const struct sim_request *request,
+                             const struct place *own, const struct place *other)
 {
     uint32_t blocks =
         sim_request_blocks(request, s->options.workers[w].block_tokens);
@@ -118,11 +117,11 @@ static struct amount taken(const struct sim *s, uint32_t w,
     struct amount sum = {0, 0};
 
     for (uint32_t k = 0; k < request->n_choices; k++) {
-        bool here = is_open(s, request, k, own->conn) &&
-                    cells_at_worker(s, SIM_FIRST_WORKER + own->leader,
-                                    &request->choices[k]) != CELL_FINISHED;
+        bool coming = is_open(s, request, k, own->conn) &&
+                      cells_at_worker(s, SIM_FIRST_WORKER + own->leader,
+                                      &request->choices[k]) == CELL_NONE;
 
-        if (here || (held && is_open(s, request, k, other->conn))) {
+        if (coming || (held && is_open(s, request, k, other->conn))) {
             sum.blocks += blocks;
             sum.slots++;
         }
@@ -131,34 +130,39 @@ static struct amount taken(const struct sim *s, uint32_t w,
 }
 
 /* Checks that worker w could hold the other place's sequences in addition to
- * its own. */
+ * its own, which may share blocks. */
 static void check_worker(struct sim *s, uint32_t model, uint32_t w,
                          const struct place *own, const struct place *other)
 {
     const struct pool_of_worker *p = &s->options.pools.workers[w];
-    struct amount sum = {0, 0};
-    uint64_t pages;
+    const struct worker_core *core = node_worker(s, SIM_FIRST_WORKER + w);
+    struct worker_account a;
+    uint64_t pages, slots;
 
+    if (!core) {
+        return;
+    }
+    worker_account(core, &a);
+    pages = a.pages.held + a.pages.granted;
+    slots = a.slots.held + a.slots.granted;
     for (uint32_t i = 0; i < s->n_requests; i++) {
         const struct sim_request *request = &s->requests[i];
-        struct amount a;
+        struct amount more;
 
         if (request->model != model || request->n_ends || request->shared ||
             request->stream.lost_us != NODE_IDLE) {
             continue; /* the router's entry may be the next request of its id */
         }
-        a = taken(s, w, request, own, other);
-        sum.blocks += a.blocks;
-        sum.slots += a.slots;
+        more = to_come(s, w, request, own, other);
+        pages += more.slots * p->pages_per_slot;
+        pages += options_shard(&s->options, w).attention ? more.blocks : 0;
+        slots += more.slots;
     }
-    pages = sum.slots * p->pages_per_slot;
-    pages += options_shard(&s->options, w).attention ? sum.blocks : 0;
-    if (pages > p->n_pages || (p->pages_per_slot && sum.slots > p->slot_cap)) {
+    if (pages > p->n_pages || (p->pages_per_slot && slots > p->slot_cap)) {
         sim_fail(s, -1,
                  "no headroom: model %u needs %llu pages and %llu slots, but "
                  "%s has %u and %u",
-                 model, (unsigned long long)pages,
-                 (unsigned long long)sum.slots,
+                 model, (unsigned long long)pages, (unsigned long long)slots,
                  s->nodes[SIM_FIRST_WORKER + w].name, p->n_pages, p->slot_cap);
     }
 }

@@ -25,13 +25,9 @@
 #define END          ":reply]]"
 #define LOGPROB      -0.5f /* of each chosen token */
 
-<<<<<<< HEAD
 /* The state of one sequence, in a slot or a checkpoint. */
-=======
-/* One sequence, in the page of its slot. */
->>>>>>> w/sysb
 struct script {
-    uint32_t *prompt; /* [n_prompt], CONTEXT allocated; NULL: none */
+    uint32_t prompt[CONTEXT];
     uint32_t n_prompt;
     uint32_t *reply; /* [n_reply]; NULL: not yet read from the prompt */
     size_t n_reply;
@@ -44,15 +40,9 @@ struct scripted {
     struct text_assets *assets;
     uint32_t eos;
     int64_t step_us;
-<<<<<<< HEAD
     const struct plan *plan;       /* in flight, or NULL */
     int64_t since_us;              /* of the plan */
     struct script *scripts[PAGES]; /* NULL: a block, or nothing yet */
-=======
-    const struct plan *plan; /* in flight, or NULL */
-    int64_t since_us;        /* of the plan */
-    struct script scripts[PAGES];
->>>>>>> w/sysb
 };
 
 static void fail(const char *what)
@@ -62,32 +52,6 @@ static void fail(const char *what)
 }
 
 /* ---- scripts ---- */
-
-/* Returns room for n ids; the caller's. */
-static uint32_t *make_ids(size_t n)
-{
-    uint32_t *ids = calloc(n, sizeof ids[0]);
-
-    if (ids == NULL) {
-        fail("out of memory");
-    }
-    return ids;
-}
-
-static void copy_script(struct script *to, const struct script *from)
-{
-    free(to->prompt);
-    free(to->reply);
-    *to = *from;
-    if (from->prompt != NULL) {
-        to->prompt = make_ids(CONTEXT);
-        memcpy(to->prompt, from->prompt, from->n_prompt * sizeof to->prompt[0]);
-    }
-    if (from->reply != NULL) {
-        to->reply = make_ids(from->n_reply + 1);
-        memcpy(to->reply, from->reply, from->n_reply * sizeof to->reply[0]);
-    }
-}
 
 /* Returns the text of the prompt, with NUL; the caller's. */
 static char *prompt_text(const struct tokenizer *t, const struct script *s)
@@ -130,7 +94,10 @@ static void read_reply(const struct tokenizer *t, struct script *s)
         len = end != NULL ? (size_t)(end - begin) : 0;
     }
     cap = tokenizer_bound(t, len);
-    s->reply = make_ids(cap + 1);
+    s->reply = malloc((cap + 1) * sizeof s->reply[0]);
+    if (s->reply == NULL) {
+        fail("out of memory");
+    }
     if (tokenizer_encode(t, len > 0 ? begin : "", len, TOKENIZE_PARSE_SPECIAL,
                          s->reply, cap, &s->n_reply, &e) != ST_OK) {
         fail(e.text);
@@ -160,7 +127,6 @@ static enum status scripted_submit(struct engine *e, const struct plan *p)
 /* Ends the script in the page, if there is one. */
 static void empty(struct scripted *w, uint32_t page)
 {
-<<<<<<< HEAD
     if (w->scripts[page] != NULL) {
         free(w->scripts[page]->reply);
         free(w->scripts[page]);
@@ -242,34 +208,6 @@ static void choose(struct scripted *w, const struct plan *p,
                    const struct plan_row *row, struct plan_result *out)
 {
     struct script *s = script_of(w, p, row);
-=======
-    if (row->position == 0) { /* another sequence has the slot now */
-        free(s->reply);
-        s->reply = NULL;
-        s->n_prompt = 0;
-    }
-    if (s->prompt == NULL) {
-        s->prompt = make_ids(CONTEXT);
-    }
-    for (uint32_t i = 0; row->kind == ROW_PROMPT && i < row->n_tokens; i++) {
-        s->prompt[s->n_prompt++] = p->tokens[row->token + i];
-    }
-}
-
-/* Returns the row that computes the logits of row i: a twin's is its source. */
-static const struct plan_row *computed_row(const struct plan *p, uint32_t i)
-{
-    const struct plan_row *row = &p->rows[i];
-
-    return row->n_tokens > 0 ? row : &p->rows[row->source];
-}
-
-static void choose(struct scripted *w, const struct plan *p, uint32_t i,
-                   struct plan_result *out)
-{
-    const struct plan_row *row = &p->rows[i];
-    struct script *s = &w->scripts[computed_row(p, i)->slot];
->>>>>>> w/sysb
     const struct tokenizer *t = text_assets_tokenizer(w->assets);
     uint32_t i = (uint32_t)(row - p->rows);
 
@@ -284,7 +222,6 @@ static void choose(struct scripted *w, const struct plan *p, uint32_t i,
     }
 }
 
-<<<<<<< HEAD
 static void run_plan(struct scripted *w, const struct plan *p,
                      struct plan_result *out)
 {
@@ -301,18 +238,6 @@ static void run_plan(struct scripted *w, const struct plan *p,
         }
     }
     copy_pages(w, p->after, p->n_after);
-=======
-/* Without reuse the only copies that matter are those of twins' slots. */
-static void copy_pages(struct scripted *w, const struct plan *p)
-{
-    for (uint32_t i = 0; i < p->n_after; i++) {
-        const struct plan_copy *c = &p->after[i];
-
-        for (uint32_t k = 0; k < c->n; k++) {
-            copy_script(&w->scripts[c->to + k], &w->scripts[c->from + k]);
-        }
-    }
->>>>>>> w/sysb
 }
 
 static bool scripted_poll(struct engine *e, struct plan_result *out)
@@ -330,21 +255,7 @@ static bool scripted_poll(struct engine *e, struct plan_result *out)
     out->lost = false;
     out->hidden = NULL;
     out->device_us = 1;
-<<<<<<< HEAD
     run_plan(w, p, out);
-=======
-    for (uint32_t i = 0; i < p->n_rows; i++) {
-        if (p->rows[i].n_tokens > 0) {
-            take_prompt(&w->scripts[p->rows[i].slot], p, &p->rows[i]);
-        }
-        out->tokens[i] = TOKEN_NONE;
-        out->outcomes[i] = ROW_DONE;
-        if (p->rows[i].sample) {
-            choose(w, p, i, out);
-        }
-    }
-    copy_pages(w, p);
->>>>>>> w/sysb
     return true;
 }
 

@@ -523,9 +523,6 @@ uint32_t pool_take_moves(struct pool *p, struct plan_copy *out)
 void pool_untake_moves(struct pool *p, const struct plan_copy *moves,
                        uint32_t n)
 {
-    if (PLANT(MOVES_LOST)) {
-        return;
-    }
     if (n > 2 * PLAN_COPIES_MAX - p->n_moves) {
         pool_violation(p, "too-many-moves", POOL_BLOCKS, n);
         return;

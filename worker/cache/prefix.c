@@ -123,13 +123,19 @@ bool prefix_init(struct prefix **out, const struct prefix_options *o,
     x->buckets = array((size_t)x->mask + 1, sizeof *x->buckets, 0xff);
     x->node_of = array(pool->o.n_pages, sizeof *x->node_of, 0xff);
     x->tenants = array(PREFIX_TENANTS_MAX, sizeof *x->tenants, 0);
+    x->groups = array(PREFIX_TENANTS_MAX, sizeof *x->groups, 0);
+    for (int h = 0; h < HEAPS; h++) {
+        x->lowest[h] = array(2 * PREFIX_TENANTS_MAX, 4, 0xff);
+    }
     x->tenant_buckets = array(2 * PREFIX_TENANTS_MAX, 4, 0xff);
     x->memos = array(PREFIX_MEMOS, sizeof *x->memos, 0xff);
     x->events = malloc(PREFIX_EVENTS_MAX * sizeof *x->events);
     if (x->nodes == NULL || x->heap == NULL || x->tokens == NULL ||
         x->blocks == NULL || x->buckets == NULL || x->node_of == NULL ||
-        !make_states(x) || x->tenants == NULL || x->tenant_buckets == NULL ||
-        x->memos == NULL || x->events == NULL) {
+        !make_states(x) || x->tenants == NULL || x->groups == NULL ||
+        x->tenant_buckets == NULL || x->lowest[HEAP_LEAF] == NULL ||
+        x->lowest[HEAP_STATE] == NULL || x->memos == NULL ||
+        x->events == NULL) {
         prefix_free(out);
         return false;
     }
@@ -157,6 +163,10 @@ void prefix_free(struct prefix **out)
     free(x->reserved);
     free(x->numbers);
     free(x->tenants);
+    free(x->groups);
+    for (int h = 0; h < HEAPS; h++) {
+        free(x->lowest[h]);
+    }
     free(x->tenant_buckets);
     free(x->memos);
     free(x->events);
@@ -426,6 +436,18 @@ static void free_below_held(struct prefix *x, const struct pool_need *need)
     }
 }
 
+/* Removes nodes that are held here.  A removed sequence whose last plans run
+ * holds its blocks here only: the other stages, which have freed theirs, count
+ * them as cached. */
+static void free_held(struct prefix *x, const struct pool_need *need)
+{
+    for (uint32_t i = 0; i < x->n_fresh && !prefix_has_room(x, need); i++) {
+        if (x->nodes[i].depth > 0) {
+            prefix_remove_tree(x, i);
+        }
+    }
+}
+
 void prefix_make_room(struct prefix *x, const struct pool_need *need,
                       uint32_t spare)
 {
@@ -441,6 +463,9 @@ void prefix_make_room(struct prefix *x, const struct pool_need *need,
     if (!prefix_free_pages(x, need)) {
         free_below_held(x, need);
         prefix_take_back(x, need);
+        if (x->watch.fits != NULL) {
+            free_held(x, need);
+        }
     }
 }
 

@@ -24,7 +24,8 @@
  * Eviction frees what is cached and not held, by value: the tokens that a later
  * request would compute again, times the chance that one comes, per page
  * (prefix_evict.c).  Blocks that lead to no checkpoint are worth nothing on a
- * hybrid, and go first.  A tenant at its quota evicts its own.
+ * hybrid, and go first.  A tenant at its quota evicts its own, under all of its
+ * salts.
  *
  * Promise: prefix_make_room() frees every page that the pool counts as cached.
  * If nothing else is left, nodes above a held node go, whose blocks a sequence
@@ -36,8 +37,9 @@
  * it; its other parts are events as any.
  *
  * Threading: the core's.  Memory: prefix_init() allocates; no other call does.
- * Limits: options.n_nodes nodes; PREFIX_TENANTS_MAX tenants, beyond it the one
- * used longest ago is forgotten; PREFIX_EVENTS_MAX events not yet sent, beyond
+ * Limits: options.n_nodes nodes; PREFIX_TENANTS_MAX scopes, which are tenants
+ * with their salts: beyond it, of the tenant with most scopes, the one used
+ * longest ago is forgotten; PREFIX_EVENTS_MAX events not yet sent, beyond
  * it the router gets a snapshot. */
 #ifndef WORKER_CACHE_PREFIX_H
 #define WORKER_CACHE_PREFIX_H

@@ -79,9 +79,35 @@ static enum prefix_heap heap_of(const struct prefix_node *n)
 }
 
 /* Returns the root of the heap that the node is in, or is to be in. */
-static uint32_t *root_of(struct prefix *x, const struct prefix_node *n)
+static uint32_t root_of(const struct prefix *x, const struct prefix_node *n)
 {
-    return &x->tenants[n->tenant].heaps[n->heap];
+    return x->tenants[n->tenant].heaps[n->heap];
+}
+
+_Static_assert((PREFIX_TENANTS_MAX & (PREFIX_TENANTS_MAX - 1)) == 0,
+               "the tournament is a full tree");
+
+/* Sets the root of a heap.  Every eviction asks for the lowest root of all
+ * tenants, so the winners of each pair of roots are kept. */
+static void set_root(struct prefix *x, const struct prefix_node *n,
+                     uint32_t root)
+{
+    uint32_t *t = x->lowest[n->heap];
+
+    if (root == root_of(x, n)) {
+        return;
+    }
+    x->tenants[n->tenant].heaps[n->heap] = root;
+    t[(uint32_t)PREFIX_TENANTS_MAX + n->tenant] = root;
+    for (uint32_t i = ((uint32_t)PREFIX_TENANTS_MAX + n->tenant) / 2; i > 0;
+         i /= 2) {
+        uint32_t a = t[2 * i], b = t[2 * i + 1];
+
+        t[i] = a == PREFIX_NONE ||
+                       (b != PREFIX_NONE && x->heap[b].key < x->heap[a].key)
+                   ? b
+                   : a;
+    }
 }
 
 void prefix_unplace(struct prefix *x, uint32_t node)
@@ -89,7 +115,7 @@ void prefix_unplace(struct prefix *x, uint32_t node)
     struct prefix_node *n = &x->nodes[node];
 
     if (n->heap < HEAPS) {
-        *root_of(x, n) = pairing_drop(x->heap, *root_of(x, n), node);
+        set_root(x, n, pairing_drop(x->heap, root_of(x, n), node));
         n->heap = HEAP_NONE;
     }
 }
@@ -106,7 +132,7 @@ void prefix_place(struct prefix *x, uint32_t node)
     if (h != HEAP_NONE) {
         n->heap = (uint8_t)h;
         x->heap[node].key = n->stamp + value_of(x, node);
-        *root_of(x, n) = pairing_add(x->heap, *root_of(x, n), node);
+        set_root(x, n, pairing_add(x->heap, root_of(x, n), node));
     }
 }
 
@@ -131,22 +157,30 @@ void prefix_mark(struct prefix *x, uint32_t node)
 
 /* ---- the walk ---- */
 
-/* Returns the lowest of one kind of heap, of a tenant or of all. */
+/* Returns the lower of a node and the lowest of a scope. */
+static uint32_t lower(const struct prefix *x, enum prefix_heap h,
+                      uint32_t tenant, uint32_t best)
+{
+    uint32_t root = x->tenants[tenant].heaps[h];
+
+    return root != PREFIX_NONE && (best == PREFIX_NONE ||
+                                   x->heap[root].key < x->heap[best].key)
+               ? root
+               : best;
+}
+
+/* Returns the lowest of one kind of heap, of a group or of all. */
 static uint32_t lowest(const struct prefix *x, enum prefix_heap h,
-                       uint32_t tenant)
+                       const struct prefix_group *g)
 {
     uint32_t best = PREFIX_NONE;
 
-    if (tenant != PREFIX_NONE) {
-        return x->tenants[tenant].heaps[h];
+    if (g == NULL) {
+        return x->lowest[h][1];
     }
-    for (uint32_t i = 0; i < x->n_tenants; i++) {
-        uint32_t root = x->tenants[i].heaps[h];
-
-        if (root != PREFIX_NONE &&
-            (best == PREFIX_NONE || x->heap[root].key < x->heap[best].key)) {
-            best = root;
-        }
+    for (uint32_t i = g->first; i != PREFIX_NONE;
+         i = x->tenants[i].group_next) {
+        best = lower(x, h, i, best);
     }
     return best;
 }
@@ -183,12 +217,12 @@ static bool is_spared(const struct prefix *x, const struct prefix_node *n,
 /* Evicts the lowest of a kind; false if there is none.  Keys may be too low,
  * because a checkpoint above or below has gone since; such a node goes back
  * with its new key. */
-static bool evict(struct prefix *x, enum prefix_heap h, uint32_t tenant,
-                  bool entry)
+static bool evict(struct prefix *x, enum prefix_heap h,
+                  const struct prefix_group *g, bool entry)
 {
     uint32_t node;
 
-    while ((node = lowest(x, h, tenant)) != PREFIX_NONE) {
+    while ((node = lowest(x, h, g)) != PREFIX_NONE) {
         struct prefix_node *n = prefix_at(x, node);
         double key = n->stamp + value_of(x, node);
 
@@ -197,7 +231,7 @@ static bool evict(struct prefix *x, enum prefix_heap h, uint32_t tenant,
         } else if (key > x->heap[node].key) {
             prefix_place(x, node);
         } else {
-            x->age = tenant == PREFIX_NONE && key > x->age ? key : x->age;
+            x->age = g == NULL && key > x->age ? key : x->age;
             if (h == HEAP_STATE) {
                 prefix_drop_checkpoint(x, node);
             } else {
@@ -210,10 +244,9 @@ static bool evict(struct prefix *x, enum prefix_heap h, uint32_t tenant,
 }
 
 /* Nodes that lead to no checkpoint are worth nothing, and go first. */
-static bool evict_any(struct prefix *x, uint32_t tenant)
+static bool evict_any(struct prefix *x, const struct prefix_group *g)
 {
-    return evict(x, HEAP_LEAF, tenant, false) ||
-           evict(x, HEAP_STATE, tenant, false);
+    return evict(x, HEAP_LEAF, g, false) || evict(x, HEAP_STATE, g, false);
 }
 
 bool prefix_has_room(const struct prefix *x, const struct pool_need *need)
@@ -227,7 +260,7 @@ bool prefix_free_pages(struct prefix *x, const struct pool_need *need)
     bool more = true, room;
 
     while (!(room = prefix_has_room(x, need)) && more) {
-        more = evict_any(x, PREFIX_NONE);
+        more = evict_any(x, NULL);
     }
     end_walk(x);
     return room;
@@ -238,8 +271,8 @@ bool prefix_free_entry(struct prefix *x)
     bool more = true;
 
     while (more && !prefix_has_entry(x)) {
-        more = evict(x, HEAP_LEAF, PREFIX_NONE, true) ||
-               evict(x, HEAP_STATE, PREFIX_NONE, true);
+        more =
+            evict(x, HEAP_LEAF, NULL, true) || evict(x, HEAP_STATE, NULL, true);
     }
     end_walk(x);
     return prefix_has_entry(x);
@@ -251,7 +284,7 @@ bool prefix_free_state(struct prefix *x)
 
     while (more &&
            x->figures.n_checkpoints + x->n_reserved >= x->most_checkpoints) {
-        more = evict(x, HEAP_STATE, PREFIX_NONE, false);
+        more = evict(x, HEAP_STATE, NULL, false);
     }
     end_walk(x);
     return more;
@@ -259,10 +292,11 @@ bool prefix_free_state(struct prefix *x)
 
 bool prefix_free_share(struct prefix *x, uint32_t tenant, uint32_t pages)
 {
+    const struct prefix_group *g = prefix_group_of(x, tenant);
     bool more = true;
 
-    while (more && (uint64_t)x->tenants[tenant].pages + pages > x->most_pages) {
-        more = evict_any(x, tenant);
+    while (more && (uint64_t)g->pages + pages > x->most_pages) {
+        more = evict_any(x, g);
     }
     end_walk(x);
     return more;

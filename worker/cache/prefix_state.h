@@ -43,15 +43,25 @@ struct prefix_node {
     uint8_t heap;   /* enum prefix_heap */
 };
 
+/* A scope: a tenant, or a tenant with a salt. */
 struct prefix_tenant {
     char name[PREFIX_SCOPE_MAX];
     uint8_t n_name;
     struct prefix_hash root;
     uint32_t child; /* first of its first units */
     uint32_t chain;
-    uint32_t n_nodes, pages;
+    uint32_t n_nodes;
+    uint32_t group;      /* of its tenant */
+    uint32_t group_next; /* the next scope of the same tenant */
     uint64_t last_use;
     uint32_t heaps[HEAPS];
+};
+
+/* All scopes of a tenant, which share one quota: clients choose their salts. */
+struct prefix_group {
+    uint32_t first;    /* scope */
+    uint32_t n_scopes; /* 0: the entry is free */
+    uint32_t pages;
 };
 
 /* The node that an array of ids was last inserted to: the next insertion of the
@@ -86,6 +96,9 @@ struct prefix {
     uint32_t *node_of;         /* [n_pages] node of an indexed block */
 
     struct prefix_tenant *tenants; /* [PREFIX_TENANTS_MAX] */
+    struct prefix_group *groups;   /* [PREFIX_TENANTS_MAX] */
+    uint32_t *lowest[HEAPS];       /* [2 * PREFIX_TENANTS_MAX] a tournament of
+                                    * the heaps' roots; [1]: the lowest */
     uint32_t n_tenants;            /* entries in use are below */
     uint32_t *tenant_buckets;      /* [2 * PREFIX_TENANTS_MAX] */
     uint64_t clock;
@@ -124,6 +137,13 @@ static inline const uint32_t *prefix_tokens(const struct prefix *x, uint32_t n)
 static inline uint32_t *prefix_unit(const struct prefix *x, uint32_t n)
 {
     return x->blocks + (size_t)n * x->unit_blocks;
+}
+
+/* Returns the account of the tenant whose scope it is. */
+static inline struct prefix_group *prefix_group_of(const struct prefix *x,
+                                                   uint32_t tenant)
+{
+    return &x->groups[x->tenants[tenant].group];
 }
 
 /* Returns the node of these tokens below parent, PREFIX_NONE if there is none.
@@ -175,7 +195,7 @@ void prefix_mark(struct prefix *x, uint32_t node);
 bool prefix_has_room(const struct prefix *x, const struct pool_need *need);
 
 /* Each evicts, sparing what is marked, until there is room; they return false
- * if there is none.  tenant: only that tenant's; PREFIX_NONE: anyone's. */
+ * if there is none.  The last one evicts only from the scopes of one tenant. */
 bool prefix_free_pages(struct prefix *x, const struct pool_need *need);
 bool prefix_free_entry(struct prefix *x);
 bool prefix_free_state(struct prefix *x);

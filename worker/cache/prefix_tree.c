@@ -129,7 +129,7 @@ uint32_t prefix_add(struct prefix *x, uint32_t tenant, uint32_t parent,
     }
     link_node(x, node);
     x->tenants[tenant].n_nodes++;
-    x->tenants[tenant].pages += x->unit_blocks;
+    prefix_group_of(x, tenant)->pages += x->unit_blocks;
     x->figures.n_nodes++;
     x->figures.inserted++;
     /* The parent is no leaf any more. */
@@ -169,7 +169,7 @@ void prefix_remove(struct prefix *x, uint32_t node)
         x->node_of[prefix_unit(x, node)[i]] = PREFIX_NONE;
     }
     t->n_nodes--;
-    t->pages -= x->unit_blocks;
+    prefix_group_of(x, n->tenant)->pages -= x->unit_blocks;
     x->figures.n_nodes--;
     x->figures.evicted++;
     /* Depth 0 is what marks the entry as free, for those who have its number
@@ -232,7 +232,7 @@ void prefix_set_checkpoint(struct prefix *x, uint32_t node, uint32_t page)
     x->nodes[node].checkpoint = page;
     x->nodes[node].stamp = x->age;
     count_states(x, node, 1);
-    x->tenants[x->nodes[node].tenant].pages += x->checkpoint_pages;
+    prefix_group_of(x, x->nodes[node].tenant)->pages += x->checkpoint_pages;
     x->figures.n_checkpoints++;
     prefix_place(x, node);
     /* Its checkpoint may be superseded now. */
@@ -251,7 +251,7 @@ void prefix_drop_checkpoint(struct prefix *x, uint32_t node)
     prefix_give_state(x, n->checkpoint);
     n->checkpoint = SLOT_NONE;
     count_states(x, node, UINT32_MAX);
-    x->tenants[n->tenant].pages -= x->checkpoint_pages;
+    prefix_group_of(x, n->tenant)->pages -= x->checkpoint_pages;
     x->figures.n_checkpoints--;
     x->figures.evicted_checkpoints++;
     prefix_place(x, node);
@@ -304,37 +304,102 @@ static void tenant_unchain(struct prefix *x, uint32_t i)
     *at = x->tenants[i].chain;
 }
 
-/* Returns an entry for a tenant: a fresh one, or that of the tenant which was
- * used longest ago, whose nodes go. */
+/* Returns the bytes of a scope that are the tenant's name. */
+static size_t name_bytes(const void *scope, size_t n)
+{
+    const char *salt = n > 0 ? memchr(scope, 0, n) : NULL;
+
+    return salt == NULL ? n : (size_t)(salt - (const char *)scope);
+}
+
+/* Returns the group of the tenant of a scope, one without scopes if it is new;
+ * there are as many groups as scopes. */
+static uint32_t group_find(const struct prefix *x, const void *scope, size_t n)
+{
+    uint32_t g = 0;
+
+    n = name_bytes(scope, n);
+    for (uint32_t i = 0; i < x->n_tenants; i++) {
+        const struct prefix_tenant *t = &x->tenants[i];
+
+        if (t->group != PREFIX_NONE && name_bytes(t->name, t->n_name) == n &&
+            (n == 0 || memcmp(t->name, scope, n) == 0)) {
+            return t->group;
+        }
+    }
+    while (x->groups[g].n_scopes > 0) {
+        g++;
+    }
+    return g;
+}
+
+static void group_join(struct prefix *x, uint32_t g, uint32_t i)
+{
+    struct prefix_group *group = &x->groups[g];
+
+    x->tenants[i].group = g;
+    x->tenants[i].group_next = group->n_scopes > 0 ? group->first : PREFIX_NONE;
+    group->first = i;
+    group->n_scopes++;
+}
+
+static void group_leave(struct prefix *x, uint32_t i)
+{
+    struct prefix_group *group = prefix_group_of(x, i);
+    uint32_t *at = &group->first;
+
+    while (*at != i) {
+        at = &x->tenants[*at].group_next;
+    }
+    *at = x->tenants[i].group_next;
+    group->n_scopes--;
+    x->tenants[i].group = PREFIX_NONE;
+}
+
+/* Returns whether scope a is forgotten rather than b: that of a tenant with
+ * more scopes, or the one used longest ago. */
+static bool goes_before(const struct prefix *x, uint32_t a, uint32_t b)
+{
+    uint32_t n_a = prefix_group_of(x, a)->n_scopes;
+    uint32_t n_b = prefix_group_of(x, b)->n_scopes;
+
+    return n_a != n_b ? n_a > n_b
+                      : x->tenants[a].last_use < x->tenants[b].last_use;
+}
+
+/* Returns an entry for a scope: a fresh one, or that of a scope which is
+ * forgotten, whose nodes go. */
 static uint32_t tenant_entry(struct prefix *x)
 {
-    uint32_t oldest = 0;
+    uint32_t victim = 0;
 
     if (x->n_tenants < PREFIX_TENANTS_MAX) {
         x->figures.n_tenants++;
+        x->tenants[x->n_tenants].group = PREFIX_NONE;
         return x->n_tenants++;
     }
     for (uint32_t i = 1; i < PREFIX_TENANTS_MAX; i++) {
-        if (x->tenants[i].last_use < x->tenants[oldest].last_use) {
-            oldest = i;
-        }
+        victim = goes_before(x, i, victim) ? i : victim;
     }
-    while (x->tenants[oldest].child != PREFIX_NONE) {
-        prefix_remove_tree(x, x->tenants[oldest].child);
+    while (x->tenants[victim].child != PREFIX_NONE) {
+        prefix_remove_tree(x, x->tenants[victim].child);
     }
-    tenant_unchain(x, oldest);
-    return oldest;
+    tenant_unchain(x, victim);
+    group_leave(x, victim);
+    return victim;
 }
 
 uint32_t prefix_tenant_make(struct prefix *x, const void *name, size_t n)
 {
     uint32_t i = prefix_tenant_find(x, name, n);
     struct prefix_tenant *t;
+    uint32_t group;
 
     if (i != PREFIX_NONE || n > PREFIX_SCOPE_MAX) {
         return i;
     }
     i = tenant_entry(x);
+    group = group_find(x, name, n);
     t = &x->tenants[i];
     *t = (struct prefix_tenant){.n_name = (uint8_t)n,
                                 .root = root_of(x, name, n),
@@ -345,6 +410,7 @@ uint32_t prefix_tenant_make(struct prefix *x, const void *name, size_t n)
         memcpy(t->name, name, n);
     }
     tenant_chain(x, i);
+    group_join(x, group, i);
     return i;
 }
 

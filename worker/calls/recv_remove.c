@@ -22,9 +22,7 @@ static void remove_range(struct sequences *q, struct peer *p, uint64_t call,
         return;
     }
     if (continue_cut(q, s, m, &freed, &position, &e) != ST_OK) {
-        peer_fail(p, call, &e,
-                  e.code == ST_RESOURCE_EXHAUSTED ? REPORT_CHANGE_US / 1000
-                                                  : 0);
+        peer_fail(p, call, &e, 0);
         return;
     }
     q->base->metrics.ranges_removed++;

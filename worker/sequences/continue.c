@@ -413,20 +413,18 @@ static uint32_t release_blocks(struct sequences *q, struct sequence *s,
     return n;
 }
 
-/* Takes the state of s back to the deepest checkpoint at most at `begin`; if
- * there is none, gives the slot back.  Without a slot here, other stages have
- * states. */
-static enum status restore_state(struct sequences *q, struct sequence *s,
-                                 struct role_restore *to,
-                                 struct pool_need *freed, struct error *e)
+/* Takes the state of s back to the deepest checkpoint at most at `begin`.  If
+ * there is none, or the next plan loads no more, gives the slot back: no plan
+ * may come for long, and an heir finds the same checkpoint in the index.
+ * Without a slot here, other stages have states. */
+static void restore_state(struct sequences *q, struct sequence *s,
+                          struct role_restore *to, struct pool_need *freed)
 {
     struct prefix_hit hit = reuse_find(&q->reuse, s, to->position);
 
     if (hit.n_tokens > 0 && s->slot != SLOT_NONE &&
         !batcher_load(&q->batcher, hit.checkpoint, s->slot)) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED,
-                         "%d ranges are being removed already; try again",
-                         LOADS_MAX);
+        hit = (struct prefix_hit){0, PREFIX_NONE, SLOT_NONE, 0};
     }
     if (hit.n_tokens == 0 && s->slot != SLOT_NONE) {
         pool_release(&q->pool, POOL_SLOTS, s->slot);
@@ -436,7 +434,6 @@ static enum status restore_state(struct sequences *q, struct sequence *s,
     }
     to->position = hit.n_tokens;
     to->checkpoint = hit.checkpoint;
-    return ST_OK;
 }
 
 enum status continue_cut(struct sequences *q, struct sequence *s,
@@ -452,9 +449,8 @@ enum status continue_cut(struct sequences *q, struct sequence *s,
         return e->code;
     }
     to.position = least(m->begin, s->n_planned);
-    if (to.position < s->n_planned && prefix_has_states(q->reuse.index) &&
-        restore_state(q, s, &to, freed, e) != ST_OK) {
-        return e->code;
+    if (to.position < s->n_planned && prefix_has_states(q->reuse.index)) {
+        restore_state(q, s, &to, freed);
     }
     s->n_kept = m->begin;
     s->n_planned = *position = to.position;

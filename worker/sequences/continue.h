@@ -16,7 +16,8 @@
  * Removing [p, end) frees blocks.  With linear layers the state goes back to a
  * checkpoint of the index at p or before; if there is none, to position 0.
  *
- * Threading, memory: the core's.  Limits: LOADS_MAX removals per plan. */
+ * Threading, memory: the core's.  Limits: a plan loads LOADS_MAX states;
+ * further ranges that are removed before it go to position 0. */
 #ifndef WORKER_SEQUENCES_CONTINUE_H
 #define WORKER_SEQUENCES_CONTINUE_H
 

@@ -110,6 +110,18 @@ static void count_ending(struct worker_metrics *m, enum sequence_finish finish)
     m->failed += finish == FINISH_FAILED;
 }
 
+/* A kept sequence computes no further: what it was granted beyond its blocks is
+ * free.  Other stages hold theirs until they remove the sequence. */
+static void release_grant(struct sequences *q, struct sequence *s)
+{
+    struct pool_need unused = {{s->need.n[POOL_BLOCKS] - s->n_blocks, 0, 0}};
+
+    if (!s->staged) {
+        s->need.n[POOL_BLOCKS] = s->n_blocks;
+        pool_ungrant(&q->pool, &unused);
+    }
+}
+
 void ending_finish(struct sequences *q, struct sequence *s,
                    enum sequence_finish finish)
 {
@@ -132,6 +144,7 @@ void ending_finish(struct sequences *q, struct sequence *s,
     if (is_kept(s, finish)) {
         sequence_move(&q->table, s, SEQUENCE_KEPT);
         s->n_kept = sequence_known(s);
+        release_grant(q, s);
         if (!PLANT(KEEP_FOREVER)) {
             timer_set(&q->timers, &s->keep,
                       base_now_us(q->base) + (int64_t)s->keep_ms * 1000);

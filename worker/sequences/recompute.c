@@ -16,11 +16,20 @@ void recompute_damaged(struct sequences *q, struct sequence *s,
                 r->position + r->n_tokens - 1, r->index);
 }
 
+/* Returns whether the engine refused the newest plan of s, which comes back
+ * before those in flight. */
+static bool is_refused_early(const struct sequences *q,
+                             const struct sequence *s)
+{
+    return s->inflight > 1 && q->result.step == s->last_step;
+}
+
 void recompute_failed(struct sequences *q, struct sequence *s)
 {
     char name[SEQUENCE_NAME];
 
-    if (s->recompute == RECOMPUTE_ALONE) {
+    /* The plan in which it runs alone may succeed yet. */
+    if (s->recompute == RECOMPUTE_ALONE && !is_refused_early(q, s)) {
         ending_fail(q, s, "its step failed, and again when it ran alone: %s",
                     q->result.error.text);
         return;

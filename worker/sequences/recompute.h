@@ -9,7 +9,7 @@
  * that the router has.  It starts at the deepest checkpoint that the index has
  * of what it had computed (reuse.h), or at position 0 from a zeroed slot, in
  * plans that name no other sequence (batcher.h).  If such a plan fails, the
- * sequence is the cause, and ends.
+ * sequence is the cause, and ends; a refused plan behind that one is none.
  *
  *     NONE --its step failed--> WAITS --no plan names it--> ALONE
  *       ^                                                   |   |

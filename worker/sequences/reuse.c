@@ -226,21 +226,38 @@ static void add_rolling(struct reuse *u, const struct batcher_limits *l,
     }
 }
 
+/* Adds the saves of a prompt.  A row has room for PLAN_SAVES_MAX: those at the
+ * end of a long row save most. */
+static void add_wants(struct reuse *u, const struct batcher_limits *l,
+                      struct batch *t, const struct sequence *s,
+                      struct plan_row *row)
+{
+    uint32_t end = row->position + row->n_tokens, first = 0, last;
+
+    while (first < s->n_wants && s->wants[first] <= row->position) {
+        first++;
+    }
+    for (last = first; last < s->n_wants && s->wants[last] <= end;) {
+        last++;
+    }
+    if (last - first > PLAN_SAVES_MAX) {
+        first = last - PLAN_SAVES_MAX;
+    }
+    for (; first < last; first++) {
+        (void)add_save(u, l, t, row, s->wants[first], false);
+    }
+}
+
 void reuse_save(struct reuse *u, const struct batcher_limits *l,
                 struct batch *t, struct sequence *s, uint32_t i)
 {
     struct plan_row *row = &t->plan.rows[i];
-    uint32_t end = row->position + row->n_tokens;
 
     row->save = t->plan.n_saves;
     if (!reuse_has(u, s) || u->pages_per_slot == 0) {
         return;
     }
-    for (uint32_t w = 0; w < s->n_wants; w++) {
-        if (s->wants[w] > row->position && s->wants[w] <= end) {
-            (void)add_save(u, l, t, row, s->wants[w], false);
-        }
-    }
+    add_wants(u, l, t, s, row);
     add_rolling(u, l, t, s, row);
 }
 

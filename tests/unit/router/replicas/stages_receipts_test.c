@@ -42,6 +42,7 @@ struct scene {
     struct rig *rig;
     struct fake *w[3], *c, *a;
     struct record *x;
+    uint64_t age_us; /* of the step at w[1]; 0: none */
 };
 
 static void bring(struct scene *s)
@@ -311,6 +312,22 @@ static void times_of_too_many(void **state)
 
 /* ---- audit ---- */
 
+/* Reports a step under way, of that age. */
+static void report_step(struct fake *w, uint64_t age_us)
+{
+    Sluice__V1__ReportMessage m = SLUICE__V1__REPORT_MESSAGE__INIT;
+    Sluice__V1__EngineState e = SLUICE__V1__ENGINE_STATE__INIT;
+
+    e.ticks = ++w->ledger.snapshot;
+    e.n_planned = 1;
+    e.plan_age_us = age_us;
+    fake_pages(w);
+    m.ledger = &w->ledger;
+    m.engine = &e;
+    assert_int_equal(peer_oneway(w->peer, METHOD_REGISTRY_REPORT, &m.base),
+                     ST_OK);
+}
+
 static const Sluice__V1__AuditAllReply *audit(struct scene *s)
 {
     Sluice__V1__Nothing m = SLUICE__V1__NOTHING__INIT;
@@ -320,6 +337,9 @@ static const Sluice__V1__AuditAllReply *audit(struct scene *s)
         rig_advance(s->rig, 100000);
         for (int k = 0; k < 3; k++) {
             worker_report(s->w[k]);
+        }
+        if (s->age_us > 0) {
+            report_step(s->w[1], s->age_us);
         }
         rig_run(s->rig);
     }
@@ -404,6 +424,27 @@ static void one_too_many(void **state)
             "counts 0");
 }
 
+/* Ended, and its removal waits for a step of the stage before. */
+static void one_more_behind_a_long_step(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    for (int old = 0; old < 2; old++) {
+        bring(&s);
+        s.w[2]->hold_removes = true;
+        client_cancel(s.c, 1);
+        rig_run(s.rig);
+        s.age_us = old ? 500000 : 399999;
+        if (old) {
+            assert_int_equal(audit(&s)->n_differences, 0);
+            rig_free(&s.rig);
+        } else {
+            differs(&s, 2, "the worker runs 1 sequences");
+        }
+    }
+}
+
 /* The stage has all sequences, but holds less for them than was granted. */
 static void less_than_was_granted(void **state)
 {
@@ -450,6 +491,7 @@ int main(void)
         cmocka_unit_test(all_is_well),
         cmocka_unit_test(what_was_kept_may_be_gone),
         cmocka_unit_test(one_too_many),
+        cmocka_unit_test(one_more_behind_a_long_step),
         cmocka_unit_test(less_than_was_granted),
         cmocka_unit_test(a_slot_more),
     };

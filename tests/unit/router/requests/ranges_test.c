@@ -87,6 +87,39 @@ static void a_range_is_removed(void **state)
     rig_free(&s.rig);
 }
 
+static void of_one_block_and_slot(Sluice__V1__Receipt *r)
+{
+    r->blocks = r->slots = 1;
+}
+
+/* 44 tokens were granted two blocks and a slot. */
+static void the_list_shows_what_a_range_leaves(void **state)
+{
+    Sluice__V1__ListRequest m = SLUICE__V1__LIST_REQUEST__INIT;
+    const Sluice__V1__ListSequencesReply *l;
+    struct record *k;
+    struct scene s;
+
+    (void)state;
+    bring(&s);
+    s.w->spoil_receipt = of_one_block_and_slot;
+    k = client_range(s.c, 1, 20);
+    rig_run(s.rig);
+    assert_int_equal(k->status, ST_OK);
+    k = client_call(rig_admin(s.rig, "a1"), METHOD_ADMIN_LIST_SEQUENCES,
+                    &m.base, 0);
+    rig_run(s.rig);
+    l = (const void *)k->reply;
+    assert_int_equal(l->n_sequences, 1);
+    assert_int_equal(l->sequences[0]->blocks, 1);
+    assert_int_equal(l->sequences[0]->slots, 0);
+    /* No later receipt may free the slot once more. */
+    k = client_range(s.c, 1, 10);
+    rig_run(s.rig);
+    assert_int_not_equal(k->status, ST_OK);
+    rig_free(&s.rig);
+}
+
 /* Runs of prompt join: the range reaches into the prompt. */
 static void a_range_of_the_prompt(void **state)
 {
@@ -255,6 +288,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_range_is_removed),
+        cmocka_unit_test(the_list_shows_what_a_range_leaves),
         cmocka_unit_test(a_range_of_the_prompt),
         cmocka_unit_test(ranges_that_cannot_be),
         cmocka_unit_test(one_range_at_a_time),

@@ -36,6 +36,26 @@ void bench_end(struct bench *b)
     pool_fini(&b->pool);
 }
 
+/* A scope as prefix_scope() writes it. */
+struct scope {
+    char text[512];
+    size_t n;
+};
+
+static struct scope scope_of(const char *tenant)
+{
+    struct scope s = {.n = strlen(tenant)};
+    char *salt;
+
+    assert_true(s.n < sizeof s.text);
+    memcpy(s.text, tenant, s.n);
+    salt = memchr(s.text, '|', s.n);
+    if (salt != NULL) {
+        *salt = '\0';
+    }
+    return s;
+}
+
 static void set_ids(struct bench *b, struct paged *ids, const uint32_t *tokens,
                     uint32_t n)
 {
@@ -96,6 +116,7 @@ bool bench_start(struct bench *b, struct request *r, const char *tenant,
                  const uint32_t *tokens, uint32_t n)
 {
     uint32_t bt = b->o.block_tokens;
+    struct scope x = scope_of(tenant);
     struct pool_need need = {
         {b->o.no_blocks ? 0 : (n + bt - 1) / bt, !b->o.no_states, 0}};
 
@@ -107,7 +128,7 @@ bool bench_start(struct bench *b, struct request *r, const char *tenant,
     r->n = n;
     set_ids(b, &r->ids, tokens, n);
     assert_true(paged_make(&b->slab, &r->blocks, need.n[POOL_BLOCKS]));
-    r->hit = prefix_match(b->x, tenant, strlen(tenant), &b->slab, &r->ids, n);
+    r->hit = prefix_match(b->x, x.text, x.n, &b->slab, &r->ids, n);
     take_blocks(b, r, need.n[POOL_BLOCKS]);
     if (!b->o.no_states) {
         assert_true(pool_take(&b->pool, POOL_SLOTS, 1, &r->slot));
@@ -119,16 +140,16 @@ bool bench_start(struct bench *b, struct request *r, const char *tenant,
 
 void bench_computed(struct bench *b, struct request *r)
 {
-    size_t n = strlen(r->tenant);
+    struct scope x = scope_of(r->tenant);
 
     for (uint32_t i = 0; i < r->n_saves; i++) {
         prefix_put(b->x,
-                   prefix_insert(b->x, r->tenant, n, &b->slab, &r->ids,
+                   prefix_insert(b->x, x.text, x.n, &b->slab, &r->ids,
                                  &r->blocks, r->at[i]),
                    r->saves[i]);
     }
     r->n_saves = 0;
-    prefix_insert(b->x, r->tenant, n, &b->slab, &r->ids, &r->blocks, r->n);
+    prefix_insert(b->x, x.text, x.n, &b->slab, &r->ids, &r->blocks, r->n);
 }
 
 void bench_failed(struct bench *b, struct request *r)
@@ -167,11 +188,12 @@ uint32_t bench_run(struct bench *b, const char *tenant, const uint32_t *tokens,
 struct prefix_hit bench_match(struct bench *b, const char *tenant,
                               const uint32_t *tokens, uint32_t n)
 {
+    struct scope x = scope_of(tenant);
     struct prefix_hit hit;
     struct paged ids;
 
     set_ids(b, &ids, tokens, n);
-    hit = prefix_match(b->x, tenant, strlen(tenant), &b->slab, &ids, n);
+    hit = prefix_match(b->x, x.text, x.n, &b->slab, &ids, n);
     paged_free(&b->slab, &ids);
     return hit;
 }

@@ -32,7 +32,7 @@ void bench_begin(struct bench *b, const struct bench_options *o);
 void bench_end(struct bench *b);
 
 /* Grants and takes the memory of a request of n tokens, and reuses what there
- * is.  Returns false if there is no room. */
+ * is.  tenant: "name" or "name|salt".  Returns false if there is no room. */
 bool bench_start(struct bench *b, struct request *r, const char *tenant,
                  const uint32_t *tokens, uint32_t n);
 /* Inserts what was computed, with its checkpoints. */

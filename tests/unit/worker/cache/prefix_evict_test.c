@@ -247,6 +247,29 @@ static void a_tenant_keeps_its_share(void **state)
     bench_end(&b);
 }
 
+/* A client chooses the salts of its requests. */
+static void salts_share_the_share_of_their_tenant(void **state)
+{
+    struct bench_options o = attention;
+    struct bench b;
+
+    (void)state;
+    o.tenant_share = 0.25f; /* 16 pages, 4 units */
+    bench_begin(&b, &o);
+    run(&b, "other", 9, 257);
+    run(&b, "ab", 9, 257); /* the name of one begins with that of another */
+    run(&b, "a", 1, 129);
+    run(&b, "a|x", 1, 129);
+    run(&b, "a|y", 1, 129);
+    assert_int_equal(find(&b, "a|y", 1, 129).n_tokens, 128);
+    assert_int_equal(find(&b, "a", 1, 129).n_tokens +
+                         find(&b, "a|x", 1, 129).n_tokens,
+                     128);
+    assert_int_equal(find(&b, "other", 9, 257).n_tokens, 256);
+    assert_int_equal(find(&b, "ab", 9, 257).n_tokens, 256);
+    bench_end(&b);
+}
+
 static void states_keep_their_share(void **state)
 {
     struct bench_options o = hybrid;
@@ -308,6 +331,29 @@ static void tenants_are_limited(void **state)
     assert_int_equal(find(&b, "t1", 1, 65).n_tokens, 0);
     assert_int_equal(find(&b, "t2", 1, 65).n_tokens, 64);
     assert_int_equal(prefix_figures(b.x).n_nodes, PREFIX_TENANTS_MAX);
+    bench_end(&b);
+}
+
+/* Many salts of one tenant push out its own prefixes only. */
+static void salts_push_out_no_other_tenant(void **state)
+{
+    struct bench_options o = {.n_pages = 2048,
+                              .block_tokens = 64,
+                              .n_nodes = 2048,
+                              .no_states = true};
+    struct bench b;
+    char salt[16];
+
+    (void)state;
+    bench_begin(&b, &o);
+    run(&b, "other", 1, 65);
+    for (uint32_t i = 0; i < 2 * PREFIX_TENANTS_MAX; i++) {
+        snprintf(salt, sizeof salt, "a|%u", i);
+        run(&b, salt, 1, 65);
+    }
+    assert_int_equal(find(&b, "other", 1, 65).n_tokens, 64);
+    assert_int_equal(run(&b, salt, 1, 65), 64);
+    assert_int_equal(prefix_figures(b.x).n_tenants, PREFIX_TENANTS_MAX);
     bench_end(&b);
 }
 
@@ -459,9 +505,11 @@ int main(void)
         cmocka_unit_test(what_is_held_is_not_evicted),
         cmocka_unit_test(a_shared_path_leaks_no_state),
         cmocka_unit_test(a_tenant_keeps_its_share),
+        cmocka_unit_test(salts_share_the_share_of_their_tenant),
         cmocka_unit_test(states_keep_their_share),
         cmocka_unit_test(nodes_are_limited),
         cmocka_unit_test(tenants_are_limited),
+        cmocka_unit_test(salts_push_out_no_other_tenant),
         cmocka_unit_test(names_of_tenants_are_limited),
         cmocka_unit_test(events_are_limited),
         cmocka_unit_test(evicts_until_the_other_stages_have_room),

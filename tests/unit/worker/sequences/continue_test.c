@@ -153,6 +153,36 @@ static void cuts_prompt_rows_at_absolute_multiples(void **state)
     rig_free(&r);
 }
 
+/* A lease holds what was computed, not what max_tokens would have needed. */
+static void keeps_no_grant_that_it_cannot_use(void **state)
+{
+    for (uint32_t depth = 1; depth <= 2; depth++) {
+        struct worker_options o;
+        struct rig *r;
+        struct rig_submit s = {
+            .id = 1, .n_prompt = 40, .max_tokens = 400, .keep_ms = 5000};
+        uint64_t tag;
+
+        defaults(&o);
+        o.reuse = false;
+        o.engine_depth = depth;
+        r = rig_new(&o);
+        r->eos_at = 2;
+        rig_submit(r, &s);
+        rig_turn(r);
+        rig_run(r);
+        assert_int_equal(rig_state(r, 1), KEPT);
+        assert_int_equal(rig_account(r).blocks.granted, 0);
+        assert_int_equal(rig_account(r).blocks.held, 6);
+        tag = rig_remove(r, 1);
+        rig_turn(r);
+        rig_check_ok(r, tag);
+        assert_int_equal(r->ends[tag].receipt.blocks, 6);
+        rig_free(&r);
+    }
+    (void)state;
+}
+
 static void takes_over_without_a_second_slot_held(void **state)
 {
     struct worker_options o;
@@ -610,12 +640,15 @@ static void the_state_is_lost_with_a_refused_plan(void **state)
     rig_free(&c.r);
 }
 
-/* A plan loads states for LOADS_MAX kept sequences; further ranges wait. */
+/* A plan loads states for LOADS_MAX kept sequences.  On an idle worker no plan
+ * comes: further sequences give their states back, and their heirs find the
+ * same states in the index. */
 static void bounds_the_states_that_a_plan_loads(void **state)
 {
     struct worker_options o;
     struct rig *r;
     struct rig_submit s = {.n_prompt = 70, .max_tokens = 3, .keep_ms = 60000};
+    uint32_t ids[80];
     uint64_t tag = 0;
 
     (void)state;
@@ -634,14 +667,28 @@ static void bounds_the_states_that_a_plan_loads(void **state)
         rig_check_ok(r, tag);
         assert_int_equal(r->ends[tag].receipt.position, 64);
     }
-    cut_refused(r, LOADS_MAX + 1, 70, 0, ST_RESOURCE_EXHAUSTED, "try again");
-    s.keep_ms = 0;
-    rig_submit(r, &s); /* its plan loads them */
-    rig_turn(r);
     tag = rig_remove_range(r, LOADS_MAX + 1, 70, 0);
     rig_turn(r);
     rig_check_ok(r, tag);
-    rig_run(r);
+    assert_int_equal(r->ends[tag].receipt.position, 0);
+    assert_int_equal(r->ends[tag].receipt.slots, 1);
+    for (uint32_t id = LOADS_MAX; id <= LOADS_MAX + 1; id++) {
+        uint32_t before = r->n_computed;
+
+        for (uint32_t i = 0; i < 80; i++) {
+            ids[i] = rig_prompt_id(id, i);
+        }
+        s.id = 2 * LOADS_MAX + id;
+        s.prompt = ids;
+        s.from = id;
+        s.n_prompt = 80;
+        rig_submit(r, &s);
+        rig_turn(r);
+        rig_run(r);
+        assert_int_equal(r->heard[r->grant].n, s.max_tokens);
+        assert_int_equal(r->heard[r->grant].reused, 64);
+        assert_int_equal(r->n_computed - before, 80 - 64 + s.max_tokens - 1);
+    }
     rig_free(&r);
 }
 
@@ -728,6 +775,7 @@ int main(void)
         cmocka_unit_test(goes_on_without_computing_again),
         cmocka_unit_test(computed_again_elsewhere_is_the_same),
         cmocka_unit_test(cuts_prompt_rows_at_absolute_multiples),
+        cmocka_unit_test(keeps_no_grant_that_it_cannot_use),
         cmocka_unit_test(takes_over_without_a_second_slot_held),
         cmocka_unit_test(inherits_kinds),
         cmocka_unit_test(refuses_what_it_cannot_continue),

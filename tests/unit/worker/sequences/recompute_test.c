@@ -223,6 +223,35 @@ static void computes_alone_and_in_turns(void **state)
     check_ends(r, 5, 60, 0);
 }
 
+/* Returns whether the newest plan, behind another one, computes the last
+ * positions of sequence 1 again. */
+static bool ends_again(const struct rig *r)
+{
+    const struct plan *p = rig_plan(r, 1);
+
+    return p != NULL && p->rows[0].sequence == 1 && p->rows[0].n_tokens > 1 &&
+           p->rows[0].sample;
+}
+
+/* A refused plan comes back first: the one that runs alone has not failed. */
+static void outlives_a_refused_plan_behind_the_one_alone(void **state)
+{
+    struct rig *r = with_some(1, 2, 60, 6);
+    struct rig_submit s = {.id = 2, .n_prompt = N_PROMPT, .max_tokens = 60};
+
+    (void)state;
+    r->fail_next = "kernel attention: no such luck";
+    rig_submit(r, &s);
+    do {
+        assert_true(rig_step(r));
+    } while (!ends_again(r));
+    r->refuse_once = true;
+    rig_step(r);
+    assert_false(r->refuse_once);
+    assert_int_equal(counts(r).recomputed, 3); /* both now */
+    check_ends(r, 2, 60, 0);
+}
+
 /* The cause ends when it fails alone; the others are whole. */
 static void ends_what_fails_alone(void **state)
 {
@@ -279,6 +308,7 @@ int main(void)
         cmocka_unit_test(takes_no_wrong_outcome),
         cmocka_unit_test(loses_no_sequence_to_a_failed_step),
         cmocka_unit_test(computes_alone_and_in_turns),
+        cmocka_unit_test(outlives_a_refused_plan_behind_the_one_alone),
         cmocka_unit_test(ends_what_fails_alone),
         cmocka_unit_test(ends_at_any_moment_of_it),
     };

@@ -99,6 +99,27 @@ static void restores_at_a_branch_once_seen(void **state)
     rig_free(&r);
 }
 
+/* A row has room for PLAN_SAVES_MAX saves; the deepest ones serve most. */
+static void saves_the_end_of_a_long_chunk(void **state)
+{
+    static uint32_t ids[3000];
+    struct worker_options o;
+    struct rig *r;
+    struct rig_submit s = {
+        .id = 1, .n_prompt = 3000, .max_tokens = 2, .prompt = ids};
+
+    (void)state;
+    defaults(&o);
+    o.n_pages = 2048;
+    o.context = o.step_tokens = o.chunk_tokens = RIG_IDS;
+    r = rig_new(&o);
+    make_prompt(ids, 3000, 1, 3000, 0);
+    assert_int_equal(run(r, &s), COLD(3000, 2));
+    s.id = 2;
+    assert_int_equal(run(r, &s), COLD(3000, 2) - 2944);
+    rig_free(&r);
+}
+
 static void shares_nothing_within_the_first_unit(void **state)
 {
     struct worker_options o;
@@ -583,6 +604,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(restores_what_came_before),
         cmocka_unit_test(restores_at_a_branch_once_seen),
+        cmocka_unit_test(saves_the_end_of_a_long_chunk),
         cmocka_unit_test(shares_nothing_within_the_first_unit),
         cmocka_unit_test(tenants_and_salts_share_nothing),
         cmocka_unit_test(leaves_nothing_and_takes_nothing_without_cache),
