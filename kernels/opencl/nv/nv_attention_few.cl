@@ -52,27 +52,34 @@ struct walk {
     uint page, last;             /* elements of a page; the last position */
 };
 
-/* A work-item's copies: rows id / WIDE, then every LANES / WIDE-th, of piece id
- * % WIDE. */
+/* A work-item copies piece id % WIDE of row id / WIDE and of every AT_ONCE-th
+ * behind it.  Where WHOLE, AT_ONCE rows are of one block. */
+#define AT_ONCE  (LANES / WIDE)
+#define BLOCKS   (BLOCK_TOKENS < TURN ? TURN / BLOCK_TOKENS : 1) /* of a turn */
+#define OF_BLOCK (COPIES > BLOCKS ? COPIES / BLOCKS : 1)
+#define WHOLE                         \
+    (BLOCK_TOKENS % AT_ONCE == 0 &&   \
+     (TURN % BLOCK_TOKENS == 0 || BLOCK_TOKENS % TURN == 0))
+
 struct source {
-    uint block[COPIES];                   /* of the turn whose k comes next */
-    __global const ushort *row[COPIES]; /* k of the turn whose v comes next */
+    uint block[BLOCKS];                 /* of the turn whose k comes next */
+    __global const ushort *row[BLOCKS]; /* k of the turn whose v comes next */
 };
 
-/* Reads which blocks have this work-item's rows of a turn. */
+/* Reads which blocks have a turn. */
 INLINE void find_blocks(struct source *s, const struct walk *w,
                         const uint turn)
 {
 #pragma unroll
-    for (uint n = 0; n < COPIES; n++) {
-        const uint r = (n * LANES + get_local_id(0)) / WIDE;
-
-        s->block[n] =
-            (uint)w->blocks[min(turn * TURN + r, w->last) / BLOCK_TOKENS];
+    for (uint n = 0; n < BLOCKS; n++) {
+        s->block[n] = (uint)w->blocks[min(turn * TURN + n * BLOCK_TOKENS,
+                                          w->last) /
+                                      BLOCK_TOKENS];
     }
 }
 
-/* Requests k or v of a turn; plane 0 or PLANE. */
+/* Requests k or v of a turn that ends before the last position; plane 0 or
+ * PLANE. */
 INLINE void load_turn(__local uint4 *to, const struct source *s,
                       const uint plane)
 {
@@ -80,9 +87,33 @@ INLINE void load_turn(__local uint4 *to, const struct source *s,
 
 #pragma unroll
     for (uint n = 0; n < COPIES; n++) {
-        copy_async(to + piece_at(n * (LANES / WIDE) + row, i),
-                   s->row[n] + plane, 16);
+        copy_async(to + piece_at(n * AT_ONCE + row, i),
+                   s->row[n / OF_BLOCK] + plane + n % OF_BLOCK * AT_ONCE * HD,
+                   16);
     }
+}
+
+/* The same for any turn, at more cost; past the last position, that one. */
+INLINE void load_any(__local uint4 *to, const struct walk *w, const uint turn,
+                     const uint plane)
+{
+    const uint row = get_local_id(0) / WIDE, i = get_local_id(0) % WIDE;
+
+#pragma unroll
+    for (uint n = 0; n < COPIES; n++) {
+        const uint p = min(turn * TURN + n * AT_ONCE + row, w->last);
+        const uint block = (uint)w->blocks[p / BLOCK_TOKENS];
+
+        copy_async(to + piece_at(n * AT_ONCE + row, i),
+                   w->keys + (ulong)block * w->page + plane +
+                       p % BLOCK_TOKENS * HD + i * 8,
+                   16);
+    }
+}
+
+INLINE bool is_whole(const struct walk *w, const uint turn)
+{
+    return WHOLE && turn < w->last / TURN;
 }
 
 /* Requests k of a turn, whose blocks have been read, and reads the next
@@ -90,16 +121,19 @@ INLINE void load_turn(__local uint4 *to, const struct source *s,
 INLINE void load_keys(struct source *s, const struct walk *w, const uint turn)
 {
     const uint row = get_local_id(0) / WIDE, i = get_local_id(0) % WIDE;
+    __local uint4 *to = w->k + turn % DEPTH * PLANES;
 
+    if (!is_whole(w, turn)) {
+        load_any(to, w, turn, 0);
+        return;
+    }
 #pragma unroll
-    for (uint n = 0; n < COPIES; n++) {
-        const uint p = min(turn * TURN + n * (LANES / WIDE) + row, w->last);
-
+    for (uint n = 0; n < BLOCKS; n++) {
         s->row[n] = w->keys + (ulong)s->block[n] * w->page +
-                    p % BLOCK_TOKENS * HD + i * 8;
+                    (turn * TURN % BLOCK_TOKENS + row) * HD + i * 8;
     }
     find_blocks(s, w, turn + 1);
-    load_turn(w->k + turn % DEPTH * PLANES, s, 0);
+    load_turn(to, s, 0);
 }
 
 /* Requests v of the turn before, then k of a turn. */
@@ -108,7 +142,13 @@ INLINE void load_ahead(struct source *s, const struct walk *w, const uint turn)
     const uint turns = w->last / TURN + 1;
 
     if (turn <= turns) {
-        load_turn(w->v + (turn - 1) % DEPTH * PLANES, s, PLANE);
+        __local uint4 *to = w->v + (turn - 1) % DEPTH * PLANES;
+
+        if (is_whole(w, turn - 1)) {
+            load_turn(to, s, PLANE);
+        } else {
+            load_any(to, w, turn - 1, PLANE);
+        }
     }
     if (turn < turns) {
         load_keys(s, w, turn);
