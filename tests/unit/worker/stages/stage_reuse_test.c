@@ -539,6 +539,7 @@ FORGE(node_unknown, bench_restore(b, two, 64, 9, 70))
 FORGE(node_elsewhere, bench_restore(b, two, 64, 11, 70))
 FORGE(no_node_there, bench_restore(b, two, 63, 10, 70))
 FORGE(checkpoint_unknown, bench_restore(b, two, 64, 10, 9))
+FORGE(no_node, bench_restore(b, two, 64, NONE, 70))
 FORGE(no_checkpoint, bench_restore(b, two, 64, 10, NONE))
 FORGE(behind_its_ids, bench_restore(b, two, 150, NONE, 71))
 FORGE(not_open, bench_restore(b, 999, 64, 10, 70))
@@ -567,6 +568,7 @@ static void says_what_is_wrong(void **state)
         {"node 9, for positions below 64, is not kept", node_unknown},
         {"node 11 ends at 128, not at 64", node_elsewhere},
         {"no node ends at 63", no_node_there},
+        {"it goes on at 64 in its own blocks, but has 0 of 8", no_node},
         {"checkpoint 9 is not kept", checkpoint_unknown},
         {"it goes on at 64 without a checkpoint", no_checkpoint},
         {"it goes on at 150, but 150 ids are known", behind_its_ids},
