@@ -288,6 +288,9 @@ static uint32_t insert(struct reuse *u, const struct sequence *s, uint32_t end)
     if (end == 0) {
         return PREFIX_NONE;
     }
+    if (role->ops->insert != NULL) {
+        role->ops->insert(role->self, s);
+    }
     node = prefix_insert(u->index, s->scope, s->n_scope, &u->table->slab,
                          &s->tokens, &s->blocks, end);
     if (role->ops->keep != NULL) {

@@ -337,6 +337,34 @@ static void a_leader_may_lack_blocks(void **state)
 }
 
 /* Its stages have states, which nothing saves: nothing is restored then. */
+/* Their units differ behind the prompt, but share its blocks. */
+static void a_leader_without_blocks_keeps_one_of_two_twins(void **state)
+{
+    static const struct mirror_stage shapes[] = {{512, 1, 2}, {512, 1, 2}};
+    struct worker_options o;
+    struct rig *r;
+    uint32_t ids[300];
+    struct rig_submit s = {
+        .id = 1, .n_prompt = 100, .max_tokens = 60, .prompt = ids};
+
+    (void)state;
+    options(&o);
+    o.pages_per_block = 0;
+    r = ring_rig_with(3, &o, shapes);
+    make_prompt(ids, 300, 7, 300, 0);
+    for (s.choice = 0; s.choice < 2; s.choice++) {
+        rig_submit(r, &s);
+    }
+    rig_turn(r);
+    ring_run(r->ring);
+    for (s.choice = 0; s.choice < 2; s.choice++) {
+        check_tokens(r, &s, s.choice + 1);
+    }
+    assert_int_equal(r->n_twins, 1);
+    assert_int_equal(r->n_broken, 0);
+    ring_rig_end(&r);
+}
+
 static void a_leader_without_slots_restores_nothing(void **state)
 {
     static const struct mirror_stage shapes[] = {{120, 1, 2}, {40, 0, 1}};
@@ -671,6 +699,7 @@ int main(void)
         cmocka_unit_test(keeps_the_part_that_fits),
         cmocka_unit_test(stages_may_lack_a_class),
         cmocka_unit_test(a_leader_may_lack_blocks),
+        cmocka_unit_test(a_leader_without_blocks_keeps_one_of_two_twins),
         cmocka_unit_test(a_leader_without_slots_restores_nothing),
         cmocka_unit_test(choices_share_a_prompt),
         cmocka_unit_test(continues_and_cuts),
