@@ -432,7 +432,9 @@ static void begin_row(struct fake_engine *e, const struct plan *p,
             fake_engine_takes_hidden(e);
     } else if (t->next == 0) {
         t->next = t->restored = r->position;
-        count_hit(e, r, t);
+        if (!h.tainted) { /* else the rows before it failed elsewhere */
+            count_hit(e, r, t);
+        }
     }
     t->tainted = t->tainted || h.tainted || t->refused;
 }

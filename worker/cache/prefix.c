@@ -293,18 +293,31 @@ struct prefix_source {
     const struct paged *ids, *blocks;
 };
 
+/* Returns whether no block of a new unit below `parent` is in the index, here
+ * and at the other stages: twins that differ within a unit share its first
+ * blocks. */
+static bool is_free(const struct prefix *x, uint32_t parent,
+                    const uint32_t *blocks)
+{
+    uint32_t depth = parent == PREFIX_NONE ? 1 : x->nodes[parent].depth + 1;
+
+    for (uint32_t i = 0; i < x->unit_blocks; i++) {
+        if (x->pool->blocks[blocks[i]].indexed) {
+            return false;
+        }
+    }
+    return x->watch.keeps == NULL ||
+           x->watch.keeps(x->watch.self, depth * PREFIX_UNIT);
+}
+
 /* Adds a unit below `parent`, which is marked, with all above it.  Returns
  * PREFIX_NONE if there is no room, or a block is in the index elsewhere. */
 static uint32_t add_unit(struct prefix *x, uint32_t tenant, uint32_t parent,
                          struct prefix_hash hash, const uint32_t *tokens,
                          const uint32_t *blocks)
 {
-    for (uint32_t i = 0; i < x->unit_blocks; i++) {
-        if (x->pool->blocks[blocks[i]].indexed) {
-            return PREFIX_NONE;
-        }
-    }
-    if (!prefix_free_share(x, tenant, x->unit_blocks) ||
+    if (!is_free(x, parent, blocks) ||
+        !prefix_free_share(x, tenant, x->unit_blocks) ||
         !prefix_free_entry(x)) {
         return PREFIX_NONE;
     }

@@ -87,6 +87,9 @@ struct prefix_watch {
     /* Called by prefix_insert() for each new node, from the root on.  parent:
      * PREFIX_NONE for the first unit; end: the position after its last one. */
     void (*added)(void *self, uint32_t node, uint32_t parent, uint32_t end);
+    /* Returns whether they can keep a unit that ends there of the sequence that
+     * is inserted; may be NULL. */
+    bool (*keeps)(void *self, uint32_t end);
     /* Called when a checkpoint is reserved. */
     void (*reserved)(void *self, uint32_t checkpoint);
     /* Called before a node, a checkpoint, or both go: evicted, dropped,

@@ -137,9 +137,11 @@ void reuse_begin(struct reuse *u, struct sequence *s, uint32_t *checkpoint)
         s->reused = hit.n_tokens;
         u->n_restored += hit.n_tokens;
     }
+    /* Other stages get the node in any case: its own blocks here may have come
+     * with a plan that was refused, of which they have seen nothing. */
     reuse_tell(u, s,
                &(struct role_restore){.position = hit.n_tokens,
-                                      .node = again ? PREFIX_NONE : hit.node,
+                                      .node = hit.node,
                                       .checkpoint = hit.checkpoint});
 }
 
@@ -285,6 +287,9 @@ static uint32_t insert(struct reuse *u, const struct sequence *s, uint32_t end)
     end -= end % PREFIX_UNIT;
     if (end == 0) {
         return PREFIX_NONE;
+    }
+    if (role->ops->insert != NULL) {
+        role->ops->insert(role->self, s);
     }
     node = prefix_insert(u->index, s->scope, s->n_scope, &u->table->slab,
                          &s->tokens, &s->blocks, end);

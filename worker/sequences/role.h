@@ -87,6 +87,8 @@ struct role_ops {
      * it is none. */
     void (*put)(void *self, uint32_t node, uint32_t checkpoint);
     void (*drop)(void *self, uint32_t checkpoint);
+    /* Called before units of s are inserted. */
+    void (*insert)(void *self, const struct sequence *s);
     /* The units that the index has added since the last call are of s: all that
      * were to be inserted, or the first of them. */
     void (*keep)(void *self, const struct sequence *s);

@@ -555,4 +555,5 @@ const struct role_ops leader_role = {.check = check,
                                      .make_room = leader_make_room,
                                      .restore = leader_restore,
                                      .freed = leader_freed,
+                                     .insert = leader_insert,
                                      .keep = leader_keep};

@@ -84,6 +84,7 @@ struct leader {
                                 * step whose Forward will save it */
     struct leader_added added;
     struct leader_gone gone;
+    const struct sequence *inserted; /* whose units are inserted */
     struct pool_need freed;          /* at the stages, by the newest range */
     const struct pool_need *opening; /* need of the Submit that is opened */
 };
@@ -132,6 +133,7 @@ enum status leader_make_room(void *self, const Sluice__V1__SubmitRequest *m,
 void leader_restore(void *self, const struct sequence *s,
                     const struct role_restore *r);
 uint32_t leader_freed(const void *self, uint32_t *blocks, uint32_t *slots);
+void leader_insert(void *self, const struct sequence *s);
 void leader_keep(void *self, const struct sequence *s);
 
 #endif

@@ -139,6 +139,14 @@ static void on_added(void *self, uint32_t node, uint32_t parent, uint32_t end)
     a->end[a->n++] = end;
 }
 
+static bool on_keeps(void *self, uint32_t end)
+{
+    const struct leader *l = self;
+
+    return !l->known || !mirror_has(&l->mirror, POOL_BLOCKS) ||
+           mirror_keeps(&l->mirror, l->inserted->grant, end);
+}
+
 /* Steps of one assembly differ in their low 32 bits; 0: the stages have it. */
 static uint32_t step_name(uint64_t step)
 {
@@ -324,6 +332,11 @@ static void send_keep(struct leader *l, uint64_t grant, uint32_t at, uint32_t n)
     leader_send(l, METHOD_STAGE_KEEP, &m.base);
 }
 
+void leader_insert(void *self, const struct sequence *s)
+{
+    ((struct leader *)self)->inserted = s;
+}
+
 void leader_keep(void *self, const struct sequence *s)
 {
     struct leader *l = self;
@@ -458,6 +471,7 @@ bool leader_reuse_begin(struct leader *l)
     l->asked = l->known = false;
     w.self = l;
     w.added = on_added;
+    w.keeps = on_keeps;
     w.reserved = on_reserved;
     w.gone = on_gone;
     w.fits = on_fits;

@@ -263,6 +263,23 @@ enum status mirror_twin(struct mirror *m, uint64_t source, uint64_t grant,
     return stage_cache_twin(&m->cache, first, s, end, e);
 }
 
+/* Blocks that it has not taken here are new ones. */
+bool mirror_keeps(const struct mirror *m, uint64_t grant, uint32_t end)
+{
+    const struct sequence *s =
+        grant == 0 ? NULL : sequence_by_grant(&m->table, grant);
+    uint32_t last = end / m->block_tokens;
+    bool free = s != NULL;
+
+    for (uint32_t i = last - PREFIX_UNIT / m->block_tokens;
+         free && i < last && i < s->n_blocks; i++) {
+        uint32_t block = paged_get(&m->table.slab, &s->blocks, i);
+
+        free = !m->pool.blocks[block].indexed;
+    }
+    return free;
+}
+
 /* The sequence has taken these blocks at the stages by now. */
 enum status mirror_keep(struct mirror *m, uint64_t grant, uint32_t node,
                         uint32_t parent, uint32_t end, struct error *e)

@@ -77,6 +77,8 @@ MUST_CHECK enum status mirror_restore(struct mirror *m, uint64_t grant,
 MUST_CHECK enum status mirror_twin(struct mirror *m, uint64_t source,
                                    uint64_t grant, uint32_t end,
                                    struct error *e);
+/* Returns whether no other node has the blocks of the unit that ends there. */
+bool mirror_keeps(const struct mirror *m, uint64_t grant, uint32_t end);
 MUST_CHECK enum status mirror_keep(struct mirror *m, uint64_t grant,
                                    uint32_t node, uint32_t parent, uint32_t end,
                                    struct error *e);

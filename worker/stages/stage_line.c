@@ -302,12 +302,21 @@ static void take_results(void *self)
 }
 
 /* A spoilt sequence needs no token, and its logits may be such that none can be
- * sampled. */
-static void skip_spoilt(struct microbatch *b)
+ * sampled.  Its twins are spoilt with it: its step may have failed after they
+ * came.  Both sample all the same, because the engine takes no twin without
+ * logits. */
+static void skip_spoilt(struct stage *g, struct microbatch *b)
 {
+    struct plan_row *rows = b->batch.plan.rows;
+
     for (uint32_t i = 0; i < b->batch.plan.n_rows; i++) {
-        if (b->batch.owners[i]->spoilt) {
-            b->batch.plan.rows[i].sample = false;
+        if (rows[i].n_tokens == 0) {
+            rows[rows[i].source].sample = b->samples[rows[i].source];
+            if (b->batch.owners[rows[i].source]->spoilt) {
+                stage_spoil(g, b->batch.owners[i], 0);
+            }
+        } else if (b->batch.owners[i]->spoilt) {
+            rows[i].sample = false;
         }
     }
 }
@@ -326,7 +335,7 @@ static void submit_plans(void *self)
             pass_on(g);
             continue;
         }
-        skip_spoilt(b);
+        skip_spoilt(g, b);
         if (FP_FAILS(WORKER_PLAN) ||
             engine_submit(g->base->engine, p) != ST_OK) {
             refuse(g);

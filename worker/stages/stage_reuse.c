@@ -211,6 +211,23 @@ static enum status check_state(const struct stage *g, const struct sequence *s,
     return ST_OK;
 }
 
+/* Blocks that are neither a node's nor another sequence's are its own. */
+static enum status check_blocks(const struct stage *g, const struct sequence *s,
+                                const Sluice__V1__StageRestore *m,
+                                struct error *e)
+{
+    uint64_t has = (uint64_t)s->n_blocks * g->cache.block_tokens;
+
+    if (g->cache.has_blocks && !m->has_node && !m->has_from &&
+        has < m->position) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "it goes on at %u in its own blocks, but has %u of %u "
+                         "positions",
+                         m->position, s->n_blocks, g->cache.block_tokens);
+    }
+    return ST_OK;
+}
+
 static enum status restore(struct stage *g, const Sluice__V1__StageRestore *m,
                            struct error *e)
 {
@@ -223,7 +240,7 @@ static enum status restore(struct stage *g, const Sluice__V1__StageRestore *m,
     struct stage_copies copies;
 
     if (s == NULL || check_position(s, m, e) != ST_OK ||
-        check_state(g, s, m, e) != ST_OK) {
+        check_state(g, s, m, e) != ST_OK || check_blocks(g, s, m, e) != ST_OK) {
         return e->code;
     }
     if (m->has_from) {

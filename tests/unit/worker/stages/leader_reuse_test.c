@@ -337,6 +337,34 @@ static void a_leader_may_lack_blocks(void **state)
 }
 
 /* Its stages have states, which nothing saves: nothing is restored then. */
+/* Their units differ behind the prompt, but share its blocks. */
+static void a_leader_without_blocks_keeps_one_of_two_twins(void **state)
+{
+    static const struct mirror_stage shapes[] = {{512, 1, 2}, {512, 1, 2}};
+    struct worker_options o;
+    struct rig *r;
+    uint32_t ids[300];
+    struct rig_submit s = {
+        .id = 1, .n_prompt = 100, .max_tokens = 60, .prompt = ids};
+
+    (void)state;
+    options(&o);
+    o.pages_per_block = 0;
+    r = ring_rig_with(3, &o, shapes);
+    make_prompt(ids, 300, 7, 300, 0);
+    for (s.choice = 0; s.choice < 2; s.choice++) {
+        rig_submit(r, &s);
+    }
+    rig_turn(r);
+    ring_run(r->ring);
+    for (s.choice = 0; s.choice < 2; s.choice++) {
+        check_tokens(r, &s, s.choice + 1);
+    }
+    assert_int_equal(r->n_twins, 1);
+    assert_int_equal(r->n_broken, 0);
+    ring_rig_end(&r);
+}
+
 static void a_leader_without_slots_restores_nothing(void **state)
 {
     static const struct mirror_stage shapes[] = {{120, 1, 2}, {40, 0, 1}};
@@ -533,6 +561,35 @@ static void begins_anew_from_a_checkpoint(void **state)
     ring_rig_end(&r);
 }
 
+/* The stages have seen nothing of the twin, which has blocks here. */
+static void begins_anew_behind_a_refused_twin(void **state)
+{
+    struct worker_options o;
+    struct rig *r;
+    uint32_t ids[300];
+    struct rig_submit s = {
+        .id = 1, .n_prompt = 300, .max_tokens = 4, .prompt = ids};
+
+    (void)state;
+    options(&o);
+    r = ring_rig(3, &o);
+    make_prompt(ids, 300, 7, 300, 0);
+    run(r, &s);
+    s.id = 2;
+    for (s.choice = 0; s.choice < 2; s.choice++) {
+        rig_submit(r, &s);
+    }
+    r->refuse_once = true;
+    rig_turn(r);
+    ring_run(r->ring);
+    for (s.choice = 0; s.choice < 2; s.choice++) {
+        check_tokens(r, &s, s.choice + 2);
+    }
+    assert_false(r->refuse_once);
+    assert_int_equal(r->n_broken, 0);
+    ring_rig_end(&r);
+}
+
 /* ---- the end ---- */
 
 static void forgets_with_the_assembly(void **state)
@@ -642,12 +699,14 @@ int main(void)
         cmocka_unit_test(keeps_the_part_that_fits),
         cmocka_unit_test(stages_may_lack_a_class),
         cmocka_unit_test(a_leader_may_lack_blocks),
+        cmocka_unit_test(a_leader_without_blocks_keeps_one_of_two_twins),
         cmocka_unit_test(a_leader_without_slots_restores_nothing),
         cmocka_unit_test(choices_share_a_prompt),
         cmocka_unit_test(continues_and_cuts),
         cmocka_unit_test(a_range_goes_back_to_a_state_of_the_stages),
         cmocka_unit_test(nothing_of_a_failed_step_is_kept),
         cmocka_unit_test(begins_anew_from_a_checkpoint),
+        cmocka_unit_test(begins_anew_behind_a_refused_twin),
         cmocka_unit_test(forgets_with_the_assembly),
         cmocka_unit_test(waits_for_the_geometry),
         cmocka_unit_test(a_wrong_geometry_breaks_it),

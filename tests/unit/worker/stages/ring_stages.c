@@ -188,6 +188,10 @@ void ring_stages_restore(struct ring_stages *g,
         struct error e;
 
         x->pool.n_moves = 0;
+        assert_true(m->has_node || m->has_from || !x->cache.has_blocks ||
+                    (uint64_t)find(x, m->grant)->n_blocks *
+                            x->cache.block_tokens >=
+                        m->position);
         fits(stage_cache_restore(&x->cache, find(x, m->grant), &r, &copies, &e),
              &e);
         x->pool.n_moves = 0;

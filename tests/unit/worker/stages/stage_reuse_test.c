@@ -227,6 +227,39 @@ static void a_twin_samples_from_its_source(void **state)
     bench_free(&b);
 }
 
+/* Its step fails while the one with the twin waits behind it: the engine takes
+ * a twin only with a source that samples. */
+static void a_twin_of_a_spoilt_source_is_spoilt(void **state)
+{
+    struct bench *b = stand(true);
+    uint64_t one = bench_open_plain(b, 44, 8), two = bench_open_plain(b, 44, 8);
+    uint64_t three = bench_open_plain(b, 8, 8);
+    const struct bench_said *s;
+    struct bench_forward f;
+
+    (void)state;
+    b->astray = true;
+    b->fail_next = "the device burns";
+    bench_forward(b, one, false, 0, 40, NONE);
+    bench_begin(b, &f);
+    bench_row(&f, one, false, 40, 4, 0);
+    bench_twin(&f, two, 0, 44);
+    bench_row(&f, three, false, 0, 8, 0);
+    bench_send(b, &f);
+    bench_run(b);
+    assert_int_equal(b->plan->n_rows, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_true(b->plan->rows[i].sample);
+    }
+    bench_run(b);
+    s = bench_last(b, METHOD_STAGE_RESULT);
+    assert_int_equal(s->n, 3);
+    assert_int_equal(s->tokens[0], 0); /* no token of a spoilt sequence */
+    assert_int_equal(s->tokens[1], 0);
+    assert_int_not_equal(s->tokens[2], 0);
+    bench_free(&b);
+}
+
 static void passes_twins_and_saves_on(void **state)
 {
     struct bench *b = stand(false);
@@ -539,6 +572,7 @@ FORGE(node_unknown, bench_restore(b, two, 64, 9, 70))
 FORGE(node_elsewhere, bench_restore(b, two, 64, 11, 70))
 FORGE(no_node_there, bench_restore(b, two, 63, 10, 70))
 FORGE(checkpoint_unknown, bench_restore(b, two, 64, 10, 9))
+FORGE(no_node, bench_restore(b, two, 64, NONE, 70))
 FORGE(no_checkpoint, bench_restore(b, two, 64, 10, NONE))
 FORGE(behind_its_ids, bench_restore(b, two, 150, NONE, 71))
 FORGE(not_open, bench_restore(b, 999, 64, 10, 70))
@@ -567,6 +601,7 @@ static void says_what_is_wrong(void **state)
         {"node 9, for positions below 64, is not kept", node_unknown},
         {"node 11 ends at 128, not at 64", node_elsewhere},
         {"no node ends at 63", no_node_there},
+        {"it goes on at 64 in its own blocks, but has 0 of 8", no_node},
         {"checkpoint 9 is not kept", checkpoint_unknown},
         {"it goes on at 64 without a checkpoint", no_checkpoint},
         {"it goes on at 150, but 150 ids are known", behind_its_ids},
@@ -616,6 +651,7 @@ int main(void)
         cmocka_unit_test(moves_blocks_behind_plans_that_wait),
         cmocka_unit_test(begins_anew_from_a_restore),
         cmocka_unit_test(a_twin_samples_from_its_source),
+        cmocka_unit_test(a_twin_of_a_spoilt_source_is_spoilt),
         cmocka_unit_test(passes_twins_and_saves_on),
         cmocka_unit_test(takes_over_a_kept_sequence),
         cmocka_unit_test(a_range_takes_a_sequence_back),
