@@ -9,9 +9,10 @@
  * The scope is the tenant's name, or name ++ 0 ++ salt if the request has a
  * salt.  Names have no NUL byte, so no two scopes are equal.
  *
- * The key is the router's and goes to the workers in HelloReply.  Nobody
- * outside can therefore find two prefixes of one hash.  Whoever reuses memory
- * still compares the tokens.  Prefixes of two scopes differ from h(0) on.
+ * The key is the router's and goes to the workers in HelloReply.  A client
+ * without the key therefore cannot find two prefixes of one hash.  A worker
+ * still compares the tokens before it reuses memory.  Prefixes of two scopes
+ * differ from h(0) on.
  *
  * Threading, memory: pure functions. */
 #ifndef COMMON_WIRE_PREFIX_HASH_H

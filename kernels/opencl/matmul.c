@@ -21,9 +21,10 @@ static const struct way {
     enum matmul_kind kind;
     uint32_t tokens;
 } ways[] = {
-    {MATMUL_DECODE, 1},    {MATMUL_DECODE, 8},     {MATMUL_DECODE, 32},
-    {MATMUL_DECODE, 64},   {MATMUL_DECODE, 128},   {MATMUL_PREFILL, 256},
-    {MATMUL_PREFILL, 512}, {MATMUL_PREFILL, 1024}, {MATMUL_PREFILL, 4096},
+    {MATMUL_DECODE, 1},     {MATMUL_DECODE, 8},     {MATMUL_DECODE, 32},
+    {MATMUL_DECODE, 64},    {MATMUL_DECODE, 128},   {MATMUL_PREFILL, 64},
+    {MATMUL_PREFILL, 128},  {MATMUL_PREFILL, 256},  {MATMUL_PREFILL, 512},
+    {MATMUL_PREFILL, 1024}, {MATMUL_PREFILL, 4096},
 };
 
 #define MATMUL_WAYS (sizeof ways / sizeof *ways)

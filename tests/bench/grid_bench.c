@@ -1,13 +1,16 @@
 /* grid_bench - tokens/s of a model shape on a device, at given points.
  *
  *     grid_bench [--device NAME] [--portable] [--kernel-cache DIR]
- *                [--step-tokens N] [--seconds S] CONFIG.json POINT...
+ *                [--profile] [--step-tokens N] [--seconds S]
+ *                CONFIG.json POINT...
  *
  * POINT is decode:CONTEXT:BATCH, steps of one token each for BATCH sequences
- * whose caches already hold CONTEXT tokens, or prefill:TOKENS, a prompt and its
- * first token, --step-tokens (4096) at a time.  The model has the shape of
- * CONFIG.json.  Weights and caches are random and made on the device
- * (kernels/opencl/noise.h), so the host need not hold them.
+ * whose caches already hold CONTEXT tokens, or prefill:TOKENS[:POSITION], a
+ * prompt and its first token, --step-tokens (4096) at a time; its first
+ * POSITION tokens are reused, TOKENS are left.  --profile prints the time of
+ * each kernel, all points together, and makes each step slower.  The model has
+ * the shape of CONFIG.json.  Weights and caches are random and made on the
+ * device (kernels/opencl/noise.h), so the host need not hold them.
  *
  * A point takes --seconds (0.5) and at least three turns, after a warm-up of
  * half that time.  It prints a line of JSON when it is done:
@@ -43,6 +46,7 @@ struct point {
     const char *text;
     bool decode;
     uint32_t tokens; /* of each context, or of the prompt */
+    uint32_t before; /* tokens of the prompt that are reused */
     uint32_t batch;
 };
 
@@ -71,7 +75,7 @@ static int refuse(const char *what, const char *why)
 
 static uint32_t blocks_of(const struct bench *b, const struct point *p)
 {
-    uint32_t n = p->tokens + (p->decode ? TURNS_MAX + 2 : 1);
+    uint32_t n = p->before + p->tokens + (p->decode ? TURNS_MAX + 2 : 1);
 
     return p->batch * (n / b->options.block_tokens + 1);
 }
@@ -132,13 +136,14 @@ static double decode_turn(struct bench *b, struct run_seq *s, uint32_t batch)
     return machine_now() - begin;
 }
 
-static double prefill_turn(struct bench *b, uint32_t n)
+static double prefill_turn(struct bench *b, const struct point *p)
 {
-    uint32_t most = b->sizes.max_tokens;
+    uint32_t most = b->sizes.max_tokens, n = p->tokens;
     struct run_seq s;
     double begin;
 
-    start(b, &s, n, 1);
+    start(b, &s, p->before + n, 1);
+    runner_skip(&s, p->before);
     begin = machine_now();
     for (uint32_t done = 0; done < n; done += most) {
         uint32_t run = n - done < most ? n - done : most;
@@ -189,7 +194,7 @@ static void run_decode(struct bench *b, const struct point *p, struct times *t)
 static void run_prefill(struct bench *b, const struct point *p, struct times *t)
 {
     while (more_turns(t)) {
-        add_turn(t, prefill_turn(b, p->tokens));
+        add_turn(t, prefill_turn(b, p));
     }
 }
 
@@ -277,7 +282,7 @@ static void shorten(struct bench *b)
     uint32_t longest = 0;
 
     for (uint32_t i = 0; i < b->n_points; i++) {
-        uint32_t n = b->points[i].tokens + TURNS_MAX + 3;
+        uint32_t n = b->points[i].before + b->points[i].tokens + TURNS_MAX + 3;
 
         longest = n > longest ? n : longest;
     }
@@ -304,6 +309,7 @@ static int run(struct bench *b)
     for (uint32_t i = 0; rc == 0 && i < b->n_points; i++) {
         rc = run_point(b, &b->points[i]);
     }
+    kernels_profile(forward_kernels(b->runner.forward), stdout);
     runner_close(&b->runner);
     random_model_free(&b->model);
     return rc;
@@ -320,12 +326,13 @@ static bool parse_point(struct bench *b, const char *text)
     *p = (struct point){.text = text, .batch = 1};
     p->decode =
         sscanf(text, "decode:%u:%u%c", &p->tokens, &p->batch, &rest) == 2;
-    if (!p->decode && sscanf(text, "prefill:%u%c", &p->tokens, &rest) != 1) {
+    if (!p->decode && sscanf(text, "prefill:%u%c", &p->tokens, &rest) != 1 &&
+        sscanf(text, "prefill:%u:%u%c", &p->tokens, &p->before, &rest) != 2) {
         return false;
     }
     b->n_points++;
-    return p->tokens >= 1 && p->tokens <= (1u << 20) && p->batch >= 1 &&
-           p->batch <= BATCH_MAX;
+    return p->tokens >= 1 && p->tokens <= (1u << 20) &&
+           p->before <= (1u << 20) && p->batch >= 1 && p->batch <= BATCH_MAX;
 }
 
 static enum status read_config(struct model_config *c, const char *path,
@@ -347,8 +354,10 @@ static int usage(void)
 {
     fputs("usage: grid_bench [--device NAME] [--portable] "
           "[--kernel-cache DIR]\n"
-          "                  [--step-tokens N] [--seconds S] CONFIG.json "
-          "decode:CONTEXT:BATCH | prefill:TOKENS ...\n",
+          "                  [--profile] [--step-tokens N] [--seconds S] "
+          "CONFIG.json\n"
+          "                  decode:CONTEXT:BATCH | prefill:TOKENS[:POSITION] "
+          "...\n",
           stderr);
     return 2;
 }
@@ -359,6 +368,7 @@ static bool parse(struct bench *b, int argc, char **argv)
         {"device", required_argument, NULL, 'd'},
         {"portable", no_argument, NULL, 'P'},
         {"kernel-cache", required_argument, NULL, 'k'},
+        {"profile", no_argument, NULL, 'p'},
         {"step-tokens", required_argument, NULL, 'T'},
         {"seconds", required_argument, NULL, 's'},
         {NULL, 0, NULL, 0},
@@ -374,6 +384,9 @@ static bool parse(struct bench *b, int argc, char **argv)
             break;
         case 'k':
             b->options.kernel_cache = optarg;
+            break;
+        case 'p':
+            b->options.profile = true;
             break;
         case 'T':
             b->options.max_tokens = (uint32_t)strtoul(optarg, NULL, 10);

@@ -237,8 +237,13 @@ static void check_prefill(enum matmul_nv_op op, uint32_t rows, uint32_t tokens,
                                     : w.tokens / 64 * (w.rows / 64) * 32);
     assert_in_range(w.items, 128, 512);
     assert_true(w.tokens % 64 == 0);
-    assert_true(w.rows == 128 || w.rows == 256);
-    assert_in_range(define_of(&w, "STAGES"), 3, 16);
+    bool few = wgmma && tokens <= 128;
+    assert_true(w.rows == 128 || w.rows == 256 ||
+                (few && w.rows % 32 == 0 && w.rows < 256));
+    uint32_t round = define_of(&w, "ROUND"), stages = define_of(&w, "STAGES");
+    assert_in_range(stages, 3, 16);
+    assert_in_range(round, 1, few ? 2 : 1);
+    assert_true(stages % round == 0 && stages / round >= 3);
     assert_in_range(define_of(&w, "STAGES") * tile * 128 + w.tokens * 4, 1,
                     local);
 }
@@ -279,6 +284,33 @@ static void prefill_is_wide_where_all_units_have_work(void **state)
     expect_tile(4096, 4096, true, 128, 256);  /* 4 rounds, not 3 of 1.4 */
     expect_tile(4096, 512, true, 128, 128);
     expect_tile(1024, 256, true, 64, 128);
+}
+
+/* Each compute unit reads its part of w, once. */
+static void few_prompt_tokens_leave_no_unit_idle(void **state)
+{
+    (void)state;
+    expect_tile(4096, 64, true, 64, 32);   /* 128 work-groups */
+    expect_tile(4096, 65, true, 128, 32);  /* one tile of tokens */
+    expect_tile(10240, 64, true, 64, 96);  /* 107, where 64 took two rounds */
+    expect_tile(12352, 64, true, 64, 96);  /* 129 */
+    expect_tile(24576, 64, true, 64, 192); /* 128 */
+    expect_tile(132 * 32, 1, true, 64, 32);
+    expect_tile(132 * 32 + 16, 1, true, 64, 64);
+    expect_tile(4096, 64, false, 128, 128);
+}
+
+/* A round is two stages only where K has whole rounds. */
+static void rounds_divide_the_columns(void **state)
+{
+    struct matmul_nv_product of = {MATMUL_NV_ADD, 4096, 128, 0};
+    struct matmul_nv w;
+    (void)state;
+    assert_true(matmul_nv_prefill(&w, &of, 64, true, locals[2]));
+    assert_int_equal(define_of(&w, "ROUND"), 2);
+    of.cols = 192;
+    assert_true(matmul_nv_prefill(&w, &of, 64, true, locals[2]));
+    assert_int_equal(define_of(&w, "ROUND"), 1);
 }
 
 /* 128 by 128 in three stages, at the limit and one past it; and one token's
@@ -323,6 +355,8 @@ int main(void)
         cmocka_unit_test(some_do_not_fit),
         cmocka_unit_test(prefill_is_cut_to_fit),
         cmocka_unit_test(prefill_is_wide_where_all_units_have_work),
+        cmocka_unit_test(few_prompt_tokens_leave_no_unit_idle),
+        cmocka_unit_test(rounds_divide_the_columns),
         cmocka_unit_test(what_does_not_fit_is_not_cut),
         cmocka_unit_test(local_memory_is_the_devices),
     };

@@ -476,17 +476,32 @@ static void decode_case(struct try *t)
 
 /* ---- prefill ---- */
 
+/* Of nv_attention_few.cl; 0: it cannot run this shape here. */
+static uint32_t few_depth(const struct try *t, const struct shape *s)
+{
+    uint32_t depth = (t->local - 32 * s->hd - (8u << 10)) / (256 * s->hd);
+    if (s->hd < 128 || s->nh / s->nkv > 16 || depth < 2) {
+        return 0;
+    }
+    return depth < 4 ? depth : 4;
+}
+
+/* warps FEW: the kernel for few tokens, which has 16 rows. */
+#define FEW 0
 static cl_kernel prefill_kernel(struct try *t, const struct world *w,
                                 uint32_t warps, struct try_launch *l)
 {
     const struct shape *s = w->s;
-    uint32_t tile = 16 * warps / (s->nh / s->nkv);
+    uint32_t tile = (warps == FEW ? 16 : 16 * warps) / (s->nh / s->nkv);
+    uint32_t items = warps == FEW ? 256 : warps * 32;
     char more[64];
-    snprintf(more, sizeof(more), "-DWG=%u", (unsigned)warps * 32);
-    cl_kernel k = attention_kernel(t, w, "nv_attention_prefill.cl",
-                                   "attention_prefill", more);
+    snprintf(more, sizeof(more), "-DWG=%u -DDEPTH=%u", (unsigned)items,
+             (unsigned)few_depth(t, s));
+    cl_kernel k = attention_kernel(
+        t, w, warps == FEW ? "nv_attention_few.cl" : "nv_attention_prefill.cl",
+        warps == FEW ? "attention_few" : "attention_prefill", more);
     *l = (struct try_launch){
-        k, 2, {(w->n_tokens + tile - 1) / tile, s->nkv}, {32 * warps, 1}};
+        k, 2, {(w->n_tokens + tile - 1) / tile, s->nkv}, {items, 1}};
     return k;
 }
 
@@ -538,6 +553,11 @@ static void check_prefill(struct try *t, const struct shape *s)
     run_prefill(t, &w, 8, other);
     try_same(t, "attention_prefill by 8 warps", other, y,
              (size_t)w.n_tokens * s->nh * s->hd * 2);
+    if (few_depth(t, s) > 0) {
+        run_prefill(t, &w, FEW, other);
+        try_same(t, "attention_few", other, y,
+                 (size_t)w.n_tokens * s->nh * s->hd * 2);
+    }
     drop_world(&w);
     make_world(t, &w, s, longer, 1, 1, true);
     give_inputs(t, &w, 0);
@@ -573,6 +593,47 @@ static void time_prefill(struct try *t, const struct shape *s, uint32_t n,
     try_free(t);
 }
 
+/* Few tokens after a long context: the same bits by either kernel. */
+static void time_few(struct try *t, const struct shape *s, uint32_t n,
+                     uint32_t position)
+{
+    struct row row = {position, n};
+    struct world w;
+    size_t cells = (size_t)n * s->nh * s->hd;
+    uint16_t *y[2] = {take(cells, 2), take(cells, 2)};
+    double us[2] = {0, 0};
+    make_world(t, &w, s, &row, 1, 1, false);
+    give_inputs(t, &w, 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct try_launch l;
+        run_prefill(t, &w, i == 0 ? 8 : FEW, y[i]);
+        prefill_kernel(t, &w, i == 0 ? 8 : FEW, &l);
+        if (l.kernel) {
+            attend_args(l.kernel, &w, 0, n);
+            us[i] = try_alone(t, &l);
+        }
+    }
+    try_same(t, "attention_few after a long context", y[1], y[0], cells * 2);
+    printf("attention_few %-5s %4u tokens at %5u: %8.1f us, by 8 warps %8.1f "
+           "us\n",
+           s->name, (unsigned)n, (unsigned)position, us[1], us[0]);
+    drop_world(&w);
+    free(y[0]);
+    free(y[1]);
+    try_free(t);
+}
+
+static void few_case(struct try *t)
+{
+    static const uint32_t tokens[] = {16, 48, 64, 128, 256, 512};
+    for (size_t i = 0; i < sizeof(tokens) / sizeof(tokens[0]); i++) {
+        if (t->nvidia >= 80 && !t->quiet && few_depth(t, &shapes[0]) > 0) {
+            time_few(t, &shapes[0], tokens[i], 4032);
+            time_few(t, &shapes[0], tokens[i], 37952);
+        }
+    }
+}
+
 static void prefill_case(struct try *t)
 {
     if (t->nvidia < 80) {
@@ -592,4 +653,5 @@ static void prefill_case(struct try *t)
 
 const struct try_case try_attention[] = {{"attention_decode", decode_case},
                                          {"attention_prefill", prefill_case},
+                                         {"attention_few", few_case},
                                          {0}};

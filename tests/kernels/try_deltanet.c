@@ -298,17 +298,20 @@ static void read_result(struct try *t, const struct world *w, struct result *r)
     }
 }
 
+/* option: saves of the decode kernel, few work-groups of the chunks'. */
 static cl_kernel delta_kernel(struct try *t, const struct delta_shape *s,
-                              const char *file, const char *name, bool saves)
+                              const char *file, const char *name, bool option)
 {
     const char *const files[] = {"common.cl", "nv.cl", file, NULL};
     return try_kernel(
         t, files, name,
         "-DH=1024 -DHK=%u -DHV=%u -DDK=128 -DDV=128 -DC=%u -DCONV=4 "
         "-DEPS=1e-6f -DKV_DTYPE=1 -DOPERAND_DTYPE=1 -DMETA_ROWS=0 "
-        "-DMETA_TOKENS=%d -DMETA_BLOCKS=%d -DNVIDIA=%u -DSAVES=%d",
+        "-DMETA_TOKENS=%d -DMETA_BLOCKS=%d -DNVIDIA=%u -DSAVES=%d "
+        "-DAPART=%d -DAHEAD=%d",
         (unsigned)s->hk, (unsigned)s->hv, (unsigned)delta_channels(s),
-        META_TOKENS, META_BLOCKS, (unsigned)t->nvidia, saves);
+        META_TOKENS, META_BLOCKS, (unsigned)t->nvidia, option, option,
+        option ? 32 : 8);
 }
 
 /* Offset of the tails in the pages. */
@@ -473,14 +476,15 @@ static bool make_prefill(struct try *t, const struct world *w,
         size_t n = (w->rows[r].position % 64 + w->rows[r].n + 63) / 64;
         most = n > most ? n : most;
     }
+    const bool few = s->hk * most * w->n_rows <= 64;
     p->kq = try_poison(t, tokens * s->hk * 4 * DELTA_DIM * 2);
     p->v = try_poison(t, tokens * s->hv * DELTA_DIM * 4);
     p->tp = try_poison(t, tokens * s->hv * 4 * 64 * 2);
     p->gates = try_poison(t, tokens * s->hv * 4 * 4);
     p->chunks = (struct try_launch){
-        delta_kernel(t, s, "nv_deltanet_chunks.cl", "deltanet_chunks", false),
+        delta_kernel(t, s, "nv_deltanet_chunks.cl", "deltanet_chunks", few),
         3,
-        {s->hk, most, w->n_rows},
+        {(few ? 2 : 1) * s->hk, most, w->n_rows},
         {256, 1, 1}};
     p->scan = (struct try_launch){
         delta_kernel(t, s, "nv_deltanet_scan.cl", "deltanet_scan", false),

@@ -524,6 +524,14 @@ static const struct turn prefill_turns[] = {
     {512, 77, 1, true, true},     {2048, 2048, 2048, true, false},
 };
 
+/* Few tokens, in tiles made for them or for more. */
+static const struct turn few_turns[] = {
+    {512, 0, 128, true, true},  {256, 0, 64, true, false},
+    {64, 0, 64, true, false},   {64, 16, 48, true, false},
+    {64, 100, 16, true, false}, {256, 0, 128, true, false},
+    {128, 0, 128, true, false}, {128, 31, 97, true, true},
+};
+
 /* For each tile: the best one for this many tokens and 129 to 256 rows. */
 #define SMALL_PROMPT 193
 static const struct turn small_prefill_turns[] = {
@@ -554,6 +562,13 @@ static void prefill_large(struct try *t)
     try_prefill(t, "9B", t->nvidia == 90);
 }
 
+static void prefill_few(struct try *t)
+{
+    if (!t->small) {
+        try_shapes(t, "9B", few_turns, N_OF(few_turns), 128, t->nvidia == 90);
+    }
+}
+
 static void prefill_sync(struct try *t)
 {
     try_prefill(t, "0.8B", false);
@@ -566,6 +581,7 @@ const struct try_case try_products[] = {
     {"decode_other", decode_other},
     {"prefill_small", prefill_small},
     {"prefill_large", prefill_large},
+    {"few", prefill_few},
     {"sync", prefill_sync},
     {"bits", decode_bits},
     {0},

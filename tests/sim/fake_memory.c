@@ -133,11 +133,13 @@ void fake_memory_check_owner(struct fake_engine *e, const struct plan_row *r,
                              uint32_t page)
 {
     const struct sim *s = e->sim;
-    uint32_t reader = fake_engine_track(e, r->sequence)->request;
-    uint32_t writer = e->pages[page].request;
+    const struct tracked *t = fake_engine_track(e, r->sequence);
+    uint32_t reader = t->request, writer = e->pages[page].request;
 
-    if (reader == NO_REQUEST || writer == NO_REQUEST || reader == writer ||
-        continues(s, reader, writer)) {
+    /* A row behind a failed step may read what the step did not write; its
+     * tokens reach nobody. */
+    if (t->tainted || reader == NO_REQUEST || writer == NO_REQUEST ||
+        reader == writer || continues(s, reader, writer)) {
         return;
     }
     if (s->requests[reader].tenant != s->requests[writer].tenant) {

@@ -1,10 +1,12 @@
 #include "kernels/opencl/nv/attention_nv.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/base/log.h"
 #include "kernels/opencl/host/launch.h"
 #include "kernels/opencl/host/memory.h"
+#include "kernels/opencl/nv/matmul_nv.h"
 
 #define SPLIT  128u /* SPLIT, SPLITS, CHUNK: as in the decode .cl */
 #define SPLITS 32u
@@ -13,8 +15,16 @@
 #define WG     256u /* of the prefill .cl: 16 rows a warp */
 #define ROWS   (WG / 32 * 16)
 
+/* nv_attention_few.cl: rows of a work-group, turns on their way, bytes of local
+ * memory beside those, and the most work-groups that are few. */
+#define FEW_ROWS   16u
+#define FEW_DEPTH  4u
+#define FEW_BESIDE (8u << 10)
+#define FEW_GROUPS 264u
+
 struct opencl_attention_nv {
     struct opencl_kernel *decode, *prefill;
+    struct opencl_kernel *few;    /* the bits of prefill; may be NULL */
     struct opencl_tensor part;    /* [ALL * SPLITS * nh, hd + 2] f32 */
     struct opencl_tensor tickets; /* [max_tokens, nh] u32, 0 between steps */
     bool zeroed;
@@ -26,6 +36,10 @@ static const struct opencl_variant prefill = {.file = "nv_attention_prefill",
                                               .kernel = "attention_prefill",
                                               .wg = WG,
                                               .tile_rows = ROWS};
+static const struct opencl_variant few = {.file = "nv_attention_few",
+                                          .kernel = "attention_few",
+                                          .wg = WG,
+                                          .tile_rows = FEW_ROWS};
 
 /* The conditions are those of the two .cl files ("Defines", "Needs"). */
 static bool fits_model(const struct opencl *c)
@@ -46,6 +60,30 @@ static void request_scratch(struct opencl *c, struct opencl_attention_nv *nv)
                    sizeof(float));
     opencl_scratch(c, OPENCL_KEEP, &nv->tickets, c->sizes.max_tokens,
                    s->n_heads, sizeof(uint32_t));
+}
+
+/* Chooses the kernel for few prompt tokens, if the device can run it. */
+static void choose_few(struct opencl *c, struct opencl_attention_nv *nv,
+                       const char *defines)
+{
+    const struct model_shape *s = &c->w->shape;
+    const uint32_t beside = 2 * FEW_ROWS * s->head_dim + FEW_BESIDE;
+    const uint32_t depth = (matmul_nv_local(c->device.nvidia) - beside) /
+                           (256 * s->head_dim); /* 64 keys and values, bf16 */
+    struct error why;
+    char all[128];
+
+    if (s->head_dim < 128 || s->n_heads / s->n_kv_heads > FEW_ROWS ||
+        depth < 2) {
+        return;
+    }
+    (void)snprintf(all, sizeof all, "%s -DDEPTH=%u", defines,
+                   depth < FEW_DEPTH ? depth : FEW_DEPTH);
+    if (opencl_choose(c, &nv->few, &few, 1, NULL, all, &why) != ST_OK) {
+        log_warn("kernel-refused", "kernel=nv_attention_few text=\"%s\"",
+                 why.text);
+        nv->few = NULL;
+    }
 }
 
 enum status opencl_attention_nv_setup(struct opencl *c,
@@ -75,6 +113,7 @@ enum status opencl_attention_nv_setup(struct opencl *c,
         opencl_attention_nv_free(out);
         return ST_OK;
     }
+    choose_few(c, *out, defines);
     request_scratch(c, *out);
     return ST_OK;
 }
@@ -147,15 +186,37 @@ static void run_decode(struct opencl *c, const struct opencl_attention_nv *nv,
     }
 }
 
+/* Returns the work-groups of a kernel for n prompt tokens of one kv head. */
+static uint32_t groups_of(const struct opencl *c,
+                          const struct opencl_variant *v, uint32_t n)
+{
+    const struct model_shape *s = &c->w->shape;
+    const uint32_t tile = v->tile_rows / (s->n_heads / s->n_kv_heads);
+
+    return (n + tile - 1) / tile;
+}
+
+/* Returns the kernel for n prompt tokens.  Bits do not depend on it. */
+static struct opencl_kernel *prefill_for(const struct opencl *c,
+                                         const struct opencl_attention_nv *nv,
+                                         uint32_t n)
+{
+    const uint32_t kv_heads = c->w->shape.n_kv_heads;
+
+    return nv->few && groups_of(c, &few, n) * kv_heads <= FEW_GROUPS
+               ? nv->few
+               : nv->prefill;
+}
+
 static void run_prefill(struct opencl *c, const struct opencl_attention_nv *nv,
                         const struct io *io)
 {
-    const struct model_shape *s = &c->w->shape;
     const uint32_t n = c->step.n_tokens - c->step.n_gen;
-    const uint32_t tile = ROWS / (s->n_heads / s->n_kv_heads);
-    struct opencl_call a = call_of(c, nv, nv->prefill, io);
-    const size_t local[2] = {prefill.wg, 1};
-    const size_t global[2] = {(n + tile - 1) / tile * local[0], s->n_kv_heads};
+    struct opencl_kernel *k = prefill_for(c, nv, n);
+    struct opencl_call a = call_of(c, nv, k, io);
+    const size_t local[2] = {WG, 1};
+    const size_t global[2] = {groups_of(c, k->variant, n) * local[0],
+                              c->w->shape.n_kv_heads};
 
     opencl_arg_u32(&a, c->step.n_gen);
     opencl_arg_u32(&a, n);

@@ -11,10 +11,12 @@
 #define LEN  64u  /* tokens of a chunk */
 #define COLS 32u  /* columns of the state per work-group of the scan */
 #define WG   256u
+#define FEW  64u /* work-groups of chunks that leave most units idle */
 
 struct opencl_deltanet_nv {
     struct opencl_kernel *decode, *decode_saves; /* without and with saves */
-    struct opencl_kernel *chunks, *scan, *norm;
+    struct opencl_kernel *chunks, *chunks_few;   /* in a launch of few */
+    struct opencl_kernel *scan, *norm;
     struct opencl_tensor kq;      /* [T, Hk*4*Dk] bf16 */
     struct opencl_tensor v;       /* [T, Hv*Dv] f32: v, then o */
     struct opencl_tensor tp;      /* [T, Hv*4*LEN] bf16 */
@@ -66,7 +68,8 @@ static enum status choose_kernels(struct opencl *c,
         const char *define;
     } all[] = {{&nv->decode, &decode, "-DSAVES=0"},
                {&nv->decode_saves, &decode, "-DSAVES=1"},
-               {&nv->chunks, &chunks, ""},
+               {&nv->chunks, &chunks, "-DAPART=0 -DAHEAD=8"},
+               {&nv->chunks_few, &chunks, "-DAPART=1 -DAHEAD=32"},
                {&nv->scan, &scan, ""},
                {&nv->norm, &norm, ""}};
     enum status st = ST_OK;
@@ -169,10 +172,12 @@ static void run_chunks(struct opencl *c, const struct opencl_deltanet_nv *nv,
 {
     const struct opencl_deltanet_weights *w = &l->deltanet;
     const struct opencl_step *s = &c->step;
-    struct opencl_call a = opencl_call(c, nv->chunks);
+    const uint32_t hk = c->w->shape.n_k_heads, most = most_chunks(c);
+    const uint32_t n = s->n_rows - s->n_gen_rows;
+    const bool is_few = (uint64_t)hk * most * n <= FEW;
+    struct opencl_call a = opencl_call(c, is_few ? nv->chunks_few : nv->chunks);
     const size_t local[3] = {WG, 1, 1};
-    const size_t global[3] = {c->w->shape.n_k_heads * local[0], most_chunks(c),
-                              s->n_rows - s->n_gen_rows};
+    const size_t global[3] = {(is_few ? 2 : 1) * hk * local[0], most, n};
 
     opencl_arg_tensor(&a, &nv->kq);
     opencl_arg_tensor(&a, &nv->v);

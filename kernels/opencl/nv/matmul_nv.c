@@ -399,6 +399,16 @@ size_t matmul_nv_posts(uint32_t hidden, uint32_t intermediate)
 
 /* ---- many tokens ---- */
 
+/* Most tokens that are few: the time to read w decides then, so that every
+ * compute unit must read a part of it. */
+#define FEW 128
+
+/* The widths of a tile of few tokens, and the most stages in its ring. */
+#define WIDTH     32
+#define WIDEST    256
+#define MOST_RING 16
+#define LONG_RING 8 /* with rounds of two stages, for fewer barriers */
+
 /* A work-group's tile, the stages of columns in local memory, and how long it
  * occupies a compute unit: measured, relative to 100 for 128 by 256. */
 struct tile {
@@ -448,21 +458,66 @@ static const struct tile *best_tile(const struct tile *tiles, size_t n,
     return best;
 }
 
+/* Returns the stages of a ring that fills local memory. */
+static uint32_t ring_of(const struct tile *t, uint32_t local)
+{
+    const uint32_t scales = t->tokens * (uint32_t)sizeof(float);
+    const uint32_t stage = (t->tokens + t->rows) * CHUNK * 2;
+
+    return least(MOST_RING, (local - least(local, scales)) / stage);
+}
+
+/* Returns the tile of few tokens whose work-groups have the fewest bytes to
+ * fetch, one after the other: of w as many as fit, of the tokens all. */
+static struct tile few_tile(uint32_t rows, uint32_t tokens, uint32_t local)
+{
+    struct tile best = {.cost = UINT32_MAX};
+
+    for (uint32_t w = WIDTH; w <= WIDEST; w += WIDTH) {
+        struct tile t = {.tokens = tokens <= 64 ? 64 : FEW, .rows = w};
+        const uint32_t groups = (rows + w - 1) / w;
+
+        t.cost = (groups + UNITS - 1) / UNITS * (t.tokens + w);
+        t.stages = ring_of(&t, local);
+        if (t.cost < best.cost && t.stages >= 3) {
+            best = t;
+        }
+    }
+    return best;
+}
+
+/* Returns the tile for about this many tokens; one of 0 stages if none fits. */
+static struct tile prefill_tile(const struct matmul_nv_product *of,
+                                uint32_t tokens, bool wgmma, uint32_t local)
+{
+    const struct tile *t;
+
+    if (wgmma && tokens <= FEW) {
+        return few_tile(of->rows, tokens, local);
+    }
+    t = wgmma ? best_tile(wgmma_tiles, sizeof wgmma_tiles / sizeof *wgmma_tiles,
+                          of->rows, tokens, local)
+              : best_tile(mma_sync_tiles,
+                          sizeof mma_sync_tiles / sizeof *mma_sync_tiles,
+                          of->rows, tokens, local);
+    return t ? *t : (struct tile){0};
+}
+
 bool matmul_nv_prefill(struct matmul_nv *out,
                        const struct matmul_nv_product *of, uint32_t tokens,
                        bool wgmma, uint32_t local)
 {
     const enum matmul_nv_op op = of->op;
-    const struct tile *t =
-        wgmma ? best_tile(wgmma_tiles, sizeof wgmma_tiles / sizeof *wgmma_tiles,
-                          of->rows, tokens, local)
-              : best_tile(mma_sync_tiles,
-                          sizeof mma_sync_tiles / sizeof *mma_sync_tiles,
-                          of->rows, tokens, local);
+    struct tile tile = prefill_tile(of, tokens, wgmma, local), *t = &tile;
+    const uint32_t round = wgmma && tokens <= FEW && t->stages >= LONG_RING &&
+                                   of->cols / CHUNK % 2 == 0
+                               ? 2
+                               : 1;
 
-    if (!t) {
+    if (t->stages == 0) {
         return false;
     }
+    t->stages -= t->stages % round;
     *out = (struct matmul_nv){.file = "nv_matmul_prefill",
                               .kernel = kernels[op],
                               .items = wgmma ? t->tokens * 2
@@ -471,8 +526,8 @@ bool matmul_nv_prefill(struct matmul_nv *out,
                               .rows = t->rows};
     (void)snprintf(out->defines, sizeof out->defines,
                    "-DN=%u -DK=%u -DEPILOGUE=%d -DWGMMA=%d -DTILE_T=%u "
-                   "-DTILE_W=%u -DSTAGES=%u -DBAND=16",
+                   "-DTILE_W=%u -DSTAGES=%u -DROUND=%u -DBAND=16",
                    op == MATMUL_NV_SILU ? of->rows / 2 : of->rows, of->cols,
-                   (int)op, (int)wgmma, t->tokens, t->rows, t->stages);
+                   (int)op, (int)wgmma, t->tokens, t->rows, t->stages, round);
     return true;
 }

@@ -247,49 +247,73 @@ INLINE ulong wgmma_rows(__local const void *row0)
            (NV_LOCAL(row0) & 0x3ffff) >> 4;
 }
 
-#define WGMMA_0_63                                                            \
-    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                  \
-    "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"        \
-    "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"        \
-    "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
-#define WGMMA_64_127                                                          \
-    "%64,%65,%66,%67,%68,%69,%70,%71,"                                        \
-    "%72,%73,%74,%75,%76,%77,%78,%79,"                                        \
-    "%80,%81,%82,%83,%84,%85,%86,%87,"                                        \
-    "%88,%89,%90,%91,%92,%93,%94,%95,"                                        \
-    "%96,%97,%98,%99,%100,%101,%102,%103,"                                    \
-    "%104,%105,%106,%107,%108,%109,%110,%111,"                                \
-    "%112,%113,%114,%115,%116,%117,%118,%119,"                                \
+#define WGMMA_R_0 \
+    "%0,%1,%2,%3,%4,%5,%6,%7," \
+    "%8,%9,%10,%11,%12,%13,%14,%15"
+#define WGMMA_R_1 \
+    "%16,%17,%18,%19,%20,%21,%22,%23," \
+    "%24,%25,%26,%27,%28,%29,%30,%31"
+#define WGMMA_R_2 \
+    "%32,%33,%34,%35,%36,%37,%38,%39," \
+    "%40,%41,%42,%43,%44,%45,%46,%47"
+#define WGMMA_R_3 \
+    "%48,%49,%50,%51,%52,%53,%54,%55," \
+    "%56,%57,%58,%59,%60,%61,%62,%63"
+#define WGMMA_R_4 \
+    "%64,%65,%66,%67,%68,%69,%70,%71," \
+    "%72,%73,%74,%75,%76,%77,%78,%79"
+#define WGMMA_R_5 \
+    "%80,%81,%82,%83,%84,%85,%86,%87," \
+    "%88,%89,%90,%91,%92,%93,%94,%95"
+#define WGMMA_R_6 \
+    "%96,%97,%98,%99,%100,%101,%102,%103," \
+    "%104,%105,%106,%107,%108,%109,%110,%111"
+#define WGMMA_R_7 \
+    "%112,%113,%114,%115,%116,%117,%118,%119," \
     "%120,%121,%122,%123,%124,%125,%126,%127"
 #define WGMMA_D_8(i)                                                          \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]),               \
         "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
-#define WGMMA_D_32(i)                                                         \
-    WGMMA_D_8(i), WGMMA_D_8(i + 8), WGMMA_D_8(i + 16), WGMMA_D_8(i + 24)
+#define WGMMA_D_16(i) WGMMA_D_8(i), WGMMA_D_8(i + 8)
+#define WGMMA_REGS_32 WGMMA_R_0
+#define WGMMA_SUMS_32 WGMMA_D_16(0)
+#define WGMMA_REGS_64 WGMMA_REGS_32 "," WGMMA_R_1
+#define WGMMA_SUMS_64 WGMMA_SUMS_32, WGMMA_D_16(16)
+#define WGMMA_REGS_96 WGMMA_REGS_64 "," WGMMA_R_2
+#define WGMMA_SUMS_96 WGMMA_SUMS_64, WGMMA_D_16(32)
+#define WGMMA_REGS_128 WGMMA_REGS_96 "," WGMMA_R_3
+#define WGMMA_SUMS_128 WGMMA_SUMS_96, WGMMA_D_16(48)
+#define WGMMA_REGS_160 WGMMA_REGS_128 "," WGMMA_R_4
+#define WGMMA_SUMS_160 WGMMA_SUMS_128, WGMMA_D_16(64)
+#define WGMMA_REGS_192 WGMMA_REGS_160 "," WGMMA_R_5
+#define WGMMA_SUMS_192 WGMMA_SUMS_160, WGMMA_D_16(80)
+#define WGMMA_REGS_224 WGMMA_REGS_192 "," WGMMA_R_6
+#define WGMMA_SUMS_224 WGMMA_SUMS_192, WGMMA_D_16(96)
+#define WGMMA_REGS_256 WGMMA_REGS_224 "," WGMMA_R_7
+#define WGMMA_SUMS_256 WGMMA_SUMS_224, WGMMA_D_16(112)
 
-/* d [64, 128] += a [64, 16] * b [128, 16]^T by 128 work-items, with a and b
- * from wgmma_rows().  Warp w of the four has rows 16 w .. 16 w + 15.  In these
- * rows and columns 8 n .. 8 n + 7, a lane has d[4 n ..], as in mma_bf16(). */
-INLINE void wgmma_128(float *d, const ulong a, const ulong b)
-{
-    __asm__ volatile("//@wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-                     "{" WGMMA_0_63 "}, %64, %65, 1, 1, 1, 0, 0;"
-                     : WGMMA_D_32(0), WGMMA_D_32(32)
-                     : "l"(a), "l"(b)
-                     : "memory");
-}
-
-/* The same for d [64, 256], b [256, 16]. */
-INLINE void wgmma_256(float *d, const ulong a, const ulong b)
-{
-    __asm__ volatile("//@wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
-                     "{" WGMMA_0_63 "," WGMMA_64_127 "}, "
-                     "%128, %129, 1, 1, 1, 0, 0;"
-                     : WGMMA_D_32(0), WGMMA_D_32(32), WGMMA_D_32(64),
-                       WGMMA_D_32(96)
-                     : "l"(a), "l"(b)
-                     : "memory");
-}
+/* d [64, N] += a [64, 16] * b [N, 16]^T by 128 work-items, with a and b from
+ * wgmma_rows().  Warp w of the four has rows 16 w .. 16 w + 15.  In these rows
+ * and columns 8 n .. 8 n + 7, a lane has d[4 n ..], as in mma_bf16().  at, next:
+ * numbers of the operands behind the N / 2 sums. */
+#define WGMMA_OF(n, at, next)                                                 \
+    INLINE void wgmma_##n(float *d, const ulong a, const ulong b)             \
+    {                                                                         \
+        __asm__ volatile("//@wgmma.mma_async.sync.aligned.m64n" #n            \
+                         "k16.f32.bf16.bf16 {" WGMMA_REGS_##n "}, "           \
+                         "%" #at ", %" #next ", 1, 1, 1, 0, 0;"               \
+                         : WGMMA_SUMS_##n                                     \
+                         : "l"(a), "l"(b)                                     \
+                         : "memory");                                         \
+    }
+WGMMA_OF(32, 16, 17)
+WGMMA_OF(64, 32, 33)
+WGMMA_OF(96, 48, 49)
+WGMMA_OF(128, 64, 65)
+WGMMA_OF(160, 80, 81)
+WGMMA_OF(192, 96, 97)
+WGMMA_OF(224, 112, 113)
+WGMMA_OF(256, 128, 129)
 
 #endif
 

@@ -27,8 +27,11 @@
  * work-item solves one column of T, in registers.
  *
  * Launch    WG = 256; groups (HK, chunks, rows), chunks the most of a row:
- *           (position % 64 + n_tokens + 63) / 64
- * Defines   DK = DV = 128; CONV 2..8
+ *           (position % 64 + n_tokens + 63) / 64.  APART: (2 HK, chunks, rows),
+ *           where the second HK work-groups convolve the value heads
+ * Defines   DK = DV = 128; CONV 2..8.  For launches of few work-groups, which
+ *           wait for memory: APART 1, else 0; AHEAD 8, 16 or 32, tokens loaded
+ *           ahead of their use.  Neither changes any bit
  * Needs     sm_80; kq and tp 16-byte aligned; 100 KiB of local memory
  * Numerics  convolution, norms, gates and T in f32, G in double; products of
  *           k and q: three products of bf16 and rest, f32 sums, within 2^-15 */
@@ -40,7 +43,6 @@
 #define L2_EPS  1e-6f
 #define WIDE    (DK / 4) /* 16-byte pieces of a row of DK floats */
 #define A_LD    (LEN + 4)
-#define AHEAD   8 /* tokens loaded ahead of their use */
 
 /* Returns the convolution's input `back` tokens before token i of the row. */
 INLINE float before(__global const float *in, __global const kv_t *tail,
@@ -293,6 +295,34 @@ INLINE void sum_gates(__global float *out, __local double *sum,
     }
 }
 
+/* Convolves the value heads of a key head. */
+INLINE void convolve_values(__global float *v, __global const float *in,
+                            __global const kv_t *tail,
+                            __global const float *conv, const uint key_head,
+                            const uint token, const uint start, const uint m)
+{
+    const uint side = get_local_id(0) / 128, channel = get_local_id(0) % 128;
+
+    for (uint h = side; h < HEADS; h += 2) {
+        const uint head = key_head * HEADS + h;
+        const uint from = 2 * HK * DK + head * DV + channel;
+        __global float *to =
+            v + ((ulong)token * HV + head) * DV + channel;
+        float w[CONV], x[CONV], out[AHEAD];
+
+        start_channel(w, x, in, tail, conv, start, from);
+        for (uint i = 0; i < m; i += AHEAD) {
+            convolve(out, x, w, in + (ulong)(start + i) * IN_LD + from, m - i);
+#pragma unroll
+            for (uint j = 0; j < AHEAD; j++) {
+                if (i + j < m) {
+                    to[(ulong)(i + j) * (HV * DV)] = out[j];
+                }
+            }
+        }
+    }
+}
+
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 deltanet_chunks(__global ushort *kq, const ulong kq_at, __global float *v,
                 const ulong v_at, __global ushort *tp, const ulong tp_at,
@@ -310,7 +340,7 @@ deltanet_chunks(__global ushort *kq, const ulong kq_at, __global float *v,
     __local float beta[2][LEN], logs[2][LEN];
     __local double sum[2][LEN];
     const uint item = get_local_id(0), lane = item % 32, warp = item / 32;
-    const uint key_head = get_group_id(0);
+    const uint key_head = get_group_id(0) % HK;
     __global const int *row = ROW(meta, first_row + get_group_id(2));
     const uint position = (uint)row[ROW_POSITION], n = (uint)row[ROW_TOKENS];
     const uint begin = get_group_id(1) * LEN; /* past the chunk's multiple of
@@ -329,6 +359,12 @@ deltanet_chunks(__global ushort *kq, const ulong kq_at, __global float *v,
     in += in_at + (ulong)row[ROW_FIRST] * IN_LD;
     tail += tail_at + (uint)row[ROW_SLOT] * kv_per(page);
     conv += conv_at;
+#if APART
+    if (get_group_id(0) >= HK) {
+        convolve_values(v + v_at, in, tail, conv, key_head, token, start, m);
+        return;
+    }
+#endif
     kq += kq_at + ((ulong)token * HK + key_head) * (4 * DK);
     tp += tp_at + (ulong)token * (HV * 4 * LEN);
     gates += gates_at + (ulong)token * (HV * 4);
@@ -350,24 +386,9 @@ deltanet_chunks(__global ushort *kq, const ulong kq_at, __global float *v,
             }
         }
     }
-    for (uint h = side; h < HEADS; h += 2) {
-        const uint head = key_head * HEADS + h;
-        const uint from = 2 * HK * DK + head * DV + channel;
-        __global float *to =
-            v + v_at + ((ulong)token * HV + head) * DV + channel;
-        float w[CONV], x[CONV], out[AHEAD];
-
-        start_channel(w, x, in, tail, conv, start, from);
-        for (uint i = 0; i < m; i += AHEAD) {
-            convolve(out, x, w, in + (ulong)(start + i) * IN_LD + from, m - i);
-#pragma unroll
-            for (uint j = 0; j < AHEAD; j++) {
-                if (i + j < m) {
-                    to[(ulong)(i + j) * (HV * DV)] = out[j];
-                }
-            }
-        }
-    }
+#if !APART
+    convolve_values(v + v_at, in, tail, conv, key_head, token, start, m);
+#endif
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint r = warp * 16; r < warp * 16 + 16; r++) {
         split_row(stack,

@@ -16,17 +16,18 @@
  * requires this layout.
  *
  * - WGMMA 1: a warpgroup of four warps multiplies 64 tokens by all of TILE_W,
- *   straight from local memory.  A stage is copied while the two before it are
- *   multiplied.
+ *   straight from local memory.  A round of ROUND stages is copied while the
+ *   two before it are multiplied.
  * - WGMMA 0: a warp multiplies 64 by 64.
  *
  * Launch    ITEMS work-items; dim 0: ceil(rows of w / TILE_W), dim 1:
  *           ceil(n_rows / TILE_T).  Tiles are taken in bands of BAND tiles of
  *           tokens, to reuse the cache
  * Defines   N, K of the matrix (N: columns of out); EPILOGUE 0..2; WGMMA 0, 1;
- *           STAGES 3..; BAND 1..; TILE_T a multiple of 64, TILE_W 128 or 256:
- *           ITEMS, 128 for each 64 of TILE_T or (WGMMA 0) 32 for each 64 by 64,
- *           is 128..512
+ *           STAGES 3..; BAND 1..; TILE_T a multiple of 64; TILE_W 128 or 256,
+ *           WGMMA: a multiple of 32 up to 256; ITEMS, 128 for each 64 of TILE_T
+ *           or (WGMMA 0) 32 for each 64 by 64, is 128..512.  WGMMA: ROUND
+ *           divides STAGES, three times or more, and K / 64
  * Needs     sm_80; WGMMA: sm_90a.  K a multiple of 64, N of 8; 128 * STAGES *
  *           (TILE_T + TILE_W) bytes of local memory and 4 * TILE_T, even beyond
  *           what the device reports
@@ -53,7 +54,8 @@
 #endif
 #define WARPS_T (TILE_T / (M_TILES * 16))
 /* Tiles of 8 columns finished at a time: as many as registers hold. */
-#define BATCH   (EPILOGUE == 2 && (!WGMMA || ITEMS > 256) ? 4 : 8)
+#define BATCH \
+    (N_TILES % 8 || (EPILOGUE == 2 && (!WGMMA || ITEMS > 256)) ? 4 : 8)
 #define BATCHES (M_TILES * 2 * N_TILES / BATCH)
 
 #define UNITS  8            /* of 16 bytes, of a row in a stage */
@@ -115,6 +117,20 @@ INLINE void fetch(__local uint4 *stage, const struct source *s, uint step)
 /* ---- sums ---- */
 
 #if WGMMA
+#define ROUNDS (STAGES / ROUND) /* in the ring */
+
+/* Requests a round: stages from `step` on. */
+INLINE void fetch_round(__local uint4 *ring, const struct source *s, uint step)
+{
+    #pragma unroll
+    for (uint i = 0; i < ROUND; i++) {
+        if (step < STEPS) {
+            fetch(ring + (step % STAGES + i) * STAGE, s, step + i);
+        }
+    }
+    copy_commit();
+}
+
 INLINE void sums(float acc[M_TILES][N_TILES][4], const struct source *s,
                  __local uint4 *ring)
 {
@@ -122,31 +138,26 @@ INLINE void sums(float acc[M_TILES][N_TILES][4], const struct source *s,
     const uint a = get_local_id(0) / 128 * 64 * UNITS, b = TILE_T * UNITS;
 
     #pragma unroll
-    for (uint i = 0; i < STAGES - 2; i++) {
-        if (i < STEPS) {
-            fetch(ring + i * STAGE, s, i);
-        }
-        copy_commit();
+    for (uint i = 0; i < ROUNDS - 2; i++) {
+        fetch_round(ring, s, i * ROUND);
     }
     #pragma unroll 1
-    for (uint step = 0; step < STEPS; step++) {
-        const uint ahead = step + STAGES - 2;
+    for (uint step = 0; step < STEPS; step += ROUND) {
         const ulong stage = stage0 + step % STAGES * STAGE;
 
-        copy_wait(STAGES - 3);
+        copy_wait(ROUNDS - 3);
         wgmma_publish();
-        barrier(CLK_LOCAL_MEM_FENCE); /* all work-items are done with step -
-                                       * 2 */
+        barrier(CLK_LOCAL_MEM_FENCE); /* all work-items are done with the round
+                                       * before the last */
         wgmma_begin();
         #pragma unroll
-        for (uint k = 0; k < STEP / 16; k++) {
-            WGMMA_W(acc[0][0], stage + a + 2 * k, stage + b + 2 * k);
+        for (uint k = 0; k < ROUND * STEP / 16; k++) {
+            const ulong at = stage + k / (STEP / 16) * STAGE + k % (STEP / 16) * 2;
+
+            WGMMA_W(acc[0][0], at + a, at + b);
         }
         wgmma_commit();
-        if (ahead < STEPS) {
-            fetch(ring + ahead % STAGES * STAGE, s, ahead);
-        }
-        copy_commit();
+        fetch_round(ring, s, step + (ROUNDS - 2) * ROUND);
         wgmma_wait(1);
     }
     wgmma_wait(0);

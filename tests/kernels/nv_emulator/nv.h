@@ -52,7 +52,13 @@ void wgmma_begin(void);
 void wgmma_commit(void);
 void wgmma_wait(int32_t n);
 uint64_t wgmma_rows(NV_LOCAL const void *row0);
+void wgmma_32(float *d, uint64_t a, uint64_t b);
+void wgmma_64(float *d, uint64_t a, uint64_t b);
+void wgmma_96(float *d, uint64_t a, uint64_t b);
 void wgmma_128(float *d, uint64_t a, uint64_t b);
+void wgmma_160(float *d, uint64_t a, uint64_t b);
+void wgmma_192(float *d, uint64_t a, uint64_t b);
+void wgmma_224(float *d, uint64_t a, uint64_t b);
 void wgmma_256(float *d, uint64_t a, uint64_t b);
 
 #endif

@@ -305,16 +305,6 @@ static void wgmma(struct nv_item *first, uint32_t n)
     add_to_lanes(first, n);
 }
 
-static void wgmma_of_128(struct nv_item *first)
-{
-    wgmma(first, 128);
-}
-
-static void wgmma_of_256(struct nv_item *first)
-{
-    wgmma(first, 256);
-}
-
 static void wgmma_with(float *d, uint64_t a, uint64_t b, nv_together_fn act)
 {
     struct nv_lane *lane = &nv_now()->lane;
@@ -325,15 +315,24 @@ static void wgmma_with(float *d, uint64_t a, uint64_t b, nv_together_fn act)
     nv_together(NV_WARPGROUP, act);
 }
 
-void wgmma_128(float *d, uint64_t a, uint64_t b)
-{
-    wgmma_with(d, a, b, wgmma_of_128);
-}
+#define WGMMA_OF(n)                                  \
+    static void wgmma_of_##n(struct nv_item *first)  \
+    {                                                \
+        wgmma(first, n);                             \
+    }                                                \
+    void wgmma_##n(float *d, uint64_t a, uint64_t b) \
+    {                                                \
+        wgmma_with(d, a, b, wgmma_of_##n);           \
+    }
 
-void wgmma_256(float *d, uint64_t a, uint64_t b)
-{
-    wgmma_with(d, a, b, wgmma_of_256);
-}
+WGMMA_OF(32)
+WGMMA_OF(64)
+WGMMA_OF(96)
+WGMMA_OF(128)
+WGMMA_OF(160)
+WGMMA_OF(192)
+WGMMA_OF(224)
+WGMMA_OF(256)
 
 /* ---- copies ---- */
 
