@@ -41,13 +41,18 @@ static void check_figures(struct sim_request *request,
                           const struct sim_choice *c,
                           const Sluice__V1__GenerateFigures *f)
 {
+    /* A continuation that is cancelled before a worker is up has only the ids
+     * that its client sent. */
+    bool early = request->continues && c->n_got == 0 &&
+                 f->n_prompt == request->n_prompt - request->n_before &&
+                 c->finish == SLUICE__V1__FINISH__FINISH_CANCELLED;
     /* A text that is cancelled before it is encoded has no ids. */
     bool no_ids = request->as_text && f->n_prompt == 0 &&
                   (c->n_got == 0 || request->resumes) &&
                   c->finish == SLUICE__V1__FINISH__FINISH_CANCELLED;
 
     sim_request_seed(request, f->seed);
-    if ((f->n_prompt != request->n_prompt && !no_ids) ||
+    if ((f->n_prompt != request->n_prompt && !no_ids && !early) ||
         f->n_generated != c->n_got) {
         wrong(request, "figures do not match the received tokens");
     }

@@ -212,7 +212,9 @@ static void watch(struct sim *s, uint32_t model)
         counts.choices_waiting == 0) { /* these may have been admitted before */
         p->promised = true;
     }
-    if (p->promised) {
+    /* The first sequence of a model needs no headroom.  Sequences that have
+     * ended may still hold memory while a plan in flight names them. */
+    if (p->promised && two[0].n_sequences + two[1].n_sequences > 1) {
         check_fits(s, model, &two[0], &two[1]);
         check_fits(s, model, &two[1], &two[0]);
     }
