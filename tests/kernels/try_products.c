@@ -51,6 +51,8 @@ static const struct product shapes[] = {
     {"small in", 200, 576, 576, MATMUL_NV_STORE, 0},
     {"small out", 136, 64, 136, MATMUL_NV_ADD, 0},
     {"small gate_up", 104, 192, 192, MATMUL_NV_SILU, 0},
+    {"small long in", 40, 1280, 1280, MATMUL_NV_STORE, 0},
+    {"small high in", 4480, 128, 128, MATMUL_NV_STORE, 0},
     {"deep in", 24, 4608, 4608, MATMUL_NV_STORE, 0},
     {"deep out", 136, 4608, 136, MATMUL_NV_ADD, 0},
     {"high in", 25352, 64, 64, MATMUL_NV_STORE, 0},
