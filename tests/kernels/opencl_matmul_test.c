@@ -213,8 +213,9 @@ static const char *arithmetic(struct fixture *f, const struct opencl_tensor *w,
 /* The arithmetic must be the same for any number of tokens, in either kind. */
 static void check_one_arithmetic(struct fixture *f)
 {
-    static const uint32_t tokens[] = {1,   2,   8,   9,    32,   33,  200,
-                                      256, 257, 512, 1024, 1025, 5000};
+    static const uint32_t tokens[] = {1,   2,   8,    9,    32,  33,
+                                      64,  65,  128,  129,  200, 256,
+                                      257, 512, 1024, 1025, 5000};
     const struct opencl_layer *l = f->layers;
     const struct opencl_tensor *of[] = {&l[0].deltanet.in, &l[0].deltanet.out,
                                         &l[1].attention.in, &l[0].gate_up,
@@ -249,6 +250,8 @@ static void test_one_arithmetic(void **state)
         {"-DTILE_W=256 ", NULL},
         {"-DWGMMA=1 ", gate_up},
         {"-DWGMMA=1 -DTILE_T=64 ", NULL},
+        {"-DTILE_W=32 ", gate_up},
+        {"-DROUND=2 ", NULL},
         {"nv_matmul_prefill", NULL},
         {"nv_norm_fold", NULL},
     };

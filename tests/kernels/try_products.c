@@ -51,6 +51,8 @@ static const struct product shapes[] = {
     {"small in", 200, 576, 576, MATMUL_NV_STORE, 0},
     {"small out", 136, 64, 136, MATMUL_NV_ADD, 0},
     {"small gate_up", 104, 192, 192, MATMUL_NV_SILU, 0},
+    {"few long in", 40, 1280, 1280, MATMUL_NV_STORE, 0},
+    {"few high in", 4240, 128, 128, MATMUL_NV_STORE, 0},
     {"deep in", 24, 4608, 4608, MATMUL_NV_STORE, 0},
     {"deep out", 136, 4608, 136, MATMUL_NV_ADD, 0},
     {"high in", 25352, 64, 64, MATMUL_NV_STORE, 0},
@@ -532,6 +534,14 @@ static const struct turn few_turns[] = {
     {128, 0, 128, true, false}, {128, 31, 97, true, true},
 };
 
+/* Rounds of two stages, more than the ring has, and a wider tile. */
+static const struct turn small_few_turns[] = {
+    {8448, 0, 129, true, true},
+    {64, 64, 65, true, true},
+    {64, 1, 63, true, true},
+    {128, 2, 127, true, true},
+};
+
 /* For each tile: the best one for this many tokens and 129 to 256 rows. */
 #define SMALL_PROMPT 193
 static const struct turn small_prefill_turns[] = {
@@ -566,6 +576,9 @@ static void prefill_few(struct try *t)
 {
     if (!t->small) {
         try_shapes(t, "9B", few_turns, N_OF(few_turns), 128, t->nvidia == 90);
+    } else {
+        try_shapes(t, "few", small_few_turns, N_OF(small_few_turns), 129,
+                   t->nvidia == 90);
     }
 }
 

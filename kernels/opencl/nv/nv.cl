@@ -294,8 +294,8 @@ INLINE ulong wgmma_rows(__local const void *row0)
 
 /* d [64, N] += a [64, 16] * b [N, 16]^T by 128 work-items, with a and b from
  * wgmma_rows().  Warp w of the four has rows 16 w .. 16 w + 15.  In these rows
- * and columns 8 n .. 8 n + 7, a lane has d[4 n ..], as in mma_bf16().  at, next:
- * numbers of the operands behind the N / 2 sums. */
+ * and columns 8 n .. 8 n + 7, a lane has d[4 n ..], as in mma_bf16().  at and
+ * next are the numbers of the operands behind the N / 2 sums. */
 #define WGMMA_OF(n, at, next)                                                 \
     INLINE void wgmma_##n(float *d, const ulong a, const ulong b)             \
     {                                                                         \

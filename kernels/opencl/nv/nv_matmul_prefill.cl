@@ -152,7 +152,8 @@ INLINE void sums(float acc[M_TILES][N_TILES][4], const struct source *s,
         wgmma_begin();
         #pragma unroll
         for (uint k = 0; k < ROUND * STEP / 16; k++) {
-            const ulong at = stage + k / (STEP / 16) * STAGE + k % (STEP / 16) * 2;
+            const ulong at =
+                stage + k / (STEP / 16) * STAGE + k % (STEP / 16) * 2;
 
             WGMMA_W(acc[0][0], at + a, at + b);
         }
