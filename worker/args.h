@@ -58,7 +58,7 @@
       "--max-rows)",                                                           \
       0, WORKER_SEQUENCES_MAX)                                                 \
     X(no_reuse, FLAG, NULL, NULL, "keep and reuse no computed prefixes", 0, 0) \
-    X(cache_checkpoints, F64, "SHARE", "0.5",                                  \
+    X(cache_checkpoints, F64, "SHARE", "1",                                    \
       "most of the pool for saved states of prefixes, as a share", 0, 1)       \
     X(cache_tenant, F64, "SHARE", "1",                                         \
       "most of the pool for the prefixes of one tenant, as a share", 0, 1)     \

@@ -34,14 +34,20 @@ COLUMNS = ("held", "granted", "cached", "free")
 
 
 def small_model(folder):
-    """Makes random weights in the shape of the embedded model, with a longer
-    context."""
+    """Makes random weights in the shape of the embedded model, but smaller and
+    with a longer context: what is reused does not depend on the weights."""
     with open(os.path.join(measure.TINY, "config.json"),
               encoding="utf-8") as f:
         config = json.load(f)
     for part in (config, config.get("text_config", {})):
         if "max_position_embeddings" in part:
             part["max_position_embeddings"] = CONTEXT
+    config.update(hidden_size=64, intermediate_size=64, num_hidden_layers=4,
+                  layer_types=config["layer_types"][:4], head_dim=64,
+                  rope_parameters={**config["rope_parameters"],
+                                   "mrope_section": [4, 2, 2]},
+                  linear_key_head_dim=32, linear_value_head_dim=32,
+                  linear_num_value_heads=2, vocab_size=1024, eos_token_id=1023)
     path = os.path.join(folder, "config.json")
     with open(path, "w", encoding="utf-8") as f:
         json.dump(config, f)
@@ -122,14 +128,15 @@ def sessions(model, quick):
     figures = {"sessions": n, "turns": turns, "states": states,
                "first_tokens": FIRST, "shared_tokens": SHARED,
                "turn_tokens": LATER, "answer_tokens": ANSWER}
-    with Cluster(model, "--memory", "4GiB") as c:
+    own = ("--context", 4096)
+    with Cluster(model, "--memory", "4GiB", *own) as c:
         row = c.row()
         figures["unlimited"] = hit_rate(c.load(*words))
     tokens = n * longest * row["block_bytes"] // row["block_tokens"]
     pool = states * row["slot_bytes"] + tokens
-    memory = fixed_bytes(model, "--memory", "4GiB") + pool
+    memory = fixed_bytes(model, "--memory", "4GiB", *own) + pool
     figures["pool_bytes"] = pool
-    with Cluster(model, "--memory", memory) as c:
+    with Cluster(model, "--memory", memory, *own) as c:
         figures["limited"] = hit_rate(c.load(*words))
     figures["share"] = figures["limited"] / figures["unlimited"]
     return figures
