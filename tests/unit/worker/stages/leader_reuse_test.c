@@ -42,6 +42,16 @@ static void check_tokens(struct rig *r, const struct rig_submit *s,
                         s->max_tokens * sizeof *expect);
 }
 
+/* Makes a leader of three stages, and prompt 7 of 300 ids. */
+static struct rig *begin(uint32_t *ids)
+{
+    struct worker_options o;
+
+    options(&o);
+    make_prompt(ids, 300, 7, 300, 0);
+    return ring_rig(3, &o);
+}
+
 /* Runs a prompt to its end and checks its tokens; returns how many positions
  * were computed for it. */
 static uint32_t run(struct rig *r, const struct rig_submit *s)
@@ -54,6 +64,22 @@ static uint32_t run(struct rig *r, const struct rig_submit *s)
     ring_run(r->ring);
     check_tokens(r, s, grant);
     return r->n_computed - before;
+}
+
+/* Runs n choices of a prompt side by side, and checks their tokens. */
+static void run_choices(struct rig *r, struct rig_submit *s, uint32_t n)
+{
+    uint64_t first = r->grant + 1;
+
+    for (s->choice = 0; s->choice < n; s->choice++) {
+        rig_submit(r, s);
+    }
+    rig_turn(r);
+    ring_run(r->ring);
+    for (s->choice = 0; s->choice < n; s->choice++) {
+        check_tokens(r, s, first + s->choice);
+    }
+    assert_int_equal(r->n_broken, 0);
 }
 
 /* Returns how many messages of a kind were sent in this assembly. */
@@ -352,16 +378,8 @@ static void a_leader_without_blocks_keeps_one_of_two_twins(void **state)
     o.pages_per_block = 0;
     r = ring_rig_with(3, &o, shapes);
     make_prompt(ids, 300, 7, 300, 0);
-    for (s.choice = 0; s.choice < 2; s.choice++) {
-        rig_submit(r, &s);
-    }
-    rig_turn(r);
-    ring_run(r->ring);
-    for (s.choice = 0; s.choice < 2; s.choice++) {
-        check_tokens(r, &s, s.choice + 1);
-    }
+    run_choices(r, &s, 2);
     assert_int_equal(r->n_twins, 1);
-    assert_int_equal(r->n_broken, 0);
     ring_rig_end(&r);
 }
 
@@ -390,24 +408,14 @@ static void a_leader_without_slots_restores_nothing(void **state)
 
 static void choices_share_a_prompt(void **state)
 {
-    struct worker_options o;
     struct rig *r;
     uint32_t ids[300];
     struct rig_submit s = {
         .id = 1, .n_prompt = 300, .max_tokens = 4, .prompt = ids};
 
     (void)state;
-    options(&o);
-    r = ring_rig(3, &o);
-    make_prompt(ids, 300, 7, 300, 0);
-    for (s.choice = 0; s.choice < 4; s.choice++) {
-        rig_submit(r, &s);
-    }
-    rig_turn(r);
-    ring_run(r->ring);
-    for (s.choice = 0; s.choice < 4; s.choice++) {
-        check_tokens(r, &s, s.choice + 1);
-    }
+    r = begin(ids);
+    run_choices(r, &s, 4);
     assert_int_equal(r->n_computed, 300 + 4 * 3);
     assert_int_equal(r->n_twins, 3);
     ring_rig_end(&r);
@@ -535,16 +543,13 @@ static void nothing_of_a_failed_step_is_kept(void **state)
 
 static void begins_anew_from_a_checkpoint(void **state)
 {
-    struct worker_options o;
     struct rig *r;
     uint32_t ids[300], before;
     struct rig_submit s = {
         .id = 1, .n_prompt = 300, .max_tokens = 20, .prompt = ids};
 
     (void)state;
-    options(&o);
-    r = ring_rig(3, &o);
-    make_prompt(ids, 300, 7, 300, 0);
+    r = begin(ids);
     run(r, &s);
     s.id = 2;
     rig_submit(r, &s);
@@ -564,29 +569,18 @@ static void begins_anew_from_a_checkpoint(void **state)
 /* The stages have seen nothing of the twin, which has blocks here. */
 static void begins_anew_behind_a_refused_twin(void **state)
 {
-    struct worker_options o;
     struct rig *r;
     uint32_t ids[300];
     struct rig_submit s = {
         .id = 1, .n_prompt = 300, .max_tokens = 4, .prompt = ids};
 
     (void)state;
-    options(&o);
-    r = ring_rig(3, &o);
-    make_prompt(ids, 300, 7, 300, 0);
+    r = begin(ids);
     run(r, &s);
     s.id = 2;
-    for (s.choice = 0; s.choice < 2; s.choice++) {
-        rig_submit(r, &s);
-    }
     r->refuse_once = true;
-    rig_turn(r);
-    ring_run(r->ring);
-    for (s.choice = 0; s.choice < 2; s.choice++) {
-        check_tokens(r, &s, s.choice + 2);
-    }
+    run_choices(r, &s, 2);
     assert_false(r->refuse_once);
-    assert_int_equal(r->n_broken, 0);
     ring_rig_end(&r);
 }
 
@@ -594,16 +588,13 @@ static void begins_anew_behind_a_refused_twin(void **state)
 
 static void forgets_with_the_assembly(void **state)
 {
-    struct worker_options o;
     struct rig *r;
     uint32_t ids[300];
     struct rig_submit s = {
         .id = 1, .n_prompt = 300, .max_tokens = 5, .prompt = ids};
 
     (void)state;
-    options(&o);
-    r = ring_rig(3, &o);
-    make_prompt(ids, 300, 7, 300, 0);
+    r = begin(ids);
     run(r, &s);
     assert_true(rig_account(r).pages.cached > 0);
     ring_assemble(r->ring);
