@@ -51,7 +51,7 @@ struct prefix_tenant {
     uint32_t child; /* first of its first units */
     uint32_t chain;
     uint32_t n_nodes;
-    uint32_t group;      /* of its tenant */
+    uint32_t group;      /* in its tenant */
     uint32_t group_next; /* the next scope of the same tenant */
     uint64_t last_use;
     uint32_t heaps[HEAPS];

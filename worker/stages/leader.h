@@ -84,7 +84,7 @@ struct leader {
                                 * step whose Forward will save it */
     struct leader_added added;
     struct leader_gone gone;
-    const struct sequence *inserted; /* whose units are inserted */
+    const struct sequence *inserted; /* its units are inserted */
     struct pool_need freed;          /* at the stages, by the newest range */
     const struct pool_need *opening; /* need of the Submit that is opened */
 };

@@ -204,7 +204,7 @@ INLINE void mask(float *s, const uint from, const uint p0, const uint p1)
     }
 }
 
-/* Tells the other warps the maxima of this warp's positions. */
+/* Shares with the other warps the maxima of this warp's positions. */
 INLINE void post_tops(const struct exchange *x, const float *s)
 {
     const uint lane = get_local_id(0) % 32, warp = get_local_id(0) / 32;
