@@ -5,9 +5,9 @@
 #ifndef TESTS_GOLDEN_REPLICA_STATE_H
 #define TESTS_GOLDEN_REPLICA_STATE_H
 
-#include "common/wire/wire.h"
 #include "common/wire/node_io.h"
 #include "common/wire/peer.h"
+#include "common/wire/wire.h"
 #include "tests/golden/replica.h"
 #include "worker/worker_core.h"
 

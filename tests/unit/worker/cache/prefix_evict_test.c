@@ -262,9 +262,8 @@ static void salts_share_the_share_of_their_tenant(void **state)
     run(&b, "a|x", 1, 129);
     run(&b, "a|y", 1, 129);
     assert_int_equal(find(&b, "a|y", 1, 129).n_tokens, 128);
-    assert_int_equal(find(&b, "a", 1, 129).n_tokens +
-                         find(&b, "a|x", 1, 129).n_tokens,
-                     128);
+    assert_int_equal(
+        find(&b, "a", 1, 129).n_tokens + find(&b, "a|x", 1, 129).n_tokens, 128);
     assert_int_equal(find(&b, "other", 9, 257).n_tokens, 256);
     assert_int_equal(find(&b, "ab", 9, 257).n_tokens, 256);
     bench_end(&b);
