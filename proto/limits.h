@@ -45,7 +45,7 @@
     X(STEP_LOGPROBS_MAX, 16384, "values", "logprobs of a StepOutput")         \
     X(SUBMIT_IDS_MAX, 12288, "tokens", "ids of a Submit or SubmitPart")       \
     X(OPEN_IDS_MAX, 8192, "tokens", "ids of an Open or OpenPart")             \
-    X(INDEX_EVENTS_MAX, 1024, "events", "an Index message")                    \
+    X(INDEX_EVENTS_MAX, 1024, "events", "an Index message")                   \
     X(SPANS_MAX, 128, "", "runs of prompt and generated ids in a prompt")     \
     X(LIVE_ROWS_MAX, 2048, "rows", "a Live or Disown")                        \
     X(WORKER_ORPHANS_MAX, 4096, "", "sequences that outlive a session")       \

@@ -476,7 +476,7 @@ static void decode_case(struct try *t)
 
 /* ---- prefill ---- */
 
-/* Of nv_attention_few.cl; 0: it cannot run this shape here. */
+/* Tiles of nv_attention_few.cl; 0: it cannot run this shape here. */
 static uint32_t few_depth(const struct try *t, const struct shape *s)
 {
     uint32_t depth = (t->local - 32 * s->hd - (8u << 10)) / (256 * s->hd);

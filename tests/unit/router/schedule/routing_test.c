@@ -160,7 +160,8 @@ static void a_place_without_room_loses_to_any_with_room(void **state)
     rig_free(&s.rig);
 }
 
-/* What waits at a place is counted until it has its first token, or leaves. */
+/* A waiting prompt counts at its place until its first token, or until it
+ * leaves. */
 static void the_backlog_ends_with_the_first_token_or_the_sequence(void **state)
 {
     struct scene s;

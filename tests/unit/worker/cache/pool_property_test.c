@@ -334,7 +334,7 @@ static void op_run(struct model *m)
     model_run(m);
 }
 
-/* What must change nothing but the count. */
+/* Operations that change nothing but the count. */
 static void op_illegal(struct model *m)
 {
     struct pool_need much = {{m->n_pages + 1, 0, 0}};

@@ -1,4 +1,4 @@
-/* What goes first, and the limits of the prefix index. */
+/* The order of eviction, and the limits of the prefix index. */
 #include <stdio.h>
 #include <string.h>
 

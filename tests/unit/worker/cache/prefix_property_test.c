@@ -206,7 +206,7 @@ static void check_mirror(void)
     if (!HAS_MIRROR) {
         return;
     }
-    /* What was lost shows with the next event, so the last one must come. */
+    /* A loss shows with the next event, so the last one must come. */
     if (below(16) == 0) {
         while (take_events(true) && below(64) > 0) {
         }

@@ -63,7 +63,7 @@ static void shows_what_can_be_restored(void **state)
     rig_free(&r);
 }
 
-/* What the router sees is what the worker reuses, also under eviction. */
+/* The router's view equals the worker's index, also under eviction. */
 static void follows_evictions(void **state)
 {
     struct worker_options o;
