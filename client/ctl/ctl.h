@@ -284,11 +284,10 @@ int ctl_fail(const struct ctl *c, enum status status, const char *text,
 int ctl_misuse(const struct ctl *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Opens the connection and parses ID or ID/CHOICE, where the first digits of an
- * id suffice.  *choice is CLIENT_ALL_CHOICES without a choice.  Returns CTL_OK,
- * or prints the error and returns the exit code. */
-int ctl_find_sequence(struct ctl *c, const char *text, uint8_t id[16],
-                      uint32_t *choice);
+/* Opens the connection and parses the operand, ID or ID/CHOICE, where the
+ * first digits of an id suffice.  *choice is CLIENT_ALL_CHOICES without a
+ * choice.  Returns CTL_OK, or prints the error and returns the exit code. */
+int ctl_find_sequence(struct ctl *c, uint8_t id[16], uint32_t *choice);
 
 /* Opens the connection, calls m, and passes the reply to print.  Returns
  * CTL_OK, or prints the error and returns the exit code. */

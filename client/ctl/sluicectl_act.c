@@ -169,13 +169,17 @@ static int find_id(struct ctl *c, const char *text, size_t n, uint8_t id[16])
     return rc;
 }
 
-int ctl_find_sequence(struct ctl *c, const char *text, uint8_t id[16],
-                      uint32_t *choice)
+int ctl_find_sequence(struct ctl *c, uint8_t id[16], uint32_t *choice)
 {
+    const char *text = c->n_operands == 1 ? c->operands[0] : "";
     const char *slash = strchr(text, '/');
     size_t n = slash == NULL ? strlen(text) : (size_t)(slash - text), one = 0;
     struct error e;
 
+    if (c->n_operands != 1) {
+        return ctl_misuse(c, "one request id is required; \"sluicectl "
+                             "sequences\" lists the ids");
+    }
     *choice = CLIENT_ALL_CHOICES;
     if (slash != NULL &&
         (argument_ids(slash + 1, choice, 1, &one, &e) != ST_OK ||
@@ -201,11 +205,7 @@ static int with_receipt(struct ctl *c, receipt_fn *act)
     uint32_t choice;
     int rc;
 
-    if (c->n_operands != 1) {
-        return ctl_misuse(c, "one request id is required; \"sluicectl "
-                             "sequences\" lists the ids");
-    }
-    rc = ctl_find_sequence(c, c->operands[0], id, &choice);
+    rc = ctl_find_sequence(c, id, &choice);
     if (rc != CTL_OK) {
         return rc;
     }
@@ -234,7 +234,7 @@ static int remove_from(struct ctl *c)
     enum status s;
     uint8_t id[16];
     uint32_t choice;
-    int rc = ctl_find_sequence(c, c->operands[0], id, &choice);
+    int rc = ctl_find_sequence(c, id, &choice);
 
     if (rc != CTL_OK) {
         return rc;
@@ -255,8 +255,7 @@ static int remove_from(struct ctl *c)
 
 int ctl_remove(struct ctl *c)
 {
-    return c->o.from > 0 && c->n_operands == 1 ? remove_from(c)
-                                               : with_receipt(c, client_remove);
+    return c->o.from > 0 ? remove_from(c) : with_receipt(c, client_remove);
 }
 
 struct audit {

@@ -103,11 +103,7 @@ int ctl_explain(struct ctl *c)
     uint8_t id[16];
     int rc;
 
-    if (c->n_operands != 1) {
-        return ctl_misuse(c, "one request id is required; \"sluicectl "
-                             "sequences\" lists the ids");
-    }
-    rc = ctl_find_sequence(c, c->operands[0], id, &choice);
+    rc = ctl_find_sequence(c, id, &choice);
     if (rc != CTL_OK) {
         return rc;
     }

@@ -1,4 +1,4 @@
-/* What a node is worth, and which goes first.
+/* The value of a node, and the order of eviction.
  *
  * Keys are those of GreedyDual-Size-Frequency (Cherkasova, 1998):
  *

@@ -139,7 +139,7 @@ void batcher_own_row(struct batcher *b, struct batch *t, struct sequence *s)
     }
 }
 
-/* What the first row of a sequence copies before it computes. */
+/* Adds the copies before the first row of a sequence. */
 struct begin {
     uint32_t checkpoint; /* to its slot; SLOT_NONE: nothing */
     uint32_t copied;     /* a block, to its last one; PLACE_NONE: nothing */

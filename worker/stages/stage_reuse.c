@@ -1,4 +1,4 @@
-/* What the leader's index keeps at this stage, and the copies that the next
+/* The part of the leader's index at this stage, and the copies that the next
  * plan carries out. */
 #include <inttypes.h>
 #include <string.h>

@@ -27,7 +27,8 @@ static uint32_t find(const struct rig_index *x, struct prefix_hash h)
     return i;
 }
 
-/* What appears is not there, and what goes is, but for a snapshot under way:
+/* Events add only absent prefixes and remove only present ones, but for a
+ * snapshot under way:
  * it may not have come to the position yet. */
 static void apply(struct rig_index *x, struct prefix_hash h, uint32_t n_tokens,
                   bool exact)

@@ -152,7 +152,7 @@ static void act(struct rig *r, struct kept *k, uint32_t *id)
     rig_turn(r);
 }
 
-/* What came in all seeds. */
+/* Counts of messages in all seeds. */
 struct came {
     uint32_t from, cut, anew, twins, gone;
 };

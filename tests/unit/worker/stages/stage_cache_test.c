@@ -1,4 +1,4 @@
-/* What a stage keeps: its refusals, and what a restore does to a table. */
+/* The cache of a stage: its refusals, and the table after a restore. */
 #include <stdlib.h>
 #include <string.h>
 
