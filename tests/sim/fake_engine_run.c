@@ -46,7 +46,7 @@ static uint64_t advance(struct fake_engine *e, const struct plan *p,
                         const struct plan_row *r, const uint32_t *tokens)
 {
     struct slot_state s = fake_memory_state(e, r, r->slot);
-    const struct plan_save *v = &p->saves[r->save];
+    uint32_t saved = 0;
     const struct tracked *t = fake_engine_track(e, r->sequence);
     bool tainted = t->tainted;
 
@@ -62,9 +62,10 @@ static uint64_t advance(struct fake_engine *e, const struct plan *p,
         s.hash =
             oracle_advance(s.hash, tokens[i], fake_engine_kind(e, r->kind));
         s.n++;
-        if (v < &p->saves[r->save + r->n_saves] && v->position == s.n) {
-            fake_memory_put_state(e, v->page, s, t->request);
-            v++;
+        if (saved < r->n_saves && p->saves[r->save + saved].position == s.n) {
+            fake_memory_put_state(e, p->saves[r->save + saved].page, s,
+                                  t->request);
+            saved++;
         }
     }
     fake_memory_put_state(e, r->slot, s, t->request);
