@@ -194,17 +194,25 @@ def prompt(seed, n):
     return [drawn.randrange(10, 500) for _ in range(n)]
 
 
+def no_cache_ms(cluster, seed, n):
+    return first_token_ms(cluster, prompt(1000 + seed, n), "--no-cache")[0]
+
+
 def ttft(model, n, rounds, *words):
     """Returns medians; cold prompts with and without the index take turns."""
     cold, warm, off = [], [], []
     with Cluster(model, *words) as c:
         first_token_ms(c, prompt(0, n))
         for i in range(1, rounds + 1):
-            off.append(first_token_ms(c, prompt(1000 + i, n), "--no-cache")[0])
+            # Half of the pairs begin with the other one.
+            if i % 2:
+                off.append(no_cache_ms(c, i, n))
             ms, reused = first_token_ms(c, prompt(i, n))
             cold.append(ms)
             if reused:
                 raise Failed(f"a new prompt reused {reused} tokens")
+            if not i % 2:
+                off.append(no_cache_ms(c, i, n))
             ms, reused = first_token_ms(c, prompt(i, n))
             warm.append(ms)
             if not reused:
@@ -230,7 +238,7 @@ def part_reuse(quick, keep):
         figures["ttft"] = ttft(measure.TINY, 2048, 2)
         return figures
     with measure.model_of("qwen3.5-0.8b", keep) as model:
-        figures["ttft"] = ttft(model, 4096, 3, "--context", 8192)
+        figures["ttft"] = ttft(model, 4096, 4, "--context", 8192)
     return figures
 
 
