@@ -11,9 +11,10 @@
  * Numbers.  Matrices are stored as bf16, f16 or f32, or with 8 or 4 bits in
  * groups (common/model/weights.h), and are widened to float32 in registers.
  * Products accumulate in float32.  The residual stream and the recurrent state
- * are always float32.  KV and convolution tails have kv_dtype, rounded to
- * nearest even.  Values are rounded when they enter the cache and are read back
- * from it, also inside a chunk, so chunking changes nothing.
+ * are always float32.  KV has the format of common/model/kv_format.h,
+ * convolution tails its dtype, rounded to nearest even.  Values are rounded
+ * when they enter the cache and are read back from it, also inside a chunk, so
+ * chunking changes nothing.
  *
  * Batch invariance.  A row's bits depend on its own sequence, its kind and its
  * absolute positions.  They never depend on other rows, chunking, block or slot
@@ -26,10 +27,14 @@
  * - A block is one page: k and v of block_tokens positions for each attention
  *   layer of the shard.  Position p is in blocks[p / block_tokens].
  * - A slot is pages_per_slot consecutive pages, named by the first: for each
- *   linear layer the state [Hv, Dk, Dv] float32 and the tail [K-1, C] kv_dtype,
- *   oldest row first.
+ *   linear layer the state [Hv, Dk, Dv] float32 and the tail [K-1, C] of
+ * kv.dtype, oldest row first.
  * - A checkpoint is a copy of a slot, at the end of a row or inside it
  *   (struct kernel_save).
+ *
+ * Host pages are a second tier: alloc_host() gives n pages of pinned memory of
+ * the host with the bytes of a page each, to which pages of the pool are copied
+ * and back.
  *
  * Operators never read anything at or past a row's end, whatever is stored
  * there.
@@ -49,6 +54,7 @@
 #include <stdio.h>
 
 #include "common/base/status.h"
+#include "common/model/kv_format.h"
 #include "common/model/weights.h"
 #include "common/sampling/sampling.h"
 
@@ -69,7 +75,7 @@
 struct kernels_options {
     const char *device;    /* "cpu", or a device selector of
                             * kernels/opencl/host/device.h */
-    enum dtype kv_dtype;   /* dtype of KV and tails */
+    struct kv_format kv;   /* of KV; its dtype is also that of tails */
     uint32_t block_tokens; /* a power of two, 1..KERNELS_BLOCK_MAX */
     uint32_t max_tokens;   /* tokens of a step; 0: the default */
     uint32_t max_rows;     /* rows of a step; 0: the default */
@@ -166,6 +172,12 @@ struct kernels_ops {
     void (*zero_slot)(struct kernels *k, uint32_t slot);
     void (*copy_pages)(struct kernels *k, uint32_t from, uint32_t to,
                        uint32_t n);
+    enum status (*alloc_host)(struct kernels *k, uint32_t n_pages,
+                              struct error *e);
+    void (*page_out)(struct kernels *k, uint32_t page, uint32_t host,
+                     uint32_t n);
+    void (*page_in)(struct kernels *k, uint32_t host, uint32_t page,
+                    uint32_t n);
     void (*poison_pages)(struct kernels *k, uint32_t first, uint32_t n);
     void (*begin)(struct kernels *k, const struct kernel_step *step);
     enum status (*end)(struct kernels *k, struct error *e);
@@ -233,6 +245,28 @@ static inline void kernels_copy_pages(struct kernels *k, uint32_t from,
                                       uint32_t to, uint32_t n)
 {
     k->ops->copy_pages(k, from, to, n);
+}
+
+/* Allocates the pages of the host tier, once, after kernels_alloc().  Returns
+ * ST_RESOURCE_EXHAUSTED if memory is short. */
+MUST_CHECK static inline enum status
+kernels_alloc_host(struct kernels *k, uint32_t n_pages, struct error *e)
+{
+    return k->ops->alloc_host(k, n_pages, e);
+}
+
+/* Copies n pages of the pool to host pages, and back, in order with the steps
+ * and copies before and after.  Does not wait. */
+static inline void kernels_page_out(struct kernels *k, uint32_t page,
+                                    uint32_t host, uint32_t n)
+{
+    k->ops->page_out(k, page, host, n);
+}
+
+static inline void kernels_page_in(struct kernels *k, uint32_t host,
+                                   uint32_t page, uint32_t n)
+{
+    k->ops->page_in(k, host, page, n);
 }
 
 /* Fills n pages with bytes 0xff, which read as NaN.  For tests. */
@@ -330,9 +364,9 @@ static inline void kernels_logits_write(struct kernels *k, uint32_t i,
     k->ops->logits_write(k, i, in);
 }
 
-/* Copies a block of an attention layer to or from canonical layout in kv_dtype:
- * k then v, each [block_tokens, nkv, hd].  `write` copies into the backend.
- * Waits. */
+/* Copies a block of an attention layer to or from canonical layout: of a plain
+ * layer k then v, each [block_tokens, nkv, hd]; of a quantised layer the bytes
+ * of struct kv_block.  `write` copies into the backend.  Waits. */
 static inline void kernels_block_copy(struct kernels *k, uint32_t layer,
                                       uint32_t block, void *kv, bool write)
 {
@@ -340,7 +374,7 @@ static inline void kernels_block_copy(struct kernels *k, uint32_t layer,
 }
 
 /* Copies a slot of a linear layer, as block_copy does: state [Hv, Dk, Dv]
- * float32, tail [K-1, C] kv_dtype. */
+ * float32, tail [K-1, C] of kv.dtype. */
 static inline void kernels_slot_copy(struct kernels *k, uint32_t layer,
                                      uint32_t slot, float *state, void *tail,
                                      bool write)

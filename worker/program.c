@@ -220,7 +220,7 @@ struct kernels_options program_kernels(const struct program *p)
     const struct worker_args *a = &p->args;
 
     return (struct kernels_options){.device = a->device,
-                                    .kv_dtype = p->kv_dtype,
+                                    .kv.dtype = p->kv_dtype,
                                     .block_tokens = a->block_tokens,
                                     .max_tokens = a->step_tokens,
                                     .max_rows = a->max_rows,

@@ -36,6 +36,8 @@
 /* Bytes of one layer of each kind. */
 struct page_sizes {
     uint64_t kv_bytes;    /* k and v of one block of an attention layer */
+    uint64_t whole_bytes; /* the same for the layer that is not quantised */
+    uint32_t whole;       /* 1 + that layer's index in kinds; 0: none */
     uint64_t state_bytes; /* Hv * Dk * Dv float32 of a linear layer */
     uint64_t tail_bytes;  /* (K-1) * C of the KV dtype; may be 0 */
 };

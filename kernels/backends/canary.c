@@ -153,7 +153,7 @@ static enum status trace_cpu(struct canary *c, const struct kernels_options *o,
 {
     /* The same cache layout and dtypes as the device, with minimal scratch. */
     struct kernels_options on_cpu = {.device = "cpu",
-                                     .kv_dtype = o->kv_dtype,
+                                     .kv = o->kv,
                                      .block_tokens = o->block_tokens,
                                      .max_tokens = CANARY_TOKENS,
                                      .max_rows = 1,

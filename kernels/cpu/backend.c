@@ -383,7 +383,7 @@ enum status cpu_new(struct kernels **out, const struct shard_weights *w,
     c->base.ops = &cpu_ops;
     c->w = w;
     c->isa = isa;
-    c->kv_dtype = o->kv_dtype;
+    c->kv_dtype = o->kv.dtype;
     c->block_tokens = o->block_tokens;
     c->sizes.max_tokens = or_default(o->max_tokens, KERNELS_STEP_TOKENS);
     c->sizes.max_rows = or_default(o->max_rows, KERNELS_STEP_ROWS);

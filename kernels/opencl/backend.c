@@ -267,7 +267,7 @@ enum status opencl_new(struct kernels **out, const struct shard_weights *w,
     /* backend_free() must work from here on, whatever set-up has reached. */
     c->base.ops = &backend_ops;
     c->w = w;
-    c->kv_dtype = o->kv_dtype;
+    c->kv_dtype = o->kv.dtype;
     c->block_tokens = o->block_tokens;
     c->portable = o->portable;
     st = opencl_device_find(&c->device, o->device, e);

@@ -25,7 +25,7 @@ static void load(void)
     static const uint32_t cuts[STAGES + 1] = {0, 3, 4, 8};
     const struct shard_weights *weights[STAGES];
     struct kernels_options o = {.device = "cpu",
-                                .kv_dtype = DTYPE_BF16,
+                                .kv.dtype = DTYPE_BF16,
                                 .block_tokens = 16,
                                 .max_tokens = 64,
                                 .n_threads = 2};

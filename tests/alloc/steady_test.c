@@ -352,7 +352,7 @@ static uint32_t pages(void)
 static void engine_make(void)
 {
     struct kernels_options o = {.device = "cpu",
-                                .kv_dtype = DTYPE_BF16,
+                                .kv.dtype = DTYPE_BF16,
                                 .block_tokens = 32,
                                 .max_tokens = 64,
                                 .max_rows = STREAMS,

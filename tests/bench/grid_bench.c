@@ -303,7 +303,7 @@ static int run(struct bench *b)
     if (weights > b->room) {
         return 0;
     }
-    b->options.kv_dtype = b->config.shape.dtype;
+    b->options.kv.dtype = b->config.shape.dtype;
     runner_open(&b->runner, &b->model.w, &b->options, 1, 1, 0);
     forward_sizes(b->runner.forward, &b->sizes);
     for (uint32_t i = 0; rc == 0 && i < b->n_points; i++) {

@@ -515,7 +515,7 @@ static int run_random(struct bench *b, struct kernels_options *o,
 
     random_model_new(&m, r, &d);
     b->w = &m.w;
-    o->kv_dtype = m.w.shape.dtype;
+    o->kv.dtype = m.w.shape.dtype;
     run(b, o);
     random_model_free(&m);
     return 0;
@@ -534,7 +534,7 @@ static int run_model(struct bench *b, struct kernels_options *o,
         return 1;
     }
     b->w = shard_weights(shard);
-    o->kv_dtype = b->w->shape.dtype;
+    o->kv.dtype = b->w->shape.dtype;
     run(b, o);
     shard_free(&shard);
     return 0;

@@ -109,7 +109,7 @@ static double run(const struct replica_stage *stages, const struct setup *s,
 static void measure(const char *dir, const struct setup *s)
 {
     struct kernels_options k = {.device = "cpu",
-                                .kv_dtype = DTYPE_BF16,
+                                .kv.dtype = DTYPE_BF16,
                                 .block_tokens = 32,
                                 .max_tokens = 512,
                                 .max_rows = 32,

@@ -70,7 +70,7 @@ static void open_engines(struct trial *t, const struct split *split,
 {
     bool cpu = strcmp(t->device, "cpu") == 0;
     struct kernels_options k = {.device = t->device,
-                                .kv_dtype =
+                                .kv.dtype =
                                     cpu ? DTYPE_F32 : t->config.shape.dtype,
                                 .block_tokens = o->block_tokens,
                                 .max_tokens = cpu ? 100 : 0,

@@ -272,7 +272,7 @@ static void check_all(struct check *c, const struct golden *g,
     runner_tap(&c->runner, &tap);
     forward_sizes(c->runner.forward, &sizes);
     printf("%s kernels (%s, %u threads), kv %s\n", o->device, sizes.isa,
-           sizes.n_threads, o->kv_dtype == DTYPE_F32 ? "f32" : "16 bits");
+           sizes.n_threads, o->kv.dtype == DTYPE_F32 ? "f32" : "16 bits");
     printf("prompt     tokens  equal    near-ties  max |dl|   margin\n");
     for (uint32_t i = 0; i < g->n; i++) {
         check_prompt(c, &g->prompts[i]);
@@ -308,7 +308,7 @@ static void check_beside(struct check *c, const struct golden *g,
         return;
     }
     c->twin = &twin;
-    twin_open(&twin, c->w, o->kv_dtype, rounds ? DTYPE_BF16 : DTYPE_F32);
+    twin_open(&twin, c->w, o->kv.dtype, rounds ? DTYPE_BF16 : DTYPE_F32);
     check_all(c, g, o);
     judge_twin(c);
     twin_close(&twin);
@@ -371,7 +371,7 @@ static enum status check_model(const char *dir, struct kernels_options *o,
     shorten(&g, part->prompts, part->steps);
     c.w = shard_weights(shard);
     choose_bounds(&c, cpu, f32);
-    o->kv_dtype = f32 ? DTYPE_F32 : c.w->shape.dtype;
+    o->kv.dtype = f32 ? DTYPE_F32 : c.w->shape.dtype;
     c.logits = calloc(c.w->shape.vocab, sizeof *c.logits);
     c.hidden = calloc((size_t)c.w->shape.hidden * (c.w->shape.n_layers + 2),
                       sizeof *c.hidden);

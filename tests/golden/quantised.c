@@ -182,7 +182,7 @@ static void run(struct trial *t, const struct golden *g,
     struct script have, want;
     struct kernels_options o = {.device = t->device,
                                 .portable = t->portable,
-                                .kv_dtype = DTYPE_F32,
+                                .kv.dtype = DTYPE_F32,
                                 .block_tokens = 16};
 
     pick(&have, t, g);

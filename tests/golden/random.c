@@ -48,7 +48,7 @@ static void draw_options(struct trial *t)
 
     t->o = (struct kernels_options){
         .device = "cpu",
-        .kv_dtype =
+        .kv.dtype =
             (enum dtype)(dice_below(d, 4) == 0 ? dice_below(d, 3) : DTYPE_F32),
         .block_tokens = 1u << dice_below(d, 7),
         .max_tokens = 1 + dice_below(d, 100),
@@ -77,7 +77,7 @@ static void open_trial(struct trial *t, uint32_t number)
             ids[j] = dice_below(&t->dice, t->model.w.shape.vocab);
         }
         runner_start(&t->runner, &s->s, ids, n, STEPS);
-        reference_new(&s->ref, &t->model.w, t->o.kv_dtype);
+        reference_new(&s->ref, &t->model.w, t->o.kv.dtype);
     }
 }
 
@@ -163,7 +163,7 @@ static void print_failure(const struct trial *t, uint32_t number)
            "%u\n",
            number, t->most, s->n_layers, s->hidden, s->intermediate, s->vocab,
            s->n_heads, s->n_kv_heads, s->head_dim, s->n_k_heads, s->n_v_heads,
-           s->k_dim, s->v_dim, s->conv, s->dtype, t->o.kv_dtype,
+           s->k_dim, s->v_dim, s->conv, s->dtype, t->o.kv.dtype,
            t->o.block_tokens);
 }
 
@@ -188,7 +188,7 @@ int main(int argc, char **argv)
 
         open_trial(t, i);
         run_trial(t);
-        wide = t->o.kv_dtype == DTYPE_F32;
+        wide = t->o.kv.dtype == DTYPE_F32;
         if (!(t->most <= (wide ? BOUND : BOUND_16))) {
             print_failure(t, i);
             n_failed++;

@@ -113,7 +113,7 @@ static void run(struct trial *t, const struct split *split,
                 struct replica_ask *asks)
 {
     struct kernels_options k = {.device = "cpu",
-                                .kv_dtype = DTYPE_F32,
+                                .kv.dtype = DTYPE_F32,
                                 .block_tokens = 16,
                                 .max_tokens = 100,
                                 .max_rows = 4,

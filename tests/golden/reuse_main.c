@@ -58,7 +58,7 @@ static void run_ways(struct trial *t, struct reuse *x)
             n_wrong += ways[w].run(x, lengths[i], &n_steps);
         }
         printf("%s, %u stages, kv %s, %s: %u of %u steps differ\n", t->dir,
-               x->n_shards, x->o.kv_dtype == DTYPE_F32 ? "f32" : "16 bits",
+               x->n_shards, x->o.kv.dtype == DTYPE_F32 ? "f32" : "16 bits",
                ways[w].name, n_wrong, n_steps);
         t->n_wrong += n_wrong;
         t->n_steps += n_steps;
@@ -90,7 +90,7 @@ static void run_kv(struct trial *t, enum dtype kv)
 
     /* On the cpu passes are smaller than plans, so rows with saves are cut. */
     x.o = (struct kernels_options){.device = t->device,
-                                   .kv_dtype = kv,
+                                   .kv.dtype = kv,
                                    .block_tokens = cpu ? 16 : 32,
                                    .max_tokens = cpu ? 100 : 0,
                                    .max_logits = cpu ? 3 : 0,

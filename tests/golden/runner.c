@@ -455,12 +455,14 @@ void runner_save(struct runner *r, uint32_t position, uint32_t page)
 
 void runner_before(struct runner *r, uint32_t from, uint32_t to, uint32_t n)
 {
-    r->plan.before[r->plan.n_before++] = (struct plan_copy){from, to, n};
+    r->plan.before[r->plan.n_before++] =
+        (struct plan_copy){.from = from, .to = to, .n = n};
 }
 
 void runner_after(struct runner *r, uint32_t from, uint32_t to, uint32_t n)
 {
-    r->plan.after[r->plan.n_after++] = (struct plan_copy){from, to, n};
+    r->plan.after[r->plan.n_after++] =
+        (struct plan_copy){.from = from, .to = to, .n = n};
 }
 
 void runner_step(struct runner *r)

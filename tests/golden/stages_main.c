@@ -49,7 +49,7 @@ struct trial {
 static struct kernels_options small_passes(enum dtype kv)
 {
     return (struct kernels_options){.device = "cpu",
-                                    .kv_dtype = kv,
+                                    .kv.dtype = kv,
                                     .block_tokens = 16,
                                     .max_tokens = 100,
                                     .max_rows = 4,
@@ -121,7 +121,7 @@ static void run_split(struct trial *t, const struct script *s,
         shard_free(&shards[i]);
     }
     printf(", kv %s: %u of %u steps differ\n",
-           t->o.kv_dtype == DTYPE_F32 ? "f32" : "16 bits", n_wrong,
+           t->o.kv.dtype == DTYPE_F32 ? "f32" : "16 bits", n_wrong,
            s->n * t->steps);
     t->n_wrong += n_wrong;
     t->n_splits++;

@@ -14,7 +14,7 @@ void bench_restart(struct bench *b)
         struct bench_seq *s = &b->seqs[i];
 
         reference_free(&s->ref);
-        reference_new(&s->ref, &b->model.w, b->o.kv_dtype);
+        reference_new(&s->ref, &b->model.w, b->o.kv.dtype);
         s->ref.operand = b->operand;
         s->length = 1 + dice_below(&b->dice, BENCH_LENGTH);
         s->slot = i * b->pages_per_slot;

@@ -65,7 +65,7 @@ static struct kernels_options options(const struct fixture *f,
 {
     return (struct kernels_options){
         .device = test_device(),
-        .kv_dtype = f->kv_dtype,
+        .kv.dtype = f->kv_dtype,
         .block_tokens = v->block_tokens,
         .max_tokens = v->max_tokens,
         .max_logits = test_device_is_cpu() ? 5 : 0,

@@ -174,7 +174,7 @@ static int set_up_all(void **state)
     make_model(&f.model);
     f.o = (struct kernels_options){
         .device = test_device_or("0"),
-        .kv_dtype = DTYPE_BF16,
+        .kv.dtype = DTYPE_BF16,
         .block_tokens = OPENCL_SHAPE_BLOCK,
         .max_tokens = TOKENS,
     };

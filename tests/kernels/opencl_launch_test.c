@@ -44,7 +44,7 @@ static int set_up(void **state)
     static struct fixture f;
     const struct random_shape r = opencl_shape();
     const struct kernels_options o = {.device = test_device_or("0"),
-                                      .kv_dtype = DTYPE_BF16,
+                                      .kv.dtype = DTYPE_BF16,
                                       .block_tokens = OPENCL_SHAPE_BLOCK,
                                       .max_tokens = OPENCL_SHAPE_TOKENS};
     struct dice d = {11};

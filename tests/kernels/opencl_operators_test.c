@@ -205,7 +205,7 @@ static void open_bench(struct bench *b, const struct random_shape *r,
     b->dice.state = 77;
     b->o = (struct kernels_options){
         .device = test_device_or("0"),
-        .kv_dtype = kv_dtype,
+        .kv.dtype = kv_dtype,
         .block_tokens = block_tokens,
         .max_tokens = OPENCL_SHAPE_TOKENS,
         .portable = portable,
@@ -226,7 +226,7 @@ static void expected_mlp(struct reference *r, uint32_t layer, double *x)
  * the reference's, where the two differ in the last bit before rounding. */
 static double bound(const struct bench *b)
 {
-    return b->operand == DTYPE_F32 && b->o.kv_dtype == DTYPE_F32 ? 2e-5 : 6e-3;
+    return b->operand == DTYPE_F32 && b->o.kv.dtype == DTYPE_F32 ? 2e-5 : 6e-3;
 }
 
 static void check(struct bench *b, const char *what, uint32_t layer,

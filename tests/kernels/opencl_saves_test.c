@@ -182,7 +182,7 @@ static void restart(const struct fixture *f)
 static void open_kernels(struct fixture *f, const struct random_shape *shape)
 {
     struct kernels_options o = {.device = test_device_or("0"),
-                                .kv_dtype = DTYPE_BF16,
+                                .kv.dtype = DTYPE_BF16,
                                 .block_tokens = OPENCL_SHAPE_BLOCK,
                                 .max_tokens = OPENCL_SHAPE_TOKENS};
     struct dice d = {23};

@@ -28,7 +28,7 @@ static void open_bench(struct bench *b, uint32_t round, enum mixer_kind kind)
     shape.mixers[0] = kind;
     b->o = (struct kernels_options){
         .device = test_device(),
-        .kv_dtype = round % 4 == 3 ? DTYPE_BF16 : DTYPE_F32,
+        .kv.dtype = round % 4 == 3 ? DTYPE_BF16 : DTYPE_F32,
         .block_tokens = sizes[round % 6],
         .n_threads = 1 + round % 2,
         .max_tokens = BENCH_SEQS * BENCH_LENGTH,
@@ -45,7 +45,7 @@ static void expected_mlp(struct reference *r, uint32_t layer, double *x)
  * two differ in the last bit before rounding. */
 static double bound(const struct bench *b)
 {
-    return b->o.kv_dtype == DTYPE_F32 ? 2e-5 : 4e-3;
+    return b->o.kv.dtype == DTYPE_F32 ? 2e-5 : 4e-3;
 }
 
 static void check(enum mixer_kind kind, bench_operator_fn op,

@@ -72,7 +72,7 @@ static void open_rig(struct rig *g, uint32_t round)
     open_model(g, round);
     g->o = (struct kernels_options){
         .device = test_device(),
-        .kv_dtype = round % 2 ? DTYPE_BF16 : DTYPE_F32,
+        .kv.dtype = round % 2 ? DTYPE_BF16 : DTYPE_F32,
         .block_tokens = 16,
         .n_threads = 1 + round % 2,
         .max_tokens = 2 * TOKENS,
@@ -88,7 +88,7 @@ static void open_rig(struct rig *g, uint32_t round)
     g->state_bytes = (size_t)s->n_v_heads * s->k_dim * s->v_dim * sizeof(float);
     g->tail_bytes =
         ((size_t)2 * s->n_k_heads * s->k_dim + s->n_v_heads * s->v_dim) *
-        (s->conv - 1) * dtype_bytes(g->o.kv_dtype);
+        (s->conv - 1) * dtype_bytes(g->o.kv.dtype);
 }
 
 static void close_rig(struct rig *g)
@@ -407,7 +407,7 @@ static size_t kv_bytes(const struct rig *g)
     const struct model_shape *s = &g->model.w.shape;
 
     return (size_t)2 * s->n_kv_heads * s->head_dim * g->o.block_tokens *
-           dtype_bytes(g->o.kv_dtype);
+           dtype_bytes(g->o.kv.dtype);
 }
 
 static void write_block(struct rig *g, uint32_t block, int value)

@@ -56,7 +56,7 @@ static void begin_shape(struct bench *b, const struct random_shape *r,
 {
     struct dice d = {7};
     struct kernels_options o = {.device = "cpu",
-                                .kv_dtype = DTYPE_BF16,
+                                .kv.dtype = DTYPE_BF16,
                                 .block_tokens = BLOCK,
                                 .max_tokens = TOKENS,
                                 .max_rows = 1,

@@ -238,7 +238,7 @@ static void add_save(struct bench *b, uint32_t i, uint32_t position,
 static struct plan_copy *add_before(struct plan *p, uint32_t from, uint32_t to,
                                     uint32_t n)
 {
-    p->before[p->n_before] = (struct plan_copy){from, to, n};
+    p->before[p->n_before] = (struct plan_copy){.from = from, .to = to, .n = n};
     return &p->before[p->n_before++];
 }
 
@@ -298,7 +298,8 @@ static void test_engine_sees_wrong_restores(void **state)
     (void)run_plan(&b, 0);
     see(&b, "state of another position");
     save_at_64(&b); /* a block that was freed */
-    b.plan[1].poison[b.plan[1].n_poison++] = (struct plan_copy){3, 0, 1};
+    b.plan[1].poison[b.plan[1].n_poison++] =
+        (struct plan_copy){.from = 3, .to = 0, .n = 1};
     add_before(&b.plan[1], SLOT(2), SLOT(1), PER);
     add_rest(&b.plan[1], 2, 0, 1, 64, 90);
     (void)run_plan(&b, 1);
@@ -353,7 +354,8 @@ static void test_engine_sees_pages_taken_from_plans_in_flight(void **state)
     add_prompt(&b.plan[0], 1, 0, 0, 8);
     assert_int_equal(engine_submit(b.seam, &b.plan[0]), ST_OK);
     add_prompt(&b.plan[1], 2, 8, 1, 3);
-    b.plan[1].poison[b.plan[1].n_poison++] = (struct plan_copy){1, 0, 1};
+    b.plan[1].poison[b.plan[1].n_poison++] =
+        (struct plan_copy){.from = 1, .to = 0, .n = 1};
     (void)!engine_submit(b.seam, &b.plan[1]);
     see(&b, "page in flight is free");
     begin_engine(&b); /* overwritten by a copy */
@@ -383,9 +385,12 @@ static struct plan_row *add_twin(struct plan *p, uint64_t sequence,
         p->blocks[p->n_blocks++] = p->blocks[source->block + k];
     }
     p->blocks[p->n_blocks - 1] = last;
-    p->after[p->n_after++] = (struct plan_copy){source->slot, SLOT(slot), PER};
+    p->after[p->n_after++] =
+        (struct plan_copy){.from = source->slot, .to = SLOT(slot), .n = PER};
     p->after[p->n_after++] = (struct plan_copy){
-        p->blocks[source->block + source->n_blocks - 1], last, 1};
+        .from = p->blocks[source->block + source->n_blocks - 1],
+        .to = last,
+        .n = 1};
     return r;
 }
 

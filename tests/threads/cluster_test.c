@@ -139,7 +139,7 @@ static void engine_quiet(void *arg)
 static void worker_start(struct worker *w, struct memory_net *net, int number)
 {
     struct kernels_options o = {.device = "cpu",
-                                .kv_dtype = DTYPE_BF16,
+                                .kv.dtype = DTYPE_BF16,
                                 .block_tokens = 32,
                                 .max_tokens = 64,
                                 .max_rows = SLOTS,

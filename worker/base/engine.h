@@ -107,16 +107,21 @@ struct plan_save {
     uint32_t position, page;
 };
 
+/* Where a copy goes: inside the pool, from it to host pages, or back. */
+enum copy_kind { COPY_PAGES, COPY_OUT, COPY_IN };
+
 /* Copies n pages; the two ranges do not overlap. */
 struct plan_copy {
     uint32_t from, to, n;
+    enum copy_kind kind;
 };
 
 /* One step.  The engine works in this order:
  *
  *   1 poison      pages that are free since the last plan; only in builds and
  *                 runs that test (see worker/engine/forward.h)
- *   2 before      copies in order: moved blocks, restored checkpoints
+ *   2 before      copies in order: moved blocks, restored checkpoints, pages
+ *                 of suspended sequences out to the host tier and in again
  *   3 zero_slots
  *   4 rows, with their saves
  *   5 after       copies in order: slots and blocks of twins

@@ -232,12 +232,14 @@ static void fill_twin(const struct batcher_limits *l, struct plan *p,
     uint32_t last = row->position / l->block_tokens;
 
     if (l->pages_per_slot > 0) {
-        p->after[p->n_after++] =
-            (struct plan_copy){source->slot, row->slot, l->pages_per_slot};
+        p->after[p->n_after++] = (struct plan_copy){
+            .from = source->slot, .to = row->slot, .n = l->pages_per_slot};
     }
     if (row->n_blocks > last) {
-        p->after[p->n_after++] = (struct plan_copy){
-            p->blocks[source->block + last], p->blocks[row->block + last], 1};
+        p->after[p->n_after++] =
+            (struct plan_copy){.from = p->blocks[source->block + last],
+                               .to = p->blocks[row->block + last],
+                               .n = 1};
     }
 }
 

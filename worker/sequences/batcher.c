@@ -98,8 +98,8 @@ bool batcher_load(struct batcher *b, uint32_t checkpoint, uint32_t slot)
     if (b->n_loads == LOADS_MAX) {
         return false;
     }
-    b->loads[b->n_loads++] =
-        (struct plan_copy){checkpoint, slot, b->limits.pages_per_slot};
+    b->loads[b->n_loads++] = (struct plan_copy){
+        .from = checkpoint, .to = slot, .n = b->limits.pages_per_slot};
     return true;
 }
 
@@ -154,16 +154,18 @@ static void copy_begin(struct batcher *b, struct batch *t,
     struct plan_copy c;
 
     if (from->checkpoint != SLOT_NONE && !PLANT(RESTORED_WITHOUT_COPY)) {
-        c = (struct plan_copy){from->checkpoint, s->slot,
-                               b->limits.pages_per_slot};
+        c = (struct plan_copy){.from = from->checkpoint,
+                               .to = s->slot,
+                               .n = b->limits.pages_per_slot};
         batch_copy(t, pool, c);
     }
     if (from->copied != PLACE_NONE) {
         uint32_t last = s->n_planned / b->limits.block_tokens;
         uint32_t own = paged_get(&b->table->slab, &s->blocks, last);
 
-        c = (struct plan_copy){pool_page(pool, from->copied),
-                               pool_page(pool, own), 1};
+        c = (struct plan_copy){.from = pool_page(pool, from->copied),
+                               .to = pool_page(pool, own),
+                               .n = 1};
         batch_copy(t, pool, c);
     }
 }

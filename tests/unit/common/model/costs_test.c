@@ -146,7 +146,7 @@ static void bounds_the_scratch_of_the_cpu(void **state)
     for (uint32_t end = 4; end <= 8; end += 4) {
         struct shard *s = fixture_shard(TINY_HYBRID, 0, end);
         struct kernels_options o = {.device = "cpu",
-                                    .kv_dtype = sizes_kv_dtype(&c, false),
+                                    .kv.dtype = sizes_kv_dtype(&c, false),
                                     .block_tokens = 32,
                                     .max_tokens = step.tokens,
                                     .max_rows = 64,
@@ -159,7 +159,7 @@ static void bounds_the_scratch_of_the_cpu(void **state)
         computed -= end < 8 ? costs_hidden_scratch(&c, &step) : 0;
         assert_int_equal(backend_new(&k, shard_weights(s), &o, &e), ST_OK);
         kernels_sizes(k, &sizes);
-        z = sizes_of(&c, 0, end, 32, o.kv_dtype);
+        z = sizes_of(&c, 0, end, 32, o.kv.dtype);
         assert_int_equal(sizes.page_bytes, z.page_bytes);
         assert_int_equal(sizes.pages_per_block, z.pages_per_block);
         assert_int_equal(sizes.pages_per_slot, z.pages_per_slot);

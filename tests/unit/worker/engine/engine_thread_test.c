@@ -47,7 +47,7 @@ static enum status alloc_pool(struct forward *f, struct error *e)
 static int load(void **state)
 {
     struct kernels_options o = {.device = "cpu",
-                                .kv_dtype = DTYPE_BF16,
+                                .kv.dtype = DTYPE_BF16,
                                 .block_tokens = 32,
                                 .max_tokens = 64,
                                 .max_rows = 4};

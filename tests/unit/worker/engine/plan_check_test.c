@@ -93,9 +93,9 @@ static struct plan *plan(void)
     g->zero[1] = 2 * SLOT;
     g->saves[0] = (struct plan_save){64, 9};
     g->saves[1] = (struct plan_save){128, 12};
-    g->before[0] = (struct plan_copy){54, 55, 1};
-    g->after[0] = (struct plan_copy){0, 2 * SLOT, SLOT};
-    g->after[1] = (struct plan_copy){52, 56, 1};
+    g->before[0] = (struct plan_copy){.from = 54, .to = 55, .n = 1};
+    g->after[0] = (struct plan_copy){.from = 0, .to = 2 * SLOT, .n = SLOT};
+    g->after[1] = (struct plan_copy){.from = 52, .to = 56, .n = 1};
     g->poison[0] = (struct plan_copy){.from = 57, .n = PAGES - 57};
     g->p = (struct plan){.n_rows = 3,
                          .n_tokens = PROMPT + 1,
@@ -275,26 +275,26 @@ static void copies_are_inside_the_pool_and_apart(void **state)
 {
     (void)state;
     plan();
-    rig.before[0] = (struct plan_copy){58, 61, 3};
+    rig.before[0] = (struct plan_copy){.from = 58, .to = 61, .n = 3};
     passes();
-    rig.before[0] = (struct plan_copy){58, 61, 4};
+    rig.before[0] = (struct plan_copy){.from = 58, .to = 61, .n = 4};
     refused("copy 0 before the rows: 4 pages from 58 to 61 of 64");
-    rig.before[0] = (struct plan_copy){61, 58, 4};
+    rig.before[0] = (struct plan_copy){.from = 61, .to = 58, .n = 4};
     refused("copy 0 before the rows");
-    rig.before[0] = (struct plan_copy){58, 60, 3};
+    rig.before[0] = (struct plan_copy){.from = 58, .to = 60, .n = 3};
     refused("copy 0 before the rows: 3 pages");
-    rig.before[0] = (struct plan_copy){60, 58, 3};
+    rig.before[0] = (struct plan_copy){.from = 60, .to = 58, .n = 3};
     refused("copy 0 before the rows: 3 pages");
-    rig.before[0] = (struct plan_copy){58, 58, 1};
+    rig.before[0] = (struct plan_copy){.from = 58, .to = 58, .n = 1};
     refused("copy 0 before the rows: 1 pages");
-    rig.before[0] = (struct plan_copy){58, UINT32_MAX, 2};
+    rig.before[0] = (struct plan_copy){.from = 58, .to = UINT32_MAX, .n = 2};
     refused("copy 0 before the rows: 2 pages");
     plan();
-    rig.after[1] = (struct plan_copy){52, PAGES, 1};
+    rig.after[1] = (struct plan_copy){.from = 52, .to = PAGES, .n = 1};
     refused("copy 1 after the rows: 1 pages from 52 to 64");
-    rig.after[1] = (struct plan_copy){PAGES, 56, 1};
+    rig.after[1] = (struct plan_copy){.from = PAGES, .to = 56, .n = 1};
     refused("copy 1 after the rows");
-    rig.after[1] = (struct plan_copy){55, 56, 2};
+    rig.after[1] = (struct plan_copy){.from = 55, .to = 56, .n = 2};
     refused("copy 1 after the rows");
     plan();
     rig.poison[0].n++;
