@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "common/base/log.h"
+#include "worker/sequences/ending.h"
 
 #define COMPARE_STEP 256 /* ids compared at once */
 
@@ -342,6 +342,18 @@ void continue_take(struct batcher *b, struct sequence *s, uint32_t *copied)
 
 /* ---- the end of either ---- */
 
+/* A Submit that was accepted has ended the kept sequence for the router. */
+static void leave_kept(struct sequences *q, const struct sequence *s,
+                       struct sequence *kept)
+{
+    if (s->state == SEQUENCE_RECEIVING) {
+        timer_set(&q->timers, &kept->keep,
+                  base_now_us(q->base) + (int64_t)kept->keep_ms * 1000);
+    } else {
+        ending_release(q, kept);
+    }
+}
+
 void continue_leave(struct sequences *q, struct sequence *s)
 {
     struct sequence *kept = s->from, *heir = s->heir;
@@ -349,8 +361,7 @@ void continue_leave(struct sequences *q, struct sequence *s)
     if (kept != NULL) {
         s->from = NULL;
         kept->heir = NULL;
-        timer_set(&q->timers, &kept->keep,
-                  base_now_us(q->base) + (int64_t)kept->keep_ms * 1000);
+        leave_kept(q, s, kept);
     }
     if (heir != NULL) {
         s->heir = NULL;

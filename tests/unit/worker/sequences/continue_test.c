@@ -325,6 +325,41 @@ static void the_lease_waits_for_the_heir(void **state)
     rig_free(&c.r);
 }
 
+/* The router has ended the kept sequence when its heir is accepted: if the heir
+ * is cancelled before its first plan, the request_id is free all the same. */
+static void ends_with_an_accepted_heir(void **state)
+{
+    struct worker_options o;
+    struct chat c = {.id = 1};
+    struct rig_submit s = {
+        .id = 3, .n_prompt = 125, .max_tokens = 4, .prompt = c.ids, .from = 2};
+    struct rig_submit other = {.id = 4, .n_prompt = 9, .max_tokens = 2};
+    struct rig_submit again = {.id = 2, .n_prompt = 9, .max_tokens = 2};
+    uint64_t tag;
+
+    (void)state;
+    defaults(&o);
+    c.r = rig_new(&o);
+    turn(&c, 100, 20, false);
+    rig_submit(c.r, &other); /* the engine is full */
+    rig_turn(c.r);
+    tag = rig_submit(c.r, &s);
+    rig_turn(c.r);
+    rig_check_ok(c.r, tag);
+    assert_int_equal(rig_state(c.r, 2), KEPT);
+    rig_cancel(c.r, 3);
+    rig_turn(c.r);
+    assert_int_equal(rig_state(c.r, 2), UNKNOWN);
+    rig_run(c.r);
+    assert_int_equal(rig_used_blocks(c.r), 0);
+    tag = rig_submit(c.r, &again);
+    rig_turn(c.r);
+    rig_check_ok(c.r, tag);
+    rig_run(c.r);
+    rig_check_tokens(c.r, c.r->grant, 2, 9, 2);
+    rig_free(&c.r);
+}
+
 static void goes_on_alone_if_the_kept_one_is_removed(void **state)
 {
     struct worker_options o;
@@ -780,6 +815,7 @@ int main(void)
         cmocka_unit_test(inherits_kinds),
         cmocka_unit_test(refuses_what_it_cannot_continue),
         cmocka_unit_test(the_lease_waits_for_the_heir),
+        cmocka_unit_test(ends_with_an_accepted_heir),
         cmocka_unit_test(goes_on_alone_if_the_kept_one_is_removed),
         cmocka_unit_test(waits_for_the_last_row_of_the_kept_one),
         cmocka_unit_test(choices_continue_together),
