@@ -51,10 +51,14 @@ void continue_take(struct batcher *b, struct sequence *s, uint32_t *copied);
 void continue_leave(struct sequences *q, struct sequence *s);
 
 /* Removes [m->begin, m->end) from a kept sequence.  freed, position: for the
- * receipt. */
+ * receipt.  What a plan in flight names is free when it has come back. */
 MUST_CHECK enum status continue_cut(struct sequences *q, struct sequence *s,
                                     const Sluice__V1__RemoveRequest *m,
                                     struct pool_need *freed, uint32_t *position,
                                     struct error *e);
+
+/* Gives back the memory of a kept sequence behind its position, unless a plan
+ * in flight names it. */
+void continue_trim(struct sequences *q, struct sequence *s);
 
 #endif

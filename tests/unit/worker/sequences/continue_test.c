@@ -582,6 +582,49 @@ static void goes_back_to_the_begin_without_a_checkpoint(void **state)
     rig_free(&r);
 }
 
+/* With two plans in flight a row of the kept sequence may still run.  Its
+ * blocks and its slot stay until the row has come back. */
+static void frees_a_range_behind_the_last_row(void **state)
+{
+    struct worker_options o;
+    struct rig *r;
+    struct rig_submit s = {
+        .id = 2, .n_prompt = 100, .max_tokens = 20, .keep_ms = 5000};
+    uint32_t held, blocks = 0, slots = 0;
+
+    (void)state;
+    defaults(&o);
+    o.engine_depth = 2;
+    r = rig_new(&o);
+    r->eos_at = 9;
+    rig_submit(r, &s);
+    rig_turn(r);
+    while (r->heard[1].finish == 0) {
+        assert_true(rig_step(r));
+    }
+    assert_int_equal(rig_inflight(r), 1);
+    held = rig_account(r).pages.held;
+    for (uint32_t begin = 70, reached = 64;; begin = reached = 0) {
+        uint64_t tag = rig_remove_range(r, 2, begin, 0);
+
+        rig_turn(r);
+        rig_check_ok(r, tag);
+        assert_int_equal(r->ends[tag].receipt.position, reached);
+        blocks += r->ends[tag].receipt.blocks;
+        slots += r->ends[tag].receipt.slots;
+        assert_int_equal(rig_account(r).pages.held, held);
+        if (begin == 0) {
+            break;
+        }
+    }
+    assert_int_equal(blocks, (110 + o.block_tokens - 1) / o.block_tokens);
+    assert_int_equal(slots, 1);
+    assert_true(rig_step(r));
+    assert_int_equal(rig_account(r).pages.held, 0);
+    assert_int_equal(rig_state(r, 2), KEPT);
+    rig_free(&r);
+}
+
 static void cut_refused(struct rig *r, uint32_t id, uint32_t begin,
                         uint32_t end, enum status status, const char *says)
 {
@@ -823,6 +866,7 @@ int main(void)
         cmocka_unit_test(goes_back_to_a_checkpoint),
         cmocka_unit_test(goes_back_exactly_without_linear_layers),
         cmocka_unit_test(goes_back_to_the_begin_without_a_checkpoint),
+        cmocka_unit_test(frees_a_range_behind_the_last_row),
         cmocka_unit_test(refuses_what_is_no_range),
         cmocka_unit_test(copies_a_block_that_others_have),
         cmocka_unit_test(the_state_is_lost_with_a_refused_plan),
