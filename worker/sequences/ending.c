@@ -80,6 +80,8 @@ void ending_plan_back(struct sequences *q, struct sequence *s)
     s->inflight--;
     if (s->state == SEQUENCE_RELEASING && s->inflight == 0) {
         memory_released(q, s);
+    } else if (s->state == SEQUENCE_KEPT) {
+        continue_trim(q, s);
     } else if (s->recompute == RECOMPUTE_WAITS && s->inflight == 0 &&
                s->finish == FINISH_NONE) {
         batcher_again(&q->batcher, s);
