@@ -465,6 +465,30 @@ static void restore_state(struct sequences *q, struct sequence *s,
     to->checkpoint = hit.checkpoint;
 }
 
+bool continue_make_room(struct sequences *q, const Sluice__V1__SubmitRequest *m)
+{
+    struct sequence *s = q->table.all.head;
+    struct sequence_key key;
+    struct error e;
+    const struct sequence *except =
+        m->continue_from != NULL &&
+                sequence_key_read(&key, m->continue_from, &e)
+            ? sequence_by_key(&q->table, &key)
+            : NULL;
+
+    /* One that was not cut has computed all of its ids, or all but the last. */
+    while (s != NULL &&
+           (s->state != SEQUENCE_KEPT || s->heir != NULL || s->inflight > 0 ||
+            s == except || s->n_planned + 1 >= sequence_known(s))) {
+        s = sequence_next(s, LIST_ALL);
+    }
+    if (s == NULL) {
+        return false;
+    }
+    ending_release(q, s);
+    return true;
+}
+
 enum status continue_cut(struct sequences *q, struct sequence *s,
                          const Sluice__V1__RemoveRequest *m,
                          struct pool_need *freed, uint32_t *position,

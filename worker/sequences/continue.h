@@ -57,6 +57,12 @@ MUST_CHECK enum status continue_cut(struct sequences *q, struct sequence *s,
                                     struct pool_need *freed, uint32_t *position,
                                     struct error *e);
 
+/* Ends the first kept sequence of which a range was removed: it holds few
+ * blocks, but all of its ids, for which a Submit has no room.  Not that which m
+ * continues.  Returns false if there is none. */
+bool continue_make_room(struct sequences *q,
+                        const Sluice__V1__SubmitRequest *m);
+
 /* Gives back the memory of a kept sequence behind its position, unless a plan
  * in flight names it. */
 void continue_trim(struct sequences *q, struct sequence *s);

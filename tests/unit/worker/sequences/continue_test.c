@@ -625,6 +625,37 @@ static void frees_a_range_behind_the_last_row(void **state)
     rig_free(&r);
 }
 
+/* What is cut back holds ids and little else: it ends early when the ids of
+ * another sequence find no room. */
+static void what_is_cut_makes_room_for_ids(void **state)
+{
+    struct worker_options o;
+    struct rig *r;
+    struct rig_submit s = {.n_prompt = 480, .max_tokens = 9, .keep_ms = 60000};
+    uint64_t tag;
+
+    (void)state;
+    defaults(&o);
+    o.slot_cap = 1;
+    o.reuse = false;
+    r = rig_new(&o);
+    for (s.id = 1; s.id <= 40; s.id++) {
+        tag = rig_submit(r, &s);
+        rig_turn(r);
+        rig_check_ok(r, tag);
+        rig_run(r);
+        rig_check_tokens(r, s.id, s.id, 480, 9);
+        assert_int_equal(rig_state(r, s.id), KEPT);
+        tag = rig_remove_range(r, s.id, 470, 0);
+        rig_turn(r);
+        rig_check_ok(r, tag);
+        assert_int_equal(r->ends[tag].receipt.position, 0);
+    }
+    assert_int_equal(rig_state(r, 1), UNKNOWN);
+    assert_int_equal(rig_state(r, 40), KEPT);
+    rig_free(&r);
+}
+
 static void cut_refused(struct rig *r, uint32_t id, uint32_t begin,
                         uint32_t end, enum status status, const char *says)
 {
@@ -867,6 +898,7 @@ int main(void)
         cmocka_unit_test(goes_back_exactly_without_linear_layers),
         cmocka_unit_test(goes_back_to_the_begin_without_a_checkpoint),
         cmocka_unit_test(frees_a_range_behind_the_last_row),
+        cmocka_unit_test(what_is_cut_makes_room_for_ids),
         cmocka_unit_test(refuses_what_is_no_range),
         cmocka_unit_test(copies_a_block_that_others_have),
         cmocka_unit_test(the_state_is_lost_with_a_refused_plan),
