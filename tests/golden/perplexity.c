@@ -39,7 +39,8 @@
 #define CPU_TOKENS   256
 #define WINDOW       1024
 #define CONTEXT      256
-#define QUICK_IDS    1280
+#define QUICK_IDS    768
+#define QUICK_WINDOW 512
 #define ALL_FORMATS                                                   \
     "f32,bf16,affine8,affine4,turboquant4,turboquant3.5,turboquant3," \
     "turboquant2.5,turboquant2"
