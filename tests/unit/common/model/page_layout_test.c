@@ -158,9 +158,12 @@ static void every_mix(const struct page_sizes *s, uint32_t most)
 static void fits_every_mix_of_layers(void **state)
 {
     /* Odd sizes, without a tail, and blocks larger than states. */
-    static const struct page_sizes odd = {100, 7001, 33};
-    static const struct page_sizes no_tail = {64, 64, 0};
-    static const struct page_sizes wide = {1 << 20, 4096, 70};
+    static const struct page_sizes odd = {
+        .kv_bytes = 100, .state_bytes = 7001, .tail_bytes = 33};
+    static const struct page_sizes no_tail = {.kv_bytes = 64,
+                                              .state_bytes = 64};
+    static const struct page_sizes wide = {
+        .kv_bytes = 1 << 20, .state_bytes = 4096, .tail_bytes = 70};
 
     (void)state;
     every_mix(&small, 12);
