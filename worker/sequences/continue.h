@@ -17,12 +17,16 @@
  * checkpoint of the index at p or before; if there is none, to position 0.
  *
  * Threading, memory: the core's.  Limits: a plan loads LOADS_MAX states;
- * further ranges that are removed before it go to position 0. */
+ * further ranges that are removed before it go to position 0.  EMPTY_KEPT_MAX
+ * sequences are kept at position 0. */
 #ifndef WORKER_SEQUENCES_CONTINUE_H
 #define WORKER_SEQUENCES_CONTINUE_H
 
 #include "proto/worker.pb-c.h"
 #include "worker/sequences/sequences.h"
+
+/* Kept sequences at position 0, at most: another one ends the first of them. */
+#define EMPTY_KEPT_MAX 8
 
 /* Checks whether a Submit's continue_from can be taken over.  Returns
  * ST_NOT_FOUND if it is not kept here, ST_FAILED_PRECONDITION if it still runs,
@@ -45,26 +49,24 @@ MUST_CHECK enum status continue_complete(struct sequences *q,
  * that the row copies to its last one; PLACE_NONE: none. */
 void continue_take(struct batcher *b, struct sequence *s, uint32_t *copied);
 
-/* Removes the bond of s, which ends.  If s waited for a kept sequence, that one
- * ends too; its lease starts anew if the Submit of s was not accepted.  If s is
- * a kept one, its heir goes on without it. */
+/* Removes the bond of s, which ends, and refuses a range of it that waits.  If
+ * s waited for a kept sequence, that one ends too; its lease starts anew if the
+ * Submit of s was not accepted.  If s is a kept one, its heir goes on without
+ * it. */
 void continue_leave(struct sequences *q, struct sequence *s);
 
-/* Removes [m->begin, m->end) from a kept sequence.  freed, position: for the
- * receipt.  What a plan in flight names is free when it has come back. */
-MUST_CHECK enum status continue_cut(struct sequences *q, struct sequence *s,
-                                    const Sluice__V1__RemoveRequest *m,
-                                    struct pool_need *freed, uint32_t *position,
-                                    struct error *e);
+/* Removes [m->begin, m->end) from a kept sequence, and answers the call: at
+ * once, or when the last row of s has come back. */
+void continue_cut(struct sequences *q, struct peer *p, uint64_t call,
+                  struct sequence *s, const Sluice__V1__RemoveRequest *m);
+
+/* A row of a kept sequence has come back: removes the range that waits. */
+void continue_row_back(struct sequences *q, struct sequence *s);
 
 /* Ends the first kept sequence of which a range was removed: it holds few
  * blocks, but all of its ids, for which a Submit has no room.  Not that which m
  * continues.  Returns false if there is none. */
 bool continue_make_room(struct sequences *q,
                         const Sluice__V1__SubmitRequest *m);
-
-/* Gives back the memory of a kept sequence behind its position, unless a plan
- * in flight names it. */
-void continue_trim(struct sequences *q, struct sequence *s);
 
 #endif

@@ -5,6 +5,7 @@
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig.h"
 #include "worker/sequences/batch.h"
+#include "worker/sequences/continue.h"
 
 #define KEPT    4
 #define UNKNOWN 0
@@ -582,17 +583,27 @@ static void goes_back_to_the_begin_without_a_checkpoint(void **state)
     rig_free(&r);
 }
 
-/* With two plans in flight a row of the kept sequence may still run.  Its
- * blocks and its slot stay until the row has come back. */
-static void frees_a_range_behind_the_last_row(void **state)
+static void cut_refused(struct rig *r, uint32_t id, uint32_t begin,
+                        uint32_t end, enum status status, const char *says)
+{
+    uint64_t tag = rig_remove_range(r, id, begin, end);
+
+    rig_turn(r);
+    if (r->ends[tag].status != status ||
+        strstr(r->ends[tag].text, says) == NULL) {
+        fail_msg("%s: %s", status_name(r->ends[tag].status), r->ends[tag].text);
+    }
+}
+
+/* Returns a worker whose sequence 2 is kept, with 110 positions, while its last
+ * row still runs: with two plans in flight. */
+static struct rig *with_last_row(void)
 {
     struct worker_options o;
     struct rig *r;
     struct rig_submit s = {
         .id = 2, .n_prompt = 100, .max_tokens = 20, .keep_ms = 5000};
-    uint32_t held, blocks = 0, slots = 0;
 
-    (void)state;
     defaults(&o);
     o.engine_depth = 2;
     r = rig_new(&o);
@@ -603,26 +614,63 @@ static void frees_a_range_behind_the_last_row(void **state)
         assert_true(rig_step(r));
     }
     assert_int_equal(rig_inflight(r), 1);
-    held = rig_account(r).pages.held;
-    for (uint32_t begin = 70, reached = 64;; begin = reached = 0) {
-        uint64_t tag = rig_remove_range(r, 2, begin, 0);
+    assert_int_equal(rig_state(r, 2), KEPT);
+    return r;
+}
 
-        rig_turn(r);
-        rig_check_ok(r, tag);
-        assert_int_equal(r->ends[tag].receipt.position, reached);
-        blocks += r->ends[tag].receipt.blocks;
-        slots += r->ends[tag].receipt.slots;
-        assert_int_equal(rig_account(r).pages.held, held);
-        if (begin == 0) {
-            break;
-        }
-    }
-    assert_int_equal(blocks, (110 + o.block_tokens - 1) / o.block_tokens);
-    assert_int_equal(slots, 1);
+/* A plan in flight names the memory. */
+static void a_range_waits_for_the_last_row(void **state)
+{
+    struct rig *r = with_last_row();
+    uint32_t held = rig_account(r).pages.held;
+    uint64_t tag = rig_remove_range(r, 2, 0, 0);
+
+    (void)state;
+    rig_turn(r);
+    assert_false(r->ends[tag].ended);
+    assert_int_equal(rig_account(r).pages.held, held);
+    cut_refused(r, 2, 64, 0, ST_FAILED_PRECONDITION, "another call removes");
     assert_true(rig_step(r));
+    rig_check_ok(r, tag);
+    assert_true(r->ends[tag].receipt.has_position);
+    assert_int_equal(r->ends[tag].receipt.position, 0);
+    assert_int_equal(r->ends[tag].receipt.blocks, 14);
+    assert_int_equal(r->ends[tag].receipt.slots, 1);
     assert_int_equal(rig_account(r).pages.held, 0);
     assert_int_equal(rig_state(r, 2), KEPT);
+    cut_refused(r, 2, 64, 0, ST_INVALID_ARGUMENT, "begin is 64, but");
     rig_free(&r);
+}
+
+/* The sequence ends before its last row has come back. */
+static void a_range_that_waits_ends_with_its_sequence(void **state)
+{
+    for (int how = 0; how < 3; how++) {
+        struct rig *r = with_last_row();
+        uint64_t tag = rig_remove_range(r, 2, 64, 0), all = 0;
+
+        rig_turn(r);
+        if (how == 0) {
+            all = rig_remove(r, 2);
+        } else if (how == 1) {
+            rig_advance(r, 6000000);
+        } else {
+            rig_lose(r);
+            rig_reconnect(r);
+        }
+        rig_turn(r);
+        assert_true(r->ends[tag].ended);
+        assert_int_equal(r->ends[tag].status,
+                         how < 2 ? ST_FAILED_PRECONDITION : ST_UNAVAILABLE);
+        assert_true(rig_step(r));
+        assert_int_equal(rig_account(r).pages.held, 0);
+        if (how == 0) {
+            rig_check_ok(r, all);
+            assert_int_equal(r->ends[all].receipt.blocks, 14);
+        }
+        rig_free(&r);
+    }
+    (void)state;
 }
 
 /* What is cut back holds ids and little else: it ends early when the ids of
@@ -656,16 +704,28 @@ static void what_is_cut_makes_room_for_ids(void **state)
     rig_free(&r);
 }
 
-static void cut_refused(struct rig *r, uint32_t id, uint32_t begin,
-                        uint32_t end, enum status status, const char *says)
+/* They take places of the table, here and at other stages, but no pages. */
+static void few_are_kept_without_memory(void **state)
 {
-    uint64_t tag = rig_remove_range(r, id, begin, end);
+    struct worker_options o;
+    struct rig *r;
+    struct rig_submit s = {.n_prompt = 20, .max_tokens = 4, .keep_ms = 60000};
 
-    rig_turn(r);
-    if (r->ends[tag].status != status ||
-        strstr(r->ends[tag].text, says) == NULL) {
-        fail_msg("%s: %s", status_name(r->ends[tag].status), r->ends[tag].text);
+    (void)state;
+    defaults(&o);
+    r = rig_new(&o);
+    for (s.id = 1; s.id <= EMPTY_KEPT_MAX + 1; s.id++) {
+        rig_submit(r, &s);
+        rig_turn(r);
+        rig_run(r);
+        assert_int_equal(rig_state(r, 1), KEPT);
+        rig_remove_range(r, s.id, 20, 0);
+        rig_turn(r);
+        assert_int_equal(rig_state(r, s.id), KEPT);
     }
+    assert_int_equal(rig_state(r, 1), UNKNOWN);
+    assert_int_equal(rig_state(r, 2), KEPT);
+    rig_free(&r);
 }
 
 static void refuses_what_is_no_range(void **state)
@@ -897,8 +957,10 @@ int main(void)
         cmocka_unit_test(goes_back_to_a_checkpoint),
         cmocka_unit_test(goes_back_exactly_without_linear_layers),
         cmocka_unit_test(goes_back_to_the_begin_without_a_checkpoint),
-        cmocka_unit_test(frees_a_range_behind_the_last_row),
+        cmocka_unit_test(a_range_waits_for_the_last_row),
+        cmocka_unit_test(a_range_that_waits_ends_with_its_sequence),
         cmocka_unit_test(what_is_cut_makes_room_for_ids),
+        cmocka_unit_test(few_are_kept_without_memory),
         cmocka_unit_test(refuses_what_is_no_range),
         cmocka_unit_test(copies_a_block_that_others_have),
         cmocka_unit_test(the_state_is_lost_with_a_refused_plan),
