@@ -20,6 +20,21 @@ static uint32_t worker_at(const struct sim *s,
     return s->network.conns[v->id.v - 1].node - SIM_FIRST_WORKER;
 }
 
+/* Returns whether the leader has dropped the assembly, and its sequences, which
+ * its stages hold still. */
+static bool is_over(const struct sim *s, const struct place *p)
+{
+    const struct worker_core *core =
+        node_worker(s, SIM_FIRST_WORKER + p->leader);
+    struct worker_account a;
+
+    if (p->assembly == 0 || core == NULL) {
+        return false;
+    }
+    worker_account(core, &a);
+    return a.assembly != p->assembly;
+}
+
 static void add_worker(struct place *p, const struct sim *s,
                        const struct router_worker_view *v)
 {
@@ -64,6 +79,7 @@ static bool find_two(const struct sim *s, uint32_t model, struct place two[2])
         }
         add_worker(&p, s, &v);
         add_stages(&p, s);
+        p.closes = p.closes || is_over(s, &p);
         two[n++] = p;
     }
     if (n == 2 && two[0].leader > two[1].leader) {
