@@ -19,7 +19,7 @@
 #include "worker/cache/prefix.h"
 #include "worker/cache/sequence.h"
 #include "worker/sequences/batch.h"
-#include "worker/sequences/continue.h"
+#include "worker/sequences/ranges.h"
 #include "worker/stages/assembly.h"
 #include "worker/stages/leader.h"
 #include "worker/stages/mirror.h"

@@ -1,8 +1,8 @@
 /* RemoveSequence: like Cancel, for the owner of a kept sequence.  With a range
- * only the end of the sequence goes (worker/sequences/continue.h). */
+ * only the end of the sequence goes (worker/sequences/ranges.h). */
 #include "worker/calls/calls.h"
-#include "worker/sequences/continue.h"
 #include "worker/sequences/ending.h"
+#include "worker/sequences/ranges.h"
 
 static void remove_range(struct sequences *q, struct peer *p, uint64_t call,
                          const struct sequence_key *key,
@@ -18,7 +18,7 @@ static void remove_range(struct sequences *q, struct peer *p, uint64_t call,
         peer_fail(p, call, &e, 0);
         return;
     }
-    continue_cut(q, p, call, s, m);
+    ranges_remove(q, p, call, s, m);
 }
 
 void worker_recv_remove(const struct worker_calls *c, struct peer *p,

@@ -1,5 +1,4 @@
-/* continue.h - Kept sequences: others that go on from them, and the removal of
- * a range.
+/* continue.h - Kept sequences that others go on from.
  *
  * A Submit with continue_from names a sequence that is KEPT.  From then on the
  * kept one waits for its heir, and its lease does not end:
@@ -13,20 +12,12 @@
  * the state of the kept one was lost to a failed step, or covers all ids, the
  * heir is computed as any other sequence; its bits are the same.
  *
- * Removing [p, end) frees blocks.  With linear layers the state goes back to a
- * checkpoint of the index at p or before; if there is none, to position 0.
- *
- * Threading, memory: the core's.  Limits: a plan loads LOADS_MAX states;
- * further ranges that are removed before it go to position 0.  EMPTY_KEPT_MAX
- * sequences are kept at position 0. */
+ * Threading, memory: the core's. */
 #ifndef WORKER_SEQUENCES_CONTINUE_H
 #define WORKER_SEQUENCES_CONTINUE_H
 
 #include "proto/worker.pb-c.h"
 #include "worker/sequences/sequences.h"
-
-/* Kept sequences at position 0, at most: another one ends the first of them. */
-#define EMPTY_KEPT_MAX 8
 
 /* Checks whether a Submit's continue_from can be taken over.  Returns
  * ST_NOT_FOUND if it is not kept here, ST_FAILED_PRECONDITION if it still runs,
@@ -54,19 +45,5 @@ void continue_take(struct batcher *b, struct sequence *s, uint32_t *copied);
  * Submit of s was not accepted.  If s is a kept one, its heir goes on without
  * it. */
 void continue_leave(struct sequences *q, struct sequence *s);
-
-/* Removes [m->begin, m->end) from a kept sequence, and answers the call: at
- * once, or when the last row of s has come back. */
-void continue_cut(struct sequences *q, struct peer *p, uint64_t call,
-                  struct sequence *s, const Sluice__V1__RemoveRequest *m);
-
-/* A row of a kept sequence has come back: removes the range that waits. */
-void continue_row_back(struct sequences *q, struct sequence *s);
-
-/* Ends the first kept sequence of which a range was removed: it holds few
- * blocks, but all of its ids, for which a Submit has no room.  Not that which m
- * continues.  Returns false if there is none. */
-bool continue_make_room(struct sequences *q,
-                        const Sluice__V1__SubmitRequest *m);
 
 #endif
