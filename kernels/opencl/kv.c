@@ -29,14 +29,19 @@ __attribute__((format(printf, 2, 3))) static void append(struct text *t,
 }
 
 /* Floats are written as their bits, which no compiler rounds. */
+static void append_float(struct text *t, const char *before, float f)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &f, sizeof bits);
+    append(t, "%s0x%xu", before, (unsigned)bits);
+}
+
 static void append_book(struct text *t, char half, const struct kv_turbo *turbo)
 {
     append(t, " -D%c_BOOK=", half);
     for (uint32_t i = 0; i < 1u << turbo->bits; i++) {
-        uint32_t bits;
-
-        memcpy(&bits, &turbo->centroids[i], sizeof bits);
-        append(t, "%s0x%xu", i > 0 ? "," : "", (unsigned)bits);
+        append_float(t, i > 0 ? "," : "", turbo->centroids[i]);
     }
     append(t, " -D%c_SIGNS=", half);
     for (uint32_t i = 0; i < turbo->d; i += 32) {
@@ -58,6 +63,7 @@ static void append_turbo(struct text *t, const struct opencl *c)
     append_book(t, 'K', &turbo);
     kv_turbo_make(&turbo, hd, c->kv.v_bits, KV_VALUES);
     append_book(t, 'V', &turbo);
+    append_float(t, " -DUNIT=", turbo.unit);
 }
 
 enum status opencl_kv_defines(const struct opencl *c,

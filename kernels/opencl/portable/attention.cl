@@ -259,7 +259,7 @@ static void weigh(__local float *s, uint valid, __local float *top,
 static float turned_back(float sum, uint d)
 {
 #if KV_SCHEME == 2
-    return sum * sign_of(signs_v, d) * (1.0f / sqrt((float)HD));
+    return sum * (TURBO_UNIT * sign_of(signs_v, d));
 #else
     return sum;
 #endif

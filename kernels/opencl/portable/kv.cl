@@ -15,8 +15,9 @@
  *           V_BITS 2..4 or 8, K_BYTES, V_BYTES (codes of a vector), K_PARAM,
  *           V_PARAM (bytes of its parameters), V_CODES, K_PARAMS, V_PARAMS
  *           (places in a block); affine KV_GROUP 32, 64 or 128; turboquant
- *           K_BOOK, V_BOOK (bits of the centroids, ascending), K_SIGNS,
- *           V_SIGNS (words; bit d is 1 where dimension d changes its sign)
+ *           K_BOOK, V_BOOK (bits of the centroids, ascending), UNIT (bits of
+ *           1 / sqrt(HD)), K_SIGNS, V_SIGNS (words; bit d is 1 where
+ *           dimension d changes its sign)
  * Needs     little-endian; WG work-items, at least HD / 8
  * Numerics  float32; codes and parameters equal those of the cpu backend where
  *           division and square root are rounded correctly */
@@ -237,9 +238,10 @@ static void vector_put(__global uchar *kv, place_t at, __local const float *x,
         }
         of = affine_fit(low, high, bits) + finite;
         for (uint i = 0; i < 8; i++) {
+            const float most = (float)((1u << bits) - 1);
             const float code = rint((x[lane * 8 + i] - of.s1) / of.s0);
 
-            q[i] = convert_uint_sat(fmin(code, (float)((1u << bits) - 1)));
+            q[i] = code > 0.0f ? (uint)fmin(code, most) : 0;
         }
         if (lane == first) {
             pair[0] = kv_of(of.s0);
@@ -267,6 +269,8 @@ static void vector_put(__global uchar *kv, place_t at, __local const float *x,
 
 __constant uint centroids_k[] = {K_BOOK}, centroids_v[] = {V_BOOK};
 __constant uint signs_k[] = {K_SIGNS}, signs_v[] = {V_SIGNS};
+
+#define TURBO_UNIT as_float(UNIT)
 
 static float sign_of(__constant uint *signs, uint d)
 {
@@ -305,15 +309,13 @@ static void hadamard(__local float *x, uint n)
 /* x [HD] := H D x / sqrt(HD). */
 static void rotate(__local float *x, __constant uint *signs)
 {
-    const float scale = 1.0f / sqrt((float)HD);
-
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint d = get_local_id(0); d < HD; d += WG) {
         x[d] *= sign_of(signs, d);
     }
     hadamard(x, 1);
     for (uint d = get_local_id(0); d < HD; d += WG) {
-        x[d] *= scale;
+        x[d] *= TURBO_UNIT;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 }
@@ -349,48 +351,56 @@ static float norm_get(__global const uchar *kv, place_t at)
     turbo_get16(kv, at, d, V_BITS, (book) + BOOK)
 #define value_factor(kv, at) norm_get(kv, at)
 
-/* Writes x [HD] by all work-items and leaves it rotated; part [WG]. */
+/* Returns the length of x [HD], NaN unless the sum of squares is finite. */
+static float length_of(__local const float *x)
+{
+    float sum = 0.0f;
+
+    /* In the order of the cpu backend, for the same bytes. */
+    for (uint d = 0; d < HD; d++) {
+        sum += x[d] * x[d];
+    }
+    return isfinite(sum) ? sqrt(sum) : NAN;
+}
+
+/* Writes x [HD] by all work-items; changes x. */
 static void vector_put(__global uchar *kv, place_t at, __local float *x,
-                       __local float *part, __constant uint *signs,
-                       __local const float *book, uint bits, uint code_bytes)
+                       __constant uint *signs, __local const float *book,
+                       uint bits, uint code_bytes)
 {
     const uint lane = get_local_id(0);
-    float square = 0.0f, norm = 0.0f, scale;
+    float norm;
 
     barrier(CLK_LOCAL_MEM_FENCE);
+    norm = length_of(x);
+    barrier(CLK_LOCAL_MEM_FENCE);
     for (uint d = lane; d < HD; d += WG) {
-        square = fma(x[d], x[d], square);
+        x[d] = norm > 0.0f ? x[d] / norm : 0.0f;
     }
-    part[lane] = square;
     rotate(x, signs);
-    for (uint i = 0; i < WG; i++) {
-        norm += part[i];
-    }
-    norm = sqrt(norm);
-    scale = norm > 0.0f ? 1.0f / norm : 0.0f;
     if (lane < (HD + 7) / 8) {
         uint q[8];
 
         for (uint i = 0; i < 8; i++) {
             const uint d = lane * 8 + i;
-            const float u = d < HD ? x[d] * scale : -INFINITY;
 
             q[i] = 0;
-            for (uint j = 1; j < 1u << bits; j++) {
-                q[i] += u > 0.5f * (book[j - 1] + book[j]) ? 1 : 0;
+            for (uint j = 1; j < 1u << bits && d < HD; j++) {
+                q[i] += x[d] > 0.5f * (book[j - 1] + book[j]);
             }
         }
         codes_put8(kv + at.codes, lane, q, bits, code_bytes);
     }
     if (lane == 0) {
-        *(__global ushort *)(kv + at.params) = to_f16(norm);
+        *(__global ushort *)(kv + at.params) =
+            to_f16(norm > 65504.0f ? 65504.0f : norm);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
 #define key_put(kv, at, x, book, part) \
-    vector_put(kv, at, x, part, signs_k, book, K_BITS, K_BYTES)
+    vector_put(kv, at, x, signs_k, book, K_BITS, K_BYTES)
 #define value_put(kv, at, x, book, part) \
-    vector_put(kv, at, x, part, signs_v, (book) + BOOK, V_BITS, V_BYTES)
+    vector_put(kv, at, x, signs_v, (book) + BOOK, V_BITS, V_BYTES)
 
 #endif
