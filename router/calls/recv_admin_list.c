@@ -144,8 +144,7 @@ static void sequence_row(const struct router_core *r, struct choice *choice,
     row->max_tokens = choice->request->max_tokens;
     row->age_ms =
         (uint64_t)(r->base.now_us - choice->request->arrived_us) / 1000;
-    row->blocks =
-        choice->worker != NULL ? (uint32_t)choice->held.of[BLOCKS] : 0;
+    row->blocks = choice->worker != NULL ? choice_n_blocks(choice) : 0;
     row->slots = choice->worker != NULL ? (uint32_t)choice->held.of[SLOTS] : 0;
 }
 

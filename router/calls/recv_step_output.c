@@ -202,9 +202,13 @@ static enum status check_row(const struct worker *w, const struct row *row,
         return error_set(e, ST_DATA_LOSS, "finish %" PRIu32 " is unknown",
                          row->finish);
     }
-    if (row->state > SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED) {
+    if (row->state > SLUICE__V1__SEQUENCE_STATE__SEQUENCE_SUSPENDED ||
+        (row->state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_SUSPENDED &&
+         choice != NULL && !choice->entry.claim.grows)) {
         return error_set(e, ST_DATA_LOSS,
-                         "grant %" PRIu64 ": state %" PRIu32 " is unknown",
+                         "grant %" PRIu64 ": state %" PRIu32
+                         " is unknown, or not one of a sequence whose whole "
+                         "need is granted",
                          row->grant, row->state);
     }
     if (choice == NULL || choice_is_leaving(choice)) {
@@ -440,6 +444,8 @@ static uint32_t take_row(struct router_core *r, struct worker *w,
         return choice->n_generated;
     }
     take_reused(r, w, choice, row);
+    choice->suspended =
+        row->state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_SUSPENDED;
     if (choice->state != CHOICE_ENDED) {
         if (row->first + row->count > choice->n_generated) {
             take_tokens(r, w, choice, row);

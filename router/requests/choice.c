@@ -135,6 +135,22 @@ uint32_t choice_n_cached(const struct choice *choice)
     return choice->n_reused < n_prompt ? choice->n_reused : n_prompt;
 }
 
+uint32_t choice_n_blocks(const struct choice *choice)
+{
+    const struct claim *c = &choice->entry.claim;
+    uint64_t n = (uint64_t)choice->request->n_prompt + choice->n_generated;
+    uint64_t grown;
+
+    if (!c->grows) {
+        return (uint32_t)choice->held.of[BLOCKS];
+    }
+    /* A sequence grows at a worker with all layers only. */
+    grown = c->need.of[BLOCKS] == 0
+                ? 0
+                : (n + c->block_tokens - 1) / c->block_tokens;
+    return (uint32_t)(grown > c->need.of[BLOCKS] ? grown : c->need.of[BLOCKS]);
+}
+
 void choice_ref(struct choice *choice, Sluice__V1__SequenceRef *ref)
 {
     sluice__v1__sequence_ref__init(ref);

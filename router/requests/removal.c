@@ -62,6 +62,8 @@ static int rank(sequence_state state)
 {
     switch (state) {
     case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_DECODE:
+        return 6;
+    case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_SUSPENDED:
         return 5;
     case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_PREFILL:
         return 4;
