@@ -322,6 +322,16 @@ static void take_reused(struct router_core *r, struct worker *w,
     r->base.tenants[choice->request->tenant].tenant_reused_tokens += n;
 }
 
+static void take_state(struct router_core *r, struct choice *choice,
+                       const struct row *row)
+{
+    bool suspended =
+        row->state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_SUSPENDED;
+
+    r->base.metrics.suspensions += suspended && !choice->suspended;
+    choice->suspended = suspended;
+}
+
 /* Counts the prompt of choice, whose first token at w has come. */
 static void take_start(struct router_core *r, struct worker *w,
                        struct choice *choice)
@@ -444,8 +454,7 @@ static uint32_t take_row(struct router_core *r, struct worker *w,
         return choice->n_generated;
     }
     take_reused(r, w, choice, row);
-    choice->suspended =
-        row->state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_SUSPENDED;
+    take_state(r, choice, row);
     if (choice->state != CHOICE_ENDED) {
         if (row->first + row->count > choice->n_generated) {
             take_tokens(r, w, choice, row);

@@ -34,6 +34,18 @@ const char *choice_state_name(enum choice_state s)
     return choice_rows[s].name;
 }
 
+const char *choice_state_word(const struct choice *choice)
+{
+    bool runs =
+        choice->state == CHOICE_PREFILL || choice->state == CHOICE_DECODE;
+
+    if (choice->kept) {
+        return "kept";
+    }
+    return runs && choice->suspended ? "suspended"
+                                     : choice_state_name(choice->state);
+}
+
 void choice_move(struct choice *choice, enum choice_state to)
 {
     char id[REQUEST_ID_TEXT];

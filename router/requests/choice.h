@@ -93,6 +93,10 @@ void choice_ref(struct choice *choice, Sluice__V1__SequenceRef *ref);
 /* Returns the name of s, for logs and listings. */
 const char *choice_state_name(enum choice_state s);
 
+/* Returns the name of its state for operators: that of choice_state_name(),
+ * "kept", or "suspended". */
+const char *choice_state_word(const struct choice *choice);
+
 /* Moves choice to another state and logs the move.  Asserts that the transition
  * is allowed. */
 void choice_move(struct choice *choice, enum choice_state to);

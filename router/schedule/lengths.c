@@ -104,3 +104,8 @@ uint32_t lengths_permille(const struct lengths *l)
 {
     return l == NULL ? 1000 : edge_of(quantile_from(l, 0), 1000);
 }
+
+uint64_t lengths_count(const struct lengths *l)
+{
+    return l == NULL ? 0 : l->n_ends + l->n_cut;
+}

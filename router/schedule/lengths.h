@@ -67,4 +67,7 @@ uint32_t lengths_expect(const struct lengths *l, uint32_t n,
  * (1..1000). l = NULL: 1000. */
 uint32_t lengths_permille(const struct lengths *l);
 
+/* Returns the number of observations so far. l = NULL: 0. */
+uint64_t lengths_count(const struct lengths *l);
+
 #endif
