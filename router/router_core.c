@@ -323,6 +323,11 @@ enum choice_state router_grant_state(const struct router_core *r,
     return CHOICE_ENDED;
 }
 
+bool router_undealt(const struct router_core *r)
+{
+    return !r->base.stopping && offers_undealt(&r->replicas);
+}
+
 bool router_session_view(const struct router_core *r, uint32_t i,
                          struct router_session_view *out)
 {

@@ -80,6 +80,10 @@ uint64_t router_prefixes(const struct router_core *r, uint32_t i, uint32_t *n);
 enum choice_state router_grant_state(const struct router_core *r,
                                      struct peer_id worker, uint64_t grant);
 
+/* Returns whether layers could be dealt to offers now, for auditors: false when
+ * all that is due has run. */
+bool router_undealt(const struct router_core *r);
+
 /* The router's view of one session of any role, for auditors. */
 struct router_session_view {
     struct peer_id id;

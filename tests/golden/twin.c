@@ -44,7 +44,7 @@ void twin_restart(struct twin *t)
 
     reference_free(&t->r);
     reference_free(&t->alone);
-    reference_open(t, of.w, of.kv.dtype, of.operand);
+    reference_open(t, of.w, of.kv_dtype, of.operand);
 }
 
 /* Returns the largest difference of two vectors, relative to the largest value

@@ -432,7 +432,7 @@ static void begin_row(struct fake_engine *e, const struct plan *p,
             fake_engine_takes_hidden(e);
     } else if (t->next == 0) {
         t->next = t->restored = r->position;
-        if (!h.tainted) { /* else the rows before it failed elsewhere */
+        if (!h.tainted && !t->refused) { /* else the rows before it failed */
             count_hit(e, r, t);
         }
     }

@@ -17,7 +17,7 @@ void forged_draw(struct sim *s)
 
     rng_init(&x->chance, s->seed, FORGED_STREAM);
     if (s->options.faulty && rng_below(&x->chance, 8) == 0) {
-        x->of = (uint32_t)rng_octave(&x->chance, 1, 100);
+        x->of = (uint32_t)rng_octave(&x->chance, 10, 300);
     }
 }
 
@@ -31,8 +31,8 @@ struct claim {
     step_message *step;              /* NULL: a Report */
 };
 
-/* Damages the message.  Returns false if it has no such field, or if its value
- * might be true. */
+/* Damages the message.  Returns false, and changes nothing, if it has no such
+ * field, or if its value might be true. */
 typedef bool forge_fn(struct claim *c);
 
 static uint32_t any_row(const struct claim *c)
@@ -133,6 +133,16 @@ static void set_free(Sluice__V1__ClassLedger *c)
     c->held = c->granted = 0;
 }
 
+/* Frees what sequences have, in all columns: a ledger whose pages do not add up
+ * is rejected for that alone. */
+static void set_all_free(Sluice__V1__Ledger *l)
+{
+    set_free(l->blocks);
+    set_free(l->slots);
+    set_free(l->checkpoints);
+    set_free(l->pages);
+}
+
 /* The grant of a row must run in the eyes of the router too: it may have asked
  * the worker to release it. */
 static bool false_free(struct claim *c)
@@ -147,9 +157,11 @@ static bool false_free(struct claim *c)
         return false;
     }
     state = router_grant_state(router, c->view->id, c->step->grant[i]);
-    set_free(c->ledger->blocks);
-    set_free(c->ledger->slots);
-    return state == CHOICE_PREFILL || state == CHOICE_DECODE;
+    if (state != CHOICE_PREFILL && state != CHOICE_DECODE) {
+        return false;
+    }
+    set_all_free(c->ledger);
+    return true;
 }
 
 static const struct {
@@ -234,13 +246,14 @@ static const ProtobufCMessageDescriptor *type_of(const struct envelope *e)
     return NULL;
 }
 
-/* Damages a Report or StepOutput of the worker's present session. */
+/* Damages a Report or StepOutput of the worker's present session, with the
+ * first false value from a random one on that this message can have. */
 static bool forge_claim(struct sim *s, const struct router_worker_view *view,
                         const struct envelope *e, ProtobufCMessage *m)
 {
     struct claim c = {.s = s, .view = view};
-    uint32_t i =
-        (uint32_t)rng_below(&s->forged.chance, sizeof values / sizeof *values);
+    uint32_t n = sizeof values / sizeof *values, tried = 0;
+    uint32_t i = (uint32_t)rng_below(&s->forged.chance, n);
 
     if (e->method == METHOD_REGISTRY_REPORT) {
         Sluice__V1__ReportMessage *r = (void *)m;
@@ -252,11 +265,14 @@ static bool forge_claim(struct sim *s, const struct router_worker_view *view,
         c.ledger = c.step->ledger;
         c.engine = c.step->engine;
     }
-    if (c.ledger->session != view->session || !values[i].forge(&c)) {
+    if (c.ledger->session != view->session) {
         return false;
     }
-    s->forged.what = values[i].name;
-    return true;
+    while (tried < n && !values[(i + tried) % n].forge(&c)) {
+        tried++;
+    }
+    s->forged.what = values[(i + tried) % n].name;
+    return tried < n;
 }
 
 static bool find_view(const struct sim *s, uint32_t conn,

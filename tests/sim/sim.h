@@ -114,6 +114,8 @@ struct sim {
     struct spare spare[SIM_MODELS];
     struct replicas_seen replicas[SIM_WORKERS];
     struct offer_seen offers[SIM_WORKERS];
+    uint64_t shards_seen; /* digest of the leftover shards */
+    bool shards_changed;  /* ... at the last tick of the router */
     struct strangers strangers;
     struct crowd crowd;
     struct forged forged;

@@ -151,6 +151,7 @@ struct sequence {
     uint64_t last_step; /* the newest of these plans, */
     uint32_t last_row;  /* and the row there */
     enum sequence_recompute recompute;
+    uint64_t anew_step; /* the newest plan with which it began anew; 0: none */
     bool spoilt; /* at a stage (worker/stages/stage.h): one of its steps failed
                   */
 

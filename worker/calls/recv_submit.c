@@ -236,7 +236,7 @@ static struct sequence *new_sequence(struct sequences *q,
     do {
         s = sequence_new(&q->table, m->n_prompt + m->max_tokens,
                          m->need->blocks);
-    } while (s == NULL && orphans_make_room(q));
+    } while (s == NULL && (orphans_make_room(q) || continue_make_room(q, m)));
     if (s != NULL && !fill_sequence(q, s, m)) {
         sequence_free(&q->table, &s);
     }

@@ -390,7 +390,13 @@ static void plan_again(struct batcher *b, struct batch *t)
     while (s != NULL && !window_open(s)) {
         s = sequence_next(s, LIST_PLAN);
     }
-    if (s == NULL || t->plan.n_rows > 0 || !begin(b, s, &from)) {
+    if (s == NULL || t->plan.n_rows > 0) {
+        return;
+    }
+    if (s->n_planned == 0) {
+        s->anew_step = t->plan.step;
+    }
+    if (!begin(b, s, &from)) {
         return;
     }
     add_row(b, t, s, chunk_length(b, s, b->limits.step_tokens), &from);

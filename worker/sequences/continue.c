@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "common/base/log.h"
+#include "worker/sequences/ending.h"
 
 #define COMPARE_STEP 256 /* ids compared at once */
 
@@ -342,6 +342,18 @@ void continue_take(struct batcher *b, struct sequence *s, uint32_t *copied)
 
 /* ---- the end of either ---- */
 
+/* A Submit that was accepted has ended the kept sequence for the router. */
+static void leave_kept(struct sequences *q, const struct sequence *s,
+                       struct sequence *kept)
+{
+    if (s->state == SEQUENCE_RECEIVING) {
+        timer_set(&q->timers, &kept->keep,
+                  base_now_us(q->base) + (int64_t)kept->keep_ms * 1000);
+    } else {
+        ending_release(q, kept);
+    }
+}
+
 void continue_leave(struct sequences *q, struct sequence *s)
 {
     struct sequence *kept = s->from, *heir = s->heir;
@@ -349,8 +361,7 @@ void continue_leave(struct sequences *q, struct sequence *s)
     if (kept != NULL) {
         s->from = NULL;
         kept->heir = NULL;
-        timer_set(&q->timers, &kept->keep,
-                  base_now_us(q->base) + (int64_t)kept->keep_ms * 1000);
+        leave_kept(q, s, kept);
     }
     if (heir != NULL) {
         s->heir = NULL;
@@ -396,21 +407,44 @@ static enum status check_range(const struct sequence *s,
     return ST_OK;
 }
 
-/* Gives back the blocks that hold no position below `position`. */
-static uint32_t release_blocks(struct sequences *q, struct sequence *s,
-                               uint32_t position)
+/* Returns how many blocks hold [0, n). */
+static uint32_t blocks_of(const struct sequences *q, uint32_t n)
 {
     uint32_t bt = q->base->o.block_tokens;
-    uint32_t keep = position / bt + (position % bt != 0), n = 0;
 
+    return n / bt + (n % bt != 0);
+}
+
+/* A row that runs still reads and writes what it names. */
+void continue_trim(struct sequences *q, struct sequence *s)
+{
+    uint32_t keep = blocks_of(q, s->n_planned);
+
+    if (s->inflight > 0) {
+        return;
+    }
     while (s->n_blocks > keep) {
         s->n_blocks--;
         s->need.n[POOL_BLOCKS]--;
         pool_release(&q->pool, POOL_BLOCKS,
                      paged_get(&q->table.slab, &s->blocks, s->n_blocks));
-        n++;
     }
-    return n;
+    if (s->n_planned == 0 && s->slot != SLOT_NONE) {
+        pool_release(&q->pool, POOL_SLOTS, s->slot);
+        s->slot = SLOT_NONE;
+        s->need.n[POOL_SLOTS]--;
+    }
+    q->report.changed = true;
+}
+
+/* Returns how many blocks go when s goes back to `position`; an earlier range
+ * may have blocks that are still there. */
+static uint32_t count_blocks(const struct sequences *q,
+                             const struct sequence *s, uint32_t position)
+{
+    uint32_t n = least(s->n_blocks, blocks_of(q, s->n_planned));
+
+    return n - least(n, blocks_of(q, position));
 }
 
 /* Takes the state of s back to the deepest checkpoint at most at `begin`.  If
@@ -426,14 +460,33 @@ static void restore_state(struct sequences *q, struct sequence *s,
         !batcher_load(&q->batcher, hit.checkpoint, s->slot)) {
         hit = (struct prefix_hit){0, PREFIX_NONE, SLOT_NONE, 0};
     }
-    if (hit.n_tokens == 0 && s->slot != SLOT_NONE) {
-        pool_release(&q->pool, POOL_SLOTS, s->slot);
-        s->slot = SLOT_NONE;
-        s->need.n[POOL_SLOTS]--;
-        freed->n[POOL_SLOTS] = 1;
-    }
+    freed->n[POOL_SLOTS] = hit.n_tokens == 0 && s->slot != SLOT_NONE;
     to->position = hit.n_tokens;
     to->checkpoint = hit.checkpoint;
+}
+
+bool continue_make_room(struct sequences *q, const Sluice__V1__SubmitRequest *m)
+{
+    struct sequence *s = q->table.all.head;
+    struct sequence_key key;
+    struct error e;
+    const struct sequence *except =
+        m->continue_from != NULL &&
+                sequence_key_read(&key, m->continue_from, &e)
+            ? sequence_by_key(&q->table, &key)
+            : NULL;
+
+    /* One that was not cut has computed all of its ids, or all but the last. */
+    while (s != NULL &&
+           (s->state != SEQUENCE_KEPT || s->heir != NULL || s->inflight > 0 ||
+            s == except || s->n_planned + 1 >= sequence_known(s))) {
+        s = sequence_next(s, LIST_ALL);
+    }
+    if (s == NULL) {
+        return false;
+    }
+    ending_release(q, s);
+    return true;
 }
 
 enum status continue_cut(struct sequences *q, struct sequence *s,
@@ -453,12 +506,12 @@ enum status continue_cut(struct sequences *q, struct sequence *s,
         restore_state(q, s, &to, freed);
     }
     s->n_kept = m->begin;
+    freed->n[POOL_BLOCKS] = count_blocks(q, s, to.position);
     s->n_planned = *position = to.position;
     s->n_computed = least(s->n_computed, to.position);
-    freed->n[POOL_BLOCKS] = release_blocks(q, s, to.position);
+    continue_trim(q, s);
     if (q->role.ops->restore != NULL) {
         q->role.ops->restore(q->role.self, s, &to);
     }
-    q->report.changed = true;
     return ST_OK;
 }

@@ -45,15 +45,26 @@ MUST_CHECK enum status continue_complete(struct sequences *q,
  * that the row copies to its last one; PLACE_NONE: none. */
 void continue_take(struct batcher *b, struct sequence *s, uint32_t *copied);
 
-/* Removes the bond of s, which ends: if it waited for a kept sequence, that
- * one's lease starts anew; if s is a kept one, its heir goes on without it. */
+/* Removes the bond of s, which ends.  If s waited for a kept sequence, that one
+ * ends too; its lease starts anew if the Submit of s was not accepted.  If s is
+ * a kept one, its heir goes on without it. */
 void continue_leave(struct sequences *q, struct sequence *s);
 
 /* Removes [m->begin, m->end) from a kept sequence.  freed, position: for the
- * receipt. */
+ * receipt.  What a plan in flight names is free when it has come back. */
 MUST_CHECK enum status continue_cut(struct sequences *q, struct sequence *s,
                                     const Sluice__V1__RemoveRequest *m,
                                     struct pool_need *freed, uint32_t *position,
                                     struct error *e);
+
+/* Ends the first kept sequence of which a range was removed: it holds few
+ * blocks, but all of its ids, for which a Submit has no room.  Not that which m
+ * continues.  Returns false if there is none. */
+bool continue_make_room(struct sequences *q,
+                        const Sluice__V1__SubmitRequest *m);
+
+/* Gives back the memory of a kept sequence behind its position, unless a plan
+ * in flight names it. */
+void continue_trim(struct sequences *q, struct sequence *s);
 
 #endif

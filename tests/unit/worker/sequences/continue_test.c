@@ -325,6 +325,41 @@ static void the_lease_waits_for_the_heir(void **state)
     rig_free(&c.r);
 }
 
+/* The router has ended the kept sequence when its heir is accepted: if the heir
+ * is cancelled before its first plan, the request_id is free all the same. */
+static void ends_with_an_accepted_heir(void **state)
+{
+    struct worker_options o;
+    struct chat c = {.id = 1};
+    struct rig_submit s = {
+        .id = 3, .n_prompt = 125, .max_tokens = 4, .prompt = c.ids, .from = 2};
+    struct rig_submit other = {.id = 4, .n_prompt = 9, .max_tokens = 2};
+    struct rig_submit again = {.id = 2, .n_prompt = 9, .max_tokens = 2};
+    uint64_t tag;
+
+    (void)state;
+    defaults(&o);
+    c.r = rig_new(&o);
+    turn(&c, 100, 20, false);
+    rig_submit(c.r, &other); /* the engine is full */
+    rig_turn(c.r);
+    tag = rig_submit(c.r, &s);
+    rig_turn(c.r);
+    rig_check_ok(c.r, tag);
+    assert_int_equal(rig_state(c.r, 2), KEPT);
+    rig_cancel(c.r, 3);
+    rig_turn(c.r);
+    assert_int_equal(rig_state(c.r, 2), UNKNOWN);
+    rig_run(c.r);
+    assert_int_equal(rig_used_blocks(c.r), 0);
+    tag = rig_submit(c.r, &again);
+    rig_turn(c.r);
+    rig_check_ok(c.r, tag);
+    rig_run(c.r);
+    rig_check_tokens(c.r, c.r->grant, 2, 9, 2);
+    rig_free(&c.r);
+}
+
 static void goes_on_alone_if_the_kept_one_is_removed(void **state)
 {
     struct worker_options o;
@@ -544,6 +579,80 @@ static void goes_back_to_the_begin_without_a_checkpoint(void **state)
     assert_int_equal(r->ends[tag].receipt.position, 0);
     assert_int_equal(r->ends[tag].receipt.blocks, 39);
     assert_int_equal(r->ends[tag].receipt.slots, 1);
+    rig_free(&r);
+}
+
+/* With two plans in flight a row of the kept sequence may still run.  Its
+ * blocks and its slot stay until the row has come back. */
+static void frees_a_range_behind_the_last_row(void **state)
+{
+    struct worker_options o;
+    struct rig *r;
+    struct rig_submit s = {
+        .id = 2, .n_prompt = 100, .max_tokens = 20, .keep_ms = 5000};
+    uint32_t held, blocks = 0, slots = 0;
+
+    (void)state;
+    defaults(&o);
+    o.engine_depth = 2;
+    r = rig_new(&o);
+    r->eos_at = 9;
+    rig_submit(r, &s);
+    rig_turn(r);
+    while (r->heard[1].finish == 0) {
+        assert_true(rig_step(r));
+    }
+    assert_int_equal(rig_inflight(r), 1);
+    held = rig_account(r).pages.held;
+    for (uint32_t begin = 70, reached = 64;; begin = reached = 0) {
+        uint64_t tag = rig_remove_range(r, 2, begin, 0);
+
+        rig_turn(r);
+        rig_check_ok(r, tag);
+        assert_int_equal(r->ends[tag].receipt.position, reached);
+        blocks += r->ends[tag].receipt.blocks;
+        slots += r->ends[tag].receipt.slots;
+        assert_int_equal(rig_account(r).pages.held, held);
+        if (begin == 0) {
+            break;
+        }
+    }
+    assert_int_equal(blocks, (110 + o.block_tokens - 1) / o.block_tokens);
+    assert_int_equal(slots, 1);
+    assert_true(rig_step(r));
+    assert_int_equal(rig_account(r).pages.held, 0);
+    assert_int_equal(rig_state(r, 2), KEPT);
+    rig_free(&r);
+}
+
+/* What is cut back holds ids and little else: it ends early when the ids of
+ * another sequence find no room. */
+static void what_is_cut_makes_room_for_ids(void **state)
+{
+    struct worker_options o;
+    struct rig *r;
+    struct rig_submit s = {.n_prompt = 480, .max_tokens = 9, .keep_ms = 60000};
+    uint64_t tag;
+
+    (void)state;
+    defaults(&o);
+    o.slot_cap = 1;
+    o.reuse = false;
+    r = rig_new(&o);
+    for (s.id = 1; s.id <= 40; s.id++) {
+        tag = rig_submit(r, &s);
+        rig_turn(r);
+        rig_check_ok(r, tag);
+        rig_run(r);
+        rig_check_tokens(r, s.id, s.id, 480, 9);
+        assert_int_equal(rig_state(r, s.id), KEPT);
+        tag = rig_remove_range(r, s.id, 470, 0);
+        rig_turn(r);
+        rig_check_ok(r, tag);
+        assert_int_equal(r->ends[tag].receipt.position, 0);
+    }
+    assert_int_equal(rig_state(r, 1), UNKNOWN);
+    assert_int_equal(rig_state(r, 40), KEPT);
     rig_free(&r);
 }
 
@@ -780,6 +889,7 @@ int main(void)
         cmocka_unit_test(inherits_kinds),
         cmocka_unit_test(refuses_what_it_cannot_continue),
         cmocka_unit_test(the_lease_waits_for_the_heir),
+        cmocka_unit_test(ends_with_an_accepted_heir),
         cmocka_unit_test(goes_on_alone_if_the_kept_one_is_removed),
         cmocka_unit_test(waits_for_the_last_row_of_the_kept_one),
         cmocka_unit_test(choices_continue_together),
@@ -787,6 +897,8 @@ int main(void)
         cmocka_unit_test(goes_back_to_a_checkpoint),
         cmocka_unit_test(goes_back_exactly_without_linear_layers),
         cmocka_unit_test(goes_back_to_the_begin_without_a_checkpoint),
+        cmocka_unit_test(frees_a_range_behind_the_last_row),
+        cmocka_unit_test(what_is_cut_makes_room_for_ids),
         cmocka_unit_test(refuses_what_is_no_range),
         cmocka_unit_test(copies_a_block_that_others_have),
         cmocka_unit_test(the_state_is_lost_with_a_refused_plan),
