@@ -153,7 +153,7 @@ uint32_t choice_n_blocks(const struct choice *choice)
     uint64_t n = (uint64_t)choice->request->n_prompt + choice->n_generated;
     uint64_t grown;
 
-    if (!c->grows) {
+    if (!c->grows || choice->released) {
         return (uint32_t)choice->held.of[BLOCKS];
     }
     /* A sequence grows at a worker with all layers only. */

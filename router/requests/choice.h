@@ -66,6 +66,7 @@ struct choice {
     bool adopting;     /* its Submit adopts an orphan */
     bool continuing;   /* its Submit continues a kept sequence */
     bool suspended;    /* its newest row shows it suspended */
+    bool released;     /* held has the blocks of its receipt: it grew */
     uint32_t n_reused; /* positions restored at its last worker */
     bool row_holds;    /* the row of held_check.h shows it running, */
     bool row_tokens;   /* and has tokens */

@@ -57,7 +57,7 @@ void choice_granted(struct requests *r, struct choice *choice, struct worker *w,
     choice->entry.ran = true;
     choice->need = choice->entry.claim.most;
     choice->held = place_sum(w, &choice->need);
-    choice->suspended = false;
+    choice->suspended = choice->released = false;
     choice->n_gaps = 0;
     choice->n_reused = 0;
     choice->row_at = 0;

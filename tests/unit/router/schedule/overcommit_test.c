@@ -416,20 +416,22 @@ static void an_orphan_that_does_not_grow_holds_its_whole_need(void **state)
 /* Its worker may release up to the greatest need. */
 static void the_receipt_of_a_grown_sequence_is_accepted(void **state)
 {
-    struct record *x;
+    struct record *x, *y;
     struct scene s;
 
     (void)state;
     for (uint32_t more = 0; more <= 1; more++) {
         bring(&s, 4, 64, 64);
         learn(&s, LEARNT, LENGTH);
-        assert_non_null(submit(&s, 1));
+        y = client_generate(s.c, 1, PROMPT, TOKENS);
+        rig_run(s.rig);
         worker_give(s.w, 1, 0, 2, 0);
         s.w->receipt_blocks = MOST + more;
         x = client_cancel(s.c, 1);
         rig_run(s.rig);
         assert_int_equal(s.w->gone, more);
         assert_true(more || x->receipt.blocks == MOST);
+        assert_true(more || y->figures.blocks == MOST);
         rig_free(&s.rig);
     }
 }
