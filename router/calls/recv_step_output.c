@@ -204,11 +204,10 @@ static enum status check_row(const struct worker *w, const struct row *row,
     }
     if (row->state > SLUICE__V1__SEQUENCE_STATE__SEQUENCE_SUSPENDED ||
         (row->state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_SUSPENDED &&
-         choice != NULL && !choice->entry.claim.grows)) {
+         !w->grew)) {
         return error_set(e, ST_DATA_LOSS,
                          "grant %" PRIu64 ": state %" PRIu32
-                         " is unknown, or not one of a sequence whose whole "
-                         "need is granted",
+                         " is unknown, or impossible where no sequence grows",
                          row->grant, row->state);
     }
     if (choice == NULL || choice_is_leaving(choice)) {

@@ -211,6 +211,7 @@ static void add(struct requests *r, struct worker *w,
     o->choice = m->choice[i];
     o->grows = m->n_grows > 0 && m->grows[i] != 0;
     o->expires_us = expires_us;
+    w->grew = w->grew || o->grows;
     list_init(&o->place);
     place = list_for(r, w, o);
     if (place == &w->adoptions.unwanted) {

@@ -45,13 +45,11 @@ static bool has_all_rows(const struct worker *w, const step_message *m)
                          m->n_logprobs + TOP_LOGPROBS_MAX < STEP_LOGPROBS_MAX);
 }
 
-/* Returns true if choice runs and holds its grant by the ledger l. */
 static bool surely_runs(const struct worker *w, const struct choice *choice,
-                        const Sluice__V1__Ledger *l, bool has_all)
+                        uint64_t grant, bool has_all)
 {
-    if (choice->grant > l->grant ||
-        (choice->entry.claim.grows && l->n_suspended > 0) ||
-        choice->removal != REMOVAL_NONE || choice->kept || choice->adopting ||
+    if (choice->grant > grant || choice->removal != REMOVAL_NONE ||
+        choice->kept || choice->adopting ||
         (choice->state != CHOICE_PREFILL && choice->state != CHOICE_DECODE)) {
         return false;
     }
@@ -85,7 +83,7 @@ static uint64_t own_blocks(const struct worker *w, const struct choice *choice,
 static void add_sequence(const struct worker *w, const struct choice *choice,
                          struct least *sum)
 {
-    struct need share = place_share(w, &choice->entry.claim.need);
+    struct need share = place_share(w, &choice->need);
     uint64_t own = own_blocks(w, choice, share.of[BLOCKS]);
     uint64_t shared = share.of[BLOCKS] - own;
 
@@ -124,11 +122,11 @@ enum status held_check(struct worker *w, const Sluice__V1__Ledger *l,
          at = at->next) {
         const struct choice *choice = LIST_OF(at, struct choice, running);
 
-        if (surely_runs(w, choice, l, has_all)) {
+        if (surely_runs(w, choice, l->grant, has_all)) {
             add_sequence(w, choice, &sum);
         }
     }
-    if (PLANT(FREE_BELIEVED)) {
+    if (w->grew || PLANT(FREE_BELIEVED)) {
         return ST_OK;
     }
     st = compare("blocks", l->blocks, sum.own_blocks + sum.shared, sum.n, e);

@@ -22,16 +22,17 @@
  *
  *   - the ledger includes its grant, and the worker has accepted it;
  *   - no Cancel or Remove is under way, and it is not kept;
- *   - its grant is strict, or the ledger shows no suspended sequence: a growing
- *     sequence (router/schedule/overcommit.h) holds nothing while suspended;
  *   - its row in the same message shows it queued, in prefill or in decode; or
  *     it has no row, and the message had room for more rows and no reason of
  *     a failure.
  *
- * The need of a growing sequence is that of its grant, and it may hold more.
  * The last point makes it sure.  A worker sends the row of an ending
  * until it is acknowledged, and a Report only if no row waits.  A sequence
  * without a row therefore has not ended.
+ *
+ * The bound needs sequences that hold their whole need from Submit to end.  At
+ * a worker where one grew in this session (router/schedule/overcommit.h), any
+ * sequence may be suspended or wait for pages, and only the rows are checked.
  *
  * A worker may hold more than that: plans in flight, orphans, kept sequences.
  * Stages past the first are not checked, since the leader's rows travel on

@@ -35,9 +35,8 @@ static uint64_t least_generated(const struct choice *choice, const receipt *m)
 
 static uint64_t last_state(const struct choice *choice)
 {
-    return choice->entry.claim.grows
-               ? SLUICE__V1__SEQUENCE_STATE__SEQUENCE_SUSPENDED
-               : SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED;
+    return choice->worker->grew ? SLUICE__V1__SEQUENCE_STATE__SEQUENCE_SUSPENDED
+                                : SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED;
 }
 
 static enum status check_numbers(const struct choice *choice, const receipt *m,

@@ -291,38 +291,36 @@ static void what_grew_past_its_grant_breaks_no_rule(void **state)
     rig_free(&s.rig);
 }
 
-/* It holds nothing while it is suspended. */
-static void a_suspended_sequence_may_hold_nothing(void **state)
+/* Shows all memory of the worker as free. */
+static void free_all(struct scene *s)
+{
+    s->w->classes[0].granted = s->w->classes[1].granted = 0;
+    s->w->classes[0].free = s->w->classes[1].free = 64;
+}
+
+static void where_one_grows_any_sequence_may_hold_nothing(void **state)
 {
     struct scene s;
 
     (void)state;
     bring(&s, 4, 64, 64);
+    assert_int_equal(submit(&s, 2)->blocks, MOST);
     learn(&s, LEARNT, LENGTH);
     assert_non_null(submit(&s, 1));
     worker_give(s.w, 1, 0, 2, 0);
-    s.w->classes[0].granted = s.w->classes[1].granted = 0;
-    s.w->classes[0].free = s.w->classes[1].free = 64;
-    report(&s, 0); /* shows none that is suspended */
-    assert_true(s.w->gone);
-    rig_free(&s.rig);
-
-    bring(&s, 4, 64, 64);
-    learn(&s, LEARNT, LENGTH);
-    assert_non_null(submit(&s, 1));
-    worker_give(s.w, 1, 0, 2, 0);
-    s.w->classes[0].granted = s.w->classes[1].granted = 0;
-    s.w->classes[0].free = s.w->classes[1].free = 64;
+    free_all(&s);
     s.w->ledger.has_n_suspended = true;
-    s.w->ledger.n_suspended = 1;
+    s.w->ledger.n_suspended = 2;
     row(&s, 1, SUSPENDED);
+    row(&s, 2, SUSPENDED); /* its pages were taken before its Submit came */
     assert_false(s.w->gone);
-    report(&s, 1);
+    report(&s, 2);
+    report(&s, 0);
     assert_false(s.w->gone);
     rig_free(&s.rig);
 }
 
-static void a_strict_sequence_is_never_suspended(void **state)
+static void where_none_grows_no_sequence_is_suspended(void **state)
 {
     struct scene s;
 
@@ -338,8 +336,7 @@ static void a_strict_sequence_is_never_suspended(void **state)
     bring(&s, 4, 64, 64);
     assert_non_null(submit(&s, 1));
     worker_give(s.w, 1, 0, 2, 0);
-    s.w->classes[0].granted = 0;
-    s.w->classes[0].free = 64;
+    free_all(&s);
     report(&s, 1);
     assert_true(s.w->gone);
     rig_free(&s.rig);
@@ -450,8 +447,8 @@ int main(void)
         cmocka_unit_test(places_that_cannot_suspend_stay_strict),
         cmocka_unit_test(a_moved_sequence_is_granted_more_than_it_has),
         cmocka_unit_test(what_grew_past_its_grant_breaks_no_rule),
-        cmocka_unit_test(a_suspended_sequence_may_hold_nothing),
-        cmocka_unit_test(a_strict_sequence_is_never_suspended),
+        cmocka_unit_test(where_one_grows_any_sequence_may_hold_nothing),
+        cmocka_unit_test(where_none_grows_no_sequence_is_suspended),
         cmocka_unit_test(orphans_that_grow_are_adopted_as_such),
         cmocka_unit_test(suspended_orphans_are_adopted),
         cmocka_unit_test(an_orphan_that_does_not_grow_holds_its_whole_need),
