@@ -405,6 +405,15 @@ void worker_evicted(const struct worker_core *w, uint64_t *nodes,
     *checkpoints = f.evicted_checkpoints;
 }
 
+uint32_t worker_tenant_pages(const struct worker_core *w, uint32_t *most,
+                             uint64_t *n_full)
+{
+    const struct prefix *x = w->sequences.reuse.index;
+
+    *n_full = prefix_figures(x).at_quota;
+    return prefix_tenant_pages(x, most);
+}
+
 void worker_clear_index(struct worker_core *w)
 {
     prefix_clear(w->sequences.reuse.index);
