@@ -167,6 +167,13 @@ static enum status config_read(struct program *p, struct error *e)
     return st;
 }
 
+static enum status format_choose(struct program *p, struct error *e)
+{
+    struct kv_request r = args_kv(&p->args);
+
+    return kv_format_choose(&p->kv, &p->config, &r, e);
+}
+
 /* A model without a tokenizer is served by token ids alone. */
 static enum status tokenizer_read(struct program *p, struct error *e)
 {
@@ -220,7 +227,7 @@ struct kernels_options program_kernels(const struct program *p)
     const struct worker_args *a = &p->args;
 
     return (struct kernels_options){.device = a->device,
-                                    .kv.dtype = p->kv_dtype,
+                                    .kv = p->kv,
                                     .block_tokens = a->block_tokens,
                                     .max_tokens = a->step_tokens,
                                     .max_rows = a->max_rows,
@@ -325,8 +332,7 @@ static enum status pool_make(struct program *p, struct error *e)
     enum status st;
 
     forward_sizes(p->forward, &k);
-    p->sizes =
-        sizes_of(&p->config, p->begin, p->end, a->block_tokens, p->kv_dtype);
+    p->sizes = sizes_of(&p->config, p->begin, p->end, a->block_tokens, &p->kv);
     p->pages = k;
     p->need.pool =
         (struct pool_split_need){.page_bytes = k.page_bytes,
@@ -484,6 +490,7 @@ enum status program_begin(struct program *p, struct error *e)
     /* Before the weights are read: afterwards they would count as used. */
     p->available = budget_available("");
     st = config_read(p, e);
+    st = st == ST_OK ? format_choose(p, e) : st;
     st = st == ST_OK ? tokenizer_read(p, e) : st;
     if (st != ST_OK) {
         return error_wrap(e, "%s", p->args.model);
@@ -498,8 +505,6 @@ enum status program_begin(struct program *p, struct error *e)
     if (st != ST_OK) {
         return st;
     }
-    p->kv_dtype =
-        sizes_kv_dtype(&p->config, strcmp(p->args.kv_dtype, "f32") == 0);
     st = ports_make(p, e);
     /* Bound now, so that a port in use is reported before a long load.  A
      * scrape during the load waits in the backlog. */

@@ -20,7 +20,7 @@
 /* In the order in which it is made. */
 struct program {
     struct worker_args args;
-    enum dtype kv_dtype;
+    struct kv_format kv;
     struct kernels_options kernels;
     uint64_t available;
     struct model_config config;

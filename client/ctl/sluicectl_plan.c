@@ -22,7 +22,7 @@ struct plan {
     const struct ctl *ctl;
     struct model_config config;
     bool has_files;
-    enum dtype kv_dtype;
+    struct kv_format kv;
     struct argument_worker given[STAGES_MAX]; /* [n_workers] --workers */
     struct split_worker workers[STAGES_MAX];  /* for split_find() */
     size_t n_workers;
@@ -133,12 +133,12 @@ static enum status read_step(struct plan *p, struct error *e)
 static enum status read_terms(struct plan *p, struct error *e)
 {
     const struct ctl_options *o = &p->ctl->o;
+    const struct kv_request kv = {.dtype = o->kv_dtype,
+                                  .scheme = o->kv_scheme,
+                                  .bits = o->kv_bits,
+                                  .group = o->kv_group};
     uint32_t context = p->config.shape.context;
 
-    if (strcmp(o->kv_dtype, "auto") != 0 && strcmp(o->kv_dtype, "f32") != 0) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "--kv-dtype %s: auto or f32 is required", o->kv_dtype);
-    }
     if ((o->block_tokens & (o->block_tokens - 1)) != 0) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "--block-tokens %u: 1, 2, 4, 8, 16, 32 or 64 is "
@@ -150,10 +150,10 @@ static enum status read_terms(struct plan *p, struct error *e)
                          "--context %u: the model allows at most %u tokens",
                          o->context, context);
     }
-    if (sizes_check_slots(&p->config, o->slots, e) != ST_OK) {
+    if (sizes_check_slots(&p->config, o->slots, e) != ST_OK ||
+        kv_format_choose(&p->kv, &p->config, &kv, e) != ST_OK) {
         return e->code;
     }
-    p->kv_dtype = sizes_kv_dtype(&p->config, strcmp(o->kv_dtype, "f32") == 0);
     p->terms =
         (struct split_terms){.n_stages = o->stages,
                              .block_tokens = o->block_tokens,
@@ -171,7 +171,7 @@ static enum status read_costs(struct plan *p, const char *dir, struct error *e)
     struct checkpoint *files;
     enum status st;
 
-    costs_of_shapes(&p->model, &p->config, p->kv_dtype);
+    costs_of_shapes(&p->model, &p->config, &p->kv);
     if (p->ctl->o.scratch == 0) {
         p->model.head_scratch_bytes = costs_head_scratch(&p->config, &p->step);
         p->model.hidden_scratch_bytes =

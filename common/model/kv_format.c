@@ -192,7 +192,7 @@ struct kv_format kv_format_of_layer(const struct kv_format *f, uint32_t layer)
 {
     struct kv_format of = *f;
 
-    if (layer == f->whole) {
+    if (f->scheme == KV_PLAIN || layer == f->whole) {
         return kv_format_plain(f->dtype);
     }
     of.whole = KV_NO_LAYER;

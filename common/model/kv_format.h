@@ -67,7 +67,7 @@ struct kv_format {
     uint32_t k_bits, v_bits; /* unused if plain */
     uint32_t group;          /* affine: 32, 64 or 128, divides hd */
     uint32_t whole;          /* layer of the model that stays plain, or
-                              * KV_NO_LAYER */
+                              * KV_NO_LAYER; unused if plain */
 };
 
 /* The options of a worker, as given; NULL or 0: absent. */

@@ -254,6 +254,7 @@ static void cpu_free(struct kernels *k)
     /* cpu_release() reads the layers, which are in scratch. */
     if (c->scratch) {
         cpu_release(c);
+        cpu_release_host(c);
     }
     free(c->scratch);
     free(c);
@@ -332,6 +333,9 @@ static const struct kernels_ops cpu_ops = {
     .alloc = cpu_alloc,
     .zero_slot = cpu_zero_slot,
     .copy_pages = cpu_copy_pages,
+    .alloc_host = cpu_alloc_host,
+    .page_out = cpu_page_out,
+    .page_in = cpu_page_in,
     .poison_pages = cpu_poison_pages,
     .begin = cpu_begin,
     .end = cpu_end,

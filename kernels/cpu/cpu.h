@@ -104,6 +104,8 @@ struct cpu {
     struct page_layout pages;
     char *groups[MODEL_LAYERS_MAX]; /* [pages.n_groups] mappings */
     uint32_t n_pages;
+    char *host[MODEL_LAYERS_MAX]; /* [pages.n_groups] the host tier */
+    uint32_t n_host;
     const struct kernel_step *step;
     uint32_t *row_of; /* [T] the row of each token */
 };
@@ -185,6 +187,13 @@ void cpu_release(struct cpu *c);
 void cpu_zero_slot(struct kernels *k, uint32_t slot);
 void cpu_copy_pages(struct kernels *k, uint32_t from, uint32_t to, uint32_t n);
 void cpu_poison_pages(struct kernels *k, uint32_t first, uint32_t n);
+
+/* host_tier.c: calls of kernels.h, and the end. */
+enum status cpu_alloc_host(struct kernels *k, uint32_t n_pages,
+                           struct error *e);
+void cpu_page_out(struct kernels *k, uint32_t page, uint32_t host, uint32_t n);
+void cpu_page_in(struct kernels *k, uint32_t host, uint32_t page, uint32_t n);
+void cpu_release_host(struct cpu *c);
 void cpu_block_copy(struct kernels *k, uint32_t layer, uint32_t block, void *kv,
                     bool write);
 void cpu_slot_copy(struct kernels *k, uint32_t layer, uint32_t slot,

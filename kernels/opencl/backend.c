@@ -11,6 +11,7 @@
 #include "kernels/opencl/host/profile.h"
 #include "kernels/opencl/host/program.h"
 #include "kernels/opencl/host/queue.h"
+#include "kernels/opencl/host_tier.h"
 #include "kernels/opencl/matmul.h"
 #include "kernels/opencl/pool.h"
 #include "kernels/opencl/rows.h"
@@ -51,6 +52,7 @@ static void backend_free(struct kernels *k)
     }
     /* Arenas write to their owners' tensors, so they are freed before the
      * owners. */
+    opencl_tier_free(c);
     opencl_arena_free(&c->pool);
     opencl_arena_free(&c->weights);
     opencl_memory_free(c);
@@ -98,6 +100,9 @@ static const struct kernels_ops backend_ops = {
     .alloc = opencl_alloc,
     .zero_slot = opencl_zero_slot,
     .copy_pages = opencl_copy_pages,
+    .alloc_host = opencl_alloc_host,
+    .page_out = opencl_page_out,
+    .page_in = opencl_page_in,
     .poison_pages = opencl_poison_pages,
     .begin = opencl_begin,
     .end = opencl_end,

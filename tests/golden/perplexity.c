@@ -356,7 +356,7 @@ int main(int argc, char **argv)
         {"limits", no_argument, NULL, 'l'},
         {NULL, 0, NULL, 0}};
     static struct table t;
-    struct options o = {.device = "cpu", .window = WINDOW, .context = CONTEXT};
+    struct options o = {.device = "cpu", .context = CONTEXT};
 
     for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         if (c == 'l') {

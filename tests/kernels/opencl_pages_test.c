@@ -6,6 +6,7 @@
 #include "kernels/backends/backend.h"
 #include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/host/opencl.h"
+#include "kernels/opencl/host_tier.h"
 #include "tests/kernels/opencl_shape.h"
 #include "tests/kernels/test_device.h"
 #include "tests/unit/cmocka.h"
@@ -162,6 +163,45 @@ static void test_pages(void **state)
     free(after);
 }
 
+/* Ranges cross pieces, in both directions. */
+static void test_host_tier_in_pieces(void **state)
+{
+    struct fixture *f = *state;
+    struct opencl *c = opencl_of(f->k);
+    const size_t page = c->sizes.page_bytes;
+    unsigned char *before, *after;
+    struct error e;
+    size_t bytes;
+
+    for (uint32_t i = 0; i < BLOCKS; i++) {
+        unsigned char block[8192];
+
+        memset(block, (int)i + 1, sizeof block);
+        kernels_block_copy(f->k, 1, i, block, true);
+    }
+    opencl_tier_set_piece(3 * page + page / 2);
+    assert_int_equal(kernels_alloc_host(f->k, 11, &e), ST_OK);
+    opencl_tier_set_piece(OPENCL_TIER_PIECE);
+    before = read_pages(f, &bytes);
+    kernels_page_out(f->k, 2, 1, 8);
+    kernels_page_out(f->k, 12, 9, 2);
+    kernels_poison_pages(f->k, 0, BLOCKS);
+    kernels_page_in(f->k, 0, 0, 11);
+    kernels_page_in(f->k, 2, 11, 9);
+    after = read_pages(f, &bytes);
+    assert_memory_equal(after + page, before + 2 * page, 8 * page);
+    assert_memory_equal(after + 9 * page, before + 12 * page, 2 * page);
+    assert_memory_equal(after + 11 * page, before + 3 * page, 7 * page);
+    assert_memory_equal(after + 18 * page, before + 12 * page, 2 * page);
+    memset(before, 0xff, 4 * page);
+    assert_memory_equal(after + 20 * page, before, 4 * page);
+    assert_memory_equal(after + BLOCKS * page, before + BLOCKS * page,
+                        bytes - BLOCKS * page);
+    assert_int_equal(kernels_alloc_host(f->k, 0, &e), ST_OK);
+    free(before);
+    free(after);
+}
+
 /* A pool larger than an allocation is refused, and no layer keeps a part of
  * the old one. */
 static void test_no_room_for_pool(void **state)
@@ -186,6 +226,7 @@ int main(void)
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_pool_copies),
         cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_host_tier_in_pieces),
         cmocka_unit_test(test_no_room_for_pool),
     };
 

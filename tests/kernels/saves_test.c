@@ -456,6 +456,45 @@ static void copies_n_pages_in_order(void **state)
     on_models(check_copies);
 }
 
+/* Host pages have what the pool's had when the copy came up in order, whatever
+ * is written to these later. */
+static void check_host(struct rig *g)
+{
+    static const int want[BLOCKS] = {1, 4, 0x77, 3, 4, 6, 7, 6};
+    uint32_t b = FIRST_BLOCK(g);
+    struct contents before = cold(g, 40);
+    struct error e;
+
+    assert_int_equal(kernels_alloc_host(g->k, 5 + g->pages_per_slot, &e),
+                     ST_OK);
+    for (uint32_t i = 0; i < BLOCKS; i++) {
+        write_block(g, b + i, (int)i + 1);
+    }
+    kernels_page_out(g->k, b + 2, 1, 3); /* 3 4 5 */
+    kernels_page_out(g->k, b + 5, 0, 1); /* 6 3 4 5 */
+    kernels_page_out(g->k, slot(g, 7), 5, g->pages_per_slot);
+    kernels_page_out(g->k, b, 0, 0);
+    kernels_poison_pages(g->k, b + 2, 3);
+    kernels_poison_pages(g->k, slot(g, 6), g->pages_per_slot);
+    kernels_page_in(g->k, 1, b + 3, 2); /* 3 4 behind */
+    kernels_page_in(g->k, 2, b + 1, 1);
+    kernels_page_in(g->k, 0, b + 7, 1);
+    kernels_page_in(g->k, 5, slot(g, 6), g->pages_per_slot);
+    kernels_page_in(g->k, 0, b, 0);
+    write_block(g, b + 2, 0x77);
+    for (uint32_t i = 0; i < BLOCKS; i++) {
+        check_block(g, b + i, want[i]);
+    }
+    same_contents(read_slot(g, 6), before);
+    assert_int_equal(kernels_alloc_host(g->k, 0, &e), ST_OK);
+}
+
+static void host_pages_come_back_as_they_went(void **state)
+{
+    (void)state;
+    on_models(check_host);
+}
+
 /* Every byte of the pages, and none of their neighbours. */
 static void check_poison(struct rig *g)
 {
@@ -494,6 +533,7 @@ int main(void)
         cmocka_unit_test(generated_rows_save_too),
         cmocka_unit_test(saves_touch_no_other_slot),
         cmocka_unit_test(copies_n_pages_in_order),
+        cmocka_unit_test(host_pages_come_back_as_they_went),
         cmocka_unit_test(poison_fills_its_pages_alone),
     };
 

@@ -171,6 +171,15 @@ enum status forward_alloc(struct forward *f, uint32_t n_pages, struct error *e)
     return kernels_alloc(f->kernels, n_pages, e);
 }
 
+enum status forward_alloc_host(struct forward *f, uint32_t n_pages,
+                               struct error *e)
+{
+    enum status st = kernels_alloc_host(f->kernels, n_pages, e);
+
+    f->bounds.n_host = st == ST_OK ? n_pages : 0;
+    return st;
+}
+
 void forward_set_tap(struct forward *f, const struct forward_tap *tap)
 {
     f->tap = tap ? *tap : (struct forward_tap){0};
@@ -390,6 +399,21 @@ static void sort_rows(struct forward *f, const struct plan *p,
     }
 }
 
+static void run_copy(struct forward *f, const struct plan_copy *c)
+{
+    switch (c->kind) {
+    case COPY_PAGES:
+        kernels_copy_pages(f->kernels, c->from, c->to, c->n);
+        break;
+    case COPY_OUT:
+        kernels_page_out(f->kernels, c->from, c->to, c->n);
+        break;
+    case COPY_IN:
+        kernels_page_in(f->kernels, c->from, c->to, c->n);
+        break;
+    }
+}
+
 /* Slots are zeroed before any row runs: a sequence starts with no state of the
  * one that had the slot before. */
 static void run_before(struct forward *f, const struct plan *p)
@@ -398,9 +422,7 @@ static void run_before(struct forward *f, const struct plan *p)
         kernels_poison_pages(f->kernels, p->poison[i].from, p->poison[i].n);
     }
     for (uint32_t i = 0; i < p->n_before; i++) {
-        const struct plan_copy *c = &p->before[i];
-
-        kernels_copy_pages(f->kernels, c->from, c->to, c->n);
+        run_copy(f, &p->before[i]);
     }
     for (uint32_t i = 0; i < p->n_zero; i++) {
         kernels_zero_slot(f->kernels, p->zero_slots[i]);

@@ -78,6 +78,11 @@ void forward_sizes(const struct forward *f, struct kernels_sizes *out);
 MUST_CHECK enum status forward_alloc(struct forward *f, uint32_t n_pages,
                                      struct error *e);
 
+/* Allocates the pages of the host tier, after forward_alloc() and before the
+ * first run.  Returns ST_RESOURCE_EXHAUSTED if memory runs out. */
+MUST_CHECK enum status forward_alloc_host(struct forward *f, uint32_t n_pages,
+                                          struct error *e);
+
 /* Sets the callbacks, which are copied; NULL removes them. */
 void forward_set_tap(struct forward *f, const struct forward_tap *tap);
 

@@ -6,9 +6,14 @@
 
 /* ---- pages ---- */
 
+static bool in_range(uint32_t first, uint32_t n, uint32_t all)
+{
+    return n <= all && first <= all - n;
+}
+
 static bool in_pool(const struct plan_bounds *b, uint32_t first, uint32_t n)
 {
-    return n <= b->n_pages && first <= b->n_pages - n;
+    return in_range(first, n, b->n_pages);
 }
 
 static enum status check_slot(const struct plan_bounds *b, uint32_t slot,
@@ -328,20 +333,45 @@ static enum status check_hidden(const struct plan_bounds *b,
 
 /* ---- the plan's orders around its rows ---- */
 
+/* Returns whether both ranges exist; inside the pool they must be apart. */
+static bool is_copy(const struct plan_bounds *b, const struct plan_copy *c)
+{
+    bool apart =
+        c->from < c->to ? c->n <= c->to - c->from : c->n <= c->from - c->to;
+
+    switch (c->kind) {
+    case COPY_PAGES:
+        return in_range(c->from, c->n, b->n_pages) &&
+               in_range(c->to, c->n, b->n_pages) && apart;
+    case COPY_OUT:
+        return in_range(c->from, c->n, b->n_pages) &&
+               in_range(c->to, c->n, b->n_host);
+    case COPY_IN:
+        return in_range(c->from, c->n, b->n_host) &&
+               in_range(c->to, c->n, b->n_pages);
+    }
+    return false;
+}
+
+static const char *kind_name(enum copy_kind kind)
+{
+    static const char *const names[] = {"", " out to the host tier",
+                                        " in from the host tier"};
+
+    return (unsigned)kind <= COPY_IN ? names[kind] : " of no kind";
+}
+
 static enum status check_copies(const struct plan_bounds *b,
                                 const struct plan_copy *c, uint32_t n,
                                 const char *what, struct error *e)
 {
     for (uint32_t i = 0; i < n; i++) {
-        bool apart = c[i].from < c[i].to ? c[i].n <= c[i].to - c[i].from
-                                         : c[i].n <= c[i].from - c[i].to;
-
-        if (!in_pool(b, c[i].from, c[i].n) || !in_pool(b, c[i].to, c[i].n) ||
-            !apart) {
+        if (!is_copy(b, &c[i])) {
             return error_set(e, ST_INTERNAL,
-                             "copy %u %s the rows: %u pages from %u to %u of "
-                             "%u",
-                             i, what, c[i].n, c[i].from, c[i].to, b->n_pages);
+                             "copy %u %s the rows: %u pages from %u to %u%s of "
+                             "%u, %u in the host tier",
+                             i, what, c[i].n, c[i].from, c[i].to,
+                             kind_name(c[i].kind), b->n_pages, b->n_host);
         }
     }
     return ST_OK;
@@ -373,6 +403,10 @@ static enum status check_after(const struct plan_bounds *b,
     enum status st = check_copies(b, p->after, p->n_after, "after", e);
 
     for (uint32_t i = 0; i < p->n_after && st == ST_OK; i++) {
+        if (p->after[i].kind != COPY_PAGES) {
+            return error_set(e, ST_INTERNAL, "copy %u after the rows is%s", i,
+                             kind_name(p->after[i].kind));
+        }
         if (mark_pages(b, p->after[i].to, p->after[i].n, e) != ST_OK) {
             st = error_wrap(e, "copy %u after the rows", i);
         }

@@ -26,6 +26,7 @@ struct plan_bounds {
     bool has_attention, has_deltanet; /* among them */
     uint32_t block_tokens;
     uint32_t n_pages, pages_per_slot; /* 0 per slot: no linear layer */
+    uint32_t n_host;                  /* pages of the host tier */
     struct plan_marks *marks;
     uint32_t hidden_tokens; /* tokens whose hidden states fit */
     const uint32_t *last;   /* [n_last] tokens of the previous plan */

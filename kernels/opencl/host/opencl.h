@@ -189,6 +189,7 @@ struct opencl {
     struct page_layout pages;
     struct opencl_tensor groups[MODEL_LAYERS_MAX]; /* [pages.n_groups] */
     struct opencl_arena *weights, *pool;
+    struct opencl_tier *tier; /* host_tier.h; NULL: none */
     char *block; /* [a layer's block] on the host, to transpose it */
 
     struct opencl_kernel *fill, *fill16; /* fill.cl */

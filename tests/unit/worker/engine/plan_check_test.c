@@ -11,6 +11,7 @@
 #include "tests/unit/cmocka.h"
 
 #define PAGES  64
+#define HOST   10
 #define SLOT   3
 #define BLOCK  4
 #define PROMPT 150 /* tokens of the first row: 38 blocks */
@@ -44,6 +45,7 @@ static void set_bounds(struct rig *g)
                                 .has_deltanet = true,
                                 .block_tokens = BLOCK,
                                 .n_pages = PAGES,
+                                .n_host = HOST,
                                 .pages_per_slot = SLOT,
                                 .marks = &g->marks,
                                 .last = g->last,
@@ -271,6 +273,60 @@ static void saves_at_a_rows_ends(void **state)
     passes();
 }
 
+static struct plan_copy copy_of(enum copy_kind kind, uint32_t from, uint32_t to,
+                                uint32_t n)
+{
+    return (struct plan_copy){.from = from, .to = to, .n = n, .kind = kind};
+}
+
+static void copies_to_the_host_tier_are_inside_both(void **state)
+{
+    (void)state;
+    plan();
+    /* The two memories have nothing to do with each other: equal numbers are
+     * apart. */
+    rig.before[0] = copy_of(COPY_OUT, 0, 0, HOST);
+    passes();
+    rig.before[0] = copy_of(COPY_OUT, PAGES - 3, HOST - 3, 3);
+    passes();
+    rig.before[0] = copy_of(COPY_OUT, PAGES - 3, HOST - 4, 4);
+    refused("copy 0 before the rows: 4 pages from 61 to 6 out to the host "
+            "tier of 64, 10 in the host tier");
+    rig.before[0] = copy_of(COPY_OUT, PAGES - 4, HOST - 3, 4);
+    refused("copy 0 before the rows: 4 pages from 60 to 7 out to the host");
+    rig.before[0] = copy_of(COPY_OUT, 0, 0, HOST + 1);
+    refused("copy 0 before the rows: 11 pages");
+    rig.before[0] = copy_of(COPY_OUT, 0, UINT32_MAX, 1);
+    refused("copy 0 before the rows: 1 pages");
+    rig.before[0] = copy_of(COPY_IN, HOST - 3, PAGES - 3, 3);
+    passes();
+    rig.before[0] = copy_of(COPY_IN, HOST - 4, PAGES - 3, 4);
+    refused("copy 0 before the rows: 4 pages from 6 to 61 in from the host");
+    rig.before[0] = copy_of(COPY_IN, HOST - 3, PAGES - 4, 4);
+    refused("copy 0 before the rows: 4 pages from 7 to 60 in from the host");
+    rig.before[0] = copy_of(COPY_IN, HOST, 0, 1);
+    refused("copy 0 before the rows: 1 pages");
+    rig.before[0] = copy_of((enum copy_kind)3, 0, 0, 1);
+    refused("copy 0 before the rows: 1 pages from 0 to 0 of no kind");
+    plan();
+    rig.after[1].kind = COPY_OUT;
+    rig.after[1].from = rig.after[1].to = 0;
+    refused("copy 1 after the rows is out to the host tier");
+    rig.after[1].kind = COPY_IN;
+    refused("copy 1 after the rows is in from the host tier");
+}
+
+static void a_worker_without_a_host_tier_copies_nothing_there(void **state)
+{
+    (void)state;
+    plan();
+    rig.b.n_host = 0;
+    rig.before[0] = copy_of(COPY_OUT, 0, 0, 1);
+    refused("1 pages from 0 to 0 out to the host tier of 64, 0 in");
+    rig.before[0] = copy_of(COPY_IN, 0, 0, 1);
+    refused("1 pages from 0 to 0 in from the host tier of 64, 0 in");
+}
+
 static void copies_are_inside_the_pool_and_apart(void **state)
 {
     (void)state;
@@ -420,6 +476,8 @@ int main(void)
         cmocka_unit_test(saves_lie_inside_their_row),
         cmocka_unit_test(saves_at_a_rows_ends),
         cmocka_unit_test(copies_are_inside_the_pool_and_apart),
+        cmocka_unit_test(copies_to_the_host_tier_are_inside_both),
+        cmocka_unit_test(a_worker_without_a_host_tier_copies_nothing_there),
         cmocka_unit_test(no_page_is_written_twice),
         cmocka_unit_test(twins_follow_a_row_that_samples),
         cmocka_unit_test(twins_of_an_earlier_stage_do_not_sample),
