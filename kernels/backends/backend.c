@@ -89,13 +89,14 @@ static enum status check_options(const struct kernels_options *o,
     return st;
 }
 
-/* Neither backend stores the other formats yet. */
+/* The cpu backend does not store the other formats yet. */
 static enum status check_format(const struct kernels_options *o,
                                 struct error *e)
 {
     char name[KV_NAME_MAX];
 
-    return o->kv.scheme == KV_PLAIN && o->kv.dtype != DTYPE_F16
+    return strcmp(o->device, "cpu") != 0 ||
+                   (o->kv.scheme == KV_PLAIN && o->kv.dtype != DTYPE_F16)
                ? ST_OK
                : error_set(e, ST_UNIMPLEMENTED,
                            "device %s does not store a KV cache of %s; give "
