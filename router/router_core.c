@@ -21,6 +21,7 @@
 #include "router/requests/slow_reader.h"
 #include "router/requests/submit.h"
 #include "router/requests/trial_deaths.h"
+#include "router/schedule/overcommit.h"
 #include "router/schedule/policy.h"
 
 /* ---- events from the rooms below ---- */
@@ -280,6 +281,9 @@ bool router_worker_view(const struct router_core *r, uint32_t i,
         .granted_blocks = clamp_u32(w->owed[BLOCKS]),
         .granted_slots = clamp_u32(w->owed[SLOTS]),
         .granted_pages = clamp_u32(w->owed[PAGES]),
+        .greatest_pages = w->greatest,
+        .greatest_max = overcommit_bound(&r->schedule, w),
+        .n_suspended = w->ledger.n_suspended,
         .n_backlog = w->n_backlog,
         .n_sequences = w->n_running,
         .slow = w->state == WORKER_SLOW,

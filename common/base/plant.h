@@ -125,7 +125,10 @@
     X(GENERATED_SHARED, "generated positions are shared as prompt ones")      \
     X(UNCACHED_KEPT, "a request without cache leaves its prefix")             \
     X(INDEX_OUTLIVES, "a stage keeps the index of an assembly that is over")  \
-    X(FEED_OUTLIVES, "the router keeps prefixes of a session that is over")
+    X(FEED_OUTLIVES, "the router keeps prefixes of a session that is over")   \
+    X(SUSPENDED_PASSED, "a place with suspended sequences gets new ones")     \
+    X(OVERCOMMIT_UNBOUND, "greatest needs exceed the bound of overcommit")    \
+    X(LENGTHS_MIXED, "a model is given the lengths of another one")
 
 #ifdef SLUICE_PLANTS
 

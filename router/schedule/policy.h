@@ -28,10 +28,9 @@ struct policy_ops {
     /* Returns true if entries behind e may go first although e has no place. */
     bool (*yields)(struct schedule *s, const struct queue_entry *e);
 
-    /* charge: accounts for need at w, where e was granted. started: e has its
-     * first token there. release: takes all charges back. */
-    void (*charge)(struct schedule *s, struct queue_entry *e, struct worker *w,
-                   const struct need *need);
+    /* charge: accounts for e->claim at w, where e was granted. started: e has
+     * its first token there. release: takes all charges back. */
+    void (*charge)(struct schedule *s, struct queue_entry *e, struct worker *w);
     void (*started)(struct queue_entry *e);
     void (*release)(struct queue_entry *e);
 };
