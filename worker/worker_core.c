@@ -46,6 +46,8 @@ static void fill_shard(struct worker_core *w, Sluice__V1__WorkerShard *m)
     m->scratch_bytes = o->scratch_bytes;
     m->pool_bytes = o->pool_bytes;
     m->device = wire_text(o->device);
+    m->has_kv_format = o->kv_format != NULL;
+    m->kv_format = wire_text(o->kv_format != NULL ? o->kv_format : "");
     m->has_lineage = m->has_life = true;
     m->lineage = wire_text(o->lineage);
     m->life = w->life;
