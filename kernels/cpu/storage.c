@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "common/model/sizes.h"
+
 size_t cpu_state_floats(const struct cpu *c)
 {
     const struct model_shape *s = &c->w->shape;
@@ -39,24 +41,13 @@ static bool is_linear(const struct cpu *c, uint32_t layer)
 
 void cpu_lay_out(struct cpu *c)
 {
-    struct page_sizes sizes = {.state_bytes = state_bytes(c),
-                               .tail_bytes = tail_bytes(c)};
+    const struct page_sizes sizes = sizes_page(
+        &c->w->shape, c->w->begin, c->w->end, c->block_tokens, &c->kv);
     enum mixer_kind kinds[MODEL_LAYERS_MAX];
 
     assert(n_layers(c) <= MODEL_LAYERS_MAX);
     for (uint32_t i = 0; i < n_layers(c); i++) {
-        uint64_t bytes = c->layers[i].block.bytes;
-
         kinds[i] = cpu_weights(c, i)->kind;
-        if (is_linear(c, i)) {
-            continue;
-        }
-        if (c->kv.scheme != KV_PLAIN && c->w->begin + i == c->kv.whole) {
-            sizes.whole = 1 + i;
-            sizes.whole_bytes = bytes;
-        } else {
-            sizes.kv_bytes = bytes;
-        }
     }
     page_layout_make(&c->pages, kinds, n_layers(c), &sizes);
 }
