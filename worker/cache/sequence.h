@@ -165,6 +165,10 @@ struct sequence {
     struct sequence_key from_key;
     bool continues;  /* from_key is set */
     uint32_t n_kept; /* KEPT: ids that remain */
+    /* KEPT: RemoveSequence of [cut_begin, end), which waits for the last row;
+     * 0: none. */
+    uint64_t cut_call;
+    uint32_t cut_begin;
 
     /* At a leader: the later stages. */
     bool staged;      /* they hold the sequence until its Remove returns */
