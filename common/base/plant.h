@@ -116,6 +116,8 @@
     X(CHECKPOINT_ASTRAY, "a checkpoint is kept one unit before its place")    \
     X(HASH_WITHOUT_TENANT, "two tenants find each other's prefixes")          \
     X(EVENT_LOST, "an event of the prefix index is lost without a gap")       \
+    X(GAP_IGNORED, "the router goes on behind a gap in a worker's events")    \
+    X(QUOTA_IGNORED, "a tenant at its quota keeps what it adds")              \
     X(EVICTED_HELD, "blocks that a sequence holds are evicted")               \
     X(RESTORED_WITHOUT_COPY, "a restored sequence keeps its slot's state")    \
     X(FAILED_SAVE_KEPT, "a checkpoint that a failed step saved is used")      \

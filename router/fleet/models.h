@@ -8,8 +8,9 @@
  *        ^                                      |                     |
  *        +------------ a worker, Undrain -------+---------------------+
  *
- * The first worker sets the fingerprint, vocabulary and tokenizer.  The router
- * refuses a worker of the same model that differs in any of them.
+ * The first worker sets the fingerprint, vocabulary, tokenizer and KV format.
+ * The router refuses a worker of the same model that differs in any of them.  A
+ * worker that states no KV format (minor version 2) is not compared in it.
  *
  * Threading: the core's.  Memory: an entry on the heap, freed with its last
  * reference; workers, requests and an absence hold references.
@@ -49,7 +50,8 @@ struct model {
     struct event absence; /* end of the absence; holds a reference */
     bool headroom_off;    /* logged that options.headroom has no effect */
     uint8_t fingerprint[16];
-    uint32_t vocab, context; /* context: the longest of all places */
+    char kv_format[KV_FORMAT_MAX + 1]; /* "": not known */
+    uint32_t vocab, context;           /* context: the longest of all places */
     bool has_text;
     uint32_t text; /* the model's number in the text seam */
 

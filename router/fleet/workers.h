@@ -33,6 +33,8 @@
 #ifndef ROUTER_FLEET_WORKERS_H
 #define ROUTER_FLEET_WORKERS_H
 
+#include <string.h>
+
 #include "common/wire/endpoint.h"
 #include "proto/common.pb-c.h"
 #include "proto/registry.pb-c.h"
@@ -92,8 +94,15 @@ struct shard {
     uint32_t hidden;      /* H, values of x per token; 0: not given */
     uint32_t step_tokens; /* tokens in a step of a stage; 0: not given */
     char device[SHARD_DEVICE_MAX + 1];
+    char kv_format[KV_FORMAT_MAX + 1]; /* "": not given */
     char stage_endpoint[ENDPOINT_MAX]; /* "": none */
 };
+
+/* Returns false if both KV formats are given and differ. */
+static inline bool kv_formats_agree(const char *a, const char *b)
+{
+    return a[0] == '\0' || b[0] == '\0' || strcmp(a, b) == 0;
+}
 
 /* Drain state of a worker; router/requests/drain.h has the rules. */
 struct drain {

@@ -35,11 +35,22 @@ static bool is_whole(const struct sim *s, uint32_t w,
            a->slots.held + a->slots.granted <= cap;
 }
 
+static void walk(struct sim *s, uint32_t w)
+{
+    const struct sim_node *n = &s->nodes[SIM_FIRST_WORKER + w];
+    char text[200];
+
+    if (worker_audit(n->core, text, sizeof(text))) {
+        sim_fail(s, -1, "%s: a walk of the pool differs from the ledger: %s",
+                 n->name, text);
+    }
+    pools_quotas(s, w);
+}
+
 static void tick_worker(struct sim *s, uint32_t w)
 {
     const struct sim_node *n = &s->nodes[SIM_FIRST_WORKER + w];
     struct worker_account a;
-    char text[200];
 
     worker_account(n->core, &a);
     if (!is_whole(s, w, &a)) {
@@ -51,10 +62,8 @@ static void tick_worker(struct sim *s, uint32_t w)
                    a.pages.total) {
         sim_fail(s, -1, "%s: a free page is named by a plan in flight",
                  n->name);
-    } else if (n->tick_number % WALK_EVERY == 0 &&
-               worker_audit(n->core, text, sizeof(text))) {
-        sim_fail(s, -1, "%s: a walk of the pool differs from the ledger: %s",
-                 n->name, text);
+    } else if (n->tick_number % WALK_EVERY == 0) {
+        walk(s, w);
     }
 }
 

@@ -127,6 +127,10 @@ enum deed {
     DEED_RANGE,           /* range of kept memory removed */
     DEED_RANGE_BACK,      /* ... and some before it */
     DEED_RANGE_NOTHING,   /* ... with nothing left before it */
+    DEED_SAVED_BRANCH,    /* checkpoint where an earlier prompt branched off */
+    DEED_AT_QUOTA,        /* a tenant evicted its own for what it added */
+    DEED_INDEX_GAP,      /* events of an index lost, and a snapshot requested */
+    DEED_INDEX_SNAPSHOT, /* ... and received */
     DEED_EVICTED_BLOCK,
     DEED_EVICTED_CHECKPOINT,
     DEED_GREW,      /* sequence granted less than it may need */
