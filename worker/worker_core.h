@@ -87,6 +87,8 @@ struct worker_account {
     uint64_t grant, snapshot, violations;
     uint32_t n_sequences;                       /* not yet forgotten */
     uint32_t n_orphans;                         /* orphans among them */
+    uint32_t n_suspended;                       /* suspended ones */
+    uint32_t host_total, host_used;             /* pages of the host tier */
     uint64_t orphans_expired, orphans_disowned; /* since the start */
     /* The assembly that is up, 0: none; and this worker's place in it. */
     uint64_t assembly;

@@ -37,6 +37,10 @@
     X(RECOMPUTE_LOST, "what is to be computed again is put in no queue")      \
     X(RECOMPUTE_SHARED, "what is computed again has others beside it")        \
     X(SUCCESSOR_SURVIVES, "a row that follows a failed one is used")          \
+    X(HOST_LEAKS, "the host pages of a suspended sequence are not freed")     \
+    X(VICTIM_TWICE, "the last victim is suspended again, not another one")    \
+    X(SWAP_ASTRAY, "a page comes back from the host to the wrong block")      \
+    X(SWAP_SHARED, "a page comes back to a block that others read")           \
     X(RESTART_SPOILT, "a stage keeps a sequence spoilt that begins anew")     \
     X(NO_RESEND, "what was lost is not sent again")                           \
     X(REQUEUE_LOST, "a sequence of a lost worker is put in no queue")         \

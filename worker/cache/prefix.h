@@ -129,6 +129,12 @@ uint32_t prefix_find(struct prefix *x, const void *tenant, size_t n_tenant,
                      const struct slab *slab, const struct paged *ids,
                      uint32_t n);
 
+/* Returns the deepest node whose path has the first tokens of ids[0..n), with a
+ * checkpoint or without, and counts nothing; *n_tokens: the end of its unit. */
+uint32_t prefix_path(struct prefix *x, const void *tenant, size_t n_tenant,
+                     const struct slab *slab, const struct paged *ids,
+                     uint32_t n, uint32_t *n_tokens);
+
 /* Writes the logical blocks of the path down to node, [n_tokens /
  * block_tokens]. */
 void prefix_blocks(const struct prefix *x, uint32_t node, uint32_t *out);
