@@ -117,6 +117,7 @@ static void generate(struct sim *s, uint32_t conn, const struct envelope *e)
             request->choices[k].n_killed = 0; /* each call counts anew */
         }
         s->n_brought += request->n_choices;
+        s->overcommit.n_brought[request->model] += request->n_choices;
         request->arrived_us = sim_now(s);
         resumed(s, request, r);
         request->conn = conn;
@@ -409,6 +410,7 @@ static void submitted(struct sim *s, uint32_t conn, struct sim_choice *c,
         auditor_forgiven(c); /* released before the death was detected */
     }
     spare_submitted(c, r->n_generated);
+    overcommit_submitted(c, conn, r);
     cells->deeds[DEED_ABSENT_SERVED] += request->bereft;
     cells->deeds[DEED_CONTINUED_MOVED] += moved && request->continues;
     s->counts.moved += moved;
