@@ -23,12 +23,14 @@ struct tracked *fake_engine_track(struct fake_engine *e, uint64_t sequence)
 }
 
 /* Counts a sequence that ended while it was computed again, when another one
- * takes its memory. */
+ * takes its memory.  A later stage also gives up its blocks for those of a node
+ * that it restores. */
 static void note_owner(struct fake_engine *e, uint64_t sequence)
 {
     struct tracked *t = &e->tracked[sequence % TRACKED];
 
-    if (t < &e->tracked[e->n_tracked] && t->sequence == sequence && t->again) {
+    if (t < &e->tracked[e->n_tracked] && t->sequence == sequence && t->again &&
+        !fake_engine_takes_hidden(e)) {
         e->sim->counts.cells.deeds[DEED_AGAIN_ENDED]++;
         t->again = false;
     }
