@@ -428,6 +428,7 @@ static struct router_peer *add_peer(struct router_core *r,
 
     places_make(&r->fleet, h->role);
     p = peers_add(&r->fleet, h->from, h->role, h->m->nonce);
+    p->minor = hello_minor(h->m->version_minor);
     p->keyed = h->who != NULL;
     if (p->keyed) {
         p->identity = *h->who;

@@ -22,6 +22,7 @@
 #include "router/fleet/peers.h"
 
 struct fleet;
+struct lengths;
 
 #define TRIAL_DEATHS_ALL (TRIAL_DEATHS + TRIAL_MERCY_MAX)
 /* Deaths kept per model: at least TRIAL_DEATHS_ALL of a sequence on trial and
@@ -60,6 +61,8 @@ struct model {
     int64_t last_end_us;     /* when a sequence last ended; 0: none yet */
     int64_t end_interval_us; /* smoothed interval between two ends */
     struct deaths deaths;    /* deaths of the model's workers */
+    struct lengths *lengths; /* of outputs: router/schedule/lengths.h; owned;
+                              * NULL: none has ended */
 };
 
 /* Returns true if requests may wait for a place of m. */

@@ -76,6 +76,7 @@ struct fleet_ledger {
     uint64_t session, snapshot, grant, violations;
     struct class_ledger classes[FLEET_CLASSES];
     uint32_t n_queued, n_prefill, n_decode, n_kept;
+    uint32_t n_suspended, host_total, host_used;
 };
 
 /* Units of each class that a sequence needs. */
@@ -161,7 +162,10 @@ struct worker {
     struct drain drain;
     uint64_t load[FLEET_CLASSES]; /* BLOCKS and SLOTS of n_load sequences */
     uint32_t n_load;              /* sequences counted by headroom.h */
-    uint64_t step;                /* number of its newest step */
+    uint64_t greatest;            /* pages that its sequences need at most */
+    bool grew; /* a sequence that grows was here in this session, so that any
+                * may be suspended: router/schedule/overcommit.h */
+    uint64_t step;      /* number of its newest step */
     uint64_t n_outputs; /* ledgers compared with sequences: held_check.h */
     uint64_t n_tokens;  /* tokens generated in this session */
     uint64_t n_prompt_tokens; /* prompts that began here in this session; */
