@@ -271,9 +271,24 @@ static void check_tokens(struct fake_engine *e, const struct plan *p,
     }
 }
 
+/* Returns whether a checkpoint is neither in the prompt's last unit nor on the
+ * grid, so that it must be at a branch point. */
+static bool is_branch(const struct fake_engine *e, const struct tracked *t,
+                      uint32_t position)
+{
+    const struct sim_request *q;
+
+    if (t->request == NO_REQUEST) {
+        return false;
+    }
+    q = &e->sim->requests[t->request];
+    return !q->continues && position + SAVE_UNIT < q->n_prompt &&
+           position % SAVE_GRID != 0;
+}
+
 /* Checks the checkpoints that the row saves, and claims their pages. */
 static void check_saves(struct fake_engine *e, const struct plan *p,
-                        const struct plan_row *r)
+                        const struct plan_row *r, const struct tracked *t)
 {
     uint32_t after = r->position, end = r->position + r->n_tokens;
 
@@ -293,6 +308,8 @@ static void check_saves(struct fake_engine *e, const struct plan *p,
         after = v->position;
         claim_save(e, r, v->page);
         e->sim->counts.cells.deeds[DEED_SAVED] += v->position < end;
+        e->sim->counts.cells.deeds[DEED_SAVED_BRANCH] +=
+            is_branch(e, t, v->position);
     }
 }
 
@@ -476,7 +493,7 @@ static void check_row(struct fake_engine *e, const struct plan *p, uint32_t i,
         t->next = r->position + r->n_tokens;
     }
     if (r->n_saves) {
-        check_saves(e, p, r);
+        check_saves(e, p, r, t);
     }
     if (r->slot != SLOT_NONE && !e->sim->failed) {
         claim_slot(e, f, r, r->slot);

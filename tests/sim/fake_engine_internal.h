@@ -18,6 +18,7 @@
 #define CELL_SPOILT 0x80000000u /* in a token: from a damaged state */
 #define NO_REQUEST  UINT32_MAX
 #define SAVE_UNIT   64
+#define SAVE_GRID   512 /* the finest grid of checkpoints */
 
 struct cell {
     uint32_t token, where; /* position << 1 | kind */
