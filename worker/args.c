@@ -19,6 +19,7 @@
 #include "worker/cache/prefix.h"
 #include "worker/cache/sequence.h"
 #include "worker/sequences/batch.h"
+#include "worker/sequences/ranges.h"
 #include "worker/stages/assembly.h"
 #include "worker/stages/leader.h"
 #include "worker/stages/mirror.h"
@@ -66,6 +67,7 @@ static const struct limit_row worker_limits[] = {
     LIMIT_ROW(PLAN_COPIES_MAX, "", "copies of a plan"),
     LIMIT_ROW(PLAN_BLOCKS_MAX, "blocks", "in the tables of a plan"),
     LIMIT_ROW(LOADS_MAX, "", "ranges removed before a plan"),
+    LIMIT_ROW(EMPTY_KEPT_MAX, "", "kept sequences at position 0"),
     LIMIT_ROW(LEADER_NAMES_MAX, "", "nodes or checkpoints of a Keep or Gone"),
     LIMIT_ROW(MIRROR_BLOCKS_MAX, "blocks", "in the leader's account of stages"),
 };

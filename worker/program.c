@@ -170,8 +170,10 @@ static enum status config_read(struct program *p, struct error *e)
 static enum status format_choose(struct program *p, struct error *e)
 {
     struct kv_request r = args_kv(&p->args);
+    enum status st = kv_format_choose(&p->kv, &p->config, &r, e);
 
-    return kv_format_choose(&p->kv, &p->config, &r, e);
+    kv_format_name(&p->kv, p->kv_name);
+    return st;
 }
 
 /* A model without a tokenizer is served by token ids alone. */
@@ -370,6 +372,7 @@ static struct worker_options core_options(const struct program *p)
         .name = p->name,
         .lineage = p->lineage,
         .model = p->config.name,
+        .kv_format = p->kv_name,
         .device = a->device,
         .has_tokenizer = p->tokenizer != NULL,
         .layer_begin = p->begin,

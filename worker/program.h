@@ -21,6 +21,7 @@
 struct program {
     struct worker_args args;
     struct kv_format kv;
+    char kv_name[KV_NAME_MAX];
     struct kernels_options kernels;
     uint64_t available;
     struct model_config config;

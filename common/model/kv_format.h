@@ -37,10 +37,10 @@
 #include "common/model/config.h"
 #include "common/model/weights.h"
 
-#define KV_BITS       8   /* affine; default of --kv-bits */
-#define KV_TURBO_BITS 3.5 /* turboquant; default of --kv-bits */
-#define KV_GROUP      64  /* default of --kv-group */
-#define KV_NAME_MAX   32  /* bytes of a name, with its 0 */
+#define KV_BITS       8                   /* affine; default of --kv-bits */
+#define KV_TURBO_BITS 3.5                 /* turboquant; default of --kv-bits */
+#define KV_GROUP      64                  /* default of --kv-group */
+#define KV_NAME_MAX   (KV_FORMAT_MAX + 1) /* bytes of a name, with its 0 */
 #define KV_NO_LAYER   UINT32_MAX
 
 /* Rows for the options of a program, which fill a kv_request. */

@@ -18,7 +18,7 @@
 
 /* The protocol version in Hello. */
 #define WIRE_VERSION_MAJOR 1
-#define WIRE_VERSION_MINOR 2
+#define WIRE_VERSION_MINOR 3
 
 /* Makes a frame outside a session: a Hello call and its answer (session 0),
  * and a Goodbye for `session`.  None of them is ordered traffic.

@@ -15,6 +15,7 @@
 struct kind {
     char model[MODEL_NAME_MAX + 1];
     uint8_t fingerprint[16];
+    char kv_format[KV_FORMAT_MAX + 1]; /* "": not given */
     uint32_t n_layers, block_tokens;
 };
 
@@ -45,6 +46,7 @@ static bool same_kind(const struct kind *a, const struct kind *b)
 {
     return a->n_layers == b->n_layers && a->block_tokens == b->block_tokens &&
            memcmp(a->fingerprint, b->fingerprint, 16) == 0 &&
+           kv_formats_agree(a->kv_format, b->kv_format) &&
            strcmp(a->model, b->model) == 0;
 }
 
@@ -78,6 +80,7 @@ static struct kind kind_of_worker(const struct worker *w)
 
     memcpy(k.model, w->model->name, sizeof k.model);
     memcpy(k.fingerprint, w->model->fingerprint, 16);
+    memcpy(k.kv_format, w->shard.kv_format, sizeof k.kv_format);
     return k;
 }
 
@@ -457,6 +460,9 @@ void offer_open(struct replicas *r, struct router_peer *p,
     o->peer = p;
     copy_text(o->kind.model, m->model);
     memcpy(o->kind.fingerprint, m->fingerprint.data, 16);
+    if (m->has_kv_format) {
+        copy_text(o->kind.kv_format, m->kv_format);
+    }
     o->kind.n_layers = m->n_layers;
     o->kind.block_tokens = m->block_tokens;
     memcpy(o->lineage, p->lineage, sizeof o->lineage);

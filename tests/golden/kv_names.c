@@ -63,6 +63,20 @@ struct kv_format kv_names_must(const char *name, const struct model_config *c)
     return f;
 }
 
+void kv_names_list(struct kv_names *l, const char *list,
+                   const struct model_config *c)
+{
+    char copy[KV_NAMES_MAX * KV_NAME_MAX], *save = NULL;
+
+    snprintf(copy, sizeof copy, "%s", list);
+    l->n = 0;
+    for (char *name = strtok_r(copy, ",", &save);
+         name != NULL && l->n < KV_NAMES_MAX;
+         name = strtok_r(NULL, ",", &save)) {
+        l->of[l->n++] = kv_names_must(name, c);
+    }
+}
+
 double kv_names_bytes(const struct kv_format *f, const struct model_config *c)
 {
     uint64_t bytes = 0;

@@ -21,6 +21,17 @@ MUST_CHECK enum status kv_names_read(struct kv_format *f, const char *name,
 /* As kv_names_read(); prints an error and exits with 2. */
 struct kv_format kv_names_must(const char *name, const struct model_config *c);
 
+#define KV_NAMES_MAX 16
+
+struct kv_names {
+    struct kv_format of[KV_NAMES_MAX];
+    uint32_t n;
+};
+
+/* Reads a list of names, with commas between them, as kv_names_must(). */
+void kv_names_list(struct kv_names *l, const char *list,
+                   const struct model_config *c);
+
 /* Returns the bytes per token of all attention layers of the model. */
 double kv_names_bytes(const struct kv_format *f, const struct model_config *c);
 

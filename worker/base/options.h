@@ -25,7 +25,8 @@
 
 struct worker_options {
     const char *name, *model, *device;
-    const char *lineage; /* stays the same over restarts; NULL: name */
+    const char *lineage;   /* stays the same over restarts; NULL: name */
+    const char *kv_format; /* kv_format_name(); NULL: not compared */
     uint8_t fingerprint[16];
     uint8_t tokenizer[16];
     bool has_tokenizer;
@@ -34,6 +35,7 @@ struct worker_options {
     uint64_t block_bytes, slot_bytes, checkpoint_bytes;
     uint32_t n_pages;                         /* the pool */
     uint32_t pages_per_block, pages_per_slot; /* 0: no such class */
+    uint32_t host_pages; /* of the host tier; 0: none */
     uint32_t slot_cap;   /* most slots at once, >= 1; not read without slots */
     bool one_arithmetic; /* prompt and generated rows have the same bits */
     bool reuse;          /* keeps and reuses computed prefixes */

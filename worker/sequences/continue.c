@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "worker/sequences/ending.h"
+#include "worker/sequences/ranges.h"
 
 #define COMPARE_STEP 256 /* ids compared at once */
 
@@ -358,6 +359,7 @@ void continue_leave(struct sequences *q, struct sequence *s)
 {
     struct sequence *kept = s->from, *heir = s->heir;
 
+    ranges_leave(q, s);
     if (kept != NULL) {
         s->from = NULL;
         kept->heir = NULL;
@@ -367,151 +369,4 @@ void continue_leave(struct sequences *q, struct sequence *s)
         s->heir = NULL;
         heir->from = NULL;
     }
-}
-
-/* ---- ranges ---- */
-
-static enum status check_range(const struct sequence *s,
-                               const Sluice__V1__RemoveRequest *m,
-                               struct error *e)
-{
-    char name[SEQUENCE_NAME];
-
-    sequence_name(&s->key, name);
-    if (s->state != SEQUENCE_KEPT) {
-        return error_set(e, ST_FAILED_PRECONDITION,
-                         "sequence %s is %s; a range can be removed from a "
-                         "kept one only",
-                         name, sequence_state_name(s->state));
-    }
-    if (s->heir != NULL) {
-        return error_set(e, ST_FAILED_PRECONDITION,
-                         "another request continues sequence %s", name);
-    }
-    if (!m->has_begin) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "end is set without begin: set both, or neither to "
-                         "remove the whole sequence");
-    }
-    if (m->begin > s->n_kept) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "begin is %u, but sequence %s ends at %u", m->begin,
-                         name, s->n_kept);
-    }
-    if (m->has_end && m->end != s->n_kept) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "end is %u, but sequence %s ends at %u; only its end "
-                         "can be removed",
-                         m->end, name, s->n_kept);
-    }
-    return ST_OK;
-}
-
-/* Returns how many blocks hold [0, n). */
-static uint32_t blocks_of(const struct sequences *q, uint32_t n)
-{
-    uint32_t bt = q->base->o.block_tokens;
-
-    return n / bt + (n % bt != 0);
-}
-
-/* A row that runs still reads and writes what it names. */
-void continue_trim(struct sequences *q, struct sequence *s)
-{
-    uint32_t keep = blocks_of(q, s->n_planned);
-
-    if (s->inflight > 0) {
-        return;
-    }
-    while (s->n_blocks > keep) {
-        s->n_blocks--;
-        s->need.n[POOL_BLOCKS]--;
-        pool_release(&q->pool, POOL_BLOCKS,
-                     paged_get(&q->table.slab, &s->blocks, s->n_blocks));
-    }
-    if (s->n_planned == 0 && s->slot != SLOT_NONE) {
-        pool_release(&q->pool, POOL_SLOTS, s->slot);
-        s->slot = SLOT_NONE;
-        s->need.n[POOL_SLOTS]--;
-    }
-    q->report.changed = true;
-}
-
-/* Returns how many blocks go when s goes back to `position`; an earlier range
- * may have blocks that are still there. */
-static uint32_t count_blocks(const struct sequences *q,
-                             const struct sequence *s, uint32_t position)
-{
-    uint32_t n = least(s->n_blocks, blocks_of(q, s->n_planned));
-
-    return n - least(n, blocks_of(q, position));
-}
-
-/* Takes the state of s back to the deepest checkpoint at most at `begin`.  If
- * there is none, or the next plan loads no more, gives the slot back: no plan
- * may come for long, and an heir finds the same checkpoint in the index.
- * Without a slot here, other stages have states. */
-static void restore_state(struct sequences *q, struct sequence *s,
-                          struct role_restore *to, struct pool_need *freed)
-{
-    struct prefix_hit hit = reuse_find(&q->reuse, s, to->position);
-
-    if (hit.n_tokens > 0 && s->slot != SLOT_NONE &&
-        !batcher_load(&q->batcher, hit.checkpoint, s->slot)) {
-        hit = (struct prefix_hit){0, PREFIX_NONE, SLOT_NONE, 0};
-    }
-    freed->n[POOL_SLOTS] = hit.n_tokens == 0 && s->slot != SLOT_NONE;
-    to->position = hit.n_tokens;
-    to->checkpoint = hit.checkpoint;
-}
-
-bool continue_make_room(struct sequences *q, const Sluice__V1__SubmitRequest *m)
-{
-    struct sequence *s = q->table.all.head;
-    struct sequence_key key;
-    struct error e;
-    const struct sequence *except =
-        m->continue_from != NULL &&
-                sequence_key_read(&key, m->continue_from, &e)
-            ? sequence_by_key(&q->table, &key)
-            : NULL;
-
-    /* One that was not cut has computed all of its ids, or all but the last. */
-    while (s != NULL &&
-           (s->state != SEQUENCE_KEPT || s->heir != NULL || s->inflight > 0 ||
-            s == except || s->n_planned + 1 >= sequence_known(s))) {
-        s = sequence_next(s, LIST_ALL);
-    }
-    if (s == NULL) {
-        return false;
-    }
-    ending_release(q, s);
-    return true;
-}
-
-enum status continue_cut(struct sequences *q, struct sequence *s,
-                         const Sluice__V1__RemoveRequest *m,
-                         struct pool_need *freed, uint32_t *position,
-                         struct error *e)
-{
-    struct role_restore to = {
-        .node = PREFIX_NONE, .checkpoint = SLOT_NONE, .cut = true};
-
-    memset(freed, 0, sizeof *freed);
-    if (check_range(s, m, e) != ST_OK) {
-        return e->code;
-    }
-    to.position = least(m->begin, s->n_planned);
-    if (to.position < s->n_planned && prefix_has_states(q->reuse.index)) {
-        restore_state(q, s, &to, freed);
-    }
-    s->n_kept = m->begin;
-    freed->n[POOL_BLOCKS] = count_blocks(q, s, to.position);
-    s->n_planned = *position = to.position;
-    s->n_computed = least(s->n_computed, to.position);
-    continue_trim(q, s);
-    if (q->role.ops->restore != NULL) {
-        q->role.ops->restore(q->role.self, s, &to);
-    }
-    return ST_OK;
 }

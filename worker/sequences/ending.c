@@ -9,6 +9,7 @@
 #include "common/base/plant.h"
 #include "worker/sequences/continue.h"
 #include "worker/sequences/orphans.h"
+#include "worker/sequences/ranges.h"
 #include "worker/sequences/receipts.h"
 #include "worker/sequences/report.h"
 
@@ -88,7 +89,7 @@ void ending_plan_back(struct sequences *q, struct sequence *s)
     if (s->state == SEQUENCE_RELEASING && s->inflight == 0) {
         memory_released(q, s);
     } else if (s->state == SEQUENCE_KEPT) {
-        continue_trim(q, s);
+        ranges_row_back(q, s);
     } else if (s->recompute == RECOMPUTE_WAITS && s->inflight == 0 &&
                s->finish == FINISH_NONE) {
         batcher_again(&q->batcher, s);

@@ -229,6 +229,7 @@ void rig_defaults(struct worker_options *o)
     *o = (struct worker_options){.name = "w",
                                  .model = "fake",
                                  .device = "none",
+                                 .kv_format = "affine8/64+bf16",
                                  .layer_end = 4,
                                  .n_layers = 4,
                                  .block_tokens = 8,
@@ -335,4 +336,5 @@ void rig_check_empty(const struct rig *r)
     assert_int_equal(a.pages.free + a.pages.cached, a.pages.total);
     assert_true(r->o.reuse || a.pages.cached == 0);
     assert_int_equal(a.n_sequences, 0);
+    assert_int_equal(a.host_used, 0);
 }
