@@ -52,6 +52,7 @@ struct router_worker_view {
     uint64_t greatest_pages; /* that its sequences need at most, and */
     uint64_t greatest_max;   /* the bound of overcommit.h; 0: none */
     uint32_t n_suspended;    /* by its newest ledger */
+    bool grew;               /* a sequence that grows was here */
     uint64_t n_backlog;      /* tokens to compute before first tokens */
     uint32_t n_sequences;    /* granted, not yet ended and acknowledged */
     bool slow;               /* its oldest plan has been in flight for long */
@@ -64,6 +65,17 @@ struct router_worker_view {
     uint64_t assembly;       /* id of its replica; 0: none */
     uint32_t stage, n_stages; /* its stage, and their number */
 };
+
+/* What the router has learned of a model, for auditors. */
+struct router_model_view {
+    const char *name;   /* valid until the next event */
+    uint64_t n_learned; /* ended choices that it learned from */
+    uint32_t expected;  /* length of outputs, thousandths of max_tokens */
+};
+
+/* Fills *out with the view of the i-th model.  Returns false past the last. */
+bool router_model_view(const struct router_core *r, uint32_t i,
+                       struct router_model_view *out);
 
 /* Fills *out with the view of the i-th worker session that is up.  Returns
  * false past the last. */

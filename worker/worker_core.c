@@ -48,6 +48,8 @@ static void fill_shard(struct worker_core *w, Sluice__V1__WorkerShard *m)
     m->device = wire_text(o->device);
     m->has_kv_format = o->kv_format != NULL;
     m->kv_format = wire_text(o->kv_format != NULL ? o->kv_format : "");
+    m->has_host_pages = o->host_pages > 0;
+    m->host_pages = o->host_pages;
     m->has_lineage = m->has_life = true;
     m->lineage = wire_text(o->lineage);
     m->life = w->life;
@@ -377,9 +379,12 @@ void worker_account(const struct worker_core *w, struct worker_account *out)
     out->pages = account_of(pool_pages(&q->pool));
     out->grant = q->ledger.grant;
     out->snapshot = q->ledger.snapshot;
-    out->violations = q->pool.violations;
+    out->violations = q->pool.violations + q->host.violations;
     out->n_sequences = q->table.n_live;
     out->n_orphans = orphans_count(q);
+    out->n_suspended = q->table.in_state[SEQUENCE_SUSPENDED];
+    out->host_total = q->host.n_pages;
+    out->host_used = q->host.n_used;
     out->orphans_expired = m->orphans_expired;
     out->orphans_disowned = m->orphans_disowned;
     out->assembly = assembly_is_up(a) ? a->id : 0;
@@ -405,6 +410,15 @@ void worker_evicted(const struct worker_core *w, uint64_t *nodes,
 
     *nodes = f.evicted;
     *checkpoints = f.evicted_checkpoints;
+}
+
+uint32_t worker_tenant_pages(const struct worker_core *w, uint32_t *most,
+                             uint64_t *n_full)
+{
+    const struct prefix *x = w->sequences.reuse.index;
+
+    *n_full = prefix_figures(x).at_quota;
+    return prefix_tenant_pages(x, most);
 }
 
 void worker_clear_index(struct worker_core *w)

@@ -17,6 +17,10 @@ static void take_reuse(const struct sequences *q, struct worker_metrics *out)
     out->blocks_moved = q->batcher.n_moves;
     out->twins = q->batcher.n_twins;
     out->continued = q->batcher.n_continued;
+    out->pages_in = q->batcher.n_back;
+    out->wasted_suspended = q->batcher.n_wasted[WASTE_SUSPENDED];
+    out->wasted_failed = q->batcher.n_wasted[WASTE_FAILED];
+    out->wasted_moved = q->batcher.n_wasted[WASTE_MOVED];
 }
 
 void worker_counts(const struct worker_core *w, struct worker_metrics *out)
@@ -30,7 +34,8 @@ void worker_counts(const struct worker_core *w, struct worker_metrics *out)
         out->connections_refused = c.refused;
         out->connections_cut = c.cut;
     }
-    out->ledger_violations = w->sequences.pool.violations;
+    out->ledger_violations =
+        w->sequences.pool.violations + w->sequences.host.violations;
     out->leaks = w->sequences.ledger.leaks;
     take_reuse(&w->sequences, out);
 }
@@ -81,6 +86,10 @@ static struct worker_sequences sequences_of(const struct sequences *q)
 
     return (struct worker_sequences){.sequences_live = q->table.n_live,
                                      .sequences_orphaned = orphans_count(q),
+                                     .sequences_suspended =
+                                         q->table.in_state[SEQUENCE_SUSPENDED],
+                                     .host_pages = q->host.n_pages,
+                                     .host_pages_used = q->host.n_used,
                                      .index_units = f.n_nodes,
                                      .index_checkpoints = f.n_checkpoints,
                                      .index_tenants = f.n_tenants};

@@ -37,6 +37,10 @@
     X(RECOMPUTE_LOST, "what is to be computed again is put in no queue")      \
     X(RECOMPUTE_SHARED, "what is computed again has others beside it")        \
     X(SUCCESSOR_SURVIVES, "a row that follows a failed one is used")          \
+    X(HOST_LEAKS, "the host pages of a suspended sequence are not freed")     \
+    X(VICTIM_TWICE, "the last victim is suspended again, not another one")    \
+    X(SWAP_ASTRAY, "a page comes back from the host to the wrong block")      \
+    X(SWAP_SHARED, "a page comes back to a block that others read")           \
     X(RESTART_SPOILT, "a stage keeps a sequence spoilt that begins anew")     \
     X(NO_RESEND, "what was lost is not sent again")                           \
     X(REQUEUE_LOST, "a sequence of a lost worker is put in no queue")         \
@@ -116,10 +120,13 @@
     X(CHECKPOINT_ASTRAY, "a checkpoint is kept one unit before its place")    \
     X(HASH_WITHOUT_TENANT, "two tenants find each other's prefixes")          \
     X(EVENT_LOST, "an event of the prefix index is lost without a gap")       \
+    X(GAP_IGNORED, "the router goes on behind a gap in a worker's events")    \
+    X(QUOTA_IGNORED, "a tenant at its quota keeps what it adds")              \
     X(EVICTED_HELD, "blocks that a sequence holds are evicted")               \
     X(RESTORED_WITHOUT_COPY, "a restored sequence keeps its slot's state")    \
     X(FAILED_SAVE_KEPT, "a checkpoint that a failed step saved is used")      \
     X(TWIN_SHARES_LAST, "a twin writes into its source's last block")         \
+    X(TWIN_COPIES, "a twin copies its source's last full block")              \
     X(SPANS_FORGOTTEN, "a continued sequence moves as if all were prompt")    \
     X(MOVED_BLOCK_STALE, "a moved block is read at its old page")             \
     X(GENERATED_SHARED, "generated positions are shared as prompt ones")      \

@@ -3,7 +3,8 @@
  * Fair queueing, prefix routing and headroom are entries of such a table.  A
  * new rule is a new function here and changes nothing in queue.c.  No policy
  * may change the following: only ledgers return room, a grant covers the whole
- * need or nothing, and a grant is never revoked in favour of another sequence.
+ * claim of an entry (overcommit.h) or nothing, and the router never revokes a
+ * grant in favour of another sequence.
  *
  * Threading: the core's thread only.  Memory: a policy keeps no state outside
  * the schedule, the fleet and the queue entries. */

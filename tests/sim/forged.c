@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/wire/prefix_hash.h"
 #include "proto/registry.pb-c.h"
 #include "proto/worker.pb-c.h"
 #include "tests/sim/sim.h"
@@ -16,6 +17,9 @@ void forged_draw(struct sim *s)
     struct forged *x = &s->forged;
 
     rng_init(&x->chance, s->seed, FORGED_STREAM);
+    if (s->options.faulty && rng_below(&x->chance, 8) == 0) {
+        x->lose_of = (uint32_t)rng_octave(&x->chance, 100, 5000);
+    }
     if (s->options.faulty && rng_below(&x->chance, 8) == 0) {
         x->of = (uint32_t)rng_octave(&x->chance, 10, 300);
     }
@@ -206,6 +210,25 @@ static void false_receipt(struct sim *s, Sluice__V1__Receipt *r)
     }
 }
 
+/* Removes the first events of an index, and leaves a gap in the numbers. */
+static bool lose_events(struct sim *s, Sluice__V1__IndexMessage *m)
+{
+    size_t n;
+
+    if (m->snapshot || m->n_tokens == 0) {
+        return false;
+    }
+    n = 1 + (size_t)rng_below(&s->forged.chance, m->n_tokens);
+    sim_log(s, "%zu of %zu events of an index are lost", n, m->n_tokens);
+    m->first += n;
+    m->n_tokens -= n;
+    memmove(m->tokens, m->tokens + n, m->n_tokens * sizeof *m->tokens);
+    m->hashes.len -= n * PREFIX_HASH_BYTES;
+    memmove(m->hashes.data, m->hashes.data + n * PREFIX_HASH_BYTES,
+            m->hashes.len);
+    return true;
+}
+
 /* ---- frames ---- */
 
 /* Returns a copy of f in which e has another body. */
@@ -229,6 +252,11 @@ static struct frame *with_body(const struct frame *f, struct frame_header h,
     return g;
 }
 
+static bool is_index(const struct envelope *e)
+{
+    return e->kind == ENVELOPE_ONEWAY && e->method == METHOD_REGISTRY_INDEX;
+}
+
 static const ProtobufCMessageDescriptor *type_of(const struct envelope *e)
 {
     if (e->kind == ENVELOPE_ONEWAY && e->method == METHOD_REGISTRY_REPORT) {
@@ -237,6 +265,9 @@ static const ProtobufCMessageDescriptor *type_of(const struct envelope *e)
     if (e->kind == ENVELOPE_ONEWAY &&
         e->method == METHOD_REGISTRY_STEP_OUTPUT) {
         return &sluice__v1__step_output_message__descriptor;
+    }
+    if (is_index(e)) {
+        return &sluice__v1__index_message__descriptor;
     }
     if (e->kind == ENVELOPE_END && e->status == ST_OK &&
         (e->method == METHOD_WORKER_CANCEL ||
@@ -247,13 +278,16 @@ static const ProtobufCMessageDescriptor *type_of(const struct envelope *e)
 }
 
 /* Damages a Report or StepOutput of the worker's present session, with the
- * first false value from a random one on that this message can have. */
+ * first false value from a random one on that this message can have.  The last
+ * one can seldom be had, so every other message tries it first. */
 static bool forge_claim(struct sim *s, const struct router_worker_view *view,
                         const struct envelope *e, ProtobufCMessage *m)
 {
     struct claim c = {.s = s, .view = view};
     uint32_t n = sizeof values / sizeof *values, tried = 0;
-    uint32_t i = (uint32_t)rng_below(&s->forged.chance, n);
+    uint32_t i = rng_below(&s->forged.chance, 2)
+                     ? (uint32_t)rng_below(&s->forged.chance, n)
+                     : n - 1;
 
     if (e->method == METHOD_REGISTRY_REPORT) {
         Sluice__V1__ReportMessage *r = (void *)m;
@@ -291,16 +325,29 @@ static bool find_view(const struct sim *s, uint32_t conn,
 static bool damage(struct sim *s, const struct router_worker_view *view,
                    const struct envelope *e, ProtobufCMessage *m)
 {
+    if (is_index(e)) {
+        return lose_events(s, (void *)m);
+    }
     if (e->kind == ENVELOPE_END) {
         false_receipt(s, (void *)m);
-        return true;
+    } else if (!forge_claim(s, view, e, m)) {
+        return false;
     }
-    return forge_claim(s, view, e, m);
+    s->forged.n_sent++;
+    s->forged.session = view->session;
+    s->counts.cells.deeds[DEED_FORGED]++;
+    sim_log(s, "a forged message of %s: %s",
+            s->nodes[s->network.conns[view->id.v - 1].node].name,
+            s->forged.what != NULL ? s->forged.what : "a receipt");
+    return true;
 }
 
 /* Receipts are rare, so every other one is false. */
 static bool is_time(struct sim *s, const struct envelope *e)
 {
+    if (is_index(e) || s->forged.of == 0) {
+        return is_index(e) && rng_chance(&s->forged.chance, s->forged.lose_of);
+    }
     return e->kind == ENVELOPE_END
                ? rng_below(&s->forged.chance, 2) == 0
                : rng_chance(&s->forged.chance, s->forged.of);
@@ -316,7 +363,7 @@ void forged_replace(struct sim *s, uint32_t conn, struct frame **f)
 
     s->forged.what = NULL;
     s->forged.session = 0;
-    if (s->calm || s->forged.of == 0 ||
+    if (s->calm || (s->forged.of == 0 && s->forged.lose_of == 0) ||
         frame_check((*f)->data, (*f)->bytes, &h, NULL) != ST_OK ||
         !find_view(s, conn, &view) || h.session != view.session) {
         return;
@@ -329,11 +376,6 @@ void forged_replace(struct sim *s, uint32_t conn, struct frame **f)
             wire_unpack(&s->arena, type, e.body, e.body_bytes, &m, NULL) ==
                 ST_OK &&
             damage(s, &view, &e, m)) {
-            s->forged.n_sent++;
-            s->forged.session = view.session;
-            s->counts.cells.deeds[DEED_FORGED]++;
-            sim_log(s, "a forged message on connection %u: %s", conn,
-                    s->forged.what != NULL ? s->forged.what : "a receipt");
             g = with_body(*f, h, &e, m);
             frame_free(f);
             *f = g;

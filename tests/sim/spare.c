@@ -249,7 +249,9 @@ static void watch(struct sim *s, uint32_t model)
 
 void spare_watch(struct sim *s)
 {
-    for (uint32_t m = 0; s->options.headroom && m < s->options.n_models; m++) {
+    bool checked = s->options.headroom && s->options.overcommit == 1;
+
+    for (uint32_t m = 0; checked && m < s->options.n_models; m++) {
         watch(s, m);
     }
 }

@@ -13,7 +13,8 @@
  * granted beside the first, which needs no headroom.  It ends when a
  * grant is exempt from the reservation: a sequence that moves or is resumed,
  * or one that only one place could hold.  It also ends when a place leaves or
- * drains. */
+ * drains.  With optimistic admission the room is that of expected needs, which
+ * sequences outgrow, and is not checked. */
 #ifndef SIM_SPARE_H
 #define SIM_SPARE_H
 

@@ -11,44 +11,52 @@
 #include "common/base/metric.h"
 
 /* name, kind, what a counter has counted since the start */
-#define WORKER_METRICS(X)                                                  \
-    X(sessions, COUNTER, "sessions with a router")                         \
-    X(submits, COUNTER, "Submit calls")                                    \
-    X(refused, COUNTER, "refused Submit calls")                            \
-    X(adopted, COUNTER, "Submit calls that adopted an orphaned sequence")  \
-    X(steps, COUNTER, "plans that the engine finished or refused")         \
-    X(steps_failed, COUNTER, "plans that failed or were refused")          \
-    X(rows_damaged, COUNTER, "rows whose logits were not finite")          \
-    X(recomputed, COUNTER, "sequences computed again after a failed step") \
-    X(prompt_tokens, COUNTER, "computed prompt tokens")                    \
-    X(tokens, COUNTER, "generated tokens")                                 \
-    X(reused_tokens, COUNTER, "prompt tokens restored from the index")     \
-    X(lookups, COUNTER, "searches of the index for a prefix")              \
-    X(hits, COUNTER, "searches that found one")                            \
-    X(checkpoints_saved, COUNTER, "states saved for the index")            \
-    X(evicted, COUNTER, "units of tokens evicted from the index")          \
-    X(checkpoints_evicted, COUNTER, "states evicted from the index")       \
-    X(blocks_moved, COUNTER, "copies of blocks to make room for a slot")   \
-    X(twins, COUNTER, "choices that began beside another one's prompt")    \
-    X(continued, COUNTER, "kept sequences that another one took over")     \
-    X(ranges_removed, COUNTER, "ranges removed from kept sequences")       \
-    X(leaks, COUNTER, "numbers of the pool that nothing owned")            \
-    X(stopped, COUNTER, "sequences that ended by a stop or end token")     \
-    X(full, COUNTER, "sequences that ended by their length")               \
-    X(cancelled, COUNTER, "sequences that were cancelled or removed")      \
-    X(failed, COUNTER, "sequences that failed")                            \
-    X(dropped, COUNTER, "sequences that ended with their session")         \
-    X(orphans, COUNTER, "sequences orphaned by the end of their session")  \
-    X(orphans_expired, COUNTER, "orphans that expired")                    \
-    X(orphans_disowned, COUNTER, "orphans that the router disowned")       \
-    X(assemblies, COUNTER, "replicas that this worker joined as a stage")  \
-    X(assemblies_broken, COUNTER, "replicas that this worker gave up")     \
-    X(streams_broken, COUNTER,                                             \
-      "replicas given up because of an invalid message of another stage")  \
-    X(ledger_violations, COUNTER, "broken ledger identities")              \
-    X(connections_refused, COUNTER,                                        \
-      "connections closed at once: too many, or too fast")                 \
-    X(connections_cut, COUNTER,                                            \
+#define WORKER_METRICS(X)                                                   \
+    X(sessions, COUNTER, "sessions with a router")                          \
+    X(submits, COUNTER, "Submit calls")                                     \
+    X(refused, COUNTER, "refused Submit calls")                             \
+    X(adopted, COUNTER, "Submit calls that adopted an orphaned sequence")   \
+    X(steps, COUNTER, "plans that the engine finished or refused")          \
+    X(steps_failed, COUNTER, "plans that failed or were refused")           \
+    X(rows_damaged, COUNTER, "rows whose logits were not finite")           \
+    X(recomputed, COUNTER, "sequences computed again after a failed step")  \
+    X(suspended, COUNTER, "sequences suspended to make room for others")    \
+    X(resumed_swap, COUNTER, "sequences resumed with pages of the host")    \
+    X(resumed_recompute, COUNTER, "sequences resumed to be computed again") \
+    X(wasted_suspended, COUNTER, "tokens computed again: suspended")        \
+    X(wasted_failed, COUNTER, "tokens computed again: their step failed")   \
+    X(wasted_moved, COUNTER, "tokens computed again: by another worker")    \
+    X(pages_out, COUNTER, "pages of the pool copied to the host tier")      \
+    X(pages_in, COUNTER, "pages of the host tier copied back")              \
+    X(prompt_tokens, COUNTER, "computed prompt tokens")                     \
+    X(tokens, COUNTER, "generated tokens")                                  \
+    X(reused_tokens, COUNTER, "prompt tokens restored from the index")      \
+    X(lookups, COUNTER, "searches of the index for a prefix")               \
+    X(hits, COUNTER, "searches that found one")                             \
+    X(checkpoints_saved, COUNTER, "states saved for the index")             \
+    X(evicted, COUNTER, "units of tokens evicted from the index")           \
+    X(checkpoints_evicted, COUNTER, "states evicted from the index")        \
+    X(blocks_moved, COUNTER, "copies of blocks to make room for a slot")    \
+    X(twins, COUNTER, "choices that began beside another one's prompt")     \
+    X(continued, COUNTER, "kept sequences that another one took over")      \
+    X(ranges_removed, COUNTER, "ranges removed from kept sequences")        \
+    X(leaks, COUNTER, "numbers of the pool that nothing owned")             \
+    X(stopped, COUNTER, "sequences that ended by a stop or end token")      \
+    X(full, COUNTER, "sequences that ended by their length")                \
+    X(cancelled, COUNTER, "sequences that were cancelled or removed")       \
+    X(failed, COUNTER, "sequences that failed")                             \
+    X(dropped, COUNTER, "sequences that ended with their session")          \
+    X(orphans, COUNTER, "sequences orphaned by the end of their session")   \
+    X(orphans_expired, COUNTER, "orphans that expired")                     \
+    X(orphans_disowned, COUNTER, "orphans that the router disowned")        \
+    X(assemblies, COUNTER, "replicas that this worker joined as a stage")   \
+    X(assemblies_broken, COUNTER, "replicas that this worker gave up")      \
+    X(streams_broken, COUNTER,                                              \
+      "replicas given up because of an invalid message of another stage")   \
+    X(ledger_violations, COUNTER, "broken ledger identities")               \
+    X(connections_refused, COUNTER,                                         \
+      "connections closed at once: too many, or too fast")                  \
+    X(connections_cut, COUNTER,                                             \
       "connections ended because the peer broke ZMTP's rules or sent nothing")
 
 /* Figures of the plans that the engine finished. */
@@ -63,6 +71,9 @@
     X(sequences_live, GAUGE,                                     \
       "sequences, ended ones included until they are forgotten") \
     X(sequences_orphaned, GAUGE, "orphaned sequences")           \
+    X(sequences_suspended, GAUGE, "suspended sequences")         \
+    X(host_pages, GAUGE, "pages of the host tier")               \
+    X(host_pages_used, GAUGE, "pages of the host tier in use")   \
     X(index_units, GAUGE, "units of tokens in the index")        \
     X(index_checkpoints, GAUGE, "states in the index")           \
     X(index_tenants, GAUGE, "tenants with something in the index")

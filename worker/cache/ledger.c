@@ -95,4 +95,12 @@ void ledger_fill(struct ledger *l, const struct pool *pool,
     m->n_prefill = t->in_state[SEQUENCE_PREFILL];
     m->n_decode = t->in_state[SEQUENCE_DECODE];
     m->n_kept = t->in_state[SEQUENCE_KEPT];
+    m->has_n_suspended = true;
+    m->n_suspended = t->in_state[SEQUENCE_SUSPENDED];
+    m->has_host_total = m->has_host_used = t->host != NULL;
+    if (t->host != NULL) {
+        m->host_total = t->host->n_pages;
+        m->host_used = t->host->n_used;
+        m->violations += t->host->violations;
+    }
 }

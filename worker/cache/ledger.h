@@ -8,6 +8,7 @@
  *     page        has one block, is part of one slot or checkpoint, or is free
  *     slot        one sequence has it
  *     checkpoint  the index has it
+ *     host page   is in the chain of one sequence, or free
  *
  * A leak is what neither a sequence nor the index owns.  ledger_reap() frees
  * it.

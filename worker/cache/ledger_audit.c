@@ -335,6 +335,33 @@ static void audit_states(struct walk *w)
     }
 }
 
+/* ---- the host tier ---- */
+
+/* Each page that is used is in the chain of one sequence. */
+static void audit_host(struct walk *w)
+{
+    struct host *h = w->table->host;
+    uint32_t used = 0, leaks;
+
+    if (h == NULL) {
+        return;
+    }
+    host_mark_begin(h);
+    for (const struct sequence *s = w->table->all.head; s != NULL;
+         s = sequence_next(s, LIST_ALL)) {
+        used += s->n_host;
+        if (s->n_host > 0 && !host_mark(h, s->host, s->n_host)) {
+            add_difference(w, "host: the chain of sequence %llu is broken",
+                           (unsigned long long)s->number);
+        }
+    }
+    leaks = host_unmarked(h, false);
+    if (leaks > 0) {
+        add_difference(w, "host: %u pages are nowhere", leaks);
+    }
+    compare_column(w, "host", "used", h->n_used, used);
+}
+
 static struct walk walk_of(const struct ledger *l, const struct pool *pool,
                            const struct sequence_table *t)
 {
@@ -360,6 +387,7 @@ uint32_t ledger_audit(const struct ledger *l, const struct pool *pool,
     audit_pages(&w);
     audit_needs(&w);
     audit_states(&w);
+    audit_host(&w);
     return w.differences;
 }
 
@@ -430,6 +458,16 @@ static uint32_t reap_grants(struct pool *pool, const struct sequence_table *t)
     return n;
 }
 
+static uint32_t reap_host(struct walk *w)
+{
+    uint32_t before = w->differences;
+
+    audit_host(w);
+    return w->table->host == NULL || w->differences == before
+               ? 0
+               : host_unmarked(w->table->host, true);
+}
+
 uint32_t ledger_reap(struct ledger *l, struct pool *pool,
                      const struct sequence_table *t)
 {
@@ -438,6 +476,7 @@ uint32_t ledger_reap(struct ledger *l, struct pool *pool,
 
     n += reap_extents(&w, pool);
     n += reap_grants(pool, t);
+    n += reap_host(&w);
     l->leaks += n;
     if (n > 0) {
         log_error("leak-reaped", "n=%u total=%llu", n,

@@ -237,6 +237,35 @@ static void walk_down(struct prefix *x, uint32_t tenant,
     }
 }
 
+uint32_t prefix_path(struct prefix *x, const void *tenant, size_t n_tenant,
+                     const struct slab *slab, const struct paged *ids,
+                     uint32_t n, uint32_t *n_tokens)
+{
+    uint32_t t =
+        x->o.on ? prefix_tenant_find(x, tenant, n_tenant) : PREFIX_NONE;
+    uint32_t tokens[PREFIX_UNIT], at = PREFIX_NONE;
+    struct prefix_hash hash;
+
+    *n_tokens = 0;
+    if (t == PREFIX_NONE) {
+        return PREFIX_NONE;
+    }
+    hash = x->tenants[t].root;
+    for (uint32_t i = 0; i < n / PREFIX_UNIT; i++) {
+        uint32_t child;
+
+        paged_read(slab, ids, i * PREFIX_UNIT, tokens, PREFIX_UNIT);
+        hash = prefix_hash_next(&x->key, hash, tokens);
+        child = prefix_child(x, t, at, hash, tokens);
+        if (child == PREFIX_NONE) {
+            break;
+        }
+        at = child;
+        *n_tokens = (i + 1) * PREFIX_UNIT;
+    }
+    return at;
+}
+
 uint32_t prefix_find(struct prefix *x, const void *tenant, size_t n_tenant,
                      const struct slab *slab, const struct paged *ids,
                      uint32_t n)
@@ -487,6 +516,26 @@ void prefix_make_room(struct prefix *x, const struct pool_need *need,
 struct prefix_figures prefix_figures(const struct prefix *x)
 {
     return x->figures;
+}
+
+uint32_t prefix_tenant_pages(const struct prefix *x, uint32_t *most)
+{
+    uint32_t pages[PREFIX_TENANTS_MAX] = {0}, largest = 0;
+
+    for (uint32_t i = 0; i < x->n_fresh; i++) {
+        const struct prefix_node *n = &x->nodes[i];
+        uint32_t *sum;
+
+        if (n->depth == 0) {
+            continue;
+        }
+        sum = &pages[x->tenants[n->tenant].group];
+        *sum += x->unit_blocks;
+        *sum += n->checkpoint == SLOT_NONE ? 0 : x->checkpoint_pages;
+        largest = *sum > largest ? *sum : largest;
+    }
+    *most = x->most_pages;
+    return largest;
 }
 
 void prefix_walk(const struct prefix *x,

@@ -129,6 +129,12 @@ uint32_t prefix_find(struct prefix *x, const void *tenant, size_t n_tenant,
                      const struct slab *slab, const struct paged *ids,
                      uint32_t n);
 
+/* Returns the deepest node whose path has the first tokens of ids[0..n), with a
+ * checkpoint or without, and counts nothing; *n_tokens: the end of its unit. */
+uint32_t prefix_path(struct prefix *x, const void *tenant, size_t n_tenant,
+                     const struct slab *slab, const struct paged *ids,
+                     uint32_t n, uint32_t *n_tokens);
+
 /* Writes the logical blocks of the path down to node, [n_tokens /
  * block_tokens]. */
 void prefix_blocks(const struct prefix *x, uint32_t node, uint32_t *out);
@@ -188,6 +194,7 @@ struct prefix_figures {
     uint32_t n_nodes, n_checkpoints, n_tenants;
     uint64_t lookups, hits, hit_tokens, prompt_tokens;
     uint64_t inserted, evicted, evicted_checkpoints;
+    uint64_t at_quota; /* additions for which a tenant had to evict its own */
 };
 
 struct prefix_figures prefix_figures(const struct prefix *x);
@@ -195,6 +202,10 @@ struct prefix_figures prefix_figures(const struct prefix *x);
 /* Returns the sum of prefix_hash_digest() over the restorable positions, for
  * auditors.  *n: their number. */
 uint64_t prefix_digest(const struct prefix *x, uint32_t *n);
+
+/* Counts the pages of every tenant anew, for auditors.  Returns those of the
+ * tenant that has most; *most: its quota. */
+uint32_t prefix_tenant_pages(const struct prefix *x, uint32_t *most);
 
 /* Calls each() for every block and checkpoint that the index owns, for the
  * audit. */

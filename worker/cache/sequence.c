@@ -10,25 +10,34 @@
 #include "common/base/state_machine.h"
 
 static const struct sm_row state_rows[SEQUENCE_STATES] = {
-    [SEQUENCE_RECEIVING] = {"receiving",
-                            SM_TO(SEQUENCE_QUEUED) | SM_TO(SEQUENCE_RELEASING)},
-    [SEQUENCE_QUEUED] = {"queued",
-                         SM_TO(SEQUENCE_PREFILL) | SM_TO(SEQUENCE_RELEASING)},
-    [SEQUENCE_PREFILL] = {"prefill",
-                          SM_TO(SEQUENCE_DECODE) | SM_TO(SEQUENCE_RELEASING)},
-    [SEQUENCE_DECODE] = {"decode",
-                         SM_TO(SEQUENCE_KEPT) | SM_TO(SEQUENCE_RELEASING)},
+    [SEQUENCE_RECEIVING] = {"receiving", SM_TO(SEQUENCE_QUEUED) |
+                                             SM_TO(SEQUENCE_SUSPENDED) |
+                                             SM_TO(SEQUENCE_RELEASING)},
+    [SEQUENCE_QUEUED] = {"queued", SM_TO(SEQUENCE_PREFILL) |
+                                       SM_TO(SEQUENCE_SUSPENDED) |
+                                       SM_TO(SEQUENCE_RELEASING)},
+    [SEQUENCE_PREFILL] = {"prefill", SM_TO(SEQUENCE_DECODE) |
+                                         SM_TO(SEQUENCE_SUSPENDED) |
+                                         SM_TO(SEQUENCE_RELEASING)},
+    [SEQUENCE_DECODE] = {"decode", SM_TO(SEQUENCE_KEPT) |
+                                       SM_TO(SEQUENCE_SUSPENDED) |
+                                       SM_TO(SEQUENCE_RELEASING)},
+    [SEQUENCE_SUSPENDED] = {"suspended", SM_TO(SEQUENCE_QUEUED) |
+                                             SM_TO(SEQUENCE_PREFILL) |
+                                             SM_TO(SEQUENCE_DECODE) |
+                                             SM_TO(SEQUENCE_RELEASING)},
     [SEQUENCE_KEPT] = {"kept", SM_TO(SEQUENCE_RELEASING)},
     [SEQUENCE_RELEASING] = {"releasing", SM_TO(SEQUENCE_FINISHED)},
     [SEQUENCE_FINISHED] = {"finished", 0},
 };
 
-/* Numbers of proto's SequenceState.  RECEIVING is queued to the router, and
- * RELEASING and FINISHED are both finished. */
+/* Numbers of proto's SequenceState.  RECEIVING and SUSPENDED are queued to the
+ * router, and RELEASING and FINISHED are both finished. */
 static const int public_states[SEQUENCE_STATES] = {
-    [SEQUENCE_RECEIVING] = 1, [SEQUENCE_QUEUED] = 1, [SEQUENCE_PREFILL] = 2,
-    [SEQUENCE_DECODE] = 3,    [SEQUENCE_KEPT] = 4,   [SEQUENCE_RELEASING] = 5,
-    [SEQUENCE_FINISHED] = 5,
+    [SEQUENCE_RECEIVING] = 1, [SEQUENCE_QUEUED] = 1,
+    [SEQUENCE_PREFILL] = 2,   [SEQUENCE_DECODE] = 3,
+    [SEQUENCE_KEPT] = 4,      [SEQUENCE_RELEASING] = 5,
+    [SEQUENCE_FINISHED] = 5,  [SEQUENCE_SUSPENDED] = 1,
 };
 
 const char *sequence_state_name(enum sequence_state s)
@@ -135,6 +144,7 @@ struct sequence *sequence_new(struct sequence_table *t, uint32_t n_tokens,
     s->state = SEQUENCE_RECEIVING;
     s->slot = s->rolling = s->rolling_next = SLOT_NONE;
     s->node = PREFIX_NONE;
+    s->host = HOST_NONE;
     s->cache = true;
     s->tokens = tokens;
     s->blocks = blocks;
@@ -159,6 +169,7 @@ void sequence_free(struct sequence_table *t, struct sequence **s)
     logprobs_free(&t->rings, &gone->logprobs);
     t->in_state[gone->state]--;
     t->n_live--;
+    t->n_growing -= gone->grows;
     gone->key_next = t->free_list;
     t->free_list = gone;
 }
@@ -320,7 +331,7 @@ enum row_kind sequence_kind(const struct sequence *s, uint32_t at,
 
 /* ---- memory ---- */
 
-void sequence_release(struct sequence_table *t, struct sequence *s)
+void sequence_give_back(struct sequence_table *t, struct sequence *s)
 {
     struct pool_need promised = s->need;
     bool leak = PLANT(CANCEL_LEAKS) && s->finish == FINISH_CANCELLED;
@@ -343,6 +354,21 @@ void sequence_release(struct sequence_table *t, struct sequence *s)
     s->need = (struct pool_need){0};
     s->n_blocks = 0;
     s->slot = SLOT_NONE;
+}
+
+void sequence_give_host(struct sequence_table *t, struct sequence *s)
+{
+    if (s->n_host > 0 && !PLANT(HOST_LEAKS)) {
+        host_give(t->host, s->host);
+    }
+    s->host = HOST_NONE;
+    s->n_host = 0;
+}
+
+void sequence_release(struct sequence_table *t, struct sequence *s)
+{
+    sequence_give_back(t, s);
+    sequence_give_host(t, s);
     paged_free(&t->slab, &s->blocks);
 }
 

@@ -11,6 +11,10 @@
  *                                       |       memory is free-->
  *                                   FINISHED --acknowledged--> forgotten
  *
+ * QUEUED, PREFILL and DECODE go to SUSPENDED and come back where others
+ * outgrow their grants; a Submit that finds no room begins there
+ * (worker/sequences/suspend.h).
+ *
  * Positions of prompt ++ generated ids:
  *
  *   0          n_prompt            n_prompt + n_generated (known)
@@ -32,6 +36,7 @@
 #include "common/wire/prefix_hash.h"
 #include "common/wire/request_id.h"
 #include "proto/common.pb-c.h"
+#include "worker/cache/host.h"
 #include "worker/cache/logprobs.h"
 #include "worker/cache/paged.h"
 #include "worker/cache/pool.h"
@@ -43,6 +48,7 @@ enum sequence_state {
     SEQUENCE_PREFILL,
     SEQUENCE_DECODE,
     SEQUENCE_KEPT,
+    SEQUENCE_SUSPENDED,
     SEQUENCE_RELEASING,
     SEQUENCE_FINISHED,
     SEQUENCE_STATES
@@ -60,6 +66,14 @@ enum sequence_finish {
 /* Whether it is computed again after a failed step:
  * worker/sequences/recompute.h. */
 enum sequence_recompute { RECOMPUTE_NONE, RECOMPUTE_WAITS, RECOMPUTE_ALONE };
+
+/* Reasons for positions that are computed twice. */
+enum sequence_waste {
+    WASTE_SUSPENDED, /* what it had was given to others */
+    WASTE_FAILED,    /* its step failed */
+    WASTE_MOVED,     /* another worker had computed them */
+    SEQUENCE_WASTES
+};
 
 /* Bytes of the reason for a failure, with its NUL: the router accepts 300. */
 #define SEQUENCE_FAILURE 301
@@ -155,6 +169,21 @@ struct sequence {
     bool spoilt; /* at a stage (worker/stages/stage.h): one of its steps failed
                   */
 
+    uint32_t lost; /* first positions that were computed before, and are not
+                    * there when its next row begins */
+    enum sequence_waste waste; /* why */
+
+    /* Suspension (worker/sequences/suspend.h). */
+    bool grows;                  /* need is what it is expected to use */
+    bool waits;                  /* nothing is granted to it yet */
+    bool resumed;                /* it was suspended once */
+    uint32_t expected;           /* blocks that its Submit asked for */
+    enum sequence_state resumes; /* with its pages: PREFILL or DECODE */
+    uint32_t host;      /* first host page of its slot and blocks; HOST_NONE */
+    uint32_t n_host;    /* pages there: of the slot, then of the blocks */
+    uint32_t n_dropped; /* blocks before those, which the index had */
+    uint64_t swap_step; /* the newest plan with its copies to or from there */
+
     /* Choices of one request (worker/sequences/twins.h). */
     struct sequence *leader; /* computes the prompt for this one; or NULL */
     uint32_t n_twins;        /* that wait for this one */
@@ -211,7 +240,9 @@ struct sequence_table {
     struct slab slab;  /* tokens and block tables */
     struct slab rings; /* logprobs */
     struct sequence_list all;
-    struct pool *pool; /* borrowed */
+    uint32_t n_growing; /* live sequences that grow */
+    struct pool *pool;  /* borrowed */
+    struct host *host;  /* borrowed; NULL: no host tier */
 };
 
 struct sequence_limits {
@@ -222,7 +253,8 @@ struct sequence_limits {
     uint64_t hash_seed; /* random, so that no peer can cause collisions */
 };
 
-/* Returns false if memory runs out.  The pool is borrowed. */
+/* Returns false if memory runs out.  The pool is borrowed.  There is no host
+ * tier; the caller may set one. */
 MUST_CHECK bool sequence_table_init(struct sequence_table *t,
                                     const struct sequence_limits *l,
                                     struct pool *pool);
@@ -300,6 +332,12 @@ static inline uint32_t sequence_first_run(const struct sequence *s)
 
 /* Gives back everything that s has of the pool: its references of blocks, its
  * slot, and what was granted but not taken.  `need` is zero afterwards. */
+void sequence_give_back(struct sequence_table *t, struct sequence *s);
+
+/* Gives back the host pages of s. */
+void sequence_give_host(struct sequence_table *t, struct sequence *s);
+
+/* Does both, and frees the block table. */
 void sequence_release(struct sequence_table *t, struct sequence *s);
 
 /* Appends s to l; moves it to the tail if it is in l already. */

@@ -8,7 +8,8 @@
  *   5 every field is checked; the error names the field and the limit
  *   6 an orphan of that name ends
  *   7 a sequence of that name runs: adopt it, where the role adopts
- *   8 the need fits the room, free and cached, or RESOURCE_EXHAUSTED
+ *   8 the need fits the room, free and cached, or RESOURCE_EXHAUSTED; where
+ *     sequences grow, the Submit waits instead (suspend.h)
  *   9 all ids have come: OK; otherwise the answer waits for SubmitPart
  *
  * Any answer uses up the grant, and those at other stages too. */
@@ -132,6 +133,8 @@ static enum status check_submit(const struct sequences *q,
                                 struct error *e)
 {
     struct pool_need need = need_of(m);
+    /* Beyond the ids that are known, a sequence may grow. */
+    uint32_t n_ids = m->n_prompt + (m->grows ? m->n_generated : m->max_tokens);
 
     if (m->has_keep_ms && m->keep_ms > KEEP_MS_MAX) {
         return error_set(e, ST_INVALID_ARGUMENT,
@@ -140,8 +143,8 @@ static enum status check_submit(const struct sequences *q,
     }
     if (check_lengths(q, m, e) != ST_OK || check_sampling(q, m, e) != ST_OK ||
         check_spans(m, e) != ST_OK || check_scope(m, e) != ST_OK ||
-        submit_check_need(q, &need, m->n_prompt + m->max_tokens, e) != ST_OK ||
-        continue_check(q, m, e) != ST_OK) {
+        submit_check_need(q, &need, n_ids, e) != ST_OK ||
+        suspend_check(q, m, e) != ST_OK || continue_check(q, m, e) != ST_OK) {
         return e->code;
     }
     return submit_check_ids(q, m->tokens, m->n_tokens, 0, e);
@@ -216,6 +219,13 @@ static bool fill_sequence(struct sequences *q, struct sequence *s,
     s->n_received = (uint32_t)m->n_tokens;
     s->acked = have < m->n_generated ? have : m->n_generated;
     s->keep_ms = m->keep_ms;
+    s->grows = m->grows;
+    q->table.n_growing += s->grows;
+    s->expected = m->need->blocks;
+    if (m->n_generated > 0) {
+        s->lost = m->n_prompt + m->n_generated - 1;
+        s->waste = WASTE_MOVED;
+    }
     s->cache = m->cache;
     s->n_scope = (uint8_t)prefix_scope(s->scope, m->tenant.data, m->tenant.len,
                                        m->cache_salt.data, m->cache_salt.len);
@@ -236,7 +246,7 @@ static struct sequence *new_sequence(struct sequences *q,
 
     do {
         s = sequence_new(&q->table, m->n_prompt + m->max_tokens,
-                         m->need->blocks);
+                         submit_table(q, m));
     } while (s == NULL && (orphans_make_room(q) || ranges_make_room(q, m)));
     if (s != NULL && !fill_sequence(q, s, m)) {
         sequence_free(&q->table, &s);
@@ -276,12 +286,12 @@ static struct sequence *make_sequence(struct sequences *q,
     if (s == NULL) {
         return NULL;
     }
-    if (make_room(q, s, &need, m, e) != ST_OK ||
-        pool_grant(&q->pool, &need, e) != ST_OK) {
+    if (suspend_is_idle(q) && make_room(q, s, &need, m, e) == ST_OK &&
+        pool_grant(&q->pool, &need, e) == ST_OK) {
+        s->need = need;
+    } else if (!suspend_admit(q, s, &need, e)) {
         sequence_free(&q->table, &s);
-        return NULL;
     }
-    s->need = need;
     return s;
 }
 

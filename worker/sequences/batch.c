@@ -108,6 +108,7 @@ void batch_begin(struct batch *t, struct pool *pool, uint64_t step)
     struct plan *p = &t->plan;
 
     t->n_prompt_tokens = t->n_moves = t->n_loads = t->n_table = 0;
+    t->n_swapped = 0;
     p->step = step;
     p->n_rows = p->n_tokens = p->n_blocks = p->n_zero = 0;
     p->n_saves = p->n_before = p->n_after = 0;
@@ -141,9 +142,6 @@ void batch_undo(struct batch *t, struct pool *pool)
 
 /* ---- memory of a row ---- */
 
-/* Copies that stay for restores: one a row, and those of other calls. */
-#define COPIES_SPARE (PLAN_ROWS_MAX + LOADS_MAX)
-
 _Static_assert(POOL_EXTENT_MAX + COPIES_SPARE < PLAN_COPIES_MAX,
                "an empty plan has room for the moves of a slot");
 
@@ -164,6 +162,12 @@ bool batch_has_room(const struct batcher_limits *l, const struct pool *pool,
                     const struct batch *t, const struct sequence *s,
                     uint32_t end)
 {
+    if (s->grows && blocks_for(l, end) > s->need.n[POOL_BLOCKS]) {
+        return false;
+    }
+    if (s->n_host > 0 && s->n_host + l->pages_per_slot > moves_left(t)) {
+        return false;
+    }
     if (l->pages_per_slot > 0 && s->slot == SLOT_NONE &&
         !pool_can_take(pool, POOL_SLOTS, 1, moves_left(t))) {
         return false;
@@ -234,6 +238,11 @@ static void fill_twin(const struct batcher_limits *l, struct plan *p,
     if (l->pages_per_slot > 0) {
         p->after[p->n_after++] = (struct plan_copy){
             .from = source->slot, .to = row->slot, .n = l->pages_per_slot};
+    }
+    if (PLANT(TWIN_COPIES) && last > 0 && row->n_blocks > last - 1) {
+        p->after[p->n_after++] =
+            (struct plan_copy){p->blocks[source->block + last - 1],
+                               p->blocks[row->block + last - 1], 1};
     }
     if (row->n_blocks > last) {
         p->after[p->n_after++] =

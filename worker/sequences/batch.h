@@ -26,6 +26,16 @@
 
 #define LOADS_MAX 64 /* states that a plan loads for kept sequences */
 
+/* Copies that stay for restores: one a row, and those of other calls. */
+#define COPIES_SPARE (PLAN_ROWS_MAX + LOADS_MAX)
+
+/* Copies of a plan to the host tier: the moves of a slot have room beside
+ * them. */
+#define OUTS_MAX (PLAN_COPIES_MAX - POOL_EXTENT_MAX - COPIES_SPARE)
+
+/* Pages that come back from the host tier in one plan, and those of a slot. */
+#define SWAP_PAGES_MAX (PLAN_COPIES_MAX - COPIES_SPARE)
+
 struct batcher_limits {
     uint32_t max_rows;       /* 1..PLAN_ROWS_MAX */
     uint32_t step_tokens;    /* 1..PLAN_TOKENS_MAX */
@@ -45,7 +55,8 @@ struct batch {
                                * move blocks */
     uint32_t n_moves;
     uint32_t n_loads; /* copies of plan.before that batcher_load() requested */
-    uint32_t n_table; /* entries of the tables before batch_finish() */
+    uint32_t n_swapped; /* pages that go to the host tier, or come back */
+    uint32_t n_table;   /* entries of the tables before batch_finish() */
     uint32_t n_prompt_tokens;
     int64_t sent_us; /* when the engine took it */
 };
@@ -63,7 +74,8 @@ void batch_fini(struct batch *t);
 void batch_begin(struct batch *t, struct pool *pool, uint64_t step);
 
 /* Returns whether the plan has room for a row of s that ends at `end`: for its
- * table, and for the moves that its slot may cost. */
+ * table, for the moves that its slot may cost, and for the copies of what it
+ * has in the host tier; and whether s, if it grows, was granted the blocks. */
 bool batch_has_room(const struct batcher_limits *l, const struct pool *pool,
                     const struct batch *t, const struct sequence *s,
                     uint32_t end);

@@ -80,6 +80,10 @@ void batcher_again(struct batcher *b, struct sequence *s)
 {
     assert(s->inflight == 0);
     s->recompute = RECOMPUTE_ALONE;
+    if (s->lost == 0) {
+        s->lost = s->n_computed;
+        s->waste = WASTE_FAILED;
+    }
     s->n_planned = s->pending = 0;
     if (!PLANT(RECOMPUTE_LOST)) {
         sequence_push(&b->again, s);
@@ -100,6 +104,24 @@ bool batcher_load(struct batcher *b, uint32_t checkpoint, uint32_t slot)
     }
     b->loads[b->n_loads++] = (struct plan_copy){
         .from = checkpoint, .to = slot, .n = b->limits.pages_per_slot};
+    return true;
+}
+
+bool batcher_out(struct batcher *b, uint32_t page, uint32_t host,
+                 uint32_t first)
+{
+    struct plan_copy *last = b->n_outs > first ? &b->outs[b->n_outs - 1] : NULL;
+
+    if (last != NULL && last->from + last->n == page &&
+        last->to + last->n == host) {
+        last->n++;
+        return true;
+    }
+    if (b->n_outs == OUTS_MAX) {
+        return false;
+    }
+    b->outs[b->n_outs++] =
+        (struct plan_copy){.from = page, .to = host, .n = 1, .kind = COPY_OUT};
     return true;
 }
 
@@ -170,6 +192,85 @@ static void copy_begin(struct batcher *b, struct batch *t,
     }
 }
 
+/* Adds a page that comes back to the copies, or to the last one. */
+static void copy_in(struct batch *t, struct pool *pool, struct plan_copy *run,
+                    uint32_t host, uint32_t page)
+{
+    if (run->n > 0 && run->from + run->n == host && run->to + run->n == page) {
+        run->n++;
+        return;
+    }
+    if (run->n > 0) {
+        batch_copy(t, pool, *run);
+    }
+    *run =
+        (struct plan_copy){.from = host, .to = page, .n = 1, .kind = COPY_IN};
+}
+
+/* Takes the slot and the blocks that s has in the host tier. */
+static bool take_back(struct batcher *b, struct sequence *s)
+{
+    struct pool *pool = b->table->pool;
+    uint32_t n = s->n_host - b->limits.pages_per_slot, block;
+
+    /* The slot first: it may move blocks, and then those of s stay. */
+    if (b->limits.pages_per_slot > 0 &&
+        !pool_take(pool, POOL_SLOTS, 1, &s->slot)) {
+        return false;
+    }
+    for (; n > 0; n--) {
+        if (!pool_take(pool, POOL_BLOCKS, 1, &block)) {
+            return false;
+        }
+        paged_write(&b->table->slab, &s->blocks, s->n_blocks++, &block, 1);
+    }
+    return true;
+}
+
+/* Brings back what s has in the host tier, for the row that follows. */
+static bool bring_in(struct batcher *b, struct batch *t, struct sequence *s)
+{
+    struct pool *pool = b->table->pool;
+    uint32_t n_slot = b->limits.pages_per_slot, host = s->host;
+    uint32_t first = s->n_blocks;
+    struct plan_copy run = {.n = 0};
+
+    if (!take_back(b, s)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < s->n_host; i++) {
+        uint32_t at = first + i - n_slot;
+
+        if (PLANT(SWAP_ASTRAY) && i >= n_slot) {
+            at = s->n_blocks - 1 - (i - n_slot);
+        } else if (PLANT(SWAP_SHARED) && i >= n_slot) {
+            at = i - n_slot;
+        }
+        uint32_t page =
+            i < n_slot
+                ? s->slot + i
+                : pool_page(pool, paged_get(&b->table->slab, &s->blocks, at));
+
+        copy_in(t, pool, &run, host, page);
+        host = host_next(b->table->host, host);
+    }
+    batch_copy(t, pool, run);
+    t->n_swapped += s->n_host;
+    b->n_back += s->n_host;
+    s->swap_step = t->plan.step;
+    sequence_give_host(b->table, s);
+    return true;
+}
+
+/* Counts the positions that are computed again from here on. */
+static void count_waste(struct batcher *b, struct sequence *s)
+{
+    if (s->lost > s->n_planned) {
+        b->n_wasted[s->waste] += s->lost - s->n_planned;
+    }
+    s->lost = 0;
+}
+
 /* Adds a row with the next n positions of s. */
 static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
                     uint32_t n, const struct begin *from)
@@ -178,7 +279,9 @@ static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
     uint32_t known = sequence_known(s), i = p->n_rows, run;
     struct plan_row *row = &p->rows[i];
 
-    if (!batch_take_memory(&b->limits, b->table, t, s, s->n_planned + n)) {
+    count_waste(b, s);
+    if ((s->n_host > 0 && !bring_in(b, t, s)) ||
+        !batch_take_memory(&b->limits, b->table, t, s, s->n_planned + n)) {
         batcher_drop(b, s);
         b->stuck = s;
         return;
@@ -382,12 +485,14 @@ static void plan_prefill(struct batcher *b, struct batch *t)
 
 /* ---- computed again ---- */
 
+/* One plan of s at a time: it may write again to blocks that others have.  If
+ * its step failed, a row behind would fill them with garbage. */
 static void plan_again(struct batcher *b, struct batch *t)
 {
     struct sequence *s = b->again.head;
     struct begin from = nothing;
 
-    while (s != NULL && !window_open(s)) {
+    while (s != NULL && (s->inflight > 0 || !window_open(s))) {
         s = sequence_next(s, LIST_PLAN);
     }
     if (s == NULL || t->plan.n_rows > 0) {
@@ -417,6 +522,12 @@ static void begin_batch(struct batcher *b, struct batch *t)
     for (t->n_loads = 0; t->n_loads < b->n_loads; t->n_loads++) {
         batch_copy(t, b->table->pool, b->loads[t->n_loads]);
         batch_unpoison(t, &b->loads[t->n_loads]);
+    }
+    /* Their pages are free already, and poison comes before copies. */
+    for (uint32_t i = 0; i < b->n_outs; i++) {
+        batch_copy(t, b->table->pool, b->outs[i]);
+        batch_unpoison(t, &b->outs[i]);
+        t->n_swapped += b->outs[i].n;
     }
 }
 
@@ -449,7 +560,7 @@ const struct plan *batcher_plan(struct batcher *b)
         return NULL;
     }
     batch_finish(&b->limits, b->table, t);
-    b->n_loads = 0;
+    b->n_loads = b->n_outs = 0;
     b->n_moves += t->n_moves;
     b->step++;
     b->inflight++;

@@ -25,7 +25,8 @@
  * window (cache/logprobs.h).
  *
  * A sequence whose step failed is computed again (recompute.h) alone in its
- * plans, which are every other one while there are other rows.
+ * plans, one under way at a time, which are every other one while there are
+ * other rows.
  *
  * Blocks and the slot go from granted to held as positions are reached.
  *
@@ -72,9 +73,13 @@ struct batcher {
     struct sequence_list prefill, decode, again, twins, spent;
     struct plan_copy loads[LOADS_MAX]; /* for the next plan */
     uint32_t n_loads;
+    struct plan_copy outs[OUTS_MAX]; /* to the host tier, for the next plan */
+    uint32_t n_outs;
     /* Since the start: twin rows, kept sequences taken over, copies that moved
      * blocks. */
     uint64_t n_twins, n_continued, n_moves;
+    uint64_t n_back;                    /* pages that came from the host tier */
+    uint64_t n_wasted[SEQUENCE_WASTES]; /* positions computed again */
     struct batch ring[BATCHES_MAX];
     uint32_t stages; /* stages of its replica; 1: alone */
     uint32_t oldest, inflight;
@@ -111,6 +116,12 @@ void batcher_drop(struct batcher *b, struct sequence *s);
  * all else.  Returns false if it already does so for LOADS_MAX sequences. */
 MUST_CHECK bool batcher_load(struct batcher *b, uint32_t checkpoint,
                              uint32_t slot);
+
+/* Lets the next plan copy a page to a host page, before all else but moves.
+ * Copies from outs[first] on become one where they can.  Returns false if there
+ * is no room. */
+MUST_CHECK bool batcher_out(struct batcher *b, uint32_t page, uint32_t host,
+                            uint32_t first);
 
 /* Makes the next plan, which counts as in flight from now on.  Returns NULL if
  * `depth` plans are here, n are under way, or there is nothing to do.  Sets

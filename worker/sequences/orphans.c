@@ -25,6 +25,7 @@ static bool outlives_session(const struct sequence *s)
     case SEQUENCE_QUEUED:
     case SEQUENCE_PREFILL:
     case SEQUENCE_DECODE:
+    case SEQUENCE_SUSPENDED:
         return true;
     case SEQUENCE_KEPT:
     case SEQUENCE_RELEASING:

@@ -134,7 +134,7 @@ void reuse_begin(struct reuse *u, struct sequence *s, uint32_t *checkpoint)
     *checkpoint = hit.checkpoint;
     if (!again) {
         share_blocks(u, s, hit.node, hit.n_tokens);
-        s->reused = hit.n_tokens;
+        s->reused = s->resumed ? s->reused : hit.n_tokens;
         u->n_restored += hit.n_tokens;
     }
     /* Other stages get the node in any case: its own blocks here may have come

@@ -73,9 +73,14 @@ bool sequences_init(struct sequences *q, struct worker_base *b,
     q->base = b;
     q->out.link = LIST_OUT;
     timers_init(&q->timers);
-    return pool_init(&q->pool, &po, o->poison) &&
-           sequence_table_init(&q->table, &sl, &q->pool) &&
-           reuse_init(&q->reuse, o, &q->table, &q->role) &&
+    suspend_init(q);
+    if (!pool_init(&q->pool, &po, o->poison) ||
+        !host_init(&q->host, o->host_pages) ||
+        !sequence_table_init(&q->table, &sl, &q->pool)) {
+        return false;
+    }
+    q->table.host = &q->host;
+    return reuse_init(&q->reuse, o, &q->table, &q->role) &&
            ledger_init(&q->ledger, &q->pool, q->reuse.index) &&
            batcher_init(&q->batcher, &bl, &q->table, &q->reuse);
 }
@@ -87,5 +92,6 @@ void sequences_fini(struct sequences *q)
     ledger_fini(&q->ledger);
     reuse_fini(&q->reuse);
     sequence_table_fini(&q->table);
+    host_fini(&q->host);
     pool_fini(&q->pool);
 }

@@ -4,6 +4,7 @@
  *   submit.h      a Submit becomes a sequence, or takes over one that is here
  *   step.h        plans to the engine, results into the sequences
  *   reuse.h       prefixes that are restored and kept
+ *   suspend.h     sequences that make room for others
  *   twins.h       choices of one request
  *   continue.h    kept sequences that others go on from
  *   ranges.h      ranges that are removed from kept sequences
@@ -28,6 +29,7 @@
 #include "worker/sequences/publish.h"
 #include "worker/sequences/reuse.h"
 #include "worker/sequences/role.h"
+#include "worker/sequences/suspend.h"
 #include "worker/sequences/tombstones.h"
 
 #define WAITERS_MAX PEER_CALLS_MAX
@@ -90,11 +92,13 @@ struct sequences {
     struct worker_base *base;
     struct role role;
     struct pool pool;
+    struct host host;
     struct sequence_table table;
     struct ledger ledger;
     struct reuse reuse;
     struct publish publish;
     struct batcher batcher;
+    struct suspend suspend;
     struct timers timers; /* ends of leases and of orphans */
     struct tombstones tombstones;
     struct receipt_waiters waiters;

@@ -198,6 +198,7 @@ bool step_poll(struct sequences *q, const struct plan *p)
 static void result_back(struct sequences *q, const struct batch *t)
 {
     results_note(q, t);
+    suspend_learn(q, t);
     step_apply(q, t);
 }
 
@@ -256,14 +257,19 @@ void step_submit_plans(struct sequences *q)
     bool again = true;
 
     while (again) {
-        const struct plan *p = batcher_plan(&q->batcher);
-        bool stuck = q->batcher.stuck != NULL;
+        const struct plan *p;
+        bool stuck;
+
+        suspend_turn(q);
+        p = batcher_plan(&q->batcher);
+        stuck = q->batcher.stuck != NULL;
 
         settle_batcher(q);
         if (p != NULL && (FP_FAILS(WORKER_PLAN) ||
                           engine_submit(q->base->engine, p) != ST_OK)) {
             /* The turn ends here: the engine would refuse the next plan too. */
             results_refuse(q, p);
+            suspend_lost(q, p->step);
             result_back(q, batcher_withdraw(&q->batcher));
             return;
         }

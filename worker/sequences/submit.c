@@ -68,6 +68,14 @@ enum status submit_check_need(const struct sequences *q,
     return ST_OK;
 }
 
+uint32_t submit_table(const struct sequences *q,
+                      const Sluice__V1__SubmitRequest *m)
+{
+    uint32_t most = blocks_for(&q->base->o, m->n_prompt + m->max_tokens);
+
+    return m->need->blocks > most ? m->need->blocks : most;
+}
+
 /* ---- a sequence that is here already ---- */
 
 uint32_t submit_have(const Sluice__V1__SubmitRequest *m)
@@ -143,13 +151,19 @@ void submit_complete(struct sequences *q, struct peer *p, struct sequence *s)
     if (s->acked < s->n_generated) {
         sequence_push(&q->out, s);
     }
-    sequence_move(&q->table, s, SEQUENCE_QUEUED);
+    if (s->waits) {
+        suspend_enter(q, s);
+    } else {
+        sequence_move(&q->table, s, SEQUENCE_QUEUED);
+    }
     /* A sequence that moved here after its last token needs no step. */
     finish = step_finish(q, s);
     if (finish != FINISH_NONE) {
         ending_finish(q, s, finish);
         return;
     }
-    batcher_add(&q->batcher, s);
+    if (!s->waits) {
+        batcher_add(&q->batcher, s);
+    }
     FP(WORKER_SUBMIT);
 }

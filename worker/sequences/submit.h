@@ -19,6 +19,10 @@ MUST_CHECK enum status submit_check_need(const struct sequences *q,
                                          const struct pool_need *need,
                                          uint32_t n_ids, struct error *e);
 
+/* Returns the blocks that the sequence's table must have room for. */
+uint32_t submit_table(const struct sequences *q,
+                      const Sluice__V1__SubmitRequest *m);
+
 /* Returns the first index that the router lacks. */
 uint32_t submit_have(const Sluice__V1__SubmitRequest *m);
 

@@ -188,6 +188,7 @@ struct rig_submit {
     bool no_cache;
     uint32_t n_spans;
     const uint32_t *spans;
+    uint32_t grows; /* tokens that need covers behind the ids; 0: all */
     uint32_t from; /* continue_from: the id of a kept sequence; 0: none */
 };
 

@@ -22,6 +22,7 @@ struct rig_memory {
     const struct worker_options *o;
     const bool *counts;
     struct rig_page *pages;
+    struct rig_page *host; /* [host_pages] */
 };
 
 uint64_t rig_mix(uint64_t h, uint32_t id)
@@ -41,12 +42,17 @@ struct rig_memory *rig_memory_new(const struct worker_options *o,
     for (uint32_t i = 0; i < o->n_pages; i++) {
         m->pages[i].state_n = RUINED;
     }
+    m->host = calloc(o->host_pages + (size_t)1, sizeof *m->host);
+    for (uint32_t i = 0; i < o->host_pages; i++) {
+        m->host[i].state_n = RUINED;
+    }
     return m;
 }
 
 void rig_memory_free(struct rig_memory *m)
 {
     free(m->pages);
+    free(m->host);
     free(m);
 }
 
@@ -90,13 +96,25 @@ bool rig_memory_is_at(const struct rig_memory *m, const struct plan_row *row)
 
 /* ---- around the rows ---- */
 
+static struct rig_page *host_at(const struct rig_memory *m, uint32_t page)
+{
+    assert_in_range(page + 1, 1, m->o->host_pages);
+    return &m->host[page];
+}
+
 static void copy_pages(struct rig_memory *m, const struct plan_copy *c)
 {
     uint32_t apart = c->from > c->to ? c->from - c->to : c->to - c->from;
 
-    assert_in_range(c->n, 1, apart);
+    assert_in_range(c->n, 1, c->kind == COPY_PAGES ? apart : UINT32_MAX);
     for (uint32_t i = 0; i < c->n; i++) {
-        *page_at(m, c->to + i) = *page_at(m, c->from + i);
+        const struct rig_page *from = c->kind == COPY_IN
+                                          ? host_at(m, c->from + i)
+                                          : page_at(m, c->from + i);
+        struct rig_page *to = c->kind == COPY_OUT ? host_at(m, c->to + i)
+                                                  : page_at(m, c->to + i);
+
+        *to = *from;
     }
 }
 
@@ -161,7 +179,7 @@ static uint64_t read_blocks(const struct rig_memory *m, const struct plan *p,
 
         assert_in_range(at / bt, 0, row->n_blocks - 1);
         x = page_at(m, p->blocks[row->block + at / bt]);
-        assert_in_range(at % bt, 0, x->n - 1);
+        assert_true(at % bt < x->n);
         assert_true(at % bt != 0 || x->before == h);
         h = rig_memory_mix(m, h, x->ids[at % bt] & ~KIND,
                            x->ids[at % bt] & KIND ? ROW_GENERATED : ROW_PROMPT);
@@ -249,5 +267,22 @@ void rig_memory_ruin(struct rig_memory *m, const struct plan *p,
     }
     for (uint32_t i = 0; i < row->n_saves; i++) {
         ruin_pages(m, p->saves[row->save + i].page, m->o->pages_per_slot);
+    }
+}
+
+void rig_memory_garble(struct rig_memory *m, const struct plan *p,
+                       const struct plan_row *row)
+{
+    uint32_t bt = m->o->block_tokens;
+
+    rig_memory_ruin(m, p, row);
+    for (uint32_t i = 0; i < row->n_tokens && m->o->pages_per_slot > 0 &&
+                         m->o->pages_per_block > 0;
+         i++) {
+        uint32_t at = row->position + i;
+        uint32_t page = p->blocks[row->block + at / bt];
+
+        page_at(m, page)->ids[at % bt] = UINT32_MAX;
+        page_at(m, page)->before += at % bt == 0;
     }
 }

@@ -66,6 +66,12 @@ void rig_message(struct rig *r, const struct rig_submit *s,
     if (r->o.pages_per_block > 0) {
         out->need.blocks = (s->n_prompt + s->max_tokens + bt - 1) / bt;
     }
+    if (s->grows > 0) {
+        uint32_t n = s->n_prompt + s->n_generated + s->grows;
+
+        m->has_grows = m->grows = true;
+        out->need.blocks = r->o.pages_per_block > 0 ? (n + bt - 1) / bt : 0;
+    }
     out->need.slots = r->o.pages_per_slot > 0 ? 1 : 0;
     out->sampling.has_seed = true;
     out->sampling.seed = s->id;

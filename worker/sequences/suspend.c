@@ -1,0 +1,658 @@
+#include "worker/sequences/suspend.h"
+
+#include "common/base/log.h"
+#include "common/base/plant.h"
+#include "worker/sequences/continue.h"
+#include "worker/sequences/ending.h"
+#include "worker/sequences/sequences.h"
+#include "worker/sequences/twins.h"
+
+/* Rates before anything is measured: 8 GB/s, 10,000 tokens/s. */
+#define FIRST_BYTES_PER_US 8000.0
+#define FIRST_TOKEN_US     100.0
+
+/* Of a new measurement in the average. */
+#define LEARN_SHARE 0.125
+
+/* Prompt tokens from which a step measures the rate of prefill. */
+#define LEARN_TOKENS 64
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint32_t most(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+void suspend_init(struct sequences *q)
+{
+    const struct worker_options *o = &q->base->o;
+    double bytes = o->n_pages > 0 ? (double)o->pool_bytes / o->n_pages : 0;
+
+    q->suspend.leaving.link = q->suspend.line.link = LIST_PLAN;
+    q->suspend.page_us = bytes / FIRST_BYTES_PER_US;
+    q->suspend.token_us = FIRST_TOKEN_US;
+}
+
+/* ---- sizes ---- */
+
+static uint32_t blocks_for(const struct sequences *q, uint32_t n_tokens)
+{
+    const struct worker_options *o = &q->base->o;
+    uint32_t bt = o->block_tokens;
+
+    return o->pages_per_block == 0 ? 0 : n_tokens / bt + (n_tokens % bt != 0);
+}
+
+/* Returns the most blocks that s can use. */
+static uint32_t greatest(const struct sequences *q, const struct sequence *s)
+{
+    return blocks_for(q, s->n_prompt + s->max_tokens);
+}
+
+static uint32_t pages_per_slot(const struct sequences *q)
+{
+    return q->base->o.pages_per_slot;
+}
+
+static uint64_t available(const struct sequences *q)
+{
+    struct pool_account a = pool_pages(&q->pool);
+
+    return (uint64_t)a.free + a.cached;
+}
+
+static bool grant(struct sequences *q, const struct pool_need *need)
+{
+    struct error e;
+
+    prefix_make_room(q->reuse.index, need, PREFIX_NONE);
+    return pool_grant(&q->pool, need, &e) == ST_OK;
+}
+
+/* ---- Submit ---- */
+
+enum status suspend_check(const struct sequences *q,
+                          const Sluice__V1__SubmitRequest *m, struct error *e)
+{
+    const struct worker_options *o = &q->base->o;
+    uint64_t pages = (uint64_t)blocks_for(q, m->n_prompt + m->max_tokens) +
+                     o->pages_per_slot;
+
+    if (!m->grows) {
+        return ST_OK;
+    }
+    if (worker_options_role(o) != ROLE_ALONE) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "grows is set, but this worker has layers %u-%u of %u "
+                         "only: a replica of several stages is granted whole "
+                         "needs",
+                         o->layer_begin, o->layer_end, o->n_layers);
+    }
+    return pages <= o->n_pages
+               ? ST_OK
+               : error_set(e, ST_INVALID_ARGUMENT,
+                           "n_prompt %u and max_tokens %u may use %llu pages, "
+                           "the pool has %u; lower max_tokens",
+                           m->n_prompt, m->max_tokens,
+                           (unsigned long long)pages, o->n_pages);
+}
+
+bool suspend_is_idle(const struct sequences *q)
+{
+    return q->table.in_state[SEQUENCE_SUSPENDED] == 0 &&
+           q->suspend.leaving.n == 0;
+}
+
+bool suspend_admit(const struct sequences *q, struct sequence *s,
+                   const struct pool_need *need, struct error *e)
+{
+    uint64_t pages = pool_need_pages(&q->pool, need);
+
+    if (suspend_is_idle(q) && q->table.n_growing == s->grows) {
+        return false; /* no other sequence will make room */
+    }
+    if (pages > q->pool.o.n_pages) {
+        error_set(e, ST_RESOURCE_EXHAUSTED, "needs %llu pages, the pool has %u",
+                  (unsigned long long)pages, q->pool.o.n_pages);
+        return false;
+    }
+    s->waits = true;
+    s->expected = need->n[POOL_BLOCKS];
+    return true;
+}
+
+/* Whole needs were promised, so what their victims gave goes to them first.
+ * Sequences that have run come back before those that have not. */
+static int rank(const struct sequence *s)
+{
+    if (!s->grows) {
+        return 0;
+    }
+    return s->resumed ? 1 : 2;
+}
+
+static bool is_before(const struct sequence *a, const struct sequence *b)
+{
+    return rank(a) != rank(b) ? rank(a) < rank(b) : a->number < b->number;
+}
+
+/* Puts s into the line before those that come back later. */
+static void line_up(struct sequences *q, struct sequence *s)
+{
+    struct sequence_list *l = &q->suspend.line;
+    struct sequence *at = l->tail, *behind = NULL;
+
+    sequence_unlink(s, LIST_PLAN);
+    while (at != NULL && is_before(s, at)) {
+        behind = at;
+        at = at->links[LIST_PLAN].prev;
+    }
+    sequence_insert(l, s, behind);
+}
+
+/* A kept sequence that s continues may hold the very pages that s waits for:
+ * its lease goes on, and s is computed as any other. */
+void suspend_enter(struct sequences *q, struct sequence *s)
+{
+    continue_leave(q, s);
+    sequence_move(&q->table, s, SEQUENCE_SUSPENDED);
+    line_up(q, s);
+    q->report.changed = true;
+}
+
+/* ---- growth ---- */
+
+/* Returns the pages that s has, and that are free or cached once it has given
+ * them back. */
+static uint32_t gives(const struct sequences *q, const struct sequence *s)
+{
+    uint32_t n = s->need.n[POOL_BLOCKS] - s->n_blocks;
+
+    for (uint32_t i = 0; i < s->n_blocks; i++) {
+        n += q->pool.blocks[paged_get(&q->table.slab, &s->blocks, i)].refs == 1;
+    }
+    return n + s->need.n[POOL_SLOTS] * pages_per_slot(q);
+}
+
+/* Gives s what its next row needs.  Returns the blocks that it lacks. */
+static uint32_t grow(struct sequences *q, struct sequence *s)
+{
+    static const struct pool_need block = {{1, 0, 0}};
+    uint32_t end = least(s->n_planned + 1, s->n_prompt + s->max_tokens);
+    uint32_t want = blocks_for(q, end);
+
+    while (s->need.n[POOL_BLOCKS] < want) {
+        if (!grant(q, &block)) {
+            return want - s->need.n[POOL_BLOCKS];
+        }
+        s->need.n[POOL_BLOCKS]++;
+        q->report.changed = true;
+    }
+    return 0;
+}
+
+static uint32_t grow_all(struct sequences *q)
+{
+    uint32_t lacking = 0;
+
+    for (struct sequence *s = q->batcher.decode.head; s != NULL;
+         s = sequence_next(s, LIST_PLAN)) {
+        lacking += s->grows ? grow(q, s) : 0;
+    }
+    return lacking;
+}
+
+/* ---- what a sequence needs to come back ---- */
+
+/* A sequence that has used more than it was expected to is expected to use a
+ * quarter more than it has. */
+static uint32_t blocks_back(const struct sequences *q, const struct sequence *s)
+{
+    uint32_t next = blocks_for(q, sequence_known(s) + 1);
+    uint32_t more = blocks_for(q, s->n_generated / 4);
+
+    if (!s->grows) {
+        return s->expected;
+    }
+    return least(greatest(q, s), most(s->expected, next + more));
+}
+
+static struct pool_need need_back(const struct sequences *q,
+                                  const struct sequence *s)
+{
+    return (struct pool_need){
+        {blocks_back(q, s), pages_per_slot(q) > 0 ? 1 : 0, 0}};
+}
+
+/* Returns the pages that the head of the line lacks, if it has a whole need. */
+static uint64_t head_lacks(const struct sequences *q)
+{
+    const struct sequence *s = q->suspend.line.head;
+    struct pool_need need;
+    uint64_t pages;
+
+    if (s == NULL || s->grows) {
+        return 0;
+    }
+    need = need_back(q, s);
+    pages = pool_need_pages(&q->pool, &need);
+    return pages > available(q) ? pages - available(q) : 0;
+}
+
+/* ---- the victim ---- */
+
+/* Returns the host pages that s takes, and in *k the blocks before them that
+ * need none: whole units that the index has and another table names. */
+static uint32_t swap_pages(const struct sequences *q, const struct sequence *s,
+                           uint32_t *k)
+{
+    uint32_t n = least(blocks_for(q, s->n_planned), s->n_blocks);
+    uint32_t unit = PREFIX_UNIT / q->base->o.block_tokens;
+
+    for (*k = 0; *k < n; (*k)++) {
+        uint32_t block = paged_get(&q->table.slab, &s->blocks, *k);
+        const struct pool_block *b = &q->pool.blocks[block];
+
+        if (b->refs < 2 || !b->indexed) {
+            break;
+        }
+    }
+    *k -= *k % unit;
+    return n - *k + pages_per_slot(q);
+}
+
+static double swap_us(const struct sequences *q, uint32_t pages)
+{
+    return 2 * pages * q->suspend.page_us;
+}
+
+static double again_us(const struct sequences *q, const struct sequence *s)
+{
+    return s->n_planned * q->suspend.token_us;
+}
+
+/* Returns whether s can be swapped: all that it has was computed, and its pages
+ * have a place.  Recorded moves have not brought blocks to their pages yet. */
+static bool can_swap(const struct sequences *q, const struct sequence *s,
+                     uint32_t pages)
+{
+    return s->n_planned > 0 && s->n_computed == s->n_planned && pages > 0 &&
+           pages <= host_free(&q->host) && q->pool.n_moves == 0 &&
+           pages + pages_per_slot(q) <= SWAP_PAGES_MAX;
+}
+
+static double loss_us(const struct sequences *q, const struct sequence *s)
+{
+    uint32_t k, pages = swap_pages(q, s, &k);
+    double again = again_us(q, s), swap = swap_us(q, pages);
+
+    /* It came back, and is still on the host. */
+    if (s->n_host > 0) {
+        return 0;
+    }
+    return swap < again && can_swap(q, s, pages) ? swap : again;
+}
+
+static bool is_candidate(const struct sequences *q, const struct sequence *s)
+{
+    bool runs = s->state == SEQUENCE_QUEUED || s->state == SEQUENCE_PREFILL ||
+                s->state == SEQUENCE_DECODE;
+
+    return s->grows && runs && s->recompute == RECOMPUTE_NONE &&
+           s->from == NULL && sequence_is_linked(s, LIST_PLAN) &&
+           s->links[LIST_PLAN].list != &q->suspend.leaving;
+}
+
+/* Returns NULL if there is none.  The only one left is spared unless another
+ * sequence waits for its pages: it would make room for itself. */
+static struct sequence *choose(const struct sequences *q, bool for_head)
+{
+    struct sequence *best = NULL, *spared = NULL;
+    uint32_t n = 0;
+    double least_us = 0;
+
+    for (struct sequence *s = q->table.all.head; s != NULL;
+         s = sequence_next(s, LIST_ALL)) {
+        double us;
+
+        if (!is_candidate(q, s)) {
+            continue;
+        }
+        n++;
+        if (s->number == q->suspend.last && !PLANT(VICTIM_TWICE)) {
+            spared = s;
+            continue;
+        }
+        us = loss_us(q, s);
+        /* Of equals the youngest, which has waited least. */
+        if (best == NULL || us <= least_us) {
+            best = s;
+            least_us = us;
+        }
+    }
+    if (n == 1 && !for_head) {
+        return NULL;
+    }
+    return best != NULL ? best : spared;
+}
+
+/* ---- suspension ---- */
+
+/* Copies the n pages of the pool that swap_pages() counted to a chain.  Returns
+ * false, with nothing changed, if the next plan has no room for the copies. */
+static bool copy_out(struct sequences *q, struct sequence *s, uint32_t k,
+                     uint32_t n)
+{
+    struct batcher *b = &q->batcher;
+    uint32_t n_slot = pages_per_slot(q), was = b->n_outs, host, first;
+
+    if (!host_take(&q->host, n, &first)) {
+        return false;
+    }
+    host = first;
+    for (uint32_t i = 0; i < n; i++, host = host_next(&q->host, host)) {
+        uint32_t page =
+            i < n_slot
+                ? s->slot + i
+                : pool_page(&q->pool, paged_get(&q->table.slab, &s->blocks,
+                                                k + i - n_slot));
+
+        if (!batcher_out(b, page, host, was)) {
+            b->n_outs = was;
+            host_give(&q->host, first);
+            return false;
+        }
+    }
+    s->host = first;
+    s->n_host = n;
+    s->n_dropped = k;
+    s->swap_step = b->step + 1;
+    q->base->metrics.pages_out += n;
+    return true;
+}
+
+/* Returns whether s is on the host afterwards. */
+static bool swap_out(struct sequences *q, struct sequence *s)
+{
+    uint32_t k, pages = swap_pages(q, s, &k);
+
+    if (s->n_host > 0) {
+        return true;
+    }
+    return can_swap(q, s, pages) && swap_us(q, pages) <= again_us(q, s) &&
+           copy_out(q, s, k, pages);
+}
+
+/* Everything of s is to be computed again. */
+static void lose_all(struct sequence *s)
+{
+    if (s->lost == 0) {
+        s->lost = s->n_computed;
+        s->waste = WASTE_SUSPENDED;
+    }
+    s->n_planned = s->n_computed = 0;
+}
+
+/* No plan names s. */
+static void suspend(struct sequences *q, struct sequence *s)
+{
+    char name[SEQUENCE_NAME];
+    bool swapped;
+
+    reuse_end(&q->reuse, s);
+    swapped = swap_out(q, s);
+    if (!swapped) {
+        lose_all(s);
+    }
+    s->resumes = s->state;
+    s->resumed = true;
+    sequence_give_back(&q->table, s);
+    sequence_move(&q->table, s, SEQUENCE_SUSPENDED);
+    line_up(q, s);
+    q->base->metrics.suspended++;
+    q->report.changed = true;
+    log_info("sequence-suspended", "request=%s by=%s positions=%u pages=%u",
+             sequence_name(&s->key, name), swapped ? "swap" : "recompute",
+             swapped ? s->n_planned : s->lost, s->n_host);
+}
+
+static void suspend_ready(struct sequences *q)
+{
+    struct sequence *s = q->suspend.leaving.head, *next;
+
+    for (; s != NULL; s = next) {
+        next = sequence_next(s, LIST_PLAN);
+        if (s->inflight == 0) {
+            suspend(q, s);
+        }
+    }
+}
+
+static void leave(struct sequences *q, struct sequence *s)
+{
+    batcher_drop(&q->batcher, s);
+    sequence_push(&q->suspend.leaving, s);
+    q->suspend.last = s->number;
+}
+
+static uint64_t coming(const struct sequences *q)
+{
+    uint64_t n = 0;
+
+    for (const struct sequence *s = q->suspend.leaving.head; s != NULL;
+         s = sequence_next(s, LIST_PLAN)) {
+        n += gives(q, s);
+    }
+    return n;
+}
+
+/* Suspends until every row has its pages, or they are on their way.  Returns
+ * whether some are not there. */
+static bool make_room(struct sequences *q)
+{
+    struct sequence *victim;
+    uint64_t rows, head;
+
+    for (;;) {
+        rows = grow_all(q);
+        head = head_lacks(q);
+        if (rows + head <= coming(q)) {
+            return rows + head > 0;
+        }
+        victim = choose(q, head > 0);
+        if (victim == NULL) {
+            return true;
+        }
+        leave(q, victim);
+        suspend_ready(q);
+    }
+}
+
+/* ---- coming back ---- */
+
+/* Returns the blocks that are left free for sequences that grow. */
+static uint32_t margin(const struct sequences *q)
+{
+    uint32_t n = 0;
+
+    for (const struct sequence *s = q->batcher.decode.head; s != NULL;
+         s = sequence_next(s, LIST_PLAN)) {
+        n += s->grows && s->need.n[POOL_BLOCKS] < greatest(q, s);
+    }
+    return n;
+}
+
+static bool has_room(const struct sequences *q, const struct sequence *s,
+                     const struct pool_need *need)
+{
+    struct pool_account slots = pool_account(&q->pool, POOL_SLOTS);
+    uint64_t pages = pool_need_pages(&q->pool, need);
+
+    return pages + (s->grows ? margin(q) : 0) <= available(q) &&
+           need->n[POOL_SLOTS] + slots.held + slots.granted <= slots.total;
+}
+
+/* Shares the blocks that were not copied.  Returns false if the index has lost
+ * one. */
+static bool find_dropped(struct sequences *q, struct sequence *s)
+{
+    uint32_t *blocks = q->reuse.blocks, n_tokens, node;
+    uint32_t want = s->n_dropped * q->base->o.block_tokens;
+
+    if (s->n_dropped == 0) {
+        return true;
+    }
+    node = prefix_path(q->reuse.index, s->scope, s->n_scope, &q->table.slab,
+                       &s->tokens, want, &n_tokens);
+    if (node == PREFIX_NONE || n_tokens < want) {
+        return false;
+    }
+    prefix_blocks(q->reuse.index, node, blocks);
+    for (uint32_t i = 0; i < s->n_dropped; i++) {
+        pool_share(&q->pool, blocks[i], false);
+    }
+    paged_write(&q->table.slab, &s->blocks, 0, blocks, s->n_dropped);
+    s->n_blocks = s->n_dropped;
+    return true;
+}
+
+static void leave_dropped(struct sequences *q, struct sequence *s)
+{
+    for (; s->n_blocks > 0; s->n_blocks--) {
+        pool_release(&q->pool, POOL_BLOCKS,
+                     paged_get(&q->table.slab, &s->blocks, s->n_blocks - 1));
+    }
+}
+
+/* Gives a swapped sequence its need.  Its pages follow with its first row. */
+static bool back_by_swap(struct sequences *q, struct sequence *s)
+{
+    struct pool_need need = need_back(q, s), rest = need;
+
+    rest.n[POOL_BLOCKS] -= s->n_dropped;
+    if (!has_room(q, s, &rest)) {
+        return false;
+    }
+    if (!find_dropped(q, s)) {
+        sequence_give_host(&q->table, s);
+        lose_all(s);
+        return true; /* it is looked at again, for its whole need */
+    }
+    /* Blocks that were cached are not, now that they are shared. */
+    if (!has_room(q, s, &rest) || !grant(q, &rest)) {
+        leave_dropped(q, s);
+        return false;
+    }
+    s->need = need;
+    sequence_unlink(s, LIST_PLAN);
+    sequence_move(&q->table, s, s->resumes);
+    if (s->state == SEQUENCE_DECODE) {
+        sequence_push(&q->batcher.decode, s);
+    } else {
+        sequence_insert(&q->batcher.prefill, s, q->batcher.prefill.head);
+    }
+    q->base->metrics.resumed_swap++;
+    return true;
+}
+
+static bool back_by_recompute(struct sequences *q, struct sequence *s)
+{
+    struct pool_need need = need_back(q, s);
+
+    if (!has_room(q, s, &need) || !grant(q, &need)) {
+        return false;
+    }
+    s->need = need;
+    s->waits = false;
+    sequence_unlink(s, LIST_PLAN);
+    sequence_move(&q->table, s, SEQUENCE_QUEUED);
+    if (!twins_join(&q->batcher, s)) {
+        sequence_insert(&q->batcher.prefill, s, q->batcher.prefill.head);
+    }
+    q->base->metrics.resumed_recompute += s->resumed;
+    return true;
+}
+
+/* Oldest first: none overtakes the one before it. */
+static void bring_back(struct sequences *q)
+{
+    struct sequence *s;
+    bool went = true;
+
+    while (went && (s = q->suspend.line.head) != NULL) {
+        went = s->n_host > 0 ? back_by_swap(q, s) : back_by_recompute(q, s);
+        if (went && s->state != SEQUENCE_SUSPENDED) {
+            char name[SEQUENCE_NAME];
+
+            log_info("sequence-resumed", "request=%s by=%s positions=%u",
+                     sequence_name(&s->key, name),
+                     s->n_host > 0 ? "swap" : "recompute", s->n_planned);
+            q->report.changed = true;
+        }
+    }
+}
+
+void suspend_turn(struct sequences *q)
+{
+    if (q->table.n_growing == 0 && suspend_is_idle(q)) {
+        return;
+    }
+    suspend_ready(q);
+    if (!make_room(q) && q->suspend.leaving.n == 0) {
+        bring_back(q);
+    }
+}
+
+/* ---- plans ---- */
+
+static void learn(double *rate, double value)
+{
+    *rate += LEARN_SHARE * (value - *rate);
+}
+
+/* Steps without prompt rows take about as long as each other, so what a step
+ * with copies takes longer is the copies'. */
+void suspend_learn(struct sequences *q, const struct batch *t)
+{
+    struct suspend *x = &q->suspend;
+    uint32_t us = q->result.device_us, pages = t->n_swapped;
+
+    if (q->table.n_growing == 0 || q->result.status != ST_OK || us == 0) {
+        return;
+    }
+    if (pages > 0 && t->n_prompt_tokens == 0 && x->step_us > 0 &&
+        us > x->step_us) {
+        learn(&x->page_us, (us - x->step_us) / pages);
+    } else if (pages == 0 && t->n_prompt_tokens >= LEARN_TOKENS) {
+        learn(&x->token_us, (double)us / t->plan.n_tokens);
+    } else if (pages == 0 && t->n_prompt_tokens == 0) {
+        learn(&x->step_us, us);
+    }
+}
+
+/* A sequence whose pages were to come back has a row in that plan, which is
+ * computed again: from its ids, because its pages are not there. */
+void suspend_lost(struct sequences *q, uint64_t step)
+{
+    for (struct sequence *s = q->table.all.head; s != NULL;
+         s = sequence_next(s, LIST_ALL)) {
+        if (s->swap_step != step) {
+            continue;
+        }
+        if (s->state == SEQUENCE_SUSPENDED) {
+            sequence_give_host(&q->table, s);
+            lose_all(s);
+        } else if (s->n_host > 0) { /* it is to come back already */
+            sequence_give_host(&q->table, s);
+            lose_all(s);
+            batcher_drop(&q->batcher, s);
+            batcher_again(&q->batcher, s);
+        } else {
+            s->n_computed = 0;
+        }
+    }
+}
