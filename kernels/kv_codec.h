@@ -7,7 +7,8 @@
  *     edge = min w if |min w| > |max w|, else s = -s and edge = max w
  *     q0 = rint(edge / s);  if q0 = 0: b = 0, else: s = edge / q0, b = edge
  *     s and b rounded to dtype
- *     q_i = clamp(rint((w_i - b) / s), 0, n);   read as s * q_i + b
+ *     q_i = clamp(rint((w_i - b) / s), 0, n);   read as s * q_i + b, rounded
+ * once
  *
  * (MLX's affine form; s and b are rounded before the codes are chosen, so codes
  * fit the scale that is read.)
@@ -37,7 +38,10 @@ enum kv_half { KV_KEYS, KV_VALUES };
 /* What a backend needs of TurboQuant for one half. */
 struct kv_turbo {
     uint32_t d, bits;
+    float unit;                        /* 1 / sqrt(d) */
     float centroids[KV_CENTROIDS_MAX]; /* [1 << bits] ascending */
+    float edges[KV_CENTROIDS_MAX];     /* [(1 << bits) - 1] midpoints; a code
+                                        * is the number of edges below u_i */
     float signs[512];                  /* [d] 1 or -1; KERNELS_HEAD_DIM_MAX */
 };
 
@@ -51,8 +55,10 @@ void kv_turbo_rotate(const struct kv_turbo *t, float *x);
 void kv_turbo_rotate_back(const struct kv_turbo *t, float *x);
 
 /* Encodes x [hd] into codes and parameters as kv_format.h lays them out.  t:
- * with turboquant only.  Values that are not finite give a vector that reads as
- * not finite. */
+ * with turboquant only.  A value that is not finite makes its group, or with
+ * turboquant its vector, read as NaN; so do a group whose range is no finite
+ * float32, and a turboquant vector whose sum of squares is none.  Norms above
+ * 65504 become 65504. */
 void kv_encode(const struct kv_format *f, const struct kv_vector *v,
                const struct kv_turbo *t, const float *x, uint32_t hd,
                void *codes, void *params);

@@ -52,6 +52,11 @@
     X(text_threads, U32, "N", "2", "tokenizer threads", 1, TEXT_THREADS_MAX)   \
     X(headroom, FLAG, NULL, NULL,                                              \
       "free room kept for the sequences of any one worker", 0, 0)              \
+    X(overcommit, U32, "F", "1",                                               \
+      "bound on what the sequences of a worker could need together, in "       \
+      "pools; "                                                                \
+      "1: strict admission, no sequence is ever suspended",                    \
+      1, OVERCOMMIT_MAX)                                                       \
     LOG_OPTIONS(X)                                                             \
     LOG_REQUEST_OPTIONS(X)                                                     \
     CONFIG_OPTIONS(X, "router")                                                \

@@ -214,6 +214,7 @@ static enum status assemble(struct program *p, struct error *e)
                                .max_waiting = p->args.max_waiting,
                                .gather_us = (int64_t)p->args.gather * 1000,
                                .headroom = p->args.headroom,
+                               .overcommit = p->args.overcommit,
                                .worker_wait_us =
                                    (int64_t)p->args.worker_wait * 1000};
     enum status st = models_load(p, e);

@@ -21,6 +21,8 @@
 #include "router/requests/slow_reader.h"
 #include "router/requests/submit.h"
 #include "router/requests/trial_deaths.h"
+#include "router/schedule/lengths.h"
+#include "router/schedule/overcommit.h"
 #include "router/schedule/policy.h"
 
 /* ---- events from the rooms below ---- */
@@ -280,6 +282,10 @@ bool router_worker_view(const struct router_core *r, uint32_t i,
         .granted_blocks = clamp_u32(w->owed[BLOCKS]),
         .granted_slots = clamp_u32(w->owed[SLOTS]),
         .granted_pages = clamp_u32(w->owed[PAGES]),
+        .greatest_pages = w->greatest,
+        .greatest_max = overcommit_bound(&r->schedule, w),
+        .n_suspended = w->ledger.n_suspended,
+        .grew = w->grew,
         .n_backlog = w->n_backlog,
         .n_sequences = w->n_running,
         .slow = w->state == WORKER_SLOW,
@@ -293,6 +299,20 @@ bool router_worker_view(const struct router_core *r, uint32_t i,
         .stage = w->stage,
         .n_stages = worker_n_stages(w),
     };
+    return true;
+}
+
+bool router_model_view(const struct router_core *r, uint32_t i,
+                       struct router_model_view *out)
+{
+    const struct model *m;
+
+    if (i >= r->fleet.n_models) {
+        return false;
+    }
+    m = r->fleet.models[i];
+    *out = (struct router_model_view){m->name, lengths_count(m->lengths),
+                                      lengths_permille(m->lengths)};
     return true;
 }
 
@@ -317,6 +337,11 @@ enum choice_state router_grant_state(const struct router_core *r,
         }
     }
     return CHOICE_ENDED;
+}
+
+bool router_undealt(const struct router_core *r)
+{
+    return !r->base.stopping && offers_undealt(&r->replicas);
 }
 
 bool router_session_view(const struct router_core *r, uint32_t i,

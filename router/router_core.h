@@ -49,18 +49,33 @@ struct router_worker_view {
      * are not held or granted. */
     uint32_t free_blocks, free_slots, free_pages;
     uint32_t granted_blocks, granted_slots, granted_pages;
-    uint64_t n_backlog;   /* tokens to compute before first tokens */
-    uint32_t n_sequences; /* granted, not yet ended and acknowledged */
-    bool slow;            /* its oldest plan has been in flight for long */
-    uint32_t n_suspects;  /* suspects among its sequences */
-    uint32_t n_barren;    /* consecutive barren lives of its lineage */
-    uint32_t readmit_ms;  /* milliseconds until it may be granted anything */
-    bool probation;       /* one sequence at a time */
-    bool draining;        /* it gets no grants */
-    bool serves;          /* it has all layers, or leads a replica */
-    uint64_t assembly;    /* id of its replica; 0: none */
+    uint64_t greatest_pages; /* that its sequences need at most, and */
+    uint64_t greatest_max;   /* the bound of overcommit.h; 0: none */
+    uint32_t n_suspended;    /* by its newest ledger */
+    bool grew;               /* a sequence that grows was here */
+    uint64_t n_backlog;      /* tokens to compute before first tokens */
+    uint32_t n_sequences;    /* granted, not yet ended and acknowledged */
+    bool slow;               /* its oldest plan has been in flight for long */
+    uint32_t n_suspects;     /* suspects among its sequences */
+    uint32_t n_barren;       /* consecutive barren lives of its lineage */
+    uint32_t readmit_ms;     /* milliseconds until it may be granted anything */
+    bool probation;          /* one sequence at a time */
+    bool draining;           /* it gets no grants */
+    bool serves;             /* it has all layers, or leads a replica */
+    uint64_t assembly;       /* id of its replica; 0: none */
     uint32_t stage, n_stages; /* its stage, and their number */
 };
+
+/* What the router has learned of a model, for auditors. */
+struct router_model_view {
+    const char *name;   /* valid until the next event */
+    uint64_t n_learned; /* ended choices that it learned from */
+    uint32_t expected;  /* length of outputs, thousandths of max_tokens */
+};
+
+/* Fills *out with the view of the i-th model.  Returns false past the last. */
+bool router_model_view(const struct router_core *r, uint32_t i,
+                       struct router_model_view *out);
 
 /* Fills *out with the view of the i-th worker session that is up.  Returns
  * false past the last. */
@@ -76,6 +91,10 @@ uint64_t router_prefixes(const struct router_core *r, uint32_t i, uint32_t *n);
  * session, for auditors; CHOICE_ENDED if none has. */
 enum choice_state router_grant_state(const struct router_core *r,
                                      struct peer_id worker, uint64_t grant);
+
+/* Returns whether layers could be dealt to offers now, for auditors: false when
+ * all that is due has run. */
+bool router_undealt(const struct router_core *r);
 
 /* The router's view of one session of any role, for auditors. */
 struct router_session_view {

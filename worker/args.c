@@ -19,6 +19,7 @@
 #include "worker/cache/prefix.h"
 #include "worker/cache/sequence.h"
 #include "worker/sequences/batch.h"
+#include "worker/sequences/ranges.h"
 #include "worker/stages/assembly.h"
 #include "worker/stages/leader.h"
 #include "worker/stages/mirror.h"
@@ -66,6 +67,7 @@ static const struct limit_row worker_limits[] = {
     LIMIT_ROW(PLAN_COPIES_MAX, "", "copies of a plan"),
     LIMIT_ROW(PLAN_BLOCKS_MAX, "blocks", "in the tables of a plan"),
     LIMIT_ROW(LOADS_MAX, "", "ranges removed before a plan"),
+    LIMIT_ROW(EMPTY_KEPT_MAX, "", "kept sequences at position 0"),
     LIMIT_ROW(LEADER_NAMES_MAX, "", "nodes or checkpoints of a Keep or Gone"),
     LIMIT_ROW(MIRROR_BLOCKS_MAX, "blocks", "in the leader's account of stages"),
 };
@@ -207,6 +209,14 @@ enum status args_layers(const char *text, uint32_t *begin, uint32_t *end,
     return ST_OK;
 }
 
+struct kv_request args_kv(const struct worker_args *a)
+{
+    return (struct kv_request){.dtype = a->kv_dtype,
+                               .scheme = a->kv_scheme,
+                               .bits = a->kv_bits,
+                               .group = a->kv_group};
+}
+
 enum status args_check(const struct worker_args *a, struct error *e)
 {
     struct log_options log = {a->log_level, a->log_file, NULL};
@@ -215,10 +225,6 @@ enum status args_check(const struct worker_args *a, struct error *e)
         return e->code;
     }
     option_sources_log(&a->sources);
-    if (strcmp(a->kv_dtype, "auto") != 0 && strcmp(a->kv_dtype, "f32") != 0) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "--kv-dtype %s: give auto or f32", a->kv_dtype);
-    }
     if ((a->block_tokens & (a->block_tokens - 1)) != 0) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "--block-tokens %u: give 1, 2, 4, 8, 16, 32 or 64",

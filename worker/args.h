@@ -8,6 +8,7 @@
 #include "common/base/option.h"
 #include "common/base/option_sources.h"
 #include "common/model/costs.h"
+#include "common/model/kv_format.h"
 #include "common/split/layer_split.h"
 #include "common/wire/curve_keys.h"
 #include "worker/worker_core.h"
@@ -40,8 +41,7 @@
       MODEL_CONTEXT_MAX)                                                       \
     X(block_tokens, U32, "N", "32", "tokens in a KV block", 1,                 \
       SHARD_BLOCK_TOKENS_MAX)                                                  \
-    X(kv_dtype, STRING, "DTYPE", "auto", "dtype of the KV cache: auto or f32", \
-      0, 0)                                                                    \
+    KV_OPTIONS(X)                                                              \
     X(threads, U32, "N", NULL, "compute threads (default: all CPUs)", 0, 256)  \
     X(pin, FLAG, NULL, NULL, "one exclusive CPU for each compute thread", 0,   \
       0)                                                                       \
@@ -131,6 +131,9 @@ void args_choose_steps(struct worker_args *a, bool gpu);
 /* Returns the largest step that the options allow, for a model of that
  * context.  Its threads are those of the options, or all CPUs. */
 struct costs_step args_step(const struct worker_args *a, uint32_t context);
+
+/* Returns the options of the KV cache. */
+struct kv_request args_kv(const struct worker_args *a);
 
 /* Prints the text that an option such as --help requests.  Returns false if
  * there is no such option. */

@@ -23,7 +23,7 @@ static enum status check_model(const struct program *p, struct error *e)
                               .context = a->context,
                               .max_rows = a->max_rows,
                               .slots = a->slots,
-                              .kv_f32 = strcmp(a->kv_dtype, "f32") == 0,
+                              .kv = args_kv(a),
                               .step = args_step(a, a->context)};
     enum status st;
 

@@ -167,6 +167,15 @@ static enum status config_read(struct program *p, struct error *e)
     return st;
 }
 
+static enum status format_choose(struct program *p, struct error *e)
+{
+    struct kv_request r = args_kv(&p->args);
+    enum status st = kv_format_choose(&p->kv, &p->config, &r, e);
+
+    kv_format_name(&p->kv, p->kv_name);
+    return st;
+}
+
 /* A model without a tokenizer is served by token ids alone. */
 static enum status tokenizer_read(struct program *p, struct error *e)
 {
@@ -220,7 +229,7 @@ struct kernels_options program_kernels(const struct program *p)
     const struct worker_args *a = &p->args;
 
     return (struct kernels_options){.device = a->device,
-                                    .kv.dtype = p->kv_dtype,
+                                    .kv = p->kv,
                                     .block_tokens = a->block_tokens,
                                     .max_tokens = a->step_tokens,
                                     .max_rows = a->max_rows,
@@ -325,8 +334,7 @@ static enum status pool_make(struct program *p, struct error *e)
     enum status st;
 
     forward_sizes(p->forward, &k);
-    p->sizes =
-        sizes_of(&p->config, p->begin, p->end, a->block_tokens, p->kv_dtype);
+    p->sizes = sizes_of(&p->config, p->begin, p->end, a->block_tokens, &p->kv);
     p->pages = k;
     p->need.pool =
         (struct pool_split_need){.page_bytes = k.page_bytes,
@@ -364,6 +372,7 @@ static struct worker_options core_options(const struct program *p)
         .name = p->name,
         .lineage = p->lineage,
         .model = p->config.name,
+        .kv_format = p->kv_name,
         .device = a->device,
         .has_tokenizer = p->tokenizer != NULL,
         .layer_begin = p->begin,
@@ -484,6 +493,7 @@ enum status program_begin(struct program *p, struct error *e)
     /* Before the weights are read: afterwards they would count as used. */
     p->available = budget_available("");
     st = config_read(p, e);
+    st = st == ST_OK ? format_choose(p, e) : st;
     st = st == ST_OK ? tokenizer_read(p, e) : st;
     if (st != ST_OK) {
         return error_wrap(e, "%s", p->args.model);
@@ -498,8 +508,6 @@ enum status program_begin(struct program *p, struct error *e)
     if (st != ST_OK) {
         return st;
     }
-    p->kv_dtype =
-        sizes_kv_dtype(&p->config, strcmp(p->args.kv_dtype, "f32") == 0);
     st = ports_make(p, e);
     /* Bound now, so that a port in use is reported before a long load.  A
      * scrape during the load waits in the backlog. */

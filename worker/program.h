@@ -20,7 +20,8 @@
 /* In the order in which it is made. */
 struct program {
     struct worker_args args;
-    enum dtype kv_dtype;
+    struct kv_format kv;
+    char kv_name[KV_NAME_MAX];
     struct kernels_options kernels;
     uint64_t available;
     struct model_config config;

@@ -29,7 +29,7 @@ static enum status costs_read(struct program *p, struct split_model *costs,
     struct checkpoint *files = NULL;
     enum status st = checkpoint_open(&files, p->args.model, e);
 
-    costs_of_shapes(costs, &p->config, p->kv_dtype);
+    costs_of_shapes(costs, &p->config, &p->kv);
     st = st == ST_OK ? costs_of_files(costs, &p->config, files, e) : st;
     checkpoint_close(&files);
     return st;
@@ -82,6 +82,7 @@ static enum status offer_make(struct program *p, const struct layer_costs *t,
         .name = p->name,
         .lineage = p->lineage,
         .model = p->config.name,
+        .kv_format = p->kv_name,
         .stage_endpoint = p->stage_endpoint,
         .n_stages = p->args.stages,
         .scratch_bytes = scratch_bytes(p, &t->measured),

@@ -46,6 +46,8 @@ static void fill_shard(struct worker_core *w, Sluice__V1__WorkerShard *m)
     m->scratch_bytes = o->scratch_bytes;
     m->pool_bytes = o->pool_bytes;
     m->device = wire_text(o->device);
+    m->has_kv_format = o->kv_format != NULL;
+    m->kv_format = wire_text(o->kv_format != NULL ? o->kv_format : "");
     m->has_host_pages = o->host_pages > 0;
     m->host_pages = o->host_pages;
     m->has_lineage = m->has_life = true;
@@ -408,6 +410,15 @@ void worker_evicted(const struct worker_core *w, uint64_t *nodes,
 
     *nodes = f.evicted;
     *checkpoints = f.evicted_checkpoints;
+}
+
+uint32_t worker_tenant_pages(const struct worker_core *w, uint32_t *most,
+                             uint64_t *n_full)
+{
+    const struct prefix *x = w->sequences.reuse.index;
+
+    *n_full = prefix_figures(x).at_quota;
+    return prefix_tenant_pages(x, most);
 }
 
 void worker_clear_index(struct worker_core *w)

@@ -107,6 +107,10 @@ uint32_t worker_nodes(const struct worker_core *w);
 /* Returns how many nodes and checkpoints of the prefix index were evicted. */
 void worker_evicted(const struct worker_core *w, uint64_t *nodes,
                     uint64_t *checkpoints);
+/* Returns the pages that the tenant with most of them has in the prefix index,
+ * for auditors.  *most: its quota; *n_full: additions at a quota. */
+uint32_t worker_tenant_pages(const struct worker_core *w, uint32_t *most,
+                             uint64_t *n_full);
 /* Forgets the prefix index, for auditors. */
 void worker_clear_index(struct worker_core *w);
 

@@ -109,11 +109,28 @@ static struct costs_step step_of(const struct fit *f,
         .opencl = opencl};
 }
 
-static enum dtype kv_of(const struct fit *f, const struct cluster_worker *w)
+/* Chooses the format of a worker's KV cache. */
+static enum status format_of(const struct fit *f,
+                             const struct cluster_worker *w,
+                             struct kv_format *kv, struct error *e)
 {
-    const char *text = option_of(&w->unit, "kv_dtype");
+    const char *bits = option_of(&w->unit, "kv_bits");
+    struct kv_request r = {.dtype = option_of(&w->unit, "kv_dtype"),
+                           .scheme = option_of(&w->unit, "kv_scheme"),
+                           .bits = bits != NULL ? strtod(bits, NULL) : 0,
+                           .group = number_of(&w->unit, "kv_group", 0)};
 
-    return sizes_kv_dtype(&f->config, text != NULL && strcmp(text, "f32") == 0);
+    return kv_format_choose(kv, &f->config, &r, e);
+}
+
+/* Returns that format, which check_formats() found valid. */
+static struct kv_format kv_of(const struct fit *f,
+                              const struct cluster_worker *w)
+{
+    struct kv_format kv;
+    struct error e;
+
+    return format_of(f, w, &kv, &e) == ST_OK ? kv : kv_format_plain(DTYPE_F32);
 }
 
 /* ---- a worker with fixed layers ---- */
@@ -124,8 +141,9 @@ static struct pool_budget need_of(const struct fit *f,
 {
     struct split_terms t = terms_of(f, w, 0);
     struct costs_step step = step_of(f, w);
+    struct kv_format kv = kv_of(f, w);
     struct sizes z =
-        sizes_of(&f->config, r->begin, r->end, t.block_tokens, kv_of(f, w));
+        sizes_of(&f->config, r->begin, r->end, t.block_tokens, &kv);
 
     step.tokens = costs_stage_tokens(&f->config, step.tokens);
     return (struct pool_budget){
@@ -215,8 +233,9 @@ static bool add_worker(const struct fit *f, const struct cluster_worker *w,
 static void set_costs(struct fit *f, const struct cluster_worker *w)
 {
     struct costs_step step = step_of(f, w);
+    struct kv_format kv = kv_of(f, w);
 
-    costs_of_shapes(&f->costs, &f->config, kv_of(f, w));
+    costs_of_shapes(&f->costs, &f->config, &kv);
     f->costs.head_scratch_bytes = costs_head_scratch(&f->config, &step);
     f->costs.hidden_scratch_bytes = costs_hidden_scratch(&f->config, &step);
 }
@@ -269,6 +288,44 @@ static void check_replica(struct fit *f, const struct cluster_worker *w)
                    "model %s in %" PRIu64 " stages: %s", f->model->name.text,
                    w->stages.v, e.text);
     }
+}
+
+/* Checks the KV formats of the model's workers, which must agree.  Returns
+ * whether all are valid. */
+static bool check_formats(struct fit *f)
+{
+    const struct cluster *c = f->layout->cluster;
+    const struct cluster_worker *first = NULL;
+    bool valid = true;
+
+    for (size_t i = 0; i < c->n_workers; i++) {
+        const struct cluster_worker *w = &c->workers[i];
+        char name[KV_NAME_MAX], other[KV_NAME_MAX];
+        struct kv_format kv, before;
+        struct error e;
+
+        if (cluster_model_find(c, w->model.text) != f->model ||
+            w->name.text == NULL) {
+            continue;
+        }
+        if (format_of(f, w, &kv, &e) != ST_OK) {
+            faults_add(f->faults, w->name.at, "worker %s: %s", w->name.text,
+                       e.text);
+            valid = false;
+            continue;
+        }
+        before = first != NULL ? kv_of(f, first) : kv;
+        if (!kv_format_same(&kv, &before)) {
+            faults_add(f->faults, w->name.at,
+                       "worker %s: its KV cache is %s, but that of worker %s "
+                       "of the same model is %s; give all workers of a model "
+                       "the same kv_* options",
+                       w->name.text, kv_format_name(&kv, name),
+                       first->name.text, kv_format_name(&before, other));
+        }
+        first = first != NULL ? first : w;
+    }
+    return valid;
 }
 
 static void check_workers(struct fit *f)
@@ -346,7 +403,9 @@ static void check_model(struct fit *f, const struct fit_where *where,
                    "model %s: %s: %s", m->name.text, f->dir, e.text);
         return;
     }
-    check_workers(f);
+    if (check_formats(f)) {
+        check_workers(f);
+    }
     check_last(f);
 }
 

@@ -17,7 +17,7 @@
 #include "client/ctl/pages.h"
 #include "client/lib/client.h"
 #include "common/base/option.h"
-#include "common/model/model_limits.h"
+#include "common/model/kv_format.h"
 #include "common/split/layer_split.h"
 #include "proto/common.pb-c.h"
 
@@ -170,6 +170,8 @@ enum ctl_exit {
       "number of stages, on the N best workers (default: all workers)", 1,     \
       STAGES_MAX)                                                              \
     X(in_order, FLAG, NULL, NULL, "stages in the order of --workers", 0, 0)    \
+    X(explain_blocks, FLAG, NULL, NULL,                                        \
+      "what an engine with aligned blocks would need instead", 0, 0)           \
     X(lengths, LIST, "N", NULL,                                                \
       "sequence lengths to count for, N or N,N,... (default: 1024, 4096, "     \
       "..., context)",                                                         \
@@ -178,7 +180,7 @@ enum ctl_exit {
       "longest sequence in tokens (default: the model's limit)", 1,            \
       MODEL_CONTEXT_MAX)                                                       \
     X(block_tokens, U32, "N", "32", "tokens per KV block", 1, 64)              \
-    X(kv_dtype, STRING, "DTYPE", "auto", "KV cache type: auto or f32", 0, 0)   \
+    KV_OPTIONS(X)                                                              \
     X(max_rows, U32, "N", "64", "sequences per step", 1, 512)                  \
     X(slots, U32, "N", NULL,                                                   \
       "most slots of each worker at once (default: --max-rows)", 0,            \

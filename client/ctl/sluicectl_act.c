@@ -22,6 +22,8 @@ static const char *state_word(int state)
         return "in prefill";
     case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_DECODE:
         return "in decode";
+    case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_SUSPENDED:
+        return "suspended";
     case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_KEPT:
         return "kept";
     case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED:
@@ -53,8 +55,9 @@ void ctl_print_receipt(FILE *to, const struct client_receipt *r)
  * A state that this version does not have becomes "unknown". */
 json_t *ctl_json_receipt(const struct client_receipt *r)
 {
-    static const char *const words[] = {"unknown", "queued", "prefill",
-                                        "decode",  "kept",   "finished"};
+    static const char *const words[] = {"unknown",  "queued", "prefill",
+                                        "decode",   "kept",   "finished",
+                                        "suspended"};
     bool known =
         r->state >= 0 && r->state < (int)(sizeof words / sizeof words[0]);
     json_t *j = json_object();

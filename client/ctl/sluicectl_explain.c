@@ -24,6 +24,10 @@ static void print_head(const Sluice__V1__ExplainReply *m)
     if (m->has_n_cached) {
         printf(", %u restored", m->n_cached);
     }
+    if (m->has_n_expected && m->has_max_tokens) {
+        printf("\noutput    %u of at most %u tokens expected", m->n_expected,
+               m->max_tokens);
+    }
     printf("\nqueued    %s", queued);
     if (m->has_position) {
         printf(", %u before it", m->position);
@@ -63,7 +67,12 @@ static void add_place(struct columns *t, const Sluice__V1__ExplainPlace *p)
         columns_cell(t, "-");
     }
     columns_cell(t, "%u", p->restorable);
-    columns_cell(t, "%llu", (unsigned long long)p->need_pages);
+    if (p->has_most_pages) {
+        columns_cell(t, "%llu to %llu", (unsigned long long)p->need_pages,
+                     (unsigned long long)p->most_pages);
+    } else {
+        columns_cell(t, "%llu", (unsigned long long)p->need_pages);
+    }
     columns_cell(t, "%llu", (unsigned long long)p->room_pages);
     columns_cell(t, "%u", p->n_running);
     columns_cell(t, "%s", p->has_reason ? ctl_name(p->reason) : "possible");

@@ -10,6 +10,7 @@
 #include "client/ctl/argument.h"
 #include "client/ctl/columns.h"
 #include "client/ctl/ctl.h"
+#include "client/ctl/plan_explain.h"
 #include "common/base/cpus.h"
 #include "common/model/costs.h"
 #include "common/model/directory.h"
@@ -22,7 +23,7 @@ struct plan {
     const struct ctl *ctl;
     struct model_config config;
     bool has_files;
-    enum dtype kv_dtype;
+    struct kv_format kv;
     struct argument_worker given[STAGES_MAX]; /* [n_workers] --workers */
     struct split_worker workers[STAGES_MAX];  /* for split_find() */
     size_t n_workers;
@@ -133,12 +134,12 @@ static enum status read_step(struct plan *p, struct error *e)
 static enum status read_terms(struct plan *p, struct error *e)
 {
     const struct ctl_options *o = &p->ctl->o;
+    const struct kv_request kv = {.dtype = o->kv_dtype,
+                                  .scheme = o->kv_scheme,
+                                  .bits = o->kv_bits,
+                                  .group = o->kv_group};
     uint32_t context = p->config.shape.context;
 
-    if (strcmp(o->kv_dtype, "auto") != 0 && strcmp(o->kv_dtype, "f32") != 0) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "--kv-dtype %s: auto or f32 is required", o->kv_dtype);
-    }
     if ((o->block_tokens & (o->block_tokens - 1)) != 0) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "--block-tokens %u: 1, 2, 4, 8, 16, 32 or 64 is "
@@ -150,10 +151,10 @@ static enum status read_terms(struct plan *p, struct error *e)
                          "--context %u: the model allows at most %u tokens",
                          o->context, context);
     }
-    if (sizes_check_slots(&p->config, o->slots, e) != ST_OK) {
+    if (sizes_check_slots(&p->config, o->slots, e) != ST_OK ||
+        kv_format_choose(&p->kv, &p->config, &kv, e) != ST_OK) {
         return e->code;
     }
-    p->kv_dtype = sizes_kv_dtype(&p->config, strcmp(o->kv_dtype, "f32") == 0);
     p->terms =
         (struct split_terms){.n_stages = o->stages,
                              .block_tokens = o->block_tokens,
@@ -171,7 +172,7 @@ static enum status read_costs(struct plan *p, const char *dir, struct error *e)
     struct checkpoint *files;
     enum status st;
 
-    costs_of_shapes(&p->model, &p->config, p->kv_dtype);
+    costs_of_shapes(&p->model, &p->config, &p->kv);
     if (p->ctl->o.scratch == 0) {
         p->model.head_scratch_bytes = costs_head_scratch(&p->config, &p->step);
         p->model.hidden_scratch_bytes =
@@ -210,6 +211,18 @@ static enum status read_all(struct plan *p, struct error *e)
 }
 
 /* ---- the result ---- */
+
+static struct plan_explain explain_of(const struct plan *p)
+{
+    return (struct plan_explain){.config = &p->config,
+                                 .kv = &p->kv,
+                                 .split = &p->split,
+                                 .workers = p->workers,
+                                 .lengths = p->lengths,
+                                 .n_lengths = p->n_lengths,
+                                 .block_tokens = p->terms.block_tokens,
+                                 .max_rows = p->terms.max_rows};
+}
 
 static const char *name_of(const struct plan *p, const struct split_stage *s)
 {
@@ -424,6 +437,11 @@ static void print_plan(struct plan *p)
         putchar('\n');
         print_alone(p);
     }
+    if (p->ctl->o.explain_blocks) {
+        struct plan_explain x = explain_of(p);
+
+        plan_explain_print(&x);
+    }
 }
 
 static void print_json(struct plan *p)
@@ -444,6 +462,11 @@ static void print_json(struct plan *p)
     json_object_set_new(j, "from_files", json_boolean(p->has_files));
     json_object_set_new(j, "every_order", json_boolean(p->split.every_order));
     json_object_set_new(j, "alone", alone);
+    if (p->ctl->o.explain_blocks) {
+        struct plan_explain x = explain_of(p);
+
+        json_object_set_new(j, "blocks", plan_explain_json(&x));
+    }
     ctl_print_json(j);
 }
 

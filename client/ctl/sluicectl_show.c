@@ -55,6 +55,38 @@ static void cell_share(struct columns *t, uint64_t part, uint64_t whole)
     }
 }
 
+static void cell_sequences(struct columns *t, const Sluice__V1__WorkerRow *w)
+{
+    if (w->ledger->n_suspended > 0) {
+        columns_cell(t, "%u, %u suspended", w->n_sequences,
+                     w->ledger->n_suspended);
+    } else {
+        columns_cell(t, "%u", w->n_sequences);
+    }
+}
+
+/* The greatest needs of its sequences and their bound, in pools. */
+static void cell_overcommit(struct columns *t, const Sluice__V1__WorkerRow *w)
+{
+    double pool = w->ledger->pages->total;
+
+    if (w->has_greatest_max && w->has_greatest_pages && pool > 0) {
+        columns_cell(t, "%.2f of %.0f", (double)w->greatest_pages / pool,
+                     (double)w->greatest_max / pool);
+    } else {
+        columns_cell(t, "-");
+    }
+}
+
+static void cell_host(struct columns *t, const Sluice__V1__Ledger *l)
+{
+    if (l->host_total > 0) {
+        columns_cell(t, "%u of %u", l->host_used, l->host_total);
+    } else {
+        columns_cell(t, "-");
+    }
+}
+
 static void add_worker(struct columns *t, const Sluice__V1__WorkerRow *w)
 {
     char pool[BYTES_TEXT];
@@ -68,11 +100,13 @@ static void add_worker(struct columns *t, const Sluice__V1__WorkerRow *w)
     }
     columns_cell(t, "%s", ctl_name(w->model));
     columns_cell(t, "%u-%u of %u", w->layer_begin, w->layer_end, w->n_layers);
-    columns_cell(t, "%u", w->n_sequences);
+    cell_sequences(t, w);
+    cell_overcommit(t, w);
     cell_pool(t, w->ledger->blocks);
     cell_pool(t, w->ledger->slots);
     columns_cell(t, "%u of %u", w->ledger->pages->cached,
                  w->ledger->pages->total);
+    cell_host(t, w->ledger);
     cell_share(t, w->n_reused_tokens, w->n_prompt_tokens);
     columns_cell(t, "%s", pool);
     columns_cell(t, "%llu", (unsigned long long)w->n_tokens);
@@ -129,8 +163,8 @@ int ctl_workers(struct ctl *c)
     int rc;
 
     columns_init(&t, "WORKER", "STATE", "MODEL", "LAYERS", "SEQUENCES",
-                 "BLOCKS", "SLOTS", "CACHED", "REUSED", "POOL", "TOKENS",
-                 "STEP", "SILENT", "DEVICE", NULL);
+                 "OVERCOMMIT", "BLOCKS", "SLOTS", "CACHED", "HOST", "REUSED",
+                 "POOL", "TOKENS", "STEP", "SILENT", "DEVICE", NULL);
     p.json = c->o.json ? json_array() : NULL;
     rc = all_workers(c, &p);
     if (rc != CTL_OK) {

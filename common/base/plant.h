@@ -120,16 +120,22 @@
     X(CHECKPOINT_ASTRAY, "a checkpoint is kept one unit before its place")    \
     X(HASH_WITHOUT_TENANT, "two tenants find each other's prefixes")          \
     X(EVENT_LOST, "an event of the prefix index is lost without a gap")       \
+    X(GAP_IGNORED, "the router goes on behind a gap in a worker's events")    \
+    X(QUOTA_IGNORED, "a tenant at its quota keeps what it adds")              \
     X(EVICTED_HELD, "blocks that a sequence holds are evicted")               \
     X(RESTORED_WITHOUT_COPY, "a restored sequence keeps its slot's state")    \
     X(FAILED_SAVE_KEPT, "a checkpoint that a failed step saved is used")      \
     X(TWIN_SHARES_LAST, "a twin writes into its source's last block")         \
+    X(TWIN_COPIES, "a twin copies its source's last full block")              \
     X(SPANS_FORGOTTEN, "a continued sequence moves as if all were prompt")    \
     X(MOVED_BLOCK_STALE, "a moved block is read at its old page")             \
     X(GENERATED_SHARED, "generated positions are shared as prompt ones")      \
     X(UNCACHED_KEPT, "a request without cache leaves its prefix")             \
     X(INDEX_OUTLIVES, "a stage keeps the index of an assembly that is over")  \
-    X(FEED_OUTLIVES, "the router keeps prefixes of a session that is over")
+    X(FEED_OUTLIVES, "the router keeps prefixes of a session that is over")   \
+    X(SUSPENDED_PASSED, "a place with suspended sequences gets new ones")     \
+    X(OVERCOMMIT_UNBOUND, "greatest needs exceed the bound of overcommit")    \
+    X(LENGTHS_MIXED, "a model is given the lengths of another one")
 
 #ifdef SLUICE_PLANTS
 

@@ -15,10 +15,10 @@ static void set_ends(struct split_model *m, const struct model_config *c,
 }
 
 void costs_of_shapes(struct split_model *m, const struct model_config *c,
-                     enum dtype kv)
+                     const struct kv_format *kv)
 {
     uint64_t embed = sizes_embedding(c);
-    struct page_sizes p = sizes_page(c, 1, kv);
+    struct page_sizes p = sizes_page(&c->shape, 0, c->shape.n_layers, 1, kv);
 
     memset(m, 0, sizeof *m);
     m->n_layers = c->shape.n_layers;
@@ -27,7 +27,7 @@ void costs_of_shapes(struct split_model *m, const struct model_config *c,
 
         m->layers[i] = (struct split_layer){
             .weight_bytes = sizes_layer(c, i),
-            .token_bytes = linear ? 0 : p.kv_bytes,
+            .token_bytes = linear ? 0 : sizes_kv(&c->shape, i, kv),
             .slot_bytes = linear ? page_linear_bytes(&p) : 0};
     }
     set_ends(m, c, embed, embed, sizes_last_norm(c));

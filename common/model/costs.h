@@ -16,6 +16,7 @@
 
 #include "common/model/checkpoint.h"
 #include "common/model/config.h"
+#include "common/model/kv_format.h"
 #include "common/split/layer_split.h"
 
 /* Defaults of --step-tokens and --chunk-tokens.  A GPU starves on the steps
@@ -37,7 +38,7 @@ struct costs_step {
 
 /* Fills m from the configuration alone, with matrices as in sizes.h. */
 void costs_of_shapes(struct split_model *m, const struct model_config *c,
-                     enum dtype kv);
+                     const struct kv_format *kv);
 
 /* Replaces the weights of m by those in the headers of the model's files,
  * each tensor as stored.  Errors as layout_make(). */

@@ -24,7 +24,8 @@
  * turboquant the norm.  A plain vector has only codes, its values; the cpu
  * backend stores plain keys transposed (kernels/cpu/cpu.h).
  *
- * Threading, memory: pure functions. */
+ * Threading, memory: pure functions.
+ * Limits: KV_*_MIN and KV_*_MAX of common/model/model_limits.h. */
 #ifndef COMMON_MODEL_KV_FORMAT_H
 #define COMMON_MODEL_KV_FORMAT_H
 
@@ -36,11 +37,27 @@
 #include "common/model/config.h"
 #include "common/model/weights.h"
 
-#define KV_GROUP          64 /* default of --kv-group */
-#define KV_TURBO_BITS     2  /* least and most bits of a turboquant value */
-#define KV_TURBO_BITS_MAX 4
-#define KV_NAME_MAX       32 /* bytes of a name, with its 0 */
-#define KV_NO_LAYER       UINT32_MAX
+#define KV_BITS       8                   /* affine; default of --kv-bits */
+#define KV_TURBO_BITS 3.5                 /* turboquant; default of --kv-bits */
+#define KV_GROUP      64                  /* default of --kv-group */
+#define KV_NAME_MAX   (KV_FORMAT_MAX + 1) /* bytes of a name, with its 0 */
+#define KV_NO_LAYER   UINT32_MAX
+
+/* Rows for the options of a program, which fill a kv_request. */
+#define KV_OPTIONS(X)                                                          \
+    X(kv_dtype, STRING, "DTYPE", "auto",                                       \
+      "dtype of the KV cache: auto, f32, f16 or bf16", 0, 0)                   \
+    X(kv_bits, F64, "BITS", NULL,                                              \
+      "bits of a quantised key or value: 8 or 4 (affine), 2 to 4 in steps of " \
+      "0.5 (turboquant) (default: not quantised)",                             \
+      0, 0)                                                                    \
+    X(kv_group, U32, "N", NULL,                                                \
+      "values that share a scale and a bias: 32, 64 or 128 (default: 64)", 0,  \
+      0)                                                                       \
+    X(kv_scheme, STRING, "NAME", NULL,                                         \
+      "how --kv-bits quantises: affine or turboquant (default: affine; "       \
+      "turboquant if the bits are no whole number)",                           \
+      0, 0)
 
 enum kv_scheme { KV_PLAIN, KV_AFFINE, KV_TURBOQUANT };
 
@@ -50,12 +67,13 @@ struct kv_format {
     uint32_t k_bits, v_bits; /* unused if plain */
     uint32_t group;          /* affine: 32, 64 or 128, divides hd */
     uint32_t whole;          /* layer of the model that stays plain, or
-                              * KV_NO_LAYER */
+                              * KV_NO_LAYER; unused if plain */
 };
 
 /* The options of a worker, as given; NULL or 0: absent. */
 struct kv_request {
-    const char *dtype;  /* auto, f32, f16, bf16 */
+    const char *dtype;  /* auto (bf16 for a model of bf16, else f32), f32, f16,
+                         * bf16 */
     const char *scheme; /* affine, turboquant */
     double bits;        /* affine 8 or 4; turboquant 2 to 4 in halves: keys have
                          * the lower, values the upper whole number */
@@ -76,10 +94,12 @@ struct kv_block {
 };
 
 /* Returns the format of a request for model c.  Fractional bits mean
- * turboquant, other bits affine, unless the scheme is given; without bits and
- * scheme the cache is plain.  Returns ST_INVALID_ARGUMENT, and what would be
- * right, for values out of range, a group that does not divide the head size,
- * or a head size that turboquant cannot rotate (no power of two). */
+ * turboquant, other bits affine, unless the scheme is given; a scheme without
+ * bits has KV_BITS or KV_TURBO_BITS; without bits and scheme the cache is
+ * plain.  Returns ST_INVALID_ARGUMENT, and what would be right, for
+ * values out of range, a group that does not divide the head size, a head size
+ * that turboquant cannot rotate (no power of two), a group that nothing uses,
+ * or a model without attention layers. */
 MUST_CHECK enum status kv_format_choose(struct kv_format *f,
                                         const struct model_config *c,
                                         const struct kv_request *r,

@@ -24,6 +24,11 @@
     X(MODEL_FACTOR_MAX, 65536, "", "scaling factor of rotary positions")  \
     X(MODEL_GROUP_MIN, 32, "weights", "a quantised group, at least")      \
     X(MODEL_GROUP_MAX, 128, "weights", "a quantised group")               \
+    X(KV_GROUP_MIN, 32, "values", "a group of a KV cache, at least")      \
+    X(KV_GROUP_MAX, 128, "values", "a group of a KV cache")               \
+    X(KV_TURBO_BITS_MIN, 2, "bits", "a turboquant value, at least")       \
+    X(KV_TURBO_BITS_MAX, 4, "bits", "a turboquant value")                 \
+    X(KV_TURBO_DIM_MIN, 16, "", "a head that turboquant takes, at least") \
     X(CONFIG_BYTES_MAX, 4194304, "bytes", "config.json")                  \
     X(INDEX_BYTES_MAX, 67108864, "bytes", "model.safetensors.index.json") \
     X(INDEX_MEMBERS_MAX, 524288, "entries", "such an index")              \

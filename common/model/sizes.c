@@ -175,38 +175,43 @@ static struct tally weights(const struct model_config *c, uint32_t begin,
     return t;
 }
 
-enum dtype sizes_kv_dtype(const struct model_config *c, bool f32)
+uint64_t sizes_kv(const struct model_shape *s, uint32_t layer,
+                  const struct kv_format *kv)
 {
-    return !f32 && c->shape.dtype == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32;
-}
+    struct kv_format f = kv_format_of_layer(kv, layer);
+    struct kv_block b;
 
-uint64_t sizes_kv(uint32_t n_kv_heads, uint32_t head_dim, enum dtype kv)
-{
-    return 2 * (uint64_t)n_kv_heads * head_dim * dtype_bytes(kv);
+    kv_block_make(&b, &f, s->n_kv_heads, s->head_dim, 1);
+    return b.bytes;
 }
 
 uint64_t sizes_state(const struct model_shape *s, uint32_t channels,
-                     enum dtype kv)
+                     enum dtype tail_dtype)
 {
     uint64_t state = (uint64_t)s->n_v_heads * s->k_dim * s->v_dim;
     uint64_t tail = (uint64_t)(s->conv - 1) * channels;
 
     /* The state accumulates over the whole sequence, so it stays float32. */
-    return state * sizeof(float) + tail * dtype_bytes(kv);
+    return state * sizeof(float) + tail * dtype_bytes(tail_dtype);
 }
 
-struct page_sizes sizes_page(const struct model_config *c,
-                             uint32_t block_tokens, enum dtype kv)
+struct page_sizes sizes_page(const struct model_shape *s, uint32_t begin,
+                             uint32_t end, uint32_t block_tokens,
+                             const struct kv_format *kv)
 {
-    const struct model_shape *s = &c->shape;
     uint64_t state =
         (uint64_t)s->n_v_heads * s->k_dim * s->v_dim * sizeof(float);
-    struct page_sizes p = {
-        .kv_bytes = block_tokens * sizes_kv(s->n_kv_heads, s->head_dim, kv)};
+    /* Any layer but the whole one. */
+    uint32_t other = kv->whole == 0 ? 1 : 0;
+    struct page_sizes p = {.kv_bytes = block_tokens * sizes_kv(s, other, kv)};
 
+    if (kv->scheme != KV_PLAIN && kv->whole >= begin && kv->whole < end) {
+        p.whole = 1 + kv->whole - begin;
+        p.whole_bytes = block_tokens * sizes_kv(s, kv->whole, kv);
+    }
     if (state > 0) {
         p.state_bytes = state;
-        p.tail_bytes = sizes_state(s, channels_of(s), kv) - state;
+        p.tail_bytes = sizes_state(s, channels_of(s), kv->dtype) - state;
     }
     return p;
 }
@@ -222,8 +227,20 @@ static void set_pages(struct sizes *z, const struct model_config *c,
     z->pages_per_slot = l.pages_per_slot;
 }
 
+static uint64_t token_bytes(const struct model_config *c, uint32_t begin,
+                            uint32_t end, const struct kv_format *kv)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = begin; i < end; i++) {
+        sum += c->mixers[i] == MIXER_ATTENTION ? sizes_kv(&c->shape, i, kv) : 0;
+    }
+    return sum;
+}
+
 struct sizes sizes_of(const struct model_config *c, uint32_t begin,
-                      uint32_t end, uint32_t block_tokens, enum dtype kv)
+                      uint32_t end, uint32_t block_tokens,
+                      const struct kv_format *kv)
 {
     const struct model_shape *s = &c->shape;
     struct tally t = weights(c, begin, end);
@@ -237,13 +254,13 @@ struct sizes sizes_of(const struct model_config *c, uint32_t begin,
 
     assert(begin < end && end <= s->n_layers);
     assert(block_tokens >= 1 && block_tokens <= SIZES_BLOCK_TOKENS_MAX);
-    z.token_bytes = z.n_attention * sizes_kv(s->n_kv_heads, s->head_dim, kv);
+    z.token_bytes = token_bytes(c, begin, end, kv);
     z.block_bytes = z.token_bytes * block_tokens;
     if (z.n_linear > 0) {
-        z.slot_bytes = z.n_linear * sizes_state(s, channels_of(s), kv);
+        z.slot_bytes = z.n_linear * sizes_state(s, channels_of(s), kv->dtype);
     }
     z.checkpoint_bytes = z.slot_bytes;
-    p = sizes_page(c, block_tokens, kv);
+    p = sizes_page(s, begin, end, block_tokens, kv);
     set_pages(&z, c, begin, end, &p);
     return z;
 }

@@ -1,9 +1,10 @@
 /* sizes.h - Memory of a layer range: weights, KV, state.
  *
- *     token       2 * nkv * hd values of the KV dtype, per attention layer
+ *     token       k and v of nkv heads as common/model/kv_format.h stores
+ *                 them, per attention layer; plain: 2 * nkv * hd values
  *     block       block_tokens of them, for all attention layers of the range
  *     slot        for each linear layer the state, Hv * Dk * Dv float32, and
- *                 the convolution's tail, (K-1) * C values of the KV dtype
+ *                 the convolution's tail, (K-1) * C values of kv.dtype
  *     checkpoint  a saved slot
  *     page        the unit of the pool (common/model/page_layout.h): a block,
  *                 or a slot if the range has no attention layer
@@ -20,6 +21,7 @@
 #include <stdint.h>
 
 #include "common/model/config.h"
+#include "common/model/kv_format.h"
 #include "common/model/page_layout.h"
 
 #define SIZES_BLOCK_TOKENS_MAX 65536
@@ -38,14 +40,11 @@ struct sizes {
     uint32_t pages_per_block, pages_per_slot; /* a checkpoint is a slot */
 };
 
-/* Returns the dtype of KV and convolution tails under `--kv-dtype auto`, or
- * with f32 set.  A cache is BF16 or F32; F32 for a model of any other dtype. */
-enum dtype sizes_kv_dtype(const struct model_config *c, bool f32);
-
 /* Computes the sizes of layers [begin, end) with blocks of block_tokens.
  * begin < end <= n_layers, 1 <= block_tokens <= SIZES_BLOCK_TOKENS_MAX. */
 struct sizes sizes_of(const struct model_config *c, uint32_t begin,
-                      uint32_t end, uint32_t block_tokens, enum dtype kv);
+                      uint32_t end, uint32_t block_tokens,
+                      const struct kv_format *kv);
 
 /* Checks --slots.  Returns ST_INVALID_ARGUMENT if a number is set and the model
  * has no linear layer, whatever the layers of the shard are. */
@@ -66,17 +65,20 @@ uint64_t sizes_layer(const struct model_config *c, uint32_t layer);
 uint64_t sizes_embedding(const struct model_config *c);
 uint64_t sizes_last_norm(const struct model_config *c);
 
-/* Returns one token's KV in one attention layer. */
-uint64_t sizes_kv(uint32_t n_kv_heads, uint32_t head_dim, enum dtype kv);
+/* Returns one token's KV in an attention layer, counted in the model. */
+uint64_t sizes_kv(const struct model_shape *s, uint32_t layer,
+                  const struct kv_format *kv);
 
 /* Returns one sequence's state and tail in one linear layer; channels is C. */
 uint64_t sizes_state(const struct model_shape *s, uint32_t channels,
-                     enum dtype kv);
+                     enum dtype tail_dtype);
 
-/* Returns the bytes of one layer of each kind, as pages hold them; those of a
- * kind that the model lacks are 0. */
-struct page_sizes sizes_page(const struct model_config *c,
-                             uint32_t block_tokens, enum dtype kv);
+/* Returns the bytes of one layer of each kind of layers [begin, end), as pages
+ * hold them; those of a kind that the model lacks are 0.  Backends lay out
+ * their pools with these. */
+struct page_sizes sizes_page(const struct model_shape *s, uint32_t begin,
+                             uint32_t end, uint32_t block_tokens,
+                             const struct kv_format *kv);
 
 /* Returns what one sequence of n tokens holds: whole blocks and a slot. */
 uint64_t sizes_sequence(const struct sizes *s, uint32_t block_tokens,

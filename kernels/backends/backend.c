@@ -89,6 +89,41 @@ static enum status check_options(const struct kernels_options *o,
     return st;
 }
 
+/* Repeats what kv_format_choose() checks, since the kernels rely on it. */
+static enum status check_format(const struct model_shape *s,
+                                const struct kv_format *f, struct error *e)
+{
+    const struct limit turbo[] = {
+        {"bits of a key", f->k_bits, KV_TURBO_BITS_MIN, KV_TURBO_BITS_MAX},
+        {"bits of a value", f->v_bits, KV_TURBO_BITS_MIN, KV_TURBO_BITS_MAX},
+        {"head size", s->head_dim, KV_TURBO_DIM_MIN, KERNELS_HEAD_DIM_MAX},
+    };
+    const struct limit group = {"group of a KV cache", f->group, KV_GROUP_MIN,
+                                KV_GROUP_MAX};
+    enum status st = ST_OK;
+
+    if (f->scheme == KV_TURBOQUANT) {
+        st = check_limits(turbo, 3, e);
+    } else if (f->scheme == KV_AFFINE) {
+        st = check_limits(&group, 1, e);
+    }
+    if (st == ST_OK && f->scheme == KV_TURBOQUANT &&
+        (s->head_dim & (s->head_dim - 1)) != 0) {
+        st = error_set(e, ST_INVALID_ARGUMENT,
+                       "head size %u: turboquant needs a power of two",
+                       s->head_dim);
+    }
+    if (st == ST_OK && f->scheme == KV_AFFINE &&
+        (s->head_dim % f->group != 0 || f->k_bits != f->v_bits ||
+         (f->k_bits != 4 && f->k_bits != 8))) {
+        st = error_set(e, ST_INVALID_ARGUMENT,
+                       "head size %u, groups of %u and %u bits: affine needs "
+                       "whole groups and 4 or 8 bits",
+                       s->head_dim, f->group, f->k_bits);
+    }
+    return st;
+}
+
 /* Checks here, once for all backends: a backend may rely on these limits for
  * its fixed-size arrays. */
 static enum status check_arguments(const struct shard_weights *w,
@@ -101,6 +136,7 @@ static enum status check_arguments(const struct shard_weights *w,
     /* A shape of 0 heads means that the shard has no layer of that kind. */
     if (st == ST_OK && s->n_heads > 0) {
         st = check_attention(s, e);
+        st = st == ST_OK ? check_format(s, &o->kv, e) : st;
     }
     if (st == ST_OK && s->n_v_heads > 0) {
         st = check_deltanet(s, e);

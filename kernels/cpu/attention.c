@@ -4,13 +4,10 @@
 #include <math.h>
 #include <string.h>
 
-#define TICK_QUERIES 4 /* queries between ticks: as many as share a read */
-
 struct attention_job {
     struct cpu *c;
     const struct attention_weights *w;
-    char *kv;            /* k and v of the layer in page 0 */
-    size_t stride;       /* bytes from page to page */
+    uint32_t layer;
     uint32_t group;      /* query heads of a kv head */
     uint32_t span;       /* tokens of a row in one task */
     uint32_t tasks_head; /* tasks of one kv head */
@@ -61,32 +58,7 @@ static void prepare_queries(const struct attention_job *j, uint32_t t)
             memcpy(a->gate + at * hd, a->q + at * step + hd, bytes);
         }
         prepare_head(j, t, j->w->q_norm, query);
-    }
-}
-
-/* Keys are stored transposed: this key is one column of [hd, block_tokens]. */
-static void store_key(const struct cpu *c, char *k, uint32_t at,
-                      const float *head)
-{
-    uint32_t hd = c->w->shape.head_dim, size = c->block_tokens;
-    union {
-        float f[KERNELS_HEAD_DIM_MAX];
-        uint16_t h[KERNELS_HEAD_DIM_MAX];
-    } row;
-
-    c->isa->narrow(&row, head, c->kv_dtype, hd);
-    if (c->kv_dtype == DTYPE_F32) {
-        float *out = (float *)(void *)k + at;
-
-        for (uint32_t d = 0; d < hd; d++) {
-            out[(size_t)d * size] = row.f[d];
-        }
-    } else {
-        uint16_t *out = (uint16_t *)(void *)k + at;
-
-        for (uint32_t d = 0; d < hd; d++) {
-            out[(size_t)d * size] = row.h[d];
-        }
+        cpu_kv_rotate(c, j->layer, query, 1);
     }
 }
 
@@ -96,19 +68,13 @@ static void store_kv(const struct attention_job *j, uint32_t t)
     const struct model_shape *s = &c->w->shape;
     const struct cpu_attention_scratch *a = &c->of[CPU_ATTENTION].attention;
     const struct kernel_row *row = &c->step->rows[c->row_of[t]];
-    uint32_t p = row->position + t - row->first, size = c->block_tokens;
-    size_t hd = s->head_dim, item = dtype_bytes(c->kv_dtype);
-    size_t plane = hd * size * item; /* k or v of one head */
-    char *block = j->kv + row->blocks[p / size] * j->stride;
+    size_t hd = s->head_dim, at = (size_t)t * s->n_kv_heads * hd;
 
     for (uint32_t h = 0; h < s->n_kv_heads; h++) {
-        size_t at = ((size_t)t * s->n_kv_heads + h) * hd;
-        char *v = block + (s->n_kv_heads + h) * plane;
-
-        prepare_head(j, t, j->w->k_norm, a->k + at);
-        store_key(c, block + h * plane, p % size, a->k + at);
-        c->isa->narrow(v + p % size * hd * item, a->v + at, c->kv_dtype, hd);
+        prepare_head(j, t, j->w->k_norm, a->k + at + h * hd);
     }
+    cpu_kv_store(c, j->layer, row, row->position + t - row->first, a->k + at,
+                 a->v + at);
 }
 
 /* Stores all keys and values of the step before any query reads them. */
@@ -139,23 +105,6 @@ static const struct kernel_row *find_span(const struct attention_job *j,
     }
 }
 
-/* Runs a few queries at a time, as the vector loop takes them anyway, and ticks
- * after each: over a long context even these are much work. */
-static void run_groups(struct cpu *c, struct attend_task *t)
-{
-    uint32_t left = t->n_q;
-
-    while (left > 0) {
-        t->n_q = left < TICK_QUERIES ? left : TICK_QUERIES;
-        c->isa->attend(t);
-        cpu_tick(c);
-        t->q += (size_t)t->n_q * t->hd;
-        t->y += (size_t)t->n_q * t->hd;
-        t->last += t->n_q;
-        left -= t->n_q;
-    }
-}
-
 /* Attends for some tokens of a row, with the query heads of one kv head. */
 static void attend_span(const struct attention_job *j,
                         const struct kernel_row *row, uint32_t first,
@@ -165,18 +114,12 @@ static void attend_span(const struct attention_job *j,
     const struct model_shape *s = &c->w->shape;
     const struct cpu_attention_scratch *a = &c->of[CPU_ATTENTION].attention;
     size_t hd = s->head_dim, bytes = hd * sizeof(float);
-    size_t plane = hd * c->block_tokens * dtype_bytes(c->kv_dtype);
     uint32_t left = row->n_tokens - first;
     uint32_t n = (left < j->span ? left : j->span) * j->group;
     struct attend_task t = {
         .q = lane->q,
         .y = lane->y,
         .last = lane->last,
-        .blocks = row->blocks,
-        .k = j->kv + kv_head * plane,
-        .v = j->kv + (s->n_kv_heads + kv_head) * plane,
-        .stride = j->stride,
-        .dtype = c->kv_dtype,
         .n_q = n,
         .hd = s->head_dim,
         .block_tokens = c->block_tokens,
@@ -194,7 +137,8 @@ static void attend_span(const struct attention_job *j,
         memcpy(lane->q + i * hd, a->query + (token * s->n_heads + head) * hd,
                bytes);
     }
-    run_groups(j->c, &t);
+    cpu_kv_attend(j->c, j->layer, row, kv_head, &t);
+    cpu_kv_rotate_back(c, j->layer, lane->y, n);
     for (uint32_t i = 0; i < n; i++) {
         size_t token = row->first + first + i / j->group;
         size_t head = kv_head * j->group + i % j->group;
@@ -259,8 +203,7 @@ void cpu_attention(struct kernels *k, uint32_t layer)
     size_t width = (size_t)n * s->n_heads * s->head_dim;
     struct attention_job j = {.c = c,
                               .w = &w->mixer.attention,
-                              .kv = cpu_kv(c, layer),
-                              .stride = cpu_stride(c, layer),
+                              .layer = layer,
                               .group = s->n_heads / s->n_kv_heads};
     const struct cpu_product out = {&j.w->o, j.w->o_bias, c->x, s->hidden,
                                     true};

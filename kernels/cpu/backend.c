@@ -206,8 +206,27 @@ static void turn_conv(struct cpu *c)
     }
 }
 
+static void set_formats(struct cpu *c)
+{
+    const struct model_shape *s = &c->w->shape;
+
+    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
+        struct cpu_layer *l = &c->layers[i];
+
+        l->kv = kv_format_of_layer(&c->kv, c->w->begin + i);
+        kv_block_make(&l->block, &l->kv, s->n_kv_heads, s->head_dim,
+                      c->block_tokens);
+    }
+    if (c->kv.scheme == KV_TURBOQUANT && s->n_kv_heads > 0) {
+        kv_turbo_make(&c->turbo[KV_KEYS], s->head_dim, c->kv.k_bits, KV_KEYS);
+        kv_turbo_make(&c->turbo[KV_VALUES], s->head_dim, c->kv.v_bits,
+                      KV_VALUES);
+    }
+}
+
 static void set_sizes(struct cpu *c)
 {
+    set_formats(c);
     cpu_lay_out(c);
     c->sizes.page_bytes = c->pages.page_bytes;
     c->sizes.pages_per_block = c->pages.pages_per_block;
@@ -387,7 +406,7 @@ enum status cpu_new(struct kernels **out, const struct shard_weights *w,
     c->base.ops = &cpu_ops;
     c->w = w;
     c->isa = isa;
-    c->kv_dtype = o->kv.dtype;
+    c->kv = o->kv;
     c->block_tokens = o->block_tokens;
     c->sizes.max_tokens = or_default(o->max_tokens, KERNELS_STEP_TOKENS);
     c->sizes.max_rows = or_default(o->max_rows, KERNELS_STEP_ROWS);

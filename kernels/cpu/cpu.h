@@ -4,12 +4,13 @@
  * [n_pages, page_bytes] (common/model/page_layout.h).  Within it, per layer:
  *
  *     attention  kv     k [nkv, hd, block_tokens],
- *                       v [nkv, block_tokens, hd] kv_dtype, in each page
+ *                       v [nkv, block_tokens, hd] kv.dtype, in each page;
+ *                       of a quantised layer as kv_format.h has it
  *     linear     state  [Hv, Dk, Dv] float32, in each slot
- *                tail   [K-1, C] kv_dtype, in each slot
+ *                tail   [K-1, C] kv.dtype, in each slot
  *
- * Keys are stored transposed, with positions innermost, so that the scores of
- * sixteen positions fill a register.
+ * Plain keys are stored transposed, with positions innermost, so that the
+ * scores of sixteen positions fill a register.
  *
  * Threading: the caller of kernels.h, and the helpers of threads.h inside an
  * operator.  Memory: only cpu_new() and cpu_alloc() allocate. */
@@ -22,6 +23,7 @@
 #include "kernels/cpu/threads.h"
 #include "kernels/isa/isa.h"
 #include "kernels/kernels.h"
+#include "kernels/kv_codec.h"
 
 /* Work below this many multiply-adds stays on the caller's thread. */
 #define CPU_SMALL_WORK 32768
@@ -35,7 +37,9 @@
 #define CPU_BUCKETS     (1u << CPU_BUCKET_BITS)
 
 struct cpu_layer {
-    float *conv; /* [K, C] float32: the weights, transposed */
+    float *conv;         /* [K, C] float32: the weights, transposed */
+    struct kv_format kv; /* of an attention layer */
+    struct kv_block block;
 };
 
 /* Intermediate tensors of a mixer or MLP; they share one area. */
@@ -76,7 +80,8 @@ struct cpu {
     struct kernels base;
     const struct shard_weights *w;
     struct kernels_sizes sizes;
-    enum dtype kv_dtype;
+    struct kv_format kv;      /* of the whole model */
+    struct kv_turbo turbo[2]; /* with turboquant; by enum kv_half */
     uint32_t block_tokens;
     const struct cpu_isa *isa;
     struct threads *threads;
@@ -147,6 +152,20 @@ void cpu_matmul(struct cpu *c, const float *x, uint32_t n_x,
 /* Computes out[t] = norm(x[t]) * gamma; x, out [n, H]. */
 void cpu_norm(struct cpu *c, float *out, const float *x, uint32_t n,
               const float *gamma);
+
+/* Rotates `n` heads x [n, hd] into the basis of the layer's keys, or back out
+ * of that of its values; does nothing unless the layer has turboquant. */
+void cpu_kv_rotate(const struct cpu *c, uint32_t layer, float *x, uint32_t n);
+void cpu_kv_rotate_back(const struct cpu *c, uint32_t layer, float *x,
+                        uint32_t n);
+/* Stores k and v [nkv, hd] of position p of a row. */
+void cpu_kv_store(const struct cpu *c, uint32_t layer,
+                  const struct kernel_row *row, uint32_t p, const float *k,
+                  const float *v);
+/* Attends with the queries of t, whose blocks, dtype and storage it sets, over
+ * one kv head of a row; ticks every few queries. */
+void cpu_kv_attend(struct cpu *c, uint32_t layer, const struct kernel_row *row,
+                   uint32_t kv_head, struct attend_task *t);
 
 /* Computes the layout of the pool's pages from the shard's shape. */
 void cpu_lay_out(struct cpu *c);

@@ -69,12 +69,12 @@ static void conv_job(void *arg, uint32_t task, uint32_t thread)
     struct conv_task t = {
         .w = j->c->layers[j->layer].conv + first,
         .tail =
-            tail == NULL ? NULL : tail + first * dtype_bytes(j->c->kv_dtype),
+            tail == NULL ? NULL : tail + first * dtype_bytes(j->c->kv.dtype),
         .ld = j->channels,
         .ld_w = j->channels,
         .n = left < CONV_CHANNELS ? left : CONV_CHANNELS,
         .k = j->m->conv,
-        .dtype = j->c->kv_dtype,
+        .dtype = j->c->kv.dtype,
     };
 
     (void)thread;

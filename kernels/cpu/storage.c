@@ -5,13 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static size_t kv_bytes(const struct cpu *c)
-{
-    const struct model_shape *s = &c->w->shape;
-
-    return (size_t)2 * s->n_kv_heads * s->head_dim * c->block_tokens *
-           dtype_bytes(c->kv_dtype);
-}
+#include "common/model/sizes.h"
 
 size_t cpu_state_floats(const struct cpu *c)
 {
@@ -31,7 +25,7 @@ static size_t tail_bytes(const struct cpu *c)
     size_t channels =
         (size_t)2 * s->n_k_heads * s->k_dim + (size_t)s->n_v_heads * s->v_dim;
 
-    return s->conv > 0 ? (s->conv - 1) * channels * dtype_bytes(c->kv_dtype)
+    return s->conv > 0 ? (s->conv - 1) * channels * dtype_bytes(c->kv.dtype)
                        : 0;
 }
 
@@ -47,9 +41,8 @@ static bool is_linear(const struct cpu *c, uint32_t layer)
 
 void cpu_lay_out(struct cpu *c)
 {
-    const struct page_sizes sizes = {.kv_bytes = kv_bytes(c),
-                                     .state_bytes = state_bytes(c),
-                                     .tail_bytes = tail_bytes(c)};
+    const struct page_sizes sizes = sizes_page(
+        &c->w->shape, c->w->begin, c->w->end, c->block_tokens, &c->kv);
     enum mixer_kind kinds[MODEL_LAYERS_MAX];
 
     assert(n_layers(c) <= MODEL_LAYERS_MAX);
@@ -210,7 +203,7 @@ void cpu_poison_pages(struct kernels *k, uint32_t first, uint32_t n)
 /* Transposes keys from [hd, block_tokens] to [hd] a position, and back. */
 static void keys_copy(const struct cpu *c, char *k, char *out, bool write)
 {
-    size_t item = dtype_bytes(c->kv_dtype), hd = c->w->shape.head_dim;
+    size_t item = dtype_bytes(c->kv.dtype), hd = c->w->shape.head_dim;
     size_t row = c->w->shape.n_kv_heads * hd * item;
 
     for (size_t d = 0; d < hd; d++) {
@@ -221,16 +214,13 @@ static void keys_copy(const struct cpu *c, char *k, char *out, bool write)
     }
 }
 
-void cpu_block_copy(struct kernels *k, uint32_t layer, uint32_t block, void *kv,
-                    bool write)
+/* Copies k and v of a plain layer. */
+static void plain_copy(const struct cpu *c, char *in, char *out, bool write)
 {
-    struct cpu *c = cpu_of(k);
     const struct model_shape *s = &c->w->shape;
-    size_t head = s->head_dim * dtype_bytes(c->kv_dtype);
+    size_t head = s->head_dim * dtype_bytes(c->kv.dtype);
     size_t plane = head * c->block_tokens, half = plane * s->n_kv_heads;
-    char *in = cpu_kv(c, layer) + block * cpu_stride(c, layer), *out = kv;
 
-    assert(in_pool(c, block, 1));
     for (size_t h = 0; h < s->n_kv_heads; h++) {
         keys_copy(c, in + h * plane, out + h * head, write);
         for (size_t p = 0; p < c->block_tokens; p++) {
@@ -238,6 +228,20 @@ void cpu_block_copy(struct kernels *k, uint32_t layer, uint32_t block, void *kv,
                        out + half + (p * s->n_kv_heads + h) * head, head,
                        write);
         }
+    }
+}
+
+void cpu_block_copy(struct kernels *k, uint32_t layer, uint32_t block, void *kv,
+                    bool write)
+{
+    struct cpu *c = cpu_of(k);
+    char *in = cpu_kv(c, layer) + block * cpu_stride(c, layer);
+
+    assert(in_pool(c, block, 1));
+    if (c->layers[layer].kv.scheme == KV_PLAIN) {
+        plain_copy(c, in, kv, write);
+    } else {
+        move_bytes(in, kv, c->layers[layer].block.bytes, write);
     }
 }
 

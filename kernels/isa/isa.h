@@ -91,6 +91,28 @@ struct attend_task {
     float *s; /* [ATTEND_QUERIES, ATTEND_SPAN] scratch */
 };
 
+/* Keys or values of one kv head in blocks of a quantised layer
+ * (common/model/kv_format.h). */
+struct attend_codes {
+    const char *codes;  /* block b at b * stride: [block_tokens, code_bytes] */
+    const char *params; /* block b at b * stride: [block_tokens, param_bytes] */
+    uint32_t bits, code_bytes;
+    const float *centroids; /* [1 << bits] of turboquant; NULL: affine */
+};
+
+/* The same over quantised keys and values, but for the order of a score: lane j
+ * of sixteen sums d = j, j+16, ...; then v16_sum.
+ *
+ *     affine      k_pd and v_pd are scale * q + bias, rounded once
+ *     turboquant  k_pd = c[q]; s_p is multiplied by the key's norm before
+ *                 `scale`, and the weight of v_p by the value's norm.  Queries
+ *                 and results are in the rotated basis. */
+struct attend_quantised {
+    struct attend_task t; /* its k and v are unused; dtype: of parameters */
+    struct attend_codes k, v;
+    uint32_t group; /* of affine: 32, 64 or 128, divides hd */
+};
+
 /* u[t, c] = silu(sum_j w[j, c] in[t-K+1+j, c]), j in order.  Inputs before t =
  * 0 come from the tail.  All past inputs, inside the chunk too, are rounded to
  * the tail's dtype.  The last K-1 rows become the new tail. */
@@ -129,6 +151,7 @@ struct cpu_isa {
     /* out[n_w, k] = scale * q + bias, rounded once. */
     void (*dequantise)(float *out, const struct quantised *w, uint32_t n_w);
     void (*attend)(const struct attend_task *t);
+    void (*attend_quantised)(const struct attend_quantised *a);
     void (*conv)(const struct conv_task *t);
     void (*delta)(const struct delta_task *t);
     /* out[i] = in[i] / sqrt(mean(in^2) + eps) * gamma[i], n values. */

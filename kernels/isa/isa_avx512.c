@@ -5,15 +5,17 @@
 
 #include "kernels/isa/simd_math.h"
 
+#include "kernels/isa/isa_rows.inc"
+
 #include "kernels/isa/isa_matmul.inc"
 
 #include "kernels/isa/isa_quantised.inc"
 
 #include "kernels/isa/isa_attend.inc"
 
-#include "kernels/isa/isa_delta.inc"
+#include "kernels/isa/isa_attend_quantised.inc"
 
-#include "kernels/isa/isa_rows.inc"
+#include "kernels/isa/isa_delta.inc"
 
 const struct cpu_isa isa_avx512 = {
     .name = "avx512",
@@ -21,6 +23,7 @@ const struct cpu_isa isa_avx512 = {
     .matmul_quantised = matmul_quantised,
     .dequantise = dequantise,
     .attend = attend,
+    .attend_quantised = attend_quantised,
     .conv = conv,
     .delta = delta,
     .rms_norm = rms_norm,

@@ -15,6 +15,9 @@
 #define TILE_FEW_W 1
 #define TILE_FEW   UINT32_MAX
 
+/* Positions of a quantised cache whose scores share a read of the queries. */
+#define TILE_KEYS 1
+
 struct v16 {
     __m256 lo, hi;
 };
@@ -101,6 +104,70 @@ static inline struct v16 v16_load8(struct v16_group g, const uint8_t *p)
 
     return (struct v16){v16_ungroup(g, _mm256_cvtepu8_epi32(q)),
                         v16_ungroup(g, _mm256_cvtepu8_epi32(high))};
+}
+
+/* A look-up uses the lowest three bits of a lane: a table of four values is
+ * repeated, so that the bits above a code do not matter; one of sixteen is two
+ * tables. */
+struct v16_book {
+    __m256 low, high;
+};
+
+static inline struct v16_book v16_book(const float *values, uint32_t bits)
+{
+    float all[16];
+
+    for (uint32_t i = 0; i < 16; i++) {
+        all[i] = values[i & ((1u << bits) - 1)];
+    }
+    return (struct v16_book){_mm256_loadu_ps(all), _mm256_loadu_ps(all + 8)};
+}
+
+/* Looks up eight codes, the first at the bits `at` of a word. */
+static inline __m256 v16_look_up(struct v16_book b, const uint8_t *p,
+                                 __m256i at)
+{
+    int word;
+
+    memcpy(&word, p, sizeof word);
+    return _mm256_permutevar8x32_ps(
+        b.low, _mm256_srlv_epi32(_mm256_set1_epi32(word), at));
+}
+
+static inline struct v16 v16_look_up2(struct v16_book b, const uint8_t *p)
+{
+    __m256i low = _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14);
+    __m256i high = _mm256_setr_epi32(16, 18, 20, 22, 24, 26, 28, 30);
+
+    return (struct v16){v16_look_up(b, p, low), v16_look_up(b, p, high)};
+}
+
+/* The second word starts 8 bits before the ninth value, so that no more than 6
+ * bytes are read. */
+static inline struct v16 v16_look_up3(struct v16_book b, const uint8_t *p)
+{
+    __m256i low = _mm256_setr_epi32(0, 3, 6, 9, 12, 15, 18, 21);
+    __m256i high = _mm256_setr_epi32(8, 11, 14, 17, 20, 23, 26, 29);
+
+    return (struct v16){v16_look_up(b, p, low), v16_look_up(b, p + 2, high)};
+}
+
+/* Bit 3 of a code, moved to the sign, chooses the table. */
+static inline __m256 v16_choose(struct v16_book b, __m256i code)
+{
+    __m256 sign = _mm256_castsi256_ps(_mm256_slli_epi32(code, 28));
+
+    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(b.low, code),
+                            _mm256_permutevar8x32_ps(b.high, code), sign);
+}
+
+static inline struct v16 v16_look_up4(struct v16_book b, const uint8_t *p)
+{
+    uint32_t words[2];
+
+    memcpy(words, p, sizeof words);
+    return (struct v16){v16_choose(b, v16_halves(words[0])),
+                        v16_choose(b, v16_halves(words[1]))};
 }
 
 static inline __m256i v16_round_bf16(__m256 a)

@@ -15,6 +15,9 @@
 #define TILE_FEW_W 3
 #define TILE_FEW   32
 
+/* Positions of a quantised cache whose scores share a read of the queries. */
+#define TILE_KEYS 4
+
 struct v16 {
     __m512 v;
 };
@@ -89,6 +92,55 @@ static inline struct v16 v16_load8(struct v16_group g, const uint8_t *p)
     __m512 wide = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(q));
 
     return (struct v16){_mm512_fmadd_ps(wide, g.scale, g.bias)};
+}
+
+/* A look-up uses the lowest four bits of a lane: a table of fewer values is
+ * repeated, so that the bits above a code do not matter. */
+struct v16_book {
+    __m512 all;
+};
+
+static inline struct v16_book v16_book(const float *values, uint32_t bits)
+{
+    float all[16];
+
+    for (uint32_t i = 0; i < 16; i++) {
+        all[i] = values[i & ((1u << bits) - 1)];
+    }
+    return (struct v16_book){_mm512_loadu_ps(all)};
+}
+
+static inline struct v16 v16_look_up2(struct v16_book b, const uint8_t *p)
+{
+    __m512i at = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22,
+                                   24, 26, 28, 30);
+    int word;
+
+    memcpy(&word, p, sizeof word);
+    return (struct v16){_mm512_permutexvar_ps(
+        _mm512_srlv_epi32(_mm512_set1_epi32(word), at), b.all)};
+}
+
+/* The second word starts 8 bits before the ninth value, so that no more than 6
+ * bytes are read. */
+static inline struct v16 v16_look_up3(struct v16_book b, const uint8_t *p)
+{
+    __m512i at = _mm512_setr_epi32(0, 3, 6, 9, 12, 15, 18, 21, 8, 11, 14, 17,
+                                   20, 23, 26, 29);
+    int words[2];
+
+    memcpy(&words[0], p, sizeof *words);
+    memcpy(&words[1], p + 2, sizeof *words);
+    __m512i all =
+        _mm512_mask_set1_epi32(_mm512_set1_epi32(words[0]), 0xff00, words[1]);
+
+    return (struct v16){
+        _mm512_permutexvar_ps(_mm512_srlv_epi32(all, at), b.all)};
+}
+
+static inline struct v16 v16_look_up4(struct v16_book b, const uint8_t *p)
+{
+    return v16_load4((struct v16_group){.all = b.all}, p);
 }
 
 static inline void v16_store_bf16(uint16_t *p, struct v16 a)

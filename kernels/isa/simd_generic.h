@@ -24,6 +24,9 @@
 #define TILE_FEW_W 1
 #define TILE_FEW   32
 
+/* Positions of a quantised cache whose scores share a read of the queries. */
+#define TILE_KEYS 1
+
 struct v16 {
     float f[16];
 };
@@ -87,6 +90,37 @@ static inline struct v16 v16_load4(struct v16_group g, const uint8_t *p)
 static inline struct v16 v16_load8(struct v16_group g, const uint8_t *p)
 {
     LANES(fmaf((float)p[i], g.scale, g.bias));
+}
+
+/* Looks up sixteen codes of 2, 3 or 4 bits in a table of all their values. */
+struct v16_book {
+    const float *values;
+};
+
+/* values [1 << bits] must outlive the book. */
+static inline struct v16_book v16_book(const float *values, uint32_t bits)
+{
+    (void)bits;
+    return (struct v16_book){values};
+}
+
+static inline struct v16 v16_look_up2(struct v16_book b, const uint8_t *p)
+{
+    LANES(b.values[p[i / 4] >> i % 4 * 2 & 3]);
+}
+
+/* Reads 6 bytes, as eight values are 24 bits. */
+static inline struct v16 v16_look_up3(struct v16_book b, const uint8_t *p)
+{
+    uint32_t half[2] = {p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16,
+                        p[3] | (uint32_t)p[4] << 8 | (uint32_t)p[5] << 16};
+
+    LANES(b.values[half[i / 8] >> i % 8 * 3 & 7]);
+}
+
+static inline struct v16 v16_look_up4(struct v16_book b, const uint8_t *p)
+{
+    LANES(b.values[p[i / 2] >> i % 2 * 4 & 15]);
 }
 
 static inline void v16_store_bf16(uint16_t *p, struct v16 a)

@@ -6,39 +6,49 @@
 #include "kernels/opencl/chain.h"
 #include "kernels/opencl/host/launch.h"
 #include "kernels/opencl/host/memory.h"
+#include "kernels/opencl/kv.h"
 #include "kernels/opencl/nv/attention_nv.h"
+#include "kernels/opencl/pool.h"
 #include "kernels/opencl/rows.h"
 
 #define WG 64
 
+/* The portable kernels for plain layers, or for quantised ones. */
+struct portable {
+    struct opencl_kernel *prepare, *decode, *prefill;
+};
+
 struct opencl_attention {
     struct opencl_attention_nv *nv; /* NVIDIA's kernels; NULL: the portable
                                      * ones */
-    struct opencl_kernel *prepare, *decode, *prefill;
-    struct opencl_tensor in;    /* [T, in.rows] f32: q, k, v as projected */
-    struct opencl_tensor query; /* [T, nh*hd] f32 normed and rotated */
-    struct opencl_tensor y;     /* [T, nh*hd] operand dtype */
+    struct portable of[2];          /* [the layer is quantised] */
+    struct opencl_tensor in;        /* [T, in.rows] f32: q, k, v as projected */
+    struct opencl_tensor query;     /* [T, nh*hd] f32 normed and rotated */
+    struct opencl_tensor y;         /* [T, nh*hd] operand dtype */
     struct opencl_tensor part, tickets; /* for kernels that split a context */
 };
 
 static const struct opencl_variant prepare[] = {
-    {.file = "attention",
+    {.file = "kv+attention",
      .kernel = "attention_prepare",
      .wg = WG,
      .tile_rows = 4},
 };
 static const struct opencl_variant decode[] = {
-    {.file = "attention", .kernel = "attention", .wg = WG, .tile_rows = 1},
+    {.file = "kv+attention", .kernel = "attention", .wg = WG, .tile_rows = 1},
 };
 static const struct opencl_variant prefill[] = {
-    {.file = "attention", .kernel = "attention", .wg = WG, .tile_rows = 4},
+    {.file = "kv+attention", .kernel = "attention", .wg = WG, .tile_rows = 4},
 };
 
-/* All layers of a kind have the same shape, so the first stands for all. */
-static const struct opencl_layer *first_of(const struct opencl *c)
+/* Returns the first attention layer that is quantised or not, or NULL.  All
+ * attention layers have the same shape. */
+static const struct opencl_layer *first_of(const struct opencl *c,
+                                           bool quantised)
 {
     for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
-        if (c->layers[i].kind == MIXER_ATTENTION) {
+        if (c->layers[i].kind == MIXER_ATTENTION &&
+            opencl_is_quantised(c, i) == quantised) {
             return &c->layers[i];
         }
     }
@@ -59,38 +69,77 @@ static void request_scratch(struct opencl *c, const struct opencl_layer *l)
                    dtype_bytes(c->matmul->operand));
 }
 
-enum status opencl_attention_setup(struct opencl *c, struct error *e)
+static enum status choose_portable(struct opencl *c, struct portable *p,
+                                   const struct opencl_layer *l,
+                                   const char *defines, struct error *e)
 {
-    const struct opencl_layer *l = first_of(c);
-    struct opencl_attention *a = calloc(1, sizeof *a);
+    const struct opencl_shape shape = {l->attention.in.rows,
+                                       l->attention.in.cols, c->kv_dtype};
+    enum status st =
+        opencl_choose(c, &p->prepare, prepare, 1, &shape, defines, e);
+
+    if (st == ST_OK) {
+        st = opencl_choose(c, &p->decode, decode, 1, &shape, defines, e);
+    }
+    if (st == ST_OK) {
+        st = opencl_choose(c, &p->prefill, prefill, 1, &shape, defines, e);
+    }
+    return st;
+}
+
+/* Chooses the kernels of plain layers, if there are any. */
+static enum status choose_plain(struct opencl *c, struct error *e)
+{
+    const struct opencl_layer *l = first_of(c, false);
     char defines[64];
     enum status st;
 
-    c->attention = a;
-    if (!a) {
+    if (l == NULL) {
+        return ST_OK;
+    }
+    (void)snprintf(defines, sizeof defines, "-DOPERAND_DTYPE=%d",
+                   (int)c->matmul->operand);
+    st = opencl_attention_nv_setup(c, &c->attention->nv, defines, e);
+    return st == ST_OK
+               ? choose_portable(c, &c->attention->of[false], l, defines, e)
+               : st;
+}
+
+/* Chooses those of quantised layers. */
+static enum status choose_quantised(struct opencl *c, struct error *e)
+{
+    const struct opencl_layer *l = first_of(c, true);
+    char defines[OPENCL_KV_DEFINES_MAX + 64], kv[OPENCL_KV_DEFINES_MAX];
+    enum status st;
+
+    if (l == NULL) {
+        return ST_OK;
+    }
+    st = opencl_kv_defines(c, kv, e);
+    (void)snprintf(defines, sizeof defines, "-DOPERAND_DTYPE=%d %s",
+                   (int)c->matmul->operand, kv);
+    return st == ST_OK
+               ? choose_portable(c, &c->attention->of[true], l, defines, e)
+               : st;
+}
+
+enum status opencl_attention_setup(struct opencl *c, struct error *e)
+{
+    const struct opencl_layer *l = first_of(c, false);
+    enum status st;
+
+    c->attention = calloc(1, sizeof *c->attention);
+    if (!c->attention) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
                          "not enough memory for kernels");
     }
+    l = l ? l : first_of(c, true);
     if (!l) {
         return ST_OK;
     }
-    const struct opencl_shape shape = {l->attention.in.rows,
-                                       l->attention.in.cols, c->kv_dtype};
-
-    (void)snprintf(defines, sizeof defines, "-DOPERAND_DTYPE=%d",
-                   (int)c->matmul->operand);
     request_scratch(c, l);
-    st = opencl_choose(c, &a->prepare, prepare, 1, &shape, defines, e);
-    if (st == ST_OK) {
-        st = opencl_attention_nv_setup(c, &a->nv, defines, e);
-    }
-    if (st == ST_OK) {
-        st = opencl_choose(c, &a->decode, decode, 1, &shape, defines, e);
-    }
-    if (st == ST_OK) {
-        st = opencl_choose(c, &a->prefill, prefill, 1, &shape, defines, e);
-    }
-    return st;
+    st = choose_plain(c, e);
+    return st == ST_OK ? choose_quantised(c, e) : st;
 }
 
 const struct opencl_tensor *opencl_attention_in(const struct opencl *c)
@@ -109,13 +158,14 @@ void opencl_attention_free(struct opencl *c)
 
 /* Prepares the queries of all tokens, and stores their keys and values in the
  * cache. */
-static void run_prepare(struct opencl *c, const struct opencl_layer *l)
+static void run_prepare(struct opencl *c, const struct opencl_layer *l,
+                        struct opencl_kernel *kernel)
 {
     const struct opencl_attention *at = c->attention;
     const struct model_shape *s = &c->w->shape;
-    struct opencl_call a = opencl_call(c, at->prepare);
+    struct opencl_call a = opencl_call(c, kernel);
     const uint32_t n = c->step.n_tokens;
-    const size_t local[2] = {at->prepare->variant->wg, 1};
+    const size_t local[2] = {kernel->variant->wg, 1};
     const size_t global[2] = {(s->n_heads + s->n_kv_heads) * local[0], n};
 
     opencl_arg_tensor(&a, &at->query);
@@ -131,17 +181,18 @@ static void run_prepare(struct opencl *c, const struct opencl_layer *l)
                   (uint64_t)n * at->in.cols * sizeof(float) * 2);
 }
 
-/* Returns the least bytes of keys and values that rows [first, end) read. */
-static uint64_t context_bytes(const struct opencl *c, uint32_t first,
-                              uint32_t end)
+/* Returns the least bytes of keys and values that rows [first, end) of a layer
+ * read. */
+static uint64_t context_bytes(const struct opencl *c, uint32_t layer,
+                              uint32_t first, uint32_t end)
 {
-    const struct model_shape *s = &c->w->shape;
+    const struct kv_format f = opencl_kv_format(c, layer);
     uint64_t n = 0;
 
     for (uint32_t i = first; i < end; i++) {
         n += c->step.rows[i].position + c->step.rows[i].n_tokens;
     }
-    return n * 2 * s->n_kv_heads * s->head_dim * dtype_bytes(c->kv_dtype);
+    return n * opencl_kv_block(c, &f).bytes / c->block_tokens;
 }
 
 static void run_attend(struct opencl *c, const struct opencl_layer *l,
@@ -175,20 +226,22 @@ void opencl_attention(struct kernels *k, uint32_t layer)
     const struct opencl_attention *at = c->attention;
     const struct opencl_layer *l = &c->layers[layer];
     const struct opencl_step *s = &c->step;
+    const bool quantised = opencl_is_quantised(c, layer);
+    const struct portable *p = &at->of[quantised];
 
     /* The MLP before may have computed this layer's first product already. */
     if (!opencl_chain_began(c, layer)) {
         opencl_rows_ready(c, &l->input_norm);
         opencl_project(c, &l->attention.in, &l->attention.in_bias, &at->in);
     }
-    run_prepare(c, l);
-    if (at->nv) {
+    run_prepare(c, l, p->prepare);
+    if (at->nv && !quantised) {
         opencl_attention_nv(c, at->nv, l, &at->y, &at->query, &at->in);
     } else {
-        run_attend(c, l, at->decode, 0, s->n_gen,
-                   context_bytes(c, 0, s->n_gen_rows));
-        run_attend(c, l, at->prefill, s->n_gen, s->n_tokens - s->n_gen,
-                   context_bytes(c, s->n_gen_rows, s->n_rows));
+        run_attend(c, l, p->decode, 0, s->n_gen,
+                   context_bytes(c, layer, 0, s->n_gen_rows));
+        run_attend(c, l, p->prefill, s->n_gen, s->n_tokens - s->n_gen,
+                   context_bytes(c, layer, s->n_gen_rows, s->n_rows));
     }
     /* If deferred, the product runs in one launch with the MLP's. */
     if (!opencl_chain_takes(c, layer, &at->y)) {

@@ -272,6 +272,7 @@ enum status opencl_new(struct kernels **out, const struct shard_weights *w,
     /* backend_free() must work from here on, whatever set-up has reached. */
     c->base.ops = &backend_ops;
     c->w = w;
+    c->kv = o->kv;
     c->kv_dtype = o->kv.dtype;
     c->block_tokens = o->block_tokens;
     c->portable = o->portable;

@@ -73,11 +73,14 @@ void opencl_noise(struct opencl *c, const struct opencl_tensor *t, float width,
 enum status opencl_noise_pool(struct kernels *k, uint64_t seed, struct error *e)
 {
     struct opencl *c = opencl_of(k);
+    /* Small values of bf16 are finite in every format: as float32, two
+     * adjacent ones, and as f16, such as the norms of quantised vectors. */
+    const enum dtype dtype =
+        c->kv.scheme == KV_PLAIN ? c->kv_dtype : DTYPE_BF16;
 
-    /* Any page may become a block or a slot.  Two adjacent values of 16 bits
-     * are a finite float32 of at most that size, too. */
+    /* Any page may become a block or a slot. */
     for (uint32_t i = 0; i < c->pages.n_groups; i++) {
-        make_noise(c, (int)c->kv_dtype, &c->groups[i], 0,
+        make_noise(c, (int)dtype, &c->groups[i], 0,
                    c->n_pages * c->pages.groups[i].page_bytes, WIDTH, seed++);
     }
     opencl_wait(c);

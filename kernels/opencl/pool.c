@@ -17,12 +17,32 @@ static size_t channels(const struct opencl *c)
            (size_t)s->n_v_heads * s->v_dim;
 }
 
+struct kv_format opencl_kv_format(const struct opencl *c, uint32_t layer)
+{
+    return kv_format_of_layer(&c->kv, c->w->begin + layer);
+}
+
+bool opencl_is_quantised(const struct opencl *c, uint32_t layer)
+{
+    return c->w->layers[layer].kind == MIXER_ATTENTION &&
+           opencl_kv_format(c, layer).scheme != KV_PLAIN;
+}
+
+struct kv_block opencl_kv_block(const struct opencl *c,
+                                const struct kv_format *f)
+{
+    struct kv_block b;
+
+    kv_block_make(&b, f, c->w->shape.n_kv_heads, c->w->shape.head_dim,
+                  c->block_tokens);
+    return b;
+}
+
 size_t opencl_kv_bytes(const struct opencl *c)
 {
-    const struct model_shape *s = &c->w->shape;
+    const struct kv_format plain = kv_format_plain(c->kv_dtype);
 
-    return (size_t)2 * s->n_kv_heads * s->head_dim * c->block_tokens *
-           dtype_bytes(c->kv_dtype);
+    return opencl_kv_block(c, &plain).bytes;
 }
 
 size_t opencl_state_bytes(const struct opencl *c)
@@ -40,12 +60,17 @@ size_t opencl_tail_bytes(const struct opencl *c)
 void opencl_pool_layout(struct opencl *c)
 {
     enum mixer_kind kinds[MODEL_LAYERS_MAX];
-    const struct page_sizes sizes = {.kv_bytes = opencl_kv_bytes(c),
-                                     .state_bytes = opencl_state_bytes(c),
-                                     .tail_bytes = opencl_tail_bytes(c)};
+    struct page_sizes sizes = {.kv_bytes = opencl_kv_block(c, &c->kv).bytes,
+                               .whole_bytes = opencl_kv_bytes(c),
+                               .state_bytes = opencl_state_bytes(c),
+                               .tail_bytes = opencl_tail_bytes(c)};
 
     for (uint32_t i = 0; i < n_layers(c); i++) {
         kinds[i] = c->w->layers[i].kind;
+        if (kinds[i] == MIXER_ATTENTION && c->kv.scheme != KV_PLAIN &&
+            !opencl_is_quantised(c, i)) {
+            sizes.whole = i + 1;
+        }
     }
     page_layout_make(&c->pages, kinds, n_layers(c), &sizes);
 }
@@ -72,7 +97,9 @@ static void view_layers(struct opencl *c)
         const struct page_layer *p = &c->pages.layers[i];
         const struct opencl_tensor *g = &c->groups[p->group];
 
-        if (l->kind == MIXER_ATTENTION) {
+        if (opencl_is_quantised(c, i)) {
+            l->kv = view_of(g, p->at, 1, c->kv_dtype);
+        } else if (l->kind == MIXER_ATTENTION) {
             l->kv = view_of(g, p->at, item, c->kv_dtype);
         } else {
             l->state = view_of(g, p->at, sizeof(float), DTYPE_F32);
@@ -200,15 +227,13 @@ static void transpose_block(const struct opencl *c, char *in, char *out,
     }
 }
 
-void opencl_block_copy(struct kernels *k, uint32_t layer, uint32_t block,
-                       void *kv, bool write)
+static void copy_plain(struct opencl *c, uint32_t layer, uint32_t block,
+                       char *out, bool write)
 {
-    struct opencl *c = opencl_of(k);
     const struct opencl_layer *l = &c->layers[layer];
     size_t bytes = opencl_kv_bytes(c), half = bytes / 2;
-    char *in = c->block, *out = kv;
+    char *in = c->block;
 
-    assert(has_pages(c, block, 1));
     if (write) {
         transpose_block(c, in, out, true);
         transpose_block(c, in + half, out + half, true);
@@ -219,4 +244,21 @@ void opencl_block_copy(struct kernels *k, uint32_t layer, uint32_t block,
         transpose_block(c, in, out, false);
         transpose_block(c, in + half, out + half, false);
     }
+}
+
+void opencl_block_copy(struct kernels *k, uint32_t layer, uint32_t block,
+                       void *kv, bool write)
+{
+    struct opencl *c = opencl_of(k);
+    const struct kv_format f = opencl_kv_format(c, layer);
+
+    assert(has_pages(c, block, 1));
+    if (f.scheme == KV_PLAIN) {
+        copy_plain(c, layer, block, kv, write);
+        return;
+    }
+    /* The bytes are canonical as they are. */
+    transfer_bytes(c, &c->layers[layer].kv, page_at(c, layer, block), kv,
+                   opencl_kv_block(c, &f).bytes, write);
+    opencl_settle(c);
 }

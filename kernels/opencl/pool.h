@@ -8,7 +8,16 @@
 
 #include "kernels/opencl/host/memory.h"
 
-/* Return the bytes of one layer: of a block, a slot's state, a slot's tail. */
+/* Returns the format of the cache of a layer of the shard. */
+struct kv_format opencl_kv_format(const struct opencl *c, uint32_t layer);
+bool opencl_is_quantised(const struct opencl *c, uint32_t layer);
+
+/* Lays out a block of a layer with format f. */
+struct kv_block opencl_kv_block(const struct opencl *c,
+                                const struct kv_format *f);
+
+/* Return the bytes of one layer: of a plain block, a slot's state, a slot's
+ * tail. */
 size_t opencl_kv_bytes(const struct opencl *c);
 size_t opencl_state_bytes(const struct opencl *c);
 size_t opencl_tail_bytes(const struct opencl *c);

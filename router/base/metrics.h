@@ -42,6 +42,7 @@
       "rows dropped because they started past the next token index")          \
     X(ledgers_dropped, COUNTER,                                               \
       "ledgers dropped because they were stale or of another session")        \
+    X(suspensions, COUNTER, "suspensions of sequences that workers reported") \
     X(ledger_violations, COUNTER,                                             \
       "ledger identities broken in the router or at a worker")                \
     X(slow_readers, COUNTER,                                                  \
@@ -113,12 +114,31 @@
     X(pool_cached, GAUGE, "units of a worker that hold reusable content") \
     X(pool_granted, GAUGE, "granted units of a worker that are not held yet")
 
+/* One series per worker, from its newest ledger and the router's account. */
+#define ROUTER_OVERCOMMIT(X)                                        \
+    X(worker_suspended, GAUGE, "suspended sequences of a worker")   \
+    X(worker_greatest_pages, GAUGE,                                 \
+      "pages that a worker's sequences could need at most")         \
+    X(worker_greatest_max, GAUGE,                                   \
+      "bound on these pages by --overcommit; 0: grants cover them") \
+    X(worker_host_pages, GAUGE, "pages of a worker's host memory")  \
+    X(worker_host_used, GAUGE, "pages in use of a worker's host memory")
+
+/* One series per model, from its ended choices. */
+#define ROUTER_LENGTHS(X)                                                     \
+    X(lengths_learned, GAUGE,                                                 \
+      "ended choices by which the lengths of a model's outputs were learned") \
+    X(expected_permille, GAUGE,                                               \
+      "expected length of a model's outputs, in thousandths of max_tokens")
+
 METRIC_TABLE(router_metrics, ROUTER_METRICS);
 METRIC_TABLE(router_times, ROUTER_TIMES);
 METRIC_TABLE(router_refusals, ROUTER_REFUSALS);
 METRIC_TABLE(router_denials, ROUTER_DENIALS);
 METRIC_TABLE(router_tenants, ROUTER_TENANTS);
 METRIC_TABLE(router_pools, ROUTER_POOLS);
+METRIC_TABLE(router_overcommit, ROUTER_OVERCOMMIT);
+METRIC_TABLE(router_lengths, ROUTER_LENGTHS);
 
 METRIC_SET(router_metrics, "sluice_router", NULL);
 METRIC_SET(router_times, "sluice_router", NULL);
@@ -126,5 +146,7 @@ METRIC_SET(router_refusals, "sluice_router", "reason");
 METRIC_SET(router_denials, "sluice_router", "reason");
 METRIC_SET(router_tenants, "sluice_router", "tenant");
 METRIC_SET(router_pools, "sluice_router", "worker,class");
+METRIC_SET(router_overcommit, "sluice_router", "worker");
+METRIC_SET(router_lengths, "sluice_router", "model");
 
 #endif

@@ -75,6 +75,7 @@
 #define RETRY_MS_MAX          60000
 #define PREFIX_TREE_MAX       65536
 #define EXPLAIN_PLACES_MAX    16
+#define OVERCOMMIT_MAX        8
 
 /* Name, unit and meaning of each limit, as sluice-router --limits prints
  * them. */
@@ -153,6 +154,7 @@
     X(RETRY_MS_MAX, "ms", "longest retry_after_ms")                            \
     X(PREFIX_TREE_MAX, "",                                                     \
       "restorable prefixes of a model that the router remembers")              \
-    X(EXPLAIN_PLACES_MAX, "", "places remembered of each grant for Explain")
+    X(EXPLAIN_PLACES_MAX, "", "places remembered of each grant for Explain")   \
+    X(OVERCOMMIT_MAX, "", "value of --overcommit")
 
 #endif

@@ -28,6 +28,9 @@ struct router_options {
                              * client (stream.h); 0: chunks never wait */
     bool headroom;          /* keep room to absorb the loss of any one worker
                              * (headroom.h) */
+    uint32_t overcommit;    /* 2..OVERCOMMIT_MAX: the greatest needs of a
+                             * place's sequences, in pools (overcommit.h);
+                             * 0 or 1: strict admission */
     bool keyed;             /* refuse connections without an identity */
     struct text_seam *text; /* borrowed; NULL: token ids only */
 };

@@ -6,10 +6,13 @@
 
 #include "router/calls/router_state.h"
 #include "router/fleet/places.h"
+#include "router/schedule/lengths.h"
+#include "router/schedule/overcommit.h"
 
 const struct metric_set *const counts_sets[COUNTS_SETS] = {
-    &router_metrics_set, &router_times_set,   &router_refusals_set,
-    &router_denials_set, &router_tenants_set, &router_pools_set};
+    &router_metrics_set,    &router_times_set,   &router_refusals_set,
+    &router_denials_set,    &router_tenants_set, &router_pools_set,
+    &router_overcommit_set, &router_lengths_set};
 
 static const char *const classes[FLEET_CLASSES] = {
     [BLOCKS] = "blocks",
@@ -23,6 +26,8 @@ void counts_init(struct counts *c)
     metric_family_init(&c->refusals, &router_refusals_set);
     metric_family_init(&c->tenants, &router_tenants_set);
     metric_family_init(&c->pools, &router_pools_set);
+    metric_family_init(&c->overcommit, &router_overcommit_set);
+    metric_family_init(&c->lengths, &router_lengths_set);
 }
 
 void counts_fini(struct counts *c)
@@ -30,6 +35,8 @@ void counts_fini(struct counts *c)
     metric_family_fini(&c->refusals);
     metric_family_fini(&c->tenants);
     metric_family_fini(&c->pools);
+    metric_family_fini(&c->overcommit);
+    metric_family_fini(&c->lengths);
 }
 
 void counts_take(const struct router_core *r, struct router_metrics *out)
@@ -148,6 +155,38 @@ static void gather_worker(const struct worker *w, struct metric_family *f)
     }
 }
 
+static void gather_overcommit(const struct router_core *r,
+                              struct metric_family *f)
+{
+    metric_family_clear(f);
+    for (uint32_t i = 0; i < r->fleet.n_workers; i++) {
+        const struct worker *w = r->fleet.workers[i];
+        const char *const labels[] = {w->peer->name};
+        struct router_overcommit *m = metric_family_add(f, labels);
+
+        *m = (struct router_overcommit){
+            .worker_suspended = w->ledger.n_suspended,
+            .worker_greatest_pages = w->greatest,
+            .worker_greatest_max = overcommit_bound(&r->schedule, w),
+            .worker_host_pages = w->ledger.host_total,
+            .worker_host_used = w->ledger.host_used};
+    }
+}
+
+static void gather_lengths(const struct router_core *r, struct metric_family *f)
+{
+    metric_family_clear(f);
+    for (uint32_t i = 0; i < r->fleet.n_models; i++) {
+        const struct model *model = r->fleet.models[i];
+        const char *const labels[] = {model->name};
+        struct router_lengths *m = metric_family_add(f, labels);
+
+        *m = (struct router_lengths){
+            .lengths_learned = lengths_count(model->lengths),
+            .expected_permille = lengths_permille(model->lengths)};
+    }
+}
+
 void counts_series(struct router_core *r, struct metric_series out[COUNTS_SETS])
 {
     struct counts *c = &r->counts;
@@ -160,6 +199,8 @@ void counts_series(struct router_core *r, struct metric_series out[COUNTS_SETS])
     for (uint32_t i = 0; i < r->fleet.n_workers; i++) {
         gather_worker(r->fleet.workers[i], &c->pools);
     }
+    gather_overcommit(r, &c->overcommit);
+    gather_lengths(r, &c->lengths);
     out[0] = (struct metric_series){counts_sets[0], NULL, &c->metrics, 1};
     out[1] = (struct metric_series){counts_sets[1], NULL, &r->base.times, 1};
     (void)metric_family_series(&c->refusals, &out[2]);
@@ -167,4 +208,6 @@ void counts_series(struct router_core *r, struct metric_series out[COUNTS_SETS])
                                     c->denials, DENIED_NR};
     (void)metric_family_series(&c->tenants, &out[4]);
     (void)metric_family_series(&c->pools, &out[5]);
+    (void)metric_family_series(&c->overcommit, &out[6]);
+    (void)metric_family_series(&c->lengths, &out[7]);
 }

@@ -10,14 +10,14 @@
 #include "common/wire/node_io.h"
 #include "router/base/metrics.h"
 
-#define COUNTS_SETS 6 /* the first is router_metrics */
+#define COUNTS_SETS 8 /* the first is router_metrics */
 
 struct router_core;
 
 struct counts {
     struct router_metrics metrics;
     struct router_denials denials[DENIED_NR];
-    struct metric_family refusals, tenants, pools;
+    struct metric_family refusals, tenants, pools, overcommit, lengths;
 };
 
 /* The sets of rows. */

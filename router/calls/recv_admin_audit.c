@@ -325,7 +325,8 @@ static bool compare_sequences(struct router_core *r, struct audit *a,
                               struct worker *w, struct audit_row *row,
                               const Sluice__V1__Ledger *l)
 {
-    uint64_t n_runs = (uint64_t)l->n_queued + l->n_prefill + l->n_decode;
+    uint64_t n_runs =
+        (uint64_t)l->n_queued + l->n_prefill + l->n_decode + l->n_suspended;
     struct expected k = expected_of(w, l->grant);
     bool more = is_held_up(w, r->base.now_us);
     bool has_sequences = !l->has_n_decode || runs_all(w, &k, n_runs, more);

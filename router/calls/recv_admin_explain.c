@@ -51,6 +51,8 @@ static void fill_place(const struct routing_place *p,
     row->room_pages = p->room_pages;
     row->need_pages = p->need_pages;
     row->n_running = p->n_running;
+    row->has_most_pages = p->most_pages > 0;
+    row->most_pages = p->most_pages;
     row->has_reason = p->why_not != NULL;
     if (row->has_reason) {
         row->reason = wire_text(p->why_not);
@@ -135,6 +137,31 @@ static void explain_waiting(struct router_core *r, const struct choice *choice,
 
 /* ---- a sequence that was granted ---- */
 
+/* Adds what is expected of a sequence that may grow past its grant. */
+static void explain_claim(const struct choice *choice, struct answer *a)
+{
+    const struct claim *c = &choice->entry.claim;
+    uint32_t n_suspended =
+        choice->worker != NULL ? choice->worker->ledger.n_suspended : 0;
+
+    if (!c->grows) {
+        return;
+    }
+    a->reply.has_n_expected = true;
+    a->reply.n_expected = c->n_expected;
+    add_line(a,
+             "It was granted %" PRIu64 " pages, for %" PRIu32 " of %" PRIu32
+             " tokens, and may grow to %" PRIu64 ".",
+             c->need.of[PAGES], c->n_expected, choice->request->max_tokens,
+             c->most.of[PAGES]);
+    if (choice->suspended) {
+        add_line(a, "It is suspended until pages are free again.");
+    } else if (n_suspended > 0) {
+        add_line(a, "Its worker has %" PRIu32 " suspended sequences.",
+                 n_suspended);
+    }
+}
+
 static void explain_granted(const struct choice *choice, struct answer *a)
 {
     const struct routing_record *x = choice->entry.record;
@@ -151,6 +178,7 @@ static void explain_granted(const struct choice *choice, struct answer *a)
                  "Worker %s had it already when the router or the connection "
                  "came back.",
                  choice->worker_name);
+        explain_claim(choice, a);
         return;
     }
     add_line(a,
@@ -166,6 +194,7 @@ static void explain_granted(const struct choice *choice, struct answer *a)
         add_line(a, "The worker restored %" PRIu32 " of %" PRIu32 " tokens.",
                  a->reply.n_cached, choice->request->n_prompt);
     }
+    explain_claim(choice, a);
     if (choice->n_moves > 0) {
         add_line(a, "It moved %" PRIu32 " times; this is the newest place.",
                  choice->n_moves);
@@ -184,8 +213,9 @@ static void explain(struct router_core *r, struct choice *choice,
     sluice__v1__explain_reply__init(m);
     choice_ref(choice, &a->ref);
     m->sequence = &a->ref;
-    m->state =
-        wire_text(choice->kept ? "kept" : choice_state_name(choice->state));
+    m->state = wire_text(choice_state_word(choice));
+    m->has_max_tokens = true;
+    m->max_tokens = request->max_tokens;
     m->n_prompt = request->n_prompt;
     m->queued_us = (uint64_t)(until_us - request->arrived_us);
     m->places = a->list;

@@ -10,6 +10,7 @@
 #include "router/replicas/replica.h"
 #include "router/requests/drain.h"
 #include "router/requests/request.h"
+#include "router/schedule/overcommit.h"
 
 static void replica_of_row(const struct router_core *r, const struct worker *w,
                            Sluice__V1__WorkerRow *row)
@@ -70,6 +71,9 @@ static void worker_row(const struct router_core *r, const struct worker *w,
     row->has_n_prompt_tokens = row->has_n_reused_tokens = true;
     row->n_prompt_tokens = w->n_prompt_tokens;
     row->n_reused_tokens = w->n_reused_tokens;
+    row->greatest_max = overcommit_bound(&r->schedule, w);
+    row->has_greatest_pages = row->has_greatest_max = row->greatest_max > 0;
+    row->greatest_pages = w->greatest;
     row->has_key = w->peer->keyed;
     row->key = wire_text(w->peer->identity.name);
     replica_of_row(r, w, row);
@@ -92,7 +96,7 @@ static const struct worker *worker_after(const struct router_core *r,
     return first;
 }
 
-/* Handles ListWorkers.  A page has half as many rows as others: a row of 30
+/* Handles ListWorkers.  A page has half as many rows as others: a row of 32
  * fields with a ledger takes 2 KiB to unpack, and 64 of them would exceed the
  * unpacking budget of the reader (common/wire/wire.h). */
 void recv_admin_list_workers(struct router_core *r, const struct incoming *in,
@@ -134,8 +138,7 @@ static void sequence_row(const struct router_core *r, struct choice *choice,
     ref->has_choice = true;
     ref->choice = choice->index;
     row->sequence = ref;
-    row->state =
-        wire_text(choice->kept ? "kept" : choice_state_name(choice->state));
+    row->state = wire_text(choice_state_word(choice));
     row->model = wire_text(choice->request->model->name);
     row->has_worker = choice->worker != NULL;
     row->worker = wire_text(choice->worker_name);
@@ -144,8 +147,7 @@ static void sequence_row(const struct router_core *r, struct choice *choice,
     row->max_tokens = choice->request->max_tokens;
     row->age_ms =
         (uint64_t)(r->base.now_us - choice->request->arrived_us) / 1000;
-    row->blocks =
-        choice->worker != NULL ? (uint32_t)choice->held.of[BLOCKS] : 0;
+    row->blocks = choice->worker != NULL ? choice_n_blocks(choice) : 0;
     row->slots = choice->worker != NULL ? (uint32_t)choice->held.of[SLOTS] : 0;
 }
 

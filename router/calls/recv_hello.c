@@ -255,12 +255,41 @@ static enum status check_weights(const struct router_core *r,
     return ST_OK;
 }
 
+/* Writes the name of a KV format, "" if it is absent.  Its length was checked.
+ */
+static void format_text(char out[KV_FORMAT_MAX + 1], bool has,
+                        ProtobufCBinaryData name)
+{
+    if (has) {
+        memcpy(out, name.data, name.len);
+    }
+    out[has ? name.len : 0] = '\0';
+}
+
+/* Tokens depend on the format, and a sequence may go on at another worker. */
+static enum status check_format(const struct router_core *r,
+                                const struct hello *h, const struct model *m,
+                                const char *format, struct error *e)
+{
+    uint32_t n = n_staying(r, h, m);
+
+    return n == 0 || kv_formats_agree(m->kv_format, format)
+               ? ST_OK
+               : error_set(e, ST_FAILED_PRECONDITION,
+                           "model %s: the KV cache is %s, but that of the "
+                           "%" PRIu32 " connected workers is %s; start all "
+                           "workers of a model with the same --kv-dtype, "
+                           "--kv-bits, --kv-group and --kv-scheme",
+                           m->name, format, n, m->kv_format);
+}
+
 static enum status check_model(const struct router_core *r,
                                const struct hello *h, struct error *e)
 {
     const Sluice__V1__WorkerShard *s = h->m->worker;
     const struct model *m = h->model;
     enum status st = check_weights(r, h, m, s->fingerprint, e);
+    char format[KV_FORMAT_MAX + 1];
 
     if (st != ST_OK) {
         return st;
@@ -272,7 +301,9 @@ static enum status check_model(const struct router_core *r,
                          "%" PRIu32,
                          m->name, s->vocab, m->vocab);
     }
-    return check_tokenizer(r, m, s, e);
+    format_text(format, s->has_kv_format, s->kv_format);
+    st = check_format(r, h, m, format, e);
+    return st == ST_OK ? check_tokenizer(r, m, s, e) : st;
 }
 
 static enum status check_worker(struct router_core *r, struct hello *h,
@@ -302,14 +333,15 @@ static enum status check_worker(struct router_core *r, struct hello *h,
     return check_model(r, h, e);
 }
 
-/* Checks an offer against the weights of the model now: layers of other weights
- * would be refused after they are loaded. */
+/* Checks an offer against the weights and the KV format of the model now:
+ * layers of others would be refused after they are loaded. */
 static enum status check_offer(struct router_core *r, struct hello *h,
                                struct error *e)
 {
     const Sluice__V1__WorkerOffer *o = h->m->offer;
     enum status st = offer_check(o, r->base.options.keyed, e);
     const struct model *m;
+    char format[KV_FORMAT_MAX + 1];
 
     if (st == ST_OK) {
         st = check_lineage(h, o->has_lineage, o->lineage, e);
@@ -324,7 +356,12 @@ static enum status check_offer(struct router_core *r, struct hello *h,
         return st;
     }
     m = model_find(&r->fleet, o->model.data, o->model.len);
-    return m == NULL ? ST_OK : check_weights(r, h, m, o->fingerprint, e);
+    if (m == NULL) {
+        return ST_OK;
+    }
+    format_text(format, o->has_kv_format, o->kv_format);
+    st = check_weights(r, h, m, o->fingerprint, e);
+    return st == ST_OK ? check_format(r, h, m, format, e) : st;
 }
 
 static bool same_life(const struct worker *w, const Sluice__V1__WorkerShard *s)
@@ -351,21 +388,36 @@ static void take_name(struct router_core *r, const struct hello *h)
     }
 }
 
-/* Sets the weights and vocabulary of the model, which its first worker
- * determines. */
+/* Returns whether sequences of the model can go on with these weights and this
+ * KV format: otherwise their next tokens would depend on the worker. */
+static bool goes_on(const struct model *m, const Sluice__V1__WorkerShard *s,
+                    const char *format)
+{
+    return memcmp(m->fingerprint, s->fingerprint.data, 16) == 0 &&
+           kv_formats_agree(m->kv_format, format);
+}
+
+/* Sets the weights, vocabulary and KV format of the model, which its first
+ * worker determines; the format by the first that states one. */
 static void take_weights(struct router_core *r, const struct hello *h)
 {
     const Sluice__V1__WorkerShard *s = h->m->worker;
     struct model *m = h->model;
+    char format[KV_FORMAT_MAX + 1];
 
+    format_text(format, s->has_kv_format, s->kv_format);
     if (n_staying(r, h, m) > 0) {
+        if (m->kv_format[0] == '\0') {
+            memcpy(m->kv_format, format, sizeof format);
+        }
         return;
     }
-    if (memcmp(m->fingerprint, s->fingerprint.data, 16) != 0) {
+    if (!goes_on(m, s, format)) {
         peers_reap(&r->fleet); /* no sequence continues with other weights */
         choices_estranged(&r->requests, m, m->vocab != s->vocab);
     }
     memcpy(m->fingerprint, s->fingerprint.data, 16);
+    memcpy(m->kv_format, format, sizeof format);
     m->vocab = s->vocab;
 }
 
@@ -376,6 +428,7 @@ static struct router_peer *add_peer(struct router_core *r,
 
     places_make(&r->fleet, h->role);
     p = peers_add(&r->fleet, h->from, h->role, h->m->nonce);
+    p->minor = hello_minor(h->m->version_minor);
     p->keyed = h->who != NULL;
     if (p->keyed) {
         p->identity = *h->who;

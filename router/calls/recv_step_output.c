@@ -202,9 +202,12 @@ static enum status check_row(const struct worker *w, const struct row *row,
         return error_set(e, ST_DATA_LOSS, "finish %" PRIu32 " is unknown",
                          row->finish);
     }
-    if (row->state > SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED) {
+    if (row->state > SLUICE__V1__SEQUENCE_STATE__SEQUENCE_SUSPENDED ||
+        (row->state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_SUSPENDED &&
+         !w->grew)) {
         return error_set(e, ST_DATA_LOSS,
-                         "grant %" PRIu64 ": state %" PRIu32 " is unknown",
+                         "grant %" PRIu64 ": state %" PRIu32
+                         " is unknown, or impossible where no sequence grows",
                          row->grant, row->state);
     }
     if (choice == NULL || choice_is_leaving(choice)) {
@@ -316,6 +319,16 @@ static void take_reused(struct router_core *r, struct worker *w,
     w->n_reused_tokens += n;
     r->base.metrics.reused_tokens += n;
     r->base.tenants[choice->request->tenant].tenant_reused_tokens += n;
+}
+
+static void take_state(struct router_core *r, struct choice *choice,
+                       const struct row *row)
+{
+    bool suspended =
+        row->state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_SUSPENDED;
+
+    r->base.metrics.suspensions += suspended && !choice->suspended;
+    choice->suspended = suspended;
 }
 
 /* Counts the prompt of choice, whose first token at w has come. */
@@ -440,6 +453,7 @@ static uint32_t take_row(struct router_core *r, struct worker *w,
         return choice->n_generated;
     }
     take_reused(r, w, choice, row);
+    take_state(r, choice, row);
     if (choice->state != CHOICE_ENDED) {
         if (row->first + row->count > choice->n_generated) {
             take_tokens(r, w, choice, row);

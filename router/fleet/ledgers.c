@@ -27,6 +27,9 @@ void ledger_read(struct fleet_ledger *to, const Sluice__V1__Ledger *l)
     to->n_prefill = l->n_prefill;
     to->n_decode = l->n_decode;
     to->n_kept = l->n_kept;
+    to->n_suspended = l->n_suspended;
+    to->host_total = l->host_total;
+    to->host_used = l->host_used;
 }
 
 const char *const ledger_class_names[FLEET_CLASSES] = {
@@ -180,13 +183,20 @@ static bool grant_is_wrong(const struct worker *w, const Sluice__V1__Ledger *l,
 enum status ledger_counts_check(const Sluice__V1__Ledger *l, enum status code,
                                 struct error *e)
 {
-    uint64_t n = (uint64_t)l->n_queued + l->n_prefill + l->n_decode + l->n_kept;
+    uint64_t n = (uint64_t)l->n_queued + l->n_prefill + l->n_decode +
+                 l->n_kept + l->n_suspended;
 
     if (n > WORKER_ORPHANS_MAX) {
         return error_set(e, code,
                          "its ledger counts %" PRIu64
                          " sequences, at most %d are possible",
                          n, WORKER_ORPHANS_MAX);
+    }
+    if (l->host_used > l->host_total) {
+        return error_set(e, code,
+                         "its ledger shows %" PRIu32
+                         " host pages in use, at most %" PRIu32 " exist",
+                         l->host_used, l->host_total);
     }
     if (l->violations > VIOLATIONS_MAX) {
         return error_set(e, code,
@@ -274,13 +284,15 @@ void worker_ledger_take(struct fleet *fleet, struct worker *w,
         fleet->base->metrics.ledger_violations += l->violations - violations;
     }
     /* The router grants only what fits, so the pool must cover all unsettled
-     * grants.  A worker that used more than it was granted shows up here. */
+     * grants.  A worker that used more than it was granted shows up here.
+     * Sequences that grow may: what they took is not in the ledger by which the
+     * router made its newest grants. */
     for (int c = 0; c < FLEET_CLASSES; c++) {
         const struct class_ledger *k = &w->ledger.classes[c];
         uint64_t left = c == PAGES ? (uint64_t)k->free + k->cached
                                    : (uint64_t)k->total - k->held - k->granted;
 
-        if (left < w->owed[c]) {
+        if (left < w->owed[c] && !w->grew) {
             fleet->base->metrics.ledger_violations++;
         }
     }
@@ -320,4 +332,8 @@ void ledger_message(const struct fleet_ledger *l, Sluice__V1__Ledger *out,
     out->has_n_decode = out->has_n_kept = true;
     out->n_decode = l->n_decode;
     out->n_kept = l->n_kept;
+    out->has_n_suspended = out->has_host_total = out->has_host_used = true;
+    out->n_suspended = l->n_suspended;
+    out->host_total = l->host_total;
+    out->host_used = l->host_used;
 }

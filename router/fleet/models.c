@@ -155,6 +155,7 @@ void model_release(struct fleet *fleet, struct model **m)
     fleet->models[i] = fleet->models[--fleet->n_models];
     list_remove(&freed->dirty);
     event_clear(fleet->base, &freed->pause);
+    free(freed->lengths);
     free(freed);
 }
 

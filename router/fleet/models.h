@@ -8,8 +8,9 @@
  *        ^                                      |                     |
  *        +------------ a worker, Undrain -------+---------------------+
  *
- * The first worker sets the fingerprint, vocabulary and tokenizer.  The router
- * refuses a worker of the same model that differs in any of them.
+ * The first worker sets the fingerprint, vocabulary, tokenizer and KV format.
+ * The router refuses a worker of the same model that differs in any of them.  A
+ * worker that states no KV format (minor version 2) is not compared in it.
  *
  * Threading: the core's.  Memory: an entry on the heap, freed with its last
  * reference; workers, requests and an absence hold references.
@@ -21,6 +22,7 @@
 #include "router/fleet/peers.h"
 
 struct fleet;
+struct lengths;
 
 #define TRIAL_DEATHS_ALL (TRIAL_DEATHS + TRIAL_MERCY_MAX)
 /* Deaths kept per model: at least TRIAL_DEATHS_ALL of a sequence on trial and
@@ -48,7 +50,8 @@ struct model {
     struct event absence; /* end of the absence; holds a reference */
     bool headroom_off;    /* logged that options.headroom has no effect */
     uint8_t fingerprint[16];
-    uint32_t vocab, context; /* context: the longest of all places */
+    char kv_format[KV_FORMAT_MAX + 1]; /* "": not known */
+    uint32_t vocab, context;           /* context: the longest of all places */
     bool has_text;
     uint32_t text; /* the model's number in the text seam */
 
@@ -58,6 +61,8 @@ struct model {
     int64_t last_end_us;     /* when a sequence last ended; 0: none yet */
     int64_t end_interval_us; /* smoothed interval between two ends */
     struct deaths deaths;    /* deaths of the model's workers */
+    struct lengths *lengths; /* of outputs: router/schedule/lengths.h; owned;
+                              * NULL: none has ended */
 };
 
 /* Returns true if requests may wait for a place of m. */

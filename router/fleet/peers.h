@@ -31,6 +31,7 @@ struct router_peer {
     struct peer_id id;
     uint64_t session, nonce;
     uint8_t role;                 /* BY_* */
+    uint32_t minor;               /* minor version of the session */
     bool keyed;                   /* identity is set */
     struct identity identity;     /* the key of its connection, at its Hello */
     char name[PEER_NAME_MAX + 1]; /* from its key and its Hello */

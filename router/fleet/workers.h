@@ -33,6 +33,8 @@
 #ifndef ROUTER_FLEET_WORKERS_H
 #define ROUTER_FLEET_WORKERS_H
 
+#include <string.h>
+
 #include "common/wire/endpoint.h"
 #include "proto/common.pb-c.h"
 #include "proto/registry.pb-c.h"
@@ -74,6 +76,7 @@ struct fleet_ledger {
     uint64_t session, snapshot, grant, violations;
     struct class_ledger classes[FLEET_CLASSES];
     uint32_t n_queued, n_prefill, n_decode, n_kept;
+    uint32_t n_suspended, host_total, host_used;
 };
 
 /* Units of each class that a sequence needs. */
@@ -91,8 +94,15 @@ struct shard {
     uint32_t hidden;      /* H, values of x per token; 0: not given */
     uint32_t step_tokens; /* tokens in a step of a stage; 0: not given */
     char device[SHARD_DEVICE_MAX + 1];
+    char kv_format[KV_FORMAT_MAX + 1]; /* "": not given */
     char stage_endpoint[ENDPOINT_MAX]; /* "": none */
 };
+
+/* Returns false if both KV formats are given and differ. */
+static inline bool kv_formats_agree(const char *a, const char *b)
+{
+    return a[0] == '\0' || b[0] == '\0' || strcmp(a, b) == 0;
+}
 
 /* Drain state of a worker; router/requests/drain.h has the rules. */
 struct drain {
@@ -152,7 +162,10 @@ struct worker {
     struct drain drain;
     uint64_t load[FLEET_CLASSES]; /* BLOCKS and SLOTS of n_load sequences */
     uint32_t n_load;              /* sequences counted by headroom.h */
-    uint64_t step;                /* number of its newest step */
+    uint64_t greatest;            /* pages that its sequences need at most */
+    bool grew; /* a sequence that grows was here in this session, so that any
+                * may be suspended: router/schedule/overcommit.h */
+    uint64_t step;      /* number of its newest step */
     uint64_t n_outputs; /* ledgers compared with sequences: held_check.h */
     uint64_t n_tokens;  /* tokens generated in this session */
     uint64_t n_prompt_tokens; /* prompts that began here in this session; */

@@ -4,6 +4,7 @@
 #include "common/split/layer_split.h"
 #include "common/wire/endpoint.h"
 #include "router/replicas/offers.h"
+#include "router/replicas/shard.h"
 
 static enum status check_range(const char *name, uint64_t value, uint64_t min,
                                uint64_t max, struct error *e)
@@ -58,6 +59,9 @@ static enum status check_texts(const Sluice__V1__WorkerOffer *o, bool keyed,
         return error_set(e, ST_INVALID_ARGUMENT,
                          "offer: the model's name must be 1..%d bytes of UTF-8",
                          MODEL_NAME_MAX);
+    }
+    if (o->has_kv_format && shard_check_format(o->kv_format, e) != ST_OK) {
+        return error_wrap(e, "offer");
     }
     if (o->fingerprint.len != 16) {
         return error_set(e, ST_INVALID_ARGUMENT,

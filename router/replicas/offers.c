@@ -15,6 +15,7 @@
 struct kind {
     char model[MODEL_NAME_MAX + 1];
     uint8_t fingerprint[16];
+    char kv_format[KV_FORMAT_MAX + 1]; /* "": not given */
     uint32_t n_layers, block_tokens;
 };
 
@@ -45,6 +46,7 @@ static bool same_kind(const struct kind *a, const struct kind *b)
 {
     return a->n_layers == b->n_layers && a->block_tokens == b->block_tokens &&
            memcmp(a->fingerprint, b->fingerprint, 16) == 0 &&
+           kv_formats_agree(a->kv_format, b->kv_format) &&
            strcmp(a->model, b->model) == 0;
 }
 
@@ -78,6 +80,7 @@ static struct kind kind_of_worker(const struct worker *w)
 
     memcpy(k.model, w->model->name, sizeof k.model);
     memcpy(k.fingerprint, w->model->fingerprint, 16);
+    memcpy(k.kv_format, w->shard.kv_format, sizeof k.kv_format);
     return k;
 }
 
@@ -221,7 +224,7 @@ static void drop_expired(struct replicas *r)
 /* ---- deals ---- */
 
 /* Adds the free offers that can share a deal with `like`, oldest first. */
-static void gather_offers(struct replicas *r, const struct offer *like,
+static void gather_offers(const struct replicas *r, const struct offer *like,
                           struct offer *takers[STAGES_MAX], struct deal_task *t)
 {
     struct list *at = r->offers.all.next;
@@ -291,26 +294,36 @@ static void assign(struct replicas *r, struct offer *o,
              o->kind.n_layers);
 }
 
+/* Sets *t to the deal for the offers of one kind, with the free ones in takers.
+ */
+static void set_task(struct deal_task *t, const struct replicas *r,
+                     const struct offer *first,
+                     struct offer *takers[STAGES_MAX])
+{
+    *t = (struct deal_task){.layers = first->layers,
+                            .embed_bytes = first->embed_bytes,
+                            .head_bytes = first->head_bytes,
+                            .n_layers = first->kind.n_layers,
+                            .n_stages = first->n_stages,
+                            .block_tokens = first->kind.block_tokens,
+                            .context = first->context,
+                            .max_rows = first->max_rows,
+                            .no_gaps = r->base->now_us <
+                                       r->base->start_us + RETURN_US};
+    gather_offers(r, first, takers, t);
+    gather_pieces(r, &first->kind, t);
+}
+
 /* Makes one deal for the offers of one kind.  Returns false if none is
  * possible. */
 static bool deal_kind(struct replicas *r, const struct offer *first)
 {
-    struct deal_task t = {.layers = first->layers,
-                          .embed_bytes = first->embed_bytes,
-                          .head_bytes = first->head_bytes,
-                          .n_layers = first->kind.n_layers,
-                          .n_stages = first->n_stages,
-                          .block_tokens = first->kind.block_tokens,
-                          .context = first->context,
-                          .max_rows = first->max_rows,
-                          .no_gaps =
-                              r->base->now_us < r->base->start_us + RETURN_US};
     struct offer *takers[STAGES_MAX];
+    struct deal_task t;
     struct deal d;
     struct error e;
 
-    gather_offers(r, first, takers, &t);
-    gather_pieces(r, &first->kind, &t);
+    set_task(&t, r, first, takers);
     if (deal_find(&d, &t, &e) == ST_RESOURCE_EXHAUSTED) {
         log_warn("no-split", "model=%s offers=%" PRIu32 " why=\"%s\"",
                  first->kind.model, t.n_workers, e.text);
@@ -347,6 +360,28 @@ static void deal_all(struct replicas *r)
             at = at->next; /* after a deal, try the offers that are left */
         }
     }
+}
+
+bool offers_undealt(const struct replicas *r)
+{
+    const struct list *at = r->offers.all.next;
+
+    for (; at != &r->offers.all; at = at->next) {
+        const struct offer *o = LIST_OF(at, struct offer, all);
+        struct offer *takers[STAGES_MAX];
+        struct deal_task t;
+        struct deal d;
+        struct error e;
+
+        if (!is_first_of_kind(r, o)) {
+            continue;
+        }
+        set_task(&t, r, o, takers);
+        if (deal_find(&d, &t, &e) == ST_OK) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static int64_t if_later(const struct replicas *r, int64_t us)
@@ -425,6 +460,9 @@ void offer_open(struct replicas *r, struct router_peer *p,
     o->peer = p;
     copy_text(o->kind.model, m->model);
     memcpy(o->kind.fingerprint, m->fingerprint.data, 16);
+    if (m->has_kv_format) {
+        copy_text(o->kind.kv_format, m->kv_format);
+    }
     o->kind.n_layers = m->n_layers;
     o->kind.block_tokens = m->block_tokens;
     memcpy(o->lineage, p->lineage, sizeof o->lineage);

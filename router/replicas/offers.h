@@ -92,4 +92,9 @@ void offers_departed(struct replicas *r, const struct worker *w);
  * count. */
 void offers_touch(struct replicas *r);
 
+/* Returns whether layers could be dealt now, for auditors: false when all that
+ * is due has run, because every change that allows a deal calls
+ * offers_touch(). */
+bool offers_undealt(const struct replicas *r);
+
 #endif

@@ -55,6 +55,20 @@ static enum status check_numbers(const Sluice__V1__WorkerShard *s,
     return check_bounds(bounds, sizeof bounds / sizeof *bounds, e);
 }
 
+enum status shard_check_format(ProtobufCBinaryData name, struct error *e)
+{
+    bool valid = name.len >= 1 && name.len <= KV_FORMAT_MAX;
+
+    for (size_t i = 0; valid && i < name.len; i++) {
+        valid = name.data[i] > ' ' && name.data[i] < 0x7f;
+    }
+    return valid ? ST_OK
+                 : error_set(e, ST_INVALID_ARGUMENT,
+                             "the KV format must be 1..%d bytes of ASCII "
+                             "without blanks",
+                             KV_FORMAT_MAX);
+}
+
 static enum status check_texts(const Sluice__V1__WorkerShard *s,
                                struct error *e)
 {
@@ -73,6 +87,9 @@ static enum status check_texts(const Sluice__V1__WorkerShard *s,
         return error_set(e, ST_INVALID_ARGUMENT,
                          "shard: the lineage must be 1..%d bytes of UTF-8",
                          PEER_NAME_MAX);
+    }
+    if (s->has_kv_format && shard_check_format(s->kv_format, e) != ST_OK) {
+        return error_wrap(e, "shard");
     }
     if (s->fingerprint.len != 16) {
         return error_set(e, ST_INVALID_ARGUMENT,

@@ -17,6 +17,7 @@ struct orphan {
     struct list place;         /* in idle, wanted or unwanted */
     uint8_t id[16];
     uint32_t choice;
+    bool grows; /* SubmitRequest.grows of its grant */
     int64_t expires_us;
 };
 
@@ -142,7 +143,8 @@ static enum status check_live(const struct worker *w,
                          ", and one message holds at most %d",
                          n, a->n_listed, a->n_announced, LIVE_ROWS_MAX);
     }
-    if (m->request_ids.len != n * REQUEST_ID_BYTES || m->n_n_generated != n) {
+    if (m->request_ids.len != n * REQUEST_ID_BYTES || m->n_n_generated != n ||
+        (m->n_grows > 0 && m->n_grows != n)) {
         return error_set(e, ST_DATA_LOSS,
                          "the columns of Live differ in length");
     }
@@ -196,23 +198,27 @@ static void unwant(struct requests *r, struct worker *w, struct orphan *o)
     peers_touch(r->fleet, w->peer);
 }
 
-static void add(struct requests *r, struct worker *w, const uint8_t *id,
-                uint32_t choice, int64_t expires_us)
+/* Adds row i of m, which is checked. */
+static void add(struct requests *r, struct worker *w,
+                const Sluice__V1__LiveMessage *m, size_t i, int64_t expires_us)
 {
+    const uint8_t *id = m->request_ids.data + i * REQUEST_ID_BYTES;
     struct orphan *o = calloc(1, sizeof *o);
     struct list *place;
 
     assert(o != NULL);
     memcpy(o->id, id, sizeof o->id);
-    o->choice = choice;
+    o->choice = m->choice[i];
+    o->grows = m->n_grows > 0 && m->grows[i] != 0;
     o->expires_us = expires_us;
+    w->grew = w->grew || o->grows;
     list_init(&o->place);
     place = list_for(r, w, o);
     if (place == &w->adoptions.unwanted) {
         unwant(r, w, o);
         return;
     }
-    table_add(&w->adoptions.by_name, &o->by_name, name_key(r, id, choice));
+    table_add(&w->adoptions.by_name, &o->by_name, name_key(r, id, o->choice));
     list_append(place, &o->place);
 }
 
@@ -232,7 +238,7 @@ enum status adoptions_receive(struct requests *r, struct worker *w,
         if (find(r, w, id, m->choice[i]) != NULL) {
             return error_set(e, ST_DATA_LOSS, "Live lists one sequence twice");
         }
-        add(r, w, id, m->choice[i], expires_us);
+        add(r, w, m, i, expires_us);
     }
     a->n_listed += (uint32_t)m->n_choice;
     log_gate_write(&r->base->log.live, r->base->now_us,
@@ -293,12 +299,13 @@ struct choice *adoption_next(struct requests *r, struct worker *w)
                : choice_of(r, LIST_OF(wanted->next, struct orphan, place));
 }
 
-void adoption_begin(struct worker *w)
+bool adoption_begin(struct worker *w)
 {
     struct adoptions *a = &w->adoptions;
     struct orphan *o = LIST_OF(a->wanted.next, struct orphan, place);
 
     table_remove(&a->by_name, &o->by_name);
+    return o->grows;
 }
 
 void adoption_end(struct requests *r, struct worker *w, bool sent)

@@ -61,9 +61,10 @@ void adoption_decided(struct requests *r, const struct choice *choice);
 /* Returns the first choice that is wanted at w; NULL: none.
  * router/requests/submit.h sends its Submit{adopt} between adoption_begin(),
  * after which adoption_decided() does not find this orphan, and adoption_end(),
- * which removes the orphan if sent and puts it back if not. */
+ * which removes the orphan if sent and puts it back if not.  adoption_begin()
+ * returns true if Live listed the orphan as one that grows. */
 struct choice *adoption_next(struct requests *r, struct worker *w);
-void adoption_begin(struct worker *w);
+bool adoption_begin(struct worker *w);
 void adoption_end(struct requests *r, struct worker *w, bool sent);
 
 /* Sends Disown for the unwanted orphans of w, as far as the link has room. */

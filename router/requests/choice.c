@@ -34,6 +34,18 @@ const char *choice_state_name(enum choice_state s)
     return choice_rows[s].name;
 }
 
+const char *choice_state_word(const struct choice *choice)
+{
+    bool runs =
+        choice->state == CHOICE_PREFILL || choice->state == CHOICE_DECODE;
+
+    if (choice->kept) {
+        return "kept";
+    }
+    return runs && choice->suspended ? "suspended"
+                                     : choice_state_name(choice->state);
+}
+
 void choice_move(struct choice *choice, enum choice_state to)
 {
     char id[REQUEST_ID_TEXT];
@@ -133,6 +145,22 @@ uint32_t choice_n_cached(const struct choice *choice)
     uint32_t n_prompt = choice->request->n_prompt;
 
     return choice->n_reused < n_prompt ? choice->n_reused : n_prompt;
+}
+
+uint32_t choice_n_blocks(const struct choice *choice)
+{
+    const struct claim *c = &choice->entry.claim;
+    uint64_t n = (uint64_t)choice->request->n_prompt + choice->n_generated;
+    uint64_t grown;
+
+    if (!c->grows || choice->released) {
+        return (uint32_t)choice->held.of[BLOCKS];
+    }
+    /* A sequence grows at a worker with all layers only. */
+    grown = c->need.of[BLOCKS] == 0
+                ? 0
+                : (n + c->block_tokens - 1) / c->block_tokens;
+    return (uint32_t)(grown > c->need.of[BLOCKS] ? grown : c->need.of[BLOCKS]);
 }
 
 void choice_ref(struct choice *choice, Sluice__V1__SequenceRef *ref)

@@ -54,7 +54,8 @@ struct choice {
     struct table_node by_grant;
     struct list running, parts, removals;
     uint64_t grant;
-    struct need need; /* for a stage with all kinds of layers (place.h) */
+    struct need need; /* the most it may hold, at a stage with all kinds of
+                       * layers (place.h); entry.claim has its grant */
     struct need held; /* sum over all stages; kept after the grant ends */
     uint32_t n_ids, n_ids_sent; /* ids in its Submit and parts */
     uint64_t n_before;          /* envelopes in the lane up to its last part */
@@ -64,6 +65,8 @@ struct choice {
     bool moving;       /* continues elsewhere if it is still open then */
     bool adopting;     /* its Submit adopts an orphan */
     bool continuing;   /* its Submit continues a kept sequence */
+    bool suspended;    /* its newest row shows it suspended */
+    bool released;     /* held has the blocks of its receipt: it grew */
     uint32_t n_reused; /* positions restored at its last worker */
     bool row_holds;    /* the row of held_check.h shows it running, */
     bool row_tokens;   /* and has tokens */
@@ -90,6 +93,10 @@ void choice_ref(struct choice *choice, Sluice__V1__SequenceRef *ref);
 
 /* Returns the name of s, for logs and listings. */
 const char *choice_state_name(enum choice_state s);
+
+/* Returns the name of its state for operators: that of choice_state_name(),
+ * "kept", or "suspended". */
+const char *choice_state_word(const struct choice *choice);
 
 /* Moves choice to another state and logs the move.  Asserts that the transition
  * is allowed. */
@@ -122,6 +129,10 @@ static inline bool choice_is_leaving(const struct choice *choice)
 
 /* Returns the tokens of its prompt that its last worker restored. */
 uint32_t choice_n_cached(const struct choice *choice);
+
+/* Returns the blocks of its newest grant, summed over all stages, or those that
+ * it has grown to. */
+uint32_t choice_n_blocks(const struct choice *choice);
 
 /* Returns the choice of a grant at w; NULL: unknown or released. */
 struct choice *choice_of_grant(const struct worker *w, uint64_t grant);

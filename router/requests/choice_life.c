@@ -11,6 +11,7 @@
 #include "router/requests/request_log.h"
 #include "router/requests/stops.h"
 #include "router/requests/stream.h"
+#include "router/schedule/overcommit.h"
 #include "router/schedule/policy.h"
 
 #define TOKENS_AT_GRANT 4096 /* most tokens reserved at the grant */
@@ -54,8 +55,9 @@ void choice_granted(struct requests *r, struct choice *choice, struct worker *w,
     choice->grant = place_grant(w, need);
     trial_granted(w, &choice->entry, choice->n_generated);
     choice->entry.ran = true;
-    choice->need = *need;
-    choice->held = place_sum(w, need);
+    choice->need = choice->entry.claim.most;
+    choice->held = place_sum(w, &choice->need);
+    choice->suspended = choice->released = false;
     choice->n_gaps = 0;
     choice->n_reused = 0;
     choice->row_at = 0;
@@ -92,6 +94,17 @@ void choice_ungrant(struct requests *r, struct choice *choice)
         place_less(r->replicas, choice->worker);
         choice->worker = NULL;
         event_clear(r->base, &choice->lease);
+    }
+}
+
+/* Adds the length of a choice that ends to what is learned of its model.  One
+ * that had tokens when its client resumed it counts with all of them. */
+static void learn(struct requests *r, const struct choice *choice,
+                  bool by_itself)
+{
+    if (choice->granted_us != 0) {
+        overcommit_learn(r->schedule, &choice->entry, choice->n_generated,
+                         by_itself);
     }
 }
 
@@ -139,6 +152,7 @@ void choice_finish(struct requests *r, struct choice *choice,
         finish = SLUICE__V1__FINISH__FINISH_STOP;
         r->base->metrics.stop_strings++;
     }
+    learn(r, choice, finish != SLUICE__V1__FINISH__FINISH_CANCELLED);
     end_choice(r, choice);
     choice->finish = finish;
     if (finish == SLUICE__V1__FINISH__FINISH_CANCELLED) {
@@ -168,6 +182,7 @@ void choice_fail(struct requests *r, struct choice *choice,
 
     /* The error ends the call, so tokens not sent by now are lost. */
     stream_rest(r, request);
+    learn(r, choice, false);
     end_choice(r, choice);
     choice->finish = SLUICE__V1__FINISH__FINISH_FAILED;
     r->base->metrics.failed++;

@@ -159,7 +159,9 @@ static enum status set_estranged(struct requests *r,
                                  const struct request *request, struct error *e)
 {
     (void)r;
-    return error_set(e, ST_ABORTED, "model %s came back with different weights",
+    return error_set(e, ST_ABORTED,
+                     "model %s came back with different weights or another "
+                     "KV format",
                      request->model->name);
 }
 

@@ -20,8 +20,8 @@ void choice_moved(struct requests *r, struct choice *choice);
 void choices_recheck(struct requests *r, struct model *m);
 
 /* Ends the waiting choices that have tokens of the old weights of m, which
- * comes back with other weights; with all, every waiting choice, because the
- * ids may have another meaning. */
+ * comes back with other weights or another KV format; with all, every waiting
+ * choice, because the ids may have another meaning. */
 void choices_estranged(struct requests *r, struct model *m, bool all);
 
 #endif

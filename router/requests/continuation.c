@@ -10,6 +10,7 @@
 #include "router/replicas/place.h"
 #include "router/requests/choice_life.h"
 #include "router/requests/removal.h"
+#include "router/schedule/overcommit.h"
 
 typedef Sluice__V1__GenerateRequest generate_message;
 
@@ -274,10 +275,10 @@ static bool has_running(const struct worker *w)
 void continuation_crowded(struct requests *r, struct choice *choice)
 {
     struct worker *w = choice->entry.keeper;
-    struct need need = place_need(w, choice->entry.n_tokens);
+    struct claim claim = overcommit_claim(r->schedule, &choice->entry, w);
     struct choice *kept = choice->request->continues;
 
-    if (place_takes(w) && !place_has_room(w, &need) && !has_running(w) &&
+    if (place_takes(w) && !place_has_room(w, &claim.need) && !has_running(w) &&
         w->last_grant == w->ledger.grant) {
         log_continuation(kept, "continuation-crowded");
         continuation_drop(choice->request);

@@ -30,6 +30,10 @@
  * until it is acknowledged, and a Report only if no row waits.  A sequence
  * without a row therefore has not ended.
  *
+ * The bound needs sequences that hold their whole need from Submit to end.  At
+ * a worker where one grew in this session (router/schedule/overcommit.h), any
+ * sequence may be suspended or wait for pages, and only the rows are checked.
+ *
  * A worker may hold more than that: plans in flight, orphans, kept sequences.
  * Stages past the first are not checked, since the leader's rows travel on
  * another connection than their ledgers.  A leader is checked by its rows only:

@@ -33,6 +33,12 @@ static uint64_t least_generated(const struct choice *choice, const receipt *m)
                : choice->n_generated;
 }
 
+static uint64_t last_state(const struct choice *choice)
+{
+    return choice->worker->grew ? SLUICE__V1__SEQUENCE_STATE__SEQUENCE_SUSPENDED
+                                : SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED;
+}
+
 static enum status check_numbers(const struct choice *choice, const receipt *m,
                                  int64_t now_us, struct error *e)
 {
@@ -42,8 +48,7 @@ static enum status check_numbers(const struct choice *choice, const receipt *m,
         const char *name;
         uint64_t value, min, max;
     } bounds[] = {
-        {"state", (uint32_t)m->state, 0,
-         SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED},
+        {"state", (uint32_t)m->state, 0, last_state(choice)},
         {"n_generated", m->n_generated, least_generated(choice, m),
          choice->request->max_tokens},
         {"blocks", m->blocks, 0, nothing ? 0 : choice->held.of[BLOCKS]},

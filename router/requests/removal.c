@@ -62,6 +62,8 @@ static int rank(sequence_state state)
 {
     switch (state) {
     case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_DECODE:
+        return 6;
+    case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_SUSPENDED:
         return 5;
     case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_PREFILL:
         return 4;
@@ -433,6 +435,18 @@ static bool continues_elsewhere(const struct choice *choice)
     return choice->moving && choice->state < CHOICE_ENDING;
 }
 
+/* The blocks of a growing sequence are its worker's to count: the router has
+ * them at the end.  A receipt of one that has ended, or is suspended, has
+ * none. */
+static void take_released(struct choice *choice,
+                          const Sluice__V1__Receipt *receipt)
+{
+    if (choice->entry.claim.grows && receipt->blocks > 0) {
+        choice->held.of[BLOCKS] = receipt->blocks;
+        choice->released = true;
+    }
+}
+
 void removal_answered(struct requests *r, struct choice *choice,
                       const Sluice__V1__Receipt *receipt)
 {
@@ -441,6 +455,7 @@ void removal_answered(struct requests *r, struct choice *choice,
         return;
     }
     notify_waiters(r, choice, receipt, choice->worker_name);
+    take_released(choice, receipt);
     conclude(r, choice);
 }
 

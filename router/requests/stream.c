@@ -83,7 +83,7 @@ static void fill_figures(const struct choice *choice,
                             ? 0
                             : since(request->arrived_us, choice->first_us);
     f->total_us = since(request->arrived_us, choice->ended_us);
-    f->blocks = (uint32_t)choice->held.of[BLOCKS];
+    f->blocks = choice_n_blocks(choice);
     f->slots = (uint32_t)choice->held.of[SLOTS];
     f->seed = request->sampling.seed;
     f->n_moves = choice->n_moves;

@@ -16,6 +16,7 @@
 #include "router/requests/choice_life.h"
 #include "router/requests/choice_moves.h"
 #include "router/requests/continuation.h"
+#include "router/schedule/overcommit.h"
 #include "router/schedule/policy.h"
 
 /* Room for SUBMIT_IDS_MAX ids and the other fields of a part. */
@@ -164,6 +165,7 @@ static enum status send_submit(struct requests *r, struct worker *w,
 
     fill_submit(&s, w, choice, need);
     fill_ids(r, choice, &s.m);
+    s.m.has_grows = s.m.grows = choice->entry.claim.grows && !adopt;
     if (adopt) {
         fill_adopt(choice, &s.m);
     } else if (choice->entry.keeper == w) {
@@ -177,21 +179,22 @@ static enum status send_submit(struct requests *r, struct worker *w,
 enum status submit_send(struct requests *r, struct worker *w,
                         struct choice *choice)
 {
-    struct need need = place_need(w, request_tokens(choice->request));
+    struct claim claim = overcommit_claim(r->schedule, &choice->entry, w);
     enum status st;
 
     choice->n_ids = choice->request->n_prompt + choice->n_generated;
     choice->n_ids_sent = 0;
     FP(ROUTER_SUBMIT);
-    st = send_submit(r, w, choice, &need, false);
+    choice->entry.claim = claim;
+    st = send_submit(r, w, choice, &claim.need, false);
     if (st != ST_OK) {
         return st;
     }
     choice->n_ids_sent = next_n_ids(choice);
     choice->n_before = peer_queued(w->peer->peer, LANE_SUBMIT);
-    choice_granted(r, choice, w, &need);
+    choice_granted(r, choice, w, &claim.need);
     choice->continuing = choice->entry.keeper == w;
-    r->schedule->policy->charge(r->schedule, &choice->entry, w, &need);
+    r->schedule->policy->charge(r->schedule, &choice->entry, w);
     if (choice->n_ids_sent < choice->n_ids) {
         list_append(&w->parts, &choice->parts);
     }
@@ -200,22 +203,22 @@ enum status submit_send(struct requests *r, struct worker *w,
 }
 
 enum status submit_adopt(struct requests *r, struct worker *w,
-                         struct choice *choice)
+                         struct choice *choice, bool grows)
 {
-    struct need need = worker_need(w, request_tokens(choice->request));
+    struct claim claim = overcommit_claim_of_live(&choice->entry, w, grows);
     struct need none = {{0}};
     enum status st;
 
     /* As if all ids had been sent: the sequence is at the worker. */
     choice->n_ids = choice->n_ids_sent = 0;
+    choice->entry.claim = claim;
     st = send_submit(r, w, choice, &none, true);
     if (st == ST_OK) {
         choice->n_before = peer_queued(w->peer->peer, LANE_SUBMIT);
         trial_found(r->schedule, w, &choice->entry);
-        choice_granted(r, choice, w, PLANT(ADOPT_CHARGED) ? &need : &none);
-        choice->need = need; /* held there already */
-        choice->held = place_sum(choice->worker, &need);
-        r->schedule->policy->charge(r->schedule, &choice->entry, w, &need);
+        choice_granted(r, choice, w,
+                       PLANT(ADOPT_CHARGED) ? &claim.need : &none);
+        r->schedule->policy->charge(r->schedule, &choice->entry, w);
         /* It began in another session, and has no tokens to compute before
          * those of others. */
         r->schedule->policy->started(&choice->entry);
@@ -363,10 +366,9 @@ static void adopt_wanted(struct requests *r, struct worker *w)
     struct choice *choice;
 
     while ((choice = adoption_next(r, w)) != NULL && place_takes(w)) {
-        bool sent;
+        bool sent, grows = adoption_begin(w);
 
-        adoption_begin(w);
-        sent = submit_adopt(r, w, choice) == ST_OK;
+        sent = submit_adopt(r, w, choice, grows) == ST_OK;
         adoption_end(r, w, sent);
         if (!sent) {
             return;

@@ -18,9 +18,9 @@ MUST_CHECK enum status submit_send(struct requests *r, struct worker *w,
                                    struct choice *choice);
 
 /* Grants choice what it already has at w and sends a Submit{adopt}; charges
- * nothing.  Returns as submit_send(). */
+ * nothing.  grows: w listed it as one that grows.  Returns as submit_send(). */
 MUST_CHECK enum status submit_adopt(struct requests *r, struct worker *w,
-                                    struct choice *choice);
+                                    struct choice *choice, bool grows);
 
 /* Adopts the orphans that are wanted at workers of m, as far as their links
  * have room. */

@@ -12,11 +12,12 @@
  *     slots    1 if the shard has linear layers, else 0
  *     pages    blocks * pages_per_block + slots * pages_per_slot
  *
- * The router grants the whole need before prefill, or the choice waits.  The
- * other choices of the request make no difference.  A request that can never
- * fit is refused at once, with the figures of the tightest stage.  A sequence
- * that lives at a worker already (router/requests/adoption.h) needs no new room
- * and waits for none.
+ * The router grants the whole need before prefill, or the choice waits.  With
+ * --overcommit it grants what the choice is expected to need (overcommit.h).
+ * The other choices of the request make no difference.  A request that can
+ * never fit is refused at once, with the figures of the tightest stage.  A
+ * sequence that lives at a worker already (router/requests/adoption.h) needs no
+ * new room and waits for none.
  *
  * Threading: the core's thread only.  Memory: none of its own. */
 #ifndef ROUTER_SCHEDULE_ADMISSION_H

@@ -27,6 +27,10 @@
  *     so it is off, and the router logs "headroom-off" each time the model
  *     gets into this state.
  *
+ * The load is what was granted: with --overcommit the expected needs
+ * (overcommit.h), by which the survivors grant room to sequences that move.
+ * Those that have outgrown them may wait, or be suspended.
+ *
  * The rule compares sums.  With two workers, no sequence waits after a loss,
  * except for ledgers and trials (trial.h).  With more, fragmentation remains:
  * each survivor may be left with a remainder smaller than the next sequence,

@@ -1,6 +1,7 @@
 #include "router/schedule/policy.h"
 
 #include "router/schedule/headroom.h"
+#include "router/schedule/overcommit.h"
 #include "router/schedule/routing.h"
 
 /* A new entry goes to the end.  An entry that returns is old, so its position
@@ -31,15 +32,17 @@ static bool yields_fifo(struct schedule *s, const struct queue_entry *e)
 }
 
 static void charge_fifo(struct schedule *s, struct queue_entry *e,
-                        struct worker *w, const struct need *need)
+                        struct worker *w)
 {
-    headroom_charge(s, e, w, need);
+    headroom_charge(s, e, w, &e->claim.need);
+    overcommit_charge(e, w);
     routing_charge(s, e, w);
 }
 
 static void release_fifo(struct queue_entry *e)
 {
     headroom_release(e);
+    overcommit_release(e);
     routing_release(e);
 }
 

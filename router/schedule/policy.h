@@ -3,7 +3,8 @@
  * Fair queueing, prefix routing and headroom are entries of such a table.  A
  * new rule is a new function here and changes nothing in queue.c.  No policy
  * may change the following: only ledgers return room, a grant covers the whole
- * need or nothing, and a grant is never revoked in favour of another sequence.
+ * claim of an entry (overcommit.h) or nothing, and the router never revokes a
+ * grant in favour of another sequence.
  *
  * Threading: the core's thread only.  Memory: a policy keeps no state outside
  * the schedule, the fleet and the queue entries. */
@@ -28,10 +29,9 @@ struct policy_ops {
     /* Returns true if entries behind e may go first although e has no place. */
     bool (*yields)(struct schedule *s, const struct queue_entry *e);
 
-    /* charge: accounts for need at w, where e was granted. started: e has its
-     * first token there. release: takes all charges back. */
-    void (*charge)(struct schedule *s, struct queue_entry *e, struct worker *w,
-                   const struct need *need);
+    /* charge: accounts for e->claim at w, where e was granted. started: e has
+     * its first token there. release: takes all charges back. */
+    void (*charge)(struct schedule *s, struct queue_entry *e, struct worker *w);
     void (*started)(struct queue_entry *e);
     void (*release)(struct queue_entry *e);
 };

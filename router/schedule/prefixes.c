@@ -235,7 +235,7 @@ enum status prefixes_receive(struct schedule *s, struct worker *w,
         f->waits = false;
     } else if (f->waits && !f->asked) {
         ask_snapshot(w);
-    } else if (!f->waits && m->first != f->next) {
+    } else if (!f->waits && m->first != f->next && !PLANT(GAP_IGNORED)) {
         wait_snapshot(s, w, m->first);
     }
     f->next = m->first + m->n_tokens;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "router/replicas/place.h"
+#include "router/schedule/overcommit.h"
 #include "router/schedule/policy.h"
 
 /* Returns the stage with the fewest free pages: it limits the whole place. */
@@ -63,10 +64,10 @@ static const char *no_room(const struct worker *w, const struct need *need)
     return "too few of its pages are free";
 }
 
-/* Returns why e cannot be granted need at w now, the policy's admission aside;
+/* Returns why e cannot be granted c at w now, the policy's admission aside;
  * NULL: it can. */
 static const char *why_not(struct schedule *s, const struct queue_entry *e,
-                           const struct worker *w, const struct need *need)
+                           const struct worker *w, const struct claim *c)
 {
     const char *why = place_refuses(w);
 
@@ -88,32 +89,36 @@ static const char *why_not(struct schedule *s, const struct queue_entry *e,
     if (e->n_tokens > worker_context(w)) {
         return "its context is too short";
     }
-    return place_has_room(w, need) ? NULL : no_room(w, need);
+    if (!place_has_room(w, &c->need)) {
+        return no_room(w, &c->need);
+    }
+    return overcommit_refuses(s, w, c);
 }
 
 static void describe(struct schedule *s, const struct queue_entry *e,
                      const struct worker *w, struct routing_place *out)
 {
     const struct worker *stage = tightest(w);
-    struct need need = place_need(w, e->n_tokens);
-    struct need share = place_share(stage, &need);
+    struct claim c = overcommit_claim(s, e, w);
+    struct need share = place_share(stage, &c.need);
 
     *out = (struct routing_place){.n_running = w->n_running,
                                   .room_pages = worker_room(stage, PAGES),
                                   .need_pages = share.of[PAGES],
+                                  .most_pages = c.grows ? c.most.of[PAGES] : 0,
                                   .restorable = prefixes_restorable(s, e, w)};
     memcpy(out->name, w->peer->name, sizeof out->name);
     out->n_wait = tokens_of(e) - out->restorable + w->n_backlog;
-    out->why_not = why_not(s, e, w, &need);
+    out->why_not = why_not(s, e, w, &c);
 }
 
 void routing_describe(struct schedule *s, const struct queue_entry *e,
                       const struct worker *w, struct routing_place *out)
 {
-    struct need need = place_need(w, e->n_tokens);
+    struct claim c = overcommit_claim(s, e, w);
 
     describe(s, e, w, out);
-    if (out->why_not == NULL && !s->policy->admit(s, e, w, &need)) {
+    if (out->why_not == NULL && !s->policy->admit(s, e, w, &c.need)) {
         out->why_not = "its room is kept for the loss of another worker";
     }
 }
@@ -158,19 +163,19 @@ struct worker *routing_pick(struct schedule *s, struct queue_entry *e)
     for (uint32_t i = 0; i < s->fleet->n_workers; i++) {
         struct worker *w = s->fleet->workers[i];
         struct candidate c;
-        struct need need;
+        struct claim claim;
 
         if (w->model != e->model || !worker_can_serve(w)) {
             continue;
         }
-        need = place_need(w, e->n_tokens);
-        if (why_not(s, e, w, &need) != NULL) {
+        claim = overcommit_claim(s, e, w);
+        if (why_not(s, e, w, &claim) != NULL) {
             continue;
         }
         c = candidate_of(s, e, w);
         /* The policy is asked last: its headroom check walks all workers
          * again. */
-        if (is_better(&c, &best) && s->policy->admit(s, e, w, &need)) {
+        if (is_better(&c, &best) && s->policy->admit(s, e, w, &claim.need)) {
             best = c;
         }
     }

@@ -41,6 +41,7 @@ struct routing_place {
     uint32_t restorable;
     uint32_t n_running;
     uint64_t room_pages, need_pages; /* its tightest stage's */
+    uint64_t most_pages;             /* 0: need_pages is all it can need */
     uint64_t n_wait;                 /* tokens: the formula above */
 };
 

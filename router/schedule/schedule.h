@@ -15,6 +15,15 @@
 
 struct routing_record;
 
+/* What an entry is granted at a place: router/schedule/overcommit.h. */
+struct claim {
+    struct need need;    /* the grant, */
+    struct need most;    /* and all that the entry can need there */
+    uint32_t n_expected; /* output tokens that need covers */
+    uint32_t block_tokens;
+    bool grows; /* most takes more pages than need */
+};
+
 struct queue_entry {
     struct list queue; /* in model->waiting */
     struct model *model;
@@ -30,8 +39,10 @@ struct queue_entry {
     struct routing_record *record;  /* the places at its grant; NULL: none */
     bool ran; /* granted before, or resumed by its client */
     struct trial trial;
-    struct worker *charged; /* place charged by headroom.h; NULL: none */
-    struct need charge;     /* the charge at that place */
+    struct worker *charged;   /* place charged by headroom.h; NULL: none */
+    struct need charge;       /* the charge at that place */
+    struct claim claim;       /* of its newest grant */
+    struct worker *committed; /* place charged with the claim; NULL: none */
 };
 
 struct policy_ops;

@@ -118,6 +118,7 @@ def draw(figures):
     page.text(16, page.y, f"sluice {figures['commit']}, {figures['when']}, "
               f"{figures['cpu']}, {figures['threads']} threads, load "
               f"{figures['load_before']:.2f} before", 11)
+    page.y += 8
     for model in MODELS:
         draw_model(page, figures, model)
     draw_router(page, figures)

@@ -28,6 +28,7 @@ SESSIONS, TURNS, STATES = 128, 12, 512
 FIRST, LATER, ANSWER = 512, 128, 32  # tokens of a session's turns
 SHARED = 256                         # of FIRST: the same in all sessions
 SCALE = 0.125    # of the trace: its blocks of 512 tokens become 64
+TRACE_MEMORY = "128MiB"  # less than the trace leaves in the index
 HIT_SHARE = 0.98  # of an unlimited pool
 WARM_SHARE, NO_HIT_COST = 0.1, 1.01
 COLUMNS = ("held", "granted", "cached", "free")
@@ -161,7 +162,7 @@ def trace(model, quick):
         words = ("--trace", path, "--trace-scale", SCALE, "--duration",
                  f"{seconds}s")
         for name, more in (("reuse", ()), ("no_reuse", ("--no-reuse",))):
-            with Cluster(model, "--memory", "1GiB", *more) as c:
+            with Cluster(model, "--memory", TRACE_MEMORY, *more) as c:
                 run = c.load(*words)
             ttft = run["tally"]["metrics"]["ttft"]
             figures[name] = {"requests": run["tally"]["outcomes"]["ok"],

@@ -41,8 +41,9 @@ static void check(const struct model_config *c)
         FUZZ_CHECK(c->eos[i] < s->vocab);
     }
     for (uint32_t b = 0; b < s->n_layers; b += 7) {
+        struct kv_format kv = kv_format_plain(DTYPE_F32);
         struct sizes z =
-            sizes_of(c, b, s->n_layers, SIZES_BLOCK_TOKENS_MAX, DTYPE_F32);
+            sizes_of(c, b, s->n_layers, SIZES_BLOCK_TOKENS_MAX, &kv);
 
         FUZZ_CHECK(z.weight_bytes >= z.parameters * 2);
         FUZZ_CHECK(z.page_bytes > 0);

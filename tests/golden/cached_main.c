@@ -1,13 +1,17 @@
 /* golden_cached - compares whole workers that reuse what they have computed
  * with cold runs, bit for bit.
  *
- *     golden_cached [--device NAME] [--steps N] MODEL_DIR...
+ *     golden_cached [--device NAME] [--kv FORMAT,..] [--steps N] MODEL_DIR...
  *
  * The sequences of tales.h are run again, branched, as choices of one request,
  * continued, cut and continued, moved with a part of their tokens, and in a
  * pool so small that nothing stays long.  On the cpu that is done with 1 to 3
  * stages, with the rules of one arithmetic and with those of two.  On a device
  * there is one stage.
+ *
+ * With --kv the cache has these formats (kv_names.h), not the float32 of the
+ * cpu or the model's own dtype.  Each format runs over a number of stages and
+ * with a rule in turn.
  *
  * Exit code: 0 if tokens and logprobs are equal, 77 if there is no such
  * device. */
@@ -17,6 +21,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "tests/golden/kv_names.h"
 #include "tests/golden/shard_engines.h"
 #include "tests/golden/tales.h"
 #include "tests/kernels/test_device.h"
@@ -35,8 +40,9 @@ static const struct split {
 } splits[] = {{8, 1, {4}}, {8, 2, {3, 4}}, {5, 1, {2}}, {5, 2, {1, 4}}};
 
 struct trial {
-    const char *dir, *device;
+    const char *dir, *device, *list; /* list: of formats, or NULL */
     struct model_config config;
+    struct kv_format kv;
     struct tales tales;
     uint32_t n_wrong, n_compared;
     uint64_t n_moves;
@@ -70,8 +76,7 @@ static void open_engines(struct trial *t, const struct split *split,
 {
     bool cpu = strcmp(t->device, "cpu") == 0;
     struct kernels_options k = {.device = t->device,
-                                .kv.dtype =
-                                    cpu ? DTYPE_F32 : t->config.shape.dtype,
+                                .kv = t->kv,
                                 .block_tokens = o->block_tokens,
                                 .max_tokens = cpu ? 100 : 0,
                                 .max_rows = cpu ? 4 : 0,
@@ -125,7 +130,10 @@ static void replica_close(struct trial *t)
 
 static void fault(struct trial *t, const char *way, const char *what)
 {
-    printf("%s, %u stages, %s arithmetic, %s: %s\n", t->dir, t->n_stages,
+    char kv[KV_NAME_MAX];
+
+    printf("%s, kv %s, %u stages, %s arithmetic, %s: %s\n", t->dir,
+           kv_format_name(&t->kv, kv), t->n_stages,
            t->one_arithmetic ? "one" : "two", way, what);
     t->n_wrong++;
 }
@@ -321,13 +329,38 @@ static void run_split(struct trial *t, const struct split *split,
     in_small_pool(t, split, one_arithmetic);
 }
 
+static void run_cold(struct trial *t, const struct split *all)
+{
+    replica_open(t, all, SMALL, true);
+    tales_run_cold(&t->tales, t->replica, t->config.shape.vocab);
+    replica_close(t);
+}
+
+/* Runs one of the splits, the whole among them, with one of the rules. */
+static void run_turn(struct trial *t, uint32_t turn)
+{
+    struct split all = {.n_layers = t->config.shape.n_layers};
+    const struct split *of[1 + sizeof splits / sizeof *splits] = {&all};
+    uint32_t n = 1;
+
+    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
+        if (splits[i].n_layers == all.n_layers) {
+            of[n++] = &splits[i];
+        }
+    }
+    run_cold(t, &all);
+    if (strcmp(t->device, "cpu") != 0) {
+        run_split(t, &all, false);
+    } else {
+        run_split(t, of[turn % n], turn % 2 == 0);
+    }
+}
+
 static void run_splits(struct trial *t)
 {
     struct split all = {.n_layers = t->config.shape.n_layers};
 
-    replica_open(t, &all, SMALL, true);
-    tales_run_cold(&t->tales, t->replica, t->config.shape.vocab);
-    replica_close(t);
+    run_cold(t, &all);
     run_split(t, &all, false);
     if (strcmp(t->device, "cpu") != 0) {
         return;
@@ -341,6 +374,23 @@ static void run_splits(struct trial *t)
     }
 }
 
+static void run_formats(struct trial *t)
+{
+    bool cpu = strcmp(t->device, "cpu") == 0;
+    struct kv_names kv;
+
+    if (t->list == NULL) {
+        t->kv = kv_format_plain(cpu ? DTYPE_F32 : t->config.shape.dtype);
+        run_splits(t);
+        return;
+    }
+    kv_names_list(&kv, t->list, &t->config);
+    for (uint32_t i = 0; i < kv.n; i++) {
+        t->kv = kv.of[i];
+        run_turn(t, i);
+    }
+}
+
 static bool check_dir(struct trial *t)
 {
     struct error e;
@@ -351,8 +401,9 @@ static bool check_dir(struct trial *t)
         fprintf(stderr, "golden_cached: %s: %s\n", t->dir, e.text);
         return false;
     }
-    run_splits(t);
-    if (t->has_slots && t->n_moves == 0 && strcmp(t->device, "cpu") == 0) {
+    run_formats(t);
+    if (t->has_slots && t->n_moves == 0 && t->list == NULL &&
+        strcmp(t->device, "cpu") == 0) {
         fault(t, "small pool", "no block was moved");
     }
     printf("%s: %u faults in %u sequences, %llu blocks moved\n", t->dir,
@@ -365,6 +416,7 @@ int main(int argc, char **argv)
     static const struct option options[] = {
         {"device", required_argument, NULL, 'd'},
         {"steps", required_argument, NULL, 's'},
+        {"kv", required_argument, NULL, 'k'},
         {NULL, 0, NULL, 0}};
     static struct trial t = {.device = "cpu", .tales.steps = STEPS};
     bool ok = true;
@@ -373,6 +425,8 @@ int main(int argc, char **argv)
     while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
         if (o == 'd') {
             t.device = test_device_or(optarg);
+        } else if (o == 'k') {
+            t.list = optarg;
         } else if (o == 's') {
             t.tales.steps = (uint32_t)strtoul(optarg, NULL, 10);
         } else {
@@ -381,8 +435,8 @@ int main(int argc, char **argv)
     }
     if (optind >= argc || t.tales.steps < 6 || t.tales.steps > STEPS_MAX) {
         fprintf(stderr,
-                "usage: golden_cached [--device NAME] [--steps 6..%d] "
-                "MODEL_DIR...\n",
+                "usage: golden_cached [--device NAME] [--kv FORMAT,..] "
+                "[--steps 6..%d] MODEL_DIR...\n",
                 STEPS_MAX);
         return 2;
     }

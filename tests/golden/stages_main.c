@@ -1,12 +1,15 @@
 /* golden_stages - compares models split over 2, 3 and 4 engines with the whole.
  *
- *     golden_stages [--random N] [--prompts N] [--steps N] [MODEL_DIR...]
+ *     golden_stages [--random N] [--prompts N] [--steps N] [--kv FORMAT,..]
+ *                   [MODEL_DIR...]
  *
  * Some prompts of each directory's golden.json run with a float32 cache over
  * the splits below, and with a cache of the model's dtype over the splits of
  * four stages; each shard is loaded on its own.  Then N models of random shape
  * run, split at random.  Tokens and bits of logits must equal the whole shard's
- * (stages.h).  In float32 the whole shard's tokens must equal golden.json's.
+ * (stages.h).  With --kv the cache has these formats (kv_names.h) instead, each
+ * over one of the splits in turn.  In float32 the whole shard's tokens must
+ * equal golden.json's.
  *
  * Exit code: 0 if everything passes. */
 #include <getopt.h>
@@ -15,6 +18,8 @@
 #include <string.h>
 
 #include "tests/golden/golden_file.h"
+#include "tests/golden/kv_draw.h"
+#include "tests/golden/kv_names.h"
 #include "tests/golden/stages.h"
 #include "worker/model/shard.h"
 
@@ -22,6 +27,7 @@
 #define STEPS         8
 #define RANDOM_PROMPT 40
 #define RANDOM_STEPS  3
+#define TURNS         3 /* splits that every model has, at least */
 
 /* Layers at which the stages after the first begin, by the model's number of
  * layers.  Of the eight layers, all but 3 and 7 are linear: there are stages
@@ -42,14 +48,15 @@ struct trial {
     struct kernels_options o;
     struct dice dice;
     uint32_t n_wrong, n_splits;
+    uint32_t turn; /* 1 + the split of a listed format; 0: no such format */
 };
 
 /* Makes passes smaller than plans, in tokens and in rows, and heads in several
  * calls. */
-static struct kernels_options small_passes(enum dtype kv)
+static struct kernels_options small_passes(const struct kv_format *kv)
 {
     return (struct kernels_options){.device = "cpu",
-                                    .kv.dtype = kv,
+                                    .kv = *kv,
                                     .block_tokens = 16,
                                     .max_tokens = 100,
                                     .max_rows = 4,
@@ -108,6 +115,7 @@ static void run_split(struct trial *t, const struct script *s,
     const struct shard_weights *weights[CHAIN_MAX];
     struct shard *shards[CHAIN_MAX];
     uint32_t n = p->n_cuts + 1, n_wrong;
+    char kv[KV_NAME_MAX];
 
     for (uint32_t i = 0; i < n; i++) {
         load(&shards[i], t, i > 0 ? p->cuts[i - 1] : 0,
@@ -115,20 +123,43 @@ static void run_split(struct trial *t, const struct script *s,
         weights[i] = shard_weights(shards[i]);
     }
     n_wrong = script_chain(s, weights, n, &t->o, &t->dice);
+    kv_format_name(&t->o.kv, kv);
     printf("%s:", t->dir);
     for (uint32_t i = 0; i < n; i++) {
         printf(" %u-%u", weights[i]->begin, weights[i]->end);
         shard_free(&shards[i]);
     }
-    printf(", kv %s: %u of %u steps differ\n",
-           t->o.kv.dtype == DTYPE_F32 ? "f32" : "16 bits", n_wrong,
-           s->n * t->steps);
+    printf(", kv %s: %u of %u steps differ\n", kv, n_wrong, s->n * t->steps);
     t->n_wrong += n_wrong;
     t->n_splits++;
 }
 
-static void run_model(struct trial *t, enum dtype kv)
+/* Returns whether a run of the model has its split `at`: a plain cache has all
+ * splits in float32, those of four stages otherwise; a listed format has one.
+ */
+static bool has_split(const struct trial *t, const struct split *p, uint32_t at)
 {
+    if (t->turn > 0) {
+        return at == t->turn - 1;
+    }
+    return t->o.kv.dtype == DTYPE_F32 || p->n_cuts + 1 == CHAIN_MAX;
+}
+
+static void run_splits(struct trial *t, const struct script *s)
+{
+    uint32_t at = 0;
+
+    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
+        if (splits[i].n_layers == t->config.shape.n_layers &&
+            has_split(t, &splits[i], at++)) {
+            run_split(t, s, &splits[i]);
+        }
+    }
+}
+
+static void run_model(struct trial *t, const struct kv_format *kv)
+{
+    bool f32 = kv->scheme == KV_PLAIN && kv->dtype == DTYPE_F32;
     struct script s = {.n = 0};
     struct shard *whole;
 
@@ -137,21 +168,37 @@ static void run_model(struct trial *t, enum dtype kv)
     load(&whole, t, 0, t->config.shape.n_layers);
     script_whole(&s, shard_weights(whole), &t->o);
     shard_free(&whole);
-    if (kv == DTYPE_F32) {
+    if (f32) {
         t->n_wrong += compare(&s, t);
     }
-    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
-        const struct split *p = &splits[i];
-
-        if (p->n_layers == t->config.shape.n_layers &&
-            (kv == DTYPE_F32 || p->n_cuts + 1 == CHAIN_MAX)) {
-            run_split(t, &s, p);
-        }
-    }
+    run_splits(t, &s);
     script_free(&s);
 }
 
-static bool check_dir(const char *dir, uint32_t prompts, uint32_t steps)
+static void run_plain(struct trial *t)
+{
+    struct kv_format f32 = kv_format_plain(DTYPE_F32);
+    struct kv_format own = kv_format_plain(t->config.shape.dtype);
+
+    run_model(t, &f32);
+    if (own.dtype != DTYPE_F32) {
+        run_model(t, &own);
+    }
+}
+
+static void run_formats(struct trial *t, const char *list)
+{
+    struct kv_names kv;
+
+    kv_names_list(&kv, list, &t->config);
+    for (uint32_t i = 0; i < kv.n; i++) {
+        t->turn = 1 + i % TURNS;
+        run_model(t, &kv.of[i]);
+    }
+}
+
+static bool check_dir(const char *dir, const char *kv, uint32_t prompts,
+                      uint32_t steps)
 {
     static struct trial t;
     struct error e;
@@ -166,9 +213,10 @@ static bool check_dir(const char *dir, uint32_t prompts, uint32_t steps)
         fprintf(stderr, "golden_stages: %s: %s\n", dir, e.text);
         return false;
     }
-    run_model(&t, DTYPE_F32);
-    if (t.config.shape.dtype != DTYPE_F32) {
-        run_model(&t, t.config.shape.dtype);
+    if (kv != NULL) {
+        run_formats(&t, kv);
+    } else {
+        run_plain(&t);
     }
     golden_free(&t.golden);
     return t.n_wrong == 0 && t.n_splits > 0;
@@ -234,12 +282,15 @@ static bool check_random(uint32_t number)
     struct shard_weights parts[CHAIN_MAX];
     const struct shard_weights *shards[CHAIN_MAX];
     uint32_t ids[2][RANDOM_PROMPT], n, n_wrong;
-    struct kernels_options o = small_passes((enum dtype)dice_below(&d, 3));
+    struct kernels_options o;
+    struct kv_format kv;
     struct script s = {.n = 0};
 
+    random_shape(&shape, &d);
+    kv = kv_draw(&shape, &d);
+    o = small_passes(&kv);
     o.block_tokens = 1u << dice_below(&d, 7);
     o.max_tokens = 1 + dice_below(&d, 50);
-    random_shape(&shape, &d);
     random_model_new(&model, &shape, &d);
     draw_lines(&s, ids, model.w.shape.vocab, &d);
     n = cut(parts, &model.w, &d);
@@ -262,7 +313,8 @@ static int usage(void)
 {
     fprintf(stderr,
             "usage: golden_stages [--random N] [--prompts 1..%d] [--steps "
-            "2..%d] [MODEL_DIR...]\n",
+            "2..%d] [--kv FORMAT,..]\n"
+            "                     [MODEL_DIR...]\n",
             SCRIPT_LINES_MAX, GOLDEN_STEPS_MAX);
     return 2;
 }
@@ -273,22 +325,28 @@ int main(int argc, char **argv)
         {"random", required_argument, NULL, 0},
         {"prompts", required_argument, NULL, 1},
         {"steps", required_argument, NULL, 2},
+        {"kv", required_argument, NULL, 'k'},
         {NULL, 0, NULL, 0},
     };
     uint32_t n[3] = {0, PROMPTS, STEPS}, n_failed = 0;
+    const char *kv = NULL;
 
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (c == '?') {
             return usage();
         }
-        n[c] = (uint32_t)strtoul(optarg, NULL, 10);
+        if (c == 'k') {
+            kv = optarg;
+        } else {
+            n[c] = (uint32_t)strtoul(optarg, NULL, 10);
+        }
     }
     if (n[1] < 1 || n[1] > SCRIPT_LINES_MAX || n[2] < 2 ||
         n[2] > GOLDEN_STEPS_MAX) {
         return usage();
     }
     for (int i = optind; i < argc; i++) {
-        n_failed += !check_dir(argv[i], n[1], n[2]);
+        n_failed += !check_dir(argv[i], kv, n[1], n[2]);
     }
     for (uint32_t i = 0; i < n[0]; i++) {
         n_failed += !check_random(i);

@@ -7,6 +7,62 @@
 #include "kernels/backends/backend.h"
 #include "tests/unit/cmocka.h"
 
+/* Returns how far values of neighbouring codes may be apart: two steps of an
+ * affine group, since the scale may change with a code, or the greatest gap of
+ * centroids. */
+static double code_gap(const struct reference *r, enum kv_half half,
+                       const float *x)
+{
+    uint32_t bits = half == KV_KEYS ? r->kv.k_bits : r->kv.v_bits;
+    double most = 0.0, sum = 0.0;
+
+    for (uint32_t i = 0; i < r->w->shape.head_dim; i++) {
+        most = fmax(most, fabs((double)x[i]));
+        sum += (double)x[i] * (double)x[i];
+    }
+    return r->kv.scheme == KV_AFFINE
+               ? 4.0 * most / ((1u << bits) - 1)
+               : sqrt(sum) * 3.0 *
+                     (double)r->turbo[half].centroids[1u << bits >> 1];
+}
+
+static void take_codes(void *arg, const struct reference *r, uint32_t layer,
+                       enum kv_half half, uint32_t head, void *codes,
+                       void *params)
+{
+    static char block[BENCH_BLOCK_BYTES];
+    const struct bench_seq *s = arg;
+    struct bench *b = s->of;
+    const uint32_t hd = b->model.w.shape.head_dim, size = b->o.block_tokens;
+    const size_t i = (size_t)head * size + r->position % size;
+    struct kv_block at;
+    float mine[KERNELS_HEAD_DIM_MAX], other[KERNELS_HEAD_DIM_MAX];
+
+    kv_block_make(&at, &r->kv, b->model.w.shape.n_kv_heads, hd, size);
+    assert_true(at.bytes <= sizeof block);
+    if (half == KV_KEYS && head == 0) { /* the first of a token */
+        kernels_block_copy(b->k, layer, s->blocks[r->position / size], block,
+                           false);
+    }
+    const struct kv_vector *v = half == KV_KEYS ? &at.k : &at.v;
+    const char *c =
+        block + (half == KV_KEYS ? at.k_codes : at.v_codes) + i * v->code_bytes;
+    const char *p = block + (half == KV_KEYS ? at.k_params : at.v_params) +
+                    i * v->param_bytes;
+
+    kv_decode(&r->kv, v, &r->turbo[half], codes, params, hd, mine);
+    kv_decode(&r->kv, v, &r->turbo[half], c, p, hd, other);
+    for (uint32_t d = 0; d < hd; d++) {
+        double off = fabs((double)mine[d] - (double)other[d]);
+
+        assert_true(off <= code_gap(r, half, mine));
+        b->n_differ += off > 1e-5 * fabs((double)mine[d]) + 1e-5;
+    }
+    b->n_codes += hd;
+    memcpy(codes, c, v->code_bytes);
+    memcpy(params, p, v->param_bytes);
+}
+
 void bench_restart(struct bench *b)
 {
     kernels_poison_pages(b->k, 0, b->n_pages);
@@ -15,6 +71,10 @@ void bench_restart(struct bench *b)
 
         reference_free(&s->ref);
         reference_new(&s->ref, &b->model.w, b->o.kv.dtype);
+        reference_format(&s->ref, &b->o.kv);
+        s->of = b;
+        s->ref.stored = take_codes;
+        s->ref.stored_arg = s;
         s->ref.operand = b->operand;
         s->length = 1 + dice_below(&b->dice, BENCH_LENGTH);
         s->slot = i * b->pages_per_slot;

@@ -5,6 +5,11 @@
  * except where sequences have written.  A read of anything else therefore shows
  * as NaN in every later result.
  *
+ * Where a rounding error moves a quantised value across the border of two
+ * codes, the result differs by far more than the error.  So the reference reads
+ * the backend's codes; the bench counts those that differ, and checks that no
+ * value is farther off than a code.
+ *
  * Threading: one thread.
  * Memory: the caller owns a bench.  A failure to open it ends the program, as
  * this is for tests. */
@@ -20,8 +25,13 @@
 #define BENCH_SLOTS  (BENCH_SEQS + 1) /* the last one is a checkpoint */
 #define BENCH_HIDDEN 256              /* widest model */
 #define BENCH_VOCAB  512
+#define BENCH_BLOCK_BYTES \
+    (2 * 4 * KERNELS_BLOCK_MAX * (256 + 2 * 4 * (256 / KV_GROUP_MIN)))
+
+struct bench;
 
 struct bench_seq {
+    struct bench *of;
     struct reference ref;
     uint32_t length;
     uint32_t blocks[BENCH_LENGTH]; /* pages */
@@ -38,6 +48,9 @@ struct bench {
     uint32_t chunk;     /* most tokens of a row; 0: many sizes */
     uint32_t pages_per_slot, n_pages;
     struct bench_seq seqs[BENCH_SEQS];
+    /* Values of quantised vectors, and how many of them differ from the
+     * reference's, whose arithmetic is wider: it then takes the backend's. */
+    uint32_t n_codes, n_differ;
     float x[BENCH_SEQS * BENCH_LENGTH * BENCH_HIDDEN],
         out[BENCH_SEQS * BENCH_LENGTH * BENCH_HIDDEN];
 };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/isa/isa.h"
+#include "kernels/kv_codec.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/reference.h"
 #include "tests/unit/cmocka.h"
@@ -366,6 +367,180 @@ static void attend_of(const struct cpu_isa *isa, uint32_t round, float *out)
     isa->attend(&t);
 }
 
+/* ---- quantised attention ---- */
+
+#define PLACES   160    /* positions of a quantised cache, in any block */
+#define KV_BYTES 327680 /* of a cache; more than the largest head needs */
+
+/* One kv head of a cache with codes and parameters from dice. */
+struct quantised_kv {
+    struct kv_format f;
+    struct kv_block block;
+    struct kv_turbo turbo[2];
+    char bytes[KV_BYTES];
+    float q[ATTEND_QUERIES * 256], s[ATTEND_QUERIES * ATTEND_SPAN];
+    uint32_t last[ATTEND_QUERIES], blocks[PLACES];
+    struct attend_quantised a;
+};
+
+static struct attend_codes codes_in(const struct quantised_kv *kv,
+                                    enum kv_half half)
+{
+    const struct kv_block *b = &kv->block;
+    const struct kv_vector *v = half == KV_KEYS ? &b->k : &b->v;
+
+    return (struct attend_codes){
+        .codes = kv->bytes + (half == KV_KEYS ? b->k_codes : b->v_codes),
+        .params = kv->bytes + (half == KV_KEYS ? b->k_params : b->v_params),
+        .bits = v->bits,
+        .code_bytes = v->code_bytes,
+        .centroids =
+            kv->f.scheme == KV_TURBOQUANT ? kv->turbo[half].centroids : NULL,
+    };
+}
+
+/* Fills the cache by encoding random vectors. */
+static void fill_kv(struct quantised_kv *kv, struct dice *d, uint32_t n_blocks)
+{
+    const struct kv_block *b = &kv->block;
+    float x[256];
+
+    memset(kv->bytes, 0xff, sizeof kv->bytes);
+    assert_true(n_blocks * b->bytes <= sizeof kv->bytes);
+    for (uint32_t i = 0; i < n_blocks * kv->a.t.block_tokens; i++) {
+        char *block = kv->bytes + i / kv->a.t.block_tokens * b->bytes;
+        uint32_t at = i % kv->a.t.block_tokens;
+
+        fill(d, x, 256);
+        kv_encode(&kv->f, &b->k, &kv->turbo[KV_KEYS], x, kv->a.t.hd,
+                  block + b->k_codes + at * b->k.code_bytes,
+                  block + b->k_params + at * b->k.param_bytes);
+        fill(d, x, 256);
+        kv_encode(&kv->f, &b->v, &kv->turbo[KV_VALUES], x, kv->a.t.hd,
+                  block + b->v_codes + at * b->v.code_bytes,
+                  block + b->v_params + at * b->v.param_bytes);
+    }
+}
+
+static void quantised_kv(struct quantised_kv *kv, uint32_t round)
+{
+    static const uint32_t sizes[] = {1, 4, 8, 16, 32, 64};
+    static const uint32_t heads[] = {16, 64, 96, 128, 256};
+    struct model_shape shape = {.head_dim = heads[round % 5]};
+    struct dice d = {round};
+    struct attend_task *t = &kv->a.t;
+
+    kv->f = random_kv_format(3 + round % (RANDOM_KV_FORMATS - 3), &shape);
+    *t = (struct attend_task){
+        .q = kv->q,
+        .last = kv->last,
+        .blocks = kv->blocks,
+        .dtype = kv->f.dtype,
+        .n_q = 1 + round % ATTEND_QUERIES,
+        .hd = shape.head_dim,
+        .block_tokens = sizes[round / 5 % 6],
+        .scale = 0.1f,
+        .s = kv->s,
+    };
+    kv_block_make(&kv->block, &kv->f, 1, t->hd, t->block_tokens);
+    t->stride = kv->block.bytes;
+    if (kv->f.scheme == KV_TURBOQUANT) {
+        kv_turbo_make(&kv->turbo[KV_KEYS], t->hd, kv->f.k_bits, KV_KEYS);
+        kv_turbo_make(&kv->turbo[KV_VALUES], t->hd, kv->f.v_bits, KV_VALUES);
+    }
+    fill_kv(kv, &d, PLACES / t->block_tokens);
+    fill(&d, kv->q, sizeof kv->q / sizeof *kv->q);
+    for (uint32_t i = 0; i < PLACES; i++) {
+        kv->blocks[i] = (i * 7 + 3) % (PLACES / t->block_tokens);
+    }
+    for (uint32_t i = 0; i < t->n_q; i++) {
+        kv->last[i] = dice_below(&d, 127);
+    }
+    kv->a.group = kv->f.group;
+    kv->a.k = codes_in(kv, KV_KEYS);
+    kv->a.v = codes_in(kv, KV_VALUES);
+}
+
+static void attend_quantised_of(const struct cpu_isa *isa, uint32_t round,
+                                float *out)
+{
+    static struct quantised_kv kv;
+    static float y[ATTEND_QUERIES * 256];
+
+    quantised_kv(&kv, round);
+    memset(y, 0, sizeof y);
+    kv.a.t.y = y;
+    isa->attend_quantised(&kv.a);
+    memcpy(out, y + round % 2 * N, N * sizeof *out);
+}
+
+/* Widens the key or value at a position in double. */
+static void read_position(const struct quantised_kv *kv, enum kv_half half,
+                          uint32_t p, double *out)
+{
+    const struct attend_task *t = &kv->a.t;
+    const struct attend_codes *c = half == KV_KEYS ? &kv->a.k : &kv->a.v;
+    const struct kv_vector *v = half == KV_KEYS ? &kv->block.k : &kv->block.v;
+    size_t at = kv->blocks[p / t->block_tokens] * t->stride;
+    float x[256];
+
+    p %= t->block_tokens;
+    kv_decode(&kv->f, v, &kv->turbo[half], c->codes + at + p * v->code_bytes,
+              c->params + at + p * v->param_bytes, t->hd, x);
+    for (uint32_t i = 0; i < t->hd; i++) {
+        out[i] = (double)x[i];
+    }
+}
+
+/* Computes y [hd] of query i in double. */
+static void attend_in_double(const struct quantised_kv *kv, uint32_t i,
+                             double *y)
+{
+    const struct attend_task *t = &kv->a.t;
+    double x[256], total = 0.0;
+
+    memset(y, 0, t->hd * sizeof *y);
+    for (uint32_t p = 0; p <= kv->last[i]; p++) {
+        double weight = 0.0;
+
+        read_position(kv, KV_KEYS, p, x);
+        for (uint32_t d = 0; d < t->hd; d++) {
+            weight += (double)kv->q[i * t->hd + d] * x[d];
+        }
+        weight = exp((double)t->scale * weight);
+        total += weight;
+        read_position(kv, KV_VALUES, p, x);
+        for (uint32_t d = 0; d < t->hd; d++) {
+            y[d] += weight * x[d];
+        }
+    }
+    for (uint32_t d = 0; d < t->hd; d++) {
+        y[d] /= total;
+    }
+}
+
+static void quantised_attention_matches_sums_in_double(void **state)
+{
+    static struct quantised_kv kv;
+    static float y[ATTEND_QUERIES * 256];
+    double want[256];
+
+    (void)state;
+    for (uint32_t round = 0; round < 130; round++) {
+        quantised_kv(&kv, round);
+        kv.a.t.y = y;
+        isa_find(NULL)->attend_quantised(&kv.a);
+        for (uint32_t i = 0; i < kv.a.t.n_q; i++) {
+            attend_in_double(&kv, i, want);
+            for (uint32_t d = 0; d < kv.a.t.hd; d++) {
+                double off = (double)y[i * kv.a.t.hd + d] - want[d];
+
+                assert_true(fabs(off) < 2e-5);
+            }
+        }
+    }
+}
+
 typedef void (*case_fn)(const struct cpu_isa *isa, uint32_t round, float *out);
 
 static void compare(case_fn run, uint32_t rounds)
@@ -394,6 +569,7 @@ static void test_same_bits(void **state)
     compare(conv_of, 300);
     compare(delta_of, 200);
     compare(attend_of, 216);
+    compare(attend_quantised_of, 195);
 }
 
 /* exp by weigh(): within 2 ulp, 1 at 0, 0 far below, NaN kept. */
@@ -470,9 +646,13 @@ static void test_rounding(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_matmul),    cmocka_unit_test(test_quantised),
-        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_logits),
-        cmocka_unit_test(test_exp),       cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_matmul),
+        cmocka_unit_test(test_quantised),
+        cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_logits),
+        cmocka_unit_test(quantised_attention_matches_sums_in_double),
+        cmocka_unit_test(test_exp),
+        cmocka_unit_test(test_rounding),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

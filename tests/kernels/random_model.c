@@ -94,6 +94,41 @@ void random_shape(struct random_shape *r, struct dice *d)
     r->qk_norm = dice_below(d, 2);
 }
 
+struct kv_format random_kv_format(uint32_t n, struct model_shape *s)
+{
+    static const struct kv_format all[RANDOM_KV_FORMATS] = {
+        {.dtype = DTYPE_F32},
+        {.dtype = DTYPE_BF16},
+        {.dtype = DTYPE_F16},
+        {DTYPE_F32, KV_AFFINE, 8, 8, 32, KV_NO_LAYER},
+        {DTYPE_BF16, KV_AFFINE, 8, 8, 64, KV_NO_LAYER},
+        {DTYPE_F16, KV_AFFINE, 8, 8, 128, KV_NO_LAYER},
+        {DTYPE_BF16, KV_AFFINE, 4, 4, 32, KV_NO_LAYER},
+        {DTYPE_F16, KV_AFFINE, 4, 4, 64, KV_NO_LAYER},
+        {DTYPE_F32, KV_AFFINE, 4, 4, 128, KV_NO_LAYER},
+        {DTYPE_BF16, KV_TURBOQUANT, 2, 2, 0, KV_NO_LAYER},
+        {DTYPE_F32, KV_TURBOQUANT, 2, 3, 0, KV_NO_LAYER},
+        {DTYPE_F16, KV_TURBOQUANT, 3, 3, 0, KV_NO_LAYER},
+        {DTYPE_BF16, KV_TURBOQUANT, 3, 4, 0, KV_NO_LAYER},
+        {DTYPE_F32, KV_TURBOQUANT, 4, 4, 0, KV_NO_LAYER},
+        {DTYPE_BF16, KV_AFFINE, 8, 8, 32, KV_NO_LAYER},
+        {DTYPE_BF16, KV_AFFINE, 4, 4, 64, KV_NO_LAYER},
+    };
+    struct kv_format f = all[n % RANDOM_KV_FORMATS];
+    uint32_t d = s->head_dim;
+
+    if (f.scheme == KV_AFFINE && d % f.group != 0) {
+        d = f.group == 32 ? 96 : f.group;
+    } else if (f.scheme == KV_TURBOQUANT && (d < 16 || (d & (d - 1)) != 0)) {
+        d = d < 32 ? 16 : d < 80 ? 32 : 128;
+    }
+    if (d != s->head_dim) {
+        s->rope.dim = s->rope.dim == s->head_dim ? d : d / 4 * 2;
+        s->head_dim = d;
+    }
+    return f;
+}
+
 static void *own(struct random_model *m, size_t bytes)
 {
     void *p = malloc(bytes > 0 ? bytes : 1);

@@ -8,6 +8,7 @@
 #ifndef TESTS_KERNELS_RANDOM_MODEL_H
 #define TESTS_KERNELS_RANDOM_MODEL_H
 
+#include "common/model/kv_format.h"
 #include "common/model/weights.h"
 
 #define RANDOM_LAYERS_MAX 64
@@ -46,6 +47,14 @@ struct random_model {
 
 /* Draws a shape that the kernels support, small enough to be fast. */
 void random_shape(struct random_shape *r, struct dice *d);
+
+/* The number of formats that random_kv_format() makes. */
+#define RANDOM_KV_FORMATS 16
+
+/* Makes the n-th format of a KV cache: plain ones, affine ones of every size
+ * and dtype, turboquant ones.  Changes the head size of the shape, if it must,
+ * to one that the format supports.  Any layer is quantised. */
+struct kv_format random_kv_format(uint32_t n, struct model_shape *s);
 
 /* Makes the model.  An allocation failure ends the program, as this is for
  * tests. */

@@ -30,6 +30,7 @@ void reference_new(struct reference *r, const struct shard_weights *w,
     memset(r, 0, sizeof *r);
     r->w = w;
     r->kv_dtype = kv_dtype;
+    r->kv = kv_format_plain(kv_dtype);
     for (uint32_t i = 0; i < w->end - w->begin; i++) {
         struct reference_layer *l = &r->layers[i];
 
@@ -52,6 +53,18 @@ void reference_free(struct reference *r)
         free(r->layers[i].tail);
     }
     memset(r, 0, sizeof *r);
+}
+
+void reference_format(struct reference *r, const struct kv_format *f)
+{
+    uint32_t hd = r->w->shape.head_dim;
+
+    r->kv = *f;
+    r->kv_dtype = f->dtype;
+    if (f->scheme == KV_TURBOQUANT) {
+        kv_turbo_make(&r->turbo[KV_KEYS], hd, f->k_bits, KV_KEYS);
+        kv_turbo_make(&r->turbo[KV_VALUES], hd, f->v_bits, KV_VALUES);
+    }
 }
 
 static double half_value(uint16_t h)
@@ -303,9 +316,70 @@ static void attend(const struct reference *r, const struct reference_layer *l,
     free(score);
 }
 
-static void store_kv(struct reference *r, const struct attention_weights *a,
-                     struct reference_layer *l, const double *n)
+/* x = D H x / sqrt(d), where H_ij is -1 to the number of common bits of i and
+ * j. */
+static void rotate_back(const struct kv_turbo *t, double *x)
 {
+    double out[KERNELS_HEAD_DIM_MAX];
+
+    for (uint32_t i = 0; i < t->d; i++) {
+        out[i] = 0.0;
+        for (uint32_t j = 0; j < t->d; j++) {
+            out[i] += __builtin_parity(i & j) ? -x[j] : x[j];
+        }
+        out[i] *= (double)t->signs[i] / sqrt(t->d);
+    }
+    memcpy(x, out, t->d * sizeof *x);
+}
+
+/* Replaces the key or value of a head by what is read back. */
+static void quantise(const struct reference *r, uint32_t layer,
+                     enum kv_half half, uint32_t head, double *x)
+{
+    const struct kv_vector v = {.bits = half == KV_KEYS ? r->kv.k_bits
+                                                        : r->kv.v_bits};
+    float wide[KERNELS_HEAD_DIM_MAX] = {0}, codes[KERNELS_HEAD_DIM_MAX];
+    float params[KERNELS_HEAD_DIM_MAX];
+    uint32_t hd = r->w->shape.head_dim;
+
+    x += (size_t)head * hd;
+    for (uint32_t i = 0; i < hd; i++) {
+        wide[i] = (float)x[i];
+    }
+    kv_encode(&r->kv, &v, &r->turbo[half], wide, hd, codes, params);
+    if (r->stored) {
+        r->stored(r->stored_arg, r, layer, half, head, codes, params);
+    }
+    kv_decode(&r->kv, &v, &r->turbo[half], codes, params, hd, wide);
+    for (uint32_t i = 0; i < hd; i++) {
+        x[i] = (double)wide[i];
+    }
+    if (r->kv.scheme == KV_TURBOQUANT) {
+        rotate_back(&r->turbo[half], x);
+    }
+}
+
+static void store_vectors(const struct reference *r, uint32_t layer, double *k,
+                          double *v)
+{
+    const struct model_shape *s = &r->w->shape;
+    const struct kv_format f = kv_format_of_layer(&r->kv, r->w->begin + layer);
+
+    for (uint32_t h = 0; f.scheme != KV_PLAIN && h < s->n_kv_heads; h++) {
+        quantise(r, layer, KV_KEYS, h, k);
+        quantise(r, layer, KV_VALUES, h, v);
+    }
+    for (uint32_t i = 0;
+         f.scheme == KV_PLAIN && i < s->n_kv_heads * s->head_dim; i++) {
+        k[i] = reference_round(k[i], f.dtype);
+        v[i] = reference_round(v[i], f.dtype);
+    }
+}
+
+static void store_kv(struct reference *r, uint32_t layer,
+                     const struct attention_weights *a, const double *n)
+{
+    struct reference_layer *l = &r->layers[layer];
     const struct model_shape *s = &r->w->shape;
     uint32_t hd = s->head_dim, wide = s->n_kv_heads * hd;
     double *k = l->k + (size_t)r->position * wide;
@@ -319,10 +393,7 @@ static void store_kv(struct reference *r, const struct attention_weights *a,
         }
         rotate(&s->rope, r->position, k + h * hd);
     }
-    for (uint32_t i = 0; i < wide; i++) {
-        k[i] = reference_round(k[i], r->kv_dtype);
-        v[i] = reference_round(v[i], r->kv_dtype);
-    }
+    store_vectors(r, layer, k, v);
 }
 
 void reference_attention(struct reference *r, uint32_t layer, double *x)
@@ -336,7 +407,7 @@ void reference_attention(struct reference *r, uint32_t layer, double *x)
 
     norm_operands(r, x, w->input_norm, n);
     product(&a->q, a->q_bias, n, q);
-    store_kv(r, a, l, n);
+    store_kv(r, layer, a, n);
     for (uint32_t h = 0; h < s->n_heads; h++) {
         const double *from = q + h * hd * (s->attn_gated ? 2 : 1);
 

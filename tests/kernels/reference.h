@@ -9,6 +9,7 @@
 #define TESTS_KERNELS_REFERENCE_H
 
 #include "kernels/kernels.h"
+#include "kernels/kv_codec.h"
 
 struct reference_layer {
     double *k, *v; /* [context, nkv, hd] as stored */
@@ -16,9 +17,21 @@ struct reference_layer {
     double *tail;  /* [K-1, C] as stored */
 };
 
+struct reference;
+
+/* Takes the quantised key or value of one kv head of the token at r->position,
+ * and may replace it. */
+typedef void (*reference_stored_fn)(void *arg, const struct reference *r,
+                                    uint32_t layer, enum kv_half half,
+                                    uint32_t head, void *codes, void *params);
+
 struct reference {
     const struct shard_weights *w;
     enum dtype kv_dtype;
+    struct kv_format kv; /* plain, unless reference_format() changes it */
+    struct kv_turbo turbo[2];
+    reference_stored_fn stored; /* NULL, unless the caller changes it */
+    void *stored_arg;
     /* Rounds the operands of products to this dtype.  F32, unless the caller
      * changes it, leaves them as they are.  For a norm, x gamma is rounded,
      * before the scale. */
@@ -30,6 +43,11 @@ struct reference {
 void reference_new(struct reference *r, const struct shard_weights *w,
                    enum dtype kv_dtype);
 void reference_free(struct reference *r);
+
+/* Stores keys and values in this format from now on.  Single vectors are those
+ * of kernels/kv_codec.h; a turboquant vector is rotated back here, so that
+ * queries are not rotated. */
+void reference_format(struct reference *r, const struct kv_format *f);
 
 /* Runs x [H] of the token at r->position through one operator. */
 void reference_embed(const struct reference *r, uint32_t token, double *x);

@@ -6,8 +6,8 @@
 #include "tests/sim/sim.h"
 
 const char *const cell_state_names[CELL_STATES] = {
-    "encoding", "waiting", "submitted", "queued",
-    "prefill",  "decode",  "kept",      "finished"};
+    "encoding", "waiting",   "submitted", "queued",  "prefill",
+    "decode",   "suspended", "kept",      "finished"};
 const char *const cell_event_names[CELL_EVENTS] = {
     "cancel", "remove", "disconnect", "worker-lost", "router-lost"};
 
@@ -81,8 +81,14 @@ const char *const deed_names[DEEDS] = {
     [DEED_RANGE] = "range",
     [DEED_RANGE_BACK] = "range-back",
     [DEED_RANGE_NOTHING] = "range-nothing",
+    [DEED_SAVED_BRANCH] = "saved-branch",
+    [DEED_AT_QUOTA] = "at-quota",
+    [DEED_INDEX_GAP] = "index-gap",
+    [DEED_INDEX_SNAPSHOT] = "index-snapshot",
     [DEED_EVICTED_BLOCK] = "evicted-block",
     [DEED_EVICTED_CHECKPOINT] = "evicted-checkpoint",
+    [DEED_GREW] = "grew",
+    [DEED_SUSPENDED] = "suspended",
     [DEED_ASSEMBLED] = "assembled",
     [DEED_ASSEMBLED_AGAIN] = "assembled-again",
     [DEED_EDGE_REFUSED] = "edge-refused",
@@ -153,7 +159,8 @@ enum cell_state cells_at_worker(const struct sim *s, uint32_t node,
         [SLUICE__V1__SEQUENCE_STATE__SEQUENCE_PREFILL] = CELL_PREFILL,
         [SLUICE__V1__SEQUENCE_STATE__SEQUENCE_DECODE] = CELL_DECODE,
         [SLUICE__V1__SEQUENCE_STATE__SEQUENCE_KEPT] = CELL_KEPT,
-        [SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED] = CELL_FINISHED};
+        [SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED] = CELL_FINISHED,
+        [SLUICE__V1__SEQUENCE_STATE__SEQUENCE_SUSPENDED] = CELL_SUSPENDED};
     const void *core = node_worker(s, node);
     bool leads = options_shard(&s->options, node - SIM_FIRST_WORKER).begin == 0;
 

@@ -24,6 +24,7 @@ enum cell_state {
     CELL_QUEUED,    /* queued on the worker */
     CELL_PREFILL,
     CELL_DECODE,
+    CELL_SUSPENDED, /* or waits for pages that were taken meanwhile */
     CELL_KEPT,
     CELL_FINISHED,
     CELL_STATES,
@@ -126,8 +127,14 @@ enum deed {
     DEED_RANGE,           /* range of kept memory removed */
     DEED_RANGE_BACK,      /* ... and some before it */
     DEED_RANGE_NOTHING,   /* ... with nothing left before it */
+    DEED_SAVED_BRANCH,    /* checkpoint where an earlier prompt branched off */
+    DEED_AT_QUOTA,        /* a tenant evicted its own for what it added */
+    DEED_INDEX_GAP,      /* events of an index lost, and a snapshot requested */
+    DEED_INDEX_SNAPSHOT, /* ... and received */
     DEED_EVICTED_BLOCK,
     DEED_EVICTED_CHECKPOINT,
+    DEED_GREW,      /* sequence granted less than it may need */
+    DEED_SUSPENDED, /* ticks of workers with suspended sequences */
     DEED_ASSEMBLED, /* worker is in a complete assembly */
     DEED_ASSEMBLED_AGAIN,
     DEED_EDGE_REFUSED,    /* stage names another assembly */

@@ -44,7 +44,8 @@ struct sim_choice {
     bool end_asked;             /* a client has cancelled or removed it */
     uint32_t submitted_conn;    /* last connection that received its Submit, */
     uint64_t submitted_session; /* and the session on that connection */
-    bool adopting;              /* the last Submit adopts a sequence */
+    bool adopting;              /* the last Submit adopts a sequence, */
+    bool grows;                 /* ... or grants its expected need */
     uint32_t n_moves;
     uint32_t n_given; /* tokens in the last Submit */
     uint32_t n_had;   /* tokens that its client last resumed with */

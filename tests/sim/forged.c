@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/wire/prefix_hash.h"
 #include "proto/registry.pb-c.h"
 #include "proto/worker.pb-c.h"
 #include "tests/sim/sim.h"
@@ -17,7 +18,10 @@ void forged_draw(struct sim *s)
 
     rng_init(&x->chance, s->seed, FORGED_STREAM);
     if (s->options.faulty && rng_below(&x->chance, 8) == 0) {
-        x->of = (uint32_t)rng_octave(&x->chance, 1, 100);
+        x->lose_of = (uint32_t)rng_octave(&x->chance, 100, 5000);
+    }
+    if (s->options.faulty && rng_below(&x->chance, 8) == 0) {
+        x->of = (uint32_t)rng_octave(&x->chance, 10, 300);
     }
 }
 
@@ -31,8 +35,8 @@ struct claim {
     step_message *step;              /* NULL: a Report */
 };
 
-/* Damages the message.  Returns false if it has no such field, or if its value
- * might be true. */
+/* Damages the message.  Returns false, and changes nothing, if it has no such
+ * field, or if its value might be true. */
 typedef bool forge_fn(struct claim *c);
 
 static uint32_t any_row(const struct claim *c)
@@ -133,6 +137,16 @@ static void set_free(Sluice__V1__ClassLedger *c)
     c->held = c->granted = 0;
 }
 
+/* Frees what sequences have, in all columns: a ledger whose pages do not add up
+ * is rejected for that alone. */
+static void set_all_free(Sluice__V1__Ledger *l)
+{
+    set_free(l->blocks);
+    set_free(l->slots);
+    set_free(l->checkpoints);
+    set_free(l->pages);
+}
+
 /* The grant of a row must run in the eyes of the router too: it may have asked
  * the worker to release it. */
 static bool false_free(struct claim *c)
@@ -147,9 +161,11 @@ static bool false_free(struct claim *c)
         return false;
     }
     state = router_grant_state(router, c->view->id, c->step->grant[i]);
-    set_free(c->ledger->blocks);
-    set_free(c->ledger->slots);
-    return state == CHOICE_PREFILL || state == CHOICE_DECODE;
+    if (state != CHOICE_PREFILL && state != CHOICE_DECODE) {
+        return false;
+    }
+    set_all_free(c->ledger);
+    return true;
 }
 
 static const struct {
@@ -194,6 +210,25 @@ static void false_receipt(struct sim *s, Sluice__V1__Receipt *r)
     }
 }
 
+/* Removes the first events of an index, and leaves a gap in the numbers. */
+static bool lose_events(struct sim *s, Sluice__V1__IndexMessage *m)
+{
+    size_t n;
+
+    if (m->snapshot || m->n_tokens == 0) {
+        return false;
+    }
+    n = 1 + (size_t)rng_below(&s->forged.chance, m->n_tokens);
+    sim_log(s, "%zu of %zu events of an index are lost", n, m->n_tokens);
+    m->first += n;
+    m->n_tokens -= n;
+    memmove(m->tokens, m->tokens + n, m->n_tokens * sizeof *m->tokens);
+    m->hashes.len -= n * PREFIX_HASH_BYTES;
+    memmove(m->hashes.data, m->hashes.data + n * PREFIX_HASH_BYTES,
+            m->hashes.len);
+    return true;
+}
+
 /* ---- frames ---- */
 
 /* Returns a copy of f in which e has another body. */
@@ -217,6 +252,11 @@ static struct frame *with_body(const struct frame *f, struct frame_header h,
     return g;
 }
 
+static bool is_index(const struct envelope *e)
+{
+    return e->kind == ENVELOPE_ONEWAY && e->method == METHOD_REGISTRY_INDEX;
+}
+
 static const ProtobufCMessageDescriptor *type_of(const struct envelope *e)
 {
     if (e->kind == ENVELOPE_ONEWAY && e->method == METHOD_REGISTRY_REPORT) {
@@ -226,6 +266,9 @@ static const ProtobufCMessageDescriptor *type_of(const struct envelope *e)
         e->method == METHOD_REGISTRY_STEP_OUTPUT) {
         return &sluice__v1__step_output_message__descriptor;
     }
+    if (is_index(e)) {
+        return &sluice__v1__index_message__descriptor;
+    }
     if (e->kind == ENVELOPE_END && e->status == ST_OK &&
         (e->method == METHOD_WORKER_CANCEL ||
          e->method == METHOD_WORKER_REMOVE)) {
@@ -234,13 +277,17 @@ static const ProtobufCMessageDescriptor *type_of(const struct envelope *e)
     return NULL;
 }
 
-/* Damages a Report or StepOutput of the worker's present session. */
+/* Damages a Report or StepOutput of the worker's present session, with the
+ * first false value from a random one on that this message can have.  The last
+ * one can seldom be had, so every other message tries it first. */
 static bool forge_claim(struct sim *s, const struct router_worker_view *view,
                         const struct envelope *e, ProtobufCMessage *m)
 {
     struct claim c = {.s = s, .view = view};
-    uint32_t i =
-        (uint32_t)rng_below(&s->forged.chance, sizeof values / sizeof *values);
+    uint32_t n = sizeof values / sizeof *values, tried = 0;
+    uint32_t i = rng_below(&s->forged.chance, 2)
+                     ? (uint32_t)rng_below(&s->forged.chance, n)
+                     : n - 1;
 
     if (e->method == METHOD_REGISTRY_REPORT) {
         Sluice__V1__ReportMessage *r = (void *)m;
@@ -252,11 +299,14 @@ static bool forge_claim(struct sim *s, const struct router_worker_view *view,
         c.ledger = c.step->ledger;
         c.engine = c.step->engine;
     }
-    if (c.ledger->session != view->session || !values[i].forge(&c)) {
+    if (c.ledger->session != view->session) {
         return false;
     }
-    s->forged.what = values[i].name;
-    return true;
+    while (tried < n && !values[(i + tried) % n].forge(&c)) {
+        tried++;
+    }
+    s->forged.what = values[(i + tried) % n].name;
+    return tried < n;
 }
 
 static bool find_view(const struct sim *s, uint32_t conn,
@@ -275,16 +325,29 @@ static bool find_view(const struct sim *s, uint32_t conn,
 static bool damage(struct sim *s, const struct router_worker_view *view,
                    const struct envelope *e, ProtobufCMessage *m)
 {
+    if (is_index(e)) {
+        return lose_events(s, (void *)m);
+    }
     if (e->kind == ENVELOPE_END) {
         false_receipt(s, (void *)m);
-        return true;
+    } else if (!forge_claim(s, view, e, m)) {
+        return false;
     }
-    return forge_claim(s, view, e, m);
+    s->forged.n_sent++;
+    s->forged.session = view->session;
+    s->counts.cells.deeds[DEED_FORGED]++;
+    sim_log(s, "a forged message of %s: %s",
+            s->nodes[s->network.conns[view->id.v - 1].node].name,
+            s->forged.what != NULL ? s->forged.what : "a receipt");
+    return true;
 }
 
 /* Receipts are rare, so every other one is false. */
 static bool is_time(struct sim *s, const struct envelope *e)
 {
+    if (is_index(e) || s->forged.of == 0) {
+        return is_index(e) && rng_chance(&s->forged.chance, s->forged.lose_of);
+    }
     return e->kind == ENVELOPE_END
                ? rng_below(&s->forged.chance, 2) == 0
                : rng_chance(&s->forged.chance, s->forged.of);
@@ -300,7 +363,7 @@ void forged_replace(struct sim *s, uint32_t conn, struct frame **f)
 
     s->forged.what = NULL;
     s->forged.session = 0;
-    if (s->calm || s->forged.of == 0 ||
+    if (s->calm || (s->forged.of == 0 && s->forged.lose_of == 0) ||
         frame_check((*f)->data, (*f)->bytes, &h, NULL) != ST_OK ||
         !find_view(s, conn, &view) || h.session != view.session) {
         return;
@@ -313,11 +376,6 @@ void forged_replace(struct sim *s, uint32_t conn, struct frame **f)
             wire_unpack(&s->arena, type, e.body, e.body_bytes, &m, NULL) ==
                 ST_OK &&
             damage(s, &view, &e, m)) {
-            s->forged.n_sent++;
-            s->forged.session = view.session;
-            s->counts.cells.deeds[DEED_FORGED]++;
-            sim_log(s, "a forged message on connection %u: %s", conn,
-                    s->forged.what != NULL ? s->forged.what : "a receipt");
             g = with_body(*f, h, &e, m);
             frame_free(f);
             *f = g;

@@ -25,7 +25,8 @@
 struct sim;
 
 struct forged {
-    uint32_t of; /* forged of 10,000 reports; 0: none */
+    uint32_t of;      /* forged of 10,000 reports; 0: none */
+    uint32_t lose_of; /* messages of 10,000 that lose events of an index */
     struct rng chance;
     uint64_t n_sent;
     const char *what; /* the false value that must end the session */

@@ -204,6 +204,9 @@ static uint32_t print_stage_cells(const struct cells *c)
 
     printf("; stages leader-lost/lost/edge-cut/stands");
     for (int state = CELL_SUBMITTED; state < CELL_STATES; state++) {
+        if (state == CELL_SUSPENDED) {
+            continue; /* replicas stay strict */
+        }
         printf(" %s", cell_state_names[state]);
         for (int event = 0; event < STAGE_EVENTS; event++) {
             printf("%c%" PRIu64, event ? '/' : '=',
@@ -389,7 +392,9 @@ static void usage(void)
         "                      (default: drawn, 1 in 4)\n"
         "  --keys WHICH        seeds whose nodes have keys: all, none or "
         "drawn\n"
-        "                      (default: drawn, 1 in 4)\n");
+        "                      (default: drawn, 1 in 4)\n"
+        "  --overcommit WHICH  seeds with optimistic admission: all, none or\n"
+        "                      drawn (default: drawn, 1 in 3)\n");
 }
 
 static void list_plants(void)
@@ -466,6 +471,9 @@ static bool parse(int argc, char **argv, struct task *t)
             i++;
         } else if (strcmp(a, "--keys") == 0 &&
                    parse_which(value, &t->with.keys)) {
+            i++;
+        } else if (strcmp(a, "--overcommit") == 0 &&
+                   parse_which(value, &t->with.overcommit)) {
             i++;
         } else if (strcmp(a, "--jobs") == 0) {
             t->jobs = (uint32_t)strtoul(value, NULL, 10);

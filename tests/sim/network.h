@@ -37,6 +37,7 @@ struct conn {
      * each Hello. */
     uint64_t assembly, ordered;
     uint32_t begin, end; /* the worker's layers when it opened it */
+    bool index_gap;      /* a snapshot of the index was requested */
     bool keyed;          /* the listener must have this key */
     uint8_t wanted[KEY_BYTES];
     struct identity identity[ENDS]; /* by end, once it is open */

@@ -247,6 +247,7 @@ static void start_router(struct sim *s, struct sim_node *n)
                                .max_waiting = s->options.max_waiting,
                                .gather_us = s->seed % 3 == 0 ? 1000 : 0,
                                .headroom = s->options.headroom,
+                               .overcommit = s->options.overcommit,
                                .keyed = s->options.keys.on != 0,
                                .worker_wait_us =
                                    (int64_t)s->options.worker_wait_ms * 1000};

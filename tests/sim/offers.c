@@ -312,17 +312,40 @@ static void look_whole(struct sim *s, const struct router_worker_view *leader)
     }
 }
 
+/* Checks that nothing is left to deal in the second tick after the shards have
+ * changed: a deal that waits for an event of another worker is late.  A search
+ * takes long, so one for each change must do. */
+static void look_dealt(struct sim *s, uint64_t shards)
+{
+    bool is_due = s->shards_changed && shards == s->shards_seen;
+
+    s->shards_changed = shards != s->shards_seen;
+    s->shards_seen = shards;
+    if (is_due && router_undealt(s->nodes[SIM_ROUTER].core)) {
+        sim_fail(s, -1, "the router could deal layers, but has not");
+    }
+}
+
 void offers_watch(struct sim *s)
 {
     const void *router = s->nodes[SIM_ROUTER].core;
     struct router_worker_view v;
+    uint64_t shards = 0;
 
-    for (uint32_t i = 0;
-         s->options.offers.n && router_worker_view(router, i, &v); i++) {
+    if (s->options.offers.n == 0) {
+        return;
+    }
+    for (uint32_t i = 0; router_worker_view(router, i, &v); i++) {
         if (v.assembly && v.stage == 0) {
             look_whole(s, &v);
         }
+        if (v.assembly == 0) {
+            shards =
+                shards * 0x9e3779b97f4a7c15 +
+                (v.session ^ (v.draining ? 1 : 0) ^ (v.readmit_ms ? 2 : 0));
+        }
     }
+    look_dealt(s, shards);
 }
 
 /* ---- the end ---- */

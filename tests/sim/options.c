@@ -646,6 +646,7 @@ void options_draw(struct sim_options *o, uint64_t seed, struct seeds_with with)
     options_draw_gateways(o, seed, with.gateways);
     options_draw_keys(o, seed, with.keys);
     options_draw_pools(o, seed);
+    options_draw_overcommit(o, seed, with.overcommit);
 }
 
 /* Returns the bytes to hash, never the pools: for seeds without keys, gateways,

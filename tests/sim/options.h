@@ -39,9 +39,9 @@ struct worker_draw {
 enum seeds { SEEDS_DRAWN, SEEDS_NONE, SEEDS_ALL };
 
 /* Seeds with replicas of several stages, with workers that offer themselves,
- * with gateways, and with keys. */
+ * with gateways, with keys, and with optimistic admission. */
 struct seeds_with {
-    enum seeds stages, offers, gateways, keys;
+    enum seeds stages, offers, gateways, keys, overcommit;
 };
 
 /* Replicas of several stages.  All 0: every worker has all layers. */
@@ -164,6 +164,7 @@ struct sim_options {
     _Alignas(8) struct gateway_draw gateways;
     _Alignas(8) struct key_draw keys;
     _Alignas(8) struct pool_draw pools; /* not in the hash */
+    uint32_t overcommit; /* the router's; 1: strict; not in the hash either */
 };
 
 /* Layers of its model that a worker has. */
@@ -180,6 +181,9 @@ void options_draw_gateways(struct sim_options *o, uint64_t seed,
 void options_draw_keys(struct sim_options *o, uint64_t seed, enum seeds which);
 /* Draws the pools and the prompts: after all others. */
 void options_draw_pools(struct sim_options *o, uint64_t seed);
+/* Draws optimistic admission. */
+void options_draw_overcommit(struct sim_options *o, uint64_t seed,
+                             enum seeds which);
 /* Sets the size of a worker's pool, once its layers are known. */
 void options_set_pool(struct sim_options *o, uint32_t w);
 struct fake_shard options_shard(const struct sim_options *o, uint32_t w);

@@ -3,10 +3,11 @@
 #include "tests/sim/options.h"
 #include "tests/sim/rng.h"
 
-#define POOLS_STREAM  110
-#define SHORT_CONTEXT 512 /* longer contexts are drawn elsewhere, and stay */
-#define PER_SLOT_MAX  20
-#define DEEP_BLOCK    4 /* least tokens of a block in a seed of long prompts */
+#define POOLS_STREAM      110
+#define OVERCOMMIT_STREAM 120
+#define SHORT_CONTEXT     512 /* longer contexts are drawn elsewhere, and stay */
+#define PER_SLOT_MAX      20
+#define DEEP_BLOCK        4 /* least tokens of a block in a seed of long prompts */
 
 static uint32_t octave(struct rng *r, uint32_t lo, uint32_t hi)
 {
@@ -124,4 +125,19 @@ void options_draw_pools(struct sim_options *o, uint64_t seed)
     d->checkpoint_share = rng_below(&r, 3) ? 50 : octave(&r, 1, 100);
     d->tenant_share = rng_below(&r, 3) ? 100 : octave(&r, 1, 100);
     draw_prompts(&d->prompts, &r);
+}
+
+/* One seed in three, drawn from an independent stream. */
+void options_draw_overcommit(struct sim_options *o, uint64_t seed,
+                             enum seeds which)
+{
+    struct rng r;
+    bool is_drawn;
+
+    rng_init(&r, seed, OVERCOMMIT_STREAM);
+    is_drawn = rng_below(&r, 3) == 0;
+    o->overcommit = 1;
+    if (which == SEEDS_ALL || (which == SEEDS_DRAWN && is_drawn)) {
+        o->overcommit = (uint32_t)rng_range(&r, 2, 8);
+    }
 }

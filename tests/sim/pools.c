@@ -4,6 +4,19 @@
 
 #include "tests/sim/sim.h"
 
+void pools_quotas(struct sim *s, uint32_t w)
+{
+    const struct sim_node *n = &s->nodes[SIM_FIRST_WORKER + w];
+    uint32_t most;
+    uint64_t n_full;
+    uint32_t pages = worker_tenant_pages(n->core, &most, &n_full);
+
+    if (pages > most) {
+        sim_fail(s, -1, "%s: a tenant has %u cached pages, but its quota is %u",
+                 n->name, pages, most);
+    }
+}
+
 /* Compares the router's entries for one session with the index. */
 static bool is_known(const struct sim *s, uint32_t i,
                      const struct router_worker_view *v, char *why, size_t cap)
@@ -44,9 +57,12 @@ static bool all_known(const struct sim *s, char *why, size_t cap)
 static void count(struct sim *s, const struct worker_core *core)
 {
     uint64_t *deeds = s->counts.cells.deeds;
-    uint64_t nodes, checkpoints;
+    uint64_t nodes, checkpoints, n_full;
+    uint32_t most;
 
     worker_evicted(core, &nodes, &checkpoints);
+    (void)worker_tenant_pages(core, &most, &n_full);
+    deeds[DEED_AT_QUOTA] += n_full;
     deeds[DEED_EVICTED_BLOCK] += nodes;
     deeds[DEED_EVICTED_CHECKPOINT] += checkpoints;
 }

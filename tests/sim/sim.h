@@ -32,6 +32,7 @@
 #include "tests/sim/network.h"
 #include "tests/sim/offers.h"
 #include "tests/sim/options.h"
+#include "tests/sim/overcommit.h"
 #include "tests/sim/pools.h"
 #include "tests/sim/replicas.h"
 #include "tests/sim/request.h"
@@ -112,8 +113,11 @@ struct sim {
     struct liveness_seen alive;
     struct drains drains;
     struct spare spare[SIM_MODELS];
+    struct overcommit_seen overcommit;
     struct replicas_seen replicas[SIM_WORKERS];
     struct offer_seen offers[SIM_WORKERS];
+    uint64_t shards_seen; /* digest of the leftover shards */
+    bool shards_changed;  /* ... at the last tick of the router */
     struct strangers strangers;
     struct crowd crowd;
     struct forged forged;

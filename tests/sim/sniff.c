@@ -117,6 +117,7 @@ static void generate(struct sim *s, uint32_t conn, const struct envelope *e)
             request->choices[k].n_killed = 0; /* each call counts anew */
         }
         s->n_brought += request->n_choices;
+        s->overcommit.n_brought[request->model] += request->n_choices;
         request->arrived_us = sim_now(s);
         resumed(s, request, r);
         request->conn = conn;
@@ -286,6 +287,15 @@ static void look_windows(struct sim *s, const Sluice__V1__StepOutputMessage *r)
     }
 }
 
+/* Counts a snapshot that the router has requested after a gap. */
+static void look_snapshot(struct sim *s, uint32_t conn, bool snapshot)
+{
+    struct conn *c = network_conn(&s->network, conn);
+
+    s->counts.cells.deeds[DEED_INDEX_SNAPSHOT] += snapshot && c->index_gap;
+    c->index_gap = c->index_gap && !snapshot;
+}
+
 static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
 {
     if (e->method == METHOD_REGISTRY_GOODBYE) {
@@ -316,6 +326,13 @@ static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
         if (r) {
             replicas_broken(s, network_conn(&s->network, conn)->node,
                             (const char *)r->why.data, r->why.len);
+        }
+    } else if (e->method == METHOD_REGISTRY_INDEX) {
+        const Sluice__V1__IndexMessage *r =
+            body(s, e, &sluice__v1__index_message__descriptor);
+
+        if (r) {
+            look_snapshot(s, conn, r->snapshot);
         }
     } else if (e->method == METHOD_REGISTRY_LIVE) {
         const Sluice__V1__LiveMessage *r =
@@ -393,6 +410,7 @@ static void submitted(struct sim *s, uint32_t conn, struct sim_choice *c,
         auditor_forgiven(c); /* released before the death was detected */
     }
     spare_submitted(c, r->n_generated);
+    overcommit_submitted(c, conn, r);
     cells->deeds[DEED_ABSENT_SERVED] += request->bereft;
     cells->deeds[DEED_CONTINUED_MOVED] += moved && request->continues;
     s->counts.moved += moved;
@@ -482,6 +500,10 @@ static void to_worker(struct sim *s, uint32_t conn, const struct envelope *e)
         if (d) {
             adoptions_disown(s, conn, d);
         }
+    }
+    if (e->method == METHOD_WORKER_INDEX_SNAPSHOT) {
+        network_conn(&s->network, conn)->index_gap = true;
+        s->counts.cells.deeds[DEED_INDEX_GAP]++;
     }
     if (e->kind != ENVELOPE_CALL) {
         return;

@@ -11,7 +11,9 @@ struct place {
     uint64_t assembly; /* 0: a single worker */
     uint32_t n_sequences;
     uint32_t workers; /* set of workers */
-    bool closes;      /* one is gone, which the router has not detected yet */
+    /* One is gone or its assembly is over, which the router has not detected
+     * yet. */
+    bool closes;
 };
 
 static uint32_t worker_at(const struct sim *s,
@@ -20,11 +22,28 @@ static uint32_t worker_at(const struct sim *s,
     return s->network.conns[v->id.v - 1].node - SIM_FIRST_WORKER;
 }
 
+/* Returns whether worker w is still in the assembly that the router has it
+ * in. */
+static bool is_in(const struct sim *s, uint32_t w, uint64_t assembly)
+{
+    const struct worker_core *core = node_worker(s, SIM_FIRST_WORKER + w);
+    struct worker_account a;
+
+    if (!core) {
+        return false;
+    }
+    worker_account(core, &a);
+    return a.assembly == assembly;
+}
+
 static void add_worker(struct place *p, const struct sim *s,
                        const struct router_worker_view *v)
 {
-    p->workers |= 1u << worker_at(s, v);
-    p->closes = p->closes || !s->network.conns[v->id.v - 1].open[END_PEER];
+    uint32_t w = worker_at(s, v);
+
+    p->workers |= 1u << w;
+    p->closes = p->closes || !s->network.conns[v->id.v - 1].open[END_PEER] ||
+                !is_in(s, w, v->assembly);
 }
 
 /* Adds the workers of the place other than its leader. */
@@ -190,6 +209,13 @@ static bool drains(const struct sim *s, uint32_t model)
     return false;
 }
 
+/* The first sequence of a model needs no headroom, but each that is granted
+ * beside it does, for both. */
+static void note_sequences(struct spare *p, uint32_t n)
+{
+    p->has_second = n > 1 || (p->has_second && n > 0);
+}
+
 static void watch(struct sim *s, uint32_t model)
 {
     struct spare *p = &s->spare[model];
@@ -212,9 +238,10 @@ static void watch(struct sim *s, uint32_t model)
         counts.choices_waiting == 0) { /* these may have been admitted before */
         p->promised = true;
     }
-    /* The first sequence of a model needs no headroom.  Sequences that have
-     * ended may still hold memory while a plan in flight names them. */
-    if (p->promised && two[0].n_sequences + two[1].n_sequences > 1) {
+    if (up) {
+        note_sequences(p, two[0].n_sequences + two[1].n_sequences);
+    }
+    if (p->promised && p->has_second) {
         check_fits(s, model, &two[0], &two[1]);
         check_fits(s, model, &two[1], &two[0]);
     }
@@ -222,7 +249,9 @@ static void watch(struct sim *s, uint32_t model)
 
 void spare_watch(struct sim *s)
 {
-    for (uint32_t m = 0; s->options.headroom && m < s->options.n_models; m++) {
+    bool checked = s->options.headroom && s->options.overcommit == 1;
+
+    for (uint32_t m = 0; checked && m < s->options.n_models; m++) {
         watch(s, m);
     }
 }

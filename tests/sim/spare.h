@@ -9,10 +9,12 @@
  * may not have the result yet.  If its worker is lost first, the sequence runs
  * its last steps on the other place, and is charged there.
  *
- * The rule holds from the time when both places are empty.  It ends when a
+ * The rule holds from the time when both places are empty, once a sequence was
+ * granted beside the first, which needs no headroom.  It ends when a
  * grant is exempt from the reservation: a sequence that moves or is resumed,
  * or one that only one place could hold.  It also ends when a place leaves or
- * drains. */
+ * drains.  With optimistic admission the room is that of expected needs, which
+ * sequences outgrow, and is not checked. */
 #ifndef SIM_SPARE_H
 #define SIM_SPARE_H
 
@@ -25,6 +27,7 @@ struct sim_choice;
 /* State of a model. */
 struct spare {
     bool promised;
+    bool has_second; /* two sequences ran at once since none did */
     /* Leaders of its two places, 0: there are not two places. */
     uint64_t session[2], assembly[2];
 };

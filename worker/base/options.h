@@ -25,7 +25,8 @@
 
 struct worker_options {
     const char *name, *model, *device;
-    const char *lineage; /* stays the same over restarts; NULL: name */
+    const char *lineage;   /* stays the same over restarts; NULL: name */
+    const char *kv_format; /* kv_format_name(); NULL: not compared */
     uint8_t fingerprint[16];
     uint8_t tokenizer[16];
     bool has_tokenizer;

@@ -518,6 +518,26 @@ struct prefix_figures prefix_figures(const struct prefix *x)
     return x->figures;
 }
 
+uint32_t prefix_tenant_pages(const struct prefix *x, uint32_t *most)
+{
+    uint32_t pages[PREFIX_TENANTS_MAX] = {0}, largest = 0;
+
+    for (uint32_t i = 0; i < x->n_fresh; i++) {
+        const struct prefix_node *n = &x->nodes[i];
+        uint32_t *sum;
+
+        if (n->depth == 0) {
+            continue;
+        }
+        sum = &pages[x->tenants[n->tenant].group];
+        *sum += x->unit_blocks;
+        *sum += n->checkpoint == SLOT_NONE ? 0 : x->checkpoint_pages;
+        largest = *sum > largest ? *sum : largest;
+    }
+    *most = x->most_pages;
+    return largest;
+}
+
 void prefix_walk(const struct prefix *x,
                  void (*each)(void *ctx, enum pool_class c, uint32_t number),
                  void *ctx)

@@ -194,6 +194,7 @@ struct prefix_figures {
     uint32_t n_nodes, n_checkpoints, n_tenants;
     uint64_t lookups, hits, hit_tokens, prompt_tokens;
     uint64_t inserted, evicted, evicted_checkpoints;
+    uint64_t at_quota; /* additions for which a tenant had to evict its own */
 };
 
 struct prefix_figures prefix_figures(const struct prefix *x);
@@ -201,6 +202,10 @@ struct prefix_figures prefix_figures(const struct prefix *x);
 /* Returns the sum of prefix_hash_digest() over the restorable positions, for
  * auditors.  *n: their number. */
 uint64_t prefix_digest(const struct prefix *x, uint32_t *n);
+
+/* Counts the pages of every tenant anew, for auditors.  Returns those of the
+ * tenant that has most; *most: its quota. */
+uint32_t prefix_tenant_pages(const struct prefix *x, uint32_t *most);
 
 /* Calls each() for every block and checkpoint that the index owns, for the
  * audit. */

@@ -295,6 +295,10 @@ bool prefix_free_share(struct prefix *x, uint32_t tenant, uint32_t pages)
     const struct prefix_group *g = prefix_group_of(x, tenant);
     bool more = true;
 
+    if ((uint64_t)g->pages + pages <= x->most_pages || PLANT(QUOTA_IGNORED)) {
+        return true;
+    }
+    x->figures.at_quota++;
     while (more && (uint64_t)g->pages + pages > x->most_pages) {
         more = evict_any(x, g);
     }

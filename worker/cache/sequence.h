@@ -165,6 +165,7 @@ struct sequence {
     uint64_t last_step; /* the newest of these plans, */
     uint32_t last_row;  /* and the row there */
     enum sequence_recompute recompute;
+    uint64_t anew_step; /* the newest plan with which it began anew; 0: none */
     bool spoilt; /* at a stage (worker/stages/stage.h): one of its steps failed
                   */
 
@@ -193,6 +194,10 @@ struct sequence {
     struct sequence_key from_key;
     bool continues;  /* from_key is set */
     uint32_t n_kept; /* KEPT: ids that remain */
+    /* KEPT: RemoveSequence of [cut_begin, end), which waits for the last row;
+     * 0: none. */
+    uint64_t cut_call;
+    uint32_t cut_begin;
 
     /* At a leader: the later stages. */
     bool staged;      /* they hold the sequence until its Remove returns */

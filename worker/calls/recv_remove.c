@@ -1,19 +1,16 @@
 /* RemoveSequence: like Cancel, for the owner of a kept sequence.  With a range
- * only the end of the sequence goes (worker/sequences/continue.h). */
+ * only the end of the sequence goes (worker/sequences/ranges.h). */
 #include "worker/calls/calls.h"
-#include "worker/sequences/continue.h"
 #include "worker/sequences/ending.h"
-#include "worker/sequences/receipts.h"
+#include "worker/sequences/ranges.h"
 
 static void remove_range(struct sequences *q, struct peer *p, uint64_t call,
                          const struct sequence_key *key,
                          const request_of_WORKER_REMOVE *m)
 {
     struct sequence *s = sequence_by_key(&q->table, key);
-    struct pool_need freed;
     char name[SEQUENCE_NAME];
     struct error e;
-    uint32_t position;
 
     if (s == NULL || (m->has_grant && m->grant != s->grant)) {
         error_set(&e, ST_NOT_FOUND, "sequence %s is not here",
@@ -21,12 +18,7 @@ static void remove_range(struct sequences *q, struct peer *p, uint64_t call,
         peer_fail(p, call, &e, 0);
         return;
     }
-    if (continue_cut(q, s, m, &freed, &position, &e) != ST_OK) {
-        peer_fail(p, call, &e, 0);
-        return;
-    }
-    q->base->metrics.ranges_removed++;
-    receipts_cut(q, p, call, s, &freed, position);
+    ranges_remove(q, p, call, s, m);
 }
 
 void worker_recv_remove(const struct worker_calls *c, struct peer *p,

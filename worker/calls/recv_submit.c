@@ -21,6 +21,7 @@
 #include "worker/sequences/continue.h"
 #include "worker/sequences/ending.h"
 #include "worker/sequences/orphans.h"
+#include "worker/sequences/ranges.h"
 #include "worker/sequences/submit.h"
 
 static enum status check_lengths(const struct sequences *q,
@@ -246,7 +247,7 @@ static struct sequence *new_sequence(struct sequences *q,
     do {
         s = sequence_new(&q->table, m->n_prompt + m->max_tokens,
                          submit_table(q, m));
-    } while (s == NULL && orphans_make_room(q));
+    } while (s == NULL && (orphans_make_room(q) || ranges_make_room(q, m)));
     if (s != NULL && !fill_sequence(q, s, m)) {
         sequence_free(&q->table, &s);
     }

@@ -18,6 +18,7 @@ struct check {
     FILE *out;
     struct check_options options; /* with defaults filled in */
     struct model_config config;
+    struct kv_format kv;
     struct sizes sizes, whole; /* the requested layers; all layers */
     struct split_model costs;  /* each layer */
     struct pool_budget budget; /* of the requested layers */
@@ -125,10 +126,13 @@ static void print_sizes(const struct check *c)
 {
     const struct sizes *z = &c->sizes;
 
+    char name[KV_NAME_MAX];
+
     fprintf(c->out, "parameters   %15" PRIu64 "\n", z->parameters);
     print_bytes(c, "weights", z->weight_bytes);
     print_layers(c);
     if (z->n_attention > 0) {
+        fprintf(c->out, "KV cache     %s\n", kv_format_name(&c->kv, name));
         print_bytes(c, "token", z->token_bytes);
         print_bytes(c, "block", z->block_bytes);
     }
@@ -334,18 +338,17 @@ static enum status prepare_check(struct check *c, const char *dir,
                                  const struct check_options *o, struct error *e)
 {
     struct check_options *p = &c->options;
-    enum dtype kv;
     enum status st = config_load(&c->config, dir, e);
 
     st = st == ST_OK ? read_options(c, o, e) : st;
+    st = st == ST_OK ? kv_format_choose(&c->kv, &c->config, &p->kv, e) : st;
     if (st != ST_OK) {
         return st;
     }
-    kv = sizes_kv_dtype(&c->config, p->kv_f32);
-    c->sizes = sizes_of(&c->config, p->begin, p->end, p->block_tokens, kv);
-    c->whole =
-        sizes_of(&c->config, 0, c->config.shape.n_layers, p->block_tokens, kv);
-    costs_of_shapes(&c->costs, &c->config, kv);
+    c->sizes = sizes_of(&c->config, p->begin, p->end, p->block_tokens, &c->kv);
+    c->whole = sizes_of(&c->config, 0, c->config.shape.n_layers,
+                        p->block_tokens, &c->kv);
+    costs_of_shapes(&c->costs, &c->config, &c->kv);
     c->budget = (struct pool_budget){
         .scratch_bytes = p->step.tokens > 0
                              ? costs_stage_scratch(&c->config, &p->step, p->end)

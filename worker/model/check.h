@@ -22,19 +22,20 @@
 
 #include "common/base/status.h"
 #include "common/model/costs.h"
+#include "common/model/kv_format.h"
 
 #define CHECK_BLOCK_TOKENS 32
 #define CHECK_MAX_ROWS     64
 
 /* Zeroed means the defaults. */
 struct check_options {
-    uint64_t budget_bytes;  /* 0: no budget is checked */
-    uint32_t begin, end;    /* layers; end 0: to the last one */
-    uint32_t block_tokens;  /* 0: CHECK_BLOCK_TOKENS */
-    uint32_t context;       /* longest sequence; 0: the model's limit */
-    uint32_t max_rows;      /* 0: CHECK_MAX_ROWS */
-    uint32_t slots;         /* most at once; 0: max_rows */
-    bool kv_f32;            /* --kv-dtype f32; false: the model's dtype */
+    uint64_t budget_bytes; /* 0: no budget is checked */
+    uint32_t begin, end;   /* layers; end 0: to the last one */
+    uint32_t block_tokens; /* 0: CHECK_BLOCK_TOKENS */
+    uint32_t context;      /* longest sequence; 0: the model's limit */
+    uint32_t max_rows;     /* 0: CHECK_MAX_ROWS */
+    uint32_t slots;        /* most at once; 0: max_rows */
+    struct kv_request kv;
     struct costs_step step; /* context and block_tokens are filled in; zeroed:
                                no scratch */
 };

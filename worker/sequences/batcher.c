@@ -485,15 +485,23 @@ static void plan_prefill(struct batcher *b, struct batch *t)
 
 /* ---- computed again ---- */
 
+/* One plan of s at a time: it may write again to blocks that others have.  If
+ * its step failed, a row behind would fill them with garbage. */
 static void plan_again(struct batcher *b, struct batch *t)
 {
     struct sequence *s = b->again.head;
     struct begin from = nothing;
 
-    while (s != NULL && !window_open(s)) {
+    while (s != NULL && (s->inflight > 0 || !window_open(s))) {
         s = sequence_next(s, LIST_PLAN);
     }
-    if (s == NULL || t->plan.n_rows > 0 || !begin(b, s, &from)) {
+    if (s == NULL || t->plan.n_rows > 0) {
+        return;
+    }
+    if (s->n_planned == 0) {
+        s->anew_step = t->plan.step;
+    }
+    if (!begin(b, s, &from)) {
         return;
     }
     add_row(b, t, s, chunk_length(b, s, b->limits.step_tokens), &from);

@@ -25,7 +25,8 @@
  * window (cache/logprobs.h).
  *
  * A sequence whose step failed is computed again (recompute.h) alone in its
- * plans, which are every other one while there are other rows.
+ * plans, one under way at a time, which are every other one while there are
+ * other rows.
  *
  * Blocks and the slot go from granted to held as positions are reached.
  *

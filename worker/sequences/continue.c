@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-#include "common/base/log.h"
+#include "worker/sequences/ending.h"
+#include "worker/sequences/ranges.h"
 
 #define COMPARE_STEP 256 /* ids compared at once */
 
@@ -342,123 +343,30 @@ void continue_take(struct batcher *b, struct sequence *s, uint32_t *copied)
 
 /* ---- the end of either ---- */
 
+/* A Submit that was accepted has ended the kept sequence for the router. */
+static void leave_kept(struct sequences *q, const struct sequence *s,
+                       struct sequence *kept)
+{
+    if (s->state == SEQUENCE_RECEIVING) {
+        timer_set(&q->timers, &kept->keep,
+                  base_now_us(q->base) + (int64_t)kept->keep_ms * 1000);
+    } else {
+        ending_release(q, kept);
+    }
+}
+
 void continue_leave(struct sequences *q, struct sequence *s)
 {
     struct sequence *kept = s->from, *heir = s->heir;
 
+    ranges_leave(q, s);
     if (kept != NULL) {
         s->from = NULL;
         kept->heir = NULL;
-        timer_set(&q->timers, &kept->keep,
-                  base_now_us(q->base) + (int64_t)kept->keep_ms * 1000);
+        leave_kept(q, s, kept);
     }
     if (heir != NULL) {
         s->heir = NULL;
         heir->from = NULL;
     }
-}
-
-/* ---- ranges ---- */
-
-static enum status check_range(const struct sequence *s,
-                               const Sluice__V1__RemoveRequest *m,
-                               struct error *e)
-{
-    char name[SEQUENCE_NAME];
-
-    sequence_name(&s->key, name);
-    if (s->state != SEQUENCE_KEPT) {
-        return error_set(e, ST_FAILED_PRECONDITION,
-                         "sequence %s is %s; a range can be removed from a "
-                         "kept one only",
-                         name, sequence_state_name(s->state));
-    }
-    if (s->heir != NULL) {
-        return error_set(e, ST_FAILED_PRECONDITION,
-                         "another request continues sequence %s", name);
-    }
-    if (!m->has_begin) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "end is set without begin: set both, or neither to "
-                         "remove the whole sequence");
-    }
-    if (m->begin > s->n_kept) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "begin is %u, but sequence %s ends at %u", m->begin,
-                         name, s->n_kept);
-    }
-    if (m->has_end && m->end != s->n_kept) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "end is %u, but sequence %s ends at %u; only its end "
-                         "can be removed",
-                         m->end, name, s->n_kept);
-    }
-    return ST_OK;
-}
-
-/* Gives back the blocks that hold no position below `position`. */
-static uint32_t release_blocks(struct sequences *q, struct sequence *s,
-                               uint32_t position)
-{
-    uint32_t bt = q->base->o.block_tokens;
-    uint32_t keep = position / bt + (position % bt != 0), n = 0;
-
-    while (s->n_blocks > keep) {
-        s->n_blocks--;
-        s->need.n[POOL_BLOCKS]--;
-        pool_release(&q->pool, POOL_BLOCKS,
-                     paged_get(&q->table.slab, &s->blocks, s->n_blocks));
-        n++;
-    }
-    return n;
-}
-
-/* Takes the state of s back to the deepest checkpoint at most at `begin`.  If
- * there is none, or the next plan loads no more, gives the slot back: no plan
- * may come for long, and an heir finds the same checkpoint in the index.
- * Without a slot here, other stages have states. */
-static void restore_state(struct sequences *q, struct sequence *s,
-                          struct role_restore *to, struct pool_need *freed)
-{
-    struct prefix_hit hit = reuse_find(&q->reuse, s, to->position);
-
-    if (hit.n_tokens > 0 && s->slot != SLOT_NONE &&
-        !batcher_load(&q->batcher, hit.checkpoint, s->slot)) {
-        hit = (struct prefix_hit){0, PREFIX_NONE, SLOT_NONE, 0};
-    }
-    if (hit.n_tokens == 0 && s->slot != SLOT_NONE) {
-        pool_release(&q->pool, POOL_SLOTS, s->slot);
-        s->slot = SLOT_NONE;
-        s->need.n[POOL_SLOTS]--;
-        freed->n[POOL_SLOTS] = 1;
-    }
-    to->position = hit.n_tokens;
-    to->checkpoint = hit.checkpoint;
-}
-
-enum status continue_cut(struct sequences *q, struct sequence *s,
-                         const Sluice__V1__RemoveRequest *m,
-                         struct pool_need *freed, uint32_t *position,
-                         struct error *e)
-{
-    struct role_restore to = {
-        .node = PREFIX_NONE, .checkpoint = SLOT_NONE, .cut = true};
-
-    memset(freed, 0, sizeof *freed);
-    if (check_range(s, m, e) != ST_OK) {
-        return e->code;
-    }
-    to.position = least(m->begin, s->n_planned);
-    if (to.position < s->n_planned && prefix_has_states(q->reuse.index)) {
-        restore_state(q, s, &to, freed);
-    }
-    s->n_kept = m->begin;
-    s->n_planned = *position = to.position;
-    s->n_computed = least(s->n_computed, to.position);
-    freed->n[POOL_BLOCKS] = release_blocks(q, s, to.position);
-    if (q->role.ops->restore != NULL) {
-        q->role.ops->restore(q->role.self, s, &to);
-    }
-    q->report.changed = true;
-    return ST_OK;
 }

@@ -1,5 +1,4 @@
-/* continue.h - Kept sequences: others that go on from them, and the removal of
- * a range.
+/* continue.h - Kept sequences that others go on from.
  *
  * A Submit with continue_from names a sequence that is KEPT.  From then on the
  * kept one waits for its heir, and its lease does not end:
@@ -13,11 +12,7 @@
  * the state of the kept one was lost to a failed step, or covers all ids, the
  * heir is computed as any other sequence; its bits are the same.
  *
- * Removing [p, end) frees blocks.  With linear layers the state goes back to a
- * checkpoint of the index at p or before; if there is none, to position 0.
- *
- * Threading, memory: the core's.  Limits: a plan loads LOADS_MAX states;
- * further ranges that are removed before it go to position 0. */
+ * Threading, memory: the core's. */
 #ifndef WORKER_SEQUENCES_CONTINUE_H
 #define WORKER_SEQUENCES_CONTINUE_H
 
@@ -45,15 +40,10 @@ MUST_CHECK enum status continue_complete(struct sequences *q,
  * that the row copies to its last one; PLACE_NONE: none. */
 void continue_take(struct batcher *b, struct sequence *s, uint32_t *copied);
 
-/* Removes the bond of s, which ends: if it waited for a kept sequence, that
- * one's lease starts anew; if s is a kept one, its heir goes on without it. */
+/* Removes the bond of s, which ends, and refuses a range of it that waits.  If
+ * s waited for a kept sequence, that one ends too; its lease starts anew if the
+ * Submit of s was not accepted.  If s is a kept one, its heir goes on without
+ * it. */
 void continue_leave(struct sequences *q, struct sequence *s);
-
-/* Removes [m->begin, m->end) from a kept sequence.  freed, position: for the
- * receipt. */
-MUST_CHECK enum status continue_cut(struct sequences *q, struct sequence *s,
-                                    const Sluice__V1__RemoveRequest *m,
-                                    struct pool_need *freed, uint32_t *position,
-                                    struct error *e);
 
 #endif

@@ -9,6 +9,7 @@
 #include "common/base/plant.h"
 #include "worker/sequences/continue.h"
 #include "worker/sequences/orphans.h"
+#include "worker/sequences/ranges.h"
 #include "worker/sequences/receipts.h"
 #include "worker/sequences/report.h"
 
@@ -18,6 +19,14 @@ static void forget_now(struct sequences *q, struct sequence *s)
 {
     timer_clear(&q->timers, &s->keep);
     sequence_free(&q->table, &s);
+}
+
+/* The router may still request the tokens that it lacks, and no others. */
+static void drop_ids(struct sequences *q, struct sequence *s)
+{
+    orphan_remember(q, s);
+    paged_keep(&q->table.slab, &s->tokens, s->n_prompt + s->acked,
+               sequence_known(s));
 }
 
 /* No stage holds anything of s. */
@@ -31,10 +40,7 @@ static void reach_finished(struct sequences *q, struct sequence *s,
         forget_now(q, s);
         return;
     }
-    /* The router may still request the tokens that it lacks, and no others. */
-    orphan_remember(q, s);
-    paged_keep(&q->table.slab, &s->tokens, s->n_prompt + s->acked,
-               sequence_known(s));
+    drop_ids(q, s);
 }
 
 /* No plan names s any more: its memory here is free from now on, and that at
@@ -44,7 +50,9 @@ static void memory_released(struct sequences *q, struct sequence *s)
     reuse_end(&q->reuse, s);
     sequence_release(&q->table, s);
     q->report.changed = true;
-    if (!s->staged) {
+    if (s->staged) {
+        drop_ids(q, s);
+    } else {
         reach_finished(q, s, NULL);
     }
 }
@@ -80,6 +88,8 @@ void ending_plan_back(struct sequences *q, struct sequence *s)
     s->inflight--;
     if (s->state == SEQUENCE_RELEASING && s->inflight == 0) {
         memory_released(q, s);
+    } else if (s->state == SEQUENCE_KEPT) {
+        ranges_row_back(q, s);
     } else if (s->recompute == RECOMPUTE_WAITS && s->inflight == 0 &&
                s->finish == FINISH_NONE) {
         batcher_again(&q->batcher, s);

@@ -7,6 +7,7 @@
  *   suspend.h     sequences that make room for others
  *   twins.h       choices of one request
  *   continue.h    kept sequences that others go on from
+ *   ranges.h      ranges that are removed from kept sequences
  *   publish.h     the index, as the router sees it
  *   ending.h      how a sequence ends
  *   receipts.h    answers to Cancel and RemoveSequence

@@ -187,15 +187,6 @@ static void remove_stages(void *self, struct sequence *s)
 
 /* ---- plans ---- */
 
-/* Returns whether the row is the first of a sequence that is computed again.
- * Without that mark a stage would take its position for a mistake. */
-static bool begins_anew(const struct leader *l, const struct sequence *s,
-                        const struct plan_row *row)
-{
-    return s->recompute == RECOMPUTE_ALONE &&
-           row->position == leader_note(l, s)->begins;
-}
-
 static void fill_row(struct leader *l, const struct batch *t, uint32_t i)
 {
     struct forward_columns *c = &l->columns;
@@ -210,10 +201,11 @@ static void fill_row(struct leader *l, const struct batch *t, uint32_t i)
                      : SLUICE__V1__STAGE_ROW__STAGE_ROW_GENERATED;
     c->kind[i] |= row->sample ? SLUICE__V1__STAGE_ROW__STAGE_ROW_SAMPLE : 0u;
     c->index[i] = row->sample ? row->index : 0;
-    if (begins_anew(l, s, row)) {
+    /* Without the mark a stage would take its position for a mistake.  It may
+     * wait for another plan already: one behind this was refused. */
+    if (t->plan.step == s->anew_step) {
         c->kind[i] |= SLUICE__V1__STAGE_ROW__STAGE_ROW_ANEW;
         c->index[i] = s->n_generated;
-        leader_note(l, s)->begins = 0;
     }
 }
 

@@ -67,7 +67,6 @@ struct leader_gone {
 /* The leader's part of a sequence, besides struct sequence. */
 struct leader_note {
     struct pool_need need; /* at the later stages */
-    uint32_t begins;       /* where it is computed again: of its Restore */
 };
 
 struct leader {

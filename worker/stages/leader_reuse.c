@@ -289,9 +289,6 @@ void leader_restore(void *self, const struct sequence *s,
     if (!s->staged || s->remove_sent || !assembly_is_up(l->assembly)) {
         return;
     }
-    if (s->recompute == RECOMPUTE_ALONE) {
-        leader_note(l, s)->begins = r->position;
-    }
     check_mirror(
         l, mirror_restore(&l->mirror, s->grant, &mine, from, &l->freed, &e), &e,
         "Restore", s->grant);

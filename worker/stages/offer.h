@@ -26,6 +26,7 @@
 struct offer_options {
     const char *name, *lineage;
     const char *model;
+    const char *kv_format; /* NULL: not compared */
     uint8_t fingerprint[16];
     const char *stage_endpoint;
     uint32_t n_stages; /* in the replica, at least 2 */

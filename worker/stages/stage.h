@@ -81,6 +81,7 @@ struct stage_columns {
 /* The stage's part of a sequence, besides struct sequence. */
 struct stage_note {
     bool restored;      /* a Restore came, and no row since */
+    bool cut;           /* a range was removed: its ids are gone */
     uint32_t spoilt_at; /* if spoilt: positions below it are not */
 };
 

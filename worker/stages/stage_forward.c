@@ -280,8 +280,10 @@ static struct sequence *sequence_of(const struct stage *g,
                             : "the sequence is removed");
         return NULL;
     }
-    if (s->last_step == m->step) {
-        error_set(e, ST_INVALID_ARGUMENT, "the sequence has a row already");
+    if (s->last_step == m->step || stage_note(g, s)->cut) {
+        error_set(e, ST_INVALID_ARGUMENT, "the sequence %s",
+                  s->last_step == m->step ? "has a row already"
+                                          : "is kept: a range was removed");
         return NULL;
     }
     return s;

@@ -258,6 +258,11 @@ static enum status restore(struct stage *g, const Sluice__V1__StageRestore *m,
     s->n_planned = m->position;
     s->pending = 0;
     stage_note(g, s)->restored = true;
+    /* A kept sequence samples no more. */
+    if (m->cut) {
+        stage_note(g, s)->cut = true;
+        paged_keep(&g->sequences->table.slab, &s->tokens, 0, 0);
+    }
     g->sequences->report.changed = true;
     return ST_OK;
 }

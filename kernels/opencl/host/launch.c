@@ -7,7 +7,7 @@
 #include "kernels/opencl/host/program.h"
 #include "kernels/opencl/host/queue.h"
 
-#define DEFINES_MAX 1024
+#define DEFINES_MAX 2048
 
 /* ---- choice ---- */
 

@@ -42,7 +42,9 @@
  * row is a page, and element 0 is the layer's first in page 0.
  *
  *     attention  kv     row `block`: k [nkv, block_tokens, hd],
- *                                    v [nkv, block_tokens, hd] kv_dtype
+ *                                    v [nkv, block_tokens, hd] kv_dtype; of a
+ *                                    quantised layer the bytes of struct
+ *                                    kv_block (common/model/kv_format.h)
  *     linear     state  row `slot`: [Hv, Dk, Dv] float32
  *                tail   row `slot`: [K-1, C] kv_dtype
  *
@@ -129,7 +131,8 @@ struct opencl_layer {
     struct opencl_deltanet_weights deltanet;
     struct opencl_tensor gate_up; /* [2*I, H]: gate, then up */
     struct opencl_tensor down;    /* [H, I] */
-    struct opencl_tensor kv;      /* views of the pool, see above */
+    struct opencl_tensor kv;      /* views of the pool, see above; of bytes
+                                   * if quantised */
     struct opencl_tensor state, tail;
 };
 
@@ -160,7 +163,8 @@ struct opencl {
     struct kernels base;
     const struct shard_weights *w;
     struct kernels_sizes sizes;
-    enum dtype kv_dtype;
+    struct kv_format kv;
+    enum dtype kv_dtype; /* kv.dtype: of plain layers and tails */
     uint32_t block_tokens;
     struct opencl_device device;
     bool portable;   /* skips kernels tuned for one vendor */
@@ -190,7 +194,7 @@ struct opencl {
     struct opencl_tensor groups[MODEL_LAYERS_MAX]; /* [pages.n_groups] */
     struct opencl_arena *weights, *pool;
     struct opencl_tier *tier; /* host_tier.h; NULL: none */
-    char *block; /* [a layer's block] on the host, to transpose it */
+    char *block; /* [a layer's plain block] on the host, to transpose it */
 
     struct opencl_kernel *fill, *fill16; /* fill.cl */
     struct opencl_step step;

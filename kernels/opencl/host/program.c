@@ -8,9 +8,10 @@
 #include "kernels/opencl/host/cache.h"
 #include "kernels/opencl/host/ptx.h"
 
-#define OPTIONS_MAX 2048
-#define WORDS_MAX   300 /* bytes of the compiler's log in an error text */
-#define PIECES      6   /* source strings: three files, each behind its #line */
+#define OPTIONS_MAX   2048
+#define WORDS_MAX     300 /* bytes of the compiler's log in an error text */
+#define PIECES        8  /* source strings: four files, each behind its #line */
+#define FILE_NAME_MAX 64 /* bytes of a file's name, with its 0 */
 
 struct program {
     cl_program id;
@@ -159,11 +160,30 @@ static void add_file(struct build *b, uint32_t i, const char *name)
     b->sizes[2 * i + 1] = f ? f->size : 0;
 }
 
+/* Returns the last file of "a+b", and the other in *first, "" if there is
+ * none. */
+static const char *split_name(const char *file, char first[FILE_NAME_MAX])
+{
+    const char *plus = strchr(file, '+');
+    size_t n = plus != NULL ? (size_t)(plus - file) : 0;
+
+    first[0] = '\0';
+    if (plus == NULL || n >= FILE_NAME_MAX) {
+        return file;
+    }
+    memcpy(first, file, n);
+    first[n] = '\0';
+    return plus + 1;
+}
+
 static enum status prepare_source(struct build *b,
                                   const struct opencl_programs *p,
                                   const char *file, const char *defines,
                                   struct error *e)
 {
+    char first[FILE_NAME_MAX];
+
+    file = split_name(file, first);
     *b = (struct build){.p = p, .file = file};
     if (find_file(p, file) == NULL) {
         return error_set(e, ST_NOT_FOUND,
@@ -176,7 +196,8 @@ static enum status prepare_source(struct build *b,
     }
     add_file(b, 0, "common");
     add_file(b, 1, strncmp(file, "nv_", 3) == 0 ? "nv" : NULL);
-    add_file(b, 2, file);
+    add_file(b, 2, first[0] != '\0' ? first : NULL);
+    add_file(b, 3, file);
     return digest_source(b)
                ? ST_OK
                : error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");

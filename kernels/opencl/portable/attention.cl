@@ -11,17 +11,19 @@
  *   in     [T, IN_LD]  f32: q, each head followed by its gate if GATED; k; v
  *   query  [T, NH, HD] f32
  *   y      [T, NH, HD] operand dtype
- *   kv     of the layer: block b is [2, NKV, BLOCK_TOKENS, HD] KV_DTYPE at
- *          b * page
+ *   kv     of the layer, see kv.cl
  *   q_norm, k_norm [HD] f32 or absent
  *   rope   [context, R/2, 2] f32: cosine, sine
  *   part, tickets: unused here; for kernels that split the context
  *
+ * With TurboQuant, query is rotated as the keys are, and y is rotated back at
+ * the end.
+ *
  * Launch    prepare: a group of WG per (head of NH + NKV, token);
  *           attention: one per (TILE_ROWS tokens, query head)
- * Defines   WG 64, TILE_ROWS 1..4, OPERAND_DTYPE
- * Needs     HD a multiple of 2; (2 TILE_ROWS HD + 66 TILE_ROWS) * 4 bytes of
- *           local memory
+ * Defines   WG 64, TILE_ROWS 1..4, OPERAND_DTYPE; those of kv.cl
+ * Needs     HD a multiple of 2; (2 TILE_ROWS HD + 66 TILE_ROWS + 2 BOOK) * 4
+ *           bytes of local memory
  * Numerics  float32; scores: lane j of 16 sums dimensions j, j + 16, .. by
  *           fma, then fold16; softmax and y in turns of 64 absolute positions,
  *           y in order of position.  A token's bits depend on no other token */
@@ -31,18 +33,6 @@
 #define K_AT  (NH * Q_LD)
 #define V_AT  (K_AT + NKV * HD)
 #define IN_LD (V_AT + NKV * HD)
-#define PLANE ((ulong)BLOCK_TOKENS * HD) /* k or v of a head in a block */
-
-/* Offset of k for position p and kv head h; v is V_PLANES further.  page:
- * elements of a page. */
-#define V_PLANES (NKV * PLANE)
-
-static ulong kv_place(__global const int *table, uint page, uint p, uint h)
-{
-    const ulong block = (uint)table[p / BLOCK_TOKENS];
-
-    return block * page + h * PLANE + (ulong)(p % BLOCK_TOKENS) * HD;
-}
 
 /* Sums x of all work-items, in order. */
 static float sum_of(__local float *part, float x)
@@ -87,14 +77,14 @@ static void prepare_head(__local float *head, __local float *part,
 }
 
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-attention_prepare(__global float *query, ulong query_at, __global kv_t *kv,
+attention_prepare(__global float *query, ulong query_at, __global cache_t *kv,
                   ulong kv_at, uint page, __global const float *in,
                   ulong in_at, __global const float *q_norm, ulong q_norm_at,
                   __global const float *k_norm, ulong k_norm_at,
                   __global const float *rope, ulong rope_at,
                   __global const int *meta, uint n_tokens)
 {
-    __local float head[HD], part[WG];
+    __local float head[HD], part[2 * WG], book[2 * BOOK];
     const uint lane = get_local_id(0), h = get_group_id(0);
     const uint t = get_group_id(1), kh = h - NH; /* index among key heads */
     const bool is_query = h < NH;
@@ -103,35 +93,36 @@ attention_prepare(__global float *query, ulong query_at, __global kv_t *kv,
     __global const int *table = meta + META_BLOCKS + row[ROW_BLOCKS];
     __global const float *from = in + in_at + (ulong)t * IN_LD;
 
+    kv += kv_at;
     prepare_head(head, part, from + (is_query ? h * Q_LD : K_AT + kh * HD),
                  is_query ? q_norm : k_norm,
                  is_query ? q_norm_at : k_norm_at,
                  rope + rope_at + (ulong)p * R);
-    for (uint d = lane; d < HD; d += WG) {
-        if (is_query) {
-            query[query_at + ((ulong)t * NH + h) * HD + d] = head[d];
-        } else {
-            const ulong at = kv_at + kv_place(table, page, p, kh) + d;
-
-            kv[at] = kv_of(head[d]);
-            kv[at + V_PLANES] = kv_of(from[V_AT + kh * HD + d]);
-        }
+#if KV_SCHEME == 0
+    for (uint d = lane; d < HD && !is_query; d += WG) {
+        kv[key_place(table, page, p, kh).codes + d] = kv_of(head[d]);
+        kv[value_place(table, page, p, kh).codes + d] =
+            kv_of(from[V_AT + kh * HD + d]);
     }
+#else
+    /* Queries take part for the barriers, and to be rotated. */
+    book_load(book);
+    key_put(kv, key_place(table, page, p, kh), !is_query, head, part, book);
+#endif
+    for (uint d = lane; d < HD && is_query; d += WG) {
+        query[query_at + ((ulong)t * NH + h) * HD + d] = head[d];
+    }
+#if KV_SCHEME != 0
+    for (uint d = lane; d < HD; d += WG) {
+        head[d] = is_query ? 0.0f : from[V_AT + kh * HD + d];
+    }
+    value_put(kv, value_place(table, page, p, kh), !is_query, head, part, book);
+#endif
 }
 
 /* ---- one turn ---- */
 
-/* Loads n <= 16 values from element i of the cache, and zeros behind. */
-static float16 kv_rest(__global const kv_t *kv, ulong i, uint n)
-{
-    float part[16];
-
-    for (uint j = 0; j < 16; j++) {
-        part[j] = j < n ? kv_get(kv, i + j) : 0.0f;
-    }
-    return vload16(0, part);
-}
-
+/* Loads n < 16 values, and zeros behind. */
 static float16 local_rest(__local const float *x, uint n)
 {
     float part[16];
@@ -142,30 +133,55 @@ static float16 local_rest(__local const float *x, uint n)
     return vload16(0, part);
 }
 
+/* Dimensions behind the last multiple of 16, and zeros. */
+#define REST_AT (HD / 16 * 16)
+
+static float16 key_rest(__global const cache_t *kv, place_t at,
+                        __local const float *book)
+{
+    float part[16];
+
+    for (uint j = 0; j < 16; j++) {
+        part[j] = j < HD % 16 ? key_get(kv, at, REST_AT + j, book) : 0.0f;
+    }
+    return vload16(0, part);
+}
+
+static float16 value_rest(__global const cache_t *kv, place_t at,
+                          __local const float *book)
+{
+    float part[16];
+
+    for (uint j = 0; j < 16; j++) {
+        part[j] = j < HD % 16 ? value_get(kv, at, REST_AT + j, book) : 0.0f;
+    }
+    return vload16(0, part);
+}
+
 /* s[i, lane] = q[i] . k at this work-item's position, for n queries. */
 static void scores(__local float *s, __local const float *q, uint n,
-                   __global const kv_t *kv, ulong at)
+                   __global const cache_t *kv, place_t at,
+                   __local const float *book)
 {
     const uint lane = get_local_id(0);
-    const float scale = 1.0f / sqrt((float)HD);
+    const float scale = key_factor(kv, at) / sqrt((float)HD);
     float16 acc[TILE_ROWS];
 
     for (uint i = 0; i < TILE_ROWS; i++) {
         acc[i] = 0.0f;
     }
     for (uint d = 0; d + 16 <= HD; d += 16) {
-        float16 k = kv_get16(kv, at + d);
+        float16 k = key_get16(kv, at, d, book);
 
         for (uint i = 0; i < TILE_ROWS; i++) {
             acc[i] = fma(vload16(0, q + i * HD + d), k, acc[i]);
         }
     }
     if (HD % 16 != 0) {
-        const uint d = HD / 16 * 16;
-        float16 k = kv_rest(kv, at + d, HD % 16);
+        float16 k = key_rest(kv, at, book);
 
         for (uint i = 0; i < TILE_ROWS; i++) {
-            acc[i] = fma(local_rest(q + i * HD + d, HD % 16), k, acc[i]);
+            acc[i] = fma(local_rest(q + i * HD + REST_AT, HD % 16), k, acc[i]);
         }
     }
     for (uint i = 0; i < n; i++) {
@@ -175,19 +191,20 @@ static void scores(__local float *s, __local const float *q, uint n,
 
 /* y[i, d .. d + 16) := y * factor + sum over `valid` positions of s v. */
 static void values(__local float *y, __local const float *s, float factor,
-                   uint valid, uint begin, uint d, __global const kv_t *kv,
-                   ulong kv_at, __global const int *table, uint page, uint kh)
+                   uint valid, uint begin, uint d, __global const cache_t *kv,
+                   __global const int *table, uint page, uint kh,
+                   __local const float *book)
 {
     const uint n = min(HD - d, 16u);
     float16 acc = n == 16 ? vload16(0, y + d) : local_rest(y + d, n);
 
     acc *= factor;
     for (uint j = 0; j < valid; j++) {
-        const ulong at =
-            kv_at + kv_place(table, page, begin + j, kh) + V_PLANES + d;
-        float16 v = n == 16 ? kv_get16(kv, at) : kv_rest(kv, at, n);
+        const place_t at = value_place(table, page, begin + j, kh);
+        float16 v = n == 16 ? value_get16(kv, at, d, book)
+                            : value_rest(kv, at, book);
 
-        acc = fma((float16)s[j], v, acc);
+        acc = fma((float16)(s[j] * value_factor(kv, at)), v, acc);
     }
     if (n == 16) {
         vstore16(acc, 0, y + d);
@@ -220,18 +237,28 @@ static void weigh(__local float *s, uint valid, __local float *top,
     *top = high;
 }
 
+/* Returns a sum of values in dimension d, past hadamard(). */
+static float turned_back(float sum, uint d)
+{
+#if KV_SCHEME == 2
+    return sum * (TURBO_UNIT * sign_of(signs_v, d));
+#else
+    return sum;
+#endif
+}
+
 /* ---- n tokens of one row, from token t ---- */
 
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention(__global operand_t *y, ulong y_at, __global float *part,
           ulong part_at, __global uint *tickets, ulong tickets_at,
           __global const float *query, ulong query_at, __global const float *in,
-          ulong in_at, __global const kv_t *kv, ulong kv_at, uint page,
+          ulong in_at, __global const cache_t *kv, ulong kv_at, uint page,
           __global const int *meta, uint first_token, uint n_tokens,
           uint n_splits)
 {
     __local float q[TILE_ROWS * HD], acc[TILE_ROWS * HD];
-    __local float s[TILE_ROWS * SPAN];
+    __local float s[TILE_ROWS * SPAN], book[2 * BOOK];
     __local float top[TILE_ROWS], total[TILE_ROWS], factor[TILE_ROWS];
     const uint lane = get_local_id(0), h = get_group_id(1), kh = h / GROUP;
     const uint chunks = (HD + 15) / 16;
@@ -239,6 +266,8 @@ attention(__global operand_t *y, ulong y_at, __global float *part,
     uint t = first_token + get_group_id(0) * TILE_ROWS;
     const uint stop = min(t + TILE_ROWS, end);
 
+    kv += kv_at;
+    book_load(book);
     while (t < stop) {
         const uint r = TOKEN(meta, t)[TOKEN_ROW];
         const uint p = TOKEN(meta, t)[TOKEN_POSITION];
@@ -261,7 +290,7 @@ attention(__global operand_t *y, ulong y_at, __global float *part,
         for (uint begin = 0; begin < p + n; begin += SPAN) {
             if (begin + lane < p + n) {
                 scores(s, q, n, kv,
-                       kv_at + kv_place(table, page, begin + lane, kh));
+                       key_place(table, page, begin + lane, kh), book);
             }
             barrier(CLK_LOCAL_MEM_FENCE);
             if (lane < n) {
@@ -277,13 +306,16 @@ attention(__global operand_t *y, ulong y_at, __global float *part,
                 const uint valid = seen > begin ? min(seen - begin, 64u) : 0;
 
                 values(acc + i * HD, s + i * SPAN, factor[i], valid, begin,
-                       task % chunks * 16, kv, kv_at, table, page, kh);
+                       task % chunks * 16, kv, table, page, kh, book);
             }
             barrier(CLK_LOCAL_MEM_FENCE);
         }
+#if KV_SCHEME == 2
+        hadamard(acc, n);
+#endif
         for (uint d = lane; d < n * HD; d += WG) {
             const uint i = d / HD;
-            float v = acc[d] / total[i];
+            float v = turned_back(acc[d], d % HD) / total[i];
 
             if (GATED) {
                 v *= sigmoid_of(in[in_at + (ulong)(t + i) * IN_LD + h * Q_LD +

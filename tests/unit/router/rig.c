@@ -129,6 +129,7 @@ struct rig *rig_new(const struct rig_options *o)
     ro.worker_wait_us = o->worker_wait_us;
     ro.gather_us = o->gather_us;
     ro.headroom = o->headroom;
+    ro.overcommit = o->overcommit;
     ro.keyed = o->keyed;
     rig->router = router_new(&ro, &rig->io);
     return rig;

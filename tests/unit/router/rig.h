@@ -62,6 +62,7 @@ struct sequence {
     uint32_t reused; /* positions that it restored */
     /* from its Submit */
     char tenant[80], salt[80]; /* "": none */
+    bool grows;
     bool uncached, continues;  /* continues: it took over a kept sequence */
     uint32_t n_spans, spans[SPANS_MAX];
 };
@@ -127,6 +128,7 @@ struct fake {
     struct sequence sequences[RIG_SEQUENCES];
     uint32_t n_submits, n_cancels, n_removes, n_acks, n_parts;
     bool survives;      /* sequences outlive the session */
+    bool hides_growth;  /* its Live does not list which orphans grow */
     bool loses_orphans; /* Submit{adopt} does not find them */
     uint32_t n_adopts, n_disowned;
     uint32_t live_ms;    /* expires_ms of its Live messages */
@@ -234,6 +236,7 @@ struct rig_options {
     struct text_seam *text;
     int64_t worker_wait_us, gather_us;
     bool headroom, keyed;
+    uint32_t overcommit;
 };
 
 /* Creates a rig without fakes.  o = NULL: generous limits. */

@@ -173,6 +173,7 @@ static void worker_on_submit(struct fake *w, uint64_t call,
                            .have_index = m->have_index,
                            .acked = m->have_index,
                            .keep_ms = m->keep_ms,
+                           .grows = m->grows,
                            .seed = m->sampling->seed};
     memcpy(s->id, m->sequence->request_id.data, 16);
     assert_true(m->sequence->has_choice);
@@ -511,16 +512,36 @@ void worker_report(struct fake *w)
                      ST_OK);
 }
 
+/* Fills in the column of the orphans that grow.  Returns its length: 0 if none
+ * does, or if there are other rows than those of the orphans. */
+static size_t grows_of(const struct fake *w, size_t n_rows, uint32_t *grows)
+{
+    size_t n = 0, sum = 0;
+
+    for (int i = 0; i < RIG_SEQUENCES; i++) {
+        const struct sequence *s = &w->sequences[i];
+
+        if (s->used && s->orphan) {
+            grows[n++] = s->grows;
+            sum += s->grows;
+        }
+    }
+    return sum > 0 && n == n_rows && !w->hides_growth ? n : 0;
+}
+
 void worker_live_rows(struct fake *w, size_t bytes, size_t n_choice,
                       size_t n_generated, const uint8_t *ids,
                       const uint32_t *choice, const uint32_t *generated)
 {
     Sluice__V1__LiveMessage m = SLUICE__V1__LIVE_MESSAGE__INIT;
+    uint32_t grows[RIG_SEQUENCES];
 
     m.request_ids = (ProtobufCBinaryData){bytes, (uint8_t *)(uintptr_t)ids};
     m.n_choice = n_choice;
     m.n_n_generated = n_generated;
     m.choice = (uint32_t *)(uintptr_t)choice;
+    m.grows = grows;
+    m.n_grows = grows_of(w, n_choice, grows);
     m.n_generated = (uint32_t *)(uintptr_t)generated;
     m.expires_ms = w->live_ms;
     assert_int_equal(peer_oneway(w->peer, METHOD_REGISTRY_LIVE, &m.base),

@@ -229,6 +229,7 @@ void rig_defaults(struct worker_options *o)
     *o = (struct worker_options){.name = "w",
                                  .model = "fake",
                                  .device = "none",
+                                 .kv_format = "affine8/64+bf16",
                                  .layer_end = 4,
                                  .n_layers = 4,
                                  .block_tokens = 8,

@@ -429,7 +429,7 @@ static void take_row(struct rig *r, const struct plan *p, uint32_t i,
         return;
     }
     if (has_failed(f, row)) {
-        rig_memory_ruin(f->memory, p, row);
+        rig_memory_garble(f->memory, p, row);
         return;
     }
     if (row->n_tokens == 0 && has_failed(f, &p->rows[row->source])) {

@@ -179,7 +179,7 @@ static uint64_t read_blocks(const struct rig_memory *m, const struct plan *p,
 
         assert_in_range(at / bt, 0, row->n_blocks - 1);
         x = page_at(m, p->blocks[row->block + at / bt]);
-        assert_in_range(at % bt, 0, x->n - 1);
+        assert_true(at % bt < x->n);
         assert_true(at % bt != 0 || x->before == h);
         h = rig_memory_mix(m, h, x->ids[at % bt] & ~KIND,
                            x->ids[at % bt] & KIND ? ROW_GENERATED : ROW_PROMPT);
@@ -267,5 +267,22 @@ void rig_memory_ruin(struct rig_memory *m, const struct plan *p,
     }
     for (uint32_t i = 0; i < row->n_saves; i++) {
         ruin_pages(m, p->saves[row->save + i].page, m->o->pages_per_slot);
+    }
+}
+
+void rig_memory_garble(struct rig_memory *m, const struct plan *p,
+                       const struct plan_row *row)
+{
+    uint32_t bt = m->o->block_tokens;
+
+    rig_memory_ruin(m, p, row);
+    for (uint32_t i = 0; i < row->n_tokens && m->o->pages_per_slot > 0 &&
+                         m->o->pages_per_block > 0;
+         i++) {
+        uint32_t at = row->position + i;
+        uint32_t page = p->blocks[row->block + at / bt];
+
+        page_at(m, page)->ids[at % bt] = UINT32_MAX;
+        page_at(m, page)->before += at % bt == 0;
     }
 }

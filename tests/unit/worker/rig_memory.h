@@ -37,6 +37,10 @@ uint64_t rig_memory_write(struct rig_memory *m, const struct plan *p,
  * contents or, if written, new ones. */
 void rig_memory_ruin(struct rig_memory *m, const struct plan *p,
                      const struct plan_row *row);
+/* The row succeeds behind one that failed: with a state, it writes garbage to
+ * its positions too. */
+void rig_memory_garble(struct rig_memory *m, const struct plan *p,
+                       const struct plan_row *row);
 /* Returns whether the slot is at the row's position. */
 bool rig_memory_is_at(const struct rig_memory *m, const struct plan_row *row);
 

@@ -319,6 +319,10 @@ static void hello(struct rig *r, const struct envelope *e)
     r->grant = 0;
     r->n_live = r->n_lives = 0;
     r->hello_live = m->worker->n_live;
+    assert_true(m->worker->has_kv_format);
+    assert_int_equal(m->worker->kv_format.len, strlen(r->o.kv_format));
+    assert_memory_equal(m->worker->kv_format.data, r->o.kv_format,
+                        m->worker->kv_format.len);
     memset(r->heard, 0, sizeof r->heard);
     memset(&r->ledger, 0, sizeof r->ledger);
     c.session = r->session;

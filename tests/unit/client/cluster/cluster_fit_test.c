@@ -72,6 +72,38 @@ static void fixed_layers_must_fit(void **state)
         "layers 0-9: model m has 8 layers; the last part ends at 8");
 }
 
+/* One sequence of 4096 tokens: 9.56 MiB with its slot in bf16, 6.6 MiB with 8
+ * bits and scales in float32. */
+static void a_quantised_cache_counts_its_bytes(void **state)
+{
+    (void)state;
+    one("  - {name: w, host: a, model: m, memory: 32MiB}\n", 6,
+        "model m on worker w: layers 0-8 need 34.10 MiB");
+    valid("  - {name: w, host: a, model: m, memory: 32MiB, "
+          "options: {kv_bits: 8, kv_dtype: f32, kv_group: 32}}\n");
+    valid("  - {name: w, host: a, model: m, memory: 30MiB, "
+          "options: {kv_scheme: turboquant}}\n");
+    one("  - {name: w, host: a, model: m, memory: 30MiB, "
+        "options: {kv_bits: 8, kv_dtype: f32, kv_group: 32}}\n",
+        6, "model m on worker w: layers 0-8 need 31.14 MiB");
+}
+
+static void formats_are_valid_and_agree(void **state)
+{
+    (void)state;
+    one("  - {name: w, host: a, model: m, options: {kv_bits: 5}}\n", 6,
+        "worker w: --kv-bits 5: affine values have 4 or 8 bits; give 4 or 8, "
+        "or --kv-scheme turboquant for 2 to 4");
+    valid("  - {name: w, host: a, model: m, options: {kv_bits: 8}}\n"
+          "  - {name: v, host: a, model: m, options: {kv_scheme: affine}}\n");
+    one("  - {name: w, host: a, model: m, options: {kv_bits: 8}}\n"
+        "  - {name: v, host: a, model: m}\n",
+        7,
+        "worker v: its KV cache is bf16, but that of worker w of the same "
+        "model is affine8/64+bf16; give all workers of a model the same kv_* "
+        "options");
+}
+
 static void workers_share_the_memory_of_a_host(void **state)
 {
     (void)state;
@@ -121,6 +153,8 @@ int main(void)
         cmocka_unit_test(a_worker_must_hold_its_model),
         cmocka_unit_test(a_replica_must_hold_its_model),
         cmocka_unit_test(fixed_layers_must_fit),
+        cmocka_unit_test(a_quantised_cache_counts_its_bytes),
+        cmocka_unit_test(formats_are_valid_and_agree),
         cmocka_unit_test(workers_share_the_memory_of_a_host),
         cmocka_unit_test(a_model_that_is_not_here_is_a_note),
         cmocka_unit_test(a_path_is_absolute),

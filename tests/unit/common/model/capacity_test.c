@@ -48,13 +48,16 @@ static void divide(const char *name, uint64_t bytes, bool opencl,
                               .plans = opencl ? 3 : 2,
                               .block_tokens = BLOCK,
                               .opencl = opencl};
+    struct kv_format kv;
     uint32_t n;
     struct error e;
 
     read_config(c, name);
     n = c->shape.n_layers;
     step.context = c->shape.context;
-    w.sizes = sizes_of(c, 0, n, BLOCK, sizes_kv_dtype(c, false));
+    assert_int_equal(kv_format_choose(&kv, c, &(struct kv_request){0}, &e),
+                     ST_OK);
+    w.sizes = sizes_of(c, 0, n, BLOCK, &kv);
     w.need = (struct pool_budget){
         .weight_bytes = w.sizes.weight_bytes,
         .scratch_bytes = costs_stage_scratch(c, &step, n),

@@ -11,6 +11,7 @@
 
 static struct split_model model;
 static struct error e;
+static const struct kv_format f32 = {.dtype = DTYPE_F32};
 
 static uint64_t weights_of(uint32_t begin, uint32_t end)
 {
@@ -24,9 +25,10 @@ static uint64_t weights_of(uint32_t begin, uint32_t end)
     return first && last ? bytes - model.shared_bytes : bytes;
 }
 
-static void agrees(const struct model_config *c, uint32_t begin, uint32_t end)
+static void agrees(const struct model_config *c, const struct kv_format *kv,
+                   uint32_t begin, uint32_t end)
 {
-    struct sizes z = sizes_of(c, begin, end, 16, DTYPE_BF16);
+    struct sizes z = sizes_of(c, begin, end, 16, kv);
     const struct split_terms terms = {
         .block_tokens = 16, .context = 1, .max_rows = 1};
     uint64_t token = 0, slot = 0;
@@ -44,6 +46,22 @@ static void agrees(const struct model_config *c, uint32_t begin, uint32_t end)
                      z.pages_per_slot);
 }
 
+/* Every cut of a model in two. */
+static void agrees_at_cuts(const struct model_config *c, double bits)
+{
+    struct kv_request r = {.bits = bits};
+    struct kv_format kv;
+
+    assert_int_equal(kv_format_choose(&kv, c, &r, &e), ST_OK);
+    costs_of_shapes(&model, c, &kv);
+    assert_int_equal(model.n_layers, c->shape.n_layers);
+    for (uint32_t at = 1; at < c->shape.n_layers; at++) {
+        agrees(c, &kv, 0, at);
+        agrees(c, &kv, at, c->shape.n_layers);
+    }
+    agrees(c, &kv, 0, c->shape.n_layers);
+}
+
 static void agrees_with_sizes(void **state)
 {
     static const char *const names[] = {"qwen3.5-0.8b", "qwen3.5-27b",
@@ -59,13 +77,10 @@ static void agrees_with_sizes(void **state)
         text = fixture_read(path, &len);
         assert_int_equal(config_parse(&c, text, len, &e), ST_OK);
         free(text);
-        costs_of_shapes(&model, &c, DTYPE_BF16);
-        assert_int_equal(model.n_layers, c.shape.n_layers);
-        for (uint32_t at = 1; at < c.shape.n_layers; at++) {
-            agrees(&c, 0, at);
-            agrees(&c, at, c.shape.n_layers);
-        }
-        agrees(&c, 0, c.shape.n_layers);
+        agrees_at_cuts(&c, 0);
+        agrees_at_cuts(&c, 8);
+        agrees_at_cuts(&c, 4);
+        agrees_at_cuts(&c, 3.5);
     }
 }
 
@@ -76,7 +91,7 @@ static void agrees_with_shards(const char *dir)
     struct model_config c = fixture_load_config(dir);
     struct checkpoint *files;
 
-    costs_of_shapes(&model, &c, DTYPE_F32);
+    costs_of_shapes(&model, &c, &f32);
     assert_int_equal(checkpoint_open(&files, dir, &e), ST_OK);
     assert_int_equal(costs_of_files(&model, &c, files, &e), ST_OK);
     checkpoint_close(&files);
@@ -123,7 +138,7 @@ static void says_which_tensor_is_missing(void **state)
     struct checkpoint *files;
 
     (void)state;
-    costs_of_shapes(&model, &c, DTYPE_F32);
+    costs_of_shapes(&model, &c, &f32);
     assert_int_equal(checkpoint_open(&files, dir, &e), ST_OK);
     assert_int_equal(costs_of_files(&model, &c, files, &e), ST_NOT_FOUND);
     checkpoint_close(&files);
@@ -131,7 +146,7 @@ static void says_which_tensor_is_missing(void **state)
 }
 
 /* Compared with what the CPU backend allocates: no less, and little more. */
-static void bounds_the_scratch_of_the_cpu(void **state)
+static void bounds_the_scratch(double bits)
 {
     struct model_config c = fixture_load_config(TINY_HYBRID);
     struct costs_step step = {.tokens = 512,
@@ -141,12 +156,14 @@ static void bounds_the_scratch_of_the_cpu(void **state)
                               .plans = 2,
                               .block_tokens = 32,
                               .context = c.shape.context};
+    struct kv_request request = {.bits = bits};
+    struct kv_format kv;
 
-    (void)state;
+    assert_int_equal(kv_format_choose(&kv, &c, &request, &e), ST_OK);
     for (uint32_t end = 4; end <= 8; end += 4) {
         struct shard *s = fixture_shard(TINY_HYBRID, 0, end);
         struct kernels_options o = {.device = "cpu",
-                                    .kv.dtype = sizes_kv_dtype(&c, false),
+                                    .kv = kv,
                                     .block_tokens = 32,
                                     .max_tokens = step.tokens,
                                     .max_rows = 64,
@@ -159,7 +176,7 @@ static void bounds_the_scratch_of_the_cpu(void **state)
         computed -= end < 8 ? costs_hidden_scratch(&c, &step) : 0;
         assert_int_equal(backend_new(&k, shard_weights(s), &o, &e), ST_OK);
         kernels_sizes(k, &sizes);
-        z = sizes_of(&c, 0, end, 32, o.kv.dtype);
+        z = sizes_of(&c, 0, end, 32, &o.kv);
         assert_int_equal(sizes.page_bytes, z.page_bytes);
         assert_int_equal(sizes.pages_per_block, z.pages_per_block);
         assert_int_equal(sizes.pages_per_slot, z.pages_per_slot);
@@ -168,6 +185,15 @@ static void bounds_the_scratch_of_the_cpu(void **state)
         kernels_free(&k);
         shard_free(&s);
     }
+}
+
+static void bounds_the_scratch_of_the_cpu(void **state)
+{
+    (void)state;
+    bounds_the_scratch(0);
+    bounds_the_scratch(8);
+    bounds_the_scratch(4);
+    bounds_the_scratch(3.5);
 }
 
 /* Two plans of 512 tokens of 64 float32, only at a stage without the head. */

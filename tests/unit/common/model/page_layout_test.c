@@ -17,6 +17,18 @@ static const struct page_sizes large = {.kv_bytes = 16 * 2 * 4 * 256 * 2,
                                         .state_bytes = 32 * 128 * 128 * 4,
                                         .tail_bytes = 3 * 8192 * 2};
 
+/* The same with keys and values of 8 and 4 bits, a whole layer at the end. */
+static const struct page_sizes large_8 = {.kv_bytes = 32 * 2 * 4 * (256 + 16),
+                                          .whole_bytes = 32 * 2 * 4 * 256 * 2,
+                                          .whole = 32,
+                                          .state_bytes = 32 * 128 * 128 * 4,
+                                          .tail_bytes = 3 * 8192 * 2};
+static const struct page_sizes large_4 = {.kv_bytes = 32 * 2 * 4 * (128 + 16),
+                                          .whole_bytes = 32 * 2 * 4 * 256 * 2,
+                                          .whole = 32,
+                                          .state_bytes = 32 * 128 * 128 * 4,
+                                          .tail_bytes = 3 * 8192 * 2};
+
 static void make(uint32_t begin, uint32_t end, const struct page_sizes *s)
 {
     for (uint32_t i = begin; i < end; i++) {
@@ -79,8 +91,10 @@ static uint32_t parts_of(struct part *out, uint32_t group, uint32_t n,
 
         assert_true(p->group < l.n_groups);
         if (p->group == group) {
+            uint64_t kv = i + 1 == s->whole ? s->whole_bytes : s->kv_bytes;
+
             out[parts++] = (struct part){
-                linear, p->at, p->at + (linear ? s->state_bytes : s->kv_bytes)};
+                linear, p->at, p->at + (linear ? s->state_bytes : kv)};
         }
         if (p->group == group && linear) {
             out[parts++] =
@@ -125,8 +139,12 @@ static void holds(uint32_t n, const struct page_sizes *s)
 static void is_as_tight_as_one_group(uint32_t n_attention, uint32_t n_linear,
                                      const struct page_sizes *s)
 {
-    struct page_unit u = page_unit_of(n_attention * page_align(s->kv_bytes),
-                                      n_linear * page_linear_bytes(s));
+    uint64_t whole = s->whole == 0
+                         ? 0
+                         : page_align(s->whole_bytes) - page_align(s->kv_bytes);
+    struct page_unit u =
+        page_unit_of(n_attention * page_align(s->kv_bytes) + whole,
+                     n_linear * page_linear_bytes(s));
 
     assert_int_equal(l.page_bytes, u.page_bytes);
     assert_int_equal(l.pages_per_slot, u.pages_per_slot);
@@ -153,6 +171,70 @@ static void every_mix(const struct page_sizes *s, uint32_t most)
             }
         }
     }
+}
+
+/* One layer of attention after each `apart` linear ones, each whole in turn. */
+static void every_whole(struct page_sizes s, uint32_t n, uint32_t apart)
+{
+    uint32_t n_attention = n / (apart + 1);
+
+    for (uint32_t i = 0; i < n; i++) {
+        kinds[i] = i % (apart + 1) == apart ? MIXER_ATTENTION : MIXER_DELTANET;
+    }
+    for (s.whole = apart + 1; s.whole <= n; s.whole += apart + 1) {
+        page_layout_make(&l, kinds, n, &s);
+        holds(n, &s);
+        is_as_tight_as_one_group(n_attention, n - n_attention, &s);
+    }
+}
+
+static void fits_every_mix_with_a_whole_layer(void **state)
+{
+    static const struct page_sizes odd = {100, 190, 0, 7001, 33};
+    static const struct page_sizes large_whole = {64, 6400, 0, 4096, 70};
+    static const struct page_sizes small_whole = {6400, 64, 0, 4096, 0};
+
+    (void)state;
+    for (uint32_t n = 1; n <= 24; n++) {
+        for (uint32_t apart = 0; apart < 5; apart++) {
+            every_whole(large_8, n, apart);
+            every_whole(large_4, n, apart);
+            every_whole(odd, n, apart);
+            every_whole(large_whole, n, apart);
+            every_whole(small_whole, n, apart);
+        }
+    }
+}
+
+static void groups_of(const struct page_sizes *s, uint32_t n_groups,
+                      const struct page_group *groups)
+{
+    make(0, 32, s);
+    holds(32, s);
+    assert_int_equal(l.n_groups, n_groups);
+    for (uint32_t i = 0; i < n_groups; i++) {
+        assert_int_equal(l.groups[i].n_attention, groups[i].n_attention);
+        assert_int_equal(l.groups[i].n_linear, groups[i].n_linear);
+        assert_int_equal(l.groups[i].page_bytes, groups[i].page_bytes);
+    }
+}
+
+/* 9B: a slot takes the 84 or 133 pages of one group, so more groups would cost
+ * pages.  The whole layer is behind the others of the last group. */
+static void divides_the_quantised_layers_of_9b(void **state)
+{
+    (void)state;
+    groups_of(
+        &large_8, 2,
+        (struct page_group[]){{3, 8, 3 * 69632}, {5, 16, 4 * 69632 + 131072}});
+    assert_int_equal(l.page_bytes, 32 * 19328);
+    assert_int_equal(l.pages_per_slot, 84); /* 83.28 */
+    assert_int_equal(l.layers[31].group, 1);
+    assert_int_equal(l.layers[31].at, 4 * 69632);
+    assert_int_equal(l.layers[15].at, 0);
+    groups_of(&large_4, 1, (struct page_group[]){{8, 24, 32 * 12160}});
+    assert_int_equal(l.pages_per_slot, 133); /* 132.4 */
+    assert_int_equal(l.layers[31].at, 7 * 36864);
 }
 
 static void fits_every_mix_of_layers(void **state)
@@ -216,7 +298,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(divides_the_layers_of_0_8b),
         cmocka_unit_test(divides_the_layers_of_9b),
+        cmocka_unit_test(divides_the_quantised_layers_of_9b),
         cmocka_unit_test(fits_every_mix_of_layers),
+        cmocka_unit_test(fits_every_mix_with_a_whole_layer),
         cmocka_unit_test(fits_every_range_of_a_model),
         cmocka_unit_test(knows_shards_of_one_kind),
         cmocka_unit_test(lays_out_the_largest_model),

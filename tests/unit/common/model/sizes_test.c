@@ -6,6 +6,10 @@
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/model/fixture.h"
 
+static const struct kv_format bf16 = {.dtype = DTYPE_BF16};
+static const struct kv_format f16 = {.dtype = DTYPE_F16};
+static const struct kv_format f32 = {.dtype = DTYPE_F32};
+
 static struct model_config config(const char *name)
 {
     struct model_config c;
@@ -41,7 +45,8 @@ static void agrees_with_others(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct model_config c = config(rows[i].name);
-        struct sizes s = sizes_of(&c, 0, c.shape.n_layers, 32, c.shape.dtype);
+        struct kv_format kv = kv_format_plain(c.shape.dtype);
+        struct sizes s = sizes_of(&c, 0, c.shape.n_layers, 32, &kv);
 
         assert_int_equal(s.parameters, rows[i].parameters);
         assert_int_equal(s.slot_bytes, rows[i].slot);
@@ -59,53 +64,102 @@ static void counts_state_in_float32(void **state)
     (void)state;
     assert_int_equal(3 * sizes_state(&s, 5, DTYPE_F16), 1908);
     assert_int_equal(3 * sizes_state(&s, 5, DTYPE_F32), 3 * (40 + 616));
-    assert_int_equal(sizes_kv(8, 128, DTYPE_F16), 4096);
-}
-
-/* A cache has two dtypes, a model three. */
-static void gives_a_cache_its_dtype(void **state)
-{
-    struct model_config c = {.shape.dtype = DTYPE_BF16};
-
-    (void)state;
-    assert_int_equal(sizes_kv_dtype(&c, false), DTYPE_BF16);
-    assert_int_equal(sizes_kv_dtype(&c, true), DTYPE_F32);
-    c.shape.dtype = DTYPE_F16;
-    assert_int_equal(sizes_kv_dtype(&c, false), DTYPE_F32);
-    c.shape.dtype = DTYPE_F32;
-    assert_int_equal(sizes_kv_dtype(&c, false), DTYPE_F32);
+    assert_int_equal(
+        sizes_kv(&(struct model_shape){.n_kv_heads = 8, .head_dim = 128}, 0,
+                 &f16),
+        4096);
 }
 
 static void counts_pages(void **state)
 {
     struct model_config c = config("qwen3.5-0.8b");
-    struct sizes s = sizes_of(&c, 0, 24, 32, DTYPE_BF16);
+    struct sizes s = sizes_of(&c, 0, 24, 32, &bf16);
 
     (void)state;
     assert_int_equal(s.page_bytes, 393216);
     assert_int_equal(s.pages_per_block, 1);
     assert_int_equal(s.pages_per_slot, 50); /* 49.7 */
     /* Layers 0 to 2 have no attention: a page is a slot. */
-    s = sizes_of(&c, 0, 3, 32, DTYPE_BF16);
+    s = sizes_of(&c, 0, 3, 32, &bf16);
     assert_int_equal(s.n_attention, 0);
     assert_int_equal(s.block_bytes, 0);
     assert_int_equal(s.page_bytes, 3 * 1085440);
     assert_int_equal(s.pages_per_block, 0);
     assert_int_equal(s.pages_per_slot, 1);
     /* Layer 3 is attention only, so there is no slot. */
-    s = sizes_of(&c, 3, 4, 16, DTYPE_F32);
+    s = sizes_of(&c, 3, 4, 16, &f32);
     assert_int_equal(s.token_bytes, 4096);
     assert_int_equal(s.page_bytes, 65536);
     assert_int_equal(s.slot_bytes, 0);
     assert_int_equal(s.pages_per_slot, 0);
 }
 
+static struct kv_format affine(const struct model_config *c, double bits)
+{
+    struct kv_request r = {.bits = bits};
+    struct kv_format f;
+    struct error e;
+
+    assert_int_equal(kv_format_choose(&f, c, &r, &e), ST_OK);
+    return f;
+}
+
+/* Published figures for 8 and 4 bits, and a block of 32. */
+static void counts_quantised_layers(void **state)
+{
+    static const struct {
+        const char *name;
+        double bits;
+        uint64_t token;
+    } rows[] = {
+        {"qwen3.5-0.8b", 8, 7488},  {"qwen3.5-0.8b", 4, 4928},
+        {"qwen3.5-9b", 8, 19328},   {"qwen3.5-9b", 4, 12160},
+        {"qwen3.5-9b", 3.5, 10480}, {"qwen3.5-27b", 8, 36736},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct model_config c = config(rows[i].name);
+        struct kv_format kv = affine(&c, rows[i].bits);
+        struct sizes s = sizes_of(&c, 0, c.shape.n_layers, 32, &kv);
+        struct sizes plain = sizes_of(&c, 0, c.shape.n_layers, 32, &bf16);
+
+        assert_int_equal(s.token_bytes, rows[i].token);
+        assert_int_equal(s.block_bytes, 32 * rows[i].token);
+        assert_int_equal(s.page_bytes, s.block_bytes);
+        assert_int_equal(s.slot_bytes, plain.slot_bytes);
+        assert_int_equal(s.weight_bytes, plain.weight_bytes);
+        assert_int_equal(s.pages_per_slot,
+                         (s.slot_bytes + s.page_bytes - 1) / s.page_bytes);
+    }
+}
+
+/* A stage has the whole layer of the model, and no other stage has one. */
+static void counts_the_whole_layer_where_it_is(void **state)
+{
+    struct model_config c = config("qwen3.5-9b");
+    struct kv_format kv = affine(&c, 4);
+    struct page_sizes p = sizes_page(&c.shape, 28, 32, 16, &kv);
+
+    (void)state;
+    assert_int_equal(kv.whole, 31);
+    assert_int_equal(p.whole, 4);
+    assert_int_equal(p.whole_bytes, 16 * 4096);
+    assert_int_equal(p.kv_bytes, 16 * 1152);
+    assert_int_equal(p.tail_bytes, 3 * 8192 * 2);
+    p = sizes_page(&c.shape, 0, 31, 16, &kv);
+    assert_int_equal(p.whole, 0);
+    assert_int_equal(sizes_of(&c, 0, 28, 32, &kv).token_bytes, 7 * 1152);
+    assert_int_equal(sizes_of(&c, 28, 32, 32, &kv).token_bytes, 4096);
+    assert_int_equal(sizes_of(&c, 24, 32, 32, &kv).token_bytes, 4096 + 1152);
+}
+
 static void adds_up_over_ranges(void **state)
 {
     struct model_config c = config("qwen3.5-9b");
-    struct sizes all = sizes_of(&c, 0, 32, 32, DTYPE_BF16);
-    struct sizes a = sizes_of(&c, 0, 13, 32, DTYPE_BF16);
-    struct sizes b = sizes_of(&c, 13, 32, 32, DTYPE_BF16);
+    struct sizes all = sizes_of(&c, 0, 32, 32, &bf16);
+    struct sizes a = sizes_of(&c, 0, 13, 32, &bf16);
+    struct sizes b = sizes_of(&c, 13, 32, 32, &bf16);
 
     (void)state;
     assert_int_equal(a.parameters + b.parameters, all.parameters);
@@ -114,9 +168,9 @@ static void adds_up_over_ranges(void **state)
     assert_int_equal(a.slot_bytes + b.slot_bytes, all.slot_bytes);
     /* A tied embedding is held at both ends. */
     c = config("qwen3.5-0.8b");
-    all = sizes_of(&c, 0, 24, 32, DTYPE_BF16);
-    a = sizes_of(&c, 0, 12, 32, DTYPE_BF16);
-    b = sizes_of(&c, 12, 24, 32, DTYPE_BF16);
+    all = sizes_of(&c, 0, 24, 32, &bf16);
+    a = sizes_of(&c, 0, 12, 32, &bf16);
+    b = sizes_of(&c, 12, 24, 32, &bf16);
     assert_int_equal(a.parameters + b.parameters - all.parameters,
                      248320ull * 1024);
 }
@@ -124,7 +178,7 @@ static void adds_up_over_ranges(void **state)
 static void prices_a_sequence(void **state)
 {
     struct model_config c = config("qwen3.5-0.8b");
-    struct sizes s = sizes_of(&c, 0, 24, 32, DTYPE_BF16);
+    struct sizes s = sizes_of(&c, 0, 24, 32, &bf16);
 
     (void)state;
     assert_int_equal(sizes_sequence(&s, 32, 1), 393216 + 19537920);
@@ -151,7 +205,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_others),
         cmocka_unit_test(counts_state_in_float32),
-        cmocka_unit_test(gives_a_cache_its_dtype),
+        cmocka_unit_test(counts_quantised_layers),
+        cmocka_unit_test(counts_the_whole_layer_where_it_is),
         cmocka_unit_test(counts_pages),
         cmocka_unit_test(limits_the_pages_of_a_slot),
         cmocka_unit_test(adds_up_over_ranges),

@@ -316,6 +316,62 @@ static void one_that_waits_for_its_keeper(void **state)
     rig_free(&s.rig);
 }
 
+/* Requests that end after a quarter of their max_tokens, until that is
+ * expected; then one that may grow, and one that waits. */
+static void a_growing_one_has_its_expected_and_greatest_need(void **state)
+{
+    static const struct rig_options o = {.max_peers = 64,
+                                         .max_requests = 64,
+                                         .max_waiting = 64,
+                                         .overcommit = 2};
+    const Sluice__V1__ExplainReply *r;
+    Sluice__V1__StepOutputMessage m = SLUICE__V1__STEP_OUTPUT_MESSAGE__INIT;
+    uint32_t first = 0, zero = 0;
+    uint32_t suspended = SLUICE__V1__SEQUENCE_STATE__SEQUENCE_SUSPENDED;
+    uint64_t grant;
+    struct scene s = {.rig = rig_new(&o)};
+
+    (void)state;
+    s.w = rig_worker(s.rig, "w1", 64, 8);
+    s.c = rig_client(s.rig, "c1");
+    s.a = rig_admin(s.rig, "a1");
+    for (int i = 0; i < 60; i++) {
+        client_generate(s.c, 99, 32, 256);
+        rig_run(s.rig);
+        worker_give(s.w, 99, 0, 64, SLUICE__V1__FINISH__FINISH_STOP);
+    }
+    client_generate(s.c, 1, 32, 256);
+    rig_run(s.rig);
+    r = explain(&s, 1);
+    assert_true(same(r->state, "prefill"));
+    assert_true(r->has_n_expected && r->n_expected == 64);
+    assert_int_equal(r->max_tokens, 256);
+    assert_int_equal(r->places[0]->need_pages, 4);
+    assert_true(r->places[0]->has_most_pages);
+    assert_int_equal(r->places[0]->most_pages, 10);
+    says(r->text, "It was granted 4 pages, for 64 of 256 tokens, and may grow "
+                  "to 10.");
+    grant = worker_sequence_of(s.w, 1)->grant;
+    m.grant = &grant;
+    m.first_index = &first;
+    m.count = m.finish = &zero;
+    m.state = &suspended;
+    m.n_grant = m.n_first_index = m.n_count = m.n_finish = m.n_state = 1;
+    s.w->ledger.has_n_suspended = true;
+    s.w->ledger.n_suspended = 1;
+    worker_say(s.w, &m);
+    rig_run(s.rig);
+    r = explain(&s, 1);
+    assert_true(same(r->state, "suspended"));
+    says(r->text, "It is suspended until pages are free again.");
+    client_generate(s.c, 2, 32, 256);
+    rig_run(s.rig);
+    r = explain(&s, 2);
+    assert_true(same(r->state, "waiting"));
+    says(r->places[0]->reason, "suspended sequences, which come back first");
+    rig_free(&s.rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -328,6 +384,7 @@ int main(void)
         cmocka_unit_test(kept_and_ended_ones),
         cmocka_unit_test(headroom_is_a_reason),
         cmocka_unit_test(one_that_waits_for_its_keeper),
+        cmocka_unit_test(a_growing_one_has_its_expected_and_greatest_need),
     };
 
     log_setup(LOG_OFF, NULL, NULL);

@@ -251,6 +251,33 @@ BAD(long_device)
     memset(name, 'x', SHARD_DEVICE_MAX + 1);
     f->shard.device = wire_text(name);
 }
+static void format_of(struct fake *f, const char *name)
+{
+    f->shard.has_kv_format = true;
+    f->shard.kv_format = wire_text(name);
+}
+BAD(empty_format)
+{
+    UNUSED;
+    format_of(f, "");
+}
+BAD(long_format)
+{
+    static char name[KV_FORMAT_MAX + 2];
+    UNUSED;
+    memset(name, 'x', KV_FORMAT_MAX + 1);
+    format_of(f, name);
+}
+BAD(format_with_blank)
+{
+    UNUSED;
+    format_of(f, "affine 8");
+}
+BAD(format_not_ascii)
+{
+    UNUSED;
+    format_of(f, "affine8/64+\xc3\xa4");
+}
 
 #define INVALID ST_INVALID_ARGUMENT
 
@@ -298,6 +325,10 @@ static const struct bad table[] = {
     {rows_0, INVALID, "max_rows is 0"},
     {rows_huge, INVALID, "max_rows is 513, must be 1..512"},
     {long_device, INVALID, "device"},
+    {empty_format, INVALID, "shard: the KV format must be 1..31 bytes"},
+    {long_format, INVALID, "1..31 bytes of ASCII without blanks"},
+    {format_with_blank, INVALID, "1..31 bytes of ASCII without blanks"},
+    {format_not_ascii, INVALID, "1..31 bytes of ASCII without blanks"},
 };
 
 static void send(struct fake *f, const Sluice__V1__HelloRequest *m)
@@ -367,6 +398,8 @@ static void accepts_a_shard_at_every_limit(void **state)
     f->shard.max_rows = STEP_ROWS_MAX;
     f->shard.has_step_tokens = true;
     f->shard.step_tokens = STEP_TOKENS_MAX;
+    format_of(f, "a-name-of-31-bytes-7890123456~!");
+    assert_int_equal(f->shard.kv_format.len, KV_FORMAT_MAX);
     fake_hello(f);
     assert_true(f->up);
     rig_free(&rig);
@@ -467,6 +500,61 @@ static void workers_of_a_model_agree(void **state)
     fake_lost(a);
     fake_reconnect(d);
     assert_true(d->up);
+    rig_free(&rig);
+}
+
+static struct fake *worker_with(struct rig *rig, const char *name,
+                                const char *format)
+{
+    struct fake *f = fake_worker_new(rig, name, 8, 2);
+
+    format_of(f, format);
+    fake_hello(f);
+    return f;
+}
+
+static void workers_of_a_model_have_one_kv_format(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *a, *b, *other;
+
+    (void)state;
+    a = worker_with(rig, "w1", "bf16");
+    assert_true(a->up);
+    other = worker_with(rig, "w2", "affine8/64+bf16");
+    assert_int_equal(other->refusal, ST_FAILED_PRECONDITION);
+    assert_string_equal(
+        other->why,
+        "model tiny: the KV cache is affine8/64+bf16, but that of the 1 "
+        "connected workers is bf16; start all workers of a model with the "
+        "same --kv-dtype, --kv-bits, --kv-group and --kv-scheme");
+    b = worker_with(rig, "w3", "bf16");
+    assert_true(b->up);
+    /* When no worker is left, the next one sets the format. */
+    fake_lost(a);
+    fake_reconnect(other);
+    assert_false(other->up);
+    fake_lost(b);
+    fake_reconnect(other);
+    assert_true(other->up);
+    fake_reconnect(a);
+    assert_false(a->up);
+    rig_free(&rig);
+}
+
+/* Workers of minor version 2 state none. */
+static void a_worker_without_a_kv_format_is_not_compared(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *first = rig_worker(rig, "w1", 8, 2), *a, *other;
+
+    (void)state;
+    assert_true(first->up);
+    a = worker_with(rig, "w2", "bf16"); /* sets the format */
+    assert_true(a->up);
+    other = worker_with(rig, "w3", "f32");
+    assert_int_equal(other->refusal, ST_FAILED_PRECONDITION);
+    assert_true(rig_worker(rig, "w4", 8, 2)->up);
     rig_free(&rig);
 }
 
@@ -634,6 +722,8 @@ int main(void)
         cmocka_unit_test(ports_let_in_whom_they_are_for),
         cmocka_unit_test(names_are_taken_over_not_shared),
         cmocka_unit_test(workers_of_a_model_agree),
+        cmocka_unit_test(workers_of_a_model_have_one_kv_format),
+        cmocka_unit_test(a_worker_without_a_kv_format_is_not_compared),
         cmocka_unit_test(tokenizers_agree),
         cmocka_unit_test(too_many_workers),
         cmocka_unit_test(foreign_frames),

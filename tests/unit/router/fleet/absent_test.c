@@ -27,8 +27,15 @@ static void has_tokenizer(struct fake *w, const uint8_t hash[16])
     w->shard.tokenizer.len = 16;
 }
 
-/* text: the router and w1 have a tokenizer. */
-static void bring_with(struct scene *s, int64_t wait_us, struct fake_text *text)
+static void has_format(struct fake *w, const char *name)
+{
+    w->shard.has_kv_format = true;
+    w->shard.kv_format = wire_text(name);
+}
+
+/* text: the router and w1 have a tokenizer; format: of w1's KV, or NULL. */
+static void bring_as(struct scene *s, int64_t wait_us, struct fake_text *text,
+                     const char *format)
 {
     const struct rig_options o = {.max_peers = 16,
                                   .max_requests = 16,
@@ -40,6 +47,9 @@ static void bring_with(struct scene *s, int64_t wait_us, struct fake_text *text)
     s->w = fake_worker_new(s->rig, "w1", 64, 8);
     if (text != NULL) {
         has_tokenizer(s->w, text->hash);
+    }
+    if (format != NULL) {
+        has_format(s->w, format);
     }
     fake_hello(s->w);
     assert_true(s->w->up);
@@ -54,7 +64,7 @@ static void bring_with(struct scene *s, int64_t wait_us, struct fake_text *text)
 
 static void bring(struct scene *s, int64_t wait_us)
 {
-    bring_with(s, wait_us, NULL);
+    bring_as(s, wait_us, NULL, NULL);
 }
 
 static void refused(const struct record *x, enum status status, const char *why)
@@ -202,6 +212,33 @@ static void it_comes_back_another(void **state)
     rig_end(&s.rig);
 }
 
+/* Tokens depend on the cache too. */
+static void it_comes_back_with_another_kv_format(void **state)
+{
+    static const char *const formats[] = {"bf16", "affine4/64+bf16"};
+
+    (void)state;
+    for (int other = 0; other < 2; other++) {
+        struct scene s;
+        struct fake *w;
+
+        bring_as(&s, WAIT_US, NULL, "bf16");
+        w = fake_worker_new(s.rig, "w2", 64, 8);
+        has_format(w, formats[other]);
+        fake_hello(w);
+        assert_true(w->up);
+        if (other) {
+            refused(s.x, ST_ABORTED, "another KV format");
+        } else {
+            worker_give(w, 1, 0, 8, LENGTH);
+            record_check(s.x, 1, 0, 10);
+        }
+        worker_give(w, 2, 0, 10, LENGTH);
+        record_check(s.y, 2, 0, 10);
+        rig_end(&s.rig);
+    }
+}
+
 static void it_comes_back_with_other_ids(void **state)
 {
     struct scene s;
@@ -232,7 +269,7 @@ static void another_is_refused(void **state)
     (void)state;
     fake_text_init(&text, NULL);
     text.hash = ours;
-    bring_with(&s, WAIT_US, &text);
+    bring_as(&s, WAIT_US, &text, NULL);
     other = fake_worker_new(s.rig, "w2", 64, 8);
     has_tokenizer(other, theirs);
     other->fingerprint[0]++;
@@ -311,6 +348,7 @@ int main(void)
         cmocka_unit_test(another_model_is_up),
         cmocka_unit_test(it_comes_back_smaller),
         cmocka_unit_test(it_comes_back_another),
+        cmocka_unit_test(it_comes_back_with_another_kv_format),
         cmocka_unit_test(it_comes_back_with_other_ids),
         cmocka_unit_test(another_is_refused),
         cmocka_unit_test(nobody_waits),

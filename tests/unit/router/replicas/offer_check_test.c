@@ -203,8 +203,32 @@ BAD(distant_endpoint)
     f->offer.has_stage_endpoint = true;
     f->offer.stage_endpoint = wire_text("tcp://192.0.2.1:7070");
 }
+static void format_of(struct fake *f, size_t n)
+{
+    static char name[KV_FORMAT_MAX + 2];
+
+    memset(name, 'x', sizeof name - 1);
+    f->offer.has_kv_format = true;
+    f->offer.kv_format = wire_text(name);
+    f->offer.kv_format.len = n;
+}
+BAD(empty_format)
+{
+    format_of(f, 0);
+}
+BAD(longest_format)
+{
+    format_of(f, KV_FORMAT_MAX);
+}
+BAD(long_format)
+{
+    format_of(f, KV_FORMAT_MAX + 1);
+}
 
 static const struct bad table[] = {
+    {empty_format, "offer: the KV format must be 1..31 bytes"},
+    {longest_format, NULL},
+    {long_format, "offer: the KV format must be 1..31 bytes"},
     {no_model, "model's name"},
     {fingerprint_15, "15 bytes long, must be 16"},
     {one_layer, "n_layers is 1, must be 2..512"},

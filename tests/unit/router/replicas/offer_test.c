@@ -153,6 +153,63 @@ static void offers_that_differ_never_meet(void **state)
     }
 }
 
+static struct fake *offer_with(struct rig *rig, const char *name,
+                               const char *format)
+{
+    struct fake *f = fake_offer_new(rig, name, 2, 12);
+
+    f->offer.has_kv_format = true;
+    f->offer.kv_format = wire_text(format);
+    fake_hello(f);
+    assert_true(f->up);
+    return f;
+}
+
+/* Stages of a replica have one KV format; one without a format is not compared.
+ */
+static void offers_of_two_kv_formats_never_meet(void **state)
+{
+    for (int given = 0; given < 2; given++) {
+        struct rig *rig = rig_new(NULL);
+        struct fake *a = offer_with(rig, "a", "bf16");
+        struct fake *odd = offer_with(rig, "odd", "affine4/64+bf16");
+
+        (void)state;
+        assert_free(a);
+        assert_free(odd);
+        if (given) {
+            offer_with(rig, "b", "bf16");
+        } else {
+            rig_offer(rig, "b", 2, 12);
+        }
+        assert_int_equal(a->n_assigns, 1);
+        assert_free(odd);
+        rig_end(&rig);
+    }
+}
+
+/* An offer of another format than the connected workers' would load layers that
+ * the router refuses. */
+static void an_offer_has_the_kv_format_of_the_workers(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = fake_worker_new(rig, "w", 64, 8), *f;
+
+    (void)state;
+    w->shard.has_kv_format = true;
+    w->shard.kv_format = wire_text("bf16");
+    fake_hello(w);
+    assert_true(w->up);
+    f = fake_offer_new(rig, "f", 2, 12);
+    f->offer.has_kv_format = true;
+    f->offer.kv_format = wire_text("affine4/64+bf16");
+    fake_hello(f);
+    assert_int_equal(f->refusal, ST_FAILED_PRECONDITION);
+    assert_non_null(strstr(f->why, "the KV cache is affine4/64+bf16, but that "
+                                   "of the 1 connected workers is bf16"));
+    rig_end(&rig);
+}
+
 /* While the first workers load, the next ones start another replica. */
 static void six_make_two_replicas(void **state)
 {
@@ -437,6 +494,8 @@ int main(void)
         cmocka_unit_test(to_each_what_it_can_hold),
         cmocka_unit_test(too_small_is_left_alone),
         cmocka_unit_test(offers_that_differ_never_meet),
+        cmocka_unit_test(offers_of_two_kv_formats_never_meet),
+        cmocka_unit_test(an_offer_has_the_kv_format_of_the_workers),
         cmocka_unit_test(six_make_two_replicas),
         cmocka_unit_test(what_is_not_taken_is_given_again),
         cmocka_unit_test(who_refuses_is_asked_again_later),

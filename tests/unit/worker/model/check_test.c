@@ -63,7 +63,7 @@ static void checks_a_range(void **state)
            "  weights           16925440 bytes",
            "  block                32768 bytes",
            "  slot               1609728 bytes");
-    o = (struct check_options){.begin = 3, .end = 4, .kv_f32 = true};
+    o = (struct check_options){.begin = 3, .end = 4, .kv.dtype = "f32"};
     EXPECT(TINY_HYBRID, &o, ST_OK, "token                   2048 bytes");
     o.end = 9;
     EXPECT(TINY_HYBRID, &o, ST_INVALID_ARGUMENT, "layers 3-9 of a model of 8");
@@ -169,8 +169,9 @@ static void weighs(const char *dir, uint32_t begin, uint32_t end)
 {
     struct model_config c = fixture_load_config(dir);
     struct shard *s = fixture_shard(dir, begin, end);
-    struct sizes z =
-        sizes_of(&c, begin, end, CHECK_BLOCK_TOKENS, sizes_kv_dtype(&c, false));
+    struct kv_format kv =
+        kv_format_plain(c.shape.dtype == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32);
+    struct sizes z = sizes_of(&c, begin, end, CHECK_BLOCK_TOKENS, &kv);
     uint64_t bytes = shard_report(s)->bytes;
     struct check_options o = {.begin = begin, .end = end};
     char line[64];

@@ -500,7 +500,8 @@ static void stops_when_it_is_told_to(void **state)
 static void keeps_to_a_budget(void **state)
 {
     struct model_config c = fixture_load_config(TINY_HYBRID);
-    uint64_t bytes = sizes_of(&c, 0, 8, 32, DTYPE_BF16).weight_bytes;
+    struct kv_format kv = kv_format_plain(DTYPE_BF16);
+    uint64_t bytes = sizes_of(&c, 0, 8, 32, &kv).weight_bytes;
     struct shard_options o = {.max_bytes = bytes};
     struct shard *s;
     struct error e;
@@ -523,12 +524,13 @@ static void weighs_what_sizes_says(void **state)
         const char *dir =
             fixture_model("weigh", j, &(struct writer_options){0});
         struct model_config c = fixture_load_config(dir);
+        struct kv_format kv = kv_format_plain(DTYPE_F32);
 
         for (uint32_t b = 0; b < 4; b++) {
             for (uint32_t e = b + 1; e <= 4; e++) {
                 struct shard *s = fixture_shard(dir, b, e);
 
-                assert_int_equal(sizes_of(&c, b, e, 32, DTYPE_F32).weight_bytes,
+                assert_int_equal(sizes_of(&c, b, e, 32, &kv).weight_bytes,
                                  shard_report(s)->bytes);
                 shard_free(&s);
             }

@@ -269,6 +269,59 @@ static void the_next_leads_if_the_first_is_damaged(void **state)
     rig_free(&r);
 }
 
+/* A twin that is computed again rewrites blocks that its kept sibling has.  If
+ * its step fails, the rows behind it would write garbage there. */
+static void a_sibling_outlives_failures_of_its_twin(void **state)
+{
+    struct worker_options o;
+    struct rig *r;
+    uint32_t ids[RIG_CONTEXT], expect[4];
+    struct rig_prompt p = {.ids = ids, .n = 420};
+    struct rig_submit s = {.id = 9,
+                           .n_prompt = 400,
+                           .max_tokens = 3,
+                           .keep_ms = 60000,
+                           .prompt = ids};
+
+    (void)state;
+    defaults(&o);
+    o.engine_depth = 2;
+    o.checkpoint_share = 0; /* it begins again at 0 */
+    r = rig_new(&o);
+    for (uint32_t i = 0; i < RIG_CONTEXT; i++) {
+        ids[i] = rig_prompt_id(9, i);
+    }
+    rig_submit(r, &s);
+    s.choice = 1;
+    s.max_tokens = 60;
+    rig_submit(r, &s);
+    rig_turn(r);
+    while (rig_choice_state(r, 9, 0) != 4) {
+        assert_true(rig_step(r));
+    }
+    assert_int_equal(r->n_twins, 1);
+    r->fail_next = "a failure";
+    do {
+        assert_true(rig_step(r));
+    } while (rig_plan(r, 0)->rows[0].position > 0);
+    r->fail_next = "another failure";
+    rig_run(r);
+    assert_int_equal(r->heard[2].finish, SLUICE__V1__FINISH__FINISH_FAILED);
+    memcpy(ids + 400, r->heard[1].tokens, 3 * sizeof *ids);
+    rig_submit(r, &(struct rig_submit){.id = 10,
+                                       .n_prompt = 420,
+                                       .max_tokens = 4,
+                                       .prompt = ids,
+                                       .from = 9});
+    rig_turn(r);
+    rig_run(r);
+    rig_expect_prompt(r, &p, 4, expect);
+    assert_int_equal(r->heard[3].n, 4);
+    assert_memory_equal(r->heard[3].tokens, expect, sizeof expect);
+    assert_int_equal(r->heard[3].reused, 402);
+    rig_free(&r);
+}
+
 static void all_end_with_the_session(void **state)
 {
     for (uint32_t steps = 0; steps <= 5; steps++) {
@@ -386,6 +439,7 @@ int main(void)
         cmocka_unit_test(the_next_leads_if_a_step_fails),
         cmocka_unit_test(twins_of_garbage_are_computed_again),
         cmocka_unit_test(the_next_leads_if_the_first_is_damaged),
+        cmocka_unit_test(a_sibling_outlives_failures_of_its_twin),
         cmocka_unit_test(all_end_with_the_session),
         cmocka_unit_test(a_late_one_is_a_hit),
         cmocka_unit_test(other_prompts_are_no_twins),

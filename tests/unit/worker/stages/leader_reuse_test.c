@@ -584,6 +584,51 @@ static void begins_anew_behind_a_refused_twin(void **state)
     ring_rig_end(&r);
 }
 
+/* Returns whether the newest plan here, behind another one, is the first of
+ * sequence 2. */
+static bool begins_behind(const struct rig *r)
+{
+    const struct plan *p = rig_plan(r, 1);
+
+    return p != NULL && p->rows[0].sequence == 2 && p->rows[0].position == 0;
+}
+
+/* The stages have some rows of a sequence when the leader's engine refuses its
+ * next plan.  It begins anew, and has one plan under way: rows behind one that
+ * fails would write garbage to blocks that others have. */
+static void has_one_plan_when_it_begins_anew(void **state)
+{
+    struct worker_options o;
+    struct rig *r;
+    struct rig_submit other = {.id = 1, .n_prompt = 10, .max_tokens = 60};
+    struct rig_submit s = {.id = 2, .n_prompt = 400, .max_tokens = 4};
+
+    (void)state;
+    options(&o);
+    o.engine_depth = 2;
+    o.reuse = false; /* it begins at 0 */
+    r = ring_rig(4, &o);
+    rig_submit(r, &other);
+    rig_submit(r, &s);
+    rig_turn(r);
+    r->refuse_once = true;
+    rig_step(r); /* the first plan goes on, the third is refused */
+    assert_false(r->refuse_once);
+    rig_step(r);
+    while (!begins_behind(r)) {
+        assert_true(ring_step(r->ring));
+    }
+    rig_step(r);
+    assert_int_equal(rig_inflight(r), 1);
+    rig_step(r); /* it is at the later stages now */
+    assert_int_equal(rig_inflight(r), 0);
+    ring_run(r->ring);
+    rig_check_tokens(r, 1, 1, 10, 60);
+    rig_check_tokens(r, 2, 2, 400, 4);
+    assert_int_equal(r->n_broken, 0);
+    ring_rig_end(&r);
+}
+
 /* ---- the end ---- */
 
 static void forgets_with_the_assembly(void **state)
@@ -698,6 +743,7 @@ int main(void)
         cmocka_unit_test(nothing_of_a_failed_step_is_kept),
         cmocka_unit_test(begins_anew_from_a_checkpoint),
         cmocka_unit_test(begins_anew_behind_a_refused_twin),
+        cmocka_unit_test(has_one_plan_when_it_begins_anew),
         cmocka_unit_test(forgets_with_the_assembly),
         cmocka_unit_test(waits_for_the_geometry),
         cmocka_unit_test(a_wrong_geometry_breaks_it),

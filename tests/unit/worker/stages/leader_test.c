@@ -426,6 +426,33 @@ static void frees_its_own_at_once(void **state)
     ring_rig_end(&r);
 }
 
+/* Ids that nobody may ask for go with the memory, not with the receipt. */
+static void keeps_no_ids_of_what_is_removed(void **state)
+{
+    struct worker_options o;
+    struct rig_submit s = {.id = 1, .n_prompt = 480, .max_tokens = 9};
+    struct rig *r;
+
+    (void)state;
+    ring_options(&o);
+    o.slot_cap = 2;
+    r = ring_rig(3, &o);
+    rig_submit(r, &s); /* the engine is full */
+    rig_turn(r);
+    for (s.id = 2; s.id <= 20; s.id++) {
+        uint64_t tag = rig_submit(r, &s);
+
+        rig_turn(r);
+        rig_check_ok(r, tag);
+        rig_cancel(r, s.id);
+        rig_turn(r);
+        assert_int_equal(rig_account(r).n_sequences, s.id);
+    }
+    ring_run(r->ring);
+    rig_check_tokens(r, 1, 1, 480, 9);
+    ring_rig_end(&r);
+}
+
 static void removes_when_a_lease_ends(void **state)
 {
     struct rig_submit s = usual;
@@ -629,6 +656,7 @@ int main(void)
         cmocka_unit_test(cancels_between_two_tokens),
         cmocka_unit_test(removes_what_is_kept),
         cmocka_unit_test(frees_its_own_at_once),
+        cmocka_unit_test(keeps_no_ids_of_what_is_removed),
         cmocka_unit_test(removes_when_a_lease_ends),
         cmocka_unit_test(empty_receipts_have_no_stages),
         cmocka_unit_test(removes_a_submit_that_is_refused_late),

@@ -339,6 +339,31 @@ static void a_range_takes_a_sequence_back(void **state)
     bench_free(&b);
 }
 
+/* A kept sequence samples no more. */
+static void a_range_frees_the_ids_for_penalties(void **state)
+{
+    struct bench *b = stand(true);
+    struct bench_open o;
+
+    (void)state;
+    for (uint32_t i = 0; i < 40; i++) {
+        bench_open(b, &o, 8, 248);
+        o.sampling.has_frequency_penalty = true;
+        o.sampling.frequency_penalty = 1;
+        o.m.n_tokens = 8;
+        bench_say(b, METHOD_STAGE_OPEN, &o.m.base);
+        intact(b);
+        bench_forward(b, b->grant, false, 0, 8, 0);
+        bench_run(b);
+        bench_cut(b, b->grant, 0, NONE);
+    }
+    for (uint32_t i = 0; i < 40; i++) {
+        bench_remove(b, b->grant - i);
+    }
+    intact(b);
+    bench_free(&b);
+}
+
 static void a_range_from_zero_frees_the_slot(void **state)
 {
     struct bench *b = stand(false);
@@ -578,6 +603,8 @@ FORGE(behind_its_ids, bench_restore(b, two, 150, NONE, 71))
 FORGE(not_open, bench_restore(b, 999, 64, 10, 70))
 FORGE(no_grant, bench_restore(b, 0, 64, 10, 70))
 FORGE(cut_beyond, bench_cut(b, one, 151, 70))
+FORGE(row_of_a_cut,
+      (bench_cut(b, one, 64, 70), bench_forward(b, one, false, 64, 64, NONE)))
 FORGE(from_nothing, bench_continue(b, two, 64, 999))
 FORGE(from_elsewhere, bench_continue(b, two, 149, one))
 FORGE(from_itself, bench_continue(b, two, 0, two))
@@ -608,6 +635,7 @@ static void says_what_is_wrong(void **state)
         {"Restore of grant 999: the sequence is not open here", not_open},
         {"Restore of grant 0: the sequence is not open here", no_grant},
         {"it goes on at 151, but 151 ids are known and 150", cut_beyond},
+        {"the sequence is kept: a range was removed", row_of_a_cut},
         {"the sequence is not open here", from_nothing},
         {"is to be taken over at 149, but it is not spoilt, has 0 steps here "
          "and 150 positions",
@@ -655,6 +683,7 @@ int main(void)
         cmocka_unit_test(passes_twins_and_saves_on),
         cmocka_unit_test(takes_over_a_kept_sequence),
         cmocka_unit_test(a_range_takes_a_sequence_back),
+        cmocka_unit_test(a_range_frees_the_ids_for_penalties),
         cmocka_unit_test(a_range_from_zero_frees_the_slot),
         cmocka_unit_test(a_failed_forward_takes_its_memory),
         cmocka_unit_test(copies_of_a_refused_plan_are_not_lost),

@@ -1,0 +1,217 @@
+#include "worker/sequences/ranges.h"
+
+#include "worker/sequences/ending.h"
+#include "worker/sequences/receipts.h"
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- the range ---- */
+
+static enum status check_range(const struct sequence *s,
+                               const Sluice__V1__RemoveRequest *m,
+                               struct error *e)
+{
+    char name[SEQUENCE_NAME];
+
+    sequence_name(&s->key, name);
+    if (s->state != SEQUENCE_KEPT) {
+        return error_set(e, ST_FAILED_PRECONDITION,
+                         "sequence %s is %s; a range can be removed from a "
+                         "kept one only",
+                         name, sequence_state_name(s->state));
+    }
+    if (s->heir != NULL || s->cut_call != 0) {
+        return error_set(e, ST_FAILED_PRECONDITION, "%s sequence %s",
+                         s->heir != NULL ? "another request continues"
+                                         : "another call removes a range of",
+                         name);
+    }
+    if (!m->has_begin) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "end is set without begin: set both, or neither to "
+                         "remove the whole sequence");
+    }
+    if (m->begin > s->n_kept) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "begin is %u, but sequence %s ends at %u", m->begin,
+                         name, s->n_kept);
+    }
+    if (m->has_end && m->end != s->n_kept) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "end is %u, but sequence %s ends at %u; only its end "
+                         "can be removed",
+                         m->end, name, s->n_kept);
+    }
+    return ST_OK;
+}
+
+/* Gives back the blocks that hold no position below `position`. */
+static uint32_t release_blocks(struct sequences *q, struct sequence *s,
+                               uint32_t position)
+{
+    uint32_t bt = q->base->o.block_tokens;
+    uint32_t keep = position / bt + (position % bt != 0), n = 0;
+
+    while (s->n_blocks > keep) {
+        s->n_blocks--;
+        s->need.n[POOL_BLOCKS]--;
+        pool_release(&q->pool, POOL_BLOCKS,
+                     paged_get(&q->table.slab, &s->blocks, s->n_blocks));
+        n++;
+    }
+    return n;
+}
+
+/* Takes the state of s back to the deepest checkpoint at most at `begin`.  If
+ * there is none, or the next plan loads no more, gives the slot back: no plan
+ * may come for long, and an heir finds the same checkpoint in the index.
+ * Without a slot here, other stages have states. */
+static void restore_state(struct sequences *q, struct sequence *s,
+                          struct role_restore *to, struct pool_need *freed)
+{
+    struct prefix_hit hit = reuse_find(&q->reuse, s, to->position);
+
+    if (hit.n_tokens > 0 && s->slot != SLOT_NONE &&
+        !batcher_load(&q->batcher, hit.checkpoint, s->slot)) {
+        hit = (struct prefix_hit){0, PREFIX_NONE, SLOT_NONE, 0};
+    }
+    if (hit.n_tokens == 0 && s->slot != SLOT_NONE) {
+        pool_release(&q->pool, POOL_SLOTS, s->slot);
+        s->slot = SLOT_NONE;
+        s->need.n[POOL_SLOTS]--;
+        freed->n[POOL_SLOTS] = 1;
+    }
+    to->position = hit.n_tokens;
+    to->checkpoint = hit.checkpoint;
+}
+
+/* Moves s to `begin`, or to where its state can go back to. */
+static uint32_t cut(struct sequences *q, struct sequence *s, uint32_t begin,
+                    struct pool_need *freed)
+{
+    struct role_restore to = {.position = least(begin, s->n_planned),
+                              .node = PREFIX_NONE,
+                              .checkpoint = SLOT_NONE,
+                              .cut = true};
+
+    if (to.position < s->n_planned && prefix_has_states(q->reuse.index)) {
+        restore_state(q, s, &to, freed);
+    }
+    s->n_kept = begin;
+    s->n_planned = to.position;
+    s->n_computed = least(s->n_computed, to.position);
+    freed->n[POOL_BLOCKS] = release_blocks(q, s, to.position);
+    if (q->role.ops->restore != NULL) {
+        q->role.ops->restore(q->role.self, s, &to);
+    }
+    q->report.changed = true;
+    return to.position;
+}
+
+/* ---- early ends ---- */
+
+/* Returns whether s may end early: nobody goes on from it, and no plan names
+ * it. */
+static bool may_end(const struct sequence *s)
+{
+    return s->state == SEQUENCE_KEPT && s->heir == NULL && s->inflight == 0;
+}
+
+/* The pool bounds the others.  newest: went to position 0 just now, maybe. */
+static void limit_empty(struct sequences *q, const struct sequence *newest)
+{
+    struct sequence *first = NULL;
+    uint32_t n = 0;
+
+    for (struct sequence *s = q->table.all.tail; s != NULL;
+         s = s->links[LIST_ALL].prev) {
+        if (s->n_planned == 0 && may_end(s)) {
+            first = s != newest ? s : first;
+            n++;
+        }
+    }
+    if (n > EMPTY_KEPT_MAX) {
+        ending_release(q, first);
+    }
+}
+
+bool ranges_make_room(struct sequences *q, const Sluice__V1__SubmitRequest *m)
+{
+    struct sequence *s = q->table.all.head;
+    struct sequence_key key;
+    struct error e;
+    const struct sequence *except =
+        m->continue_from != NULL &&
+                sequence_key_read(&key, m->continue_from, &e)
+            ? sequence_by_key(&q->table, &key)
+            : NULL;
+
+    /* One that was not cut has computed all of its ids, or all but the last. */
+    while (s != NULL && (!may_end(s) || s == except ||
+                         s->n_planned + 1 >= sequence_known(s))) {
+        s = sequence_next(s, LIST_ALL);
+    }
+    if (s == NULL) {
+        return false;
+    }
+    ending_release(q, s);
+    return true;
+}
+
+/* ---- the call ---- */
+
+void ranges_leave(struct sequences *q, struct sequence *s)
+{
+    struct peer *p = base_peer(q->base);
+    char name[SEQUENCE_NAME];
+    struct error e;
+
+    if (p != NULL && s->cut_call != 0) {
+        error_set(&e, ST_FAILED_PRECONDITION,
+                  s->heir != NULL ? "another request continues sequence %s"
+                                  : "sequence %s has ended",
+                  sequence_name(&s->key, name));
+        peer_fail(p, s->cut_call, &e, 0);
+    }
+    s->cut_call = 0;
+}
+
+void ranges_row_back(struct sequences *q, struct sequence *s)
+{
+    struct peer *p = base_peer(q->base);
+    struct pool_need freed = {{0, 0, 0}};
+    uint64_t call = s->cut_call;
+    uint32_t position;
+
+    if (call == 0 || s->inflight > 0) {
+        return;
+    }
+    if (s->heir != NULL) {
+        ranges_leave(q, s);
+        return;
+    }
+    s->cut_call = 0;
+    position = cut(q, s, s->cut_begin, &freed);
+    q->base->metrics.ranges_removed++;
+    if (p != NULL) {
+        receipts_cut(q, p, call, s, &freed, position);
+    }
+    limit_empty(q, s);
+}
+
+void ranges_remove(struct sequences *q, struct peer *p, uint64_t call,
+                   struct sequence *s, const Sluice__V1__RemoveRequest *m)
+{
+    struct error e;
+
+    if (check_range(s, m, &e) != ST_OK) {
+        peer_fail(p, call, &e, 0);
+        return;
+    }
+    s->cut_call = call;
+    s->cut_begin = m->begin;
+    ranges_row_back(q, s);
+}
