@@ -460,6 +460,8 @@ int main(void)
 {
     const struct CMUnitTest of_device[] = {
         cmocka_unit_test(test_hybrid_bf16),
+        cmocka_unit_test(test_hybrid_8_bits),
+        cmocka_unit_test(test_hybrid_turboquant),
     };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hybrid_f32),
