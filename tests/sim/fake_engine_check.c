@@ -54,7 +54,9 @@ static void claim(struct fake_engine *e, const struct plan_row *r,
     if (g->claim == e->plans && g->claim_row != e->rows) {
         fake_engine_wrong(e, r, "page has two uses in a plan");
     }
-    if (g->sequence != r->sequence) {
+    /* Two that are computed again may share blocks. */
+    if (g->sequence != r->sequence &&
+        !fake_engine_track(e, r->sequence)->again) {
         note_owner(e, g->sequence);
     }
     g->claim = e->plans;
