@@ -219,9 +219,9 @@ void fake_memory_copy(struct fake_engine *e, const struct plan_copy *c);
 /* Writes a cell.  A page with other contents loses them. */
 void fake_memory_write(struct fake_engine *e, uint32_t page, struct cell c,
                        uint32_t request);
-/* Returns the cell of a position; garbage if the page has no cells. */
-struct cell fake_memory_read(struct fake_engine *e, const struct plan_row *r,
-                             uint32_t page, uint32_t at);
+/* Returns the cells of a page, [block_tokens]; garbage if it has none. */
+const struct cell *fake_memory_read(struct fake_engine *e,
+                                    const struct plan_row *r, uint32_t page);
 void fake_memory_put_state(struct fake_engine *e, uint32_t slot,
                            struct slot_state s, uint32_t request);
 struct slot_state fake_memory_state(struct fake_engine *e,
