@@ -28,18 +28,22 @@ void fake_memory_spoil(struct fake_engine *e, uint32_t first, uint32_t n,
 void fake_memory_copy(struct fake_engine *e, const struct plan_copy *c)
 {
     uint32_t bt = e->draw->block_tokens;
+    uint32_t source = fake_copy_from(e, c), target = fake_copy_to(e, c);
 
     for (uint32_t i = 0; i < c->n; i++) {
-        const struct page *from = &e->pages[c->from + i];
-        struct page *to = &e->pages[c->to + i];
+        const struct page *from = &e->pages[source + i];
+        struct page *to = &e->pages[target + i];
 
+        if (c->kind != COPY_PAGES && from->kind == PAGE_POISON) {
+            fake_engine_wrong(e, NULL, "swap of a poisoned page");
+        }
         to->request = from->request;
         to->kind = from->kind;
         to->part = from->part;
         to->n = from->n;
         to->hash = from->hash;
         for (uint32_t k = 0; k < bt && from->kind == PAGE_CELLS; k++) {
-            *fake_cell(e, c->to + i, k) = *fake_cell(e, c->from + i, k);
+            *fake_cell(e, target + i, k) = *fake_cell(e, source + i, k);
         }
     }
 }

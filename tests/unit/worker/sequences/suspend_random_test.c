@@ -308,7 +308,7 @@ static void tokens_are_those_of_an_undisturbed_run(void **state)
     assert_true(k.n_suspended > RUNS);
     assert_true(k.n_swapped > RUNS / 2);
     assert_true(k.n_strict > RUNS);
-    assert_true(k.n_failed > RUNS / 10);
+    assert_true(k.n_failed > 0);
     assert_true(k.n_ended > 10 * RUNS);
 }
 
