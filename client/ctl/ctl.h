@@ -170,6 +170,8 @@ enum ctl_exit {
       "number of stages, on the N best workers (default: all workers)", 1,     \
       STAGES_MAX)                                                              \
     X(in_order, FLAG, NULL, NULL, "stages in the order of --workers", 0, 0)    \
+    X(explain_blocks, FLAG, NULL, NULL,                                        \
+      "what an engine with aligned blocks would need instead", 0, 0)           \
     X(lengths, LIST, "N", NULL,                                                \
       "sequence lengths to count for, N or N,N,... (default: 1024, 4096, "     \
       "..., context)",                                                         \

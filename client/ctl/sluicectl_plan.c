@@ -10,6 +10,7 @@
 #include "client/ctl/argument.h"
 #include "client/ctl/columns.h"
 #include "client/ctl/ctl.h"
+#include "client/ctl/plan_explain.h"
 #include "common/base/cpus.h"
 #include "common/model/costs.h"
 #include "common/model/directory.h"
@@ -210,6 +211,18 @@ static enum status read_all(struct plan *p, struct error *e)
 }
 
 /* ---- the result ---- */
+
+static struct plan_explain explain_of(const struct plan *p)
+{
+    return (struct plan_explain){.config = &p->config,
+                                 .kv = &p->kv,
+                                 .split = &p->split,
+                                 .workers = p->workers,
+                                 .lengths = p->lengths,
+                                 .n_lengths = p->n_lengths,
+                                 .block_tokens = p->terms.block_tokens,
+                                 .max_rows = p->terms.max_rows};
+}
 
 static const char *name_of(const struct plan *p, const struct split_stage *s)
 {
@@ -424,6 +437,11 @@ static void print_plan(struct plan *p)
         putchar('\n');
         print_alone(p);
     }
+    if (p->ctl->o.explain_blocks) {
+        struct plan_explain x = explain_of(p);
+
+        plan_explain_print(&x);
+    }
 }
 
 static void print_json(struct plan *p)
@@ -444,6 +462,11 @@ static void print_json(struct plan *p)
     json_object_set_new(j, "from_files", json_boolean(p->has_files));
     json_object_set_new(j, "every_order", json_boolean(p->split.every_order));
     json_object_set_new(j, "alone", alone);
+    if (p->ctl->o.explain_blocks) {
+        struct plan_explain x = explain_of(p);
+
+        json_object_set_new(j, "blocks", plan_explain_json(&x));
+    }
     ctl_print_json(j);
 }
 

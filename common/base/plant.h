@@ -126,6 +126,7 @@
     X(RESTORED_WITHOUT_COPY, "a restored sequence keeps its slot's state")    \
     X(FAILED_SAVE_KEPT, "a checkpoint that a failed step saved is used")      \
     X(TWIN_SHARES_LAST, "a twin writes into its source's last block")         \
+    X(TWIN_COPIES, "a twin copies its source's last full block")              \
     X(SPANS_FORGOTTEN, "a continued sequence moves as if all were prompt")    \
     X(MOVED_BLOCK_STALE, "a moved block is read at its old page")             \
     X(GENERATED_SHARED, "generated positions are shared as prompt ones")      \

@@ -89,21 +89,6 @@ static enum status check_options(const struct kernels_options *o,
     return st;
 }
 
-/* The opencl backend does not store the other formats yet. */
-static enum status check_device(const struct kernels_options *o,
-                                struct error *e)
-{
-    char name[KV_NAME_MAX];
-
-    return strcmp(o->device, "cpu") == 0 ||
-                   (o->kv.scheme == KV_PLAIN && o->kv.dtype != DTYPE_F16)
-               ? ST_OK
-               : error_set(e, ST_UNIMPLEMENTED,
-                           "device %s does not store a KV cache of %s; give "
-                           "--kv-dtype auto, bf16 or f32 without --kv-bits",
-                           o->device, kv_format_name(&o->kv, name));
-}
-
 /* Repeats what kv_format_choose() checks, since the kernels rely on it. */
 static enum status check_format(const struct model_shape *s,
                                 const struct kv_format *f, struct error *e)
@@ -148,7 +133,6 @@ static enum status check_arguments(const struct shard_weights *w,
     const struct model_shape *s = &w->shape;
     enum status st = check_options(o, e);
 
-    st = st == ST_OK ? check_device(o, e) : st;
     /* A shape of 0 heads means that the shard has no layer of that kind. */
     if (st == ST_OK && s->n_heads > 0) {
         st = check_attention(s, e);

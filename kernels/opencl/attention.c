@@ -87,46 +87,37 @@ static enum status choose_portable(struct opencl *c, struct portable *p,
     return st;
 }
 
-/* Chooses the kernels of plain layers, if there are any. */
-static enum status choose_plain(struct opencl *c, struct error *e)
+/* Chooses the kernels for plain layers, quantised layers, or both. */
+static enum status choose_kernels(struct opencl *c, struct error *e)
 {
-    const struct opencl_layer *l = first_of(c, false);
-    char defines[64];
-    enum status st;
+    const struct opencl_layer *plain = first_of(c, false);
+    const struct opencl_layer *quantised = first_of(c, true);
+    struct opencl_attention *at = c->attention;
+    char defines[64], all[OPENCL_KV_DEFINES_MAX + 64];
+    char kv[OPENCL_KV_DEFINES_MAX];
+    enum status st = quantised ? opencl_kv_defines(c, kv, e) : ST_OK;
 
-    if (l == NULL) {
-        return ST_OK;
-    }
     (void)snprintf(defines, sizeof defines, "-DOPERAND_DTYPE=%d",
                    (int)c->matmul->operand);
-    st = opencl_attention_nv_setup(c, &c->attention->nv, defines, e);
-    return st == ST_OK
-               ? choose_portable(c, &c->attention->of[false], l, defines, e)
-               : st;
-}
-
-/* Chooses those of quantised layers. */
-static enum status choose_quantised(struct opencl *c, struct error *e)
-{
-    const struct opencl_layer *l = first_of(c, true);
-    char defines[OPENCL_KV_DEFINES_MAX + 64], kv[OPENCL_KV_DEFINES_MAX];
-    enum status st;
-
-    if (l == NULL) {
-        return ST_OK;
+    if (st == ST_OK && quantised) {
+        (void)snprintf(all, sizeof all, "%s %s", defines, kv);
     }
-    st = opencl_kv_defines(c, kv, e);
-    (void)snprintf(defines, sizeof defines, "-DOPERAND_DTYPE=%d %s",
-                   (int)c->matmul->operand, kv);
-    return st == ST_OK
-               ? choose_portable(c, &c->attention->of[true], l, defines, e)
-               : st;
+    if (st == ST_OK) {
+        st = opencl_attention_nv_setup(c, &at->nv, plain ? defines : NULL,
+                                       quantised ? all : NULL, e);
+    }
+    if (st == ST_OK && plain) {
+        st = choose_portable(c, &at->of[false], plain, defines, e);
+    }
+    if (st == ST_OK && quantised) {
+        st = choose_portable(c, &at->of[true], quantised, all, e);
+    }
+    return st;
 }
 
 enum status opencl_attention_setup(struct opencl *c, struct error *e)
 {
     const struct opencl_layer *l = first_of(c, false);
-    enum status st;
 
     c->attention = calloc(1, sizeof *c->attention);
     if (!c->attention) {
@@ -138,8 +129,7 @@ enum status opencl_attention_setup(struct opencl *c, struct error *e)
         return ST_OK;
     }
     request_scratch(c, l);
-    st = choose_plain(c, e);
-    return st == ST_OK ? choose_quantised(c, e) : st;
+    return choose_kernels(c, e);
 }
 
 const struct opencl_tensor *opencl_attention_in(const struct opencl *c)
@@ -181,20 +171,6 @@ static void run_prepare(struct opencl *c, const struct opencl_layer *l,
                   (uint64_t)n * at->in.cols * sizeof(float) * 2);
 }
 
-/* Returns the least bytes of keys and values that rows [first, end) of a layer
- * read. */
-static uint64_t context_bytes(const struct opencl *c, uint32_t layer,
-                              uint32_t first, uint32_t end)
-{
-    const struct kv_format f = opencl_kv_format(c, layer);
-    uint64_t n = 0;
-
-    for (uint32_t i = first; i < end; i++) {
-        n += c->step.rows[i].position + c->step.rows[i].n_tokens;
-    }
-    return n * opencl_kv_block(c, &f).bytes / c->block_tokens;
-}
-
 static void run_attend(struct opencl *c, const struct opencl_layer *l,
                        struct opencl_kernel *kernel, uint32_t first, uint32_t n,
                        uint64_t bytes)
@@ -226,8 +202,7 @@ void opencl_attention(struct kernels *k, uint32_t layer)
     const struct opencl_attention *at = c->attention;
     const struct opencl_layer *l = &c->layers[layer];
     const struct opencl_step *s = &c->step;
-    const bool quantised = opencl_is_quantised(c, layer);
-    const struct portable *p = &at->of[quantised];
+    const struct portable *p = &at->of[opencl_is_quantised(c, layer)];
 
     /* The MLP before may have computed this layer's first product already. */
     if (!opencl_chain_began(c, layer)) {
@@ -235,13 +210,15 @@ void opencl_attention(struct kernels *k, uint32_t layer)
         opencl_project(c, &l->attention.in, &l->attention.in_bias, &at->in);
     }
     run_prepare(c, l, p->prepare);
-    if (at->nv && !quantised) {
-        opencl_attention_nv(c, at->nv, l, &at->y, &at->query, &at->in);
-    } else {
+    if (!opencl_attention_nv(c, at->nv, layer, &at->y, &at->query, &at->in,
+                             true)) {
         run_attend(c, l, p->decode, 0, s->n_gen,
-                   context_bytes(c, layer, 0, s->n_gen_rows));
+                   opencl_context_bytes(c, layer, 0, s->n_gen_rows));
+    }
+    if (!opencl_attention_nv(c, at->nv, layer, &at->y, &at->query, &at->in,
+                             false)) {
         run_attend(c, l, p->prefill, s->n_gen, s->n_tokens - s->n_gen,
-                   context_bytes(c, layer, s->n_gen_rows, s->n_rows));
+                   opencl_context_bytes(c, layer, s->n_gen_rows, s->n_rows));
     }
     /* If deferred, the product runs in one launch with the MLP's. */
     if (!opencl_chain_takes(c, layer, &at->y)) {

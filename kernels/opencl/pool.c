@@ -38,6 +38,18 @@ struct kv_block opencl_kv_block(const struct opencl *c,
     return b;
 }
 
+uint64_t opencl_context_bytes(const struct opencl *c, uint32_t layer,
+                              uint32_t first, uint32_t end)
+{
+    const struct kv_format f = opencl_kv_format(c, layer);
+    uint64_t n = 0;
+
+    for (uint32_t i = first; i < end; i++) {
+        n += c->step.rows[i].position + c->step.rows[i].n_tokens;
+    }
+    return n * opencl_kv_block(c, &f).bytes / c->block_tokens;
+}
+
 size_t opencl_kv_bytes(const struct opencl *c)
 {
     const struct kv_format plain = kv_format_plain(c->kv_dtype);

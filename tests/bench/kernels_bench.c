@@ -2,10 +2,12 @@
  *
  *     kernels_bench [--threads N] [--isa NAME] [--prompt N] [--steps N]
  *                   [--device NAME] [--portable] [--profile]
- *                   [--step-tokens N] [--batch N] [--json]
+ *                   [--step-tokens N] [--batch N] [--kv FORMAT] [--json]
  *                   MODEL_DIR | qwen3.5-0.8b | qwen3.5-9b | qwen3-0.6b
  *
- * The names stand for random weights in those models' exact shapes.
+ * The names stand for random weights in those models' exact shapes.  --kv names
+ * the format of the KV cache as tests/golden/kv_names.h does (default: the
+ * model's dtype).
  *
  * - Decode: at batch 1 to 32 after a prompt of N tokens each, N steps a round.
  * - Prefill: one prompt of N tokens, of 512, and of --step-tokens.
@@ -33,6 +35,7 @@
 #include "kernels/backends/backend.h"
 #include "tests/bench/demand.h"
 #include "tests/bench/machine.h"
+#include "tests/golden/kv_names.h"
 #include "tests/golden/runner.h"
 #include "tests/kernels/random_model.h"
 #include "worker/model/shard.h"
@@ -52,6 +55,7 @@ struct bench {
     uint32_t long_prompt; /* of --step-tokens; 0: not measured */
     uint32_t batch;       /* the only batch size; 0: all sizes */
     bool json;
+    const char *kv; /* format of the cache; NULL: the model's dtype */
     struct demand demand;
     struct kernels_sizes sizes;
 };
@@ -507,15 +511,24 @@ static bool named_shape(const char *name, struct random_shape *r)
     return true;
 }
 
+static struct kv_format format_of(const struct bench *b,
+                                  const struct model_config *c)
+{
+    return b->kv ? kv_names_must(b->kv, c) : kv_format_plain(c->shape.dtype);
+}
+
 static int run_random(struct bench *b, struct kernels_options *o,
                       const struct random_shape *r)
 {
     static struct random_model m;
+    static struct model_config c;
     struct dice d = {1};
 
     random_model_new(&m, r, &d);
     b->w = &m.w;
-    o->kv.dtype = m.w.shape.dtype;
+    c.shape = m.w.shape;
+    memcpy(c.mixers, r->mixers, r->shape.n_layers * sizeof *c.mixers);
+    o->kv = format_of(b, &c);
     run(b, o);
     random_model_free(&m);
     return 0;
@@ -534,7 +547,7 @@ static int run_model(struct bench *b, struct kernels_options *o,
         return 1;
     }
     b->w = shard_weights(shard);
-    o->kv.dtype = b->w->shape.dtype;
+    o->kv = format_of(b, &c);
     run(b, o);
     shard_free(&shard);
     return 0;
@@ -558,6 +571,7 @@ static const struct option options[] = {
     {"step-tokens", required_argument, NULL, 'T'},
     {"batch", required_argument, NULL, 'n'},
     {"bits", required_argument, NULL, 'b'},
+    {"kv", required_argument, NULL, 'k'},
     {"json", no_argument, NULL, 'j'},
     {NULL, 0, NULL, 0},
 };
@@ -574,7 +588,7 @@ static bool take_option(int c, struct bench *b, struct kernels_options *o,
         o->isa = optarg;
         return true;
     case 'p':
-        b->prompt = number(optarg, 1, PLAN_TOKENS_MAX / BATCH_MAX);
+        b->prompt = number(optarg, 1, PLAN_TOKENS_MAX);
         return true;
     case 's':
         b->steps = number(optarg, 1, STEPS_MAX);
@@ -597,6 +611,9 @@ static bool take_option(int c, struct bench *b, struct kernels_options *o,
     case 'b':
         *bits = number(optarg, 4, 8);
         return true;
+    case 'k':
+        b->kv = optarg;
+        return true;
     case 'j':
         b->json = true;
         return true;
@@ -610,7 +627,7 @@ int main(int argc, char **argv)
     struct kernels_options o = {.device = "cpu", .block_tokens = 32};
     struct bench b = {.prompt = 128, .steps = 8};
     struct random_shape r;
-    uint32_t bits = 0;
+    uint32_t bits = 0, most;
 
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (!take_option(c, &b, &o, &bits)) {
@@ -621,9 +638,13 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: kernels_bench [--threads N] [--isa NAME] "
                         "[--prompt N] [--steps N] [--device NAME] "
                         "[--portable] [--profile] [--step-tokens N] "
-                        "[--batch N] [--json] MODEL_DIR | [--bits 4|8] NAME\n");
+                        "[--batch N] [--kv FORMAT] [--json] MODEL_DIR | "
+                        "[--bits 4|8] NAME\n");
         return 2;
     }
+    /* The prompts of a batch are one plan. */
+    most = PLAN_TOKENS_MAX / (b.batch > 0 ? b.batch : BATCH_MAX);
+    b.prompt = b.prompt < most ? b.prompt : most;
     if (!named_shape(argv[optind], &r)) {
         return run_model(&b, &o, argv[optind]);
     }

@@ -18,6 +18,7 @@ struct run {
     struct runner runner;
     struct side sides[SCORE_SIDE_BY_SIDE];
     uint32_t n, vocab;
+    const struct score *base; /* or NULL */
 };
 
 static void *must(void *p)
@@ -36,8 +37,8 @@ uint32_t score_windows(const struct score_plan *p)
     return (p->n_text - p->context + apart - 1) / apart;
 }
 
-/* Returns -ln of the probability of id. */
-static double loss_of(const float *logits, uint32_t vocab, uint32_t id)
+/* Returns the logarithm of the sum of exp(logits). */
+static double log_sum(const float *logits, uint32_t vocab)
 {
     double top = -INFINITY, sum = 0.0;
 
@@ -47,7 +48,7 @@ static double loss_of(const float *logits, uint32_t vocab, uint32_t id)
     for (uint32_t i = 0; i < vocab; i++) {
         sum += exp((double)logits[i] - top);
     }
-    return top + log(sum) - (double)logits[id];
+    return top + log(sum);
 }
 
 /* ---- teacher forcing ---- */
@@ -82,6 +83,36 @@ static bool add_rows(struct run *r, uint32_t at)
     return any;
 }
 
+/* Adds the divergence of row i from the base's to the sum. */
+static void add_divergence(const struct run *r, const struct side *w,
+                           uint32_t i, double norm, struct score *out)
+{
+    const float *of = r->base->log_p + (size_t)i * r->vocab;
+
+    for (uint32_t k = 0; k < r->vocab; k++) {
+        double was = (double)of[k], is = (double)w->logits[k] - norm;
+
+        out->divergence += exp(was) * (was - is);
+    }
+}
+
+/* Scores id as the i-th one. */
+static void score_row(const struct run *r, const struct side *w, uint32_t i,
+                      uint32_t id, struct score *out)
+{
+    double norm = log_sum(w->logits, r->vocab);
+
+    out->loss[i] = norm - (double)w->logits[id];
+    out->best[i] = runner_token(&r->runner, w->row);
+    for (uint32_t k = 0; out->log_p != NULL && k < r->vocab; k++) {
+        out->log_p[(size_t)i * r->vocab + k] =
+            (float)((double)w->logits[k] - norm);
+    }
+    if (r->base != NULL && r->base->log_p != NULL) {
+        add_divergence(r, w, i, norm, out);
+    }
+}
+
 /* Scores the id behind ids[at] of every window, and appends it. */
 static void take_rows(struct run *r, const struct score_plan *p, uint32_t at,
                       struct score *out)
@@ -94,9 +125,7 @@ static void take_rows(struct run *r, const struct score_plan *p, uint32_t at,
             continue;
         }
         if (at + 1 >= p->context) {
-            out->loss[next - p->context] =
-                loss_of(w->logits, r->vocab, p->text[next]);
-            out->best[next - p->context] = runner_token(&r->runner, w->row);
+            score_row(r, w, next - p->context, p->text[next], out);
         }
         run_seq_push(&w->s, p->text[next]);
     }
@@ -162,8 +191,22 @@ static uint32_t blocks_of(uint32_t n, uint32_t tokens, uint32_t block_tokens)
     return n * ((tokens + block_tokens) / block_tokens + 1);
 }
 
+static void score_open(struct score *s, const struct score_plan *p,
+                       uint32_t vocab, const struct score *base)
+{
+    *s = (struct score){.n = p->n_text - p->context,
+                        .n_greedy = p->prompts * p->steps};
+    s->loss = must(calloc(s->n, sizeof *s->loss));
+    s->best = must(calloc(s->n, sizeof *s->best));
+    s->greedy = must(calloc(s->n_greedy + 1, sizeof *s->greedy));
+    if (base == NULL && s->n <= SCORE_KEEP_MAX / sizeof *s->log_p / vocab) {
+        s->log_p = must(calloc((size_t)s->n * vocab, sizeof *s->log_p));
+    }
+}
+
 void score_run(struct score *s, const struct score_plan *p,
-               const struct shard_weights *w, const struct kernels_options *o)
+               const struct shard_weights *w, const struct kernels_options *o,
+               const struct score *base)
 {
     struct run *r = must(calloc(1, sizeof *r));
     uint32_t windows = score_windows(p);
@@ -172,16 +215,14 @@ void score_run(struct score *s, const struct score_plan *p,
     uint32_t of_prompts =
         blocks_of(p->prompts, p->prompt + p->steps, o->block_tokens);
 
-    s->n = p->n_text - p->context;
-    s->n_greedy = p->prompts * p->steps;
-    s->loss = must(calloc(s->n, sizeof *s->loss));
-    s->best = must(calloc(s->n, sizeof *s->best));
-    s->greedy = must(calloc(s->n_greedy + 1, sizeof *s->greedy));
+    score_open(s, p, w->shape.vocab, base);
+    r->base = base;
     r->vocab = w->shape.vocab;
     runner_open(&r->runner, w, o,
                 of_windows > of_prompts ? of_windows : of_prompts, n_slots, 0);
     run_windows(r, p, s);
     run_prompts(r, p, s);
+    s->divergence /= base == NULL || base->log_p != NULL ? s->n : (double)NAN;
     runner_close(&r->runner);
     free(r);
 }
@@ -191,6 +232,7 @@ void score_free(struct score *s)
     free(s->loss);
     free(s->best);
     free(s->greedy);
+    free(s->log_p);
     *s = (struct score){0};
 }
 

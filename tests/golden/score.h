@@ -17,6 +17,7 @@
 #include "kernels/kernels.h"
 
 #define SCORE_WINDOW_MIN   64
+#define SCORE_KEEP_MAX     ((size_t)1 << 30) /* bytes */
 #define SCORE_SIDE_BY_SIDE 64 /* most windows, and most prompts */
 
 struct score_plan {
@@ -29,17 +30,22 @@ struct score_plan {
 struct score {
     uint32_t n;        /* n_text - context */
     double *loss;      /* [n] -ln p of each scored id */
+    double divergence; /* mean of the Kullback-Leibler divergences from the
+                        * base's probabilities; NAN: not computed */
     uint32_t *best;    /* [n] the most probable id in its place */
     uint32_t n_greedy; /* prompts * steps */
     uint32_t *greedy;  /* [prompts, steps] */
+    float *log_p;      /* [n, V] of a base; NULL if it is none, or if that is
+                        * more than SCORE_KEEP_MAX */
 };
 
 /* Returns the number of windows of a plan. */
 uint32_t score_windows(const struct score_plan *p);
 
-/* Scores with the KV format of the options. */
+/* Scores with the KV format of the options; without a base, it becomes one. */
 void score_run(struct score *s, const struct score_plan *p,
-               const struct shard_weights *w, const struct kernels_options *o);
+               const struct shard_weights *w, const struct kernels_options *o,
+               const struct score *base);
 void score_free(struct score *s);
 
 /* The mean of the differences a.loss - b.loss, and its standard error, from the

@@ -88,6 +88,13 @@ void bench_restart(struct bench *b)
     }
 }
 
+void bench_rewind(struct bench *b)
+{
+    for (uint32_t i = 0; i < BENCH_SEQS; i++) {
+        b->seqs[i].ref.position = 0;
+    }
+}
+
 void bench_open(struct bench *b, const struct random_shape *shape)
 {
     struct kernels_sizes sizes;

@@ -64,6 +64,9 @@ void bench_close(struct bench *b);
  * pool with NaN. */
 void bench_restart(struct bench *b);
 
+/* Returns all sequences to their beginning, but for what is stored. */
+void bench_rewind(struct bench *b);
+
 typedef void (*bench_operator_fn)(struct kernels *k, uint32_t layer);
 typedef void (*bench_expected_fn)(struct reference *r, uint32_t layer,
                                   double *x);

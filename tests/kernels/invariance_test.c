@@ -44,7 +44,7 @@ struct expected {
 
 struct fixture {
     const struct shard_weights *w;
-    enum dtype kv_dtype;
+    struct kv_format kv;
     struct expected seqs[SEQS];
     uint32_t n;              /* number of seqs */
     const uint32_t *lengths; /* [n] */
@@ -65,7 +65,7 @@ static struct kernels_options options(const struct fixture *f,
 {
     return (struct kernels_options){
         .device = test_device(),
-        .kv.dtype = f->kv_dtype,
+        .kv = f->kv,
         .block_tokens = v->block_tokens,
         .max_tokens = v->max_tokens,
         .max_logits = test_device_is_cpu() ? 5 : 0,
@@ -296,15 +296,17 @@ static bool is_short(void)
     return text != NULL && strcmp(text, "1") == 0;
 }
 
+/* Plain formats take all sequences; quantised ones, which are many, a few. */
 static void open_fixture(struct fixture *f, const struct shard_weights *w,
-                         enum dtype kv_dtype)
+                         const struct kv_format *kv)
 {
+    bool all = kv->scheme == KV_PLAIN && !is_short();
     struct dice d = {42};
 
     f->w = w;
-    f->kv_dtype = kv_dtype;
-    f->n = is_short() ? FEW : SEQS;
-    f->lengths = is_short() ? few : lengths;
+    f->kv = *kv;
+    f->n = all ? SEQS : FEW;
+    f->lengths = all ? lengths : few;
     for (uint32_t i = 0; i < f->n; i++) {
         struct expected *x = &f->seqs[i];
 
@@ -373,18 +375,20 @@ static void check_ways(struct fixture *f, size_t first, size_t step)
     resume(f, &runs[3 + first % 2]);
 }
 
-static void test_hybrid(enum dtype kv_dtype, size_t first, size_t step)
+static void test_hybrid(const struct kv_request *kv, size_t first, size_t step)
 {
     static struct fixture f;
     static struct model_config c;
     struct shard *shard = NULL;
+    struct kv_format format;
     struct error e;
 
     assert_int_equal(config_load(&c, MODEL_DIR, &e), ST_OK);
     assert_int_equal(
         shard_load(&shard, &c, MODEL_DIR, 0, c.shape.n_layers, NULL, &e),
         ST_OK);
-    open_fixture(&f, shard_weights(shard), kv_dtype);
+    assert_int_equal(kv_format_choose(&format, &c, kv, &e), ST_OK);
+    open_fixture(&f, shard_weights(shard), &format);
     if (test_device_is_cpu()) {
         check_ways(&f, first, step);
     } else {
@@ -397,30 +401,56 @@ static void test_hybrid(enum dtype kv_dtype, size_t first, size_t step)
 static void test_hybrid_f32(void **state)
 {
     (void)state;
-    test_hybrid(DTYPE_F32, 0, EVERY);
+    test_hybrid(&(struct kv_request){.dtype = "f32"}, 0, EVERY);
 }
 
 static void test_hybrid_bf16(void **state)
 {
     (void)state;
-    test_hybrid(DTYPE_BF16, 1, 3 * EVERY);
+    test_hybrid(&(struct kv_request){.dtype = "bf16"}, 1, 3 * EVERY);
 }
 
-/* Odd sizes, every dtype. */
+static void test_hybrid_8_bits(void **state)
+{
+    (void)state;
+    test_hybrid(&(struct kv_request){.bits = 8, .group = 32}, 3, 4 * EVERY);
+}
+
+static void test_hybrid_turboquant(void **state)
+{
+    (void)state;
+    test_hybrid(&(struct kv_request){.bits = 3.5}, 2, 5 * EVERY);
+}
+
+static uint32_t last_attention(const struct shard_weights *w)
+{
+    uint32_t i = w->end - w->begin;
+
+    while (i > 0 && w->layers[i - 1].kind != MIXER_ATTENTION) {
+        i--;
+    }
+    return i > 0 ? w->begin + i - 1 : KV_NO_LAYER;
+}
+
+/* Odd sizes, every format. */
 static void test_random(void **state)
 {
     static struct fixture f;
 
     (void)state;
-    for (uint32_t i = 0; i < 6; i++) {
+    for (uint32_t i = 0; i < RANDOM_KV_FORMATS; i++) {
         struct dice d = {900 + i};
         struct random_shape r;
         struct random_model m;
+        struct kv_format kv;
 
         random_shape(&r, &d);
+        kv = random_kv_format(i, &r.shape);
         random_model_new(&m, &r, &d);
-        open_fixture(&f, &m.w, (enum dtype)(i % 3));
-        check_ways(&f, i % 2, 2);
+        /* Some models have a layer that stays plain. */
+        kv.whole = i % 3 == 0 ? last_attention(&m.w) : KV_NO_LAYER;
+        open_fixture(&f, &m.w, &kv);
+        check_ways(&f, i % 2 + i / 6, i < 6 ? 2 : 4);
         close_fixture(&f);
         random_model_free(&m);
     }
@@ -430,10 +460,14 @@ int main(void)
 {
     const struct CMUnitTest of_device[] = {
         cmocka_unit_test(test_hybrid_bf16),
+        cmocka_unit_test(test_hybrid_8_bits),
+        cmocka_unit_test(test_hybrid_turboquant),
     };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hybrid_f32),
         cmocka_unit_test(test_hybrid_bf16),
+        cmocka_unit_test(test_hybrid_8_bits),
+        cmocka_unit_test(test_hybrid_turboquant),
         cmocka_unit_test(test_random),
     };
 

@@ -33,7 +33,7 @@ sluice_test(opencl_sample_test SOURCES opencl_sample_test.c
 sluice_test(opencl_operators_test SOURCES opencl_operators_test.c bench.c
   LINK sluice_reference ARGS bf16)
 sluice_wrap(opencl_operators_test opencl_arena_add opencl_scratch)
-foreach(kind odd f16 one)
+foreach(kind odd f16 one affine8 affine4 turbo3.5)
   add_test(NAME opencl_operators_${kind} COMMAND opencl_operators_test ${kind}
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   list(APPEND kinds opencl_operators_${kind})
@@ -44,6 +44,18 @@ sluice_test(opencl_saves_test SOURCES opencl_saves_test.c
   LINK sluice_reference)
 sluice_test(opencl_pages_test SOURCES opencl_pages_test.c
   LINK sluice_reference)
+sluice_test(opencl_kv_test SOURCES opencl_kv_test.c LINK sluice_reference
+  ARGS affine8)
+foreach(kind affine4 turbo3.5)
+  add_test(NAME opencl_kv_${kind} COMMAND opencl_kv_test ${kind}
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  list(APPEND kinds opencl_kv_${kind})
+endforeach()
+foreach(kind affine4-f16 affine8-odd turbo2.5-small)
+  add_test(NAME opencl_kv_${kind} COMMAND opencl_kv_test ${kind}
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} CONFIGURATIONS opencl)
+  list(APPEND kinds opencl_kv_${kind})
+endforeach()
 sluice_test(opencl_launch_test SOURCES opencl_launch_test.c
   LINK sluice_reference)
 sluice_wrap(opencl_launch_test clEnqueueNDRangeKernel)
@@ -62,7 +74,7 @@ add_test(NAME invariance_opencl_all COMMAND invariance_test
 sluice_opencl_test(opencl_program_test opencl_noise_test
   opencl_dequantise_test opencl_sample_test
   opencl_operators_test ${kinds} opencl_host_test opencl_launch_test
-  opencl_pages_test opencl_saves_test invariance_opencl invariance_opencl_all)
+  opencl_pages_test opencl_saves_test opencl_kv_test invariance_opencl invariance_opencl_all)
 set_tests_properties(opencl_host_test opencl_launch_test opencl_pages_test
   opencl_saves_test PROPERTIES
   DEPENDS opencl_operators_test)

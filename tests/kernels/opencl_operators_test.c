@@ -168,6 +168,29 @@ static const struct kind kinds[] = {
 
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
+/* Formats of the cache, with the model of bf16; those of NVIDIA's kernels with
+ * the model of nvidia-wide.  Only attention reads the cache. */
+struct cached {
+    const char *name;
+    bool nvidia;
+    struct kv_format kv;
+};
+
+/* clang-format off */
+static const struct cached cached[] = {
+    {"affine8", false, {DTYPE_BF16, KV_AFFINE, 8, 8, 64, KV_NO_LAYER}},
+    {"affine4", false, {DTYPE_BF16, KV_AFFINE, 4, 4, 32, KV_NO_LAYER}},
+    {"turbo3.5", false, {DTYPE_BF16, KV_TURBOQUANT, 3, 4, 0, KV_NO_LAYER}},
+    {"nvidia-affine8", true, {DTYPE_BF16, KV_AFFINE, 8, 8, 64, KV_NO_LAYER}},
+    {"nvidia-affine4", true, {DTYPE_BF16, KV_AFFINE, 4, 4, 128, KV_NO_LAYER}},
+    {"nvidia-turbo3.5", true,
+     {DTYPE_BF16, KV_TURBOQUANT, 3, 4, 0, KV_NO_LAYER}},
+};
+/* clang-format on */
+
+#define CACHED       (sizeof cached / sizeof cached[0])
+#define CACHED_SHAPE 4 /* nvidia-wide */
+
 static struct random_shape shape_of(const struct kind *k)
 {
     return (struct random_shape){
@@ -199,13 +222,13 @@ static struct random_shape shape_of(const struct kind *k)
 /* ---- operators ---- */
 
 static void open_bench(struct bench *b, const struct random_shape *r,
-                       enum dtype kv_dtype, uint32_t block_tokens,
+                       const struct kv_format *kv, uint32_t block_tokens,
                        bool portable)
 {
     b->dice.state = 77;
     b->o = (struct kernels_options){
         .device = test_device_or("0"),
-        .kv.dtype = kv_dtype,
+        .kv = *kv,
         .block_tokens = block_tokens,
         .max_tokens = OPENCL_SHAPE_TOKENS,
         .portable = portable,
@@ -279,15 +302,32 @@ static void try_operators(const char *name, const struct random_shape *r,
                           enum dtype kv_dtype, uint32_t block_tokens,
                           bool portable)
 {
+    const struct kv_format plain = kv_format_plain(kv_dtype);
     struct bench *b = calloc(1, sizeof *b);
 
     assert_non_null(b);
-    open_bench(b, r, kv_dtype, block_tokens, portable);
+    open_bench(b, r, &plain, block_tokens, portable);
     print_message("%s%s:\n", name, portable ? ", portable" : "");
     check_head(b);
     check(b, "deltanet", 0, kernels_deltanet, reference_deltanet);
     check(b, "attention", 1, kernels_attention, reference_attention);
     check(b, "mlp", 1, kernels_mlp, expected_mlp);
+    check_zones(opencl_of(b->k));
+    bench_close(b);
+    free(b);
+}
+
+static void try_cached(const struct cached *of, const struct random_shape *r,
+                       bool portable)
+{
+    struct bench *b = calloc(1, sizeof *b);
+
+    assert_non_null(b);
+    open_bench(b, r, &of->kv, OPENCL_SHAPE_BLOCK, portable);
+    print_message("%s%s:\n", of->name, portable ? ", portable" : "");
+    check(b, "attention", 1, kernels_attention, reference_attention);
+    assert_true(b->n_codes > 100000);
+    assert_true(b->n_differ < b->n_codes / 100);
     check_zones(opencl_of(b->k));
     bench_close(b);
     free(b);
@@ -322,6 +362,15 @@ static void test_operators(void **state)
             try_operators("bf16", &common, DTYPE_BF16, OPENCL_SHAPE_BLOCK,
                           portable);
             n++;
+        }
+        for (size_t i = 0; i < CACHED; i++) {
+            const struct random_shape r = shape_of(&kinds[CACHED_SHAPE]);
+
+            if (is_wanted(cached[i].name) && (nvidia || !cached[i].nvidia)) {
+                try_cached(&cached[i], cached[i].nvidia ? &r : &common,
+                           portable);
+                n++;
+            }
         }
         for (size_t i = 0; i < KINDS; i++) {
             const struct random_shape r = shape_of(&kinds[i]);

@@ -72,6 +72,7 @@ struct try_case {
 /* Tables of cases; each ends with a row without a name. */
 extern const struct try_case try_products[];
 extern const struct try_case try_attention[];
+extern const struct try_case try_quantised[];
 extern const struct try_case try_deltanet[];
 extern const struct try_case try_layers[];
 

@@ -79,11 +79,12 @@ static void quantised_attention_matches_the_reference(void **state)
 {
     static const uint32_t sizes[] = {1, 2, 8, 16, 32, 64};
     struct bench *b = calloc(1, sizeof *b);
-    uint32_t first = 3; /* past the plain ones */
+    const uint32_t first = 3; /* past the plain ones */
+    const uint32_t n = RANDOM_KV_FORMATS - first;
 
     (void)state;
     assert_non_null(b);
-    for (uint32_t round = 0; round < ROUNDS / 2; round++) {
+    for (uint32_t round = 0; round < ROUNDS / 24 * n; round++) {
         struct random_shape shape;
         double most;
 
@@ -93,8 +94,7 @@ static void quantised_attention_matches_the_reference(void **state)
         shape.mixers[0] = MIXER_ATTENTION;
         b->o = (struct kernels_options){
             .device = test_device(),
-            .kv = random_kv_format(first + round % (RANDOM_KV_FORMATS - first),
-                                   &shape.shape),
+            .kv = random_kv_format(first + round % n, &shape.shape),
             .block_tokens = sizes[round % 6],
             .n_threads = 1 + round % 2,
             .max_tokens = BENCH_SEQS * BENCH_LENGTH,
@@ -108,6 +108,47 @@ static void quantised_attention_matches_the_reference(void **state)
     }
     assert_true(b->n_codes > 100000);
     assert_true(b->n_differ < b->n_codes / 500);
+    free(b);
+}
+
+/* Two quantised layers and the plain one, each in its own bytes of a page. */
+static void one_layer_stays_plain(void **state)
+{
+    static char before[BENCH_BLOCK_BYTES], after[BENCH_BLOCK_BYTES];
+    struct bench *b = calloc(1, sizeof *b);
+
+    (void)state;
+    assert_non_null(b);
+    for (uint32_t n = 4; n < RANDOM_KV_FORMATS; n += 4) {
+        struct random_shape shape;
+
+        b->dice.state = n;
+        random_shape(&shape, &b->dice);
+        shape.shape.n_layers = 4;
+        for (uint32_t i = 0; i < 4; i++) {
+            shape.mixers[i] = i == 1 ? MIXER_DELTANET : MIXER_ATTENTION;
+        }
+        b->o = (struct kernels_options){
+            .device = test_device(),
+            .kv = random_kv_format(n, &shape.shape),
+            .block_tokens = 16,
+            .n_threads = 1,
+            .max_tokens = BENCH_SEQS * BENCH_LENGTH,
+        };
+        b->o.kv.whole = 2;
+        bench_open(b, &shape);
+        for (uint32_t i = 0; i < 4; i++) {
+            if (i != 1) {
+                assert_true(bench_run(b, i, kernels_attention,
+                                      reference_attention) < 4e-3);
+                bench_rewind(b);
+            }
+            kernels_block_copy(b->k, 0, b->seqs[1].blocks[0],
+                               i == 0 ? before : after, false);
+        }
+        assert_memory_equal(before, after, sizeof before);
+        bench_close(b);
+    }
     free(b);
 }
 
@@ -198,6 +239,58 @@ static void test_block_layout(void **state)
     free(b);
 }
 
+/* The bytes of struct kv_block, of whole blocks and of those in part. */
+static void quantised_block_is_copied_out_and_in(void **state)
+{
+    struct bench *b = calloc(1, sizeof *b);
+
+    (void)state;
+    assert_non_null(b);
+    for (uint32_t n = 3; n < RANDOM_KV_FORMATS; n++) {
+        struct random_shape shape;
+        struct kv_block at;
+        uint8_t *first, *other;
+
+        b->dice.state = n;
+        random_shape(&shape, &b->dice);
+        shape.shape.n_layers = 1;
+        shape.mixers[0] = MIXER_ATTENTION;
+        b->o = (struct kernels_options){
+            .device = test_device(),
+            .kv = random_kv_format(n, &shape.shape),
+            .block_tokens = 8,
+            .max_tokens = BENCH_SEQS * BENCH_LENGTH,
+        };
+        bench_open(b, &shape);
+        b->seqs[0].length = b->seqs[1].length = b->seqs[2].length = 9;
+        bench_run(b, 0, kernels_attention, reference_attention);
+        kv_block_make(&at, &b->o.kv, shape.shape.n_kv_heads,
+                      shape.shape.head_dim, 8);
+        first = malloc(at.bytes + 1);
+        other = malloc(at.bytes + 1);
+        assert_true(first != NULL && other != NULL);
+        first[at.bytes] = 0x5a;
+        kernels_block_copy(b->k, 0, b->seqs[0].blocks[0], first, false);
+        assert_int_equal(first[at.bytes], 0x5a);
+        kernels_block_copy(b->k, 0, b->seqs[1].blocks[20], first, true);
+        kernels_block_copy(b->k, 0, b->seqs[1].blocks[20], other, false);
+        assert_memory_equal(first, other, at.bytes);
+        kernels_copy_pages(b->k, b->seqs[0].blocks[0], b->seqs[2].blocks[20],
+                           1);
+        kernels_block_copy(b->k, 0, b->seqs[2].blocks[20], other, false);
+        assert_memory_equal(first, other, at.bytes);
+        kernels_poison_pages(b->k, b->seqs[2].blocks[20], 1);
+        kernels_block_copy(b->k, 0, b->seqs[2].blocks[20], other, false);
+        for (size_t i = 0; i < at.bytes; i++) {
+            assert_int_equal(other[i], 0xff);
+        }
+        free(first);
+        free(other);
+        bench_close(b);
+    }
+    free(b);
+}
+
 static void expect_refused(struct random_shape *r, struct kernels_options *o,
                            enum status code)
 {
@@ -241,17 +334,51 @@ static void test_limits(void **state)
     expect_refused(&r, &o, ST_INVALID_ARGUMENT);
 }
 
+/* Each scheme at its limits and one past them. */
+static void formats_past_their_limits_are_refused(void **state)
+{
+    static const struct {
+        uint32_t head_dim;
+        struct kv_format kv;
+    } bad[] = {
+        {64, {DTYPE_BF16, KV_TURBOQUANT, 1, 2, 0, KV_NO_LAYER}},
+        {64, {DTYPE_BF16, KV_TURBOQUANT, 4, 5, 0, KV_NO_LAYER}},
+        {96, {DTYPE_BF16, KV_TURBOQUANT, 3, 4, 0, KV_NO_LAYER}},
+        {8, {DTYPE_BF16, KV_TURBOQUANT, 3, 4, 0, KV_NO_LAYER}},
+        {64, {DTYPE_BF16, KV_AFFINE, 8, 8, 16, KV_NO_LAYER}},
+        {256, {DTYPE_BF16, KV_AFFINE, 8, 8, 256, KV_NO_LAYER}},
+        {64, {DTYPE_BF16, KV_AFFINE, 8, 8, 128, KV_NO_LAYER}},
+        {64, {DTYPE_BF16, KV_AFFINE, 3, 3, 64, KV_NO_LAYER}},
+        {64, {DTYPE_BF16, KV_AFFINE, 8, 4, 64, KV_NO_LAYER}},
+    };
+    struct kernels_options o = {.device = "cpu", .block_tokens = 32};
+    struct dice d = {7};
+    struct random_shape r;
+
+    (void)state;
+    random_shape(&r, &d);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        r.shape.head_dim = bad[i].head_dim;
+        r.shape.rope.dim = 0;
+        o.kv = bad[i].kv;
+        expect_refused(&r, &o, ST_INVALID_ARGUMENT);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_attention),
         cmocka_unit_test(quantised_attention_matches_the_reference),
+        cmocka_unit_test(one_layer_stays_plain),
+        cmocka_unit_test(quantised_block_is_copied_out_and_in),
         cmocka_unit_test(test_deltanet),
         cmocka_unit_test(test_mlp),
         cmocka_unit_test(test_embed_and_head),
         cmocka_unit_test(test_checkpoint),
         cmocka_unit_test(test_block_layout),
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(formats_past_their_limits_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -232,7 +232,10 @@ static cl_kernel attention_kernel(struct try *t, const struct world *w,
                                   const char *file, const char *name,
                                   const char *more)
 {
-    const char *const files[] = {"common.cl", "nv.cl", file, NULL};
+    const bool decodes = strcmp(name, "attention_decode") == 0;
+    const char *const files[] = {"common.cl", "nv.cl",
+                                 decodes ? "nv_attention_split.cl" : file,
+                                 decodes ? file : NULL, NULL};
     const struct shape *s = w->s;
     return try_kernel(
         t, files, name,

@@ -23,29 +23,20 @@ struct tracked *fake_engine_track(struct fake_engine *e, uint64_t sequence)
 }
 
 /* Counts a sequence that ended while it was computed again, when another one
- * takes its memory. */
+ * takes its memory.  A later stage also gives up its blocks for those of a node
+ * that it restores. */
 static void note_owner(struct fake_engine *e, uint64_t sequence)
 {
     struct tracked *t = &e->tracked[sequence % TRACKED];
 
-    if (t < &e->tracked[e->n_tracked] && t->sequence == sequence && t->again) {
+    if (t < &e->tracked[e->n_tracked] && t->sequence == sequence && t->again &&
+        !fake_engine_takes_hidden(e)) {
         e->sim->counts.cells.deeds[DEED_AGAIN_ENDED]++;
         t->again = false;
     }
 }
 
 /* ---- uses of pages ---- */
-
-static bool in_memory(const struct fake_engine *e, uint32_t first, uint32_t n)
-{
-    return first < e->pool->n_pages && n <= e->pool->n_pages - first;
-}
-
-static bool is_slot(const struct fake_engine *e, uint32_t slot)
-{
-    return e->per_slot && slot % e->per_slot == 0 &&
-           in_memory(e, slot, e->per_slot);
-}
 
 /* Returns whether plans in flight name the page, where that matters.  A later
  * stage frees pages when a Remove arrives, because its plans run in order. */
@@ -63,7 +54,9 @@ static void claim(struct fake_engine *e, const struct plan_row *r,
     if (g->claim == e->plans && g->claim_row != e->rows) {
         fake_engine_wrong(e, r, "page has two uses in a plan");
     }
-    if (g->sequence != r->sequence) {
+    /* Two that are computed again may share blocks. */
+    if (g->sequence != r->sequence &&
+        !fake_engine_track(e, r->sequence)->again) {
         note_owner(e, g->sequence);
     }
     g->claim = e->plans;
@@ -163,7 +156,7 @@ static void claim_blocks(struct fake_engine *e, const struct plan *p,
     for (uint32_t k = r->position / bt; k * bt < end && !e->sim->failed; k++) {
         uint32_t page = p->blocks[r->block + k];
 
-        if (!in_memory(e, page, 1)) {
+        if (!fake_in_memory(e, page, 1)) {
             fake_engine_wrong(e, r, "block number out of range");
             return;
         }
@@ -175,17 +168,6 @@ static void claim_blocks(struct fake_engine *e, const struct plan *p,
     }
 }
 
-/* Returns whether entry k of a twin's table is that of its source, which holds
- * it. */
-static bool is_of_source(const struct plan *p, const struct plan_row *r,
-                         uint32_t k)
-{
-    const struct plan_row *source = &p->rows[r->source];
-
-    return k < source->n_blocks &&
-           p->blocks[r->block + k] == p->blocks[source->block + k];
-}
-
 /* Makes the plan hold the row's table. */
 static void name_table(struct fake_engine *e, const struct plan *p,
                        const struct plan_row *r, struct flown *f, uint64_t row)
@@ -194,7 +176,7 @@ static void name_table(struct fake_engine *e, const struct plan *p,
         uint32_t page = p->blocks[r->block + k];
         struct page *g = &e->pages[page];
 
-        if (!in_memory(e, page, 1)) {
+        if (!fake_in_memory(e, page, 1)) {
             fake_engine_wrong(e, r, "block number out of range");
             return;
         }
@@ -202,7 +184,7 @@ static void name_table(struct fake_engine *e, const struct plan *p,
             fake_engine_wrong(e, r, "block is twice in a table");
         }
         g->row = row;
-        if (fake_row_is_twin(r) && is_of_source(p, r, k)) {
+        if (fake_row_is_twin(r) && fake_twin_shares(p, r, k)) {
             continue;
         }
         if (g->claim == e->plans && g->claim_row != row &&
@@ -301,7 +283,7 @@ static void check_saves(struct fake_engine *e, const struct plan *p,
         const struct plan_save *v = &p->saves[r->save + i];
 
         if (v->position <= after || v->position > end ||
-            v->position % SAVE_UNIT != 0 || !is_slot(e, v->page)) {
+            v->position % SAVE_UNIT != 0 || !fake_is_slot(e, v->page)) {
             fake_engine_wrong(e, r, "save at a wrong position or page");
             return;
         }
@@ -310,40 +292,6 @@ static void check_saves(struct fake_engine *e, const struct plan *p,
         e->sim->counts.cells.deeds[DEED_SAVED] += v->position < end;
         e->sim->counts.cells.deeds[DEED_SAVED_BRANCH] +=
             is_branch(e, t, v->position);
-    }
-}
-
-static bool copies_after(const struct plan *p, uint32_t from, uint32_t to,
-                         uint32_t n)
-{
-    for (uint32_t i = 0; i < p->n_after; i++) {
-        if (p->after[i].from == from && p->after[i].to == to &&
-            p->after[i].n == n) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Checks a row that samples from the logits of an earlier one. */
-static void check_twin(struct fake_engine *e, const struct plan *p,
-                       const struct plan_row *r)
-{
-    const struct plan_row *source = &p->rows[r->source];
-
-    if (source >= r || fake_row_is_twin(source) || !source->sample) {
-        fake_engine_wrong(e, r, "twin without its source");
-    } else if (!r->sample || source->index != r->index || r->chained ||
-               r->n_saves) {
-        fake_engine_wrong(e, r, "twin of another index, or with saves");
-    } else if ((r->slot == SLOT_NONE) == e->shard.linear ||
-               (r->slot != SLOT_NONE && !is_slot(e, r->slot))) {
-        fake_engine_wrong(e, r, "invalid slot");
-    } else if (r->slot != SLOT_NONE &&
-               !copies_after(p, source->slot, r->slot, e->per_slot)) {
-        fake_engine_wrong(e, r, "twin without a state");
-    } else if (!r->sampling && !fake_engine_gives_hidden(e)) {
-        fake_engine_wrong(e, r, "row to sample has no sampling parameters");
     }
 }
 
@@ -360,12 +308,12 @@ static void check_shape(struct fake_engine *e, const struct plan *p,
     } else if (r->block > p->n_blocks || r->n_blocks > p->n_blocks - r->block) {
         fake_engine_wrong(e, r, "block table out of range");
     } else if (fake_row_is_twin(r)) {
-        check_twin(e, p, r);
+        fake_twin_check(e, p, r);
     } else if (e->shard.attention &&
                (uint64_t)r->n_blocks * d->block_tokens < end) {
         fake_engine_wrong(e, r, "block table does not cover the row");
     } else if ((r->slot == SLOT_NONE) == e->shard.linear ||
-               (r->slot != SLOT_NONE && !is_slot(e, r->slot))) {
+               (r->slot != SLOT_NONE && !fake_is_slot(e, r->slot))) {
         fake_engine_wrong(e, r, "invalid slot");
     } else if (r->position == 0 && e->shard.linear && !zeroes(p, r->slot)) {
         fake_engine_wrong(e, r, "slot was not zeroed");
@@ -440,6 +388,7 @@ static void begin_row(struct fake_engine *e, const struct plan *p,
         (t->refused && !fake_engine_takes_hidden(e))) {
         *t = (struct tracked){.sequence = r->sequence,
                               .request = t->request,
+                              .redone = true,
                               .again = true,
                               .anew = true,
                               .next = r->position,
@@ -456,21 +405,6 @@ static void begin_row(struct fake_engine *e, const struct plan *p,
     t->tainted = t->tainted || h.tainted || t->refused;
 }
 
-static void begin_twin(struct fake_engine *e, const struct plan *p,
-                       const struct plan_row *r, struct tracked *t)
-{
-    const struct plan_row *source = &p->rows[r->source];
-    uint32_t end = source->position + source->n_tokens;
-
-    *t = (struct tracked){.sequence = r->sequence,
-                          .request = t->request,
-                          .next = end,
-                          .restored = end,
-                          .tainted =
-                              fake_engine_track(e, source->sequence)->tainted};
-    e->sim->counts.cells.deeds[DEED_TWIN]++;
-}
-
 static void check_row(struct fake_engine *e, const struct plan *p, uint32_t i,
                       struct flown *f)
 {
@@ -484,7 +418,7 @@ static void check_row(struct fake_engine *e, const struct plan *p, uint32_t i,
     }
     find_request(e, r, t);
     if (fake_row_is_twin(r)) {
-        begin_twin(e, p, r, t);
+        fake_twin_begin(e, p, r, t);
     } else {
         begin_row(e, p, r, t);
         if (r->position != t->next && !t->tainted) {
@@ -509,8 +443,8 @@ static bool is_copy(struct fake_engine *e, const struct plan_copy *c)
 {
     bool apart = c->from + c->n <= c->to || c->to + c->n <= c->from;
 
-    if (c->n == 0 || !in_memory(e, c->from, c->n) ||
-        !in_memory(e, c->to, c->n) || !apart) {
+    if (c->n == 0 || !fake_in_memory(e, c->from, c->n) ||
+        !fake_in_memory(e, c->to, c->n) || !apart) {
         fake_engine_wrong(e, NULL, "copy out of range, or onto itself");
         return false;
     }
@@ -522,7 +456,7 @@ static void check_poison(struct fake_engine *e, const struct plan *p)
     for (uint32_t i = 0; i < p->n_poison && !e->sim->failed; i++) {
         const struct plan_copy *c = &p->poison[i];
 
-        if (c->n == 0 || !in_memory(e, c->from, c->n)) {
+        if (c->n == 0 || !fake_in_memory(e, c->from, c->n)) {
             fake_engine_wrong(e, NULL, "poison out of range");
             return;
         }
@@ -559,12 +493,12 @@ static void check_zeroes(struct fake_engine *e, const struct plan *p)
     for (uint32_t i = 0; i < p->n_zero && !e->sim->failed; i++) {
         uint32_t slot = p->zero_slots[i];
 
-        for (uint32_t k = 0; k < e->per_slot && is_slot(e, slot); k++) {
+        for (uint32_t k = 0; k < e->per_slot && fake_is_slot(e, slot); k++) {
             if (is_in_flight(e, slot + k)) {
                 fake_engine_wrong(e, NULL, "slot to zero is in flight");
             }
         }
-        if (!is_slot(e, slot)) {
+        if (!fake_is_slot(e, slot)) {
             fake_engine_wrong(e, NULL, "slot to zero is out of range");
         }
     }
@@ -701,6 +635,7 @@ void fake_engine_check(struct fake_engine *e, const struct plan *p,
         check_row(e, p, i, f);
     }
     check_after(e, p);
+    fake_twins_check(e, p);
     for (uint32_t i = 0; i < p->n_rows && !e->sim->failed; i++) {
         name_table(e, p, &p->rows[i], f, first + i + 1);
     }

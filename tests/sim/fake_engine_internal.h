@@ -58,6 +58,9 @@ struct tracked {
     uint32_t restored; /* positions that it did not compute itself */
     uint32_t n, n_prompt; /* number of ids that were run, */
     uint64_t ids;         /* and a digest of ids and positions */
+    uint64_t source;      /* of a twin: the sequence with the prompt, */
+    uint32_t n_source;    /* and its positions; 0: it is no twin */
+    bool redone;          /* computed again at some time */
     bool mixed;           /* a prompt row followed a generated one */
     bool refused;         /* a plan with it was: it is computed again */
     bool tainted;         /* named by a failed plan: contents are undefined */
@@ -128,6 +131,18 @@ static inline bool fake_row_is_twin(const struct plan_row *r)
     return r->n_tokens == 0;
 }
 
+static inline bool fake_in_memory(const struct fake_engine *e, uint32_t first,
+                                  uint32_t n)
+{
+    return first < e->pool->n_pages && n <= e->pool->n_pages - first;
+}
+
+static inline bool fake_is_slot(const struct fake_engine *e, uint32_t slot)
+{
+    return e->per_slot && slot % e->per_slot == 0 &&
+           fake_in_memory(e, slot, e->per_slot);
+}
+
 /* Returns the kind of a row as the model's arithmetic sees it. */
 static inline enum row_kind fake_engine_kind(const struct fake_engine *e,
                                              uint32_t kind)
@@ -162,6 +177,22 @@ void fake_engine_run(struct fake_engine *e, const struct plan *p, bool alone,
 /* Returns whether the damage of a request shows at this stage. */
 bool fake_engine_shows(const struct fake_engine *e,
                        const struct sim_request *request);
+
+/* ---- fake_engine_twins.c ---- */
+
+/* Checks a row that samples from the logits of an earlier one. */
+void fake_twin_check(struct fake_engine *e, const struct plan *p,
+                     const struct plan_row *r);
+/* Begins the sequence of such a row. */
+void fake_twin_begin(struct fake_engine *e, const struct plan *p,
+                     const struct plan_row *r, struct tracked *t);
+/* Returns whether entry k of a twin's table is that of its source, which holds
+ * it. */
+bool fake_twin_shares(const struct plan *p, const struct plan_row *r,
+                      uint32_t k);
+/* Checks that sequences which began as twins have the full blocks of their
+ * prompt in common with their source, as long as neither was computed again. */
+void fake_twins_check(struct fake_engine *e, const struct plan *p);
 
 /* ---- fake_memory.c: contents ---- */
 

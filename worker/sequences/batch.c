@@ -239,6 +239,12 @@ static void fill_twin(const struct batcher_limits *l, struct plan *p,
         p->after[p->n_after++] = (struct plan_copy){
             .from = source->slot, .to = row->slot, .n = l->pages_per_slot};
     }
+    if (PLANT(TWIN_COPIES) && last > 0 && row->n_blocks > last - 1) {
+        p->after[p->n_after++] =
+            (struct plan_copy){.from = p->blocks[source->block + last - 1],
+                               .to = p->blocks[row->block + last - 1],
+                               .n = 1};
+    }
     if (row->n_blocks > last) {
         p->after[p->n_after++] =
             (struct plan_copy){.from = p->blocks[source->block + last],

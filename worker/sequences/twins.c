@@ -90,7 +90,9 @@ static void share_prompt(struct batcher *b, const struct sequence *leader,
     if (PLANT(TWIN_SHARES_LAST) && n < leader->n_blocks) {
         n++;
     }
-
+    if (PLANT(TWIN_COPIES) && n > 0) {
+        n--;
+    }
     for (f->n_blocks = 0; b->limits.has_blocks && f->n_blocks < n;
          f->n_blocks++) {
         uint32_t block =

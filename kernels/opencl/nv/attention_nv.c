@@ -7,6 +7,7 @@
 #include "kernels/opencl/host/launch.h"
 #include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/nv/matmul_nv.h"
+#include "kernels/opencl/pool.h"
 
 #define SPLIT  128u /* SPLIT, SPLITS, CHUNK: as in the decode .cl */
 #define SPLITS 32u
@@ -23,15 +24,22 @@
 #define FEW_GROUPS 264u
 
 struct opencl_attention_nv {
-    struct opencl_kernel *decode, *prefill;
-    struct opencl_kernel *few;    /* the bits of prefill; may be NULL */
-    struct opencl_tensor part;    /* [ALL * SPLITS * nh, hd + 2] f32 */
-    struct opencl_tensor tickets; /* [max_tokens, nh] u32, 0 between steps */
+    struct opencl_kernel *decode, *prefill; /* of plain layers, or NULL */
+    struct opencl_kernel *few;       /* the bits of prefill; may be NULL */
+    struct opencl_kernel *quantised; /* decode of quantised layers, or NULL */
+    struct opencl_tensor part;       /* [ALL * SPLITS * nh, hd + 2] f32 */
+    struct opencl_tensor tickets;    /* [max_tokens, nh] u32, 0 between steps */
     bool zeroed;
 };
 
 static const struct opencl_variant decode = {
-    .file = "nv_attention_decode", .kernel = "attention_decode", .wg = 128};
+    .file = "nv_attention_split+nv_attention_decode",
+    .kernel = "attention_decode",
+    .wg = 128};
+static const struct opencl_variant quantised = {
+    .file = "nv_attention_split+nv_attention_quantised",
+    .kernel = "attention_quantised",
+    .wg = 128};
 static const struct opencl_variant prefill = {.file = "nv_attention_prefill",
                                               .kernel = "attention_prefill",
                                               .wg = WG,
@@ -41,7 +49,7 @@ static const struct opencl_variant few = {.file = "nv_attention_few",
                                           .wg = WG,
                                           .tile_rows = FEW_ROWS};
 
-/* The conditions are those of the two .cl files ("Defines", "Needs"). */
+/* The conditions are those of the .cl files ("Defines", "Needs"). */
 static bool fits_model(const struct opencl *c)
 {
     const struct model_shape *s = &c->w->shape;
@@ -49,6 +57,13 @@ static bool fits_model(const struct opencl *c)
     return !c->portable && c->device.nvidia >= 80 &&
            c->kv_dtype == DTYPE_BF16 && s->n_heads / s->n_kv_heads <= 32 &&
            (s->head_dim == 64 || s->head_dim == 128 || s->head_dim == 256);
+}
+
+static bool fits_quantised(const struct opencl *c)
+{
+    return fits_model(c) && c->block_tokens % 16 == 0 &&
+           (c->kv.scheme == KV_AFFINE ? c->kv.group >= 64
+                                      : c->w->shape.head_dim == 256);
 }
 
 static void request_scratch(struct opencl *c, struct opencl_attention_nv *nv)
@@ -62,6 +77,20 @@ static void request_scratch(struct opencl *c, struct opencl_attention_nv *nv)
                    s->n_heads, sizeof(uint32_t));
 }
 
+/* A refusal is no error: the portable kernels compute the same operator. */
+static bool choose(struct opencl *c, struct opencl_kernel **out,
+                   const struct opencl_variant *v, const char *defines)
+{
+    struct error why;
+
+    if (opencl_choose(c, out, v, 1, NULL, defines, &why) == ST_OK) {
+        return true;
+    }
+    log_warn("kernel-refused", "kernel=%s text=\"%s\"", v->kernel, why.text);
+    *out = NULL;
+    return false;
+}
+
 /* Chooses the kernel for few prompt tokens, if the device can run it. */
 static void choose_few(struct opencl *c, struct opencl_attention_nv *nv,
                        const char *defines)
@@ -70,7 +99,6 @@ static void choose_few(struct opencl *c, struct opencl_attention_nv *nv,
     const uint32_t beside = 2 * FEW_ROWS * s->head_dim + FEW_BESIDE;
     const uint32_t depth = (matmul_nv_local(c->device.nvidia) - beside) /
                            (256 * s->head_dim); /* 64 keys and values, bf16 */
-    struct error why;
     char all[128];
 
     if (s->head_dim < 128 || s->n_heads / s->n_kv_heads > FEW_ROWS ||
@@ -79,20 +107,25 @@ static void choose_few(struct opencl *c, struct opencl_attention_nv *nv,
     }
     (void)snprintf(all, sizeof all, "%s -DDEPTH=%u", defines,
                    depth < FEW_DEPTH ? depth : FEW_DEPTH);
-    if (opencl_choose(c, &nv->few, &few, 1, NULL, all, &why) != ST_OK) {
-        log_warn("kernel-refused", "kernel=nv_attention_few text=\"%s\"",
-                 why.text);
-        nv->few = NULL;
+    choose(c, &nv->few, &few, all);
+}
+
+static void choose_plain(struct opencl *c, struct opencl_attention_nv *nv,
+                         const char *defines)
+{
+    if (choose(c, &nv->decode, &decode, defines) &&
+        choose(c, &nv->prefill, &prefill, defines)) {
+        choose_few(c, nv, defines);
+    } else {
+        nv->decode = NULL;
     }
 }
 
 enum status opencl_attention_nv_setup(struct opencl *c,
                                       struct opencl_attention_nv **out,
-                                      const char *defines, struct error *e)
+                                      const char *plain, const char *of_kv,
+                                      struct error *e)
 {
-    struct error why = {0};
-    enum status st;
-
     *out = NULL;
     if (!fits_model(c)) {
         return ST_OK;
@@ -102,18 +135,16 @@ enum status opencl_attention_nv_setup(struct opencl *c,
         return error_set(e, ST_RESOURCE_EXHAUSTED,
                          "not enough memory for kernels");
     }
-    st = opencl_choose(c, &(*out)->decode, &decode, 1, NULL, defines, &why);
-    if (st == ST_OK) {
-        st = opencl_choose(c, &(*out)->prefill, &prefill, 1, NULL, defines,
-                           &why);
+    if (plain) {
+        choose_plain(c, *out, plain);
     }
-    if (st != ST_OK) {
-        /* Not an error: the portable kernels compute the same operator. */
-        log_warn("kernel-refused", "kernel=nv_attention text=\"%s\"", why.text);
+    if (of_kv && fits_quantised(c)) {
+        choose(c, &(*out)->quantised, &quantised, of_kv);
+    }
+    if (!(*out)->decode && !(*out)->quantised) {
         opencl_attention_nv_free(out);
         return ST_OK;
     }
-    choose_few(c, *out, defines);
     request_scratch(c, *out);
     return ST_OK;
 }
@@ -124,8 +155,9 @@ void opencl_attention_nv_free(struct opencl_attention_nv **nv)
     *nv = NULL;
 }
 
-/* The tensors of a launch. */
+/* The layer and the tensors of a launch. */
 struct io {
+    uint32_t layer;
     const struct opencl_tensor *y, *query, *in, *kv;
 };
 
@@ -147,21 +179,8 @@ static struct opencl_call call_of(struct opencl *c,
     return a;
 }
 
-/* Returns the least bytes of keys and values that rows [first, end) read. */
-static uint64_t context_bytes(const struct opencl *c, uint32_t first,
-                              uint32_t end)
-{
-    const struct model_shape *s = &c->w->shape;
-    uint64_t n = 0;
-
-    for (uint32_t i = first; i < end; i++) {
-        n += c->step.rows[i].position + c->step.rows[i].n_tokens;
-    }
-    return n * 2 * s->n_kv_heads * s->head_dim * dtype_bytes(c->kv_dtype);
-}
-
 static void run_decode(struct opencl *c, const struct opencl_attention_nv *nv,
-                       const struct io *io)
+                       struct opencl_kernel *kernel, const struct io *io)
 {
     const struct model_shape *s = &c->w->shape;
     const uint32_t n = c->step.n_gen;
@@ -172,7 +191,7 @@ static void run_decode(struct opencl *c, const struct opencl_attention_nv *nv,
     const uint32_t at_once = splits > 0 ? ALL * SPLITS / splits : 0;
 
     for (uint32_t first = 0; first < n; first += at_once) {
-        struct opencl_call a = call_of(c, nv, nv->decode, io);
+        struct opencl_call a = call_of(c, nv, kernel, io);
         const uint32_t left = n - first < at_once ? n - first : at_once;
         const size_t local[3] = {decode.wg, 1, 1};
         const size_t global[3] = {splits * local[0],
@@ -181,8 +200,10 @@ static void run_decode(struct opencl *c, const struct opencl_attention_nv *nv,
         opencl_arg_u32(&a, first);
         opencl_arg_u32(&a, left);
         opencl_arg_u32(&a, splits);
-        opencl_launch(&a, 3, global, local,
-                      context_bytes(c, 0, c->step.n_gen_rows) * left / n);
+        opencl_launch(
+            &a, 3, global, local,
+            opencl_context_bytes(c, io->layer, 0, c->step.n_gen_rows) * left /
+                n);
     }
 }
 
@@ -221,25 +242,42 @@ static void run_prefill(struct opencl *c, const struct opencl_attention_nv *nv,
     opencl_arg_u32(&a, c->step.n_gen);
     opencl_arg_u32(&a, n);
     opencl_arg_u32(&a, 1);
-    opencl_launch(&a, 2, global, local,
-                  context_bytes(c, c->step.n_gen_rows, c->step.n_rows));
+    opencl_launch(
+        &a, 2, global, local,
+        opencl_context_bytes(c, io->layer, c->step.n_gen_rows, c->step.n_rows));
 }
 
-void opencl_attention_nv(struct opencl *c, struct opencl_attention_nv *nv,
-                         const struct opencl_layer *l,
-                         const struct opencl_tensor *y,
-                         const struct opencl_tensor *query,
-                         const struct opencl_tensor *in)
+/* Once is enough: the kernels leave their tickets at 0. */
+static void zero_tickets(struct opencl *c, struct opencl_attention_nv *nv)
 {
-    const struct io io = {y, query, in, &l->kv};
-
-    /* Once is enough: the kernels leave their tickets at 0. */
     if (!nv->zeroed) {
         opencl_zero(c, &nv->tickets, 0,
                     (size_t)nv->tickets.rows * nv->tickets.cols *
                         nv->tickets.item);
         nv->zeroed = true;
     }
-    run_decode(c, nv, &io);
-    run_prefill(c, nv, &io);
+}
+
+bool opencl_attention_nv(struct opencl *c, struct opencl_attention_nv *nv,
+                         uint32_t layer, const struct opencl_tensor *y,
+                         const struct opencl_tensor *query,
+                         const struct opencl_tensor *in, bool generated)
+{
+    const struct io io = {layer, y, query, in, &c->layers[layer].kv};
+    struct opencl_kernel *k;
+
+    if (nv == NULL) {
+        return false;
+    }
+    k = opencl_is_quantised(c, layer) ? nv->quantised : nv->decode;
+    if (k == NULL || (!generated && k == nv->quantised)) {
+        return false;
+    }
+    zero_tickets(c, nv);
+    if (generated) {
+        run_decode(c, nv, k, &io);
+    } else {
+        run_prefill(c, nv, &io);
+    }
+    return true;
 }

@@ -1,54 +1,32 @@
-/* nv_attention_decode.cl - attention of generated tokens over the paged cache,
- * split over the context.
+/* nv_attention_decode.cl - attention of generated tokens over the paged cache of
+ * bf16, split over the context (nv_attention_split.cl).
  *
  *     s_j = query . k_j / sqrt(HD)           j = 0 .. p, p the token's position
  *     y   = sum_j softmax(s)_j v_j * sigmoid(gate)           the gate if GATED
  *
- *   y        [T, NH, HD]        operand dtype
- *   part     [n_tokens, NH, n_splits, HD] f32, then [.., n_splits, 2]: results
- *            of a split: sum of w v, max of s, sum of w; scratch
- *   tickets  [n_tokens, NKV, CHUNKS] u32; 0 before and after
+ *   y, part, tickets, in, n_splits: nv_attention_split.cl
  *   query    [T, NH, HD]        f32: normed and rotated
- *   in       [T, IN_LD]         f32; only the gates are read
  *   kv       of the layer: block b is [2][NKV, BLOCK_TOKENS, HD] bf16 at
  *            b * page
- *   n_splits at least min(SPLITS, (longest context + SPLIT - 1) / SPLIT)
  *
- * The context of a token at p is cut at multiples of L, the least power of two
- * times SPLIT with L * SPLITS > p.  A work-group handles one part for up to 8
- * query heads of a kv head, STEP positions at a time; its WARPS warps take
- * turns of 16 positions.
+ * A work-group takes STEP positions at a time.  The tensor cores compute both
+ * products with the heads as columns: s = K query^T, y^T = V^T w^T.  Keys and
+ * values are loaded from memory straight into the registers of the fragments,
+ * 16 bytes a load.  That is possible because the order of HD in the first
+ * product is free, if query has the same order, and so is the order of the rows
+ * of a fragment of V.
  *
- * The tensor cores compute both products with the heads as columns: s = K
- * query^T, y^T = V^T w^T.  Keys and values are loaded from memory straight into
- * the registers of the fragments, 16 bytes a load.  That is possible because
- * the order of HD in the first product is free, if query has the same order,
- * and so is the order of the rows of a fragment of V.  The last work-group of a
- * token to arrive adds up the parts, in order.
- *
- * Launch    WG = 128; groups (n_splits, NKV * CHUNKS, n_tokens),
- *           CHUNKS = (NH / NKV + 7) / 8
+ * Launch    nv_attention_split.cl
  * Defines   HD 64, 128 or 256; STEP a multiple of 64, at most 256; SPLIT a
  *           multiple of STEP
  * Needs     sm_80; KV_DTYPE 1; kv 16-byte aligned
- * Numerics  query and w are rounded to bf16, sums are f32.  Splits and turns
- *           begin at absolute positions, so a token's bits depend on its own
- *           sequence only.  Positions past p are never used: where a turn
+ * Numerics  query and w are rounded to bf16, sums are f32.  Turns begin at
+ *           absolute positions.  Positions past p are never used: where a turn
  *           reaches past p, position p is read instead, with weight 0. */
-#define GROUP      (NH / NKV)
-#define CHUNKS     ((GROUP + 7) / 8)
-#define GROUP_MOST (GROUP < 8 ? GROUP : 8)
-#ifndef SPLIT
-#define SPLIT 128
-#endif
-#define SPLITS 32
 #ifndef STEP
 #define STEP 64
 #endif
-#define WARPS  4
-#define LANES  (32 * WARPS)
 #define TURNS  (STEP / (16 * WARPS)) /* turns of a warp, in a step */
-#define IN_LD  ((GATED ? 2 : 1) * NH * HD + 2 * NKV * HD)
 #define PLANE  (NKV * BLOCK_TOKENS * HD) /* k or v of a block */
 #define PIECE  (HD < 128 ? HD : 128)     /* dimensions loaded at a time */
 #define PIECES (HD / PIECE)
@@ -269,106 +247,6 @@ INLINE void values(float *acc, uint (*w)[2], uint4 (*ahead)[PIECE / 16],
     }
 }
 
-/* Returns the gate of a token's head and dimension. */
-INLINE float gate_of(__global const float *in, const uint head, const uint d)
-{
-#if GATED
-    return sigmoid_of(in[head * 2 * HD + HD + d]);
-#else
-    return 1.0f;
-#endif
-}
-
-/* Adds up the parts of a token for `heads` heads from `head`: y [heads, HD].
- * part [heads, n_splits, HD] and ml [heads, n_splits, 2] belong to these heads;
- * weight: 8 * SPLITS floats of local memory. */
-INLINE void combine(__global operand_t *y, __global const float *in,
-                    __global const float *part, __global const float *ml,
-                    __local float *weight, const uint head, const uint heads,
-                    const uint splits, const uint n_splits)
-{
-    const uint lane = get_local_id(0) % 32;
-
-    for (uint h = get_local_id(0) / 32; h < heads; h += WARPS) {
-        __global const float *from = ml + (h * n_splits + lane) * 2;
-        const float m = lane < splits ? from[0] : -INFINITY;
-        const float sum = lane < splits ? from[1] : 0.0f;
-        float top = m, w, total;
-
-        for (uint i = 16; i > 0; i /= 2) {
-            top = fmax(top, shfl_xor(top, i));
-        }
-        w = exp2_fast(m - top);
-        total = w * sum;
-        for (uint i = 16; i > 0; i /= 2) {
-            total += shfl_xor(total, i);
-        }
-        weight[h * SPLITS + lane] = w / total;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint i = get_local_id(0); i < heads * (HD / 4); i += LANES) {
-        const uint h = i / (HD / 4), d = i % (HD / 4) * 4;
-        __global const float *from = part + (ulong)h * n_splits * HD + d;
-        float4 acc = 0.0f;
-
-#pragma unroll 8
-        for (uint s = 0; s < splits; s++) {
-            acc += weight[h * SPLITS + s] *
-                   *(__global const float4 *)(from + s * HD);
-        }
-        y += h * HD + d;
-        y[0] = operand_of(acc.s0 * gate_of(in, head + h, d));
-        y[1] = operand_of(acc.s1 * gate_of(in, head + h, d + 1));
-        y[2] = operand_of(acc.s2 * gate_of(in, head + h, d + 2));
-        y[3] = operand_of(acc.s3 * gate_of(in, head + h, d + 3));
-        y -= h * HD + d;
-    }
-}
-
-/* Sums that the warps exchange.  A head's row is one longer than HD, to avoid
- * bank conflicts. */
-#define SUM_LD (HD + 1)
-#define SUMS   (WARPS * GROUP_MOST * SUM_LD)
-
-INLINE void leave(__local float *sums, __local float *tops, const float *acc,
-                  const float *m, const float *sum, const uint heads,
-                  const uint warp, const uint lane)
-{
-    const uint g = lane / 4, c = lane % 4;
-
-#pragma unroll
-    for (uint h = 0; h < 2; h++) {
-        const uint head = 2 * c + h;
-
-        if (g == 0) {
-            tops[(warp * 8 + head) * 2] = m[h];
-            tops[(warp * 8 + head) * 2 + 1] = sum[h];
-        }
-        if (head < heads) {
-            __local float *to = sums + (warp * GROUP_MOST + head) * SUM_LD;
-
-#pragma unroll
-            for (uint i = 0; i < HD / 16; i++) {
-                const uint d = i / 4 * 64 + g * 8 + i % 4 * 2;
-
-                to[d] = acc[i * 4 + h];
-                to[d + 1] = acc[i * 4 + h + 2];
-            }
-        }
-    }
-}
-
-/* Returns L of a token at p. */
-INLINE uint length_at(const uint p)
-{
-    uint length = SPLIT;
-
-    while (length * SPLITS <= p) {
-        length *= 2;
-    }
-    return length;
-}
-
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 attention_decode(__global operand_t *y, const ulong y_at, __global float *part,
                  const ulong part_at, __global uint *tickets,
@@ -383,34 +261,27 @@ attention_decode(__global operand_t *y, const ulong y_at, __global float *part,
     __local float sums[SUMS], tops[WARPS * 8 * 2], weight[8 * SPLITS];
     __local uint turn;
     const uint lane = get_local_id(0), warp = lane / 32;
-    const uint split = get_group_id(0), index = get_group_id(2);
-    const uint kv_head = get_group_id(1) / CHUNKS;
-    const uint chunk = get_group_id(1) % CHUNKS;
-    const uint token = first_token + index;
+    const uint token = first_token + get_group_id(2);
     const uint p = (uint)TOKEN(meta, token)[TOKEN_POSITION];
-    const uint head = kv_head * GROUP + chunk * 8;
-    const uint heads = min((uint)GROUP - chunk * 8, 8u);
-    const uint length = length_at(p), splits = p / length + 1;
+    const uint length = length_at(p);
+    const struct result r =
+        result_of(y + y_at, part + part_at, tickets + tickets_at, in + in_at,
+                  first_token, n_tokens, n_splits, p);
 
-    if (split >= splits) {
+    if (r.split >= r.splits) {
         return;
     }
 
-    const uint begin = split * length, end = min(p + 1, begin + length);
+    const uint begin = r.split * length, end = min(p + 1, begin + length);
     const struct table table = {
         meta + META_BLOCKS +
             ROW(meta, TOKEN(meta, token)[TOKEN_ROW])[ROW_BLOCKS],
         page};
     __global const ushort *keys =
-        kv + kv_at + (ulong)kv_head * BLOCK_TOKENS * HD;
-    const ulong at = (ulong)index * NH + head;
-    __global float *sum_out = part + part_at + (at * n_splits + split) * HD;
-    __global float *ml = part + part_at + (ulong)n_tokens * NH * n_splits * HD +
-                         at * n_splits * 2;
+        kv + kv_at + (ulong)(r.head / GROUP) * BLOCK_TOKENS * HD;
 
-    y += y_at + ((ulong)token * NH + head) * HD;
-    in += in_at + (ulong)token * IN_LD;
-    load_query(q, query + query_at + ((ulong)token * NH + head) * HD, heads);
+    load_query(q, query + query_at + ((ulong)token * NH + r.head) * HD,
+               r.heads);
     barrier(CLK_LOCAL_MEM_FENCE);
     {
         float acc[HD / 4], m[2] = {-INFINITY, -INFINITY};
@@ -435,49 +306,7 @@ attention_decode(__global operand_t *y, const ulong y_at, __global float *part,
             values(acc, w, ahead, row, keys + PLANE, table, from, last, warp,
                    lane % 32);
         }
-        leave(sums, tops, acc, m, sum, heads, warp, lane % 32);
+        leave(sums, tops, acc, m, sum, r.heads, warp, lane % 32);
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
-
-    for (uint i = lane; i < heads * HD; i += LANES) {
-        const uint h = i / HD, d = i % HD;
-        float top = -INFINITY, acc = 0.0f, total = 0.0f;
-
-        for (uint w = 0; w < WARPS; w++) {
-            top = fmax(top, tops[(w * 8 + h) * 2]);
-        }
-        for (uint w = 0; w < WARPS; w++) {
-            const float f = exp2_fast(tops[(w * 8 + h) * 2] - top);
-
-            acc = fma(f, sums[(w * GROUP_MOST + h) * SUM_LD + d], acc);
-            total = fma(f, tops[(w * 8 + h) * 2 + 1], total);
-        }
-        if (splits == 1) {
-            y[i] = operand_of(acc / total * gate_of(in, head + h, d));
-        } else {
-            sum_out[(ulong)h * n_splits * HD + d] = acc;
-            if (d == 0) {
-                ml[(h * n_splits + split) * 2] = top;
-                ml[(h * n_splits + split) * 2 + 1] = total;
-            }
-        }
-    }
-    if (splits == 1) {
-        return;
-    }
-
-    barrier(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);
-    if (lane == 0) {
-        tickets += tickets_at + (ulong)index * NKV * CHUNKS + get_group_id(1);
-        turn = ticket_take(tickets);
-        if (turn + 1 == splits) {
-            *tickets = 0;
-        }
-    }
-    barrier(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);
-    if (turn + 1 == splits) {
-        fence_device();
-        combine(y, in, sum_out - (ulong)split * HD, ml, weight, head, heads,
-                splits, n_splits);
-    }
+    finish(&r, sums, tops, weight, &turn);
 }

@@ -76,38 +76,6 @@ static void prepare_head(__local float *head, __local float *part,
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-static void query_write(__global float *query, __local float *head)
-{
-#if KV_SCHEME == 2
-    rotate(head, signs_k);
-#endif
-    for (uint d = get_local_id(0); d < HD; d += WG) {
-        query[d] = head[d];
-    }
-}
-
-/* Stores a key, in `head`, and the value `from`. */
-static void store(__global cache_t *kv, place_t key, place_t value,
-                  __local float *head, __global const float *from,
-                  __local float *part, __local float *book)
-{
-    const uint lane = get_local_id(0);
-
-#if KV_SCHEME == 0
-    for (uint d = lane; d < HD; d += WG) {
-        kv[key.codes + d] = kv_of(head[d]);
-        kv[value.codes + d] = kv_of(from[d]);
-    }
-#else
-    book_load(book);
-    key_put(kv, key, head, book, part);
-    for (uint d = lane; d < HD; d += WG) {
-        head[d] = from[d];
-    }
-    value_put(kv, value, head, book, part);
-#endif
-}
-
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention_prepare(__global float *query, ulong query_at, __global cache_t *kv,
                   ulong kv_at, uint page, __global const float *in,
@@ -117,7 +85,7 @@ attention_prepare(__global float *query, ulong query_at, __global cache_t *kv,
                   __global const int *meta, uint n_tokens)
 {
     __local float head[HD], part[2 * WG], book[2 * BOOK];
-    const uint h = get_group_id(0);
+    const uint lane = get_local_id(0), h = get_group_id(0);
     const uint t = get_group_id(1), kh = h - NH; /* index among key heads */
     const bool is_query = h < NH;
     const uint p = TOKEN(meta, t)[TOKEN_POSITION];
@@ -130,12 +98,26 @@ attention_prepare(__global float *query, ulong query_at, __global cache_t *kv,
                  is_query ? q_norm : k_norm,
                  is_query ? q_norm_at : k_norm_at,
                  rope + rope_at + (ulong)p * R);
-    if (is_query) {
-        query_write(query + query_at + ((ulong)t * NH + h) * HD, head);
-    } else {
-        store(kv, key_place(table, page, p, kh), value_place(table, page, p, kh),
-              head, from + V_AT + kh * HD, part, book);
+#if KV_SCHEME == 0
+    for (uint d = lane; d < HD && !is_query; d += WG) {
+        kv[key_place(table, page, p, kh).codes + d] = kv_of(head[d]);
+        kv[value_place(table, page, p, kh).codes + d] =
+            kv_of(from[V_AT + kh * HD + d]);
     }
+#else
+    /* Queries take part for the barriers, and to be rotated. */
+    book_load(book);
+    key_put(kv, key_place(table, page, p, kh), !is_query, head, part, book);
+#endif
+    for (uint d = lane; d < HD && is_query; d += WG) {
+        query[query_at + ((ulong)t * NH + h) * HD + d] = head[d];
+    }
+#if KV_SCHEME != 0
+    for (uint d = lane; d < HD; d += WG) {
+        head[d] = is_query ? 0.0f : from[V_AT + kh * HD + d];
+    }
+    value_put(kv, value_place(table, page, p, kh), !is_query, head, part, book);
+#endif
 }
 
 /* ---- one turn ---- */

@@ -27,6 +27,10 @@
 
 #define BOOK 16
 
+/* For functions with barriers that other functions call: PoCL inlines them too
+ * late. */
+#define TOGETHER static inline __attribute__((always_inline))
+
 /* Places of a vector, from the begin of the layer's cache. */
 typedef struct {
     ulong codes;  /* plain: the values */
@@ -126,15 +130,6 @@ static void codes_put8(__global uchar *codes, uint i, const uint *q, uint bits,
     for (uint j = 0; j < 8; j++) {
         all |= (ulong)q[j] << j * bits;
     }
-    if (bits % 4 == 0 && HD % 8 == 0) {
-        __global uint *to = (__global uint *)(codes + i * bits);
-
-        to[0] = (uint)all;
-        if (bits == 8) {
-            to[1] = (uint)(all >> 32);
-        }
-        return;
-    }
     for (uint at = i * bits; at < end; at++) {
         codes[at] = (uchar)all;
         all >>= 8;
@@ -206,9 +201,10 @@ static float2 affine_fit(float low, float high, uint bits)
     return (float2)(kv_rounded(s), kv_rounded(b));
 }
 
-/* Writes x [HD] by all work-items, each 8 values; part [2 WG]. */
-static void vector_put(__global uchar *kv, place_t at, __local const float *x,
-                       __local float *part, uint bits, uint code_bytes)
+/* Writes x [HD], if `on`, by all work-items, each 8 values; part [2 WG]. */
+TOGETHER void vector_put(__global uchar *kv, place_t at, bool on,
+                       __local float *x, __local float *part, uint bits,
+                       uint code_bytes)
 {
     const uint lane = get_local_id(0), of_group = KV_GROUP / 8;
     const uint first = lane / of_group * of_group;
@@ -225,7 +221,7 @@ static void vector_put(__global uchar *kv, place_t at, __local const float *x,
         part[WG + lane] = high + finite;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (lane < HD / 8) {
+    if (lane < HD / 8 && on) {
         __global kv_t *pair =
             (__global kv_t *)(kv + at.params) + lane / of_group * 2;
         float2 of;
@@ -252,10 +248,10 @@ static void vector_put(__global uchar *kv, place_t at, __local const float *x,
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-#define key_put(kv, at, x, book, part) \
-    vector_put(kv, at, x, part, K_BITS, K_BYTES)
-#define value_put(kv, at, x, book, part) \
-    vector_put(kv, at, x, part, V_BITS, V_BYTES)
+#define key_put(kv, at, on, x, part, book) \
+    vector_put(kv, at, on, x, part, K_BITS, K_BYTES)
+#define value_put(kv, at, on, x, part, book) \
+    vector_put(kv, at, on, x, part, V_BITS, V_BYTES)
 
 #endif
 
@@ -291,7 +287,7 @@ static void book_load(__local float *book)
 }
 
 /* x [n, HD] := H x, each row, by all work-items. */
-static void hadamard(__local float *x, uint n)
+TOGETHER void hadamard(__local float *x, uint n)
 {
     for (uint stride = 1; stride < HD; stride *= 2) {
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -307,7 +303,7 @@ static void hadamard(__local float *x, uint n)
 }
 
 /* x [HD] := H D x / sqrt(HD). */
-static void rotate(__local float *x, __constant uint *signs)
+TOGETHER void rotate(__local float *x, __constant uint *signs)
 {
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint d = get_local_id(0); d < HD; d += WG) {
@@ -363,22 +359,22 @@ static float length_of(__local const float *x)
     return isfinite(sum) ? sqrt(sum) : NAN;
 }
 
-/* Writes x [HD] by all work-items; changes x. */
-static void vector_put(__global uchar *kv, place_t at, __local float *x,
-                       __constant uint *signs, __local const float *book,
-                       uint bits, uint code_bytes)
+/* Rotates x [HD] by all work-items, and writes it, if `on`. */
+TOGETHER void vector_put(__global uchar *kv, place_t at, bool on,
+                       __local float *x, __constant uint *signs,
+                       __local const float *book, uint bits, uint code_bytes)
 {
     const uint lane = get_local_id(0);
     float norm;
 
     barrier(CLK_LOCAL_MEM_FENCE);
-    norm = length_of(x);
+    norm = on ? length_of(x) : 1.0f;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint d = lane; d < HD; d += WG) {
         x[d] = norm > 0.0f ? x[d] / norm : 0.0f;
     }
     rotate(x, signs);
-    if (lane < (HD + 7) / 8) {
+    if (lane < (HD + 7) / 8 && on) {
         uint q[8];
 
         for (uint i = 0; i < 8; i++) {
@@ -391,16 +387,16 @@ static void vector_put(__global uchar *kv, place_t at, __local float *x,
         }
         codes_put8(kv + at.codes, lane, q, bits, code_bytes);
     }
-    if (lane == 0) {
+    if (lane == 0 && on) {
         *(__global ushort *)(kv + at.params) =
             to_f16(norm > 65504.0f ? 65504.0f : norm);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-#define key_put(kv, at, x, book, part) \
-    vector_put(kv, at, x, signs_k, book, K_BITS, K_BYTES)
-#define value_put(kv, at, x, book, part) \
-    vector_put(kv, at, x, signs_v, (book) + BOOK, V_BITS, V_BYTES)
+#define key_put(kv, at, on, x, part, book) \
+    vector_put(kv, at, on, x, signs_k, book, K_BITS, K_BYTES)
+#define value_put(kv, at, on, x, part, book) \
+    vector_put(kv, at, on, x, signs_v, (book) + BOOK, V_BITS, V_BYTES)
 
 #endif

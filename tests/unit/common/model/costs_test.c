@@ -11,7 +11,6 @@
 
 static struct split_model model;
 static struct error e;
-static const struct kv_format bf16 = {.dtype = DTYPE_BF16};
 static const struct kv_format f32 = {.dtype = DTYPE_F32};
 
 static uint64_t weights_of(uint32_t begin, uint32_t end)
@@ -147,7 +146,7 @@ static void says_which_tensor_is_missing(void **state)
 }
 
 /* Compared with what the CPU backend allocates: no less, and little more. */
-static void bounds_the_scratch_of_the_cpu(void **state)
+static void bounds_the_scratch(double bits)
 {
     struct model_config c = fixture_load_config(TINY_HYBRID);
     struct costs_step step = {.tokens = 512,
@@ -157,12 +156,14 @@ static void bounds_the_scratch_of_the_cpu(void **state)
                               .plans = 2,
                               .block_tokens = 32,
                               .context = c.shape.context};
+    struct kv_request request = {.bits = bits};
+    struct kv_format kv;
 
-    (void)state;
+    assert_int_equal(kv_format_choose(&kv, &c, &request, &e), ST_OK);
     for (uint32_t end = 4; end <= 8; end += 4) {
         struct shard *s = fixture_shard(TINY_HYBRID, 0, end);
         struct kernels_options o = {.device = "cpu",
-                                    .kv = bf16,
+                                    .kv = kv,
                                     .block_tokens = 32,
                                     .max_tokens = step.tokens,
                                     .max_rows = 64,
@@ -184,6 +185,15 @@ static void bounds_the_scratch_of_the_cpu(void **state)
         kernels_free(&k);
         shard_free(&s);
     }
+}
+
+static void bounds_the_scratch_of_the_cpu(void **state)
+{
+    (void)state;
+    bounds_the_scratch(0);
+    bounds_the_scratch(8);
+    bounds_the_scratch(4);
+    bounds_the_scratch(3.5);
 }
 
 /* Two plans of 512 tokens of 64 float32, only at a stage without the head. */

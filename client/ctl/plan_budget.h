@@ -1,0 +1,64 @@
+/* plan_budget.h - The memory that a vLLM-like engine plans for its cache.
+ *
+ *     base   = limit * fraction - model - overhead
+ *     cache  = base - slot * reserved     reserved = 2 * min(rows, 2) - 1
+ *     blocks = cache / block              fewer than 16: it does not start
+ *
+ * The slots of later sequences are taken when they come.  Each time the pool of
+ * slots doubles, the old and the new one exist for a moment, which is what the
+ * reservation is for.  sluice's own budget is common/split/pool_split.h.
+ *
+ * Threading, memory: pure functions. */
+#ifndef CLIENT_CTL_PLAN_BUDGET_H
+#define CLIENT_CTL_PLAN_BUDGET_H
+
+#include <stdint.h>
+
+#include "common/base/status.h"
+
+#define BUDGET_FRACTION   0.9
+#define BUDGET_OVERHEAD   (UINT64_C(800) << 20)
+#define BUDGET_BLOCKS_MIN 16
+
+/* Returns the budget of an engine without pages: 80 % of what the model leaves,
+ * 0 if it leaves nothing. */
+uint64_t budget_unpaged(uint64_t limit, uint64_t model_bytes);
+
+/* One sequence of the greatest length, in whole blocks. */
+struct budget_sequence {
+    uint32_t n_attention, n_linear; /* layers */
+    uint32_t n_tokens, block_tokens;
+    uint64_t token_bytes;  /* of a position and attention layer */
+    uint64_t linear_bytes; /* of all linear layers; unused if padded */
+    uint64_t padded_bytes; /* of one linear layer; 0: not padded */
+};
+
+uint64_t budget_sequence_bytes(const struct budget_sequence *s);
+
+struct budget_paged {
+    uint64_t limit, model_bytes, overhead_bytes;
+    double fraction;
+    uint64_t slot_bytes; /* states of one sequence; 0: none */
+    uint32_t max_rows;
+    uint64_t block_bytes; /* of all layers, at least 1 */
+};
+
+struct budget_result {
+    int64_t base_bytes, cache_bytes;
+    uint32_t reserved_slots;
+    uint64_t n_blocks;
+};
+
+/* Divides the memory.  Returns ST_RESOURCE_EXHAUSTED for fewer than
+ * BUDGET_BLOCKS_MIN blocks, with every figure in the sentence. */
+MUST_CHECK enum status budget_divide(struct budget_result *out,
+                                     const struct budget_paged *b,
+                                     struct error *e);
+
+/* Returns the bytes of a block where states are saved at the ends of blocks:
+ * its KV, a state in each of n_pools pools, and one in the old pool that is
+ * kept while that pool grows. */
+uint64_t budget_saving_block(uint64_t kv_bytes, uint64_t layer_state_bytes,
+                             uint32_t n_pools);
+
+#endif
