@@ -386,9 +386,11 @@ static void begin_row(struct fake_engine *e, const struct plan *p,
     }
     if (r->position < t->next || h.again ||
         (t->refused && !fake_engine_takes_hidden(e))) {
-        bool failed = t->tainted || t->refused || h.again;
+        /* Else it was suspended, and what it had was not on the host.  Replicas
+         * of several stages suspend nothing, and the first stage is not
+         * tainted by a failure at a later one. */
+        bool failed = is_stage(e) || t->tainted || t->refused;
 
-        /* Else it was suspended, and what it had was not on the host. */
         *t = (struct tracked){.sequence = r->sequence,
                               .request = t->request,
                               .redone = true,
