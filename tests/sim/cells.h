@@ -117,6 +117,8 @@ enum deed {
     DEED_SAVED,          /* checkpoint inside a row */
     DEED_FAILED_SAVES,   /* step that failed while it saved some */
     DEED_MOVED_BLOCK,    /* block moved for a slot */
+    DEED_SWAP_OUT,       /* page copied to the host tier */
+    DEED_SWAP_IN,        /* ... and back */
     DEED_HIT,            /* sequence that did not compute all of its prompt */
     DEED_HIT_PARTIAL,    /* ... but more than its last unit */
     DEED_LATE_SIBLING,   /* ... is a later choice of its request */
@@ -133,9 +135,10 @@ enum deed {
     DEED_INDEX_SNAPSHOT, /* ... and received */
     DEED_EVICTED_BLOCK,
     DEED_EVICTED_CHECKPOINT,
-    DEED_GREW,      /* sequence granted less than it may need */
-    DEED_SUSPENDED, /* ticks of workers with suspended sequences */
-    DEED_ASSEMBLED, /* worker is in a complete assembly */
+    DEED_GREW,              /* sequence granted less than it may need */
+    DEED_SUSPENDED,         /* ticks of workers with suspended sequences */
+    DEED_RESUMED_RECOMPUTE, /* suspended sequence computed again */
+    DEED_ASSEMBLED,         /* worker is in a complete assembly */
     DEED_ASSEMBLED_AGAIN,
     DEED_EDGE_REFUSED,    /* stage names another assembly */
     DEED_FORMING_STRUCK,  /* fault during formation of an assembly */

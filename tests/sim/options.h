@@ -120,6 +120,7 @@ struct pool_draw {
         uint32_t per_slot, capped, spare, refuse_of;
         /* From these and the layers: options_set_pool(). */
         uint32_t n_pages, pages_per_slot, slot_cap;
+        uint32_t host_pages; /* of the host tier: options_draw_overcommit() */
     } workers[SIM_WORKERS];
     uint32_t no_reuse, poison;               /* 0 or 1 */
     uint32_t checkpoint_share, tenant_share; /* percent of the pool */
@@ -165,6 +166,7 @@ struct sim_options {
     _Alignas(8) struct key_draw keys;
     _Alignas(8) struct pool_draw pools; /* not in the hash */
     uint32_t overcommit; /* the router's; 1: strict; not in the hash either */
+    bool lengths_change; /* later outputs are longer than those before */
 };
 
 /* Layers of its model that a worker has. */
