@@ -31,11 +31,11 @@
 
 #include "common/base/status.h"
 
-#define BLOCKS_DIMS_MAX 4
+#define BLOCKS_DIMS 4
 
 /* A state of a linear layer. */
 struct blocks_state {
-    uint64_t dims[BLOCKS_DIMS_MAX]; /* [n_dims] */
+    uint64_t dims[BLOCKS_DIMS]; /* [n_dims] */
     uint32_t n_dims, item_bytes;
 };
 

@@ -352,7 +352,7 @@ static void run_turn(struct trial *t, uint32_t turn)
     if (strcmp(t->device, "cpu") != 0) {
         run_split(t, &all, false);
     } else {
-        run_split(t, of[turn % n], turn % 2 == 0);
+        run_split(t, of[(turn + 1) % n], turn % 2 == 0);
     }
 }
 

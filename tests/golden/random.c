@@ -3,15 +3,20 @@
  *     golden_random [CONFIGURATIONS [FIRST]]
  *
  * Drawn at random: head counts and sizes, layer kinds and intervals, biases,
- * norms, rotary scalings, dtypes, tied heads, block and chunk sizes, passes,
- * threads.  Two sequences run side by side, the prompt in random chunks, then
- * token by token; every row's logits are compared.
+ * norms, rotary scalings, dtypes, tied heads, KV formats, block and chunk
+ * sizes, passes, threads.  Two sequences run side by side, the prompt in random
+ * chunks, then token by token; every row's logits are compared.
+ *
+ * The reference reads quantised keys and values as the backend stored them
+ * (kv_codes.h).
  *
  * Exit code: 0 if all are within BOUND of the largest logit. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/golden/kv_codes.h"
+#include "tests/golden/kv_draw.h"
 #include "tests/golden/runner.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/reference.h"
@@ -28,6 +33,7 @@
 struct side {
     struct run_seq s;
     struct reference ref;
+    struct kv_codes codes;
     float logits[VOCAB];
     bool asked;
 };
@@ -39,7 +45,8 @@ struct trial {
     struct kernels_options o;
     struct runner runner;
     struct side sides[SEQS];
-    double most; /* largest error, relative to the largest logit */
+    double most; /* largest error, relative to the largest logit; infinite if
+                  * a stored value is no neighbour of the reference's */
 };
 
 static void draw_options(struct trial *t)
@@ -48,8 +55,8 @@ static void draw_options(struct trial *t)
 
     t->o = (struct kernels_options){
         .device = "cpu",
-        .kv.dtype =
-            (enum dtype)(dice_below(d, 4) == 0 ? dice_below(d, 3) : DTYPE_F32),
+        .kv = dice_below(d, 4) > 0 ? kv_format_plain(DTYPE_F32)
+                                   : kv_draw(&t->shape, d),
         .block_tokens = 1u << dice_below(d, 7),
         .max_tokens = 1 + dice_below(d, 100),
         .max_logits = 1 + dice_below(d, 3),
@@ -78,6 +85,10 @@ static void open_trial(struct trial *t, uint32_t number)
         }
         runner_start(&t->runner, &s->s, ids, n, STEPS);
         reference_new(&s->ref, &t->model.w, t->o.kv.dtype);
+        s->codes = (struct kv_codes){.k = forward_kernels(t->runner.forward),
+                                     .blocks = s->s.blocks,
+                                     .block_tokens = t->o.block_tokens};
+        kv_codes_follow(&s->codes, &s->ref, &t->o.kv);
     }
 }
 
@@ -111,6 +122,7 @@ static void compare(struct trial *t, struct side *s)
 
         t->most = e > t->most || e != e ? e : t->most;
     }
+    t->most = s->codes.n_far > 0 ? (double)INFINITY : t->most;
 }
 
 /* Requests the next chunk of a sequence; returns false at its end. */
@@ -157,13 +169,14 @@ static void run_trial(struct trial *t)
 static void print_failure(const struct trial *t, uint32_t number)
 {
     const struct model_shape *s = &t->model.w.shape;
+    char kv[KV_NAME_MAX];
 
     printf("configuration %u: error %.3g: layers %u, H %u, I %u, V %u, heads "
-           "%u/%u of %u, linear %u/%u of %u/%u, K %u, dtype %d, kv %d, block "
+           "%u/%u of %u, linear %u/%u of %u/%u, K %u, dtype %d, kv %s, block "
            "%u\n",
            number, t->most, s->n_layers, s->hidden, s->intermediate, s->vocab,
            s->n_heads, s->n_kv_heads, s->head_dim, s->n_k_heads, s->n_v_heads,
-           s->k_dim, s->v_dim, s->conv, s->dtype, t->o.kv.dtype,
+           s->k_dim, s->v_dim, s->conv, s->dtype, kv_format_name(&t->o.kv, kv),
            t->o.block_tokens);
 }
 

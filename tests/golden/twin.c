@@ -14,19 +14,21 @@ static void *must(void *p)
 }
 
 static void reference_open(struct twin *t, const struct shard_weights *w,
-                           enum dtype kv_dtype, enum dtype operand)
+                           const struct kv_format *kv, enum dtype operand)
 {
-    reference_new(&t->r, w, kv_dtype);
-    reference_new(&t->alone, w, kv_dtype);
+    reference_new(&t->r, w, kv->dtype);
+    reference_new(&t->alone, w, kv->dtype);
+    kv_codes_follow(&t->codes, &t->r, kv);
+    reference_format(&t->alone, kv);
     t->r.operand = t->alone.operand = operand;
     t->first = 0;
 }
 
 void twin_open(struct twin *t, const struct shard_weights *w,
-               enum dtype kv_dtype, enum dtype operand)
+               const struct kv_format *kv, enum dtype operand)
 {
     *t = (struct twin){0};
-    reference_open(t, w, kv_dtype, operand);
+    reference_open(t, w, kv, operand);
 }
 
 void twin_close(struct twin *t)
@@ -38,13 +40,17 @@ void twin_close(struct twin *t)
     *t = (struct twin){0};
 }
 
-void twin_restart(struct twin *t)
+void twin_restart(struct twin *t, struct kernels *k, const uint32_t *blocks,
+                  uint32_t block_tokens)
 {
     const struct reference of = t->r;
 
     reference_free(&t->r);
     reference_free(&t->alone);
-    reference_open(t, of.w, of.kv_dtype, of.operand);
+    t->codes.k = k;
+    t->codes.blocks = blocks;
+    t->codes.block_tokens = block_tokens;
+    reference_open(t, of.w, &of.kv, of.operand);
 }
 
 /* Returns the largest difference of two vectors, relative to the largest value

@@ -13,6 +13,9 @@
  * 2.5e-3 with the portable kernels, 3.3e-3 with NVIDIA's, whose attention also
  * rounds queries and weights.
  *
+ * Of a quantised cache, the twin reads the device's own codes, and counts those
+ * that differ (kv_codes.h).
+ *
  * The twin can also run alone, from the tokens.  Its distance from a reference
  * that rounds nothing is the distance expected of the device.
  *
@@ -22,7 +25,7 @@
 #ifndef TESTS_GOLDEN_TWIN_H
 #define TESTS_GOLDEN_TWIN_H
 
-#include "tests/kernels/reference.h"
+#include "tests/golden/kv_codes.h"
 
 #define TWIN_BOUND 0x1p-8 /* relative to the largest of x or the logits */
 
@@ -32,16 +35,19 @@ struct twin {
     uint32_t first;        /* position of the pass' first token */
     float *before, *after; /* [room, H] of the pass' n tokens */
     uint32_t n, room;
+    struct kv_codes codes;
     double layer, head; /* largest differences so far, relative as TWIN_BOUND */
 };
 
 /* Opens a twin for products whose operands have that dtype. */
 void twin_open(struct twin *t, const struct shard_weights *w,
-               enum dtype kv_dtype, enum dtype operand);
+               const struct kv_format *kv, enum dtype operand);
 void twin_close(struct twin *t);
 
-/* Begins another sequence; the largest differences stay. */
-void twin_restart(struct twin *t);
+/* Begins another sequence, of this block table; the largest differences
+ * stay. */
+void twin_restart(struct twin *t, struct kernels *k, const uint32_t *blocks,
+                  uint32_t block_tokens);
 
 /* Checks x after `done` layers of a pass of n tokens, all of one sequence, in
  * order; as forward_tap's layer(). */

@@ -127,6 +127,21 @@ void options_draw_pools(struct sim_options *o, uint64_t seed)
     draw_prompts(&d->prompts, &r);
 }
 
+/* Workers with no host tier, one for a few blocks, or for all that they may
+ * suspend.  Workers with some of the layers suspend nothing. */
+static void draw_hosts(struct sim_options *o, struct rng *r)
+{
+    for (uint32_t w = 0; w < o->n_workers; w++) {
+        struct pool_of_worker *p = &o->pools.workers[w];
+        uint32_t most = rng_below(r, 2) ? 12 : 2000;
+
+        p->host_pages = rng_below(r, 3) ? octave(r, 1, most) : 0;
+        if (o->overcommit == 1 || options_staged(o, w)) {
+            p->host_pages = 0;
+        }
+    }
+}
+
 /* One seed in three, drawn from an independent stream. */
 void options_draw_overcommit(struct sim_options *o, uint64_t seed,
                              enum seeds which)
@@ -140,4 +155,5 @@ void options_draw_overcommit(struct sim_options *o, uint64_t seed,
     if (which == SEEDS_ALL || (which == SEEDS_DRAWN && is_drawn)) {
         o->overcommit = (uint32_t)rng_range(&r, 2, 8);
     }
+    draw_hosts(o, &r);
 }

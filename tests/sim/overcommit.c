@@ -135,7 +135,7 @@ void overcommit_submitted(struct sim_choice *c, uint32_t conn,
     if (r->adopt || !options_shard(&s->options, w).attention) {
         return;
     }
-    s->counts.cells.deeds[DEED_GREW] += r->grows;
+    s->counts.cells.deeds[DEED_GREW] += r->grows ? 1 : 0;
     if (r->grows && (s->options.overcommit == 1 || r->stages != NULL)) {
         sim_fail(s, (int32_t)request->number,
                  "a Submit to a strict place does not grant the whole need");

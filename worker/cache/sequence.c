@@ -31,13 +31,13 @@ static const struct sm_row state_rows[SEQUENCE_STATES] = {
     [SEQUENCE_FINISHED] = {"finished", 0},
 };
 
-/* Numbers of proto's SequenceState.  RECEIVING and SUSPENDED are queued to the
- * router, and RELEASING and FINISHED are both finished. */
+/* Numbers of proto's SequenceState.  RECEIVING is queued to the router, and
+ * RELEASING and FINISHED are both finished. */
 static const int public_states[SEQUENCE_STATES] = {
     [SEQUENCE_RECEIVING] = 1, [SEQUENCE_QUEUED] = 1,
     [SEQUENCE_PREFILL] = 2,   [SEQUENCE_DECODE] = 3,
     [SEQUENCE_KEPT] = 4,      [SEQUENCE_RELEASING] = 5,
-    [SEQUENCE_FINISHED] = 5,  [SEQUENCE_SUSPENDED] = 1,
+    [SEQUENCE_FINISHED] = 5,  [SEQUENCE_SUSPENDED] = 6,
 };
 
 const char *sequence_state_name(enum sequence_state s)

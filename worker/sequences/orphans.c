@@ -97,6 +97,7 @@ static void add_row(struct live_columns *l, const struct sequence *s)
            REQUEST_ID_BYTES);
     l->choice[l->n] = s->key.choice;
     l->n_generated[l->n] = s->n_generated;
+    l->grows[l->n] = s->grows;
     l->n++;
 }
 
@@ -113,6 +114,8 @@ static void send_live(struct sequences *q, struct peer *p, int64_t until_us)
     m.n_choice = m.n_n_generated = l->n;
     m.choice = l->choice;
     m.n_generated = l->n_generated;
+    m.n_grows = q->table.n_growing > 0 ? l->n : 0;
+    m.grows = l->grows;
     m.expires_ms = left_us > 0 ? (uint32_t)(left_us / 1000) : 0;
     if (peer_oneway(p, METHOD_REGISTRY_LIVE, &m.base) != ST_OK) {
         base_break(q->base, "the link has no room for Live");

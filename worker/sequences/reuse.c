@@ -197,12 +197,18 @@ static bool add_save(struct reuse *u, const struct batcher_limits *l,
 {
     struct plan *p = &t->plan;
     uint32_t checkpoint;
+    bool ok;
 
-    if (row->n_saves == PLAN_SAVES_MAX || !batch_has_copies(l, t) ||
-        !reserve(u, rolling, &checkpoint)) {
+    if (row->n_saves == PLAN_SAVES_MAX || !batch_has_copies(l, t)) {
         return false;
     }
+    /* One that fails may have moved blocks too: out of extents that earlier
+     * reservations name still. */
+    ok = reserve(u, rolling, &checkpoint);
     batch_carry(t, u->table->pool);
+    if (!ok) {
+        return false;
+    }
     p->saves[p->n_saves++] =
         (struct plan_save){.position = position, .page = checkpoint};
     row->n_saves++;
@@ -384,7 +390,9 @@ void reuse_end(struct reuse *u, struct sequence *s)
         return;
     }
     s->rolling = SLOT_NONE;
-    if (s->finish == FINISH_FAILED) {
+    /* While s is computed again, other stages count its positions anew, and
+     * cannot keep the later ones. */
+    if (s->finish == FINISH_FAILED || s->rolling_at > s->n_computed) {
         drop(u, checkpoint);
         return;
     }

@@ -54,7 +54,7 @@ struct receipt_waiters {
 struct live_columns {
     uint8_t ids[LIVE_ROWS_MAX * REQUEST_ID_BYTES];
     uint32_t choice[LIVE_ROWS_MAX];
-    uint32_t n_generated[LIVE_ROWS_MAX];
+    uint32_t n_generated[LIVE_ROWS_MAX], grows[LIVE_ROWS_MAX];
     uint32_t n;
 };
 

@@ -116,8 +116,8 @@ static struct rig *after_steps(uint32_t n, uint32_t depth)
     return r;
 }
 
-/* At every step around the suspension: before it, while plans in flight name the
- * victim, and after it. */
+/* At every step around the suspension: before it, while plans in flight name
+ * the victim, and after it. */
 static void cancel_at_any_step(void **state)
 {
     (void)state;

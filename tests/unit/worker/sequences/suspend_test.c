@@ -144,8 +144,8 @@ static void swapped_sequence_is_not_computed_again(void **state)
         rig_run(r);
         assert_int_equal(r->n_computed, 3 * (N_PROMPT + N - 1));
         assert_int_equal(counts(r).wasted_suspended, 0);
-        assert_int_equal(counts(r).suspended, counts(r).resumed_swap +
-                                                  counts(r).resumed_recompute);
+        assert_int_equal(counts(r).suspended,
+                         counts(r).resumed_swap + counts(r).resumed_recompute);
         assert_true(counts(r).resumed_swap > 0);
         assert_int_equal(counts(r).pages_out, counts(r).pages_in);
         finish(r, 3);
@@ -363,10 +363,8 @@ static void shared_blocks_are_found_again(void **state)
 static uint64_t submit_of(struct rig *r, uint32_t max_tokens, uint32_t grows)
 {
     static uint32_t id = 100;
-    struct rig_submit s = {.id = ++id,
-                           .n_prompt = 64,
-                           .max_tokens = max_tokens,
-                           .grows = grows};
+    struct rig_submit s = {
+        .id = ++id, .n_prompt = 64, .max_tokens = max_tokens, .grows = grows};
     uint64_t tag = rig_submit(r, &s);
 
     rig_turn(r);
@@ -381,8 +379,8 @@ static void most_that_it_may_use_fits_the_pool(void **state)
     (void)state;
     tag = submit_of(r, 28 * 8 - 64 + 1, 1);
     assert_int_equal(r->ends[tag].status, ST_INVALID_ARGUMENT);
-    assert_non_null(strstr(r->ends[tag].text,
-                           "may use 31 pages, the pool has 30"));
+    assert_non_null(
+        strstr(r->ends[tag].text, "may use 31 pages, the pool has 30"));
     tag = submit_of(r, 28 * 8 - 64, 1);
     rig_check_ok(r, tag);
     rig_free(&r);
