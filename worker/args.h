@@ -36,6 +36,10 @@
       "available memory such as 0.5 (default: on the CPU 64 whole contexts, "  \
       "at most 0.25; on a GPU 0.9)",                                           \
       0, 0)                                                                    \
+    X(host_memory, STRING, "SIZE", "0",                                        \
+      "pinned memory of the host for suspended sequences, beside --memory: a " \
+      "size such as 16GiB",                                                    \
+      0, 0)                                                                    \
     X(context, U32, "N", NULL,                                                 \
       "longest sequence in tokens (default: the model's limit)", 0,            \
       MODEL_CONTEXT_MAX)                                                       \

@@ -12,6 +12,7 @@
 #include "common/wire/method.h"
 #include "kernels/backends/canary.h"
 #include "worker/base/advertise.h"
+#include "worker/cache/host.h"
 #include "worker/model/progress.h"
 #include "worker/worker_core.h"
 
@@ -327,6 +328,47 @@ static enum status budget_make(struct program *p,
     return budget_divide(&p->budget, &m, &p->need, e);
 }
 
+/* Reads --host-memory.  The system would kill a process that pins more than
+ * there is. */
+static enum status host_read(const struct program *p, uint64_t *bytes,
+                             struct error *e)
+{
+    const char *text = p->args.host_memory;
+
+    if (!option_bytes(text, bytes)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--host-memory %s: give a size such as 16GiB", text);
+    }
+    if (*bytes > 0 && is_stage(p)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--host-memory %s: a worker with some of the layers "
+                         "suspends no sequence; leave it out",
+                         text);
+    }
+    return *bytes <= p->available
+               ? ST_OK
+               : error_set(e, ST_INVALID_ARGUMENT,
+                           "--host-memory %s: only %.1f MiB are available; "
+                           "lower it",
+                           text, (double)p->available / MIB);
+}
+
+static enum status host_make(struct program *p, uint64_t page_bytes,
+                             struct error *e)
+{
+    uint64_t bytes, n;
+    enum status st = host_read(p, &bytes, e);
+
+    n = st == ST_OK ? bytes / page_bytes : 0;
+    p->host_pages = n < HOST_PAGES_MAX ? (uint32_t)n : HOST_PAGES_MAX;
+    if (p->host_pages > 0) {
+        st = forward_alloc_host(p->forward, p->host_pages, e);
+        log_info("host-tier", "pages=%u page_bytes=%" PRIu64, p->host_pages,
+                 page_bytes);
+    }
+    return st;
+}
+
 static enum status pool_make(struct program *p, struct error *e)
 {
     const struct worker_args *a = &p->args;
@@ -343,13 +385,21 @@ static enum status pool_make(struct program *p, struct error *e)
                                  .block_tokens = a->block_tokens,
                                  .context = p->config.shape.context,
                                  .max_rows = a->max_rows,
-                                 .slots = a->slots};
+                                 .slots = a->slots,
+                                 .pages_max = k.pages_max};
     st = sizes_check_pages(k.pages_per_slot, a->block_tokens, e);
     st = st == ST_OK ? budget_make(p, &k, e) : st;
+    if (st == ST_OK && p->budget.pool.n_pages == k.pages_max) {
+        log_warn("pool-limited",
+                 "pages=%" PRIu32 " why=\"the device allocates no more at "
+                 "once\"",
+                 k.pages_max);
+    }
     if (st == ST_OK) {
         st = forward_alloc(p->forward, p->budget.pool.n_pages, e);
     }
     st = st == ST_OK ? device_try(p, &k, e) : st;
+    st = st == ST_OK ? host_make(p, k.page_bytes, e) : st;
     if (st == ST_OK) {
         st = engine_thread_new(&p->engine, p->forward, a->engine_depth, e);
     }
@@ -386,6 +436,7 @@ static struct worker_options core_options(const struct program *p)
         .pages_per_block = p->pages.pages_per_block,
         .pages_per_slot = p->pages.pages_per_slot,
         .slot_cap = p->budget.pool.slot_cap,
+        .host_pages = p->host_pages,
         .one_arithmetic = p->pages.one_arithmetic,
         .reuse = !a->no_reuse,
         .checkpoint_share = (float)a->cache_checkpoints,
@@ -482,6 +533,7 @@ static enum status ports_make(struct program *p, struct error *e)
 enum status program_begin(struct program *p, struct error *e)
 {
     enum status st;
+    uint64_t host_bytes;
 
     notify_status(&p->notify, program_status, p);
     program_phase(p, "reading the model's configuration");
@@ -497,6 +549,10 @@ enum status program_begin(struct program *p, struct error *e)
     st = st == ST_OK ? tokenizer_read(p, e) : st;
     if (st != ST_OK) {
         return error_wrap(e, "%s", p->args.model);
+    }
+    st = host_read(p, &host_bytes, e);
+    if (st != ST_OK) {
+        return st;
     }
     /* Before a long load; a device with its own memory answers only later. */
     if (strcmp(p->args.device, "cpu") == 0) {
@@ -614,6 +670,9 @@ static void print_state(const struct program *p, const char *state)
     if (n->pool.pages_per_slot > 0) {
         printf(", a slot %" PRIu64 ", at most %u slots", n->pool.pages_per_slot,
                p->budget.pool.slot_cap);
+    }
+    if (p->host_pages > 0) {
+        printf("; %u pages in host memory", p->host_pages);
     }
     printf("; sequences up to %u tokens\n", n->pool.context);
     fflush(stdout);

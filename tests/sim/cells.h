@@ -117,6 +117,8 @@ enum deed {
     DEED_SAVED,          /* checkpoint inside a row */
     DEED_FAILED_SAVES,   /* step that failed while it saved some */
     DEED_MOVED_BLOCK,    /* block moved for a slot */
+    DEED_SWAP_OUT,       /* page copied to the host tier */
+    DEED_SWAP_IN,        /* ... and back */
     DEED_HIT,            /* sequence that did not compute all of its prompt */
     DEED_HIT_PARTIAL,    /* ... but more than its last unit */
     DEED_LATE_SIBLING,   /* ... is a later choice of its request */

@@ -21,7 +21,7 @@ static void *zeroed(size_t n, size_t size)
 static uint64_t hash_copies(const struct plan_copy *c, uint32_t n, uint64_t h)
 {
     for (uint32_t i = 0; i < n; i++) {
-        h = mix64(h ^ c[i].from) + c[i].n;
+        h = mix64(h ^ c[i].from) + c[i].n + (uint64_t)c[i].kind * 7;
     }
     return h;
 }
@@ -333,17 +333,18 @@ struct fake_engine *fake_engine_new(struct sim *s, uint32_t w)
     e->shard = options_shard(&s->options, w);
     rng_init(&e->rng, s->seed, 100 + s->nodes[SIM_FIRST_WORKER + w].life);
     e->per_slot = e->shard.linear ? e->pool->pages_per_slot : 0;
-    e->pages = zeroed(e->pool->n_pages, sizeof(*e->pages));
+    e->n_memory = e->pool->n_pages + e->pool->host_pages;
+    e->pages = zeroed(e->n_memory, sizeof(*e->pages));
     if (e->shard.attention) {
-        e->cells = zeroed((size_t)e->pool->n_pages * d->block_tokens,
-                          sizeof(*e->cells));
+        e->cells =
+            zeroed((size_t)e->n_memory * d->block_tokens, sizeof(*e->cells));
     }
     if (fake_engine_gives_hidden(e)) {
         e->hidden = zeroed((size_t)HIDDEN_RING * d->step_tokens,
                            FAKE_HIDDEN * sizeof(float));
     }
-    fake_memory_spoil(e, 0, e->pool->n_pages, PAGE_GARBAGE);
-    for (uint32_t i = 0; i < e->pool->n_pages; i++) {
+    fake_memory_spoil(e, 0, e->n_memory, PAGE_GARBAGE);
+    for (uint32_t i = 0; i < e->n_memory; i++) {
         e->pages[i].sequence = NOBODY;
         e->pages[i].request = NO_REQUEST;
     }

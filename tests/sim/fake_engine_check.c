@@ -445,12 +445,22 @@ static void check_row(struct fake_engine *e, const struct plan *p, uint32_t i,
 
 /* ---- copies ---- */
 
+/* Returns whether the pages are in the pool, or in the host tier. */
+static bool is_range(const struct fake_engine *e, bool host, uint32_t first,
+                     uint32_t n)
+{
+    uint32_t most = host ? e->pool->host_pages : e->pool->n_pages;
+
+    return first < most && n <= most - first;
+}
+
 static bool is_copy(struct fake_engine *e, const struct plan_copy *c)
 {
-    bool apart = c->from + c->n <= c->to || c->to + c->n <= c->from;
+    bool apart = c->kind != COPY_PAGES || c->from + c->n <= c->to ||
+                 c->to + c->n <= c->from;
 
-    if (c->n == 0 || !fake_in_memory(e, c->from, c->n) ||
-        !fake_in_memory(e, c->to, c->n) || !apart) {
+    if (c->n == 0 || !is_range(e, c->kind == COPY_IN, c->from, c->n) ||
+        !is_range(e, c->kind == COPY_OUT, c->to, c->n) || !apart) {
         fake_engine_wrong(e, NULL, "copy out of range, or onto itself");
         return false;
     }
@@ -474,6 +484,19 @@ static void check_poison(struct fake_engine *e, const struct plan *p)
     }
 }
 
+/* What comes back goes where no plan in flight reads.  What goes out may be
+ * read by plans in flight: it is not written before. */
+static void check_swap(struct fake_engine *e, const struct plan_copy *c)
+{
+    for (uint32_t k = 0; k < c->n; k++) {
+        if (c->kind == COPY_IN && is_in_flight(e, c->to + k)) {
+            fake_engine_wrong(e, NULL, "copy to a page in flight");
+        }
+        e->sim->counts.cells
+            .deeds[c->kind == COPY_OUT ? DEED_SWAP_OUT : DEED_SWAP_IN]++;
+    }
+}
+
 /* Moves and restores, in order: the source of each may be overwritten then. */
 static void check_before(struct fake_engine *e, const struct plan *p)
 {
@@ -482,6 +505,10 @@ static void check_before(struct fake_engine *e, const struct plan *p)
 
         if (!is_copy(e, c)) {
             return;
+        }
+        if (c->kind != COPY_PAGES) {
+            check_swap(e, c);
+            continue;
         }
         for (uint32_t k = 0; k < c->n; k++) {
             if (is_in_flight(e, c->to + k)) {

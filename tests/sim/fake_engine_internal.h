@@ -88,9 +88,11 @@ struct fake_engine {
     const struct fake_model *model;
     struct fake_shard shard;
     struct rng rng;
-    uint32_t per_slot;  /* pages of a slot; 0: no linear layer */
-    struct page *pages; /* [n_pages] */
-    struct cell *cells; /* [n_pages, block_tokens] */
+    uint32_t per_slot; /* pages of a slot; 0: no linear layer */
+    /* The pages of the pool, then those of the host tier: */
+    uint32_t n_memory;
+    struct page *pages; /* [n_memory] */
+    struct cell *cells; /* [n_memory, block_tokens] */
     float *hidden;      /* [HIDDEN_RING, step_tokens, FAKE_HIDDEN], or NULL */
     uint32_t n_named;   /* pages with plans in flight */
     uint32_t n_tracked; /* entries of tracked[] in use, from the first */
@@ -135,6 +137,19 @@ static inline bool fake_in_memory(const struct fake_engine *e, uint32_t first,
                                   uint32_t n)
 {
     return first < e->pool->n_pages && n <= e->pool->n_pages - first;
+}
+
+/* Returns the entries of pages[] that a copy reads and writes. */
+static inline uint32_t fake_copy_from(const struct fake_engine *e,
+                                      const struct plan_copy *c)
+{
+    return c->from + (c->kind == COPY_IN ? e->pool->n_pages : 0);
+}
+
+static inline uint32_t fake_copy_to(const struct fake_engine *e,
+                                    const struct plan_copy *c)
+{
+    return c->to + (c->kind == COPY_OUT ? e->pool->n_pages : 0);
 }
 
 static inline bool fake_is_slot(const struct fake_engine *e, uint32_t slot)
@@ -204,9 +219,9 @@ void fake_memory_copy(struct fake_engine *e, const struct plan_copy *c);
 /* Writes a cell.  A page with other contents loses them. */
 void fake_memory_write(struct fake_engine *e, uint32_t page, struct cell c,
                        uint32_t request);
-/* Returns the cell of a position; garbage if the page has no cells. */
-struct cell fake_memory_read(struct fake_engine *e, const struct plan_row *r,
-                             uint32_t page, uint32_t at);
+/* Returns the cells of a page, [block_tokens]; garbage if it has none. */
+const struct cell *fake_memory_read(struct fake_engine *e,
+                                    const struct plan_row *r, uint32_t page);
 void fake_memory_put_state(struct fake_engine *e, uint32_t slot,
                            struct slot_state s, uint32_t request);
 struct slot_state fake_memory_state(struct fake_engine *e,

@@ -14,28 +14,38 @@ static void write_cell(struct fake_engine *e, const struct plan *p,
     fake_memory_write(e, page, c, t->request);
 }
 
+/* Digests the positions from `at` to `end`, which a page has. */
+static uint64_t attend_page(struct fake_engine *e, const struct plan_row *r,
+                            uint32_t page, uint32_t at, uint32_t end,
+                            uint64_t a)
+{
+    const struct cell *cells = fake_memory_read(e, r, page);
+    bool tainted = fake_engine_track(e, r->sequence)->tainted;
+
+    fake_memory_check_owner(e, r, page);
+    for (; at < end; at++, cells++) {
+        if (cells->where >> 1 != at && !tainted) {
+            fake_engine_wrong(e, r, "row reads a cell of another position");
+        } else if (cells->token & CELL_SPOILT && !tainted) {
+            fake_engine_wrong(e, r, "row reads a damaged cell");
+        }
+        a = oracle_attend(a, cells->token, cells->where >> 1,
+                          fake_engine_kind(e, cells->where & 1));
+    }
+    return a;
+}
+
 /* Digests the whole history, as the table reaches it. */
 static uint64_t attend(struct fake_engine *e, const struct plan *p,
                        const struct plan_row *r)
 {
-    uint32_t bt = e->draw->block_tokens;
-    bool tainted = fake_engine_track(e, r->sequence)->tainted;
+    uint32_t bt = e->draw->block_tokens, n = r->position + r->n_tokens;
     uint64_t a = 0;
 
-    for (uint32_t at = 0; at < r->position + r->n_tokens; at++) {
-        uint32_t page = p->blocks[r->block + at / bt];
-        struct cell c = fake_memory_read(e, r, page, at);
+    for (uint32_t k = 0; k * bt < n; k++) {
+        uint32_t end = (k + 1) * bt < n ? (k + 1) * bt : n;
 
-        if (at % bt == 0) {
-            fake_memory_check_owner(e, r, page);
-        }
-        if (c.where >> 1 != at && !tainted) {
-            fake_engine_wrong(e, r, "row reads a cell of another position");
-        } else if (c.token & CELL_SPOILT && !tainted) {
-            fake_engine_wrong(e, r, "row reads a damaged cell");
-        }
-        a = oracle_attend(a, c.token, c.where >> 1,
-                          fake_engine_kind(e, c.where & 1));
+        a = attend_page(e, r, p->blocks[r->block + k], k * bt, end, a);
     }
     return a;
 }

@@ -28,18 +28,22 @@ void fake_memory_spoil(struct fake_engine *e, uint32_t first, uint32_t n,
 void fake_memory_copy(struct fake_engine *e, const struct plan_copy *c)
 {
     uint32_t bt = e->draw->block_tokens;
+    uint32_t source = fake_copy_from(e, c), target = fake_copy_to(e, c);
 
     for (uint32_t i = 0; i < c->n; i++) {
-        const struct page *from = &e->pages[c->from + i];
-        struct page *to = &e->pages[c->to + i];
+        const struct page *from = &e->pages[source + i];
+        struct page *to = &e->pages[target + i];
 
+        if (c->kind != COPY_PAGES && from->kind == PAGE_POISON) {
+            fake_engine_wrong(e, NULL, "swap of a poisoned page");
+        }
         to->request = from->request;
         to->kind = from->kind;
         to->part = from->part;
         to->n = from->n;
         to->hash = from->hash;
         for (uint32_t k = 0; k < bt && from->kind == PAGE_CELLS; k++) {
-            *fake_cell(e, c->to + i, k) = *fake_cell(e, c->from + i, k);
+            *fake_cell(e, target + i, k) = *fake_cell(e, source + i, k);
         }
     }
 }
@@ -66,12 +70,14 @@ static void check_poison(struct fake_engine *e, const struct plan_row *r,
     }
 }
 
-struct cell fake_memory_read(struct fake_engine *e, const struct plan_row *r,
-                             uint32_t page, uint32_t at)
+const struct cell *fake_memory_read(struct fake_engine *e,
+                                    const struct plan_row *r, uint32_t page)
 {
     check_poison(e, r, page);
-    return e->pages[page].kind == PAGE_CELLS ? *fake_cell(e, page, at)
-                                             : no_cell;
+    if (e->pages[page].kind != PAGE_CELLS) {
+        empty_cells(e, page);
+    }
+    return fake_cell(e, page, 0);
 }
 
 void fake_memory_put_state(struct fake_engine *e, uint32_t slot,

@@ -2,6 +2,7 @@
  * verdict. */
 #include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,10 @@
 
 #define JOBS_MAX      64
 #define SEEDS_DEFAULT 3000 /* or $SLUICE_SIM_SEEDS */
-#define SHOWN_MAX     20   /* limit on printed failures */
+/* Larger arrays come from the system and go back there: most of a worker's are
+ * never touched in its short life, and would be zeroed otherwise. */
+#define MMAP_BYTES (256 << 10)
+#define SHOWN_MAX  20 /* limit on printed failures */
 /* From this number of seeds on, a cell without a hit is a failure.  Cells of
  * stages have their own limit, because three seeds in ten have stages. */
 #define CELLS_SEEDS       5000
@@ -513,6 +517,7 @@ int main(int argc, char **argv)
         return 2;
     }
     log_setup(t.verbose ? LOG_DEBUG : LOG_OFF, log_line, NULL);
+    (void)mallopt(M_MMAP_THRESHOLD, MMAP_BYTES);
     if (t.regressions) {
         return run_regressions(&t) ? 0 : 1;
     }

@@ -299,6 +299,7 @@ static void start_worker(struct sim *s, struct sim_node *n)
         .pages_per_block = shard.attention ? 1 : 0,
         .pages_per_slot = pool->pages_per_slot,
         .slot_cap = pool->slot_cap,
+        .host_pages = pool->host_pages,
         .one_arithmetic = m->one_arithmetic,
         .reuse = !s->options.pools.no_reuse,
         .checkpoint_share = (float)s->options.pools.checkpoint_share / 100,

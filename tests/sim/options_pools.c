@@ -128,6 +128,21 @@ void options_draw_pools(struct sim_options *o, uint64_t seed)
     draw_prompts(&d->prompts, &r);
 }
 
+/* Workers with no host tier, one for a few blocks, or for all that they may
+ * suspend.  Workers with some of the layers suspend nothing. */
+static void draw_hosts(struct sim_options *o, struct rng *r)
+{
+    for (uint32_t w = 0; w < o->n_workers; w++) {
+        struct pool_of_worker *p = &o->pools.workers[w];
+        uint32_t most = rng_below(r, 2) ? 12 : 2000;
+
+        p->host_pages = rng_below(r, 3) ? octave(r, 1, most) : 0;
+        if (o->overcommit == 1 || options_staged(o, w)) {
+            p->host_pages = 0;
+        }
+    }
+}
+
 /* Gives a worker with blocks room for few sequences of the whole context. */
 static void draw_small_pool(struct sim_options *o, uint32_t w, struct rng *r)
 {
@@ -184,4 +199,5 @@ void options_draw_overcommit(struct sim_options *o, uint64_t seed,
             draw_short_outputs(o, &r);
         }
     }
+    draw_hosts(o, &r);
 }

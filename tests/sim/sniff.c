@@ -95,11 +95,24 @@ static void resumed(struct sim *s, struct sim_request *request,
     request->lost_prefill = request->lost_decode = false;
 }
 
+/* Returns the request that a Generate begins with, without the prompt. */
+static uint32_t find_head(const struct sim *s, const struct envelope *e)
+{
+    const uint8_t tag = 1 << 3 | 2; /* field 1, with its length */
+
+    if (e->body_bytes < 18 || e->body[0] != tag || e->body[1] != 16) {
+        return NO_REQUEST;
+    }
+    return find(s, (ProtobufCBinaryData){16, (uint8_t *)e->body + 2});
+}
+
 static void generate(struct sim *s, uint32_t conn, const struct envelope *e)
 {
+    uint32_t i = find_head(s, e);
     const Sluice__V1__GenerateRequest *r =
-        body(s, e, &sluice__v1__generate_request__descriptor);
-    uint32_t i = r ? find(s, r->request_id) : NO_REQUEST;
+        i == NO_REQUEST || s->requests[i].resumes
+            ? body(s, e, &sluice__v1__generate_request__descriptor)
+            : NULL;
 
     /* The call crossed the Goodbye: the router ignores it. */
     if (network_conn(&s->network, conn)->evicted) {
@@ -119,7 +132,9 @@ static void generate(struct sim *s, uint32_t conn, const struct envelope *e)
         s->n_brought += request->n_choices;
         s->overcommit.n_brought[request->model] += request->n_choices;
         request->arrived_us = sim_now(s);
-        resumed(s, request, r);
+        if (r) {
+            resumed(s, request, r);
+        }
         request->conn = conn;
         request->at_router = e->call;
         request->bereft = request->bereft || drains_bereft(s, request);

@@ -8,6 +8,7 @@
  *     total = free + used;  each used page is in one chain
  *
  * Threading: the core's.  Memory: host_init() allocates; no other call does.
+ * Limits: HOST_PAGES_MAX pages.
  * A call that would break the account changes nothing, is logged, and is
  * counted in `violations`. */
 #ifndef WORKER_CACHE_HOST_H
@@ -18,7 +19,8 @@
 
 #include "common/base/status.h"
 
-#define HOST_NONE UINT32_MAX
+#define HOST_NONE      UINT32_MAX
+#define HOST_PAGES_MAX ((uint32_t)1 << 24)
 
 struct host {
     uint32_t n_pages, n_used;

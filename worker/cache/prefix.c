@@ -9,11 +9,12 @@
 
 /* ---- begin and end ---- */
 
+/* Zeroes are not written: fresh memory of the system has them. */
 static void *array(size_t n, size_t size, int fill)
 {
-    void *memory = malloc((n + 1) * size);
+    void *memory = fill == 0 ? calloc(n + 1, size) : malloc((n + 1) * size);
 
-    if (memory != NULL) {
+    if (memory != NULL && fill != 0) {
         memset(memory, fill, n * size);
     }
     return memory;

