@@ -166,6 +166,25 @@ static void own_lists(struct sim_request *request)
     request->sampling.stop_tokens = request->stop_tokens;
 }
 
+/* The router must learn lengths first. */
+static uint32_t requests_min(const struct sim *s)
+{
+    return SIM_REQUESTS_MIN * (s->options.overcommit > 1 ? 3 : 1);
+}
+
+/* One in so many requests ignores end tokens.  With optimistic admission few
+ * do, so that short outputs are learned, and then all where lengths change. */
+static uint32_t ignore_eos_of(const struct sim *s)
+{
+    const struct sim_options *o = &s->options;
+
+    if (o->overcommit == 1) {
+        return 3;
+    }
+    return o->lengths_change && s->n_requests > 2 * requests_min(s) / 3 ? 1
+                                                                        : 16;
+}
+
 static void draw_sampling(struct sim *s, struct sim_request *request)
 {
     static const float temperatures[] = {0.0f, 0.7f, 1.0f, 1.5f};
@@ -182,7 +201,7 @@ static void draw_sampling(struct sim *s, struct sim_request *request)
     request->seed_given = rng_below(&s->will, 2);
     p->seed =
         request->seed_given ? rng_u64(&s->will) : sampling_seed(request->id);
-    p->ignore_eos = rng_below(&s->will, 3) == 0;
+    p->ignore_eos = rng_below(&s->will, ignore_eos_of(s)) == 0;
     if (rng_chance(&s->will, o->penalties_of)) {
         draw_penalties(s, p);
     }
@@ -639,7 +658,7 @@ static void arrive(struct sim *s, uint32_t a, uint64_t b)
 
     (void)a;
     (void)b;
-    if (s->n_requests >= SIM_REQUESTS_MIN &&
+    if (s->n_requests >= requests_min(s) &&
         s->counts.frames >= SIM_FRAMES_MIN) {
         s->closing = true;
     }

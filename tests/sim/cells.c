@@ -91,6 +91,7 @@ const char *const deed_names[DEEDS] = {
     [DEED_EVICTED_CHECKPOINT] = "evicted-checkpoint",
     [DEED_GREW] = "grew",
     [DEED_SUSPENDED] = "suspended",
+    [DEED_RESUMED_RECOMPUTE] = "resumed-recompute",
     [DEED_ASSEMBLED] = "assembled",
     [DEED_ASSEMBLED_AGAIN] = "assembled-again",
     [DEED_EDGE_REFUSED] = "edge-refused",

@@ -135,9 +135,10 @@ enum deed {
     DEED_INDEX_SNAPSHOT, /* ... and received */
     DEED_EVICTED_BLOCK,
     DEED_EVICTED_CHECKPOINT,
-    DEED_GREW,      /* sequence granted less than it may need */
-    DEED_SUSPENDED, /* ticks of workers with suspended sequences */
-    DEED_ASSEMBLED, /* worker is in a complete assembly */
+    DEED_GREW,              /* sequence granted less than it may need */
+    DEED_SUSPENDED,         /* ticks of workers with suspended sequences */
+    DEED_RESUMED_RECOMPUTE, /* suspended sequence computed again */
+    DEED_ASSEMBLED,         /* worker is in a complete assembly */
     DEED_ASSEMBLED_AGAIN,
     DEED_EDGE_REFUSED,    /* stage names another assembly */
     DEED_FORMING_STRUCK,  /* fault during formation of an assembly */

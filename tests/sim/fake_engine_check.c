@@ -386,14 +386,20 @@ static void begin_row(struct fake_engine *e, const struct plan *p,
     }
     if (r->position < t->next || h.again ||
         (t->refused && !fake_engine_takes_hidden(e))) {
+        /* Else it was suspended, and what it had was not on the host.  Replicas
+         * of several stages suspend nothing, and the first stage is not
+         * tainted by a failure at a later one. */
+        bool failed = is_stage(e) || t->tainted || t->refused;
+
         *t = (struct tracked){.sequence = r->sequence,
                               .request = t->request,
                               .redone = true,
-                              .again = true,
+                              .again = failed,
                               .anew = true,
                               .next = r->position,
                               .restored = r->position};
-        e->sim->counts.cells.deeds[DEED_AGAIN]++;
+        e->sim->counts.cells.deeds[DEED_AGAIN] += failed;
+        e->sim->counts.cells.deeds[DEED_RESUMED_RECOMPUTE] += !failed;
         e->sim->counts.cells.deeds[DEED_AGAIN_STAGED] +=
             fake_engine_takes_hidden(e);
     } else if (t->next == 0) {

@@ -166,6 +166,7 @@ struct sim_options {
     _Alignas(8) struct key_draw keys;
     _Alignas(8) struct pool_draw pools; /* not in the hash */
     uint32_t overcommit; /* the router's; 1: strict; not in the hash either */
+    bool lengths_change; /* later outputs are longer than those before */
 };
 
 /* Layers of its model that a worker has. */

@@ -7,6 +7,7 @@
 #define OVERCOMMIT_STREAM 120
 #define SHORT_CONTEXT     512 /* longer contexts are drawn elsewhere, and stay */
 #define PER_SLOT_MAX      20
+#define LONGEST_PROMPT    600
 #define DEEP_BLOCK        4 /* least tokens of a block in a seed of long prompts */
 
 static uint32_t octave(struct rng *r, uint32_t lo, uint32_t hi)
@@ -142,6 +143,44 @@ static void draw_hosts(struct sim_options *o, struct rng *r)
     }
 }
 
+/* Gives a worker with blocks room for few sequences of the whole context. */
+static void draw_small_pool(struct sim_options *o, uint32_t w, struct rng *r)
+{
+    struct worker_draw *d = &o->workers[w];
+    uint32_t context = o->models[d->model].context;
+    uint32_t least = (context + d->block_tokens - 1) / d->block_tokens;
+
+    if (d->n_blocks > 0 && !options_staged(o, w)) {
+        d->n_blocks = octave(r, least, least * 4);
+        options_set_pool(o, w);
+    }
+}
+
+/* Makes most outputs end after a part of max_tokens, and asks for many at
+ * once. */
+static void draw_short_outputs(struct sim_options *o, struct rng *r)
+{
+    for (uint32_t i = 0; i < o->n_models; i++) {
+        struct fake_model *m = &o->models[i];
+
+        o->text[i] = rng_below(r, 4) == 0 && o->text[i];
+        m->vocab = o->text[i] ? 256 : octave(r, 48, 64);
+        m->context = m->context < 256 ? 256 : m->context;
+        m->n_eos = ORACLE_EOS_MAX;
+        for (uint32_t k = 0; k < m->n_eos; k++) {
+            m->eos[k] = m->vocab / 2 + k;
+        }
+    }
+    for (uint32_t w = 0; w < o->n_workers; w++) {
+        draw_small_pool(o, w, r);
+    }
+    o->tokens_min = octave(r, 48, 96);
+    o->tokens_max = o->tokens_min * 2;
+    o->end_of /= 4; /* what is cut off teaches little */
+    o->gap_us = octave(r, 300, 3000);
+    o->open_max = octave(r, 16, 64);
+}
+
 /* One seed in three, drawn from an independent stream. */
 void options_draw_overcommit(struct sim_options *o, uint64_t seed,
                              enum seeds which)
@@ -154,6 +193,11 @@ void options_draw_overcommit(struct sim_options *o, uint64_t seed,
     o->overcommit = 1;
     if (which == SEEDS_ALL || (which == SEEDS_DRAWN && is_drawn)) {
         o->overcommit = (uint32_t)rng_range(&r, 2, 8);
+        if (o->prompt_max <= LONGEST_PROMPT && o->offers.n == 0 &&
+            rng_below(&r, 4)) {
+            o->lengths_change = rng_below(&r, 3) != 0;
+            draw_short_outputs(o, &r);
+        }
     }
     draw_hosts(o, &r);
 }

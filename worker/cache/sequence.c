@@ -32,7 +32,8 @@ static const struct sm_row state_rows[SEQUENCE_STATES] = {
 };
 
 /* Numbers of proto's SequenceState.  RECEIVING is queued to the router, and
- * RELEASING and FINISHED are both finished. */
+ * RELEASING and FINISHED are both finished.  A Submit that waits for room is
+ * suspended from its start. */
 static const int public_states[SEQUENCE_STATES] = {
     [SEQUENCE_RECEIVING] = 1, [SEQUENCE_QUEUED] = 1,
     [SEQUENCE_PREFILL] = 2,   [SEQUENCE_DECODE] = 3,

@@ -164,7 +164,7 @@ static void check(struct walk *k, uint32_t id, uint32_t c)
     assert_in_range(h->n, 0, m->max_tokens);
     assert_memory_equal(h->tokens, expect, h->n * sizeof *expect);
     if (!m->grows && m->begun && h->finish == 0 && !m->cancelled) {
-        assert_int_not_equal(rig_choice_state(k->r, id + 1, c), 1);
+        assert_int_not_equal(rig_choice_state(k->r, id + 1, c), 6);
     }
     m->begun = m->begun || h->n > 0;
     if (h->finish == 0) {
@@ -300,11 +300,11 @@ static void tokens_are_those_of_an_undisturbed_run(void **state)
     static struct walk k;
 
     (void)state;
-    for (uint64_t seed = 1; seed <= RUNS; seed++) {
+    /* The last one found blocks that a failed reservation had moved without a
+     * copy. */
+    for (uint64_t seed = 987 - RUNS; seed <= 986; seed++) {
         walk(&k, seed);
     }
-    /* Found blocks that a failed reservation had moved without a copy. */
-    walk(&k, 986);
     assert_true(k.n_suspended > RUNS);
     assert_true(k.n_swapped > RUNS / 2);
     assert_true(k.n_strict > RUNS);

@@ -280,7 +280,7 @@ static void waiting_submit_takes_parts(void **state)
 static void look(const struct rig *r, bool out[MANY + 1])
 {
     for (uint32_t id = 1; id <= MANY; id++) {
-        out[id] = rig_state(r, id) == 1 && r->heard[id].n > 0;
+        out[id] = rig_state(r, id) == 6 && r->heard[id].n > 0;
     }
 }
 
