@@ -7,6 +7,7 @@
 #include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/host/opencl.h"
 #include "kernels/opencl/host_tier.h"
+#include "kernels/opencl/pool.h"
 #include "tests/kernels/opencl_shape.h"
 #include "tests/kernels/test_device.h"
 #include "tests/unit/cmocka.h"

@@ -300,11 +300,11 @@ static void tokens_are_those_of_an_undisturbed_run(void **state)
     static struct walk k;
 
     (void)state;
-    for (uint64_t seed = 1; seed <= RUNS; seed++) {
+    /* The last one found blocks that a failed reservation had moved without a
+     * copy. */
+    for (uint64_t seed = 987 - RUNS; seed <= 986; seed++) {
         walk(&k, seed);
     }
-    /* Found blocks that a failed reservation had moved without a copy. */
-    walk(&k, 986);
     assert_true(k.n_suspended > RUNS);
     assert_true(k.n_swapped > RUNS / 2);
     assert_true(k.n_strict > RUNS);
