@@ -163,7 +163,7 @@ struct sim_options {
     _Alignas(8) struct offer_draw offers;
     _Alignas(8) struct gateway_draw gateways;
     _Alignas(8) struct key_draw keys;
-    _Alignas(8) struct pool_draw pools; /* not in the hash */
+    _Alignas(8) struct pool_draw pools;
 };
 
 /* Layers of its model that a worker has. */
