@@ -151,6 +151,8 @@ struct kernels_sizes {
     uint64_t page_bytes;      /* one page, all groups */
     uint32_t pages_per_block; /* 1; 0: the shard has no attention layer */
     uint32_t pages_per_slot;  /* 0: the shard has no linear layer */
+    uint32_t pages_max;       /* most pages that kernels_alloc() takes, because
+                               * a group is one allocation; 0: no limit */
     bool one_arithmetic;      /* prompt and generated rows have the same bits */
     uint64_t weight_bytes;    /* bytes of the backend's own copy; 0: it has
                                * none */

@@ -191,9 +191,6 @@ static double density_at(double x, uint32_t d)
 {
     double base = 1.0 - x * x, root = sqrt(base), power = 1.0;
 
-    if (d < 4) {
-        return d == 2 ? 1.0 / root : 1.0;
-    }
     for (uint32_t n = (d - 4) / 2; n > 0; n /= 2, base *= base) {
         power *= n % 2 ? base : 1.0;
     }
@@ -317,7 +314,7 @@ void kv_turbo_make(struct kv_turbo *t, uint32_t d, uint32_t bits,
 {
     uint64_t state = 2 * (uint64_t)d + (half == KV_VALUES);
 
-    assert(d >= 2 && (d & (d - 1)) == 0);
+    assert(d >= KV_TURBO_DIM_MIN && (d & (d - 1)) == 0);
     assert(d <= sizeof t->signs / sizeof *t->signs);
     assert(bits >= 1 && bits <= KV_TURBO_BITS_MAX);
     memset(t, 0, sizeof *t);
@@ -332,15 +329,48 @@ void kv_turbo_make(struct kv_turbo *t, uint32_t d, uint32_t bits,
 
 /* ---- turboquant: vectors ---- */
 
+/* Eight values, so that the compiler uses registers of several lanes. */
+#define EIGHT 8
+
+/* Strides 1, 2 and 4. */
+static void hadamard_eight(float *x)
+{
+    float y[EIGHT];
+
+    for (int i = 0; i < EIGHT; i += 2) {
+        y[i] = x[i] + x[i + 1];
+        y[i + 1] = x[i] - x[i + 1];
+    }
+    for (int i = 0; i < EIGHT; i++) {
+        x[i] = i & 2 ? y[i - 2] - y[i] : y[i] + y[i + 2];
+    }
+    for (int i = 0; i < EIGHT / 2; i++) {
+        float a = x[i], b = x[i + 4];
+
+        x[i] = a + b;
+        x[i + 4] = a - b;
+    }
+}
+
+static void butterflies(float *restrict low, float *restrict high)
+{
+    for (int i = 0; i < EIGHT; i++) {
+        float a = low[i], b = high[i];
+
+        low[i] = a + b;
+        high[i] = a - b;
+    }
+}
+
 static void hadamard(float *x, uint32_t d)
 {
-    for (uint32_t stride = 1; stride < d; stride *= 2) {
+    for (uint32_t i = 0; i < d; i += EIGHT) {
+        hadamard_eight(x + i);
+    }
+    for (uint32_t stride = EIGHT; stride < d; stride *= 2) {
         for (uint32_t i = 0; i < d; i += 2 * stride) {
-            for (uint32_t j = i; j < i + stride; j++) {
-                float a = x[j], b = x[j + stride];
-
-                x[j] = a + b;
-                x[j + stride] = a - b;
+            for (uint32_t j = i; j < i + stride; j += EIGHT) {
+                butterflies(x + j, x + j + stride);
             }
         }
     }
@@ -377,12 +407,13 @@ static float length_of(const float *x, uint32_t n)
     return isfinite(sum) ? sqrtf(sum) : NAN;
 }
 
+/* Returns the number of edges below u, by bisection; 0 for NaN. */
 static uint32_t nearest(const struct kv_turbo *t, float u)
 {
-    uint32_t n = (1u << t->bits) - 1, index = 0;
+    uint32_t index = 0;
 
-    for (uint32_t i = 0; i < n; i++) {
-        index += u > t->edges[i];
+    for (uint32_t step = 1u << (t->bits - 1); step > 0; step /= 2) {
+        index += u > t->edges[index + step - 1] ? step : 0;
     }
     return index;
 }

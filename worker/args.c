@@ -65,6 +65,7 @@ static const struct limit_row worker_limits[] = {
     LIMIT_ROW(SEQUENCE_WANTS_MAX, "", "checkpoints of a prompt"),
     LIMIT_ROW(PLAN_SAVES_MAX, "", "checkpoints that a row saves"),
     LIMIT_ROW(PLAN_COPIES_MAX, "", "copies of a plan"),
+    LIMIT_ROW(BATCH_COPIES_MAX, "", "copies of a plan that is made here"),
     LIMIT_ROW(PLAN_BLOCKS_MAX, "blocks", "in the tables of a plan"),
     LIMIT_ROW(LOADS_MAX, "", "ranges removed before a plan"),
     LIMIT_ROW(EMPTY_KEPT_MAX, "", "kept sequences at position 0"),

@@ -385,9 +385,16 @@ static enum status pool_make(struct program *p, struct error *e)
                                  .block_tokens = a->block_tokens,
                                  .context = p->config.shape.context,
                                  .max_rows = a->max_rows,
-                                 .slots = a->slots};
+                                 .slots = a->slots,
+                                 .pages_max = k.pages_max};
     st = sizes_check_pages(k.pages_per_slot, a->block_tokens, e);
     st = st == ST_OK ? budget_make(p, &k, e) : st;
+    if (st == ST_OK && p->budget.pool.n_pages == k.pages_max) {
+        log_warn("pool-limited",
+                 "pages=%" PRIu32 " why=\"the device allocates no more at "
+                 "once\"",
+                 k.pages_max);
+    }
     if (st == ST_OK) {
         st = forward_alloc(p->forward, p->budget.pool.n_pages, e);
     }

@@ -411,11 +411,23 @@ static void print_alone(struct plan *p)
     }
 }
 
+/* Returns the bytes of a token in all layers. */
+static uint64_t token_bytes(const struct plan *p)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < p->model.n_layers; i++) {
+        sum += p->model.layers[i].token_bytes;
+    }
+    return sum;
+}
+
 static void print_plan(struct plan *p)
 {
     const struct model_config *c = &p->config;
     const char *name = c->name;
     uint32_t n = c->shape.n_layers;
+    char format[KV_NAME_MAX];
 
     printf("model      %s: %u layers, %u linear, %u attention; context %u\n",
            ctl_name(
@@ -426,6 +438,8 @@ static void print_plan(struct plan *p)
                                   ? "sizes from the weight files"
                                   : "sizes computed from config.json (no "
                                     "weight files found)");
+    printf("KV cache   %s: %" PRIu64 " bytes a token\n",
+           kv_format_name(&p->kv, format), token_bytes(p));
     if (!p->split.every_order) {
         puts("order      as given; other orders were not tried");
     }
@@ -447,6 +461,7 @@ static void print_plan(struct plan *p)
 static void print_json(struct plan *p)
 {
     json_t *j = json_split(p, &p->split), *alone = json_array();
+    char format[KV_NAME_MAX];
 
     for (size_t i = 0; i < p->n_workers; i++) {
         struct split one;
@@ -458,6 +473,8 @@ static void print_json(struct plan *p)
     json_object_set_new(j, "model",
                         json_text(p->config.name, strlen(p->config.name)));
     set_number(j, "n_layers", p->config.shape.n_layers);
+    json_object_set_new(j, "kv_format",
+                        json_string(kv_format_name(&p->kv, format)));
     set_number(j, "context", p->terms.context);
     json_object_set_new(j, "from_files", json_boolean(p->has_files));
     json_object_set_new(j, "every_order", json_boolean(p->split.every_order));

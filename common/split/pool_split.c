@@ -41,7 +41,9 @@ struct pool_split pool_split_make(const struct pool_split_need *n,
 
     assert(n->page_bytes > 0 && pool_split_pages(n, n->context) > 0);
     assert(bytes >= pool_split_least(n));
-    s.n_pages = (uint32_t)least(bytes / n->page_bytes, SHARD_CLASS_MAX);
+    s.n_pages =
+        (uint32_t)least(bytes / n->page_bytes,
+                        n->pages_max > 0 ? n->pages_max : SHARD_CLASS_MAX);
     if (n->pages_per_slot > 0) {
         s.slot_cap = (uint32_t)least(cap, s.n_pages / n->pages_per_slot);
     }
@@ -72,7 +74,16 @@ enum status pool_split_budget(struct pool_split *out,
 {
     uint64_t fixed = b->weight_bytes + b->scratch_bytes;
     uint64_t one = pool_split_least(&b->pool);
+    uint64_t pages = pool_split_pages(&b->pool, b->pool.context);
 
+    if (b->pool.pages_max > 0 && b->pool.pages_max < pages) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "the device's largest allocation holds %u pages, but "
+                         "one sequence of %u tokens takes %llu; give a shorter "
+                         "--context",
+                         b->pool.pages_max, b->pool.context,
+                         (unsigned long long)pages);
+    }
     if (bytes >= fixed + one) {
         *out = pool_split_make(&b->pool, bytes - fixed);
         return ST_OK;

@@ -36,6 +36,7 @@ struct pool_split_need {
     uint32_t block_tokens, context, max_rows; /* each at least 1 */
     uint32_t
         slots; /* most slots at once; 0: max_rows.  Unused without slots. */
+    uint32_t pages_max; /* most pages that the device allocates; 0: no limit */
 };
 
 struct pool_split {
@@ -63,7 +64,8 @@ uint64_t pool_split_sequence(const struct pool_split_need *n, uint32_t tokens);
 /* Returns the bytes of the smallest pool: one sequence of the whole context. */
 uint64_t pool_split_least(const struct pool_split_need *n);
 
-/* Divides bytes, which is at least pool_split_least(n). */
+/* Divides bytes, which is at least pool_split_least(n).  The pool has at most
+ * pages_max pages, which hold one sequence of the whole context. */
 struct pool_split pool_split_make(const struct pool_split_need *n,
                                   uint64_t bytes);
 
@@ -82,8 +84,8 @@ double pool_split_waste(const struct pool_split_need *n,
                         uint64_t useful);
 
 /* Divides a budget of that many bytes.  Returns ST_RESOURCE_EXHAUSTED if it is
- * too small for weights, scratch and the smallest pool; the sentence has all
- * figures. */
+ * too small for weights, scratch and the smallest pool, or if the device
+ * allocates fewer pages than that; the sentence has all figures. */
 MUST_CHECK enum status pool_split_budget(struct pool_split *out,
                                          const struct pool_budget *b,
                                          uint64_t bytes, struct error *e);

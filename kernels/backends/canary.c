@@ -26,6 +26,7 @@ struct canary {
     uint32_t blocks[BLOCKS], ids[BLOCKS];
     uint32_t n_pages; /* used at most */
     struct trace device, again, cpu;
+    double bound, worst; /* difference, as a share of the largest value */
 };
 
 static bool has_head(const struct canary *c)
@@ -174,8 +175,25 @@ static enum status trace_cpu(struct canary *c, const struct kernels_options *o,
 
 /* ---- comparison ---- */
 
-static enum status compare_values(const float *a, const float *b, size_t n,
-                                  const char *what, double *worst,
+/* A step as a share of the largest value: of a group's range, which is at most
+ * twice that value, or the widest gap of a codebook, which is at its ends and
+ * less than 4 / codes of the last centroid. */
+double canary_bound(const struct kv_format *kv)
+{
+    double codes = (double)(UINT64_C(1) << kv->k_bits);
+
+    switch (kv->scheme) {
+    case KV_AFFINE:
+        return CANARY_BOUND + 0.25 * 2 / (codes - 1);
+    case KV_TURBOQUANT:
+        return CANARY_BOUND + 0.25 * 4 / codes;
+    default:
+        return CANARY_BOUND;
+    }
+}
+
+static enum status compare_values(struct canary *c, const float *a,
+                                  const float *b, size_t n, const char *what,
                                   struct error *e)
 {
     double top = 0.0, most = 0.0;
@@ -188,19 +206,18 @@ static enum status compare_values(const float *a, const float *b, size_t n,
         most = d > most || d != d ? d : most;
     }
     most = top > 0 ? most / top : most;
-    *worst = most > *worst || most != most ? most : *worst;
-    if (most <= CANARY_BOUND) {
+    c->worst = most > c->worst || most != most ? most : c->worst;
+    if (most <= c->bound) {
         return ST_OK;
     }
     return error_set(
         e, ST_DATA_LOSS,
         "the device computes wrongly: %s differs from the cpu's by "
         "%.3g of its largest value; at most %.3g is allowed",
-        what, most, CANARY_BOUND);
+        what, most, c->bound);
 }
 
-static enum status judge_traces(const struct canary *c, double *worst,
-                                struct error *e)
+static enum status judge_traces(struct canary *c, struct error *e)
 {
     size_t h = c->w->shape.hidden, v = c->w->shape.vocab;
     enum status st = ST_OK;
@@ -219,13 +236,12 @@ static enum status judge_traces(const struct canary *c, double *worst,
             bool attention = c->w->layers[c->layers[i]].kind == MIXER_ATTENTION;
 
             st = compare_values(
-                c->device.x + at, c->cpu.x + at, h,
-                attention ? "an attention layer" : "a linear layer", worst, e);
+                c, c->device.x + at, c->cpu.x + at, h,
+                attention ? "an attention layer" : "a linear layer", e);
         }
         if (st == ST_OK && has_head(c)) {
-            st = compare_values(c->device.logits + row * v,
-                                c->cpu.logits + row * v, v, "the head", worst,
-                                e);
+            st = compare_values(c, c->device.logits + row * v,
+                                c->cpu.logits + row * v, v, "the head", e);
         }
     }
     return st;
@@ -234,7 +250,6 @@ static enum status judge_traces(const struct canary *c, double *worst,
 static enum status run_traces(struct canary *c, struct kernels *k,
                               const struct kernels_options *o, struct error *e)
 {
-    double worst = 0.0;
     enum status st;
 
     if (!allocate_trace(c, &c->device) || !allocate_trace(c, &c->again) ||
@@ -244,10 +259,10 @@ static enum status run_traces(struct canary *c, struct kernels *k,
     st = trace_rows(c, k, &c->device, e);
     st = st == ST_OK ? trace_rows(c, k, &c->again, e) : st;
     st = st == ST_OK ? trace_cpu(c, o, e) : st;
-    st = st == ST_OK ? judge_traces(c, &worst, e) : st;
+    st = st == ST_OK ? judge_traces(c, e) : st;
     if (st == ST_OK) {
         log_info("canary", "device=%s worst=%.2e allowed=%.2e", o->device,
-                 worst, CANARY_BOUND);
+                 c->worst, c->bound);
     }
     return st;
 }
@@ -264,6 +279,7 @@ enum status canary_run(struct kernels *k, const struct shard_weights *w,
     }
     kernels_sizes(k, &sizes);
     c->w = w;
+    c->bound = canary_bound(&o->kv);
     choose_layers(c);
     choose_rows(c, sizes.pages_per_slot);
     st = run_traces(c, k, o, e);

@@ -93,6 +93,16 @@ INLINE void v16_put_n(void *p, size_t i, struct v16 a, const enum dtype t,
     memcpy((char *)p + i * dtype_bytes(t), &part, n * dtype_bytes(t));
 }
 
+#ifndef SIMD_SUM4
+/* out[i] = v16_sum(a[i]). */
+INLINE void v16_sum4(float *out, const struct v16 a[4])
+{
+    for (int i = 0; i < 4; i++) {
+        out[i] = v16_sum(a[i]);
+    }
+}
+#endif
+
 /* Returns a as it would be read back from storage of dtype t. */
 INLINE struct v16 v16_rounded(struct v16 a, const enum dtype t)
 {

@@ -156,6 +156,7 @@ static enum status count_sizes(struct opencl *c,
     s->device_bytes = c->device.host_memory ? 0 : c->device.memory;
     opencl_pool_layout(c);
     s->page_bytes = c->pages.page_bytes;
+    s->pages_max = opencl_pool_most(c);
     s->pages_per_block = c->pages.pages_per_block;
     s->pages_per_slot = c->pages.pages_per_slot;
     s->one_arithmetic = false;

@@ -87,6 +87,20 @@ void opencl_pool_layout(struct opencl *c)
     page_layout_make(&c->pages, kinds, n_layers(c), &sizes);
 }
 
+uint32_t opencl_pool_most(const struct opencl *c)
+{
+    /* As opencl_arena_make() compares. */
+    uint64_t largest = c->device.largest / OPENCL_ALIGN * OPENCL_ALIGN;
+    uint64_t most = SHARD_CLASS_MAX;
+
+    for (uint32_t i = 0; i < c->pages.n_groups; i++) {
+        uint64_t n = largest / c->pages.groups[i].page_bytes;
+
+        most = n < most ? n : most;
+    }
+    return (uint32_t)most;
+}
+
 /* Returns the view of `group` from byte `at` of page 0. */
 static struct opencl_tensor view_of(const struct opencl_tensor *group,
                                     uint64_t at, size_t item, enum dtype dtype)

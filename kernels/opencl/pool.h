@@ -30,6 +30,10 @@ size_t opencl_tail_bytes(const struct opencl *c);
 /* Computes c->pages, the layout of the shard's layers. */
 void opencl_pool_layout(struct opencl *c);
 
+/* Returns the most pages that opencl_alloc() takes: each group is one
+ * allocation. */
+uint32_t opencl_pool_most(const struct opencl *c);
+
 /* Allocate, reset and copy as the calls of the same names in kernels.h do. */
 enum status opencl_alloc(struct kernels *k, uint32_t n_pages, struct error *e);
 void opencl_zero_slot(struct kernels *k, uint32_t slot);

@@ -29,7 +29,7 @@ from measure import Failed
 
 VOCAB, END_TOKENS = 1024, 8
 PROMPT, TOKENS = 32, 512
-PLACES, OVERLOAD, FACTOR = 8, 3, 4
+PLACES, OVERLOAD, FACTOR = 2, 3, 4
 SHARE = 4            # of TOKENS: what sequences use on average
 GOODPUT, WASTED = 1.2, 0.05
 FIRST = 64           # requests in the warm-up, by which lengths are learned

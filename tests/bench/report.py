@@ -72,6 +72,10 @@ TARGETS = (
      lambda f: at(f, "reuse", "ttft", "warm_share"), 0.1, -1),
     ("TTFT of a new prompt with the index over without",
      lambda f: at(f, "reuse", "ttft", "no_hit_cost"), 1.01, -1),
+    ("goodput of --overcommit over strict admission, overloaded",
+     lambda f: at(f, "overload", "goodput"), 1.2, 1),
+    ("share of tokens computed again with --overcommit, overloaded",
+     lambda f: at(f, "overload", "wasted"), 0.05, -1),
     ("three stages, share of the time that the idlest is busy",
      lambda f: at(f, "stages", "busy", "least"), 0.85, 1),
     ("decode of two stages over one worker, qwen3.5-0.8b",
@@ -221,6 +225,15 @@ def reuse_rows():
                                                     "ttft.no_hit_cost")
 
 
+def overload_rows():
+    for way in ("strict", "overcommit"):
+        yield (f"overload: {way}, output tokens", "/s",
+               field("overload", f"{way}.tokens_s"))
+        yield "  suspensions", "", field("overload", f"{way}.suspended")
+        yield "  computed again", "", field("overload", f"{way}.wasted")
+    yield "  overcommit over strict", "", field("overload", "goodput")
+
+
 def rows():
     yield from machine_rows()
     for model in MODELS:
@@ -230,6 +243,7 @@ def rows():
     yield from load_rows()
     yield from stage_rows()
     yield from reuse_rows()
+    yield from overload_rows()
 
 
 def number(v):

@@ -7,6 +7,7 @@
 #include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/host/opencl.h"
 #include "kernels/opencl/host_tier.h"
+#include "kernels/opencl/pool.h"
 #include "tests/kernels/opencl_shape.h"
 #include "tests/kernels/test_device.h"
 #include "tests/unit/cmocka.h"
@@ -220,12 +221,34 @@ static void test_no_room_for_pool(void **state)
     assert_non_null(c->layers[1].kv.mem);
 }
 
+/* The pages that a worker takes are those that can be allocated. */
+static void test_most_pages(void **state)
+{
+    struct fixture *f = *state;
+    struct opencl *c = opencl_of(f->k);
+    const size_t page = c->pages.groups[0].page_bytes;
+    const uint64_t largest = c->device.largest;
+    struct error e;
+
+    assert_int_equal(c->pages.n_groups, 1);
+    assert_int_equal(c->sizes.pages_max, opencl_pool_most(c));
+    c->device.largest =
+        (PAGES * page + OPENCL_ALIGN - 1) / OPENCL_ALIGN * OPENCL_ALIGN;
+    assert_int_equal(opencl_pool_most(c), PAGES);
+    assert_int_equal(kernels_alloc(f->k, PAGES + 1, &e), ST_RESOURCE_EXHAUSTED);
+    assert_int_equal(kernels_alloc(f->k, PAGES, &e), ST_OK);
+    c->device.largest = UINT64_MAX;
+    assert_int_equal(opencl_pool_most(c), SHARD_CLASS_MAX);
+    c->device.largest = largest;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_pool_copies),
         cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_most_pages),
         cmocka_unit_test(test_host_tier_in_pieces),
         cmocka_unit_test(test_no_room_for_pool),
     };

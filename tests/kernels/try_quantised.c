@@ -1,10 +1,11 @@
-/* try_quantised.c - attention of generated tokens over quantised keys and
- * values; see opencl_try.h.
+/* try_quantised.c - attention over quantised keys and values, of generated and
+ * of prompt tokens; see opencl_try.h.
  *
  * Codes, scales, biases and norms are random.  The reference decodes them in
- * double, from the values that the kernel is specified to use: the query and
- * the centroids rounded to bf16.  Allowed difference: the rounding of weights
- * and of the output to bf16, 2^-9 each.  Every byte that a row must not read is
+ * double, from the values that the kernels are specified to use: the query
+ * rounded to bf16, and for generated tokens the centroids, for prompt tokens
+ * keys and values.  Allowed difference: the rounding of weights and of the
+ * output to bf16, 2^-9 each.  Every byte that a row must not read is
  * 0xff: NaN in scales, biases and norms. */
 #include "tests/kernels/opencl_try.h"
 
@@ -18,10 +19,12 @@
 #define ROWS_MAX    128
 #define PARTS       3 /* layers in a page of a checked step; ours is the 2nd */
 #define META_TOKENS (ROWS_MAX * 8)
-#define META_BLOCKS (META_TOKENS + 2 * ROWS_MAX)
+#define TOKENS_MAX  1024
+#define META_BLOCKS (META_TOKENS + 2 * TOKENS_MAX)
 #define ALLOWED     4e-3
 #define QUERIES     77 /* seeds */
 #define INPUTS      78
+#define PREFILL_WG  256
 
 enum scheme { AFFINE = 1, TURBO };
 
@@ -49,6 +52,11 @@ static const struct shape shapes[] = {
 #define SMALL    3 /* index of the first small shape */
 #define N_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 
+/* A row of a step: tokens at positions [position, position + n). */
+struct row {
+    uint32_t position, n;
+};
+
 /* Bytes of a block: codes of keys, of values, then the parameters. */
 struct layout {
     uint32_t k_bytes, v_bytes, param_bytes;
@@ -65,8 +73,10 @@ struct world {
     const struct shape *s;
     struct layout l;
     struct turbo turbo;
-    const uint32_t *positions; /* of the rows, a token each */
-    uint32_t n, longest, table_ld;
+    const struct row *rows;
+    bool prompt;
+    uint32_t first[ROWS_MAX]; /* token of a row */
+    uint32_t n, n_tokens, longest, table_ld;
     uint32_t *blocks; /* of row r, from r * table_ld */
     size_t page, at;  /* bytes of a page, and the layer's begin in it */
     uint8_t *kv;
@@ -165,7 +175,8 @@ static void fill_params(const struct shape *s, uint8_t *to, uint32_t seed,
 static void fill_cache(struct world *w, uint32_t row, uint32_t seed)
 {
     const struct shape *s = w->s;
-    for (uint32_t i = 0; i < (w->positions[row] + 1) * s->nkv * 2; i++) {
+    uint32_t end = w->rows[row].position + w->rows[row].n;
+    for (uint32_t i = 0; i < end * s->nkv * 2; i++) {
         bool value = i % 2;
         uint32_t n = value ? w->l.v_bytes : w->l.k_bytes;
         uint8_t *params;
@@ -187,7 +198,8 @@ static double norm_of(const uint8_t *params)
     return ldexp(1.0 + (h & 1023) / 1024.0, (h >> 10) - 15);
 }
 
-/* Decodes a key or value; of TurboQuant in its rotated basis. */
+/* Decodes a key or value as the kernel uses it; of TurboQuant in its rotated
+ * basis. */
 static void decode(const struct world *w, uint32_t row, uint32_t p,
                    uint32_t kv_head, bool value, double *out)
 {
@@ -201,13 +213,16 @@ static void decode(const struct world *w, uint32_t row, uint32_t p,
             code |= (uint32_t)(codes[at / 8] >> at % 8 & 1) << b;
         }
         if (s->scheme == TURBO) {
-            out[d] = norm_of(params) *
-                     (double)try_bf16((value ? w->turbo.v : w->turbo.k)[code]);
+            float c = (value ? w->turbo.v : w->turbo.k)[code];
+            out[d] = norm_of(params) * (double)(w->prompt ? c : try_bf16(c));
         } else {
             uint16_t pair[2];
             memcpy(pair, params + d / s->group * 4, 4);
             out[d] = (double)float_of((uint32_t)pair[0] << 16) * code +
                      (double)float_of((uint32_t)pair[1] << 16);
+        }
+        if (w->prompt) {
+            out[d] = (double)try_bf16((float)out[d]);
         }
     }
 }
@@ -224,11 +239,16 @@ static void make_meta(struct try *t, struct world *w, uint32_t shuffle)
         meta[META_BLOCKS + i] = (int32_t)w->blocks[i];
     }
     for (uint32_t r = 0; r < w->n; r++) {
-        int32_t *row = meta + r * 8, *token = meta + META_TOKENS + 2 * r;
-        row[0] = token[0] = (int32_t)r;
-        row[1] = 1;
-        row[2] = token[1] = (int32_t)w->positions[r];
+        int32_t *row = meta + r * 8;
+        row[0] = (int32_t)w->first[r];
+        row[1] = (int32_t)w->rows[r].n;
+        row[2] = (int32_t)w->rows[r].position;
         row[4] = (int32_t)(r * w->table_ld);
+        for (uint32_t i = 0; i < w->rows[r].n; i++) {
+            int32_t *token = meta + META_TOKENS + 2 * (w->first[r] + i);
+            token[0] = (int32_t)r;
+            token[1] = (int32_t)(w->rows[r].position + i);
+        }
     }
     w->meta = try_data(t, meta, (META_BLOCKS + n_blocks) * sizeof(int32_t));
     free(meta);
@@ -263,21 +283,35 @@ static cl_mem give(struct try *t, uint32_t seed, size_t from, size_t n,
     return m;
 }
 
-/* Makes a step of n tokens, with the inputs of tokens from `first` on.  Without
- * a check the cache is random everywhere, and a page has one layer. */
+/* What a step takes from a longer one: inputs from token `first` on, and the
+ * sequences from `seed` on, in other blocks. */
+struct cut {
+    uint32_t first, seed;
+    bool prompt;
+};
+
+static void count_tokens(struct world *w)
+{
+    for (uint32_t r = 0; r < w->n; r++) {
+        uint32_t end = w->rows[r].position + w->rows[r].n;
+        w->first[r] = w->n_tokens;
+        w->n_tokens += w->rows[r].n;
+        w->longest = end > w->longest ? end : w->longest;
+    }
+    w->table_ld = (w->longest + w->s->block_tokens - 1) / w->s->block_tokens;
+}
+
+/* Makes a step of n rows.  Without a check the cache is random everywhere, and
+ * a page has one layer. */
 static void make_world(struct try *t, struct world *w, const struct shape *s,
-                       const uint32_t *positions, uint32_t n, uint32_t first,
-                       bool checked)
+                       const struct row *rows, uint32_t n,
+                       const struct cut *cut, bool checked)
 {
     *w = (struct world){
-        .s = s, .l = layout_of(s), .positions = positions, .n = n};
+        .s = s, .l = layout_of(s), .rows = rows, .prompt = cut->prompt, .n = n};
     fill_turbo(&w->turbo);
-    for (uint32_t r = 0; r < n; r++) {
-        w->longest =
-            positions[r] + 1 > w->longest ? positions[r] + 1 : w->longest;
-    }
-    w->table_ld = (w->longest + s->block_tokens - 1) / s->block_tokens;
-    make_meta(t, w, first * 2 + 1);
+    count_tokens(w);
+    make_meta(t, w, cut->seed * 2 + 1);
     w->page = (size_t)w->l.bytes * (checked ? PARTS : 1);
     w->at = checked ? w->l.bytes : 0;
     size_t bytes = (size_t)n * w->table_ld * w->page;
@@ -285,22 +319,23 @@ static void make_world(struct try *t, struct world *w, const struct shape *s,
         w->kv = take(bytes, 1);
         memset(w->kv, 0xff, bytes);
         for (uint32_t r = 0; r < n; r++) {
-            fill_cache(w, r, first + r + 1);
+            fill_cache(w, r, cut->seed + r + 1);
         }
         w->device_kv = try_data(t, w->kv, bytes);
     } else {
         w->device_kv = try_random(t, TRY_BF16, bytes / 2, 5, 0.1f);
     }
-    size_t heads = (size_t)n * s->nh, tickets = n * s->nkv * chunks_of(s);
+    size_t heads = (size_t)w->n_tokens * s->nh;
+    size_t tickets = w->n_tokens * s->nkv * chunks_of(s);
     uint32_t *zeros = take(tickets, 4);
     w->y = try_poison(t, heads * s->hd * 2);
-    w->part = try_poison(t, heads * n_splits(w) * (s->hd + 2) * 4);
+    w->part = try_poison(t, (size_t)n * s->nh * n_splits(w) * (s->hd + 2) * 4);
     w->tickets = try_data(t, zeros, tickets * 4);
     free(zeros);
-    w->query =
-        give(t, QUERIES, first * (size_t)s->nh * s->hd, heads * s->hd, 1.0f);
-    w->in =
-        give(t, INPUTS, first * (size_t)in_ld(s), n * (size_t)in_ld(s), 2.0f);
+    w->query = give(t, QUERIES, cut->first * (size_t)s->nh * s->hd,
+                    heads * s->hd, 1.0f);
+    w->in = give(t, INPUTS, cut->first * (size_t)in_ld(s),
+                 w->n_tokens * (size_t)in_ld(s), 2.0f);
 }
 
 static void drop_world(struct world *w)
@@ -334,9 +369,11 @@ static void turbo_defines(const struct world *w, char *to, size_t room)
 
 static cl_kernel build(struct try *t, const struct world *w)
 {
-    static const char *const files[] = {"common.cl", "nv.cl",
-                                        "nv_attention_split.cl",
-                                        "nv_attention_quantised.cl", NULL};
+    const char *const files[] = {
+        "common.cl", "nv.cl",
+        w->prompt ? "nv_attention_widen.cl" : "nv_attention_split.cl",
+        w->prompt ? "nv_attention_prefill.cl" : "nv_attention_quantised.cl",
+        NULL};
     const struct shape *s = w->s;
     const struct layout *l = &w->l;
     char more[1024] = "";
@@ -346,14 +383,15 @@ static cl_kernel build(struct try *t, const struct world *w)
         snprintf(more, sizeof(more), "-DKV_GROUP=%u", (unsigned)s->group);
     }
     return try_kernel(
-        t, files, "attention_quantised",
-        "-DH=1024 -DNH=%u -DNKV=%u -DHD=%u -DR=64 -DGATED=%d -DEPS=1e-6f "
+        t, files, w->prompt ? "attention_prefill" : "attention_quantised",
+        "-DWG=%d -DH=1024 -DNH=%u -DNKV=%u -DHD=%u -DR=64 -DGATED=%d "
+        "-DEPS=1e-6f "
         "-DBLOCK_TOKENS=%u -DKV_DTYPE=1 -DOPERAND_DTYPE=1 -DMETA_ROWS=0 "
         "-DMETA_TOKENS=%d -DMETA_BLOCKS=%d -DNVIDIA=%u -DKV_SCHEME=%d "
         "-DK_BITS=%u -DV_BITS=%u -DK_BYTES=%u -DV_BYTES=%u -DK_PARAM=%u "
         "-DV_PARAM=%u -DV_CODES=%u -DK_PARAMS=%u -DV_PARAMS=%u %s",
-        (unsigned)s->nh, (unsigned)s->nkv, (unsigned)s->hd, s->gated,
-        (unsigned)s->block_tokens, META_TOKENS, META_BLOCKS,
+        PREFILL_WG, (unsigned)s->nh, (unsigned)s->nkv, (unsigned)s->hd,
+        s->gated, (unsigned)s->block_tokens, META_TOKENS, META_BLOCKS,
         (unsigned)t->nvidia, (int)s->scheme, (unsigned)s->k_bits,
         (unsigned)s->v_bits, (unsigned)l->k_bytes, (unsigned)l->v_bytes,
         (unsigned)l->param_bytes, (unsigned)l->param_bytes,
@@ -366,12 +404,17 @@ static void set_args(cl_kernel k, const struct world *w)
     try_args(k, "mUmUmUmUmUmUumuuu", w->y, (uint64_t)0, w->part, (uint64_t)0,
              w->tickets, (uint64_t)0, w->query, (uint64_t)0, w->in, (uint64_t)0,
              w->device_kv, (uint64_t)w->at, (uint32_t)w->page, w->meta,
-             (uint32_t)0, w->n, n_splits(w));
+             (uint32_t)0, w->n_tokens, n_splits(w));
 }
 
 static struct try_launch launch_of(cl_kernel k, const struct world *w)
 {
     const struct shape *s = w->s;
+    uint32_t tile = PREFILL_WG / 2 / (s->nh / s->nkv);
+    if (w->prompt) {
+        return (struct try_launch){
+            k, 2, {(w->n_tokens + tile - 1) / tile, s->nkv}, {PREFILL_WG, 1}};
+    }
     return (struct try_launch){
         k, 3, {n_splits(w), s->nkv * chunks_of(s), w->n}, {128, 1, 1}};
 }
@@ -379,7 +422,7 @@ static struct try_launch launch_of(cl_kernel k, const struct world *w)
 /* Runs the step twice, as tickets must be left at 0. */
 static void run(struct try *t, struct world *w, uint16_t *y)
 {
-    size_t bytes = (size_t)w->n * w->s->nh * w->s->hd * 2;
+    size_t bytes = (size_t)w->n_tokens * w->s->nh * w->s->hd * 2;
     cl_kernel k = build(t, w);
     for (uint32_t twice = 0; k && twice < 2; twice++) {
         struct try_launch l = launch_of(k, w);
@@ -411,18 +454,19 @@ static void rotate_back(const struct world *w, double *x)
     }
 }
 
-/* y [hd] of a token's head. */
-static void attend_plainly(const struct world *w, uint32_t r, uint32_t h,
-                           double *y)
+/* y [hd] of a head of token i of a row. */
+static void attend_plainly(const struct world *w, uint32_t r, uint32_t i,
+                           uint32_t h, double *y)
 {
     const struct shape *s = w->s;
-    uint32_t p = w->positions[r], kv_head = h / (s->nh / s->nkv);
+    uint32_t p = w->rows[r].position + i, kv_head = h / (s->nh / s->nkv);
+    size_t token = w->first[r] + i;
     double top = -INFINITY, sum = 0, *weight = take(p + 1, sizeof(double));
     double *x = take(s->hd, sizeof(double));
     for (uint32_t j = 0; j <= p; j++) {
         decode(w, r, j, kv_head, false, x);
         for (uint32_t d = 0; d < s->hd; d++) {
-            size_t at = ((size_t)r * s->nh + h) * s->hd + d;
+            size_t at = (token * s->nh + h) * s->hd + d;
             weight[j] += (double)try_value(QUERIES, at, 1.0f, TRY_BF16) * x[d];
         }
         weight[j] /= sqrt((double)s->hd);
@@ -441,7 +485,7 @@ static void attend_plainly(const struct world *w, uint32_t r, uint32_t h,
         rotate_back(w, y);
     }
     for (uint32_t d = 0; d < s->hd; d++) {
-        size_t at = (size_t)r * in_ld(s) + (size_t)h * 2 * s->hd + s->hd + d;
+        size_t at = token * in_ld(s) + (size_t)h * 2 * s->hd + s->hd + d;
         double gate = (double)try_value(INPUTS, at, 2.0f, TRY_F32);
         y[d] /= s->gated ? sum * (1 + exp(-gate)) : sum;
     }
@@ -449,57 +493,75 @@ static void attend_plainly(const struct world *w, uint32_t r, uint32_t h,
     free(x);
 }
 
-static void check_y(struct try *t, const struct world *w, const uint16_t *got)
+static void check_token(struct try *t, const struct world *w, uint32_t r,
+                        uint32_t i, const uint16_t *got)
 {
     const struct shape *s = w->s;
     size_t width = (size_t)s->nh * s->hd;
     double *want = take(width, sizeof(double));
     float *as_float = take(width, sizeof(float));
-    for (uint32_t r = 0; r < w->n; r++) {
-        char name[96];
-        for (uint32_t h = 0; h < s->nh; h++) {
-            attend_plainly(w, r, h, want + (size_t)h * s->hd);
-        }
-        for (size_t j = 0; j < width; j++) {
-            as_float[j] = float_of((uint32_t)got[r * width + j] << 16);
-        }
-        snprintf(name, sizeof(name), "attention_quantised %s position %u",
-                 s->name, (unsigned)w->positions[r]);
-        try_near(t, name, as_float, want, width, ALLOWED);
+    char name[96];
+    for (uint32_t h = 0; h < s->nh; h++) {
+        attend_plainly(w, r, i, h, want + (size_t)h * s->hd);
     }
+    for (size_t j = 0; j < width; j++) {
+        as_float[j] = float_of((uint32_t)got[j] << 16);
+    }
+    snprintf(name, sizeof(name), "attention_quantised %s %s position %u",
+             s->name, w->prompt ? "prompt" : "generated",
+             (unsigned)(w->rows[r].position + i));
+    try_near(t, name, as_float, want, width, ALLOWED);
     free(want);
     free(as_float);
 }
 
-/* Each row alone, in other blocks, gives the same bits. */
-static void check_alone(struct try *t, const struct world *all,
-                        const uint16_t *y)
+/* Checks every 9th token of a row, and the last. */
+static void check_y(struct try *t, const struct world *w, const uint16_t *got)
+{
+    size_t width = (size_t)w->s->nh * w->s->hd;
+    for (uint32_t r = 0; r < w->n; r++) {
+        for (uint32_t i = 0; i < w->rows[r].n; i++) {
+            if (i % 9 == 0 || i + 1 == w->rows[r].n) {
+                check_token(t, w, r, i, got + (w->first[r] + i) * width);
+            }
+        }
+    }
+}
+
+/* The end of a row alone, from token `from` on, in other blocks, gives the same
+ * bits. */
+static void check_alone(struct try *t, const struct world *all, uint32_t r,
+                        uint32_t from, const uint16_t *y)
 {
     const struct shape *s = all->s;
     size_t width = (size_t)s->nh * s->hd;
-    uint16_t *one = take(width, 2);
-    for (uint32_t r = 0; r < all->n; r += 3) {
-        struct world w;
-        char name[96];
-        make_world(t, &w, s, all->positions + r, 1, r, true);
-        run(t, &w, one);
-        snprintf(name, sizeof(name), "attention_quantised %s row %u alone",
-                 s->name, (unsigned)r);
-        try_same(t, name, one, y + r * width, width * 2);
-        drop_world(&w);
-    }
+    struct row row = {all->rows[r].position + from, all->rows[r].n - from};
+    struct cut cut = {all->first[r] + from, r, all->prompt};
+    uint16_t *one = take(row.n * width, 2);
+    struct world w;
+    char name[96];
+    make_world(t, &w, s, &row, 1, &cut, true);
+    run(t, &w, one);
+    snprintf(name, sizeof(name), "attention_quantised %s %s row %u alone",
+             s->name, w.prompt ? "prompt" : "generated", (unsigned)r);
+    try_same(t, name, one, y + (all->first[r] + from) * width,
+             row.n * width * 2);
+    drop_world(&w);
     free(one);
 }
 
-static void check(struct try *t, const struct shape *s,
-                  const uint32_t *positions, uint32_t n)
+static void check(struct try *t, const struct shape *s, const struct row *rows,
+                  uint32_t n, bool prompt)
 {
+    struct cut whole = {.prompt = prompt};
     struct world w;
-    uint16_t *y = take((size_t)n * s->nh * s->hd, 2);
-    make_world(t, &w, s, positions, n, 0, true);
+    make_world(t, &w, s, rows, n, &whole, true);
+    uint16_t *y = take((size_t)w.n_tokens * s->nh * s->hd, 2);
     run(t, &w, y);
     check_y(t, &w, y);
-    check_alone(t, &w, y);
+    for (uint32_t r = 0; r < n; r += 3) {
+        check_alone(t, &w, r, rows[r].n / 2, y);
+    }
     drop_world(&w);
     free(y);
     try_free(t);
@@ -509,12 +571,13 @@ static void check(struct try *t, const struct shape *s,
 static void time_one(struct try *t, const struct shape *s, uint32_t batch,
                      uint32_t context)
 {
-    uint32_t positions[ROWS_MAX];
+    struct row rows[ROWS_MAX];
+    struct cut whole = {0};
     struct world w;
     for (uint32_t r = 0; r < batch; r++) {
-        positions[r] = context - 1;
+        rows[r] = (struct row){context - 1, 1};
     }
-    make_world(t, &w, s, positions, batch, 0, false);
+    make_world(t, &w, s, rows, batch, &whole, false);
     cl_kernel k = build(t, &w);
     if (k) {
         struct try_launch l = launch_of(k, &w);
@@ -530,22 +593,48 @@ static void time_one(struct try *t, const struct shape *s, uint32_t batch,
     try_free(t);
 }
 
+static void time_prompt(struct try *t, const struct shape *s, uint32_t n,
+                        uint32_t position)
+{
+    struct row row = {position, n};
+    struct cut whole = {.prompt = true};
+    struct world w;
+    make_world(t, &w, s, &row, 1, &whole, false);
+    cl_kernel k = build(t, &w);
+    if (k) {
+        struct try_launch l = launch_of(k, &w);
+        set_args(k, &w);
+        double us = try_alone(t, &l);
+        double pairs = (double)n * position + (double)n * (n + 1) / 2;
+        printf("attention_prefill %-11s %4u tokens at %5u: %8.1f us "
+               "%4.0f TFLOP/s\n",
+               s->name, (unsigned)n, (unsigned)position, us,
+               pairs * 4 * s->nh * s->hd / us / 1e6);
+    }
+    drop_world(&w);
+    try_free(t);
+}
+
 static void quantised_case(struct try *t)
 {
-    static const uint32_t positions[] = {0,  1,   15,  16,  62,  63,
-                                         64, 127, 128, 300, 511, 600};
+    static const struct row generated[] = {{0, 1},   {15, 1},  {16, 1},
+                                           {63, 1},  {64, 1},  {127, 1},
+                                           {128, 1}, {300, 1}, {600, 1}};
+    static const struct row prompts[] = {{0, 1}, {0, 65}, {131, 3}, {130, 40}};
     if (t->nvidia < 80) {
         printf("attention_quantised: not an NVIDIA device, left out\n");
         return;
     }
     for (uint32_t i = t->small ? SMALL : 0; i < N_SHAPES; i++) {
-        check(t, &shapes[i], positions,
-              sizeof(positions) / sizeof(positions[0]));
+        check(t, &shapes[i], generated, 9, false);
+        check(t, &shapes[i], prompts, 4, true);
     }
     for (uint32_t i = 0; !t->quiet && i < SMALL; i++) {
         time_one(t, &shapes[i], 1, 4096);
         time_one(t, &shapes[i], 32, 4096);
         time_one(t, &shapes[i], 32, 16384);
+        time_prompt(t, &shapes[i], 512, 3584);
+        time_prompt(t, &shapes[i], 512, 15872);
     }
 }
 

@@ -45,7 +45,7 @@
 #define TOKEN_NONE       UINT32_MAX
 #define SLOT_NONE        UINT32_MAX
 #define PLAN_SAVES_MAX   4 /* saves of one row */
-#define PLAN_COPIES_MAX  4096
+#define PLAN_COPIES_MAX  65536
 #define PLAN_BLOCKS_MAX  (1 << 22) /* all rows, unless one needs more */
 
 /* A sequence's ids in the core's own storage, in pages of 1 << shift:

@@ -54,8 +54,7 @@
 #include "worker/cache/places.h"
 #include "worker/cache/poison.h"
 
-/* A plan has room for the moves of at least two slots. */
-#define POOL_EXTENT_MAX (PLAN_COPIES_MAX / 2)
+#define POOL_EXTENT_MAX 2048
 
 enum pool_class { POOL_BLOCKS, POOL_SLOTS, POOL_CHECKPOINTS, POOL_CLASSES };
 

@@ -19,6 +19,7 @@ struct batcher_limits batch_limits(const struct worker_options *o,
                                    .block_tokens = o->block_tokens,
                                    .context = o->context,
                                    .pages_per_slot = o->pages_per_slot,
+                                   .copies = BATCH_COPIES_MAX,
                                    .has_blocks = o->pages_per_block > 0};
 }
 
@@ -142,20 +143,22 @@ void batch_undo(struct batch *t, struct pool *pool)
 
 /* ---- memory of a row ---- */
 
-_Static_assert(POOL_EXTENT_MAX + COPIES_SPARE < PLAN_COPIES_MAX,
+_Static_assert(POOL_EXTENT_MAX + COPIES_SPARE < BATCH_COPIES_MAX,
                "an empty plan has room for the moves of a slot");
+_Static_assert(BATCH_COPIES_MAX <= PLAN_COPIES_MAX, "a plan has room for them");
 
 /* Returns how many more moves the plan has room for. */
-static uint32_t moves_left(const struct batch *t)
+static uint32_t moves_left(const struct batcher_limits *l,
+                           const struct batch *t)
 {
     uint32_t used = t->plan.n_before + COPIES_SPARE;
 
-    return used < PLAN_COPIES_MAX ? PLAN_COPIES_MAX - used : 0;
+    return used < l->copies ? l->copies - used : 0;
 }
 
 bool batch_has_copies(const struct batcher_limits *l, const struct batch *t)
 {
-    return moves_left(t) >= l->pages_per_slot;
+    return moves_left(l, t) >= l->pages_per_slot;
 }
 
 bool batch_has_room(const struct batcher_limits *l, const struct pool *pool,
@@ -165,11 +168,11 @@ bool batch_has_room(const struct batcher_limits *l, const struct pool *pool,
     if (s->grows && blocks_for(l, end) > s->need.n[POOL_BLOCKS]) {
         return false;
     }
-    if (s->n_host > 0 && s->n_host + l->pages_per_slot > moves_left(t)) {
+    if (s->n_host > 0 && s->n_host + l->pages_per_slot > moves_left(l, t)) {
         return false;
     }
     if (l->pages_per_slot > 0 && s->slot == SLOT_NONE &&
-        !pool_can_take(pool, POOL_SLOTS, 1, moves_left(t))) {
+        !pool_can_take(pool, POOL_SLOTS, 1, moves_left(l, t))) {
         return false;
     }
     return t->plan.n_rows == 0 ||

@@ -15,7 +15,7 @@
  * Threading: the core's.  Memory: batch_init() allocates; no other call does.
  * The engine borrows a plan from engine_submit() until its result is polled.
  * Limits: PLAN_BLOCKS_MAX entries in the tables of a plan, unless one row needs
- * more; PLAN_COPIES_MAX copies. */
+ * more; BATCH_COPIES_MAX copies. */
 #ifndef WORKER_SEQUENCES_BATCH_H
 #define WORKER_SEQUENCES_BATCH_H
 
@@ -25,6 +25,9 @@
 #include "worker/cache/sequence.h"
 
 #define LOADS_MAX 64 /* states that a plan loads for kept sequences */
+/* Copies before the rows of a plan that is made here.  A later stage executes
+ * the leader's plans, whatever they move there: up to PLAN_COPIES_MAX. */
+#define BATCH_COPIES_MAX 4096
 
 /* Copies that stay for restores: one a row, and those of other calls. */
 #define COPIES_SPARE (PLAN_ROWS_MAX + LOADS_MAX)
@@ -45,7 +48,8 @@ struct batcher_limits {
     uint32_t block_tokens;   /* >= 1 */
     uint32_t context;        /* longest sequence */
     uint32_t pages_per_slot; /* 0: no recurrent layers */
-    bool has_blocks;         /* false: no attention layers */
+    uint32_t copies; /* before the rows, BATCH_COPIES_MAX..PLAN_COPIES_MAX */
+    bool has_blocks; /* false: no attention layers */
 };
 
 struct batch {

@@ -10,8 +10,9 @@
  *                  |
  *                  +--the sequence ends, or has an heir--> refused
  *
- * What was cut holds few blocks, maybe none, and a place of the table.  It
- * ends early where there would be too many, or where its ids are in the way.
+ * A sequence that was cut holds few blocks, maybe none, and a place of the
+ * table.  It ends early where there would be too many, or where its ids are in
+ * the way.
  *
  * Threading, memory: the core's.  Limits: a plan loads LOADS_MAX states;
  * further ranges that are removed before it go to position 0.  EMPTY_KEPT_MAX

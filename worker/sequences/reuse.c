@@ -390,7 +390,9 @@ void reuse_end(struct reuse *u, struct sequence *s)
         return;
     }
     s->rolling = SLOT_NONE;
-    if (s->finish == FINISH_FAILED) {
+    /* While s is computed again, other stages count its positions anew, and
+     * cannot keep the later ones. */
+    if (s->finish == FINISH_FAILED || s->rolling_at > s->n_computed) {
         drop(u, checkpoint);
         return;
     }

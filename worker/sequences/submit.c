@@ -93,8 +93,9 @@ bool submit_is_same(const struct sequence *s,
            sampling_same(&s->sampling, &asked);
 }
 
-/* A finished sequence has dropped the ids that were acknowledged, and a ring of
- * logprobs drops what its window has passed. */
+/* A finished sequence has dropped the ids that were acknowledged, and so has
+ * one that other stages are removing; a ring of logprobs drops what its window
+ * has passed. */
 bool submit_can_send(const struct sequence *s, uint32_t have)
 {
     bool ended = s->finish != FINISH_NONE;
@@ -104,8 +105,8 @@ bool submit_can_send(const struct sequence *s, uint32_t have)
         !logprobs_reach(&s->logprobs, have, s->pending)) {
         return false;
     }
-    return !ended ||
-           (complete && (s->state != SEQUENCE_FINISHED || have >= s->acked));
+    return !ended || (complete && s->n_prompt + have >= s->n_hashed &&
+                      (s->state != SEQUENCE_FINISHED || have >= s->acked));
 }
 
 /* The old grant is forgotten; what s holds is charged to the new one. */

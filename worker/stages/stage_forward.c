@@ -326,13 +326,23 @@ static void fill_row(struct microbatch *b, struct sequence *s,
     s->pending += b->samples[i] ? 1 : 0;
 }
 
+/* The leader has not counted the moves of this stage: the plan takes as many as
+ * an engine does. */
+static struct batcher_limits limits(const struct stage *g)
+{
+    struct batcher_limits l = batch_limits(&g->base->o, 1);
+
+    l.copies = PLAN_COPIES_MAX;
+    return l;
+}
+
 /* Takes the memory of a row; a twin has its source's full blocks. */
 static enum status take_memory(struct stage *g, struct microbatch *b,
                                struct sequence *s,
                                const Sluice__V1__StageForward *m,
                                const struct cursor *at, struct error *e)
 {
-    struct batcher_limits l = batch_limits(&g->base->o, 1);
+    struct batcher_limits l = limits(g);
     uint32_t end = m->position[at->row] + m->count[at->row], source;
 
     if (m->count[at->row] == 0) {
@@ -388,7 +398,7 @@ static enum status take_saves(struct stage *g, struct microbatch *b,
                               struct cursor *at, struct error *e)
 {
     struct plan *p = &b->batch.plan;
-    struct batcher_limits l = batch_limits(&g->base->o, 1);
+    struct batcher_limits l = limits(g);
 
     for (; at->save < m->n_save_row && m->save_row[at->save] == at->row;
          at->save++) {
@@ -501,7 +511,7 @@ static void fill_microbatch(struct stage *g, struct microbatch *b,
 /* The plan is ready, unless there is nothing to compute. */
 static void finish_microbatch(struct stage *g, struct microbatch *b)
 {
-    struct batcher_limits l = batch_limits(&g->base->o, 1);
+    struct batcher_limits l = limits(g);
 
     if (b->failed) {
         stage_copies_keep(g, &b->batch);

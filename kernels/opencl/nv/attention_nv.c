@@ -25,10 +25,11 @@
 
 struct opencl_attention_nv {
     struct opencl_kernel *decode, *prefill; /* of plain layers, or NULL */
-    struct opencl_kernel *few;       /* the bits of prefill; may be NULL */
-    struct opencl_kernel *quantised; /* decode of quantised layers, or NULL */
-    struct opencl_tensor part;       /* [ALL * SPLITS * nh, hd + 2] f32 */
-    struct opencl_tensor tickets;    /* [max_tokens, nh] u32, 0 between steps */
+    struct opencl_kernel *few; /* the bits of prefill; may be NULL */
+    struct opencl_kernel *kv_decode, *kv_prefill; /* of quantised layers; each
+                                                   * may be NULL */
+    struct opencl_tensor part;    /* [ALL * SPLITS * nh, hd + 2] f32 */
+    struct opencl_tensor tickets; /* [max_tokens, nh] u32, 0 between steps */
     bool zeroed;
 };
 
@@ -36,10 +37,15 @@ static const struct opencl_variant decode = {
     .file = "nv_attention_split+nv_attention_decode",
     .kernel = "attention_decode",
     .wg = 128};
-static const struct opencl_variant quantised = {
+static const struct opencl_variant kv_decode = {
     .file = "nv_attention_split+nv_attention_quantised",
     .kernel = "attention_quantised",
     .wg = 128};
+static const struct opencl_variant kv_prefill = {
+    .file = "nv_attention_widen+nv_attention_prefill",
+    .kernel = "attention_prefill",
+    .wg = WG,
+    .tile_rows = ROWS};
 static const struct opencl_variant prefill = {.file = "nv_attention_prefill",
                                               .kernel = "attention_prefill",
                                               .wg = WG,
@@ -59,9 +65,10 @@ static bool fits_model(const struct opencl *c)
            (s->head_dim == 64 || s->head_dim == 128 || s->head_dim == 256);
 }
 
-static bool fits_quantised(const struct opencl *c)
+/* Generated tokens of a quantised layer need more than fits_model(). */
+static bool fits_decode(const struct opencl *c)
 {
-    return fits_model(c) && c->block_tokens % 16 == 0 &&
+    return c->block_tokens % 16 == 0 &&
            (c->kv.scheme == KV_AFFINE ? c->kv.group >= 64
                                       : c->w->shape.head_dim == 256);
 }
@@ -117,7 +124,7 @@ static void choose_plain(struct opencl *c, struct opencl_attention_nv *nv,
         choose(c, &nv->prefill, &prefill, defines)) {
         choose_few(c, nv, defines);
     } else {
-        nv->decode = NULL;
+        nv->decode = nv->prefill = NULL;
     }
 }
 
@@ -138,10 +145,13 @@ enum status opencl_attention_nv_setup(struct opencl *c,
     if (plain) {
         choose_plain(c, *out, plain);
     }
-    if (of_kv && fits_quantised(c)) {
-        choose(c, &(*out)->quantised, &quantised, of_kv);
+    if (of_kv) {
+        choose(c, &(*out)->kv_prefill, &kv_prefill, of_kv);
     }
-    if (!(*out)->decode && !(*out)->quantised) {
+    if (of_kv && fits_decode(c)) {
+        choose(c, &(*out)->kv_decode, &kv_decode, of_kv);
+    }
+    if (!(*out)->decode && !(*out)->kv_decode && !(*out)->kv_prefill) {
         opencl_attention_nv_free(out);
         return ST_OK;
     }
@@ -217,11 +227,12 @@ static uint32_t groups_of(const struct opencl *c,
     return (n + tile - 1) / tile;
 }
 
-/* Returns the kernel for n prompt tokens.  Bits do not depend on it. */
+/* Returns the kernel for the prompt tokens of a plain layer, or NULL.  Bits do
+ * not depend on it. */
 static struct opencl_kernel *prefill_for(const struct opencl *c,
-                                         const struct opencl_attention_nv *nv,
-                                         uint32_t n)
+                                         const struct opencl_attention_nv *nv)
 {
+    const uint32_t n = c->step.n_tokens - c->step.n_gen;
     const uint32_t kv_heads = c->w->shape.n_kv_heads;
 
     return nv->few && groups_of(c, &few, n) * kv_heads <= FEW_GROUPS
@@ -229,11 +240,20 @@ static struct opencl_kernel *prefill_for(const struct opencl *c,
                : nv->prefill;
 }
 
+static struct opencl_kernel *kernel_for(const struct opencl *c,
+                                        const struct opencl_attention_nv *nv,
+                                        uint32_t layer, bool generated)
+{
+    if (opencl_is_quantised(c, layer)) {
+        return generated ? nv->kv_decode : nv->kv_prefill;
+    }
+    return generated ? nv->decode : prefill_for(c, nv);
+}
+
 static void run_prefill(struct opencl *c, const struct opencl_attention_nv *nv,
-                        const struct io *io)
+                        struct opencl_kernel *k, const struct io *io)
 {
     const uint32_t n = c->step.n_tokens - c->step.n_gen;
-    struct opencl_kernel *k = prefill_for(c, nv, n);
     struct opencl_call a = call_of(c, nv, k, io);
     const size_t local[2] = {WG, 1};
     const size_t global[2] = {groups_of(c, k->variant, n) * local[0],
@@ -264,20 +284,16 @@ bool opencl_attention_nv(struct opencl *c, struct opencl_attention_nv *nv,
                          const struct opencl_tensor *in, bool generated)
 {
     const struct io io = {layer, y, query, in, &c->layers[layer].kv};
-    struct opencl_kernel *k;
+    struct opencl_kernel *k = nv ? kernel_for(c, nv, layer, generated) : NULL;
 
-    if (nv == NULL) {
-        return false;
-    }
-    k = opencl_is_quantised(c, layer) ? nv->quantised : nv->decode;
-    if (k == NULL || (!generated && k == nv->quantised)) {
+    if (k == NULL) {
         return false;
     }
     zero_tickets(c, nv);
     if (generated) {
         run_decode(c, nv, k, &io);
     } else {
-        run_prefill(c, nv, &io);
+        run_prefill(c, nv, k, &io);
     }
     return true;
 }

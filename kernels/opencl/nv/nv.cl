@@ -345,6 +345,13 @@ INLINE void mma_rows(uint4 *first, uint4 *second, const uint4 even,
     *second = (uint4)(s[0], s[1], s[2], s[3]);
 }
 
+/* A number of f16 that is not negative; h: its bits. */
+INLINE float norm_of(const uint h)
+{
+    return (h & 0x7c00) == 0x7c00 ? NAN
+                                  : as_float((h & 0x7fff) << 13) * 0x1p112f;
+}
+
 INLINE float bf16_low(const uint pair)
 {
     return as_float(pair << 16);

@@ -9,7 +9,8 @@
  *   query    [T, NH, HD]        f32: normed and rotated
  *   in       [T, IN_LD]         f32; only the gates are read
  *   kv       of the layer: block b is [2][NKV, BLOCK_TOKENS, HD] bf16 at
- *            b * page
+ *            b * page; of a quantised layer struct kv_block (common/model/
+ *            kv_format.h) at b * page bytes
  *
  * A work-group has TILE tokens with the GROUP query heads of one kv head: M
  * rows, 16 a warp, ordered by (token, head).  Its warps walk the context
@@ -18,9 +19,14 @@
  * during Q K^T.  If a work-group's tokens belong to several rows of the step,
  * it walks once for each row.
  *
+ * Quantised keys and values are widened to bf16 on their way to local memory
+ * (nv_attention_widen.cl).  The sums of TurboQuant's rotated values are rotated
+ * back at the end.
+ *
  * Launch    WG 128 or 256; groups ((n_tokens + TILE - 1) / TILE, NKV),
  *           TILE = WG / 2 / GROUP
- * Defines   HD 64, 128 or 256; NH / NKV <= 32
+ * Defines   HD 64, 128 or 256; NH / NKV <= 32; of a quantised layer also those
+ *           of kv.cl
  * Needs     sm_80; KV_DTYPE 1; kv 16-byte aligned; local memory
  *           (M + 128) * HD * 2 bytes, 128 KiB at most
  * Numerics  query and w are rounded to bf16, sums are f32.  Turns begin at
@@ -28,6 +34,16 @@
  *           independent, so a token's bits depend on its own sequence only.
  *           Positions past a work-group's last one are never used: the last
  *           one is read instead, with weight 0. */
+#ifndef KV_SCHEME
+#define KV_SCHEME 0
+typedef ushort cache_t;
+#else
+typedef uchar cache_t;
+#endif
+#if KV_SCHEME != 2
+#define load_books(b)       (void)(b)
+#define rotate_back(acc, c) (void)(c)
+#endif
 #define GROUP (NH / NKV)
 #define WARPS (WG / 32)
 #define LANES WG
@@ -61,17 +77,24 @@ INLINE void refresh(struct places *at)
     }
 }
 
-/* A block table, and the elements of a page. */
+/* A block table, the elements of a page, and block 0 of the cache. */
 struct table {
     __global const int *blocks;
     uint page;
+    __global const cache_t *kv;
+    uint kv_head;
+    __local const float *books;
 };
 
-/* Loads positions [from, from + TURN) of one kv head; base: block 0's k or
- * v. */
-INLINE void load_turn(__local uint4 *to, __global const ushort *base,
-                      const struct table t, const uint from, const uint last)
+/* Loads keys, or values, of positions [from, from + TURN) of one kv head. */
+INLINE void load_turn(__local uint4 *to, const struct table t, const bool value,
+                      const uint from, const uint last)
 {
+#if KV_SCHEME == 0
+    __global const ushort *base = t.kv +
+                                  (ulong)t.kv_head * BLOCK_TOKENS * HD +
+                                  (value ? PLANE : 0);
+#endif
     const uint lane = opaque(get_local_id(0));
 
 #pragma unroll
@@ -79,11 +102,16 @@ INLINE void load_turn(__local uint4 *to, __global const ushort *base,
         const uint r = (n * LANES + lane) / WIDE;
         const uint i = (n * LANES + lane) % WIDE;
         const uint p = min(from + r, last);
-        __global const ushort *row =
-            base + (ulong)(uint)t.blocks[p / BLOCK_TOKENS] * t.page +
-            p % BLOCK_TOKENS * HD;
+        const ulong block = (ulong)(uint)t.blocks[p / BLOCK_TOKENS] * t.page;
 
-        copy_async(to + piece_at(r, i), row + i * 8, 16);
+#if KV_SCHEME == 0
+        copy_async(to + piece_at(r, i),
+                   base + block + p % BLOCK_TOKENS * HD + i * 8, 16);
+#else
+        to[piece_at(r, i)] =
+            widen_piece(t.kv + block, t.kv_head * BLOCK_TOKENS +
+                        p % BLOCK_TOKENS, i, value, t.books);
+#endif
     }
     copy_commit();
 }
@@ -240,20 +268,23 @@ attention_prefill(__global operand_t *y, const ulong y_at, __global float *part,
                   const ulong part_at, __global uint *tickets,
                   const ulong tickets_at, __global const float *query,
                   const ulong query_at, __global const float *in,
-                  const ulong in_at, __global const ushort *kv,
+                  const ulong in_at, __global const cache_t *kv,
                   const ulong kv_at, const uint page,
                   __global const int *meta, const uint first_token,
                   const uint n_tokens, const uint n_splits)
 {
     __local uint4 q[M * WIDE], k[TURN * WIDE], v[TURN * WIDE];
+#if KV_SCHEME == 2
+    __local float books[BOOKS];
+#else
+    __local const float *books = 0;
+#endif
     const uint lane = get_local_id(0) % 32, warp = get_local_id(0) / 32;
     const uint g = lane / 4, c = lane % 4, kv_head = get_group_id(1);
     const uint tile = get_num_groups(0) - 1 - get_group_id(0);
     const uint token0 = first_token + tile * TILE;
     const uint end = min(token0 + TILE, first_token + n_tokens);
     const uint r0 = warp * 16 + g, r1 = r0 + 8; /* this lane's rows */
-    __global const ushort *keys =
-        kv + kv_at + (ulong)kv_head * BLOCK_TOKENS * HD;
     uint from = token0;
     struct places at;
 
@@ -263,10 +294,11 @@ attention_prefill(__global operand_t *y, const ulong y_at, __global float *part,
         at.keys[j] = piece_at(lane % 8 + lane / 16 * 8, 2 * j + lane / 8 % 2);
     }
     load_queries(q, query + query_at, token0, end, kv_head);
+    load_books(books);
     while (from < end) { /* the tokens of one row of the step */
         __global const int *row = ROW(meta, TOKEN(meta, from)[TOKEN_ROW]);
         const struct table table = {meta + META_BLOCKS + row[ROW_BLOCKS],
-                                    page};
+                                    page, kv + kv_at, kv_head, books};
         const uint until =
             min(end, (uint)row[ROW_FIRST] + (uint)row[ROW_TOKENS]);
         const uint p = (uint)TOKEN(meta, from)[TOKEN_POSITION];
@@ -283,17 +315,17 @@ attention_prefill(__global operand_t *y, const ulong y_at, __global float *part,
         for (uint n = 0; n < HD / 8; n++) {
             acc[n][0] = acc[n][1] = acc[n][2] = acc[n][3] = 0.0f;
         }
-        load_turn(k, keys, table, 0, last);
+        load_turn(k, table, false, 0, last);
         for (uint turn = 0; turn <= last; turn += TURN) {
             float shrink0, shrink1;
 
             refresh(&at);
-            load_turn(v, keys + PLANE, table, turn, last);
+            load_turn(v, table, true, turn, last);
             copy_wait(1);
             barrier(CLK_LOCAL_MEM_FENCE);
             scores(s, q + warp * 16 * WIDE, k, &at);
             barrier(CLK_LOCAL_MEM_FENCE);
-            load_turn(k, keys, table, turn + TURN, last);
+            load_turn(k, table, false, turn + TURN, last);
             if (turn + TURN > p) {
                 mask(s, turn, p0, p1, opaque(c));
             }
@@ -313,6 +345,7 @@ attention_prefill(__global operand_t *y, const ulong y_at, __global float *part,
         }
         copy_wait(0);
         barrier(CLK_LOCAL_MEM_FENCE);
+        rotate_back(acc, c);
         if (has0) {
             store(y + y_at + (ulong)t0 * NH * HD,
                   in + in_at + (ulong)t0 * IN_LD, acc, sum[0],

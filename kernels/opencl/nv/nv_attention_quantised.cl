@@ -110,12 +110,7 @@ INLINE void load_params(uint *to, __global const uchar *from)
 #if KV_SCHEME == 1
     load_words(to, from, GROUPS);
 #else
-    const uint h = *(__global const ushort *)from;
-
-    /* f16 of a number that is not negative. */
-    to[0] = (h & 0x7c00) == 0x7c00
-                ? 0x7fc00000u
-                : as_uint(as_float((h & 0x7fff) << 13) * 0x1p112f);
+    to[0] = as_uint(norm_of(*(__global const ushort *)from));
 #endif
 }
 

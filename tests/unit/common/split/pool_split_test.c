@@ -141,6 +141,29 @@ static void refuses_a_budget_without_room(void **state)
     assert_int_equal(s.slot_cap, 9);
 }
 
+/* A device that allocates 36 pages, and one fewer. */
+static void keeps_to_what_a_device_allocates(void **state)
+{
+    struct pool_budget b = {.pool = hybrid};
+    struct pool_split s;
+    struct error e;
+
+    (void)state;
+    b.pool.pages_max = 36;
+    assert_int_equal(pool_split_budget(&s, &b, 100000, &e), ST_OK);
+    assert_int_equal(s.n_pages, 36);
+    assert_int_equal(s.bytes, 360);
+    assert_int_equal(s.slot_cap, 9);
+    assert_int_equal(pool_split_budget(&s, &b, 359, &e), ST_RESOURCE_EXHAUSTED);
+    b.pool.pages_max = 35;
+    assert_int_equal(pool_split_budget(&s, &b, 100000, &e),
+                     ST_RESOURCE_EXHAUSTED);
+    assert_string_equal(e.text,
+                        "the device's largest allocation holds 35 pages, but "
+                        "one sequence of 1024 tokens takes 36; give a shorter "
+                        "--context");
+}
+
 /* A pool that no machine has: at the limit, and past it. */
 static void stops_at_the_largest_number(void **state)
 {
@@ -184,6 +207,7 @@ int main(void)
         cmocka_unit_test(knows_shards_of_one_kind),
         cmocka_unit_test(counts_rounding_and_the_rest_as_waste),
         cmocka_unit_test(refuses_a_budget_without_room),
+        cmocka_unit_test(keeps_to_what_a_device_allocates),
         cmocka_unit_test(stops_at_the_largest_number),
         cmocka_unit_test(knows_slots_that_never_fit),
     };

@@ -163,11 +163,11 @@ static void counts_have_limits(void **state)
     plan()->n_saves = PLAN_SAVES_MAX * PLAN_ROWS_MAX + 1;
     refused("2049 saves; at most 2048");
     plan()->n_before = PLAN_COPIES_MAX + 1;
-    refused("4097 copies before the rows; at most 4096");
+    refused("65537 copies before the rows; at most 65536");
     plan()->n_after = 2 * PLAN_ROWS_MAX + 1;
     refused("1025 copies after the rows; at most 1024");
     plan()->n_poison = PLAN_COPIES_MAX + 1;
-    refused("4097 ranges to poison; at most 4096");
+    refused("65537 ranges to poison; at most 65536");
 }
 
 static void tables_are_inside_the_pool(void **state)

@@ -12,6 +12,7 @@ struct batcher *bench_with(uint32_t rows, uint32_t tokens, uint32_t chunk,
     struct sequence_limits sl = {
         .capacity = 64, .longest = 1024, .values = 131072, .hash_seed = 1};
     struct batcher_limits bl = {.max_rows = rows,
+                                .copies = BATCH_COPIES_MAX,
                                 .step_tokens = tokens,
                                 .chunk_tokens = chunk,
                                 .depth = depth,

@@ -1,11 +1,14 @@
 /* A leader that reuses prefixes over several stages, and whatever comes:
- * Submits, continuations, ranges, cancels, failed steps, in any order.  What
- * does not fit a stage, or is not there, fails (ring_stages.h). */
+ * Submits, continuations, ranges, cancels, failed steps, refused plans, an
+ * index that is lost, in any order.  What does not fit a stage, or is not
+ * there, fails (ring_stages.h). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/stages/ring.h"
+
+#define SEEDS 40
 
 static void options(struct worker_options *o)
 {
@@ -140,6 +143,12 @@ static void act(struct rig *r, struct kept *k, uint32_t *id)
         break;
     case 6:
         rig_advance(r, 1000);
+        if (below(30) == 0) {
+            worker_clear_index(r->worker);
+        }
+        break;
+    case 11:
+        r->refuse_once = r->refuse_once || below(20) == 0;
         break;
     case 7:
     case 8:
@@ -188,7 +197,7 @@ static void holds_whatever_comes(void **state)
     struct came n = {0, 0, 0, 0, 0};
 
     (void)state;
-    for (unsigned seed = 1; seed <= 40; seed++) {
+    for (unsigned seed = 1; seed <= SEEDS; seed++) {
         struct kept kept = {.id = 0};
         struct worker_options o;
         struct rig *r;
@@ -198,8 +207,10 @@ static void holds_whatever_comes(void **state)
         o.n_pages = 120;
         o.tenant_share = seed % 3 == 0 ? 0.2f : 1;
         o.pages_per_slot = seed % 5 == 0 ? 0 : o.pages_per_slot;
+        o.engine_depth = 1 + seed % 2;
         srand(seed);
         r = ring_rig_with(3, &o, shapes[seed % 4]);
+        r->ring->has_runs = true;
         for (int i = 0; i < 1500; i++) {
             act(r, &kept, &id);
         }

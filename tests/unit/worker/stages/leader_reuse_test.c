@@ -566,6 +566,37 @@ static void begins_anew_from_a_checkpoint(void **state)
     ring_rig_end(&r);
 }
 
+/* The stages count its positions anew, so that they cannot keep those which it
+ * had computed before, when the index has let go of them. */
+static void ends_while_it_is_computed_again(void **state)
+{
+    struct worker_options o;
+    struct rig *r;
+    struct rig_submit s = {.id = 1, .n_prompt = 100, .max_tokens = 200};
+    uint32_t from;
+
+    (void)state;
+    options(&o);
+    r = ring_rig(3, &o);
+    rig_submit(r, &s);
+    rig_turn(r);
+    while (r->heard[1].n < 120) {
+        assert_true(rig_step(r) || ring_step(r->ring));
+    }
+    r->ring->fail_next = "a stage";
+    from = r->ring->n_said;
+    while (r->ring->n_said == from ||
+           last_said(r, METHOD_STAGE_FORWARD)->position[0] != 64) {
+        assert_true(rig_step(r) || ring_step(r->ring));
+    }
+    worker_clear_index(r->worker);
+    rig_cancel(r, 1);
+    rig_turn(r);
+    ring_run(r->ring);
+    assert_int_equal(r->n_broken, 0);
+    ring_rig_end(&r);
+}
+
 /* The stages have seen nothing of the twin, which has blocks here. */
 static void begins_anew_behind_a_refused_twin(void **state)
 {
@@ -742,6 +773,7 @@ int main(void)
         cmocka_unit_test(a_range_goes_back_to_a_state_of_the_stages),
         cmocka_unit_test(nothing_of_a_failed_step_is_kept),
         cmocka_unit_test(begins_anew_from_a_checkpoint),
+        cmocka_unit_test(ends_while_it_is_computed_again),
         cmocka_unit_test(begins_anew_behind_a_refused_twin),
         cmocka_unit_test(has_one_plan_when_it_begins_anew),
         cmocka_unit_test(forgets_with_the_assembly),

@@ -179,7 +179,7 @@ static void check_row(struct ring *g, const struct ring_said *s, uint32_t i)
         for (uint32_t k = g->n_done; k + 1 < g->n_said; k++) {
             assert_false(names(&g->said[k], s->grants[i]));
         }
-        x->next = x->restored ? x->next : 0;
+        x->next = x->restored && s->position[i] > 0 ? x->next : 0;
     }
     if (s->count[i] == 0) { /* a twin */
         assert_true(x->next == 0 && samples && !anew);
@@ -188,8 +188,9 @@ static void check_row(struct ring *g, const struct ring_said *s, uint32_t i)
     }
     x->restored = false;
     assert_int_equal(s->position[i], x->next);
-    /* A continued prompt may have generated runs. */
-    if (!x->continues || !prompt) {
+    /* A continued prompt may have generated runs, also if nothing of the kept
+     * sequence was left to take over. */
+    if (!(x->continues || g->has_runs) || !prompt) {
         assert_int_equal(s->kind[i] &
                              SLUICE__V1__STAGE_ROW__STAGE_ROW_GENERATED,
                          prompt ? 0 : 1);

@@ -86,6 +86,7 @@ struct ring {
     uint64_t damaged;      /* rows of this grant have no finite logits */
     struct ring_stages *stages;
     bool no_geometry; /* it is not answered */
+    bool has_runs;    /* prompts may have generated runs */
 };
 
 /* Makes a leader of n stages on a bench, with its assembly up; o: NULL for
