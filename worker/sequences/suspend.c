@@ -154,13 +154,19 @@ static void line_up(struct sequences *q, struct sequence *s)
     sequence_insert(l, s, behind);
 }
 
-/* A kept sequence that s continues may hold the very pages that s waits for:
- * its lease goes on, and s is computed as any other. */
+/* A kept sequence that s continues may hold the very pages that s waits for,
+ * and the accepted Submit has ended it for the router: it goes, and s is
+ * computed as any other. */
 void suspend_enter(struct sequences *q, struct sequence *s)
 {
-    continue_leave(q, s);
+    struct sequence *kept;
+
     sequence_move(&q->table, s, SEQUENCE_SUSPENDED);
+    kept = continue_leave(q, s);
     line_up(q, s);
+    if (kept != NULL) {
+        ending_release(q, kept);
+    }
     q->report.changed = true;
 }
 
