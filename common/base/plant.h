@@ -38,7 +38,6 @@
     X(RECOMPUTE_SHARED, "what is computed again has others beside it")        \
     X(SUCCESSOR_SURVIVES, "a row that follows a failed one is used")          \
     X(HOST_LEAKS, "the host pages of a suspended sequence are not freed")     \
-    X(VICTIM_TWICE, "the last victim is suspended again, not another one")    \
     X(SWAP_ASTRAY, "a page comes back from the host to the wrong block")      \
     X(SWAP_SHARED, "a page comes back to a block that others read")           \
     X(RESTART_SPOILT, "a stage keeps a sequence spoilt that begins anew")     \

@@ -34,10 +34,10 @@
 
 /* Copies of a plan to the host tier: the moves of a slot have room beside
  * them. */
-#define OUTS_MAX (PLAN_COPIES_MAX - POOL_EXTENT_MAX - COPIES_SPARE)
+#define OUTS_MAX (BATCH_COPIES_MAX - POOL_EXTENT_MAX - COPIES_SPARE)
 
 /* Pages that come back from the host tier in one plan, and those of a slot. */
-#define SWAP_PAGES_MAX (PLAN_COPIES_MAX - COPIES_SPARE)
+#define SWAP_PAGES_MAX (BATCH_COPIES_MAX - COPIES_SPARE)
 
 struct batcher_limits {
     uint32_t max_rows;       /* 1..PLAN_ROWS_MAX */

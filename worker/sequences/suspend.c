@@ -329,7 +329,7 @@ static struct sequence *choose(const struct sequences *q, bool for_head)
             continue;
         }
         n++;
-        if (s->number == q->suspend.last && !PLANT(VICTIM_TWICE)) {
+        if (s->number == q->suspend.last) {
             spared = s;
             continue;
         }
