@@ -6,11 +6,13 @@
  *
  * The expected bytes are the codec's of the keys and values that the same model
  * stores in a float32 cache. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/backends/backend.h"
 #include "kernels/kv_codec.h"
+#include "kernels/opencl/noise.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/test_device.h"
 #include "tests/unit/cmocka.h"
@@ -33,7 +35,7 @@ static const struct kind kinds[] = {
     {"turbo3.5", {DTYPE_BF16, KV_TURBOQUANT, 3, 4, 0, 1}, 64},
     {"affine4-f16", {DTYPE_F16, KV_AFFINE, 4, 4, 64, 1}, 128},
     {"affine8-odd", {DTYPE_F32, KV_AFFINE, 8, 8, 32, 1}, 96},
-    {"turbo2.5-small", {DTYPE_BF16, KV_TURBOQUANT, 2, 3, 0, 1}, 8},
+    {"turbo2.5-small", {DTYPE_BF16, KV_TURBOQUANT, 2, 3, 0, 1}, 16},
 };
 /* clang-format on */
 
@@ -298,6 +300,20 @@ static void the_whole_layer_stays_plain(const struct fixture *f)
     free(a);
 }
 
+/* The pool of a benchmark reads as numbers. */
+static void noise_is_finite(const struct fixture *f)
+{
+    const struct part token = {TOKENS - 1, 1, 0, true};
+    struct error e;
+    float out[HIDDEN];
+
+    assert_int_equal(opencl_noise_pool(f->k, 9, &e), ST_OK);
+    run(f, f->k, 0, &token, 1, out);
+    for (uint32_t i = 0; i < HIDDEN; i++) {
+        assert_true(isfinite(out[i]));
+    }
+}
+
 /* ---- ---- */
 
 static const char *wanted; /* NULL: all kinds */
@@ -318,6 +334,7 @@ static void test_formats(void **state)
         bits_do_not_depend_on_batch_or_chunk(f);
         blocks_move_as_bytes(f);
         the_whole_layer_stays_plain(f);
+        noise_is_finite(f);
         close_fixture(f);
         n++;
     }

@@ -20,8 +20,13 @@ static const char bad[] = "__kernel void two(__global uint *out)\n"
                           "{\n"
                           "    out[0] = nonsense;\n"
                           "}\n";
+static const char rest[] = "__kernel void two(__global uint *out)\n"
+                           "{\n"
+                           "    one(out);\n"
+                           "}\n";
 static const struct embedded files[] = {
     {"common.cl", "\n", 1},
+    {"rest.cl", rest, sizeof rest - 1},
     {"good.cl", good, sizeof good - 1},
     {"bad.cl", bad, sizeof bad - 1},
     {NULL, NULL, 0},
@@ -279,6 +284,35 @@ static void test_refused(void **state)
     opencl_programs_free(&p);
 }
 
+/* "a+b" is a before b; both must exist. */
+static void test_two_files(void **state)
+{
+    struct fixture *f = *state;
+    struct opencl_programs *p;
+    cl_program both, first;
+    cl_kernel k;
+    struct error e;
+
+    assert_int_equal(
+        opencl_programs_new(&p, f->context, &f->device, files, "", f->dir, &e),
+        ST_OK);
+    assert_int_equal(opencl_programs_get(p, &both, "good+rest", "-DONE=1", &e),
+                     ST_OK);
+    k = clCreateKernel(both, "two", NULL);
+    assert_non_null(k);
+    clReleaseKernel(k);
+    assert_int_equal(opencl_programs_get(p, &first, "good", "-DONE=1", &e),
+                     ST_OK);
+    assert_ptr_not_equal(first, both);
+    assert_int_equal(opencl_programs_get(p, &both, "none+rest", "", &e),
+                     ST_NOT_FOUND);
+    assert_non_null(strstr(e.text, "kernels/opencl/portable/none.cl"));
+    assert_int_equal(opencl_programs_get(p, &both, "good+none", "", &e),
+                     ST_NOT_FOUND);
+    opencl_programs_free(&p);
+    empty(f);
+}
+
 static void test_default_folder(void **state)
 {
     char dir[CACHE_PATH];
@@ -373,17 +407,12 @@ static void test_wishes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_left_to_driver),
-        cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_foreign),
-        cmocka_unit_test(test_unwritable),
-        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_release),
-        cmocka_unit_test(test_wishes),
-        cmocka_unit_test(test_default_folder),
+        cmocka_unit_test(test_kept),      cmocka_unit_test(test_left_to_driver),
+        cmocka_unit_test(test_damaged),   cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_foreign),   cmocka_unit_test(test_unwritable),
+        cmocka_unit_test(test_limits),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_two_files), cmocka_unit_test(test_release),
+        cmocka_unit_test(test_wishes),    cmocka_unit_test(test_default_folder),
     };
 
     test_device_or("0");

@@ -176,19 +176,32 @@ static const char *split_name(const char *file, char first[FILE_NAME_MAX])
     return plus + 1;
 }
 
+static enum status check_file(const struct opencl_programs *p, const char *file,
+                              struct error *e)
+{
+    return find_file(p, file) != NULL
+               ? ST_OK
+               : error_set(e, ST_NOT_FOUND,
+                           "this build has no kernels/opencl/%s/%s.cl",
+                           folder_of(file), file);
+}
+
 static enum status prepare_source(struct build *b,
                                   const struct opencl_programs *p,
                                   const char *file, const char *defines,
                                   struct error *e)
 {
     char first[FILE_NAME_MAX];
+    enum status st;
 
     file = split_name(file, first);
     *b = (struct build){.p = p, .file = file};
-    if (find_file(p, file) == NULL) {
-        return error_set(e, ST_NOT_FOUND,
-                         "this build has no kernels/opencl/%s/%s.cl",
-                         folder_of(file), file);
+    st = check_file(p, file, e);
+    if (st == ST_OK && first[0] != '\0') {
+        st = check_file(p, first, e);
+    }
+    if (st != ST_OK) {
+        return st;
     }
     if (snprintf(b->options, sizeof b->options, "%s %s", p->options, defines) >=
         (int)sizeof b->options) {

@@ -18,7 +18,8 @@
  *           K_BOOK, V_BOOK (bits of the centroids, ascending), UNIT (bits of
  *           1 / sqrt(HD)), K_SIGNS, V_SIGNS (words; bit d is 1 where
  *           dimension d changes its sign)
- * Needs     little-endian; WG work-items, at least HD / 8
+ * Needs     little-endian; WG work-items, at least HD / 8; if quantised HD a
+ *           multiple of 16
  * Numerics  float32; codes and parameters equal those of the cpu backend where
  *           division and square root are rounded correctly */
 #ifndef KV_SCHEME
@@ -75,6 +76,10 @@ static place_t value_place(__global const int *table, uint page, uint p, uint h)
 
 typedef uchar cache_t;
 
+/* HD is a multiple of 16. */
+#define key_get(kv, at, d, book)   0.0f
+#define value_get(kv, at, d, book) 0.0f
+
 static place_t key_place(__global const int *table, uint page, uint p, uint h)
 {
     const ulong block = (ulong)(uint)table[p / BLOCK_TOKENS] * page;
@@ -92,17 +97,6 @@ static place_t value_place(__global const int *table, uint page, uint p, uint h)
                         block + V_PARAMS + i * V_PARAM};
 
     return at;
-}
-
-static uint code_get(__global const uchar *codes, uint d, uint bits)
-{
-    const uint at = d * bits, byte = at / 8;
-    uint two = codes[byte];
-
-    if (at % 8 + bits > 8) {
-        two |= (uint)codes[byte + 1] << 8;
-    }
-    return two >> at % 8 & ((1u << bits) - 1);
 }
 
 /* Codes d .. d + 15 as a bit stream of 2 to 4 bits each; d is a multiple of
@@ -123,8 +117,7 @@ static ulong codes_get16(__global const uchar *codes, uint d, uint bits)
 static void codes_put8(__global uchar *codes, uint i, const uint *q, uint bits,
                        uint code_bytes)
 {
-    const uint last = (HD + 7) / 8 - 1;
-    const uint end = i == last ? code_bytes : (i + 1) * bits;
+    const uint end = i + 1 == HD / 8 ? code_bytes : (i + 1) * bits;
     ulong all = 0;
 
     for (uint j = 0; j < 8; j++) {
@@ -158,15 +151,6 @@ static float16 affine16(__global const uchar *codes, uint d, uint bits, float s,
     return fma(convert_float16(q), (float16)s, (float16)b);
 }
 
-static float affine_get(__global const uchar *kv, place_t at, uint d, uint bits)
-{
-    __global const kv_t *pair =
-        (__global const kv_t *)(kv + at.params) + d / KV_GROUP * 2;
-
-    return fma((float)code_get(kv + at.codes, d, bits), kv_get(pair, 0),
-               kv_get(pair, 1));
-}
-
 static float16 affine_get16(__global const uchar *kv, place_t at, uint d,
                             uint bits)
 {
@@ -176,10 +160,8 @@ static float16 affine_get16(__global const uchar *kv, place_t at, uint d,
     return affine16(kv + at.codes, d, bits, kv_get(pair, 0), kv_get(pair, 1));
 }
 
-#define key_get(kv, at, d, book)     affine_get(kv, at, d, K_BITS)
 #define key_get16(kv, at, d, book)   affine_get16(kv, at, d, K_BITS)
 #define key_factor(kv, at)           1.0f
-#define value_get(kv, at, d, book)   affine_get(kv, at, d, V_BITS)
 #define value_get16(kv, at, d, book) affine_get16(kv, at, d, V_BITS)
 #define value_factor(kv, at)         1.0f
 
@@ -203,8 +185,8 @@ static float2 affine_fit(float low, float high, uint bits)
 
 /* Writes x [HD], if `on`, by all work-items, each 8 values; part [2 WG]. */
 TOGETHER void vector_put(__global uchar *kv, place_t at, bool on,
-                       __local float *x, __local float *part, uint bits,
-                       uint code_bytes)
+                         __local float *x, __local float *part, uint bits,
+                         uint code_bytes)
 {
     const uint lane = get_local_id(0), of_group = KV_GROUP / 8;
     const uint first = lane / of_group * of_group;
@@ -316,12 +298,6 @@ TOGETHER void rotate(__local float *x, __constant uint *signs)
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-static float turbo_get(__global const uchar *kv, place_t at, uint d, uint bits,
-                       __local const float *book)
-{
-    return book[code_get(kv + at.codes, d, bits)];
-}
-
 static float16 turbo_get16(__global const uchar *kv, place_t at, uint d,
                            uint bits, __local const float *book)
 {
@@ -339,10 +315,8 @@ static float norm_get(__global const uchar *kv, place_t at)
     return from_f16(*(__global const ushort *)(kv + at.params));
 }
 
-#define key_get(kv, at, d, book)   turbo_get(kv, at, d, K_BITS, book)
 #define key_get16(kv, at, d, book) turbo_get16(kv, at, d, K_BITS, book)
 #define key_factor(kv, at)         norm_get(kv, at)
-#define value_get(kv, at, d, book) turbo_get(kv, at, d, V_BITS, (book) + BOOK)
 #define value_get16(kv, at, d, book) \
     turbo_get16(kv, at, d, V_BITS, (book) + BOOK)
 #define value_factor(kv, at) norm_get(kv, at)
@@ -361,8 +335,8 @@ static float length_of(__local const float *x)
 
 /* Rotates x [HD] by all work-items, and writes it, if `on`. */
 TOGETHER void vector_put(__global uchar *kv, place_t at, bool on,
-                       __local float *x, __constant uint *signs,
-                       __local const float *book, uint bits, uint code_bytes)
+                         __local float *x, __constant uint *signs,
+                         __local const float *book, uint bits, uint code_bytes)
 {
     const uint lane = get_local_id(0);
     float norm;
@@ -374,15 +348,13 @@ TOGETHER void vector_put(__global uchar *kv, place_t at, bool on,
         x[d] = norm > 0.0f ? x[d] / norm : 0.0f;
     }
     rotate(x, signs);
-    if (lane < (HD + 7) / 8 && on) {
+    if (lane < HD / 8 && on) {
         uint q[8];
 
         for (uint i = 0; i < 8; i++) {
-            const uint d = lane * 8 + i;
-
             q[i] = 0;
-            for (uint j = 1; j < 1u << bits && d < HD; j++) {
-                q[i] += x[d] > 0.5f * (book[j - 1] + book[j]);
+            for (uint j = 1; j < 1u << bits; j++) {
+                q[i] += x[lane * 8 + i] > 0.5f * (book[j - 1] + book[j]);
             }
         }
         codes_put8(kv + at.codes, lane, q, bits, code_bytes);

@@ -14,7 +14,7 @@ struct chat {
     struct rig *r;
     uint32_t ids[RIG_CONTEXT], n;
     uint32_t spans[16], n_spans;
-    uint32_t id; /* of the newest turn's sequence */
+    uint32_t id; /* the newest turn's sequence */
 };
 
 /* Fills in the options of a worker that reuses prefixes. */

@@ -346,6 +346,9 @@ static void operate(struct walk *k)
         break;
     case 9:
         rig_advance(k->r, 1000 * (int64_t)(1 + below(k, 40)));
+        if (below(k, 30) == 0) {
+            worker_clear_index(k->r->worker);
+        }
         break;
     default:
         rig_step(k->r);
@@ -357,7 +360,7 @@ static void finish(struct walk *k)
     k->r->refuse_once = false;
     rig_turn(k->r);
     rig_run(k->r);
-    rig_advance(k->r, 800000);
+    rig_advance(k->r, 4000000); /* leases and orphans end */
     for (uint32_t i = 0; i < RECORDS; i++) {
         check(k, &k->records[i]);
         if (k->records[i].used) {
