@@ -4,10 +4,10 @@
  *     golden_cached [--device NAME] [--kv FORMAT,..] [--steps N] MODEL_DIR...
  *
  * The sequences of tales.h are run again, branched, as choices of one request,
- * continued, cut and continued, moved with a part of their tokens, and in a
- * pool so small that nothing stays long.  On the cpu that is done with 1 to 3
- * stages, with the rules of one arithmetic and with those of two.  On a device
- * there is one stage.
+ * continued, cut and continued, moved with a part of their tokens, in a pool so
+ * small that nothing stays long, and in one that sequences outgrow.  On the cpu
+ * that is done with 1 to 3 stages, with the rules of one arithmetic and with
+ * those of two.  On a device there is one stage.
  *
  * With --kv the cache has these formats (kv_names.h), not the float32 of the
  * cpu or the model's own dtype.  Each format runs over a number of stages and
@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/model/sizes.h"
 #include "tests/golden/kv_names.h"
 #include "tests/golden/shard_engines.h"
 #include "tests/golden/tales.h"
@@ -32,6 +33,8 @@
 #define KEEP_MS   600000
 #define LARGE     12 /* sequences for which a pool has room */
 #define SMALL     2
+#define AT_ONCE   8   /* sequences that grow in one pool */
+#define HOST      300 /* pages of the host tier, in turns */
 
 /* Layers at which the stages after the first begin, by the model's number of
  * layers.  Some stages have layers of one kind only. */
@@ -52,6 +55,7 @@ struct trial {
     struct shard_engines engines;
     uint32_t n_stages;
     bool one_arithmetic, has_slots;
+    uint64_t n_swapped, n_recomputed; /* sequences that came back */
     struct replica *replica;
 };
 
@@ -93,6 +97,21 @@ static void open_engines(struct trial *t, const struct split *split,
     shard_engines_open(&t->engines, weights, t->n_stages, &k, o, stages);
 }
 
+static void open_with(struct trial *t, const struct split *split,
+                      const struct replica_options *o, bool one_arithmetic)
+{
+    struct replica_stage stages[REPLICA_STAGES];
+
+    open_engines(t, split, o, stages);
+    t->one_arithmetic = one_arithmetic && stages[0].one_arithmetic;
+    t->has_slots = false;
+    for (uint32_t i = 0; i < t->n_stages; i++) {
+        stages[i].one_arithmetic = t->one_arithmetic;
+        t->has_slots = t->has_slots || stages[i].has_slots;
+    }
+    t->replica = replica_new(stages, t->n_stages, o);
+}
+
 static void replica_open(struct trial *t, const struct split *split,
                          uint32_t room, bool one_arithmetic)
 {
@@ -105,16 +124,8 @@ static void replica_open(struct trial *t, const struct split *split,
                                 .at_once = room,
                                 .context = TALES_CONTEXT,
                                 .room = room};
-    struct replica_stage stages[REPLICA_STAGES];
 
-    open_engines(t, split, &o, stages);
-    t->one_arithmetic = one_arithmetic && stages[0].one_arithmetic;
-    t->has_slots = false;
-    for (uint32_t i = 0; i < t->n_stages; i++) {
-        stages[i].one_arithmetic = t->one_arithmetic;
-        t->has_slots = t->has_slots || stages[i].has_slots;
-    }
-    t->replica = replica_new(stages, t->n_stages, &o);
+    open_with(t, split, &o, one_arithmetic);
 }
 
 static void replica_close(struct trial *t)
@@ -320,6 +331,50 @@ static void in_small_pool(struct trial *t, const struct split *split,
     replica_close(t);
 }
 
+/* ---- in a pool that they outgrow ---- */
+
+static uint32_t blocks_of(uint32_t n_tokens, uint32_t block_tokens)
+{
+    return (n_tokens + block_tokens - 1) / block_tokens;
+}
+
+/* The first two fit with the blocks of their ids and at most one more: one of
+ * them suspends the other. */
+static void in_tight_pool(struct trial *t, const struct split *split,
+                          bool one_arithmetic, uint32_t i)
+{
+    uint32_t bt = strcmp(t->device, "cpu") == 0 ? 4 : 16;
+    uint32_t n = blocks_of(t->tales.cold[TALE_A0].n_prompt + 1, bt) +
+                 blocks_of(t->tales.cold[TALE_A1].n_prompt + 1, bt);
+    struct sizes z = sizes_of(&t->config, 0, split->n_layers, bt, &t->kv);
+    struct replica_options o = {.block_tokens = bt,
+                                .step_tokens = 100,
+                                .chunk_tokens = 64,
+                                .max_rows = 6,
+                                .engine_depth = 1 + i % 2,
+                                .at_once = AT_ONCE,
+                                .context = TALES_CONTEXT,
+                                .room = AT_ONCE,
+                                .pages = n + i % 2 + 2 * z.pages_per_slot,
+                                .host_pages = i < 2 ? HOST : 0};
+    struct replica_counts c;
+
+    open_with(t, split, &o, one_arithmetic);
+    run_all(t, "outgrown pool", TALE_A0, TALE_C0);
+    c = replica_counts(t->replica);
+    t->n_swapped += c.resumed_swap;
+    t->n_recomputed += c.resumed_recompute;
+    replica_close(t);
+}
+
+static void in_tight_pools(struct trial *t, const struct split *split,
+                           bool one_arithmetic)
+{
+    for (uint32_t i = 0; i < 4 && split->n_cuts == 0; i++) {
+        in_tight_pool(t, split, one_arithmetic, i);
+    }
+}
+
 /* ---- a directory ---- */
 
 static void run_split(struct trial *t, const struct split *split,
@@ -327,6 +382,7 @@ static void run_split(struct trial *t, const struct split *split,
 {
     in_large_pool(t, split, one_arithmetic);
     in_small_pool(t, split, one_arithmetic);
+    in_tight_pools(t, split, one_arithmetic);
 }
 
 static void run_cold(struct trial *t, const struct split *all)
@@ -396,7 +452,7 @@ static bool check_dir(struct trial *t)
     struct error e;
 
     t->n_wrong = t->n_compared = 0;
-    t->n_moves = 0;
+    t->n_moves = t->n_swapped = t->n_recomputed = 0;
     if (config_load(&t->config, t->dir, &e) != ST_OK) {
         fprintf(stderr, "golden_cached: %s: %s\n", t->dir, e.text);
         return false;
@@ -406,8 +462,14 @@ static bool check_dir(struct trial *t)
         strcmp(t->device, "cpu") == 0) {
         fault(t, "small pool", "no block was moved");
     }
-    printf("%s: %u faults in %u sequences, %llu blocks moved\n", t->dir,
-           t->n_wrong, t->n_compared, (unsigned long long)t->n_moves);
+    if (t->list == NULL && (t->n_swapped == 0 || t->n_recomputed == 0)) {
+        fault(t, "outgrown pool", "nothing was suspended");
+    }
+    printf("%s: %u faults in %u sequences, %llu blocks moved, %llu sequences "
+           "swapped and %llu recomputed\n",
+           t->dir, t->n_wrong, t->n_compared, (unsigned long long)t->n_moves,
+           (unsigned long long)t->n_swapped,
+           (unsigned long long)t->n_recomputed);
     return t->n_wrong == 0 && t->n_compared > 0;
 }
 

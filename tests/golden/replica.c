@@ -292,7 +292,9 @@ struct replica_counts replica_counts(const struct replica *r)
                                    .continued = m.continued,
                                    .evicted = m.evicted,
                                    .checkpoints_evicted = m.checkpoints_evicted,
-                                   .moved = m.blocks_moved};
+                                   .moved = m.blocks_moved,
+                                   .resumed_swap = m.resumed_swap,
+                                   .resumed_recompute = m.resumed_recompute};
 }
 
 /* ---- set-up and release ---- */
@@ -302,6 +304,9 @@ uint32_t replica_pages(const struct replica_options *o, bool has_blocks,
 {
     uint32_t blocks = (o->context + o->block_tokens - 1) / o->block_tokens;
 
+    if (o->pages > 0) {
+        return o->pages;
+    }
     return o->room * ((has_blocks ? blocks : 0) + pages_per_slot);
 }
 
@@ -322,6 +327,7 @@ static struct worker_options options(const struct replica *r,
         .pages_per_block = s->has_blocks,
         .pages_per_slot = s->pages_per_slot,
         .slot_cap = r->o.room,
+        .host_pages = r->o.host_pages,
         .poison = true,
         .reuse = true,
         .checkpoint_share = 0.5f,

@@ -67,6 +67,10 @@ struct replica_options {
     uint32_t at_once; /* sequences at a time, for which the pools have room */
     uint32_t context;
     uint32_t room; /* the pools hold so many sequences of a context */
+    /* One stage only: its pool has so many pages instead, and sequences grow
+     * from the ids that they have; 0: they do not. */
+    uint32_t pages;
+    uint32_t host_pages; /* of the host tier */
 };
 
 struct replica;
@@ -96,6 +100,7 @@ uint32_t replica_cut(struct replica *r, const struct replica_ask *a,
 /* Counts of the first stage since its start. */
 struct replica_counts {
     uint64_t reused, twins, continued, evicted, checkpoints_evicted, moved;
+    uint64_t resumed_swap, resumed_recompute;
 };
 
 struct replica_counts replica_counts(const struct replica *r);

@@ -233,8 +233,10 @@ static void need_of(const struct node *n, const struct replica_ask *a,
 {
     uint32_t bt = n->replica->o.block_tokens;
 
-    *blocks =
-        n->stage.has_blocks ? (a->n_prompt + a->max_tokens + bt - 1) / bt : 0;
+    uint32_t n_ids = a->n_prompt + (n->replica->o.pages > 0 ? a->n_generated + 1
+                                                            : a->max_tokens);
+
+    *blocks = n->stage.has_blocks ? (n_ids + bt - 1) / bt : 0;
     *slots = n->stage.has_slots ? 1 : 0;
 }
 
@@ -311,6 +313,7 @@ void replica_send_submit(struct replica *r, uint32_t i)
     m.spans = a->spans;
     m.has_keep_ms = a->keep_ms > 0;
     m.keep_ms = a->keep_ms;
+    m.has_grows = m.grows = r->o.pages > 0;
     m.stages = r->n > 1 ? &stages.m : NULL;
     call(r, 0, METHOD_WORKER_SUBMIT, &m.base, TAG_SUBMIT + i);
 }

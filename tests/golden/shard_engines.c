@@ -34,6 +34,8 @@ static void open_one(struct shard_engines *g, uint32_t i,
             g->forward[i],
             replica_pages(o, sizes.pages_per_block > 0, sizes.pages_per_slot),
             &e) != ST_OK ||
+        (o->host_pages > 0 &&
+         forward_alloc_host(g->forward[i], o->host_pages, &e) != ST_OK) ||
         engine_thread_new(&g->threads[i], g->forward[i], o->engine_depth, &e) !=
             ST_OK) {
         die(e.text);

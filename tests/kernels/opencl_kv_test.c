@@ -303,7 +303,7 @@ static void the_whole_layer_stays_plain(const struct fixture *f)
 /* The pool of a benchmark reads as numbers. */
 static void noise_is_finite(const struct fixture *f)
 {
-    const struct part token = {150, 1, 0, true};
+    const struct part token = {TOKENS - 1, 1, 0, true};
     struct error e;
     float out[HIDDEN];
 

@@ -6,8 +6,9 @@
 #include "tests/sim/prompts.h"
 #include "tests/sim/sim.h"
 
-#define MANY       300
-#define WEB_DIGITS 8 /* of a request's number, to the base 3 */
+#define LENGTHS_PERIOD 16 /* requests between two changes of lengths */
+#define MANY           300
+#define WEB_DIGITS     8 /* of a request's number, to the base 3 */
 
 /* Ways in which a client ends a request. */
 enum end_way {
@@ -173,7 +174,8 @@ static uint32_t requests_min(const struct sim *s)
 }
 
 /* One in so many requests ignores end tokens.  With optimistic admission few
- * do, so that short outputs are learned, and then all where lengths change. */
+ * do, so that short outputs are learned.  Where lengths change, all of every
+ * third period do. */
 static uint32_t ignore_eos_of(const struct sim *s)
 {
     const struct sim_options *o = &s->options;
@@ -181,7 +183,7 @@ static uint32_t ignore_eos_of(const struct sim *s)
     if (o->overcommit == 1) {
         return 3;
     }
-    return o->lengths_change && s->n_requests > 2 * requests_min(s) / 3 ? 1
+    return o->lengths_change && s->n_requests / LENGTHS_PERIOD % 6 == 5 ? 1
                                                                         : 16;
 }
 

@@ -327,5 +327,6 @@ void cells_killed(struct sim *s, uint32_t node)
 
 bool cell_exists(enum cell_state state, enum cell_event event)
 {
-    return state < CELL_STATES && event < CELL_EVENTS;
+    return state < CELL_STATES && event < CELL_EVENTS &&
+           state != CELL_SUSPENDED;
 }

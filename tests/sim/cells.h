@@ -2,9 +2,10 @@
  *
  * A cell is counted when the router receives the frame (cancel, remove), when
  * the router detects the loss (disconnect), or when a worker or the router
- * dies.  All cells exist.  A waiting request counts for the loss of a worker of
- * its model.  A finished request counts for the loss of its worker only while
- * that worker still holds it for the acknowledgement. */
+ * dies.  All cells exist; those of suspended sequences are rare, and may be
+ * empty.  A waiting request counts for the loss of a worker of its model.  A
+ * finished request counts for the loss of its worker only while that worker
+ * still holds it for the acknowledgement. */
 #ifndef SIM_CELLS_H
 #define SIM_CELLS_H
 

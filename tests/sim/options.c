@@ -649,7 +649,7 @@ void options_draw(struct sim_options *o, uint64_t seed, struct seeds_with with)
     options_draw_overcommit(o, seed, with.overcommit);
 }
 
-/* Returns the bytes to hash, never the pools: for seeds without keys, gateways,
+/* Returns the bytes to hash before the pools: for seeds without keys, gateways,
  * offers or stages, only the options before these, so that their hash does not
  * change. */
 static size_t hashed_bytes(const struct sim_options *o)
@@ -664,13 +664,9 @@ static size_t hashed_bytes(const struct sim_options *o)
                : offsetof(struct sim_options, stages);
 }
 
+/* All seeds have pools. */
 uint64_t options_hash(const struct sim_options *o)
 {
-    struct sim_options hashed;
-
-    memcpy(&hashed, o, sizeof(hashed)); /* with its padding */
-    for (uint32_t i = 0; i < SIM_MODELS; i++) {
-        hashed.models[i].one_arithmetic = false; /* drawn with the pools */
-    }
-    return XXH3_64bits(&hashed, hashed_bytes(o));
+    return XXH3_64bits_withSeed(&o->pools, sizeof(o->pools),
+                                XXH3_64bits(o, hashed_bytes(o)));
 }

@@ -164,8 +164,9 @@ struct sim_options {
     _Alignas(8) struct offer_draw offers;
     _Alignas(8) struct gateway_draw gateways;
     _Alignas(8) struct key_draw keys;
-    _Alignas(8) struct pool_draw pools; /* not in the hash */
-    uint32_t overcommit; /* the router's; 1: strict; not in the hash either */
+    _Alignas(8) struct pool_draw pools;
+    /* Not in the hash: */
+    uint32_t overcommit; /* the router's; 1: strict */
     bool lengths_change; /* later outputs are longer than those before */
 };
 

@@ -151,7 +151,10 @@ static void draw_small_pool(struct sim_options *o, uint32_t w, struct rng *r)
     uint32_t least = (context + d->block_tokens - 1) / d->block_tokens;
 
     if (d->n_blocks > 0 && !options_staged(o, w)) {
-        d->n_blocks = octave(r, least, least * 4);
+        d->n_blocks = octave(r, least, least * 2);
+        d->n_slots = d->n_slots > 0 ? octave(r, 8, 32) : 0;
+        d->max_rows = octave(r, 8, 32);
+        o->pools.workers[w].per_slot = 1;
         options_set_pool(o, w);
     }
 }
@@ -192,7 +195,7 @@ void options_draw_overcommit(struct sim_options *o, uint64_t seed,
     is_drawn = rng_below(&r, 3) == 0;
     o->overcommit = 1;
     if (which == SEEDS_ALL || (which == SEEDS_DRAWN && is_drawn)) {
-        o->overcommit = (uint32_t)rng_range(&r, 2, 8);
+        o->overcommit = (uint32_t)rng_range(&r, 3, 8);
         if (o->prompt_max <= LONGEST_PROMPT && o->offers.n == 0 &&
             rng_below(&r, 4)) {
             o->lengths_change = rng_below(&r, 3) != 0;

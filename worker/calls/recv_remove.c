@@ -8,7 +8,7 @@ static void remove_range(struct sequences *q, struct peer *p, uint64_t call,
                          const struct sequence_key *key,
                          const request_of_WORKER_REMOVE *m)
 {
-    struct sequence *s = sequence_by_key(&q->table, key);
+    struct sequence *s = sequence_by_key(&q->table, key), *surplus;
     char name[SEQUENCE_NAME];
     struct error e;
 
@@ -18,7 +18,10 @@ static void remove_range(struct sequences *q, struct peer *p, uint64_t call,
         peer_fail(p, call, &e, 0);
         return;
     }
-    ranges_remove(q, p, call, s, m);
+    surplus = ranges_remove(q, p, call, s, m);
+    if (surplus != NULL) {
+        ending_release(q, surplus);
+    }
 }
 
 void worker_recv_remove(const struct worker_calls *c, struct peer *p,

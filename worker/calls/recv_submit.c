@@ -238,6 +238,22 @@ static bool fill_sequence(struct sequences *q, struct sequence *s,
     return sequence_set_sampling(&q->table, s, &sampling);
 }
 
+/* Ends a sequence that can go, for its ids and its place in the table.  Returns
+ * false if there is none. */
+static bool make_place(struct sequences *q, const Sluice__V1__SubmitRequest *m)
+{
+    struct sequence *s;
+
+    if (orphans_make_room(q)) {
+        return true;
+    }
+    s = ranges_to_end(q, m);
+    if (s != NULL) {
+        ending_release(q, s);
+    }
+    return s != NULL;
+}
+
 static struct sequence *new_sequence(struct sequences *q,
                                      const Sluice__V1__SubmitRequest *m,
                                      struct error *e)
@@ -247,7 +263,7 @@ static struct sequence *new_sequence(struct sequences *q,
     do {
         s = sequence_new(&q->table, m->n_prompt + m->max_tokens,
                          submit_table(q, m));
-    } while (s == NULL && (orphans_make_room(q) || ranges_make_room(q, m)));
+    } while (s == NULL && make_place(q, m));
     if (s != NULL && !fill_sequence(q, s, m)) {
         sequence_free(&q->table, &s);
     }

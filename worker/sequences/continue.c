@@ -2,9 +2,6 @@
 
 #include <string.h>
 
-#include "worker/sequences/ending.h"
-#include "worker/sequences/ranges.h"
-
 #define COMPARE_STEP 256 /* ids compared at once */
 
 static uint32_t least(uint32_t a, uint32_t b)
@@ -343,30 +340,23 @@ void continue_take(struct batcher *b, struct sequence *s, uint32_t *copied)
 
 /* ---- the end of either ---- */
 
-/* A Submit that was accepted has ended the kept sequence for the router. */
-static void leave_kept(struct sequences *q, const struct sequence *s,
-                       struct sequence *kept)
-{
-    if (s->state == SEQUENCE_RECEIVING) {
-        timer_set(&q->timers, &kept->keep,
-                  base_now_us(q->base) + (int64_t)kept->keep_ms * 1000);
-    } else {
-        ending_release(q, kept);
-    }
-}
-
-void continue_leave(struct sequences *q, struct sequence *s)
+struct sequence *continue_leave(struct sequences *q, struct sequence *s)
 {
     struct sequence *kept = s->from, *heir = s->heir;
 
-    ranges_leave(q, s);
     if (kept != NULL) {
         s->from = NULL;
         kept->heir = NULL;
-        leave_kept(q, s, kept);
     }
     if (heir != NULL) {
         s->heir = NULL;
         heir->from = NULL;
     }
+    /* A Submit that was accepted has ended the kept one for the router. */
+    if (kept != NULL && s->state == SEQUENCE_RECEIVING) {
+        timer_set(&q->timers, &kept->keep,
+                  base_now_us(q->base) + (int64_t)kept->keep_ms * 1000);
+        kept = NULL;
+    }
+    return kept;
 }

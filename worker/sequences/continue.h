@@ -40,10 +40,11 @@ MUST_CHECK enum status continue_complete(struct sequences *q,
  * that the row copies to its last one; PLACE_NONE: none. */
 void continue_take(struct batcher *b, struct sequence *s, uint32_t *copied);
 
-/* Removes the bond of s, which ends, and refuses a range of it that waits.  If
- * s waited for a kept sequence, that one ends too; its lease starts anew if the
- * Submit of s was not accepted.  If s is a kept one, its heir goes on without
- * it. */
-void continue_leave(struct sequences *q, struct sequence *s);
+/* Removes the bond of s, which ends.  If s is a kept sequence, its heir goes on
+ * without it.  If s waited for a kept one, returns that one for the caller to
+ * release, or NULL if its lease starts anew: the Submit of s was not accepted.
+ */
+MUST_CHECK struct sequence *continue_leave(struct sequences *q,
+                                           struct sequence *s);
 
 #endif

@@ -9,7 +9,6 @@
 #include "common/base/plant.h"
 #include "worker/sequences/continue.h"
 #include "worker/sequences/orphans.h"
-#include "worker/sequences/ranges.h"
 #include "worker/sequences/receipts.h"
 #include "worker/sequences/report.h"
 
@@ -64,13 +63,23 @@ void ending_removed(struct sequences *q, struct sequence *s,
     reach_finished(q, s, m);
 }
 
+static void leave(struct sequences *q, struct sequence *s)
+{
+    struct sequence *kept = continue_leave(q, s);
+
+    if (kept != NULL) {
+        ending_release(q, kept);
+    }
+}
+
 void ending_release(struct sequences *q, struct sequence *s)
 {
     /* An orphan's timer runs on: its ending must be collected in that time. */
     if (!s->orphan) {
         timer_clear(&q->timers, &s->keep);
     }
-    continue_leave(q, s);
+    receipts_refuse_cut(q, s);
+    leave(q, s);
     sequence_move(&q->table, s, SEQUENCE_RELEASING);
     q->report.changed = true;
     /* Other stages can keep what it leaves only before they remove it. */
@@ -88,8 +97,6 @@ void ending_plan_back(struct sequences *q, struct sequence *s)
     s->inflight--;
     if (s->state == SEQUENCE_RELEASING && s->inflight == 0) {
         memory_released(q, s);
-    } else if (s->state == SEQUENCE_KEPT) {
-        ranges_row_back(q, s);
     } else if (s->recompute == RECOMPUTE_WAITS && s->inflight == 0 &&
                s->finish == FINISH_NONE) {
         batcher_again(&q->batcher, s);
@@ -145,7 +152,7 @@ void ending_finish(struct sequences *q, struct sequence *s,
         orphan_disclaim(q, s);
     }
     batcher_drop(&q->batcher, s);
-    continue_leave(q, s);
+    leave(q, s);
     count_ending(&q->base->metrics, finish);
     s->finish = finish;
     reuse_end(&q->reuse, s); /* before its end is passed on to other stages */

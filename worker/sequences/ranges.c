@@ -1,6 +1,5 @@
 #include "worker/sequences/ranges.h"
 
-#include "worker/sequences/ending.h"
 #include "worker/sequences/receipts.h"
 
 static uint32_t least(uint32_t a, uint32_t b)
@@ -120,8 +119,10 @@ static bool may_end(const struct sequence *s)
     return s->state == SEQUENCE_KEPT && s->heir == NULL && s->inflight == 0;
 }
 
-/* The pool bounds the others.  newest: went to position 0 just now, maybe. */
-static void limit_empty(struct sequences *q, const struct sequence *newest)
+/* Returns the first sequence at position 0 if there are too many; the pool
+ * bounds the others.  newest: went there just now, maybe. */
+static struct sequence *surplus(const struct sequences *q,
+                                const struct sequence *newest)
 {
     struct sequence *first = NULL;
     uint32_t n = 0;
@@ -133,12 +134,11 @@ static void limit_empty(struct sequences *q, const struct sequence *newest)
             n++;
         }
     }
-    if (n > EMPTY_KEPT_MAX) {
-        ending_release(q, first);
-    }
+    return n > EMPTY_KEPT_MAX ? first : NULL;
 }
 
-bool ranges_make_room(struct sequences *q, const Sluice__V1__SubmitRequest *m)
+struct sequence *ranges_to_end(const struct sequences *q,
+                               const Sluice__V1__SubmitRequest *m)
 {
     struct sequence *s = q->table.all.head;
     struct sequence_key key;
@@ -154,32 +154,12 @@ bool ranges_make_room(struct sequences *q, const Sluice__V1__SubmitRequest *m)
                          s->n_planned + 1 >= sequence_known(s))) {
         s = sequence_next(s, LIST_ALL);
     }
-    if (s == NULL) {
-        return false;
-    }
-    ending_release(q, s);
-    return true;
+    return s;
 }
 
 /* ---- the call ---- */
 
-void ranges_leave(struct sequences *q, struct sequence *s)
-{
-    struct peer *p = base_peer(q->base);
-    char name[SEQUENCE_NAME];
-    struct error e;
-
-    if (p != NULL && s->cut_call != 0) {
-        error_set(&e, ST_FAILED_PRECONDITION,
-                  s->heir != NULL ? "another request continues sequence %s"
-                                  : "sequence %s has ended",
-                  sequence_name(&s->key, name));
-        peer_fail(p, s->cut_call, &e, 0);
-    }
-    s->cut_call = 0;
-}
-
-void ranges_row_back(struct sequences *q, struct sequence *s)
+struct sequence *ranges_row_back(struct sequences *q, struct sequence *s)
 {
     struct peer *p = base_peer(q->base);
     struct pool_need freed = {{0, 0, 0}};
@@ -187,11 +167,11 @@ void ranges_row_back(struct sequences *q, struct sequence *s)
     uint32_t position;
 
     if (call == 0 || s->inflight > 0) {
-        return;
+        return NULL;
     }
     if (s->heir != NULL) {
-        ranges_leave(q, s);
-        return;
+        receipts_refuse_cut(q, s);
+        return NULL;
     }
     s->cut_call = 0;
     position = cut(q, s, s->cut_begin, &freed);
@@ -199,19 +179,20 @@ void ranges_row_back(struct sequences *q, struct sequence *s)
     if (p != NULL) {
         receipts_cut(q, p, call, s, &freed, position);
     }
-    limit_empty(q, s);
+    return surplus(q, s);
 }
 
-void ranges_remove(struct sequences *q, struct peer *p, uint64_t call,
-                   struct sequence *s, const Sluice__V1__RemoveRequest *m)
+struct sequence *ranges_remove(struct sequences *q, struct peer *p,
+                               uint64_t call, struct sequence *s,
+                               const Sluice__V1__RemoveRequest *m)
 {
     struct error e;
 
     if (check_range(s, m, &e) != ST_OK) {
         peer_fail(p, call, &e, 0);
-        return;
+        return NULL;
     }
     s->cut_call = call;
     s->cut_begin = m->begin;
-    ranges_row_back(q, s);
+    return ranges_row_back(q, s);
 }

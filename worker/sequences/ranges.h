@@ -27,20 +27,22 @@
 #define EMPTY_KEPT_MAX 8
 
 /* Removes [m->begin, m->end) from a kept sequence, and answers the call: at
- * once, or when the last row of s has come back. */
-void ranges_remove(struct sequences *q, struct peer *p, uint64_t call,
-                   struct sequence *s, const Sluice__V1__RemoveRequest *m);
+ * once, or when the last row of s has come back.  Returns another kept sequence
+ * for the caller to release, because there are too many at position 0, or NULL.
+ */
+MUST_CHECK struct sequence *ranges_remove(struct sequences *q, struct peer *p,
+                                          uint64_t call, struct sequence *s,
+                                          const Sluice__V1__RemoveRequest *m);
 
-/* A row of a kept sequence has come back: removes the range that waits. */
-void ranges_row_back(struct sequences *q, struct sequence *s);
+/* A row of a kept sequence has come back: removes the range that waits.
+ * Returns what ranges_remove() does. */
+MUST_CHECK struct sequence *ranges_row_back(struct sequences *q,
+                                            struct sequence *s);
 
-/* Ends the first kept sequence of which a range was removed: it holds few
- * blocks, but all of its ids, for which a Submit has no room.  Not that which m
- * continues.  Returns false if there is none. */
-bool ranges_make_room(struct sequences *q, const Sluice__V1__SubmitRequest *m);
-
-/* Refuses the range of s that waits, if there is one: s ends, or another
- * request continues it. */
-void ranges_leave(struct sequences *q, struct sequence *s);
+/* Returns the first kept sequence of which a range was removed, which the
+ * caller may end: it holds few blocks, but all of its ids, for which a Submit
+ * has no room.  Not that which m continues; NULL: none. */
+struct sequence *ranges_to_end(const struct sequences *q,
+                               const Sluice__V1__SubmitRequest *m);
 
 #endif

@@ -215,3 +215,19 @@ void receipts_refuse(struct sequences *q, struct sequence *s)
         receipts_refuse_call(q, r->call);
     }
 }
+
+void receipts_refuse_cut(struct sequences *q, struct sequence *s)
+{
+    struct peer *p = base_peer(q->base);
+    char name[SEQUENCE_NAME];
+    struct error e;
+
+    if (p != NULL && s->cut_call != 0) {
+        error_set(&e, ST_FAILED_PRECONDITION,
+                  s->heir != NULL ? "another request continues sequence %s"
+                                  : "sequence %s has ended",
+                  sequence_name(&s->key, name));
+        peer_fail(p, s->cut_call, &e, 0);
+    }
+    s->cut_call = 0;
+}

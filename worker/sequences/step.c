@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/plant.h"
 #include "worker/sequences/ending.h"
+#include "worker/sequences/ranges.h"
 #include "worker/sequences/recompute.h"
 #include "worker/sequences/report.h"
 #include "worker/sequences/results.h"
@@ -131,13 +132,17 @@ static bool is_good(const struct sequences *q, uint32_t i,
 static void row_back(struct sequences *q, const struct batch *t, uint32_t i)
 {
     const struct plan_row *row = &t->plan.rows[i];
-    struct sequence *s = t->owners[i];
+    struct sequence *s = t->owners[i], *surplus;
+    bool kept = s->state == SEQUENCE_KEPT;
 
     s->pending -= row->sample ? 1 : 0;
     /* First, because the end of s removes it at the other stages. */
     reuse_result(&q->reuse, t, i, is_good(q, i, s));
     take_row(q, row, i, s);
     ending_plan_back(q, s);
+    if (kept && (surplus = ranges_row_back(q, s)) != NULL) {
+        ending_release(q, surplus);
+    }
 }
 
 /* A twin samples from the logits of its source.  If the source continued from a

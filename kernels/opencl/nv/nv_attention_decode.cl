@@ -1,5 +1,5 @@
-/* nv_attention_decode.cl - attention of generated tokens over the paged cache of
- * bf16, split over the context (nv_attention_split.cl).
+/* nv_attention_decode.cl - attention of generated tokens over the paged cache
+ * of bf16, split over the context (nv_attention_split.cl).
  *
  *     s_j = query . k_j / sqrt(HD)           j = 0 .. p, p the token's position
  *     y   = sum_j softmax(s)_j v_j * sigmoid(gate)           the gate if GATED

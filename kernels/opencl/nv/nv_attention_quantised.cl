@@ -42,13 +42,13 @@
 
 #if KV_SCHEME == 1
 #define GROUPS       (HD / KV_GROUP)
-#define GROUP_OF(u)  ((u) * 64 / KV_GROUP)
-#define K_DIM(u, c)  ((u) * 64 + (c) * 16)
-#define MIDDLE(bits) ((float)(1 << ((bits) - 1)))
+#define GROUP_OF(u)  ((u)*64 / KV_GROUP)
+#define K_DIM(u, c)  ((u)*64 + (c)*16)
+#define MIDDLE(bits) ((float)(1 << ((bits)-1)))
 #else
 #define GROUPS      1
 #define GROUP_OF(u) 0
-#define K_DIM(u, c) ((c) * (HD / 4) + (u) * 16)
+#define K_DIM(u, c) ((c) * (HD / 4) + (u)*16)
 #endif
 
 /* ---- loads ---- */
@@ -82,8 +82,8 @@ INLINE void load_key(uint *to, __global const uchar *from, const uint c)
 #if KV_SCHEME == 1
 #pragma unroll
     for (uint u = 0; u < UNITS; u++) {
-        load_words(to + u * (K_BITS / 2), from + u * 8 * K_BITS +
-                   c * 2 * K_BITS, K_BITS / 2);
+        load_words(to + u * (K_BITS / 2),
+                   from + u * 8 * K_BITS + c * 2 * K_BITS, K_BITS / 2);
     }
 #else
     load_words(to, from + c * 4 * K_WORDS, K_WORDS);
@@ -120,9 +120,9 @@ struct turn {
     uint first, last;
 };
 
-INLINE struct turn turn_of(__global const uchar *kv,
-                           __global const int *blocks, const uint page,
-                           const uint kv_head, const uint at, const uint end)
+INLINE struct turn turn_of(__global const uchar *kv, __global const int *blocks,
+                           const uint page, const uint kv_head, const uint at,
+                           const uint end)
 {
     struct turn t;
 
@@ -154,8 +154,9 @@ INLINE void load_values(uint (*v)[V_WORDS], uint (*params)[GROUPS],
     for (uint i = 0; i < 4; i++) {
         const uint j = lane % 4 * 2 + i % 2 + i / 2 * 8;
 
-        load_value(v[i], t.block + V_CODES +
-                   (t.first + min(j, t.last)) * V_BYTES, lane / 4);
+        load_value(v[i],
+                   t.block + V_CODES + (t.first + min(j, t.last)) * V_BYTES,
+                   lane / 4);
     }
 #pragma unroll
     for (uint i = 0; i < 2; i++) {
@@ -212,14 +213,14 @@ INLINE uint4 key_pairs(const uint *k, const uint i, const struct books *b)
 }
 
 /* Pairs of adjacent positions, for each of the 8 dimensions i of a value. */
-INLINE void value_pairs(uint *to, const uint *v, const uint *next,
-                        const uint i, const struct books *b)
+INLINE void value_pairs(uint *to, const uint *v, const uint *next, const uint i,
+                        const struct books *b)
 {
 #if V_BITS == 8
 #pragma unroll
     for (uint j = 0; j < 8; j++) {
-        to[j] = pair_of_bytes(v[2 * i + j / 4], j % 4, next[2 * i + j / 4],
-                              j % 4);
+        to[j] =
+            pair_of_bytes(v[2 * i + j / 4], j % 4, next[2 * i + j / 4], j % 4);
     }
 #else
     const uint low = byte_perm(v[i], next[i], 0x5410);
@@ -299,8 +300,7 @@ INLINE uint pick(const uint *bytes, const uint x, const uint bits)
         return low;
     }
     upper = byte_perm(0xff00, 0, x >> 3 & 0x1111);
-    return (low & ~upper) |
-           (byte_perm(bytes[2], bytes[3], x & 0x7777) & upper);
+    return (low & ~upper) | (byte_perm(bytes[2], bytes[3], x & 0x7777) & upper);
 }
 
 /* Four pairs of adjacent centroids. */
@@ -319,14 +319,14 @@ INLINE uint4 key_pairs(const uint *k, const uint i, const struct books *b)
     return look_up(&b->k, nibbles(k, i, K_BITS), K_BITS);
 }
 
-INLINE void value_pairs(uint *to, const uint *v, const uint *next,
-                        const uint i, const struct books *b)
+INLINE void value_pairs(uint *to, const uint *v, const uint *next, const uint i,
+                        const struct books *b)
 {
     const uint4 x = look_up(&b->v, nibbles(v, i, V_BITS), V_BITS);
     const uint4 y = look_up(&b->v, nibbles(next, i, V_BITS), V_BITS);
 
-#define VALUE_PAIRS(j, part)                            \
-    to[2 * j] = byte_perm(x.part, y.part, 0x5410);      \
+#define VALUE_PAIRS(j, part)                       \
+    to[2 * j] = byte_perm(x.part, y.part, 0x5410); \
     to[2 * j + 1] = byte_perm(x.part, y.part, 0x7632);
     VALUE_PAIRS(0, s0)
     VALUE_PAIRS(1, s1)
@@ -401,10 +401,9 @@ INLINE void sum_query(float (*to)[2], __local const uint4 *query,
 
 /* s [4]: for positions g, g, g + 8, g + 8 and heads 2c, 2c + 1, 2c, 2c + 1, as
  * base-2 logarithms. */
-INLINE void scores(float *s, __local const uint4 *query,
-                   float (*query_sum)[2], uint (*k)[K_WORDS],
-                   uint (*params)[GROUPS], const struct books *books,
-                   const uint last, const uint lane)
+INLINE void scores(float *s, __local const uint4 *query, float (*query_sum)[2],
+                   uint (*k)[K_WORDS], uint (*params)[GROUPS],
+                   const struct books *books, const uint last, const uint lane)
 {
     const float scale = 1.4426950408889634f / sqrt((float)HD);
     float acc[4];
@@ -429,8 +428,8 @@ INLINE void scores(float *s, __local const uint4 *query,
 
                 s[j] = fma(acc[j], factor_of(param), s[j]);
 #if KV_SCHEME == 1
-                s[j] = fma(query_sum[group][j % 2], rest_of(param, K_BITS),
-                           s[j]);
+                s[j] =
+                    fma(query_sum[group][j % 2], rest_of(param, K_BITS), s[j]);
 #endif
             }
         }
@@ -443,9 +442,9 @@ INLINE void scores(float *s, __local const uint4 *query,
 
 /* Sums of a warp's positions for heads 2c and 2c + 1. */
 struct sums {
-    float acc[HD / 4];       /* as leave() takes them */
-    float rest[GROUPS][2];   /* this lane's part of what each group adds */
-    float m[2], sum[2];      /* maxima, and sums of weights */
+    float acc[HD / 4];     /* as leave() takes them */
+    float rest[GROUPS][2]; /* this lane's part of what each group adds */
+    float m[2], sum[2];    /* maxima, and sums of weights */
 };
 
 /* Turns s into weights, and scales the earlier sums to the new maxima. */
@@ -512,8 +511,8 @@ INLINE void add_values(struct sums *t, const float *w, uint (*v)[V_WORDS],
         value_pairs(y, v[2], v[3], u, books);
 #pragma unroll
         for (uint j = 0; j < 4; j++) {
-            mma_bf16(t->acc + (u * 4 + j) * 4, x[2 * j], x[2 * j + 1],
-                     y[2 * j], y[2 * j + 1], w0, w1);
+            mma_bf16(t->acc + (u * 4 + j) * 4, x[2 * j], x[2 * j + 1], y[2 * j],
+                     y[2 * j + 1], w0, w1);
         }
     }
 }

@@ -28,9 +28,9 @@
 #define KV_SCHEME 0
 #endif
 #if KV_SCHEME == 2
-#define VALUE_DIM(u, g) ((g) * (HD / 8) + (u) * 8)
+#define VALUE_DIM(u, g) ((g) * (HD / 8) + (u)*8)
 #else
-#define VALUE_DIM(u, g) ((u) * 64 + (g) * 8)
+#define VALUE_DIM(u, g) ((u)*64 + (g)*8)
 #endif
 #define GROUP      (NH / NKV)
 #define CHUNKS     ((GROUP + 7) / 8)
@@ -50,10 +50,10 @@
 
 /* The results of a work-group: a token's, for `heads` heads from `head`. */
 struct result {
-    __global operand_t *y;      /* [heads, HD] */
-    __global const float *in;   /* the token's */
-    __global float *part;       /* [heads, n_splits, HD] */
-    __global float *ml;         /* [heads, n_splits, 2] */
+    __global operand_t *y;    /* [heads, HD] */
+    __global const float *in; /* the token's */
+    __global float *part;     /* [heads, n_splits, HD] */
+    __global float *ml;       /* [heads, n_splits, 2] */
     __global uint *ticket;
     uint head, heads, split, splits, n_splits;
 };
@@ -104,8 +104,7 @@ INLINE void put_rotated(const struct result *r, __local float *sums)
         const bool minus = signs_v[d / 32] >> d % 32 & 1;
         const float v = sums[h * SUM_LD + d] * as_float(UNIT);
 
-        r->y[i] = operand_of((minus ? -v : v) *
-                             gate_of(r->in, r->head + h, d));
+        r->y[i] = operand_of((minus ? -v : v) * gate_of(r->in, r->head + h, d));
     }
 }
 
@@ -138,8 +137,7 @@ INLINE void combine(const struct result *r, __local float *sums,
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint i = get_local_id(0); i < r->heads * (HD / 4); i += LANES) {
         const uint h = i / (HD / 4), d = i % (HD / 4) * 4;
-        __global const float *from =
-            r->part + (ulong)h * r->n_splits * HD + d;
+        __global const float *from = r->part + (ulong)h * r->n_splits * HD + d;
         float4 acc = 0.0f;
 
 #pragma unroll 8
@@ -250,8 +248,7 @@ INLINE void finish(const struct result *r, __local float *sums,
 
 /* Returns where the results of a work-group go; the arguments of the kernel. */
 INLINE struct result result_of(__global operand_t *y, __global float *part,
-                               __global uint *tickets,
-                               __global const float *in,
+                               __global uint *tickets, __global const float *in,
                                const uint first_token, const uint n_tokens,
                                const uint n_splits, const uint p)
 {

@@ -17,9 +17,11 @@ INLINE uint4 widen_piece(__global const uchar *block, const uint n,
 {
     __global const uchar *codes =
         block + (value ? V_CODES + n * V_BYTES : n * K_BYTES) + i * K_BITS;
-    const uint pair = *(__global const uint *)(
-        block + (value ? V_PARAMS + n * V_PARAM : K_PARAMS + n * K_PARAM) +
-        i * 8 / KV_GROUP * 4);
+    const uint pair =
+        *(__global const uint *)(block +
+                                 (value ? V_PARAMS + n * V_PARAM
+                                        : K_PARAMS + n * K_PARAM) +
+                                 i * 8 / KV_GROUP * 4);
     const float s = bf16_low(pair), b = bf16_high(pair);
     float x[8];
 
@@ -32,8 +34,8 @@ INLINE uint4 widen_piece(__global const uchar *block, const uint n,
     for (uint j = 0; j < 8; j++) {
         /* 2^23 + q */
 #if K_BITS == 8
-        x[j] = as_float(
-            byte_perm(j < 4 ? w.x : w.y, 0x4b000000, 0x7540 | j % 4));
+        x[j] =
+            as_float(byte_perm(j < 4 ? w.x : w.y, 0x4b000000, 0x7540 | j % 4));
 #else
         x[j] = as_float((w >> 4 * j & 15) | 0x4b000000);
 #endif
@@ -70,8 +72,9 @@ INLINE uint4 widen_piece(__global const uchar *block, const uint n,
     const uint bits = value ? V_BITS : K_BITS;
     __global const uchar *codes =
         block + (value ? V_CODES + n * V_BYTES : n * K_BYTES);
-    const float norm = norm_of(*(__global const ushort *)(
-        block + (value ? V_PARAMS + n * V_PARAM : K_PARAMS + n * K_PARAM)));
+    const float norm = norm_of(
+        *(__global const ushort *)(block + (value ? V_PARAMS + n * V_PARAM
+                                                  : K_PARAMS + n * K_PARAM)));
     __global const uint *words = (__global const uint *)codes + i * bits / 4;
     const uint at = i * bits % 4 * 8;
     uint w = words[0] >> at;
@@ -124,10 +127,9 @@ INLINE void rotate_back(float (*acc)[4], const uint c)
             acc[n][i] = c & 1 ? other - acc[n][i] : acc[n][i] + other;
             other = shfl_xor(acc[n][i], 2);
             acc[n][i] = c & 2 ? other - acc[n][i] : acc[n][i] + other;
-            acc[n][i] *=
-                signs_v[n / 4] >> (n % 4 * 8 + 2 * c + i % 2) & 1
-                    ? -as_float(UNIT)
-                    : as_float(UNIT);
+            acc[n][i] *= signs_v[n / 4] >> (n % 4 * 8 + 2 * c + i % 2) & 1
+                             ? -as_float(UNIT)
+                             : as_float(UNIT);
         }
     }
 }

@@ -185,8 +185,8 @@ static float2 affine_fit(float low, float high, uint bits)
 
 /* Writes x [HD], if `on`, by all work-items, each 8 values; part [2 WG]. */
 TOGETHER void vector_put(__global uchar *kv, place_t at, bool on,
-                       __local float *x, __local float *part, uint bits,
-                       uint code_bytes)
+                         __local float *x, __local float *part, uint bits,
+                         uint code_bytes)
 {
     const uint lane = get_local_id(0), of_group = KV_GROUP / 8;
     const uint first = lane / of_group * of_group;
@@ -335,8 +335,8 @@ static float length_of(__local const float *x)
 
 /* Rotates x [HD] by all work-items, and writes it, if `on`. */
 TOGETHER void vector_put(__global uchar *kv, place_t at, bool on,
-                       __local float *x, __constant uint *signs,
-                       __local const float *book, uint bits, uint code_bytes)
+                         __local float *x, __constant uint *signs,
+                         __local const float *book, uint bits, uint code_bytes)
 {
     const uint lane = get_local_id(0);
     float norm;

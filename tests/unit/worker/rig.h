@@ -59,6 +59,7 @@ struct rig_heard {
 /* A row of Live. */
 struct rig_live {
     uint32_t id, choice, n_generated, expires_ms;
+    bool grows;
 };
 
 /* The router's copy of the index. */

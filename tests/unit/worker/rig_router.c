@@ -169,6 +169,7 @@ static void hear_live(struct rig *r, const Sluice__V1__LiveMessage *m)
     assert_in_range(m->n_choice, 1, LIVE_ROWS_MAX);
     assert_int_equal(m->n_n_generated, m->n_choice);
     assert_int_equal(m->request_ids.len, 16 * m->n_choice);
+    assert_true(m->n_grows == 0 || m->n_grows == m->n_choice);
     r->n_lives++;
     for (size_t i = 0; i < m->n_choice; i++) {
         struct rig_live *l = &r->live[r->n_live++];
@@ -178,6 +179,7 @@ static void hear_live(struct rig *r, const Sluice__V1__LiveMessage *m)
         l->choice = m->choice[i];
         l->n_generated = m->n_generated[i];
         l->expires_ms = m->expires_ms;
+        l->grows = m->n_grows > 0 && m->grows[i] != 0;
     }
 }
 

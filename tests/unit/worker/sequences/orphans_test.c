@@ -108,6 +108,7 @@ static void goes_on_where_it_waits_for_its_first_row(void **state)
     assert_int_equal(rig_state(r, 2), STATE(QUEUED));
     rig_reconnect(r);
     assert_int_equal(r->n_live, 2);
+    assert_false(r->live[0].grows || r->live[1].grows);
     assert_int_equal(adopt(r, &s), ST_OK);
     rig_run(r);
     rig_check_tokens(r, 1, 2, 30, 4);

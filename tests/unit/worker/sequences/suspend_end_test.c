@@ -148,6 +148,8 @@ static void suspended_orphan_is_adopted(void **state)
         assert_int_equal(rig_account(r).n_orphans, 2);
         assert_int_equal(rig_account(r).host_used, used);
         rig_reconnect(r);
+        assert_int_equal(r->n_live, 2);
+        assert_true(r->live[0].grows && r->live[1].grows);
         s.have = have;
         tag = rig_adopt(r, &s);
         rig_turn(r);

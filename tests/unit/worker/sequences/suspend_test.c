@@ -5,6 +5,7 @@
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig.h"
 #include "worker/base/metrics.h"
+#include "worker/sequences/batch.h"
 
 #define N_PROMPT 40u
 #define N        100u /* tokens of each */
@@ -358,6 +359,31 @@ static void shared_blocks_are_found_again(void **state)
     rig_free(&r);
 }
 
+/* A plan brings SWAP_PAGES_MAX pages back, less those of a slot: a victim with
+ * one more is computed again. */
+static void larger_swaps_than_a_plan_are_none(void **state)
+{
+    (void)state;
+    for (uint32_t past = 0; past <= 1; past++) {
+        struct worker_options o;
+        struct rig *r;
+
+        rig_defaults(&o);
+        o.pages_per_slot = (SWAP_PAGES_MAX - 10) / 2;
+        o.n_pages = 2 * o.pages_per_slot + 20 + 2 * past;
+        o.host_pages = o.n_pages;
+        r = rig_new(&o);
+        submit(r, 1, 8);
+        submit(r, 2, 8);
+        while (counts(r).suspended == 0) {
+            assert_true(rig_step(r));
+        }
+        assert_int_equal(rig_account(r).host_used,
+                         past ? 0 : SWAP_PAGES_MAX - o.pages_per_slot);
+        finish(r, 2);
+    }
+}
+
 /* ---- checks of a Submit ---- */
 
 static uint64_t submit_of(struct rig *r, uint32_t max_tokens, uint32_t grows)
@@ -437,6 +463,7 @@ int main(void)
         cmocka_unit_test(waiting_submit_takes_parts),
         cmocka_unit_test(victim_is_not_chosen_twice_in_a_row),
         cmocka_unit_test(shared_blocks_are_found_again),
+        cmocka_unit_test(larger_swaps_than_a_plan_are_none),
         cmocka_unit_test(most_that_it_may_use_fits_the_pool),
         cmocka_unit_test(need_covers_the_ids_that_are_known),
         cmocka_unit_test(stage_refuses_a_sequence_that_grows),
