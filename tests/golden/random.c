@@ -55,7 +55,7 @@ static void draw_options(struct trial *t)
 
     t->o = (struct kernels_options){
         .device = "cpu",
-        .kv = dice_below(d, 4) > 0 ? kv_format_plain(DTYPE_F32)
+        .kv = dice_below(d, 5) < 2 ? kv_format_plain(DTYPE_F32)
                                    : kv_draw(&t->shape, d),
         .block_tokens = 1u << dice_below(d, 7),
         .max_tokens = 1 + dice_below(d, 100),
