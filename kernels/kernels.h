@@ -75,7 +75,7 @@
 struct kernels_options {
     const char *device;    /* "cpu", or a device selector of
                             * kernels/opencl/host/device.h */
-    struct kv_format kv;   /* of KV; its dtype is also that of tails */
+    struct kv_format kv;   /* KV's; its dtype is also that of tails */
     uint32_t block_tokens; /* a power of two, 1..KERNELS_BLOCK_MAX */
     uint32_t max_tokens;   /* tokens of a step; 0: the default */
     uint32_t max_rows;     /* rows of a step; 0: the default */

@@ -35,7 +35,7 @@
 
 enum kv_half { KV_KEYS, KV_VALUES };
 
-/* What a backend needs of TurboQuant for one half. */
+/* TurboQuant of one half, for a backend. */
 struct kv_turbo {
     uint32_t d, bits;
     float unit;                        /* 1 / sqrt(d) */

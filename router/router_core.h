@@ -66,7 +66,7 @@ struct router_worker_view {
     uint32_t stage, n_stages; /* its stage, and their number */
 };
 
-/* What the router has learned of a model, for auditors. */
+/* Lengths that the router has learned of a model, for auditors. */
 struct router_model_view {
     const char *name;   /* valid until the next event */
     uint64_t n_learned; /* ended choices that it learned from */

@@ -24,7 +24,7 @@ struct program {
     char kv_name[KV_NAME_MAX];
     struct kernels_options kernels;
     uint64_t available;
-    uint32_t host_pages; /* of the host tier */
+    uint32_t host_pages; /* the host tier's */
     struct model_config config;
     struct tokenizer *tokenizer;
     struct curve_keys *keys; /* NULL: none */

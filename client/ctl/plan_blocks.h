@@ -1,4 +1,4 @@
-/* plan_blocks.h - What a vLLM-like engine makes of a hybrid model's memory.
+/* plan_blocks.h - Memory of a hybrid model in a vLLM-like engine.
  *
  * Such an engine has pages of one size for every layer.  A page of an attention
  * layer is a block of positions, a page of a linear layer is a sequence's
@@ -52,8 +52,8 @@ struct blocks_sizes {
     uint32_t block_tokens;
     uint32_t state_block_tokens; /* positions between saved states; 0: none */
     uint64_t padded_bytes;       /* a padded page of a state; 0: not padded */
-    uint64_t state_bytes;        /* what it holds; 0: no state */
-    double padding_percent;      /* of the state */
+    uint64_t state_bytes;        /* held by it; 0: no state */
+    double padding_percent;      /* relative to the state */
 };
 
 /* Returns the bytes of a position in an attention layer.  latent: one vector of

@@ -6,14 +6,14 @@
 #define GB 1e9
 #define MB 1e6
 
-uint64_t budget_unpaged(uint64_t limit, uint64_t model_bytes)
+uint64_t plan_budget_unpaged(uint64_t limit, uint64_t model_bytes)
 {
     uint64_t left = limit > model_bytes ? limit - model_bytes : 0;
 
     return left / 5 * 4 + left % 5 * 4 / 5;
 }
 
-uint64_t budget_sequence_bytes(const struct budget_sequence *s)
+uint64_t plan_budget_sequence_bytes(const struct plan_budget_sequence *s)
 {
     uint64_t blocks =
         ((uint64_t)s->n_tokens + s->block_tokens - 1) / s->block_tokens;
@@ -24,7 +24,7 @@ uint64_t budget_sequence_bytes(const struct budget_sequence *s)
 }
 
 /* Writes the part about states, which models without linear layers lack. */
-static void states_text(char out[160], const struct budget_paged *b,
+static void states_text(char out[160], const struct plan_budget_paged *b,
                         uint32_t slots)
 {
     if (b->slot_bytes == 0) {
@@ -38,8 +38,9 @@ static void states_text(char out[160], const struct budget_paged *b,
              slots, b->max_rows);
 }
 
-static enum status too_small(const struct budget_paged *b,
-                             const struct budget_result *r, struct error *e)
+static enum status too_small(const struct plan_budget_paged *b,
+                             const struct plan_budget_result *r,
+                             struct error *e)
 {
     char states[160];
 
@@ -56,12 +57,13 @@ static enum status too_small(const struct budget_paged *b,
         b->block_bytes, b->slot_bytes > 0 ? " or lower --max-num-seqs" : "");
 }
 
-enum status budget_divide(struct budget_result *out,
-                          const struct budget_paged *b, struct error *e)
+enum status plan_budget_divide(struct plan_budget_result *out,
+                               const struct plan_budget_paged *b,
+                               struct error *e)
 {
     uint32_t rows = b->max_rows < 2 ? b->max_rows : 2;
 
-    *out = (struct budget_result){
+    *out = (struct plan_budget_result){
         .base_bytes = (int64_t)((double)b->limit * b->fraction) -
                       (int64_t)b->model_bytes - (int64_t)b->overhead_bytes,
         .reserved_slots = b->slot_bytes > 0 ? 2 * rows - 1 : 0};
@@ -72,8 +74,8 @@ enum status budget_divide(struct budget_result *out,
     return out->n_blocks >= BUDGET_BLOCKS_MIN ? ST_OK : too_small(b, out, e);
 }
 
-uint64_t budget_saving_block(uint64_t kv_bytes, uint64_t layer_state_bytes,
-                             uint32_t n_pools)
+uint64_t plan_budget_saving_block(uint64_t kv_bytes, uint64_t layer_state_bytes,
+                                  uint32_t n_pools)
 {
     return kv_bytes + (n_pools + UINT64_C(1)) * layer_state_bytes;
 }

@@ -22,28 +22,28 @@
 
 /* Returns the budget of an engine without pages: 80 % of what the model leaves,
  * 0 if it leaves nothing. */
-uint64_t budget_unpaged(uint64_t limit, uint64_t model_bytes);
+uint64_t plan_budget_unpaged(uint64_t limit, uint64_t model_bytes);
 
 /* One sequence of the greatest length, in whole blocks. */
-struct budget_sequence {
+struct plan_budget_sequence {
     uint32_t n_attention, n_linear; /* layers */
     uint32_t n_tokens, block_tokens;
-    uint64_t token_bytes;  /* of a position and attention layer */
-    uint64_t linear_bytes; /* of all linear layers; unused if padded */
-    uint64_t padded_bytes; /* of one linear layer; 0: not padded */
+    uint64_t token_bytes;  /* a position and attention layer */
+    uint64_t linear_bytes; /* all linear layers; unused if padded */
+    uint64_t padded_bytes; /* one linear layer; 0: not padded */
 };
 
-uint64_t budget_sequence_bytes(const struct budget_sequence *s);
+uint64_t plan_budget_sequence_bytes(const struct plan_budget_sequence *s);
 
-struct budget_paged {
+struct plan_budget_paged {
     uint64_t limit, model_bytes, overhead_bytes;
     double fraction;
     uint64_t slot_bytes; /* states of one sequence; 0: none */
     uint32_t max_rows;
-    uint64_t block_bytes; /* of all layers, at least 1 */
+    uint64_t block_bytes; /* all layers, at least 1 */
 };
 
-struct budget_result {
+struct plan_budget_result {
     int64_t base_bytes, cache_bytes;
     uint32_t reserved_slots;
     uint64_t n_blocks;
@@ -51,14 +51,14 @@ struct budget_result {
 
 /* Divides the memory.  Returns ST_RESOURCE_EXHAUSTED for fewer than
  * BUDGET_BLOCKS_MIN blocks, with every figure in the sentence. */
-MUST_CHECK enum status budget_divide(struct budget_result *out,
-                                     const struct budget_paged *b,
-                                     struct error *e);
+MUST_CHECK enum status plan_budget_divide(struct plan_budget_result *out,
+                                          const struct plan_budget_paged *b,
+                                          struct error *e);
 
 /* Returns the bytes of a block where states are saved at the ends of blocks:
  * its KV, a state in each of n_pools pools, and one in the old pool that is
  * kept while that pool grows. */
-uint64_t budget_saving_block(uint64_t kv_bytes, uint64_t layer_state_bytes,
-                             uint32_t n_pools);
+uint64_t plan_budget_saving_block(uint64_t kv_bytes, uint64_t layer_state_bytes,
+                                  uint32_t n_pools);
 
 #endif

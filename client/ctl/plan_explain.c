@@ -97,24 +97,24 @@ static struct row row_of(const struct plan_explain *x, const struct engine *g,
 
 /* The engine's own division of a worker's memory. */
 static enum status divide(const struct plan_explain *x, const struct engine *g,
-                          const struct split_stage *s, struct budget_result *r,
-                          struct error *e)
+                          const struct split_stage *s,
+                          struct plan_budget_result *r, struct error *e)
 {
     uint32_t n_attention =
         config_count(x->config, MIXER_ATTENTION, s->begin, s->end);
     uint32_t n_linear =
         config_count(x->config, MIXER_DELTANET, s->begin, s->end);
-    struct budget_paged b = {.limit = x->workers[s->worker].budget_bytes,
-                             .fraction = BUDGET_FRACTION,
-                             .model_bytes = s->weight_bytes,
-                             .overhead_bytes = BUDGET_OVERHEAD,
-                             .slot_bytes = n_linear * g->state_bytes,
-                             .max_rows = x->max_rows,
-                             .block_bytes =
-                                 (n_attention > 0 ? n_attention : n_linear) *
-                                 page_bytes(g)};
+    struct plan_budget_paged b = {
+        .limit = x->workers[s->worker].budget_bytes,
+        .fraction = BUDGET_FRACTION,
+        .model_bytes = s->weight_bytes,
+        .overhead_bytes = BUDGET_OVERHEAD,
+        .slot_bytes = n_linear * g->state_bytes,
+        .max_rows = x->max_rows,
+        .block_bytes =
+            (n_attention > 0 ? n_attention : n_linear) * page_bytes(g)};
 
-    return budget_divide(r, &b, e);
+    return plan_budget_divide(r, &b, e);
 }
 
 /* ---- text ---- */
@@ -199,7 +199,7 @@ static void print_budgets(const struct plan_explain *x, uint32_t stage)
 
     for (int i = 0; i < EXPLAIN_ALIGNMENTS; i++) {
         struct engine g = engine_of(x, alignments[i]);
-        struct budget_result r;
+        struct plan_budget_result r;
         struct error e;
 
         if (divide(x, &g, s, &r, &e) == ST_OK) {
@@ -280,7 +280,7 @@ static json_t *json_stage(const struct plan_explain *x, const struct engine *g,
                           const struct split_stage *s)
 {
     json_t *j = json_object(), *rows = json_array();
-    struct budget_result b;
+    struct plan_budget_result b;
     struct error e;
 
     for (size_t k = 0; k < x->n_lengths; k++) {

@@ -23,7 +23,7 @@ struct plan_explain {
     const struct model_config *config;
     const struct kv_format *kv;
     const struct split *split;
-    const struct split_worker *workers; /* of the split */
+    const struct split_worker *workers; /* those of the split */
     const uint32_t *lengths;            /* [n_lengths] */
     size_t n_lengths;
     uint32_t block_tokens, max_rows;

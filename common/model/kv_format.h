@@ -63,7 +63,7 @@ enum kv_scheme { KV_PLAIN, KV_AFFINE, KV_TURBOQUANT };
 
 struct kv_format {
     enum dtype dtype;        /* plain layers, tails, scales and biases */
-    enum kv_scheme scheme;   /* of the layers that are quantised */
+    enum kv_scheme scheme;   /* for the layers that are quantised */
     uint32_t k_bits, v_bits; /* unused if plain */
     uint32_t group;          /* affine: 32, 64 or 128, divides hd */
     uint32_t whole;          /* layer of the model that stays plain, or

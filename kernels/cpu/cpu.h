@@ -38,7 +38,7 @@
 
 struct cpu_layer {
     float *conv;         /* [K, C] float32: the weights, transposed */
-    struct kv_format kv; /* of an attention layer */
+    struct kv_format kv; /* an attention layer's */
     struct kv_block block;
 };
 
@@ -80,7 +80,7 @@ struct cpu {
     struct kernels base;
     const struct shard_weights *w;
     struct kernels_sizes sizes;
-    struct kv_format kv;      /* of the whole model */
+    struct kv_format kv;      /* the whole model's */
     struct kv_turbo turbo[2]; /* with turboquant; by enum kv_half */
     uint32_t block_tokens;
     const struct cpu_isa *isa;

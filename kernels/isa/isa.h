@@ -110,7 +110,7 @@ struct attend_codes {
 struct attend_quantised {
     struct attend_task t; /* its k and v are unused; dtype: of parameters */
     struct attend_codes k, v;
-    uint32_t group; /* of affine: 32, 64 or 128, divides hd */
+    uint32_t group; /* affine: 32, 64 or 128, divides hd */
 };
 
 /* u[t, c] = silu(sum_j w[j, c] in[t-K+1+j, c]), j in order.  Inputs before t =

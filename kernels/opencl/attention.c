@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "kernels/opencl/chain.h"
+#include "kernels/opencl/host/formats.h"
 #include "kernels/opencl/host/launch.h"
 #include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/kv.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/kv_codec.h"
+#include "kernels/opencl/host/formats.h"
 #include "kernels/opencl/pool.h"
 
 /* A text under construction; full: it did not fit. */

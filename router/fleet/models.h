@@ -61,7 +61,7 @@ struct model {
     int64_t last_end_us;     /* when a sequence last ended; 0: none yet */
     int64_t end_interval_us; /* smoothed interval between two ends */
     struct deaths deaths;    /* deaths of the model's workers */
-    struct lengths *lengths; /* of outputs: router/schedule/lengths.h; owned;
+    struct lengths *lengths; /* outputs: router/schedule/lengths.h; owned;
                               * NULL: none has ended */
 };
 

@@ -15,7 +15,7 @@
 
 struct routing_record;
 
-/* What an entry is granted at a place: router/schedule/overcommit.h. */
+/* The grant of an entry at a place: router/schedule/overcommit.h. */
 struct claim {
     struct need need;    /* the grant, */
     struct need most;    /* and all that the entry can need there */
@@ -41,7 +41,7 @@ struct queue_entry {
     struct trial trial;
     struct worker *charged;   /* place charged by headroom.h; NULL: none */
     struct need charge;       /* the charge at that place */
-    struct claim claim;       /* of its newest grant */
+    struct claim claim;       /* its newest grant's */
     struct worker *committed; /* place charged with the claim; NULL: none */
 };
 

@@ -70,7 +70,7 @@ struct replica_options {
     /* One stage only: its pool has so many pages instead, and sequences grow
      * from the ids that they have; 0: they do not. */
     uint32_t pages;
-    uint32_t host_pages; /* of the host tier */
+    uint32_t host_pages; /* pages of the host tier */
 };
 
 struct replica;

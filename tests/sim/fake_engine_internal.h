@@ -58,7 +58,7 @@ struct tracked {
     uint32_t restored; /* positions that it did not compute itself */
     uint32_t n, n_prompt; /* number of ids that were run, */
     uint64_t ids;         /* and a digest of ids and positions */
-    uint64_t source;      /* of a twin: the sequence with the prompt, */
+    uint64_t source;      /* for a twin: the sequence with the prompt, */
     uint32_t n_source;    /* and its positions; 0: it is no twin */
     bool redone;          /* computed again at some time */
     bool mixed;           /* a prompt row followed a generated one */

@@ -120,7 +120,7 @@ struct pool_draw {
         uint32_t per_slot, capped, spare, refuse_of;
         /* From these and the layers: options_set_pool(). */
         uint32_t n_pages, pages_per_slot, slot_cap;
-        uint32_t host_pages; /* of the host tier: options_draw_overcommit() */
+        uint32_t host_pages; /* the host tier's: options_draw_overcommit() */
     } workers[SIM_WORKERS];
     uint32_t no_reuse, poison;               /* 0 or 1 */
     uint32_t checkpoint_share, tenant_share; /* percent of the pool */

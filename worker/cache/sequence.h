@@ -69,7 +69,7 @@ enum sequence_recompute { RECOMPUTE_NONE, RECOMPUTE_WAITS, RECOMPUTE_ALONE };
 
 /* Reasons for positions that are computed twice. */
 enum sequence_waste {
-    WASTE_SUSPENDED, /* what it had was given to others */
+    WASTE_SUSPENDED, /* its memory was given to others */
     WASTE_FAILED,    /* its step failed */
     WASTE_MOVED,     /* another worker had computed them */
     SEQUENCE_WASTES

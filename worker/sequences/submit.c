@@ -153,7 +153,11 @@ void submit_complete(struct sequences *q, struct peer *p, struct sequence *s)
         sequence_push(&q->out, s);
     }
     if (s->waits) {
-        suspend_enter(q, s);
+        struct sequence *kept = suspend_enter(q, s);
+
+        if (kept != NULL) {
+            ending_release(q, kept);
+        }
     } else {
         sequence_move(&q->table, s, SEQUENCE_QUEUED);
     }

@@ -3,7 +3,6 @@
 #include "common/base/log.h"
 #include "common/base/plant.h"
 #include "worker/sequences/continue.h"
-#include "worker/sequences/ending.h"
 #include "worker/sequences/sequences.h"
 #include "worker/sequences/twins.h"
 
@@ -154,20 +153,12 @@ static void line_up(struct sequences *q, struct sequence *s)
     sequence_insert(l, s, behind);
 }
 
-/* A kept sequence that s continues may hold the very pages that s waits for,
- * and the accepted Submit has ended it for the router: it goes, and s is
- * computed as any other. */
-void suspend_enter(struct sequences *q, struct sequence *s)
+struct sequence *suspend_enter(struct sequences *q, struct sequence *s)
 {
-    struct sequence *kept;
-
     sequence_move(&q->table, s, SEQUENCE_SUSPENDED);
-    kept = continue_leave(q, s);
     line_up(q, s);
-    if (kept != NULL) {
-        ending_release(q, kept);
-    }
     q->report.changed = true;
+    return continue_leave(q, s);
 }
 
 /* ---- growth ---- */

@@ -69,12 +69,17 @@ MUST_CHECK enum status suspend_check(const struct sequences *q,
 bool suspend_is_idle(const struct sequences *q);
 
 /* Lets s wait for its need, which is not free.  Returns false if nothing here
- * grows, and e is as it was, or if the pool is too small, and e says so. */
+ * grows, and e is as it was, or, with a sentence in e, if the pool is too
+ * small. */
 MUST_CHECK bool suspend_admit(const struct sequences *q, struct sequence *s,
                               const struct pool_need *need, struct error *e);
 
-/* Puts s, which waits and whose ids have all come, into the line. */
-void suspend_enter(struct sequences *q, struct sequence *s);
+/* Puts s, which waits and whose ids have all come, into the line.  Returns the
+ * kept sequence that s continues, for the caller to release, or NULL: it may
+ * hold the very pages that s waits for, and the accepted Submit has ended it
+ * for the router.  s is computed as any other. */
+MUST_CHECK struct sequence *suspend_enter(struct sequences *q,
+                                          struct sequence *s);
 
 /* Measures a plan that succeeded. */
 void suspend_learn(struct sequences *q, const struct batch *t);

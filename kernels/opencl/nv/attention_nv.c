@@ -4,10 +4,10 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "kernels/opencl/host/formats.h"
 #include "kernels/opencl/host/launch.h"
 #include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/nv/matmul_nv.h"
-#include "kernels/opencl/pool.h"
 
 #define SPLIT  128u /* SPLIT, SPLITS, CHUNK: as in the decode .cl */
 #define SPLITS 32u

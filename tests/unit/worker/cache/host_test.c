@@ -93,7 +93,7 @@ static void audit_finds_leaks_and_broken_chains(void **state)
     assert_int_equal(host_unmarked(&h, false), 0);
     assert_false(host_mark(&h, b, 2)); /* two owners */
     host_mark_begin(&h);
-    assert_false(host_mark(&h, a, 2)); /* longer than its owner believes */
+    assert_false(host_mark(&h, a, 2)); /* longer than its owner has it */
     host_mark_begin(&h);
     assert_false(host_mark(&h, a, 4));
     host_mark_begin(&h);
