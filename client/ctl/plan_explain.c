@@ -19,7 +19,7 @@ struct engine {
     struct error e;
 };
 
-/* What one sequence takes of one stage, in the engine and in sluice. */
+/* The memory of one sequence at one stage, in the engine and in sluice. */
 struct row {
     uint64_t ids, bytes, sequences;
     uint64_t pages, our_bytes, our_sequences;

@@ -13,7 +13,7 @@
  * 2.5e-3 with the portable kernels, 3.3e-3 with NVIDIA's, whose attention also
  * rounds queries and weights.
  *
- * Of a quantised cache, the twin reads the device's own codes, and counts those
+ * The twin reads the device's own codes of a quantised cache, and counts those
  * that differ (kv_codes.h).
  *
  * The twin can also run alone, from the tokens.  Its distance from a reference

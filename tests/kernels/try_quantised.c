@@ -283,7 +283,7 @@ static cl_mem give(struct try *t, uint32_t seed, size_t from, size_t n,
     return m;
 }
 
-/* What a step takes from a longer one: inputs from token `first` on, and the
+/* A step cut out of a longer one: inputs from token `first` on, and the
  * sequences from `seed` on, in other blocks. */
 struct cut {
     uint32_t first, seed;

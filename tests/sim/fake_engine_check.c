@@ -484,8 +484,8 @@ static void check_poison(struct fake_engine *e, const struct plan *p)
     }
 }
 
-/* What comes back goes where no plan in flight reads.  What goes out may be
- * read by plans in flight: it is not written before. */
+/* Pages come back to where no plan in flight reads.  Pages that go out may be
+ * read by plans in flight: nothing writes them before. */
 static void check_swap(struct fake_engine *e, const struct plan_copy *c)
 {
     for (uint32_t k = 0; k < c->n; k++) {

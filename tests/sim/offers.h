@@ -16,7 +16,8 @@
  *   them.  The layers never exceed its budget.
  * - whole: the stages of a replica are contiguous, from the first layer to the
  *   last.
- * - at once: after a change of the leftover shards, the router has no deal left.
+ * - at once: after a change of the leftover shards, the router has no deal
+ * left.
  * - the end: all live workers have a session.  No replica can be made from
  *   leftover shards, nor from these and waiting workers, nor from as many
  *   waiting workers as they want stages.  Without faults, each worker with

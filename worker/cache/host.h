@@ -1,8 +1,8 @@
 /* host.h - The accounts of the host tier: pages of pinned memory of the host,
  * to which pages of the pool are copied and back (kernels/kernels.h).
  *
- * What a suspended sequence has there is a chain of pages, in the order in
- * which they come back.  A chain takes consecutive pages where it can, so that
+ * A suspended sequence has a chain of pages there, in the order in which they
+ * come back.  A chain takes consecutive pages where it can, so that
  * its copies are few.
  *
  *     total = free + used;  each used page is in one chain

@@ -10,7 +10,7 @@
 #define FIRST_BYTES_PER_US 8000.0
 #define FIRST_TOKEN_US     100.0
 
-/* Of a new measurement in the average. */
+/* The share of a new measurement in the average. */
 #define LEARN_SHARE 0.125
 
 /* Prompt tokens from which a step measures the rate of prefill. */
@@ -325,7 +325,7 @@ static struct sequence *choose(const struct sequences *q, bool for_head)
             continue;
         }
         us = loss_us(q, s);
-        /* Of equals the youngest, which has waited least. */
+        /* The youngest of equals has waited least. */
         if (best == NULL || us <= least_us) {
             best = s;
             least_us = us;

@@ -1,6 +1,6 @@
 /* attention_nv.h - attention with NVIDIA's kernels, from the queries on:
- * nv_attention_decode.cl, or nv_attention_quantised.cl for quantised layers, for
- * generated tokens; nv_attention_prefill.cl for prompt tokens.
+ * nv_attention_decode.cl, or nv_attention_quantised.cl for quantised layers,
+ * for generated tokens; nv_attention_prefill.cl for prompt tokens.
  *
  * Threading, memory: as opencl.h. */
 #ifndef KERNELS_OPENCL_NV_ATTENTION_NV_H

@@ -63,7 +63,7 @@ struct sequence {
     /* from its Submit */
     char tenant[80], salt[80]; /* "": none */
     bool grows;
-    bool uncached, continues;  /* continues: it took over a kept sequence */
+    bool uncached, continues; /* continues: it took over a kept sequence */
     uint32_t n_spans, spans[SPANS_MAX];
 };
 

@@ -190,7 +190,7 @@ struct rig_submit {
     uint32_t n_spans;
     const uint32_t *spans;
     uint32_t grows; /* tokens that need covers behind the ids; 0: all */
-    uint32_t from; /* continue_from: the id of a kept sequence; 0: none */
+    uint32_t from;  /* continue_from: the id of a kept sequence; 0: none */
 };
 
 /* Grants and needs at the other stages. */

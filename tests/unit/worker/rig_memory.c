@@ -111,8 +111,8 @@ static void copy_pages(struct rig_memory *m, const struct plan_copy *c)
         const struct rig_page *from = c->kind == COPY_IN
                                           ? host_at(m, c->from + i)
                                           : page_at(m, c->from + i);
-        struct rig_page *to = c->kind == COPY_OUT ? host_at(m, c->to + i)
-                                                  : page_at(m, c->to + i);
+        struct rig_page *to =
+            c->kind == COPY_OUT ? host_at(m, c->to + i) : page_at(m, c->to + i);
 
         *to = *from;
     }

@@ -125,7 +125,7 @@ static void suspended_sequence_is_computed_again(void **state)
     }
 }
 
-/* What comes back from the host is not computed again. */
+/* Pages that come back from the host are not computed again. */
 static void swapped_sequence_is_not_computed_again(void **state)
 {
     (void)state;
