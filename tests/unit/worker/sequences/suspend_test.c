@@ -4,6 +4,7 @@
 
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig.h"
+#include "tests/unit/worker/sequences/chat.h"
 #include "worker/base/metrics.h"
 #include "worker/sequences/batch.h"
 
@@ -227,6 +228,31 @@ static void growing_submit_waits_for_room(void **state)
         assert_true(rig_step(r));
     }
     finish(r, 3);
+}
+
+/* The router takes a kept sequence for ended once its heir is accepted. */
+static void waiting_heir_ends_the_kept_one(void **state)
+{
+    struct rig *r = with_pool(26, 0, 1);
+    struct chat c = {.r = r};
+    struct rig_submit heir = {
+        .id = 3, .n_prompt = 48, .max_tokens = 50, .grows = 40, .from = 1};
+
+    (void)state;
+    chat_turn(&c, N_PROMPT, 8, false);
+    submit(r, 2, 60);
+    assert_int_equal(rig_state(r, 1), KEPT);
+    heir.prompt = c.ids;
+    heir.spans = c.spans;
+    heir.n_spans = c.n_spans;
+    rig_check_ok(r, (rig_submit(r, &heir), rig_turn(r), r->tag));
+    assert_int_equal(rig_account(r).n_suspended, 1);
+    assert_int_equal(rig_state(r, 1), UNKNOWN);
+    rig_run(r);
+    assert_int_equal(r->heard[3].finish, SLUICE__V1__FINISH__FINISH_LENGTH);
+    rig_advance(r, 600000);
+    rig_check_empty(r);
+    rig_free(&r);
 }
 
 static void strict_submit_suspends_others(void **state)
@@ -458,6 +484,7 @@ int main(void)
         cmocka_unit_test(whole_needs_are_never_suspended),
         cmocka_unit_test(nothing_is_suspended_where_nothing_grows),
         cmocka_unit_test(growing_submit_waits_for_room),
+        cmocka_unit_test(waiting_heir_ends_the_kept_one),
         cmocka_unit_test(strict_submit_suspends_others),
         cmocka_unit_test(waiting_submit_takes_parts),
         cmocka_unit_test(victim_is_not_chosen_twice_in_a_row),
