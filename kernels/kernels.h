@@ -6,7 +6,7 @@
  * (hidden_write on a later stage), each mixer and MLP adds to it, head reads
  * it.  Operators are coarse so that a backend can fuse kernels inside.
  *
- *     begin, embed, {attention | deltanet, mlp} per layer, head, sample, end
+ *     begin, embed, {attention | deltanet, ffn} per layer, head, sample, end
  *
  * Numbers.  Matrices are stored as bf16, f16 or f32, or with 8 or 4 bits in
  * groups (common/model/weights.h), and are widened to float32 in registers.
@@ -26,6 +26,8 @@
  *
  * - A block is one page: k and v of block_tokens positions for each attention
  *   layer of the shard.  Position p is in blocks[p / block_tokens].
+ * - A window block is window_pages pages: k and v of block_tokens positions for
+ *   each window layer.  Blocks behind the window may be missing.
  * - A slot is pages_per_slot consecutive pages, named by the first: for each
  *   linear layer the state [Hv, Dk, Dv] float32 and the tail [K-1, C] of
  * kv.dtype, oldest row first.
@@ -107,11 +109,16 @@ struct kernel_row {
     uint32_t n_tokens;      /* >= 1 */
     uint32_t position;      /* position of the first token in its sequence */
     const uint32_t *blocks; /* block table; covers position + n_tokens */
-    uint32_t slot;          /* first page of its slot; unused if the shard has
-                             * no linear layer */
-    bool generated;         /* selects decode kernels, not prefill kernels */
-    uint32_t n_saves;       /* at most KERNELS_SAVES_MAX; 0 without linear
-                             * layers */
+    /* Window blocks: that of position p is in, for table i,
+     * window[i * window_stride + p / block_tokens - window_first].  They cover
+     * the windows of all tokens of the row; unused without window layers. */
+    const uint32_t *window; /* [window_pages, window_stride] */
+    uint32_t window_first, window_stride;
+    uint32_t slot;    /* first page of its slot; unused if the shard has
+                       * no linear layer */
+    bool generated;   /* selects decode kernels, not prefill kernels */
+    uint32_t n_saves; /* at most KERNELS_SAVES_MAX; 0 without linear
+                       * layers */
     const struct kernel_save *saves; /* in ascending order of position */
 };
 
@@ -151,6 +158,7 @@ struct kernels_sizes {
     uint64_t page_bytes;      /* one page, all groups */
     uint32_t pages_per_block; /* 1; 0: the shard has no attention layer */
     uint32_t pages_per_slot;  /* 0: the shard has no linear layer */
+    uint32_t window_pages;    /* 0: the shard has no window layer */
     uint32_t pages_max;       /* most pages that kernels_alloc() takes, because
                                * a group is one allocation; 0: no limit */
     bool one_arithmetic;      /* prompt and generated rows have the same bits */
@@ -186,7 +194,7 @@ struct kernels_ops {
     void (*embed)(struct kernels *k, const uint32_t *tokens);
     void (*attention)(struct kernels *k, uint32_t layer);
     void (*deltanet)(struct kernels *k, uint32_t layer);
-    void (*mlp)(struct kernels *k, uint32_t layer);
+    void (*ffn)(struct kernels *k, uint32_t layer);
     void (*head)(struct kernels *k, const uint32_t *tokens, uint32_t n);
     enum status (*sample)(struct kernels *k, const struct sample_row *rows,
                           uint32_t n, struct sample_result *out,
@@ -311,10 +319,11 @@ static inline void kernels_deltanet(struct kernels *k, uint32_t layer)
     k->ops->deltanet(k, layer);
 }
 
-/* Adds the layer's MLP: x += down(silu(gate(n)) * up(n)), n = norm(x). */
-static inline void kernels_mlp(struct kernels *k, uint32_t layer)
+/* Adds the layer's feed-forward, an MLP or experts: x += ffn(norm(x)).  A
+ * token's experts are summed in a fixed order, whatever else is in the step. */
+static inline void kernels_ffn(struct kernels *k, uint32_t layer)
 {
-    k->ops->mlp(k, layer);
+    k->ops->ffn(k, layer);
 }
 
 /* Computes logits[i] := Whead norm(x[tokens[i]]).  The logits [n, V] float32

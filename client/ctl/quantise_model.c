@@ -112,7 +112,8 @@ static enum dtype dtype_of(const struct safetensors_tensor *t)
 static struct tensor shape_of(const struct work *w,
                               const struct safetensors_tensor *t)
 {
-    return (struct tensor){.dtype = dtype_of(t),
+    return (struct tensor){.format = WEIGHT_AFFINE,
+                           .dtype = dtype_of(t),
                            .rows = (uint32_t)t->dims[0],
                            .cols = (uint32_t)t->dims[1],
                            .bits = w->options->bits,

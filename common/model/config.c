@@ -147,6 +147,7 @@ static struct quantisation affine(struct fields *f, const json_t *o,
                     "mode %s of %s is not supported; affine is",
                     quote(json_string_value(mode)).text, quote(where).text);
     }
+    q.format = WEIGHT_AFFINE;
     q.bits = quant_number(f, o, where, "bits", all->bits, 4, 8);
     q.group = quant_number(f, o, where, "group_size", all->group,
                            MODEL_GROUP_MIN, MODEL_GROUP_MAX);

@@ -4,8 +4,11 @@
  * keys inherited from the top level.  Families, by model_type:
  *
  *     qwen3_5, qwen3_5_text    Gated DeltaNet and gated full attention, dense
- *     qwen3_next               the same, without experts
+ *     qwen3_5_moe, qwen3_5_moe_text, qwen3_next    the same with experts
  *     llama, mistral, qwen2, qwen3    full attention, dense
+ *     qwen3_moe                full attention, experts
+ *     gpt_oss                  windows and full attention, experts
+ *     gemma3, gemma3_text      windows and full attention, dense
  *
  * Quantised weights are read in MLX's affine form: `quantization` or
  * `quantization_config`, {group_size 32, 64 or 128, bits 4 or 8, mode absent
@@ -51,7 +54,9 @@ enum linear_storage {
 /* Quantisation of most matrices.  A matrix whose columns are no multiple of
  * group is not quantised. */
 struct quantisation {
-    uint32_t bits, group; /* 0: none */
+    enum weight_format format; /* of most matrices, or of the experts */
+    uint32_t bits, group;      /* affine; 0: none */
+    bool experts_only;         /* mxfp4: other matrices are plain */
 };
 
 struct model_config {
@@ -59,6 +64,7 @@ struct model_config {
     char family[16];               /* model_type */
     struct model_shape shape;
     enum mixer_kind mixers[MODEL_LAYERS_MAX]; /* [shape.n_layers] */
+    enum ffn_kind ffns[MODEL_LAYERS_MAX];     /* [shape.n_layers] */
 
     bool tied; /* the head is the embedding */
     enum norm_storage norms;
@@ -66,6 +72,10 @@ struct model_config {
     struct quantisation quant;
     bool qkv_bias, o_bias; /* biases of attention; no MLP has one */
     bool qk_norm;
+    bool sinks;        /* attention has sinks */
+    bool output_norms; /* norms of the outputs of mixer and feed-forward */
+    bool expert_bias;  /* biases of router and experts */
+    bool shared_gate;  /* the shared expert has a gate */
 
     uint32_t n_eos; /* end tokens of config and generation config, each once */
     uint32_t eos[MODEL_EOS_MAX];

@@ -230,6 +230,7 @@ static bool find_quantised(struct maker *m, struct stored *s,
         return false;
     }
     if (words->info->rank == 2 && scales->info->rank == 2) {
+        t->format = WEIGHT_AFFINE;
         t->bits = bits_of(words->info->dims[1], t->cols);
         t->group = group_of(scales->info->dims[1], t->cols);
     }

@@ -6,6 +6,9 @@
  *
  *     block       1 page: k and v of block_tokens positions for each attention
  *                 layer of the group
+ *     window      window_pages pages, in any places: k and v of block_tokens
+ *     block       positions for the window layers of the group.  Each of the
+ *                 pages has the layers of one table
  *     slot        pages_per_slot consecutive pages, the first at a multiple of
  *                 pages_per_slot: for each linear layer of the group the state
  *                 [Hv, Dk, Dv] float32, then for each the tail [K-1, C]
@@ -21,7 +24,9 @@
  * than with one group.
  *
  * A shard without attention layers has no blocks, and a page is a slot; without
- * linear layers it has no slots.
+ * linear layers it has no slots.  With window layers a page is at least as
+ * large as one of them; without attention layers it holds all of them,
+ * window_pages is 1.
  *
  * Threading, memory: pure functions. */
 #ifndef COMMON_MODEL_PAGE_LAYOUT_H
@@ -35,23 +40,26 @@
 
 /* Bytes of one layer of each kind. */
 struct page_sizes {
-    uint64_t kv_bytes;    /* k and v of one block of an attention layer */
-    uint64_t whole_bytes; /* the same for the layer that is not quantised */
-    uint32_t whole;       /* 1 + that layer's index in kinds; 0: none */
-    uint64_t state_bytes; /* Hv * Dk * Dv float32 of a linear layer */
-    uint64_t tail_bytes;  /* (K-1) * C of the KV dtype; may be 0 */
+    uint64_t kv_bytes;     /* k and v of one block of an attention layer */
+    uint64_t window_bytes; /* the same for a window layer */
+    uint64_t whole_bytes;  /* the same for the layer that is not quantised */
+    uint32_t whole;        /* 1 + that layer's index in kinds; 0: none */
+    uint64_t state_bytes;  /* Hv * Dk * Dv float32 of a linear layer */
+    uint64_t tail_bytes;   /* (K-1) * C of the KV dtype; may be 0 */
 };
 
 struct page_group {
-    uint32_t n_attention, n_linear;
+    uint32_t n_attention, n_linear, n_window;
     uint64_t page_bytes;
 };
 
 /* Location of one layer in the tensor of its group. */
 struct page_layer {
     uint32_t group;
-    uint64_t at;      /* attention: its k and v in a page; linear: its state
-                       * from the begin of a slot */
+    uint32_t table;   /* window: 0..window_pages-1, the table that names its
+                       * pages; else 0 */
+    uint64_t at;      /* attention, window: its k and v in a page; linear: its
+                       * state from the begin of a slot */
     uint64_t tail_at; /* linear: its tail from the begin of a slot */
 };
 
@@ -59,6 +67,7 @@ struct page_layout {
     uint32_t n_groups;
     uint32_t pages_per_block; /* 1; 0: no attention layer */
     uint32_t pages_per_slot;  /* 0: no linear layer */
+    uint32_t window_pages;    /* pages of a window block; 0: no window layer */
     uint64_t page_bytes;      /* sum over the groups */
     struct page_group groups[MODEL_LAYERS_MAX];
     struct page_layer layers[MODEL_LAYERS_MAX]; /* [n] of the shard */

@@ -265,10 +265,23 @@ struct sizes sizes_of(const struct model_config *c, uint32_t begin,
     return z;
 }
 
-uint64_t sizes_sequence(const struct sizes *s, uint32_t block_tokens,
+uint32_t sizes_window_blocks(uint32_t window, uint32_t chunk_tokens,
+                             uint32_t block_tokens, uint32_t n_tokens)
+{
+    uint64_t all = ((uint64_t)n_tokens + block_tokens - 1) / block_tokens;
+    uint64_t most =
+        ((uint64_t)window + chunk_tokens + block_tokens - 1) / block_tokens + 1;
+
+    return (uint32_t)(window == 0 ? 0 : all < most ? all : most);
+}
+
+uint64_t sizes_sequence(const struct sizes *s, const struct model_shape *shape,
+                        uint32_t block_tokens, uint32_t chunk_tokens,
                         uint32_t n_tokens)
 {
     uint64_t blocks = ((uint64_t)n_tokens + block_tokens - 1) / block_tokens;
+    uint64_t windows = sizes_window_blocks(shape->window, chunk_tokens,
+                                           block_tokens, n_tokens);
 
-    return blocks * s->block_bytes + s->slot_bytes;
+    return blocks * s->block_bytes + windows * s->window_bytes + s->slot_bytes;
 }

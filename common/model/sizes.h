@@ -3,6 +3,7 @@
  *     token       k and v of nkv heads as common/model/kv_format.h stores
  *                 them, per attention layer; plain: 2 * nkv * hd values
  *     block       block_tokens of them, for all attention layers of the range
+ *     window block  the same for all window layers of the range, plain
  *     slot        for each linear layer the state, Hv * Dk * Dv float32, and
  *                 the convolution's tail, (K-1) * C values of kv.dtype
  *     checkpoint  a saved slot
@@ -29,7 +30,7 @@
 #define SIZES_SLOT_PAGES_MAX 2048
 
 struct sizes {
-    uint32_t n_attention, n_linear; /* layers of the range by kind */
+    uint32_t n_attention, n_linear, n_window; /* layers of the range by kind */
     uint64_t parameters;
     uint64_t
         weight_bytes; /* as a shard holds them (the bytes in shard_report()):
@@ -37,8 +38,16 @@ struct sizes {
                          model is and the group divides their columns */
     uint64_t token_bytes;
     uint64_t block_bytes, slot_bytes, checkpoint_bytes, page_bytes;
+    uint64_t window_bytes;                    /* of a window block */
     uint32_t pages_per_block, pages_per_slot; /* a checkpoint is a slot */
+    uint32_t window_pages;
 };
+
+/* Returns the most window blocks that a sequence of n tokens holds at once, at
+ * chunk_tokens a step: those that cover n tokens, at most ceil((window + chunk)
+ * / block_tokens) + 1. */
+uint32_t sizes_window_blocks(uint32_t window, uint32_t chunk_tokens,
+                             uint32_t block_tokens, uint32_t n_tokens);
 
 /* Computes the sizes of layers [begin, end) with blocks of block_tokens.
  * begin < end <= n_layers, 1 <= block_tokens <= SIZES_BLOCK_TOKENS_MAX. */
@@ -80,8 +89,10 @@ struct page_sizes sizes_page(const struct model_shape *s, uint32_t begin,
                              uint32_t end, uint32_t block_tokens,
                              const struct kv_format *kv);
 
-/* Returns what one sequence of n tokens holds: whole blocks and a slot. */
-uint64_t sizes_sequence(const struct sizes *s, uint32_t block_tokens,
+/* Returns what one sequence of n tokens holds at most: whole blocks, window
+ * blocks, and a slot. */
+uint64_t sizes_sequence(const struct sizes *s, const struct model_shape *shape,
+                        uint32_t block_tokens, uint32_t chunk_tokens,
                         uint32_t n_tokens);
 
 #endif

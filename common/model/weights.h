@@ -3,7 +3,8 @@
  * Dimension letters (docs/model.md): H hidden, I intermediate, V vocabulary,
  * nh query heads, nkv key/value heads, hd head size, R rotated dimensions of
  * a head, Hk/Hv key/value heads of a Gated DeltaNet, Dk/Dv their sizes, K
- * convolution kernel, C = 2*Hk*Dk + Hv*Dv convolution channels.
+ * convolution kernel, C = 2*Hk*Dk + Hv*Dv convolution channels, E experts, Im
+ * intermediate size of an expert, Is of the shared expert.
  *
  * Memory: all structs borrow; worker/model/shard.h owns the data. */
 #ifndef COMMON_MODEL_WEIGHTS_H
@@ -20,18 +21,33 @@ static inline size_t dtype_bytes(enum dtype t)
     return t == DTYPE_F32 ? 4 : 2;
 }
 
-enum mixer_kind { MIXER_ATTENTION, MIXER_DELTANET };
+enum mixer_kind {
+    MIXER_ATTENTION, /* sees all positions */
+    MIXER_DELTANET,
+    MIXER_WINDOW /* attention that sees the last `window` positions */
+};
 
-enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3 };
+enum ffn_kind { FFN_DENSE, FFN_EXPERTS };
+
+/* With gate g and up u: silu(g) * u; gelu(g) * u, gelu by tanh; and that of
+ * gpt-oss: g' = min(g, limit), u' = clamp(u, -limit, limit),
+ * g' * sigmoid(alpha * g') * (u' + 1). */
+enum activation { ACTIVATION_SILU, ACTIVATION_GELU, ACTIVATION_CLAMPED };
+
+enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN };
 
 struct rope_shape {
     enum rope_kind kind;
     double theta;
     uint32_t dim;      /* R: rotated dimensions of a head, even */
-    double factor;     /* linear, llama3 */
+    double factor;     /* linear, llama3, yarn */
     double low_freq;   /* llama3 */
     double high_freq;  /* llama3 */
-    uint32_t original; /* llama3: original_max_position_embeddings */
+    double beta_fast;  /* yarn */
+    double beta_slow;  /* yarn */
+    double attention;  /* yarn: factor of cosine and sine */
+    bool truncate;     /* yarn: the ramp's ends are whole numbers */
+    uint32_t original; /* llama3, yarn: original_max_position_embeddings */
 };
 
 /* Dimensions shared by all layers of a model. */
@@ -49,53 +65,112 @@ struct model_shape {
     uint32_t n_kv_heads; /* nkv, divides nh */
     uint32_t head_dim;   /* hd */
     bool attn_gated;     /* q rows are nh * (hd query, hd gate) */
-    struct rope_shape rope;
+    float attn_scale;    /* of q * k; 0: 1 / sqrt(hd) */
+    float attn_cap;      /* s = cap * tanh(s / cap); 0: none */
+    uint32_t window;     /* positions that a window layer sees, the query's own
+                          * included; 0: no layer is one */
+    struct rope_shape rope;        /* of layers that see all positions */
+    struct rope_shape window_rope; /* of window layers */
 
     uint32_t n_k_heads; /* Hk; 0 if no layer is linear */
     uint32_t n_v_heads; /* Hv, a multiple of Hk */
     uint32_t k_dim;     /* Dk */
     uint32_t v_dim;     /* Dv */
     uint32_t conv;      /* K */
+
+    enum activation activation;     /* of MLPs and experts */
+    float clamp_alpha, clamp_limit; /* ACTIVATION_CLAMPED */
+    uint32_t n_experts;             /* E; 0 if no layer has experts */
+    uint32_t top_k;                 /* experts of a token */
+    uint32_t expert_dim;            /* Im */
+    uint32_t shared_dim;            /* Is; 0: no shared expert */
+    bool top_k_normed; /* the weights of a token's experts have the sum 1 */
+    bool gate_up_alternate; /* gate and up rows of an expert alternate */
+
+    float embed_scale; /* of embeddings; 0: 1 */
+    float logit_cap;   /* as attn_cap, of logits; 0: none */
 };
 
-/* A matrix as stored: out = x * W^T, W [rows, cols] row-major.
+/* How a matrix is stored.  q is a code of `bits` bits, s the scale of its
+ * group; each w is rounded to float32 once.
  *
- * Quantised if bits is 4 or 8: a row has cols / group groups, group divides
- * cols.  For the values q < 2^bits of group g
+ *     format  bits  group    scales of a row            w
+ *     plain   -     -        none                       the element, dtype
+ *     affine  8, 4  32..128  [cols/group] dtype, and    s q + b
+ *                            biases b [cols/group]
+ *     fp8     8     128      [ceil(cols/128)] float32   s E4M3(q)
+ *     mxfp4   4     32       [cols/32] E8M0             2^(s-127) E2M1(q)
+ *     q8      8     32       [cols/32] f16              s (q - 128)
+ *     q4      4     32       [cols/32] f16              s (q - 8)
+ *     k4      4     32       [cols/256] records         (d s) q - (m b)
+ *     k6      6     16       [cols/256] records         (d s) (q - 32)
  *
- *     w = scales[g] * q + biases[g]       float32, rounded once
- *
- * data is [rows, cols * bits / 8] bytes, each row's values one after another;
- * with 4 bits, the lower half of a byte first. */
+ * fp8 is stored in blocks of 128 x 128: a row has the scales of its block.
+ * q8, q4, k4 and k6 are GGUF's Q8_0, Q4_0, Q4_K and Q6_K, their codes put in
+ * order.  A record of k4: 8 pairs of bytes (s, b), then d and m, f16: 20
+ * bytes.  A record of k6: 16 signed bytes s, then d, f16: 18 bytes.
+ * common/model/weight_format.h has the rest. */
+enum weight_format {
+    WEIGHT_PLAIN,
+    WEIGHT_AFFINE,
+    WEIGHT_FP8,
+    WEIGHT_MXFP4,
+    WEIGHT_Q8,
+    WEIGHT_Q4,
+    WEIGHT_K4,
+    WEIGHT_K6,
+    WEIGHT_FORMATS
+};
+
+/* A matrix as stored: out = x * W^T, W [rows, cols] row-major.  Quantised if
+ * bits is not 0.  data is then [rows, cols * bits / 8] bytes, each row's codes
+ * one after another, as a bit stream: the lower half of a byte first. */
 struct tensor {
     const void *data; /* NULL: absent */
-    enum dtype
-        dtype; /* dtype of the elements; if quantised, of scales and biases */
+    enum weight_format format;
+    enum dtype dtype; /* of plain elements; affine: of scales and biases */
     uint32_t rows, cols;
-    uint32_t bits;      /* 0: not quantised, and the fields below are unused */
-    uint32_t group;     /* 32, 64 or 128 */
-    const void *scales; /* [rows, cols / group] dtype */
-    const void *biases; /* [rows, cols / group] dtype */
+    uint32_t bits;      /* 0: plain, and the fields below are unused */
+    uint32_t group;     /* codes that share a scale */
+    const void *scales; /* [rows, tensor_scale_bytes()] */
+    const void *biases; /* affine: as scales; else NULL */
 };
 
-/* Returns the bytes of a row of data; tensor_scale_bytes() of a row of scales
- * or of biases. */
+/* Returns the bytes of a row of data. */
 static inline uint64_t tensor_row_bytes(const struct tensor *t)
 {
     return t->bits > 0 ? (uint64_t)t->cols * t->bits / 8
                        : (uint64_t)t->cols * dtype_bytes(t->dtype);
 }
 
+/* Returns the bytes of a row of scales; a row of biases has as many. */
 static inline uint64_t tensor_scale_bytes(const struct tensor *t)
 {
-    return t->bits > 0 ? (uint64_t)(t->cols / t->group) * dtype_bytes(t->dtype)
-                       : 0;
+    switch (t->format) {
+    case WEIGHT_AFFINE:
+        return (uint64_t)(t->cols / t->group) * dtype_bytes(t->dtype);
+    case WEIGHT_FP8:
+        return (uint64_t)(t->cols + 127) / 128 * 4;
+    case WEIGHT_MXFP4:
+        return t->cols / 32;
+    case WEIGHT_Q8:
+    case WEIGHT_Q4:
+        return (uint64_t)t->cols / 32 * 2;
+    case WEIGHT_K4:
+        return (uint64_t)t->cols / 256 * 20;
+    case WEIGHT_K6:
+        return (uint64_t)t->cols / 256 * 18;
+    default:
+        return 0;
+    }
 }
 
 /* Returns the bytes of the whole matrix, with scales and biases. */
 static inline uint64_t tensor_bytes(const struct tensor *t)
 {
-    return t->rows * (tensor_row_bytes(t) + 2 * tensor_scale_bytes(t));
+    uint64_t planes = t->format == WEIGHT_AFFINE ? 2 : 1;
+
+    return t->rows * (tensor_row_bytes(t) + planes * tensor_scale_bytes(t));
 }
 
 /* Norm weights are gamma in float32.  gamma - 1 of a checkpoint is converted
@@ -110,6 +185,8 @@ struct attention_weights {
     const float *o_bias; /* [H] or NULL */
     const float *q_norm; /* [hd] or NULL */
     const float *k_norm; /* [hd] or NULL */
+    const float *sinks;  /* [nh] or NULL: a score of each head without a value,
+                          * which takes part in the softmax */
 };
 
 struct deltanet_weights {
@@ -128,16 +205,50 @@ struct mlp_weights {
     struct tensor down;     /* [H, I] */
 };
 
+/* Experts, one after the other: rows [e * n, (e + 1) * n) of a matrix of E * n
+ * rows are those of expert e. */
+struct expert_weights {
+    struct tensor router;      /* [E, H]; its products are float32 */
+    const float *router_bias;  /* [E] or NULL */
+    struct tensor gate_up;     /* [E * 2*Im, H]: of an expert gate [Im], then up
+                                * [Im]; or gate and up row by row
+                                * (gate_up_alternate) */
+    struct tensor down;        /* [E * H, Im] */
+    const float *gate_up_bias; /* [E * 2*Im] or NULL */
+    const float *down_bias;    /* [E * H] or NULL */
+    struct mlp_weights shared; /* [Is, H], [H, Is]; absent without Is */
+    struct tensor shared_gate; /* [1, H]: the shared expert's weight is
+                                * sigmoid(shared_gate n); absent: 1 */
+};
+
 struct layer_weights {
     enum mixer_kind kind;
+    enum ffn_kind ffn;
     const float *input_norm; /* [H] */
-    const float *post_norm;  /* [H] */
+    const float *mixer_norm; /* [H] of the mixer's output, or NULL */
+    const float *post_norm;  /* [H] before the feed-forward */
+    const float *ffn_norm;   /* [H] of the feed-forward's output, or NULL */
     union {
-        struct attention_weights attention;
+        struct attention_weights attention; /* window layers too */
         struct deltanet_weights deltanet;
     } mixer;
-    struct mlp_weights mlp;
+    union {
+        struct mlp_weights mlp;        /* FFN_DENSE */
+        struct expert_weights experts; /* FFN_EXPERTS */
+    };
 };
+
+static inline bool mixer_attends(enum mixer_kind k)
+{
+    return k != MIXER_DELTANET;
+}
+
+/* Returns the rotary positions of a layer of that kind. */
+static inline const struct rope_shape *shape_rope(const struct model_shape *s,
+                                                  enum mixer_kind k)
+{
+    return k == MIXER_WINDOW ? &s->window_rope : &s->rope;
+}
 
 /* Weights of layers [begin, end).  embed exists if begin = 0, final_norm and
  * head if end = n_layers; a tied head shares embed's data. */

@@ -122,7 +122,7 @@ static enum status trace_row(const struct canary *c, struct kernels *k,
         } else {
             kernels_deltanet(k, c->layers[i]);
         }
-        kernels_mlp(k, c->layers[i]);
+        kernels_ffn(k, c->layers[i]);
         kernels_hidden_read(k, last, 1, s->x + (row * 2 + i) * h);
     }
     if (has_head(c)) {

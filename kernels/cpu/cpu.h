@@ -200,7 +200,7 @@ void cpu_slot_copy(struct kernels *k, uint32_t layer, uint32_t slot,
                    float *state, void *tail, bool write);
 void cpu_attention(struct kernels *k, uint32_t layer);
 void cpu_deltanet(struct kernels *k, uint32_t layer);
-void cpu_mlp(struct kernels *k, uint32_t layer);
+void cpu_ffn(struct kernels *k, uint32_t layer);
 void cpu_embed(struct kernels *k, const uint32_t *tokens);
 void cpu_head(struct kernels *k, const uint32_t *tokens, uint32_t n);
 enum status cpu_sample(struct kernels *k, const struct sample_row *rows,

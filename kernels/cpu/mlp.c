@@ -70,7 +70,7 @@ static void activate_task(void *arg, uint32_t t, uint32_t thread)
     c->isa->silu_mul(s->gate + t * width, s->up + t * width, width);
 }
 
-void cpu_mlp(struct kernels *k, uint32_t layer)
+void cpu_ffn(struct kernels *k, uint32_t layer)
 {
     struct cpu *c = cpu_of(k);
     const struct layer_weights *w = cpu_weights(c, layer);

@@ -137,7 +137,7 @@ void opencl_embed(struct kernels *k, const uint32_t *tokens)
     opencl_operator_end(c);
 }
 
-void opencl_mlp(struct kernels *k, uint32_t layer)
+void opencl_ffn(struct kernels *k, uint32_t layer)
 {
     struct opencl *c = opencl_of(k);
     const struct opencl_layer *l = &c->layers[layer];

@@ -39,7 +39,7 @@ void opencl_rows_add(struct opencl *c, const struct opencl_tensor *in,
 
 /* Compute the operators of the same names in kernels.h. */
 void opencl_embed(struct kernels *k, const uint32_t *tokens);
-void opencl_mlp(struct kernels *k, uint32_t layer);
+void opencl_ffn(struct kernels *k, uint32_t layer);
 void opencl_head(struct kernels *k, const uint32_t *tokens, uint32_t n);
 
 #endif

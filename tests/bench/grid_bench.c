@@ -2,15 +2,17 @@
  *
  *     grid_bench [--device NAME] [--portable] [--kernel-cache DIR]
  *                [--profile] [--step-tokens N] [--seconds S]
+ *                [--kv-bits BITS] [--kv-group N] [--kv-scheme NAME]
  *                CONFIG.json POINT...
  *
  * POINT is decode:CONTEXT:BATCH, steps of one token each for BATCH sequences
  * whose caches already hold CONTEXT tokens, or prefill:TOKENS[:POSITION], a
  * prompt and its first token, --step-tokens (4096) at a time; its first
  * POSITION tokens are reused, TOKENS are left.  --profile prints the time of
- * each kernel, all points together, and makes each step slower.  The model has
- * the shape of CONFIG.json.  Weights and caches are random and made on the
- * device (kernels/opencl/noise.h), so the host need not hold them.
+ * each kernel, all points together, and makes each step slower.  --kv-* are
+ * those of sluice-worker.  The model has the shape of CONFIG.json.  Weights and
+ * caches are random and made on the device (kernels/opencl/noise.h), so the
+ * host need not hold them.
  *
  * A point takes --seconds (0.5) and at least three turns, after a warm-up of
  * half that time.  It prints a line of JSON when it is done:
@@ -53,6 +55,7 @@ struct point {
 struct bench {
     struct kernels_options options;
     struct model_config config;
+    struct kv_request kv;
     double seconds, room;
     struct random_model model;
     struct demand demand;
@@ -303,7 +306,6 @@ static int run(struct bench *b)
     if (weights > b->room) {
         return 0;
     }
-    b->options.kv.dtype = b->config.shape.dtype;
     runner_open(&b->runner, &b->model.w, &b->options, 1, 1, 0);
     forward_sizes(b->runner.forward, &b->sizes);
     for (uint32_t i = 0; rc == 0 && i < b->n_points; i++) {
@@ -352,13 +354,15 @@ static enum status read_config(struct model_config *c, const char *path,
 
 static int usage(void)
 {
-    fputs("usage: grid_bench [--device NAME] [--portable] "
-          "[--kernel-cache DIR]\n"
-          "                  [--profile] [--step-tokens N] [--seconds S] "
-          "CONFIG.json\n"
-          "                  decode:CONTEXT:BATCH | prefill:TOKENS[:POSITION] "
-          "...\n",
-          stderr);
+    fputs(
+        "usage: grid_bench [--device NAME] [--portable] "
+        "[--kernel-cache DIR]\n"
+        "                  [--profile] [--step-tokens N] [--seconds S]\n"
+        "                  [--kv-bits BITS] [--kv-group N] [--kv-scheme NAME] "
+        "CONFIG.json\n"
+        "                  decode:CONTEXT:BATCH | prefill:TOKENS[:POSITION] "
+        "...\n",
+        stderr);
     return 2;
 }
 
@@ -371,6 +375,9 @@ static bool parse(struct bench *b, int argc, char **argv)
         {"profile", no_argument, NULL, 'p'},
         {"step-tokens", required_argument, NULL, 'T'},
         {"seconds", required_argument, NULL, 's'},
+        {"kv-bits", required_argument, NULL, 'b'},
+        {"kv-group", required_argument, NULL, 'g'},
+        {"kv-scheme", required_argument, NULL, 'S'},
         {NULL, 0, NULL, 0},
     };
 
@@ -393,6 +400,15 @@ static bool parse(struct bench *b, int argc, char **argv)
             break;
         case 's':
             b->seconds = strtod(optarg, NULL);
+            break;
+        case 'b':
+            b->kv.bits = strtod(optarg, NULL);
+            break;
+        case 'g':
+            b->kv.group = (uint32_t)strtoul(optarg, NULL, 10);
+            break;
+        case 'S':
+            b->kv.scheme = optarg;
             break;
         default:
             return false;
@@ -430,6 +446,9 @@ int main(int argc, char **argv)
     }
     if (b.config.shape.n_layers > RANDOM_LAYERS_MAX) {
         return refuse(argv[optind], "it has too many layers for this program");
+    }
+    if (kv_format_choose(&b.options.kv, &b.config, &b.kv, &e) != ST_OK) {
+        return refuse(argv[optind], e.text);
     }
     b.room = ROOM * (double)device.memory;
     return run(&b);

@@ -172,6 +172,7 @@ static void test_quantised(void **state)
         quantised_case(&q, round);
         isa->dequantise(wide, &q.w, q.n_w);
         const struct tensor t = {.data = q.data,
+                                 .format = WEIGHT_AFFINE,
                                  .dtype = q.w.dtype,
                                  .rows = q.n_w,
                                  .cols = q.w.k,

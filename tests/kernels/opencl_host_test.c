@@ -250,9 +250,9 @@ static enum status run_step(struct fixture *f, uint32_t *token, struct error *e)
     kernels_begin(f->k, &step);
     kernels_embed(f->k, ids);
     kernels_deltanet(f->k, 0);
-    kernels_mlp(f->k, 0);
+    kernels_ffn(f->k, 0);
     kernels_attention(f->k, 1);
-    kernels_mlp(f->k, 1);
+    kernels_ffn(f->k, 1);
     last = step.n_tokens - 1;
     kernels_head(f->k, &last, 1);
     st = kernels_sample(f->k, &row, 1, &out, e);
@@ -394,9 +394,9 @@ static uint32_t decode(struct fixture *f, const uint32_t heads[2],
     kernels_begin(f->k, &step);
     kernels_embed(f->k, ids);
     kernels_deltanet(f->k, 0);
-    kernels_mlp(f->k, 0);
+    kernels_ffn(f->k, 0);
     kernels_attention(f->k, 1);
-    kernels_mlp(f->k, 1);
+    kernels_ffn(f->k, 1);
     kernels_head(f->k, heads, 2);
     for (uint32_t i = 0; i < 2; i++) {
         kernels_logits_read(f->k, i, logits + i * f->model.w.shape.vocab);
@@ -454,7 +454,7 @@ static void test_ticks(void **state)
     kernels_embed(f->k, ids);
     for (uint32_t i = 0; i < 8; i++) {
         kernels_attention(f->k, 1);
-        kernels_mlp(f->k, 1);
+        kernels_ffn(f->k, 1);
     }
     assert_int_equal(kernels_progress(f->k), before);
     clSetUserEventStatus(gate, CL_COMPLETE);

@@ -76,7 +76,7 @@ static uint32_t launches_of(struct kernels *k, uint32_t layer,
 {
     n_launches = 0;
     mixer(k, layer);
-    kernels_mlp(k, layer);
+    kernels_ffn(k, layer);
     return n_launches;
 }
 

@@ -311,7 +311,7 @@ static void try_operators(const char *name, const struct random_shape *r,
     check_head(b);
     check(b, "deltanet", 0, kernels_deltanet, reference_deltanet);
     check(b, "attention", 1, kernels_attention, reference_attention);
-    check(b, "mlp", 1, kernels_mlp, expected_mlp);
+    check(b, "mlp", 1, kernels_ffn, expected_mlp);
     check_zones(opencl_of(b->k));
     bench_close(b);
     free(b);

@@ -156,9 +156,9 @@ static void run(const struct fixture *f, const struct part *parts, uint32_t n,
     kernels_begin(f->k, &step);
     kernels_embed(f->k, ids);
     kernels_deltanet(f->k, 0);
-    kernels_mlp(f->k, 0);
+    kernels_ffn(f->k, 0);
     kernels_attention(f->k, 1);
-    kernels_mlp(f->k, 1);
+    kernels_ffn(f->k, 1);
     if (x != NULL) {
         kernels_hidden_read(f->k, 0, step.n_tokens, x);
     }

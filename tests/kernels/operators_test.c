@@ -161,7 +161,7 @@ static void test_deltanet(void **state)
 static void test_mlp(void **state)
 {
     (void)state;
-    check(MIXER_ATTENTION, kernels_mlp, expected_mlp);
+    check(MIXER_ATTENTION, kernels_ffn, expected_mlp);
 }
 
 static void test_embed_and_head(void **state)

@@ -197,6 +197,7 @@ static void quantise(struct random_model *m, struct dice *d, struct tensor *t,
         memcpy(data + i, &word, sizeof word);
     }
     t->data = data;
+    t->format = WEIGHT_AFFINE;
     t->bits = bits;
     t->group = group;
     t->scales = values(m, d, (size_t)t->rows * (t->cols / group), t->dtype,
@@ -217,6 +218,7 @@ static struct tensor matrix(struct random_model *m, struct dice *d,
 
     if (m->hollow) {
         out.data = opencl_noise_data;
+        out.format = quantised ? WEIGHT_AFFINE : WEIGHT_PLAIN;
         out.bits = quantised ? m->bits : 0;
         out.group = quantised ? m->group : 0;
     } else if (quantised) {

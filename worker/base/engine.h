@@ -88,10 +88,14 @@ struct plan_row {
                         * numbers */
     uint32_t n_blocks; /* covers position + n_tokens; not read if the shard has
                         * no attention layer */
-    uint32_t slot;     /* its first page; SLOT_NONE if the shard has no linear
-                        * layer */
-    uint32_t save;     /* saves[save .. save + n_saves): checkpoints taken while
-                        * it runs; at most PLAN_SAVES_MAX */
+    /* Its window blocks: table i of the shard's window_pages is
+     * blocks[window + i * n_window .. ), its first entry that of the block
+     * window_first.  Not read if the shard has no window layer. */
+    uint32_t window, n_window, window_first;
+    uint32_t slot; /* its first page; SLOT_NONE if the shard has no linear
+                    * layer */
+    uint32_t save; /* saves[save .. save + n_saves): checkpoints taken while
+                    * it runs; at most PLAN_SAVES_MAX */
     uint32_t n_saves;
     bool sample; /* sample a token after the last one */
     /* Only for rows that sample: */

@@ -332,7 +332,7 @@ static void run_layers(struct forward *f)
         } else {
             kernels_deltanet(f->kernels, i);
         }
-        kernels_mlp(f->kernels, i);
+        kernels_ffn(f->kernels, i);
         tap_layer(f, i + 1);
         FP(ENGINE_LAYER);
         if (f->pass.n_tokens > f->pass.n_rows) {

@@ -175,7 +175,8 @@ static void print_sequences(const struct check *c, const struct pool_split *s,
 {
     const struct pool_split_need *n = &c->budget.pool;
     uint64_t useful =
-        sizes_sequence(&c->sizes, c->options.block_tokens, n_tokens);
+        sizes_sequence(&c->sizes, &c->config.shape, c->options.block_tokens,
+                       c->options.chunk_tokens, n_tokens);
 
     fprintf(c->out, "sequences    %15" PRIu64 " of %u tokens, %.2f %% unused\n",
             pool_split_sequences(n, s, n_tokens), n_tokens,

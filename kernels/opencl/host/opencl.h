@@ -89,7 +89,9 @@ struct opencl_tensor {
 
 static inline uint64_t opencl_tensor_bytes(const struct opencl_tensor *t)
 {
-    const struct tensor as = {.dtype = t->dtype,
+    const struct tensor as = {.format =
+                                  t->bits > 0 ? WEIGHT_AFFINE : WEIGHT_PLAIN,
+                              .dtype = t->dtype,
                               .rows = t->rows,
                               .cols = t->cols,
                               .bits = t->bits,

@@ -93,8 +93,9 @@ static void holds_short_sequences_at_a_long_context(void **state)
 
 static double waste(void)
 {
-    return pool_split_waste(&w.need.pool, &w.pool, TOKENS,
-                            sizes_sequence(&w.sizes, BLOCK, TOKENS));
+    return pool_split_waste(
+        &w.need.pool, &w.pool, TOKENS,
+        sizes_sequence(&w.sizes, &w.config.shape, BLOCK, 256, TOKENS));
 }
 
 static void wastes_two_percent_at_most(void **state)

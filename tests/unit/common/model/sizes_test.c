@@ -181,9 +181,12 @@ static void prices_a_sequence(void **state)
     struct sizes s = sizes_of(&c, 0, 24, 32, &bf16);
 
     (void)state;
-    assert_int_equal(sizes_sequence(&s, 32, 1), 393216 + 19537920);
-    assert_int_equal(sizes_sequence(&s, 32, 32), 393216 + 19537920);
-    assert_int_equal(sizes_sequence(&s, 32, 33), 2 * 393216 + 19537920);
+    assert_int_equal(sizes_sequence(&s, &c.shape, 32, 256, 1),
+                     393216 + 19537920);
+    assert_int_equal(sizes_sequence(&s, &c.shape, 32, 256, 32),
+                     393216 + 19537920);
+    assert_int_equal(sizes_sequence(&s, &c.shape, 32, 256, 33),
+                     2 * 393216 + 19537920);
 }
 
 static void limits_the_pages_of_a_slot(void **state)
