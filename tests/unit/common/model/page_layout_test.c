@@ -246,15 +246,15 @@ static void groups_of(const struct page_sizes *s, uint32_t n_groups,
 static void divides_the_quantised_layers_of_9b(void **state)
 {
     (void)state;
-    groups_of(
-        &large_8, 2,
-        (struct page_group[]){{3, 8, 3 * 69632}, {5, 16, 4 * 69632 + 131072}});
+    groups_of(&large_8, 2,
+              (struct page_group[]){{3, 8, 3 * 69632, 0},
+                                    {5, 16, 4 * 69632 + 131072, 0}});
     assert_int_equal(l.page_bytes, 32 * 19328);
     assert_int_equal(l.pages_per_slot, 84); /* 83.28 */
     assert_int_equal(l.layers[31].group, 1);
     assert_int_equal(l.layers[31].at, 4 * 69632);
     assert_int_equal(l.layers[15].at, 0);
-    groups_of(&large_4, 1, (struct page_group[]){{8, 24, 32 * 12160}});
+    groups_of(&large_4, 1, (struct page_group[]){{8, 24, 32 * 12160, 0}});
     assert_int_equal(l.pages_per_slot, 133); /* 132.4 */
     assert_int_equal(l.layers[31].at, 7 * 36864);
 }
