@@ -156,7 +156,7 @@ static struct quantisation affine(struct fields *f, const json_t *o,
 
 static struct quantisation parse_quant(struct fields *f, const char *key)
 {
-    const struct quantisation none = {0, 0};
+    const struct quantisation none = {0};
     const json_t *o = field_get(f, key);
     struct quantisation q;
     const char *module;

@@ -41,16 +41,17 @@
 /* Bytes of one layer of each kind. */
 struct page_sizes {
     uint64_t kv_bytes;     /* k and v of one block of an attention layer */
-    uint64_t window_bytes; /* the same for a window layer */
     uint64_t whole_bytes;  /* the same for the layer that is not quantised */
     uint32_t whole;        /* 1 + that layer's index in kinds; 0: none */
     uint64_t state_bytes;  /* Hv * Dk * Dv float32 of a linear layer */
     uint64_t tail_bytes;   /* (K-1) * C of the KV dtype; may be 0 */
+    uint64_t window_bytes; /* k and v of one block of a window layer */
 };
 
 struct page_group {
-    uint32_t n_attention, n_linear, n_window;
+    uint32_t n_attention, n_linear;
     uint64_t page_bytes;
+    uint32_t n_window;
 };
 
 /* Location of one layer in the tensor of its group. */

@@ -328,6 +328,7 @@ static enum status read_options(struct check *c, const struct check_options *o,
     }
     p->context = p->context == 0 ? s->context : p->context;
     p->step.context = p->context;
+    p->chunk_tokens = p->chunk_tokens == 0 ? CHUNK_TOKENS_CPU : p->chunk_tokens;
     p->step.block_tokens = p->block_tokens;
     if (p->end - p->begin < s->n_layers) {
         p->step.tokens = costs_stage_tokens(&c->config, p->step.tokens);

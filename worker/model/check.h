@@ -32,6 +32,7 @@ struct check_options {
     uint64_t budget_bytes; /* 0: no budget is checked */
     uint32_t begin, end;   /* layers; end 0: to the last one */
     uint32_t block_tokens; /* 0: CHECK_BLOCK_TOKENS */
+    uint32_t chunk_tokens; /* 0: CHUNK_TOKENS_CPU */
     uint32_t context;      /* longest sequence; 0: the model's limit */
     uint32_t max_rows;     /* 0: CHECK_MAX_ROWS */
     uint32_t slots;        /* most at once; 0: max_rows */

@@ -190,9 +190,9 @@ static void every_whole(struct page_sizes s, uint32_t n, uint32_t apart)
 
 static void fits_every_mix_with_a_whole_layer(void **state)
 {
-    static const struct page_sizes odd = {100, 190, 0, 7001, 33};
-    static const struct page_sizes large_whole = {64, 6400, 0, 4096, 70};
-    static const struct page_sizes small_whole = {6400, 64, 0, 4096, 0};
+    static const struct page_sizes odd = {100, 190, 0, 7001, 33, 0};
+    static const struct page_sizes large_whole = {64, 6400, 0, 4096, 70, 0};
+    static const struct page_sizes small_whole = {6400, 64, 0, 4096, 0, 0};
 
     (void)state;
     for (uint32_t n = 1; n <= 24; n++) {
@@ -224,15 +224,15 @@ static void groups_of(const struct page_sizes *s, uint32_t n_groups,
 static void divides_the_quantised_layers_of_9b(void **state)
 {
     (void)state;
-    groups_of(
-        &large_8, 2,
-        (struct page_group[]){{3, 8, 3 * 69632}, {5, 16, 4 * 69632 + 131072}});
+    groups_of(&large_8, 2,
+              (struct page_group[]){{3, 8, 3 * 69632, 0},
+                                    {5, 16, 4 * 69632 + 131072, 0}});
     assert_int_equal(l.page_bytes, 32 * 19328);
     assert_int_equal(l.pages_per_slot, 84); /* 83.28 */
     assert_int_equal(l.layers[31].group, 1);
     assert_int_equal(l.layers[31].at, 4 * 69632);
     assert_int_equal(l.layers[15].at, 0);
-    groups_of(&large_4, 1, (struct page_group[]){{8, 24, 32 * 12160}});
+    groups_of(&large_4, 1, (struct page_group[]){{8, 24, 32 * 12160, 0}});
     assert_int_equal(l.pages_per_slot, 133); /* 132.4 */
     assert_int_equal(l.layers[31].at, 7 * 36864);
 }
