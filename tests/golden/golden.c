@@ -4,6 +4,7 @@
  *            [--kv FORMAT] [--prompts N] [--steps N] [--layers] [--widen]
  *            MODEL_DIR...
  *
+ * --isa all runs every instruction set that this machine has, on the cpu.
  * --widen runs a copy of the model whose matrices are float32 (widened.h).
  * --prompts runs only the first N prompts of a model.  --layers also compares
  * every layer of every token, and the logits, with a slow reference that rounds
@@ -45,6 +46,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/isa/isa.h"
 #include "kernels/opencl/host/device.h"
 #include "tests/golden/golden_file.h"
 #include "tests/golden/kv_names.h"
@@ -406,6 +408,27 @@ static enum status check_weights(struct check *c, const struct golden *g,
     return ST_OK;
 }
 
+/* Checks with the instruction set of the options, or with each. */
+static enum status check_isas(struct check *c, const struct golden *g,
+                              struct part *part, struct error *e)
+{
+    static const char *const names[] = {"generic", "avx2", "avx512"};
+    const char *isa = part->o.isa;
+    enum status st = ST_OK;
+
+    if (isa == NULL || strcmp(isa, "all") != 0) {
+        return check_weights(c, g, part, e);
+    }
+    for (size_t i = 0; i < 3 && st == ST_OK; i++) {
+        if (isa_find(names[i]) != NULL) {
+            part->o.isa = names[i];
+            st = check_weights(c, g, part, e);
+        }
+    }
+    part->o.isa = isa;
+    return st;
+}
+
 /* Checks the shard, or its float32 copy, and adds to n_failed. */
 static enum status check_shard(const struct shard_weights *w,
                                const struct golden *g,
@@ -425,7 +448,7 @@ static enum status check_shard(const struct shard_weights *w,
     if (part->kv != NULL) {
         part->o.kv = kv_names_must(part->kv, config);
     }
-    st = check_weights(&c, g, part, e);
+    st = check_isas(&c, g, part, e);
     if (part->widen) {
         widened_free(&widened);
     }
