@@ -312,6 +312,13 @@ static void judge_twin(struct check *c)
            "largest value; allowed are %.2e\n"
            "the twin alone: max |dl| %.2e\n",
            t->layer, t->head, TWIN_BOUND, c->twin_logit);
+    if (t->routes.n_routed > 0) {
+        printf("%llu choices of experts, %llu with a near-tie, %llu other than "
+               "the twin's\n",
+               (unsigned long long)t->routes.n_routed,
+               (unsigned long long)t->routes.n_near,
+               (unsigned long long)t->routes.n_exchanged);
+    }
     if (t->codes.n_values > 0) {
         printf("%.3f %% of the quantised values differ, %llu by more than a "
                "code\n",
