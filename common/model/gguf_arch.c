@@ -7,7 +7,7 @@
 
 #define NAME_BYTES 64 /* of an architecture in a key */
 
-#define SUPPORTED                                                    \
+#define SUPPORTED                                                   \
     "llama, qwen2, qwen3, qwen3moe, qwen3next, qwen35, qwen35moe, " \
     "gpt-oss and gemma3"
 
@@ -47,10 +47,10 @@ static enum status find_family(struct gguf_arch *a, struct error *e)
             return ST_OK;
         }
     }
-    return error_set(e, ST_UNIMPLEMENTED,
-                     "GGUF files of architecture %s are not supported; " SUPPORTED
-                     " are",
-                     quote_bytes(text, n).text);
+    return error_set(
+        e, ST_UNIMPLEMENTED,
+        "GGUF files of architecture %s are not supported; " SUPPORTED " are",
+        quote_bytes(text, n).text);
 }
 
 const struct gguf_value *gguf_arch_find(const struct gguf_arch *a,

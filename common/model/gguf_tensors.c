@@ -9,16 +9,16 @@
 /* What conversion did to a tensor. */
 enum change {
     PLAIN,
-    ROTARY, /* rows of q or k, in llama */
+    ROTARY,  /* rows of q or k, in llama */
     EXPERTS, /* [E, rows, cols]: the layout puts rows where they belong */
     QKV,     /* value heads after rows q and k */
     HEADS_ROWS,
-    HEADS,  /* one row or element a value head */
+    HEADS, /* one row or element a value head */
     COLUMNS,
-    CONV,   /* [C, K], with value heads as QKV; a checkpoint has [C, 1, K] */
+    CONV, /* [C, K], with value heads as QKV; a checkpoint has [C, 1, K] */
     A_LOG,
-    GATE,   /* [H]; a checkpoint has [1, H] */
-    GROUPS  /* ssm_ba */
+    GATE,  /* [H]; a checkpoint has [1, H] */
+    GROUPS /* ssm_ba */
 };
 
 /* A name after "blk.N.", and the key after "layers.N.". */
@@ -159,9 +159,8 @@ static enum safetensors_dtype dtype_of(enum gguf_tensor_type t)
 }
 
 /* Appends a tensor with its own shape.  dims are reversed: a row comes last. */
-static struct safetensors_tensor *append(struct naming *m,
-                                         const struct gguf_tensor *t,
-                                         const char *key)
+static struct safetensors_tensor *
+append(struct naming *m, const struct gguf_tensor *t, const char *key)
 {
     struct safetensors_tensor *info = &m->out->infos[m->out->n];
     struct gguf_named *named = &m->out->named[m->out->n++];
