@@ -276,6 +276,7 @@ static void cpu_begin(struct kernels *k, const struct kernel_step *step)
             /* Angles per token once, not once per layer and head. */
             if (c->sizes.pages_per_block > 0) {
                 rope_angles(c->freq, half, r->position + t - r->first,
+                            rope_scale(&c->w->shape.rope),
                             c->cosine + (size_t)t * half,
                             c->sine + (size_t)t * half);
             }
