@@ -40,8 +40,10 @@ static uint64_t aligned(uint64_t bytes)
 
 static uint64_t placed(const struct tensor *t)
 {
+    uint64_t planes = t->format == WEIGHT_AFFINE ? 2 : 1;
+
     return aligned(t->rows * tensor_row_bytes(t)) +
-           2 * aligned(t->rows * tensor_scale_bytes(t));
+           planes * aligned(t->rows * tensor_scale_bytes(t));
 }
 
 enum status costs_of_files(struct split_model *m, const struct model_config *c,
