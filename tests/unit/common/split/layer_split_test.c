@@ -454,10 +454,10 @@ static void more_layers_may_fit_where_fewer_do_not(void **state)
     (void)state;
     layers(4);
     terms.block_tokens = terms.context = terms.length = 1;
-    model.layers[0] = (struct split_layer){1, 0, 5 * U};
-    model.layers[1] = (struct split_layer){1, 4 * U, 0};
-    model.layers[2] = (struct split_layer){1, U, 0};
-    model.layers[3] = (struct split_layer){1, U, 0};
+    model.layers[0] = (struct split_layer){1, 0, 5 * U, 0};
+    model.layers[1] = (struct split_layer){1, 4 * U, 0, 0};
+    model.layers[2] = (struct split_layer){1, U, 0, 0};
+    model.layers[3] = (struct split_layer){1, U, 0, 0};
     give(2, 11);
     workers[1].budget_bytes = 1 + U; /* the last layer, and no more */
     assert_int_equal(find(2), ST_OK);
