@@ -72,7 +72,8 @@ enum row_kind { ROW_PROMPT, ROW_GENERATED };
  *
  * A twin has no tokens: it samples its first token from the logits of the
  * source row, whose prompt is the same.  Its sequence has the source's blocks;
- * copies after the rows give it a slot and its own last block. */
+ * copies after the rows give it a slot and its own last block and window
+ * block. */
 struct plan_row {
     uint64_t sequence; /* the core's number, for logs */
     enum row_kind kind;
@@ -148,7 +149,7 @@ struct plan {
     uint32_t *zero_slots;     /* [PLAN_ROWS_MAX] first pages */
     struct plan_save *saves;  /* [PLAN_SAVES_MAX * PLAN_ROWS_MAX] */
     struct plan_copy *before; /* [PLAN_COPIES_MAX] */
-    struct plan_copy *after;  /* [2 * PLAN_ROWS_MAX] */
+    struct plan_copy *after;  /* [(2 + window_pages) * PLAN_ROWS_MAX] */
     struct plan_copy *poison; /* [PLAN_COPIES_MAX]; from: the first page, to:
                                * unused */
     const float *hidden;      /* [n_tokens, H], as tokens; or NULL, see above */

@@ -67,6 +67,7 @@ enum status forward_new(struct forward **out, const struct shard_weights *w,
     }
     kernels_sizes(f->kernels, &f->sizes);
     f->bounds.pages_per_slot = f->sizes.pages_per_slot;
+    f->bounds.window_pages = f->sizes.window_pages;
     if (!allocate_arrays(f)) {
         forward_free(&f);
         return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
@@ -265,6 +266,9 @@ static void gather_row(struct forward *f, const struct plan *p, uint32_t row,
         .n_tokens = n,
         .position = r->position + done,
         .blocks = f->bounds.has_attention ? p->blocks + r->block : NULL,
+        .window = f->bounds.window_pages > 0 ? p->blocks + r->window : NULL,
+        .window_first = r->window_first,
+        .window_stride = r->n_window,
         .slot = r->slot,
         .generated = r->kind == ROW_GENERATED,
     };
@@ -327,7 +331,7 @@ static void run_input(struct forward *f, const struct plan *p)
 static void run_layers(struct forward *f)
 {
     for (uint32_t i = 0; i < f->w->end - f->w->begin; i++) {
-        if (f->w->layers[i].kind == MIXER_ATTENTION) {
+        if (mixer_attends(f->w->layers[i].kind)) {
             kernels_attention(f->kernels, i);
         } else {
             kernels_deltanet(f->kernels, i);

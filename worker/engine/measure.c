@@ -16,6 +16,13 @@ struct layer_trial {
     struct plan_result result;
 };
 
+/* Returns whether the layer is a window layer, and so needs a window block: of
+ * one page, because it is alone. */
+static bool is_window(const struct shard_weights *w)
+{
+    return w->layers[0].kind == MIXER_WINDOW;
+}
+
 /* Returns whether the layer is linear, and so needs a slot. */
 static bool is_linear(const struct shard_weights *w)
 {
@@ -29,6 +36,7 @@ static void make_plan(struct layer_trial *t, const struct shard_weights *w)
     t->row = (struct plan_row){.kind = ROW_GENERATED,
                                .n_tokens = 1,
                                .n_blocks = 1,
+                               .n_window = is_window(w) ? 1 : 0,
                                .slot = 0,
                                .sampling = &t->sampling};
     t->plan = (struct plan){.n_rows = 1,
@@ -90,11 +98,12 @@ static enum status run_trial(struct measured *out, struct layer_trial *t,
     int64_t us = 1;
     enum status st;
 
-    /* One block or one slot, at page 0, is enough for a sequence of one
-     * token. */
+    /* One block, window block or slot, at page 0, is enough for a sequence of
+     * one token. */
     forward_sizes(t->forward, &sizes);
-    st = forward_alloc(t->forward, sizes.pages_per_block + sizes.pages_per_slot,
-                       e);
+    st = forward_alloc(
+        t->forward,
+        sizes.pages_per_block + sizes.pages_per_slot + sizes.window_pages, e);
     st = st == ST_OK ? measure_fastest(t, &us, e) : st;
     *out = (struct measured){
         .speed = measure_round((double)layer_bytes * 1e6 / (double)us),

@@ -82,6 +82,46 @@ static enum status check_table(const struct plan_bounds *b,
     return ST_OK;
 }
 
+/* Returns the first position that the window of the row's first token has. */
+static uint32_t window_begin(const struct plan_bounds *b,
+                             const struct plan_row *r)
+{
+    uint32_t window = b->shape->window;
+
+    return r->position < window ? 0 : r->position - window + 1;
+}
+
+/* Checks the tables of the row's window blocks: they cover the windows of all
+ * of its tokens. */
+static enum status check_windows(const struct plan_bounds *b,
+                                 const struct plan *p, const struct plan_row *r,
+                                 struct error *e)
+{
+    uint64_t end = (uint64_t)r->position + r->n_tokens;
+    uint64_t all = (uint64_t)b->window_pages * r->n_window;
+    uint32_t first = b->window_pages > 0 ? window_begin(b, r) : 0;
+
+    if (b->window_pages == 0) {
+        return ST_OK;
+    }
+    if (r->window + all > p->n_blocks ||
+        r->window_first > first / b->block_tokens ||
+        ((uint64_t)r->window_first + r->n_window) * b->block_tokens < end) {
+        return error_set(e, ST_INTERNAL,
+                         "%u tables of %u window blocks from %u on for "
+                         "positions %u to %llu",
+                         b->window_pages, r->n_window, r->window_first, first,
+                         (unsigned long long)end);
+    }
+    for (uint64_t i = 0; i < all; i++) {
+        if (p->blocks[r->window + i] >= b->n_pages) {
+            return error_set(e, ST_INTERNAL, "window block at page %u of %u",
+                             p->blocks[r->window + i], b->n_pages);
+        }
+    }
+    return ST_OK;
+}
+
 /* The row writes the blocks of its own positions only; the ones before may be
  * in many tables. */
 static enum status mark_blocks(const struct plan_bounds *b,
@@ -95,6 +135,24 @@ static enum status mark_blocks(const struct plan_bounds *b,
     for (uint64_t at = begin; b->has_attention && at < end && st == ST_OK;
          at += b->block_tokens) {
         st = mark_pages(b, p->blocks[r->block + at / b->block_tokens], 1, e);
+    }
+    return st;
+}
+
+static enum status mark_windows(const struct plan_bounds *b,
+                                const struct plan *p, const struct plan_row *r,
+                                struct error *e)
+{
+    uint64_t end = (uint64_t)r->position + r->n_tokens;
+    enum status st = ST_OK;
+
+    for (uint32_t i = 0; i < b->window_pages; i++) {
+        uint64_t table = r->window + (uint64_t)i * r->n_window;
+        uint64_t at = r->position / b->block_tokens;
+
+        for (; at * b->block_tokens < end && st == ST_OK; at++) {
+            st = mark_pages(b, p->blocks[table + at - r->window_first], 1, e);
+        }
     }
     return st;
 }
@@ -279,7 +337,13 @@ static enum status check_row(const struct plan_bounds *b, const struct plan *p,
         st = check_table(b, p, r, e);
     }
     if (st == ST_OK) {
+        st = check_windows(b, p, r, e);
+    }
+    if (st == ST_OK) {
         st = mark_blocks(b, p, r, e);
+    }
+    if (st == ST_OK) {
+        st = mark_windows(b, p, r, e);
     }
     if (st == ST_OK) {
         st = check_state(b, p, r, e);
@@ -414,7 +478,8 @@ static enum status check_after(const struct plan_bounds *b,
     return st;
 }
 
-static enum status check_counts(const struct plan *p, struct error *e)
+static enum status check_counts(const struct plan_bounds *b,
+                                const struct plan *p, struct error *e)
 {
     const struct {
         const char *what;
@@ -424,7 +489,8 @@ static enum status check_counts(const struct plan *p, struct error *e)
         {"slots to zero", p->n_zero, PLAN_ROWS_MAX},
         {"saves", p->n_saves, PLAN_SAVES_MAX * PLAN_ROWS_MAX},
         {"copies before the rows", p->n_before, PLAN_COPIES_MAX},
-        {"copies after the rows", p->n_after, 2 * PLAN_ROWS_MAX},
+        {"copies after the rows", p->n_after,
+         (2 + b->window_pages) * PLAN_ROWS_MAX},
         {"ranges to poison", p->n_poison, PLAN_COPIES_MAX},
     };
 
@@ -440,7 +506,7 @@ static enum status check_counts(const struct plan *p, struct error *e)
 enum status plan_check(const struct plan_bounds *b, const struct plan *p,
                        struct error *e)
 {
-    enum status st = check_counts(p, e);
+    enum status st = check_counts(b, p, e);
 
     clear_marks(b->marks, b->n_pages);
     if (st == ST_OK) {

@@ -25,6 +25,7 @@ struct plan_bounds {
     uint32_t begin, end;              /* layers of the shard */
     bool has_attention, has_deltanet; /* among them */
     uint32_t block_tokens;
+    uint32_t window_pages; /* tables of window blocks; 0: no window layer */
     uint32_t n_pages, pages_per_slot; /* 0 per slot: no linear layer */
     uint32_t n_host;                  /* pages of the host tier */
     struct plan_marks *marks;

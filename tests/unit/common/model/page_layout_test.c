@@ -76,9 +76,22 @@ static void divides_the_layers_of_9b(void **state)
 
 /* A layer's k and v, state or tail in the tensor of its group. */
 struct part {
-    bool linear;
+    enum mixer_kind kind;
+    uint32_t table;
     uint64_t begin, end;
 };
+
+static uint64_t part_bytes(uint32_t layer, const struct page_sizes *s)
+{
+    switch (kinds[layer]) {
+    case MIXER_DELTANET:
+        return s->state_bytes;
+    case MIXER_WINDOW:
+        return s->window_bytes;
+    default:
+        return layer + 1 == s->whole ? s->whole_bytes : s->kv_bytes;
+    }
+}
 
 static uint32_t parts_of(struct part *out, uint32_t group, uint32_t n,
                          const struct page_sizes *s)
@@ -90,22 +103,21 @@ static uint32_t parts_of(struct part *out, uint32_t group, uint32_t n,
         bool linear = kinds[i] == MIXER_DELTANET;
 
         assert_true(p->group < l.n_groups);
+        assert_true(p->table < (kinds[i] == MIXER_WINDOW ? l.window_pages : 1));
         if (p->group == group) {
-            uint64_t kv = i + 1 == s->whole ? s->whole_bytes : s->kv_bytes;
-
-            out[parts++] = (struct part){
-                linear, p->at, p->at + (linear ? s->state_bytes : kv)};
+            out[parts++] = (struct part){kinds[i], p->table, p->at,
+                                         p->at + part_bytes(i, s)};
         }
         if (p->group == group && linear) {
-            out[parts++] =
-                (struct part){true, p->tail_at, p->tail_at + s->tail_bytes};
+            out[parts++] = (struct part){kinds[i], 0, p->tail_at,
+                                         p->tail_at + s->tail_bytes};
         }
     }
     return parts;
 }
 
 /* Each part of a group is aligned, is inside and meets no other part of its
- * kind; blocks and slots are never in one page. */
+ * kind and table; blocks, window blocks and slots are never in one page. */
 static void holds(uint32_t n, const struct page_sizes *s)
 {
     static struct part parts[2 * MODEL_LAYERS_MAX];
@@ -117,17 +129,20 @@ static void holds(uint32_t n, const struct page_sizes *s)
         uint32_t n_parts = parts_of(parts, g, n, s);
 
         sum += page;
-        in_groups += l.groups[g].n_attention + l.groups[g].n_linear;
+        in_groups += l.groups[g].n_attention + l.groups[g].n_linear +
+                     l.groups[g].n_window;
         assert_int_equal(page % PAGE_ALIGN, 0);
         for (uint32_t i = 0; i < n_parts; i++) {
             const struct part *x = &parts[i];
 
             assert_int_equal(x->begin % PAGE_ALIGN, 0);
-            assert_true(x->end <= (x->linear ? l.pages_per_slot * page : page));
+            assert_true(x->end <=
+                        page *
+                            (x->kind == MIXER_DELTANET ? l.pages_per_slot : 1));
             for (uint32_t k = 0; k < i; k++) {
-                assert_true(x->linear != parts[k].linear ||
-                            x->begin >= parts[k].end ||
-                            x->end <= parts[k].begin);
+                assert_true(
+                    x->kind != parts[k].kind || x->table != parts[k].table ||
+                    x->begin >= parts[k].end || x->end <= parts[k].begin);
             }
         }
     }
@@ -190,9 +205,16 @@ static void every_whole(struct page_sizes s, uint32_t n, uint32_t apart)
 
 static void fits_every_mix_with_a_whole_layer(void **state)
 {
-    static const struct page_sizes odd = {100, 190, 0, 7001, 33, 0};
-    static const struct page_sizes large_whole = {64, 6400, 0, 4096, 70, 0};
-    static const struct page_sizes small_whole = {6400, 64, 0, 4096, 0, 0};
+    static const struct page_sizes odd = {.kv_bytes = 100,
+                                          .whole_bytes = 190,
+                                          .state_bytes = 7001,
+                                          .tail_bytes = 33};
+    static const struct page_sizes large_whole = {.kv_bytes = 64,
+                                                  .whole_bytes = 6400,
+                                                  .state_bytes = 4096,
+                                                  .tail_bytes = 70};
+    static const struct page_sizes small_whole = {
+        .kv_bytes = 6400, .whole_bytes = 64, .state_bytes = 4096};
 
     (void)state;
     for (uint32_t n = 1; n <= 24; n++) {
@@ -270,6 +292,170 @@ static void fits_every_range_of_a_model(void **state)
     }
 }
 
+/* gpt-oss-20b: 24 layers, every other one a window. */
+static const struct page_sizes oss = {.kv_bytes = 16 * 2 * 8 * 64 * 2,
+                                      .window_bytes = 16 * 2 * 8 * 64 * 2};
+
+static void make_windows(uint32_t n, uint32_t apart, const struct page_sizes *s)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        kinds[i] = i % (apart + 1) == apart ? MIXER_ATTENTION : MIXER_WINDOW;
+    }
+    memset(&l, 0xa5, sizeof l);
+    page_layout_make(&l, kinds, n, s);
+    holds(n, s);
+}
+
+static void alternating_windows_have_one_table(void **state)
+{
+    (void)state;
+    make_windows(24, 1, &oss);
+    assert_int_equal(l.n_groups, 12);
+    assert_int_equal(l.window_pages, 1);
+    assert_int_equal(l.page_bytes, 12 * 32768);
+    assert_int_equal(l.pages_per_slot, 0);
+    for (uint32_t g = 0; g < 12; g++) {
+        assert_int_equal(l.groups[g].n_attention, 1);
+        assert_int_equal(l.groups[g].n_window, 1);
+    }
+}
+
+/* Gemma 3 27B: 62 layers, five windows to one global layer; 52 windows in
+ * pages of 10 layers. */
+static void windows_of_62_layers_have_six_tables(void **state)
+{
+    (void)state;
+    make_windows(62, 5, &oss);
+    assert_int_equal(l.n_groups, 10);
+    assert_int_equal(l.window_pages, 6);
+    assert_int_equal(l.layers[0].table, 0);
+    assert_int_equal(l.layers[61].table, 5);
+    assert_int_equal(l.layers[61].group, 1); /* the 52nd */
+}
+
+/* A group for each quantised layer would leave room for a window layer in
+ * that of the whole layer alone. */
+static void small_pages_are_joined_for_windows(void **state)
+{
+    struct page_sizes s = oss;
+
+    (void)state;
+    s.kv_bytes = 16 * 2 * 8 * (32 + 4);
+    s.whole_bytes = s.window_bytes;
+    s.whole = 24;
+    make_windows(24, 1, &s);
+    assert_int_equal(l.n_groups, 2);
+    assert_int_equal(l.groups[0].page_bytes, 11 * s.kv_bytes); /* 3.09 */
+    assert_int_equal(l.groups[1].page_bytes, s.whole_bytes);
+    assert_int_equal(l.window_pages, 3);
+    assert_int_equal(l.layers[22].table, 2);
+    assert_int_equal(l.layers[22].group, 1);
+}
+
+static void a_page_holds_at_least_one_window_layer(void **state)
+{
+    struct page_sizes s = oss;
+
+    (void)state;
+    s.kv_bytes = s.window_bytes - 64;
+    make_windows(6, 5, &s);
+    assert_int_equal(l.page_bytes, s.window_bytes);
+    assert_int_equal(l.window_pages, 5);
+    s.kv_bytes = s.window_bytes;
+    make_windows(6, 5, &s);
+    assert_int_equal(l.page_bytes, s.window_bytes);
+    s.kv_bytes = 2 * s.window_bytes;
+    make_windows(6, 5, &s);
+    assert_int_equal(l.page_bytes, 2 * s.window_bytes);
+    assert_int_equal(l.window_pages, 3);
+}
+
+static void windows_alone_are_in_one_page(void **state)
+{
+    (void)state;
+    make_windows(5, 5, &oss);
+    assert_int_equal(l.pages_per_block, 0);
+    assert_int_equal(l.window_pages, 1);
+    assert_int_equal(l.n_groups, 5);
+    assert_int_equal(l.page_bytes, 5 * oss.window_bytes);
+}
+
+/* Returns the pages of the dealing that wastes least: one group. */
+static uint64_t tables_of_one_group(uint32_t a, uint32_t w,
+                                    const struct page_sizes *s)
+{
+    uint64_t window = page_align(s->window_bytes);
+    uint64_t page = a == 0 ? w * window : a * page_align(s->kv_bytes);
+
+    if (a > 0 && s->whole > 0) {
+        page += page_align(s->whole_bytes) - page_align(s->kv_bytes);
+    }
+    page = page < window ? window : page;
+    return (w + page / window - 1) / (page / window);
+}
+
+/* Attention, linear and window layers in every order of their kinds. */
+static void mix(uint32_t a, uint32_t b, uint32_t w, struct page_sizes s)
+{
+    uint32_t n = 0, of[] = {a, b, w};
+    uint64_t room = 0;
+
+    for (uint32_t turn = 0; n < a + b + w; turn++) {
+        uint32_t k = (turn * 7 + a) % 3;
+
+        if (of[k] > 0) {
+            of[k]--;
+            kinds[n++] = (enum mixer_kind)k;
+        }
+    }
+    for (uint32_t i = 0; s.whole_bytes > 0 && i < n; i++) {
+        s.whole = kinds[i] == MIXER_ATTENTION ? i + 1 : s.whole;
+    }
+    memset(&l, 0xa5, sizeof l);
+    page_layout_make(&l, kinds, n, &s);
+    holds(n, &s);
+    for (uint32_t g = 0; g < l.n_groups; g++) {
+        room += l.groups[g].page_bytes / page_align(s.window_bytes);
+    }
+    assert_int_equal(l.window_pages, (w + room - 1) / room);
+    assert_int_equal(l.window_pages, tables_of_one_group(a, w, &s));
+    assert_int_equal(l.pages_per_block, a > 0);
+    assert_true((l.pages_per_slot > 0) == (b > 0));
+}
+
+static void fits_every_mix_with_windows(void **state)
+{
+    static const struct page_sizes sizes[] = {
+        {.kv_bytes = 32768, .window_bytes = 32768},
+        {.kv_bytes = 100, .window_bytes = 190, .whole_bytes = 190},
+        {.kv_bytes = 9216, .window_bytes = 32768, .whole_bytes = 32768},
+        {.kv_bytes = 190, .window_bytes = 100},
+        {.kv_bytes = 64, .window_bytes = 6400},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct page_sizes s = sizes[i];
+
+        s.state_bytes = 70001;
+        s.tail_bytes = 33;
+        for (uint32_t a = 0; a <= 9; a++) {
+            for (uint32_t b = 0; b <= 6; b += 2) {
+                for (uint32_t w = 1; w <= 13; w++) {
+                    mix(a, b, w, s);
+                }
+            }
+        }
+    }
+}
+
+static void lays_out_the_most_windows(void **state)
+{
+    (void)state;
+    make_windows(MODEL_LAYERS_MAX, MODEL_LAYERS_MAX - 1, &oss);
+    assert_int_equal(l.window_pages, MODEL_LAYERS_MAX - 1);
+}
+
 static void knows_shards_of_one_kind(void **state)
 {
     (void)state;
@@ -304,6 +490,13 @@ int main(void)
         cmocka_unit_test(fits_every_range_of_a_model),
         cmocka_unit_test(knows_shards_of_one_kind),
         cmocka_unit_test(lays_out_the_largest_model),
+        cmocka_unit_test(alternating_windows_have_one_table),
+        cmocka_unit_test(windows_of_62_layers_have_six_tables),
+        cmocka_unit_test(small_pages_are_joined_for_windows),
+        cmocka_unit_test(a_page_holds_at_least_one_window_layer),
+        cmocka_unit_test(windows_alone_are_in_one_page),
+        cmocka_unit_test(fits_every_mix_with_windows),
+        cmocka_unit_test(lays_out_the_most_windows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,6 +21,8 @@ static const struct sampling greedy = {.top_p = 1, .repetition_penalty = 1};
 static const struct sampling penalised = {
     .top_p = 1, .repetition_penalty = 1, .frequency_penalty = 2};
 static const struct model_shape shape = {.n_layers = 2, .vocab = 100};
+static const struct model_shape windowed = {
+    .n_layers = 2, .vocab = 100, .window = 6};
 
 struct rig {
     struct plan_bounds b;
@@ -166,6 +168,10 @@ static void counts_have_limits(void **state)
     refused("65537 copies before the rows; at most 65536");
     plan()->n_after = 2 * PLAN_ROWS_MAX + 1;
     refused("1025 copies after the rows; at most 1024");
+    /* A twin copies one page of each table. */
+    plan()->n_after = 4 * PLAN_ROWS_MAX + 1;
+    rig.b.window_pages = 2;
+    refused("2049 copies after the rows; at most 2048");
     plan()->n_poison = PLAN_COPIES_MAX + 1;
     refused("65537 ranges to poison; at most 65536");
 }
@@ -389,6 +395,118 @@ static void no_page_is_written_twice(void **state)
     refused("copy 1 after the rows: page 7 is written twice");
 }
 
+/* ---- windows ---- */
+
+/* Makes the second row's window of 6 positions: those of 4 to 9 are in its
+ * blocks 1 and 2, at pages 57 and 58 in one table and 59 and 60 in the other.
+ * The first row has 38 window blocks in each table at page 15 + i: there are
+ * no other blocks. */
+static struct plan *plan_windows(void)
+{
+    struct rig *g = &rig;
+    uint32_t at = 0;
+
+    plan();
+    g->b.shape = &windowed;
+    g->b.window_pages = 2;
+    g->b.has_attention = g->b.has_deltanet = false;
+    g->p.n_zero = g->p.n_after = g->p.n_poison = 0;
+    g->rows[0].n_tokens = g->rows[1].token = 20;
+    g->p.n_tokens = 21;
+    g->rows[0].n_window = 5;
+    for (; at < 10; at++) {
+        g->blocks[at] = 15 + at;
+    }
+    g->rows[1].window = at;
+    g->rows[1].n_window = 2;
+    g->rows[1].window_first = 1;
+    for (uint32_t i = 0; i < 4; i++) {
+        g->blocks[at++] = 57 + i;
+    }
+    g->p.n_blocks = at;
+    return &g->p;
+}
+
+static void window_tables_cover_the_windows_of_their_row(void **state)
+{
+    (void)state;
+    plan_windows();
+    passes();
+    rig.rows[1].window_first = 2;
+    refused("row 1, sequence 11: 2 tables of 2 window blocks from 2 on for "
+            "positions 4 to 10");
+    rig.rows[1].window_first = 1;
+    rig.rows[1].position = 8; /* sees 3 to 8: block 0 */
+    refused("positions 3 to 9");
+    rig.rows[1].position = 9;
+    rig.rows[1].n_window = 1;
+    refused("2 tables of 1 window blocks from 1 on");
+    plan_windows();
+    rig.rows[0].n_tokens = 21;
+    rig.rows[1].token = 21;
+    rig.p.n_tokens = 22;
+    refused("row 0, sequence 10: 2 tables of 5 window blocks from 0 on for "
+            "positions 0 to 21");
+    plan_windows();
+    rig.rows[0].window_first = 1; /* its first tokens see block 0 */
+    refused("row 0, sequence 10: 2 tables of 5 window blocks from 1 on");
+}
+
+/* At the begin of a sequence, a window has what there is. */
+static void windows_begin_at_the_first_position(void **state)
+{
+    (void)state;
+    plan_windows();
+    rig.rows[1].position = 5; /* sees 0 to 5 */
+    rig.rows[1].window_first = 0;
+    passes();
+    rig.rows[1].window_first = 1;
+    refused("positions 0 to 6");
+    rig.rows[1].position = 8;
+    refused("positions 3 to 9");
+}
+
+static void window_tables_are_inside_the_pool(void **state)
+{
+    (void)state;
+    plan_windows();
+    rig.blocks[13] = PAGES - 1;
+    passes();
+    rig.blocks[13] = PAGES;
+    refused("row 1, sequence 11: window block at page 64 of 64");
+    plan_windows();
+    rig.blocks[0] = PAGES; /* that of a position before the row counts too */
+    refused("row 0, sequence 10: window block at page 64 of 64");
+    plan_windows();
+    rig.rows[1].window++;
+    refused("2 tables of 2 window blocks");
+    plan_windows();
+    rig.rows[1].window = UINT32_MAX;
+    refused("2 tables of 2 window blocks");
+    rig.b.window_pages = 0; /* then they are not read */
+    passes();
+}
+
+static void no_window_page_is_written_twice(void **state)
+{
+    (void)state;
+    plan_windows();
+    rig.blocks[10] = 16; /* which the row reads only */
+    passes();
+    rig.blocks[11] = 16;
+    refused("row 1, sequence 11: page 16 is written twice");
+    plan_windows();
+    rig.blocks[13] = 58; /* in both of its tables */
+    refused("row 1, sequence 11: page 58 is written twice");
+    plan_windows();
+    rig.blocks[7] = 15; /* in both tables of the first row */
+    refused("row 0, sequence 10: page 15 is written twice");
+    plan_windows();
+    rig.b.has_attention = true; /* blocks and window blocks are apart */
+    rig.rows[0].n_blocks = 5;
+    refused("page 15 is written twice");
+}
+
 /* ---- twins ---- */
 
 static void twins_follow_a_row_that_samples(void **state)
@@ -479,6 +597,10 @@ int main(void)
         cmocka_unit_test(copies_to_the_host_tier_are_inside_both),
         cmocka_unit_test(a_worker_without_a_host_tier_copies_nothing_there),
         cmocka_unit_test(no_page_is_written_twice),
+        cmocka_unit_test(window_tables_cover_the_windows_of_their_row),
+        cmocka_unit_test(windows_begin_at_the_first_position),
+        cmocka_unit_test(window_tables_are_inside_the_pool),
+        cmocka_unit_test(no_window_page_is_written_twice),
         cmocka_unit_test(twins_follow_a_row_that_samples),
         cmocka_unit_test(twins_of_an_earlier_stage_do_not_sample),
         cmocka_unit_test(twins_have_the_history_of_their_source),
