@@ -44,7 +44,7 @@ struct worker_options program_core_options(const struct program *p)
         .pages_per_block = p->pages.pages_per_block,
         .pages_per_slot = p->pages.pages_per_slot,
         .window_pages = p->pages.window_pages,
-        .window_tokens = program_window(p),
+        .window = program_window(p),
         .slot_cap = p->budget.pool.slot_cap,
         .host_pages = p->host_pages,
         .one_arithmetic = p->pages.one_arithmetic,

@@ -25,13 +25,13 @@ static ProtobufCBinaryData bytes_of(const uint8_t *data, size_t n)
 static void fill_windows(const struct worker_options *o,
                          Sluice__V1__WorkerShard *m)
 {
-    m->has_chunk_tokens = o->window_tokens > 0;
+    m->has_chunk_tokens = o->window > 0;
     m->chunk_tokens = !m->has_chunk_tokens               ? 0
                       : o->chunk_tokens < o->step_tokens ? o->chunk_tokens
                                                          : o->step_tokens;
     m->has_window_tokens = m->has_window_pages = o->window_pages > 0;
     m->window_pages = o->window_pages;
-    m->window_tokens = o->window_pages > 0 ? o->window_tokens : 0;
+    m->window_tokens = o->window_pages > 0 ? o->window : 0;
 }
 
 static void fill_shard(struct worker_core *w, Sluice__V1__WorkerShard *m)
