@@ -27,6 +27,8 @@ sluice_test(opencl_program_test SOURCES opencl_program_test.c
   LINK sluice_kernels)
 sluice_test(opencl_dequantise_test SOURCES opencl_dequantise_test.c
   LINK sluice_reference)
+sluice_test(opencl_formats_test SOURCES opencl_formats_test.c
+  LINK sluice_reference)
 sluice_test(opencl_sample_test SOURCES opencl_sample_test.c
   LINK sluice_reference)
 
@@ -73,7 +75,7 @@ add_test(NAME invariance_opencl_all COMMAND invariance_test
   WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} CONFIGURATIONS opencl)
 
 sluice_opencl_test(opencl_program_test opencl_noise_test
-  opencl_dequantise_test opencl_sample_test
+  opencl_dequantise_test opencl_formats_test opencl_sample_test
   opencl_operators_test ${kinds} opencl_host_test opencl_launch_test
   opencl_pages_test opencl_saves_test opencl_kv_test invariance_opencl invariance_opencl_all)
 set_tests_properties(opencl_host_test opencl_launch_test opencl_pages_test
