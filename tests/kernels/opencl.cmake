@@ -22,7 +22,8 @@ sluice_test(opencl_matmul_test SOURCES opencl_matmul_test.c
   LINK sluice_kernels)
 sluice_wrap(opencl_matmul_test opencl_choose opencl_scratch opencl_launch)
 
-sluice_test(opencl_noise_test SOURCES opencl_noise_test.c LINK sluice_kernels)
+sluice_test(opencl_noise_test SOURCES opencl_noise_test.c
+  LINK sluice_reference)
 sluice_test(opencl_program_test SOURCES opencl_program_test.c
   LINK sluice_kernels)
 sluice_test(opencl_dequantise_test SOURCES opencl_dequantise_test.c
@@ -80,8 +81,8 @@ sluice_opencl_test(opencl_program_test opencl_noise_test
   opencl_dequantise_test opencl_formats_test opencl_sample_test
   opencl_operators_test ${kinds} opencl_experts_test opencl_host_test opencl_launch_test
   opencl_pages_test opencl_saves_test opencl_kv_test invariance_opencl invariance_opencl_all)
-set_tests_properties(opencl_host_test opencl_launch_test opencl_pages_test
-  opencl_saves_test PROPERTIES
+set_tests_properties(opencl_host_test opencl_launch_test opencl_noise_test
+  opencl_pages_test opencl_saves_test PROPERTIES
   DEPENDS opencl_operators_test)
 set_tests_properties(opencl_experts_test PROPERTIES
   DEPENDS opencl_operators_experts)
