@@ -43,6 +43,13 @@
     X(SAFETENSORS_HEADER_MAX, 100000000, "bytes", "a safetensors header")   \
     X(SAFETENSORS_NAME_MAX, 16384, "bytes", "a tensor's name")              \
     X(SAFETENSORS_RANK_MAX, 8, "", "dimensions of a tensor")                \
+    X(GGUF_HEADER_MAX, 268435456, "bytes", "a GGUF header")                 \
+    X(GGUF_VALUES_MAX, 65536, "values", "its metadata")                     \
+    X(GGUF_TENSORS_MAX, 65536, "tensors", "a GGUF file")                    \
+    X(GGUF_NAME_MAX, 255, "bytes", "a key or tensor's name in it")          \
+    X(GGUF_STRING_MAX, 4194304, "bytes", "a string in it")                  \
+    X(GGUF_ITEMS_MAX, 4194304, "items", "an array in it")                   \
+    X(GGUF_ALIGNMENT_MAX, 65536, "bytes", "the alignment of its data")      \
     X(SHARD_THREADS_MAX, 64, "threads", "that read a shard")
 
 enum model_limit {
