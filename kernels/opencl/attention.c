@@ -224,7 +224,7 @@ void opencl_attention(struct kernels *k, uint32_t layer)
     /* If deferred, the product runs in one launch with the MLP's. */
     if (!opencl_chain_takes(c, layer, &at->y)) {
         opencl_rows_add(c, &at->y, &l->attention.o, &l->attention.o_bias,
-                        &l->post_norm);
+                        &l->mixer_norm, &l->post_norm);
     }
     opencl_operator_end(c);
 }

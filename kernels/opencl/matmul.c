@@ -45,21 +45,21 @@ struct matmul_choice {
 /* ---- which kernel ---- */
 
 static const struct opencl_variant store[] = {
-    {.file = "matmul",
+    {.file = "products+matmul",
      .kernel = "matmul_store",
      .wg = 8,
      .tile_rows = 32,
      .tile_cols = 64},
 };
 static const struct opencl_variant silu[] = {
-    {.file = "matmul",
+    {.file = "products+matmul",
      .kernel = "matmul_silu",
      .wg = 8,
      .tile_rows = 32,
      .tile_cols = 64},
 };
 static const struct opencl_variant adds[] = {
-    {.file = "matmul",
+    {.file = "products+matmul",
      .kernel = "matmul_add",
      .wg = 8,
      .tile_rows = 32,
@@ -87,8 +87,10 @@ void opencl_matrix_defines(const struct opencl *c,
                            size_t room)
 {
     (void)snprintf(out, room,
-                   "-DW_DTYPE=%d -DOPERAND_DTYPE=%d -DW_BITS=%u -DW_GROUP=%u",
-                   (int)w->dtype, (int)c->matmul->operand, w->bits, w->group);
+                   "-DW_DTYPE=%d -DOPERAND_DTYPE=%d -DW_BITS=%u -DW_GROUP=%u "
+                   "-DW_FORMAT=%d",
+                   (int)w->dtype, (int)c->matmul->operand, w->bits, w->group,
+                   (int)opencl_tensor_form(w).format);
 }
 
 static struct matmul_choice *find_choice(const struct opencl_matmul *m,
@@ -106,6 +108,11 @@ static struct matmul_choice *find_choice(const struct opencl_matmul *m,
     return NULL;
 }
 
+static enum weight_format w_format(const struct matmul_choice *of)
+{
+    return opencl_tensor_form(&of->w).format;
+}
+
 /* Gets the cut of NVIDIA's kernel for a case; false if there is no such
  * kernel. */
 static bool cut_nv(const struct opencl *c, const struct matmul_choice *of,
@@ -119,6 +126,10 @@ static bool cut_nv(const struct opencl *c, const struct matmul_choice *of,
                                         decode ? of->w.bits : 0};
     const uint32_t local = matmul_nv_local(c->device.nvidia);
 
+    if ((decode && w_format(of) > WEIGHT_AFFINE) ||
+        (of->op == MATMUL_SILU && c->w->shape.activation != ACTIVATION_SILU)) {
+        return false;
+    }
     if (c->portable || c->device.nvidia < 80 || of->w.dtype != DTYPE_BF16 ||
         c->matmul->operand != DTYPE_BF16 || (!decode && !c->matmul->fold) ||
         !matmul_nv_fits_bits(p.op, p.rows, p.cols, p.bits)) {
@@ -136,7 +147,7 @@ static bool choose_nv(struct opencl *c, struct matmul_choice *of, size_t way,
 {
     const struct opencl_shape shape = {of->w.rows, of->w.cols, of->w.dtype};
     struct matmul_nv nv;
-    char all[sizeof nv.defines + 96];
+    char all[sizeof nv.defines + OPENCL_MATRIX_DEFINES];
     struct error e;
 
     if (!cut_nv(c, of, &ways[way], &nv)) {
@@ -221,7 +232,7 @@ static enum status choose_kernels(struct opencl *c, enum matmul_op op,
     struct opencl_matmul *m = c->matmul;
     const struct opencl_shape shape = {w->rows, w->cols, w->dtype};
     struct matmul_choice *of;
-    char defines[96];
+    char defines[OPENCL_MATRIX_DEFINES];
     enum status st;
 
     if (!w->mem || find_choice(m, op, w)) {
@@ -333,22 +344,38 @@ static enum status choose_all(struct opencl *c, struct error *e)
 
 /* ---- operands ---- */
 
-/* Returns whether all matrices, or their scales and biases, are bf16. */
+/* Returns whether all matrices, or their scales and biases, are bf16.  The
+ * router takes no operand. */
 static bool all_bf16(const struct opencl *c)
 {
     bool all = !c->head.mem || c->head.dtype == DTYPE_BF16;
 
     for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
         const struct opencl_layer *l = &c->layers[i];
-        const struct opencl_tensor *in =
-            l->kind == MIXER_ATTENTION ? &l->attention.in : &l->deltanet.in;
-        const struct opencl_tensor *out =
-            l->kind == MIXER_ATTENTION ? &l->attention.o : &l->deltanet.out;
+        const struct opencl_tensor *of[] = {
+            &l->attention.in, &l->attention.o,    &l->deltanet.in,
+            &l->deltanet.out, &l->gate_up,        &l->down,
+            &l->experts.down, &l->experts.gate_up};
 
-        all = all && in->dtype == DTYPE_BF16 && out->dtype == DTYPE_BF16 &&
-              l->gate_up.dtype == DTYPE_BF16 && l->down.dtype == DTYPE_BF16;
+        for (size_t j = 0; j < sizeof of / sizeof *of; j++) {
+            all = all && (!of[j]->mem || of[j]->dtype == DTYPE_BF16);
+        }
     }
     return all;
+}
+
+/* Returns whether an output is not added to x as it is. */
+static bool needs_y(const struct opencl *c)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
+        const struct opencl_layer *l = &c->layers[i];
+
+        any = any || l->mixer_norm.mem || l->ffn_norm.mem ||
+              (l->ffn == FFN_EXPERTS && l->gate_up.mem);
+    }
+    return any;
 }
 
 void opencl_operand_scratch(struct opencl *c, struct opencl_operand *out,
@@ -434,6 +461,13 @@ enum status opencl_matmul_setup(struct opencl *c, struct error *e)
     /* One dtype for all operands, since kernels pass them on to each other. */
     m->operand = all_bf16(c) ? DTYPE_BF16 : DTYPE_F32;
     opencl_operand_scratch(c, &m->norm, c->sizes.max_tokens);
+    if (needs_y(c)) {
+        const size_t h = c->w->shape.hidden, n = c->sizes.max_tokens;
+
+        opencl_scratch(c, OPENCL_KEEP, &m->y, n, h, sizeof(float));
+        opencl_scratch(c, OPENCL_KEEP, &m->y_ss, n,
+                       (h + NORM_PART - 1) / NORM_PART, sizeof(float));
+    }
     wide_scratch(c);
     choose_fold(c);
     /* Tickets are sized by the chosen kernels, so share_scratch() comes
@@ -517,8 +551,11 @@ static struct opencl_tensor as_taken(struct opencl *c, enum matmul_op op,
     const struct matmul_choice *of = find_choice(c->matmul, op, w);
     struct opencl_tensor wide = c->matmul->wide;
     const uint64_t values = (uint64_t)w->rows * w->cols;
+    const size_t items = opencl_tensor_form(w).format == WEIGHT_AFFINE
+                             ? values / 8
+                             : (size_t)w->rows * ((w->cols + 15) / 16);
     const size_t local = WIDEN_ITEMS;
-    const size_t global = (values / 8 + local - 1) / local * local;
+    const size_t global = (items + local - 1) / local * local;
     struct opencl_call a;
 
     if (w->bits == 0 || kind != MATMUL_PREFILL ||
@@ -532,6 +569,7 @@ static struct opencl_tensor as_taken(struct opencl *c, enum matmul_op op,
         opencl_arg_tensor(&a, &wide);
         opencl_arg_tensor(&a, w);
         opencl_arg_u64(&a, values);
+        opencl_arg_u32(&a, w->cols);
         opencl_launch(&a, 1, &global, &local,
                       opencl_tensor_bytes(w) + opencl_tensor_bytes(&wide));
     }
@@ -597,9 +635,10 @@ void opencl_project_silu(struct opencl *c, const struct opencl_tensor *w,
     }
 }
 
-/* The product to add, and the norm behind it. */
+/* The product to add, what it is added to, and the norm behind it. */
 struct addend {
     const struct opencl_tensor *in, *w, *bias, *gamma;
+    const struct opencl_tensor *x, *ss;
 };
 
 static void add_range(struct opencl *c, struct opencl_kernel *k, struct range r,
@@ -608,9 +647,9 @@ static void add_range(struct opencl *c, struct opencl_kernel *k, struct range r,
     const struct opencl_matmul *m = c->matmul;
     struct opencl_call a = opencl_call(c, k);
 
-    opencl_arg_tensor(&a, &c->x);
+    opencl_arg_tensor(&a, of->x);
     opencl_arg_tensor(&a, &m->norm.next);
-    opencl_arg_tensor(&a, &m->norm.ss);
+    opencl_arg_tensor(&a, of->ss);
     opencl_arg_tensor(&a, &m->part);
     opencl_arg_tensor(&a, &m->tickets);
     opencl_arg_tensor(&a, of->in);
@@ -636,24 +675,52 @@ static void add_product(struct opencl *c, struct opencl_kernel *k,
     }
 }
 
+/* Once is enough: the kernels leave their tickets, and readers y, at 0. */
+static void zero_scratch(struct opencl *c)
+{
+    struct opencl_matmul *m = c->matmul;
+
+    if (m->zeroed) {
+        return;
+    }
+    opencl_zero(c, &m->tickets, 0, m->tickets.cols * m->tickets.item);
+    if (m->y.mem) {
+        opencl_zero(c, &m->y, 0, (size_t)m->y.rows * m->y.cols * m->y.item);
+    }
+    m->zeroed = true;
+}
+
+static void add_tokens(struct opencl *c, const struct addend *of)
+{
+    zero_scratch(c);
+    for (int kind = 0; kind < MATMUL_KINDS; kind++) {
+        const struct range r = range_of(c, kind);
+        struct opencl_kernel *k = kernel_for(c, MATMUL_ADD, of->w, kind, r.n);
+        const struct opencl_tensor taken =
+            as_taken(c, MATMUL_ADD, of->w, kind, k, r.n);
+        struct addend with = *of;
+
+        with.w = &taken;
+        add_product(c, k, r, &with);
+    }
+}
+
 void opencl_project_add(struct opencl *c, const struct opencl_tensor *in,
                         const struct opencl_tensor *w,
                         const struct opencl_tensor *bias,
                         const struct opencl_tensor *gamma)
 {
-    struct opencl_matmul *m = c->matmul;
+    add_tokens(
+        c, &(struct addend){in, w, bias, gamma, &c->x, &c->matmul->norm.ss});
+}
 
-    /* Once is enough: the kernels leave their tickets at 0. */
-    if (!m->zeroed) {
-        opencl_zero(c, &m->tickets, 0, m->tickets.cols * m->tickets.item);
-        m->zeroed = true;
-    }
-    for (int kind = 0; kind < MATMUL_KINDS; kind++) {
-        const struct range r = range_of(c, kind);
-        struct opencl_kernel *k = kernel_for(c, MATMUL_ADD, w, kind, r.n);
-        const struct opencl_tensor taken =
-            as_taken(c, MATMUL_ADD, w, kind, k, r.n);
+void opencl_project_y(struct opencl *c, const struct opencl_tensor *in,
+                      const struct opencl_tensor *w,
+                      const struct opencl_tensor *bias)
+{
+    const struct opencl_matmul *m = c->matmul;
 
-        add_product(c, k, r, &(struct addend){in, &taken, bias, gamma});
-    }
+    /* Any norm does: the operand that it makes has no reader. */
+    add_tokens(c, &(struct addend){in, w, bias, &c->layers[0].input_norm, &m->y,
+                                   &m->y_ss});
 }

@@ -91,6 +91,10 @@ static void products(float sum[PAIR][COLS], __global const operand_t *in,
     }
 }
 
+#ifndef ACTIVATION
+#define ACTIVATION 0
+#endif
+
 static float activated(float g, float u)
 {
 #if ACTIVATION == 0
