@@ -161,6 +161,7 @@ static enum status count_sizes(struct opencl *c,
     s->pages_max = opencl_pool_most(c);
     s->pages_per_block = c->pages.pages_per_block;
     s->pages_per_slot = c->pages.pages_per_slot;
+    s->window_pages = c->pages.window_pages;
     s->one_arithmetic = false;
     if (!opencl_step_layout(c)) {
         return error_set(

@@ -15,10 +15,11 @@
 
 #include "kernels/opencl/host/opencl.h"
 
-#define EXPERTS_TILE       16 /* pairs of a tile of the portable kernels */
-#define EXPERTS_TILE_INTS  3  /* expert, place in order, pairs */
-#define EXPERTS_GROUP_FROM 2  /* pairs per expert from which they are grouped \
-                               */
+#define EXPERTS_TILE      16 /* pairs of a tile of the portable kernels */
+#define EXPERTS_TILE_INTS 3  /* expert, place in order, pairs */
+#define EXPERTS_GROUP_FROM                            \
+    2 /* pairs per expert from which they are grouped \
+       */
 
 struct opencl_kernel;
 
