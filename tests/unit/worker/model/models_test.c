@@ -409,6 +409,124 @@ static void experts_of_a_switch_are_the_same(void **state)
     }
 }
 
+/* ---- random models in every form ---- */
+
+/* Values of a matrix are finite and of the size that keeps activations so. */
+static void expect_random(const struct tensor *t, enum weight_format format)
+{
+    float *row = calloc(t->cols, sizeof *row);
+    double sum = 0;
+    uint32_t rows = t->rows < 400 ? t->rows : 400;
+
+    assert_non_null(row);
+    if (t->format != format) {
+        fail_msg("%s, not %s", weight_format_name(t->format),
+                 weight_format_name(format));
+    }
+    for (uint32_t r = 0; r < rows; r++) {
+        weight_format_decode(row, t, r, 0, t->cols);
+        for (uint32_t i = 0; i < t->cols; i++) {
+            sum += (double)row[i] * row[i];
+        }
+    }
+    sum /= rows; /* about 1 */
+    if (!(sum > 0.1 && sum < 3)) {
+        fail_msg("%s: %f", weight_format_name(format), sum);
+    }
+    free(row);
+}
+
+static void expect_random_layers(const char *dir, enum weight_format format,
+                                 enum weight_format experts)
+{
+    struct shard *s = fixture_shard_all(dir);
+    const struct shard_weights *w = shard_weights(s);
+
+    assert_int_equal(shard_report(s)->n_unknown, 0);
+    for (uint32_t i = 0; i < w->end; i++) {
+        const struct layer_weights *l = &w->layers[i];
+
+        if (mixer_attends(l->kind)) {
+            expect_random(&l->mixer.attention.q, format);
+        }
+        if (l->ffn == FFN_EXPERTS) {
+            expect_random(&l->experts.gate_up, experts);
+            expect_random(&l->experts.down, experts);
+            expect_random(&l->experts.router, WEIGHT_PLAIN);
+        } else {
+            expect_random(&l->mlp.up, format);
+        }
+    }
+    shard_free(&s);
+}
+
+static void random_models_load(void **state)
+{
+    static const struct {
+        struct writer_options o;
+        enum weight_format format, experts;
+    } rows[] = {
+        {{.format = WRITER_PLAIN}, WEIGHT_PLAIN, WEIGHT_PLAIN},
+        {{.format = WRITER_PLAIN, .experts = WRITER_FUSED, .dtype = DTYPE_BF16},
+         WEIGHT_PLAIN,
+         WEIGHT_PLAIN},
+        {{.format = WRITER_FP8}, WEIGHT_FP8, WEIGHT_FP8},
+        {{.format = WRITER_FP8, .experts = WRITER_FUSED},
+         WEIGHT_FP8,
+         WEIGHT_FP8},
+        {{.bits = 4, .group = 32, .dtype = DTYPE_BF16},
+         WEIGHT_AFFINE,
+         WEIGHT_AFFINE},
+        {{.bits = 8, .group = 32, .prefix = WRITER_MLX, .n_files = 3},
+         WEIGHT_AFFINE,
+         WEIGHT_AFFINE},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < N_MODELS; i++) {
+        char path[128];
+        json_t *j;
+
+        snprintf(path, sizeof path, "%s/config.json", models[i]);
+        j = json_load_file(path, 0, NULL);
+        /* Columns in groups of 32, in experts too. */
+        if (json_object_get(j, "num_experts") != NULL) {
+            json_object_set_new(j, "moe_intermediate_size", json_integer(64));
+        }
+        for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+            bool plain = rows[k].o.bits > 0 && i == 3; /* gpt-oss */
+            const char *dir = fixture_model("random", j, &rows[k].o);
+
+            expect_random_layers(dir, rows[k].format,
+                                 plain ? WEIGHT_PLAIN : rows[k].experts);
+            (void)remove(fixture_path("random/model.safetensors"));
+        }
+        json_decref(j);
+    }
+}
+
+/* Without options, a random model has the form that its config names. */
+static void random_models_follow_the_config(void **state)
+{
+    static const enum weight_format formats[][2] = {
+        {WEIGHT_PLAIN, WEIGHT_PLAIN}, {WEIGHT_PLAIN, WEIGHT_PLAIN},
+        {WEIGHT_PLAIN, WEIGHT_PLAIN}, {WEIGHT_PLAIN, WEIGHT_MXFP4},
+        {WEIGHT_FP8, WEIGHT_FP8},     {WEIGHT_PLAIN, WEIGHT_PLAIN}};
+    const struct writer_options o = {.dtype = DTYPE_BF16};
+
+    (void)state;
+    for (size_t i = 0; i < N_MODELS; i++) {
+        char path[128];
+        json_t *j;
+
+        snprintf(path, sizeof path, "%s/config.json", models[i]);
+        j = json_load_file(path, 0, NULL);
+        expect_random_layers(fixture_model("as-config", j, &o), formats[i][0],
+                             formats[i][1]);
+        json_decref(j);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -416,6 +534,8 @@ int main(void)
         cmocka_unit_test(load_in_ranges),
         cmocka_unit_test(fused_experts_are_the_same),
         cmocka_unit_test(experts_of_a_switch_are_the_same),
+        cmocka_unit_test(random_models_load),
+        cmocka_unit_test(random_models_follow_the_config),
     };
 
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
