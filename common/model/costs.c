@@ -14,6 +14,28 @@ static void set_ends(struct split_model *m, const struct model_config *c,
     m->shared_bytes = c->tied ? embed : 0;
 }
 
+/* Multiplied out, so that all programs have the same bits. */
+uint64_t costs_step_experts(const struct model_shape *s, uint64_t bytes)
+{
+    double other = 1 - (double)s->top_k / (double)s->n_experts, none = 1;
+
+    if (s->top_k >= s->n_experts) {
+        return bytes;
+    }
+    for (int i = 0; i < COSTS_STEP_ROWS; i++) {
+        none *= other;
+    }
+    return bytes - (uint64_t)((double)bytes * none);
+}
+
+/* Sets what a step reads of a layer whose experts have that many bytes. */
+static void set_step(struct split_layer *l, const struct model_config *c,
+                     uint64_t experts)
+{
+    l->step_bytes = l->weight_bytes - experts +
+                    (experts > 0 ? costs_step_experts(&c->shape, experts) : 0);
+}
+
 void costs_of_shapes(struct split_model *m, const struct model_config *c,
                      const struct kv_format *kv)
 {
@@ -23,12 +45,21 @@ void costs_of_shapes(struct split_model *m, const struct model_config *c,
     memset(m, 0, sizeof *m);
     m->n_layers = c->shape.n_layers;
     for (uint32_t i = 0; i < m->n_layers; i++) {
-        bool linear = c->mixers[i] == MIXER_DELTANET;
+        struct split_layer *l = &m->layers[i];
 
-        m->layers[i] = (struct split_layer){
-            .weight_bytes = sizes_layer(c, i),
-            .token_bytes = linear ? 0 : sizes_kv(&c->shape, i, kv),
-            .slot_bytes = linear ? page_linear_bytes(&p) : 0};
+        l->weight_bytes = sizes_layer(c, i);
+        set_step(l, c, sizes_experts(c, i));
+        switch (c->mixers[i]) {
+        case MIXER_ATTENTION:
+            l->token_bytes = sizes_kv(&c->shape, i, kv);
+            break;
+        case MIXER_WINDOW:
+            l->window_bytes = sizes_window_kv(&c->shape, kv);
+            break;
+        case MIXER_DELTANET:
+            l->slot_bytes = page_linear_bytes(&p);
+            break;
+        }
     }
     set_ends(m, c, embed, embed, sizes_last_norm(c));
 }
@@ -40,8 +71,10 @@ static uint64_t aligned(uint64_t bytes)
 
 static uint64_t placed(const struct tensor *t)
 {
+    uint64_t planes = t->format == WEIGHT_AFFINE ? 2 : 1;
+
     return aligned(t->rows * tensor_row_bytes(t)) +
-           2 * aligned(t->rows * tensor_scale_bytes(t));
+           planes * aligned(t->rows * tensor_scale_bytes(t));
 }
 
 enum status costs_of_files(struct split_model *m, const struct model_config *c,
@@ -60,6 +93,10 @@ enum status costs_of_files(struct split_model *m, const struct model_config *c,
         head = placed(&w.head); /* 0 except for the last layer */
         m->layers[i].weight_bytes = l.bytes - head - (i == 0 ? embed : 0) -
                                     (i + 1 == m->n_layers ? norm : 0);
+        set_step(&m->layers[i], c,
+                 layer.ffn == FFN_EXPERTS ? placed(&layer.experts.gate_up) +
+                                                placed(&layer.experts.down)
+                                          : 0);
         layout_fini(&l);
     }
     set_ends(m, c, embed, c->tied ? embed : head, norm);

@@ -314,11 +314,14 @@ static bool can_join(const struct worker *w, const struct model *m)
 }
 
 /* Stages pass x to each other and share grants of blocks, so both must have the
- * same size everywhere. */
+ * same size everywhere.  Steps of one size need window blocks of one number. */
 static bool shards_agree(const struct shard *a, const struct shard *b)
 {
     return a->n_layers == b->n_layers && a->hidden == b->hidden &&
-           a->block_tokens == b->block_tokens && a->vocab == b->vocab;
+           a->block_tokens == b->block_tokens && a->vocab == b->vocab &&
+           a->chunk_tokens == b->chunk_tokens &&
+           (a->window_pages == 0 || b->window_pages == 0 ||
+            a->window_tokens == b->window_tokens);
 }
 
 /* Moves the workers that agree with from[0] to group, both in order of arrival.

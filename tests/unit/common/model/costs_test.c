@@ -31,19 +31,26 @@ static void agrees(const struct model_config *c, const struct kv_format *kv,
     struct sizes z = sizes_of(c, begin, end, 16, kv);
     const struct split_terms terms = {
         .block_tokens = 16, .context = 1, .max_rows = 1};
-    uint64_t token = 0, slot = 0;
+    struct page_parts parts = {
+        .window_bytes = split_window(model.layers, model.n_layers, 16)};
+    struct pool_split_need need;
+    uint64_t windows = 0;
 
     for (uint32_t i = begin; i < end; i++) {
-        token += model.layers[i].token_bytes;
-        slot += model.layers[i].slot_bytes;
+        parts.block_bytes += model.layers[i].token_bytes * 16;
+        parts.slot_bytes += model.layers[i].slot_bytes;
+        parts.n_window += model.layers[i].window_bytes > 0;
+        windows += model.layers[i].window_bytes * 16;
     }
+    need = split_need(&terms, &parts);
     assert_int_equal(weights_of(begin, end), z.weight_bytes);
-    assert_int_equal(token * 16, z.block_bytes);
-    assert_int_equal(slot, z.slot_bytes);
-    assert_int_equal(split_need(&terms, token * 16, slot).page_bytes,
-                     z.page_bytes);
-    assert_int_equal(split_need(&terms, token * 16, slot).pages_per_slot,
-                     z.pages_per_slot);
+    assert_int_equal(parts.block_bytes, z.block_bytes);
+    assert_int_equal(parts.slot_bytes, z.slot_bytes);
+    assert_int_equal(windows, z.window_bytes);
+    assert_int_equal(need.page_bytes, z.page_bytes);
+    assert_int_equal(need.pages_per_slot, z.pages_per_slot);
+    assert_int_equal(need.pages_per_block, z.pages_per_block);
+    assert_int_equal(need.window_pages, z.window_pages);
 }
 
 /* Every cut of a model in two. */
@@ -62,26 +69,56 @@ static void agrees_at_cuts(const struct model_config *c, double bits)
     agrees(c, &kv, 0, c->shape.n_layers);
 }
 
+static struct model_config published(const char *name)
+{
+    struct model_config c;
+    char path[128], *text;
+    size_t len;
+
+    snprintf(path, sizeof path, CONFIGS "/%s.json", name);
+    text = fixture_read(path, &len);
+    assert_int_equal(config_parse(&c, text, len, &e), ST_OK);
+    free(text);
+    return c;
+}
+
 static void agrees_with_sizes(void **state)
 {
-    static const char *const names[] = {"qwen3.5-0.8b", "qwen3.5-27b",
-                                        "llama-3.2-1b", "qwen2.5-0.5b"};
+    static const char *const names[] = {
+        "qwen3.5-0.8b",    "qwen3.5-27b", "llama-3.2-1b", "qwen2.5-0.5b",
+        "qwen3.5-35b-a3b", "gpt-oss-20b", "gemma-3-4b",   "gemma-3-27b"};
 
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        struct model_config c;
-        char path[128], *text;
-        size_t len;
+        struct model_config c = published(names[i]);
 
-        snprintf(path, sizeof path, CONFIGS "/%s.json", names[i]);
-        text = fixture_read(path, &len);
-        assert_int_equal(config_parse(&c, text, len, &e), ST_OK);
-        free(text);
         agrees_at_cuts(&c, 0);
         agrees_at_cuts(&c, 8);
         agrees_at_cuts(&c, 4);
         agrees_at_cuts(&c, 3.5);
     }
+}
+
+/* Eight rows choose 57 of 256 experts, on average: 1 - (31/32)^8 is 0.2243. */
+static void a_step_reads_the_chosen_experts(void **state)
+{
+    struct model_config c = published("qwen3.5-35b-a3b");
+    struct kv_format kv = kv_format_plain(DTYPE_BF16);
+    const struct split_layer *l = &model.layers[0];
+    uint64_t all = sizes_experts(&c, 0);
+
+    (void)state;
+    costs_of_shapes(&model, &c, &kv);
+    assert_int_equal(all, UINT64_C(256) * 3 * 2048 * 512 * 2);
+    assert_int_equal(costs_step_experts(&c.shape, 1000000), 224301);
+    assert_int_equal(l->weight_bytes, sizes_layer(&c, 0));
+    assert_int_equal(l->step_bytes,
+                     l->weight_bytes - all + costs_step_experts(&c.shape, all));
+    c.shape.top_k = c.shape.n_experts;
+    assert_int_equal(costs_step_experts(&c.shape, 1000000), 1000000);
+    c = published("qwen3-0.6b");
+    costs_of_shapes(&model, &c, &kv);
+    assert_int_equal(l->step_bytes, l->weight_bytes);
 }
 
 /* Every range as a shard holds it: bfloat16 in the files, although the
@@ -230,6 +267,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_sizes),
+        cmocka_unit_test(a_step_reads_the_chosen_experts),
         cmocka_unit_test(reads_the_files_dtypes),
         cmocka_unit_test(says_which_tensor_is_missing),
         cmocka_unit_test(bounds_the_scratch_of_the_cpu),
