@@ -58,7 +58,7 @@ void opencl_noise(struct opencl *c, const struct opencl_tensor *t, float width,
                   uint64_t seed)
 {
     const uint64_t all = opencl_tensor_bytes(t);
-    const uint64_t data = (uint64_t)t->rows * t->cols * t->bits / 8;
+    const uint64_t data = t->bits > 0 ? opencl_scales_at(t) : 0;
 
     if (t->mem == NULL) {
         return;

@@ -481,8 +481,8 @@ static void dequantise(struct try *t, uint32_t bits)
     }
     cl_mem out = try_poison(t, sizeof(got));
     cl_mem w = make_few_bits(t, &p, CELLS);
-    try_args(l.kernel, "mUmUU", out, (uint64_t)0, w, (uint64_t)0,
-             (uint64_t)CELLS);
+    try_args(l.kernel, "mUmUUu", out, (uint64_t)0, w, (uint64_t)0,
+             (uint64_t)CELLS, 192u);
     try_run(t, &l);
     try_read(t, out, 0, sizeof(got), got);
     for (uint32_t i = 0; i < CELLS; i++) {
