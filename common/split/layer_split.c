@@ -45,13 +45,19 @@ enum verdict {
     TOO_MUCH  /* and so is a stage with more layers */
 };
 
+static uint64_t step_bytes(const struct split_layer *l)
+{
+    return l->step_bytes > 0 ? l->step_bytes : l->weight_bytes;
+}
+
 static void sum_up(struct split_table *t, const struct split_model *m,
                    uint32_t block_tokens)
 {
     t->weights[0] = t->tokens[0] = t->blocks[0] = t->slots[0] = 0;
-    t->n_window[0] = 0;
+    t->read[0] = t->n_window[0] = 0;
     for (uint32_t i = 0; i < m->n_layers; i++) {
         t->weights[i + 1] = t->weights[i] + m->layers[i].weight_bytes;
+        t->read[i + 1] = t->read[i] + step_bytes(&m->layers[i]);
         t->tokens[i + 1] = t->tokens[i] + m->layers[i].token_bytes;
         t->blocks[i + 1] =
             t->blocks[i] + page_align(m->layers[i].token_bytes * block_tokens);
@@ -131,7 +137,8 @@ static struct split_stage weigh(const struct search *s, uint32_t worker,
         .scratch_bytes =
             s->workers[worker].scratch_bytes +
             (last ? m->head_scratch_bytes : m->hidden_scratch_bytes),
-        .step_bytes = layers + (last ? m->head_bytes : 0),
+        .step_bytes =
+            t->read[end] - t->read[begin] + (last ? m->head_bytes : 0),
         .token_bytes = t->tokens[end] - t->tokens[begin],
         .slot_bytes = parts.slot_bytes,
         .n_window = parts.n_window,
@@ -463,6 +470,7 @@ static enum status check_bytes(const struct search *s, struct error *e)
         const struct split_layer *l = &m->layers[i];
 
         fits = fits && l->weight_bytes <= SHARD_BYTES_MAX &&
+               l->step_bytes <= l->weight_bytes &&
                l->slot_bytes <= SHARD_BYTES_MAX &&
                l->token_bytes <= SHARD_BYTES_MAX / tokens &&
                l->window_bytes <= SHARD_BYTES_MAX / tokens &&

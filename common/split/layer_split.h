@@ -4,8 +4,9 @@
  *
  *     (a) each stage fits its worker: weights, scratch, and the smallest pool
  *         (pool_split_least() of common/split/pool_split.h);
- *     (b) the slowest stage is as fast as possible: a decode step reads all
- *         weights of a stage once, so it takes step_bytes / speed;
+ *     (b) the slowest stage is as fast as possible: a decode step reads the
+ *         weights of a stage once, of experts the chosen ones, so it takes
+ *         step_bytes / speed;
  *     (c) among equals, the most sequences of terms.length tokens fit, counted
  *         at the stage that holds the fewest;
  *     (d) among equals, the stages' times are the most even (the sum of their
@@ -54,6 +55,7 @@ struct split_layer {
                               (page_linear_bytes()); 0: no linear layer */
     uint64_t window_bytes; /* k and v of one token in a window layer, the same
                               for all; 0: none */
+    uint64_t step_bytes; /* of the weights, what a decode step reads; 0: all */
 };
 
 struct split_model {
@@ -106,7 +108,8 @@ struct split {
 /* The table of the dynamic programme: for each count of workers taken of each
  * kind and each boundary, the best way to reach it. */
 struct split_table {
-    uint64_t weights[MODEL_LAYERS_MAX + 1]; /* weights of layers [0, i) */
+    /* Weights of layers [0, i), and what a step reads of them. */
+    uint64_t weights[MODEL_LAYERS_MAX + 1], read[MODEL_LAYERS_MAX + 1];
     /* The bytes of a token, of a block and of a slot of these layers. */
     uint64_t tokens[MODEL_LAYERS_MAX + 1], blocks[MODEL_LAYERS_MAX + 1];
     uint64_t slots[MODEL_LAYERS_MAX + 1];

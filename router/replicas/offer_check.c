@@ -121,6 +121,10 @@ static enum status check_layer(const Sluice__V1__WorkerOffer *o, uint32_t i,
     if (st == ST_OK && window > 0) {
         st = check_window(o, i, e);
     }
+    if (st == ST_OK && o->n_step_bytes > 0) {
+        st = check_range("a layer's step_bytes", o->step_bytes[i], 1,
+                         o->layer_bytes[i], e);
+    }
     if (st == ST_OK && o->kv_bytes[i] + o->slot_bytes[i] + window == 0) {
         st = error_set(e, ST_INVALID_ARGUMENT,
                        "offer: layer %" PRIu32
@@ -180,6 +184,11 @@ static enum status check_layers(const Sluice__V1__WorkerOffer *o,
         return error_set(e, ST_INVALID_ARGUMENT,
                          "offer: %" PRIu32 " layers, but %zu window_bytes",
                          o->n_layers, o->n_window_bytes);
+    }
+    if (o->n_step_bytes != 0 && o->n_step_bytes != o->n_layers) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "offer: %" PRIu32 " layers, but %zu step_bytes",
+                         o->n_layers, o->n_step_bytes);
     }
     for (uint32_t i = 0; st == ST_OK && i < o->n_layers; i++) {
         st = check_layer(o, i, e);

@@ -456,6 +456,9 @@ static void take_layers(struct offer *o, const Sluice__V1__WorkerOffer *m)
         if (m->n_window_bytes > 0) {
             o->layers[i].window_bytes = m->window_bytes[i];
         }
+        if (m->n_step_bytes > 0) {
+            o->layers[i].step_bytes = m->step_bytes[i];
+        }
     }
 }
 

@@ -33,7 +33,8 @@ sluice_test(opencl_sample_test SOURCES opencl_sample_test.c
 sluice_test(opencl_operators_test SOURCES opencl_operators_test.c bench.c
   LINK sluice_reference ARGS bf16)
 sluice_wrap(opencl_operators_test opencl_arena_add opencl_scratch)
-foreach(kind odd f16 one affine8 affine4 turbo3.5)
+foreach(kind odd f16 one affine8 affine4 turbo3.5 experts sinks norms
+    formats)
   add_test(NAME opencl_operators_${kind} COMMAND opencl_operators_test ${kind}
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   list(APPEND kinds opencl_operators_${kind})

@@ -30,6 +30,7 @@ struct offer {
     uint64_t kv_bytes[MODEL_LAYERS_MAX];
     uint64_t slot_bytes[MODEL_LAYERS_MAX];
     uint64_t window_bytes[MODEL_LAYERS_MAX];
+    uint64_t step_bytes[MODEL_LAYERS_MAX];
 };
 
 /* ---- the session ---- */
@@ -162,6 +163,20 @@ static void fill_windows(struct offer *f, const struct split_model *costs)
     }
 }
 
+/* Fills in what steps read of layers with experts; absent without them. */
+static void fill_steps(struct offer *f, const struct split_model *costs)
+{
+    for (uint32_t i = 0; i < costs->n_layers; i++) {
+        const struct split_layer *l = &costs->layers[i];
+
+        f->step_bytes[i] = l->step_bytes > 0 ? l->step_bytes : l->weight_bytes;
+        if (f->step_bytes[i] < l->weight_bytes) {
+            f->message.n_step_bytes = costs->n_layers;
+            f->message.step_bytes = f->step_bytes;
+        }
+    }
+}
+
 /* Fills the message, which borrows from f. */
 static void fill_message(struct offer *f, const struct split_model *costs)
 {
@@ -184,6 +199,7 @@ static void fill_message(struct offer *f, const struct split_model *costs)
     m->kv_bytes = f->kv_bytes;
     m->slot_bytes = f->slot_bytes;
     fill_windows(f, costs);
+    fill_steps(f, costs);
     for (uint32_t i = 0; i < costs->n_layers; i++) {
         f->layer_bytes[i] = costs->layers[i].weight_bytes;
         f->kv_bytes[i] = costs->layers[i].token_bytes;

@@ -500,10 +500,12 @@ static void more_layers_may_fit_where_fewer_do_not(void **state)
     (void)state;
     layers(4);
     terms.block_tokens = terms.context = terms.length = 1;
-    model.layers[0] = (struct split_layer){1, 0, 5 * U, 0};
-    model.layers[1] = (struct split_layer){1, 4 * U, 0, 0};
-    model.layers[2] = (struct split_layer){1, U, 0, 0};
-    model.layers[3] = (struct split_layer){1, U, 0, 0};
+    model.layers[0] =
+        (struct split_layer){.weight_bytes = 1, .slot_bytes = 5 * U};
+    model.layers[1] =
+        (struct split_layer){.weight_bytes = 1, .token_bytes = 4 * U};
+    model.layers[2] = (struct split_layer){.weight_bytes = 1, .token_bytes = U};
+    model.layers[3] = (struct split_layer){.weight_bytes = 1, .token_bytes = U};
     give(2, 11);
     workers[1].budget_bytes = 1 + U; /* the last layer, and no more */
     assert_int_equal(find(2), ST_OK);
@@ -516,6 +518,23 @@ static void more_layers_may_fit_where_fewer_do_not(void **state)
     workers[0].budget_bytes--;
     assert_int_equal(find(2), ST_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(e.text, ": 1 bytes are missing"));
+}
+
+/* By bytes held, two layers each would be even. */
+static void balances_what_a_step_reads(void **state)
+{
+    (void)state;
+    layers(4);
+    model.layers[2].step_bytes = model.layers[3].step_bytes = 10 * U;
+    give(2, 10000);
+    assert_int_equal(find(2), ST_OK);
+    boundaries(2, (uint32_t[]){1, 4});
+    assert_int_equal(got.stages[1].weight_bytes, 300 * U);
+    assert_int_equal(got.stages[1].step_bytes, 120 * U);
+    /* Memory decides what is possible all the same. */
+    give(2, 290);
+    assert_int_equal(find(2), ST_OK);
+    boundaries(2, (uint32_t[]){2, 4});
 }
 
 static void refuses_more_stages_than_there_can_be(void **state)
@@ -579,6 +598,7 @@ static void trusts_no_number(void **state)
         enum status at_it;
     } rows[] = {
         {&model.layers[1].weight_bytes, SHARD_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
+        {&model.layers[1].step_bytes, 100 * U, ST_OK}, /* its weights */
         {&model.layers[1].slot_bytes, SHARD_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
         {&model.layers[3].token_bytes, SHARD_BYTES_MAX / 68,
          ST_RESOURCE_EXHAUSTED},
@@ -626,6 +646,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_the_best_of_all_ways),
         cmocka_unit_test(shares_equal_layers_evenly),
+        cmocka_unit_test(balances_what_a_step_reads),
         cmocka_unit_test(counts_the_head_and_not_the_embedding),
         cmocka_unit_test(holds_a_tied_head_once_on_one_stage),
         cmocka_unit_test(orders_unlike_workers),

@@ -118,6 +118,35 @@ BAD(huge_layer)
 {
     f->layer_bytes[7] = SHARD_BYTES_MAX + 1;
 }
+static uint64_t steps[RIG_LAYERS + 1];
+
+static void set_steps(struct fake *f)
+{
+    for (int i = 0; i <= RIG_LAYERS; i++) {
+        steps[i] = 1000;
+    }
+    f->offer.n_step_bytes = RIG_LAYERS;
+    f->offer.step_bytes = steps;
+}
+BAD(most_step_bytes)
+{
+    set_steps(f);
+}
+BAD(many_step_bytes)
+{
+    set_steps(f);
+    f->offer.n_step_bytes++;
+}
+BAD(idle_layer)
+{
+    set_steps(f);
+    steps[7] = 0;
+}
+BAD(busy_layer)
+{
+    set_steps(f);
+    steps[7] = 1001;
+}
 BAD(largest_kv)
 {
     f->kv_bytes[0] = SHARD_BYTES_MAX / (64 + RIG_BLOCK);
@@ -336,6 +365,10 @@ static const struct bad table[] = {
     {no_slot_bytes, "12 kv_bytes and 0 slot_bytes"},
     {empty_layer, "layer_bytes is 0"},
     {huge_layer, "layer_bytes is"},
+    {most_step_bytes, NULL},
+    {many_step_bytes, "12 layers, but 13 step_bytes"},
+    {idle_layer, "step_bytes is 0"},
+    {busy_layer, "step_bytes is 1001"},
     {largest_kv, NULL},
     {huge_kv, "kv_bytes is"},
     {huge_slot, "slot_bytes is"},
