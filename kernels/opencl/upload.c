@@ -344,7 +344,7 @@ static void place_rope(struct walk *w, struct opencl_tensor *out,
     /* On the host, since OpenCL 1.2 devices need not support double. */
     rope_frequencies(of, freq);
     for (uint32_t p = 0; half > 0 && p < s->context; p++) {
-        rope_angles(freq, half, p, rope_scale(&s->rope), cosine, sine);
+        rope_angles(freq, half, p, rope_scale(of), cosine, sine);
         for (uint32_t i = 0; i < half; i++) {
             row[2 * i] = cosine[i];
             row[2 * i + 1] = sine[i];

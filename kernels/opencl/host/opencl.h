@@ -78,11 +78,13 @@
 #define OPENCL_SAVE_INTS   2
 #define OPENCL_WINDOW_INTS 2 /* ahead of a row's window tables */
 
-/* Launches per layer, in a step without prompt rows: with an MLP; with experts;
- * and besides, if there is a shared expert, or norms of both outputs. */
+/* Most launches per layer, in a step without prompt rows: with an MLP; with
+ * experts; and besides, if there is a shared expert, if pairs are grouped
+ * (experts.h), or if both outputs have norms. */
 #define OPENCL_LAUNCHES_MAX    6
 #define OPENCL_LAUNCHES_EXPERT 9
 #define OPENCL_LAUNCHES_SHARED 2
+#define OPENCL_LAUNCHES_GROUP  1
 #define OPENCL_LAUNCHES_NORMS  2
 
 /* A tensor [rows, cols], row-major; vectors have one row.  mem NULL: absent.
