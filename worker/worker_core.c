@@ -207,13 +207,14 @@ static const struct base_ops base_table = {.stop = on_stop,
 
 /* ---- made and freed ---- */
 
-/* A shard has attention or linear layers, and its pool at least one slot.
- * Blocks divide the units of the index. */
+/* A shard has layers of some kind, and its pool at least one slot.  Blocks
+ * divide the units of the index. */
 static bool pages_ok(const struct worker_options *o)
 {
-    bool has_blocks = o->pages_per_block > 0;
+    bool has_blocks = o->pages_per_block + o->window_pages > 0;
 
-    if (o->n_pages == 0 || (has_blocks && PREFIX_UNIT % o->block_tokens != 0)) {
+    if (o->n_pages == 0 || (has_blocks && PREFIX_UNIT % o->block_tokens != 0) ||
+        o->window_pages > (o->window > 0 ? MODEL_LAYERS_MAX : 0)) {
         return false;
     }
     return o->pages_per_slot == 0
@@ -396,6 +397,7 @@ void worker_account(const struct worker_core *w, struct worker_account *out)
     out->blocks = account_of(pool_account(&q->pool, POOL_BLOCKS));
     out->slots = account_of(pool_account(&q->pool, POOL_SLOTS));
     out->checkpoints = account_of(pool_account(&q->pool, POOL_CHECKPOINTS));
+    out->windows = account_of(pool_account(&q->pool, POOL_WINDOWS));
     out->pages = account_of(pool_pages(&q->pool));
     out->grant = q->ledger.grant;
     out->snapshot = q->ledger.snapshot;

@@ -19,6 +19,12 @@ static void fill_receipt(Sluice__V1__Receipt *m, Sluice__V1__SequenceRef *ref,
     m->sequence = ref;
 }
 
+static void set_windows(Sluice__V1__Receipt *m, uint32_t pages)
+{
+    m->has_windows = pages > 0;
+    m->windows = pages;
+}
+
 void receipts_answer(struct peer *p, uint64_t call,
                      const struct sequence_key *key, const struct sequence *s)
 {
@@ -69,6 +75,7 @@ void receipts_cut(struct sequences *q, struct peer *p, uint64_t call,
     m.n_generated = s->n_generated;
     m.blocks = freed->n[POOL_BLOCKS];
     m.slots = freed->n[POOL_SLOTS];
+    set_windows(&m, freed->n[POOL_WINDOWS]);
     add_cut(q, &m, blocks, slots);
     m.has_position = true;
     m.position = position;
@@ -115,6 +122,7 @@ static void send_receipt(struct sequences *q, const struct sequence *s,
     m.blocks = r->freed.n[POOL_BLOCKS];
     m.slots = r->freed.n[POOL_SLOTS];
     m.checkpoints = r->freed.n[POOL_CHECKPOINTS];
+    set_windows(&m, r->freed.n[POOL_WINDOWS]);
     if (r->first && others != NULL) {
         add_stages(&m, &columns, others);
     }

@@ -38,7 +38,7 @@ struct rig_end {
     uint32_t retry_after_ms;
     struct {
         int state;
-        uint32_t n_generated, blocks, slots, checkpoints;
+        uint32_t n_generated, blocks, slots, checkpoints, windows;
         uint64_t micros, snapshot;
         bool has_position;
         uint32_t position;
