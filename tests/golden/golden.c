@@ -308,11 +308,13 @@ static void check_all(struct check *c, const struct golden *g,
 static void judge_twin(struct check *c)
 {
     const struct twin *t = c->twin;
+    const double bound =
+        c->w->shape.n_experts > 0 ? TWIN_BOUND_EXPERTS : TWIN_BOUND;
 
     printf("against the twin: layers within %.2e, logits within %.2e of the "
-           "largest value; allowed are %.2e\n"
+           "largest value; allowed are %.2e and %.2e\n"
            "the twin alone: max |dl| %.2e\n",
-           t->layer, t->head, TWIN_BOUND, c->twin_logit);
+           t->layer, t->head, bound, TWIN_BOUND, c->twin_logit);
     if (t->routes.n_routed > 0) {
         printf("%llu choices of experts, %llu with a near-tie, %llu other than "
                "the twin's\n",
@@ -326,8 +328,8 @@ static void judge_twin(struct check *c)
                100.0 * (double)t->codes.n_differ / (double)t->codes.n_values,
                (unsigned long long)t->codes.n_far);
     }
-    c->n_failed += !(t->layer <= TWIN_BOUND && t->head <= TWIN_BOUND) ||
-                   t->codes.n_far > 0;
+    c->n_failed +=
+        !(t->layer <= bound && t->head <= TWIN_BOUND) || t->codes.n_far > 0;
 }
 
 /* Runs check_all(), with a twin if requested. */
