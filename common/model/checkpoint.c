@@ -312,6 +312,30 @@ static enum status merge(struct checkpoint *c, struct error *e)
     return ST_OK;
 }
 
+enum status checkpoint_parse(struct checkpoint **out, const char *header,
+                             uint64_t header_bytes, uint64_t data_bytes,
+                             struct error *e)
+{
+    struct checkpoint *c = calloc(1, sizeof *c);
+    enum status st = c != NULL ? name_single(c, e) : no_memory(e);
+
+    *out = NULL;
+    if (st == ST_OK) {
+        c->files[0].bytes = SAFETENSORS_PREFIX + header_bytes + data_bytes;
+        st = safetensors_parse(&c->files[0].header, header, header_bytes,
+                               data_bytes, e);
+    }
+    if (st == ST_OK) {
+        st = merge(c, e);
+    }
+    if (st != ST_OK) {
+        checkpoint_close(&c);
+        return st;
+    }
+    *out = c;
+    return ST_OK;
+}
+
 enum status checkpoint_open(struct checkpoint **out, const char *dir,
                             struct error *e)
 {

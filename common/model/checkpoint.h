@@ -61,6 +61,13 @@ struct checkpoint {
 MUST_CHECK enum status checkpoint_open(struct checkpoint **out, const char *dir,
                                        struct error *e);
 
+/* Makes a checkpoint of one file from its header, without a directory: the
+ * file cannot be opened.  data_bytes follow the header. */
+MUST_CHECK enum status checkpoint_parse(struct checkpoint **out,
+                                        const char *header,
+                                        uint64_t header_bytes,
+                                        uint64_t data_bytes, struct error *e);
+
 void checkpoint_close(struct checkpoint **c);
 
 /* Finds a tensor by key, NULL if there is none. */

@@ -14,6 +14,7 @@
 #include "common/model/layer_kinds.h"
 #include "common/model/quantisation.h"
 #include "common/model/rope.h"
+#include "common/model/weight_format.h"
 
 static bool is_silu(const char *name)
 {
@@ -350,6 +351,11 @@ static void parse_model(struct model_config *c, struct fields *f)
     }
     if (f->status == ST_OK) {
         layer_kinds_ffns(c, f, family);
+    }
+    if (c->quant.experts_only && c->shape.n_experts == 0) {
+        field_fault(f, ST_UNIMPLEMENTED,
+                    "%s weights in a model without experts are not supported",
+                    weight_format_name(c->quant.format));
     }
     if (f->status == ST_OK && family->gemma) {
         parse_gemma(c, f);

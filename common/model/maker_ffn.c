@@ -74,7 +74,8 @@ static void fused(struct maker *m, struct tensor *out, const char *name,
     bool found;
 
     snprintf(blocks, sizeof blocks, "%s_blocks", name);
-    if (maker_has(m, blocks)) {
+    if (maker_has(m, blocks) ||
+        (m->config->quant.format == WEIGHT_MXFP4 && !maker_has(m, name))) {
         found = maker_find_mxfp4(m, &s, maker_find_in_layer(m, blocks), f);
     } else {
         t = maker_find_in_layer(m, name);
@@ -234,6 +235,14 @@ static bool too_many(struct maker *m)
     return most > EXPERT_ROWS_MAX;
 }
 
+/* mxfp4 has no other form: a missing tensor is named as one of it. */
+static bool is_fused(const struct maker *m)
+{
+    return maker_has(m, "mlp.experts.gate_up_proj") ||
+           maker_has(m, "mlp.experts.gate_up_proj_blocks") ||
+           m->config->quant.format == WEIGHT_MXFP4;
+}
+
 void maker_experts(struct maker *m, struct expert_weights *w)
 {
     const struct model_shape *s = &m->config->shape;
@@ -247,8 +256,7 @@ void maker_experts(struct maker *m, struct expert_weights *w)
     router(m, w);
     if (m->checkpoint->gguf) {
         maker_experts_gguf(m, w);
-    } else if (maker_has(m, "mlp.experts.gate_up_proj") ||
-               maker_has(m, "mlp.experts.gate_up_proj_blocks")) {
+    } else if (is_fused(m)) {
         fused(m, &w->gate_up, "mlp.experts.gate_up_proj", &gate_up);
         fused(m, &w->down, "mlp.experts.down_proj", &down);
     } else {

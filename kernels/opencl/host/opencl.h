@@ -39,8 +39,8 @@
  *                                   row before the save, page
  *
  * Behind a row's saves, if the shard has window layers: window_first,
- * n_window, then window_pages tables of n_window pages each.  Entry i of a table
- * has positions from (window_first + i) * block_tokens on.
+ * n_window, then window_pages tables of n_window pages each.  Entry i of a
+ * table has positions from (window_first + i) * block_tokens on.
  *
  * Storage of the pool: a tensor [n_pages, page_bytes] for each group of layers
  * (common/model/page_layout.h).  A layer's tensors are views of its group's: a
@@ -73,16 +73,18 @@
 #include "kernels/kernels.h"
 #include "kernels/opencl/host/device.h"
 
-#define OPENCL_ROW_INTS     8 /* ints of a row in META_ROWS */
-#define OPENCL_TOKEN_INTS   2
-#define OPENCL_SAVE_INTS    2
-#define OPENCL_WINDOW_INTS  2 /* ahead of a row's window tables */
+#define OPENCL_ROW_INTS    8 /* ints of a row in META_ROWS */
+#define OPENCL_TOKEN_INTS  2
+#define OPENCL_SAVE_INTS   2
+#define OPENCL_WINDOW_INTS 2 /* ahead of a row's window tables */
 
-/* Launches per layer, in a step without prompt rows: with an MLP; with experts;
- * and besides, if there is a shared expert, or norms of both outputs. */
+/* Most launches per layer, in a step without prompt rows: with an MLP; with
+ * experts; and besides, if there is a shared expert, if pairs are grouped
+ * (experts.h), or if both outputs have norms. */
 #define OPENCL_LAUNCHES_MAX    6
 #define OPENCL_LAUNCHES_EXPERT 9
 #define OPENCL_LAUNCHES_SHARED 2
+#define OPENCL_LAUNCHES_GROUP  1
 #define OPENCL_LAUNCHES_NORMS  2
 
 /* A tensor [rows, cols], row-major; vectors have one row.  mem NULL: absent.
@@ -146,8 +148,8 @@ static inline bool opencl_tensors_alike(const struct opencl_tensor *a,
 }
 
 /* Fused matrices hold the rows of their parts one after the other.  If the
- * parts' dtypes, formats, bits or groups differ, all become float32.  Vectors are
- * float32. */
+ * parts' dtypes, formats, bits or groups differ, all become float32.  Vectors
+ * are float32. */
 struct opencl_attention_weights {
     struct opencl_tensor in; /* [q.rows + 2*nkv*hd, H]: q (with the gates, as
                               * stored), k, v */
@@ -167,13 +169,15 @@ struct opencl_deltanet_weights {
 
 /* As in weights.h. */
 struct opencl_expert_weights {
-    struct opencl_tensor router; /* [E or E + 1, H]: the gate of the shared
-                                  * expert is last, if it has one */
-    struct opencl_tensor router_bias;        /* [E], or absent */
-    struct opencl_tensor gate_up;            /* [E * 2*Im, H] */
-    struct opencl_tensor down;               /* [E * H, Im] */
-    struct opencl_tensor gate_up_bias;       /* [E * 2*Im], or absent */
-    struct opencl_tensor down_bias;          /* [E * H], or absent */
+    struct opencl_tensor router;      /* [E or E + 1, H]: the gate of the shared
+                                       * expert is last, if it has one */
+    struct opencl_tensor router_bias; /* [E], or absent */
+    /* The shared expert is last in these, if it has the same form; otherwise
+     * it is the layer's gate_up and down. */
+    struct opencl_tensor gate_up; /* [E * 2*Im, H], or [(E + 1) * 2*Im, H] */
+    struct opencl_tensor down;    /* [E * H, Im], or [(E + 1) * H, Im] */
+    struct opencl_tensor gate_up_bias; /* [E * 2*Im], or absent */
+    struct opencl_tensor down_bias;    /* [E * H], or absent */
 };
 
 /* Matrices of the other kinds of mixer and feed-forward are absent. */
@@ -185,7 +189,7 @@ struct opencl_layer {
     struct opencl_attention_weights attention;
     struct opencl_deltanet_weights deltanet;
     struct opencl_expert_weights experts;
-    /* The MLP's, or with experts the shared expert's, or absent. */
+    /* The MLP's, or those of a shared expert of another form, or absent. */
     struct opencl_tensor gate_up; /* [2*I or 2*Is, H]: gate, then up */
     struct opencl_tensor down;    /* [H, I or Is] */
     struct opencl_tensor kv;      /* views of the pool, see above; of bytes
