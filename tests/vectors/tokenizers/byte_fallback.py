@@ -3,6 +3,9 @@
 
     byte_fallback.json         in the form of Gemma's tokenizer.json
     byte_fallback.golden.json  texts, their ids, and the text that ids decode to
+    byte_fallback.spm.json     the vocabulary with scores and types, as GGUF
+                               files have it, and ids by merges that follow from
+                               scores (transformers' generate_merges)
 
 The encoder here follows the definition: characters that are no token become
 bytes; then the pair of the lowest rank, the leftmost of equals, is joined again
@@ -167,6 +170,42 @@ def texts(t):
         yield "".join(r.choice(words) for _ in range(r.randrange(1, 30)))
 
 
+def generate_merges(scores):
+    """Merges of a SentencePiece vocabulary, as transformers makes them."""
+    ids = {t: i for i, t in enumerate(scores)}
+    merges = []
+    for piece, score in scores.items():
+        local = [(piece[:i], piece[i:], score) for i in range(1, len(piece))
+                 if piece[:i] in ids and piece[i:] in ids]
+        merges += sorted(local, key=lambda m: (ids[m[0]], ids[m[1]]))
+    merges.sort(key=lambda m: (m[2], len(m[0]), len(m[1])), reverse=True)
+    return [(a, b) for a, b, _ in merges]
+
+
+def sentencepiece(t):
+    """Scores, types and ids; what llama.cpp's conversion would write."""
+    r = random.Random(7)
+    vocab = t["model"]["vocab"]
+    scores, tokens, types = {}, [], []
+    for piece in vocab:
+        kind = (3 if piece in SPECIAL else 6 if piece.startswith("<0x") else
+                4 if piece in ADDED else 1)
+        types.append(2 if piece == "<unk>" else kind)
+        tokens.append(piece.replace(SPACE, " ") if kind == 4 else piece)
+        # Equal scores are common among a file's first and last tokens.
+        scores[piece] = 0.0 if kind in (3, 4, 6) else -float(r.randrange(150))
+    ranks = {}
+    for i, pair in enumerate(generate_merges(scores)):
+        ranks.setdefault(pair, i)
+    return {
+        "tokens": tokens, "types": types,
+        # Added tokens lose their score.
+        "scores": [-1000.0 if k == 4 else v
+                   for k, v in zip(types, scores.values())],
+        "rows": [{"text": x, "ids": encode(x, t, ranks)} for x in texts(t)],
+    }
+
+
 def main():
     t = build()
     ranks = {}
@@ -178,6 +217,9 @@ def main():
         rows.append({"text": text, "ids": ids, "decoded": decode(ids, t)})
     with open(os.path.join(HERE, "byte_fallback.json"), "w") as f:
         json.dump(t, f, ensure_ascii=True, separators=(",", ":"))
+        f.write("\n")
+    with open(os.path.join(HERE, "byte_fallback.spm.json"), "w") as f:
+        json.dump(sentencepiece(t), f, separators=(",", ":"))
         f.write("\n")
     with open(os.path.join(HERE, "byte_fallback.golden.json"), "w") as f:
         f.write("[\n" + ",\n".join(json.dumps(r) for r in rows) + "\n]\n")
