@@ -155,9 +155,9 @@ static void a_file_is_no_directory(void **state)
 
     (void)state;
     snprintf(path, sizeof path, "%s/x.txt", dir);
-    refuses(path, 0, ST_INVALID_ARGUMENT, "this is a file, and no *.gguf");
+    refuses(path, 0, ST_INVALID_ARGUMENT, "or a *.gguf file");
     snprintf(path, sizeof path, "%s/x.safetensors", dir);
-    refuses(path, 0, ST_INVALID_ARGUMENT, "give the model's directory");
+    refuses(path, 0, ST_INVALID_ARGUMENT, "this is a file; give the model's");
 }
 
 int main(void)
