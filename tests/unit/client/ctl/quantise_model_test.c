@@ -12,7 +12,9 @@
 #include "common/model/weight_format.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/model/fixture.h"
+#include "tests/unit/worker/model/gguf_convert.h"
 #include "tests/unit/worker/model/rewrite.h"
+#include "worker/model/shard.h"
 
 #define MODELS "tests/vectors/models/"
 
@@ -237,6 +239,28 @@ static void refuses_what_it_cannot_improve(void **state)
 }
 
 /* A NaN in the middle of an expert. */
+static void refuses_gguf_files(void **state)
+{
+    const char *path = fixture_path("plain.gguf");
+    const struct gguf_types types = {.matrices = WRITE_BF16};
+    struct model_config c;
+    struct gguf_file *f;
+    struct shard *shard;
+    struct error e;
+
+    (void)state;
+    assert_int_equal(config_load(&c, MODELS "tiny-gemma3", &e), ST_OK);
+    assert_int_equal(shard_load(&shard, &c, MODELS "tiny-gemma3", 0,
+                                c.shape.n_layers, NULL, &e),
+                     ST_OK);
+    f = gguf_convert(&c, shard_weights(shard), &types);
+    gguf_convert_save(f, path);
+    gguf_file_free(&f);
+    shard_free(&shard);
+    refused(path, ST_UNIMPLEMENTED,
+            "GGUF files are not quantised; give the directory");
+}
+
 static void refuses_what_is_not_finite(void **state)
 {
     static const char name[] = "model.layers.0.mlp.experts.3.up_proj.weight";
@@ -264,6 +288,7 @@ int main(void)
         cmocka_unit_test(any_form_of_experts_gives_the_same),
         cmocka_unit_test(gathers_experts_of_several_files),
         cmocka_unit_test(refuses_what_it_cannot_improve),
+        cmocka_unit_test(refuses_gguf_files),
         cmocka_unit_test(refuses_what_is_not_finite),
     };
 
