@@ -62,8 +62,8 @@ const struct gguf_tensor *gguf_model_tensor(const struct gguf_model *m,
 bool gguf_model_has_tokenizer(const char *path);
 
 /* Reads the ids that end a sequence: those of tokenizer.ggml.eos_token_id,
- * eot_token_id and eom_token_id, and control tokens that are known to end a
- * turn by their spelling.  Returns their number, at most MODEL_EOS_MAX. */
+ * eot_token_id and eom_token_id, and control tokens whose spelling ends a
+ * turn.  Returns their number, at most MODEL_EOS_MAX. */
 uint32_t gguf_end_tokens(const struct gguf *g, uint32_t ids[MODEL_EOS_MAX]);
 
 #endif

@@ -252,7 +252,7 @@ static void same_weights(const struct model *a, const struct model *b,
     }
 }
 
-/* All that a file cannot say differently. */
+/* Compares all that two files of one model share. */
 static void same_config(const struct model_config *a,
                         const struct model_config *b)
 {
