@@ -1,5 +1,5 @@
 /* Arbitrary headers as the weights of small models with experts: in FP8, in
- * MXFP4, affine and plain.  What is accepted lies inside the files and inside
+ * MXFP4, affine and plain.  An accepted layout is inside the files and inside
  * the memory, and no two parts of it overlap.
  *
  * The first byte chooses the model, the next three are the length of the data,
