@@ -101,7 +101,7 @@ static void try_layout(const struct model_config *c, const uint8_t *data,
     struct checkpoint *files = NULL;
     struct layout l = {0};
     struct error e = {.code = ST_OK};
-    uint64_t bytes = data[1] | data[2] << 8 | data[3] << 16;
+    uint64_t bytes = data[1] | (uint64_t)data[2] << 8 | (uint64_t)data[3] << 16;
     enum status st =
         checkpoint_parse(&files, (const char *)data + 4, n - 4, bytes, &e);
 
