@@ -12,6 +12,7 @@
 #include "common/model/weight_format.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/model/fixture.h"
+#include "tests/unit/worker/model/gguf_convert.h"
 #include "tests/unit/worker/model/rewrite.h"
 
 #define MODELS "tests/vectors/models/"
@@ -236,6 +237,24 @@ static void refuses_what_it_cannot_improve(void **state)
     json_decref(j);
 }
 
+static void refuses_gguf(void **state)
+{
+    static const struct gguf_types types = {.matrices = WRITE_Q8_0};
+    struct model_config c = fixture_load_config(MODELS "tiny-qwen3-moe");
+    struct shard *s = fixture_shard_all(MODELS "tiny-qwen3-moe");
+    const char *dir = fixture_path("gguf");
+    char path[512];
+    struct gguf_file *f = gguf_convert(&c, shard_weights(s), &types);
+
+    (void)state;
+    assert_int_equal(mkdir(dir, 0777), 0);
+    snprintf(path, sizeof path, "%s/model.gguf", dir);
+    gguf_convert_save(f, path);
+    gguf_file_free(&f);
+    refused(dir, ST_UNIMPLEMENTED, "GGUF files cannot be quantised here");
+    shard_free(&s);
+}
+
 /* A NaN in the middle of an expert. */
 static void refuses_what_is_not_finite(void **state)
 {
@@ -264,6 +283,7 @@ int main(void)
         cmocka_unit_test(any_form_of_experts_gives_the_same),
         cmocka_unit_test(gathers_experts_of_several_files),
         cmocka_unit_test(refuses_what_it_cannot_improve),
+        cmocka_unit_test(refuses_gguf),
         cmocka_unit_test(refuses_what_is_not_finite),
     };
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/model/half.h"
+#include "common/model/sizes.h"
 #include "common/model/weight_format.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/model/fixture.h"
@@ -460,6 +461,23 @@ static void expect_random(const struct tensor *t, enum weight_format format)
     free(row);
 }
 
+/* Without the files, the configuration gives the same sizes. */
+static void expect_sizes(const struct shard *s, const char *dir)
+{
+    struct model_config c = fixture_load_config(dir);
+    uint64_t bytes =
+        sizes_last_norm(&c) + sizes_embedding(&c) * (c.tied ? 1 : 2);
+
+    for (uint32_t i = 0; i < c.shape.n_layers; i++) {
+        bytes += sizes_layer(&c, i);
+    }
+    if (shard_report(s)->bytes != bytes) {
+        fail_msg("%s: %llu bytes, computed %llu", c.family,
+                 (unsigned long long)shard_report(s)->bytes,
+                 (unsigned long long)bytes);
+    }
+}
+
 static void expect_random_layers(const char *dir, enum weight_format format,
                                  enum weight_format experts)
 {
@@ -467,6 +485,11 @@ static void expect_random_layers(const char *dir, enum weight_format format,
     const struct shard_weights *w = shard_weights(s);
 
     assert_int_equal(shard_report(s)->n_unknown, 0);
+    /* No checkpoint has plain experts among affine matrices. */
+    if (w->embed.dtype == w->shape.dtype &&
+        (format != WEIGHT_AFFINE || experts == WEIGHT_AFFINE)) {
+        expect_sizes(s, dir);
+    }
     for (uint32_t i = 0; i < w->end; i++) {
         const struct layer_weights *l = &w->layers[i];
 
@@ -494,14 +517,18 @@ static void random_models_load(void **state)
         {{.format = WRITER_PLAIN, .experts = WRITER_FUSED, .dtype = DTYPE_BF16},
          WEIGHT_PLAIN,
          WEIGHT_PLAIN},
-        {{.format = WRITER_FP8}, WEIGHT_FP8, WEIGHT_FP8},
+        {{.format = WRITER_FP8, .dtype = DTYPE_BF16}, WEIGHT_FP8, WEIGHT_FP8},
         {{.format = WRITER_FP8, .experts = WRITER_FUSED},
          WEIGHT_FP8,
          WEIGHT_FP8},
         {{.bits = 4, .group = 32, .dtype = DTYPE_BF16},
          WEIGHT_AFFINE,
          WEIGHT_AFFINE},
-        {{.bits = 8, .group = 32, .prefix = WRITER_MLX, .n_files = 3},
+        {{.bits = 8,
+          .group = 32,
+          .prefix = WRITER_MLX,
+          .n_files = 3,
+          .dtype = DTYPE_BF16},
          WEIGHT_AFFINE,
          WEIGHT_AFFINE},
     };
