@@ -234,29 +234,6 @@ struct features {
     .context = 256, .norm_eps = 1e-6f, .n_layers = 2
 
 static const struct features features[] = {
-    {"sinks",
-     DTYPE_F32,
-     {.shape = {HEADS, .hidden = 41,
-                .rope = {.kind = ROPE_YARN,
-                         .theta = 1e4,
-                         .dim = 64,
-                         .factor = 8.0,
-                         .beta_fast = 32.0,
-                         .beta_slow = 1.0,
-                         .attention = 1.2,
-                         .original = 64},
-                .window_rope = {.theta = 500.0, .dim = 32}, .window = 20,
-                .activation = ACTIVATION_CLAMPED, .clamp_alpha = 1.702f,
-                .clamp_limit = 1.5f, .n_experts = 5, .top_k = 2,
-                .expert_dim = 33, .top_k_normed = true,
-                .gate_up_alternate = true},
-      .mixers = {MIXER_WINDOW, MIXER_ATTENTION},
-      .ffns = {FFN_EXPERTS, FFN_EXPERTS},
-      .qkv_bias = true,
-      .o_bias = true,
-      .sinks = true,
-      .expert_bias = true,
-      .equal_experts = true}},
     {"norms",
      DTYPE_BF16,
      {.shape = {HEADS, .hidden = 96, .intermediate = 100, .dtype = DTYPE_BF16,
@@ -445,8 +422,9 @@ static bool is_nvidia(void)
 static void test_operators(void **state)
 {
     const struct random_shape common = opencl_shape();
-    const struct features experts = {"experts", DTYPE_BF16,
-                                     opencl_expert_shape()};
+    const struct features shared[] = {
+        {"experts", DTYPE_BF16, opencl_expert_shape()},
+        {"sinks", DTYPE_F32, opencl_window_shape()}};
     const bool nvidia = is_nvidia();
     uint32_t n = 0;
 
@@ -466,9 +444,11 @@ static void test_operators(void **state)
                 n++;
             }
         }
-        if (is_wanted("experts")) {
-            try_features(&experts, portable);
-            n++;
+        for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
+            if (is_wanted(shared[i].name)) {
+                try_features(&shared[i], portable);
+                n++;
+            }
         }
         for (size_t i = 0; i < FEATURES; i++) {
             if (is_wanted(features[i].name)) {
