@@ -83,7 +83,7 @@ struct class_account {
 };
 
 struct worker_account {
-    struct class_account blocks, slots, checkpoints, pages;
+    struct class_account blocks, slots, checkpoints, windows, pages;
     uint64_t grant, snapshot, violations;
     uint32_t n_sequences;                       /* not yet forgotten */
     uint32_t n_orphans;                         /* orphans among them */

@@ -49,10 +49,10 @@ struct counts {
 };
 
 /* In the order of enum pool_class, and all together. */
-static const char classes[] = "blocks\0slots\0checkpoints\0pages";
+static const char classes[] = "blocks\0slots\0checkpoints\0windows\0pages";
 
 _Static_assert(POOL_BLOCKS == 0 && POOL_SLOTS == 1 && POOL_CHECKPOINTS == 2 &&
-                   POOL_CLASSES == 3,
+                   POOL_WINDOWS == 3 && POOL_CLASSES == 4,
                "the order of classes[]");
 
 #define SETS 5

@@ -132,9 +132,14 @@
     X(UNCACHED_KEPT, "a request without cache leaves its prefix")             \
     X(INDEX_OUTLIVES, "a stage keeps the index of an assembly that is over")  \
     X(FEED_OUTLIVES, "the router keeps prefixes of a session that is over")   \
+    X(WINDOW_FREED_EARLY, "a window block is freed one position too early")   \
+    X(WINDOW_KEPT, "some window blocks behind the window are not freed")      \
+    X(WINDOW_MISCOUNTED, "a window page that is given back is a block's")     \
     X(SUSPENDED_PASSED, "a place with suspended sequences gets new ones")     \
     X(OVERCOMMIT_UNBOUND, "greatest needs exceed the bound of overcommit")    \
-    X(LENGTHS_MIXED, "a model is given the lengths of another one")
+    X(LENGTHS_MIXED, "a model is given the lengths of another one")           \
+    X(WINDOWS_FREE, "the router charges nothing for window blocks")           \
+    X(WINDOWS_WHOLE, "window layers are charged for the whole context")
 
 #ifdef SLUICE_PLANTS
 

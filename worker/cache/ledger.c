@@ -84,6 +84,9 @@ void ledger_fill(struct ledger *l, const struct pool *pool,
     m->blocks = &out->classes[POOL_BLOCKS];
     m->slots = &out->classes[POOL_SLOTS];
     m->checkpoints = &out->classes[POOL_CHECKPOINTS];
+    if (pool->o.pages_per[POOL_WINDOWS] > 0) {
+        m->windows = &out->classes[POOL_WINDOWS];
+    }
     m->pages = &out->pages;
     m->has_violations = true;
     m->violations = pool->violations;

@@ -3,8 +3,8 @@
  * The audit counts everything twice: as the pool did while it went, and by a
  * walk over sequences and index.
  *
- *     block       has as many references as tables that name it, and is indexed
- *                 if the index has it; otherwise it is idle
+ *     block,      has as many references as tables that name it, and is indexed
+ *     window      if the index has it; otherwise it is idle
  *     page        has one block, is part of one slot or checkpoint, or is free
  *     slot        one sequence has it
  *     checkpoint  the index has it

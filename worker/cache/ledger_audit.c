@@ -5,11 +5,14 @@
 
 #include "common/base/log.h"
 #include "worker/cache/ledger.h"
+#include "worker/cache/windows.h"
 
 /* Claims of a number: references below, and these bits. */
-#define CLAIM_INDEX ((uint32_t)1 << 31)
-#define CLAIM_IDLE  ((uint32_t)1 << 30)
-#define CLAIM_REFS  (CLAIM_IDLE - 1)
+#define CLAIM_INDEX  ((uint32_t)1 << 31)
+#define CLAIM_IDLE   ((uint32_t)1 << 30)
+#define CLAIM_BLOCK  ((uint32_t)1 << 29) /* as a block */
+#define CLAIM_WINDOW ((uint32_t)1 << 28) /* as a window page */
+#define CLAIM_REFS   (CLAIM_WINDOW - 1)
 
 struct walk {
     const struct pool *pool;
@@ -64,19 +67,40 @@ static bool is_number(struct walk *w, enum pool_class c, uint32_t number)
     return false;
 }
 
-/* ---- blocks ---- */
+/* ---- blocks and windows ---- */
+
+static uint32_t class_claim(enum pool_class c)
+{
+    return c == POOL_WINDOWS ? CLAIM_WINDOW : CLAIM_BLOCK;
+}
 
 static void claim_block(void *ctx, enum pool_class c, uint32_t number)
 {
     struct walk *w = ctx;
 
-    if (c != POOL_BLOCKS || !is_number(w, c, number)) {
+    if ((c != POOL_BLOCKS && c != POOL_WINDOWS) || !is_number(w, c, number)) {
         return;
     }
     if (w->claims[number] & CLAIM_INDEX) {
-        add_difference(w, "blocks: number %u is twice in the index", number);
+        add_difference(w, "%s: number %u is twice in the index",
+                       pool_class_name(c), number);
     }
-    w->claims[number] |= CLAIM_INDEX;
+    w->claims[number] |= CLAIM_INDEX | class_claim(c);
+}
+
+static void claim_reference(struct walk *w, enum pool_class c, uint32_t number)
+{
+    if (is_number(w, c, number)) {
+        w->claims[number]++;
+        w->claims[number] |= class_claim(c);
+    }
+}
+
+static void claim_windows(struct walk *w, const struct sequence *s)
+{
+    for (uint32_t i = 0; i < s->n_windows * w->table->windows.pages; i++) {
+        claim_reference(w, POOL_WINDOWS, windows_nth(w->table, s, i));
+    }
 }
 
 static void claim_blocks(struct walk *w)
@@ -85,12 +109,10 @@ static void claim_blocks(struct walk *w)
     for (const struct sequence *s = w->table->all.head; s != NULL;
          s = sequence_next(s, LIST_ALL)) {
         for (uint32_t i = 0; i < s->n_blocks; i++) {
-            uint32_t block = paged_get(&w->table->slab, &s->blocks, i);
-
-            if (is_number(w, POOL_BLOCKS, block)) {
-                w->claims[block]++;
-            }
+            claim_reference(w, POOL_BLOCKS,
+                            paged_get(&w->table->slab, &s->blocks, i));
         }
+        claim_windows(w, s);
     }
     if (w->walk != NULL) {
         w->walk(w->index, claim_block, w);
@@ -120,6 +142,12 @@ static void audit_block(struct walk *w, uint32_t number)
     bool indexed = (claim & CLAIM_INDEX) != 0;
     bool idle = (claim & CLAIM_IDLE) != 0;
 
+    if ((claim & CLAIM_BLOCK && b->window) ||
+        (claim & CLAIM_WINDOW && !b->window)) {
+        add_difference(w, "blocks: number %u is a %s, but has a place of %s",
+                       number, b->window ? "window page" : "block",
+                       b->window ? "blocks" : "windows");
+    }
     if (b->refs != refs) {
         add_difference(w, "blocks: number %u has %u references, found %u",
                        number, b->refs, refs);
@@ -142,23 +170,40 @@ static void audit_block(struct walk *w, uint32_t number)
     }
 }
 
+static bool has_numbers(const struct walk *w)
+{
+    const struct pool_options *o = &w->pool->o;
+
+    return o->pages_per[POOL_BLOCKS] + o->pages_per[POOL_WINDOWS] > 0;
+}
+
 static void audit_blocks(struct walk *w)
 {
-    uint32_t held = 0, cached = 0;
+    uint32_t held[POOL_CLASSES] = {0}, cached[POOL_CLASSES] = {0};
 
     claim_blocks(w);
-    if (w->pool->o.pages_per[POOL_BLOCKS] == 0) {
+    if (!has_numbers(w)) {
         return;
     }
     claim_idle(w);
     for (uint32_t i = 0; i < w->pool->o.n_pages; i++) {
+        uint32_t claim = w->claims[i];
+        enum pool_class c = claim & CLAIM_WINDOW ? POOL_WINDOWS : POOL_BLOCKS;
+
         audit_block(w, i);
-        held += (w->claims[i] & CLAIM_REFS) > 0;
-        cached += (w->claims[i] & (CLAIM_REFS | CLAIM_INDEX)) == CLAIM_INDEX;
+        held[c] += (claim & CLAIM_REFS) > 0;
+        cached[c] += (claim & (CLAIM_REFS | CLAIM_INDEX)) == CLAIM_INDEX;
     }
-    compare_column(w, "blocks", "held", w->pool->held.n[POOL_BLOCKS], held);
-    compare_column(w, "blocks", "cached", w->pool->cached.n[POOL_BLOCKS],
-                   cached);
+    for (int i = 0; i < POOL_CLASSES; i++) {
+        enum pool_class c = (enum pool_class)i;
+
+        if (c == POOL_BLOCKS || c == POOL_WINDOWS) {
+            compare_column(w, pool_class_name(c), "held", w->pool->held.n[c],
+                           held[c]);
+            compare_column(w, pool_class_name(c), "cached",
+                           w->pool->cached.n[c], cached[c]);
+        }
+    }
 }
 
 /* ---- slots and checkpoints ---- */
@@ -277,24 +322,48 @@ static void audit_pages(struct walk *w)
 
 /* ---- sequences ---- */
 
-/* Returns how many of the class s has in its table. */
-static uint32_t has(const struct sequence *s, enum pool_class c)
+/* Returns how many of the class s has in its tables. */
+static uint32_t has(const struct sequence_table *t, const struct sequence *s,
+                    enum pool_class c)
 {
-    if (c == POOL_BLOCKS) {
+    switch (c) {
+    case POOL_BLOCKS:
         return s->n_blocks;
+    case POOL_WINDOWS:
+        return s->n_windows * t->windows.pages;
+    case POOL_SLOTS:
+        return s->slot != SLOT_NONE;
+    default:
+        return 0;
     }
-    return c == POOL_SLOTS && s->slot != SLOT_NONE;
 }
 
-/* The pool has one sum of what is granted.  The sequences have the parts. */
-/* Returns how many are promised to sequences and not taken. */
-static uint64_t promised(const struct sequence_table *t, enum pool_class c)
+/* Each reference of a window page beyond the first keeps one granted. */
+static uint64_t promised_to_sharers(const struct pool *p)
 {
     uint64_t sum = 0;
 
+    for (uint32_t i = 0; p->o.pages_per[POOL_WINDOWS] > 0 && i < p->o.n_pages;
+         i++) {
+        const struct pool_block *b = &p->blocks[i];
+
+        sum += b->window && b->refs > 1 ? b->refs - 1 : 0;
+    }
+    return sum;
+}
+
+/* The pool has one sum of what is granted.  The sequences have the parts.
+ * Returns how many are promised to sequences and not taken. */
+static uint64_t promised(const struct pool *p, const struct sequence_table *t,
+                         enum pool_class c)
+{
+    uint64_t sum = c == POOL_WINDOWS ? promised_to_sharers(p) : 0;
+
     for (const struct sequence *s = t->all.head; s != NULL;
          s = sequence_next(s, LIST_ALL)) {
-        sum += s->need.n[c] > has(s, c) ? s->need.n[c] - has(s, c) : 0;
+        uint32_t n = has(t, s, c);
+
+        sum += s->need.n[c] > n ? s->need.n[c] - n : 0;
     }
     return sum;
 }
@@ -306,14 +375,15 @@ static void audit_needs(struct walk *w)
 
         for (const struct sequence *s = w->table->all.head; s != NULL;
              s = sequence_next(s, LIST_ALL)) {
-            if (has(s, c) > s->need.n[c]) {
-                add_difference(
-                    w, "%s: sequence %llu has %u of %u", pool_class_name(c),
-                    (unsigned long long)s->number, has(s, c), s->need.n[c]);
+            if (has(w->table, s, c) > s->need.n[c]) {
+                add_difference(w, "%s: sequence %llu has %u of %u",
+                               pool_class_name(c),
+                               (unsigned long long)s->number,
+                               has(w->table, s, c), s->need.n[c]);
             }
         }
         compare_column(w, pool_class_name(c), "granted", w->pool->granted.n[c],
-                       promised(w->table, c));
+                       promised(w->pool, w->table, c));
     }
 }
 
@@ -398,16 +468,18 @@ static uint32_t reap_blocks(struct walk *w, struct pool *pool)
     uint32_t n = 0;
 
     claim_blocks(w);
-    if (pool->o.pages_per[POOL_BLOCKS] == 0) {
+    if (!has_numbers(w)) {
         return 0;
     }
     for (uint32_t i = 0; i < pool->o.n_pages; i++) {
+        enum pool_class c = pool->blocks[i].window ? POOL_WINDOWS : POOL_BLOCKS;
+
         for (; pool->blocks[i].refs > (w->claims[i] & CLAIM_REFS); n++) {
-            pool_violation(pool, "leak", POOL_BLOCKS, i);
-            pool_release(pool, POOL_BLOCKS, i);
+            pool_violation(pool, "leak", c, i);
+            pool_release(pool, c, i);
         }
         if (pool->blocks[i].indexed && !(w->claims[i] & CLAIM_INDEX)) {
-            pool_violation(pool, "leak-of-index", POOL_BLOCKS, i);
+            pool_violation(pool, "leak-of-index", c, i);
             pool_unindex(pool, i);
             n++;
         }
@@ -445,7 +517,7 @@ static uint32_t reap_grants(struct pool *pool, const struct sequence_table *t)
     uint32_t n = 0;
 
     for (int c = 0; c < POOL_CLASSES; c++) {
-        uint64_t owed = promised(t, (enum pool_class)c);
+        uint64_t owed = promised(pool, t, (enum pool_class)c);
 
         if (pool->granted.n[c] > owed) {
             leak.n[c] = pool->granted.n[c] - (uint32_t)owed;

@@ -10,7 +10,7 @@
 const char *pool_class_name(enum pool_class c)
 {
     static const char *const names[POOL_CLASSES] = {"blocks", "slots",
-                                                    "checkpoints"};
+                                                    "checkpoints", "windows"};
 
     return names[c];
 }
@@ -29,13 +29,14 @@ static uint32_t extent_pages(const struct pool_options *o)
 bool pool_init(struct pool *p, const struct pool_options *o, bool poison)
 {
     uint32_t per = extent_pages(o);
-    uint32_t n_blocks = o->pages_per[POOL_BLOCKS] > 0 ? o->n_pages : 0;
+    bool numbered = o->pages_per[POOL_BLOCKS] + o->pages_per[POOL_WINDOWS] > 0;
+    uint32_t n_blocks = numbered ? o->n_pages : 0;
 
     memset(p, 0, sizeof *p);
     p->o = *o;
     p->free = o->n_pages;
     /* Slots and checkpoints become each other, so they are equal. */
-    if (per > POOL_EXTENT_MAX ||
+    if (per > POOL_EXTENT_MAX || o->pages_per[POOL_WINDOWS] > 1 ||
         (o->pages_per[POOL_SLOTS] > 0 && o->pages_per[POOL_SLOTS] != per) ||
         !places_open(&p->places, o->n_pages, per)) {
         return false;
@@ -272,10 +273,16 @@ static void free_block(struct pool *p, uint32_t block)
 
 /* ---- take and release ---- */
 
+/* Classes of single pages with logical numbers. */
+static bool is_numbered(enum pool_class c)
+{
+    return c == POOL_BLOCKS || c == POOL_WINDOWS;
+}
+
 bool pool_can_take(const struct pool *p, enum pool_class c, uint32_t n,
                    uint32_t most)
 {
-    return c == POOL_BLOCKS || p->n_moves + most_moves(p, n) <= most;
+    return is_numbered(c) || p->n_moves + most_moves(p, n) <= most;
 }
 
 bool pool_take(struct pool *p, enum pool_class c, uint32_t n, uint32_t *out)
@@ -291,9 +298,10 @@ bool pool_take(struct pool *p, enum pool_class c, uint32_t n, uint32_t *out)
         return false;
     }
     for (uint32_t i = 0; i < n; i++) {
-        if (c == POOL_BLOCKS) {
+        if (is_numbered(c)) {
             out[i] = p->idle[--p->n_idle];
             p->blocks[out[i]].refs = 1;
+            p->blocks[out[i]].window = c == POOL_WINDOWS;
             place_block(p, out[i]);
         } else {
             out[i] = place_extent(p, c == POOL_SLOTS ? EXTENT_SLOT
@@ -305,12 +313,19 @@ bool pool_take(struct pool *p, enum pool_class c, uint32_t n, uint32_t *out)
     return true;
 }
 
-/* Returns NULL if there is no such block. */
-static struct pool_block *block_at(const struct pool *p, uint32_t block)
+static enum pool_class class_of(const struct pool_block *b)
 {
-    bool exists = p->o.pages_per[POOL_BLOCKS] > 0 && block < p->o.n_pages;
+    return b->window ? POOL_WINDOWS : POOL_BLOCKS;
+}
 
-    return exists ? &p->blocks[block] : NULL;
+/* Returns NULL if there is no such number, or it is in use by another class. */
+static struct pool_block *block_at(const struct pool *p, enum pool_class c,
+                                   uint32_t block)
+{
+    bool exists = p->o.pages_per[c] > 0 && block < p->o.n_pages;
+
+    return exists && class_of(&p->blocks[block]) == c ? &p->blocks[block]
+                                                      : NULL;
 }
 
 static void tell_watch(const struct pool *p, uint32_t block, bool held)
@@ -320,32 +335,69 @@ static void tell_watch(const struct pool *p, uint32_t block, bool held)
     }
 }
 
-static void release_block(struct pool *p, uint32_t block)
+/* Removes the last reference. */
+static void leave_block(struct pool *p, struct pool_block *b, uint32_t block)
 {
-    struct pool_block *b = block_at(p, block);
+    enum pool_class c = class_of(b);
 
-    if (b == NULL || b->refs == 0) {
-        pool_violation(p, "release-of-what-is-not-held", POOL_BLOCKS, block);
-        return;
-    }
-    if (--b->refs > 0) {
-        return;
-    }
-    p->held.n[POOL_BLOCKS]--;
+    b->refs = 0;
+    p->held.n[c]--;
     if (b->indexed) {
-        p->cached.n[POOL_BLOCKS]++;
+        p->cached.n[c]++;
         tell_watch(p, block, false);
     } else {
         free_block(p, block);
     }
 }
 
+static void release_block(struct pool *p, enum pool_class c, uint32_t block)
+{
+    struct pool_block *b = block_at(p, c, block);
+
+    if (b == NULL || b->refs == 0) {
+        pool_violation(p, "release-of-what-is-not-held", c, block);
+        return;
+    }
+    if (b->refs == 1) {
+        leave_block(p, b, block);
+        return;
+    }
+    b->refs--;
+    if (c == POOL_WINDOWS && p->granted.n[c] == 0) {
+        pool_violation(p, "share-without-a-grant", c, block);
+    } else if (c == POOL_WINDOWS) {
+        p->granted.n[c]--;
+        p->free++;
+    }
+}
+
+bool pool_return(struct pool *p, uint32_t window)
+{
+    struct pool_block *b = block_at(p, POOL_WINDOWS, window);
+
+    if (b == NULL || b->refs == 0) {
+        pool_violation(p, "return-of-what-is-not-held", POOL_WINDOWS, window);
+        return true;
+    }
+    if (b->refs > 1) {
+        b->refs--;
+        return true;
+    }
+    if (b->indexed && p->free == 0) {
+        return false;
+    }
+    leave_block(p, b, window);
+    p->free--;
+    p->granted.n[PLANT(WINDOW_MISCOUNTED) ? POOL_BLOCKS : POOL_WINDOWS]++;
+    return true;
+}
+
 void pool_release(struct pool *p, enum pool_class c, uint32_t number)
 {
     enum extent_use use = c == POOL_SLOTS ? EXTENT_SLOT : EXTENT_CHECKPOINT;
 
-    if (c == POOL_BLOCKS) {
-        release_block(p, number);
+    if (is_numbered(c)) {
+        release_block(p, c, number);
         return;
     }
     /* A number released twice would be given to two sequences. */
@@ -358,9 +410,20 @@ void pool_release(struct pool *p, enum pool_class c, uint32_t number)
     free_extent(p, number);
 }
 
+/* Adds the first reference. */
+static void hold_cached(struct pool *p, struct pool_block *b, uint32_t block)
+{
+    enum pool_class c = class_of(b);
+
+    b->refs = 1;
+    p->cached.n[c]--;
+    p->held.n[c]++;
+    tell_watch(p, block, true);
+}
+
 void pool_share(struct pool *p, uint32_t block, bool from_grant)
 {
-    struct pool_block *b = block_at(p, block);
+    struct pool_block *b = block_at(p, POOL_BLOCKS, block);
 
     if (b == NULL || (b->refs == 0 && !b->indexed)) {
         pool_violation(p, "share-of-what-is-free", POOL_BLOCKS, block);
@@ -373,10 +436,10 @@ void pool_share(struct pool *p, uint32_t block, bool from_grant)
     if (PLANT(REFERENCE_MISSED) && b->refs > 0) {
         b->refs--;
     }
-    if (b->refs++ == 0) {
-        p->cached.n[POOL_BLOCKS]--;
-        p->held.n[POOL_BLOCKS]++;
-        tell_watch(p, block, true);
+    if (b->refs == 0) {
+        hold_cached(p, b, block);
+    } else {
+        b->refs++;
     }
     if (from_grant) {
         p->granted.n[POOL_BLOCKS]--;
@@ -384,11 +447,41 @@ void pool_share(struct pool *p, uint32_t block, bool from_grant)
     }
 }
 
+void pool_share_window(struct pool *p, uint32_t window)
+{
+    struct pool_block *b = block_at(p, POOL_WINDOWS, window);
+
+    if (b == NULL || (b->refs == 0 && !b->indexed)) {
+        pool_violation(p, "share-of-what-is-free", POOL_WINDOWS, window);
+        return;
+    }
+    if (p->granted.n[POOL_WINDOWS] == 0) {
+        pool_violation(p, "share-without-a-grant", POOL_WINDOWS, window);
+        return;
+    }
+    if (b->refs > 0) {
+        b->refs++; /* the sharer's page stays granted */
+        return;
+    }
+    hold_cached(p, b, window);
+    p->granted.n[POOL_WINDOWS]--;
+    p->free++;
+}
+
 /* ---- the index ---- */
+
+/* Returns the block or window page of that number; NULL: none. */
+static struct pool_block *number_at(const struct pool *p, uint32_t number)
+{
+    bool window = p->o.pages_per[POOL_WINDOWS] > 0 && number < p->o.n_pages &&
+                  p->blocks[number].window;
+
+    return block_at(p, window ? POOL_WINDOWS : POOL_BLOCKS, number);
+}
 
 void pool_index(struct pool *p, uint32_t block)
 {
-    struct pool_block *b = block_at(p, block);
+    struct pool_block *b = number_at(p, block);
 
     if (b == NULL || b->refs == 0 || b->indexed) {
         pool_violation(p, "index-of-what-is-not-held", POOL_BLOCKS, block);
@@ -399,7 +492,7 @@ void pool_index(struct pool *p, uint32_t block)
 
 void pool_unindex(struct pool *p, uint32_t block)
 {
-    struct pool_block *b = block_at(p, block);
+    struct pool_block *b = number_at(p, block);
 
     if (b == NULL || !b->indexed) {
         pool_violation(p, "unindex-of-what-is-not-indexed", POOL_BLOCKS, block);
@@ -412,7 +505,7 @@ void pool_unindex(struct pool *p, uint32_t block)
         p->cached.n[POOL_BLOCKS]++;
     }
     if (b->refs == 0) {
-        p->cached.n[POOL_BLOCKS]--;
+        p->cached.n[class_of(b)]--;
         free_block(p, block);
     }
 }

@@ -6,6 +6,7 @@
  *     block       1 page, KV of block_tokens positions
  *     slot        pages_per[SLOTS] consecutive pages, the state of a sequence
  *     checkpoint  as many, a saved state
+ *     window      1 page, a part of a window block (common/model/page_layout.h)
  *
  * This identity always holds, in pages:
  *
@@ -25,11 +26,23 @@
  * with a reference is held; one without a reference that the prefix index
  * (worker/cache/prefix.h) has is cached.  A checkpoint of the index is cached.
  *
- * Blocks have logical numbers, which tables, index and ledger use; pool_page()
- * has the page of each.  Slots and checkpoints are named by their first page.
- * When free pages suffice for a slot but are not consecutive, blocks move:
- * pool_take() records moves, which the next plan carries out before its rows
- * (worker/base/engine.h).  Free of a class is therefore a promise.
+ * Windows have references as blocks do.  A sequence gives its window pages back
+ * while it runs, and takes others for them: it keeps the promise of as many as
+ * it needs at once.  A window page in several tables is therefore held once,
+ * and each further reference keeps one page granted:
+ *
+ *     granted = what was granted and not taken + references beyond the first
+ *
+ *     reference of a table    removed by pool_release()     pool_return()
+ *     the only one            held -> free or cached        held -> granted
+ *     one of several          granted -> free               -
+ *
+ * Blocks and windows have logical numbers, which tables, index and ledger use;
+ * pool_page() has the page of each.  Slots and checkpoints are named by their
+ * first page. When free pages suffice for a slot but are not consecutive,
+ * blocks move: pool_take() records moves, which the next plan carries out
+ * before its rows (worker/base/engine.h).  Free of a class is therefore a
+ * promise.
  *
  * A plan is built in this order:
  *
@@ -56,7 +69,13 @@
 
 #define POOL_EXTENT_MAX 2048
 
-enum pool_class { POOL_BLOCKS, POOL_SLOTS, POOL_CHECKPOINTS, POOL_CLASSES };
+enum pool_class {
+    POOL_BLOCKS,
+    POOL_SLOTS,
+    POOL_CHECKPOINTS,
+    POOL_WINDOWS,
+    POOL_CLASSES
+};
 
 /* A number of each class. */
 struct pool_need {
@@ -69,7 +88,8 @@ struct pool_account {
 
 struct pool_options {
     uint32_t n_pages;
-    /* 0: no such class.  A block is 1 page, slot and checkpoint are equal. */
+    /* 0: no such class.  Block and window are 1 page, slot and checkpoint are
+     * equal. */
     uint32_t pages_per[POOL_CLASSES];
     uint32_t slot_cap; /* most slots held and granted; 0: as pages allow */
 };
@@ -79,9 +99,10 @@ struct pool_block {
     uint32_t refs;    /* tables that name it */
     uint32_t arrives; /* 1 + the recorded move that goes to its page; 0: none */
     bool indexed;     /* the prefix index has it */
+    bool window;      /* a window page, not a block */
 };
 
-/* Called when an indexed block becomes held or cached. */
+/* Called when an indexed block or window page becomes held or cached. */
 struct pool_watch {
     void *self;
     void (*held)(void *self, uint32_t block, bool held); /* NULL: none */
@@ -103,7 +124,7 @@ struct pool {
     uint64_t violations;
 };
 
-/* Returns "blocks", "slots" or "checkpoints". */
+/* Returns "blocks", "slots", "checkpoints" or "windows". */
 const char *pool_class_name(enum pool_class c);
 
 /* Makes a pool with everything free.  poison: records freed pages.  Returns
@@ -131,22 +152,33 @@ void pool_ungrant(struct pool *p, const struct pool_need *need);
 bool pool_can_take(const struct pool *p, enum pool_class c, uint32_t n,
                    uint32_t most);
 
-/* Turns n granted ones into numbers, out[0..n): granted to held, blocks with
- * one reference.  May record moves.  Returns false, takes nothing and counts a
- * violation if fewer are granted, or PLAN_COPIES_MAX moves do not suffice. */
+/* Turns n granted ones into numbers, out[0..n): granted to held, blocks and
+ * windows with one reference.  May record moves.  Returns false, takes nothing
+ * and counts a violation if fewer are granted, or PLAN_COPIES_MAX moves do not
+ * suffice. */
 MUST_CHECK bool pool_take(struct pool *p, enum pool_class c, uint32_t n,
                           uint32_t *out);
 
-/* Gives a number back: removes one reference of a block, or frees a slot or
- * checkpoint.  A number that is not held, or does not exist, is a violation. */
+/* Gives a number back: removes one reference of a block or window page, or
+ * frees a slot or checkpoint.  A number that is not held, or does not exist, is
+ * a violation. */
 void pool_release(struct pool *p, enum pool_class c, uint32_t number);
+
+/* Removes a reference of a window page whose caller keeps the promise of one:
+ * held to granted, see above.  Returns false, with nothing changed, if the page
+ * stays cached and no page is free for the promise: the caller evicts first. */
+MUST_CHECK bool pool_return(struct pool *p, uint32_t window);
 
 /* Adds a reference to a block that is held or cached.  from_grant: the caller
  * had one granted for it, which becomes free. */
 void pool_share(struct pool *p, uint32_t block, bool from_grant);
 
-/* The index has the block from now on, or no longer.  A block without a
- * reference is then free. */
+/* Adds a reference to a window page that is held, or that is cached: then one
+ * granted to the caller becomes free. */
+void pool_share_window(struct pool *p, uint32_t window);
+
+/* The index has the block or window page from now on, or no longer.  Without a
+ * reference it is then free. */
 void pool_index(struct pool *p, uint32_t block);
 void pool_unindex(struct pool *p, uint32_t block);
 
@@ -163,7 +195,8 @@ void pool_slot_to_checkpoint(struct pool *p, uint32_t slot);
  * become free. */
 void pool_checkpoint_to_slot(struct pool *p, uint32_t checkpoint);
 
-/* Returns the page of a block now; the next plan's rows find it there. */
+/* Returns the page of a block or window page now; the next plan's rows find it
+ * there. */
 uint32_t pool_page(const struct pool *p, uint32_t block);
 
 /* Returns the recorded moves for the next plan and forgets them: out[0..n), n

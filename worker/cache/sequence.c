@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/plant.h"
 #include "common/base/state_machine.h"
+#include "worker/cache/windows.h"
 
 static const struct sm_row state_rows[SEQUENCE_STATES] = {
     [SEQUENCE_RECEIVING] = {"receiving", SM_TO(SEQUENCE_QUEUED) |
@@ -88,6 +89,7 @@ bool sequence_table_init(struct sequence_table *t,
     t->capacity = l->capacity;
     t->mask = buckets - 1;
     t->hash_seed = l->hash_seed;
+    t->windows = l->windows;
     t->pool = pool;
     t->all.link = LIST_ALL;
     /* sequence_new() clears an entry, so that untouched ones cost no memory. */
@@ -97,7 +99,8 @@ bool sequence_table_init(struct sequence_table *t,
     t->lists = malloc(l->capacity * sizeof *t->lists * SAMPLING_LISTS);
     if (t->memory == NULL || t->keys == NULL || t->grants == NULL ||
         t->lists == NULL ||
-        !slab_init(&t->slab, l->longest, l->values, 2 * l->capacity) ||
+        !slab_init(&t->slab, l->longest, l->values,
+                   (l->windows.pages > 0 ? 3 : 2) * l->capacity) ||
         !logprobs_slab(&t->rings, l->n_rings)) {
         sequence_table_fini(t);
         return false;
@@ -149,6 +152,7 @@ struct sequence *sequence_new(struct sequence_table *t, uint32_t n_tokens,
     s->cache = true;
     s->tokens = tokens;
     s->blocks = blocks;
+    s->windows.root = PAGE_NONE;
     t->in_state[SEQUENCE_RECEIVING]++;
     t->n_live++;
     sequence_push(&t->all, s);
@@ -167,6 +171,7 @@ void sequence_free(struct sequence_table *t, struct sequence **s)
     }
     paged_free(&t->slab, &gone->tokens);
     paged_free(&t->slab, &gone->blocks);
+    paged_free(&t->slab, &gone->windows);
     logprobs_free(&t->rings, &gone->logprobs);
     t->in_state[gone->state]--;
     t->n_live--;
@@ -346,6 +351,8 @@ void sequence_give_back(struct sequence_table *t, struct sequence *s)
         pool_release(t->pool, POOL_BLOCKS, block);
     }
     promised.n[POOL_BLOCKS] -= s->n_blocks;
+    promised.n[POOL_WINDOWS] -= s->n_windows * t->windows.pages;
+    windows_release(t, s);
     if (s->slot != SLOT_NONE) {
         pool_release(t->pool, POOL_SLOTS, s->slot);
         promised.n[POOL_SLOTS]--;
@@ -363,7 +370,7 @@ void sequence_give_host(struct sequence_table *t, struct sequence *s)
         host_give(t->host, s->host);
     }
     s->host = HOST_NONE;
-    s->n_host = 0;
+    s->n_host = s->n_host_windows = 0;
 }
 
 void sequence_release(struct sequence_table *t, struct sequence *s)
@@ -371,6 +378,7 @@ void sequence_release(struct sequence_table *t, struct sequence *s)
     sequence_give_back(t, s);
     sequence_give_host(t, s);
     paged_free(&t->slab, &s->blocks);
+    paged_free(&t->slab, &s->windows);
 }
 
 /* ---- lists ---- */

@@ -115,6 +115,13 @@ struct sequence_list {
     enum sequence_in link;
 };
 
+/* The sliding windows of the model, and their tables in this shard. */
+struct window_rules {
+    uint32_t window; /* positions that a row sees, its own included; 0: none */
+    uint32_t pages;  /* of a window block; 0: no window layer here */
+    uint32_t block_tokens, chunk_tokens;
+};
+
 struct sequence {
     /* Identity. */
     struct sequence_key key;
@@ -133,6 +140,11 @@ struct sequence {
     struct paged blocks; /* the block table, [n_blocks] in use: logical numbers,
                           * a reference for each */
     uint32_t n_blocks;
+    /* Window blocks [window_first, window_first + n_windows), a ring of
+     * window_room (worker/cache/windows.h): [window_room, pages] logical
+     * numbers, a reference for each. */
+    struct paged windows;
+    uint32_t window_room, window_first, n_windows;
     uint32_t slot; /* SLOT_NONE: not taken */
 
     /* Ids: the prompt, then the generated tokens. */
@@ -179,9 +191,10 @@ struct sequence {
     bool resumed;                /* it was suspended once */
     uint32_t expected;           /* blocks that its Submit asked for */
     enum sequence_state resumes; /* with its pages: PREFILL or DECODE */
-    uint32_t host;      /* first host page of its slot and blocks; HOST_NONE */
-    uint32_t n_host;    /* pages there: of the slot, then of the blocks */
-    uint32_t n_dropped; /* blocks before those, which the index had */
+    uint32_t host;   /* first host page of its slot and blocks; HOST_NONE */
+    uint32_t n_host; /* pages there: of the slot, then of the blocks, */
+    uint32_t n_host_windows; /* then this many of the window blocks */
+    uint32_t n_dropped;      /* blocks before those, which the index had */
     uint64_t swap_step; /* the newest plan with its copies to or from there */
 
     /* Choices of one request (worker/sequences/twins.h). */
@@ -240,6 +253,7 @@ struct sequence_table {
     struct slab slab;  /* tokens and block tables */
     struct slab rings; /* logprobs */
     struct sequence_list all;
+    struct window_rules windows;
     uint32_t n_growing; /* live sequences that grow */
     struct pool *pool;  /* borrowed */
     struct host *host;  /* borrowed; NULL: no host tier */
@@ -251,6 +265,7 @@ struct sequence_limits {
     uint64_t values;    /* in all arrays together */
     uint32_t n_rings;   /* sequences with logprobs */
     uint64_t hash_seed; /* random, so that no peer can cause collisions */
+    struct window_rules windows;
 };
 
 /* Returns false if memory runs out.  The pool is borrowed.  There is no host
@@ -261,8 +276,8 @@ MUST_CHECK bool sequence_table_init(struct sequence_table *t,
 void sequence_table_fini(struct sequence_table *t);
 
 /* Makes a sequence in RECEIVING, in LIST_ALL and no hash, with arrays for
- * n_tokens and n_blocks.  Returns NULL, with nothing taken, if the table or
- * the slab is full. */
+ * n_tokens and n_blocks, and no window tables.  Returns NULL, with nothing
+ * taken, if the table or the slab is full. */
 struct sequence *sequence_new(struct sequence_table *t, uint32_t n_tokens,
                               uint32_t n_blocks);
 
@@ -330,14 +345,15 @@ static inline uint32_t sequence_first_run(const struct sequence *s)
     return s->n_spans > 0 ? s->spans[0] : s->n_prompt;
 }
 
-/* Gives back everything that s has of the pool: its references of blocks, its
- * slot, and what was granted but not taken.  `need` is zero afterwards. */
+/* Gives back everything that s has of the pool: its references of blocks and
+ * window pages, its slot, and what was granted but not taken.  `need` is zero
+ * afterwards. */
 void sequence_give_back(struct sequence_table *t, struct sequence *s);
 
 /* Gives back the host pages of s. */
 void sequence_give_host(struct sequence_table *t, struct sequence *s);
 
-/* Does both, and frees the block table. */
+/* Does both, and frees the block table and the window tables. */
 void sequence_release(struct sequence_table *t, struct sequence *s);
 
 /* Appends s to l; moves it to the tail if it is in l already. */

@@ -17,6 +17,7 @@
 
 #include "common/base/log.h"
 #include "common/sampling/sampling_message.h"
+#include "worker/cache/windows.h"
 #include "worker/calls/calls.h"
 #include "worker/sequences/continue.h"
 #include "worker/sequences/ending.h"
@@ -83,8 +84,8 @@ static enum status check_sampling(const struct sequences *q,
 
 static struct pool_need need_of(const Sluice__V1__SubmitRequest *m)
 {
-    return (struct pool_need){
-        {m->need->blocks, m->need->slots, m->need->checkpoints}};
+    return (struct pool_need){{m->need->blocks, m->need->slots,
+                               m->need->checkpoints, m->need->windows}};
 }
 
 /* The runs alternate, so none of them is empty. */
@@ -254,6 +255,20 @@ static bool make_place(struct sequences *q, const Sluice__V1__SubmitRequest *m)
     return s != NULL;
 }
 
+/* Makes its arrays.  Returns NULL if there is no room for them. */
+static struct sequence *new_arrays(struct sequences *q,
+                                   const Sluice__V1__SubmitRequest *m)
+{
+    uint32_t n = m->n_prompt + m->max_tokens;
+    struct sequence *s = sequence_new(&q->table, n, submit_table(q, m));
+
+    if (s != NULL &&
+        !windows_make(&q->table, s, windows_blocks(&q->table.windows, n))) {
+        sequence_free(&q->table, &s);
+    }
+    return s;
+}
+
 static struct sequence *new_sequence(struct sequences *q,
                                      const Sluice__V1__SubmitRequest *m,
                                      struct error *e)
@@ -261,8 +276,7 @@ static struct sequence *new_sequence(struct sequences *q,
     struct sequence *s;
 
     do {
-        s = sequence_new(&q->table, m->n_prompt + m->max_tokens,
-                         submit_table(q, m));
+        s = new_arrays(q, m);
     } while (s == NULL && make_place(q, m));
     if (s != NULL && !fill_sequence(q, s, m)) {
         sequence_free(&q->table, &s);

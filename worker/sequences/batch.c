@@ -5,22 +5,28 @@
 #include <string.h>
 
 #include "common/base/plant.h"
+#include "worker/cache/windows.h"
 
 /* ---- made and freed ---- */
 
 struct batcher_limits batch_limits(const struct worker_options *o,
                                    uint32_t n_batches)
 {
-    return (struct batcher_limits){.max_rows = o->max_rows,
-                                   .step_tokens = o->step_tokens,
-                                   .chunk_tokens = o->chunk_tokens,
-                                   .depth = o->engine_depth,
-                                   .batches = n_batches,
-                                   .block_tokens = o->block_tokens,
-                                   .context = o->context,
-                                   .pages_per_slot = o->pages_per_slot,
-                                   .copies = BATCH_COPIES_MAX,
-                                   .has_blocks = o->pages_per_block > 0};
+    struct window_rules w = windows_rules(o);
+
+    return (struct batcher_limits){
+        .max_rows = o->max_rows,
+        .step_tokens = o->step_tokens,
+        .chunk_tokens = o->chunk_tokens,
+        .depth = o->engine_depth,
+        .batches = n_batches,
+        .block_tokens = o->block_tokens,
+        .context = o->context,
+        .pages_per_slot = o->pages_per_slot,
+        .copies = BATCH_COPIES_MAX,
+        .has_blocks = o->pages_per_block > 0,
+        .windows = w,
+        .window_table = w.pages * windows_blocks(&w, o->context)};
 }
 
 static uint32_t blocks_for(const struct batcher_limits *l, uint32_t n_tokens)
@@ -34,7 +40,7 @@ static uint32_t blocks_for(const struct batcher_limits *l, uint32_t n_tokens)
  * many times, so the pool is no bound. */
 static uint32_t table_max(const struct batcher_limits *l)
 {
-    uint32_t one = blocks_for(l, l->context) + 1;
+    uint32_t one = blocks_for(l, l->context) + 1 + l->window_table;
     uint64_t all = (uint64_t)one * l->max_rows;
 
     if (all > PLAN_BLOCKS_MAX) {
@@ -54,7 +60,7 @@ bool batch_init(struct batch *t, const struct batcher_limits *l)
     p->zero_slots = malloc(rows * sizeof *p->zero_slots);
     p->saves = malloc(rows * PLAN_SAVES_MAX * sizeof *p->saves);
     p->before = malloc(copies * sizeof *p->before);
-    p->after = malloc(2 * rows * sizeof *p->after);
+    p->after = malloc((2 + l->windows.pages) * rows * sizeof *p->after);
     p->poison = malloc(copies * sizeof *p->poison);
     t->owners = malloc(rows * sizeof *t->owners);
     t->moves = malloc(copies * sizeof *t->moves);
@@ -165,7 +171,9 @@ bool batch_has_room(const struct batcher_limits *l, const struct pool *pool,
                     const struct batch *t, const struct sequence *s,
                     uint32_t end)
 {
-    if (s->grows && blocks_for(l, end) > s->need.n[POOL_BLOCKS]) {
+    if (s->grows && (blocks_for(l, end) > s->need.n[POOL_BLOCKS] ||
+                     windows_blocks(&l->windows, end) * l->windows.pages >
+                         s->need.n[POOL_WINDOWS])) {
         return false;
     }
     if (s->n_host > 0 && s->n_host + l->pages_per_slot > moves_left(l, t)) {
@@ -176,12 +184,12 @@ bool batch_has_room(const struct batcher_limits *l, const struct pool *pool,
         return false;
     }
     return t->plan.n_rows == 0 ||
-           blocks_for(l, end) <= table_max(l) - t->n_table;
+           blocks_for(l, end) + l->window_table <= table_max(l) - t->n_table;
 }
 
 bool batch_take_memory(const struct batcher_limits *l,
                        struct sequence_table *table, struct batch *t,
-                       struct sequence *s, uint32_t end)
+                       struct sequence *s, uint32_t begin, uint32_t end)
 {
     struct pool *pool = table->pool;
     uint32_t want = blocks_for(l, end);
@@ -197,6 +205,9 @@ bool batch_take_memory(const struct batcher_limits *l,
         }
         paged_write(&table->slab, &s->blocks, s->n_blocks++, &block, 1);
     }
+    if (!windows_move(table, s, begin, end)) {
+        return false;
+    }
     if (l->pages_per_slot > 0 && s->slot == SLOT_NONE &&
         !pool_take(pool, POOL_SLOTS, 1, &s->slot)) {
         return false;
@@ -208,11 +219,26 @@ bool batch_take_memory(const struct batcher_limits *l,
         !(PLANT(RECOMPUTE_STALE) && s->recompute == RECOMPUTE_ALONE)) {
         t->plan.zero_slots[t->plan.n_zero++] = s->slot;
     }
-    t->n_table += s->n_blocks;
+    t->n_table += s->n_blocks + s->n_windows * l->windows.pages;
     return true;
 }
 
 /* ---- tables ---- */
+
+/* Table by table, as the kernels read them. */
+static void fill_windows(const struct sequence_table *table, struct plan *p,
+                         struct plan_row *row, const struct sequence *s)
+{
+    row->window = p->n_blocks;
+    row->n_window = table->windows.pages > 0 ? s->n_windows : 0;
+    row->window_first = s->window_first;
+    for (uint32_t i = 0; i < table->windows.pages; i++) {
+        for (uint32_t k = 0; k < s->n_windows; k++) {
+            p->blocks[p->n_blocks++] = pool_page(
+                table->pool, windows_page(table, s, s->window_first + k, i));
+        }
+    }
+}
 
 static void fill_table(const struct sequence_table *table, struct plan *p,
                        struct plan_row *row, const struct sequence *s)
@@ -228,6 +254,25 @@ static void fill_table(const struct sequence_table *table, struct plan *p,
         uint32_t *entry = &p->blocks[p->n_blocks++];
 
         *entry = pool_page(table->pool, *entry);
+    }
+    fill_windows(table, p, row, s);
+}
+
+/* A twin copies the partly filled last window block of its source. */
+static void fill_twin_windows(const struct batcher_limits *l, struct plan *p,
+                              const struct plan_row *row)
+{
+    const struct plan_row *source = &p->rows[row->source];
+    uint32_t last = row->position / l->block_tokens;
+
+    for (uint32_t i = 0;
+         i < l->windows.pages && row->position % l->block_tokens != 0; i++) {
+        p->after[p->n_after++] = (struct plan_copy){
+            .from = p->blocks[source->window + i * source->n_window + last -
+                              source->window_first],
+            .to = p->blocks[row->window + i * row->n_window + last -
+                            row->window_first],
+            .n = 1};
     }
 }
 
@@ -265,6 +310,7 @@ void batch_finish(const struct batcher_limits *l,
         fill_table(table, p, &p->rows[i], t->owners[i]);
         if (p->rows[i].n_tokens == 0) {
             fill_twin(l, p, &p->rows[i]);
+            fill_twin_windows(l, p, &p->rows[i]);
         }
     }
 }

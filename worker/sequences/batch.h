@@ -50,6 +50,8 @@ struct batcher_limits {
     uint32_t pages_per_slot; /* 0: no recurrent layers */
     uint32_t copies; /* before the rows, BATCH_COPIES_MAX..PLAN_COPIES_MAX */
     bool has_blocks; /* false: no attention layers */
+    struct window_rules windows;
+    uint32_t window_table; /* most window pages in the tables of a row */
 };
 
 struct batch {
@@ -78,7 +80,7 @@ void batch_fini(struct batch *t);
 void batch_begin(struct batch *t, struct pool *pool, uint64_t step);
 
 /* Returns whether the plan has room for a row of s that ends at `end`: for its
- * table, for the moves that its slot may cost, and for the copies of what it
+ * tables, for the moves that its slot may cost, and for the copies of what it
  * has in the host tier; and whether s, if it grows, was granted the blocks. */
 bool batch_has_room(const struct batcher_limits *l, const struct pool *pool,
                     const struct batch *t, const struct sequence *s,
@@ -86,12 +88,15 @@ bool batch_has_room(const struct batcher_limits *l, const struct pool *pool,
 /* Returns whether the plan has room for the moves of one more checkpoint. */
 bool batch_has_copies(const struct batcher_limits *l, const struct batch *t);
 
-/* Takes the blocks and the slot for positions [0, end) of s: granted to held.
- * The plan zeroes the slot if s is at its first position.  Returns false if
- * they were not granted; the account is broken then. */
+/* Takes the blocks and the slot for positions [0, end) of s, and the window
+ * blocks that a row of [begin, end) needs: granted to held.  Gives back those
+ * behind its window.  The plan zeroes the slot if s is at its first
+ * position.  Returns false if they were not granted; the account is broken
+ * then. */
 MUST_CHECK bool batch_take_memory(const struct batcher_limits *l,
                                   struct sequence_table *table, struct batch *t,
-                                  struct sequence *s, uint32_t end);
+                                  struct sequence *s, uint32_t begin,
+                                  uint32_t end);
 
 /* Adds the moves that were recorded since to `before`: after any call that may
  * record some. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/plant.h"
+#include "worker/cache/windows.h"
 #include "worker/sequences/continue.h"
 #include "worker/sequences/twins.h"
 
@@ -164,10 +165,27 @@ void batcher_own_row(struct batcher *b, struct batch *t, struct sequence *s)
 /* Adds the copies before the first row of a sequence. */
 struct begin {
     uint32_t checkpoint; /* to its slot; SLOT_NONE: nothing */
-    uint32_t copied;     /* a block, to its last one; PLACE_NONE: nothing */
+    struct continue_copies kept;
 };
 
-static const struct begin nothing = {SLOT_NONE, PLACE_NONE};
+static const struct begin nothing = {SLOT_NONE, {PLACE_NONE, NULL}};
+
+/* Copies the partly filled window block of a kept sequence. */
+static void copy_windows(struct batcher *b, struct batch *t,
+                         const struct sequence *s, const struct sequence *kept)
+{
+    struct pool *pool = b->table->pool;
+    uint32_t last = s->n_planned / b->limits.block_tokens;
+
+    for (uint32_t i = 0; i < b->table->windows.pages; i++) {
+        struct plan_copy c = {
+            .from = pool_page(pool, windows_page(b->table, kept, last, i)),
+            .to = pool_page(pool, windows_page(b->table, s, last, i)),
+            .n = 1};
+
+        batch_copy(t, pool, c);
+    }
+}
 
 static void copy_begin(struct batcher *b, struct batch *t,
                        const struct sequence *s, const struct begin *from)
@@ -181,11 +199,14 @@ static void copy_begin(struct batcher *b, struct batch *t,
                                .n = b->limits.pages_per_slot};
         batch_copy(t, pool, c);
     }
-    if (from->copied != PLACE_NONE) {
+    if (from->kept.windows != NULL) {
+        copy_windows(b, t, s, from->kept.windows);
+    }
+    if (from->kept.block != PLACE_NONE) {
         uint32_t last = s->n_planned / b->limits.block_tokens;
         uint32_t own = paged_get(&b->table->slab, &s->blocks, last);
 
-        c = (struct plan_copy){.from = pool_page(pool, from->copied),
+        c = (struct plan_copy){.from = pool_page(pool, from->kept.block),
                                .to = pool_page(pool, own),
                                .n = 1};
         batch_copy(t, pool, c);
@@ -211,7 +232,8 @@ static void copy_in(struct batch *t, struct pool *pool, struct plan_copy *run,
 static bool take_back(struct batcher *b, struct sequence *s)
 {
     struct pool *pool = b->table->pool;
-    uint32_t n = s->n_host - b->limits.pages_per_slot, block;
+    uint32_t n = s->n_host - b->limits.pages_per_slot - s->n_host_windows;
+    uint32_t block;
 
     /* The slot first: it may move blocks, and then those of s stay. */
     if (b->limits.pages_per_slot > 0 &&
@@ -224,7 +246,7 @@ static bool take_back(struct batcher *b, struct sequence *s)
         }
         paged_write(&b->table->slab, &s->blocks, s->n_blocks++, &block, 1);
     }
-    return true;
+    return windows_restore(b->table, s);
 }
 
 /* Brings back what s has in the host tier, for the row that follows. */
@@ -238,7 +260,7 @@ static bool bring_in(struct batcher *b, struct batch *t, struct sequence *s)
     if (!take_back(b, s)) {
         return false;
     }
-    for (uint32_t i = 0; i < s->n_host; i++) {
+    for (uint32_t i = 0; i < s->n_host - s->n_host_windows; i++) {
         uint32_t at = first + i - n_slot;
 
         if (PLANT(SWAP_ASTRAY) && i >= n_slot) {
@@ -252,6 +274,11 @@ static bool bring_in(struct batcher *b, struct batch *t, struct sequence *s)
                 : pool_page(pool, paged_get(&b->table->slab, &s->blocks, at));
 
         copy_in(t, pool, &run, host, page);
+        host = host_next(b->table->host, host);
+    }
+    for (uint32_t i = 0; i < s->n_host_windows; i++) {
+        copy_in(t, pool, &run, host,
+                pool_page(pool, windows_nth(b->table, s, i)));
         host = host_next(b->table->host, host);
     }
     batch_copy(t, pool, run);
@@ -281,7 +308,8 @@ static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
 
     count_waste(b, s);
     if ((s->n_host > 0 && !bring_in(b, t, s)) ||
-        !batch_take_memory(&b->limits, b->table, t, s, s->n_planned + n)) {
+        !batch_take_memory(&b->limits, b->table, t, s, s->n_planned,
+                           s->n_planned + n)) {
         batcher_drop(b, s);
         b->stuck = s;
         return;
@@ -438,7 +466,7 @@ static bool begin(struct batcher *b, struct sequence *s, struct begin *from)
         if (s->from->inflight > 0) {
             return false;
         }
-        continue_take(b, s, &from->copied);
+        continue_take(b, s, &from->kept);
     }
     if (s->n_planned == 0 && reuse_has(b->reuse, s)) {
         reuse_begin(b->reuse, s, &from->checkpoint);

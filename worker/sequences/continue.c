@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "worker/cache/windows.h"
+
 #define COMPARE_STEP 256 /* ids compared at once */
 
 static uint32_t least(uint32_t a, uint32_t b)
@@ -273,10 +275,12 @@ enum status continue_complete(struct sequences *q, struct sequence *s,
 
 /* Returns whether the state of `kept` is that behind its last position, and at
  * least one id of s follows. */
-static bool is_usable(const struct sequence *kept, const struct sequence *s)
+static bool is_usable(const struct batcher *b, const struct sequence *kept,
+                      const struct sequence *s)
 {
     return kept->n_planned > 0 && kept->n_computed == kept->n_planned &&
-           kept->n_planned < sequence_known(s);
+           kept->n_planned < sequence_known(s) &&
+           windows_reach(b->table, kept, kept->n_planned);
 }
 
 /* Returns whether another table or the index has the block: then it is not
@@ -305,7 +309,21 @@ static void take_blocks(struct batcher *b, const struct sequence *kept,
     }
 }
 
-void continue_take(struct batcher *b, struct sequence *s, uint32_t *copied)
+/* As blocks: the partly filled one is copied if others have it too. */
+static void take_windows(struct batcher *b, const struct sequence *kept,
+                         struct sequence *s, struct continue_copies *copies)
+{
+    uint32_t at = kept->n_planned, last = at / b->limits.block_tokens;
+    bool partial =
+        b->table->windows.window > 0 && at % b->limits.block_tokens != 0;
+    bool shared = partial && windows_shared(b->table, kept, last);
+
+    windows_share(b->table, kept, s, at, !shared);
+    copies->windows = shared ? kept : NULL;
+}
+
+void continue_take(struct batcher *b, struct sequence *s,
+                   struct continue_copies *copies)
 {
     static const struct pool_need slot = {{0, 1, 0}};
     struct sequence *kept = s->from;
@@ -313,10 +331,11 @@ void continue_take(struct batcher *b, struct sequence *s, uint32_t *copied)
     s->from = NULL;
     kept->heir = NULL;
     sequence_push(&b->spent, kept);
-    if (!is_usable(kept, s)) {
+    if (!is_usable(b, kept, s)) {
         return;
     }
-    take_blocks(b, kept, s, copied);
+    take_blocks(b, kept, s, &copies->block);
+    take_windows(b, kept, s, copies);
     if (b->limits.pages_per_slot > 0) {
         /* The slot changes hands, so that of the grant is free. */
         s->slot = kept->slot;

@@ -35,10 +35,17 @@ void continue_open(struct sequences *q, struct sequence *s,
 MUST_CHECK enum status continue_complete(struct sequences *q,
                                          struct sequence *s, struct error *e);
 
+/* Partly filled blocks of a kept sequence, which the row copies to those of its
+ * own sequence. */
+struct continue_copies {
+    uint32_t block;                 /* PLACE_NONE: none */
+    const struct sequence *windows; /* has the window block; NULL: none */
+};
+
 /* Takes over what the kept sequence has, for the first row of s, which follows
- * in the same plan; b->spent has the kept one then.  *copied: a block of it
- * that the row copies to its last one; PLACE_NONE: none. */
-void continue_take(struct batcher *b, struct sequence *s, uint32_t *copied);
+ * in the same plan; b->spent has the kept one then. */
+void continue_take(struct batcher *b, struct sequence *s,
+                   struct continue_copies *copies);
 
 /* Removes the bond of s, which ends.  If s is a kept sequence, its heir goes on
  * without it.  If s waited for a kept one, returns that one for the caller to

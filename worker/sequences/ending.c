@@ -127,14 +127,17 @@ static void count_ending(struct worker_metrics *m, enum sequence_finish finish)
     m->failed += finish == FINISH_FAILED;
 }
 
-/* A kept sequence computes no further: what it was granted beyond its blocks is
- * free.  Other stages hold theirs until they remove the sequence. */
+/* A kept sequence computes no further: what it was granted beyond what it has
+ * is free.  Other stages hold theirs until they remove the sequence. */
 static void release_grant(struct sequences *q, struct sequence *s)
 {
-    struct pool_need unused = {{s->need.n[POOL_BLOCKS] - s->n_blocks, 0, 0}};
+    uint32_t windows = s->n_windows * q->table.windows.pages;
+    struct pool_need unused = {{s->need.n[POOL_BLOCKS] - s->n_blocks, 0, 0,
+                                s->need.n[POOL_WINDOWS] - windows}};
 
     if (!s->staged) {
         s->need.n[POOL_BLOCKS] = s->n_blocks;
+        s->need.n[POOL_WINDOWS] = windows;
         pool_ungrant(&q->pool, &unused);
     }
 }

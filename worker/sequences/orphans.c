@@ -254,7 +254,9 @@ static enum status check_fields(const struct sequences *q,
                          "none",
                          m->n_tokens);
     }
-    if (m->need->blocks + m->need->slots + m->need->checkpoints > 0) {
+    if (m->need->blocks + m->need->slots + m->need->checkpoints +
+            m->need->windows >
+        0) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "adopt is set, so nothing is granted and need must be "
                          "0");
@@ -304,6 +306,7 @@ enum status orphan_adopt(struct sequences *q, const struct sequence_key *key,
 
         promised.n[POOL_BLOCKS] -= s->n_blocks;
         promised.n[POOL_SLOTS] -= s->slot != SLOT_NONE;
+        promised.n[POOL_WINDOWS] -= s->n_windows * q->table.windows.pages;
         pool_ungrant(&q->pool, &promised);
     }
     submit_regrant(q, s, m);

@@ -1,5 +1,6 @@
 #include "worker/sequences/ranges.h"
 
+#include "worker/cache/windows.h"
 #include "worker/sequences/receipts.h"
 
 static uint32_t least(uint32_t a, uint32_t b)
@@ -64,6 +65,17 @@ static uint32_t release_blocks(struct sequences *q, struct sequence *s,
     return n;
 }
 
+static void give_slot(struct sequences *q, struct sequence *s,
+                      struct pool_need *freed)
+{
+    if (s->slot != SLOT_NONE) {
+        pool_release(&q->pool, POOL_SLOTS, s->slot);
+        s->slot = SLOT_NONE;
+        s->need.n[POOL_SLOTS]--;
+        freed->n[POOL_SLOTS] = 1;
+    }
+}
+
 /* Takes the state of s back to the deepest checkpoint at most at `begin`.  If
  * there is none, or the next plan loads no more, gives the slot back: no plan
  * may come for long, and an heir finds the same checkpoint in the index.
@@ -77,14 +89,20 @@ static void restore_state(struct sequences *q, struct sequence *s,
         !batcher_load(&q->batcher, hit.checkpoint, s->slot)) {
         hit = (struct prefix_hit){0, PREFIX_NONE, SLOT_NONE, 0};
     }
-    if (hit.n_tokens == 0 && s->slot != SLOT_NONE) {
-        pool_release(&q->pool, POOL_SLOTS, s->slot);
-        s->slot = SLOT_NONE;
-        s->need.n[POOL_SLOTS]--;
-        freed->n[POOL_SLOTS] = 1;
+    if (hit.n_tokens == 0) {
+        give_slot(q, s, freed);
     }
     to->position = hit.n_tokens;
     to->checkpoint = hit.checkpoint;
+}
+
+/* Goes back to the first position. */
+static void restore_none(struct sequences *q, struct sequence *s,
+                         struct role_restore *to, struct pool_need *freed)
+{
+    give_slot(q, s, freed);
+    to->position = 0;
+    to->checkpoint = SLOT_NONE;
 }
 
 /* Moves s to `begin`, or to where its state can go back to. */
@@ -96,13 +114,18 @@ static uint32_t cut(struct sequences *q, struct sequence *s, uint32_t begin,
                               .checkpoint = SLOT_NONE,
                               .cut = true};
 
-    if (to.position < s->n_planned && prefix_has_states(q->reuse.index)) {
+    /* What is behind the window is gone, so an heir computes all of it. */
+    if (!windows_reach(&q->table, s, to.position)) {
+        restore_none(q, s, &to, freed);
+    } else if (to.position < s->n_planned &&
+               prefix_has_states(q->reuse.index)) {
         restore_state(q, s, &to, freed);
     }
     s->n_kept = begin;
     s->n_planned = to.position;
     s->n_computed = least(s->n_computed, to.position);
     freed->n[POOL_BLOCKS] = release_blocks(q, s, to.position);
+    freed->n[POOL_WINDOWS] = windows_cut(&q->table, s, to.position);
     if (q->role.ops->restore != NULL) {
         q->role.ops->restore(q->role.self, s, &to);
     }

@@ -19,6 +19,12 @@ static void fill_receipt(Sluice__V1__Receipt *m, Sluice__V1__SequenceRef *ref,
     m->sequence = ref;
 }
 
+static void set_windows(Sluice__V1__Receipt *m, uint32_t pages)
+{
+    m->has_windows = pages > 0;
+    m->windows = pages;
+}
+
 void receipts_answer(struct peer *p, uint64_t call,
                      const struct sequence_key *key, const struct sequence *s)
 {
@@ -39,15 +45,17 @@ static void add_cut(const struct sequences *q, Sluice__V1__Receipt *m,
                     uint32_t *blocks, uint32_t *slots)
 {
     const struct role_ops *ops = q->role.ops;
-    uint32_t n = ops->freed == NULL
-                     ? 0
-                     : ops->freed(q->role.self, blocks + 1, slots + 1);
+    uint32_t windows[STAGES_MAX];
+    uint32_t n = ops->freed == NULL ? 0
+                                    : ops->freed(q->role.self, blocks + 1,
+                                                 slots + 1, windows + 1);
 
     blocks[0] = m->blocks;
     slots[0] = m->slots;
     for (uint32_t i = 1; i <= n; i++) {
         m->blocks += blocks[i];
         m->slots += slots[i];
+        set_windows(m, m->windows + windows[i]);
     }
     if (n > 0 && m->blocks + m->slots > 0) {
         m->n_stage_blocks = m->n_stage_slots = n + 1;
@@ -69,6 +77,7 @@ void receipts_cut(struct sequences *q, struct peer *p, uint64_t call,
     m.n_generated = s->n_generated;
     m.blocks = freed->n[POOL_BLOCKS];
     m.slots = freed->n[POOL_SLOTS];
+    set_windows(&m, freed->n[POOL_WINDOWS]);
     add_cut(q, &m, blocks, slots);
     m.has_position = true;
     m.position = position;
@@ -91,6 +100,9 @@ static void add_stages(Sluice__V1__Receipt *m, struct freed_columns *c,
         m->blocks += c->blocks[i + 1] = others->blocks[i];
         m->slots += c->slots[i + 1] = others->slots[i];
         m->checkpoints += others->checkpoints[i];
+        if (others->n_windows > 0) {
+            set_windows(m, m->windows + others->windows[i]);
+        }
     }
     m->n_stage_blocks = m->n_stage_slots = others->n_blocks + 1;
     m->stage_blocks = c->blocks;
@@ -115,6 +127,7 @@ static void send_receipt(struct sequences *q, const struct sequence *s,
     m.blocks = r->freed.n[POOL_BLOCKS];
     m.slots = r->freed.n[POOL_SLOTS];
     m.checkpoints = r->freed.n[POOL_CHECKPOINTS];
+    set_windows(&m, r->freed.n[POOL_WINDOWS]);
     if (r->first && others != NULL) {
         add_stages(&m, &columns, others);
     }

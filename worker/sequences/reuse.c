@@ -38,7 +38,7 @@ bool reuse_init(struct reuse *u, const struct worker_options *o,
                                .on = o->reuse};
 
     memset(u, 0, sizeof *u);
-    u->on = o->reuse;
+    u->on = o->reuse && o->window == 0;
     u->table = table;
     u->role = role;
     u->block_tokens = o->block_tokens;

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "worker/cache/windows.h"
+
 static uint32_t least(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
@@ -24,6 +26,42 @@ static uint32_t live_max(const struct worker_options *o)
  * memory of ids and tables: beyond it, Submits are refused. */
 #define SHARED_MAX 8
 
+/* Returns the entries of all window tables. */
+static uint64_t window_values(const struct worker_options *o,
+                              const struct window_rules *r)
+{
+    uint64_t one = (uint64_t)windows_blocks(r, o->context) * r->pages;
+    uint64_t all = live_max(o) * one, pool = (uint64_t)SHARED_MAX * o->n_pages;
+
+    return all < pool ? all : pool;
+}
+
+static uint64_t least64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Returns the most ids of live sequences where only windows bound them: short
+ * sequences, or those of the whole context, which hold a part of it. */
+static uint64_t windows_ids(const struct worker_options *o,
+                            const struct window_rules *r)
+{
+    uint64_t one = (uint64_t)windows_blocks(r, o->context) * r->pages;
+    uint64_t in_blocks = (uint64_t)o->n_pages * o->block_tokens;
+    uint64_t in_contexts = (o->n_pages / one + 1) * o->context;
+
+    return in_blocks > in_contexts ? in_blocks : in_contexts;
+}
+
+/* Returns the values of the longest array: ids, or the tables of windows. */
+static uint32_t longest(const struct worker_options *o,
+                        const struct window_rules *r)
+{
+    uint32_t ids = o->context + 1, one = windows_blocks(r, o->context);
+
+    return one * r->pages > ids ? one * r->pages : ids;
+}
+
 /* The table also holds finished sequences that are not acknowledged yet: three
  * times as many as can be live.  Its arrays hold the ids of all live sequences
  * twice, and their tables.  The rings hold logprobs as if every sequence had
@@ -36,6 +74,7 @@ static struct sequence_limits table_limits(const struct worker_options *o,
     uint64_t ids = live * o->context;
     uint64_t in_blocks = (uint64_t)o->n_pages * o->block_tokens;
     bool has_blocks = o->pages_per_block > 0;
+    struct window_rules w = windows_rules(o);
 
     if (capacity > WORKER_SEQUENCES_MAX) {
         capacity = WORKER_SEQUENCES_MAX;
@@ -43,19 +82,25 @@ static struct sequence_limits table_limits(const struct worker_options *o,
     if (has_blocks && SHARED_MAX * in_blocks < ids) {
         ids = SHARED_MAX * in_blocks;
     }
+    if (!has_blocks && w.pages > 0) {
+        ids = least64(ids, windows_ids(o, &w));
+    }
     return (struct sequence_limits){
         .capacity = (uint32_t)capacity,
-        .longest = o->context + 1,
-        .values = 2 * ids + (has_blocks ? ids / o->block_tokens : 0),
+        .longest = longest(o, &w),
+        .values = 2 * ids + (has_blocks ? ids / o->block_tokens : 0) +
+                  window_values(o, &w),
         .n_rings = (uint32_t)capacity,
-        .hash_seed = seed};
+        .hash_seed = seed,
+        .windows = w};
 }
 
 static struct pool_options pool_of(const struct worker_options *o)
 {
     return (struct pool_options){
         .n_pages = o->n_pages,
-        .pages_per = {o->pages_per_block, o->pages_per_slot, o->pages_per_slot},
+        .pages_per = {o->pages_per_block, o->pages_per_slot, o->pages_per_slot,
+                      o->window_pages > 0 ? 1 : 0},
         .slot_cap = o->slot_cap};
 }
 

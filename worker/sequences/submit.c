@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "common/base/plant.h"
 #include "common/sampling/sampling_message.h"
+#include "worker/cache/windows.h"
 #include "worker/sequences/continue.h"
 #include "worker/sequences/ending.h"
 #include "worker/sequences/step.h"
@@ -36,6 +37,31 @@ static uint32_t blocks_for(const struct worker_options *o, uint32_t n_tokens)
     return o->pages_per_block == 0 ? 0 : n_tokens / bt + (n_tokens % bt != 0);
 }
 
+/* A later stage does not have the chunk_tokens of the leader, which its rows
+ * have at most.  More than a sequence can hold is harmless. */
+static enum status check_windows(const struct sequences *q, uint32_t need,
+                                 uint32_t n_ids, struct error *e)
+{
+    const struct worker_options *o = &q->base->o;
+    struct window_rules r = q->table.windows;
+    uint64_t most = 0;
+    uint32_t least;
+
+    if (worker_options_role(o) == ROLE_STAGE) {
+        r.chunk_tokens = 1;
+    }
+    least = windows_blocks(&r, n_ids) * r.pages;
+    if (r.pages > 0) {
+        most = (uint64_t)r.pages *
+               (o->context / o->block_tokens + 1 + NEED_SPARE_BLOCKS);
+    }
+    return need >= least && need <= most
+               ? ST_OK
+               : error_set(e, ST_INVALID_ARGUMENT,
+                           "need has %u window pages, %u ids need %u to %llu",
+                           need, n_ids, least, (unsigned long long)most);
+}
+
 enum status submit_check_need(const struct sequences *q,
                               const struct pool_need *need, uint32_t n_ids,
                               struct error *e)
@@ -53,6 +79,9 @@ enum status submit_check_need(const struct sequences *q,
                          "%u ids",
                          need->n[POOL_BLOCKS], n_ids, least, most,
                          o->block_tokens);
+    }
+    if (check_windows(q, need->n[POOL_WINDOWS], n_ids, e) != ST_OK) {
+        return e->code;
     }
     if (need->n[POOL_SLOTS] != slots) {
         return error_set(e, ST_INVALID_ARGUMENT,

@@ -2,6 +2,7 @@
 
 #include "common/base/log.h"
 #include "common/base/plant.h"
+#include "worker/cache/windows.h"
 #include "worker/sequences/continue.h"
 #include "worker/sequences/sequences.h"
 #include "worker/sequences/twins.h"
@@ -52,6 +53,14 @@ static uint32_t greatest(const struct sequences *q, const struct sequence *s)
     return blocks_for(q, s->n_prompt + s->max_tokens);
 }
 
+/* Returns the window pages that n tokens hold at once. */
+static uint32_t windows_for(const struct sequences *q, uint32_t n_tokens)
+{
+    const struct window_rules *r = &q->table.windows;
+
+    return windows_blocks(r, n_tokens) * r->pages;
+}
+
 static uint32_t pages_per_slot(const struct sequences *q)
 {
     return q->base->o.pages_per_slot;
@@ -78,8 +87,9 @@ enum status suspend_check(const struct sequences *q,
                           const Sluice__V1__SubmitRequest *m, struct error *e)
 {
     const struct worker_options *o = &q->base->o;
-    uint64_t pages = (uint64_t)blocks_for(q, m->n_prompt + m->max_tokens) +
-                     o->pages_per_slot;
+    uint32_t n = m->n_prompt + m->max_tokens;
+    uint64_t pages =
+        (uint64_t)blocks_for(q, n) + o->pages_per_slot + windows_for(q, n);
 
     if (!m->grows) {
         return ST_OK;
@@ -172,24 +182,34 @@ static uint32_t gives(const struct sequences *q, const struct sequence *s)
     for (uint32_t i = 0; i < s->n_blocks; i++) {
         n += q->pool.blocks[paged_get(&q->table.slab, &s->blocks, i)].refs == 1;
     }
-    return n + s->need.n[POOL_SLOTS] * pages_per_slot(q);
+    return n + s->need.n[POOL_SLOTS] * pages_per_slot(q) +
+           s->need.n[POOL_WINDOWS];
 }
 
-/* Gives s what its next row needs.  Returns the blocks that it lacks. */
-static uint32_t grow(struct sequences *q, struct sequence *s)
+/* Lets s have `want` of a class of single pages.  Returns how many it lacks. */
+static uint32_t grow_class(struct sequences *q, struct sequence *s,
+                           enum pool_class c, uint32_t want)
 {
-    static const struct pool_need block = {{1, 0, 0}};
-    uint32_t end = least(s->n_planned + 1, s->n_prompt + s->max_tokens);
-    uint32_t want = blocks_for(q, end);
+    struct pool_need one = {{0}};
 
-    while (s->need.n[POOL_BLOCKS] < want) {
-        if (!grant(q, &block)) {
-            return want - s->need.n[POOL_BLOCKS];
+    one.n[c] = 1;
+    while (s->need.n[c] < want) {
+        if (!grant(q, &one)) {
+            return want - s->need.n[c];
         }
-        s->need.n[POOL_BLOCKS]++;
+        s->need.n[c]++;
         q->report.changed = true;
     }
     return 0;
+}
+
+/* Gives s what its next row needs.  Returns the pages that it lacks. */
+static uint32_t grow(struct sequences *q, struct sequence *s)
+{
+    uint32_t end = least(s->n_planned + 1, s->n_prompt + s->max_tokens);
+
+    return grow_class(q, s, POOL_BLOCKS, blocks_for(q, end)) +
+           grow_class(q, s, POOL_WINDOWS, windows_for(q, end));
 }
 
 static uint32_t grow_all(struct sequences *q)
@@ -218,11 +238,23 @@ static uint32_t blocks_back(const struct sequences *q, const struct sequence *s)
     return least(greatest(q, s), most(s->expected, next + more));
 }
 
+/* As many as the positions of those blocks take; without blocks, as all may. */
+static uint32_t windows_back(const struct sequences *q,
+                             const struct sequence *s)
+{
+    const struct worker_options *o = &q->base->o;
+    uint32_t all = s->n_prompt + s->max_tokens;
+
+    return windows_for(q, o->pages_per_block > 0 && s->grows
+                              ? least(all, blocks_back(q, s) * o->block_tokens)
+                              : all);
+}
+
 static struct pool_need need_back(const struct sequences *q,
                                   const struct sequence *s)
 {
-    return (struct pool_need){
-        {blocks_back(q, s), pages_per_slot(q) > 0 ? 1 : 0, 0}};
+    return (struct pool_need){{blocks_back(q, s), pages_per_slot(q) > 0 ? 1 : 0,
+                               0, windows_back(q, s)}};
 }
 
 /* Returns the pages that the head of the line lacks, if it has a whole need. */
@@ -242,6 +274,15 @@ static uint64_t head_lacks(const struct sequences *q)
 
 /* ---- the victim ---- */
 
+/* Returns the window pages that the next row of s sees. */
+static uint32_t window_pages(const struct sequences *q,
+                             const struct sequence *s)
+{
+    const struct window_rules *r = &q->table.windows;
+
+    return windows_seen(r, s->n_planned) * r->pages;
+}
+
 /* Returns the host pages that s takes, and in *k the blocks before them that
  * need none: whole units that the index has and another table names. */
 static uint32_t swap_pages(const struct sequences *q, const struct sequence *s,
@@ -259,7 +300,7 @@ static uint32_t swap_pages(const struct sequences *q, const struct sequence *s,
         }
     }
     *k -= *k % unit;
-    return n - *k + pages_per_slot(q);
+    return n - *k + pages_per_slot(q) + window_pages(q, s);
 }
 
 static double swap_us(const struct sequences *q, uint32_t pages)
@@ -278,6 +319,7 @@ static bool can_swap(const struct sequences *q, const struct sequence *s,
                      uint32_t pages)
 {
     return s->n_planned > 0 && s->n_computed == s->n_planned && pages > 0 &&
+           windows_reach(&q->table, s, s->n_planned) &&
            pages <= host_free(&q->host) && q->pool.n_moves == 0 &&
            pages + pages_per_slot(q) <= SWAP_PAGES_MAX;
 }
@@ -339,26 +381,40 @@ static struct sequence *choose(const struct sequences *q, bool for_head)
 
 /* ---- suspension ---- */
 
+/* Returns the i-th of the pages that swap_pages() counted: of the slot, of the
+ * blocks from the k-th on, of the window blocks. */
+static uint32_t swapped_page(const struct sequences *q,
+                             const struct sequence *s, uint32_t k, uint32_t i,
+                             uint32_t n)
+{
+    const struct window_rules *r = &q->table.windows;
+    uint32_t n_slot = pages_per_slot(q), windows = n - window_pages(q, s);
+    uint32_t first = windows_first(r, s->n_planned) - s->window_first;
+
+    if (i < n_slot) {
+        return s->slot + i;
+    }
+    return pool_page(
+        &q->pool,
+        i < windows
+            ? paged_get(&q->table.slab, &s->blocks, k + i - n_slot)
+            : windows_nth(&q->table, s, first * r->pages + i - windows));
+}
+
 /* Copies the n pages of the pool that swap_pages() counted to a chain.  Returns
  * false, with nothing changed, if the next plan has no room for the copies. */
 static bool copy_out(struct sequences *q, struct sequence *s, uint32_t k,
                      uint32_t n)
 {
     struct batcher *b = &q->batcher;
-    uint32_t n_slot = pages_per_slot(q), was = b->n_outs, host, first;
+    uint32_t was = b->n_outs, host, first;
 
     if (!host_take(&q->host, n, &first)) {
         return false;
     }
     host = first;
     for (uint32_t i = 0; i < n; i++, host = host_next(&q->host, host)) {
-        uint32_t page =
-            i < n_slot
-                ? s->slot + i
-                : pool_page(&q->pool, paged_get(&q->table.slab, &s->blocks,
-                                                k + i - n_slot));
-
-        if (!batcher_out(b, page, host, was)) {
+        if (!batcher_out(b, swapped_page(q, s, k, i, n), host, was)) {
             b->n_outs = was;
             host_give(&q->host, first);
             return false;
@@ -366,6 +422,7 @@ static bool copy_out(struct sequences *q, struct sequence *s, uint32_t k,
     }
     s->host = first;
     s->n_host = n;
+    s->n_host_windows = window_pages(q, s);
     s->n_dropped = k;
     s->swap_step = b->step + 1;
     q->base->metrics.pages_out += n;
@@ -471,14 +528,18 @@ static bool make_room(struct sequences *q)
 
 /* ---- coming back ---- */
 
-/* Returns the blocks that are left free for sequences that grow. */
+/* Returns the pages that are left free for sequences that grow. */
 static uint32_t margin(const struct sequences *q)
 {
     uint32_t n = 0;
 
     for (const struct sequence *s = q->batcher.decode.head; s != NULL;
          s = sequence_next(s, LIST_PLAN)) {
+        uint32_t all = windows_for(q, s->n_prompt + s->max_tokens);
+
         n += s->grows && s->need.n[POOL_BLOCKS] < greatest(q, s);
+        n += s->grows && s->need.n[POOL_WINDOWS] < all ? q->table.windows.pages
+                                                       : 0;
     }
     return n;
 }

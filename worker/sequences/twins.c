@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/plant.h"
+#include "worker/cache/windows.h"
 
 #define COMPARE_STEP 256 /* ids compared at once */
 
@@ -101,6 +102,7 @@ static void share_prompt(struct batcher *b, const struct sequence *leader,
         pool_share(b->table->pool, block, true);
         paged_write(&b->table->slab, &f->blocks, f->n_blocks, &block, 1);
     }
+    windows_share(b->table, leader, f, f->n_prompt, false);
     /* It counts as computed as far as its leader: the result of this plan moves
      * both. */
     f->n_planned = f->reused = f->n_prompt;
@@ -113,7 +115,8 @@ static void add_twin(struct batcher *b, struct batch *t,
     f->leader = NULL;
     leader->n_twins--;
     share_prompt(b, leader, f);
-    if (!batch_take_memory(&b->limits, b->table, t, f, f->n_prompt)) {
+    if (!batch_take_memory(&b->limits, b->table, t, f, f->n_prompt,
+                           f->n_prompt)) {
         sequence_unlink(f, LIST_PLAN);
         b->stuck = f;
         return;

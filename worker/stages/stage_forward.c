@@ -363,7 +363,8 @@ static enum status take_memory(struct stage *g, struct microbatch *b,
                          "than %u",
                          PLAN_COPIES_MAX, PLAN_BLOCKS_MAX);
     }
-    return batch_take_memory(&l, &g->sequences->table, &b->batch, s, end)
+    return batch_take_memory(&l, &g->sequences->table, &b->batch, s,
+                             m->position[at->row], end)
                ? ST_OK
                : error_set(e, ST_INTERNAL,
                            "the memory granted to the sequence was not there");

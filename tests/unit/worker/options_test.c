@@ -52,6 +52,12 @@ CHANGE(depth, o->engine_depth = ENGINE_DEPTH_MAX + 1)
 CHANGE(no_slots, o->pages_per_slot = 0)
 CHANGE(no_blocks, o->pages_per_block = 0)
 CHANGE(no_layers, o->pages_per_block = o->pages_per_slot = 0)
+CHANGE(windows_alone, (o->pages_per_block = o->pages_per_slot = 0,
+                       o->window = o->window_pages = 1))
+CHANGE(windows_most, (o->window = 9, o->window_pages = MODEL_LAYERS_MAX))
+CHANGE(windows, (o->window = 9, o->window_pages = MODEL_LAYERS_MAX + 1))
+CHANGE(window_elsewhere, o->window = 9)
+CHANGE(no_window, o->window_pages = 1)
 CHANGE(no_pool, o->n_pages = 0)
 CHANGE(no_cap, o->slot_cap = 0)
 CHANGE(slot_most, o->pages_per_slot = o->n_pages)
@@ -63,9 +69,10 @@ CHANGE(block_odd, o->block_tokens = 24)
 static void takes_each_at_its_limit(void **state)
 {
     static void (*const good[])(struct worker_options * o) = {
-        change_nothing,     change_eos_most,   change_rows_most,
-        change_tokens_most, change_depth_most, change_no_slots,
-        change_no_blocks,   change_slot_most,  change_block_most};
+        change_nothing,       change_eos_most,     change_rows_most,
+        change_tokens_most,   change_depth_most,   change_no_slots,
+        change_no_blocks,     change_slot_most,    change_block_most,
+        change_windows_alone, change_windows_most, change_window_elsewhere};
 
     (void)state;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
@@ -84,7 +91,8 @@ static void refuses_each_past_it(void **state)
         change_tokens_none,  change_tokens,    change_chunk,
         change_depth_none,   change_depth,     change_no_pool,
         change_no_layers,    change_no_cap,    change_slot,
-        change_block,        change_block_odd};
+        change_block,        change_block_odd, change_windows,
+        change_no_window};
 
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

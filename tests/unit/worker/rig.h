@@ -38,7 +38,7 @@ struct rig_end {
     uint32_t retry_after_ms;
     struct {
         int state;
-        uint32_t n_generated, blocks, slots, checkpoints;
+        uint32_t n_generated, blocks, slots, checkpoints, windows;
         uint64_t micros, snapshot;
         bool has_position;
         uint32_t position;
@@ -197,7 +197,7 @@ struct rig_submit {
 struct rig_stages {
     Sluice__V1__StageGrants m;
     uint64_t grant[16];
-    uint32_t blocks[16], slots[16], checkpoints[16];
+    uint32_t blocks[16], slots[16], checkpoints[16], windows[16];
 };
 
 /* Fills in a message, whose arrays are in buf. */

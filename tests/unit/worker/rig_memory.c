@@ -11,6 +11,7 @@
 struct rig_page {
     uint64_t before;  /* hash of the ids before the block */
     uint32_t n;       /* positions that are there, from the first on */
+    uint32_t table;   /* of window blocks, from 1; 0: none */
     uint64_t state;   /* of a slot */
     uint32_t state_n; /* positions that it has seen */
     uint32_t ids[64]; /* with KIND */
@@ -71,7 +72,7 @@ static void set_state(struct rig_memory *m, uint32_t slot, uint64_t state,
     for (uint32_t i = 0; i < m->o->pages_per_slot; i++) {
         struct rig_page *x = page_at(m, slot + i);
 
-        x->n = 0; /* no block any more */
+        x->n = x->table = 0; /* no block any more */
         x->state = state + i;
         x->state_n = n;
     }
@@ -124,7 +125,7 @@ static void ruin_pages(struct rig_memory *m, uint32_t first, uint32_t n)
         struct rig_page *x = page_at(m, first + i);
 
         memset(x, 0xff, sizeof *x);
-        x->n = 0;
+        x->n = x->table = 0;
     }
 }
 
@@ -187,21 +188,73 @@ static uint64_t read_blocks(const struct rig_memory *m, const struct plan *p,
     return h;
 }
 
+/* Returns the page of a position in a table of window blocks. */
+static struct rig_page *window_at(const struct rig_memory *m,
+                                  const struct plan *p,
+                                  const struct plan_row *row, uint32_t table,
+                                  uint32_t at)
+{
+    uint32_t block = at / m->o->block_tokens;
+
+    assert_in_range(block, row->window_first,
+                    row->window_first + row->n_window - 1);
+    return page_at(m, p->blocks[row->window + table * row->n_window + block -
+                                row->window_first]);
+}
+
+/* Reads the window of the row's first position.  Returns the hash of all ids
+ * before it. */
+static uint64_t read_window(const struct rig_memory *m, const struct plan *p,
+                            const struct plan_row *row, uint32_t table)
+{
+    uint32_t bt = m->o->block_tokens, end = row->position, at;
+    uint64_t h = 0;
+
+    at = end < m->o->window ? 0 : end - m->o->window + 1;
+    for (at -= at % bt; at < end; at++) {
+        const struct rig_page *x = window_at(m, p, row, table, at);
+        bool first = at % bt == 0;
+
+        assert_int_equal(x->table, table + 1);
+        assert_true(at % bt < x->n);
+        h = first && h == 0 ? x->before : h;
+        assert_true(!first || x->before == h);
+        h = rig_memory_mix(m, h, x->ids[at % bt] & ~KIND,
+                           x->ids[at % bt] & KIND ? ROW_GENERATED : ROW_PROMPT);
+    }
+    return h;
+}
+
+/* Returns h, which is that of all ids before the row, if it is known. */
+static uint64_t read_windows(const struct rig_memory *m, const struct plan *p,
+                             const struct plan_row *row, bool known, uint64_t h)
+{
+    for (uint32_t i = 0; m->o->window > 1 && i < m->o->window_pages; i++) {
+        uint64_t seen = read_window(m, p, row, i);
+
+        assert_true(!known || seen == h);
+        h = seen;
+        known = true;
+    }
+    return h;
+}
+
 uint64_t rig_memory_read(const struct rig_memory *m, const struct plan *p,
                          const struct plan_row *row)
 {
     bool has_blocks = m->o->pages_per_block > 0;
+    bool has_slots = m->o->pages_per_slot > 0;
     uint64_t h = has_blocks ? read_blocks(m, p, row, row->position) : 0;
 
-    if (m->o->pages_per_slot == 0) {
-        assert_int_equal(row->slot, SLOT_NONE);
-        return h;
-    }
-    if (!has_blocks) {
+    if (has_slots && !has_blocks) {
         h = page_at(m, row->slot)->state;
     }
-    check_state(m, row->slot, h, row->position);
-    return h;
+    if (has_slots) {
+        check_state(m, row->slot, h, row->position);
+    } else {
+        assert_int_equal(row->slot, SLOT_NONE);
+    }
+    return read_windows(m, p, row, has_blocks || has_slots, h);
 }
 
 static void write_block(struct rig_memory *m, struct rig_page *x, uint32_t at,
@@ -245,8 +298,18 @@ uint64_t rig_memory_write(struct rig_memory *m, const struct plan *p,
 
     if (m->o->pages_per_block > 0) {
         assert_in_range(at / bt, 0, row->n_blocks - 1);
-        write_block(m, page_at(m, p->blocks[row->block + at / bt]), at,
-                    differs ? id | KIND : id, h);
+        struct rig_page *x = page_at(m, p->blocks[row->block + at / bt]);
+
+        x->n = x->table == 0 ? x->n : 0;
+        x->table = 0;
+        write_block(m, x, at, differs ? id | KIND : id, h);
+    }
+    for (uint32_t k = 0; k < m->o->window_pages; k++) {
+        struct rig_page *x = window_at(m, p, row, k, at);
+
+        x->n = x->table == k + 1 ? x->n : 0;
+        write_block(m, x, at, differs ? id | KIND : id, h);
+        x->table = k + 1;
     }
     if (m->o->pages_per_slot > 0) {
         check_state(m, row->slot, h, at);
@@ -270,6 +333,23 @@ void rig_memory_ruin(struct rig_memory *m, const struct plan *p,
     }
 }
 
+static void garble_windows(struct rig_memory *m, const struct plan *p,
+                           const struct plan_row *row)
+{
+    uint32_t bt = m->o->block_tokens;
+
+    for (uint32_t k = 0; k < m->o->window_pages; k++) {
+        for (uint32_t i = 0; m->o->pages_per_slot > 0 && i < row->n_tokens;
+             i++) {
+            uint32_t at = row->position + i;
+            struct rig_page *x = window_at(m, p, row, k, at);
+
+            x->ids[at % bt] = UINT32_MAX;
+            x->before += at % bt == 0;
+        }
+    }
+}
+
 void rig_memory_garble(struct rig_memory *m, const struct plan *p,
                        const struct plan_row *row)
 {
@@ -285,4 +365,5 @@ void rig_memory_garble(struct rig_memory *m, const struct plan *p,
         page_at(m, page)->ids[at % bt] = UINT32_MAX;
         page_at(m, page)->before += at % bt == 0;
     }
+    garble_windows(m, p, row);
 }

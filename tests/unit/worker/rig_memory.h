@@ -2,9 +2,11 @@
  *
  * A page has the ids of a block's positions, each with its kind, and the hash
  * of all ids before the block: a table with a wrong block is found when the row
- * is read.  The pages of a slot each have the hash of the ids that the state
- * has seen, and how many: a slot that was not zeroed, was copied in part or
- * belongs to another sequence is found likewise.  A poisoned page has neither.
+ * is read.  The page of a window block has the same for its table: a row must
+ * find all that its window has, in each table.  The pages of a slot each have
+ * the hash of the ids that the state has seen, and how many: a slot that was
+ * not zeroed, was copied in part or belongs to another sequence is found
+ * likewise.  A poisoned page has neither.
  */
 #ifndef TESTS_UNIT_WORKER_RIG_MEMORY_H
 #define TESTS_UNIT_WORKER_RIG_MEMORY_H

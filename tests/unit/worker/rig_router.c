@@ -15,6 +15,7 @@ static void hear_ledger(struct rig *r, const Sluice__V1__Ledger *l)
     assert_int_equal(l->session, r->session);
     assert_true(l->snapshot > r->ledger.snapshot);
     assert_int_equal(p->total, p->free + p->held + p->cached + p->granted);
+    assert_true((l->windows != NULL) == (r->o.window_pages > 0));
     r->used_blocks_at[l->snapshot % RIG_SNAPSHOTS] = b->held + b->granted;
     r->ledger = *l;
     r->blocks = *b;
@@ -262,6 +263,7 @@ static void on_end(void *node, struct peer *p, uint64_t tag,
         end->receipt.blocks = c->blocks;
         end->receipt.slots = c->slots;
         end->receipt.checkpoints = c->checkpoints;
+        end->receipt.windows = c->windows;
         end->receipt.has_position = c->has_position;
         end->receipt.position = c->position;
         end->receipt.micros = c->micros;

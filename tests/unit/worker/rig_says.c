@@ -49,6 +49,20 @@ static void fill_reuse(const struct rig_submit *s, struct rig_message *out)
     }
 }
 
+/* Sets the need of window pages as a router does. */
+static void set_windows(const struct rig *r, uint32_t n, Sluice__V1__Need *need)
+{
+    const struct worker_options *o = &r->o;
+    uint32_t chunk =
+        o->chunk_tokens < o->step_tokens ? o->chunk_tokens : o->step_tokens;
+    uint32_t all = (n + o->block_tokens - 1) / o->block_tokens;
+    uint32_t most =
+        (o->window + chunk + o->block_tokens - 1) / o->block_tokens + 1;
+
+    need->has_windows = o->window_pages > 0;
+    need->windows = o->window_pages * (all < most ? all : most);
+}
+
 void rig_message(struct rig *r, const struct rig_submit *s,
                  struct rig_message *out)
 {
@@ -66,11 +80,13 @@ void rig_message(struct rig *r, const struct rig_submit *s,
     if (r->o.pages_per_block > 0) {
         out->need.blocks = (s->n_prompt + s->max_tokens + bt - 1) / bt;
     }
+    set_windows(r, s->n_prompt + s->max_tokens, &out->need);
     if (s->grows > 0) {
         uint32_t n = s->n_prompt + s->n_generated + s->grows;
 
         m->has_grows = m->grows = true;
         out->need.blocks = r->o.pages_per_block > 0 ? (n + bt - 1) / bt : 0;
+        set_windows(r, n, &out->need);
     }
     out->need.slots = r->o.pages_per_slot > 0 ? 1 : 0;
     out->sampling.has_seed = true;
@@ -234,7 +250,7 @@ void rig_adopt_message(struct rig *r, const struct rig_submit *s,
     out->m.ids_hash = ids_hash(IDS_HASH_START, out->ids, s->n_prompt);
     out->m.ids_hash = ids_hash(out->m.ids_hash, tokens, s->have);
     out->m.n_tokens = 0;
-    out->need.blocks = out->need.slots = 0;
+    out->need.blocks = out->need.slots = out->need.windows = 0;
 }
 
 uint64_t rig_adopt(struct rig *r, const struct rig_submit *s)

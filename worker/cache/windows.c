@@ -1,0 +1,272 @@
+#include "worker/cache/windows.h"
+
+#include <assert.h>
+
+#include "common/base/plant.h"
+
+static uint32_t ceil_div(uint32_t a, uint32_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A stage runs the rows that the leader chose. */
+struct window_rules windows_rules(const struct worker_options *o)
+{
+    bool chooses = worker_options_role(o) != ROLE_STAGE;
+
+    return (struct window_rules){
+        .window = o->window,
+        .pages = o->window_pages,
+        .block_tokens = o->block_tokens,
+        .chunk_tokens =
+            chooses ? least(o->chunk_tokens, o->step_tokens) : o->step_tokens};
+}
+
+uint32_t windows_blocks(const struct window_rules *r, uint32_t n_tokens)
+{
+    uint64_t span = (uint64_t)r->window + r->chunk_tokens, most;
+    uint32_t all;
+
+    if (r->window == 0) {
+        return 0;
+    }
+    most = span / r->block_tokens + (span % r->block_tokens != 0) + 1;
+    all = ceil_div(n_tokens, r->block_tokens);
+    return all < most ? all : (uint32_t)most;
+}
+
+uint32_t windows_first(const struct window_rules *r, uint32_t position)
+{
+    uint32_t early = PLANT(WINDOW_FREED_EARLY) && position > r->window;
+
+    if (r->window == 0 || position < r->window) {
+        return 0;
+    }
+    return (position - r->window + 1 + early) / r->block_tokens;
+}
+
+bool windows_make(struct sequence_table *t, struct sequence *s,
+                  uint32_t n_blocks)
+{
+    uint64_t n = (uint64_t)n_blocks * t->windows.pages;
+
+    if (n > UINT32_MAX || !paged_make(&t->slab, &s->windows, (uint32_t)n)) {
+        return false;
+    }
+    s->window_room = n_blocks;
+    return true;
+}
+
+/* ---- the ring ---- */
+
+static uint32_t entry_of(const struct sequence_table *t,
+                         const struct sequence *s, uint32_t block,
+                         uint32_t table)
+{
+    return block % s->window_room * t->windows.pages + table;
+}
+
+uint32_t windows_page(const struct sequence_table *t, const struct sequence *s,
+                      uint32_t block, uint32_t table)
+{
+    assert(block - s->window_first < s->n_windows);
+    return paged_get(&t->slab, &s->windows, entry_of(t, s, block, table));
+}
+
+uint32_t windows_nth(const struct sequence_table *t, const struct sequence *s,
+                     uint32_t i)
+{
+    uint32_t tables = t->windows.pages;
+
+    return windows_page(t, s, s->window_first + i / tables, i % tables);
+}
+
+static void put(struct sequence_table *t, struct sequence *s, uint32_t block,
+                uint32_t table, uint32_t number)
+{
+    paged_write(&t->slab, &s->windows, entry_of(t, s, block, table), &number,
+                1);
+}
+
+/* ---- what is behind the window ---- */
+
+/* Gives back the first block. */
+static bool give_back(struct sequence_table *t, struct sequence *s)
+{
+    for (uint32_t i = 0; i < t->windows.pages; i++) {
+        uint32_t number = windows_page(t, s, s->window_first, i);
+
+        bool kept = PLANT(WINDOW_KEPT) && s->window_first % 3 == 1;
+
+        if (!kept && !pool_return(t->pool, number)) {
+            return false;
+        }
+    }
+    s->window_first++;
+    s->n_windows--;
+    return true;
+}
+
+bool windows_reach(const struct sequence_table *t, const struct sequence *s,
+                   uint32_t position)
+{
+    const struct window_rules *r = &t->windows;
+    uint32_t first = windows_first(r, position);
+    uint32_t full = r->window > 0 ? position / r->block_tokens : 0;
+
+    /* The block that the position begins or goes on in comes with the row. */
+    return first >= full ||
+           (s->window_first <= first && s->window_first + s->n_windows >= full);
+}
+
+static bool take_block(struct sequence_table *t, struct sequence *s)
+{
+    uint32_t block = s->window_first + s->n_windows, number;
+
+    if (s->n_windows == s->window_room ||
+        (s->n_windows + 1) * t->windows.pages > s->need.n[POOL_WINDOWS]) {
+        return false;
+    }
+    s->n_windows++;
+    for (uint32_t i = 0; i < t->windows.pages; i++) {
+        if (!pool_take(t->pool, POOL_WINDOWS, 1, &number)) {
+            return false;
+        }
+        put(t, s, block, i, number);
+    }
+    return true;
+}
+
+uint32_t windows_seen(const struct window_rules *r, uint32_t position)
+{
+    return r->window == 0 ? 0
+                          : ceil_div(position, r->block_tokens) -
+                                windows_first(r, position);
+}
+
+bool windows_restore(struct sequence_table *t, struct sequence *s)
+{
+    uint32_t n = windows_seen(&t->windows, s->n_planned);
+
+    assert(s->n_windows == 0);
+    s->window_first = windows_first(&t->windows, s->n_planned);
+    while (s->n_windows < n) {
+        if (!take_block(t, s)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A row that begins anew, before what s holds, gives all of it back. */
+static bool leave_behind(struct sequence_table *t, struct sequence *s,
+                         uint32_t first)
+{
+    bool anew = s->window_first > first;
+
+    while (s->n_windows > 0 && (anew || s->window_first < first)) {
+        if (!give_back(t, s)) {
+            return false;
+        }
+    }
+    if (s->n_windows == 0) {
+        s->window_first = first;
+    }
+    return true;
+}
+
+bool windows_move(struct sequence_table *t, struct sequence *s,
+                  uint32_t position, uint32_t end)
+{
+    const struct window_rules *r = &t->windows;
+
+    if (r->window == 0) {
+        return true;
+    }
+    if (!leave_behind(t, s, windows_first(r, position)) ||
+        !windows_reach(t, s, position)) {
+        return false;
+    }
+    while (s->window_first + s->n_windows < ceil_div(end, r->block_tokens)) {
+        if (!take_block(t, s)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- shared and cut ---- */
+
+void windows_share(struct sequence_table *t, const struct sequence *from,
+                   struct sequence *s, uint32_t position, bool whole)
+{
+    const struct window_rules *r = &t->windows;
+    uint32_t end;
+
+    if (r->window == 0) {
+        return;
+    }
+    end = whole ? ceil_div(position, r->block_tokens)
+                : position / r->block_tokens;
+    s->window_first = windows_first(r, position);
+    assert(s->n_windows == 0 && s->window_room >= end - s->window_first);
+    for (uint32_t b = s->window_first; b < end; b++) {
+        s->n_windows++;
+        for (uint32_t i = 0; i < r->pages; i++) {
+            uint32_t number = windows_page(t, from, b, i);
+
+            pool_share_window(t->pool, number);
+            put(t, s, b, i, number);
+        }
+    }
+}
+
+bool windows_shared(const struct sequence_table *t, const struct sequence *s,
+                    uint32_t block)
+{
+    for (uint32_t i = 0; i < t->windows.pages; i++) {
+        const struct pool_block *b =
+            &t->pool->blocks[windows_page(t, s, block, i)];
+
+        if (b->refs > 1 || b->indexed) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void release_block(struct sequence_table *t, const struct sequence *s,
+                          uint32_t block)
+{
+    for (uint32_t i = 0; i < t->windows.pages; i++) {
+        pool_release(t->pool, POOL_WINDOWS, windows_page(t, s, block, i));
+    }
+}
+
+uint32_t windows_cut(struct sequence_table *t, struct sequence *s,
+                     uint32_t position)
+{
+    uint32_t bt = t->windows.block_tokens, n = 0;
+
+    while (s->n_windows > 0 &&
+           (s->window_first + s->n_windows - 1) * bt >= position) {
+        release_block(t, s, s->window_first + s->n_windows - 1);
+        s->n_windows--;
+        n += t->windows.pages;
+    }
+    s->need.n[POOL_WINDOWS] -= n;
+    return n;
+}
+
+void windows_release(struct sequence_table *t, struct sequence *s)
+{
+    for (uint32_t i = 0; i < s->n_windows; i++) {
+        release_block(t, s, s->window_first + i);
+    }
+    s->n_windows = s->window_first = 0;
+}
