@@ -409,6 +409,26 @@ static void fused_experts_are_the_same(void **state)
     }
 }
 
+/* As Qwen3.5 MoE is published. */
+static void fused_experts_load_under_nested_names(void **state)
+{
+    struct rewrite f;
+    const char *dir;
+    struct shard *a, *b;
+
+    (void)state;
+    rewrite_open(&f, models[0]);
+    rewrite_fuse(&f);
+    dir = rewrite_write(&f, "to-nest");
+    same_as(models[0], fixture_nest(dir, "nested"));
+    a = fixture_shard_all(dir);
+    b = fixture_shard_all(fixture_path("nested"));
+    assert_memory_equal(shard_fingerprint(a), shard_fingerprint(b), 16);
+    shard_free(&a);
+    shard_free(&b);
+    rewrite_close(&f);
+}
+
 static void experts_of_a_switch_are_the_same(void **state)
 {
     struct rewrite f;
@@ -636,6 +656,7 @@ int main(void)
         cmocka_unit_test(hold_the_stored_values),
         cmocka_unit_test(load_in_ranges),
         cmocka_unit_test(fused_experts_are_the_same),
+        cmocka_unit_test(fused_experts_load_under_nested_names),
         cmocka_unit_test(experts_of_a_switch_are_the_same),
         cmocka_unit_test(random_models_load),
         cmocka_unit_test(fused_fp8_experts_are_the_same),
