@@ -165,6 +165,21 @@ static void quantises_fp8(void **state)
     }
 }
 
+/* Blocks begin anew with each expert of a fused tensor. */
+static void quantises_fused_fp8(void **state)
+{
+    const struct writer_options o = {
+        .format = WRITER_FP8, .experts = WRITER_FUSED, .dtype = DTYPE_BF16};
+    json_t *j =
+        json_load_file(MODELS "tiny-qwen3-moe-fp8/config.json", 0, NULL);
+    const char *dir = fixture_model("fused-fp8", j, &o);
+    struct quantise_report r;
+
+    (void)state;
+    expect_model(dir, quantised(dir, "fused-fp8-8", 8, &r), 8);
+    json_decref(j);
+}
+
 /* Experts apart, fused and in a switch become the same tensors. */
 static void any_form_of_experts_gives_the_same(void **state)
 {
@@ -280,6 +295,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantises_every_family),
         cmocka_unit_test(quantises_fp8),
+        cmocka_unit_test(quantises_fused_fp8),
         cmocka_unit_test(any_form_of_experts_gives_the_same),
         cmocka_unit_test(gathers_experts_of_several_files),
         cmocka_unit_test(refuses_what_it_cannot_improve),
