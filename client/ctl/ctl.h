@@ -354,7 +354,7 @@ json_t *ctl_json_receipt(const struct client_receipt *r);
 struct ctl_worker {
     bool found;
     uint32_t n_sequences;
-    Sluice__V1__ClassLedger blocks, slots;
+    Sluice__V1__ClassLedger blocks, slots, windows;
 };
 
 /* Looks for a worker through all pages of ListWorkers, and sets out->found.

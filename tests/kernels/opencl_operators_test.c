@@ -234,16 +234,6 @@ struct features {
     .context = 256, .norm_eps = 1e-6f, .n_layers = 2
 
 static const struct features features[] = {
-    {"experts",
-     DTYPE_BF16,
-     {.shape = {HEADS, .hidden = 64, .intermediate = 96, .dtype = DTYPE_BF16,
-                .rope = {.theta = 1e4, .dim = 32}, .n_k_heads = 2,
-                .n_v_heads = 4, .k_dim = 32, .v_dim = 32, .conv = 4,
-                .attn_gated = true, .n_experts = 10, .top_k = 3,
-                .expert_dim = 24, .shared_dim = 32, .top_k_normed = true},
-      .mixers = {MIXER_DELTANET, MIXER_ATTENTION},
-      .ffns = {FFN_EXPERTS, FFN_DENSE},
-      .shared_gate = true}},
     {"sinks",
      DTYPE_F32,
      {.shape = {HEADS, .hidden = 41,
@@ -455,6 +445,8 @@ static bool is_nvidia(void)
 static void test_operators(void **state)
 {
     const struct random_shape common = opencl_shape();
+    const struct features experts = {"experts", DTYPE_BF16,
+                                     opencl_expert_shape()};
     const bool nvidia = is_nvidia();
     uint32_t n = 0;
 
@@ -473,6 +465,10 @@ static void test_operators(void **state)
                            portable);
                 n++;
             }
+        }
+        if (is_wanted("experts")) {
+            try_features(&experts, portable);
+            n++;
         }
         for (size_t i = 0; i < FEATURES; i++) {
             if (is_wanted(features[i].name)) {

@@ -40,4 +40,19 @@ static inline struct random_shape opencl_shape(void)
     };
 }
 
+/* The same with experts in the first layer, and a shared one. */
+static inline struct random_shape opencl_expert_shape(void)
+{
+    struct random_shape r = opencl_shape();
+
+    r.shape.n_experts = 10;
+    r.shape.top_k = 3;
+    r.shape.expert_dim = 24;
+    r.shape.shared_dim = 32;
+    r.shape.top_k_normed = true;
+    r.ffns[0] = FFN_EXPERTS;
+    r.shared_gate = true;
+    return r;
+}
+
 #endif
