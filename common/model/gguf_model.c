@@ -296,6 +296,21 @@ const struct gguf_tensor *gguf_model_tensor(const struct gguf_model *m,
     return t;
 }
 
+bool gguf_model_has_tokenizer(const char *path)
+{
+    struct gguf_model m;
+    struct error ignored;
+    bool found, has;
+
+    if (directory_has(path, "tokenizer.json")) {
+        return true;
+    }
+    has = gguf_model_open(&m, path, &found, &ignored) == ST_OK && found &&
+          gguf_find(&m.parts[0], "tokenizer.ggml.tokens") != NULL;
+    gguf_model_fini(&m);
+    return has;
+}
+
 /* ---- end tokens ---- */
 
 static uint32_t add_end(uint32_t *ids, uint32_t n, int64_t id)

@@ -57,6 +57,10 @@ void gguf_model_fini(struct gguf_model *m);
 const struct gguf_tensor *gguf_model_tensor(const struct gguf_model *m,
                                             const char *name, uint32_t *part);
 
+/* Returns whether the model that path names has a tokenizer: tokenizer.json in
+ * a directory, or tokens in its GGUF files. */
+bool gguf_model_has_tokenizer(const char *path);
+
 /* Reads the ids that end a sequence: those of tokenizer.ggml.eos_token_id,
  * eot_token_id and eom_token_id, and control tokens that are known to end a
  * turn by their spelling.  Returns their number, at most MODEL_EOS_MAX. */

@@ -14,6 +14,7 @@
 #include "tests/unit/worker/model/fixture.h"
 #include "tests/unit/worker/model/gguf_convert.h"
 #include "tests/unit/worker/model/rewrite.h"
+#include "worker/model/shard.h"
 
 #define MODELS "tests/vectors/models/"
 
