@@ -93,7 +93,7 @@
  * A quantised matrix (weights.h) is its data, followed at a multiple of
  * OPENCL_SCALES_ALIGN bytes by its scales; item is 1.  Affine: a scale and a
  * bias side by side for each group of each row, of dtype.  In other formats
- * dtype is bf16, and says nothing. */
+ * dtype is bf16, without a meaning. */
 #define OPENCL_SCALES_ALIGN 16
 
 struct opencl_tensor {
