@@ -47,8 +47,8 @@ struct router_worker_view {
     uint64_t session, snapshot, grant, last_grant;
     /* By the newest ledger: pages free and cached, and units of a class that
      * are not held or granted. */
-    uint32_t free_blocks, free_slots, free_pages;
-    uint32_t granted_blocks, granted_slots, granted_pages;
+    uint32_t free_blocks, free_slots, free_windows, free_pages;
+    uint32_t granted_blocks, granted_slots, granted_windows, granted_pages;
     uint64_t greatest_pages; /* that its sequences need at most, and */
     uint64_t greatest_max;   /* the bound of overcommit.h; 0: none */
     uint32_t n_suspended;    /* by its newest ledger */

@@ -144,6 +144,11 @@ void args_choose_steps(struct worker_args *a, bool gpu)
     }
 }
 
+uint32_t args_chunk(const struct worker_args *a)
+{
+    return a->chunk_tokens < a->step_tokens ? a->chunk_tokens : a->step_tokens;
+}
+
 struct costs_step args_step(const struct worker_args *a, uint32_t context)
 {
     return (struct costs_step){.tokens = a->step_tokens,

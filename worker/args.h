@@ -136,6 +136,9 @@ void args_choose_steps(struct worker_args *a, bool gpu);
  * context.  Its threads are those of the options, or all CPUs. */
 struct costs_step args_step(const struct worker_args *a, uint32_t context);
 
+/* Returns the most tokens of a sequence in a step. */
+uint32_t args_chunk(const struct worker_args *a);
+
 /* Returns the options of the KV cache. */
 struct kv_request args_kv(const struct worker_args *a);
 

@@ -382,6 +382,9 @@ static enum status pool_make(struct program *p, struct error *e)
         (struct pool_split_need){.page_bytes = k.page_bytes,
                                  .pages_per_slot = k.pages_per_slot,
                                  .pages_per_block = k.pages_per_block,
+                                 .window_pages = k.window_pages,
+                                 .window_tokens = program_window(p),
+                                 .chunk_tokens = args_chunk(a),
                                  .block_tokens = a->block_tokens,
                                  .context = p->config.shape.context,
                                  .max_rows = a->max_rows,
@@ -404,65 +407,6 @@ static enum status pool_make(struct program *p, struct error *e)
         st = engine_thread_new(&p->engine, p->forward, a->engine_depth, e);
     }
     return st;
-}
-
-/* For tests of the pool: a read of a freed page then gives NaN. */
-static bool is_poison_on(void)
-{
-    const char *text = getenv("SLUICE_POISON");
-
-    return text != NULL && strcmp(text, "1") == 0;
-}
-
-static struct worker_options core_options(const struct program *p)
-{
-    const struct worker_args *a = &p->args;
-    const struct model_shape *s = &p->config.shape;
-    struct worker_options o = {
-        .name = p->name,
-        .lineage = p->lineage,
-        .model = p->config.name,
-        .kv_format = p->kv_name,
-        .device = a->device,
-        .has_tokenizer = p->tokenizer != NULL,
-        .layer_begin = p->begin,
-        .layer_end = p->end,
-        .n_layers = s->n_layers,
-        .block_tokens = a->block_tokens,
-        .block_bytes = p->sizes.block_bytes,
-        .slot_bytes = p->sizes.slot_bytes,
-        .checkpoint_bytes = p->sizes.checkpoint_bytes,
-        .n_pages = p->budget.pool.n_pages,
-        .pages_per_block = p->pages.pages_per_block,
-        .pages_per_slot = p->pages.pages_per_slot,
-        .slot_cap = p->budget.pool.slot_cap,
-        .host_pages = p->host_pages,
-        .one_arithmetic = p->pages.one_arithmetic,
-        .reuse = !a->no_reuse,
-        .checkpoint_share = (float)a->cache_checkpoints,
-        .tenant_share = (float)a->cache_tenant,
-        .poison = is_poison_on(),
-        .weight_bytes = p->need.weight_bytes,
-        .scratch_bytes = p->need.scratch_bytes,
-        .pool_bytes = p->budget.pool.bytes,
-        .context = s->context,
-        .vocab = s->vocab,
-        .n_eos = p->config.n_eos,
-        .max_rows = a->max_rows,
-        .step_tokens = a->step_tokens,
-        .chunk_tokens = a->chunk_tokens,
-        .engine_depth = a->engine_depth,
-        .stage_endpoint = p->stage_endpoint,
-        .keyed = p->keys != NULL,
-        .hidden = s->hidden,
-    };
-
-    memcpy(o.fingerprint, shard_fingerprint(p->shard), sizeof o.fingerprint);
-    if (p->tokenizer != NULL) {
-        memcpy(o.tokenizer, tokenizer_hash(p->tokenizer), sizeof o.tokenizer);
-    }
-    memcpy(o.eos, p->config.eos, p->config.n_eos * sizeof o.eos[0]);
-    return o;
 }
 
 static void on_result(void *arg, int fd)
@@ -590,7 +534,7 @@ static bool is_up(const void *arg)
 
 static enum status core_make(struct program *p, struct error *e)
 {
-    struct worker_options o = core_options(p);
+    struct worker_options o = program_core_options(p);
 
     p->core = worker_new(&o, transport_io(p->transport),
                          engine_thread_engine(p->engine));
@@ -666,6 +610,9 @@ static void print_state(const struct program *p, const char *state)
            (double)n->pool.page_bytes / 1024);
     if (n->pool.pages_per_block > 0) {
         printf(", a block of %u tokens takes 1", n->pool.block_tokens);
+    }
+    if (n->pool.window_pages > 0) {
+        printf(", a window block %u", n->pool.window_pages);
     }
     if (n->pool.pages_per_slot > 0) {
         printf(", a slot %" PRIu64 ", at most %u slots", n->pool.pages_per_slot,

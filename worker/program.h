@@ -70,7 +70,13 @@ void program_stop(struct program *p);
  * has accepted the worker, and one if the router takes long. */
 void program_run(struct program *p);
 
-/* ---- shared by program.c and program_offer.c ---- */
+/* ---- shared by program.c, program_core.c and program_offer.c ---- */
+
+/* Returns the options of the core, once the pool is made. */
+struct worker_options program_core_options(const struct program *p);
+
+/* Returns what the window layers of the model see; 0: it has none. */
+uint32_t program_window(const struct program *p);
 
 /* Reads a signal.  Returns whether it asks the worker to stop; SIGHUP opens the
  * log again. */

@@ -90,6 +90,8 @@ static enum status offer_make(struct program *p, const struct layer_costs *t,
         .block_tokens = p->args.block_tokens,
         .context = p->config.shape.context,
         .max_rows = p->args.max_rows,
+        .window_tokens = program_window(p),
+        .chunk_tokens = args_chunk(&p->args),
         .costs = &t->costs,
     };
 

@@ -6,6 +6,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/quote.h"
+#include "common/wire/hello.h"
 #include "common/wire/method_message.h"
 #include "worker/base/advertise.h"
 #include "worker/core_state.h"
@@ -17,6 +18,20 @@
 static ProtobufCBinaryData bytes_of(const uint8_t *data, size_t n)
 {
     return (ProtobufCBinaryData){.len = n, .data = (uint8_t *)(uintptr_t)data};
+}
+
+/* The most tokens of a sequence in a step bound its window blocks, at each
+ * stage of a replica. */
+static void fill_windows(const struct worker_options *o,
+                         Sluice__V1__WorkerShard *m)
+{
+    m->has_chunk_tokens = o->window > 0;
+    m->chunk_tokens = !m->has_chunk_tokens               ? 0
+                      : o->chunk_tokens < o->step_tokens ? o->chunk_tokens
+                                                         : o->step_tokens;
+    m->has_window_tokens = m->has_window_pages = o->window_pages > 0;
+    m->window_pages = o->window_pages;
+    m->window_tokens = o->window_pages > 0 ? o->window : 0;
 }
 
 static void fill_shard(struct worker_core *w, Sluice__V1__WorkerShard *m)
@@ -39,6 +54,7 @@ static void fill_shard(struct worker_core *w, Sluice__V1__WorkerShard *m)
     m->pages_per_block = o->pages_per_block;
     m->pages_per_slot = o->pages_per_slot;
     m->pages_per_checkpoint = o->pages_per_slot;
+    fill_windows(o, m);
     m->context = o->context;
     m->vocab = o->vocab;
     m->max_rows = o->max_rows;
@@ -261,6 +277,10 @@ static void connect_rooms(struct worker_core *w)
     arena_init(&b->arena);
     session_init(&b->session, b->io, &session_table, &peer_table, w, &b->arena,
                  BY_WORKER);
+    if (b->o.window_pages > 0) {
+        session_need_minor(&b->session, WIRE_WINDOWS_MINOR,
+                           "a model with sliding windows");
+    }
     stages_init(&w->stages, &w->sequences);
     leave_init(&w->leave, b, &w->sequences.table);
     w->calls = (struct worker_calls){b, &w->sequences, &w->stages};

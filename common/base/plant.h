@@ -137,7 +137,9 @@
     X(WINDOW_MISCOUNTED, "a window page that is given back is a block's")     \
     X(SUSPENDED_PASSED, "a place with suspended sequences gets new ones")     \
     X(OVERCOMMIT_UNBOUND, "greatest needs exceed the bound of overcommit")    \
-    X(LENGTHS_MIXED, "a model is given the lengths of another one")
+    X(LENGTHS_MIXED, "a model is given the lengths of another one")           \
+    X(WINDOWS_FREE, "the router charges nothing for window blocks")           \
+    X(WINDOWS_WHOLE, "window layers are charged for the whole context")
 
 #ifdef SLUICE_PLANTS
 

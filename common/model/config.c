@@ -1,5 +1,6 @@
 #include "common/model/config.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,215 +9,57 @@
 #include "common/base/utf8.h"
 #include "common/model/directory.h"
 #include "common/model/document.h"
-#include "common/model/field.h"
+#include "common/model/family.h"
+#include "common/model/gguf_config.h"
+#include "common/model/layer_kinds.h"
+#include "common/model/quantisation.h"
 #include "common/model/rope.h"
+#include "common/model/weight_format.h"
 
-#define FAMILIES "qwen3_5, qwen3_next, llama, mistral, qwen2 and qwen3"
-
-/* Defaults are those of the family's reference implementation. */
-struct family {
-    const char *type;         /* model_type */
-    const char *architecture; /* used if model_type is absent */
-    bool hybrid;   /* Gated DeltaNet layers between attention layers */
-    bool qkv_bias; /* always present, whatever attention_bias is */
-    bool qk_norm;
-    enum norm_storage norms;
-    enum linear_storage linear;
-    uint32_t head_dim; /* 0: hidden / heads */
-    double partial;    /* rotated part of a head */
-    uint32_t context;
-    bool windowed; /* sliding_window applies even without use_sliding_window */
-};
-
-static const struct family families[] = {
-    {"qwen3_5_text", "Qwen3_5ForCausalLM", true, false, true,
-     NORM_GAMMA_MINUS_1, LINEAR_SPLIT, 256, 0.25, 32768, false},
-    {"qwen3_5", "Qwen3_5ForConditionalGeneration", true, false, true,
-     NORM_GAMMA_MINUS_1, LINEAR_SPLIT, 256, 0.25, 32768, false},
-    {"qwen3_next", "Qwen3NextForCausalLM", true, false, true,
-     NORM_GAMMA_MINUS_1, LINEAR_GROUPED, 256, 0.25, 32768, false},
-    {"llama", "LlamaForCausalLM", false, false, false, NORM_GAMMA, LINEAR_SPLIT,
-     0, 1, 2048, true},
-    {"mistral", "MistralForCausalLM", false, false, false, NORM_GAMMA,
-     LINEAR_SPLIT, 0, 1, 131072, true},
-    {"qwen2", "Qwen2ForCausalLM", false, true, false, NORM_GAMMA, LINEAR_SPLIT,
-     0, 1, 32768, false},
-    {"qwen3", "Qwen3ForCausalLM", false, false, true, NORM_GAMMA, LINEAR_SPLIT,
-     128, 1, 32768, false},
-};
-
-/* model_type decides; the architecture counts only without one.  A derived
- * model often keeps its parent's architecture name. */
-static const struct family *family_of(struct fields *f)
+static bool is_silu(const char *name)
 {
-    const char *type = field_text(f, "model_type");
-    const char *architecture =
-        json_string_value(json_array_get(field_get(f, "architectures"), 0));
-
-    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
-        const char *want = type, *have = families[i].type;
-
-        if (want == NULL) {
-            want = architecture;
-            have = families[i].architecture;
-        }
-        if (want != NULL && strcmp(want, have) == 0) {
-            return &families[i];
-        }
-    }
-    field_fault(f, ST_UNIMPLEMENTED,
-                "models of type %s are not supported; " FAMILIES " (dense) are",
-                quote(type != NULL ? type : architecture).text);
-    return NULL;
-}
-
-/* A dense model may have these keys with the value 0. */
-static void refuse_experts(struct fields *f)
-{
-    static const char *const keys[] = {"num_experts", "num_local_experts",
-                                       "n_routed_experts"};
-
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        const json_t *v = field_get(f, keys[i]);
-
-        if (v != NULL && json_integer_value(v) != 0) {
-            field_fault(f, ST_UNIMPLEMENTED,
-                        "a mixture of experts (%s is %lld) is not supported; "
-                        "dense models are",
-                        keys[i], (long long)json_integer_value(v));
-        }
-    }
-}
-
-/* A window is refused even where the context is shorter: the model would
- * otherwise compute a different function than its reference. */
-static void refuse_window(struct fields *f, const struct family *family)
-{
-    const json_t *v = field_get(f, "sliding_window");
-
-    if (v != NULL && field_bool(f, "use_sliding_window", family->windowed)) {
-        field_fault(f, ST_UNIMPLEMENTED,
-                    "a sliding window (of %lld) is not supported; full "
-                    "attention is",
-                    (long long)json_integer_value(v));
-    }
-}
-
-#define SUPPORTED "groups of 32, 64 or 128 at 4 or 8 bits, as MLX writes them"
-
-/* Reads a number of a quantisation: a power of two in [min, max]; fallback if
- * absent. */
-static uint32_t quant_number(struct fields *f, const json_t *o,
-                             const char *where, const char *key,
-                             uint32_t fallback, json_int_t min, json_int_t max)
-{
-    const json_t *v = json_object_get(o, key);
-    json_int_t n = json_integer_value(v);
-
-    if (v == NULL && fallback > 0) {
-        return fallback;
-    }
-    if (!json_is_integer(v) || n < min || n > max || (n & (n - 1)) != 0) {
-        field_fault(f, ST_UNIMPLEMENTED,
-                    "%s of %s is %lld, which is not supported; " SUPPORTED
-                    " are",
-                    key, quote(where).text, (long long)n);
-        return fallback;
-    }
-    return (uint32_t)n;
-}
-
-/* Reads one quantisation object, of all modules or of one. */
-static struct quantisation affine(struct fields *f, const json_t *o,
-                                  const char *where,
-                                  const struct quantisation *all)
-{
-    const char *method = json_string_value(json_object_get(o, "quant_method"));
-    const json_t *mode = json_object_get(o, "mode");
-    struct quantisation q;
-
-    if (method != NULL) {
-        field_fault(f, ST_UNIMPLEMENTED,
-                    "weights quantised by %s (%s) are not supported; " SUPPORTED
-                    " are",
-                    quote(method).text, quote(where).text);
-    } else if (mode != NULL && !json_is_null(mode) &&
-               (!json_is_string(mode) ||
-                strcmp(json_string_value(mode), "affine") != 0)) {
-        field_fault(f, ST_UNIMPLEMENTED,
-                    "mode %s of %s is not supported; affine is",
-                    quote(json_string_value(mode)).text, quote(where).text);
-    }
-    q.format = WEIGHT_AFFINE;
-    q.bits = quant_number(f, o, where, "bits", all->bits, 4, 8);
-    q.group = quant_number(f, o, where, "group_size", all->group,
-                           MODEL_GROUP_MIN, MODEL_GROUP_MAX);
-    return q;
-}
-
-static struct quantisation parse_quant(struct fields *f, const char *key)
-{
-    const struct quantisation none = {0};
-    const json_t *o = field_get(f, key);
-    struct quantisation q;
-    const char *module;
-    json_t *v;
-
-    if (o == NULL) {
-        return none;
-    }
-    q = affine(f, o, key, &none);
-    /* Per-module objects are checked here, so that an unsupported one is
-     * refused before any weight is read. */
-    json_object_foreach((json_t *)(uintptr_t)o, module, v)
-    {
-        if (json_is_object(v)) {
-            (void)affine(f, v, module, &q);
-        }
-    }
-    return q;
-}
-
-/* MLX writes the same object under both names. */
-static void parse_quantised(struct model_config *c, struct fields *f)
-{
-    struct quantisation old = parse_quant(f, "quantization_config");
-
-    c->quant = parse_quant(f, "quantization");
-    if (c->quant.bits == 0) {
-        c->quant = old;
-    }
-    if (old.bits > 0 &&
-        (old.bits != c->quant.bits || old.group != c->quant.group)) {
-        field_fault(f, ST_INVALID_ARGUMENT,
-                    "quantization has %u bits in groups of %u, "
-                    "quantization_config has %u in groups of %u",
-                    c->quant.bits, c->quant.group, old.bits, old.group);
-    }
-    if (field_get(f, "compression_config") != NULL) {
-        field_fault(f, ST_UNIMPLEMENTED,
-                    "quantised weights (compression_config) are not "
-                    "supported; " SUPPORTED " are");
-    }
+    return strcmp(name, "silu") == 0 || strcmp(name, "swish") == 0;
 }
 
 static void refuse_activation(struct fields *f, const char *key)
 {
     const char *v = field_text(f, key);
 
-    if (v != NULL && strcmp(v, "silu") != 0 && strcmp(v, "swish") != 0) {
+    if (v != NULL && !is_silu(v)) {
         field_fault(f, ST_UNIMPLEMENTED,
                     "%s %s is not supported; silu (swish) is", key,
                     quote(v).text);
     }
 }
 
-static void refuse_unsupported(struct fields *f, const struct family *family)
+/* The other parameters of gpt_oss's activation are not in any file. */
+static void parse_activation(struct model_shape *s, struct fields *f,
+                             const struct family *family)
 {
-    refuse_experts(f);
-    refuse_window(f, family);
-    refuse_activation(f, "hidden_act");
+    const char *key = field_named(f, "hidden_activation", "hidden_act");
+    const char *v = family->gemma ? field_text(f, key) : NULL;
+
     refuse_activation(f, "output_gate_type");
+    if (!family->gemma) {
+        refuse_activation(f, "hidden_act");
+    } else if (v != NULL && strcmp(v, "gelu_pytorch_tanh") != 0) {
+        field_fault(f, ST_UNIMPLEMENTED,
+                    "%s %s is not supported in a %s model; gelu_pytorch_tanh "
+                    "is",
+                    key, quote(v).text, family->type);
+    }
+    s->activation = family->gemma ? ACTIVATION_GELU : ACTIVATION_SILU;
+    if (family->gpt_oss) {
+        s->activation = ACTIVATION_CLAMPED;
+        s->clamp_alpha = 1.702f;
+        s->clamp_limit = (float)field_real(f, "swiglu_limit", 7, MODEL_CAP_MIN,
+                                           MODEL_CAP_MAX);
+    }
+}
+
+static void refuse_unsupported(struct fields *f)
+{
+    family_refuse_foreign(f);
     if (field_bool(f, "mlp_bias", false)) {
         field_fault(f, ST_UNIMPLEMENTED,
                     "mlp_bias is not supported; an MLP without bias is");
@@ -250,65 +93,6 @@ static enum dtype parse_dtype(struct fields *f)
     return DTYPE_BF16;
 }
 
-/* An explicit list takes precedence over full_attention_interval. */
-static void listed_mixers(struct model_config *c, struct fields *f,
-                          const json_t *types)
-{
-    uint32_t n = c->shape.n_layers;
-
-    if (json_array_size(types) != n) {
-        field_fault(f, ST_INVALID_ARGUMENT,
-                    "layer_types is not a list of num_hidden_layers (%u) "
-                    "names",
-                    n);
-        return;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        const char *t = json_string_value(json_array_get(types, i));
-
-        if (t != NULL && strcmp(t, "full_attention") == 0) {
-            c->mixers[i] = MIXER_ATTENTION;
-        } else if (t != NULL && strcmp(t, "linear_attention") == 0) {
-            c->mixers[i] = MIXER_DELTANET;
-        } else {
-            field_fault(f, ST_UNIMPLEMENTED,
-                        "layer %u is %s, which is not supported; "
-                        "full_attention and linear_attention are",
-                        i, quote(t).text);
-            return;
-        }
-    }
-}
-
-/* Without a list, every full_attention_interval-th layer is attention, as in
- * the reference. */
-static void parse_mixers(struct model_config *c, struct fields *f,
-                         const struct family *family)
-{
-    const json_t *types = field_get(f, "layer_types");
-    uint32_t every = 1;
-
-    if (family->hybrid) {
-        every = field_u32(f, "full_attention_interval", 4, 1, MODEL_LAYERS_MAX);
-    }
-    if (types != NULL) {
-        listed_mixers(c, f, types);
-    } else {
-        for (uint32_t i = 0; i < c->shape.n_layers; i++) {
-            c->mixers[i] =
-                (i + 1) % every == 0 ? MIXER_ATTENTION : MIXER_DELTANET;
-        }
-    }
-    /* Only the hybrid families have the parameters of a Gated DeltaNet. */
-    if (!family->hybrid &&
-        config_count(c, MIXER_DELTANET, 0, c->shape.n_layers) > 0) {
-        field_fault(f, ST_UNIMPLEMENTED,
-                    "linear_attention layers in a %s model are not supported; "
-                    "in qwen3_5 and qwen3_next they are",
-                    family->type);
-    }
-}
-
 /* head_dim may be absent: some families fix it, others derive it from the
  * hidden size. */
 static uint32_t derived_head_dim(struct fields *f, const struct family *family,
@@ -329,16 +113,16 @@ static uint32_t derived_head_dim(struct fields *f, const struct family *family,
     return dim;
 }
 
-static void parse_attention(struct model_config *c, struct fields *f,
-                            const struct family *family)
+static void parse_heads(struct model_shape *s, struct fields *f,
+                        const struct family *family)
 {
-    struct model_shape *s = &c->shape;
-    bool bias = field_bool(f, "attention_bias", false);
+    uint32_t kv;
 
-    s->n_heads =
-        field_u32(f, "num_attention_heads", FIELD_REQUIRED, 1, MODEL_HEADS_MAX);
-    s->n_kv_heads =
-        field_u32(f, "num_key_value_heads", s->n_heads, 1, MODEL_HEADS_MAX);
+    s->n_heads = field_u32(f, "num_attention_heads",
+                           family->heads > 0 ? family->heads : FIELD_REQUIRED,
+                           1, MODEL_HEADS_MAX);
+    kv = family->kv_heads > 0 ? family->kv_heads : s->n_heads;
+    s->n_kv_heads = field_u32(f, "num_key_value_heads", kv, 1, MODEL_HEADS_MAX);
     if (s->n_heads % s->n_kv_heads != 0) {
         field_fault(f, ST_INVALID_ARGUMENT,
                     "num_attention_heads %u is no multiple of "
@@ -346,12 +130,87 @@ static void parse_attention(struct model_config *c, struct fields *f,
                     s->n_heads, s->n_kv_heads);
     }
     s->head_dim = derived_head_dim(f, family, s->hidden, s->n_heads);
+}
+
+/* A model of gpt_oss is trained with yarn, so a file without it is cut. */
+static void parse_ropes(struct model_shape *s, struct fields *f,
+                        const struct family *family)
+{
+    struct rope_place p = {.layers = "full_attention",
+                           .theta_key = "rope_theta",
+                           .scaled = true,
+                           .head_dim = s->head_dim,
+                           .partial = family->partial,
+                           .theta = family->theta,
+                           .context = s->context};
+
+    if (family->gpt_oss && !rope_given(f)) {
+        field_fault(f, ST_INVALID_ARGUMENT, "rope_scaling is missing");
+    }
+    rope_parse(&s->rope, f, &p);
+    if (s->window > 0) {
+        p.layers = "sliding_attention";
+        if (family->window_theta > 0) {
+            p.theta_key = "rope_local_base_freq";
+            p.theta = family->window_theta;
+            p.scaled = false;
+        }
+        rope_parse(&s->window_rope, f, &p);
+    }
+    s->context = rope_context(&s->rope, s->context);
+}
+
+static float parse_cap(struct fields *f, const char *key)
+{
+    return (float)field_real(f, key, 0, MODEL_CAP_MIN, MODEL_CAP_MAX);
+}
+
+/* The reference scales q by query_pre_attn_scalar^-0.5, and its embeddings by
+ * a root that is rounded to their dtype; here they are float32. */
+static void parse_gemma(struct model_config *c, struct fields *f)
+{
+    struct model_shape *s = &c->shape;
+    double scalar = field_real(f, "query_pre_attn_scalar", 256, MODEL_CAP_MIN,
+                               MODEL_CAP_MAX);
+
+    s->attn_scale = (float)(1 / sqrt(scalar));
+    s->attn_cap = parse_cap(f, "attn_logit_softcapping");
+    s->logit_cap = parse_cap(f, "final_logit_softcapping");
+    s->embed_scale = (float)sqrt(s->hidden);
+    c->output_norms = true;
+}
+
+static void parse_attention(struct model_config *c, struct fields *f,
+                            const struct family *family)
+{
+    struct model_shape *s = &c->shape;
+    bool bias = field_bool(f, "attention_bias", family->biased);
+
+    parse_heads(s, f, family);
     s->attn_gated = family->hybrid && field_bool(f, "attn_output_gate", true);
     c->qkv_bias = bias || family->qkv_bias;
     /* qwen2 has biases on q, k and v alone, whatever attention_bias is. */
     c->o_bias = bias && !family->qkv_bias;
     c->qk_norm = family->qk_norm;
-    rope_parse(&s->rope, f, s->head_dim, family->partial, s->context);
+    c->sinks = family->gpt_oss;
+    parse_ropes(s, f, family);
+}
+
+/* A window of the whole context is full attention, whose blocks other
+ * sequences can use. */
+static void drop_idle_windows(struct model_config *c,
+                              const struct family *family)
+{
+    if (family->window_theta > 0 || c->shape.window < c->shape.context) {
+        return;
+    }
+    for (uint32_t i = 0; i < c->shape.n_layers; i++) {
+        if (c->mixers[i] == MIXER_WINDOW) {
+            c->mixers[i] = MIXER_ATTENTION;
+        }
+    }
+    c->shape.window = 0;
+    c->shape.window_rope = (struct rope_shape){.kind = ROPE_DEFAULT};
 }
 
 static void parse_linear(struct model_config *c, struct fields *f)
@@ -436,13 +295,13 @@ static void parse_sizes(struct model_shape *s, struct fields *f,
         field_u32(f, "num_hidden_layers", FIELD_REQUIRED, 1, MODEL_LAYERS_MAX);
     s->hidden =
         field_u32(f, "hidden_size", FIELD_REQUIRED, 1, MODEL_HIDDEN_MAX);
-    s->intermediate = field_u32(f, "intermediate_size", FIELD_REQUIRED, 1,
-                                MODEL_INTERMEDIATE_MAX);
-    s->vocab = field_u32(f, "vocab_size", FIELD_REQUIRED, 1, MODEL_VOCAB_MAX);
+    s->vocab = field_u32(f, "vocab_size",
+                         family->vocab > 0 ? family->vocab : FIELD_REQUIRED, 1,
+                         MODEL_VOCAB_MAX);
     s->context = field_u32(f, "max_position_embeddings", family->context, 1,
                            MODEL_CONTEXT_MAX);
     s->norm_eps =
-        (float)field_real(f, "rms_norm_eps", 1e-6, 1e-30, MODEL_EPS_MAX);
+        (float)field_real(f, "rms_norm_eps", family->eps, 1e-30, MODEL_EPS_MAX);
     s->dtype = parse_dtype(f);
 }
 
@@ -454,31 +313,52 @@ static uint32_t parse_mtp(struct fields *f)
         0, 0, MODEL_MTP_MAX);
 }
 
+static void parse_mixers(struct model_config *c, struct fields *f,
+                         const struct family *family)
+{
+    uint32_t n = c->shape.n_layers, linear;
+
+    layer_kinds_mixers(c, f, family);
+    linear = config_count(c, MIXER_DELTANET, 0, n);
+    if (f->status == ST_OK && linear < n) {
+        parse_attention(c, f, family);
+        drop_idle_windows(c, family);
+    }
+    if (f->status == ST_OK && linear > 0) {
+        parse_linear(c, f);
+    }
+}
+
 static void parse_model(struct model_config *c, struct fields *f)
 {
-    const struct family *family = family_of(f);
+    const struct family *family;
 
+    refuse_unsupported(f);
+    family = family_find(f);
     if (family == NULL) {
         return;
     }
     snprintf(c->family, sizeof c->family, "%s", family->type);
     c->norms = family->norms;
     c->linear = family->linear;
-    c->tied = field_bool(f, "tie_word_embeddings", false);
+    c->tied = field_bool(f, "tie_word_embeddings", family->gemma);
     c->n_mtp = parse_mtp(f);
-    refuse_unsupported(f, family);
-    parse_quantised(c, f);
+    quantisation_parse(&c->quant, f);
     parse_sizes(&c->shape, f, family);
+    parse_activation(&c->shape, f, family);
     if (f->status == ST_OK) {
         parse_mixers(c, f, family);
     }
-    if (f->status == ST_OK &&
-        config_count(c, MIXER_ATTENTION, 0, c->shape.n_layers) > 0) {
-        parse_attention(c, f, family);
+    if (f->status == ST_OK) {
+        layer_kinds_ffns(c, f, family);
     }
-    if (f->status == ST_OK &&
-        config_count(c, MIXER_DELTANET, 0, c->shape.n_layers) > 0) {
-        parse_linear(c, f);
+    if (c->quant.experts_only && c->shape.n_experts == 0) {
+        field_fault(f, ST_UNIMPLEMENTED,
+                    "%s weights in a model without experts are not supported",
+                    weight_format_name(c->quant.format));
+    }
+    if (f->status == ST_OK && family->gemma) {
+        parse_gemma(c, f);
     }
     parse_tokens(c, f);
 }
@@ -547,17 +427,31 @@ enum status config_set_name(struct model_config *c, const char *name,
     return ST_OK;
 }
 
+/* Cuts ".gguf" off, and the number of a part. */
+static void cut_gguf(char *name)
+{
+    size_t n = strlen(name);
+
+    if (n > 5 && strcmp(name + n - 5, ".gguf") == 0) {
+        name[n -= 5] = '\0';
+        if (n > 15 && strncmp(name + n - 9, "-of-", 4) == 0) {
+            name[n - 15] = '\0';
+        }
+    }
+}
+
 /* Sets the name to the last part of dir's real path, so that "." has a name. */
 static enum status name_after(struct model_config *c, const char *dir,
                               struct error *e)
 {
     char *path = realpath(dir, NULL);
-    const char *base = path == NULL ? NULL : strrchr(path, '/');
+    char *base = path == NULL ? NULL : strrchr(path, '/');
     enum status st;
 
     if (base == NULL || base[1] == '\0') {
         st = error_set(e, ST_INVALID_ARGUMENT, "the directory has no name");
     } else {
+        cut_gguf(base + 1);
         st = config_set_name(c, base + 1, e);
     }
     free(path);
@@ -583,6 +477,23 @@ static enum status load_generation(struct model_config *c, const char *dir,
     return st == ST_OK ? st : error_wrap(e, "%s", name);
 }
 
+/* Reads the configuration in GGUF files, if dir names such a model. */
+static enum status load_gguf(struct model_config *c, const char *dir,
+                             bool *found, struct error *e)
+{
+    struct gguf_model m;
+    enum status st = gguf_model_open(&m, dir, found, e);
+
+    if (st == ST_OK && *found) {
+        st = gguf_config(c, &m, e);
+        if (st != ST_OK) {
+            st = error_wrap(e, "%s", quote(m.files.names[0]).text);
+        }
+    }
+    gguf_model_fini(&m);
+    return st;
+}
+
 enum status config_load(struct model_config *c, const char *dir,
                         struct error *e)
 {
@@ -590,13 +501,15 @@ enum status config_load(struct model_config *c, const char *dir,
     const char *name = "config.json";
     char *text;
     size_t len;
+    bool gguf = false;
     enum status st;
 
     e = e != NULL ? e : &ignored;
     memset(c, 0, sizeof *c);
     st = directory_check(dir, DIRECTORY_CONFIG, e);
-    if (st != ST_OK) {
-        return st;
+    st = st == ST_OK ? load_gguf(c, dir, &gguf, e) : st;
+    if (st != ST_OK || gguf) {
+        return st != ST_OK ? st : name_after(c, dir, e);
     }
     st = document_read(&text, &len, dir, name, CONFIG_BYTES_MAX, e);
     if (st == ST_OK) {

@@ -10,20 +10,16 @@
  *     gpt_oss                  windows and full attention, experts
  *     gemma3, gemma3_text      windows and full attention, dense
  *
- * Quantised weights are read in MLX's affine form: `quantization` or
- * `quantization_config`, {group_size 32, 64 or 128, bits 4 or 8, mode absent
- * or "affine"}.  A module's name may map to false, true or another such
- * object. The tensors decide which modules are quantised and how (layout.h);
- * this module checks every object.
+ * Quantised weights: common/model/quantisation.h.
  *
  * Features that sluice cannot compute are refused by name with
- * ST_UNIMPLEMENTED: other families, experts, sliding windows, yarn and other
- * rotary scalings, other quantisations, activations other than SiLU.  Values
- * out of range or in contradiction are ST_INVALID_ARGUMENT, with the key and
- * the range in the message.
+ * ST_UNIMPLEMENTED: other families, latent attention, Mamba-2 layers, routing
+ * with biases, groups or sigmoids, other rotary scalings, quantisations and
+ * activations.  Values out of range or in contradiction are
+ * ST_INVALID_ARGUMENT, with the key and the range in the message.
  *
  * Absent keys have the defaults of the family's reference implementation, as
- * listed in config.c; the dtype is bfloat16.
+ * listed in family.c; the dtype is bfloat16.
  *
  * Threading: none.  Memory: a model_config owns nothing and may be copied.
  * Limits: common/model/model_limits.h and proto/limits.h. */
@@ -61,7 +57,7 @@ struct quantisation {
 
 struct model_config {
     char name[MODEL_NAME_MAX + 1]; /* empty after config_parse() */
-    char family[16];               /* model_type */
+    char family[24];               /* model_type */
     struct model_shape shape;
     enum mixer_kind mixers[MODEL_LAYERS_MAX]; /* [shape.n_layers] */
     enum ffn_kind ffns[MODEL_LAYERS_MAX];     /* [shape.n_layers] */

@@ -3,6 +3,13 @@
  * Bytes are those of sizes.h, which are the bytes that a worker holds and
  * reports in its Hello.
  *
+ * A decode step reads the experts that its rows choose.  How many depends on
+ * the rows and on the text; the measure here is the expectation for a step of
+ * COSTS_STEP_ROWS rows that choose top_k of E experts uniformly and
+ * independently, (1 - (1 - top_k / E)^rows) of the experts' bytes: between a
+ * single sequence, which reads top_k / E of them, and a full step, which reads
+ * nearly all.
+ *
  * Scratch is computed, not measured, so that programs without a backend agree
  * with the worker to the block.  It is an upper bound of what the backends
  * allocate: by at most 10 % on the CPU, more on an OpenCL device, whose
@@ -18,6 +25,8 @@
 #include "common/model/config.h"
 #include "common/model/kv_format.h"
 #include "common/split/layer_split.h"
+
+#define COSTS_STEP_ROWS 8
 
 /* Defaults of --step-tokens and --chunk-tokens.  A GPU starves on the steps
  * that suit a CPU: docs/speed.md has the figures. */
@@ -46,6 +55,10 @@ MUST_CHECK enum status costs_of_files(struct split_model *m,
                                       const struct model_config *c,
                                       const struct checkpoint *files,
                                       struct error *e);
+
+/* Returns what a decode step reads of a layer's experts, which take that many
+ * bytes together. */
+uint64_t costs_step_experts(const struct model_shape *s, uint64_t bytes);
 
 /* Returns the scratch of a step: activations, tables and transfers. */
 uint64_t costs_scratch(const struct model_config *c,

@@ -30,6 +30,12 @@ const json_t *field_get(const struct fields *f, const char *key)
     return json_is_null(v) ? NULL : v;
 }
 
+bool field_has(const struct fields *f, const char *key)
+{
+    return json_object_get(f->inner, key) != NULL ||
+           json_object_get(f->outer, key) != NULL;
+}
+
 /* A null is written by tools that list every key. */
 static bool present(const json_t *object, const char *key)
 {

@@ -26,6 +26,9 @@ struct fields {
 /* Returns the value of key, NULL if absent or null. */
 const json_t *field_get(const struct fields *f, const char *key);
 
+/* Returns whether the key is there, null or not. */
+bool field_has(const struct fields *f, const char *key);
+
 /* Finds the name to use, key or its older name.  The inner object goes before
  * the outer; within one object, the newer name goes first. */
 const char *field_named(const struct fields *f, const char *key,

@@ -1,26 +1,44 @@
 /* layout.h - The tensors that a layer range needs, and their place in memory.
  *
- * A layout pairs every pointer of a struct shard_weights with a slice of the
+ * A layout pairs every pointer of a struct shard_weights with slices of the
  * checkpoint (rows of one tensor) and a place in the shard's memory. Matrices
- * keep their dtype; vectors (norms, biases, convolution, A_log, dt_bias)
+ * keep their form; vectors (norms, biases, sinks, convolution, A_log, dt_bias)
  * become float32.
  *
- *     X.weight of a quantised matrix [N, K] is U32 [N, K * bits / 32] (element
- *         i at bit bits * (i mod 32/bits) of word i / (32/bits)), beside
- *         X.scales and X.biases [N, K / group], both BF16, F16 or F32.  If
- *         the configuration has a quantisation, a matrix with scales is
- *         quantised, and these shapes give bits and group; a matrix without
- *         scales is not.
- *     norms of the families that store gamma - 1: 1 is added, unless the
- *         checkpoint is an MLX conversion, which stores gamma.  It is one if
- *         its convolutions are [C, K, 1] instead of [C, 1, K].
- *     in_proj_qkvz [Hk * (2*Dk + 2*r*Dv), H], r = Hv/Hk: for each key head
- *         rows q (Dk), k (Dk), v (r*Dv), z (r*Dv); in_proj_ba the same with
- *         b (r), a (r).  They are taken apart into qkv, z, b and a.
+ * Names are keys (checkpoint.h); X is the name of a module.  The tensors
+ * decide how a matrix [N, K] is stored; config.json has to agree:
+ *
+ *     plain   X.weight F32, BF16 or F16 [N, K]
+ *     affine  X.weight U32 [N, K * bits / 32], element i at bit
+ *             bits * (i mod 32/bits) of word i / (32/bits), beside X.scales
+ *             and X.biases [N, K / group], both BF16, F16 or F32
+ *     fp8     X.weight F8_E4M3 [N, K], beside X.weight_scale_inv
+ *             [ceil(N / 128), ceil(K / 128)], F32 or BF16.  Each row gets the
+ *             scales of its block, in float32
+ *     mxfp4   X_blocks U8 [.., N, K / 32, 16], beside X_scales U8
+ *             [.., N, K / 32]
+ *
+ * The experts of a layer become one matrix, whichever of these forms the
+ * checkpoint has:
+ *
+ *     mlp.experts.E.{gate,up,down}_proj   plain, affine or fp8, each expert
+ *     mlp.switch_mlp.{gate,up,down}_proj  plain or affine, [E, N, K], of MLX
+ *     mlp.experts.{gate_up,down}_proj     plain or fp8 (_scale_inv) [E, N, K],
+ *                                         without .weight
+ *     mlp.experts.{gate_up,down}_proj_{blocks,scales}    mxfp4
+ *
+ * Norms of the families that store gamma - 1: 1 is added, unless the
+ * checkpoint is an MLX conversion, which stores gamma.  It is one if its
+ * convolutions are [C, K, 1] instead of [C, 1, K].
+ *
+ * in_proj_qkvz [Hk * (2*Dk + 2*r*Dv), H], r = Hv/Hk: for each key head rows
+ * q (Dk), k (Dk), v (r*Dv), z (r*Dv); in_proj_ba the same with b (r), a (r).
+ * They are taken apart into qkv, z, b and a.
  *
  * Threading: none.  Memory: borrows config, checkpoint and weights; owns its
- * slices.  Errors: ST_NOT_FOUND names a missing tensor, ST_INVALID_ARGUMENT a
- * tensor of another shape or dtype. */
+ * lists, some 100 bytes a tensor.  Errors: ST_NOT_FOUND names a missing
+ * tensor, ST_INVALID_ARGUMENT a tensor of another shape or dtype,
+ * ST_UNIMPLEMENTED a form that is not supported. */
 #ifndef COMMON_MODEL_LAYOUT_H
 #define COMMON_MODEL_LAYOUT_H
 
@@ -29,29 +47,54 @@
 
 #include "common/model/checkpoint.h"
 #include "common/model/config.h"
+#include "common/model/gguf_repack.h"
 #include "common/model/weights.h"
 
 #define LAYOUT_ALIGN 64 /* alignment of every tensor in the shard's memory */
 
+/* Codes that a slice must not have: NaN of its format. */
+enum slice_check { SLICE_ANY, SLICE_E4M3, SLICE_E8M0 };
+
 struct slice {
     const struct checkpoint_tensor *source;
     enum dtype dtype;       /* source dtype of a widened slice */
+    enum slice_check check; /* of its bytes */
     uint64_t offset, bytes; /* position in the source */
-    uint64_t place;         /* position in the shard's memory */
-    bool widen;           /* convert to float32; the place has room for that */
-    float add;            /* added to each element of a widened slice */
-    const void **matrix;  /* pointer that begins here, or NULL */
-    const float **vector; /* pointer that begins here, or NULL */
+    uint64_t place;         /* position in the memory */
+    bool scratch; /* in the layout's scratch, not the shard's memory */
+    bool widen;   /* convert to float32; the place has room for that */
+    float add;    /* added to each element of a widened slice */
+    struct gguf_repack repack; /* its blocks go where this sends them */
+};
+
+/* Scales of blocks for rows: row i of [rows, row_bytes] at `to` in the shard's
+ * memory is row (first + i) / 128 at `from` in the scratch. */
+struct spread {
+    uint64_t from, to;
+    uint64_t row_bytes;
+    uint32_t rows, first;
+};
+
+/* A pointer of the weights; either matrix or vector. */
+struct anchor {
+    uint64_t place; /* position in the shard's memory */
+    const void **matrix;
+    const float **vector;
 };
 
 struct layout {
     uint32_t n, room;
-    struct slice *slices; /* [n] */
-    uint64_t bytes;       /* size of the shard's memory */
-    uint64_t file_bytes;  /* bytes of its slices in the files */
-    uint32_t n_tensors;   /* tensors used */
-    uint32_t n_unknown;   /* unrecognised tensors in the range */
-    const char *unknown;  /* the first of them, as stored; or NULL */
+    struct slice *slices; /* [n]; those of a tensor follow each other */
+    uint32_t n_spreads, spread_room;
+    struct spread *spreads; /* [n_spreads] */
+    uint32_t n_anchors, anchor_room;
+    struct anchor *anchors; /* [n_anchors] */
+    uint64_t bytes;         /* size of the shard's memory */
+    uint64_t scratch_bytes; /* size of the scratch, needed while loading */
+    uint64_t file_bytes;    /* bytes of its slices in the files */
+    uint32_t n_tensors;     /* tensors used */
+    uint32_t n_unknown;     /* unrecognised tensors in the range */
+    const char *unknown;    /* the first of them, as stored; or NULL */
 };
 
 /* Makes the layout of layers [w->begin, w->end) of config.  layers is [end -

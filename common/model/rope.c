@@ -1,5 +1,6 @@
 #include "common/model/rope.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "common/base/quote.h"
@@ -9,10 +10,9 @@ static const struct {
     const char *name;
     enum rope_kind kind;
 } kinds[] = {
-    {"default", ROPE_DEFAULT},
-    {"mrope", ROPE_DEFAULT}, /* the three positions of text are equal */
-    {"linear", ROPE_LINEAR},
-    {"llama3", ROPE_LLAMA3},
+    {"default", ROPE_DEFAULT}, {"mrope", ROPE_DEFAULT}, /* the three positions
+                                                           of text are equal */
+    {"linear", ROPE_LINEAR},   {"llama3", ROPE_LLAMA3}, {"yarn", ROPE_YARN},
 };
 
 static enum rope_kind kind_of(struct fields *f)
@@ -31,8 +31,8 @@ static enum rope_kind kind_of(struct fields *f)
         }
     }
     field_fault(f, ST_UNIMPLEMENTED,
-                "rope_type %s is not supported; default, linear and llama3 "
-                "are",
+                "rope_type %s is not supported; default, linear, llama3 and "
+                "yarn are",
                 quote(name).text);
     return ROPE_DEFAULT;
 }
@@ -64,6 +64,47 @@ static void check_sections(struct fields *f, uint32_t dim)
     }
 }
 
+static void parse_llama3(struct rope_shape *r, struct fields *f)
+{
+    r->low_freq = field_real(f, "low_freq_factor", 1, 1e-3, 1e3);
+    r->high_freq = field_real(f, "high_freq_factor", 4, 1e-3, 1e3);
+    /* The formula divides by their difference. */
+    if (r->high_freq <= r->low_freq) {
+        field_fault(f, ST_INVALID_ARGUMENT,
+                    "high_freq_factor %g is not above low_freq_factor %g",
+                    r->high_freq, r->low_freq);
+    }
+}
+
+/* Returns the factor of cosine and sine for a scale (YaRN, equation 22). */
+static double concentration(double factor, double scale)
+{
+    return 0.1 * scale * log(factor) + 1;
+}
+
+static void parse_yarn(struct rope_shape *r, struct fields *f)
+{
+    double scale = field_real(f, "mscale", 0, 0, MODEL_YARN_MAX);
+    double all = field_real(f, "mscale_all_dim", 0, 0, MODEL_YARN_MAX);
+    double attention = concentration(r->factor, 1);
+
+    r->beta_fast = field_real(f, "beta_fast", 32, 1e-3, MODEL_YARN_MAX);
+    r->beta_slow = field_real(f, "beta_slow", 1, 1e-3, MODEL_YARN_MAX);
+    r->truncate = field_bool(f, "truncate", true);
+    if (scale > 0 && all > 0) {
+        attention =
+            concentration(r->factor, scale) / concentration(r->factor, all);
+    }
+    r->attention =
+        field_real(f, "attention_factor", attention, 1e-3, MODEL_YARN_MAX);
+    /* The ramp would run backwards. */
+    if (r->beta_fast < r->beta_slow) {
+        field_fault(f, ST_INVALID_ARGUMENT,
+                    "beta_fast %g is below beta_slow %g", r->beta_fast,
+                    r->beta_slow);
+    }
+}
+
 static void parse_scaling(struct rope_shape *r, struct fields *f,
                           uint32_t context)
 {
@@ -75,36 +116,36 @@ static void parse_scaling(struct rope_shape *r, struct fields *f,
     /* A missing factor reads as 0: the reference has no default either. */
     if (r->factor < 1) {
         field_fault(f, ST_INVALID_ARGUMENT, "rotary scaling without a factor");
+        return;
     }
     if (r->kind == ROPE_LINEAR) {
         return;
     }
-    r->low_freq = field_real(f, "low_freq_factor", 1, 1e-3, 1e3);
-    r->high_freq = field_real(f, "high_freq_factor", 4, 1e-3, 1e3);
     r->original = field_u32(f, "original_max_position_embeddings", context, 1,
                             MODEL_CONTEXT_MAX);
-    /* The formula divides by their difference. */
-    if (r->high_freq <= r->low_freq) {
-        field_fault(f, ST_INVALID_ARGUMENT,
-                    "high_freq_factor %g is not above low_freq_factor %g",
-                    r->high_freq, r->low_freq);
+    if (r->kind == ROPE_LLAMA3) {
+        parse_llama3(r, f);
+    } else {
+        parse_yarn(r, f);
     }
 }
 
-/* Enters `rope_parameters`, else `rope_scaling`, if one is present. */
-static void enter(struct fields *f)
+/* Enters `rope_parameters`, else `rope_scaling`, if one is present and for
+ * these layers. */
+static void enter(struct fields *f, const struct rope_place *p)
 {
     const char *key = "rope_parameters";
-    const json_t *v = field_get(f, key);
+    const json_t *v = field_get(f, key), *own;
 
     if (v == NULL) {
         key = "rope_scaling";
         v = field_get(f, key);
     }
+    own = json_object_get(v, p->layers);
     if (v != NULL && !json_is_object(v)) {
         field_fault(f, ST_INVALID_ARGUMENT, "%s is not an object", key);
-    } else if (v != NULL) {
-        f->inner = v;
+    } else if (json_is_object(own) || (v != NULL && p->scaled)) {
+        f->inner = json_is_object(own) ? own : v;
         f->outer = NULL;
     }
 }
@@ -115,39 +156,60 @@ static void look_into(struct fields *f, const struct fields *place)
     f->outer = place->outer;
 }
 
-/* Reads a key from f's object, or from the flat keys if it is absent there. */
+/* Reads a key from the object that was entered, or a flat key if it is absent
+ * there. */
 static double either(struct fields *f, const struct fields *flat,
-                     const char *key, double fallback, double min, double max)
+                     const char *key, const char *flat_key, double fallback)
 {
     const struct fields here = *f;
+    bool theta = strcmp(key, "rope_theta") == 0;
     double x;
 
-    if (field_get(f, key) == NULL) {
+    if (f->inner == flat->inner || field_get(f, key) == NULL) {
         look_into(f, flat);
+        key = flat_key;
     }
-    x = field_real(f, key, fallback, min, max);
+    x = field_real(f, key, fallback, theta ? MODEL_THETA_MIN : 0,
+                   theta ? MODEL_THETA_MAX : 1);
     look_into(f, &here);
     return x;
 }
 
-void rope_parse(struct rope_shape *r, struct fields *f, uint32_t head_dim,
-                double partial, uint32_t context)
+void rope_parse(struct rope_shape *r, struct fields *f,
+                const struct rope_place *p)
 {
+    const char *part = "partial_rotary_factor";
     const struct fields flat = *f;
+    double partial;
 
     memset(r, 0, sizeof *r);
-    enter(f);
-    parse_scaling(r, f, context);
-    r->theta =
-        either(f, &flat, "rope_theta", 10000, MODEL_THETA_MIN, MODEL_THETA_MAX);
-    partial = either(f, &flat, "partial_rotary_factor", partial, 0, 1);
-    r->dim = (uint32_t)((double)head_dim * partial);
+    enter(f, p);
+    if (f->inner != flat.inner) {
+        parse_scaling(r, f, p->context);
+    }
+    r->theta = either(f, &flat, "rope_theta", p->theta_key, p->theta);
+    partial = either(f, &flat, part, part, p->partial);
+    r->dim = (uint32_t)((double)p->head_dim * partial);
     if (r->dim == 0 || r->dim % 2 != 0) {
         field_fault(f, ST_INVALID_ARGUMENT,
                     "%u of %u dimensions of a head are rotated, an even "
                     "number above 0 is needed",
-                    r->dim, head_dim);
+                    r->dim, p->head_dim);
     }
     check_sections(f, r->dim);
     look_into(f, &flat);
+}
+
+bool rope_given(const struct fields *f)
+{
+    return field_get(f, "rope_parameters") != NULL ||
+           field_get(f, "rope_scaling") != NULL;
+}
+
+uint32_t rope_context(const struct rope_shape *r, uint32_t context)
+{
+    double reach = r->kind == ROPE_YARN ? r->factor * r->original : 0;
+
+    reach = reach < MODEL_CONTEXT_MAX ? reach : MODEL_CONTEXT_MAX;
+    return reach > context ? (uint32_t)reach : context;
 }

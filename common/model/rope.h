@@ -1,7 +1,8 @@
 /* rope.h - The rotary positions of a config.json.
  *
- * `rope_parameters` takes precedence; keys that it lacks come from the flat
- * rope_theta, rope_scaling and partial_rotary_factor.
+ * `rope_parameters` takes precedence, or its member that is named after the
+ * kind of layer; keys that it lacks come from the flat rope_theta,
+ * rope_scaling and partial_rotary_factor.
  *
  * Threading: none.  Memory: none. */
 #ifndef COMMON_MODEL_ROPE_H
@@ -10,9 +11,26 @@
 #include "common/model/field.h"
 #include "common/model/weights.h"
 
-/* Fills r for heads of head_dim dimensions.  partial is the rotated part of a
- * head if the file does not set one.  Faults go to f. */
-void rope_parse(struct rope_shape *r, struct fields *f, uint32_t head_dim,
-                double partial, uint32_t context);
+/* The layers that r is for, and what the file may leave out. */
+struct rope_place {
+    const char *layers;    /* "full_attention" or "sliding_attention" */
+    const char *theta_key; /* of the flat form: rope_theta */
+    bool scaled;           /* the flat rope_scaling is for these layers */
+    uint32_t head_dim;
+    double partial, theta; /* the defaults */
+    uint32_t context;      /* max_position_embeddings */
+};
+
+/* Fills r.  Faults go to f. */
+void rope_parse(struct rope_shape *r, struct fields *f,
+                const struct rope_place *p);
+
+/* Returns whether the file describes rotary positions other than by a
+ * theta. */
+bool rope_given(const struct fields *f);
+
+/* Returns the positions that r reaches in a model of that context: yarn
+ * extends `original` by its factor. */
+uint32_t rope_context(const struct rope_shape *r, uint32_t context);
 
 #endif

@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "common/model/layout.h"
+#include "common/model/weight_format.h"
 
 /* Weights tensor by tensor, as layout.c places them. */
 struct tally {
@@ -11,6 +12,9 @@ struct tally {
     uint64_t parameters, bytes;
 };
 
+/* What a matrix is for: checkpoints quantise some and leave others. */
+enum purpose { OF_LAYER, OF_EXPERTS, OF_ROUTER, OF_ENDS };
+
 /* Aligned as layout.c aligns, so that the sum is the shard's memory exactly. */
 static void add(struct tally *t, uint64_t bytes)
 {
@@ -18,19 +22,41 @@ static void add(struct tally *t, uint64_t bytes)
     t->bytes += bytes - bytes % LAYOUT_ALIGN;
 }
 
-static void matrix(struct tally *t, uint64_t rows, uint64_t cols)
+/* Returns how the checkpoints of a quantisation store a matrix: MLX quantises
+ * all, FP8 those of layers but for routers, MXFP4 the experts. */
+static struct tensor stored(const struct tally *t, uint64_t rows, uint32_t cols,
+                            enum purpose of)
 {
     const struct quantisation *q = &t->quant;
+    struct tensor m = {.format = WEIGHT_PLAIN,
+                       .dtype = t->dtype,
+                       .rows = (uint32_t)rows,
+                       .cols = cols};
+
+    if (q->format == WEIGHT_AFFINE && cols % q->group == 0) {
+        m.bits = q->bits;
+        m.group = q->group;
+    } else if ((q->format == WEIGHT_FP8 &&
+                (of == OF_LAYER || of == OF_EXPERTS)) ||
+               (q->format == WEIGHT_MXFP4 && of == OF_EXPERTS &&
+                cols % weight_format_group(WEIGHT_MXFP4) == 0)) {
+        m.bits = weight_format_bits(q->format);
+        m.group = weight_format_group(q->format);
+    }
+    m.format = m.bits > 0 ? q->format : WEIGHT_PLAIN;
+    return m;
+}
+
+/* Codes, scales and biases are separate planes, each aligned. */
+static void matrix(struct tally *t, uint64_t rows, uint32_t cols,
+                   enum purpose of)
+{
+    struct tensor m = stored(t, rows, cols, of);
 
     t->parameters += rows * cols;
-    /* Words, scales and biases are separate planes, each aligned. */
-    if (q->bits > 0 && cols % q->group == 0) {
-        add(t, rows * cols * q->bits / 8);
-        add(t, rows * (cols / q->group) * dtype_bytes(t->dtype));
-        add(t, rows * (cols / q->group) * dtype_bytes(t->dtype));
-    } else {
-        add(t, rows * cols * dtype_bytes(t->dtype));
-    }
+    add(t, rows * tensor_row_bytes(&m));
+    add(t, rows * tensor_scale_bytes(&m));
+    add(t, m.format == WEIGHT_AFFINE ? rows * tensor_scale_bytes(&m) : 0);
 }
 
 /* Vectors become float32 in memory, whatever the file has. */
@@ -46,7 +72,7 @@ static uint32_t channels_of(const struct model_shape *s)
 }
 
 /* The tensors in the order of struct attention_weights: q, k, v, o, biases,
- * norms. */
+ * norms, sinks. */
 static void attention(struct tally *t, const struct model_config *c)
 {
     const struct model_shape *s = &c->shape;
@@ -55,10 +81,10 @@ static void attention(struct tally *t, const struct model_config *c)
     uint64_t rows = s->attn_gated ? 2 * q : q;
     uint64_t kv = (uint64_t)s->n_kv_heads * s->head_dim;
 
-    matrix(t, rows, s->hidden);
-    matrix(t, kv, s->hidden);
-    matrix(t, kv, s->hidden);
-    matrix(t, s->hidden, q);
+    matrix(t, rows, s->hidden, OF_LAYER);
+    matrix(t, kv, s->hidden, OF_LAYER);
+    matrix(t, kv, s->hidden, OF_LAYER);
+    matrix(t, s->hidden, (uint32_t)q, OF_LAYER);
     if (c->qkv_bias) {
         vector(t, rows);
         vector(t, kv);
@@ -71,38 +97,100 @@ static void attention(struct tally *t, const struct model_config *c)
         vector(t, s->head_dim);
         vector(t, s->head_dim);
     }
+    if (c->sinks) {
+        vector(t, s->n_heads);
+    }
 }
 
 /* The tensors: qkv, z, b, a, out, conv, a_log, dt_bias, norm. */
 static void deltanet(struct tally *t, const struct model_shape *s)
 {
-    uint64_t values = (uint64_t)s->n_v_heads * s->v_dim;
+    uint32_t values = s->n_v_heads * s->v_dim;
 
-    matrix(t, channels_of(s), s->hidden);
-    matrix(t, values, s->hidden);
-    matrix(t, s->n_v_heads, s->hidden);
-    matrix(t, s->n_v_heads, s->hidden);
-    matrix(t, s->hidden, values);
+    matrix(t, channels_of(s), s->hidden, OF_LAYER);
+    matrix(t, values, s->hidden, OF_LAYER);
+    matrix(t, s->n_v_heads, s->hidden, OF_ROUTER);
+    matrix(t, s->n_v_heads, s->hidden, OF_ROUTER);
+    matrix(t, s->hidden, values, OF_LAYER);
     vector(t, (uint64_t)channels_of(s) * s->conv);
     vector(t, s->n_v_heads);
     vector(t, s->n_v_heads);
     vector(t, s->v_dim);
 }
 
-static void layer(struct tally *t, const struct model_config *c, uint32_t i)
+static void mlp(struct tally *t, uint32_t hidden, uint32_t rows)
+{
+    matrix(t, rows, hidden, OF_LAYER);
+    matrix(t, rows, hidden, OF_LAYER);
+    matrix(t, hidden, rows, OF_LAYER);
+}
+
+/* The matrices of n experts, as in struct expert_weights. */
+static void experts(struct tally *t, const struct model_shape *s, uint64_t n)
+{
+    matrix(t, 2 * n * s->expert_dim, s->hidden, OF_EXPERTS);
+    matrix(t, n * s->hidden, s->expert_dim, OF_EXPERTS);
+}
+
+/* Router, n experts and the shared one with its gate. */
+static void mixture(struct tally *t, const struct model_config *c, uint64_t n)
 {
     const struct model_shape *s = &c->shape;
 
-    if (c->mixers[i] == MIXER_ATTENTION) {
+    matrix(t, s->n_experts, s->hidden, OF_ROUTER);
+    experts(t, s, n);
+    if (c->expert_bias) {
+        vector(t, s->n_experts);
+        vector(t, 2 * n * s->expert_dim);
+        vector(t, n * s->hidden);
+    }
+    if (s->shared_dim > 0) {
+        mlp(t, s->hidden, s->shared_dim);
+    }
+    if (c->shared_gate) {
+        matrix(t, 1, s->hidden, OF_ROUTER);
+    }
+}
+
+/* Adds a layer with n of its experts. */
+static void layer(struct tally *t, const struct model_config *c, uint32_t i,
+                  uint32_t n)
+{
+    const struct model_shape *s = &c->shape;
+
+    if (mixer_attends(c->mixers[i])) {
         attention(t, c);
     } else {
         deltanet(t, s);
     }
-    vector(t, s->hidden);
-    vector(t, s->hidden);
-    matrix(t, s->intermediate, s->hidden);
-    matrix(t, s->intermediate, s->hidden);
-    matrix(t, s->hidden, s->intermediate);
+    for (int k = 0; k < (c->output_norms ? 4 : 2); k++) {
+        vector(t, s->hidden);
+    }
+    if (c->ffns[i] == FFN_EXPERTS) {
+        mixture(t, c, n);
+    } else {
+        mlp(t, s->hidden, s->intermediate);
+    }
+}
+
+/* Adds the embedding, the last norm and the head, as far as layers [begin, end)
+ * have them. */
+static void ends(struct tally *t, const struct model_config *c, uint32_t begin,
+                 uint32_t end)
+{
+    const struct model_shape *s = &c->shape;
+
+    if (begin == 0) {
+        matrix(t, s->vocab, s->hidden, OF_ENDS);
+    }
+    if (end == s->n_layers) {
+        vector(t, s->hidden);
+        /* A tied head is the embedding; a last stage without the first layer
+         * needs its own copy. */
+        if (!c->tied || begin > 0) {
+            matrix(t, s->vocab, s->hidden, OF_ENDS);
+        }
+    }
 }
 
 enum status sizes_check_slots(const struct model_config *c, uint32_t slots,
@@ -132,15 +220,36 @@ uint64_t sizes_layer(const struct model_config *c, uint32_t i)
 {
     struct tally t = {.dtype = c->shape.dtype, .quant = c->quant};
 
-    layer(&t, c, i);
+    layer(&t, c, i, c->shape.n_experts);
     return t.bytes;
+}
+
+uint64_t sizes_experts(const struct model_config *c, uint32_t i)
+{
+    struct tally t = {.dtype = c->shape.dtype, .quant = c->quant};
+
+    if (c->ffns[i] == FFN_EXPERTS) {
+        experts(&t, &c->shape, c->shape.n_experts);
+    }
+    return t.bytes;
+}
+
+uint64_t sizes_active(const struct model_config *c)
+{
+    struct tally t = {.dtype = c->shape.dtype, .quant = c->quant};
+
+    for (uint32_t i = 0; i < c->shape.n_layers; i++) {
+        layer(&t, c, i, c->shape.top_k);
+    }
+    ends(&t, c, 0, c->shape.n_layers);
+    return t.parameters;
 }
 
 uint64_t sizes_embedding(const struct model_config *c)
 {
     struct tally t = {.dtype = c->shape.dtype, .quant = c->quant};
 
-    matrix(&t, c->shape.vocab, c->shape.hidden);
+    matrix(&t, c->shape.vocab, c->shape.hidden, OF_ENDS);
     return t.bytes;
 }
 
@@ -155,23 +264,12 @@ uint64_t sizes_last_norm(const struct model_config *c)
 static struct tally weights(const struct model_config *c, uint32_t begin,
                             uint32_t end)
 {
-    const struct model_shape *s = &c->shape;
-    struct tally t = {.dtype = s->dtype, .quant = c->quant};
+    struct tally t = {.dtype = c->shape.dtype, .quant = c->quant};
 
     for (uint32_t i = begin; i < end; i++) {
-        layer(&t, c, i);
+        layer(&t, c, i, c->shape.n_experts);
     }
-    if (begin == 0) {
-        matrix(&t, s->vocab, s->hidden);
-    }
-    if (end == s->n_layers) {
-        vector(&t, s->hidden);
-        /* A tied head is the embedding; a last stage without the first layer
-         * needs its own copy. */
-        if (!c->tied || begin > 0) {
-            matrix(&t, s->vocab, s->hidden);
-        }
-    }
+    ends(&t, c, begin, end);
     return t;
 }
 
@@ -183,6 +281,16 @@ uint64_t sizes_kv(const struct model_shape *s, uint32_t layer,
 
     kv_block_make(&b, &f, s->n_kv_heads, s->head_dim, 1);
     return b.bytes;
+}
+
+uint64_t sizes_window_kv(const struct model_shape *s,
+                         const struct kv_format *kv)
+{
+    struct kv_format f = kv_format_plain(kv->dtype);
+    struct kv_block b;
+
+    kv_block_make(&b, &f, s->n_kv_heads, s->head_dim, 1);
+    return s->window > 0 ? b.bytes : 0;
 }
 
 uint64_t sizes_state(const struct model_shape *s, uint32_t channels,
@@ -203,7 +311,9 @@ struct page_sizes sizes_page(const struct model_shape *s, uint32_t begin,
         (uint64_t)s->n_v_heads * s->k_dim * s->v_dim * sizeof(float);
     /* Any layer but the whole one. */
     uint32_t other = kv->whole == 0 ? 1 : 0;
-    struct page_sizes p = {.kv_bytes = block_tokens * sizes_kv(s, other, kv)};
+    struct page_sizes p = {.kv_bytes = block_tokens * sizes_kv(s, other, kv),
+                           .window_bytes =
+                               block_tokens * sizes_window_kv(s, kv)};
 
     if (kv->scheme != KV_PLAIN && kv->whole >= begin && kv->whole < end) {
         p.whole = 1 + kv->whole - begin;
@@ -225,6 +335,7 @@ static void set_pages(struct sizes *z, const struct model_config *c,
     z->page_bytes = l.page_bytes;
     z->pages_per_block = l.pages_per_block;
     z->pages_per_slot = l.pages_per_slot;
+    z->window_pages = l.window_pages;
 }
 
 static uint64_t token_bytes(const struct model_config *c, uint32_t begin,
@@ -247,6 +358,7 @@ struct sizes sizes_of(const struct model_config *c, uint32_t begin,
     struct sizes z = {
         .n_attention = config_count(c, MIXER_ATTENTION, begin, end),
         .n_linear = config_count(c, MIXER_DELTANET, begin, end),
+        .n_window = config_count(c, MIXER_WINDOW, begin, end),
         .parameters = t.parameters,
         .weight_bytes = t.bytes,
     };
@@ -256,6 +368,7 @@ struct sizes sizes_of(const struct model_config *c, uint32_t begin,
     assert(block_tokens >= 1 && block_tokens <= SIZES_BLOCK_TOKENS_MAX);
     z.token_bytes = token_bytes(c, begin, end, kv);
     z.block_bytes = z.token_bytes * block_tokens;
+    z.window_bytes = z.n_window * block_tokens * sizes_window_kv(s, kv);
     if (z.n_linear > 0) {
         z.slot_bytes = z.n_linear * sizes_state(s, channels_of(s), kv->dtype);
     }
@@ -280,8 +393,9 @@ uint64_t sizes_sequence(const struct sizes *s, const struct model_shape *shape,
                         uint32_t n_tokens)
 {
     uint64_t blocks = ((uint64_t)n_tokens + block_tokens - 1) / block_tokens;
-    uint64_t windows = sizes_window_blocks(shape->window, chunk_tokens,
-                                           block_tokens, n_tokens);
+    uint64_t windows =
+        sizes_window_blocks(s->n_window > 0 ? shape->window : 0, chunk_tokens,
+                            block_tokens, n_tokens);
 
     return blocks * s->block_bytes + windows * s->window_bytes + s->slot_bytes;
 }

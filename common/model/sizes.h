@@ -69,6 +69,14 @@ MUST_CHECK enum status sizes_check_pages(uint64_t pages_per_slot,
 /* Returns the weights of one layer, as a shard holds them. */
 uint64_t sizes_layer(const struct model_config *c, uint32_t layer);
 
+/* Returns the part of a layer that its experts take together; 0 if it is dense.
+ * The router and the shared expert are no part of it. */
+uint64_t sizes_experts(const struct model_config *c, uint32_t layer);
+
+/* Returns the parameters that one token uses: all but the experts that the
+ * router does not choose. */
+uint64_t sizes_active(const struct model_config *c);
+
 /* Returns the embedding, as a shard holds it; an untied head has the same
  * size.  sizes_last_norm() is the norm before the head. */
 uint64_t sizes_embedding(const struct model_config *c);
@@ -77,6 +85,11 @@ uint64_t sizes_last_norm(const struct model_config *c);
 /* Returns one token's KV in an attention layer, counted in the model. */
 uint64_t sizes_kv(const struct model_shape *s, uint32_t layer,
                   const struct kv_format *kv);
+
+/* Returns one token's KV in a window layer, which is plain; 0 if the model has
+ * none. */
+uint64_t sizes_window_kv(const struct model_shape *s,
+                         const struct kv_format *kv);
 
 /* Returns one sequence's state and tail in one linear layer; channels is C. */
 uint64_t sizes_state(const struct model_shape *s, uint32_t channels,

@@ -36,6 +36,7 @@ struct search {
     double lacking;  /* or lack more bytes, if every stage lacks some */
     uint64_t fewest; /* for EVENEST: nor hold fewer sequences */
     uint32_t end;    /* the final state of the best way */
+    uint64_t window; /* aligned bytes of a window block in one layer */
 };
 
 enum verdict {
@@ -44,23 +45,31 @@ enum verdict {
     TOO_MUCH  /* and so is a stage with more layers */
 };
 
+static uint64_t step_bytes(const struct split_layer *l)
+{
+    return l->step_bytes > 0 ? l->step_bytes : l->weight_bytes;
+}
+
 static void sum_up(struct split_table *t, const struct split_model *m,
                    uint32_t block_tokens)
 {
     t->weights[0] = t->tokens[0] = t->blocks[0] = t->slots[0] = 0;
+    t->read[0] = t->n_window[0] = 0;
     for (uint32_t i = 0; i < m->n_layers; i++) {
         t->weights[i + 1] = t->weights[i] + m->layers[i].weight_bytes;
+        t->read[i + 1] = t->read[i] + step_bytes(&m->layers[i]);
         t->tokens[i + 1] = t->tokens[i] + m->layers[i].token_bytes;
         t->blocks[i + 1] =
             t->blocks[i] + page_align(m->layers[i].token_bytes * block_tokens);
         t->slots[i + 1] = t->slots[i] + page_align(m->layers[i].slot_bytes);
+        t->n_window[i + 1] = t->n_window[i] + (m->layers[i].window_bytes > 0);
     }
 }
 
 struct pool_split_need split_need(const struct split_terms *t,
-                                  uint64_t block_bytes, uint64_t slot_bytes)
+                                  const struct page_parts *parts)
 {
-    struct page_unit unit = page_unit_of(block_bytes, slot_bytes);
+    struct page_unit unit = page_unit_make(parts);
 
     return (struct pool_split_need){.page_bytes = unit.page_bytes,
                                     .pages_per_slot = unit.pages_per_slot,
@@ -68,16 +77,45 @@ struct pool_split_need split_need(const struct split_terms *t,
                                     .block_tokens = t->block_tokens,
                                     .context = t->context,
                                     .max_rows = t->max_rows,
-                                    .slots = t->slots};
+                                    .slots = t->slots,
+                                    .window_pages = (uint32_t)unit.window_pages,
+                                    .window_tokens = t->window_tokens,
+                                    .chunk_tokens = t->chunk_tokens};
 }
 
-uint64_t split_least(const struct split_terms *t, uint64_t block_bytes,
-                     uint64_t slot_bytes)
+uint64_t split_least(const struct split_terms *t,
+                     const struct page_parts *parts)
 {
     uint64_t blocks =
         ((uint64_t)t->context + t->block_tokens - 1) / t->block_tokens;
+    uint64_t windows = page_window_blocks(t->window_tokens, t->chunk_tokens,
+                                          t->block_tokens, t->context);
 
-    return blocks * block_bytes + slot_bytes;
+    return blocks * parts->block_bytes + parts->slot_bytes +
+           windows * parts->window_bytes * parts->n_window;
+}
+
+uint64_t split_window(const struct split_layer *layers, uint32_t n_layers,
+                      uint32_t block_tokens)
+{
+    uint64_t most = 0;
+
+    for (uint32_t i = 0; i < n_layers; i++) {
+        most = layers[i].window_bytes > most ? layers[i].window_bytes : most;
+    }
+    return page_align(most * block_tokens);
+}
+
+static struct page_parts parts_of(const struct search *s, uint32_t begin,
+                                  uint32_t end)
+{
+    const struct split_table *t = s->table;
+
+    return (struct page_parts){.block_bytes = t->blocks[end] - t->blocks[begin],
+                               .slot_bytes = t->slots[end] - t->slots[begin],
+                               .window_bytes = s->window,
+                               .n_window =
+                                   t->n_window[end] - t->n_window[begin]};
 }
 
 /* Computes everything of a stage but its pool and its share. */
@@ -88,6 +126,7 @@ static struct split_stage weigh(const struct search *s, uint32_t worker,
     const struct split_model *m = s->model;
     uint64_t layers = t->weights[end] - t->weights[begin];
     bool first = begin == 0, last = end == m->n_layers;
+    struct page_parts parts = parts_of(s, begin, end);
     struct split_stage g = {
         .worker = worker,
         .begin = begin,
@@ -98,11 +137,12 @@ static struct split_stage weigh(const struct search *s, uint32_t worker,
         .scratch_bytes =
             s->workers[worker].scratch_bytes +
             (last ? m->head_scratch_bytes : m->hidden_scratch_bytes),
-        .step_bytes = layers + (last ? m->head_bytes : 0),
+        .step_bytes =
+            t->read[end] - t->read[begin] + (last ? m->head_bytes : 0),
         .token_bytes = t->tokens[end] - t->tokens[begin],
-        .slot_bytes = t->slots[end] - t->slots[begin],
-        .need = split_need(s->terms, t->blocks[end] - t->blocks[begin],
-                           t->slots[end] - t->slots[begin]),
+        .slot_bytes = parts.slot_bytes,
+        .n_window = parts.n_window,
+        .need = split_need(s->terms, &parts),
     };
 
     return g;
@@ -136,13 +176,11 @@ static uint64_t lacking(const struct search *s, const struct split_stage *g)
 static uint64_t surely_lacking(const struct search *s,
                                const struct split_stage *g)
 {
-    const struct split_table *t = s->table;
+    struct page_parts parts = parts_of(s, g->begin, g->end);
 
     return past_budget(s, g,
                        g->weight_bytes + g->scratch_bytes +
-                           split_least(s->terms,
-                                       t->blocks[g->end] - t->blocks[g->begin],
-                                       g->slot_bytes));
+                           split_least(s->terms, &parts));
 }
 
 /* Called only for stages that fit, so the subtraction cannot underflow. */
@@ -432,9 +470,12 @@ static enum status check_bytes(const struct search *s, struct error *e)
         const struct split_layer *l = &m->layers[i];
 
         fits = fits && l->weight_bytes <= SHARD_BYTES_MAX &&
+               l->step_bytes <= l->weight_bytes &&
                l->slot_bytes <= SHARD_BYTES_MAX &&
                l->token_bytes <= SHARD_BYTES_MAX / tokens &&
-               l->weight_bytes > 0 && l->slot_bytes + l->token_bytes > 0;
+               l->window_bytes <= SHARD_BYTES_MAX / tokens &&
+               l->weight_bytes > 0 &&
+               l->slot_bytes + l->token_bytes + l->window_bytes > 0;
     }
     return fits ? ST_OK
                 : error_set(e, ST_INVALID_ARGUMENT,
@@ -494,6 +535,8 @@ enum status split_find(struct split *out, struct split_table *table,
         return st;
     }
     sum_up(table, model, terms->block_tokens);
+    s.window =
+        split_window(model->layers, model->n_layers, terms->block_tokens);
     s.slowest = quickly(&s, FASTEST);
     out->every_order = choose_kinds(&s);
     s.slowest = pass(&s, FASTEST);

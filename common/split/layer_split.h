@@ -4,8 +4,9 @@
  *
  *     (a) each stage fits its worker: weights, scratch, and the smallest pool
  *         (pool_split_least() of common/split/pool_split.h);
- *     (b) the slowest stage is as fast as possible: a decode step reads all
- *         weights of a stage once, so it takes step_bytes / speed;
+ *     (b) the slowest stage is as fast as possible: a decode step reads the
+ *         weights of a stage once, of experts the chosen ones, so it takes
+ *         step_bytes / speed;
  *     (c) among equals, the most sequences of terms.length tokens fit, counted
  *         at the stage that holds the fewest;
  *     (d) among equals, the stages' times are the most even (the sum of their
@@ -38,6 +39,7 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
+#include "common/split/page_unit.h"
 #include "common/split/pool_split.h"
 #include "proto/limits.h"
 
@@ -47,10 +49,13 @@
 
 struct split_layer {
     uint64_t weight_bytes;
-    uint64_t token_bytes; /* KV of one token; 0: a linear layer. At most
-                             SHARD_BYTES_MAX for the whole context. */
-    uint64_t slot_bytes;  /* state of one sequence, aligned as in a slot
-                             (page_linear_bytes()); 0: an attention layer */
+    uint64_t token_bytes;  /* KV of one token; 0: no attention layer. At most
+                              SHARD_BYTES_MAX for the whole context. */
+    uint64_t slot_bytes;   /* state of one sequence, aligned as in a slot
+                              (page_linear_bytes()); 0: no linear layer */
+    uint64_t window_bytes; /* k and v of one token in a window layer, the same
+                              for all; 0: none */
+    uint64_t step_bytes; /* of the weights, what a decode step reads; 0: all */
 };
 
 struct split_model {
@@ -76,6 +81,9 @@ struct split_terms {
     uint32_t block_tokens, context, max_rows; /* the same for every worker */
     uint32_t slots;  /* the cap at each worker; 0: max_rows */
     uint32_t length; /* tokens of the sequences in (c) */
+    /* For window layers: the positions that one sees, and the most tokens of a
+     * sequence in a step. */
+    uint32_t window_tokens, chunk_tokens;
     bool in_order;
 };
 
@@ -85,6 +93,7 @@ struct split_stage {
     uint64_t weight_bytes, scratch_bytes;
     uint64_t step_bytes;
     uint64_t token_bytes, slot_bytes; /* its layers together */
+    uint32_t n_window;                /* window layers of these */
     double step_share; /* share of the sum of the stages' times */
     struct pool_split_need need;
     struct pool_split pool;
@@ -99,10 +108,12 @@ struct split {
 /* The table of the dynamic programme: for each count of workers taken of each
  * kind and each boundary, the best way to reach it. */
 struct split_table {
-    uint64_t weights[MODEL_LAYERS_MAX + 1]; /* weights of layers [0, i) */
+    /* Weights of layers [0, i), and what a step reads of them. */
+    uint64_t weights[MODEL_LAYERS_MAX + 1], read[MODEL_LAYERS_MAX + 1];
     /* The bytes of a token, of a block and of a slot of these layers. */
     uint64_t tokens[MODEL_LAYERS_MAX + 1], blocks[MODEL_LAYERS_MAX + 1];
     uint64_t slots[MODEL_LAYERS_MAX + 1];
+    uint32_t n_window[MODEL_LAYERS_MAX + 1]; /* window layers of these */
     struct split_step {
         double value;
         uint16_t from; /* the boundary before it */
@@ -129,15 +140,20 @@ uint64_t split_stage_sequences(const struct split_stage *s, uint32_t length);
 uint64_t split_sequences(const struct split *s, uint32_t length,
                          uint32_t *stage);
 
-/* Returns the pages of a stage with the sums of a block's and of a slot's
- * bytes; not both are 0. */
+/* Returns the pages of a stage whose layers have these parts; it has a layer.
+ */
 struct pool_split_need split_need(const struct split_terms *t,
-                                  uint64_t block_bytes, uint64_t slot_bytes);
+                                  const struct page_parts *parts);
 
 /* Returns a lower bound of the smallest pool of a stage.  More layers never
  * lower it, although they may lower the smallest pool itself: a larger page can
  * round a slot up by less. */
-uint64_t split_least(const struct split_terms *t, uint64_t block_bytes,
-                     uint64_t slot_bytes);
+uint64_t split_least(const struct split_terms *t,
+                     const struct page_parts *parts);
+
+/* Returns the aligned bytes of a window block in one window layer of the
+ * model's; 0 if it has none. */
+uint64_t split_window(const struct split_layer *layers, uint32_t n_layers,
+                      uint32_t block_tokens);
 
 #endif

@@ -9,10 +9,33 @@ uint64_t page_align(uint64_t bytes)
 
 struct page_unit page_unit_of(uint64_t block_bytes, uint64_t slot_bytes)
 {
-    uint64_t page = block_bytes > 0 ? block_bytes : slot_bytes;
+    struct page_parts p = {.block_bytes = block_bytes,
+                           .slot_bytes = slot_bytes};
 
+    return page_unit_make(&p);
+}
+
+static uint64_t most(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+struct page_unit page_unit_make(const struct page_parts *p)
+{
+    uint64_t windows = p->window_bytes * p->n_window, page;
+    struct page_unit u = {.pages_per_block = p->block_bytes > 0 ? 1 : 0};
+
+    page = p->block_bytes > 0
+               ? most(p->block_bytes, p->n_window > 0 ? p->window_bytes : 0)
+           : windows > 0 ? windows
+                         : p->slot_bytes;
     assert(page > 0);
-    return (struct page_unit){.page_bytes = page,
-                              .pages_per_slot = (slot_bytes + page - 1) / page,
-                              .pages_per_block = block_bytes > 0 ? 1 : 0};
+    u.page_bytes = page;
+    u.pages_per_slot = (p->slot_bytes + page - 1) / page;
+    if (windows > 0) {
+        uint64_t layers = page / p->window_bytes; /* of one page */
+
+        u.window_pages = (p->n_window + layers - 1) / layers;
+    }
+    return u;
 }

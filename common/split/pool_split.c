@@ -2,6 +2,7 @@
 
 #include <assert.h>
 
+#include "common/split/page_unit.h"
 #include "proto/limits.h"
 
 #define MIB (1024.0 * 1024.0)
@@ -18,9 +19,19 @@ uint64_t pool_split_blocks(const struct pool_split_need *n, uint32_t tokens)
                : ((uint64_t)tokens + n->block_tokens - 1) / n->block_tokens;
 }
 
+uint64_t pool_split_windows(const struct pool_split_need *n, uint32_t tokens)
+{
+    return n->window_pages == 0
+               ? 0
+               : n->window_pages * page_window_blocks(n->window_tokens,
+                                                      n->chunk_tokens,
+                                                      n->block_tokens, tokens);
+}
+
 uint64_t pool_split_pages(const struct pool_split_need *n, uint32_t tokens)
 {
-    return n->pages_per_slot + pool_split_blocks(n, tokens);
+    return n->pages_per_slot + pool_split_blocks(n, tokens) +
+           pool_split_windows(n, tokens);
 }
 
 uint64_t pool_split_sequence(const struct pool_split_need *n, uint32_t tokens)

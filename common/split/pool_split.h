@@ -3,11 +3,14 @@
  *     budget = weights + scratch + pool
  *     pool   = n_pages * page_bytes
  *
- * The pool is one budget of pages (common/model/page_layout.h).  Blocks, slots
- * and checkpoints take pages from it while the worker serves, so the pool has
- * no border between them.  A sequence holds
+ * The pool is one budget of pages (common/model/page_layout.h).  Blocks, window
+ * blocks, slots and checkpoints take pages from it while the worker serves, so
+ * the pool has no border between them.  A sequence holds
  *
  *     pages = blocks(tokens) + pages_per_slot
+ *             + window_pages * window blocks(tokens)
+ *
+ * at most; common/split/page_unit.h has the formula of window blocks.
  *
  * The pool gets all pages that the budget has room for: those that no sequence
  * holds keep prefixes.  The smallest pool holds one sequence of the whole
@@ -37,6 +40,10 @@ struct pool_split_need {
     uint32_t
         slots; /* most slots at once; 0: max_rows.  Unused without slots. */
     uint32_t pages_max; /* most pages that the device allocates; 0: no limit */
+    /* Pages of a window block, 0: no window layer; what such a layer sees, and
+     * the most tokens of a sequence in a step.  Unused without window layers.
+     */
+    uint32_t window_pages, window_tokens, chunk_tokens;
 };
 
 struct pool_split {
@@ -54,8 +61,12 @@ struct pool_budget {
 /* Returns the blocks of one sequence of that many tokens; 0 without blocks. */
 uint64_t pool_split_blocks(const struct pool_split_need *n, uint32_t tokens);
 
-/* Returns the pages of one sequence of that many tokens: its blocks and its
- * slot. */
+/* Returns the pages of the most window blocks that one sequence of that many
+ * tokens holds at once; 0 without window layers. */
+uint64_t pool_split_windows(const struct pool_split_need *n, uint32_t tokens);
+
+/* Returns the most pages of one sequence of that many tokens: its blocks, its
+ * window blocks and its slot. */
 uint64_t pool_split_pages(const struct pool_split_need *n, uint32_t tokens);
 
 /* Returns the bytes of these pages. */

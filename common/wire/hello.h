@@ -18,7 +18,11 @@
 
 /* The protocol version in Hello. */
 #define WIRE_VERSION_MAJOR 1
-#define WIRE_VERSION_MINOR 3
+#define WIRE_VERSION_MINOR 4
+
+/* First minor version whose peers know window blocks: shards with window layers
+ * need it at both ends. */
+#define WIRE_WINDOWS_MINOR 4
 
 /* Makes a frame outside a session: a Hello call and its answer (session 0),
  * and a Goodbye for `session`.  None of them is ordered traffic.

@@ -268,6 +268,32 @@ static void take_prefix_key(struct session *s, const Sluice__V1__HelloReply *m)
     }
 }
 
+void session_need_minor(struct session *s, uint32_t minor, const char *what)
+{
+    s->least_minor = minor;
+    s->minor_for = what;
+}
+
+static enum status check_version(const struct session *s,
+                                 const Sluice__V1__HelloReply *m,
+                                 struct error *e)
+{
+    /* Session 0 is reserved for frames outside a session. */
+    if (m->session == 0 || m->version_major != WIRE_VERSION_MAJOR) {
+        return error_set(e, ST_FAILED_PRECONDITION,
+                         "%s has another version of the protocol",
+                         router_or_stage(s));
+    }
+    return m->version_minor >= s->least_minor
+               ? ST_OK
+               : error_set(e, ST_FAILED_PRECONDITION,
+                           "%s has version %" PRIu32 ".%" PRIu32
+                           ", but %s needs %d.%" PRIu32 " or later: upgrade it",
+                           router_or_stage(s), m->version_major,
+                           m->version_minor, s->minor_for, WIRE_VERSION_MAJOR,
+                           s->least_minor);
+}
+
 static void recv_answer(struct session *s, const struct envelope *e)
 {
     uint32_t retry_after_ms;
@@ -286,10 +312,7 @@ static void recv_answer(struct session *s, const struct envelope *e)
         return;
     }
     reply = (const Sluice__V1__HelloReply *)m;
-    /* Session 0 is reserved for frames outside a session. */
-    if (reply->session == 0 || reply->version_major != WIRE_VERSION_MAJOR) {
-        error_set(&why, ST_FAILED_PRECONDITION,
-                  "%s has another version of the protocol", router_or_stage(s));
+    if (check_version(s, reply, &why) != ST_OK) {
         end(s, why.code, 0, why.text, true);
         return;
     }

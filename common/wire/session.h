@@ -94,6 +94,8 @@ struct session {
     struct prefix_key prefix_key;
     int64_t up_us; /* time at which it came UP */
     struct keepalive keepalive;
+    uint32_t least_minor;  /* session_need_minor(); 0: any */
+    const char *minor_for; /* the subject of the sentence */
     bool busy; /* inside a call of the peer: end the session afterwards */
     bool ending;
     char why[96];
@@ -110,6 +112,10 @@ void session_init_stage(struct session *s, struct node_io *io,
                         const struct session_ops *ops,
                         const struct peer_ops *peer_ops, void *node,
                         struct arena *arena, const struct session_stage *stage);
+/* Refuses other ends of a lower minor version from now on.  what: what needs
+ * it, as the subject of a sentence; borrowed. */
+void session_need_minor(struct session *s, uint32_t minor, const char *what);
+
 /* Sends Goodbye if UP, closes, ends calls through the ops, and frees. */
 void session_fini(struct session *s, const char *reason);
 

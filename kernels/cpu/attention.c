@@ -7,7 +7,9 @@
 struct attention_job {
     struct cpu *c;
     const struct attention_weights *w;
+    const struct cpu_rope *rope;
     uint32_t layer;
+    uint32_t half;       /* R/2 */
     uint32_t group;      /* query heads of a kv head */
     uint32_t span;       /* tokens of a row in one task */
     uint32_t tasks_head; /* tasks of one kv head */
@@ -31,13 +33,12 @@ static void prepare_head(const struct attention_job *j, uint32_t t,
 {
     const struct cpu *c = j->c;
     const struct model_shape *s = &c->w->shape;
-    uint32_t half = s->rope.dim / 2;
+    size_t at = (size_t)t * j->half;
 
     if (norm) {
         c->isa->rms_norm(head, head, norm, s->head_dim, s->norm_eps);
     }
-    rotate_head(head, half, c->cosine + (size_t)t * half,
-                c->sine + (size_t)t * half);
+    rotate_head(head, j->half, j->rope->cosine + at, j->rope->sine + at);
 }
 
 /* Separates queries and gates, which a gated model projects head by head. */
@@ -105,6 +106,28 @@ static const struct kernel_row *find_span(const struct attention_job *j,
     }
 }
 
+/* Gathers n queries of a task, since queries that share keys lie n_heads apart
+ * in `query`. */
+static void gather_queries(const struct attention_job *j,
+                           const struct kernel_row *row, uint32_t first,
+                           uint32_t kv_head, const struct cpu_lane *lane,
+                           uint32_t n)
+{
+    const struct model_shape *s = &j->c->w->shape;
+    const struct cpu_attention_scratch *a = &j->c->of[CPU_ATTENTION].attention;
+    size_t hd = s->head_dim;
+
+    for (uint32_t i = 0; i < n; i++) {
+        size_t token = row->first + first + i / j->group;
+        size_t head = kv_head * j->group + i % j->group;
+
+        lane->last[i] = row->position + first + i / j->group;
+        lane->sinks[i] = j->w->sinks ? j->w->sinks[head] : 0.0f;
+        memcpy(lane->q + i * hd, a->query + (token * s->n_heads + head) * hd,
+               hd * sizeof(float));
+    }
+}
+
 /* Attends for some tokens of a row, with the query heads of one kv head. */
 static void attend_span(const struct attention_job *j,
                         const struct kernel_row *row, uint32_t first,
@@ -116,6 +139,7 @@ static void attend_span(const struct attention_job *j,
     size_t hd = s->head_dim, bytes = hd * sizeof(float);
     uint32_t left = row->n_tokens - first;
     uint32_t n = (left < j->span ? left : j->span) * j->group;
+    float scale = 1.0f / sqrtf((float)s->head_dim);
     struct attend_task t = {
         .q = lane->q,
         .y = lane->y,
@@ -123,20 +147,13 @@ static void attend_span(const struct attention_job *j,
         .n_q = n,
         .hd = s->head_dim,
         .block_tokens = c->block_tokens,
-        .scale = 1.0f / sqrtf((float)s->head_dim),
+        .scale = s->attn_scale > 0.0f ? s->attn_scale : scale,
+        .cap = s->attn_cap,
+        .sinks = j->w->sinks ? lane->sinks : NULL,
         .s = lane->s,
     };
 
-    for (uint32_t i = 0; i < n; i++) {
-        size_t token = row->first + first + i / j->group;
-        size_t head = kv_head * j->group + i % j->group;
-
-        lane->last[i] = row->position + first + i / j->group;
-        /* Gathered, since queries that share keys lie n_heads apart in
-         * `query`. */
-        memcpy(lane->q + i * hd, a->query + (token * s->n_heads + head) * hd,
-               bytes);
-    }
+    gather_queries(j, row, first, kv_head, lane, n);
     cpu_kv_attend(j->c, j->layer, row, kv_head, &t);
     cpu_kv_rotate_back(c, j->layer, lane->y, n);
     for (uint32_t i = 0; i < n; i++) {
@@ -158,14 +175,16 @@ static void attend_job(void *arg, uint32_t task, uint32_t thread)
 }
 
 /* Estimates the multiply-adds of a step's attention. */
-static size_t attend_work(const struct cpu *c)
+static size_t attend_work(const struct cpu *c, enum mixer_kind kind)
 {
     size_t work = 0;
 
     for (uint32_t i = 0; i < c->step->n_rows; i++) {
         const struct kernel_row *r = &c->step->rows[i];
+        uint32_t most = kind == MIXER_WINDOW ? c->w->shape.window : UINT32_MAX;
+        uint32_t before = r->position < most ? r->position : most;
 
-        work += (size_t)r->n_tokens * (r->position + r->n_tokens);
+        work += (size_t)r->n_tokens * (before + r->n_tokens);
     }
     return work * c->w->shape.n_heads * c->w->shape.head_dim * 2;
 }
@@ -184,13 +203,14 @@ static void gate_task(void *arg, uint32_t t, uint32_t thread)
 static void project_inputs(struct cpu *c, const struct attention_weights *w)
 {
     const struct cpu_attention_scratch *a = &c->of[CPU_ATTENTION].attention;
+    uint32_t n = c->step->n_tokens;
     const struct cpu_product in[] = {
-        {&w->q, w->q_bias, a->q, w->q.rows, false},
-        {&w->k, w->k_bias, a->k, w->k.rows, false},
-        {&w->v, w->v_bias, a->v, w->v.rows, false},
+        cpu_product_of(&w->q, w->q_bias, c->n, n, a->q),
+        cpu_product_of(&w->k, w->k_bias, c->n, n, a->k),
+        cpu_product_of(&w->v, w->v_bias, c->n, n, a->v),
     };
 
-    cpu_matmul(c, c->n, c->step->n_tokens, in, 3);
+    cpu_matmul(c, in, 3);
 }
 
 void cpu_attention(struct kernels *k, uint32_t layer)
@@ -203,10 +223,10 @@ void cpu_attention(struct kernels *k, uint32_t layer)
     size_t width = (size_t)n * s->n_heads * s->head_dim;
     struct attention_job j = {.c = c,
                               .w = &w->mixer.attention,
+                              .rope = &c->ropes[w->kind == MIXER_WINDOW],
                               .layer = layer,
+                              .half = shape_rope(s, w->kind)->dim / 2,
                               .group = s->n_heads / s->n_kv_heads};
-    const struct cpu_product out = {&j.w->o, j.w->o_bias, c->x, s->hidden,
-                                    true};
 
     /* Query heads of one kv head share its keys, so a task takes whole
      * groups. */
@@ -217,10 +237,11 @@ void cpu_attention(struct kernels *k, uint32_t layer)
     cpu_norm(c, c->n, c->x, n, w->input_norm);
     project_inputs(c, j.w);
     cpu_run(c, prepare_task, &j, n, width * 8);
-    cpu_run(c, attend_job, &j, j.tasks_head * s->n_kv_heads, attend_work(c));
+    cpu_run(c, attend_job, &j, j.tasks_head * s->n_kv_heads,
+            attend_work(c, w->kind));
     if (s->attn_gated) {
         cpu_run(c, gate_task, &j, n, width * 8);
     }
-    cpu_matmul(c, a->y, n, &out, 1);
+    cpu_add_product(c, &j.w->o, j.w->o_bias, a->y, w->mixer_norm);
     cpu_tick(c);
 }

@@ -75,11 +75,60 @@ static void cut_mlp(struct cutter *k, struct cpu *c, size_t n)
     m->up = cut_floats(k, n, c->w->shape.intermediate);
 }
 
-/* The three parts are never in use at once, so all start at the same place. */
+static bool has_experts(const struct cpu *c)
+{
+    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
+        if (cpu_weights(c, i)->ffn == FFN_EXPERTS) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool needs_y(const struct cpu *c)
+{
+    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
+        const struct layer_weights *l = cpu_weights(c, i);
+
+        if (l->ffn == FFN_EXPERTS || l->mixer_norm || l->ffn_norm) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void cut_experts(struct cutter *k, struct cpu *c, size_t n)
+{
+    const struct model_shape *s = &c->w->shape;
+    struct cpu_expert_scratch *e = &c->of[CPU_EXPERTS].experts;
+    size_t rows;
+
+    if (!has_experts(c)) {
+        return;
+    }
+    n = n < CPU_EXPERT_TOKENS ? n : CPU_EXPERT_TOKENS;
+    rows = n * s->top_k;
+    e->shared.gate = cut_floats(k, n, s->shared_dim);
+    e->shared.up = cut_floats(k, n, s->shared_dim);
+    e->out = cut_floats(k, s->shared_dim > 0 ? n : 0, s->hidden);
+    e->share = cut_floats(k, n, 1);
+    e->logits = cut_floats(k, n, s->n_experts);
+    e->weights = cut_floats(k, n, s->top_k);
+    e->chosen = cut_piece(k, rows, sizeof *e->chosen);
+    e->row_of = cut_piece(k, rows, sizeof *e->row_of);
+    e->token_of = cut_piece(k, rows, sizeof *e->token_of);
+    e->begin = cut_piece(k, s->n_experts + 1, sizeof *e->begin);
+    e->x = cut_floats(k, rows, s->hidden);
+    e->both = cut_floats(k, rows, 2 * (size_t)s->expert_dim);
+    e->views = cut_piece(k, s->n_experts, sizeof *e->views);
+    e->products = cut_piece(k, s->n_experts + 1, sizeof *e->products);
+}
+
+/* The parts are never in use at once, so all start at the same place. */
 static void cut_parts(struct cutter *k, struct cpu *c, size_t n)
 {
-    void (*const part[])(struct cutter *, struct cpu *,
-                         size_t) = {cut_attention, cut_delta, cut_mlp};
+    void (*const part[])(struct cutter *, struct cpu *, size_t) = {
+        cut_attention, cut_delta, cut_mlp, cut_experts};
     size_t begin = k->used, end = begin;
 
     for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
@@ -105,6 +154,24 @@ static uint32_t wider(uint32_t cols, const struct tensor *t)
     return t->bits > 0 ? most(cols, t->cols) : cols;
 }
 
+static uint32_t widest_mixer(uint32_t cols, const struct layer_weights *l)
+{
+    const struct attention_weights *a = &l->mixer.attention;
+    const struct deltanet_weights *d = &l->mixer.deltanet;
+
+    if (mixer_attends(l->kind)) {
+        cols = wider(wider(cols, &a->q), &a->k);
+        return wider(wider(cols, &a->v), &a->o);
+    }
+    cols = wider(wider(wider(cols, &d->qkv), &d->z), &d->b);
+    return wider(wider(cols, &d->a), &d->out);
+}
+
+static uint32_t widest_mlp(uint32_t cols, const struct mlp_weights *m)
+{
+    return wider(wider(wider(cols, &m->gate), &m->up), &m->down);
+}
+
 /* Returns the columns of the widest quantised matrix that takes part in a
  * product; 0 if there is none. */
 static uint32_t widest(const struct shard_weights *w)
@@ -113,21 +180,16 @@ static uint32_t widest(const struct shard_weights *w)
 
     for (uint32_t i = 0; i < w->end - w->begin; i++) {
         const struct layer_weights *l = &w->layers[i];
-        const struct attention_weights *a = &l->mixer.attention;
-        const struct deltanet_weights *d = &l->mixer.deltanet;
-        const struct tensor *of[] = {
-            &l->mlp.gate, &l->mlp.up, &l->mlp.down, &a->q, &a->k, &a->v, &a->o};
+        const struct expert_weights *e = &l->experts;
 
-        if (l->kind == MIXER_DELTANET) {
-            of[3] = &d->qkv;
-            of[4] = &d->z;
-            of[5] = &d->b;
-            of[6] = &d->out;
-            cols = wider(cols, &d->a);
+        cols = widest_mixer(cols, l);
+        if (l->ffn == FFN_DENSE) {
+            cols = widest_mlp(cols, &l->mlp);
+            continue;
         }
-        for (size_t j = 0; j < sizeof of / sizeof *of; j++) {
-            cols = wider(cols, of[j]);
-        }
+        cols = wider(wider(cols, &e->router), &e->shared_gate);
+        cols = wider(wider(cols, &e->gate_up), &e->down);
+        cols = widest_mlp(cols, &e->shared);
     }
     return cols;
 }
@@ -143,6 +205,8 @@ static void cut_lane(struct cutter *k, struct cpu *c, struct cpu_lane *lane)
         .y = cut_floats(k, ATTEND_QUERIES, s->head_dim),
         .s = cut_floats(k, ATTEND_QUERIES, ATTEND_SPAN),
         .last = cut_piece(k, ATTEND_QUERIES, sizeof(uint32_t)),
+        .sinks = cut_floats(k, 1, ATTEND_QUERIES),
+        .pair = cut_floats(k, 2, s->expert_dim),
         .l = cut_floats(k, 1, vocab),
         .p = cut_floats(k, 1, vocab),
         .ids = cut_piece(k, vocab, sizeof(uint32_t)),
@@ -155,19 +219,29 @@ static void cut_lane(struct cutter *k, struct cpu *c, struct cpu_lane *lane)
     }
 }
 
+static void cut_rope(struct cutter *k, struct cpu_rope *r, size_t n,
+                     const struct rope_shape *shape)
+{
+    size_t half = shape->dim / 2;
+
+    r->freq = cut_floats(k, 1, half);
+    r->cosine = cut_floats(k, n, half);
+    r->sine = cut_floats(k, n, half);
+}
+
 /* Must cut the same pieces in both passes: the first one sizes the area. */
 static void cut_all(struct cutter *k, struct cpu *c)
 {
     const struct model_shape *s = &c->w->shape;
-    size_t n = c->sizes.max_tokens, half = s->rope.dim / 2;
+    size_t n = c->sizes.max_tokens;
     /* The head norms up to max_logits rows into the same buffer. */
     size_t wide = n > c->sizes.max_logits ? n : c->sizes.max_logits;
 
     c->x = cut_floats(k, n, s->hidden);
     c->n = cut_floats(k, wide, s->hidden);
-    c->freq = cut_floats(k, 1, half);
-    c->cosine = cut_floats(k, n, half);
-    c->sine = cut_floats(k, n, half);
+    c->y = cut_floats(k, needs_y(c) ? n : 0, s->hidden);
+    cut_rope(k, &c->ropes[0], n, &s->rope);
+    cut_rope(k, &c->ropes[1], n, &s->window_rope);
     c->logits =
         cut_floats(k, has_head(c->w) ? c->sizes.max_logits : 0, s->vocab);
     c->row_of = cut_piece(k, n, sizeof(uint32_t));
@@ -213,7 +287,9 @@ static void set_formats(struct cpu *c)
     for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
         struct cpu_layer *l = &c->layers[i];
 
-        l->kv = kv_format_of_layer(&c->kv, c->w->begin + i);
+        l->kv = cpu_weights(c, i)->kind == MIXER_WINDOW
+                    ? kv_format_plain(c->kv.dtype)
+                    : kv_format_of_layer(&c->kv, c->w->begin + i);
         kv_block_make(&l->block, &l->kv, s->n_kv_heads, s->head_dim,
                       c->block_tokens);
     }
@@ -231,6 +307,7 @@ static void set_sizes(struct cpu *c)
     c->sizes.page_bytes = c->pages.page_bytes;
     c->sizes.pages_per_block = c->pages.pages_per_block;
     c->sizes.pages_per_slot = c->pages.pages_per_slot;
+    c->sizes.window_pages = c->pages.window_pages;
     c->sizes.one_arithmetic = true;
 }
 
@@ -260,10 +337,30 @@ static void cpu_free(struct kernels *k)
     free(c);
 }
 
+/* Computes the angles of token t at position p: per token once, not once per
+ * layer and head. */
+static void set_angles(struct cpu *c, uint32_t t, uint32_t p)
+{
+    const struct model_shape *s = &c->w->shape;
+    const struct rope_shape *shapes[] = {&s->rope, &s->window_rope};
+    const bool used[] = {c->sizes.pages_per_block > 0,
+                         c->sizes.window_pages > 0};
+
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t half = shapes[i]->dim / 2;
+        struct cpu_rope *r = &c->ropes[i];
+
+        if (used[i]) {
+            rope_angles(r->freq, half, p, rope_scale(shapes[i]),
+                        r->cosine + (size_t)t * half,
+                        r->sine + (size_t)t * half);
+        }
+    }
+}
+
 static void cpu_begin(struct kernels *k, const struct kernel_step *step)
 {
     struct cpu *c = cpu_of(k);
-    uint32_t half = c->w->shape.rope.dim / 2;
 
     assert(step->n_tokens <= c->sizes.max_tokens);
     assert(step->n_rows <= c->sizes.max_rows);
@@ -273,12 +370,7 @@ static void cpu_begin(struct kernels *k, const struct kernel_step *step)
 
         for (uint32_t t = r->first; t < r->first + r->n_tokens; t++) {
             c->row_of[t] = i;
-            /* Angles per token once, not once per layer and head. */
-            if (c->sizes.pages_per_block > 0) {
-                rope_angles(c->freq, half, r->position + t - r->first,
-                            c->cosine + (size_t)t * half,
-                            c->sine + (size_t)t * half);
-            }
+            set_angles(c, t, r->position + t - r->first);
         }
     }
 }
@@ -370,7 +462,8 @@ static bool set_up(struct cpu *c, bool pin)
     cut_all(&(struct cutter){c->scratch, 0}, c);
     turn_conv(c);
     set_sizes(c);
-    rope_frequencies(&c->w->shape.rope, c->freq);
+    rope_frequencies(&c->w->shape.rope, c->ropes[0].freq);
+    rope_frequencies(&c->w->shape.window_rope, c->ropes[1].freq);
     c->threads = threads_new(c->sizes.n_threads, pin);
     return c->threads != NULL;
 }

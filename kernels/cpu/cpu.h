@@ -28,6 +28,10 @@
 /* Work below this many multiply-adds stays on the caller's thread. */
 #define CPU_SMALL_WORK 32768
 
+/* Most tokens whose experts run together; a longer step streams the experts
+ * once for each so many. */
+#define CPU_EXPERT_TOKENS 512
+
 /* Rows of a quantised matrix that are widened at a time: whole tiles of any
  * height. */
 #define CPU_PANEL_ROWS 12
@@ -42,13 +46,18 @@ struct cpu_layer {
     struct kv_block block;
 };
 
-/* Intermediate tensors of a mixer or MLP; they share one area. */
+/* Angles of one kind of layer. */
+struct cpu_rope {
+    float *freq;          /* [R/2] */
+    float *cosine, *sine; /* [T, R/2] of the step's positions */
+};
+
+/* Intermediate tensors of a mixer or feed-forward; they share one area. */
 struct cpu_attention_scratch {
     float *q;     /* [T, nh*hd or 2*nh*hd] as projected */
     float *k;     /* [T, nkv*hd] */
     float *v;     /* [T, nkv*hd] */
-    float *query; /* Intermediate tensors of a mixer or MLP; the three structs
-                   * share one area. */
+    float *query; /* [T, nh, hd] */
     float *y;     /* [T, nh, hd] */
     float *gate;  /* [T, nh, hd], gated models */
 };
@@ -62,7 +71,24 @@ struct cpu_delta_scratch {
 };
 
 struct cpu_mlp_scratch {
-    float *gate, *up; /* [T, I] */
+    float *gate, *up; /* [T, max(I, Is)] */
+};
+
+/* Of N = min(T, CPU_EXPERT_TOKENS) tokens; k = top_k. */
+struct cpu_expert_scratch {
+    struct cpu_mlp_scratch shared; /* [N, Is] */
+    float *out;                    /* [N, H] of the shared expert */
+    float *share;                  /* [N] its weights */
+    float *logits;                 /* [N, E] */
+    float *weights;                /* [N, k] by rank */
+    uint32_t *chosen;              /* [N, k] experts by rank */
+    uint32_t *row_of;              /* [N, k] rows of the tensors below */
+    uint32_t *token_of;            /* [N * k] */
+    uint32_t *begin;               /* [E + 1] first row of each expert */
+    float *x;                      /* [N * k, H] inputs, then outputs */
+    float *both;                   /* [N * k, 2 Im] */
+    struct tensor *views;          /* [E] rows of an expert */
+    struct cpu_product *products;  /* [E + 1] */
 };
 
 /* Scratch of one thread. */
@@ -70,6 +96,8 @@ struct cpu_lane {
     float *q, *y;   /* [ATTEND_QUERIES, hd] */
     float *s;       /* [ATTEND_QUERIES, ATTEND_SPAN] */
     uint32_t *last; /* [ATTEND_QUERIES] */
+    float *sinks;   /* [ATTEND_QUERIES] */
+    float *pair;    /* [2 Im] of an expert, gates then ups */
     float *l, *p;   /* [V] of the sampler: logits adjusted, weights */
     uint32_t *ids;  /* [V] of the sampler: counts, then ids */
     double *bucket; /* [CPU_BUCKETS] of the sampler */
@@ -87,17 +115,19 @@ struct cpu {
     struct threads *threads;
     atomic_uint_fast64_t ticks;
 
-    char *scratch;        /* one allocation, cut up below */
-    float *x;             /* [T, H] the residual stream */
-    float *n;             /* [T, H] normed */
-    float *freq;          /* [R/2] */
-    float *cosine, *sine; /* [T, R/2] of the step's positions */
-    float *logits;        /* [max_logits, V] */
+    char *scratch;            /* one allocation, cut up below */
+    float *x;                 /* [T, H] the residual stream */
+    float *n;                 /* [T, H] normed */
+    float *y;                 /* [T, H] output of a mixer or feed-forward, with
+                               * norms of outputs or experts */
+    struct cpu_rope ropes[2]; /* of layers that see all, of window layers */
+    float *logits;            /* [max_logits, V] */
     union {
         struct cpu_attention_scratch attention;
         struct cpu_delta_scratch delta;
         struct cpu_mlp_scratch mlp;
-    } of[3];                /* indexed by enum cpu_part */
+        struct cpu_expert_scratch experts;
+    } of[4];                /* indexed by enum cpu_part */
     struct cpu_lane *lanes; /* [n_threads] */
 
     struct cpu_layer *layers; /* [end - begin] */
@@ -110,7 +140,7 @@ struct cpu {
     uint32_t *row_of; /* [T] the row of each token */
 };
 
-enum cpu_part { CPU_ATTENTION, CPU_DELTA, CPU_MLP };
+enum cpu_part { CPU_ATTENTION, CPU_DELTA, CPU_MLP, CPU_EXPERTS };
 
 static inline struct cpu *cpu_of(struct kernels *k)
 {
@@ -135,23 +165,51 @@ static inline const struct layer_weights *cpu_weights(const struct cpu *c,
 void cpu_run(struct cpu *c, threads_task_fn fn, void *arg, uint32_t n,
              size_t work);
 
-/* One product of several that share x. */
+/* out (+)= x W^T (+ bias) */
 struct cpu_product {
     const struct tensor *w; /* [rows, cols] */
     const float *bias;      /* [rows] or NULL */
+    const float *x;         /* [n_x, cols], rows ld_x apart */
     float *out;             /* [n_x, rows], rows ld apart */
-    size_t ld;
+    size_t ld_x, ld;
+    uint32_t n_x;
     bool add;
 };
 
-/* Computes out (+)= x W^T (+ bias) for each product; x [n_x, cols], rows cols
- * apart.  Rows of x share each read of the weights. */
-void cpu_matmul(struct cpu *c, const float *x, uint32_t n_x,
-                const struct cpu_product *p, uint32_t n);
+/* Returns x W^T into out, rows of both one after another. */
+static inline struct cpu_product cpu_product_of(const struct tensor *w,
+                                                const float *bias,
+                                                const float *x, uint32_t n_x,
+                                                float *out)
+{
+    return (struct cpu_product){
+        .w = w,
+        .bias = bias,
+        .x = x,
+        .out = out,
+        .ld_x = w->cols,
+        .ld = w->rows,
+        .n_x = n_x,
+    };
+}
+
+/* Computes n products, in any order.  Rows of one x share each read of the
+ * weights. */
+void cpu_matmul(struct cpu *c, const struct cpu_product *p, uint32_t n);
 
 /* Computes out[t] = norm(x[t]) * gamma; x, out [n, H]. */
 void cpu_norm(struct cpu *c, float *out, const float *x, uint32_t n,
               const float *gamma);
+
+/* Adds out [H] = W x (+ bias) of the step's tokens to the residual stream, or
+ * with gamma norm(out). */
+void cpu_add_product(struct cpu *c, const struct tensor *w, const float *bias,
+                     const float *x, const float *gamma);
+/* Adds y [H] to the residual stream of token t, or with gamma norm(y), which
+ * replaces y. */
+void cpu_add_row(const struct cpu *c, uint32_t t, float *y, const float *gamma);
+/* Applies the model's activation: gate [n], up [n]. */
+void cpu_activate(const struct cpu *c, float *gate, const float *up, size_t n);
 
 /* Rotates `n` heads x [n, hd] into the basis of the layer's keys, or back out
  * of that of its values; does nothing unless the layer has turboquant. */
@@ -162,8 +220,8 @@ void cpu_kv_rotate_back(const struct cpu *c, uint32_t layer, float *x,
 void cpu_kv_store(const struct cpu *c, uint32_t layer,
                   const struct kernel_row *row, uint32_t p, const float *k,
                   const float *v);
-/* Attends with the queries of t, whose blocks, dtype and storage it sets, over
- * one kv head of a row; ticks every few queries. */
+/* Attends with the queries of t, whose blocks, window, dtype and storage it
+ * sets, over one kv head of a row; ticks every few queries. */
 void cpu_kv_attend(struct cpu *c, uint32_t layer, const struct kernel_row *row,
                    uint32_t kv_head, struct attend_task *t);
 
@@ -201,6 +259,8 @@ void cpu_slot_copy(struct kernels *k, uint32_t layer, uint32_t slot,
 void cpu_attention(struct kernels *k, uint32_t layer);
 void cpu_deltanet(struct kernels *k, uint32_t layer);
 void cpu_ffn(struct kernels *k, uint32_t layer);
+/* The feed-forward of a layer with experts. */
+void cpu_experts(struct cpu *c, const struct layer_weights *w);
 void cpu_embed(struct kernels *k, const uint32_t *tokens);
 void cpu_head(struct kernels *k, const uint32_t *tokens, uint32_t n);
 enum status cpu_sample(struct kernels *k, const struct sample_row *rows,

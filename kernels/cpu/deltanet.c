@@ -198,21 +198,24 @@ static void gate_task(void *arg, uint32_t t, uint32_t thread)
         j->c->isa->rms_norm(y + h * dv, y + h * dv, j->w->norm, (uint32_t)dv,
                             j->m->norm_eps);
     }
-    j->c->isa->silu_mul(z, y, hv * dv);
+    /* SiLU, whatever the activation of the MLPs. */
+    j->c->isa->activate(&(struct activation_task){
+        .gate = z, .up = y, .n = hv * dv, .kind = ACTIVATION_SILU});
 }
 
 static void project_inputs(const struct delta_job *j)
 {
     const struct deltanet_weights *w = j->w;
-    uint32_t hv = j->m->n_v_heads;
+    const float *x = j->c->n;
+    uint32_t n = j->c->step->n_tokens;
     const struct cpu_product in[] = {
-        {&w->qkv, NULL, j->s->qkv, j->channels, false},
-        {&w->z, NULL, j->s->z, w->z.rows, false},
-        {&w->b, NULL, j->s->b, hv, false},
-        {&w->a, NULL, j->s->a, hv, false},
+        cpu_product_of(&w->qkv, NULL, x, n, j->s->qkv),
+        cpu_product_of(&w->z, NULL, x, n, j->s->z),
+        cpu_product_of(&w->b, NULL, x, n, j->s->b),
+        cpu_product_of(&w->a, NULL, x, n, j->s->a),
     };
 
-    cpu_matmul(j->c, j->c->n, j->c->step->n_tokens, in, 4);
+    cpu_matmul(j->c, in, 4);
 }
 
 /* Each pass needs all channels of the one before, so the passes are
@@ -245,11 +248,10 @@ void cpu_deltanet(struct kernels *k, uint32_t layer)
         .m = m,
         .channels = 2 * m->n_k_heads * m->k_dim + m->n_v_heads * m->v_dim,
     };
-    const struct cpu_product out = {&j.w->out, NULL, c->x, m->hidden, true};
 
     cpu_norm(c, c->n, c->x, c->step->n_tokens, w->input_norm);
     project_inputs(&j);
     mix_rows(&j);
-    cpu_matmul(c, j.s->z, c->step->n_tokens, &out, 1);
+    cpu_add_product(c, &j.w->out, NULL, j.s->z, w->mixer_norm);
     cpu_tick(c);
 }

@@ -92,14 +92,28 @@ static void store_quantised(const struct cpu *c, const struct cpu_layer *l,
     }
 }
 
+/* Returns the block table of a layer; block i is in [i - *first]. */
+static const uint32_t *table_of(const struct cpu *c, uint32_t layer,
+                                const struct kernel_row *row, uint32_t *first)
+{
+    if (cpu_weights(c, layer)->kind == MIXER_WINDOW) {
+        *first = row->window_first;
+        return row->window +
+               (size_t)c->pages.layers[layer].table * row->window_stride;
+    }
+    *first = 0;
+    return row->blocks;
+}
+
 void cpu_kv_store(const struct cpu *c, uint32_t layer,
                   const struct kernel_row *row, uint32_t p, const float *k,
                   const float *v)
 {
     const struct cpu_layer *l = &c->layers[layer];
-    uint32_t size = c->block_tokens;
+    uint32_t size = c->block_tokens, first;
+    const uint32_t *table = table_of(c, layer, row, &first);
     char *block =
-        cpu_kv(c, layer) + row->blocks[p / size] * cpu_stride(c, layer);
+        cpu_kv(c, layer) + table[p / size - first] * cpu_stride(c, layer);
 
     if (l->kv.scheme == KV_PLAIN) {
         store_plain(c, block, p % size, k, v);
@@ -141,7 +155,9 @@ void cpu_kv_attend(struct cpu *c, uint32_t layer, const struct kernel_row *row,
     bool plain = l->kv.scheme == KV_PLAIN;
     struct attend_quantised a = {.group = l->kv.group};
 
-    t->blocks = row->blocks;
+    t->blocks = table_of(c, layer, row, &t->first_block);
+    t->window =
+        cpu_weights(c, layer)->kind == MIXER_WINDOW ? c->w->shape.window : 0;
     t->stride = cpu_stride(c, layer);
     t->dtype = c->kv.dtype;
     if (plain) {
@@ -165,5 +181,6 @@ void cpu_kv_attend(struct cpu *c, uint32_t layer, const struct kernel_row *row,
         t->q += (size_t)t->n_q * t->hd;
         t->y += (size_t)t->n_q * t->hd;
         t->last += t->n_q;
+        t->sinks += t->sinks ? t->n_q : 0;
     }
 }

@@ -15,13 +15,29 @@
 
 struct products {
     struct cpu *c;
-    const float *x;
     const struct cpu_product *p;
-    uint32_t n_x, n, rows; /* rows: rows of W in a task */
+    uint32_t share; /* most rows of W in a task, so that no thread is idle */
 };
 
-static uint32_t tasks_of(const struct cpu_product *p, uint32_t rows)
+/* Returns the rows of W in a task: as many as the cache holds or as stream
+ * well. */
+static uint32_t task_rows(const struct products *s, const struct cpu_product *p)
 {
+    uint32_t row_bytes = p->w->cols * 2u + 1;
+    uint32_t fit = TASK_BYTES / row_bytes;
+    uint32_t rows = fit < TASK_ROWS ? fit : TASK_ROWS;
+
+    if (p->n_x <= STREAM_X) {
+        rows = STREAM_BYTES / row_bytes;
+    }
+    rows = s->share < rows ? s->share : rows;
+    return rows < TASK_ALIGN ? TASK_ALIGN : rows / TASK_ALIGN * TASK_ALIGN;
+}
+
+static uint32_t tasks_of(const struct products *s, const struct cpu_product *p)
+{
+    uint32_t rows = task_rows(s, p);
+
     return (p->w->rows + rows - 1) / rows;
 }
 
@@ -71,22 +87,22 @@ static void product_task(void *arg, uint32_t task, uint32_t thread)
 {
     const struct products *s = arg;
     const struct cpu_product *p = s->p;
+    uint32_t n;
 
-    while (task >= tasks_of(p, s->rows)) {
-        task -= tasks_of(p, s->rows);
-        p++;
+    for (; task >= (n = tasks_of(s, p)); p++) {
+        task -= n;
     }
-    uint32_t first = task * s->rows;
+    uint32_t rows = task_rows(s, p), first = task * rows;
     uint32_t left = p->w->rows - first;
     struct matmul_block b = {
-        .x = s->x,
+        .x = p->x,
         .w = (const char *)p->w->data + first * tensor_row_bytes(p->w),
         .bias = p->bias ? p->bias + first : NULL,
         .out = p->out + first,
-        .ld_x = p->w->cols,
+        .ld_x = p->ld_x,
         .ld_out = p->ld,
-        .n_x = s->n_x,
-        .n_w = left < s->rows ? left : s->rows,
+        .n_x = p->n_x,
+        .n_w = left < rows ? left : rows,
         .k = p->w->cols,
         .dtype = p->w->dtype,
         .add = p->add,
@@ -99,36 +115,20 @@ static void product_task(void *arg, uint32_t task, uint32_t thread)
     }
 }
 
-/* Returns the rows of W in a task: as many as the cache holds or as stream
- * well, but fewer if that would leave threads idle. */
-static uint32_t task_rows(const struct cpu *c, const struct products *s,
-                          uint32_t total)
+void cpu_matmul(struct cpu *c, const struct cpu_product *p, uint32_t n)
 {
-    uint32_t row_bytes = s->p->w->cols * 2u + 1;
-    uint32_t fit = TASK_BYTES / row_bytes;
-    /* Four tasks a thread even out threads of different speed. */
-    uint32_t share = total / (c->sizes.n_threads * 4);
-    uint32_t rows = fit < TASK_ROWS ? fit : TASK_ROWS;
-
-    if (s->n_x <= STREAM_X) {
-        rows = STREAM_BYTES / row_bytes;
-    }
-    rows = share < rows ? share : rows;
-    return rows < TASK_ALIGN ? TASK_ALIGN : rows / TASK_ALIGN * TASK_ALIGN;
-}
-
-void cpu_matmul(struct cpu *c, const float *x, uint32_t n_x,
-                const struct cpu_product *p, uint32_t n)
-{
-    struct products s = {.c = c, .x = x, .p = p, .n_x = n_x, .n = n};
+    struct products s = {.c = c, .p = p};
     uint32_t total = 0, tasks = 0;
+    size_t work = 0;
 
     for (uint32_t i = 0; i < n; i++) {
         total += p[i].w->rows;
+        work += (size_t)p[i].w->rows * p[i].w->cols * p[i].n_x;
     }
-    s.rows = task_rows(c, &s, total);
+    /* Four tasks a thread even out threads of different speed. */
+    s.share = total / (c->sizes.n_threads * 4);
     for (uint32_t i = 0; i < n; i++) {
-        tasks += tasks_of(&p[i], s.rows);
+        tasks += tasks_of(&s, &p[i]);
     }
-    cpu_run(c, product_task, &s, tasks, (size_t)total * p->w->cols * n_x);
+    cpu_run(c, product_task, &s, tasks, work);
 }

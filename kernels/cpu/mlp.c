@@ -1,5 +1,5 @@
-/* mlp.c - embedding, norm, MLP and head: the operators that work token by
- * token. */
+/* mlp.c - embedding, norm, sums, MLP and head: the operators that work token
+ * by token. */
 #include "kernels/cpu/cpu.h"
 
 #include <assert.h>
@@ -36,6 +36,7 @@ static void embed_task(void *arg, uint32_t t, uint32_t thread)
 {
     const struct rows_job *j = arg;
     const struct tensor *e = &j->c->w->embed;
+    float scale = j->c->w->shape.embed_scale;
     float *out = j->out + (size_t)t * e->cols;
 
     (void)thread;
@@ -47,6 +48,9 @@ static void embed_task(void *arg, uint32_t t, uint32_t thread)
         size_t at = j->ids[t] * tensor_row_bytes(e);
 
         j->c->isa->widen(out, (const char *)e->data + at, e->dtype, e->cols);
+    }
+    for (uint32_t i = 0; scale > 0.0f && i < e->cols; i++) {
+        out[i] *= scale;
     }
 }
 
@@ -60,47 +64,123 @@ void cpu_embed(struct kernels *k, const uint32_t *tokens)
     cpu_tick(c);
 }
 
+/* ---- sums ---- */
+
+void cpu_add_row(const struct cpu *c, uint32_t t, float *y, const float *gamma)
+{
+    const struct model_shape *s = &c->w->shape;
+    float *x = c->x + (size_t)t * s->hidden;
+
+    if (gamma) {
+        c->isa->rms_norm(y, y, gamma, s->hidden, s->norm_eps);
+    }
+    for (uint32_t i = 0; i < s->hidden; i++) {
+        x[i] += y[i];
+    }
+}
+
+static void add_task(void *arg, uint32_t t, uint32_t thread)
+{
+    const struct rows_job *j = arg;
+
+    (void)thread;
+    cpu_add_row(j->c, t, j->out + (size_t)t * j->c->w->shape.hidden, j->gamma);
+}
+
+void cpu_add_product(struct cpu *c, const struct tensor *w, const float *bias,
+                     const float *x, const float *gamma)
+{
+    uint32_t n = c->step->n_tokens;
+    struct cpu_product out = cpu_product_of(w, bias, x, n, c->x);
+    struct rows_job j = {.c = c, .out = c->y, .gamma = gamma};
+
+    out.out = gamma ? c->y : c->x;
+    out.add = gamma == NULL;
+    cpu_matmul(c, &out, 1);
+    if (gamma) {
+        cpu_run(c, add_task, &j, n, (size_t)n * w->rows * 4);
+    }
+}
+
+/* ---- feed-forward ---- */
+
+void cpu_activate(const struct cpu *c, float *gate, const float *up, size_t n)
+{
+    const struct model_shape *s = &c->w->shape;
+    const struct activation_task t = {
+        .gate = gate,
+        .up = up,
+        .n = n,
+        .kind = s->activation,
+        .alpha = s->clamp_alpha,
+        .limit = s->clamp_limit,
+    };
+
+    c->isa->activate(&t);
+}
+
 static void activate_task(void *arg, uint32_t t, uint32_t thread)
 {
-    struct cpu *c = arg;
+    const struct cpu *c = arg;
     size_t width = c->w->shape.intermediate;
     const struct cpu_mlp_scratch *s = &c->of[CPU_MLP].mlp;
 
     (void)thread;
-    c->isa->silu_mul(s->gate + t * width, s->up + t * width, width);
+    cpu_activate(c, s->gate + t * width, s->up + t * width, width);
+}
+
+static void run_mlp(struct cpu *c, const struct layer_weights *w)
+{
+    const struct cpu_mlp_scratch *s = &c->of[CPU_MLP].mlp;
+    uint32_t n = c->step->n_tokens;
+    const struct cpu_product in[] = {
+        cpu_product_of(&w->mlp.gate, NULL, c->n, n, s->gate),
+        cpu_product_of(&w->mlp.up, NULL, c->n, n, s->up),
+    };
+
+    cpu_matmul(c, in, 2);
+    cpu_run(c, activate_task, c, n, (size_t)n * w->mlp.gate.rows * 8);
+    cpu_add_product(c, &w->mlp.down, NULL, s->gate, w->ffn_norm);
 }
 
 void cpu_ffn(struct kernels *k, uint32_t layer)
 {
     struct cpu *c = cpu_of(k);
     const struct layer_weights *w = cpu_weights(c, layer);
-    const struct model_shape *shape = &c->w->shape;
-    const struct cpu_mlp_scratch *s = &c->of[CPU_MLP].mlp;
-    uint32_t n = c->step->n_tokens, width = shape->intermediate;
-    const struct cpu_product in[] = {
-        {&w->mlp.gate, NULL, s->gate, width, false},
-        {&w->mlp.up, NULL, s->up, width, false},
-    };
-    const struct cpu_product out = {&w->mlp.down, NULL, c->x, shape->hidden,
-                                    true};
 
-    cpu_norm(c, c->n, c->x, n, w->post_norm);
-    cpu_matmul(c, c->n, n, in, 2);
-    cpu_run(c, activate_task, c, n, (size_t)n * width * 8);
-    cpu_matmul(c, s->gate, n, &out, 1);
+    cpu_norm(c, c->n, c->x, c->step->n_tokens, w->post_norm);
+    if (w->ffn == FFN_EXPERTS) {
+        cpu_experts(c, w);
+    } else {
+        run_mlp(c, w);
+    }
     cpu_tick(c);
+}
+
+/* ---- head ---- */
+
+static void cap_task(void *arg, uint32_t i, uint32_t thread)
+{
+    const struct cpu *c = arg;
+    size_t vocab = c->w->shape.vocab;
+
+    (void)thread;
+    c->isa->soft_cap(c->logits + i * vocab, c->w->shape.logit_cap, vocab);
 }
 
 void cpu_head(struct kernels *k, const uint32_t *tokens, uint32_t n)
 {
     struct cpu *c = cpu_of(k);
     struct rows_job j = {c, c->n, c->x, c->w->final_norm, tokens};
-    const struct cpu_product out = {&c->w->head, NULL, c->logits,
-                                    c->w->shape.vocab, false};
+    const struct cpu_product out =
+        cpu_product_of(&c->w->head, NULL, c->n, n, c->logits);
 
     /* The logits buffer has max_logits rows. */
     assert(n <= c->sizes.max_logits);
     cpu_run(c, norm_task, &j, n, (size_t)n * c->w->shape.hidden * 2);
-    cpu_matmul(c, c->n, n, &out, 1);
+    cpu_matmul(c, &out, 1);
+    if (c->w->shape.logit_cap > 0.0f) {
+        cpu_run(c, cap_task, c, n, (size_t)n * c->w->shape.vocab * 8);
+    }
     cpu_tick(c);
 }

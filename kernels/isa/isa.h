@@ -72,23 +72,30 @@ struct quantised_block {
 #define QUANTISED_X 32 /* with more rows of x, this is slower */
 
 /* Causal attention of n_q queries that share a block table and a kv head, turn
- * by turn over absolute spans of ATTEND_SPAN positions:
+ * by turn over absolute spans of ATTEND_SPAN positions, from that of the first
+ * position that a query sees:
  *
- *       s_p = scale * sum_d q_d k_pd, in order of d
+ *       s_p = scale * sum_d q_d k_pd, in order of d; with a cap,
+ *       s_p = cap * tanh(s_p / cap)
+ *       M = -infinity, l = 0, y = 0; with a sink M = sink, l = 1
  *       M' = max(M, max s), l = l e^(M-M') + sum e^(s-M'), y = y e^(M-M') +
  *       sum_p e^(s_p-M') v_p in order of p; at the end y / l. */
 struct attend_task {
-    const float *q;       /* [n_q, hd] */
-    float *y;             /* [n_q, hd] */
-    const uint32_t *last; /* [n_q] each query's own position */
-    const uint32_t *blocks;
-    const char *k; /* block b at b * stride: [hd, block_tokens] dtype */
-    const char *v; /* block b at b * stride: [block_tokens, hd] dtype */
+    const float *q;         /* [n_q, hd] */
+    float *y;               /* [n_q, hd] */
+    const uint32_t *last;   /* [n_q] each query's own position */
+    const float *sinks;     /* [n_q] or NULL */
+    const uint32_t *blocks; /* position p is in blocks[p / block_tokens -
+                             * first_block] */
+    uint32_t first_block;
+    uint32_t window; /* positions that a query sees; 0: all */
+    const char *k;   /* block b at b * stride: [hd, block_tokens] dtype */
+    const char *v;   /* block b at b * stride: [block_tokens, hd] dtype */
     size_t stride;
     enum dtype dtype;
     uint32_t n_q, hd, block_tokens;
-    float scale;
-    float *s; /* [ATTEND_QUERIES, ATTEND_SPAN] scratch */
+    float scale, cap; /* cap: 0: none */
+    float *s;         /* [ATTEND_QUERIES, ATTEND_SPAN] scratch */
 };
 
 /* Keys or values of one kv head in blocks of a quantised layer
@@ -108,7 +115,8 @@ struct attend_codes {
  *                 `scale`, and the weight of v_p by the value's norm.  Queries
  *                 and results are in the rotated basis. */
 struct attend_quantised {
-    struct attend_task t; /* its k and v are unused; dtype: of parameters */
+    struct attend_task t; /* its k and v are unused, its window is 0; dtype: of
+                           * parameters */
     struct attend_codes k, v;
     uint32_t group; /* affine: 32, 64 or 128, divides hd */
 };
@@ -144,6 +152,15 @@ struct delta_task {
     uint32_t n_tokens, dk, n;
 };
 
+/* gate[i] = what enum activation gives of gate[i] and up[i]. */
+struct activation_task {
+    float *gate;     /* [n] */
+    const float *up; /* [n] */
+    size_t n;
+    enum activation kind;
+    float alpha, limit; /* ACTIVATION_CLAMPED */
+};
+
 struct cpu_isa {
     const char *name;
     void (*matmul)(const struct matmul_block *b);
@@ -159,7 +176,11 @@ struct cpu_isa {
                      uint32_t n, float eps);
     /* x[i] = x[i] / sqrt(sum(x^2) + eps) * scale. */
     void (*l2_norm)(float *x, uint32_t n, float eps, float scale);
-    void (*silu_mul)(float *gate, const float *up, size_t n);
+    void (*activate)(const struct activation_task *t);
+    /* y[i] += weight * x[i], rounded once. */
+    void (*accumulate)(float *y, const float *x, float weight, size_t n);
+    /* x[i] = cap * tanh(x[i] / cap). */
+    void (*soft_cap)(float *x, float cap, size_t n);
     void (*sigmoid_mul)(float *y, const float *gate, size_t n);
     /* p[i] = exp((l[i] - top) * factor). */
     void (*weigh)(float *p, const float *l, float top, float factor, size_t n);

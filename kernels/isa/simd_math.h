@@ -151,4 +151,39 @@ INLINE struct v16 v16_silu(struct v16 x)
     return v16_mul(x, v16_sigmoid(x));
 }
 
+/* tanh(x) within 4 ulp: below 0.625 a polynomial (Cephes tanhf), which keeps
+ * small values exact, else 1 - 2 / (exp(2 |x|) + 1).  NaN stays NaN. */
+INLINE struct v16 v16_tanh(struct v16 x)
+{
+    const struct v16 zero = v16_set(0.0f), one = v16_set(1.0f);
+    struct v16 a = v16_max(v16_sub(zero, x), x), z = v16_mul(x, x);
+    struct v16 y = v16_set(-5.70498872745e-3f), e;
+
+    y = v16_fma(y, z, v16_set(2.06390887954e-2f));
+    y = v16_fma(y, z, v16_set(-5.37397155531e-2f));
+    y = v16_fma(y, z, v16_set(1.33314422036e-1f));
+    y = v16_fma(y, z, v16_set(-3.33332819422e-1f));
+    y = v16_fma(v16_mul(y, z), x, x);
+    e = v16_add(v16_exp(v16_add(a, a)), one);
+    e = v16_sub(one, v16_div(v16_set(2.0f), e));
+    e = v16_below(x, zero, v16_sub(zero, e), e);
+    return v16_below(a, v16_set(0.625f), y, e);
+}
+
+/* cap tanh(x / cap) */
+INLINE struct v16 v16_cap(struct v16 x, float cap)
+{
+    return v16_mul(v16_set(cap), v16_tanh(v16_mul(x, v16_set(1.0f / cap))));
+}
+
+/* gelu(x) by tanh: x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)). */
+INLINE struct v16 v16_gelu(struct v16 x)
+{
+    struct v16 z = v16_mul(x, x);
+    struct v16 a = v16_fma(z, v16_set(0.0713548162726f), /* 1.5957.. 0.0447.. */
+                           v16_set(1.59576912161f));
+
+    return v16_mul(x, v16_sigmoid(v16_mul(x, a)));
+}
+
 #endif

@@ -1,5 +1,6 @@
 #include "kernels/opencl/attention.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,9 +13,13 @@
 #include "kernels/opencl/pool.h"
 #include "kernels/opencl/rows.h"
 
-#define WG 64
+#define WG      64
+#define DEFINES (OPENCL_KV_DEFINES_MAX + 160)
 
-/* The portable kernels for plain layers, or for quantised ones. */
+/* Layers that differ in kernels. */
+enum attention_kind { PLAIN, QUANTISED, WINDOW, KINDS };
+
+/* The portable kernels for layers of a kind. */
 struct portable {
     struct opencl_kernel *prepare, *decode, *prefill;
 };
@@ -22,10 +27,10 @@ struct portable {
 struct opencl_attention {
     struct opencl_attention_nv *nv; /* NVIDIA's kernels; NULL: the portable
                                      * ones */
-    struct portable of[2];          /* [the layer is quantised] */
-    struct opencl_tensor in;        /* [T, in.rows] f32: q, k, v as projected */
-    struct opencl_tensor query;     /* [T, nh*hd] f32 normed and rotated */
-    struct opencl_tensor y;         /* [T, nh*hd] operand dtype */
+    struct portable of[KINDS];
+    struct opencl_tensor in;    /* [T, in.rows] f32: q, k, v as projected */
+    struct opencl_tensor query; /* [T, nh*hd] f32 normed and rotated */
+    struct opencl_tensor y;     /* [T, nh*hd] operand dtype */
     struct opencl_tensor part, tickets; /* for kernels that split a context */
 };
 
@@ -42,14 +47,21 @@ static const struct opencl_variant prefill[] = {
     {.file = "kv+attention", .kernel = "attention", .wg = WG, .tile_rows = 4},
 };
 
-/* Returns the first attention layer that is quantised or not, or NULL.  All
- * attention layers have the same shape. */
+static enum attention_kind kind_of(const struct opencl *c, uint32_t layer)
+{
+    if (c->layers[layer].kind == MIXER_WINDOW) {
+        return WINDOW;
+    }
+    return opencl_is_quantised(c, layer) ? QUANTISED : PLAIN;
+}
+
+/* Returns the first layer of a kind, or NULL.  All of a kind have the same
+ * shape. */
 static const struct opencl_layer *first_of(const struct opencl *c,
-                                           bool quantised)
+                                           enum attention_kind kind)
 {
     for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
-        if (c->layers[i].kind == MIXER_ATTENTION &&
-            opencl_is_quantised(c, i) == quantised) {
+        if (mixer_attends(c->layers[i].kind) && kind_of(c, i) == kind) {
             return &c->layers[i];
         }
     }
@@ -88,44 +100,93 @@ static enum status choose_portable(struct opencl *c, struct portable *p,
     return st;
 }
 
-/* Chooses the kernels for plain layers, quantised layers, or both. */
+/* Returns whether scores are scaled by 1 / sqrt(hd). */
+static bool has_usual_scale(const struct model_shape *s)
+{
+    return s->attn_scale == 0.0f ||
+           s->attn_scale == 1.0f / sqrtf((float)s->head_dim);
+}
+
+/* Returns whether scores are what NVIDIA's kernels compute. */
+static bool is_common(const struct opencl *c)
+{
+    return has_usual_scale(&c->w->shape) && c->w->shape.attn_cap == 0.0f;
+}
+
+/* Returns whether NVIDIA's kernels may compute a layer. */
+static bool suits_nv(const struct opencl *c, const struct opencl_layer *l)
+{
+    return is_common(c) && l->kind == MIXER_ATTENTION &&
+           !l->attention.sinks.mem;
+}
+
+/* Writes the defines of layers of a kind; "" if there are none. */
+static enum status write_defines(const struct opencl *c,
+                                 enum attention_kind kind, char out[DEFINES],
+                                 struct error *e)
+{
+    const struct model_shape *s = &c->w->shape;
+    char kv[OPENCL_KV_DEFINES_MAX] = "", scale[64] = "";
+    enum status st = ST_OK;
+
+    out[0] = '\0';
+    if (!first_of(c, kind)) {
+        return ST_OK;
+    }
+    if (kind == QUANTISED) {
+        st = opencl_kv_defines(c, kv, e);
+    }
+    if (!has_usual_scale(s)) {
+        (void)snprintf(scale, sizeof scale, " -DATTN_SCALE=%.9ef",
+                       (double)s->attn_scale);
+    }
+    (void)snprintf(out, DEFINES,
+                   "-DOPERAND_DTYPE=%d -DROTATED=%u -DWINDOW=%u "
+                   "-DATTN_CAP=%.9ef%s %s",
+                   (int)c->matmul->operand,
+                   kind == WINDOW ? s->window_rope.dim : s->rope.dim,
+                   kind == WINDOW ? s->window : 0, (double)s->attn_cap, scale,
+                   kv);
+    return st;
+}
+
+/* Chooses the kernels for the kinds of layers that the shard has. */
 static enum status choose_kernels(struct opencl *c, struct error *e)
 {
-    const struct opencl_layer *plain = first_of(c, false);
-    const struct opencl_layer *quantised = first_of(c, true);
-    struct opencl_attention *at = c->attention;
-    char defines[64], all[OPENCL_KV_DEFINES_MAX + 64];
-    char kv[OPENCL_KV_DEFINES_MAX];
-    enum status st = quantised ? opencl_kv_defines(c, kv, e) : ST_OK;
+    char defines[KINDS][DEFINES];
+    enum status st = ST_OK;
 
-    (void)snprintf(defines, sizeof defines, "-DOPERAND_DTYPE=%d",
-                   (int)c->matmul->operand);
-    if (st == ST_OK && quantised) {
-        (void)snprintf(all, sizeof all, "%s %s", defines, kv);
+    for (int kind = 0; kind < KINDS && st == ST_OK; kind++) {
+        st = write_defines(c, (enum attention_kind)kind, defines[kind], e);
     }
-    if (st == ST_OK) {
-        st = opencl_attention_nv_setup(c, &at->nv, plain ? defines : NULL,
-                                       quantised ? all : NULL, e);
+    if (st == ST_OK && is_common(c)) {
+        st = opencl_attention_nv_setup(
+            c, &c->attention->nv, first_of(c, PLAIN) ? defines[PLAIN] : NULL,
+            first_of(c, QUANTISED) ? defines[QUANTISED] : NULL, e);
     }
-    if (st == ST_OK && plain) {
-        st = choose_portable(c, &at->of[false], plain, defines, e);
-    }
-    if (st == ST_OK && quantised) {
-        st = choose_portable(c, &at->of[true], quantised, all, e);
+    for (int kind = 0; kind < KINDS && st == ST_OK; kind++) {
+        const struct opencl_layer *l = first_of(c, (enum attention_kind)kind);
+
+        if (l) {
+            st = choose_portable(c, &c->attention->of[kind], l, defines[kind],
+                                 e);
+        }
     }
     return st;
 }
 
 enum status opencl_attention_setup(struct opencl *c, struct error *e)
 {
-    const struct opencl_layer *l = first_of(c, false);
+    const struct opencl_layer *l = NULL;
 
     c->attention = calloc(1, sizeof *c->attention);
     if (!c->attention) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
                          "not enough memory for kernels");
     }
-    l = l ? l : first_of(c, true);
+    for (int kind = 0; kind < KINDS; kind++) {
+        l = l ? l : first_of(c, (enum attention_kind)kind);
+    }
     if (!l) {
         return ST_OK;
     }
@@ -149,11 +210,12 @@ void opencl_attention_free(struct opencl *c)
 
 /* Prepares the queries of all tokens, and stores their keys and values in the
  * cache. */
-static void run_prepare(struct opencl *c, const struct opencl_layer *l,
+static void run_prepare(struct opencl *c, uint32_t layer,
                         struct opencl_kernel *kernel)
 {
     const struct opencl_attention *at = c->attention;
     const struct model_shape *s = &c->w->shape;
+    const struct opencl_layer *l = &c->layers[layer];
     struct opencl_call a = opencl_call(c, kernel);
     const uint32_t n = c->step.n_tokens;
     const size_t local[2] = {kernel->variant->wg, 1};
@@ -165,18 +227,26 @@ static void run_prepare(struct opencl *c, const struct opencl_layer *l,
     opencl_arg_tensor(&a, &at->in);
     opencl_arg_tensor(&a, &l->attention.q_norm);
     opencl_arg_tensor(&a, &l->attention.k_norm);
-    opencl_arg_tensor(&a, &c->rope);
+    opencl_arg_tensor(&a, l->kind == MIXER_WINDOW ? &c->window_rope : &c->rope);
     opencl_arg_meta(&a);
     opencl_arg_u32(&a, n);
+    opencl_arg_u32(&a, c->pages.layers[layer].table);
     opencl_launch(&a, 2, global, local,
                   (uint64_t)n * at->in.cols * sizeof(float) * 2);
 }
 
-static void run_attend(struct opencl *c, const struct opencl_layer *l,
-                       struct opencl_kernel *kernel, uint32_t first, uint32_t n,
-                       uint64_t bytes)
+/* Attends from the generated or the prompt tokens of the step. */
+static void run_attend(struct opencl *c, uint32_t layer,
+                       struct opencl_kernel *kernel, bool generated)
 {
     const struct opencl_attention *at = c->attention;
+    const struct opencl_layer *l = &c->layers[layer];
+    const struct opencl_step *s = &c->step;
+    const uint32_t first = generated ? 0 : s->n_gen;
+    const uint32_t n = generated ? s->n_gen : s->n_tokens - s->n_gen;
+    const uint64_t bytes =
+        opencl_context_bytes(c, layer, generated ? 0 : s->n_gen_rows,
+                             generated ? s->n_gen_rows : s->n_rows);
     struct opencl_call a = opencl_call(c, kernel);
     const size_t tile = kernel->variant->tile_rows;
     const size_t local[2] = {kernel->variant->wg, 1};
@@ -194,6 +264,8 @@ static void run_attend(struct opencl *c, const struct opencl_layer *l,
     opencl_arg_u32(&a, first);
     opencl_arg_u32(&a, n);
     opencl_arg_u32(&a, 1);
+    opencl_arg_tensor(&a, &l->attention.sinks);
+    opencl_arg_u32(&a, c->pages.layers[layer].table);
     opencl_launch(&a, 2, global, local, bytes);
 }
 
@@ -202,29 +274,25 @@ void opencl_attention(struct kernels *k, uint32_t layer)
     struct opencl *c = opencl_of(k);
     const struct opencl_attention *at = c->attention;
     const struct opencl_layer *l = &c->layers[layer];
-    const struct opencl_step *s = &c->step;
-    const struct portable *p = &at->of[opencl_is_quantised(c, layer)];
+    const struct portable *p = &at->of[kind_of(c, layer)];
+    struct opencl_attention_nv *nv = suits_nv(c, l) ? at->nv : NULL;
 
     /* The MLP before may have computed this layer's first product already. */
     if (!opencl_chain_began(c, layer)) {
         opencl_rows_ready(c, &l->input_norm);
         opencl_project(c, &l->attention.in, &l->attention.in_bias, &at->in);
     }
-    run_prepare(c, l, p->prepare);
-    if (!opencl_attention_nv(c, at->nv, layer, &at->y, &at->query, &at->in,
-                             true)) {
-        run_attend(c, l, p->decode, 0, s->n_gen,
-                   opencl_context_bytes(c, layer, 0, s->n_gen_rows));
-    }
-    if (!opencl_attention_nv(c, at->nv, layer, &at->y, &at->query, &at->in,
-                             false)) {
-        run_attend(c, l, p->prefill, s->n_gen, s->n_tokens - s->n_gen,
-                   opencl_context_bytes(c, layer, s->n_gen_rows, s->n_rows));
+    run_prepare(c, layer, p->prepare);
+    for (int generated = 1; generated >= 0; generated--) {
+        if (!opencl_attention_nv(c, nv, layer, &at->y, &at->query, &at->in,
+                                 generated)) {
+            run_attend(c, layer, generated ? p->decode : p->prefill, generated);
+        }
     }
     /* If deferred, the product runs in one launch with the MLP's. */
     if (!opencl_chain_takes(c, layer, &at->y)) {
         opencl_rows_add(c, &at->y, &l->attention.o, &l->attention.o_bias,
-                        &l->post_norm);
+                        &l->mixer_norm, &l->post_norm);
     }
     opencl_operator_end(c);
 }

@@ -7,6 +7,7 @@
 #include "kernels/opencl/attention.h"
 #include "kernels/opencl/chain.h"
 #include "kernels/opencl/deltanet.h"
+#include "kernels/opencl/experts.h"
 #include "kernels/opencl/host/launch.h"
 #include "kernels/opencl/host/profile.h"
 #include "kernels/opencl/host/program.h"
@@ -34,6 +35,7 @@ struct operator
 static const struct operator operators[] = {
     {opencl_matmul_setup, opencl_matmul_free},
     {opencl_rows_setup, opencl_rows_free},
+    {opencl_experts_setup, opencl_experts_free},
     {opencl_attention_setup, opencl_attention_free},
     {opencl_deltanet_setup, opencl_deltanet_free},
     {opencl_chain_setup, opencl_chain_free},
@@ -159,6 +161,7 @@ static enum status count_sizes(struct opencl *c,
     s->pages_max = opencl_pool_most(c);
     s->pages_per_block = c->pages.pages_per_block;
     s->pages_per_slot = c->pages.pages_per_slot;
+    s->window_pages = c->pages.window_pages;
     s->one_arithmetic = false;
     if (!opencl_step_layout(c)) {
         return error_set(
@@ -182,13 +185,15 @@ static void options_write(const struct opencl *c, char out[OPTIONS_MAX])
              "-DR=%u -DHK=%u -DHV=%u -DDK=%u -DDV=%u -DC=%u -DCONV=%u "
              "-DGATED=%d -DEPS=%.8ef -DBLOCK_TOKENS=%u -DKV_DTYPE=%d "
              "-DMETA_ROWS=0 -DMETA_TOKENS=%u -DMETA_IDS=%u -DMETA_HEADS=%u "
-             "-DMETA_BLOCKS=%u -DNVIDIA=%u",
+             "-DMETA_BLOCKS=%u -DNVIDIA=%u -DACTIVATION=%d "
+             "-DCLAMP_ALPHA=%.9ef -DCLAMP_LIMIT=%.9ef",
              s->hidden, s->intermediate, s->vocab, s->n_heads, s->n_kv_heads,
              s->head_dim, s->n_heads > 0 ? s->rope.dim : 0, s->n_k_heads,
              s->n_v_heads, s->k_dim, s->v_dim, channels, s->conv,
              s->attn_gated ? 1 : 0, (double)s->norm_eps, c->block_tokens,
              (int)c->kv_dtype, c->meta_tokens, c->meta_ids, c->meta_heads,
-             c->meta_blocks, c->device.nvidia);
+             c->meta_blocks, c->device.nvidia, (int)s->activation,
+             (double)s->clamp_alpha, (double)s->clamp_limit);
 }
 
 static enum status allocate_host(struct opencl *c, struct error *e)

@@ -39,12 +39,12 @@ static uint32_t n_layers(const struct opencl *c)
 
 static const struct opencl_tensor *in_of(const struct opencl_layer *l)
 {
-    return l->kind == MIXER_ATTENTION ? &l->attention.in : &l->deltanet.in;
+    return mixer_attends(l->kind) ? &l->attention.in : &l->deltanet.in;
 }
 
 static const struct opencl_tensor *out_of(const struct opencl_layer *l)
 {
-    return l->kind == MIXER_ATTENTION ? &l->attention.o : &l->deltanet.out;
+    return mixer_attends(l->kind) ? &l->attention.o : &l->deltanet.out;
 }
 
 /* ---- setup ---- */
@@ -55,7 +55,9 @@ static bool describe_layer(const struct opencl *c, uint32_t layer,
                            struct chain *out)
 {
     const struct opencl_layer *l = &c->layers[layer];
-    bool fits = true;
+    /* nv_chain_decode.cl has neither of those. */
+    bool fits = l->ffn == FFN_DENSE && !l->mixer_norm.mem && !l->ffn_norm.mem &&
+                c->w->shape.activation == ACTIVATION_SILU;
 
     out->n = 3;
     out->w[0] = out_of(l);
@@ -88,12 +90,12 @@ static void choose_kernel(struct opencl *c, struct chain *of)
         MATMUL_NV_ADD, MATMUL_NV_SILU, MATMUL_NV_ADD, MATMUL_NV_STORE};
     struct matmul_nv_product products[PRODUCTS];
     struct matmul_nv nv;
-    char of_w[96], all[sizeof nv.defines + sizeof of_w];
+    char of_w[OPENCL_MATRIX_DEFINES], all[sizeof nv.defines + sizeof of_w];
     struct error e;
 
     for (uint32_t i = 0; i < of->n; i++) {
         products[i] = (struct matmul_nv_product){
-            ops[i], of->w[i]->rows, of->w[i]->cols, of->w[i]->bits};
+            ops[i], of->w[i]->rows, of->w[i]->cols, of->w[i]->bits, false};
     }
     if (!matmul_nv_chain(&nv, products, of->n, c->device.units)) {
         return;
@@ -201,9 +203,8 @@ void opencl_chain_settle(struct opencl *c)
 
         ch->waits = NONE;
         opencl_rows_add(c, ch->y, out_of(l),
-                        l->kind == MIXER_ATTENTION ? &l->attention.o_bias
-                                                   : &absent,
-                        &l->post_norm);
+                        mixer_attends(l->kind) ? &l->attention.o_bias : &absent,
+                        &absent, &l->post_norm);
     }
 }
 
@@ -220,7 +221,7 @@ static struct next_product find_next(const struct opencl *c, uint32_t layer)
     if (layer + 1 == n_layers(c)) {
         return (struct next_product){{0}, {0}, {0}};
     }
-    if (l->kind == MIXER_ATTENTION) {
+    if (mixer_attends(l->kind)) {
         return (struct next_product){*opencl_attention_in(c), l->attention.in,
                                      l->attention.in_bias};
     }
@@ -255,8 +256,8 @@ static void launch_layer(struct opencl *c, uint32_t layer)
     opencl_arg_tensor(&a, &ch->posts);
     opencl_arg_tensor(&a, ch->y);
     opencl_arg_tensor(&a, out_of(l));
-    opencl_arg_tensor(&a, l->kind == MIXER_ATTENTION ? &l->attention.o_bias
-                                                     : &absent);
+    opencl_arg_tensor(&a,
+                      mixer_attends(l->kind) ? &l->attention.o_bias : &absent);
     opencl_arg_tensor(&a, &l->post_norm);
     opencl_arg_tensor(&a, &l->gate_up);
     opencl_arg_tensor(&a, &l->down);

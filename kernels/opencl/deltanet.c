@@ -134,7 +134,8 @@ void opencl_deltanet(struct kernels *k, uint32_t layer)
     }
     /* If deferred, the product runs in one launch with the MLP's. */
     if (!opencl_chain_takes(c, layer, &d->y)) {
-        opencl_rows_add(c, &d->y, &l->deltanet.out, &absent, &l->post_norm);
+        opencl_rows_add(c, &d->y, &l->deltanet.out, &absent, &l->mixer_norm,
+                        &l->post_norm);
     }
     opencl_operator_end(c);
 }

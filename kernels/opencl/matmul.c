@@ -5,13 +5,9 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "kernels/opencl/host/launch.h"
 #include "kernels/opencl/host/memory.h"
+#include "kernels/opencl/matmul_choice.h"
 #include "kernels/opencl/nv/matmul_nv.h"
-
-enum matmul_op { MATMUL_STORE, MATMUL_SILU, MATMUL_ADD, MATMUL_OPS };
-
-enum matmul_kind { MATMUL_DECODE, MATMUL_PREFILL, MATMUL_KINDS };
 
 /* The cases that have a kernel each: generated tokens, at most this many in a
  * tile, or prompt tokens, about this many in a launch.  Kernels of one kind
@@ -20,46 +16,31 @@ enum matmul_kind { MATMUL_DECODE, MATMUL_PREFILL, MATMUL_KINDS };
 static const struct way {
     enum matmul_kind kind;
     uint32_t tokens;
-} ways[] = {
+} ways[MATMUL_WAYS] = {
     {MATMUL_DECODE, 1},     {MATMUL_DECODE, 8},     {MATMUL_DECODE, 32},
     {MATMUL_DECODE, 64},    {MATMUL_DECODE, 128},   {MATMUL_PREFILL, 64},
     {MATMUL_PREFILL, 128},  {MATMUL_PREFILL, 256},  {MATMUL_PREFILL, 512},
     {MATMUL_PREFILL, 1024}, {MATMUL_PREFILL, 4096},
 };
 
-#define MATMUL_WAYS (sizeof ways / sizeof *ways)
-#define WIDEN_ITEMS 256 /* per work-group that widens a matrix to bf16 */
-
-/* Most tokens of a launch whose work-groups share tiles. */
-#define SHARED_TOKENS 128
-
-/* The kernels of one matrix shape. */
-struct matmul_choice {
-    enum matmul_op op;
-    struct opencl_tensor w; /* the matrix's form, without its place */
-    struct opencl_kernel *widen;
-    struct opencl_kernel *kernel[MATMUL_WAYS];
-    struct opencl_variant nv[MATMUL_WAYS]; /* variants of NVIDIA's kernels */
-};
-
 /* ---- which kernel ---- */
 
 static const struct opencl_variant store[] = {
-    {.file = "matmul",
+    {.file = "products+matmul",
      .kernel = "matmul_store",
      .wg = 8,
      .tile_rows = 32,
      .tile_cols = 64},
 };
 static const struct opencl_variant silu[] = {
-    {.file = "matmul",
+    {.file = "products+matmul",
      .kernel = "matmul_silu",
      .wg = 8,
      .tile_rows = 32,
      .tile_cols = 64},
 };
 static const struct opencl_variant adds[] = {
-    {.file = "matmul",
+    {.file = "products+matmul",
      .kernel = "matmul_add",
      .wg = 8,
      .tile_rows = 32,
@@ -87,13 +68,15 @@ void opencl_matrix_defines(const struct opencl *c,
                            size_t room)
 {
     (void)snprintf(out, room,
-                   "-DW_DTYPE=%d -DOPERAND_DTYPE=%d -DW_BITS=%u -DW_GROUP=%u",
-                   (int)w->dtype, (int)c->matmul->operand, w->bits, w->group);
+                   "-DW_DTYPE=%d -DOPERAND_DTYPE=%d -DW_BITS=%u -DW_GROUP=%u "
+                   "-DW_FORMAT=%d",
+                   (int)w->dtype, (int)c->matmul->operand, w->bits, w->group,
+                   (int)opencl_tensor_form(w).format);
 }
 
-static struct matmul_choice *find_choice(const struct opencl_matmul *m,
-                                         enum matmul_op op,
-                                         const struct opencl_tensor *w)
+struct matmul_choice *opencl_matmul_choice(const struct opencl_matmul *m,
+                                           enum matmul_op op,
+                                           const struct opencl_tensor *w)
 {
     for (uint32_t i = 0; i < m->n_choices; i++) {
         struct matmul_choice *of = &m->choices[i];
@@ -106,6 +89,19 @@ static struct matmul_choice *find_choice(const struct opencl_matmul *m,
     return NULL;
 }
 
+/* Returns whether NVIDIA's kernels take the operands of w's products. */
+static bool takes_nv(const struct opencl *c, const struct opencl_tensor *w)
+{
+    return !c->portable && c->device.nvidia >= 80 && w->dtype == DTYPE_BF16 &&
+           c->matmul->operand == DTYPE_BF16;
+}
+
+bool opencl_matmul_fits_nv(const struct opencl *c,
+                           const struct opencl_tensor *w)
+{
+    return takes_nv(c, w) && opencl_tensor_form(w).format < WEIGHT_K4;
+}
+
 /* Gets the cut of NVIDIA's kernel for a case; false if there is no such
  * kernel. */
 static bool cut_nv(const struct opencl *c, const struct matmul_choice *of,
@@ -116,12 +112,12 @@ static bool cut_nv(const struct opencl *c, const struct matmul_choice *of,
                                             [MATMUL_ADD] = MATMUL_NV_ADD};
     const bool decode = way->kind == MATMUL_DECODE;
     const struct matmul_nv_product p = {ops[of->op], of->w.rows, of->w.cols,
-                                        decode ? of->w.bits : 0};
+                                        decode ? of->w.bits : 0, false};
     const uint32_t local = matmul_nv_local(c->device.nvidia);
 
-    if (c->portable || c->device.nvidia < 80 || of->w.dtype != DTYPE_BF16 ||
-        c->matmul->operand != DTYPE_BF16 || (!decode && !c->matmul->fold) ||
-        !matmul_nv_fits_bits(p.op, p.rows, p.cols, p.bits)) {
+    if ((decode && !opencl_matmul_fits_nv(c, &of->w)) ||
+        (!decode && !c->matmul->fold) || !takes_nv(c, &of->w) ||
+        !matmul_nv_fits_group(p.op, p.rows, p.cols, decode ? of->w.group : 0)) {
         return false;
     }
     return decode ? matmul_nv_decode(out, &p, way->tokens, local)
@@ -136,7 +132,7 @@ static bool choose_nv(struct opencl *c, struct matmul_choice *of, size_t way,
 {
     const struct opencl_shape shape = {of->w.rows, of->w.cols, of->w.dtype};
     struct matmul_nv nv;
-    char all[sizeof nv.defines + 96];
+    char all[sizeof nv.defines + OPENCL_MATRIX_DEFINES];
     struct error e;
 
     if (!cut_nv(c, of, &ways[way], &nv)) {
@@ -221,10 +217,10 @@ static enum status choose_kernels(struct opencl *c, enum matmul_op op,
     struct opencl_matmul *m = c->matmul;
     const struct opencl_shape shape = {w->rows, w->cols, w->dtype};
     struct matmul_choice *of;
-    char defines[96];
+    char defines[OPENCL_MATRIX_DEFINES];
     enum status st;
 
-    if (!w->mem || find_choice(m, op, w)) {
+    if (!w->mem || opencl_matmul_choice(m, op, w)) {
         return ST_OK;
     }
     if (m->n_choices == MATMUL_CHOICES) {
@@ -254,13 +250,12 @@ static enum status choose_kernels(struct opencl *c, enum matmul_op op,
     return st;
 }
 
-/* Returns the kernel for n tokens of a kind. */
-static struct opencl_kernel *kernel_for(const struct opencl *c,
-                                        enum matmul_op op,
-                                        const struct opencl_tensor *w, int kind,
-                                        uint32_t n)
+struct opencl_kernel *opencl_matmul_kernel(const struct opencl *c,
+                                           enum matmul_op op,
+                                           const struct opencl_tensor *w,
+                                           int kind, uint32_t n)
 {
-    const struct matmul_choice *of = find_choice(c->matmul, op, w);
+    const struct matmul_choice *of = opencl_matmul_choice(c->matmul, op, w);
     struct opencl_kernel *k = NULL;
 
     for (size_t way = 0; way < MATMUL_WAYS; way++) {
@@ -281,7 +276,7 @@ bool opencl_matmul_decodes_nv(const struct opencl *c,
 
     for (int op = 0; op < MATMUL_OPS; op++) {
         const struct matmul_choice *of =
-            find_choice(c->matmul, (enum matmul_op)op, w);
+            opencl_matmul_choice(c->matmul, (enum matmul_op)op, w);
 
         for (size_t way = 0; of && way < MATMUL_WAYS; way++) {
             all = all && (ways[way].kind != MATMUL_DECODE ||
@@ -333,22 +328,38 @@ static enum status choose_all(struct opencl *c, struct error *e)
 
 /* ---- operands ---- */
 
-/* Returns whether all matrices, or their scales and biases, are bf16. */
+/* Returns whether all matrices, or their scales and biases, are bf16.  The
+ * router takes no operand. */
 static bool all_bf16(const struct opencl *c)
 {
     bool all = !c->head.mem || c->head.dtype == DTYPE_BF16;
 
     for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
         const struct opencl_layer *l = &c->layers[i];
-        const struct opencl_tensor *in =
-            l->kind == MIXER_ATTENTION ? &l->attention.in : &l->deltanet.in;
-        const struct opencl_tensor *out =
-            l->kind == MIXER_ATTENTION ? &l->attention.o : &l->deltanet.out;
+        const struct opencl_tensor *of[] = {
+            &l->attention.in, &l->attention.o,    &l->deltanet.in,
+            &l->deltanet.out, &l->gate_up,        &l->down,
+            &l->experts.down, &l->experts.gate_up};
 
-        all = all && in->dtype == DTYPE_BF16 && out->dtype == DTYPE_BF16 &&
-              l->gate_up.dtype == DTYPE_BF16 && l->down.dtype == DTYPE_BF16;
+        for (size_t j = 0; j < sizeof of / sizeof *of; j++) {
+            all = all && (!of[j]->mem || of[j]->dtype == DTYPE_BF16);
+        }
     }
     return all;
+}
+
+/* Returns whether an output is not added to x as it is. */
+static bool needs_y(const struct opencl *c)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
+        const struct opencl_layer *l = &c->layers[i];
+
+        any = any || l->mixer_norm.mem || l->ffn_norm.mem ||
+              (l->ffn == FFN_EXPERTS && l->gate_up.mem);
+    }
+    return any;
 }
 
 void opencl_operand_scratch(struct opencl *c, struct opencl_operand *out,
@@ -364,9 +375,8 @@ void opencl_operand_scratch(struct opencl *c, struct opencl_operand *out,
                    sizeof(float));
 }
 
-/* Returns the tiles of a kernel side by side: their columns are rows of w. */
-static size_t tiles_of(const struct opencl_variant *v,
-                       const struct opencl_tensor *w)
+size_t opencl_matmul_tiles(const struct opencl_variant *v,
+                           const struct opencl_tensor *w)
 {
     return (w->rows + v->tile_cols - 1) / v->tile_cols;
 }
@@ -407,7 +417,7 @@ static void share_scratch(struct opencl *c)
             const struct opencl_variant *v = of->kernel[way]->variant;
             const size_t n = (size_t)v->shares * SHARED_TOKENS * of->w.rows;
             const size_t tiles = (SHARED_TOKENS + v->tile_rows - 1) /
-                                 v->tile_rows * tiles_of(v, &of->w);
+                                 v->tile_rows * opencl_matmul_tiles(v, &of->w);
 
             parts = n > parts ? n : parts;
             tickets = v->shares > 0 && tiles > tickets ? tiles : tickets;
@@ -434,6 +444,13 @@ enum status opencl_matmul_setup(struct opencl *c, struct error *e)
     /* One dtype for all operands, since kernels pass them on to each other. */
     m->operand = all_bf16(c) ? DTYPE_BF16 : DTYPE_F32;
     opencl_operand_scratch(c, &m->norm, c->sizes.max_tokens);
+    if (needs_y(c)) {
+        const size_t h = c->w->shape.hidden, n = c->sizes.max_tokens;
+
+        opencl_scratch(c, OPENCL_KEEP, &m->y, n, h, sizeof(float));
+        opencl_scratch(c, OPENCL_KEEP, &m->y_ss, n,
+                       (h + NORM_PART - 1) / NORM_PART, sizeof(float));
+    }
     wide_scratch(c);
     choose_fold(c);
     /* Tickets are sized by the chosen kernels, so share_scratch() comes
@@ -451,209 +468,5 @@ void opencl_matmul_free(struct opencl *c)
         free(c->matmul->choices);
         free(c->matmul);
         c->matmul = NULL;
-    }
-}
-
-/* ---- launches ---- */
-
-/* A range of rows in a launch. */
-struct range {
-    uint32_t first, n;
-};
-
-static struct range range_of(const struct opencl *c, int kind)
-{
-    const struct opencl_step *s = &c->step;
-
-    return kind == MATMUL_DECODE
-               ? (struct range){0, s->n_gen}
-               : (struct range){s->n_gen, s->n_tokens - s->n_gen};
-}
-
-/* Sets the arguments first, n_rows, n, k, and launches the grid. */
-static void launch_product(struct opencl_call *a, struct range r,
-                           const struct opencl_tensor *w, uint32_t n,
-                           uint32_t ld_out)
-{
-    const struct opencl_variant *v = a->kernel->variant;
-    const size_t local[2] = {v->wg, 1};
-    const size_t global[2] = {tiles_of(v, w) * (v->shares > 0 ? v->shares : 1) *
-                                  v->wg,
-                              (r.n + v->tile_rows - 1) / v->tile_rows};
-
-    opencl_arg_u32(a, r.first);
-    opencl_arg_u32(a, r.n);
-    opencl_arg_u32(a, n);
-    opencl_arg_u32(a, w->cols);
-    if (ld_out > 0) {
-        opencl_arg_u32(a, ld_out);
-    }
-    opencl_launch(a, 2, global, local, opencl_tensor_bytes(w));
-}
-
-/* Folds sums of squares before a norm's product with prompt tokens. */
-static void fold_squares(struct opencl *c, int kind, struct range r)
-{
-    const size_t local = 256, global = (size_t)(r.n + 7) / 8 * local;
-
-    if (c->matmul->fold && kind == MATMUL_PREFILL) {
-        const struct opencl_tensor *ss = &c->matmul->norm.ss;
-        struct opencl_call a = opencl_call(c, c->matmul->fold);
-
-        opencl_arg_tensor(&a, ss);
-        opencl_arg_u32(&a, r.first);
-        opencl_arg_u32(&a, r.n);
-        opencl_launch(&a, 1, &global, &local,
-                      (uint64_t)r.n * ss->cols * sizeof(float));
-    }
-}
-
-/* Returns w in the form that k reads.  NVIDIA's prefill kernels read bf16, so a
- * quantised matrix is widened here, at each launch. */
-static struct opencl_tensor as_taken(struct opencl *c, enum matmul_op op,
-                                     const struct opencl_tensor *w, int kind,
-                                     const struct opencl_kernel *k, uint32_t n)
-{
-    const struct matmul_choice *of = find_choice(c->matmul, op, w);
-    struct opencl_tensor wide = c->matmul->wide;
-    const uint64_t values = (uint64_t)w->rows * w->cols;
-    const size_t local = WIDEN_ITEMS;
-    const size_t global = (values / 8 + local - 1) / local * local;
-    struct opencl_call a;
-
-    if (w->bits == 0 || kind != MATMUL_PREFILL ||
-        strncmp(k->variant->file, "nv_", 3) != 0) {
-        return *w;
-    }
-    wide.rows = w->rows;
-    wide.cols = w->cols;
-    if (n > 0) {
-        a = opencl_call(c, of->widen);
-        opencl_arg_tensor(&a, &wide);
-        opencl_arg_tensor(&a, w);
-        opencl_arg_u64(&a, values);
-        opencl_launch(&a, 1, &global, &local,
-                      opencl_tensor_bytes(w) + opencl_tensor_bytes(&wide));
-    }
-    return wide;
-}
-
-static void project_range(struct opencl *c, int kind, struct range r,
-                          const struct opencl_operand *norm,
-                          const struct opencl_tensor *w,
-                          const struct opencl_tensor *bias,
-                          const struct opencl_tensor *out)
-{
-    struct opencl_kernel *k = kernel_for(c, MATMUL_STORE, w, kind, r.n);
-    const struct opencl_tensor taken =
-        as_taken(c, MATMUL_STORE, w, kind, k, r.n);
-    struct opencl_call a = opencl_call(c, k);
-
-    opencl_arg_tensor(&a, out);
-    opencl_arg_tensor(&a, &norm->next);
-    opencl_arg_tensor(&a, &norm->ss);
-    opencl_arg_tensor(&a, &taken);
-    opencl_arg_tensor(&a, bias);
-    launch_product(&a, r, &taken, w->rows, out->cols);
-}
-
-void opencl_project(struct opencl *c, const struct opencl_tensor *w,
-                    const struct opencl_tensor *bias,
-                    const struct opencl_tensor *out)
-{
-    for (int kind = 0; kind < MATMUL_KINDS; kind++) {
-        fold_squares(c, kind, range_of(c, kind));
-        project_range(c, kind, range_of(c, kind), &c->matmul->norm, w, bias,
-                      out);
-    }
-}
-
-void opencl_project_rows(struct opencl *c, const struct opencl_operand *norm,
-                         uint32_t n, const struct opencl_tensor *w,
-                         const struct opencl_tensor *out)
-{
-    const struct opencl_tensor absent = {0};
-
-    project_range(c, MATMUL_DECODE, (struct range){0, n}, norm, w, &absent,
-                  out);
-}
-
-void opencl_project_silu(struct opencl *c, const struct opencl_tensor *w,
-                         const struct opencl_tensor *out)
-{
-    for (int kind = 0; kind < MATMUL_KINDS; kind++) {
-        const struct range r = range_of(c, kind);
-        struct opencl_kernel *k = kernel_for(c, MATMUL_SILU, w, kind, r.n);
-        const struct opencl_tensor taken =
-            as_taken(c, MATMUL_SILU, w, kind, k, r.n);
-        struct opencl_call a = opencl_call(c, k);
-
-        fold_squares(c, kind, r);
-        opencl_arg_tensor(&a, out);
-        opencl_arg_tensor(&a, &c->matmul->norm.next);
-        opencl_arg_tensor(&a, &c->matmul->norm.ss);
-        opencl_arg_tensor(&a, &taken);
-        launch_product(&a, r, &taken, w->rows / 2, 0);
-    }
-}
-
-/* The product to add, and the norm behind it. */
-struct addend {
-    const struct opencl_tensor *in, *w, *bias, *gamma;
-};
-
-static void add_range(struct opencl *c, struct opencl_kernel *k, struct range r,
-                      const struct addend *of)
-{
-    const struct opencl_matmul *m = c->matmul;
-    struct opencl_call a = opencl_call(c, k);
-
-    opencl_arg_tensor(&a, &c->x);
-    opencl_arg_tensor(&a, &m->norm.next);
-    opencl_arg_tensor(&a, &m->norm.ss);
-    opencl_arg_tensor(&a, &m->part);
-    opencl_arg_tensor(&a, &m->tickets);
-    opencl_arg_tensor(&a, of->in);
-    opencl_arg_tensor(&a, of->w);
-    opencl_arg_tensor(&a, of->bias);
-    opencl_arg_tensor(&a, of->gamma);
-    launch_product(&a, r, of->w, of->w->rows, 0);
-}
-
-/* Launches in pieces if work-groups share tiles, which have room for
- * SHARED_TOKENS tokens. */
-static void add_product(struct opencl *c, struct opencl_kernel *k,
-                        struct range r, const struct addend *of)
-{
-    const uint32_t most = k->variant->shares > 0 ? SHARED_TOKENS : r.n;
-
-    while (r.n > 0) {
-        const uint32_t n = r.n < most ? r.n : most;
-
-        add_range(c, k, (struct range){r.first, n}, of);
-        r.first += n;
-        r.n -= n;
-    }
-}
-
-void opencl_project_add(struct opencl *c, const struct opencl_tensor *in,
-                        const struct opencl_tensor *w,
-                        const struct opencl_tensor *bias,
-                        const struct opencl_tensor *gamma)
-{
-    struct opencl_matmul *m = c->matmul;
-
-    /* Once is enough: the kernels leave their tickets at 0. */
-    if (!m->zeroed) {
-        opencl_zero(c, &m->tickets, 0, m->tickets.cols * m->tickets.item);
-        m->zeroed = true;
-    }
-    for (int kind = 0; kind < MATMUL_KINDS; kind++) {
-        const struct range r = range_of(c, kind);
-        struct opencl_kernel *k = kernel_for(c, MATMUL_ADD, w, kind, r.n);
-        const struct opencl_tensor taken =
-            as_taken(c, MATMUL_ADD, w, kind, k, r.n);
-
-        add_product(c, k, r, &(struct addend){in, &taken, bias, gamma});
     }
 }

@@ -18,11 +18,14 @@
 
 /* Forms in which a model may store a matrix, each layer its own: three dtypes,
  * or 4 or 8 bits in groups of 32, 64 or 128, with scales of one of three
- * dtypes. */
-#define MATMUL_FORMS    21
-#define MATMUL_MATRICES 7 /* six in both kinds of layers; the head */
+ * dtypes, or six other formats. */
+#define MATMUL_FORMS    27
+#define MATMUL_MATRICES 9 /* two of each mixer, MLP and shared expert; head */
 #define MATMUL_CHOICES  (MATMUL_MATRICES * MATMUL_FORMS) /* per shard */
 #define NORM_PART       8 /* columns that share a sum of squares */
+
+/* Most bytes of opencl_matrix_defines(). */
+#define OPENCL_MATRIX_DEFINES 128
 
 struct matmul_choice;
 struct opencl_kernel;
@@ -34,8 +37,13 @@ struct opencl_operand {
 };
 
 struct opencl_matmul {
-    enum dtype operand;            /* bf16 if all matrices are, else float32 */
-    struct opencl_operand norm;    /* for the step's tokens */
+    enum dtype operand;         /* bf16 if all matrices are, else float32;
+                                 * other formats than plain and affine go
+                                 * with both */
+    struct opencl_operand norm; /* for the step's tokens */
+    /* [T, H] f32: an output that is not added to x as it is, 0 between
+     * operators; its sums of squares, as ss */
+    struct opencl_tensor y, y_ss;
     struct matmul_choice *choices; /* [MATMUL_CHOICES] */
     struct opencl_kernel *fold;    /* runs before NVIDIA's prefill kernels; or
                                     * NULL */
@@ -61,8 +69,8 @@ void opencl_project(struct opencl *c, const struct opencl_tensor *w,
                     const struct opencl_tensor *bias,
                     const struct opencl_tensor *out);
 
-/* Computes out [T, I] operand dtype = silu(g) u, (g, u) = norm(x) w^T, w [2*I,
- * H]. */
+/* Computes out [T, I] operand dtype = silu(g) u, or the model's other
+ * activation, (g, u) = norm(x) w^T, w [2*I, H]. */
 void opencl_project_silu(struct opencl *c, const struct opencl_tensor *w,
                          const struct opencl_tensor *out);
 
@@ -73,11 +81,21 @@ void opencl_project_add(struct opencl *c, const struct opencl_tensor *in,
                         const struct opencl_tensor *bias,
                         const struct opencl_tensor *gamma);
 
+/* Computes y = in w^T + bias, in matmul's y, which must be 0 and is set to 0 by
+ * its reader.  Overwrites norm.next. */
+void opencl_project_y(struct opencl *c, const struct opencl_tensor *in,
+                      const struct opencl_tensor *w,
+                      const struct opencl_tensor *bias);
+
 /* Computes out [n, w.rows] f32 = norm w^T for n rows, with the decode
  * kernels. */
 void opencl_project_rows(struct opencl *c, const struct opencl_operand *norm,
                          uint32_t n, const struct opencl_tensor *w,
                          const struct opencl_tensor *out);
+
+/* Returns whether NVIDIA's kernels for few tokens read w's form. */
+bool opencl_matmul_fits_nv(const struct opencl *c,
+                           const struct opencl_tensor *w);
 
 /* Returns whether NVIDIA's kernels multiply w with any number of generated
  * tokens. */

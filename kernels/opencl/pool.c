@@ -42,6 +42,7 @@ void opencl_pool_layout(struct opencl *c)
 {
     enum mixer_kind kinds[MODEL_LAYERS_MAX];
     struct page_sizes sizes = {.kv_bytes = opencl_kv_block(c, &c->kv).bytes,
+                               .window_bytes = opencl_kv_bytes(c),
                                .whole_bytes = opencl_kv_bytes(c),
                                .state_bytes = opencl_state_bytes(c),
                                .tail_bytes = opencl_tail_bytes(c)};
@@ -94,7 +95,7 @@ static void view_layers(struct opencl *c)
 
         if (opencl_is_quantised(c, i)) {
             l->kv = view_of(g, p->at, 1, c->kv_dtype);
-        } else if (l->kind == MIXER_ATTENTION) {
+        } else if (mixer_attends(l->kind)) {
             l->kv = view_of(g, p->at, item, c->kv_dtype);
         } else {
             l->state = view_of(g, p->at, sizeof(float), DTYPE_F32);

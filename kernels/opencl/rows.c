@@ -5,10 +5,13 @@
 #include <stdlib.h>
 
 #include "kernels/opencl/chain.h"
+#include "kernels/opencl/experts.h"
 #include "kernels/opencl/host/launch.h"
 #include "kernels/opencl/host/memory.h"
 
-#define WG 16
+#define WG        16
+#define CAP_WG    64
+#define CAP_ITEMS ((size_t)1 << 16)
 
 static const struct opencl_variant embed[] = {
     {.file = "rows", .kernel = "embed", .wg = WG},
@@ -17,30 +20,59 @@ static const struct opencl_variant norm[] = {
     {.file = "rows", .kernel = "norm", .wg = WG},
 };
 
+static const struct opencl_variant norm_add[] = {
+    {.file = "rows", .kernel = "norm_add", .wg = WG},
+};
+static const struct opencl_variant cap[] = {
+    {.file = "rows", .kernel = "cap", .wg = CAP_WG},
+};
+
+static enum status choose_kernels(struct opencl *c, struct error *e)
+{
+    struct opencl_rows *r = c->rows;
+    const struct model_shape *s = &c->w->shape;
+    const struct {
+        struct opencl_kernel **out;
+        const struct opencl_variant *v;
+        bool wanted;
+    } of[] = {{&r->norm, norm, true},
+              {&r->embed, embed, c->embed.mem != NULL},
+              {&r->norm_add, norm_add, c->matmul->y.rows > 0},
+              {&r->cap, cap, c->has_logits && s->logit_cap > 0.0f}};
+    char of_w[OPENCL_MATRIX_DEFINES], defines[sizeof of_w + 64];
+    enum status st = ST_OK;
+
+    opencl_matrix_defines(c, &c->embed, of_w, sizeof of_w);
+    (void)snprintf(defines, sizeof defines,
+                   "%s -DEMBED_SCALE=%.9ef -DLOGIT_CAP=%.9ef", of_w,
+                   s->embed_scale > 0.0f ? (double)s->embed_scale : 1.0,
+                   (double)s->logit_cap);
+    for (size_t i = 0; i < sizeof of / sizeof *of && st == ST_OK; i++) {
+        if (of[i].wanted) {
+            st = opencl_choose(c, of[i].out, of[i].v, 1, NULL, defines, e);
+        }
+    }
+    return st;
+}
+
 enum status opencl_rows_setup(struct opencl *c, struct error *e)
 {
     const struct model_shape *s = &c->w->shape;
-    const struct opencl_shape shape = {s->vocab, s->hidden, c->embed.dtype};
+    const uint32_t wide =
+        s->intermediate > s->shared_dim ? s->intermediate : s->shared_dim;
     struct opencl_rows *r = calloc(1, sizeof *r);
-    char defines[96];
-    enum status st;
 
     c->rows = r;
     if (!r) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
                          "not enough memory for kernels");
     }
-    opencl_matrix_defines(c, &c->embed, defines, sizeof defines);
-    opencl_scratch(c, OPENCL_IN_MLP, &r->gated, c->sizes.max_tokens,
-                   s->intermediate, dtype_bytes(c->matmul->operand));
+    opencl_scratch(c, OPENCL_IN_MLP, &r->gated, c->sizes.max_tokens, wide,
+                   dtype_bytes(c->matmul->operand));
     if (c->has_logits) {
         opencl_operand_scratch(c, &r->heads, c->sizes.max_logits);
     }
-    st = opencl_choose(c, &r->norm, norm, 1, &shape, defines, e);
-    if (st == ST_OK && c->embed.mem) {
-        st = opencl_choose(c, &r->embed, embed, 1, &shape, defines, e);
-    }
-    return st;
+    return choose_kernels(c, e);
 }
 
 void opencl_rows_free(struct opencl *c)
@@ -109,10 +141,36 @@ const struct opencl_tensor *opencl_rows_behind(const struct opencl *c,
 void opencl_rows_add(struct opencl *c, const struct opencl_tensor *in,
                      const struct opencl_tensor *w,
                      const struct opencl_tensor *bias,
+                     const struct opencl_tensor *by,
                      const struct opencl_tensor *gamma)
 {
-    opencl_project_add(c, in, w, bias, gamma);
+    if (by->mem) {
+        opencl_project_y(c, in, w, bias);
+    } else {
+        opencl_project_add(c, in, w, bias, gamma);
+    }
+    opencl_rows_added(c, by, gamma);
+}
+
+void opencl_rows_added(struct opencl *c, const struct opencl_tensor *by,
+                       const struct opencl_tensor *gamma)
+{
+    const struct opencl_matmul *m = c->matmul;
+
     c->rows->ready = gamma;
+    if (by->mem) {
+        struct opencl_call a = opencl_call(c, c->rows->norm_add);
+
+        opencl_arg_tensor(&a, &c->x);
+        opencl_arg_tensor(&a, &m->norm.next);
+        opencl_arg_tensor(&a, &m->norm.ss);
+        opencl_arg_tensor(&a, &m->y);
+        opencl_arg_tensor(&a, &m->y_ss);
+        opencl_arg_tensor(&a, by);
+        opencl_arg_tensor(&a, gamma);
+        opencl_arg_u32(&a, c->step.n_tokens);
+        launch_rows(&a, c->step.n_tokens);
+    }
 }
 
 void opencl_embed(struct kernels *k, const uint32_t *tokens)
@@ -146,11 +204,28 @@ void opencl_ffn(struct kernels *k, uint32_t layer)
     if (opencl_chain_run(c, layer)) {
         return;
     }
-    opencl_rows_ready(c, &l->post_norm);
-    opencl_project_silu(c, &l->gate_up, &c->rows->gated);
-    opencl_rows_add(c, &c->rows->gated, &l->down, &absent,
-                    opencl_rows_behind(c, layer));
+    if (l->ffn == FFN_EXPERTS) {
+        opencl_experts_run(c, layer);
+    } else {
+        opencl_rows_ready(c, &l->post_norm);
+        opencl_project_silu(c, &l->gate_up, &c->rows->gated);
+        opencl_rows_add(c, &c->rows->gated, &l->down, &absent, &l->ffn_norm,
+                        opencl_rows_behind(c, layer));
+    }
     opencl_operator_end(c);
+}
+
+static void cap_logits(struct opencl *c, uint32_t n)
+{
+    const uint64_t values = (uint64_t)n * c->w->shape.vocab;
+    const size_t local = CAP_WG, most = CAP_ITEMS;
+    const size_t items = (values + local - 1) / local * local;
+    const size_t global = items < most ? items : most;
+    struct opencl_call a = opencl_call(c, c->rows->cap);
+
+    opencl_arg_tensor(&a, &c->logits);
+    opencl_arg_u64(&a, values);
+    opencl_launch(&a, 1, &global, &local, values * sizeof(float) * 2);
 }
 
 void opencl_head(struct kernels *k, const uint32_t *tokens, uint32_t n)
@@ -174,6 +249,9 @@ void opencl_head(struct kernels *k, const uint32_t *tokens, uint32_t n)
                       sizeof *places * n);
         make_norm(c, &c->rows->heads, &c->final_norm, n, c->meta_heads);
         opencl_project_rows(c, &c->rows->heads, n, &c->head, &c->logits);
+    }
+    if (c->rows->cap) {
+        cap_logits(c, n);
     }
     opencl_operator_end(c);
 }

@@ -1,4 +1,5 @@
-/* rows.h - embedding, MLP and head, and the state of the next norm's operand.
+/* rows.h - embedding, feed-forward and head, and the state of the next norm's
+ * operand.
  *
  * Threading, memory: as opencl.h. */
 #ifndef KERNELS_OPENCL_ROWS_H
@@ -10,7 +11,8 @@ struct opencl_kernel;
 
 struct opencl_rows {
     struct opencl_kernel *embed, *norm;
-    struct opencl_tensor gated;  /* [T, I] operand dtype: silu(gate) up */
+    struct opencl_kernel *norm_add, *cap; /* NULL: not needed */
+    struct opencl_tensor gated;  /* [T, I or Is] operand dtype: silu(gate) up */
     struct opencl_operand heads; /* for the rows that are sampled */
     /* The norm whose operand matmul holds; NULL: x has changed since. */
     const struct opencl_tensor *ready;
@@ -31,11 +33,18 @@ void opencl_rows_ready(struct opencl *c, const struct opencl_tensor *gamma);
 const struct opencl_tensor *opencl_rows_behind(const struct opencl *c,
                                                uint32_t layer);
 
-/* Computes x += in w^T + bias, and the operand of the norm behind it, gamma. */
+/* Computes x += in w^T + bias, or the norm `by` of that sum unless `by` is
+ * absent, and the operand of the norm behind it, gamma. */
 void opencl_rows_add(struct opencl *c, const struct opencl_tensor *in,
                      const struct opencl_tensor *w,
                      const struct opencl_tensor *bias,
+                     const struct opencl_tensor *by,
                      const struct opencl_tensor *gamma);
+
+/* Ends an operator whose output is in x, with the operand of gamma, or, unless
+ * `by` is absent, in matmul's y: adds its norm to x then. */
+void opencl_rows_added(struct opencl *c, const struct opencl_tensor *by,
+                       const struct opencl_tensor *gamma);
 
 /* Compute the operators of the same names in kernels.h. */
 void opencl_embed(struct kernels *k, const uint32_t *tokens);

@@ -17,6 +17,23 @@ static uint32_t blocks_of(const struct opencl *c, uint32_t tokens)
                : (tokens + c->block_tokens - 1) / c->block_tokens;
 }
 
+/* Returns the most ints of the window tables of a step. */
+static uint64_t window_ints(const struct opencl *c)
+{
+    const struct kernels_sizes *s = &c->sizes;
+    const uint32_t window = c->w->shape.window;
+    /* Of n positions up to 1 + ceil((n - 1) / block_tokens) blocks; the
+     * n_tokens of all rows are max_tokens at most. */
+    const uint64_t blocks =
+        (uint64_t)s->max_rows * (window / c->block_tokens + 3) +
+        s->max_tokens / c->block_tokens;
+
+    return s->window_pages == 0
+               ? 0
+               : blocks * s->window_pages +
+                     (uint64_t)s->max_rows * OPENCL_WINDOW_INTS;
+}
+
 /* The offsets are the same in every step: they are defines of the kernels. */
 bool opencl_step_layout(struct opencl *c)
 {
@@ -28,7 +45,8 @@ bool opencl_step_layout(struct opencl *c)
     c->meta_heads = c->meta_ids + s->max_tokens;
     c->meta_blocks = c->meta_heads + s->max_logits;
     tables = (uint64_t)s->max_rows * (blocks_of(c, c->w->shape.context) +
-                                      KERNELS_SAVES_MAX * OPENCL_SAVE_INTS);
+                                      KERNELS_SAVES_MAX * OPENCL_SAVE_INTS) +
+             window_ints(c);
     c->meta_ints = c->meta_blocks + (uint32_t)tables;
     return c->meta_blocks + tables <= META_INTS_MAX;
 }
@@ -68,6 +86,33 @@ static void write_saves(int32_t *out, const struct kernel_row *r)
     }
 }
 
+/* Writes the tables of the window blocks that the row's tokens see, and returns
+ * the ints. */
+static uint32_t write_windows(const struct opencl *c, int32_t *out,
+                              const struct kernel_row *r)
+{
+    const uint32_t window = c->w->shape.window, bt = c->block_tokens;
+    const uint32_t low = r->position >= window ? r->position - window + 1 : 0;
+    const uint32_t first = low / bt;
+    const uint32_t n = (r->position + r->n_tokens - 1) / bt + 1 - first;
+
+    if (c->sizes.window_pages == 0) {
+        return 0;
+    }
+    assert(r->window_first <= first &&
+           first - r->window_first + n <= r->window_stride);
+    out[0] = (int32_t)first;
+    out[1] = (int32_t)n;
+    out += OPENCL_WINDOW_INTS;
+    for (uint32_t i = 0; i < c->sizes.window_pages; i++) {
+        memcpy(out + (size_t)i * n,
+               r->window + (size_t)i * r->window_stride + first -
+                   r->window_first,
+               n * sizeof *out);
+    }
+    return OPENCL_WINDOW_INTS + n * c->sizes.window_pages;
+}
+
 static void write_tokens(struct opencl *c, uint32_t row,
                          const struct kernel_row *r)
 {
@@ -103,6 +148,7 @@ static void add_row(struct opencl *c, const struct kernel_row *r,
     *used += blocks;
     write_saves(c->meta_host + c->meta_blocks + *used, r);
     *used += r->n_saves * OPENCL_SAVE_INTS;
+    *used += write_windows(c, c->meta_host + c->meta_blocks + *used, r);
     for (uint32_t i = 0; i < r->n_tokens; i++) {
         c->place[r->first + i] = to->first + i;
     }

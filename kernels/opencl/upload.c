@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/model/weight_format.h"
 #include "kernels/isa/isa.h"
 #include "kernels/opencl/host/queue.h"
 #include "kernels/opencl/noise.h"
@@ -28,6 +29,13 @@ struct walk {
     uint64_t seed; /* next seed, for matrices made on the device */
 };
 
+/* Returns the dtype of a matrix on the device. */
+static enum dtype dtype_of(const struct tensor *t)
+{
+    return t->format == WEIGHT_PLAIN || t->format == WEIGHT_AFFINE ? t->dtype
+                                                                   : DTYPE_BF16;
+}
+
 /* Returns whether all parts are stored in the same form. */
 static bool is_uniform(const struct fused *f)
 {
@@ -36,8 +44,8 @@ static bool is_uniform(const struct fused *f)
     for (uint32_t i = 1; i < f->n; i++) {
         const struct tensor *b = f->part[i];
 
-        if (a->dtype != b->dtype || a->bits != b->bits ||
-            a->group != b->group) {
+        if (a->format != b->format || dtype_of(a) != dtype_of(b) ||
+            a->bits != b->bits || a->group != b->group) {
             return false;
         }
     }
@@ -52,6 +60,7 @@ static struct tensor shape_of(const struct fused *f)
     if (!is_uniform(f)) {
         t = (struct tensor){.dtype = DTYPE_F32, .cols = t.cols};
     }
+    t.dtype = dtype_of(&t);
     t.rows = 0;
     for (uint32_t i = 0; i < f->n; i++) {
         t.rows += f->part[i]->rows;
@@ -82,7 +91,6 @@ static void widen_matrix(struct walk *w, const struct opencl_tensor *to,
 static void dequantise_matrix(struct walk *w, const struct opencl_tensor *to,
                               size_t at, const struct tensor *from)
 {
-    const struct cpu_isa *isa = isa_find(NULL);
     float *wide = malloc(from->cols * sizeof *wide);
 
     if (wide == NULL) {
@@ -90,9 +98,7 @@ static void dequantise_matrix(struct walk *w, const struct opencl_tensor *to,
         return;
     }
     for (uint32_t i = 0; i < from->rows; i++) {
-        struct quantised row = quantised_rows(from, i);
-
-        isa->dequantise(wide, &row, 1);
+        weight_format_decode(wide, from, i, 0, from->cols);
         opencl_upload(w->c, to, at + (size_t)i * from->cols * sizeof *wide,
                       wide, from->cols * sizeof *wide);
     }
@@ -119,6 +125,23 @@ static void pair_up(struct walk *w, const struct opencl_tensor *to, size_t at,
     }
 }
 
+/* Uploads the codes and the scales of a part, which are in separate areas of
+ * the tensor. */
+static void fill_codes(struct walk *w, const struct opencl_tensor *out,
+                       const struct tensor *t, uint32_t first)
+{
+    const uint64_t row = tensor_scale_bytes(t);
+    const size_t at = opencl_scales_at(out);
+
+    opencl_upload(w->c, out, first * tensor_row_bytes(t), t->data,
+                  t->rows * tensor_row_bytes(t));
+    if (t->format == WEIGHT_AFFINE) {
+        pair_up(w, out, at + first * 2 * row, t);
+    } else {
+        opencl_upload(w->c, out, at + first * row, t->scales, t->rows * row);
+    }
+}
+
 /* Uploads a part to rows `first` and on of the fused matrix. */
 static void fill_part(struct walk *w, const struct opencl_tensor *out,
                       const struct tensor *whole, const struct tensor *t,
@@ -126,19 +149,35 @@ static void fill_part(struct walk *w, const struct opencl_tensor *out,
 {
     const size_t at = first * tensor_row_bytes(whole);
 
-    /* Quantised data and its pairs are in separate areas of the tensor. */
     if (t->bits > 0 && whole->bits > 0) {
-        opencl_upload(w->c, out, at, t->data, t->rows * tensor_row_bytes(t));
-        pair_up(w, out,
-                whole->rows * tensor_row_bytes(whole) +
-                    first * 2 * tensor_scale_bytes(whole),
-                t);
+        fill_codes(w, out, t, first);
     } else if (t->bits > 0) {
         dequantise_matrix(w, out, at, t);
     } else if (t->dtype == whole->dtype) {
         opencl_upload(w->c, out, at, t->data, tensor_bytes(t));
     } else {
         widen_matrix(w, out, at, t);
+    }
+}
+
+static void request_matrix(struct walk *w, struct opencl_tensor *out,
+                           const struct tensor *t)
+{
+    struct opencl_tensor of = {.item = 1,
+                               .dtype = t->dtype,
+                               .rows = t->rows,
+                               .cols = t->cols,
+                               .format = t->format,
+                               .bits = t->bits,
+                               .group = t->group};
+
+    if (t->bits > 0) {
+        opencl_arena_add(w->arena, out, 1, opencl_tensor_bytes(&of), 1);
+        *out = of;
+    } else {
+        opencl_arena_add(w->arena, out, t->rows, t->cols,
+                         dtype_bytes(t->dtype));
+        out->dtype = t->dtype;
     }
 }
 
@@ -149,17 +188,7 @@ static void place_fused(struct walk *w, struct opencl_tensor *out,
     uint32_t rows = 0;
 
     if (!w->fill) {
-        if (whole.bits > 0) {
-            opencl_arena_add(w->arena, out, 1, tensor_bytes(&whole), 1);
-            out->rows = whole.rows;
-            out->cols = whole.cols;
-            out->bits = whole.bits;
-            out->group = whole.group;
-        } else {
-            opencl_arena_add(w->arena, out, whole.rows, whole.cols,
-                             dtype_bytes(whole.dtype));
-        }
-        out->dtype = whole.dtype;
+        request_matrix(w, out, &whole);
         return;
     }
     if (opencl_is_noise(f->part[0]->data)) {
@@ -230,6 +259,7 @@ static void place_attention(struct walk *w,
     place_floats(w, &out->o_bias, a->o_bias, 1, s->hidden);
     place_floats(w, &out->q_norm, a->q_norm, 1, s->head_dim);
     place_floats(w, &out->k_norm, a->k_norm, 1, s->head_dim);
+    place_floats(w, &out->sinks, a->sinks, 1, s->n_heads);
 }
 
 static void place_deltanet(struct walk *w, struct opencl_deltanet_weights *out,
@@ -246,47 +276,102 @@ static void place_deltanet(struct walk *w, struct opencl_deltanet_weights *out,
     place_floats(w, &out->norm, d->norm, 1, s->v_dim);
 }
 
+static void place_mlp(struct walk *w, struct opencl_layer *out,
+                      const struct mlp_weights *m)
+{
+    place_fused(w, &out->gate_up, &(struct fused){{&m->gate, &m->up}, 2});
+    place_matrix(w, &out->down, &m->down);
+}
+
+/* Returns whether the shared expert is stored as the others are: then it is one
+ * more behind them. */
+static bool is_like_experts(const struct walk *w,
+                            const struct expert_weights *x)
+{
+    const struct model_shape *s = &w->c->w->shape;
+
+    return s->shared_dim == s->expert_dim && !s->gate_up_alternate &&
+           x->gate_up_bias == NULL && x->down_bias == NULL &&
+           is_uniform(&(struct fused){
+               {&x->gate_up, &x->shared.gate, &x->shared.up}, 3}) &&
+           is_uniform(&(struct fused){{&x->down, &x->shared.down}, 2});
+}
+
+static void place_experts(struct walk *w, struct opencl_layer *out,
+                          const struct expert_weights *x)
+{
+    struct opencl_expert_weights *of = &out->experts;
+    const struct model_shape *s = &w->c->w->shape;
+
+    place_fused(w, &of->router,
+                &(struct fused){{&x->router, &x->shared_gate},
+                                x->shared_gate.data ? 2 : 1});
+    place_floats(w, &of->router_bias, x->router_bias, 1, s->n_experts);
+    if (is_like_experts(w, x)) {
+        place_fused(
+            w, &of->gate_up,
+            &(struct fused){{&x->gate_up, &x->shared.gate, &x->shared.up}, 3});
+        place_fused(w, &of->down,
+                    &(struct fused){{&x->down, &x->shared.down}, 2});
+    } else {
+        place_matrix(w, &of->gate_up, &x->gate_up);
+        place_matrix(w, &of->down, &x->down);
+    }
+    place_floats(w, &of->gate_up_bias, x->gate_up_bias, s->n_experts,
+                 2 * s->expert_dim);
+    place_floats(w, &of->down_bias, x->down_bias, s->n_experts, s->hidden);
+    if (s->shared_dim > 0 && !is_like_experts(w, x)) {
+        place_mlp(w, out, &x->shared);
+    }
+}
+
 static void place_layer(struct walk *w, struct opencl_layer *out,
                         const struct layer_weights *l)
 {
     uint32_t h = w->c->w->shape.hidden;
 
     out->kind = l->kind;
+    out->ffn = l->ffn;
     place_floats(w, &out->input_norm, l->input_norm, 1, h);
+    place_floats(w, &out->mixer_norm, l->mixer_norm, 1, h);
     place_floats(w, &out->post_norm, l->post_norm, 1, h);
-    if (l->kind == MIXER_ATTENTION) {
+    place_floats(w, &out->ffn_norm, l->ffn_norm, 1, h);
+    if (mixer_attends(l->kind)) {
         place_attention(w, &out->attention, &l->mixer.attention);
     } else {
         place_deltanet(w, &out->deltanet, &l->mixer.deltanet);
     }
-    place_fused(w, &out->gate_up,
-                &(struct fused){{&l->mlp.gate, &l->mlp.up}, 2});
-    place_matrix(w, &out->down, &l->mlp.down);
+    if (l->ffn == FFN_EXPERTS) {
+        place_experts(w, out, &l->experts);
+    } else {
+        place_mlp(w, out, &l->mlp);
+    }
 }
 
-/* Makes the rope table [context, R/2, 2]. */
-static void place_rope(struct walk *w)
+/* Makes a rope table [context, R/2, 2]. */
+static void place_rope(struct walk *w, struct opencl_tensor *out,
+                       const struct rope_shape *of)
 {
     struct opencl *c = w->c;
     const struct model_shape *s = &c->w->shape;
-    uint32_t half = s->n_heads > 0 ? s->rope.dim / 2 : 0;
+    uint32_t half = s->n_heads > 0 ? of->dim / 2 : 0;
     float freq[KERNELS_HEAD_DIM_MAX / 2], cosine[KERNELS_HEAD_DIM_MAX / 2];
     float sine[KERNELS_HEAD_DIM_MAX / 2], row[KERNELS_HEAD_DIM_MAX];
     size_t bytes = 2 * half * sizeof *row;
 
     if (!w->fill) {
-        opencl_arena_add(w->arena, &c->rope, s->context, 2 * half, sizeof *row);
+        opencl_arena_add(w->arena, out, s->context, 2 * half, sizeof *row);
         return;
     }
     /* On the host, since OpenCL 1.2 devices need not support double. */
-    rope_frequencies(&s->rope, freq);
+    rope_frequencies(of, freq);
     for (uint32_t p = 0; half > 0 && p < s->context; p++) {
-        rope_angles(freq, half, p, cosine, sine);
+        rope_angles(freq, half, p, rope_scale(of), cosine, sine);
         for (uint32_t i = 0; i < half; i++) {
             row[2 * i] = cosine[i];
             row[2 * i + 1] = sine[i];
         }
-        opencl_upload(c, &c->rope, p * bytes, row, bytes);
+        opencl_upload(c, out, p * bytes, row, bytes);
     }
 }
 
@@ -311,7 +396,10 @@ static void walk_shard(struct walk *w)
     for (uint32_t i = 0; i < s->end - s->begin; i++) {
         place_layer(w, &c->layers[i], &s->layers[i]);
     }
-    place_rope(w);
+    place_rope(w, &c->rope, &s->shape.rope);
+    if (s->shape.window > 0) {
+        place_rope(w, &c->window_rope, &s->shape.window_rope);
+    }
 }
 
 enum status opencl_weights_new(struct opencl *c, struct opencl_arena **out,

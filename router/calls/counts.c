@@ -15,10 +15,8 @@ const struct metric_set *const counts_sets[COUNTS_SETS] = {
     &router_overcommit_set, &router_lengths_set};
 
 static const char *const classes[FLEET_CLASSES] = {
-    [BLOCKS] = "blocks",
-    [SLOTS] = "slots",
-    [CHECKPOINTS] = "checkpoints",
-    [PAGES] = "pages",
+    [BLOCKS] = "blocks",   [SLOTS] = "slots", [CHECKPOINTS] = "checkpoints",
+    [WINDOWS] = "windows", [PAGES] = "pages",
 };
 
 void counts_init(struct counts *c)
@@ -145,8 +143,12 @@ static void gather_worker(const struct worker *w, struct metric_family *f)
     for (size_t i = 0; i < FLEET_CLASSES; i++) {
         const struct class_ledger *c = &w->ledger.classes[i];
         const char *const labels[] = {w->peer->name, classes[i]};
-        struct router_pools *m = metric_family_add(f, labels);
+        struct router_pools *m;
 
+        if (i == WINDOWS && w->shard.window_pages == 0) {
+            continue;
+        }
+        m = metric_family_add(f, labels);
         *m = (struct router_pools){.pool_size = c->total,
                                    .pool_free = c->free,
                                    .pool_held = c->held,

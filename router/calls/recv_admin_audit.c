@@ -303,7 +303,7 @@ static bool runs_all(const struct worker *w, const struct expected *k,
 
 static uint64_t taken(const Sluice__V1__ClassLedger *c)
 {
-    return (uint64_t)c->held + c->granted;
+    return c == NULL ? 0 : (uint64_t)c->held + c->granted;
 }
 
 /* Returns true if a stage holds as much memory for the sequences as it should.
@@ -312,11 +312,38 @@ static uint64_t taken(const Sluice__V1__ClassLedger *c)
 static bool has_all(const struct worker *w, const struct expected *k,
                     const Sluice__V1__Ledger *l, bool more)
 {
-    uint64_t blocks = taken(l->blocks), slots = taken(l->slots);
+    const uint64_t has[FLEET_CLASSES] = {[BLOCKS] = taken(l->blocks),
+                                         [SLOTS] = taken(l->slots),
+                                         [WINDOWS] = taken(l->windows)};
+    static const enum fleet_class classes[] = {BLOCKS, SLOTS, WINDOWS};
 
-    return w->replica == NULL ||
-           ((more || (blocks <= k->most[BLOCKS] && slots <= k->most[SLOTS])) &&
-            blocks >= k->least[BLOCKS] && slots >= k->least[SLOTS]);
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+        enum fleet_class c = classes[i];
+
+        if (w->replica != NULL &&
+            ((!more && has[c] > k->most[c]) || has[c] < k->least[c])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void add_held(const struct worker *w, struct audit_row *row,
+                     const struct expected *k, const Sluice__V1__Ledger *l)
+{
+    char windows[64] = "", expected[32] = "";
+
+    if (w->shard.window_pages > 0) {
+        snprintf(windows, sizeof windows, ", %" PRIu64 " window pages",
+                 taken(l->windows));
+        snprintf(expected, sizeof expected, ", %" PRIu64, k->most[WINDOWS]);
+    }
+    add_difference(row,
+                   "the worker holds %" PRIu64 " blocks%s and %" PRIu64
+                   " slots for the grants up to %" PRIu64
+                   ", the router counts at most %" PRIu64 "%s and %" PRIu64,
+                   taken(l->blocks), windows, taken(l->slots), l->grant,
+                   k->most[BLOCKS], expected, k->most[SLOTS]);
 }
 
 /* Compares the sequences of w with its ledger, and adds the difference found.
@@ -344,12 +371,7 @@ static bool compare_sequences(struct router_core *r, struct audit *a,
                        ", the router counts %" PRIu32,
                        n_runs, l->grant, k.n);
     } else {
-        add_difference(row,
-                       "the worker holds %" PRIu64 " blocks and %" PRIu64
-                       " slots for the grants up to %" PRIu64
-                       ", the router counts at most %" PRIu64 " and %" PRIu64,
-                       taken(l->blocks), taken(l->slots), l->grant,
-                       k.most[BLOCKS], k.most[SLOTS]);
+        add_held(w, row, &k, l);
     }
     return true;
 }

@@ -149,6 +149,8 @@ static void sequence_row(const struct router_core *r, struct choice *choice,
         (uint64_t)(r->base.now_us - choice->request->arrived_us) / 1000;
     row->blocks = choice->worker != NULL ? choice_n_blocks(choice) : 0;
     row->slots = choice->worker != NULL ? (uint32_t)choice->held.of[SLOTS] : 0;
+    row->windows = choice->worker != NULL ? choice_n_windows(choice) : 0;
+    row->has_windows = row->windows > 0;
 }
 
 void recv_admin_list_sequences(struct router_core *r, const struct incoming *in,

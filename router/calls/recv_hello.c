@@ -497,13 +497,37 @@ static void drop_hello(struct router_core *r, struct peer_id from)
                    "peer=%" PRIu32 " why=\"too many Hellos at once\"", from.v);
 }
 
+/* The fields of window layers came with minor version 4: peers with an older
+ * one that send them do not follow its rules. */
+static enum status check_window_minor(const Sluice__V1__HelloRequest *m,
+                                      struct error *e)
+{
+    const Sluice__V1__WorkerShard *s = m->worker;
+    const Sluice__V1__WorkerOffer *o = m->offer;
+    bool has_windows =
+        (s != NULL &&
+         (s->window_tokens | s->window_pages | s->chunk_tokens) != 0) ||
+        (o != NULL &&
+         (o->n_window_bytes > 0 || (o->window_tokens | o->chunk_tokens)));
+
+    return m->version_minor >= WIRE_WINDOWS_MINOR || !has_windows
+               ? ST_OK
+               : error_set(e, ST_FAILED_PRECONDITION,
+                           "your version is %" PRIu32 ".%" PRIu32
+                           ", but a worker of a model with sliding windows "
+                           "needs %d.%d or later: upgrade sluice-worker on its "
+                           "host",
+                           m->version_major, m->version_minor,
+                           WIRE_VERSION_MAJOR, WIRE_WINDOWS_MINOR);
+}
+
 /* The columns of a ledger changed their meaning with minor version 2.  Peers
  * with an older one would be granted memory that they do not have. */
 static enum status check_minor(const Sluice__V1__HelloRequest *m,
                                struct error *e)
 {
     if (m->version_minor >= LEDGER_MINOR) {
-        return ST_OK;
+        return check_window_minor(m, e);
     }
     return error_set(e, ST_FAILED_PRECONDITION,
                      "your version is %" PRIu32 ".%" PRIu32

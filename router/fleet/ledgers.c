@@ -13,6 +13,14 @@ static void class_take(struct class_ledger *to,
                                 c->granted};
 }
 
+/* Shards without window layers have no account of them. */
+static const Sluice__V1__ClassLedger *windows_of(const Sluice__V1__Ledger *l)
+{
+    static const Sluice__V1__ClassLedger none = SLUICE__V1__CLASS_LEDGER__INIT;
+
+    return l->windows != NULL ? l->windows : &none;
+}
+
 void ledger_read(struct fleet_ledger *to, const Sluice__V1__Ledger *l)
 {
     to->session = l->session;
@@ -22,6 +30,7 @@ void ledger_read(struct fleet_ledger *to, const Sluice__V1__Ledger *l)
     class_take(&to->classes[BLOCKS], l->blocks);
     class_take(&to->classes[SLOTS], l->slots);
     class_take(&to->classes[CHECKPOINTS], l->checkpoints);
+    class_take(&to->classes[WINDOWS], windows_of(l));
     class_take(&to->classes[PAGES], l->pages);
     to->n_queued = l->n_queued;
     to->n_prefill = l->n_prefill;
@@ -36,6 +45,7 @@ const char *const ledger_class_names[FLEET_CLASSES] = {
     [BLOCKS] = "blocks",
     [SLOTS] = "slots",
     [CHECKPOINTS] = "checkpoints",
+    [WINDOWS] = "window pages",
     [PAGES] = "pages",
 };
 
@@ -97,11 +107,13 @@ static enum status check_column(const char *column, const struct shard *s,
     if (sum == of[PAGES]) {
         return ST_OK;
     }
-    return error_set(e, code,
-                     "its ledger's pages do not add up: %" PRIu32
-                     " are %s, but the blocks, slots and checkpoints that are "
-                     "%s take %" PRIu64,
-                     of[PAGES], column, column, sum);
+    return error_set(
+        e, code,
+        "its ledger's pages do not add up: %" PRIu32
+        " are %s, but the blocks, slots%s and checkpoints that are "
+        "%s take %" PRIu64,
+        of[PAGES], column, s->window_pages > 0 ? ", window pages" : "", column,
+        sum);
 }
 
 static enum status check_columns(const struct shard *s, class_columns k,
@@ -129,6 +141,7 @@ enum status ledger_columns_check(const struct shard *s,
     class_columns k = {[BLOCKS] = l->blocks,
                        [SLOTS] = l->slots,
                        [CHECKPOINTS] = l->checkpoints,
+                       [WINDOWS] = windows_of(l),
                        [PAGES] = l->pages};
     enum status st = check_pages(l->pages, code, e);
 
@@ -235,6 +248,7 @@ enum ledger_verdict worker_ledger_check(const struct worker *w,
     if (total_is_wrong(BLOCKS, known, l->blocks, e) ||
         total_is_wrong(SLOTS, known, l->slots, e) ||
         total_is_wrong(CHECKPOINTS, known, l->checkpoints, e) ||
+        total_is_wrong(WINDOWS, known, windows_of(l), e) ||
         total_is_wrong(PAGES, known, l->pages, e) ||
         ledger_columns_check(&w->shard, l, ST_DATA_LOSS, e) != ST_OK ||
         ledger_counts_check(l, ST_DATA_LOSS, e) != ST_OK ||
@@ -323,6 +337,7 @@ void ledger_message(const struct fleet_ledger *l, Sluice__V1__Ledger *out,
     out->blocks = &classes[BLOCKS];
     out->slots = &classes[SLOTS];
     out->checkpoints = &classes[CHECKPOINTS];
+    out->windows = l->classes[WINDOWS].total > 0 ? &classes[WINDOWS] : NULL;
     out->pages = &classes[PAGES];
     out->has_violations = true;
     out->violations = l->violations;

@@ -7,6 +7,7 @@
 
 #include "common/base/plant.h"
 #include "common/base/state_machine.h"
+#include "common/split/page_unit.h"
 #include "router/fleet/fleet.h"
 #include "router/fleet/ledgers.h"
 
@@ -59,6 +60,9 @@ static void read_shard(struct shard *to, const Sluice__V1__WorkerShard *s)
         .pages_per_block = s->pages_per_block,
         .pages_per_slot = s->pages_per_slot,
         .pages_per_checkpoint = s->pages_per_checkpoint,
+        .window_tokens = s->window_tokens,
+        .window_pages = s->window_pages,
+        .chunk_tokens = s->chunk_tokens,
         .block_bytes = s->block_bytes,
         .slot_bytes = s->slot_bytes,
         .checkpoint_bytes = s->checkpoint_bytes,
@@ -88,6 +92,7 @@ struct worker *workers_add(struct fleet *fleet, struct router_peer *p,
     w->model = m;
     w->state = WORKER_UP;
     read_shard(&w->shard, s);
+    w->chunk_tokens = w->shard.chunk_tokens;
     ledger_read(&w->ledger, s->ledger);
     w->ledger.session = p->session; /* 0 in a Hello: the worker had none */
     w->ring_size = RING_START;
@@ -139,30 +144,41 @@ void workers_free(struct fleet *fleet, struct worker **pw)
 /* A model may lack KV blocks or recurrent state slots.  A class with a total of
  * 0 costs nothing, or the sequence would never fit. */
 static struct need to_need(const struct worker *w, uint64_t blocks,
-                           uint64_t slots)
+                           uint64_t slots, uint64_t window_blocks)
 {
     const struct class_ledger *k = w->ledger.classes;
     const struct shard *s = &w->shard;
-    struct need n = {{0}};
+    struct need n = {.window_blocks = window_blocks};
 
     n.of[BLOCKS] = k[BLOCKS].total > 0 ? blocks : 0;
     n.of[SLOTS] = k[SLOTS].total > 0 ? slots : 0;
-    n.of[PAGES] =
-        n.of[BLOCKS] * s->pages_per_block + n.of[SLOTS] * s->pages_per_slot;
+    n.of[WINDOWS] = PLANT(WINDOWS_FREE) ? 0 : window_blocks * s->window_pages;
+    n.of[PAGES] = n.of[BLOCKS] * s->pages_per_block +
+                  n.of[SLOTS] * s->pages_per_slot + n.of[WINDOWS];
     return n;
 }
 
-struct need worker_share(const struct worker *w, uint64_t blocks,
-                         uint64_t slots)
+struct need worker_share(const struct worker *w, const struct need *need)
 {
-    return to_need(w, blocks, slots);
+    return to_need(w, need->of[BLOCKS], need->of[SLOTS], need->window_blocks);
+}
+
+static uint64_t window_blocks_of(const struct worker *w, uint64_t n_tokens)
+{
+    const struct shard *s = &w->shard;
+    uint32_t window = PLANT(WINDOWS_WHOLE) ? s->context : s->window_tokens;
+
+    return s->window_pages == 0 ? 0
+                                : page_window_blocks(window, w->chunk_tokens,
+                                                     s->block_tokens, n_tokens);
 }
 
 struct need worker_need(const struct worker *w, uint64_t n_tokens)
 {
     uint32_t block = w->shard.block_tokens;
 
-    return to_need(w, (n_tokens + block - 1) / block, 1);
+    return to_need(w, (n_tokens + block - 1) / block, 1,
+                   window_blocks_of(w, n_tokens));
 }
 
 bool worker_fits_ever(const struct worker *w, uint64_t n_tokens)
@@ -186,6 +202,8 @@ uint32_t worker_pages_per(const struct shard *s, enum fleet_class c)
         return s->pages_per_slot;
     case CHECKPOINTS:
         return s->pages_per_checkpoint;
+    case WINDOWS:
+        return s->window_pages > 0 ? 1 : 0;
     default:
         return 1;
     }

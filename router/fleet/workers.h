@@ -62,11 +62,12 @@ enum worker_state {
  * progress. */
 enum worker_death { DEATH_NONE, DEATH_LOST, DEATH_HUNG };
 
-enum fleet_class { BLOCKS, SLOTS, CHECKPOINTS, PAGES, FLEET_CLASSES };
+enum fleet_class { BLOCKS, SLOTS, CHECKPOINTS, WINDOWS, PAGES, FLEET_CLASSES };
 
-/* Units of one class in a pool.  In pages total = free + held + cached +
- * granted.  Of the other classes held, cached and granted are exact, total is
- * what an empty pool gives, and free what all free pages would. */
+/* Units of one class in a pool; WINDOWS are the pages of window blocks.  In
+ * pages total = free + held + cached + granted.  Of the other classes held,
+ * cached and granted are exact, total is what an empty pool gives, and free
+ * what all free pages would. */
 struct class_ledger {
     uint32_t total, free, held, cached, granted;
 };
@@ -82,6 +83,7 @@ struct fleet_ledger {
 /* Units of each class that a sequence needs. */
 struct need {
     uint64_t of[FLEET_CLASSES];
+    uint64_t window_blocks; /* their pages, of[WINDOWS], depend on the shard */
 };
 
 /* A worker's layers [layer_begin, layer_end) and its limits, from its Hello. */
@@ -89,6 +91,8 @@ struct shard {
     uint32_t layer_begin, layer_end, n_layers;
     uint32_t block_tokens, context, vocab, max_rows;
     uint32_t pages_per_block, pages_per_slot, pages_per_checkpoint;
+    /* Of window layers, 0 without; chunk_tokens: most tokens in a step. */
+    uint32_t window_tokens, window_pages, chunk_tokens;
     uint64_t block_bytes, slot_bytes, checkpoint_bytes;
     uint64_t weight_bytes, scratch_bytes, pool_bytes;
     uint32_t hidden;      /* H, values of x per token; 0: not given */
@@ -144,6 +148,8 @@ struct worker {
     bool serves;             /* the worker is a place: replica.h */
     struct replica *replica; /* the replica of a staged worker; NULL: none */
     uint32_t stage;          /* the worker's index in the replica */
+    uint32_t chunk_tokens;   /* most tokens of a sequence in a step there: the
+                              * leader's */
 
     uint64_t last_grant; /* number of the newest grant */
     struct need *ring;   /* [ring_size] need of grant g at g % ring_size */
@@ -160,9 +166,9 @@ struct worker {
                             * no grants until a ledger includes it */
     uint64_t n_moved;      /* granted sequences that moved to other workers */
     struct drain drain;
-    uint64_t load[FLEET_CLASSES]; /* BLOCKS and SLOTS of n_load sequences */
-    uint32_t n_load;              /* sequences counted by headroom.h */
-    uint64_t greatest;            /* pages that its sequences need at most */
+    struct need load;  /* blocks, window blocks and slots of n_load sequences */
+    uint32_t n_load;   /* sequences counted by headroom.h */
+    uint64_t greatest; /* pages that its sequences need at most */
     bool grew; /* a sequence that grows was here in this session, so that any
                 * may be suspended: router/schedule/overcommit.h */
     uint64_t step;      /* number of its newest step */
@@ -225,10 +231,10 @@ static inline bool worker_orphans_known(const struct worker *w)
            w->ledger.snapshot > 0;
 }
 
-/* Returns the need of a sequence with so many blocks and slots, with the pages
- * that they take on w.  Classes that the shard does not have are 0. */
-struct need worker_share(const struct worker *w, uint64_t blocks,
-                         uint64_t slots);
+/* Returns the part of a place's need that w holds: the same blocks, window
+ * blocks and slots, with the pages that they take on w.  Classes that the shard
+ * does not have are 0. */
+struct need worker_share(const struct worker *w, const struct need *need);
 
 /* Returns the need on w of a sequence of n_tokens tokens. */
 struct need worker_need(const struct worker *w, uint64_t n_tokens);

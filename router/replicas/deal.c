@@ -91,6 +91,8 @@ static enum status deal_part(struct deal *d, struct search *s,
                             .context = k->context,
                             .max_rows = k->max_rows,
                             .length = k->context,
+                            .window_tokens = k->window_tokens,
+                            .chunk_tokens = k->chunk_tokens,
                             .in_order = k->n_layers > OFFER_ORDER_LAYERS};
     enum status st;
 
@@ -119,16 +121,22 @@ static uint32_t min_u32(uint32_t a, uint32_t b)
 static uint64_t bytes_of(const struct search *s)
 {
     const struct split_model *m = &s->model;
-    const struct split_terms terms = {.block_tokens = s->task->block_tokens,
-                                      .context = s->task->context};
-    uint64_t bytes = m->embed_bytes + m->head_bytes, blocks = 0, slots = 0;
+    const struct deal_task *t = s->task;
+    const struct split_terms terms = {.block_tokens = t->block_tokens,
+                                      .context = t->context,
+                                      .window_tokens = t->window_tokens,
+                                      .chunk_tokens = t->chunk_tokens};
+    struct page_parts parts = {
+        .window_bytes = split_window(m->layers, m->n_layers, t->block_tokens)};
+    uint64_t bytes = m->embed_bytes + m->head_bytes;
 
     for (uint32_t i = 0; i < m->n_layers; i++) {
         bytes += m->layers[i].weight_bytes;
-        blocks += m->layers[i].token_bytes * terms.block_tokens;
-        slots += m->layers[i].slot_bytes;
+        parts.block_bytes += m->layers[i].token_bytes * terms.block_tokens;
+        parts.slot_bytes += m->layers[i].slot_bytes;
+        parts.n_window += m->layers[i].window_bytes > 0;
     }
-    return bytes + split_least(&terms, blocks, slots);
+    return bytes + split_least(&terms, &parts);
 }
 
 static int compare_descending(const void *a, const void *b)

@@ -35,6 +35,7 @@ struct deal_task {
     uint32_t n_layers;
     uint32_t n_stages; /* stages wanted if all layers are divided */
     uint32_t block_tokens, context, max_rows;
+    uint32_t window_tokens, chunk_tokens; /* 0 without window layers */
     bool no_gaps; /* deal nothing while shards are left over */
     struct cover_piece pieces[COVER_PIECES_MAX]; /* [n_pieces] shards */
     uint32_t n_pieces;

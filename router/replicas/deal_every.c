@@ -18,9 +18,10 @@ struct step {
     uint16_t state, border;
 };
 
-/* Bytes of some layers: weights, a block, a slot. */
+/* Bytes of some layers: weights, a block, a slot; and the window layers. */
 struct sums {
     uint64_t weights, blocks, slots;
+    uint32_t n_window;
 };
 
 /* One call of deal_every(). */
@@ -28,6 +29,7 @@ struct every {
     const struct deal_task *t;
     const struct cover_piece *pieces; /* [n_pieces] */
     uint32_t n_pieces, n_workers;
+    uint64_t window; /* bytes of a window block in one layer */
     struct sums before[DEAL_EVERY_LAYERS + 1]; /* over layers [0, i) */
     struct step steps[STATES][DEAL_EVERY_LAYERS + 1];
 };
@@ -63,9 +65,14 @@ static enum room room_for(const struct every *v, uint32_t worker,
     const struct sums *a = &v->before[begin], *b = &v->before[end];
     const struct split_terms terms = {.block_tokens = t->block_tokens,
                                       .context = t->context,
-                                      .max_rows = t->max_rows};
-    uint64_t blocks = b->blocks - a->blocks, slots = b->slots - a->slots;
-    struct pool_split_need need = split_need(&terms, blocks, slots);
+                                      .max_rows = t->max_rows,
+                                      .window_tokens = t->window_tokens,
+                                      .chunk_tokens = t->chunk_tokens};
+    const struct page_parts parts = {.block_bytes = b->blocks - a->blocks,
+                                     .slot_bytes = b->slots - a->slots,
+                                     .window_bytes = v->window,
+                                     .n_window = b->n_window - a->n_window};
+    struct pool_split_need need = split_need(&terms, &parts);
     uint64_t fixed = w->scratch_bytes + (b->weights - a->weights) +
                      (begin == 0 ? t->embed_bytes : 0) +
                      (end == t->n_layers ? t->head_bytes : 0);
@@ -73,9 +80,8 @@ static enum room room_for(const struct every *v, uint32_t worker,
     if (fixed + pool_split_least(&need) <= w->budget_bytes) {
         return FITS;
     }
-    return fixed + split_least(&terms, blocks, slots) > w->budget_bytes
-               ? TOO_MUCH
-               : FITS_NOT;
+    return fixed + split_least(&terms, &parts) > w->budget_bytes ? TOO_MUCH
+                                                                 : FITS_NOT;
 }
 
 /* Follows all edges from a state at a border.  More layers need more bytes, so
@@ -185,6 +191,7 @@ static bool read_back(struct deal *out, const struct every *v, uint32_t state)
 
 static void sum_layers(struct every *v)
 {
+    v->window = split_window(v->t->layers, v->t->n_layers, v->t->block_tokens);
     v->before[0] = (struct sums){0};
     for (uint32_t i = 0; i < v->t->n_layers; i++) {
         const struct split_layer *l = &v->t->layers[i];
@@ -193,7 +200,8 @@ static void sum_layers(struct every *v)
         v->before[i + 1] = (struct sums){
             b->weights + l->weight_bytes,
             b->blocks + page_align(l->token_bytes * v->t->block_tokens),
-            b->slots + page_align(l->slot_bytes)};
+            b->slots + page_align(l->slot_bytes),
+            b->n_window + (l->window_bytes > 0)};
     }
 }
 

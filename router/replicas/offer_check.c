@@ -35,6 +35,8 @@ static enum status check_numbers(const Sluice__V1__WorkerOffer *o,
         {"head_bytes", o->head_bytes, 0, SHARD_BYTES_MAX},
         {"block_tokens", o->block_tokens, 1, SHARD_BLOCK_TOKENS_MAX},
         {"context", o->context, 1, MODEL_CONTEXT_MAX},
+        {"window_tokens", o->window_tokens, 0, MODEL_CONTEXT_MAX},
+        {"chunk_tokens", o->chunk_tokens, 0, STEP_TOKENS_MAX},
         {"max_rows", o->max_rows, 1, STEP_ROWS_MAX},
     };
     enum status st = ST_OK;
@@ -81,6 +83,22 @@ static enum status check_texts(const Sluice__V1__WorkerOffer *o, bool keyed,
     return ST_OK;
 }
 
+static enum status check_window(const Sluice__V1__WorkerOffer *o, uint32_t i,
+                                struct error *e)
+{
+    uint64_t tokens = (uint64_t)o->context + o->block_tokens;
+
+    if (o->kv_bytes[i] > 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "offer: layer %" PRIu32
+                         " has both kv_bytes and window_bytes; a layer attends "
+                         "to all positions or to a window",
+                         i);
+    }
+    return check_range("a layer's window_bytes", o->window_bytes[i], 0,
+                       SHARD_BYTES_MAX / tokens, e);
+}
+
 /* kv_bytes is per token, so its limit keeps the bytes of a whole context,
  * rounded up to blocks, within SPLIT_BYTES_MAX: the deal's sums cannot
  * overflow. */
@@ -88,6 +106,7 @@ static enum status check_layer(const Sluice__V1__WorkerOffer *o, uint32_t i,
                                struct error *e)
 {
     uint64_t tokens = (uint64_t)o->context + o->block_tokens;
+    uint64_t window = o->n_window_bytes > 0 ? o->window_bytes[i] : 0;
     enum status st = check_range("a layer's layer_bytes", o->layer_bytes[i], 1,
                                  SHARD_BYTES_MAX, e);
 
@@ -99,7 +118,14 @@ static enum status check_layer(const Sluice__V1__WorkerOffer *o, uint32_t i,
         st = check_range("a layer's slot_bytes", o->slot_bytes[i], 0,
                          SHARD_BYTES_MAX, e);
     }
-    if (st == ST_OK && o->kv_bytes[i] + o->slot_bytes[i] == 0) {
+    if (st == ST_OK && window > 0) {
+        st = check_window(o, i, e);
+    }
+    if (st == ST_OK && o->n_step_bytes > 0) {
+        st = check_range("a layer's step_bytes", o->step_bytes[i], 1,
+                         o->layer_bytes[i], e);
+    }
+    if (st == ST_OK && o->kv_bytes[i] + o->slot_bytes[i] + window == 0) {
         st = error_set(e, ST_INVALID_ARGUMENT,
                        "offer: layer %" PRIu32
                        " has neither KV nor a recurrent state: kv_bytes and "
@@ -107,6 +133,38 @@ static enum status check_layer(const Sluice__V1__WorkerOffer *o, uint32_t i,
                        i);
     }
     return st;
+}
+
+/* The window layers of a model are alike: each page of a window block has as
+ * many of them. */
+static enum status check_window_fields(const Sluice__V1__WorkerOffer *o,
+                                       struct error *e)
+{
+    uint64_t most = 0;
+
+    for (size_t i = 0; i < o->n_window_bytes; i++) {
+        uint64_t w = o->window_bytes[i];
+
+        if (w > 0 && most > 0 && w != most) {
+            return error_set(e, ST_INVALID_ARGUMENT,
+                             "offer: layer %zu has %" PRIu64
+                             " window_bytes, a layer before it %" PRIu64
+                             ": all window layers must have the same",
+                             i, w, most);
+        }
+        most = w > most ? w : most;
+    }
+    if ((most > 0) != (o->window_tokens > 0) ||
+        (most > 0) != (o->chunk_tokens > 0)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "offer: window_bytes is at most %" PRIu64
+                         ", window_tokens is %" PRIu32
+                         " and chunk_tokens is %" PRIu32
+                         ": models with window layers need all of them, others "
+                         "have none",
+                         most, o->window_tokens, o->chunk_tokens);
+    }
+    return ST_OK;
 }
 
 static enum status check_layers(const Sluice__V1__WorkerOffer *o,
@@ -122,10 +180,20 @@ static enum status check_layers(const Sluice__V1__WorkerOffer *o,
                          o->n_layers, o->n_layer_bytes, o->n_kv_bytes,
                          o->n_slot_bytes);
     }
+    if (o->n_window_bytes != 0 && o->n_window_bytes != o->n_layers) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "offer: %" PRIu32 " layers, but %zu window_bytes",
+                         o->n_layers, o->n_window_bytes);
+    }
+    if (o->n_step_bytes != 0 && o->n_step_bytes != o->n_layers) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "offer: %" PRIu32 " layers, but %zu step_bytes",
+                         o->n_layers, o->n_step_bytes);
+    }
     for (uint32_t i = 0; st == ST_OK && i < o->n_layers; i++) {
         st = check_layer(o, i, e);
     }
-    return st;
+    return st == ST_OK ? check_window_fields(o, e) : st;
 }
 
 /* Texts first: their lengths are what later code copies.  The number of layers

@@ -35,6 +35,7 @@ struct offer {
     struct kind kind;
     char lineage[PEER_NAME_MAX + 1];
     uint32_t n_stages, context, max_rows;
+    uint32_t window_tokens, chunk_tokens; /* 0 without window layers */
     uint64_t budget_bytes, scratch_bytes, speed, embed_bytes, head_bytes;
     bool assigned, settled;      /* settled: the worker will load the layers */
     struct cover_piece given;    /* the layers, if assigned */
@@ -56,6 +57,7 @@ static bool can_share(const struct offer *a, const struct offer *b)
 {
     return same_kind(&a->kind, &b->kind) && a->n_stages == b->n_stages &&
            a->context == b->context && a->max_rows == b->max_rows &&
+           a->window_tokens == b->window_tokens &&
            a->embed_bytes == b->embed_bytes && a->head_bytes == b->head_bytes &&
            memcmp(a->layers, b->layers,
                   a->kind.n_layers * sizeof a->layers[0]) == 0;
@@ -239,6 +241,9 @@ static void gather_offers(const struct replicas *r, const struct offer *like,
                                       .budget_bytes = o->budget_bytes,
                                       .scratch_bytes = o->scratch_bytes,
                                       .speed = (double)o->speed};
+            if (o->chunk_tokens > t->chunk_tokens) {
+                t->chunk_tokens = o->chunk_tokens; /* any of them may lead */
+            }
         }
     }
 }
@@ -308,6 +313,7 @@ static void set_task(struct deal_task *t, const struct replicas *r,
                             .block_tokens = first->kind.block_tokens,
                             .context = first->context,
                             .max_rows = first->max_rows,
+                            .window_tokens = first->window_tokens,
                             .no_gaps = r->base->now_us <
                                        r->base->start_us + RETURN_US};
     gather_offers(r, first, takers, t);
@@ -448,6 +454,12 @@ static void take_layers(struct offer *o, const Sluice__V1__WorkerOffer *m)
         o->layers[i] = (struct split_layer){.weight_bytes = m->layer_bytes[i],
                                             .token_bytes = m->kv_bytes[i],
                                             .slot_bytes = m->slot_bytes[i]};
+        if (m->n_window_bytes > 0) {
+            o->layers[i].window_bytes = m->window_bytes[i];
+        }
+        if (m->n_step_bytes > 0) {
+            o->layers[i].step_bytes = m->step_bytes[i];
+        }
     }
 }
 
@@ -469,6 +481,8 @@ void offer_open(struct replicas *r, struct router_peer *p,
     o->n_stages = m->n_stages;
     o->context = m->context;
     o->max_rows = m->max_rows;
+    o->window_tokens = m->window_tokens;
+    o->chunk_tokens = m->chunk_tokens;
     o->budget_bytes = m->budget_bytes;
     o->scratch_bytes = m->scratch_bytes;
     o->speed = m->speed;

@@ -76,13 +76,16 @@ struct need stages_need(const struct worker *w, uint64_t n_tokens)
         for (int c = 0; c < FLEET_CLASSES; c++) {
             need.of[c] = n.of[c] > need.of[c] ? n.of[c] : need.of[c];
         }
+        if (n.window_blocks > need.window_blocks) {
+            need.window_blocks = n.window_blocks;
+        }
     }
     return need;
 }
 
 struct need place_sum(const struct worker *w, const struct need *need)
 {
-    struct need sum = {{0}};
+    struct need sum = {.window_blocks = 0};
     const struct worker *s;
 
     if (w->replica == NULL) {

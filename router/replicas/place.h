@@ -3,8 +3,8 @@
  * A place is where sequences run: a worker with all layers, or the leader of a
  * replica that is UP (router/replicas/replica.h).  A sequence has one place.
  * It is granted there, and its tokens and receipts come from there.  The other
- * stages hold their share of the sequence: the same blocks and slots, in the
- * classes that their shard has.
+ * stages hold their share of the sequence: the same blocks, window blocks and
+ * slots, in the classes that their shard has.
  *
  *     property       place
  *     -------------  ------------------------------
@@ -86,9 +86,7 @@ static inline struct need place_need(const struct worker *w, uint64_t n_tokens)
 static inline struct need place_share(const struct worker *stage,
                                       const struct need *need)
 {
-    return stage->replica == NULL
-               ? *need
-               : worker_share(stage, need->of[BLOCKS], need->of[SLOTS]);
+    return stage->replica == NULL ? *need : worker_share(stage, need);
 }
 
 /* Returns the sum of the shares of all stages of w. */

@@ -42,6 +42,9 @@ static enum status check_numbers(const Sluice__V1__WorkerShard *s,
         {"pages_per_block", s->pages_per_block, 0, SHARD_PAGES_MAX},
         {"pages_per_slot", s->pages_per_slot, 0, SHARD_PAGES_MAX},
         {"pages_per_checkpoint", s->pages_per_checkpoint, 0, SHARD_PAGES_MAX},
+        {"window_tokens", s->window_tokens, 0, MODEL_CONTEXT_MAX},
+        {"window_pages", s->window_pages, 0, SHARD_PAGES_MAX},
+        {"chunk_tokens", s->chunk_tokens, 0, STEP_TOKENS_MAX},
         {"context", s->context, 1, MODEL_CONTEXT_MAX},
         {"vocab", s->vocab, 1, MODEL_VOCAB_MAX},
         {"max_rows", s->max_rows, 1, STEP_ROWS_MAX},
@@ -110,7 +113,38 @@ static struct shard pages_of(const Sluice__V1__WorkerShard *s)
 {
     return (struct shard){.pages_per_block = s->pages_per_block,
                           .pages_per_slot = s->pages_per_slot,
-                          .pages_per_checkpoint = s->pages_per_checkpoint};
+                          .pages_per_checkpoint = s->pages_per_checkpoint,
+                          .window_pages = s->window_pages};
+}
+
+/* The fields of window layers are given together.  A stage without such layers
+ * may give chunk_tokens alone. */
+static enum status check_windows(const Sluice__V1__WorkerShard *s,
+                                 struct error *e)
+{
+    bool has_total =
+        s->ledger->windows != NULL && s->ledger->windows->total > 0;
+
+    if ((s->window_tokens > 0) != (s->window_pages > 0)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "shard: window_tokens is %" PRIu32
+                         " and window_pages is %" PRIu32
+                         ": window layers need both, other shards have neither",
+                         s->window_tokens, s->window_pages);
+    }
+    if (s->window_pages > 0 && s->chunk_tokens == 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "shard: chunk_tokens is 0, but with window layers it "
+                         "must be 1..%d",
+                         STEP_TOKENS_MAX);
+    }
+    if (s->window_pages > 0 && !has_total) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "shard: window_pages is %" PRIu32
+                         ", but the ledger has no window pages",
+                         s->window_pages);
+    }
+    return ST_OK;
 }
 
 /* A class may have a cap, so that its total is less than the pages give. */
@@ -151,6 +185,9 @@ static enum status check_totals(const Sluice__V1__WorkerShard *s,
     if (st == ST_OK) {
         st = check_total(s, SLOTS, l->slots, e);
     }
+    if (st == ST_OK && l->windows != NULL) {
+        st = check_total(s, WINDOWS, l->windows, e);
+    }
     return st == ST_OK ? check_total(s, CHECKPOINTS, l->checkpoints, e) : st;
 }
 
@@ -172,7 +209,8 @@ static enum status check_ledger(const Sluice__V1__WorkerShard *s,
                        "shard: the ledger of a Hello must have session, "
                        "snapshot and grant 0");
     }
-    if (st == ST_OK && l->blocks->total == 0 && l->slots->total == 0) {
+    if (st == ST_OK && l->blocks->total == 0 && l->slots->total == 0 &&
+        s->window_pages == 0) {
         st = error_set(e, ST_INVALID_ARGUMENT,
                        "shard: the pool has neither blocks nor slots");
     }
@@ -229,6 +267,9 @@ enum status shard_check(const Sluice__V1__WorkerShard *s, bool keyed,
                        "shard: n_live is %" PRIu32
                        ", but at most %d sequences may outlive a session",
                        s->n_live, WORKER_ORPHANS_MAX);
+    }
+    if (st == ST_OK) {
+        st = check_windows(s, e);
     }
     if (st == ST_OK) {
         st = check_ledger(s, e);

@@ -147,20 +147,45 @@ uint32_t choice_n_cached(const struct choice *choice)
     return choice->n_reused < n_prompt ? choice->n_reused : n_prompt;
 }
 
-uint32_t choice_n_blocks(const struct choice *choice)
+/* Returns the blocks that a sequence needs for what it has, if it grows. */
+static uint64_t grown_blocks(const struct choice *choice)
 {
     const struct claim *c = &choice->entry.claim;
     uint64_t n = (uint64_t)choice->request->n_prompt + choice->n_generated;
+
+    return (n + c->block_tokens - 1) / c->block_tokens;
+}
+
+static bool is_growing(const struct choice *choice)
+{
+    return choice->entry.claim.grows && !choice->released;
+}
+
+uint32_t choice_n_blocks(const struct choice *choice)
+{
+    const struct claim *c = &choice->entry.claim;
     uint64_t grown;
 
-    if (!c->grows || choice->released) {
+    if (!is_growing(choice)) {
         return (uint32_t)choice->held.of[BLOCKS];
     }
     /* A sequence grows at a worker with all layers only. */
-    grown = c->need.of[BLOCKS] == 0
-                ? 0
-                : (n + c->block_tokens - 1) / c->block_tokens;
+    grown = c->need.of[BLOCKS] == 0 ? 0 : grown_blocks(choice);
     return (uint32_t)(grown > c->need.of[BLOCKS] ? grown : c->need.of[BLOCKS]);
+}
+
+uint32_t choice_n_windows(const struct choice *choice)
+{
+    const struct claim *c = &choice->entry.claim;
+    uint64_t grown;
+
+    if (!is_growing(choice)) {
+        return (uint32_t)choice->held.of[WINDOWS];
+    }
+    grown = grown_blocks(choice) * c->window_pages;
+    grown = grown < c->most.of[WINDOWS] ? grown : c->most.of[WINDOWS];
+    return (uint32_t)(grown > c->need.of[WINDOWS] ? grown
+                                                  : c->need.of[WINDOWS]);
 }
 
 void choice_ref(struct choice *choice, Sluice__V1__SequenceRef *ref)

@@ -134,6 +134,9 @@ uint32_t choice_n_cached(const struct choice *choice);
  * it has grown to. */
 uint32_t choice_n_blocks(const struct choice *choice);
 
+/* Returns the same for the pages of its window blocks. */
+uint32_t choice_n_windows(const struct choice *choice);
+
 /* Returns the choice of a grant at w; NULL: unknown or released. */
 struct choice *choice_of_grant(const struct worker *w, uint64_t grant);
 

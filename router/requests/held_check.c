@@ -60,7 +60,7 @@ static bool surely_runs(const struct worker *w, const struct choice *choice,
 struct least {
     uint64_t own_blocks; /* that no other sequence can have */
     uint64_t shared;     /* most others of one sequence */
-    uint64_t slots;
+    uint64_t windows, slots;
     uint32_t n;
 };
 
@@ -80,15 +80,20 @@ static uint64_t own_blocks(const struct worker *w, const struct choice *choice,
     return n_full < need ? need - n_full : 0;
 }
 
+static uint64_t greater(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 static void add_sequence(const struct worker *w, const struct choice *choice,
                          struct least *sum)
 {
     struct need share = place_share(w, &choice->need);
     uint64_t own = own_blocks(w, choice, share.of[BLOCKS]);
-    uint64_t shared = share.of[BLOCKS] - own;
 
     sum->own_blocks += own;
-    sum->shared = shared > sum->shared ? shared : sum->shared;
+    sum->shared = greater(sum->shared, share.of[BLOCKS] - own);
+    sum->windows += share.of[WINDOWS];
     sum->slots += share.of[SLOTS];
     sum->n++;
 }
@@ -130,5 +135,8 @@ enum status held_check(struct worker *w, const Sluice__V1__Ledger *l,
         return ST_OK;
     }
     st = compare("blocks", l->blocks, sum.own_blocks + sum.shared, sum.n, e);
+    if (st == ST_OK && l->windows != NULL) {
+        st = compare("window pages", l->windows, sum.windows, sum.n, e);
+    }
     return st == ST_OK ? compare("slots", l->slots, sum.slots, sum.n, e) : st;
 }

@@ -181,6 +181,7 @@ static void release(struct choice *choice, const Sluice__V1__Receipt *receipt)
 {
     choice->held.of[BLOCKS] -= receipt->blocks;
     choice->held.of[SLOTS] -= receipt->slots;
+    choice->held.of[WINDOWS] -= receipt->windows;
 }
 
 void range_answered(struct requests *r, struct choice *choice,

@@ -53,6 +53,7 @@ static enum status check_numbers(const struct choice *choice, const receipt *m,
          choice->request->max_tokens},
         {"blocks", m->blocks, 0, nothing ? 0 : choice->held.of[BLOCKS]},
         {"slots", m->slots, 0, nothing ? 0 : choice->held.of[SLOTS]},
+        {"windows", m->windows, 0, nothing ? 0 : choice->held.of[WINDOWS]},
         {"checkpoints", m->checkpoints, 0, 0},
         {"micros", m->micros, 0, waited_us + RECEIPT_SLACK_US},
         {"snapshot", m->snapshot, 0,
@@ -86,6 +87,7 @@ static enum status check_sums(const receipt *m, struct error *e)
 {
     uint64_t blocks = sum_column(m->stage_blocks, m->n_stage_blocks);
     uint64_t slots = sum_column(m->stage_slots, m->n_stage_slots);
+    uint64_t windows = sum_column(m->stage_windows, m->n_stage_windows);
 
     if (blocks != m->blocks || slots != m->slots) {
         return error_set(e, ST_DATA_LOSS,
@@ -93,6 +95,12 @@ static enum status check_sums(const receipt *m, struct error *e)
                          " slots, but its stages add up to %" PRIu64
                          " and %" PRIu64,
                          m->blocks, m->slots, blocks, slots);
+    }
+    if (windows != m->windows) {
+        return error_set(e, ST_DATA_LOSS,
+                         "the receipt reports %" PRIu32
+                         " window pages, but its stages add up to %" PRIu64,
+                         m->windows, windows);
     }
     return ST_OK;
 }
@@ -118,8 +126,21 @@ static enum status check_shares(const struct choice *choice, const receipt *m,
                 choice->grant, m->stage_blocks[i], m->stage_slots[i], i,
                 share.of[BLOCKS], share.of[SLOTS]);
         }
+        if (m->n_stage_windows > 0 && m->stage_windows[i] > share.of[WINDOWS]) {
+            return error_set(e, ST_DATA_LOSS,
+                             "the receipt of grant %" PRIu64 " reports %" PRIu32
+                             " window pages of stage %" PRIu32
+                             ", at most %" PRIu64 " were granted there",
+                             choice->grant, m->stage_windows[i], i,
+                             share.of[WINDOWS]);
+        }
     }
     return ST_OK;
+}
+
+static bool frees_none(const receipt *m)
+{
+    return m->blocks == 0 && m->slots == 0 && m->windows == 0;
 }
 
 /* The receipt of a range has the leader's figures alone: the other stages free
@@ -131,7 +152,8 @@ static enum status check_stages(const struct choice *choice, const receipt *m,
     size_t n = w->replica == NULL ? 0 : w->replica->n_stages;
 
     if (m->n_stage_blocks == 0 && m->n_stage_slots == 0 &&
-        (n == 0 || m->has_position || (m->blocks == 0 && m->slots == 0))) {
+        m->n_stage_windows == 0 &&
+        (n == 0 || m->has_position || frees_none(m))) {
         return ST_OK;
     }
     if (m->n_stage_blocks != n || m->n_stage_slots != n) {
@@ -139,6 +161,12 @@ static enum status check_stages(const struct choice *choice, const receipt *m,
             e, ST_DATA_LOSS,
             "the receipt lists %zu and %zu stages, the place has %zu",
             m->n_stage_blocks, m->n_stage_slots, n);
+    }
+    if (m->n_stage_windows != 0 && m->n_stage_windows != n) {
+        return error_set(e, ST_DATA_LOSS,
+                         "the receipt lists the window pages of %zu stages, "
+                         "the place has %zu",
+                         m->n_stage_windows, n);
     }
     return check_sums(m, e);
 }

@@ -8,13 +8,16 @@
  *     n_generated   from the tokens that the router has to max_tokens; any
  *                   number of at most max_tokens if the state is UNKNOWN
  *     blocks,       at most the need of the sequence, all stages together
- *     slots
+ *     slots,
+ *     windows
  *     checkpoints   0: none are granted
  *     micros        at most the time since the call, and RECEIPT_SLACK_US
  *     snapshot      at most RECEIPT_SNAPSHOTS_MAX past the newest ledger
  *     stage_blocks, stage_slots
  *                   one for each stage, or none if nothing was freed; each is
  *                   at most the need at that stage, and they add up
+ *     stage_windows
+ *                   the same, or none if no stage has window layers
  *
  * The other fields (worker, position) are not read.
  *

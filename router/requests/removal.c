@@ -28,6 +28,8 @@ struct waiter {
     Sluice__V1__Receipt sum;
     uint32_t n_stages; /* stages of the replica; 0: none reported */
     uint32_t stage_blocks[STAGES_MAX], stage_slots[STAGES_MAX];
+    bool has_windows; /* a stage reports window pages */
+    uint32_t stage_windows[STAGES_MAX];
     char worker_name[PEER_NAME_MAX + 1]; /* "": none yet */
     bool several;                        /* several workers held parts of it */
 };
@@ -92,6 +94,10 @@ static void add_stages(struct waiter *x, const Sluice__V1__Receipt *part)
         add(&x->stage_blocks[i], part->stage_blocks[i]);
         add(&x->stage_slots[i], part->stage_slots[i]);
     }
+    for (uint32_t i = 0; i < part->n_stage_windows; i++) {
+        add(&x->stage_windows[i], part->stage_windows[i]);
+        x->has_windows = true;
+    }
     x->n_stages = n > x->n_stages ? n : x->n_stages;
 }
 
@@ -107,6 +113,7 @@ static void add_receipt(struct waiter *x, const Sluice__V1__Receipt *part,
     add(&sum->blocks, part->blocks);
     add(&sum->slots, part->slots);
     add(&sum->checkpoints, part->checkpoints);
+    add(&sum->windows, part->windows);
     sum->micros = part->micros > sum->micros ? part->micros : sum->micros;
     if (worker_name == NULL) {
         return;
@@ -160,6 +167,7 @@ static void waiter_settle(struct requests *r, const struct request *request,
     ref.has_choice = x->has_choice;
     ref.choice = x->choice;
     x->sum.sequence = &ref;
+    x->sum.has_windows = x->sum.windows > 0;
     if (x->several) {
         x->sum.snapshot = 0; /* each worker has its own numbers */
     } else if (x->worker_name[0] != '\0') {
@@ -168,6 +176,8 @@ static void waiter_settle(struct requests *r, const struct request *request,
         x->sum.n_stage_blocks = x->sum.n_stage_slots = x->n_stages;
         x->sum.stage_blocks = x->stage_blocks;
         x->sum.stage_slots = x->stage_slots;
+        x->sum.n_stage_windows = x->has_windows ? x->n_stages : 0;
+        x->sum.stage_windows = x->stage_windows;
     }
     pending_end(r->fleet, &x->call, &x->sum.base);
     waiter_free(r, x);
@@ -443,6 +453,7 @@ static void take_released(struct choice *choice,
 {
     if (choice->entry.claim.grows && receipt->blocks > 0) {
         choice->held.of[BLOCKS] = receipt->blocks;
+        choice->held.of[WINDOWS] = receipt->windows;
         choice->released = true;
     }
 }

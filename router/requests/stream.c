@@ -85,6 +85,8 @@ static void fill_figures(const struct choice *choice,
     f->total_us = since(request->arrived_us, choice->ended_us);
     f->blocks = choice_n_blocks(choice);
     f->slots = (uint32_t)choice->held.of[SLOTS];
+    f->windows = choice_n_windows(choice);
+    f->has_windows = f->windows > 0;
     f->seed = request->sampling.seed;
     f->n_moves = choice->n_moves;
     f->has_worker = choice->granted_us != 0;

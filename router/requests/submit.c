@@ -69,6 +69,7 @@ struct stage_grants {
     Sluice__V1__StageGrants m;
     uint64_t grant[STAGES_MAX];
     uint32_t blocks[STAGES_MAX], slots[STAGES_MAX], checkpoints[STAGES_MAX];
+    uint32_t windows[STAGES_MAX];
 };
 
 static void fill_stages(struct worker *w, const struct need *need,
@@ -85,12 +86,15 @@ static void fill_stages(struct worker *w, const struct need *need,
         x->blocks[i] = (uint32_t)share.of[BLOCKS];
         x->slots[i] = (uint32_t)share.of[SLOTS];
         x->checkpoints[i] = 0;
+        x->windows[i] = (uint32_t)share.of[WINDOWS];
     }
     x->m.n_grant = x->m.n_blocks = x->m.n_slots = x->m.n_checkpoints = n;
     x->m.grant = x->grant;
     x->m.blocks = x->blocks;
     x->m.slots = x->slots;
     x->m.checkpoints = x->checkpoints;
+    x->m.n_windows = need->window_blocks > 0 ? n : 0;
+    x->m.windows = x->windows;
 }
 
 /* Fills in what the choices of a request have in common. */
@@ -145,6 +149,8 @@ static void fill_submit(struct submit *s, struct worker *w,
     choice_ref(choice, &s->ref);
     s->need.blocks = (uint32_t)own.of[BLOCKS];
     s->need.slots = (uint32_t)own.of[SLOTS];
+    s->need.windows = (uint32_t)own.of[WINDOWS];
+    s->need.has_windows = s->need.windows > 0;
     s->m.sequence = &s->ref;
     s->m.grant = w->last_grant + 1;
     s->m.need = &s->need;
@@ -206,7 +212,7 @@ enum status submit_adopt(struct requests *r, struct worker *w,
                          struct choice *choice, bool grows)
 {
     struct claim claim = overcommit_claim_of_live(&choice->entry, w, grows);
-    struct need none = {{0}};
+    struct need none = {.window_blocks = 0};
     enum status st;
 
     /* As if all ids had been sent: the sequence is at the worker. */

@@ -1,6 +1,7 @@
 #include "router/schedule/admission.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "router/replicas/place.h"
 
@@ -28,6 +29,23 @@ enum status admission_queue(const struct schedule *s, const struct model *m,
     return ST_OK;
 }
 
+#define NEED_TEXT 96
+
+/* Writes the units of a need, for a sentence. */
+static const char *needed(char out[NEED_TEXT], const struct need *n)
+{
+    if (n->of[WINDOWS] == 0) {
+        snprintf(out, NEED_TEXT, "%" PRIu64 " blocks and %" PRIu64 " slots",
+                 n->of[BLOCKS], n->of[SLOTS]);
+    } else {
+        snprintf(out, NEED_TEXT,
+                 "%" PRIu64 " blocks, %" PRIu64 " window pages and %" PRIu64
+                 " slots",
+                 n->of[BLOCKS], n->of[WINDOWS], n->of[SLOTS]);
+    }
+    return out;
+}
+
 /* Names the stage of the replica that best leads which limits what the whole
  * place can hold. */
 static enum status no_fit_stages(const struct demand *d,
@@ -36,16 +54,17 @@ static enum status no_fit_stages(const struct demand *d,
     const struct worker *s = place_tightest(best, demand_tokens(d));
     struct need n = worker_need(s, demand_tokens(d));
     const struct class_ledger *k = s->ledger.classes;
+    char text[NEED_TEXT];
 
     return error_set(
         e, ST_RESOURCE_EXHAUSTED,
         "%" PRIu64 " tokens (prompt %" PRIu32 ", max_tokens %" PRIu32
-        ") need %" PRIu64 " blocks and %" PRIu64 " slots, %" PRIu64
-        " pages, of stage %" PRIu32 " (worker %s), but in the largest replica "
+        ") need %s, %" PRIu64 " pages, of stage %" PRIu32
+        " (worker %s), but in the largest replica "
         "of %s that stage has %" PRIu32 " pages for at most %" PRIu32
         " blocks and %" PRIu32
         " slots: it can never run; lower max_tokens or the prompt",
-        demand_tokens(d), d->n_prompt, d->max_tokens, n.of[BLOCKS], n.of[SLOTS],
+        demand_tokens(d), d->n_prompt, d->max_tokens, needed(text, &n),
         n.of[PAGES], s->stage, s->peer->name, d->model->name, k[PAGES].total,
         k[BLOCKS].total, k[SLOTS].total);
 }
@@ -55,20 +74,20 @@ static enum status no_fit(const struct demand *d, const struct worker *best,
 {
     struct need n = worker_need(best, demand_tokens(d));
     const struct class_ledger *k = best->ledger.classes;
+    char text[NEED_TEXT];
 
     if (best->replica != NULL) {
         return no_fit_stages(d, best, e);
     }
     return error_set(e, ST_RESOURCE_EXHAUSTED,
                      "%" PRIu64 " tokens (prompt %" PRIu32
-                     ", max_tokens %" PRIu32 ") need %" PRIu64
-                     " blocks and %" PRIu64 " slots, %" PRIu64
+                     ", max_tokens %" PRIu32 ") need %s, %" PRIu64
                      " pages, but the largest pool of %s has %" PRIu32
                      " pages for at most %" PRIu32 " blocks and %" PRIu32
                      " slots: it can never run; lower max_tokens or the prompt",
-                     demand_tokens(d), d->n_prompt, d->max_tokens, n.of[BLOCKS],
-                     n.of[SLOTS], n.of[PAGES], d->model->name, k[PAGES].total,
-                     k[BLOCKS].total, k[SLOTS].total);
+                     demand_tokens(d), d->n_prompt, d->max_tokens,
+                     needed(text, &n), n.of[PAGES], d->model->name,
+                     k[PAGES].total, k[BLOCKS].total, k[SLOTS].total);
 }
 
 /* The result of asking which places of a model could hold a demand if their

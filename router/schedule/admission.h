@@ -10,7 +10,10 @@
  *     blocks   ceil((prompt + max_tokens) / block_tokens) if the shard has
  *              attention layers, else 0
  *     slots    1 if the shard has linear layers, else 0
- *     pages    blocks * pages_per_block + slots * pages_per_slot
+ *     windows  window_pages * min(ceil((prompt + max_tokens) / block_tokens),
+ *              ceil((window_tokens + chunk_tokens) / block_tokens) + 1), if the
+ *              shard has window layers, in pages
+ *     pages    blocks * pages_per_block + slots * pages_per_slot + windows
  *
  * The router grants the whole need before prefill, or the choice waits.  With
  * --overcommit it grants what the choice is expected to need (overcommit.h).

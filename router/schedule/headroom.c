@@ -8,18 +8,20 @@
 #include "router/replicas/place.h"
 #include "router/schedule/admission.h"
 
-/* Sums of rooms or loads.  Blocks and memory are counted in tokens, because
- * places may have blocks of different sizes; a slot takes the tokens of the
- * blocks that its pages would give. */
+/* Sums of rooms or loads.  Blocks, window blocks and memory are counted in
+ * tokens, because places may have blocks of different sizes; in memory, slots
+ * and window blocks take the tokens of the blocks that their pages would give.
+ */
 struct amount {
-    uint64_t tokens, slots, memory;
+    uint64_t tokens, windows, slots, memory;
 };
 
 /* Sums over the open places of a model. */
 struct survey {
     uint32_t n_open, block_tokens; /* block_tokens: of the largest blocks */
     uint64_t slot_tokens;          /* of the slot that takes the most memory */
-    bool empty;                    /* no place has a sequence */
+    uint64_t window_pages; /* of the largest window block beside blocks */
+    bool empty;            /* no place has a sequence */
     struct amount room;
 };
 
@@ -28,36 +30,56 @@ static bool is_open(const struct worker *w)
     return worker_can_serve(w) && !place_drained(w) && !place_ended(w);
 }
 
+/* Returns true if the stage has blocks, and slots or window blocks beside
+ * them. */
+static bool is_mixed(const struct worker *stage)
+{
+    const struct class_ledger *k = stage->ledger.classes;
+
+    return k[BLOCKS].total > 0 && stage->shard.pages_per_block > 0 &&
+           (k[SLOTS].total > 0 || stage->shard.window_pages > 0);
+}
+
 /* Returns the tokens that a slot of one stage takes from its blocks; 0 if the
  * stage has only one of the classes. */
 static uint64_t slot_tokens_at(const struct worker *stage)
 {
-    const struct class_ledger *k = stage->ledger.classes;
     const struct shard *s = &stage->shard;
 
-    return k[BLOCKS].total > 0 && k[SLOTS].total > 0 && s->pages_per_block > 0
+    return is_mixed(stage) && stage->ledger.classes[SLOTS].total > 0
                ? (uint64_t)s->pages_per_slot * s->block_tokens /
                      s->pages_per_block
                : 0;
 }
 
-static uint64_t slot_tokens_of(const struct worker *w)
+static uint64_t greater(uint64_t a, uint64_t b)
 {
-    uint64_t most = 0;
+    return a > b ? a : b;
+}
 
+/* Adds the slots and window blocks of the stages of w to the survey. */
+static void survey_units(struct survey *s, const struct worker *w)
+{
     for (uint32_t i = 0; i < worker_n_stages(w); i++) {
-        uint64_t n = slot_tokens_at(worker_stage(w, i));
-        most = n > most ? n : most;
+        const struct worker *stage = worker_stage(w, i);
+
+        s->slot_tokens = greater(s->slot_tokens, slot_tokens_at(stage));
+        if (is_mixed(stage)) {
+            s->window_pages =
+                greater(s->window_pages, stage->shard.window_pages);
+        }
     }
-    return most;
 }
 
 static struct amount amount_of(const struct survey *s, const struct worker *w,
-                               uint64_t blocks, uint64_t slots)
+                               const struct need *need)
 {
-    uint64_t tokens = blocks * w->shard.block_tokens;
+    uint64_t tokens = need->of[BLOCKS] * w->shard.block_tokens;
+    uint64_t windows = need->window_blocks * w->shard.block_tokens;
 
-    return (struct amount){tokens, slots, tokens + slots * s->slot_tokens};
+    return (struct amount){tokens, windows, need->of[SLOTS],
+                           tokens + windows * s->window_pages +
+                               need->of[SLOTS] * s->slot_tokens};
 }
 
 /* Returns the memory that is left at w, of the stage that has the least: a
@@ -70,7 +92,7 @@ static uint64_t memory_of(const struct worker *w, const struct amount *both)
         const struct worker *s = worker_stage(w, i);
         uint64_t n = worker_room(s, PAGES) * s->shard.block_tokens;
 
-        if (slot_tokens_at(s) > 0) {
+        if (is_mixed(s)) {
             n /= s->shard.pages_per_block;
             least = n < least ? n : least;
         }
@@ -78,12 +100,33 @@ static uint64_t memory_of(const struct worker *w, const struct amount *both)
     return least;
 }
 
+/* Returns the window blocks that fit at the stage of w that has the least room
+ * for them; 0 if none has window layers. */
+static uint64_t window_room(const struct worker *w)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (uint32_t i = 0; i < worker_n_stages(w); i++) {
+        const struct worker *s = worker_stage(w, i);
+
+        if (s->shard.window_pages > 0) {
+            uint64_t n = worker_room(s, WINDOWS) / s->shard.window_pages;
+            least = n < least ? n : least;
+        }
+    }
+    return least == UINT64_MAX ? 0 : least;
+}
+
 static struct amount room_of(const struct survey *s, const struct worker *w)
 {
-    struct amount a = {0, 0, 0};
+    struct amount a = {0, 0, 0, 0};
 
     if (is_open(w)) {
-        a = amount_of(s, w, place_room(w, BLOCKS), place_room(w, SLOTS));
+        struct need room = {.of = {[BLOCKS] = place_room(w, BLOCKS),
+                                   [SLOTS] = place_room(w, SLOTS)},
+                            .window_blocks = window_room(w)};
+
+        a = amount_of(s, w, &room);
         a.memory = memory_of(w, &a);
     }
     return a;
@@ -98,8 +141,7 @@ static struct survey survey_model(const struct fleet *fleet,
         const struct worker *w = fleet->workers[i];
 
         if (w->model == m && is_open(w)) {
-            uint64_t n = slot_tokens_of(w);
-            s.slot_tokens = n > s.slot_tokens ? n : s.slot_tokens;
+            survey_units(&s, w);
         }
     }
     for (uint32_t i = 0; i < fleet->n_workers; i++) {
@@ -113,6 +155,7 @@ static struct survey survey_model(const struct fleet *fleet,
         s.n_open += is_open(w);
         s.empty = s.empty && w->n_running == 0;
         s.room.tokens += room.tokens;
+        s.room.windows += room.windows;
         s.room.slots += room.slots;
         s.room.memory += room.memory;
         if (w->shard.block_tokens > s.block_tokens) {
@@ -125,17 +168,22 @@ static struct survey survey_model(const struct fleet *fleet,
 /* Returns the most that n sequences with these needs at w can take at other
  * places. */
 static struct amount load_elsewhere(const struct survey *s,
-                                    const struct worker *w, uint64_t blocks,
-                                    uint64_t slots, uint32_t n)
+                                    const struct worker *w,
+                                    const struct need *load, uint32_t n)
 {
-    struct amount a = amount_of(s, w, blocks, slots);
-    uint64_t more = 0;
+    struct amount a = amount_of(s, w, load);
+    uint64_t more = (uint64_t)n * (s->block_tokens - w->shard.block_tokens);
 
-    if (blocks > 0) { /* the last block of each sequence may be a larger one */
-        more = (uint64_t)n * (s->block_tokens - w->shard.block_tokens);
+    /* The last block of each sequence may be a larger one, and so may the first
+     * and the last of its window. */
+    if (load->of[BLOCKS] > 0) {
+        a.tokens += more;
+        a.memory += more;
     }
-    a.tokens += more;
-    a.memory += more;
+    if (load->window_blocks > 0) {
+        a.windows += 2 * more;
+        a.memory += 2 * more * s->window_pages;
+    }
     return a;
 }
 
@@ -143,8 +191,25 @@ static bool absorbs(const struct amount *load, const struct amount *own,
                     const struct amount *more, const struct amount *room)
 {
     return load->tokens + own->tokens + more->tokens <= room->tokens &&
+           load->windows + own->windows + more->windows <= room->windows &&
            load->slots + own->slots + more->slots <= room->slots &&
            load->memory + own->memory + more->memory <= room->memory;
+}
+
+static void add_need(struct need *sum, const struct need *n)
+{
+    for (int c = 0; c < FLEET_CLASSES; c++) {
+        sum->of[c] += n->of[c];
+    }
+    sum->window_blocks += n->window_blocks;
+}
+
+static void take_need(struct need *sum, const struct need *n)
+{
+    for (int c = 0; c < FLEET_CLASSES; c++) {
+        sum->of[c] -= n->of[c];
+    }
+    sum->window_blocks -= n->window_blocks;
 }
 
 /* Returns true if the other places could hold the load of v once need is
@@ -155,13 +220,15 @@ static bool others_absorb(const struct survey *s, const struct worker *v,
                           bool movable)
 {
     bool here = v == w && movable;
-    struct amount load = load_elsewhere(
-        s, v, v->load[BLOCKS] + (here ? need->of[BLOCKS] : 0),
-        v->load[SLOTS] + (here ? need->of[SLOTS] : 0), v->n_load + here);
-    struct amount own = room_of(s, v), more = {0, 0, 0};
+    struct need sum = v->load;
+    struct amount load, own = room_of(s, v), more = {0, 0, 0, 0};
 
+    if (here) {
+        add_need(&sum, need);
+    }
+    load = load_elsewhere(s, v, &sum, v->n_load + here);
     if (v != w) {
-        more = amount_of(s, w, need->of[BLOCKS], need->of[SLOTS]);
+        more = amount_of(s, w, need);
     }
     /* s->room is the sum over all places, so the room of v itself is added on
      * the left: that is the same as leaving it out on the right, without a
@@ -225,8 +292,7 @@ void headroom_charge(struct schedule *s, struct queue_entry *e,
         e->charged = w;
         e->charge = *need;
         w->n_load++;
-        w->load[BLOCKS] += need->of[BLOCKS];
-        w->load[SLOTS] += need->of[SLOTS];
+        add_need(&w->load, need);
     }
 }
 
@@ -237,7 +303,6 @@ void headroom_release(struct queue_entry *e)
     if (w != NULL) {
         e->charged = NULL;
         w->n_load--;
-        w->load[BLOCKS] -= e->charge.of[BLOCKS];
-        w->load[SLOTS] -= e->charge.of[SLOTS];
+        take_need(&w->load, &e->charge);
     }
 }

@@ -5,16 +5,17 @@
  * several stages is lost with any of its workers.  It therefore counts as one
  * place here, and its room is that of its tightest stage.
  *
- *     for every place v of the model, after the grant, in blocks, in slots,
- *     and in memory:
+ *     for every place v of the model, after the grant, in blocks, in window
+ *     blocks, in slots, and in memory:
  *         load(v) <= sum of the rooms of the other open places
  *
  * load(v) is the sum of the needs of v's open sequences that another place
  * could hold if its pool were empty.  A sequence that no other place could hold
- * cannot be absorbed: it is admitted without this rule and not counted.  Blocks
- * and memory are compared in tokens; memory counts a slot as the tokens of the
- * blocks that its pages would give.  Where other places have larger blocks,
- * each sequence counts the tokens that it may waste in its last block.
+ * cannot be absorbed: it is admitted without this rule and not counted. Blocks,
+ * window blocks and memory are compared in tokens; memory counts a slot, and a
+ * window block, as the tokens of the blocks that its pages would give.  Where
+ * other places have larger blocks, each sequence counts the tokens that it may
+ * waste in its last block, and in the first and the last block of its window.
  *
  * The rule does not apply to:
  *

@@ -23,7 +23,8 @@ struct claim overcommit_claim(const struct schedule *s,
                               const struct worker *w)
 {
     struct claim c = {.n_expected = max_tokens_of(e),
-                      .block_tokens = w->shard.block_tokens};
+                      .block_tokens = w->shard.block_tokens,
+                      .window_pages = w->shard.window_pages};
 
     c.most = c.need = place_need(w, e->n_tokens);
     if (is_overcommitted(s, w)) {
@@ -40,7 +41,8 @@ struct claim overcommit_claim_of_live(const struct queue_entry *e,
 {
     struct claim c = {.n_expected = max_tokens_of(e),
                       .grows = grows,
-                      .block_tokens = w->shard.block_tokens};
+                      .block_tokens = w->shard.block_tokens,
+                      .window_pages = w->shard.window_pages};
 
     c.most = c.need = place_need(w, e->n_tokens);
     if (grows) {

@@ -2,9 +2,11 @@
  *
  *     mkmodel CONFIG.json DIR [--seed N] [--dtype bf16|f16|f32] [--files N]
  *             [--prefix text|multimodal|mlx] [--bits 4|8] [--group 32|64|128]
+ *             [--format plain|fp8|mxfp4] [--experts each|fused|switch]
  *
  * With --bits, weights are quantised, in groups of 64 unless --group is
- * given. */
+ * given.  Without --bits and --format, the form of the weights is that of the
+ * config. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +19,9 @@ static int usage(void)
             "usage: mkmodel CONFIG.json DIR [--seed N] "
             "[--dtype bf16|f16|f32]\n"
             "               [--files N] [--prefix text|multimodal|mlx]\n"
-            "               [--bits 4|8] [--group 32|64|128]\n");
+            "               [--bits 4|8] [--group 32|64|128]\n"
+            "               [--format plain|fp8|mxfp4] "
+            "[--experts each|fused|switch]\n");
     return 2;
 }
 
@@ -38,11 +42,14 @@ static int parse(struct writer_options *o, const char *key, const char *value)
     static const char *const names[] = {"text", "multimodal", "mlx"};
     static const char *const bits[] = {"4", "8"};
     static const char *const groups[] = {"32", "64", "128"};
-    static const char *const keys[] = {"--seed",   "--files", "--dtype",
-                                       "--prefix", "--bits",  "--group"};
+    static const char *const formats[] = {"plain", "fp8", "mxfp4"};
+    static const char *const forms[] = {"each", "fused", "switch"};
+    static const char *const keys[] = {"--seed",   "--files",  "--dtype",
+                                       "--prefix", "--bits",   "--group",
+                                       "--format", "--experts"};
     int n;
 
-    switch (place(key, keys, 6)) {
+    switch (place(key, keys, 8)) {
     case 0:
         o->seed = strtoull(value, NULL, 10);
         return 0;
@@ -64,6 +71,14 @@ static int parse(struct writer_options *o, const char *key, const char *value)
     case 5:
         n = place(value, groups, 3);
         o->group = n < 0 ? 0 : 32u << n;
+        return n;
+    case 6:
+        n = place(value, formats, 3);
+        o->format = (enum writer_format)(WRITER_PLAIN + n);
+        return n;
+    case 7:
+        n = place(value, forms, 3);
+        o->experts = (enum writer_experts)(WRITER_EACH + n);
         return n;
     default:
         return -1;

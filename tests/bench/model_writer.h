@@ -23,6 +23,21 @@ enum writer_prefix {
     WRITER_MLX         /* language_model.model., conv [C, K, 1], gamma whole */
 };
 
+enum writer_format {
+    WRITER_AS_CONFIG, /* fp8 or mxfp4 if config.json says so, else plain */
+    WRITER_PLAIN,
+    WRITER_FP8,
+    WRITER_MXFP4 /* experts; other matrices are plain */
+};
+
+/* How experts are stored. */
+enum writer_experts {
+    WRITER_USUAL,  /* as the prefix and the family have them */
+    WRITER_EACH,   /* mlp.experts.E.gate_proj.weight */
+    WRITER_FUSED,  /* mlp.experts.gate_up_proj */
+    WRITER_SWITCH, /* mlp.switch_mlp.gate_proj.weight */
+};
+
 /* All zero: float32, one file, text prefix. */
 struct writer_options {
     uint64_t seed;
@@ -31,6 +46,8 @@ struct writer_options {
      * as common/model/layout.h describes, with scales and biases of dtype, and
      * states it in config.json; 0: none. */
     uint32_t bits, group;
+    enum writer_format format; /* if bits is 0; stated in config.json */
+    enum writer_experts experts;
     uint32_t n_files; /* 0 means 1 */
     enum writer_prefix prefix;
     const char *without; /* omits the tensor whose name ends so */

@@ -1,8 +1,11 @@
 /* golden - compares a model's tokens, logits and layers with its reference.
  *
  *     golden [--device NAME] [--portable] [--kv-dtype f32|auto] [--isa NAME]
- *            [--kv FORMAT] [--prompts N] [--steps N] [--layers] MODEL_DIR...
+ *            [--bound X] [--kv FORMAT] [--prompts N] [--steps N] [--layers]
+ * [--widen] MODEL_DIR...
  *
+ * --isa all runs every instruction set that this machine has, on the cpu.
+ * --widen runs a copy of the model whose matrices are float32 (widened.h).
  * --prompts runs only the first N prompts of a model.  --layers also compares
  * every layer of every token, and the logits, with a slow reference that rounds
  * alike (twin.h): within TWIN_BOUND.
@@ -12,7 +15,8 @@
  * Each step gets the reference's token, so that one difference does not hide
  * those of later steps.
  *
- *     f32    every token equal, logits within LOGIT_F32 of the reference's
+ *     f32    every token equal, logits within LOGIT_F32 of the reference's, or
+ *            within the number after --bound
  *     auto   logits within LOGIT_AUTO; a step whose reference margin is below
  *            NEAR_TIE may choose another token: such steps are printed and
  *            counted as excluded.  All other tokens equal
@@ -25,6 +29,10 @@
  * another draw of the same error.  Its logits must be within LOGIT_OPERANDS,
  * half as much again.  It may choose another token where that bound allows:
  * where the margin is below twice the bound.
+ *
+ * A rounding difference may choose other experts, whose outputs have nothing in
+ * common.  On such a device a model with experts is judged as with --kv, and
+ * the twin takes over choices of near-ties (twin.h).
  *
  * With --kv the cache has this format (kv_names.h).  The reference of a model
  * has no such cache, so only --layers is judged: layers and logits within
@@ -39,11 +47,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/isa/isa.h"
 #include "kernels/opencl/host/device.h"
 #include "tests/golden/golden_file.h"
 #include "tests/golden/kv_names.h"
 #include "tests/golden/runner.h"
 #include "tests/golden/twin.h"
+#include "tests/golden/widened.h"
 #include "worker/model/shard.h"
 
 #define LOGIT_F32      2e-4
@@ -298,19 +308,28 @@ static void check_all(struct check *c, const struct golden *g,
 static void judge_twin(struct check *c)
 {
     const struct twin *t = c->twin;
+    const double bound =
+        c->w->shape.n_experts > 0 ? TWIN_BOUND_EXPERTS : TWIN_BOUND;
 
     printf("against the twin: layers within %.2e, logits within %.2e of the "
-           "largest value; allowed are %.2e\n"
+           "largest value; allowed are %.2e and %.2e\n"
            "the twin alone: max |dl| %.2e\n",
-           t->layer, t->head, TWIN_BOUND, c->twin_logit);
+           t->layer, t->head, bound, TWIN_BOUND, c->twin_logit);
+    if (t->routes.n_routed > 0) {
+        printf("%llu choices of experts, %llu with a near-tie, %llu other than "
+               "the twin's\n",
+               (unsigned long long)t->routes.n_routed,
+               (unsigned long long)t->routes.n_near,
+               (unsigned long long)t->routes.n_exchanged);
+    }
     if (t->codes.n_values > 0) {
         printf("%.3f %% of the quantised values differ, %llu by more than a "
                "code\n",
                100.0 * (double)t->codes.n_differ / (double)t->codes.n_values,
                (unsigned long long)t->codes.n_far);
     }
-    c->n_failed += !(t->layer <= TWIN_BOUND && t->head <= TWIN_BOUND) ||
-                   t->codes.n_far > 0;
+    c->n_failed +=
+        !(t->layer <= bound && t->head <= TWIN_BOUND) || t->codes.n_far > 0;
 }
 
 /* Runs check_all(), with a twin if requested. */
@@ -335,8 +354,10 @@ static void check_beside(struct check *c, const struct golden *g,
 /* The part of a reference to test, and the bounds. */
 struct part {
     uint32_t prompts, steps;
-    bool layers;
+    double bound; /* of logits in float32 */
+    bool layers, widen, f32;
     const char *kv; /* a format, or NULL */
+    struct kernels_options o;
 };
 
 static void shorten(struct golden *g, uint32_t max_prompts, uint32_t max_steps)
@@ -351,10 +372,12 @@ static void shorten(struct golden *g, uint32_t max_prompts, uint32_t max_steps)
     }
 }
 
-static void choose_bounds(struct check *c, bool cpu, bool f32)
+static void choose_bounds(struct check *c, const struct part *part)
 {
-    if (c->w->shape.dtype == DTYPE_F32 || (f32 && cpu)) {
-        c->most = LOGIT_F32;
+    const bool cpu = strcmp(part->o.device, "cpu") == 0;
+
+    if (c->w->shape.dtype == DTYPE_F32 || (part->f32 && cpu)) {
+        c->most = part->bound;
         c->tie = 0.0;
     } else if (cpu) {
         c->most = LOGIT_AUTO;
@@ -365,15 +388,93 @@ static void choose_bounds(struct check *c, bool cpu, bool f32)
     }
 }
 
-static enum status check_model(const char *dir, struct kernels_options *o,
-                               bool f32, const struct part *part,
+/* Returns whether only layers can be judged: no reference has the same cache,
+ * or routes alike. */
+static bool only_layers(const struct check *c, const struct part *part)
+{
+    return part->kv != NULL ||
+           (c->w->shape.n_experts > 0 && c->most > LOGIT_AUTO);
+}
+
+static enum status check_weights(struct check *c, const struct golden *g,
+                                 const struct part *part, struct error *e)
+{
+    const struct model_shape *s = &c->w->shape;
+
+    choose_bounds(c, part);
+    if (only_layers(c, part)) {
+        c->most = c->tie = INFINITY;
+    }
+    if (isinf(c->most) && !part->layers) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "without --layers nothing would be judged");
+    }
+    c->logits = calloc(s->vocab, sizeof *c->logits);
+    c->hidden =
+        calloc((size_t)s->hidden * (s->n_layers + 2), sizeof *c->hidden);
+    if (c->logits && c->hidden) {
+        check_beside(c, g, &part->o, part->layers);
+    }
+    c->n_failed += c->n_steps == 0;
+    free(c->hidden);
+    free(c->logits);
+    return ST_OK;
+}
+
+/* Checks with the instruction set of the options, or with each. */
+static enum status check_isas(struct check *c, const struct golden *g,
+                              struct part *part, struct error *e)
+{
+    static const char *const names[] = {"generic", "avx2", "avx512"};
+    const char *isa = part->o.isa;
+    enum status st = ST_OK;
+
+    if (isa == NULL || strcmp(isa, "all") != 0) {
+        return check_weights(c, g, part, e);
+    }
+    for (size_t i = 0; i < 3 && st == ST_OK; i++) {
+        if (isa_find(names[i]) != NULL) {
+            part->o.isa = names[i];
+            st = check_weights(c, g, part, e);
+        }
+    }
+    part->o.isa = isa;
+    return st;
+}
+
+/* Checks the shard, or its float32 copy, and adds to n_failed. */
+static enum status check_shard(const struct shard_weights *w,
+                               const struct golden *g,
+                               const struct model_config *config,
+                               struct part *part, uint32_t *n_failed,
+                               struct error *e)
+{
+    static struct widened widened;
+    struct check c = {.w = w};
+    enum status st;
+
+    if (part->widen) {
+        widened_new(&widened, w);
+        c.w = &widened.w;
+    }
+    part->o.kv = kv_format_plain(part->f32 ? DTYPE_F32 : c.w->shape.dtype);
+    if (part->kv != NULL) {
+        part->o.kv = kv_names_must(part->kv, config);
+    }
+    st = check_isas(&c, g, part, e);
+    if (part->widen) {
+        widened_free(&widened);
+    }
+    *n_failed += c.n_failed;
+    return st;
+}
+
+static enum status check_model(const char *dir, struct part *part,
                                uint32_t *n_failed, struct error *e)
 {
     static struct golden g;
     static struct model_config config;
     struct shard *shard = NULL;
-    const bool cpu = strcmp(o->device, "cpu") == 0;
-    struct check c = {0};
     enum status st = golden_load(&g, dir, e);
 
     if (st == ST_OK) {
@@ -383,30 +484,13 @@ static enum status check_model(const char *dir, struct kernels_options *o,
         st =
             shard_load(&shard, &config, dir, 0, config.shape.n_layers, NULL, e);
     }
-    if (st != ST_OK) {
-        golden_free(&g);
-        return st;
+    if (st == ST_OK) {
+        shorten(&g, part->prompts, part->steps);
+        st = check_shard(shard_weights(shard), &g, &config, part, n_failed, e);
     }
-    shorten(&g, part->prompts, part->steps);
-    c.w = shard_weights(shard);
-    choose_bounds(&c, cpu, f32);
-    o->kv = kv_format_plain(f32 ? DTYPE_F32 : c.w->shape.dtype);
-    if (part->kv != NULL) {
-        o->kv = kv_names_must(part->kv, &config);
-        c.most = c.tie = INFINITY;
-    }
-    c.logits = calloc(c.w->shape.vocab, sizeof *c.logits);
-    c.hidden = calloc((size_t)c.w->shape.hidden * (c.w->shape.n_layers + 2),
-                      sizeof *c.hidden);
-    if (c.logits && c.hidden) {
-        check_beside(&c, &g, o, part->layers);
-    }
-    *n_failed += c.n_failed + (c.n_steps == 0);
-    free(c.hidden);
-    free(c.logits);
     shard_free(&shard);
     golden_free(&g);
-    return ST_OK;
+    return st;
 }
 
 /* Exits with the code that ctest counts as a skipped test. */
@@ -423,11 +507,11 @@ static void skip_without_device(const char *name)
 
 static int usage(void)
 {
-    fprintf(stderr,
-            "usage: golden [--device NAME] [--portable] [--kv-dtype "
-            "f32|auto] [--isa NAME]\n"
-            "              [--kv FORMAT] [--prompts N] [--steps N] [--layers] "
-            "MODEL_DIR...\n");
+    fprintf(stderr, "usage: golden [--device NAME] [--portable] [--kv-dtype "
+                    "f32|auto] [--isa NAME]\n"
+                    "              [--bound X] [--kv FORMAT] [--prompts N] "
+                    "[--steps N] [--layers] "
+                    "[--widen] MODEL_DIR...\n");
     return 2;
 }
 
@@ -442,24 +526,28 @@ int main(int argc, char **argv)
         {"prompts", required_argument, NULL, 'n'},
         {"portable", no_argument, NULL, 'p'},
         {"layers", no_argument, NULL, 'l'},
+        {"widen", no_argument, NULL, 'w'},
+        {"bound", required_argument, NULL, 'b'},
         {NULL, 0, NULL, 0},
     };
-    struct kernels_options o = {.device = "cpu", .block_tokens = BLOCK_TOKENS};
+    struct part part = {.prompts = UINT32_MAX,
+                        .steps = UINT32_MAX,
+                        .bound = LOGIT_F32,
+                        .o = {.device = "cpu", .block_tokens = BLOCK_TOKENS}};
     const char *kv = "f32";
-    struct part part = {UINT32_MAX, UINT32_MAX, false, NULL};
     uint32_t n_failed = 0;
     struct error e;
 
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
         case 'd':
-            o.device = optarg;
+            part.o.device = optarg;
             break;
         case 'k':
             kv = optarg;
             break;
         case 'i':
-            o.isa = optarg;
+            part.o.isa = optarg;
             break;
         case 'f':
             part.kv = optarg;
@@ -471,24 +559,30 @@ int main(int argc, char **argv)
             part.prompts = (uint32_t)strtoul(optarg, NULL, 10);
             break;
         case 'p':
-            o.portable = true;
+            part.o.portable = true;
             break;
         case 'l':
             part.layers = true;
+            break;
+        case 'b':
+            part.bound = strtod(optarg, NULL);
+            break;
+        case 'w':
+            part.widen = true;
             break;
         default:
             return usage();
         }
     }
-    skip_without_device(o.device);
+    skip_without_device(part.o.device);
     if (optind == argc || (strcmp(kv, "f32") && strcmp(kv, "auto")) ||
         (part.kv != NULL && !part.layers)) {
         return usage();
     }
+    part.f32 = strcmp(kv, "f32") == 0;
     for (int i = optind; i < argc; i++) {
         printf("%s: ", argv[i]);
-        if (check_model(argv[i], &o, strcmp(kv, "f32") == 0, &part, &n_failed,
-                        &e) != ST_OK) {
+        if (check_model(argv[i], &part, &n_failed, &e) != ST_OK) {
             printf("\n");
             fprintf(stderr, "golden: %s: %s\n", argv[i], e.text);
             return 1;

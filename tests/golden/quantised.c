@@ -5,7 +5,7 @@
  *                      PROMPTS_DIR MODEL_DIR
  *
  * MODEL_DIR is quantised.  Its matrices are converted to float32 value by value
- * (reference_weight()).  The prompts of PROMPTS_DIR's golden.json run greedily
+ * (widened.h).  The prompts of PROMPTS_DIR's golden.json run greedily
  * through both models on the cpu; the float32 one uses the kernels of any
  * float32 model.  Each token and every bit of each logit must be the same.
  *
@@ -23,20 +23,12 @@
 #include "kernels/opencl/host/device.h"
 #include "tests/golden/golden_file.h"
 #include "tests/golden/stages.h"
-#include "tests/kernels/reference.h"
+#include "tests/golden/widened.h"
 #include "worker/model/shard.h"
 
 #define LOGIT_OPERANDS 0.2
 #define NEAR_TIE       0.02
 #define SKIPPED        77
-#define MATRICES_MAX   4096
-
-struct plain {
-    struct shard_weights w;
-    struct layer_weights *layers;
-    void *owned[MATRICES_MAX];
-    uint32_t n_owned, n_quantised;
-};
 
 struct trial {
     const char *device;
@@ -45,73 +37,6 @@ struct trial {
     uint32_t n_wrong, n_ties;
     double most; /* largest difference of a logit */
 };
-
-static void widen(struct plain *p, struct tensor *t)
-{
-    struct tensor out = {.dtype = DTYPE_F32, .rows = t->rows, .cols = t->cols};
-    size_t n = (size_t)t->rows * t->cols;
-    float *data = malloc((n + 1) * sizeof *data);
-
-    if (data == NULL || p->n_owned == MATRICES_MAX) {
-        abort();
-    }
-    p->owned[p->n_owned++] = data;
-    p->n_quantised += t->bits > 0;
-    for (size_t i = 0; i < n; i++) {
-        data[i] = (float)reference_weight(t, (uint32_t)(i / t->cols),
-                                          (uint32_t)(i % t->cols));
-    }
-    out.data = data;
-    *t = out;
-}
-
-static void widen_layer(struct plain *p, struct layer_weights *l)
-{
-    struct attention_weights *a = &l->mixer.attention;
-    struct deltanet_weights *d = &l->mixer.deltanet;
-    struct tensor *const of[2][5] = {
-        [MIXER_ATTENTION] = {&a->q, &a->k, &a->v, &a->o, NULL},
-        [MIXER_DELTANET] = {&d->qkv, &d->z, &d->b, &d->a, &d->out},
-    };
-
-    for (int i = 0; i < 5 && of[l->kind][i] != NULL; i++) {
-        widen(p, of[l->kind][i]);
-    }
-    widen(p, &l->mlp.gate);
-    widen(p, &l->mlp.up);
-    widen(p, &l->mlp.down);
-}
-
-static void plain_new(struct plain *p, const struct shard_weights *w)
-{
-    bool tied = w->head.data == w->embed.data;
-
-    memset(p, 0, sizeof *p);
-    p->w = *w;
-    p->layers = calloc(w->end, sizeof *p->layers);
-    if (p->layers == NULL) {
-        abort();
-    }
-    memcpy(p->layers, w->layers, w->end * sizeof *p->layers);
-    p->w.layers = p->layers;
-    widen(p, &p->w.embed);
-    if (tied) {
-        p->w.head = p->w.embed;
-    } else {
-        widen(p, &p->w.head);
-    }
-    for (uint32_t i = 0; i < w->end; i++) {
-        widen_layer(p, &p->layers[i]);
-    }
-}
-
-static void plain_free(struct plain *p)
-{
-    while (p->n_owned > 0) {
-        free(p->owned[--p->n_owned]);
-    }
-    free(p->layers);
-}
 
 /* Returns the best logit minus the second. */
 static double margin(const float *l, uint32_t n)
@@ -177,7 +102,7 @@ static void pick(struct script *s, const struct trial *t,
 }
 
 static void run(struct trial *t, const struct golden *g,
-                const struct shard_weights *w, const struct plain *p)
+                const struct shard_weights *w, const struct widened *p)
 {
     struct script have, want;
     struct kernels_options o = {.device = t->device,
@@ -206,7 +131,7 @@ static int check(struct trial *t, const char *prompts, const char *dir)
     struct model_config config;
     struct golden golden;
     struct shard *shard = NULL;
-    struct plain plain;
+    struct widened plain;
     struct error e;
 
     if (golden_load(&golden, prompts, &e) != ST_OK ||
@@ -216,10 +141,10 @@ static int check(struct trial *t, const char *prompts, const char *dir)
         fprintf(stderr, "golden_quantised: %s\n", e.text);
         return 1;
     }
-    plain_new(&plain, shard_weights(shard));
+    widened_new(&plain, shard_weights(shard));
     run(t, &golden, shard_weights(shard), &plain);
     t->n_wrong += plain.n_quantised == 0;
-    plain_free(&plain);
+    widened_free(&plain);
     shard_free(&shard);
     golden_free(&golden);
     return t->n_wrong > 0;

@@ -279,6 +279,9 @@ uint32_t reuse_restored(struct reuse *x, uint32_t n, uint32_t *n_steps)
     story_run(x, &t);
     open_chain(x, &c);
     side_start(x, &c, &a, &t);
+    for (uint32_t i = 0; i < c.n; i++) {
+        a.s.of[i].keeps_windows = true;
+    }
     n_wrong = finish(x, &c, &a, 1, &v);
     *n_steps += x->steps;
     for (uint32_t i = 0; i < v.n; i++) {

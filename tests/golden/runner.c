@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/golden/runner_windows.h"
+
 #define TABLES 8 /* of all blocks, in one plan: forks share them */
 
 static void die(const char *what)
@@ -72,6 +74,17 @@ static bool has_kind(const struct shard_weights *w, enum mixer_kind kind)
     return false;
 }
 
+/* Deals a page of its own to the blocks, or to the window blocks once these
+ * have theirs. */
+static void deal_page(struct runner *r, uint32_t page, uint32_t n_blocks)
+{
+    if (r->n_blocks < n_blocks) {
+        r->blocks[r->n_blocks++] = page;
+    } else if (r->windows.n_free < r->windows.n_tables * n_blocks) {
+        windows_add_page(r, page);
+    }
+}
+
 /* Deals the pages, in groups as large as a slot: the first n_slots groups of a
  * shuffled list are slots, the pages of the others blocks. */
 static void deal_pages(struct runner *r, uint32_t n_blocks, uint32_t n_slots)
@@ -87,8 +100,8 @@ static void deal_pages(struct runner *r, uint32_t n_blocks, uint32_t n_slots)
             r->slots[r->n_slots++] = groups[i] * per;
             continue;
         }
-        for (uint32_t j = per; j > 0 && r->n_blocks < n_blocks; j--) {
-            r->blocks[r->n_blocks++] = groups[i] * per + j - 1;
+        for (uint32_t j = per; j > 0; j--) {
+            deal_page(r, groups[i] * per + j - 1, n_blocks);
         }
     }
     /* Without linear layers a slot is only a number. */
@@ -102,8 +115,9 @@ bool runner_pool(struct runner *r, uint32_t n_blocks, uint32_t n_slots,
                  struct error *e)
 {
     uint32_t per = r->pages_per_slot > 0 ? r->pages_per_slot : 1;
+    uint32_t n_single = n_blocks * (1 + r->windows.n_tables);
 
-    r->n_pages = n_slots * r->pages_per_slot + (n_blocks + per - 1) / per * per;
+    r->n_pages = n_slots * r->pages_per_slot + (n_single + per - 1) / per * per;
     if (forward_alloc(r->forward, r->n_pages, e) != ST_OK) {
         return false;
     }
@@ -114,6 +128,7 @@ bool runner_pool(struct runner *r, uint32_t n_blocks, uint32_t n_slots,
     r->slots = must(calloc(n_slots + 1, sizeof *r->slots));
     r->plan.blocks =
         must(calloc(TABLES * ((size_t)r->n_pages + 1), sizeof *r->plan.blocks));
+    windows_open(r, n_single);
     deal_pages(r, n_blocks, n_slots);
     return true;
 }
@@ -141,6 +156,7 @@ void runner_open(struct runner *r, const struct shard_weights *w,
     r->order = order;
     forward_sizes(r->forward, &sizes);
     r->pages_per_slot = sizes.pages_per_slot;
+    r->windows.n_tables = sizes.window_pages;
     if (!runner_pool(r, n_blocks, n_slots, &e)) {
         die(e.text);
     }
@@ -169,11 +185,12 @@ void runner_close(struct runner *r)
     free(r->logits);
     free(r->slots);
     free(r->blocks);
+    windows_close(r);
     forward_free(&r->forward);
 }
 
-/* Orders poison in the next plan; at once if that has no room for more. */
-static void poison(struct runner *r, uint32_t first, uint32_t n)
+/* Poisons at once if the plan has no room for more. */
+void runner_poison_pages(struct runner *r, uint32_t first, uint32_t n)
 {
     struct plan *p = &r->plan;
 
@@ -195,6 +212,9 @@ void runner_poison(struct runner *r)
     for (uint32_t i = 0; i < r->n_blocks; i++) {
         kernels_poison_pages(k, r->blocks[i], 1);
     }
+    for (uint32_t i = 0; i < r->windows.n_free; i++) {
+        kernels_poison_pages(k, r->windows.free[i], 1);
+    }
     for (uint32_t i = 0; i < r->n_slots && r->linear; i++) {
         kernels_poison_pages(k, r->slots[i], r->pages_per_slot);
     }
@@ -211,7 +231,7 @@ uint32_t runner_take_slot(struct runner *r)
 void runner_give_slot(struct runner *r, uint32_t slot)
 {
     r->slots[r->n_slots++] = slot;
-    poison(r, slot, r->pages_per_slot);
+    runner_poison_pages(r, slot, r->pages_per_slot);
 }
 
 /* The old place is freed when the plan has run: until then it is read. */
@@ -219,6 +239,7 @@ void runner_move_block(struct runner *r, struct run_seq *s, uint32_t i)
 {
     uint32_t to;
 
+    windows_move(r, s, i);
     if (!r->attention || r->n_blocks == 0 ||
         r->n_moved_blocks == RUNNER_MOVES_MAX) {
         return;
@@ -245,11 +266,12 @@ void runner_move_slot(struct runner *r, struct run_seq *s)
 static void give_block(struct runner *r, uint32_t page)
 {
     r->blocks[r->n_blocks++] = page;
-    poison(r, page, 1);
+    runner_poison_pages(r, page, 1);
 }
 
 static void free_moved(struct runner *r)
 {
+    windows_free_moved(r);
     while (r->n_moved_blocks > 0) {
         give_block(r, r->moved_blocks[--r->n_moved_blocks]);
     }
@@ -284,6 +306,7 @@ void runner_start(struct runner *r, struct run_seq *s, const uint32_t *ids,
     s->n_blocks = (capacity + r->block_tokens - 1) / r->block_tokens;
     s->blocks = must(calloc(s->n_blocks, sizeof *s->blocks));
     take_blocks(r, s);
+    windows_start(r, s);
     s->slot = runner_take_slot(r);
 }
 
@@ -292,6 +315,7 @@ void runner_stop(struct runner *r, struct run_seq *s)
     for (uint32_t i = s->n_blocks; i > s->n_shared; i--) {
         give_block(r, s->blocks[i - 1]);
     }
+    windows_stop(r, s);
     runner_give_slot(r, s->slot);
     free(s->blocks);
     free(s->ids);
@@ -326,6 +350,7 @@ void runner_fork(struct runner *r, struct run_seq *s, const struct run_seq *of,
     uint32_t part = at / r->block_tokens;
 
     share(r, s, of, at);
+    windows_share(r, s, of, at, false);
     if (has_part(r, at)) {
         runner_before(r, of->blocks[part], s->blocks[part], 1);
     }
@@ -342,6 +367,7 @@ uint32_t runner_twin(struct runner *r, struct run_seq *s,
     uint32_t part = of->n_done / r->block_tokens;
 
     share(r, s, of, of->n_done);
+    windows_share(r, s, of, of->n_done, true);
     s->choice = choice;
     if (has_part(r, of->n_done)) {
         runner_after(r, of->blocks[part], s->blocks[part], 1);
@@ -378,6 +404,13 @@ static void add_ids(struct runner *r, const struct run_seq *s, uint32_t n)
     r->plan.n_tokens += n;
 }
 
+void runner_check_tables(const struct runner *r, uint32_t n)
+{
+    if (r->plan.n_blocks + n > TABLES * r->n_pages) {
+        die("tables past their room");
+    }
+}
+
 /* A shard without attention has no table. */
 static uint32_t add_table(struct runner *r, const struct run_seq *s, uint32_t n)
 {
@@ -387,9 +420,7 @@ static uint32_t add_table(struct runner *r, const struct run_seq *s, uint32_t n)
     if (!r->attention) {
         return 0;
     }
-    if (p->n_blocks + table > TABLES * r->n_pages) {
-        die("tables past their room");
-    }
+    runner_check_tables(r, table);
     memcpy(p->blocks + p->n_blocks, s->blocks, table * sizeof *s->blocks);
     p->n_blocks += table;
     return table;
@@ -434,6 +465,8 @@ uint32_t runner_add(struct runner *r, struct run_seq *s, uint32_t n,
         .sampling = last ? &s->sampling : NULL,
     };
     p->rows[p->n_rows].n_blocks = add_table(r, s, n);
+    windows_advance(r, s, s->n_done + n);
+    windows_add_tables(r, s, s->n_done + n, &p->rows[p->n_rows]);
     add_ids(r, s, n);
     if (s->fresh && r->linear) {
         p->zero_slots[p->n_zero++] = s->slot;

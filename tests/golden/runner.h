@@ -14,6 +14,14 @@
 #define RUNNER_STAGE_TOKENS 1024 /* plan of a partial shard */
 #define RUNNER_MOVES_MAX    64   /* most moves of one plan */
 
+/* Pages of window blocks (runner_windows.h). */
+struct runner_windows {
+    uint32_t n_tables;      /* pages of a window block; 0: no window layer */
+    uint32_t *free, n_free; /* a stack */
+    uint16_t *refs;         /* [n_pages] sequences that hold a page */
+    uint32_t moved[RUNNER_MOVES_MAX], n_moved;
+};
+
 struct runner {
     const struct shard_weights *w;
     bool attention, linear; /* whether there are layers of these kinds */
@@ -24,8 +32,9 @@ struct runner {
     uint32_t n_pages, pages_per_slot;
     uint32_t *blocks, n_blocks; /* pages of free ones, a stack */
     uint32_t *slots, n_slots;   /* first pages of free ones, a stack */
-    uint32_t order;             /* shuffles both, see runner_open() */
-    bool poisons;               /* see runner_poison() */
+    struct runner_windows windows;
+    uint32_t order; /* shuffles both, see runner_open() */
+    bool poisons;   /* see runner_poison() */
     /* Pages that the plan being made moves away, freed when it has run: */
     uint32_t moved_blocks[RUNNER_MOVES_MAX], n_moved_blocks;
     uint32_t moved_slots[RUNNER_MOVES_MAX], n_moved_slots;
@@ -42,14 +51,19 @@ struct run_seq {
     uint32_t again, n_again;
     uint32_t choice;
     uint32_t *blocks, n_blocks; /* pages */
-    uint32_t slot;              /* its first page */
-    bool fresh;                 /* its slot is not zeroed yet */
-    uint32_t n_shared;          /* its first blocks, which are another's */
+    uint32_t *windows;          /* [tables, n_blocks] pages of window blocks */
+    uint32_t window_first, window_end; /* the blocks that it holds */
+    bool keeps_windows; /* holds all of them, so that forks may begin
+                         * anywhere; a fork does not */
+    uint32_t slot;      /* its first page */
+    bool fresh;         /* its slot is not zeroed yet */
+    uint32_t n_shared;  /* its first blocks, which are another's */
     struct sampling sampling;
 };
 
-/* Opens a runner with at least this many blocks and slots.  `order` shuffles
- * the pages among them; 0 puts the slots first, both in ascending order. */
+/* Opens a runner with at least this many blocks and slots, and as many window
+ * blocks as blocks if the shard has window layers.  `order` shuffles the pages
+ * among them; 0 puts the slots first, then the blocks, in ascending order. */
 void runner_open(struct runner *r, const struct shard_weights *w,
                  const struct kernels_options *o, uint32_t n_blocks,
                  uint32_t n_slots, uint32_t order);
@@ -102,6 +116,10 @@ void runner_fork(struct runner *r, struct run_seq *s, const struct run_seq *of,
  * which shares the full blocks as above. */
 uint32_t runner_twin(struct runner *r, struct run_seq *s,
                      const struct run_seq *of, uint32_t row, float *logits);
+
+/* Ends the program if the plan being made has no room for n more entries of
+ * tables. */
+void runner_check_tables(const struct runner *r, uint32_t n);
 
 /* Returns whether the next id to compute is of a prompt; *n: how many such ids
  * of its kind follow one another. */

@@ -30,14 +30,18 @@
 #define TURNS         3 /* splits that every model has, at least */
 
 /* Layers at which the stages after the first begin, by the model's number of
- * layers.  Of the eight layers, all but 3 and 7 are linear: there are stages
- * without attention (0-3, 4-7), without linear layers (3-4, 7-8), and of both
- * kinds. */
+ * layers; none: one stage, in batches.  Of the eight layers, all but 3 and 7
+ * are linear: there are stages without attention (0-3, 4-7), without linear
+ * layers (3-4, 7-8), and of both kinds. */
 static const struct split {
     uint32_t n_layers, n_cuts, cuts[CHAIN_MAX - 1];
 } splits[] = {
     {8, 1, {4}},       {8, 1, {7}}, {8, 2, {3, 4}}, {8, 3, {3, 4, 7}},
     {8, 3, {1, 2, 6}}, {5, 1, {2}}, {5, 2, {1, 4}}, {5, 3, {1, 2, 3}},
+    {2, 0, {0}},       {2, 1, {1}}, {3, 0, {0}},    {3, 1, {1}},
+    {3, 2, {1, 2}},    {4, 0, {0}}, {4, 1, {3}},    {4, 2, {1, 2}},
+    {4, 3, {1, 2, 3}}, {7, 0, {0}}, {7, 1, {5}},    {7, 2, {2, 6}},
+    {7, 3, {1, 5, 6}},
 };
 
 struct trial {

@@ -16,6 +16,16 @@
  * The twin reads the device's own codes of a quantised cache, and counts those
  * that differ (kv_codes.h).
  *
+ * In the small models with experts, an operand of a mixer that is rounded the
+ * other way moves several operands of the experts across borders, and their
+ * products are larger than x.  Measured over all their prompts: 4.2e-3.  The
+ * bound is TWIN_BOUND_EXPERTS.
+ *
+ * A difference of that size may also choose another expert.  Where the logits
+ * of a chosen expert and of another are within TWIN_BOUND of the largest, the
+ * twin computes both choices and takes the one that is nearer to the device's
+ * x.  Such tokens, and other choices than the twin's own, are counted.
+ *
  * The twin can also run alone, from the tokens.  Its distance from a reference
  * that rounds nothing is the distance expected of the device.
  *
@@ -28,6 +38,19 @@
 #include "tests/golden/kv_codes.h"
 
 #define TWIN_BOUND 0x1p-8 /* relative to the largest of x or the logits */
+#define TWIN_BOUND_EXPERTS \
+    6.3e-3           /* of x; half as much again as the largest measured */
+#define TWIN_TIES 16 /* most pairs of experts that are tried */
+
+/* The router's near-ties of a token in a layer. */
+struct twin_routes {
+    struct {
+        uint32_t rank, other; /* chosen[rank] may be `other` instead */
+    } ties[TWIN_TIES];
+    uint32_t n_ties;
+    uint32_t use; /* 1 + the tie to exchange; 0: none, and ties are sought */
+    uint64_t n_routed, n_near, n_exchanged; /* tokens in layers so far */
+};
 
 struct twin {
     struct reference r;
@@ -36,6 +59,7 @@ struct twin {
     float *before, *after; /* [room, H] of the pass' n tokens */
     uint32_t n, room;
     struct kv_codes codes;
+    struct twin_routes routes;
     double layer, head; /* largest differences so far, relative as TWIN_BOUND */
 };
 

@@ -63,6 +63,23 @@ static void take_codes(void *arg, const struct reference *r, uint32_t layer,
     memcpy(params, p, v->param_bytes);
 }
 
+/* Deals the pages after the slots, in an order that is not that of the
+ * positions: blocks, then the pages of window blocks. */
+static void deal_pages(struct bench *b, uint32_t i)
+{
+    uint32_t begin = BENCH_SLOTS * b->pages_per_slot;
+
+    for (uint32_t j = 0; j < BENCH_LENGTH; j++) {
+        uint32_t at = (j * BENCH_SEQS + i) * 7 % BENCH_BLOCKS;
+
+        b->seqs[i].blocks[j] = begin + at;
+        for (uint32_t table = 0; table < b->window_pages; table++) {
+            b->seqs[i].windows[table][j] =
+                begin + (table + 1) * BENCH_BLOCKS + at;
+        }
+    }
+}
+
 void bench_restart(struct bench *b)
 {
     kernels_poison_pages(b->k, 0, b->n_pages);
@@ -81,10 +98,7 @@ void bench_restart(struct bench *b)
         if (b->pages_per_slot > 0) {
             kernels_zero_slot(b->k, s->slot);
         }
-        for (uint32_t j = 0; j < BENCH_LENGTH; j++) {
-            s->blocks[j] = BENCH_SLOTS * b->pages_per_slot +
-                           (j * BENCH_SEQS + i) * 7 % BENCH_BLOCKS;
-        }
+        deal_pages(b, i);
     }
 }
 
@@ -106,7 +120,10 @@ void bench_open(struct bench *b, const struct random_shape *shape)
     }
     kernels_sizes(b->k, &sizes);
     b->pages_per_slot = sizes.pages_per_slot;
-    b->n_pages = BENCH_SLOTS * sizes.pages_per_slot + BENCH_BLOCKS;
+    b->window_pages = sizes.window_pages;
+    assert_true(b->window_pages <= BENCH_TABLES);
+    b->n_pages = BENCH_SLOTS * sizes.pages_per_slot +
+                 (1 + sizes.window_pages) * BENCH_BLOCKS;
     if (kernels_alloc(b->k, b->n_pages, &e) != ST_OK) {
         fail_msg("%s", e.text);
     }
@@ -120,6 +137,25 @@ void bench_close(struct bench *b)
     }
     kernels_free(&b->k);
     random_model_free(&b->model);
+}
+
+/* Returns the first block that the token at a position needs in windows. */
+static uint32_t first_window(const struct bench *b, uint32_t position)
+{
+    uint32_t window = b->model.w.shape.window;
+
+    return (position + 1 > window ? position + 1 - window : 0) /
+           b->o.block_tokens;
+}
+
+/* Fills the window blocks with NaN that the next token does not need. */
+static void leave_windows(struct bench *b, const struct bench_seq *s)
+{
+    for (uint32_t i = 0; i < first_window(b, s->ref.position); i++) {
+        for (uint32_t table = 0; table < b->window_pages; table++) {
+            kernels_poison_pages(b->k, s->windows[table][i], 1);
+        }
+    }
 }
 
 /* Makes a ragged batch from the next tokens of each sequence that has any
@@ -145,6 +181,9 @@ static uint32_t next_rows(struct bench *b, struct kernel_row *rows,
             .n_tokens = chunk < left ? chunk : left,
             .position = s->ref.position,
             .blocks = s->blocks,
+            .window = s->windows[0] + first_window(b, s->ref.position),
+            .window_first = first_window(b, s->ref.position),
+            .window_stride = BENCH_LENGTH,
             .slot = s->slot,
             .generated = b->generated && dice_below(&b->dice, 2),
         };
@@ -210,6 +249,7 @@ double bench_run(struct bench *b, uint32_t layer, bench_operator_fn op,
                 compare_row(b, &rows[i], &b->seqs[seq_of[i]], layer, expected);
 
             most = d > most || d != d ? d : most;
+            leave_windows(b, &b->seqs[seq_of[i]]);
         }
     }
     return most;
@@ -218,7 +258,10 @@ double bench_run(struct bench *b, uint32_t layer, bench_operator_fn op,
 double bench_head(struct bench *b, const uint32_t *tokens, uint32_t n)
 {
     const struct model_shape *s = &b->model.w.shape;
-    struct kernel_row row = {.n_tokens = n, .blocks = b->seqs[0].blocks};
+    struct kernel_row row = {.n_tokens = n,
+                             .blocks = b->seqs[0].blocks,
+                             .window = b->seqs[0].windows[0],
+                             .window_stride = BENCH_LENGTH};
     struct kernel_step step = {&row, 1, n};
     uint32_t at[3] = {n - 1, 0, n / 2};
     float x[BENCH_HIDDEN], logits[BENCH_VOCAB];

@@ -3,7 +3,8 @@
  *
  * A run writes x, runs one operator and reads x back.  The pool is full of NaN
  * except where sequences have written.  A read of anything else therefore shows
- * as NaN in every later result.
+ * as NaN in every later result.  Window blocks become NaN again when the window
+ * has passed them, and their tables begin at the first that a row needs.
  *
  * Where a rounding error moves a quantised value across the border of two
  * codes, the result differs by far more than the error.  So the reference reads
@@ -24,6 +25,7 @@
 #define BENCH_BLOCKS (BENCH_SEQS * BENCH_LENGTH)
 #define BENCH_SLOTS  (BENCH_SEQS + 1) /* the last one is a checkpoint */
 #define BENCH_HIDDEN 256              /* widest model */
+#define BENCH_TABLES 4                /* most pages of a window block */
 #define BENCH_VOCAB  512
 #define BENCH_BLOCK_BYTES \
     (2 * 4 * KERNELS_BLOCK_MAX * (256 + 2 * 4 * (256 / KV_GROUP_MIN)))
@@ -34,8 +36,9 @@ struct bench_seq {
     struct bench *of;
     struct reference ref;
     uint32_t length;
-    uint32_t blocks[BENCH_LENGTH]; /* pages */
-    uint32_t slot;                 /* its first page */
+    uint32_t blocks[BENCH_LENGTH];                /* pages */
+    uint32_t windows[BENCH_TABLES][BENCH_LENGTH]; /* pages */
+    uint32_t slot;                                /* its first page */
 };
 
 struct bench {
@@ -46,7 +49,7 @@ struct bench {
     enum dtype operand; /* the reference's */
     bool generated;     /* some rows are generated */
     uint32_t chunk;     /* most tokens of a row; 0: many sizes */
-    uint32_t pages_per_slot, n_pages;
+    uint32_t pages_per_slot, window_pages, n_pages;
     struct bench_seq seqs[BENCH_SEQS];
     /* Values of quantised vectors, and how many of them differ from the
      * reference's, whose arithmetic is wider: it then takes the backend's. */

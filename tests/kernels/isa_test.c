@@ -205,7 +205,8 @@ static void rows_of(const struct cpu_isa *isa, uint32_t round, float *out)
     memcpy(out + 256, a, n * sizeof *a);
     isa->l2_norm(out + 256, n, 1e-6f, 0.125f);
     memcpy(out + 512, a, n * sizeof *a);
-    isa->silu_mul(out + 512, b, n);
+    isa->activate(&(struct activation_task){
+        .gate = out + 512, .up = b, .n = n, .kind = ACTIVATION_SILU});
     memcpy(out + 768, a, n * sizeof *a);
     isa->sigmoid_mul(out + 768, b, n);
     isa->weigh(out + 1024, a, 3.0f, 40.0f / (1.0f + (float)round), n);

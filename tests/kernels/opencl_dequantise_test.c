@@ -89,6 +89,7 @@ static void run(const struct fixture *f, cl_program program,
                 const struct matrix *m, uint16_t *out, size_t n_out)
 {
     const cl_ulong in_at = AWAY, out_at = AWAY, n = N;
+    const cl_uint cols = COLS;
     const size_t local = LOCAL, global = (N / 8 + LOCAL - 1) / LOCAL * LOCAL;
     cl_mem in = clCreateBuffer(f->q.context, CL_MEM_COPY_HOST_PTR, m->bytes,
                                (void *)(uintptr_t)m->on_device, NULL);
@@ -102,6 +103,7 @@ static void run(const struct fixture *f, cl_program program,
     assert_int_equal(clSetKernelArg(k, 2, sizeof in, &in), CL_SUCCESS);
     assert_int_equal(clSetKernelArg(k, 3, sizeof in_at, &in_at), CL_SUCCESS);
     assert_int_equal(clSetKernelArg(k, 4, sizeof n, &n), CL_SUCCESS);
+    assert_int_equal(clSetKernelArg(k, 5, sizeof cols, &cols), CL_SUCCESS);
     assert_int_equal(clEnqueueNDRangeKernel(f->q.queue, k, 1, NULL, &global,
                                             &local, 0, NULL, NULL),
                      CL_SUCCESS);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/model/weight_format.h"
 #include "kernels/opencl/chain.h"
 #include "kernels/opencl/host/launch.h"
 #include "kernels/opencl/host/memory.h"
@@ -14,7 +15,7 @@
 #include "kernels/opencl/matmul.h"
 #include "tests/unit/cmocka.h"
 
-#define LAYERS_MAX 42
+#define LAYERS_MAX 61
 #define MADE_MAX   2048
 #define OTHERS     64 /* most programs and kernels of other operators */
 
@@ -279,7 +280,8 @@ static void test_refused_alone(void **state)
     make_shard(&f, 90);
     refuse("-DTOKENS=32 ", "-DN=3584 -DK=1024 ");
     set_up_shard(&f);
-    assert_string_equal(arithmetic(&f, &f.layers[0].gate_up, 1, 0), "matmul");
+    assert_string_equal(arithmetic(&f, &f.layers[0].gate_up, 1, 0),
+                        "products+matmul");
     assert_string_equal(arithmetic(&f, &f.layers[0].gate_up, 0, 1), "wgmma");
     assert_string_equal(arithmetic(&f, &f.layers[0].down, 1, 0),
                         "nv_matmul_decode");
@@ -394,23 +396,31 @@ static void test_most_choices(void **state)
     struct error e;
 
     (void)state;
-    make_shapes(&f, 37);
-    f.layers[36].down.mem = NULL; /* 36 * 4 + 3 */
+    make_shapes(&f, 61);
+    f.layers[60].down.mem = NULL; /* 60 * 4 + 3 */
     set_up_shard(&f);
     assert_int_equal(f.c.matmul->n_choices, MATMUL_CHOICES);
     opencl_matmul_free(&f.c);
-    make_shapes(&f, 37);
+    make_shapes(&f, 61);
     assert_int_equal(opencl_matmul_setup(&f.c, &e), ST_INVALID_ARGUMENT);
     assert_string_equal(e.text,
-                        "the shard stores matrices in more than 147 forms");
+                        "the shard stores matrices in more than 243 forms");
     opencl_matmul_free(&f.c);
 }
+
+#define DTYPE_FORMS 7 /* plain ones and affine ones of a dtype */
 
 /* Sets the i-th form of a matrix; bf16 forms come first. */
 static void store_as(struct opencl_tensor *t, uint32_t i)
 {
     static const enum dtype dtypes[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
 
+    if (i >= 3 * DTYPE_FORMS) {
+        t->format = (enum weight_format)(WEIGHT_FP8 + i - 3 * DTYPE_FORMS);
+        t->bits = weight_format_bits(t->format);
+        t->group = weight_format_group(t->format);
+        return;
+    }
     t->dtype = dtypes[i / 7];
     t->bits = i % 7 == 0 ? 0 : i % 7 < 4 ? 4 : 8;
     t->group = i % 7 == 0 ? 0 : 32u << (i % 7 - 1) % 3;
@@ -454,10 +464,10 @@ static void test_all_forms(void **state)
     assert_int_equal(f.c.matmul->n_choices, 6 * MATMUL_FORMS + 1);
     check_room();
     opencl_matmul_free(&f.c);
-    make_forms(&f, 90, MATMUL_FORMS / 3);
+    make_forms(&f, 90, DTYPE_FORMS);
     refuse("-DWGMMA=1 ", "-DN=248320 ");
     set_up_shard(&f);
-    assert_int_equal(f.c.matmul->n_choices, 6 * MATMUL_FORMS / 3 + 1);
+    assert_int_equal(f.c.matmul->n_choices, 6 * DTYPE_FORMS + 1);
     check_room();
     print_message("%u programs, %u kernels\n", count_programs(), n_made);
     opencl_matmul_free(&f.c);

@@ -77,7 +77,9 @@ void __wrap_opencl_scratch(struct opencl *c, enum opencl_part part,
 static struct opencl_tensor zone_bytes(const struct zone *z, size_t *n)
 {
     struct opencl_tensor t = z->behind;
-    size_t used = (size_t)z->of->rows * z->of->cols * z->of->item;
+    const struct opencl_tensor *of = z->of;
+    size_t used = of->bits > 0 ? opencl_tensor_bytes(of)
+                               : (size_t)of->rows * of->cols * of->item;
 
     assert_ptr_equal(z->of->mem, t.mem);
     *n = t.at + ZONE - (z->of->at + used);
@@ -219,6 +221,99 @@ static struct random_shape shape_of(const struct kind *k)
     };
 }
 
+/* What other families have: experts, windows, sinks, caps, norms of outputs and
+ * other activations. */
+struct features {
+    const char *name;
+    enum dtype kv_dtype;
+    struct random_shape of;
+    bool nvidia; /* as in struct kind */
+};
+
+#define HEADS                                                    \
+    .n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .vocab = 257, \
+    .context = 256, .norm_eps = 1e-6f, .n_layers = 2
+
+static const struct features features[] = {
+    {"norms",
+     DTYPE_BF16,
+     {.shape = {HEADS, .hidden = 96, .intermediate = 100, .dtype = DTYPE_BF16,
+                .rope = {.kind = ROPE_LINEAR,
+                         .theta = 1e6,
+                         .dim = 64,
+                         .factor = 8.0},
+                .window_rope = {.theta = 1e4, .dim = 64}, .window = 48,
+                .attn_scale = 0.15f, .attn_cap = 3.0f, .embed_scale = 9.8125f,
+                .logit_cap = 2.5f, .activation = ACTIVATION_GELU,
+                .n_experts = 3, .top_k = 2, .expert_dim = 24, .shared_dim = 40},
+      .mixers = {MIXER_WINDOW, MIXER_ATTENTION},
+      .ffns = {FFN_DENSE, FFN_EXPERTS},
+      .tied = true,
+      .qk_norm = true,
+      .output_norms = true},
+     false},
+    {"formats",
+     DTYPE_F32,
+     {.shape = {HEADS, .hidden = 256, .intermediate = 256,
+                .rope = {.theta = 1e4, .dim = 32}, .n_experts = 4, .top_k = 2,
+                .expert_dim = 256},
+      .mixers = {MIXER_ATTENTION, MIXER_ATTENTION},
+      .ffns = {FFN_DENSE, FFN_EXPERTS},
+      .quantised = true,
+      .formats = RANDOM_FORMATS},
+     false},
+    /* Sizes that suit NVIDIA's products; 192 and 320 columns are no whole
+     * chunks of 4 and 8 bits. */
+    {"nvidia-experts",
+     DTYPE_BF16,
+     {.shape = {HEADS, .hidden = 256, .intermediate = 192, .dtype = DTYPE_BF16,
+                .rope = {.theta = 1e4, .dim = 64}, .n_experts = 10, .top_k = 3,
+                .expert_dim = 64, .shared_dim = 64, .top_k_normed = true},
+      .mixers = {MIXER_ATTENTION, MIXER_ATTENTION},
+      .ffns = {FFN_EXPERTS, FFN_DENSE},
+      .shared_gate = true},
+     true},
+    {"nvidia-mxfp4",
+     DTYPE_BF16,
+     {.shape = {HEADS, .hidden = 192, .intermediate = 192, .dtype = DTYPE_BF16,
+                .rope = {.theta = 1e4, .dim = 64},
+                .activation = ACTIVATION_CLAMPED, .clamp_alpha = 1.702f,
+                .clamp_limit = 1.5f, .n_experts = 6, .top_k = 2,
+                .expert_dim = 320, .top_k_normed = true,
+                .gate_up_alternate = true},
+      .mixers = {MIXER_ATTENTION, MIXER_ATTENTION},
+      .ffns = {FFN_EXPERTS, FFN_DENSE},
+      .sinks = true,
+      .expert_bias = true,
+      .quantised = true,
+      .formats = 1u << WEIGHT_MXFP4},
+     true},
+    {"nvidia-affine",
+     DTYPE_BF16,
+     {.shape = {HEADS, .hidden = 320, .intermediate = 192, .dtype = DTYPE_BF16,
+                .rope = {.theta = 1e4, .dim = 64},
+                .activation = ACTIVATION_GELU, .n_experts = 40, .top_k = 4,
+                .expert_dim = 192, .shared_dim = 192},
+      .mixers = {MIXER_ATTENTION, MIXER_ATTENTION},
+      .ffns = {FFN_EXPERTS, FFN_DENSE},
+      .quantised = true,
+      .bits = 4,
+      .group = 64},
+     true},
+    {"nvidia-fp8",
+     DTYPE_BF16,
+     {.shape = {HEADS, .hidden = 256, .intermediate = 384, .dtype = DTYPE_BF16,
+                .rope = {.theta = 1e4, .dim = 64}, .n_experts = 5, .top_k = 2,
+                .expert_dim = 128},
+      .mixers = {MIXER_ATTENTION, MIXER_ATTENTION},
+      .ffns = {FFN_EXPERTS, FFN_DENSE},
+      .quantised = true,
+      .formats = 1u << WEIGHT_FP8 | 1u << WEIGHT_Q8 | 1u << WEIGHT_Q4},
+     true},
+};
+
+#define FEATURES (sizeof features / sizeof features[0])
+
 /* ---- operators ---- */
 
 static void open_bench(struct bench *b, const struct random_shape *r,
@@ -333,6 +428,31 @@ static void try_cached(const struct cached *of, const struct random_shape *r,
     free(b);
 }
 
+/* The mixer and the feed-forward of each layer, and the head. */
+static void try_features(const struct features *of, bool portable)
+{
+    const struct kv_format plain = kv_format_plain(of->kv_dtype);
+    struct bench *b = calloc(1, sizeof *b);
+
+    assert_non_null(b);
+    open_bench(b, &of->of, &plain, OPENCL_SHAPE_BLOCK, portable);
+    print_message("%s%s:\n", of->name, portable ? ", portable" : "");
+    check_head(b);
+    for (uint32_t i = 0; i < of->of.shape.n_layers; i++) {
+        if (of->of.mixers[i] == MIXER_DELTANET) {
+            check(b, "deltanet", i, kernels_deltanet, reference_deltanet);
+        } else {
+            check(b, of->of.mixers[i] == MIXER_WINDOW ? "window" : "attention",
+                  i, kernels_attention, reference_attention);
+        }
+        check(b, of->of.ffns[i] == FFN_EXPERTS ? "experts" : "mlp", i,
+              kernels_ffn, reference_ffn);
+    }
+    check_zones(opencl_of(b->k));
+    bench_close(b);
+    free(b);
+}
+
 static const char *wanted; /* NULL: all kinds */
 
 static bool is_wanted(const char *name)
@@ -353,6 +473,9 @@ static bool is_nvidia(void)
 static void test_operators(void **state)
 {
     const struct random_shape common = opencl_shape();
+    const struct features shared[] = {
+        {"experts", DTYPE_BF16, opencl_expert_shape(), false},
+        {"sinks", DTYPE_F32, opencl_window_shape(), false}};
     const bool nvidia = is_nvidia();
     uint32_t n = 0;
 
@@ -369,6 +492,19 @@ static void test_operators(void **state)
             if (is_wanted(cached[i].name) && (nvidia || !cached[i].nvidia)) {
                 try_cached(&cached[i], cached[i].nvidia ? &r : &common,
                            portable);
+                n++;
+            }
+        }
+        for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
+            if (is_wanted(shared[i].name)) {
+                try_features(&shared[i], portable);
+                n++;
+            }
+        }
+        for (size_t i = 0; i < FEATURES; i++) {
+            if (is_wanted(features[i].name) &&
+                (nvidia || !features[i].nvidia)) {
+                try_features(&features[i], portable);
                 n++;
             }
         }

@@ -21,6 +21,7 @@
 #define CHAIN_US     20000.0 /* and about this long at most */
 #define CHAIN_ROUNDS 5
 #define FILES_MAX    8
+#define OPTIONS_MAX  128
 
 static const char builtin[] =
     "uint hash(uint a) { a ^= a >> 16; a *= 0x7feb352du; a ^= a >> 15;\n"
@@ -260,8 +261,11 @@ cl_kernel try_kernel(struct try *t, const char *const *files, const char *name,
     char text[2048];
     va_list ap;
     va_start(ap, options);
-    vsnprintf(text, sizeof(text) - 32, options, ap);
+    vsnprintf(text, sizeof(text) - OPTIONS_MAX - 32, options, ap);
     va_end(ap);
+    if (t->more) {
+        snprintf(text + strlen(text), OPTIONS_MAX, " %s", t->more);
+    }
     if (t->verbose && t->nvidia) {
         strcat(text, " -cl-nv-verbose");
     }
@@ -555,7 +559,7 @@ int main(int argc, char **argv)
 {
     struct try t = {.directory = "kernels/opencl"};
     uint32_t device = 0;
-    for (int c; (c = getopt(argc, argv, "bd:k:l:qsv")) != -1;) {
+    for (int c; (c = getopt(argc, argv, "bd:k:l:o:qsv")) != -1;) {
         switch (c) {
         case 'b':
             t.build_only = true;
@@ -568,6 +572,9 @@ int main(int argc, char **argv)
             break;
         case 'l':
             t.local = (uint32_t)strtoul(optarg, NULL, 10) << 10;
+            break;
+        case 'o':
+            t.more = optarg;
             break;
         case 'q':
             t.quiet = true;

@@ -1,6 +1,7 @@
 /* opencl_try.h - tests and times single kernels of kernels/opencl on a device.
  *
- *     opencl_try [-bqsv] [-d DEVICE] [-k DIRECTORY] [-l KIB] [CASE...]
+ *     opencl_try [-bqsv] [-d DEVICE] [-k DIRECTORY] [-l KIB] [-o OPTIONS]
+ * [CASE...]
  *
  * A case is a function in a table.  It builds kernels with its own defines,
  * fills buffers on the device, launches, compares with plain C, times, and
@@ -8,6 +9,7 @@
  * all run.
  *
  *     -l KIB  cuts products for this much local memory per work-group
+ *     -o OPTIONS  gives the compiler more options
  *     -b      builds only, to fill the driver's cache; several may run at once
  *     -q      checks without timing
  *     -s      takes small shapes, in buffers of exactly their size
@@ -49,6 +51,7 @@ try {
     cl_command_queue queue; /* in order, with profiling */
     cl_command_queue quick; /* in order, without profiling */
     const char *directory;  /* folder of the .cl files */
+    const char *more;       /* compiler options of -o, or NULL */
     uint32_t units;         /* compute units */
     uint32_t nvidia;        /* 10 * major + minor; 0: not NVIDIA */
     uint32_t local;         /* bytes of local memory per work-group */

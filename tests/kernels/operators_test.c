@@ -152,6 +152,146 @@ static void one_layer_stays_plain(void **state)
     free(b);
 }
 
+/* ---- windows, caps, experts ---- */
+
+/* Opens a model of one layer of this kind with random features, or of more
+ * window layers. */
+static void open_features(struct bench *b, uint32_t round, enum mixer_kind kind,
+                          enum ffn_kind ffn, uint32_t n_layers)
+{
+    static const uint32_t sizes[] = {1, 2, 8, 16, 32, 64};
+    struct random_shape shape;
+
+    b->dice.state = 7000 + round + 1000u * kind;
+    random_shape(&shape, &b->dice);
+    shape.shape.n_layers = n_layers;
+    random_features(&shape, &b->dice);
+    for (uint32_t i = 0; i < n_layers; i++) {
+        shape.mixers[i] = kind;
+        shape.ffns[i] = ffn;
+    }
+    b->o = (struct kernels_options){
+        .device = test_device(),
+        .kv.dtype = round % 4 == 3 ? DTYPE_BF16 : DTYPE_F32,
+        .block_tokens = sizes[round % 6],
+        .n_threads = 1 + round % 2,
+        .max_tokens = BENCH_SEQS * BENCH_LENGTH,
+    };
+    bench_open(b, &shape);
+}
+
+static void check_features(enum mixer_kind kind, enum ffn_kind ffn,
+                           bench_operator_fn op, bench_expected_fn expected)
+{
+    struct bench *b = calloc(1, sizeof *b);
+
+    assert_non_null(b);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        double most;
+
+        open_features(b, round, kind, ffn, 1);
+        most = bench_run(b, 0, op, expected);
+        if (!(most < bound(b))) {
+            fail_msg("round %u: relative error %g", round, most);
+        }
+        bench_close(b);
+    }
+    free(b);
+}
+
+static void attention_has_sinks_caps_and_yarn(void **state)
+{
+    (void)state;
+    check_features(MIXER_ATTENTION, FFN_DENSE, kernels_attention,
+                   reference_attention);
+}
+
+static void windows_match_the_reference(void **state)
+{
+    (void)state;
+    check_features(MIXER_WINDOW, FFN_DENSE, kernels_attention,
+                   reference_attention);
+}
+
+static void norms_follow_linear_layers(void **state)
+{
+    (void)state;
+    check_features(MIXER_DELTANET, FFN_DENSE, kernels_deltanet,
+                   reference_deltanet);
+}
+
+static void mlps_have_any_activation(void **state)
+{
+    (void)state;
+    check_features(MIXER_ATTENTION, FFN_DENSE, kernels_ffn, reference_ffn);
+}
+
+static void experts_match_the_reference(void **state)
+{
+    (void)state;
+    check_features(MIXER_ATTENTION, FFN_EXPERTS, kernels_ffn, reference_ffn);
+}
+
+/* Each of several window layers has its own table of pages. */
+static void window_layers_have_their_own_pages(void **state)
+{
+    struct bench *b = calloc(1, sizeof *b);
+
+    (void)state;
+    assert_non_null(b);
+    for (uint32_t round = 0; round < 6; round++) {
+        open_features(b, round, MIXER_WINDOW, FFN_DENSE, 3);
+        for (uint32_t i = 0; i < 3; i++) {
+            assert_true(bench_run(b, i, kernels_attention,
+                                  reference_attention) < bound(b));
+            bench_rewind(b);
+        }
+        bench_close(b);
+    }
+    free(b);
+}
+
+/* Embedding, each product and the head in each format. */
+static void formats_match_the_reference(void **state)
+{
+    struct bench *b = calloc(1, sizeof *b);
+    uint32_t tokens[BENCH_LENGTH];
+
+    (void)state;
+    assert_non_null(b);
+    for (uint32_t round = 0; round < 4 * WEIGHT_FORMATS; round++) {
+        struct random_shape shape;
+        double most;
+
+        b->dice.state = 300 + round;
+        random_shape(&shape, &b->dice);
+        shape.shape.n_layers = 1;
+        random_features(&shape, &b->dice);
+        random_format(&shape, (enum weight_format)(round % WEIGHT_FORMATS));
+        shape.mixers[0] = MIXER_ATTENTION;
+        shape.ffns[0] = round / WEIGHT_FORMATS % 2 ? FFN_DENSE : FFN_EXPERTS;
+        b->o = (struct kernels_options){
+            .device = test_device(),
+            .block_tokens = 16,
+            .n_threads = 2,
+            .max_tokens = BENCH_SEQS * BENCH_LENGTH,
+        };
+        bench_open(b, &shape);
+        most = bench_run(b, 0, kernels_attention, reference_attention);
+        bench_restart(b);
+        most = fmax(most, bench_run(b, 0, kernels_ffn, reference_ffn));
+        for (uint32_t i = 0; i < BENCH_LENGTH; i++) {
+            tokens[i] = dice_below(&b->dice, b->model.w.shape.vocab);
+        }
+        most = fmax(most, bench_head(b, tokens, 1 + round));
+        if (!(most < 1e-4)) {
+            fail_msg("round %u: relative error %g", round, most);
+        }
+        bench_close(b);
+    }
+    free(b);
+}
+
 static void test_deltanet(void **state)
 {
     (void)state;
@@ -372,6 +512,13 @@ int main(void)
         cmocka_unit_test(quantised_attention_matches_the_reference),
         cmocka_unit_test(one_layer_stays_plain),
         cmocka_unit_test(quantised_block_is_copied_out_and_in),
+        cmocka_unit_test(attention_has_sinks_caps_and_yarn),
+        cmocka_unit_test(windows_match_the_reference),
+        cmocka_unit_test(window_layers_have_their_own_pages),
+        cmocka_unit_test(norms_follow_linear_layers),
+        cmocka_unit_test(mlps_have_any_activation),
+        cmocka_unit_test(experts_match_the_reference),
+        cmocka_unit_test(formats_match_the_reference),
         cmocka_unit_test(test_deltanet),
         cmocka_unit_test(test_mlp),
         cmocka_unit_test(test_embed_and_head),

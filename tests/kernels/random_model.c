@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/opencl/noise.h"
+#include "tests/kernels/random_weights.h"
 
 uint32_t dice_u32(struct dice *d)
 {
@@ -94,6 +95,78 @@ void random_shape(struct random_shape *r, struct dice *d)
     r->qk_norm = dice_below(d, 2);
 }
 
+static void random_ropes(struct model_shape *s, struct dice *d)
+{
+    s->window_rope = s->rope;
+    s->window_rope.kind = ROPE_DEFAULT;
+    s->window_rope.theta = 500.0;
+    if (dice_below(d, 2)) {
+        s->rope.kind = ROPE_YARN;
+        s->rope.factor = 8.0;
+        s->rope.beta_fast = 32.0;
+        s->rope.beta_slow = 1.0;
+        s->rope.attention = 1.2;
+        s->rope.truncate = dice_below(d, 2);
+    }
+    if (dice_below(d, 3) == 0) {
+        s->window_rope = s->rope;
+    }
+}
+
+static void random_experts(struct random_shape *r, struct dice *d)
+{
+    struct model_shape *s = &r->shape;
+
+    s->n_experts = PICK(d, 1, 3, 8, 10, 32);
+    s->top_k = 1 + dice_below(d, s->n_experts < 6 ? s->n_experts : 6);
+    s->expert_dim = PICK(d, 1, 24, 31, 64, 96);
+    s->shared_dim = dice_below(d, 2) ? PICK(d, 7, 32, 96) : 0;
+    s->top_k_normed = dice_below(d, 2);
+    s->gate_up_alternate = dice_below(d, 2);
+    r->expert_bias = dice_below(d, 2);
+    r->shared_gate = dice_below(d, 2);
+    r->equal_experts = s->n_experts > 1 && dice_below(d, 3) == 0;
+}
+
+void random_features(struct random_shape *r, struct dice *d)
+{
+    struct model_shape *s = &r->shape;
+
+    s->window = PICK(d, 1, 2, 17, 32, 48, 64, 100);
+    s->attn_scale = dice_below(d, 2) ? 0.15f : 0.0f;
+    s->attn_cap = dice_below(d, 2) ? 3.0f : 0.0f;
+    s->embed_scale = dice_below(d, 2) ? 7.5625f : 0.0f;
+    s->logit_cap = dice_below(d, 2) ? 2.5f : 0.0f;
+    s->activation = (enum activation)dice_below(d, 3);
+    s->clamp_alpha = 1.702f;
+    s->clamp_limit = 1.5f; /* some values are past it */
+    r->sinks = dice_below(d, 2);
+    r->output_norms = dice_below(d, 2);
+    random_ropes(s, d);
+    random_experts(r, d);
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        if (mixer_attends(r->mixers[i]) && dice_below(d, 2)) {
+            r->mixers[i] = MIXER_WINDOW;
+        }
+        r->ffns[i] = dice_below(d, 4) ? FFN_EXPERTS : FFN_DENSE;
+    }
+}
+
+void random_format(struct random_shape *r, enum weight_format format)
+{
+    struct model_shape *s = &r->shape;
+    uint32_t unit = format == WEIGHT_K4 || format == WEIGHT_K6 ? 256 : 32;
+
+    r->quantised = format != WEIGHT_PLAIN;
+    r->formats = 1u << format;
+    if (format != WEIGHT_PLAIN && format != WEIGHT_FP8) {
+        s->hidden = (s->hidden + unit - 1) / unit * unit;
+        s->intermediate = (s->intermediate + unit - 1) / unit * unit;
+        s->expert_dim = (s->expert_dim + unit - 1) / unit * unit;
+        s->shared_dim = (s->shared_dim + unit - 1) / unit * unit;
+    }
+}
+
 struct kv_format random_kv_format(uint32_t n, struct model_shape *s)
 {
     static const struct kv_format all[RANDOM_KV_FORMATS] = {
@@ -124,86 +197,40 @@ struct kv_format random_kv_format(uint32_t n, struct model_shape *s)
     }
     if (d != s->head_dim) {
         s->rope.dim = s->rope.dim == s->head_dim ? d : d / 4 * 2;
+        s->window_rope.dim = s->rope.dim;
         s->head_dim = d;
     }
     return f;
 }
 
-static void *own(struct random_model *m, size_t bytes)
+/* Returns one of the formats of the set that the columns allow; plain if there
+ * is none. */
+static enum weight_format pick_format(const struct random_model *m,
+                                      struct dice *d, uint32_t cols)
 {
-    void *p = malloc(bytes > 0 ? bytes : 1);
+    uint32_t set = m->formats ? m->formats : 1u << WEIGHT_AFFINE;
+    uint32_t fit[WEIGHT_FORMATS], n = 0;
 
-    if (p == NULL || m->n_owned == RANDOM_TENSORS) {
-        abort();
-    }
-    m->owned[m->n_owned++] = p;
-    return p;
-}
-
-/* Returns the first 16 bits of a float32, or an f16 of a value in +-[2^-14,
- * 2]. */
-static uint16_t half_of(float f, enum dtype t)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &f, sizeof bits);
-    if (t == DTYPE_BF16) {
-        return (uint16_t)(bits >> 16);
-    }
-    if (fabsf(f) < 0x1p-14f) {
-        return 0;
-    }
-    return (uint16_t)((bits >> 16 & 0x8000) |
-                      (((bits & 0x7fffffff) - 0x38000000) >> 13));
-}
-
-/* Makes n values of dtype t between low and high. */
-static void *values(struct random_model *m, struct dice *d, size_t n,
-                    enum dtype t, float low, float high)
-{
-    char *out = own(m, n * dtype_bytes(t));
-
-    for (size_t i = 0; i < n; i++) {
-        float f = dice_float(d, low, high);
-        uint16_t h = half_of(f, t);
-
-        if (t == DTYPE_F32) {
-            memcpy(out + i * 4, &f, 4);
-        } else {
-            memcpy(out + i * 2, &h, 2);
+    for (uint32_t f = 0; f < WEIGHT_FORMATS; f++) {
+        if ((set >> f & 1) && random_fits((enum weight_format)f, cols)) {
+            fit[n++] = f;
         }
     }
-    return out;
+    return n == 0   ? WEIGHT_PLAIN
+           : n == 1 ? (enum weight_format)fit[0]
+                    : (enum weight_format)dice_pick(d, fit, n);
 }
 
-/* Makes values as wide as a plain matrix's, in any group that divides cols. */
-static void quantise(struct random_model *m, struct dice *d, struct tensor *t,
-                     float width)
+static bool is_quantised(const struct random_model *m, struct dice *d,
+                         uint32_t cols)
 {
-    uint32_t bits = dice_below(d, 2) ? 4 : 8;
-    uint32_t group = 32u << dice_below(d, 3);
-
-    bits = m->bits > 0 ? m->bits : bits;
-    group = m->bits > 0 ? m->group : group;
-    float step = 2.0f * width / (float)((1u << bits) - 1);
-    uint8_t *data = own(m, (size_t)t->rows * t->cols * bits / 8);
-
-    while (t->cols % group != 0) {
-        group /= 2;
+    if (!m->quantised || m->experts_only) {
+        return false;
     }
-    for (size_t i = 0; i < (size_t)t->rows * t->cols * bits / 8; i += 4) {
-        uint32_t word = dice_u32(d); /* 32 columns are whole words */
-
-        memcpy(data + i, &word, sizeof word);
+    if (m->formats == 0 && cols % (m->bits > 0 ? m->group : 32) != 0) {
+        return false;
     }
-    t->data = data;
-    t->format = WEIGHT_AFFINE;
-    t->bits = bits;
-    t->group = group;
-    t->scales = values(m, d, (size_t)t->rows * (t->cols / group), t->dtype,
-                       0.5f * step, step);
-    t->biases = values(m, d, (size_t)t->rows * (t->cols / group), t->dtype,
-                       -1.1f * width, -0.9f * width);
+    return m->bits > 0 || dice_below(d, 4) > 0;
 }
 
 static struct tensor matrix(struct random_model *m, struct dice *d,
@@ -211,20 +238,22 @@ static struct tensor matrix(struct random_model *m, struct dice *d,
 {
     struct tensor out = {.dtype = m->w.shape.dtype, .rows = rows, .cols = cols};
     float width = sqrtf(3.0f / (float)cols);
+    bool quantised = is_quantised(m, d, cols);
+    enum weight_format format =
+        quantised ? pick_format(m, d, cols) : WEIGHT_PLAIN;
 
-    bool quantised = m->quantised &&
-                     cols % (m->bits > 0 ? m->group : 32) == 0 &&
-                     (m->bits > 0 || dice_below(d, 4) > 0);
-
+    if (quantised && format == WEIGHT_AFFINE) {
+        out.bits = m->bits;
+        out.group = m->group;
+    }
     if (m->hollow) {
         out.data = opencl_noise_data;
-        out.format = quantised ? WEIGHT_AFFINE : WEIGHT_PLAIN;
-        out.bits = quantised ? m->bits : 0;
-        out.group = quantised ? m->group : 0;
-    } else if (quantised) {
-        quantise(m, d, &out, width);
+        random_sizes(&out, format);
+    } else if (format != WEIGHT_PLAIN) {
+        random_codes(m, d, &out, format, width);
     } else {
-        out.data = values(m, d, (size_t)rows * cols, out.dtype, -width, width);
+        out.data =
+            random_values(m, d, (size_t)rows * cols, out.dtype, -width, width);
     }
     return out;
 }
@@ -232,7 +261,7 @@ static struct tensor matrix(struct random_model *m, struct dice *d,
 static const float *vector(struct random_model *m, struct dice *d, uint32_t n,
                            float low, float high)
 {
-    float *p = own(m, n * sizeof *p);
+    float *p = random_own(m, n * sizeof *p);
 
     for (uint32_t i = 0; i < n; i++) {
         p[i] = dice_float(d, low, high);
@@ -264,6 +293,9 @@ static void fill_attention(struct random_model *m, const struct random_shape *r,
         a->q_norm = vector(m, d, s->head_dim, 0.5f, 1.5f);
         a->k_norm = vector(m, d, s->head_dim, 0.5f, 1.5f);
     }
+    if (r->sinks) {
+        a->sinks = vector(m, d, s->n_heads, -2.0f, 3.0f);
+    }
 }
 
 static void fill_linear(struct random_model *m, const struct random_shape *r,
@@ -284,6 +316,66 @@ static void fill_linear(struct random_model *m, const struct random_shape *r,
     n->norm = vector(m, d, s->v_dim, 0.5f, 1.5f);
 }
 
+static void fill_mlp(struct random_model *m, struct dice *d, uint32_t hidden,
+                     uint32_t wide, struct mlp_weights *w)
+{
+    w->gate = matrix(m, d, wide, hidden);
+    w->up = matrix(m, d, wide, hidden);
+    w->down = matrix(m, d, hidden, wide);
+}
+
+/* Equal logits, so that the lower index counts. */
+static void repeat_row(const struct tensor *t, const float *bias)
+{
+    size_t bytes = tensor_row_bytes(t);
+    /* The model's own memory. */
+    char *data = (char *)(uintptr_t)t->data;
+    float *values = (float *)(uintptr_t)bias;
+
+    memcpy(data + (t->rows - 1) * bytes, data, bytes);
+    if (bias) {
+        values[t->rows - 1] = values[0];
+    }
+}
+
+/* Returns a matrix that is quantised even in a model where no other is. */
+static struct tensor expert_matrix(struct random_model *m, struct dice *d,
+                                   uint32_t rows, uint32_t cols)
+{
+    bool only = m->experts_only;
+    struct tensor t;
+
+    m->experts_only = false;
+    t = matrix(m, d, rows, cols);
+    m->experts_only = only;
+    return t;
+}
+
+static void fill_experts(struct random_model *m, const struct random_shape *r,
+                         struct dice *d, struct expert_weights *w)
+{
+    const struct model_shape *s = &r->shape;
+    const uint32_t wide = 2 * s->expert_dim;
+
+    w->router = matrix(m, d, s->n_experts, s->hidden);
+    w->gate_up = expert_matrix(m, d, s->n_experts * wide, s->hidden);
+    w->down = expert_matrix(m, d, s->n_experts * s->hidden, s->expert_dim);
+    if (r->expert_bias) {
+        w->router_bias = vector(m, d, s->n_experts, -1.0f, 1.0f);
+        w->gate_up_bias = vector(m, d, s->n_experts * wide, -1.0f, 1.0f);
+        w->down_bias = vector(m, d, s->n_experts * s->hidden, -1.0f, 1.0f);
+    }
+    if (s->shared_dim > 0) {
+        fill_mlp(m, d, s->hidden, s->shared_dim, &w->shared);
+    }
+    if (s->shared_dim > 0 && r->shared_gate) {
+        w->shared_gate = matrix(m, d, 1, s->hidden);
+    }
+    if (r->equal_experts && w->router.bits == 0 && !m->hollow) {
+        repeat_row(&w->router, w->router_bias);
+    }
+}
+
 static void fill_layer(struct random_model *m, const struct random_shape *r,
                        struct dice *d, uint32_t i)
 {
@@ -291,16 +383,23 @@ static void fill_layer(struct random_model *m, const struct random_shape *r,
     struct layer_weights *l = &m->layers[i];
 
     l->kind = r->mixers[i];
+    l->ffn = r->ffns[i];
     l->input_norm = vector(m, d, s->hidden, 0.5f, 1.5f);
     l->post_norm = vector(m, d, s->hidden, 0.5f, 1.5f);
-    if (l->kind == MIXER_ATTENTION) {
+    if (r->output_norms) {
+        l->mixer_norm = vector(m, d, s->hidden, 0.5f, 1.5f);
+        l->ffn_norm = vector(m, d, s->hidden, 0.5f, 1.5f);
+    }
+    if (mixer_attends(l->kind)) {
         fill_attention(m, r, d, &l->mixer.attention);
     } else {
         fill_linear(m, r, d, &l->mixer.deltanet);
     }
-    l->mlp.gate = matrix(m, d, s->intermediate, s->hidden);
-    l->mlp.up = matrix(m, d, s->intermediate, s->hidden);
-    l->mlp.down = matrix(m, d, s->hidden, s->intermediate);
+    if (l->ffn == FFN_EXPERTS) {
+        fill_experts(m, r, d, &l->experts);
+    } else {
+        fill_mlp(m, d, s->hidden, s->intermediate, &l->mlp);
+    }
 }
 
 void random_model_new(struct random_model *m, const struct random_shape *r,
@@ -311,8 +410,10 @@ void random_model_new(struct random_model *m, const struct random_shape *r,
     memset(m, 0, sizeof *m);
     m->hollow = r->hollow;
     m->quantised = r->quantised;
+    m->experts_only = r->experts_only;
     m->bits = r->bits;
     m->group = r->group;
+    m->formats = r->formats;
     m->w.shape = *s;
     m->w.end = s->n_layers;
     m->w.layers = m->layers;

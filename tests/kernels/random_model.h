@@ -12,7 +12,7 @@
 #include "common/model/weights.h"
 
 #define RANDOM_LAYERS_MAX 64
-#define RANDOM_TENSORS    2048
+#define RANDOM_TENSORS    4096
 
 struct dice {
     uint64_t state;
@@ -27,9 +27,17 @@ uint32_t dice_pick(struct dice *d, const uint32_t *of, uint32_t n);
 struct random_shape {
     struct model_shape shape;
     enum mixer_kind mixers[RANDOM_LAYERS_MAX];
+    enum ffn_kind ffns[RANDOM_LAYERS_MAX];
     bool tied, qkv_bias, o_bias, qk_norm;
-    bool hollow;    /* matrices without contents (kernels/opencl/noise.h);
-                     * quantised only with bits */
+    bool sinks, output_norms;
+    bool expert_bias; /* of router, gate, up and down */
+    bool shared_gate;
+    bool equal_experts; /* the router's last row is its first */
+    uint32_t formats;   /* of quantised matrices, a set: 1u << weight_format
+                         * each; 0: affine */
+    bool hollow;        /* matrices without contents (kernels/opencl/noise.h);
+                         * quantised only with bits */
+    bool experts_only;  /* only the experts' matrices are quantised */
     bool quantised; /* most matrices whose columns 32 divides; with bits, all
                      * whose columns group divides */
     uint32_t bits, group; /* for all matrices; 0: drawn for each */
@@ -41,12 +49,26 @@ struct random_model {
     void *owned[RANDOM_TENSORS];
     uint32_t n_owned;
     bool hollow;
-    bool quantised;
-    uint32_t bits, group;
+    bool quantised, experts_only;
+    uint32_t bits, group, formats;
 };
 
-/* Draws a shape that the kernels support, small enough to be fast. */
+/* All formats of weights.h. */
+#define RANDOM_FORMATS ((1u << WEIGHT_FORMATS) - 1)
+
+/* Draws a shape that the kernels support, small enough to be fast.  It has
+ * attention over all positions, linear layers and MLPs. */
 void random_shape(struct random_shape *r, struct dice *d);
+
+/* Changes a drawn shape: some attention layers get windows, some MLPs become
+ * experts, and it may have sinks, caps, scales, norms of outputs, YaRN and any
+ * activation. */
+void random_features(struct random_shape *r, struct dice *d);
+
+/* Changes a drawn shape: its matrices have this format, where their columns
+ * allow it.  Hidden, intermediate and expert sizes become multiples of 256 for
+ * k4 and k6, of 32 for the others but fp8. */
+void random_format(struct random_shape *r, enum weight_format format);
 
 /* The number of formats that random_kv_format() makes. */
 #define RANDOM_KV_FORMATS 16

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WIDE 16384 /* widest intermediate vector */
+#include "tests/kernels/reference_math.h"
+
+#define WIDE REFERENCE_WIDE
 
 static double *zeros(size_t n)
 {
@@ -34,7 +36,7 @@ void reference_new(struct reference *r, const struct shard_weights *w,
     for (uint32_t i = 0; i < w->end - w->begin; i++) {
         struct reference_layer *l = &r->layers[i];
 
-        if (w->layers[i].kind == MIXER_ATTENTION) {
+        if (mixer_attends(w->layers[i].kind)) {
             l->k = zeros(kv);
             l->v = zeros(kv);
         } else {
@@ -67,188 +69,37 @@ void reference_format(struct reference *r, const struct kv_format *f)
     }
 }
 
-static double half_value(uint16_t h)
-{
-    double sign = h & 0x8000 ? -1.0 : 1.0;
-    int exponent = h >> 10 & 31, fraction = h & 1023;
-
-    if (exponent == 31) {
-        return fraction ? (double)NAN : sign * (double)INFINITY;
-    }
-    if (exponent == 0) {
-        return sign * ldexp(fraction, -24);
-    }
-    return sign * ldexp(1024 + fraction, exponent - 25);
-}
-
-static double half_at(uint16_t h)
-{
-    static double values[UINT16_MAX + 1];
-    static bool made;
-
-    for (uint32_t i = 0; !made && i <= UINT16_MAX; i++) {
-        values[i] = half_value((uint16_t)i);
-    }
-    made = true;
-    return values[h];
-}
-
-static inline double value_at(const void *data, enum dtype t, size_t i)
-{
-    uint32_t bits = 0;
-    uint16_t half;
-    float f;
-
-    if (t == DTYPE_F32) {
-        memcpy(&f, (const char *)data + 4 * i, 4);
-        return (double)f;
-    }
-    memcpy(&half, (const char *)data + 2 * i, 2);
-    if (t == DTYPE_F16) {
-        return half_at(half);
-    }
-    bits = (uint32_t)half << 16;
-    memcpy(&f, &bits, 4);
-    return (double)f;
-}
-
-double reference_at(const void *data, enum dtype t, size_t i)
-{
-    return value_at(data, t, i);
-}
-
-/* Rounds to `digits` binary digits, with exponents from `least` up. */
-static double to_digits(double x, int digits, int least)
-{
-    int exponent;
-
-    if (x == 0.0 || !isfinite(x)) {
-        return x;
-    }
-    frexp(x, &exponent);
-    exponent = exponent - 1 < least ? least : exponent - 1;
-    return ldexp(nearbyint(ldexp(x, digits - 1 - exponent)),
-                 exponent - digits + 1);
-}
-
-/* A value is float32 before it is stored. */
-double reference_round(double x, enum dtype t)
-{
-    double f = (double)(float)x;
-
-    if (t == DTYPE_F32) {
-        return f;
-    }
-    if (t == DTYPE_BF16) {
-        return to_digits(f, 8, -126);
-    }
-    f = to_digits(f, 11, -14);
-    return fabs(f) > 65504.0 ? copysign((double)INFINITY, f) : f;
-}
-
-double reference_weight(const struct tensor *w, uint32_t row, uint32_t col)
-{
-    const size_t i = (size_t)row * w->cols + col;
-    size_t group;
-    uint32_t word, q;
-
-    if (w->bits == 0) {
-        return reference_at(w->data, w->dtype, i);
-    }
-    group = i / w->group;
-    memcpy(&word, (const char *)w->data + i * w->bits / 32 * 4, sizeof word);
-    q = word >> i * w->bits % 32 & ((1u << w->bits) - 1);
-    return reference_round(reference_at(w->scales, w->dtype, group) * q +
-                               reference_at(w->biases, w->dtype, group),
-                           DTYPE_F32);
-}
-
-/* Takes most of the time, so plain weights are read without a check for
- * each. */
-static double row_product(const struct tensor *w, uint32_t row, const double *x)
-{
-    size_t first = (size_t)row * w->cols;
-    double sum = 0.0;
-
-    if (w->bits == 0) {
-        for (uint32_t j = 0; j < w->cols; j++) {
-            sum += x[j] * value_at(w->data, w->dtype, first + j);
-        }
-    } else {
-        for (uint32_t j = 0; j < w->cols; j++) {
-            sum += x[j] * reference_weight(w, row, j);
-        }
-    }
-    return sum;
-}
-
-/* out = W x (+ bias) */
-static void product(const struct tensor *w, const float *bias, const double *x,
-                    double *out)
-{
-    for (uint32_t i = 0; i < w->rows; i++) {
-        out[i] = (bias ? (double)bias[i] : 0.0) + row_product(w, i, x);
-    }
-}
-
-/* out = x / sqrt(mean x^2 + eps) * gamma */
-static void norm(const double *x, const float *gamma, uint32_t n, float eps,
-                 double *out)
-{
-    double sum = 0.0;
-
-    for (uint32_t i = 0; i < n; i++) {
-        sum += x[i] * x[i];
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        out[i] = x[i] / sqrt(sum / n + (double)eps) * (double)gamma[i];
-    }
-}
-
-/* Rounds to the dtype of a product's operands, in place. */
-static void round_operands(const struct reference *r, double *x, uint32_t n)
-{
-    for (uint32_t i = 0; r->operand != DTYPE_F32 && i < n; i++) {
-        x[i] = reference_round(x[i], r->operand);
-    }
-}
-
-/* Computes the norm before a product. */
-static void norm_operands(const struct reference *r, const double *x,
-                          const float *gamma, double *out)
-{
-    uint32_t n = r->w->shape.hidden;
-    double sum = 0.0;
-
-    for (uint32_t i = 0; i < n; i++) {
-        sum += x[i] * x[i];
-        out[i] = x[i] * (double)gamma[i];
-    }
-    round_operands(r, out, n);
-    for (uint32_t i = 0; i < n; i++) {
-        out[i] /= sqrt(sum / n + (double)r->w->shape.norm_eps);
-    }
-}
-
-static double sigmoid(double x)
-{
-    return 1.0 / (1.0 + exp(-x));
-}
-
-static void add(double *x, const double *y, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        x[i] += y[i];
-    }
-}
-
 void reference_embed(const struct reference *r, uint32_t token, double *x)
 {
     uint32_t h = r->w->shape.hidden;
 
     for (uint32_t i = 0; i < h; i++) {
         x[i] = reference_weight(&r->w->embed, token, i);
+        if (r->w->shape.embed_scale != 0.0f) {
+            x[i] *= (double)r->w->shape.embed_scale;
+            x[i] = reference_round(x[i], DTYPE_F32);
+        }
     }
+}
+
+/* Returns the index, not whole, of the frequency that turns `turns` times over
+ * the original context. */
+static double yarn_index(const struct rope_shape *p, double turns)
+{
+    return p->dim * log(p->original / (turns * 2.0 * acos(-1.0))) /
+           (2.0 * log(p->theta));
+}
+
+/* Returns how far frequency i of a YaRN is divided by the factor, in [0, 1]. */
+static double yarn_ramp(const struct rope_shape *p, uint32_t i)
+{
+    double low = yarn_index(p, p->beta_fast);
+    double high = yarn_index(p, p->beta_slow);
+
+    low = fmax(p->truncate ? floor(low) : low, 0.0);
+    high = fmin(p->truncate ? ceil(high) : high, p->dim - 1.0);
+    high += low == high ? 0.001 : 0.0;
+    return fmin(fmax((i - low) / (high - low), 0.0), 1.0);
 }
 
 /* Returns the angle of frequency i of R/2 at a position, with the scalings of
@@ -260,6 +111,10 @@ static double angle(const struct rope_shape *p, uint32_t i, uint32_t position)
 
     if (p->kind == ROPE_LINEAR) {
         f /= p->factor;
+    } else if (p->kind == ROPE_YARN) {
+        double ramp = yarn_ramp(p, i);
+
+        f = f / p->factor * ramp + f * (1.0 - ramp);
     } else if (p->kind == ROPE_LLAMA3 && turns < p->low_freq) {
         f /= p->factor;
     } else if (p->kind == ROPE_LLAMA3 && turns <= p->high_freq) {
@@ -272,36 +127,59 @@ static double angle(const struct rope_shape *p, uint32_t i, uint32_t position)
 
 static void rotate(const struct rope_shape *p, uint32_t position, double *x)
 {
+    double scale = p->kind == ROPE_YARN ? p->attention : 1.0;
+
     for (uint32_t i = 0; i < p->dim / 2; i++) {
         double a = x[i], b = x[i + p->dim / 2];
         double turn = angle(p, i, position);
 
-        x[i] = a * cos(turn) - b * sin(turn);
-        x[i + p->dim / 2] = b * cos(turn) + a * sin(turn);
+        x[i] = scale * (a * cos(turn) - b * sin(turn));
+        x[i + p->dim / 2] = scale * (b * cos(turn) + a * sin(turn));
     }
 }
 
-/* Attends with one query head over all positions so far: y = sum softmax(q k)
- * v. */
+/* Scales the product of a query and a key. */
+static double scaled(const struct model_shape *s, double product)
+{
+    double scale = (double)s->attn_scale, cap = (double)s->attn_cap;
+
+    product *= scale > 0.0 ? scale : 1.0 / sqrt(s->head_dim);
+    return cap > 0.0 ? cap * tanh(product / cap) : product;
+}
+
+/* Returns the first position that the token sees in a layer of that kind. */
+static uint32_t first_seen(const struct reference *r, enum mixer_kind kind)
+{
+    uint32_t window = r->w->shape.window;
+
+    return kind == MIXER_WINDOW && r->position + 1 > window
+               ? r->position + 1 - window
+               : 0;
+}
+
+/* Attends with one query head over the positions from `first` on: y = sum
+ * softmax(q k) v.  The softmax is also over the sink unless NULL. */
 static void attend(const struct reference *r, const struct reference_layer *l,
-                   uint32_t kv_head, const double *q, double *y)
+                   uint32_t first, uint32_t kv_head, const float *sink,
+                   const double *q, double *y)
 {
     const struct model_shape *s = &r->w->shape;
     uint32_t hd = s->head_dim;
-    double *score = zeros(r->position + 1), top = -(double)INFINITY;
-    double total = 0.0;
+    double *score = zeros(r->position + 1);
+    double top = sink ? (double)*sink : -(double)INFINITY, total;
 
-    for (uint32_t p = 0; p <= r->position; p++) {
+    for (uint32_t p = first; p <= r->position; p++) {
         const double *k = l->k + ((size_t)p * s->n_kv_heads + kv_head) * hd;
 
         for (uint32_t d = 0; d < hd; d++) {
             score[p] += q[d] * k[d];
         }
-        score[p] /= sqrt(hd);
+        score[p] = scaled(s, score[p]);
         top = score[p] > top ? score[p] : top;
     }
     memset(y, 0, hd * sizeof *y);
-    for (uint32_t p = 0; p <= r->position; p++) {
+    total = sink ? exp((double)*sink - top) : 0.0;
+    for (uint32_t p = first; p <= r->position; p++) {
         const double *v = l->v + ((size_t)p * s->n_kv_heads + kv_head) * hd;
         double weight = exp(score[p] - top);
 
@@ -363,7 +241,11 @@ static void store_vectors(const struct reference *r, uint32_t layer, double *k,
                           double *v)
 {
     const struct model_shape *s = &r->w->shape;
-    const struct kv_format f = kv_format_of_layer(&r->kv, r->w->begin + layer);
+    /* Window layers are never quantised. */
+    const struct kv_format f =
+        r->w->layers[layer].kind == MIXER_WINDOW
+            ? kv_format_plain(r->kv.dtype)
+            : kv_format_of_layer(&r->kv, r->w->begin + layer);
 
     for (uint32_t h = 0; f.scheme != KV_PLAIN && h < s->n_kv_heads; h++) {
         quantise(r, layer, KV_KEYS, h, k);
@@ -376,22 +258,23 @@ static void store_vectors(const struct reference *r, uint32_t layer, double *k,
     }
 }
 
-static void store_kv(struct reference *r, uint32_t layer,
-                     const struct attention_weights *a, const double *n)
+static void store_kv(struct reference *r, uint32_t layer, const double *n)
 {
+    const struct layer_weights *w = &r->w->layers[layer];
+    const struct attention_weights *a = &w->mixer.attention;
     struct reference_layer *l = &r->layers[layer];
     const struct model_shape *s = &r->w->shape;
     uint32_t hd = s->head_dim, wide = s->n_kv_heads * hd;
     double *k = l->k + (size_t)r->position * wide;
     double *v = l->v + (size_t)r->position * wide;
 
-    product(&a->k, a->k_bias, n, k);
-    product(&a->v, a->v_bias, n, v);
+    reference_product(&a->k, a->k_bias, n, k);
+    reference_product(&a->v, a->v_bias, n, v);
     for (uint32_t h = 0; h < s->n_kv_heads; h++) {
         if (a->k_norm) {
-            norm(k + h * hd, a->k_norm, hd, s->norm_eps, k + h * hd);
+            reference_norm(k + h * hd, a->k_norm, hd, s->norm_eps, k + h * hd);
         }
-        rotate(&s->rope, r->position, k + h * hd);
+        rotate(shape_rope(s, w->kind), r->position, k + h * hd);
     }
     store_vectors(r, layer, k, v);
 }
@@ -405,25 +288,26 @@ void reference_attention(struct reference *r, uint32_t layer, double *x)
     uint32_t hd = s->head_dim, group = s->n_heads / s->n_kv_heads;
     double n[WIDE], q[WIDE], y[WIDE], out[WIDE], head[KERNELS_HEAD_DIM_MAX];
 
-    norm_operands(r, x, w->input_norm, n);
-    product(&a->q, a->q_bias, n, q);
-    store_kv(r, layer, a, n);
+    reference_norm_operands(r, x, w->input_norm, n);
+    reference_product(&a->q, a->q_bias, n, q);
+    store_kv(r, layer, n);
     for (uint32_t h = 0; h < s->n_heads; h++) {
         const double *from = q + h * hd * (s->attn_gated ? 2 : 1);
 
         memcpy(head, from, hd * sizeof *head);
         if (a->q_norm) {
-            norm(head, a->q_norm, hd, s->norm_eps, head);
+            reference_norm(head, a->q_norm, hd, s->norm_eps, head);
         }
-        rotate(&s->rope, r->position, head);
-        attend(r, l, h / group, head, y + h * hd);
+        rotate(shape_rope(s, w->kind), r->position, head);
+        attend(r, l, first_seen(r, w->kind), h / group,
+               a->sinks ? a->sinks + h : NULL, head, y + h * hd);
         for (uint32_t d = 0; s->attn_gated && d < hd; d++) {
-            y[h * hd + d] *= sigmoid(from[hd + d]);
+            y[h * hd + d] *= reference_sigmoid(from[hd + d]);
         }
     }
-    round_operands(r, y, s->n_heads * hd);
-    product(&a->o, a->o_bias, y, out);
-    add(x, out, s->hidden);
+    reference_round_operands(r, y, s->n_heads * hd);
+    reference_product(&a->o, a->o_bias, y, out);
+    reference_add(r, x, out, w->mixer_norm);
 }
 
 /* u = silu(causal depthwise convolution); history is stored rounded. */
@@ -439,7 +323,7 @@ static void convolve(const struct reference *r, const float *w,
         for (uint32_t j = 0; j + 1 < taps; j++) {
             sum += (double)w[c * taps + j] * l->tail[j * n + c];
         }
-        u[c] = sum * sigmoid(sum);
+        u[c] = sum * reference_sigmoid(sum);
     }
     for (uint32_t j = 0; j + 1 < taps; j++) {
         for (uint32_t c = 0; c < n; c++) {
@@ -492,11 +376,11 @@ void reference_deltanet(struct reference *r, uint32_t layer, double *x)
     double n[WIDE], in[WIDE], u[WIDE], z[WIDE], b[512], a[512], y[WIDE];
     double out[WIDE], *q = u, *k = u + keys, *v = u + 2 * keys;
 
-    norm_operands(r, x, w->input_norm, n);
-    product(&d->qkv, NULL, n, in);
-    product(&d->z, NULL, n, z);
-    product(&d->b, NULL, n, b);
-    product(&d->a, NULL, n, a);
+    reference_norm_operands(r, x, w->input_norm, n);
+    reference_product(&d->qkv, NULL, n, in);
+    reference_product(&d->z, NULL, n, z);
+    reference_product(&d->b, NULL, n, b);
+    reference_product(&d->a, NULL, n, a);
     convolve(r, d->conv, l, in, u);
     for (uint32_t h = 0; h < s->n_k_heads; h++) {
         unit(q + h * s->k_dim, s->k_dim, 1.0 / sqrt(s->k_dim));
@@ -508,40 +392,26 @@ void reference_deltanet(struct reference *r, uint32_t layer, double *x)
         double g = exp(-exp((double)d->a_log[h]) * soft);
 
         delta_rule(s, l->state + (size_t)h * s->k_dim * dv, q + from, k + from,
-                   v + h * dv, g, sigmoid(b[h]), y + h * dv);
-        norm(y + h * dv, d->norm, dv, s->norm_eps, y + h * dv);
+                   v + h * dv, g, reference_sigmoid(b[h]), y + h * dv);
+        reference_norm(y + h * dv, d->norm, dv, s->norm_eps, y + h * dv);
         for (uint32_t j = h * dv; j < (h + 1) * dv; j++) {
-            y[j] *= z[j] * sigmoid(z[j]);
+            y[j] *= z[j] * reference_sigmoid(z[j]);
         }
     }
-    round_operands(r, y, s->n_v_heads * dv);
-    product(&d->out, NULL, y, out);
-    add(x, out, s->hidden);
-}
-
-void reference_mlp(const struct reference *r, uint32_t layer, double *x)
-{
-    const struct model_shape *s = &r->w->shape;
-    const struct layer_weights *w = &r->w->layers[layer];
-    double n[WIDE], gate[WIDE], up[WIDE], out[WIDE];
-
-    norm_operands(r, x, w->post_norm, n);
-    product(&w->mlp.gate, NULL, n, gate);
-    product(&w->mlp.up, NULL, n, up);
-    for (uint32_t i = 0; i < s->intermediate; i++) {
-        gate[i] *= sigmoid(gate[i]) * up[i];
-    }
-    round_operands(r, gate, s->intermediate);
-    product(&w->mlp.down, NULL, gate, out);
-    add(x, out, s->hidden);
+    reference_round_operands(r, y, s->n_v_heads * dv);
+    reference_product(&d->out, NULL, y, out);
+    reference_add(r, x, out, w->mixer_norm);
 }
 
 void reference_head(const struct reference *r, const double *x, double *logits)
 {
-    double n[WIDE];
+    double n[WIDE], cap = (double)r->w->shape.logit_cap;
 
-    norm_operands(r, x, r->w->final_norm, n);
-    product(&r->w->head, NULL, n, logits);
+    reference_norm_operands(r, x, r->w->final_norm, n);
+    reference_product(&r->w->head, NULL, n, logits);
+    for (uint32_t i = 0; cap > 0.0 && i < r->w->shape.vocab; i++) {
+        logits[i] = cap * tanh(logits[i] / cap);
+    }
 }
 
 void reference_token(struct reference *r, uint32_t token, double *logits)
@@ -550,12 +420,12 @@ void reference_token(struct reference *r, uint32_t token, double *logits)
 
     reference_embed(r, token, x);
     for (uint32_t i = 0; i < r->w->end - r->w->begin; i++) {
-        if (r->w->layers[i].kind == MIXER_ATTENTION) {
+        if (mixer_attends(r->w->layers[i].kind)) {
             reference_attention(r, i, x);
         } else {
             reference_deltanet(r, i, x);
         }
-        reference_mlp(r, i, x);
+        reference_ffn(r, i, x);
     }
     if (logits) {
         reference_head(r, x, logits);

@@ -1,6 +1,7 @@
 /* reference.h - the models' mathematics, written for readability.
  *
  * One sequence, one token at a time, in double: no batch, no paging, no tiles.
+ * reference_math.c has values and products, reference_ffn.c the feed-forward.
  * Only values stored in a cache are rounded to its dtype, because the rounding
  * is part of the definition.  docs/model.md has the same formulas.
  *
@@ -25,6 +26,12 @@ typedef void (*reference_stored_fn)(void *arg, const struct reference *r,
                                     uint32_t layer, enum kv_half half,
                                     uint32_t head, void *codes, void *params);
 
+/* Takes the router's logits [E] of a token, and may replace the chosen experts
+ * [top_k]; the weights are those of the final choice. */
+typedef void (*reference_routed_fn)(void *arg, const struct reference *r,
+                                    uint32_t layer, const double *logits,
+                                    uint32_t *chosen);
+
 struct reference {
     const struct shard_weights *w;
     enum dtype kv_dtype;
@@ -32,9 +39,14 @@ struct reference {
     struct kv_turbo turbo[2];
     reference_stored_fn stored; /* NULL, unless the caller changes it */
     void *stored_arg;
+    reference_routed_fn routed; /* NULL, unless the caller changes it */
+    void *routed_arg;
+    /* Of the last layer with experts: how much the least logit of the chosen
+     * is above the greatest other; infinite if all are chosen. */
+    double margin;
     /* Rounds the operands of products to this dtype.  F32, unless the caller
      * changes it, leaves them as they are.  For a norm, x gamma is rounded,
-     * before the scale. */
+     * before the scale.  Router and shared gate are never rounded. */
     enum dtype operand;
     uint32_t position; /* position of the next token */
     struct reference_layer layers[64];
@@ -49,11 +61,14 @@ void reference_free(struct reference *r);
  * queries are not rotated. */
 void reference_format(struct reference *r, const struct kv_format *f);
 
-/* Runs x [H] of the token at r->position through one operator. */
+/* Runs x [H] of the token at r->position through one operator.  Attention is
+ * that of the layer's kind: over all positions or over a window. */
 void reference_embed(const struct reference *r, uint32_t token, double *x);
 void reference_attention(struct reference *r, uint32_t layer, double *x);
 void reference_deltanet(struct reference *r, uint32_t layer, double *x);
 void reference_mlp(const struct reference *r, uint32_t layer, double *x);
+/* The feed-forward of the layer, an MLP or experts. */
+void reference_ffn(struct reference *r, uint32_t layer, double *x);
 void reference_head(const struct reference *r, const double *x, double *logits);
 
 /* Runs a token through the model and advances position.  Writes its logits [V]

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define SPLIT       128 /* as in nv_attention_split.cl */
-#define SPLITS      32
+#define SPLITS      16
 #define ROWS_MAX    128
 #define PARTS       3 /* layers in a page of a checked step; ours is the 2nd */
 #define META_TOKENS (ROWS_MAX * 8)

@@ -1,5 +1,6 @@
 #include "worker/model/fingerprint.h"
 
+#include <stdbool.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -34,6 +35,53 @@ static void hash_rope(XXH3_state_t *h, const struct rope_shape *r)
     hash_real(h, r->high_freq);
 }
 
+/* Returns whether the model has more than dense layers, full attention and
+ * Gated DeltaNets, or computes them differently. */
+static bool has_more(const struct model_config *c)
+{
+    const struct model_shape *s = &c->shape;
+
+    return s->n_experts > 0 || s->window > 0 || c->sinks || c->output_norms ||
+           s->activation != ACTIVATION_SILU || s->rope.kind == ROPE_YARN ||
+           s->attn_scale != 0 || s->attn_cap != 0 || s->embed_scale != 0 ||
+           s->logit_cap != 0;
+}
+
+static void hash_yarn(XXH3_state_t *h, const struct rope_shape *r)
+{
+    hash_real(h, r->beta_fast);
+    hash_real(h, r->beta_slow);
+    hash_real(h, r->attention);
+    hash_u64(h, r->truncate);
+}
+
+/* Models without any of these keep the fingerprint that they had before these
+ * were supported. */
+static void hash_more(XXH3_state_t *h, const struct model_config *c)
+{
+    const struct model_shape *s = &c->shape;
+    const uint64_t numbers[] = {
+        s->window,     s->activation,   s->n_experts,    s->top_k,
+        s->expert_dim, s->shared_dim,   s->top_k_normed, s->gate_up_alternate,
+        c->sinks,      c->output_norms, c->expert_bias,  c->shared_gate,
+    };
+    const float reals[] = {s->attn_scale,  s->attn_cap,    s->clamp_alpha,
+                           s->clamp_limit, s->embed_scale, s->logit_cap};
+
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        hash_u64(h, numbers[i]);
+    }
+    for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++) {
+        hash_real(h, (double)reals[i]);
+    }
+    hash_yarn(h, &s->rope);
+    hash_rope(h, &s->window_rope);
+    hash_yarn(h, &s->window_rope);
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        hash_u64(h, c->ffns[i]);
+    }
+}
+
 /* Hashes numbers as u64 and reals as the bits of a double.  The order is part
  * of the fingerprint and never changes. */
 static void hash_config(XXH3_state_t *h, const struct model_config *c)
@@ -55,12 +103,15 @@ static void hash_config(XXH3_state_t *h, const struct model_config *c)
     for (uint32_t i = 0; i < s->n_layers; i++) {
         hash_u64(h, c->mixers[i]);
     }
+    if (has_more(c)) {
+        hash_more(h, c);
+    }
 }
 
 static void hash_tensor(XXH3_state_t *h, const struct checkpoint_tensor *t,
                         const struct load_digest *digest)
 {
-    const char *dtype = safetensors_dtype_name(t->info->dtype);
+    const char *dtype = checkpoint_dtype_name(t);
 
     /* The terminating 0 is hashed too, so that no key is a prefix of another.
      */

@@ -11,6 +11,7 @@
 #include "common/base/quote.h"
 #include "common/model/document.h"
 #include "common/model/half.h"
+#include "common/model/weight_format.h"
 
 struct load_piece {
     const struct slice *slice;
@@ -22,6 +23,7 @@ struct load_piece {
 struct loader {
     const struct load_plan *plan;
     const struct shard_options *options;
+    char *scratch; /* [plan->shard->scratch_bytes] */
     size_t n_pieces;
     struct load_piece *pieces; /* [n_pieces], grouped by tensor */
     XXH128_canonical_t *sums;  /* [n_pieces] */
@@ -37,15 +39,20 @@ struct loader {
 struct load_reader {
     struct loader *loader;
     XXH3_state_t *hash;
-    char *scratch; /* [LOAD_STEP] for pieces that are not kept */
+    char *scratch; /* [LOAD_STEP] for pieces that do not stay as stored */
 };
+
+static char *slice_place(const struct loader *l, const struct slice *s)
+{
+    return (s->scratch ? l->scratch : l->plan->memory) + s->place;
+}
 
 /* Returns where a slice's stored bytes are read to.  A slice that will be
  * widened goes to the end of its room, so that widening can run from the front.
  */
-static char *landing_place(const struct load_plan *p, const struct slice *s)
+static char *landing_place(const struct loader *l, const struct slice *s)
 {
-    char *at = p->memory + s->place;
+    char *at = slice_place(l, s);
 
     if (s->widen) {
         at += s->bytes / dtype_bytes(s->dtype) * sizeof(float) - s->bytes;
@@ -84,9 +91,79 @@ static bool finish_piece(struct loader *l, const struct load_piece *p)
     return go_on;
 }
 
+/* Returns whether one of n codes is NaN.  Eight bytes at a time: bit 7 of a sum
+ * is set if the lower bits of its byte are all set. */
+static bool has_nan(const char *codes, size_t n, enum slice_check check)
+{
+    const uint64_t low = 0x7f7f7f7f7f7f7f7f, one = 0x0101010101010101;
+    uint64_t found = 0;
+
+    if (check == SLICE_ANY) {
+        return false;
+    }
+    for (size_t i = 0; i < n; i += sizeof found) {
+        uint64_t v = 0;
+
+        memcpy(&v, codes + i, n - i < sizeof v ? n - i : sizeof v);
+        found |= ((v & low) + one) & (check == SLICE_E8M0 ? v : ~low);
+    }
+    return (found & ~low) != 0;
+}
+
+/* Reads n bytes of a slice's file, and checks and hashes them. */
+static bool read_bytes(struct load_reader *r, const struct slice *s, char *to,
+                       uint32_t n, uint64_t from)
+{
+    struct loader *l = r->loader;
+    struct error why;
+    enum status st =
+        document_pread(l->plan->fds[s->source->file], to, n, from, &why);
+
+    if (st == ST_OK && has_nan(to, n, s->check)) {
+        st =
+            error_set(&why, ST_DATA_LOSS,
+                      "a %s is NaN: the file is damaged, or its quantisation "
+                      "went wrong",
+                      s->check == SLICE_E8M0 ? "scale (E8M0)" : "value (E4M3)");
+    }
+    if (st != ST_OK) {
+        fail_load(l, s, st, &why);
+        return false;
+    }
+    XXH3_128bits_update(r->hash, to, n);
+    return true;
+}
+
+/* Returns bytes that a piece and a step are a multiple of. */
+static uint32_t unit_of(const struct slice *s)
+{
+    return s->repack.form == NULL ? 1 : gguf_type(s->repack.form->type)->bytes;
+}
+
+/* Sends the blocks in the scratch, which are n bytes at `at` of the slice,
+ * where they belong. */
+static bool repack(struct load_reader *r, const struct slice *s, uint64_t at,
+                   uint32_t n)
+{
+    struct loader *l = r->loader;
+    uint32_t unit = unit_of(s);
+    struct error why;
+
+    if (gguf_repack_run(&s->repack, r->scratch, at / unit, n / unit,
+                        l->plan->memory)) {
+        return true;
+    }
+    fail_load(l, s,
+              error_set(&why, ST_DATA_LOSS,
+                        "a scale (E8M0) is NaN: the file is damaged, or its "
+                        "quantisation went wrong"),
+              &why);
+    return false;
+}
+
 /* Reads a kept piece with one call, which is fastest.  Another piece goes
  * through the small scratch in steps, with readahead requested for the whole of
- * it. */
+ * it; so does one that is repacked. */
 static bool read_piece(struct load_reader *r, size_t i)
 {
     struct loader *l = r->loader;
@@ -94,24 +171,20 @@ static bool read_piece(struct load_reader *r, size_t i)
     const struct slice *s = p->slice;
     int fd = l->plan->fds[s->source->file];
     uint64_t from = s->source->offset + s->offset + p->offset;
-    uint32_t step = p->kept ? p->bytes : LOAD_STEP;
-    char *to = p->kept ? landing_place(l->plan, s) + p->offset : r->scratch;
-    struct error why;
+    bool direct = p->kept && s->repack.form == NULL;
+    uint32_t step = direct ? p->bytes : LOAD_STEP - LOAD_STEP % unit_of(s);
+    char *to = direct ? landing_place(l, s) + p->offset : r->scratch;
 
-    if (!p->kept) {
+    if (!direct) {
         (void)posix_fadvise(fd, (off_t)from, p->bytes, POSIX_FADV_WILLNEED);
     }
     XXH3_128bits_reset(r->hash);
     for (uint32_t at = 0, n; at < p->bytes; at += n) {
-        enum status st;
-
         n = p->bytes - at < step ? p->bytes - at : step;
-        st = document_pread(fd, to, n, from + at, &why);
-        if (st != ST_OK) {
-            fail_load(l, s, st, &why);
+        if (!read_bytes(r, s, to, n, from + at) ||
+            (p->kept && !direct && !repack(r, s, p->offset + at, n))) {
             return false;
         }
-        XXH3_128bits_update(r->hash, to, n);
     }
     XXH128_canonicalFromHash(&l->sums[i], XXH3_128bits_digest(r->hash));
     return finish_piece(l, p);
@@ -134,25 +207,33 @@ static void *read_pieces(void *arg)
     return NULL;
 }
 
+/* A piece holds whole blocks. */
+static uint32_t piece_of(const struct slice *s)
+{
+    return LOAD_PIECE - LOAD_PIECE % unit_of(s);
+}
+
 static size_t count_pieces(const struct layout *y)
 {
     size_t n = 0;
 
     for (uint32_t i = 0; i < y->n; i++) {
-        n += y->slices[i].bytes / LOAD_PIECE + 1;
+        n += y->slices[i].bytes / piece_of(&y->slices[i]) + 1;
     }
     return n;
 }
 
 static void cut_slice(struct loader *l, const struct slice *s, bool kept)
 {
-    for (uint64_t at = 0; at < s->bytes; at += LOAD_PIECE) {
+    uint32_t piece = piece_of(s);
+
+    for (uint64_t at = 0; at < s->bytes; at += piece) {
         uint64_t left = s->bytes - at;
 
         l->pieces[l->n_pieces++] = (struct load_piece){
             .slice = s,
             .offset = at,
-            .bytes = (uint32_t)(left < LOAD_PIECE ? left : LOAD_PIECE),
+            .bytes = (uint32_t)(left < piece ? left : piece),
             .kept = kept,
         };
     }
@@ -220,11 +301,11 @@ static void run_threads(struct loader *l)
 
 /* Widens in place.  Element i is written to bytes [4i, 4i + 4), which end at or
  * before 2n + 2i + 2, where the next two-byte element is read. */
-static void widen_slice(const struct load_plan *p, const struct slice *s)
+static void widen_slice(const struct loader *l, const struct slice *s)
 {
     uint64_t n = s->bytes / dtype_bytes(s->dtype);
-    char *to = p->memory + s->place;
-    const char *from = landing_place(p, s);
+    char *to = slice_place(l, s);
+    const char *from = landing_place(l, s);
 
     for (uint64_t i = 0; i < n; i++) {
         uint16_t half;
@@ -239,6 +320,34 @@ static void widen_slice(const struct load_plan *p, const struct slice *s)
         }
         f = s->add != 0 ? f + s->add : f; /* adding 0 would turn -0 into 0 */
         memcpy(to + 4 * i, &f, sizeof f);
+    }
+}
+
+static void spread_rows(const struct loader *l, const struct spread *s)
+{
+    const char *from = l->scratch + s->from;
+    char *to = l->plan->memory + s->to;
+
+    for (uint32_t i = 0; i < s->rows; i++) {
+        uint64_t block = (s->first + (uint64_t)i) / WEIGHT_FP8_BLOCK;
+
+        memcpy(to + i * s->row_bytes, from + block * s->row_bytes,
+               (size_t)s->row_bytes);
+    }
+}
+
+/* Spreads come last: they read what was widened. */
+static void transform(const struct loader *l)
+{
+    const struct layout *y = l->plan->shard;
+
+    for (uint32_t i = 0; i < y->n; i++) {
+        if (y->slices[i].widen) {
+            widen_slice(l, &y->slices[i]);
+        }
+    }
+    for (uint32_t i = 0; i < y->n_spreads; i++) {
+        spread_rows(l, &y->spreads[i]);
     }
 }
 
@@ -271,7 +380,8 @@ enum status load_run(const struct load_plan *p, const struct shard_options *o,
 
     l.pieces = calloc(n + 1, sizeof *l.pieces);
     l.sums = calloc(n + 1, sizeof *l.sums);
-    if (l.pieces == NULL || l.sums == NULL) {
+    l.scratch = malloc((size_t)p->shard->scratch_bytes + 1);
+    if (l.pieces == NULL || l.sums == NULL || l.scratch == NULL) {
         l.status = error_set(e, ST_RESOURCE_EXHAUSTED,
                              "out of memory for a list of %zu pieces", n);
         goto out;
@@ -282,12 +392,9 @@ enum status load_run(const struct load_plan *p, const struct shard_options *o,
         goto out;
     }
     digest_tensors(&l, digests);
-    for (uint32_t i = 0; i < p->shard->n; i++) {
-        if (p->shard->slices[i].widen) {
-            widen_slice(p, &p->shard->slices[i]);
-        }
-    }
+    transform(&l);
 out:
+    free(l.scratch);
     free(l.pieces);
     free(l.sums);
     return l.status;

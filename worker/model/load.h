@@ -2,7 +2,9 @@
  *
  * Each slice is read in pieces of at most LOAD_PIECE bytes straight to its
  * place. Vectors that become float32 are widened there afterwards, so no second
- * copy exists at any time.  Every byte is hashed as it is read, and so are the
+ * copy exists at any time.  Scales of FP8 blocks are read to a scratch, 1/16384
+ * of their weights, and copied to each row.  A NaN among FP8 values or E8M0
+ * scales is ST_DATA_LOSS.  Every byte is hashed as it is read, and so are the
  * model's tensors that the shard does not keep (fingerprint.h has the reason).
  *
  * Threading: starts and joins its own.  Memory: 40 bytes a piece, LOAD_STEP a

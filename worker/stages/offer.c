@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/wire/hello.h"
 #include "common/wire/method_message.h"
 #include "common/wire/session.h"
 #include "proto/registry.pb-c.h"
@@ -28,6 +29,8 @@ struct offer {
     uint64_t layer_bytes[MODEL_LAYERS_MAX];
     uint64_t kv_bytes[MODEL_LAYERS_MAX];
     uint64_t slot_bytes[MODEL_LAYERS_MAX];
+    uint64_t window_bytes[MODEL_LAYERS_MAX];
+    uint64_t step_bytes[MODEL_LAYERS_MAX];
 };
 
 /* ---- the session ---- */
@@ -139,6 +142,41 @@ static bool options_ok(const struct offer_options *o)
            o->costs->n_layers >= 2 && o->costs->n_layers <= MODEL_LAYERS_MAX;
 }
 
+/* Fills in the fields of window layers; absent without them. */
+static void fill_windows(struct offer *f, const struct split_model *costs)
+{
+    Sluice__V1__WorkerOffer *m = &f->message;
+    bool has_windows = false;
+
+    for (uint32_t i = 0; i < costs->n_layers; i++) {
+        f->window_bytes[i] = costs->layers[i].window_bytes;
+        has_windows = has_windows || f->window_bytes[i] > 0;
+    }
+    if (has_windows) {
+        m->n_window_bytes = costs->n_layers;
+        m->window_bytes = f->window_bytes;
+        m->has_window_tokens = m->has_chunk_tokens = true;
+        m->window_tokens = f->o.window_tokens;
+        m->chunk_tokens = f->o.chunk_tokens;
+        session_need_minor(&f->session, WIRE_WINDOWS_MINOR,
+                           "a model with sliding windows");
+    }
+}
+
+/* Fills in what steps read of layers with experts; absent without them. */
+static void fill_steps(struct offer *f, const struct split_model *costs)
+{
+    for (uint32_t i = 0; i < costs->n_layers; i++) {
+        const struct split_layer *l = &costs->layers[i];
+
+        f->step_bytes[i] = l->step_bytes > 0 ? l->step_bytes : l->weight_bytes;
+        if (f->step_bytes[i] < l->weight_bytes) {
+            f->message.n_step_bytes = costs->n_layers;
+            f->message.step_bytes = f->step_bytes;
+        }
+    }
+}
+
 /* Fills the message, which borrows from f. */
 static void fill_message(struct offer *f, const struct split_model *costs)
 {
@@ -160,6 +198,8 @@ static void fill_message(struct offer *f, const struct split_model *costs)
     m->layer_bytes = f->layer_bytes;
     m->kv_bytes = f->kv_bytes;
     m->slot_bytes = f->slot_bytes;
+    fill_windows(f, costs);
+    fill_steps(f, costs);
     for (uint32_t i = 0; i < costs->n_layers; i++) {
         f->layer_bytes[i] = costs->layers[i].weight_bytes;
         f->kv_bytes[i] = costs->layers[i].token_bytes;
@@ -185,10 +225,10 @@ struct offer *offer_new(const struct offer_options *o, struct node_io *io)
     /* The costs are copied into the message below; the rest is borrowed. */
     f->o.costs = NULL;
     f->io = io;
-    fill_message(f, o->costs);
     arena_init(&f->arena);
     session_init(&f->session, io, &session_table, &peer_table, f, &f->arena,
                  BY_WORKER);
+    fill_message(f, o->costs);
     return f;
 }
 

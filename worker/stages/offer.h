@@ -33,7 +33,8 @@ struct offer_options {
     uint64_t budget_bytes, scratch_bytes;
     uint64_t speed; /* read bandwidth of weights, bytes a second */
     uint32_t block_tokens, context, max_rows;
-    const struct split_model *costs; /* copied */
+    uint32_t window_tokens, chunk_tokens; /* not read without window layers */
+    const struct split_model *costs;      /* copied */
 };
 
 struct offer;

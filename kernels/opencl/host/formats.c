@@ -2,7 +2,10 @@
 
 struct kv_format opencl_kv_format(const struct opencl *c, uint32_t layer)
 {
-    return kv_format_of_layer(&c->kv, c->w->begin + layer);
+    /* Windows are never quantised. */
+    return c->w->layers[layer].kind == MIXER_WINDOW
+               ? kv_format_plain(c->kv_dtype)
+               : kv_format_of_layer(&c->kv, c->w->begin + layer);
 }
 
 bool opencl_is_quantised(const struct opencl *c, uint32_t layer)
@@ -25,10 +28,15 @@ uint64_t opencl_context_bytes(const struct opencl *c, uint32_t layer,
                               uint32_t first, uint32_t end)
 {
     const struct kv_format f = opencl_kv_format(c, layer);
+    const bool is_window = c->w->layers[layer].kind == MIXER_WINDOW;
     uint64_t n = 0;
 
     for (uint32_t i = first; i < end; i++) {
-        n += c->step.rows[i].position + c->step.rows[i].n_tokens;
+        const struct kernel_row *r = &c->step.rows[i];
+        const uint32_t most = c->w->shape.window + r->n_tokens - 1;
+        const uint32_t context = r->position + r->n_tokens;
+
+        n += is_window && most < context ? most : context;
     }
     return n * opencl_kv_block(c, &f).bytes / c->block_tokens;
 }

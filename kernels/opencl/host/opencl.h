@@ -11,7 +11,8 @@
  *     upload.h    weights to the device   pool.h     pages
  *     step.h      begin, end, rows to meta
  *
- *     rows.h (embed, mlp, head)  matmul.h  attention.h  deltanet.h  sample.h
+ *     rows.h (embed, ffn, head)  matmul.h  experts.h  attention.h  deltanet.h
+ *     sample.h
  *     chain.h (products of two operators in one launch): the operators
  *
  * Each operator has a _setup, which requests its kernels and scratch, a _free,
@@ -36,6 +37,10 @@
  *                                   META_BLOCKS + first_block, its saves [2]
  *                                   at META_BLOCKS + first_save: tokens of the
  *                                   row before the save, page
+ *
+ * Behind a row's saves, if the shard has window layers: window_first,
+ * n_window, then window_pages tables of n_window pages each.  Entry i of a
+ * table has positions from (window_first + i) * block_tokens on.
  *
  * Storage of the pool: a tensor [n_pages, page_bytes] for each group of layers
  * (common/model/page_layout.h).  A layer's tensors are views of its group's: a
@@ -68,15 +73,28 @@
 #include "kernels/kernels.h"
 #include "kernels/opencl/host/device.h"
 
-#define OPENCL_ROW_INTS     8 /* ints of a row in META_ROWS */
-#define OPENCL_TOKEN_INTS   2
-#define OPENCL_SAVE_INTS    2
-#define OPENCL_LAUNCHES_MAX 6 /* per layer, in a step without prompt rows */
+#define OPENCL_ROW_INTS    8 /* ints of a row in META_ROWS */
+#define OPENCL_TOKEN_INTS  2
+#define OPENCL_SAVE_INTS   2
+#define OPENCL_WINDOW_INTS 2 /* ahead of a row's window tables */
+
+/* Most launches per layer, in a step without prompt rows: with an MLP; with
+ * experts; and besides, if there is a shared expert, if pairs are grouped
+ * (experts.h), or if both outputs have norms. */
+#define OPENCL_LAUNCHES_MAX    6
+#define OPENCL_LAUNCHES_EXPERT 9
+#define OPENCL_LAUNCHES_SHARED 2
+#define OPENCL_LAUNCHES_GROUP  1
+#define OPENCL_LAUNCHES_NORMS  2
 
 /* A tensor [rows, cols], row-major; vectors have one row.  mem NULL: absent.
  *
- * A quantised matrix (weights.h) is its data, followed by a scale and a bias
- * side by side for each group of each row, of dtype; item is 1. */
+ * A quantised matrix (weights.h) is its data, followed at a multiple of
+ * OPENCL_SCALES_ALIGN bytes by its scales; item is 1.  Affine: a scale and a
+ * bias side by side for each group of each row, of dtype.  In other formats
+ * dtype is bf16, and says nothing. */
+#define OPENCL_SCALES_ALIGN 16
+
 struct opencl_tensor {
     cl_mem mem;
     size_t at;   /* bytes from the start of mem, a multiple of 256, or of
@@ -84,31 +102,54 @@ struct opencl_tensor {
     size_t item; /* bytes of an element */
     enum dtype dtype;
     uint32_t rows, cols;
+    enum weight_format format;
     uint32_t bits, group; /* 0: not quantised */
 };
 
+/* Describes t's form as weights.h does. */
+static inline struct tensor opencl_tensor_form(const struct opencl_tensor *t)
+{
+    /* A quantised matrix without a format is affine. */
+    return (struct tensor){.format = t->bits > 0 && t->format == WEIGHT_PLAIN
+                                         ? WEIGHT_AFFINE
+                                         : t->format,
+                           .dtype = t->dtype,
+                           .rows = t->rows,
+                           .cols = t->cols,
+                           .bits = t->bits,
+                           .group = t->group};
+}
+
+/* Returns the bytes from a quantised matrix's begin to its scales. */
+static inline uint64_t opencl_scales_at(const struct opencl_tensor *t)
+{
+    const struct tensor as = opencl_tensor_form(t);
+    const uint64_t data = t->rows * tensor_row_bytes(&as);
+
+    return (data + OPENCL_SCALES_ALIGN - 1) / OPENCL_SCALES_ALIGN *
+           OPENCL_SCALES_ALIGN;
+}
+
 static inline uint64_t opencl_tensor_bytes(const struct opencl_tensor *t)
 {
-    const struct tensor as = {.format =
-                                  t->bits > 0 ? WEIGHT_AFFINE : WEIGHT_PLAIN,
-                              .dtype = t->dtype,
-                              .rows = t->rows,
-                              .cols = t->cols,
-                              .bits = t->bits,
-                              .group = t->group};
+    const struct tensor as = opencl_tensor_form(t);
+    const uint64_t planes = as.format == WEIGHT_AFFINE ? 2 : 1;
 
-    return tensor_bytes(&as);
+    return t->bits > 0 ? opencl_scales_at(t) +
+                             planes * t->rows * tensor_scale_bytes(&as)
+                       : tensor_bytes(&as);
 }
 
 static inline bool opencl_tensors_alike(const struct opencl_tensor *a,
                                         const struct opencl_tensor *b)
 {
-    return a->dtype == b->dtype && a->bits == b->bits && a->group == b->group;
+    return a->dtype == b->dtype && a->format == b->format &&
+           a->bits == b->bits && a->group == b->group;
 }
 
 /* Fused matrices hold the rows of their parts one after the other.  If the
- * parts' dtypes, bits or groups differ, all become float32.  Vectors are
- * float32. */
+ * parts' dtypes, formats, bits or groups differ, all become float32.  Vectors
+ * are float32. */
 struct opencl_attention_weights {
     struct opencl_tensor in; /* [q.rows + 2*nkv*hd, H]: q (with the gates, as
                               * stored), k, v */
@@ -116,6 +157,7 @@ struct opencl_attention_weights {
                                    * absent if no part has one */
     struct opencl_tensor o;       /* [H, nh*hd] */
     struct opencl_tensor o_bias, q_norm, k_norm; /* each may be absent */
+    struct opencl_tensor sinks;                  /* [nh], or absent */
 };
 
 struct opencl_deltanet_weights {
@@ -125,14 +167,31 @@ struct opencl_deltanet_weights {
     struct opencl_tensor a_log, dt_bias, norm; /* [Hv], [Hv], [Dv] */
 };
 
+/* As in weights.h. */
+struct opencl_expert_weights {
+    struct opencl_tensor router;      /* [E or E + 1, H]: the gate of the shared
+                                       * expert is last, if it has one */
+    struct opencl_tensor router_bias; /* [E], or absent */
+    /* The shared expert is last in these, if it has the same form; otherwise
+     * it is the layer's gate_up and down. */
+    struct opencl_tensor gate_up; /* [E * 2*Im, H], or [(E + 1) * 2*Im, H] */
+    struct opencl_tensor down;    /* [E * H, Im], or [(E + 1) * H, Im] */
+    struct opencl_tensor gate_up_bias; /* [E * 2*Im], or absent */
+    struct opencl_tensor down_bias;    /* [E * H], or absent */
+};
+
+/* Matrices of the other kinds of mixer and feed-forward are absent. */
 struct opencl_layer {
     enum mixer_kind kind;
+    enum ffn_kind ffn;
     struct opencl_tensor input_norm, post_norm; /* [H] */
-    struct opencl_attention_weights attention;  /* absent in a layer of the
-                                                 * other kind */
+    struct opencl_tensor mixer_norm, ffn_norm;  /* [H], or absent */
+    struct opencl_attention_weights attention;
     struct opencl_deltanet_weights deltanet;
-    struct opencl_tensor gate_up; /* [2*I, H]: gate, then up */
-    struct opencl_tensor down;    /* [H, I] */
+    struct opencl_expert_weights experts;
+    /* The MLP's, or those of a shared expert of another form, or absent. */
+    struct opencl_tensor gate_up; /* [2*I or 2*Is, H]: gate, then up */
+    struct opencl_tensor down;    /* [H, I or Is] */
     struct opencl_tensor kv;      /* views of the pool, see above; of bytes
                                    * if quantised */
     struct opencl_tensor state, tail;
@@ -156,6 +215,7 @@ struct opencl_programs;
 struct opencl_queue;
 struct opencl_rows;
 struct opencl_matmul;
+struct opencl_experts;
 struct opencl_attention;
 struct opencl_deltanet;
 struct opencl_sample;
@@ -187,7 +247,9 @@ struct opencl {
     struct opencl_tensor embed;  /* [V, H]; absent past the first stage */
     struct opencl_tensor head;   /* [V, H]; embed's if tied */
     struct opencl_tensor final_norm;
-    struct opencl_tensor rope;   /* [context, R/2, 2] f32: cosine, sine */
+    /* [context, R/2, 2] f32: cosine, sine; of layers that see all positions,
+     * and of window layers */
+    struct opencl_tensor rope, window_rope;
     struct opencl_tensor x;      /* [max_tokens, H] f32 */
     struct opencl_tensor logits; /* [max_logits, V] f32 */
     struct opencl_tensor meta;   /* int32 */
@@ -211,6 +273,7 @@ struct opencl {
     /* State of the operators. */
     struct opencl_rows *rows;
     struct opencl_matmul *matmul;
+    struct opencl_experts *experts;
     struct opencl_attention *attention;
     struct opencl_deltanet *deltanet;
     struct opencl_sample *sample;

@@ -10,7 +10,7 @@
 
 #define OPTIONS_MAX   2048
 #define WORDS_MAX     300 /* bytes of the compiler's log in an error text */
-#define PIECES        8  /* source strings: four files, each behind its #line */
+#define PIECES        10 /* source strings: five files, each behind its #line */
 #define FILE_NAME_MAX 64 /* bytes of a file's name, with its 0 */
 
 struct program {
@@ -208,9 +208,10 @@ static enum status prepare_source(struct build *b,
         return error_set(e, ST_INTERNAL, "too many defines for %s.cl", file);
     }
     add_file(b, 0, "common");
-    add_file(b, 1, strncmp(file, "nv_", 3) == 0 ? "nv" : NULL);
-    add_file(b, 2, first[0] != '\0' ? first : NULL);
-    add_file(b, 3, file);
+    add_file(b, 1, "weights");
+    add_file(b, 2, strncmp(file, "nv_", 3) == 0 ? "nv" : NULL);
+    add_file(b, 3, first[0] != '\0' ? first : NULL);
+    add_file(b, 4, file);
     return digest_source(b)
                ? ST_OK
                : error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");

@@ -1,9 +1,9 @@
 /* program.h - builds programs from .cl files, with a cache on disk.
  *
- * A program is common.cl and one file of kernels/opencl, with nv.cl between
- * them if the file's name begins with nv_.  "a+b" names two files, a before b,
- * that are both of portable/ or both of nv/.  The files are embedded in this
- * executable and built with defines; #line lets the compiler name them.
+ * A program is common.cl, weights.cl and one file of kernels/opencl, with nv.cl
+ * before it if the file's name begins with nv_.  "a+b" names two files, a
+ * before b, that are both of portable/ or both of nv/.  The files are embedded
+ * in this executable and built with defines; #line lets the compiler name them.
  * Programs live as long as opencl_programs: the same file with the same defines
  * is built once.
  *

@@ -9,12 +9,13 @@
 #include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/nv/matmul_nv.h"
 
-#define SPLIT  128u /* SPLIT, SPLITS, CHUNK: as in the decode .cl */
-#define SPLITS 32u
-#define CHUNK  8u
-#define ALL    128u /* tokens with room for SPLITS parts each */
-#define WG     256u /* of the prefill .cl: 16 rows a warp */
-#define ROWS   (WG / 32 * 16)
+#define SPLIT     128u /* SPLIT, SPLITS, CHUNK: as in nv_attention_split.cl */
+#define SPLITS    32u
+#define KV_SPLITS 16u /* SPLITS of quantised layers */
+#define CHUNK     8u
+#define ALL       128u /* tokens with room for SPLITS parts each */
+#define WG        256u /* of the prefill .cl: 16 rows a warp */
+#define ROWS      (WG / 32 * 16)
 
 /* nv_attention_few.cl: rows of a work-group, turns on their way, bytes of local
  * memory beside those, and the most work-groups that are few. */
@@ -196,7 +197,9 @@ static void run_decode(struct opencl *c, const struct opencl_attention_nv *nv,
     const uint32_t n = c->step.n_gen;
     const uint32_t chunks = (s->n_heads / s->n_kv_heads + CHUNK - 1) / CHUNK;
     const uint32_t most = (c->step.longest + SPLIT - 1) / SPLIT;
-    const uint32_t splits = most < SPLITS ? most : SPLITS;
+    const uint32_t limit =
+        opencl_is_quantised(c, io->layer) ? KV_SPLITS : SPLITS;
+    const uint32_t splits = most < limit ? most : limit;
     /* Short contexts need fewer parts each, so more tokens fit at once. */
     const uint32_t at_once = splits > 0 ? ALL * SPLITS / splits : 0;
 

@@ -23,22 +23,32 @@
  * nv_attention_decode.cl.  Each lane has 16 dimensions of a key in a unit of 64
  * and 8 of a value: neighbours in a group for affine codes, whose groups are
  * separate products, and neighbours in the vector for TurboQuant, whose codes
- * cross words.  A warp takes turns of 16 positions, which are in one block, and
- * loads the next turn's codes while it computes.
+ * cross words.  A warp takes turns of 16 positions, which are in one block.  It
+ * copies the codes of the next turns to its own part of local memory while it
+ * computes.
  *
  * Launch    nv_attention_split.cl
  * Defines   those of kv.cl: affine with HD 64, 128 or 256 and KV_GROUP 64 or
- *           128; turboquant with HD 256
+ *           128; turboquant with HD 256.  DEPTH: turns in local memory
  * Needs     sm_80; KV_DTYPE 1; BLOCK_TOKENS a multiple of 16; kv 16-byte
  *           aligned
  * Numerics  query and weights are rounded to bf16, sums are f32.  Turns begin
- *           at absolute positions.  Positions past p are never used: position p
- *           is read instead, with weight 0. */
+ *           at absolute positions.  Positions past p are never used: their
+ *           codes have weight 0, with the parameters of p. */
 #define UNITS   (HD / 64)
 #define K_WORDS (HD * K_BITS / 128) /* codes of a lane, for a key */
 #define V_WORDS (HD * V_BITS / 256) /* for a value */
 #define TURN    16                  /* positions */
-#define ONES    0x3f803f80          /* two bf16 */
+#ifndef DEPTH
+#define DEPTH 2
+#endif
+/* Bytes of a vector's codes in local memory: no two lanes of a load are in one
+ * bank.  A turn is keys, values, their parameters. */
+#define K_LD  (K_BYTES + (K_BITS == 8 ? 64 : 32))
+#define V_LD  (V_BYTES + 16)
+#define STAGE (TURN * (K_LD + V_LD + K_PARAM + V_PARAM))
+#define RINGS (WARPS * DEPTH * STAGE)
+#define ONES  0x3f803f80 /* two bf16 */
 
 #if KV_SCHEME == 1
 #define GROUPS       (HD / KV_GROUP)
@@ -54,30 +64,30 @@
 /* ---- loads ---- */
 
 /* Loads n words, with as few loads as their alignment allows. */
-INLINE void load_words(uint *to, __global const uchar *from, const uint n)
+INLINE void load_words(uint *to, __local const uchar *from, const uint n)
 {
 #pragma unroll
     for (uint i = 0; i < n; i++) {
         if (n % 4 == 0 && i % 4 == 0) {
-            const uint4 v = *(__global const uint4 *)(from + i * 4);
+            const uint4 v = *(__local const uint4 *)(from + i * 4);
 
             to[i] = v.s0;
             to[i + 1] = v.s1;
             to[i + 2] = v.s2;
             to[i + 3] = v.s3;
         } else if (n % 4 == 2 && i % 2 == 0) {
-            const uint2 v = *(__global const uint2 *)(from + i * 4);
+            const uint2 v = *(__local const uint2 *)(from + i * 4);
 
             to[i] = v.s0;
             to[i + 1] = v.s1;
         } else if (n % 2 == 1) {
-            to[i] = *(__global const uint *)(from + i * 4);
+            to[i] = *(__local const uint *)(from + i * 4);
         }
     }
 }
 
 /* Loads a lane's codes of a key, or of a value. */
-INLINE void load_key(uint *to, __global const uchar *from, const uint c)
+INLINE void load_key(uint *to, __local const uchar *from, const uint c)
 {
 #if KV_SCHEME == 1
 #pragma unroll
@@ -90,7 +100,7 @@ INLINE void load_key(uint *to, __global const uchar *from, const uint c)
 #endif
 }
 
-INLINE void load_value(uint *to, __global const uchar *from, const uint g)
+INLINE void load_value(uint *to, __local const uchar *from, const uint g)
 {
 #if KV_SCHEME == 1
 #pragma unroll
@@ -105,64 +115,95 @@ INLINE void load_value(uint *to, __global const uchar *from, const uint g)
 
 /* Loads the parameters of a vector: scale and bias of each group as a pair of
  * bf16, or the norm as float32. */
-INLINE void load_params(uint *to, __global const uchar *from)
+INLINE void load_params(uint *to, __local const uchar *from)
 {
 #if KV_SCHEME == 1
     load_words(to, from, GROUPS);
 #else
-    to[0] = as_uint(norm_of(*(__global const ushort *)from));
+    to[0] = as_uint(norm_of(*(__local const ushort *)from));
 #endif
 }
 
-/* A turn: block table entry, first vector, and the last position's place. */
-struct turn {
-    __global const uchar *block;
-    uint first, last;
-};
-
-INLINE struct turn turn_of(__global const uchar *kv, __global const int *blocks,
-                           const uint page, const uint kv_head, const uint at,
-                           const uint end)
-{
-    struct turn t;
-
-    t.block = kv + (ulong)(uint)blocks[at / BLOCK_TOKENS] * page;
-    t.first = kv_head * BLOCK_TOKENS + at % BLOCK_TOKENS;
-    t.last = end - 1 - at;
-    return t;
-}
-
-/* Loads keys at positions g and g + 8 of a turn, and their parameters. */
-INLINE void load_keys(uint (*k)[K_WORDS], uint (*params)[GROUPS],
-                      const struct turn t, const uint lane)
+/* Copies TURN rows of `bytes` to rows ld apart. */
+INLINE void copy_rows(__local uchar *to, __global const uchar *from,
+                      const uint bytes, const uint ld, const uint lane)
 {
 #pragma unroll
-    for (uint i = 0; i < 2; i++) {
-        const uint n = t.first + min(lane / 4 + i * 8, t.last);
+    for (uint i = 0; i < TURN * bytes / 16; i += 32) {
+        const uint n = i + lane;
 
-        load_key(k[i], t.block + n * K_BYTES, lane % 4);
-        load_params(params[i], t.block + K_PARAMS + n * K_PARAM);
+        if (TURN * bytes / 16 % 32 == 0 || n < TURN * bytes / 16) {
+            copy_async((__local void *)(to + n / (bytes / 16) * ld +
+                                        n % (bytes / 16) * 16),
+                       from + n * 16, 16);
+        }
     }
 }
 
-/* Loads values at positions 2c, 2c + 1, 2c + 8, 2c + 9 of a turn, and the
- * parameters of those at g and g + 8, where the weights are. */
-INLINE void load_values(uint (*v)[V_WORDS], uint (*params)[GROUPS],
-                        const struct turn t, const uint lane)
+/* Copies `bytes`. */
+INLINE void copy_plain(__local uchar *to, __global const uchar *from,
+                       const uint bytes, const uint lane)
+{
+    for (uint n = lane; n < bytes / 16; n += 32) {
+        copy_async(to + n * 16, from + n * 16, 16);
+    }
+}
+
+/* Starts the copies of the turn at `at`, as a group, which is empty past the
+ * end. */
+INLINE void copy_turn(__local uchar *to, __global const uchar *kv,
+                      __global const int *blocks, const uint page,
+                      const uint kv_head, const uint at, const uint end,
+                      const uint lane)
+{
+    if (at < end) {
+        __global const uchar *block =
+            kv + (ulong)(uint)blocks[at / BLOCK_TOKENS] * page;
+        const uint first = kv_head * BLOCK_TOKENS + at % BLOCK_TOKENS;
+
+        copy_rows(to, block + first * K_BYTES, K_BYTES, K_LD, lane);
+        to += TURN * K_LD;
+        copy_rows(to, block + V_CODES + first * V_BYTES, V_BYTES, V_LD, lane);
+        to += TURN * V_LD;
+        copy_plain(to, block + K_PARAMS + first * K_PARAM, TURN * K_PARAM,
+                   lane);
+        to += TURN * K_PARAM;
+        copy_plain(to, block + V_PARAMS + first * V_PARAM, TURN * V_PARAM,
+                   lane);
+    }
+    copy_commit();
+}
+
+/* Loads keys at positions g and g + 8 of a turn. */
+INLINE void load_keys(uint (*k)[K_WORDS], __local const uchar *turn,
+                      const uint lane)
+{
+#pragma unroll
+    for (uint i = 0; i < 2; i++) {
+        load_key(k[i], turn + (lane / 4 + i * 8) * K_LD, lane % 4);
+    }
+}
+
+/* Loads values at positions 2c, 2c + 1, 2c + 8, 2c + 9 of a turn. */
+INLINE void load_values(uint (*v)[V_WORDS], __local const uchar *turn,
+                        const uint lane)
 {
 #pragma unroll
     for (uint i = 0; i < 4; i++) {
         const uint j = lane % 4 * 2 + i % 2 + i / 2 * 8;
 
-        load_value(v[i],
-                   t.block + V_CODES + (t.first + min(j, t.last)) * V_BYTES,
-                   lane / 4);
+        load_value(v[i], turn + TURN * K_LD + j * V_LD, lane / 4);
     }
+}
+
+/* Loads the parameters of the vectors at g and g + 8, where the scores are;
+ * last: the last position's place. */
+INLINE void load_factors(uint (*params)[GROUPS], __local const uchar *from,
+                         const uint bytes, const uint last, const uint lane)
+{
 #pragma unroll
     for (uint i = 0; i < 2; i++) {
-        const uint n = t.first + min(lane / 4 + i * 8, t.last);
-
-        load_params(params[i], t.block + V_PARAMS + n * V_PARAM);
+        load_params(params[i], from + min(lane / 4 + i * 8, last) * bytes);
     }
 }
 
@@ -563,9 +604,12 @@ attention_quantised(__global operand_t *y, const ulong y_at,
                     const uint first_token, const uint n_tokens,
                     const uint n_splits)
 {
+    /* The rings of the warps, then their sums. */
+    __local uint4 memory[RINGS > SUMS * 4 ? RINGS / 16 : (SUMS + 3) / 4];
     __local uint4 q[HD];
-    __local float sums[SUMS], tops[WARPS * 8 * 2], weight[8 * SPLITS];
+    __local float tops[WARPS * 8 * 2], weight[8 * SPLITS];
     __local uint turn;
+    __local float *sums = (__local float *)memory;
     const uint lane = get_local_id(0) % 32, warp = get_local_id(0) / 32;
     const uint token = first_token + get_group_id(2);
     const uint p = (uint)TOKEN(meta, token)[TOKEN_POSITION];
@@ -584,45 +628,50 @@ attention_quantised(__global operand_t *y, const ulong y_at,
         ROW(meta, TOKEN(meta, token)[TOKEN_ROW])[ROW_BLOCKS];
 
     kv += kv_at;
-    load_query(q, query + query_at + ((ulong)token * NH + r.head) * HD,
-               r.heads);
-    barrier(CLK_LOCAL_MEM_FENCE);
     {
-        const uint kv_head = r.head / GROUP;
+        __local uchar *ring = (__local uchar *)memory + warp * DEPTH * STAGE;
+        const uint kv_head = r.head / GROUP, step = TURN * WARPS;
         const struct books books = books_of();
-        uint k[2][K_WORDS], v[4][V_WORDS];
-        uint k_params[2][GROUPS], v_params[2][GROUPS];
         float query_sum[GROUPS][2];
         struct sums t;
-        uint at = begin + warp * TURN;
+        uint at = begin + warp * TURN, stage = 0;
 
+#pragma unroll
+        for (uint i = 0; i + 1 < DEPTH; i++) {
+            copy_turn(ring + i * STAGE, kv, blocks, page, kv_head,
+                      at + i * step, end, lane);
+        }
+        load_query(q, query + query_at + ((ulong)token * NH + r.head) * HD,
+                   r.heads);
+        barrier(CLK_LOCAL_MEM_FENCE);
         clear_sums(&t);
         sum_query(query_sum, q, lane);
-        if (at < end) {
-            const struct turn first =
-                turn_of(kv, blocks, page, kv_head, at, end);
-
-            load_keys(k, k_params, first, lane);
-            load_values(v, v_params, first, lane);
-        }
-        for (; at < end; at += TURN * WARPS) {
-            const uint after = at + TURN * WARPS;
-            const bool more = after < end;
-            const struct turn next =
-                turn_of(kv, blocks, page, kv_head, more ? after : at, end);
+        for (; at < end; at += step) {
+            __local const uchar *from = ring + stage * STAGE;
+            const uint last = end - 1 - at;
+            uint k[2][K_WORDS], v[4][V_WORDS], params[2][GROUPS];
             float s[4];
 
-            scores(s, q, query_sum, k, k_params, &books, end - 1 - at, lane);
-            if (more) {
-                load_keys(k, k_params, next, lane);
-            }
+            copy_wait(DEPTH - 2);
+            warp_sync(); /* the turn has come, and all are done with the one
+                          * before it, whose place is next */
+            copy_turn(ring + (stage == 0 ? DEPTH - 1 : stage - 1) * STAGE, kv,
+                      blocks, page, kv_head, at + (DEPTH - 1) * step, end,
+                      lane);
+            load_keys(k, from, lane);
+            load_factors(params, from + TURN * (K_LD + V_LD), K_PARAM, last,
+                         lane);
+            scores(s, q, query_sum, k, params, &books, last, lane);
             weigh(&t, s);
-            add_values(&t, s, v, v_params, &books);
-            if (more) {
-                load_values(v, v_params, next, lane);
-            }
+            load_values(v, from, lane);
+            load_factors(params, from + TURN * (K_LD + V_LD + K_PARAM), V_PARAM,
+                         last, lane);
+            add_values(&t, s, v, params, &books);
+            stage = stage + 1 == DEPTH ? 0 : stage + 1;
         }
         add_rests(&t);
+        copy_wait(0);
+        barrier(CLK_LOCAL_MEM_FENCE); /* all are done with their rings */
         leave(sums, tops, t.acc, t.m, t.sum, r.heads, warp, lane);
     }
     finish(&r, sums, tops, weight, &turn);

@@ -38,10 +38,13 @@
 #ifndef SPLIT
 #define SPLIT 128
 #endif
-#define SPLITS 32
-#define WARPS  4
-#define LANES  (32 * WARPS)
-#define IN_LD  ((GATED ? 2 : 1) * NH * HD + 2 * NKV * HD)
+/* Quantised positions are fewer bytes, so their parts are longer. */
+#ifndef SPLITS
+#define SPLITS (KV_SCHEME == 0 ? 32 : 16)
+#endif
+#define WARPS 4
+#define LANES (32 * WARPS)
+#define IN_LD ((GATED ? 2 : 1) * NH * HD + 2 * NKV * HD)
 
 /* Sums that the warps exchange.  A head's row is one longer than HD, to avoid
  * bank conflicts. */
@@ -132,7 +135,9 @@ INLINE void combine(const struct result *r, __local float *sums,
         for (uint i = 16; i > 0; i /= 2) {
             total += shfl_xor(total, i);
         }
-        weight[h * SPLITS + lane] = w / total;
+        if (lane < SPLITS) {
+            weight[h * SPLITS + lane] = w / total;
+        }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint i = get_local_id(0); i < r->heads * (HD / 4); i += LANES) {

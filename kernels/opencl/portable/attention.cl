@@ -5,7 +5,9 @@
  *     k, v of p's place in the cache = kv(rotate(norm(k[t, h], k_norm), p)),
  *                                      kv(v[t, h])
  *   attention, for each token at position p and query head h:
- *     s_j = query . k_j / sqrt(HD), j = 0 .. p;  w = softmax(s)
+ *     s_j = query . k_j / sqrt(HD), or times ATTN_SCALE; with ATTN_CAP
+ *     s_j = ATTN_CAP tanh(s_j / ATTN_CAP); j = 0 .. p, with WINDOW the last
+ *     WINDOW of those;  w = softmax(s and sink[h], if there are sinks)
  *     y[t, h] = operand(sum_j w_j v_j (* sigmoid(gate[t, h])))
  *
  *   in     [T, IN_LD]  f32: q, each head followed by its gate if GATED; k; v
@@ -13,7 +15,9 @@
  *   y      [T, NH, HD] operand dtype
  *   kv     of the layer, see kv.cl
  *   q_norm, k_norm [HD] f32 or absent
- *   rope   [context, R/2, 2] f32: cosine, sine
+ *   rope   [context, ROTATED/2, 2] f32: cosine, sine
+ *   sinks  [NH] f32 or absent
+ *   table  the row's window table that names the layer's pages, if WINDOW
  *   part, tickets: unused here; for kernels that split the context
  *
  * With TurboQuant, query is rotated as the keys are, and y is rotated back at
@@ -21,7 +25,9 @@
  *
  * Launch    prepare: a group of WG per (head of NH + NKV, token);
  *           attention: one per (TILE_ROWS tokens, query head)
- * Defines   WG 64, TILE_ROWS 1..4, OPERAND_DTYPE; those of kv.cl
+ * Defines   WG 64, TILE_ROWS 1..4, OPERAND_DTYPE, ROTATED, WINDOW (0: none),
+ *           ATTN_CAP (0: none), ATTN_SCALE (unless 1 / sqrt(HD)); those of
+ *           kv.cl
  * Needs     HD a multiple of 2; (2 TILE_ROWS HD + 66 TILE_ROWS + 2 BOOK) * 4
  *           bytes of local memory
  * Numerics  float32; scores: lane j of 16 sums dimensions j, j + 16, .. by
@@ -33,6 +39,37 @@
 #define K_AT  (NH * Q_LD)
 #define V_AT  (K_AT + NKV * HD)
 #define IN_LD (V_AT + NKV * HD)
+
+/* Blocks of a row, from that of position `origin` on. */
+typedef struct {
+    __global const int *blocks;
+    uint origin;
+} table_t;
+
+static table_t table_of(__global const int *meta, __global const int *row,
+                        uint table)
+{
+    __global const int *blocks = meta + META_BLOCKS;
+    table_t t = {blocks + row[ROW_BLOCKS], 0};
+
+#if WINDOW > 0
+    blocks += row[ROW_FIRST_SAVE] + row[ROW_SAVES] * 2;
+    t.origin = (uint)blocks[0] * BLOCK_TOKENS;
+    t.blocks = blocks + 2 + table * (uint)blocks[1];
+#endif
+    return t;
+}
+
+#define KEY_PLACE(t, page, p, h) \
+    key_place((t).blocks, page, (p) - (t).origin, h)
+#define VALUE_PLACE(t, page, p, h) \
+    value_place((t).blocks, page, (p) - (t).origin, h)
+
+/* The first position that a token at p sees. */
+static uint first_seen(uint p)
+{
+    return WINDOW > 0 && p >= WINDOW ? p - WINDOW + 1 : 0;
+}
 
 /* Sums x of all work-items, in order. */
 static float sum_of(__local float *part, float x)
@@ -66,12 +103,12 @@ static void prepare_head(__local float *head, __local float *part,
                                      : from[d] * scale * gamma[gamma_at + d];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint i = lane; i < R / 2; i += WG) {
-        float a = head[i], b = head[i + R / 2];
+    for (uint i = lane; i < ROTATED / 2; i += WG) {
+        float a = head[i], b = head[i + ROTATED / 2];
         float cosine = turn[2 * i], sine = turn[2 * i + 1];
 
         head[i] = a * cosine - b * sine;
-        head[i + R / 2] = b * cosine + a * sine;
+        head[i + ROTATED / 2] = b * cosine + a * sine;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 }
@@ -82,32 +119,32 @@ attention_prepare(__global float *query, ulong query_at, __global cache_t *kv,
                   ulong in_at, __global const float *q_norm, ulong q_norm_at,
                   __global const float *k_norm, ulong k_norm_at,
                   __global const float *rope, ulong rope_at,
-                  __global const int *meta, uint n_tokens)
+                  __global const int *meta, uint n_tokens, uint table)
 {
     __local float head[HD], part[2 * WG], book[2 * BOOK];
     const uint lane = get_local_id(0), h = get_group_id(0);
     const uint t = get_group_id(1), kh = h - NH; /* index among key heads */
     const bool is_query = h < NH;
     const uint p = TOKEN(meta, t)[TOKEN_POSITION];
-    __global const int *row = ROW(meta, TOKEN(meta, t)[TOKEN_ROW]);
-    __global const int *table = meta + META_BLOCKS + row[ROW_BLOCKS];
+    const table_t of =
+        table_of(meta, ROW(meta, TOKEN(meta, t)[TOKEN_ROW]), table);
     __global const float *from = in + in_at + (ulong)t * IN_LD;
 
     kv += kv_at;
     prepare_head(head, part, from + (is_query ? h * Q_LD : K_AT + kh * HD),
                  is_query ? q_norm : k_norm,
                  is_query ? q_norm_at : k_norm_at,
-                 rope + rope_at + (ulong)p * R);
+                 rope + rope_at + (ulong)p * ROTATED);
 #if KV_SCHEME == 0
     for (uint d = lane; d < HD && !is_query; d += WG) {
-        kv[key_place(table, page, p, kh).codes + d] = kv_of(head[d]);
-        kv[value_place(table, page, p, kh).codes + d] =
+        kv[KEY_PLACE(of, page, p, kh).codes + d] = kv_of(head[d]);
+        kv[VALUE_PLACE(of, page, p, kh).codes + d] =
             kv_of(from[V_AT + kh * HD + d]);
     }
 #else
     /* Queries take part for the barriers, and to be rotated. */
     book_load(book);
-    key_put(kv, key_place(table, page, p, kh), !is_query, head, part, book);
+    key_put(kv, KEY_PLACE(of, page, p, kh), !is_query, head, part, book);
 #endif
     for (uint d = lane; d < HD && is_query; d += WG) {
         query[query_at + ((ulong)t * NH + h) * HD + d] = head[d];
@@ -116,7 +153,7 @@ attention_prepare(__global float *query, ulong query_at, __global cache_t *kv,
     for (uint d = lane; d < HD; d += WG) {
         head[d] = is_query ? 0.0f : from[V_AT + kh * HD + d];
     }
-    value_put(kv, value_place(table, page, p, kh), !is_query, head, part, book);
+    value_put(kv, VALUE_PLACE(of, page, p, kh), !is_query, head, part, book);
 #endif
 }
 
@@ -164,7 +201,11 @@ static void scores(__local float *s, __local const float *q, uint n,
                    __local const float *book)
 {
     const uint lane = get_local_id(0);
+#ifdef ATTN_SCALE
+    const float scale = key_factor(kv, at) * ATTN_SCALE;
+#else
     const float scale = key_factor(kv, at) / sqrt((float)HD);
+#endif
     float16 acc[TILE_ROWS];
 
     for (uint i = 0; i < TILE_ROWS; i++) {
@@ -185,22 +226,39 @@ static void scores(__local float *s, __local const float *q, uint n,
         }
     }
     for (uint i = 0; i < n; i++) {
-        s[i * SPAN + lane] = fold16(acc[i]) * scale;
+        const float score = fold16(acc[i]) * scale;
+
+        s[i * SPAN + lane] =
+            ATTN_CAP > 0.0f ? capped(score, ATTN_CAP) : score;
     }
 }
 
-/* y[i, d .. d + 16) := y * factor + sum over `valid` positions of s v. */
+/* The positions of a turn that a query sees, from its begin. */
+typedef struct {
+    uint first, end;
+} seen_t;
+
+static seen_t seen_in(uint p, uint begin)
+{
+    const uint low = first_seen(p);
+    seen_t s;
+
+    s.end = p + 1 > begin ? min(p + 1 - begin, (uint)SPAN) : 0;
+    s.first = low > begin ? min(low - begin, s.end) : 0;
+    return s;
+}
+
+/* y[i, d .. d + 16) := y * factor + sum over the seen positions of s v. */
 static void values(__local float *y, __local const float *s, float factor,
-                   uint valid, uint begin, uint d, __global const cache_t *kv,
-                   __global const int *table, uint page, uint kh,
-                   __local const float *book)
+                   seen_t seen, uint begin, uint d, __global const cache_t *kv,
+                   table_t of, uint page, uint kh, __local const float *book)
 {
     const uint n = min(HD - d, 16u);
     float16 acc = n == 16 ? vload16(0, y + d) : local_rest(y + d, n);
 
     acc *= factor;
-    for (uint j = 0; j < valid; j++) {
-        const place_t at = value_place(table, page, begin + j, kh);
+    for (uint j = seen.first; j < seen.end; j++) {
+        const place_t at = VALUE_PLACE(of, page, begin + j, kh);
         float16 v = n == 16 ? value_get16(kv, at, d, book)
                             : value_rest(kv, at, book);
 
@@ -220,19 +278,19 @@ static void values(__local float *y, __local const float *s, float factor,
 
 /* Turns query i's scores of the turn into weights, and updates its top and
  * total. */
-static void weigh(__local float *s, uint valid, __local float *top,
+static void weigh(__local float *s, seen_t seen, __local float *top,
                   __local float *total, __local float *factor)
 {
     float high = *top, before = *top, sum = 0.0f;
 
-    for (uint j = 0; j < valid; j++) {
+    for (uint j = seen.first; j < seen.end; j++) {
         high = fmax(high, s[j]);
     }
-    for (uint j = 0; j < valid; j++) {
+    for (uint j = seen.first; j < seen.end; j++) {
         s[j] = exp_of(s[j] - high);
         sum += s[j];
     }
-    *factor = valid > 0 ? exp_of(before - high) : 1.0f;
+    *factor = seen.end > seen.first ? exp_of(before - high) : 1.0f;
     *total = *total * *factor + sum;
     *top = high;
 }
@@ -255,7 +313,8 @@ attention(__global operand_t *y, ulong y_at, __global float *part,
           __global const float *query, ulong query_at, __global const float *in,
           ulong in_at, __global const cache_t *kv, ulong kv_at, uint page,
           __global const int *meta, uint first_token, uint n_tokens,
-          uint n_splits)
+          uint n_splits, __global const float *sinks, ulong sinks_at,
+          uint table)
 {
     __local float q[TILE_ROWS * HD], acc[TILE_ROWS * HD];
     __local float s[TILE_ROWS * SPAN], book[2 * BOOK];
@@ -272,9 +331,9 @@ attention(__global operand_t *y, ulong y_at, __global float *part,
         const uint r = TOKEN(meta, t)[TOKEN_ROW];
         const uint p = TOKEN(meta, t)[TOKEN_POSITION];
         __global const int *row = ROW(meta, r);
-        __global const int *table = meta + META_BLOCKS + row[ROW_BLOCKS];
+        const table_t of = table_of(meta, row, table);
         const uint row_end = row[ROW_FIRST] + row[ROW_TOKENS];
-        const uint n = min(stop, row_end) - t;
+        const uint n = min(stop, row_end) - t, low = first_seen(p);
 
         for (uint d = lane; d < TILE_ROWS * HD; d += WG) {
             const uint i = min(d / HD, n - 1);
@@ -283,30 +342,28 @@ attention(__global operand_t *y, ulong y_at, __global float *part,
             acc[d] = 0.0f;
         }
         if (lane < TILE_ROWS) {
-            top[lane] = -INFINITY;
-            total[lane] = 0.0f;
+            /* A sink is a score that comes first, without a value. */
+            top[lane] = sinks_at == ABSENT ? -INFINITY : sinks[sinks_at + h];
+            total[lane] = sinks_at == ABSENT ? 0.0f : 1.0f;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint begin = 0; begin < p + n; begin += SPAN) {
-            if (begin + lane < p + n) {
-                scores(s, q, n, kv,
-                       key_place(table, page, begin + lane, kh), book);
+        for (uint begin = low / SPAN * SPAN; begin < p + n; begin += SPAN) {
+            if (begin + lane >= low && begin + lane < p + n) {
+                scores(s, q, n, kv, KEY_PLACE(of, page, begin + lane, kh),
+                       book);
             }
             barrier(CLK_LOCAL_MEM_FENCE);
             if (lane < n) {
-                const uint seen = p + lane + 1;
-                const uint valid = seen > begin ? min(seen - begin, 64u) : 0;
-
-                weigh(s + lane * SPAN, valid, top + lane, total + lane,
-                      factor + lane);
+                weigh(s + lane * SPAN, seen_in(p + lane, begin), top + lane,
+                      total + lane, factor + lane);
             }
             barrier(CLK_LOCAL_MEM_FENCE);
             for (uint task = lane; task < n * chunks; task += WG) {
-                const uint i = task / chunks, seen = p + i + 1;
-                const uint valid = seen > begin ? min(seen - begin, 64u) : 0;
+                const uint i = task / chunks;
 
-                values(acc + i * HD, s + i * SPAN, factor[i], valid, begin,
-                       task % chunks * 16, kv, table, page, kh, book);
+                values(acc + i * HD, s + i * SPAN, factor[i],
+                       seen_in(p + i, begin), begin, task % chunks * 16, kv,
+                       of, page, kh, book);
             }
             barrier(CLK_LOCAL_MEM_FENCE);
         }

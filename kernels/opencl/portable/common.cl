@@ -3,8 +3,9 @@
  *
  * Defines   those of launch.h; in programs that read matrices or write their
  *           operands, also W_DTYPE 0 f32, 1 bf16, 2 f16, and OPERAND_DTYPE 0
- *           f32, 1 bf16; for quantised matrices also W_BITS 4 or 8, W_GROUP 32,
- *           64 or 128, with W_DTYPE the dtype of the scales and biases
+ *           f32, 1 bf16; for quantised matrices also W_FORMAT (affine: 1, or
+ *           none), W_BITS and W_GROUP; affine: 4 or 8, and 32, 64 or 128, with
+ *           W_DTYPE the dtype of the scales and biases
  * Numerics  nothing is contracted: a product and a sum are rounded once only
  *           where fma() is written.  A value's bits therefore do not depend on
  *           vectorising, nor on the compiler, if it conforms to OpenCL 1.2
@@ -156,15 +157,22 @@ static float scale_get(__global const scale_t *p, ulong i)
 #endif
 }
 
-/* A matrix [rows, k], with a scale and a bias for each group if quantised. */
+/* A matrix [rows, k], and one of its rows.  Behind the elements, at a multiple
+ * of 16 bytes, is what the format needs besides (weights.cl); affine: a scale
+ * and a bias for each group. */
 typedef struct {
     __global const weight_t *w;
-    __global const scale_t *pairs; /* if quantised: [rows, k / W_GROUP][2],
-                                    * behind w */
+    __global const scale_t *pairs; /* affine: [rows, k / W_GROUP][2] */
 } matrix_t;
+
+typedef struct {
+    __global const weight_t *w;
+    __global const scale_t *pairs; /* affine: [k / W_GROUP][2] */
+} row_t;
 
 #if !defined(W_BITS) || W_BITS == 0
 
+/* at: offset in elements; n: all elements. */
 static matrix_t matrix_of(__global const weight_t *w, ulong at, ulong n)
 {
     const matrix_t m = {w + at, 0};
@@ -172,54 +180,71 @@ static matrix_t matrix_of(__global const weight_t *w, ulong at, ulong n)
     return m;
 }
 
-static float weight_get(matrix_t m, ulong i)
+static row_t row_of(matrix_t m, ulong row, uint k)
 {
-    return scale_get(m.w, i);
+    const row_t r = {m.w + row * k, 0};
+
+    return r;
 }
 
-static float16 weight_get16(matrix_t m, ulong i)
+static float weight_get(row_t r, uint i)
+{
+    return scale_get(r.w, i);
+}
+
+static float16 weight_get16(row_t r, uint i)
 {
 #if !defined(W_DTYPE) || W_DTYPE == 0
-    return vload16(0, m.w + i);
+    return vload16(0, r.w + i);
 #elif W_DTYPE == 1
-    return from_bf16x16(vload16(0, m.w + i));
+    return from_bf16x16(vload16(0, r.w + i));
 #else
-    return vload_half16(0, (__global const half *)m.w + i);
+    return vload_half16(0, (__global const half *)r.w + i);
 #endif
 }
 
 #else
 
-/* at: offset in bytes; n: elements. */
+/* at: offset in bytes; n: all elements. */
 static matrix_t matrix_of(__global const weight_t *w, ulong at, ulong n)
 {
-    const matrix_t m = {
-        w + at, (__global const scale_t *)(w + at + n * W_BITS / 8)};
+    const ulong bytes = (n * W_BITS / 8 + 15) / 16 * 16;
+    const matrix_t m = {w + at, (__global const scale_t *)(w + at + bytes)};
 
     return m;
 }
 
-static float weight_get(matrix_t m, ulong i)
+#if !defined(W_FORMAT) || W_FORMAT == 1
+
+static row_t row_of(matrix_t m, ulong row, uint k)
 {
-    const ulong g = i / W_GROUP * 2;
+    const row_t r = {m.w + row * k * W_BITS / 8,
+                     m.pairs + row * (k / W_GROUP) * 2};
+
+    return r;
+}
+
+static float weight_get(row_t r, uint i)
+{
+    const uint g = i / W_GROUP * 2;
 #if W_BITS == 8
-    const uint q = m.w[i];
+    const uint q = r.w[i];
 #else
-    const uint q = m.w[i / 2] >> i % 2 * 4 & 15;
+    const uint q = r.w[i / 2] >> i % 2 * 4 & 15;
 #endif
 
-    return fma((float)q, scale_get(m.pairs, g), scale_get(m.pairs, g + 1));
+    return fma((float)q, scale_get(r.pairs, g), scale_get(r.pairs, g + 1));
 }
 
 /* i must be a multiple of 16. */
-static float16 weight_get16(matrix_t m, ulong i)
+static float16 weight_get16(row_t r, uint i)
 {
-    const ulong g = i / W_GROUP * 2;
-    const float16 s = scale_get(m.pairs, g), b = scale_get(m.pairs, g + 1);
+    const uint g = i / W_GROUP * 2;
+    const float16 s = scale_get(r.pairs, g), b = scale_get(r.pairs, g + 1);
 #if W_BITS == 8
-    const uchar16 q = vload16(0, m.w + i);
+    const uchar16 q = vload16(0, r.w + i);
 #else
-    const uchar8 two = vload8(0, m.w + i / 2);
+    const uchar8 two = vload8(0, r.w + i / 2);
     uchar16 q;
 
     q.even = two & (uchar8)15;
@@ -229,6 +254,7 @@ static float16 weight_get16(matrix_t m, ulong i)
     return fma(convert_float16(q), s, b);
 }
 
+#endif
 #endif
 
 static float operand_get(__global const operand_t *p, ulong i)
@@ -290,6 +316,36 @@ static float sigmoid_of(float x)
 static float silu_of(float x)
 {
     return x * sigmoid_of(x);
+}
+
+#ifndef ACTIVATION
+#define ACTIVATION 0
+#endif
+
+/* What an MLP does between its products, by ACTIVATION: 0 silu(g) u; 1 gelu(g)
+ * u, gelu by tanh; 2 g' sigmoid(CLAMP_ALPHA g') (u' + 1), g' = min(g,
+ * CLAMP_LIMIT), u' = clamp(u, -CLAMP_LIMIT, CLAMP_LIMIT). */
+static float activated(float g, float u)
+{
+#if ACTIVATION == 0
+    return silu_of(g) * u;
+#elif ACTIVATION == 1
+    /* (1 + tanh(z)) / 2 = sigmoid(2 z) */
+    const float z = 0.7978845608f * fma(0.044715f * g, g * g, g);
+
+    return g * sigmoid_of(2.0f * z) * u;
+#else
+    /* A NaN stays a NaN, which fmin() would drop. */
+    g = g > CLAMP_LIMIT ? CLAMP_LIMIT : g;
+    u = u > CLAMP_LIMIT ? CLAMP_LIMIT : u < -CLAMP_LIMIT ? -CLAMP_LIMIT : u;
+    return g * sigmoid_of(CLAMP_ALPHA * g) * (u + 1.0f);
+#endif
+}
+
+/* cap tanh(x / cap) */
+static float capped(float x, float cap)
+{
+    return cap * (1.0f - 2.0f / (1.0f + exp_of(2.0f * x / cap)));
 }
 
 /* Folds lanes i and i+8, then +4, +2, +1. */

@@ -1,14 +1,15 @@
 /* matmul.cl - products of operands and a stored matrix, with fused epilogues.
+ * Follows products.cl.
  *
  *     store  out[t, j] = s_t sum_k in[t, k] w[j, k] (+ bias[j])
- *     silu   out[t, j] = operand(silu(s_t g) (s_t u)),
+ *     silu   out[t, j] = operand(activated(s_t g, s_t u)),
  *                        g, u = sum_k in[t, k] w[j, k] and w[n + j, k]
  *     add    x[t, j] += sum_k in[t, k] w[j, k] (+ bias[j]),
  *            then next and ss of x for the norm behind it (common.cl)
  *
  *   s_t    norm_scale() of ss[t]: the norm before the product
  *   in     [T, k]           operand dtype
- *   w      [n, k], silu [2 n, k]  W_DTYPE, or quantised (common.cl)
+ *   w      [n, k], silu [2 n, k]  W_DTYPE, or quantised
  *   out    [T, ld_out] f32; silu: [T, n] operand dtype
  *   x      [T, n = H] f32;  next [T, H] operand dtype;  ss [T, SS_LD] f32
  *   part, tickets: unused here; for kernels that share columns
@@ -18,80 +19,9 @@
  * Launch    global = (rows of w / 8, n_rows / TILE_ROWS), each rounded up.
  *           Any local size: a work-item multiplies 8 rows of w with
  *           TILE_ROWS tokens
- * Defines   W_DTYPE, W_BITS, W_GROUP, OPERAND_DTYPE, TILE_ROWS
+ * Defines   those of products.cl, TILE_ROWS
  * Needs     nothing of n and k
- * Numerics  float32: lane j of 16 sums k = j, j + 16, .. by fma, then fold16,
- *           as on the cpu; the same arithmetic for every tile and other rows */
-#define COLS 8 /* rows of w per work-item */
-#define PAIR 2 /* tokens that share a read of w */
-
-static float16 weight_rest(matrix_t w, ulong i, uint n)
-{
-    float part[16];
-
-    for (uint j = 0; j < 16; j++) {
-        part[j] = j < n ? weight_get(w, i + j) : 0.0f;
-    }
-    return vload16(0, part);
-}
-
-static float16 operand_rest(__global const operand_t *x, ulong i, uint n)
-{
-    float part[16];
-
-    for (uint j = 0; j < 16; j++) {
-        part[j] = j < n ? operand_get(x, i + j) : 0.0f;
-    }
-    return vload16(0, part);
-}
-
-/* sum[r][c] = in row r times w row c; of[r] and row[c] are their offsets. */
-static void products(float sum[PAIR][COLS], __global const operand_t *in,
-                     const ulong *of, matrix_t w, const ulong *row, uint k)
-{
-    float16 acc[PAIR][COLS];
-    uint i = 0;
-
-    #pragma unroll
-    for (uint c = 0; c < COLS; c++) {
-        #pragma unroll
-        for (uint r = 0; r < PAIR; r++) {
-            acc[r][c] = 0.0f;
-        }
-    }
-    for (; i + 16 <= k; i += 16) {
-        float16 a = operand_get16(in, of[0] + i);
-        float16 b = operand_get16(in, of[1] + i);
-
-        #pragma unroll
-        for (uint c = 0; c < COLS; c++) {
-            float16 v = weight_get16(w, row[c] + i);
-
-            acc[0][c] = fma(a, v, acc[0][c]);
-            acc[1][c] = fma(b, v, acc[1][c]);
-        }
-    }
-    if (i < k) {
-        float16 a = operand_rest(in, of[0] + i, k - i);
-        float16 b = operand_rest(in, of[1] + i, k - i);
-
-        #pragma unroll
-        for (uint c = 0; c < COLS; c++) {
-            float16 v = weight_rest(w, row[c] + i, k - i);
-
-            acc[0][c] = fma(a, v, acc[0][c]);
-            acc[1][c] = fma(b, v, acc[1][c]);
-        }
-    }
-    #pragma unroll
-    for (uint c = 0; c < COLS; c++) {
-        #pragma unroll
-        for (uint r = 0; r < PAIR; r++) {
-            sum[r][c] = fold16(acc[r][c]);
-        }
-    }
-}
-
+ * Numerics  those of products.cl */
 /* Sets the offsets of tokens t and t + 1; past the end, of the last token. */
 static void find_rows(ulong *of, ulong in_at, uint t, uint end, uint k)
 {
@@ -112,18 +42,19 @@ __kernel void matmul_store(__global float *out, ulong out_at,
     const uint from = first + get_global_id(1) * TILE_ROWS;
     const uint to = min(from + TILE_ROWS, end);
     const matrix_t m = matrix_of(w, w_at, (ulong)n * k);
-    ulong row[COLS], of[PAIR];
+    row_t row[COLS];
+    ulong of[PAIR];
     float sum[PAIR][COLS];
 
     if (j >= n) {
         return;
     }
     for (uint c = 0; c < COLS; c++) {
-        row[c] = (ulong)min(j + c, n - 1) * k;
+        row[c] = row_of(m, min(j + c, n - 1), k);
     }
     for (uint t = from; t < to; t += PAIR) {
         find_rows(of, in_at, t, to, k);
-        products(sum, in, of, m, row, k);
+        products(sum, in, of, row, k);
         for (uint r = 0; r < PAIR && t + r < to; r++) {
             float s = norm_scale(ss + ss_at + (ulong)(t + r) * SS_LD);
             __global float *o = out + out_at + (ulong)(t + r) * ld_out;
@@ -148,7 +79,8 @@ __kernel void matmul_silu(__global operand_t *out, ulong out_at,
     const uint from = first + get_global_id(1) * TILE_ROWS;
     const uint to = min(from + TILE_ROWS, end);
     const matrix_t m = matrix_of(w, w_at, 2 * (ulong)n * k);
-    ulong row[COLS], of[PAIR];
+    row_t row[COLS];
+    ulong of[PAIR];
     float sum[PAIR][COLS];
 
     if (j >= n) {
@@ -157,12 +89,12 @@ __kernel void matmul_silu(__global operand_t *out, ulong out_at,
     for (uint c = 0; c < half_cols; c++) {
         uint col = min(j + c, n - 1);
 
-        row[c] = (ulong)col * k;
-        row[c + half_cols] = ((ulong)n + col) * k;
+        row[c] = row_of(m, col, k);
+        row[c + half_cols] = row_of(m, (ulong)n + col, k);
     }
     for (uint t = from; t < to; t += PAIR) {
         find_rows(of, in_at, t, to, k);
-        products(sum, in, of, m, row, k);
+        products(sum, in, of, row, k);
         for (uint r = 0; r < PAIR && t + r < to; r++) {
             float s = norm_scale(ss + ss_at + (ulong)(t + r) * SS_LD);
             __global operand_t *o = out + out_at + (ulong)(t + r) * n;
@@ -170,7 +102,7 @@ __kernel void matmul_silu(__global operand_t *out, ulong out_at,
             for (uint c = 0; c < half_cols && j + c < n; c++) {
                 float gate = s * sum[r][c], up = s * sum[r][c + half_cols];
 
-                o[j + c] = operand_of(silu_of(gate) * up);
+                o[j + c] = operand_of(activated(gate, up));
             }
         }
     }
@@ -192,18 +124,19 @@ __kernel void matmul_add(__global float *x, ulong x_at,
     const uint from = first + get_global_id(1) * TILE_ROWS;
     const uint to = min(from + TILE_ROWS, end);
     const matrix_t m = matrix_of(w, w_at, (ulong)n * k);
-    ulong row[COLS], of[PAIR];
+    row_t row[COLS];
+    ulong of[PAIR];
     float sum[PAIR][COLS];
 
     if (j >= n) {
         return;
     }
     for (uint c = 0; c < COLS; c++) {
-        row[c] = (ulong)min(j + c, n - 1) * k;
+        row[c] = row_of(m, min(j + c, n - 1), k);
     }
     for (uint t = from; t < to; t += PAIR) {
         find_rows(of, in_at, t, to, k);
-        products(sum, in, of, m, row, k);
+        products(sum, in, of, row, k);
         for (uint r = 0; r < PAIR && t + r < to; r++) {
             const ulong at = (ulong)(t + r) * n + j;
             float square[COLS];

@@ -433,11 +433,11 @@ struct fake *fake_worker_new(struct rig *rig, const char *name, uint32_t blocks,
 {
     struct fake *f = fake_new(rig, BY_WORKER, name);
     Sluice__V1__WorkerShard *s = &f->shard;
-    const uint32_t totals[4] = {blocks, slots, 0, 0};
+    const uint32_t totals[5] = {blocks, slots, 0, 0, 0};
 
     sluice__v1__worker_shard__init(s);
     sluice__v1__ledger__init(&f->ledger);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         sluice__v1__class_ledger__init(&f->classes[i]);
         f->classes[i].total = f->classes[i].free = totals[i];
     }
@@ -484,6 +484,24 @@ void fake_pages(struct fake *w)
         p->granted += w->classes[i].granted * per[i];
         p->free += w->classes[i].free * per[i];
     }
+    p->total += w->classes[4].total;
+    p->held += w->classes[4].held;
+    p->cached += w->classes[4].cached;
+    p->granted += w->classes[4].granted;
+    p->free += w->classes[4].free;
+}
+
+void fake_windows(struct fake *w, uint32_t window_tokens, uint32_t chunk_tokens,
+                  uint32_t window_pages, uint32_t total)
+{
+    Sluice__V1__WorkerShard *s = &w->shard;
+
+    s->has_window_tokens = s->has_window_pages = s->has_chunk_tokens = true;
+    s->window_tokens = window_tokens;
+    s->chunk_tokens = chunk_tokens;
+    s->window_pages = window_pages;
+    w->classes[4].total = w->classes[4].free = total;
+    w->ledger.windows = &w->classes[4];
 }
 
 void fake_key(struct fake *f, const char *key, uint8_t roles)

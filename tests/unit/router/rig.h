@@ -52,7 +52,7 @@ struct sequence {
     uint8_t id[16];
     uint32_t choice;
     uint64_t grant, call;
-    uint32_t blocks, slots, n_prompt, n_given, max_tokens, have_index;
+    uint32_t blocks, slots, windows, n_prompt, n_given, max_tokens, have_index;
     uint32_t n_ids, keep_ms; /* n_ids: prompt ids received so far */
     uint32_t *ids;
     uint64_t seed;
@@ -89,6 +89,7 @@ struct record {
     /* results of Cancel and RemoveSequence */
     Sluice__V1__Receipt receipt;
     uint32_t n_stages, stage_blocks[64], stage_slots[64]; /* in receipt */
+    uint32_t n_windows, stage_windows[64];
     bool one; /* the receipt has the choice field: */
     uint32_t choice;
     /* the last message of any other call, unpacked; freed by rig_free() */
@@ -123,8 +124,10 @@ struct fake {
     char model[128], device[32];
     uint8_t fingerprint[16], tokenizer[16];
     Sluice__V1__Ledger ledger;
-    Sluice__V1__ClassLedger classes[4]; /* fake_pages() fills in the last */
-    bool own_pages;                     /* the test fills in the pages itself */
+    /* Blocks, slots, checkpoints, pages, which fake_pages() fills in, and
+     * window pages. */
+    Sluice__V1__ClassLedger classes[5];
+    bool own_pages; /* the test fills in the pages itself */
     struct sequence sequences[RIG_SEQUENCES];
     uint32_t n_submits, n_cancels, n_removes, n_acks, n_parts;
     bool survives;      /* sequences outlive the session */
@@ -181,7 +184,7 @@ struct fake {
     bool offers; /* its Hello has the offer and no shard */
     Sluice__V1__WorkerOffer offer;
     uint64_t layer_bytes[RIG_LAYERS], kv_bytes[RIG_LAYERS],
-        slot_bytes[RIG_LAYERS];
+        slot_bytes[RIG_LAYERS], window_bytes[RIG_LAYERS];
     uint32_t n_assigns, begin, end; /* begin, end: layers of the last Assign */
     uint64_t assign_call;
     bool hold_assigns; /* leave Assigns unanswered */
@@ -266,6 +269,10 @@ struct fake *fake_worker_new(struct rig *rig, const char *name, uint32_t blocks,
  * caps, and no class takes pages from another.  The functions that send the
  * ledger call it. */
 void fake_pages(struct fake *w);
+/* Gives w window layers: window blocks of that many pages, and so many pages of
+ * its pool for them.  Call it before its Hello. */
+void fake_windows(struct fake *w, uint32_t window_tokens, uint32_t chunk_tokens,
+                  uint32_t window_pages, uint32_t total);
 /* Gives f a key, for its next Hello. */
 void fake_key(struct fake *f, const char *key, uint8_t roles);
 /* Sends Hello on a new session. */
@@ -404,12 +411,17 @@ void fake_forget(struct fake *f);
 
 /* ---- between the rig's own files ---- */
 
+/* The columns of a receipt, which borrows them. */
+struct stage_columns {
+    uint32_t blocks[STAGES_MAX], slots[STAGES_MAX], windows[STAGES_MAX];
+};
+
 /* Pass a leader's Submit to its other stages as an Open (nothing: a void one),
  * add the stages' columns for s to a receipt, and free s at the stages. */
 void stages_open(struct fake *leader, const Sluice__V1__SubmitRequest *m,
                  bool nothing);
 void stages_receipt(struct fake *leader, const struct sequence *s,
-                    uint32_t *blocks, uint32_t *slots, Sluice__V1__Receipt *r);
+                    struct stage_columns *columns, Sluice__V1__Receipt *r);
 void stages_release(struct fake *leader, const struct sequence *s);
 void fake_stage_hears(struct fake *w, const struct method_row *m, uint64_t call,
                       const ProtobufCMessage *request);

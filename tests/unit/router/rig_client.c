@@ -108,6 +108,10 @@ static void take_stages(struct record *x)
         x->stage_blocks[i] = x->receipt.stage_blocks[i];
         x->stage_slots[i] = x->receipt.stage_slots[i];
     }
+    x->n_windows = (uint32_t)x->receipt.n_stage_windows;
+    for (uint32_t i = 0; i < x->n_windows; i++) {
+        x->stage_windows[i] = x->receipt.stage_windows[i];
+    }
 }
 
 void record_take(struct record *x, const struct method_row *m,

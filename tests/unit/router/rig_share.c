@@ -52,6 +52,9 @@ static void take(struct fake *f, const struct sequence *o)
     *s = *o;
     assert_true(s->blocks <= f->classes[0].free);
     assert_true(s->slots <= f->classes[1].free);
+    assert_true(s->windows <= f->classes[4].free);
+    f->classes[4].free -= s->windows;
+    f->classes[4].granted += s->windows;
     f->classes[0].free -= s->blocks;
     f->classes[0].granted += s->blocks;
     f->classes[1].free -= s->slots;
@@ -81,7 +84,8 @@ void stages_open(struct fake *leader, const Sluice__V1__SubmitRequest *m,
         struct sequence *o;
 
         assert_true(g->n_grant == n && g->n_blocks == n && g->n_slots == n &&
-                    g->n_checkpoints == n);
+                    g->n_checkpoints == n &&
+                    (g->n_windows == n || g->n_windows == 0));
         assert_true(f != NULL && f->n_opens < RIG_SEQUENCES);
         o = &f->opens[f->n_opens++];
         *o = (struct sequence){.used = !nothing,
@@ -90,6 +94,7 @@ void stages_open(struct fake *leader, const Sluice__V1__SubmitRequest *m,
                                .grant = g->grant[i],
                                .blocks = g->blocks[i],
                                .slots = g->slots[i]};
+        o->windows = g->n_windows > 0 ? g->windows[i] : 0;
         memcpy(o->id, m->sequence->request_id.data, sizeof o->id);
         f->n_voids += nothing;
         if (!f->hold_opens) {
@@ -116,8 +121,10 @@ static struct sequence *share_of(struct fake *f, const struct sequence *s)
 }
 
 void stages_receipt(struct fake *leader, const struct sequence *s,
-                    uint32_t *blocks, uint32_t *slots, Sluice__V1__Receipt *r)
+                    struct stage_columns *columns, Sluice__V1__Receipt *r)
 {
+    uint32_t *blocks = columns->blocks, *slots = columns->slots;
+
     for (uint32_t i = 0; leads(leader) && i < leader->n_stages; i++) {
         const struct sequence *x =
             i == 0 ? s : share_of(stage_of(leader, i), s);
@@ -127,7 +134,12 @@ void stages_receipt(struct fake *leader, const struct sequence *s,
         r->blocks += i == 0 ? 0 : blocks[i];
         r->slots += i == 0 ? 0 : slots[i];
         r->n_stage_blocks = r->n_stage_slots = i + 1;
+        columns->windows[i] = x == NULL ? 0 : x->windows;
+        r->windows += i == 0 ? 0 : columns->windows[i];
+        r->has_windows = r->windows > 0;
+        r->n_stage_windows = r->has_windows ? i + 1 : 0;
     }
+    r->stage_windows = columns->windows;
     if (leader->receipt_stages != 0) {
         r->n_stage_blocks = r->n_stage_slots =
             leader->receipt_stages > 0 ? (size_t)leader->receipt_stages : 0;

@@ -35,7 +35,7 @@ static void check_adopt(const struct sequence *s,
     }
     assert_true(m->has_ids_hash && m->ids_hash == h);
     assert_int_equal(m->n_tokens + m->n_generated, 0);
-    assert_int_equal(m->need->blocks + m->need->slots, 0);
+    assert_int_equal(m->need->blocks + m->need->slots + m->need->windows, 0);
     assert_true(m->has_have_index);
 }
 
@@ -166,6 +166,7 @@ static void worker_on_submit(struct fake *w, uint64_t call,
                            .call = call,
                            .blocks = m->need->blocks,
                            .slots = m->need->slots,
+                           .windows = m->need->windows,
                            .n_prompt = m->n_prompt,
                            .n_given = m->n_generated,
                            .n_tokens = m->n_generated,
@@ -201,10 +202,13 @@ static void worker_on_submit(struct fake *w, uint64_t call,
     /* The design's main invariant: a grant always fits. */
     assert_true(s->blocks <= w->classes[0].free);
     assert_true(s->slots <= w->classes[1].free);
+    assert_true(s->windows <= w->classes[4].free);
     w->classes[0].free -= s->blocks;
     w->classes[0].granted += s->blocks;
     w->classes[1].free -= s->slots;
     w->classes[1].granted += s->slots;
+    w->classes[4].free -= s->windows;
+    w->classes[4].granted += s->windows;
     if (!w->hold_submits) {
         Sluice__V1__Nothing none = SLUICE__V1__NOTHING__INIT;
         peer_end(w->peer, call, &none.base);
@@ -232,7 +236,9 @@ void worker_release(struct fake *w, struct sequence *s)
     w->classes[0].free += s->blocks;
     w->classes[1].granted -= s->slots;
     w->classes[1].free += s->slots;
-    s->blocks = s->slots = 0;
+    w->classes[4].granted -= s->windows;
+    w->classes[4].free += s->windows;
+    s->blocks = s->slots = s->windows = 0;
 }
 
 static void worker_on_ack(struct fake *w,
@@ -266,7 +272,7 @@ static void answer_removal(struct fake *w, const struct held *h)
     Sluice__V1__Receipt r = SLUICE__V1__RECEIPT__INIT;
     Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
     struct sequence *s = by_id(w, h->id, h->choice);
-    uint32_t blocks[STAGES_MAX] = {0}, slots[STAGES_MAX] = {0};
+    struct stage_columns columns = {{0}, {0}, {0}};
     uint8_t copy[16];
 
     memcpy(copy, h->id, 16);
@@ -282,7 +288,9 @@ static void answer_removal(struct fake *w, const struct held *h)
         r.n_generated = s->n_tokens;
         r.blocks = s->blocks;
         r.slots = s->slots;
-        stages_receipt(w, s, blocks, slots, &r);
+        r.has_windows = s->windows > 0;
+        r.windows = s->windows;
+        stages_receipt(w, s, &columns, &r);
         r.blocks = w->receipt_blocks != 0 ? w->receipt_blocks : r.blocks;
         r.micros = h->choice == 1 ? 18 : 17;
         r.snapshot = w->ledger.snapshot + 1;

@@ -40,6 +40,13 @@ static void agrees_with_others(void **state)
         {"qwen2.5-0.5b", 494032768, 0, 12288},
         {"qwen3-0.6b", 596049920, 0, 114688},
         {"llama-3.2-1b", 1235814400, 0, 32768},
+        {"qwen3.5-35b-a3b", 34660610688, 64389120, 20480},
+        {"qwen3-next-80b-a3b", 79674391296, 77266944, 24576},
+        {"qwen3-30b-a3b", 30532122624, 0, 98304},
+        {"gpt-oss-20b", 20914757184, 0, 24576},
+        {"gpt-oss-120b", 116829156672, 0, 36864},
+        {"gemma-3-4b", 3880263168, 0, 20480},
+        {"gemma-3-27b", 27009346304, 0, 81920},
     };
 
     (void)state;
@@ -54,6 +61,102 @@ static void agrees_with_others(void **state)
         assert_int_equal(s.token_bytes, rows[i].token);
         assert_int_equal(s.block_bytes, 32 * rows[i].token);
     }
+}
+
+/* A token of 35B-A3B meets 8 of 256 experts; and 4 of gpt-oss's. */
+static void counts_active_parameters(void **state)
+{
+    struct model_config c = config("qwen3.5-35b-a3b");
+
+    (void)state;
+    assert_int_equal(sizes_active(&c), 3454988928);
+    c = config("qwen3-30b-a3b");
+    assert_int_equal(sizes_active(&c), 3353032704);
+    c = config("gpt-oss-20b");
+    assert_int_equal(sizes_active(&c), 4187440704);
+    c = config("gemma-3-4b");
+    assert_int_equal(sizes_active(&c), 3880263168);
+}
+
+/* Experts: [32 * 5760, 2880] and [32 * 2880, 2880] of 4 bits and a byte each 32
+ * weights; all else bf16, vectors float32. */
+static void counts_formats(void **state)
+{
+    struct model_config c = config("gpt-oss-20b");
+    uint64_t weights = UINT64_C(32) * 3 * 2880 * 2880;
+    struct sizes s = sizes_of(&c, 0, 24, 32, &bf16);
+
+    (void)state;
+    assert_int_equal(sizes_experts(&c, 0), weights / 2 + weights / 32);
+    assert_in_range(s.weight_bytes, 13760000000, 13790000000);
+    c.quant = (struct quantisation){.format = WEIGHT_FP8};
+    /* A float32 for each row and 128 columns of 2880: 23. */
+    assert_int_equal(sizes_experts(&c, 0),
+                     weights + UINT64_C(32) * 3 * 2880 * 23 * 4);
+    c.quant =
+        (struct quantisation){.format = WEIGHT_AFFINE, .bits = 4, .group = 64};
+    assert_int_equal(sizes_experts(&c, 0), weights / 2 + weights / 64 * 4);
+    c.quant = (struct quantisation){.format = WEIGHT_PLAIN};
+    assert_int_equal(sizes_experts(&c, 0), weights * 2);
+    assert_int_equal(sizes_layer(&c, 0) - sizes_layer(&c, 1), 0);
+    c = config("gemma-3-4b");
+    assert_int_equal(sizes_experts(&c, 0), 0);
+}
+
+/* Five layers to a page, for five global ones are in it: 29 take six. */
+static void counts_window_blocks(void **state)
+{
+    struct model_config c = config("gemma-3-4b");
+    struct sizes s = sizes_of(&c, 0, 34, 32, &bf16);
+    struct kv_format kv = {.dtype = DTYPE_BF16,
+                           .scheme = KV_AFFINE,
+                           .k_bits = 8,
+                           .v_bits = 8,
+                           .group = 64,
+                           .whole = KV_NO_LAYER};
+
+    (void)state;
+    assert_int_equal(s.n_attention, 5);
+    assert_int_equal(s.n_window, 29);
+    assert_int_equal(s.token_bytes, 5 * 4096);
+    assert_int_equal(s.window_bytes, 32 * 29 * 4096);
+    assert_int_equal(s.page_bytes, 32 * 5 * 4096);
+    assert_int_equal(s.window_pages, 6);
+    assert_int_equal(s.pages_per_slot, 0);
+    /* --kv-bits leaves windows plain, and fewer of them fit a page. */
+    s = sizes_of(&c, 0, 34, 32, &kv);
+    assert_true(s.token_bytes < 5 * 4096);
+    assert_int_equal(s.window_bytes, 32 * 29 * 4096);
+    assert_int_equal(s.window_pages, 15); /* two in 2.66 */
+    /* Layers 0 to 4 are windows alone: a page holds them all. */
+    s = sizes_of(&c, 0, 5, 32, &bf16);
+    assert_int_equal(s.token_bytes, 0);
+    assert_int_equal(s.page_bytes, 32 * 5 * 4096);
+    assert_int_equal(s.window_pages, 1);
+    assert_int_equal(s.pages_per_block, 0);
+}
+
+/* 1024 + 256 tokens are 40 blocks of 32, and one where both ends are cut. */
+static void bounds_window_blocks(void **state)
+{
+    struct model_config c = config("gemma-3-4b");
+    struct sizes s = sizes_of(&c, 0, 34, 32, &bf16);
+
+    (void)state;
+    assert_int_equal(sizes_window_blocks(1024, 256, 32, 0), 0);
+    assert_int_equal(sizes_window_blocks(1024, 256, 32, 1), 1);
+    assert_int_equal(sizes_window_blocks(1024, 256, 32, 41 * 32), 41);
+    assert_int_equal(sizes_window_blocks(1024, 256, 32, 41 * 32 + 1), 41);
+    assert_int_equal(sizes_window_blocks(1024, 257, 32, 131072), 42);
+    assert_int_equal(
+        sizes_window_blocks(MODEL_CONTEXT_MAX, 8192, 1, MODEL_CONTEXT_MAX),
+        MODEL_CONTEXT_MAX);
+    assert_int_equal(sizes_window_blocks(0, 256, 32, 4096), 0);
+    assert_int_equal(sizes_sequence(&s, &c.shape, 32, 256, 131072),
+                     4096 * s.block_bytes + 41 * s.window_bytes);
+    s = sizes_of(&c, 5, 6, 32, &bf16); /* a global layer */
+    assert_int_equal(sizes_sequence(&s, &c.shape, 32, 256, 131072),
+                     4096 * s.block_bytes);
 }
 
 /* K 3, C 5, Hv 2, Dv 7, Dk 11, float16, three layers: 3 * (20 + 616). */
@@ -207,6 +310,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_others),
+        cmocka_unit_test(counts_active_parameters),
+        cmocka_unit_test(counts_formats),
+        cmocka_unit_test(counts_window_blocks),
+        cmocka_unit_test(bounds_window_blocks),
         cmocka_unit_test(counts_state_in_float32),
         cmocka_unit_test(counts_quantised_layers),
         cmocka_unit_test(counts_the_whole_layer_where_it_is),

@@ -72,31 +72,65 @@ struct way {
     uint64_t sequences, lacks;
 };
 
-/* Pages of some layers, counted without the functions that are tested. */
-struct pages {
-    uint64_t bytes, slot, blocks; /* of a page; pages of a slot, of a length */
+/* What some layers store: of a token, of a slot, of a token in one window
+ * layer, and the window layers. */
+struct stored {
+    uint64_t token, slot, window;
+    uint32_t n_window;
 };
 
-static struct pages pages_of(uint64_t token, uint64_t slot, uint32_t length)
-{
-    struct pages p = {.bytes = token > 0 ? token * terms.block_tokens : slot};
+/* Pages of some layers, counted without the functions that are tested. */
+struct pages {
+    uint64_t bytes;                 /* of a page */
+    uint64_t slot, blocks, windows; /* pages of a slot, and of a length */
+};
 
-    while (p.slot * p.bytes < slot) {
+static uint64_t window_pages(const struct stored *x, uint64_t page,
+                             uint32_t length)
+{
+    uint64_t one = x->window * terms.block_tokens, per_page = page / one;
+    uint64_t tables = (x->n_window + per_page - 1) / per_page, all = 0;
+    uint64_t most = 1;
+
+    while (all * terms.block_tokens < length) {
+        all++;
+    }
+    while ((most - 1) * terms.block_tokens <
+           terms.window_tokens + terms.chunk_tokens) {
+        most++;
+    }
+    return tables * (all < most ? all : most);
+}
+
+static struct pages pages_of(const struct stored *x, uint32_t length)
+{
+    uint64_t window = x->n_window > 0 ? x->window * terms.block_tokens : 0;
+    struct pages p = {.bytes = x->token * terms.block_tokens};
+
+    if (x->token == 0) {
+        p.bytes = window > 0 ? window * x->n_window : x->slot;
+    } else if (p.bytes < window) {
+        p.bytes = window;
+    }
+    while (p.slot * p.bytes < x->slot) {
         p.slot++;
     }
-    while (token > 0 && p.blocks * terms.block_tokens < length) {
+    while (x->token > 0 && p.blocks * terms.block_tokens < length) {
         p.blocks++;
+    }
+    if (window > 0) {
+        p.windows = window_pages(x, p.bytes, length);
     }
     return p;
 }
 
-static uint64_t sequences_of(uint64_t room, uint64_t token, uint64_t slot)
+static uint64_t sequences_of(uint64_t room, const struct stored *x)
 {
-    struct pages p = pages_of(token, slot, terms.length);
-    uint64_t n = room / p.bytes / (p.slot + p.blocks);
+    struct pages p = pages_of(x, terms.length);
+    uint64_t n = room / p.bytes / (p.slot + p.blocks + p.windows);
     uint64_t cap = terms.slots > 0 ? terms.slots : terms.max_rows;
 
-    return slot > 0 && cap < n ? cap : n;
+    return x->slot > 0 && cap < n ? cap : n;
 }
 
 /* Extends a way by one stage. */
@@ -105,14 +139,19 @@ static struct way longer(const struct way *w, uint32_t worker, uint32_t begin,
 {
     const struct split_worker *at = &workers[worker];
     struct way next = *w;
-    uint64_t weights = 0, token = 0, slot = 0, step, need;
+    struct stored x = {0};
+    uint64_t weights = 0, step, need;
     struct pages p;
     double time;
 
     for (uint32_t i = begin; i < end; i++) {
         weights += model.layers[i].weight_bytes;
-        token += model.layers[i].token_bytes;
-        slot += model.layers[i].slot_bytes;
+        x.token += model.layers[i].token_bytes;
+        x.slot += model.layers[i].slot_bytes;
+        x.n_window += model.layers[i].window_bytes > 0;
+        x.window = model.layers[i].window_bytes > 0
+                       ? model.layers[i].window_bytes
+                       : x.window;
     }
     step = weights + (end == model.n_layers ? model.head_bytes : 0);
     weights = step + (begin == 0 ? model.embed_bytes : 0);
@@ -122,8 +161,8 @@ static struct way longer(const struct way *w, uint32_t worker, uint32_t begin,
     weights += at->scratch_bytes;
     weights += end == model.n_layers ? model.head_scratch_bytes
                                      : model.hidden_scratch_bytes;
-    p = pages_of(token, slot, terms.context);
-    need = weights + (p.slot + p.blocks) * p.bytes;
+    p = pages_of(&x, terms.context);
+    need = weights + (p.slot + p.blocks + p.windows) * p.bytes;
     next.n++;
     next.used |= 1u << worker;
     time = (double)step / at->speed;
@@ -134,7 +173,7 @@ static struct way longer(const struct way *w, uint32_t worker, uint32_t begin,
 
         next.lacks = lacks > next.lacks ? lacks : next.lacks;
     } else {
-        uint64_t fit = sequences_of(at->budget_bytes - weights, token, slot);
+        uint64_t fit = sequences_of(at->budget_bytes - weights, &x);
 
         next.sequences = fit < next.sequences ? fit : next.sequences;
     }
@@ -191,6 +230,7 @@ static void random_instance(uint32_t n_workers)
 {
     uint32_t kinds = 1 + roll(3); /* linear, attention, both */
     uint32_t round_kind = roll(4);
+    uint64_t window = roll(2) == 0 ? (1 + roll(3)) * U : 0;
 
     layers(n_workers + roll(7 - n_workers));
     terms.block_tokens = 1 + roll(5);
@@ -200,6 +240,8 @@ static void random_instance(uint32_t n_workers)
     terms.length = 1 + roll(terms.context);
     terms.in_order = roll(4) == 0;
     terms.n_stages = roll(3) == 0 ? 1 + roll(n_workers) : 0;
+    terms.window_tokens = 1 + roll(20);
+    terms.chunk_tokens = 1 + roll(10);
     for (uint32_t i = 0; i < model.n_layers; i++) {
         bool attention = kinds == 2 || (kinds == 3 && roll(2) == 0);
 
@@ -208,6 +250,10 @@ static void random_instance(uint32_t n_workers)
             .token_bytes = attention ? (1 + roll(2)) * U : 0,
             .slot_bytes = attention ? 0 : (5 + roll(10)) * U,
         };
+        if (window > 0 && roll(2) == 0) {
+            model.layers[i].token_bytes = model.layers[i].slot_bytes = 0;
+            model.layers[i].window_bytes = window;
+        }
         /* The smallest stages, whose slots a larger page rounds up by less. */
         if (round_kind == 0) {
             model.layers[i].weight_bytes = 1 + roll(U);
@@ -454,10 +500,12 @@ static void more_layers_may_fit_where_fewer_do_not(void **state)
     (void)state;
     layers(4);
     terms.block_tokens = terms.context = terms.length = 1;
-    model.layers[0] = (struct split_layer){1, 0, 5 * U};
-    model.layers[1] = (struct split_layer){1, 4 * U, 0};
-    model.layers[2] = (struct split_layer){1, U, 0};
-    model.layers[3] = (struct split_layer){1, U, 0};
+    model.layers[0] =
+        (struct split_layer){.weight_bytes = 1, .slot_bytes = 5 * U};
+    model.layers[1] =
+        (struct split_layer){.weight_bytes = 1, .token_bytes = 4 * U};
+    model.layers[2] = (struct split_layer){.weight_bytes = 1, .token_bytes = U};
+    model.layers[3] = (struct split_layer){.weight_bytes = 1, .token_bytes = U};
     give(2, 11);
     workers[1].budget_bytes = 1 + U; /* the last layer, and no more */
     assert_int_equal(find(2), ST_OK);
@@ -470,6 +518,23 @@ static void more_layers_may_fit_where_fewer_do_not(void **state)
     workers[0].budget_bytes--;
     assert_int_equal(find(2), ST_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(e.text, ": 1 bytes are missing"));
+}
+
+/* By bytes held, two layers each would be even. */
+static void balances_what_a_step_reads(void **state)
+{
+    (void)state;
+    layers(4);
+    model.layers[2].step_bytes = model.layers[3].step_bytes = 10 * U;
+    give(2, 10000);
+    assert_int_equal(find(2), ST_OK);
+    boundaries(2, (uint32_t[]){1, 4});
+    assert_int_equal(got.stages[1].weight_bytes, 300 * U);
+    assert_int_equal(got.stages[1].step_bytes, 120 * U);
+    /* Memory decides what is possible all the same. */
+    give(2, 290);
+    assert_int_equal(find(2), ST_OK);
+    boundaries(2, (uint32_t[]){2, 4});
 }
 
 static void refuses_more_stages_than_there_can_be(void **state)
@@ -533,6 +598,7 @@ static void trusts_no_number(void **state)
         enum status at_it;
     } rows[] = {
         {&model.layers[1].weight_bytes, SHARD_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
+        {&model.layers[1].step_bytes, 100 * U, ST_OK}, /* its weights */
         {&model.layers[1].slot_bytes, SHARD_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
         {&model.layers[3].token_bytes, SHARD_BYTES_MAX / 68,
          ST_RESOURCE_EXHAUSTED},
@@ -580,6 +646,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_the_best_of_all_ways),
         cmocka_unit_test(shares_equal_layers_evenly),
+        cmocka_unit_test(balances_what_a_step_reads),
         cmocka_unit_test(counts_the_head_and_not_the_embedding),
         cmocka_unit_test(holds_a_tied_head_once_on_one_stage),
         cmocka_unit_test(orders_unlike_workers),

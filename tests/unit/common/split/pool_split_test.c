@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "common/split/page_unit.h"
 #include "proto/limits.h"
 #include "tests/unit/cmocka.h"
 
@@ -22,6 +23,57 @@ static void prices_a_sequence(void **state)
     assert_int_equal(pool_split_pages(&hybrid, 33), 6);
     assert_int_equal(pool_split_sequence(&hybrid, 1024), 360);
     assert_int_equal(pool_split_least(&hybrid), 360);
+}
+
+/* A window of 100 tokens and chunks of 28 are at most 5 blocks at once. */
+static void prices_the_windows_of_a_sequence(void **state)
+{
+    struct pool_split_need n = hybrid;
+
+    (void)state;
+    assert_int_equal(pool_split_windows(&n, 1024), 0);
+    n.window_pages = 3;
+    n.window_tokens = 100;
+    n.chunk_tokens = 28;
+    assert_int_equal(pool_split_windows(&n, 1), 3);
+    assert_int_equal(pool_split_windows(&n, 32), 3);
+    assert_int_equal(pool_split_windows(&n, 33), 6);
+    assert_int_equal(pool_split_windows(&n, 128), 12);
+    assert_int_equal(pool_split_windows(&n, 129), 15);
+    assert_int_equal(pool_split_windows(&n, 1024), 15);
+    assert_int_equal(pool_split_pages(&n, 33), 6 + 6);
+    assert_int_equal(pool_split_least(&n), 360 + 150);
+    n.chunk_tokens = 29; /* one token past the border of a block */
+    assert_int_equal(pool_split_windows(&n, 1024), 18);
+}
+
+/* A page holds whole window layers, and is at least one of them. */
+static void a_unit_has_the_pages_of_a_window_block(void **state)
+{
+    static const struct {
+        struct page_parts parts;
+        uint64_t page, per_slot, windows;
+        uint32_t per_block;
+    } rows[] = {
+        {{640, 0, 640, 12}, 640, 0, 12, 1},
+        {{640, 0, 320, 5}, 640, 0, 3, 1},
+        {{640, 1300, 128, 10}, 640, 3, 2, 1},
+        {{640, 1300, 1024, 2}, 1024, 2, 2, 1},
+        {{0, 0, 128, 7}, 896, 0, 1, 0},
+        {{0, 1000, 128, 7}, 896, 2, 1, 0},
+        {{640, 1300, 1024, 0}, 640, 3, 0, 1},
+        {{0, 1000, 0, 0}, 1000, 1, 0, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct page_unit u = page_unit_make(&rows[i].parts);
+
+        assert_int_equal(u.page_bytes, rows[i].page);
+        assert_int_equal(u.pages_per_slot, rows[i].per_slot);
+        assert_int_equal(u.window_pages, rows[i].windows);
+        assert_int_equal(u.pages_per_block, rows[i].per_block);
+    }
 }
 
 static void takes_all_pages_of_the_budget(void **state)
@@ -201,6 +253,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prices_a_sequence),
+        cmocka_unit_test(prices_the_windows_of_a_sequence),
+        cmocka_unit_test(a_unit_has_the_pages_of_a_window_block),
         cmocka_unit_test(takes_all_pages_of_the_budget),
         cmocka_unit_test(the_border_is_where_sequences_need_it),
         cmocka_unit_test(slots_cap_the_sequences),

@@ -62,6 +62,33 @@ static void takes_a_key_of_prefix_hashes(void **state)
     }
 }
 
+static void refuses_a_minor_version_that_is_too_low(void **state)
+{
+    (void)state;
+    for (uint32_t minor = 3; minor <= 4; minor++) {
+        Sluice__V1__HelloReply r = SLUICE__V1__HELLO_REPLY__INIT;
+        struct node n;
+
+        setup(&n);
+        session_need_minor(&n.s, 4, "a model with sliding windows");
+        tick(&n);
+        session_opened(&n.s, n.s.id);
+        r.version_major = WIRE_VERSION_MAJOR;
+        r.version_minor = minor;
+        r.session = 99;
+        r.name = wire_text("router");
+        give(&n, hello_answer(99, &r.base, NULL, 0));
+        assert_int_equal(n.s.state, minor < 4 ? SESSION_CLOSED : SESSION_UP);
+        if (minor < 4) {
+            assert_int_equal(n.refused, ST_FAILED_PRECONDITION);
+            assert_string_equal(
+                n.why, "the router has version 1.3, but a model with sliding "
+                       "windows needs 1.4 or later: upgrade it");
+        }
+        teardown(&n);
+    }
+}
+
 static void hello_is_repeated_with_one_nonce(void **state)
 {
     struct node n;
@@ -343,6 +370,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(goes_up),
         cmocka_unit_test(takes_a_key_of_prefix_hashes),
+        cmocka_unit_test(refuses_a_minor_version_that_is_too_low),
         cmocka_unit_test(hello_is_repeated_with_one_nonce),
         cmocka_unit_test(backs_off_with_jitter),
         cmocka_unit_test(long_session_resets_the_back_off),

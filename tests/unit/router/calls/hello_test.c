@@ -121,6 +121,64 @@ static void half(struct fake *f)
     f->shard.hidden = 64;
     f->shard.stage_endpoint = wire_text("tcp://127.0.0.1:1");
 }
+static void windows(struct fake *f)
+{
+    fake_windows(f, MODEL_CONTEXT_MAX, STEP_TOKENS_MAX, 1, 64);
+    fake_pages(f);
+}
+BAD(window_without_pages)
+{
+    UNUSED;
+    windows(f);
+    f->shard.window_pages = 0;
+}
+BAD(window_pages_alone)
+{
+    UNUSED;
+    windows(f);
+    f->shard.window_tokens = 0;
+}
+BAD(chunk_0)
+{
+    UNUSED;
+    windows(f);
+    f->shard.chunk_tokens = 0;
+}
+BAD(no_windows_in_ledger)
+{
+    UNUSED;
+    windows(f);
+    f->ledger.windows = NULL;
+}
+BAD(windows_in_ledger_alone)
+{
+    UNUSED;
+    windows(f);
+    f->shard.window_tokens = f->shard.window_pages = 0;
+}
+BAD(wide_window)
+{
+    UNUSED;
+    windows(f);
+    f->shard.window_tokens++;
+}
+BAD(long_chunk)
+{
+    UNUSED;
+    windows(f);
+    f->shard.chunk_tokens++;
+}
+BAD(many_window_pages)
+{
+    UNUSED;
+    windows(f);
+    f->shard.window_pages = SHARD_PAGES_MAX + 1;
+}
+BAD(windows_of_minor_3)
+{
+    windows(f);
+    m->version_minor = 3;
+}
 BAD(no_endpoint)
 {
     UNUSED;
@@ -283,7 +341,7 @@ BAD(format_not_ascii)
 
 static const struct bad table[] = {
     {version, ST_FAILED_PRECONDITION,
-     "your version is 2.3, this router has 1.3"},
+     "your version is 2.4, this router has 1.4"},
     {no_role, INVALID, "role 0"},
     {role_7, INVALID, "role 7"},
     {no_name, INVALID, "1..64 bytes of UTF-8"},
@@ -300,6 +358,18 @@ static const struct bad table[] = {
     {many_layers, INVALID, "n_layers is 513"},
     {layers_reversed, INVALID, "layer_begin is 3, must be 0..1"},
     {layers_past, INVALID, "layer_end is 5, must be 1..4"},
+    {window_without_pages, INVALID,
+     "window_tokens is 4194304 and window_pages is 0"},
+    {window_pages_alone, INVALID, "window_tokens is 0 and window_pages is 1"},
+    {chunk_0, INVALID, "chunk_tokens is 0, but with window layers"},
+    {no_windows_in_ledger, INVALID, "the ledger has no window pages"},
+    {windows_in_ledger_alone, INVALID, "64 window pages of 0 pages"},
+    {wide_window, INVALID, "window_tokens is 4194305, must be 0..4194304"},
+    {long_chunk, INVALID, "chunk_tokens is 8193, must be 0..8192"},
+    {many_window_pages, INVALID, "window_pages is 65537, must be 0..65536"},
+    {windows_of_minor_3, ST_FAILED_PRECONDITION,
+     "your version is 1.3, but a worker of a model with sliding windows needs "
+     "1.4 or later"},
     {no_endpoint, INVALID, "layers 0-2 of 4 are a stage of several"},
     {second_half, INVALID, "layers 2-4 of 4 are a stage of several"},
     {empty_endpoint, INVALID,
@@ -364,6 +434,18 @@ static void bad_hellos(void **state)
         assert_false(router_worker_view(rig->router, 0, &v));
         rig_free(&rig);
     }
+}
+
+static void windows_at_their_limits_are_accepted(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *f = fake_worker_new(rig, "w1", 8, 2);
+
+    (void)state;
+    windows(f);
+    fake_hello(f);
+    assert_true(f->up);
+    rig_free(&rig);
 }
 
 /* The other ends of such a router's connections have proved their keys. */
@@ -716,6 +798,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_hellos),
+        cmocka_unit_test(windows_at_their_limits_are_accepted),
         cmocka_unit_test(with_keys_a_stage_may_be_at_any_host),
         cmocka_unit_test(accepts_a_shard_at_every_limit),
         cmocka_unit_test(a_repeated_hello_gets_the_same_session),

@@ -233,12 +233,15 @@ static void the_largest_tables_arrive_in_status(void **state)
     struct metric_series s[COUNTS_SETS];
     const Sluice__V1__StatusReply *m;
     char name[TENANT_NAME_MAX + 1];
-    struct fake *a, *c;
+    struct fake *a, *c, *w;
 
     (void)state;
     for (int i = 0; i < ROUTER_WORKERS_MAX; i++) {
         snprintf(name, sizeof name, "%064d", i);
-        rig_worker(rig, name, UINT32_MAX / 2048, 1 << 20);
+        w = fake_worker_new(rig, name, UINT32_MAX / 2048, 1 << 20);
+        fake_windows(w, 128, 64, 1, 1 << 20);
+        fake_hello(w);
+        assert_true(w->up);
     }
     a = rig_admin(rig, "a1");
     c = rig_client(rig, "c1");

@@ -17,6 +17,8 @@ static const struct split_layer attention = {.weight_bytes = 1000,
                                              .token_bytes = 4};
 static const struct split_layer linear = {.weight_bytes = 700,
                                           .slot_bytes = 320};
+static const struct split_layer window = {.weight_bytes = 900,
+                                          .window_bytes = 6};
 static struct split_layer layers[LAYERS];
 
 static uint32_t draw(uint32_t n)
@@ -51,6 +53,13 @@ static void draw_task(struct deal_task *t)
     for (uint32_t i = 0; i < LAYERS; i++) {
         layers[i] = draw(3) == 0 ? attention : linear;
     }
+    if (draw(2) == 0) {
+        t->window_tokens = 1 + draw(40);
+        t->chunk_tokens = 1 + draw(20);
+        for (uint32_t i = 0; i < LAYERS; i++) {
+            layers[i] = draw(2) == 0 ? window : layers[i];
+        }
+    }
     for (uint32_t i = 0; i < t->n_pieces; i++) {
         t->pieces[i] = draw_piece();
     }
@@ -62,26 +71,44 @@ static void draw_task(struct deal_task *t)
     }
 }
 
-/* Counts pages without the functions that the router uses: a block, or a slot
- * where there are no blocks. */
+/* Returns the window blocks of a sequence of the whole context. */
+static uint64_t window_blocks(const struct deal_task *t)
+{
+    uint64_t most = 1;
+
+    while ((most - 1) * BLOCK < t->window_tokens + t->chunk_tokens) {
+        most++;
+    }
+    return most < CONTEXT / BLOCK ? most : CONTEXT / BLOCK;
+}
+
+/* Counts pages without the functions that the router uses: a block, or where
+ * there are no blocks a window block, or a slot. */
 static uint64_t need_of(const struct deal_task *t, struct cover_piece p)
 {
     uint64_t bytes = (p.begin == 0 ? t->embed_bytes : 0) +
                      (p.end == LAYERS ? t->head_bytes : 0);
-    uint64_t page = 0, slot = 0, n = 0;
+    uint64_t blocks = 0, windows = 0, slot = 0, page, n = 0, per;
 
     for (uint32_t i = p.begin; i < p.end; i++) {
         bytes += layers[i].weight_bytes;
         slot += layers[i].slot_bytes;
-        page += layers[i].token_bytes * BLOCK;
+        blocks += layers[i].token_bytes * BLOCK;
+        windows += layers[i].window_bytes > 0;
     }
+    per = window.window_bytes * BLOCK;
+    page = blocks > 0 ? blocks : windows * per;
     if (page == 0) {
         return bytes + slot;
     }
+    page = windows > 0 && page < per ? per : page;
     while (n * page < slot) {
         n++;
     }
-    return bytes + (n + CONTEXT / BLOCK) * page;
+    n += blocks > 0 ? CONTEXT / BLOCK : 0;
+    per = page / per;
+    n += windows > 0 ? (windows + per - 1) / per * window_blocks(t) : 0;
+    return bytes + n * page;
 }
 
 static void check_deal(const struct deal_task *t, const struct deal *d)

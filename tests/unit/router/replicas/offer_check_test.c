@@ -118,6 +118,35 @@ BAD(huge_layer)
 {
     f->layer_bytes[7] = SHARD_BYTES_MAX + 1;
 }
+static uint64_t steps[RIG_LAYERS + 1];
+
+static void set_steps(struct fake *f)
+{
+    for (int i = 0; i <= RIG_LAYERS; i++) {
+        steps[i] = 1000;
+    }
+    f->offer.n_step_bytes = RIG_LAYERS;
+    f->offer.step_bytes = steps;
+}
+BAD(most_step_bytes)
+{
+    set_steps(f);
+}
+BAD(many_step_bytes)
+{
+    set_steps(f);
+    f->offer.n_step_bytes++;
+}
+BAD(idle_layer)
+{
+    set_steps(f);
+    steps[7] = 0;
+}
+BAD(busy_layer)
+{
+    set_steps(f);
+    steps[7] = 1001;
+}
 BAD(largest_kv)
 {
     f->kv_bytes[0] = SHARD_BYTES_MAX / (64 + RIG_BLOCK);
@@ -225,7 +254,91 @@ BAD(long_format)
     format_of(f, KV_FORMAT_MAX + 1);
 }
 
+/* Every other layer has a window, of 2 bytes a token. */
+static void windows(struct fake *f)
+{
+    for (int i = 0; i < RIG_LAYERS; i += 2) {
+        f->window_bytes[i] = f->kv_bytes[i];
+        f->kv_bytes[i] = 0;
+    }
+    f->offer.n_window_bytes = RIG_LAYERS;
+    f->offer.window_bytes = f->window_bytes;
+    f->offer.has_window_tokens = f->offer.has_chunk_tokens = true;
+    f->offer.window_tokens = MODEL_CONTEXT_MAX;
+    f->offer.chunk_tokens = STEP_TOKENS_MAX;
+}
+BAD(largest_window)
+{
+    windows(f);
+}
+BAD(wide_window)
+{
+    windows(f);
+    f->offer.window_tokens++;
+}
+BAD(long_chunk)
+{
+    windows(f);
+    f->offer.chunk_tokens++;
+}
+BAD(window_of_none)
+{
+    windows(f);
+    f->offer.window_tokens = 0;
+}
+BAD(chunk_of_none)
+{
+    windows(f);
+    f->offer.chunk_tokens = 0;
+}
+BAD(window_alone)
+{
+    windows(f);
+    f->offer.n_window_bytes = 0;
+    for (int i = 0; i < RIG_LAYERS; i++) {
+        f->kv_bytes[i] = 2;
+    }
+}
+BAD(few_window_bytes)
+{
+    windows(f);
+    f->offer.n_window_bytes--;
+}
+BAD(uneven_windows)
+{
+    windows(f);
+    f->window_bytes[4] = 4;
+}
+BAD(window_beside_kv)
+{
+    windows(f);
+    f->kv_bytes[4] = 2;
+}
+BAD(largest_window_bytes)
+{
+    windows(f);
+    for (int i = 0; i < RIG_LAYERS; i += 2) {
+        f->window_bytes[i] = SHARD_BYTES_MAX / (64 + RIG_BLOCK);
+    }
+}
+BAD(huge_window_bytes)
+{
+    windows(f);
+    f->window_bytes[0] = SHARD_BYTES_MAX / (64 + RIG_BLOCK) + 1;
+}
+
 static const struct bad table[] = {
+    {largest_window, NULL},
+    {wide_window, "window_tokens is 4194305, must be 0..4194304"},
+    {long_chunk, "chunk_tokens is 8193, must be 0..8192"},
+    {window_of_none, "at most 2, window_tokens is 0 and chunk_tokens is 8192"},
+    {chunk_of_none, "window_tokens is 4194304 and chunk_tokens is 0"},
+    {window_alone, "window_bytes is at most 0, window_tokens is 4194304"},
+    {few_window_bytes, "12 layers, but 11 window_bytes"},
+    {uneven_windows, "layer 4 has 4 window_bytes, a layer before it 2"},
+    {window_beside_kv, "layer 4 has both kv_bytes and window_bytes"},
+    {largest_window_bytes, NULL},
+    {huge_window_bytes, "a layer's window_bytes is"},
     {empty_format, "offer: the KV format must be 1..31 bytes"},
     {longest_format, NULL},
     {long_format, "offer: the KV format must be 1..31 bytes"},
@@ -252,6 +365,10 @@ static const struct bad table[] = {
     {no_slot_bytes, "12 kv_bytes and 0 slot_bytes"},
     {empty_layer, "layer_bytes is 0"},
     {huge_layer, "layer_bytes is"},
+    {most_step_bytes, NULL},
+    {many_step_bytes, "12 layers, but 13 step_bytes"},
+    {idle_layer, "step_bytes is 0"},
+    {busy_layer, "step_bytes is 1001"},
     {largest_kv, NULL},
     {huge_kv, "kv_bytes is"},
     {huge_slot, "slot_bytes is"},

@@ -92,6 +92,8 @@ json_t *fixture_config(const char *model_type)
     assert_non_null(linear);
     json_object_update(j, linear);
     json_decref(linear);
+    json_object_set_new(j, "num_experts",
+                        json_integer(0)); /* not the default */
     return j;
 }
 

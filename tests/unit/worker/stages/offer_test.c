@@ -29,6 +29,7 @@ struct rig {
     Sluice__V1__HelloRequest hello; /* the newest */
     Sluice__V1__WorkerOffer said;
     uint64_t layer_bytes[LAYERS], kv_bytes[LAYERS], slot_bytes[LAYERS];
+    uint64_t step_bytes[LAYERS];
     char name[64], model[64], lineage[64], endpoint[64], format[64];
     uint32_t n_hellos;
 
@@ -95,6 +96,9 @@ static void hear_hello(struct rig *r, const struct envelope *v)
         memcpy(r->layer_bytes, m->offer->layer_bytes, sizeof r->layer_bytes);
         memcpy(r->kv_bytes, m->offer->kv_bytes, sizeof r->kv_bytes);
         memcpy(r->slot_bytes, m->offer->slot_bytes, sizeof r->slot_bytes);
+        for (size_t i = 0; i < m->offer->n_step_bytes; i++) {
+            r->step_bytes[i] = m->offer->step_bytes[i];
+        }
     }
 }
 
@@ -185,9 +189,11 @@ static struct rig *rig_new(uint32_t n_layers)
     r->costs.embed_bytes = 70;
     r->costs.head_bytes = 80;
     for (uint32_t i = 0; i < n_layers; i++) {
-        r->costs.layers[i] = (struct split_layer){.weight_bytes = 100 + i,
-                                                  .token_bytes = i == 1 ? 8 : 0,
-                                                  .slot_bytes = i == 1 ? 0 : 9};
+        r->costs.layers[i] =
+            (struct split_layer){.weight_bytes = 100 + i,
+                                 .token_bytes = i == 1 ? 8 : 0,
+                                 .slot_bytes = i == 1 ? 0 : 9,
+                                 .step_bytes = i == 2 ? 60 : 0};
     }
     o = options(r);
     r->offer = offer_new(&o, &r->io);
@@ -300,6 +306,9 @@ static void says_what_layers_cost(void **state)
     assert_int_equal(r->kv_bytes[1], 8);
     assert_int_equal(r->slot_bytes[1], 0);
     assert_int_equal(r->slot_bytes[2], 9);
+    assert_int_equal(r->said.n_step_bytes, LAYERS);
+    assert_int_equal(r->step_bytes[1], 101);
+    assert_int_equal(r->step_bytes[2], 60);
     assert_int_equal(r->said.block_tokens, 32);
     assert_int_equal(r->said.context, 4096);
     assert_int_equal(r->said.max_rows, 64);

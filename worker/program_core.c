@@ -1,0 +1,76 @@
+/* The options of the core, from those of the program, the model and the pool.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/program.h"
+
+uint32_t program_window(const struct program *p)
+{
+    const struct model_config *c = &p->config;
+
+    return config_count(c, MIXER_WINDOW, 0, c->shape.n_layers) > 0
+               ? c->shape.window
+               : 0;
+}
+
+/* For tests of the pool: a read of a freed page then gives NaN. */
+static bool is_poison_on(void)
+{
+    const char *text = getenv("SLUICE_POISON");
+
+    return text != NULL && strcmp(text, "1") == 0;
+}
+
+struct worker_options program_core_options(const struct program *p)
+{
+    const struct worker_args *a = &p->args;
+    const struct model_shape *s = &p->config.shape;
+    struct worker_options o = {
+        .name = p->name,
+        .lineage = p->lineage,
+        .model = p->config.name,
+        .kv_format = p->kv_name,
+        .device = a->device,
+        .has_tokenizer = p->tokenizer != NULL,
+        .layer_begin = p->begin,
+        .layer_end = p->end,
+        .n_layers = s->n_layers,
+        .block_tokens = a->block_tokens,
+        .block_bytes = p->sizes.block_bytes,
+        .slot_bytes = p->sizes.slot_bytes,
+        .checkpoint_bytes = p->sizes.checkpoint_bytes,
+        .n_pages = p->budget.pool.n_pages,
+        .pages_per_block = p->pages.pages_per_block,
+        .pages_per_slot = p->pages.pages_per_slot,
+        .window_pages = p->pages.window_pages,
+        .window = program_window(p),
+        .slot_cap = p->budget.pool.slot_cap,
+        .host_pages = p->host_pages,
+        .one_arithmetic = p->pages.one_arithmetic,
+        .reuse = !a->no_reuse,
+        .checkpoint_share = (float)a->cache_checkpoints,
+        .tenant_share = (float)a->cache_tenant,
+        .poison = is_poison_on(),
+        .weight_bytes = p->need.weight_bytes,
+        .scratch_bytes = p->need.scratch_bytes,
+        .pool_bytes = p->budget.pool.bytes,
+        .context = s->context,
+        .vocab = s->vocab,
+        .n_eos = p->config.n_eos,
+        .max_rows = a->max_rows,
+        .step_tokens = a->step_tokens,
+        .chunk_tokens = a->chunk_tokens,
+        .engine_depth = a->engine_depth,
+        .stage_endpoint = p->stage_endpoint,
+        .keyed = p->keys != NULL,
+        .hidden = s->hidden,
+    };
+
+    memcpy(o.fingerprint, shard_fingerprint(p->shard), sizeof o.fingerprint);
+    if (p->tokenizer != NULL) {
+        memcpy(o.tokenizer, tokenizer_hash(p->tokenizer), sizeof o.tokenizer);
+    }
+    memcpy(o.eos, p->config.eos, p->config.n_eos * sizeof o.eos[0]);
+    return o;
+}
