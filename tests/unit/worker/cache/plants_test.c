@@ -7,6 +7,7 @@
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/cache/prefix_bench.h"
 #include "worker/cache/ledger.h"
+#include "worker/cache/windows.h"
 
 enum plant plant_active = PLANT_NONE;
 
@@ -132,6 +133,46 @@ static bool what_is_held_goes(void)
     return a.held != 19;
 }
 
+/* A sequence slides over 40 positions.  Returns whether a row does not find
+ * what it sees, or the account is wrong. */
+static bool a_window_is_wrong(void)
+{
+    struct sequence_limits l = {
+        .capacity = 2,
+        .longest = 64,
+        .values = 512,
+        .hash_seed = 1,
+        .windows = {
+            .window = 6, .pages = 2, .block_tokens = 4, .chunk_tokens = 1}};
+    struct pool_options o = {.n_pages = 20, .pages_per = {1, 0, 0, 1}};
+    struct pool_need need = {{0, 0, 0, 6}};
+    struct sequence_table table;
+    struct ledger ledger;
+    struct sequence *s;
+    struct pool pool;
+    bool found = false;
+
+    assert_true(pool_init(&pool, &o, false));
+    assert_true(sequence_table_init(&table, &l, &pool));
+    assert_true(ledger_init(&ledger, &pool, NULL));
+    s = sequence_new(&table, 0, 0);
+    assert_true(windows_make(&table, s, 3));
+    assert_int_equal(pool_grant(&pool, &need, NULL), ST_OK);
+    s->need = need;
+    for (uint32_t at = 0; at < 40 && !found; at++) {
+        uint32_t seen = at < 6 ? 0 : at - 6 + 1;
+
+        found = !windows_move(&table, s, at, at + 1) ||
+                s->window_first * 4 > seen ||
+                ledger_audit(&ledger, &pool, &table, NULL, 0) > 0;
+    }
+    sequence_release(&table, s);
+    ledger_fini(&ledger);
+    sequence_table_fini(&table);
+    pool_fini(&pool);
+    return found;
+}
+
 static void scenarios_find_planted_bugs(void **state)
 {
     static const struct {
@@ -143,6 +184,9 @@ static void scenarios_find_planted_bugs(void **state)
         {PLANT_HASH_WITHOUT_TENANT, tenants_share},
         {PLANT_EVENT_LOST, a_mirror_differs},
         {PLANT_EVICTED_HELD, what_is_held_goes},
+        {PLANT_WINDOW_FREED_EARLY, a_window_is_wrong},
+        {PLANT_WINDOW_KEPT, a_window_is_wrong},
+        {PLANT_WINDOW_MISCOUNTED, a_window_is_wrong},
     };
 
     (void)state;
