@@ -62,7 +62,7 @@ void options_draw_windows(struct sim_options *o, uint64_t seed,
 
     rng_init(&r, seed, WINDOWS_STREAM);
     is_drawn = rng_below(&r, 4) == 0;
-    if (o->offers.n > 0 || options_has_stages(o) ||
+    if (o->offers.n > 0 ||
         !(which == SEEDS_ALL || (which == SEEDS_DRAWN && is_drawn))) {
         return;
     }
