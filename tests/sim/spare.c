@@ -143,7 +143,9 @@ static struct amount to_come(const struct sim *s, uint32_t w,
         if (coming || (held && is_open(s, request, k, other->conn))) {
             sum.blocks += blocks;
             sum.slots++;
-            sum.windows += sim_request_windows(request, w);
+            sum.windows += options_windows(
+                &s->options, w, options_chunk(&s->options, own->leader),
+                request->n_prompt + request->max_tokens);
         }
     }
     return sum;
