@@ -192,6 +192,10 @@ enum ctl_exit {
     X(step_tokens, U32, "N", NULL,                                             \
       "tokens per step (default: 512 on the cpu, 2048 on opencl)", 1,          \
       STEP_TOKENS_MAX)                                                         \
+    X(chunk_tokens, U32, "N", NULL,                                            \
+      "prompt tokens of one sequence per step, which bounds its window "       \
+      "blocks (default: 256 on the cpu, 1024 on opencl)",                      \
+      1, STEP_TOKENS_MAX)                                                      \
     X(threads, U32, "N", NULL,                                                 \
       "compute threads of each worker (default: the CPUs of this machine)", 1, \
       256)                                                                     \

@@ -12,13 +12,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "client/ctl/quantise_data.h"
 #include "common/base/quote.h"
 #include "common/model/document.h"
-#include "common/model/half.h"
-#include "common/model/layout.h"
-#include "common/model/quantise.h"
-
-#define STEP 1048576 /* bytes of a tensor copied at a time */
 
 struct work {
     const char *in, *out;
@@ -27,68 +23,35 @@ struct work {
     struct model_config config;
     struct checkpoint *files;
     int *fds;
-    bool *matrix; /* [files->n_tensors] the tensor is to be quantised */
+    struct quantise_list list;
+    struct quantise_reader reader;
     uint64_t done, total;
     struct error *error;
 };
 
-/* ---- choice of the matrices ---- */
-
-static enum status no_memory(struct work *w)
-{
-    return error_set(w->error, ST_RESOURCE_EXHAUSTED, "out of memory");
-}
-
-/* Chooses the tensors to quantise.  A load widens vectors to float32 and keeps
- * matrices as stored, so a tensor that it does not widen is a matrix. */
-static enum status choose_matrices(struct work *w)
-{
-    struct layout l;
-    enum status st = layout_of_model(&l, &w->config, w->files, w->error);
-
-    w->matrix = calloc(w->files->n_tensors + 1, sizeof *w->matrix);
-    if (st == ST_OK && w->matrix == NULL) {
-        st = no_memory(w);
-    }
-    for (uint32_t i = 0; i < l.n && st == ST_OK; i++) {
-        const struct slice *s = &l.slices[i];
-
-        if (!s->widen && s->source->info->dims[1] % w->options->group == 0) {
-            w->matrix[s->source - w->files->tensors] = true;
-        }
-    }
-    layout_fini(&l);
-    return st;
-}
-
-/* Maps a tensor of a file's header to the checkpoint's list.  The search is
- * linear: it runs a few times per tensor, and each tensor is read from disk. */
-static bool is_matrix(const struct work *w, const struct safetensors_tensor *t)
-{
-    for (uint32_t i = 0; i < w->files->n_tensors; i++) {
-        if (w->files->tensors[i].info == t) {
-            return w->matrix[i];
-        }
-    }
-    return false; /* a tensor that the model does not use */
-}
-
 /* ---- a file's header ---- */
 
-static void add_entry(json_t *header, const char *name, const char *dtype,
-                      const uint64_t *dims, uint32_t rank, uint64_t bytes,
+struct entry {
+    const char *dtype;
+    const uint64_t *dims; /* [rank] */
+    uint32_t rank;
+    uint64_t bytes;
+};
+
+static void add_entry(json_t *header, const char *name, const struct entry *t,
                       uint64_t *at)
 {
     json_t *shape = json_array();
 
-    for (uint32_t i = 0; i < rank; i++) {
-        json_array_append_new(shape, json_integer((json_int_t)dims[i]));
+    for (uint32_t i = 0; i < t->rank; i++) {
+        json_array_append_new(shape, json_integer((json_int_t)t->dims[i]));
     }
     json_object_set_new(header, name,
-                        json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype,
+                        json_pack("{s:s, s:o, s:[I, I]}", "dtype", t->dtype,
                                   "shape", shape, "data_offsets",
-                                  (json_int_t)*at, (json_int_t)(*at + bytes)));
-    *at += bytes;
+                                  (json_int_t)*at,
+                                  (json_int_t)(*at + t->bytes)));
+    *at += t->bytes;
 }
 
 /* Writes X.scales or X.biases for X.weight to the caller's buffer. */
@@ -101,59 +64,64 @@ static const char *renamed(char *to, size_t room, const char *name,
     return to;
 }
 
-static enum dtype dtype_of(const struct safetensors_tensor *t)
+static const char *dtype_name(enum dtype t)
 {
-    return t->dtype == SAFETENSORS_F32    ? DTYPE_F32
-           : t->dtype == SAFETENSORS_BF16 ? DTYPE_BF16
-                                          : DTYPE_F16;
+    return safetensors_dtype_name(t == DTYPE_F32    ? SAFETENSORS_F32
+                                  : t == DTYPE_BF16 ? SAFETENSORS_BF16
+                                                    : SAFETENSORS_F16);
 }
 
-/* Returns the shape of the quantised tensor, without pointers to data. */
-static struct tensor shape_of(const struct work *w,
-                              const struct safetensors_tensor *t)
-{
-    return (struct tensor){.format = WEIGHT_AFFINE,
-                           .dtype = dtype_of(t),
-                           .rows = (uint32_t)t->dims[0],
-                           .cols = (uint32_t)t->dims[1],
-                           .bits = w->options->bits,
-                           .group = w->options->group};
-}
-
-static void add_quantised(const struct work *w, json_t *header,
-                          const struct safetensors_tensor *t, uint64_t *at)
+/* Adds the three planes of an affine matrix, whose first dimensions are those
+ * of t. */
+static void add_affine(const struct work *w, json_t *header,
+                       const struct quantise_tensor *t, uint64_t *at)
 {
     static const char *const ends[] = {".scales", ".biases"};
-    const struct tensor s = shape_of(w, t);
-    const uint64_t words[] = {s.rows, (uint64_t)s.cols * s.bits / 32};
-    const uint64_t groups[] = {s.rows, s.cols / s.group};
+    const struct tensor s = quantise_data_shape(&w->reader, t);
     char name[SAFETENSORS_NAME_MAX + 8];
+    uint64_t dims[3];
 
-    add_entry(header, t->name, "U32", words, 2, s.rows * tensor_row_bytes(&s),
-              at);
+    memcpy(dims, t->dims, sizeof dims);
+    dims[t->rank - 1] = (uint64_t)s.cols * s.bits / 32;
+    add_entry(
+        header, t->name,
+        &(struct entry){"U32", dims, t->rank, s.rows * tensor_row_bytes(&s)},
+        at);
+    dims[t->rank - 1] = s.cols / s.group;
     for (int i = 0; i < 2; i++) {
         add_entry(header, renamed(name, sizeof name, t->name, ends[i]),
-                  safetensors_dtype_name(t->dtype), groups, 2,
-                  s.rows * tensor_scale_bytes(&s), at);
+                  &(struct entry){dtype_name(t->dtype), dims, t->rank,
+                                  s.rows * tensor_scale_bytes(&s)},
+                  at);
     }
 }
 
 /* Adds a tensor to the header of the new file at offset *at, which moves past
  * it, and counts it. */
 static void add_tensor(const struct work *w, json_t *header,
-                       const struct safetensors_tensor *t, uint64_t *at)
+                       const struct quantise_tensor *t, uint64_t *at)
 {
+    const struct safetensors_tensor *i = t->info;
     uint64_t before = *at;
 
-    if (is_matrix(w, t)) {
-        add_quantised(w, header, t, at);
+    if (t->form == QUANTISE_AFFINE) {
+        add_affine(w, header, t, at);
         w->report->n_quantised++;
+    } else if (t->form == QUANTISE_PLAIN) {
+        const struct tensor s = quantise_data_shape(&w->reader, t);
+
+        add_entry(header, t->name,
+                  &(struct entry){dtype_name(t->dtype), t->dims, t->rank,
+                                  tensor_bytes(&s)},
+                  at);
+        w->report->n_copied++;
     } else {
-        add_entry(header, t->name, safetensors_dtype_name(t->dtype), t->dims,
-                  t->rank, t->end - t->begin, at);
+        add_entry(header, t->name,
+                  &(struct entry){safetensors_dtype_name(i->dtype), i->dims,
+                                  i->rank, i->end - i->begin},
+                  at);
         w->report->n_copied++;
     }
-    w->report->bytes_in += t->end - t->begin;
     w->report->bytes_out += *at - before;
 }
 
@@ -176,154 +144,20 @@ static bool write_header(const json_t *header, FILE *to)
     return ok;
 }
 
-/* ---- a tensor's data ---- */
-
-static void report_progress(struct work *w, uint64_t bytes)
-{
-    w->done += bytes;
-    if (w->options->progress != NULL) {
-        w->options->progress(w->options->ctx, w->done, w->total);
-    }
-}
-
-static enum status cannot_write(struct work *w)
-{
-    return error_set(w->error, ST_UNAVAILABLE, "cannot write: %s",
-                     strerror(errno));
-}
-
-static enum status copy_tensor(struct work *w, int fd, uint64_t from,
-                               uint64_t bytes, FILE *to)
-{
-    char *part = malloc(STEP);
-    enum status st = part == NULL ? no_memory(w) : ST_OK;
-
-    for (uint64_t at = 0; at < bytes && st == ST_OK; at += STEP) {
-        size_t n = bytes - at < STEP ? (size_t)(bytes - at) : STEP;
-
-        st = document_pread(fd, part, n, from + at, w->error);
-        if (st == ST_OK && fwrite(part, 1, n, to) != n) {
-            st = cannot_write(w);
-        }
-        report_progress(w, n);
-    }
-    free(part);
-    return st;
-}
-
-static void widen_row(float *out, const char *in, enum dtype t, size_t n)
-{
-    uint16_t half;
-
-    for (size_t i = 0; i < n; i++) {
-        if (t == DTYPE_F32) {
-            memcpy(&out[i], in + i * sizeof *out, sizeof *out);
-        } else {
-            memcpy(&half, in + i * sizeof half, sizeof half);
-            out[i] =
-                t == DTYPE_BF16 ? half_from_bf16(half) : half_from_f16(half);
-        }
-    }
-}
-
-/* Buffers: one row as stored, as float32 and as words; and the scales and
- * biases of all rows, because the file has them after the words. */
-struct row {
-    char *stored;
-    float *wide;
-    uint8_t *words;
-    char *scales, *biases;
-};
-
-static bool row_new(struct row *r, const struct tensor *s)
-{
-    uint64_t scales = s->rows * tensor_scale_bytes(s);
-
-    *r = (struct row){malloc(s->cols * sizeof(float)),
-                      malloc(s->cols * sizeof(float)), malloc(s->cols),
-                      malloc(scales), malloc(scales)};
-    return r->stored != NULL && r->wide != NULL && r->words != NULL &&
-           r->scales != NULL && r->biases != NULL;
-}
-
-static void row_free(struct row *r)
-{
-    free(r->stored);
-    free(r->wide);
-    free(r->words);
-    free(r->scales);
-    free(r->biases);
-}
-
-static enum status quantise_rows(struct work *w, int fd, uint64_t from,
-                                 const struct tensor *s, struct row *r,
-                                 FILE *to)
-{
-    const size_t stored = (size_t)s->cols * dtype_bytes(s->dtype);
-    const size_t words = (size_t)tensor_row_bytes(s);
-
-    for (uint32_t i = 0; i < s->rows; i++) {
-        const struct quantised_groups out = {
-            .data = r->words,
-            .scales = r->scales + i * tensor_scale_bytes(s),
-            .biases = r->biases + i * tensor_scale_bytes(s),
-            .dtype = s->dtype,
-            .bits = s->bits,
-            .group = s->group};
-        enum status st =
-            document_pread(fd, r->stored, stored, from + i * stored, w->error);
-
-        if (st != ST_OK) {
-            return st;
-        }
-        widen_row(r->wide, r->stored, s->dtype, s->cols);
-        if (!quantise(&out, r->wide, s->cols)) {
-            return error_set(w->error, ST_INVALID_ARGUMENT,
-                             "row %u has a value that is not finite", i);
-        }
-        if (fwrite(r->words, 1, words, to) != words) {
-            return cannot_write(w);
-        }
-        report_progress(w, stored);
-    }
-    return ST_OK;
-}
-
-static enum status quantise_tensor(struct work *w, int fd, uint64_t from,
-                                   const struct safetensors_tensor *t, FILE *to)
-{
-    const struct tensor s = shape_of(w, t);
-    const size_t scales = (size_t)(s.rows * tensor_scale_bytes(&s));
-    struct row r;
-    enum status st = row_new(&r, &s) ? ST_OK : no_memory(w);
-
-    if (st == ST_OK) {
-        st = quantise_rows(w, fd, from, &s, &r, to);
-    }
-    if (st == ST_OK && (fwrite(r.scales, 1, scales, to) != scales ||
-                        fwrite(r.biases, 1, scales, to) != scales)) {
-        st = cannot_write(w);
-    }
-    row_free(&r);
-    return st;
-}
-
 /* ---- files ---- */
 
 static enum status write_tensors(struct work *w, uint32_t file, FILE *to)
 {
-    const struct safetensors *h = &w->files->files[file].header;
     enum status st = ST_OK;
 
-    for (uint32_t i = 0; i < h->n && st == ST_OK; i++) {
-        const struct safetensors_tensor *t = &h->tensors[i];
-        uint64_t from = h->data + t->begin;
+    for (uint32_t i = 0; i < w->list.n && st == ST_OK; i++) {
+        const struct quantise_tensor *t = &w->list.tensors[i];
 
-        st = is_matrix(w, t)
-                 ? quantise_tensor(w, w->fds[file], from, t, to)
-                 : copy_tensor(w, w->fds[file], from, t->end - t->begin, to);
-        if (st != ST_OK) {
-            st = error_wrap(w->error, "tensor %s", quote(t->name).text);
+        if (t->file == file) {
+            st = quantise_data_write(&w->reader, t, to);
+            if (st != ST_OK) {
+                st = error_wrap(w->error, "tensor %s", quote(t->name).text);
+            }
         }
     }
     return st;
@@ -347,7 +181,8 @@ static FILE *create_file(struct work *w, const char *name, enum status *st)
 /* Closes a file.  A full disk may show only now, when buffers are flushed. */
 static enum status close_file(struct work *w, FILE *f, enum status st)
 {
-    return fclose(f) != 0 && st == ST_OK ? cannot_write(w) : st;
+    return fclose(f) != 0 && st == ST_OK ? quantise_data_cannot_write(w->error)
+                                         : st;
 }
 
 /* Writes a weight file, and adds its tensors, with the new scales and biases,
@@ -362,8 +197,10 @@ static enum status write_file(struct work *w, uint32_t file, json_t *index)
     enum status st;
     FILE *to = create_file(w, f->name, &st);
 
-    for (uint32_t i = 0; i < f->header.n && st == ST_OK; i++) {
-        add_tensor(w, header, &f->header.tensors[i], &at);
+    for (uint32_t i = 0; i < w->list.n && st == ST_OK; i++) {
+        if (w->list.tensors[i].file == file) {
+            add_tensor(w, header, &w->list.tensors[i], &at);
+        }
     }
     json_object_foreach(header, key, v)
     {
@@ -372,7 +209,7 @@ static enum status write_file(struct work *w, uint32_t file, json_t *index)
         }
     }
     if (st == ST_OK && !write_header(header, to)) {
-        st = cannot_write(w);
+        st = quantise_data_cannot_write(w->error);
     }
     json_decref(header);
     if (st == ST_OK) {
@@ -388,7 +225,7 @@ static enum status write_json(struct work *w, const char *name, json_t *j)
 
     if (st == ST_OK) {
         if (json_dumpf(j, to, JSON_INDENT(2)) != 0 || fputc('\n', to) == EOF) {
-            st = cannot_write(w);
+            st = quantise_data_cannot_write(w->error);
         }
         st = close_file(w, to, st);
     }
@@ -431,6 +268,8 @@ static enum status write_config(struct work *w)
     if (st != ST_OK) {
         return st;
     }
+    json_object_del(doc, "quantization_config"); /* of FP8 */
+    json_object_del(json_object_get(doc, "text_config"), "quantization_config");
     json_object_set_new(doc, "quantization",
                         json_pack("{s:I, s:I, s:s}", "group_size",
                                   (json_int_t)w->options->group, "bits",
@@ -470,7 +309,9 @@ static enum status copy_file(struct work *w, const char *name)
     }
     to = create_file(w, name, &st);
     if (st == ST_OK) {
-        st = fwrite(bytes, 1, len, to) == len ? ST_OK : cannot_write(w);
+        st = fwrite(bytes, 1, len, to) == len
+                 ? ST_OK
+                 : quantise_data_cannot_write(w->error);
         st = close_file(w, to, st);
     }
     free(bytes);
@@ -525,23 +366,38 @@ static enum status write_all(struct work *w)
                                     quote(w->out).text);
 }
 
+static void report_progress(void *ctx, uint64_t bytes)
+{
+    struct work *w = ctx;
+
+    w->done += bytes;
+    if (w->options->progress != NULL) {
+        w->options->progress(w->options->ctx, w->done, w->total);
+    }
+}
+
 static enum status open_all(struct work *w)
 {
     enum status st = config_load(&w->config, w->in, w->error);
 
-    if (st == ST_OK && w->config.quant.bits > 0) {
-        st = error_set(w->error, ST_FAILED_PRECONDITION,
-                       "the model is already quantised, at %u bits",
-                       w->config.quant.bits);
-    }
     if (st == ST_OK) {
         st = checkpoint_open(&w->files, w->in, w->error);
     }
     if (st == ST_OK) {
-        st = choose_matrices(w);
+        st = quantise_list_make(&w->list, &w->config, w->files,
+                                w->options->group, w->error);
     }
-    return st != ST_OK ? st
-                       : checkpoint_open_files(w->files, &w->fds, w->error);
+    if (st == ST_OK) {
+        st = checkpoint_open_files(w->files, &w->fds, w->error);
+    }
+    w->reader = (struct quantise_reader){.files = w->files,
+                                         .fds = w->fds,
+                                         .bits = w->options->bits,
+                                         .group = w->options->group,
+                                         .read = report_progress,
+                                         .ctx = w,
+                                         .error = w->error};
+    return st;
 }
 
 enum status quantise_model(struct quantise_report *r, const char *in,
@@ -564,12 +420,13 @@ enum status quantise_model(struct quantise_report *r, const char *in,
         for (uint32_t i = 0; i < w.files->n_files; i++) {
             w.total += w.files->files[i].bytes - w.files->files[i].header.data;
         }
+        r->bytes_in = w.total;
         st = write_all(&w);
     }
     if (w.files != NULL) {
         checkpoint_close_files(w.files, &w.fds);
     }
     checkpoint_close(&w.files);
-    free(w.matrix);
+    quantise_list_fini(&w.list);
     return st;
 }

@@ -1,9 +1,9 @@
 /* quantise_model.h - Quantisation of a model directory into a new directory.
  *
- * A matrix is quantised if sluice multiplies with it or looks up rows in it,
- * and if its number of columns is a multiple of the group size.  It becomes
- * U32 words, scales and biases (common/model/layout.h, quantise.h); scales and
- * biases have the matrix's dtype.  All other tensors are copied.
+ * quantise_list.h has the tensors of the new model: matrices become U32 words,
+ * scales and biases (common/model/layout.h, quantise.h), experts in the form of
+ * MLX; all others are copied.  Scales and biases have the matrix's dtype, those
+ * of an FP8 matrix the model's.
  *
  * Files keep their names and the order of their tensors.  Tokenizer, chat
  * template and generation_config.json are copied.  config.json gets the field

@@ -74,7 +74,8 @@ static void fused(struct maker *m, struct tensor *out, const char *name,
     bool found;
 
     snprintf(blocks, sizeof blocks, "%s_blocks", name);
-    if (maker_has(m, blocks)) {
+    if (maker_has(m, blocks) ||
+        (m->config->quant.format == WEIGHT_MXFP4 && !maker_has(m, name))) {
         found = maker_find_mxfp4(m, &s, maker_find_in_layer(m, blocks), f);
     } else {
         t = maker_find_in_layer(m, name);
@@ -234,6 +235,14 @@ static bool too_many(struct maker *m)
     return most > EXPERT_ROWS_MAX;
 }
 
+/* mxfp4 has no other form: a missing tensor is named as one of it. */
+static bool is_fused(const struct maker *m)
+{
+    return maker_has(m, "mlp.experts.gate_up_proj") ||
+           maker_has(m, "mlp.experts.gate_up_proj_blocks") ||
+           m->config->quant.format == WEIGHT_MXFP4;
+}
+
 void maker_experts(struct maker *m, struct expert_weights *w)
 {
     const struct model_shape *s = &m->config->shape;
@@ -245,16 +254,19 @@ void maker_experts(struct maker *m, struct expert_weights *w)
         return;
     }
     router(m, w);
-    if (maker_has(m, "mlp.experts.gate_up_proj") ||
-        maker_has(m, "mlp.experts.gate_up_proj_blocks")) {
+    if (m->checkpoint->gguf) {
+        maker_experts_gguf(m, w);
+    } else if (is_fused(m)) {
         fused(m, &w->gate_up, "mlp.experts.gate_up_proj", &gate_up);
         fused(m, &w->down, "mlp.experts.down_proj", &down);
     } else {
         apart(m, w);
     }
-    if (m->config->expert_bias) {
+    if (m->config->expert_bias && !m->checkpoint->gguf) {
         bias(m, &w->gate_up_bias, "mlp.experts.gate_up_proj_bias",
              gate_up.rows);
+    }
+    if (m->config->expert_bias) {
         bias(m, &w->down_bias, "mlp.experts.down_proj_bias", s->hidden);
     }
     shared_expert(m, w);

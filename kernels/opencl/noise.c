@@ -1,6 +1,9 @@
 #include "kernels/opencl/noise.h"
 
+#include <math.h>
+
 #include "kernels/opencl/host/launch.h"
+#include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/host/queue.h"
 
 #define GROUP 64
@@ -15,6 +18,7 @@ static const struct opencl_variant noises[] = {
 };
 
 #define ANY_BITS 3 /* NOISE_DTYPE of raw bits */
+#define E4M3     4 /* NOISE_DTYPE of fp8 codes */
 
 /* Chooses the kernel of a dtype; the same one at each call. */
 static struct opencl_kernel *choose_kernel(struct opencl *c, int dtype)
@@ -54,20 +58,49 @@ static void make_noise(struct opencl *c, int dtype,
     opencl_launch(&a, 1, &global, &local, bytes);
 }
 
+/* Fills the scales of a quantised matrix, so that its values have about this
+ * width.  Bytes of records that are no f16 may have any value. */
+static void make_scales(struct opencl *c, const struct opencl_tensor *t,
+                        float width, uint64_t seed)
+{
+    static const struct {
+        int dtype;
+        float most; /* a scale of 1 gives values up to this */
+    } of[WEIGHT_FORMATS] = {
+        [WEIGHT_FP8] = {DTYPE_F32, 1.875f}, [WEIGHT_Q8] = {DTYPE_F16, 128.0f},
+        [WEIGHT_Q4] = {DTYPE_F16, 8.0f},    [WEIGHT_K4] = {DTYPE_F16, 3825.0f},
+        [WEIGHT_K6] = {DTYPE_F16, 4096.0f},
+    };
+    const enum weight_format f = opencl_tensor_form(t).format;
+    const uint64_t at = opencl_scales_at(t);
+    const uint64_t bytes = opencl_tensor_bytes(t) - at;
+
+    if (f == WEIGHT_AFFINE) {
+        make_noise(c, (int)t->dtype, t, at, bytes,
+                   width / (float)(1u << t->bits), seed);
+    } else if (f == WEIGHT_MXFP4) {
+        /* All are the power of two that is next to width / 6. */
+        const int e = (int)lrintf(log2f(width / 6.0f)) + 127;
+
+        opencl_fill(c, t, at, (bytes + 1) / 2 * 2, 0x01010101u * (uint32_t)e);
+    } else {
+        make_noise(c, of[f].dtype, t, at, bytes, width / of[f].most, seed);
+    }
+}
+
 void opencl_noise(struct opencl *c, const struct opencl_tensor *t, float width,
                   uint64_t seed)
 {
-    const uint64_t all = opencl_tensor_bytes(t);
-    const uint64_t data = t->bits > 0 ? opencl_scales_at(t) : 0;
-
     if (t->mem == NULL) {
         return;
     }
     if (t->bits > 0) {
-        make_noise(c, ANY_BITS, t, 0, data, 0.0f, seed);
-        width /= (float)(1u << t->bits);
+        make_noise(c, t->format == WEIGHT_FP8 ? E4M3 : ANY_BITS, t, 0,
+                   opencl_scales_at(t), 0.0f, seed);
+        make_scales(c, t, width, seed);
+    } else {
+        make_noise(c, (int)t->dtype, t, 0, opencl_tensor_bytes(t), width, seed);
     }
-    make_noise(c, (int)t->dtype, t, data, all - data, width, seed);
 }
 
 enum status opencl_noise_pool(struct kernels *k, uint64_t seed, struct error *e)

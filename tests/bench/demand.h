@@ -1,6 +1,9 @@
 /* demand.h - the least that a model's steps must move and multiply: the
  * numerators of the shares of a limit (docs/speed.md).
  *
+ * Of E experts, n tokens with k each choose E (1 - (1 - k / E)^n), as expected
+ * if all are equally likely.
+ *
  * Threading, memory: none. */
 #ifndef TESTS_BENCH_DEMAND_H
 #define TESTS_BENCH_DEMAND_H
@@ -8,16 +11,24 @@
 #include "common/model/weights.h"
 
 struct demand {
-    double weights, weight_bytes; /* the layers' weights: every token passes
-                                   * them */
-    double head, head_bytes;      /* the head's: only sampled rows pass it */
+    double weights, weight_bytes;        /* the layers' weights that every token
+                                          * passes: all but experts */
+    double expert_weights, expert_bytes; /* of one expert in each layer */
+    double n_experts, top_k;
+    double head, head_bytes; /* the head's: only sampled rows pass it */
 };
 
 void demand_of(struct demand *out, const struct shard_weights *w);
 
+/* Returns the bytes of all layers and the head. */
+double demand_all_bytes(const struct demand *d);
+
+/* Returns the bytes of the layers' weights that a step of n tokens reads. */
+double demand_weight_bytes(const struct demand *d, uint32_t n);
+
 /* Returns the bytes of a decode step of `batch` sequences with `context`
- * tokens: all weights once, and for each sequence its slot read and written and
- * its blocks read. */
+ * tokens: weights once, and for each sequence its slot read and written and its
+ * blocks read. */
 double demand_decode_bytes(const struct demand *d, uint32_t batch,
                            double context_bytes, double slot_bytes);
 double demand_decode_flops(const struct demand *d, uint32_t batch);

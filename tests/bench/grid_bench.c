@@ -3,14 +3,15 @@
  *     grid_bench [--device NAME] [--portable] [--kernel-cache DIR]
  *                [--profile] [--step-tokens N] [--seconds S]
  *                [--kv-bits BITS] [--kv-group N] [--kv-scheme NAME]
- *                CONFIG.json POINT...
+ *                [--bits N] CONFIG.json POINT...
  *
  * POINT is decode:CONTEXT:BATCH, steps of one token each for BATCH sequences
  * whose caches already hold CONTEXT tokens, or prefill:TOKENS[:POSITION], a
  * prompt and its first token, --step-tokens (4096) at a time; its first
  * POSITION tokens are reused, TOKENS are left.  --profile prints the time of
  * each kernel, all points together, and makes each step slower.  --kv-* are
- * those of sluice-worker.  The model has the shape of CONFIG.json.  Weights and
+ * those of sluice-worker.  --bits quantises all matrices to N bits in groups of
+ * 64.  The model has the shape and the formats of CONFIG.json.  Weights and
  * caches are random and made on the device (kernels/opencl/noise.h), so the
  * host need not hold them.
  *
@@ -30,6 +31,7 @@
 #include <string.h>
 
 #include "common/model/config.h"
+#include "common/model/weight_format.h"
 #include "kernels/opencl/noise.h"
 #include "tests/bench/demand.h"
 #include "tests/bench/machine.h"
@@ -42,6 +44,7 @@
 #define TURNS_LEAST 3
 #define CONFIG_MAX  ((size_t)1 << 20)
 #define ROOM        0.97 /* of a device's memory; the driver uses some */
+#define GROUP       64   /* of --bits */
 #define GB          1e9
 
 struct point {
@@ -56,6 +59,7 @@ struct bench {
     struct kernels_options options;
     struct model_config config;
     struct kv_request kv;
+    uint32_t bits; /* of all matrices; 0: as the config has it */
     double seconds, room;
     struct random_model model;
     struct demand demand;
@@ -88,7 +92,7 @@ static uint32_t blocks_of(const struct bench *b, const struct point *p)
 static double needs(const struct bench *b, const struct point *p)
 {
     return (double)b->sizes.weight_bytes + (double)b->sizes.scratch_bytes +
-           ((double)blocks_of(b, p) +
+           ((double)blocks_of(b, p) * (1.0 + b->sizes.window_pages) +
             (p->batch + 1.0) * b->sizes.pages_per_slot) *
                (double)b->sizes.page_bytes;
 }
@@ -105,7 +109,7 @@ static void say_skipped(const struct bench *b, const struct point *p,
  * though a step reads hardly any of it. */
 static double weight_bytes(const struct bench *b)
 {
-    return b->demand.weight_bytes + b->demand.head_bytes +
+    return demand_all_bytes(&b->demand) +
            (b->config.tied ? 0.0 : (double)tensor_bytes(&b->model.w.embed));
 }
 
@@ -217,14 +221,27 @@ static int ascending(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
+/* Returns the bytes of a sequence's blocks and windows that a step reads. */
+static double context_bytes(const struct bench *b, double tokens)
+{
+    const struct model_shape *s = &b->config.shape;
+    double seen = tokens < s->window ? tokens : s->window;
+    double token = 2.0 * s->n_kv_heads * s->head_dim *
+                   (double)dtype_bytes(b->options.kv.dtype);
+
+    return tokens / b->options.block_tokens * b->sizes.pages_per_block *
+               (double)b->sizes.page_bytes +
+           seen * token *
+               config_count(&b->config, MIXER_WINDOW, 0, s->n_layers);
+}
+
 static void say(const struct bench *b, const struct point *p, struct times *t)
 {
-    double context = (p->tokens + 0.5 * t->n) / b->options.block_tokens *
-                     b->sizes.pages_per_block * (double)b->sizes.page_bytes;
+    double context = context_bytes(b, p->tokens + 0.5 * t->n);
     double slot = b->sizes.pages_per_slot * (double)b->sizes.page_bytes;
     double bytes =
         p->decode ? demand_decode_bytes(&b->demand, p->batch, context, slot)
-                  : b->demand.weight_bytes;
+                  : demand_weight_bytes(&b->demand, p->tokens);
     double flops = p->decode ? demand_decode_flops(&b->demand, p->batch)
                              : demand_prefill_flops(&b->demand, p->tokens);
     double median;
@@ -267,6 +284,7 @@ static void make_model(struct bench *b)
 {
     static struct random_shape r;
     const struct model_config *c = &b->config;
+    const struct quantisation *q = &c->quant;
     struct dice dice = {1};
 
     r = (struct random_shape){.shape = c->shape,
@@ -274,8 +292,25 @@ static void make_model(struct bench *b)
                               .qkv_bias = c->qkv_bias,
                               .o_bias = c->o_bias,
                               .qk_norm = c->qk_norm,
+                              .sinks = c->sinks,
+                              .output_norms = c->output_norms,
+                              .expert_bias = c->expert_bias,
+                              .shared_gate = c->shared_gate,
                               .hollow = true};
     memcpy(r.mixers, c->mixers, c->shape.n_layers * sizeof r.mixers[0]);
+    memcpy(r.ffns, c->ffns, c->shape.n_layers * sizeof r.ffns[0]);
+    if (b->bits > 0) {
+        r.quantised = true;
+        r.bits = b->bits;
+        r.group = GROUP;
+    } else if (q->format != WEIGHT_PLAIN) {
+        r.quantised = true;
+        r.experts_only = q->experts_only;
+        r.formats = 1u << q->format;
+        /* Any bits: all matrices; affine ones have these. */
+        r.bits = q->bits > 0 ? q->bits : weight_format_bits(q->format);
+        r.group = q->group;
+    }
     random_model_new(&b->model, &r, &dice);
     demand_of(&b->demand, &b->model.w);
 }
@@ -358,8 +393,8 @@ static int usage(void)
         "usage: grid_bench [--device NAME] [--portable] "
         "[--kernel-cache DIR]\n"
         "                  [--profile] [--step-tokens N] [--seconds S]\n"
-        "                  [--kv-bits BITS] [--kv-group N] [--kv-scheme NAME] "
-        "CONFIG.json\n"
+        "                  [--kv-bits BITS] [--kv-group N] [--kv-scheme NAME]\n"
+        "                  [--bits 4|8] CONFIG.json\n"
         "                  decode:CONTEXT:BATCH | prefill:TOKENS[:POSITION] "
         "...\n",
         stderr);
@@ -378,6 +413,7 @@ static bool parse(struct bench *b, int argc, char **argv)
         {"kv-bits", required_argument, NULL, 'b'},
         {"kv-group", required_argument, NULL, 'g'},
         {"kv-scheme", required_argument, NULL, 'S'},
+        {"bits", required_argument, NULL, 'B'},
         {NULL, 0, NULL, 0},
     };
 
@@ -409,6 +445,12 @@ static bool parse(struct bench *b, int argc, char **argv)
             break;
         case 'S':
             b->kv.scheme = optarg;
+            break;
+        case 'B':
+            b->bits = (uint32_t)strtoul(optarg, NULL, 10);
+            if (b->bits != 4 && b->bits != 8) {
+                return false;
+            }
             break;
         default:
             return false;

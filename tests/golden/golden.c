@@ -1,8 +1,8 @@
 /* golden - compares a model's tokens, logits and layers with its reference.
  *
  *     golden [--device NAME] [--portable] [--kv-dtype f32|auto] [--isa NAME]
- *            [--kv FORMAT] [--prompts N] [--steps N] [--layers] [--widen]
- *            MODEL_DIR...
+ *            [--bound X] [--kv FORMAT] [--prompts N] [--steps N] [--layers]
+ * [--widen] MODEL_DIR...
  *
  * --isa all runs every instruction set that this machine has, on the cpu.
  * --widen runs a copy of the model whose matrices are float32 (widened.h).
@@ -15,7 +15,8 @@
  * Each step gets the reference's token, so that one difference does not hide
  * those of later steps.
  *
- *     f32    every token equal, logits within LOGIT_F32 of the reference's
+ *     f32    every token equal, logits within LOGIT_F32 of the reference's, or
+ *            within the number after --bound
  *     auto   logits within LOGIT_AUTO; a step whose reference margin is below
  *            NEAR_TIE may choose another token: such steps are printed and
  *            counted as excluded.  All other tokens equal
@@ -307,11 +308,13 @@ static void check_all(struct check *c, const struct golden *g,
 static void judge_twin(struct check *c)
 {
     const struct twin *t = c->twin;
+    const double bound =
+        c->w->shape.n_experts > 0 ? TWIN_BOUND_EXPERTS : TWIN_BOUND;
 
     printf("against the twin: layers within %.2e, logits within %.2e of the "
-           "largest value; allowed are %.2e\n"
+           "largest value; allowed are %.2e and %.2e\n"
            "the twin alone: max |dl| %.2e\n",
-           t->layer, t->head, TWIN_BOUND, c->twin_logit);
+           t->layer, t->head, bound, TWIN_BOUND, c->twin_logit);
     if (t->routes.n_routed > 0) {
         printf("%llu choices of experts, %llu with a near-tie, %llu other than "
                "the twin's\n",
@@ -325,8 +328,8 @@ static void judge_twin(struct check *c)
                100.0 * (double)t->codes.n_differ / (double)t->codes.n_values,
                (unsigned long long)t->codes.n_far);
     }
-    c->n_failed += !(t->layer <= TWIN_BOUND && t->head <= TWIN_BOUND) ||
-                   t->codes.n_far > 0;
+    c->n_failed +=
+        !(t->layer <= bound && t->head <= TWIN_BOUND) || t->codes.n_far > 0;
 }
 
 /* Runs check_all(), with a twin if requested. */
@@ -351,6 +354,7 @@ static void check_beside(struct check *c, const struct golden *g,
 /* The part of a reference to test, and the bounds. */
 struct part {
     uint32_t prompts, steps;
+    double bound; /* of logits in float32 */
     bool layers, widen, f32;
     const char *kv; /* a format, or NULL */
     struct kernels_options o;
@@ -368,10 +372,12 @@ static void shorten(struct golden *g, uint32_t max_prompts, uint32_t max_steps)
     }
 }
 
-static void choose_bounds(struct check *c, bool cpu, bool f32)
+static void choose_bounds(struct check *c, const struct part *part)
 {
-    if (c->w->shape.dtype == DTYPE_F32 || (f32 && cpu)) {
-        c->most = LOGIT_F32;
+    const bool cpu = strcmp(part->o.device, "cpu") == 0;
+
+    if (c->w->shape.dtype == DTYPE_F32 || (part->f32 && cpu)) {
+        c->most = part->bound;
         c->tie = 0.0;
     } else if (cpu) {
         c->most = LOGIT_AUTO;
@@ -395,7 +401,7 @@ static enum status check_weights(struct check *c, const struct golden *g,
 {
     const struct model_shape *s = &c->w->shape;
 
-    choose_bounds(c, strcmp(part->o.device, "cpu") == 0, part->f32);
+    choose_bounds(c, part);
     if (only_layers(c, part)) {
         c->most = c->tie = INFINITY;
     }
@@ -501,11 +507,11 @@ static void skip_without_device(const char *name)
 
 static int usage(void)
 {
-    fprintf(stderr,
-            "usage: golden [--device NAME] [--portable] [--kv-dtype "
-            "f32|auto] [--isa NAME]\n"
-            "              [--kv FORMAT] [--prompts N] [--steps N] [--layers] "
-            "[--widen] MODEL_DIR...\n");
+    fprintf(stderr, "usage: golden [--device NAME] [--portable] [--kv-dtype "
+                    "f32|auto] [--isa NAME]\n"
+                    "              [--bound X] [--kv FORMAT] [--prompts N] "
+                    "[--steps N] [--layers] "
+                    "[--widen] MODEL_DIR...\n");
     return 2;
 }
 
@@ -521,10 +527,12 @@ int main(int argc, char **argv)
         {"portable", no_argument, NULL, 'p'},
         {"layers", no_argument, NULL, 'l'},
         {"widen", no_argument, NULL, 'w'},
+        {"bound", required_argument, NULL, 'b'},
         {NULL, 0, NULL, 0},
     };
     struct part part = {.prompts = UINT32_MAX,
                         .steps = UINT32_MAX,
+                        .bound = LOGIT_F32,
                         .o = {.device = "cpu", .block_tokens = BLOCK_TOKENS}};
     const char *kv = "f32";
     uint32_t n_failed = 0;
@@ -555,6 +563,9 @@ int main(int argc, char **argv)
             break;
         case 'l':
             part.layers = true;
+            break;
+        case 'b':
+            part.bound = strtod(optarg, NULL);
             break;
         case 'w':
             part.widen = true;

@@ -258,7 +258,10 @@ double bench_run(struct bench *b, uint32_t layer, bench_operator_fn op,
 double bench_head(struct bench *b, const uint32_t *tokens, uint32_t n)
 {
     const struct model_shape *s = &b->model.w.shape;
-    struct kernel_row row = {.n_tokens = n, .blocks = b->seqs[0].blocks};
+    struct kernel_row row = {.n_tokens = n,
+                             .blocks = b->seqs[0].blocks,
+                             .window = b->seqs[0].windows[0],
+                             .window_stride = BENCH_LENGTH};
     struct kernel_step step = {&row, 1, n};
     uint32_t at[3] = {n - 1, 0, n / 2};
     float x[BENCH_HIDDEN], logits[BENCH_VOCAB];

@@ -1,11 +1,17 @@
 /* Tests the values that noise.cl writes: within their width, spread over it,
- * different for another seed, and nothing past the end. */
+ * different for another seed, and nothing past the end.  A matrix in any format
+ * gets finite values of about the width asked for. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/embedded.h"
+#include "common/model/weight_format.h"
+#include "kernels/backends/backend.h"
+#include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/host/program.h"
+#include "kernels/opencl/noise.h"
+#include "tests/kernels/opencl_shape.h"
 #include "tests/kernels/test_queue.h"
 #include "tests/unit/cmocka.h"
 
@@ -154,9 +160,93 @@ static void fills_what_it_should(void **state)
     free(other);
 }
 
+/* ---- formats ---- */
+
+#define ROWS 4
+#define COLS 1024
+
+/* Opens a backend for its memory and programs; its model does not matter. */
+static struct kernels *open_backend(struct random_model *m)
+{
+    const struct random_shape r = opencl_shape();
+    const struct kernels_options o = {.device = test_device_or("0"),
+                                      .kv.dtype = DTYPE_BF16,
+                                      .block_tokens = OPENCL_SHAPE_BLOCK,
+                                      .max_tokens = OPENCL_SHAPE_TOKENS};
+    struct dice d = {11};
+    struct kernels *k;
+    struct error e;
+
+    random_model_new(m, &r, &d);
+    if (backend_new(&k, &m->w, &o, &e) != ST_OK) {
+        fail_msg("%s", e.text);
+    }
+    return k;
+}
+
+/* Fills a matrix with noise, and decodes it to out [ROWS, COLS]. */
+static void fill_matrix(struct opencl *c, enum weight_format format, float *out)
+{
+    static char bytes[2 * ROWS * COLS];
+    const struct opencl_tensor form = {.item = 1,
+                                       .dtype = DTYPE_BF16,
+                                       .rows = ROWS,
+                                       .cols = COLS,
+                                       .format = format,
+                                       .bits = weight_format_bits(format),
+                                       .group = weight_format_group(format)};
+    const size_t n = opencl_tensor_bytes(&form);
+    struct opencl_arena *arena = opencl_arena_new("noise");
+    struct tensor t = opencl_tensor_form(&form);
+    struct opencl_tensor w;
+    struct error e;
+
+    assert_in_range(n, 1, sizeof bytes);
+    opencl_arena_add(arena, &w, 1, n, 1);
+    assert_int_equal(opencl_arena_make(c, arena, &e), ST_OK);
+    w.rows = ROWS;
+    w.cols = COLS;
+    w.format = format;
+    w.bits = form.bits;
+    w.group = form.group;
+    opencl_noise(c, &w, WIDTH, 3);
+    opencl_download(c, &w, 0, bytes, n);
+    t.data = bytes;
+    t.scales = bytes + opencl_scales_at(&form);
+    for (uint32_t i = 0; i < ROWS; i++) {
+        weight_format_decode(out + (size_t)i * COLS, &t, i, 0, COLS);
+    }
+    opencl_arena_free(&arena);
+}
+
+static void fills_matrices_of_any_format(void **state)
+{
+    static float out[ROWS * COLS];
+    struct random_model m;
+    struct kernels *k = open_backend(&m);
+
+    (void)state;
+    for (int f = WEIGHT_FP8; f < WEIGHT_FORMATS; f++) {
+        double squares = 0.0;
+
+        fill_matrix(opencl_of(k), (enum weight_format)f, out);
+        for (size_t i = 0; i < ROWS * COLS; i++) {
+            assert_true(fabsf(out[i]) <= 1.5f * WIDTH);
+            squares += (double)out[i] * (double)out[i];
+        }
+        /* Some formats' codes are far from uniform. */
+        assert_true(sqrt(squares / (ROWS * COLS)) > 0.02 * WIDTH);
+    }
+    kernels_free(&k);
+    random_model_free(&m);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(fills_what_it_should)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fills_what_it_should),
+        cmocka_unit_test(fills_matrices_of_any_format),
+    };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -224,7 +224,7 @@ static enum weight_format pick_format(const struct random_model *m,
 static bool is_quantised(const struct random_model *m, struct dice *d,
                          uint32_t cols)
 {
-    if (!m->quantised) {
+    if (!m->quantised || m->experts_only) {
         return false;
     }
     if (m->formats == 0 && cols % (m->bits > 0 ? m->group : 32) != 0) {
@@ -338,6 +338,19 @@ static void repeat_row(const struct tensor *t, const float *bias)
     }
 }
 
+/* Returns a matrix that is quantised even in a model where no other is. */
+static struct tensor expert_matrix(struct random_model *m, struct dice *d,
+                                   uint32_t rows, uint32_t cols)
+{
+    bool only = m->experts_only;
+    struct tensor t;
+
+    m->experts_only = false;
+    t = matrix(m, d, rows, cols);
+    m->experts_only = only;
+    return t;
+}
+
 static void fill_experts(struct random_model *m, const struct random_shape *r,
                          struct dice *d, struct expert_weights *w)
 {
@@ -345,8 +358,8 @@ static void fill_experts(struct random_model *m, const struct random_shape *r,
     const uint32_t wide = 2 * s->expert_dim;
 
     w->router = matrix(m, d, s->n_experts, s->hidden);
-    w->gate_up = matrix(m, d, s->n_experts * wide, s->hidden);
-    w->down = matrix(m, d, s->n_experts * s->hidden, s->expert_dim);
+    w->gate_up = expert_matrix(m, d, s->n_experts * wide, s->hidden);
+    w->down = expert_matrix(m, d, s->n_experts * s->hidden, s->expert_dim);
     if (r->expert_bias) {
         w->router_bias = vector(m, d, s->n_experts, -1.0f, 1.0f);
         w->gate_up_bias = vector(m, d, s->n_experts * wide, -1.0f, 1.0f);
@@ -397,6 +410,7 @@ void random_model_new(struct random_model *m, const struct random_shape *r,
     memset(m, 0, sizeof *m);
     m->hollow = r->hollow;
     m->quantised = r->quantised;
+    m->experts_only = r->experts_only;
     m->bits = r->bits;
     m->group = r->group;
     m->formats = r->formats;

@@ -37,6 +37,7 @@ struct random_shape {
                          * each; 0: affine */
     bool hollow;        /* matrices without contents (kernels/opencl/noise.h);
                          * quantised only with bits */
+    bool experts_only;  /* only the experts' matrices are quantised */
     bool quantised; /* most matrices whose columns 32 divides; with bits, all
                      * whose columns group divides */
     uint32_t bits, group; /* for all matrices; 0: drawn for each */
@@ -48,7 +49,7 @@ struct random_model {
     void *owned[RANDOM_TENSORS];
     uint32_t n_owned;
     bool hollow;
-    bool quantised;
+    bool quantised, experts_only;
     uint32_t bits, group, formats;
 };
 

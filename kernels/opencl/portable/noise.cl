@@ -6,7 +6,7 @@
  *   out  uint4 [n]: elements of NOISE_DTYPE
  *
  * Launch    any number of work-items; each strides by their number
- * Defines   NOISE_DTYPE 0 f32, 1 bf16, 2 f16, 3 raw bits
+ * Defines   NOISE_DTYPE 0 f32, 1 bf16, 2 f16, 3 raw bits, 4 E4M3, at most 1.875
  * Numerics  16 bits of u in a 16-bit element, 24 in a float32 */
 static uint mix(uint x)
 {
@@ -19,6 +19,8 @@ static uint word(const uint bits, const float width)
 {
 #if NOISE_DTYPE == 3
     return bits;
+#elif NOISE_DTYPE == 4
+    return bits & 0xbfbfbfbfu; /* no NaN */
 #elif NOISE_DTYPE == 0
     return as_uint(width * 0x1p-23f * (float)((int)bits >> 8));
 #else

@@ -411,6 +411,18 @@ static void experts_of_a_switch_are_the_same(void **state)
 
 /* ---- random models in every form ---- */
 
+/* Returns a config of the six, to json_decref(). */
+static json_t *config_of(size_t model)
+{
+    char path[128];
+    json_t *j;
+
+    snprintf(path, sizeof path, "%s/config.json", models[model]);
+    j = json_load_file(path, 0, NULL);
+    assert_non_null(j);
+    return j;
+}
+
 /* Values of a matrix are finite and of the size that keeps activations so. */
 static void expect_random(const struct tensor *t, enum weight_format format)
 {
@@ -484,11 +496,8 @@ static void random_models_load(void **state)
 
     (void)state;
     for (size_t i = 0; i < N_MODELS; i++) {
-        char path[128];
-        json_t *j;
+        json_t *j = config_of(i);
 
-        snprintf(path, sizeof path, "%s/config.json", models[i]);
-        j = json_load_file(path, 0, NULL);
         /* Columns in groups of 32, in experts too. */
         if (json_object_get(j, "num_experts") != NULL) {
             json_object_set_new(j, "moe_intermediate_size", json_integer(64));
@@ -505,6 +514,62 @@ static void random_models_load(void **state)
     }
 }
 
+/* An expert's gate and up of 128 rows each have blocks of their own in both
+ * forms. */
+static void fused_fp8_experts_are_the_same(void **state)
+{
+    const struct writer_options o = {.format = WRITER_FP8};
+    json_t *j = config_of(2);
+    const char *dir;
+    struct rewrite f;
+
+    (void)state;
+    json_object_set_new(j, "moe_intermediate_size", json_integer(128));
+    json_object_set_new(j, "hidden_size", json_integer(160));
+    dir = fixture_model("fp8", j, &o);
+    rewrite_open(&f, dir);
+    rewrite_fuse(&f);
+    same_as(dir, rewrite_write(&f, "fp8-fused"));
+    rewrite_close(&f);
+    json_decref(j);
+}
+
+/* Key heads of 192 rows begin inside blocks of 128: rows get the scales of
+ * the rows that they were. */
+static void fp8_projections_are_taken_apart(void **state)
+{
+    const struct writer_options o = {.format = WRITER_FP8};
+    static const char name[] = "model.layers.0.linear_attn.in_proj_qkvz.weight";
+    json_t *j = config_of(1);
+    const char *dir = fixture_model("fp8-groups", j, &o);
+    struct shard *s = fixture_shard_all(dir);
+    const struct deltanet_weights *d =
+        &shard_weights(s)->layers[0].mixer.deltanet;
+    struct rewrite f;
+    float row[96];
+
+    (void)state;
+    rewrite_open(&f, dir);
+    assert_int_equal(d->qkv.format, WEIGHT_FP8);
+    assert_int_equal(d->b.format, WEIGHT_PLAIN);
+    for (uint32_t r = 0; r < 2 * 192; r++) {
+        uint32_t g = r / 192, in = r % 192;
+        const struct tensor *t = in < 128 ? &d->qkv : &d->z;
+        uint32_t to = in < 32    ? g * 32 + in
+                      : in < 64  ? 64 + g * 32 + in - 32
+                      : in < 128 ? 128 + g * 64 + in - 64
+                                 : g * 64 + in - 128;
+
+        weight_format_decode(row, t, to, 0, 96);
+        for (uint32_t c = 0; c < 96; c++) {
+            assert_true(row[c] == stored(&f, name, r, c));
+        }
+    }
+    rewrite_close(&f);
+    shard_free(&s);
+    json_decref(j);
+}
+
 /* Without options, a random model has the form that its config names. */
 static void random_models_follow_the_config(void **state)
 {
@@ -516,11 +581,8 @@ static void random_models_follow_the_config(void **state)
 
     (void)state;
     for (size_t i = 0; i < N_MODELS; i++) {
-        char path[128];
-        json_t *j;
+        json_t *j = config_of(i);
 
-        snprintf(path, sizeof path, "%s/config.json", models[i]);
-        j = json_load_file(path, 0, NULL);
         expect_random_layers(fixture_model("as-config", j, &o), formats[i][0],
                              formats[i][1]);
         json_decref(j);
@@ -535,6 +597,8 @@ int main(void)
         cmocka_unit_test(fused_experts_are_the_same),
         cmocka_unit_test(experts_of_a_switch_are_the_same),
         cmocka_unit_test(random_models_load),
+        cmocka_unit_test(fused_fp8_experts_are_the_same),
+        cmocka_unit_test(fp8_projections_are_taken_apart),
         cmocka_unit_test(random_models_follow_the_config),
     };
 
