@@ -55,7 +55,8 @@ uint32_t windows_page(const struct sequence_table *t, const struct sequence *s,
 uint32_t windows_nth(const struct sequence_table *t, const struct sequence *s,
                      uint32_t i);
 
-/* Returns whether s holds all that a row at `position` sees before it. */
+/* Returns whether s holds all that a row at `position` sees before it, and the
+ * block that the position goes on in. */
 bool windows_reach(const struct sequence_table *t, const struct sequence *s,
                    uint32_t position);
 
