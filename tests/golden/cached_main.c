@@ -28,6 +28,7 @@
 #include "tests/kernels/test_device.h"
 #include "worker/model/shard.h"
 
+#define CHUNK     64
 #define STEPS     6
 #define STEPS_MAX 20
 #define KEEP_MS   600000
@@ -118,7 +119,7 @@ static void replica_open(struct trial *t, const struct split *split,
     struct replica_options o = {.block_tokens =
                                     strcmp(t->device, "cpu") == 0 ? 16 : 32,
                                 .step_tokens = 100,
-                                .chunk_tokens = 64,
+                                .chunk_tokens = CHUNK,
                                 .max_rows = 6,
                                 .engine_depth = 1 + split->n_cuts % 2,
                                 .at_once = room,
@@ -338,24 +339,35 @@ static uint32_t blocks_of(uint32_t n_tokens, uint32_t block_tokens)
     return (n_tokens + block_tokens - 1) / block_tokens;
 }
 
-/* The first two fit with the blocks of their ids and at most one more: one of
+/* Returns the pages that the ids of a sequence, and a token, need. */
+static uint32_t pages_of(const struct trial *t, uint32_t n_prompt, uint32_t bt,
+                         uint32_t chunk)
+{
+    struct sizes z =
+        sizes_of(&t->config, 0, t->config.shape.n_layers, bt, &t->kv);
+
+    return blocks_of(n_prompt + 1, bt) + z.pages_per_slot +
+           z.window_pages * sizes_window_blocks(t->config.shape.window, chunk,
+                                                bt, n_prompt + 1);
+}
+
+/* The first two fit with the pages of their ids and at most one more: one of
  * them suspends the other. */
 static void in_tight_pool(struct trial *t, const struct split *split,
                           bool one_arithmetic, uint32_t i)
 {
     uint32_t bt = strcmp(t->device, "cpu") == 0 ? 4 : 16;
-    uint32_t n = blocks_of(t->tales.cold[TALE_A0].n_prompt + 1, bt) +
-                 blocks_of(t->tales.cold[TALE_A1].n_prompt + 1, bt);
-    struct sizes z = sizes_of(&t->config, 0, split->n_layers, bt, &t->kv);
+    uint32_t n = pages_of(t, t->tales.cold[TALE_A0].n_prompt, bt, CHUNK) +
+                 pages_of(t, t->tales.cold[TALE_A1].n_prompt, bt, CHUNK);
     struct replica_options o = {.block_tokens = bt,
                                 .step_tokens = 100,
-                                .chunk_tokens = 64,
+                                .chunk_tokens = CHUNK,
                                 .max_rows = 6,
                                 .engine_depth = 1 + i % 2,
                                 .at_once = AT_ONCE,
                                 .context = TALES_CONTEXT,
                                 .room = AT_ONCE,
-                                .pages = n + i % 2 + 2 * z.pages_per_slot,
+                                .pages = n + i % 2,
                                 .host_pages = i < 2 ? HOST : 0};
     struct replica_counts c;
 
