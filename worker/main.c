@@ -20,6 +20,7 @@ static enum status check_model(const struct program *p, struct error *e)
 {
     const struct worker_args *a = &p->args;
     struct check_options o = {.block_tokens = a->block_tokens,
+                              .chunk_tokens = args_chunk(a),
                               .context = a->context,
                               .max_rows = a->max_rows,
                               .slots = a->slots,

@@ -611,6 +611,9 @@ static void print_state(const struct program *p, const char *state)
     if (n->pool.pages_per_block > 0) {
         printf(", a block of %u tokens takes 1", n->pool.block_tokens);
     }
+    if (n->pool.window_pages > 0) {
+        printf(", a window block %u", n->pool.window_pages);
+    }
     if (n->pool.pages_per_slot > 0) {
         printf(", a slot %" PRIu64 ", at most %u slots", n->pool.pages_per_slot,
                p->budget.pool.slot_cap);

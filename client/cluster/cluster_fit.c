@@ -80,6 +80,11 @@ terms_of(const struct fit *f, const struct cluster_worker *w, uint32_t stages)
 {
     uint32_t most = f->config.shape.context;
     uint32_t context = number_of(&w->unit, "context", 0);
+    bool opencl = !on_cpu(w);
+    uint32_t step = number_of(&w->unit, "step_tokens",
+                              opencl ? STEP_TOKENS_GPU : STEP_TOKENS_CPU);
+    uint32_t chunk = number_of(&w->unit, "chunk_tokens",
+                               opencl ? CHUNK_TOKENS_GPU : CHUNK_TOKENS_CPU);
 
     context = context == 0 || context > most ? most : context;
     return (struct split_terms){.n_stages = stages,
@@ -88,7 +93,9 @@ terms_of(const struct fit *f, const struct cluster_worker *w, uint32_t stages)
                                 .context = context,
                                 .max_rows = number_of(&w->unit, "max_rows", 64),
                                 .slots = number_of(&w->unit, "slots", 0),
-                                .length = context};
+                                .length = context,
+                                .window_tokens = f->config.shape.window,
+                                .chunk_tokens = chunk < step ? chunk : step};
 }
 
 static struct costs_step step_of(const struct fit *f,
@@ -155,7 +162,10 @@ static struct pool_budget need_of(const struct fit *f,
                  .block_tokens = t.block_tokens,
                  .context = t.context,
                  .max_rows = t.max_rows,
-                 .slots = t.slots}};
+                 .slots = t.slots,
+                 .window_pages = z.window_pages,
+                 .window_tokens = t.window_tokens,
+                 .chunk_tokens = t.chunk_tokens}};
 }
 
 static void check_layers(struct fit *f, const struct cluster_worker *w)

@@ -192,6 +192,10 @@ enum ctl_exit {
     X(step_tokens, U32, "N", NULL,                                             \
       "tokens per step (default: 512 on the cpu, 2048 on opencl)", 1,          \
       STEP_TOKENS_MAX)                                                         \
+    X(chunk_tokens, U32, "N", NULL,                                            \
+      "prompt tokens of one sequence per step, which bounds its window "       \
+      "blocks (default: 256 on the cpu, 1024 on opencl)",                      \
+      1, STEP_TOKENS_MAX)                                                      \
     X(threads, U32, "N", NULL,                                                 \
       "compute threads of each worker (default: the CPUs of this machine)", 1, \
       256)                                                                     \
@@ -350,7 +354,7 @@ json_t *ctl_json_receipt(const struct client_receipt *r);
 struct ctl_worker {
     bool found;
     uint32_t n_sequences;
-    Sluice__V1__ClassLedger blocks, slots;
+    Sluice__V1__ClassLedger blocks, slots, windows;
 };
 
 /* Looks for a worker through all pages of ListWorkers, and sets out->found.

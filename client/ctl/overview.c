@@ -32,6 +32,7 @@ struct entry {
     uint32_t n_sequences, step_us;
     uint64_t budget_bytes, speed; /* offers only; speed 0: loads its layers */
     Sluice__V1__ClassLedger blocks, slots, pages;
+    Sluice__V1__ClassLedger windows; /* total 0: no window layers */
     uint64_t n_prompt_tokens, n_reused_tokens;
 };
 
@@ -132,11 +133,15 @@ void overview_add(struct overview *o, const Sluice__V1__WorkerRow *w)
         .step_us = w->step_us,
         .blocks = *w->ledger->blocks,
         .slots = *w->ledger->slots,
+        .windows = SLUICE__V1__CLASS_LEDGER__INIT,
         .pages = *w->ledger->pages,
         .n_prompt_tokens = w->n_prompt_tokens,
         .n_reused_tokens = w->n_reused_tokens,
     };
 
+    if (w->ledger->windows != NULL) {
+        e.windows = *w->ledger->windows;
+    }
     add_entry(o, &e);
 }
 
@@ -154,6 +159,7 @@ void overview_add_offer(struct overview *o, const Sluice__V1__OfferRow *w)
         .speed = w->speed,
         .blocks = SLUICE__V1__CLASS_LEDGER__INIT,
         .slots = SLUICE__V1__CLASS_LEDGER__INIT,
+        .windows = SLUICE__V1__CLASS_LEDGER__INIT,
         .pages = SLUICE__V1__CLASS_LEDGER__INIT,
     };
 
@@ -306,7 +312,9 @@ static void cell_reuse(struct columns *t, const struct entry *e)
     }
 }
 
-static void print_rows(struct columns *t, const struct entry *first, uint32_t n)
+/* with_windows: the table has a column for them. */
+static void print_rows(struct columns *t, const struct entry *first, uint32_t n,
+                       bool with_windows)
 {
     for (uint32_t i = 0; i < n; i++) {
         const struct entry *e = &first[i];
@@ -318,23 +326,44 @@ static void print_rows(struct columns *t, const struct entry *first, uint32_t n)
         columns_cell(t, "%s", e->state);
         columns_cell(t, "%u", e->n_sequences);
         cell_class(t, &e->blocks);
+        if (with_windows) {
+            cell_class(t, &e->windows);
+        }
         cell_class(t, &e->slots);
         cell_reuse(t, e);
         cell_step(t, e, first, n);
     }
 }
 
+static bool has_windows(const struct overview *o, uint32_t first, uint32_t n)
+{
+    for (uint32_t i = first; i < first + n; i++) {
+        if (o->entries[i].windows.total > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void print_model(const struct overview *o, uint32_t first, uint32_t n,
                         FILE *to)
 {
+    bool windows = has_windows(o, first, n);
     struct columns t;
 
-    columns_init(&t, "REPLICA", "STAGE", "WORKER", "LAYERS", "STATE",
-                 "SEQUENCES", "BLOCKS held + granted", "SLOTS held + granted",
-                 "CACHED", "REUSED", "STEP", NULL);
+    if (windows) {
+        columns_init(&t, "REPLICA", "STAGE", "WORKER", "LAYERS", "STATE",
+                     "SEQUENCES", "BLOCKS held + granted",
+                     "WINDOWS held + granted", "SLOTS held + granted", "CACHED",
+                     "REUSED", "STEP", NULL);
+    } else {
+        columns_init(&t, "REPLICA", "STAGE", "WORKER", "LAYERS", "STATE",
+                     "SEQUENCES", "BLOCKS held + granted",
+                     "SLOTS held + granted", "CACHED", "REUSED", "STEP", NULL);
+    }
     for (uint32_t i = first, k; i < first + n; i += k) {
         k = count_replica(o, i);
-        print_rows(&t, &o->entries[i], k);
+        print_rows(&t, &o->entries[i], k, windows);
     }
     fprintf(to, "\n%s\n", o->entries[first].model);
     columns_print(&t, to);
@@ -373,6 +402,9 @@ static json_t *json_stage(const struct entry *e, const struct entry *first,
     set_number(j, "layer_end", e->end);
     json_object_set_new(j, "blocks", json_message(&e->blocks.base));
     json_object_set_new(j, "slots", json_message(&e->slots.base));
+    if (e->windows.total > 0) {
+        json_object_set_new(j, "windows", json_message(&e->windows.base));
+    }
     json_object_set_new(j, "pages", json_message(&e->pages.base));
     set_number(j, "step_us", e->step_us);
     json_object_set_new(j, "step_share", json_real(step_share(e, first, n)));

@@ -214,6 +214,79 @@ static void print_budgets(const struct plan_explain *x, uint32_t stage)
     }
 }
 
+/* ---- windows ---- */
+
+/* What one sequence holds at a stage with window layers. */
+struct held {
+    uint64_t blocks, windows, pages;
+    uint64_t bytes, whole_bytes; /* whole: without release behind the window */
+};
+
+static struct held held_of(const struct split_stage *s, uint32_t length)
+{
+    const struct pool_split_need *n = &s->need;
+    uint64_t all = ((uint64_t)length + n->block_tokens - 1) / n->block_tokens;
+    struct held h = {.blocks = pool_split_blocks(n, length),
+                     .pages = pool_split_pages(n, length)};
+
+    if (n->window_pages > 0) {
+        h.windows = pool_split_windows(n, length) / n->window_pages;
+    }
+    h.bytes = h.pages * n->page_bytes;
+    h.whole_bytes =
+        h.bytes + (all - h.windows) * n->window_pages * n->page_bytes;
+    return h;
+}
+
+static void bytes_cell(struct columns *t, uint64_t bytes)
+{
+    char text[BYTES_TEXT];
+
+    bytes_write(text, bytes);
+    columns_cell(t, "%s", text);
+}
+
+static void print_held(const struct plan_explain *x, uint32_t stage)
+{
+    const struct split_stage *s = &x->split->stages[stage];
+    struct columns t;
+
+    columns_init(&t, "LENGTH", "BLOCKS", "WINDOW BLOCKS", "PAGES", "BYTES",
+                 "WHOLE", "SAVED", NULL);
+    for (size_t k = 0; k < x->n_lengths; k++) {
+        struct held h = held_of(s, x->lengths[k]);
+
+        columns_cell(&t, "%u", x->lengths[k]);
+        columns_cell(&t, "%" PRIu64, h.blocks);
+        columns_cell(&t, "%" PRIu64, h.windows);
+        columns_cell(&t, "%" PRIu64, h.pages);
+        bytes_cell(&t, h.bytes);
+        bytes_cell(&t, h.whole_bytes);
+        columns_cell(&t, "%.1f %%", 100 * share_unused(h.bytes, h.whole_bytes));
+    }
+    columns_print(&t, stdout);
+    columns_fini(&t);
+}
+
+/* Prints the classes of each stage, and a sequence in them. */
+static void print_windows(const struct plan_explain *x)
+{
+    printf("\nwindows    layers see %u positions; blocks behind are released. "
+           "WHOLE: an engine that keeps them\n",
+           x->config->shape.window);
+    for (uint32_t i = 0; i < x->split->n_stages; i++) {
+        const struct split_stage *s = &x->split->stages[i];
+
+        printf("\nstage      %u: %u window layers; a block %u pages, a window "
+               "block %u, each of %" PRIu64 " bytes\n",
+               i, s->n_window, s->need.pages_per_block, s->need.window_pages,
+               s->need.page_bytes);
+        print_held(x, i);
+    }
+}
+
+/* ---- both ---- */
+
 static void print_ours(const struct plan_explain *x)
 {
     char name[KV_NAME_MAX];
@@ -231,10 +304,14 @@ void plan_explain_print(const struct plan_explain *x)
     struct kv_format plain = kv_format_plain(x->kv->dtype);
     char name[KV_NAME_MAX];
 
-    if (!is_hybrid(x)) {
+    if (x->config->shape.window > 0) {
+        print_windows(x);
+    } else if (!is_hybrid(x)) {
         printf("\nblocks     all layers are of one kind: no engine aligns "
                "blocks of %u positions\n",
                x->block_tokens);
+    }
+    if (!is_hybrid(x)) {
         return;
     }
     printf("\nblocks     an engine with one page size, KV cache %s: a position "
@@ -318,6 +395,39 @@ static json_t *json_alignment(const struct plan_explain *x, uint32_t alignment)
     return j;
 }
 
+static json_t *json_held(const struct plan_explain *x,
+                         const struct split_stage *s)
+{
+    json_t *j = json_object(), *rows = json_array();
+
+    set_number(j, "n_window", s->n_window);
+    for (size_t k = 0; k < x->n_lengths; k++) {
+        struct held h = held_of(s, x->lengths[k]);
+        json_t *row = json_object();
+
+        set_number(row, "n_tokens", x->lengths[k]);
+        set_number(row, "blocks", h.blocks);
+        set_number(row, "window_blocks", h.windows);
+        set_number(row, "pages", h.pages);
+        set_number(row, "bytes", h.bytes);
+        set_number(row, "whole_bytes", h.whole_bytes);
+        json_array_append_new(rows, row);
+    }
+    json_object_set_new(j, "lengths", rows);
+    return j;
+}
+
+static json_t *json_windows(const struct plan_explain *x)
+{
+    json_t *stages = json_array();
+
+    for (uint32_t i = 0; i < x->split->n_stages && x->config->shape.window > 0;
+         i++) {
+        json_array_append_new(stages, json_held(x, &x->split->stages[i]));
+    }
+    return stages;
+}
+
 json_t *plan_explain_json(const struct plan_explain *x)
 {
     struct engine g = engine_of(x, alignments[0]);
@@ -333,5 +443,6 @@ json_t *plan_explain_json(const struct plan_explain *x)
         json_array_append_new(aligned, json_alignment(x, alignments[i]));
     }
     json_object_set_new(j, "aligned", aligned);
+    json_object_set_new(j, "windows", json_windows(x));
     return j;
 }

@@ -7,6 +7,9 @@
  * saved_bytes is what the engine would need more than sluice for as many
  * sequences as sluice holds; slots do not limit either.
  *
+ * For a model with window layers: what one sequence holds of each class, and
+ * what it would hold if blocks behind the window were kept.
+ *
  * Threading: none.  Memory: borrowed. */
 #ifndef CLIENT_CTL_PLAN_EXPLAIN_H
 #define CLIENT_CTL_PLAN_EXPLAIN_H

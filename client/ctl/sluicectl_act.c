@@ -38,12 +38,13 @@ void ctl_print_receipt(FILE *to, const struct client_receipt *r)
     char took[MICROS_TEXT];
 
     micros_write(took, r->micros);
-    fprintf(to,
-            "was %s, %u token%s generated; released %u block%s, %u slot%s "
-            "in %s",
+    fprintf(to, "was %s, %u token%s generated; released %u block%s, ",
             state_word(r->state), r->n_generated, ctl_plural(r->n_generated),
-            r->blocks, ctl_plural(r->blocks), r->slots, ctl_plural(r->slots),
-            took);
+            r->blocks, ctl_plural(r->blocks));
+    if (r->windows > 0) {
+        fprintf(to, "%u window page%s, ", r->windows, ctl_plural(r->windows));
+    }
+    fprintf(to, "%u slot%s in %s", r->slots, ctl_plural(r->slots), took);
     if (r->worker[0] != '\0') {
         fputs(" at ", to);
         escape_print(to, r->worker, strlen(r->worker), false);
@@ -70,6 +71,7 @@ json_t *ctl_json_receipt(const struct client_receipt *r)
     json_object_set_new(j, "blocks", json_integer(r->blocks));
     json_object_set_new(j, "slots", json_integer(r->slots));
     json_object_set_new(j, "checkpoints", json_integer(r->checkpoints));
+    json_object_set_new(j, "windows", json_integer(r->windows));
     json_object_set_new(j, "position", json_integer(r->position));
     json_object_set_new(j, "micros", json_integer((json_int_t)r->micros));
     json_object_set_new(j, "worker", json_text(r->worker, strlen(r->worker)));
@@ -266,6 +268,14 @@ struct audit {
     uint32_t n_differences, n_silent; /* n_silent: workers without an answer */
 };
 
+static void print_windows(const Sluice__V1__ClassLedger *l)
+{
+    if (l != NULL) {
+        printf("; window pages %u held, %u cached, %u granted", l->held,
+               l->cached, l->granted);
+    }
+}
+
 static void print_audit_row(const Sluice__V1__WorkerAudit *w)
 {
     printf("%s: %u difference%s", ctl_name(w->worker), w->n_differences,
@@ -281,6 +291,7 @@ static void print_audit_row(const Sluice__V1__WorkerAudit *w)
                p->total, p->free, p->held, p->cached, p->granted, b->held,
                b->cached, b->granted, s->held, s->granted,
                w->ledger->checkpoints->cached);
+        print_windows(w->ledger->windows);
     } else {
         fputs("; no answer", stdout);
     }

@@ -53,6 +53,7 @@ static json_t *json_figures(const struct client_result *r)
     set_count(j, "total_us", r->total_us);
     set_count(j, "blocks", r->blocks);
     set_count(j, "slots", r->slots);
+    set_count(j, "windows", r->windows);
     json_object_set_new(j, "seed", json_string(seed));
     set_count(j, "n_moves", r->n_moves);
     json_object_set_new(j, "worker", json_text(r->worker, strlen(r->worker)));
@@ -82,6 +83,7 @@ static json_t *json_choice(uint32_t i, const struct client_choice *k,
     set_count(j, "total_us", k->total_us);
     set_count(j, "blocks", k->blocks);
     set_count(j, "slots", k->slots);
+    set_count(j, "windows", k->windows);
     set_count(j, "n_moves", k->n_moves);
     json_object_set_new(j, "worker", json_text(k->worker, strlen(k->worker)));
     set_count(j, "client_first_token_us", (uint64_t)k->first_chunk_us);
@@ -122,8 +124,8 @@ void ctl_print_json_end(const struct client_result *r)
 
 static bool is_held(const struct ctl_worker *p)
 {
-    return p->blocks.held + p->blocks.granted + p->slots.held +
-               p->slots.granted >
+    return p->blocks.held + p->blocks.granted + p->windows.held +
+               p->windows.granted + p->slots.held + p->slots.granted >
            0;
 }
 
@@ -143,12 +145,16 @@ static void print_pool(const struct ctl *c, const char *worker)
         }
         usleep(SETTLE_US);
     }
-    fprintf(stderr,
-            "  pool of %-12s %u of %u blocks, %u of %u slots held now\n",
+    fprintf(stderr, "  pool of %-12s %u of %u blocks, ",
             ctl_name((ProtobufCBinaryData){strlen(worker),
                                            (uint8_t *)(uintptr_t)worker}),
-            p.blocks.held + p.blocks.granted, p.blocks.total,
-            p.slots.held + p.slots.granted, p.slots.total);
+            p.blocks.held + p.blocks.granted, p.blocks.total);
+    if (p.windows.total > 0) {
+        fprintf(stderr, "%u of %u window pages, ",
+                p.windows.held + p.windows.granted, p.windows.total);
+    }
+    fprintf(stderr, "%u of %u slots held now\n", p.slots.held + p.slots.granted,
+            p.slots.total);
 }
 
 /* Prints the pool of each worker once. */
@@ -231,6 +237,10 @@ void ctl_print_figures(const struct ctl *c, const struct client_request *r,
     fprintf(stderr, "  total                %s\n", total);
     fprintf(stderr, "  blocks               %u held, %u released\n",
             result->blocks, result->blocks);
+    if (result->windows > 0) {
+        fprintf(stderr, "  window pages         %u held, %u released\n",
+                result->windows, result->windows);
+    }
     fprintf(stderr, "  slots                %u held, %u released\n",
             result->slots, result->slots);
     fprintf(stderr, "  seed                 %llu\n",

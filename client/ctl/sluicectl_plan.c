@@ -114,6 +114,7 @@ static enum status read_step(struct plan *p, struct error *e)
     const struct ctl_options *o = &p->ctl->o;
     bool opencl = strcmp(o->device, "opencl") == 0;
     uint32_t tokens = opencl ? STEP_TOKENS_GPU : STEP_TOKENS_CPU;
+    uint32_t chunk = opencl ? CHUNK_TOKENS_GPU : CHUNK_TOKENS_CPU;
 
     if (!opencl && strcmp(o->device, "cpu") != 0) {
         return error_set(e, ST_INVALID_ARGUMENT,
@@ -128,6 +129,8 @@ static enum status read_step(struct plan *p, struct error *e)
         .block_tokens = o->block_tokens,
         .context = p->terms.context,
         .opencl = opencl};
+    chunk = o->chunk_tokens > 0 ? o->chunk_tokens : chunk;
+    p->terms.chunk_tokens = chunk < p->step.tokens ? chunk : p->step.tokens;
     return ST_OK;
 }
 
@@ -161,6 +164,7 @@ static enum status read_terms(struct plan *p, struct error *e)
                              .context = o->context > 0 ? o->context : context,
                              .max_rows = o->max_rows,
                              .slots = o->slots,
+                             .window_tokens = p->config.shape.window,
                              .in_order = o->in_order};
     return ST_OK;
 }
@@ -259,9 +263,13 @@ static json_t *json_stage(const struct plan *p, const struct split_stage *s)
     set_number(j, "pool_bytes", s->pool.bytes);
     set_number(j, "token_bytes", s->token_bytes);
     set_number(j, "block_bytes", s->token_bytes * s->need.block_tokens);
+    set_number(j, "window_bytes",
+               s->n_window * sizes_window_kv(&p->config.shape, &p->kv) *
+                   s->need.block_tokens);
     set_number(j, "slot_bytes", s->slot_bytes);
     set_number(j, "page_bytes", s->need.page_bytes);
     set_number(j, "pages_per_block", s->need.pages_per_block);
+    set_number(j, "window_pages", s->need.window_pages);
     set_number(j, "pages_per_slot", s->need.pages_per_slot);
     set_number(j, "n_pages", s->pool.n_pages);
     set_number(j, "n_slots", s->pool.slot_cap);
@@ -301,10 +309,12 @@ static json_t *json_split(const struct plan *p, const struct split *split)
 
 static void print_stages(const struct plan *p, const struct split *split)
 {
+    bool windows = p->config.shape.window > 0;
     struct columns t;
 
     columns_init(&t, "STAGE", "WORKER", "LAYERS", "WEIGHTS", "SCRATCH", "POOL",
-                 "PAGES", "PER SLOT", "SLOTS", "STEP", NULL);
+                 "PAGES", "PER SLOT", "SLOTS", "STEP",
+                 windows ? "PER WINDOW BLOCK" : NULL, NULL);
     for (uint32_t i = 0; i < split->n_stages; i++) {
         const struct split_stage *s = &split->stages[i];
         const uint64_t bytes[] = {s->weight_bytes, s->scratch_bytes,
@@ -323,6 +333,9 @@ static void print_stages(const struct plan *p, const struct split *split)
         columns_cell(&t, "%" PRIu64, s->need.pages_per_slot);
         columns_cell(&t, "%u", s->pool.slot_cap);
         columns_cell(&t, "%.1f %%", 100 * s->step_share);
+        if (windows) {
+            columns_cell(&t, "%u", s->need.window_pages);
+        }
     }
     columns_print(&t, stdout);
     columns_fini(&t);
@@ -422,24 +435,53 @@ static uint64_t token_bytes(const struct plan *p)
     return sum;
 }
 
+static void print_experts(const struct plan *p)
+{
+    const struct model_shape *s = &p->config.shape;
+
+    if (s->n_experts > 0) {
+        printf("experts    %u of %u a token; STEP counts what %d rows choose\n",
+               s->top_k, s->n_experts, COSTS_STEP_ROWS);
+    }
+}
+
+static void print_cache(const struct plan *p)
+{
+    const struct model_shape *s = &p->config.shape;
+    char format[KV_NAME_MAX];
+
+    printf("KV cache   %s: %" PRIu64 " bytes a token",
+           kv_format_name(&p->kv, format), token_bytes(p));
+    if (s->window > 0) {
+        printf(", and %" PRIu64 " in windows of %u tokens",
+               config_count(&p->config, MIXER_WINDOW, 0, s->n_layers) *
+                   sizes_window_kv(s, &p->kv),
+               s->window);
+    }
+    putchar('\n');
+}
+
 static void print_plan(struct plan *p)
 {
     const struct model_config *c = &p->config;
     const char *name = c->name;
     uint32_t n = c->shape.n_layers;
-    char format[KV_NAME_MAX];
 
-    printf("model      %s: %u layers, %u linear, %u attention; context %u\n",
+    printf("model      %s: %u layers, %u linear, %u attention",
            ctl_name(
                (ProtobufCBinaryData){strlen(name), (uint8_t *)(uintptr_t)name}),
            n, config_count(c, MIXER_DELTANET, 0, n),
-           config_count(c, MIXER_ATTENTION, 0, n), p->terms.context);
+           config_count(c, MIXER_ATTENTION, 0, n));
+    if (c->shape.window > 0) {
+        printf(", %u window", config_count(c, MIXER_WINDOW, 0, n));
+    }
+    printf("; context %u\n", p->terms.context);
+    print_experts(p);
     printf("weights    %s\n", p->has_files
                                   ? "sizes from the weight files"
                                   : "sizes computed from config.json (no "
                                     "weight files found)");
-    printf("KV cache   %s: %" PRIu64 " bytes a token\n",
-           kv_format_name(&p->kv, format), token_bytes(p));
+    print_cache(p);
     if (!p->split.every_order) {
         puts("order      as given; other orders were not tried");
     }
@@ -476,6 +518,10 @@ static void print_json(struct plan *p)
     json_object_set_new(j, "kv_format",
                         json_string(kv_format_name(&p->kv, format)));
     set_number(j, "context", p->terms.context);
+    set_number(j, "window_tokens", p->terms.window_tokens);
+    set_number(j, "chunk_tokens", p->terms.chunk_tokens);
+    set_number(j, "n_experts", p->config.shape.n_experts);
+    set_number(j, "top_k", p->config.shape.top_k);
     json_object_set_new(j, "from_files", json_boolean(p->has_files));
     json_object_set_new(j, "every_order", json_boolean(p->split.every_order));
     json_object_set_new(j, "alone", alone);

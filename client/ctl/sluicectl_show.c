@@ -21,10 +21,10 @@ struct pool_sum {
 /* Output of ListWorkers, added up page by page. */
 struct worker_pages {
     const struct ctl *ctl;
-    struct columns *table;                 /* of `workers`, else NULL */
-    json_t *json;                          /* array, else NULL */
-    struct overview *overview;             /* of `status`, else NULL */
-    struct pool_sum blocks, slots, memory; /* memory: pages */
+    struct columns *table;     /* of `workers`, else NULL */
+    json_t *json;              /* array, else NULL */
+    struct overview *overview; /* of `status`, else NULL */
+    struct pool_sum blocks, windows, slots, memory; /* memory: pages */
     uint64_t n_prompt_tokens, n_reused_tokens;
     size_t n_offers;
     struct pages pages;
@@ -87,6 +87,15 @@ static void cell_host(struct columns *t, const Sluice__V1__Ledger *l)
     }
 }
 
+static void cell_windows(struct columns *t, const Sluice__V1__Ledger *l)
+{
+    if (l->windows != NULL) {
+        cell_pool(t, l->windows);
+    } else {
+        columns_cell(t, "-");
+    }
+}
+
 static void add_worker(struct columns *t, const Sluice__V1__WorkerRow *w)
 {
     char pool[BYTES_TEXT];
@@ -103,6 +112,7 @@ static void add_worker(struct columns *t, const Sluice__V1__WorkerRow *w)
     cell_sequences(t, w);
     cell_overcommit(t, w);
     cell_pool(t, w->ledger->blocks);
+    cell_windows(t, w->ledger);
     cell_pool(t, w->ledger->slots);
     columns_cell(t, "%u of %u", w->ledger->pages->cached,
                  w->ledger->pages->total);
@@ -125,6 +135,9 @@ static void take_workers(void *arg, const ProtobufCMessage *reply)
     for (size_t i = 0; i < m->n_workers; i++) {
         add_class(&p->blocks, m->workers[i]->ledger->blocks);
         add_class(&p->slots, m->workers[i]->ledger->slots);
+        if (m->workers[i]->ledger->windows != NULL) {
+            add_class(&p->windows, m->workers[i]->ledger->windows);
+        }
         add_class(&p->memory, m->workers[i]->ledger->pages);
         p->n_prompt_tokens += m->workers[i]->n_prompt_tokens;
         p->n_reused_tokens += m->workers[i]->n_reused_tokens;
@@ -163,15 +176,15 @@ int ctl_workers(struct ctl *c)
     int rc;
 
     columns_init(&t, "WORKER", "STATE", "MODEL", "LAYERS", "SEQUENCES",
-                 "OVERCOMMIT", "BLOCKS", "SLOTS", "CACHED", "HOST", "REUSED",
-                 "POOL", "TOKENS", "STEP", "SILENT", "DEVICE", NULL);
+                 "OVERCOMMIT", "BLOCKS", "WINDOWS", "SLOTS", "CACHED", "HOST",
+                 "REUSED", "POOL", "TOKENS", "STEP", "SILENT", "DEVICE", NULL);
     p.json = c->o.json ? json_array() : NULL;
     rc = all_workers(c, &p);
     if (rc != CTL_OK) {
         json_decref(p.json);
     } else if (c->o.json) {
         print_list("workers", p.json);
-    } else if (p.blocks.total + p.slots.total == 0) {
+    } else if (p.memory.total == 0) {
         puts("no workers are connected");
     } else {
         columns_print(&t, stdout);
@@ -286,6 +299,9 @@ static void show_status(struct status_copy *copy, struct worker_pages *p)
     if (copy->json) {
         json_sum(copy->object, "blocks", &p->blocks);
         json_sum(copy->object, "slots", &p->slots);
+        if (p->windows.total > 0) {
+            json_sum(copy->object, "windows", &p->windows);
+        }
         json_sum(copy->object, "pages", &p->memory);
         json_object_set_new(copy->object, "n_prompt_tokens",
                             json_integer((json_int_t)p->n_prompt_tokens));
@@ -296,6 +312,9 @@ static void show_status(struct status_copy *copy, struct worker_pages *p)
     } else {
         print_sum("blocks", &p->blocks);
         print_sum("slots", &p->slots);
+        if (p->windows.total > 0) {
+            print_sum("windows", &p->windows);
+        }
         print_sum("pages", &p->memory);
         print_reuse(p);
         overview_print(p->overview, stdout);
@@ -348,6 +367,11 @@ static void add_sequence(struct columns *t, const Sluice__V1__SequenceRow *s)
     columns_cell(t, "%u", s->n_prompt);
     columns_cell(t, "%u of %u", s->n_generated, s->max_tokens);
     columns_cell(t, "%u", s->blocks);
+    if (s->windows > 0) {
+        columns_cell(t, "%u", s->windows);
+    } else {
+        columns_cell(t, "-");
+    }
     columns_cell(t, "%u", s->slots);
     columns_cell(t, "%s", age);
 }
@@ -377,7 +401,7 @@ int ctl_sequences(struct ctl *c)
     int rc;
 
     columns_init(&t, "ID", "CHOICE", "STATE", "MODEL", "WORKER", "PROMPT",
-                 "GENERATED", "BLOCKS", "SLOTS", "AGE", NULL);
+                 "GENERATED", "BLOCKS", "WINDOWS", "SLOTS", "AGE", NULL);
     p.json = c->o.json ? json_array() : NULL;
     rc = ctl_list(c, METHOD_ADMIN_LIST_SEQUENCES, &p.pages, take_sequences, &p);
     if (rc != CTL_OK) {

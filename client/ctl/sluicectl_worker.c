@@ -23,8 +23,12 @@ static void find_in_page(void *arg, const ProtobufCMessage *reply)
 
         if (w->name.len == strlen(s->name) &&
             memcmp(w->name.data, s->name, w->name.len) == 0) {
-            *s->out = (struct ctl_worker){
-                true, w->n_sequences, *w->ledger->blocks, *w->ledger->slots};
+            *s->out = (struct ctl_worker){true, w->n_sequences,
+                                          *w->ledger->blocks, *w->ledger->slots,
+                                          SLUICE__V1__CLASS_LEDGER__INIT};
+            if (w->ledger->windows != NULL) {
+                s->out->windows = *w->ledger->windows;
+            }
         }
     }
     pages_take(&s->pages, m->has_next && !s->out->found, m->next);

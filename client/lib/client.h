@@ -167,7 +167,7 @@ struct client_request client_request_default(void);
 struct client_receipt {
     uint8_t request_id[16];
     int state; /* Sluice__V1__SequenceState before the cancel */
-    uint32_t n_generated, blocks, slots, checkpoints;
+    uint32_t n_generated, blocks, slots, checkpoints, windows;
     uint32_t position; /* client_remove_from(): the position reached */
     uint64_t micros;   /* from the cancel's arrival to the release */
     char worker[CLIENT_WORKER_NAME];
@@ -180,6 +180,7 @@ struct client_choice {
     int stop_string; /* index of the stop string that ended it, or -1 */
     bool has_figures;
     uint32_t n_generated, n_cached, blocks, slots, n_moves;
+    uint32_t windows; /* pages of window blocks */
     uint64_t queued_us, first_token_us, total_us;
     char worker[CLIENT_WORKER_NAME];
     uint32_t n_first;               /* tokens of the first chunk */
@@ -206,6 +207,7 @@ struct client_result {
     uint32_t n_resumes;  /* resumptions after a lost connection */
     int64_t gap_us;      /* from each loss to the next chunk, summed */
     uint32_t n_prompt, n_generated, n_cached, blocks, slots, n_moves;
+    uint32_t windows;
     uint64_t queued_us, first_token_us, total_us, seed; /* the router's */
     uint32_t n_first;               /* tokens of the first chunk */
     int64_t first_chunk_us, end_us; /* since the call, measured here; 0: none */

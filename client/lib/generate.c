@@ -43,6 +43,7 @@ static void take_figures(struct client_result *out, struct client_choice *k,
     k->n_generated = f->n_generated;
     k->blocks = f->blocks;
     k->slots = f->slots;
+    k->windows = f->windows;
     k->n_moves = f->n_moves;
     k->n_cached = f->has_n_cached ? f->n_cached : 0;
     k->queued_us = f->queued_us;
@@ -63,6 +64,7 @@ void client_take_receipt(struct client_receipt *out,
                                    .blocks = r->blocks,
                                    .slots = r->slots,
                                    .checkpoints = r->checkpoints,
+                                   .windows = r->windows,
                                    .position = r->position,
                                    .micros = r->micros};
     if (r->sequence->request_id.len == sizeof out->request_id) {
@@ -264,6 +266,7 @@ static void sum_up(struct client_result *out)
         out->n_generated += k->n_generated;
         out->blocks += k->blocks;
         out->slots += k->slots;
+        out->windows += k->windows;
         out->n_moves += k->n_moves;
         out->n_cached =
             i == 0 || k->n_cached < out->n_cached ? k->n_cached : out->n_cached;

@@ -139,8 +139,7 @@
     X(OVERCOMMIT_UNBOUND, "greatest needs exceed the bound of overcommit")    \
     X(LENGTHS_MIXED, "a model is given the lengths of another one")           \
     X(WINDOWS_FREE, "the router charges nothing for window blocks")           \
-    X(WINDOWS_WHOLE, "window layers are charged for the whole context")       \
-    X(WINDOW_FREED_EARLY, "a window block goes before the window leaves it")
+    X(WINDOWS_WHOLE, "window layers are charged for the whole context")
 
 #ifdef SLUICE_PLANTS
 

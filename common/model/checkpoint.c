@@ -11,6 +11,7 @@
 #include "common/base/quote.h"
 #include "common/model/directory.h"
 #include "common/model/document.h"
+#include "common/model/gguf_model.h"
 
 #define SINGLE "model.safetensors"
 #define INDEX  "model.safetensors.index.json"
@@ -98,6 +99,35 @@ static enum status read_header(struct checkpoint_file *f, int fd,
     return st;
 }
 
+/* Names the tensors of part i of a GGUF model.  The first part has the
+ * architecture. */
+static enum status read_gguf(struct checkpoint *c, struct checkpoint_file *f,
+                             int fd, struct error *e)
+{
+    uint32_t part = (uint32_t)(f - c->files);
+    struct gguf g;
+    enum status st = gguf_read(&g, fd, f->bytes, e);
+
+    if (st != ST_OK) {
+        return st;
+    }
+    st = gguf_check_part(&g, part, c->n_files, e);
+    if (st == ST_OK && part == 0) {
+        st = gguf_arch_read(&c->arch, &g, e);
+        c->arch.file = NULL; /* released below */
+    }
+    if (st == ST_OK) {
+        st = gguf_tensors_make(&f->gguf, &g, &c->arch, e);
+    }
+    if (st == ST_OK) {
+        f->header.data = g.data;
+        f->header.n = f->gguf.n;
+        f->header.tensors = f->gguf.infos;
+    }
+    gguf_fini(&g);
+    return st;
+}
+
 /* The file is closed again: a model may have more shards than descriptors are
  * free. */
 static enum status open_file(struct checkpoint *c, struct checkpoint_file *f,
@@ -109,13 +139,13 @@ static enum status open_file(struct checkpoint *c, struct checkpoint_file *f,
 
     if (st == ST_NOT_FOUND) {
         st = error_set(e, ST_NOT_FOUND,
-                       "the file is missing, although the index lists it among "
+                       "the file is missing, although the %s lists it among "
                        "%u; the download is incomplete: repeat it",
-                       c->n_files);
+                       c->gguf ? "name of another part" : "index", c->n_files);
     }
     if (st == ST_OK && fstat(fd, &s) == 0) {
         f->changed_ns = changed_ns(&s);
-        st = read_header(f, fd, e);
+        st = c->gguf ? read_gguf(c, f, fd, e) : read_header(f, fd, e);
     }
     if (fd >= 0) {
         close(fd);
@@ -156,8 +186,28 @@ static enum status name_single(struct checkpoint *c, struct error *e)
     return c->files[0].name == NULL ? no_memory(e) : ST_OK;
 }
 
+/* Takes ownership of the names. */
+static enum status name_gguf(struct checkpoint *c, struct gguf_files *g,
+                             struct error *e)
+{
+    c->files = calloc(g->n + 1, sizeof *c->files);
+    if (c->files == NULL) {
+        return no_memory(e);
+    }
+    free(c->dir);
+    c->dir = g->dir;
+    g->dir = NULL;
+    c->n_files = g->n;
+    c->gguf = true;
+    for (uint32_t i = 0; i < g->n; i++) {
+        c->files[i].name = g->names[i];
+        g->names[i] = NULL;
+    }
+    return ST_OK;
+}
+
 /* Lists one file if model.safetensors exists, else the files of the index. */
-static enum status list_files(struct checkpoint *c, struct error *e)
+static enum status list_safetensors(struct checkpoint *c, struct error *e)
 {
     struct safetensors_index x;
     char *text;
@@ -191,6 +241,18 @@ static enum status list_files(struct checkpoint *c, struct error *e)
     return st;
 }
 
+static enum status list_files(struct checkpoint *c, struct error *e)
+{
+    struct gguf_files g;
+    enum status st = gguf_files_find(&g, c->dir, e);
+
+    if (st == ST_OK) {
+        st = g.n > 0 ? name_gguf(c, &g, e) : list_safetensors(c, e);
+    }
+    gguf_files_fini(&g);
+    return st;
+}
+
 static int by_key(const void *a, const void *b)
 {
     const struct checkpoint_tensor *x = a, *y = b;
@@ -198,10 +260,12 @@ static int by_key(const void *a, const void *b)
     return strcmp(x->key, y->key);
 }
 
-static void add_tensor(struct checkpoint *c, uint32_t file,
-                       const struct safetensors_tensor *info)
+static void add_tensor(struct checkpoint *c, uint32_t file, uint32_t i)
 {
-    const char *key = checkpoint_key(info->name);
+    const struct safetensors_tensor *info = &c->files[file].header.tensors[i];
+    const struct gguf_named *named =
+        c->gguf ? &c->files[file].gguf.named[i] : NULL;
+    const char *key = c->gguf ? named->key : checkpoint_key(info->name);
     struct checkpoint_tensor *t = &c->tensors[c->n_tensors];
 
     if (key == NULL) {
@@ -210,6 +274,7 @@ static void add_tensor(struct checkpoint *c, uint32_t file,
     }
     t->key = key;
     t->info = info;
+    t->form = c->gguf && named->has_form ? &named->form : NULL;
     t->file = file;
     t->offset = c->files[file].header.data + info->begin;
     t->bytes = info->end - info->begin;
@@ -231,7 +296,7 @@ static enum status merge(struct checkpoint *c, struct error *e)
     }
     for (uint32_t i = 0; i < c->n_files; i++) {
         for (uint32_t j = 0; j < c->files[i].header.n; j++) {
-            add_tensor(c, i, &c->files[i].header.tensors[j]);
+            add_tensor(c, i, j);
         }
     }
     qsort(c->tensors, c->n_tensors, sizeof *c->tensors, by_key);
@@ -308,13 +373,23 @@ void checkpoint_close(struct checkpoint **self)
         return;
     }
     for (uint32_t i = 0; i < c->n_files; i++) {
-        safetensors_fini(&c->files[i].header);
+        if (c->gguf) {
+            gguf_tensors_fini(&c->files[i].gguf);
+        } else {
+            safetensors_fini(&c->files[i].header);
+        }
         free(c->files[i].name);
     }
     free(c->files);
     free(c->tensors);
     free(c->dir);
     free(c);
+}
+
+const char *checkpoint_dtype_name(const struct checkpoint_tensor *t)
+{
+    return t->form != NULL ? gguf_type(t->form->type)->name
+                           : safetensors_dtype_name(t->info->dtype);
 }
 
 const struct checkpoint_tensor *checkpoint_find(const struct checkpoint *c,

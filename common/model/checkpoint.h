@@ -1,7 +1,8 @@
 /* checkpoint.h - All tensors of a model directory, by one canonical name.
  *
  * A directory holds model.safetensors, or model.safetensors.index.json and
- * the files it names.  Checkpoints of one model differ in prefixes; a
+ * the files it names, or GGUF files (gguf_model.h, whose tensors
+ * gguf_tensors.h names).  Checkpoints of one model differ in prefixes; a
  * tensor's key is its name without the prefix:
  *
  *     model.language_model.layers.3.mlp.up_proj.weight    multimodal
@@ -27,6 +28,7 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
+#include "common/model/gguf_tensors.h"
 #include "common/model/safetensors.h"
 
 struct checkpoint_file {
@@ -34,17 +36,21 @@ struct checkpoint_file {
     uint64_t bytes;
     int64_t changed_ns; /* mtime at the time its header was read */
     struct safetensors header;
+    struct gguf_tensors gguf; /* of a GGUF file: owns what header points to */
 };
 
 struct checkpoint_tensor {
     const char *key;
     const struct safetensors_tensor *info; /* name as stored, shape */
+    const struct gguf_form *form; /* how its blocks become rows, or NULL */
     uint32_t file;
     uint64_t offset, bytes; /* position in the file */
 };
 
 struct checkpoint {
     char *dir;
+    bool gguf;
+    struct gguf_arch arch; /* of GGUF files */
     uint32_t n_files;
     struct checkpoint_file *files;
     uint32_t n_tensors; /* without the tensors that have no key */
@@ -70,6 +76,9 @@ const struct checkpoint_tensor *checkpoint_find(const struct checkpoint *c,
 
 /* Returns the key in a stored name, NULL if the tensor is not used. */
 const char *checkpoint_key(const char *name);
+
+/* Returns the name of a tensor's dtype, or of its GGUF type. */
+const char *checkpoint_dtype_name(const struct checkpoint_tensor *t);
 
 /* Opens all files for reading.  *fds is [n_files]; release it with
  * checkpoint_close_files().  Returns ST_ABORTED if a file's size or

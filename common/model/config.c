@@ -10,9 +10,11 @@
 #include "common/model/directory.h"
 #include "common/model/document.h"
 #include "common/model/family.h"
+#include "common/model/gguf_config.h"
 #include "common/model/layer_kinds.h"
 #include "common/model/quantisation.h"
 #include "common/model/rope.h"
+#include "common/model/weight_format.h"
 
 static bool is_silu(const char *name)
 {
@@ -350,6 +352,11 @@ static void parse_model(struct model_config *c, struct fields *f)
     if (f->status == ST_OK) {
         layer_kinds_ffns(c, f, family);
     }
+    if (c->quant.experts_only && c->shape.n_experts == 0) {
+        field_fault(f, ST_UNIMPLEMENTED,
+                    "%s weights in a model without experts are not supported",
+                    weight_format_name(c->quant.format));
+    }
     if (f->status == ST_OK && family->gemma) {
         parse_gemma(c, f);
     }
@@ -420,17 +427,31 @@ enum status config_set_name(struct model_config *c, const char *name,
     return ST_OK;
 }
 
+/* Cuts ".gguf" off, and the number of a part. */
+static void cut_gguf(char *name)
+{
+    size_t n = strlen(name);
+
+    if (n > 5 && strcmp(name + n - 5, ".gguf") == 0) {
+        name[n -= 5] = '\0';
+        if (n > 15 && strncmp(name + n - 9, "-of-", 4) == 0) {
+            name[n - 15] = '\0';
+        }
+    }
+}
+
 /* Sets the name to the last part of dir's real path, so that "." has a name. */
 static enum status name_after(struct model_config *c, const char *dir,
                               struct error *e)
 {
     char *path = realpath(dir, NULL);
-    const char *base = path == NULL ? NULL : strrchr(path, '/');
+    char *base = path == NULL ? NULL : strrchr(path, '/');
     enum status st;
 
     if (base == NULL || base[1] == '\0') {
         st = error_set(e, ST_INVALID_ARGUMENT, "the directory has no name");
     } else {
+        cut_gguf(base + 1);
         st = config_set_name(c, base + 1, e);
     }
     free(path);
@@ -456,6 +477,23 @@ static enum status load_generation(struct model_config *c, const char *dir,
     return st == ST_OK ? st : error_wrap(e, "%s", name);
 }
 
+/* Reads the configuration in GGUF files, if dir names such a model. */
+static enum status load_gguf(struct model_config *c, const char *dir,
+                             bool *found, struct error *e)
+{
+    struct gguf_model m;
+    enum status st = gguf_model_open(&m, dir, found, e);
+
+    if (st == ST_OK && *found) {
+        st = gguf_config(c, &m, e);
+        if (st != ST_OK) {
+            st = error_wrap(e, "%s", quote(m.files.names[0]).text);
+        }
+    }
+    gguf_model_fini(&m);
+    return st;
+}
+
 enum status config_load(struct model_config *c, const char *dir,
                         struct error *e)
 {
@@ -463,13 +501,15 @@ enum status config_load(struct model_config *c, const char *dir,
     const char *name = "config.json";
     char *text;
     size_t len;
+    bool gguf = false;
     enum status st;
 
     e = e != NULL ? e : &ignored;
     memset(c, 0, sizeof *c);
     st = directory_check(dir, DIRECTORY_CONFIG, e);
-    if (st != ST_OK) {
-        return st;
+    st = st == ST_OK ? load_gguf(c, dir, &gguf, e) : st;
+    if (st != ST_OK || gguf) {
+        return st != ST_OK ? st : name_after(c, dir, e);
     }
     st = document_read(&text, &len, dir, name, CONFIG_BYTES_MAX, e);
     if (st == ST_OK) {

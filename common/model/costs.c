@@ -121,13 +121,21 @@ static uint64_t most(uint64_t a, uint64_t b)
 #define SHARES        8           /* work-groups that share a tile */
 #define SPLIT_TOKENS  128         /* rows of attention whose context is split */
 #define SPLITS        32
-#define ROW_INTS      8 /* a step's ints per row, and per token */
+#define EXPERT_TOKENS 512 /* tokens whose experts a CPU runs together */
+#define EXPERT_BYTES  256 /* tables of one expert */
+#define ROW_INTS      8   /* a step's ints per row, and per token */
 #define TOKEN_INTS    3
 
 struct widths {
     uint64_t q, kv, values, channels;
     uint64_t wide; /* columns of the widest matrix */
 };
+
+/* Returns the rows of the widest gate of an MLP, a shared expert's too. */
+static uint64_t mlp_width(const struct model_shape *s)
+{
+    return most(s->intermediate, s->shared_dim);
+}
 
 static struct widths widths_of(const struct model_shape *s)
 {
@@ -139,21 +147,46 @@ static struct widths widths_of(const struct model_shape *s)
         .channels = 2 * (uint64_t)s->n_k_heads * s->k_dim + values,
     };
 
-    w.wide = most(most(s->hidden, s->intermediate), most(w.q, values));
+    w.wide = most(most(s->hidden, mlp_width(s)), most(w.q, values));
+    w.wide = most(w.wide, s->expert_dim);
     return w;
 }
 
-/* Returns the floats per token of the widest operator on the CPU: mixers and
- * MLP use the same memory in turn. */
-static uint64_t cpu_widest(const struct model_config *c)
+/* Returns whether the output of a mixer or feed-forward is kept apart from x:
+ * to be normed, or to add up experts. */
+static bool keeps_outputs(const struct model_config *c)
+{
+    return c->output_norms || c->shape.n_experts > 0;
+}
+
+/* Returns what experts use on the CPU, in bytes: of each token the logits, the
+ * choice and the shared expert, of each pair of a token and an expert its input
+ * and both products, and tables. */
+static uint64_t cpu_experts(const struct model_shape *s, uint64_t tokens)
+{
+    uint64_t n = tokens < EXPERT_TOKENS ? tokens : EXPERT_TOKENS;
+    uint64_t token = s->n_experts + 2 * (uint64_t)s->shared_dim + 1 +
+                     (s->shared_dim > 0 ? s->hidden : 0);
+    uint64_t pair = (uint64_t)s->hidden + 2 * (uint64_t)s->expert_dim + 4;
+
+    return n * (token + s->top_k * pair) * sizeof(float) +
+           (s->n_experts + UINT64_C(4)) * EXPERT_BYTES;
+}
+
+/* Returns the bytes of the widest operator on the CPU: mixers, MLP and experts
+ * use the same memory in turn. */
+static uint64_t cpu_widest(const struct model_config *c, uint64_t tokens)
 {
     const struct model_shape *s = &c->shape;
     struct widths w = widths_of(s);
     uint64_t attention = w.q * (s->attn_gated ? 5 : 3) + 2 * w.kv;
     uint64_t linear =
         2 * w.channels + 2 * w.values + 2 * (uint64_t)s->n_v_heads;
+    uint64_t widest =
+        most(2 * (uint64_t)s->intermediate, most(attention, linear));
 
-    return most(2 * (uint64_t)s->intermediate, most(attention, linear));
+    return most(widest * tokens * sizeof(float),
+                s->n_experts > 0 ? cpu_experts(s, tokens) : 0);
 }
 
 /* The weights of a convolution are kept a second time, transposed. */
@@ -165,19 +198,34 @@ static uint64_t cpu_layers(const struct model_config *c)
     return n * (widths_of(s).channels * s->conv + 16) * sizeof(float);
 }
 
-/* Returns x and its norm, the rotary angles, a few words, and the widest
- * operator, all float32.  The head norms its rows into the same memory. */
+/* Returns x, its norm and an output, the rotary angles, a few words, and the
+ * widest operator, all float32.  The head norms its rows into the same
+ * memory. */
 static uint64_t cpu_scratch(const struct model_config *c,
                             const struct costs_step *step)
 {
     const struct model_shape *s = &c->shape;
-    uint64_t token = 2 * (uint64_t)s->hidden + s->rope.dim + cpu_widest(c) + 2;
-    uint64_t panels = c->quant.bits > 0 ? PANEL_ROWS * widths_of(s).wide : 0;
+    uint64_t tokens = most(step->tokens, step->logits);
+    uint64_t token = (keeps_outputs(c) ? 3 : 2) * (uint64_t)s->hidden +
+                     s->rope.dim + s->window_rope.dim + 2;
+    uint64_t panels =
+        c->quant.format != WEIGHT_PLAIN ? PANEL_ROWS * widths_of(s).wide : 0;
+    uint64_t lane =
+        panels + 66 * (uint64_t)s->head_dim + 2 * (uint64_t)s->expert_dim;
 
-    return token * most(step->tokens, step->logits) * sizeof(float) +
-           cpu_layers(c) +
-           step->threads * (LANE_BYTES + panels * sizeof(float) +
-                            66 * (uint64_t)s->head_dim * sizeof(float));
+    return token * tokens * sizeof(float) + cpu_widest(c, tokens) +
+           cpu_layers(c) + step->threads * (LANE_BYTES + lane * sizeof(float));
+}
+
+/* Returns what experts use on a device, in floats; the shared one works in
+ * memory of its own. */
+static uint64_t opencl_experts(const struct model_shape *s, uint64_t tokens)
+{
+    uint64_t pairs = tokens * s->top_k;
+
+    return tokens * (s->n_experts + UINT64_C(4)) +
+           pairs * (s->hidden + (uint64_t)s->expert_dim + 4) +
+           4 * (pairs / 16 + s->n_experts);
 }
 
 /* Returns what mixers and MLP use in turn on a device, in floats. */
@@ -194,8 +242,10 @@ static uint64_t opencl_area(const struct model_config *c,
     uint64_t parts = (uint64_t)SPLIT_TOKENS * SPLITS * s->n_heads *
                      ((uint64_t)s->head_dim + 2);
 
-    return most(attention * step->tokens + parts,
-                most(linear, s->intermediate) * step->tokens);
+    uint64_t experts = s->n_experts > 0 ? opencl_experts(s, step->tokens) : 0;
+
+    return most(most(attention * step->tokens + parts, linear * step->tokens),
+                mlp_width(s) * step->tokens + experts);
 }
 
 /* Returns what the head uses of that memory, in floats: per row of logits the
@@ -215,7 +265,7 @@ static uint64_t widest_rows(const struct model_shape *s)
 {
     struct widths w = widths_of(s);
 
-    return most(2 * (uint64_t)s->intermediate,
+    return most(2 * mlp_width(s),
                 most(w.channels + w.values + 2 * (uint64_t)s->n_v_heads,
                      2 * w.q + 2 * w.kv));
 }
@@ -229,9 +279,14 @@ static uint64_t opencl_kept(const struct model_config *c,
     const struct model_shape *s = &c->shape;
     uint64_t blocks =
         (step->context + step->block_tokens - 1) / (uint64_t)step->block_tokens;
-    uint64_t tables = step->rows * (ROW_INTS + blocks) +
+    /* A page has at least one window layer. */
+    uint64_t windows = (uint64_t)config_count(c, MIXER_WINDOW, 0, s->n_layers) *
+                       sizes_window_blocks(s->window, step->tokens,
+                                           step->block_tokens, step->context);
+    uint64_t tables = step->rows * (ROW_INTS + blocks + windows) +
                       step->tokens * TOKEN_INTS + step->logits;
-    uint64_t token = 2 * (uint64_t)s->hidden + s->hidden / 8 + s->n_heads + 1;
+    uint64_t token = 2 * (uint64_t)s->hidden + s->hidden / 8 + s->n_heads + 1 +
+                     (keeps_outputs(c) ? s->hidden + s->hidden / 8 : 0);
     /* Only products that add to x share their tiles. */
     uint64_t parts = (uint64_t)SHARED_TOKENS * SHARES * s->hidden;
 
@@ -244,7 +299,8 @@ static uint64_t opencl_scratch(const struct model_config *c,
                                const struct costs_step *step)
 {
     const struct model_shape *s = &c->shape;
-    uint64_t wide = c->quant.bits > 0 ? widest_rows(s) * s->hidden * 2 : 0;
+    bool quantised = c->quant.format != WEIGHT_PLAIN && !c->quant.experts_only;
+    uint64_t wide = quantised ? widest_rows(s) * s->hidden * 2 : 0;
 
     return PINNED_BYTES + DEVICE_BYTES + s->n_layers * (uint64_t)LAYER_BYTES +
            (opencl_kept(c, step) + opencl_area(c, step)) * sizeof(float) + wide;

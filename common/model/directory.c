@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/model/document.h"
+#include "common/model/gguf_model.h"
 
 #define ENTRIES_MAX 4096 /* of a directory, looked at for other formats */
 #define END_BYTES   64   /* of a JSON file, looked at for its end */
@@ -54,18 +55,15 @@ static bool is_hub_name(const char *path)
            path[0] != '.' && strchr(slash + 1, '/') == NULL;
 }
 
-static enum status is_no_directory(const char *path, struct error *e)
+static enum status check_file(const char *path, struct error *e)
 {
-    if (ends(path, ".gguf")) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "a GGUF file cannot be read; give the directory of "
-                         "the original model, with config.json and "
-                         "*.safetensors, and shrink it with \"sluicectl "
-                         "quantise\"");
+    if (gguf_files_exist(path)) {
+        return ST_OK;
     }
     return error_set(e, ST_INVALID_ARGUMENT,
-                     "this is a file; give the model's directory, which holds "
-                     "config.json, *.safetensors and tokenizer.json");
+                     "this is a file, and no *.gguf; give the model's "
+                     "directory, which holds config.json, *.safetensors and "
+                     "tokenizer.json");
 }
 
 static enum status check_path(const char *path, struct error *e)
@@ -73,7 +71,7 @@ static enum status check_path(const char *path, struct error *e)
     struct stat s;
 
     if (stat(path, &s) == 0) {
-        return S_ISDIR(s.st_mode) ? ST_OK : is_no_directory(path, e);
+        return S_ISDIR(s.st_mode) ? ST_OK : check_file(path, e);
     }
     if (errno == ENOENT && is_hub_name(path)) {
         return error_set(e, ST_NOT_FOUND,
@@ -100,10 +98,6 @@ static const struct format {
     {"adapter_config.json", "",
      "this is an adapter (adapter_config.json), not a model; merge it into its "
      "base model, and give the directory of the result"},
-    {"", ".gguf",
-     "the weights are a GGUF file, which cannot be read; give the directory of "
-     "the original model, with *.safetensors, and shrink it with \"sluicectl "
-     "quantise\""},
     {"pytorch_model", ".bin", PYTORCH},
     {"pytorch_model", ".json", PYTORCH},
     {"", ".pth", PYTORCH},
@@ -145,7 +139,8 @@ enum status directory_weights(const char *dir, bool *found, struct error *e)
     const struct format *f;
 
     *found = directory_has(dir, "model.safetensors") ||
-             directory_has(dir, "model.safetensors.index.json");
+             directory_has(dir, "model.safetensors.index.json") ||
+             gguf_files_exist(dir);
     f = *found ? NULL : find_format(dir);
     return f == NULL ? ST_OK : error_set(e, ST_INVALID_ARGUMENT, "%s", f->text);
 }
@@ -215,6 +210,15 @@ enum status directory_check(const char *dir, unsigned need, struct error *e)
 {
     enum status st = check_path(dir, e);
     bool found = true;
+
+    /* GGUF files have a configuration, weights and a tokenizer. */
+    if (st == ST_OK && gguf_files_exist(dir)) {
+        struct gguf_files files;
+
+        st = gguf_files_find(&files, dir, e);
+        gguf_files_fini(&files);
+        return st;
+    }
 
     if (st == ST_OK && (need & DIRECTORY_CONFIG) != 0 &&
         !directory_has(dir, "config.json")) {

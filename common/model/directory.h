@@ -7,6 +7,9 @@
  * model calls this module, so each mistake has one sentence, which ends with
  * what to do.
  *
+ * A GGUF file, or a directory with GGUF files in place of safetensors
+ * (gguf_model.h), passes for everything.
+ *
  * Recognition reads names and the first and last bytes of a file.  A directory
  * that passes may still hold broken files: their readers report those.
  *
@@ -21,9 +24,9 @@
 
 /* Files that a program needs. */
 enum directory_need {
-    DIRECTORY_CONFIG = 1,    /* config.json */
-    DIRECTORY_TOKENIZER = 2, /* tokenizer.json */
-    DIRECTORY_WEIGHTS = 4    /* model.safetensors, or its index */
+    DIRECTORY_CONFIG = 1,    /* config.json, or a GGUF file */
+    DIRECTORY_TOKENIZER = 2, /* tokenizer.json, or a GGUF file */
+    DIRECTORY_WEIGHTS = 4    /* model.safetensors, its index, or a GGUF file */
 };
 
 /* Checks that dir is a directory with the files in need, a sum of enum
@@ -35,8 +38,8 @@ enum directory_need {
 MUST_CHECK enum status directory_check(const char *dir, unsigned need,
                                        struct error *e);
 
-/* Sets *found to whether dir has safetensors weights, complete or not.  Returns
- * ST_INVALID_ARGUMENT if it has weights in another format instead. */
+/* Sets *found to whether dir has weights that are read, complete or not.
+ * Returns ST_INVALID_ARGUMENT if it has weights in another format instead. */
 MUST_CHECK enum status directory_weights(const char *dir, bool *found,
                                          struct error *e);
 

@@ -7,6 +7,7 @@
 #include "common/base/utf8.h"
 #include "common/model/directory.h"
 #include "common/model/document.h"
+#include "common/model/gguf_bytes.h"
 
 #define ALIGNMENT_DEFAULT 32
 #define FIRST_READ        (1 << 20) /* most headers have a vocabulary */
@@ -29,15 +30,6 @@ const struct gguf_type_shape *gguf_type(uint32_t type)
         }
     }
     return NULL;
-}
-
-/* Bytes of a value of fixed size; 0: string or array. */
-static size_t value_bytes(enum gguf_value_type t)
-{
-    static const uint8_t sizes[GGUF_VALUES] = {1, 1, 2, 2, 4, 4, 4,
-                                               1, 0, 0, 8, 8, 8};
-
-    return sizes[t];
 }
 
 /* ---- cursor ---- */
@@ -79,23 +71,13 @@ static enum status take(struct cursor *c, uint64_t n, const char *what,
     return ST_OK;
 }
 
-static uint64_t little(const unsigned char *p, size_t n)
-{
-    uint64_t v = 0;
-
-    while (n > 0) {
-        v = v << 8 | p[--n];
-    }
-    return v;
-}
-
 static enum status take_u32(struct cursor *c, const char *what, uint32_t *out)
 {
     const unsigned char *p;
     enum status st = take(c, 4, what, &p);
 
     if (st == ST_OK) {
-        *out = (uint32_t)little(p, 4);
+        *out = (uint32_t)gguf_little(p, 4);
     }
     return st;
 }
@@ -106,7 +88,7 @@ static enum status take_u64(struct cursor *c, const char *what, uint64_t *out)
     enum status st = take(c, 8, what, &p);
 
     if (st == ST_OK) {
-        *out = little(p, 8);
+        *out = gguf_little(p, 8);
     }
     return st;
 }
@@ -147,7 +129,7 @@ static enum status take_name(struct cursor *c, const char *what,
 
 static enum status take_items(struct cursor *c, struct gguf_value *v)
 {
-    size_t size = value_bytes(v->type);
+    size_t size = gguf_value_bytes(v->type);
     const unsigned char *text;
     uint64_t n;
     enum status st = ST_OK;
@@ -634,89 +616,4 @@ void gguf_fini(struct gguf *g)
     free(g->names);
     free(g->owned);
     memset(g, 0, sizeof *g);
-}
-
-/* ---- values ---- */
-
-const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
-{
-    struct gguf_value k = {.key = key};
-
-    return g->n_values == 0
-               ? NULL
-               : bsearch(&k, g->values, g->n_values, sizeof k, by_key);
-}
-
-const struct gguf_tensor *gguf_find_tensor(const struct gguf *g,
-                                           const char *name)
-{
-    for (uint32_t i = 0; i < g->n_tensors; i++) {
-        if (strcmp(g->tensors[i].name, name) == 0) {
-            return &g->tensors[i];
-        }
-    }
-    return NULL;
-}
-
-bool gguf_whole(const struct gguf_value *v, uint64_t i, int64_t *out)
-{
-    size_t size;
-    uint64_t raw;
-
-    if (v == NULL || i >= v->n || (size = value_bytes(v->type)) == 0 ||
-        v->type == GGUF_VALUE_F32 || v->type == GGUF_VALUE_F64) {
-        return false;
-    }
-    raw = little(v->at + i * size, size);
-    switch (v->type) {
-    case GGUF_VALUE_I8:
-        *out = (int8_t)raw;
-        return true;
-    case GGUF_VALUE_I16:
-        *out = (int16_t)raw;
-        return true;
-    case GGUF_VALUE_I32:
-        *out = (int32_t)raw;
-        return true;
-    default:
-        *out = (int64_t)raw;
-        return v->type != GGUF_VALUE_U64 || raw <= INT64_MAX;
-    }
-}
-
-bool gguf_real(const struct gguf_value *v, uint64_t i, double *out)
-{
-    int64_t whole;
-
-    if (v != NULL && i < v->n && v->type == GGUF_VALUE_F32) {
-        uint32_t bits = (uint32_t)little(v->at + i * 4, 4);
-        float f;
-
-        memcpy(&f, &bits, sizeof f);
-        *out = (double)f;
-        return true;
-    }
-    if (v != NULL && i < v->n && v->type == GGUF_VALUE_F64) {
-        uint64_t bits = little(v->at + i * 8, 8);
-
-        memcpy(out, &bits, sizeof *out);
-        return true;
-    }
-    if (!gguf_whole(v, i, &whole)) {
-        return false;
-    }
-    *out = (double)whole;
-    return true;
-}
-
-bool gguf_next_text(const struct gguf_value *v, size_t *at, const char **text,
-                    size_t *n)
-{
-    if (v == NULL || v->type != GGUF_VALUE_STRING || *at >= v->bytes) {
-        return false;
-    }
-    *n = (size_t)little(v->at + *at, 8); /* checked by the parser */
-    *text = (const char *)v->at + *at + 8;
-    *at += 8 + *n;
-    return true;
 }

@@ -47,6 +47,7 @@
 
 #include "common/model/checkpoint.h"
 #include "common/model/config.h"
+#include "common/model/gguf_repack.h"
 #include "common/model/weights.h"
 
 #define LAYOUT_ALIGN 64 /* alignment of every tensor in the shard's memory */
@@ -63,6 +64,7 @@ struct slice {
     bool scratch; /* in the layout's scratch, not the shard's memory */
     bool widen;   /* convert to float32; the place has room for that */
     float add;    /* added to each element of a widened slice */
+    struct gguf_repack repack; /* its blocks go where this sends them */
 };
 
 /* Scales of blocks for rows: row i of [rows, row_bytes] at `to` in the shard's

@@ -95,8 +95,7 @@ bool maker_dtype(struct maker *m, const struct checkpoint_tensor *t,
         MAKER_FAULT(m, ST_INVALID_ARGUMENT,
                     "%s: tensor %s is %s; F32, BF16 and F16 are supported%s",
                     quote(m->checkpoint->files[t->file].name).text,
-                    quote(t->info->name).text,
-                    safetensors_dtype_name(t->info->dtype),
+                    quote(t->info->name).text, checkpoint_dtype_name(t),
                     dtype_hint(m, t->info->dtype));
         return false;
     }
@@ -232,6 +231,10 @@ void maker_elements(struct maker *m, const float **out,
     struct slice s = {.source = t, .widen = true, .add = add};
 
     if (t == NULL || !maker_dtype(m, t, &s.dtype)) {
+        return;
+    }
+    if (t->form != NULL) {
+        maker_elements_gguf(m, out, t, n);
         return;
     }
     s.bytes = (uint64_t)n * dtype_bytes(s.dtype);

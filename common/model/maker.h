@@ -114,6 +114,11 @@ bool maker_find_mxfp4(struct maker *m, struct maker_stored *s,
                       const struct checkpoint_tensor *t,
                       const struct maker_form *f);
 
+/* The same for a tensor of a GGUF file that has a form. */
+bool maker_find_gguf(struct maker *m, struct maker_stored *s,
+                     const struct checkpoint_tensor *t,
+                     const struct maker_form *f);
+
 /* Sets out to the form of s with other rows, and reserves its memory. */
 void maker_begin(struct maker *m, struct maker_target *t, struct tensor *out,
                  const struct maker_stored *s, uint32_t rows);
@@ -131,6 +136,12 @@ void maker_put_plane(struct maker *m, const struct maker_target *t,
 void maker_put(struct maker *m, const struct maker_target *t,
                const struct maker_stored *s, struct maker_rows r);
 
+/* Puts rows of all planes of a GGUF file's tensor; `rows` sends row r.from
+ * to its place. */
+void maker_put_gguf(struct maker *m, const struct maker_target *t,
+                    const struct maker_stored *s, struct maker_rows r,
+                    const struct gguf_rows *rows);
+
 /* Lays out a whole matrix; t may be NULL. */
 void maker_whole(struct maker *m, struct tensor *out,
                  const struct checkpoint_tensor *t, uint32_t rows,
@@ -145,6 +156,10 @@ void maker_matrix(struct maker *m, struct tensor *out, const char *name,
 /* Lays out the n elements of a tensor of any shape; t may be NULL. */
 void maker_elements(struct maker *m, const float **out,
                     const struct checkpoint_tensor *t, uint32_t n, float add);
+
+/* The same for a tensor of a GGUF file that has a form. */
+void maker_elements_gguf(struct maker *m, const float **out,
+                         const struct checkpoint_tensor *t, uint32_t n);
 
 /* The same for a tensor of shape [n]. */
 void maker_vector_of(struct maker *m, const float **out,
@@ -163,5 +178,8 @@ void maker_deltanet(struct maker *m, struct deltanet_weights *d);
 void maker_mlp(struct maker *m, struct mlp_weights *w, const char *prefix,
                uint32_t rows);
 void maker_experts(struct maker *m, struct expert_weights *w);
+
+/* Matrices of the experts of a GGUF file, and the bias of gate and up. */
+void maker_experts_gguf(struct maker *m, struct expert_weights *w);
 
 #endif

@@ -254,15 +254,19 @@ void maker_experts(struct maker *m, struct expert_weights *w)
         return;
     }
     router(m, w);
-    if (is_fused(m)) {
+    if (m->checkpoint->gguf) {
+        maker_experts_gguf(m, w);
+    } else if (is_fused(m)) {
         fused(m, &w->gate_up, "mlp.experts.gate_up_proj", &gate_up);
         fused(m, &w->down, "mlp.experts.down_proj", &down);
     } else {
         apart(m, w);
     }
-    if (m->config->expert_bias) {
+    if (m->config->expert_bias && !m->checkpoint->gguf) {
         bias(m, &w->gate_up_bias, "mlp.experts.gate_up_proj_bias",
              gate_up.rows);
+    }
+    if (m->config->expert_bias) {
         bias(m, &w->down_bias, "mlp.experts.down_proj_bias", s->hidden);
     }
     shared_expert(m, w);

@@ -279,7 +279,9 @@ bool maker_find_stored(struct maker *m, struct maker_stored *s,
     if (q->format == WEIGHT_AFFINE && q->bits > 0) {
         scales = maker_beside(m, t, ".weight", ".scales");
     }
-    if (scales != NULL) {
+    if (t->form != NULL) {
+        found = maker_find_gguf(m, s, t, f);
+    } else if (scales != NULL) {
         found = find_affine(m, s, scales, f);
     } else if (t->info->dtype == SAFETENSORS_F8_E4M3 &&
                q->format == WEIGHT_FP8) {
@@ -337,6 +339,12 @@ void maker_put_plane(struct maker *m, const struct maker_target *t,
 {
     uint64_t bytes = s->planes[plane].row_bytes;
 
+    if (s->planes[0].source->form != NULL) {
+        if (plane == 0) { /* its blocks have the other planes, too */
+            maker_put_gguf(m, t, s, r, &(struct gguf_rows){.to = r.to});
+        }
+        return;
+    }
     if (plane == 1 && s->shape.format == WEIGHT_FP8) {
         put_blocks(m, t->places[plane], s, r);
         return;

@@ -52,7 +52,8 @@ enum safetensors_dtype {
 #define X(name, bits) SAFETENSORS_##name,
     SAFETENSORS_DTYPES(X)
 #undef X
-        SAFETENSORS_NR
+        SAFETENSORS_NR,
+    SAFETENSORS_BLOCKS = SAFETENSORS_NR /* of a GGUF file (checkpoint.h) */
 };
 
 struct safetensors_tensor {

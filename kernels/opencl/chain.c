@@ -95,7 +95,7 @@ static void choose_kernel(struct opencl *c, struct chain *of)
 
     for (uint32_t i = 0; i < of->n; i++) {
         products[i] = (struct matmul_nv_product){
-            ops[i], of->w[i]->rows, of->w[i]->cols, of->w[i]->bits};
+            ops[i], of->w[i]->rows, of->w[i]->cols, of->w[i]->bits, false};
     }
     if (!matmul_nv_chain(&nv, products, of->n, c->device.units)) {
         return;

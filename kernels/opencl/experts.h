@@ -1,44 +1,49 @@
 /* experts.h - the feed-forward with experts.
  *
  * The router's choice stays on the device: the kernels read it there, and no
- * launch depends on it.  A pair is a token and one of its experts, t * K + i.
+ * launch depends on it.  A pair is a token and one of its experts, t * P + i.
  *
  *     logits  choose  [group]  gate_up  down  sum
  *
  * Few pairs are products of their own; many are grouped by expert first.  Both
- * give the same bits.  A shared expert is an MLP (matmul.h), whose output the
- * last kernel adds.
+ * give the same bits.  P is top_k, or one more for a shared expert that is
+ * stored as the others are.  Otherwise the shared expert is an MLP (matmul.h),
+ * whose output the last kernel adds.
  *
- * Threading, memory: as opencl.h.  K: top_k of docs/model.md. */
+ * NVIDIA's kernels are those of nv_matmul_decode.cl; nv_route.cl computes
+ * logits and choice of generated tokens in one launch.
+ *
+ * Threading, memory: as opencl.h. */
 #ifndef KERNELS_OPENCL_EXPERTS_H
 #define KERNELS_OPENCL_EXPERTS_H
 
+#include "kernels/opencl/host/launch.h"
 #include "kernels/opencl/host/opencl.h"
 
-#define EXPERTS_TILE      16 /* pairs of a tile of the portable kernels */
-#define EXPERTS_TILE_INTS 3  /* expert, place in order, pairs */
-#define EXPERTS_GROUP_FROM                            \
-    2 /* pairs per expert from which they are grouped \
-       */
+#define EXPERTS_TILE_INTS 3 /* expert, place in order, pairs */
+#define EXPERTS_WAYS      4 /* sizes of a tile of pairs; the first is one pair */
 
-struct opencl_kernel;
-
-/* The kernels of a layer; few and many pairs. */
+/* The kernels of a layer. */
 struct experts_kernels {
     struct opencl_kernel *logits, *choose, *group, *sum;
-    struct opencl_kernel *gate_up[2], *down[2];
+    struct opencl_kernel *route; /* NVIDIA's; NULL: logits and choose */
+    uint32_t n_ways;
+    struct opencl_kernel *gate_up[EXPERTS_WAYS], *down[EXPERTS_WAYS];
+    struct opencl_variant nv[2][EXPERTS_WAYS]; /* NVIDIA's, of gate_up, down */
 };
 
 struct opencl_experts {
     struct experts_kernels *layers; /* [end - begin] */
     struct opencl_tensor logits; /* [T, E or E + 1] f32: as the router's rows */
-    struct opencl_tensor ids;    /* [T, K] u32, in order of rank */
-    struct opencl_tensor weights; /* [T, K + 1] f32: of ids; the shared
+    struct opencl_tensor ids;    /* [T, P] u32, in order of rank */
+    struct opencl_tensor weights; /* [T, top_k + 1] f32: of ids; the shared
                                    * expert's */
-    struct opencl_tensor gated;   /* [T * K, Im] operand dtype */
-    struct opencl_tensor y;       /* [T * K, H] f32: outputs, not weighted */
-    struct opencl_tensor order;   /* [T * K] u32: pairs, by expert */
+    struct opencl_tensor gated;   /* [T * P, Im] operand dtype */
+    struct opencl_tensor y;       /* [T * P, H] f32: outputs, not weighted */
+    struct opencl_tensor order;   /* [T * P] u32: pairs, by expert */
     struct opencl_tensor tiles; /* [.., EXPERTS_TILE_INTS] u32, see route.cl */
+    struct opencl_tensor tickets; /* [T] u32, 0 between launches */
+    bool zeroed;                  /* tickets were set to 0 */
 };
 
 /* Chooses the kernels and requests scratch, if a layer has experts. */

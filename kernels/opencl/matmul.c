@@ -89,9 +89,17 @@ struct matmul_choice *opencl_matmul_choice(const struct opencl_matmul *m,
     return NULL;
 }
 
-static enum weight_format w_format(const struct matmul_choice *of)
+/* Returns whether NVIDIA's kernels take the operands of w's products. */
+static bool takes_nv(const struct opencl *c, const struct opencl_tensor *w)
 {
-    return opencl_tensor_form(&of->w).format;
+    return !c->portable && c->device.nvidia >= 80 && w->dtype == DTYPE_BF16 &&
+           c->matmul->operand == DTYPE_BF16;
+}
+
+bool opencl_matmul_fits_nv(const struct opencl *c,
+                           const struct opencl_tensor *w)
+{
+    return takes_nv(c, w) && opencl_tensor_form(w).format < WEIGHT_K4;
 }
 
 /* Gets the cut of NVIDIA's kernel for a case; false if there is no such
@@ -104,16 +112,12 @@ static bool cut_nv(const struct opencl *c, const struct matmul_choice *of,
                                             [MATMUL_ADD] = MATMUL_NV_ADD};
     const bool decode = way->kind == MATMUL_DECODE;
     const struct matmul_nv_product p = {ops[of->op], of->w.rows, of->w.cols,
-                                        decode ? of->w.bits : 0};
+                                        decode ? of->w.bits : 0, false};
     const uint32_t local = matmul_nv_local(c->device.nvidia);
 
-    if ((decode && w_format(of) > WEIGHT_AFFINE) ||
-        (of->op == MATMUL_SILU && c->w->shape.activation != ACTIVATION_SILU)) {
-        return false;
-    }
-    if (c->portable || c->device.nvidia < 80 || of->w.dtype != DTYPE_BF16 ||
-        c->matmul->operand != DTYPE_BF16 || (!decode && !c->matmul->fold) ||
-        !matmul_nv_fits_bits(p.op, p.rows, p.cols, p.bits)) {
+    if ((decode && !opencl_matmul_fits_nv(c, &of->w)) ||
+        (!decode && !c->matmul->fold) || !takes_nv(c, &of->w) ||
+        !matmul_nv_fits_group(p.op, p.rows, p.cols, decode ? of->w.group : 0)) {
         return false;
     }
     return decode ? matmul_nv_decode(out, &p, way->tokens, local)

@@ -93,6 +93,10 @@ void opencl_project_rows(struct opencl *c, const struct opencl_operand *norm,
                          uint32_t n, const struct opencl_tensor *w,
                          const struct opencl_tensor *out);
 
+/* Returns whether NVIDIA's kernels for few tokens read w's form. */
+bool opencl_matmul_fits_nv(const struct opencl *c,
+                           const struct opencl_tensor *w);
+
 /* Returns whether NVIDIA's kernels multiply w with any number of generated
  * tokens. */
 bool opencl_matmul_decodes_nv(const struct opencl *c,

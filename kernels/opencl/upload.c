@@ -283,6 +283,20 @@ static void place_mlp(struct walk *w, struct opencl_layer *out,
     place_matrix(w, &out->down, &m->down);
 }
 
+/* Returns whether the shared expert is stored as the others are: then it is one
+ * more behind them. */
+static bool is_like_experts(const struct walk *w,
+                            const struct expert_weights *x)
+{
+    const struct model_shape *s = &w->c->w->shape;
+
+    return s->shared_dim == s->expert_dim && !s->gate_up_alternate &&
+           x->gate_up_bias == NULL && x->down_bias == NULL &&
+           is_uniform(&(struct fused){
+               {&x->gate_up, &x->shared.gate, &x->shared.up}, 3}) &&
+           is_uniform(&(struct fused){{&x->down, &x->shared.down}, 2});
+}
+
 static void place_experts(struct walk *w, struct opencl_layer *out,
                           const struct expert_weights *x)
 {
@@ -293,12 +307,20 @@ static void place_experts(struct walk *w, struct opencl_layer *out,
                 &(struct fused){{&x->router, &x->shared_gate},
                                 x->shared_gate.data ? 2 : 1});
     place_floats(w, &of->router_bias, x->router_bias, 1, s->n_experts);
-    place_matrix(w, &of->gate_up, &x->gate_up);
-    place_matrix(w, &of->down, &x->down);
+    if (is_like_experts(w, x)) {
+        place_fused(
+            w, &of->gate_up,
+            &(struct fused){{&x->gate_up, &x->shared.gate, &x->shared.up}, 3});
+        place_fused(w, &of->down,
+                    &(struct fused){{&x->down, &x->shared.down}, 2});
+    } else {
+        place_matrix(w, &of->gate_up, &x->gate_up);
+        place_matrix(w, &of->down, &x->down);
+    }
     place_floats(w, &of->gate_up_bias, x->gate_up_bias, s->n_experts,
                  2 * s->expert_dim);
     place_floats(w, &of->down_bias, x->down_bias, s->n_experts, s->hidden);
-    if (s->shared_dim > 0) {
+    if (s->shared_dim > 0 && !is_like_experts(w, x)) {
         place_mlp(w, out, &x->shared);
     }
 }

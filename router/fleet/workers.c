@@ -92,6 +92,7 @@ struct worker *workers_add(struct fleet *fleet, struct router_peer *p,
     w->model = m;
     w->state = WORKER_UP;
     read_shard(&w->shard, s);
+    w->chunk_tokens = w->shard.chunk_tokens;
     ledger_read(&w->ledger, s->ledger);
     w->ledger.session = p->session; /* 0 in a Hello: the worker had none */
     w->ring_size = RING_START;
@@ -162,12 +163,13 @@ struct need worker_share(const struct worker *w, const struct need *need)
     return to_need(w, need->of[BLOCKS], need->of[SLOTS], need->window_blocks);
 }
 
-static uint64_t window_blocks_of(const struct shard *s, uint64_t n_tokens)
+static uint64_t window_blocks_of(const struct worker *w, uint64_t n_tokens)
 {
+    const struct shard *s = &w->shard;
     uint32_t window = PLANT(WINDOWS_WHOLE) ? s->context : s->window_tokens;
 
     return s->window_pages == 0 ? 0
-                                : page_window_blocks(window, s->chunk_tokens,
+                                : page_window_blocks(window, w->chunk_tokens,
                                                      s->block_tokens, n_tokens);
 }
 
@@ -176,7 +178,7 @@ struct need worker_need(const struct worker *w, uint64_t n_tokens)
     uint32_t block = w->shard.block_tokens;
 
     return to_need(w, (n_tokens + block - 1) / block, 1,
-                   window_blocks_of(&w->shard, n_tokens));
+                   window_blocks_of(w, n_tokens));
 }
 
 bool worker_fits_ever(const struct worker *w, uint64_t n_tokens)

@@ -148,6 +148,8 @@ struct worker {
     bool serves;             /* the worker is a place: replica.h */
     struct replica *replica; /* the replica of a staged worker; NULL: none */
     uint32_t stage;          /* the worker's index in the replica */
+    uint32_t chunk_tokens;   /* most tokens of a sequence in a step there: the
+                              * leader's */
 
     uint64_t last_grant; /* number of the newest grant */
     struct need *ring;   /* [ring_size] need of grant g at g % ring_size */

@@ -58,7 +58,6 @@ static bool can_share(const struct offer *a, const struct offer *b)
     return same_kind(&a->kind, &b->kind) && a->n_stages == b->n_stages &&
            a->context == b->context && a->max_rows == b->max_rows &&
            a->window_tokens == b->window_tokens &&
-           a->chunk_tokens == b->chunk_tokens &&
            a->embed_bytes == b->embed_bytes && a->head_bytes == b->head_bytes &&
            memcmp(a->layers, b->layers,
                   a->kind.n_layers * sizeof a->layers[0]) == 0;
@@ -242,6 +241,9 @@ static void gather_offers(const struct replicas *r, const struct offer *like,
                                       .budget_bytes = o->budget_bytes,
                                       .scratch_bytes = o->scratch_bytes,
                                       .speed = (double)o->speed};
+            if (o->chunk_tokens > t->chunk_tokens) {
+                t->chunk_tokens = o->chunk_tokens; /* any of them may lead */
+            }
         }
     }
 }
@@ -312,7 +314,6 @@ static void set_task(struct deal_task *t, const struct replicas *r,
                             .context = first->context,
                             .max_rows = first->max_rows,
                             .window_tokens = first->window_tokens,
-                            .chunk_tokens = first->chunk_tokens,
                             .no_gaps = r->base->now_us <
                                        r->base->start_us + RETURN_US};
     gather_offers(r, first, takers, t);

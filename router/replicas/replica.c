@@ -294,6 +294,7 @@ static void form_replica(struct replicas *r, struct worker *const *workers,
         x->workers[i] = w;
         w->replica = x;
         w->stage = i;
+        w->chunk_tokens = x->workers[0]->shard.chunk_tokens;
         w->model->n_loose--;
         if (w->shard.context < x->context) {
             x->context = w->shard.context;
@@ -314,12 +315,12 @@ static bool can_join(const struct worker *w, const struct model *m)
 }
 
 /* Stages pass x to each other and share grants of blocks, so both must have the
- * same size everywhere.  Steps of one size need window blocks of one number. */
+ * same size everywhere.  The leader's steps bound the window blocks of all. */
 static bool shards_agree(const struct shard *a, const struct shard *b)
 {
     return a->n_layers == b->n_layers && a->hidden == b->hidden &&
            a->block_tokens == b->block_tokens && a->vocab == b->vocab &&
-           a->chunk_tokens == b->chunk_tokens &&
+           (a->chunk_tokens > 0) == (b->chunk_tokens > 0) &&
            (a->window_pages == 0 || b->window_pages == 0 ||
             a->window_tokens == b->window_tokens);
 }

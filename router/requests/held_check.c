@@ -58,10 +58,9 @@ static bool surely_runs(const struct worker *w, const struct choice *choice,
 
 /* Lower bounds on what the sequences that surely run hold. */
 struct least {
-    uint64_t own_blocks;                  /* that no other sequence can have */
-    uint64_t shared;                      /* most others of one sequence */
-    uint64_t own_windows, shared_windows; /* the same for window pages */
-    uint64_t slots;
+    uint64_t own_blocks; /* that no other sequence can have */
+    uint64_t shared;     /* most others of one sequence */
+    uint64_t windows, slots;
     uint32_t n;
 };
 
@@ -81,16 +80,6 @@ static uint64_t own_blocks(const struct worker *w, const struct choice *choice,
     return n_full < need ? need - n_full : 0;
 }
 
-/* Returns the same for the pages of window blocks, of which at least those past
- * all computed positions are its own. */
-static uint64_t own_windows(const struct worker *w, const struct choice *choice,
-                            uint64_t need)
-{
-    uint64_t pages = w->shard.window_pages;
-
-    return pages == 0 ? 0 : own_blocks(w, choice, need / pages) * pages;
-}
-
 static uint64_t greater(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
@@ -101,13 +90,10 @@ static void add_sequence(const struct worker *w, const struct choice *choice,
 {
     struct need share = place_share(w, &choice->need);
     uint64_t own = own_blocks(w, choice, share.of[BLOCKS]);
-    uint64_t windows = own_windows(w, choice, share.of[WINDOWS]);
 
     sum->own_blocks += own;
     sum->shared = greater(sum->shared, share.of[BLOCKS] - own);
-    sum->own_windows += windows;
-    sum->shared_windows =
-        greater(sum->shared_windows, share.of[WINDOWS] - windows);
+    sum->windows += share.of[WINDOWS];
     sum->slots += share.of[SLOTS];
     sum->n++;
 }
@@ -150,8 +136,7 @@ enum status held_check(struct worker *w, const Sluice__V1__Ledger *l,
     }
     st = compare("blocks", l->blocks, sum.own_blocks + sum.shared, sum.n, e);
     if (st == ST_OK && l->windows != NULL) {
-        st = compare("window pages", l->windows,
-                     sum.own_windows + sum.shared_windows, sum.n, e);
+        st = compare("window pages", l->windows, sum.windows, sum.n, e);
     }
     return st == ST_OK ? compare("slots", l->slots, sum.slots, sum.n, e) : st;
 }

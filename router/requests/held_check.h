@@ -12,8 +12,8 @@
  *     slots    held + granted >= the sum of their needs
  *     blocks   held + granted >= the sum of their own blocks
  *              + the largest rest of one of them
- *     windows  as blocks, in the pages of window blocks: a block that is behind
- *              the window returns to the grant of its sequence
+ *     windows  held + granted >= the sum of their needs, in pages: a window
+ *              block that is given back, or shared, leaves a granted one
  *
  * where the own blocks of a sequence are those of its need past the full blocks
  * of its prompt and of the tokens that the router has.  A sequence whose row in

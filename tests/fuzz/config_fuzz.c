@@ -1,18 +1,60 @@
 /* Arbitrary bytes as a config.json.  An accepted file must keep every
  * guarantee on which sizes and layouts are computed. */
+#include "common/model/costs.h"
 #include "common/model/sizes.h"
 #include "fuzz.h"
 
-static void check_attention(const struct model_shape *s)
+static void check_rope(const struct model_shape *s, const struct rope_shape *r)
 {
+    FUZZ_CHECK(r->dim >= 2 && r->dim % 2 == 0 && r->dim <= s->head_dim);
+    FUZZ_CHECK(r->theta >= MODEL_THETA_MIN && r->theta <= MODEL_THETA_MAX);
+    FUZZ_CHECK(r->kind == ROPE_DEFAULT || r->factor >= 1);
+    if (r->kind == ROPE_YARN) {
+        FUZZ_CHECK(r->original > 0 && r->attention > 0);
+        FUZZ_CHECK(r->beta_slow > 0 && r->beta_fast >= r->beta_slow);
+        FUZZ_CHECK(r->attention <= MODEL_YARN_MAX);
+    }
+}
+
+static void check_attention(const struct model_config *c)
+{
+    const struct model_shape *s = &c->shape;
+
     FUZZ_CHECK(s->n_heads <= MODEL_HEADS_MAX && s->n_kv_heads > 0);
     FUZZ_CHECK(s->n_heads % s->n_kv_heads == 0);
     FUZZ_CHECK(s->head_dim >= 2 && s->head_dim <= MODEL_HEAD_DIM_MAX);
-    FUZZ_CHECK(s->rope.dim >= 2 && s->rope.dim % 2 == 0);
-    FUZZ_CHECK(s->rope.dim <= s->head_dim);
-    FUZZ_CHECK(s->rope.theta >= MODEL_THETA_MIN);
-    FUZZ_CHECK(s->rope.theta <= MODEL_THETA_MAX);
-    FUZZ_CHECK(s->rope.kind == ROPE_DEFAULT || s->rope.factor >= 1);
+    check_rope(s, &s->rope);
+    FUZZ_CHECK(s->attn_scale >= 0 && s->attn_scale <= 1e3f);
+    FUZZ_CHECK(s->attn_cap >= 0 && s->attn_cap <= (float)MODEL_CAP_MAX);
+    FUZZ_CHECK(s->window <= MODEL_CONTEXT_MAX);
+    FUZZ_CHECK((s->window > 0) ==
+               (config_count(c, MIXER_WINDOW, 0, s->n_layers) > 0));
+    if (s->window > 0) {
+        check_rope(s, &s->window_rope);
+    }
+}
+
+static void check_experts(const struct model_shape *s)
+{
+    FUZZ_CHECK(s->n_experts <= MODEL_EXPERTS_MAX);
+    FUZZ_CHECK(s->top_k >= 1 && s->top_k <= MODEL_TOP_K_MAX);
+    FUZZ_CHECK(s->top_k <= s->n_experts);
+    FUZZ_CHECK(s->expert_dim > 0);
+    FUZZ_CHECK(s->activation != ACTIVATION_CLAMPED || s->clamp_limit > 0);
+}
+
+static void check_ffns(const struct model_config *c)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < c->shape.n_layers; i++) {
+        n += c->ffns[i] == FFN_EXPERTS;
+    }
+    FUZZ_CHECK((n > 0) == (c->shape.n_experts > 0));
+    FUZZ_CHECK((n < c->shape.n_layers) == (c->shape.intermediate > 0));
+    if (n > 0) {
+        check_experts(&c->shape);
+    }
 }
 
 static void check_linear(const struct model_shape *s)
@@ -23,15 +65,31 @@ static void check_linear(const struct model_shape *s)
     FUZZ_CHECK(s->conv >= MODEL_CONV_MIN && s->conv <= MODEL_CONV_MAX);
 }
 
+/* A step reads a part of a layer, and a token a part of the model. */
+static void check_costs(const struct model_config *c)
+{
+    static struct split_model m;
+    struct kv_format kv = kv_format_plain(DTYPE_F32);
+    struct sizes z = sizes_of(c, 0, c->shape.n_layers, 1, &kv);
+
+    costs_of_shapes(&m, c, &kv);
+    for (uint32_t i = 0; i < m.n_layers; i++) {
+        FUZZ_CHECK(m.layers[i].step_bytes > 0);
+        FUZZ_CHECK(m.layers[i].step_bytes <= m.layers[i].weight_bytes);
+    }
+    FUZZ_CHECK(sizes_active(c) <= z.parameters);
+}
+
 static void check(const struct model_config *c)
 {
     const struct model_shape *s = &c->shape;
 
     FUZZ_CHECK(s->n_layers > 0 && s->n_layers <= MODEL_LAYERS_MAX);
-    FUZZ_CHECK(s->hidden > 0 && s->intermediate > 0 && s->vocab > 0);
+    FUZZ_CHECK(s->hidden > 0 && s->vocab > 0);
     FUZZ_CHECK(s->norm_eps > 0 && s->norm_eps <= (float)MODEL_EPS_MAX);
-    if (config_count(c, MIXER_ATTENTION, 0, s->n_layers) > 0) {
-        check_attention(s);
+    check_ffns(c);
+    if (config_count(c, MIXER_DELTANET, 0, s->n_layers) < s->n_layers) {
+        check_attention(c);
     }
     if (config_count(c, MIXER_DELTANET, 0, s->n_layers) > 0) {
         check_linear(s);
@@ -45,10 +103,12 @@ static void check(const struct model_config *c)
         struct sizes z =
             sizes_of(c, b, s->n_layers, SIZES_BLOCK_TOKENS_MAX, &kv);
 
-        FUZZ_CHECK(z.weight_bytes >= z.parameters * 2);
+        FUZZ_CHECK(z.weight_bytes >= z.parameters / 2);
         FUZZ_CHECK(z.page_bytes > 0);
-        FUZZ_CHECK(z.pages_per_block + z.pages_per_slot > 0);
+        FUZZ_CHECK(z.pages_per_block + z.pages_per_slot + z.window_pages > 0);
+        FUZZ_CHECK((z.window_pages > 0) == (z.n_window > 0));
     }
+    check_costs(c);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

@@ -49,9 +49,10 @@ static uint32_t check_decode(const struct matmul_nv_product *of,
     assert_true(matmul_nv_decode(&w, of, tokens, local));
     uint32_t slab = define_of(&w, "SLAB"), s = define_of(&w, "SPLIT");
     uint32_t chunk = of->bits == 0 ? 64 : 64 * 16 / of->bits;
-    uint32_t steps = of->cols / chunk / s, depth = define_of(&w, "DEPTH");
+    uint32_t cols = (of->cols + chunk - 1) / chunk * chunk;
+    uint32_t steps = cols / chunk / s, depth = define_of(&w, "DEPTH");
     uint32_t shares = define_of(&w, "SHARES"), warps = s / shares;
-    assert_true(of->cols % (chunk * s) == 0);
+    assert_true(cols % (chunk * s) == 0);
     assert_true(depth >= 1 && steps % depth == 0);
     assert_true(w.tokens >= tokens || w.tokens == 64 || w.tokens == 32 ||
                 w.tokens == 16);
@@ -60,9 +61,10 @@ static uint32_t check_decode(const struct matmul_nv_product *of,
     assert_int_equal(w.shares, shares > 1 ? shares : 0);
     assert_int_equal(w.items, define_of(&w, "GROUPS") * warps * 32);
     assert_in_range(w.items, 32, 1024);
-    if (slab != of->cols / shares) {
+    assert_true(shares == 1 || cols == of->cols);
+    if (slab != cols / shares) {
         uint32_t of_slab = slab / (chunk * warps);
-        assert_true(slab < of->cols / shares);
+        assert_true(slab < cols / shares);
         assert_int_equal(slab, of_slab * chunk * warps);
         assert_true(of_slab % depth == 0 || depth % of_slab == 0);
     }
@@ -90,11 +92,12 @@ static void decode_is_cut_to_fit(void **state)
             rows = rows / 16 * 16;
             assert_true(matmul_nv_fits(MATMUL_NV_SILU, rows, cols));
             for (uint32_t bits = 0; bits <= 8; bits += 4) {
-                if (matmul_nv_fits_bits(MATMUL_NV_SILU, rows, cols, bits)) {
+                if (matmul_nv_fits_group(MATMUL_NV_SILU, rows, cols,
+                                         bits > 0 ? 64 : 0)) {
                     check_decodes(&(struct matmul_nv_product){
-                        MATMUL_NV_SILU, rows, cols, bits});
+                        MATMUL_NV_SILU, rows, cols, bits, false});
                     check_decodes(&(struct matmul_nv_product){
-                        MATMUL_NV_ADD, rows, cols, bits});
+                        MATMUL_NV_ADD, rows, cols, bits, false});
                 }
             }
         }
@@ -159,10 +162,10 @@ static uint32_t tiles_of(const struct matmul_nv_product *of, uint32_t n,
 
 static void a_chain_is_cut_to_fit(void **state)
 {
-    struct matmul_nv_product of[] = {{MATMUL_NV_ADD, 4096, 4096, 0},
-                                     {MATMUL_NV_SILU, 24576, 4096, 0},
-                                     {MATMUL_NV_ADD, 4096, 12288, 0},
-                                     {MATMUL_NV_STORE, 12352, 4096, 0}};
+    struct matmul_nv_product of[] = {{MATMUL_NV_ADD, 4096, 4096, 0, false},
+                                     {MATMUL_NV_SILU, 24576, 4096, 0, false},
+                                     {MATMUL_NV_ADD, 4096, 12288, 0, false},
+                                     {MATMUL_NV_STORE, 12352, 4096, 0, false}};
     struct matmul_nv w;
     (void)state;
     check_chain(of, 4, 132);
@@ -188,10 +191,10 @@ static void a_chain_is_cut_to_fit(void **state)
 
 static void a_chain_is_of_the_same_bits(void **state)
 {
-    struct matmul_nv_product of[] = {{MATMUL_NV_ADD, 1024, 2048, 8},
-                                     {MATMUL_NV_SILU, 7168, 1024, 8},
-                                     {MATMUL_NV_ADD, 1024, 3584, 8},
-                                     {MATMUL_NV_STORE, 8224, 1024, 8}};
+    struct matmul_nv_product of[] = {{MATMUL_NV_ADD, 1024, 2048, 8, false},
+                                     {MATMUL_NV_SILU, 7168, 1024, 8, false},
+                                     {MATMUL_NV_ADD, 1024, 3584, 8, false},
+                                     {MATMUL_NV_STORE, 8224, 1024, 8, false}};
     struct matmul_nv w;
     (void)state;
     check_chain(of, 4, 132);
@@ -213,18 +216,18 @@ static void some_do_not_fit(void **state)
     assert_false(matmul_nv_fits(MATMUL_NV_STORE, 8, 64));
     assert_false(matmul_nv_fits(MATMUL_NV_SILU, 24, 64));
     assert_true(matmul_nv_fits(MATMUL_NV_SILU, 32, 64));
-    assert_true(matmul_nv_fits_bits(MATMUL_NV_SILU, 32, 64, 0));
-    assert_true(matmul_nv_fits_bits(MATMUL_NV_SILU, 32, 128, 8));
-    assert_false(matmul_nv_fits_bits(MATMUL_NV_SILU, 32, 192, 8));
-    assert_true(matmul_nv_fits_bits(MATMUL_NV_SILU, 32, 256, 4));
-    assert_false(matmul_nv_fits_bits(MATMUL_NV_SILU, 32, 384, 4));
+    assert_true(matmul_nv_fits_group(MATMUL_NV_SILU, 32, 64, 0));
+    assert_true(matmul_nv_fits_group(MATMUL_NV_SILU, 32, 64, 64));
+    assert_false(matmul_nv_fits_group(MATMUL_NV_SILU, 32, 96, 32));
+    assert_true(matmul_nv_fits_group(MATMUL_NV_SILU, 32, 384, 128));
+    assert_false(matmul_nv_fits_group(MATMUL_NV_SILU, 32, 192, 128));
 }
 
 /* Checks a cut of nv_matmul_prefill.cl. */
 static void check_prefill(enum matmul_nv_op op, uint32_t rows, uint32_t tokens,
                           bool wgmma, uint32_t local)
 {
-    const struct matmul_nv_product of = {op, rows, 4096, 0};
+    const struct matmul_nv_product of = {op, rows, 4096, 0, false};
     struct matmul_nv w;
     assert_true(matmul_nv_prefill(&w, &of, tokens, wgmma, local));
     uint32_t tile = w.tokens + w.rows;
@@ -268,7 +271,7 @@ static void prefill_is_cut_to_fit(void **state)
 static void expect_tile(uint32_t rows, uint32_t tokens, bool wgmma,
                         uint32_t tile_tokens, uint32_t tile_rows)
 {
-    const struct matmul_nv_product of = {MATMUL_NV_ADD, rows, 4096, 0};
+    const struct matmul_nv_product of = {MATMUL_NV_ADD, rows, 4096, 0, false};
     struct matmul_nv w;
     assert_true(matmul_nv_prefill(&w, &of, tokens, wgmma, locals[2]));
     assert_int_equal(w.tokens, tile_tokens);
@@ -303,7 +306,7 @@ static void few_prompt_tokens_leave_no_unit_idle(void **state)
 /* A round is two stages only where K has whole rounds. */
 static void rounds_divide_the_columns(void **state)
 {
-    struct matmul_nv_product of = {MATMUL_NV_ADD, 4096, 128, 0};
+    struct matmul_nv_product of = {MATMUL_NV_ADD, 4096, 128, 0, false};
     struct matmul_nv w;
     (void)state;
     assert_true(matmul_nv_prefill(&w, &of, 64, true, locals[2]));
@@ -317,7 +320,7 @@ static void rounds_divide_the_columns(void **state)
  * operands with the sums of 24 warps. */
 static void what_does_not_fit_is_not_cut(void **state)
 {
-    const struct matmul_nv_product one = {MATMUL_NV_ADD, 4096, 4096, 0};
+    const struct matmul_nv_product one = {MATMUL_NV_ADD, 4096, 4096, 0, false};
     const uint32_t tile = 3 * 256 * 128 + 128 * 4;
     struct matmul_nv w;
     (void)state;

@@ -59,6 +59,10 @@ static const struct product shapes[] = {
     {"4 bits in", 24, 4608, 4608, MATMUL_NV_STORE, 4},
     {"4 bits gate_up", 104, 768, 768, MATMUL_NV_SILU, 4},
     {"8 bits out", 136, 384, 136, MATMUL_NV_ADD, 8},
+    /* The last chunk is cut off. */
+    {"4 bits tail", 136, 192, 192, MATMUL_NV_STORE, 4},
+    {"4 bits tail", 104, 576, 576, MATMUL_NV_SILU, 4},
+    {"8 bits tail", 136, 320, 136, MATMUL_NV_ADD, 8},
 };
 
 struct trial {
@@ -324,7 +328,8 @@ static void try_turn(struct trial *r, const struct turn *u)
     const struct product *p = r->p;
     struct matmul_nv w;
     char what[320];
-    const struct matmul_nv_product of = {p->op, p->n * r->parts, p->k, p->bits};
+    const struct matmul_nv_product of = {
+        .op = p->op, .rows = p->n * r->parts, .cols = p->k, .bits = p->bits};
     const uint32_t local = r->t->local;
     if (!(u->prefill ? matmul_nv_prefill(&w, &of, u->tokens, r->wgmma, local)
                      : matmul_nv_decode(&w, &of, u->tokens, local))) {

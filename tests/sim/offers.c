@@ -218,17 +218,18 @@ static bool holds(const struct sim *s, uint32_t w, uint32_t begin, uint32_t end)
     struct pool_split_need need;
     uint64_t bytes = d->scratch_bytes + (begin == 0 ? d->embed_bytes : 0) +
                      (end == n_layers ? d->head_bytes : 0);
-    uint64_t blocks = 0, slots = 0;
+    struct page_parts parts = {0};
 
     for (uint32_t i = begin; i < end; i++) {
         bytes += d->layers[i].weight_bytes;
-        blocks += page_align(d->layers[i].token_bytes * terms.block_tokens);
-        slots += page_align(d->layers[i].slot_bytes);
+        parts.block_bytes +=
+            page_align(d->layers[i].token_bytes * terms.block_tokens);
+        parts.slot_bytes += page_align(d->layers[i].slot_bytes);
     }
     if (begin == end) {
         return bytes <= d->workers[w].budget_bytes;
     }
-    need = split_need(&terms, blocks, slots);
+    need = split_need(&terms, &parts);
     return bytes + pool_split_least(&need) <= d->workers[w].budget_bytes;
 }
 

@@ -206,12 +206,13 @@ void windows_share(struct sequence_table *t, const struct sequence *from,
                    struct sequence *s, uint32_t position, bool whole)
 {
     const struct window_rules *r = &t->windows;
-    uint32_t end = whole ? ceil_div(position, r->block_tokens)
-                         : position / r->block_tokens;
+    uint32_t end;
 
     if (r->window == 0) {
         return;
     }
+    end = whole ? ceil_div(position, r->block_tokens)
+                : position / r->block_tokens;
     s->window_first = windows_first(r, position);
     assert(s->n_windows == 0 && s->window_room >= end - s->window_first);
     for (uint32_t b = s->window_first; b < end; b++) {

@@ -11,6 +11,7 @@
 #include "common/model/directory.h"
 #include "common/model/layout.h"
 #include "common/model/sizes.h"
+#include "common/model/weight_format.h"
 
 #define MIB 1048576.0
 
@@ -41,6 +42,51 @@ static void print_bytes(const struct check *c, const char *what, uint64_t n)
             (double)n / MIB);
 }
 
+static void print_quantised(const struct check *c)
+{
+    const struct quantisation *q = &c->config.quant;
+
+    if (q->format == WEIGHT_AFFINE) {
+        fprintf(c->out, "quantised    %u bits, a scale and a bias each %u\n",
+                q->bits, q->group);
+    } else if (q->format == WEIGHT_FP8) {
+        fprintf(c->out, "quantised    fp8, a scale each 128 x 128\n");
+    } else if (q->format != WEIGHT_PLAIN) {
+        fprintf(c->out, "quantised    experts: %s, a scale each %u\n",
+                weight_format_name(q->format), weight_format_group(q->format));
+    }
+}
+
+/* Ends the line. */
+static void print_kinds(const struct check *c, const struct sizes *z)
+{
+    fprintf(c->out, "%u linear, %u attention", z->n_linear, z->n_attention);
+    if (c->config.shape.window > 0) {
+        fprintf(c->out, ", %u window", z->n_window);
+    }
+    fputc('\n', c->out);
+}
+
+static void print_experts(const struct check *c)
+{
+    const struct model_shape *s = &c->config.shape;
+    uint32_t n = 0;
+
+    if (s->n_experts == 0) {
+        return;
+    }
+    for (uint32_t i = c->options.begin; i < c->options.end; i++) {
+        n += c->config.ffns[i] == FFN_EXPERTS;
+    }
+    fprintf(c->out, "experts      %u of %u a token, each of %u", s->top_k,
+            s->n_experts, s->expert_dim);
+    if (s->shared_dim > 0) {
+        fprintf(c->out, ", and a shared one of %u", s->shared_dim);
+    }
+    fprintf(c->out, "; in %u of %u layers\n", n,
+            c->options.end - c->options.begin);
+}
+
 static void print_model(const struct check *c)
 {
     const struct model_config *m = &c->config;
@@ -48,18 +94,16 @@ static void print_model(const struct check *c)
 
     fprintf(c->out, "model        %s, family %s, %s\n", quote(m->name).text,
             m->family, dtype_name(s->dtype));
-    if (m->quant.bits > 0) {
-        fprintf(c->out, "quantised    %u bits, a scale and a bias each %u\n",
-                m->quant.bits, m->quant.group);
+    print_quantised(c);
+    fprintf(c->out, "layers       [%u, %u) of %u: ", c->options.begin,
+            c->options.end, s->n_layers);
+    print_kinds(c, &c->sizes);
+    fprintf(c->out, "shape        hidden %u, ", s->hidden);
+    if (s->intermediate > 0) {
+        fprintf(c->out, "intermediate %u, ", s->intermediate);
     }
-    fprintf(c->out, "layers       [%u, %u) of %u: %u linear, %u attention\n",
-            c->options.begin, c->options.end, s->n_layers, c->sizes.n_linear,
-            c->sizes.n_attention);
-    fprintf(c->out,
-            "shape        hidden %u, intermediate %u, vocabulary %u%s, "
-            "context %u\n",
-            s->hidden, s->intermediate, s->vocab, m->tied ? " (tied)" : "",
-            s->context);
+    fprintf(c->out, "vocabulary %u%s, context %u\n", s->vocab,
+            m->tied ? " (tied)" : "", s->context);
     if (s->n_heads > 0) {
         fprintf(c->out,
                 "attention    %u heads of %u, %u for keys and values, %u "
@@ -67,45 +111,72 @@ static void print_model(const struct check *c)
                 s->n_heads, s->head_dim, s->n_kv_heads, s->rope.dim,
                 s->attn_gated ? ", gated" : "");
     }
+    if (s->window > 0) {
+        fprintf(c->out, "window       %u positions, in %u of the layers\n",
+                s->window, c->whole.n_window);
+    }
     if (s->n_k_heads > 0) {
         fprintf(c->out,
                 "linear       %u key heads of %u, %u value heads of %u, "
                 "convolution of %u\n",
                 s->n_k_heads, s->k_dim, s->n_v_heads, s->v_dim, s->conv);
     }
+    print_experts(c);
 }
 
-/* Counts the layers of [begin, end) with the kind and the bytes of layer i. */
+/* Returns whether two layers are of one kind and have as many bytes. */
+static bool is_like(const struct check *c, uint32_t i, uint32_t j)
+{
+    return c->config.mixers[i] == c->config.mixers[j] &&
+           c->config.ffns[i] == c->config.ffns[j] &&
+           c->costs.layers[i].weight_bytes == c->costs.layers[j].weight_bytes;
+}
+
+/* Counts the layers of [begin, end) that are like layer i. */
 static uint32_t n_like(const struct check *c, uint32_t i, uint32_t begin,
                        uint32_t end)
 {
     uint32_t n = 0;
 
     for (uint32_t j = begin; j < end; j++) {
-        n += c->config.mixers[j] == c->config.mixers[i] &&
-             c->costs.layers[j].weight_bytes == c->costs.layers[i].weight_bytes;
+        n += is_like(c, i, j);
     }
     return n;
+}
+
+static void print_layer(const struct check *c, uint32_t i)
+{
+    static const char *const names[] = {
+        [MIXER_ATTENTION] = "attention",
+        [MIXER_DELTANET] = "linear",
+        [MIXER_WINDOW] = "window",
+    };
+    const struct split_layer *l = &c->costs.layers[i];
+
+    fprintf(c->out, "layer        %15" PRIu64 " bytes  each of %u %s",
+            l->weight_bytes, n_like(c, i, i, c->options.end),
+            names[c->config.mixers[i]]);
+    if (c->config.ffns[i] == FFN_EXPERTS) {
+        fprintf(c->out, ", experts: a step of %d rows reads %.1f %%",
+                COSTS_STEP_ROWS,
+                100 * (double)l->step_bytes / (double)l->weight_bytes);
+    } else if (c->config.shape.n_experts > 0) {
+        fputs(", dense", c->out);
+    }
+    fputc('\n', c->out);
 }
 
 /* Prints one line for each kind of layer, and another where files store some
  * layers in other dtypes. */
 static void print_layers(const struct check *c)
 {
-    static const char *const names[] = {
-        [MIXER_ATTENTION] = "attention",
-        [MIXER_DELTANET] = "linear",
-    };
     uint32_t begin = c->options.begin, end = c->options.end;
 
-    for (int kind = MIXER_ATTENTION; kind <= MIXER_DELTANET; kind++) {
+    for (int kind = MIXER_ATTENTION; kind <= MIXER_WINDOW; kind++) {
         for (uint32_t i = begin; i < end; i++) {
             if ((int)c->config.mixers[i] == kind &&
                 n_like(c, i, begin, i) == 0) {
-                fprintf(c->out,
-                        "layer        %15" PRIu64 " bytes  each of %u %s\n",
-                        c->costs.layers[i].weight_bytes, n_like(c, i, i, end),
-                        names[kind]);
+                print_layer(c, i);
             }
         }
     }
@@ -122,13 +193,34 @@ static void print_rounding(const struct check *c)
             100 * (double)(bytes - z->slot_bytes) / (double)bytes);
 }
 
-static void print_sizes(const struct check *c)
+/* A sequence's window blocks are those of a sequence of the whole context. */
+static void print_pages(const struct check *c)
 {
     const struct sizes *z = &c->sizes;
 
+    fprintf(c->out,
+            "pages        %u a block of %u tokens, %u a slot or checkpoint",
+            z->pages_per_block, c->options.block_tokens, z->pages_per_slot);
+    if (z->n_window > 0) {
+        fprintf(
+            c->out, ", %u a window block; a sequence has %u at most",
+            z->window_pages,
+            sizes_window_blocks(c->config.shape.window, c->options.chunk_tokens,
+                                c->options.block_tokens, c->options.context));
+    }
+    fputc('\n', c->out);
+}
+
+static void print_sizes(const struct check *c)
+{
+    const struct sizes *z = &c->sizes;
     char name[KV_NAME_MAX];
 
     fprintf(c->out, "parameters   %15" PRIu64 "\n", z->parameters);
+    if (c->config.shape.n_experts > 0) {
+        fprintf(c->out, "active       %15" PRIu64 " of the whole model\n",
+                sizes_active(&c->config));
+    }
     print_bytes(c, "weights", z->weight_bytes);
     print_layers(c);
     if (z->n_attention > 0) {
@@ -136,13 +228,14 @@ static void print_sizes(const struct check *c)
         print_bytes(c, "token", z->token_bytes);
         print_bytes(c, "block", z->block_bytes);
     }
+    if (z->n_window > 0) {
+        print_bytes(c, "window block", z->window_bytes);
+    }
     if (z->n_linear > 0) {
         print_bytes(c, "slot", z->slot_bytes);
     }
     print_bytes(c, "page", z->page_bytes);
-    fprintf(c->out,
-            "pages        %u a block of %u tokens, %u a slot or checkpoint\n",
-            z->pages_per_block, c->options.block_tokens, z->pages_per_slot);
+    print_pages(c);
     if (z->n_linear > 0) {
         print_rounding(c);
     }
@@ -157,11 +250,14 @@ static void print_whole(const struct check *c)
     if (c->options.end - c->options.begin == n) {
         return;
     }
-    fprintf(c->out, "whole        [0, %u): %u linear, %u attention\n", n,
-            z->n_linear, z->n_attention);
+    fprintf(c->out, "whole        [0, %u): ", n);
+    print_kinds(c, z);
     print_bytes(c, "  weights", z->weight_bytes);
     if (z->n_attention > 0) {
         print_bytes(c, "  block", z->block_bytes);
+    }
+    if (z->n_window > 0) {
+        print_bytes(c, "  window", z->window_bytes);
     }
     if (z->n_linear > 0) {
         print_bytes(c, "  slot", z->slot_bytes);
@@ -361,7 +457,10 @@ static enum status prepare_check(struct check *c, const char *dir,
                  .block_tokens = p->block_tokens,
                  .context = p->context,
                  .max_rows = p->max_rows,
-                 .slots = p->slots}};
+                 .slots = p->slots,
+                 .window_pages = c->sizes.window_pages,
+                 .window_tokens = c->config.shape.window,
+                 .chunk_tokens = p->chunk_tokens}};
     return sizes_check_pages(c->sizes.pages_per_slot, p->block_tokens, e);
 }
 

@@ -111,7 +111,7 @@ static void hash_config(XXH3_state_t *h, const struct model_config *c)
 static void hash_tensor(XXH3_state_t *h, const struct checkpoint_tensor *t,
                         const struct load_digest *digest)
 {
-    const char *dtype = safetensors_dtype_name(t->info->dtype);
+    const char *dtype = checkpoint_dtype_name(t);
 
     /* The terminating 0 is hashed too, so that no key is a prefix of another.
      */

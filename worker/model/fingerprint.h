@@ -12,7 +12,8 @@
  *         its digest: the canonical XXH3-128 of the canonical XXH3-128s of
  *         its pieces, in order.  A piece is LOAD_PIECE (8 MiB) bytes of a
  *         slice (layout.h: the tensor, or a key head's part of a grouped
- *         one); the last piece of a slice is shorter
+ *         one), or the blocks of a GGUF tensor that fit; the last piece of
+ *         a slice is shorter
  *
  * It does not depend on the number of threads, on how the files are split,
  * named or padded, or on the shard's layers.  A shard of some layers hashes the

@@ -39,7 +39,7 @@ struct loader {
 struct load_reader {
     struct loader *loader;
     XXH3_state_t *hash;
-    char *scratch; /* [LOAD_STEP] for pieces that are not kept */
+    char *scratch; /* [LOAD_STEP] for pieces that do not stay as stored */
 };
 
 static char *slice_place(const struct loader *l, const struct slice *s)
@@ -134,9 +134,36 @@ static bool read_bytes(struct load_reader *r, const struct slice *s, char *to,
     return true;
 }
 
+/* Returns bytes that a piece and a step are a multiple of. */
+static uint32_t unit_of(const struct slice *s)
+{
+    return s->repack.form == NULL ? 1 : gguf_type(s->repack.form->type)->bytes;
+}
+
+/* Sends the blocks in the scratch, which are n bytes at `at` of the slice,
+ * where they belong. */
+static bool repack(struct load_reader *r, const struct slice *s, uint64_t at,
+                   uint32_t n)
+{
+    struct loader *l = r->loader;
+    uint32_t unit = unit_of(s);
+    struct error why;
+
+    if (gguf_repack_run(&s->repack, r->scratch, at / unit, n / unit,
+                        l->plan->memory)) {
+        return true;
+    }
+    fail_load(l, s,
+              error_set(&why, ST_DATA_LOSS,
+                        "a scale (E8M0) is NaN: the file is damaged, or its "
+                        "quantisation went wrong"),
+              &why);
+    return false;
+}
+
 /* Reads a kept piece with one call, which is fastest.  Another piece goes
  * through the small scratch in steps, with readahead requested for the whole of
- * it. */
+ * it; so does one that is repacked. */
 static bool read_piece(struct load_reader *r, size_t i)
 {
     struct loader *l = r->loader;
@@ -144,16 +171,18 @@ static bool read_piece(struct load_reader *r, size_t i)
     const struct slice *s = p->slice;
     int fd = l->plan->fds[s->source->file];
     uint64_t from = s->source->offset + s->offset + p->offset;
-    uint32_t step = p->kept ? p->bytes : LOAD_STEP;
-    char *to = p->kept ? landing_place(l, s) + p->offset : r->scratch;
+    bool direct = p->kept && s->repack.form == NULL;
+    uint32_t step = direct ? p->bytes : LOAD_STEP - LOAD_STEP % unit_of(s);
+    char *to = direct ? landing_place(l, s) + p->offset : r->scratch;
 
-    if (!p->kept) {
+    if (!direct) {
         (void)posix_fadvise(fd, (off_t)from, p->bytes, POSIX_FADV_WILLNEED);
     }
     XXH3_128bits_reset(r->hash);
     for (uint32_t at = 0, n; at < p->bytes; at += n) {
         n = p->bytes - at < step ? p->bytes - at : step;
-        if (!read_bytes(r, s, to, n, from + at)) {
+        if (!read_bytes(r, s, to, n, from + at) ||
+            (p->kept && !direct && !repack(r, s, p->offset + at, n))) {
             return false;
         }
     }
@@ -178,25 +207,33 @@ static void *read_pieces(void *arg)
     return NULL;
 }
 
+/* A piece holds whole blocks. */
+static uint32_t piece_of(const struct slice *s)
+{
+    return LOAD_PIECE - LOAD_PIECE % unit_of(s);
+}
+
 static size_t count_pieces(const struct layout *y)
 {
     size_t n = 0;
 
     for (uint32_t i = 0; i < y->n; i++) {
-        n += y->slices[i].bytes / LOAD_PIECE + 1;
+        n += y->slices[i].bytes / piece_of(&y->slices[i]) + 1;
     }
     return n;
 }
 
 static void cut_slice(struct loader *l, const struct slice *s, bool kept)
 {
-    for (uint64_t at = 0; at < s->bytes; at += LOAD_PIECE) {
+    uint32_t piece = piece_of(s);
+
+    for (uint64_t at = 0; at < s->bytes; at += piece) {
         uint64_t left = s->bytes - at;
 
         l->pieces[l->n_pieces++] = (struct load_piece){
             .slice = s,
             .offset = at,
-            .bytes = (uint32_t)(left < LOAD_PIECE ? left : LOAD_PIECE),
+            .bytes = (uint32_t)(left < piece ? left : piece),
             .kept = kept,
         };
     }

@@ -45,15 +45,17 @@ static void add_cut(const struct sequences *q, Sluice__V1__Receipt *m,
                     uint32_t *blocks, uint32_t *slots)
 {
     const struct role_ops *ops = q->role.ops;
-    uint32_t n = ops->freed == NULL
-                     ? 0
-                     : ops->freed(q->role.self, blocks + 1, slots + 1);
+    uint32_t windows[STAGES_MAX];
+    uint32_t n = ops->freed == NULL ? 0
+                                    : ops->freed(q->role.self, blocks + 1,
+                                                 slots + 1, windows + 1);
 
     blocks[0] = m->blocks;
     slots[0] = m->slots;
     for (uint32_t i = 1; i <= n; i++) {
         m->blocks += blocks[i];
         m->slots += slots[i];
+        set_windows(m, m->windows + windows[i]);
     }
     if (n > 0 && m->blocks + m->slots > 0) {
         m->n_stage_blocks = m->n_stage_slots = n + 1;
@@ -98,6 +100,9 @@ static void add_stages(Sluice__V1__Receipt *m, struct freed_columns *c,
         m->blocks += c->blocks[i + 1] = others->blocks[i];
         m->slots += c->slots[i + 1] = others->slots[i];
         m->checkpoints += others->checkpoints[i];
+        if (others->n_windows > 0) {
+            set_windows(m, m->windows + others->windows[i]);
+        }
     }
     m->n_stage_blocks = m->n_stage_slots = others->n_blocks + 1;
     m->stage_blocks = c->blocks;

@@ -78,8 +78,9 @@ struct role_ops {
     void (*restore)(void *self, const struct sequence *s,
                     const struct role_restore *r);
     /* Write what the newest range freed at the other stages, in their order,
-     * and return their number, at most STAGES_MAX - 1. */
-    uint32_t (*freed)(const void *self, uint32_t *blocks, uint32_t *slots);
+     * and return their number, at most STAGES_MAX - 1.  windows: pages. */
+    uint32_t (*freed)(const void *self, uint32_t *blocks, uint32_t *slots,
+                      uint32_t *windows);
     /* A checkpoint of that name was reserved here.  Returns false if the other
      * stages have no room for theirs. */
     bool (*reserve)(void *self, uint32_t checkpoint);

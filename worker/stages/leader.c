@@ -4,6 +4,7 @@
 
 #include "common/base/quote.h"
 #include "common/wire/method_message.h"
+#include "worker/cache/windows.h"
 #include "worker/sequences/ending.h"
 #include "worker/sequences/results.h"
 #include "worker/sequences/step.h"
@@ -60,10 +61,34 @@ static void member_over(void *self)
 
 /* ---- Submits ---- */
 
+/* The mirror counts window blocks, which are as many at each stage. */
+static enum status check_windows(const struct leader *l,
+                                 const Sluice__V1__SubmitRequest *m,
+                                 struct error *e)
+{
+    const Sluice__V1__StageGrants *g = m->stages;
+    uint32_t n = windows_blocks(&l->sequences->table.windows,
+                                m->n_prompt + m->max_tokens);
+
+    for (uint32_t i = 0; i < l->mirror.n_stages; i++) {
+        uint32_t need = n * l->mirror.stages[i].window_pages;
+        uint32_t has = g->n_windows > 0 ? g->windows[i] : 0;
+
+        if (has != need) {
+            return error_set(e, ST_INVALID_ARGUMENT,
+                             "stages has %u window pages for stage %u, but %u "
+                             "window blocks take %u there",
+                             has, i + 1, n, need);
+        }
+    }
+    return ST_OK;
+}
+
 static enum status check_stages(const struct leader *l,
-                                const Sluice__V1__StageGrants *g,
+                                const Sluice__V1__SubmitRequest *m,
                                 struct error *e)
 {
+    const Sluice__V1__StageGrants *g = m->stages;
     uint32_t n = l->assembly->n_stages - 1;
 
     if (g == NULL) {
@@ -71,14 +96,15 @@ static enum status check_stages(const struct leader *l,
                          "stages is missing; this worker leads %u others", n);
     }
     if (g->n_grant != n || g->n_blocks != n || g->n_slots != n ||
-        g->n_checkpoints != n) {
+        g->n_checkpoints != n || !stage_column(g->n_windows, n)) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "stages has %zu grants, %zu blocks, %zu slots and "
-                         "%zu checkpoints; this worker leads %u others",
+                         "stages has %zu grants, %zu blocks, %zu slots, %zu "
+                         "checkpoints and %zu windows; this worker leads %u "
+                         "others",
                          g->n_grant, g->n_blocks, g->n_slots, g->n_checkpoints,
-                         n);
+                         g->n_windows, n);
     }
-    return ST_OK;
+    return check_windows(l, m, e);
 }
 
 static enum status check(const void *self, const Sluice__V1__SubmitRequest *m,
@@ -93,7 +119,7 @@ static enum status check(const void *self, const Sluice__V1__SubmitRequest *m,
                          "is not up",
                          o->layer_begin, o->layer_end, o->n_layers);
     }
-    return check_stages(l, m->stages, e);
+    return check_stages(l, m, e);
 }
 
 static uint32_t ids_at_most(size_t n, uint32_t most)
@@ -141,7 +167,7 @@ static void open_stages(void *self, struct sequence *s,
     open.n_tokens = first;
     open.tokens = m->tokens;
     s->staged = true;
-    leader_mirror_open(l, s, m->stages);
+    leader_mirror_open(l, s, m);
     leader_send(l, METHOD_STAGE_OPEN, &open.base);
     if (first < m->n_tokens) {
         add_ids(l, s, first, m->tokens + first, m->n_tokens - first);
@@ -484,11 +510,13 @@ static void recv_remove(struct leader *l, const Sluice__V1__StageRemove *m)
                        grant);
         return;
     }
-    if (m->n_blocks != n || m->n_slots != n || m->n_checkpoints != n) {
+    if (m->n_blocks != n || m->n_slots != n || m->n_checkpoints != n ||
+        !stage_column(m->n_windows, n)) {
         assembly_break(l->assembly,
-                       "Remove of grant %llu has receipts of %zu, %zu and %zu "
-                       "stages, but there are %u",
-                       grant, m->n_blocks, m->n_slots, m->n_checkpoints, n);
+                       "Remove of grant %llu has receipts of %zu, %zu, %zu and "
+                       "%zu stages, but there are %u",
+                       grant, m->n_blocks, m->n_slots, m->n_checkpoints,
+                       m->n_windows, n);
         return;
     }
     /* The ring keeps the order, so no Result can be behind this Remove. */

@@ -116,7 +116,7 @@ void leader_ask_geometry(struct leader *l);
 
 /* Record the messages that are about to be sent. */
 void leader_mirror_open(struct leader *l, const struct sequence *s,
-                        const Sluice__V1__StageGrants *stages);
+                        const Sluice__V1__SubmitRequest *m);
 void leader_mirror_twins(struct leader *l, const struct batch *t);
 void leader_mirror_remove(struct leader *l, const struct sequence *s);
 
@@ -131,7 +131,8 @@ enum status leader_make_room(void *self, const Sluice__V1__SubmitRequest *m,
                              uint32_t spare, struct error *e);
 void leader_restore(void *self, const struct sequence *s,
                     const struct role_restore *r);
-uint32_t leader_freed(const void *self, uint32_t *blocks, uint32_t *slots);
+uint32_t leader_freed(const void *self, uint32_t *blocks, uint32_t *slots,
+                      uint32_t *windows);
 void leader_insert(void *self, const struct sequence *s);
 void leader_keep(void *self, const struct sequence *s);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "worker/cache/windows.h"
 #include "worker/stages/leader.h"
 
 /* ---- what the index has let go of ---- */
@@ -52,10 +53,15 @@ static void check_mirror(struct leader *l, enum status st,
     }
 }
 
-/* All stages that have a class need the same number of it. */
-static struct pool_need stages_need(const Sluice__V1__StageGrants *m)
+/* All stages that have a class need the same number of it.  Windows: blocks. */
+static struct pool_need stages_need(const struct leader *l,
+                                    const Sluice__V1__SubmitRequest *submit)
 {
+    const Sluice__V1__StageGrants *m = submit->stages;
     struct pool_need need = {{0, 0, 0}};
+
+    need.n[POOL_WINDOWS] = windows_blocks(
+        &l->sequences->table.windows, submit->n_prompt + submit->max_tokens);
 
     for (size_t i = 0; i < m->n_blocks; i++) {
         if (m->blocks[i] > need.n[POOL_BLOCKS]) {
@@ -90,9 +96,9 @@ static void open_in_mirror(struct leader *l, const struct sequence *s)
 }
 
 void leader_mirror_open(struct leader *l, const struct sequence *s,
-                        const Sluice__V1__StageGrants *stages)
+                        const Sluice__V1__SubmitRequest *m)
 {
-    *leader_note(l, s) = (struct leader_note){.need = stages_need(stages)};
+    *leader_note(l, s) = (struct leader_note){.need = stages_need(l, m)};
     leader_ask_geometry(l);
     if (l->known) {
         open_in_mirror(l, s);
@@ -252,14 +258,15 @@ enum status leader_make_room(void *self, const Sluice__V1__SubmitRequest *m,
                              uint32_t spare, struct error *e)
 {
     struct leader *l = self;
-    struct pool_need own = {{m->need->blocks, m->need->slots, 0}};
+    struct pool_need own = {
+        {m->need->blocks, m->need->slots, 0, m->need->windows}};
     struct pool_need need;
     uint32_t at = 0;
 
     if (!l->known || m->stages == NULL) {
         return ST_OK;
     }
-    need = stages_need(m->stages);
+    need = stages_need(l, m);
     l->opening = &need;
     prefix_make_room(l->sequences->reuse.index, &own, spare);
     l->opening = NULL;
@@ -280,7 +287,8 @@ void leader_restore(void *self, const struct sequence *s,
     struct stage_restore mine = {.position = r->position,
                                  .node = r->node,
                                  .checkpoint = r->checkpoint,
-                                 .cut = r->cut};
+                                 .cut = r->cut,
+                                 .windows = s->n_windows};
     uint64_t from = r->from != NULL ? r->from->grant : 0;
     Sluice__V1__StageRestore m = SLUICE__V1__STAGE_RESTORE__INIT;
     struct error e;
@@ -304,7 +312,8 @@ void leader_restore(void *self, const struct sequence *s,
     leader_send(l, METHOD_STAGE_RESTORE, &m.base);
 }
 
-uint32_t leader_freed(const void *self, uint32_t *blocks, uint32_t *slots)
+uint32_t leader_freed(const void *self, uint32_t *blocks, uint32_t *slots,
+                      uint32_t *windows)
 {
     const struct leader *l = self;
     const struct mirror *m = &l->mirror;
@@ -313,6 +322,7 @@ uint32_t leader_freed(const void *self, uint32_t *blocks, uint32_t *slots)
         blocks[i] =
             m->stages[i].pages_per_block > 0 ? l->freed.n[POOL_BLOCKS] : 0;
         slots[i] = m->stages[i].pages_per_slot > 0 ? l->freed.n[POOL_SLOTS] : 0;
+        windows[i] = l->freed.n[POOL_WINDOWS] * m->stages[i].window_pages;
     }
     return m->n_stages;
 }
@@ -388,7 +398,8 @@ static bool is_shape(const struct mirror_stage *g)
 {
     return g->n_pages > 0 && g->n_pages <= SHARD_CLASS_MAX &&
            g->pages_per_block <= 1 && g->pages_per_slot <= POOL_EXTENT_MAX &&
-           g->pages_per_block + g->pages_per_slot > 0;
+           g->window_pages <= MODEL_LAYERS_MAX &&
+           g->pages_per_block + g->pages_per_slot + g->window_pages > 0;
 }
 
 void leader_recv_geometry(struct leader *l, const Sluice__V1__StageGeometry *m)
@@ -397,7 +408,8 @@ void leader_recv_geometry(struct leader *l, const Sluice__V1__StageGeometry *m)
     uint32_t n = l->assembly->n_stages - 1;
 
     if (!l->asked || l->known || m->n_n_pages != n ||
-        m->n_pages_per_block != n || m->n_pages_per_slot != n) {
+        m->n_pages_per_block != n || m->n_pages_per_slot != n ||
+        !stage_column(m->n_window_pages, n)) {
         assembly_break(l->assembly,
                        "Geometry of %zu, %zu and %zu stages, but %s",
                        m->n_n_pages, m->n_pages_per_block, m->n_pages_per_slot,
@@ -407,8 +419,9 @@ void leader_recv_geometry(struct leader *l, const Sluice__V1__StageGeometry *m)
         return;
     }
     for (uint32_t i = 0; i < n; i++) {
-        stages[i] = (struct mirror_stage){m->n_pages[i], m->pages_per_block[i],
-                                          m->pages_per_slot[i]};
+        stages[i] = (struct mirror_stage){
+            m->n_pages[i], m->pages_per_block[i], m->pages_per_slot[i],
+            m->n_window_pages > 0 ? m->window_pages[i] : 0};
         if (!is_shape(&stages[i])) {
             assembly_break(l->assembly,
                            "Geometry: stage %u has %u pages, %u for a block "

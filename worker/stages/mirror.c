@@ -30,6 +30,18 @@ void mirror_fini(struct mirror *m)
     memset(m, 0, sizeof *m);
 }
 
+static uint32_t per_of(const struct mirror_stage *g, enum pool_class c)
+{
+    switch (c) {
+    case POOL_BLOCKS:
+        return g->pages_per_block;
+    case POOL_WINDOWS:
+        return g->window_pages;
+    default:
+        return g->pages_per_slot;
+    }
+}
+
 /* The shadow must never run out before a stage does, so it has room for the
  * stage with the most of each class.  mirror_fits() finds the stage that is
  * full first. */
@@ -40,8 +52,7 @@ static uint32_t most_of(const struct mirror_stage *stages, uint32_t n,
     uint32_t most = 0;
 
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t per = c == POOL_BLOCKS ? stages[i].pages_per_block
-                                        : stages[i].pages_per_slot;
+        uint32_t per = per_of(&stages[i], c);
         uint32_t total = per > 0 ? stages[i].n_pages / per : 0;
 
         most = total > most ? total : most;
@@ -49,11 +60,20 @@ static uint32_t most_of(const struct mirror_stage *stages, uint32_t n,
     return most;
 }
 
-static bool make(struct mirror *m, uint32_t n_blocks, uint32_t n_states)
+static struct pool_options shadow_of(const struct mirror_stage *stages,
+                                     uint32_t n)
 {
-    struct pool_options o = {
-        .n_pages = n_blocks + n_states,
-        .pages_per = {n_blocks > 0, n_states > 0, n_states > 0}};
+    uint32_t n_blocks = most_of(stages, n, POOL_BLOCKS);
+    uint32_t n_states = most_of(stages, n, POOL_SLOTS);
+    uint32_t n_windows = most_of(stages, n, POOL_WINDOWS);
+
+    return (struct pool_options){
+        .n_pages = n_blocks + n_states + n_windows,
+        .pages_per = {n_blocks > 0, n_states > 0, n_states > 0, n_windows > 0}};
+}
+
+static bool make(struct mirror *m, const struct pool_options *o)
+{
     uint32_t longest = m->context / m->block_tokens + 2;
     uint64_t values = (uint64_t)m->capacity * longest;
     struct sequence_limits l = {
@@ -62,7 +82,7 @@ static bool make(struct mirror *m, uint32_t n_blocks, uint32_t n_states)
         .values = values < MIRROR_BLOCKS_MAX ? values : MIRROR_BLOCKS_MAX,
         .n_rings = 1};
 
-    if (!pool_init(&m->pool, &o, false)) {
+    if (!pool_init(&m->pool, o, false)) {
         return false;
     }
     if (!sequence_table_init(&m->table, &l, &m->pool)) {
@@ -81,15 +101,14 @@ static bool make(struct mirror *m, uint32_t n_blocks, uint32_t n_states)
 bool mirror_begin(struct mirror *m, const struct mirror_stage *stages,
                   uint32_t n)
 {
-    uint32_t n_blocks = most_of(stages, n, POOL_BLOCKS);
-    uint32_t n_states = most_of(stages, n, POOL_SLOTS);
+    struct pool_options o = shadow_of(stages, n);
 
-    if (m->made && (m->pool.o.n_pages != n_blocks + n_states ||
-                    m->pool.o.pages_per[POOL_BLOCKS] != (n_blocks > 0) ||
-                    m->pool.o.pages_per[POOL_SLOTS] != (n_states > 0))) {
+    if (m->made &&
+        (m->pool.o.n_pages != o.n_pages ||
+         memcmp(m->pool.o.pages_per, o.pages_per, sizeof o.pages_per) != 0)) {
         unmake(m);
     }
-    if (!m->made && !make(m, n_blocks, n_states)) {
+    if (!m->made && !make(m, &o)) {
         return false;
     }
     memcpy(m->stages, stages, n * sizeof *stages);
@@ -129,7 +148,8 @@ static uint64_t stage_pages(const struct mirror_stage *g,
 {
     return (uint64_t)n->n[POOL_BLOCKS] * g->pages_per_block +
            ((uint64_t)n->n[POOL_SLOTS] + n->n[POOL_CHECKPOINTS]) *
-               g->pages_per_slot;
+               g->pages_per_slot +
+           (uint64_t)n->n[POOL_WINDOWS] * g->window_pages;
 }
 
 static uint64_t pages_used(const struct mirror *m, uint32_t stage)

@@ -7,7 +7,11 @@
  * changes as each message of the stream is sent:
  *
  *     pages in use at stage i = blocks * pages_per_block(i) +
- *                               (slots + checkpoints) * pages_per_slot(i)
+ *                               (slots + checkpoints) * pages_per_slot(i) +
+ *                               window blocks * window_pages(i)
+ *
+ * A sequence keeps the promise of its window blocks wherever its window is, so
+ * the mirror has its need of them and no tables.
  *
  * Every stage changes its pool as it receives the same messages in the same
  * order, so the mirror is exact for a stage that has received them all.  Only a
@@ -29,6 +33,7 @@ struct mirror_stage {
     uint32_t n_pages;
     uint32_t pages_per_block; /* 1; 0: no blocks */
     uint32_t pages_per_slot;  /* 0: no slots */
+    uint32_t window_pages;    /* of a window block; 0: no windows */
 };
 
 struct mirror {

@@ -6,6 +6,7 @@
 
 #include "common/base/plant.h"
 #include "common/sampling/sampling_message.h"
+#include "worker/cache/windows.h"
 #include "worker/sequences/ending.h"
 #include "worker/sequences/submit.h"
 
@@ -24,12 +25,14 @@ static enum status check_columns(const struct stage *g,
     size_t n = g->assembly->n_stages - 1;
 
     if (t->n_grant != n || (!m->void_ && (t->n_blocks != n || t->n_slots != n ||
-                                          t->n_checkpoints != n))) {
+                                          t->n_checkpoints != n ||
+                                          !stage_column(t->n_windows, n)))) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "grants of %zu stages past the first, blocks of %zu, "
-                         "slots of %zu, checkpoints of %zu; there are %zu",
+                         "slots of %zu, checkpoints of %zu, windows of %zu; "
+                         "there are %zu",
                          t->n_grant, t->n_blocks, t->n_slots, t->n_checkpoints,
-                         n);
+                         t->n_windows, n);
     }
     return ST_OK;
 }
@@ -85,7 +88,8 @@ static struct pool_need need_of(const struct stage *g,
     uint32_t i = g->assembly->stage - 1;
 
     return (struct pool_need){
-        {m->stages->blocks[i], m->stages->slots[i], m->stages->checkpoints[i]}};
+        {m->stages->blocks[i], m->stages->slots[i], m->stages->checkpoints[i],
+         m->stages->n_windows > 0 ? m->stages->windows[i] : 0}};
 }
 
 /* Returns whether this stage keeps the ids of a sequence with that sampling:
@@ -111,6 +115,24 @@ static bool fill_sequence(struct stage *g, struct sequence *s,
     return sequence_set_sampling(&g->sequences->table, s, sampling);
 }
 
+/* Makes the arrays of a sequence.  Returns NULL if there is no room. */
+static struct sequence *new_sequence(struct stage *g,
+                                     const Sluice__V1__StageOpen *m,
+                                     const struct pool_need *need,
+                                     const struct sampling *sampling)
+{
+    struct sequence_table *t = &g->sequences->table;
+    uint32_t n = m->n_prompt + m->max_tokens;
+    struct sequence *s =
+        sequence_new(t, keeps_ids(g, sampling) ? n : 0, need->n[POOL_BLOCKS]);
+
+    if (s != NULL && (!windows_make(t, s, windows_blocks(&t->windows, n)) ||
+                      !fill_sequence(g, s, m, sampling))) {
+        sequence_free(t, &s);
+    }
+    return s;
+}
+
 static enum status
 reserve_memory(struct stage *g, const Sluice__V1__StageOpen *m, struct error *e)
 {
@@ -122,12 +144,7 @@ reserve_memory(struct stage *g, const Sluice__V1__StageOpen *m, struct error *e)
     if (pool_grant(&g->sequences->pool, &need, e) != ST_OK) {
         return e->code;
     }
-    s = sequence_new(&g->sequences->table,
-                     keeps_ids(g, &sampling) ? m->n_prompt + m->max_tokens : 0,
-                     need.n[POOL_BLOCKS]);
-    if (s != NULL && !fill_sequence(g, s, m, &sampling)) {
-        sequence_free(&g->sequences->table, &s);
-    }
+    s = new_sequence(g, m, &need, &sampling);
     if (s == NULL) {
         pool_ungrant(&g->sequences->pool, &need);
         return error_set(e, ST_RESOURCE_EXHAUSTED,
@@ -259,21 +276,26 @@ static void send_remove(struct stage *g, const Sluice__V1__StageRemove *m,
 {
     Sluice__V1__StageRemove out = SLUICE__V1__STAGE_REMOVE__INIT;
     uint32_t blocks[STAGES_MAX], slots[STAGES_MAX], checkpoints[STAGES_MAX];
+    uint32_t windows[STAGES_MAX];
     uint32_t at = g->assembly->stage - 1;
 
     for (uint32_t i = 0; i < at; i++) {
         blocks[i] = m->blocks[i];
         slots[i] = m->slots[i];
         checkpoints[i] = m->checkpoints[i];
+        windows[i] = m->n_windows > 0 ? m->windows[i] : 0;
     }
     blocks[at] = freed->n[POOL_BLOCKS] << PLANT(STAGE_RELEASE_TWICE);
     slots[at] = freed->n[POOL_SLOTS] << PLANT(STAGE_RELEASE_TWICE);
     checkpoints[at] = freed->n[POOL_CHECKPOINTS];
+    windows[at] = freed->n[POOL_WINDOWS];
     out.grant = m->grant;
     out.n_blocks = out.n_slots = out.n_checkpoints = g->assembly->stage;
     out.blocks = blocks;
     out.slots = slots;
     out.checkpoints = checkpoints;
+    out.n_windows = g->base->o.window > 0 ? g->assembly->stage : 0;
+    out.windows = windows;
     relay_send(&g->relay, METHOD_STAGE_REMOVE, &out.base);
 }
 
@@ -318,11 +340,13 @@ void stage_recv_remove(struct stage *g, const Sluice__V1__StageRemove *m)
     size_t n = g->assembly->stage - 1;
     struct pool_need freed = {{0, 0, 0}};
 
-    if (m->n_blocks != n || m->n_slots != n || m->n_checkpoints != n) {
+    if (m->n_blocks != n || m->n_slots != n || m->n_checkpoints != n ||
+        !stage_column(m->n_windows, n)) {
         assembly_break(g->assembly,
-                       "Remove of grant %" PRIu64 ": receipts of %zu, %zu and "
-                       "%zu stages, but it passed %zu",
-                       m->grant, m->n_blocks, m->n_slots, m->n_checkpoints, n);
+                       "Remove of grant %" PRIu64 ": receipts of %zu, %zu, %zu "
+                       "and %zu stages, but it passed %zu",
+                       m->grant, m->n_blocks, m->n_slots, m->n_checkpoints,
+                       m->n_windows, n);
         return;
     }
     if (m->grant == 0 || (s != NULL && s->state == SEQUENCE_RELEASING)) {

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "worker/cache/windows.h"
+
 /* ---- made and freed ---- */
 
 bool stage_cache_init(struct stage_cache *c, struct sequence_table *table,
@@ -192,7 +194,8 @@ static enum status check_from(const struct stage_cache *c,
                          "it has %u blocks already, and takes over others",
                          s->n_blocks);
     }
-    if (f->n_blocks < n || (c->has_states && f->slot == SLOT_NONE)) {
+    if (f->n_blocks < n || (c->has_states && f->slot == SLOT_NONE) ||
+        !windows_reach(c->table, f, r->position)) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "it takes over %u blocks and a state, but the other "
                          "sequence has %u blocks and %s state",
@@ -277,6 +280,32 @@ static void take_slot(struct stage_cache *c, struct sequence *s,
     from->need.n[POOL_SLOTS] = 0;
 }
 
+/* As blocks: the partly filled one is copied if others have it too. */
+static enum status take_windows(struct stage_cache *c, struct sequence *s,
+                                const struct stage_restore *r,
+                                struct stage_copies *out, struct error *e)
+{
+    struct sequence_table *t = c->table;
+    uint32_t last = r->position / c->block_tokens;
+    bool partial = t->windows.window > 0 && r->position % c->block_tokens != 0;
+    bool shared = partial && windows_shared(t, r->from, last);
+
+    windows_share(t, r->from, s, r->position, !shared);
+    if (!shared) {
+        return ST_OK;
+    }
+    if (!windows_move(t, s, r->position, r->position)) {
+        return error_set(e, ST_INTERNAL,
+                         "the granted window block was not "
+                         "there");
+    }
+    for (uint32_t i = 0; i < t->windows.pages; i++) {
+        add_copy(out, pool_page(t->pool, windows_page(t, r->from, last, i)),
+                 pool_page(t->pool, windows_page(t, s, last, i)), 1);
+    }
+    return ST_OK;
+}
+
 static enum status take_over(struct stage_cache *c, struct sequence *s,
                              const struct stage_restore *r,
                              struct stage_copies *out, struct error *e)
@@ -298,15 +327,35 @@ static enum status take_over(struct stage_cache *c, struct sequence *s,
     if (c->has_states && s->need.n[POOL_SLOTS] > 0) {
         take_slot(c, s, r->from);
     }
-    return ST_OK;
+    return take_windows(c, s, r, out, e);
+}
+
+/* Releases the window blocks behind the position.  Returns how much of the
+ * grant is left then.  The mirror has no tables of windows, but its leader's
+ * count. */
+static uint32_t cut_windows(struct stage_cache *c, struct sequence *s,
+                            const struct stage_restore *r)
+{
+    const struct window_rules *w = &c->table->windows;
+    uint32_t keeps = r->windows, rest;
+
+    if (w->window > 0) {
+        (void)windows_cut(c->table, s, r->position);
+        keeps = s->n_windows * w->pages;
+    }
+    rest =
+        s->need.n[POOL_WINDOWS] > keeps ? s->need.n[POOL_WINDOWS] - keeps : 0;
+    s->need.n[POOL_WINDOWS] -= rest;
+    return rest;
 }
 
 /* The rest of the grant goes back with the blocks: a kept sequence holds no
  * promise, and the router gets the figures in the receipt. */
-static void cut(struct stage_cache *c, struct sequence *s, uint32_t position)
+static void cut(struct stage_cache *c, struct sequence *s,
+                const struct stage_restore *r)
 {
     struct pool *pool = c->table->pool;
-    uint32_t n = n_blocks_of(c, position);
+    uint32_t position = r->position, n = n_blocks_of(c, position);
     struct pool_need rest = {{s->need.n[POOL_BLOCKS] - s->n_blocks, 0, 0}};
 
     for (uint32_t i = n; i < s->n_blocks; i++) {
@@ -322,6 +371,7 @@ static void cut(struct stage_cache *c, struct sequence *s, uint32_t position)
         s->slot = SLOT_NONE;
         s->need.n[POOL_SLOTS] = 0;
     }
+    rest.n[POOL_WINDOWS] = cut_windows(c, s, r);
     pool_ungrant(pool, &rest);
 }
 
@@ -365,7 +415,7 @@ enum status stage_cache_restore(struct stage_cache *c, struct sequence *s,
         return e->code;
     }
     if (r->cut) {
-        cut(c, s, r->position);
+        cut(c, s, r);
     }
     if (page != SLOT_NONE) {
         add_copy(copies, page, s->slot,
@@ -380,7 +430,8 @@ enum status stage_cache_twin(struct stage_cache *c,
 {
     uint32_t n = c->has_blocks ? end / c->block_tokens : 0;
 
-    if (s->n_blocks > 0 || s->slot != SLOT_NONE || source->n_blocks < n) {
+    if (s->n_blocks > 0 || s->slot != SLOT_NONE || source->n_blocks < n ||
+        s->n_windows > 0 || !windows_reach(c->table, source, end)) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "a twin with %u blocks of a source with %u, for "
                          "positions below %u",
@@ -393,6 +444,7 @@ enum status stage_cache_twin(struct stage_cache *c,
         table_share(c, s, i, table_get(c, source, i));
     }
     s->n_blocks = n;
+    windows_share(c->table, source, s, end, false);
     return ST_OK;
 }
 

@@ -48,6 +48,7 @@ struct stage_restore {
     uint32_t position, node, checkpoint; /* NAME_NONE: none */
     struct sequence *from;               /* NULL: none */
     bool cut;
+    uint32_t windows; /* in the mirror, if cut: window blocks that stay */
 };
 
 /* Makes an empty cache over the table's pool.  Returns false if memory runs
@@ -58,9 +59,16 @@ MUST_CHECK bool stage_cache_init(struct stage_cache *c,
 /* Accepts a cache of all zeros. */
 void stage_cache_fini(struct stage_cache *c);
 
+/* Returns whether a column of window pages has a value for each of n stages,
+ * or is absent, because no stage has any. */
+static inline bool stage_column(size_t n_windows, size_t n)
+{
+    return n_windows == 0 || n_windows == n;
+}
+
 /* How the contents get to a sequence that goes on. */
 struct stage_copies {
-    struct plan_copy of[2];
+    struct plan_copy of[2 + MODEL_LAYERS_MAX]; /* a page of each table */
     uint32_t n;
 };
 

@@ -113,10 +113,12 @@ void stage_recv_geometry(struct stage *g, const Sluice__V1__StageGeometry *m)
     Sluice__V1__StageGeometry out = SLUICE__V1__STAGE_GEOMETRY__INIT;
     const struct worker_options *o = &g->base->o;
     uint32_t pages[STAGES_MAX], blocks[STAGES_MAX], slots[STAGES_MAX];
+    uint32_t windows[STAGES_MAX];
     uint32_t at = g->assembly->stage - 1;
 
     if (m->n_n_pages != at || m->n_pages_per_block != at ||
-        m->n_pages_per_slot != at || g->opened) {
+        m->n_pages_per_slot != at || !stage_column(m->n_window_pages, at) ||
+        g->opened) {
         assembly_break(g->assembly,
                        "Geometry of %zu, %zu and %zu stages, but it passed %u"
                        "%s",
@@ -128,14 +130,18 @@ void stage_recv_geometry(struct stage *g, const Sluice__V1__StageGeometry *m)
         pages[i] = m->n_pages[i];
         blocks[i] = m->pages_per_block[i];
         slots[i] = m->pages_per_slot[i];
+        windows[i] = m->n_window_pages > 0 ? m->window_pages[i] : 0;
     }
     pages[at] = o->n_pages;
     blocks[at] = o->pages_per_block;
     slots[at] = o->pages_per_slot;
+    windows[at] = o->window_pages;
     out.n_n_pages = out.n_pages_per_block = out.n_pages_per_slot = at + 1;
     out.n_pages = pages;
     out.pages_per_block = blocks;
     out.pages_per_slot = slots;
+    out.n_window_pages = o->window > 0 ? at + 1 : 0;
+    out.window_pages = windows;
     relay_send(&g->relay, METHOD_STAGE_GEOMETRY, &out.base);
 }
 

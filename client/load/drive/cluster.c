@@ -108,6 +108,16 @@ static void add_worker(struct cluster_point *p, const Sluice__V1__Ledger *l)
     p->slots_cached += l->slots->cached;
     p->slots_granted += l->slots->granted;
     p->checkpoints_cached += l->checkpoints->cached;
+    if (l->windows != NULL) {
+        p->windows_total += l->windows->total;
+        p->windows_free += l->windows->free;
+        p->windows_held += l->windows->held;
+        p->windows_cached += l->windows->cached;
+        p->windows_granted += l->windows->granted;
+    }
+    p->n_suspended += l->n_suspended;
+    p->host_total += l->host_total;
+    p->host_used += l->host_used;
 }
 
 static void take_workers(struct cluster *c,
@@ -190,8 +200,8 @@ bool cluster_turn(struct cluster *c, int64_t wait_us, struct cluster_point *out)
 
 struct audit {
     uint32_t n_workers, n_silent, n_differences;
-    uint64_t blocks, slots; /* held or granted */
-    struct quoted first;    /* difference */
+    uint64_t blocks, slots, windows; /* held or granted */
+    struct quoted first;             /* difference */
 };
 
 static uint64_t taken(const Sluice__V1__ClassLedger *l)
@@ -213,6 +223,8 @@ static void take_audit(void *arg, const ProtobufCMessage *reply)
         if (w->ledger != NULL) {
             a->blocks += taken(w->ledger->blocks);
             a->slots += taken(w->ledger->slots);
+            a->windows +=
+                w->ledger->windows != NULL ? taken(w->ledger->windows) : 0;
         } else {
             a->n_silent++;
         }
@@ -253,16 +265,35 @@ static const char *plural(uint64_t n)
     return n == 1 ? "" : "s";
 }
 
+/* Writes ", N window pages" if any are held. */
+static void write_windows(const struct audit *a, char *out, size_t size)
+{
+    out[0] = '\0';
+    if (a->windows > 0) {
+        snprintf(out, size, ", %llu window page%s",
+                 (unsigned long long)a->windows, plural(a->windows));
+    }
+}
+
+static size_t write_audit(const struct audit *a, char *text, size_t size)
+{
+    char windows[48];
+    int n;
+
+    write_windows(a, windows, sizeof windows);
+    n = snprintf(text, size,
+                 "%u worker%s audited: %llu block%s%s and %llu "
+                 "slot%s held, ",
+                 a->n_workers, plural(a->n_workers),
+                 (unsigned long long)a->blocks, plural(a->blocks), windows,
+                 (unsigned long long)a->slots, plural(a->slots));
+    return n < (int)size ? (size_t)n : size - 1;
+}
+
 static bool judge(const struct audit *a, const struct cluster_point *p,
                   char *text, size_t size)
 {
-    int n = snprintf(text, size,
-                     "%u worker%s audited: %llu block%s and %llu "
-                     "slot%s held, ",
-                     a->n_workers, plural(a->n_workers),
-                     (unsigned long long)a->blocks, plural(a->blocks),
-                     (unsigned long long)a->slots, plural(a->slots));
-    size_t at = n < (int)size ? (size_t)n : size - 1;
+    size_t at = write_audit(a, text, size);
 
     if (a->n_workers == 0) {
         snprintf(text + at, size - at, "because no worker is connected");
@@ -279,7 +310,7 @@ static bool judge(const struct audit *a, const struct cluster_point *p,
                  plural(p->n_running + p->n_waiting));
         return false;
     }
-    if (a->blocks + a->slots > 0) {
+    if (a->blocks + a->slots + a->windows > 0) {
         snprintf(text + at, size - at, "although every request has ended");
         return false;
     }

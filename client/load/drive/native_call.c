@@ -190,6 +190,7 @@ static void take_figures(struct call *c, uint32_t choice, const figures *f)
     c->n_generated += f->n_generated;
     c->shown.blocks += f->blocks;
     c->shown.slots += f->slots;
+    c->shown.windows += f->windows;
     c->end.n_prompt = f->n_prompt;
     c->end.n_moves += f->n_moves;
     c->end.n_cached = c->n_figures == 1 || f->n_cached < c->end.n_cached

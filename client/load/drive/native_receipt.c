@@ -10,6 +10,7 @@ void native_receipt_take(struct native_receipt *out,
                                    .n_generated = m->n_generated,
                                    .blocks = m->blocks,
                                    .slots = m->slots,
+                                   .windows = m->windows,
                                    .has_worker = m->has_worker != 0};
     if (m->sequence->request_id.len == sizeof out->request_id) {
         memcpy(out->request_id, m->sequence->request_id.data,
@@ -35,15 +36,22 @@ static bool memory_fits(const struct native_receipt *r,
 {
     bool exact = s->has_figures && s->n_choices == 1 && !s->moved && ran(r);
 
-    if (frees_nothing(r) && (r->blocks > 0 || r->slots > 0)) {
+    if (frees_nothing(r) && (r->blocks > 0 || r->slots > 0 || r->windows > 0)) {
         snprintf(why, size,
                  "the receipt frees %u blocks and %u slots of a request that "
                  "had ended",
                  r->blocks, r->slots);
         return false;
     }
-    if (ran(r) && r->blocks == 0) {
+    if (ran(r) && r->blocks == 0 && r->windows == 0) {
         snprintf(why, size, "the receipt frees no block of a running request");
+        return false;
+    }
+    if (s->has_figures &&
+        (r->windows > s->windows || (exact && r->windows < s->windows))) {
+        snprintf(why, size,
+                 "the receipt frees %u window pages, the request held %u",
+                 r->windows, s->windows);
         return false;
     }
     if (s->has_figures &&

@@ -5,7 +5,8 @@
  *     sequence     names the request
  *     n_generated  at least the tokens received, unless the state is UNKNOWN
  *     blocks,      0 if the state is UNKNOWN or FINISHED; at least one block
- *     slots        if a worker ran it (PREFILL, DECODE); at most what was held
+ *     slots,       or window page if a worker ran it (PREFILL, DECODE); at most
+ *     windows      what was held
  *                  by the figures of the last chunks, and exactly that for a
  * request of one choice that stayed at one worker
  *
@@ -26,7 +27,7 @@
 struct native_receipt {
     uint8_t request_id[16];
     Sluice__V1__SequenceState state;
-    uint32_t n_generated, blocks, slots;
+    uint32_t n_generated, blocks, slots, windows;
     bool has_worker;
 };
 
@@ -36,6 +37,7 @@ struct native_shown {
     uint32_t n_choices, n_received; /* tokens of all choices */
     bool has_figures;               /* the last chunk of every choice came */
     uint32_t blocks, slots;         /* then: held, sums over the choices */
+    uint32_t windows;
     bool moved; /* to another worker, or to another router */
 };
 

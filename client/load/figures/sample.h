@@ -79,10 +79,14 @@ struct cluster_point {
     int64_t at_us;
     uint32_t n_workers, n_waiting, n_running;
     /* Sums over workers.  Pages are the common budget: total is the sum of the
-     * others; slots and checkpoints take pages too. */
+     * others; slots, checkpoints and windows (pages of window blocks) take
+     * pages too. */
     uint64_t pages_total, pages_free, pages_held, pages_cached, pages_granted;
     uint64_t slots_total, slots_free, slots_held, slots_cached, slots_granted;
     uint64_t checkpoints_cached;
+    uint64_t windows_total, windows_free, windows_held, windows_cached;
+    uint64_t windows_granted;
+    uint64_t n_suspended, host_total, host_used; /* sums over workers too */
 };
 
 /* A fault by command, or something that happened, drawn in the report. */

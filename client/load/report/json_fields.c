@@ -2,16 +2,21 @@
 
 #include "client/load/figures/result.h"
 
-#define ROW(kind, type, member)                               \
+#define ROW(kind, type, member)                                \
+    {                                                          \
+#member, FIELD_##kind, offsetof(struct type, member),  \
+            sizeof(((struct type *)0)->member), NULL, 0, false \
+    }
+#define LATER(kind, type, member)                             \
     {                                                         \
 #member, FIELD_##kind, offsetof(struct type, member), \
-            sizeof(((struct type *)0)->member), NULL, 0       \
+            sizeof(((struct type *)0)->member), NULL, 0, true \
     }
 #define WORD(type, member, words)                           \
     {                                                       \
 #member, FIELD_WORD, offsetof(struct type, member), \
             sizeof(((struct type *)0)->member), words,      \
-            sizeof(words) / sizeof((words)[0])              \
+            sizeof(words) / sizeof((words)[0]), false       \
     }
 #define TABLE(name, rows) \
     const struct fields name = {rows, sizeof(rows) / sizeof((rows)[0])}
@@ -74,6 +79,14 @@ static const struct field of_point[] = {
     ROW(UINT, cluster_point, slots_cached),
     ROW(UINT, cluster_point, slots_granted),
     ROW(UINT, cluster_point, checkpoints_cached),
+    LATER(UINT, cluster_point, windows_total),
+    LATER(UINT, cluster_point, windows_free),
+    LATER(UINT, cluster_point, windows_held),
+    LATER(UINT, cluster_point, windows_cached),
+    LATER(UINT, cluster_point, windows_granted),
+    LATER(UINT, cluster_point, n_suspended),
+    LATER(UINT, cluster_point, host_total),
+    LATER(UINT, cluster_point, host_used),
 };
 TABLE(point_fields, of_point);
 

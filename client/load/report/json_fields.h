@@ -27,6 +27,7 @@ struct field {
     size_t offset, size;
     const char *const *words;
     size_t n_words;
+    bool later; /* absent in files of earlier versions: 0 */
 };
 
 struct fields {

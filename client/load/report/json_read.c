@@ -154,6 +154,10 @@ static enum status read_field(const json_t *from, const struct field *f,
     bool is;
     enum status st;
 
+    if (f->later && json_object_get(from, f->name) == NULL) {
+        memset(to, 0, f->size);
+        return ST_OK;
+    }
     switch (f->type) {
     case FIELD_UINT:
     case FIELD_INT:

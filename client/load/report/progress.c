@@ -213,14 +213,20 @@ static unsigned percent(uint64_t part, uint64_t whole)
 static void cluster_line(struct view *v)
 {
     const struct cluster_point *c = &v->p->cluster;
+    char suspended[40];
 
     if (!v->p->has_cluster) {
         return;
     }
+    suspended[0] = '\0';
+    if (c->n_suspended > 0) {
+        snprintf(suspended, sizeof suspended, ", %llu suspended",
+                 (unsigned long long)c->n_suspended);
+    }
     snprintf(next_line(v), LINE_MAX,
-             "cluster   %u workers, %u waiting, %u running, pages %u %% held, "
-             "%u %% cached",
-             c->n_workers, c->n_waiting, c->n_running,
+             "cluster   %u workers, %u waiting, %u running%s, pages %u %% "
+             "held, %u %% cached",
+             c->n_workers, c->n_waiting, c->n_running, suspended,
              percent(c->pages_held, c->pages_total),
              percent(c->pages_cached, c->pages_total));
 }

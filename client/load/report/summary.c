@@ -292,6 +292,31 @@ static void print_checks(FILE *to, const struct tally *t)
     }
 }
 
+/* Prints the most sequences that were suspended at once, of the points that
+ * were kept. */
+static void print_suspended(FILE *to, const struct run *r)
+{
+    const struct cluster_point *most = NULL;
+
+    for (uint32_t i = 0; i < r->n_points; i++) {
+        const struct cluster_point *p = &r->points[i];
+
+        if (p->n_suspended > (most != NULL ? most->n_suspended : 0)) {
+            most = p;
+        }
+    }
+    if (most != NULL) {
+        fprintf(to, "  suspended: up to %s at once",
+                cell_count(most->n_suspended).text);
+        if (most->host_total > 0) {
+            fprintf(to, ", then %s of %s host pages in use",
+                    cell_count(most->host_used).text,
+                    cell_count(most->host_total).text);
+        }
+        fputc('\n', to);
+    }
+}
+
 /* Events and audits belong to one run, so they are not merged. */
 static void print_run_notes(FILE *to, const struct run *r)
 {
@@ -304,6 +329,7 @@ static void print_run_notes(FILE *to, const struct run *r)
         }
         fputc('\n', to);
     }
+    print_suspended(to, r);
     if (r->audited) {
         fprintf(to, "  audit: %s%s\n",
                 r->audit_ok ? "" : "FAILED: ", cell_plain(r->audit).text);

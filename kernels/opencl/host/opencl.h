@@ -172,8 +172,10 @@ struct opencl_expert_weights {
     struct opencl_tensor router;      /* [E or E + 1, H]: the gate of the shared
                                        * expert is last, if it has one */
     struct opencl_tensor router_bias; /* [E], or absent */
-    struct opencl_tensor gate_up;     /* [E * 2*Im, H] */
-    struct opencl_tensor down;        /* [E * H, Im] */
+    /* The shared expert is last in these, if it has the same form; otherwise
+     * it is the layer's gate_up and down. */
+    struct opencl_tensor gate_up; /* [E * 2*Im, H], or [(E + 1) * 2*Im, H] */
+    struct opencl_tensor down;    /* [E * H, Im], or [(E + 1) * H, Im] */
     struct opencl_tensor gate_up_bias; /* [E * 2*Im], or absent */
     struct opencl_tensor down_bias;    /* [E * H], or absent */
 };
@@ -187,7 +189,7 @@ struct opencl_layer {
     struct opencl_attention_weights attention;
     struct opencl_deltanet_weights deltanet;
     struct opencl_expert_weights experts;
-    /* The MLP's, or with experts the shared expert's, or absent. */
+    /* The MLP's, or those of a shared expert of another form, or absent. */
     struct opencl_tensor gate_up; /* [2*I or 2*Is, H]: gate, then up */
     struct opencl_tensor down;    /* [H, I or Is] */
     struct opencl_tensor kv;      /* views of the pool, see above; of bytes

@@ -2,10 +2,11 @@
 
 #include <stdio.h>
 
-#define CHUNK 64  /* columns that a warp takes at a time */
-#define UNITS 132 /* compute units that the cut assumes */
-#define WARPS 24  /* per compute unit: enough to keep memory busy */
-#define KEPT  128 /* most KiB in flight to a compute unit */
+#define CHUNK     64  /* columns that a warp takes at a time */
+#define UNITS     132 /* compute units that the cut assumes */
+#define OF_EXPERT 48  /* of them, for one of several experts */
+#define WARPS     24  /* per compute unit: enough to keep memory busy */
+#define KEPT      128 /* most KiB in flight to a compute unit */
 
 /* Elements of operands in local memory: all columns of all tokens at once (of 8
  * tokens, of more), or the size of each of two slabs. */
@@ -28,6 +29,11 @@
 /* Most columns of the operands of nv_chain_decode.cl, for 64 KiB of local
  * memory. */
 #define CHAIN_COLS 32768
+
+static const char *const experts[] = {
+    [MATMUL_NV_STORE] = "experts_down",
+    [MATMUL_NV_SILU] = "experts_gate_up",
+};
 
 static const char *const kernels[] = {
     [MATMUL_NV_STORE] = "matmul_store",
@@ -69,10 +75,16 @@ static uint32_t chunk_of(uint32_t bits)
     return bits > 0 ? CHUNK * 16 / bits : CHUNK;
 }
 
-bool matmul_nv_fits_bits(enum matmul_nv_op op, uint32_t rows, uint32_t cols,
-                         uint32_t bits)
+static uint32_t chunks_of(uint32_t cols, uint32_t chunk)
 {
-    return matmul_nv_fits(op, rows, cols) && cols % chunk_of(bits) == 0;
+    return (cols + chunk - 1) / chunk;
+}
+
+/* The last chunk may have fewer columns, but a lane's are in one group. */
+bool matmul_nv_fits_group(enum matmul_nv_op op, uint32_t rows, uint32_t cols,
+                          uint32_t group)
+{
+    return matmul_nv_fits(op, rows, cols) && (group == 0 || cols % group == 0);
 }
 
 uint32_t matmul_nv_local(uint32_t capability)
@@ -101,19 +113,21 @@ struct cut {
 };
 
 /* Returns the blocks of 8 rows per compute unit, if shared out evenly. */
-static uint32_t share_of(uint32_t rows)
+static uint32_t share_of(const struct matmul_nv_product *of)
 {
-    return (rows / 8 + UNITS - 1) / UNITS;
+    const uint32_t units = of->expert ? OF_EXPERT : UNITS;
+
+    return (of->rows / 8 + units - 1) / units;
 }
 
 /* Returns how many warps share the columns where there are too few rows for all
  * warps.  Bits depend on the split, so it must not depend on tokens. */
-static uint32_t split_of(uint32_t rows, uint32_t cols, uint32_t chunk)
+static uint32_t split_of(const struct matmul_nv_product *of, uint32_t chunk)
 {
     uint32_t most = least(8, SPLIT_COLS / chunk);
-    uint32_t split = power_below(least(WARPS / share_of(rows), most));
+    uint32_t split = power_below(least(WARPS / share_of(of), most));
 
-    while (cols / chunk % split) {
+    while (chunks_of(of->cols, chunk) % split) {
         split /= 2;
     }
     return split;
@@ -202,11 +216,12 @@ static uint64_t decode_bytes(const struct cut *c, uint32_t cols)
 
 /* Sets depth and slab.  Operands too large for local memory are fetched in
  * slabs, which become smaller with fewer chunks in flight. */
-static void lay_slabs(struct cut *c, uint32_t rows, uint32_t cols,
+static void lay_slabs(struct cut *c, const struct matmul_nv_product *of,
                       uint32_t local)
 {
+    const uint32_t cols = chunks_of(of->cols, c->chunk) * c->chunk;
     const uint32_t steps = cols / c->chunk / c->split;
-    const bool many = share_of(rows) > WARPS;
+    const bool many = share_of(of) > WARPS;
 
     c->depth = depth_of(c, steps, depth_most(c, many));
     c->slab = slab_of(c, cols);
@@ -226,14 +241,14 @@ static void lay_slabs(struct cut *c, uint32_t rows, uint32_t cols,
 static struct cut cut_of(const struct matmul_nv_product *of, uint32_t tokens,
                          uint32_t local)
 {
-    uint32_t share = share_of(of->rows), waves;
+    uint32_t share = share_of(of), waves;
     struct cut c = {.tokens = tokens,
                     .blocks = 1,
                     .shares = 1,
                     .chunk = chunk_of(of->bits)};
 
-    c.split = split_of(of->rows, of->cols, c.chunk);
-    if (of->op == MATMUL_NV_ADD && tokens > 8 &&
+    c.split = split_of(of, c.chunk);
+    if (of->op == MATMUL_NV_ADD && tokens > 8 && of->cols % c.chunk == 0 &&
         of->cols / c.split >= SHARE_COLS) {
         c.shares = c.split;
     }
@@ -251,7 +266,7 @@ static struct cut cut_of(const struct matmul_nv_product *of, uint32_t tokens,
             (share * c.shares + waves * c.blocks - 1) / (waves * c.blocks);
     }
     c.whole = is_whole(&c, of->cols);
-    lay_slabs(&c, of->rows, of->cols, local);
+    lay_slabs(&c, of, local);
     return c;
 }
 
@@ -276,7 +291,7 @@ bool matmul_nv_decode(struct matmul_nv *out, const struct matmul_nv_product *of,
         return false;
     }
     *out = (struct matmul_nv){.file = "nv_matmul_decode",
-                              .kernel = kernels[op],
+                              .kernel = of->expert ? experts[op] : kernels[op],
                               .items = items_of(&c),
                               .tokens = c.tokens,
                               .shares = c.shares > 1 ? c.shares : 0,
@@ -315,11 +330,11 @@ static bool cut_chain(struct chain_cut *c, const struct matmul_nv_product *p,
     const uint32_t chunk = chunk_of(p->bits);
     uint32_t blocks;
 
-    if (!matmul_nv_fits_bits(p->op, p->rows, p->cols, p->bits)) {
+    if (!matmul_nv_fits(p->op, p->rows, p->cols) || p->cols % chunk != 0) {
         return false;
     }
     blocks = (p->rows / 8 + units - 1) / units;
-    c->split = split_of(p->rows, p->cols, chunk);
+    c->split = split_of(p, chunk);
     c->tiles = (blocks * c->split + WARPS - 1) / WARPS;
     c->groups = (blocks + c->tiles - 1) / c->tiles;
     c->steps = p->cols / chunk / c->split;

@@ -7,6 +7,9 @@
  * the device.  On a device with little local memory a work-group holds less at
  * a time, and gives the same bits.
  *
+ * The products of experts (experts.h) are those of nv_matmul_decode.cl with
+ * PAIRS, for which the caller adds the defines.
+ *
  * Threading: no state.  Memory: none is kept.  Limits: below. */
 #ifndef KERNELS_OPENCL_NV_MATMUL_NV_H
 #define KERNELS_OPENCL_NV_MATMUL_NV_H
@@ -32,10 +35,10 @@ struct matmul_nv {
  * silu, rows counts gate and up together. */
 bool matmul_nv_fits(enum matmul_nv_op op, uint32_t rows, uint32_t cols);
 
-/* Returns the same for generated tokens and a matrix of 4 or 8 bits; bits 0
- * means bf16. */
-bool matmul_nv_fits_bits(enum matmul_nv_op op, uint32_t rows, uint32_t cols,
-                         uint32_t bits);
+/* Returns the same for generated tokens and a matrix in groups of codes of 4 or
+ * 8 bits; group 0 means bf16. */
+bool matmul_nv_fits_group(enum matmul_nv_op op, uint32_t rows, uint32_t cols,
+                          uint32_t group);
 
 /* Returns the bytes of local memory that a work-group may use on a device of
  * this compute capability, 80 and up.  The figures are from CUDA's
@@ -48,6 +51,7 @@ struct matmul_nv_product {
     enum matmul_nv_op op;
     uint32_t rows, cols; /* those of w */
     uint32_t bits;       /* bits of w, 4 or 8; 0: w is bf16 */
+    bool expert;         /* one of several that are computed at a time */
 };
 
 /* Cuts a product for up to `tokens` generated tokens in a launch.  Useful

@@ -352,6 +352,14 @@ INLINE float norm_of(const uint h)
                                   : as_float((h & 0x7fff) << 13) * 0x1p112f;
 }
 
+/* An f16; h: its bits. */
+INLINE float half_of(const uint h)
+{
+    const float f = norm_of(h & 0x7fff);
+
+    return h & 0x8000 ? -f : f;
+}
+
 INLINE float bf16_low(const uint pair)
 {
     return as_float(pair << 16);
@@ -379,11 +387,21 @@ INLINE uint pack_rest(const uint rounded, const float low, const float high)
 #endif
 #define CHUNK (64 * SPAN) /* columns per warp at a time */
 
+/* What a group of codes has: a scale and a bias as bf16, a float32 scale, one of
+ * E8M0, or one of f16 (weights.cl). */
+#if defined(W_FORMAT) && W_FORMAT == 3
+typedef uchar scales_t;
+#elif defined(W_FORMAT) && W_FORMAT > 3
+typedef ushort scales_t;
+#else
+typedef uint scales_t;
+#endif
+
 /* A lane's load of one row of a chunk. */
 struct load {
     uint4 v;
 #if SPAN > 1
-    uint pair;
+    uint pair; /* scales_t */
 #endif
 };
 
@@ -392,6 +410,44 @@ INLINE uint4 widen(const struct load *l, const uint s)
 {
 #if SPAN == 1
     return l->v;
+#elif defined(W_FORMAT) && W_FORMAT == 3
+    const uint word = s == 0 ? l->v.x : s == 1 ? l->v.y : s == 2 ? l->v.z
+                                                                 : l->v.w;
+    const uint scale = (l->pair ? l->pair << 7 : 0x40) * 0x10001;
+    uint r[4];
+
+    #pragma unroll
+    for (uint i = 0; i < 4; i++) {
+        /* Byte i of each.  The code's bits are those of a bf16 2^126 times
+         * smaller; both products are exact. */
+        const uint two = byte_perm(word, word >> 4, 0x4400 + i * 0x1111);
+        const uint q = (two << 6 & 0x01c001c0) | (two << 12 & 0x80008000);
+
+        r[i] = fma_bf16x2(fma_bf16x2(q, 0x7e807e80, 0), scale, 0);
+    }
+    return (uint4)(r[0], r[1], r[2], r[3]);
+#elif defined(W_FORMAT) && W_FORMAT > 1 && W_BITS == 8
+    const uint words[2] = {s == 0 ? l->v.x : l->v.z, s == 0 ? l->v.y : l->v.w};
+    const float scale = W_FORMAT == 2 ? as_float(l->pair) : half_of(l->pair);
+    uint r[4];
+
+    #pragma unroll
+    for (uint i = 0; i < 4; i++) {
+        float f[2];
+
+        #pragma unroll
+        for (uint j = 0; j < 2; j++) {
+            const uint q = words[i / 2] >> (i % 2 * 2 + j) * 8 & 255;
+
+            /* An E4M3 code has the bits of a float 2^120 times smaller. */
+            f[j] = W_FORMAT == 2
+                       ? as_float((q & 128) << 24 | (q & 127) << 20) * 0x1p120f
+                       : as_float(0x4b000000 | q) - 8388736.0f;
+            f[j] *= scale;
+        }
+        r[i] = pack_bf16(f[0], f[1]);
+    }
+    return (uint4)(r[0], r[1], r[2], r[3]);
 #elif W_BITS == 8
     const float scale = bf16_low(l->pair), bias = bf16_high(l->pair);
     const uint words[2] = {s == 0 ? l->v.x : l->v.z, s == 0 ? l->v.y : l->v.w};
@@ -409,6 +465,20 @@ INLINE uint4 widen(const struct load *l, const uint s)
             f[j] = fma(f[j] - 8388608.0f, scale, bias);
         }
         r[i] = pack_bf16(f[0], f[1]);
+    }
+    return (uint4)(r[0], r[1], r[2], r[3]);
+#elif defined(W_FORMAT) && W_FORMAT == 5
+    const float scale = half_of(l->pair);
+    const uint word = s == 0 ? l->v.x : s == 1 ? l->v.y : s == 2 ? l->v.z
+                                                                 : l->v.w;
+    uint r[4];
+
+    #pragma unroll
+    for (uint i = 0; i < 4; i++) {
+        const float a = as_float(0x4b000000 | (word >> i * 8 & 15));
+        const float b = as_float(0x4b000000 | (word >> (i * 8 + 4) & 15));
+
+        r[i] = pack_bf16((a - 8388616.0f) * scale, (b - 8388616.0f) * scale);
     }
     return (uint4)(r[0], r[1], r[2], r[3]);
 #else

@@ -445,7 +445,7 @@ INLINE void finish(const struct cut c, const struct io *io,
     } else if (c.kind == SILU) {
         const float up = o->mine ? scale * total(s->sums, c, 1, j) : 0.0f;
 
-        v = silu_of(scale * v) * up;
+        v = activated(scale * v, up);
         post_pair(io->posts, v, o->col, o->mine, number);
     } else if (o->mine) {
         v *= scale;

@@ -33,6 +33,10 @@
  * The operands pass through local memory in slabs of SLAB columns, two at a
  * time.
  *
+ * Experts.  With PAIRS, the rows of in are pairs of a token and one of its
+ * experts (experts.cl).  Dimension 1 has a tile of pairs of one expert, as
+ * tile_of() reads it; w has the matrices of all experts.
+ *
  * Sharing.  All units of a device read all operands, which is much where
  * columns are many and rows few.  Then SHARES work-groups have one tile, with
  * SPLIT / SHARES warps of each group and the columns of these.  Each leaves its
@@ -47,14 +51,17 @@
  *           flight; SLAB: K / SHARES or more, else a multiple of
  *           64 * SPAN * SPLIT / SHARES: of DEPTH of these, or of a divisor of
  *           DEPTH
- * Needs     sm_80; K a multiple of 64 * SPAN, and of SPLIT chunks if shared; N
+ * Needs     sm_80; K a multiple of 64; chunks a multiple of SPLIT if shared; N
  *           of 8; local memory for the slabs and, unless shared, for SPLIT sums
  *           of each output, even beyond what the device reports
  * Numerics  float32.  Sum s of SPLIT is over the chunks c = s mod SPLIT in
  *           order, 16 columns of each at a time; then the sums are added in
  *           order of s.  Of the defines only K, SPLIT and SPAN change any bit.
  *           A quantised weight is rounded to bf16. */
-#define CHUNKS (K / CHUNK)
+#ifndef PAIRS
+#define PAIRS 0 /* per token; 0: the rows of in are tokens */
+#endif
+#define CHUNKS ((K + CHUNK - 1) / CHUNK) /* the last one may have fewer columns */
 #define WARPS  (SPLIT / SHARES) /* per group */
 #define ITEMS  (GROUPS * WARPS * 32)
 #define STEPS  ((CHUNKS + SPLIT - 1) / SPLIT) /* most chunks of a warp */
@@ -80,14 +87,57 @@
 #define PART        (OCTETS * 2 * KEPT) /* per chunk; 16 bytes each */
 #define HELD        (SLAB_CHUNKS * SPAN * PART)
 
+#if PAIRS
+#define W_ROWS (N_ALL * N * PARTS)
+#else
+#define W_ROWS (N * PARTS)
+#endif
+
+/* ---- rows ---- */
+
+/* Rows of a tile: row t of in, of ss, and of the output. */
+struct tile {
+    __local const uint *pair; /* [TOKENS] pairs, with PAIRS */
+};
+
+INLINE uint in_row(const struct tile tile, uint t)
+{
+#if PAIRS
+    return EPILOGUE == 1 ? tile.pair[t] / PAIRS : tile.pair[t];
+#else
+    return t;
+#endif
+}
+
+INLINE uint out_row(const struct tile tile, uint t)
+{
+#if PAIRS
+    return tile.pair[t];
+#else
+    return t;
+#endif
+}
+
+/* The row of w behind the first matrix's `first`, for row `row` of N, of gate
+ * and then of up. */
+INLINE uint w_row(uint first, uint row)
+{
+#if PAIRS && ALTERNATE
+    if (EPILOGUE == 1) {
+        return first + (row < N ? 2 * row : 2 * (row - N) + 1);
+    }
+#endif
+    return first + row;
+}
+
 /* ---- operands ---- */
 
 /* Starts the copies of a slab, in the order in which lanes read it: [chunk]
  * [part][octet of tokens][half of the lanes][token, 8 columns].  Work-groups
  * start at different places, so that they do not request the same bytes at the
  * same time. */
-INLINE void hold(__local uint4 *held, __global const ushort *in, uint share,
-                 uint slab, uint n_rows)
+INLINE void hold(__local uint4 *held, __global const ushort *in,
+                 const struct tile tile, uint share, uint slab, uint n_rows)
 {
     const uint units = SLAB_CHUNKS * SPAN * 8; /* of 8 columns, per token */
     const uint all = min(n_rows, (uint)TOKENS) * units;
@@ -105,7 +155,11 @@ INLINE void hold(__local uint4 *held, __global const ushort *in, uint share,
             c += (chunk / WARPS * (SPLIT - WARPS) + share * WARPS) * 8 * SPAN;
         }
         if (SLABS == 1 || chunk < CHUNKS / SHARES) {
-            copy_async(held + to, in + (ulong)t * K + c * 8, 16);
+            const bool some = K % CHUNK == 0 || c * 8 < K;
+
+            copy_async(held + to,
+                       in + (ulong)in_row(tile, t) * K + (some ? c * 8 : 0),
+                       some ? 16 : 0);
         }
     }
 }
@@ -113,7 +167,7 @@ INLINE void hold(__local uint4 *held, __global const ushort *in, uint share,
 /* scale[t] = 1 / sqrt(mean of squares + eps): lane i of a warp sums ss i, i +
  * 32, .., then lanes are folded. */
 INLINE void find_scales(__local float *scale, __global const float *ss,
-                        uint n_rows)
+                        const struct tile tile, uint n_rows)
 {
     const uint lane = get_local_id(0) % 32;
 
@@ -123,7 +177,7 @@ INLINE void find_scales(__local float *scale, __global const float *ss,
 
         #pragma unroll 16
         for (uint i = lane; i < SS_LD; i += 32) {
-            sum += ss[(ulong)t * SS_LD + i];
+            sum += ss[(ulong)in_row(tile, t) * SS_LD + i];
         }
         #pragma unroll
         for (uint m = 16; m > 0; m /= 2) {
@@ -142,17 +196,24 @@ INLINE void find_scales(__local float *scale, __global const float *ss,
 struct rows {
     __global const weight_t *of[BLOCKS][2];
 #if SPAN > 1
-    __global const uint *pairs[BLOCKS][2]; /* scale and bias */
+    __global const scales_t *pairs[BLOCKS][2];
+#endif
+#if K % CHUNK != 0
+    uint col; /* of the first load */
 #endif
 };
 
-INLINE struct rows find_rows(__global const weight_t *w, uint group, uint split,
-                             uint lane)
+INLINE struct rows find_rows(__global const weight_t *w, uint first, uint group,
+                             uint split, uint lane)
 {
     const uint per_row = EXCHANGE ? 8 : 4;
     const uint c = split * CHUNK + lane % per_row * (8 * SPAN);
     const uint g = lane / per_row;
     struct rows r;
+
+#if K % CHUNK != 0
+    r.col = c;
+#endif
 
     #pragma unroll
     for (uint b = 0; b < BLOCKS; b++) {
@@ -162,16 +223,16 @@ INLINE struct rows find_rows(__global const weight_t *w, uint group, uint split,
             const uint upper = EXCHANGE ? i : g / 4;
             const uint row = PARTS == 2 ? min(j, (uint)N - 4) + upper * N
                                         : min(j, (uint)N - 8) + upper * 4;
-            const ulong at = (ulong)(row + g % 4) * K + c +
+            const ulong at = (ulong)w_row(first, row + g % 4) * K + c +
                              (EXCHANGE ? 0 : i * CHUNK / 2);
 
 #if SPAN == 1
             r.of[b][i] = w + at;
 #else
-            const matrix_t m = matrix_of(w, 0, (ulong)N * PARTS * K);
+            const matrix_t m = matrix_of(w, 0, (ulong)W_ROWS * K);
 
             r.of[b][i] = w + at * W_BITS / 8;
-            r.pairs[b][i] = (__global const uint *)m.pairs + at / W_GROUP;
+            r.pairs[b][i] = (__global const scales_t *)m.pairs + at / W_GROUP;
 #endif
         }
     }
@@ -187,6 +248,14 @@ INLINE void load(struct load v[BLOCKS][2], const struct rows *r, uint step,
         for (uint b = 0; b < BLOCKS; b++) {
             #pragma unroll
             for (uint i = 0; i < 2; i++) {
+#if K % CHUNK != 0
+                if (r->col + step * (SPLIT * CHUNK) +
+                        (EXCHANGE ? 0 : i * CHUNK / 2) >=
+                    K) {
+                    v[b][i] = (struct load){0};
+                    continue;
+                }
+#endif
 #if SPAN == 1
                 v[b][i].v = load_once(r->of[b][i] + step * (SPLIT * CHUNK));
 #else
@@ -275,6 +344,7 @@ struct target {
     __global const float *bias, *gamma; /* bias NULL: none */
     uint ld, n_rows, n_cols;            /* rows and columns of the tile that
                                          * exist */
+    struct tile tile;
     __global float *part;               /* shares: [SPLIT, apart], for add */
     __global uint *ticket;
     ulong apart;
@@ -415,11 +485,19 @@ INLINE void finish_some(const struct target *g, const struct beside *b,
             float gate = scale[t] * total(s, 0, t, j);
             float up = scale[t] * total(s, PARTS - 1, t, j);
 
-            g->next[(ulong)t * g->ld + j] = to_bf16(silu_of(gate) * up);
+#if PAIRS
+            if (g->bias) {
+                gate += g->bias[ALTERNATE ? 2 * j : j];
+                up += g->bias[ALTERNATE ? 2 * j + 1 : j + N];
+            }
+#endif
+            g->next[(ulong)out_row(g->tile, t) * g->ld + j] =
+                to_bf16(activated(gate, up));
         } else if (mine) {
-            float v = scale[t] * total(s, 0, t, j);
+            float v = PAIRS ? total(s, 0, t, j) : scale[t] * total(s, 0, t, j);
 
-            g->out[(ulong)t * g->ld + j] = g->bias ? v + g->bias[j] : v;
+            g->out[(ulong)out_row(g->tile, t) * g->ld + j] =
+                g->bias ? v + g->bias[j] : v;
         }
     }
 }
@@ -440,8 +518,8 @@ INLINE void finish(const struct target *g, struct beside *b,
 /* ---- the kernels ---- */
 
 INLINE void products(const struct target *g, __global const weight_t *w,
-                     __global const ushort *in, __global const float *ss,
-                     __local uint4 *held, __local struct sums *sums,
+                     uint first_row, __global const ushort *in,
+                     __global const float *ss, __local uint4 *held, __local struct sums *sums,
                      __local float *scale, __local uint *turn)
 {
     const uint lane = get_local_id(0) % 32, warp = get_local_id(0) / 32;
@@ -449,7 +527,7 @@ INLINE void products(const struct target *g, __global const weight_t *w,
     const uint split = warp % WARPS, group = warp / WARPS;
     const uint first = share * WARPS + split; /* chunk */
     const struct rows rows = find_rows(
-        w, get_group_id(0) / SHARES * GROUPS + group, first, lane);
+        w, first_row, get_group_id(0) / SHARES * GROUPS + group, first, lane);
     struct load v[DEPTH][BLOCKS][2];
     float acc[TILES][OCTETS][4] = {{{0.0f}}};
     struct beside beside[EPILOGUE == 2 ? AT_ONCE : 1];
@@ -458,10 +536,12 @@ INLINE void products(const struct target *g, __global const weight_t *w,
     for (uint d = 0; d < DEPTH; d++) {
         load(v[d], &rows, d, first);
     }
-    hold(held, in, share, 0, g->n_rows);
+    hold(held, in, g->tile, share, 0, g->n_rows);
     copy_commit();
     if (EPILOGUE != 2) {
-        find_scales(scale, ss, g->n_rows);
+        if (!PAIRS || EPILOGUE == 1) {
+            find_scales(scale, ss, g->tile, g->n_rows);
+        }
     } else if (SHARES == 1) {
         read_beside(beside, g, 0);
     }
@@ -477,8 +557,8 @@ INLINE void products(const struct target *g, __global const weight_t *w,
                 copy_wait(0);
                 barrier(CLK_LOCAL_MEM_FENCE);
                 if (slab + 1 < SLABS) {
-                    hold(held + (slab + 1) % 2 * HELD, in, share, slab + 1,
-                         g->n_rows);
+                    hold(held + (slab + 1) % 2 * HELD, in, g->tile, share,
+                         slab + 1, g->n_rows);
                     copy_commit();
                 }
             }
@@ -516,7 +596,94 @@ INLINE void products(const struct target *g, __global const weight_t *w,
 #define HERE_COL  ((uint)get_group_id(0) / SHARES * COLS)
 #define HERE_COLS min(N - HERE_COL, (uint)COLS)
 
-#if EPILOGUE == 0
+#if PAIRS
+
+/* Finds the expert of a tile, and the pairs, to [TOKENS]; returns their number.
+ * One pair is its own tile if TOKENS is 1. */
+INLINE uint find_pairs(__local uint *pair, uint *expert,
+                       __global const uint *ids, __global const uint *order,
+                       __global const uint *tiles, uint first)
+{
+    const uint i = get_group_id(1);
+#if TOKENS == 1
+    const uint n = 1;
+
+    *expert = ids[first + i];
+    if (get_local_id(0) == 0) {
+        *pair = first + i;
+    }
+#else
+    const uint n = tiles[i * 3 + 2];
+
+    *expert = tiles[i * 3];
+    for (uint t = get_local_id(0); t < n; t += ITEMS) {
+        pair[t] = order[tiles[i * 3 + 1] + t];
+    }
+#endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return n;
+}
+
+#if EPILOGUE == 1
+__kernel WORK_GROUP void experts_gate_up(
+    __global ushort *out, ulong out_at, __global const ushort *in, ulong in_at,
+    __global const float *ss, ulong ss_at, __global const weight_t *w,
+    ulong w_at, __global const float *bias, ulong bias_at,
+    __global const uint *ids, ulong ids_at, __global const uint *order,
+    ulong order_at, __global const uint *tiles, ulong tiles_at, uint first,
+    uint n)
+{
+    LOCALS
+    __local uint pair[TOKENS];
+    uint expert;
+    const uint n_rows = find_pairs(pair, &expert, ids + ids_at,
+                                   order + order_at, tiles + tiles_at, first);
+    const uint first_bias = expert * 2 * N + (ALTERNATE ? 2 : 1) * HERE_COL;
+    const struct target g = {.next = out + out_at + HERE_COL,
+                             .bias = bias_at == ABSENT
+                                         ? 0
+                                         : bias + bias_at + first_bias,
+                             .ld = N,
+                             .n_rows = n_rows,
+                             .n_cols = HERE_COLS,
+                             .tile = {pair}};
+
+    if (n_rows > 0) {
+        products(&g, w + w_at, expert * 2 * N, in + in_at, ss + ss_at, held,
+                 &sums, scale, &turn);
+    }
+}
+#else
+__kernel WORK_GROUP void
+experts_down(__global float *y, ulong y_at, __global const ushort *in,
+             ulong in_at, __global const weight_t *w, ulong w_at,
+             __global const float *bias, ulong bias_at,
+             __global const uint *ids, ulong ids_at, __global const uint *order,
+             ulong order_at, __global const uint *tiles, ulong tiles_at,
+             uint first, uint n)
+{
+    LOCALS
+    __local uint pair[TOKENS];
+    uint expert;
+    const uint n_rows = find_pairs(pair, &expert, ids + ids_at,
+                                   order + order_at, tiles + tiles_at, first);
+    const struct target g = {.out = y + y_at + HERE_COL,
+                             .bias = bias_at == ABSENT ? 0
+                                                       : bias + bias_at +
+                                                             expert * N +
+                                                             HERE_COL,
+                             .ld = N,
+                             .n_rows = n_rows,
+                             .n_cols = HERE_COLS,
+                             .tile = {pair}};
+
+    if (n_rows > 0) {
+        products(&g, w + w_at, expert * N, in + in_at, 0, held, &sums, scale,
+                 &turn);
+    }
+}
+#endif
+#elif EPILOGUE == 0
 __kernel WORK_GROUP void
 matmul_store(__global float *out, ulong out_at, __global const ushort *in,
              ulong in_at, __global const float *ss, ulong ss_at,
@@ -534,11 +701,12 @@ matmul_store(__global float *out, ulong out_at, __global const ushort *in,
         ld_out,
         HERE_ROWS,
         HERE_COLS,
+        {0},
         0,
         0,
         0};
 
-    products(&g, w + w_at, in + in_at + HERE_ROW * K,
+    products(&g, w + w_at, 0, in + in_at + HERE_ROW * K,
              ss + ss_at + HERE_ROW * SS_LD, held, &sums, scale, &turn);
 }
 #elif EPILOGUE == 1
@@ -551,9 +719,9 @@ matmul_silu(__global ushort *out, ulong out_at, __global const ushort *in,
     LOCALS
     const struct target g = {
         0, out + out_at + HERE_ROW * N + HERE_COL, 0, 0, 0,
-        N, HERE_ROWS, HERE_COLS, 0, 0, 0};
+        N, HERE_ROWS, HERE_COLS, {0}, 0, 0, 0};
 
-    products(&g, w + w_at, in + in_at + HERE_ROW * K,
+    products(&g, w + w_at, 0, in + in_at + HERE_ROW * K,
              ss + ss_at + HERE_ROW * SS_LD, held, &sums, scale, &turn);
 }
 #else
@@ -576,11 +744,12 @@ matmul_add(__global float *x, ulong x_at, __global ushort *next, ulong next_at,
         N,
         HERE_ROWS,
         HERE_COLS,
+        {0},
         part + part_at + (ulong)get_group_id(1) * TOKENS * N + HERE_COL,
         tickets + tickets_at +
             (get_group_id(1) * get_num_groups(0) + get_group_id(0)) / SHARES,
         (ulong)n_rows * N};
 
-    products(&g, w + w_at, in + in_at + HERE_ROW * K, 0, held, &sums, scale, &turn);
+    products(&g, w + w_at, 0, in + in_at + HERE_ROW * K, 0, held, &sums, scale, &turn);
 }
 #endif

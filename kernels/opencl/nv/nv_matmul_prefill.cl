@@ -258,8 +258,8 @@ INLINE void finish_silu(const struct target *g, const float *gate,
                         const float *up, uint t, uint j, float scale)
 {
     if (t < g->n_rows && j < g->n_cols) {
-        const float u = silu_of(scale * gate[0]) * (scale * up[0]);
-        const float v = silu_of(scale * gate[1]) * (scale * up[1]);
+        const float u = activated(scale * gate[0], scale * up[0]);
+        const float v = activated(scale * gate[1], scale * up[1]);
 
         *(__global uint *)(g->next + (ulong)t * g->ld + j) = pack_bf16(u, v);
     }

@@ -318,6 +318,30 @@ static float silu_of(float x)
     return x * sigmoid_of(x);
 }
 
+#ifndef ACTIVATION
+#define ACTIVATION 0
+#endif
+
+/* What an MLP does between its products, by ACTIVATION: 0 silu(g) u; 1 gelu(g)
+ * u, gelu by tanh; 2 g' sigmoid(CLAMP_ALPHA g') (u' + 1), g' = min(g,
+ * CLAMP_LIMIT), u' = clamp(u, -CLAMP_LIMIT, CLAMP_LIMIT). */
+static float activated(float g, float u)
+{
+#if ACTIVATION == 0
+    return silu_of(g) * u;
+#elif ACTIVATION == 1
+    /* (1 + tanh(z)) / 2 = sigmoid(2 z) */
+    const float z = 0.7978845608f * fma(0.044715f * g, g * g, g);
+
+    return g * sigmoid_of(2.0f * z) * u;
+#else
+    /* A NaN stays a NaN, which fmin() would drop. */
+    g = g > CLAMP_LIMIT ? CLAMP_LIMIT : g;
+    u = u > CLAMP_LIMIT ? CLAMP_LIMIT : u < -CLAMP_LIMIT ? -CLAMP_LIMIT : u;
+    return g * sigmoid_of(CLAMP_ALPHA * g) * (u + 1.0f);
+#endif
+}
+
 /* cap tanh(x / cap) */
 static float capped(float x, float cap)
 {

@@ -7,18 +7,18 @@
  *     experts_down     y[p, j] = sum_k in[p, k] w[e H + j, k] (+ bias[e H + j])
  *
  *   s_t    norm_scale() of ss[t]: the norm before the product
- *   in     [T, H]; down: [T * TOP_K, Im]  operand dtype
- *   out    [T * TOP_K, Im]  operand dtype;  y [T * TOP_K, H] f32
- *   w      [N_EXPERTS * 2 Im, H], [N_EXPERTS * H, Im]  W_DTYPE, or quantised
+ *   in     [T, H]; down: [T * PAIRS, Im]  operand dtype
+ *   out    [T * PAIRS, Im]  operand dtype;  y [T * PAIRS, H] f32
+ *   w      [N_ALL * 2 Im, H], [N_ALL * H, Im]  W_DTYPE, or quantised
  *   bias   [rows of w] f32, or absent
- *   ids    [T, TOP_K] u32: the experts of each token
+ *   ids    [T, PAIRS] u32: the experts of each token
  *   order, tiles  of route.cl; unused if TILE_ROWS is 1
  *
- * Each kernel handles pairs first .. first + n; a pair is t TOP_K + i.
+ * Each kernel handles pairs first .. first + n; a pair is t PAIRS + i.
  *
  * Launch    global = (gate_up: Im / 4, down: H / 8; pairs, or if TILE_ROWS is
  *           not 1, tiles), rounded up.  Any local size
- * Defines   those of products.cl; TILE_ROWS: pairs of a tile; N_EXPERTS, TOP_K,
+ * Defines   those of products.cl; TILE_ROWS: pairs of a tile; N_ALL, PAIRS,
  *           EXPERT_DIM (Im), ALTERNATE
  * Needs     nothing of H and Im
  * Numerics  those of products.cl */
@@ -71,7 +71,7 @@ __kernel void experts_gate_up(
     const uint j = get_global_id(0) * HALF;
     const tile_t tile =
         tile_of(ids + ids_at, order + order_at, tiles + tiles_at, first, n);
-    const matrix_t m = matrix_of(w, w_at, (ulong)N_EXPERTS * 2 * EXPERT_DIM * H);
+    const matrix_t m = matrix_of(w, w_at, (ulong)N_ALL * 2 * EXPERT_DIM * H);
     const ulong top = (ulong)tile.expert * 2 * EXPERT_DIM;
     float sum[PAIR][COLS], add[COLS];
     row_t row[COLS];
@@ -91,13 +91,13 @@ __kernel void experts_gate_up(
         ulong of[PAIR];
 
         for (uint r = 0; r < PAIR; r++) {
-            of[r] = in_at + (ulong)(pair_of(&tile, i + r) / TOP_K) * H;
+            of[r] = in_at + (ulong)(pair_of(&tile, i + r) / PAIRS) * H;
         }
         products(sum, in, of, row, H);
         for (uint r = 0; r < PAIR && i + r < tile.n; r++) {
             const uint pair = pair_of(&tile, i + r);
             const float s =
-                norm_scale(ss + ss_at + (ulong)(pair / TOP_K) * SS_LD);
+                norm_scale(ss + ss_at + (ulong)(pair / PAIRS) * SS_LD);
             __global operand_t *o = out + out_at + (ulong)pair * EXPERT_DIM;
 
             for (uint c = 0; c < HALF && j + c < EXPERT_DIM; c++) {
@@ -120,7 +120,7 @@ __kernel void experts_down(
     const uint j = get_global_id(0) * COLS;
     const tile_t tile =
         tile_of(ids + ids_at, order + order_at, tiles + tiles_at, first, n);
-    const matrix_t m = matrix_of(w, w_at, (ulong)N_EXPERTS * H * EXPERT_DIM);
+    const matrix_t m = matrix_of(w, w_at, (ulong)N_ALL * H * EXPERT_DIM);
     const ulong top = (ulong)tile.expert * H;
     float sum[PAIR][COLS];
     row_t row[COLS];

@@ -1,14 +1,7 @@
-/* products.cl - the inner loop of products with a stored matrix, and what an
- * MLP does between its two.  Precedes the files that use it (program.h).
+/* products.cl - the inner loop of products with a stored matrix.  Precedes the
+ * files that use it (program.h).
  *
- *   activated(g, u), by ACTIVATION
- *     0  silu(g) u
- *     1  gelu(g) u, gelu by tanh
- *     2  g' sigmoid(CLAMP_ALPHA g') (u' + 1), g' = min(g, CLAMP_LIMIT),
- *        u' = clamp(u, -CLAMP_LIMIT, CLAMP_LIMIT)
- *
- * Defines   W_DTYPE, W_FORMAT, W_BITS, W_GROUP, OPERAND_DTYPE, TILE_ROWS,
- *           ACTIVATION, CLAMP_ALPHA, CLAMP_LIMIT
+ * Defines   W_DTYPE, W_FORMAT, W_BITS, W_GROUP, OPERAND_DTYPE, TILE_ROWS
  * Needs     nothing of k
  * Numerics  float32: lane j of 16 sums k = j, j + 16, .. by fma, then fold16,
  *           as on the cpu; the same arithmetic for every tile and other rows */
@@ -89,25 +82,4 @@ static void products(float sum[PAIR][COLS], __global const operand_t *in,
             sum[r][c] = fold16(acc[r][c]);
         }
     }
-}
-
-#ifndef ACTIVATION
-#define ACTIVATION 0
-#endif
-
-static float activated(float g, float u)
-{
-#if ACTIVATION == 0
-    return silu_of(g) * u;
-#elif ACTIVATION == 1
-    /* (1 + tanh(z)) / 2 = sigmoid(2 z) */
-    const float z = 0.7978845608f * fma(0.044715f * g, g * g, g);
-
-    return g * sigmoid_of(2.0f * z) * u;
-#else
-    /* A NaN stays a NaN, which fmin() would drop. */
-    g = g > CLAMP_LIMIT ? CLAMP_LIMIT : g;
-    u = u > CLAMP_LIMIT ? CLAMP_LIMIT : u < -CLAMP_LIMIT ? -CLAMP_LIMIT : u;
-    return g * sigmoid_of(CLAMP_ALPHA * g) * (u + 1.0f);
-#endif
 }

@@ -3,32 +3,35 @@
  *   experts_logits  logits[t, e] = norm(x[t]) . w[e] (+ bias[e]), e < N_EXPERTS;
  *                   and that of the shared expert's gate behind them
  *   experts_choose  ids[t, i], i < TOP_K: the expert of rank i; the greater
- *                   logit first, equal ones by lower index
+ *                   logit first, equal ones by lower index; ids[t, TOP_K], if
+ *                   there are as many: the shared expert, N_EXPERTS
  *                   weights[t, i] = exp(l_i - l_0) / Z, Z over the chosen if
  *                   TOP_K_NORMED, else over all; weights[t, TOP_K]: the shared
  *                   expert's, 1 or sigmoid of its logit
  *   experts_group   order: the pairs first .. first + n, by expert; a pair is
- *                   t TOP_K + i
- *                   tiles[i] = expert, place in order, pairs (0: none)
- *   experts_sum     x[t] += sum_i weights[t, i] y[t, i] (+ weights[t, TOP_K]
- *                   shared[t]), in order of rank; shared[t] = 0;
+ *                   t PAIRS + i
+ *                   tiles[i] = expert, place in order, pairs: at most `tile`,
+ *                   or 0
+ *   experts_sum     x[t] += sum_i weights[t, i] y[t, i], i < PAIRS (+ weights[t,
+ *                   TOP_K] shared[t]), in order of rank; shared[t] = 0;
  *                   then next and ss of x for the norm behind it (common.cl)
  *
  *   x       [T, H]           f32, its ss [T, SS_LD]; gamma [H] f32
  *   w       [LOGITS, H]      W_DTYPE, or quantised (common.cl)
  *   bias    [N_EXPERTS]      f32, or absent
  *   logits  [T, LOGITS]      f32
- *   ids     [T, TOP_K]       u32;  weights [T, TOP_K + 1] f32
+ *   ids     [T, PAIRS]       u32;  weights [T, TOP_K + 1] f32
  *   order   [n], tiles [n_tiles, 3]  u32
- *   y       [T, TOP_K, H]    f32;  shared [T, H] f32, or absent; may be x
+ *   y       [T, PAIRS, H]    f32;  shared [T, H] f32, or absent; may be x
  *
  * Launch    logits: (LOGITS / 8, T), each rounded up; choose: a group of WG per
  *           token; group: one group of WG; sum: (SS_LD, T).  Any local size but
  *           for choose and group
  * Defines   W_DTYPE, W_FORMAT, W_BITS, W_GROUP of w, OPERAND_DTYPE, WG,
  *           N_EXPERTS, TOP_K, TOP_K_NORMED, SHARED 0 none, 1 without a gate, 2
- *           with one; TILE: most pairs of a tile
- * Needs     TOP_K <= N_EXPERTS; (N_EXPERTS * 2 + 256) * 4 bytes of local memory
+ *           with one; PAIRS: TOP_K, or one more: the shared expert is one of
+ *           them; N_ALL: experts with it
+ * Needs     TOP_K <= N_EXPERTS; (N_EXPERTS * 2 + 258) * 4 bytes of local memory
  * Numerics  float32; x is not rounded.  Logits: lane j of 16 sums columns j, j
  *           + 16, .. by fma, then fold16.  A token's bits depend on no other
  *           token; the order of an expert's pairs is any */
@@ -40,14 +43,15 @@ __kernel void experts_logits(__global float *logits, ulong logits_at,
                              __global const float *ss, ulong ss_at,
                              __global const float *gamma, ulong gamma_at,
                              __global const weight_t *w, ulong w_at,
-                             __global const float *bias, ulong bias_at, uint n)
+                             __global const float *bias, ulong bias_at, uint first,
+                             uint n)
 {
-    const uint j = get_global_id(0) * COLS, t = get_global_id(1);
+    const uint j = get_global_id(0) * COLS, t = first + get_global_id(1);
     const matrix_t m = matrix_of(w, w_at, (ulong)LOGITS * H);
     float16 acc[COLS];
     row_t row[COLS];
 
-    if (j >= LOGITS || t >= n) {
+    if (j >= LOGITS || t >= first + n) {
         return;
     }
     x += x_at + (ulong)t * H;
@@ -121,12 +125,13 @@ best_of(__local const uint *keys, __local uint *part)
 
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 experts_choose(__global uint *ids, ulong ids_at, __global float *weights,
-               ulong weights_at, __global const float *logits, ulong logits_at)
+               ulong weights_at, __global const float *logits, ulong logits_at,
+               uint first)
 {
     __local uint keys[N_EXPERTS], part[2 * WG], chosen[TOP_K];
     __local float sums[WG];
     const uint lane = get_local_id(0);
-    const ulong t = get_group_id(0);
+    const ulong t = first + get_group_id(0);
     float top, z = 0.0f;
 
     logits += logits_at + t * LOGITS;
@@ -159,11 +164,14 @@ experts_choose(__global uint *ids, ulong ids_at, __global float *weights,
         }
     }
     for (uint i = lane; i < TOP_K; i += WG) {
-        ids[ids_at + t * TOP_K + i] = chosen[i];
+        ids[ids_at + t * PAIRS + i] = chosen[i];
         weights[weights_at + t * (TOP_K + 1) + i] =
             exp_of(logits[chosen[i]] - top) / z;
     }
     if (lane == 0) {
+        if (PAIRS > TOP_K) {
+            ids[ids_at + t * PAIRS + TOP_K] = N_EXPERTS;
+        }
         weights[weights_at + t * (TOP_K + 1) + TOP_K] =
             SHARED == 2 ? sigmoid_of(logits[LOGITS - 1]) : 1.0f;
     }
@@ -172,15 +180,15 @@ experts_choose(__global uint *ids, ulong ids_at, __global float *weights,
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 experts_group(__global uint *order, ulong order_at, __global uint *tiles,
               ulong tiles_at, __global const uint *ids, ulong ids_at,
-              uint first, uint n, uint n_tiles)
+              uint first, uint n, uint n_tiles, uint tile)
 {
     /* Pairs of each expert; then the next place of each in order. */
-    __local uint count[N_EXPERTS], next[N_EXPERTS], used;
+    __local uint count[N_ALL], next[N_ALL], used;
     const uint lane = get_local_id(0);
 
     ids += ids_at;
     tiles += tiles_at;
-    for (uint e = lane; e < N_EXPERTS; e += WG) {
+    for (uint e = lane; e < N_ALL; e += WG) {
         count[e] = 0;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -189,19 +197,19 @@ experts_group(__global uint *order, ulong order_at, __global uint *tiles,
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (lane == 0) {
-        uint at = 0, tile = 0;
+        uint at = 0, to = 0;
 
-        for (uint e = 0; e < N_EXPERTS; e++) {
+        for (uint e = 0; e < N_ALL; e++) {
             next[e] = at;
-            for (uint i = 0; i < count[e]; i += TILE) {
-                tiles[tile * 3] = e;
-                tiles[tile * 3 + 1] = at + i;
-                tiles[tile * 3 + 2] = min(count[e] - i, (uint)TILE);
-                tile++;
+            for (uint i = 0; i < count[e]; i += tile) {
+                tiles[to * 3] = e;
+                tiles[to * 3 + 1] = at + i;
+                tiles[to * 3 + 2] = min(count[e] - i, tile);
+                to++;
             }
             at += count[e];
         }
-        used = tile;
+        used = to;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint i = used + lane; i < n_tiles; i += WG) {
@@ -228,7 +236,7 @@ __kernel void experts_sum(__global float *x, ulong x_at,
         return;
     }
     x += x_at + (ulong)t * H;
-    y += y_at + (ulong)t * TOP_K * H;
+    y += y_at + (ulong)t * PAIRS * H;
     shared += shared_at == ABSENT ? 0 : shared_at + (ulong)t * H;
     weights += weights_at + (ulong)t * (TOP_K + 1);
     for (uint i = 0; i < NORM_PART; i++) {
@@ -236,7 +244,7 @@ __kernel void experts_sum(__global float *x, ulong x_at,
         if (c + i < H) {
             float v = 0.0f;
 
-            for (uint k = 0; k < TOP_K; k++) {
+            for (uint k = 0; k < PAIRS; k++) {
                 v = fma(weights[k], y[k * H + c + i], v);
             }
             if (shared_at != ABSENT) {

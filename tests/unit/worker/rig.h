@@ -197,7 +197,7 @@ struct rig_submit {
 struct rig_stages {
     Sluice__V1__StageGrants m;
     uint64_t grant[16];
-    uint32_t blocks[16], slots[16], checkpoints[16];
+    uint32_t blocks[16], slots[16], checkpoints[16], windows[16];
 };
 
 /* Fills in a message, whose arrays are in buf. */

@@ -94,8 +94,8 @@ function readSet(p, name) {
 
 function readPoint(p) {
   return { at: p.at_us, workers: p.n_workers, waiting: p.n_waiting,
-    running: p.n_running, pages: readSet(p, 'pages'),
-    slots: readSet(p, 'slots') };
+    running: p.n_running, suspended: p.n_suspended ?? 0,
+    pages: readSet(p, 'pages'), slots: readSet(p, 'slots') };
 }
 
 function readRow(r) {

@@ -149,6 +149,7 @@ const QUEUE = [
   ['waiting', 'waiting', 'line s2'],
   ['running', 'running', 'line s1'],
 ];
+const SUSPENDED = ['suspended', 'suspended', 'line s3'];
 
 // "2 → 1 → 2": the numbers of workers in their order.
 function workersText(run) {
@@ -160,14 +161,15 @@ function workersText(run) {
 
 function queueOverTime(run, common) {
   const rows = pointsAsRows(run);
+  const lines = rows.some((p) => p.suspended) ? [...QUEUE, SUSPENDED] : QUEUE;
   return chart({ ...common, title: 'Requests in the cluster', height: 92,
     yText: short, y: scaleOf(rows.flatMap((p) => [p.waiting, p.running])),
-    keys: [...QUEUE.map(([, name, cls]) => [cls, name]),
+    keys: [...lines.map(([, name, cls]) => [cls, name]),
       ['', `workers: ${workersText(run)}`]],
-    layers: [...QUEUE.map(([key, , cls]) => ({ kind: 'outline', cls,
+    layers: [...lines.map(([key, , cls]) => ({ kind: 'outline', cls,
       points: rows.map((p) => [p.from, p.to, p[key]]) })), ...common.over],
     probe: { xs: rows.map((p) => p.at), head: (i) => clock(rows[i].at),
-      rows: (i) => [...QUEUE.map(([key, name, cls]) =>
+      rows: (i) => [...lines.map(([key, name, cls]) =>
         [cls, name, count(rows[i][key])]),
         ['', 'workers', count(rows[i].workers)]] } });
 }

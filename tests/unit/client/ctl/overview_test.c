@@ -13,7 +13,8 @@ struct row {
     uint32_t begin, end;
     uint64_t assembly;
     uint32_t stage, n_stages, step_us;
-    bool no_replica; /* the router sends no state of the replica */
+    bool no_replica;  /* the router sends no state of the replica */
+    uint32_t windows; /* pages for them; 0: no window layers */
 };
 
 static void add(struct overview *o, const struct row *r)
@@ -23,6 +24,7 @@ static void add(struct overview *o, const struct row *r)
     Sluice__V1__ClassLedger blocks = SLUICE__V1__CLASS_LEDGER__INIT;
     Sluice__V1__ClassLedger slots = SLUICE__V1__CLASS_LEDGER__INIT;
     Sluice__V1__ClassLedger pages = SLUICE__V1__CLASS_LEDGER__INIT;
+    Sluice__V1__ClassLedger windows = SLUICE__V1__CLASS_LEDGER__INIT;
 
     w.name = wire_text(r->name);
     w.model = wire_text(r->model);
@@ -48,6 +50,9 @@ static void add(struct overview *o, const struct row *r)
     pages.total = 130;
     pages.cached = 41;
     ledger.pages = &pages;
+    windows.total = r->windows;
+    windows.held = r->windows / 4;
+    ledger.windows = r->windows > 0 ? &windows : NULL;
     w.n_prompt_tokens = r->assembly != 0 ? 1000 : 0;
     w.n_reused_tokens = r->assembly != 0 ? 620 : 0;
     w.ledger = &ledger;
@@ -154,6 +159,38 @@ static void stages_are_printed_in_order(void **state)
     overview_free(&o);
 }
 
+/* Only tables of models with window layers have a column for them. */
+static void window_pages_have_a_column(void **state)
+{
+    (void)state;
+    for (uint32_t windows = 0; windows <= 40; windows += 40) {
+        const struct row row = {
+            .name = "w", .model = "tiny", .end = 8, .windows = windows};
+        struct overview *o = overview_new();
+        json_t *j = json_object(), *stage;
+        char *text = NULL;
+        size_t n = 0;
+        FILE *f = open_memstream(&text, &n);
+
+        add(o, &row);
+        overview_print(o, f);
+        fclose(f);
+        assert_int_equal(strstr(text, "WINDOWS held + granted") != NULL,
+                         windows > 0);
+        assert_int_equal(strstr(text, " 10 + 0 of 40") != NULL, windows > 0);
+        overview_json(o, j);
+        stage = json_array_get(
+            json_object_get(json_array_get(json_object_get(j, "replicas"), 0),
+                            "stages"),
+            0);
+        assert_int_equal(json_object_get(stage, "windows") != NULL,
+                         windows > 0);
+        json_decref(j);
+        free(text);
+        overview_free(&o);
+    }
+}
+
 static json_t *of(json_t *j, const char *list, size_t i)
 {
     return json_array_get(json_object_get(j, list), i);
@@ -244,6 +281,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stages_are_printed_in_order),
+        cmocka_unit_test(window_pages_have_a_column),
         cmocka_unit_test(json_has_the_same_rows),
         cmocka_unit_test(a_missing_replica_state_is_the_workers),
         cmocka_unit_test(no_workers_print_nothing),

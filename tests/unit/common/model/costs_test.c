@@ -9,6 +9,8 @@
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/model/fixture.h"
 
+#define MODELS "tests/vectors/models"
+
 static struct split_model model;
 static struct error e;
 static const struct kv_format f32 = {.dtype = DTYPE_F32};
@@ -166,6 +168,29 @@ static void reads_the_files_dtypes(void **state)
     agrees_with_shards(TINY_HYBRID);
 }
 
+/* Experts, output norms, biases and sinks, in bf16, FP8 and MXFP4. */
+static void reads_the_files_of_experts(void **state)
+{
+    static const char *const models[] = {
+        "tiny-qwen3.5-moe",   "tiny-qwen3-next", "tiny-qwen3-moe",
+        "tiny-qwen3-moe-fp8", "tiny-gpt-oss",    "tiny-gemma3"};
+    char dir[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        struct split_model shapes;
+        struct model_config c;
+
+        snprintf(dir, sizeof dir, MODELS "/%s", models[i]);
+        agrees_with_shards(dir);
+        /* config.json alone gives the same. */
+        c = fixture_load_config(dir);
+        shapes = model;
+        costs_of_shapes(&model, &c, &f32);
+        assert_memory_equal(&model, &shapes, sizeof model);
+    }
+}
+
 static void says_which_tensor_is_missing(void **state)
 {
     json_t *j = fixture_config("llama");
@@ -183,10 +208,11 @@ static void says_which_tensor_is_missing(void **state)
 }
 
 /* Compared with what the CPU backend allocates: no less, and little more. */
-static void bounds_the_scratch(double bits)
+static void bounds_the_scratch(const char *dir, const uint32_t ends[2],
+                               uint32_t tokens, double bits)
 {
-    struct model_config c = fixture_load_config(TINY_HYBRID);
-    struct costs_step step = {.tokens = 512,
+    struct model_config c = fixture_load_config(dir);
+    struct costs_step step = {.tokens = tokens,
                               .rows = 64,
                               .threads = 3,
                               .logits = 64,
@@ -197,8 +223,8 @@ static void bounds_the_scratch(double bits)
     struct kv_format kv;
 
     assert_int_equal(kv_format_choose(&kv, &c, &request, &e), ST_OK);
-    for (uint32_t end = 4; end <= 8; end += 4) {
-        struct shard *s = fixture_shard(TINY_HYBRID, 0, end);
+    for (int i = 0; i < 2; i++) {
+        struct shard *s = fixture_shard(dir, 0, ends[i]);
         struct kernels_options o = {.device = "cpu",
                                     .kv = kv,
                                     .block_tokens = 32,
@@ -208,15 +234,17 @@ static void bounds_the_scratch(double bits)
         struct kernels_sizes sizes;
         struct sizes z;
         struct kernels *k;
-        uint64_t computed = costs_stage_scratch(&c, &step, end);
+        uint64_t computed = costs_stage_scratch(&c, &step, ends[i]);
 
-        computed -= end < 8 ? costs_hidden_scratch(&c, &step) : 0;
+        computed -=
+            ends[i] < c.shape.n_layers ? costs_hidden_scratch(&c, &step) : 0;
         assert_int_equal(backend_new(&k, shard_weights(s), &o, &e), ST_OK);
         kernels_sizes(k, &sizes);
-        z = sizes_of(&c, 0, end, 32, &o.kv);
+        z = sizes_of(&c, 0, ends[i], 32, &o.kv);
         assert_int_equal(sizes.page_bytes, z.page_bytes);
         assert_int_equal(sizes.pages_per_block, z.pages_per_block);
         assert_int_equal(sizes.pages_per_slot, z.pages_per_slot);
+        assert_int_equal(sizes.window_pages, z.window_pages);
         assert_in_range(computed, sizes.scratch_bytes,
                         sizes.scratch_bytes + sizes.scratch_bytes / 10);
         kernels_free(&k);
@@ -226,11 +254,34 @@ static void bounds_the_scratch(double bits)
 
 static void bounds_the_scratch_of_the_cpu(void **state)
 {
+    static const double bits[] = {0, 8, 4, 3.5};
+
     (void)state;
-    bounds_the_scratch(0);
-    bounds_the_scratch(8);
-    bounds_the_scratch(4);
-    bounds_the_scratch(3.5);
+    for (int i = 0; i < 4; i++) {
+        bounds_the_scratch(TINY_HYBRID, (uint32_t[]){4, 8}, 512, bits[i]);
+    }
+}
+
+/* Steps shorter and longer than the tokens whose experts run together. */
+static void bounds_the_scratch_of_experts_and_windows(void **state)
+{
+    static const struct {
+        const char *dir;
+        uint32_t ends[2];
+    } rows[] = {
+        {MODELS "/tiny-qwen3.5-moe", {3, 4}},
+        {MODELS "/tiny-qwen3-moe", {2, 3}},
+        {MODELS "/tiny-qwen3-moe-fp8", {1, 2}},
+        {MODELS "/tiny-gpt-oss", {1, 4}},
+        {MODELS "/tiny-gemma3", {5, 7}},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        for (uint32_t tokens = 512; tokens <= 2048; tokens *= 4) {
+            bounds_the_scratch(rows[i].dir, rows[i].ends, tokens, 0);
+        }
+    }
 }
 
 /* Two plans of 512 tokens of 64 float32, only at a stage without the head. */
@@ -269,8 +320,10 @@ int main(void)
         cmocka_unit_test(agrees_with_sizes),
         cmocka_unit_test(a_step_reads_the_chosen_experts),
         cmocka_unit_test(reads_the_files_dtypes),
+        cmocka_unit_test(reads_the_files_of_experts),
         cmocka_unit_test(says_which_tensor_is_missing),
         cmocka_unit_test(bounds_the_scratch_of_the_cpu),
+        cmocka_unit_test(bounds_the_scratch_of_experts_and_windows),
         cmocka_unit_test(a_stage_sends_its_step_in_one_frame),
         cmocka_unit_test(keeps_the_hidden_states_of_each_plan),
     };

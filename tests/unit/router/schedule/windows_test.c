@@ -315,19 +315,38 @@ static void stages_that_do_not_add_up(void **state)
     rig_free(&rig);
 }
 
-/* Their steps would need window blocks of different numbers. */
-static void stages_of_other_chunks_make_no_replica(void **state)
+/* The leader's chunks bound the window blocks at every stage. */
+static void the_chunks_of_the_leader_count(void **state)
 {
     struct rig *rig = rig_new(NULL);
-    struct fake *a = fake_stage_new(rig, "a", 0, 2);
+    struct fake *w[2], *c = rig_client(rig, "c1");
+
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        w[i] = fake_stage_new(rig, i == 0 ? "a" : "b", 2 * i, 2 * i + 2);
+        fake_windows(w[i], WINDOW, i == 0 ? 2 * CHUNK : CHUNK, PER, 64);
+        fake_hello(w[i]);
+        assert_true(w[i]->up);
+    }
+    client_generate(c, 1, 40, 400);
+    rig_run(rig);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(worker_sequence_of(w[i], 1)->windows, 5 * PER);
+    }
+    rig_free(&rig);
+}
+
+/* Such a leader does not bound its steps. */
+static void a_leader_without_chunks_leads_no_windows(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *a = rig_stage(rig, "a", 0, 2);
     struct fake *b = fake_stage_new(rig, "b", 2, 4);
 
     (void)state;
-    fake_windows(a, WINDOW, CHUNK, 1, 16);
-    fake_windows(b, WINDOW, CHUNK * 2, 1, 16);
-    fake_hello(a);
+    fake_windows(b, WINDOW, CHUNK, 1, 16);
     fake_hello(b);
-    assert_true(a->up && b->up);
+    assert_true(b->up);
     assert_int_equal(a->n_assembles + b->n_assembles, 0);
     rig_free(&rig);
 }
@@ -371,7 +390,8 @@ int main(void)
         cmocka_unit_test(a_receipt_has_the_windows_that_were_freed),
         cmocka_unit_test(each_stage_holds_the_windows_of_its_layers),
         cmocka_unit_test(stages_that_do_not_add_up),
-        cmocka_unit_test(stages_of_other_chunks_make_no_replica),
+        cmocka_unit_test(the_chunks_of_the_leader_count),
+        cmocka_unit_test(a_leader_without_chunks_leads_no_windows),
         cmocka_unit_test(headroom_counts_window_pages),
     };
 

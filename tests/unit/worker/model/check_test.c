@@ -11,6 +11,8 @@
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/model/fixture.h"
 
+#define MODELS "tests/vectors/models"
+
 /* Checks dir, and expects the code and every text up to a NULL in the
  * output. */
 static void expect(const char *dir, const struct check_options *o,
@@ -179,9 +181,13 @@ static void weighs(const char *dir, uint32_t begin, uint32_t end)
     shard_free(&s);
     snprintf(line, sizeof line, "weights      %15" PRIu64 " bytes", bytes);
     o.budget_bytes =
-        bytes + z.page_bytes * (z.pages_per_slot +
-                                (z.n_attention > 0 ? c.shape.context : 0) /
-                                    CHECK_BLOCK_TOKENS);
+        bytes +
+        z.page_bytes *
+            (z.pages_per_slot +
+             (z.n_attention > 0 ? c.shape.context : 0) / CHECK_BLOCK_TOKENS +
+             z.window_pages *
+                 sizes_window_blocks(c.shape.window, CHUNK_TOKENS_CPU,
+                                     CHECK_BLOCK_TOKENS, c.shape.context));
     EXPECT(dir, &o, ST_OK, line, "verdict      would load");
     o.budget_bytes--;
     EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED, line, "verdict      would not");
@@ -265,6 +271,47 @@ static void weighs_each_layer(void **state)
     json_decref(j);
 }
 
+static void checks_experts_and_windows(void **state)
+{
+    struct check_options o = {.budget_bytes = 67108864};
+
+    (void)state;
+    EXPECT(MODELS "/tiny-gpt-oss", &o, ST_OK,
+           "quantised    experts: mxfp4, a scale each 32\n",
+           "[0, 4) of 4: 0 linear, 2 attention, 2 window\n",
+           "shape        hidden 96, vocabulary 640, context 4096\n",
+           "window       32 positions, in 2 of the layers\n",
+           "experts      2 of 6 a token, each of 64; in 4 of 4 layers\n",
+           "active                424200 of the whole model\n",
+           "each of 2 window, experts: a step of 8 rows reads 98.4 %\n",
+           "window block           16384 bytes",
+           "1 a window block; a sequence has 10 at most\n", "would load\n");
+    EXPECT(MODELS "/tiny-qwen3-moe", NULL, ST_OK, "in 2 of 3 layers\n",
+           "shape        hidden 96, intermediate 160, ",
+           "each of 1 attention, dense\n");
+    EXPECT(MODELS "/tiny-qwen3-moe-fp8", NULL, ST_OK,
+           "quantised    fp8, a scale each 128 x 128\n");
+    EXPECT(MODELS "/tiny-qwen3.5-moe", NULL, ST_OK,
+           "4 of 12 a token, each of 32, and a shared one of 48;");
+    o = (struct check_options){.begin = 4, .end = 6, .chunk_tokens = 16};
+    EXPECT(MODELS "/tiny-gemma3", &o, ST_OK,
+           "[4, 6) of 7: 0 linear, 1 attention, 1 window\n",
+           "1 a window block; a sequence has 3 at most\n",
+           "whole        [0, 7): 0 linear, 1 attention, 6 window\n",
+           "  window               24576 bytes");
+}
+
+static void weighs_experts_and_windows(void **state)
+{
+    (void)state;
+    weighs(MODELS "/tiny-qwen3.5-moe", 0, 4);
+    weighs(MODELS "/tiny-qwen3-moe", 1, 3);
+    weighs(MODELS "/tiny-qwen3-moe-fp8", 0, 2);
+    weighs(MODELS "/tiny-gpt-oss", 0, 4);
+    weighs(MODELS "/tiny-gemma3", 0, 7);
+    weighs(MODELS "/tiny-gemma3", 0, 5); /* windows alone */
+}
+
 static void says_why_not(void **state)
 {
     json_t *j = fixture_config("qwen3_5");
@@ -295,6 +342,8 @@ int main(void)
         cmocka_unit_test(sizes_the_family),
         cmocka_unit_test(weighs_the_files),
         cmocka_unit_test(weighs_each_layer),
+        cmocka_unit_test(checks_experts_and_windows),
+        cmocka_unit_test(weighs_experts_and_windows),
         cmocka_unit_test(says_why_not),
     };
 

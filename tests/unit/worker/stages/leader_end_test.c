@@ -367,8 +367,8 @@ static void breaks_at_wrong_removes(void **state)
                                    "Remove of grant 9, which was not sent",
                                    "Remove of grant 0, which was not sent",
                                    "overtook the Results of 1 steps",
-                                   "receipts of 2, 1 and 2 stages",
-                                   "receipts of 3, 2 and 2 stages"};
+                                   "receipts of 2, 1, 2 and 0 stages",
+                                   "receipts of 3, 2, 2 and 0 stages"};
         struct rig *r = with_one(&usual);
         Sluice__V1__StageRemove m;
         uint32_t zeros[3] = {0};

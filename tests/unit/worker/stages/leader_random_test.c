@@ -188,10 +188,10 @@ static void count(const struct rig *r, struct came *n)
 static void holds_whatever_comes(void **state)
 {
     static const struct mirror_stage shapes[][2] = {
-        {{512, 1, 2}, {512, 1, 2}},
-        {{160, 1, 3}, {300, 1, 0}},
-        {{150, 1, 0}, {20, 0, 1}},
-        {{140, 1, 2}, {140, 1, 2}},
+        {{512, 1, 2, 0}, {512, 1, 2, 0}},
+        {{160, 1, 3, 0}, {300, 1, 0, 0}},
+        {{150, 1, 0, 0}, {20, 0, 1, 0}},
+        {{140, 1, 2, 0}, {140, 1, 2, 0}},
     };
 
     struct came n = {0, 0, 0, 0, 0};

@@ -192,7 +192,7 @@ static void a_sequence_that_caches_nothing_tells_nothing(void **state)
 /* The leader has room for everything, a stage for two prompts and a half. */
 static void evicts_for_the_tightest_stage(void **state)
 {
-    static const struct mirror_stage shapes[] = {{512, 1, 2}, {80, 1, 2}};
+    static const struct mirror_stage shapes[] = {{512, 1, 2, 0}, {80, 1, 2, 0}};
     struct worker_options o;
     struct rig *r;
     uint32_t ids[200];
@@ -226,7 +226,7 @@ static void evicts_for_the_tightest_stage(void **state)
  * here, and cached at the stages, which a Submit may need. */
 static void evicts_what_only_the_stages_do_not_hold(void **state)
 {
-    static const struct mirror_stage shapes[] = {{512, 1, 2}, {80, 1, 2}};
+    static const struct mirror_stage shapes[] = {{512, 1, 2, 0}, {80, 1, 2, 0}};
     struct worker_options o;
     struct rig *r;
     struct rig_submit s = {.id = 1, .n_prompt = 200, .max_tokens = 40};
@@ -258,7 +258,7 @@ static void evicts_what_only_the_stages_do_not_hold(void **state)
 /* A checkpoint is saved only where every stage has room for it. */
 static void saves_only_what_fits_everywhere(void **state)
 {
-    static const struct mirror_stage shapes[] = {{512, 1, 2}, {28, 1, 2}};
+    static const struct mirror_stage shapes[] = {{512, 1, 2, 0}, {28, 1, 2, 0}};
     struct worker_options o;
     struct rig *r;
     uint32_t ids[200];
@@ -327,10 +327,10 @@ static void restores_without(const struct mirror_stage *shapes)
 
 static void stages_may_lack_a_class(void **state)
 {
-    static const struct mirror_stage one[] = {{256, 1, 0}, {12, 0, 1}};
-    static const struct mirror_stage two[] = {{12, 0, 1}, {256, 1, 0}};
-    static const struct mirror_stage both[] = {{256, 1, 0}, {200, 1, 0}};
-    static const struct mirror_stage slots[] = {{12, 0, 1}, {20, 0, 1}};
+    static const struct mirror_stage one[] = {{256, 1, 0, 0}, {12, 0, 1, 0}};
+    static const struct mirror_stage two[] = {{12, 0, 1, 0}, {256, 1, 0, 0}};
+    static const struct mirror_stage both[] = {{256, 1, 0, 0}, {200, 1, 0, 0}};
+    static const struct mirror_stage slots[] = {{12, 0, 1, 0}, {20, 0, 1, 0}};
 
     (void)state;
     restores_without(one);
@@ -341,7 +341,8 @@ static void stages_may_lack_a_class(void **state)
 
 static void a_leader_may_lack_blocks(void **state)
 {
-    static const struct mirror_stage shapes[] = {{120, 1, 2}, {512, 1, 3}};
+    static const struct mirror_stage shapes[] = {{120, 1, 2, 0},
+                                                 {512, 1, 3, 0}};
     struct worker_options o;
     struct rig *r;
     uint32_t ids[300];
@@ -366,7 +367,8 @@ static void a_leader_may_lack_blocks(void **state)
 /* Their units differ behind the prompt, but share its blocks. */
 static void a_leader_without_blocks_keeps_one_of_two_twins(void **state)
 {
-    static const struct mirror_stage shapes[] = {{512, 1, 2}, {512, 1, 2}};
+    static const struct mirror_stage shapes[] = {{512, 1, 2, 0},
+                                                 {512, 1, 2, 0}};
     struct worker_options o;
     struct rig *r;
     uint32_t ids[300];
@@ -385,7 +387,7 @@ static void a_leader_without_blocks_keeps_one_of_two_twins(void **state)
 
 static void a_leader_without_slots_restores_nothing(void **state)
 {
-    static const struct mirror_stage shapes[] = {{120, 1, 2}, {40, 0, 1}};
+    static const struct mirror_stage shapes[] = {{120, 1, 2, 0}, {40, 0, 1, 0}};
     struct worker_options o;
     struct rig *r;
     uint32_t ids[300];
@@ -479,7 +481,7 @@ static void continues_and_cuts(void **state)
 /* The leader's own memory could end anywhere, but a stage's state cannot. */
 static void a_range_goes_back_to_a_state_of_the_stages(void **state)
 {
-    static const struct mirror_stage shapes[] = {{120, 1, 2}, {40, 0, 1}};
+    static const struct mirror_stage shapes[] = {{120, 1, 2, 0}, {40, 0, 1, 0}};
     struct worker_options o;
     struct rig *r;
     uint32_t ids[300];

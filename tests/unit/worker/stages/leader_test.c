@@ -197,7 +197,7 @@ static void refuses_what_is_not_for_it(void **state)
     rig_turn(r);
     ring_check_refused(
         r, tag, ST_INVALID_ARGUMENT,
-        "2 grants, 2 blocks, 1 slots and 2 checkpoints; this worker "
+        "2 grants, 2 blocks, 1 slots, 2 checkpoints and 0 windows; this worker "
         "leads 2 others");
     ring_rig_free(&r);
 }

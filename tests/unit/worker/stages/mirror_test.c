@@ -42,7 +42,7 @@ struct world {
 };
 
 static const struct mirror_stage shapes[STAGES] = {
-    {200, 1, 5}, {150, 1, 0}, {60, 0, 3}};
+    {200, 1, 5, 0}, {150, 1, 0, 0}, {60, 0, 3, 0}};
 
 static void stage_new(struct pool_of_stage *g, const struct mirror_stage *m)
 {
@@ -316,10 +316,10 @@ static void restore_random(struct world *w, struct live *x)
 
     if (w->nodes[node].used && w->saves[name] &&
         w->nodes[node].end < x->n_prompt) {
-        assert_true(restore(
-            w, x,
-            (struct stage_restore){w->nodes[node].end, node, name, NULL, false},
-            NULL));
+        assert_true(restore(w, x,
+                            (struct stage_restore){w->nodes[node].end, node,
+                                                   name, NULL, false, 0},
+                            NULL));
         compute(w, x, x->n_planned + 1);
     }
 }
@@ -335,7 +335,7 @@ static void continue_random(struct world *w, struct live *x)
     if (s != NULL) {
         assert_true(restore(w, s,
                             (struct stage_restore){x->n_planned, NAME_NONE,
-                                                   NAME_NONE, NULL, false},
+                                                   NAME_NONE, NULL, false, 0},
                             x));
         x->spent = true;
     }
@@ -349,7 +349,7 @@ static void cut_random(struct world *w, struct live *x)
         assert_true(restore(w, x,
                             (struct stage_restore){at, NAME_NONE,
                                                    at > 0 ? name : NAME_NONE,
-                                                   NULL, true},
+                                                   NULL, true, 0},
                             NULL));
         x->spent = true;
     }
@@ -412,7 +412,7 @@ static void equals_every_stage_after_random_messages(void **state)
 
 static void fits_at_the_tightest_stage(void **state)
 {
-    static const struct mirror_stage two[] = {{100, 1, 4}, {20, 1, 4}};
+    static const struct mirror_stage two[] = {{100, 1, 4, 0}, {20, 1, 4, 0}};
     struct pool_need need = {{16, 1, 0}}, one = {{1, 0, 0}};
     struct mirror m;
     struct error e;
@@ -443,7 +443,8 @@ static void fits_at_the_tightest_stage(void **state)
 
 static void begins_anew_with_other_stages(void **state)
 {
-    static const struct mirror_stage one[] = {{10, 0, 5}}, two[] = {{30, 1, 0}};
+    static const struct mirror_stage one[] = {{10, 0, 5, 0}},
+                                     two[] = {{30, 1, 0, 0}};
     struct pool_need need = {{3, 1, 0}};
     struct mirror m;
     struct error e;
@@ -465,9 +466,9 @@ static void begins_anew_with_other_stages(void **state)
 
 static void tells_what_a_range_freed(void **state)
 {
-    static const struct mirror_stage one[] = {{50, 1, 5}};
+    static const struct mirror_stage one[] = {{50, 1, 5, 0}};
     struct pool_need need = {{10, 1, 0}}, freed;
-    struct stage_restore r = {40, NAME_NONE, NAME_NONE, NULL, true};
+    struct stage_restore r = {40, NAME_NONE, NAME_NONE, NULL, true, 0};
     struct mirror m;
     struct error e;
 

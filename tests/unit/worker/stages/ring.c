@@ -275,6 +275,7 @@ static void hear_geometry(struct ring *g, const Sluice__V1__StageGeometry *m)
 {
     Sluice__V1__StageGeometry out = SLUICE__V1__STAGE_GEOMETRY__INIT;
     uint32_t pages[STAGES_MAX], blocks[STAGES_MAX], slots[STAGES_MAX];
+    uint32_t windows[STAGES_MAX];
 
     assert_int_equal(g->n_said, 0);
     assert_int_equal(m->n_n_pages + m->n_pages_per_block + m->n_pages_per_slot,
@@ -285,7 +286,10 @@ static void hear_geometry(struct ring *g, const Sluice__V1__StageGeometry *m)
         pages[i] = x->n_pages;
         blocks[i] = x->pages_per_block;
         slots[i] = x->pages_per_slot;
+        windows[i] = x->window_pages;
     }
+    out.n_window_pages = g->rig->o.window > 0 ? g->n_stages - 1 : 0;
+    out.window_pages = windows;
     out.n_n_pages = out.n_pages_per_block = g->n_stages - 1;
     out.n_pages_per_slot = g->n_stages - 1;
     out.n_pages = pages;
@@ -545,8 +549,14 @@ void ring_fill_stages(const struct ring *g, const Sluice__V1__Need *need,
                       uint32_t blocks, struct rig_stages *out)
 {
     Sluice__V1__StageGrants *m = &out->m;
+    const struct worker_options *o = &g->rig->o;
+    uint32_t chunk =
+        o->chunk_tokens < o->step_tokens ? o->chunk_tokens : o->step_tokens;
+    uint32_t windows =
+        (o->window + chunk + o->block_tokens - 1) / o->block_tokens + 1;
     size_t n = g->n_stages - 1;
 
+    windows = o->window == 0 || windows < blocks ? windows : blocks;
     sluice__v1__stage_grants__init(m);
     for (size_t i = 0; i < n; i++) {
         out->grant[i] = g->rig->grant + 1 + 100 * (i + 1);
@@ -555,6 +565,7 @@ void ring_fill_stages(const struct ring *g, const Sluice__V1__Need *need,
 
         out->blocks[i] = x->pages_per_block > 0 ? blocks : 0;
         out->slots[i] = x->pages_per_slot > 0;
+        out->windows[i] = windows * x->window_pages;
         out->checkpoints[i] = need->checkpoints;
     }
     m->n_grant = m->n_blocks = m->n_slots = m->n_checkpoints = n;
@@ -562,6 +573,8 @@ void ring_fill_stages(const struct ring *g, const Sluice__V1__Need *need,
     m->blocks = out->blocks;
     m->slots = out->slots;
     m->checkpoints = out->checkpoints;
+    m->n_windows = g->rig->o.window > 0 ? n : 0;
+    m->windows = out->windows;
 }
 
 /* ---- the simulated stages ---- */
@@ -670,7 +683,7 @@ static void answer_remove(struct ring *g, uint64_t grant)
 {
     Sluice__V1__StageRemove m = SLUICE__V1__STAGE_REMOVE__INIT;
     const struct ring_grant *x = &g->grants[grant];
-    uint32_t blocks[16], slots[16], checkpoints[16];
+    uint32_t blocks[16], slots[16], checkpoints[16], windows[16];
 
     m.grant = grant;
     m.n_blocks = m.n_slots = m.n_checkpoints = g->n_stages - 1;
@@ -681,7 +694,10 @@ static void answer_remove(struct ring *g, uint64_t grant)
         blocks[i] = x->blocks + i + 1;
         slots[i] = x->slots;
         checkpoints[i] = x->checkpoints;
+        windows[i] = 10 + i;
     }
+    m.n_windows = g->rig->o.window > 0 ? g->n_stages - 1 : 0;
+    m.windows = windows;
     g->n_done++;
     ring_say(g, METHOD_STAGE_REMOVE, &m.base);
 }

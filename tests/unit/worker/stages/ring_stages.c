@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "tests/unit/cmocka.h"
+#include "worker/cache/windows.h"
 
 struct one_stage {
     struct mirror_stage shape;
@@ -19,16 +20,18 @@ struct ring_stages {
 static void make(struct one_stage *x, const struct worker_options *o,
                  const struct mirror_stage *shape)
 {
-    struct pool_options p = {.n_pages = shape->n_pages,
-                             .pages_per = {shape->pages_per_block,
-                                           shape->pages_per_slot,
-                                           shape->pages_per_slot}};
+    struct pool_options p = {
+        .n_pages = shape->n_pages,
+        .pages_per = {shape->pages_per_block, shape->pages_per_slot,
+                      shape->pages_per_slot, shape->window_pages > 0}};
     struct sequence_limits l = {.capacity = 256,
                                 .longest = o->context,
                                 .values = 256 * 64,
-                                .n_rings = 1};
+                                .n_rings = 1,
+                                .windows = windows_rules(o)};
 
     x->shape = *shape;
+    l.windows.pages = shape->window_pages;
     assert_true(pool_init(&x->pool, &p, false));
     assert_true(sequence_table_init(&x->table, &l, &x->pool));
     assert_true(stage_cache_init(&x->cache, &x->table, o->block_tokens));
@@ -40,7 +43,7 @@ struct ring_stages *ring_stages_new(const struct worker_options *o,
 {
     struct ring_stages *g = calloc(1, sizeof *g);
     struct mirror_stage usual = {o->n_pages, o->pages_per_block,
-                                 o->pages_per_slot};
+                                 o->pages_per_slot, o->window_pages};
 
     assert_non_null(g);
     g->n = n;
@@ -117,24 +120,31 @@ void ring_stages_open(struct ring_stages *g, const Sluice__V1__StageOpen *m)
 
     for (uint32_t i = 0; i < g->n; i++) {
         struct one_stage *x = &g->stages[i];
-        struct pool_need need = {{m->stages->blocks[i], m->stages->slots[i],
-                                  m->stages->checkpoints[i]}};
+        struct pool_need need = {
+            {m->stages->blocks[i], m->stages->slots[i],
+             m->stages->checkpoints[i],
+             m->stages->n_windows > 0 ? m->stages->windows[i] : 0}};
+        uint32_t windows =
+            windows_blocks(&x->table.windows, m->n_prompt + m->max_tokens);
         struct sequence *s;
 
         fits(pool_grant(&x->pool, &need, &e), &e);
         s = sequence_new(&x->table, 0, need.n[POOL_BLOCKS]);
         assert_non_null(s);
+        assert_true(windows_make(&x->table, s, windows));
         s->need = need;
         sequence_set_grant(&x->table, s, m->grant);
     }
 }
 
-static void take(struct one_stage *x, struct sequence *s, uint32_t end)
+static void take(struct one_stage *x, struct sequence *s, uint32_t begin,
+                 uint32_t end)
 {
     struct error e;
 
     x->pool.n_moves = 0;
     fits(stage_cache_take(&x->cache, s, end, &e), &e);
+    assert_true(windows_move(&x->table, s, begin, end));
     if (x->cache.has_states && s->slot == SLOT_NONE) {
         assert_true(pool_take(&x->pool, POOL_SLOTS, 1, &s->slot));
     }
@@ -155,7 +165,7 @@ static void forward(struct one_stage *x, const Sluice__V1__StageForward *m)
                                   &e),
                  &e);
         }
-        take(x, s, end);
+        take(x, s, m->position[i], end);
     }
     for (size_t i = 0; i < m->n_save_row; i++) {
         uint32_t page;
@@ -194,6 +204,7 @@ void ring_stages_restore(struct ring_stages *g,
                         m->position);
         fits(stage_cache_restore(&x->cache, find(x, m->grant), &r, &copies, &e),
              &e);
+        assert_true(windows_reach(&x->table, find(x, m->grant), m->position));
         x->pool.n_moves = 0;
     }
 }

@@ -49,6 +49,25 @@ static void another_request_or_too_few_tokens_do_not_fit(void **state)
     assert_string_equal(why, "the receipt counts 4 tokens, but 5 have arrived");
 }
 
+static void window_pages_are_compared_too(void **state)
+{
+    struct native_receipt r = running;
+    struct native_shown s = shown;
+
+    (void)state;
+    s.windows = r.windows = 8;
+    assert_true(fits(&r, &s));
+    r.windows = 7;
+    assert_false(fits(&r, &s));
+    assert_string_equal(why, "the receipt frees 7 window pages, the request "
+                             "held 8");
+    r.blocks = s.blocks = 0; /* a model of window layers alone */
+    r.windows = 8;
+    assert_true(fits(&r, &s));
+    r.state = STATE(FINISHED);
+    assert_false(fits(&r, &s));
+}
+
 static void a_running_request_frees_exactly_what_it_held(void **state)
 {
     struct native_receipt r = running;
@@ -154,6 +173,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_receipt_of_what_was_held_fits),
         cmocka_unit_test(another_request_or_too_few_tokens_do_not_fit),
+        cmocka_unit_test(window_pages_are_compared_too),
         cmocka_unit_test(a_running_request_frees_exactly_what_it_held),
         cmocka_unit_test(choices_and_moves_allow_less_but_not_more),
         cmocka_unit_test(a_running_request_frees_at_least_a_block),

@@ -58,6 +58,49 @@ static void what_is_read_writes_the_same_text(void **state)
     result_fini(&back);
 }
 
+/* Members that came later read as 0 where they are absent, others are needed.
+ */
+static void points_of_earlier_versions_are_read(void **state)
+{
+    static const char *const names[] = {"windows_held", "n_suspended",
+                                        "host_used", "pages_held"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct result r, back;
+        struct error e;
+        json_t *j, *points;
+        char *text;
+        enum status st;
+        size_t k;
+        json_t *point;
+
+        everything(&r);
+        text = made_text(write_json, &r);
+        j = json_loads(text, 0, NULL);
+        points = json_object_get(json_array_get(json_object_get(j, "runs"), 0),
+                                 "points");
+        json_array_foreach(points, k, point)
+        {
+            assert_int_equal(json_object_del(point, names[i]), 0);
+        }
+        free(text);
+        text = json_dumps(j, 0);
+        st = report_parse(&back, text, strlen(text), &e);
+        assert_int_equal(st == ST_OK, i < 3);
+        if (st == ST_OK) {
+            assert_int_equal(back.runs[0].points[9].windows_held,
+                             i == 0 ? 0 : r.runs[0].points[9].windows_held);
+            assert_int_equal(back.runs[0].points[9].n_suspended,
+                             i == 1 ? 0 : r.runs[0].points[9].n_suspended);
+            result_fini(&back);
+        }
+        json_decref(j);
+        free(text);
+        result_fini(&r);
+    }
+}
+
 static void intervals_and_merging_work_on_what_was_read(void **state)
 {
     struct result r, back;
@@ -392,6 +435,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_read_writes_the_same_text),
+        cmocka_unit_test(points_of_earlier_versions_are_read),
         cmocka_unit_test(intervals_and_merging_work_on_what_was_read),
         cmocka_unit_test(plain_numbers_are_milliseconds),
         cmocka_unit_test(lost_figures_are_null),

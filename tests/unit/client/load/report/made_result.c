@@ -69,7 +69,11 @@ void made_cluster(struct run *run)
                                         .n_waiting = (uint32_t)i,
                                         .pages_total = 4096,
                                         .pages_free = 4096 - (uint64_t)i,
-                                        .slots_granted = 7};
+                                        .slots_granted = 7,
+                                        .windows_held = (uint64_t)i * 3,
+                                        .n_suspended = (uint64_t)i % 100,
+                                        .host_total = 64,
+                                        .host_used = (uint64_t)i % 64};
 
         run_point(run, &p);
     }

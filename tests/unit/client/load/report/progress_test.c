@@ -207,6 +207,7 @@ static void cluster_has_a_line(void **state)
                                     .pages_total = 1000,
                                     .pages_held = 509,
                                     .pages_cached = 100};
+    struct cluster_point more = c;
     struct view v;
 
     (void)state;
@@ -216,6 +217,11 @@ static void cluster_has_a_line(void **state)
     assert_non_null(strstr(printed(&v),
                            "\ncluster   2 workers, 3 waiting, 40 running, "
                            "pages 50 % held, 10 % cached\033[K\n"));
+    more.n_suspended = 5;
+    progress_cluster(v.progress, &more);
+    progress_show(v.progress, v.tally, 2 * S, 0);
+    assert_non_null(
+        strstr(printed(&v), " 40 running, 5 suspended, pages 50 %"));
     close_view(&v);
 }
 

@@ -81,6 +81,8 @@ static void one_run_is_printed_in_full(void **state)
     says(text, "resumed: 2, moved 1,200 times, longest pause 1.25 s");
     says(text, "at 2.50 s: kill -9 4711");
     says(text, "audit: every block and slot of 2 workers");
+    says(text, "suspended: up to 98 at once, then ");
+    says(text, " of 64 host pages in use");
     says_not(text, "lost");
     says_not(text, "INVALID");
     says_not(text, "queue (server)");

@@ -1,0 +1,32 @@
+/* gguf_bytes.h - Numbers of a GGUF header; for gguf.c and gguf_value.c.
+ *
+ * Threading: pure functions. */
+#ifndef COMMON_MODEL_GGUF_BYTES_H
+#define COMMON_MODEL_GGUF_BYTES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/model/gguf.h"
+
+/* Reads n bytes, little-endian, at any address. */
+static inline uint64_t gguf_little(const unsigned char *p, size_t n)
+{
+    uint64_t v = 0;
+
+    while (n > 0) {
+        v = v << 8 | p[--n];
+    }
+    return v;
+}
+
+/* Returns the bytes of a value of fixed size; 0: string or array. */
+static inline size_t gguf_value_bytes(enum gguf_value_type t)
+{
+    static const uint8_t sizes[GGUF_VALUES] = {1, 1, 2, 2, 4, 4, 4,
+                                               1, 0, 0, 8, 8, 8};
+
+    return sizes[t];
+}
+
+#endif

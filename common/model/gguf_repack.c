@@ -1,0 +1,413 @@
+#include "common/model/gguf_repack.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/model/half.h"
+#include "common/model/weight_format.h"
+
+#define BLOCK_MAX 256 /* columns */
+#define SUB_BLOCK 32  /* of Q4_K */
+#define NO_ROW    UINT32_MAX
+
+const char *gguf_repack_supported(void)
+{
+    return "F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q6_K and MXFP4";
+}
+
+/* Returns whether a block may have columns of several heads that part. */
+static bool is_cut(const struct gguf_form *f)
+{
+    return f->order == GGUF_TILED_COLS &&
+           f->dim % gguf_type(f->type)->block != 0;
+}
+
+static bool plain_shape(struct tensor *t, enum dtype dtype)
+{
+    t->format = WEIGHT_PLAIN;
+    t->dtype = dtype;
+    t->bits = t->group = 0;
+    return true;
+}
+
+static bool coded_shape(struct tensor *t, enum weight_format format)
+{
+    t->format = format;
+    t->bits = weight_format_bits(format);
+    t->group = weight_format_group(format);
+    return true;
+}
+
+bool gguf_repack_shape(struct tensor *t, const struct gguf_form *form)
+{
+    switch (form->type) {
+    case GGUF_F32:
+        return plain_shape(t, DTYPE_F32);
+    case GGUF_F16:
+        return plain_shape(t, DTYPE_F16);
+    case GGUF_BF16:
+        return plain_shape(t, DTYPE_BF16);
+    case GGUF_Q8_0:
+        return is_cut(form) ? plain_shape(t, DTYPE_F32)
+                            : coded_shape(t, WEIGHT_Q8);
+    case GGUF_Q4_0:
+        return is_cut(form) ? plain_shape(t, DTYPE_F32)
+                            : coded_shape(t, WEIGHT_Q4);
+    case GGUF_MXFP4:
+        return is_cut(form) ? plain_shape(t, DTYPE_F32)
+                            : coded_shape(t, WEIGHT_MXFP4);
+    case GGUF_Q6_K:
+        return is_cut(form) ? plain_shape(t, DTYPE_F32)
+                            : coded_shape(t, WEIGHT_K6);
+    case GGUF_Q4_K:
+        break;
+    default:
+        return false;
+    }
+    if (!is_cut(form)) {
+        return coded_shape(t, WEIGHT_K4);
+    }
+    if (form->dim % SUB_BLOCK != 0) {
+        return plain_shape(t, DTYPE_F32);
+    }
+    t->format = WEIGHT_AFFINE;
+    t->dtype = DTYPE_F32;
+    t->bits = 4;
+    t->group = SUB_BLOCK;
+    return true;
+}
+
+/* ---- where rows and columns belong ---- */
+
+/* Tiled head t is value head t / Hk of key head t % Hk. */
+static uint32_t untiled(const struct gguf_form *f, uint32_t i)
+{
+    uint32_t t = i / f->dim;
+
+    return (t % f->heads * f->per + t / f->heads) * f->dim + i % f->dim;
+}
+
+/* Half of a group's 2 * per rows. */
+static uint32_t of_group(const struct gguf_form *f, uint32_t row)
+{
+    uint32_t i = row % (2 * f->per), first = 0;
+
+    first = f->order == GGUF_GROUPS_SECOND ? f->per : 0;
+    return i < first || i >= first + f->per
+               ? NO_ROW
+               : row / (2 * f->per) * f->per + i - first;
+}
+
+static uint32_t row_of(const struct gguf_repack *r, uint32_t row)
+{
+    const struct gguf_form *f = r->form;
+    const struct gguf_rows *to = &r->rows;
+
+    switch (f->order) {
+    case GGUF_ROTARY_ROWS: {
+        uint32_t i = row % f->dim;
+
+        row = row - i + i % 2 * (f->dim / 2) + i / 2;
+        break;
+    }
+    case GGUF_TILED_ROWS:
+        row = row < f->first ? row : f->first + untiled(f, row - f->first);
+        break;
+    case GGUF_GROUPS_FIRST:
+    case GGUF_GROUPS_SECOND:
+        row = of_group(f, row);
+        break;
+    default:
+        break;
+    }
+    if (row == NO_ROW || row - r->from >= r->shape.rows) {
+        return NO_ROW;
+    }
+    row -= r->from;
+    return to->run == 0
+               ? to->to + row
+               : to->to + row / to->run * to->stride + row % to->run * to->step;
+}
+
+static uint32_t col_of(const struct gguf_form *f, uint32_t col)
+{
+    return f->order == GGUF_TILED_COLS ? untiled(f, col) : col;
+}
+
+/* ---- blocks ---- */
+
+/* A block taken apart. */
+struct block {
+    uint32_t n;               /* columns */
+    uint8_t codes[BLOCK_MAX]; /* as weights.h counts them */
+    const uint8_t *scale;     /* of blocks with one: f16, or E8M0 */
+    uint8_t record[20];       /* of k4 and k6 */
+};
+
+static uint16_t u16_at(const uint8_t *p)
+{
+    return (uint16_t)(p[0] | p[1] << 8);
+}
+
+/* Values i and i + 16 share a byte. */
+static void nibbles(struct block *b, const uint8_t *p)
+{
+    for (uint32_t i = 0; i < 16; i++) {
+        b->codes[i] = p[i] & 15;
+        b->codes[i + 16] = p[i] >> 4;
+    }
+}
+
+/* Six bits each of 8 scales and 8 minima in 12 bytes. */
+static void scales_of_q4_k(uint8_t *record, const uint8_t *p)
+{
+    for (uint32_t j = 0; j < 4; j++) {
+        record[2 * j] = p[j] & 63;
+        record[2 * j + 1] = p[j + 4] & 63;
+        record[2 * j + 8] = (uint8_t)((p[j + 8] & 15) | p[j] >> 6 << 4);
+        record[2 * j + 9] = (uint8_t)(p[j + 8] >> 4 | p[j + 4] >> 6 << 4);
+    }
+}
+
+static void take_q4_k(struct block *b, const uint8_t *p)
+{
+    scales_of_q4_k(b->record, p + 4);
+    memcpy(b->record + 16, p, 4);
+    for (uint32_t i = 0; i < BLOCK_MAX; i++) {
+        uint8_t byte = p[16 + i / 64 * 32 + i % 32];
+
+        b->codes[i] = i % 64 < 32 ? byte & 15 : byte >> 4;
+    }
+}
+
+/* Halves of 128 columns: 64 bytes of lower bits, 32 of upper ones. */
+static void take_q6_k(struct block *b, const uint8_t *p)
+{
+    memcpy(b->record, p + 192, 18);
+    for (uint32_t i = 0; i < BLOCK_MAX; i++) {
+        uint32_t half = i / 128, quarter = i % 128 / 32, l = i % 32;
+        uint8_t low = p[64 * half + quarter % 2 * 32 + l];
+        uint8_t high = p[128 + 32 * half + l];
+
+        low = quarter < 2 ? low & 15 : low >> 4;
+        b->codes[i] = (uint8_t)(low | (high >> (2 * quarter) & 3) << 4);
+    }
+}
+
+static void take_block(struct block *b, enum gguf_tensor_type type,
+                       const uint8_t *p)
+{
+    b->scale = p;
+    switch (type) {
+    case GGUF_Q8_0:
+        for (uint32_t i = 0; i < 32; i++) {
+            b->codes[i] = (uint8_t)(p[2 + i] ^ 0x80); /* q + 128 */
+        }
+        break;
+    case GGUF_Q4_0:
+        nibbles(b, p + 2);
+        break;
+    case GGUF_MXFP4:
+        nibbles(b, p + 1);
+        break;
+    case GGUF_Q4_K:
+        take_q4_k(b, p);
+        break;
+    default:
+        take_q6_k(b, p);
+        break;
+    }
+}
+
+/* Packs codes as a bit stream, from a column at a whole byte. */
+static void put_codes(uint8_t *to, const uint8_t *codes, uint32_t n,
+                      uint32_t bits)
+{
+    uint32_t held = 0, have = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        held |= (uint32_t)codes[i] << have;
+        for (have += bits; have >= 8; have -= 8) {
+            *to++ = (uint8_t)held;
+            held >>= 8;
+        }
+    }
+}
+
+/* Scale and minimum of a sub-block; the products are exact. */
+static void affine_of(const struct block *b, uint32_t sub, float *scale,
+                      float *bias)
+{
+    const uint8_t *pair = b->record + (size_t)2 * sub;
+
+    *scale = half_from_f16(u16_at(b->record + 16)) * (float)pair[0];
+    *bias = -(half_from_f16(u16_at(b->record + 18)) * (float)pair[1]);
+}
+
+static float value_of(const struct block *b, enum gguf_tensor_type type,
+                      uint32_t i)
+{
+    float scale, bias;
+
+    switch (type) {
+    case GGUF_Q8_0:
+        return half_from_f16(u16_at(b->scale)) * (float)(b->codes[i] - 128);
+    case GGUF_Q4_0:
+        return half_from_f16(u16_at(b->scale)) * (float)(b->codes[i] - 8);
+    case GGUF_MXFP4:
+        return weight_format_e8m0(b->scale[0]) *
+               weight_format_e2m1(b->codes[i]);
+    case GGUF_Q4_K:
+        affine_of(b, i / SUB_BLOCK, &scale, &bias);
+        return scale * (float)b->codes[i] + bias;
+    default:
+        return half_from_f16(u16_at(b->record + 16)) *
+               (float)(int8_t)b->record[i / 16] * (float)(b->codes[i] - 32);
+    }
+}
+
+/* ---- planes ---- */
+
+struct sink {
+    const struct gguf_repack *r;
+    char *memory;
+    uint64_t row_bytes, scale_bytes;
+};
+
+static uint8_t *plane_at(const struct sink *k, uint32_t plane, uint32_t row)
+{
+    uint64_t bytes = plane == 0 ? k->row_bytes : k->scale_bytes;
+
+    return (uint8_t *)k->memory + k->r->places[plane] + row * bytes;
+}
+
+/* A block that stays whole. */
+static void put_block(const struct sink *k, const struct block *b, uint32_t row,
+                      uint32_t col)
+{
+    const struct tensor *t = &k->r->shape;
+    uint8_t *scales = plane_at(k, 1, row);
+
+    put_codes(plane_at(k, 0, row) + (uint64_t)col * t->bits / 8, b->codes, b->n,
+              t->bits);
+    switch (t->format) {
+    case WEIGHT_MXFP4:
+        scales[col / 32] = b->scale[0];
+        break;
+    case WEIGHT_K4:
+        memcpy(scales + (size_t)col / 256 * 20, b->record, 20);
+        break;
+    case WEIGHT_K6:
+        memcpy(scales + (size_t)col / 256 * 18, b->record, 18);
+        break;
+    default:
+        memcpy(scales + (size_t)col / 32 * 2, b->scale, 2);
+        break;
+    }
+}
+
+/* Q4_K by sub-blocks. */
+static void put_affine(const struct sink *k, const struct block *b,
+                       uint32_t row, uint32_t col)
+{
+    for (uint32_t s = 0; s < BLOCK_MAX / SUB_BLOCK; s++) {
+        uint32_t to = col_of(k->r->form, col + s * SUB_BLOCK);
+        size_t at = (size_t)to / SUB_BLOCK * sizeof(float);
+        float scale, bias;
+
+        affine_of(b, s, &scale, &bias);
+        put_codes(plane_at(k, 0, row) + to / 2,
+                  b->codes + (size_t)s * SUB_BLOCK, SUB_BLOCK, 4);
+        memcpy(plane_at(k, 1, row) + at, &scale, sizeof scale);
+        memcpy(plane_at(k, 2, row) + at, &bias, sizeof bias);
+    }
+}
+
+static void put_values(const struct sink *k, const struct block *b,
+                       uint32_t row, uint32_t col)
+{
+    for (uint32_t i = 0; i < b->n; i++) {
+        uint32_t to = col_of(k->r->form, col + i);
+        float v = value_of(b, k->r->form->type, i);
+
+        memcpy(plane_at(k, 0, row) + (size_t)to * sizeof v, &v, sizeof v);
+    }
+}
+
+/* A_log is often a bfloat16, which exp and log would move by a few units in
+ * the last place: the nearest bfloat16 counts if it stands for the same
+ * number. */
+static float minus_log(float v)
+{
+    float exact = (float)log(-(double)v);
+    float near = half_from_bf16(half_to_bf16(exact));
+
+    return fabs(exp((double)near) + (double)v) <= 1e-7 * fabs((double)v)
+               ? near
+               : exact;
+}
+
+/* One plain element of size bytes. */
+static void put_plain(const struct sink *k, const uint8_t *p, uint32_t row,
+                      uint32_t col)
+{
+    const struct gguf_repack *r = k->r;
+    size_t size = dtype_bytes(r->shape.dtype);
+    float f;
+
+    col = col_of(r->form, col);
+    if (r->form->type == GGUF_F32 && !r->form->minus_log) {
+        memcpy(plane_at(k, 0, row) + col * size, p, sizeof f);
+        return;
+    }
+    if (r->shape.dtype != DTYPE_F32) {
+        memcpy(plane_at(k, 0, row) + col * size, p, size);
+        return;
+    }
+    if (r->form->type == GGUF_F32) {
+        memcpy(&f, p, sizeof f);
+    } else {
+        f = r->form->type == GGUF_BF16 ? half_from_bf16(u16_at(p))
+                                       : half_from_f16(u16_at(p));
+    }
+    f = r->form->minus_log ? minus_log(f) : f;
+    memcpy(plane_at(k, 0, row) + col * size, &f, sizeof f);
+}
+
+bool gguf_repack_run(const struct gguf_repack *r, const void *blocks,
+                     uint64_t first, uint64_t n, void *memory)
+{
+    const struct gguf_type_shape *type = gguf_type(r->form->type);
+    const uint64_t per_row = r->shape.cols / type->block;
+    const struct sink k = {.r = r,
+                           .memory = memory,
+                           .row_bytes = tensor_row_bytes(&r->shape),
+                           .scale_bytes = tensor_scale_bytes(&r->shape)};
+    const uint8_t *p = blocks;
+    struct block b = {.n = type->block};
+
+    for (uint64_t i = first; i < first + n; i++, p += type->bytes) {
+        uint32_t row = row_of(r, r->from + (uint32_t)(i / per_row));
+        uint32_t col = (uint32_t)(i % per_row) * type->block;
+
+        if (r->form->type == GGUF_MXFP4 && p[0] == 255) {
+            return false;
+        }
+        if (row == NO_ROW) {
+            continue;
+        }
+        if (type->block == 1) {
+            put_plain(&k, p, row, col);
+            continue;
+        }
+        take_block(&b, r->form->type, p);
+        if (r->shape.format == WEIGHT_PLAIN) {
+            put_values(&k, &b, row, col);
+        } else if (r->shape.format == WEIGHT_AFFINE) {
+            put_affine(&k, &b, row, col);
+        } else {
+            put_block(&k, &b, row, col_of(r->form, col));
+        }
+    }
+    return true;
+}
