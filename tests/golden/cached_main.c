@@ -41,7 +41,8 @@
  * layers.  Some stages have layers of one kind only. */
 static const struct split {
     uint32_t n_layers, n_cuts, cuts[REPLICA_STAGES - 1];
-} splits[] = {{8, 1, {4}}, {8, 2, {3, 4}}, {5, 1, {2}}, {5, 2, {1, 4}}};
+} splits[] = {{8, 1, {4}},    {8, 2, {3, 4}}, {5, 1, {2}}, {5, 2, {1, 4}},
+              {4, 2, {1, 2}}, {7, 2, {2, 6}}, {3, 1, {1}}};
 
 struct trial {
     const char *dir, *device, *list; /* list: of formats, or NULL */
