@@ -448,7 +448,8 @@ static uint32_t way_of(const struct opencl *c, uint32_t layer, uint32_t n)
     const uint32_t pairs = n * c->w->shape.top_k;
     uint32_t way = 1;
 
-    if (k->n_ways == EXPERTS_WAYS ? n < NV_GROUP_FROM : pairs < 2 * experts) {
+    if (k->n_ways == EXPERTS_WAYS ? n < NV_GROUP_FROM
+                                  : pairs < EXPERTS_GROUP_FROM * experts) {
         return 0;
     }
     while (way + 1 < k->n_ways &&

@@ -227,6 +227,7 @@ struct features {
     const char *name;
     enum dtype kv_dtype;
     struct random_shape of;
+    bool nvidia; /* as in struct kind */
 };
 
 #define HEADS                                                    \
@@ -234,29 +235,6 @@ struct features {
     .context = 256, .norm_eps = 1e-6f, .n_layers = 2
 
 static const struct features features[] = {
-    {"sinks",
-     DTYPE_F32,
-     {.shape = {HEADS, .hidden = 41,
-                .rope = {.kind = ROPE_YARN,
-                         .theta = 1e4,
-                         .dim = 64,
-                         .factor = 8.0,
-                         .beta_fast = 32.0,
-                         .beta_slow = 1.0,
-                         .attention = 1.2,
-                         .original = 64},
-                .window_rope = {.theta = 500.0, .dim = 32}, .window = 20,
-                .activation = ACTIVATION_CLAMPED, .clamp_alpha = 1.702f,
-                .clamp_limit = 1.5f, .n_experts = 5, .top_k = 2,
-                .expert_dim = 33, .top_k_normed = true,
-                .gate_up_alternate = true},
-      .mixers = {MIXER_WINDOW, MIXER_ATTENTION},
-      .ffns = {FFN_EXPERTS, FFN_EXPERTS},
-      .qkv_bias = true,
-      .o_bias = true,
-      .sinks = true,
-      .expert_bias = true,
-      .equal_experts = true}},
     {"norms",
      DTYPE_BF16,
      {.shape = {HEADS, .hidden = 96, .intermediate = 100, .dtype = DTYPE_BF16,
@@ -272,7 +250,8 @@ static const struct features features[] = {
       .ffns = {FFN_DENSE, FFN_EXPERTS},
       .tied = true,
       .qk_norm = true,
-      .output_norms = true}},
+      .output_norms = true},
+     false},
     {"formats",
      DTYPE_F32,
      {.shape = {HEADS, .hidden = 256, .intermediate = 256,
@@ -281,7 +260,56 @@ static const struct features features[] = {
       .mixers = {MIXER_ATTENTION, MIXER_ATTENTION},
       .ffns = {FFN_DENSE, FFN_EXPERTS},
       .quantised = true,
-      .formats = RANDOM_FORMATS}},
+      .formats = RANDOM_FORMATS},
+     false},
+    /* Sizes that suit NVIDIA's products; 192 and 320 columns are no whole
+     * chunks of 4 and 8 bits. */
+    {"nvidia-experts",
+     DTYPE_BF16,
+     {.shape = {HEADS, .hidden = 256, .intermediate = 192, .dtype = DTYPE_BF16,
+                .rope = {.theta = 1e4, .dim = 64}, .n_experts = 10, .top_k = 3,
+                .expert_dim = 64, .shared_dim = 64, .top_k_normed = true},
+      .mixers = {MIXER_ATTENTION, MIXER_ATTENTION},
+      .ffns = {FFN_EXPERTS, FFN_DENSE},
+      .shared_gate = true},
+     true},
+    {"nvidia-mxfp4",
+     DTYPE_BF16,
+     {.shape = {HEADS, .hidden = 192, .intermediate = 192, .dtype = DTYPE_BF16,
+                .rope = {.theta = 1e4, .dim = 64},
+                .activation = ACTIVATION_CLAMPED, .clamp_alpha = 1.702f,
+                .clamp_limit = 1.5f, .n_experts = 6, .top_k = 2,
+                .expert_dim = 320, .top_k_normed = true,
+                .gate_up_alternate = true},
+      .mixers = {MIXER_ATTENTION, MIXER_ATTENTION},
+      .ffns = {FFN_EXPERTS, FFN_DENSE},
+      .sinks = true,
+      .expert_bias = true,
+      .quantised = true,
+      .formats = 1u << WEIGHT_MXFP4},
+     true},
+    {"nvidia-affine",
+     DTYPE_BF16,
+     {.shape = {HEADS, .hidden = 320, .intermediate = 192, .dtype = DTYPE_BF16,
+                .rope = {.theta = 1e4, .dim = 64},
+                .activation = ACTIVATION_GELU, .n_experts = 40, .top_k = 4,
+                .expert_dim = 192, .shared_dim = 192},
+      .mixers = {MIXER_ATTENTION, MIXER_ATTENTION},
+      .ffns = {FFN_EXPERTS, FFN_DENSE},
+      .quantised = true,
+      .bits = 4,
+      .group = 64},
+     true},
+    {"nvidia-fp8",
+     DTYPE_BF16,
+     {.shape = {HEADS, .hidden = 256, .intermediate = 384, .dtype = DTYPE_BF16,
+                .rope = {.theta = 1e4, .dim = 64}, .n_experts = 5, .top_k = 2,
+                .expert_dim = 128},
+      .mixers = {MIXER_ATTENTION, MIXER_ATTENTION},
+      .ffns = {FFN_EXPERTS, FFN_DENSE},
+      .quantised = true,
+      .formats = 1u << WEIGHT_FP8 | 1u << WEIGHT_Q8 | 1u << WEIGHT_Q4},
+     true},
 };
 
 #define FEATURES (sizeof features / sizeof features[0])
@@ -445,8 +473,9 @@ static bool is_nvidia(void)
 static void test_operators(void **state)
 {
     const struct random_shape common = opencl_shape();
-    const struct features experts = {"experts", DTYPE_BF16,
-                                     opencl_expert_shape()};
+    const struct features shared[] = {
+        {"experts", DTYPE_BF16, opencl_expert_shape(), false},
+        {"sinks", DTYPE_F32, opencl_window_shape(), false}};
     const bool nvidia = is_nvidia();
     uint32_t n = 0;
 
@@ -466,12 +495,15 @@ static void test_operators(void **state)
                 n++;
             }
         }
-        if (is_wanted("experts")) {
-            try_features(&experts, portable);
-            n++;
+        for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
+            if (is_wanted(shared[i].name)) {
+                try_features(&shared[i], portable);
+                n++;
+            }
         }
         for (size_t i = 0; i < FEATURES; i++) {
-            if (is_wanted(features[i].name)) {
+            if (is_wanted(features[i].name) &&
+                (nvidia || !features[i].nvidia)) {
                 try_features(&features[i], portable);
                 n++;
             }
