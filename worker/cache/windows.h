@@ -16,7 +16,8 @@
  * which are the same at every stage of a replica.
  *
  * What a sequence gives back it may take again: its need stays
- * (worker/cache/pool.h).
+ * (worker/cache/pool.h).  If the index has the page, something else is evicted
+ * for that promise, or the index loses the page.
  *
  * Threading: the core's.  Memory: windows_make() takes it from the table's
  * slab. */
@@ -73,6 +74,14 @@ uint32_t windows_seen(const struct window_rules *r, uint32_t position);
  * sees.  whole: and the one that is partly filled below it. */
 void windows_share(struct sequence_table *t, const struct sequence *from,
                    struct sequence *s, uint32_t position, bool whole);
+
+/* Gives back all that s holds: its next row begins anew. */
+MUST_CHECK bool windows_clear(struct sequence_table *t, struct sequence *s);
+
+/* Gives s, which holds none, pages of the index: what a row at `position`, the
+ * end of a block, sees before it, [windows_seen(), pages]. */
+void windows_adopt(struct sequence_table *t, struct sequence *s,
+                   uint32_t position, const uint32_t *pages);
 
 /* Returns whether another table or the index has a page of that block. */
 bool windows_shared(const struct sequence_table *t, const struct sequence *s,

@@ -283,6 +283,7 @@ static void a_row_whose_window_is_gone_is_refused(void **state)
     assert_true(windows_reach(&b->table, s, 33)); /* sees 24 on */
     assert_false(windows_reach(&b->table, s, 32));
     assert_true(windows_reach(&b->table, s, 0));
+    assert_false(windows_reach(&b->table, s, 3)); /* in a block that is gone */
     assert_false(windows_reach(&b->table, s, 44));
     assert_true(windows_move(&b->table, s, 0, 6)); /* it begins anew */
     assert_int_equal(s->window_first, 0);
