@@ -144,6 +144,9 @@ static void set_all_free(Sluice__V1__Ledger *l)
     set_free(l->blocks);
     set_free(l->slots);
     set_free(l->checkpoints);
+    if (l->windows != NULL) {
+        set_free(l->windows);
+    }
     set_free(l->pages);
 }
 

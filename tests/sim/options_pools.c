@@ -30,7 +30,8 @@ void options_set_pool(struct sim_options *o, uint32_t w)
     uint32_t slots = shard.linear ? d->n_slots : 0;
 
     p->pages_per_slot = per;
-    p->n_pages = blocks + (slots + (per ? p->spare : 0)) * per;
+    p->n_pages = blocks + (slots + (per ? p->spare : 0)) * per +
+                 (shard.windows ? o->windows.room[w] : 0);
     if (per == 0) {
         p->slot_cap = 0;
     } else {

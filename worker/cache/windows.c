@@ -146,6 +146,17 @@ bool windows_reach(const struct sequence_table *t, const struct sequence *s,
            has_blocks(r, s, position, ceil_div(position, r->block_tokens));
 }
 
+bool windows_reach_all(const struct sequence_table *t, const struct sequence *s,
+                       uint32_t position)
+{
+    const struct window_rules *r = &t->windows;
+    uint32_t last = r->window > 0 ? position / r->block_tokens : 0;
+
+    return windows_reach(t, s, position) &&
+           (r->window == 0 || position % r->block_tokens == 0 ||
+            last - s->window_first < s->n_windows);
+}
+
 static bool take_block(struct sequence_table *t, struct sequence *s)
 {
     uint32_t block = s->window_first + s->n_windows, number;

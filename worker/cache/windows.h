@@ -52,9 +52,14 @@ uint32_t windows_page(const struct sequence_table *t, const struct sequence *s,
 uint32_t windows_nth(const struct sequence_table *t, const struct sequence *s,
                      uint32_t i);
 
-/* Returns whether s holds all that a row at `position` sees before it. */
+/* Returns whether s holds all full blocks that a row at `position` sees before
+ * it.  The block that the position goes on in comes with the row. */
 bool windows_reach(const struct sequence_table *t, const struct sequence *s,
                    uint32_t position);
+
+/* Returns whether s holds that block too.  After a removed range it may not. */
+bool windows_reach_all(const struct sequence_table *t, const struct sequence *s,
+                       uint32_t position);
 
 /* Makes s hold what a row of positions [position, end) needs: gives back what
  * is behind its window, and takes what lacks.  Returns false if that was not

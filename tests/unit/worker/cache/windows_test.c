@@ -509,6 +509,28 @@ static void the_audit_holds_under_random_traffic(void **state)
     holds(b);
 }
 
+/* A range is removed whose block the window had left: the row that goes on
+ * there sees positions of that block, but no full one. */
+static void a_position_in_a_block_that_was_left_is_not_reached(void **state)
+{
+    struct bench *b = *state;
+    struct sequence *s;
+
+    b->table.windows.window = 3;
+    s = open_sequence(b, LONG);
+    for (uint32_t at = 0; at < 48; at += 4) {
+        assert_true(windows_move(&b->table, s, at, at + 4));
+    }
+    assert_true(windows_reach_all(&b->table, s, 48));
+    assert_true(windows_reach_all(&b->table, s, 47));
+    (void)windows_cut(&b->table, s, 31);
+    assert_int_equal(s->n_windows, 0);
+    assert_true(windows_reach(&b->table, s, 31));
+    assert_false(windows_reach_all(&b->table, s, 31));
+    close_sequence(b, s);
+    b->table.windows = rules;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -523,6 +545,7 @@ int main(void)
         TEST(a_row_whose_window_is_gone_is_refused),
         TEST(a_twin_shares_what_its_next_row_sees),
         TEST(a_cut_releases_what_is_behind_it),
+        TEST(a_position_in_a_block_that_was_left_is_not_reached),
         TEST(other_shards_count_alike),
         TEST(the_audit_finds_wrong_windows),
         TEST(the_reaper_frees_lost_windows),
