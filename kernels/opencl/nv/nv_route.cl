@@ -8,10 +8,10 @@
  *
  * Launch    WG = 128; groups (ceil(LOGITS / 8), tokens)
  * Defines   those of route.cl
- * Needs     sm_80; TOP_K <= N_EXPERTS
+ * Needs     sm_80; TOP_K <= N_EXPERTS, and at most 32
  * Numerics  float32; x is not rounded.  Logits: lane i of a warp has columns 16
  *           i .. 16 i + 15 of each 512, by fma in order; then fold16, then the
- *           lanes are folded.  Z is summed in order of rank, or lane by lane.  A
+ *           lanes are folded.  Z is summed lane by lane.  A
  *           token's bits depend on no other token */
 #define LOGITS (N_EXPERTS + (SHARED == 2))
 #define WARPS  4
@@ -34,38 +34,19 @@ INLINE uint key_of(const float f)
     return isnan(f) ? 1 : bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 
-/* Returns the expert with the greatest key of a warp; equal ones by lower
- * index.  Lane i has the keys of i, i + 32, .. */
-INLINE uint best_of(const uint *keys, const uint lane)
+/* Returns the float of a key. */
+INLINE float of_key(const uint key)
 {
-    uint best = 0, key = 0;
-
-    #pragma unroll
-    for (uint i = 0; i < KEYS; i++) {
-        if (keys[i] > key) {
-            best = lane + 32 * i;
-            key = keys[i];
-        }
-    }
-    #pragma unroll
-    for (uint m = 16; m > 0; m /= 2) {
-        const uint other = as_uint(shfl_xor(as_float(key), m));
-        const uint at = as_uint(shfl_xor(as_float(best), m));
-
-        if (other > key || (other == key && at < best)) {
-            key = other;
-            best = at;
-        }
-    }
-    return best;
+    return key == 1 ? NAN : as_float(key >> 31 ? key & 0x7fffffff : ~key);
 }
 
-/* Chooses with one warp, from the logits of a token. */
+/* Chooses with one warp, from the logits of a token.  Lane i has the keys of
+ * experts i, i + 32, .. */
 INLINE void choose(__global uint *ids, __global float *weights,
                    __global const float *logits, const uint lane)
 {
-    uint keys[KEYS], chosen[TOP_K];
-    float top, z = 0.0f;
+    uint keys[KEYS], mine = 0, mine_key = 1, top = 1;
+    float p, z = 0.0f;
 
     #pragma unroll
     for (uint i = 0; i < KEYS; i++) {
@@ -73,34 +54,46 @@ INLINE void choose(__global uint *ids, __global float *weights,
 
         keys[i] = e < N_EXPERTS ? key_of(logits[e]) : 0;
     }
-    #pragma unroll
+    /* Lane r keeps the expert of rank r. */
+    #pragma unroll 1
     for (uint r = 0; r < TOP_K; r++) {
-        chosen[r] = best_of(keys, lane);
+        uint key = 0, best;
+
         #pragma unroll
         for (uint i = 0; i < KEYS; i++) {
-            if (lane + 32 * i == chosen[r]) {
-                keys[i] = 0;
-            }
+            key = max(key, keys[i]);
+        }
+        key = warp_max(key);
+        best = UINT_MAX;
+        #pragma unroll
+        for (uint i = 0; i < KEYS; i++) {
+            best = keys[i] == key ? min(best, lane + 32 * i) : best;
+        }
+        best = warp_min(best);
+        #pragma unroll
+        for (uint i = 0; i < KEYS; i++) {
+            keys[i] = lane + 32 * i == best ? 0 : keys[i];
+        }
+        top = r == 0 ? key : top;
+        if (lane == r) {
+            mine = best;
+            mine_key = key;
         }
     }
-    top = logits[chosen[0]];
+    p = lane < TOP_K ? exp_of(of_key(mine_key) - of_key(top)) : 0.0f;
 #if TOP_K_NORMED
-    #pragma unroll
-    for (uint r = 0; r < TOP_K; r++) {
-        z += exp_of(logits[chosen[r]] - top);
-    }
+    z = fold_lanes(p);
 #else
     for (uint e = lane; e < N_EXPERTS; e += 32) {
-        z += exp_of(logits[e] - top);
+        z += exp_of(logits[e] - of_key(top));
     }
     z = fold_lanes(z);
 #endif
+    if (lane < TOP_K) {
+        ids[lane] = mine;
+        weights[lane] = p / z;
+    }
     if (lane == 0) {
-        #pragma unroll
-        for (uint r = 0; r < TOP_K; r++) {
-            ids[r] = chosen[r];
-            weights[r] = exp_of(logits[chosen[r]] - top) / z;
-        }
 #if PAIRS > TOP_K
         ids[TOP_K] = N_EXPERTS;
 #endif
