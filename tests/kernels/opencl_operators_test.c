@@ -255,10 +255,12 @@ static const struct features features[] = {
     {"formats",
      DTYPE_F32,
      {.shape = {HEADS, .hidden = 256, .intermediate = 256,
-                .rope = {.theta = 1e4, .dim = 32}, .n_experts = 4, .top_k = 2,
-                .expert_dim = 256},
-      .mixers = {MIXER_ATTENTION, MIXER_ATTENTION},
+                .rope = {.theta = 1e4, .dim = 32}, .n_k_heads = 1,
+                .n_v_heads = 3, .k_dim = 16, .v_dim = 24, .conv = 4,
+                .n_experts = 4, .top_k = 2, .expert_dim = 256},
+      .mixers = {MIXER_DELTANET, MIXER_ATTENTION},
       .ffns = {FFN_DENSE, FFN_EXPERTS},
+      .qkv_bias = true,
       .quantised = true,
       .formats = RANDOM_FORMATS},
      false},
@@ -328,6 +330,9 @@ static const struct features features[] = {
 
 /* ---- operators ---- */
 
+/* The sets of formats up to this one are of plain and affine ones. */
+#define CODED (1u << WEIGHT_PLAIN | 1u << WEIGHT_AFFINE)
+
 static void open_bench(struct bench *b, const struct random_shape *r,
                        const struct kv_format *kv, uint32_t block_tokens,
                        bool portable)
@@ -340,7 +345,9 @@ static void open_bench(struct bench *b, const struct random_shape *r,
         .max_tokens = OPENCL_SHAPE_TOKENS,
         .portable = portable,
     };
-    b->operand = r->shape.dtype == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32;
+    /* As matmul.h has it: some matrix of these models has another format. */
+    b->operand = r->shape.dtype == DTYPE_BF16 || r->formats > CODED ? DTYPE_BF16
+                                                                    : DTYPE_F32;
     b->generated = true;
     n_zones = 0;
     bench_open(b, r);
