@@ -77,7 +77,6 @@ const char *const deed_names[DEEDS] = {
     [DEED_HIT_PARTIAL] = "hit-partial",
     [DEED_LATE_SIBLING] = "late-sibling",
     [DEED_WINDOW_MOVED] = "window-moved",
-    [DEED_WINDOW_TWIN] = "window-twin",
     [DEED_WINDOW_OUT] = "window-out",
     [DEED_TWIN] = "twin",
     [DEED_TWIN_CANCELLED] = "twin-cancelled",

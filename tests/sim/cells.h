@@ -124,7 +124,6 @@ enum deed {
     DEED_HIT_PARTIAL,    /* ... but more than its last unit */
     DEED_LATE_SIBLING,   /* ... is a later choice of its request */
     DEED_WINDOW_MOVED,   /* row without the first window blocks */
-    DEED_WINDOW_TWIN,    /* twin with window blocks */
     DEED_WINDOW_OUT,     /* window page copied to the host tier */
     DEED_TWIN,           /* row that samples from another one's logits */
     DEED_TWIN_CANCELLED, /* choice cancelled while others wait for its prompt */

@@ -68,7 +68,7 @@ struct tracked {
     uint64_t ids;         /* and a digest of ids and positions */
     uint64_t source;      /* for a twin: the sequence with the prompt, */
     uint32_t n_source;    /* and its positions; 0: it is no twin */
-    bool redone;          /* computed again at some time */
+    bool redone;          /* computed again, or swapped, at some time */
     bool mixed;           /* a prompt row followed a generated one */
     bool refused;         /* a plan with it was: it is computed again */
     bool tainted;         /* named by a failed plan: contents are undefined */
@@ -224,7 +224,8 @@ void fake_twin_begin(struct fake_engine *e, const struct plan *p,
 bool fake_twin_shares(const struct plan *p, const struct plan_row *r,
                       uint32_t k);
 /* Checks that sequences which began as twins have the full blocks of their
- * prompt in common with their source, as long as neither was computed again. */
+ * prompt in common with their source, as long as neither was computed again or
+ * swapped. */
 void fake_twins_check(struct fake_engine *e, const struct plan *p);
 
 /* ---- fake_windows.c ----

@@ -79,7 +79,6 @@ void fake_windows_claim(struct fake_engine *e, const struct plan *p,
         }
     }
     e->sim->counts.cells.deeds[DEED_WINDOW_MOVED] += r->window_first > 0;
-    e->sim->counts.cells.deeds[DEED_WINDOW_TWIN] += fake_row_is_twin(r);
 }
 
 void fake_windows_check(struct fake_engine *e, const struct plan *p,

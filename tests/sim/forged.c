@@ -160,7 +160,6 @@ static bool false_free(struct claim *c)
 
     if (!has_rows(c) || c->step->finish[i] != 0 || c->step->state[i] > 3 ||
         c->step->grant[i] > c->ledger->grant || c->view->draining ||
-        c->view->grew /* any of its sequences may hold nothing */ ||
         c->ledger->snapshot <= c->view->snapshot) {
         return false;
     }

@@ -178,6 +178,7 @@ struct sim_options {
     /* Not in the hash: */
     uint32_t overcommit; /* the router's; 1: strict */
     bool lengths_change; /* later outputs are longer than those before */
+    bool swaps;          /* ... in pools for few of them */
     struct window_draw windows;
 };
 

@@ -39,10 +39,11 @@ struct prefix_node {
     uint32_t n_states;   /* checkpoints at the node and below */
     uint32_t mark;       /* the walk that it belongs to: not evicted by it */
     uint16_t tenant;
-    uint8_t uses;    /* restored so often, at most USES_MAX */
-    uint8_t n_held;  /* its blocks with references */
-    uint8_t heap;    /* enum prefix_heap */
-    uint8_t windows; /* enum prefix_windows_use */
+    uint8_t uses;      /* restored so often, at most USES_MAX */
+    uint8_t n_held;    /* its blocks with references */
+    uint8_t heap;      /* enum prefix_heap */
+    uint8_t windows;   /* enum prefix_windows_use */
+    uint8_t window_at; /* the first block of the unit that has window pages */
 };
 
 /* Window pages of a node. */
@@ -111,7 +112,7 @@ struct prefix {
 
     uint32_t unit_windows;     /* window pages of a node; 0: no such class */
     uint32_t window_units;     /* units that a window reaches at most */
-    uint32_t *windows;         /* [n_nodes, unit_windows] */
+    uint32_t *windows;         /* [n_nodes, unit_windows] from window_at on */
     uint32_t *window_of;       /* [n_pages] node of an indexed window page */
     struct prefix_link *links; /* [n_nodes] in the list of its use */
     struct prefix_link lists[WINDOWS_USES]; /* prev: the tail, next: the head;
@@ -211,9 +212,16 @@ static inline bool prefix_is_restorable(const struct prefix *x,
 MUST_CHECK bool prefix_windows_init(struct prefix *x);
 void prefix_windows_fini(struct prefix *x);
 
-/* Returns the units that a prompt needs window pages of to go on behind
+/* Returns the first block of the path down to the node from which on all have
+ * window pages; above: the same for its parent.  UINT32_MAX: its last one has
+ * none. */
+uint32_t prefix_windows_from(const struct prefix *x, uint32_t node,
+                             uint32_t above);
+/* Returns the first block that a prompt needs window pages of to go on behind
  * `depth` units. */
-uint32_t prefix_window_units(const struct prefix *x, uint32_t depth);
+uint32_t prefix_windows_need(const struct prefix *x, uint32_t depth);
+/* Returns the window pages of a node. */
+uint32_t prefix_windows_of(const struct prefix *x, uint32_t node);
 
 /* A prompt goes on at the node: its window is used. */
 void prefix_use_windows(struct prefix *x, uint32_t node);

@@ -36,15 +36,41 @@ void prefix_windows_fini(struct prefix *x)
     free(x->links);
 }
 
-uint32_t prefix_window_units(const struct prefix *x, uint32_t depth)
+static uint32_t blocks_per_unit(const struct prefix *x)
 {
-    uint32_t end = depth * PREFIX_UNIT, first;
+    return PREFIX_UNIT / x->o.block_tokens;
+}
+
+uint32_t prefix_windows_from(const struct prefix *x, uint32_t node,
+                             uint32_t above)
+{
+    const struct prefix_node *n = &x->nodes[node];
+    uint32_t begin;
 
     if (x->unit_windows == 0) {
         return 0;
     }
-    first = end < x->o.window ? 0 : end - x->o.window + 1;
-    return depth - first / PREFIX_UNIT;
+    begin = (n->depth - 1) * blocks_per_unit(x);
+    if (n->windows == WINDOWS_NONE) {
+        return UINT32_MAX;
+    }
+    return n->window_at > 0 || above > begin ? begin + n->window_at : above;
+}
+
+uint32_t prefix_windows_need(const struct prefix *x, uint32_t depth)
+{
+    uint32_t end = depth * PREFIX_UNIT;
+
+    return end < x->o.window ? 0 : (end - x->o.window + 1) / x->o.block_tokens;
+}
+
+uint32_t prefix_windows_of(const struct prefix *x, uint32_t node)
+{
+    const struct prefix_node *n = &x->nodes[node];
+
+    return n->windows == WINDOWS_NONE
+               ? 0
+               : x->unit_windows - n->window_at * x->o.window_pages;
 }
 
 static uint32_t *pages_of(const struct prefix *x, uint32_t node)
@@ -96,15 +122,6 @@ static void move_windows(struct prefix *x, uint32_t node,
     }
 }
 
-/* Returns the node `units` above, PREFIX_NONE if there is none. */
-static uint32_t above(const struct prefix *x, uint32_t node, uint32_t units)
-{
-    while (node != PREFIX_NONE && units-- > 0) {
-        node = x->nodes[node].parent;
-    }
-    return node;
-}
-
 static bool is_branch(const struct prefix *x, uint32_t node)
 {
     uint32_t child = x->nodes[node].child;
@@ -112,14 +129,18 @@ static bool is_branch(const struct prefix *x, uint32_t node)
     return child != PREFIX_NONE && x->nodes[child].next != PREFIX_NONE;
 }
 
-/* The node can be gone on from: those that only its own window needed are
- * spent. */
+/* A prompt can go on at the node: the first one above that its window does not
+ * reach is spent, unless the window of a branch point in between does. */
 static void spend_above(struct prefix *x, uint32_t node)
 {
-    uint32_t old = above(x, node, x->window_units);
+    bool branch = false;
 
-    if (old != PREFIX_NONE && !is_branch(x, old)) {
-        move_windows(x, old, WINDOWS_SPENT);
+    for (uint32_t i = 0; i < x->window_units && node != PREFIX_NONE; i++) {
+        node = x->nodes[node].parent;
+        branch = branch || (node != PREFIX_NONE && is_branch(x, node));
+    }
+    if (node != PREFIX_NONE && !branch) {
+        move_windows(x, node, WINDOWS_SPENT);
     }
 }
 
@@ -133,27 +154,46 @@ void prefix_use_windows(struct prefix *x, uint32_t node)
 
 /* ---- pages ---- */
 
-void prefix_put_windows(struct prefix *x, uint32_t node, const uint32_t *pages)
+/* Returns whether the pages may become those of the node. */
+static bool can_put(const struct prefix *x, uint32_t node,
+                    const uint32_t *pages, uint32_t first)
 {
-    struct prefix_node *n = &x->nodes[node];
-    struct prefix_group *g = prefix_group_of(x, n->tenant);
+    const struct prefix_node *n = &x->nodes[node];
+    uint32_t begin = (n->depth - 1) * blocks_per_unit(x);
+    uint32_t need = prefix_windows_need(x, n->depth);
+    uint32_t n_pages = x->unit_windows - first * x->o.window_pages;
 
-    if (!x->o.on || x->unit_windows == 0 || n->windows != WINDOWS_NONE ||
-        (uint64_t)g->pages + x->unit_windows > x->most_pages) {
-        return;
+    if (n->windows != WINDOWS_NONE || (first > 0 && begin + first > need) ||
+        (uint64_t)prefix_group_of(x, n->tenant)->pages + n_pages >
+            x->most_pages) {
+        return false;
     }
-    for (uint32_t i = 0; i < x->unit_windows; i++) {
+    for (uint32_t i = 0; i < n_pages; i++) {
         if (x->pool->blocks[pages[i]].indexed) {
-            return;
+            return false;
         }
     }
-    memcpy(pages_of(x, node), pages, x->unit_windows * sizeof *pages);
-    for (uint32_t i = 0; i < x->unit_windows; i++) {
+    return true;
+}
+
+void prefix_put_windows(struct prefix *x, uint32_t node, const uint32_t *pages,
+                        uint32_t first)
+{
+    struct prefix_node *n = &x->nodes[node];
+    uint32_t n_pages;
+
+    if (!x->o.on || x->unit_windows == 0 || !can_put(x, node, pages, first)) {
+        return;
+    }
+    n->window_at = (uint8_t)first;
+    link_windows(x, node, WINDOWS_LIVE);
+    n_pages = prefix_windows_of(x, node);
+    memcpy(pages_of(x, node), pages, n_pages * sizeof *pages);
+    for (uint32_t i = 0; i < n_pages; i++) {
         pool_index(x->pool, pages[i]);
         x->window_of[pages[i]] = node;
     }
-    g->pages += x->unit_windows;
-    link_windows(x, node, WINDOWS_LIVE);
+    prefix_group_of(x, n->tenant)->pages += n_pages;
     spend_above(x, node);
     prefix_place(x, node);
     if (prefix_is_restorable(x, n)) {
@@ -164,6 +204,7 @@ void prefix_put_windows(struct prefix *x, uint32_t node, const uint32_t *pages)
 void prefix_drop_windows(struct prefix *x, uint32_t node)
 {
     struct prefix_node *n = &x->nodes[node];
+    uint32_t n_pages = prefix_windows_of(x, node);
 
     if (n->windows == WINDOWS_NONE) {
         return;
@@ -173,8 +214,8 @@ void prefix_drop_windows(struct prefix *x, uint32_t node)
     }
     unlink_windows(x, node);
     n->windows = WINDOWS_NONE;
-    prefix_group_of(x, n->tenant)->pages -= x->unit_windows;
-    for (uint32_t i = 0; i < x->unit_windows; i++) {
+    prefix_group_of(x, n->tenant)->pages -= n_pages;
+    for (uint32_t i = 0; i < n_pages; i++) {
         pool_unindex(x->pool, pages_of(x, node)[i]);
     }
     prefix_place(x, node);
@@ -212,15 +253,16 @@ bool prefix_free_page(struct prefix *x)
 void prefix_windows(const struct prefix *x, uint32_t node, uint32_t first,
                     uint32_t *out)
 {
-    uint32_t per = PREFIX_UNIT / x->o.block_tokens, tables = x->o.window_pages;
+    uint32_t per = blocks_per_unit(x), tables = x->o.window_pages;
 
     for (uint32_t i = node; i != PREFIX_NONE; i = x->nodes[i].parent) {
         uint32_t begin = (x->nodes[i].depth - 1) * per;
         uint32_t from = first > begin ? first - begin : 0;
+        uint32_t skip = from - x->nodes[i].window_at;
 
         if (from < per) {
             memcpy(out + (size_t)(begin + from - first) * tables,
-                   pages_of(x, i) + (size_t)from * tables,
+                   pages_of(x, i) + (size_t)skip * tables,
                    (size_t)(per - from) * tables * sizeof *out);
         }
         if (begin <= first) {
