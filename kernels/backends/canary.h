@@ -1,18 +1,20 @@
 /* canary.h - tests a device's arithmetic before the worker trusts the device.
  *
- * A few fixed tokens run through the shard's first layer of each kind, its MLP
- * and the head: first as a prompt row, then as generated rows.  They run on the
- * backend under test and on the cpu backend, over the same weights.  The
- * residual streams and the logits must agree within CANARY_BOUND of the largest
- * value.  A second run on the device must give the same bits.
+ * A few fixed tokens run through the shard's first layer of each kind, by mixer
+ * and feed-forward, and the head: first as a prompt row, then as generated
+ * rows.  They run on the backend under test and on the cpu backend, over the
+ * same weights.  Experts get a fixed input, so that both backends choose the
+ * same ones.  The residual streams and the logits must agree within
+ * CANARY_BOUND of the largest value.  A second run on the device must give the
+ * same bits.
  *
  * With a quantised KV cache, a value beside the border of two codes may get one
  * on the device and the other on the cpu, however well both compute.  It is
  * then a step of the codec apart.  Few values are, so a quarter of a step is
  * added to the bound.
  *
- * The run uses the pool's first pages, the slot and then the blocks, so it must
- * come before any other use.
+ * The run uses the pool's first pages, the slot, the blocks and the window
+ * blocks, so it must come before any other use.
  *
  * Threading: as kernels.h.  Memory: a cpu backend for a few tokens. */
 #ifndef KERNELS_BACKENDS_CANARY_H

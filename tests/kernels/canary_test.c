@@ -2,11 +2,14 @@
 #include "kernels/backends/canary.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "kernels/backends/backend.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/model/fixture.h"
+
+#define MODELS "tests/vectors/models"
 
 static const struct kv_format plain = {.dtype = DTYPE_BF16};
 static const struct kv_format affine8 = {DTYPE_BF16, KV_AFFINE, 8,
@@ -73,12 +76,63 @@ static void a_coarser_cache_than_stated_is_found(void **state)
     assert_int_equal(run(&affine4, &affine8, &e), ST_DATA_LOSS);
 }
 
+/* Runs the canary on a model, with weights of another shape on the cpu. */
+static enum status run_other(const char *dir, uint32_t window, uint32_t top_k,
+                             struct error *e)
+{
+    struct shard *shard = fixture_shard_all(dir);
+    struct shard_weights other = *shard_weights(shard);
+    struct kernels_options o = {.device = "cpu",
+                                .kv = plain,
+                                .block_tokens = 8,
+                                .max_tokens = CANARY_TOKENS,
+                                .max_rows = 1,
+                                .max_logits = 1,
+                                .n_threads = 1};
+    struct kernels *k;
+    enum status st;
+
+    assert_int_equal(backend_new(&k, shard_weights(shard), &o, e), ST_OK);
+    assert_int_equal(kernels_alloc(k, 64, e), ST_OK);
+    other.shape.window = window > 0 ? window : other.shape.window;
+    other.shape.top_k = top_k > 0 ? top_k : other.shape.top_k;
+    st = canary_run(k, &other, &o, e);
+    kernels_free(&k);
+    shard_free(&shard);
+    return st;
+}
+
+static void runs_experts_and_windows(void **state)
+{
+    static const char *const models[] = {
+        "tiny-qwen3.5-moe",   "tiny-qwen3-next", "tiny-qwen3-moe",
+        "tiny-qwen3-moe-fp8", "tiny-gpt-oss",    "tiny-gemma3"};
+    struct error e;
+    char dir[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        snprintf(dir, sizeof dir, MODELS "/%s", models[i]);
+        if (run_other(dir, 0, 0, &e) != ST_OK) {
+            fail_msg("%s: %s", dir, e.text);
+        }
+    }
+    assert_int_equal(run_other(MODELS "/tiny-gemma3", 4, 0, &e), ST_DATA_LOSS);
+    assert_non_null(strstr(e.text, "a window layer differs"));
+    assert_int_equal(run_other(MODELS "/tiny-gpt-oss", 4, 0, &e), ST_DATA_LOSS);
+    assert_non_null(strstr(e.text, "a window layer's mixer differs"));
+    assert_int_equal(run_other(MODELS "/tiny-qwen3-moe", 0, 2, &e),
+                     ST_DATA_LOSS);
+    assert_non_null(strstr(e.text, "a layer with experts differs"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_coarser_codec_has_a_wider_bound),
         cmocka_unit_test(the_cpu_agrees_with_itself),
         cmocka_unit_test(a_coarser_cache_than_stated_is_found),
+        cmocka_unit_test(runs_experts_and_windows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
