@@ -75,7 +75,8 @@ static void request_scratch(struct opencl *c, const struct opencl_layer *l)
     const size_t n = c->sizes.max_tokens;
     const size_t wide = (size_t)s->n_heads * s->head_dim;
 
-    opencl_scratch(c, OPENCL_IN_ATTENTION, &a->in, n, l->attention.in.rows,
+    opencl_scratch(c, OPENCL_IN_ATTENTION, &a->in, n,
+                   opencl_rows_of(&l->attention.in, l->attention.rest),
                    sizeof(float));
     opencl_scratch(c, OPENCL_IN_ATTENTION, &a->query, n, wide, sizeof(float));
     opencl_scratch(c, OPENCL_IN_ATTENTION, &a->y, n, wide,
@@ -276,7 +277,8 @@ void opencl_attention(struct kernels *k, uint32_t layer)
     /* The MLP before may have computed this layer's first product already. */
     if (!opencl_chain_began(c, layer)) {
         opencl_rows_ready(c, &l->input_norm);
-        opencl_project(c, &l->attention.in, &l->attention.in_bias, &at->in);
+        opencl_project_in(c, &l->attention.in, l->attention.rest,
+                          &l->attention.in_bias, &at->in);
     }
     run_prepare(c, layer, p->prepare);
     for (int generated = 1; generated >= 0; generated--) {

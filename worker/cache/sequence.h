@@ -254,9 +254,10 @@ struct sequence_table {
     struct slab rings; /* logprobs */
     struct sequence_list all;
     struct window_rules windows;
-    uint32_t n_growing; /* live sequences that grow */
-    struct pool *pool;  /* borrowed */
-    struct host *host;  /* borrowed; NULL: no host tier */
+    struct prefix *index; /* borrowed; NULL: none */
+    uint32_t n_growing;   /* live sequences that grow */
+    struct pool *pool;    /* borrowed */
+    struct host *host;    /* borrowed; NULL: no host tier */
 };
 
 struct sequence_limits {

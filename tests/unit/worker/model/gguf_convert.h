@@ -19,6 +19,7 @@ struct gguf_types {
     uint32_t matrices; /* enum writer_type */
     uint32_t experts;  /* matrices of experts; 0: as matrices */
     uint32_t embed;    /* the embedding; 0: as matrices */
+    bool joined;       /* gate and up of experts in one tensor */
 };
 
 /* Returns the type that a matrix of so many columns gets: float32 if its rows

@@ -336,6 +336,15 @@ static void mxfp4_experts_are_those_of_the_checkpoint(void **state)
                &(struct gguf_types){.matrices = WRITE_MXFP4});
 }
 
+static void gate_and_up_may_be_joined(void **state)
+{
+    (void)state;
+    round_trip(MODELS "tiny-qwen3-moe",
+               &(struct gguf_types){.matrices = WRITE_F32, .joined = true});
+    round_trip(MODELS "tiny-qwen3.5-moe",
+               &(struct gguf_types){.matrices = WRITE_Q8_0, .joined = true});
+}
+
 /* Makes a model whose rows are whole blocks of 256, and writes it. */
 static const char *wide_model(const char *family, int v_dim, int tied)
 {
@@ -729,6 +738,7 @@ int main(void)
         cmocka_unit_test(plain_copies_are_bit_equal),
         cmocka_unit_test(quantised_copies_stand_for_what_was_written),
         cmocka_unit_test(mxfp4_experts_are_those_of_the_checkpoint),
+        cmocka_unit_test(gate_and_up_may_be_joined),
         cmocka_unit_test(k_quants_stand_for_what_was_written),
         cmocka_unit_test(value_heads_may_cut_blocks),
         cmocka_unit_test(pieces_hold_whole_blocks),
