@@ -35,6 +35,10 @@ void gguf_files_fini(struct gguf_files *f);
 /* Returns whether path names a model in GGUF files, or several. */
 bool gguf_files_exist(const char *path);
 
+/* Returns the length of the model's name in name[0..n), the last part of a
+ * path: without ".gguf" and the number of a part, if it has them. */
+size_t gguf_files_name(const char *name, size_t n);
+
 /* Checks that the header of part i of n belongs there. */
 MUST_CHECK enum status gguf_check_part(const struct gguf *g, uint32_t i,
                                        uint32_t n, struct error *e);

@@ -478,6 +478,9 @@ static void a_directory_may_hold_one_model(void **state)
     assert_non_null(strstr(e.text, "give the path of one"));
     snprintf(path, sizeof path, "%s/any-name.gguf", dir);
     same_model(path, llama, "any-name");
+    /* A link has its own name, as those of a hub's cache. */
+    assert_int_equal(symlink(path, fixture_path("linked.gguf")), 0);
+    same_model(fixture_path("linked.gguf"), llama, "linked");
 }
 
 static void parts_are_one_model(void **state)
