@@ -169,28 +169,35 @@ static void scales_of_q4_k(uint8_t *record, const uint8_t *p)
     }
 }
 
+/* Parts of 64 columns: 32 bytes, lower halves first. */
 static void take_q4_k(struct block *b, const uint8_t *p)
 {
     scales_of_q4_k(b->record, p + 4);
     memcpy(b->record + 16, p, 4);
-    for (uint32_t i = 0; i < BLOCK_MAX; i++) {
-        uint8_t byte = p[16 + i / 64 * 32 + i % 32];
-
-        b->codes[i] = i % 64 < 32 ? byte & 15 : byte >> 4;
+    p += 16;
+    for (uint8_t *to = b->codes; to < b->codes + BLOCK_MAX; to += 64, p += 32) {
+        for (int l = 0; l < 32; l++) {
+            to[l] = p[l] & 15;
+            to[l + 32] = p[l] >> 4;
+        }
     }
 }
 
 /* Halves of 128 columns: 64 bytes of lower bits, 32 of upper ones. */
 static void take_q6_k(struct block *b, const uint8_t *p)
 {
-    memcpy(b->record, p + 192, 18);
-    for (uint32_t i = 0; i < BLOCK_MAX; i++) {
-        uint32_t half = i / 128, quarter = i % 128 / 32, l = i % 32;
-        uint8_t low = p[64 * half + quarter % 2 * 32 + l];
-        uint8_t high = p[128 + 32 * half + l];
+    const uint8_t *low = p, *high = p + 128;
 
-        low = quarter < 2 ? low & 15 : low >> 4;
-        b->codes[i] = (uint8_t)(low | (high >> (2 * quarter) & 3) << 4);
+    memcpy(b->record, p + 192, 18);
+    for (uint8_t *to = b->codes; to < b->codes + BLOCK_MAX; to += 128) {
+        for (int l = 0; l < 32; l++) {
+            to[l] = (uint8_t)((low[l] & 15) | (high[l] & 3) << 4);
+            to[l + 32] = (uint8_t)((low[l + 32] & 15) | (high[l] & 12) << 2);
+            to[l + 64] = (uint8_t)(low[l] >> 4 | (high[l] & 48));
+            to[l + 96] = (uint8_t)(low[l + 32] >> 4 | (high[l] & 192) >> 2);
+        }
+        low += 64;
+        high += 32;
     }
 }
 
@@ -219,18 +226,25 @@ static void take_block(struct block *b, enum gguf_tensor_type type,
     }
 }
 
-/* Packs codes as a bit stream, from a column at a whole byte. */
+/* Packs codes as a bit stream, from a column at a whole byte; n is a multiple
+ * of 32. */
 static void put_codes(uint8_t *to, const uint8_t *codes, uint32_t n,
                       uint32_t bits)
 {
-    uint32_t held = 0, have = 0;
+    if (bits == 8) {
+        memcpy(to, codes, n);
+        return;
+    }
+    for (uint32_t i = 0; bits == 4 && i < n / 2; i++) {
+        to[i] = (uint8_t)(codes[2 * i] | codes[2 * i + 1] << 4);
+    }
+    for (uint32_t i = 0; bits == 6 && i < n / 4; i++) {
+        const uint8_t *c = codes + (size_t)4 * i;
+        uint32_t v = (uint32_t)(c[0] | c[1] << 6 | c[2] << 12 | c[3] << 18);
 
-    for (uint32_t i = 0; i < n; i++) {
-        held |= (uint32_t)codes[i] << have;
-        for (have += bits; have >= 8; have -= 8) {
-            *to++ = (uint8_t)held;
-            held >>= 8;
-        }
+        to[3 * i] = (uint8_t)v;
+        to[3 * i + 1] = (uint8_t)(v >> 8);
+        to[3 * i + 2] = (uint8_t)(v >> 16);
     }
 }
 
@@ -347,7 +361,7 @@ static float minus_log(float v)
                : exact;
 }
 
-/* One plain element of size bytes. */
+/* An element that moves in its row, or changes. */
 static void put_plain(const struct sink *k, const uint8_t *p, uint32_t row,
                       uint32_t col)
 {
@@ -356,10 +370,6 @@ static void put_plain(const struct sink *k, const uint8_t *p, uint32_t row,
     float f;
 
     col = col_of(r->form, col);
-    if (r->form->type == GGUF_F32 && !r->form->minus_log) {
-        memcpy(plane_at(k, 0, row) + col * size, p, sizeof f);
-        return;
-    }
     if (r->shape.dtype != DTYPE_F32) {
         memcpy(plane_at(k, 0, row) + col * size, p, size);
         return;
@@ -374,6 +384,65 @@ static void put_plain(const struct sink *k, const uint8_t *p, uint32_t row,
     memcpy(plane_at(k, 0, row) + col * size, &f, sizeof f);
 }
 
+static void put_whole(const struct sink *k, struct block *b, const uint8_t *p,
+                      uint32_t row, uint32_t col)
+{
+    const struct gguf_form *f = k->r->form;
+
+    take_block(b, f->type, p);
+    if (k->r->shape.format == WEIGHT_PLAIN) {
+        put_values(k, b, row, col);
+    } else if (k->r->shape.format == WEIGHT_AFFINE) {
+        put_affine(k, b, row, col);
+    } else {
+        put_block(k, b, row, col_of(f, col));
+    }
+}
+
+/* Blocks of plain elements that stay in their row, one after another. */
+static bool is_copy(const struct gguf_repack *r)
+{
+    const struct gguf_form *f = r->form;
+
+    return gguf_type(f->type)->block == 1 && !f->minus_log &&
+           f->order != GGUF_TILED_COLS &&
+           dtype_bytes(r->shape.dtype) == gguf_type(f->type)->bytes;
+}
+
+/* Puts n blocks of one row, the first of which is block `first` of it. */
+static void put_row(const struct sink *k, const uint8_t *p, uint32_t row,
+                    uint64_t first, uint64_t n)
+{
+    const struct gguf_type_shape *type = gguf_type(k->r->form->type);
+    struct block b = {.n = type->block};
+    uint32_t col = (uint32_t)first * type->block;
+
+    if (is_copy(k->r)) {
+        memcpy(plane_at(k, 0, row) + first * type->bytes, p,
+               (size_t)(n * type->bytes));
+        return;
+    }
+    for (; n > 0; n--, p += type->bytes, col += type->block) {
+        if (type->block == 1) {
+            put_plain(k, p, row, col);
+        } else {
+            put_whole(k, &b, p, row, col);
+        }
+    }
+}
+
+static bool has_nan(const struct gguf_repack *r, const uint8_t *p, uint64_t n)
+{
+    const uint32_t bytes = gguf_type(GGUF_MXFP4)->bytes;
+
+    for (uint64_t i = 0; r->form->type == GGUF_MXFP4 && i < n; i++) {
+        if (p[i * bytes] == 255) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool gguf_repack_run(const struct gguf_repack *r, const void *blocks,
                      uint64_t first, uint64_t n, void *memory)
 {
@@ -384,30 +453,21 @@ bool gguf_repack_run(const struct gguf_repack *r, const void *blocks,
                            .row_bytes = tensor_row_bytes(&r->shape),
                            .scale_bytes = tensor_scale_bytes(&r->shape)};
     const uint8_t *p = blocks;
-    struct block b = {.n = type->block};
 
-    for (uint64_t i = first; i < first + n; i++, p += type->bytes) {
-        uint32_t row = row_of(r, r->from + (uint32_t)(i / per_row));
-        uint32_t col = (uint32_t)(i % per_row) * type->block;
+    if (has_nan(r, p, n)) {
+        return false;
+    }
+    while (n > 0) {
+        uint64_t at = first % per_row;
+        uint64_t m = per_row - at < n ? per_row - at : n;
+        uint32_t row = row_of(r, r->from + (uint32_t)(first / per_row));
 
-        if (r->form->type == GGUF_MXFP4 && p[0] == 255) {
-            return false;
+        if (row != NO_ROW) {
+            put_row(&k, p, row, at, m);
         }
-        if (row == NO_ROW) {
-            continue;
-        }
-        if (type->block == 1) {
-            put_plain(&k, p, row, col);
-            continue;
-        }
-        take_block(&b, r->form->type, p);
-        if (r->shape.format == WEIGHT_PLAIN) {
-            put_values(&k, &b, row, col);
-        } else if (r->shape.format == WEIGHT_AFFINE) {
-            put_affine(&k, &b, row, col);
-        } else {
-            put_block(&k, &b, row, col_of(r->form, col));
-        }
+        first += m;
+        n -= m;
+        p += m * type->bytes;
     }
     return true;
 }

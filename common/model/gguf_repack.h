@@ -13,9 +13,8 @@
  * becomes affine, with 4 bits, groups of 32 and float32 scales, and Q6_K
  * becomes plain float32.  Both keep every value.
  *
- * Threading: pure functions; calls for other blocks may run at the same time
- * but for blocks of one row, whose codes may share bytes only if a block had
- * no whole number of them, which no type has.  Memory: the caller's. */
+ * Threading: pure functions; calls for other blocks may run at the same time,
+ * as no two blocks share a byte of a plane.  Memory: the caller's. */
 #ifndef COMMON_MODEL_GGUF_REPACK_H
 #define COMMON_MODEL_GGUF_REPACK_H
 
