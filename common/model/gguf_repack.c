@@ -12,68 +12,77 @@
 
 const char *gguf_repack_supported(void)
 {
-    return "F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q6_K and MXFP4";
+    return "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, "
+           "IQ4_NL, IQ4_XS and MXFP4";
 }
 
-/* Returns whether a block may have columns of several heads that part. */
-static bool is_cut(const struct gguf_form *f)
+/* What a type becomes. */
+static const struct target {
+    enum gguf_tensor_type type;
+    enum weight_format format;
+    enum dtype dtype; /* plain and affine */
+    uint32_t bits;    /* affine */
+} targets[] = {
+    {GGUF_F32, WEIGHT_PLAIN, DTYPE_F32, 0},
+    {GGUF_F16, WEIGHT_PLAIN, DTYPE_F16, 0},
+    {GGUF_BF16, WEIGHT_PLAIN, DTYPE_BF16, 0},
+    {GGUF_Q8_0, WEIGHT_Q8, DTYPE_F32, 0},
+    {GGUF_Q4_0, WEIGHT_Q4, DTYPE_F32, 0},
+    {GGUF_Q5_0, WEIGHT_Q8, DTYPE_F32, 0},
+    {GGUF_IQ4_NL, WEIGHT_Q8, DTYPE_F32, 0},
+    {GGUF_MXFP4, WEIGHT_MXFP4, DTYPE_F32, 0},
+    {GGUF_Q4_1, WEIGHT_AFFINE, DTYPE_F16, 4},
+    {GGUF_Q5_1, WEIGHT_AFFINE, DTYPE_F16, 8},
+    {GGUF_Q4_K, WEIGHT_K4, DTYPE_F32, 4},
+    {GGUF_Q5_K, WEIGHT_AFFINE, DTYPE_F32, 8},
+    {GGUF_IQ4_XS, WEIGHT_AFFINE, DTYPE_F32, 8},
+    {GGUF_Q6_K, WEIGHT_K6, DTYPE_F32, 0},
+};
+
+static const struct target *target_of(enum gguf_tensor_type type)
 {
-    return f->order == GGUF_TILED_COLS &&
-           f->dim % gguf_type(f->type)->block != 0;
+    for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
+        if (targets[i].type == type) {
+            return &targets[i];
+        }
+    }
+    return NULL;
 }
 
-static bool plain_shape(struct tensor *t, enum dtype dtype)
+/* Returns whether heads of columns move that are no multiples of n. */
+static bool cuts(const struct gguf_form *f, uint32_t n)
 {
-    t->format = WEIGHT_PLAIN;
-    t->dtype = dtype;
-    t->bits = t->group = 0;
-    return true;
+    return f->order == GGUF_TILED_COLS && f->dim % n != 0;
 }
 
-static bool coded_shape(struct tensor *t, enum weight_format format)
+/* A block whose sub-blocks part stays exact as affine only with scales of
+ * sub-blocks of 32, which Q6_K does not have. */
+static enum weight_format format_of(const struct target *t,
+                                    const struct gguf_form *f)
 {
-    t->format = format;
-    t->bits = weight_format_bits(format);
-    t->group = weight_format_group(format);
-    return true;
+    if (t->format == WEIGHT_PLAIN || !cuts(f, gguf_type(f->type)->block)) {
+        return t->format;
+    }
+    return t->bits == 0 || cuts(f, SUB_BLOCK) ? WEIGHT_PLAIN : WEIGHT_AFFINE;
 }
 
 bool gguf_repack_shape(struct tensor *t, const struct gguf_form *form)
 {
-    switch (form->type) {
-    case GGUF_F32:
-        return plain_shape(t, DTYPE_F32);
-    case GGUF_F16:
-        return plain_shape(t, DTYPE_F16);
-    case GGUF_BF16:
-        return plain_shape(t, DTYPE_BF16);
-    case GGUF_Q8_0:
-        return is_cut(form) ? plain_shape(t, DTYPE_F32)
-                            : coded_shape(t, WEIGHT_Q8);
-    case GGUF_Q4_0:
-        return is_cut(form) ? plain_shape(t, DTYPE_F32)
-                            : coded_shape(t, WEIGHT_Q4);
-    case GGUF_MXFP4:
-        return is_cut(form) ? plain_shape(t, DTYPE_F32)
-                            : coded_shape(t, WEIGHT_MXFP4);
-    case GGUF_Q6_K:
-        return is_cut(form) ? plain_shape(t, DTYPE_F32)
-                            : coded_shape(t, WEIGHT_K6);
-    case GGUF_Q4_K:
-        break;
-    default:
+    const struct target *to = target_of(form->type);
+
+    if (to == NULL) {
         return false;
     }
-    if (!is_cut(form)) {
-        return coded_shape(t, WEIGHT_K4);
+    t->format = format_of(to, form);
+    t->dtype = t->format == to->format || t->format == WEIGHT_AFFINE
+                   ? to->dtype
+                   : DTYPE_F32;
+    t->bits = weight_format_bits(t->format);
+    t->group = weight_format_group(t->format);
+    if (t->format == WEIGHT_AFFINE) {
+        t->bits = to->bits;
+        t->group = SUB_BLOCK;
     }
-    if (form->dim % SUB_BLOCK != 0) {
-        return plain_shape(t, DTYPE_F32);
-    }
-    t->format = WEIGHT_AFFINE;
-    t->dtype = DTYPE_F32;
-    t->bits = 4;
-    t->group = SUB_BLOCK;
     return true;
 }
 
@@ -136,12 +145,13 @@ static uint32_t col_of(const struct gguf_form *f, uint32_t col)
 
 /* ---- blocks ---- */
 
-/* A block taken apart. */
+/* A block taken apart: w = scales q + biases if it becomes affine. */
 struct block {
     uint32_t n;               /* columns */
     uint8_t codes[BLOCK_MAX]; /* as weights.h counts them */
     const uint8_t *scale;     /* of blocks with one: f16, or E8M0 */
     uint8_t record[20];       /* of k4 and k6 */
+    float scales[BLOCK_MAX / SUB_BLOCK], biases[BLOCK_MAX / SUB_BLOCK];
 };
 
 static uint16_t u16_at(const uint8_t *p)
@@ -149,37 +159,97 @@ static uint16_t u16_at(const uint8_t *p)
     return (uint16_t)(p[0] | p[1] << 8);
 }
 
+static float half_at(const uint8_t *p)
+{
+    return half_from_f16(u16_at(p));
+}
+
 /* Values i and i + 16 share a byte. */
-static void nibbles(struct block *b, const uint8_t *p)
+static void nibbles(uint8_t *codes, const uint8_t *p)
 {
     for (uint32_t i = 0; i < 16; i++) {
-        b->codes[i] = p[i] & 15;
-        b->codes[i + 16] = p[i] >> 4;
+        codes[i] = p[i] & 15;
+        codes[i + 16] = p[i] >> 4;
+    }
+}
+
+/* Adds bit i of 32 as the fifth bit of code i. */
+static void fifth_bits(uint8_t *codes, const uint8_t *p)
+{
+    for (uint32_t i = 0; i < 32; i++) {
+        codes[i] |= (uint8_t)((p[i / 8] >> (i % 8) & 1) << 4);
+    }
+}
+
+/* Codes of Q8_0 for those of IQ4_NL: a table of ggml, and 128. */
+static const uint8_t iq4_codes[16] = {1,   24,  45,  63,  79,  93,  106, 118,
+                                      129, 141, 153, 166, 181, 197, 217, 241};
+
+static void take_iq4(uint8_t *codes, const uint8_t *p)
+{
+    nibbles(codes, p);
+    for (uint32_t i = 0; i < 32; i++) {
+        codes[i] = iq4_codes[codes[i]];
     }
 }
 
 /* Six bits each of 8 scales and 8 minima in 12 bytes. */
-static void scales_of_q4_k(uint8_t *record, const uint8_t *p)
+static void scales_of_k(struct block *b, const uint8_t *p)
 {
+    uint8_t *record = b->record;
+    float d = half_at(p), min = half_at(p + 2);
+
+    memcpy(record + 16, p, 4);
+    p += 4;
     for (uint32_t j = 0; j < 4; j++) {
         record[2 * j] = p[j] & 63;
         record[2 * j + 1] = p[j + 4] & 63;
         record[2 * j + 8] = (uint8_t)((p[j + 8] & 15) | p[j] >> 6 << 4);
         record[2 * j + 9] = (uint8_t)(p[j + 8] >> 4 | p[j + 4] >> 6 << 4);
     }
+    for (uint32_t j = 0; j < 8; j++) { /* both products are exact */
+        b->scales[j] = d * (float)record[2 * j];
+        b->biases[j] = -(min * (float)record[2 * j + 1]);
+    }
 }
 
 /* Parts of 64 columns: 32 bytes, lower halves first. */
-static void take_q4_k(struct block *b, const uint8_t *p)
+static void nibbles_of_k(uint8_t *codes, const uint8_t *p)
 {
-    scales_of_q4_k(b->record, p + 4);
-    memcpy(b->record + 16, p, 4);
-    p += 16;
-    for (uint8_t *to = b->codes; to < b->codes + BLOCK_MAX; to += 64, p += 32) {
+    for (uint8_t *to = codes; to < codes + BLOCK_MAX; to += 64, p += 32) {
         for (int l = 0; l < 32; l++) {
             to[l] = p[l] & 15;
             to[l + 32] = p[l] >> 4;
         }
+    }
+}
+
+/* Bit j of byte l belongs to column l of sub-block j. */
+static void take_q5_k(struct block *b, const uint8_t *p)
+{
+    const uint8_t *high = p + 16;
+
+    scales_of_k(b, p);
+    nibbles_of_k(b->codes, p + 48);
+    for (uint32_t j = 0; j < 8; j++) {
+        for (uint32_t l = 0; l < 32; l++) {
+            b->codes[32 * j + l] |= (uint8_t)((high[l] >> j & 1) << 4);
+        }
+    }
+}
+
+/* Six bits of a scale: four in p[4..8), two in p[2..4). */
+static void take_iq4_xs(struct block *b, const uint8_t *p)
+{
+    uint32_t high = u16_at(p + 2);
+
+    for (uint32_t j = 0; j < 8; j++) {
+        int s = (p[4 + j / 2] >> (j % 2 * 4) & 15) | (int)(high >> (2 * j) & 3)
+                                                         << 4;
+
+        b->scales[j] = half_at(p) * (float)(s - 32);
+        b->biases[j] = -128 * b->scales[j];
+        take_iq4(b->codes + (size_t)32 * j, p + 8 + (size_t)16 * j);
     }
 }
 
@@ -201,24 +271,61 @@ static void take_q6_k(struct block *b, const uint8_t *p)
     }
 }
 
+static void take_q8_0(struct block *b, const uint8_t *p)
+{
+    for (uint32_t i = 0; i < 32; i++) {
+        b->codes[i] = (uint8_t)(p[2 + i] ^ 0x80); /* q + 128 */
+    }
+}
+
+/* q - 16 + 128 */
+static void take_q5_0(struct block *b, const uint8_t *p)
+{
+    nibbles(b->codes, p + 6);
+    fifth_bits(b->codes, p + 2);
+    for (uint32_t i = 0; i < 32; i++) {
+        b->codes[i] = (uint8_t)(b->codes[i] + 112);
+    }
+}
+
 static void take_block(struct block *b, enum gguf_tensor_type type,
                        const uint8_t *p)
 {
     b->scale = p;
     switch (type) {
     case GGUF_Q8_0:
-        for (uint32_t i = 0; i < 32; i++) {
-            b->codes[i] = (uint8_t)(p[2 + i] ^ 0x80); /* q + 128 */
-        }
+        take_q8_0(b, p);
         break;
     case GGUF_Q4_0:
-        nibbles(b, p + 2);
+        nibbles(b->codes, p + 2);
+        break;
+    case GGUF_Q5_0:
+        take_q5_0(b, p);
+        break;
+    case GGUF_IQ4_NL:
+        take_iq4(b->codes, p + 2);
         break;
     case GGUF_MXFP4:
-        nibbles(b, p + 1);
+        nibbles(b->codes, p + 1);
+        break;
+    case GGUF_Q4_1:
+    case GGUF_Q5_1:
+        b->scales[0] = half_at(p);
+        b->biases[0] = half_at(p + 2);
+        nibbles(b->codes, p + (type == GGUF_Q4_1 ? 4 : 8));
+        if (type == GGUF_Q5_1) {
+            fifth_bits(b->codes, p + 4);
+        }
         break;
     case GGUF_Q4_K:
-        take_q4_k(b, p);
+        scales_of_k(b, p);
+        nibbles_of_k(b->codes, p + 16);
+        break;
+    case GGUF_Q5_K:
+        take_q5_k(b, p);
+        break;
+    case GGUF_IQ4_XS:
+        take_iq4_xs(b, p);
         break;
     default:
         take_q6_k(b, p);
@@ -248,35 +355,25 @@ static void put_codes(uint8_t *to, const uint8_t *codes, uint32_t n,
     }
 }
 
-/* Scale and minimum of a sub-block; the products are exact. */
-static void affine_of(const struct block *b, uint32_t sub, float *scale,
-                      float *bias)
-{
-    const uint8_t *pair = b->record + (size_t)2 * sub;
-
-    *scale = half_from_f16(u16_at(b->record + 16)) * (float)pair[0];
-    *bias = -(half_from_f16(u16_at(b->record + 18)) * (float)pair[1]);
-}
-
 static float value_of(const struct block *b, enum gguf_tensor_type type,
                       uint32_t i)
 {
-    float scale, bias;
-
     switch (type) {
     case GGUF_Q8_0:
-        return half_from_f16(u16_at(b->scale)) * (float)(b->codes[i] - 128);
+    case GGUF_Q5_0:
+    case GGUF_IQ4_NL:
+        return half_at(b->scale) * (float)(b->codes[i] - 128);
     case GGUF_Q4_0:
-        return half_from_f16(u16_at(b->scale)) * (float)(b->codes[i] - 8);
+        return half_at(b->scale) * (float)(b->codes[i] - 8);
     case GGUF_MXFP4:
         return weight_format_e8m0(b->scale[0]) *
                weight_format_e2m1(b->codes[i]);
-    case GGUF_Q4_K:
-        affine_of(b, i / SUB_BLOCK, &scale, &bias);
-        return scale * (float)b->codes[i] + bias;
+    case GGUF_Q6_K:
+        return half_at(b->record + 16) * (float)(int8_t)b->record[i / 16] *
+               (float)(b->codes[i] - 32);
     default:
-        return half_from_f16(u16_at(b->record + 16)) *
-               (float)(int8_t)b->record[i / 16] * (float)(b->codes[i] - 32);
+        return fmaf(b->scales[i / SUB_BLOCK], (float)b->codes[i],
+                    b->biases[i / SUB_BLOCK]);
     }
 }
 
@@ -320,20 +417,31 @@ static void put_block(const struct sink *k, const struct block *b, uint32_t row,
     }
 }
 
-/* Q4_K by sub-blocks. */
+/* Writes element i of a plane of scales or biases. */
+static void put_scale(uint8_t *plane, uint32_t i, float v, enum dtype dtype)
+{
+    uint16_t half = half_to_f16(v); /* exact: it comes from one */
+
+    if (dtype == DTYPE_F32) {
+        memcpy(plane + (size_t)i * sizeof v, &v, sizeof v);
+    } else {
+        memcpy(plane + (size_t)i * sizeof half, &half, sizeof half);
+    }
+}
+
+/* Sub-blocks, each to its place. */
 static void put_affine(const struct sink *k, const struct block *b,
                        uint32_t row, uint32_t col)
 {
-    for (uint32_t s = 0; s < BLOCK_MAX / SUB_BLOCK; s++) {
-        uint32_t to = col_of(k->r->form, col + s * SUB_BLOCK);
-        size_t at = (size_t)to / SUB_BLOCK * sizeof(float);
-        float scale, bias;
+    const struct tensor *t = &k->r->shape;
 
-        affine_of(b, s, &scale, &bias);
-        put_codes(plane_at(k, 0, row) + to / 2,
-                  b->codes + (size_t)s * SUB_BLOCK, SUB_BLOCK, 4);
-        memcpy(plane_at(k, 1, row) + at, &scale, sizeof scale);
-        memcpy(plane_at(k, 2, row) + at, &bias, sizeof bias);
+    for (uint32_t s = 0; s < b->n / SUB_BLOCK; s++) {
+        uint32_t to = col_of(k->r->form, col + s * SUB_BLOCK);
+
+        put_codes(plane_at(k, 0, row) + (uint64_t)to * t->bits / 8,
+                  b->codes + (size_t)s * SUB_BLOCK, SUB_BLOCK, t->bits);
+        put_scale(plane_at(k, 1, row), to / SUB_BLOCK, b->scales[s], t->dtype);
+        put_scale(plane_at(k, 2, row), to / SUB_BLOCK, b->biases[s], t->dtype);
     }
 }
 
