@@ -195,8 +195,8 @@ void prefix_set_checkpoint(struct prefix *x, uint32_t node, uint32_t page);
 /* Frees the checkpoint of a node. */
 void prefix_drop_checkpoint(struct prefix *x, uint32_t node);
 
-/* Returns whether a prompt may go on at the node.  With window layers, the
- * nodes above may lack what its window needs; the router is not told. */
+/* Returns whether a prompt may go on at the node.  With window layers, nodes
+ * above may lack what its window needs, which the events do not show. */
 static inline bool prefix_is_restorable(const struct prefix *x,
                                         const struct prefix_node *n)
 {
