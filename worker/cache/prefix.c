@@ -223,7 +223,7 @@ static void walk_down(struct prefix *x, uint32_t tenant,
                       uint32_t n_units, struct prefix_hit *hit)
 {
     struct prefix_hash hash = x->tenants[tenant].root;
-    uint32_t tokens[PREFIX_UNIT], at = PREFIX_NONE, windows = 0;
+    uint32_t tokens[PREFIX_UNIT], at = PREFIX_NONE, from = UINT32_MAX;
 
     for (uint32_t i = 0; i < n_units; i++) {
         paged_read(slab, ids, i * PREFIX_UNIT, tokens, PREFIX_UNIT);
@@ -233,9 +233,9 @@ static void walk_down(struct prefix *x, uint32_t tenant,
             return;
         }
         hit->branch = (i + 1) * PREFIX_UNIT;
-        windows = x->nodes[at].windows == WINDOWS_NONE ? 0 : windows + 1;
+        from = prefix_windows_from(x, at, from);
         if (prefix_is_restorable(x, &x->nodes[at]) &&
-            windows >= prefix_window_units(x, i + 1)) {
+            from <= prefix_windows_need(x, i + 1)) {
             hit->n_tokens = hit->branch;
             hit->node = at;
         }
@@ -537,7 +537,7 @@ uint32_t prefix_tenant_pages(const struct prefix *x, uint32_t *most)
         sum = &pages[x->tenants[n->tenant].group];
         *sum += x->unit_blocks;
         *sum += n->checkpoint == SLOT_NONE ? 0 : x->checkpoint_pages;
-        *sum += n->windows == WINDOWS_NONE ? 0 : x->unit_windows;
+        *sum += prefix_windows_of(x, i);
         largest = *sum > largest ? *sum : largest;
     }
     *most = x->most_pages;
@@ -560,8 +560,7 @@ void prefix_walk(const struct prefix *x,
         if (n->checkpoint != SLOT_NONE && x->checkpoint_pages > 0) {
             each(ctx, POOL_CHECKPOINTS, n->checkpoint);
         }
-        for (uint32_t k = 0; n->windows != WINDOWS_NONE && k < x->unit_windows;
-             k++) {
+        for (uint32_t k = 0; k < prefix_windows_of(x, i); k++) {
             each(ctx, POOL_WINDOWS,
                  x->windows[(size_t)i * x->unit_windows + k]);
         }

@@ -156,10 +156,12 @@ void prefix_windows(const struct prefix *x, uint32_t node, uint32_t first,
 /* Writes the path down to node: [units]. */
 void prefix_units(const struct prefix *x, uint32_t node, uint32_t *out);
 
-/* Gives a node window pages: [PREFIX_UNIT / block_tokens, window_pages], each
- * held.  Nothing changes if it has some, if the index has one of these pages,
- * or if its tenant is at its quota. */
-void prefix_put_windows(struct prefix *x, uint32_t node, const uint32_t *pages);
+/* Gives a node window pages, each held: those of the blocks of its unit from
+ * the first-th on, [PREFIX_UNIT / block_tokens - first, window_pages].  Nothing
+ * changes if it has some, if these do not reach the window at its end, if the
+ * index has one of them, or if its tenant is at its quota. */
+void prefix_put_windows(struct prefix *x, uint32_t node, const uint32_t *pages,
+                        uint32_t first);
 
 /* Frees a page for a promise, while a plan is built.  Returns false if nothing
  * can be evicted. */

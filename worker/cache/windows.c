@@ -146,17 +146,6 @@ bool windows_reach(const struct sequence_table *t, const struct sequence *s,
            has_blocks(r, s, position, ceil_div(position, r->block_tokens));
 }
 
-bool windows_reach_all(const struct sequence_table *t, const struct sequence *s,
-                       uint32_t position)
-{
-    const struct window_rules *r = &t->windows;
-    uint32_t last = r->window > 0 ? position / r->block_tokens : 0;
-
-    return windows_reach(t, s, position) &&
-           (r->window == 0 || position % r->block_tokens == 0 ||
-            last - s->window_first < s->n_windows);
-}
-
 static bool take_block(struct sequence_table *t, struct sequence *s)
 {
     uint32_t block = s->window_first + s->n_windows, number;
@@ -196,13 +185,15 @@ bool windows_restore(struct sequence_table *t, struct sequence *s)
     return true;
 }
 
-/* A row that begins anew, before what s holds, gives all of it back. */
+/* Gives back the first blocks, below `first`, until s holds at most `most`.  A
+ * row that begins anew, before what s holds, gives all of it back. */
 static bool leave_behind(struct sequence_table *t, struct sequence *s,
-                         uint32_t first)
+                         uint32_t first, uint32_t most)
 {
     bool anew = s->window_first > first;
 
-    while (s->n_windows > 0 && (anew || s->window_first < first)) {
+    while (s->n_windows > (anew ? 0 : most) &&
+           (anew || s->window_first < first)) {
         if (!give_back(t, s)) {
             return false;
         }
@@ -213,20 +204,44 @@ static bool leave_behind(struct sequence_table *t, struct sequence *s,
     return true;
 }
 
+bool windows_trim(struct sequence_table *t, struct sequence *s,
+                  uint32_t position)
+{
+    const struct window_rules *r = &t->windows;
+    uint32_t first = windows_first(r, position);
+
+    return r->window == 0 || s->window_first >= first ||
+           leave_behind(t, s, first, 0);
+}
+
+/* Returns how many blocks s may hold. */
+static uint32_t room_of(const struct sequence_table *t,
+                        const struct sequence *s)
+{
+    uint32_t pages = t->windows.pages;
+
+    return pages == 0 ? s->window_room
+                      : least(s->window_room, s->need.n[POOL_WINDOWS] / pages);
+}
+
 bool windows_move(struct sequence_table *t, struct sequence *s,
                   uint32_t position, uint32_t end)
 {
     const struct window_rules *r = &t->windows;
+    uint32_t first = windows_first(r, position), last, room, more;
 
     if (r->window == 0) {
         return true;
     }
+    last = ceil_div(end, r->block_tokens);
+    more = last - least(last, s->window_first + s->n_windows);
+    room = room_of(t, s);
     /* The contents of a partly filled block may follow by a copy. */
-    if (!leave_behind(t, s, windows_first(r, position)) ||
+    if (!leave_behind(t, s, first, room - least(room, more)) ||
         !has_blocks(r, s, position, position / r->block_tokens)) {
         return false;
     }
-    while (s->window_first + s->n_windows < ceil_div(end, r->block_tokens)) {
+    while (s->window_first + s->n_windows < last) {
         if (!take_block(t, s)) {
             return false;
         }
@@ -311,7 +326,14 @@ uint32_t windows_cut(struct sequence_table *t, struct sequence *s,
                      uint32_t position)
 {
     uint32_t bt = t->windows.block_tokens, n = 0;
+    uint32_t first = windows_first(&t->windows, position);
 
+    while (s->n_windows > 0 && s->window_first < first) {
+        release_block(t, s, s->window_first);
+        s->window_first++;
+        s->n_windows--;
+        n += t->windows.pages;
+    }
     while (s->n_windows > 0 &&
            (s->window_first + s->n_windows - 1) * bt >= position) {
         release_block(t, s, s->window_first + s->n_windows - 1);

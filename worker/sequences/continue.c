@@ -280,7 +280,7 @@ static bool is_usable(const struct batcher *b, const struct sequence *kept,
 {
     return kept->n_planned > 0 && kept->n_computed == kept->n_planned &&
            kept->n_planned < sequence_known(s) &&
-           windows_reach_all(b->table, kept, kept->n_planned);
+           windows_reach(b->table, kept, kept->n_planned);
 }
 
 /* Returns whether another table or the index has the block: then it is not

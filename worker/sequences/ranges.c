@@ -115,7 +115,7 @@ static uint32_t cut(struct sequences *q, struct sequence *s, uint32_t begin,
                               .cut = true};
 
     /* What is behind the window is gone, so an heir computes all of it. */
-    if (!windows_reach_all(&q->table, s, to.position)) {
+    if (!windows_reach(&q->table, s, to.position)) {
         restore_none(q, s, &to, freed);
     } else if (to.position < s->n_planned &&
                prefix_has_states(q->reuse.index)) {

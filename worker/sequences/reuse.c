@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/log.h"
 #include "common/base/plant.h"
 #include "worker/cache/windows.h"
 
@@ -25,6 +26,19 @@ static uint32_t nodes_of(const struct worker_options *o)
         n = (uint64_t)o->n_pages * o->block_tokens / PREFIX_UNIT + 1;
     }
     return (uint32_t)n;
+}
+
+/* The stages of a replica keep no window pages for the leader's index. */
+static bool reuses(const struct worker_options *o)
+{
+    bool alone = worker_options_role(o) == ROLE_ALONE;
+
+    if (o->reuse && o->window > 0 && !alone) {
+        log_warn("no-reuse",
+                 "why=\"a replica of several stages keeps no prefixes of a "
+                 "model with sliding windows\"");
+    }
+    return o->reuse && (o->window == 0 || alone);
 }
 
 /* Returns the most pages that a row sees before it, or a unit has. */
@@ -50,8 +64,7 @@ bool reuse_init(struct reuse *u, const struct worker_options *o,
                                .on = o->reuse};
 
     memset(u, 0, sizeof *u);
-    u->on =
-        o->reuse && (o->window == 0 || worker_options_role(o) == ROLE_ALONE);
+    u->on = reuses(o);
     u->table = table;
     u->role = role;
     u->block_tokens = o->block_tokens;
@@ -150,8 +163,7 @@ static void set_wants(struct reuse *u, struct sequence *s,
 
 void reuse_begin(struct reuse *u, struct sequence *s, uint32_t *checkpoint)
 {
-    bool again =
-        s->n_blocks > 0 || s->slot != SLOT_NONE || s->n_windows > 0;
+    bool again = s->n_blocks > 0 || s->slot != SLOT_NONE || s->n_windows > 0;
     uint32_t n = least(reusable(u, s) + 1, sequence_known(s));
     struct prefix_hit hit;
 
@@ -323,22 +335,22 @@ static void drop(struct reuse *u, uint32_t checkpoint)
     }
 }
 
-/* Gives a node the window pages of its unit, if s holds all of them. */
+/* Gives a node the window pages of its unit that s holds, up to the last. */
 static void put_unit(struct reuse *u, const struct sequence *s, uint32_t unit,
                      uint32_t node)
 {
-    uint32_t per = PREFIX_UNIT / u->block_tokens,
-             pages = u->table->windows.pages;
-    uint32_t first = unit * per;
+    uint32_t per = PREFIX_UNIT / u->block_tokens;
+    uint32_t pages = u->table->windows.pages, first = unit * per;
+    uint32_t skip = s->window_first > first ? s->window_first - first : 0;
 
-    if (first < s->window_first ||
-        first + per > s->window_first + s->n_windows) {
+    if (skip >= per || first + per > s->window_first + s->n_windows) {
         return;
     }
-    for (uint32_t i = 0; i < per * pages; i++) {
-        u->windows[i] = windows_page(u->table, s, first + i / pages, i % pages);
+    for (uint32_t i = 0; i < (per - skip) * pages; i++) {
+        u->windows[i] =
+            windows_page(u->table, s, first + skip + i / pages, i % pages);
     }
-    prefix_put_windows(u->index, node, u->windows);
+    prefix_put_windows(u->index, node, u->windows, skip);
 }
 
 /* From the first one on, so that the last ones go last. */
