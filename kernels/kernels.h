@@ -65,6 +65,8 @@
 #define KERNELS_CONV_MAX        8     /* K */
 #define KERNELS_BLOCK_MAX       64    /* block_tokens; a power of two */
 #define KERNELS_GROUP_MAX       32    /* nh / nkv */
+#define KERNELS_EXPERTS_MAX     1024  /* E */
+#define KERNELS_TOP_K_MAX       32    /* experts of a token */
 #define KERNELS_TEMPERATURE_MIN 1e-5f /* greedy below it */
 #define KERNELS_STEP_TOKENS     512   /* default of max_tokens */
 #define KERNELS_STEP_ROWS       512   /* default of max_rows */

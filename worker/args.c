@@ -55,6 +55,8 @@ static const struct limit_row worker_limits[] = {
     LIMIT_ROW(KERNELS_HEAD_DIM_MAX, "", "dimensions of a head"),
     LIMIT_ROW(KERNELS_STATE_DIM_MAX, "", "key and value dimensions of a state"),
     LIMIT_ROW(KERNELS_GROUP_MAX, "", "query heads per key/value head"),
+    LIMIT_ROW(KERNELS_EXPERTS_MAX, "experts", "in a layer"),
+    LIMIT_ROW(KERNELS_TOP_K_MAX, "experts", "of a token in a layer"),
     LIMIT_ROW(KERNELS_CONV_MAX, "taps", "in a convolution"),
     LIMIT_ROW(EDGES_US, "us", "from Assemble until both edges are up"),
     LIMIT_ROW(KERNELS_THREADS_MAX, "", "compute threads"),

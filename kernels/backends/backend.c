@@ -30,13 +30,16 @@ static enum status check_attention(const struct model_shape *s, struct error *e)
         {"head size", s->head_dim, 2, KERNELS_HEAD_DIM_MAX},
         {"number of key/value heads", s->n_kv_heads, 1, s->n_heads},
         {"rotated part of a head", s->rope.dim, 0, s->head_dim},
+        {"rotated part of a head of a window layer", s->window_rope.dim, 0,
+         s->head_dim},
     };
-    enum status st = check_limits(limits, 3, e);
+    enum status st = check_limits(limits, 4, e);
 
     if (st != ST_OK) {
         return st;
     }
-    if (s->n_heads % s->n_kv_heads != 0 || s->rope.dim % 2 != 0) {
+    if (s->n_heads % s->n_kv_heads != 0 || s->rope.dim % 2 != 0 ||
+        s->window_rope.dim % 2 != 0) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "%u query heads, %u key/value heads and %u rotated "
                          "dimensions: the query heads must be a multiple of "
@@ -65,6 +68,36 @@ static enum status check_deltanet(const struct model_shape *s, struct error *e)
             e, ST_INVALID_ARGUMENT,
             "%u linear value heads are not a multiple of %u key heads",
             s->n_v_heads, s->n_k_heads);
+    }
+    return st;
+}
+
+static enum status check_experts(const struct model_shape *s, struct error *e)
+{
+    const struct limit limits[] = {
+        {"number of experts", s->n_experts, 1, KERNELS_EXPERTS_MAX},
+        {"number of experts of a token", s->top_k, 1,
+         s->n_experts < KERNELS_TOP_K_MAX ? s->n_experts : KERNELS_TOP_K_MAX},
+        {"intermediate size of an expert", s->expert_dim, 1, UINT32_MAX / 2},
+    };
+
+    return check_limits(limits, 3, e);
+}
+
+/* Checks what only some layers need. */
+static enum status check_layers(const struct shard_weights *w, struct error *e)
+{
+    const struct limit window = {"window of a layer", w->shape.window, 1,
+                                 UINT32_MAX};
+    enum status st = ST_OK;
+
+    for (uint32_t i = 0; i < w->end - w->begin && st == ST_OK; i++) {
+        if (w->layers[i].kind == MIXER_WINDOW) {
+            st = check_limits(&window, 1, e);
+        }
+        if (w->layers[i].ffn == FFN_EXPERTS && st == ST_OK) {
+            st = check_experts(&w->shape, e);
+        }
     }
     return st;
 }
@@ -141,7 +174,7 @@ static enum status check_arguments(const struct shard_weights *w,
     if (st == ST_OK && s->n_v_heads > 0) {
         st = check_deltanet(s, e);
     }
-    return st;
+    return st == ST_OK ? check_layers(w, e) : st;
 }
 
 enum status backend_new(struct kernels **out, const struct shard_weights *w,

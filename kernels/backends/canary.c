@@ -5,26 +5,40 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/model/half.h"
 #include "kernels/backends/backend.h"
 
 #define ROWS   3 /* a prompt row, then two generated ones */
-#define BLOCKS (CANARY_TOKENS + ROWS)
+#define TOKENS (CANARY_TOKENS + ROWS - 1)
+#define LAYERS 4 /* at most, since each adds a kind of one of its parts */
 #define SLOT   0 /* its blocks follow its pages */
 
-/* One backend's results: x after each layer, and the logits, of the last token
- * of each row. */
+/* One backend's results. */
 struct trace {
-    float *x;      /* [ROWS, 2, H] */
-    float *logits; /* [ROWS, V] */
-    float *step;   /* [CANARY_TOKENS, H] */
+    float *mid, *out; /* [LAYERS, TOKENS, H] after a mixer, after a layer */
+    float *logits;    /* [ROWS, V] of the last token of each row */
+};
+
+/* The blocks of a window layer begin where a window does not see the first
+ * position.  All blocks before the rows are one page. */
+struct windows {
+    uint32_t base;          /* position of the first token */
+    uint32_t first, stride; /* as in struct kernel_row */
+    uint32_t *table;        /* [window_pages, stride] */
+    uint32_t filled;        /* the page before the rows */
+    void *kv;               /* a block of a layer there */
 };
 
 struct canary {
     const struct shard_weights *w;
-    uint32_t layers[2], n_layers; /* the first layer of each kind */
-    uint32_t n_prompt, n_rows;
-    uint32_t blocks[BLOCKS], ids[BLOCKS];
+    const struct kernels_options *o;
+    struct kernels_sizes sizes;
+    uint32_t layers[LAYERS], n_layers; /* the first of each kind */
+    uint32_t n_prompt, n_rows, n_tokens;
+    uint32_t blocks[TOKENS], ids[TOKENS];
+    struct windows windows;
     uint32_t n_pages; /* used at most */
+    float *in;        /* [TOKENS, H] of the first layer */
     struct trace device, again, cpu;
     double bound, worst; /* difference, as a share of the largest value */
 };
@@ -34,21 +48,41 @@ static bool has_head(const struct canary *c)
     return c->w->head.data != NULL;
 }
 
+static const struct layer_weights *layer_of(const struct canary *c, uint32_t i)
+{
+    return &c->w->layers[c->layers[i]];
+}
+
+/* ---- layers and rows ---- */
+
+static void choose(struct canary *c, uint32_t layer)
+{
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        if (c->layers[i] == layer) {
+            return;
+        }
+    }
+    c->layers[c->n_layers++] = layer;
+}
+
 /* One layer of each kind covers all kernels, which layers of a kind share. */
 static void choose_layers(struct canary *c)
 {
-    for (int kind = MIXER_ATTENTION; kind <= MIXER_DELTANET; kind++) {
-        for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
-            if ((int)c->w->layers[i].kind == kind) {
-                c->layers[c->n_layers++] = i;
-                break;
-            }
+    uint32_t mixers = 0, ffns = 0;
+
+    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
+        const struct layer_weights *l = &c->w->layers[i];
+
+        if (!(mixers >> l->kind & 1) || !(ffns >> l->ffn & 1)) {
+            choose(c, i);
         }
+        mixers |= 1u << l->kind;
+        ffns |= 1u << l->ffn;
     }
 }
 
 /* Takes as many tokens as fit in the model's context. */
-static void choose_rows(struct canary *c, uint32_t pages_per_slot)
+static void choose_rows(struct canary *c)
 {
     uint32_t most = c->w->shape.context;
 
@@ -57,119 +91,249 @@ static void choose_rows(struct canary *c, uint32_t pages_per_slot)
     if (c->n_prompt > CANARY_TOKENS) {
         c->n_prompt = CANARY_TOKENS;
     }
-    c->n_pages = pages_per_slot + BLOCKS;
-    for (uint32_t i = 0; i < BLOCKS; i++) {
-        c->blocks[i] = pages_per_slot + i;
+    c->n_tokens = c->n_prompt + c->n_rows - 1;
+    for (uint32_t i = 0; i < c->n_tokens; i++) {
         /* A multiplicative hash spreads the ids over the vocabulary. */
         c->ids[i] = (uint32_t)((i * 2654435761u) % c->w->shape.vocab);
     }
 }
 
+/* Returns a fixed pseudo-random value in [-1, 1). */
+static float noise(size_t i)
+{
+    uint32_t bits = (uint32_t)i * 2654435761u;
+
+    return (float)(int32_t)bits * 0x1p-31f;
+}
+
+static void *make_block(const struct canary *c)
+{
+    const struct model_shape *s = &c->w->shape;
+    enum dtype t = c->o->kv.dtype;
+    size_t n = (size_t)2 * c->o->block_tokens * s->n_kv_heads * s->head_dim;
+    char *kv = calloc(n, dtype_bytes(t));
+
+    for (size_t i = 0; kv != NULL && i < n; i++) {
+        float f = noise(i);
+        uint16_t h = t == DTYPE_F16 ? half_to_f16(f) : half_to_bf16(f);
+
+        memcpy(kv + i * dtype_bytes(t), t == DTYPE_F32 ? (void *)&f : &h,
+               dtype_bytes(t));
+    }
+    return kv;
+}
+
+/* Places n blocks for each table from `page` on, and the filled page behind
+ * them.  Returns false if memory is short. */
+static bool place_windows(struct canary *c, uint32_t page, uint32_t n)
+{
+    struct windows *w = &c->windows;
+    uint32_t size = c->o->block_tokens, tables = c->sizes.window_pages;
+    uint32_t window = c->w->shape.window, before;
+
+    w->base = (window / size + 1) * size;
+    if (w->base > c->w->shape.context - c->n_tokens) {
+        w->base = 0;
+    }
+    w->first = w->base > 0 ? (w->base + 1 - window) / size : 0;
+    before = w->base / size - w->first;
+    w->stride = before + n;
+    w->filled = page + tables * n;
+    w->table = calloc((size_t)tables * w->stride, sizeof *w->table);
+    w->kv = make_block(c);
+    if (w->table == NULL || w->kv == NULL) {
+        return false;
+    }
+    for (uint32_t i = 0; i < tables * w->stride; i++) {
+        uint32_t table = i / w->stride, at = i % w->stride;
+
+        w->table[i] = at < before ? w->filled : page + table * n + at - before;
+    }
+    return true;
+}
+
+static bool place_blocks(struct canary *c)
+{
+    uint32_t size = c->o->block_tokens, page = c->sizes.pages_per_slot;
+    uint32_t n = (c->n_tokens + size - 1) / size;
+
+    for (uint32_t i = 0; i < n; i++) {
+        c->blocks[i] = page + i;
+    }
+    page += c->sizes.pages_per_block * n;
+    c->n_pages = page + c->sizes.window_pages * n + 1;
+    return c->sizes.window_pages == 0 || place_windows(c, page, n);
+}
+
+/* ---- memory ---- */
+
 static bool allocate_trace(const struct canary *c, struct trace *s)
 {
     size_t h = c->w->shape.hidden, v = c->w->shape.vocab;
 
-    s->x = calloc(ROWS * 2 * h, sizeof *s->x);
+    s->mid = calloc(LAYERS * TOKENS * h, sizeof *s->mid);
+    s->out = calloc(LAYERS * TOKENS * h, sizeof *s->out);
     s->logits = calloc(ROWS * v, sizeof *s->logits);
-    s->step = calloc(CANARY_TOKENS * h, sizeof *s->step);
-    return s->x != NULL && s->logits != NULL && s->step != NULL;
+    return s->mid != NULL && s->out != NULL && s->logits != NULL;
 }
 
 static void free_trace(struct trace *s)
 {
-    free(s->x);
+    free(s->mid);
+    free(s->out);
     free(s->logits);
-    free(s->step);
 }
 
-/* A shard without the embedding gets fixed pseudo-random values as its input
- * x. */
-static void write_hidden(const struct canary *c, struct kernels *k,
-                         struct trace *s, uint32_t first, uint32_t n)
+/* ---- traces ---- */
+
+/* A run on one backend.  A run in parts reads x between mixer and feed-forward,
+ * which may be fused otherwise.  The operators of a run with `given` start from
+ * the results there, so that a small difference of one operator never reaches
+ * the next: of two experts with almost equal logits it may choose another. */
+struct run {
+    struct kernels *k;
+    bool parts;
+    const struct trace *given; /* or NULL */
+    struct trace *to;
+};
+
+static uint32_t first_of(const struct canary *c, uint32_t row)
+{
+    return row == 0 ? 0 : c->n_prompt + row - 1;
+}
+
+static struct kernel_row row_of(const struct canary *c, uint32_t row,
+                                enum mixer_kind kind)
+{
+    uint32_t base = kind == MIXER_WINDOW ? c->windows.base : 0;
+
+    return (struct kernel_row){
+        .n_tokens = row == 0 ? c->n_prompt : 1,
+        .position = first_of(c, row) + base,
+        .blocks = c->blocks,
+        .window = c->windows.table,
+        .window_first = c->windows.first,
+        .window_stride = c->windows.stride,
+        .slot = SLOT,
+        .generated = row > 0,
+    };
+}
+
+/* Embeds all tokens.  A shard without the embedding gets fixed pseudo-random
+ * values. */
+static enum status trace_input(const struct canary *c, struct kernels *k,
+                               float *in, struct error *e)
 {
     size_t h = c->w->shape.hidden;
-
-    for (size_t i = 0; i < n * h; i++) {
-        uint32_t bits = (uint32_t)(first * h + i) * 2654435761u;
-
-        s->step[i] = (float)(int32_t)bits * 0x1p-31f;
-    }
-    kernels_hidden_write(k, 0, n, s->step);
-}
-
-static enum status trace_row(const struct canary *c, struct kernels *k,
-                             struct trace *s, uint32_t row, struct error *e)
-{
-    uint32_t first = row == 0 ? 0 : c->n_prompt + row - 1;
-    struct kernel_row r = {.n_tokens = row == 0 ? c->n_prompt : 1,
-                           .position = first,
-                           .blocks = c->blocks,
-                           .slot = SLOT,
-                           .generated = row > 0};
-    struct kernel_step step = {&r, 1, r.n_tokens};
-    size_t h = c->w->shape.hidden;
-    uint32_t last = r.n_tokens - 1;
-
-    kernels_begin(k, &step);
-    if (c->w->embed.data != NULL) {
-        kernels_embed(k, c->ids + first);
-    } else {
-        write_hidden(c, k, s, first, r.n_tokens);
-    }
-    for (uint32_t i = 0; i < c->n_layers; i++) {
-        if (c->w->layers[c->layers[i]].kind == MIXER_ATTENTION) {
-            kernels_attention(k, c->layers[i]);
-        } else {
-            kernels_deltanet(k, c->layers[i]);
-        }
-        kernels_ffn(k, c->layers[i]);
-        kernels_hidden_read(k, last, 1, s->x + (row * 2 + i) * h);
-    }
-    if (has_head(c)) {
-        kernels_head(k, &last, 1);
-        kernels_logits_read(k, 0, s->logits + row * c->w->shape.vocab);
-    }
-    return kernels_end(k, e);
-}
-
-static enum status trace_rows(const struct canary *c, struct kernels *k,
-                              struct trace *s, struct error *e)
-{
-    struct kernels_sizes sizes;
     enum status st = ST_OK;
 
-    kernels_sizes(k, &sizes);
-    /* Both runs must start from the same state, or their bits would differ. */
-    if (sizes.pages_per_slot > 0) {
-        kernels_zero_slot(k, SLOT);
+    for (size_t i = 0; c->w->embed.data == NULL && i < c->n_tokens * h; i++) {
+        in[i] = noise(i);
     }
     for (uint32_t row = 0; row < c->n_rows && st == ST_OK; row++) {
-        st = trace_row(c, k, s, row, e);
+        const struct kernel_row r = row_of(c, row, MIXER_ATTENTION);
+        const struct kernel_step step = {&r, 1, r.n_tokens};
+        uint32_t first = first_of(c, row);
+
+        if (c->w->embed.data == NULL) {
+            break;
+        }
+        kernels_begin(k, &step);
+        kernels_embed(k, c->ids + first);
+        kernels_hidden_read(k, 0, r.n_tokens, in + first * h);
+        st = kernels_end(k, e);
     }
     return st;
 }
 
-static enum status trace_cpu(struct canary *c, const struct kernels_options *o,
-                             struct error *e)
+static void run_mixer(const struct canary *c, const struct run *r, uint32_t i)
+{
+    if (mixer_attends(layer_of(c, i)->kind)) {
+        kernels_attention(r->k, c->layers[i]);
+    } else {
+        kernels_deltanet(r->k, c->layers[i]);
+    }
+}
+
+/* Runs a row through layer i, and through the head if it is the last. */
+static enum status trace_layer(const struct canary *c, const struct run *r,
+                               uint32_t row, uint32_t i, struct error *e)
+{
+    const struct kernel_row at = row_of(c, row, layer_of(c, i)->kind);
+    const struct kernel_step step = {&at, 1, at.n_tokens};
+    const struct trace *from = r->given ? r->given : r->to;
+    size_t h = c->w->shape.hidden, token = first_of(c, row) * h;
+    size_t here = i * TOKENS * h + token;
+    uint32_t n = at.n_tokens, last = n - 1;
+    const float *in = i == 0 ? c->in + token : from->out + here - TOKENS * h;
+
+    kernels_begin(r->k, &step);
+    kernels_hidden_write(r->k, 0, n, in);
+    run_mixer(c, r, i);
+    if (r->parts) {
+        kernels_hidden_read(r->k, 0, n, r->to->mid + here);
+    }
+    if (r->given) {
+        kernels_hidden_write(r->k, 0, n, from->mid + here);
+    }
+    kernels_ffn(r->k, c->layers[i]);
+    kernels_hidden_read(r->k, 0, n, r->to->out + here);
+    if (r->given) {
+        kernels_hidden_write(r->k, 0, n, from->out + here);
+    }
+    if (has_head(c) && i + 1 == c->n_layers) {
+        kernels_head(r->k, &last, 1);
+        kernels_logits_read(r->k, 0, r->to->logits + row * c->w->shape.vocab);
+    }
+    return kernels_end(r->k, e);
+}
+
+static enum status trace_rows(const struct canary *c, const struct run *r,
+                              struct error *e)
+{
+    enum status st = ST_OK;
+
+    /* All runs must start from the same state, or their bits would differ. */
+    if (c->sizes.pages_per_slot > 0) {
+        kernels_zero_slot(r->k, SLOT);
+    }
+    for (uint32_t i = 0; i < c->n_layers && c->windows.base > 0; i++) {
+        if (layer_of(c, i)->kind == MIXER_WINDOW) {
+            kernels_block_copy(r->k, c->layers[i], c->windows.filled,
+                               c->windows.kv, true);
+        }
+    }
+    for (uint32_t row = 0; row < c->n_rows && st == ST_OK; row++) {
+        for (uint32_t i = 0; i < c->n_layers && st == ST_OK; i++) {
+            st = trace_layer(c, r, row, i, e);
+        }
+    }
+    return st;
+}
+
+static enum status trace_cpu(struct canary *c, float *in, struct error *e)
 {
     /* The same cache layout and dtypes as the device, with minimal scratch. */
     struct kernels_options on_cpu = {.device = "cpu",
-                                     .kv = o->kv,
-                                     .block_tokens = o->block_tokens,
+                                     .kv = c->o->kv,
+                                     .block_tokens = c->o->block_tokens,
                                      .max_tokens = CANARY_TOKENS,
                                      .max_rows = 1,
                                      .max_logits = 1,
-                                     .n_threads = o->n_threads};
-    struct kernels *k;
-    enum status st = backend_new(&k, c->w, &on_cpu, e);
+                                     .n_threads = c->o->n_threads};
+    struct run r = {.parts = true, .given = &c->again, .to = &c->cpu};
+    enum status st = backend_new(&r.k, c->w, &on_cpu, e);
 
     if (st == ST_OK) {
-        st = kernels_alloc(k, c->n_pages, e);
+        st = kernels_alloc(r.k, c->n_pages, e);
     }
     if (st == ST_OK) {
-        st = trace_rows(c, k, &c->cpu, e);
+        st = trace_input(c, r.k, in, e);
     }
-    kernels_free(&k);
+    if (st == ST_OK) {
+        st = trace_rows(c, &r, e);
+    }
+    kernels_free(&r.k);
     return st;
 }
 
@@ -217,30 +381,74 @@ static enum status compare_values(struct canary *c, const float *a,
         what, most, c->bound);
 }
 
-static enum status judge_traces(struct canary *c, struct error *e)
+/* Different bits in two equal runs point to a race or to faulty memory; a fused
+ * kernel must give the bits of its parts. */
+static enum status judge_bits(const struct canary *c, struct error *e)
 {
-    size_t h = c->w->shape.hidden, v = c->w->shape.vocab;
-    enum status st = ST_OK;
+    size_t n = LAYERS * TOKENS * (size_t)c->w->shape.hidden;
+    size_t logits = ROWS * (size_t)c->w->shape.vocab;
 
-    /* Different bits in two equal runs point to a race or to faulty memory. */
-    if (memcmp(c->device.x, c->again.x, ROWS * 2 * h * sizeof *c->cpu.x) != 0 ||
+    if (memcmp(c->device.out, c->again.out, n * sizeof *c->cpu.out) != 0 ||
         memcmp(c->device.logits, c->again.logits,
-               ROWS * v * sizeof *c->cpu.logits) != 0) {
+               logits * sizeof *c->cpu.logits) != 0) {
         return error_set(e, ST_DATA_LOSS,
                          "the device computes wrongly: the same step gave "
                          "different bits the second time");
     }
-    for (uint32_t row = 0; row < c->n_rows && st == ST_OK; row++) {
-        for (uint32_t i = 0; i < c->n_layers && st == ST_OK; i++) {
-            size_t at = (row * 2 + i) * h;
-            bool attention = c->w->layers[c->layers[i]].kind == MIXER_ATTENTION;
+    return ST_OK;
+}
 
-            st = compare_values(
-                c, c->device.x + at, c->cpu.x + at, h,
-                attention ? "an attention layer" : "a linear layer", e);
-        }
-        if (st == ST_OK && has_head(c)) {
-            st = compare_values(c, c->device.logits + row * v,
+static enum status compare_tokens(struct canary *c, const float *a,
+                                  const float *b, const char *what,
+                                  struct error *e)
+{
+    size_t h = c->w->shape.hidden;
+    enum status st = ST_OK;
+
+    for (uint32_t t = 0; t < c->n_tokens && st == ST_OK; t++) {
+        st = compare_values(c, a + t * h, b + t * h, h, what, e);
+    }
+    return st;
+}
+
+static const char *mixer_name(enum mixer_kind kind)
+{
+    return kind == MIXER_ATTENTION  ? "an attention layer"
+           : kind == MIXER_DELTANET ? "a linear layer"
+                                    : "a window layer";
+}
+
+static enum status judge_layer(struct canary *c, uint32_t i, struct error *e)
+{
+    const struct layer_weights *l = layer_of(c, i);
+    size_t at = (size_t)i * TOKENS * c->w->shape.hidden;
+    enum status st = compare_tokens(c, c->again.mid + at, c->cpu.mid + at,
+                                    mixer_name(l->kind), e);
+
+    if (st == ST_OK) {
+        st = compare_tokens(
+            c, c->again.out + at, c->cpu.out + at,
+            l->ffn == FFN_EXPERTS ? "a layer with experts" : "an MLP", e);
+    }
+    return st;
+}
+
+/* Compares all with the CPU's results; in: its embedding. */
+static enum status judge_traces(struct canary *c, const float *in,
+                                struct error *e)
+{
+    size_t v = c->w->shape.vocab;
+    enum status st = judge_bits(c, e);
+
+    if (st == ST_OK) {
+        st = compare_tokens(c, c->in, in, "the embedding", e);
+    }
+    for (uint32_t i = 0; i < c->n_layers && st == ST_OK; i++) {
+        st = judge_layer(c, i, e);
+    }
+    for (uint32_t row = 0; row < c->n_rows && st == ST_OK; row++) {
+        if (has_head(c)) {
+            st = compare_values(c, c->again.logits + row * v,
                                 c->cpu.logits + row * v, v, "the head", e);
         }
     }
@@ -248,20 +456,28 @@ static enum status judge_traces(struct canary *c, struct error *e)
 }
 
 static enum status run_traces(struct canary *c, struct kernels *k,
-                              const struct kernels_options *o, struct error *e)
+                              struct error *e)
 {
+    struct run fused = {.k = k, .to = &c->device};
+    struct run parts = {.k = k, .parts = true, .to = &c->again};
+    float *in = calloc((size_t)TOKENS * c->w->shape.hidden, sizeof *in);
     enum status st;
 
-    if (!allocate_trace(c, &c->device) || !allocate_trace(c, &c->again) ||
+    c->in = calloc((size_t)TOKENS * c->w->shape.hidden, sizeof *c->in);
+    if (in == NULL || c->in == NULL || !place_blocks(c) ||
+        !allocate_trace(c, &c->device) || !allocate_trace(c, &c->again) ||
         !allocate_trace(c, &c->cpu)) {
+        free(in);
         return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
-    st = trace_rows(c, k, &c->device, e);
-    st = st == ST_OK ? trace_rows(c, k, &c->again, e) : st;
-    st = st == ST_OK ? trace_cpu(c, o, e) : st;
-    st = st == ST_OK ? judge_traces(c, e) : st;
+    st = trace_input(c, k, c->in, e);
+    st = st == ST_OK ? trace_rows(c, &fused, e) : st;
+    st = st == ST_OK ? trace_rows(c, &parts, e) : st;
+    st = st == ST_OK ? trace_cpu(c, in, e) : st;
+    st = st == ST_OK ? judge_traces(c, in, e) : st;
+    free(in);
     if (st == ST_OK) {
-        log_info("canary", "device=%s worst=%.2e allowed=%.2e", o->device,
+        log_info("canary", "device=%s worst=%.2e allowed=%.2e", c->o->device,
                  c->worst, c->bound);
     }
     return st;
@@ -271,21 +487,24 @@ enum status canary_run(struct kernels *k, const struct shard_weights *w,
                        const struct kernels_options *o, struct error *e)
 {
     struct canary *c = calloc(1, sizeof *c);
-    struct kernels_sizes sizes;
     enum status st;
 
     if (c == NULL) {
         return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
-    kernels_sizes(k, &sizes);
+    kernels_sizes(k, &c->sizes);
     c->w = w;
+    c->o = o;
     c->bound = canary_bound(&o->kv);
     choose_layers(c);
-    choose_rows(c, sizes.pages_per_slot);
-    st = run_traces(c, k, o, e);
+    choose_rows(c);
+    st = run_traces(c, k, e);
     free_trace(&c->device);
     free_trace(&c->again);
     free_trace(&c->cpu);
+    free(c->windows.table);
+    free(c->windows.kv);
+    free(c->in);
     free(c);
     return st == ST_OK ? ST_OK : error_wrap(e, "try device %s", o->device);
 }

@@ -1,18 +1,24 @@
 /* canary.h - tests a device's arithmetic before the worker trusts the device.
  *
- * A few fixed tokens run through the shard's first layer of each kind, its MLP
- * and the head: first as a prompt row, then as generated rows.  They run on the
- * backend under test and on the cpu backend, over the same weights.  The
- * residual streams and the logits must agree within CANARY_BOUND of the largest
- * value.  A second run on the device must give the same bits.
+ * A few fixed tokens run through the shard's first layer of each kind (mixer
+ * and feed-forward) and the head: first as a prompt row, then as generated
+ * rows.  On the backend under test they run twice: as a step runs them, and
+ * with a read of x between the mixer and the feed-forward.  Both must give the
+ * same bits. Then each operator runs on the cpu backend, over the same weights,
+ * from the x that it had on the device.  Each residual stream and the logits
+ * must agree within CANARY_BOUND of a token's largest value.
+ *
+ * A window layer runs at positions where its window no longer sees the first
+ * block, if the context is long enough; the blocks before are one page of
+ * pseudo-random values.
  *
  * With a quantised KV cache, a value beside the border of two codes may get one
  * on the device and the other on the cpu, however well both compute.  It is
  * then a step of the codec apart.  Few values are, so a quarter of a step is
  * added to the bound.
  *
- * The run uses the pool's first pages, the slot and then the blocks, so it must
- * come before any other use.
+ * The run uses the pool's first pages, the slot, then the blocks, then the
+ * window blocks, so it must come before any other use.
  *
  * Threading: as kernels.h.  Memory: a cpu backend for a few tokens. */
 #ifndef KERNELS_BACKENDS_CANARY_H
@@ -28,9 +34,9 @@ double canary_bound(const struct kv_format *kv);
 
 /* Runs the test on k.  Its pool must be allocated and hold at least one
  * sequence of CANARY_TOKENS + 2 tokens, or of the model's context if that is
- * shorter; o holds the options that k was made with.  Returns ST_DATA_LOSS and
- * a text with the place and the difference if the device computes wrongly,
- * ST_UNAVAILABLE if the device fails. */
+ * shorter, and with window layers a page more; o holds the options that k was
+ * made with.  Returns ST_DATA_LOSS and a text with the place and the difference
+ * if the device computes wrongly, ST_UNAVAILABLE if the device fails. */
 MUST_CHECK enum status canary_run(struct kernels *k,
                                   const struct shard_weights *w,
                                   const struct kernels_options *o,

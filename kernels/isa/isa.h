@@ -38,12 +38,22 @@ struct matmul_block {
 
 /* Rows of a quantised matrix (weights.h). */
 struct quantised {
-    const uint8_t *data; /* [n_w, k * bits / 8] */
-    const void *scales;  /* [n_w, k / group] dtype */
-    const void *biases;  /* [n_w, k / group] dtype */
-    enum dtype dtype;
+    enum weight_format format; /* not plain */
+    const uint8_t *data;       /* [n_w, k * bits / 8] */
+    const void *scales;        /* [n_w, quantised_scale_bytes()] */
+    const void *biases;        /* affine: as scales */
+    enum dtype dtype;          /* affine: of scales and biases */
     uint32_t k, bits, group;
 };
+
+/* Returns the bytes of a row of scales. */
+static inline size_t quantised_scale_bytes(const struct quantised *w)
+{
+    return tensor_scale_bytes(&(struct tensor){.format = w->format,
+                                               .dtype = w->dtype,
+                                               .cols = w->k,
+                                               .group = w->group});
+}
 
 /* Returns the rows of t from `first` on. */
 static inline struct quantised quantised_rows(const struct tensor *t,
@@ -52,9 +62,10 @@ static inline struct quantised quantised_rows(const struct tensor *t,
     const char *data = t->data, *scales = t->scales, *biases = t->biases;
 
     return (struct quantised){
+        .format = t->format,
         .data = (const uint8_t *)data + first * tensor_row_bytes(t),
         .scales = scales + first * tensor_scale_bytes(t),
-        .biases = biases + first * tensor_scale_bytes(t),
+        .biases = biases ? biases + first * tensor_scale_bytes(t) : NULL,
         .dtype = t->dtype,
         .k = t->cols,
         .bits = t->bits,
@@ -165,7 +176,8 @@ struct cpu_isa {
     const char *name;
     void (*matmul)(const struct matmul_block *b);
     void (*matmul_quantised)(const struct quantised_block *b);
-    /* out[n_w, k] = scale * q + bias, rounded once. */
+    /* out[n_w, k]: the values of weights.h, each rounded once; fp8 with scales
+     * below 2^120. */
     void (*dequantise)(float *out, const struct quantised *w, uint32_t n_w);
     void (*attend)(const struct attend_task *t);
     void (*attend_quantised)(const struct attend_quantised *a);

@@ -9,6 +9,8 @@
 
 #include "kernels/isa/isa_matmul.inc"
 
+#include "kernels/isa/isa_codes.inc"
+
 #include "kernels/isa/isa_quantised.inc"
 
 #include "kernels/isa/isa_attend.inc"

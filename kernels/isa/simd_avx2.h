@@ -106,6 +106,87 @@ static inline struct v16 v16_load8(struct v16_group g, const uint8_t *p)
                         v16_ungroup(g, _mm256_cvtepu8_epi32(high))};
 }
 
+static inline struct v16 v16_load_q8(float scale, const uint8_t *p)
+{
+    __m128i q = _mm_xor_si128(_mm_loadu_si128((const __m128i *)(const void *)p),
+                              _mm_set1_epi8((char)0x80));
+    __m128i high = _mm_unpackhi_epi64(q, q);
+    __m256 s = _mm256_set1_ps(scale);
+
+    return (struct v16){
+        _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q)), s),
+        _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(high)), s)};
+}
+
+/* Four codes are three bytes; the last word starts a byte before them, so that
+ * no more than 12 bytes are read. */
+static inline __m256 v16_load_q6_half(float scale, int low, int high,
+                                      __m256i at)
+{
+    __m256i q = _mm256_set_m128i(_mm_set1_epi32(high), _mm_set1_epi32(low));
+
+    q = _mm256_and_si256(_mm256_srlv_epi32(q, at), _mm256_set1_epi32(63));
+    return _mm256_mul_ps(
+        _mm256_cvtepi32_ps(_mm256_sub_epi32(q, _mm256_set1_epi32(32))),
+        _mm256_set1_ps(scale));
+}
+
+static inline struct v16 v16_load_q6(float scale, const uint8_t *p)
+{
+    __m256i first = _mm256_setr_epi32(0, 6, 12, 18, 0, 6, 12, 18);
+    __m256i last = _mm256_setr_epi32(0, 6, 12, 18, 8, 14, 20, 26);
+    int words[4];
+
+    for (int i = 0; i < 4; i++) {
+        memcpy(&words[i], p + (i < 3 ? 3 * i : 8), sizeof *words);
+    }
+    return (struct v16){v16_load_q6_half(scale, words[0], words[1], first),
+                        v16_load_q6_half(scale, words[2], words[3], last)};
+}
+
+/* The sign is moved by eight bits, then with the rest by one less. */
+static inline __m256 v16_e4m3_half(__m256 scale, __m128i codes)
+{
+    __m128i h = _mm_slli_epi16(_mm_cvtepu8_epi16(codes), 8);
+
+    h = _mm_and_si128(_mm_srai_epi16(h, 1), _mm_set1_epi16((short)0xbf80));
+    return _mm256_mul_ps(_mm256_cvtph_ps(h), scale);
+}
+
+static inline struct v16 v16_load_e4m3(float scale, const uint8_t *p)
+{
+    __m128i q = _mm_loadu_si128((const __m128i *)(const void *)p);
+    __m256 s = _mm256_set1_ps(scale);
+
+    return (struct v16){v16_e4m3_half(s, q),
+                        v16_e4m3_half(s, _mm_unpackhi_epi64(q, q))};
+}
+
+static inline __m256 v16_e8m0_half(__m128i codes)
+{
+    __m256i bits = _mm256_slli_epi32(_mm256_cvtepu8_epi32(codes), 23);
+
+    return _mm256_castsi256_ps(
+        _mm256_max_epi32(bits, _mm256_set1_epi32(0x400000)));
+}
+
+static inline struct v16 v16_load_e8m0(const uint8_t *p)
+{
+    __m128i q = _mm_loadu_si128((const __m128i *)(const void *)p);
+
+    return (struct v16){v16_e8m0_half(q),
+                        v16_e8m0_half(_mm_unpackhi_epi64(q, q))};
+}
+
+static inline struct v16 v16_load_i8(const uint8_t *p)
+{
+    __m128i q = _mm_loadu_si128((const __m128i *)(const void *)p);
+    __m128i high = _mm_unpackhi_epi64(q, q);
+
+    return (struct v16){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q)),
+                        _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(high))};
+}
+
 /* A look-up uses the lowest three bits of a lane: a table of four values is
  * repeated, so that the bits above a code do not matter; one of sixteen is two
  * tables. */
@@ -168,6 +249,24 @@ static inline struct v16 v16_look_up4(struct v16_book b, const uint8_t *p)
     memcpy(words, p, sizeof words);
     return (struct v16){v16_choose(b, v16_halves(words[0])),
                         v16_choose(b, v16_halves(words[1]))};
+}
+
+/* As a book of codes of 4 bits. */
+struct v16_table {
+    struct v16_book all;
+};
+
+static inline struct v16_table v16_table(const float *values, float scale)
+{
+    __m256 s = _mm256_set1_ps(scale);
+
+    return (struct v16_table){{_mm256_mul_ps(_mm256_loadu_ps(values), s),
+                               _mm256_mul_ps(_mm256_loadu_ps(values + 8), s)}};
+}
+
+static inline struct v16 v16_load_table(struct v16_table t, const uint8_t *p)
+{
+    return v16_look_up4(t.all, p);
 }
 
 static inline __m256i v16_round_bf16(__m256 a)

@@ -94,6 +94,81 @@ static inline struct v16 v16_load8(struct v16_group g, const uint8_t *p)
     return (struct v16){_mm512_fmadd_ps(wide, g.scale, g.bias)};
 }
 
+static inline struct v16 v16_load_q8(float scale, const uint8_t *p)
+{
+    __m128i q = _mm_xor_si128(_mm_loadu_si128((const __m128i *)(const void *)p),
+                              _mm_set1_epi8((char)0x80));
+
+    return (struct v16){_mm512_mul_ps(
+        _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(q)), _mm512_set1_ps(scale))};
+}
+
+/* Four codes are three bytes; the last word starts a byte before them, so that
+ * no more than 12 bytes are read. */
+static inline struct v16 v16_load_q6(float scale, const uint8_t *p)
+{
+    __m512i word =
+        _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+    __m512i at = _mm512_setr_epi32(0, 6, 12, 18, 0, 6, 12, 18, 0, 6, 12, 18, 8,
+                                   14, 20, 26);
+    int words[4];
+    __m512i q;
+
+    for (int i = 0; i < 4; i++) {
+        memcpy(&words[i], p + (i < 3 ? 3 * i : 8), sizeof *words);
+    }
+    q = _mm512_castsi128_si512(
+        _mm_setr_epi32(words[0], words[1], words[2], words[3]));
+    q = _mm512_srlv_epi32(_mm512_permutexvar_epi32(word, q), at);
+    q = _mm512_and_si512(q, _mm512_set1_epi32(63));
+    q = _mm512_sub_epi32(q, _mm512_set1_epi32(32));
+    return (struct v16){
+        _mm512_mul_ps(_mm512_cvtepi32_ps(q), _mm512_set1_ps(scale))};
+}
+
+/* The sign is moved by eight bits, then with the rest by one less. */
+static inline struct v16 v16_load_e4m3(float scale, const uint8_t *p)
+{
+    __m128i q = _mm_loadu_si128((const __m128i *)(const void *)p);
+    __m256i h = _mm256_slli_epi16(_mm256_cvtepu8_epi16(q), 8);
+
+    h = _mm256_and_si256(_mm256_srai_epi16(h, 1),
+                         _mm256_set1_epi16((short)0xbf80));
+    return (struct v16){
+        _mm512_mul_ps(_mm512_cvtph_ps(h), _mm512_set1_ps(scale))};
+}
+
+static inline struct v16 v16_load_e8m0(const uint8_t *p)
+{
+    __m128i q = _mm_loadu_si128((const __m128i *)(const void *)p);
+    __m512i bits = _mm512_slli_epi32(_mm512_cvtepu8_epi32(q), 23);
+
+    return (struct v16){_mm512_castsi512_ps(
+        _mm512_max_epi32(bits, _mm512_set1_epi32(0x400000)))};
+}
+
+static inline struct v16 v16_load_i8(const uint8_t *p)
+{
+    __m128i q = _mm_loadu_si128((const __m128i *)(const void *)p);
+
+    return (struct v16){_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(q))};
+}
+
+struct v16_table {
+    __m512 all;
+};
+
+static inline struct v16_table v16_table(const float *values, float scale)
+{
+    return (struct v16_table){
+        _mm512_mul_ps(_mm512_loadu_ps(values), _mm512_set1_ps(scale))};
+}
+
+static inline struct v16 v16_load_table(struct v16_table t, const uint8_t *p)
+{
+    return v16_load4((struct v16_group){.all = t.all}, p);
+}
+
 /* A look-up uses the lowest four bits of a lane: a table of fewer values is
  * repeated, so that the bits above a code do not matter. */
 struct v16_book {

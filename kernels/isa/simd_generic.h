@@ -92,6 +92,64 @@ static inline struct v16 v16_load8(struct v16_group g, const uint8_t *p)
     LANES(fmaf((float)p[i], g.scale, g.bias));
 }
 
+/* Converts 16 bytes: (q - 128) times scale. */
+static inline struct v16 v16_load_q8(float scale, const uint8_t *p)
+{
+    LANES((float)(p[i] - 128) * scale);
+}
+
+/* Converts 16 codes of 6 bits, in 12 bytes: (q - 32) times scale. */
+static inline struct v16 v16_load_q6(float scale, const uint8_t *p)
+{
+    uint32_t q[16];
+
+    for (int i = 0; i < 4; i++, p += 3) {
+        uint32_t three = p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16;
+
+        for (int j = 0; j < 4; j++) {
+            q[4 * i + j] = three >> 6 * j & 63;
+        }
+    }
+    LANES((float)((int)q[i] - 32) * scale);
+}
+
+/* Converts 16 codes of E4M3 but NaN, times 2^-8 times scale.  Moved by seven
+ * bits, the code is a float16 of 2^-8 of its value. */
+static inline struct v16 v16_load_e4m3(float scale, const uint8_t *p)
+{
+    LANES(half_from_f16((uint16_t)((p[i] & 0x80) << 8 | (p[i] & 0x7f) << 7)) *
+          scale);
+}
+
+/* Converts 16 codes of E8M0 but NaN; 2^-127 is subnormal. */
+static inline struct v16 v16_load_e8m0(const uint8_t *p)
+{
+    LANES(half_from_bits(p[i] > 0 ? (uint32_t)p[i] << 23 : 0x400000));
+}
+
+/* Converts 16 signed bytes. */
+static inline struct v16 v16_load_i8(const uint8_t *p)
+{
+    LANES((float)(int8_t)p[i]);
+}
+
+/* Sixteen values times a scale, looked up by codes of 4 bits. */
+struct v16_table {
+    const float *values;
+    float scale;
+};
+
+/* values [16] must outlive the table. */
+static inline struct v16_table v16_table(const float *values, float scale)
+{
+    return (struct v16_table){values, scale};
+}
+
+static inline struct v16 v16_load_table(struct v16_table t, const uint8_t *p)
+{
+    LANES(t.values[p[i / 2] >> i % 2 * 4 & 15] * t.scale);
+}
+
 /* Looks up sixteen codes of 2, 3 or 4 bits in a table of all their values. */
 struct v16_book {
     const float *values;

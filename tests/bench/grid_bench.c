@@ -33,6 +33,7 @@
 #include "common/model/config.h"
 #include "common/model/weight_format.h"
 #include "kernels/opencl/noise.h"
+#include "tests/bench/config_shape.h"
 #include "tests/bench/demand.h"
 #include "tests/bench/machine.h"
 #include "tests/golden/runner.h"
@@ -42,7 +43,6 @@
 #define POINTS_MAX  64
 #define TURNS_MAX   256
 #define TURNS_LEAST 3
-#define CONFIG_MAX  ((size_t)1 << 20)
 #define ROOM        0.97 /* of a device's memory; the driver uses some */
 #define GROUP       64   /* of --bits */
 #define GB          1e9
@@ -284,33 +284,10 @@ static void make_model(struct bench *b)
 {
     static struct random_shape r;
     const struct model_config *c = &b->config;
-    const struct quantisation *q = &c->quant;
     struct dice dice = {1};
 
-    r = (struct random_shape){.shape = c->shape,
-                              .tied = c->tied,
-                              .qkv_bias = c->qkv_bias,
-                              .o_bias = c->o_bias,
-                              .qk_norm = c->qk_norm,
-                              .sinks = c->sinks,
-                              .output_norms = c->output_norms,
-                              .expert_bias = c->expert_bias,
-                              .shared_gate = c->shared_gate,
-                              .hollow = true};
-    memcpy(r.mixers, c->mixers, c->shape.n_layers * sizeof r.mixers[0]);
-    memcpy(r.ffns, c->ffns, c->shape.n_layers * sizeof r.ffns[0]);
-    if (b->bits > 0) {
-        r.quantised = true;
-        r.bits = b->bits;
-        r.group = GROUP;
-    } else if (q->format != WEIGHT_PLAIN) {
-        r.quantised = true;
-        r.experts_only = q->experts_only;
-        r.formats = 1u << q->format;
-        /* Any bits: all matrices; affine ones have these. */
-        r.bits = q->bits > 0 ? q->bits : weight_format_bits(q->format);
-        r.group = q->group;
-    }
+    config_shape(&r, c, b->bits, GROUP);
+    r.hollow = true;
     random_model_new(&b->model, &r, &dice);
     demand_of(&b->demand, &b->model.w);
 }
@@ -370,21 +347,6 @@ static bool parse_point(struct bench *b, const char *text)
     b->n_points++;
     return p->tokens >= 1 && p->tokens <= (1u << 20) &&
            p->before <= (1u << 20) && p->batch >= 1 && p->batch <= BATCH_MAX;
-}
-
-static enum status read_config(struct model_config *c, const char *path,
-                               struct error *e)
-{
-    static char text[CONFIG_MAX];
-    FILE *f = fopen(path, "re");
-    size_t n;
-
-    if (f == NULL) {
-        return error_set(e, ST_NOT_FOUND, "it cannot be read");
-    }
-    n = fread(text, 1, sizeof text, f);
-    fclose(f);
-    return config_parse(c, text, n, e);
 }
 
 static int usage(void)
@@ -483,7 +445,7 @@ int main(int argc, char **argv)
     if (opencl_device_find(&device, b.options.device, &e) != ST_OK) {
         return refuse(e.text, "");
     }
-    if (read_config(&b.config, argv[optind], &e) != ST_OK) {
+    if (config_shape_read(&b.config, argv[optind], &e) != ST_OK) {
         return refuse(argv[optind], e.text);
     }
     if (b.config.shape.n_layers > RANDOM_LAYERS_MAX) {

@@ -3,11 +3,13 @@
  *     kernels_bench [--threads N] [--isa NAME] [--prompt N] [--steps N]
  *                   [--device NAME] [--portable] [--profile]
  *                   [--step-tokens N] [--batch N] [--kv FORMAT] [--json]
- *                   MODEL_DIR | qwen3.5-0.8b | qwen3.5-9b | qwen3-0.6b
+ *                   MODEL_DIR | [--bits 4|8] [--layers N] CONFIG.json
  *
- * The names stand for random weights in those models' exact shapes.  --kv names
- * the format of the KV cache as tests/golden/kv_names.h does (default: the
- * model's dtype).
+ * CONFIG.json stands for random weights in that model's exact shape; --layers
+ * cuts it to fewer layers and as much of the vocabulary.  With experts, the
+ * bytes of a batch are those of as many experts as tokens choose that like all
+ * equally.  --kv names the format of the KV cache as tests/golden/kv_names.h
+ * does (default: the model's dtype).
  *
  * - Decode: at batch 1 to 32 after a prompt of N tokens each, N steps a round.
  * - Prefill: one prompt of N tokens, of 512, and of --step-tokens.
@@ -33,11 +35,11 @@
 #include <time.h>
 
 #include "kernels/backends/backend.h"
+#include "tests/bench/config_shape.h"
 #include "tests/bench/demand.h"
 #include "tests/bench/machine.h"
 #include "tests/golden/kv_names.h"
 #include "tests/golden/runner.h"
-#include "tests/kernels/random_model.h"
 #include "worker/model/shard.h"
 
 #define BATCH_MAX 32
@@ -47,6 +49,7 @@
 #define ROUNDS    5    /* rounds per point */
 #define CHOICES   50   /* choices of a row alone */
 #define IDS       4096 /* ids under penalties of a row alone */
+#define GROUP     64   /* codes that share a scale with --bits */
 
 struct bench {
     const struct shard_weights *w;
@@ -474,60 +477,36 @@ static void run(struct bench *b, struct kernels_options *o)
     runner_close(&b->runner);
 }
 
-static bool named_shape(const char *name, struct random_shape *r)
-{
-    struct model_shape *s = &r->shape;
-
-    *r = (struct random_shape){.tied = true, .qk_norm = true};
-    *s = (struct model_shape){.hidden = 1024, .context = 32768};
-    s->norm_eps = 1e-6f;
-    s->dtype = DTYPE_BF16;
-    s->rope = (struct rope_shape){.theta = 1e7, .dim = 64};
-    if (strcmp(name, "qwen3.5-0.8b") == 0) {
-        s->n_layers = 24, s->intermediate = 3584, s->vocab = 248320;
-        s->n_heads = 8, s->n_kv_heads = 2, s->head_dim = 256;
-        s->attn_gated = true;
-        s->n_k_heads = 16, s->n_v_heads = 16, s->k_dim = 128, s->v_dim = 128;
-        s->conv = 4;
-    } else if (strcmp(name, "qwen3.5-9b") == 0) {
-        r->tied = false;
-        s->hidden = 4096, s->n_layers = 32, s->intermediate = 12288;
-        s->vocab = 248320;
-        s->n_heads = 16, s->n_kv_heads = 4, s->head_dim = 256;
-        s->attn_gated = true;
-        s->n_k_heads = 16, s->n_v_heads = 32, s->k_dim = 128, s->v_dim = 128;
-        s->conv = 4;
-    } else if (strcmp(name, "qwen3-0.6b") == 0) {
-        s->n_layers = 28, s->intermediate = 3072, s->vocab = 151936;
-        s->n_heads = 16, s->n_kv_heads = 8, s->head_dim = 128;
-        s->rope.dim = 128;
-    } else {
-        return false;
-    }
-    for (uint32_t i = 0; i < s->n_layers; i++) {
-        r->mixers[i] =
-            s->n_v_heads > 0 && i % 4 != 3 ? MIXER_DELTANET : MIXER_ATTENTION;
-    }
-    return true;
-}
-
 static struct kv_format format_of(const struct bench *b,
                                   const struct model_config *c)
 {
     return b->kv ? kv_names_must(b->kv, c) : kv_format_plain(c->shape.dtype);
 }
 
+/* A random model's own options. */
+struct random_options {
+    uint32_t bits; /* 0: the config's formats */
+    uint32_t n_layers;
+};
+
 static int run_random(struct bench *b, struct kernels_options *o,
-                      const struct random_shape *r)
+                      const char *path, const struct random_options *of)
 {
     static struct random_model m;
     static struct model_config c;
+    struct random_shape r;
     struct dice d = {1};
+    struct error e;
 
-    random_model_new(&m, r, &d);
+    if (config_shape_read(&c, path, &e) != ST_OK) {
+        fprintf(stderr, "kernels_bench: %s\n", e.text);
+        return 1;
+    }
+    config_shape_cut(&c, of->n_layers);
+    config_shape(&r, &c, of->bits, GROUP);
+    r.hollow = strcmp(o->device, "cpu") != 0;
+    random_model_new(&m, &r, &d);
     b->w = &m.w;
-    c.shape = m.w.shape;
-    memcpy(c.mixers, r->mixers, r->shape.n_layers * sizeof *c.mixers);
     o->kv = format_of(b, &c);
     run(b, o);
     random_model_free(&m);
@@ -571,6 +550,7 @@ static const struct option options[] = {
     {"step-tokens", required_argument, NULL, 'T'},
     {"batch", required_argument, NULL, 'n'},
     {"bits", required_argument, NULL, 'b'},
+    {"layers", required_argument, NULL, 'l'},
     {"kv", required_argument, NULL, 'k'},
     {"json", no_argument, NULL, 'j'},
     {NULL, 0, NULL, 0},
@@ -578,7 +558,7 @@ static const struct option options[] = {
 
 /* Returns false for an unknown option. */
 static bool take_option(int c, struct bench *b, struct kernels_options *o,
-                        uint32_t *bits)
+                        struct random_options *r)
 {
     switch (c) {
     case 't':
@@ -609,7 +589,10 @@ static bool take_option(int c, struct bench *b, struct kernels_options *o,
         b->batch = number(optarg, 1, BATCH_MAX);
         return true;
     case 'b':
-        *bits = number(optarg, 4, 8);
+        r->bits = number(optarg, 4, 8) < 8 ? 4 : 8;
+        return true;
+    case 'l':
+        r->n_layers = number(optarg, 1, MODEL_LAYERS_MAX);
         return true;
     case 'k':
         b->kv = optarg;
@@ -622,35 +605,44 @@ static bool take_option(int c, struct bench *b, struct kernels_options *o,
     }
 }
 
+static int usage(void)
+{
+    fputs("usage: kernels_bench [--threads N] [--isa NAME] [--prompt N] "
+          "[--steps N]\n"
+          "                     [--device NAME] [--portable] [--profile] "
+          "[--step-tokens N]\n"
+          "                     [--batch N] [--kv FORMAT] [--json]\n"
+          "                     MODEL_DIR | [--bits 4|8] [--layers N] "
+          "CONFIG.json\n",
+          stderr);
+    return 2;
+}
+
+static bool is_config(const char *path)
+{
+    size_t n = strlen(path);
+
+    return n > 5 && strcmp(path + n - 5, ".json") == 0;
+}
+
 int main(int argc, char **argv)
 {
     struct kernels_options o = {.device = "cpu", .block_tokens = 32};
     struct bench b = {.prompt = 128, .steps = 8};
-    struct random_shape r;
-    uint32_t bits = 0, most;
+    struct random_options r = {.n_layers = MODEL_LAYERS_MAX};
+    uint32_t most;
 
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        if (!take_option(c, &b, &o, &bits)) {
-            optind = argc;
+        if (!take_option(c, &b, &o, &r)) {
+            return usage();
         }
     }
     if (optind + 1 != argc) {
-        fprintf(stderr, "usage: kernels_bench [--threads N] [--isa NAME] "
-                        "[--prompt N] [--steps N] [--device NAME] "
-                        "[--portable] [--profile] [--step-tokens N] "
-                        "[--batch N] [--kv FORMAT] [--json] MODEL_DIR | "
-                        "[--bits 4|8] NAME\n");
-        return 2;
+        return usage();
     }
     /* The prompts of a batch are one plan. */
     most = PLAN_TOKENS_MAX / (b.batch > 0 ? b.batch : BATCH_MAX);
     b.prompt = b.prompt < most ? b.prompt : most;
-    if (!named_shape(argv[optind], &r)) {
-        return run_model(&b, &o, argv[optind]);
-    }
-    r.quantised = bits > 0;
-    r.bits = bits < 8 ? bits & 4 : 8;
-    r.group = 64;
-    r.hollow = strcmp(o.device, "cpu") != 0;
-    return run_random(&b, &o, &r);
+    return is_config(argv[optind]) ? run_random(&b, &o, argv[optind], &r)
+                                   : run_model(&b, &o, argv[optind]);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/backends/backend.h"
+#include "tests/kernels/random_model.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/model/fixture.h"
 
@@ -73,12 +74,124 @@ static void a_coarser_cache_than_stated_is_found(void **state)
     assert_int_equal(run(&affine4, &affine8, &e), ST_DATA_LOSS);
 }
 
+/* ---- windows and experts ---- */
+
+/* A model of each kind of layer, and what the canary takes it for. */
+struct pair {
+    struct random_model made;
+    struct shard_weights w;
+    struct layer_weights layers[3];
+};
+
+static void make_pair(struct pair *p, uint32_t window)
+{
+    struct random_shape r;
+    struct dice d = {5};
+
+    random_shape(&r, &d);
+    r.shape.n_layers = 3;
+    random_features(&r, &d);
+    r.shape.hidden = 64;
+    r.shape.n_experts = 8, r.shape.top_k = 2, r.shape.expert_dim = 32;
+    r.shape.window = window;
+    r.sinks = r.expert_bias = true;
+    for (uint32_t i = 0; i < 3; i++) {
+        r.mixers[i] = i == 0   ? MIXER_DELTANET
+                      : i == 1 ? MIXER_WINDOW
+                               : MIXER_ATTENTION;
+        r.ffns[i] = i == 2 ? FFN_EXPERTS : FFN_DENSE;
+    }
+    random_model_new(&p->made, &r, &d);
+    memcpy(p->layers, p->made.layers, sizeof p->layers);
+    p->w = p->made.w;
+    p->w.layers = p->layers;
+}
+
+static enum status run_pair(const struct pair *p, struct error *e)
+{
+    const struct kernels_options o = {.device = "cpu",
+                                      .kv = {.dtype = DTYPE_F16},
+                                      .block_tokens = 8,
+                                      .max_tokens = CANARY_TOKENS,
+                                      .max_rows = 1,
+                                      .max_logits = 1,
+                                      .n_threads = 1};
+    struct kernels *k;
+    enum status st;
+
+    assert_int_equal(backend_new(&k, &p->made.w, &o, e), ST_OK);
+    assert_int_equal(kernels_alloc(k, 64, e), ST_OK);
+    kernels_poison_pages(k, 0, 64);
+    st = canary_run(k, &p->w, &o, e);
+    kernels_free(&k);
+    return st;
+}
+
+/* Windows that end inside a block, and one that is as long as the context. */
+static void every_kind_of_layer_agrees_with_itself(void **state)
+{
+    static struct pair p;
+    struct error e;
+
+    (void)state;
+    for (uint32_t window = 1; window <= 256; window += 15) {
+        make_pair(&p, window);
+        if (run_pair(&p, &e) != ST_OK) {
+            fail_msg("window %u: %s", window, e.text);
+        }
+        random_model_free(&p.made);
+    }
+}
+
+static void expect_found(const struct pair *p, const char *where)
+{
+    struct error e;
+
+    assert_int_equal(run_pair(p, &e), ST_DATA_LOSS);
+    if (strstr(e.text, where) == NULL) {
+        fail_msg("%s", e.text);
+    }
+}
+
+/* Of each kind something is other than the device has it. */
+static void a_device_with_other_arithmetic_is_found(void **state)
+{
+    static struct pair p;
+    static float other[4096];
+
+    (void)state;
+    for (size_t i = 0; i < 4096; i++) {
+        other[i] = (float)(i % 7);
+    }
+    make_pair(&p, 17);
+    p.w.shape.window = 3;
+    expect_found(&p, "a window layer");
+    p.w.shape.window = 17;
+    p.layers[1].mixer.attention.sinks = other;
+    expect_found(&p, "a window layer");
+    p.layers[1] = p.made.layers[1];
+    p.layers[2].mixer.attention.sinks = other;
+    expect_found(&p, "an attention layer");
+    p.layers[2] = p.made.layers[2];
+    p.layers[2].experts.router_bias = other;
+    expect_found(&p, "a layer with experts");
+    p.layers[2] = p.made.layers[2];
+    p.layers[2].experts.down_bias = other;
+    expect_found(&p, "a layer with experts");
+    p.layers[2] = p.made.layers[2];
+    p.layers[0].ffn_norm = other;
+    expect_found(&p, "an MLP");
+    random_model_free(&p.made);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_coarser_codec_has_a_wider_bound),
         cmocka_unit_test(the_cpu_agrees_with_itself),
         cmocka_unit_test(a_coarser_cache_than_stated_is_found),
+        cmocka_unit_test(every_kind_of_layer_agrees_with_itself),
+        cmocka_unit_test(a_device_with_other_arithmetic_is_found),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -297,10 +297,14 @@ static bool is_short(void)
 }
 
 /* Plain formats take all sequences; quantised ones, which are many, a few. */
-static void open_fixture(struct fixture *f, const struct shard_weights *w,
-                         const struct kv_format *kv)
+static bool takes_all(const struct kv_format *kv)
 {
-    bool all = kv->scheme == KV_PLAIN && !is_short();
+    return kv->scheme == KV_PLAIN && !is_short();
+}
+
+static void open_fixture(struct fixture *f, const struct shard_weights *w,
+                         const struct kv_format *kv, bool all)
+{
     struct dice d = {42};
 
     f->w = w;
@@ -388,7 +392,7 @@ static void test_hybrid(const struct kv_request *kv, size_t first, size_t step)
         shard_load(&shard, &c, MODEL_DIR, 0, c.shape.n_layers, NULL, &e),
         ST_OK);
     assert_int_equal(kv_format_choose(&format, &c, kv, &e), ST_OK);
-    open_fixture(&f, shard_weights(shard), &format);
+    open_fixture(&f, shard_weights(shard), &format, takes_all(&format));
     if (test_device_is_cpu()) {
         check_ways(&f, first, step);
     } else {
@@ -449,8 +453,35 @@ static void test_random(void **state)
         random_model_new(&m, &r, &d);
         /* Some models have a layer that stays plain. */
         kv.whole = i % 3 == 0 ? last_attention(&m.w) : KV_NO_LAYER;
-        open_fixture(&f, &m.w, &kv);
+        open_fixture(&f, &m.w, &kv, takes_all(&kv));
         check_ways(&f, i % 2 + i / 6, i < 6 ? 2 : 4);
+        close_fixture(&f);
+        random_model_free(&m);
+    }
+}
+
+/* Windows, sinks, caps, experts and every format of weights.  Batches give an
+ * expert one row or many. */
+static void test_features(void **state)
+{
+    static struct fixture f;
+
+    (void)state;
+    for (uint32_t i = 0; i < WEIGHT_FORMATS; i++) {
+        struct dice d = {950 + i};
+        struct random_shape r;
+        struct random_model m;
+        struct kv_format kv;
+
+        random_shape(&r, &d);
+        random_features(&r, &d);
+        r.mixers[0] = i % 2 ? MIXER_WINDOW : MIXER_ATTENTION;
+        r.ffns[0] = FFN_EXPERTS;
+        random_format(&r, (enum weight_format)i);
+        kv = random_kv_format(i < 4 ? 1 : 2 * i, &r.shape);
+        random_model_new(&m, &r, &d);
+        open_fixture(&f, &m.w, &kv, false);
+        check_ways(&f, i, 5);
         close_fixture(&f);
         random_model_free(&m);
     }
@@ -469,6 +500,7 @@ int main(void)
         cmocka_unit_test(test_hybrid_8_bits),
         cmocka_unit_test(test_hybrid_turboquant),
         cmocka_unit_test(test_random),
+        cmocka_unit_test(test_features),
     };
 
     return test_device_is_cpu() ? cmocka_run_group_tests(tests, NULL, NULL)

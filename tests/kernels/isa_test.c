@@ -89,109 +89,6 @@ static void test_matmul(void **state)
     }
 }
 
-/* ---- quantised ---- */
-
-#define WIDEST 2304 /* more than 16 groups of 128 */
-
-struct quantised_case {
-    uint8_t data[7 * WIDEST];
-    float scales[7 * WIDEST / 32], biases[7 * WIDEST / 32]; /* or 16-bit
-                                                             * values */
-    float x[QUANTISED_X * WIDEST];
-    struct quantised w;
-    uint32_t n_w;
-};
-
-static void quantised_case(struct quantised_case *q, uint32_t round)
-{
-    static const uint32_t groups[] = {1, 2, 15, 16, 17, 18};
-    static float plain[7 * WIDEST / 32];
-    struct dice d = {round};
-    uint32_t group = 32u << round % 3;
-
-    q->n_w = 1 + round % 7;
-    q->w = (struct quantised){.data = q->data,
-                              .scales = q->scales,
-                              .biases = q->biases,
-                              .dtype = (enum dtype)(round / 2 % 3),
-                              .k = groups[round % 6] * group,
-                              .bits = round % 2 ? 4 : 8,
-                              .group = group};
-    for (size_t i = 0; i < sizeof q->data; i++) {
-        q->data[i] = (uint8_t)dice_below(&d, 256);
-    }
-    fill(&d, q->x, QUANTISED_X * WIDEST);
-    fill(&d, plain, sizeof plain / sizeof *plain);
-    store(q->scales, plain, q->w.dtype, sizeof plain / sizeof *plain);
-    fill(&d, plain, sizeof plain / sizeof *plain);
-    store(q->biases, plain, q->w.dtype, sizeof plain / sizeof *plain);
-}
-
-static void compare_products(const struct cpu_isa *isa,
-                             const struct quantised_case *q, const float *wide,
-                             uint32_t round, uint32_t n_x)
-{
-    static float out[2][QUANTISED_X * 8];
-    float bias[7] = {1, 2, 3, 4, 5};
-    struct quantised_block b = {.w = q->w,
-                                .b = {.x = q->x,
-                                      .bias = round % 4 ? bias : NULL,
-                                      .out = out[0],
-                                      .ld_x = q->w.k,
-                                      .ld_out = 8,
-                                      .n_x = n_x,
-                                      .n_w = q->n_w,
-                                      .k = q->w.k,
-                                      .add = round % 5 == 0}};
-    struct matmul_block plain = b.b;
-
-    memset(out, 0, sizeof out);
-    plain.w = wide;
-    plain.dtype = DTYPE_F32;
-    plain.out = out[1];
-    isa->matmul_quantised(&b);
-    isa->matmul(&plain);
-    assert_memory_equal(out[0], out[1], sizeof out[0]);
-}
-
-/* A row's values must be exactly those that weights.h defines, and a product
- * with the row must equal, to the bit, the product with the float32 row. */
-static void test_quantised(void **state)
-{
-    static const char *const all[] = {"generic", "avx2", "avx512"};
-    static struct quantised_case q;
-    static float wide[7 * WIDEST];
-
-    (void)state;
-    for (uint32_t round = 0; round < 216; round++) {
-        const struct cpu_isa *isa = isa_find(all[round / 72]);
-
-        if (isa == NULL) {
-            continue;
-        }
-        quantised_case(&q, round);
-        isa->dequantise(wide, &q.w, q.n_w);
-        const struct tensor t = {.data = q.data,
-                                 .format = WEIGHT_AFFINE,
-                                 .dtype = q.w.dtype,
-                                 .rows = q.n_w,
-                                 .cols = q.w.k,
-                                 .bits = q.w.bits,
-                                 .group = q.w.group,
-                                 .scales = q.scales,
-                                 .biases = q.biases};
-        for (uint32_t i = 0; i < q.n_w * q.w.k; i++) {
-            double want = reference_weight(&t, i / q.w.k, i % q.w.k);
-
-            assert_true((double)wide[i] == want);
-        }
-        static const uint32_t sizes[] = {1, 2, 3, 4,  5,  6,
-                                         7, 8, 9, 15, 16, QUANTISED_X};
-
-        compare_products(isa, &q, wide, round, sizes[round / 6 % 12]);
-    }
-}
-
 static void rows_of(const struct cpu_isa *isa, uint32_t round, float *out)
 {
     struct dice d = {round};
@@ -205,8 +102,17 @@ static void rows_of(const struct cpu_isa *isa, uint32_t round, float *out)
     memcpy(out + 256, a, n * sizeof *a);
     isa->l2_norm(out + 256, n, 1e-6f, 0.125f);
     memcpy(out + 512, a, n * sizeof *a);
-    isa->activate(&(struct activation_task){
-        .gate = out + 512, .up = b, .n = n, .kind = ACTIVATION_SILU});
+    isa->activate(
+        &(struct activation_task){.gate = out + 512,
+                                  .up = b,
+                                  .n = n,
+                                  .kind = (enum activation)(round % 3),
+                                  .alpha = 1.702f,
+                                  .limit = 1.5f});
+    memcpy(out + 2304, a, n * sizeof *a);
+    isa->soft_cap(out + 2304, 0.5f + (float)(round % 5), n);
+    memcpy(out + 2560, a, n * sizeof *a);
+    isa->accumulate(out + 2560, b, 0.3f, n);
     memcpy(out + 768, a, n * sizeof *a);
     isa->sigmoid_mul(out + 768, b, n);
     isa->weigh(out + 1024, a, 3.0f, 40.0f / (1.0f + (float)round), n);
@@ -338,11 +244,15 @@ static void attend_of(const struct cpu_isa *isa, uint32_t round, float *out)
     static float kv[2 * 160 * 128], plain[2 * 160 * 128], q[N];
     static float s[ATTEND_QUERIES * ATTEND_SPAN];
     uint32_t last[ATTEND_QUERIES], blocks[160];
+    float sinks[ATTEND_QUERIES];
     struct attend_task t = {
         .q = q,
         .y = out,
         .last = last,
         .blocks = blocks,
+        .sinks = round % 5 < 2 ? sinks : NULL,
+        .window = round % 7 < 4 ? 0 : 1 + dice_below(&d, 100),
+        .cap = round % 4 == 1 ? 2.0f : 0.0f,
         .k = (char *)kv,
         .dtype = (enum dtype)(round % 3),
         .n_q = 1 + round % ATTEND_QUERIES,
@@ -366,6 +276,7 @@ static void attend_of(const struct cpu_isa *isa, uint32_t round, float *out)
         last[i] = dice_below(&d, 150 / t.block_tokens * t.block_tokens + 1);
         last[i] = last[i] > 127 ? 127 : last[i];
     }
+    fill(&d, sinks, ATTEND_QUERIES);
     isa->attend(&t);
 }
 
@@ -472,6 +383,8 @@ static void attend_quantised_of(const struct cpu_isa *isa, uint32_t round,
     quantised_kv(&kv, round);
     memset(y, 0, sizeof y);
     kv.a.t.y = y;
+    kv.a.t.sinks = round % 5 < 2 ? kv.q : NULL;
+    kv.a.t.cap = round % 4 == 1 ? 2.0f : 0.0f;
     isa->attend_quantised(&kv.a);
     memcpy(out, y + round % 2 * N, N * sizeof *out);
 }
@@ -598,6 +511,67 @@ static void test_exp(void **state)
     assert_true(isnan(out[3]));
 }
 
+/* tanh by soft_cap(): within 4 ulp, its sign, NaN kept. */
+static void test_tanh(void **state)
+{
+    const struct cpu_isa *isa = isa_find(NULL);
+    float x[3];
+
+    (void)state;
+    for (int i = -20000; i < 20000; i++) {
+        float in = 0.001f * (float)i;
+        double exact = tanh((double)in);
+
+        x[0] = in;
+        isa->soft_cap(x, 1.0f, 1);
+        assert_true(fabs((double)x[0] - exact) <= fabs(exact) * 0x1p-21);
+    }
+    x[0] = INFINITY;
+    x[1] = -INFINITY;
+    x[2] = NAN;
+    isa->soft_cap(x, 3.0f, 3);
+    assert_true(x[0] == 3.0f && x[1] == -3.0f && isnan(x[2]));
+}
+
+/* In double; past its limits the clamped one is flat. */
+static void test_activations(void **state)
+{
+    const struct cpu_isa *isa = isa_find(NULL);
+    struct dice d = {9};
+    float gate[3], up[3], in;
+
+    (void)state;
+    for (int i = 0; i < 3000; i++) {
+        double g, u, root = sqrt(2.0 / acos(-1.0));
+        struct activation_task t = {gate,   up,  1, (enum activation)(i % 3),
+                                    1.702f, 2.0f};
+
+        in = gate[0] = dice_float(&d, -9.0f, 9.0f);
+        up[0] = dice_float(&d, -9.0f, 9.0f);
+        g = (double)in;
+        u = (double)up[0];
+        if (t.kind == ACTIVATION_SILU) {
+            g = g / (1.0 + exp(-g)) * u;
+        } else if (t.kind == ACTIVATION_GELU) {
+            g = 0.5 * g * (1.0 + tanh(root * (g + 0.044715 * g * g * g))) * u;
+        } else {
+            g = fmin(g, 2.0);
+            g = g / (1.0 + exp(-1.702 * g)) * (fmax(fmin(u, 2.0), -2.0) + 1.0);
+        }
+        isa->activate(&t);
+        assert_true(fabs((double)gate[0] - g) <= 1e-5);
+    }
+    for (int kind = 0; kind < 3; kind++) {
+        struct activation_task t = {gate,   up,  3, (enum activation)kind,
+                                    1.702f, 2.0f};
+
+        gate[0] = gate[1] = up[0] = up[2] = 1.0f;
+        gate[2] = up[1] = NAN;
+        isa->activate(&t);
+        assert_true(!isnan(gate[0]) && isnan(gate[1]) && isnan(gate[2]));
+    }
+}
+
 static void check_rounding(float f, enum dtype t)
 {
     uint16_t stored;
@@ -649,11 +623,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_matmul),
-        cmocka_unit_test(test_quantised),
         cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_logits),
         cmocka_unit_test(quantised_attention_matches_sums_in_double),
         cmocka_unit_test(test_exp),
+        cmocka_unit_test(test_tanh),
+        cmocka_unit_test(test_activations),
         cmocka_unit_test(test_rounding),
     };
 

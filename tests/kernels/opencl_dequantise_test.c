@@ -76,13 +76,14 @@ static void make(struct matrix *m, const struct form *f, struct dice *d)
         memcpy(pairs + (2 * i + 1) * item, (char *)m->biases + i * item, item);
     }
     m->bytes = AWAY + N * f->bits / 8 + 2 * n * item;
-    m->w = (struct quantised){m->on_device + AWAY,
-                              m->scales,
-                              m->biases,
-                              f->dtype,
-                              COLS,
-                              f->bits,
-                              f->group};
+    m->w = (struct quantised){.format = WEIGHT_AFFINE,
+                              .data = m->on_device + AWAY,
+                              .scales = m->scales,
+                              .biases = m->biases,
+                              .dtype = f->dtype,
+                              .k = COLS,
+                              .bits = f->bits,
+                              .group = f->group};
 }
 
 static void run(const struct fixture *f, cl_program program,

@@ -12,9 +12,11 @@
 
 /* Each kind of shape several times; sanitizers are slow. */
 #ifdef __SANITIZE_ADDRESS__
-#define ROUNDS 24
+#define ROUNDS   24
+#define FEATURES 8
 #else
-#define ROUNDS 60
+#define ROUNDS   60
+#define FEATURES 24
 #endif
 
 static void open_bench(struct bench *b, uint32_t round, enum mixer_kind kind)
@@ -186,7 +188,7 @@ static void check_features(enum mixer_kind kind, enum ffn_kind ffn,
     struct bench *b = calloc(1, sizeof *b);
 
     assert_non_null(b);
-    for (uint32_t round = 0; round < ROUNDS; round++) {
+    for (uint32_t round = 0; round < FEATURES; round++) {
         double most;
 
         open_features(b, round, kind, ffn, 1);
@@ -259,7 +261,7 @@ static void formats_match_the_reference(void **state)
 
     (void)state;
     assert_non_null(b);
-    for (uint32_t round = 0; round < 4 * WEIGHT_FORMATS; round++) {
+    for (uint32_t round = 0; round < 2 * WEIGHT_FORMATS; round++) {
         struct random_shape shape;
         double most;
 
@@ -474,6 +476,75 @@ static void test_limits(void **state)
     expect_refused(&r, &o, ST_INVALID_ARGUMENT);
 }
 
+static void expect_served(struct random_shape *r)
+{
+    struct kernels_options o = {.device = "cpu",
+                                .block_tokens = 32,
+                                .max_tokens = 1,
+                                .max_rows = 1,
+                                .max_logits = 1,
+                                .n_threads = 1};
+    struct dice d = {1};
+    struct random_model m;
+    struct kernels *k;
+    struct error e;
+
+    random_model_new(&m, r, &d);
+    assert_int_equal(backend_new(&k, &m.w, &o, &e), ST_OK);
+    kernels_free(&k);
+    random_model_free(&m);
+}
+
+/* The sizes of the largest models that people run are within the limits, and
+ * one past each limit is refused. */
+static void experts_past_their_limits_are_refused(void **state)
+{
+    struct kernels_options o = {.device = "cpu", .block_tokens = 32};
+    struct dice d = {7};
+    struct random_shape r;
+
+    (void)state;
+    random_shape(&r, &d);
+    r.shape.n_layers = 1;
+    random_features(&r, &d);
+    r.mixers[0] = MIXER_WINDOW;
+    r.ffns[0] = FFN_EXPERTS;
+    r.shape.hidden = 16, r.shape.expert_dim = 1, r.shape.shared_dim = 0;
+    r.shape.n_experts = KERNELS_EXPERTS_MAX;
+    r.shape.top_k = KERNELS_TOP_K_MAX;
+    expect_served(&r);
+    r.shape.n_experts++;
+    expect_refused(&r, &o, ST_INVALID_ARGUMENT);
+    r.shape.n_experts--;
+    r.shape.top_k++;
+    expect_refused(&r, &o, ST_INVALID_ARGUMENT);
+    r.shape.top_k = 4, r.shape.n_experts = 3;
+    expect_refused(&r, &o, ST_INVALID_ARGUMENT);
+    r.shape.top_k = 3;
+    expect_served(&r);
+    r.shape.window = 0;
+    expect_refused(&r, &o, ST_INVALID_ARGUMENT);
+    r.shape.window = 1;
+    r.shape.window_rope.dim = r.shape.head_dim + 2;
+    expect_refused(&r, &o, ST_INVALID_ARGUMENT);
+}
+
+static void groups_past_their_limit_are_refused(void **state)
+{
+    struct kernels_options o = {.device = "cpu", .block_tokens = 32};
+    struct dice d = {7};
+    struct random_shape r;
+
+    (void)state;
+    random_shape(&r, &d);
+    r.shape.head_dim = 8, r.shape.rope.dim = 8;
+    r.shape.n_kv_heads = 2;
+    r.shape.n_heads = 2 * KERNELS_GROUP_MAX;
+    expect_served(&r);
+    r.shape.n_heads += 2;
+    expect_refused(&r, &o, ST_INVALID_ARGUMENT);
+}
+
 /* Each scheme at its limits and one past them. */
 static void formats_past_their_limits_are_refused(void **state)
 {
@@ -526,6 +597,8 @@ int main(void)
         cmocka_unit_test(test_block_layout),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(formats_past_their_limits_are_refused),
+        cmocka_unit_test(experts_past_their_limits_are_refused),
+        cmocka_unit_test(groups_past_their_limit_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

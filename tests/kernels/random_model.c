@@ -142,6 +142,9 @@ void random_features(struct random_shape *r, struct dice *d)
     s->clamp_limit = 1.5f; /* some values are past it */
     r->sinks = dice_below(d, 2);
     r->output_norms = dice_below(d, 2);
+    if (r->output_norms && s->hidden == 1) {
+        s->hidden = 17; /* the norm of one value near 0 magnifies any error */
+    }
     random_ropes(s, d);
     random_experts(r, d);
     for (uint32_t i = 0; i < s->n_layers; i++) {
