@@ -155,12 +155,7 @@ static void put_values(struct convert *k)
 
 uint32_t gguf_convert_type(uint32_t type, uint32_t cols)
 {
-    uint32_t block =
-        type == WRITE_Q4_K || type == WRITE_Q6_K                          ? 256
-        : type == WRITE_Q8_0 || type == WRITE_Q4_0 || type == WRITE_MXFP4 ? 32
-                                                                          : 1;
-
-    return cols % block == 0 ? type : WRITE_F32;
+    return cols % gguf_type_block(type) == 0 ? type : WRITE_F32;
 }
 
 /* Row of a matrix in memory for row i of the file. */

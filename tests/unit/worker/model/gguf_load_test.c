@@ -323,6 +323,13 @@ static void quantised_copies_stand_for_what_was_written(void **state)
                                                    .experts = WRITE_Q8_0,
                                                    .embed = WRITE_Q8_0});
     }
+    round_trip(MODELS "tiny-qwen3.5-moe",
+               &(struct gguf_types){.matrices = WRITE_Q4_1,
+                                    .experts = WRITE_Q5_1,
+                                    .embed = WRITE_Q5_0});
+    round_trip(
+        MODELS "tiny-gemma3",
+        &(struct gguf_types){.matrices = WRITE_IQ4_NL, .embed = WRITE_Q5_1});
 }
 
 /* Its experts are what the checkpoint has, code by code or not. */
@@ -354,10 +361,13 @@ static const char *wide_model(const char *family, int v_dim, int tied)
     json_object_set_new(j, "num_hidden_layers", json_integer(2));
     json_object_set_new(j, "full_attention_interval", json_integer(2));
     json_object_set_new(j, "hidden_size", json_integer(256));
-    json_object_set_new(j, "intermediate_size", json_integer(512));
+    json_object_set_new(j, "intermediate_size", json_integer(256));
     json_object_set_new(j, "head_dim", json_integer(64));
     json_object_set_new(j, "linear_value_head_dim", json_integer(v_dim));
-    json_object_set_new(j, "linear_num_value_heads", json_integer(16));
+    json_object_set_new(j, "linear_num_value_heads",
+                        json_integer(v_dim == 48   ? 16
+                                     : v_dim == 32 ? 8
+                                                   : 4));
     json_object_set_new(j, "tie_word_embeddings", json_boolean(tied));
     dir = fixture_model("wide", j, &(struct writer_options){.seed = 3});
     json_decref(j);
@@ -372,12 +382,13 @@ static void k_quants_stand_for_what_was_written(void **state)
         {.matrices = WRITE_Q4_K},
         {.matrices = WRITE_Q6_K},
         {.matrices = WRITE_Q4_K, .embed = WRITE_Q6_K},
+        {.matrices = WRITE_Q5_K, .embed = WRITE_IQ4_XS},
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
         for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
-            round_trip(wide_model(families[i], 32, t == 2), &types[t]);
+            round_trip(wide_model(families[i], 32, t >= 2), &types[t]);
         }
     }
 }
@@ -390,9 +401,12 @@ static void value_heads_may_cut_blocks(void **state)
         int v_dim;
         uint32_t type;
     } rows[] = {
-        {48, WRITE_Q4_K},  {48, WRITE_Q6_K},  {48, WRITE_Q8_0},
-        {48, WRITE_Q4_0},  {48, WRITE_MXFP4}, {48, WRITE_BF16},
-        {256, WRITE_Q4_K}, {256, WRITE_Q6_K},
+        {48, WRITE_Q4_K},   {48, WRITE_Q6_K},  {48, WRITE_Q8_0},
+        {48, WRITE_Q4_0},   {48, WRITE_MXFP4}, {48, WRITE_BF16},
+        {48, WRITE_Q5_1},   {48, WRITE_Q5_K},  {48, WRITE_IQ4_XS},
+        {48, WRITE_IQ4_NL}, {64, WRITE_Q5_K},  {64, WRITE_IQ4_XS},
+        {64, WRITE_Q4_1},   {64, WRITE_Q5_0},  {256, WRITE_Q4_K},
+        {256, WRITE_Q6_K},  {256, WRITE_Q5_K}, {256, WRITE_IQ4_XS},
     };
 
     (void)state;
@@ -411,7 +425,7 @@ static void pieces_hold_whole_blocks(void **state)
     (void)state;
     json_object_set_new(j, "num_hidden_layers", json_integer(1));
     json_object_set_new(j, "hidden_size", json_integer(64));
-    json_object_set_new(j, "vocab_size", json_integer(140000));
+    json_object_set_new(j, "vocab_size", json_integer(125000));
     json_object_set_new(j, "tie_word_embeddings", json_true());
     dir = fixture_model("large", j, &(struct writer_options){.seed = 3});
     json_decref(j);
@@ -666,16 +680,17 @@ static void refuses_other_types_by_name(void **state)
     gguf_put_u32(f, "qwen3.embedding_length", 256);
     gguf_put_u32(f, "qwen3.feed_forward_length", 256);
     gguf_put_u32(f, "qwen3.attention.head_count", 2);
-    gguf_add(f, "token_embd.weight", 13, 2, dims, zeros, 64 * 176);
+    gguf_add(f, "token_embd.weight", 10, 2, dims, zeros, 64 * 84);
     gguf_convert_save(f, path);
     gguf_file_free(&f);
     assert_int_equal(config_load(&c, path, &e), ST_OK);
     assert_int_equal(c.shape.vocab, 64);
     assert_int_equal(shard_load(&shard, &c, path, 0, 1, NULL, &e),
                      ST_UNIMPLEMENTED);
-    assert_non_null(strstr(e.text, "tensor \"token_embd.weight\" is Q5_K, "
+    assert_non_null(strstr(e.text, "tensor \"token_embd.weight\" is Q2_K, "
                                    "which is not supported; F32, F16, BF16, "
-                                   "Q8_0, Q4_0, Q4_K, Q6_K and MXFP4 are"));
+                                   "Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, "
+                                   "Q6_K, IQ4_NL, IQ4_XS and MXFP4 are"));
     free(zeros);
 }
 
