@@ -24,6 +24,7 @@
 #include "router/base/router_limits.h"
 #include "router/router_core.h"
 #include "router/text/text_threads.h"
+#include "text/model_tokenizer.h"
 #include "text/text_limits.h"
 #include "text/tokenizer.h"
 
@@ -92,7 +93,6 @@ static enum status model_add(struct program *p, const char *spec,
 {
     const char *equals = strchr(spec, '=');
     size_t n = equals != NULL ? (size_t)(equals - spec) : 0;
-    char path[4096];
     enum status st;
 
     if (n == 0 || n > MODEL_NAME_MAX || equals[1] == '\0') {
@@ -108,10 +108,10 @@ static enum status model_add(struct program *p, const char *spec,
                              spec);
         }
     }
-    snprintf(path, sizeof path, "%s/tokenizer.json", equals + 1);
     st = directory_check(equals + 1, DIRECTORY_TOKENIZER, e);
-    st =
-        st == ST_OK ? tokenizer_load(&p->tokenizers[p->n_models], path, e) : st;
+    st = st == ST_OK ? model_tokenizer_load(&p->tokenizers[p->n_models],
+                                            equals + 1, e)
+                     : st;
     if (st != ST_OK) {
         return error_wrap(e, "--model %s", spec);
     }

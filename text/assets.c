@@ -8,8 +8,11 @@
 #include <sys/stat.h>
 
 #include "common/base/utf8.h"
+#include "common/model/gguf_model.h"
 #include "text/file.h"
+#include "text/gguf_tokenizer.h"
 #include "text/json_read.h"
+#include "text/model_tokenizer.h"
 #include "text/text_limits.h"
 
 struct text_assets {
@@ -308,9 +311,50 @@ static enum status check_dir(const char *dir, struct error *e)
                : error_set(e, ST_INVALID_ARGUMENT, "not a directory");
 }
 
+static enum status from_metadata(struct text_assets *a, const struct gguf *g,
+                                 struct error *e)
+{
+    json_t *sampling = gguf_tokenizer_sampling(g);
+    enum status st = gguf_tokenizer_config(&a->config, g, e);
+
+    a->n_eos = gguf_end_tokens(g, a->eos);
+    if (st == ST_OK) {
+        st = text_defaults_read(&a->defaults, sampling, e);
+    }
+    json_decref(sampling);
+    return st == ST_OK ? chat_of_config(a, e) : st;
+}
+
+/* A file without a tokenizer is like a directory without one. */
+static enum status load_gguf(struct text_assets *a, const char *path,
+                             struct error *e)
+{
+    struct gguf_model m;
+    bool found = false;
+    enum status st = model_tokenizer_load(&a->tokenizer, path, e);
+
+    if (st != ST_OK && st != ST_NOT_FOUND) {
+        return st;
+    }
+    st = gguf_model_open(&m, path, &found, e);
+    if (st == ST_OK && found) {
+        st = from_metadata(a, &m.parts[0], e);
+        if (st != ST_OK) {
+            st = error_wrap(e, "%s", m.files.names[0]);
+        }
+    }
+    gguf_model_fini(&m);
+    return st;
+}
+
 static enum status load(struct text_assets *a, const char *dir, struct error *e)
 {
-    enum status st = check_dir(dir, e);
+    enum status st;
+
+    if (gguf_files_exist(dir)) {
+        return load_gguf(a, dir, e);
+    }
+    st = check_dir(dir, e);
 
     if (st == ST_OK) {
         st = tokenizer(a, dir, e);

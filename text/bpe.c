@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/byte_fallback.h"
 #include "text/byte_level.h"
 #include "text/text_limits.h"
 
@@ -82,16 +83,31 @@ static bool work_reserve(struct bpe_work *w, size_t n)
     return w->symbols != NULL;
 }
 
+/* Finds a token that text may become. */
+static bool text_token(const struct vocab *v, const char *s, size_t n,
+                       uint32_t *id)
+{
+    unsigned flags = vocab_find(v, s, n, id) ? vocab_flags(v, *id) : 0;
+
+    return (flags & VOCAB_MODEL) != 0 && (flags & VOCAB_SPECIAL) == 0;
+}
+
 enum status bpe_init(struct bpe *b, const struct vocab *vocab, size_t n,
                      uint64_t seed, struct error *e)
 {
-    char letter[2];
+    char letter[BYTE_FALLBACK_LEN];
 
-    *b = (struct bpe){.vocab = vocab};
+    *b = (struct bpe){.vocab = vocab, .fallback = vocab->fallback};
     for (unsigned i = 0; i < 256; i++) {
         uint8_t byte = (uint8_t)i;
-        size_t len = byte_level_spell(&byte, 1, letter);
+        size_t len = BYTE_FALLBACK_LEN;
         uint32_t id;
+
+        if (b->fallback) {
+            byte_fallback_spell(byte, letter);
+        } else {
+            len = byte_level_spell(&byte, 1, letter);
+        }
 
         /* Every byte needs a token, so that no text is unknown. */
         if (!vocab_find(vocab, letter, len, &id) ||
@@ -105,6 +121,10 @@ enum status bpe_init(struct bpe *b, const struct vocab *vocab, size_t n,
                              i);
         }
         b->byte_id[i] = id;
+        if (b->fallback && i < 0x80 &&
+            text_token(vocab, (const char *)&byte, 1, &id)) {
+            b->byte_id[i] = id;
+        }
     }
     b->made = malloc((n + 1) * sizeof *b->made);
     return b->made != NULL && pair_map_init(&b->merges, n, seed)
@@ -131,12 +151,21 @@ static enum status model_id(const struct bpe *b, const char *what,
     return ST_OK;
 }
 
+/* Returns the bytes of the normalised text that a token covers. */
+static const uint8_t *text_of(const struct bpe *b, uint32_t id, size_t *n)
+{
+    const char *s = vocab_spelling(b->vocab, id, n);
+
+    return (const uint8_t *)(!b->fallback || byte_fallback_byte(s, *n) >= 0
+                                 ? vocab_bytes(b->vocab, id, n)
+                                 : s);
+}
+
 /* Records that the last byte of l may be joined with the first byte of r. */
 static void note_join(struct bpe *b, uint32_t l, uint32_t r)
 {
     size_t nl, nr;
-    const uint8_t *left = (const uint8_t *)vocab_bytes(b->vocab, l, &nl);
-    const uint8_t *right = (const uint8_t *)vocab_bytes(b->vocab, r, &nr);
+    const uint8_t *left = text_of(b, l, &nl), *right = text_of(b, r, &nr);
 
     b->joins[left[nl - 1]][right[0] >> 3] |= (uint8_t)(1u << (right[0] & 7));
 }
@@ -197,21 +226,47 @@ static bool pair_up(const struct bpe *b, struct bpe_work *w, uint32_t i)
     return merge_queue_push(&w->queue, m->x, i);
 }
 
-/* Makes one symbol per byte, and a queue of all neighbours that merge. */
+static bool continues(uint8_t byte)
+{
+    return (byte & 0xC0) == 0x80;
+}
+
+/* Returns the length of the first symbol of word[0..n), and its id: that of a
+ * byte or, with byte_fallback, of a character that is a token. */
+static uint32_t first_symbol(const struct bpe *b, const uint8_t *word,
+                             uint32_t n, uint32_t *id)
+{
+    uint32_t len = 1;
+
+    if (b->fallback && word[0] >= 0xC0) {
+        while (len < n && continues(word[len])) {
+            len++;
+        }
+        if (text_token(b->vocab, (const char *)word, len, id)) {
+            return len;
+        }
+    }
+    *id = b->byte_id[word[0]];
+    return 1;
+}
+
+/* Makes the first symbols, and a queue of all neighbours that merge. */
 static bool spread(const struct bpe *b, struct bpe_work *w, const uint8_t *word,
                    uint32_t n)
 {
+    uint32_t prev = NONE, len;
     struct bpe_symbol *s;
     bool ok = work_reserve(w, n);
 
     s = w->symbols;
     merge_queue_reset(&w->queue);
-    for (uint32_t i = 0; ok && i < n; i++) {
-        s[i].id = b->byte_id[word[i]];
-        s[i].prev = i == 0 ? NONE : i - 1;
-        s[i].next = i + 1 == n ? NONE : i + 1;
+    for (uint32_t i = 0; ok && i < n; i += len) {
+        len = first_symbol(b, word + i, n - i, &s[i].id);
+        s[i].prev = prev;
+        s[i].next = i + len == n ? NONE : i + len;
+        prev = i;
     }
-    for (uint32_t i = 0; ok && i < n; i++) {
+    for (uint32_t i = 0; ok && i != NONE; i = s[i].next) {
         ok = pair_up(b, w, i);
     }
     return ok;
@@ -240,17 +295,15 @@ static bool whole_word(const struct bpe *b, const uint8_t *word, size_t n,
                        uint32_t *id)
 {
     char spelling[2 * TEXT_TOKEN_BYTES];
-    unsigned flags;
 
     if (!b->ignore_merges || n > TEXT_TOKEN_BYTES) {
         return false;
     }
-    if (!vocab_find(b->vocab, spelling, byte_level_spell(word, n, spelling),
-                    id)) {
-        return false;
+    if (b->fallback) {
+        return text_token(b->vocab, (const char *)word, n, id);
     }
-    flags = vocab_flags(b->vocab, *id);
-    return (flags & VOCAB_MODEL) && !(flags & VOCAB_SPECIAL);
+    return text_token(b->vocab, spelling, byte_level_spell(word, n, spelling),
+                      id);
 }
 
 /* Does all merges of word[0..n), n > 0.  The word's tokens are then the
@@ -342,13 +395,18 @@ static bool merge_window(const struct bpe *b, struct bpe_work *w,
      * work. */
     const uint32_t overlap = window / 16;
     const uint32_t left = (uint32_t)(c->end - c->at) - c->begin;
-    const uint32_t len = left < window ? left : window;
-    uint32_t i = 0;
+    const uint8_t *from = c->word + c->at + c->begin;
+    uint32_t len = left < window ? left : window, i = 0;
+
+    /* A character has four bytes, a window at least sixteen. */
+    while (b->fallback && len < left && continues(from[len])) {
+        len--;
+    }
 
     if (c->tail == NULL) {
         c->tail = malloc(overlap * sizeof *c->tail);
     }
-    if (c->tail == NULL || !merge(b, w, c->word + c->at + c->begin, len)) {
+    if (c->tail == NULL || !merge(b, w, from, len)) {
         return false;
     }
     if (c->begin > 0) {
@@ -409,7 +467,9 @@ static void find_part(const struct bpe *b, struct bpe_cursor *c)
 {
     c->begin = 0;
     c->end = c->at + 1;
-    while (c->end < c->n && may_join(b, c->word[c->end - 1], c->word[c->end])) {
+    while (c->end < c->n &&
+           (may_join(b, c->word[c->end - 1], c->word[c->end]) ||
+            (b->fallback && continues(c->word[c->end])))) {
         c->end++;
     }
 }

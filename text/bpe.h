@@ -22,6 +22,10 @@
  * crosses a border: the first merge that did would have been done, at the
  * same turn, among the bytes of its two neighbours alone.
  *
+ * A vocabulary with byte_fallback starts from characters: one that is no token
+ * is its byte tokens.  Parts and windows then begin at characters, and the
+ * proof holds as before.
+ *
  * If two windows have no token in common, the word is encoded again as a
  * whole.  That is one step, so such a part of more than TEXT_WHOLE_BYTES is
  * refused: only a vocabulary made for it has one.
@@ -49,6 +53,7 @@ struct bpe {
     uint32_t byte_id[256];
     uint8_t joins[256][32]; /* bit [x][y]: some merge joins .. x with y .. */
     bool ignore_merges;     /* a word that is a token needs no merges */
+    bool fallback;          /* byte_fallback: symbols start as characters */
 };
 
 /* Destination of ids: an array of the caller, or one that grows. */

@@ -8,6 +8,7 @@
 #include <utf8proc.h>
 
 #include "common/base/quote.h"
+#include "text/byte_fallback.h"
 #include "text/json_read.h"
 #include "text/unicode.h"
 
@@ -30,14 +31,54 @@ static int form_named(const char *name)
     return 0;
 }
 
+static bool is_space_letter(const json_t *v)
+{
+    return json_is_string(v) &&
+           strcmp(json_string_value(v), BYTE_FALLBACK_SPACE) == 0;
+}
+
+/* {"pattern": {"String": " "}, "content": U+2581} alone. */
+static enum status check_replace(const json_t *v, struct error *e)
+{
+    const json_t *from =
+        json_object_get(json_object_get(v, "pattern"), "String");
+
+    if (!json_is_string(from) || strcmp(json_string_value(from), " ") != 0 ||
+        !is_space_letter(json_object_get(v, "content"))) {
+        return error_set(e, ST_UNIMPLEMENTED,
+                         "type: \"Replace\" is supported for a space and "
+                         "U+2581 alone");
+    }
+    return ST_OK;
+}
+
+static enum status parse_prepend(struct normalizer *z, const json_t *v,
+                                 struct error *e)
+{
+    if (!is_space_letter(json_object_get(v, "prepend")) || z->prepend) {
+        return error_set(e, ST_UNIMPLEMENTED,
+                         "type: \"Prepend\" is supported for U+2581 alone");
+    }
+    z->prepend = true;
+    return ST_OK;
+}
+
 static enum status parse(void *arg, const json_t *v, const char *type,
                          struct error *e)
 {
     struct normalizer *z = arg;
     int form;
 
-    (void)v;
+    if (strcmp(type, "Prepend") == 0) {
+        return parse_prepend(z, v, e);
+    }
     form = form_named(type);
+    if (strcmp(type, "Replace") == 0) {
+        if (check_replace(v, e) != ST_OK) {
+            return ST_UNIMPLEMENTED;
+        }
+        form = NORMALIZER_SPACES;
+    }
     if (form == 0) {
         return error_set(e, ST_UNIMPLEMENTED, "type: %s is not supported",
                          quote(type).text);
@@ -60,7 +101,7 @@ enum status normalizer_parse(struct normalizer *z, const json_t *v,
 
 /* Returns whether no form with these options changes the text.  NFC leaves
  * everything below U+0300 alone; the other forms leave ASCII alone. */
-static bool plain(int form, const char *text, size_t n)
+static bool plain_form(int form, const char *text, size_t n)
 {
     bool nfc = (form & UTF8PROC_COMPOSE) && !(form & UTF8PROC_COMPAT);
     uint8_t limit = nfc ? 0xCC : 0x80; /* 0xCC is the first byte of U+0300 */
@@ -71,6 +112,37 @@ static bool plain(int form, const char *text, size_t n)
         }
     }
     return true;
+}
+
+static bool plain(int form, const char *text, size_t n)
+{
+    if (form == NORMALIZER_SPACES) {
+        return n == 0 || memchr(text, ' ', n) == NULL;
+    }
+    return plain_form(form, text, n);
+}
+
+/* Replaces each space. */
+static char *spell_spaces(const char *text, size_t n, size_t *out_n)
+{
+    size_t w = n;
+    char *out;
+
+    for (size_t i = 0; i < n; i++) {
+        w += text[i] == ' ' ? BYTE_FALLBACK_SPACE_LEN - 1 : 0;
+    }
+    *out_n = w;
+    out = malloc(w + 1);
+    w = 0;
+    for (size_t i = 0; out != NULL && i < n; i++) {
+        if (text[i] == ' ') {
+            memcpy(out + w, BYTE_FALLBACK_SPACE, BYTE_FALLBACK_SPACE_LEN);
+            w += BYTE_FALLBACK_SPACE_LEN;
+        } else {
+            out[w++] = text[i];
+        }
+    }
+    return out;
 }
 
 struct code_points {
@@ -240,7 +312,9 @@ enum status normalizer_run(const struct normalizer *z, const char *text,
         if (plain(z->forms[i], *out, *out_n)) {
             continue;
         }
-        made = apply(z->forms[i], *out, *out_n, out_n);
+        made = z->forms[i] == NORMALIZER_SPACES
+                   ? spell_spaces(*out, *out_n, out_n)
+                   : apply(z->forms[i], *out, *out_n, out_n);
         free(*owned);
         *owned = made;
         *out = made;
@@ -276,7 +350,7 @@ size_t normalizer_fewest(const struct normalizer *z, const char *text, size_t n)
     }
     rest = n - kept;
     for (unsigned i = 0; i < z->n; i++) {
-        rest /= NORMALIZER_SHRINK;
+        rest /= z->forms[i] == NORMALIZER_SPACES ? 1 : NORMALIZER_SHRINK;
     }
     return kept + rest;
 }
@@ -343,7 +417,15 @@ enum status normalizer_step(struct normalizer_cursor *c, size_t *left,
     size_t end = part_end(c, *left), n;
     const char *out;
     char *owned;
-    enum status st =
+    enum status st;
+
+    if (c->z->prepend && c->n > 0 && c->n_out == 0) {
+        if (!append(c, BYTE_FALLBACK_SPACE, BYTE_FALLBACK_SPACE_LEN)) {
+            return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
+        }
+        c->n_out = BYTE_FALLBACK_SPACE_LEN;
+    }
+    st =
         normalizer_run(c->z, c->text + c->at, end - c->at, &out, &n, &owned, e);
 
     if (st != ST_OK) {

@@ -1,8 +1,10 @@
-/* normalizer.h - The normalizer of a tokenizer: Unicode normal forms.
+/* normalizer.h - The normalizer of a tokenizer: Unicode normal forms, and the
+ * spaces of byte_fallback.h.
  *
- * Accepts NFC, NFD, NFKC, NFKD and sequences of these; refuses any other by
- * name.  Time is linear in the text: canonical ordering is a counting sort,
- * while utf8proc's own is quadratic in a run of combining marks.
+ * Accepts NFC, NFD, NFKC, NFKD, Replace of " " by U+2581, Prepend of U+2581,
+ * and sequences of these; refuses any other by name.  Time is linear in the
+ * text: canonical ordering is a counting sort, while utf8proc's own is
+ * quadratic in a run of combining marks.
  *
  * Threading: read-only once parsed.  Memory: about 20 bytes per byte of a
  * text that the normal form changes. */
@@ -17,19 +19,22 @@
 #include "common/base/status.h"
 #include "text/text_limits.h"
 
+#define NORMALIZER_SPACES (-1) /* replace each space by U+2581 */
+
 struct normalizer {
     unsigned n;
-    int forms[TEXT_STAGES]; /* utf8proc options */
+    int forms[TEXT_STAGES]; /* utf8proc options, or NORMALIZER_SPACES */
+    bool prepend;           /* U+2581 before each piece that is not empty */
 };
 
 /* Reads the file's "normalizer"; NULL means none. */
 MUST_CHECK enum status normalizer_parse(struct normalizer *z, const json_t *v,
                                         struct error *e);
 
-/* Normalises text[0..n), valid UTF-8.  If nothing changes, *owned is NULL and
- * *out is text; otherwise *owned is what *out points to, the caller's to
- * free(). Returns ST_OUT_OF_RANGE if the result is longer than
- * TEXT_ENCODE_BYTES. */
+/* Normalises text[0..n), valid UTF-8, without what is prepended.  If nothing
+ * changes, *owned is NULL and *out is text; otherwise *owned is what *out
+ * points to, the caller's to free(). Returns ST_OUT_OF_RANGE if the result is
+ * longer than TEXT_ENCODE_BYTES. */
 MUST_CHECK enum status normalizer_run(const struct normalizer *z,
                                       const char *text, size_t n,
                                       const char **out, size_t *out_n,

@@ -146,7 +146,7 @@ static enum status parse(void *arg, const json_t *v, const char *type,
 }
 
 enum status pretokenizer_parse(struct pretokenizer *p, const json_t *v,
-                               struct error *e)
+                               bool byte_level, struct error *e)
 {
     enum status st = ST_OK;
 
@@ -154,10 +154,15 @@ enum status pretokenizer_parse(struct pretokenizer *p, const json_t *v,
     if (v != NULL) {
         st = json_read_parts(v, "pretokenizers", parse, p, e);
     }
-    if (st == ST_OK && !p->byte_level) {
+    if (st == ST_OK && p->byte_level && !byte_level) {
         return error_set(e, ST_UNIMPLEMENTED,
-                         "only byte-level vocabularies are supported, and "
-                         "ByteLevel is missing");
+                         "ByteLevel beside byte_fallback is not supported");
+    }
+    if (st == ST_OK && !p->byte_level && byte_level) {
+        return error_set(e, ST_UNIMPLEMENTED,
+                         "only vocabularies that are byte-level or have "
+                         "byte_fallback are supported, and ByteLevel is "
+                         "missing");
     }
     return st;
 }

@@ -11,7 +11,7 @@
  *     Sequence    its members
  *
  * Any other component is refused by name, and so is a chain without
- * ByteLevel.
+ * ByteLevel, or with it beside byte_fallback.
  *
  * Threading: read-only once parsed; a pretokenizer_cursor belongs to one call.
  * Limits: TEXT_STAGES, TEXT_NESTING, TEXT_PATTERN_BYTES. */
@@ -39,10 +39,12 @@ struct pretokenizer {
     struct stage stages[TEXT_STAGES];
 };
 
-/* Reads the file's "pre_tokenizer".  Zeroes p first, so pretokenizer_fini()
+/* Reads the file's "pre_tokenizer", which has ByteLevel if byte_level is
+ * true.  Zeroes p first, so pretokenizer_fini()
  * is legal after a failure too. */
 MUST_CHECK enum status pretokenizer_parse(struct pretokenizer *p,
-                                          const json_t *v, struct error *e);
+                                          const json_t *v, bool byte_level,
+                                          struct error *e);
 void pretokenizer_fini(struct pretokenizer *p);
 
 /* The position in a text: one piece of each stage's input.  Stages and text

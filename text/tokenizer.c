@@ -152,17 +152,20 @@ enum status tokenizer_encode_spans(const struct tokenizer *t, const char *text,
     return encode(t, &in, flags | TOKENIZE_PARSE_SPECIAL, &out, n, e);
 }
 
-/* UTF-8 grows by a factor of 3 at most under NFC and NFD, of 11 under NFKC
- * and NFKD (Unicode, UAX 15).  Then every byte may be a word that gets a
- * space. */
+/* A space becomes 3 bytes.  UTF-8 grows by a factor of 3 at most under NFC and
+ * NFD, of 11 under NFKC and NFKD (Unicode, UAX 15).  Then every byte may be a
+ * word that gets a space. */
 size_t tokenizer_bound(const struct tokenizer *t, size_t len)
 {
     const struct normalizer *z = &t->normalizer;
     size_t n = len < TEXT_ENCODE_BYTES ? len : TEXT_ENCODE_BYTES;
 
     for (unsigned i = 0; i < z->n && n < TEXT_ENCODE_BYTES; i++) {
-        n *= z->forms[i] & UTF8PROC_COMPAT ? 11 : 3;
+        n *= z->forms[i] != NORMALIZER_SPACES && z->forms[i] & UTF8PROC_COMPAT
+                 ? 11
+                 : 3;
     }
+    n += z->prepend ? 3 * len + 3 : 0; /* of each piece */
     return 2 * n + t->post.n_before + t->post.n_after;
 }
 

@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "common/base/quote.h"
+#include "text/byte_fallback.h"
 #include "text/json_read.h"
 #include "text/text_limits.h"
 #include "text/tokenizer_parts.h"
@@ -119,10 +120,9 @@ static enum status check_affixes(const json_t *model, struct error *e)
 /* unk_token and fuse_unk may have any value: all 256 bytes have tokens, so no
  * text is unknown. */
 static enum status check_model(const json_t *model, bool *ignore_merges,
-                               struct error *e)
+                               bool *fallback, struct error *e)
 {
     const json_t *type, *dropout = json_object_get(model, "dropout");
-    bool fallback = false;
     enum status st = json_read_opt(model, "type", JSON_STRING, &type, e);
 
     if (st == ST_OK && type != NULL &&
@@ -133,16 +133,13 @@ static enum status check_model(const json_t *model, bool *ignore_merges,
                 .text);
     }
     if (st == ST_OK) {
-        st = json_read_bool(model, "byte_fallback", &fallback, e);
+        st = json_read_bool(model, "byte_fallback", fallback, e);
     }
     if (st == ST_OK) {
         st = json_read_bool(model, "ignore_merges", ignore_merges, e);
     }
     if (st == ST_OK) {
         st = check_affixes(model, e);
-    }
-    if (st == ST_OK && fallback) {
-        st = error_set(e, ST_UNIMPLEMENTED, "byte_fallback is not supported");
     }
     /* Dropout makes an encode random, which no served model wants; 0 means
      * none. */
@@ -155,13 +152,13 @@ static enum status check_model(const json_t *model, bool *ignore_merges,
 
 struct model_fields {
     const json_t *vocab, *merges;
-    bool ignore_merges;
+    bool ignore_merges, fallback;
 };
 
 static enum status model_fields(const json_t *model, struct model_fields *m,
                                 struct error *e)
 {
-    enum status st = check_model(model, &m->ignore_merges, e);
+    enum status st = check_model(model, &m->ignore_merges, &m->fallback, e);
 
     if (st == ST_OK) {
         st = json_read_field(model, "vocab", JSON_OBJECT, &m->vocab, e);
@@ -174,8 +171,57 @@ static enum status model_fields(const json_t *model, struct model_fields *m,
 
 /* --- decoder ------------------------------------------------------------- */
 
-/* Accepts ByteLevel once; Fuse may follow it and has no effect then. */
-static enum status check_decoder(const json_t *v, bool *byte_level, int depth,
+/* What a decoder has. */
+struct decoder {
+    bool fallback;     /* the vocabulary has byte_fallback */
+    bool bytes;        /* ByteLevel, or ByteFallback */
+    bool spaces, fuse; /* Replace, Fuse */
+};
+
+/* {"pattern": {"String": U+2581}, "content": " "} alone. */
+static bool is_space(const json_t *v)
+{
+    const char *from = json_string_value(
+        json_object_get(json_object_get(v, "pattern"), "String"));
+    const char *to = json_string_value(json_object_get(v, "content"));
+
+    return from != NULL && to != NULL &&
+           strcmp(from, BYTE_FALLBACK_SPACE) == 0 && strcmp(to, " ") == 0;
+}
+
+/* The first space of a text, which Prepend put there: decoded ids follow a
+ * prompt, so it stays. */
+static bool is_strip(const json_t *v)
+{
+    const char *content = json_string_value(json_object_get(v, "content"));
+
+    return content != NULL && strcmp(content, " ") == 0 &&
+           json_integer_value(json_object_get(v, "start")) == 1 &&
+           json_integer_value(json_object_get(v, "stop")) == 0;
+}
+
+/* Accepts each part once; Fuse has no effect here. */
+static bool take_decoder(struct decoder *d, const json_t *v, const char *name)
+{
+    bool *part = NULL;
+
+    if (strcmp(name, d->fallback ? "ByteFallback" : "ByteLevel") == 0) {
+        part = &d->bytes;
+    } else if (d->fallback && strcmp(name, "Replace") == 0 && is_space(v)) {
+        part = &d->spaces;
+    } else if (strcmp(name, "Fuse") == 0 && d->bytes) {
+        part = &d->fuse;
+    } else if (d->fallback && d->fuse && strcmp(name, "Strip") == 0) {
+        return is_strip(v);
+    }
+    if (part == NULL || *part) {
+        return false;
+    }
+    *part = true;
+    return true;
+}
+
+static enum status check_decoder(const json_t *v, struct decoder *d, int depth,
                                  struct error *e)
 {
     const json_t *type, *list;
@@ -186,11 +232,7 @@ static enum status check_decoder(const json_t *v, bool *byte_level, int depth,
         return st;
     }
     name = json_string_value(type);
-    if (strcmp(name, "ByteLevel") == 0 && !*byte_level) {
-        *byte_level = true;
-        return ST_OK;
-    }
-    if (strcmp(name, "Fuse") == 0 && *byte_level) {
+    if (take_decoder(d, v, name)) {
         return ST_OK;
     }
     if (strcmp(name, "Sequence") != 0 || depth == TEXT_NESTING) {
@@ -199,7 +241,7 @@ static enum status check_decoder(const json_t *v, bool *byte_level, int depth,
     }
     st = json_read_field(v, "decoders", JSON_ARRAY, &list, e);
     for (size_t i = 0; st == ST_OK && i < json_array_size(list); i++) {
-        st = check_decoder(json_array_get(list, i), byte_level, depth + 1, e);
+        st = check_decoder(json_array_get(list, i), d, depth + 1, e);
         if (st != ST_OK) {
             st = error_wrap(e, "decoders[%zu]", i);
         }
@@ -207,20 +249,23 @@ static enum status check_decoder(const json_t *v, bool *byte_level, int depth,
     return st;
 }
 
-/* The decoder must be the inverse of the byte letters, which is all that
- * detokenizer.c does. */
-static enum status decoder(const json_t *root, struct error *e)
+/* The decoder must be the inverse of the byte letters, or of byte_fallback,
+ * which is all that detokenizer.c does. */
+static enum status decoder(const json_t *root, bool fallback, struct error *e)
 {
-    bool byte_level = false;
+    struct decoder d = {.fallback = fallback};
     const json_t *v;
     enum status st = json_read_field(root, "decoder", JSON_OBJECT, &v, e);
 
     if (st != ST_OK) {
         return st;
     }
-    st = check_decoder(v, &byte_level, 0, e);
-    if (st == ST_OK && !byte_level) {
-        st = error_set(e, ST_UNIMPLEMENTED, "ByteLevel is missing");
+    st = check_decoder(v, &d, 0, e);
+    if (st == ST_OK && (!d.bytes || (fallback && !d.spaces))) {
+        st = error_set(e, ST_UNIMPLEMENTED, "%s is missing",
+                       !fallback ? "ByteLevel"
+                       : d.bytes ? "Replace"
+                                 : "ByteFallback");
     }
     return st == ST_OK ? ST_OK : error_wrap(e, "decoder");
 }
@@ -247,7 +292,7 @@ static enum status fill_normalizer(struct tokenizer *t, const json_t *root,
 }
 
 static enum status fill_pretokenizer(struct tokenizer *t, const json_t *root,
-                                     struct error *e)
+                                     bool fallback, struct error *e)
 {
     const json_t *v;
     enum status st = component(root, "pre_tokenizer", &v, e);
@@ -255,7 +300,7 @@ static enum status fill_pretokenizer(struct tokenizer *t, const json_t *root,
     if (st != ST_OK) {
         return st;
     }
-    st = pretokenizer_parse(&t->pretokenizer, v, e);
+    st = pretokenizer_parse(&t->pretokenizer, v, !fallback, e);
     return st == ST_OK ? ST_OK : error_wrap(e, "pre_tokenizer");
 }
 
@@ -270,6 +315,14 @@ static enum status fill_post_processor(struct tokenizer *t, const json_t *root,
     }
     st = post_processor_parse(&t->post, v, &t->vocab, e);
     return st == ST_OK ? ST_OK : error_wrap(e, "post_processor");
+}
+
+/* Read early, as pre-tokenizer and decoder depend on it; check_model() reports
+ * what is wrong with it. */
+static bool is_fallback(const json_t *root)
+{
+    return json_is_true(
+        json_object_get(json_object_get(root, "model"), "byte_fallback"));
 }
 
 /* Added tokens are read between vocabulary and merges: they decide which
@@ -293,6 +346,7 @@ static enum status fill_tokens(struct tokenizer *t, const json_t *root,
     }
     st = vocab_init(
         &t->vocab, json_object_size(m.vocab) + json_array_size(added), seed, e);
+    t->vocab.fallback = m.fallback;
     if (st == ST_OK) {
         st = fill_vocab(t, m.vocab, e);
         if (st != ST_OK) {
@@ -313,14 +367,15 @@ static enum status fill_tokens(struct tokenizer *t, const json_t *root,
 enum status tokenizer_fill(struct tokenizer *t, const json_t *root,
                            uint64_t seed, struct error *e)
 {
+    bool fallback = is_fallback(root);
     /* The normalizer comes first: added tokens are spelt with it. */
     enum status st = fill_normalizer(t, root, e);
 
     if (st == ST_OK) {
-        st = fill_pretokenizer(t, root, e);
+        st = fill_pretokenizer(t, root, fallback, e);
     }
     if (st == ST_OK) {
-        st = decoder(root, e);
+        st = decoder(root, fallback, e);
     }
     if (st == ST_OK) {
         st = fill_tokens(t, root, seed, e);

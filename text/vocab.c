@@ -7,6 +7,7 @@
 
 #include <xxhash.h>
 
+#include "text/byte_fallback.h"
 #include "text/byte_level.h"
 #include "text/text_limits.h"
 
@@ -152,14 +153,17 @@ static void store(struct vocab *v, struct vocab_entry *t, const char *s,
     memcpy(v->arena + v->arena_len, s, n);
     t->bytes = (uint32_t)(v->arena_len + n);
     bytes = (uint8_t *)v->arena + t->bytes;
-    if (!byte_level_read(s, n, bytes, &len)) {
+    if (v->fallback) {
+        len = byte_fallback_read(s, n, bytes);
+    } else if (!byte_level_read(s, n, bytes, &len)) {
         memcpy(bytes, s, n);
         len = n;
     }
     t->bytes_len = (uint32_t)len;
     v->arena_len += n + len;
-    if (t->bytes_len > v->longest) {
-        v->longest = t->bytes_len;
+    len = v->fallback ? n : len;
+    if (len > v->longest) {
+        v->longest = (uint32_t)len;
     }
 }
 

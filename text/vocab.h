@@ -3,7 +3,8 @@
  * A spelling is the string in the file ("Ġthe").  The bytes are what the
  * token stands for in text (" the"): the byte letters read back, or the
  * spelling itself if any character is no byte letter, as in the reference
- * decoder.
+ * decoder.  In a vocabulary with byte_fallback they are those of
+ * byte_fallback.h.
  *
  * Threading: any number of readers once it is filled.  Memory: 24 bytes per
  * id up to the highest, and all spellings twice.  Limits: MODEL_VOCAB_MAX,
@@ -40,7 +41,9 @@ struct vocab {
     size_t mask;
     size_t room;      /* tokens that may still be added */
     uint64_t seed;    /* see pair_map_init() */
-    uint32_t longest; /* bytes of the longest token */
+    uint32_t longest; /* bytes of the longest token; with byte_fallback of its
+                       * spelling, which is no shorter */
+    bool fallback;    /* byte_fallback; set before the first token */
 };
 
 /* Makes room for n tokens.  Zeroes v first, so vocab_fini() is always legal. */

@@ -11,6 +11,7 @@
 #include "common/wire/door_rules.h"
 #include "common/wire/method.h"
 #include "kernels/backends/canary.h"
+#include "text/model_tokenizer.h"
 #include "worker/base/advertise.h"
 #include "worker/cache/host.h"
 #include "worker/model/progress.h"
@@ -180,17 +181,16 @@ static enum status format_choose(struct program *p, struct error *e)
 /* A model without a tokenizer is served by token ids alone. */
 static enum status tokenizer_read(struct program *p, struct error *e)
 {
-    char path[4096];
+    enum status st = model_tokenizer_load(&p->tokenizer, p->args.model, e);
 
-    snprintf(path, sizeof path, "%s/tokenizer.json", p->args.model);
-    if (access(path, F_OK) != 0) {
+    if (st == ST_NOT_FOUND) {
         log_warn("no-tokenizer",
                  "model=%s why=\"there is no tokenizer.json: only requests "
                  "with token ids can be served\"",
                  quote(p->config.name).text);
         return ST_OK;
     }
-    return tokenizer_load(&p->tokenizer, path, e);
+    return st;
 }
 
 enum status program_read(struct program *p, struct shard **out, uint32_t begin,

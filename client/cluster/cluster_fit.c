@@ -11,6 +11,7 @@
 #include "common/base/option.h"
 #include "common/model/costs.h"
 #include "common/model/directory.h"
+#include "common/model/gguf_model.h"
 #include "common/model/sizes.h"
 #include "common/split/layer_split.h"
 
@@ -377,7 +378,7 @@ static bool find_dir(struct fit *f, const char *base)
         return true;
     }
     snprintf(f->dir, sizeof f->dir, "%s", m->path.text);
-    return directory_has(f->dir, "config.json");
+    return directory_has(f->dir, "config.json") || gguf_files_exist(f->dir);
 }
 
 static void check_model(struct fit *f, const struct fit_where *where,

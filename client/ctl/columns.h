@@ -20,7 +20,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define COLUMNS_MAX      16
+#define COLUMNS_MAX      20
 #define COLUMNS_CELL_MAX 4096
 
 struct columns {

@@ -326,8 +326,15 @@ static void list_tensor(struct lister *l, const struct safetensors_tensor *info)
     }
 }
 
-static enum status check(const struct model_config *c, struct error *e)
+static enum status check(const struct model_config *c,
+                         const struct checkpoint *files, struct error *e)
 {
+    if (files->gguf) {
+        return error_set(e, ST_UNIMPLEMENTED,
+                         "GGUF files cannot be quantised here; quantise the "
+                         "safetensors that they were made of, or serve the "
+                         "files as they are");
+    }
     if (c->quant.format == WEIGHT_AFFINE && c->quant.bits > 0) {
         return error_set(e, ST_FAILED_PRECONDITION,
                          "the model is already quantised, at %u bits",
@@ -360,7 +367,7 @@ enum status quantise_list_make(struct quantise_list *list,
                        .status = ST_OK};
 
     *list = (struct quantise_list){.n = 0};
-    l.status = check(config, e);
+    l.status = check(config, files, e);
     if (l.status == ST_OK) {
         l.status = find_roles(&l);
     }

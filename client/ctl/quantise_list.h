@@ -21,7 +21,7 @@
 /* Rows [first, first + rows) of a stored matrix. */
 struct quantise_part {
     const struct checkpoint_tensor *source;
-    const struct checkpoint_tensor *scales; /* of FP8 blocks, or NULL */
+    const struct checkpoint_tensor *scales; /* FP8: of its blocks; else NULL */
     uint64_t first;
     uint32_t rows;
 };
@@ -35,8 +35,8 @@ struct quantise_tensor {
     const struct safetensors_tensor *info; /* a copy's, in file */
     uint32_t file;                         /* that it is written to */
     uint32_t rank;
-    uint64_t dims[3]; /* of its elements; not of a copy */
-    enum dtype dtype; /* of its elements, or of its scales and biases */
+    uint64_t dims[3]; /* elements; unused in a copy */
+    enum dtype dtype; /* elements, or scales and biases */
     uint32_t n_parts;
     struct quantise_part *parts; /* [n_parts], rows in order */
 };

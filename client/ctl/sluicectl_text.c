@@ -12,8 +12,10 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/escape.h"
 #include "common/model/directory.h"
+#include "common/model/gguf_model.h"
 #include "proto/inference.pb-c.h"
 #include "text/detokenizer.h"
+#include "text/model_tokenizer.h"
 #include "text/tokenizer.h"
 
 static void print_ids(const struct ctl *c, const uint32_t *ids, size_t n)
@@ -108,7 +110,7 @@ static bool is_directory(const char *path)
     return path != NULL && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Decides whether --model is a directory, which needs no router.  A name may
+/* Decides whether --model is a directory or a GGUF file, which needs no router.  A name may
  * contain a slash too.  But if the part before the last slash is a directory,
  * the value is taken for a mistyped path, and rejected. */
 static int find_model(const struct ctl *c, bool *here)
@@ -116,7 +118,8 @@ static int find_model(const struct ctl *c, bool *here)
     const char *slash = c->o.model == NULL ? NULL : strrchr(c->o.model, '/');
     char parent[PATH_MAX];
 
-    *here = is_directory(c->o.model);
+    *here = is_directory(c->o.model) ||
+            (c->o.model != NULL && gguf_files_exist(c->o.model));
     if (*here || slash == NULL || slash - c->o.model >= PATH_MAX) {
         return CTL_OK;
     }
@@ -130,18 +133,16 @@ static int find_model(const struct ctl *c, bool *here)
 /* Loads the tokenizer of a model directory; no other file is needed. */
 static int load(const struct ctl *c, struct tokenizer **t)
 {
-    char path[PATH_MAX];
     struct error e = {0};
-    int n = snprintf(path, sizeof path, "%s/tokenizer.json", c->o.model);
 
-    if (n < 0 || (size_t)n >= sizeof path) {
+    if (strlen(c->o.model) >= PATH_MAX - sizeof "/tokenizer.json") {
         return ctl_misuse(c, "--model: the path exceeds %d bytes",
                           PATH_MAX - 1);
     }
     if (directory_check(c->o.model, DIRECTORY_TOKENIZER, &e) != ST_OK) {
         return ctl_misuse(c, "--model %s: %s", c->o.model, e.text);
     }
-    if (tokenizer_load(t, path, &e) != ST_OK) {
+    if (model_tokenizer_load(t, c->o.model, &e) != ST_OK) {
         return ctl_misuse(c, "%s", e.text);
     }
     return CTL_OK;

@@ -50,7 +50,7 @@ enum linear_storage {
 /* Quantisation of most matrices.  A matrix whose columns are no multiple of
  * group is not quantised. */
 struct quantisation {
-    enum weight_format format; /* of most matrices, or of the experts */
+    enum weight_format format; /* most matrices, or the experts */
     uint32_t bits, group;      /* affine; 0: none */
     bool experts_only;         /* mxfp4: other matrices are plain */
 };

@@ -61,9 +61,9 @@ static enum status check_file(const char *path, struct error *e)
         return ST_OK;
     }
     return error_set(e, ST_INVALID_ARGUMENT,
-                     "this is a file, and no *.gguf; give the model's "
-                     "directory, which holds config.json, *.safetensors and "
-                     "tokenizer.json");
+                     "this is a file; give the model's directory, which holds "
+                     "config.json, *.safetensors and tokenizer.json, or a "
+                     "*.gguf file");
 }
 
 static enum status check_path(const char *path, struct error *e)

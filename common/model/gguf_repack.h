@@ -33,8 +33,8 @@ struct gguf_rows {
 
 struct gguf_repack {
     const struct gguf_form *form; /* NULL: nothing to repack */
-    struct tensor shape; /* of the planes, from gguf_repack_shape(); its rows
-                          * are those that the form yields */
+    struct tensor shape; /* planes, from gguf_repack_shape(); its rows are those
+                            that the form yields */
     uint32_t from;       /* row of the first block */
     struct gguf_rows rows;
     uint64_t places[3]; /* codes, scales, biases: of row 0 in the memory */
@@ -47,8 +47,8 @@ bool gguf_repack_shape(struct tensor *t, const struct gguf_form *form);
 /* Returns the names of the types that are supported. */
 const char *gguf_repack_supported(void);
 
-/* Repacks n blocks, of which the first is block `first` after row r->from,
- * into memory.  Returns false if a scale is NaN (MXFP4). */
+/* Puts n blocks into memory, the first of which is block `first` after row
+ * r->from, into memory.  Returns false if a scale is NaN (MXFP4). */
 bool gguf_repack_run(const struct gguf_repack *r, const void *blocks,
                      uint64_t first, uint64_t n, void *memory);
 

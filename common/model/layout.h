@@ -58,7 +58,7 @@ enum slice_check { SLICE_ANY, SLICE_E4M3, SLICE_E8M0 };
 struct slice {
     const struct checkpoint_tensor *source;
     enum dtype dtype;       /* source dtype of a widened slice */
-    enum slice_check check; /* of its bytes */
+    enum slice_check check; /* codes that its bytes must not be */
     uint64_t offset, bytes; /* position in the source */
     uint64_t place;         /* position in the memory */
     bool scratch; /* in the layout's scratch, not the shard's memory */

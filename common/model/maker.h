@@ -11,7 +11,7 @@
 #include "common/model/layout.h"
 
 #define MAKER_KEY_MAX 96
-#define MAKER_PLANES  3 /* of a matrix, at most: codes, scales, biases */
+#define MAKER_PLANES  3 /* at most: codes, scales, biases */
 
 struct maker {
     struct layout *layout;
@@ -37,7 +37,7 @@ struct maker {
  * returns NULL. */
 const struct checkpoint_tensor *maker_find(struct maker *m, const char *key);
 
-/* The same for "layers.N.name" of the present layer. */
+/* Finds "layers.N.name" of the present layer likewise. */
 const struct checkpoint_tensor *maker_find_in_layer(struct maker *m,
                                                     const char *name);
 
@@ -62,7 +62,7 @@ bool maker_dtype(struct maker *m, const struct checkpoint_tensor *t,
 bool maker_is(const struct checkpoint_tensor *t, uint32_t n,
               const uint64_t *dims);
 
-/* Faults with both shapes. */
+/* Sets a fault that names both shapes. */
 void maker_shape_fault(struct maker *m, const struct checkpoint_tensor *t,
                        uint32_t n, const uint64_t *dims);
 
@@ -109,12 +109,12 @@ bool maker_find_stored(struct maker *m, struct maker_stored *s,
                        const struct checkpoint_tensor *t,
                        const struct maker_form *f);
 
-/* The same for mxfp4: t is the codes, [n, rows, cols / 32, 16]. */
+/* Finds mxfp4 likewise: t is the codes, [n, rows, cols / 32, 16]. */
 bool maker_find_mxfp4(struct maker *m, struct maker_stored *s,
                       const struct checkpoint_tensor *t,
                       const struct maker_form *f);
 
-/* The same for a tensor of a GGUF file that has a form. */
+/* Finds how a tensor of a GGUF file that has a form stores matrices. */
 bool maker_find_gguf(struct maker *m, struct maker_stored *s,
                      const struct checkpoint_tensor *t,
                      const struct maker_form *f);
@@ -142,30 +142,30 @@ void maker_put_gguf(struct maker *m, const struct maker_target *t,
                     const struct maker_stored *s, struct maker_rows r,
                     const struct gguf_rows *rows);
 
-/* Lays out a whole matrix; t may be NULL. */
+/* Adds a whole matrix; t may be NULL. */
 void maker_whole(struct maker *m, struct tensor *out,
                  const struct checkpoint_tensor *t, uint32_t rows,
                  uint32_t cols);
 
-/* The same for "name.weight" of the present layer. */
+/* Adds "name.weight" of the present layer likewise. */
 void maker_matrix(struct maker *m, struct tensor *out, const char *name,
                   uint32_t rows, uint32_t cols);
 
 /* ---- vectors (maker.c) ---- */
 
-/* Lays out the n elements of a tensor of any shape; t may be NULL. */
+/* Adds the n elements of a tensor of any shape; t may be NULL. */
 void maker_elements(struct maker *m, const float **out,
                     const struct checkpoint_tensor *t, uint32_t n, float add);
 
-/* The same for a tensor of a GGUF file that has a form. */
+/* Adds a tensor of a GGUF file that has a form likewise. */
 void maker_elements_gguf(struct maker *m, const float **out,
                          const struct checkpoint_tensor *t, uint32_t n);
 
-/* The same for a tensor of shape [n]. */
+/* Adds a tensor of shape [n] likewise. */
 void maker_vector_of(struct maker *m, const float **out,
                      const struct checkpoint_tensor *t, uint32_t n, float add);
 
-/* The same for "name" of the present layer; a norm is shifted. */
+/* Add "name" of the present layer likewise; a norm is shifted. */
 void maker_vector(struct maker *m, const float **out, const char *name,
                   uint32_t n);
 void maker_norm(struct maker *m, const float **out, const char *name,
@@ -179,7 +179,8 @@ void maker_mlp(struct maker *m, struct mlp_weights *w, const char *prefix,
                uint32_t rows);
 void maker_experts(struct maker *m, struct expert_weights *w);
 
-/* Matrices of the experts of a GGUF file, and the bias of gate and up. */
+/* Lays out the matrices of the experts of a GGUF file, and the bias of gate
+ * and up. */
 void maker_experts_gguf(struct maker *m, struct expert_weights *w);
 
 #endif

@@ -95,8 +95,10 @@ static void parse_yarn(struct rope_shape *r, struct fields *f)
         attention =
             concentration(r->factor, scale) / concentration(r->factor, all);
     }
-    r->attention =
-        field_real(f, "attention_factor", attention, 1e-3, MODEL_YARN_MAX);
+    /* Rounded as the reference rounds it.  Also, logarithms of two machines may
+     * differ in the last bit of a double, and the fingerprint has this. */
+    r->attention = (double)(float)field_real(f, "attention_factor", attention,
+                                             1e-3, MODEL_YARN_MAX);
     /* The ramp would run backwards. */
     if (r->beta_fast < r->beta_slow) {
         field_fault(f, ST_INVALID_ARGUMENT,

@@ -12,8 +12,8 @@ struct tally {
     uint64_t parameters, bytes;
 };
 
-/* What a matrix is for: checkpoints quantise some and leave others. */
-enum purpose { OF_LAYER, OF_EXPERTS, OF_ROUTER, OF_ENDS };
+/* Use of a matrix: checkpoints quantise some and leave others. */
+enum purpose { OF_LAYER, OF_EXPERTS, OF_NARROW, OF_ROUTER, OF_ENDS };
 
 /* Aligned as layout.c aligns, so that the sum is the shard's memory exactly. */
 static void add(struct tally *t, uint64_t bytes)
@@ -22,8 +22,9 @@ static void add(struct tally *t, uint64_t bytes)
     t->bytes += bytes - bytes % LAYOUT_ALIGN;
 }
 
-/* Returns how the checkpoints of a quantisation store a matrix: MLX quantises
- * all, FP8 those of layers but for routers, MXFP4 the experts. */
+/* Returns how the checkpoints of a quantisation store a matrix: affine ones
+ * quantise all but routers (quantise_list.h), FP8 those of layers but for
+ * narrow ones, MXFP4 the experts. */
 static struct tensor stored(const struct tally *t, uint64_t rows, uint32_t cols,
                             enum purpose of)
 {
@@ -33,7 +34,7 @@ static struct tensor stored(const struct tally *t, uint64_t rows, uint32_t cols,
                        .rows = (uint32_t)rows,
                        .cols = cols};
 
-    if (q->format == WEIGHT_AFFINE && cols % q->group == 0) {
+    if (q->format == WEIGHT_AFFINE && of != OF_ROUTER && cols % q->group == 0) {
         m.bits = q->bits;
         m.group = q->group;
     } else if ((q->format == WEIGHT_FP8 &&
@@ -109,8 +110,8 @@ static void deltanet(struct tally *t, const struct model_shape *s)
 
     matrix(t, channels_of(s), s->hidden, OF_LAYER);
     matrix(t, values, s->hidden, OF_LAYER);
-    matrix(t, s->n_v_heads, s->hidden, OF_ROUTER);
-    matrix(t, s->n_v_heads, s->hidden, OF_ROUTER);
+    matrix(t, s->n_v_heads, s->hidden, OF_NARROW);
+    matrix(t, s->n_v_heads, s->hidden, OF_NARROW);
     matrix(t, s->hidden, values, OF_LAYER);
     vector(t, (uint64_t)channels_of(s) * s->conv);
     vector(t, s->n_v_heads);

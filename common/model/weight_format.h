@@ -44,8 +44,9 @@ uint32_t weight_format_unit(enum weight_format f);
 void weight_format_decode(float *out, const struct tensor *t, uint32_t row,
                           uint32_t first, uint32_t n);
 
+/* Return the value of a code; of the second, the lower half counts. */
 float weight_format_e4m3(uint8_t code);
-float weight_format_e2m1(uint8_t code); /* its lower half counts */
+float weight_format_e2m1(uint8_t code);
 float weight_format_e8m0(uint8_t code);
 
 /* Returns the nearest code, ties to even; beyond 448 that of 448.  The value

@@ -65,12 +65,12 @@ struct model_shape {
     uint32_t n_kv_heads; /* nkv, divides nh */
     uint32_t head_dim;   /* hd */
     bool attn_gated;     /* q rows are nh * (hd query, hd gate) */
-    float attn_scale;    /* of q * k; 0: 1 / sqrt(hd) */
+    float attn_scale;    /* factor of q * k; 0: 1 / sqrt(hd) */
     float attn_cap;      /* s = cap * tanh(s / cap); 0: none */
     uint32_t window;     /* positions that a window layer sees, the query's own
                           * included; 0: no layer is one */
-    struct rope_shape rope;        /* of layers that see all positions */
-    struct rope_shape window_rope; /* of window layers */
+    struct rope_shape rope;        /* layers that see all positions */
+    struct rope_shape window_rope; /* window layers */
 
     uint32_t n_k_heads; /* Hk; 0 if no layer is linear */
     uint32_t n_v_heads; /* Hv, a multiple of Hk */
@@ -78,7 +78,7 @@ struct model_shape {
     uint32_t v_dim;     /* Dv */
     uint32_t conv;      /* K */
 
-    enum activation activation;     /* of MLPs and experts */
+    enum activation activation;     /* MLPs and experts */
     float clamp_alpha, clamp_limit; /* ACTIVATION_CLAMPED */
     uint32_t n_experts;             /* E; 0 if no layer has experts */
     uint32_t top_k;                 /* experts of a token */
@@ -87,7 +87,7 @@ struct model_shape {
     bool top_k_normed; /* the weights of a token's experts have the sum 1 */
     bool gate_up_alternate; /* gate and up rows of an expert alternate */
 
-    float embed_scale; /* of embeddings; 0: 1 */
+    float embed_scale; /* factor of embeddings; 0: 1 */
     float logit_cap;   /* as attn_cap, of logits; 0: none */
 };
 
@@ -128,7 +128,7 @@ enum weight_format {
 struct tensor {
     const void *data; /* NULL: absent */
     enum weight_format format;
-    enum dtype dtype; /* of plain elements; affine: of scales and biases */
+    enum dtype dtype; /* plain: elements; affine: scales and biases */
     uint32_t rows, cols;
     uint32_t bits;      /* 0: plain, and the fields below are unused */
     uint32_t group;     /* codes that share a scale */

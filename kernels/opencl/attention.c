@@ -75,7 +75,8 @@ static void request_scratch(struct opencl *c, const struct opencl_layer *l)
     const size_t n = c->sizes.max_tokens;
     const size_t wide = (size_t)s->n_heads * s->head_dim;
 
-    opencl_scratch(c, OPENCL_IN_ATTENTION, &a->in, n, l->attention.in.rows,
+    opencl_scratch(c, OPENCL_IN_ATTENTION, &a->in, n,
+                   opencl_rows_of(&l->attention.in, l->attention.rest),
                    sizeof(float));
     opencl_scratch(c, OPENCL_IN_ATTENTION, &a->query, n, wide, sizeof(float));
     opencl_scratch(c, OPENCL_IN_ATTENTION, &a->y, n, wide,
@@ -107,17 +108,11 @@ static bool has_usual_scale(const struct model_shape *s)
            s->attn_scale == 1.0f / sqrtf((float)s->head_dim);
 }
 
-/* Returns whether scores are what NVIDIA's kernels compute. */
-static bool is_common(const struct opencl *c)
+/* Returns the defines of a kind of layers, or NULL if there are none. */
+static const char *defines_of(const struct opencl *c, char (*defines)[DEFINES],
+                              enum attention_kind kind)
 {
-    return has_usual_scale(&c->w->shape) && c->w->shape.attn_cap == 0.0f;
-}
-
-/* Returns whether NVIDIA's kernels may compute a layer. */
-static bool suits_nv(const struct opencl *c, const struct opencl_layer *l)
-{
-    return is_common(c) && l->kind == MIXER_ATTENTION &&
-           !l->attention.sinks.mem;
+    return first_of(c, kind) ? defines[kind] : NULL;
 }
 
 /* Writes the defines of layers of a kind; "" if there are none. */
@@ -159,10 +154,13 @@ static enum status choose_kernels(struct opencl *c, struct error *e)
     for (int kind = 0; kind < KINDS && st == ST_OK; kind++) {
         st = write_defines(c, (enum attention_kind)kind, defines[kind], e);
     }
-    if (st == ST_OK && is_common(c)) {
-        st = opencl_attention_nv_setup(
-            c, &c->attention->nv, first_of(c, PLAIN) ? defines[PLAIN] : NULL,
-            first_of(c, QUANTISED) ? defines[QUANTISED] : NULL, e);
+    /* NVIDIA's kernels do not cap scores. */
+    if (st == ST_OK && c->w->shape.attn_cap == 0.0f) {
+        const struct opencl_attention_defines of = {
+            defines_of(c, defines, PLAIN), defines_of(c, defines, QUANTISED),
+            defines_of(c, defines, WINDOW)};
+
+        st = opencl_attention_nv_setup(c, &c->attention->nv, &of, e);
     }
     for (int kind = 0; kind < KINDS && st == ST_OK; kind++) {
         const struct opencl_layer *l = first_of(c, (enum attention_kind)kind);
@@ -275,16 +273,16 @@ void opencl_attention(struct kernels *k, uint32_t layer)
     const struct opencl_attention *at = c->attention;
     const struct opencl_layer *l = &c->layers[layer];
     const struct portable *p = &at->of[kind_of(c, layer)];
-    struct opencl_attention_nv *nv = suits_nv(c, l) ? at->nv : NULL;
 
     /* The MLP before may have computed this layer's first product already. */
     if (!opencl_chain_began(c, layer)) {
         opencl_rows_ready(c, &l->input_norm);
-        opencl_project(c, &l->attention.in, &l->attention.in_bias, &at->in);
+        opencl_project_in(c, &l->attention.in, l->attention.rest,
+                          &l->attention.in_bias, &at->in);
     }
     run_prepare(c, layer, p->prepare);
     for (int generated = 1; generated >= 0; generated--) {
-        if (!opencl_attention_nv(c, nv, layer, &at->y, &at->query, &at->in,
+        if (!opencl_attention_nv(c, at->nv, layer, &at->y, &at->query, &at->in,
                                  generated)) {
             run_attend(c, layer, generated ? p->decode : p->prefill, generated);
         }

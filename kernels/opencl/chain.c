@@ -42,6 +42,12 @@ static const struct opencl_tensor *in_of(const struct opencl_layer *l)
     return mixer_attends(l->kind) ? &l->attention.in : &l->deltanet.in;
 }
 
+/* Returns whether the matrix before the mixer is one. */
+static bool has_one_in(const struct opencl_layer *l)
+{
+    return !l->attention.rest[0].mem && !l->deltanet.rest[0].mem;
+}
+
 static const struct opencl_tensor *out_of(const struct opencl_layer *l)
 {
     return mixer_attends(l->kind) ? &l->attention.o : &l->deltanet.out;
@@ -65,6 +71,7 @@ static bool describe_layer(const struct opencl *c, uint32_t layer,
     out->w[2] = &l->down;
     if (layer + 1 < n_layers(c)) {
         out->w[out->n++] = in_of(l + 1);
+        fits = fits && has_one_in(l + 1);
     }
     for (uint32_t i = 0; i < out->n; i++) {
         fits = fits && opencl_tensors_alike(out->w[i], out->w[0]) &&

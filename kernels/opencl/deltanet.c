@@ -57,8 +57,8 @@ enum status opencl_deltanet_setup(struct opencl *c, struct error *e)
 
     (void)snprintf(defines, sizeof defines, "-DOPERAND_DTYPE=%d",
                    (int)c->matmul->operand);
-    opencl_scratch(c, OPENCL_IN_DELTANET, &d->in, c->sizes.max_tokens, w->rows,
-                   sizeof(float));
+    opencl_scratch(c, OPENCL_IN_DELTANET, &d->in, c->sizes.max_tokens,
+                   opencl_rows_of(w, l->deltanet.rest), sizeof(float));
     opencl_scratch(c, OPENCL_IN_DELTANET, &d->y, c->sizes.max_tokens,
                    l->deltanet.out.cols, dtype_bytes(c->matmul->operand));
     st = opencl_deltanet_nv_setup(c, &d->nv, defines, e);
@@ -124,7 +124,8 @@ void opencl_deltanet(struct kernels *k, uint32_t layer)
     /* The MLP before may have computed this layer's first product already. */
     if (!opencl_chain_began(c, layer)) {
         opencl_rows_ready(c, &l->input_norm);
-        opencl_project(c, &l->deltanet.in, &absent, &d->in);
+        opencl_project_in(c, &l->deltanet.in, l->deltanet.rest, &absent,
+                          &d->in);
     }
     if (d->nv) {
         opencl_deltanet_nv(c, d->nv, l, &d->y, &d->in);

@@ -10,12 +10,13 @@
 #include "kernels/opencl/nv/matmul_nv.h"
 #include "kernels/opencl/rows.h"
 
-#define WG       8  /* of products */
-#define WG_TOKEN 64 /* of a token's choice */
-#define WG_GROUP 256
-#define WG_ROUTE 128
-#define COLS     8 /* rows of w per work-item; gate_up: half as many columns */
-#define DEFINES  320
+#define WG           8  /* of products */
+#define WG_TOKEN     64 /* of a token's choice */
+#define WG_GROUP     256
+#define WG_ROUTE     128
+#define ROUTE_TOKENS 4 /* of a work-group */
+#define COLS         8 /* rows of w per work-item; gate_up: half as many columns */
+#define DEFINES      320
 
 /* Pairs of a tile of the portable kernels, and of NVIDIA's. */
 #define TILE 16
@@ -310,7 +311,8 @@ static void route_tokens(struct opencl *c, uint32_t layer, uint32_t n)
     const struct opencl_expert_weights *w = &l->experts;
     struct opencl_call a = opencl_call(c, x->layers[layer].route);
     const size_t local[2] = {WG_ROUTE, 1};
-    const size_t global[2] = {(w->router.rows + COLS - 1) / COLS * local[0], n};
+    const size_t global[2] = {(w->router.rows + COLS - 1) / COLS * local[0],
+                              (n + ROUTE_TOKENS - 1) / ROUTE_TOKENS};
 
     /* Once is enough: the kernel leaves its tickets at 0. */
     if (!x->zeroed) {
@@ -326,6 +328,7 @@ static void route_tokens(struct opencl *c, uint32_t layer, uint32_t n)
     opencl_arg_tensor(&a, &l->post_norm);
     opencl_arg_tensor(&a, &w->router);
     opencl_arg_tensor(&a, &w->router_bias);
+    opencl_arg_u32(&a, n);
     opencl_launch(&a, 2, global, local, opencl_tensor_bytes(&w->router));
 }
 
@@ -448,7 +451,8 @@ static uint32_t way_of(const struct opencl *c, uint32_t layer, uint32_t n)
     const uint32_t pairs = n * c->w->shape.top_k;
     uint32_t way = 1;
 
-    if (k->n_ways == EXPERTS_WAYS ? n < NV_GROUP_FROM : pairs < 2 * experts) {
+    if (k->n_ways == EXPERTS_WAYS ? n < NV_GROUP_FROM
+                                  : pairs < EXPERTS_GROUP_FROM * experts) {
         return 0;
     }
     while (way + 1 < k->n_ways &&

@@ -21,7 +21,9 @@
 #include "kernels/opencl/host/opencl.h"
 
 #define EXPERTS_TILE_INTS 3 /* expert, place in order, pairs */
-#define EXPERTS_WAYS      4 /* sizes of a tile of pairs; the first is one pair */
+/* Pairs per expert from which the portable kernels group them. */
+#define EXPERTS_GROUP_FROM 2
+#define EXPERTS_WAYS       4 /* sizes of a tile of pairs; the first is one pair */
 
 /* The kernels of a layer. */
 struct experts_kernels {

@@ -286,22 +286,50 @@ bool opencl_matmul_decodes_nv(const struct opencl *c,
     return all;
 }
 
+/* A product of a layer that takes an operand.  Those of experts have kernels of
+ * their own. */
+struct product {
+    enum matmul_op op;
+    const struct opencl_tensor *w;
+};
+
+#define PRODUCTS_MAX (6 + 2 * OPENCL_REST_MAX)
+
+/* Lists the products of a layer, and returns their number. */
+static uint32_t list_products(const struct opencl_layer *l,
+                              struct product out[PRODUCTS_MAX])
+{
+    const struct product all[] = {
+        {MATMUL_STORE, &l->attention.in}, {MATMUL_ADD, &l->attention.o},
+        {MATMUL_STORE, &l->deltanet.in},  {MATMUL_ADD, &l->deltanet.out},
+        {MATMUL_SILU, &l->gate_up},       {MATMUL_ADD, &l->down}};
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        out[n] = all[i];
+        n += all[i].w->mem != NULL;
+    }
+    for (int i = 0; i < 2 * OPENCL_REST_MAX; i++) {
+        const struct opencl_tensor *rest =
+            i < OPENCL_REST_MAX ? &l->attention.rest[i]
+                                : &l->deltanet.rest[i - OPENCL_REST_MAX];
+
+        if (rest->mem) {
+            out[n++] = (struct product){MATMUL_STORE, rest};
+        }
+    }
+    return n;
+}
+
 static enum status choose_each(struct opencl *c, struct error *e)
 {
     enum status st = ST_OK;
 
     for (uint32_t i = 0; i < c->w->end - c->w->begin && st == ST_OK; i++) {
-        const struct opencl_layer *l = &c->layers[i];
-        const struct {
-            enum matmul_op op;
-            const struct opencl_tensor *w;
-        } of[] = {
-            {MATMUL_STORE, &l->attention.in}, {MATMUL_ADD, &l->attention.o},
-            {MATMUL_STORE, &l->deltanet.in},  {MATMUL_ADD, &l->deltanet.out},
-            {MATMUL_SILU, &l->gate_up},       {MATMUL_ADD, &l->down},
-        };
+        struct product of[PRODUCTS_MAX];
+        const uint32_t n = list_products(&c->layers[i], of);
 
-        for (size_t j = 0; j < sizeof of / sizeof *of && st == ST_OK; j++) {
+        for (uint32_t j = 0; j < n && st == ST_OK; j++) {
             st = choose_kernels(c, of[j].op, of[j].w, e);
         }
     }
@@ -328,24 +356,38 @@ static enum status choose_all(struct opencl *c, struct error *e)
 
 /* ---- operands ---- */
 
-/* Returns whether all matrices, or their scales and biases, are bf16.  The
- * router takes no operand. */
-static bool all_bf16(const struct opencl *c)
+/* What the matrices that take an operand have in common. */
+struct common {
+    bool bf16;  /* plain ones, scales and biases are */
+    bool coded; /* one has a format other than plain and affine */
+};
+
+static void add_form(struct common *to, const struct opencl_tensor *w)
 {
-    bool all = !c->head.mem || c->head.dtype == DTYPE_BF16;
-
-    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
-        const struct opencl_layer *l = &c->layers[i];
-        const struct opencl_tensor *of[] = {
-            &l->attention.in, &l->attention.o,    &l->deltanet.in,
-            &l->deltanet.out, &l->gate_up,        &l->down,
-            &l->experts.down, &l->experts.gate_up};
-
-        for (size_t j = 0; j < sizeof of / sizeof *of; j++) {
-            all = all && (!of[j]->mem || of[j]->dtype == DTYPE_BF16);
-        }
+    if (w->mem) {
+        to->bf16 = to->bf16 && w->dtype == DTYPE_BF16;
+        to->coded = to->coded || w->format > WEIGHT_AFFINE;
     }
-    return all;
+}
+
+/* Other plain matrices beside codes are small, or few.  The router takes no
+ * operand. */
+static enum dtype operand_of(const struct opencl *c)
+{
+    struct common all = {.bf16 = true};
+
+    add_form(&all, &c->head);
+    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
+        struct product of[PRODUCTS_MAX];
+        const uint32_t n = list_products(&c->layers[i], of);
+
+        for (uint32_t j = 0; j < n; j++) {
+            add_form(&all, of[j].w);
+        }
+        add_form(&all, &c->layers[i].experts.gate_up);
+        add_form(&all, &c->layers[i].experts.down);
+    }
+    return all.bf16 || all.coded ? DTYPE_BF16 : DTYPE_F32;
 }
 
 /* Returns whether an output is not added to x as it is. */
@@ -387,15 +429,14 @@ static void wide_scratch(struct opencl *c)
     size_t most = 0;
 
     for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
-        const struct opencl_layer *l = &c->layers[i];
-        const struct opencl_tensor *of[] = {&l->attention.in, &l->attention.o,
-                                            &l->deltanet.in,  &l->deltanet.out,
-                                            &l->gate_up,      &l->down};
+        struct product of[PRODUCTS_MAX];
+        const uint32_t n_products = list_products(&c->layers[i], of);
 
-        for (size_t j = 0; j < sizeof of / sizeof *of; j++) {
-            size_t n = (size_t)of[j]->rows * of[j]->cols;
+        for (uint32_t j = 0; j < n_products; j++) {
+            const struct opencl_tensor *w = of[j].w;
+            size_t n = (size_t)w->rows * w->cols;
 
-            most = of[j]->bits > 0 && n > most ? n : most;
+            most = w->bits > 0 && n > most ? n : most;
         }
     }
     if (!c->portable && c->device.nvidia >= 80) {
@@ -442,7 +483,7 @@ enum status opencl_matmul_setup(struct opencl *c, struct error *e)
                          "not enough memory for kernels");
     }
     /* One dtype for all operands, since kernels pass them on to each other. */
-    m->operand = all_bf16(c) ? DTYPE_BF16 : DTYPE_F32;
+    m->operand = operand_of(c);
     opencl_operand_scratch(c, &m->norm, c->sizes.max_tokens);
     if (needs_y(c)) {
         const size_t h = c->w->shape.hidden, n = c->sizes.max_tokens;

@@ -19,10 +19,12 @@
 /* Forms in which a model may store a matrix, each layer its own: three dtypes,
  * or 4 or 8 bits in groups of 32, 64 or 128, with scales of one of three
  * dtypes, or six other formats. */
-#define MATMUL_FORMS    27
-#define MATMUL_MATRICES 9 /* two of each mixer, MLP and shared expert; head */
-#define MATMUL_CHOICES  (MATMUL_MATRICES * MATMUL_FORMS) /* per shard */
-#define NORM_PART       8 /* columns that share a sum of squares */
+#define MATMUL_FORMS 27
+#define MATMUL_MATRICES                                   \
+    15 /* two of each mixer, MLP and shared expert, head; \
+        * and what goes with the first of a mixer */
+#define MATMUL_CHOICES (MATMUL_MATRICES * MATMUL_FORMS) /* per shard */
+#define NORM_PART      8 /* columns that share a sum of squares */
 
 /* Most bytes of opencl_matrix_defines(). */
 #define OPENCL_MATRIX_DEFINES 128
@@ -37,9 +39,8 @@ struct opencl_operand {
 };
 
 struct opencl_matmul {
-    enum dtype operand;         /* bf16 if all matrices are, else float32;
-                                 * other formats than plain and affine go
-                                 * with both */
+    enum dtype operand; /* bf16 if all matrices are, or if one has a format
+                         * other than plain and affine; else float32 */
     struct opencl_operand norm; /* for the step's tokens */
     /* [T, H] f32: an output that is not added to x as it is, 0 between
      * operators; its sums of squares, as ss */
@@ -68,6 +69,12 @@ void opencl_matmul_free(struct opencl *c);
 void opencl_project(struct opencl *c, const struct opencl_tensor *w,
                     const struct opencl_tensor *bias,
                     const struct opencl_tensor *out);
+
+/* Computes the same with what goes with w: the columns of out behind w's. */
+void opencl_project_in(struct opencl *c, const struct opencl_tensor *w,
+                       const struct opencl_tensor rest[OPENCL_REST_MAX],
+                       const struct opencl_tensor *bias,
+                       const struct opencl_tensor *out);
 
 /* Computes out [T, I] operand dtype = silu(g) u, or the model's other
  * activation, (g, u) = norm(x) w^T, w [2*I, H]. */

@@ -122,6 +122,33 @@ void opencl_project(struct opencl *c, const struct opencl_tensor *w,
     }
 }
 
+/* Returns the columns of a matrix or vector of float32 from `first` on. */
+static struct opencl_tensor behind(const struct opencl_tensor *t,
+                                   uint32_t first)
+{
+    struct opencl_tensor to = *t;
+
+    to.at += first * sizeof(float);
+    return to;
+}
+
+void opencl_project_in(struct opencl *c, const struct opencl_tensor *w,
+                       const struct opencl_tensor rest[OPENCL_REST_MAX],
+                       const struct opencl_tensor *bias,
+                       const struct opencl_tensor *out)
+{
+    uint32_t first = w->rows;
+
+    opencl_project(c, w, bias, out);
+    for (int i = 0; i < OPENCL_REST_MAX && rest[i].mem; i++) {
+        const struct opencl_tensor to = behind(out, first);
+        const struct opencl_tensor of = behind(bias, first);
+
+        opencl_project(c, &rest[i], &of, &to);
+        first += rest[i].rows;
+    }
+}
+
 void opencl_project_rows(struct opencl *c, const struct opencl_operand *norm,
                          uint32_t n, const struct opencl_tensor *w,
                          const struct opencl_tensor *out)

@@ -36,20 +36,21 @@ static enum dtype dtype_of(const struct tensor *t)
                                                                    : DTYPE_BF16;
 }
 
-/* Returns whether all parts are stored in the same form. */
+/* Returns whether two parts are stored in the same form. */
+static bool are_alike(const struct tensor *a, const struct tensor *b)
+{
+    return a->format == b->format && dtype_of(a) == dtype_of(b) &&
+           a->bits == b->bits && a->group == b->group;
+}
+
 static bool is_uniform(const struct fused *f)
 {
-    const struct tensor *a = f->part[0];
+    bool all = true;
 
     for (uint32_t i = 1; i < f->n; i++) {
-        const struct tensor *b = f->part[i];
-
-        if (a->format != b->format || dtype_of(a) != dtype_of(b) ||
-            a->bits != b->bits || a->group != b->group) {
-            return false;
-        }
+        all = all && are_alike(f->part[0], f->part[i]);
     }
-    return true;
+    return all;
 }
 
 /* Returns the shape and form of the fused matrix. */
@@ -202,6 +203,24 @@ static void place_fused(struct walk *w, struct opencl_tensor *out,
     }
 }
 
+/* Places the matrix before a mixer: runs of parts that are alike. */
+static void place_in(struct walk *w, struct opencl_tensor *in,
+                     struct opencl_tensor rest[OPENCL_REST_MAX],
+                     const struct fused *f)
+{
+    uint32_t n_rest = 0;
+
+    for (uint32_t i = 0, end; i < f->n; i = end) {
+        struct fused run = {.n = 0};
+
+        for (end = i; end < f->n && are_alike(f->part[i], f->part[end]);
+             end++) {
+            run.part[run.n++] = f->part[end];
+        }
+        place_fused(w, i == 0 ? in : &rest[n_rest++], &run);
+    }
+}
+
 static void place_matrix(struct walk *w, struct opencl_tensor *out,
                          const struct tensor *t)
 {
@@ -253,7 +272,7 @@ static void place_attention(struct walk *w,
 {
     const struct model_shape *s = &w->c->w->shape;
 
-    place_fused(w, &out->in, &(struct fused){{&a->q, &a->k, &a->v}, 3});
+    place_in(w, &out->in, out->rest, &(struct fused){{&a->q, &a->k, &a->v}, 3});
     place_bias(w, &out->in_bias, a);
     place_matrix(w, &out->o, &a->o);
     place_floats(w, &out->o_bias, a->o_bias, 1, s->hidden);
@@ -267,8 +286,8 @@ static void place_deltanet(struct walk *w, struct opencl_deltanet_weights *out,
 {
     const struct model_shape *s = &w->c->w->shape;
 
-    place_fused(w, &out->in,
-                &(struct fused){{&d->qkv, &d->z, &d->b, &d->a}, 4});
+    place_in(w, &out->in, out->rest,
+             &(struct fused){{&d->qkv, &d->z, &d->b, &d->a}, 4});
     place_matrix(w, &out->out, &d->out);
     place_floats(w, &out->conv, d->conv, d->qkv.rows, s->conv);
     place_floats(w, &out->a_log, d->a_log, 1, s->n_v_heads);

@@ -34,10 +34,11 @@ static enum status mark_rows(struct worker *w, const step_message *m,
 }
 
 /* Returns true if any row that waited would have found room in m.  A message
- * has one reason for all its failures, so a failure with another one waits. */
+ * has one reason for all its failures, so a failure with another one waits.
+ * A suspension has no row of its own. */
 static bool has_all_rows(const struct worker *w, const step_message *m)
 {
-    if (w->replica != NULL) {
+    if (w->replica != NULL || w->grew) {
         return false;
     }
     return m == NULL || (!m->has_failure && m->n_grant < STEP_ROWS_MAX &&
@@ -80,6 +81,16 @@ static uint64_t own_blocks(const struct worker *w, const struct choice *choice,
     return n_full < need ? need - n_full : 0;
 }
 
+/* Returns what choice holds at least.  One that grows holds what it computed:
+ * its newest token is not, and may wait for a block. */
+static struct need least_of(const struct worker *w, const struct choice *choice)
+{
+    uint64_t n = (uint64_t)choice->request->n_prompt + choice->n_generated;
+
+    return choice->entry.claim.grows ? worker_need(w, n - 1)
+                                     : place_share(w, &choice->need);
+}
+
 static uint64_t greater(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
@@ -88,7 +99,7 @@ static uint64_t greater(uint64_t a, uint64_t b)
 static void add_sequence(const struct worker *w, const struct choice *choice,
                          struct least *sum)
 {
-    struct need share = place_share(w, &choice->need);
+    struct need share = least_of(w, choice);
     uint64_t own = own_blocks(w, choice, share.of[BLOCKS]);
 
     sum->own_blocks += own;
@@ -131,7 +142,7 @@ enum status held_check(struct worker *w, const Sluice__V1__Ledger *l,
             add_sequence(w, choice, &sum);
         }
     }
-    if (w->grew || PLANT(FREE_BELIEVED)) {
+    if (PLANT(FREE_BELIEVED)) {
         return ST_OK;
     }
     st = compare("blocks", l->blocks, sum.own_blocks + sum.shared, sum.n, e);

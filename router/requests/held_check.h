@@ -32,9 +32,11 @@
  * until it is acknowledged, and a Report only if no row waits.  A sequence
  * without a row therefore has not ended.
  *
- * The bound needs sequences that hold their whole need from Submit to end.  At
- * a worker where one grew in this session (router/schedule/overcommit.h), any
- * sequence may be suspended or wait for pages, and only the rows are checked.
+ * A sequence that grows (router/schedule/overcommit.h) holds what its prompt and
+ * all tokens but the newest take, in place of its need.  At a worker where one
+ * grew in this session, any sequence may be suspended, and the row of a
+ * suspension may be acknowledged by an older answer before it is sent: there
+ * only sequences with a row in the message count.
  *
  * A worker may hold more than that: plans in flight, orphans, kept sequences.
  * Stages past the first are not checked, since the leader's rows travel on

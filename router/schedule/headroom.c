@@ -19,6 +19,7 @@ struct amount {
 /* Sums over the open places of a model. */
 struct survey {
     uint32_t n_open, block_tokens; /* block_tokens: of the largest blocks */
+    uint32_t chunk_tokens;         /* the longest */
     uint64_t slot_tokens;          /* of the slot that takes the most memory */
     uint64_t window_pages; /* of the largest window block beside blocks */
     bool empty;            /* no place has a sequence */
@@ -30,25 +31,31 @@ static bool is_open(const struct worker *w)
     return worker_can_serve(w) && !place_drained(w) && !place_ended(w);
 }
 
-/* Returns true if the stage has blocks, and slots or window blocks beside
- * them. */
+/* Returns true if several classes of the stage share its pages. */
 static bool is_mixed(const struct worker *stage)
 {
     const struct class_ledger *k = stage->ledger.classes;
 
-    return k[BLOCKS].total > 0 && stage->shard.pages_per_block > 0 &&
-           (k[SLOTS].total > 0 || stage->shard.window_pages > 0);
+    return (k[BLOCKS].total > 0 && stage->shard.pages_per_block > 0) +
+               (k[SLOTS].total > 0) + (k[WINDOWS].total > 0) >
+           1;
 }
 
-/* Returns the tokens that a slot of one stage takes from its blocks; 0 if the
- * stage has only one of the classes. */
-static uint64_t slot_tokens_at(const struct worker *stage)
+/* Returns the tokens of so many pages of the stage, at a page for a block. */
+static uint64_t page_tokens(const struct worker *stage, uint64_t pages)
 {
     const struct shard *s = &stage->shard;
 
+    return pages * s->block_tokens /
+           (s->pages_per_block > 0 ? s->pages_per_block : 1);
+}
+
+/* Returns the tokens that a slot of one stage takes from its blocks and
+ * windows; 0 if the stage has only one of the classes. */
+static uint64_t slot_tokens_at(const struct worker *stage)
+{
     return is_mixed(stage) && stage->ledger.classes[SLOTS].total > 0
-               ? (uint64_t)s->pages_per_slot * s->block_tokens /
-                     s->pages_per_block
+               ? page_tokens(stage, stage->shard.pages_per_slot)
                : 0;
 }
 
@@ -90,10 +97,9 @@ static uint64_t memory_of(const struct worker *w, const struct amount *both)
 
     for (uint32_t i = 0; i < worker_n_stages(w); i++) {
         const struct worker *s = worker_stage(w, i);
-        uint64_t n = worker_room(s, PAGES) * s->shard.block_tokens;
+        uint64_t n = page_tokens(s, worker_room(s, PAGES));
 
         if (is_mixed(s)) {
-            n /= s->shard.pages_per_block;
             least = n < least ? n : least;
         }
     }
@@ -161,6 +167,9 @@ static struct survey survey_model(const struct fleet *fleet,
         if (w->shard.block_tokens > s.block_tokens) {
             s.block_tokens = w->shard.block_tokens;
         }
+        if (w->chunk_tokens > s.chunk_tokens) {
+            s.chunk_tokens = w->chunk_tokens;
+        }
     }
     return s;
 }
@@ -172,17 +181,20 @@ static struct amount load_elsewhere(const struct survey *s,
                                     const struct need *load, uint32_t n)
 {
     struct amount a = amount_of(s, w, load);
-    uint64_t more = (uint64_t)n * (s->block_tokens - w->shard.block_tokens);
+    uint64_t block = s->block_tokens;
+    uint64_t more = n * (block - w->shard.block_tokens);
+    uint64_t longer = s->chunk_tokens - w->chunk_tokens;
 
     /* The last block of each sequence may be a larger one, and so may the first
-     * and the last of its window. */
+     * and the last of its window, which has a chunk that may be longer. */
     if (load->of[BLOCKS] > 0) {
         a.tokens += more;
         a.memory += more;
     }
     if (load->window_blocks > 0) {
-        a.windows += 2 * more;
-        a.memory += 2 * more * s->window_pages;
+        more = 2 * more + n * ((longer + block - 1) / block * block);
+        a.windows += more;
+        a.memory += more * s->window_pages;
     }
     return a;
 }

@@ -13,7 +13,7 @@
 struct demand {
     double weights, weight_bytes;        /* the layers' weights that every token
                                           * passes: all but experts */
-    double expert_weights, expert_bytes; /* of one expert in each layer */
+    double expert_weights, expert_bytes; /* one expert's in each layer */
     double n_experts, top_k;
     double head, head_bytes; /* the head's: only sampled rows pass it */
 };

@@ -9,7 +9,9 @@ import time
 
 import measure
 
-SHAPES = ("qwen3.5-0.8b", "qwen3.5-4b", "qwen3.5-9b", "qwen3.5-27b")
+# Names of configs; with "@N" all matrices have N bits (grid_bench --bits).
+SHAPES = ("qwen3.5-0.8b", "qwen3.5-4b", "qwen3.5-9b", "qwen3.5-27b",
+          "qwen3.5-35b-a3b", "qwen3.5-35b-a3b@4", "gpt-oss-20b")
 POINTS = (*(f"decode:1024:{n}" for n in (1, 8, 32, 128)),
           *(f"decode:16384:{n}" for n in (1, 8, 32)),
           *(f"prefill:{n}" for n in (512, 4096, 16384)))
@@ -42,7 +44,12 @@ def limits(device, quick):
 def config(shape):
     if shape == TINY:
         return os.path.join(measure.TINY, "config.json")
-    return os.path.join(measure.CONFIGS, shape + ".json")
+    return os.path.join(measure.CONFIGS, shape.split("@")[0] + ".json")
+
+
+def bits(shape):
+    """Returns the options of grid_bench for the bits in a shape's name."""
+    return ["--bits", shape.split("@")[1]] if "@" in shape else []
 
 
 def read_points(path, device):
@@ -83,7 +90,7 @@ def figures_of(row, shape, found):
 def text_of(row):
     name = row["point"].replace("decode:", "decode ").replace("prefill:",
                                                               "prefill ")
-    name = f"{row['shape']:13s} {name.replace(':', ' x '):18s}"
+    name = f"{row['shape']:17s} {name.replace(':', ' x '):18s}"
     if "skipped" in row:
         return f"{name} skipped: {row['skipped']}"
     of = [f"{row['flops_share']:.2f} of the matrix rate"]
@@ -96,7 +103,8 @@ def text_of(row):
 def run_shape(shape, points, device, quick):
     """Yields the lines of grid_bench as they arrive."""
     command = [os.path.join(measure.BIN, "grid_bench"), "--device", device,
-               "--seconds", "0" if quick else "0.5", config(shape), *points]
+               "--seconds", "0" if quick else "0.5", *bits(shape),
+               config(shape), *points]
     with subprocess.Popen(command, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True) as p:
         yield from map(json.loads, p.stdout)

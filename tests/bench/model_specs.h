@@ -10,7 +10,7 @@
 #include "common/model/config.h"
 #include "tests/bench/model_writer.h"
 
-/* What the bytes of a tensor are. */
+/* Contents of a tensor. */
 enum spec_kind {
     SPEC_FLOATS, /* fill, of dtype */
     SPEC_WORDS,  /* any bits, as U32 */

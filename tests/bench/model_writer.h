@@ -24,7 +24,7 @@ enum writer_prefix {
 };
 
 enum writer_format {
-    WRITER_AS_CONFIG, /* fp8 or mxfp4 if config.json says so, else plain */
+    WRITER_AS_CONFIG, /* fp8 or mxfp4 as in config.json, else plain */
     WRITER_PLAIN,
     WRITER_FP8,
     WRITER_MXFP4 /* experts; other matrices are plain */

@@ -1,10 +1,13 @@
 /* Arbitrary bytes as a GGUF file, whole and as a prefix of a longer one.
  * Tensors of an accepted file must follow each other inside it, and values
- * must be readable to their ends. */
+ * must be readable to their ends.  Its configuration, names of tensors and
+ * tokenizer are made, too. */
 #include <string.h>
 
-#include "common/model/gguf.h"
+#include "common/model/gguf_config.h"
+#include "common/model/gguf_tensors.h"
 #include "fuzz.h"
+#include "text/gguf_tokenizer.h"
 
 static void check_value(const struct gguf_value *v)
 {
@@ -47,6 +50,50 @@ static void check(const struct gguf *g, uint64_t file_bytes)
     }
 }
 
+static void name_tensors(const struct gguf *g)
+{
+    struct error e = {.code = ST_OK};
+    struct gguf_tensors t;
+    struct gguf_arch a;
+
+    if (gguf_arch_read(&a, g, &e) != ST_OK) {
+        FUZZ_CHECK(e.text[0] != '\0');
+        return;
+    }
+    FUZZ_CHECK(!a.hybrid || (a.k_heads > 0 && a.v_heads % a.k_heads == 0));
+    if (gguf_tensors_make(&t, g, &a, &e) == ST_OK) {
+        FUZZ_CHECK(t.n >= g->n_tensors);
+        for (uint32_t i = 0; i < t.n; i++) {
+            FUZZ_CHECK(t.infos[i].name[0] != '\0');
+            FUZZ_CHECK(t.infos[i].end >= t.infos[i].begin);
+        }
+        gguf_tensors_fini(&t);
+    }
+}
+
+static void use(struct gguf *g)
+{
+    char *names[] = {(char[]){"x.gguf"}};
+    const struct gguf_model m = {
+        .files = {.dir = (char[]){"/nowhere"}, .n = 1, .names = names},
+        .parts = g};
+    struct error e = {.code = ST_OK};
+    struct model_config c;
+    json_t *made = NULL;
+
+    name_tensors(g);
+    if (gguf_config(&c, &m, &e) != ST_OK) {
+        FUZZ_CHECK(e.text[0] != '\0');
+    }
+    if (gguf_tokenizer_json(&made, g, &e) != ST_OK) {
+        FUZZ_CHECK(made == NULL && e.text[0] != '\0');
+    }
+    json_decref(made);
+    if (gguf_tokenizer_config(&made, g, &e) == ST_OK) {
+        json_decref(made);
+    }
+}
+
 static void parse(const uint8_t *data, size_t n, uint64_t file_bytes)
 {
     struct error e = {.code = ST_OK};
@@ -55,6 +102,7 @@ static void parse(const uint8_t *data, size_t n, uint64_t file_bytes)
 
     if (gguf_parse(&g, data, n, file_bytes, &need, &e) == ST_OK) {
         check(&g, file_bytes);
+        use(&g);
         gguf_fini(&g);
     } else {
         FUZZ_CHECK(e.code != ST_OK && e.text[0] != '\0');

@@ -1,5 +1,5 @@
 /* Arbitrary headers as the weights of small models with experts: in FP8, in
- * MXFP4, affine and plain.  What is accepted lies inside the files and inside
+ * MXFP4, affine and plain.  An accepted layout is inside the files and inside
  * the memory, and no two parts of it overlap.
  *
  * The first byte chooses the model, the next three are the length of the data,
@@ -101,7 +101,7 @@ static void try_layout(const struct model_config *c, const uint8_t *data,
     struct checkpoint *files = NULL;
     struct layout l = {0};
     struct error e = {.code = ST_OK};
-    uint64_t bytes = data[1] | data[2] << 8 | data[3] << 16;
+    uint64_t bytes = data[1] | (uint64_t)data[2] << 8 | (uint64_t)data[3] << 16;
     enum status st =
         checkpoint_parse(&files, (const char *)data + 4, n - 4, bytes, &e);
 

@@ -435,6 +435,7 @@ static enum status check_isas(struct check *c, const struct golden *g,
     for (size_t i = 0; i < 3 && st == ST_OK; i++) {
         if (isa_find(names[i]) != NULL) {
             part->o.isa = names[i];
+            c->n_steps = c->n_excluded = 0;
             st = check_weights(c, g, part, e);
         }
     }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/split/page_unit.h"
 #include "tests/golden/replica_state.h"
 #include "tests/patience.h"
 #include "worker/base/metrics.h"
@@ -299,15 +300,26 @@ struct replica_counts replica_counts(const struct replica *r)
 
 /* ---- set-up and release ---- */
 
-uint32_t replica_pages(const struct replica_options *o, bool has_blocks,
-                       uint32_t pages_per_slot)
+uint32_t replica_windows(const struct replica_options *o,
+                         const struct replica_stage *s, uint32_t n_tokens)
+{
+    uint32_t chunk =
+        o->chunk_tokens < o->step_tokens ? o->chunk_tokens : o->step_tokens;
+
+    return s->window_pages * (uint32_t)page_window_blocks(
+                                 s->window, chunk, o->block_tokens, n_tokens);
+}
+
+uint32_t replica_pages(const struct replica_options *o,
+                       const struct replica_stage *s)
 {
     uint32_t blocks = (o->context + o->block_tokens - 1) / o->block_tokens;
 
     if (o->pages > 0) {
         return o->pages;
     }
-    return o->room * ((has_blocks ? blocks : 0) + pages_per_slot);
+    return o->room * ((s->has_blocks ? blocks : 0) + s->pages_per_slot +
+                      replica_windows(o, s, o->context));
 }
 
 static struct worker_options options(const struct replica *r,
@@ -323,9 +335,11 @@ static struct worker_options options(const struct replica *r,
         .layer_end = s->end,
         .n_layers = s->n_layers,
         .block_tokens = r->o.block_tokens,
-        .n_pages = replica_pages(&r->o, s->has_blocks, s->pages_per_slot),
+        .n_pages = replica_pages(&r->o, s),
         .pages_per_block = s->has_blocks,
         .pages_per_slot = s->pages_per_slot,
+        .window = s->window,
+        .window_pages = s->window_pages,
         .slot_cap = r->o.room,
         .host_pages = r->o.host_pages,
         .poison = true,

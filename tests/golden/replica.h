@@ -54,6 +54,9 @@ struct replica_stage {
     uint32_t begin, end, n_layers, vocab, hidden;
     bool has_blocks, has_slots; /* whether its shard has them */
     uint32_t pages_per_slot;
+    uint32_t window;       /* of the model; 0: no layer is one */
+    uint32_t window_pages; /* of a window block; 0: its shard has no such
+                            * layer */
     bool one_arithmetic;
     struct engine *engine;
     int fd; /* readable when it has a result, until quiet(arg) */
@@ -75,9 +78,13 @@ struct replica_options {
 
 struct replica;
 
+/* Returns the window pages that a sequence of n tokens needs at a stage. */
+uint32_t replica_windows(const struct replica_options *o,
+                         const struct replica_stage *s, uint32_t n_tokens);
+
 /* Returns the pages of a stage's pool. */
-uint32_t replica_pages(const struct replica_options *o, bool has_blocks,
-                       uint32_t pages_per_slot);
+uint32_t replica_pages(const struct replica_options *o,
+                       const struct replica_stage *s);
 
 /* Creates these stages in order, or one worker of all layers, and waits until
  * they are up. */

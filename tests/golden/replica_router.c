@@ -225,11 +225,11 @@ struct stages {
     Sluice__V1__StageGrants m;
     uint64_t grant[REPLICA_STAGES];
     uint32_t blocks[REPLICA_STAGES], slots[REPLICA_STAGES];
-    uint32_t checkpoints[REPLICA_STAGES];
+    uint32_t checkpoints[REPLICA_STAGES], windows[REPLICA_STAGES];
 };
 
 static void need_of(const struct node *n, const struct replica_ask *a,
-                    uint32_t *blocks, uint32_t *slots)
+                    uint32_t *blocks, uint32_t *slots, uint32_t *windows)
 {
     uint32_t bt = n->replica->o.block_tokens;
 
@@ -238,6 +238,7 @@ static void need_of(const struct node *n, const struct replica_ask *a,
 
     *blocks = n->stage.has_blocks ? (n_ids + bt - 1) / bt : 0;
     *slots = n->stage.has_slots ? 1 : 0;
+    *windows = replica_windows(&n->replica->o, &n->stage, n_ids);
 }
 
 static void fill_stages(struct replica *r, const struct replica_ask *a,
@@ -249,7 +250,7 @@ static void fill_stages(struct replica *r, const struct replica_ask *a,
 
         out->grant[i] = ++n->grant;
         out->checkpoints[i] = 0;
-        need_of(n, a, &out->blocks[i], &out->slots[i]);
+        need_of(n, a, &out->blocks[i], &out->slots[i], &out->windows[i]);
     }
     out->m.n_grant = out->m.n_blocks = out->m.n_slots = r->n - 1;
     out->m.n_checkpoints = r->n - 1;
@@ -257,6 +258,8 @@ static void fill_stages(struct replica *r, const struct replica_ask *a,
     out->m.blocks = out->blocks;
     out->m.slots = out->slots;
     out->m.checkpoints = out->checkpoints;
+    out->m.n_windows = r->nodes[0].stage.window > 0 ? r->n - 1 : 0;
+    out->m.windows = out->windows;
 }
 
 static void make_ref(const struct replica_ask *a, Sluice__V1__SequenceRef *out,
@@ -293,7 +296,8 @@ void replica_send_submit(struct replica *r, uint32_t i)
         make_ref(a->from, &from, from_id);
         m.continue_from = &from;
     }
-    need_of(&r->nodes[0], a, &need.blocks, &need.slots);
+    need_of(&r->nodes[0], a, &need.blocks, &need.slots, &need.windows);
+    need.has_windows = need.windows > 0;
     fill_stages(r, a, &stages);
     a->grant = ++r->nodes[0].grant;
     a->n = a->n_generated;

@@ -106,7 +106,7 @@ static void run_kv(struct trial *t, const struct kv_format *kv, uint32_t first,
                                    .n_threads = cpu ? 2 : 0};
     load(&whole, t, 0, t->config.shape.n_layers);
     x.whole = shard_weights(whole);
-    for (uint32_t n = first; n <= last; n++) {
+    for (uint32_t n = first; n <= last && n <= x.whole->end; n++) {
         run_stages(t, &x, n);
     }
     shard_free(&whole);

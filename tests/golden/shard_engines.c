@@ -16,6 +16,24 @@ static void quiet(void *arg)
     engine_thread_quiet(arg);
 }
 
+static struct replica_stage stage_of(const struct shard_weights *w,
+                                     const struct kernels_sizes *sizes)
+{
+    return (struct replica_stage){
+        .begin = w->begin,
+        .end = w->end,
+        .n_layers = w->shape.n_layers,
+        .vocab = w->shape.vocab,
+        .hidden = w->shape.hidden,
+        .has_blocks = sizes->pages_per_block > 0,
+        .has_slots = sizes->pages_per_slot > 0,
+        .pages_per_slot = sizes->pages_per_slot,
+        .window = w->shape.window,
+        .window_pages = sizes->window_pages,
+        .one_arithmetic = sizes->one_arithmetic,
+    };
+}
+
 static void open_one(struct shard_engines *g, uint32_t i,
                      const struct shard_weights *w,
                      const struct kernels_options *k,
@@ -28,12 +46,10 @@ static void open_one(struct shard_engines *g, uint32_t i,
         die(e.text);
     }
     forward_sizes(g->forward[i], &sizes);
+    *out = stage_of(w, &sizes);
     if (forward_alloc_hidden(g->forward[i], o->engine_depth + 1, o->step_tokens,
                              &e) != ST_OK ||
-        forward_alloc(
-            g->forward[i],
-            replica_pages(o, sizes.pages_per_block > 0, sizes.pages_per_slot),
-            &e) != ST_OK ||
+        forward_alloc(g->forward[i], replica_pages(o, out), &e) != ST_OK ||
         (o->host_pages > 0 &&
          forward_alloc_host(g->forward[i], o->host_pages, &e) != ST_OK) ||
         engine_thread_new(&g->threads[i], g->forward[i], o->engine_depth, &e) !=
@@ -45,21 +61,10 @@ static void open_one(struct shard_engines *g, uint32_t i,
         canary_run(forward_kernels(g->forward[i]), w, k, &e) != ST_OK) {
         die(e.text);
     }
-    *out = (struct replica_stage){
-        .begin = w->begin,
-        .end = w->end,
-        .n_layers = w->shape.n_layers,
-        .vocab = w->shape.vocab,
-        .hidden = w->shape.hidden,
-        .has_blocks = sizes.pages_per_block > 0,
-        .has_slots = sizes.pages_per_slot > 0,
-        .pages_per_slot = sizes.pages_per_slot,
-        .one_arithmetic = sizes.one_arithmetic,
-        .engine = engine_thread_engine(g->threads[i]),
-        .fd = engine_thread_fd(g->threads[i]),
-        .quiet = quiet,
-        .arg = g->threads[i],
-    };
+    out->engine = engine_thread_engine(g->threads[i]);
+    out->fd = engine_thread_fd(g->threads[i]);
+    out->quiet = quiet;
+    out->arg = g->threads[i];
 }
 
 void shard_engines_open(struct shard_engines *g,

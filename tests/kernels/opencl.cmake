@@ -65,6 +65,8 @@ sluice_test(opencl_launch_test SOURCES opencl_launch_test.c
 sluice_wrap(opencl_launch_test clEnqueueNDRangeKernel)
 sluice_test(opencl_experts_test SOURCES opencl_experts_test.c
   LINK sluice_reference)
+sluice_test(opencl_windows_test SOURCES opencl_windows_test.c
+  LINK sluice_reference)
 sluice_test(opencl_host_test SOURCES opencl_host_test.c
   LINK sluice_reference)
 sluice_wrap(opencl_host_test clCreateBuffer clEnqueueNDRangeKernel
@@ -79,13 +81,15 @@ add_test(NAME invariance_opencl_all COMMAND invariance_test
 
 sluice_opencl_test(opencl_program_test opencl_noise_test
   opencl_dequantise_test opencl_formats_test opencl_sample_test
-  opencl_operators_test ${kinds} opencl_experts_test opencl_host_test opencl_launch_test
+  opencl_operators_test ${kinds} opencl_experts_test opencl_windows_test opencl_host_test opencl_launch_test
   opencl_pages_test opencl_saves_test opencl_kv_test invariance_opencl invariance_opencl_all)
 set_tests_properties(opencl_host_test opencl_launch_test opencl_noise_test
   opencl_pages_test opencl_saves_test PROPERTIES
   DEPENDS opencl_operators_test)
 set_tests_properties(opencl_experts_test PROPERTIES
   DEPENDS opencl_operators_experts)
+set_tests_properties(opencl_windows_test PROPERTIES
+  DEPENDS opencl_operators_sinks)
 set_tests_properties(invariance_opencl PROPERTIES
   DEPENDS golden_opencl)
 set_property(TEST invariance_opencl APPEND PROPERTY ENVIRONMENT

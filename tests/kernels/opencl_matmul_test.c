@@ -15,7 +15,7 @@
 #include "kernels/opencl/matmul.h"
 #include "tests/unit/cmocka.h"
 
-#define LAYERS_MAX 61
+#define LAYERS_MAX 102
 #define MADE_MAX   2048
 #define OTHERS     64 /* most programs and kernels of other operators */
 
@@ -328,6 +328,18 @@ static void test_chains(void **state)
     make_shard(&f, 90);
     refuse("nv_matmul_prefill", NULL);
     expect_chains(&f, true, true);
+    make_shard(&f, 90); /* two products before the last mixer */
+    f.layers[1].attention.rest[0] = matrix(1024, 1024);
+    expect_chains(&f, false, true);
+    make_shard(&f, 90);
+    f.w.shape.activation = ACTIVATION_GELU;
+    expect_chains(&f, false, false);
+    make_shard(&f, 90);
+    f.layers[0].ffn_norm = matrix(1, 1024);
+    expect_chains(&f, false, true);
+    make_shard(&f, 90);
+    f.layers[1].ffn = FFN_EXPERTS;
+    expect_chains(&f, true, false);
 }
 
 static void quantise(struct opencl_tensor *w, uint32_t bits, uint32_t group)
@@ -396,15 +408,21 @@ static void test_most_choices(void **state)
     struct error e;
 
     (void)state;
-    make_shapes(&f, 61);
-    f.layers[60].down.mem = NULL; /* 60 * 4 + 3 */
+    make_shapes(&f, 102);
+    for (int i = 1; i < 4; i++) { /* 101 * 4 + 1 */
+        struct opencl_tensor *of[] = {NULL, &f.layers[101].attention.o,
+                                      &f.layers[101].gate_up,
+                                      &f.layers[101].down};
+
+        of[i]->mem = NULL;
+    }
     set_up_shard(&f);
     assert_int_equal(f.c.matmul->n_choices, MATMUL_CHOICES);
     opencl_matmul_free(&f.c);
-    make_shapes(&f, 61);
+    make_shapes(&f, 102);
     assert_int_equal(opencl_matmul_setup(&f.c, &e), ST_INVALID_ARGUMENT);
     assert_string_equal(e.text,
-                        "the shard stores matrices in more than 243 forms");
+                        "the shard stores matrices in more than 405 forms");
     opencl_matmul_free(&f.c);
 }
 

@@ -55,4 +55,45 @@ static inline struct random_shape opencl_expert_shape(void)
     return r;
 }
 
+/* Two layers with sinks and clamped experts, the first one with a window; odd
+ * sizes, in float32. */
+static inline struct random_shape opencl_window_shape(void)
+{
+    return (struct random_shape){
+        .shape = {.n_layers = 2,
+                  .hidden = 41,
+                  .vocab = 257,
+                  .context = 256,
+                  .norm_eps = 1e-6f,
+                  .n_heads = 4,
+                  .n_kv_heads = 2,
+                  .head_dim = 64,
+                  .rope = {.kind = ROPE_YARN,
+                           .theta = 1e4,
+                           .dim = 64,
+                           .factor = 8.0,
+                           .beta_fast = 32.0,
+                           .beta_slow = 1.0,
+                           .attention = 1.2,
+                           .original = 64},
+                  .window_rope = {.theta = 500.0, .dim = 32},
+                  .window = 20,
+                  .activation = ACTIVATION_CLAMPED,
+                  .clamp_alpha = 1.702f,
+                  .clamp_limit = 1.5f,
+                  .n_experts = 5,
+                  .top_k = 2,
+                  .expert_dim = 33,
+                  .top_k_normed = true,
+                  .gate_up_alternate = true},
+        .mixers = {MIXER_WINDOW, MIXER_ATTENTION},
+        .ffns = {FFN_EXPERTS, FFN_EXPERTS},
+        .qkv_bias = true,
+        .o_bias = true,
+        .sinks = true,
+        .expert_bias = true,
+        .equal_experts = true,
+    };
+}
+
 #endif

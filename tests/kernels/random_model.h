@@ -30,10 +30,10 @@ struct random_shape {
     enum ffn_kind ffns[RANDOM_LAYERS_MAX];
     bool tied, qkv_bias, o_bias, qk_norm;
     bool sinks, output_norms;
-    bool expert_bias; /* of router, gate, up and down */
+    bool expert_bias; /* router, gate, up and down have one */
     bool shared_gate;
     bool equal_experts; /* the router's last row is its first */
-    uint32_t formats;   /* of quantised matrices, a set: 1u << weight_format
+    uint32_t formats;   /* for quantised matrices, a set: 1u << weight_format
                          * each; 0: affine */
     bool hollow;        /* matrices without contents (kernels/opencl/noise.h);
                          * quantised only with bits */

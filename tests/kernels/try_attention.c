@@ -251,9 +251,10 @@ static cl_kernel attention_kernel(struct try *t, const struct world *w,
 static void layer_args(cl_kernel k, const struct world *w, uint64_t kv_at,
                        uint32_t first, uint32_t n)
 {
-    try_args(k, "mUmUmUmUmUmUumuuu", w->y, (uint64_t)0, w->part, (uint64_t)0,
+    try_args(k, "mUmUmUmUmUmUumuuumUu", w->y, (uint64_t)0, w->part, (uint64_t)0,
              w->tickets, (uint64_t)0, w->query, (uint64_t)0, w->in, (uint64_t)0,
-             w->kv, kv_at, w->page, w->meta, first, n, n_splits(w));
+             w->kv, kv_at, w->page, w->meta, first, n, n_splits(w), w->meta,
+             UINT64_MAX, 0u);
 }
 
 static void attend_args(cl_kernel k, const struct world *w, uint32_t first,

@@ -401,10 +401,10 @@ static cl_kernel build(struct try *t, const struct world *w)
 
 static void set_args(cl_kernel k, const struct world *w)
 {
-    try_args(k, "mUmUmUmUmUmUumuuu", w->y, (uint64_t)0, w->part, (uint64_t)0,
+    try_args(k, "mUmUmUmUmUmUumuuumUu", w->y, (uint64_t)0, w->part, (uint64_t)0,
              w->tickets, (uint64_t)0, w->query, (uint64_t)0, w->in, (uint64_t)0,
              w->device_kv, (uint64_t)w->at, (uint32_t)w->page, w->meta,
-             (uint32_t)0, w->n_tokens, n_splits(w));
+             (uint32_t)0, w->n_tokens, n_splits(w), w->meta, UINT64_MAX, 0u);
 }
 
 static struct try_launch launch_of(cl_kernel k, const struct world *w)

@@ -170,7 +170,9 @@ static void own_lists(struct sim_request *request)
 /* The router must learn lengths first. */
 static uint32_t requests_min(const struct sim *s)
 {
-    return SIM_REQUESTS_MIN * (s->options.overcommit > 1 ? 3 : 1);
+    return SIM_REQUESTS_MIN * (s->options.swaps            ? 6
+                               : s->options.overcommit > 1 ? 3
+                                                           : 1);
 }
 
 /* One in so many requests ignores end tokens.  With optimistic admission few

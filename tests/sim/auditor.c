@@ -21,13 +21,15 @@ static bool is_whole(const struct sim *s, uint32_t w,
 
     return g->total == p->n_pages &&
            g->total == g->free + g->held + g->cached + g->granted &&
-           g->held ==
-               a->blocks.held + (a->slots.held + a->checkpoints.held) * per &&
-           g->cached == a->blocks.cached +
+           g->held == a->blocks.held + a->windows.held +
+                          (a->slots.held + a->checkpoints.held) * per &&
+           g->cached == a->blocks.cached + a->windows.cached +
                             (a->slots.cached + a->checkpoints.cached) * per &&
            g->granted ==
-               a->blocks.granted +
+               a->blocks.granted + a->windows.granted +
                    (a->slots.granted + a->checkpoints.granted) * per &&
+           a->windows.free ==
+               (options_shard(&s->options, w).windows ? g->free : 0) &&
            a->blocks.free ==
                (options_shard(&s->options, w).attention ? g->free : 0) &&
            a->checkpoints.free == fit &&
@@ -190,8 +192,9 @@ static void tick_router(struct sim *s)
 
     for (uint32_t i = 0; router_worker_view(router, i, &v); i++) {
         /* Growth takes pages that a Submit under way counts on. */
-        if (!v.grew && (v.granted_pages > v.free_pages ||
-                        v.granted_slots > v.free_slots)) {
+        if (!v.grew &&
+            (v.granted_pages > v.free_pages || v.granted_slots > v.free_slots ||
+             v.granted_windows > v.free_windows)) {
             sim_fail(s, -1,
                      "granted pages or slots exceed the free ones (%u of %u "
                      "pages, %u of %u slots)",
@@ -353,12 +356,14 @@ static bool worker_quiet(const struct sim *s, uint32_t w, char *why, size_t cap)
     }
     worker_account(n->core, &a);
     if (a.n_sequences || a.blocks.held || a.blocks.granted || a.slots.held ||
-        a.slots.granted || a.checkpoints.held || a.checkpoints.granted) {
+        a.slots.granted || a.checkpoints.held || a.checkpoints.granted ||
+        a.windows.held || a.windows.granted) {
         (void)snprintf(why, cap,
                        "%s has %u sequences, %u held + %u granted blocks, %u "
-                       "held + %u granted slots",
+                       "held + %u granted slots, %u held + %u granted windows",
                        n->name, a.n_sequences, a.blocks.held, a.blocks.granted,
-                       a.slots.held, a.slots.granted);
+                       a.slots.held, a.slots.granted, a.windows.held,
+                       a.windows.granted);
         return false;
     }
     if (!view_of(s, n->number, &v)) {

@@ -123,6 +123,8 @@ enum deed {
     DEED_HIT,            /* sequence that did not compute all of its prompt */
     DEED_HIT_PARTIAL,    /* ... but more than its last unit */
     DEED_LATE_SIBLING,   /* ... is a later choice of its request */
+    DEED_WINDOW_MOVED,   /* row without the first window blocks */
+    DEED_WINDOW_OUT,     /* window page copied to the host tier */
     DEED_TWIN,           /* row that samples from another one's logits */
     DEED_TWIN_CANCELLED, /* choice cancelled while others wait for its prompt */
     DEED_CONTINUED,      /* sequence that goes on from kept memory */

@@ -53,7 +53,8 @@ struct sim_choice {
      * between two deaths; the tokens in the Submit to the last of them, and its
      * connection. */
     uint32_t n_killed, n_given_killed, killed_conn;
-    uint32_t freed_blocks, freed_slots; /* from receipts of its workers */
+    /* From receipts of its workers: */
+    uint32_t freed_blocks, freed_slots, freed_windows;
 };
 
 void sim_choice_init(struct sim_choice *c, struct sim_request *request,

@@ -31,7 +31,7 @@ static void check_sum(struct control *c, const Sluice__V1__Receipt *r)
 {
     const struct sim *s = c->sim;
     const struct sim_request *request = &s->requests[c->target];
-    uint32_t blocks = 0, slots = 0;
+    uint32_t blocks = 0, slots = 0, windows = 0;
     bool all = !s->options.faulty && request->n_asked == 1 &&
                request->n_stops == 0 && request->deadline_ms == 0 &&
                !request->left && !drains_drawn(&s->options) &&
@@ -41,14 +41,16 @@ static void check_sum(struct control *c, const Sluice__V1__Receipt *r)
         if (c->choice == CHOICE_ALL || c->choice == i) {
             blocks += request->choices[i].freed_blocks;
             slots += request->choices[i].freed_slots;
+            windows += request->choices[i].freed_windows;
         }
     }
-    if (r->blocks > blocks || r->slots > slots ||
-        (all && (r->blocks != blocks || r->slots != slots))) {
+    if (r->blocks > blocks || r->slots > slots || r->windows > windows ||
+        (all &&
+         (r->blocks != blocks || r->slots != slots || r->windows != windows))) {
         sim_fail(c->sim, (int32_t)c->target,
-                 "receipt of %u blocks and %u slots, but the workers freed %u "
-                 "and %u",
-                 r->blocks, r->slots, blocks, slots);
+                 "receipt of %u blocks, %u slots and %u window pages, but the "
+                 "workers freed %u, %u and %u",
+                 r->blocks, r->slots, r->windows, blocks, slots, windows);
     }
 }
 
@@ -64,7 +66,8 @@ static void check_receipt(struct control *c, const Sluice__V1__Receipt *r)
         memcmp(r->sequence->request_id.data, request->id,
                sizeof(request->id)) != 0) {
         sim_fail(c->sim, (int32_t)c->target, "receipt names another sequence");
-    } else if (over && (r->blocks || r->slots || r->checkpoints)) {
+    } else if (over &&
+               (r->blocks || r->slots || r->windows || r->checkpoints)) {
         sim_fail(c->sim, (int32_t)c->target,
                  "repeated receipt frees memory again");
     } else if (r->n_generated > request->max_tokens * n ||
@@ -81,12 +84,13 @@ static void check_receipt(struct control *c, const Sluice__V1__Receipt *r)
 }
 
 /* Checks the receipt of a range: the position reached is at most the one asked
- * for, and without linear layers and faults exactly that one. */
+ * for, and exactly that one without linear layers, window layers and faults. */
 static void check_range(struct control *c, const Sluice__V1__Receipt *r)
 {
     const struct sim_request *request = &c->sim->requests[c->target];
     const struct sim_options *o = &c->sim->options;
-    bool exact = !o->models[request->model].linear && !o->faulty;
+    bool exact = !o->models[request->model].linear &&
+                 !o->models[request->model].window && !o->faulty;
     uint64_t *deeds = c->sim->counts.cells.deeds;
 
     if (r->state != SLUICE__V1__SEQUENCE_STATE__SEQUENCE_KEPT ||

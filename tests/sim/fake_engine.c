@@ -48,6 +48,8 @@ static uint64_t plan_hash(const struct fake_engine *e, const struct plan *p)
 
         h = mix64(h ^ r->sequence) + r->position + r->n_tokens + r->slot +
             r->block + r->index + r->source + r->save + r->n_saves;
+        h += mix64((uint64_t)r->window << 40 | (uint64_t)r->n_window << 20 |
+                   r->window_first);
         h += mix64(r->history.n + (uint64_t)r->history.pages.root * 3);
     }
     return h;
@@ -333,9 +335,10 @@ struct fake_engine *fake_engine_new(struct sim *s, uint32_t w)
     e->shard = options_shard(&s->options, w);
     rng_init(&e->rng, s->seed, 100 + s->nodes[SIM_FIRST_WORKER + w].life);
     e->per_slot = e->shard.linear ? e->pool->pages_per_slot : 0;
+    e->tables = e->shard.windows ? s->options.windows.tables[w] : 0;
     e->n_memory = e->pool->n_pages + e->pool->host_pages;
     e->pages = zeroed(e->n_memory, sizeof(*e->pages));
-    if (e->shard.attention) {
+    if (e->shard.attention || e->tables > 0) {
         e->cells =
             zeroed((size_t)e->n_memory * d->block_tokens, sizeof(*e->cells));
     }

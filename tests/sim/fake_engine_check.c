@@ -45,22 +45,31 @@ static bool is_in_flight(const struct fake_engine *e, uint32_t page)
     return e->pages[page].plans > 0 && !fake_engine_takes_hidden(e);
 }
 
-/* Makes the current row the only user of a page in this plan. */
-static void claim(struct fake_engine *e, const struct plan_row *r,
-                  uint32_t page)
+void fake_engine_claim(struct fake_engine *e, const struct plan_row *r,
+                       uint32_t page)
 {
     struct page *g = &e->pages[page];
 
     if (g->claim == e->plans && g->claim_row != e->rows) {
         fake_engine_wrong(e, r, "page has two uses in a plan");
     }
+    g->claim = e->plans;
+    g->claim_row = e->rows;
+}
+
+/* Makes the current row the only user of a page in this plan, as the owner of
+ * what it has. */
+static void claim(struct fake_engine *e, const struct plan_row *r,
+                  uint32_t page)
+{
+    struct page *g = &e->pages[page];
+
     /* Two that are computed again may share blocks. */
     if (g->sequence != r->sequence &&
         !fake_engine_track(e, r->sequence)->again) {
         note_owner(e, g->sequence);
     }
-    g->claim = e->plans;
-    g->claim_row = e->rows;
+    fake_engine_claim(e, r, page);
 }
 
 /* Claims the pages of a checkpoint to save.  A later plan may take them while
@@ -441,6 +450,9 @@ static void check_row(struct fake_engine *e, const struct plan *p, uint32_t i,
     if (e->shard.attention && !fake_row_is_twin(r) && !e->sim->failed) {
         claim_blocks(e, p, r);
     }
+    if (e->tables > 0 && !e->sim->failed) {
+        fake_windows_claim(e, p, r);
+    }
 }
 
 /* ---- copies ---- */
@@ -494,6 +506,8 @@ static void check_swap(struct fake_engine *e, const struct plan_copy *c)
         }
         e->sim->counts.cells
             .deeds[c->kind == COPY_OUT ? DEED_SWAP_OUT : DEED_SWAP_IN]++;
+        e->sim->counts.cells.deeds[DEED_WINDOW_OUT] +=
+            c->kind == COPY_OUT && e->pages[c->from + k].kind == PAGE_WINDOW;
     }
 }
 
@@ -538,7 +552,8 @@ static void check_zeroes(struct fake_engine *e, const struct plan *p)
 }
 
 /* Returns the twin that this copy serves; NULL if it is not known. */
-static const struct plan_row *twin_of(const struct plan *p,
+static const struct plan_row *twin_of(const struct fake_engine *e,
+                                      const struct plan *p,
                                       const struct plan_copy *c)
 {
     for (uint32_t i = 0; i < p->n_rows; i++) {
@@ -555,6 +570,9 @@ static const struct plan_row *twin_of(const struct plan *p,
                 return r;
             }
         }
+        if (fake_windows_has(e, p, r, c->to)) {
+            return r;
+        }
     }
     return NULL;
 }
@@ -564,7 +582,7 @@ static void check_after(struct fake_engine *e, const struct plan *p)
 {
     for (uint32_t i = 0; i < p->n_after && !e->sim->failed; i++) {
         const struct plan_copy *c = &p->after[i];
-        const struct plan_row *r = twin_of(p, c);
+        const struct plan_row *r = twin_of(e, p, c);
 
         if (!is_copy(e, c) || (r && r->slot == c->to)) {
             continue;
@@ -648,7 +666,7 @@ static void check_size(struct fake_engine *e, const struct plan *p)
         fake_engine_wrong(e, NULL, "more tokens than step_tokens");
     }
     if (p->n_before > PLAN_COPIES_MAX || p->n_poison > PLAN_COPIES_MAX ||
-        p->n_after > 2 * PLAN_ROWS_MAX) {
+        p->n_after > (2 + e->tables) * PLAN_ROWS_MAX) {
         fake_engine_wrong(e, NULL, "more copies than a plan may have");
     }
 }
@@ -671,6 +689,7 @@ void fake_engine_check(struct fake_engine *e, const struct plan *p,
     fake_twins_check(e, p);
     for (uint32_t i = 0; i < p->n_rows && !e->sim->failed; i++) {
         name_table(e, p, &p->rows[i], f, first + i + 1);
+        fake_windows_check(e, p, &p->rows[i], first + i + 1);
     }
     f->alone = computes_again(e, p);
 }

@@ -3,6 +3,7 @@
  *   fake_engine.c        the engine interface, time, and results of plans
  *   fake_engine_run.c    computation of a plan
  *   fake_engine_check.c  checks of plans before they run
+ *   fake_windows.c       window tables of rows
  *   fake_memory.c        contents of pages, and the plans that name them */
 #ifndef SIM_FAKE_ENGINE_INTERNAL_H
 #define SIM_FAKE_ENGINE_INTERNAL_H
@@ -24,11 +25,18 @@ struct cell {
     uint32_t token, where; /* position << 1 | kind */
 };
 
-enum page_kind { PAGE_GARBAGE, PAGE_POISON, PAGE_CELLS, PAGE_STATE };
+enum page_kind {
+    PAGE_GARBAGE,
+    PAGE_POISON,
+    PAGE_CELLS,
+    PAGE_STATE,
+    PAGE_WINDOW /* cells of the window layers of a table */
+};
 
 struct page {
     enum page_kind kind;
-    uint32_t part, n; /* a state: which page of it, and the tokens fed */
+    /* A state: which page of it, and the tokens fed.  A window: its table. */
+    uint32_t part, n;
     uint64_t hash;
     uint32_t request; /* that wrote it last, as its number; NO_REQUEST */
     /* Use by the plans in flight: */
@@ -60,12 +68,17 @@ struct tracked {
     uint64_t ids;         /* and a digest of ids and positions */
     uint64_t source;      /* for a twin: the sequence with the prompt, */
     uint32_t n_source;    /* and its positions; 0: it is no twin */
-    bool redone;          /* computed again at some time */
+    bool redone;          /* computed again, or swapped, at some time */
     bool mixed;           /* a prompt row followed a generated one */
     bool refused;         /* a plan with it was: it is computed again */
     bool tainted;         /* named by a failed plan: contents are undefined */
     bool again;           /* computed again after that, until it samples */
     bool anew;            /* ... from its newest row on */
+};
+
+/* The logits of a row. */
+struct fake_digest {
+    uint64_t a, s, w;
 };
 
 struct flown {
@@ -89,6 +102,7 @@ struct fake_engine {
     struct fake_shard shard;
     struct rng rng;
     uint32_t per_slot; /* pages of a slot; 0: no linear layer */
+    uint32_t tables;   /* pages of a window block; 0: no window layer */
     /* The pages of the pool, then those of the host tier: */
     uint32_t n_memory;
     struct page *pages; /* [n_memory] */
@@ -114,8 +128,8 @@ struct fake_engine {
         uint32_t tokens[PLAN_ROWS_MAX];
     } before;                      /* result of the newest executed plan */
     uint32_t ids[PLAN_TOKENS_MAX]; /* ids of the current row */
-    struct oracle digests[PLAN_ROWS_MAX]; /* rows of this plan, for
-                                           * their twins */
+    struct fake_digest digests[PLAN_ROWS_MAX]; /* rows of this plan, for
+                                                * their twins */
 };
 
 static inline bool fake_engine_takes_hidden(const struct fake_engine *e)
@@ -184,6 +198,10 @@ struct tracked *fake_engine_track(struct fake_engine *e, uint64_t sequence);
 void fake_engine_check(struct fake_engine *e, const struct plan *p,
                        struct flown *f);
 
+/* Makes the current row the only writer of a page in this plan. */
+void fake_engine_claim(struct fake_engine *e, const struct plan_row *r,
+                       uint32_t page);
+
 /* Computes the result of a plan into out.  Only damage fails one that is
  * alone. */
 void fake_engine_run(struct fake_engine *e, const struct plan *p, bool alone,
@@ -206,8 +224,34 @@ void fake_twin_begin(struct fake_engine *e, const struct plan *p,
 bool fake_twin_shares(const struct plan *p, const struct plan_row *r,
                       uint32_t k);
 /* Checks that sequences which began as twins have the full blocks of their
- * prompt in common with their source, as long as neither was computed again. */
+ * prompt in common with their source, as long as neither was computed again or
+ * swapped. */
 void fake_twins_check(struct fake_engine *e, const struct plan *p);
+
+/* ---- fake_windows.c ----
+ *
+ * A plan does not hold window pages as it does others: plans run in order, so a
+ * page that the window of a row has left may be written by the next plan.  What
+ * a row reads is compared instead, position by position. */
+
+/* Checks the shape of a row's window tables, and claims the pages that it
+ * writes. */
+void fake_windows_claim(struct fake_engine *e, const struct plan *p,
+                        const struct plan_row *r);
+/* Checks that no other row of the plan writes what this one reads.  row: its
+ * number, as e->rows counts. */
+void fake_windows_check(struct fake_engine *e, const struct plan *p,
+                        const struct plan_row *r, uint64_t row);
+/* Writes token i of the row to its window blocks. */
+void fake_windows_write(struct fake_engine *e, const struct plan *p,
+                        const struct plan_row *r, uint32_t token, uint32_t i);
+/* Checks all positions that the windows of the row's tokens have, in every
+ * table, and returns the digest of the last token's window. */
+uint64_t fake_windows_see(struct fake_engine *e, const struct plan *p,
+                          const struct plan_row *r);
+/* Returns whether one of the row's tables has the page. */
+bool fake_windows_has(const struct fake_engine *e, const struct plan *p,
+                      const struct plan_row *r, uint32_t page);
 
 /* ---- fake_memory.c: contents ---- */
 
@@ -219,6 +263,14 @@ void fake_memory_copy(struct fake_engine *e, const struct plan_copy *c);
 /* Writes a cell.  A page with other contents loses them. */
 void fake_memory_write(struct fake_engine *e, uint32_t page, struct cell c,
                        uint32_t request);
+/* Writes a cell of a window block, of this table. */
+void fake_memory_write_window(struct fake_engine *e, uint32_t page,
+                              uint32_t table, struct cell c, uint32_t request);
+/* Returns the cells of a page of this table, [block_tokens]; garbage if it has
+ * none. */
+const struct cell *fake_memory_read_window(struct fake_engine *e,
+                                           const struct plan_row *r,
+                                           uint32_t page, uint32_t table);
 /* Returns the cells of a page, [block_tokens]; garbage if it has none. */
 const struct cell *fake_memory_read(struct fake_engine *e,
                                     const struct plan_row *r, uint32_t page);

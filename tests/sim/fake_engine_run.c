@@ -245,6 +245,14 @@ static void run_layers(struct fake_engine *e, const struct plan *p,
             last->has_a = true;
         }
     }
+    if (e->tables > 0) {
+        for (uint32_t i = 0; i < r->n_tokens; i++) {
+            fake_windows_write(e, p, r, ids[i], i);
+        }
+        last->w =
+            fake_hidden_join(last->has_w, last->w, fake_windows_see(e, p, r));
+        last->has_w = true;
+    }
     if (e->shard.linear) {
         last->s = fake_hidden_join(last->has_s, last->s, advance(e, p, r, ids));
         last->has_s = true;
@@ -266,9 +274,16 @@ static void break_states(struct fake_engine *e, const struct plan *p,
 
 /* Samples for a row, or a twin, from its logits' digest. */
 static void sample(struct fake_engine *e, const struct plan *p, uint32_t row,
-                   struct oracle o, uint32_t chained, struct plan_result *out)
+                   const struct fake_digest *d, uint32_t chained,
+                   struct plan_result *out)
 {
     const struct plan_row *r = &p->rows[row];
+    struct oracle o;
+
+    o.a = d->a;
+    o.s = d->s;
+    o.w = d->w;
+    o.h = 0;
 
     if (!fake_engine_gives_hidden(e) && r->sample) {
         choose(e, r, &o, chained, out, row);
@@ -292,7 +307,7 @@ static void run_twin(struct fake_engine *e, const struct plan *p, uint32_t row,
         out->outcomes[row] = ROW_CUT_OFF;
         return;
     }
-    sample(e, p, row, e->digests[r->source], 0, out);
+    sample(e, p, row, &e->digests[r->source], 0, out);
 }
 
 static void run_row(struct fake_engine *e, const struct plan *p, uint32_t row,
@@ -320,11 +335,11 @@ static void run_row(struct fake_engine *e, const struct plan *p, uint32_t row,
     ids = r->chained ? &chained : ids;
     note_ids(fake_engine_track(e, r->sequence), r, ids);
     run_layers(e, p, r, ids, &last);
-    e->digests[row] = (struct oracle){.a = last.a, .s = last.s};
+    e->digests[row] = (struct fake_digest){last.a, last.s, last.w};
     if (fake_engine_gives_hidden(e)) {
         give_ids(e, r, ids, &last);
     }
-    sample(e, p, row, e->digests[row], chained, out);
+    sample(e, p, row, &e->digests[row], chained, out);
 }
 
 /* ---- plans ---- */
@@ -342,7 +357,12 @@ static void break_cells(struct fake_engine *e, const struct plan *p,
     }
     for (uint32_t i = 0; i < r->n_tokens; i++) {
         if (rng_below(&e->rng, 2)) {
-            write_cell(e, p, r, ids[i], i);
+            if (e->shard.attention) {
+                write_cell(e, p, r, ids[i], i);
+            }
+            if (e->tables > 0) {
+                fake_windows_write(e, p, r, ids[i], i);
+            }
         }
     }
 }
@@ -352,7 +372,7 @@ static void break_rows(struct fake_engine *e, const struct plan *p)
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *r = &p->rows[i];
 
-        if (e->shard.attention && !fake_row_is_twin(r)) {
+        if ((e->shard.attention || e->tables > 0) && !fake_row_is_twin(r)) {
             break_cells(e, p, r);
         }
         break_states(e, p, r);

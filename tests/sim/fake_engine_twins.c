@@ -89,8 +89,36 @@ static void check_table(struct fake_engine *e, const struct plan *p,
     }
 }
 
+static bool comes_back(const struct plan *p, uint32_t page)
+{
+    for (uint32_t i = 0; i < p->n_before; i++) {
+        const struct plan_copy *c = &p->before[i];
+
+        if (c->kind == COPY_IN && page >= c->to && page - c->to < c->n) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Marks the sequences whose blocks come back from the host tier: they have
+ * their own from now on. */
+static void mark_swapped(struct fake_engine *e, const struct plan *p)
+{
+    for (uint32_t i = 0; i < p->n_rows && p->n_before > 0; i++) {
+        const struct plan_row *r = &p->rows[i];
+
+        for (uint32_t k = 0; k < r->n_blocks; k++) {
+            if (comes_back(p, p->blocks[r->block + k])) {
+                fake_engine_track(e, r->sequence)->redone = true;
+            }
+        }
+    }
+}
+
 void fake_twins_check(struct fake_engine *e, const struct plan *p)
 {
+    mark_swapped(e, p);
     for (uint32_t i = 0; i < p->n_rows && e->shard.attention && !e->sim->failed;
          i++) {
         const struct plan_row *r = &p->rows[i], *source;

@@ -12,8 +12,16 @@
 #define HAS_A     (1u << 19)
 #define HAS_S     (1u << 20)
 #define AGAIN     (1u << 21)
+#define HAS_W     (1u << 21) /* in the last lane of W, past its 64 bits */
 
-enum { LANE_TOKEN, LANE_WHERE, LANE_A, LANE_S = 5, LANE_CHECK = 8 };
+enum {
+    LANE_TOKEN,
+    LANE_WHERE,
+    LANE_A,
+    LANE_S = 5,
+    LANE_W = 8,
+    LANE_CHECK = 11
+};
 
 static void put_lane(float *x, uint64_t bits)
 {
@@ -67,6 +75,8 @@ void fake_hidden_put(float *x, const struct fake_hidden *h, uint64_t salt,
     put_lane(&x[LANE_WHERE], h->where);
     put_digest(&x[LANE_A], h->a);
     put_digest(&x[LANE_S], h->s);
+    put_digest(&x[LANE_W], h->w);
+    put_lane(&x[LANE_W + 2], h->w >> 2 * LANE_BITS | (h->has_w ? HAS_W : 0));
     put_lane(&x[LANE_CHECK], check(x, salt, layer));
 }
 
@@ -83,7 +93,9 @@ bool fake_hidden_get(struct fake_hidden *h, const float *x, uint64_t salt,
                               .has_a = (marks & HAS_A) != 0,
                               .has_s = (marks & HAS_S) != 0,
                               .a = digest(&x[LANE_A]),
-                              .s = digest(&x[LANE_S])};
+                              .s = digest(&x[LANE_S]),
+                              .has_w = (lane(&x[LANE_W + 2]) & HAS_W) != 0,
+                              .w = digest(&x[LANE_W])};
     put_lane(&right, check(x, salt, layer));
     return memcmp(&right, &x[LANE_CHECK], sizeof(right)) == 0;
 }

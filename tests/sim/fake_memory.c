@@ -25,6 +25,11 @@ void fake_memory_spoil(struct fake_engine *e, uint32_t first, uint32_t n,
     }
 }
 
+static bool has_cells(const struct page *p)
+{
+    return p->kind == PAGE_CELLS || p->kind == PAGE_WINDOW;
+}
+
 void fake_memory_copy(struct fake_engine *e, const struct plan_copy *c)
 {
     uint32_t bt = e->draw->block_tokens;
@@ -42,7 +47,7 @@ void fake_memory_copy(struct fake_engine *e, const struct plan_copy *c)
         to->part = from->part;
         to->n = from->n;
         to->hash = from->hash;
-        for (uint32_t k = 0; k < bt && from->kind == PAGE_CELLS; k++) {
+        for (uint32_t k = 0; k < bt && has_cells(from); k++) {
             *fake_cell(e, target + i, k) = *fake_cell(e, source + i, k);
         }
     }
@@ -75,6 +80,33 @@ const struct cell *fake_memory_read(struct fake_engine *e,
 {
     check_poison(e, r, page);
     if (e->pages[page].kind != PAGE_CELLS) {
+        empty_cells(e, page);
+    }
+    return fake_cell(e, page, 0);
+}
+
+void fake_memory_write_window(struct fake_engine *e, uint32_t page,
+                              uint32_t table, struct cell c, uint32_t request)
+{
+    struct page *p = &e->pages[page];
+
+    p->request = request;
+    if (p->kind != PAGE_WINDOW || p->part != table) {
+        p->kind = PAGE_WINDOW;
+        p->part = table;
+        empty_cells(e, page);
+    }
+    *fake_cell(e, page, c.where >> 1) = c;
+}
+
+const struct cell *fake_memory_read_window(struct fake_engine *e,
+                                           const struct plan_row *r,
+                                           uint32_t page, uint32_t table)
+{
+    struct page *p = &e->pages[page];
+
+    check_poison(e, r, page);
+    if (p->kind != PAGE_WINDOW || p->part != table) {
         empty_cells(e, page);
     }
     return fake_cell(e, page, 0);

@@ -144,6 +144,9 @@ static void set_all_free(Sluice__V1__Ledger *l)
     set_free(l->blocks);
     set_free(l->slots);
     set_free(l->checkpoints);
+    if (l->windows != NULL) {
+        set_free(l->windows);
+    }
     set_free(l->pages);
 }
 
@@ -157,7 +160,6 @@ static bool false_free(struct claim *c)
 
     if (!has_rows(c) || c->step->finish[i] != 0 || c->step->state[i] > 3 ||
         c->step->grant[i] > c->ledger->grant || c->view->draining ||
-        c->view->grew /* any of its sequences may hold nothing */ ||
         c->ledger->snapshot <= c->view->snapshot) {
         return false;
     }

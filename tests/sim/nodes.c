@@ -298,6 +298,8 @@ static void start_worker(struct sim *s, struct sim_node *n)
         .n_pages = pool->n_pages,
         .pages_per_block = shard.attention ? 1 : 0,
         .pages_per_slot = pool->pages_per_slot,
+        .window = m->window,
+        .window_pages = shard.windows ? s->options.windows.tables[w] : 0,
         .slot_cap = pool->slot_cap,
         .host_pages = pool->host_pages,
         .one_arithmetic = m->one_arithmetic,

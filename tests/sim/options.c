@@ -256,7 +256,8 @@ struct fake_shard options_shard(const struct sim_options *o, uint32_t w)
                            .end = o->stages.layers[w].end,
                            .n_layers = o->stages.n_layers[model],
                            .attention = m->attention,
-                           .linear = m->linear};
+                           .linear = m->linear,
+                           .windows = m->window > 0};
 
     if (s.end == 0) {
         s.n_layers = s.n_layers ? s.n_layers : WHOLE_LAYERS;
@@ -267,6 +268,7 @@ struct fake_shard options_shard(const struct sim_options *o, uint32_t w)
     has = o->stages.attention[model] & mask;
     s.attention = has != 0;
     s.linear = has != mask;
+    s.windows = m->window > 0 && (o->windows.layers[model] & mask) != 0;
     return s;
 }
 
@@ -647,6 +649,7 @@ void options_draw(struct sim_options *o, uint64_t seed, struct seeds_with with)
     options_draw_keys(o, seed, with.keys);
     options_draw_pools(o, seed);
     options_draw_overcommit(o, seed, with.overcommit);
+    options_draw_windows(o, seed, with.windows);
 }
 
 /* Returns the bytes to hash before the pools: for seeds without keys, gateways,

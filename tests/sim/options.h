@@ -39,9 +39,10 @@ struct worker_draw {
 enum seeds { SEEDS_DRAWN, SEEDS_NONE, SEEDS_ALL };
 
 /* Seeds with replicas of several stages, with workers that offer themselves,
- * with gateways, with keys, and with optimistic admission. */
+ * with gateways, with keys, with optimistic admission, and with models that
+ * have window layers. */
 struct seeds_with {
-    enum seeds stages, offers, gateways, keys, overcommit;
+    enum seeds stages, offers, gateways, keys, overcommit, windows;
 };
 
 /* Replicas of several stages.  All 0: every worker has all layers. */
@@ -127,6 +128,15 @@ struct pool_draw {
     struct prompt_draw prompts;
 };
 
+#define WINDOW_TABLES 3 /* limit on the pages of a window block */
+
+/* Window layers; models[].window is what they see.  All 0: there are none. */
+struct window_draw {
+    uint32_t layers[SIM_MODELS];  /* bit i: layer i of a model in stages */
+    uint32_t tables[SIM_WORKERS]; /* pages of a window block */
+    uint32_t room[SIM_WORKERS];   /* further pages of the pool */
+};
+
 struct sim_options {
     bool faulty;
     uint32_t n_models, n_workers, n_clients;
@@ -168,12 +178,14 @@ struct sim_options {
     /* Not in the hash: */
     uint32_t overcommit; /* the router's; 1: strict */
     bool lengths_change; /* later outputs are longer than those before */
+    bool swaps;          /* ... in pools for few of them */
+    struct window_draw windows;
 };
 
 /* Layers of its model that a worker has. */
 struct fake_shard {
     uint32_t begin, end, n_layers;
-    bool attention, linear; /* present among these layers */
+    bool attention, linear, windows; /* present among these layers */
 };
 
 void options_draw(struct sim_options *o, uint64_t seed, struct seeds_with with);
@@ -187,6 +199,15 @@ void options_draw_pools(struct sim_options *o, uint64_t seed);
 /* Draws optimistic admission. */
 void options_draw_overcommit(struct sim_options *o, uint64_t seed,
                              enum seeds which);
+/* Draws window layers: the last part of all. */
+void options_draw_windows(struct sim_options *o, uint64_t seed,
+                          enum seeds which);
+/* Returns the most tokens of a sequence in a step that worker w makes. */
+uint32_t options_chunk(const struct sim_options *o, uint32_t w);
+/* Returns the pages that the window blocks of a sequence of n tokens take on
+ * worker w, in steps of at most `chunk` tokens of it. */
+uint32_t options_windows(const struct sim_options *o, uint32_t w,
+                         uint32_t chunk, uint32_t n_tokens);
 /* Sets the size of a worker's pool, once its layers are known. */
 void options_set_pool(struct sim_options *o, uint32_t w);
 struct fake_shard options_shard(const struct sim_options *o, uint32_t w);

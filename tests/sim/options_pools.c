@@ -5,6 +5,7 @@
 
 #define POOLS_STREAM      110
 #define OVERCOMMIT_STREAM 120
+#define SWAPS_STREAM      121
 #define SHORT_CONTEXT     512 /* longer contexts are drawn elsewhere, and stay */
 #define PER_SLOT_MAX      20
 #define LONGEST_PROMPT    600
@@ -30,7 +31,8 @@ void options_set_pool(struct sim_options *o, uint32_t w)
     uint32_t slots = shard.linear ? d->n_slots : 0;
 
     p->pages_per_slot = per;
-    p->n_pages = blocks + (slots + (per ? p->spare : 0)) * per;
+    p->n_pages = blocks + (slots + (per ? p->spare : 0)) * per +
+                 (shard.windows ? o->windows.room[w] : 0);
     if (per == 0) {
         p->slot_cap = 0;
     } else {
@@ -184,6 +186,54 @@ static void draw_short_outputs(struct sim_options *o, struct rng *r)
     o->open_max = octave(r, 16, 64);
 }
 
+/* Gives a worker with blocks room for a few sequences of the longest outputs,
+ * and for many of the usual ones; and a host tier for some of them. */
+static void draw_swapping_worker(struct sim_options *o, uint32_t w,
+                                 struct rng *r)
+{
+    struct worker_draw *d = &o->workers[w];
+    uint32_t tokens = o->prompt_max + o->tokens_max;
+    uint32_t one = (tokens + d->block_tokens - 1) / d->block_tokens;
+
+    if (d->n_blocks == 0 || options_staged(o, w)) {
+        return;
+    }
+    d->n_blocks = octave(r, 2 * one, 6 * one);
+    d->n_slots = d->n_slots > 0 ? octave(r, 16, 48) : 0;
+    d->max_rows = octave(r, 16, 48);
+    d->step_tokens = at_least(d->step_tokens, 32);
+    o->pools.workers[w].per_slot = 1;
+    options_set_pool(o, w);
+    o->pools.workers[w].host_pages = octave(r, one / 2 + 1, 6 * one);
+}
+
+/* Half of the seeds whose outputs are short at first: drawn from a stream of
+ * its own, so that the others stay as they were. */
+static void draw_swaps(struct sim_options *o, uint64_t seed)
+{
+    struct rng r;
+
+    rng_init(&r, seed, SWAPS_STREAM);
+    if (o->overcommit == 1 || !o->lengths_change || rng_below(&r, 2)) {
+        return;
+    }
+    o->swaps = true;
+    o->overcommit = (uint32_t)rng_range(&r, 4, 8);
+    o->prompt_max = octave(&r, 8, 48);
+    o->tokens_min = octave(&r, 64, 128);
+    o->tokens_max = o->tokens_min * 2;
+    o->gap_us = octave(&r, 100, 600);
+    o->open_max = octave(&r, 24, 64);
+    o->max_waiting = at_least(o->max_waiting, 64);
+    o->max_requests = at_least(o->max_requests, 128);
+    for (uint32_t i = 0; i < o->n_models; i++) {
+        o->models[i].context = at_least(o->models[i].context, 512);
+    }
+    for (uint32_t w = 0; w < o->n_workers; w++) {
+        draw_swapping_worker(o, w, &r);
+    }
+}
+
 /* One seed in three, drawn from an independent stream. */
 void options_draw_overcommit(struct sim_options *o, uint64_t seed,
                              enum seeds which)
@@ -203,4 +253,5 @@ void options_draw_overcommit(struct sim_options *o, uint64_t seed,
         }
     }
     draw_hosts(o, &r);
+    draw_swaps(o, seed);
 }

@@ -19,6 +19,12 @@ uint64_t oracle_advance(uint64_t s, uint32_t token, enum row_kind kind)
            0x1b873593;
 }
 
+uint64_t oracle_see(uint32_t token, uint32_t position, enum row_kind kind)
+{
+    return mix64(((uint64_t)token << 32 | (uint64_t)position << 1 | kind) +
+                 0x632be59bd9b4e019u);
+}
+
 static uint64_t bits(float f)
 {
     uint32_t u;
@@ -36,7 +42,8 @@ static uint64_t model_hash(const struct oracle *o, const struct fake_model *m)
 {
     uint64_t x = mix64(m->salt ^ (m->attention ? o->a : 0));
 
-    return mix64(x + (m->linear ? o->s : 0));
+    x = mix64(x + (m->linear ? o->s : 0));
+    return m->window ? mix64(x ^ o->w) : x;
 }
 
 static uint64_t mix_lists(uint64_t x, const struct sampling *p)
@@ -67,6 +74,13 @@ static void feed(struct oracle *o, const struct fake_model *m, uint32_t token,
     }
     if (m->linear) {
         o->s = oracle_advance(o->s, token, computed);
+    }
+    if (m->window) {
+        uint64_t *term = &o->seen[o->n % m->window];
+
+        o->w -= o->n < m->window ? 0 : *term;
+        *term = oracle_see(token, o->n, computed);
+        o->w += *term;
     }
     o->h = oracle_remember(o->h, token, remembered);
     o->n++;

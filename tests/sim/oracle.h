@@ -2,14 +2,17 @@
  *
  *     attention  A(n+1) = mix(A(n), token n, position n, kind n)
  *     state      S(n+1) = mix'(S(n), token n, kind n)
+ *     windows    W(n) = sum of mix(token i, position i, kind i) over the last
+ *                `window` positions
  *     history    H(n+1) = H(n) + mix"(token n, kind n)   a multiset of ids
- *     choose     token  = mix'''(salt, A, S, H if there are penalties,
+ *     choose     token  = mix'''(salt, A, S, W, H if there are penalties,
  *                         sampling, lists, choice, index) mod vocab
- *     logprobs   from salt, A and S only, because they are the model's
+ *     logprobs   from salt, A, S and W only, because they are the model's
  *
- * The fake engine reads A through block tables, S through slots and H through
- * the plan's history.  The auditor computes the same values from the prompt.  A
- * model without attention has A = 0, a model without linear layers S = 0.  kind
+ * The fake engine reads A through block tables, W through window tables, S
+ * through slots and H through the plan's history.  The auditor computes the
+ * same values from the prompt.  A model without attention has A = 0, a model
+ * without linear layers S = 0, a model without window layers no W.  kind
  * (prompt or generated) is an input: a generated token that is computed again
  * as prompt is a fault.  With one_arithmetic, A and S take every kind for
  * prompt. */
@@ -21,12 +24,14 @@
 
 #include "worker/base/engine.h"
 
-#define ORACLE_EOS_MAX 4
+#define ORACLE_EOS_MAX    4
+#define ORACLE_WINDOW_MAX 64
 
 struct fake_model {
     uint64_t salt;
     bool attention, linear;
     bool one_arithmetic;     /* attention and state do not depend on the kind */
+    uint8_t window;          /* positions that window layers see; 0: none */
     uint32_t vocab, context; /* vocab >= 256 */
     uint32_t eos[ORACLE_EOS_MAX];
     uint32_t n_eos;
@@ -39,9 +44,13 @@ uint64_t oracle_remember(uint64_t h, uint32_t token, enum row_kind kind);
 
 /* State of a sequence that consists of the right tokens. */
 struct oracle {
-    uint64_t a, s, h;
-    uint32_t n; /* tokens fed */
+    uint64_t a, s, h, w;
+    uint32_t n;                       /* tokens fed */
+    uint64_t seen[ORACLE_WINDOW_MAX]; /* terms of w, at position % window */
 };
+
+/* Returns the term of W of one position. */
+uint64_t oracle_see(uint32_t token, uint32_t position, enum row_kind kind);
 
 void oracle_feed(struct oracle *o, const struct fake_model *m, uint32_t token,
                  enum row_kind kind);

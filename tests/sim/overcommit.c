@@ -17,7 +17,7 @@ static uint64_t most_pages(const struct sim *s,
     uint32_t blocks = sim_request_blocks(request, o->workers[w].block_tokens);
 
     return (options_shard(o, w).attention ? blocks : 0) +
-           o->pools.workers[w].pages_per_slot;
+           o->pools.workers[w].pages_per_slot + sim_request_windows(request, w);
 }
 
 /* Returns whether the router runs the choice on this connection, by a grant of
@@ -122,6 +122,28 @@ void overcommit_worker(struct sim *s, uint32_t w)
     }
 }
 
+/* Checks the window pages of a Submit: all that the sequence can hold at once,
+ * or, if it grows, all for its prompt, its tokens and one more. */
+static void check_windows(const struct sim_choice *c, uint32_t w,
+                          const Sluice__V1__SubmitRequest *r)
+{
+    const struct sim_request *request = c->request;
+    const struct sim_options *o = &request->sim->options;
+    uint32_t chunk = options_chunk(o, w);
+    uint32_t most =
+        options_windows(o, w, chunk, request->n_prompt + request->max_tokens);
+    uint32_t least =
+        r->grows
+            ? options_windows(o, w, chunk, r->n_prompt + r->n_generated + 1)
+            : most;
+
+    if (!r->adopt && (r->need->windows < least || r->need->windows > most)) {
+        sim_fail(request->sim, (int32_t)request->number,
+                 "a Submit grants %u window pages, must be %u..%u",
+                 r->need->windows, least, most);
+    }
+}
+
 void overcommit_submitted(struct sim_choice *c, uint32_t conn,
                           const Sluice__V1__SubmitRequest *r)
 {
@@ -132,6 +154,7 @@ void overcommit_submitted(struct sim_choice *c, uint32_t conn,
     uint32_t least = (r->n_prompt + r->n_generated + 1 + block - 1) / block;
 
     c->grows = r->grows;
+    check_windows(c, w, r);
     if (r->adopt || !options_shard(&s->options, w).attention) {
         return;
     }

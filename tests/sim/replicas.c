@@ -229,7 +229,9 @@ static bool frees_too_much(const struct sim *s, uint32_t node,
         sim_request_blocks(request, s->options.workers[w].block_tokens);
 
     for (size_t i = 0; i < r->n_stage_blocks; i++) {
-        if (r->stage_blocks[i] > blocks || r->stage_slots[i] > 1) {
+        if (r->stage_blocks[i] > blocks || r->stage_slots[i] > 1 ||
+            (r->n_stage_windows &&
+             r->stage_windows[i] > blocks * WINDOW_TABLES)) {
             return true;
         }
     }
@@ -255,7 +257,9 @@ void replicas_receipt(struct sim *s, uint32_t node,
     } else if (n != r->n_stage_slots ||
                (n == 0 ? r->blocks || r->slots
                        : r->blocks != sum(r->stage_blocks, n) ||
-                             r->slots != sum(r->stage_slots, n))) {
+                             r->slots != sum(r->stage_slots, n) ||
+                             r->windows !=
+                                 sum(r->stage_windows, r->n_stage_windows))) {
         sim_fail(s, -1, "receipt differs from the sum of its %zu stages", n);
     } else if (n && a.assembly && n != a.n_stages) {
         sim_fail(s, -1, "receipt lists %zu stages, expected %u", n, a.n_stages);
@@ -275,8 +279,9 @@ static void look_held(struct sim *s, uint32_t w, const struct worker_account *a)
     uint32_t rows = fake_engine_rows(s->engines[w]);
 
     if (a->n_sequences > rows ||
-        (rows == 0 && (a->blocks.granted || a->slots.granted ||
-                       a->blocks.held || a->slots.held))) {
+        (rows == 0 &&
+         (a->blocks.granted || a->slots.granted || a->windows.granted ||
+          a->blocks.held || a->slots.held || a->windows.held))) {
         sim_fail(s, -1,
                  "%s is in no assembly, but has %u sequences, %u held + %u "
                  "granted blocks, %u held + %u granted slots",

@@ -472,6 +472,30 @@ uint32_t sim_request_blocks(const struct sim_request *request,
            block_tokens;
 }
 
+/* Any worker with the first layer may lead the replica. */
+static uint32_t longest_chunk(const struct sim_options *o, uint32_t w)
+{
+    uint32_t most = 0;
+
+    for (uint32_t i = 0; i < o->n_workers; i++) {
+        if (o->workers[i].model == o->workers[w].model &&
+            (i == w || (options_staged(o, w) && options_staged(o, i)))) {
+            uint32_t n = options_chunk(o, i);
+
+            most = n > most ? n : most;
+        }
+    }
+    return most;
+}
+
+uint32_t sim_request_windows(const struct sim_request *request, uint32_t w)
+{
+    const struct sim_options *o = &request->sim->options;
+
+    return options_windows(o, w, longest_chunk(o, w),
+                           request->n_prompt + request->max_tokens);
+}
+
 bool sim_request_fits_alone(const struct sim *s,
                             const struct sim_request *request, uint32_t w)
 {
@@ -485,7 +509,8 @@ bool sim_request_fits_alone(const struct sim *s,
                blocks <= o->offers.workers[w].n_blocks;
     }
     blocks = options_shard(o, w).attention ? blocks : 0;
-    return blocks + p->pages_per_slot <= p->n_pages;
+    return blocks + p->pages_per_slot + sim_request_windows(request, w) <=
+           p->n_pages;
 }
 
 /* Worker w may form a replica with any other stages of its model. */

@@ -123,6 +123,8 @@ void sim_request_feed(const struct sim_request *request, struct oracle *o);
  * of this size. */
 uint32_t sim_request_blocks(const struct sim_request *request,
                             uint32_t block_tokens);
+/* Returns the most pages of its window blocks on worker w. */
+uint32_t sim_request_windows(const struct sim_request *request, uint32_t w);
 
 /* Returns whether any worker of the seed has a pool that can hold it. */
 bool sim_request_fits(const struct sim *s, const struct sim_request *request);

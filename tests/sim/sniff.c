@@ -238,7 +238,8 @@ static void check_ledger(struct sim *s, uint32_t conn,
     uint64_t per = s->options.pools.workers[w].pages_per_slot;
     const Sluice__V1__ClassLedger *p = l->pages;
     uint64_t used = pages_of(l->blocks, 1) + pages_of(l->slots, per) +
-                    pages_of(l->checkpoints, per);
+                    pages_of(l->checkpoints, per) +
+                    (l->windows != NULL ? pages_of(l->windows, 1) : 0);
 
     if (p->total != p->free + p->held + p->cached + p->granted) {
         sim_fail(s, -1, "pages of a ledger do not add up to the total");
@@ -290,6 +291,7 @@ static void receipt(struct sim *s, uint32_t conn, const struct envelope *e)
 
         c->freed_blocks += r->blocks;
         c->freed_slots += r->slots;
+        c->freed_windows += r->windows;
     }
 }
 

@@ -95,7 +95,7 @@ static bool find_two(const struct sim *s, uint32_t model, struct place two[2])
 }
 
 struct amount {
-    uint64_t blocks, slots;
+    uint64_t blocks, slots, windows;
 };
 
 /* Returns whether a choice is open at the router, with a Submit on this
@@ -133,7 +133,7 @@ static struct amount to_come(const struct sim *s, uint32_t w,
     uint32_t blocks =
         sim_request_blocks(request, s->options.workers[w].block_tokens);
     bool held = holds(s, request, own);
-    struct amount sum = {0, 0};
+    struct amount sum = {0, 0, 0};
 
     for (uint32_t k = 0; k < request->n_choices; k++) {
         bool coming = is_open(s, request, k, own->conn) &&
@@ -143,6 +143,9 @@ static struct amount to_come(const struct sim *s, uint32_t w,
         if (coming || (held && is_open(s, request, k, other->conn))) {
             sum.blocks += blocks;
             sum.slots++;
+            sum.windows += options_windows(
+                &s->options, w, options_chunk(&s->options, own->leader),
+                request->n_prompt + request->max_tokens);
         }
     }
     return sum;
@@ -175,6 +178,7 @@ static void check_worker(struct sim *s, uint32_t model, uint32_t w,
         more = to_come(s, w, request, own, other);
         pages += more.slots * p->pages_per_slot;
         pages += options_shard(&s->options, w).attention ? more.blocks : 0;
+        pages += more.windows;
         slots += more.slots;
     }
     if (pages > p->n_pages || (p->pages_per_slot && slots > p->slot_cap)) {

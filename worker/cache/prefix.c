@@ -131,12 +131,12 @@ bool prefix_init(struct prefix **out, const struct prefix_options *o,
     x->tenant_buckets = array(2 * PREFIX_TENANTS_MAX, 4, 0xff);
     x->memos = array(PREFIX_MEMOS, sizeof *x->memos, 0xff);
     x->events = malloc(PREFIX_EVENTS_MAX * sizeof *x->events);
-    if (x->nodes == NULL || x->heap == NULL || x->tokens == NULL ||
-        x->blocks == NULL || x->buckets == NULL || x->node_of == NULL ||
-        !make_states(x) || x->tenants == NULL || x->groups == NULL ||
-        x->tenant_buckets == NULL || x->lowest[HEAP_LEAF] == NULL ||
-        x->lowest[HEAP_STATE] == NULL || x->memos == NULL ||
-        x->events == NULL) {
+    if (!prefix_windows_init(x) || x->nodes == NULL || x->heap == NULL ||
+        x->tokens == NULL || x->blocks == NULL || x->buckets == NULL ||
+        x->node_of == NULL || !make_states(x) || x->tenants == NULL ||
+        x->groups == NULL || x->tenant_buckets == NULL ||
+        x->lowest[HEAP_LEAF] == NULL || x->lowest[HEAP_STATE] == NULL ||
+        x->memos == NULL || x->events == NULL) {
         prefix_free(out);
         return false;
     }
@@ -161,6 +161,7 @@ void prefix_free(struct prefix **out)
     free(x->blocks);
     free(x->buckets);
     free(x->node_of);
+    prefix_windows_fini(x);
     free(x->reserved);
     free(x->numbers);
     free(x->tenants);
@@ -205,6 +206,7 @@ bool prefix_has_states(const struct prefix *x)
  * path did not serve, and refreshing them would evict better ones. */
 static void use_path(struct prefix *x, uint32_t node)
 {
+    prefix_use_windows(x, node);
     if (x->o.has_states) {
         prefix_use(x, node);
         return;
@@ -221,7 +223,7 @@ static void walk_down(struct prefix *x, uint32_t tenant,
                       uint32_t n_units, struct prefix_hit *hit)
 {
     struct prefix_hash hash = x->tenants[tenant].root;
-    uint32_t tokens[PREFIX_UNIT], at = PREFIX_NONE;
+    uint32_t tokens[PREFIX_UNIT], at = PREFIX_NONE, from = UINT32_MAX;
 
     for (uint32_t i = 0; i < n_units; i++) {
         paged_read(slab, ids, i * PREFIX_UNIT, tokens, PREFIX_UNIT);
@@ -231,7 +233,9 @@ static void walk_down(struct prefix *x, uint32_t tenant,
             return;
         }
         hit->branch = (i + 1) * PREFIX_UNIT;
-        if (!x->o.has_states || x->nodes[at].checkpoint != SLOT_NONE) {
+        from = prefix_windows_from(x, at, from);
+        if (prefix_is_restorable(x, &x->nodes[at]) &&
+            from <= prefix_windows_need(x, i + 1)) {
             hit->n_tokens = hit->branch;
             hit->node = at;
         }
@@ -533,6 +537,7 @@ uint32_t prefix_tenant_pages(const struct prefix *x, uint32_t *most)
         sum = &pages[x->tenants[n->tenant].group];
         *sum += x->unit_blocks;
         *sum += n->checkpoint == SLOT_NONE ? 0 : x->checkpoint_pages;
+        *sum += prefix_windows_of(x, i);
         largest = *sum > largest ? *sum : largest;
     }
     *most = x->most_pages;
@@ -554,6 +559,10 @@ void prefix_walk(const struct prefix *x,
         }
         if (n->checkpoint != SLOT_NONE && x->checkpoint_pages > 0) {
             each(ctx, POOL_CHECKPOINTS, n->checkpoint);
+        }
+        for (uint32_t k = 0; k < prefix_windows_of(x, i); k++) {
+            each(ctx, POOL_WINDOWS,
+                 x->windows[(size_t)i * x->unit_windows + k]);
         }
     }
     for (uint32_t i = 0;

@@ -9,9 +9,14 @@
  *                                     *         *          checkpoints here
  *                                     +-----[unit 2']
  *
+ * With window layers (worker/cache/windows.h) a node may also have the window
+ * pages of its positions.
+ *
  * A hit is the deepest node whose path equals the prompt, token by token, and
- * that has a checkpoint; without linear layers, the deepest node.  A hit never
- * covers the whole prompt: the last token is computed again, for its logits.
+ * that has a checkpoint; without linear layers, the deepest node.  With window
+ * layers, the nodes of the window at its end have their window pages too.  A
+ * hit never covers the whole prompt: the last token is computed again, for its
+ * logits.
  *
  * Only positions whose bits are those of a prompt computed alone may be
  * inserted: where prompt and generated rows differ in arithmetic, prompt rows
@@ -25,14 +30,16 @@
  * request would compute again, times the chance that one comes, per page
  * (prefix_evict.c).  Blocks that lead to no checkpoint are worth nothing on a
  * hybrid, and go first.  A tenant at its quota evicts its own, under all of its
- * salts.
+ * salts.  Window pages that only a request which goes back would need go before
+ * everything else; other window pages go with their node.
  *
  * Promise: prefix_make_room() frees every page that the pool counts as cached.
  * If nothing else is left, nodes above a held node go, whose blocks a sequence
  * computed again, and then reservations of plans in flight are taken back.
  *
  * Events: every change of a restorable position (a node with a checkpoint, or
- * any node without linear layers) is a numbered event for the router.  The
+ * any node without linear layers; with window layers, if it has window pages)
+ * is a numbered event for the router.  The
  * first part of a snapshot is marked, and means that the index was empty before
  * it; its other parts are events as any.
  *
@@ -56,10 +63,12 @@
 #define PREFIX_NONE           UINT32_MAX
 
 struct prefix_options {
-    uint32_t block_tokens;       /* divides PREFIX_UNIT */
-    uint32_t n_nodes;            /* most nodes */
-    bool has_blocks, has_states; /* classes of the shard, or of any stage */
-    float checkpoint_share;      /* most pages of the pool for checkpoints */
+    uint32_t block_tokens;         /* divides PREFIX_UNIT */
+    uint32_t n_nodes;              /* most nodes */
+    bool has_blocks, has_states;   /* classes of the shard, or of any stage */
+    uint32_t window, window_pages; /* positions of a window, and its tables; 0:
+                                    * no window layer */
+    float checkpoint_share;        /* most pages of the pool for checkpoints */
     float tenant_share; /* most cached pages of one tenant, of the pool */
     bool on;            /* false: nothing is ever found or kept */
 };
@@ -138,6 +147,27 @@ uint32_t prefix_path(struct prefix *x, const void *tenant, size_t n_tenant,
 /* Writes the logical blocks of the path down to node, [n_tokens /
  * block_tokens]. */
 void prefix_blocks(const struct prefix *x, uint32_t node, uint32_t *out);
+
+/* Writes the window pages of the blocks from `first` on, down to the end of
+ * node, which is a hit: [blocks, window_pages]. */
+void prefix_windows(const struct prefix *x, uint32_t node, uint32_t first,
+                    uint32_t *out);
+
+/* Writes the path down to node: [units]. */
+void prefix_units(const struct prefix *x, uint32_t node, uint32_t *out);
+
+/* Gives a node window pages, each held: those of the blocks of its unit from
+ * the first-th on, [PREFIX_UNIT / block_tokens - first, window_pages].  Nothing
+ * changes if it has some, if these do not reach the window at its end, if the
+ * index has one of them, or if its tenant is at its quota. */
+void prefix_put_windows(struct prefix *x, uint32_t node, const uint32_t *pages,
+                        uint32_t first);
+
+/* Frees a page for a promise, while a plan is built.  Returns false if nothing
+ * can be evicted. */
+MUST_CHECK bool prefix_free_page(struct prefix *x);
+/* Takes the node that has this window page its window pages. */
+void prefix_drop_window(struct prefix *x, uint32_t page);
 
 /* Inserts the units below position `end` of a sequence, whose blocks are
  * blocks[]; units that are there already keep their blocks.  Returns the node

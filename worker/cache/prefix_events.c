@@ -35,11 +35,6 @@ void prefix_event(struct prefix *x, uint32_t node, bool appears)
         .hash = n->hash, .n_tokens = appears ? n->depth * PREFIX_UNIT : 0};
 }
 
-static bool is_restorable(const struct prefix *x, const struct prefix_node *n)
-{
-    return n->depth > 0 && (!x->o.has_states || n->checkpoint != SLOT_NONE);
-}
-
 uint64_t prefix_digest(const struct prefix *x, uint32_t *n)
 {
     uint64_t sum = 0;
@@ -48,7 +43,7 @@ uint64_t prefix_digest(const struct prefix *x, uint32_t *n)
     for (uint32_t i = 0; i < x->n_fresh; i++) {
         const struct prefix_node *node = &x->nodes[i];
 
-        if (is_restorable(x, node)) {
+        if (prefix_is_restorable(x, node)) {
             sum += prefix_hash_digest(node->hash, node->depth * PREFIX_UNIT);
             (*n)++;
         }
@@ -64,7 +59,7 @@ static uint32_t copy_nodes(struct prefix *x, struct prefix_event *out,
     for (; n < cap && x->cursor < x->n_fresh; x->cursor++) {
         const struct prefix_node *node = &x->nodes[x->cursor];
 
-        if (is_restorable(x, node)) {
+        if (prefix_is_restorable(x, node)) {
             out[n++] = (struct prefix_event){
                 .hash = node->hash, .n_tokens = node->depth * PREFIX_UNIT};
         }

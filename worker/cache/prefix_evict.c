@@ -52,7 +52,7 @@ static double value_of(const struct prefix *x, uint32_t node)
     uint32_t alone, units, pages;
 
     if (!x->o.has_states) {
-        return chance * PREFIX_UNIT;
+        return prefix_is_restorable(x, n) ? chance * PREFIX_UNIT : 0;
     }
     if (n->checkpoint == SLOT_NONE) {
         return 0;
@@ -243,10 +243,13 @@ static bool evict(struct prefix *x, enum prefix_heap h,
     return false;
 }
 
-/* Nodes that lead to no checkpoint are worth nothing, and go first. */
+/* Nodes that lead to no checkpoint are worth nothing, and go first.  Window
+ * pages are shared by all tenants: those at a quota do not reach them. */
 static bool evict_any(struct prefix *x, const struct prefix_group *g)
 {
-    return evict(x, HEAP_LEAF, g, false) || evict(x, HEAP_STATE, g, false);
+    return (g == NULL && prefix_evict_windows(x, WINDOWS_SPENT)) ||
+           evict(x, HEAP_LEAF, g, false) || evict(x, HEAP_STATE, g, false) ||
+           (g == NULL && prefix_evict_windows(x, WINDOWS_LIVE));
 }
 
 bool prefix_has_room(const struct prefix *x, const struct pool_need *need)

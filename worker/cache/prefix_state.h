@@ -5,7 +5,7 @@
  *     prefix_tree.c    nodes, tenants, hash table
  *     prefix_evict.c   keys, eviction
  *     prefix_events.c  events
- *     prefix_states.c  checkpoints and their reservations
+ *     prefix_states.c  checkpoints and their reservations; window pages
  *
  * The pairing heaps (pairing.h) hold what may be evicted, the lowest key first.
  * A node is in the heap `leaf` of its tenant if nothing is below it, it has no
@@ -38,9 +38,23 @@ struct prefix_node {
     uint32_t n_states;   /* checkpoints at the node and below */
     uint32_t mark;       /* the walk that it belongs to: not evicted by it */
     uint16_t tenant;
-    uint8_t uses;   /* restored so often, at most USES_MAX */
-    uint8_t n_held; /* its blocks with references */
-    uint8_t heap;   /* enum prefix_heap */
+    uint8_t uses;      /* restored so often, at most USES_MAX */
+    uint8_t n_held;    /* its blocks with references */
+    uint8_t heap;      /* enum prefix_heap */
+    uint8_t windows;   /* enum prefix_windows_use */
+    uint8_t window_at; /* the first block of the unit that has window pages */
+};
+
+/* Window pages of a node. */
+enum prefix_windows_use {
+    WINDOWS_NONE,
+    WINDOWS_LIVE,  /* a request may go on at the node, or soon below */
+    WINDOWS_SPENT, /* only one that goes back needs them */
+    WINDOWS_USES
+};
+
+struct prefix_link {
+    uint32_t prev, next;
 };
 
 /* A scope: a tenant, or a tenant with a salt. */
@@ -94,6 +108,14 @@ struct prefix {
     uint32_t n_fresh;          /* entries from here on were never used */
     uint32_t *buckets, mask;   /* hash table of nodes */
     uint32_t *node_of;         /* [n_pages] node of an indexed block */
+
+    uint32_t unit_windows;     /* window pages of a node; 0: no such class */
+    uint32_t window_units;     /* units that a window reaches at most */
+    uint32_t *windows;         /* [n_nodes, unit_windows] from window_at on */
+    uint32_t *window_of;       /* [n_pages] node of an indexed window page */
+    struct prefix_link *links; /* [n_nodes] in the list of its use */
+    struct prefix_link lists[WINDOWS_USES]; /* prev: the tail, next: the head;
+                                             * the least recently used first */
 
     struct prefix_tenant *tenants; /* [PREFIX_TENANTS_MAX] */
     struct prefix_group *groups;   /* [PREFIX_TENANTS_MAX] */
@@ -173,7 +195,42 @@ void prefix_set_checkpoint(struct prefix *x, uint32_t node, uint32_t page);
 /* Frees the checkpoint of a node. */
 void prefix_drop_checkpoint(struct prefix *x, uint32_t node);
 
-/* ---- prefix_states.c ---- */
+/* Returns whether a prompt may go on at the node.  With window layers, nodes
+ * above may lack what its window needs, which the events do not show. */
+static inline bool prefix_is_restorable(const struct prefix *x,
+                                        const struct prefix_node *n)
+{
+    return n->depth > 0 && (!x->o.has_states || n->checkpoint != SLOT_NONE) &&
+           (x->unit_windows == 0 || n->windows != WINDOWS_NONE);
+}
+
+/* ---- prefix_states.c: window pages ---- */
+
+/* Allocates for x->o; false: out of memory.  prefix_windows_fini() accepts what
+ * was never made. */
+MUST_CHECK bool prefix_windows_init(struct prefix *x);
+void prefix_windows_fini(struct prefix *x);
+
+/* Returns the first block of the path down to the node from which on all have
+ * window pages; above: the same for its parent.  UINT32_MAX: its last one has
+ * none. */
+uint32_t prefix_windows_from(const struct prefix *x, uint32_t node,
+                             uint32_t above);
+/* Returns the first block that a prompt needs window pages of to go on behind
+ * `depth` units. */
+uint32_t prefix_windows_need(const struct prefix *x, uint32_t depth);
+/* Returns the window pages of a node. */
+uint32_t prefix_windows_of(const struct prefix *x, uint32_t node);
+
+/* A prompt goes on at the node: its window is used. */
+void prefix_use_windows(struct prefix *x, uint32_t node);
+/* Frees the window pages of a node, if it has any. */
+void prefix_drop_windows(struct prefix *x, uint32_t node);
+/* Drops the window pages that were used longest ago, of nodes that are not
+ * marked; false: there are none of that use. */
+bool prefix_evict_windows(struct prefix *x, enum prefix_windows_use use);
+
+/* ---- prefix_states.c: checkpoints ---- */
 
 /* Frees a checkpoint that no node has. */
 void prefix_give_state(struct prefix *x, uint32_t checkpoint);

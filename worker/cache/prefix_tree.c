@@ -137,7 +137,7 @@ uint32_t prefix_add(struct prefix *x, uint32_t tenant, uint32_t parent,
         prefix_place(x, parent);
     }
     prefix_place(x, node);
-    if (!x->o.has_states) {
+    if (prefix_is_restorable(x, n)) {
         prefix_event(x, node, true);
     }
     if (x->watch.added != NULL) {
@@ -153,13 +153,14 @@ void prefix_remove(struct prefix *x, uint32_t node)
     uint32_t parent = n->parent;
 
     assert(n->child == PREFIX_NONE);
+    prefix_drop_windows(x, node);
     if (n->checkpoint != SLOT_NONE) {
         prefix_drop_checkpoint(x, node);
     }
     if (x->watch.gone != NULL) {
         x->watch.gone(x->watch.self, node, SLOT_NONE);
     }
-    if (!x->o.has_states) {
+    if (prefix_is_restorable(x, n)) {
         prefix_event(x, node, false);
     }
     prefix_unplace(x, node);
@@ -239,7 +240,9 @@ void prefix_set_checkpoint(struct prefix *x, uint32_t node, uint32_t page)
     if (above != PREFIX_NONE) {
         prefix_place(x, above);
     }
-    prefix_event(x, node, true);
+    if (prefix_is_restorable(x, &x->nodes[node])) {
+        prefix_event(x, node, true);
+    }
 }
 
 void prefix_drop_checkpoint(struct prefix *x, uint32_t node)
@@ -247,7 +250,9 @@ void prefix_drop_checkpoint(struct prefix *x, uint32_t node)
     struct prefix_node *n = &x->nodes[node];
 
     /* The event has the hash of a node that may go next: it comes first. */
-    prefix_event(x, node, false);
+    if (prefix_is_restorable(x, n)) {
+        prefix_event(x, node, false);
+    }
     prefix_give_state(x, n->checkpoint);
     n->checkpoint = SLOT_NONE;
     count_states(x, node, UINT32_MAX);

@@ -118,7 +118,7 @@ struct sequence_list {
 /* The sliding windows of the model, and their tables in this shard. */
 struct window_rules {
     uint32_t window; /* positions that a row sees, its own included; 0: none */
-    uint32_t pages;  /* of a window block; 0: no window layer here */
+    uint32_t pages;  /* pages of a window block; 0: no window layer here */
     uint32_t block_tokens, chunk_tokens;
 };
 
@@ -254,9 +254,10 @@ struct sequence_table {
     struct slab rings; /* logprobs */
     struct sequence_list all;
     struct window_rules windows;
-    uint32_t n_growing; /* live sequences that grow */
-    struct pool *pool;  /* borrowed */
-    struct host *host;  /* borrowed; NULL: no host tier */
+    struct prefix *index; /* borrowed; NULL: none */
+    uint32_t n_growing;   /* live sequences that grow */
+    struct pool *pool;    /* borrowed */
+    struct host *host;    /* borrowed; NULL: no host tier */
 };
 
 struct sequence_limits {

@@ -95,6 +95,20 @@ static void put(struct sequence_table *t, struct sequence *s, uint32_t block,
 
 /* ---- what is behind the window ---- */
 
+static bool return_page(struct sequence_table *t, uint32_t page)
+{
+    if (pool_return(t->pool, page)) {
+        return true;
+    }
+    if (t->index == NULL) {
+        return false;
+    }
+    if (!prefix_free_page(t->index)) {
+        prefix_drop_window(t->index, page);
+    }
+    return pool_return(t->pool, page);
+}
+
 /* Gives back the first block. */
 static bool give_back(struct sequence_table *t, struct sequence *s)
 {
@@ -103,7 +117,7 @@ static bool give_back(struct sequence_table *t, struct sequence *s)
 
         bool kept = PLANT(WINDOW_KEPT) && s->window_first % 3 == 1;
 
-        if (!kept && !pool_return(t->pool, number)) {
+        if (!kept && !return_page(t, number)) {
             return false;
         }
     }
@@ -112,16 +126,24 @@ static bool give_back(struct sequence_table *t, struct sequence *s)
     return true;
 }
 
+/* Returns whether s holds the blocks from the first that a row at `position`
+ * sees up to `end`. */
+static bool has_blocks(const struct window_rules *r, const struct sequence *s,
+                       uint32_t position, uint32_t end)
+{
+    uint32_t first = windows_first(r, position);
+
+    return first >= end ||
+           (s->window_first <= first && s->window_first + s->n_windows >= end);
+}
+
 bool windows_reach(const struct sequence_table *t, const struct sequence *s,
                    uint32_t position)
 {
     const struct window_rules *r = &t->windows;
-    uint32_t first = windows_first(r, position);
-    uint32_t full = r->window > 0 ? position / r->block_tokens : 0;
 
-    /* The block that the position begins or goes on in comes with the row. */
-    return first >= full ||
-           (s->window_first <= first && s->window_first + s->n_windows >= full);
+    return r->window == 0 ||
+           has_blocks(r, s, position, ceil_div(position, r->block_tokens));
 }
 
 static bool take_block(struct sequence_table *t, struct sequence *s)
@@ -163,13 +185,15 @@ bool windows_restore(struct sequence_table *t, struct sequence *s)
     return true;
 }
 
-/* A row that begins anew, before what s holds, gives all of it back. */
+/* Gives back the first blocks, below `first`, until s holds at most `most`.  A
+ * row that begins anew, before what s holds, gives all of it back. */
 static bool leave_behind(struct sequence_table *t, struct sequence *s,
-                         uint32_t first)
+                         uint32_t first, uint32_t most)
 {
     bool anew = s->window_first > first;
 
-    while (s->n_windows > 0 && (anew || s->window_first < first)) {
+    while (s->n_windows > (anew ? 0 : most) &&
+           (anew || s->window_first < first)) {
         if (!give_back(t, s)) {
             return false;
         }
@@ -180,19 +204,44 @@ static bool leave_behind(struct sequence_table *t, struct sequence *s,
     return true;
 }
 
+bool windows_trim(struct sequence_table *t, struct sequence *s,
+                  uint32_t position)
+{
+    const struct window_rules *r = &t->windows;
+    uint32_t first = windows_first(r, position);
+
+    return r->window == 0 || s->window_first >= first ||
+           leave_behind(t, s, first, 0);
+}
+
+/* Returns how many blocks s may hold. */
+static uint32_t room_of(const struct sequence_table *t,
+                        const struct sequence *s)
+{
+    uint32_t pages = t->windows.pages;
+
+    return pages == 0 ? s->window_room
+                      : least(s->window_room, s->need.n[POOL_WINDOWS] / pages);
+}
+
 bool windows_move(struct sequence_table *t, struct sequence *s,
                   uint32_t position, uint32_t end)
 {
     const struct window_rules *r = &t->windows;
+    uint32_t first = windows_first(r, position), last, room, more;
 
     if (r->window == 0) {
         return true;
     }
-    if (!leave_behind(t, s, windows_first(r, position)) ||
-        !windows_reach(t, s, position)) {
+    last = ceil_div(end, r->block_tokens);
+    more = last - least(last, s->window_first + s->n_windows);
+    room = room_of(t, s);
+    /* The contents of a partly filled block may follow by a copy. */
+    if (!leave_behind(t, s, first, room - least(room, more)) ||
+        !has_blocks(r, s, position, position / r->block_tokens)) {
         return false;
     }
-    while (s->window_first + s->n_windows < ceil_div(end, r->block_tokens)) {
+    while (s->window_first + s->n_windows < last) {
         if (!take_block(t, s)) {
             return false;
         }
@@ -226,6 +275,31 @@ void windows_share(struct sequence_table *t, const struct sequence *from,
     }
 }
 
+bool windows_clear(struct sequence_table *t, struct sequence *s)
+{
+    while (s->n_windows > 0) {
+        if (!give_back(t, s)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void windows_adopt(struct sequence_table *t, struct sequence *s,
+                   uint32_t position, const uint32_t *pages)
+{
+    const struct window_rules *r = &t->windows;
+    uint32_t n = windows_seen(r, position);
+
+    assert(s->n_windows == 0 && position % r->block_tokens == 0);
+    s->window_first = windows_first(r, position);
+    s->n_windows = n;
+    for (uint32_t i = 0; i < n * r->pages; i++) {
+        pool_share_window(t->pool, pages[i]);
+        put(t, s, s->window_first + i / r->pages, i % r->pages, pages[i]);
+    }
+}
+
 bool windows_shared(const struct sequence_table *t, const struct sequence *s,
                     uint32_t block)
 {
@@ -252,7 +326,14 @@ uint32_t windows_cut(struct sequence_table *t, struct sequence *s,
                      uint32_t position)
 {
     uint32_t bt = t->windows.block_tokens, n = 0;
+    uint32_t first = windows_first(&t->windows, position);
 
+    while (s->n_windows > 0 && s->window_first < first) {
+        release_block(t, s, s->window_first);
+        s->window_first++;
+        s->n_windows--;
+        n += t->windows.pages;
+    }
     while (s->n_windows > 0 &&
            (s->window_first + s->n_windows - 1) * bt >= position) {
         release_block(t, s, s->window_first + s->n_windows - 1);

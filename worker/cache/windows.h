@@ -2,13 +2,16 @@
  *
  * A window layer sees the last `window` positions.  A sequence therefore holds
  * the window blocks from that of the first position which its next row sees to
- * that of its last position, and gives the others back before the row takes
- * new ones.  Plans run in order, so a page may be in another table of the next
- * plan at once.
+ * that of its last position.  Those before it gives back
+ *
+ *     when its results have come: by then the index could take them
+ *     before a row that would otherwise hold more than its need.  Plans run in
+ *         order, so a page may be in another table of the next plan at once
  *
  *        behind the window      seen       the row
- *     |   given back    | [ | | | | ] | [ | | ]     |
- *                       ^ window_first              ^ window_first + n_windows
+ *     |   given back  | | | [ | | | | ] | [ | | ]     |
+ *                     ^ window_first                  ^ window_first +
+ * n_windows
  *
  * A window block is `pages` pages, one for each table of the shard
  * (common/model/page_layout.h).  The tables are a ring of `window_room` blocks.
@@ -16,7 +19,8 @@
  * which are the same at every stage of a replica.
  *
  * What a sequence gives back it may take again: its need stays
- * (worker/cache/pool.h).
+ * (worker/cache/pool.h).  If the index has the page, something else is evicted
+ * for that promise, or the index loses the page.
  *
  * Threading: the core's.  Memory: windows_make() takes it from the table's
  * slab. */
@@ -51,15 +55,21 @@ uint32_t windows_page(const struct sequence_table *t, const struct sequence *s,
 uint32_t windows_nth(const struct sequence_table *t, const struct sequence *s,
                      uint32_t i);
 
-/* Returns whether s holds all that a row at `position` sees before it. */
+/* Returns whether s holds all that a row at `position` sees before it, and the
+ * block that the position goes on in. */
 bool windows_reach(const struct sequence_table *t, const struct sequence *s,
                    uint32_t position);
 
-/* Makes s hold what a row of positions [position, end) needs: gives back what
- * is behind its window, and takes what lacks.  Returns false if that was not
- * granted, or full blocks before the position are not there. */
+/* Makes s hold what a row of positions [position, end) needs: takes what lacks,
+ * and gives back as much behind its window as its need asks for.  Returns false
+ * if that was not granted, or full blocks before the position are not there. */
 MUST_CHECK bool windows_move(struct sequence_table *t, struct sequence *s,
                              uint32_t position, uint32_t end);
+
+/* Gives back what a row at `position` does not see.  Returns false if the pool
+ * cannot keep its promise; the account is broken then. */
+MUST_CHECK bool windows_trim(struct sequence_table *t, struct sequence *s,
+                             uint32_t position);
 
 /* Takes the blocks that a row at n_planned sees before it, for s, which holds
  * none: their contents come from the host tier.  Returns false if they were not
@@ -74,12 +84,20 @@ uint32_t windows_seen(const struct window_rules *r, uint32_t position);
 void windows_share(struct sequence_table *t, const struct sequence *from,
                    struct sequence *s, uint32_t position, bool whole);
 
+/* Gives back all that s holds: its next row begins anew. */
+MUST_CHECK bool windows_clear(struct sequence_table *t, struct sequence *s);
+
+/* Gives s, which holds none, pages of the index: what a row at `position`, the
+ * end of a block, sees before it, [windows_seen(), pages]. */
+void windows_adopt(struct sequence_table *t, struct sequence *s,
+                   uint32_t position, const uint32_t *pages);
+
 /* Returns whether another table or the index has a page of that block. */
 bool windows_shared(const struct sequence_table *t, const struct sequence *s,
                     uint32_t block);
 
-/* Releases the blocks behind `position`, at most n_windows of them, and lowers
- * the need of s by them.  Returns their pages. */
+/* Releases the blocks that hold no position below `position` or are behind its
+ * window, and lowers the need of s by them.  Returns their pages. */
 uint32_t windows_cut(struct sequence_table *t, struct sequence *s,
                      uint32_t position);
 

@@ -9,6 +9,7 @@
 #include "common/model/config.h"
 #include "common/model/costs.h"
 #include "common/model/directory.h"
+#include "common/model/gguf_model.h"
 #include "common/model/layout.h"
 #include "common/model/sizes.h"
 #include "common/model/weight_format.h"
@@ -476,7 +477,7 @@ enum status model_check(FILE *out, const char *dir,
     st = prepare_check(&c, dir, o, e);
     if (st == ST_OK) {
         print_model(&c);
-        if (!directory_has(dir, "tokenizer.json")) {
+        if (!gguf_model_has_tokenizer(dir)) {
             fputs("tokenizer    none: only requests with token ids can be "
                   "served\n",
                   out);

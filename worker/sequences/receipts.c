@@ -40,27 +40,46 @@ void receipts_answer(struct peer *p, uint64_t call,
     peer_end(p, call, &m.base);
 }
 
+/* One entry for each stage, this one first. */
+struct freed_columns {
+    uint32_t blocks[STAGES_MAX], slots[STAGES_MAX], windows[STAGES_MAX];
+};
+
+/* Sets the columns of n stages; that of windows if one of them freed some. */
+static void set_columns(Sluice__V1__Receipt *m, struct freed_columns *c,
+                        size_t n)
+{
+    m->n_stage_blocks = m->n_stage_slots = n;
+    m->stage_blocks = c->blocks;
+    m->stage_slots = c->slots;
+    m->n_stage_windows = m->windows > 0 ? n : 0;
+    m->stage_windows = c->windows;
+}
+
+static void add_own(const Sluice__V1__Receipt *m, struct freed_columns *c)
+{
+    c->blocks[0] = m->blocks;
+    c->slots[0] = m->slots;
+    c->windows[0] = m->windows;
+}
+
 /* Adds what the range freed at each stage; the counts are their sums. */
 static void add_cut(const struct sequences *q, Sluice__V1__Receipt *m,
-                    uint32_t *blocks, uint32_t *slots)
+                    struct freed_columns *c)
 {
     const struct role_ops *ops = q->role.ops;
-    uint32_t windows[STAGES_MAX];
     uint32_t n = ops->freed == NULL ? 0
-                                    : ops->freed(q->role.self, blocks + 1,
-                                                 slots + 1, windows + 1);
+                                    : ops->freed(q->role.self, c->blocks + 1,
+                                                 c->slots + 1, c->windows + 1);
 
-    blocks[0] = m->blocks;
-    slots[0] = m->slots;
+    add_own(m, c);
     for (uint32_t i = 1; i <= n; i++) {
-        m->blocks += blocks[i];
-        m->slots += slots[i];
-        set_windows(m, m->windows + windows[i]);
+        m->blocks += c->blocks[i];
+        m->slots += c->slots[i];
+        set_windows(m, m->windows + c->windows[i]);
     }
-    if (n > 0 && m->blocks + m->slots > 0) {
-        m->n_stage_blocks = m->n_stage_slots = n + 1;
-        m->stage_blocks = blocks;
-        m->stage_slots = slots;
+    if (n > 0 && m->blocks + m->slots + m->windows > 0) {
+        set_columns(m, c, n + 1);
     }
 }
 
@@ -68,7 +87,7 @@ void receipts_cut(struct sequences *q, struct peer *p, uint64_t call,
                   const struct sequence *s, const struct pool_need *freed,
                   uint32_t position)
 {
-    uint32_t blocks[STAGES_MAX], slots[STAGES_MAX];
+    struct freed_columns columns;
     Sluice__V1__Receipt m;
     Sluice__V1__SequenceRef ref;
 
@@ -78,35 +97,26 @@ void receipts_cut(struct sequences *q, struct peer *p, uint64_t call,
     m.blocks = freed->n[POOL_BLOCKS];
     m.slots = freed->n[POOL_SLOTS];
     set_windows(&m, freed->n[POOL_WINDOWS]);
-    add_cut(q, &m, blocks, slots);
+    add_cut(q, &m, &columns);
     m.has_position = true;
     m.position = position;
     m.snapshot = ledger_next_snapshot(&q->ledger);
     peer_end(p, call, &m.base);
 }
 
-/* One entry for each stage, this one first. */
-struct freed_columns {
-    uint32_t blocks[STAGES_MAX], slots[STAGES_MAX];
-};
-
 /* Adds what the other stages have freed to m, which holds what this one has. */
 static void add_stages(Sluice__V1__Receipt *m, struct freed_columns *c,
                        const Sluice__V1__StageRemove *others)
 {
-    c->blocks[0] = m->blocks;
-    c->slots[0] = m->slots;
+    add_own(m, c);
     for (size_t i = 0; i < others->n_blocks; i++) {
         m->blocks += c->blocks[i + 1] = others->blocks[i];
         m->slots += c->slots[i + 1] = others->slots[i];
         m->checkpoints += others->checkpoints[i];
-        if (others->n_windows > 0) {
-            set_windows(m, m->windows + others->windows[i]);
-        }
+        c->windows[i + 1] = others->n_windows > 0 ? others->windows[i] : 0;
+        set_windows(m, m->windows + c->windows[i + 1]);
     }
-    m->n_stage_blocks = m->n_stage_slots = others->n_blocks + 1;
-    m->stage_blocks = c->blocks;
-    m->stage_slots = c->slots;
+    set_columns(m, c, others->n_blocks + 1);
 }
 
 static void send_receipt(struct sequences *q, const struct sequence *s,

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/log.h"
 #include "common/base/plant.h"
+#include "worker/cache/windows.h"
 
 /* Nodes where no blocks bound them. */
 #define NODES_MAX (1u << 16)
@@ -26,6 +28,28 @@ static uint32_t nodes_of(const struct worker_options *o)
     return (uint32_t)n;
 }
 
+/* The stages of a replica keep no window pages for the leader's index. */
+static bool reuses(const struct worker_options *o)
+{
+    bool alone = worker_options_role(o) == ROLE_ALONE;
+
+    if (o->reuse && o->window > 0 && !alone) {
+        log_warn("no-reuse",
+                 "why=\"a replica of several stages keeps no prefixes of a "
+                 "model with sliding windows\"");
+    }
+    return o->reuse && (o->window == 0 || alone);
+}
+
+/* Returns the most pages that a row sees before it, or a unit has. */
+static size_t windows_entries(const struct worker_options *o)
+{
+    size_t seen = o->window / o->block_tokens + 2;
+    size_t unit = PREFIX_UNIT / o->block_tokens;
+
+    return (seen > unit ? seen : unit) * o->window_pages + 1;
+}
+
 bool reuse_init(struct reuse *u, const struct worker_options *o,
                 struct sequence_table *table, const struct role *role)
 {
@@ -33,12 +57,14 @@ bool reuse_init(struct reuse *u, const struct worker_options *o,
                                .n_nodes = nodes_of(o),
                                .has_blocks = o->pages_per_block > 0,
                                .has_states = o->pages_per_slot > 0,
+                               .window = o->window,
+                               .window_pages = o->window_pages,
                                .checkpoint_share = o->checkpoint_share,
                                .tenant_share = o->tenant_share,
                                .on = o->reuse};
 
     memset(u, 0, sizeof *u);
-    u->on = o->reuse && o->window == 0;
+    u->on = reuses(o);
     u->table = table;
     u->role = role;
     u->block_tokens = o->block_tokens;
@@ -47,11 +73,15 @@ bool reuse_init(struct reuse *u, const struct worker_options *o,
     u->one_arithmetic = o->one_arithmetic;
     u->blocks =
         malloc((o->context / o->block_tokens + (size_t)1) * sizeof *u->blocks);
-    if (u->blocks == NULL || !prefix_init(&u->index, &x, table->pool)) {
-        free(u->blocks);
-        u->blocks = NULL;
+    u->windows = malloc(windows_entries(o) * sizeof *u->windows);
+    u->units =
+        malloc((o->context / PREFIX_UNIT + (size_t)1) * sizeof *u->units);
+    if (u->blocks == NULL || u->windows == NULL || u->units == NULL ||
+        !prefix_init(&u->index, &x, table->pool)) {
+        reuse_fini(u);
         return false;
     }
+    table->index = u->index;
     return true;
 }
 
@@ -59,6 +89,8 @@ void reuse_fini(struct reuse *u)
 {
     prefix_free(&u->index);
     free(u->blocks);
+    free(u->windows);
+    free(u->units);
     memset(u, 0, sizeof *u);
 }
 
@@ -101,6 +133,22 @@ static void share_blocks(struct reuse *u, struct sequence *s, uint32_t node,
     s->n_blocks = n;
 }
 
+/* Shares the window pages that the next row sees; s holds none. */
+static void share_windows(struct reuse *u, struct sequence *s,
+                          const struct prefix_hit *hit)
+{
+    const struct window_rules *r = &u->table->windows;
+
+    if (r->pages == 0) {
+        return;
+    }
+    if (windows_seen(r, hit->n_tokens) > 0) {
+        prefix_windows(u->index, hit->node, windows_first(r, hit->n_tokens),
+                       u->windows);
+    }
+    windows_adopt(u->table, s, hit->n_tokens, u->windows);
+}
+
 static void set_wants(struct reuse *u, struct sequence *s,
                       const struct prefix_hit *hit)
 {
@@ -115,13 +163,17 @@ static void set_wants(struct reuse *u, struct sequence *s,
 
 void reuse_begin(struct reuse *u, struct sequence *s, uint32_t *checkpoint)
 {
-    bool again = s->n_blocks > 0 || s->slot != SLOT_NONE;
+    bool again = s->n_blocks > 0 || s->slot != SLOT_NONE || s->n_windows > 0;
     uint32_t n = least(reusable(u, s) + 1, sequence_known(s));
     struct prefix_hit hit;
 
-    /* The last known id is computed in any case, for its logits. */
+    /* The last known id is computed in any case, for its logits.  What is given
+     * back may evict, so it goes before the match. */
     if (again) {
         n = least(n, s->n_computed + 1);
+        if (!windows_clear(u->table, s)) {
+            return; /* the row finds the account broken */
+        }
     }
     hit = prefix_match(u->index, s->scope, s->n_scope, &u->table->slab,
                        &s->tokens, n);
@@ -132,6 +184,7 @@ void reuse_begin(struct reuse *u, struct sequence *s, uint32_t *checkpoint)
         return;
     }
     *checkpoint = hit.checkpoint;
+    share_windows(u, s, &hit);
     if (!again) {
         share_blocks(u, s, hit.node, hit.n_tokens);
         s->reused = s->resumed ? s->reused : hit.n_tokens;
@@ -282,6 +335,41 @@ static void drop(struct reuse *u, uint32_t checkpoint)
     }
 }
 
+/* Gives a node the window pages of its unit that s holds, up to the last. */
+static void put_unit(struct reuse *u, const struct sequence *s, uint32_t unit,
+                     uint32_t node)
+{
+    uint32_t per = PREFIX_UNIT / u->block_tokens;
+    uint32_t pages = u->table->windows.pages, first = unit * per;
+    uint32_t skip = s->window_first > first ? s->window_first - first : 0;
+
+    if (skip >= per || first + per > s->window_first + s->n_windows) {
+        return;
+    }
+    for (uint32_t i = 0; i < (per - skip) * pages; i++) {
+        u->windows[i] =
+            windows_page(u->table, s, first + skip + i / pages, i % pages);
+    }
+    prefix_put_windows(u->index, node, u->windows, skip);
+}
+
+/* From the first one on, so that the last ones go last. */
+static void put_windows(struct reuse *u, const struct sequence *s,
+                        uint32_t node, uint32_t end)
+{
+    uint32_t n = end / PREFIX_UNIT;
+    uint32_t unit = s->window_first * u->block_tokens / PREFIX_UNIT;
+
+    if (u->table->windows.pages == 0 || node == PREFIX_NONE ||
+        s->n_windows == 0) {
+        return;
+    }
+    prefix_units(u->index, node, u->units);
+    for (; unit < n; unit++) {
+        put_unit(u, s, unit, u->units[unit]);
+    }
+}
+
 /* Inserts the whole units below `end`; returns the node of the last one.  Where
  * the room ends before, the index has the first units all the same, and the
  * other stages must have them too. */
@@ -299,6 +387,7 @@ static uint32_t insert(struct reuse *u, const struct sequence *s, uint32_t end)
     }
     node = prefix_insert(u->index, s->scope, s->n_scope, &u->table->slab,
                          &s->tokens, &s->blocks, end);
+    put_windows(u, s, node, end);
     if (role->ops->keep != NULL) {
         role->ops->keep(role->self, s);
     }

@@ -6,6 +6,7 @@
  *
  *     blocks       are shared: each replaces one of the grant, which is free
  *                  then
+ *     windows      as blocks, but for the promise (worker/cache/windows.h)
  *     checkpoint   is copied to the slot before the row runs
  *
  * Later rows save states at the positions that the index wants.  A save is a
@@ -16,6 +17,9 @@
  *         |
  *         +--> taken back for a Submit: later plans may use the pages at once,
  *              because plans run in order
+ *
+ * With the units of a row, the index gets the window pages that the sequence
+ * still holds of them.
  *
  * Bits never depend on what was reused.  Where prompt and generated rows differ
  * in arithmetic, only the first run of prompt positions is restored and
@@ -44,6 +48,8 @@ struct reuse {
     uint32_t block_tokens, pages_per_slot;
     bool on, has_blocks, one_arithmetic;
     uint32_t *blocks;             /* [blocks of a context] */
+    uint32_t *windows;            /* [blocks of a window, window_pages] */
+    uint32_t *units;              /* [units of a context] */
     uint64_t n_restored, n_saved; /* positions, checkpoints */
 };
 

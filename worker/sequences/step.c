@@ -6,6 +6,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/plant.h"
+#include "worker/cache/windows.h"
 #include "worker/sequences/ending.h"
 #include "worker/sequences/ranges.h"
 #include "worker/sequences/recompute.h"
@@ -129,6 +130,20 @@ static bool is_good(const struct sequences *q, uint32_t i,
            !s->remove_sent;
 }
 
+/* Gives back what later rows of s do not see.  The index has it by now, if it
+ * is to. */
+static void leave_windows(struct sequences *q, struct sequence *s,
+                          const struct plan_row *row)
+{
+    uint32_t end = row->position + row->n_tokens;
+
+    /* A range that was removed, or a failure, may have taken it back. */
+    if (end <= s->n_planned && !windows_trim(&q->table, s, end)) {
+        pool_violation(&q->pool, "window-page-not-given-back", POOL_WINDOWS,
+                       s->number);
+    }
+}
+
 static void row_back(struct sequences *q, const struct batch *t, uint32_t i)
 {
     const struct plan_row *row = &t->plan.rows[i];
@@ -138,6 +153,7 @@ static void row_back(struct sequences *q, const struct batch *t, uint32_t i)
     s->pending -= row->sample ? 1 : 0;
     /* First, because the end of s removes it at the other stages. */
     reuse_result(&q->reuse, t, i, is_good(q, i, s));
+    leave_windows(q, s, row);
     take_row(q, row, i, s);
     ending_plan_back(q, s);
     if (kept && (surplus = ranges_row_back(q, s)) != NULL) {

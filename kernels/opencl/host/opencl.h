@@ -76,6 +76,7 @@
 #define OPENCL_ROW_INTS    8 /* ints of a row in META_ROWS */
 #define OPENCL_TOKEN_INTS  2
 #define OPENCL_SAVE_INTS   2
+#define OPENCL_REST_MAX    3 /* matrices beside one that is fused */
 #define OPENCL_WINDOW_INTS 2 /* ahead of a row's window tables */
 
 /* Most launches per layer, in a step without prompt rows: with an MLP; with
@@ -92,7 +93,7 @@
  * A quantised matrix (weights.h) is its data, followed at a multiple of
  * OPENCL_SCALES_ALIGN bytes by its scales; item is 1.  Affine: a scale and a
  * bias side by side for each group of each row, of dtype.  In other formats
- * dtype is bf16, and says nothing. */
+ * dtype is bf16, without a meaning. */
 #define OPENCL_SCALES_ALIGN 16
 
 struct opencl_tensor {
@@ -140,6 +141,19 @@ static inline uint64_t opencl_tensor_bytes(const struct opencl_tensor *t)
                        : tensor_bytes(&as);
 }
 
+/* Returns the rows of a matrix before a mixer, with those of `rest`. */
+static inline uint32_t
+opencl_rows_of(const struct opencl_tensor *in,
+               const struct opencl_tensor rest[OPENCL_REST_MAX])
+{
+    uint32_t n = in->rows;
+
+    for (int i = 0; i < OPENCL_REST_MAX; i++) {
+        n += rest[i].mem ? rest[i].rows : 0;
+    }
+    return n;
+}
+
 static inline bool opencl_tensors_alike(const struct opencl_tensor *a,
                                         const struct opencl_tensor *b)
 {
@@ -147,23 +161,26 @@ static inline bool opencl_tensors_alike(const struct opencl_tensor *a,
            a->bits == b->bits && a->group == b->group;
 }
 
-/* Fused matrices hold the rows of their parts one after the other.  If the
- * parts' dtypes, formats, bits or groups differ, all become float32.  Vectors
- * are float32. */
+/* Fused matrices hold the rows of their parts one after the other.  In the
+ * matrix before a mixer, a part that is stored otherwise than the one before
+ * begins another matrix: `in` is the first, `rest` the others, as far as
+ * present.  Gate and up, and router and shared gate, become float32 if they
+ * differ.  Vectors are float32. */
 struct opencl_attention_weights {
-    struct opencl_tensor in; /* [q.rows + 2*nkv*hd, H]: q (with the gates, as
-                              * stored), k, v */
-    struct opencl_tensor in_bias; /* [in.rows], zeros for parts without one;
-                                   * absent if no part has one */
+    /* [q.rows + 2*nkv*hd, H]: q (with the gates, as stored), k, v */
+    struct opencl_tensor in, rest[OPENCL_REST_MAX];
+    struct opencl_tensor in_bias; /* [q.rows + 2*nkv*hd], zeros for parts
+                                   * without one; absent if no part has one */
     struct opencl_tensor o;       /* [H, nh*hd] */
     struct opencl_tensor o_bias, q_norm, k_norm; /* each may be absent */
     struct opencl_tensor sinks;                  /* [nh], or absent */
 };
 
 struct opencl_deltanet_weights {
-    struct opencl_tensor in;   /* [C + Hv*Dv + 2*Hv, H]: qkv, z, b, a */
-    struct opencl_tensor out;  /* [H, Hv*Dv] */
-    struct opencl_tensor conv; /* [C, K], as in weights.h */
+    /* [C + Hv*Dv + 2*Hv, H]: qkv, z, b, a */
+    struct opencl_tensor in, rest[OPENCL_REST_MAX];
+    struct opencl_tensor out;                  /* [H, Hv*Dv] */
+    struct opencl_tensor conv;                 /* [C, K], as in weights.h */
     struct opencl_tensor a_log, dt_bias, norm; /* [Hv], [Hv], [Dv] */
 };
 

@@ -29,6 +29,8 @@ struct opencl_attention_nv {
     struct opencl_kernel *few; /* the bits of prefill; may be NULL */
     struct opencl_kernel *kv_decode, *kv_prefill; /* of quantised layers; each
                                                    * may be NULL */
+    struct opencl_kernel *window_decode, *window_prefill; /* of window layers,
+                                                           * or NULL */
     struct opencl_tensor part;    /* [ALL * SPLITS * nh, hd + 2] f32 */
     struct opencl_tensor tickets; /* [max_tokens, nh] u32, 0 between steps */
     bool zeroed;
@@ -129,11 +131,22 @@ static void choose_plain(struct opencl *c, struct opencl_attention_nv *nv,
     }
 }
 
+static void choose_window(struct opencl *c, struct opencl_attention_nv *nv,
+                          const char *defines)
+{
+    if (!choose(c, &nv->window_decode, &decode, defines) ||
+        !choose(c, &nv->window_prefill, &prefill, defines)) {
+        nv->window_decode = nv->window_prefill = NULL;
+    }
+}
+
 enum status opencl_attention_nv_setup(struct opencl *c,
                                       struct opencl_attention_nv **out,
-                                      const char *plain, const char *of_kv,
+                                      const struct opencl_attention_defines *of,
                                       struct error *e)
 {
+    const char *plain = of->plain, *of_kv = of->quantised;
+
     *out = NULL;
     if (!fits_model(c)) {
         return ST_OK;
@@ -146,13 +159,17 @@ enum status opencl_attention_nv_setup(struct opencl *c,
     if (plain) {
         choose_plain(c, *out, plain);
     }
+    if (of->window) {
+        choose_window(c, *out, of->window);
+    }
     if (of_kv) {
         choose(c, &(*out)->kv_prefill, &kv_prefill, of_kv);
     }
     if (of_kv && fits_decode(c)) {
         choose(c, &(*out)->kv_decode, &kv_decode, of_kv);
     }
-    if (!(*out)->decode && !(*out)->kv_decode && !(*out)->kv_prefill) {
+    if (!(*out)->decode && !(*out)->kv_decode && !(*out)->kv_prefill &&
+        !(*out)->window_decode) {
         opencl_attention_nv_free(out);
         return ST_OK;
     }
@@ -197,9 +214,12 @@ static void run_decode(struct opencl *c, const struct opencl_attention_nv *nv,
     const uint32_t n = c->step.n_gen;
     const uint32_t chunks = (s->n_heads / s->n_kv_heads + CHUNK - 1) / CHUNK;
     const uint32_t most = (c->step.longest + SPLIT - 1) / SPLIT;
-    const uint32_t limit =
-        opencl_is_quantised(c, io->layer) ? KV_SPLITS : SPLITS;
-    const uint32_t splits = most < limit ? most : limit;
+    const struct opencl_layer *l = &c->layers[io->layer];
+    const uint32_t limit = l->kind == MIXER_WINDOW ? s->window / SPLIT + 2
+                           : opencl_is_quantised(c, io->layer) ? KV_SPLITS
+                                                               : SPLITS;
+    const uint32_t parts = most < limit ? most : limit;
+    const uint32_t splits = parts < SPLITS ? parts : SPLITS;
     /* Short contexts need fewer parts each, so more tokens fit at once. */
     const uint32_t at_once = splits > 0 ? ALL * SPLITS / splits : 0;
 
@@ -213,6 +233,8 @@ static void run_decode(struct opencl *c, const struct opencl_attention_nv *nv,
         opencl_arg_u32(&a, first);
         opencl_arg_u32(&a, left);
         opencl_arg_u32(&a, splits);
+        opencl_arg_tensor(&a, &l->attention.sinks);
+        opencl_arg_u32(&a, c->pages.layers[io->layer].table);
         opencl_launch(
             &a, 3, global, local,
             opencl_context_bytes(c, io->layer, 0, c->step.n_gen_rows) * left /
@@ -247,10 +269,16 @@ static struct opencl_kernel *kernel_for(const struct opencl *c,
                                         const struct opencl_attention_nv *nv,
                                         uint32_t layer, bool generated)
 {
+    if (c->layers[layer].kind == MIXER_WINDOW) {
+        return generated ? nv->window_decode : nv->window_prefill;
+    }
     if (opencl_is_quantised(c, layer)) {
         return generated ? nv->kv_decode : nv->kv_prefill;
     }
-    return generated ? nv->decode : prefill_for(c, nv);
+    /* The kernel for few tokens has no sinks. */
+    return generated                              ? nv->decode
+           : c->layers[layer].attention.sinks.mem ? nv->prefill
+                                                  : prefill_for(c, nv);
 }
 
 static void run_prefill(struct opencl *c, const struct opencl_attention_nv *nv,
@@ -265,6 +293,8 @@ static void run_prefill(struct opencl *c, const struct opencl_attention_nv *nv,
     opencl_arg_u32(&a, c->step.n_gen);
     opencl_arg_u32(&a, n);
     opencl_arg_u32(&a, 1);
+    opencl_arg_tensor(&a, &c->layers[io->layer].attention.sinks);
+    opencl_arg_u32(&a, c->pages.layers[io->layer].table);
     opencl_launch(
         &a, 2, global, local,
         opencl_context_bytes(c, io->layer, c->step.n_gen_rows, c->step.n_rows));

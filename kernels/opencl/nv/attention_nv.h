@@ -10,13 +10,17 @@
 
 struct opencl_attention_nv;
 
-/* Chooses the kernels, in a _setup, with the defines of plain layers and those
- * of quantised ones; either is NULL if the shard has none.  *out is NULL if the
- * device or the model does not suit them, or the compiler rejects them.
- * Returns ST_RESOURCE_EXHAUSTED if memory is short. */
+/* The defines of each kind of layers; NULL if the shard has none. */
+struct opencl_attention_defines {
+    const char *plain, *quantised, *window;
+};
+
+/* Chooses the kernels, in a _setup.  *out is NULL if the device or the model
+ * does not suit them, or the compiler rejects them.  Returns
+ * ST_RESOURCE_EXHAUSTED if memory is short. */
 MUST_CHECK enum status
 opencl_attention_nv_setup(struct opencl *c, struct opencl_attention_nv **out,
-                          const char *plain, const char *of_kv,
+                          const struct opencl_attention_defines *of,
                           struct error *e);
 void opencl_attention_nv_free(struct opencl_attention_nv **nv);
 

@@ -117,6 +117,27 @@ INLINE uint opaque(uint x)
     return x;
 }
 
+/* The greatest and the least value of a warp. */
+INLINE uint warp_max(const uint v)
+{
+    uint r;
+
+    __asm__ volatile("redux.sync.max.u32 %0, %1, 0xffffffff;"
+                     : "=r"(r)
+                     : "r"(v));
+    return r;
+}
+
+INLINE uint warp_min(const uint v)
+{
+    uint r;
+
+    __asm__ volatile("redux.sync.min.u32 %0, %1, 0xffffffff;"
+                     : "=r"(r)
+                     : "r"(v));
+    return r;
+}
+
 /* 2 to the x, within 2 ulp; 0 for -INFINITY. */
 INLINE float exp2_fast(const float x)
 {
@@ -343,6 +364,53 @@ INLINE void mma_rows(uint4 *first, uint4 *second, const uint4 even,
     mma_pairs(f + 3, s + 3, even.w, odd.w, is_odd);
     *first = (uint4)(f[0], f[1], f[2], f[3]);
     *second = (uint4)(s[0], s[1], s[2], s[3]);
+}
+
+/* ---- attention ---- */
+
+#ifndef WINDOW
+#define WINDOW 0 /* positions that a token sees; 0: all before it */
+#endif
+#define LOG2_E 1.4426950408889634f
+#ifdef ATTN_SCALE
+#define LOG2_SCALE (LOG2_E * ATTN_SCALE)
+#else
+#define LOG2_SCALE (LOG2_E / sqrt((float)HD))
+#endif
+
+/* Returns the first position that a token at p sees. */
+INLINE uint first_seen(const uint p)
+{
+    return WINDOW > 0 && p >= WINDOW ? p - WINDOW + 1 : 0;
+}
+
+/* Returns a row's blocks; the first of a window table is that of an absolute
+ * position, and those before it are not there. */
+INLINE __global const int *blocks_of(__global const int *meta,
+                                     __global const int *row, const uint table)
+{
+    __global const int *blocks = meta + META_BLOCKS;
+
+#if WINDOW > 0
+    blocks += row[ROW_FIRST_SAVE] + row[ROW_SAVES] * 2;
+    return blocks + 2 + (int)table * blocks[1] - blocks[0];
+#else
+    return blocks + row[ROW_BLOCKS];
+#endif
+}
+
+/* Returns the factor of a sum of values, whose weights have the sum `sum` and
+ * the maximum 2^top; a sink adds its weight, but no value. */
+INLINE float value_factor(const float top, const float sum,
+                          __global const float *sink)
+{
+    if (sink) {
+        const float s = *sink * LOG2_E, most = fmax(top, s);
+        const float f = exp2_fast(top - most);
+
+        return f / fma(sum, f, exp2_fast(s - most));
+    }
+    return 1.0f / sum;
 }
 
 /* A number of f16 that is not negative; h: its bits. */

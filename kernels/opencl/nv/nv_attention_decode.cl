@@ -120,7 +120,7 @@ INLINE void scores(float (*s)[4], __local const uint4 *query,
                    const uint lane)
 {
     const uint g = lane / 4, c = lane % 4;
-    const float scale = 1.4426950408889634f / sqrt((float)HD);
+    const float scale = LOG2_SCALE;
     uint4 ahead[2][PIECE / 16];
     ulong row0 = kv_row(t, from, warp * 16 + g, last);
     ulong row1 = kv_row(t, from, warp * 16 + g + 8, last);
@@ -255,7 +255,8 @@ attention_decode(__global operand_t *y, const ulong y_at, __global float *part,
                  const ulong in_at, __global const ushort *kv,
                  const ulong kv_at, const uint page, __global const int *meta,
                  const uint first_token, const uint n_tokens,
-                 const uint n_splits)
+                 const uint n_splits, __global const float *sinks,
+                 const ulong sinks_at, const uint table)
 {
     __local uint4 q[HD];
     __local float sums[SUMS], tops[WARPS * 8 * 2], weight[8 * SPLITS];
@@ -266,17 +267,18 @@ attention_decode(__global operand_t *y, const ulong y_at, __global float *part,
     const uint length = length_at(p);
     const struct result r =
         result_of(y + y_at, part + part_at, tickets + tickets_at, in + in_at,
-                  first_token, n_tokens, n_splits, p);
+                  sinks_at == ABSENT ? 0 : sinks + sinks_at, first_token,
+                  n_tokens, n_splits, p);
 
     if (r.split >= r.splits) {
         return;
     }
 
-    const uint begin = r.split * length, end = min(p + 1, begin + length);
-    const struct table table = {
-        meta + META_BLOCKS +
-            ROW(meta, TOKEN(meta, token)[TOKEN_ROW])[ROW_BLOCKS],
-        page};
+    const uint here = (r.low + r.split) * length;
+    const uint begin = max(here, first_seen(p));
+    const uint end = min(p + 1, here + length);
+    const struct table t = {
+        blocks_of(meta, ROW(meta, TOKEN(meta, token)[TOKEN_ROW]), table), page};
     __global const ushort *keys =
         kv + kv_at + (ulong)(r.head / GROUP) * BLOCK_TOKENS * HD;
 
@@ -299,11 +301,11 @@ attention_decode(__global operand_t *y, const ulong y_at, __global float *part,
             ulong row[4];
 
             /* These loads are in flight while the keys are multiplied. */
-            value_rows(row, table, from, 0, warp, lane % 4, last);
+            value_rows(row, t, from, 0, warp, lane % 4, last);
             load_values(ahead[0], keys + PLANE, row, lane % 32 / 4);
-            scores(s, q, keys, table, from, last, warp, lane % 32);
+            scores(s, q, keys, t, from, last, warp, lane % 32);
             weigh(w, m, sum, acc, s, from == begin);
-            values(acc, w, ahead, row, keys + PLANE, table, from, last, warp,
+            values(acc, w, ahead, row, keys + PLANE, t, from, last, warp,
                    lane % 32);
         }
         leave(sums, tops, acc, m, sum, r.heads, warp, lane % 32);

@@ -28,7 +28,7 @@
 #define COPIES (PLANES / LANES)          /* a work-item's share of them */
 #define PAIRS  (HD / 16 / WARPS) /* a warp's columns of Y, by 16 */
 #define EXP_LD (TURN + 8)        /* without bank conflicts */
-#define SCALE  (1.4426950408889634f / sqrt((float)HD))
+#define SCALE  LOG2_SCALE
 
 /* Place of piece i of row r, for rows of HD bf16 in local memory.  Swizzled, so
  * that eight rows of one piece are in different banks. */
@@ -419,7 +419,8 @@ attention_few(__global operand_t *y, const ulong y_at, __global float *part,
               const ulong query_at, __global const float *in,
               const ulong in_at, __global const ushort *kv, const ulong kv_at,
               const uint page, __global const int *meta,
-              const uint first_token, const uint n_tokens, const uint n_splits)
+              const uint first_token, const uint n_tokens, const uint n_splits, __global const float *sinks,
+              const ulong sinks_at, const uint window_table)
 {
     __local uint4 keys[DEPTH * PLANES], values[DEPTH * PLANES], rows[M * WIDE];
     __local uint4 weights[M * TURN / 8];

@@ -1,11 +1,14 @@
 /* nv_attention_prefill.cl - causal attention of prompt tokens over the paged
  * cache, which includes their own keys and values.
  *
- *     s_j = query . k_j / sqrt(HD)           j = 0 .. p, p the token's position
+ *     s_j = query . k_j / sqrt(HD)           j = 0 .. p, p the token's position;
+ *                                            with WINDOW the last of these
  *     y   = sum_j softmax(s)_j v_j * sigmoid(gate)           the gate if GATED
  *
  *   y        [T, NH, HD]        operand dtype
  *   part, tickets               unused
+ *   sinks    [NH] f32 or absent: a score of each head without a value
+ *   window_table  the row's window table, with WINDOW
  *   query    [T, NH, HD]        f32: normed and rotated
  *   in       [T, IN_LD]         f32; only the gates are read
  *   kv       of the layer: block b is [2][NKV, BLOCK_TOKENS, HD] bf16 at
@@ -80,7 +83,7 @@ INLINE void refresh(struct places *at)
 /* A block table, the elements of a page, and block 0 of the cache. */
 struct table {
     __global const int *blocks;
-    uint page;
+    uint page, low; /* positions before low are not there */
     __global const cache_t *kv;
     uint kv_head;
     __local const float *books;
@@ -101,7 +104,7 @@ INLINE void load_turn(__local uint4 *to, const struct table t, const bool value,
     for (uint n = 0; n < TURN * WIDE / LANES; n++) {
         const uint r = (n * LANES + lane) / WIDE;
         const uint i = (n * LANES + lane) % WIDE;
-        const uint p = min(from + r, last);
+        const uint p = min(max(from + r, t.low), last);
         const ulong block = (ulong)(uint)t.blocks[p / BLOCK_TOKENS] * t.page;
 
 #if KV_SCHEME == 0
@@ -152,8 +155,8 @@ INLINE void scores(float (*s)[4], __local const uint4 *q,
  * maximum, and returns the factor that scales the earlier sums. */
 INLINE float weigh(float (*s)[4], float *top, float *sum, const uint h)
 {
-    const float scale = 1.4426950408889634f / sqrt((float)HD);
-    float now = *top, total = 0.0f, shrink;
+    const float scale = LOG2_SCALE;
+    float now = *top, total = 0.0f, shrink, base;
 
 #pragma unroll
     for (uint n = 0; n < TURN / 8; n++) {
@@ -161,12 +164,14 @@ INLINE float weigh(float (*s)[4], float *top, float *sum, const uint h)
     }
     now = fmax(now, shfl_xor(now, 1));
     now = fmax(now, shfl_xor(now, 2));
-    shrink = exp2_fast((*top - now) * scale);
+    /* A row of a window may see nothing of a turn. */
+    base = WINDOW > 0 && now == -INFINITY ? 0.0f : now;
+    shrink = exp2_fast((*top - base) * scale);
 #pragma unroll
     for (uint n = 0; n < TURN / 8; n++) {
 #pragma unroll
         for (uint i = 2 * h; i < 2 * h + 2; i++) {
-            s[n][i] = exp2_fast(fma(s[n][i], scale, -now * scale));
+            s[n][i] = exp2_fast(fma(s[n][i], scale, -base * scale));
             total += s[n][i];
         }
     }
@@ -205,7 +210,7 @@ INLINE void add_values(float (*acc)[4], float (*s)[4], __local const uint4 *v,
     }
 }
 
-/* Masks scores past the rows' positions p0 and p1. */
+/* Masks scores past the rows' positions p0 and p1, or before their windows. */
 INLINE void mask(float (*s)[4], const uint from, const uint p0, const uint p1,
                  const uint c)
 {
@@ -215,19 +220,19 @@ INLINE void mask(float (*s)[4], const uint from, const uint p0, const uint p1,
         for (uint i = 0; i < 2; i++) {
             const uint at = from + n * 8 + 2 * c + i;
 
-            s[n][i] = at <= p0 ? s[n][i] : -INFINITY;
-            s[n][i + 2] = at <= p1 ? s[n][i + 2] : -INFINITY;
+            s[n][i] =
+                at <= p0 && at >= first_seen(p0) ? s[n][i] : -INFINITY;
+            s[n][i + 2] =
+                at <= p1 && at >= first_seen(p1) ? s[n][i + 2] : -INFINITY;
         }
     }
 }
 
 /* Writes y [HD] of a head, for row g or g + 8 (h) of the warp. */
 INLINE void store(__global operand_t *y, __global const float *in,
-                  float (*acc)[4], const float sum, const uint head,
+                  float (*acc)[4], const float scale, const uint head,
                   const uint h, const uint c)
 {
-    const float scale = 1.0f / sum;
-
 #pragma unroll
     for (uint n = 0; n < HD / 8; n++) {
 #pragma unroll
@@ -271,7 +276,9 @@ attention_prefill(__global operand_t *y, const ulong y_at, __global float *part,
                   const ulong in_at, __global const cache_t *kv,
                   const ulong kv_at, const uint page,
                   __global const int *meta, const uint first_token,
-                  const uint n_tokens, const uint n_splits)
+                  const uint n_tokens, const uint n_splits,
+                  __global const float *sinks, const ulong sinks_at,
+                  const uint window_table)
 {
     __local uint4 q[M * WIDE], k[TURN * WIDE], v[TURN * WIDE];
 #if KV_SCHEME == 2
@@ -285,8 +292,12 @@ attention_prefill(__global operand_t *y, const ulong y_at, __global float *part,
     const uint token0 = first_token + tile * TILE;
     const uint end = min(token0 + TILE, first_token + n_tokens);
     const uint r0 = warp * 16 + g, r1 = r0 + 8; /* this lane's rows */
+    const uint h0 = kv_head * GROUP + r0 % GROUP;
+    const uint h1 = kv_head * GROUP + r1 % GROUP;
     uint from = token0;
     struct places at;
+
+    sinks = sinks_at == ABSENT ? 0 : sinks + sinks_at;
 
 #pragma unroll
     for (uint j = 0; j < 4; j++) {
@@ -297,12 +308,17 @@ attention_prefill(__global operand_t *y, const ulong y_at, __global float *part,
     load_books(books);
     while (from < end) { /* the tokens of one row of the step */
         __global const int *row = ROW(meta, TOKEN(meta, from)[TOKEN_ROW]);
-        const struct table table = {meta + META_BLOCKS + row[ROW_BLOCKS],
-                                    page, kv + kv_at, kv_head, books};
         const uint until =
             min(end, (uint)row[ROW_FIRST] + (uint)row[ROW_TOKENS]);
         const uint p = (uint)TOKEN(meta, from)[TOKEN_POSITION];
         const uint last = p + until - 1 - from;
+        const struct table table = {blocks_of(meta, row, window_table),
+                                    page,
+                                    first_seen(p),
+                                    kv + kv_at,
+                                    kv_head,
+                                    books};
+        const uint begin = table.low / TURN * TURN;
         const uint t0 = token0 + r0 / GROUP, t1 = token0 + r1 / GROUP;
         const bool has0 = r0 < TILE * GROUP && t0 >= from && t0 < until;
         const bool has1 = r1 < TILE * GROUP && t1 >= from && t1 < until;
@@ -315,8 +331,8 @@ attention_prefill(__global operand_t *y, const ulong y_at, __global float *part,
         for (uint n = 0; n < HD / 8; n++) {
             acc[n][0] = acc[n][1] = acc[n][2] = acc[n][3] = 0.0f;
         }
-        load_turn(k, table, false, 0, last);
-        for (uint turn = 0; turn <= last; turn += TURN) {
+        load_turn(k, table, false, begin, last);
+        for (uint turn = begin; turn <= last; turn += TURN) {
             float shrink0, shrink1;
 
             refresh(&at);
@@ -326,7 +342,7 @@ attention_prefill(__global operand_t *y, const ulong y_at, __global float *part,
             scores(s, q + warp * 16 * WIDE, k, &at);
             barrier(CLK_LOCAL_MEM_FENCE);
             load_turn(k, table, false, turn + TURN, last);
-            if (turn + TURN > p) {
+            if (turn + TURN > p || turn < first_seen(last)) {
                 mask(s, turn, p0, p1, opaque(c));
             }
             shrink0 = weigh(s, &top[0], &sum[0], 0);
@@ -348,13 +364,17 @@ attention_prefill(__global operand_t *y, const ulong y_at, __global float *part,
         rotate_back(acc, c);
         if (has0) {
             store(y + y_at + (ulong)t0 * NH * HD,
-                  in + in_at + (ulong)t0 * IN_LD, acc, sum[0],
-                  kv_head * GROUP + r0 % GROUP, 0, opaque(c));
+                  in + in_at + (ulong)t0 * IN_LD, acc,
+                  value_factor(top[0] * LOG2_SCALE, sum[0],
+                               sinks ? sinks + h0 : 0),
+                  h0, 0, opaque(c));
         }
         if (has1) {
             store(y + y_at + (ulong)t1 * NH * HD,
-                  in + in_at + (ulong)t1 * IN_LD, acc, sum[1],
-                  kv_head * GROUP + r1 % GROUP, 1, opaque(c));
+                  in + in_at + (ulong)t1 * IN_LD, acc,
+                  value_factor(top[1] * LOG2_SCALE, sum[1],
+                               sinks ? sinks + h1 : 0),
+                  h1, 1, opaque(c));
         }
         from = until;
     }

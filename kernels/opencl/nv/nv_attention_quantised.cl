@@ -446,7 +446,7 @@ INLINE void scores(float *s, __local const uint4 *query, float (*query_sum)[2],
                    uint (*k)[K_WORDS], uint (*params)[GROUPS],
                    const struct books *books, const uint last, const uint lane)
 {
-    const float scale = 1.4426950408889634f / sqrt((float)HD);
+    const float scale = LOG2_SCALE;
     float acc[4];
 
     s[0] = s[1] = s[2] = s[3] = 0.0f;
@@ -602,7 +602,8 @@ attention_quantised(__global operand_t *y, const ulong y_at,
                     __global const uchar *kv, const ulong kv_at,
                     const uint page, __global const int *meta,
                     const uint first_token, const uint n_tokens,
-                    const uint n_splits)
+                    const uint n_splits, __global const float *sinks,
+                 const ulong sinks_at, const uint table)
 {
     /* The rings of the warps, then their sums. */
     __local uint4 memory[RINGS > SUMS * 4 ? RINGS / 16 : (SUMS + 3) / 4];
@@ -616,13 +617,16 @@ attention_quantised(__global operand_t *y, const ulong y_at,
     const uint length = length_at(p);
     const struct result r =
         result_of(y + y_at, part + part_at, tickets + tickets_at, in + in_at,
-                  first_token, n_tokens, n_splits, p);
+                  sinks_at == ABSENT ? 0 : sinks + sinks_at, first_token,
+                  n_tokens, n_splits, p);
 
     if (r.split >= r.splits) {
         return;
     }
 
-    const uint begin = r.split * length, end = min(p + 1, begin + length);
+    const uint here = (r.low + r.split) * length;
+    const uint begin = max(here, first_seen(p));
+    const uint end = min(p + 1, here + length);
     __global const int *blocks =
         meta + META_BLOCKS +
         ROW(meta, TOKEN(meta, token)[TOKEN_ROW])[ROW_BLOCKS];

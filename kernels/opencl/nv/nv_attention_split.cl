@@ -7,7 +7,10 @@
  *            of a split: sum of w v, max of s, sum of w; scratch
  *   tickets  [n_tokens, NKV, CHUNKS] u32; 0 before and after
  *   in       [T, IN_LD]         f32; only the gates are read
- *   n_splits at least min(SPLITS, (longest context + SPLIT - 1) / SPLIT)
+ *   n_splits at least min(SPLITS, (longest context + SPLIT - 1) / SPLIT), or
+ *            with WINDOW: min(that, WINDOW / SPLIT + 2)
+ *   sinks    [NH] f32 or absent: a score of each head without a value
+ *   table    the row's window table, with WINDOW
  *
  * The context of a token at p is cut at multiples of L, the least power of two
  * times SPLIT with L * SPLITS > p.  A work-group handles one part for up to 8
@@ -58,7 +61,9 @@ struct result {
     __global float *part;     /* [heads, n_splits, HD] */
     __global float *ml;       /* [heads, n_splits, 2] */
     __global uint *ticket;
+    __global const float *sinks; /* [heads], or NULL */
     uint head, heads, split, splits, n_splits;
+    uint low; /* the first part that the token sees */
 };
 
 /* Returns the gate of a token's head and dimension. */
@@ -135,8 +140,11 @@ INLINE void combine(const struct result *r, __local float *sums,
         for (uint i = 16; i > 0; i /= 2) {
             total += shfl_xor(total, i);
         }
+        const float factor =
+            value_factor(top, total, r->sinks ? r->sinks + h : 0);
+
         if (lane < SPLITS) {
-            weight[h * SPLITS + lane] = w / total;
+            weight[h * SPLITS + lane] = w * factor;
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -223,7 +231,8 @@ INLINE void finish(const struct result *r, __local float *sums,
             total = fma(f, tops[(w * 8 + h) * 2 + 1], total);
         }
         if (r->splits == 1) {
-            put(r, sums, h, d, acc / total);
+            put(r, sums, h, d,
+                acc * value_factor(top, total, r->sinks ? r->sinks + h : 0));
         } else {
             r->part[((ulong)h * r->n_splits + r->split) * HD + d] = acc;
             if (d == 0) {
@@ -254,6 +263,7 @@ INLINE void finish(const struct result *r, __local float *sums,
 /* Returns where the results of a work-group go; the arguments of the kernel. */
 INLINE struct result result_of(__global operand_t *y, __global float *part,
                                __global uint *tickets, __global const float *in,
+                               __global const float *sinks,
                                const uint first_token, const uint n_tokens,
                                const uint n_splits, const uint p)
 {
@@ -270,8 +280,10 @@ INLINE struct result result_of(__global operand_t *y, __global float *part,
     r.part = part + at * n_splits * HD;
     r.ml = part + (ulong)n_tokens * NH * n_splits * HD + at * n_splits * 2;
     r.ticket = tickets + (ulong)index * NKV * CHUNKS + get_group_id(1);
+    r.sinks = sinks ? sinks + r.head : 0;
     r.split = get_group_id(0);
-    r.splits = p / length_at(p) + 1;
+    r.low = first_seen(p) / length_at(p);
+    r.splits = p / length_at(p) - r.low + 1;
     r.n_splits = n_splits;
     return r;
 }

@@ -31,7 +31,7 @@
  *           N_EXPERTS, TOP_K, TOP_K_NORMED, SHARED 0 none, 1 without a gate, 2
  *           with one; PAIRS: TOP_K, or one more: the shared expert is one of
  *           them; N_ALL: experts with it
- * Needs     TOP_K <= N_EXPERTS; (N_EXPERTS * 2 + 258) * 4 bytes of local memory
+ * Needs     TOP_K <= N_EXPERTS; (N_EXPERTS * 2 + 514) * 4 bytes of local memory
  * Numerics  float32; x is not rounded.  Logits: lane j of 16 sums columns j, j
  *           + 16, .. by fma, then fold16.  A token's bits depend on no other
  *           token; the order of an expert's pairs is any */
@@ -177,46 +177,77 @@ experts_choose(__global uint *ids, ulong ids_at, __global float *weights,
     }
 }
 
+/* Replaces each of sums [WG] by the sum of those before it, and returns the sum
+ * of all. */
+static inline __attribute__((always_inline)) uint scan(__local uint *sums)
+{
+    const uint lane = get_local_id(0), mine = sums[lane];
+    uint all;
+
+    for (uint step = 1; step < WG; step *= 2) {
+        const uint before = lane >= step ? sums[lane - step] : 0;
+
+        barrier(CLK_LOCAL_MEM_FENCE);
+        sums[lane] += before;
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    all = sums[WG - 1];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    sums[lane] -= mine;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return all;
+}
+
+#define EACH ((N_ALL + WG - 1) / WG) /* experts of a work-item */
+
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 experts_group(__global uint *order, ulong order_at, __global uint *tiles,
               ulong tiles_at, __global const uint *ids, ulong ids_at,
               uint first, uint n, uint n_tiles, uint tile)
 {
     /* Pairs of each expert; then the next place of each in order. */
-    __local uint count[N_ALL], next[N_ALL], used;
-    const uint lane = get_local_id(0);
+    __local uint next[N_ALL], pairs[WG], used[WG];
+    const uint lane = get_local_id(0), from = lane * EACH;
+    const uint to = min(from + EACH, (uint)N_ALL);
+    uint at, i, all;
 
     ids += ids_at;
     tiles += tiles_at;
     for (uint e = lane; e < N_ALL; e += WG) {
-        count[e] = 0;
+        next[e] = 0;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint i = lane; i < n; i += WG) {
-        atomic_inc(&count[ids[first + i]]);
+    for (uint p = lane; p < n; p += WG) {
+        atomic_inc(&next[ids[first + p]]);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (lane == 0) {
-        uint at = 0, to = 0;
+    pairs[lane] = used[lane] = 0;
+    for (uint e = from; e < to; e++) {
+        pairs[lane] += next[e];
+        used[lane] += (next[e] + tile - 1) / tile;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    scan(pairs);
+    all = scan(used);
+    at = pairs[lane];
+    i = used[lane];
+    for (uint e = from; e < to; e++) {
+        const uint count = next[e];
 
-        for (uint e = 0; e < N_ALL; e++) {
-            next[e] = at;
-            for (uint i = 0; i < count[e]; i += tile) {
-                tiles[to * 3] = e;
-                tiles[to * 3 + 1] = at + i;
-                tiles[to * 3 + 2] = min(count[e] - i, tile);
-                to++;
-            }
-            at += count[e];
+        next[e] = at;
+        for (uint p = 0; p < count; p += tile, i++) {
+            tiles[i * 3] = e;
+            tiles[i * 3 + 1] = at + p;
+            tiles[i * 3 + 2] = min(count - p, tile);
         }
-        used = to;
+        at += count;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint i = used + lane; i < n_tiles; i += WG) {
+    for (i = all + lane; i < n_tiles; i += WG) {
         tiles[i * 3 + 2] = 0;
     }
-    for (uint i = lane; i < n; i += WG) {
-        order[order_at + atomic_inc(&next[ids[first + i]])] = first + i;
+    for (uint p = lane; p < n; p += WG) {
+        order[order_at + atomic_inc(&next[ids[first + p]])] = first + p;
     }
 }
 

@@ -30,6 +30,8 @@ void ldmatrix(uint32_t *r, NV_LOCAL const void *row);
 void ldmatrix_trans(uint32_t *r, NV_LOCAL const void *row);
 uint32_t movmatrix(uint32_t a);
 float shfl_xor(float v, uint32_t mask);
+uint32_t warp_max(uint32_t v);
+uint32_t warp_min(uint32_t v);
 void warp_sync(void);
 uint32_t pack_bf16(float first, float second);
 uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c);

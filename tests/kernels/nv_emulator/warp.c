@@ -104,6 +104,40 @@ float shfl_xor(float v, uint32_t mask)
     return of_bits(lane->out[0]);
 }
 
+static void extremes(struct nv_item *first)
+{
+    uint32_t most = 0, least = UINT32_MAX;
+
+    for (uint32_t l = 0; l < NV_WARP; l++) {
+        const uint32_t v = first[l].lane.in[0];
+
+        most = v > most ? v : most;
+        least = v < least ? v : least;
+    }
+    for (uint32_t l = 0; l < NV_WARP; l++) {
+        first[l].lane.out[0] = most;
+        first[l].lane.out[1] = least;
+    }
+}
+
+uint32_t warp_max(uint32_t v)
+{
+    struct nv_lane *lane = &nv_now()->lane;
+
+    lane->in[0] = v;
+    nv_together(NV_WARP, extremes);
+    return lane->out[0];
+}
+
+uint32_t warp_min(uint32_t v)
+{
+    struct nv_lane *lane = &nv_now()->lane;
+
+    lane->in[0] = v;
+    nv_together(NV_WARP, extremes);
+    return lane->out[1];
+}
+
 static void turn_over(struct nv_item *first)
 {
     for (uint32_t l = 0; l < NV_WARP; l++) {

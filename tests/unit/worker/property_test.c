@@ -27,7 +27,7 @@ struct model {
     bool partial; /* waits for parts */
     bool orphan;  /* its session is over */
     uint64_t grant, tag;
-    uint32_t n_prompt, max_tokens, have, blocks, sent;
+    uint32_t n_prompt, max_tokens, have, blocks, windows, sent;
     uint32_t n_elsewhere; /* tokens that came with its Submit */
     uint32_t heard;       /* an orphan's */
 };
@@ -76,14 +76,20 @@ static uint32_t blocks_of(const struct walk *k, uint32_t i)
 static void check_charge(struct walk *k)
 {
     struct worker_account a = rig_account(k->r);
-    uint32_t blocks = 0, slots = 0;
+    uint32_t blocks = 0, slots = 0, windows = 0, kept = 0;
 
     for (uint32_t i = 0; i < IDS; i++) {
         if (is_live(k->r, i + 1)) {
             blocks += blocks_of(k, i);
             slots++;
+            windows += k->m[i].windows;
+            kept += rig_state(k->r, i + 1) == 4 ? k->m[i].windows : 0;
         }
     }
+    /* A kept sequence has what its last row saw. */
+    assert_true(a.windows.held + a.windows.granted >= windows - kept);
+    assert_true(rig_inflight(k->r) > 0 ||
+                a.windows.held + a.windows.granted <= windows);
     if (rig_inflight(k->r) == 0) {
         assert_int_equal(a.blocks.held + a.blocks.granted, blocks);
         assert_int_equal(a.slots.held + a.slots.granted, slots);
@@ -134,8 +140,10 @@ static void submit(struct walk *k)
     s.n_first = below(k, 3) == 0 ? 1 + below(k, s.n_prompt) : 0;
     ask(&s);
     rig_message(k->r, &s, &message);
-    fits = message.need.blocks + k->r->o.pages_per_slot <= a.pages.free &&
-           a.slots.held + a.slots.granted < k->r->o.slot_cap;
+    fits =
+        message.need.blocks + message.need.windows + k->r->o.pages_per_slot <=
+            a.pages.free &&
+        a.slots.held + a.slots.granted < k->r->o.slot_cap;
     tag = rig_send_submit(k->r, &message);
     k->r->heard[k->r->grant].n = s.n_generated;
     memcpy(k->r->heard[k->r->grant].tokens, ids, s.n_generated * sizeof *ids);
@@ -157,7 +165,8 @@ static void submit(struct walk *k)
                         .max_tokens = s.max_tokens,
                         .sent = s.n_first,
                         .n_elsewhere = s.n_generated,
-                        .blocks = message.need.blocks};
+                        .blocks = message.need.blocks,
+                        .windows = message.need.windows};
     if (m->partial) {
         m->have = s.n_generated;
     }
@@ -211,6 +220,12 @@ static void take_away(struct walk *k)
     assert_int_equal(k->r->ends[tag].status, ST_OK);
     assert_int_equal(k->r->ends[tag].receipt.state, before);
     assert_int_equal(k->r->ends[tag].receipt.blocks, before <= 4 ? blocks : 0);
+    if (before == 4) {
+        assert_true(k->r->ends[tag].receipt.windows <= m->windows);
+    } else {
+        assert_int_equal(k->r->ends[tag].receipt.windows,
+                         before < 4 ? m->windows : 0);
+    }
     assert_false(is_live(k->r, i + 1));
     m->stopped = m->stopped || before <= 4;
     if (m->partial) {
@@ -412,6 +427,11 @@ static void walk(uint64_t seed)
     o.max_rows = 1 + below(&k, 8);
     o.chunk_tokens = 1 + below(&k, 130);
     o.step_tokens = 1 + below(&k, 300);
+    if (seed % 3 == 0) {
+        o.window = 1 + below(&k, 60);
+        o.window_pages = 1 + below(&k, 3);
+        o.n_pages += 40;
+    }
     k.r = rig_new(&o);
     for (int i = 0; i < OPERATIONS; i++) {
         operate(&k);

@@ -21,13 +21,19 @@ static void check(const char *models, const char *workers, const char *memory)
 }
 
 /* Asserts one fault whose text begins so. */
-static void one(const char *workers, unsigned line, const char *begin)
+static void one_of(const char *models, const char *workers, unsigned line,
+                   const char *begin)
 {
-    check(MODEL, workers, "");
+    check(models, workers, "");
     assert_int_equal(faults.n, 1);
     assert_int_equal(faults.item[0].at.line, line);
     assert_int_equal(strncmp(faults.item[0].text, begin, strlen(begin)), 0);
     parsed_free();
+}
+
+static void one(const char *workers, unsigned line, const char *begin)
+{
+    one_of(MODEL, workers, line, begin);
 }
 
 static void valid(const char *workers)
@@ -86,6 +92,27 @@ static void a_quantised_cache_counts_its_bytes(void **state)
     one("  - {name: w, host: a, model: m, memory: 30MiB, "
         "options: {kv_bits: 8, kv_dtype: f32, kv_group: 32}}\n",
         6, "model m on worker w: layers 0-8 need 31.14 MiB");
+}
+
+/* With chunks of 32 tokens a sequence has 4 window blocks of 24 KiB in place of
+ * 11. */
+static void window_blocks_count(void **state)
+{
+    static const char models[] =
+        "models: {m: {path: /srv/m, here: tests/vectors/models/tiny-gemma3}}\n";
+
+    (void)state;
+    check(models,
+          "  - {name: w, host: a, model: m, memory: 3400000, "
+          "options: {chunk_tokens: 32}}\n",
+          "");
+    assert_no_fault();
+    parsed_free();
+    one_of(models, "  - {name: w, host: a, model: m, memory: 3400000}\n", 6,
+           "model m on worker w: layers 0-7 need 3.32 MiB (");
+    one_of(models,
+           "  - {name: w, host: a, model: m, memory: 3400000, layers: 0-7}\n",
+           6, "worker w, layers 0-7 of m: the memory budget of ");
 }
 
 static void formats_are_valid_and_agree(void **state)
@@ -154,6 +181,7 @@ int main(void)
         cmocka_unit_test(a_replica_must_hold_its_model),
         cmocka_unit_test(fixed_layers_must_fit),
         cmocka_unit_test(a_quantised_cache_counts_its_bytes),
+        cmocka_unit_test(window_blocks_count),
         cmocka_unit_test(formats_are_valid_and_agree),
         cmocka_unit_test(workers_share_the_memory_of_a_host),
         cmocka_unit_test(a_model_that_is_not_here_is_a_note),

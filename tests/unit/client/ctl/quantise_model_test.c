@@ -12,7 +12,9 @@
 #include "common/model/weight_format.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/model/fixture.h"
+#include "tests/unit/worker/model/gguf_convert.h"
 #include "tests/unit/worker/model/rewrite.h"
+#include "worker/model/shard.h"
 
 #define MODELS "tests/vectors/models/"
 
@@ -164,6 +166,21 @@ static void quantises_fp8(void **state)
     }
 }
 
+/* Blocks begin anew with each expert of a fused tensor. */
+static void quantises_fused_fp8(void **state)
+{
+    const struct writer_options o = {
+        .format = WRITER_FP8, .experts = WRITER_FUSED, .dtype = DTYPE_BF16};
+    json_t *j =
+        json_load_file(MODELS "tiny-qwen3-moe-fp8/config.json", 0, NULL);
+    const char *dir = fixture_model("fused-fp8", j, &o);
+    struct quantise_report r;
+
+    (void)state;
+    expect_model(dir, quantised(dir, "fused-fp8-8", 8, &r), 8);
+    json_decref(j);
+}
+
 /* Experts apart, fused and in a switch become the same tensors. */
 static void any_form_of_experts_gives_the_same(void **state)
 {
@@ -236,6 +253,24 @@ static void refuses_what_it_cannot_improve(void **state)
     json_decref(j);
 }
 
+static void refuses_gguf(void **state)
+{
+    static const struct gguf_types types = {.matrices = WRITE_Q8_0};
+    struct model_config c = fixture_load_config(MODELS "tiny-qwen3-moe");
+    struct shard *s = fixture_shard_all(MODELS "tiny-qwen3-moe");
+    const char *dir = fixture_path("gguf");
+    char path[512];
+    struct gguf_file *f = gguf_convert(&c, shard_weights(s), &types);
+
+    (void)state;
+    assert_int_equal(mkdir(dir, 0777), 0);
+    snprintf(path, sizeof path, "%s/model.gguf", dir);
+    gguf_convert_save(f, path);
+    gguf_file_free(&f);
+    refused(dir, ST_UNIMPLEMENTED, "GGUF files cannot be quantised here");
+    shard_free(&s);
+}
+
 /* A NaN in the middle of an expert. */
 static void refuses_what_is_not_finite(void **state)
 {
@@ -261,9 +296,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantises_every_family),
         cmocka_unit_test(quantises_fp8),
+        cmocka_unit_test(quantises_fused_fp8),
         cmocka_unit_test(any_form_of_experts_gives_the_same),
         cmocka_unit_test(gathers_experts_of_several_files),
         cmocka_unit_test(refuses_what_it_cannot_improve),
+        cmocka_unit_test(refuses_gguf),
         cmocka_unit_test(refuses_what_is_not_finite),
     };
 

@@ -320,6 +320,33 @@ static void where_one_grows_any_sequence_may_hold_nothing(void **state)
     rig_free(&s.rig);
 }
 
+/* Its prompt is a block, and so are its 33 tokens but the newest. */
+static void a_row_shows_that_a_growing_sequence_holds_memory(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 2; n++) {
+        struct scene s;
+
+        bring(&s, 4, 64, 64);
+        learn(&s, LEARNT, LENGTH);
+        assert_non_null(submit(&s, 1));
+        worker_give(s.w, 1, 0, 33, 0);
+        free_all(&s);
+        s.w->classes[0].free -= n;
+        s.w->classes[0].held = n;
+        s.w->classes[1].free--;
+        s.w->classes[1].held = 1;
+        row(&s, 1, SLUICE__V1__SEQUENCE_STATE__SEQUENCE_DECODE);
+        assert_int_equal(s.w->gone, n < 2);
+        if (n < 2) {
+            assert_non_null(strstr(s.w->goodbye, "1 blocks held or granted, "
+                                                 "but 1 sequences that run "
+                                                 "there need 2"));
+        }
+        rig_free(&s.rig);
+    }
+}
+
 static void where_none_grows_no_sequence_is_suspended(void **state)
 {
     struct scene s;
@@ -448,6 +475,7 @@ int main(void)
         cmocka_unit_test(a_moved_sequence_is_granted_more_than_it_has),
         cmocka_unit_test(what_grew_past_its_grant_breaks_no_rule),
         cmocka_unit_test(where_one_grows_any_sequence_may_hold_nothing),
+        cmocka_unit_test(a_row_shows_that_a_growing_sequence_holds_memory),
         cmocka_unit_test(where_none_grows_no_sequence_is_suspended),
         cmocka_unit_test(orphans_that_grow_are_adopted_as_such),
         cmocka_unit_test(suspended_orphans_are_adopted),

@@ -163,7 +163,7 @@ static bool a_window_is_wrong(void)
         uint32_t seen = at < 6 ? 0 : at - 6 + 1;
 
         found = !windows_move(&table, s, at, at + 1) ||
-                s->window_first * 4 > seen ||
+                !windows_trim(&table, s, at) || s->window_first * 4 > seen ||
                 ledger_audit(&ledger, &pool, &table, NULL, 0) > 0;
     }
     sequence_release(&table, s);

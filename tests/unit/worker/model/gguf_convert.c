@@ -391,9 +391,15 @@ static void add_experts(struct convert *k, const struct expert_weights *x)
 
     add_rows(k, "blk.ffn_gate_inp.weight", WRITE_F32, &x->router, n, same_row,
              0);
-    add_rows(k, "blk.ffn_gate_exps.weight", type, &x->gate_up, rows, gate_row,
-             n);
-    add_rows(k, "blk.ffn_up_exps.weight", type, &x->gate_up, rows, up_row, n);
+    if (k->types->joined) {
+        add_rows(k, "blk.ffn_gate_up_exps.weight", type, &x->gate_up, 2 * rows,
+                 same_row, n);
+    } else {
+        add_rows(k, "blk.ffn_gate_exps.weight", type, &x->gate_up, rows,
+                 gate_row, n);
+        add_rows(k, "blk.ffn_up_exps.weight", type, &x->gate_up, rows, up_row,
+                 n);
+    }
     add_rows(k, "blk.ffn_down_exps.weight", type, &x->down, n * s->hidden,
              same_row, n);
     if (x->router_bias != NULL) {

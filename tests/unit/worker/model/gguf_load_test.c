@@ -252,7 +252,7 @@ static void same_weights(const struct model *a, const struct model *b,
     }
 }
 
-/* All that a file cannot say differently. */
+/* Compares all that two files of one model share. */
 static void same_config(const struct model_config *a,
                         const struct model_config *b)
 {
@@ -334,6 +334,15 @@ static void mxfp4_experts_are_those_of_the_checkpoint(void **state)
         &(struct gguf_types){.matrices = WRITE_BF16, .experts = WRITE_MXFP4});
     round_trip(MODELS "tiny-gpt-oss",
                &(struct gguf_types){.matrices = WRITE_MXFP4});
+}
+
+static void gate_and_up_may_be_joined(void **state)
+{
+    (void)state;
+    round_trip(MODELS "tiny-qwen3-moe",
+               &(struct gguf_types){.matrices = WRITE_F32, .joined = true});
+    round_trip(MODELS "tiny-qwen3.5-moe",
+               &(struct gguf_types){.matrices = WRITE_Q8_0, .joined = true});
 }
 
 /* Makes a model whose rows are whole blocks of 256, and writes it. */
@@ -469,6 +478,9 @@ static void a_directory_may_hold_one_model(void **state)
     assert_non_null(strstr(e.text, "give the path of one"));
     snprintf(path, sizeof path, "%s/any-name.gguf", dir);
     same_model(path, llama, "any-name");
+    /* A link has its own name, as those of a hub's cache. */
+    assert_int_equal(symlink(path, fixture_path("linked.gguf")), 0);
+    same_model(fixture_path("linked.gguf"), llama, "linked");
 }
 
 static void parts_are_one_model(void **state)
@@ -729,6 +741,7 @@ int main(void)
         cmocka_unit_test(plain_copies_are_bit_equal),
         cmocka_unit_test(quantised_copies_stand_for_what_was_written),
         cmocka_unit_test(mxfp4_experts_are_those_of_the_checkpoint),
+        cmocka_unit_test(gate_and_up_may_be_joined),
         cmocka_unit_test(k_quants_stand_for_what_was_written),
         cmocka_unit_test(value_heads_may_cut_blocks),
         cmocka_unit_test(pieces_hold_whole_blocks),

@@ -346,6 +346,43 @@ static void fingerprints_the_configuration(void **state)
     json_decref(j);
 }
 
+/* The same for what experts, windows and YaRN need. */
+static void fingerprints_experts_and_windows(void **state)
+{
+    static const char dir[] = "tests/vectors/models/tiny-gpt-oss";
+    const struct model_config c = fixture_load_config(dir);
+    struct model_config n[14];
+    struct shard *a = fixture_shard_all(dir), *b;
+    struct error e;
+
+    (void)state;
+    for (int i = 0; i < 14; i++) {
+        n[i] = c;
+    }
+    n[0].shape.window++;
+    n[1].shape.top_k++;
+    n[2].shape.top_k_normed = !c.shape.top_k_normed;
+    n[3].shape.activation = ACTIVATION_SILU;
+    n[4].shape.clamp_alpha *= 2;
+    n[5].shape.clamp_limit *= 2;
+    n[6].shape.attn_scale = 0.5f;
+    n[7].shape.attn_cap = 50;
+    n[8].shape.embed_scale = 2;
+    n[9].shape.logit_cap = 30;
+    n[10].shape.rope.beta_fast *= 2;
+    n[11].shape.window_rope.theta *= 2;
+    n[12].shape.rope.truncate = !c.shape.rope.truncate;
+    n[13].shape.window_rope.attention *= 2;
+    for (int i = 0; i < 14; i++) {
+        assert_int_equal(shard_load(&b, &n[i], dir, 0, 4, NULL, &e), ST_OK);
+        if (memcmp(shard_fingerprint(a), shard_fingerprint(b), 16) == 0) {
+            fail_msg("number %d does not count", i);
+        }
+        shard_free(&b);
+    }
+    shard_free(&a);
+}
+
 static void refuses_what_is_not_there(void **state)
 {
     json_t *j = fixture_config("llama");
@@ -608,6 +645,7 @@ int main(void)
         cmocka_unit_test(every_piece_counts),
         cmocka_unit_test(a_known_model_has_a_known_name),
         cmocka_unit_test(fingerprints_the_configuration),
+        cmocka_unit_test(fingerprints_experts_and_windows),
         cmocka_unit_test(refuses_what_is_not_there),
         cmocka_unit_test(reads_in_parallel),
         cmocka_unit_test(reads_only_its_own_once_known),

@@ -371,7 +371,21 @@ static void finish(struct walk *k)
     rig_check_empty(k->r);
 }
 
-static void walk(uint64_t seed)
+/* Windows of any size beside the other layers, or alone. */
+static void set_windows(struct walk *k, struct worker_options *o)
+{
+    uint32_t blocks;
+
+    o->window = 1 + below(k, below(k, 3) == 0 ? 400 : 90);
+    o->window_pages = 1 + below(k, 3);
+    if (below(k, 6) == 0 && o->window > 1) {
+        o->pages_per_block = o->pages_per_slot = 0;
+    }
+    blocks = (o->window + o->chunk_tokens) / o->block_tokens + 3;
+    o->n_pages += 3 * blocks * o->window_pages;
+}
+
+static void walk(uint64_t seed, bool windows)
 {
     struct worker_options o;
     struct walk *k = calloc(1, sizeof *k);
@@ -392,6 +406,9 @@ static void walk(uint64_t seed)
     o.step_tokens = 1 + below(k, 300);
     o.checkpoint_share = 0.1f + (float)below(k, 6) / 10.0f;
     o.tenant_share = 0.2f + (float)below(k, 8) / 10.0f;
+    if (windows) {
+        set_windows(k, &o);
+    }
     k->r = rig_new(&o);
     for (int i = 0; i < OPERATIONS; i++) {
         operate(k);
@@ -411,11 +428,11 @@ static void tokens_never_depend_on_what_is_reused(void **state)
 {
     (void)state;
     if (only != 0) {
-        walk(only);
+        walk(only, false);
         return;
     }
     for (uint64_t seed = 1; seed <= 40; seed++) {
-        walk(seed * 104729);
+        walk(seed * 104729, false);
     }
     assert_true(all.accepted > 1000 && all.refused > 100);
     assert_true(all.continued > 100 && all.cuts > 20 && all.cancelled > 100);
@@ -423,10 +440,28 @@ static void tokens_never_depend_on_what_is_reused(void **state)
     assert_true(all.reused > 20000 && all.twins > 50);
 }
 
+static void nor_with_windows(void **state)
+{
+    (void)state;
+    memset(&all, 0, sizeof all);
+    if (only != 0) {
+        walk(only, true);
+        return;
+    }
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        walk(seed * 7919, true);
+    }
+    assert_true(all.accepted > 1000 && all.refused > 100);
+    assert_true(all.continued > 100 && all.cuts > 20 && all.cancelled > 100);
+    assert_true(all.failed > 50 && all.lost > 5);
+    assert_true(all.reused > 10000 && all.twins > 50);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_never_depend_on_what_is_reused),
+        cmocka_unit_test(nor_with_windows),
     };
 
     log_setup(LOG_OFF, NULL, NULL);

@@ -34,6 +34,8 @@ struct walk {
     struct one m[IDS][CHOICES];
     bool fails, cuts;
     uint32_t n_suspended, n_swapped, n_ended, n_strict, n_failed;
+    bool windows;
+    uint32_t extra; /* pages for windows */
 };
 
 static uint32_t below(struct walk *k, uint32_t n)
@@ -70,6 +72,15 @@ static void draw_options(struct walk *k, struct worker_options *o)
     } else if (kind == 1) {
         o->pages_per_slot = 5;
     }
+    k->extra = 0;
+    if (k->windows) {
+        o->window = 2 + below(k, 60);
+        o->window_pages = 1 + below(k, 2);
+        o->chunk_tokens = 16 + below(k, 64);
+        k->extra = o->window_pages *
+                   ((o->window + o->chunk_tokens) / o->block_tokens + 3);
+        o->n_pages += k->extra;
+    }
 }
 
 /* Prompts with equal numbers begin alike. */
@@ -91,8 +102,8 @@ static void submit(struct walk *k, uint32_t id, uint32_t choice,
     struct one *m = &k->m[id][choice];
     uint32_t ids[RIG_CONTEXT];
     struct rig_submit s = {.id = id + 1, .choice = choice, .prompt = ids};
-    uint32_t most =
-        (k->r->o.n_pages - k->r->o.pages_per_slot) * k->r->o.block_tokens;
+    uint32_t most = (k->r->o.n_pages - k->extra - k->r->o.pages_per_slot) *
+                    k->r->o.block_tokens;
 
     *m = *like;
     fill_prompt(m, id, ids);
@@ -312,10 +323,27 @@ static void tokens_are_those_of_an_undisturbed_run(void **state)
     assert_true(k.n_ended > 10 * RUNS);
 }
 
+static void nor_do_windows_change_them(void **state)
+{
+    static struct walk k;
+
+    (void)state;
+    k.windows = true;
+    for (uint64_t seed = 1; seed <= RUNS; seed++) {
+        walk(&k, seed * 7919);
+    }
+    assert_true(k.n_suspended > RUNS);
+    assert_true(k.n_swapped > RUNS / 2);
+    assert_true(k.n_strict > RUNS);
+    assert_true(k.n_failed > 0);
+    assert_true(k.n_ended > 10 * RUNS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_are_those_of_an_undisturbed_run),
+        cmocka_unit_test(nor_do_windows_change_them),
     };
 
     log_setup(LOG_OFF, NULL, NULL);

@@ -134,6 +134,151 @@ static void uses_its_need_to_the_last_page(void **state)
     rig_free(&r);
 }
 
+/* A pool of one sequence, whose window pages stay cached as they are given
+ * back: each takes the place of another. */
+static void a_full_pool_keeps_its_promises(void **state)
+{
+    (void)state;
+    for (uint32_t spare = 0; spare < 4; spare++) {
+        struct worker_options o;
+
+        defaults(&o);
+        o.reuse = true;
+        o.n_pages = need_of(&o, 440) + 55 + spare;
+        o.engine_depth = 1 + spare % 2;
+        check_alone(&o, 300, 140);
+    }
+}
+
+/* Returns the positions that were reused. */
+static uint32_t ask(struct rig *r, uint32_t id, const uint32_t *prompt,
+                    uint32_t n, uint32_t max_tokens, uint32_t *tokens)
+{
+    struct rig_prompt p = {.ids = prompt, .n = n};
+    struct rig_submit s = {
+        .id = id, .prompt = prompt, .n_prompt = n, .max_tokens = max_tokens};
+    uint64_t grant;
+
+    rig_submit(r, &s);
+    grant = r->grant;
+    rig_turn(r);
+    rig_run(r);
+    rig_expect_prompt(r, &p, max_tokens, tokens);
+    assert_int_equal(r->heard[grant].n, max_tokens);
+    assert_memory_equal(r->heard[grant].tokens, tokens,
+                        max_tokens * sizeof *tokens);
+    return r->heard[grant].reused;
+}
+
+static void the_next_turn_goes_on_behind_the_last(void **state)
+{
+    (void)state;
+    for (uint32_t depth = 1; depth <= 2; depth++) {
+        uint32_t ids[RIG_CONTEXT];
+        struct worker_options o;
+        struct rig *r;
+
+        defaults(&o);
+        o.reuse = true;
+        o.engine_depth = depth;
+        r = rig_new(&o);
+        for (uint32_t i = 0; i < 300; i++) {
+            ids[i] = rig_prompt_id(1, i);
+        }
+        assert_int_equal(ask(r, 1, ids, 200, 90, ids + 200), 0);
+        for (uint32_t i = 290; i < 310; i++) {
+            ids[i] = rig_prompt_id(2, i);
+        }
+        /* 289 positions were computed: 4 units. */
+        assert_int_equal(ask(r, 2, ids, 310, 30, ids + 310), 256);
+        assert_int_equal(ask(r, 3, ids, 200, 20, ids + 200), 192);
+        rig_free(&r);
+    }
+}
+
+static void choices_share_the_windows_of_their_prompt(void **state)
+{
+    struct rig_submit s = {.id = 9, .n_prompt = 203, .max_tokens = 60};
+    struct worker_options o;
+    struct rig *r;
+
+    (void)state;
+    defaults(&o);
+    o.reuse = true;
+    o.n_pages = 1024;
+    r = rig_new(&o);
+    for (s.choice = 0; s.choice < 4; s.choice++) {
+        rig_submit(r, &s);
+    }
+    rig_turn(r);
+    rig_run(r);
+    assert_int_equal(r->n_twins, 3);
+    assert_int_equal(r->n_computed, 203 + 4 * 59);
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t expect[RIG_CONTEXT];
+
+        rig_expect_choice(9, i, 203, 60, expect);
+        assert_memory_equal(r->heard[i + 1].tokens, expect,
+                            60 * sizeof *expect);
+    }
+    rig_free(&r);
+}
+
+static void a_receipt_counts_window_pages(void **state)
+{
+    struct rig_submit s = {.id = 5, .n_prompt = 100, .max_tokens = 50};
+    struct worker_options o;
+    struct rig *r;
+    uint64_t tag;
+
+    (void)state;
+    defaults(&o);
+    r = rig_new(&o);
+    rig_submit(r, &s);
+    rig_turn(r);
+    rig_step(r);
+    tag = rig_cancel(r, 5);
+    rig_turn(r);
+    rig_run(r);
+    assert_int_equal(r->ends[tag].receipt.windows, need_of(&o, 150));
+    rig_free(&r);
+}
+
+static void refused(struct rig *r, uint32_t windows, const char *text)
+{
+    struct rig_submit s = {.id = 5, .n_prompt = 100, .max_tokens = 50};
+    struct rig_message m;
+    uint64_t tag;
+
+    rig_message(r, &s, &m);
+    m.need.has_windows = true;
+    m.need.windows = windows;
+    tag = rig_send_submit(r, &m);
+    rig_turn(r);
+    assert_int_equal(r->ends[tag].status, ST_INVALID_ARGUMENT);
+    if (strstr(r->ends[tag].text, text) == NULL) {
+        fail_msg("%s", r->ends[tag].text);
+    }
+}
+
+static void a_submit_names_what_its_windows_need(void **state)
+{
+    struct worker_options o;
+    struct rig *r;
+
+    (void)state;
+    defaults(&o);
+    r = rig_new(&o);
+    refused(r, need_of(&o, 150) - 1,
+            "need has 56 window pages, 150 ids need 57 to 198");
+    refused(r, 199, "need has 199 window pages");
+    rig_free(&r);
+    o.window = o.window_pages = 0;
+    r = rig_new(&o);
+    refused(r, 1, "need has 1 window pages, 150 ids need 0 to 0");
+    rig_free(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -141,6 +286,11 @@ int main(void)
         cmocka_unit_test(holds_what_the_next_row_sees),
         cmocka_unit_test(works_beside_every_other_kind_of_layer),
         cmocka_unit_test(uses_its_need_to_the_last_page),
+        cmocka_unit_test(a_full_pool_keeps_its_promises),
+        cmocka_unit_test(the_next_turn_goes_on_behind_the_last),
+        cmocka_unit_test(choices_share_the_windows_of_their_prompt),
+        cmocka_unit_test(a_receipt_counts_window_pages),
+        cmocka_unit_test(a_submit_names_what_its_windows_need),
     };
 
     log_setup(LOG_OFF, NULL, NULL);

@@ -168,6 +168,7 @@ struct bench_open {
     uint8_t id[16];
     uint64_t grants[STAGES_MAX];
     uint32_t blocks[STAGES_MAX], slots[STAGES_MAX], checkpoints[STAGES_MAX];
+    uint32_t windows[STAGES_MAX]; /* for rows of o.chunk_tokens */
     uint32_t ids[64];
 };
 void bench_open(struct bench *b, struct bench_open *o, uint32_t n_prompt,

@@ -276,6 +276,15 @@ void bench_say(struct bench *b, enum method m, const ProtobufCMessage *message)
     bench_turn(b);
 }
 
+static uint32_t windows_of(const struct worker_options *o, uint32_t n)
+{
+    uint32_t bt = o->block_tokens;
+    uint32_t all = (n + bt - 1) / bt;
+    uint32_t most = (o->window + o->chunk_tokens + bt - 1) / bt + 1;
+
+    return o->window_pages * (all < most ? all : most);
+}
+
 void bench_open(struct bench *b, struct bench_open *o, uint32_t n_prompt,
                 uint32_t max_tokens)
 {
@@ -296,6 +305,7 @@ void bench_open(struct bench *b, struct bench_open *o, uint32_t n_prompt,
         o->blocks[i] *= !here || b->o.pages_per_block > 0;
         o->slots[i] = here && b->o.pages_per_slot > 0;
         o->checkpoints[i] = 0;
+        o->windows[i] = here ? windows_of(&b->o, n) : 33;
     }
     o->stages.n_grant = o->stages.n_blocks = b->n_stages - 1;
     o->stages.n_slots = o->stages.n_checkpoints = b->n_stages - 1;
@@ -303,6 +313,8 @@ void bench_open(struct bench *b, struct bench_open *o, uint32_t n_prompt,
     o->stages.blocks = o->blocks;
     o->stages.slots = o->slots;
     o->stages.checkpoints = o->checkpoints;
+    o->stages.n_windows = b->o.window > 0 ? b->n_stages - 1 : 0;
+    o->stages.windows = o->windows;
     memset(o->id, 1, sizeof o->id);
     memcpy(o->id, &b->grant, sizeof b->grant);
     o->ref.request_id = (ProtobufCBinaryData){sizeof o->id, o->id};

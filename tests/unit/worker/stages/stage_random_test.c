@@ -66,7 +66,7 @@ static void lie_of_open(struct leader *l, struct bench_open *o)
 {
     uint32_t *const at[] = {
         &o->m.n_prompt, &o->m.max_tokens,   &o->m.n_generated,  &o->blocks[0],
-        &o->slots[0],   &o->checkpoints[0], &o->sampling.top_k,
+        &o->slots[0],   &o->checkpoints[0], &o->sampling.top_k, &o->windows[0],
     };
     size_t i;
 
@@ -262,10 +262,25 @@ static void one_op(struct leader *l)
     look(l);
 }
 
+/* Every other model has windows, and the leader's rows are of at most 7. */
+static struct bench *make(uint64_t seed)
+{
+    bool last = seed % 2 == 0;
+    struct worker_options o;
+
+    bench_options(&o, last);
+    if (seed / 2 % 2 == 1) {
+        o.window = 2 + (uint32_t)seed % 19;
+        o.window_pages = 1 + (uint32_t)seed % 3;
+        o.chunk_tokens = 7;
+        o.n_pages += 200;
+    }
+    return bench_new_with(&o, last);
+}
+
 static void run_seed(uint64_t seed, uint32_t lies, uint32_t *n_broken)
 {
-    struct leader l = {
-        .b = bench_new(seed % 2 == 0), .dice = seed, .lies = lies};
+    struct leader l = {.b = make(seed), .dice = seed, .lies = lies};
 
     begin(&l);
     l.b->astray = lies > 0;
