@@ -33,7 +33,7 @@
 #define CPU_EXPERT_TOKENS 512
 
 /* Rows of a quantised matrix that are widened at a time: whole tiles of any
- * height. */
+ * height, and at least QUANTISED_STRIP. */
 #define CPU_PANEL_ROWS 12
 
 /* Buckets into which the sampler sorts a row's logits to find the best ones. */

@@ -7,7 +7,7 @@
  *   tickets  [T / EACH] u32; 0 before and after
  *
  * Launch    WG = 128; groups (ceil(LOGITS / 8), ceil(n / EACH))
- * Defines   those of route.cl
+ * Defines   those of route.cl; TILE_ROWS: 1 to 4
  * Needs     sm_80; TOP_K <= N_EXPERTS, and at most 32
  * Numerics  float32; x is not rounded.  Logits: lane i of a warp has columns 16
  *           i .. 16 i + 15 of each 512; four sums of them, by column mod 4, by
@@ -15,7 +15,7 @@
  *           token's bits depend on no other token */
 #define LOGITS (N_EXPERTS + (SHARED == 2))
 #define WARPS  4
-#define EACH   4 /* tokens; at most WARPS */
+#define EACH   TILE_ROWS /* tokens; at most WARPS */
 #define KEYS   ((N_EXPERTS + 31) / 32) /* of a lane */
 
 INLINE float fold_lanes(float sum)
