@@ -104,8 +104,6 @@ struct gguf_value {
     size_t bytes;
 };
 
-#define GGUF_RANK_MAX 4
-
 struct gguf_tensor {
     const char *name;
     enum gguf_tensor_type type;
