@@ -127,7 +127,7 @@ static void check_chain(const struct matmul_nv_product *of, uint32_t n,
 {
     static const char *const names[] = {"OUT", "GATE_UP", "DOWN", "IN"};
     struct matmul_nv w, alone;
-    assert_true(matmul_nv_chain(&w, of, n, units));
+    assert_true(matmul_nv_chain(&w, of, n, NULL, units));
     assert_true(strlen(w.defines) + 1 < sizeof(w.defines));
     assert_int_equal(define_of(&w, "IN_N"), n > 3 ? of[3].rows : 0);
     assert_int_equal(w.items, define_of(&w, "ITEMS"));
@@ -156,7 +156,7 @@ static uint32_t tiles_of(const struct matmul_nv_product *of, uint32_t n,
 {
     struct matmul_nv w;
     check_chain(of, n, units);
-    assert_true(matmul_nv_chain(&w, of, n, units));
+    assert_true(matmul_nv_chain(&w, of, n, NULL, units));
     return define_of(&w, "TILES");
 }
 
@@ -175,18 +175,18 @@ static void a_chain_is_cut_to_fit(void **state)
     assert_int_equal(tiles_of(of, 3, 128), 1);
     assert_int_equal(tiles_of(of, 3, 127), 2); /* gate_up: 25 blocks */
     assert_int_equal(tiles_of(of, 3, 32), 4);
-    assert_false(matmul_nv_chain(&w, of, 3, 31)); /* gate_up: 100 blocks */
+    assert_false(matmul_nv_chain(&w, of, 3, NULL, 31)); /* gate_up: 100 blocks */
     of[3].rows = 132 * 24 * 8 * 4;
     assert_int_equal(tiles_of(of, 4, 132), 4);
     of[3].rows += 8;
-    assert_false(matmul_nv_chain(&w, of, 4, 132));
+    assert_false(matmul_nv_chain(&w, of, 4, NULL, 132));
     check_chain(of, 3, 132);
     of[2].cols = 32768;
     check_chain(of, 3, 132);
     of[2].cols += 64;
-    assert_false(matmul_nv_chain(&w, of, 3, 132));
+    assert_false(matmul_nv_chain(&w, of, 3, NULL, 132));
     of[2].cols = 12288 + 32; /* half a chunk */
-    assert_false(matmul_nv_chain(&w, of, 3, 132));
+    assert_false(matmul_nv_chain(&w, of, 3, NULL, 132));
 }
 
 static void a_chain_is_of_the_same_bits(void **state)
@@ -199,12 +199,12 @@ static void a_chain_is_of_the_same_bits(void **state)
     (void)state;
     check_chain(of, 4, 132);
     of[3].bits = 4;
-    assert_false(matmul_nv_chain(&w, of, 4, 132));
+    assert_false(matmul_nv_chain(&w, of, 4, NULL, 132));
     check_chain(of, 3, 132);
     of[0].bits = of[1].bits = of[2].bits = 4;
     check_chain(of, 4, 132);
     of[2].cols = 3584 + 128; /* half a chunk */
-    assert_false(matmul_nv_chain(&w, of, 4, 132));
+    assert_false(matmul_nv_chain(&w, of, 4, NULL, 132));
 }
 
 static void some_do_not_fit(void **state)
