@@ -74,7 +74,7 @@ struct cpu_mlp_scratch {
     float *gate, *up; /* [T, max(I, Is)] */
 };
 
-/* For N = min(T, CPU_EXPERT_TOKENS) tokens; k = top_k. */
+/* N is min(T, CPU_EXPERT_TOKENS) tokens, k is top_k. */
 struct cpu_expert_scratch {
     struct cpu_mlp_scratch shared; /* [N, Is] */
     float *out;                    /* [N, H] of the shared expert */
@@ -120,7 +120,7 @@ struct cpu {
     float *n;                 /* [T, H] normed */
     float *y;                 /* [T, H] output of a mixer or feed-forward, with
                                * norms of outputs or experts */
-    struct cpu_rope ropes[2]; /* full attention, window layers */
+    struct cpu_rope ropes[2]; /* of layers that see all, of window layers */
     float *logits;            /* [max_logits, V] */
     union {
         struct cpu_attention_scratch attention;
