@@ -120,7 +120,7 @@ struct cpu {
     float *n;                 /* [T, H] normed */
     float *y;                 /* [T, H] output of a mixer or feed-forward, with
                                * norms of outputs or experts */
-    struct cpu_rope ropes[2]; /* of layers that see all, of window layers */
+    struct cpu_rope ropes[2]; /* full attention, window layers */
     float *logits;            /* [max_logits, V] */
     union {
         struct cpu_attention_scratch attention;
