@@ -11,13 +11,13 @@
 #include "common/model/gguf.h"
 
 #define GGUF_BLOCK_MAX 256 /* columns */
-#define GGUF_SUB_BLOCK 32  /* those of Q4_K, Q5_K and IQ4_XS */
+#define GGUF_SUB_BLOCK 32  /* columns: Q4_K, Q5_K, IQ4_XS */
 
 /* A block taken apart: w = scales q + biases if it becomes affine. */
 struct gguf_block {
     uint32_t n;                    /* columns */
     uint8_t codes[GGUF_BLOCK_MAX]; /* as weights.h counts them */
-    const uint8_t *scale;          /* f16, or E8M0, of a block that has one */
+    const uint8_t *scale;          /* f16 or E8M0, in a block with one */
     uint8_t record[20];            /* k4 and k6 */
     float scales[GGUF_BLOCK_MAX / GGUF_SUB_BLOCK],
         biases[GGUF_BLOCK_MAX / GGUF_SUB_BLOCK];

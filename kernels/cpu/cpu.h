@@ -74,7 +74,7 @@ struct cpu_mlp_scratch {
     float *gate, *up; /* [T, max(I, Is)] */
 };
 
-/* N is min(T, CPU_EXPERT_TOKENS) tokens, k is top_k. */
+/* For N = min(T, CPU_EXPERT_TOKENS) tokens; k = top_k. */
 struct cpu_expert_scratch {
     struct cpu_mlp_scratch shared; /* [N, Is] */
     float *out;                    /* [N, H] of the shared expert */
