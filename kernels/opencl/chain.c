@@ -6,18 +6,21 @@
 #include "common/base/log.h"
 #include "kernels/opencl/attention.h"
 #include "kernels/opencl/deltanet.h"
+#include "kernels/opencl/experts.h"
 #include "kernels/opencl/host/launch.h"
 #include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/nv/matmul_nv.h"
 #include "kernels/opencl/rows.h"
 
-#define PRODUCTS 4 /* out, gate_up, down, in */
+#define PRODUCTS 4  /* out, gate_up, down, in */
+#define ROUTED   32 /* most experts of a token that a warp chooses */
 #define NONE     UINT32_MAX
 
 /* The chained products of a layer. */
 struct chain {
     const struct opencl_tensor *w[PRODUCTS];
     uint32_t n; /* products; the last layer has no in behind it */
+    struct matmul_nv_route route;  /* without experts: 0 */
     struct opencl_kernel *kernel;  /* NULL: not chained */
     struct opencl_variant variant; /* its variant, in the first layer with it */
 };
@@ -55,27 +58,70 @@ static const struct opencl_tensor *out_of(const struct opencl_layer *l)
 
 /* ---- setup ---- */
 
+/* Returns the experts of a layer, the shared one's matrix included. */
+static uint32_t n_experts(const struct opencl *c, const struct opencl_layer *l)
+{
+    return l->experts.down.rows / c->w->shape.hidden;
+}
+
+/* Returns whether the kernels have what comes between a layer's products. */
+static bool fits_layer(const struct opencl *c, uint32_t layer)
+{
+    const struct opencl_layer *l = &c->layers[layer];
+    const struct opencl_expert_weights *x = &l->experts;
+
+    if (l->mixer_norm.mem || l->ffn_norm.mem ||
+        c->w->shape.activation != ACTIVATION_SILU) {
+        return false;
+    }
+    return l->ffn == FFN_DENSE ||
+           (opencl_experts_decode_nv(c, layer) && !l->gate_up.mem &&
+            x->router.dtype == DTYPE_BF16 && x->router.bits == 0 &&
+            x->router.format == WEIGHT_PLAIN && !x->router_bias.mem &&
+            !x->gate_up_bias.mem && !x->down_bias.mem &&
+            !c->w->shape.gate_up_alternate && c->w->shape.top_k <= ROUTED);
+}
+
+/* Sets the products between out and in. */
+static void describe_ffn(const struct opencl *c, const struct opencl_layer *l,
+                         struct chain *out)
+{
+    out->w[1] = &l->gate_up;
+    out->w[2] = &l->down;
+    if (l->ffn == FFN_EXPERTS) {
+        out->w[1] = &l->experts.gate_up;
+        out->w[2] = &l->experts.down;
+        out->route = (struct matmul_nv_route){l->experts.router.rows,
+                                              opencl_experts_pairs(c, l)};
+    }
+}
+
+/* Returns whether NVIDIA's kernels compute the i-th product; those of experts
+ * were checked. */
+static bool decodes(const struct opencl *c, const struct chain *of, uint32_t i)
+{
+    return ((i == 1 || i == 2) && of->route.pairs > 0) ||
+           opencl_matmul_decodes_nv(c, of->w[i]);
+}
+
 /* Returns false if matrices differ in form, or if one has portable kernels,
  * which give other bits. */
 static bool describe_layer(const struct opencl *c, uint32_t layer,
                            struct chain *out)
 {
     const struct opencl_layer *l = &c->layers[layer];
-    /* nv_chain_decode.cl has neither of those. */
-    bool fits = l->ffn == FFN_DENSE && !l->mixer_norm.mem && !l->ffn_norm.mem &&
-                c->w->shape.activation == ACTIVATION_SILU;
+    bool fits = fits_layer(c, layer);
 
     out->n = 3;
     out->w[0] = out_of(l);
-    out->w[1] = &l->gate_up;
-    out->w[2] = &l->down;
+    describe_ffn(c, l, out);
     if (layer + 1 < n_layers(c)) {
         out->w[out->n++] = in_of(l + 1);
         fits = fits && has_one_in(l + 1);
     }
     for (uint32_t i = 0; i < out->n; i++) {
         fits = fits && opencl_tensors_alike(out->w[i], out->w[0]) &&
-               opencl_matmul_decodes_nv(c, out->w[i]);
+               decodes(c, out, i);
     }
     return fits;
 }
@@ -83,7 +129,9 @@ static bool describe_layer(const struct opencl *c, uint32_t layer,
 /* Returns whether two layers can share a kernel. */
 static bool is_same(const struct chain *a, const struct chain *b)
 {
-    bool same = a->n == b->n && opencl_tensors_alike(a->w[0], b->w[0]);
+    bool same = a->n == b->n && opencl_tensors_alike(a->w[0], b->w[0]) &&
+                a->route.logits == b->route.logits &&
+                a->route.pairs == b->route.pairs;
 
     for (uint32_t i = 0; i < a->n && same; i++) {
         same = a->w[i]->rows == b->w[i]->rows && a->w[i]->cols == b->w[i]->cols;
@@ -91,30 +139,54 @@ static bool is_same(const struct chain *a, const struct chain *b)
     return same;
 }
 
-static void choose_kernel(struct opencl *c, struct chain *of)
+/* Describes the products of a layer for matmul_nv_chain(). */
+static void describe_products(const struct opencl *c,
+                              const struct opencl_layer *l,
+                              const struct chain *of,
+                              struct matmul_nv_product out[PRODUCTS])
 {
     static const enum matmul_nv_op ops[PRODUCTS] = {
         MATMUL_NV_ADD, MATMUL_NV_SILU, MATMUL_NV_ADD, MATMUL_NV_STORE};
-    struct matmul_nv_product products[PRODUCTS];
-    struct matmul_nv nv;
-    char of_w[OPENCL_MATRIX_DEFINES], all[sizeof nv.defines + sizeof of_w];
-    struct error e;
 
     for (uint32_t i = 0; i < of->n; i++) {
-        products[i] = (struct matmul_nv_product){
+        out[i] = (struct matmul_nv_product){
             ops[i], of->w[i]->rows, of->w[i]->cols, of->w[i]->bits, false};
     }
-    if (!matmul_nv_chain(&nv, products, of->n, c->device.units)) {
+    if (of->route.pairs > 0) {
+        out[2].op = MATMUL_NV_STORE;
+        for (uint32_t i = 1; i <= 2; i++) {
+            out[i].rows /= n_experts(c, l);
+            out[i].expert = true;
+        }
+    }
+}
+
+static void choose_kernel(struct opencl *c, const struct opencl_layer *l,
+                          struct chain *of)
+{
+    struct matmul_nv_product products[PRODUCTS];
+    struct matmul_nv nv;
+    char of_w[EXPERTS_DEFINES], all[sizeof nv.defines + sizeof of_w];
+    struct error e;
+
+    describe_products(c, l, of, products);
+    if (!matmul_nv_chain(&nv, products, of->n,
+                         of->route.pairs > 0 ? &of->route : NULL,
+                         c->device.units)) {
         return;
     }
     of->variant = (struct opencl_variant){
         .file = nv.file, .kernel = nv.kernel, .wg = nv.items};
-    opencl_matrix_defines(c, of->w[0], of_w, sizeof of_w);
+    if (of->route.pairs > 0) {
+        opencl_experts_defines(c, l, of->w[1], of_w);
+    } else {
+        opencl_matrix_defines(c, of->w[0], of_w, sizeof of_w);
+    }
     (void)snprintf(all, sizeof all, "%s %s", of_w, nv.defines);
     if (opencl_choose(c, &of->kernel, &of->variant, 1, NULL, all, &e) !=
         ST_OK) {
         of->kernel = NULL;
-        log_warn("kernel-refused", "kernel=%s text=\"%s\"", nv.file, e.text);
+        log_warn("kernel-refused", "kernel=%s text=\"%s\"", nv.kernel, e.text);
     }
 }
 
@@ -132,7 +204,25 @@ static void choose_layer(struct opencl *c, uint32_t layer)
             return;
         }
     }
-    choose_kernel(c, of);
+    choose_kernel(c, &c->layers[layer], of);
+}
+
+/* Returns the posts of all layers, which take turns. */
+static size_t most_posts(const struct opencl *c)
+{
+    const uint32_t hidden = c->w->shape.hidden;
+    size_t most = matmul_nv_posts(hidden, c->w->shape.intermediate);
+
+    for (uint32_t i = 0; i < n_layers(c); i++) {
+        const struct matmul_nv_route *route = &c->chain->layers[i].route;
+        const size_t n =
+            matmul_nv_expert_posts(hidden, c->w->shape.expert_dim, route);
+
+        if (route->pairs > 0 && n > most) {
+            most = n;
+        }
+    }
+    return most;
 }
 
 enum status opencl_chain_setup(struct opencl *c, struct error *e)
@@ -152,13 +242,11 @@ enum status opencl_chain_setup(struct opencl *c, struct error *e)
         c->matmul->operand != DTYPE_BF16) {
         return ST_OK;
     }
-    opencl_scratch(
-        c, OPENCL_KEEP, &ch->posts, 1,
-        matmul_nv_posts(c->w->shape.hidden, c->w->shape.intermediate),
-        sizeof(uint64_t));
     for (uint32_t i = 0; i < n_layers(c); i++) {
         choose_layer(c, i);
     }
+    opencl_scratch(c, OPENCL_KEEP, &ch->posts, 1, most_posts(c),
+                   sizeof(uint64_t));
     return ST_OK;
 }
 
@@ -235,12 +323,18 @@ static struct next_product find_next(const struct opencl *c, uint32_t layer)
     return (struct next_product){*opencl_deltanet_in(c), l->deltanet.in, {0}};
 }
 
-static uint64_t bytes_of(const struct chain *of)
+/* Returns the bytes of weights that a launch reads: experts' of its pairs. */
+static uint64_t bytes_of(const struct opencl *c, const struct opencl_layer *l,
+                         const struct chain *of)
 {
-    uint64_t bytes = 0;
+    const uint32_t pairs = of->route.pairs;
+    uint64_t bytes = pairs > 0 ? opencl_tensor_bytes(&l->experts.router) : 0;
 
     for (uint32_t i = 0; i < of->n; i++) {
-        bytes += opencl_tensor_bytes(of->w[i]);
+        const uint64_t all = opencl_tensor_bytes(of->w[i]);
+
+        bytes += pairs > 0 && (i == 1 || i == 2) ? all / n_experts(c, l) * pairs
+                                                 : all;
     }
     return bytes;
 }
@@ -266,14 +360,17 @@ static void launch_layer(struct opencl *c, uint32_t layer)
     opencl_arg_tensor(&a,
                       mixer_attends(l->kind) ? &l->attention.o_bias : &absent);
     opencl_arg_tensor(&a, &l->post_norm);
-    opencl_arg_tensor(&a, &l->gate_up);
-    opencl_arg_tensor(&a, &l->down);
+    if (of->route.pairs > 0) {
+        opencl_arg_tensor(&a, &l->experts.router);
+    }
+    opencl_arg_tensor(&a, of->w[1]);
+    opencl_arg_tensor(&a, of->w[2]);
     opencl_arg_tensor(&a, opencl_rows_behind(c, layer));
     opencl_arg_tensor(&a, &next.w);
     opencl_arg_tensor(&a, &next.bias);
     /* Marks the posts of this launch, so that posts need no clearing. */
     opencl_arg_u32(&a, ++ch->launched);
-    opencl_launch(&a, 1, &global, &local, bytes_of(of));
+    opencl_launch(&a, 1, &global, &local, bytes_of(c, l, of));
 }
 
 bool opencl_chain_run(struct opencl *c, uint32_t layer)

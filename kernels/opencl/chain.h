@@ -1,5 +1,5 @@
-/* chain.h - fuses a layer's products behind its mixer, and the next layer's
- * first product, into one launch.
+/* chain.h - fuses a layer's products behind its mixer, with experts the choice
+ * of these too, and the next layer's first product, into one launch.
  *
  * In a step of one generated token a mixer defers its output product to the MLP
  * behind it, and the MLP also computes the first product of the next layer:
@@ -9,6 +9,10 @@
  * So out may be pending, and in may have been computed already.
  * opencl_chain_settle() completes x before any other reader.  Only NVIDIA's
  * kernels are chained; the bits equal those of the single products.
+ *
+ * The products of a chained layer and the next layer's first are stored in one
+ * form.  Experts need a bf16 router, and no biases; a shared expert is one of
+ * them.  Other layers are launched product by product.
  *
  * Threading, memory: as opencl.h. */
 #ifndef KERNELS_OPENCL_CHAIN_H

@@ -15,7 +15,6 @@
 #define WG_GROUP 256
 #define WG_ROUTE 128
 #define COLS     8 /* rows of w per work-item; gate_up: half as many columns */
-#define DEFINES  320
 
 /* Pairs of a tile of the portable kernels, and of NVIDIA's. */
 #define TILE 16
@@ -77,15 +76,16 @@ static uint32_t n_all(const struct opencl *c, const struct opencl_layer *l)
     return l->experts.down.rows / c->w->shape.hidden;
 }
 
-/* Returns the pairs of a token. */
-static uint32_t pairs_of(const struct opencl *c, const struct opencl_layer *l)
+uint32_t opencl_experts_pairs(const struct opencl *c,
+                              const struct opencl_layer *l)
 {
     return c->w->shape.top_k + n_all(c, l) - c->w->shape.n_experts;
 }
 
-/* Writes the defines of a program that reads w. */
-static void write_defines(const struct opencl *c, const struct opencl_layer *l,
-                          const struct opencl_tensor *w, char out[DEFINES])
+void opencl_experts_defines(const struct opencl *c,
+                            const struct opencl_layer *l,
+                            const struct opencl_tensor *w,
+                            char out[EXPERTS_DEFINES])
 {
     const struct model_shape *s = &c->w->shape;
     const int shared = s->shared_dim == 0                      ? 0
@@ -94,12 +94,13 @@ static void write_defines(const struct opencl *c, const struct opencl_layer *l,
     char of_w[OPENCL_MATRIX_DEFINES];
 
     opencl_matrix_defines(c, w, of_w, sizeof of_w);
-    (void)snprintf(out, DEFINES,
+    (void)snprintf(out, EXPERTS_DEFINES,
                    "%s -DN_EXPERTS=%u -DTOP_K=%u -DTOP_K_NORMED=%d "
                    "-DEXPERT_DIM=%u -DALTERNATE=%d -DSHARED=%d -DPAIRS=%u "
                    "-DN_ALL=%u",
                    of_w, s->n_experts, s->top_k, s->top_k_normed, s->expert_dim,
-                   s->gate_up_alternate, shared, pairs_of(c, l), n_all(c, l));
+                   s->gate_up_alternate, shared, opencl_experts_pairs(c, l),
+                   n_all(c, l));
 }
 
 static bool is_nvidia(const struct opencl *c)
@@ -119,9 +120,9 @@ static enum status choose_route(struct opencl *c, struct experts_kernels *k,
               {&k->sum, &sum}};
     enum status st = ST_OK;
     struct error why;
-    char defines[DEFINES];
+    char defines[EXPERTS_DEFINES];
 
-    write_defines(c, l, &l->experts.router, defines);
+    opencl_experts_defines(c, l, &l->experts.router, defines);
     for (size_t i = 0; i < sizeof of / sizeof *of && st == ST_OK; i++) {
         st = opencl_choose(c, of[i].out, of[i].v, 1, NULL, defines, e);
     }
@@ -142,14 +143,14 @@ static enum status choose_portable(struct opencl *c, struct experts_kernels *k,
                                    struct error *e)
 {
     enum status st = ST_OK;
-    char defines[DEFINES];
+    char defines[EXPERTS_DEFINES];
 
     k->n_ways = sizeof gate_up / sizeof *gate_up;
     for (uint32_t i = 0; i < k->n_ways && st == ST_OK; i++) {
-        write_defines(c, l, &l->experts.gate_up, defines);
+        opencl_experts_defines(c, l, &l->experts.gate_up, defines);
         st = opencl_choose(c, &k->gate_up[i], &gate_up[i], 1, NULL, defines, e);
         if (st == ST_OK) {
-            write_defines(c, l, &l->experts.down, defines);
+            opencl_experts_defines(c, l, &l->experts.down, defines);
             st = opencl_choose(c, &k->down[i], &down[i], 1, NULL, defines, e);
         }
     }
@@ -166,7 +167,8 @@ static bool choose_nv(struct opencl *c, struct experts_kernels *k,
         is_down ? MATMUL_NV_STORE : MATMUL_NV_SILU, w->rows / n_all(c, l),
         w->cols, w->bits, true};
     struct opencl_variant *v = &k->nv[is_down][way];
-    char of_w[DEFINES], all[DEFINES + sizeof((struct matmul_nv *)0)->defines];
+    char of_w[EXPERTS_DEFINES],
+        all[EXPERTS_DEFINES + sizeof((struct matmul_nv *)0)->defines];
     struct matmul_nv nv;
     struct error e;
 
@@ -181,7 +183,7 @@ static bool choose_nv(struct opencl *c, struct experts_kernels *k,
                                  .wg = nv.items,
                                  .tile_rows = nv.tokens,
                                  .tile_cols = is_down ? nv.rows : nv.rows / 2};
-    write_defines(c, l, w, of_w);
+    opencl_experts_defines(c, l, w, of_w);
     (void)snprintf(all, sizeof all, "%s %s", of_w, nv.defines);
     if (opencl_choose(c, is_down ? &k->down[way] : &k->gate_up[way], v, 1, NULL,
                       all, &e) != ST_OK) {
@@ -231,6 +233,14 @@ static enum status choose_layer(struct opencl *c, uint32_t layer,
     st = choose_route(c, k, l, e);
     return st == ST_OK && !choose_all_nv(c, k, l) ? choose_portable(c, k, l, e)
                                                   : st;
+}
+
+/* The portable kernels and NVIDIA's have different numbers of sizes. */
+bool opencl_experts_decode_nv(const struct opencl *c, uint32_t layer)
+{
+    const struct experts_kernels *k = &c->experts->layers[layer];
+
+    return k->n_ways == EXPERTS_WAYS && k->route[0];
 }
 
 /* Returns the most tiles of n pairs, at most `tile` in each. */
@@ -479,7 +489,7 @@ static uint32_t way_of(const struct opencl *c, uint32_t layer, uint32_t n)
 static void run_pairs(struct opencl *c, uint32_t layer, struct range tokens)
 {
     const struct experts_kernels *k = &c->experts->layers[layer];
-    const uint32_t each = pairs_of(c, &c->layers[layer]);
+    const uint32_t each = opencl_experts_pairs(c, &c->layers[layer]);
     const struct range pairs = {tokens.first * each, tokens.n * each};
     const uint32_t way = way_of(c, layer, tokens.n);
 

@@ -11,7 +11,8 @@
  * whose output the last kernel adds.
  *
  * NVIDIA's kernels are those of nv_matmul_decode.cl; nv_route.cl computes
- * logits and choice of generated tokens in one launch.
+ * logits and choice of generated tokens in one launch.  In a step of one token
+ * the layer may be part of a chain (chain.h).
  *
  * Threading, memory: as opencl.h. */
 #ifndef KERNELS_OPENCL_EXPERTS_H
@@ -54,6 +55,22 @@ struct opencl_experts {
 /* Chooses the kernels and requests scratch, if a layer has experts. */
 MUST_CHECK enum status opencl_experts_setup(struct opencl *c, struct error *e);
 void opencl_experts_free(struct opencl *c);
+
+/* Writes the defines of a program that reads w, a matrix of the layer's
+ * experts, and uses their figures. */
+#define EXPERTS_DEFINES 320
+void opencl_experts_defines(const struct opencl *c,
+                            const struct opencl_layer *l,
+                            const struct opencl_tensor *w,
+                            char out[EXPERTS_DEFINES]);
+
+/* Returns the pairs of a token. */
+uint32_t opencl_experts_pairs(const struct opencl *c,
+                              const struct opencl_layer *l);
+
+/* Returns whether NVIDIA's kernels compute a layer's experts for generated
+ * tokens. */
+bool opencl_experts_decode_nv(const struct opencl *c, uint32_t layer);
 
 /* Computes x += ffn(norm(x)) of a layer with experts, see kernels.h, and the
  * operand of the norm behind it. */

@@ -127,7 +127,7 @@ static void check_chain(const struct matmul_nv_product *of, uint32_t n,
 {
     static const char *const names[] = {"OUT", "GATE_UP", "DOWN", "IN"};
     struct matmul_nv w, alone;
-    assert_true(matmul_nv_chain(&w, of, n, units));
+    assert_true(matmul_nv_chain(&w, of, n, NULL, units));
     assert_true(strlen(w.defines) + 1 < sizeof(w.defines));
     assert_int_equal(define_of(&w, "IN_N"), n > 3 ? of[3].rows : 0);
     assert_int_equal(w.items, define_of(&w, "ITEMS"));
@@ -156,7 +156,7 @@ static uint32_t tiles_of(const struct matmul_nv_product *of, uint32_t n,
 {
     struct matmul_nv w;
     check_chain(of, n, units);
-    assert_true(matmul_nv_chain(&w, of, n, units));
+    assert_true(matmul_nv_chain(&w, of, n, NULL, units));
     return define_of(&w, "TILES");
 }
 
@@ -175,18 +175,19 @@ static void a_chain_is_cut_to_fit(void **state)
     assert_int_equal(tiles_of(of, 3, 128), 1);
     assert_int_equal(tiles_of(of, 3, 127), 2); /* gate_up: 25 blocks */
     assert_int_equal(tiles_of(of, 3, 32), 4);
-    assert_false(matmul_nv_chain(&w, of, 3, 31)); /* gate_up: 100 blocks */
+    assert_false(
+        matmul_nv_chain(&w, of, 3, NULL, 31)); /* gate_up: 100 blocks */
     of[3].rows = 132 * 24 * 8 * 4;
     assert_int_equal(tiles_of(of, 4, 132), 4);
     of[3].rows += 8;
-    assert_false(matmul_nv_chain(&w, of, 4, 132));
+    assert_false(matmul_nv_chain(&w, of, 4, NULL, 132));
     check_chain(of, 3, 132);
     of[2].cols = 32768;
     check_chain(of, 3, 132);
     of[2].cols += 64;
-    assert_false(matmul_nv_chain(&w, of, 3, 132));
+    assert_false(matmul_nv_chain(&w, of, 3, NULL, 132));
     of[2].cols = 12288 + 32; /* half a chunk */
-    assert_false(matmul_nv_chain(&w, of, 3, 132));
+    assert_false(matmul_nv_chain(&w, of, 3, NULL, 132));
 }
 
 static void a_chain_is_of_the_same_bits(void **state)
@@ -199,12 +200,104 @@ static void a_chain_is_of_the_same_bits(void **state)
     (void)state;
     check_chain(of, 4, 132);
     of[3].bits = 4;
-    assert_false(matmul_nv_chain(&w, of, 4, 132));
+    assert_false(matmul_nv_chain(&w, of, 4, NULL, 132));
     check_chain(of, 3, 132);
     of[0].bits = of[1].bits = of[2].bits = 4;
     check_chain(of, 4, 132);
     of[2].cols = 3584 + 128; /* half a chunk */
-    assert_false(matmul_nv_chain(&w, of, 4, 132));
+    assert_false(matmul_nv_chain(&w, of, 4, NULL, 132));
+}
+
+/* Every block has a work-group, and down's rows are out's.  Each split is that
+ * of the single product of an expert.  Chunks in flight are whole tasks or a
+ * part of one. */
+static void check_experts(const struct matmul_nv_product *of, uint32_t n,
+                          const struct matmul_nv_route *route, uint32_t units)
+{
+    struct matmul_nv w, alone;
+    uint32_t out[4], cut[4];
+    assert_true(matmul_nv_chain(&w, of, n, route, units));
+    assert_string_equal(w.file, "nv_chain_decode+nv_chain_experts");
+    assert_true(strlen(w.defines) + 1 < sizeof(w.defines));
+    assert_in_range(w.items, 32, 768);
+    assert_true(define_of(&w, "ROUTES") * units >= route->logits);
+    cut_of(&w, "OUT", out);
+    for (uint32_t i = 1; i <= 2; i++) {
+        const uint32_t pairs = i == 1 ? route->pairs : 1;
+        cut_of(&w, i == 1 ? "GATE_UP" : "DOWN", cut);
+        assert_true(matmul_nv_decode(&alone, &of[i], 1, locals[0]));
+        assert_int_equal(cut[1], define_of(&alone, "SPLIT"));
+        const uint32_t chunk = of[i].bits ? 64 * 16 / of[i].bits : 64;
+        const uint32_t steps = of[i].cols / chunk / cut[1];
+        assert_true(cut[0] * 8 * units >= of[i].rows * pairs);
+        assert_true(cut[0] * cut[1] * (i == 1 ? 1 : route->pairs) <=
+                    define_of(&w, "TASKS"));
+        assert_in_range(cut[2], 1, define_of(&w, "DEPTH"));
+        assert_true(steps % cut[2] == 0 || cut[2] % steps == 0);
+        assert_int_equal(cut[3], 1);
+        assert_true(i == 2 || cut[0] * 4 <= w.items);
+    }
+    assert_int_equal(cut[0], out[0] * out[3]);
+}
+
+static void a_chain_with_experts_is_cut_to_fit(void **state)
+{
+    struct matmul_nv_product of[] = {{MATMUL_NV_ADD, 2048, 4096, 0, false},
+                                     {MATMUL_NV_SILU, 1024, 2048, 0, true},
+                                     {MATMUL_NV_STORE, 2048, 512, 0, true},
+                                     {MATMUL_NV_STORE, 12352, 2048, 0, false}};
+    struct matmul_nv_route route = {257, 9};
+    struct matmul_nv w;
+    (void)state;
+    check_experts(of, 4, &route, 132);
+    check_experts(of, 3, &route, 132);
+    assert_true(matmul_nv_chain(&w, of, 4, &route, 132));
+    assert_int_equal(define_of(&w, "ROUTES"), 2);
+    assert_int_equal(define_of(&w, "TASKS"), 72); /* three for each warp */
+    assert_int_equal(w.items, 768);
+    of[1].cols = 2048 + 32; /* half a chunk */
+    assert_false(matmul_nv_chain(&w, of, 4, &route, 132));
+    of[1].cols = 2048;
+    for (uint32_t bits = 4; bits <= 8; bits += 4) {
+        for (uint32_t i = 0; i < 4; i++) {
+            of[i].bits = bits;
+        }
+        check_experts(of, 4, &route, 132);
+    }
+    of[2].bits = 4;
+    assert_false(matmul_nv_chain(&w, of, 4, &route, 132));
+}
+
+/* A work-group has at most eight tasks for each of its warps, and 64 KiB of
+ * operands and rows of the router. */
+static void work_of_experts_is_limited(void **state)
+{
+    struct matmul_nv_product of[] = {{MATMUL_NV_ADD, 2048, 4096, 0, false},
+                                     {MATMUL_NV_SILU, 1024, 2048, 0, true},
+                                     {MATMUL_NV_STORE, 2048, 512, 0, true}};
+    struct matmul_nv_route route = {132, 24};
+    struct matmul_nv w;
+    (void)state;
+    /* 128 blocks of each pair, split by 8: 24 blocks per unit. */
+    check_experts(of, 3, &route, 128);
+    assert_true(matmul_nv_chain(&w, of, 3, &route, 128));
+    assert_int_equal(define_of(&w, "TASKS"), 192);
+    route.pairs = 25;
+    assert_false(matmul_nv_chain(&w, of, 3, &route, 128));
+    route.pairs = 2;
+    /* 3.25 rows of operands, and 12 of the router: 31232 elements. */
+    route.logits = 132 * 12;
+    check_experts(of, 3, &route, 132);
+    route.logits++;
+    assert_false(matmul_nv_chain(&w, of, 3, &route, 132));
+}
+
+static void posts_of_experts_are_counted(void **state)
+{
+    const struct matmul_nv_route route = {257, 9};
+    (void)state;
+    assert_int_equal(matmul_nv_expert_posts(2048, 512, &route),
+                     2048 + 256 + 258 + 9 * 256 + 1024 + 256);
 }
 
 static void some_do_not_fit(void **state)
@@ -355,6 +448,9 @@ int main(void)
         cmocka_unit_test(decode_is_cut_to_fit),
         cmocka_unit_test(a_chain_is_cut_to_fit),
         cmocka_unit_test(a_chain_is_of_the_same_bits),
+        cmocka_unit_test(a_chain_with_experts_is_cut_to_fit),
+        cmocka_unit_test(work_of_experts_is_limited),
+        cmocka_unit_test(posts_of_experts_are_counted),
         cmocka_unit_test(some_do_not_fit),
         cmocka_unit_test(prefill_is_cut_to_fit),
         cmocka_unit_test(prefill_is_wide_where_all_units_have_work),

@@ -101,7 +101,7 @@ static cl_kernel build(struct trial *r, const struct matmul_nv *m)
 static bool build_all(struct trial *r)
 {
     struct matmul_nv m;
-    if (!matmul_nv_chain(&m, r->of, r->n, r->t->units)) {
+    if (!matmul_nv_chain(&m, r->of, r->n, NULL, r->t->units)) {
         printf("%-18s is not cut for %u units\n", r->l->name, r->t->units);
         r->t->n_wrong += r->t->small;
         return false;

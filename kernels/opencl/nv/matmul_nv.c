@@ -321,6 +321,7 @@ bool matmul_nv_decode(struct matmul_nv *out, const struct matmul_nv_product *of,
 struct chain_cut {
     uint32_t groups, split, tiles;
     uint32_t steps; /* chunks of a warp, per tile */
+    uint32_t tasks; /* of experts: of a work-group, each of `steps`; else 0 */
 };
 
 /* Returns false if the product takes too many tiles. */
@@ -334,6 +335,7 @@ static bool cut_chain(struct chain_cut *c, const struct matmul_nv_product *p,
         return false;
     }
     blocks = (p->rows / 8 + units - 1) / units;
+    c->tasks = 0;
     c->split = split_of(p, chunk);
     c->tiles = (blocks * c->split + WARPS - 1) / WARPS;
     c->groups = (blocks + c->tiles - 1) / c->tiles;
@@ -362,44 +364,156 @@ static uint32_t chain_depth(uint32_t items, uint32_t bits)
     return power_below(least((REGISTERS / items / 8 * 8 - beside) / each, 8));
 }
 
-bool matmul_nv_chain(struct matmul_nv *out, const struct matmul_nv_product *of,
-                     uint32_t n, uint32_t units)
+/* Most tasks of a warp in a product of experts. */
+#define ROUNDS 8
+
+/* Cuts a product of one token's experts into tasks of a chunk's rows; see
+ * nv_chain_experts.cl. */
+static bool cut_tasks(struct chain_cut *c, const struct matmul_nv_product *p,
+                      const struct matmul_nv_route *route, uint32_t units)
+{
+    const uint32_t chunk = chunk_of(p->bits);
+    const bool silu = p->op == MATMUL_NV_SILU;
+    const uint32_t blocks = p->rows / 8 * (silu ? route->pairs : 1);
+
+    if (!matmul_nv_fits(p->op, p->rows, p->cols) || p->cols % chunk != 0) {
+        return false;
+    }
+    *c = (struct chain_cut){.groups = (blocks + units - 1) / units,
+                            .split = split_of(p, chunk),
+                            .tiles = 1};
+    c->steps = p->cols / chunk / c->split;
+    c->tasks = c->groups * c->split * (silu ? 1 : route->pairs);
+    return c->tasks <= WARPS * ROUNDS;
+}
+
+/* Returns the chunks of a product of experts in flight: of one task, or of
+ * several whole ones. */
+static uint32_t depth_of_tasks(const struct chain_cut *c, uint32_t most)
+{
+    uint32_t depth = least(most, c->steps);
+
+    if (c->steps < most) {
+        const uint32_t rounds = (c->tasks + WARPS - 1) / WARPS;
+
+        return least(most / c->steps, rounds) * c->steps;
+    }
+    while (c->steps % depth) {
+        depth--;
+    }
+    return depth;
+}
+
+/* Returns the rows of the router of a work-group. */
+static uint32_t routes_of(const struct matmul_nv_route *route, uint32_t units)
+{
+    return (route->logits + units - 1) / units;
+}
+
+/* Returns the most elements of 2 bytes that a work-group keeps. */
+static uint32_t widest_of(const struct matmul_nv_product *of, uint32_t n,
+                          const struct matmul_nv_route *route, uint32_t units)
+{
+    const uint32_t hidden = of[0].rows;
+    uint32_t widest = 0, beside = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        widest = most_of(widest, of[i].cols);
+    }
+    if (route) {
+        widest = most_of(widest, 3 * hidden + hidden / 4);
+        widest = most_of(widest, route->pairs * of[2].cols);
+        beside = routes_of(route, units) * hidden;
+    }
+    return widest + beside;
+}
+
+/* Cuts all products.  Returns false if one cannot be cut, if their bits differ,
+ * or if out and down cut rows differently: a work-group keeps its rows of x. */
+static bool cut_all(struct chain_cut cuts[4],
+                    const struct matmul_nv_product *of, uint32_t n,
+                    const struct matmul_nv_route *route, uint32_t units)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const bool cut = of[i].expert
+                             ? cut_tasks(&cuts[i], &of[i], route, units)
+                             : cut_chain(&cuts[i], &of[i], units);
+
+        if (!cut || of[i].bits != of->bits) {
+            return false;
+        }
+    }
+    return cuts[0].groups * cuts[0].tiles == cuts[2].groups * cuts[2].tiles;
+}
+
+/* Returns the work-items per group: of the product with the most warps. */
+static uint32_t chain_items(const struct chain_cut *cuts, uint32_t n)
+{
+    uint32_t warps = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        warps = most_of(warps, cuts[i].tasks ? least(cuts[i].tasks, WARPS)
+                                             : cuts[i].groups * cuts[i].split);
+    }
+    return warps * 32;
+}
+
+/* Writes the defines, those of experts last. */
+static void write_chain(struct matmul_nv *out,
+                        const struct matmul_nv_product *of,
+                        const struct chain_cut *cuts, uint32_t n,
+                        uint32_t routes)
 {
     static const char *const names[] = {"OUT", "GATE_UP", "DOWN", "IN"};
-    const uint32_t bits = of->bits;
-    struct chain_cut cuts[4];
-    uint32_t items = 0, widest = 0, tiles = 1, depth;
+    const uint32_t depth = chain_depth(out->items, of->bits);
+    uint32_t tiles = 1;
     size_t used;
 
     for (uint32_t i = 0; i < n; i++) {
-        if (of[i].bits != bits || !cut_chain(&cuts[i], &of[i], units)) {
-            return false;
-        }
-        items = most_of(items, cuts[i].groups * cuts[i].split * 32);
-        widest = most_of(widest, of[i].cols);
         tiles = most_of(tiles, cuts[i].tiles);
     }
-    /* out and down must cut rows alike: a work-group keeps its rows of x. */
-    if (widest > CHAIN_COLS ||
-        cuts[0].groups * cuts[0].tiles != cuts[2].groups * cuts[2].tiles) {
-        return false;
-    }
-    depth = chain_depth(items, bits);
-    *out = (struct matmul_nv){.file = "nv_chain_decode",
-                              .kernel = "chain_decode",
-                              .items = items,
-                              .tokens = 1};
     used = (size_t)snprintf(out->defines, sizeof out->defines,
                             "-DOUT_K=%u -DIN_N=%u -DITEMS=%u -DDEPTH=%u "
                             "-DTILES=%u",
-                            of[0].cols, n > 3 ? of[3].rows : 0, items, depth,
-                            tiles);
+                            of[0].cols, n > 3 ? of[3].rows : 0, out->items,
+                            depth, tiles);
     for (uint32_t i = 0; i < n; i++) {
         used += (size_t)snprintf(
             out->defines + used, sizeof out->defines - used,
             " -D%s_CUT=%u,%u,%u,%u", names[i], cuts[i].groups, cuts[i].split,
-            depth_of_chained(&cuts[i], depth), cuts[i].tiles);
+            cuts[i].tasks ? depth_of_tasks(&cuts[i], depth)
+                          : depth_of_chained(&cuts[i], depth),
+            cuts[i].tiles);
     }
+    if (routes) {
+        (void)snprintf(out->defines + used, sizeof out->defines - used,
+                       " -DROUTED=__local -DROUTES=%u -DTASKS=%u", routes,
+                       most_of(cuts[1].tasks, cuts[2].tasks));
+    }
+}
+
+bool matmul_nv_chain(struct matmul_nv *out, const struct matmul_nv_product *of,
+                     uint32_t n, const struct matmul_nv_route *route,
+                     uint32_t units)
+{
+    struct chain_cut cuts[4] = {{0}};
+    uint32_t items;
+
+    if (!cut_all(cuts, of, n, route, units) ||
+        widest_of(of, n, route, units) > CHAIN_COLS) {
+        return false;
+    }
+    items = chain_items(cuts, n);
+    /* Each work-item finishes one output. */
+    if (cuts[1].tasks && cuts[1].groups * 4 > items) {
+        return false;
+    }
+    *out = (struct matmul_nv){
+        .file = route ? "nv_chain_decode+nv_chain_experts" : "nv_chain_decode",
+        .kernel = route ? "chain_experts" : "chain_decode",
+        .items = items,
+        .tokens = 1};
+    write_chain(out, of, cuts, n, route ? routes_of(route, units) : 0);
     return true;
 }
 
@@ -410,6 +524,16 @@ size_t matmul_nv_posts(uint32_t hidden, uint32_t intermediate)
     const size_t norm = hidden / 2 + hidden / 8;
 
     return 2 * norm + intermediate / 2;
+}
+
+/* Behind out the elements are float32, one in each. */
+size_t matmul_nv_expert_posts(uint32_t hidden, uint32_t expert_dim,
+                              const struct matmul_nv_route *route)
+{
+    const size_t wide = hidden + hidden / 8, norm = hidden / 2 + hidden / 8;
+    const size_t gated = (size_t)route->pairs * expert_dim / 2;
+
+    return wide + (route->logits + 1) / 2 * 2 + gated + norm;
 }
 
 /* ---- many tokens ---- */

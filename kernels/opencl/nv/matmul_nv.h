@@ -60,17 +60,29 @@ struct matmul_nv_product {
 bool matmul_nv_decode(struct matmul_nv *out, const struct matmul_nv_product *of,
                       uint32_t tokens, uint32_t local);
 
+/* The router between out and gate_up, in a layer with experts. */
+struct matmul_nv_route {
+    uint32_t logits; /* rows of the router */
+    uint32_t pairs;  /* experts of a token */
+};
+
 /* Cuts the three or four products of nv_chain_decode.cl, in order, for one
  * generated token on a device of `units` compute units.  A work-group has rows
  * of each product, the same rows for out and down, so out->rows is not set.
  * Returns false if a product cannot be cut that way, or if their bits
- * differ. */
+ * differ.
+ *
+ * With a route, nv_chain_experts.cl is cut.  gate_up and down are then products
+ * of one expert, as matmul_nv_decode() takes them (down: store). */
 bool matmul_nv_chain(struct matmul_nv *out, const struct matmul_nv_product *of,
-                     uint32_t n, uint32_t units);
+                     uint32_t n, const struct matmul_nv_route *route,
+                     uint32_t units);
 
 /* Returns the elements of its `posts`, of 8 bytes each, which must be 0 before
  * the first launch. */
 size_t matmul_nv_posts(uint32_t hidden, uint32_t intermediate);
+size_t matmul_nv_expert_posts(uint32_t hidden, uint32_t expert_dim,
+                              const struct matmul_nv_route *route);
 
 /* Cuts a product for about `tokens` prompt tokens in a launch; w is bf16 by
  * then, whatever its stored bits.  The result depends on wgmma (sm_90a), not on

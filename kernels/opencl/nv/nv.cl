@@ -384,6 +384,7 @@ INLINE uint first_seen(const uint p)
     return WINDOW > 0 && p >= WINDOW ? p - WINDOW + 1 : 0;
 }
 
+#ifdef META_BLOCKS
 /* Returns a row's blocks; the first of a window table is that of an absolute
  * position, and those before it are not there. */
 INLINE __global const int *blocks_of(__global const int *meta,
@@ -398,6 +399,7 @@ INLINE __global const int *blocks_of(__global const int *meta,
     return blocks + row[ROW_BLOCKS];
 #endif
 }
+#endif
 
 /* Returns the factor of a sum of values, whose weights have the sum `sum` and
  * the maximum 2^top; a sink adds its weight, but no value. */
@@ -567,3 +569,97 @@ INLINE uint4 widen(const struct load *l, const uint s)
     return (uint4)(r[0], r[1], r[2], r[3]);
 #endif
 }
+
+/* ---- the choice of experts, see nv_route.cl ---- */
+
+#ifdef SHARED
+#define LOGITS (N_EXPERTS + (SHARED == 2))
+#define KEYS   ((N_EXPERTS + 31) / 32) /* of a lane */
+#ifndef ROUTED
+#define ROUTED __global /* where the logits and the choice are */
+#endif
+
+INLINE float fold_lanes(float sum)
+{
+    #pragma unroll
+    for (uint m = 16; m > 0; m /= 2) {
+        sum += shfl_xor(sum, m);
+    }
+    return sum;
+}
+
+/* Orders floats as integers; a NaN is the least, and no float is 0. */
+INLINE uint key_of(const float f)
+{
+    const uint bits = as_uint(f);
+
+    return isnan(f) ? 1 : bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
+/* Returns the float of a key. */
+INLINE float of_key(const uint key)
+{
+    return key == 1 ? NAN : as_float(key >> 31 ? key & 0x7fffffff : ~key);
+}
+
+/* Chooses with one warp, from the logits of a token.  Lane i has the keys of
+ * experts i, i + 32, .. */
+INLINE void choose(ROUTED uint *ids, ROUTED float *weights,
+                   ROUTED const float *logits, const uint lane)
+{
+    uint keys[KEYS], mine = 0, mine_key = 1, top = 1;
+    float p, z = 0.0f;
+
+    #pragma unroll
+    for (uint i = 0; i < KEYS; i++) {
+        const uint e = lane + 32 * i;
+
+        keys[i] = e < N_EXPERTS ? key_of(logits[e]) : 0;
+    }
+    /* Lane r keeps the expert of rank r. */
+    #pragma unroll 1
+    for (uint r = 0; r < TOP_K; r++) {
+        uint key = 0, best;
+
+        #pragma unroll
+        for (uint i = 0; i < KEYS; i++) {
+            key = max(key, keys[i]);
+        }
+        key = warp_max(key);
+        best = UINT_MAX;
+        #pragma unroll
+        for (uint i = 0; i < KEYS; i++) {
+            best = keys[i] == key ? min(best, lane + 32 * i) : best;
+        }
+        best = warp_min(best);
+        #pragma unroll
+        for (uint i = 0; i < KEYS; i++) {
+            keys[i] = lane + 32 * i == best ? 0 : keys[i];
+        }
+        top = r == 0 ? key : top;
+        if (lane == r) {
+            mine = best;
+            mine_key = key;
+        }
+    }
+    p = lane < TOP_K ? exp_of(of_key(mine_key) - of_key(top)) : 0.0f;
+#if TOP_K_NORMED
+    z = fold_lanes(p);
+#else
+    for (uint e = lane; e < N_EXPERTS; e += 32) {
+        z += exp_of(logits[e] - of_key(top));
+    }
+    z = fold_lanes(z);
+#endif
+    if (lane < TOP_K) {
+        ids[lane] = mine;
+        weights[lane] = p / z;
+    }
+    if (lane == 0) {
+#if PAIRS > TOP_K
+        ids[TOP_K] = N_EXPERTS;
+#endif
+        weights[TOP_K] = SHARED == 2 ? sigmoid_of(logits[LOGITS - 1]) : 1.0f;
+    }
+}
+#endif

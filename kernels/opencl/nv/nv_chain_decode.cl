@@ -13,6 +13,9 @@
  *          norms behind out by gamma_post [H], behind down by gamma_next [H]
  *   posts  [H + 2 SS_LD + I / 2] u64, for the exchange between work-groups
  *
+ * With PAIRS this file has the functions of nv_chain_experts.cl, which follows
+ * it, and no kernel.
+ *
  * nv_matmul_decode.cl computes each of the four products with the same bits;
  * this kernel saves the time between launches.  Before a work-group waits for
  * the operands of its next product, it requests the first weights of that
@@ -41,6 +44,9 @@
  *           groups * split * 32 <= ITEMS, columns a multiple of split chunks,
  *           and of split * depth if it has several tiles, at most 4
  * Numerics  as nv_matmul_decode.cl: of the defines only split changes bits */
+#ifndef PAIRS
+#define PAIRS 0
+#endif
 #define KEPT     4          /* lanes whose operands differ */
 #define PART     (2 * KEPT) /* of a chunk's operands, per SPAN; 16 bytes each */
 #define PATIENCE (1u << 24) /* polls of a post, each over 300 ns */
@@ -52,19 +58,38 @@ struct cut {
     uint n, k; /* columns of the output, and of the operands */
     uint groups, split, depth, tiles;
 };
-#define OUT     ((struct cut){ADD, H, OUT_K, OUT_CUT})
+#define OUT ((struct cut){ADD, H, OUT_K, OUT_CUT})
+#if !PAIRS
 #define GATE_UP ((struct cut){SILU, I, H, GATE_UP_CUT})
 #define DOWN    ((struct cut){ADD, H, I, DOWN_CUT})
+#endif
 #if IN_N
 #define IN ((struct cut){STORE, IN_N, H, IN_CUT})
 #endif
 
 #define MOST(a, b) ((a) > (b) ? (a) : (b))
-#define HELD_MOST  MOST(H + 2 * SS_LD, MOST(I, OUT_K)) /* of 2 bytes */
+
+#if PAIRS
+/* Behind the operands and squares of out's norm: x gamma, not rounded. */
+#define GATED     (PAIRS * EXPERT_DIM)
+#define NORM_HELD (3 * H + 2 * SS_LD)
+#define SUMS      MOST(TILES * ITEMS / 32 * 8, TASKS * 8)
+#else
+#define GATED     I
+#define NORM_HELD (H + 2 * SS_LD)
+#define SUMS      (TILES * ITEMS / 32 * 8)
+#endif
+#define HELD_MOST MOST(NORM_HELD, MOST(GATED, OUT_K)) /* of 2 bytes */
 
 struct shared {
-    uint4 held[(HELD_MOST + 7) / 8];    /* operands; squares behind H of them */
-    float sums[TILES * ITEMS / 32 * 8]; /* [split][part][column] */
+    uint4 held[(HELD_MOST + 7) / 8]; /* operands; squares behind H of them */
+    float sums[SUMS];                /* [split][part][column] */
+#if PAIRS
+    ushort router[ROUTES * H]; /* rows of this work-group */
+    float logits[LOGITS + LOGITS % 2];
+    float weights[TOP_K + 1];
+    uint ids[PAIRS];
+#endif
 };
 
 INLINE uint parts_of(const struct cut c)
@@ -87,10 +112,12 @@ INLINE bool has_rows(const struct cut c)
 
 /* A post holds two elements of a bf16 vector.  A norm leaves H elements of next
  * and, behind them, each element of ss. */
-#define NORM_POSTS  (H / 2 + SS_LD)
-#define OUT_POSTS   0
+#define NORM_POSTS (H / 2 + SS_LD)
+#define OUT_POSTS  0
+#if !PAIRS
 #define GATED_POSTS NORM_POSTS
 #define DOWN_POSTS  (GATED_POSTS + I / 2)
+#endif
 
 /* Returns the number of posts that a product waits for, if any. */
 INLINE uint posts_of(const struct cut c)
@@ -154,13 +181,12 @@ INLINE void hold(__local uint4 *held, const struct cut c,
     copy_wait(0);
 }
 
-/* Copies posts as they arrive, two at a time; all posts of a work-item arrive
- * before any is stored. */
-INLINE void hold_posts(__local uint2 *held, const struct cut c,
-                       __global const ulong *posts, const uint number)
+/* Reads posts as they arrive, two at a time, until this work-item has all of
+ * its units. */
+INLINE void collect(uint4 *got, const uint all, __global const ulong *posts,
+                    const uint number)
 {
-    const uint all = posts_of(c) / 2, each = EACH(all);
-    uint4 got[EACH(MOST(NORM_POSTS, I / 2) / 2)];
+    const uint each = EACH(all);
     bool waits = true;
 
     #pragma unroll
@@ -183,6 +209,15 @@ INLINE void hold_posts(__local uint2 *held, const struct cut c,
             give_up();
         }
     }
+}
+
+INLINE void hold_posts(__local uint2 *held, const struct cut c,
+                       __global const ulong *posts, const uint number)
+{
+    const uint all = posts_of(c) / 2, each = EACH(all);
+    uint4 got[EACH(MOST(NORM_POSTS, GATED / 2) / 2)];
+
+    collect(got, all, posts, number);
     #pragma unroll
     for (uint j = 0; j < each; j++) {
         const uint i = unit_of(j, each); /* 4 columns, or 2 squares */
@@ -219,7 +254,7 @@ INLINE float find_scale(__local const struct shared *s, const uint lane)
 struct rows {
     __global const weight_t *of;
 #if SPAN > 1
-    __global const uint *pairs; /* scale and bias */
+    __global const scales_t *pairs;
 #endif
     uint steps; /* steps of this warp, in all its tiles */
 };
@@ -247,7 +282,7 @@ INLINE struct rows find_rows(const struct cut c, __global const weight_t *w,
     const matrix_t m = matrix_of(w, 0, (ulong)c.n * parts_of(c) * c.k);
 
     r.of = w + at * W_BITS / 8;
-    r.pairs = (__global const uint *)m.pairs + at / W_GROUP;
+    r.pairs = (__global const scales_t *)m.pairs + at / W_GROUP;
 #endif
     r.steps = 0;
     #pragma unroll
@@ -376,6 +411,8 @@ struct io {
     __global const ushort *y;     /* operands, or instead posts of them: */
     __global const ulong *waited;
     __global ulong *posts; /* posts of the output */
+    __global ulong *wide;  /* for add, instead: float32, of the norm's operand,
+                            * and behind H of them the squares */
     __global float *out;   /* for add: x */
     __global ushort *next;
     __global float *ss;
@@ -408,17 +445,21 @@ INLINE struct output find_output(const struct cut c, const struct io *io)
 INLINE void finish_add(const struct io *io, const struct output *o,
                        const float v, const uint number)
 {
+    __global ulong *squares = io->wide ? io->wide + H : io->posts + H / 2;
     const float normed = v * o->gamma;
     float square = v * v;
 
+    if (io->wide && o->mine) {
+        post(io->wide + o->col, as_uint(normed), number);
+    }
     if (io->posts) {
         post_pair(io->posts, normed, o->col, o->mine, number);
     }
     square += shfl_xor(square, 4);
     square += shfl_xor(square, 2);
     square += shfl_xor(square, 1);
-    if (io->posts && o->mine && o->col % NORM_PART == 0) {
-        post(io->posts + H / 2 + o->col / NORM_PART, as_uint(square), number);
+    if ((io->wide || io->posts) && o->mine && o->col % NORM_PART == 0) {
+        post(squares + o->col / NORM_PART, as_uint(square), number);
     }
     if (io->out && o->mine) {
         io->out[o->col] = v;
@@ -453,7 +494,7 @@ INLINE void finish(const struct cut c, const struct io *io,
     }
 }
 
-/* ---- the kernel ---- */
+/* ---- a product ---- */
 
 /* Runs a product whose first weights have been requested.  Before it ends, it
  * requests the first weights of the next product, `then`. */
@@ -501,6 +542,9 @@ INLINE void run(const struct cut c, const struct io *io, float *x,
     }
 }
 
+/* ---- the kernel ---- */
+
+#if !PAIRS
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
 chain_decode(__global float *x, ulong x_at, __global ushort *next,
              ulong next_at, __global float *ss, ulong ss_at, __global float *in,
@@ -557,3 +601,4 @@ chain_decode(__global float *x, ulong x_at, __global ushort *next,
     run(DOWN, &down, &mine, DOWN, 0, &rows, v, &s, number);
 #endif
 }
+#endif

@@ -48,6 +48,60 @@ NAMED(uint32_t, nv_max, (uint32_t a, uint32_t b), "_Z3maxjj")
     return a > b ? a : b;
 }
 
+/* ---- vectors ---- */
+
+typedef float float8 __attribute__((ext_vector_type(8)));
+typedef float float16 __attribute__((ext_vector_type(16)));
+typedef uint16_t ushort16 __attribute__((ext_vector_type(16)));
+typedef uint32_t uint16 __attribute__((ext_vector_type(16)));
+
+/* Loads n elements, each checked. */
+#define LOAD(name, vector, element, n, symbol)                      \
+    NAMED(vector, name, (uint64_t at, const element *from), symbol) \
+    {                                                               \
+        vector v;                                                   \
+                                                                    \
+        for (int i = 0; i < (n); i++) {                             \
+            v[i] = from[at * (n) + (uint64_t)i];                    \
+        }                                                           \
+        return v;                                                   \
+    }
+LOAD(nv_load8, float8, float, 8, "_Z6vload8mPU9CLprivateKf")
+LOAD(nv_load16, float16, float, 16, "_Z7vload16mPU8CLglobalKf")
+LOAD(nv_load16_private, float16, float, 16, "_Z7vload16mPU9CLprivateKf")
+LOAD(nv_load16_ushort, ushort16, uint16_t, 16, "_Z7vload16mPU8CLglobalKt")
+
+NAMED(void, nv_store16, (float16 v, uint64_t at, float *to),
+      "_Z8vstore16Dv16_fmPU9CLprivatef")
+{
+    for (int i = 0; i < 16; i++) {
+        to[at * 16 + (uint64_t)i] = v[i];
+    }
+}
+
+NAMED(float16, nv_fma16, (float16 a, float16 b, float16 c), "_Z3fmaDv16_fS_S_")
+{
+    float16 v;
+
+    for (int i = 0; i < 16; i++) {
+        v[i] = fmaf(a[i], b[i], c[i]);
+    }
+    return v;
+}
+
+NAMED(uint16, nv_uint16, (ushort16 v), "_Z14convert_uint16Dv16_t")
+{
+    return __builtin_convertvector(v, uint16);
+}
+
+/* ---- atomics ---- */
+
+NAMED(uint32_t, nv_atomic_inc_local, (volatile uint32_t * p),
+      "_Z10atomic_incPU7CLlocalVj")
+{
+    return (*p)++;
+}
+
 NAMED(uint32_t, nv_atomic_inc, (volatile uint32_t * p),
       "_Z10atomic_incPU8CLglobalVj")
 {
