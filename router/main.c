@@ -109,9 +109,9 @@ static enum status model_add(struct program *p, const char *spec,
         }
     }
     st = directory_check(equals + 1, DIRECTORY_TOKENIZER, e);
-    st = st == ST_OK ? model_tokenizer_load(&p->tokenizers[p->n_models],
-                                            equals + 1, e)
-                     : st;
+    st = st == ST_OK
+             ? model_tokenizer_load(&p->tokenizers[p->n_models], equals + 1, e)
+             : st;
     if (st != ST_OK) {
         return error_wrap(e, "--model %s", spec);
     }

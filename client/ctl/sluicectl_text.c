@@ -110,9 +110,9 @@ static bool is_directory(const char *path)
     return path != NULL && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Decides whether --model is a directory or a GGUF file, which needs no router.  A name may
- * contain a slash too.  But if the part before the last slash is a directory,
- * the value is taken for a mistyped path, and rejected. */
+/* Decides whether --model is a directory or a GGUF file, which needs no router.
+ * A name may contain a slash too.  But if the part before the last slash is a
+ * directory, the value is taken for a mistyped path, and rejected. */
 static int find_model(const struct ctl *c, bool *here)
 {
     const char *slash = c->o.model == NULL ? NULL : strrchr(c->o.model, '/');

@@ -312,6 +312,21 @@ static enum status merge(struct checkpoint *c, struct error *e)
     return ST_OK;
 }
 
+/* Merges the files, which were opened with st.  Takes c. */
+static enum status finish(struct checkpoint **out, struct checkpoint *c,
+                          enum status st, struct error *e)
+{
+    if (st == ST_OK) {
+        st = merge(c, e);
+    }
+    if (st != ST_OK) {
+        checkpoint_close(&c);
+        return st;
+    }
+    *out = c;
+    return ST_OK;
+}
+
 enum status checkpoint_parse(struct checkpoint **out, const char *header,
                              uint64_t header_bytes, uint64_t data_bytes,
                              struct error *e)
@@ -325,15 +340,7 @@ enum status checkpoint_parse(struct checkpoint **out, const char *header,
         st = safetensors_parse(&c->files[0].header, header, header_bytes,
                                data_bytes, e);
     }
-    if (st == ST_OK) {
-        st = merge(c, e);
-    }
-    if (st != ST_OK) {
-        checkpoint_close(&c);
-        return st;
-    }
-    *out = c;
-    return ST_OK;
+    return finish(out, c, st, e);
 }
 
 enum status checkpoint_open(struct checkpoint **out, const char *dir,
@@ -353,15 +360,7 @@ enum status checkpoint_open(struct checkpoint **out, const char *dir,
     for (uint32_t i = 0; st == ST_OK && i < c->n_files; i++) {
         st = open_file(c, &c->files[i], e);
     }
-    if (st == ST_OK) {
-        st = merge(c, e);
-    }
-    if (st != ST_OK) {
-        checkpoint_close(&c);
-        return st;
-    }
-    *out = c;
-    return ST_OK;
+    return finish(out, c, st, e);
 }
 
 void checkpoint_close(struct checkpoint **self)

@@ -17,7 +17,7 @@
 struct gguf_block {
     uint32_t n;                    /* columns */
     uint8_t codes[GGUF_BLOCK_MAX]; /* as weights.h counts them */
-    const uint8_t *scale;          /* f16 or E8M0; NULL: none */
+    const uint8_t *scale;          /* f16 or E8M0, in a block with one */
     uint8_t record[20];            /* k4 and k6 */
     float scales[GGUF_BLOCK_MAX / GGUF_SUB_BLOCK],
         biases[GGUF_BLOCK_MAX / GGUF_SUB_BLOCK];

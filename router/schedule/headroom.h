@@ -11,7 +11,7 @@
  *
  * load(v) is the sum of the needs of v's open sequences that another place
  * could hold if its pool were empty.  A sequence that no other place could hold
- * cannot be absorbed: it is admitted without this rule and not counted.  Blocks,
+ * cannot be absorbed: it is admitted without this rule and not counted. Blocks,
  * window blocks and memory are compared in tokens; memory counts a slot, and a
  * window block, as the tokens of the blocks that its pages would give.  Where
  * other places have larger blocks, each sequence counts the tokens that it may

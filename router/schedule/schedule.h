@@ -20,9 +20,8 @@ struct claim {
     struct need need;    /* the grant, */
     struct need most;    /* and all that the entry can need there */
     uint32_t n_expected; /* output tokens that need covers */
-    uint32_t block_tokens,
-        window_pages; /* the place's, if it has all layers */
-    bool grows;       /* most takes more pages than need */
+    uint32_t block_tokens, window_pages; /* the place's, if it has all layers */
+    bool grows;                          /* most takes more pages than need */
 };
 
 struct queue_entry {

@@ -392,8 +392,7 @@ static void choose_bounds(struct check *c, const struct part *part)
  * or routes alike. */
 static bool only_layers(const struct check *c, const struct part *part)
 {
-    return part->kv != NULL ||
-           (c->w->shape.n_experts > 0 && c->tie > 0.0);
+    return part->kv != NULL || (c->w->shape.n_experts > 0 && c->tie > 0.0);
 }
 
 static enum status check_weights(struct check *c, const struct golden *g,

@@ -18,8 +18,7 @@
 #define COLS  512
 #define ODD   141 /* columns of fp8, which takes any number */
 #define LOCAL 16
-#define AWAY  256 /* bytes before the matrix, and values before what it gives \
-                   */
+#define AWAY  256 /* bytes before the matrix, values before the result */
 #define GUARD 64  /* values behind */
 #define ROOM  (AWAY + ROWS * COLS + GUARD)
 

@@ -256,13 +256,14 @@ static void time_all(struct trial *r)
 
 static void try_layer(struct try *t, const struct layer *l)
 {
-    struct trial r = {.t = t,
-                      .l = l,
-                      .of = {{MATMUL_NV_ADD, l->h, l->out_k, l->bits, false},
-                             {MATMUL_NV_SILU, 2 * l->inner, l->h, l->bits, false},
-                             {MATMUL_NV_ADD, l->h, l->inner, l->bits, false},
-                             {MATMUL_NV_STORE, l->in_n, l->h, l->bits, false}},
-                      .n = l->in_n > 0 ? 4 : 3};
+    struct trial r = {
+        .t = t,
+        .l = l,
+        .of = {{MATMUL_NV_ADD, l->h, l->out_k, l->bits, false},
+               {MATMUL_NV_SILU, 2 * l->inner, l->h, l->bits, false},
+               {MATMUL_NV_ADD, l->h, l->inner, l->bits, false},
+               {MATMUL_NV_STORE, l->in_n, l->h, l->bits, false}},
+        .n = l->in_n > 0 ? 4 : 3};
     if (!build_all(&r) || t->build_only) {
         return;
     }
