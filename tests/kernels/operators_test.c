@@ -13,10 +13,10 @@
 /* Each kind of shape several times; sanitizers are slow. */
 #ifdef __SANITIZE_ADDRESS__
 #define ROUNDS   24
-#define FEATURES 8
+#define FEATURES 6
 #else
 #define ROUNDS   60
-#define FEATURES 24
+#define FEATURES 12
 #endif
 
 static void open_bench(struct bench *b, uint32_t round, enum mixer_kind kind)
@@ -261,17 +261,18 @@ static void formats_match_the_reference(void **state)
 
     (void)state;
     assert_non_null(b);
-    for (uint32_t round = 0; round < 2 * WEIGHT_FORMATS; round++) {
+    for (uint32_t round = 0; round < WEIGHT_FORMATS; round++) {
         struct random_shape shape;
         double most;
 
         b->dice.state = 300 + round;
         random_shape(&shape, &b->dice);
-        shape.shape.n_layers = 1;
+        shape.shape.n_layers = 2;
         random_features(&shape, &b->dice);
-        random_format(&shape, (enum weight_format)(round % WEIGHT_FORMATS));
-        shape.mixers[0] = MIXER_ATTENTION;
-        shape.ffns[0] = round / WEIGHT_FORMATS % 2 ? FFN_DENSE : FFN_EXPERTS;
+        random_format(&shape, (enum weight_format)round);
+        shape.mixers[0] = shape.mixers[1] = MIXER_ATTENTION;
+        shape.ffns[0] = FFN_DENSE;
+        shape.ffns[1] = FFN_EXPERTS;
         b->o = (struct kernels_options){
             .device = test_device(),
             .block_tokens = 16,
@@ -280,8 +281,10 @@ static void formats_match_the_reference(void **state)
         };
         bench_open(b, &shape);
         most = bench_run(b, 0, kernels_attention, reference_attention);
-        bench_restart(b);
-        most = fmax(most, bench_run(b, 0, kernels_ffn, reference_ffn));
+        for (uint32_t i = 0; i < 2; i++) {
+            bench_restart(b);
+            most = fmax(most, bench_run(b, i, kernels_ffn, reference_ffn));
+        }
         for (uint32_t i = 0; i < BENCH_LENGTH; i++) {
             tokens[i] = dice_below(&b->dice, b->model.w.shape.vocab);
         }
