@@ -314,9 +314,14 @@ static enum status check_dir(const char *dir, struct error *e)
 static enum status from_metadata(struct text_assets *a, const struct gguf *g,
                                  struct error *e)
 {
+    json_t *sampling = gguf_tokenizer_sampling(g);
     enum status st = gguf_tokenizer_config(&a->config, g, e);
 
     a->n_eos = gguf_end_tokens(g, a->eos);
+    if (st == ST_OK) {
+        st = text_defaults_read(&a->defaults, sampling, e);
+    }
+    json_decref(sampling);
     return st == ST_OK ? chat_of_config(a, e) : st;
 }
 

@@ -14,7 +14,7 @@
  *     generation_config.json      the default sampling
  *
  * A model in GGUF files (common/model/gguf_model.h) has all of these in its
- * metadata but the default sampling; a tokenizer.json beside the files goes
+ * metadata; a tokenizer.json beside the files goes
  * before their tokenizer.
  *
  * A worker takes its end-of-sequence ids from the same keys and with the same
@@ -41,9 +41,10 @@
 
 struct text_assets;
 
-/* Loads a directory, or a GGUF file.  *out is the caller's, to text_assets_free(); NULL on
- * failure.  Returns ST_NOT_FOUND if there is no such directory, otherwise
- * errors as tokenizer_load(), with the file's name in front. */
+/* Loads a directory, or a GGUF file.  *out is the caller's, to
+ * text_assets_free(); NULL on failure.  Returns ST_NOT_FOUND if there is no
+ * such directory, otherwise errors as tokenizer_load(), with the file's name in
+ * front. */
 MUST_CHECK enum status text_assets_load(struct text_assets **out,
                                         const char *model_dir, struct error *e);
 

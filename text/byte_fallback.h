@@ -13,7 +13,7 @@
 
 #define BYTE_FALLBACK_SPACE     "\xE2\x96\x81" /* U+2581 */
 #define BYTE_FALLBACK_SPACE_LEN 3
-#define BYTE_FALLBACK_LEN       6 /* of "<0xNN>" */
+#define BYTE_FALLBACK_LEN       6 /* bytes of "<0xNN>" */
 
 /* Writes the token of a byte to out, without NUL. */
 void byte_fallback_spell(uint8_t byte, char out[BYTE_FALLBACK_LEN]);

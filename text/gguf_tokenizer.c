@@ -549,3 +549,28 @@ enum status gguf_tokenizer_config(json_t **out, const struct gguf *g,
     *out = config;
     return st;
 }
+
+json_t *gguf_tokenizer_sampling(const struct gguf *g)
+{
+    static const struct {
+        const char *from, *key;
+    } rows[] = {
+        {"general.sampling.temp", "temperature"},
+        {"general.sampling.top_p", "top_p"},
+        {"general.sampling.min_p", "min_p"},
+        {"general.sampling.penalty_repeat", "repetition_penalty"},
+    };
+    json_t *config = json_object();
+    int64_t top_k;
+    double v;
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (gguf_real(gguf_find(g, rows[i].from), 0, &v) && isfinite(v)) {
+            json_object_set_new(config, rows[i].key, json_real(v));
+        }
+    }
+    if (gguf_whole(gguf_find(g, "general.sampling.top_k"), 0, &top_k)) {
+        json_object_set_new(config, "top_k", json_integer(top_k));
+    }
+    return config;
+}

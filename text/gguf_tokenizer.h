@@ -8,6 +8,7 @@
  *     tokenizer.ggml.add_bos_token, add_eos_token, add_space_prefix
  *     tokenizer.ggml.bos_token_id, eos_token_id, ...
  *     tokenizer.chat_template[.NAME]
+ *     general.sampling.temp, top_k, top_p, min_p, penalty_repeat
  *
  * Control tokens become special added tokens, user-defined ones added tokens.
  *
@@ -30,5 +31,10 @@ MUST_CHECK enum status gguf_tokenizer_json(json_t **out, const struct gguf *g,
  * and chat_template, a list of names and templates; to json_decref(). */
 MUST_CHECK enum status gguf_tokenizer_config(json_t **out, const struct gguf *g,
                                              struct error *e);
+
+/* Makes the part of generation_config.json that general.sampling.* stands for:
+ * temperature, top_k, top_p, min_p, repetition_penalty.  Returns NULL if memory
+ * runs out; to json_decref(). */
+json_t *gguf_tokenizer_sampling(const struct gguf *g);
 
 #endif

@@ -1,7 +1,7 @@
 /* model_tokenizer.h - The tokenizer of a model, wherever the model keeps it.
  *
  * A model directory has tokenizer.json.  A model in GGUF files has its
- * tokenizer in their metadata, unless tokenizer.json lies beside them in a
+ * tokenizer in their metadata, unless tokenizer.json is beside them in a
  * directory that is given.
  *
  * Threading: none. */

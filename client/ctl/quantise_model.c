@@ -383,11 +383,6 @@ static enum status open_all(struct work *w)
     if (st == ST_OK) {
         st = checkpoint_open(&w->files, w->in, w->error);
     }
-    if (st == ST_OK && w->files->gguf) {
-        st = error_set(w->error, ST_UNIMPLEMENTED,
-                       "GGUF files are not quantised; give the directory of "
-                       "the original model, with *.safetensors");
-    }
     if (st == ST_OK) {
         st = quantise_list_make(&w->list, &w->config, w->files,
                                 w->options->group, w->error);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/quote.h"
+#include "common/model/gguf_model.h"
 #include "proto/limits.h"
 
 /* ---- words ---- */
@@ -60,7 +61,7 @@ static enum status name_make(const struct serve_args *a, char *name,
     const char *text = a->name != NULL ? a->name : a->model;
     size_t n = strlen(text), begin;
 
-    /* "models/tiny/" has the name "tiny". */
+    /* "models/tiny/" and "models/tiny.gguf" have the name "tiny". */
     while (a->name == NULL && n > 1 && text[n - 1] == '/') {
         n--;
     }
@@ -69,6 +70,9 @@ static enum status name_make(const struct serve_args *a, char *name,
         begin--;
     }
     begin = a->name != NULL ? 0 : begin;
+    if (a->name == NULL) {
+        n = begin + gguf_files_name(text + begin, n - begin);
+    }
     for (size_t i = begin; i < n; i++) {
         /* '=' ends the name in --model NAME=DIR. */
         if ((unsigned char)text[i] <= ' ' || text[i] == '=' ||

@@ -20,7 +20,7 @@
 #define SERVE_PATH_MAX    4096
 
 struct serve_args {
-    const char *model; /* directory */
+    const char *model; /* directory, or GGUF file */
     const char *name;  /* NULL: the last part of model */
     uint32_t n_workers;
     uint32_t n_stages; /* 0: each worker serves the whole model */

@@ -36,7 +36,8 @@ struct checkpoint_file {
     uint64_t bytes;
     int64_t changed_ns; /* mtime at the time its header was read */
     struct safetensors header;
-    struct gguf_tensors gguf; /* of a GGUF file: owns what header points to */
+    struct gguf_tensors
+        gguf; /* owns what the header of a GGUF file points to */
 };
 
 struct checkpoint_tensor {
@@ -50,7 +51,7 @@ struct checkpoint_tensor {
 struct checkpoint {
     char *dir;
     bool gguf;
-    struct gguf_arch arch; /* of GGUF files */
+    struct gguf_arch arch; /* the model in GGUF files */
     uint32_t n_files;
     struct checkpoint_file *files;
     uint32_t n_tensors; /* without the tensors that have no key */

@@ -11,6 +11,7 @@
 #include "common/model/document.h"
 #include "common/model/family.h"
 #include "common/model/gguf_config.h"
+#include "common/model/gguf_model.h"
 #include "common/model/layer_kinds.h"
 #include "common/model/quantisation.h"
 #include "common/model/rope.h"
@@ -427,32 +428,23 @@ enum status config_set_name(struct model_config *c, const char *name,
     return ST_OK;
 }
 
-/* Cuts ".gguf" off, and the number of a part. */
-static void cut_gguf(char *name)
-{
-    size_t n = strlen(name);
-
-    if (n > 5 && strcmp(name + n - 5, ".gguf") == 0) {
-        name[n -= 5] = '\0';
-        if (n > 15 && strncmp(name + n - 9, "-of-", 4) == 0) {
-            name[n - 15] = '\0';
-        }
-    }
-}
-
-/* Sets the name to the last part of dir's real path, so that "." has a name. */
+/* Sets the name to the last part of dir's real path, so that "." has a name.  A
+ * GGUF file may be a link to a name without meaning, and keeps its own. */
 static enum status name_after(struct model_config *c, const char *dir,
                               struct error *e)
 {
-    char *path = realpath(dir, NULL);
+    bool is_file = gguf_files_name(dir, strlen(dir)) < strlen(dir) &&
+                   gguf_files_exist(dir);
+    char *path = is_file ? strdup(dir) : realpath(dir, NULL);
     char *base = path == NULL ? NULL : strrchr(path, '/');
     enum status st;
 
-    if (base == NULL || base[1] == '\0') {
+    base = base == NULL ? path : base + 1;
+    if (base == NULL || base[0] == '\0') {
         st = error_set(e, ST_INVALID_ARGUMENT, "the directory has no name");
     } else {
-        cut_gguf(base + 1);
-        st = config_set_name(c, base + 1, e);
+        base[gguf_files_name(base, strlen(base))] = '\0';
+        st = config_set_name(c, base, e);
     }
     free(path);
     return st;

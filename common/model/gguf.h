@@ -97,14 +97,12 @@ enum gguf_value_type {
 
 struct gguf_value {
     const char *key;
-    enum gguf_value_type type; /* of an array: of its items */
+    enum gguf_value_type type; /* an array has that of its items */
     bool array;
     uint64_t n;              /* items of an array, else 1 */
     const unsigned char *at; /* the items as stored, [bytes] */
     size_t bytes;
 };
-
-#define GGUF_RANK_MAX 4
 
 struct gguf_tensor {
     const char *name;

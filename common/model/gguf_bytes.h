@@ -1,4 +1,5 @@
-/* gguf_bytes.h - Numbers of a GGUF header; for gguf.c and gguf_value.c.
+/* gguf_bytes.h - Numbers of a GGUF file; for gguf.c, gguf_value.c and
+ * gguf_repack.c.
  *
  * Threading: pure functions. */
 #ifndef COMMON_MODEL_GGUF_BYTES_H

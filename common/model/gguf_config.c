@@ -11,7 +11,6 @@
 #include "common/model/document.h"
 #include "common/model/gguf_arch.h"
 #include "common/model/gguf_repack.h"
-#include "common/model/weight_format.h"
 
 #define GEMMA_27B_LAYERS 62 /* its queries are scaled by hidden / heads */
 #define GATING_SIGMOID   2  /* expert_gating_func */
@@ -458,6 +457,7 @@ static enum status parse(struct reader *r, struct model_config *c)
 static void set_format(struct model_config *c, const struct gguf_model *m)
 {
     uint64_t bytes[WEIGHT_FORMATS] = {0};
+    struct tensor shapes[WEIGHT_FORMATS] = {{.format = WEIGHT_PLAIN}};
     enum weight_format most = WEIGHT_PLAIN;
 
     for (uint32_t p = 0; p < m->files.n; p++) {
@@ -468,15 +468,15 @@ static void set_format(struct model_config *c, const struct gguf_model *m)
 
             if (t->rank > 1 && gguf_repack_shape(&shape, &form)) {
                 bytes[shape.format] += t->bytes;
+                shapes[shape.format] = shape;
             }
         }
     }
     for (int i = 0; i < WEIGHT_FORMATS; i++) {
         most = bytes[i] > bytes[most] ? (enum weight_format)i : most;
     }
-    c->quant = (struct quantisation){.format = most,
-                                     .bits = weight_format_bits(most),
-                                     .group = weight_format_group(most)};
+    c->quant = (struct quantisation){
+        .format = most, .bits = shapes[most].bits, .group = shapes[most].group};
 }
 
 enum status gguf_config(struct model_config *c, const struct gguf_model *m,

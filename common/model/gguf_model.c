@@ -48,6 +48,24 @@ static bool is_part(const char *name, uint32_t *part, uint32_t *n)
            *part <= *n;
 }
 
+size_t gguf_files_name(const char *name, size_t n)
+{
+    static const char end[] = ".gguf";
+    const size_t len = sizeof end - 1;
+    uint32_t part;
+
+    if (n <= len || memcmp(name + n - len, end, len) != 0) {
+        return n;
+    }
+    if (n > PART_BYTES && name[n - PART_BYTES] == '-' &&
+        digits(name + n - PART_BYTES + 1, &part) &&
+        strncmp(name + n - PART_BYTES + 6, "-of-", 4) == 0 &&
+        digits(name + n - PART_BYTES + 10, &part)) {
+        return n - PART_BYTES;
+    }
+    return n - len;
+}
+
 static enum status no_memory(struct error *e)
 {
     return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for file names");

@@ -35,6 +35,10 @@ void gguf_files_fini(struct gguf_files *f);
 /* Returns whether path names a model in GGUF files, or several. */
 bool gguf_files_exist(const char *path);
 
+/* Returns the length of the model's name in name[0..n), the last part of a
+ * path: without ".gguf" and the number of a part, if it has them. */
+size_t gguf_files_name(const char *name, size_t n);
+
 /* Checks that the header of part i of n belongs there. */
 MUST_CHECK enum status gguf_check_part(const struct gguf *g, uint32_t i,
                                        uint32_t n, struct error *e);
@@ -62,8 +66,8 @@ const struct gguf_tensor *gguf_model_tensor(const struct gguf_model *m,
 bool gguf_model_has_tokenizer(const char *path);
 
 /* Reads the ids that end a sequence: those of tokenizer.ggml.eos_token_id,
- * eot_token_id and eom_token_id, and control tokens that are known to end a
- * turn by their spelling.  Returns their number, at most MODEL_EOS_MAX. */
+ * eot_token_id and eom_token_id, and control tokens whose spelling ends a
+ * turn.  Returns their number, at most MODEL_EOS_MAX. */
 uint32_t gguf_end_tokens(const struct gguf *g, uint32_t ids[MODEL_EOS_MAX]);
 
 #endif

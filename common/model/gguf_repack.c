@@ -3,77 +3,87 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/model/gguf_blocks.h"
+#include "common/model/gguf_bytes.h"
 #include "common/model/half.h"
 #include "common/model/weight_format.h"
 
-#define BLOCK_MAX 256 /* columns */
-#define SUB_BLOCK 32  /* of Q4_K */
-#define NO_ROW    UINT32_MAX
+#define NO_ROW UINT32_MAX
 
 const char *gguf_repack_supported(void)
 {
-    return "F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q6_K and MXFP4";
+    return "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, "
+           "IQ4_NL, IQ4_XS and MXFP4";
 }
 
-/* Returns whether a block may have columns of several heads that part. */
-static bool is_cut(const struct gguf_form *f)
+/* What a type becomes. */
+static const struct target {
+    enum gguf_tensor_type type;
+    enum weight_format format;
+    enum dtype dtype; /* plain and affine */
+    uint32_t bits;    /* affine */
+} targets[] = {
+    {GGUF_F32, WEIGHT_PLAIN, DTYPE_F32, 0},
+    {GGUF_F16, WEIGHT_PLAIN, DTYPE_F16, 0},
+    {GGUF_BF16, WEIGHT_PLAIN, DTYPE_BF16, 0},
+    {GGUF_Q8_0, WEIGHT_Q8, DTYPE_F32, 0},
+    {GGUF_Q4_0, WEIGHT_Q4, DTYPE_F32, 0},
+    {GGUF_Q5_0, WEIGHT_Q8, DTYPE_F32, 0},
+    {GGUF_IQ4_NL, WEIGHT_Q8, DTYPE_F32, 0},
+    {GGUF_MXFP4, WEIGHT_MXFP4, DTYPE_F32, 0},
+    {GGUF_Q4_1, WEIGHT_AFFINE, DTYPE_F16, 4},
+    {GGUF_Q5_1, WEIGHT_AFFINE, DTYPE_F16, 8},
+    {GGUF_Q4_K, WEIGHT_K4, DTYPE_F32, 4},
+    {GGUF_Q5_K, WEIGHT_AFFINE, DTYPE_F32, 8},
+    {GGUF_IQ4_XS, WEIGHT_AFFINE, DTYPE_F32, 8},
+    {GGUF_Q6_K, WEIGHT_K6, DTYPE_F32, 0},
+};
+
+static const struct target *target_of(enum gguf_tensor_type type)
 {
-    return f->order == GGUF_TILED_COLS &&
-           f->dim % gguf_type(f->type)->block != 0;
+    for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
+        if (targets[i].type == type) {
+            return &targets[i];
+        }
+    }
+    return NULL;
 }
 
-static bool plain_shape(struct tensor *t, enum dtype dtype)
+/* Returns whether heads of columns move that are no multiples of n. */
+static bool cuts(const struct gguf_form *f, uint32_t n)
 {
-    t->format = WEIGHT_PLAIN;
-    t->dtype = dtype;
-    t->bits = t->group = 0;
-    return true;
+    return f->order == GGUF_TILED_COLS && f->dim % n != 0;
 }
 
-static bool coded_shape(struct tensor *t, enum weight_format format)
+/* A block whose sub-blocks part stays exact as affine only with scales of
+ * sub-blocks of 32, which Q6_K does not have. */
+static enum weight_format format_of(const struct target *t,
+                                    const struct gguf_form *f)
 {
-    t->format = format;
-    t->bits = weight_format_bits(format);
-    t->group = weight_format_group(format);
-    return true;
+    if (t->format == WEIGHT_PLAIN || !cuts(f, gguf_type(f->type)->block)) {
+        return t->format;
+    }
+    return t->bits == 0 || cuts(f, GGUF_SUB_BLOCK) ? WEIGHT_PLAIN
+                                                   : WEIGHT_AFFINE;
 }
 
 bool gguf_repack_shape(struct tensor *t, const struct gguf_form *form)
 {
-    switch (form->type) {
-    case GGUF_F32:
-        return plain_shape(t, DTYPE_F32);
-    case GGUF_F16:
-        return plain_shape(t, DTYPE_F16);
-    case GGUF_BF16:
-        return plain_shape(t, DTYPE_BF16);
-    case GGUF_Q8_0:
-        return is_cut(form) ? plain_shape(t, DTYPE_F32)
-                            : coded_shape(t, WEIGHT_Q8);
-    case GGUF_Q4_0:
-        return is_cut(form) ? plain_shape(t, DTYPE_F32)
-                            : coded_shape(t, WEIGHT_Q4);
-    case GGUF_MXFP4:
-        return is_cut(form) ? plain_shape(t, DTYPE_F32)
-                            : coded_shape(t, WEIGHT_MXFP4);
-    case GGUF_Q6_K:
-        return is_cut(form) ? plain_shape(t, DTYPE_F32)
-                            : coded_shape(t, WEIGHT_K6);
-    case GGUF_Q4_K:
-        break;
-    default:
+    const struct target *to = target_of(form->type);
+
+    if (to == NULL) {
         return false;
     }
-    if (!is_cut(form)) {
-        return coded_shape(t, WEIGHT_K4);
+    t->format = format_of(to, form);
+    t->dtype = t->format == to->format || t->format == WEIGHT_AFFINE
+                   ? to->dtype
+                   : DTYPE_F32;
+    t->bits = weight_format_bits(t->format);
+    t->group = weight_format_group(t->format);
+    if (t->format == WEIGHT_AFFINE) {
+        t->bits = to->bits;
+        t->group = GGUF_SUB_BLOCK;
     }
-    if (form->dim % SUB_BLOCK != 0) {
-        return plain_shape(t, DTYPE_F32);
-    }
-    t->format = WEIGHT_AFFINE;
-    t->dtype = DTYPE_F32;
-    t->bits = 4;
-    t->group = SUB_BLOCK;
     return true;
 }
 
@@ -134,138 +144,6 @@ static uint32_t col_of(const struct gguf_form *f, uint32_t col)
     return f->order == GGUF_TILED_COLS ? untiled(f, col) : col;
 }
 
-/* ---- blocks ---- */
-
-/* A block taken apart. */
-struct block {
-    uint32_t n;               /* columns */
-    uint8_t codes[BLOCK_MAX]; /* as weights.h counts them */
-    const uint8_t *scale;     /* of blocks with one: f16, or E8M0 */
-    uint8_t record[20];       /* of k4 and k6 */
-};
-
-static uint16_t u16_at(const uint8_t *p)
-{
-    return (uint16_t)(p[0] | p[1] << 8);
-}
-
-/* Values i and i + 16 share a byte. */
-static void nibbles(struct block *b, const uint8_t *p)
-{
-    for (uint32_t i = 0; i < 16; i++) {
-        b->codes[i] = p[i] & 15;
-        b->codes[i + 16] = p[i] >> 4;
-    }
-}
-
-/* Six bits each of 8 scales and 8 minima in 12 bytes. */
-static void scales_of_q4_k(uint8_t *record, const uint8_t *p)
-{
-    for (uint32_t j = 0; j < 4; j++) {
-        record[2 * j] = p[j] & 63;
-        record[2 * j + 1] = p[j + 4] & 63;
-        record[2 * j + 8] = (uint8_t)((p[j + 8] & 15) | p[j] >> 6 << 4);
-        record[2 * j + 9] = (uint8_t)(p[j + 8] >> 4 | p[j + 4] >> 6 << 4);
-    }
-}
-
-static void take_q4_k(struct block *b, const uint8_t *p)
-{
-    scales_of_q4_k(b->record, p + 4);
-    memcpy(b->record + 16, p, 4);
-    for (uint32_t i = 0; i < BLOCK_MAX; i++) {
-        uint8_t byte = p[16 + i / 64 * 32 + i % 32];
-
-        b->codes[i] = i % 64 < 32 ? byte & 15 : byte >> 4;
-    }
-}
-
-/* Halves of 128 columns: 64 bytes of lower bits, 32 of upper ones. */
-static void take_q6_k(struct block *b, const uint8_t *p)
-{
-    memcpy(b->record, p + 192, 18);
-    for (uint32_t i = 0; i < BLOCK_MAX; i++) {
-        uint32_t half = i / 128, quarter = i % 128 / 32, l = i % 32;
-        uint8_t low = p[64 * half + quarter % 2 * 32 + l];
-        uint8_t high = p[128 + 32 * half + l];
-
-        low = quarter < 2 ? low & 15 : low >> 4;
-        b->codes[i] = (uint8_t)(low | (high >> (2 * quarter) & 3) << 4);
-    }
-}
-
-static void take_block(struct block *b, enum gguf_tensor_type type,
-                       const uint8_t *p)
-{
-    b->scale = p;
-    switch (type) {
-    case GGUF_Q8_0:
-        for (uint32_t i = 0; i < 32; i++) {
-            b->codes[i] = (uint8_t)(p[2 + i] ^ 0x80); /* q + 128 */
-        }
-        break;
-    case GGUF_Q4_0:
-        nibbles(b, p + 2);
-        break;
-    case GGUF_MXFP4:
-        nibbles(b, p + 1);
-        break;
-    case GGUF_Q4_K:
-        take_q4_k(b, p);
-        break;
-    default:
-        take_q6_k(b, p);
-        break;
-    }
-}
-
-/* Packs codes as a bit stream, from a column at a whole byte. */
-static void put_codes(uint8_t *to, const uint8_t *codes, uint32_t n,
-                      uint32_t bits)
-{
-    uint32_t held = 0, have = 0;
-
-    for (uint32_t i = 0; i < n; i++) {
-        held |= (uint32_t)codes[i] << have;
-        for (have += bits; have >= 8; have -= 8) {
-            *to++ = (uint8_t)held;
-            held >>= 8;
-        }
-    }
-}
-
-/* Scale and minimum of a sub-block; the products are exact. */
-static void affine_of(const struct block *b, uint32_t sub, float *scale,
-                      float *bias)
-{
-    const uint8_t *pair = b->record + (size_t)2 * sub;
-
-    *scale = half_from_f16(u16_at(b->record + 16)) * (float)pair[0];
-    *bias = -(half_from_f16(u16_at(b->record + 18)) * (float)pair[1]);
-}
-
-static float value_of(const struct block *b, enum gguf_tensor_type type,
-                      uint32_t i)
-{
-    float scale, bias;
-
-    switch (type) {
-    case GGUF_Q8_0:
-        return half_from_f16(u16_at(b->scale)) * (float)(b->codes[i] - 128);
-    case GGUF_Q4_0:
-        return half_from_f16(u16_at(b->scale)) * (float)(b->codes[i] - 8);
-    case GGUF_MXFP4:
-        return weight_format_e8m0(b->scale[0]) *
-               weight_format_e2m1(b->codes[i]);
-    case GGUF_Q4_K:
-        affine_of(b, i / SUB_BLOCK, &scale, &bias);
-        return scale * (float)b->codes[i] + bias;
-    default:
-        return half_from_f16(u16_at(b->record + 16)) *
-               (float)(int8_t)b->record[i / 16] * (float)(b->codes[i] - 32);
-    }
-}
-
 /* ---- planes ---- */
 
 struct sink {
@@ -282,14 +160,14 @@ static uint8_t *plane_at(const struct sink *k, uint32_t plane, uint32_t row)
 }
 
 /* A block that stays whole. */
-static void put_block(const struct sink *k, const struct block *b, uint32_t row,
-                      uint32_t col)
+static void put_block(const struct sink *k, const struct gguf_block *b,
+                      uint32_t row, uint32_t col)
 {
     const struct tensor *t = &k->r->shape;
     uint8_t *scales = plane_at(k, 1, row);
 
-    put_codes(plane_at(k, 0, row) + (uint64_t)col * t->bits / 8, b->codes, b->n,
-              t->bits);
+    gguf_block_pack(plane_at(k, 0, row) + (uint64_t)col * t->bits / 8, b->codes,
+                    b->n, t->bits);
     switch (t->format) {
     case WEIGHT_MXFP4:
         scales[col / 32] = b->scale[0];
@@ -306,29 +184,43 @@ static void put_block(const struct sink *k, const struct block *b, uint32_t row,
     }
 }
 
-/* Q4_K by sub-blocks. */
-static void put_affine(const struct sink *k, const struct block *b,
-                       uint32_t row, uint32_t col)
+/* Writes element i of a plane of scales or biases. */
+static void put_scale(uint8_t *plane, uint32_t i, float v, enum dtype dtype)
 {
-    for (uint32_t s = 0; s < BLOCK_MAX / SUB_BLOCK; s++) {
-        uint32_t to = col_of(k->r->form, col + s * SUB_BLOCK);
-        size_t at = (size_t)to / SUB_BLOCK * sizeof(float);
-        float scale, bias;
+    uint16_t half = half_to_f16(v); /* exact: it comes from one */
 
-        affine_of(b, s, &scale, &bias);
-        put_codes(plane_at(k, 0, row) + to / 2,
-                  b->codes + (size_t)s * SUB_BLOCK, SUB_BLOCK, 4);
-        memcpy(plane_at(k, 1, row) + at, &scale, sizeof scale);
-        memcpy(plane_at(k, 2, row) + at, &bias, sizeof bias);
+    if (dtype == DTYPE_F32) {
+        memcpy(plane + (size_t)i * sizeof v, &v, sizeof v);
+    } else {
+        memcpy(plane + (size_t)i * sizeof half, &half, sizeof half);
     }
 }
 
-static void put_values(const struct sink *k, const struct block *b,
+/* Sub-blocks, each to its place. */
+static void put_affine(const struct sink *k, const struct gguf_block *b,
+                       uint32_t row, uint32_t col)
+{
+    const struct tensor *t = &k->r->shape;
+
+    for (uint32_t s = 0; s < b->n / GGUF_SUB_BLOCK; s++) {
+        uint32_t to = col_of(k->r->form, col + s * GGUF_SUB_BLOCK);
+
+        gguf_block_pack(plane_at(k, 0, row) + (uint64_t)to * t->bits / 8,
+                        b->codes + (size_t)s * GGUF_SUB_BLOCK, GGUF_SUB_BLOCK,
+                        t->bits);
+        put_scale(plane_at(k, 1, row), to / GGUF_SUB_BLOCK, b->scales[s],
+                  t->dtype);
+        put_scale(plane_at(k, 2, row), to / GGUF_SUB_BLOCK, b->biases[s],
+                  t->dtype);
+    }
+}
+
+static void put_values(const struct sink *k, const struct gguf_block *b,
                        uint32_t row, uint32_t col)
 {
     for (uint32_t i = 0; i < b->n; i++) {
         uint32_t to = col_of(k->r->form, col + i);
-        float v = value_of(b, k->r->form->type, i);
+        float v = gguf_block_value(b, k->r->form->type, i);
 
         memcpy(plane_at(k, 0, row) + (size_t)to * sizeof v, &v, sizeof v);
     }
@@ -347,7 +239,7 @@ static float minus_log(float v)
                : exact;
 }
 
-/* One plain element of size bytes. */
+/* An element that moves in its row, or changes. */
 static void put_plain(const struct sink *k, const uint8_t *p, uint32_t row,
                       uint32_t col)
 {
@@ -356,10 +248,6 @@ static void put_plain(const struct sink *k, const uint8_t *p, uint32_t row,
     float f;
 
     col = col_of(r->form, col);
-    if (r->form->type == GGUF_F32 && !r->form->minus_log) {
-        memcpy(plane_at(k, 0, row) + col * size, p, sizeof f);
-        return;
-    }
     if (r->shape.dtype != DTYPE_F32) {
         memcpy(plane_at(k, 0, row) + col * size, p, size);
         return;
@@ -367,11 +255,71 @@ static void put_plain(const struct sink *k, const uint8_t *p, uint32_t row,
     if (r->form->type == GGUF_F32) {
         memcpy(&f, p, sizeof f);
     } else {
-        f = r->form->type == GGUF_BF16 ? half_from_bf16(u16_at(p))
-                                       : half_from_f16(u16_at(p));
+        f = r->form->type == GGUF_BF16
+                ? half_from_bf16((uint16_t)gguf_little(p, 2))
+                : half_from_f16((uint16_t)gguf_little(p, 2));
     }
     f = r->form->minus_log ? minus_log(f) : f;
     memcpy(plane_at(k, 0, row) + col * size, &f, sizeof f);
+}
+
+static void put_whole(const struct sink *k, struct gguf_block *b,
+                      const uint8_t *p, uint32_t row, uint32_t col)
+{
+    const struct gguf_form *f = k->r->form;
+
+    gguf_block_take(b, f->type, p);
+    if (k->r->shape.format == WEIGHT_PLAIN) {
+        put_values(k, b, row, col);
+    } else if (k->r->shape.format == WEIGHT_AFFINE) {
+        put_affine(k, b, row, col);
+    } else {
+        put_block(k, b, row, col_of(f, col));
+    }
+}
+
+/* Blocks of plain elements that stay in their row, one after another. */
+static bool is_copy(const struct gguf_repack *r)
+{
+    const struct gguf_form *f = r->form;
+
+    return gguf_type(f->type)->block == 1 && !f->minus_log &&
+           f->order != GGUF_TILED_COLS &&
+           dtype_bytes(r->shape.dtype) == gguf_type(f->type)->bytes;
+}
+
+/* Puts n blocks of one row, the first of which is block `first` of it. */
+static void put_row(const struct sink *k, const uint8_t *p, uint32_t row,
+                    uint64_t first, uint64_t n)
+{
+    const struct gguf_type_shape *type = gguf_type(k->r->form->type);
+    struct gguf_block b = {.n = type->block};
+    uint32_t col = (uint32_t)first * type->block;
+
+    if (is_copy(k->r)) {
+        memcpy(plane_at(k, 0, row) + first * type->bytes, p,
+               (size_t)(n * type->bytes));
+        return;
+    }
+    for (; n > 0; n--, p += type->bytes, col += type->block) {
+        if (type->block == 1) {
+            put_plain(k, p, row, col);
+        } else {
+            put_whole(k, &b, p, row, col);
+        }
+    }
+}
+
+static bool has_nan(const struct gguf_repack *r, const uint8_t *p, uint64_t n)
+{
+    const uint32_t bytes = gguf_type(GGUF_MXFP4)->bytes;
+
+    for (uint64_t i = 0; r->form->type == GGUF_MXFP4 && i < n; i++) {
+        if (p[i * bytes] == 255) {
+            return true;
+        }
+    }
+    return false;
 }
 
 bool gguf_repack_run(const struct gguf_repack *r, const void *blocks,
@@ -384,30 +332,21 @@ bool gguf_repack_run(const struct gguf_repack *r, const void *blocks,
                            .row_bytes = tensor_row_bytes(&r->shape),
                            .scale_bytes = tensor_scale_bytes(&r->shape)};
     const uint8_t *p = blocks;
-    struct block b = {.n = type->block};
 
-    for (uint64_t i = first; i < first + n; i++, p += type->bytes) {
-        uint32_t row = row_of(r, r->from + (uint32_t)(i / per_row));
-        uint32_t col = (uint32_t)(i % per_row) * type->block;
+    if (has_nan(r, p, n)) {
+        return false;
+    }
+    while (n > 0) {
+        uint64_t at = first % per_row;
+        uint64_t m = per_row - at < n ? per_row - at : n;
+        uint32_t row = row_of(r, r->from + (uint32_t)(first / per_row));
 
-        if (r->form->type == GGUF_MXFP4 && p[0] == 255) {
-            return false;
+        if (row != NO_ROW) {
+            put_row(&k, p, row, at, m);
         }
-        if (row == NO_ROW) {
-            continue;
-        }
-        if (type->block == 1) {
-            put_plain(&k, p, row, col);
-            continue;
-        }
-        take_block(&b, r->form->type, p);
-        if (r->shape.format == WEIGHT_PLAIN) {
-            put_values(&k, &b, row, col);
-        } else if (r->shape.format == WEIGHT_AFFINE) {
-            put_affine(&k, &b, row, col);
-        } else {
-            put_block(&k, &b, row, col_of(r->form, col));
-        }
+        first += m;
+        n -= m;
+        p += m * type->bytes;
     }
     return true;
 }

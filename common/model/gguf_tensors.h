@@ -4,8 +4,8 @@
  *     blk.3.ffn_gate_exps.weight   layers.3.mlp.switch_mlp.gate_proj.weight
  *
  * A tensor whose bytes are not those that a checkpoint would have carries a
- * form, which says how its blocks become rows of a matrix in the order of
- * weights.h.  llama.cpp's conversion changes
+ * form, which has the way in which its blocks become rows of a matrix in the
+ * order of weights.h.  llama.cpp's conversion changes
  *
  *     rows of q and k (llama)   the halves of a head alternate
  *     value heads (qwen35)      head j of key head k at j * Hk + k, not at
@@ -32,7 +32,7 @@ enum gguf_order {
     GGUF_ROTARY_ROWS,  /* the halves of each head's `dim` rows alternate */
     GGUF_TILED_ROWS,   /* value heads of `dim` rows, from row `first` on */
     GGUF_TILED_COLS,   /* value heads of `dim` columns */
-    GGUF_GROUPS_FIRST, /* of 2 * per rows of a group, the first `per` */
+    GGUF_GROUPS_FIRST, /* the first `per` of a group's 2 * per rows */
     GGUF_GROUPS_SECOND /* the last `per` */
 };
 
@@ -55,12 +55,12 @@ struct gguf_tensors {
     uint32_t n;
     struct safetensors_tensor *infos; /* [n]; rank 2 or more has a row last */
     struct gguf_named *named;         /* [n] */
-    char *names;                      /* of keys and infos */
+    char *names;                      /* keys, and names of infos */
 };
 
-/* Names the tensors of g, which may be a later part of a's file.  A tensor
- * that two keys share appears twice.  Release with gguf_tensors_fini() on
- * success.  Returns ST_RESOURCE_EXHAUSTED if memory runs out. */
+/* Finds the keys of the tensors of g, which may be a later part of a's file.  A
+ * tensor that two keys share appears twice.  Release with gguf_tensors_fini()
+ * on success.  Returns ST_RESOURCE_EXHAUSTED if memory runs out. */
 MUST_CHECK enum status gguf_tensors_make(struct gguf_tensors *t,
                                          const struct gguf *g,
                                          const struct gguf_arch *a,

@@ -114,7 +114,7 @@ bool maker_find_mxfp4(struct maker *m, struct maker_stored *s,
                       const struct checkpoint_tensor *t,
                       const struct maker_form *f);
 
-/* The same for a tensor of a GGUF file that has a form. */
+/* Finds how a tensor of a GGUF file that has a form stores matrices. */
 bool maker_find_gguf(struct maker *m, struct maker_stored *s,
                      const struct checkpoint_tensor *t,
                      const struct maker_form *f);
@@ -179,7 +179,8 @@ void maker_mlp(struct maker *m, struct mlp_weights *w, const char *prefix,
                uint32_t rows);
 void maker_experts(struct maker *m, struct expert_weights *w);
 
-/* Matrices of the experts of a GGUF file, and the bias of gate and up. */
+/* Lays out the matrices of the experts of a GGUF file, and the bias of gate
+ * and up. */
 void maker_experts_gguf(struct maker *m, struct expert_weights *w);
 
 #endif

@@ -114,6 +114,30 @@ static struct gguf_rows rows_of(const struct model_shape *s, uint32_t second)
                               2 * s->expert_dim, 1};
 }
 
+/* Newer files have gate and up of an expert in one tensor, one after the
+ * other; gpt-oss, whose rows alternate in memory, has them apart. */
+static void joined(struct maker *m, struct tensor *out)
+{
+    const struct model_shape *shape = &m->config->shape;
+    const struct maker_form form = {shape->n_experts, 2 * shape->expert_dim,
+                                    shape->hidden};
+    const struct checkpoint_tensor *t =
+        maker_find_in_layer(m, "mlp.switch_mlp.gate_up_proj.weight");
+    struct maker_target to;
+    struct maker_stored s;
+
+    if (t != NULL && shape->gate_up_alternate) {
+        MAKER_FAULT(m, ST_UNIMPLEMENTED,
+                    "%s: tensor %s joins gate and up, which is not supported "
+                    "in gpt-oss",
+                    quote(m->checkpoint->files[t->file].name).text,
+                    quote(t->info->name).text);
+    } else if (maker_find_stored(m, &s, t, &form)) {
+        maker_begin(m, &to, out, &s, s.shape.rows);
+        maker_put(m, &to, &s, (struct maker_rows){0, 0, s.shape.rows});
+    }
+}
+
 static void gate_up(struct maker *m, struct tensor *out)
 {
     static const char *const names[] = {"mlp.switch_mlp.gate_proj.weight",
@@ -180,7 +204,11 @@ void maker_experts_gguf(struct maker *m, struct expert_weights *w)
     struct maker_target to;
     struct maker_stored s;
 
-    gate_up(m, &w->gate_up);
+    if (maker_has(m, "mlp.switch_mlp.gate_up_proj.weight")) {
+        joined(m, &w->gate_up);
+    } else {
+        gate_up(m, &w->gate_up);
+    }
     if (maker_find_stored(
             m, &s, maker_find_in_layer(m, "mlp.switch_mlp.down_proj.weight"),
             &down)) {

@@ -47,6 +47,7 @@
     X(GGUF_VALUES_MAX, 65536, "values", "its metadata")                     \
     X(GGUF_TENSORS_MAX, 65536, "tensors", "a GGUF file")                    \
     X(GGUF_NAME_MAX, 255, "bytes", "a key or tensor's name in it")          \
+    X(GGUF_RANK_MAX, 4, "", "dimensions of a tensor in it")                 \
     X(GGUF_STRING_MAX, 4194304, "bytes", "a string in it")                  \
     X(GGUF_ITEMS_MAX, 4194304, "items", "an array in it")                   \
     X(GGUF_ALIGNMENT_MAX, 65536, "bytes", "the alignment of its data")      \

@@ -14,7 +14,7 @@
 /* The layers that r is for, and what the file may leave out. */
 struct rope_place {
     const char *layers;    /* "full_attention" or "sliding_attention" */
-    const char *theta_key; /* of the flat form: rope_theta */
+    const char *theta_key; /* the flat form's: rope_theta */
     bool scaled;           /* the flat rope_scaling is for these layers */
     uint32_t head_dim;
     double partial, theta; /* the defaults */

@@ -53,7 +53,7 @@ enum safetensors_dtype {
     SAFETENSORS_DTYPES(X)
 #undef X
         SAFETENSORS_NR,
-    SAFETENSORS_BLOCKS = SAFETENSORS_NR /* of a GGUF file (checkpoint.h) */
+    SAFETENSORS_BLOCKS = SAFETENSORS_NR /* GGUF files have it (checkpoint.h) */
 };
 
 struct safetensors_tensor {

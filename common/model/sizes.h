@@ -38,7 +38,7 @@ struct sizes {
                          model is and the group divides their columns */
     uint64_t token_bytes;
     uint64_t block_bytes, slot_bytes, checkpoint_bytes, page_bytes;
-    uint64_t window_bytes;                    /* of a window block */
+    uint64_t window_bytes;                    /* a window block's */
     uint32_t pages_per_block, pages_per_slot; /* a checkpoint is a slot */
     uint32_t window_pages;
 };

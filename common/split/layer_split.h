@@ -55,7 +55,7 @@ struct split_layer {
                               (page_linear_bytes()); 0: no linear layer */
     uint64_t window_bytes; /* k and v of one token in a window layer, the same
                               for all; 0: none */
-    uint64_t step_bytes; /* of the weights, what a decode step reads; 0: all */
+    uint64_t step_bytes; /* weights that a decode step reads; 0: all */
 };
 
 struct split_model {

@@ -26,15 +26,15 @@ struct page_unit {
     uint64_t page_bytes;
     uint64_t pages_per_slot;  /* 0: no linear layer */
     uint32_t pages_per_block; /* 1; 0: no attention layer */
-    uint64_t window_pages;    /* of a window block; 0: no window layer */
+    uint64_t window_pages;    /* a window block's; 0: no window layer */
 };
 
-/* What one sequence stores in the layers of a shard, each layer's part aligned
+/* The parts that one sequence stores in the layers of a shard, each aligned
  * with page_align(). */
 struct page_parts {
-    uint64_t block_bytes;  /* of a block, summed over the attention layers */
-    uint64_t slot_bytes;   /* of a slot, summed over the linear layers */
-    uint64_t window_bytes; /* of a window block in one window layer */
+    uint64_t block_bytes;  /* a block's, summed over the attention layers */
+    uint64_t slot_bytes;   /* a slot's, summed over the linear layers */
+    uint64_t window_bytes; /* a window block's in one window layer */
     uint32_t n_window;     /* window layers */
 };
 

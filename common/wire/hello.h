@@ -20,8 +20,8 @@
 #define WIRE_VERSION_MAJOR 1
 #define WIRE_VERSION_MINOR 4
 
-/* First minor version whose peers know window blocks: shards with window layers
- * need it at both ends. */
+/* First minor version with window blocks: shards with window layers need it at
+ * both ends. */
 #define WIRE_WINDOWS_MINOR 4
 
 /* Makes a frame outside a session: a Hello call and its answer (session 0),

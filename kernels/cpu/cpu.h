@@ -33,7 +33,7 @@
 #define CPU_EXPERT_TOKENS 512
 
 /* Rows of a quantised matrix that are widened at a time: whole tiles of any
- * height. */
+ * height, and at least QUANTISED_STRIP. */
 #define CPU_PANEL_ROWS 12
 
 /* Buckets into which the sampler sorts a row's logits to find the best ones. */
@@ -74,7 +74,7 @@ struct cpu_mlp_scratch {
     float *gate, *up; /* [T, max(I, Is)] */
 };
 
-/* Of N = min(T, CPU_EXPERT_TOKENS) tokens; k = top_k. */
+/* For N = min(T, CPU_EXPERT_TOKENS) tokens; k = top_k. */
 struct cpu_expert_scratch {
     struct cpu_mlp_scratch shared; /* [N, Is] */
     float *out;                    /* [N, H] of the shared expert */
@@ -120,7 +120,7 @@ struct cpu {
     float *n;                 /* [T, H] normed */
     float *y;                 /* [T, H] output of a mixer or feed-forward, with
                                * norms of outputs or experts */
-    struct cpu_rope ropes[2]; /* of layers that see all, of window layers */
+    struct cpu_rope ropes[2]; /* full attention, window layers */
     float *logits;            /* [max_logits, V] */
     union {
         struct cpu_attention_scratch attention;

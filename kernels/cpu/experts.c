@@ -81,11 +81,11 @@ static void weigh(const struct expert_job *j, const float *l,
     double sum = 0.0;
     float top = l[chosen[0]];
 
-    for (uint32_t i = 0; i < m->top_k; i++) {
+    for (uint32_t i = 0; m->top_k_normed && i < m->top_k; i++) {
         sum += exp((double)l[chosen[i]] - (double)top);
     }
-    if (!m->top_k_normed) {
-        sum = j->c->isa->exp_sum(l, top, m->n_experts);
+    for (uint32_t e = 0; !m->top_k_normed && e < m->n_experts; e++) {
+        sum += exp((double)l[e] - (double)top);
     }
     for (uint32_t i = 0; i < m->top_k; i++) {
         weights[i] = (float)(exp((double)l[chosen[i]] - (double)top) / sum);

@@ -181,6 +181,8 @@ void cpu_kv_attend(struct cpu *c, uint32_t layer, const struct kernel_row *row,
         t->q += (size_t)t->n_q * t->hd;
         t->y += (size_t)t->n_q * t->hd;
         t->last += t->n_q;
-        t->sinks += t->sinks ? t->n_q : 0;
+        if (t->sinks != NULL) {
+            t->sinks += t->n_q;
+        }
     }
 }

@@ -62,7 +62,7 @@ static void run_parts(struct cpu *c, struct matmul_block b)
 static void run_quantised(struct cpu *c, const struct matmul_block *b,
                           const struct tensor *w, uint32_t first, float *panel)
 {
-    struct quantised_block q = {quantised_rows(w, first), *b};
+    struct quantised_block q = {quantised_rows(w, first), *b, panel};
 
     if (b->n_x <= QUANTISED_X) {
         c->isa->matmul_quantised(&q);

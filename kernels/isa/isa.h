@@ -78,7 +78,10 @@ static inline struct quantised quantised_rows(const struct tensor *t,
 struct quantised_block {
     struct quantised w;
     struct matmul_block b; /* its w and dtype are unused */
+    float *turned;         /* [QUANTISED_STRIP, k] scratch */
 };
+
+#define QUANTISED_STRIP 8 /* most rows of x that share a read of W */
 
 #define QUANTISED_X 32 /* with more rows of x, this is slower */
 

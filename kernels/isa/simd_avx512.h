@@ -86,6 +86,36 @@ static inline struct v16 v16_load4(struct v16_group g, const uint8_t *p)
         _mm512_permutexvar_ps(_mm512_srlv_epi32(all, at), g.all)};
 }
 
+/* Sixteen codes are half a word for each lane without a shuffle, if the order
+ * of lanes is 0, 8, 1, 9, ...: that of lanes turned. */
+#define SIMD_TURNS
+
+static inline struct v16 v16_turn(struct v16 a)
+{
+    __m512i at =
+        _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
+
+    return (struct v16){_mm512_permutexvar_ps(at, a.v)};
+}
+
+static inline struct v16 v16_turn_back(struct v16 a)
+{
+    __m512i at =
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+
+    return (struct v16){_mm512_permutexvar_ps(at, a.v)};
+}
+
+/* As v16_load4, turned. */
+static inline struct v16 v16_load4_turned(struct v16_group g, const uint8_t *p)
+{
+    __m128i q = _mm_loadl_epi64((const __m128i *)(const void *)p);
+    __m512i at = _mm512_setr_epi64(0, 4, 8, 12, 16, 20, 24, 28);
+    __m512i all = _mm512_srlv_epi64(_mm512_broadcastq_epi64(q), at);
+
+    return (struct v16){_mm512_permutexvar_ps(all, g.all)};
+}
+
 static inline struct v16 v16_load8(struct v16_group g, const uint8_t *p)
 {
     __m128i q = _mm_loadu_si128((const __m128i *)(const void *)p);
@@ -167,6 +197,12 @@ static inline struct v16_table v16_table(const float *values, float scale)
 static inline struct v16 v16_load_table(struct v16_table t, const uint8_t *p)
 {
     return v16_load4((struct v16_group){.all = t.all}, p);
+}
+
+static inline struct v16 v16_load_table_turned(struct v16_table t,
+                                               const uint8_t *p)
+{
+    return v16_load4_turned((struct v16_group){.all = t.all}, p);
 }
 
 /* A look-up uses the lowest four bits of a lane: a table of fewer values is

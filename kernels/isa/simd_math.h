@@ -93,6 +93,29 @@ INLINE void v16_put_n(void *p, size_t i, struct v16 a, const enum dtype t,
     memcpy((char *)p + i * dtype_bytes(t), &part, n * dtype_bytes(t));
 }
 
+#ifndef SIMD_TURNS
+/* Lanes are in the order of the codes. */
+INLINE struct v16 v16_turn(struct v16 a)
+{
+    return a;
+}
+
+INLINE struct v16 v16_turn_back(struct v16 a)
+{
+    return a;
+}
+
+INLINE struct v16 v16_load4_turned(struct v16_group g, const uint8_t *p)
+{
+    return v16_load4(g, p);
+}
+
+INLINE struct v16 v16_load_table_turned(struct v16_table t, const uint8_t *p)
+{
+    return v16_load_table(t, p);
+}
+#endif
+
 #ifndef SIMD_SUM4
 /* out[i] = v16_sum(a[i]). */
 INLINE void v16_sum4(float *out, const struct v16 a[4])

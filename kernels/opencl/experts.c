@@ -31,8 +31,17 @@ static const struct opencl_variant sum = {
     .file = "route", .kernel = "experts_sum", .wg = WG_TOKEN};
 static const struct opencl_variant group = {
     .file = "route", .kernel = "experts_group", .wg = WG_GROUP};
-static const struct opencl_variant route = {
-    .file = "nv_route", .kernel = "experts_route", .wg = WG_ROUTE};
+/* For one token, and for more. */
+static const struct opencl_variant routes[EXPERTS_ROUTES] = {
+    {.file = "nv_route",
+     .kernel = "experts_route",
+     .wg = WG_ROUTE,
+     .tile_rows = 1},
+    {.file = "nv_route",
+     .kernel = "experts_route",
+     .wg = WG_ROUTE,
+     .tile_rows = 4},
+};
 static const struct opencl_variant gate_up[] = {
     {.file = "products+experts",
      .kernel = "experts_gate_up",
@@ -117,11 +126,14 @@ static enum status choose_route(struct opencl *c, struct experts_kernels *k,
     for (size_t i = 0; i < sizeof of / sizeof *of && st == ST_OK; i++) {
         st = opencl_choose(c, of[i].out, of[i].v, 1, NULL, defines, e);
     }
-    if (st == ST_OK && is_nvidia(c) &&
-        opencl_choose(c, &k->route, &route, 1, NULL, defines, &why) != ST_OK) {
-        log_warn("kernel-refused", "kernel=%s text=\"%s\"", route.file,
-                 why.text);
-        k->route = NULL;
+    for (int i = 0; i < EXPERTS_ROUTES && st == ST_OK && is_nvidia(c); i++) {
+        if (opencl_choose(c, &k->route[i], &routes[i], 1, NULL, defines,
+                          &why) != ST_OK) {
+            log_warn("kernel-refused", "kernel=%s text=\"%s\"", routes[i].file,
+                     why.text);
+            k->route[0] = NULL;
+            break;
+        }
     }
     return st;
 }
@@ -228,7 +240,7 @@ bool opencl_experts_decode_nv(const struct opencl *c, uint32_t layer)
 {
     const struct experts_kernels *k = &c->experts->layers[layer];
 
-    return k->n_ways == EXPERTS_WAYS && k->route;
+    return k->n_ways == EXPERTS_WAYS && k->route[0];
 }
 
 /* Returns the most tiles of n pairs, at most `tile` in each. */
@@ -318,9 +330,12 @@ static void route_tokens(struct opencl *c, uint32_t layer, uint32_t n)
     struct opencl_experts *x = c->experts;
     const struct opencl_layer *l = &c->layers[layer];
     const struct opencl_expert_weights *w = &l->experts;
-    struct opencl_call a = opencl_call(c, x->layers[layer].route);
+    struct opencl_kernel *k = x->layers[layer].route[n > 1];
+    const uint32_t each = k->variant->tile_rows;
+    struct opencl_call a = opencl_call(c, k);
     const size_t local[2] = {WG_ROUTE, 1};
-    const size_t global[2] = {(w->router.rows + COLS - 1) / COLS * local[0], n};
+    const size_t global[2] = {(w->router.rows + COLS - 1) / COLS * local[0],
+                              (n + each - 1) / each};
 
     /* Once is enough: the kernel leaves its tickets at 0. */
     if (!x->zeroed) {
@@ -336,6 +351,7 @@ static void route_tokens(struct opencl *c, uint32_t layer, uint32_t n)
     opencl_arg_tensor(&a, &l->post_norm);
     opencl_arg_tensor(&a, &w->router);
     opencl_arg_tensor(&a, &w->router_bias);
+    opencl_arg_u32(&a, n);
     opencl_launch(&a, 2, global, local, opencl_tensor_bytes(&w->router));
 }
 
@@ -480,7 +496,7 @@ static void run_pairs(struct opencl *c, uint32_t layer, struct range tokens)
     if (pairs.n == 0) {
         return;
     }
-    if (k->route && tokens.first < c->step.n_gen) {
+    if (k->route[0] && tokens.first < c->step.n_gen) {
         route_tokens(c, layer, tokens.n);
     } else {
         choose_experts(c, layer, tokens);

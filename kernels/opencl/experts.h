@@ -26,10 +26,13 @@
 #define EXPERTS_GROUP_FROM 2
 #define EXPERTS_WAYS       4 /* sizes of a tile of pairs; the first is one pair */
 
+#define EXPERTS_ROUTES 2 /* one token, or more */
+
 /* The kernels of a layer. */
 struct experts_kernels {
     struct opencl_kernel *logits, *choose, *group, *sum;
-    struct opencl_kernel *route; /* NVIDIA's; NULL: logits and choose */
+    struct opencl_kernel *route[EXPERTS_ROUTES]; /* NVIDIA's; NULL: logits and
+                                                  * choose */
     uint32_t n_ways;
     struct opencl_kernel *gate_up[EXPERTS_WAYS], *down[EXPERTS_WAYS];
     struct opencl_variant nv[2][EXPERTS_WAYS]; /* NVIDIA's, of gate_up, down */

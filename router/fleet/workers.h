@@ -91,7 +91,7 @@ struct shard {
     uint32_t layer_begin, layer_end, n_layers;
     uint32_t block_tokens, context, vocab, max_rows;
     uint32_t pages_per_block, pages_per_slot, pages_per_checkpoint;
-    /* Of window layers, 0 without; chunk_tokens: most tokens in a step. */
+    /* 0 without window layers; chunk_tokens: most tokens in a step. */
     uint32_t window_tokens, window_pages, chunk_tokens;
     uint64_t block_bytes, slot_bytes, checkpoint_bytes;
     uint64_t weight_bytes, scratch_bytes, pool_bytes;

@@ -21,7 +21,7 @@ struct claim {
     struct need most;    /* and all that the entry can need there */
     uint32_t n_expected; /* output tokens that need covers */
     uint32_t block_tokens,
-        window_pages; /* of the place, if it has all layers */
+        window_pages; /* the place's, if it has all layers */
     bool grows;       /* most takes more pages than need */
 };
 

@@ -3,7 +3,7 @@
  *
  * An input that starts with "P" is not a file but a patch: JSON that is
  * applied to a small tokenizer, so that mutations reach the components after
- * a vocabulary of 256 bytes. */
+ * a vocabulary of 256 bytes.  "S" patches one with byte_fallback. */
 #include <string.h>
 
 #include <jansson.h>
@@ -52,10 +52,9 @@ static void use(const struct tokenizer *t, const char *text, size_t len)
     }
 }
 
-static char *patched(const uint8_t *data, size_t n)
+static char *patched(json_t *root, const uint8_t *data, size_t n)
 {
     json_t *patch = json_loadb((const char *)data, n, 0, NULL);
-    json_t *root = fixture_small();
     char *text = NULL;
 
     if (json_is_object(patch) &&
@@ -72,7 +71,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     static const char text[] =
         "abc  ab a\n\n<|x|> I'LL 123 \xC3\xA9 e\xCC\x81\xCC\xA3 "
         "\xF0\x9F\x98\x80 <x>  \xEF\xAC\x81";
-    char *made = n > 0 && data[0] == 'P' ? patched(data + 1, n - 1) : NULL;
+    char *made = n == 0           ? NULL
+                 : data[0] == 'P' ? patched(fixture_small(), data + 1, n - 1)
+                 : data[0] == 'S' ? patched(fixture_fallback(), data + 1, n - 1)
+                                  : NULL;
     const char *file = made != NULL ? made : (const char *)data;
     struct tokenizer *t;
     struct error e;

@@ -31,8 +31,8 @@
  * where the margin is below twice the bound.
  *
  * A rounding difference may choose other experts, whose outputs have nothing in
- * common.  On such a device a model with experts is judged as with --kv, and
- * the twin takes over choices of near-ties (twin.h).
+ * common.  On such a device, and with `auto`, a model with experts is judged as
+ * with --kv, and the twin takes over choices of near-ties (twin.h).
  *
  * With --kv the cache has this format (kv_names.h).  The reference of a model
  * has no such cache, so only --layers is judged: layers and logits within
@@ -393,7 +393,7 @@ static void choose_bounds(struct check *c, const struct part *part)
 static bool only_layers(const struct check *c, const struct part *part)
 {
     return part->kv != NULL ||
-           (c->w->shape.n_experts > 0 && c->most > LOGIT_AUTO);
+           (c->w->shape.n_experts > 0 && c->tie > 0.0);
 }
 
 static enum status check_weights(struct check *c, const struct golden *g,

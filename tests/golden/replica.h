@@ -54,8 +54,8 @@ struct replica_stage {
     uint32_t begin, end, n_layers, vocab, hidden;
     bool has_blocks, has_slots; /* whether its shard has them */
     uint32_t pages_per_slot;
-    uint32_t window;       /* of the model; 0: no layer is one */
-    uint32_t window_pages; /* of a window block; 0: its shard has no such
+    uint32_t window;       /* the model's; 0: no layer is one */
+    uint32_t window_pages; /* a window block's; 0: its shard has no such
                             * layer */
     bool one_arithmetic;
     struct engine *engine;

@@ -39,7 +39,7 @@
 
 #define TWIN_BOUND 0x1p-8 /* relative to the largest of x or the logits */
 #define TWIN_BOUND_EXPERTS \
-    6.3e-3           /* of x; half as much again as the largest measured */
+    6.3e-3           /* relative to x: 1.5 times the largest measured */
 #define TWIN_TIES 16 /* most pairs of experts that are tried */
 
 /* The router's near-ties of a token in a layer. */

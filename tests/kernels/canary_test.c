@@ -153,7 +153,7 @@ static void expect_found(const struct pair *p, const char *where)
     }
 }
 
-/* Of each kind something is other than the device has it. */
+/* One part of each kind of layer differs from the device's. */
 static void a_device_with_other_arithmetic_is_found(void **state)
 {
     static struct pair p;

@@ -63,9 +63,10 @@ static void compare_products(const struct cpu_isa *isa,
                              const struct quantised *w, const float *x,
                              const float *wide, uint32_t n_w, uint32_t n_x)
 {
-    static float out[2][QUANTISED_X * 8];
+    static float out[2][QUANTISED_X * 8], turned[QUANTISED_STRIP * WIDEST];
     float bias[7] = {1, 2, 3, 4, 5};
     struct quantised_block b = {.w = *w,
+                                .turned = turned,
                                 .b = {.x = x,
                                       .bias = n_x % 4 ? bias : NULL,
                                       .out = out[0],

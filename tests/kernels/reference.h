@@ -41,7 +41,7 @@ struct reference {
     void *stored_arg;
     reference_routed_fn routed; /* NULL, unless the caller changes it */
     void *routed_arg;
-    /* Of the last layer with experts: how much the least logit of the chosen
+    /* In the last layer with experts: how much the least logit of the chosen
      * is above the greatest other; infinite if all are chosen. */
     double margin;
     /* Rounds the operands of products to this dtype.  F32, unless the caller

@@ -48,6 +48,9 @@ static void open_model(struct rig *g, uint32_t round)
     random_shape(&r, &d);
     r.shape.n_layers = LAYERS;
     r.shape.context = TOKENS;
+    if (round % 2) { /* norms behind the linear layers */
+        random_features(&r, &d);
+    }
     for (uint32_t i = 0; i < LAYERS; i++) {
         r.mixers[i] = i == 1 ? MIXER_ATTENTION : MIXER_DELTANET;
     }

@@ -144,6 +144,35 @@ static void a_product_ticks_with_its_weights(void **state)
     end(&b);
 }
 
+static uint64_t ticks_of_experts(uint32_t n)
+{
+    struct random_shape r = shape_of();
+    struct bench b;
+    uint64_t before, ticks;
+
+    r.ffns[ATTENTION] = FFN_EXPERTS;
+    r.shape.n_experts = r.shape.top_k = 16;
+    r.shape.expert_dim = 8;
+    begin_shape(&b, &r, 0, n);
+    before = kernels_progress(b.k);
+    kernels_ffn(b.k, ATTENTION);
+    ticks = kernels_progress(b.k) - before;
+    end(&b);
+    return ticks;
+}
+
+/* Two products of each expert tick, once more for each 512 tokens; the norm
+ * and the end tick once. */
+static void experts_tick_one_by_one(void **state)
+{
+    uint64_t one = ticks_of_experts(1);
+
+    (void)state;
+    assert_true(one >= 2 * 16);
+    assert_true(ticks_of_experts(512) >= one);
+    assert_true(ticks_of_experts(513) + 2 >= one + ticks_of_experts(512));
+}
+
 /* A tick for every four queries: 4 x 8,192 x head_dim x 2 multiply-adds. */
 static void attention_ticks_with_its_queries(void **state)
 {
@@ -195,6 +224,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_product_ticks_with_its_rows),
         cmocka_unit_test(a_product_ticks_with_its_weights),
+        cmocka_unit_test(experts_tick_one_by_one),
         cmocka_unit_test(attention_ticks_with_its_queries),
         cmocka_unit_test(every_operator_ticks),
     };

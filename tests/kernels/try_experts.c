@@ -177,7 +177,7 @@ static bool build_all(struct trial *r)
                             {r->t->units},
                             {m.items}};
     r->one[ROUTE] = (struct try_launch){
-        build(r, route, "experts_route", ROUTER, "-DWG=128"),
+        build(r, route, "experts_route", ROUTER, "-DWG=128 -DTILE_ROWS=1"),
         2,
         {(r->route.logits + 7) / 8, 1},
         {ROUTE_WG, 1}};
@@ -226,9 +226,10 @@ static void set_one(struct trial *r, uint32_t launch, uint32_t i)
     const uint64_t z = 0;
 
     if (launch == ROUTE) {
-        try_args(r->one[launch].kernel, "mUmUmUmUmUmUmUmUmU", r->ids, z,
+        try_args(r->one[launch].kernel, "mUmUmUmUmUmUmUmUmUu", r->ids, z,
                  r->weights, z, r->logits, z, r->tickets, z, r->written[X], z,
-                 r->written[SS], z, r->gamma, z, r->router, z, r->gamma, NONE);
+                 r->written[SS], z, r->gamma, z, r->router, z, r->gamma, NONE,
+                 1u);
     } else if (launch == SUM) {
         try_args(r->one[launch].kernel, "mUmUmUmUmUmUmUu", r->written[X], z,
                  r->written[NEXT], z, r->written[SS], z, r->outputs, z,

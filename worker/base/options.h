@@ -37,7 +37,7 @@ struct worker_options {
     uint32_t pages_per_block, pages_per_slot; /* 0: no such class */
     uint32_t window; /* positions that a window layer of the model sees, the
                       * query's own included; 0: the model has none */
-    uint32_t window_pages; /* of a window block; 0: the shard has none */
+    uint32_t window_pages; /* pages of a window block; 0: the shard has none */
     uint32_t host_pages;   /* the host tier's; 0: none */
     uint32_t slot_cap;   /* most slots at once, >= 1; not read without slots */
     bool one_arithmetic; /* prompt and generated rows have the same bits */

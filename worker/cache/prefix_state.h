@@ -5,8 +5,7 @@
  *     prefix_tree.c    nodes, tenants, hash table
  *     prefix_evict.c   keys, eviction
  *     prefix_events.c  events
- *     prefix_states.c  checkpoints and their reservations
- *     prefix_windows.c window pages
+ *     prefix_states.c  checkpoints and their reservations; window pages
  *
  * The pairing heaps (pairing.h) hold what may be evicted, the lowest key first.
  * A node is in the heap `leaf` of its tenant if nothing is below it, it has no
@@ -196,8 +195,8 @@ void prefix_set_checkpoint(struct prefix *x, uint32_t node, uint32_t page);
 /* Frees the checkpoint of a node. */
 void prefix_drop_checkpoint(struct prefix *x, uint32_t node);
 
-/* Returns whether a prompt may go on at the node.  With window layers, the
- * nodes above may lack what its window needs; the router is not told. */
+/* Returns whether a prompt may go on at the node.  With window layers, nodes
+ * above may lack what its window needs, which the events do not show. */
 static inline bool prefix_is_restorable(const struct prefix *x,
                                         const struct prefix_node *n)
 {
@@ -205,7 +204,7 @@ static inline bool prefix_is_restorable(const struct prefix *x,
            (x->unit_windows == 0 || n->windows != WINDOWS_NONE);
 }
 
-/* ---- prefix_windows.c ---- */
+/* ---- prefix_states.c: window pages ---- */
 
 /* Allocates for x->o; false: out of memory.  prefix_windows_fini() accepts what
  * was never made. */
@@ -231,7 +230,7 @@ void prefix_drop_windows(struct prefix *x, uint32_t node);
  * marked; false: there are none of that use. */
 bool prefix_evict_windows(struct prefix *x, enum prefix_windows_use use);
 
-/* ---- prefix_states.c ---- */
+/* ---- prefix_states.c: checkpoints ---- */
 
 /* Frees a checkpoint that no node has. */
 void prefix_give_state(struct prefix *x, uint32_t checkpoint);

@@ -118,7 +118,7 @@ struct sequence_list {
 /* The sliding windows of the model, and their tables in this shard. */
 struct window_rules {
     uint32_t window; /* positions that a row sees, its own included; 0: none */
-    uint32_t pages;  /* of a window block; 0: no window layer here */
+    uint32_t pages;  /* pages of a window block; 0: no window layer here */
     uint32_t block_tokens, chunk_tokens;
 };
 

@@ -11,12 +11,6 @@
 #define FIRST_BYTES_PER_US 8000.0
 #define FIRST_TOKEN_US     100.0
 
-/* The share of a new measurement in the average. */
-#define LEARN_SHARE 0.125
-
-/* Prompt tokens from which a step measures the rate of prefill. */
-#define LEARN_TOKENS 64
-
 static uint32_t least(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
@@ -666,31 +660,6 @@ void suspend_turn(struct sequences *q)
 }
 
 /* ---- plans ---- */
-
-static void learn(double *rate, double value)
-{
-    *rate += LEARN_SHARE * (value - *rate);
-}
-
-/* Steps without prompt rows take about as long as each other, so what a step
- * with copies takes longer is the copies'. */
-void suspend_learn(struct sequences *q, const struct batch *t)
-{
-    struct suspend *x = &q->suspend;
-    uint32_t us = q->result.device_us, pages = t->n_swapped;
-
-    if (q->table.n_growing == 0 || q->result.status != ST_OK || us == 0) {
-        return;
-    }
-    if (pages > 0 && t->n_prompt_tokens == 0 && x->step_us > 0 &&
-        us > x->step_us) {
-        learn(&x->page_us, (us - x->step_us) / pages);
-    } else if (pages == 0 && t->n_prompt_tokens >= LEARN_TOKENS) {
-        learn(&x->token_us, (double)us / t->plan.n_tokens);
-    } else if (pages == 0 && t->n_prompt_tokens == 0) {
-        learn(&x->step_us, us);
-    }
-}
 
 /* A sequence whose pages were to come back has a row in that plan, which is
  * computed again: from its ids, because its pages are not there. */

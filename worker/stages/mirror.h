@@ -33,7 +33,7 @@ struct mirror_stage {
     uint32_t n_pages;
     uint32_t pages_per_block; /* 1; 0: no blocks */
     uint32_t pages_per_slot;  /* 0: no slots */
-    uint32_t window_pages;    /* of a window block; 0: no windows */
+    uint32_t window_pages;    /* pages of a window block; 0: no windows */
 };
 
 struct mirror {

@@ -96,23 +96,15 @@ INLINE void hold_wide(__local struct shared *s, __global const ulong *posts,
 INLINE float logit_of(__local const float *normed, __local const ushort *w,
                       const float scale, const uint lane)
 {
-    float a[16] = {0.0f};
+    float a[4] = {0.0f};
 
     for (uint i = lane * 16; i < H; i += 512) {
         #pragma unroll
         for (uint j = 0; j < 16; j++) {
-            a[j] = fma(normed[i + j], from_bf16(w[i + j]), a[j]);
+            a[j % 4] = fma(normed[i + j], from_bf16(w[i + j]), a[j % 4]);
         }
     }
-    /* fold16() */
-    #pragma unroll
-    for (uint m = 8; m > 0; m /= 2) {
-        #pragma unroll
-        for (uint j = 0; j < m; j++) {
-            a[j] += a[j + m];
-        }
-    }
-    return scale * fold_lanes(a[0]);
+    return scale * fold_lanes((a[0] + a[1]) + (a[2] + a[3]));
 }
 
 /* Posts the logits of this work-group; the last one also fills up the last two

@@ -50,6 +50,7 @@ NAMED(uint32_t, nv_max, (uint32_t a, uint32_t b), "_Z3maxjj")
 
 /* ---- vectors ---- */
 
+typedef float float4 __attribute__((ext_vector_type(4)));
 typedef float float8 __attribute__((ext_vector_type(8)));
 typedef float float16 __attribute__((ext_vector_type(16)));
 typedef uint16_t ushort16 __attribute__((ext_vector_type(16)));
@@ -77,6 +78,16 @@ NAMED(void, nv_store16, (float16 v, uint64_t at, float *to),
     for (int i = 0; i < 16; i++) {
         to[at * 16 + (uint64_t)i] = v[i];
     }
+}
+
+NAMED(float4, nv_fma4, (float4 a, float4 b, float4 c), "_Z3fmaDv4_fS_S_")
+{
+    float4 v;
+
+    for (int i = 0; i < 4; i++) {
+        v[i] = fmaf(a[i], b[i], c[i]);
+    }
+    return v;
 }
 
 NAMED(float16, nv_fma16, (float16 a, float16 b, float16 c), "_Z3fmaDv16_fS_S_")

@@ -343,6 +343,8 @@ static void assets_come_from_metadata(void **state)
 
     (void)state;
     gguf_put_u32(f, "tokenizer.ggml.padding_token_id", 0);
+    gguf_put_f32(f, "general.sampling.temp", 0.5F);
+    gguf_put_u32(f, "general.sampling.top_k", 20);
     gguf_put_text(f, "tokenizer.chat_template", "{{ messages }}");
     gguf_put_text(f, "tokenizer.chat_template.tool_use", "{{ tools }}");
     save(f, path);
@@ -365,7 +367,10 @@ static void assets_come_from_metadata(void **state)
     assert_string_equal(text_assets_eos_token(a), "<eos>");
     assert_string_equal(text_assets_pad_token(a), "<pad>");
     assert_null(text_assets_unk_token(a));
-    assert_false(text_assets_defaults(a)->has_temperature);
+    assert_true(text_assets_defaults(a)->has_temperature);
+    assert_true(text_assets_defaults(a)->temperature == 0.5);
+    assert_int_equal(text_assets_defaults(a)->top_k, 20);
+    assert_false(text_assets_defaults(a)->has_top_p);
     text_assets_free(&a);
     json_decref(v);
 }

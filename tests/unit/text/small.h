@@ -10,4 +10,9 @@
  * json_decref(). */
 json_t *fixture_small(void);
 
+/* Makes one with byte_fallback: "<0xNN>" are ids 0..255, then a 256, b 257,
+ * U+2581 258, "ab" 259, U+2581 "a" 260, "é" 261, "aé" 262; merges a b, U+2581 a,
+ * a é.  The caller's, to json_decref(). */
+json_t *fixture_fallback(void);
+
 #endif

@@ -469,11 +469,67 @@ static void says_hello_until_answered(void **state)
     rig_free(&r);
 }
 
+/* ---- windows in Hello ---- */
+
+/* window 0: the model has no window layers; pages 0: the shard has none. */
+static struct rig *with_windows(uint32_t window, uint32_t pages)
+{
+    struct worker_options o;
+
+    rig_defaults(&o);
+    o.window = window;
+    o.window_pages = pages;
+    o.chunk_tokens = 48;
+    o.step_tokens = 40;
+    return rig_new(&o);
+}
+
+static void a_hello_states_windows_and_the_longest_chunk(void **state)
+{
+    struct rig *r = with_windows(100, 2);
+
+    (void)state;
+    assert_true(r->hello_windows.has_window && r->hello_windows.has_chunk);
+    assert_int_equal(r->hello_windows.window_tokens, 100);
+    assert_int_equal(r->hello_windows.window_pages, 2);
+    assert_int_equal(r->hello_windows.chunk_tokens, 40);
+    rig_free(&r);
+    r = with_windows(100, 0); /* other stages have them */
+    assert_false(r->hello_windows.has_window);
+    assert_int_equal(r->hello_windows.chunk_tokens, 40);
+    rig_free(&r);
+    r = with_windows(0, 0);
+    assert_false(r->hello_windows.has_window || r->hello_windows.has_chunk);
+    rig_free(&r);
+}
+
+/* It would charge nothing for window blocks. */
+static void windows_need_a_router_that_charges_them(void **state)
+{
+    (void)state;
+    for (uint32_t pages = 0; pages <= 2; pages += 2) {
+        struct rig *r = with_windows(pages > 0 ? 100 : 0, pages);
+        struct worker_metrics m;
+
+        r->minor = 3;
+        rig_lose(r);
+        for (int i = 0; i < 100; i++) {
+            rig_advance(r, 50000);
+        }
+        worker_counts(r->worker, &m);
+        assert_int_equal(m.sessions, pages > 0 ? 1 : 2);
+        assert_in_range(r->n_hellos, 2, 100);
+        rig_free(&r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(generates_to_the_length),
         cmocka_unit_test(counts_what_it_does),
+        cmocka_unit_test(a_hello_states_windows_and_the_longest_chunk),
+        cmocka_unit_test(windows_need_a_router_that_charges_them),
         cmocka_unit_test(stops_at_the_end_token_at_each_index),
         cmocka_unit_test(ignores_the_end_token_if_told),
         cmocka_unit_test(says_the_same_whatever_the_batch),

@@ -117,6 +117,11 @@ struct rig {
     struct rig_live live[RIG_LIVE];    /* in this session */
     uint32_t n_live, n_lives;          /* rows, messages */
     uint32_t hello_live;               /* rows that Hello announced */
+    uint32_t minor; /* lower than this version's, in HelloReply; 0: as ours */
+    struct {
+        bool has_chunk, has_window;
+        uint32_t chunk_tokens, window_tokens, window_pages;
+    } hello_windows;
     bool keyless;     /* Hello is answered without a key of hashes */
     uint8_t key_byte; /* each byte of the key */
     struct rig_index index;

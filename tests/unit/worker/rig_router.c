@@ -313,8 +313,14 @@ static void hello(struct rig *r, const struct envelope *e)
     assert_int_equal(m->worker->ledger->snapshot, 0);
     assert_int_equal(m->worker->fingerprint.len, 16);
     reply.version_major = WIRE_VERSION_MAJOR;
-    reply.version_minor = WIRE_VERSION_MINOR;
+    reply.version_minor = r->minor > 0 ? r->minor : WIRE_VERSION_MINOR;
     reply.name = wire_text("bench");
+    r->hello_windows.has_chunk = m->worker->has_chunk_tokens;
+    r->hello_windows.has_window =
+        m->worker->has_window_tokens && m->worker->has_window_pages;
+    r->hello_windows.chunk_tokens = m->worker->chunk_tokens;
+    r->hello_windows.window_tokens = m->worker->window_tokens;
+    r->hello_windows.window_pages = m->worker->window_pages;
     memset(key, r->key_byte, sizeof key);
     reply.has_prefix_key = !r->keyless;
     reply.prefix_key = (ProtobufCBinaryData){sizeof key, key};

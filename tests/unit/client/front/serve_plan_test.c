@@ -137,6 +137,31 @@ static void stages_listen_in_the_directory(void **state)
     refused(&a, "2 times --device for 3 workers");
 }
 
+static void a_file_gives_its_name_without_its_ending(void **state)
+{
+    static const struct {
+        const char *model, *name;
+    } rows[] = {
+        {"a/m-Q4_K_M.gguf", "m-Q4_K_M"},
+        {"m.gguf", "m"},
+        {"a/m-00002-of-00003.gguf", "m"},
+        {"a/-00002-of-00003.gguf", "-00002-of-00003"},
+        {"a/m-0002-of-00003.gguf", "m-0002-of-00003"},
+        {"a.gguf/m", "m"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct serve_args a = args();
+        struct serve_plan p;
+
+        a.model = rows[i].model;
+        make(&a, &p);
+        assert_string_equal(p.model_name, rows[i].name);
+        serve_plan_fini(&p);
+    }
+}
+
 static void the_gateway_gets_its_options(void **state)
 {
     struct serve_args a = args();
@@ -257,6 +282,7 @@ int main(void)
         cmocka_unit_test(one_worker_has_the_defaults),
         cmocka_unit_test(workers_share_the_cpus),
         cmocka_unit_test(stages_listen_in_the_directory),
+        cmocka_unit_test(a_file_gives_its_name_without_its_ending),
         cmocka_unit_test(the_gateway_gets_its_options),
         cmocka_unit_test(without_a_host_there_is_no_gateway),
         cmocka_unit_test(numbers_past_the_limits_are_refused),

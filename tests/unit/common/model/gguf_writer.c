@@ -1,6 +1,7 @@
 #include "tests/unit/common/model/gguf_writer.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -201,9 +202,13 @@ struct block_type {
 static struct block_type block_of(uint32_t type)
 {
     static const struct block_type types[] = {
-        {WRITE_F32, 1, 4},      {WRITE_F16, 1, 2},      {WRITE_BF16, 1, 2},
-        {WRITE_Q4_0, 32, 18},   {WRITE_Q8_0, 32, 34},   {WRITE_MXFP4, 32, 17},
+        {WRITE_F32, 1, 4},      {WRITE_F16, 1, 2},
+        {WRITE_BF16, 1, 2},     {WRITE_Q4_0, 32, 18},
+        {WRITE_Q8_0, 32, 34},   {WRITE_MXFP4, 32, 17},
         {WRITE_Q4_K, 256, 144}, {WRITE_Q6_K, 256, 210},
+        {WRITE_Q4_1, 32, 20},   {WRITE_Q5_0, 32, 22},
+        {WRITE_Q5_1, 32, 24},   {WRITE_Q5_K, 256, 176},
+        {WRITE_IQ4_NL, 32, 18}, {WRITE_IQ4_XS, 256, 136},
     };
 
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
@@ -221,6 +226,11 @@ size_t gguf_type_bytes(uint32_t type, uint64_t n)
 
     assert_int_equal(n % b.values, 0);
     return n / b.values * b.bytes;
+}
+
+uint32_t gguf_type_block(uint32_t type)
+{
+    return block_of(type).values;
 }
 
 static void put_half(unsigned char *p, uint16_t v)
@@ -281,6 +291,81 @@ static void make_q4_0(const float *v, unsigned char *out)
     put_nibbles(out + 2, codes);
 }
 
+static void put_fifth(unsigned char *out, const int *codes)
+{
+    uint32_t bits = 0;
+
+    for (int i = 0; i < 32; i++) {
+        bits |= (uint32_t)(codes[i] >> 4) << i;
+    }
+    for (int i = 0; i < 4; i++) {
+        out[i] = (unsigned char)(bits >> (8 * i));
+    }
+}
+
+static void make_q5_0(const float *v, unsigned char *out)
+{
+    float d = largest(v, 32) / -16;
+    int codes[32], low[32];
+
+    put_half(out, half_to_f16(d));
+    for (int i = 0; i < 32; i++) {
+        codes[i] = d != 0 ? clamped(v[i] / d + 16, 0, 31) : 16;
+        low[i] = codes[i] & 15;
+    }
+    put_fifth(out + 2, codes);
+    put_nibbles(out + 6, low);
+}
+
+/* Q4_1, and Q5_1 with `most` 31. */
+static void make_affine(const float *v, unsigned char *out, int most)
+{
+    float low = v[0], high = v[0], d;
+    int codes[32], halves[32];
+
+    for (int i = 1; i < 32; i++) {
+        low = fminf(low, v[i]);
+        high = fmaxf(high, v[i]);
+    }
+    d = (high - low) / (float)most;
+    put_half(out, half_to_f16(d));
+    put_half(out + 2, half_to_f16(low));
+    for (int i = 0; i < 32; i++) {
+        codes[i] = d > 0 ? clamped((v[i] - low) / d, 0, most) : 0;
+        halves[i] = codes[i] & 15;
+    }
+    if (most > 15) {
+        put_fifth(out + 4, codes);
+    }
+    put_nibbles(out + (most > 15 ? 8 : 4), halves);
+}
+
+static const float iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                              1,    13,   25,  38,  53,  69,  89,  113};
+
+static void nearest_iq4(const float *v, float d, int *codes)
+{
+    for (int i = 0; i < 32; i++) {
+        codes[i] = 0;
+        for (int c = 1; c < 16; c++) {
+            codes[i] =
+                fabsf(d * iq4[c] - v[i]) < fabsf(d * iq4[codes[i]] - v[i])
+                    ? c
+                    : codes[i];
+        }
+    }
+}
+
+static void make_iq4_nl(const float *v, unsigned char *out)
+{
+    float d = fabsf(largest(v, 32)) / 127;
+    int codes[32];
+
+    put_half(out, half_to_f16(d));
+    nearest_iq4(v, d, codes);
+    put_nibbles(out + 2, codes);
+}
+
 static const float e2m1[8] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
 
 static void make_mxfp4(const float *v, unsigned char *out)
@@ -311,7 +396,8 @@ static void pack_scales(unsigned char *out, const int *s, const int *m)
     }
 }
 
-static void make_q4_k(const float *v, unsigned char *out)
+/* Q4_K, and Q5_K with `most` 31, whose fifth bits come before the halves. */
+static void make_k(const float *v, unsigned char *out, int most)
 {
     float scale[8], min[8], d, dmin;
     int s[8], m[8];
@@ -323,7 +409,7 @@ static void make_q4_k(const float *v, unsigned char *out)
             low = fminf(low, v[32 * j + i]);
             high = fmaxf(high, v[32 * j + i]);
         }
-        scale[j] = (high - low) / 15;
+        scale[j] = (high - low) / (float)most;
         min[j] = -low;
     }
     d = half_from_f16(half_to_f16(largest(scale, 8) / 63));
@@ -335,12 +421,35 @@ static void make_q4_k(const float *v, unsigned char *out)
         m[j] = dmin > 0 ? clamped(min[j] / dmin, 0, 63) : 0;
     }
     pack_scales(out + 4, s, m);
+    memset(out + 16, 0, most > 15 ? 160 : 128);
     for (int i = 0; i < 256; i++) {
         float step = d * (float)s[i / 32], low = dmin * (float)m[i / 32];
-        int q = step > 0 ? clamped((v[i] + low) / step, 0, 15) : 0;
-        unsigned char *at = out + 16 + i / 64 * 32 + i % 32;
+        int q = step > 0 ? clamped((v[i] + low) / step, 0, most) : 0;
+        unsigned char *at = out + (most > 15 ? 48 : 16) + i / 64 * 32 + i % 32;
 
-        *at = (unsigned char)(i % 64 < 32 ? q : *at | q << 4);
+        *at |= (unsigned char)((q & 15) << (i % 64 < 32 ? 0 : 4));
+        if (most > 15) {
+            out[16 + i % 32] |= (unsigned char)(q >> 4 << (i / 32));
+        }
+    }
+}
+
+static void make_iq4_xs(const float *v, unsigned char *out)
+{
+    float d = half_from_f16(half_to_f16(fabsf(largest(v, 256)) / 127 / 31));
+    int codes[32];
+
+    memset(out, 0, 136);
+    put_half(out, half_to_f16(d));
+    for (int j = 0; j < 8; j++) {
+        float own = fabsf(largest(v + 32 * j, 32)) / 127;
+        /* Every other sub-block has a negative scale. */
+        int s = d > 0 ? clamped(own / d, 0, 31) * (j % 2 ? -1 : 1) + 32 : 32;
+
+        out[4 + j / 2] |= (unsigned char)((s & 15) << (j % 2 * 4));
+        out[2 + j / 4] |= (unsigned char)(s >> 4 << (j % 4 * 2));
+        nearest_iq4(v + 32 * j, d * (float)(s - 32), codes);
+        put_nibbles(out + 8 + 16 * j, codes);
     }
 }
 
@@ -388,8 +497,26 @@ static void make_block(uint32_t type, const float *v, unsigned char *out)
     case WRITE_MXFP4:
         make_mxfp4(v, out);
         break;
+    case WRITE_Q4_1:
+        make_affine(v, out, 15);
+        break;
+    case WRITE_Q5_0:
+        make_q5_0(v, out);
+        break;
+    case WRITE_Q5_1:
+        make_affine(v, out, 31);
+        break;
+    case WRITE_IQ4_NL:
+        make_iq4_nl(v, out);
+        break;
+    case WRITE_IQ4_XS:
+        make_iq4_xs(v, out);
+        break;
     case WRITE_Q4_K:
-        make_q4_k(v, out);
+        make_k(v, out, 15);
+        break;
+    case WRITE_Q5_K:
+        make_k(v, out, 31);
         break;
     default:
         make_q6_k(v, out);
@@ -417,12 +544,21 @@ static void read_nibbles(const unsigned char *in, int *codes)
     }
 }
 
+static int fifth(const unsigned char *in, int i)
+{
+    return (in[i / 8] >> (i % 8) & 1) << 4;
+}
+
 static void read_32(uint32_t type, const unsigned char *in, float *out)
 {
+    static const int at[] = {
+        [WRITE_Q4_0] = 2, [WRITE_Q4_1] = 4, [WRITE_Q5_0] = 6,
+        [WRITE_Q5_1] = 8, [WRITE_Q8_0] = 2, [WRITE_IQ4_NL] = 2,
+        [WRITE_MXFP4] = 1};
     float d = half_from_f16(half_at(in));
     int codes[32];
 
-    read_nibbles(in + (type == WRITE_MXFP4 ? 1 : 2), codes);
+    read_nibbles(in + at[type], codes);
     for (int i = 0; i < 32; i++) {
         switch (type) {
         case WRITE_Q8_0:
@@ -430,6 +566,19 @@ static void read_32(uint32_t type, const unsigned char *in, float *out)
             break;
         case WRITE_Q4_0:
             out[i] = d * (float)(codes[i] - 8);
+            break;
+        case WRITE_Q5_0:
+            out[i] = d * (float)((codes[i] | fifth(in + 2, i)) - 16);
+            break;
+        case WRITE_Q4_1:
+            out[i] = (float)codes[i] * d + half_from_f16(half_at(in + 2));
+            break;
+        case WRITE_Q5_1:
+            out[i] = (float)(codes[i] | fifth(in + 4, i)) * d +
+                     half_from_f16(half_at(in + 2));
+            break;
+        case WRITE_IQ4_NL:
+            out[i] = d * iq4[codes[i]];
             break;
         default:
             out[i] = ldexpf(e2m1[codes[i] & 7], in[0] - 127);
@@ -439,7 +588,7 @@ static void read_32(uint32_t type, const unsigned char *in, float *out)
     }
 }
 
-static void read_q4_k(const unsigned char *in, float *out)
+static void read_k(const unsigned char *in, float *out, bool five)
 {
     float d = half_from_f16(half_at(in)), min = half_from_f16(half_at(in + 2));
     const unsigned char *p = in + 4;
@@ -448,10 +597,28 @@ static void read_q4_k(const unsigned char *in, float *out)
         int j = i / 32;
         int s = j < 4 ? p[j] & 63 : (p[j + 4] & 15) | p[j - 4] >> 6 << 4;
         int m = j < 4 ? p[j + 4] & 63 : p[j + 4] >> 4 | p[j] >> 6 << 4;
-        int byte = in[16 + i / 64 * 32 + i % 32];
+        int byte = in[(five ? 48 : 16) + i / 64 * 32 + i % 32];
         int q = i % 64 < 32 ? byte & 15 : byte >> 4;
 
+        q += five && in[16 + i % 32] & 1 << j ? 16 : 0;
         out[i] = d * (float)s * (float)q - min * (float)m;
+    }
+}
+
+static void read_iq4_xs(const unsigned char *in, float *out)
+{
+    float d = half_from_f16(half_at(in));
+    int high = in[2] | in[3] << 8;
+
+    for (int j = 0; j < 8; j++, out += 32) {
+        int s = (in[4 + j / 2] >> (4 * (j % 2)) & 15) |
+                ((high >> (2 * j) & 3) << 4);
+        int codes[32];
+
+        read_nibbles(in + 8 + 16 * j, codes);
+        for (int i = 0; i < 32; i++) {
+            out[i] = d * (float)(s - 32) * iq4[codes[i]];
+        }
     }
 }
 
@@ -497,7 +664,11 @@ void gguf_dequantise(uint32_t type, const void *blocks, uint64_t n, float *out)
             *to = half_from_bf16(half_at(in));
             break;
         case WRITE_Q4_K:
-            read_q4_k(in, to);
+        case WRITE_Q5_K:
+            read_k(in, to, type == WRITE_Q5_K);
+            break;
+        case WRITE_IQ4_XS:
+            read_iq4_xs(in, to);
             break;
         case WRITE_Q6_K:
             read_q6_k(in, to);

@@ -14,9 +14,15 @@ enum writer_type {
     WRITE_F32 = 0,
     WRITE_F16 = 1,
     WRITE_Q4_0 = 2,
+    WRITE_Q4_1 = 3,
+    WRITE_Q5_0 = 6,
+    WRITE_Q5_1 = 7,
     WRITE_Q8_0 = 8,
     WRITE_Q4_K = 12,
+    WRITE_Q5_K = 13,
     WRITE_Q6_K = 14,
+    WRITE_IQ4_NL = 20,
+    WRITE_IQ4_XS = 23,
     WRITE_BF16 = 30,
     WRITE_MXFP4 = 39
 };
@@ -53,8 +59,9 @@ void gguf_add_values(struct gguf_file *f, const char *name, uint32_t type,
 /* Returns the bytes of the file, to free(). */
 unsigned char *gguf_bytes(const struct gguf_file *f, size_t *len);
 
-/* Returns the bytes of n values. */
+/* Returns the bytes of n values, and the values of a block. */
 size_t gguf_type_bytes(uint32_t type, uint64_t n);
+uint32_t gguf_type_block(uint32_t type);
 
 /* Quantise n values, and compute what the stored blocks stand for; n is a
  * multiple of 256. */

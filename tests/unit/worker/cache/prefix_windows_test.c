@@ -334,7 +334,7 @@ static void a_page_is_in_the_index_once(void **state)
     stop(&q);
 }
 
-/* What the events say is what the digest has. */
+/* The events lead to the digest's content. */
 static void events_follow_the_windows(void **state)
 {
     struct prefix_event e[64];

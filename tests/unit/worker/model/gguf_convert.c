@@ -155,12 +155,7 @@ static void put_values(struct convert *k)
 
 uint32_t gguf_convert_type(uint32_t type, uint32_t cols)
 {
-    uint32_t block =
-        type == WRITE_Q4_K || type == WRITE_Q6_K                          ? 256
-        : type == WRITE_Q8_0 || type == WRITE_Q4_0 || type == WRITE_MXFP4 ? 32
-                                                                          : 1;
-
-    return cols % block == 0 ? type : WRITE_F32;
+    return cols % gguf_type_block(type) == 0 ? type : WRITE_F32;
 }
 
 /* Row of a matrix in memory for row i of the file. */
@@ -391,9 +386,15 @@ static void add_experts(struct convert *k, const struct expert_weights *x)
 
     add_rows(k, "blk.ffn_gate_inp.weight", WRITE_F32, &x->router, n, same_row,
              0);
-    add_rows(k, "blk.ffn_gate_exps.weight", type, &x->gate_up, rows, gate_row,
-             n);
-    add_rows(k, "blk.ffn_up_exps.weight", type, &x->gate_up, rows, up_row, n);
+    if (k->types->joined) {
+        add_rows(k, "blk.ffn_gate_up_exps.weight", type, &x->gate_up, 2 * rows,
+                 same_row, n);
+    } else {
+        add_rows(k, "blk.ffn_gate_exps.weight", type, &x->gate_up, rows,
+                 gate_row, n);
+        add_rows(k, "blk.ffn_up_exps.weight", type, &x->gate_up, rows, up_row,
+                 n);
+    }
     add_rows(k, "blk.ffn_down_exps.weight", type, &x->down, n * s->hidden,
              same_row, n);
     if (x->router_bias != NULL) {

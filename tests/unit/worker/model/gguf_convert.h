@@ -1,8 +1,8 @@
 /* gguf_convert.h - Writes a loaded model as a GGUF file, as llama.cpp's
  * conversion would.
  *
- * It starts from the weights in memory, in the order of weights.h, and knows
- * nothing of how GGUF files are read.
+ * It starts from the weights in memory, in the order of weights.h, and shares
+ * nothing with the reader of GGUF files.
  *
  * Threading: none. */
 #ifndef TESTS_UNIT_WORKER_MODEL_GGUF_CONVERT_H
@@ -17,8 +17,9 @@
 
 struct gguf_types {
     uint32_t matrices; /* enum writer_type */
-    uint32_t experts;  /* of experts; 0: as matrices */
-    uint32_t embed;    /* of the embedding; 0: as matrices */
+    uint32_t experts;  /* matrices of experts; 0: as matrices */
+    uint32_t embed;    /* the embedding; 0: as matrices */
+    bool joined;       /* gate and up of experts in one tensor */
 };
 
 /* Returns the type that a matrix of so many columns gets: float32 if its rows

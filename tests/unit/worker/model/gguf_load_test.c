@@ -252,7 +252,7 @@ static void same_weights(const struct model *a, const struct model *b,
     }
 }
 
-/* All that a file cannot say differently. */
+/* Compares all that two files of one model share. */
 static void same_config(const struct model_config *a,
                         const struct model_config *b)
 {
@@ -323,6 +323,13 @@ static void quantised_copies_stand_for_what_was_written(void **state)
                                                    .experts = WRITE_Q8_0,
                                                    .embed = WRITE_Q8_0});
     }
+    round_trip(MODELS "tiny-qwen3.5-moe",
+               &(struct gguf_types){.matrices = WRITE_Q4_1,
+                                    .experts = WRITE_Q5_1,
+                                    .embed = WRITE_Q5_0});
+    round_trip(
+        MODELS "tiny-gemma3",
+        &(struct gguf_types){.matrices = WRITE_IQ4_NL, .embed = WRITE_Q5_1});
 }
 
 /* Its experts are what the checkpoint has, code by code or not. */
@@ -336,6 +343,15 @@ static void mxfp4_experts_are_those_of_the_checkpoint(void **state)
                &(struct gguf_types){.matrices = WRITE_MXFP4});
 }
 
+static void gate_and_up_may_be_joined(void **state)
+{
+    (void)state;
+    round_trip(MODELS "tiny-qwen3-moe",
+               &(struct gguf_types){.matrices = WRITE_F32, .joined = true});
+    round_trip(MODELS "tiny-qwen3.5-moe",
+               &(struct gguf_types){.matrices = WRITE_Q8_0, .joined = true});
+}
+
 /* Makes a model whose rows are whole blocks of 256, and writes it. */
 static const char *wide_model(const char *family, int v_dim, int tied)
 {
@@ -345,10 +361,13 @@ static const char *wide_model(const char *family, int v_dim, int tied)
     json_object_set_new(j, "num_hidden_layers", json_integer(2));
     json_object_set_new(j, "full_attention_interval", json_integer(2));
     json_object_set_new(j, "hidden_size", json_integer(256));
-    json_object_set_new(j, "intermediate_size", json_integer(512));
+    json_object_set_new(j, "intermediate_size", json_integer(256));
     json_object_set_new(j, "head_dim", json_integer(64));
     json_object_set_new(j, "linear_value_head_dim", json_integer(v_dim));
-    json_object_set_new(j, "linear_num_value_heads", json_integer(16));
+    json_object_set_new(j, "linear_num_value_heads",
+                        json_integer(v_dim == 48   ? 16
+                                     : v_dim == 32 ? 8
+                                                   : 4));
     json_object_set_new(j, "tie_word_embeddings", json_boolean(tied));
     dir = fixture_model("wide", j, &(struct writer_options){.seed = 3});
     json_decref(j);
@@ -363,12 +382,13 @@ static void k_quants_stand_for_what_was_written(void **state)
         {.matrices = WRITE_Q4_K},
         {.matrices = WRITE_Q6_K},
         {.matrices = WRITE_Q4_K, .embed = WRITE_Q6_K},
+        {.matrices = WRITE_Q5_K, .embed = WRITE_IQ4_XS},
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
         for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
-            round_trip(wide_model(families[i], 32, t == 2), &types[t]);
+            round_trip(wide_model(families[i], 32, t >= 2), &types[t]);
         }
     }
 }
@@ -381,9 +401,12 @@ static void value_heads_may_cut_blocks(void **state)
         int v_dim;
         uint32_t type;
     } rows[] = {
-        {48, WRITE_Q4_K},  {48, WRITE_Q6_K},  {48, WRITE_Q8_0},
-        {48, WRITE_Q4_0},  {48, WRITE_MXFP4}, {48, WRITE_BF16},
-        {256, WRITE_Q4_K}, {256, WRITE_Q6_K},
+        {48, WRITE_Q4_K},   {48, WRITE_Q6_K},  {48, WRITE_Q8_0},
+        {48, WRITE_Q4_0},   {48, WRITE_MXFP4}, {48, WRITE_BF16},
+        {48, WRITE_Q5_1},   {48, WRITE_Q5_K},  {48, WRITE_IQ4_XS},
+        {48, WRITE_IQ4_NL}, {64, WRITE_Q5_K},  {64, WRITE_IQ4_XS},
+        {64, WRITE_Q4_1},   {64, WRITE_Q5_0},  {256, WRITE_Q4_K},
+        {256, WRITE_Q6_K},  {256, WRITE_Q5_K}, {256, WRITE_IQ4_XS},
     };
 
     (void)state;
@@ -402,7 +425,7 @@ static void pieces_hold_whole_blocks(void **state)
     (void)state;
     json_object_set_new(j, "num_hidden_layers", json_integer(1));
     json_object_set_new(j, "hidden_size", json_integer(64));
-    json_object_set_new(j, "vocab_size", json_integer(140000));
+    json_object_set_new(j, "vocab_size", json_integer(125000));
     json_object_set_new(j, "tie_word_embeddings", json_true());
     dir = fixture_model("large", j, &(struct writer_options){.seed = 3});
     json_decref(j);
@@ -469,6 +492,9 @@ static void a_directory_may_hold_one_model(void **state)
     assert_non_null(strstr(e.text, "give the path of one"));
     snprintf(path, sizeof path, "%s/any-name.gguf", dir);
     same_model(path, llama, "any-name");
+    /* A link has its own name, as those of a hub's cache. */
+    assert_int_equal(symlink(path, fixture_path("linked.gguf")), 0);
+    same_model(fixture_path("linked.gguf"), llama, "linked");
 }
 
 static void parts_are_one_model(void **state)
@@ -654,16 +680,17 @@ static void refuses_other_types_by_name(void **state)
     gguf_put_u32(f, "qwen3.embedding_length", 256);
     gguf_put_u32(f, "qwen3.feed_forward_length", 256);
     gguf_put_u32(f, "qwen3.attention.head_count", 2);
-    gguf_add(f, "token_embd.weight", 13, 2, dims, zeros, 64 * 176);
+    gguf_add(f, "token_embd.weight", 10, 2, dims, zeros, 64 * 84);
     gguf_convert_save(f, path);
     gguf_file_free(&f);
     assert_int_equal(config_load(&c, path, &e), ST_OK);
     assert_int_equal(c.shape.vocab, 64);
     assert_int_equal(shard_load(&shard, &c, path, 0, 1, NULL, &e),
                      ST_UNIMPLEMENTED);
-    assert_non_null(strstr(e.text, "tensor \"token_embd.weight\" is Q5_K, "
+    assert_non_null(strstr(e.text, "tensor \"token_embd.weight\" is Q2_K, "
                                    "which is not supported; F32, F16, BF16, "
-                                   "Q8_0, Q4_0, Q4_K, Q6_K and MXFP4 are"));
+                                   "Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, "
+                                   "Q6_K, IQ4_NL, IQ4_XS and MXFP4 are"));
     free(zeros);
 }
 
@@ -729,6 +756,7 @@ int main(void)
         cmocka_unit_test(plain_copies_are_bit_equal),
         cmocka_unit_test(quantised_copies_stand_for_what_was_written),
         cmocka_unit_test(mxfp4_experts_are_those_of_the_checkpoint),
+        cmocka_unit_test(gate_and_up_may_be_joined),
         cmocka_unit_test(k_quants_stand_for_what_was_written),
         cmocka_unit_test(value_heads_may_cut_blocks),
         cmocka_unit_test(pieces_hold_whole_blocks),

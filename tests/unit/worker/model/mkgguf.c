@@ -1,7 +1,8 @@
 /* mkgguf.c - mkgguf TYPE[,EXPERTS] DIR FILE [PRE]: writes a model as a GGUF
  * file.
  *
- * TYPE is f32, bf16, f16, q8_0, q4_0, q4_k, q6_k or mxfp4; EXPERTS is that of
+ * TYPE is f32, bf16, f16, q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q5_k, q6_k,
+ * iq4_nl, iq4_xs or mxfp4; EXPERTS is that of
  * experts.  With PRE, the name of its split expression, the tokenizer of DIR
  * is written, too, and its chat template.  For tests by hand, tests/golden/gguf
  * and tests/system/gguf. */
@@ -21,9 +22,13 @@ static bool type_of(const char *name, size_t n, uint32_t *type)
         const char *name;
         uint32_t type;
     } types[] = {
-        {"f32", WRITE_F32},   {"bf16", WRITE_BF16},   {"f16", WRITE_F16},
-        {"q8_0", WRITE_Q8_0}, {"q4_0", WRITE_Q4_0},   {"q4_k", WRITE_Q4_K},
-        {"q6_k", WRITE_Q6_K}, {"mxfp4", WRITE_MXFP4},
+        {"f32", WRITE_F32},       {"bf16", WRITE_BF16},
+        {"f16", WRITE_F16},       {"q8_0", WRITE_Q8_0},
+        {"q4_0", WRITE_Q4_0},     {"q4_k", WRITE_Q4_K},
+        {"q6_k", WRITE_Q6_K},     {"mxfp4", WRITE_MXFP4},
+        {"q4_1", WRITE_Q4_1},     {"q5_0", WRITE_Q5_0},
+        {"q5_1", WRITE_Q5_1},     {"q5_k", WRITE_Q5_K},
+        {"iq4_nl", WRITE_IQ4_NL}, {"iq4_xs", WRITE_IQ4_XS},
     };
 
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {

@@ -29,7 +29,7 @@ struct rig {
     Sluice__V1__HelloRequest hello; /* the newest */
     Sluice__V1__WorkerOffer said;
     uint64_t layer_bytes[LAYERS], kv_bytes[LAYERS], slot_bytes[LAYERS];
-    uint64_t step_bytes[LAYERS];
+    uint64_t step_bytes[LAYERS], window_bytes[LAYERS];
     char name[64], model[64], lineage[64], endpoint[64], format[64];
     uint32_t n_hellos;
 
@@ -96,6 +96,9 @@ static void hear_hello(struct rig *r, const struct envelope *v)
         memcpy(r->layer_bytes, m->offer->layer_bytes, sizeof r->layer_bytes);
         memcpy(r->kv_bytes, m->offer->kv_bytes, sizeof r->kv_bytes);
         memcpy(r->slot_bytes, m->offer->slot_bytes, sizeof r->slot_bytes);
+        for (size_t i = 0; i < m->offer->n_window_bytes; i++) {
+            r->window_bytes[i] = m->offer->window_bytes[i];
+        }
         for (size_t i = 0; i < m->offer->n_step_bytes; i++) {
             r->step_bytes[i] = m->offer->step_bytes[i];
         }
@@ -162,11 +165,15 @@ static struct offer_options options(struct rig *r)
                               .block_tokens = 32,
                               .context = 4096,
                               .max_rows = 64,
+                              .window_tokens = 128,
+                              .chunk_tokens = 256,
                               .costs = &r->costs};
 
     memset(o.fingerprint, 0xab, sizeof o.fingerprint);
     return o;
 }
+
+static bool windowed; /* the second layer of the next rig has a window */
 
 static struct rig *rig_new(uint32_t n_layers)
 {
@@ -194,6 +201,10 @@ static struct rig *rig_new(uint32_t n_layers)
                                  .token_bytes = i == 1 ? 8 : 0,
                                  .slot_bytes = i == 1 ? 0 : 9,
                                  .step_bytes = i == 2 ? 60 : 0};
+    }
+    if (windowed) {
+        r->costs.layers[1].token_bytes = 0;
+        r->costs.layers[1].window_bytes = 8;
     }
     o = options(r);
     r->offer = offer_new(&o, &r->io);
@@ -273,6 +284,26 @@ static void still_open(struct rig *r)
     struct error e;
 
     assert_int_equal(offer_ended(r->offer, &begin, &end, &e), OFFER_OPEN);
+}
+
+static void says_what_windows_cost(void **state)
+{
+    struct rig *r = rig_up();
+
+    (void)state;
+    assert_int_equal(r->said.n_window_bytes, 0);
+    assert_false(r->said.has_window_tokens || r->said.has_chunk_tokens);
+    rig_free(r);
+    windowed = true;
+    r = rig_up();
+    windowed = false;
+    assert_int_equal(r->said.n_window_bytes, LAYERS);
+    assert_true(r->window_bytes[0] == 0 && r->window_bytes[1] == 8 &&
+                r->window_bytes[2] == 0);
+    assert_int_equal(r->kv_bytes[1], 0);
+    assert_int_equal(r->said.window_tokens, 128);
+    assert_int_equal(r->said.chunk_tokens, 256);
+    rig_free(r);
 }
 
 static void says_what_layers_cost(void **state)
@@ -527,6 +558,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(says_what_layers_cost),
+        cmocka_unit_test(says_what_windows_cost),
         cmocka_unit_test(takes_what_it_is_given),
         cmocka_unit_test(refuses_layers_that_are_none),
         cmocka_unit_test(takes_the_first_of_two),
