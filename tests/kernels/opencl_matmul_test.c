@@ -9,6 +9,7 @@
 
 #include "common/model/weight_format.h"
 #include "kernels/opencl/chain.h"
+#include "kernels/opencl/experts.h"
 #include "kernels/opencl/host/launch.h"
 #include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/host/program.h"
@@ -337,8 +338,71 @@ static void test_chains(void **state)
     make_shard(&f, 90);
     f.layers[0].ffn_norm = matrix(1, 1024);
     expect_chains(&f, false, true);
-    make_shard(&f, 90);
-    f.layers[1].ffn = FFN_EXPERTS;
+}
+
+/* Makes the last layer's feed-forward one of experts, with NVIDIA's kernels. */
+static void make_experts(struct fixture *f, struct opencl_experts *x,
+                         struct experts_kernels kernels[2])
+{
+    static struct opencl_kernel route;
+    struct opencl_layer *l = &f->layers[1];
+
+    make_shard(f, 90);
+    *x = (struct opencl_experts){.layers = kernels};
+    memset(kernels, 0, 2 * sizeof *kernels);
+    kernels[1].n_ways = EXPERTS_WAYS;
+    kernels[1].route[0] = &route;
+    f->c.experts = x;
+    f->w.shape.n_experts = 8;
+    f->w.shape.top_k = 2;
+    f->w.shape.expert_dim = 512;
+    l->ffn = FFN_EXPERTS;
+    l->gate_up = l->down = (struct opencl_tensor){0};
+    l->experts.router = matrix(8, 1024);
+    l->experts.gate_up = matrix(8 * 1024, 1024);
+    l->experts.down = matrix(8 * 1024, 512);
+}
+
+/* A layer with experts is chained if NVIDIA's kernels compute these, and if
+ * nothing but the router is between its products. */
+static void test_chains_of_experts(void **state)
+{
+    struct experts_kernels kernels[2];
+    struct opencl_experts x;
+    struct fixture f;
+    struct opencl_layer *l = &f.layers[1];
+
+    (void)state;
+    make_experts(&f, &x, kernels);
+    expect_chains(&f, true, true);
+    make_experts(&f, &x, kernels);
+    kernels[1].n_ways = EXPERTS_WAYS - 1;
+    expect_chains(&f, true, false);
+    make_experts(&f, &x, kernels);
+    kernels[1].route[0] = NULL;
+    expect_chains(&f, true, false);
+    make_experts(&f, &x, kernels);
+    l->experts.router_bias = matrix(1, 8);
+    expect_chains(&f, true, false);
+    make_experts(&f, &x, kernels);
+    l->experts.down_bias = matrix(8, 1024);
+    expect_chains(&f, true, false);
+    make_experts(&f, &x, kernels);
+    l->experts.router.dtype = DTYPE_F32;
+    expect_chains(&f, true, false);
+    make_experts(&f, &x, kernels);
+    l->gate_up = matrix(1024, 1024); /* a shared expert of another form */
+    expect_chains(&f, true, false);
+    make_experts(&f, &x, kernels);
+    f.w.shape.gate_up_alternate = true;
+    expect_chains(&f, true, false);
+    make_experts(&f, &x, kernels);
+    f.w.shape.n_experts = f.w.shape.top_k = 33;
+    l->experts.gate_up = matrix(33 * 1024, 1024);
+    l->experts.down = matrix(33 * 1024, 512);
+    expect_chains(&f, true, false);
+    make_experts(&f, &x, kernels);
+    l->experts.down.bits = 8;
     expect_chains(&f, true, false);
 }
 
@@ -497,6 +561,7 @@ int main(void)
         cmocka_unit_test(test_one_arithmetic),
         cmocka_unit_test(test_refused_alone),
         cmocka_unit_test(test_chains),
+        cmocka_unit_test(test_chains_of_experts),
         cmocka_unit_test(test_chains_of_few_bits),
         cmocka_unit_test(test_most_choices),
         cmocka_unit_test(test_all_forms),

@@ -13,8 +13,8 @@
  *           i .. 16 i + 15 of each 512; four sums of them, by column mod 4, by
  *           fma in order; then the lanes are folded.  Z is summed lane by lane.  A
  *           token's bits depend on no other token */
-#define WARPS 4
-#define EACH  TILE_ROWS /* tokens; at most WARPS */
+#define WARPS  4
+#define EACH   TILE_ROWS /* tokens; at most WARPS */
 
 /* Sums of two rows of w, for each of EACH tokens. */
 struct sums {

@@ -50,6 +50,7 @@ NAMED(uint32_t, nv_max, (uint32_t a, uint32_t b), "_Z3maxjj")
 
 /* ---- vectors ---- */
 
+typedef float float4 __attribute__((ext_vector_type(4)));
 typedef float float8 __attribute__((ext_vector_type(8)));
 typedef float float4 __attribute__((ext_vector_type(4)));
 typedef float float16 __attribute__((ext_vector_type(16)));
