@@ -12,11 +12,11 @@
 
 /* Each kind of shape several times; sanitizers are slow. */
 #ifdef __SANITIZE_ADDRESS__
-#define ROUNDS   24
-#define FEATURES 6
+#define ROUNDS   18
+#define FEATURES 2
 #else
 #define ROUNDS   60
-#define FEATURES 12
+#define FEATURES 8
 #endif
 
 static void open_bench(struct bench *b, uint32_t round, enum mixer_kind kind)
@@ -241,7 +241,7 @@ static void window_layers_have_their_own_pages(void **state)
 
     (void)state;
     assert_non_null(b);
-    for (uint32_t round = 0; round < 6; round++) {
+    for (uint32_t round = 0; round < FEATURES / 2; round++) {
         open_features(b, round, MIXER_WINDOW, FFN_DENSE, 3);
         for (uint32_t i = 0; i < 3; i++) {
             assert_true(bench_run(b, i, kernels_attention,

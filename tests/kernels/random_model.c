@@ -261,6 +261,20 @@ static struct tensor matrix(struct random_model *m, struct dice *d,
     return out;
 }
 
+/* Makes a router, or the gate of a shared expert.  A hollow model's is plain, as
+ * those of real quantised models are. */
+static struct tensor router(struct random_model *m, struct dice *d,
+                            uint32_t rows, uint32_t cols)
+{
+    if (m->hollow) {
+        return (struct tensor){.data = opencl_noise_data,
+                               .dtype = s->dtype,
+                               .rows = rows,
+                               .cols = cols};
+    }
+    return matrix(m, d, rows, cols);
+}
+
 static const float *vector(struct random_model *m, struct dice *d, uint32_t n,
                            float low, float high)
 {
@@ -360,7 +374,7 @@ static void fill_experts(struct random_model *m, const struct random_shape *r,
     const struct model_shape *s = &r->shape;
     const uint32_t wide = 2 * s->expert_dim;
 
-    w->router = matrix(m, d, s->n_experts, s->hidden);
+    w->router = router(m, d, s->n_experts, s->hidden);
     w->gate_up = expert_matrix(m, d, s->n_experts * wide, s->hidden);
     w->down = expert_matrix(m, d, s->n_experts * s->hidden, s->expert_dim);
     if (r->expert_bias) {
@@ -372,7 +386,7 @@ static void fill_experts(struct random_model *m, const struct random_shape *r,
         fill_mlp(m, d, s->hidden, s->shared_dim, &w->shared);
     }
     if (s->shared_dim > 0 && r->shared_gate) {
-        w->shared_gate = matrix(m, d, 1, s->hidden);
+        w->shared_gate = router(m, d, 1, s->hidden);
     }
     if (r->equal_experts && w->router.bits == 0 && !m->hollow) {
         repeat_row(&w->router, w->router_bias);
