@@ -12,7 +12,7 @@
 
 /* Each kind of shape several times; sanitizers are slow. */
 #ifdef __SANITIZE_ADDRESS__
-#define ROUNDS   18
+#define ROUNDS   24
 #define FEATURES 2
 #else
 #define ROUNDS   60

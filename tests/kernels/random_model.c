@@ -261,14 +261,14 @@ static struct tensor matrix(struct random_model *m, struct dice *d,
     return out;
 }
 
-/* Makes a router, or the gate of a shared expert.  A hollow model's is plain, as
- * those of real quantised models are. */
+/* Makes a router, or the gate of a shared expert.  A hollow model's is plain,
+ * as those of real quantised models are. */
 static struct tensor router(struct random_model *m, struct dice *d,
                             uint32_t rows, uint32_t cols)
 {
     if (m->hollow) {
         return (struct tensor){.data = opencl_noise_data,
-                               .dtype = s->dtype,
+                               .dtype = m->w.shape.dtype,
                                .rows = rows,
                                .cols = cols};
     }
