@@ -134,27 +134,10 @@ struct opencl_call opencl_call(struct opencl *c, struct opencl_kernel *k)
     return (struct opencl_call){.c = c, .kernel = k};
 }
 
-/* Returns where an argument is remembered; NULL: it is not. */
-static struct opencl_argument *remembered(const struct opencl_call *a,
-                                          cl_uint at, size_t size,
-                                          const void *value)
-{
-    return value != NULL && at < OPENCL_ARGUMENTS_MAX &&
-                   size <= OPENCL_ARGUMENT_BYTES
-               ? &a->kernel->arguments[at]
-               : NULL;
-}
-
 static void set_argument(struct opencl_call *a, size_t size, const void *value)
 {
     struct opencl *c = a->c;
     cl_uint at = a->n++;
-    struct opencl_argument *old = remembered(a, at, size, value);
-
-    if (old != NULL && old->size == size &&
-        memcmp(old->value, value, size) == 0) {
-        return;
-    }
 
     /* After a failure nothing is enqueued, so arguments need not be set. */
     if (c->failed.code == ST_OK) {
@@ -166,9 +149,6 @@ static void set_argument(struct opencl_call *a, size_t size, const void *value)
             snprintf(what, sizeof what, "argument %u of %s", at,
                      a->kernel->variant->kernel);
             opencl_check(c, code, what);
-        } else if (old != NULL) {
-            old->size = size;
-            memcpy(old->value, value, size);
         }
     }
 }

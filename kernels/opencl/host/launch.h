@@ -39,10 +39,6 @@
 
 #define OPENCL_KERNELS_MAX 1024 /* any matrix forms, see matmul.h */
 
-/* Arguments that are remembered, and their size. */
-#define OPENCL_ARGUMENTS_MAX  40
-#define OPENCL_ARGUMENT_BYTES 8
-
 /* The matrix that a kernel is chosen for. */
 struct opencl_shape {
     uint32_t rows, cols; /* the matrix's N and K */
@@ -68,11 +64,6 @@ struct opencl_kernel {
     cl_program program; /* borrowed */
     const struct opencl_variant *variant;
     struct opencl_shape shape;
-    /* The driver's arguments: one that did not change is not set again. */
-    struct opencl_argument {
-        size_t size; /* 0: not known */
-        unsigned char value[OPENCL_ARGUMENT_BYTES];
-    } arguments[OPENCL_ARGUMENTS_MAX];
     uint64_t calls, bytes, ns; /* counts of the profile */
 };
 
