@@ -37,7 +37,7 @@ static const char gpt_4o[] =
     "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" CONTRACTIONS "?|"
     "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES;
 
-/* What a name of tokenizer.ggml.pre stands for; no expression: that of
+/* The expression of a name of tokenizer.ggml.pre; no expression: that of
  * ByteLevel. */
 static const struct pre {
     const char *name, *split;

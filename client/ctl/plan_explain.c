@@ -216,7 +216,7 @@ static void print_budgets(const struct plan_explain *x, uint32_t stage)
 
 /* ---- windows ---- */
 
-/* What one sequence holds at a stage with window layers. */
+/* The pages of one sequence at a stage with window layers. */
 struct held {
     uint64_t blocks, windows, pages;
     uint64_t bytes, whole_bytes; /* whole: without release behind the window */

@@ -16,7 +16,7 @@ const char *gguf_repack_supported(void)
            "IQ4_NL, IQ4_XS and MXFP4";
 }
 
-/* What a type becomes. */
+/* The format of each type. */
 static const struct target {
     enum gguf_tensor_type type;
     enum weight_format format;

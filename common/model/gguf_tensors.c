@@ -6,7 +6,7 @@
 
 #define KEY_BYTES 96
 
-/* What conversion did to a tensor. */
+/* Changes of a tensor by the conversion. */
 enum change {
     PLAIN,
     ROTARY,  /* rows of q or k, in llama */

@@ -356,7 +356,7 @@ static enum status choose_all(struct opencl *c, struct error *e)
 
 /* ---- operands ---- */
 
-/* What the matrices that take an operand have in common. */
+/* The properties common to all matrices that take an operand. */
 struct common {
     bool bf16;  /* plain ones, scales and biases are */
     bool coded; /* one has a format other than plain and affine */

@@ -22,7 +22,7 @@ static uint64_t window_ints(const struct opencl *c)
 {
     const struct kernels_sizes *s = &c->sizes;
     const uint32_t window = c->w->shape.window;
-    /* Of n positions up to 1 + ceil((n - 1) / block_tokens) blocks; the
+    /* n positions have up to 1 + ceil((n - 1) / block_tokens) blocks; the
      * n_tokens of all rows are max_tokens at most. */
     const uint64_t blocks =
         (uint64_t)s->max_rows * (window / c->block_tokens + 3) +

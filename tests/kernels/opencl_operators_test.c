@@ -223,8 +223,8 @@ static struct random_shape shape_of(const struct kind *k)
     };
 }
 
-/* What other families have: experts, windows, sinks, caps, norms of outputs and
- * other activations. */
+/* Features of other families: experts, windows, sinks, caps, norms of outputs
+ * and other activations. */
 struct features {
     const char *name;
     enum dtype kv_dtype;

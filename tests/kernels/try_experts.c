@@ -109,7 +109,7 @@ static uint64_t all_cells(const struct trial *r)
 
 /* ---- programs ---- */
 
-/* What a program reads: the router, a matrix, or those of experts. */
+/* The matrices of a program: the router, a matrix, or those of experts. */
 enum weights { ROUTER, MATRIX, EXPERTS };
 
 static cl_kernel build(struct trial *r, const char *const files[5],

@@ -72,7 +72,7 @@ struct way {
     uint64_t sequences, lacks;
 };
 
-/* What some layers store: of a token, of a slot, of a token in one window
+/* Bytes that some layers store: of a token, of a slot, of a token in one window
  * layer, and the window layers. */
 struct stored {
     uint64_t token, slot, window;

@@ -42,7 +42,7 @@ static void close_model(struct model *m)
 
 /* ---- comparison ---- */
 
-/* What a matrix must stand for: the source's values after a quantisation. */
+/* The values of a matrix: the source's values after a quantisation. */
 struct compare {
     const char *what;
     uint32_t layer;
