@@ -481,7 +481,7 @@ static void test_features(void **state)
         kv = random_kv_format(i < 4 ? 1 : 2 * i, &r.shape);
         random_model_new(&m, &r, &d);
         open_fixture(&f, &m.w, &kv, false);
-        check_ways(&f, i, 5);
+        check_ways(&f, i, 3);
         close_fixture(&f);
         random_model_free(&m);
     }
