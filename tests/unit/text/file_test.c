@@ -107,7 +107,7 @@ static const struct row {
      "{\"type\":\"Prepend\"}]}",
      ST_UNIMPLEMENTED, "normalizer: normalizers[1]: type: \"Prepend\""},
     /* pre-tokenizer */
-    {"pre_tokenizer", "null", ST_UNIMPLEMENTED, "pre_tokenizer: only byte"},
+    {"pre_tokenizer", "null", ST_UNIMPLEMENTED, "pre_tokenizer: only vocab"},
     {"pre_tokenizer", "{\"type\":\"Metaspace\"}", ST_UNIMPLEMENTED,
      "pre_tokenizer: type: \"Metaspace\""},
     {"pre_tokenizer",
