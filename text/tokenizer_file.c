@@ -171,7 +171,7 @@ static enum status model_fields(const json_t *model, struct model_fields *m,
 
 /* --- decoder ------------------------------------------------------------- */
 
-/* What a decoder has. */
+/* The parts of a decoder. */
 struct decoder {
     bool fallback;     /* the vocabulary has byte_fallback */
     bool bytes;        /* ByteLevel, or ByteFallback */

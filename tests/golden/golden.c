@@ -515,7 +515,8 @@ static int usage(void)
     return 2;
 }
 
-int main(int argc, char **argv)
+/* Reads the options into part and *kv; returns false for wrong usage. */
+static bool parse(int argc, char **argv, struct part *part, const char **kv)
 {
     static const struct option options[] = {
         {"device", required_argument, NULL, 'd'},
@@ -530,6 +531,48 @@ int main(int argc, char **argv)
         {"bound", required_argument, NULL, 'b'},
         {NULL, 0, NULL, 0},
     };
+
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        switch (c) {
+        case 'd':
+            part->o.device = optarg;
+            break;
+        case 'k':
+            *kv = optarg;
+            break;
+        case 'i':
+            part->o.isa = optarg;
+            break;
+        case 'f':
+            part->kv = optarg;
+            break;
+        case 's':
+            part->steps = (uint32_t)strtoul(optarg, NULL, 10);
+            break;
+        case 'n':
+            part->prompts = (uint32_t)strtoul(optarg, NULL, 10);
+            break;
+        case 'p':
+            part->o.portable = true;
+            break;
+        case 'l':
+            part->layers = true;
+            break;
+        case 'b':
+            part->bound = strtod(optarg, NULL);
+            break;
+        case 'w':
+            part->widen = true;
+            break;
+        default:
+            return false;
+        }
+    }
+    return true;
+}
+
+int main(int argc, char **argv)
+{
     struct part part = {.prompts = UINT32_MAX,
                         .steps = UINT32_MAX,
                         .bound = LOGIT_F32,
@@ -538,41 +581,8 @@ int main(int argc, char **argv)
     uint32_t n_failed = 0;
     struct error e;
 
-    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        switch (c) {
-        case 'd':
-            part.o.device = optarg;
-            break;
-        case 'k':
-            kv = optarg;
-            break;
-        case 'i':
-            part.o.isa = optarg;
-            break;
-        case 'f':
-            part.kv = optarg;
-            break;
-        case 's':
-            part.steps = (uint32_t)strtoul(optarg, NULL, 10);
-            break;
-        case 'n':
-            part.prompts = (uint32_t)strtoul(optarg, NULL, 10);
-            break;
-        case 'p':
-            part.o.portable = true;
-            break;
-        case 'l':
-            part.layers = true;
-            break;
-        case 'b':
-            part.bound = strtod(optarg, NULL);
-            break;
-        case 'w':
-            part.widen = true;
-            break;
-        default:
-            return usage();
-        }
+    if (!parse(argc, argv, &part, &kv)) {
+        return usage();
     }
     skip_without_device(part.o.device);
     if (optind == argc || (strcmp(kv, "f32") && strcmp(kv, "auto")) ||

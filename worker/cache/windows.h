@@ -18,7 +18,7 @@
  * A shard without window layers has 0 pages: then only positions are counted,
  * which are the same at every stage of a replica.
  *
- * What a sequence gives back it may take again: its need stays
+ * A sequence may take again the pages that it gave back: its need stays
  * (worker/cache/pool.h).  If the index has the page, something else is evicted
  * for that promise, or the index loses the page.
  *

@@ -1,4 +1,4 @@
-/* What copies and prompts cost, from the plans that ran. */
+/* suspend_learn.c - the cost of copies and prompts, from the plans that ran. */
 #include "worker/sequences/sequences.h"
 #include "worker/sequences/suspend.h"
 
