@@ -6,7 +6,23 @@
  * (hidden_write on a later stage), each mixer and MLP adds to it, head reads
  * it.  Operators are coarse so that a backend can fuse kernels inside.
  *
- *     begin, embed, {attention | deltanet, ffn} per layer, head, sample, end
+ *     begin, embed, {attention | deltanet, ffn} per layer, keep_hidden, head,
+ *     sample, end
+ *
+ * Drafts.  A row of generated tokens may end in drafts, tokens that are only
+ * proposed; head and sample take all of its tokens.  KV of refused drafts is
+ * overwritten later.  The state must not advance by them: a row with `keep`
+ * leaves its slot as it is and keeps the inputs of its linear layers, and
+ * replay() advances the slot by the tokens that were accepted, with the bits
+ * of plain rows.
+ *
+ * The MTP layer proposes drafts in steps of its own, after those whose outputs
+ * it reads:
+ *
+ *     begin, draft_input, attention, ffn, keep_hidden, head, sample, end
+ *
+ * Its layer is number end - begin of the shard.  Its rows have the block tables
+ * of their sequences; their slots and windows are not read.
  *
  * Numbers.  Matrices are stored as bf16, f16 or f32, or with 8 or 4 bits in
  * groups (common/model/weights.h), and are widened to float32 in registers.
@@ -73,7 +89,9 @@
 #define KERNELS_LOGIT_ROWS      64    /* default of max_logits */
 #define KERNELS_SAVES_MAX       4     /* checkpoints of one row in a step */
 #define KERNELS_SAVE_CUT        64    /* their positions are multiples of it */
+#define KERNELS_KEEP_MAX        9     /* tokens of a row that keeps */
 #define KERNELS_STEP_TOKENS_MAX 8192
+#define KERNELS_KEEP_TOKENS_MAX 16384
 #define KERNELS_THREADS_MAX     256
 
 struct kernels_options {
@@ -84,6 +102,8 @@ struct kernels_options {
     uint32_t max_tokens;   /* tokens of a step; 0: the default */
     uint32_t max_rows;     /* rows of a step; 0: the default */
     uint32_t max_logits;   /* rows of one head call; 0: the default */
+    uint32_t keep_tokens;  /* inputs that rows keep at once, for drafts; 0:
+                            * none, at most KERNELS_KEEP_TOKENS_MAX */
     uint32_t n_threads;    /* 0: the CPUs the process may run on */
     bool pin;              /* pins each thread to its own CPU; n_threads must
                             * then be the number of CPUs the process may run on;
@@ -116,12 +136,23 @@ struct kernel_row {
      * the windows of all tokens of the row; unused without window layers. */
     const uint32_t *window; /* [window_pages, window_stride] */
     uint32_t window_first, window_stride;
-    uint32_t slot;    /* first page of its slot; unused if the shard has
-                       * no linear layer */
-    bool generated;   /* selects decode kernels, not prefill kernels */
+    uint32_t slot;  /* first page of its slot; unused if the shard has
+                     * no linear layer */
+    bool generated; /* selects decode kernels, not prefill kernels */
+    bool keep;      /* its slot does not change: the inputs of its linear
+                     * layers are kept in [keep_at, keep_at + n_tokens) of
+                     * keep_tokens.  Generated rows of at most KERNELS_KEEP_MAX
+                     * tokens, without saves */
+    uint32_t keep_at;
     uint32_t n_saves; /* at most KERNELS_SAVES_MAX; 0 without linear
                        * layers */
     const struct kernel_save *saves; /* in ascending order of position */
+};
+
+/* Advances a slot by the first n_tokens inputs that a row has kept at keep_at.
+ * The slot has not changed since that row. */
+struct kernel_replay {
+    uint32_t slot, keep_at, n_tokens;
 };
 
 /* Holds rows in any order; their tokens tile [0, n_tokens).  A sequence has at
@@ -164,6 +195,8 @@ struct kernels_sizes {
     uint32_t pages_max;       /* most pages that kernels_alloc() takes, because
                                * a group is one allocation; 0: no limit */
     bool one_arithmetic;      /* prompt and generated rows have the same bits */
+    bool drafts;              /* the backend computes replay, draft_input and
+                               * keep_hidden */
     uint64_t weight_bytes;    /* bytes of the backend's own copy; 0: it has
                                * none */
     uint64_t device_bytes;    /* all memory of a device with its own memory; 0:
@@ -193,7 +226,12 @@ struct kernels_ops {
     void (*poison_pages)(struct kernels *k, uint32_t first, uint32_t n);
     void (*begin)(struct kernels *k, const struct kernel_step *step);
     enum status (*end)(struct kernels *k, struct error *e);
+    void (*replay)(struct kernels *k, const struct kernel_replay *r,
+                   uint32_t n);
     void (*embed)(struct kernels *k, const uint32_t *tokens);
+    void (*draft_input)(struct kernels *k, const uint32_t *tokens,
+                        const uint32_t *from);
+    void (*keep_hidden)(struct kernels *k);
     void (*attention)(struct kernels *k, uint32_t layer);
     void (*deltanet)(struct kernels *k, uint32_t layer);
     void (*ffn)(struct kernels *k, uint32_t layer);
@@ -267,8 +305,12 @@ kernels_alloc_host(struct kernels *k, uint32_t n_pages, struct error *e)
     return k->ops->alloc_host(k, n_pages, e);
 }
 
-/* Copies n pages of the pool to host pages, and back, in order with the steps
- * and copies before and after.  Does not wait. */
+/* Copies n pages of the pool to host pages, and back.  Results are those of a
+ * copy in order with the steps and copies before and after.  Does not wait: on
+ * a device the copy runs beside later steps.  A step, or another call, waits
+ * only for copies of pages that it names (kernels/opencl/host/copies.h), and
+ * kernels_end() returns the failures of those; failures of other copies are
+ * returned by a later kernels_end(). */
 static inline void kernels_page_out(struct kernels *k, uint32_t page,
                                     uint32_t host, uint32_t n)
 {
@@ -303,6 +345,33 @@ MUST_CHECK static inline enum status kernels_end(struct kernels *k,
     return k->ops->end(k, e);
 }
 
+/* Advances n slots, each at most once, in all linear layers; in order with the
+ * steps before and after.  Does not wait.  Nothing to do without linear
+ * layers. */
+static inline void kernels_replay(struct kernels *k,
+                                  const struct kernel_replay *r, uint32_t n)
+{
+    k->ops->replay(k, r, n);
+}
+
+/* Sets x[t] := fc (embed_norm(E[tokens[t]]), hidden_norm(h[from[t]])) in a step
+ * of the MTP layer; tokens, from [n_tokens] u32.  h are the rows that the last
+ * keep_hidden() kept, numbered as its step's tokens. */
+static inline void kernels_draft_input(struct kernels *k,
+                                       const uint32_t *tokens,
+                                       const uint32_t *from)
+{
+    k->ops->draft_input(k, tokens, from);
+}
+
+/* Keeps h[t] := norm(x[t]) of all tokens of the step, after its last layer:
+ * final_norm, or that of the MTP layer in its steps.  Only in shards with an
+ * MTP layer. */
+static inline void kernels_keep_hidden(struct kernels *k)
+{
+    k->ops->keep_hidden(k);
+}
+
 /* Sets x[t] := E[tokens[t]]; tokens [n_tokens] u32, each < V. */
 static inline void kernels_embed(struct kernels *k, const uint32_t *tokens)
 {
@@ -328,8 +397,9 @@ static inline void kernels_ffn(struct kernels *k, uint32_t layer)
     k->ops->ffn(k, layer);
 }
 
-/* Computes logits[i] := Whead norm(x[tokens[i]]).  The logits [n, V] float32
- * stay in the backend until the next head.  tokens [n] u32; n <= max_logits. */
+/* Computes logits[i] := Whead norm(x[tokens[i]]), with the norm of keep_hidden.
+ * The logits [n, V] float32 stay in the backend until the next head.  tokens
+ * [n] u32; n <= max_logits. */
 static inline void kernels_head(struct kernels *k, const uint32_t *tokens,
                                 uint32_t n)
 {

@@ -43,6 +43,7 @@
     /* steps and sequences of a worker */                                     \
     X(STEP_ROWS_MAX, 512, "rows", "a step, and a StepOutput")                 \
     X(STEP_TOKENS_MAX, 8192, "tokens", "a step, and a StepOutput")            \
+    X(DRAFTS_MAX, 8, "tokens", "drafts of a sequence in a step")              \
     X(STEP_LOGPROBS_MAX, 16384, "values", "logprobs of a StepOutput")         \
     X(SUBMIT_IDS_MAX, 12288, "tokens", "ids of a Submit or SubmitPart")       \
     X(OPEN_IDS_MAX, 8192, "tokens", "ids of an Open or OpenPart")             \

@@ -19,8 +19,11 @@
 #include "worker/cache/prefix.h"
 #include "worker/cache/sequence.h"
 #include "worker/sequences/batch.h"
+#include "worker/sequences/drafts.h"
+#include "worker/sequences/ngram.h"
 #include "worker/sequences/ranges.h"
 #include "worker/stages/assembly.h"
+#include "worker/stages/keeps.h"
 #include "worker/stages/leader.h"
 #include "worker/stages/mirror.h"
 
@@ -51,6 +54,7 @@ static const struct limit_row worker_limits[] = {
     LIMIT_ROW(ENGINE_STILL_US, "us", "without a tick: no new session"),
     LIMIT_ROW(ENGINE_DEAD_US, "us", "without a tick: exit code 5"),
     LIMIT_ROW(KERNELS_STEP_TOKENS_MAX, "tokens", "in a pass of the kernels"),
+    LIMIT_ROW(KERNELS_KEEP_TOKENS_MAX, "tokens", "kept while drafts wait"),
     LIMIT_ROW(KERNELS_BLOCK_MAX, "tokens", "in a KV block"),
     LIMIT_ROW(KERNELS_HEAD_DIM_MAX, "", "dimensions of a head"),
     LIMIT_ROW(KERNELS_STATE_DIM_MAX, "", "key and value dimensions of a state"),
@@ -69,12 +73,21 @@ static const struct limit_row worker_limits[] = {
     LIMIT_ROW(PLAN_COPIES_MAX, "", "copies of a plan"),
     LIMIT_ROW(BATCH_COPIES_MAX, "", "copies of a plan that is made here"),
     LIMIT_ROW(PLAN_BLOCKS_MAX, "blocks", "in the tables of a plan"),
+    LIMIT_ROW(DRAFTS_PROBE, "rows", "without drafts between two probes"),
+    LIMIT_ROW(DRAFTS_IDLE, "rows", "without drafts: no MTP layer any more"),
+    LIMIT_ROW(NGRAM_MIN, "tokens", "of a suffix that drafts follow, at least"),
+    LIMIT_ROW(NGRAM_MAX, "tokens", "of a suffix that is compared"),
+    LIMIT_ROW(NGRAM_WINDOW, "tokens", "that are searched for a suffix"),
+    LIMIT_ROW(KEEPS_MAX, "rows", "with drafts, under way at several stages"),
     LIMIT_ROW(LOADS_MAX, "", "ranges removed before a plan"),
-    LIMIT_ROW(OUTS_MAX, "", "copies of a plan to the host tier"),
+    LIMIT_ROW(POOL_SWAPS_MAX, "", "copies of a plan to and from the host tier"),
     LIMIT_ROW(SWAP_PAGES_MAX, "pages", "of a suspended sequence and its slot"),
     LIMIT_ROW(HOST_PAGES_MAX, "pages", "of the host tier"),
     LIMIT_ROW(EMPTY_KEPT_MAX, "", "kept sequences at position 0"),
     LIMIT_ROW(LEADER_NAMES_MAX, "", "nodes or checkpoints of a Keep or Gone"),
+    LIMIT_ROW(KEEPS_MAX, "rows", "with drafts under way over the stages"),
+    LIMIT_ROW(RESULT_VALUES_MAX, "values",
+              "logprobs of a step over the stages"),
     LIMIT_ROW(MIRROR_BLOCKS_MAX, "blocks", "in the leader's account of stages"),
 };
 
@@ -161,7 +174,59 @@ struct costs_step args_step(const struct worker_args *a, uint32_t context)
                                .plans = a->engine_depth + 1,
                                .block_tokens = a->block_tokens,
                                .context = context,
+                               .keep_tokens = args_keep_tokens(a),
                                .opencl = strcmp(a->device, "cpu") != 0};
+}
+
+/* Reads a number of one digit. */
+static bool read_drafts(const char *text, struct args_drafts *out)
+{
+    out->automatic = strcmp(text, "auto") == 0;
+    out->most = DRAFTS_MAX;
+    if (out->automatic) {
+        return true;
+    }
+    out->most = (uint32_t)(text[0] - '0');
+    return text[0] >= '0' && text[0] - '0' <= DRAFTS_MAX && text[1] == '\0';
+}
+
+static bool read_drafter(const char *text, struct args_drafts *out)
+{
+    static const char *const names[] = {[DRAFTER_AUTO] = "auto",
+                                        [DRAFTER_MTP] = "mtp",
+                                        [DRAFTER_NGRAM] = "ngram"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            out->drafter = (enum worker_drafter)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+enum status args_drafts(const struct worker_args *a, struct args_drafts *out,
+                        struct error *e)
+{
+    if (!read_drafts(a->drafts, out)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--drafts %s: give 0 to %d, or auto", a->drafts,
+                         DRAFTS_MAX);
+    }
+    return read_drafter(a->drafter, out)
+               ? ST_OK
+               : error_set(e, ST_INVALID_ARGUMENT,
+                           "--drafter %s: give auto, mtp or ngram", a->drafter);
+}
+
+uint32_t args_keep_tokens(const struct worker_args *a)
+{
+    struct args_drafts d;
+    struct error e;
+
+    return args_drafts(a, &d, &e) == ST_OK
+               ? costs_keep_tokens(d.most, a->max_rows)
+               : 0;
 }
 
 bool args_print(const struct worker_args *a)
@@ -188,6 +253,7 @@ bool args_print(const struct worker_args *a)
         metric_list(stdout, &worker_sequences_set);
         metric_list(stdout, &worker_pools_set);
         metric_list(stdout, &worker_denials_set);
+        metric_list(stdout, &worker_drafts_set);
     } else if (a->print_config) {
         option_sources_print(stdout, &a->sources);
     } else {
@@ -231,6 +297,7 @@ struct kv_request args_kv(const struct worker_args *a)
 enum status args_check(const struct worker_args *a, struct error *e)
 {
     struct log_options log = {a->log_level, a->log_file, NULL};
+    struct args_drafts drafts;
 
     if (log_start(&log, e) != ST_OK) {
         return e->code;
@@ -244,6 +311,9 @@ enum status args_check(const struct worker_args *a, struct error *e)
     if (a->model == NULL && a->check == NULL) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "--model DIR is missing; see --help");
+    }
+    if (args_drafts(a, &drafts, e) != ST_OK) {
+        return e->code;
     }
     if (a->stages > 0 && a->layers != NULL) {
         return error_set(e, ST_INVALID_ARGUMENT,

@@ -37,8 +37,8 @@
       "at most 0.25; on a GPU 0.9)",                                           \
       0, 0)                                                                    \
     X(host_memory, STRING, "SIZE", "0",                                        \
-      "pinned memory of the host for suspended sequences, beside --memory: a " \
-      "size such as 16GiB",                                                    \
+      "pinned memory of the host for evicted prefixes and for suspended and "  \
+      "kept sequences, beside --memory: a size such as 16GiB",                 \
       0, 0)                                                                    \
     X(context, U32, "N", NULL,                                                 \
       "longest sequence in tokens (default: the model's limit)", 0,            \
@@ -76,6 +76,13 @@
     X(engine_depth, U32, "N", NULL,                                            \
       "plans in flight, 1 or 2 (default: 1 on the CPU, 2 on a GPU)", 0,        \
       ENGINE_DEPTH_MAX)                                                        \
+    X(drafts, STRING, "N|auto", "0",                                           \
+      "drafts of a sequence in a step, 0 to 8, or auto: as many as pay", 0, 0) \
+    X(drafter, STRING, "NAME", "auto",                                         \
+      "source of drafts: mtp, ngram, or auto: the model's MTP layer if it "    \
+      "has "                                                                   \
+      "one, else the text itself",                                             \
+      0, 0)                                                                    \
     X(layers, STRING, "A-B", NULL,                                             \
       "layers A to B - 1 of the model, counted from 0 (default: all)", 0, 0)   \
     X(stages, U32, "N", NULL,                                                  \
@@ -129,11 +136,28 @@ void args_fini(struct worker_args *a);
  * that later. */
 bool args_on_gpu(const struct worker_args *a);
 
+/* The values of --drafts and --drafter. */
+struct args_drafts {
+    uint32_t most; /* drafts of a sequence in a step; 0: none */
+    bool automatic;
+    enum worker_drafter drafter;
+};
+
+/* Reads both.  Returns ST_INVALID_ARGUMENT with the option, the value and what
+ * is allowed. */
+MUST_CHECK enum status args_drafts(const struct worker_args *a,
+                                   struct args_drafts *out, struct error *e);
+
+/* Returns the tokens whose inputs are kept for drafts.  The options are valid.
+ */
+uint32_t args_keep_tokens(const struct worker_args *a);
+
 /* Sets the tokens of steps and chunks that the options leave open. */
 void args_choose_steps(struct worker_args *a, bool gpu);
 
 /* Returns the largest step that the options allow, for a model of that
- * context.  Its threads are those of the options, or all CPUs. */
+ * context, but for the dtype of kept inputs.  Its threads are those of the
+ * options, or all CPUs. */
 struct costs_step args_step(const struct worker_args *a, uint32_t context);
 
 /* Returns the most tokens of a sequence in a step. */

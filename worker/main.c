@@ -26,8 +26,14 @@ static enum status check_model(const struct program *p, struct error *e)
                               .slots = a->slots,
                               .kv = args_kv(a),
                               .step = args_step(a, a->context)};
-    enum status st;
+    struct args_drafts drafts;
+    enum status st = args_drafts(a, &drafts, e);
 
+    if (st != ST_OK) {
+        return st;
+    }
+    o.drafts = drafts.most;
+    o.from_text = drafts.drafter == DRAFTER_NGRAM;
     if (a->memory != NULL && !option_bytes(a->memory, &o.budget_bytes)) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "--memory %s: with --check, give a size such as 4GiB",

@@ -235,6 +235,7 @@ struct kernels_options program_kernels(const struct program *p)
                                     .max_tokens = a->step_tokens,
                                     .max_rows = a->max_rows,
                                     .max_logits = KERNELS_LOGIT_ROWS,
+                                    .keep_tokens = args_keep_tokens(a),
                                     .n_threads = a->threads,
                                     .pin = a->pin,
                                     .kernel_cache = a->kernel_cache,
@@ -297,14 +298,14 @@ struct budget_memory program_memory(const struct program *p,
  * (common/model/costs.h), or to those of the backend if they are more. */
 static void count_fixed(struct program *p, const struct kernels_sizes *k)
 {
-    struct costs_step step = args_step(&p->args, p->config.shape.context);
+    struct costs_step step = program_step(p);
     uint64_t own =
         k->weight_bytes > 0 ? k->weight_bytes : shard_report(p->shard)->bytes;
     struct pool_budget *n = &p->need;
 
     step.threads = k->n_threads;
     n->weight_bytes = shard_report(p->shard)->bytes;
-    n->scratch_bytes = costs_stage_scratch(&p->config, &step, p->end);
+    n->scratch_bytes = costs_stage_scratch(&p->config, &step, p->begin, p->end);
     log_debug("fixed-memory",
               "weights=%" PRIu64 " scratch=%" PRIu64 " of_backend=%" PRIu64
               "+%zu",
@@ -376,6 +377,10 @@ static enum status pool_make(struct program *p, struct error *e)
     enum status st;
 
     forward_sizes(p->forward, &k);
+    if (p->drafts.most > 0 && !k.drafts) {
+        log_warn("no-drafts", "why=\"the device cannot verify drafts yet\"");
+        p->drafts.most = 0;
+    }
     p->sizes = sizes_of(&p->config, p->begin, p->end, a->block_tokens, &p->kv);
     p->pages = k;
     p->need.pool =
@@ -489,6 +494,7 @@ enum status program_begin(struct program *p, struct error *e)
     /* Before the weights are read: afterwards they would count as used. */
     p->available = budget_available("");
     st = config_read(p, e);
+    st = st == ST_OK ? program_drafts(p, e) : st;
     st = st == ST_OK ? format_choose(p, e) : st;
     st = st == ST_OK ? tokenizer_read(p, e) : st;
     if (st != ST_OK) {

@@ -26,6 +26,7 @@ struct program {
     uint64_t available;
     uint32_t host_pages; /* the host tier's */
     struct model_config config;
+    struct args_drafts drafts; /* none if the device cannot verify them */
     struct tokenizer *tokenizer;
     struct curve_keys *keys; /* NULL: none */
     struct transport *transport;
@@ -74,6 +75,13 @@ void program_run(struct program *p);
 
 /* Returns the options of the core, once the pool is made. */
 struct worker_options program_core_options(const struct program *p);
+
+/* Reads the options of drafts, looks for the model's MTP layer if they need it,
+ * and sets config.drafts. */
+MUST_CHECK enum status program_drafts(struct program *p, struct error *e);
+
+/* Returns the largest step, with the dtype of what is kept for drafts. */
+struct costs_step program_step(const struct program *p);
 
 /* Returns what the window layers of the model see; 0: it has none. */
 uint32_t program_window(const struct program *p);

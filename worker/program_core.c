@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/log.h"
+#include "common/model/mtp.h"
 #include "worker/program.h"
 
 uint32_t program_window(const struct program *p)
@@ -12,6 +14,38 @@ uint32_t program_window(const struct program *p)
     return config_count(c, MIXER_WINDOW, 0, c->shape.n_layers) > 0
                ? c->shape.window
                : 0;
+}
+
+struct costs_step program_step(const struct program *p)
+{
+    struct costs_step step = args_step(&p->args, p->config.shape.context);
+
+    step.kept = p->kv.dtype;
+    return step;
+}
+
+enum status program_drafts(struct program *p, struct error *e)
+{
+    struct args_drafts *d = &p->drafts;
+    struct mtp_found mtp = {.text = "drafts: from the text"};
+    enum status st = args_drafts(&p->args, d, e);
+
+    if (st == ST_OK && d->most > 0 && d->drafter != DRAFTER_NGRAM) {
+        st = mtp_find_in(&mtp, &p->config, p->args.model, e);
+    }
+    if (st != ST_OK || d->most == 0) {
+        return st;
+    }
+    if (!mtp.usable && d->drafter == DRAFTER_MTP) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--drafter mtp: %s; give --drafter ngram, or leave "
+                         "--drafts out",
+                         mtp.text);
+    }
+    p->config.drafts = mtp.usable;
+    log_info("drafts", "most=%u drafter=%s text=\"%s\"", d->most,
+             mtp.usable ? "mtp" : "ngram", mtp.text);
+    return ST_OK;
 }
 
 /* For tests of the pool: a read of a freed page then gives NaN. */
@@ -48,6 +82,11 @@ struct worker_options program_core_options(const struct program *p)
         .slot_cap = p->budget.pool.slot_cap,
         .host_pages = p->host_pages,
         .one_arithmetic = p->pages.one_arithmetic,
+        .drafts = p->drafts.most,
+        .drafts_auto = p->drafts.automatic,
+        .drafter = p->drafts.drafter,
+        .has_mtp = config_drafts_at(&p->config, p->end),
+        .keep_tokens = p->drafts.most > 0 ? args_keep_tokens(a) : 0,
         .reuse = !a->no_reuse,
         .checkpoint_share = (float)a->cache_checkpoints,
         .tenant_share = (float)a->cache_tenant,

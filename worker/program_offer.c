@@ -30,6 +30,9 @@ static enum status costs_read(struct program *p, struct split_model *costs,
     enum status st = checkpoint_open(&files, p->args.model, e);
 
     costs_of_shapes(costs, &p->config, &p->kv);
+    if (st == ST_OK && p->config.drafts) {
+        st = checkpoint_add_mtp(files, e);
+    }
     st = st == ST_OK ? costs_of_files(costs, &p->config, files, e) : st;
     checkpoint_close(&files);
     return st;
@@ -44,6 +47,7 @@ static enum status try_layer(struct program *p, struct layer_costs *t,
     struct kernels_options o = program_kernels(p);
     enum status st = program_read(p, &t->layer, layer, layer + 1, e);
 
+    o.keep_tokens = 0; /* the offer counts these with each layer */
     if (st == ST_OK) {
         p->known = shard_known(t->layer);
         p->has_known = true;
@@ -57,16 +61,27 @@ static enum status try_layer(struct program *p, struct layer_costs *t,
     return st;
 }
 
+/* An offer describes layers alone, so the MTP layer is part of the last, and
+ * what a layer keeps is part of its weights. */
+static void add_drafts(const struct program *p, struct split_model *costs)
+{
+    struct costs_step step = program_step(p);
+
+    costs_add_kept(costs, &p->config, &step);
+    split_fold_drafts(costs);
+}
+
 /* The layers are not known yet, so this is the scratch of the stage that needs
  * most.  The measured layer has no head, but hidden states. */
 static uint64_t scratch_bytes(const struct program *p, const struct measured *m)
 {
-    struct costs_step step = args_step(&p->args, p->config.shape.context);
+    struct costs_step step = program_step(p);
     uint64_t head, middle, measured;
 
     step.threads = m->n_threads;
-    head = costs_stage_scratch(&p->config, &step, p->config.shape.n_layers);
-    middle = costs_stage_scratch(&p->config, &step, 0);
+    step.keep_tokens = 0; /* as add_drafts() counts these */
+    head = costs_stage_scratch(&p->config, &step, 0, p->config.shape.n_layers);
+    middle = costs_stage_scratch(&p->config, &step, 0, 0);
     measured = m->scratch_bytes + costs_head_scratch(&p->config, &step);
     if (m->scratch_bytes <= middle) {
         return head > middle ? head : middle;
@@ -176,7 +191,10 @@ enum status program_offer(struct program *p, struct error *e)
     st = check_layers(p, e);
     st = st == ST_OK ? costs_read(p, &t->costs, e) : st;
     st = st == ST_OK ? try_layer(p, t, e) : st;
-    st = st == ST_OK ? offer_make(p, t, &f, e) : st;
+    if (st == ST_OK) {
+        add_drafts(p, &t->costs);
+        st = offer_make(p, t, &f, e);
+    }
     free(t);
     st = st == ST_OK ? offer_run(p, f, e) : st;
     offer_free(&f);

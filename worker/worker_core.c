@@ -407,6 +407,7 @@ void worker_account(const struct worker_core *w, struct worker_account *out)
     out->n_suspended = q->table.in_state[SEQUENCE_SUSPENDED];
     out->host_total = q->host.n_pages;
     out->host_used = q->host.n_used;
+    out->host_cached = prefix_host_pages(q->reuse.index);
     out->orphans_expired = m->orphans_expired;
     out->orphans_disowned = m->orphans_disowned;
     out->assembly = assembly_is_up(a) ? a->id : 0;

@@ -89,6 +89,7 @@ struct worker_account {
     uint32_t n_orphans;                         /* orphans among them */
     uint32_t n_suspended;                       /* suspended ones */
     uint32_t host_total, host_used;             /* pages of the host tier */
+    uint32_t host_cached;                       /* ... that the index has */
     uint64_t orphans_expired, orphans_disowned; /* since the start */
     /* The assembly that is up, 0: none; and this worker's place in it. */
     uint64_t assembly;

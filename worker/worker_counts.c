@@ -2,6 +2,7 @@
 #include "common/base/metric_page.h"
 #include "worker/core_state.h"
 #include "worker/sequences/orphans.h"
+#include "worker/sequences/tier.h"
 
 /* The rooms below count these themselves. */
 static void take_reuse(const struct sequences *q, struct worker_metrics *out)
@@ -9,6 +10,7 @@ static void take_reuse(const struct sequences *q, struct worker_metrics *out)
     struct prefix_figures f = prefix_figures(q->reuse.index);
 
     out->reused_tokens = q->reuse.n_restored;
+    out->reused_host_tokens = q->reuse.n_from_host;
     out->lookups = f.lookups;
     out->hits = f.hits;
     out->checkpoints_saved = q->reuse.n_saved;
@@ -18,6 +20,11 @@ static void take_reuse(const struct sequences *q, struct worker_metrics *out)
     out->twins = q->batcher.n_twins;
     out->continued = q->batcher.n_continued;
     out->pages_in = q->batcher.n_back;
+    out->cached_out = f.host_out;
+    out->cached_in = f.host_in + q->reuse.n_state_pages;
+    out->cached_dropped = f.host_dropped;
+    out->host_bytes_out = tier_bytes_out(q);
+    out->host_bytes_in = tier_bytes_in(q);
     out->wasted_suspended = q->batcher.n_wasted[WASTE_SUSPENDED];
     out->wasted_failed = q->batcher.n_wasted[WASTE_FAILED];
     out->wasted_moved = q->batcher.n_wasted[WASTE_MOVED];
@@ -55,7 +62,11 @@ _Static_assert(POOL_BLOCKS == 0 && POOL_SLOTS == 1 && POOL_CHECKPOINTS == 2 &&
                    POOL_WINDOWS == 3 && POOL_CLASSES == 4,
                "the order of classes[]");
 
-#define SETS 5
+static const char depths[] = "1\0002\0003\0004\0005\0006\0007\0008";
+
+_Static_assert(DRAFTS_MAX == 8, "the values of depths[]");
+
+#define SETS 6
 
 static void take_denials(const struct worker_core *w,
                          struct worker_denials out[DENIED_NR])
@@ -83,13 +94,18 @@ static struct worker_pools pools_of(struct pool_account a)
 static struct worker_sequences sequences_of(const struct sequences *q)
 {
     struct prefix_figures f = prefix_figures(q->reuse.index);
+    struct tier_pages tier = tier_pages(q);
 
     return (struct worker_sequences){.sequences_live = q->table.n_live,
                                      .sequences_orphaned = orphans_count(q),
                                      .sequences_suspended =
                                          q->table.in_state[SEQUENCE_SUSPENDED],
                                      .host_pages = q->host.n_pages,
+                                     .host_pages_free = host_free(&q->host),
                                      .host_pages_used = q->host.n_used,
+                                     .host_pages_waiting = tier.waiting,
+                                     .host_pages_kept = tier.kept,
+                                     .host_pages_cached = tier.cached,
                                      .index_units = f.n_nodes,
                                      .index_checkpoints = f.n_checkpoints,
                                      .index_tenants = f.n_tenants};
@@ -115,6 +131,8 @@ static void counts_take(const struct worker_core *w, struct counts *c,
     take_denials(w, c->denials);
     out[4] = (struct metric_series){&worker_denials_set, NODE_DENIAL_LABELS,
                                     c->denials, DENIED_NR};
+    out[5] = (struct metric_series){&worker_drafts_set, depths, w->base.drafts,
+                                    DRAFTS_MAX};
 }
 
 void worker_page(const struct worker_core *w, struct metric_page *page)

@@ -12,6 +12,7 @@
 #include "common/model/costs.h"
 #include "common/model/directory.h"
 #include "common/model/gguf_model.h"
+#include "common/model/mtp.h"
 #include "common/model/sizes.h"
 #include "common/split/layer_split.h"
 
@@ -24,6 +25,7 @@ struct fit {
     const struct cluster_model *model;
     char dir[PATH_MAX_];
     struct model_config config;
+    struct mtp_found mtp;
     struct split_model costs;
     struct split_table table;
     struct split split;
@@ -53,6 +55,25 @@ static uint32_t number_of(const struct cluster_unit *u, const char *name,
 static bool on_cpu(const struct cluster_worker *w)
 {
     return w->device.text == NULL || strcmp(w->device.text, "cpu") == 0;
+}
+
+/* Returns the most drafts of a sequence; "auto" means at most DRAFTS_MAX. */
+static uint32_t drafts_of(const struct cluster_worker *w)
+{
+    const char *text = option_of(&w->unit, "drafts");
+
+    return text != NULL && strcmp(text, "auto") == 0
+               ? DRAFTS_MAX
+               : number_of(&w->unit, "drafts", 0);
+}
+
+/* Sets whether the MTP layer counts, for a worker with these options. */
+static void use_drafts(struct fit *f, const struct cluster_worker *w)
+{
+    const char *drafter = option_of(&w->unit, "drafter");
+
+    f->config.drafts = drafts_of(w) > 0 && f->mtp.usable &&
+                       (drafter == NULL || strcmp(drafter, "ngram") != 0);
 }
 
 /* Returns the budget that the file gives a worker, or 0 if it cannot be
@@ -99,24 +120,6 @@ terms_of(const struct fit *f, const struct cluster_worker *w, uint32_t stages)
                                 .chunk_tokens = chunk < step ? chunk : step};
 }
 
-static struct costs_step step_of(const struct fit *f,
-                                 const struct cluster_worker *w)
-{
-    struct split_terms t = terms_of(f, w, 0);
-    bool opencl = !on_cpu(w);
-
-    return (struct costs_step){
-        .tokens = number_of(&w->unit, "step_tokens",
-                            opencl ? STEP_TOKENS_GPU : STEP_TOKENS_CPU),
-        .rows = t.max_rows,
-        .threads = number_of(&w->unit, "threads", 1),
-        .logits = LOGIT_ROWS,
-        .plans = number_of(&w->unit, "engine_depth", opencl ? 2 : 1) + 1,
-        .block_tokens = t.block_tokens,
-        .context = t.context,
-        .opencl = opencl};
-}
-
 /* Chooses the format of a worker's KV cache. */
 static enum status format_of(const struct fit *f,
                              const struct cluster_worker *w,
@@ -141,6 +144,26 @@ static struct kv_format kv_of(const struct fit *f,
     return format_of(f, w, &kv, &e) == ST_OK ? kv : kv_format_plain(DTYPE_F32);
 }
 
+static struct costs_step step_of(const struct fit *f,
+                                 const struct cluster_worker *w)
+{
+    struct split_terms t = terms_of(f, w, 0);
+    bool opencl = !on_cpu(w);
+
+    return (struct costs_step){
+        .tokens = number_of(&w->unit, "step_tokens",
+                            opencl ? STEP_TOKENS_GPU : STEP_TOKENS_CPU),
+        .rows = t.max_rows,
+        .threads = number_of(&w->unit, "threads", 1),
+        .logits = LOGIT_ROWS,
+        .plans = number_of(&w->unit, "engine_depth", opencl ? 2 : 1) + 1,
+        .block_tokens = t.block_tokens,
+        .context = t.context,
+        .keep_tokens = costs_keep_tokens(drafts_of(w), t.max_rows),
+        .kept = kv_of(f, w).dtype,
+        .opencl = opencl};
+}
+
 /* ---- a worker with fixed layers ---- */
 
 static struct pool_budget need_of(const struct fit *f,
@@ -154,19 +177,19 @@ static struct pool_budget need_of(const struct fit *f,
         sizes_of(&f->config, r->begin, r->end, t.block_tokens, &kv);
 
     step.tokens = costs_stage_tokens(&f->config, step.tokens);
-    return (struct pool_budget){
-        .weight_bytes = z.weight_bytes,
-        .scratch_bytes = costs_stage_scratch(&f->config, &step, r->end),
-        .pool = {.page_bytes = z.page_bytes,
-                 .pages_per_slot = z.pages_per_slot,
-                 .pages_per_block = z.pages_per_block,
-                 .block_tokens = t.block_tokens,
-                 .context = t.context,
-                 .max_rows = t.max_rows,
-                 .slots = t.slots,
-                 .window_pages = z.window_pages,
-                 .window_tokens = t.window_tokens,
-                 .chunk_tokens = t.chunk_tokens}};
+    return (struct pool_budget){.weight_bytes = z.weight_bytes,
+                                .scratch_bytes = costs_stage_scratch(
+                                    &f->config, &step, r->begin, r->end),
+                                .pool = {.page_bytes = z.page_bytes,
+                                         .pages_per_slot = z.pages_per_slot,
+                                         .pages_per_block = z.pages_per_block,
+                                         .block_tokens = t.block_tokens,
+                                         .context = t.context,
+                                         .max_rows = t.max_rows,
+                                         .slots = t.slots,
+                                         .window_pages = z.window_pages,
+                                         .window_tokens = t.window_tokens,
+                                         .chunk_tokens = t.chunk_tokens}};
 }
 
 static void check_layers(struct fit *f, const struct cluster_worker *w)
@@ -249,6 +272,7 @@ static void set_costs(struct fit *f, const struct cluster_worker *w)
     costs_of_shapes(&f->costs, &f->config, &kv);
     f->costs.head_scratch_bytes = costs_head_scratch(&f->config, &step);
     f->costs.hidden_scratch_bytes = costs_hidden_scratch(&f->config, &step);
+    costs_add_kept(&f->costs, &f->config, &step);
 }
 
 static void check_alone(struct fit *f, const struct cluster_worker *w)
@@ -351,6 +375,7 @@ static void check_workers(struct fit *f)
             w->name.text == NULL) {
             continue;
         }
+        use_drafts(f, w);
         if (sizes_check_slots(&f->config, number_of(&w->unit, "slots", 0),
                               &e) != ST_OK) {
             faults_add(f->faults, w->name.at, "worker %s: %s", w->name.text,
@@ -413,6 +438,9 @@ static void check_model(struct fit *f, const struct fit_where *where,
         faults_add(f->faults, m->here.text != NULL ? m->here.at : m->path.at,
                    "model %s: %s: %s", m->name.text, f->dir, e.text);
         return;
+    }
+    if (mtp_find_in(&f->mtp, &f->config, f->dir, &e) != ST_OK) {
+        f->mtp.usable = false; /* a fault of the weights, not of the file */
     }
     if (check_formats(f)) {
         check_workers(f);

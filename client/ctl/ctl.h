@@ -155,6 +155,12 @@ enum ctl_exit {
     X(quiet, FLAG, NULL, NULL,                                                 \
       "no receipt and no connection messages on standard error", 0, 0)
 
+#define CTL_DRAFTS(X)                                                  \
+    X(drafts, STRING, "K", NULL,                                       \
+      "most tokens drafted in a step, 0 to 8; the output is the same " \
+      "(default: the worker's choice; plan: 0)",                       \
+      0, 0)
+
 #define CTL_REMOVE(X)                                                     \
     X(from, U32, "N", NULL,                                               \
       "first token to remove of a kept request, counted over prompt and " \
@@ -181,6 +187,10 @@ enum ctl_exit {
       MODEL_CONTEXT_MAX)                                                       \
     X(block_tokens, U32, "N", "32", "tokens per KV block", 1, 64)              \
     KV_OPTIONS(X)                                                              \
+    X(drafter, STRING, "KIND", NULL,                                           \
+      "with --drafts: auto, mtp or ngram; ngram loads no MTP layer (default: " \
+      "auto)",                                                                 \
+      0, 0)                                                                    \
     X(max_rows, U32, "N", "64", "sequences per step", 1, 512)                  \
     X(slots, U32, "N", NULL,                                                   \
       "most slots of each worker at once (default: --max-rows)", 0,            \
@@ -239,6 +249,7 @@ struct ctl_options {
     CTL_REMOVE(OPTION_FIELD)
     CTL_SAMPLING(OPTION_FIELD)
     CTL_GENERATE(OPTION_FIELD)
+    CTL_DRAFTS(OPTION_FIELD)
     CTL_PLAN(OPTION_FIELD)
     CTL_QUANTISE(OPTION_FIELD)
     CTL_KEYGEN(OPTION_FIELD)

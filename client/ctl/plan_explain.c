@@ -70,7 +70,8 @@ static struct row row_of(const struct plan_explain *x, const struct engine *g,
                          const struct split_stage *s, uint32_t length)
 {
     uint32_t n_attention =
-        config_count(x->config, MIXER_ATTENTION, s->begin, s->end);
+        config_count(x->config, MIXER_ATTENTION, s->begin, s->end) +
+        config_drafts_at(x->config, s->end);
     uint32_t n_linear =
         config_count(x->config, MIXER_DELTANET, s->begin, s->end);
     struct sizes z =
@@ -101,7 +102,8 @@ static enum status divide(const struct plan_explain *x, const struct engine *g,
                           struct plan_budget_result *r, struct error *e)
 {
     uint32_t n_attention =
-        config_count(x->config, MIXER_ATTENTION, s->begin, s->end);
+        config_count(x->config, MIXER_ATTENTION, s->begin, s->end) +
+        config_drafts_at(x->config, s->end);
     uint32_t n_linear =
         config_count(x->config, MIXER_DELTANET, s->begin, s->end);
     struct plan_budget_paged b = {

@@ -141,17 +141,19 @@ static void add_part(struct lister *l, struct quantise_tensor *to,
     };
 }
 
-/* Routers decide by small differences, and are small themselves. */
+/* Routers decide by small differences, and are small themselves.  So is mtp.fc,
+ * which reads an embedding and a hidden state side by side. */
 static bool stays_plain(const char *key)
 {
     static const char *const ends[] = {".mlp.gate.weight", ".mlp.router.weight",
-                                       ".mlp.shared_expert_gate.weight"};
+                                       ".mlp.shared_expert_gate.weight",
+                                       "mtp.fc.weight"};
     size_t n = strlen(key);
 
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         size_t m = strlen(ends[i]);
 
-        if (n > m && strcmp(key + n - m, ends[i]) == 0) {
+        if (n >= m && strcmp(key + n - m, ends[i]) == 0) {
             return true;
         }
     }
@@ -305,9 +307,11 @@ static bool is_of_experts(const struct checkpoint_tensor *t)
 
 /* ---- the list ---- */
 
-static void list_tensor(struct lister *l, const struct safetensors_tensor *info)
+static void list_tensor(struct lister *l, const struct checkpoint_file *f,
+                        uint32_t i)
 {
-    const char *key = checkpoint_key(info->name);
+    const struct safetensors_tensor *info = &f->header.tensors[i];
+    const char *key = checkpoint_key_of(l->files, f, i);
     const struct checkpoint_tensor *t =
         key == NULL ? NULL : checkpoint_find(l->files, key);
 
@@ -372,10 +376,10 @@ enum status quantise_list_make(struct quantise_list *list,
         l.status = find_roles(&l);
     }
     for (; l.status == ST_OK && l.file < files->n_files; l.file++) {
-        const struct safetensors *h = &files->files[l.file].header;
+        const struct checkpoint_file *f = &files->files[l.file];
 
-        for (uint32_t i = 0; i < h->n && l.status == ST_OK; i++) {
-            list_tensor(&l, &h->tensors[i]);
+        for (uint32_t i = 0; i < f->header.n && l.status == ST_OK; i++) {
+            list_tensor(&l, f, i);
         }
     }
     free(l.roles);

@@ -2,11 +2,13 @@
  * source that each is made of.
  *
  * A matrix that the model multiplies with becomes affine if its columns are a
- * multiple of the group; else, and for routers and the gates of shared
- * experts, it stays plain.  FP8 becomes affine, or plain in the model's dtype;
- * the scales of its blocks have no successor.  The experts of a layer become
- * mlp.switch_mlp.{gate,up,down}_proj.weight [E, rows, cols], as MLX has them,
- * whether the source has them apart or fused.  All other tensors are copied.
+ * multiple of the group; else, and for routers, the gates of shared experts and
+ * the MTP layer's fc, it stays plain.  The rest of the MTP layer is quantised
+ * as other layers are, if the config drafts.  FP8 becomes affine, or plain in
+ * the model's dtype; the scales of its blocks have no successor.  The experts
+ * of a layer become mlp.switch_mlp.{gate,up,down}_proj.weight [E, rows, cols],
+ * as MLX has them, whether the source has them apart or fused.  All other
+ * tensors are copied.
  *
  * Threading: none.  Memory: borrows checkpoint; owns names and parts. */
 #ifndef CLIENT_CTL_QUANTISE_LIST_H

@@ -15,6 +15,7 @@
 #include "client/ctl/quantise_data.h"
 #include "common/base/quote.h"
 #include "common/model/document.h"
+#include "common/model/mtp.h"
 
 struct work {
     const char *in, *out;
@@ -170,6 +171,11 @@ static FILE *create_file(struct work *w, const char *name, enum status *st)
     char path[PATH_MAX];
     FILE *f;
 
+    if (strchr(name, '/') != NULL) { /* mtp/weights.safetensors */
+        snprintf(path, sizeof path, "%s/%.*s", w->out, (int)strcspn(name, "/"),
+                 name);
+        (void)mkdir(path, 0777); /* or else fopen() fails */
+    }
     snprintf(path, sizeof path, "%s/%s", w->out, name);
     f = fopen(path, "wbx");
     *st = f != NULL ? ST_OK
@@ -186,7 +192,7 @@ static enum status close_file(struct work *w, FILE *f, enum status st)
 }
 
 /* Writes a weight file, and adds its tensors, with the new scales and biases,
- * to the index. */
+ * to the index.  A companion is found without an index. */
 static enum status write_file(struct work *w, uint32_t file, json_t *index)
 {
     const struct checkpoint_file *f = &w->files->files[file];
@@ -204,7 +210,7 @@ static enum status write_file(struct work *w, uint32_t file, json_t *index)
     }
     json_object_foreach(header, key, v)
     {
-        if (key[0] != '_') {
+        if (key[0] != '_' && !f->companion) {
             json_object_set_new(index, key, json_string(f->name));
         }
     }
@@ -234,8 +240,8 @@ static enum status write_json(struct work *w, const char *name, json_t *j)
 
 static enum status write_weights(struct work *w)
 {
-    bool single = w->files->n_files == 1 &&
-                  strcmp(w->files->files[0].name, "model.safetensors") == 0;
+    bool single = strcmp(w->files->files[0].name, "model.safetensors") == 0 &&
+                  (w->files->n_files == 1 || w->files->files[1].companion);
     json_t *map = json_object(), *index;
     enum status st = ST_OK;
 
@@ -376,13 +382,26 @@ static void report_progress(void *ctx, uint64_t bytes)
     }
 }
 
+static enum status open_weights(struct work *w)
+{
+    struct mtp_found mtp;
+    enum status st = checkpoint_open(&w->files, w->in, w->error);
+
+    if (st == ST_OK) {
+        st = checkpoint_add_mtp(w->files, w->error);
+    }
+    if (st == ST_OK) {
+        mtp_find(&mtp, &w->config, w->files);
+        w->config.drafts = mtp.usable;
+    }
+    return st;
+}
+
 static enum status open_all(struct work *w)
 {
     enum status st = config_load(&w->config, w->in, w->error);
 
-    if (st == ST_OK) {
-        st = checkpoint_open(&w->files, w->in, w->error);
-    }
+    st = st == ST_OK ? open_weights(w) : st;
     if (st == ST_OK) {
         st = quantise_list_make(&w->list, &w->config, w->files,
                                 w->options->group, w->error);

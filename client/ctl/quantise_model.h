@@ -5,10 +5,11 @@
  * MLX; all others are copied.  Scales and biases have the matrix's dtype, those
  * of an FP8 matrix the model's.
  *
- * Files keep their names and the order of their tensors.  Tokenizer, chat
- * template and generation_config.json are copied.  config.json gets the field
- * `quantization` and is written last, so an interrupted run leaves a directory
- * that no worker loads.
+ * An MTP layer is quantised too, if it could be loaded (mtp.h), but for its fc
+ * and norms.  Files keep their names, a companion's too, and the order of their
+ * tensors.  Tokenizer, chat template and generation_config.json are copied.
+ * config.json gets the field `quantization` and is written last, so an
+ * interrupted run leaves a directory that no worker loads.
  *
  * Threading: none.  Memory: the scales and biases of one matrix, and some MiB.
  *

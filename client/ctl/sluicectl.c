@@ -20,15 +20,16 @@ typedef struct ctl_options option_this;
 
 static const struct option_row common_rows[] = {CTL_COMMON(OPTION_ROW)};
 static const struct option_row generate_rows[] = {
-    CTL_GENERATE(OPTION_ROW) CTL_SAMPLING(OPTION_ROW) CTL_MODEL(OPTION_ROW)
-        CTL_TEXT(OPTION_ROW)};
+    CTL_GENERATE(OPTION_ROW) CTL_DRAFTS(OPTION_ROW) CTL_SAMPLING(OPTION_ROW)
+        CTL_MODEL(OPTION_ROW) CTL_TEXT(OPTION_ROW)};
 static const struct option_row tokenize_rows[] = {
     CTL_DECODE(OPTION_ROW) CTL_MODEL(OPTION_ROW) CTL_TEXT(OPTION_ROW)};
 static const struct option_row detokenize_rows[] = {CTL_MODEL(OPTION_ROW)
                                                         CTL_TEXT(OPTION_ROW)};
 static const struct option_row remove_rows[] = {CTL_REMOVE(OPTION_ROW)};
 static const struct option_row drain_rows[] = {CTL_DRAIN(OPTION_ROW)};
-static const struct option_row plan_rows[] = {CTL_PLAN(OPTION_ROW)};
+static const struct option_row plan_rows[] = {CTL_PLAN(OPTION_ROW)
+                                                  CTL_DRAFTS(OPTION_ROW)};
 static const struct option_row quantise_rows[] = {CTL_QUANTISE(OPTION_ROW)};
 static const struct option_row keygen_rows[] = {CTL_KEYGEN(OPTION_ROW)};
 static const struct option_row cluster_rows[] = {CTL_CLUSTER(OPTION_ROW)};
@@ -87,6 +88,10 @@ static const struct verb verbs[] = {
      "and are free for others.  REUSED is the share of prompt tokens that\n"
      "was restored and not computed.  SILENT is the time since the worker's\n"
      "last report.\n\n"
+     "A second table has the pages of host memory, by owner: WAITING are\n"
+     "suspended sequences.  OUT and IN are bytes copied since the start,\n"
+     "RESTORED prompt tokens that came back.  WASTED are tokens computed\n"
+     "again.\n\n"
      "  sluicectl workers\n"},
     {"sequences", "", "list the choices that wait or run", ctl_sequences,
      NO_ROWS, "  sluicectl sequences\n"},

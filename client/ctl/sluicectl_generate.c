@@ -7,6 +7,7 @@
 
 #include "client/ctl/argument.h"
 #include "client/ctl/sluicectl_generate.h"
+#include "common/base/option_value.h"
 #include "common/wire/request_id.h"
 
 /* Parsed values of the list options; the request borrows them. */
@@ -146,6 +147,16 @@ static int take_names(const struct ctl *c, struct client_request *r)
     return CTL_OK;
 }
 
+static int take_drafts(const struct ctl *c, struct client_request *r)
+{
+    struct error e;
+
+    return option_u32("drafts", c->o.drafts, DRAFTS_MAX, &r->has_drafts,
+                      &r->drafts, &e) == ST_OK
+               ? CTL_OK
+               : ctl_misuse(c, "%s", e.text);
+}
+
 static int take_continue(const struct ctl *c, struct client_request *r)
 {
     const char *text = c->o.continue_from;
@@ -208,6 +219,7 @@ static int take_options(const struct ctl *c, struct client_request *r,
     }
     rc = take_names(c, r);
     rc = rc == CTL_OK ? take_continue(c, r) : rc;
+    rc = rc == CTL_OK ? take_drafts(c, r) : rc;
     rc = rc == CTL_OK ? take_biases(c, r, l) : rc;
     rc = rc == CTL_OK ? take_stop_tokens(c, r, l) : rc;
     return rc == CTL_OK ? take_stops(c, r, l) : rc;

@@ -12,8 +12,10 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/plan_explain.h"
 #include "common/base/cpus.h"
+#include "common/base/option_value.h"
 #include "common/model/costs.h"
 #include "common/model/directory.h"
+#include "common/model/mtp.h"
 #include "common/model/sizes.h"
 #include "common/split/layer_split.h"
 
@@ -22,6 +24,9 @@
 struct plan {
     const struct ctl *ctl;
     struct model_config config;
+    uint32_t drafts;
+    bool from_text; /* --drafter ngram: the MTP layer is not loaded */
+    struct mtp_found mtp;
     bool has_files;
     struct kv_format kv;
     struct argument_worker given[STAGES_MAX]; /* [n_workers] --workers */
@@ -128,6 +133,8 @@ static enum status read_step(struct plan *p, struct error *e)
         .plans = opencl ? 3 : 2, /* the engine's depth and one more */
         .block_tokens = o->block_tokens,
         .context = p->terms.context,
+        .keep_tokens = costs_keep_tokens(p->drafts, o->max_rows),
+        .kept = p->kv.dtype,
         .opencl = opencl};
     chunk = o->chunk_tokens > 0 ? o->chunk_tokens : chunk;
     p->terms.chunk_tokens = chunk < p->step.tokens ? chunk : p->step.tokens;
@@ -169,11 +176,62 @@ static enum status read_terms(struct plan *p, struct error *e)
     return ST_OK;
 }
 
+/* Reads --drafter: writes whether drafts come from the text alone. */
+static enum status read_drafter(const struct plan *p, bool *from_text,
+                                struct error *e)
+{
+    const char *text = p->ctl->o.drafter;
+
+    *from_text = text != NULL && strcmp(text, "ngram") == 0;
+    if (text == NULL || *from_text || strcmp(text, "auto") == 0 ||
+        strcmp(text, "mtp") == 0) {
+        return ST_OK;
+    }
+    return error_set(e, ST_INVALID_ARGUMENT,
+                     "--drafter %s: give auto, mtp or ngram", text);
+}
+
+/* Finds the MTP layer, which counts if it can be used. */
+static enum status find_mtp(struct plan *p, const char *dir, struct error *e)
+{
+    const char *text = p->ctl->o.drafter;
+    bool from_text;
+    enum status st = read_drafter(p, &from_text, e);
+
+    if (st != ST_OK || p->drafts == 0) {
+        return st;
+    }
+    st = mtp_find_in(&p->mtp, &p->config, dir, e);
+    if (st == ST_OK && !p->mtp.usable && text != NULL &&
+        strcmp(text, "mtp") == 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--drafter mtp: %s; give --drafter ngram, or leave "
+                         "--drafts out",
+                         p->mtp.text);
+    }
+    p->from_text = from_text;
+    p->config.drafts = p->mtp.usable && !from_text;
+    return st;
+}
+
+/* Reads --drafts and --drafter.  A worker that chooses drafts itself has at
+ * most DRAFTS_MAX. */
+static enum status read_drafts(struct plan *p, const char *dir, struct error *e)
+{
+    const char *text = p->ctl->o.drafts;
+    bool given, automatic = text != NULL && strcmp(text, "auto") == 0;
+    enum status st = option_u32("drafts", automatic ? NULL : text, DRAFTS_MAX,
+                                &given, &p->drafts, e);
+
+    p->drafts = automatic ? DRAFTS_MAX : p->drafts;
+    return st == ST_OK ? find_mtp(p, dir, e) : st;
+}
+
 /* Computes the sizes from config.json, then replaces them by the exact sizes in
  * the headers of the weight files, if there are any. */
 static enum status read_costs(struct plan *p, const char *dir, struct error *e)
 {
-    struct checkpoint *files;
+    struct checkpoint *files = NULL;
     enum status st;
 
     costs_of_shapes(&p->model, &p->config, &p->kv);
@@ -181,16 +239,20 @@ static enum status read_costs(struct plan *p, const char *dir, struct error *e)
         p->model.head_scratch_bytes = costs_head_scratch(&p->config, &p->step);
         p->model.hidden_scratch_bytes =
             costs_hidden_scratch(&p->config, &p->step);
+        costs_add_kept(&p->model, &p->config, &p->step);
     }
     st = directory_weights(dir, &p->has_files, e);
     if (st != ST_OK || !p->has_files) {
         return st;
     }
     st = checkpoint_open(&files, dir, e);
+    if (st == ST_OK && p->config.drafts) {
+        st = checkpoint_add_mtp(files, e);
+    }
     if (st == ST_OK) {
         st = costs_of_files(&p->model, &p->config, files, e);
-        checkpoint_close(&files);
     }
+    checkpoint_close(&files);
     return st;
 }
 
@@ -204,7 +266,8 @@ static enum status read_all(struct plan *p, struct error *e)
     if (st != ST_OK) {
         return error_wrap(e, "%s", dir);
     }
-    st = read_terms(p, e);
+    st = read_drafts(p, dir, e);
+    st = st == ST_OK ? read_terms(p, e) : st;
     st = st == ST_OK ? read_step(p, e) : st;
     st = st == ST_OK ? read_lengths(p, e) : st;
     st = st == ST_OK ? read_workers(p, e) : st;
@@ -432,7 +495,7 @@ static uint64_t token_bytes(const struct plan *p)
     for (uint32_t i = 0; i < p->model.n_layers; i++) {
         sum += p->model.layers[i].token_bytes;
     }
-    return sum;
+    return sum + p->model.mtp.token_bytes;
 }
 
 static void print_experts(const struct plan *p)
@@ -461,6 +524,25 @@ static void print_cache(const struct plan *p)
     putchar('\n');
 }
 
+/* Prints the MTP layer, and what the linear layers keep. */
+static void print_drafts(const struct plan *p)
+{
+    if (p->drafts == 0) {
+        return;
+    }
+    printf("MTP layer  %s%s\n", p->mtp.text,
+           p->mtp.usable && p->from_text ? "; not loaded with --drafter ngram"
+                                         : "");
+    if (config_count(&p->config, MIXER_DELTANET, 0, p->model.n_layers) > 0) {
+        printf("kept       inputs of %u tokens: SCRATCH counts %" PRIu64
+               " bytes for all linear layers\n",
+               p->step.keep_tokens,
+               p->ctl->o.scratch > 0
+                   ? 0
+                   : costs_kept(&p->config, &p->step, 0, p->model.n_layers));
+    }
+}
+
 static void print_plan(struct plan *p)
 {
     const struct model_config *c = &p->config;
@@ -475,8 +557,9 @@ static void print_plan(struct plan *p)
     if (c->shape.window > 0) {
         printf(", %u window", config_count(c, MIXER_WINDOW, 0, n));
     }
-    printf("; context %u\n", p->terms.context);
+    printf("%s; context %u\n", c->drafts ? ", 1 MTP" : "", p->terms.context);
     print_experts(p);
+    print_drafts(p);
     printf("weights    %s\n", p->has_files
                                   ? "sizes from the weight files"
                                   : "sizes computed from config.json (no "
@@ -520,6 +603,9 @@ static void print_json(struct plan *p)
     set_number(j, "context", p->terms.context);
     set_number(j, "window_tokens", p->terms.window_tokens);
     set_number(j, "chunk_tokens", p->terms.chunk_tokens);
+    set_number(j, "drafts", p->drafts);
+    set_number(j, "n_mtp", p->config.drafts);
+    set_number(j, "keep_tokens", p->step.keep_tokens);
     set_number(j, "n_experts", p->config.shape.n_experts);
     set_number(j, "top_k", p->config.shape.top_k);
     json_object_set_new(j, "from_files", json_boolean(p->has_files));

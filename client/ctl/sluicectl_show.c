@@ -7,6 +7,7 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/metrics_reply.h"
 #include "client/ctl/overview.h"
+#include "client/ctl/tier.h"
 #include "common/wire/request_id.h"
 #include "proto/admin.pb-c.h"
 #include "proto/inference.pb-c.h"
@@ -22,10 +23,12 @@ struct pool_sum {
 struct worker_pages {
     const struct ctl *ctl;
     struct columns *table;     /* of `workers`, else NULL */
+    struct columns *tiers;     /* likewise */
     json_t *json;              /* array, else NULL */
     struct overview *overview; /* of `status`, else NULL */
     struct pool_sum blocks, windows, slots, memory; /* memory: pages */
     uint64_t n_prompt_tokens, n_reused_tokens;
+    struct tier_sum tier;
     size_t n_offers;
     struct pages pages;
 };
@@ -139,6 +142,7 @@ static void take_workers(void *arg, const ProtobufCMessage *reply)
             add_class(&p->windows, m->workers[i]->ledger->windows);
         }
         add_class(&p->memory, m->workers[i]->ledger->pages);
+        tier_add(&p->tier, m->workers[i]->ledger);
         p->n_prompt_tokens += m->workers[i]->n_prompt_tokens;
         p->n_reused_tokens += m->workers[i]->n_reused_tokens;
         if (p->overview != NULL) {
@@ -147,6 +151,8 @@ static void take_workers(void *arg, const ProtobufCMessage *reply)
             json_array_append_new(p->json, json_message(&m->workers[i]->base));
         } else if (p->table != NULL) {
             add_worker(p->table, m->workers[i]);
+            tier_row(p->tiers, ctl_name(m->workers[i]->name),
+                     m->workers[i]->ledger);
         }
     }
     p->n_offers += m->n_offers;
@@ -169,12 +175,22 @@ static void print_list(const char *name, json_t *list)
     ctl_print_json(j);
 }
 
+static void print_workers(const struct worker_pages *p)
+{
+    columns_print(p->table, stdout);
+    if (p->tier.n_workers > 0) {
+        putchar('\n');
+        columns_print(p->tiers, stdout);
+    }
+}
+
 int ctl_workers(struct ctl *c)
 {
-    struct columns t;
-    struct worker_pages p = {.ctl = c, .table = &t};
+    struct columns t, tiers;
+    struct worker_pages p = {.ctl = c, .table = &t, .tiers = &tiers};
     int rc;
 
+    tier_columns(&tiers);
     columns_init(&t, "WORKER", "STATE", "MODEL", "LAYERS", "SEQUENCES",
                  "OVERCOMMIT", "BLOCKS", "WINDOWS", "SLOTS", "CACHED", "HOST",
                  "REUSED", "POOL", "TOKENS", "STEP", "SILENT", "DEVICE", NULL);
@@ -187,12 +203,13 @@ int ctl_workers(struct ctl *c)
     } else if (p.memory.total == 0) {
         puts("no workers are connected");
     } else {
-        columns_print(&t, stdout);
+        print_workers(&p);
     }
     if (rc == CTL_OK && !c->o.json && p.n_offers > 0) {
         printf("%zu more without layers; \"sluicectl status\" lists them\n",
                p.n_offers);
     }
+    columns_fini(&tiers);
     columns_fini(&t);
     return rc;
 }
@@ -210,6 +227,17 @@ static void print_uptime(uint64_t ms)
         printf("%llum %llus", s / 60, s % 60);
     } else {
         printf("%llu.%llu s", s, (unsigned long long)(ms % 1000 / 100));
+    }
+}
+
+static void print_drafts(const Sluice__V1__StatusReply *m)
+{
+    if (m->n_draft_rows > 0 && m->n_verified > 0) {
+        printf("drafts    %llu verified, %.0f %% accepted; %.2f tokens a step "
+               "with drafts\n",
+               (unsigned long long)m->n_verified,
+               100 * (double)m->n_accepted / (double)m->n_verified,
+               1 + (double)m->n_accepted / (double)m->n_draft_rows);
     }
 }
 
@@ -237,6 +265,7 @@ static void print_status(const Sluice__V1__StatusReply *m)
            (unsigned long long)m->n_cancelled, (unsigned long long)m->n_failed,
            (unsigned long long)m->n_moved, (unsigned long long)m->n_adopted);
     printf("tokens    %llu generated\n", (unsigned long long)m->n_tokens);
+    print_drafts(m);
     printf("faults    %llu ledger violations, %llu strikes, %llu indicted\n",
            (unsigned long long)m->ledger_violations,
            (unsigned long long)m->n_strikes, (unsigned long long)m->n_indicted);
@@ -303,6 +332,7 @@ static void show_status(struct status_copy *copy, struct worker_pages *p)
             json_sum(copy->object, "windows", &p->windows);
         }
         json_sum(copy->object, "pages", &p->memory);
+        json_object_set_new(copy->object, "host", tier_json(&p->tier));
         json_object_set_new(copy->object, "n_prompt_tokens",
                             json_integer((json_int_t)p->n_prompt_tokens));
         json_object_set_new(copy->object, "n_reused_tokens",
@@ -316,6 +346,7 @@ static void show_status(struct status_copy *copy, struct worker_pages *p)
             print_sum("windows", &p->windows);
         }
         print_sum("pages", &p->memory);
+        tier_print(&p->tier, stdout);
         print_reuse(p);
         overview_print(p->overview, stdout);
     }

@@ -18,6 +18,8 @@
 #include "client/front/interrupt.h"
 #include "client/front/reply.h"
 #include "client/front/terminal.h"
+#include "common/base/option_value.h"
+#include "proto/limits.h"
 
 #define DIM   "\033[2m"
 #define PLAIN "\033[0m"
@@ -35,6 +37,10 @@
       "sampling temperature, 0 to 2; 0: greedy (default: the server's)", 0, 0) \
     X(max_tokens, U32, "N", NULL,                                              \
       "limit of generated tokens (default: the server's)", 1, 4294967295.0)    \
+    X(drafts, STRING, "K", NULL,                                               \
+      "most tokens drafted in a step, 0 to 8; replies are the same (default: " \
+      "the server's)",                                                         \
+      0, 0)                                                                    \
     X(no_think, FLAG, NULL, NULL, "replies without reasoning", 0, 0)           \
     X(help, FLAG, NULL, NULL, "print this text and exit", 0, 0)
 
@@ -377,6 +383,10 @@ static enum status chat_open(struct chat *c, const struct chat_options *o,
     /* An empty variable counts as unset. */
     if (key != NULL && key[0] == '\0') {
         key = NULL;
+    }
+    if (st == ST_OK) {
+        st = option_u32("drafts", o->drafts, DRAFTS_MAX,
+                        &c->settings.has_drafts, &c->settings.drafts, e);
     }
     c->settings.no_think = o->no_think;
     c->settings.max_tokens = o->max_tokens;

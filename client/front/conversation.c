@@ -184,6 +184,9 @@ char *conversation_request(const struct conversation *c,
         json_object_set_new(root, "max_completion_tokens",
                             json_integer(settings->max_tokens));
     }
+    if (settings->has_drafts) {
+        json_object_set_new(root, "drafts", json_integer(settings->drafts));
+    }
     if (settings->no_think) {
         json_object_set_new(root, "chat_template_kwargs",
                             json_pack("{s:b}", "enable_thinking", 0));

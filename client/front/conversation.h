@@ -25,6 +25,8 @@ struct conversation_settings {
     double temperature;
     uint32_t max_tokens;
     bool no_think;
+    bool has_drafts;
+    uint32_t drafts; /* in a step, at most DRAFTS_MAX */
 };
 
 struct conversation *conversation_new(void);

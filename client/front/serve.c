@@ -114,7 +114,8 @@ const struct front_verb serve_verb = {
         "examples:\n"
         "  sluice serve models/tiny-hybrid\n"
         "  sluice serve models/tiny-hybrid --workers 2 -- --memory 256MiB\n"
-        "  sluice serve models/tiny-hybrid --stages 2 --port 8080\n\n"
+        "  sluice serve models/tiny-hybrid --stages 2 --port 8080\n"
+        "  sluice serve models/tiny-hybrid -- --drafts auto\n\n"
         "exit codes: 0 stopped by SIGINT or SIGTERM, 2 could not start\n",
     .rows = serve_options_rows,
     .n_rows = OPTION_COUNT(serve_options_rows),

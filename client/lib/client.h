@@ -143,6 +143,9 @@ struct client_request {
     const char *cache_salt; /* divides the tenant's prefix index, at most
                                CACHE_SALT_MAX bytes; NULL: none */
     bool no_cache;          /* nothing is reused for it or kept for reuse */
+    bool has_drafts;        /* false: the worker chooses */
+    uint32_t drafts;        /* tokens drafted in a step, at most DRAFTS_MAX;
+                               0: none.  They change no token */
     uint32_t keep_ms;
     /* The prompt continues the prompt and tokens of a choice that keep_ms
      * keeps, which ends thereby. */

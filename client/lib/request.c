@@ -163,6 +163,8 @@ static void write_rest(struct request_message *out,
     m->has_cache_salt = r->cache_salt != NULL;
     m->cache_salt =
         (ProtobufCBinaryData){salt_bytes, (uint8_t *)(uintptr_t)r->cache_salt};
+    m->has_drafts = r->has_drafts;
+    m->drafts = r->drafts;
     if (r->has_continue) {
         sluice__v1__sequence_ref__init(&out->continue_from);
         out->continue_from.request_id =

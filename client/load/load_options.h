@@ -100,6 +100,8 @@
     X(top_p, F64, "X", "1", "nucleus", 0, 1)                                   \
     X(top_k, U32, "N", "0", "likeliest tokens; 0: all", 0, 1048576)            \
     X(n, U32, "N", "1", "choices of a request", 1, 64)                         \
+    X(drafts, STRING, "K", NULL,                                               \
+      "most tokens drafted in a step, 0 to 8 (default: the server's)", 0, 0)   \
     X(stop, LIST, "TEXT", NULL, "stop string", 0, 4)                           \
     X(stop_at_eos, FLAG, NULL, NULL,                                           \
       "let the model end an answer (default: it runs to its length)", 0, 0)    \

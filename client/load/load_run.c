@@ -157,6 +157,13 @@ static enum status run_crew(struct running *g, struct error *e)
     return st;
 }
 
+static void take_drafts(struct run *r, struct draft_counts c)
+{
+    r->draft_rows = c.rows;
+    r->drafts_verified = c.verified;
+    r->drafts_accepted = c.accepted;
+}
+
 static void audit(struct running *g)
 {
     struct run *r = g->run;
@@ -165,6 +172,7 @@ static void audit(struct running *g)
         r->audited = true;
         r->audit_ok =
             cluster_audit(g->cluster, LOAD_AUDIT_US, r->audit, sizeof r->audit);
+        take_drafts(r, cluster_drafts(g->cluster));
     }
 }
 

@@ -8,6 +8,8 @@
 
 #include "client/load/drive/hooks.h"
 #include "client/load/drive/kind.h"
+#include "common/base/option_value.h"
+#include "proto/limits.h"
 
 #define DURATION_US     30000000
 #define GRACE_US        60000000 /* after the last start, without --timeout */
@@ -213,6 +215,12 @@ static void take_search(struct load_setup *s)
     };
 }
 
+static enum status take_drafts(struct load_setup *s, struct error *e)
+{
+    return option_u32("drafts", s->o.drafts, DRAFTS_MAX, &s->target.has_drafts,
+                      &s->target.drafts, e);
+}
+
 static enum status check_api(struct load_setup *s, struct error *e)
 {
     const char *api = s->o.api;
@@ -277,6 +285,7 @@ enum status load_setup_make(struct load_setup *s, struct error *e)
     take_generator(s);
     st = check(s, e);
     st = st == ST_OK ? check_api(s, e) : st;
+    st = st == ST_OK ? take_drafts(s, e) : st;
     st = st == ST_OK ? take_objectives(s, e) : st;
     st = st == ST_OK ? take_profile(s, e) : st;
     st = st == ST_OK ? take_series(s, e) : st;

@@ -251,6 +251,26 @@ enum status option_store(const struct option_row *row, void *out,
     return in_range(row, value, text, e);
 }
 
+enum status option_u32(const char *field, const char *text, uint32_t most,
+                       bool *given, uint32_t *out, struct error *e)
+{
+    const struct option_row row = {
+        .name = field, .type = OPTION_U32, .max = most};
+    char flag[OPTION_FLAG_TEXT];
+    enum status st;
+
+    *out = 0;
+    *given = text != NULL;
+    if (text == NULL) {
+        return ST_OK;
+    }
+    st = option_store(&row, out, text, e);
+    return st == ST_OK
+               ? ST_OK
+               : error_wrap(e, "%s %s", option_flag(field, flag, sizeof flag),
+                            text);
+}
+
 enum status option_reset(const struct option_row *row, void *out,
                          struct error *e)
 {

@@ -35,6 +35,13 @@ MUST_CHECK enum status option_reset(const struct option_row *row, void *out,
 MUST_CHECK enum status option_store(const struct option_row *row, void *out,
                                     const char *text, struct error *e);
 
+/* Converts text of an option whose row is a STRING, because 0 differs from
+ * absence: a number of at most most.  Sets *given to text != NULL.  Returns
+ * ST_INVALID_ARGUMENT with the option, the value and the range. */
+MUST_CHECK enum status option_u32(const char *field, const char *text,
+                                  uint32_t most, bool *given, uint32_t *out,
+                                  struct error *e);
+
 /* A receiver of options: sets the row's field to text.  Errors name no
  * option. */
 struct option_sink {

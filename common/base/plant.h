@@ -40,6 +40,11 @@
     X(HOST_LEAKS, "the host pages of a suspended sequence are not freed")     \
     X(SWAP_ASTRAY, "a page comes back from the host to the wrong block")      \
     X(SWAP_SHARED, "a page comes back to a block that others read")           \
+    X(CACHED_SWAP_LOST, "cached blocks come back without their contents")     \
+    X(CACHED_SWAP_ASTRAY, "cached blocks come back in the wrong order")       \
+    X(CACHED_STATE_ASTRAY, "a cached state comes back without its end")       \
+    X(CACHED_HOST_LEAKS, "host pages of the index are not freed")             \
+    X(SWAP_STALE, "a copy to the host reads what a move has yet to bring")    \
     X(RESTART_SPOILT, "a stage keeps a sequence spoilt that begins anew")     \
     X(NO_RESEND, "what was lost is not sent again")                           \
     X(REQUEUE_LOST, "a sequence of a lost worker is put in no queue")         \
@@ -139,7 +144,12 @@
     X(OVERCOMMIT_UNBOUND, "greatest needs exceed the bound of overcommit")    \
     X(LENGTHS_MIXED, "a model is given the lengths of another one")           \
     X(WINDOWS_FREE, "the router charges nothing for window blocks")           \
-    X(WINDOWS_WHOLE, "window layers are charged for the whole context")
+    X(WINDOWS_WHOLE, "window layers are charged for the whole context")       \
+    X(DRAFT_NOT_REFUSED, "a sequence goes on behind a refused draft")         \
+    X(DRAFT_REFUSED_USED, "the first refused draft is taken as a token")      \
+    X(DRAFT_TWICE, "an accepted draft is taken twice")                        \
+    X(DRAFT_STOP_MISSED, "an end token behind accepted drafts is overlooked") \
+    X(DRAFT_LOGPROB_SHIFTED, "an accepted draft has its successor's logprob")
 
 #ifdef SLUICE_PLANTS
 

@@ -16,6 +16,8 @@
 #define SINGLE "model.safetensors"
 #define INDEX  "model.safetensors.index.json"
 
+#define MTP "mtp." /* of keys */
+
 #define HEAD_BYTES 64 /* of a file: the header's length, or a pointer */
 
 static bool starts(const char *s, const char *with)
@@ -27,9 +29,8 @@ static bool starts(const char *s, const char *with)
  * unknown tensors. */
 static bool set_aside(const char *key)
 {
-    static const char *const parts[] = {"mtp.", "visual.", "vision_tower.",
-                                        "vision_model.",
-                                        "multi_modal_projector."};
+    static const char *const parts[] = {
+        "visual.", "vision_tower.", "vision_model.", "multi_modal_projector."};
     static const char tail[] = ".rotary_emb.inv_freq";
     size_t n = strlen(key), m = sizeof tail - 1;
 
@@ -56,6 +57,11 @@ const char *checkpoint_key(const char *name)
         }
     }
     return set_aside(name) ? NULL : name;
+}
+
+bool checkpoint_is_mtp(const char *key)
+{
+    return starts(key, MTP);
 }
 
 /* Nanoseconds: a file rewritten within the same second must differ. */
@@ -260,12 +266,20 @@ static int by_key(const void *a, const void *b)
     return strcmp(x->key, y->key);
 }
 
+const char *checkpoint_key_of(const struct checkpoint *c,
+                              const struct checkpoint_file *f, uint32_t i)
+{
+    return f->companion ? f->keys[i]
+           : c->gguf    ? f->gguf.named[i].key
+                        : checkpoint_key(f->header.tensors[i].name);
+}
+
 static void add_tensor(struct checkpoint *c, uint32_t file, uint32_t i)
 {
     const struct safetensors_tensor *info = &c->files[file].header.tensors[i];
     const struct gguf_named *named =
         c->gguf ? &c->files[file].gguf.named[i] : NULL;
-    const char *key = c->gguf ? named->key : checkpoint_key(info->name);
+    const char *key = checkpoint_key_of(c, &c->files[file], i);
     struct checkpoint_tensor *t = &c->tensors[c->n_tensors];
 
     if (key == NULL) {
@@ -290,6 +304,8 @@ static enum status merge(struct checkpoint *c, struct error *e)
     for (uint32_t i = 0; i < c->n_files; i++) {
         n += c->files[i].header.n;
     }
+    free(c->tensors);
+    c->n_tensors = c->n_aside = 0;
     c->tensors = calloc(n + 1, sizeof *c->tensors);
     if (c->tensors == NULL) {
         return no_memory(e);
@@ -310,6 +326,79 @@ static enum status merge(struct checkpoint *c, struct error *e)
         }
     }
     return ST_OK;
+}
+
+uint32_t checkpoint_count_mtp(const struct checkpoint *c)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < c->n_tensors; i++) {
+        n += checkpoint_is_mtp(c->tensors[i].key);
+    }
+    return n;
+}
+
+/* Gives each tensor of a companion a key, NULL to those that are set aside. */
+static enum status name_companion(struct checkpoint_file *f, struct error *e)
+{
+    f->companion = true;
+    f->keys = calloc(f->header.n + 1, sizeof *f->keys);
+    for (uint32_t i = 0; f->keys != NULL && i < f->header.n; i++) {
+        const char *key = checkpoint_key(f->header.tensors[i].name);
+        size_t n = key != NULL ? strlen(key) + sizeof MTP : 0;
+
+        if (key == NULL) {
+            continue;
+        }
+        f->keys[i] = malloc(n);
+        if (f->keys[i] == NULL) {
+            return no_memory(e);
+        }
+        snprintf(f->keys[i], n, "%s%s", checkpoint_is_mtp(key) ? "" : MTP, key);
+    }
+    return f->keys != NULL ? ST_OK : no_memory(e);
+}
+
+/* Opens a companion as one more file. */
+static enum status open_companion(struct checkpoint *c, const char *name,
+                                  struct error *e)
+{
+    struct checkpoint_file *f =
+        realloc(c->files, (c->n_files + (size_t)1) * sizeof *f);
+    enum status st;
+
+    if (f == NULL) {
+        return no_memory(e);
+    }
+    c->files = f;
+    f += c->n_files++;
+    *f = (struct checkpoint_file){.name = strdup(name)};
+    st = f->name != NULL ? open_file(c, f, e) : no_memory(e);
+    return st == ST_OK ? name_companion(f, e) : st;
+}
+
+enum status checkpoint_add_mtp(struct checkpoint *c, struct error *e)
+{
+    static const char *const names[] = {
+        "model-mtp.safetensors", "mtp.safetensors", "mtp/weights.safetensors"};
+    size_t n = sizeof names / sizeof names[0], i = 0;
+    enum status st = ST_NOT_FOUND;
+    uint64_t bytes;
+    int fd = -1;
+
+    if (c->gguf || c->dir == NULL || checkpoint_count_mtp(c) > 0) {
+        return ST_OK;
+    }
+    while (i < n && (st = document_open(&fd, &bytes, c->dir, names[i], e)) ==
+                        ST_NOT_FOUND) {
+        i++;
+    }
+    if (st == ST_OK) {
+        close(fd);
+        st = open_companion(c, names[i], e);
+        return st == ST_OK ? merge(c, e) : st;
+    }
+    return st == ST_NOT_FOUND ? ST_OK : error_wrap(e, "%s", names[i]);
 }
 
 /* Merges the files, which were opened with st.  Takes c. */
@@ -363,6 +452,14 @@ enum status checkpoint_open(struct checkpoint **out, const char *dir,
     return finish(out, c, st, e);
 }
 
+static void free_keys(struct checkpoint_file *f)
+{
+    for (uint32_t i = 0; f->keys != NULL && i < f->header.n; i++) {
+        free(f->keys[i]);
+    }
+    free(f->keys);
+}
+
 void checkpoint_close(struct checkpoint **self)
 {
     struct checkpoint *c = *self;
@@ -372,6 +469,7 @@ void checkpoint_close(struct checkpoint **self)
         return;
     }
     for (uint32_t i = 0; i < c->n_files; i++) {
+        free_keys(&c->files[i]);
         if (c->gguf) {
             gguf_tensors_fini(&c->files[i].gguf);
         } else {

@@ -12,8 +12,12 @@
  *     lm_head.weight, language_model.lm_head.weight       lm_head.weight
  *
  * Two names with one key are refused.  Tensors that sluice recognises but
- * does not use (vision, multi-token prediction, stored rotary frequencies)
- * have no key.
+ * does not use (vision, stored rotary frequencies) have no key.
+ *
+ * Keys of the MTP layer begin with "mtp."; such tensors are read only if a
+ * layout drafts (layout.h).  Some models have them in a companion file, one
+ * of model-mtp.safetensors, mtp.safetensors and mtp/weights.safetensors,
+ * whose names may lack the "mtp.".
  *
  * Threading: read-only after checkpoint_open().  Memory: owns headers and
  * names, not data: some hundreds of bytes per tensor.  Files are closed
@@ -38,6 +42,8 @@ struct checkpoint_file {
     struct safetensors header;
     struct gguf_tensors
         gguf; /* owns what the header of a GGUF file points to */
+    bool companion;
+    char **keys; /* [header.n] of a companion's tensors, owned; else NULL */
 };
 
 struct checkpoint_tensor {
@@ -56,11 +62,17 @@ struct checkpoint {
     struct checkpoint_file *files;
     uint32_t n_tensors; /* without the tensors that have no key */
     struct checkpoint_tensor *tensors; /* sorted by key */
-    uint32_t n_aside;
+    uint32_t n_aside;                  /* tensors without a key */
 };
 
 MUST_CHECK enum status checkpoint_open(struct checkpoint **out, const char *dir,
                                        struct error *e);
+
+/* Adds the companion file with the MTP layer, if the directory has one and no
+ * other file has such tensors.  Does nothing otherwise, nor to GGUF files.
+ * The tensors move: pointers to them become invalid. */
+MUST_CHECK enum status checkpoint_add_mtp(struct checkpoint *c,
+                                          struct error *e);
 
 /* Makes a checkpoint of one file from its header, without a directory: the
  * file cannot be opened.  data_bytes follow the header. */
@@ -71,12 +83,23 @@ MUST_CHECK enum status checkpoint_parse(struct checkpoint **out,
 
 void checkpoint_close(struct checkpoint **c);
 
+/* Returns whether a key is one of the MTP layer's. */
+bool checkpoint_is_mtp(const char *key);
+
+/* Counts the tensors of the MTP layer. */
+uint32_t checkpoint_count_mtp(const struct checkpoint *c);
+
 /* Finds a tensor by key, NULL if there is none. */
 const struct checkpoint_tensor *checkpoint_find(const struct checkpoint *c,
                                                 const char *key);
 
 /* Returns the key in a stored name, NULL if the tensor is not used. */
 const char *checkpoint_key(const char *name);
+
+/* Returns the key of tensor i of a file of c, NULL if the tensor is not used.
+ */
+const char *checkpoint_key_of(const struct checkpoint *c,
+                              const struct checkpoint_file *f, uint32_t i);
 
 /* Returns the name of a tensor's dtype, or of its GGUF type. */
 const char *checkpoint_dtype_name(const struct checkpoint_tensor *t);

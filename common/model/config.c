@@ -306,7 +306,7 @@ static void parse_sizes(struct model_shape *s, struct fields *f,
     s->dtype = parse_dtype(f);
 }
 
-/* Counted for the report only; sluice does not run these layers. */
+/* Whether their weights are there is not known yet: mtp.h. */
 static uint32_t parse_mtp(struct fields *f)
 {
     return field_u32(

@@ -59,8 +59,10 @@ struct model_config {
     char name[MODEL_NAME_MAX + 1]; /* empty after config_parse() */
     char family[24];               /* model_type */
     struct model_shape shape;
-    enum mixer_kind mixers[MODEL_LAYERS_MAX]; /* [shape.n_layers] */
-    enum ffn_kind ffns[MODEL_LAYERS_MAX];     /* [shape.n_layers] */
+    /* [shape.n_layers + 1]; the last is the MTP layer, which is attention, with
+     * experts if the model has any. */
+    enum mixer_kind mixers[MODEL_LAYERS_MAX + 1];
+    enum ffn_kind ffns[MODEL_LAYERS_MAX + 1];
 
     bool tied; /* the head is the embedding */
     enum norm_storage norms;
@@ -78,6 +80,9 @@ struct model_config {
     bool has_bos;
     uint32_t bos;
     uint32_t n_mtp; /* multi-token prediction layers; 0: none */
+    bool drafts;    /* the MTP layer is loaded and counted in all sizes of a
+                     * range with the last layer; n_mtp is 1.  Set by callers,
+                     * false after config_parse() */
 };
 
 /* Reads dir/config.json, and dir/generation_config.json if it exists.  The
@@ -99,7 +104,13 @@ MUST_CHECK enum status config_add_generation(struct model_config *c,
 MUST_CHECK enum status config_set_name(struct model_config *c, const char *name,
                                        struct error *e);
 
-/* Counts the layers of a kind in [begin, end). */
+/* Returns whether layers that end at `end` are followed by the MTP layer. */
+static inline bool config_drafts_at(const struct model_config *c, uint32_t end)
+{
+    return c->drafts && end == c->shape.n_layers;
+}
+
+/* Counts the layers of a kind in [begin, end), without the MTP layer. */
 uint32_t config_count(const struct model_config *c, enum mixer_kind kind,
                       uint32_t begin, uint32_t end);
 

@@ -1,17 +1,22 @@
 #include "common/model/costs.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/model/layout.h"
 #include "common/model/sizes.h"
 #include "proto/limits.h"
 
+/* With an MTP layer the last stage holds the embedding too; a tied head is
+ * it. */
 static void set_ends(struct split_model *m, const struct model_config *c,
                      uint64_t embed, uint64_t head, uint64_t norm)
 {
+    bool twice = c->drafts && !c->tied;
+
     m->embed_bytes = embed;
-    m->head_bytes = head + norm;
-    m->shared_bytes = c->tied ? embed : 0;
+    m->head_bytes = head + norm + (twice ? embed : 0);
+    m->shared_bytes = c->tied || twice ? embed : 0;
 }
 
 /* Multiplied out, so that all programs have the same bits. */
@@ -61,7 +66,34 @@ void costs_of_shapes(struct split_model *m, const struct model_config *c,
             break;
         }
     }
+    if (c->drafts) {
+        m->mtp.weight_bytes = sizes_mtp(c);
+        m->mtp.token_bytes = sizes_kv(&c->shape, m->n_layers, kv);
+        set_step(&m->mtp, c, sizes_experts(c, m->n_layers));
+    }
     set_ends(m, c, embed, embed, sizes_last_norm(c));
+}
+
+uint32_t costs_keep_tokens(uint32_t drafts, uint32_t max_rows)
+{
+    uint32_t rows = max_rows < COSTS_KEEP_ROWS ? max_rows : COSTS_KEEP_ROWS;
+
+    return drafts > 0 ? (drafts + 1) * rows : 0;
+}
+
+uint64_t costs_kept(const struct model_config *c, const struct costs_step *step,
+                    uint32_t begin, uint32_t end)
+{
+    return (uint64_t)config_count(c, MIXER_DELTANET, begin, end) *
+           step->keep_tokens * sizes_kept(&c->shape, step->kept);
+}
+
+void costs_add_kept(struct split_model *m, const struct model_config *c,
+                    const struct costs_step *step)
+{
+    for (uint32_t i = 0; i < m->n_layers; i++) {
+        m->layers[i].kept_bytes = costs_kept(c, step, i, i + 1);
+    }
 }
 
 static uint64_t aligned(uint64_t bytes)
@@ -77,29 +109,81 @@ static uint64_t placed(const struct tensor *t)
            planes * aligned(t->rows * tensor_scale_bytes(t));
 }
 
+static uint64_t placed_experts(const struct layer_weights *l)
+{
+    return l->ffn == FFN_EXPERTS
+               ? placed(&l->experts.gate_up) + placed(&l->experts.down)
+               : 0;
+}
+
+/* Lays out one layer alone, in a config without drafts. */
+static enum status add_files_layer(struct split_model *m, uint32_t i,
+                                   const struct model_config *c,
+                                   const struct checkpoint *files,
+                                   uint64_t ends[2], struct error *e)
+{
+    struct shard_weights w = {.shape = c->shape, .begin = i, .end = i + 1};
+    struct layer_weights layer[2] = {0};
+    struct layout_parts parts = {.layers = layer};
+    bool last = i + 1 == m->n_layers;
+    struct layout l;
+    enum status st = layout_make(&l, &w, &parts, c, files, e);
+
+    ends[0] = i == 0 ? placed(&w.embed) : ends[0];
+    ends[1] = placed(&w.head); /* 0 except for the last layer */
+    m->layers[i].weight_bytes = l.bytes - ends[1] - (i == 0 ? ends[0] : 0) -
+                                (last ? sizes_last_norm(c) : 0);
+    set_step(&m->layers[i], c, placed_experts(layer));
+    layout_fini(&l);
+    return st;
+}
+
+/* Sets the MTP layer to what drafts add to the layout of all layers. */
+static enum status add_files_mtp(struct split_model *m,
+                                 const struct model_config *c,
+                                 const struct checkpoint *files,
+                                 struct error *e)
+{
+    uint32_t n = m->n_layers;
+    struct shard_weights w = {.shape = c->shape, .end = n};
+    struct layout_parts parts = {
+        .layers = calloc(n + (size_t)1, sizeof *parts.layers)};
+    struct model_config plain = *c;
+    struct layout l;
+    enum status st;
+
+    if (parts.layers == NULL) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    st = layout_make(&l, &w, &parts, c, files, e);
+    m->mtp.weight_bytes = l.bytes;
+    layout_fini(&l);
+    if (st == ST_OK) {
+        plain.drafts = false;
+        st = layout_of_model(&l, &plain, files, e);
+        m->mtp.weight_bytes -= l.bytes;
+        set_step(&m->mtp, c, placed_experts(&parts.layers[n]));
+        layout_fini(&l);
+    }
+    free(parts.layers);
+    return st;
+}
+
 enum status costs_of_files(struct split_model *m, const struct model_config *c,
                            const struct checkpoint *files, struct error *e)
 {
-    uint64_t embed = 0, head = 0, norm = sizes_last_norm(c);
+    struct model_config plain = *c;
+    uint64_t ends[2] = {0}; /* embedding, head */
     enum status st = ST_OK;
 
+    plain.drafts = false;
     for (uint32_t i = 0; i < m->n_layers && st == ST_OK; i++) {
-        struct shard_weights w = {.shape = c->shape, .begin = i, .end = i + 1};
-        struct layer_weights layer = {0};
-        struct layout l;
-
-        st = layout_make(&l, &w, &layer, c, files, e);
-        embed = i == 0 ? placed(&w.embed) : embed;
-        head = placed(&w.head); /* 0 except for the last layer */
-        m->layers[i].weight_bytes = l.bytes - head - (i == 0 ? embed : 0) -
-                                    (i + 1 == m->n_layers ? norm : 0);
-        set_step(&m->layers[i], c,
-                 layer.ffn == FFN_EXPERTS ? placed(&layer.experts.gate_up) +
-                                                placed(&layer.experts.down)
-                                          : 0);
-        layout_fini(&l);
+        st = add_files_layer(m, i, &plain, files, ends, e);
     }
-    set_ends(m, c, embed, c->tied ? embed : head, norm);
+    if (st == ST_OK && c->drafts) {
+        st = add_files_mtp(m, c, files, e);
+    }
+    set_ends(m, c, ends[0], c->tied ? ends[0] : ends[1], sizes_last_norm(c));
     return st;
 }
 
@@ -121,6 +205,8 @@ static uint64_t most(uint64_t a, uint64_t b)
 #define SHARES        8           /* work-groups that share a tile */
 #define SPLIT_TOKENS  128         /* rows of attention whose context is split */
 #define SPLITS        32
+#define STATE_COLUMNS 32  /* of a state that a CPU thread runs at a time */
+#define REPLAY_TOKENS 9   /* kept inputs that a CPU thread replays at a time */
 #define EXPERT_TOKENS 512 /* tokens whose experts a CPU runs together */
 #define EXPERT_BYTES  256 /* tables of one expert */
 #define ROW_INTS      8   /* a step's ints per row, and per token */
@@ -150,6 +236,15 @@ static struct widths widths_of(const struct model_shape *s)
     w.wide = most(most(s->hidden, mlp_width(s)), most(w.q, values));
     w.wide = most(w.wide, s->expert_dim);
     return w;
+}
+
+/* Returns what a CPU thread uses to keep and replay inputs, in floats: columns
+ * of a state, and a few tokens of one head. */
+static uint64_t cpu_replay(const struct model_shape *s)
+{
+    return (uint64_t)STATE_COLUMNS * s->k_dim +
+           REPLAY_TOKENS * ((uint64_t)s->k_dim + 2 * (uint64_t)s->v_dim + 2) +
+           6 * 16; /* alignment */
 }
 
 /* Returns whether the output of a mixer or feed-forward is kept apart from x:
@@ -208,10 +303,12 @@ static uint64_t cpu_scratch(const struct model_config *c,
     uint64_t tokens = most(step->tokens, step->logits);
     uint64_t token = (keeps_outputs(c) ? 3 : 2) * (uint64_t)s->hidden +
                      s->rope.dim + s->window_rope.dim + 2;
-    uint64_t panels =
-        c->quant.format != WEIGHT_PLAIN ? PANEL_ROWS * widths_of(s).wide : 0;
-    uint64_t lane =
-        panels + 66 * (uint64_t)s->head_dim + 2 * (uint64_t)s->expert_dim;
+    uint64_t wide =
+        most(widths_of(s).wide, c->drafts ? 2 * (uint64_t)s->hidden : 0);
+    uint64_t panels = c->quant.format != WEIGHT_PLAIN ? PANEL_ROWS * wide : 0;
+    uint64_t lane = panels + 66 * (uint64_t)s->head_dim +
+                    2 * (uint64_t)s->expert_dim +
+                    (step->keep_tokens > 0 ? cpu_replay(s) : 0);
 
     return token * tokens * sizeof(float) + cpu_widest(c, tokens) +
            cpu_layers(c) + step->threads * (LANE_BYTES + lane * sizeof(float));
@@ -312,17 +409,27 @@ uint64_t costs_scratch(const struct model_config *c,
     return step->opencl ? opencl_scratch(c, step) : cpu_scratch(c, step);
 }
 
+/* Returns what the MTP layer uses: the hidden states h [T, H], its inputs [T,
+ * 2H], and the ids and rows that they are made of. */
+static uint64_t draft_floats(const struct model_config *c,
+                             const struct costs_step *step)
+{
+    return step->tokens * (3 * (uint64_t)c->shape.hidden + TOKEN_INTS);
+}
+
 /* Logits; on the CPU for each thread one row's logits, probabilities and
  * order; on a device what the sampler needs past the memory of the mixers. */
 uint64_t costs_head_scratch(const struct model_config *c,
                             const struct costs_step *step)
 {
     uint64_t area = opencl_area(c, step), head = opencl_head_area(c, step);
+    uint64_t drafts = c->drafts ? draft_floats(c, step) : 0;
     uint64_t rows =
         step->logits + (step->opencl ? 0 : 3 * (uint64_t)step->threads);
     uint64_t more = step->opencl && head > area ? head - area : 0;
 
-    return (rows * (c->shape.vocab + (uint64_t)16) + more) * sizeof(float);
+    return (rows * (c->shape.vocab + (uint64_t)16) + more + drafts) *
+           sizeof(float);
 }
 
 uint64_t costs_hidden_scratch(const struct model_config *c,
@@ -340,9 +447,10 @@ uint32_t costs_stage_tokens(const struct model_config *c, uint32_t tokens)
 }
 
 uint64_t costs_stage_scratch(const struct model_config *c,
-                             const struct costs_step *step, uint32_t end)
+                             const struct costs_step *step, uint32_t begin,
+                             uint32_t end)
 {
-    return costs_scratch(c, step) + (end == c->shape.n_layers
-                                         ? costs_head_scratch(c, step)
-                                         : costs_hidden_scratch(c, step));
+    return costs_scratch(c, step) + costs_kept(c, step, begin, end) +
+           (end == c->shape.n_layers ? costs_head_scratch(c, step)
+                                     : costs_hidden_scratch(c, step));
 }

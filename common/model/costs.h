@@ -15,6 +15,9 @@
  * allocate: by at most 10 % on the CPU, more on an OpenCL device, whose
  * kernels vary.  A worker whose backend takes more counts that instead.
  *
+ * A config that drafts adds the MTP layer and its scratch to the stage with the
+ * head, and each linear layer keeps inputs of costs_keep_tokens() tokens.
+ *
  * Threading, memory: pure functions. */
 #ifndef COMMON_MODEL_COSTS_H
 #define COMMON_MODEL_COSTS_H
@@ -42,8 +45,26 @@ struct costs_step {
     uint32_t plans;  /* the engine's depth and one more: plans with hidden
                         states in memory */
     uint32_t block_tokens, context;
-    bool opencl; /* on an OpenCL device; false: on the CPU */
+    uint32_t keep_tokens; /* inputs that rows with drafts keep at once */
+    enum dtype kept;      /* the dtype of the KV cache; unused without these */
+    bool opencl;          /* on an OpenCL device; false: on the CPU */
 };
+
+/* Rows whose drafts are kept at once. */
+#define COSTS_KEEP_ROWS 64
+
+/* Returns the tokens whose inputs a worker keeps, with at most that many drafts
+ * of a sequence and rows in a step: (drafts + 1) * min(rows, COSTS_KEEP_ROWS);
+ * 0 without drafts. */
+uint32_t costs_keep_tokens(uint32_t drafts, uint32_t max_rows);
+
+/* Returns the bytes of these inputs in layers [begin, end). */
+uint64_t costs_kept(const struct model_config *c, const struct costs_step *step,
+                    uint32_t begin, uint32_t end);
+
+/* Sets the kept bytes of the layers of m. */
+void costs_add_kept(struct split_model *m, const struct model_config *c,
+                    const struct costs_step *step);
 
 /* Fills m from the configuration alone, with matrices as in sizes.h. */
 void costs_of_shapes(struct split_model *m, const struct model_config *c,
@@ -64,7 +85,8 @@ uint64_t costs_step_experts(const struct model_shape *s, uint64_t bytes);
 uint64_t costs_scratch(const struct model_config *c,
                        const struct costs_step *step);
 
-/* Returns what the stage with the head adds: logits and sampling. */
+/* Returns what the stage with the head adds: logits and sampling, and the
+ * inputs of the MTP layer if the config drafts. */
 uint64_t costs_head_scratch(const struct model_config *c,
                             const struct costs_step *step);
 
@@ -76,8 +98,10 @@ uint64_t costs_hidden_scratch(const struct model_config *c,
  * as many as have hidden states for one frame (FRAME_TENSOR_MAX). */
 uint32_t costs_stage_tokens(const struct model_config *c, uint32_t tokens);
 
-/* Returns all scratch of a stage whose last layer is end - 1. */
+/* Returns all scratch of a stage with layers [begin, end), and what it keeps.
+ */
 uint64_t costs_stage_scratch(const struct model_config *c,
-                             const struct costs_step *step, uint32_t end);
+                             const struct costs_step *step, uint32_t begin,
+                             uint32_t end);
 
 #endif

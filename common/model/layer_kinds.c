@@ -210,6 +210,8 @@ static void choose_ffns(struct model_config *c, struct fields *f,
     if (!family->experts_fixed) {
         step = field_u32(f, "decoder_sparse_step", 1, 1, MODEL_LAYERS_MAX);
     }
+    /* Models with some dense layers have experts in the MTP layer, too. */
+    c->ffns[c->shape.n_layers] = FFN_EXPERTS;
     for (uint32_t i = 0; i < c->shape.n_layers; i++) {
         c->ffns[i] = (i + 1) % step == 0 ? FFN_EXPERTS : FFN_DENSE;
     }

@@ -21,10 +21,11 @@ static void norms(struct maker *m, struct layer_weights *w)
     maker_norm(m, &w->ffn_norm, "post_feedforward_layernorm.weight", hidden);
 }
 
-static void layer(struct maker *m, struct layer_weights *w)
+/* Lays out layer i of the model, m->layer in keys. */
+static void layer(struct maker *m, struct layer_weights *w, uint32_t i)
 {
-    w->kind = m->config->mixers[m->layer];
-    w->ffn = m->config->ffns[m->layer];
+    w->kind = m->config->mixers[i];
+    w->ffn = m->config->ffns[i];
     norms(m, w);
     if (mixer_attends(w->kind)) {
         maker_attention(m, &w->mixer.attention);
@@ -38,17 +39,25 @@ static void layer(struct maker *m, struct layer_weights *w)
     }
 }
 
-/* Lays out the embedding of a first stage, and norm and head of a last stage.
- * A last stage of a tied model that is not also the first reads the embedding
+static void embedding(struct maker *m, struct tensor *out)
+{
+    const struct model_shape *s = &m->config->shape;
+
+    maker_whole(m, out, maker_find(m, "embed_tokens.weight"), s->vocab,
+                s->hidden);
+}
+
+/* Lays out the embedding of a first stage or for drafts, and norm and head of a
+ * last stage.  A tied head is the embedding: a last stage without it reads it
  * as its head. */
 static void ends(struct maker *m, struct shard_weights *w)
 {
     const struct model_config *c = m->config;
     const struct model_shape *s = &c->shape;
+    bool embeds = w->begin == 0 || config_drafts_at(c, w->end);
 
-    if (w->begin == 0) {
-        maker_whole(m, &w->embed, maker_find(m, "embed_tokens.weight"),
-                    s->vocab, s->hidden);
+    if (embeds) {
+        embedding(m, &w->embed);
     }
     /* Only the stage with the last layer has norm and head. */
     if (w->end < s->n_layers) {
@@ -59,9 +68,8 @@ static void ends(struct maker *m, struct shard_weights *w)
     if (!c->tied) {
         maker_whole(m, &w->head, maker_find(m, "lm_head.weight"), s->vocab,
                     s->hidden);
-    } else if (w->begin > 0) {
-        maker_whole(m, &w->head, maker_find(m, "embed_tokens.weight"), s->vocab,
-                    s->hidden);
+    } else if (!embeds) {
+        embedding(m, &w->head);
     }
 }
 
@@ -87,6 +95,43 @@ static float norm_shift(const struct maker *m)
     return 1;
 }
 
+/* Checkpoints in the form of the reference store gamma - 1 in every norm. MLX
+ * conversions have converted the norms whose names they recognise, or none, and
+ * companion files were made with or without a conversion. */
+static bool must_guess(const struct maker *m)
+{
+    const struct checkpoint_tensor *t =
+        checkpoint_find(m->checkpoint, "mtp.norm.weight");
+
+    return m->config->norms == NORM_GAMMA_MINUS_1 &&
+           (m->shift == 0 ||
+            (t != NULL && m->checkpoint->files[t->file].companion));
+}
+
+static void mtp_norm(struct maker *m, const float **out, const char *key)
+{
+    maker_vector_of(m, out, maker_find(m, key), m->config->shape.hidden,
+                    m->shift);
+}
+
+static void mtp(struct maker *m, struct shard_weights *w,
+                struct layout_parts *parts)
+{
+    uint32_t hidden = m->config->shape.hidden;
+    struct mtp_weights *p = &parts->mtp;
+
+    w->mtp = p;
+    m->guess = must_guess(m);
+    m->shift = m->guess ? 1 : m->shift;
+    maker_whole(m, &p->fc, maker_find(m, "mtp.fc.weight"), hidden, 2 * hidden);
+    mtp_norm(m, &p->embed_norm, "mtp.pre_fc_norm_embedding.weight");
+    mtp_norm(m, &p->hidden_norm, "mtp.pre_fc_norm_hidden.weight");
+    mtp_norm(m, &p->norm, "mtp.norm.weight");
+    m->root = "mtp.";
+    m->layer = 0;
+    layer(m, &parts->layers[w->end - w->begin], w->shape.n_layers);
+}
+
 /* Returns whether an unused tensor belongs to another range or to another
  * stage's embedding or head. */
 static bool elsewhere(const struct shard_weights *w, const char *key)
@@ -102,6 +147,9 @@ static bool elsewhere(const struct shard_weights *w, const char *key)
             return true;
         }
     }
+    if (checkpoint_is_mtp(key)) {
+        return w->mtp == NULL;
+    }
     if (strncmp(key, "layers.", 7) != 0) {
         return false;
     }
@@ -110,15 +158,27 @@ static bool elsewhere(const struct shard_weights *w, const char *key)
            (n < w->begin || n >= w->end);
 }
 
+/* Returns whether an unused tensor is of an MTP layer that is not wanted. */
+static bool is_aside(const struct maker *m, const char *key)
+{
+    return !m->config->drafts && checkpoint_is_mtp(key);
+}
+
 /* Unknown tensors are only counted: many checkpoints carry leftovers of
  * training. */
-static void count_unknown(struct maker *m, const struct shard_weights *w)
+static void count_unused(struct maker *m, const struct shard_weights *w)
 {
     const struct checkpoint *c = m->checkpoint;
     struct layout *l = m->layout;
 
+    l->n_aside = c->n_aside;
     for (uint32_t i = 0; i < c->n_tensors; i++) {
-        if (!m->used[i] && !elsewhere(w, c->tensors[i].key)) {
+        if (m->used[i]) {
+            continue;
+        }
+        if (is_aside(m, c->tensors[i].key)) {
+            l->n_aside++;
+        } else if (!elsewhere(w, c->tensors[i].key)) {
             l->unknown =
                 l->n_unknown++ > 0 ? l->unknown : c->tensors[i].info->name;
         }
@@ -126,13 +186,14 @@ static void count_unknown(struct maker *m, const struct shard_weights *w)
 }
 
 enum status layout_make(struct layout *l, struct shard_weights *w,
-                        struct layer_weights *layers,
+                        struct layout_parts *parts,
                         const struct model_config *config,
                         const struct checkpoint *checkpoint, struct error *e)
 {
     struct maker m = {.layout = l,
                       .config = config,
                       .checkpoint = checkpoint,
+                      .root = "",
                       .error = e,
                       .status = ST_OK};
 
@@ -141,12 +202,16 @@ enum status layout_make(struct layout *l, struct shard_weights *w,
     if (m.used == NULL) {
         return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for a layout");
     }
+    w->layers = parts->layers;
     m.shift = norm_shift(&m);
     ends(&m, w);
     for (m.layer = w->begin; m.status == ST_OK && m.layer < w->end; m.layer++) {
-        layer(&m, &layers[m.layer - w->begin]);
+        layer(&m, &parts->layers[m.layer - w->begin], m.layer);
     }
-    count_unknown(&m, w);
+    if (m.status == ST_OK && config_drafts_at(config, w->end)) {
+        mtp(&m, w, parts);
+    }
+    count_unused(&m, w);
     free(m.used);
     return m.status;
 }
@@ -157,17 +222,18 @@ enum status layout_of_model(struct layout *l, const struct model_config *config,
 {
     struct shard_weights w = {.shape = config->shape,
                               .end = config->shape.n_layers};
-    struct layer_weights *layers = calloc(w.end, sizeof *layers);
+    struct layout_parts parts = {
+        .layers = calloc(w.end + (size_t)1, sizeof *parts.layers)};
     enum status st;
 
     memset(l, 0, sizeof *l);
-    if (layers == NULL) {
+    if (parts.layers == NULL) {
         return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for a layout");
     }
-    st = layout_make(l, &w, layers, config, checkpoint, e);
+    st = layout_make(l, &w, &parts, config, checkpoint, e);
     /* The weights are freed below, so no pointer to them may remain. */
     l->n_anchors = 0;
-    free(layers);
+    free(parts.layers);
     return st;
 }
 
@@ -184,7 +250,7 @@ void layout_place(const struct layout *l, struct shard_weights *w,
             *a->vector = (const float *)(const void *)at;
         }
     }
-    if (config->tied && w->begin == 0 && w->end == w->shape.n_layers) {
+    if (config->tied && w->embed.data != NULL && w->end == w->shape.n_layers) {
         w->head = w->embed;
     }
 }

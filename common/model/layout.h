@@ -31,6 +31,13 @@
  * checkpoint is an MLX conversion, which stores gamma.  It is one if its
  * convolutions are [C, K, 1] instead of [C, 1, K].
  *
+ * The MTP layer (docs/model.md) is laid out if the config drafts and the range
+ * ends at the last layer: mtp.fc, mtp.pre_fc_norm_hidden,
+ * mtp.pre_fc_norm_embedding, mtp.norm and mtp.layers.0.*, stored as the other
+ * layers are, and the embedding.  Its norms in an MLX conversion or a
+ * companion file may be gamma or gamma - 1, each of them: one with a mean of
+ * at least SLICE_GAMMA_MEAN is gamma.
+ *
  * in_proj_qkvz [Hk * (2*Dk + 2*r*Dv), H], r = Hv/Hk: for each key head rows
  * q (Dk), k (Dk), v (r*Dv), z (r*Dv); in_proj_ba the same with b (r), a (r).
  * They are taken apart into qkv, z, b and a.
@@ -52,6 +59,9 @@
 
 #define LAYOUT_ALIGN 64 /* alignment of every tensor in the shard's memory */
 
+/* gamma is close to 1, and gamma - 1 close to 0. */
+#define SLICE_GAMMA_MEAN 0.5
+
 /* Codes that a slice must not have: NaN of its format. */
 enum slice_check { SLICE_ANY, SLICE_E4M3, SLICE_E8M0 };
 
@@ -64,6 +74,7 @@ struct slice {
     bool scratch; /* in the layout's scratch, not the shard's memory */
     bool widen;   /* convert to float32; the place has room for that */
     float add;    /* added to each element of a widened slice */
+    bool guess;   /* add only if their mean is below SLICE_GAMMA_MEAN */
     struct gguf_repack repack; /* its blocks go where this sends them */
 };
 
@@ -93,15 +104,23 @@ struct layout {
     uint64_t scratch_bytes; /* size of the scratch, needed while loading */
     uint64_t file_bytes;    /* bytes of its slices in the files */
     uint32_t n_tensors;     /* tensors used */
+    uint32_t n_aside;       /* recognised tensors that are not used */
     uint32_t n_unknown;     /* unrecognised tensors in the range */
     const char *unknown;    /* the first of them, as stored; or NULL */
 };
 
-/* Makes the layout of layers [w->begin, w->end) of config.  layers is [end -
- * begin], of weights w.  Fills all fields of every tensor except its
- * pointers. Release with layout_fini(), also after an error. */
+/* Parts of a struct shard_weights that it points to. */
+struct layout_parts {
+    struct layer_weights *layers; /* [end - begin + 1] */
+    struct mtp_weights mtp;
+};
+
+/* Makes the layout of layers [w->begin, w->end) of config, and of the MTP
+ * layer behind the last one if the config drafts.  Fills all fields of every
+ * tensor except its pointers; w points to `parts`, which the caller owns.
+ * Release with layout_fini(), also after an error. */
 MUST_CHECK enum status layout_make(struct layout *l, struct shard_weights *w,
-                                   struct layer_weights *layers,
+                                   struct layout_parts *parts,
                                    const struct model_config *config,
                                    const struct checkpoint *checkpoint,
                                    struct error *e);

@@ -33,7 +33,7 @@ const struct checkpoint_tensor *maker_find_in_layer(struct maker *m,
 {
     char key[MAKER_KEY_MAX];
 
-    snprintf(key, sizeof key, "layers.%u.%s", m->layer, name);
+    snprintf(key, sizeof key, "%slayers.%u.%s", m->root, m->layer, name);
     return maker_find(m, key);
 }
 
@@ -41,7 +41,7 @@ bool maker_has(const struct maker *m, const char *name)
 {
     char key[MAKER_KEY_MAX];
 
-    snprintf(key, sizeof key, "layers.%u.%s", m->layer, name);
+    snprintf(key, sizeof key, "%slayers.%u.%s", m->root, m->layer, name);
     return checkpoint_find(m->checkpoint, key) != NULL;
 }
 
@@ -228,7 +228,8 @@ void maker_add_anchor(struct maker *m, const struct anchor *a)
 void maker_elements(struct maker *m, const float **out,
                     const struct checkpoint_tensor *t, uint32_t n, float add)
 {
-    struct slice s = {.source = t, .widen = true, .add = add};
+    struct slice s = {
+        .source = t, .widen = true, .add = add, .guess = m->guess && add != 0};
 
     if (t == NULL || !maker_dtype(m, t, &s.dtype)) {
         return;

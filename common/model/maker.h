@@ -19,7 +19,9 @@ struct maker {
     const struct checkpoint *checkpoint;
     bool *used;  /* [checkpoint->n_tensors] */
     float shift; /* added to norms that may be stored as gamma - 1 */
-    uint32_t layer;
+    bool guess;  /* add it only to norms whose values are not gamma already */
+    const char *root; /* keys begin with it: "", or "mtp." */
+    uint32_t layer;   /* its index in keys */
     struct error *error;
     enum status status;
 };

@@ -262,7 +262,7 @@ static void place_window(struct page_layout *l, struct page_layer *out,
  * many layers of each kind a group takes, in one table. */
 static void place_layers(struct page_layout *l, const enum mixer_kind *kinds,
                          uint32_t n, const struct page_sizes *s,
-                         const uint32_t room[][MODEL_LAYERS_MAX])
+                         const uint32_t room[][PAGE_LAYERS_MAX])
 {
     struct place at[MIXER_WINDOW + 1] = {{0}};
 
@@ -305,7 +305,7 @@ static void only_windows(struct page_layout *l, const struct page_sizes *s,
 }
 
 static void find_rooms(const struct page_layout *l, const struct page_sizes *s,
-                       uint32_t room[][MODEL_LAYERS_MAX])
+                       uint32_t room[][PAGE_LAYERS_MAX])
 {
     for (uint32_t i = 0; i < l->n_groups; i++) {
         const struct page_group *g = &l->groups[i];
@@ -322,14 +322,14 @@ static void find_rooms(const struct page_layout *l, const struct page_sizes *s,
 void page_layout_make(struct page_layout *l, const enum mixer_kind *kinds,
                       uint32_t n, const struct page_sizes *s)
 {
-    uint32_t room[MIXER_WINDOW + 1][MODEL_LAYERS_MAX];
+    uint32_t room[MIXER_WINDOW + 1][PAGE_LAYERS_MAX];
     uint32_t n_attention = count(kinds, n, MIXER_ATTENTION);
     struct deal d = {.n_quantised = n_attention - (s->whole > 0),
                      .n_whole = s->whole > 0,
                      .n_linear = count(kinds, n, MIXER_DELTANET),
                      .n_window = count(kinds, n, MIXER_WINDOW)};
 
-    assert(n > 0 && n <= MODEL_LAYERS_MAX);
+    assert(n > 0 && n <= PAGE_LAYERS_MAX);
     assert(s->whole <= n);
     assert(s->whole == 0 || kinds[s->whole - 1] == MIXER_ATTENTION);
     l->pages_per_block = n_attention > 0 ? 1 : 0;
@@ -342,5 +342,5 @@ void page_layout_make(struct page_layout *l, const enum mixer_kind *kinds,
         only_linear(l, n, s);
     }
     find_rooms(l, s, room);
-    place_layers(l, kinds, n, s, (const uint32_t(*)[MODEL_LAYERS_MAX])room);
+    place_layers(l, kinds, n, s, (const uint32_t(*)[PAGE_LAYERS_MAX])room);
 }

@@ -38,6 +38,8 @@
 #include "common/split/page_unit.h"
 #include "proto/limits.h"
 
+#define PAGE_LAYERS_MAX (MODEL_LAYERS_MAX + 1) /* with the MTP layer */
+
 /* Bytes of one layer of each kind. */
 struct page_sizes {
     uint64_t kv_bytes;     /* k and v of one block of an attention layer */
@@ -70,14 +72,14 @@ struct page_layout {
     uint32_t pages_per_slot;  /* 0: no linear layer */
     uint32_t window_pages;    /* pages of a window block; 0: no window layer */
     uint64_t page_bytes;      /* sum over the groups */
-    struct page_group groups[MODEL_LAYERS_MAX];
-    struct page_layer layers[MODEL_LAYERS_MAX]; /* [n] of the shard */
+    struct page_group groups[PAGE_LAYERS_MAX];
+    struct page_layer layers[PAGE_LAYERS_MAX]; /* [n] of the shard */
 };
 
 /* Returns the bytes that a linear layer takes in a slot. */
 uint64_t page_linear_bytes(const struct page_sizes *s);
 
-/* Lays out the layers kinds[0..n), n at most MODEL_LAYERS_MAX and at least 1.
+/* Lays out the layers kinds[0..n), n at most PAGE_LAYERS_MAX and at least 1.
  * Page and slot are those of page_unit_of(). */
 void page_layout_make(struct page_layout *l, const enum mixer_kind *kinds,
                       uint32_t n, const struct page_sizes *s);

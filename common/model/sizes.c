@@ -174,21 +174,35 @@ static void layer(struct tally *t, const struct model_config *c, uint32_t i,
     }
 }
 
+/* Adds the MTP layer: fc, its layer and the norms of both inputs and of the
+ * output. */
+static void mtp(struct tally *t, const struct model_config *c)
+{
+    uint32_t hidden = c->shape.hidden;
+
+    matrix(t, hidden, 2 * hidden, OF_ROUTER); /* as plain as a router */
+    for (int i = 0; i < 3; i++) {
+        vector(t, hidden);
+    }
+    layer(t, c, c->shape.n_layers, c->shape.n_experts);
+}
+
 /* Adds the embedding, the last norm and the head, as far as layers [begin, end)
  * have them. */
 static void ends(struct tally *t, const struct model_config *c, uint32_t begin,
                  uint32_t end)
 {
     const struct model_shape *s = &c->shape;
+    bool embeds = begin == 0 || config_drafts_at(c, end);
 
-    if (begin == 0) {
+    if (embeds) {
         matrix(t, s->vocab, s->hidden, OF_ENDS);
     }
     if (end == s->n_layers) {
         vector(t, s->hidden);
-        /* A tied head is the embedding; a last stage without the first layer
-         * needs its own copy. */
-        if (!c->tied || begin > 0) {
+        /* A tied head is the embedding; a last stage without it needs its own
+         * copy. */
+        if (!c->tied || !embeds) {
             matrix(t, s->vocab, s->hidden, OF_ENDS);
         }
     }
@@ -235,6 +249,16 @@ uint64_t sizes_experts(const struct model_config *c, uint32_t i)
     return t.bytes;
 }
 
+uint64_t sizes_mtp(const struct model_config *c)
+{
+    struct tally t = {.dtype = c->shape.dtype, .quant = c->quant};
+
+    if (c->drafts) {
+        mtp(&t, c);
+    }
+    return t.bytes;
+}
+
 uint64_t sizes_active(const struct model_config *c)
 {
     struct tally t = {.dtype = c->shape.dtype, .quant = c->quant};
@@ -271,6 +295,9 @@ static struct tally weights(const struct model_config *c, uint32_t begin,
         layer(&t, c, i, c->shape.n_experts);
     }
     ends(&t, c, begin, end);
+    if (config_drafts_at(c, end)) {
+        mtp(&t, c);
+    }
     return t;
 }
 
@@ -304,6 +331,15 @@ uint64_t sizes_state(const struct model_shape *s, uint32_t channels,
     return state * sizeof(float) + tail * dtype_bytes(tail_dtype);
 }
 
+uint64_t sizes_kept(const struct model_shape *s, enum dtype dtype)
+{
+    uint64_t keys = (uint64_t)s->n_k_heads * s->k_dim;
+    uint64_t values = (uint64_t)s->n_v_heads * s->v_dim;
+    uint64_t gates = 2 * (uint64_t)s->n_v_heads;
+
+    return keys * dtype_bytes(dtype) + (keys + values + gates) * sizeof(float);
+}
+
 struct page_sizes sizes_page(const struct model_shape *s, uint32_t begin,
                              uint32_t end, uint32_t block_tokens,
                              const struct kv_format *kv)
@@ -327,12 +363,14 @@ struct page_sizes sizes_page(const struct model_shape *s, uint32_t begin,
     return p;
 }
 
+/* The MTP layer's kind is in c->mixers, behind the last layer's. */
 static void set_pages(struct sizes *z, const struct model_config *c,
                       uint32_t begin, uint32_t end, const struct page_sizes *p)
 {
     struct page_layout l;
 
-    page_layout_make(&l, c->mixers + begin, end - begin, p);
+    page_layout_make(&l, c->mixers + begin,
+                     end - begin + config_drafts_at(c, end), p);
     z->page_bytes = l.page_bytes;
     z->pages_per_block = l.pages_per_block;
     z->pages_per_slot = l.pages_per_slot;
@@ -344,7 +382,7 @@ static uint64_t token_bytes(const struct model_config *c, uint32_t begin,
 {
     uint64_t sum = 0;
 
-    for (uint32_t i = begin; i < end; i++) {
+    for (uint32_t i = begin; i < end + config_drafts_at(c, end); i++) {
         sum += c->mixers[i] == MIXER_ATTENTION ? sizes_kv(&c->shape, i, kv) : 0;
     }
     return sum;
@@ -357,7 +395,8 @@ struct sizes sizes_of(const struct model_config *c, uint32_t begin,
     const struct model_shape *s = &c->shape;
     struct tally t = weights(c, begin, end);
     struct sizes z = {
-        .n_attention = config_count(c, MIXER_ATTENTION, begin, end),
+        .n_attention = config_count(c, MIXER_ATTENTION, begin, end) +
+                       config_drafts_at(c, end),
         .n_linear = config_count(c, MIXER_DELTANET, begin, end),
         .n_window = config_count(c, MIXER_WINDOW, begin, end),
         .parameters = t.parameters,
@@ -372,6 +411,7 @@ struct sizes sizes_of(const struct model_config *c, uint32_t begin,
     z.window_bytes = z.n_window * block_tokens * sizes_window_kv(s, kv);
     if (z.n_linear > 0) {
         z.slot_bytes = z.n_linear * sizes_state(s, channels_of(s), kv->dtype);
+        z.kept_bytes = z.n_linear * sizes_kept(s, kv->dtype);
     }
     z.checkpoint_bytes = z.slot_bytes;
     p = sizes_page(s, begin, end, block_tokens, kv);

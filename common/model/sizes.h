@@ -7,6 +7,12 @@
  *     slot        for each linear layer the state, Hv * Dk * Dv float32, and
  *                 the convolution's tail, (K-1) * C values of kv.dtype
  *     checkpoint  a saved slot
+ *     MTP layer   counts as one more attention layer behind the last, with fc,
+ *                 three norms, and the embedding if the range lacks it; only if
+ *                 the config drafts
+ *     kept        the inputs of one token in each linear layer, while drafts
+ *                 are verified: q [Hk*Dk] kv.dtype, k [Hk*Dk], v [Hv*Dv] and
+ *                 the two gates [Hv] float32, before the convolution
  *     page        the unit of the pool (common/model/page_layout.h): a block,
  *                 or a slot if the range has no attention layer
  *
@@ -30,7 +36,8 @@
 #define SIZES_SLOT_PAGES_MAX 2048
 
 struct sizes {
-    uint32_t n_attention, n_linear, n_window; /* layers of the range by kind */
+    uint32_t n_attention, n_linear, n_window; /* layers of the range by kind,
+                                                 with the MTP layer */
     uint64_t parameters;
     uint64_t
         weight_bytes; /* as a shard holds them (the bytes in shard_report()):
@@ -39,6 +46,7 @@ struct sizes {
     uint64_t token_bytes;
     uint64_t block_bytes, slot_bytes, checkpoint_bytes, page_bytes;
     uint64_t window_bytes;                    /* a window block's */
+    uint64_t kept_bytes;                      /* a token's; no part of pages */
     uint32_t pages_per_block, pages_per_slot; /* a checkpoint is a slot */
     uint32_t window_pages;
 };
@@ -73,8 +81,12 @@ uint64_t sizes_layer(const struct model_config *c, uint32_t layer);
  * The router and the shared expert are no part of it. */
 uint64_t sizes_experts(const struct model_config *c, uint32_t layer);
 
+/* Returns the weights of the MTP layer, fc and all norms; 0 if the config does
+ * not draft. */
+uint64_t sizes_mtp(const struct model_config *c);
+
 /* Returns the parameters that one token uses: all but the experts that the
- * router does not choose. */
+ * router does not choose, and without the MTP layer. */
 uint64_t sizes_active(const struct model_config *c);
 
 /* Returns the embedding, as a shard holds it; an untied head has the same
@@ -94,6 +106,10 @@ uint64_t sizes_window_kv(const struct model_shape *s,
 /* Returns one sequence's state and tail in one linear layer; channels is C. */
 uint64_t sizes_state(const struct model_shape *s, uint32_t channels,
                      enum dtype tail_dtype);
+
+/* Returns what one token keeps in one linear layer, while drafts are verified.
+ */
+uint64_t sizes_kept(const struct model_shape *s, enum dtype dtype);
 
 /* Returns the bytes of one layer of each kind of layers [begin, end), as pages
  * hold them; those of a kind that the model lacks are 0.  Backends lay out

@@ -238,6 +238,17 @@ struct layer_weights {
     };
 };
 
+/* The layer of multi-token prediction (MTP).  It drafts the token after the
+ * next: x = fc (embed_norm(E[t]), hidden_norm(h)), with the normed output h of
+ * the model at a position and the token t that follows it; then the layer, norm
+ * and the model's head. */
+struct mtp_weights {
+    const float *embed_norm;  /* [H] */
+    const float *hidden_norm; /* [H] */
+    struct tensor fc;         /* [H, 2H] */
+    const float *norm;        /* [H] before the head */
+};
+
 static inline bool mixer_attends(enum mixer_kind k)
 {
     return k != MIXER_DELTANET;
@@ -250,15 +261,24 @@ static inline const struct rope_shape *shape_rope(const struct model_shape *s,
     return k == MIXER_WINDOW ? &s->window_rope : &s->rope;
 }
 
-/* Weights of layers [begin, end).  embed exists if begin = 0, final_norm and
- * head if end = n_layers; a tied head shares embed's data. */
+/* Weights of layers [begin, end).  embed exists if begin = 0 or there is an MTP
+ * layer, final_norm and head if end = n_layers; a tied head shares embed's
+ * data.  The MTP layer, only of a shard with the last layer, is
+ * layers[end - begin]: full attention, with an MLP or experts. */
 struct shard_weights {
     struct model_shape shape;
     uint32_t begin, end;
     struct tensor embed;                /* [V, H] */
     const float *final_norm;            /* [H] */
     struct tensor head;                 /* [V, H] */
-    const struct layer_weights *layers; /* [end - begin] */
+    const struct layer_weights *layers; /* [shard_layers()] */
+    const struct mtp_weights *mtp;      /* NULL: there is no MTP layer */
 };
+
+/* Returns the layers of a shard, the MTP layer included. */
+static inline uint32_t shard_layers(const struct shard_weights *w)
+{
+    return w->end - w->begin + (w->mtp != NULL ? 1 : 0);
+}
 
 #endif

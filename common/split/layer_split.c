@@ -50,11 +50,23 @@ static uint64_t step_bytes(const struct split_layer *l)
     return l->step_bytes > 0 ? l->step_bytes : l->weight_bytes;
 }
 
+/* Adds the MTP layer to the sums that include the last layer. */
+static void add_mtp(struct split_table *t, const struct split_model *m,
+                    uint32_t block_tokens)
+{
+    uint32_t n = m->n_layers;
+
+    t->weights[n] += m->mtp.weight_bytes;
+    t->read[n] += step_bytes(&m->mtp);
+    t->tokens[n] += m->mtp.token_bytes;
+    t->blocks[n] += page_align(m->mtp.token_bytes * block_tokens);
+}
+
 static void sum_up(struct split_table *t, const struct split_model *m,
                    uint32_t block_tokens)
 {
     t->weights[0] = t->tokens[0] = t->blocks[0] = t->slots[0] = 0;
-    t->read[0] = t->n_window[0] = 0;
+    t->read[0] = t->kept[0] = t->n_window[0] = 0;
     for (uint32_t i = 0; i < m->n_layers; i++) {
         t->weights[i + 1] = t->weights[i] + m->layers[i].weight_bytes;
         t->read[i + 1] = t->read[i] + step_bytes(&m->layers[i]);
@@ -62,8 +74,10 @@ static void sum_up(struct split_table *t, const struct split_model *m,
         t->blocks[i + 1] =
             t->blocks[i] + page_align(m->layers[i].token_bytes * block_tokens);
         t->slots[i + 1] = t->slots[i] + page_align(m->layers[i].slot_bytes);
+        t->kept[i + 1] = t->kept[i] + m->layers[i].kept_bytes;
         t->n_window[i + 1] = t->n_window[i] + (m->layers[i].window_bytes > 0);
     }
+    add_mtp(t, m, block_tokens);
 }
 
 struct pool_split_need split_need(const struct split_terms *t,
@@ -135,7 +149,7 @@ static struct split_stage weigh(const struct search *s, uint32_t worker,
                         (last ? m->head_bytes : 0) -
                         (first && last ? m->shared_bytes : 0),
         .scratch_bytes =
-            s->workers[worker].scratch_bytes +
+            s->workers[worker].scratch_bytes + t->kept[end] - t->kept[begin] +
             (last ? m->head_scratch_bytes : m->hidden_scratch_bytes),
         .step_bytes =
             t->read[end] - t->read[begin] + (last ? m->head_bytes : 0),
@@ -455,26 +469,32 @@ static enum status check_numbers(const struct search *s, struct error *e)
     return ST_OK;
 }
 
+static bool is_bounded(const struct split_layer *l, uint64_t tokens)
+{
+    return l->weight_bytes <= SHARD_BYTES_MAX &&
+           l->step_bytes <= l->weight_bytes &&
+           l->slot_bytes <= SHARD_BYTES_MAX &&
+           l->kept_bytes <= SHARD_BYTES_MAX &&
+           l->token_bytes <= SHARD_BYTES_MAX / tokens &&
+           l->window_bytes <= SHARD_BYTES_MAX / tokens;
+}
+
 /* Bounds every size so that no sum below overflows. */
 static enum status check_bytes(const struct search *s, struct error *e)
 {
     const struct split_model *m = s->model;
     uint64_t tokens = (uint64_t)s->terms->context + s->terms->block_tokens;
-    bool fits =
-        m->embed_bytes <= SHARD_BYTES_MAX && m->head_bytes <= SHARD_BYTES_MAX &&
-        m->head_scratch_bytes <= SHARD_BYTES_MAX &&
-        m->hidden_scratch_bytes <= SHARD_BYTES_MAX &&
-        m->shared_bytes <= m->embed_bytes && m->shared_bytes <= m->head_bytes;
+    bool fits = m->embed_bytes <= SHARD_BYTES_MAX &&
+                m->head_bytes <= SHARD_BYTES_MAX &&
+                m->head_scratch_bytes <= SHARD_BYTES_MAX &&
+                m->hidden_scratch_bytes <= SHARD_BYTES_MAX &&
+                m->shared_bytes <= m->embed_bytes &&
+                m->shared_bytes <= m->head_bytes && is_bounded(&m->mtp, tokens);
 
     for (uint32_t i = 0; i < m->n_layers; i++) {
         const struct split_layer *l = &m->layers[i];
 
-        fits = fits && l->weight_bytes <= SHARD_BYTES_MAX &&
-               l->step_bytes <= l->weight_bytes &&
-               l->slot_bytes <= SHARD_BYTES_MAX &&
-               l->token_bytes <= SHARD_BYTES_MAX / tokens &&
-               l->window_bytes <= SHARD_BYTES_MAX / tokens &&
-               l->weight_bytes > 0 &&
+        fits = fits && is_bounded(l, tokens) && l->weight_bytes > 0 &&
                l->slot_bytes + l->token_bytes + l->window_bytes > 0;
     }
     return fits ? ST_OK
@@ -549,6 +569,23 @@ enum status split_find(struct split *out, struct split_table *table,
     (void)pass(&s, EVENEST);
     finish(&s, out);
     return ST_OK;
+}
+
+void split_fold_drafts(struct split_model *m)
+{
+    struct split_layer *last = &m->layers[m->n_layers - 1];
+
+    last->step_bytes = step_bytes(last) + step_bytes(&m->mtp);
+    last->weight_bytes += m->mtp.weight_bytes;
+    last->token_bytes += m->mtp.token_bytes;
+    m->mtp = (struct split_layer){0};
+    for (uint32_t i = 0; i < m->n_layers; i++) {
+        struct split_layer *l = &m->layers[i];
+
+        l->step_bytes = step_bytes(l);
+        l->weight_bytes += l->kept_bytes;
+        l->kept_bytes = 0;
+    }
 }
 
 uint64_t split_stage_sequences(const struct split_stage *s, uint32_t length)

@@ -26,7 +26,9 @@
  * The stage with the first layer holds the embedding; the stage with the last
  * layer holds norm and head.  The embedding is looked up, not read, so it
  * costs memory but no time.  A tied head is a second copy of the embedding,
- * unless one stage holds both.
+ * unless one stage holds both.  A model that drafts has an MTP layer behind the
+ * last, in the same stage, and there an embedding too, which is part of
+ * head_bytes; as time it stands for the head, which drafts read once more.
  *
  * Threading: pure functions.  Memory: the caller's; a split_table is 2.1 MB.
  * Time: at most SPLIT_STATES * MODEL_LAYERS_MAX^2 stages per pass.  For 8
@@ -56,11 +58,14 @@ struct split_layer {
     uint64_t window_bytes; /* k and v of one token in a window layer, the same
                               for all; 0: none */
     uint64_t step_bytes;   /* weights that a decode step reads; 0: all */
+    uint64_t kept_bytes;   /* scratch for the inputs that rows with drafts keep;
+                              0: none */
 };
 
 struct split_model {
     uint32_t n_layers; /* 1..MODEL_LAYERS_MAX */
     struct split_layer layers[MODEL_LAYERS_MAX];
+    struct split_layer mtp; /* behind the last layer; zeroed: none */
     uint64_t embed_bytes;
     uint64_t head_bytes; /* with the last norm, as the last stage holds them */
     uint64_t shared_bytes; /* part of embed_bytes and head_bytes; one stage with
@@ -112,7 +117,7 @@ struct split_table {
     uint64_t weights[MODEL_LAYERS_MAX + 1], read[MODEL_LAYERS_MAX + 1];
     /* The bytes of a token, of a block and of a slot of these layers. */
     uint64_t tokens[MODEL_LAYERS_MAX + 1], blocks[MODEL_LAYERS_MAX + 1];
-    uint64_t slots[MODEL_LAYERS_MAX + 1];
+    uint64_t slots[MODEL_LAYERS_MAX + 1], kept[MODEL_LAYERS_MAX + 1];
     uint32_t n_window[MODEL_LAYERS_MAX + 1]; /* window layers of these */
     struct split_step {
         double value;
@@ -131,6 +136,11 @@ MUST_CHECK enum status split_find(struct split *out, struct split_table *table,
                                   uint32_t n_workers,
                                   const struct split_terms *terms,
                                   struct error *e);
+
+/* Makes the MTP layer part of the last layer, and kept inputs part of the
+ * weights that a step does not read, for models that are described by layers
+ * alone. */
+void split_fold_drafts(struct split_model *m);
 
 /* Returns how many sequences of length tokens a stage holds. */
 uint64_t split_stage_sequences(const struct split_stage *s, uint32_t length);

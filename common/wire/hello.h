@@ -18,7 +18,7 @@
 
 /* The protocol version in Hello. */
 #define WIRE_VERSION_MAJOR 1
-#define WIRE_VERSION_MINOR 4
+#define WIRE_VERSION_MINOR 6
 
 /* First minor version with window blocks: shards with window layers need it at
  * both ends. */

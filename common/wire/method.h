@@ -108,7 +108,7 @@ enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
     X(STAGE_OPEN, 0x0501, Stage, Open, stage_open, nothing, ONEWAY, BY_WORKER, \
       BY_WORKER, 65536, 0, LANE_CONTROL, true, 0)                              \
     X(STAGE_FORWARD, 0x0502, Stage, Forward, stage_forward, nothing, ONEWAY,   \
-      BY_WORKER, BY_WORKER, 65536, 0, LANE_CONTROL, true, FRAME_TENSOR_MAX)    \
+      BY_WORKER, BY_WORKER, 131072, 0, LANE_CONTROL, true, FRAME_TENSOR_MAX)   \
     X(STAGE_RESULT, 0x0503, Stage, Result, stage_result, nothing, ONEWAY,      \
       BY_WORKER, BY_WORKER, 131072, 0, LANE_CONTROL, true, 0)                  \
     X(STAGE_REMOVE, 0x0504, Stage, Remove, stage_remove, nothing, ONEWAY,      \
@@ -123,6 +123,8 @@ enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
       BY_WORKER, 32768, 0, LANE_CONTROL, true, 0)                              \
     X(STAGE_GONE, 0x0509, Stage, Gone, stage_gone, nothing, ONEWAY, BY_WORKER, \
       BY_WORKER, 32768, 0, LANE_CONTROL, true, 0)                              \
+    X(STAGE_ACCEPT, 0x050a, Stage, Accept, stage_accept, nothing, ONEWAY,      \
+      BY_WORKER, BY_WORKER, 16384, 0, LANE_CONTROL, true, 0)                   \
     X(TRANSFER_OPEN, 0x0601, Transfer, Open, transfer_open, nothing, UNARY,    \
       BY_WORKER, BY_WORKER, 1024, 16, LANE_CONTROL, false, 0)                  \
     X(TRANSFER_CHUNK, 0x0602, Transfer, Chunk, transfer_chunk, nothing, UNARY, \

@@ -138,6 +138,8 @@ static void write_message(struct generation *g, struct generation_prompt *p,
     m->has_cache_salt = r->salt.n > 0;
     m->cache_salt =
         (ProtobufCBinaryData){r->salt.n, (uint8_t *)(uintptr_t)r->salt.text};
+    m->has_drafts = r->has_drafts;
+    m->drafts = r->drafts;
     m->has_tenant = true;
     m->tenant =
         (ProtobufCBinaryData){strlen(tenant), (uint8_t *)(uintptr_t)tenant};

@@ -43,6 +43,7 @@ static const struct rule shared[] = {
     RULE("prompt_cache_options", IGNORE),
     RULE_BY("cache_salt", parse_cache_salt),
     RULE_BOOL("cache_prompt", cache_prompt),
+    RULE_BY("drafts", parse_drafts),
     RULE("priority", IGNORE),
     RULE("request_id", IGNORE),
     RULE("spaces_between_special_tokens", IGNORE),

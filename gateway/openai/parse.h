@@ -84,7 +84,7 @@ void parse_hold_input(struct parse *p, const json_t *value);
 
 parse_fn parse_model, parse_n, parse_max_tokens, parse_seed, parse_stop;
 parse_fn parse_stop_tokens, parse_logit_bias, parse_skip_special,
-    parse_cache_salt;
+    parse_cache_salt, parse_drafts;
 
 /* Refuses formats but text.  where: of OpenAI's response_format, or text.format
  * of /v1/responses. */

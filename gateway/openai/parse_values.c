@@ -72,6 +72,12 @@ bool parse_cache_salt(struct parse *p, const struct field *f)
     return true;
 }
 
+bool parse_drafts(struct parse *p, const struct field *f)
+{
+    p->r->has_drafts = field_count(f, 0, DRAFTS_MAX, &p->r->drafts);
+    return p->r->has_drafts;
+}
+
 /* ---- stops ---- */
 
 static bool read_stop(struct parse *p, const struct field *f)

@@ -111,6 +111,8 @@ struct openai_request {
     struct openai_given given;
     bool has_seed;
     bool cache_prompt;         /* computed prefixes are reused and kept */
+    bool has_drafts;           /* false: the worker's choice */
+    uint32_t drafts;           /* in a step, 0..DRAFTS_MAX */
     struct openai_stop salt;   /* for the prefix index; n = 0: none */
     struct openai_stop *stops; /* [n_stops] */
     size_t n_stops;            /* 0..STOP_STRINGS_MAX */

@@ -91,7 +91,7 @@ static enum status check_layers(const struct shard_weights *w, struct error *e)
                                  UINT32_MAX};
     enum status st = ST_OK;
 
-    for (uint32_t i = 0; i < w->end - w->begin && st == ST_OK; i++) {
+    for (uint32_t i = 0; i < shard_layers(w) && st == ST_OK; i++) {
         if (w->layers[i].kind == MIXER_WINDOW) {
             st = check_limits(&window, 1, e);
         }
@@ -102,6 +102,34 @@ static enum status check_layers(const struct shard_weights *w, struct error *e)
     return st;
 }
 
+/* Checks the MTP layer, which shares embedding and head with the model. */
+static enum status check_mtp(const struct shard_weights *w, struct error *e)
+{
+    const struct tensor *fc = &w->mtp->fc;
+    uint32_t hidden = w->shape.hidden;
+
+    if (w->end != w->shape.n_layers || w->embed.data == NULL ||
+        w->head.data == NULL || w->final_norm == NULL) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "a shard of layers %u-%u of %u has an MTP layer: only "
+                         "a shard with the last layer, the embedding and the "
+                         "head can have one",
+                         w->begin, w->end - 1, w->shape.n_layers);
+    }
+    if (w->layers[w->end - w->begin].kind != MIXER_ATTENTION) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "the MTP layer is not full attention; the kernels "
+                         "support no other kind");
+    }
+    if (fc->rows != hidden || fc->cols != 2 * hidden) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "the MTP layer's fc is [%u, %u]; hidden size %u needs "
+                         "[%u, %u]",
+                         fc->rows, fc->cols, hidden, hidden, 2 * hidden);
+    }
+    return ST_OK;
+}
+
 static enum status check_options(const struct kernels_options *o,
                                  struct error *e)
 {
@@ -110,9 +138,10 @@ static enum status check_options(const struct kernels_options *o,
         {"tokens per step", o->max_tokens, 0, KERNELS_STEP_TOKENS_MAX},
         {"rows per step", o->max_rows, 0, KERNELS_STEP_TOKENS_MAX},
         {"rows of logits", o->max_logits, 0, KERNELS_STEP_TOKENS_MAX},
+        {"tokens that rows keep", o->keep_tokens, 0, KERNELS_KEEP_TOKENS_MAX},
         {"number of threads", o->n_threads, 0, KERNELS_THREADS_MAX},
     };
-    enum status st = check_limits(limits, 5, e);
+    enum status st = check_limits(limits, 6, e);
 
     if (st == ST_OK && (o->block_tokens & (o->block_tokens - 1)) != 0) {
         st = error_set(e, ST_INVALID_ARGUMENT,
@@ -173,6 +202,9 @@ static enum status check_arguments(const struct shard_weights *w,
     }
     if (st == ST_OK && s->n_v_heads > 0) {
         st = check_deltanet(s, e);
+    }
+    if (st == ST_OK && w->mtp != NULL) {
+        st = check_mtp(w, e);
     }
     return st == ST_OK ? check_layers(w, e) : st;
 }

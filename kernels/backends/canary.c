@@ -7,16 +7,22 @@
 #include "common/base/log.h"
 #include "common/model/half.h"
 #include "kernels/backends/backend.h"
+#include "kernels/backends/canary_replay.h"
 
 #define ROWS   3 /* a prompt row, then two generated ones */
 #define TOKENS (CANARY_TOKENS + ROWS - 1)
-#define LAYERS 4 /* at most, since each adds a kind of one of its parts */
-#define SLOT   0 /* its blocks follow its pages */
+#define LAYERS                                                      \
+    5 /* at most: each adds a kind of one of its parts, and the MTP \
+       * layer is the last */
+#define HEADS 2
+#define SLOT  0 /* its blocks follow its pages */
 
 /* One backend's results. */
 struct trace {
     float *mid, *out; /* [LAYERS, TOKENS, H] after a mixer, after a layer */
-    float *logits;    /* [ROWS, V] of the last token of each row */
+    float *in;        /* [TOKENS, H] of the MTP layer */
+    float *logits;    /* [HEADS * ROWS, V] of the last token of each row, of the
+                       * model and then of the MTP layer */
 };
 
 /* The blocks of a window layer begin where a window does not see the first
@@ -53,6 +59,16 @@ static const struct layer_weights *layer_of(const struct canary *c, uint32_t i)
     return &c->w->layers[c->layers[i]];
 }
 
+static bool drafts(const struct canary *c)
+{
+    return c->w->mtp != NULL && c->sizes.drafts;
+}
+
+static bool is_mtp(const struct canary *c, uint32_t i)
+{
+    return c->layers[i] == c->w->end - c->w->begin;
+}
+
 /* ---- layers and rows ---- */
 
 static void choose(struct canary *c, uint32_t layer)
@@ -78,6 +94,9 @@ static void choose_layers(struct canary *c)
         }
         mixers |= 1u << l->kind;
         ffns |= 1u << l->ffn;
+    }
+    if (drafts(c)) {
+        choose(c, c->w->end - c->w->begin);
     }
 }
 
@@ -173,14 +192,17 @@ static bool allocate_trace(const struct canary *c, struct trace *s)
 
     s->mid = calloc(LAYERS * TOKENS * h, sizeof *s->mid);
     s->out = calloc(LAYERS * TOKENS * h, sizeof *s->out);
-    s->logits = calloc(ROWS * v, sizeof *s->logits);
-    return s->mid != NULL && s->out != NULL && s->logits != NULL;
+    s->in = calloc(TOKENS * h, sizeof *s->in);
+    s->logits = calloc(HEADS * ROWS * v, sizeof *s->logits);
+    return s->mid != NULL && s->out != NULL && s->in != NULL &&
+           s->logits != NULL;
 }
 
 static void free_trace(struct trace *s)
 {
     free(s->mid);
     free(s->out);
+    free(s->in);
     free(s->logits);
 }
 
@@ -255,6 +277,58 @@ static void run_mixer(const struct canary *c, const struct run *r, uint32_t i)
     }
 }
 
+/* Makes the hidden rows from which the MTP layer of a row drafts. */
+static enum status keep_hidden(const struct canary *c, const struct run *r,
+                               uint32_t row, const float *in, struct error *e)
+{
+    const struct kernel_row at = row_of(c, row, MIXER_ATTENTION);
+    const struct kernel_step step = {&at, 1, at.n_tokens};
+
+    kernels_begin(r->k, &step);
+    kernels_hidden_write(r->k, 0, at.n_tokens, in);
+    kernels_keep_hidden(r->k);
+    return kernels_end(r->k, e);
+}
+
+/* Gives layer i its input: the MTP layer one of its own, of any tokens. */
+static void write_input(const struct canary *c, const struct run *r,
+                        uint32_t row, uint32_t i, const float *in)
+{
+    uint32_t n = row == 0 ? c->n_prompt : 1, first = first_of(c, row);
+    size_t at = first * (size_t)c->w->shape.hidden;
+    uint32_t from[TOKENS];
+
+    if (!is_mtp(c, i)) {
+        kernels_hidden_write(r->k, 0, n, in);
+        return;
+    }
+    for (uint32_t t = 0; t < n; t++) {
+        from[t] = n - 1 - t;
+    }
+    kernels_draft_input(r->k, c->ids + first, from);
+    if (r->parts) {
+        kernels_hidden_read(r->k, 0, n, r->to->in + at);
+    }
+    if (r->given) {
+        kernels_hidden_write(r->k, 0, n, r->given->in + at);
+    }
+}
+
+/* Computes the logits of a row's last token behind the last layer, and behind
+ * the MTP layer. */
+static void run_head(const struct canary *c, const struct run *r, uint32_t row,
+                     uint32_t i, uint32_t token)
+{
+    uint32_t last = c->n_layers - (drafts(c) ? 2 : 1);
+    uint32_t at = row + (is_mtp(c, i) ? ROWS : 0);
+
+    if (has_head(c) && i >= last) {
+        kernels_head(r->k, &token, 1);
+        kernels_logits_read(r->k, 0,
+                            r->to->logits + (size_t)at * c->w->shape.vocab);
+    }
+}
+
 /* Runs a row through layer i, and through the head if it is the last. */
 static enum status trace_layer(const struct canary *c, const struct run *r,
                                uint32_t row, uint32_t i, struct error *e)
@@ -264,11 +338,15 @@ static enum status trace_layer(const struct canary *c, const struct run *r,
     const struct trace *from = r->given ? r->given : r->to;
     size_t h = c->w->shape.hidden, token = first_of(c, row) * h;
     size_t here = i * TOKENS * h + token;
-    uint32_t n = at.n_tokens, last = n - 1;
+    uint32_t n = at.n_tokens;
     const float *in = i == 0 ? c->in + token : from->out + here - TOKENS * h;
+    enum status st = is_mtp(c, i) ? keep_hidden(c, r, row, in, e) : ST_OK;
 
+    if (st != ST_OK) {
+        return st;
+    }
     kernels_begin(r->k, &step);
-    kernels_hidden_write(r->k, 0, n, in);
+    write_input(c, r, row, i, in);
     run_mixer(c, r, i);
     if (r->parts) {
         kernels_hidden_read(r->k, 0, n, r->to->mid + here);
@@ -281,10 +359,7 @@ static enum status trace_layer(const struct canary *c, const struct run *r,
     if (r->given) {
         kernels_hidden_write(r->k, 0, n, from->out + here);
     }
-    if (has_head(c) && i + 1 == c->n_layers) {
-        kernels_head(r->k, &last, 1);
-        kernels_logits_read(r->k, 0, r->to->logits + row * c->w->shape.vocab);
-    }
+    run_head(c, r, row, i, n - 1);
     return kernels_end(r->k, e);
 }
 
@@ -386,7 +461,7 @@ static enum status compare_values(struct canary *c, const float *a,
 static enum status judge_bits(const struct canary *c, struct error *e)
 {
     size_t n = LAYERS * TOKENS * (size_t)c->w->shape.hidden;
-    size_t logits = ROWS * (size_t)c->w->shape.vocab;
+    size_t logits = HEADS * ROWS * (size_t)c->w->shape.vocab;
 
     if (memcmp(c->device.out, c->again.out, n * sizeof *c->cpu.out) != 0 ||
         memcmp(c->device.logits, c->again.logits,
@@ -422,9 +497,16 @@ static enum status judge_layer(struct canary *c, uint32_t i, struct error *e)
 {
     const struct layer_weights *l = layer_of(c, i);
     size_t at = (size_t)i * TOKENS * c->w->shape.hidden;
-    enum status st = compare_tokens(c, c->again.mid + at, c->cpu.mid + at,
-                                    mixer_name(l->kind), e);
+    enum status st = ST_OK;
 
+    if (is_mtp(c, i)) {
+        st = compare_tokens(c, c->again.in, c->cpu.in,
+                            "the input of the MTP layer", e);
+    }
+    if (st == ST_OK) {
+        st = compare_tokens(c, c->again.mid + at, c->cpu.mid + at,
+                            mixer_name(l->kind), e);
+    }
     if (st == ST_OK) {
         st = compare_tokens(
             c, c->again.out + at, c->cpu.out + at,
@@ -446,10 +528,35 @@ static enum status judge_traces(struct canary *c, const float *in,
     for (uint32_t i = 0; i < c->n_layers && st == ST_OK; i++) {
         st = judge_layer(c, i, e);
     }
-    for (uint32_t row = 0; row < c->n_rows && st == ST_OK; row++) {
-        if (has_head(c)) {
+    for (uint32_t row = 0; row < HEADS * ROWS && st == ST_OK; row++) {
+        if (has_head(c) && row % ROWS < c->n_rows) {
             st = compare_values(c, c->again.logits + row * v,
                                 c->cpu.logits + row * v, v, "the head", e);
+        }
+    }
+    return st;
+}
+
+/* Compares kept inputs with the device's own rows, in each linear layer. */
+static enum status check_replays(const struct canary *c, struct kernels *k,
+                                 struct error *e)
+{
+    struct canary_replay r = {
+        .w = c->w,
+        .kv_dtype = c->o->kv.dtype,
+        .in = c->in,
+        .blocks = c->blocks,
+        .slot = SLOT,
+        .n_prompt = c->n_prompt,
+        .n = c->n_rows - 1,
+    };
+    bool keeps = c->sizes.drafts && r.n > 0 && c->o->keep_tokens >= r.n;
+    enum status st = ST_OK;
+
+    for (uint32_t i = 0; keeps && i < c->n_layers && st == ST_OK; i++) {
+        if (layer_of(c, i)->kind == MIXER_DELTANET) {
+            r.layer = c->layers[i];
+            st = canary_replay_check(&r, k, e);
         }
     }
     return st;
@@ -475,6 +582,7 @@ static enum status run_traces(struct canary *c, struct kernels *k,
     st = st == ST_OK ? trace_rows(c, &parts, e) : st;
     st = st == ST_OK ? trace_cpu(c, in, e) : st;
     st = st == ST_OK ? judge_traces(c, in, e) : st;
+    st = st == ST_OK ? check_replays(c, k, e) : st;
     free(in);
     if (st == ST_OK) {
         log_info("canary", "device=%s worst=%.2e allowed=%.2e", c->o->device,

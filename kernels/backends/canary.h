@@ -17,6 +17,11 @@
  * then a step of the codec apart.  Few values are, so a quarter of a step is
  * added to the bound.
  *
+ * A shard with an MTP layer runs it too, from the x after the last layer, with
+ * its own input and head.  If the backend keeps inputs, rows with drafts must
+ * have the bits of rows without, and so must the slot after a replay
+ * (canary_replay.h).
+ *
  * The run uses the pool's first pages, the slot, then the blocks, then the
  * window blocks, so it must come before any other use.
  *

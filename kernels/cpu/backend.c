@@ -77,7 +77,7 @@ static void cut_mlp(struct cutter *k, struct cpu *c, size_t n)
 
 static bool has_experts(const struct cpu *c)
 {
-    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
+    for (uint32_t i = 0; i < shard_layers(c->w); i++) {
         if (cpu_weights(c, i)->ffn == FFN_EXPERTS) {
             return true;
         }
@@ -87,7 +87,7 @@ static bool has_experts(const struct cpu *c)
 
 static bool needs_y(const struct cpu *c)
 {
-    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
+    for (uint32_t i = 0; i < shard_layers(c->w); i++) {
         const struct layer_weights *l = cpu_weights(c, i);
 
         if (l->ffn == FFN_EXPERTS || l->mixer_norm || l->ffn_norm) {
@@ -178,7 +178,9 @@ static uint32_t widest(const struct shard_weights *w)
 {
     uint32_t cols = wider(0, &w->head);
 
-    for (uint32_t i = 0; i < w->end - w->begin; i++) {
+    cols = w->mtp ? wider(cols, &w->mtp->fc) : cols;
+
+    for (uint32_t i = 0; i < shard_layers(w); i++) {
         const struct layer_weights *l = &w->layers[i];
         const struct expert_weights *e = &l->experts;
 
@@ -194,6 +196,20 @@ static uint32_t widest(const struct shard_weights *w)
     return cols;
 }
 
+static struct cpu_draft_lane cut_draft_lane(struct cutter *k,
+                                            const struct cpu *c)
+{
+    const struct model_shape *s = &c->w->shape;
+    size_t n = c->keep_tokens > 0 ? KERNELS_KEEP_MAX : 0;
+
+    return (struct cpu_draft_lane){
+        .k = cut_floats(k, n, s->k_dim),
+        .v = cut_floats(k, n, s->v_dim),
+        .decay = cut_floats(k, n, 1),
+        .beta = cut_floats(k, n, 1),
+    };
+}
+
 /* A lane belongs to a thread, so tasks need no locks for their scratch. */
 static void cut_lane(struct cutter *k, struct cpu *c, struct cpu_lane *lane)
 {
@@ -201,6 +217,8 @@ static void cut_lane(struct cutter *k, struct cpu *c, struct cpu_lane *lane)
     size_t vocab = has_head(c->w) ? s->vocab : 0;
     /* A local copy, since lane is NULL in the pass that only counts. */
     struct cpu_lane l = {
+        .draft = cut_draft_lane(k, c),
+        .state = cut_floats(k, s->k_dim, STATE_COLUMNS),
         .q = cut_floats(k, ATTEND_QUERIES, s->head_dim),
         .y = cut_floats(k, ATTEND_QUERIES, s->head_dim),
         .s = cut_floats(k, ATTEND_QUERIES, ATTEND_SPAN),
@@ -229,6 +247,42 @@ static void cut_rope(struct cutter *k, struct cpu_rope *r, size_t n,
     r->sine = cut_floats(k, n, half);
 }
 
+static void cut_linear(struct cutter *k, struct cpu *c, struct cpu_layer *l)
+{
+    const struct model_shape *s = &c->w->shape;
+    size_t keys = (size_t)s->n_k_heads * s->k_dim, n = c->keep_tokens;
+    float *conv = cut_floats(k, s->conv, channels(s));
+    struct cpu_kept kept = {
+        .q = cut_piece(k, n * keys, dtype_bytes(c->kv.dtype)),
+        .kv = cut_floats(k, n, channels(s) - keys),
+        .b = cut_floats(k, n, s->n_v_heads),
+        .a = cut_floats(k, n, s->n_v_heads),
+    };
+
+    if (k->base) {
+        l->conv = conv;
+        l->kept = kept;
+    }
+}
+
+static void cut_layers(struct cutter *k, struct cpu *c)
+{
+    uint32_t n = shard_layers(c->w);
+
+    c->layers = cut_piece(k, n, sizeof *c->layers);
+    c->linear = cut_piece(k, n, sizeof *c->linear);
+    c->n_linear = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (cpu_weights(c, i)->kind == MIXER_DELTANET) {
+            cut_linear(k, c, k->base ? &c->layers[i] : NULL);
+            if (k->base) {
+                c->linear[c->n_linear] = i;
+            }
+            c->n_linear++;
+        }
+    }
+}
+
 /* Must cut the same pieces in both passes: the first one sizes the area. */
 static void cut_all(struct cutter *k, struct cpu *c)
 {
@@ -245,19 +299,12 @@ static void cut_all(struct cutter *k, struct cpu *c)
     c->logits =
         cut_floats(k, has_head(c->w) ? c->sizes.max_logits : 0, s->vocab);
     c->row_of = cut_piece(k, n, sizeof(uint32_t));
-    c->layers = cut_piece(k, c->w->end - c->w->begin, sizeof *c->layers);
+    c->h = cut_floats(k, c->w->mtp ? n : 0, s->hidden);
+    c->pair = cut_floats(k, c->w->mtp ? n : 0, 2 * (size_t)s->hidden);
+    cut_layers(k, c);
     c->lanes = cut_piece(k, c->sizes.n_threads, sizeof *c->lanes);
     for (uint32_t i = 0; i < c->sizes.n_threads; i++) {
         cut_lane(k, c, k->base ? &c->lanes[i] : NULL);
-    }
-    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
-        if (cpu_weights(c, i)->kind == MIXER_DELTANET) {
-            float *conv = cut_floats(k, s->conv, channels(s));
-
-            if (k->base) {
-                c->layers[i].conv = conv;
-            }
-        }
     }
     cut_parts(k, c, n);
 }
@@ -267,7 +314,7 @@ static void turn_conv(struct cpu *c)
 {
     size_t n = channels(&c->w->shape), taps = c->w->shape.conv;
 
-    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
+    for (uint32_t i = 0; i < shard_layers(c->w); i++) {
         const struct layer_weights *w = cpu_weights(c, i);
 
         if (w->kind != MIXER_DELTANET) {
@@ -284,7 +331,7 @@ static void set_formats(struct cpu *c)
 {
     const struct model_shape *s = &c->w->shape;
 
-    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
+    for (uint32_t i = 0; i < shard_layers(c->w); i++) {
         struct cpu_layer *l = &c->layers[i];
 
         l->kv = cpu_weights(c, i)->kind == MIXER_WINDOW
@@ -309,6 +356,7 @@ static void set_sizes(struct cpu *c)
     c->sizes.pages_per_slot = c->pages.pages_per_slot;
     c->sizes.window_pages = c->pages.window_pages;
     c->sizes.one_arithmetic = true;
+    c->sizes.drafts = true;
 }
 
 static void cpu_sizes(const struct kernels *k, struct kernels_sizes *out)
@@ -365,9 +413,14 @@ static void cpu_begin(struct kernels *k, const struct kernel_step *step)
     assert(step->n_tokens <= c->sizes.max_tokens);
     assert(step->n_rows <= c->sizes.max_rows);
     c->step = step;
+    c->drafting = false;
     for (uint32_t i = 0; i < step->n_rows; i++) {
         const struct kernel_row *r = &step->rows[i];
 
+        assert(!r->keep || (r->generated && r->n_saves == 0 &&
+                            r->n_tokens <= KERNELS_KEEP_MAX &&
+                            r->n_tokens <= c->keep_tokens &&
+                            r->keep_at <= c->keep_tokens - r->n_tokens));
         for (uint32_t t = r->first; t < r->first + r->n_tokens; t++) {
             c->row_of[t] = i;
             set_angles(c, t, r->position + t - r->first);
@@ -431,7 +484,10 @@ static const struct kernels_ops cpu_ops = {
     .poison_pages = cpu_poison_pages,
     .begin = cpu_begin,
     .end = cpu_end,
+    .replay = cpu_replay,
     .embed = cpu_embed,
+    .draft_input = cpu_draft_input,
+    .keep_hidden = cpu_keep_hidden,
     .attention = cpu_attention,
     .deltanet = cpu_deltanet,
     .ffn = cpu_ffn,
@@ -501,6 +557,7 @@ enum status cpu_new(struct kernels **out, const struct shard_weights *w,
     c->isa = isa;
     c->kv = o->kv;
     c->block_tokens = o->block_tokens;
+    c->keep_tokens = o->keep_tokens;
     c->sizes.max_tokens = or_default(o->max_tokens, KERNELS_STEP_TOKENS);
     c->sizes.max_rows = or_default(o->max_rows, KERNELS_STEP_ROWS);
     c->sizes.max_logits = or_default(o->max_logits, KERNELS_LOGIT_ROWS);

@@ -40,9 +40,17 @@
 #define CPU_BUCKET_BITS 12
 #define CPU_BUCKETS     (1u << CPU_BUCKET_BITS)
 
+/* Inputs of a linear layer that rows keep, of k = keep_tokens tokens. */
+struct cpu_kept {
+    char *q;      /* [k, Hk*Dk] kv.dtype: the tail needs no more */
+    float *kv;    /* [k, Hk*Dk + Hv*Dv] */
+    float *b, *a; /* [k, Hv] as projected */
+};
+
 struct cpu_layer {
-    float *conv;         /* [K, C] float32: the weights, transposed */
-    struct kv_format kv; /* an attention layer's */
+    float *conv;          /* [K, C] float32: the weights, transposed */
+    struct cpu_kept kept; /* a linear layer's */
+    struct kv_format kv;  /* an attention layer's */
     struct kv_block block;
 };
 
@@ -91,8 +99,16 @@ struct cpu_expert_scratch {
     struct cpu_product *products;  /* [E + 1] */
 };
 
+/* Scratch of one thread for drafts; N = KERNELS_KEEP_MAX. */
+struct cpu_draft_lane {
+    float *k, *v;        /* [N, Dk], [N, Dv] */
+    float *decay, *beta; /* [N] */
+};
+
 /* Scratch of one thread. */
 struct cpu_lane {
+    struct cpu_draft_lane draft;
+    float *state;   /* [Dk, STATE_COLUMNS] columns of a linear layer */
     float *q, *y;   /* [ATTEND_QUERIES, hd] */
     float *s;       /* [ATTEND_QUERIES, ATTEND_SPAN] */
     uint32_t *last; /* [ATTEND_QUERIES] */
@@ -122,6 +138,12 @@ struct cpu {
                                * norms of outputs or experts */
     struct cpu_rope ropes[2]; /* full attention, window layers */
     float *logits;            /* [max_logits, V] */
+    float *h;                 /* [T, H] what keep_hidden() kept, with an MTP
+                               * layer */
+    float *pair;              /* [T, 2H] inputs of its fc */
+    bool drafting;            /* the step is one of the MTP layer */
+    uint32_t keep_tokens;
+    uint32_t *linear, n_linear; /* [n_linear] the linear layers */
     union {
         struct cpu_attention_scratch attention;
         struct cpu_delta_scratch delta;
@@ -130,11 +152,11 @@ struct cpu {
     } of[4];                /* indexed by enum cpu_part */
     struct cpu_lane *lanes; /* [n_threads] */
 
-    struct cpu_layer *layers; /* [end - begin] */
+    struct cpu_layer *layers; /* [shard_layers()] */
     struct page_layout pages;
-    char *groups[MODEL_LAYERS_MAX]; /* [pages.n_groups] mappings */
+    char *groups[PAGE_LAYERS_MAX]; /* [pages.n_groups] mappings */
     uint32_t n_pages;
-    char *host[MODEL_LAYERS_MAX]; /* [pages.n_groups] the host tier */
+    char *host[PAGE_LAYERS_MAX]; /* [pages.n_groups] the host tier */
     uint32_t n_host;
     const struct kernel_step *step;
     uint32_t *row_of; /* [T] the row of each token */
@@ -193,6 +215,14 @@ static inline struct cpu_product cpu_product_of(const struct tensor *w,
     };
 }
 
+/* Added to the squares of a head of q or k of a linear layer. */
+#define CPU_L2_EPS 1e-6f
+
+/* Return exp(-exp(A_log) softplus(a + dt_bias)) and sigmoid(b) of a linear
+ * layer's value head. */
+float cpu_delta_decay(const struct deltanet_weights *w, uint32_t head, float a);
+float cpu_delta_beta(float b);
+
 /* Computes n products, in any order.  Rows of one x share each read of the
  * weights. */
 void cpu_matmul(struct cpu *c, const struct cpu_product *p, uint32_t n);
@@ -208,6 +238,14 @@ void cpu_add_product(struct cpu *c, const struct tensor *w, const float *bias,
 /* Adds y [H] to the residual stream of token t, or with gamma norm(y), which
  * replaces y. */
 void cpu_add_row(const struct cpu *c, uint32_t t, float *y, const float *gamma);
+/* Copies the embeddings of n tokens, rows ld apart. */
+void cpu_embed_rows(struct cpu *c, const uint32_t *tokens, float *out,
+                    size_t ld);
+/* Returns the norm before the head in this kind of step. */
+static inline const float *cpu_last_norm(const struct cpu *c)
+{
+    return c->drafting ? c->w->mtp->norm : c->w->final_norm;
+}
 /* Applies the model's activation: gate [n], up [n]. */
 void cpu_activate(const struct cpu *c, float *gate, const float *up, size_t n);
 
@@ -256,6 +294,10 @@ void cpu_block_copy(struct kernels *k, uint32_t layer, uint32_t block, void *kv,
                     bool write);
 void cpu_slot_copy(struct kernels *k, uint32_t layer, uint32_t slot,
                    float *state, void *tail, bool write);
+void cpu_replay(struct kernels *k, const struct kernel_replay *r, uint32_t n);
+void cpu_draft_input(struct kernels *k, const uint32_t *tokens,
+                     const uint32_t *from);
+void cpu_keep_hidden(struct kernels *k);
 void cpu_attention(struct kernels *k, uint32_t layer);
 void cpu_deltanet(struct kernels *k, uint32_t layer);
 void cpu_ffn(struct kernels *k, uint32_t layer);

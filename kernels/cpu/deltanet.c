@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#define L2_EPS 1e-6f
-
 struct delta_job {
     struct cpu *c;
     const struct deltanet_weights *w;
@@ -71,10 +69,12 @@ static void conv_job(void *arg, uint32_t task, uint32_t thread)
         .tail =
             tail == NULL ? NULL : tail + first * dtype_bytes(j->c->kv.dtype),
         .ld = j->channels,
+        .ld_out = j->channels,
         .ld_w = j->channels,
         .n = left < CONV_CHANNELS ? left : CONV_CHANNELS,
         .k = j->m->conv,
         .dtype = j->c->kv.dtype,
+        .hold = row->keep,
     };
 
     (void)thread;
@@ -93,20 +93,29 @@ static void conv_job(void *arg, uint32_t task, uint32_t thread)
     }
 }
 
-/* Computes in double, so that every libm gives the same float32: beta =
- * sigmoid(b), g = exp(-exp(A_log) softplus(a + dt_bias)). */
+/* Computes in double, so that every libm gives the same float32. */
+float cpu_delta_decay(const struct deltanet_weights *w, uint32_t head, float a)
+{
+    double x = (double)a + (double)w->dt_bias[head];
+    /* Past 20, log1p(exp(x)) equals x to float32 and exp may overflow. */
+    double soft = x > 20.0 ? x : log1p(exp(x));
+
+    return (float)exp(-exp((double)w->a_log[head]) * soft);
+}
+
+float cpu_delta_beta(float b)
+{
+    return (float)(1.0 / (1.0 + exp(-(double)b)));
+}
+
 static void compute_gates(const struct delta_job *j, uint32_t t)
 {
     float *b = j->s->b + (size_t)t * j->m->n_v_heads;
     float *a = j->s->a + (size_t)t * j->m->n_v_heads;
 
     for (uint32_t h = 0; h < j->m->n_v_heads; h++) {
-        double x = (double)a[h] + (double)j->w->dt_bias[h];
-        /* Past 20, log1p(exp(x)) equals x to float32 and exp may overflow. */
-        double soft = x > 20.0 ? x : log1p(exp(x));
-
-        a[h] = (float)exp(-exp((double)j->w->a_log[h]) * soft);
-        b[h] = (float)(1.0 / (1.0 + exp(-(double)b[h])));
+        a[h] = cpu_delta_decay(j->w, h, a[h]);
+        b[h] = cpu_delta_beta(b[h]);
     }
 }
 
@@ -121,8 +130,8 @@ static void unit_task(void *arg, uint32_t t, uint32_t thread)
 
     (void)thread;
     for (uint32_t h = 0; h < hk; h++) {
-        j->c->isa->l2_norm(q + (size_t)h * dk, dk, L2_EPS, scale);
-        j->c->isa->l2_norm(k + (size_t)h * dk, dk, L2_EPS, 1.0f);
+        j->c->isa->l2_norm(q + (size_t)h * dk, dk, CPU_L2_EPS, scale);
+        j->c->isa->l2_norm(k + (size_t)h * dk, dk, CPU_L2_EPS, 1.0f);
     }
     compute_gates(j, t);
 }
@@ -161,6 +170,7 @@ static void state_job(void *arg, uint32_t task, uint32_t thread)
     size_t at = (size_t)head * dk * dv + first;
     struct delta_task t = {
         .state = cpu_state(j->c, j->layer, row->slot) + at,
+        .block = j->c->lanes[thread].state,
         .ld_state = dv,
         .ld_qk = j->channels,
         .ld_v = j->channels,
@@ -168,14 +178,16 @@ static void state_job(void *arg, uint32_t task, uint32_t thread)
         .ld_o = (size_t)hv * dv,
         .dk = dk,
         .n = left < STATE_COLUMNS ? left : STATE_COLUMNS,
+        .hold = row->keep,
     };
 
-    (void)thread;
     for (uint32_t i = 0; i <= row->n_saves; i++) {
         struct part p = row_part(row, i);
 
         take_part(j, row, &p, head, first, &t);
-        j->c->isa->delta(&t);
+        if (p.n > 0) {
+            j->c->isa->delta(&t);
+        }
         if (p.save) {
             float *to = cpu_state(j->c, j->layer, p.save->page) + at;
 
@@ -218,6 +230,37 @@ static void project_inputs(const struct delta_job *j)
     cpu_matmul(j->c, in, 4);
 }
 
+/* Keeps the inputs of a token before the next passes overwrite them. */
+static void keep_task(void *arg, uint32_t t, uint32_t thread)
+{
+    const struct delta_job *j = arg;
+    const struct kernel_row *row = &j->c->step->rows[j->c->row_of[t]];
+    const struct cpu_kept *kept = &j->c->layers[j->layer].kept;
+    size_t keys = (size_t)j->m->n_k_heads * j->m->k_dim;
+    size_t rest = j->channels - keys, hv = j->m->n_v_heads;
+    size_t at = (size_t)row->keep_at + t - row->first;
+    const float *in = j->s->qkv + (size_t)t * j->channels;
+
+    (void)thread;
+    if (row->keep) {
+        j->c->isa->narrow(kept->q + at * keys * dtype_bytes(j->c->kv.dtype), in,
+                          j->c->kv.dtype, keys);
+        memcpy(kept->kv + at * rest, in + keys, rest * sizeof *in);
+        memcpy(kept->b + at * hv, j->s->b + t * hv, hv * sizeof *in);
+        memcpy(kept->a + at * hv, j->s->a + t * hv, hv * sizeof *in);
+    }
+}
+
+static bool step_keeps(const struct kernel_step *step)
+{
+    for (uint32_t i = 0; i < step->n_rows; i++) {
+        if (step->rows[i].keep) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Each pass needs all channels of the one before, so the passes are
  * separate. */
 static void mix_rows(struct delta_job *j)
@@ -228,6 +271,9 @@ static void mix_rows(struct delta_job *j)
     size_t state = cpu_state_floats(c) * n;
 
     j->groups = (j->channels + CONV_CHANNELS - 1) / CONV_CHANNELS;
+    if (step_keeps(c->step)) {
+        cpu_run(c, keep_task, j, n, wide);
+    }
     cpu_run(c, conv_job, j, rows * j->groups, wide * 16);
     cpu_run(c, unit_task, j, n, wide * 4);
     j->groups = (j->m->v_dim + STATE_COLUMNS - 1) / STATE_COLUMNS;

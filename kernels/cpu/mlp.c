@@ -7,10 +7,11 @@
 
 struct rows_job {
     struct cpu *c;
-    float *out;          /* [n, H] */
+    float *out;          /* [n, H]; of embeddings rows ld apart */
     const float *x;      /* [n, H] */
     const float *gamma;  /* [H] */
     const uint32_t *ids; /* [n] */
+    size_t ld;
 };
 
 static void norm_task(void *arg, uint32_t t, uint32_t thread)
@@ -27,7 +28,7 @@ static void norm_task(void *arg, uint32_t t, uint32_t thread)
 void cpu_norm(struct cpu *c, float *out, const float *x, uint32_t n,
               const float *gamma)
 {
-    struct rows_job j = {c, out, x, gamma, NULL};
+    struct rows_job j = {.c = c, .out = out, .x = x, .gamma = gamma};
 
     cpu_run(c, norm_task, &j, n, (size_t)n * c->w->shape.hidden * 2);
 }
@@ -37,7 +38,7 @@ static void embed_task(void *arg, uint32_t t, uint32_t thread)
     const struct rows_job *j = arg;
     const struct tensor *e = &j->c->w->embed;
     float scale = j->c->w->shape.embed_scale;
-    float *out = j->out + (size_t)t * e->cols;
+    float *out = j->out + t * j->ld;
 
     (void)thread;
     if (e->bits > 0) {
@@ -54,13 +55,20 @@ static void embed_task(void *arg, uint32_t t, uint32_t thread)
     }
 }
 
-void cpu_embed(struct kernels *k, const uint32_t *tokens)
+void cpu_embed_rows(struct cpu *c, const uint32_t *tokens, float *out,
+                    size_t ld)
 {
-    struct cpu *c = cpu_of(k);
-    struct rows_job j = {c, c->x, NULL, NULL, tokens};
+    struct rows_job j = {.c = c, .out = out, .ids = tokens, .ld = ld};
 
     cpu_run(c, embed_task, &j, c->step->n_tokens,
             (size_t)c->step->n_tokens * c->w->shape.hidden);
+}
+
+void cpu_embed(struct kernels *k, const uint32_t *tokens)
+{
+    struct cpu *c = cpu_of(k);
+
+    cpu_embed_rows(c, tokens, c->x, c->w->shape.hidden);
     cpu_tick(c);
 }
 
@@ -171,7 +179,11 @@ static void cap_task(void *arg, uint32_t i, uint32_t thread)
 void cpu_head(struct kernels *k, const uint32_t *tokens, uint32_t n)
 {
     struct cpu *c = cpu_of(k);
-    struct rows_job j = {c, c->n, c->x, c->w->final_norm, tokens};
+    struct rows_job j = {.c = c,
+                         .out = c->n,
+                         .x = c->x,
+                         .gamma = cpu_last_norm(c),
+                         .ids = tokens};
     const struct cpu_product out =
         cpu_product_of(&c->w->head, NULL, c->n, n, c->logits);
 

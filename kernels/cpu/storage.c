@@ -31,7 +31,7 @@ static size_t tail_bytes(const struct cpu *c)
 
 static uint32_t n_layers(const struct cpu *c)
 {
-    return c->w->end - c->w->begin;
+    return shard_layers(c->w);
 }
 
 static bool is_linear(const struct cpu *c, uint32_t layer)
@@ -43,9 +43,9 @@ void cpu_lay_out(struct cpu *c)
 {
     const struct page_sizes sizes = sizes_page(
         &c->w->shape, c->w->begin, c->w->end, c->block_tokens, &c->kv);
-    enum mixer_kind kinds[MODEL_LAYERS_MAX];
+    enum mixer_kind kinds[PAGE_LAYERS_MAX];
 
-    assert(n_layers(c) <= MODEL_LAYERS_MAX);
+    assert(n_layers(c) <= PAGE_LAYERS_MAX);
     for (uint32_t i = 0; i < n_layers(c); i++) {
         kinds[i] = cpu_weights(c, i)->kind;
     }

@@ -140,12 +140,13 @@ struct attend_quantised {
  * the tail's dtype.  The last K-1 rows become the new tail. */
 struct conv_task {
     const float *in; /* [n_tokens, n], rows ld apart */
-    float *out;      /* [n_tokens, n], rows ld apart */
+    float *out;      /* [n_tokens, n], rows ld_out apart */
     const float *w;  /* [K, n], rows ld_w apart */
     void *tail;      /* [K-1, n] dtype, rows ld_w apart */
-    size_t ld, ld_w;
+    size_t ld, ld_out, ld_w;
     uint32_t n_tokens, n, k;
     enum dtype dtype;
+    bool hold; /* the tail stays as it is */
 };
 
 /* The gated delta rule on n <= STATE_COLUMNS columns of one state, token by
@@ -157,13 +158,16 @@ struct conv_task {
  * Sums over i: four partial sums by i mod 4, then (0+1) + (2+3). */
 struct delta_task {
     float *state;       /* [Dk, n], rows ld_state apart */
-    const float *q, *k; /* [n_tokens, Dk], rows ld_qk apart */
+    float *block;       /* [Dk, STATE_COLUMNS] scratch: the columns between the
+                         * tokens, close together, so that they stay in L1 */
+    const float *q, *k; /* [n_tokens, Dk], rows ld_qk apart; q NULL: no o */
     const float *v;     /* [n_tokens, n], rows ld_v apart */
     const float *decay; /* [n_tokens], ld_gate apart: g */
     const float *beta;  /* [n_tokens], ld_gate apart */
     float *o;           /* [n_tokens, n], rows ld_o apart */
     size_t ld_state, ld_qk, ld_v, ld_gate, ld_o;
-    uint32_t n_tokens, dk, n;
+    uint32_t n_tokens, dk, n; /* at least one token */
+    bool hold;                /* the state is not written */
 };
 
 /* gate[i] = what enum activation gives of gate[i] and up[i]. */

@@ -60,7 +60,7 @@ static enum attention_kind kind_of(const struct opencl *c, uint32_t layer)
 static const struct opencl_layer *first_of(const struct opencl *c,
                                            enum attention_kind kind)
 {
-    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
+    for (uint32_t i = 0; i < shard_layers(c->w); i++) {
         if (mixer_attends(c->layers[i].kind) && kind_of(c, i) == kind) {
             return &c->layers[i];
         }

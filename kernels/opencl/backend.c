@@ -7,6 +7,7 @@
 #include "kernels/opencl/attention.h"
 #include "kernels/opencl/chain.h"
 #include "kernels/opencl/deltanet.h"
+#include "kernels/opencl/draft.h"
 #include "kernels/opencl/experts.h"
 #include "kernels/opencl/host/launch.h"
 #include "kernels/opencl/host/profile.h"
@@ -40,6 +41,7 @@ static const struct operator operators[] = {
     {opencl_deltanet_setup, opencl_deltanet_free},
     {opencl_chain_setup, opencl_chain_free},
     {opencl_sample_setup, opencl_sample_free},
+    {opencl_draft_setup, opencl_draft_free},
 };
 
 #define OPERATORS (sizeof operators / sizeof operators[0])
@@ -108,7 +110,10 @@ static const struct kernels_ops backend_ops = {
     .poison_pages = opencl_poison_pages,
     .begin = opencl_begin,
     .end = opencl_end,
+    .replay = opencl_replay,
     .embed = opencl_embed,
+    .draft_input = opencl_draft_input,
+    .keep_hidden = opencl_keep_hidden,
     .attention = opencl_attention,
     .deltanet = opencl_deltanet,
     .ffn = opencl_ffn,
@@ -163,6 +168,7 @@ static enum status count_sizes(struct opencl *c,
     s->pages_per_slot = c->pages.pages_per_slot;
     s->window_pages = c->pages.window_pages;
     s->one_arithmetic = false;
+    s->drafts = true;
     if (!opencl_step_layout(c)) {
         return error_set(
             e, ST_INVALID_ARGUMENT,
@@ -281,6 +287,7 @@ enum status opencl_new(struct kernels **out, const struct shard_weights *w,
     c->kv = o->kv;
     c->kv_dtype = o->kv.dtype;
     c->block_tokens = o->block_tokens;
+    c->keep_tokens = o->keep_tokens;
     c->portable = o->portable;
     st = opencl_device_find(&c->device, o->device, e);
     st = st == ST_OK ? set_up(c, o, e) : st;

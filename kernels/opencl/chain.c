@@ -19,14 +19,15 @@
 /* The chained products of a layer. */
 struct chain {
     const struct opencl_tensor *w[PRODUCTS];
-    uint32_t n; /* products; the last layer has no in behind it */
+    uint32_t n; /* products; the last layer, and the MTP layer, has no in
+                 * behind it */
     struct matmul_nv_route route;  /* without experts: 0 */
     struct opencl_kernel *kernel;  /* NULL: not chained */
     struct opencl_variant variant; /* its variant, in the first layer with it */
 };
 
 struct opencl_chain {
-    struct chain *layers;       /* [end - begin] */
+    struct chain *layers;       /* [shard_layers()] */
     struct opencl_tensor posts; /* values that work-groups exchange */
     uint32_t launched;          /* number of the last launch */
     bool zeroed;
@@ -37,7 +38,14 @@ struct opencl_chain {
 
 static uint32_t n_layers(const struct opencl *c)
 {
-    return c->w->end - c->w->begin;
+    return shard_layers(c->w);
+}
+
+/* Returns whether the next layer of the shard runs behind this one: not the MTP
+ * layer, which has steps of its own. */
+static bool has_next(const struct opencl *c, uint32_t layer)
+{
+    return layer + 1 < c->w->end - c->w->begin;
 }
 
 static const struct opencl_tensor *in_of(const struct opencl_layer *l)
@@ -115,7 +123,7 @@ static bool describe_layer(const struct opencl *c, uint32_t layer,
     out->n = 3;
     out->w[0] = out_of(l);
     describe_ffn(c, l, out);
-    if (layer + 1 < n_layers(c)) {
+    if (has_next(c, layer)) {
         out->w[out->n++] = in_of(l + 1);
         fits = fits && has_one_in(l + 1);
     }
@@ -313,7 +321,7 @@ static struct next_product find_next(const struct opencl *c, uint32_t layer)
 {
     const struct opencl_layer *l = &c->layers[layer + 1];
 
-    if (layer + 1 == n_layers(c)) {
+    if (!has_next(c, layer)) {
         return (struct next_product){{0}, {0}, {0}};
     }
     if (mixer_attends(l->kind)) {
@@ -386,7 +394,7 @@ bool opencl_chain_run(struct opencl *c, uint32_t layer)
     }
     ch->waits = NONE;
     launch_layer(c, layer);
-    ch->began = layer + 1 < n_layers(c) ? layer + 1 : NONE;
+    ch->began = has_next(c, layer) ? layer + 1 : NONE;
     c->rows->ready = opencl_rows_behind(c, layer);
     opencl_operator_end(c);
     return true;

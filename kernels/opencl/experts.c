@@ -67,7 +67,7 @@ static const struct opencl_variant down[] = {
 
 static uint32_t n_layers(const struct opencl *c)
 {
-    return c->w->end - c->w->begin;
+    return shard_layers(c->w);
 }
 
 /* Returns the matrices of a layer with experts, the shared one's included. */

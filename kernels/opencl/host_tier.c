@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "kernels/opencl/host/copies.h"
 #include "kernels/opencl/host/queue.h"
 
 struct piece {
@@ -11,9 +12,9 @@ struct piece {
 };
 
 struct opencl_tier {
-    uint32_t n_pages;                     /* in each area */
-    uint32_t per_piece[MODEL_LAYERS_MAX]; /* pages of a piece, by group */
-    uint32_t first[MODEL_LAYERS_MAX + 1]; /* the group's first piece */
+    uint32_t n_pages;                    /* in each area */
+    uint32_t per_piece[PAGE_LAYERS_MAX]; /* pages of a piece, by group */
+    uint32_t first[PAGE_LAYERS_MAX + 1]; /* the group's first piece */
     struct piece *pieces;
 };
 
@@ -33,6 +34,7 @@ void opencl_tier_free(struct opencl *c)
     if (t == NULL) {
         return;
     }
+    opencl_copies_free(c);
     for (uint32_t i = 0; i < t->first[c->pages.n_groups]; i++) {
         if (t->pieces[i].map != NULL) {
             clEnqueueUnmapMemObject(opencl_queue_id(c), t->pieces[i].mem,
@@ -120,7 +122,8 @@ enum status opencl_alloc_host(struct kernels *k, uint32_t n_pages,
         free(c->tier);
         c->tier = NULL;
     } else {
-        code = pin_areas(c, c->tier);
+        code = opencl_copies_new(c);
+        code = code == CL_SUCCESS ? pin_areas(c, c->tier) : code;
     }
     if (code != CL_SUCCESS) {
         opencl_tier_free(c);
@@ -136,21 +139,6 @@ enum status opencl_alloc_host(struct kernels *k, uint32_t n_pages,
 
 /* ---- copies ---- */
 
-static void copy_bytes(struct opencl *c, const struct opencl_tensor *t,
-                       uint64_t at, char *host, uint64_t bytes, bool out)
-{
-    cl_int code;
-
-    if (c->failed.code != ST_OK) {
-        return;
-    }
-    code = out ? clEnqueueReadBuffer(opencl_queue_id(c), t->mem, CL_FALSE,
-                                     t->at + at, bytes, host, 0, NULL, NULL)
-               : clEnqueueWriteBuffer(opencl_queue_id(c), t->mem, CL_FALSE,
-                                      t->at + at, bytes, host, 0, NULL, NULL);
-    opencl_check(c, code, out ? "copy pages to the host" : "copy pages back");
-}
-
 /* Copies between pages of a group, piece after piece. */
 static void copy_group(struct opencl *c, uint32_t group, uint32_t page,
                        uint32_t host, uint32_t n, bool out)
@@ -161,10 +149,14 @@ static void copy_group(struct opencl *c, uint32_t group, uint32_t page,
 
     while (n > 0) {
         uint32_t at = host % per, k = per - at < n ? per - at : n;
-        char *map = t->pieces[t->first[group] + host / per].map;
+        struct opencl_copy copy = {
+            .mem = c->groups[group].mem,
+            .at = c->groups[group].at + page * bytes,
+            .bytes = k * bytes,
+            .host = t->pieces[t->first[group] + host / per].map + at * bytes,
+            .out = out};
 
-        copy_bytes(c, &c->groups[group], page * bytes, map + at * bytes,
-                   k * bytes, out);
+        opencl_copies_add(c, &copy, page, k);
         page += k;
         host += k;
         n -= k;
@@ -186,6 +178,7 @@ static void copy_pages(struct opencl *c, uint32_t page, uint32_t host,
     for (uint32_t i = 0; i < c->pages.n_groups && n > 0; i++) {
         copy_group(c, i, page, host, n, out);
     }
+    opencl_copies_flush(c);
 }
 
 void opencl_page_out(struct kernels *k, uint32_t page, uint32_t host,

@@ -2,7 +2,8 @@
  *
  * Each group of the pool's layout has an area [n_host, page_bytes], cut into
  * pieces of whole pages.  A piece is one pinned buffer that stays mapped, so
- * copies are DMA transfers of the in-order queue, which nothing waits for.
+ * copies are DMA transfers.  They run in the copy queue, beside steps that do
+ * not use their pages (host/copies.h).
  *
  * Threading: as host/opencl.h.
  * Memory: only opencl_alloc_host() allocates. */
@@ -22,7 +23,7 @@ void opencl_page_out(struct kernels *k, uint32_t page, uint32_t host,
 void opencl_page_in(struct kernels *k, uint32_t host, uint32_t page,
                     uint32_t n);
 
-/* Frees the tier, after the last command has ended. */
+/* Frees the tier and the copy queue, after the last command has ended. */
 void opencl_tier_free(struct opencl *c);
 
 /* Sets the most bytes of a piece, for tests of copies across pieces. */

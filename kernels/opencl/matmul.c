@@ -325,13 +325,16 @@ static enum status choose_each(struct opencl *c, struct error *e)
 {
     enum status st = ST_OK;
 
-    for (uint32_t i = 0; i < c->w->end - c->w->begin && st == ST_OK; i++) {
+    for (uint32_t i = 0; i < shard_layers(c->w) && st == ST_OK; i++) {
         struct product of[PRODUCTS_MAX];
         const uint32_t n = list_products(&c->layers[i], of);
 
         for (uint32_t j = 0; j < n && st == ST_OK; j++) {
             st = choose_kernels(c, of[j].op, of[j].w, e);
         }
+    }
+    if (st == ST_OK) {
+        st = choose_kernels(c, MATMUL_ADD, &c->mtp.fc, e);
     }
     return st == ST_OK ? choose_kernels(c, MATMUL_STORE, &c->head, e) : st;
 }
@@ -371,7 +374,8 @@ static void add_form(struct common *to, const struct opencl_tensor *w)
 }
 
 /* Other plain matrices beside codes are small, or few.  The router takes no
- * operand. */
+ * operand.  The MTP layer does not count: without it the model's bits are the
+ * same. */
 static enum dtype operand_of(const struct opencl *c)
 {
     struct common all = {.bf16 = true};
@@ -395,7 +399,7 @@ static bool needs_y(const struct opencl *c)
 {
     bool any = false;
 
-    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
+    for (uint32_t i = 0; i < shard_layers(c->w); i++) {
         const struct opencl_layer *l = &c->layers[i];
 
         any = any || l->mixer_norm.mem || l->ffn_norm.mem ||
@@ -426,9 +430,10 @@ size_t opencl_matmul_tiles(const struct opencl_variant *v,
 /* Requests room for any quantised matrix of the prefill products, as bf16. */
 static void wide_scratch(struct opencl *c)
 {
-    size_t most = 0;
+    const struct opencl_tensor *fc = &c->mtp.fc;
+    size_t most = fc->bits > 0 ? (size_t)fc->rows * fc->cols : 0;
 
-    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
+    for (uint32_t i = 0; i < shard_layers(c->w); i++) {
         struct product of[PRODUCTS_MAX];
         const uint32_t n_products = list_products(&c->layers[i], of);
 

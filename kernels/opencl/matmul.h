@@ -21,8 +21,8 @@
  * dtypes, or six other formats. */
 #define MATMUL_FORMS 27
 #define MATMUL_MATRICES                                   \
-    15 /* two of each mixer, MLP and shared expert, head; \
-        * and what goes with the first of a mixer */
+    16 /* two of each mixer, MLP and shared expert, head; \
+        * fc; what goes with the first of a mixer */
 #define MATMUL_CHOICES (MATMUL_MATRICES * MATMUL_FORMS) /* per shard */
 #define NORM_PART      8 /* columns that share a sum of squares */
 

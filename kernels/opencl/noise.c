@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "kernels/opencl/host/copies.h"
 #include "kernels/opencl/host/launch.h"
 #include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/host/queue.h"
@@ -111,6 +112,7 @@ enum status opencl_noise_pool(struct kernels *k, uint64_t seed, struct error *e)
     const enum dtype dtype =
         c->kv.scheme == KV_PLAIN ? c->kv_dtype : DTYPE_BF16;
 
+    opencl_copies_finish(c);
     /* Any page may become a block or a slot. */
     for (uint32_t i = 0; i < c->pages.n_groups; i++) {
         make_noise(c, (int)dtype, &c->groups[i], 0,

@@ -4,11 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/opencl/host/copies.h"
 #include "kernels/opencl/host/formats.h"
 
 static uint32_t n_layers(const struct opencl *c)
 {
-    return c->w->end - c->w->begin;
+    return shard_layers(c->w);
 }
 
 static size_t channels(const struct opencl *c)
@@ -40,13 +41,14 @@ size_t opencl_tail_bytes(const struct opencl *c)
 
 void opencl_pool_layout(struct opencl *c)
 {
-    enum mixer_kind kinds[MODEL_LAYERS_MAX];
+    enum mixer_kind kinds[PAGE_LAYERS_MAX];
     struct page_sizes sizes = {.kv_bytes = opencl_kv_block(c, &c->kv).bytes,
                                .window_bytes = opencl_kv_bytes(c),
                                .whole_bytes = opencl_kv_bytes(c),
                                .state_bytes = opencl_state_bytes(c),
                                .tail_bytes = opencl_tail_bytes(c)};
 
+    assert(n_layers(c) <= PAGE_LAYERS_MAX);
     for (uint32_t i = 0; i < n_layers(c); i++) {
         kinds[i] = c->w->layers[i].kind;
         if (kinds[i] == MIXER_ATTENTION && c->kv.scheme != KV_PLAIN &&
@@ -109,6 +111,7 @@ enum status opencl_alloc(struct kernels *k, uint32_t n_pages, struct error *e)
     struct opencl *c = opencl_of(k);
     enum status st;
 
+    opencl_copies_finish(c);
     opencl_arena_free(&c->pool);
     c->pool = opencl_arena_new("pool");
     for (uint32_t i = 0; i < c->pages.n_groups; i++) {
@@ -121,6 +124,7 @@ enum status opencl_alloc(struct kernels *k, uint32_t n_pages, struct error *e)
     }
     c->n_pages = st == ST_OK ? n_pages : 0;
     view_layers(c);
+    c->moved = true;
     return st == ST_OK ? ST_OK
                        : error_wrap(e, "allocate a pool of %u pages", n_pages);
 }
@@ -132,11 +136,19 @@ static bool has_pages(const struct opencl *c, uint32_t first, uint32_t n)
     return first <= c->n_pages && n <= c->n_pages - first;
 }
 
+/* Makes the commands that follow wait for copies of n pages. */
+static void use_pages(struct opencl *c, uint32_t first, uint32_t n)
+{
+    opencl_copies_use(c, first, n);
+    opencl_copies_order(c);
+}
+
 void opencl_zero_slot(struct kernels *k, uint32_t slot)
 {
     struct opencl *c = opencl_of(k);
 
     assert(has_pages(c, slot, c->pages.pages_per_slot));
+    use_pages(c, slot, c->pages.pages_per_slot);
     for (uint32_t i = 0; i < c->pages.n_groups; i++) {
         const uint64_t bytes = c->pages.groups[i].page_bytes;
 
@@ -153,6 +165,8 @@ void opencl_copy_pages(struct kernels *k, uint32_t from, uint32_t to,
 
     assert(has_pages(c, from, n) && has_pages(c, to, n));
     assert(from >= to ? from - to >= n : to - from >= n);
+    opencl_copies_use(c, from, n);
+    use_pages(c, to, n);
     for (uint32_t i = 0; i < c->pages.n_groups; i++) {
         const uint64_t bytes = c->pages.groups[i].page_bytes;
 
@@ -165,6 +179,7 @@ void opencl_poison_pages(struct kernels *k, uint32_t first, uint32_t n)
     struct opencl *c = opencl_of(k);
 
     assert(has_pages(c, first, n));
+    use_pages(c, first, n);
     for (uint32_t i = 0; i < c->pages.n_groups; i++) {
         const uint64_t bytes = c->pages.groups[i].page_bytes;
 
@@ -198,6 +213,7 @@ void opencl_slot_copy(struct kernels *k, uint32_t layer, uint32_t slot,
     const struct opencl_layer *l = &c->layers[layer];
 
     assert(has_pages(c, slot, c->pages.pages_per_slot));
+    use_pages(c, slot, c->pages.pages_per_slot);
     transfer_bytes(c, &l->state, page_at(c, layer, slot), state,
                    opencl_state_bytes(c), write);
     transfer_bytes(c, &l->tail, page_at(c, layer, slot), tail,
@@ -249,6 +265,7 @@ void opencl_block_copy(struct kernels *k, uint32_t layer, uint32_t block,
     const struct kv_format f = opencl_kv_format(c, layer);
 
     assert(has_pages(c, block, 1));
+    use_pages(c, block, 1);
     if (f.scheme == KV_PLAIN) {
         copy_plain(c, layer, block, kv, write);
         return;

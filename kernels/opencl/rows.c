@@ -67,6 +67,7 @@ enum status opencl_rows_setup(struct opencl *c, struct error *e)
         return error_set(e, ST_RESOURCE_EXHAUSTED,
                          "not enough memory for kernels");
     }
+    r->last = &c->final_norm;
     opencl_scratch(c, OPENCL_IN_MLP, &r->gated, c->sizes.max_tokens, wide,
                    dtype_bytes(c->matmul->operand));
     if (c->has_logits) {
@@ -134,6 +135,9 @@ const struct opencl_tensor *opencl_rows_behind(const struct opencl *c,
 
     if (layer + 1 < n) {
         return &c->layers[layer + 1].input_norm;
+    }
+    if (layer >= n) {
+        return &c->mtp.norm;
     }
     return c->has_logits ? &c->final_norm : &c->layers[layer].input_norm;
 }
@@ -228,26 +232,53 @@ static void cap_logits(struct opencl *c, uint32_t n)
     opencl_launch(&a, 1, &global, &local, values * sizeof(float) * 2);
 }
 
+/* Returns the rows of an operand from `first` on. */
+static struct opencl_operand operand_from(const struct opencl_operand *o,
+                                          uint32_t first)
+{
+    struct opencl_operand from = *o;
+
+    from.next.at += (size_t)first * o->next.cols * o->next.item;
+    from.ss.at += (size_t)first * o->ss.cols * o->ss.item;
+    return from;
+}
+
+/* Returns whether the last layer left the operand of n rows of the head, those
+ * at places: generated tokens, one behind the other.  Kernels read 16 bytes at
+ * a time. */
+static bool has_operand(const struct opencl *c, const uint32_t *places,
+                        uint32_t n)
+{
+    const struct opencl_operand *o = &c->matmul->norm;
+    bool all = n > 0 && c->rows->ready == c->rows->last;
+
+    for (uint32_t i = 0; i < n && all; i++) {
+        all = places[i] == places[0] + i && places[i] < c->step.n_gen;
+    }
+    return all && (places[0] == 0 || (o->next.cols * o->next.item % 16 == 0 &&
+                                      o->ss.cols * o->ss.item % 16 == 0));
+}
+
 void opencl_head(struct kernels *k, const uint32_t *tokens, uint32_t n)
 {
     struct opencl *c = opencl_of(k);
     uint32_t *places = (uint32_t *)c->meta_host + c->meta_heads;
-    /* If all tokens are generated, the last layer left the head's operand. */
-    bool all = n == c->step.n_gen && n == c->step.n_tokens;
 
     assert(n <= c->sizes.max_logits);
     opencl_chain_settle(c);
     for (uint32_t i = 0; i < n; i++) {
         places[i] = c->step.place[tokens[i]];
-        all = all && places[i] == i;
     }
-    if (all && c->rows->ready == &c->final_norm) {
-        opencl_project_rows(c, &c->matmul->norm, n, &c->head, &c->logits);
+    if (has_operand(c, places, n)) {
+        const struct opencl_operand from =
+            operand_from(&c->matmul->norm, places[0]);
+
+        opencl_project_rows(c, &from, n, &c->head, &c->logits);
     } else {
         /* The step's meta is already on the device; these indices are new. */
         opencl_upload(c, &c->meta, sizeof *places * c->meta_heads, places,
                       sizeof *places * n);
-        make_norm(c, &c->rows->heads, &c->final_norm, n, c->meta_heads);
+        make_norm(c, &c->rows->heads, c->rows->last, n, c->meta_heads);
         opencl_project_rows(c, &c->rows->heads, n, &c->head, &c->logits);
     }
     if (c->rows->cap) {

@@ -16,6 +16,8 @@ struct opencl_rows {
     struct opencl_operand heads; /* for the rows that are sampled */
     /* The norm whose operand matmul holds; NULL: x has changed since. */
     const struct opencl_tensor *ready;
+    /* The norm before the head: final_norm, or the MTP layer's in its steps. */
+    const struct opencl_tensor *last;
 };
 
 MUST_CHECK enum status opencl_rows_setup(struct opencl *c, struct error *e);
@@ -28,8 +30,8 @@ void opencl_rows_stale(struct opencl *c);
  * a kernel only if the last writer of x has not prepared it. */
 void opencl_rows_ready(struct opencl *c, const struct opencl_tensor *gamma);
 
-/* Returns the norm behind a layer: the next layer's, the head's, or any norm if
- * there is neither. */
+/* Returns the norm behind a layer: the next layer's, the head's, that of the
+ * MTP layer behind it, or any norm if there is none. */
 const struct opencl_tensor *opencl_rows_behind(const struct opencl *c,
                                                uint32_t layer);
 

@@ -4,8 +4,13 @@
 #include <string.h>
 
 #include "kernels/opencl/chain.h"
+#include "kernels/opencl/deltanet.h"
+#include "kernels/opencl/draft.h"
+#include "kernels/opencl/host/copies.h"
 #include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/rows.h"
+
+_Static_assert(KERNELS_KEEP_MAX == DRAFTS_MAX + 1, "a token and drafts");
 
 /* Ints of a step with block tables for whole contexts: 1 GiB. */
 #define META_INTS_MAX ((uint64_t)1 << 28)
@@ -42,7 +47,8 @@ bool opencl_step_layout(struct opencl *c)
 
     c->meta_tokens = s->max_rows * OPENCL_ROW_INTS;
     c->meta_ids = c->meta_tokens + s->max_tokens * OPENCL_TOKEN_INTS;
-    c->meta_heads = c->meta_ids + s->max_tokens;
+    c->meta_from = c->meta_ids + s->max_tokens;
+    c->meta_heads = c->meta_from + (c->w->mtp != NULL ? s->max_tokens : 0);
     c->meta_blocks = c->meta_heads + s->max_logits;
     tables = (uint64_t)s->max_rows * (blocks_of(c, c->w->shape.context) +
                                       KERNELS_SAVES_MAX * OPENCL_SAVE_INTS) +
@@ -64,7 +70,7 @@ static void write_row(struct opencl *c, uint32_t at, const struct kernel_row *r,
     out[2] = (int32_t)r->position;
     out[3] = (int32_t)r->slot;
     out[4] = (int32_t)first_block;
-    out[5] = r->generated;
+    out[5] = r->keep ? (int32_t)(1 + r->keep_at) : 0;
     out[6] = (int32_t)r->n_saves;
     out[7] = (int32_t)(first_block + blocks);
 }
@@ -86,8 +92,8 @@ static void write_saves(int32_t *out, const struct kernel_row *r)
     }
 }
 
-/* Writes the tables of the window blocks that the row's tokens see, and returns
- * the ints. */
+/* Writes the tables of the window blocks that the row's tokens see, if it has
+ * any, and returns the ints.  Steps of the MTP layer have none. */
 static uint32_t write_windows(const struct opencl *c, int32_t *out,
                               const struct kernel_row *r)
 {
@@ -96,7 +102,7 @@ static uint32_t write_windows(const struct opencl *c, int32_t *out,
     const uint32_t first = low / bt;
     const uint32_t n = (r->position + r->n_tokens - 1) / bt + 1 - first;
 
-    if (c->sizes.window_pages == 0) {
+    if (c->sizes.window_pages == 0 || r->window == NULL) {
         return 0;
     }
     assert(r->window_first <= first &&
@@ -125,6 +131,16 @@ static void write_tokens(struct opencl *c, uint32_t row,
     }
 }
 
+static void check_keep(const struct opencl *c, const struct kernel_row *r)
+{
+    if (r->keep) {
+        assert(r->generated && r->n_saves == 0);
+        assert(r->n_tokens <= KERNELS_KEEP_MAX);
+        assert(r->keep_at <= c->keep_tokens &&
+               r->n_tokens <= c->keep_tokens - r->keep_at);
+    }
+}
+
 /* Appends the caller's row r to the permuted step; *used counts the ints behind
  * META_BLOCKS. */
 static void add_row(struct opencl *c, const struct kernel_row *r,
@@ -135,6 +151,7 @@ static void add_row(struct opencl *c, const struct kernel_row *r,
     struct kernel_row *to = &c->rows_of_step[s->n_rows];
 
     assert(end <= c->w->shape.context);
+    check_keep(c, r);
     *to = *r;
     to->first = s->n_tokens;
     write_row(c, s->n_rows, to, *used, blocks);
@@ -158,10 +175,54 @@ static void add_row(struct opencl *c, const struct kernel_row *r,
         s->n_gen_rows++;
         s->n_gen += r->n_tokens;
         s->gen_saves = s->gen_saves || r->n_saves > 0;
+        s->keeps = s->keeps || r->keep;
         s->longest = end > s->longest ? end : s->longest;
     } else {
         s->longest_prompt = end > s->longest_prompt ? end : s->longest_prompt;
     }
+}
+
+static void use_windows(struct opencl *c, const struct kernel_row *r)
+{
+    const uint32_t window = c->w->shape.window, bt = c->block_tokens;
+    const uint32_t low = r->position >= window ? r->position - window + 1 : 0;
+    const uint32_t first = low / bt - r->window_first;
+    const uint32_t end = (r->position + r->n_tokens - 1) / bt + 1;
+
+    for (uint32_t i = 0; i < c->sizes.window_pages; i++) {
+        const uint32_t *table = r->window + (size_t)i * r->window_stride;
+
+        for (uint32_t k = first; k < end - r->window_first; k++) {
+            opencl_copies_use(c, table[k], 1);
+        }
+    }
+}
+
+/* Notes all pages that a row may read or write. */
+static void use_row(struct opencl *c, const struct kernel_row *r)
+{
+    uint32_t blocks = blocks_of(c, r->position + r->n_tokens);
+
+    for (uint32_t i = 0; i < blocks; i++) {
+        opencl_copies_use(c, r->blocks[i], 1);
+    }
+    if (r->window != NULL) {
+        use_windows(c, r);
+    }
+    opencl_copies_use(c, r->slot, c->pages.pages_per_slot);
+    for (uint32_t i = 0; i < r->n_saves; i++) {
+        opencl_copies_use(c, r->saves[i].page, c->pages.pages_per_slot);
+    }
+}
+
+/* Makes the step wait for copies of its pages, and of no other page. */
+static void order_copies(struct opencl *c, const struct kernel_step *step)
+{
+    opencl_copies_poll(c);
+    for (uint32_t i = 0; i < step->n_rows && opencl_copies_pending(c); i++) {
+        use_row(c, &step->rows[i]);
+    }
+    opencl_copies_order(c);
 }
 
 /* Overwrites meta_host, so no upload of the step before may be in flight: end
@@ -173,6 +234,7 @@ void opencl_begin(struct kernels *k, const struct kernel_step *step)
 
     assert(step->n_tokens <= c->sizes.max_tokens);
     assert(step->n_rows <= c->sizes.max_rows);
+    opencl_draft_begin(c);
     c->step = (struct opencl_step){.rows = c->rows_of_step, .place = c->place};
     /* Generated rows first: decode and prefill kernels each get one range. */
     for (int generated = 1; generated >= 0; generated--) {
@@ -184,6 +246,7 @@ void opencl_begin(struct kernels *k, const struct kernel_step *step)
     }
     c->meta_used = c->meta_blocks + used;
     opencl_rows_stale(c);
+    order_copies(c, step);
 }
 
 enum status opencl_end(struct kernels *k, struct error *e)
@@ -192,6 +255,7 @@ enum status opencl_end(struct kernels *k, struct error *e)
 
     opencl_chain_settle(c);
     opencl_settle(c);
+    opencl_copies_poll(c);
     c->meta_used = 0;
     /* A failure stays: a lost device reports it at each end. */
     if (c->failed.code != ST_OK && e != NULL) {

@@ -367,6 +367,17 @@ static void place_layer(struct walk *w, struct opencl_layer *out,
     }
 }
 
+static void place_mtp(struct walk *w, struct opencl_mtp_weights *out,
+                      const struct mtp_weights *m)
+{
+    const uint32_t h = w->c->w->shape.hidden;
+
+    place_matrix(w, &out->fc, &m->fc);
+    place_floats(w, &out->embed_norm, m->embed_norm, 1, h);
+    place_floats(w, &out->hidden_norm, m->hidden_norm, 1, h);
+    place_floats(w, &out->norm, m->norm, 1, h);
+}
+
 /* Makes a rope table [context, R/2, 2]. */
 static void place_rope(struct walk *w, struct opencl_tensor *out,
                        const struct rope_shape *of)
@@ -412,8 +423,11 @@ static void walk_shard(struct walk *w)
         place_matrix(w, &c->head, &s->head);
     }
     place_floats(w, &c->final_norm, s->final_norm, 1, s->shape.hidden);
-    for (uint32_t i = 0; i < s->end - s->begin; i++) {
+    for (uint32_t i = 0; i < shard_layers(s); i++) {
         place_layer(w, &c->layers[i], &s->layers[i]);
+    }
+    if (s->mtp != NULL) {
+        place_mtp(w, &c->mtp, s->mtp);
     }
     place_rope(w, &c->rope, &s->shape.rope);
     if (s->shape.window > 0) {
@@ -429,7 +443,7 @@ enum status opencl_weights_new(struct opencl *c, struct opencl_arena **out,
 
     /* The caller frees the arena, also after an error. */
     *out = w.arena = opencl_arena_new("weights");
-    c->layers = calloc(c->w->end - c->w->begin, sizeof *c->layers);
+    c->layers = calloc(shard_layers(c->w), sizeof *c->layers);
     if (w.arena == NULL || c->layers == NULL) {
         return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }

@@ -115,14 +115,20 @@
     X(pool_granted, GAUGE, "granted units of a worker that are not held yet")
 
 /* One series per worker, from its newest ledger and the router's account. */
-#define ROUTER_OVERCOMMIT(X)                                        \
-    X(worker_suspended, GAUGE, "suspended sequences of a worker")   \
-    X(worker_greatest_pages, GAUGE,                                 \
-      "pages that a worker's sequences could need at most")         \
-    X(worker_greatest_max, GAUGE,                                   \
-      "bound on these pages by --overcommit; 0: grants cover them") \
-    X(worker_host_pages, GAUGE, "pages of a worker's host memory")  \
-    X(worker_host_used, GAUGE, "pages in use of a worker's host memory")
+#define ROUTER_OVERCOMMIT(X)                                             \
+    X(worker_suspended, GAUGE, "suspended sequences of a worker")        \
+    X(worker_greatest_pages, GAUGE,                                      \
+      "pages that a worker's sequences could need at most")              \
+    X(worker_greatest_max, GAUGE,                                        \
+      "bound on these pages by --overcommit; 0: grants cover them")      \
+    X(worker_host_pages, GAUGE, "pages of a worker's host memory")       \
+    X(worker_host_used, GAUGE, "pages in use of a worker's host memory") \
+    X(worker_host_waiting, GAUGE,                                        \
+      "pages of a worker's host memory that suspended sequences have")   \
+    X(worker_host_kept, GAUGE,                                           \
+      "pages of a worker's host memory that kept sequences have")        \
+    X(worker_host_cached, GAUGE,                                         \
+      "pages of a worker's host memory that its prefix index has")
 
 /* One series per model, from its ended choices. */
 #define ROUTER_LENGTHS(X)                                                     \
@@ -130,6 +136,32 @@
       "ended choices by which the lengths of a model's outputs were learned") \
     X(expected_permille, GAUGE,                                               \
       "expected length of a model's outputs, in thousandths of max_tokens")
+
+/* One series per model, by its workers.  A worker counts from its first report
+ * of a session on. */
+#define ROUTER_DRAFTS(X)                                          \
+    X(draft_rows, COUNTER, "rows of a step with drafts by model") \
+    X(drafts_verified, COUNTER, "drafts in these rows by model")  \
+    X(drafts_accepted, COUNTER, "drafts that became tokens by model")
+
+/* One series per model, by its workers, as above. */
+#define ROUTER_HOST(X)                                                       \
+    X(host_bytes_out, COUNTER, "bytes copied to host memory by model")       \
+    X(host_bytes_in, COUNTER, "bytes copied back from host memory by model") \
+    X(host_restored_tokens, COUNTER,                                         \
+      "prompt tokens that only host memory had by model")                    \
+    X(sequences_suspended, COUNTER,                                          \
+      "sequences that workers suspended by model")                           \
+    X(sequences_swapped, COUNTER,                                            \
+      "sequences resumed with pages of host memory by model")                \
+    X(sequences_recomputed, COUNTER,                                         \
+      "sequences resumed to be computed again by model")                     \
+    X(wasted_suspended_tokens, COUNTER,                                      \
+      "tokens computed again by model: suspended")                           \
+    X(wasted_failed_tokens, COUNTER,                                         \
+      "tokens computed again by model: their step failed")                   \
+    X(wasted_moved_tokens, COUNTER,                                          \
+      "tokens computed again by model: by another worker")
 
 METRIC_TABLE(router_metrics, ROUTER_METRICS);
 METRIC_TABLE(router_times, ROUTER_TIMES);
@@ -139,6 +171,8 @@ METRIC_TABLE(router_tenants, ROUTER_TENANTS);
 METRIC_TABLE(router_pools, ROUTER_POOLS);
 METRIC_TABLE(router_overcommit, ROUTER_OVERCOMMIT);
 METRIC_TABLE(router_lengths, ROUTER_LENGTHS);
+METRIC_TABLE(router_drafts, ROUTER_DRAFTS);
+METRIC_TABLE(router_host, ROUTER_HOST);
 
 METRIC_SET(router_metrics, "sluice_router", NULL);
 METRIC_SET(router_times, "sluice_router", NULL);
@@ -148,5 +182,7 @@ METRIC_SET(router_tenants, "sluice_router", "tenant");
 METRIC_SET(router_pools, "sluice_router", "worker,class");
 METRIC_SET(router_overcommit, "sluice_router", "worker");
 METRIC_SET(router_lengths, "sluice_router", "model");
+METRIC_SET(router_drafts, "sluice_router", "model");
+METRIC_SET(router_host, "sluice_router", "model");
 
 #endif

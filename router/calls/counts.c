@@ -12,7 +12,8 @@
 const struct metric_set *const counts_sets[COUNTS_SETS] = {
     &router_metrics_set,    &router_times_set,   &router_refusals_set,
     &router_denials_set,    &router_tenants_set, &router_pools_set,
-    &router_overcommit_set, &router_lengths_set};
+    &router_overcommit_set, &router_lengths_set, &router_drafts_set,
+    &router_host_set};
 
 static const char *const classes[FLEET_CLASSES] = {
     [BLOCKS] = "blocks",   [SLOTS] = "slots", [CHECKPOINTS] = "checkpoints",
@@ -26,6 +27,8 @@ void counts_init(struct counts *c)
     metric_family_init(&c->pools, &router_pools_set);
     metric_family_init(&c->overcommit, &router_overcommit_set);
     metric_family_init(&c->lengths, &router_lengths_set);
+    metric_family_init(&c->drafts, &router_drafts_set);
+    metric_family_init(&c->host, &router_host_set);
 }
 
 void counts_fini(struct counts *c)
@@ -35,6 +38,8 @@ void counts_fini(struct counts *c)
     metric_family_fini(&c->pools);
     metric_family_fini(&c->overcommit);
     metric_family_fini(&c->lengths);
+    metric_family_fini(&c->drafts);
+    metric_family_fini(&c->host);
 }
 
 void counts_take(const struct router_core *r, struct router_metrics *out)
@@ -171,7 +176,10 @@ static void gather_overcommit(const struct router_core *r,
             .worker_greatest_pages = w->greatest,
             .worker_greatest_max = overcommit_bound(&r->schedule, w),
             .worker_host_pages = w->ledger.host_total,
-            .worker_host_used = w->ledger.host_used};
+            .worker_host_used = w->ledger.host_used,
+            .worker_host_waiting = w->ledger.tier.waiting,
+            .worker_host_kept = w->ledger.tier.kept,
+            .worker_host_cached = w->ledger.tier.cached};
     }
 }
 
@@ -189,6 +197,29 @@ static void gather_lengths(const struct router_core *r, struct metric_family *f)
     }
 }
 
+static void gather_drafts(const struct router_core *r, struct metric_family *f)
+{
+    metric_family_clear(f);
+    for (uint32_t i = 0; i < r->fleet.n_models; i++) {
+        const struct model *model = r->fleet.models[i];
+        const char *const labels[] = {model->name};
+
+        memcpy(metric_family_add(f, labels), &model->drafts,
+               sizeof model->drafts);
+    }
+}
+
+static void gather_host(const struct router_core *r, struct metric_family *f)
+{
+    metric_family_clear(f);
+    for (uint32_t i = 0; i < r->fleet.n_models; i++) {
+        const struct model *model = r->fleet.models[i];
+        const char *const labels[] = {model->name};
+
+        memcpy(metric_family_add(f, labels), &model->host, sizeof model->host);
+    }
+}
+
 void counts_series(struct router_core *r, struct metric_series out[COUNTS_SETS])
 {
     struct counts *c = &r->counts;
@@ -203,6 +234,8 @@ void counts_series(struct router_core *r, struct metric_series out[COUNTS_SETS])
     }
     gather_overcommit(r, &c->overcommit);
     gather_lengths(r, &c->lengths);
+    gather_drafts(r, &c->drafts);
+    gather_host(r, &c->host);
     out[0] = (struct metric_series){counts_sets[0], NULL, &c->metrics, 1};
     out[1] = (struct metric_series){counts_sets[1], NULL, &r->base.times, 1};
     (void)metric_family_series(&c->refusals, &out[2]);
@@ -212,4 +245,6 @@ void counts_series(struct router_core *r, struct metric_series out[COUNTS_SETS])
     (void)metric_family_series(&c->pools, &out[5]);
     (void)metric_family_series(&c->overcommit, &out[6]);
     (void)metric_family_series(&c->lengths, &out[7]);
+    (void)metric_family_series(&c->drafts, &out[8]);
+    (void)metric_family_series(&c->host, &out[9]);
 }

@@ -89,7 +89,7 @@ static void answer(struct router_core *r, struct audit *a)
     Sluice__V1__WorkerAudit rows[ROUTER_WORKERS_MAX];
     Sluice__V1__WorkerAudit *list[ROUTER_WORKERS_MAX];
     Sluice__V1__Ledger ledgers[ROUTER_WORKERS_MAX];
-    Sluice__V1__ClassLedger classes[ROUTER_WORKERS_MAX][FLEET_CLASSES];
+    struct ledger_parts parts[ROUTER_WORKERS_MAX];
 
     for (uint32_t i = 0; i < a->n_rows; i++) {
         const struct audit_row *row = &a->rows[i];
@@ -101,7 +101,7 @@ static void answer(struct router_core *r, struct audit *a)
         out->has_text = row->n_differences > 0;
         out->text = wire_text(row->text);
         if (row->has_ledger) {
-            ledger_message(&row->ledger, &ledgers[i], classes[i]);
+            ledger_message(&row->ledger, &parts[i], &ledgers[i]);
             out->ledger = &ledgers[i];
         }
         reply.n_differences += row->n_differences;

@@ -105,7 +105,7 @@ void recv_admin_list_workers(struct router_core *r, const struct incoming *in,
     Sluice__V1__ListWorkersReply reply = SLUICE__V1__LIST_WORKERS_REPLY__INIT;
     Sluice__V1__WorkerRow rows[LIST_WORKERS_MAX], *list[LIST_WORKERS_MAX];
     Sluice__V1__Ledger ledgers[LIST_WORKERS_MAX];
-    Sluice__V1__ClassLedger classes[LIST_WORKERS_MAX][FLEET_CLASSES];
+    struct ledger_parts parts[LIST_WORKERS_MAX];
     Sluice__V1__OfferRow offers[OFFERS_MAX], *offer_list[OFFERS_MAX];
     const struct worker *w = worker_after(r, m->after);
 
@@ -113,7 +113,7 @@ void recv_admin_list_workers(struct router_core *r, const struct incoming *in,
          w = worker_after(r, w->peer->id.v)) {
         size_t i = reply.n_workers++;
         worker_row(r, w, &rows[i]);
-        ledger_message(&w->ledger, &ledgers[i], classes[i]);
+        ledger_message(&w->ledger, &parts[i], &ledgers[i]);
         rows[i].ledger = &ledgers[i];
         list[i] = &rows[i];
     }

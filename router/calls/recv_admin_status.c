@@ -20,7 +20,7 @@ struct watch {
 _Static_assert(N_METRICS <= 64, "proto/common.proto: 64 messages in a list");
 
 #define N_TABLES (COUNTS_SETS - 1)
-#define ROWS_MAX 8 /* of one table */
+#define ROWS_MAX 9 /* of one table */
 
 struct table_message {
     Sluice__V1__MetricTable table;
@@ -128,6 +128,18 @@ static void counters_fill(Sluice__V1__StatusReply *m,
     m->n_forming = (uint32_t)k->replicas_forming;
 }
 
+static void drafts_fill(Sluice__V1__StatusReply *m, const struct fleet *fleet)
+{
+    m->has_n_draft_rows = m->has_n_verified = m->has_n_accepted = true;
+    for (uint32_t i = 0; i < fleet->n_models; i++) {
+        const struct router_drafts *d = &fleet->models[i]->drafts;
+
+        m->n_draft_rows += d->draft_rows;
+        m->n_verified += d->drafts_verified;
+        m->n_accepted += d->drafts_accepted;
+    }
+}
+
 static void status_fill(struct router_core *r, const struct router_peer *p,
                         struct status_message *s, bool metrics)
 {
@@ -151,6 +163,7 @@ static void status_fill(struct router_core *r, const struct router_peer *p,
         m->n_running += w->stage == 0 ? w->n_running : 0; /* once each */
     }
     counters_fill(m, &counts);
+    drafts_fill(m, &r->fleet);
     if (metrics) {
         metrics_fill(s, &counts);
         counts_series(r, series);

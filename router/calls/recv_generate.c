@@ -76,6 +76,12 @@ static bool check_fields(const struct incoming *in, const generate_message *m)
         !check_request_id(in, m->continue_from->request_id)) {
         return false;
     }
+    if (m->drafts > DRAFTS_MAX) {
+        refuse(in, ST_INVALID_ARGUMENT,
+               "drafts is %" PRIu32 ", at most %d is allowed", m->drafts,
+               DRAFTS_MAX);
+        return false;
+    }
     if (m->keep_ms > KEEP_MS_MAX) {
         refuse(in, ST_INVALID_ARGUMENT,
                "keep_ms is %" PRIu32 ", at most %d is allowed", m->keep_ms,
@@ -331,6 +337,8 @@ static void take_fields(struct router_core *r, struct request *request,
         memcpy(request->salt, m->cache_salt.data, request->n_salt);
     }
     request->uncached = !m->cache;
+    request->has_drafts = m->has_drafts;
+    request->drafts = m->drafts;
 }
 
 static void take_ids(struct request *request, const generate_message *m)

@@ -291,6 +291,28 @@ static enum status check_sender(const struct worker *w, const step_message *m,
     return ST_OK;
 }
 
+/* The counts are of the worker's life: one of them that falls is an error. */
+static enum status check_drafts(const struct worker *w,
+                                const Sluice__V1__DraftCounts *d,
+                                struct error *e)
+{
+    const struct router_drafts *had = &w->drafts;
+
+    if (d == NULL ||
+        (d->rows <= d->verified && d->accepted <= d->verified &&
+         d->verified / DRAFTS_MAX + (d->verified % DRAFTS_MAX > 0) <= d->rows &&
+         d->rows >= had->draft_rows && d->verified >= had->drafts_verified &&
+         d->accepted >= had->drafts_accepted)) {
+        return ST_OK;
+    }
+    return error_set(e, ST_DATA_LOSS,
+                     "%" PRIu64 " of %" PRIu64 " drafts accepted in %" PRIu64
+                     " rows, %" PRIu64 " of %" PRIu64 " in %" PRIu64
+                     " rows before",
+                     d->accepted, d->verified, d->rows, had->drafts_accepted,
+                     had->drafts_verified, had->draft_rows);
+}
+
 /* Checks what only the newest message can show: an older one may arrive late,
  * when its figures are no longer those of now. */
 static enum status check_newest(struct worker *w, const step_message *m,
@@ -301,6 +323,9 @@ static enum status check_newest(struct worker *w, const step_message *m,
                          "its step count went back from %" PRIu64
                          " to %" PRIu64,
                          w->step, m->step);
+    }
+    if (check_drafts(w, m->drafts, e) != ST_OK) {
+        return e->code;
     }
     return held_check(w, m->ledger, m, e);
 }
@@ -501,6 +526,26 @@ static void take_rows(struct router_core *r, struct worker *w,
     }
 }
 
+/* Adds what the worker has counted since its last message to its model.  The
+ * first counts of a session are where the counting begins. */
+static void take_drafts(struct worker *w, const Sluice__V1__DraftCounts *d)
+{
+    struct router_drafts *sum = &w->model->drafts, *had = &w->drafts;
+
+    if (d == NULL) {
+        return;
+    }
+    if (w->drafted) {
+        sum->draft_rows += d->rows - had->draft_rows;
+        sum->drafts_verified += d->verified - had->drafts_verified;
+        sum->drafts_accepted += d->accepted - had->drafts_accepted;
+    }
+    w->drafted = true;
+    *had = (struct router_drafts){.draft_rows = d->rows,
+                                  .drafts_verified = d->verified,
+                                  .drafts_accepted = d->accepted};
+}
+
 /* Records the time of the step; for a replica, of each stage. */
 static void take_times(struct worker *w, const step_message *m)
 {
@@ -543,6 +588,7 @@ void recv_step_output(struct router_core *r, const struct incoming *in,
     if (verdict == LEDGER_NEW) {
         worker_ledger_take(&r->fleet, w, m->ledger);
         take_times(w, m);
+        take_drafts(w, m->drafts);
         w->step = m->step;
         liveness_take(&r->fleet, w, m->engine);
     } else { /* the rows are new even if a later Report has overtaken them */

@@ -39,6 +39,7 @@ void ledger_read(struct fleet_ledger *to, const Sluice__V1__Ledger *l)
     to->n_suspended = l->n_suspended;
     to->host_total = l->host_total;
     to->host_used = l->host_used;
+    to->tier = tier_read(l->host);
 }
 
 const char *const ledger_class_names[FLEET_CLASSES] = {
@@ -217,12 +218,12 @@ enum status ledger_counts_check(const Sluice__V1__Ledger *l, enum status code,
                          " violations, at most %" PRIu64 " are possible",
                          l->violations, (uint64_t)VIOLATIONS_MAX);
     }
-    return ST_OK;
+    return tier_pages_check(l, code, e);
 }
 
-/* Violations are counted from the worker's start and never taken back. */
-static bool violations_are_wrong(const struct worker *w,
-                                 const Sluice__V1__Ledger *l, struct error *e)
+/* Counts begin at the worker's start and never fall. */
+static bool counts_are_wrong(const struct worker *w,
+                             const Sluice__V1__Ledger *l, struct error *e)
 {
     if (l->snapshot > w->ledger.snapshot &&
         l->violations < w->ledger.violations) {
@@ -232,7 +233,8 @@ static bool violations_are_wrong(const struct worker *w,
                   l->violations, w->ledger.violations);
         return true;
     }
-    return false;
+    return l->snapshot > w->ledger.snapshot &&
+           tier_counts_check(&w->ledger.tier, l->host, e) != ST_OK;
 }
 
 enum ledger_verdict worker_ledger_check(const struct worker *w,
@@ -252,7 +254,7 @@ enum ledger_verdict worker_ledger_check(const struct worker *w,
         total_is_wrong(PAGES, known, l->pages, e) ||
         ledger_columns_check(&w->shard, l, ST_DATA_LOSS, e) != ST_OK ||
         ledger_counts_check(l, ST_DATA_LOSS, e) != ST_OK ||
-        violations_are_wrong(w, l, e) || grant_is_wrong(w, l, e)) {
+        counts_are_wrong(w, l, e) || grant_is_wrong(w, l, e)) {
         return LEDGER_INVALID;
     }
     return l->snapshot > w->ledger.snapshot || PLANT(OLD_SNAPSHOT) ? LEDGER_NEW
@@ -291,9 +293,12 @@ void worker_ledger_take(struct fleet *fleet, struct worker *w,
                         const Sluice__V1__Ledger *l)
 {
     uint64_t violations = w->ledger.violations;
+    struct tier had = w->ledger.tier;
+    bool is_first = w->ledger.snapshot == 0; /* so far: the one of Hello */
 
     settle_grants(w, l->grant);
     ledger_read(&w->ledger, l);
+    tier_follow(&w->ledger.tier, &had, is_first ? NULL : &w->model->host);
     if (l->violations > violations) {
         fleet->base->metrics.ledger_violations += l->violations - violations;
     }
@@ -324,13 +329,17 @@ static void class_to_message(const struct class_ledger *c,
     out->granted = c->granted;
 }
 
-void ledger_message(const struct fleet_ledger *l, Sluice__V1__Ledger *out,
-                    Sluice__V1__ClassLedger classes[FLEET_CLASSES])
+void ledger_message(const struct fleet_ledger *l, struct ledger_parts *parts,
+                    Sluice__V1__Ledger *out)
 {
+    Sluice__V1__ClassLedger *classes = parts->classes;
+
     sluice__v1__ledger__init(out);
     for (int c = 0; c < FLEET_CLASSES; c++) {
         class_to_message(&l->classes[c], &classes[c]);
     }
+    tier_write(&l->tier, &parts->tier);
+    out->host = l->tier.reported ? &parts->tier : NULL;
     out->session = l->session;
     out->snapshot = l->snapshot;
     out->grant = l->grant;

@@ -58,9 +58,15 @@ void worker_ledger_take(struct fleet *fleet, struct worker *w,
 /* Copies a checked ledger message into *to. */
 void ledger_read(struct fleet_ledger *to, const Sluice__V1__Ledger *l);
 
-/* Copies a ledger into a message.  *out points to classes, which must live as
+/* Messages that a Ledger points to. */
+struct ledger_parts {
+    Sluice__V1__ClassLedger classes[FLEET_CLASSES];
+    Sluice__V1__HostTier tier;
+};
+
+/* Copies a ledger into a message.  *out points to *parts, which must live as
  * long as *out. */
-void ledger_message(const struct fleet_ledger *l, Sluice__V1__Ledger *out,
-                    Sluice__V1__ClassLedger classes[FLEET_CLASSES]);
+void ledger_message(const struct fleet_ledger *l, struct ledger_parts *parts,
+                    Sluice__V1__Ledger *out);
 
 #endif

@@ -18,6 +18,7 @@
 #ifndef ROUTER_FLEET_MODELS_H
 #define ROUTER_FLEET_MODELS_H
 
+#include "router/base/metrics.h"
 #include "router/base/router_limits.h"
 #include "router/fleet/peers.h"
 
@@ -61,6 +62,8 @@ struct model {
     int64_t last_end_us;     /* when a sequence last ended; 0: none yet */
     int64_t end_interval_us; /* smoothed interval between two ends */
     struct deaths deaths;    /* deaths of the model's workers */
+    struct router_drafts drafts;
+    struct router_host host;
     struct lengths *lengths; /* outputs: router/schedule/lengths.h; owned;
                               * NULL: none has ended */
 };

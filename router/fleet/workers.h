@@ -42,6 +42,7 @@
 #include "router/fleet/liveness.h"
 #include "router/fleet/models.h"
 #include "router/fleet/peers.h"
+#include "router/fleet/tier.h"
 
 struct fleet;
 struct choice;
@@ -78,6 +79,7 @@ struct fleet_ledger {
     struct class_ledger classes[FLEET_CLASSES];
     uint32_t n_queued, n_prefill, n_decode, n_kept;
     uint32_t n_suspended, host_total, host_used;
+    struct tier tier;
 };
 
 /* Units of each class that a sequence needs. */
@@ -182,6 +184,8 @@ struct worker {
                         * sequence that only this place can continue */
     struct prefix_feed feed;
     uint32_t step_us; /* device time of the newest step; 0: not given */
+    bool drafted;     /* drafts has counts */
+    struct router_drafts drafts; /* in its life, as newest reported */
     struct liveness live;
     struct adoptions adoptions;
 

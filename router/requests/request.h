@@ -48,6 +48,8 @@ struct request {
     uint8_t salt[CACHE_SALT_MAX];
     uint32_t n_tenant, n_salt; /* bytes of both; 0: none */
     bool uncached;             /* nothing is reused for it, or kept of it */
+    bool has_drafts;           /* false: the worker chooses */
+    uint32_t drafts;           /* in a step, at most DRAFTS_MAX */
     struct prefix_prompt prefix;
     /* Continuing a kept sequence (continuation.h): */
     struct choice *continues; /* claimed and still kept; NULL: none */

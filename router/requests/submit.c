@@ -112,6 +112,8 @@ static void fill_request(const struct request *request,
                                           (uint8_t *)(uintptr_t)request->salt};
     s->has_cache = request->uncached;
     s->cache = !request->uncached;
+    s->has_drafts = request->has_drafts;
+    s->drafts = request->drafts;
     s->n_spans = PLANT(SPANS_FORGOTTEN) ? 0 : request->n_spans;
     s->spans = request->spans;
 }

@@ -50,22 +50,38 @@ static void add_experts(struct demand *d, const struct expert_weights *x)
     }
 }
 
+static void add_layer(struct demand *d, const struct layer_weights *l)
+{
+    add_mixer(d, l);
+    if (l->ffn == FFN_EXPERTS) {
+        add_experts(d, &l->experts);
+    } else {
+        add_mlp(d, &l->mlp);
+    }
+}
+
+/* Returns the demand of a head and no layers. */
+static struct demand head_of(const struct shard_weights *w)
+{
+    return (struct demand){.n_experts = w->shape.n_experts,
+                           .top_k = w->shape.top_k,
+                           .head = (double)w->head.rows * w->head.cols,
+                           .head_bytes = (double)tensor_bytes(&w->head)};
+}
+
 void demand_of(struct demand *out, const struct shard_weights *w)
 {
-    *out = (struct demand){.n_experts = w->shape.n_experts,
-                           .top_k = w->shape.top_k};
+    *out = head_of(w);
     for (uint32_t i = 0; i < w->end - w->begin; i++) {
-        const struct layer_weights *l = &w->layers[i];
-
-        add_mixer(out, l);
-        if (l->ffn == FFN_EXPERTS) {
-            add_experts(out, &l->experts);
-        } else {
-            add_mlp(out, &l->mlp);
-        }
+        add_layer(out, &w->layers[i]);
     }
-    out->head = (double)w->head.rows * w->head.cols;
-    out->head_bytes = (double)tensor_bytes(&w->head);
+}
+
+void demand_of_draft(struct demand *out, const struct shard_weights *w)
+{
+    *out = head_of(w);
+    add(out, &w->mtp->fc);
+    add_layer(out, &w->layers[w->end - w->begin]);
 }
 
 /* Returns the experts of a layer that n tokens are expected to choose, if all

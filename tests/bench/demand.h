@@ -1,7 +1,7 @@
 /* demand.h - the least that a model's steps must move and multiply: the
  * numerators of the shares of a limit (docs/speed.md).
  *
- * Of E experts, n tokens with k each choose E (1 - (1 - k / E)^n), as expected
+ * For E experts, n tokens with k each choose E (1 - (1 - k / E)^n), as expected
  * if all are equally likely.
  *
  * Threading, memory: none. */
@@ -19,6 +19,8 @@ struct demand {
 };
 
 void demand_of(struct demand *out, const struct shard_weights *w);
+/* The same of the MTP layer alone, with the head. */
+void demand_of_draft(struct demand *out, const struct shard_weights *w);
 
 /* Returns the bytes of all layers and the head. */
 double demand_all_bytes(const struct demand *d);

@@ -53,10 +53,37 @@ static void a_step_reads_the_experts_that_are_chosen(void **state)
     assert_close(demand_prefill_flops(&d, 3), 2 * 3 * (every + expert));
 }
 
+/* A draft reads the MTP layer, behind the last one, with fc and the head. */
+static void a_draft_reads_the_mtp_layer_alone(void **state)
+{
+    struct layer_weights layers[3] = {layer(), layer(), layer()};
+    const struct mtp_weights mtp = {.fc = matrix(H, 2 * H)};
+    const struct shard_weights w = {.shape = {.n_experts = E, .top_k = 1},
+                                    .begin = 5,
+                                    .end = 7,
+                                    .head = matrix(100, H),
+                                    .layers = layers,
+                                    .mtp = &mtp};
+    struct demand d;
+
+    (void)state;
+    layers[2].ffn = FFN_DENSE;
+    layers[2].mlp = (struct mlp_weights){
+        .gate = matrix(IM, H), .up = matrix(IM, H), .down = matrix(H, IM)};
+    demand_of_draft(&d, &w);
+    assert_close(d.weights, 2 * H * H + 4 * H * H + 3 * IM * H);
+    assert_close(d.expert_weights, 0);
+    assert_close(demand_decode_bytes(&d, 2, 10, 0),
+                 2 * (6 * H * H + 3 * IM * H + 100 * H) + 2 * 10);
+    demand_of(&d, &w); /* which no other step reads */
+    assert_close(d.weights, 2 * (4 * H * H + E * H));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_reads_the_experts_that_are_chosen),
+        cmocka_unit_test(a_draft_reads_the_mtp_layer_alone),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

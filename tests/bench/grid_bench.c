@@ -8,7 +8,10 @@
  * POINT is decode:CONTEXT:BATCH, steps of one token each for BATCH sequences
  * whose caches already hold CONTEXT tokens, or prefill:TOKENS[:POSITION], a
  * prompt and its first token, --step-tokens (4096) at a time; its first
- * POSITION tokens are reused, TOKENS are left.  --profile prints the time of
+ * POSITION tokens are reused, TOKENS are left.  draft:CONTEXT:BATCH:K:P decodes
+ * with K drafts a step of the MTP layer, each right with probability P, and
+ * without (draft_runs.h).  swap:CONTEXT:BATCH:PAGES decodes while as many pages
+ * of others go to the host tier and come back.  --profile prints the time of
  * each kernel, all points together, and makes each step slower.  --kv-* are
  * those of sluice-worker.  --bits quantises all matrices to N bits in groups of
  * 64.  The model has the shape and the formats of CONFIG.json.  Weights and
@@ -22,6 +25,11 @@
  *      "flops": the least that a turn must move and multiply (demand.h),
  *      "weight_bytes", "scratch_bytes"}
  *
+ * of drafts {"point", "tok_s", "plain_tok_s", "verify_ratio", "draft_s",
+ * "draft_bytes", "accepted" by depth, ..},
+ * of swaps {"point", "step_s", "swap_s": each alone, "both_s": of "steps" steps
+ * and one swap beside them, "swap_bytes", "hidden": the share of swap_s that
+ * both_s is less than the sum of steps and swap},
  * or, if the device lacks the room, {"point", "skipped": "needs X of Y GB"}.
  * Exit code, with a message: 1, a point fails; 2, there is no such device, or
  * wrong usage. */
@@ -32,20 +40,26 @@
 
 #include "common/model/config.h"
 #include "common/model/weight_format.h"
+#include "kernels/opencl/host/copies.h"
 #include "kernels/opencl/noise.h"
 #include "tests/bench/config_shape.h"
 #include "tests/bench/demand.h"
+#include "tests/bench/draft_runs.h"
 #include "tests/bench/machine.h"
 #include "tests/golden/runner.h"
 #include "tests/kernels/random_model.h"
 
-#define BATCH_MAX   128
-#define POINTS_MAX  64
-#define TURNS_MAX   256
-#define TURNS_LEAST 3
-#define ROOM        0.97 /* of a device's memory; the driver uses some */
-#define GROUP       64   /* of --bits */
-#define GB          1e9
+#define BATCH_MAX    128
+#define POINTS_MAX   64
+#define TURNS_MAX    256
+#define TURNS_LEAST  3
+#define ROOM         0.97 /* of a device's memory; the driver uses some */
+#define GROUP        64   /* of --bits */
+#define DRAFT_TOKENS 192  /* of a sequence in a run with drafts */
+#define DRAFT_WARM   64
+#define SWAP_PAGES   4096 /* most pages of a swap */
+#define SWAP_STEPS   32   /* most steps beside a swap */
+#define GB           1e9
 
 struct point {
     const char *text;
@@ -53,6 +67,9 @@ struct point {
     uint32_t tokens; /* of each context, or of the prompt */
     uint32_t before; /* tokens of the prompt that are reused */
     uint32_t batch;
+    uint32_t k;     /* drafts of a step; 0: no point of drafts */
+    double accept;  /* the share of right ones */
+    uint32_t pages; /* of a swap; 0: no point of swaps */
 };
 
 struct bench {
@@ -83,8 +100,16 @@ static int refuse(const char *what, const char *why)
 static uint32_t blocks_of(const struct bench *b, const struct point *p)
 {
     uint32_t n = p->before + p->tokens + (p->decode ? TURNS_MAX + 2 : 1);
+    uint32_t own = p->batch * ((TURNS_MAX + 2) / b->options.block_tokens + 3);
 
-    return p->batch * (n / b->options.block_tokens + 1);
+    return p->batch * (n / b->options.block_tokens + 1) + (p->k > 0 ? own : 0) +
+           p->pages;
+}
+
+/* Forks of sequences have slots of their own. */
+static uint32_t slots_of(const struct point *p)
+{
+    return p->k > 0 ? 2 * p->batch : p->batch;
 }
 
 /* Returns the memory that a point needs.  Free memory is not queried: what
@@ -93,7 +118,7 @@ static double needs(const struct bench *b, const struct point *p)
 {
     return (double)b->sizes.weight_bytes + (double)b->sizes.scratch_bytes +
            ((double)blocks_of(b, p) * (1.0 + b->sizes.window_pages) +
-            (p->batch + 1.0) * b->sizes.pages_per_slot) *
+            (slots_of(p) + 1.0) * b->sizes.pages_per_slot) *
                (double)b->sizes.page_bytes;
 }
 
@@ -256,6 +281,164 @@ static void say(const struct bench *b, const struct point *p, struct times *t)
     fflush(stdout);
 }
 
+/* Returns the bytes of a draft of all sequences: the MTP layer, the head, and
+ * the layer's part of the blocks. */
+static double draft_bytes(const struct bench *b, const struct point *p)
+{
+    const struct model_config *c = &b->config;
+    double layers = 1 + config_count(c, MIXER_ATTENTION, 0, c->shape.n_layers);
+    struct demand demand;
+
+    demand_of_draft(&demand, &b->model.w);
+    return demand_decode_bytes(&demand, p->batch,
+                               (double)p->tokens / b->options.block_tokens *
+                                   (double)b->sizes.page_bytes / layers,
+                               0.0);
+}
+
+static void run_drafts(struct bench *b, const struct point *p)
+{
+    static struct run_seq s[BATCH_MAX];
+    static struct draft_runs d;
+    double begin = machine_now();
+
+    for (uint32_t i = 0; i < p->batch; i++) {
+        start(b, &s[i], p->tokens, TURNS_MAX);
+        runner_skip(&s[i], p->tokens);
+        run_seq_push(&s[i], i);
+    }
+    for (int warm = 1; warm >= 0; warm--) {
+        d = (struct draft_runs){.r = &b->runner,
+                                .batch = p->batch,
+                                .k = p->k,
+                                .accept = p->accept,
+                                .dice = {7}};
+        do {
+            draft_runs_add(&d, s, warm ? DRAFT_WARM : DRAFT_TOKENS);
+        } while (!warm && machine_now() - begin < b->seconds);
+    }
+    for (uint32_t i = 0; i < p->batch; i++) {
+        runner_stop(&b->runner, &s[i]);
+    }
+    printf("{\"point\": \"%s\", ", p->text);
+    draft_runs_json(&d, draft_bytes(b, p));
+    printf(", \"weight_bytes\": %.0f}\n", weight_bytes(b));
+    fflush(stdout);
+}
+
+/* ---- swaps ---- */
+
+/* The pages of a swap are the last ones that a sequence would take. */
+static uint32_t swap_page(const struct bench *b, uint32_t i)
+{
+    return b->runner.blocks[i];
+}
+
+static double swap_alone(struct bench *b, const struct point *p)
+{
+    struct kernels *k = forward_kernels(b->runner.forward);
+    double begin = machine_now();
+
+    for (uint32_t i = 0; i < p->pages; i++) {
+        kernels_page_out(k, swap_page(b, i), i, 1);
+    }
+    for (uint32_t i = 0; i < p->pages; i++) {
+        kernels_page_in(k, i, swap_page(b, i), 1);
+    }
+    opencl_copies_finish(opencl_of(k));
+    return machine_now() - begin;
+}
+
+/* Gives the plan being made the copies of a swap. */
+static void add_swap(struct bench *b, const struct point *p)
+{
+    struct plan *plan = &b->runner.plan;
+
+    for (uint32_t i = 0; i < p->pages; i++) {
+        plan->before[plan->n_before++] = (struct plan_copy){
+            .from = swap_page(b, i), .to = i, .n = 1, .kind = COPY_OUT};
+    }
+    for (uint32_t i = 0; i < p->pages; i++) {
+        plan->before[plan->n_before++] = (struct plan_copy){
+            .from = i, .to = swap_page(b, i), .n = 1, .kind = COPY_IN};
+    }
+}
+
+static double swap_beside(struct bench *b, const struct point *p,
+                          struct run_seq *s, uint32_t steps)
+{
+    double begin = machine_now();
+
+    add_swap(b, p);
+    for (uint32_t i = 0; i < steps; i++) {
+        decode_turn(b, s, p->batch);
+    }
+    opencl_copies_finish(opencl_of(forward_kernels(b->runner.forward)));
+    return machine_now() - begin;
+}
+
+static double median_of(struct times *t)
+{
+    qsort(t->of, t->n, sizeof t->of[0], ascending);
+    return t->of[t->n / 2];
+}
+
+/* Steps alone, a swap alone and both take turns, so that other load affects
+ * them alike. */
+static void time_swaps(struct bench *b, const struct point *p,
+                       struct run_seq *s)
+{
+    static struct times step, swap, both;
+    double one, bytes, a, n;
+    uint32_t steps, done;
+
+    step = swap = both =
+        (struct times){.least = TURNS_LEAST, .wanted = b->seconds / 3};
+    decode_turn(b, s, p->batch); /* a warm-up */
+    swap_alone(b, p);
+    one = decode_turn(b, s, p->batch);
+    a = swap_alone(b, p) / one + 1;
+    steps = a < SWAP_STEPS ? (uint32_t)a + 1 : SWAP_STEPS;
+    for (done = 3; more_turns(&both) && done + steps < TURNS_MAX;
+         done += steps + 1) {
+        add_turn(&step, decode_turn(b, s, p->batch));
+        add_turn(&swap, swap_alone(b, p));
+        add_turn(&both, swap_beside(b, p, s, steps));
+    }
+    a = median_of(&swap);
+    one = median_of(&step);
+    n = median_of(&both);
+    bytes = 2.0 * p->pages * (double)b->sizes.page_bytes;
+    printf("{\"point\": \"%s\", \"step_s\": %.6g, \"swap_s\": %.6g, "
+           "\"both_s\": %.6g, \"steps\": %u, \"turns\": %u, "
+           "\"swap_bytes\": %.0f, \"hidden\": %.3f}\n",
+           p->text, one, a, n, steps, both.n, bytes, (steps * one + a - n) / a);
+    fflush(stdout);
+}
+
+static int run_swaps(struct bench *b, const struct point *p)
+{
+    static struct run_seq s[BATCH_MAX];
+    struct error e;
+
+    if (forward_alloc_host(b->runner.forward, p->pages, &e) != ST_OK) {
+        say_why(p->text, e.text);
+        return 1;
+    }
+    for (uint32_t i = 0; i < p->batch; i++) {
+        start(b, &s[i], p->tokens, TURNS_MAX + 2);
+        runner_skip(&s[i], p->tokens);
+        run_seq_push(&s[i], i);
+    }
+    time_swaps(b, p, s);
+    for (uint32_t i = 0; i < p->batch; i++) {
+        runner_stop(&b->runner, &s[i]);
+    }
+    return forward_alloc_host(b->runner.forward, 0, &e) == ST_OK ? 0 : 1;
+}
+
+/* ---- points ---- */
+
 static int run_point(struct bench *b, const struct point *p)
 {
     struct times warm = {.least = 1, .wanted = b->seconds / 2};
@@ -266,11 +449,18 @@ static int run_point(struct bench *b, const struct point *p)
         say_skipped(b, p, needs(b, p));
         return 0;
     }
-    if (!runner_pool(&b->runner, blocks_of(b, p), p->batch, &e) ||
+    if (!runner_pool(&b->runner, blocks_of(b, p), slots_of(p), &e) ||
         opencl_noise_pool(forward_kernels(b->runner.forward), 1u << 20, &e) !=
             ST_OK) {
         say_why(p->text, e.text);
         return 1;
+    }
+    if (p->k > 0) {
+        run_drafts(b, p);
+        return 0;
+    }
+    if (p->pages > 0) {
+        return run_swaps(b, p);
     }
     run_turns(b, p, &warm); /* an idle device's clocks rise slowly */
     run_turns(b, p, &t);
@@ -288,6 +478,7 @@ static void make_model(struct bench *b)
 
     config_shape(&r, c, b->bits, GROUP);
     r.hollow = true;
+    r.mtp = b->options.keep_tokens > 0;
     random_model_new(&b->model, &r, &dice);
     demand_of(&b->demand, &b->model.w);
 }
@@ -304,11 +495,28 @@ static void shorten(struct bench *b)
     b->config.shape.context = longest;
 }
 
+/* Makes room for the drafts of the largest point. */
+static void make_room(struct bench *b)
+{
+    for (uint32_t i = 0; i < b->n_points; i++) {
+        const struct point *p = &b->points[i];
+        uint32_t n = p->k > 0 ? p->batch * (p->k + 1) : 0;
+
+        if (n > b->options.keep_tokens) {
+            b->options.keep_tokens = n;
+        }
+    }
+    if (b->options.keep_tokens > b->options.max_logits) {
+        b->options.max_logits = b->options.keep_tokens;
+    }
+}
+
 static int run(struct bench *b)
 {
     double weights;
     int rc = 0;
 
+    make_room(b);
     shorten(b);
     make_model(b);
     weights = weight_bytes(b);
@@ -339,14 +547,21 @@ static bool parse_point(struct bench *b, const char *text)
     }
     *p = (struct point){.text = text, .batch = 1};
     p->decode =
-        sscanf(text, "decode:%u:%u%c", &p->tokens, &p->batch, &rest) == 2;
+        sscanf(text, "decode:%u:%u%c", &p->tokens, &p->batch, &rest) == 2 ||
+        sscanf(text, "draft:%u:%u:%u:%lf%c", &p->tokens, &p->batch, &p->k,
+               &p->accept, &rest) == 4 ||
+        (sscanf(text, "swap:%u:%u:%u%c", &p->tokens, &p->batch, &p->pages,
+                &rest) == 3 &&
+         p->pages > 0);
     if (!p->decode && sscanf(text, "prefill:%u%c", &p->tokens, &rest) != 1 &&
         sscanf(text, "prefill:%u:%u%c", &p->tokens, &p->before, &rest) != 2) {
         return false;
     }
     b->n_points++;
     return p->tokens >= 1 && p->tokens <= (1u << 20) &&
-           p->before <= (1u << 20) && p->batch >= 1 && p->batch <= BATCH_MAX;
+           p->before <= (1u << 20) && p->batch >= 1 && p->batch <= BATCH_MAX &&
+           p->pages <= SWAP_PAGES && p->k <= DRAFTS_MAX && p->accept >= 0 &&
+           p->accept <= 1;
 }
 
 static int usage(void)
@@ -357,7 +572,8 @@ static int usage(void)
         "                  [--profile] [--step-tokens N] [--seconds S]\n"
         "                  [--kv-bits BITS] [--kv-group N] [--kv-scheme NAME]\n"
         "                  [--bits 4|8] CONFIG.json\n"
-        "                  decode:CONTEXT:BATCH | prefill:TOKENS[:POSITION] "
+        "                  decode:CONTEXT:BATCH | prefill:TOKENS[:POSITION] |\n"
+        "                  draft:CONTEXT:BATCH:K:P | swap:CONTEXT:BATCH:PAGES "
         "...\n",
         stderr);
     return 2;

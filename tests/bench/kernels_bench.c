@@ -3,6 +3,7 @@
  *     kernels_bench [--threads N] [--isa NAME] [--prompt N] [--steps N]
  *                   [--device NAME] [--portable] [--profile]
  *                   [--step-tokens N] [--batch N] [--kv FORMAT] [--json]
+ *                   [--drafts K] [--accept P|own]
  *                   MODEL_DIR | [--bits 4|8] [--layers N] CONFIG.json
  *
  * CONFIG.json stands for random weights in that model's exact shape; --layers
@@ -25,6 +26,11 @@
  * an OpenCL device these limits are not measured and shares are 0;
  * tests/bench/run --grid measures them.
  *
+ * With --drafts only decoding with and without K drafts of the MTP layer is
+ * compared, at --batch (1): the drafts are right with probability P, or are the
+ * layer's own (default), after the prompts of MODEL_DIR's golden.json if it has
+ * one (draft_runs.h).
+ *
  * --json prints one object instead, for tests/bench/run: rates in bytes,
  * operations and tokens per second.  `share` is of the read bandwidth (decode)
  * or of the float32 rate (prefill); for a choice, seconds per row. */
@@ -37,6 +43,7 @@
 #include "kernels/backends/backend.h"
 #include "tests/bench/config_shape.h"
 #include "tests/bench/demand.h"
+#include "tests/bench/kernels_bench_drafts.h"
 #include "tests/bench/machine.h"
 #include "tests/golden/kv_names.h"
 #include "tests/golden/runner.h"
@@ -59,6 +66,7 @@ struct bench {
     uint32_t batch;       /* the only batch size; 0: all sizes */
     bool json;
     const char *kv; /* format of the cache; NULL: the model's dtype */
+    struct bench_drafts drafts;
     struct demand demand;
     struct kernels_sizes sizes;
 };
@@ -461,7 +469,23 @@ static void measure(struct bench *b, const struct kernels_options *o)
     kernels_profile(forward_kernels(b->runner.forward), stderr);
 }
 
-static void run(struct bench *b, struct kernels_options *o)
+static void run_drafts(struct bench *b, struct kernels_options *o)
+{
+    struct bench_drafts *d = &b->drafts;
+    uint32_t blocks;
+
+    d->batch = b->batch > 0 ? b->batch : 1;
+    d->prompt = b->prompt;
+    d->rounds = ROUNDS;
+    d->json = b->json;
+    blocks = bench_drafts_options(d, o);
+    runner_open(&b->runner, b->w, o, blocks, 2 * d->batch, 0);
+    bench_drafts_run(d, &b->runner);
+    kernels_profile(forward_kernels(b->runner.forward), stderr);
+    runner_close(&b->runner);
+}
+
+static void run_all(struct bench *b, struct kernels_options *o)
 {
     uint32_t longest = b->prompt > 512 ? b->prompt : 512;
 
@@ -475,6 +499,15 @@ static void run(struct bench *b, struct kernels_options *o)
     forward_sizes(b->runner.forward, &b->sizes);
     measure(b, o);
     runner_close(&b->runner);
+}
+
+static void run(struct bench *b, struct kernels_options *o)
+{
+    if (b->drafts.k > 0) {
+        run_drafts(b, o);
+    } else {
+        run_all(b, o);
+    }
 }
 
 static struct kv_format format_of(const struct bench *b,
@@ -504,6 +537,7 @@ static int run_random(struct bench *b, struct kernels_options *o,
     }
     config_shape_cut(&c, of->n_layers);
     config_shape(&r, &c, of->bits, GROUP);
+    r.mtp = b->drafts.k > 0;
     r.hollow = strcmp(o->device, "cpu") != 0;
     random_model_new(&m, &r, &d);
     b->w = &m.w;
@@ -519,12 +553,18 @@ static int run_model(struct bench *b, struct kernels_options *o,
     static struct model_config c;
     struct shard *shard = NULL;
     struct error e;
+    enum status st = config_load(&c, dir, &e);
 
-    if (config_load(&c, dir, &e) != ST_OK ||
+    c.drafts = b->drafts.k > 0;
+    if (st == ST_OK && c.drafts && c.n_mtp != 1) {
+        st = error_set(&e, ST_INVALID_ARGUMENT, "%s has no MTP layer", dir);
+    }
+    if (st != ST_OK ||
         shard_load(&shard, &c, dir, 0, c.shape.n_layers, NULL, &e) != ST_OK) {
         fprintf(stderr, "kernels_bench: %s\n", e.text);
         return 1;
     }
+    b->drafts.dir = dir;
     b->w = shard_weights(shard);
     o->kv = format_of(b, &c);
     run(b, o);
@@ -553,6 +593,8 @@ static const struct option options[] = {
     {"layers", required_argument, NULL, 'l'},
     {"kv", required_argument, NULL, 'k'},
     {"json", no_argument, NULL, 'j'},
+    {"drafts", required_argument, NULL, 'D'},
+    {"accept", required_argument, NULL, 'A'},
     {NULL, 0, NULL, 0},
 };
 
@@ -600,6 +642,13 @@ static bool take_option(int c, struct bench *b, struct kernels_options *o,
     case 'j':
         b->json = true;
         return true;
+    case 'D':
+        b->drafts.k = number(optarg, 1, DRAFTS_MAX);
+        return true;
+    case 'A':
+        b->drafts.accept =
+            strcmp(optarg, "own") == 0 ? DRAFTS_OWN : strtod(optarg, NULL);
+        return true;
     default:
         return false;
     }
@@ -611,7 +660,8 @@ static int usage(void)
           "[--steps N]\n"
           "                     [--device NAME] [--portable] [--profile] "
           "[--step-tokens N]\n"
-          "                     [--batch N] [--kv FORMAT] [--json]\n"
+          "                     [--batch N] [--kv FORMAT] [--json] "
+          "[--drafts K] [--accept P|own]\n"
           "                     MODEL_DIR | [--bits 4|8] [--layers N] "
           "CONFIG.json\n",
           stderr);
@@ -628,7 +678,8 @@ static bool is_config(const char *path)
 int main(int argc, char **argv)
 {
     struct kernels_options o = {.device = "cpu", .block_tokens = 32};
-    struct bench b = {.prompt = 128, .steps = 8};
+    static struct bench b = {
+        .prompt = 128, .steps = 8, .drafts = {.accept = DRAFTS_OWN}};
     struct random_options r = {.n_layers = MODEL_LAYERS_MAX};
     uint32_t most;
 

@@ -3,9 +3,11 @@
  *     mkmodel CONFIG.json DIR [--seed N] [--dtype bf16|f16|f32] [--files N]
  *             [--prefix text|multimodal|mlx] [--bits 4|8] [--group 32|64|128]
  *             [--format plain|fp8|mxfp4] [--experts each|fused|switch]
+ *             [--mtp shards|companion|bare]
  *
  * With --bits, weights are quantised, in groups of 64 unless --group is
- * given.  Without --bits and --format, the form of the weights is that of the
+ * given.  With --mtp the model has the MTP layer that the config declares.
+ * Without --bits and --format, the form of the weights is that of the
  * config. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +23,8 @@ static int usage(void)
             "               [--files N] [--prefix text|multimodal|mlx]\n"
             "               [--bits 4|8] [--group 32|64|128]\n"
             "               [--format plain|fp8|mxfp4] "
-            "[--experts each|fused|switch]\n");
+            "[--experts each|fused|switch]\n"
+            "               [--mtp shards|companion|bare]\n");
     return 2;
 }
 
@@ -44,12 +47,13 @@ static int parse(struct writer_options *o, const char *key, const char *value)
     static const char *const groups[] = {"32", "64", "128"};
     static const char *const formats[] = {"plain", "fp8", "mxfp4"};
     static const char *const forms[] = {"each", "fused", "switch"};
-    static const char *const keys[] = {"--seed",   "--files",  "--dtype",
-                                       "--prefix", "--bits",   "--group",
-                                       "--format", "--experts"};
+    static const char *const places[] = {"shards", "companion", "bare"};
+    static const char *const keys[] = {"--seed",   "--files",   "--dtype",
+                                       "--prefix", "--bits",    "--group",
+                                       "--format", "--experts", "--mtp"};
     int n;
 
-    switch (place(key, keys, 8)) {
+    switch (place(key, keys, 9)) {
     case 0:
         o->seed = strtoull(value, NULL, 10);
         return 0;
@@ -79,6 +83,10 @@ static int parse(struct writer_options *o, const char *key, const char *value)
     case 7:
         n = place(value, forms, 3);
         o->experts = (enum writer_experts)(WRITER_EACH + n);
+        return n;
+    case 8:
+        n = place(value, places, 3);
+        o->mtp = (enum writer_mtp)(WRITER_MTP + n);
         return n;
     default:
         return -1;

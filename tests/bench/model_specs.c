@@ -14,6 +14,8 @@ struct lister {
     const struct model_config *config;
     const struct writer_options *options;
     enum weight_format format;
+    bool in_companion;
+    const char *root; /* of names: the prefix, or the MTP layer's */
 };
 
 static const char *const prefixes[] = {
@@ -96,8 +98,7 @@ static void add_in_layer(struct lister *l, uint32_t layer, const char *name,
 {
     char full[NAME_MAX_BYTES];
 
-    snprintf(full, sizeof full, "%slayers.%u.%s", prefixes[l->options->prefix],
-             layer, name);
+    snprintf(full, sizeof full, "%slayers.%u.%s", l->root, layer, name);
     add_floats(l, full, rows, cols, fill);
 }
 
@@ -110,9 +111,11 @@ static struct fill matrix_fill(uint64_t cols)
  * converts, which it does if there are convolutions. */
 static struct fill norm_fill(const struct lister *l)
 {
+    bool converted =
+        l->options->prefix == WRITER_MLX && l->config->shape.n_k_heads > 0;
     bool less =
         l->config->norms == NORM_GAMMA_MINUS_1 &&
-        (l->options->prefix != WRITER_MLX || l->config->shape.n_k_heads == 0);
+        (l->in_companion ? l->options->mtp == WRITER_COMPANION : !converted);
 
     return (struct fill){less ? 0.0f : 1.0f, 0.25f};
 }
@@ -220,8 +223,7 @@ static void add_matrix(struct lister *l, uint32_t layer, const char *name,
 {
     char full[NAME_MAX_BYTES];
 
-    snprintf(full, sizeof full, "%slayers.%u.%s", prefixes[l->options->prefix],
-             layer, name);
+    snprintf(full, sizeof full, "%slayers.%u.%s", l->root, layer, name);
     add_matrices(l, full, (struct form){0, rows, cols}, matrix_fill(cols));
 }
 
@@ -291,7 +293,7 @@ static void add_convolution(struct lister *l, uint32_t i, uint64_t channels)
     char full[NAME_MAX_BYTES];
 
     snprintf(full, sizeof full, "%slayers.%u.linear_attn.conv1d.weight",
-             prefixes[l->options->prefix], i);
+             l->root, i);
     add(l, full,
         (struct spec){.rank = 3,
                       .dims = {channels, mlx ? taps : 1, mlx ? 1 : taps},
@@ -352,8 +354,7 @@ static void add_all_experts(struct lister *l, uint32_t i, const char *name,
     bool switches = strncmp(name, "switch", 6) == 0;
     char full[NAME_MAX_BYTES];
 
-    snprintf(full, sizeof full, "%slayers.%u.mlp.%s",
-             prefixes[l->options->prefix], i, name);
+    snprintf(full, sizeof full, "%slayers.%u.mlp.%s", l->root, i, name);
     if (l->format == WEIGHT_MXFP4) {
         add_mxfp4(l, full, f);
     } else if (l->format == WEIGHT_AFFINE && !switches) {
@@ -427,13 +428,14 @@ static void add_experts(struct lister *l, uint32_t i)
     }
 }
 
-static void add_layer(struct lister *l, uint32_t i)
+/* Adds a layer of the kinds of layer `kinds`, named as layer i. */
+static void add_layer(struct lister *l, uint32_t kinds, uint32_t i)
 {
     const struct model_shape *s = &l->config->shape;
     const struct fill norm = norm_fill(l);
 
     add_in_layer(l, i, "input_layernorm.weight", s->hidden, 0, norm);
-    if (mixer_attends(l->config->mixers[i])) {
+    if (mixer_attends(l->config->mixers[kinds])) {
         add_attention(l, i);
     } else {
         add_deltanet(l, i);
@@ -445,11 +447,42 @@ static void add_layer(struct lister *l, uint32_t i)
         add_in_layer(l, i, "post_feedforward_layernorm.weight", s->hidden, 0,
                      norm);
     }
-    if (l->config->ffns[i] == FFN_EXPERTS) {
+    if (l->config->ffns[kinds] == FFN_EXPERTS) {
         add_experts(l, i);
     } else {
         add_mlp(l, i, "mlp", s->intermediate);
     }
+}
+
+static const char *mtp_root(const struct writer_options *o)
+{
+    return o->mtp == WRITER_BARE     ? ""
+           : o->prefix == WRITER_MLX ? "language_model.mtp."
+                                     : "mtp.";
+}
+
+static void add_mtp(struct lister *l)
+{
+    static const char *const norms[] = {"pre_fc_norm_hidden",
+                                        "pre_fc_norm_embedding", "norm"};
+    const struct model_shape *s = &l->config->shape;
+    const struct form fc = {0, s->hidden, 2 * (uint64_t)s->hidden};
+    char name[NAME_MAX_BYTES];
+
+    l->in_companion = l->options->mtp >= WRITER_COMPANION;
+    l->root = mtp_root(l->options);
+    snprintf(name, sizeof name, "%sfc.weight", l->root);
+    add_plain(l, name, fc, matrix_fill(fc.cols));
+    for (size_t i = 0; i < sizeof norms / sizeof norms[0]; i++) {
+        snprintf(name, sizeof name, "%s%s.weight", l->root, norms[i]);
+        add_floats(l, name, s->hidden, 0, norm_fill(l));
+    }
+    add_layer(l, s->n_layers, 0);
+}
+
+const char *model_specs_companion(const struct writer_options *o)
+{
+    return o->mtp == WRITER_BARE ? "mtp.safetensors" : "model-mtp.safetensors";
 }
 
 bool model_specs_make(struct model_specs *s, const struct model_config *c,
@@ -458,7 +491,8 @@ bool model_specs_make(struct model_specs *s, const struct model_config *c,
     struct lister l = {.out = s,
                        .config = c,
                        .options = o,
-                       .format = model_specs_format(c, o)};
+                       .format = model_specs_format(c, o),
+                       .root = prefixes[o->prefix]};
     bool mlx = o->prefix == WRITER_MLX;
     char name[NAME_MAX_BYTES];
 
@@ -466,7 +500,7 @@ bool model_specs_make(struct model_specs *s, const struct model_config *c,
     snprintf(name, sizeof name, "%sembed_tokens.weight", prefixes[o->prefix]);
     add_end(&l, name, (struct fill){0, 0.05f});
     for (uint32_t i = 0; i < c->shape.n_layers; i++) {
-        add_layer(&l, i);
+        add_layer(&l, i, i);
     }
     snprintf(name, sizeof name, "%snorm.weight", prefixes[o->prefix]);
     add_floats(&l, name, c->shape.hidden, 0, norm_fill(&l));
@@ -476,6 +510,11 @@ bool model_specs_make(struct model_specs *s, const struct model_config *c,
     }
     if (o->extra != NULL) {
         add_floats(&l, o->extra, 1, 0, (struct fill){0, 1});
+    }
+    s->n_main = s->n;
+    if (o->mtp != WRITER_NO_MTP && c->n_mtp > 0) {
+        add_mtp(&l);
+        s->n_main = l.in_companion ? s->n_main : s->n;
     }
     return !s->failed;
 }

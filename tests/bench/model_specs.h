@@ -37,6 +37,7 @@ struct spec {
 
 struct model_specs {
     uint32_t n, room;
+    uint32_t n_main;    /* the others are in the companion */
     struct spec *specs; /* [n] */
     bool failed;        /* out of memory */
 };
@@ -49,6 +50,9 @@ enum weight_format model_specs_format(const struct model_config *c,
  * false if memory runs out. */
 bool model_specs_make(struct model_specs *s, const struct model_config *c,
                       const struct writer_options *o);
+
+/* Returns the companion's name. */
+const char *model_specs_companion(const struct writer_options *o);
 
 void model_specs_fini(struct model_specs *s);
 

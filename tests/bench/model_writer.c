@@ -214,7 +214,7 @@ static enum status write_file(const struct writer *w, const char *name,
     return ok ? ST_OK : file_error(path, e);
 }
 
-static enum status write_files(const struct writer *w, struct error *e)
+static enum status write_main(const struct writer *w, struct error *e)
 {
     uint32_t n = w->options->n_files;
     char path[PATH_MAX], name[64];
@@ -222,7 +222,7 @@ static enum status write_files(const struct writer *w, struct error *e)
     FILE *index;
 
     if (n <= 1) {
-        return write_file(w, "model.safetensors", 0, w->specs.n, e);
+        return write_file(w, "model.safetensors", 0, w->specs.n_main, e);
     }
     snprintf(path, sizeof path, "%s/model.safetensors.index.json", w->dir);
     index = fopen(path, "w");
@@ -231,8 +231,8 @@ static enum status write_files(const struct writer *w, struct error *e)
     }
     fprintf(index, "{\"weight_map\":{");
     for (uint32_t i = 0; st == ST_OK && i < n; i++) {
-        uint32_t from = (uint32_t)((uint64_t)w->specs.n * i / n);
-        uint32_t to = (uint32_t)((uint64_t)w->specs.n * (i + 1) / n);
+        uint32_t from = (uint32_t)((uint64_t)w->specs.n_main * i / n);
+        uint32_t to = (uint32_t)((uint64_t)w->specs.n_main * (i + 1) / n);
 
         snprintf(name, sizeof name, "model-%05u-of-%05u.safetensors", i + 1, n);
         st = write_file(w, name, from, to, e);
@@ -243,6 +243,17 @@ static enum status write_files(const struct writer *w, struct error *e)
     }
     fprintf(index, "\n}}\n");
     return fclose(index) == 0 || st != ST_OK ? st : file_error(path, e);
+}
+
+static enum status write_files(const struct writer *w, struct error *e)
+{
+    enum status st = write_main(w, e);
+
+    if (st == ST_OK && w->specs.n > w->specs.n_main) {
+        st = write_file(w, model_specs_companion(w->options), w->specs.n_main,
+                        w->specs.n, e);
+    }
+    return st;
 }
 
 static void describe(const struct writer *w, json_t *doc)

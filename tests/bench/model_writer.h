@@ -38,6 +38,14 @@ enum writer_experts {
     WRITER_SWITCH, /* mlp.switch_mlp.gate_proj.weight */
 };
 
+/* Where the MTP layer is, if config.json declares one. */
+enum writer_mtp {
+    WRITER_NO_MTP,
+    WRITER_MTP,       /* in the model's files */
+    WRITER_COMPANION, /* in model-mtp.safetensors, as the reference has it */
+    WRITER_BARE /* in mtp.safetensors, names without "mtp.", gamma whole */
+};
+
 /* All zero: float32, one file, text prefix. */
 struct writer_options {
     uint64_t seed;
@@ -50,6 +58,7 @@ struct writer_options {
     enum writer_experts experts;
     uint32_t n_files; /* 0 means 1 */
     enum writer_prefix prefix;
+    enum writer_mtp mtp;
     const char *without; /* omits the tensor whose name ends so */
     const char *extra;   /* adds an F32 [1] tensor with this whole name */
 };

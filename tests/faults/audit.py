@@ -62,8 +62,16 @@ def measure(daemon):
             "large": sum(m[0] for m in large)}
 
 
+def answers(cluster):
+    return len(cluster.ctl("audit", rc=(0, 1))["workers"]) == \
+        len(cluster.workers)
+
+
 def baseline(cluster):
-    """Returns the sizes of the router and of the largest worker."""
+    """Returns the sizes of the router and of the largest worker.  Every worker
+    is connected then: a fault may have ended its connection a moment ago, and
+    an idle router does not notice."""
+    await_true("every worker answers an audit", lambda: answers(cluster))
     workers = [measure(w) for w in cluster.workers.values()]
     return {"router": measure(cluster.router),
             "worker": {k: max(w[k] for w in workers) for k in workers[0]}}

@@ -80,6 +80,25 @@ static void check_costs(const struct model_config *c)
     FUZZ_CHECK(sizes_active(c) <= z.parameters);
 }
 
+/* An MTP layer makes a model larger, and only the range with the last layer. */
+static void check_drafts(const struct model_config *c)
+{
+    struct kv_format kv = kv_format_plain(DTYPE_F32);
+    struct model_config d = *c;
+    uint32_t n = c->shape.n_layers;
+    struct sizes a = sizes_of(c, 0, n, 1, &kv), b;
+
+    if (c->shape.n_heads == 0) {
+        return;
+    }
+    d.drafts = true;
+    b = sizes_of(&d, 0, n, 1, &kv);
+    FUZZ_CHECK(b.weight_bytes > a.weight_bytes + sizes_experts(c, n));
+    FUZZ_CHECK(b.token_bytes > a.token_bytes);
+    FUZZ_CHECK(b.kept_bytes == a.kept_bytes);
+    check_costs(&d);
+}
+
 static void check(const struct model_config *c)
 {
     const struct model_shape *s = &c->shape;
@@ -109,6 +128,7 @@ static void check(const struct model_config *c)
         FUZZ_CHECK((z.window_pages > 0) == (z.n_window > 0));
     }
     check_costs(c);
+    check_drafts(c);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

@@ -127,6 +127,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
     FUZZ_CHECK(config_parse(&c, configs[data[0] % N_CONFIGS],
                             strlen(configs[data[0] % N_CONFIGS]), &e) == ST_OK);
+    c.drafts = data[0] / N_CONFIGS % 2 == 1 && c.shape.n_heads > 0;
     try_layout(&c, data, n);
     return 0;
 }

@@ -5,7 +5,8 @@
  *
  * The sequences of tales.h are run again, branched, as choices of one request,
  * continued, cut and continued, moved with a part of their tokens, in a pool so
- * small that nothing stays long, and in one that sequences outgrow.  On the cpu
+ * small that nothing stays long, alone and with a host tier, and in one that
+ * sequences outgrow.  On the cpu
  * that is done with 1 to 3 stages, with the rules of one arithmetic and with
  * those of two.  On a device there is one stage.
  *
@@ -59,6 +60,7 @@ struct trial {
     bool one_arithmetic, has_slots, has_windows;
     bool reuses; /* workers of several stages reuse no windows */
     uint64_t n_swapped, n_recomputed; /* sequences that came back */
+    uint64_t n_from_host;             /* positions that did */
     struct replica *replica;
 };
 
@@ -118,7 +120,8 @@ static void open_with(struct trial *t, const struct split *split,
 }
 
 static void replica_open(struct trial *t, const struct split *split,
-                         uint32_t room, bool one_arithmetic)
+                         uint32_t room, uint32_t host_pages,
+                         bool one_arithmetic)
 {
     struct replica_options o = {.block_tokens =
                                     strcmp(t->device, "cpu") == 0 ? 16 : 32,
@@ -128,7 +131,8 @@ static void replica_open(struct trial *t, const struct split *split,
                                 .engine_depth = 1 + split->n_cuts % 2,
                                 .at_once = room,
                                 .context = TALES_CONTEXT,
-                                .room = room};
+                                .room = room,
+                                .host_pages = host_pages};
 
     open_with(t, split, &o, one_arithmetic);
 }
@@ -290,7 +294,7 @@ static void cuts(struct trial *t)
 static void in_large_pool(struct trial *t, const struct split *split,
                           bool one_arithmetic)
 {
-    replica_open(t, split, LARGE, one_arithmetic);
+    replica_open(t, split, LARGE, 0, one_arithmetic);
     warm(t);
     choices(t);
     continued(t);
@@ -327,7 +331,7 @@ static void in_small_pool(struct trial *t, const struct split *split,
 {
     struct replica_counts c;
 
-    replica_open(t, split, SMALL, one_arithmetic);
+    replica_open(t, split, SMALL, 0, one_arithmetic);
     moved(t, TALE_C0, TALES);
     run_all(t, "small pool", TALE_A0, TALE_U0);
     continued(t);
@@ -337,6 +341,21 @@ static void in_small_pool(struct trial *t, const struct split *split,
         fault(t, "small pool", "nothing was evicted");
     }
     t->n_moves += c.moved;
+    replica_close(t);
+}
+
+/* What is evicted comes back from the host tier. */
+static void with_host_tier(struct trial *t, const struct split *split,
+                           bool one_arithmetic)
+{
+    if (split->n_cuts > 0) {
+        return;
+    }
+    replica_open(t, split, SMALL, HOST, one_arithmetic);
+    moved(t, TALE_C0, TALES);
+    run_all(t, "host tier", TALE_A0, TALE_U0);
+    run_all(t, "host tier again", TALE_A0, TALE_U0);
+    t->n_from_host += replica_counts(t->replica).from_host;
     replica_close(t);
 }
 
@@ -402,12 +421,13 @@ static void run_split(struct trial *t, const struct split *split,
 {
     in_large_pool(t, split, one_arithmetic);
     in_small_pool(t, split, one_arithmetic);
+    with_host_tier(t, split, one_arithmetic);
     in_tight_pools(t, split, one_arithmetic);
 }
 
 static void run_cold(struct trial *t, const struct split *all)
 {
-    replica_open(t, all, SMALL, true);
+    replica_open(t, all, SMALL, 0, true);
     tales_run_cold(&t->tales, t->replica, t->config.shape.vocab);
     replica_close(t);
 }
@@ -472,7 +492,7 @@ static bool check_dir(struct trial *t)
     struct error e;
 
     t->n_wrong = t->n_compared = 0;
-    t->n_moves = t->n_swapped = t->n_recomputed = 0;
+    t->n_moves = t->n_swapped = t->n_recomputed = t->n_from_host = 0;
     if (config_load(&t->config, t->dir, &e) != ST_OK) {
         fprintf(stderr, "golden_cached: %s: %s\n", t->dir, e.text);
         return false;
@@ -485,11 +505,16 @@ static bool check_dir(struct trial *t)
     if (t->list == NULL && (t->n_swapped == 0 || t->n_recomputed == 0)) {
         fault(t, "outgrown pool", "nothing was suspended");
     }
+    if (t->list == NULL && t->n_from_host == 0 &&
+        strcmp(t->device, "cpu") == 0) {
+        fault(t, "host tier", "nothing came back");
+    }
     printf("%s: %u faults in %u sequences, %llu blocks moved, %llu sequences "
-           "swapped and %llu recomputed\n",
+           "swapped and %llu recomputed, %llu positions from the host tier\n",
            t->dir, t->n_wrong, t->n_compared, (unsigned long long)t->n_moves,
            (unsigned long long)t->n_swapped,
-           (unsigned long long)t->n_recomputed);
+           (unsigned long long)t->n_recomputed,
+           (unsigned long long)t->n_from_host);
     return t->n_wrong == 0 && t->n_compared > 0;
 }
 

@@ -105,6 +105,29 @@ uint32_t chain_twin(struct chain *c, struct chain_seq *s,
     return twin;
 }
 
+uint32_t chain_verify(struct chain *c, struct chain_seq *s,
+                      const uint32_t *drafts, uint32_t n, float *logits)
+{
+    uint32_t row = 0;
+
+    for (uint32_t i = 0; i < c->n; i++) {
+        row = runner_verify(&c->runners[i], &s->of[i], drafts, n,
+                            i + 1 == c->n ? logits : NULL);
+    }
+    return row;
+}
+
+uint32_t chain_accept(struct chain *c, struct chain_seq *s, uint32_t row)
+{
+    const struct plan_result *last = &c->runners[c->n - 1].result;
+
+    for (uint32_t i = 0; i + 1 < c->n; i++) {
+        runner_replay(&c->runners[i], row, last->n_accepted[row]);
+        run_seq_accept(&s->of[i], last->n_accepted[row], last->tokens[row]);
+    }
+    return runner_accept(&c->runners[c->n - 1], &s->of[c->n - 1], row);
+}
+
 static void wait_result(struct engine_thread *t, struct plan_result *out)
 {
     struct pollfd p = {.fd = engine_thread_fd(t), .events = POLLIN};

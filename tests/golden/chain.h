@@ -7,7 +7,7 @@
 #ifndef TESTS_GOLDEN_CHAIN_H
 #define TESTS_GOLDEN_CHAIN_H
 
-#include "tests/golden/runner.h"
+#include "tests/golden/runner_drafts.h"
 #include "worker/engine/engine_thread.h"
 
 #define CHAIN_MAX 4
@@ -54,6 +54,14 @@ void chain_fork(struct chain *c, struct chain_seq *s,
                 const struct chain_state *from);
 uint32_t chain_twin(struct chain *c, struct chain_seq *s,
                     const struct chain_seq *of, uint32_t row, float *logits);
+
+/* Adds a row with drafts at every stage, as runner_verify(). */
+uint32_t chain_verify(struct chain *c, struct chain_seq *s,
+                      const uint32_t *drafts, uint32_t n, float *logits);
+
+/* Takes the result of a row that sampled, as runner_accept(); the next plans of
+ * the stages before the last replay what it kept there. */
+uint32_t chain_accept(struct chain *c, struct chain_seq *s, uint32_t row);
 
 /* Runs the plans one stage after the other, and begins empty ones. */
 void chain_step(struct chain *c);

@@ -2,7 +2,7 @@
  *
  *     golden [--device NAME] [--portable] [--kv-dtype f32|auto] [--isa NAME]
  *            [--bound X] [--kv FORMAT] [--prompts N] [--steps N] [--layers]
- * [--widen] MODEL_DIR...
+ *            [--widen] [--drafts K|mixed] MODEL_DIR...
  *
  * --isa all runs every instruction set that this machine has, on the cpu.
  * --widen runs a copy of the model whose matrices are float32 (widened.h).
@@ -39,6 +39,12 @@
  * TWIN_BOUND, and no stored value farther from the twin's than a code.  Other
  * tokens are counted.
  *
+ * Where the file has drafts of an MTP layer, the drafts after each of its
+ * tokens must be equal too, or nearer to the file's than the margin of a
+ * near-tie (drafts.h).  With --drafts only drafts are compared: those of the
+ * file, and tokens with K drafts a step, 1 to 8, or with another K for each
+ * sequence, against tokens without.
+ *
  * Exit code: 0 if all prompts of all models pass, 77 if there is no such
  * device. */
 #include <getopt.h>
@@ -49,6 +55,7 @@
 
 #include "kernels/isa/isa.h"
 #include "kernels/opencl/host/device.h"
+#include "tests/golden/drafts.h"
 #include "tests/golden/golden_file.h"
 #include "tests/golden/kv_names.h"
 #include "tests/golden/runner.h"
@@ -75,6 +82,7 @@ struct check {
     struct twin *twin; /* NULL: not requested */
     double twin_logit; /* largest difference of the twin alone */
     uint32_t n_failed, n_excluded, n_steps;
+    bool drafts; /* the backend computes them */
 };
 
 /* The result of one prompt. */
@@ -292,6 +300,7 @@ static void check_all(struct check *c, const struct golden *g,
     runner_poison(&c->runner);
     runner_tap(&c->runner, &tap);
     forward_sizes(c->runner.forward, &sizes);
+    c->drafts = sizes.drafts;
     printf("%s kernels (%s, %u threads), kv %s\n", o->device, sizes.isa,
            sizes.n_threads, kv_format_name(&o->kv, kv));
     printf("prompt     tokens  equal    near-ties  max |dl|   margin\n");
@@ -357,6 +366,8 @@ struct part {
     double bound; /* of logits in float32 */
     bool layers, widen, f32;
     const char *kv; /* a format, or NULL */
+    bool drafts;    /* only these */
+    uint32_t k;     /* drafts of a step, or DRAFTS_MIXED */
     struct kernels_options o;
 };
 
@@ -414,6 +425,9 @@ static enum status check_weights(struct check *c, const struct golden *g,
     if (c->logits && c->hidden) {
         check_beside(c, g, &part->o, part->layers);
     }
+    if (c->w->mtp != NULL && c->drafts && !part->layers) {
+        c->n_failed += drafts_check(g, c->w, &part->o, c->tie) > 0;
+    }
     c->n_failed += c->n_steps == 0;
     free(c->hidden);
     free(c->logits);
@@ -469,6 +483,23 @@ static enum status check_shard(const struct shard_weights *w,
     return st;
 }
 
+/* Compares drafts only. */
+static void check_drafts(const struct shard_weights *w, const struct golden *g,
+                         const struct model_config *config, const char *dir,
+                         struct part *part, uint32_t *n_failed)
+{
+    struct check c = {.w = w};
+
+    choose_bounds(&c, part);
+    part->o.kv = kv_format_plain(part->f32 ? DTYPE_F32 : w->shape.dtype);
+    if (part->kv != NULL) {
+        part->o.kv = kv_names_must(part->kv, config);
+    } else {
+        *n_failed += drafts_check(g, w, &part->o, c.tie) > 0;
+    }
+    *n_failed += drafts_compare(g, config, dir, &part->o, part->k) > 0;
+}
+
 static enum status check_model(const char *dir, struct part *part,
                                uint32_t *n_failed, struct error *e)
 {
@@ -481,11 +512,18 @@ static enum status check_model(const char *dir, struct part *part,
         st = config_load(&config, dir, e);
     }
     if (st == ST_OK) {
+        config.drafts = config.n_mtp == 1 && g.prompts[0].n_drafts > 0;
         st =
             shard_load(&shard, &config, dir, 0, config.shape.n_layers, NULL, e);
     }
     if (st == ST_OK) {
         shorten(&g, part->prompts, part->steps);
+    }
+    if (st == ST_OK && part->drafts && config.drafts) {
+        check_drafts(shard_weights(shard), &g, &config, dir, part, n_failed);
+    } else if (st == ST_OK && part->drafts) {
+        st = error_set(e, ST_INVALID_ARGUMENT, "golden.json has no drafts");
+    } else if (st == ST_OK) {
         st = check_shard(shard_weights(shard), &g, &config, part, n_failed, e);
     }
     shard_free(&shard);
@@ -510,8 +548,9 @@ static int usage(void)
     fprintf(stderr, "usage: golden [--device NAME] [--portable] [--kv-dtype "
                     "f32|auto] [--isa NAME]\n"
                     "              [--bound X] [--kv FORMAT] [--prompts N] "
-                    "[--steps N] [--layers] "
-                    "[--widen] MODEL_DIR...\n");
+                    "[--steps N] [--layers]\n"
+                    "              [--widen] [--drafts K|mixed] "
+                    "MODEL_DIR...\n");
     return 2;
 }
 
@@ -529,6 +568,7 @@ static bool parse(int argc, char **argv, struct part *part, const char **kv)
         {"layers", no_argument, NULL, 'l'},
         {"widen", no_argument, NULL, 'w'},
         {"bound", required_argument, NULL, 'b'},
+        {"drafts", required_argument, NULL, 'D'},
         {NULL, 0, NULL, 0},
     };
 
@@ -564,6 +604,10 @@ static bool parse(int argc, char **argv, struct part *part, const char **kv)
         case 'w':
             part->widen = true;
             break;
+        case 'D':
+            part->drafts = true;
+            part->k = (uint32_t)strtoul(optarg, NULL, 10);
+            break;
         default:
             return false;
         }
@@ -586,7 +630,8 @@ int main(int argc, char **argv)
     }
     skip_without_device(part.o.device);
     if (optind == argc || (strcmp(kv, "f32") && strcmp(kv, "auto")) ||
-        (part.kv != NULL && !part.layers)) {
+        (part.kv != NULL && !part.layers && !part.drafts) ||
+        part.k > DRAFTS_MAX) {
         return usage();
     }
     part.f32 = strcmp(kv, "f32") == 0;

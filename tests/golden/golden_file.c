@@ -72,6 +72,9 @@ static enum status read_prompt(struct golden_prompt *p, json_t *prompt,
         p->margin[i] = json_number_value(json_array_get(margins, i));
     }
     read_tops(p, prompt);
+    p->n_drafts =
+        read_ids(json_object_get(json_object_get(prompt, "mtp"), "draft_ids"),
+                 p->drafts, p->steps - 1);
     return ST_OK;
 }
 

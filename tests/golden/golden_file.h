@@ -34,6 +34,9 @@ struct golden_prompt {
     const float *hidden; /* [n_hidden, H] of the last prompt token: embedding,
                           * after each layer, final norm */
     uint32_t n_hidden;
+    /* Drafts of the MTP layer: number i follows expect[i]; 0: none in the
+     * file. */
+    uint32_t drafts[GOLDEN_STEPS_MAX], n_drafts;
 };
 
 struct golden {

@@ -288,14 +288,18 @@ struct replica_counts replica_counts(const struct replica *r)
     struct worker_metrics m;
 
     worker_counts(r->nodes[0].core, &m);
-    return (struct replica_counts){.reused = m.reused_tokens,
+    return (struct replica_counts){.drafted = m.drafts_mtp + m.drafts_ngram,
+                                   .accepted =
+                                       m.accepted_mtp + m.accepted_ngram,
+                                   .reused = m.reused_tokens,
                                    .twins = m.twins,
                                    .continued = m.continued,
                                    .evicted = m.evicted,
                                    .checkpoints_evicted = m.checkpoints_evicted,
                                    .moved = m.blocks_moved,
                                    .resumed_swap = m.resumed_swap,
-                                   .resumed_recompute = m.resumed_recompute};
+                                   .resumed_recompute = m.resumed_recompute,
+                                   .from_host = m.reused_host_tokens};
 }
 
 /* ---- set-up and release ---- */
@@ -353,6 +357,9 @@ static struct worker_options options(const struct replica *r,
         .step_tokens = r->o.step_tokens,
         .chunk_tokens = r->o.chunk_tokens,
         .engine_depth = r->o.engine_depth,
+        .drafts = r->o.drafts,
+        .has_mtp = s->has_mtp,
+        .keep_tokens = r->o.keep_tokens,
         .stage_endpoint = r->n > 1 ? n->endpoint : NULL,
         .hidden = s->hidden,
     };

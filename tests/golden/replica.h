@@ -58,6 +58,7 @@ struct replica_stage {
     uint32_t window_pages; /* a window block's; 0: its shard has no such
                             * layer */
     bool one_arithmetic;
+    bool has_mtp; /* its shard has an MTP layer */
     struct engine *engine;
     int fd; /* readable when it has a result, until quiet(arg) */
     void (*quiet)(void *arg);
@@ -73,7 +74,9 @@ struct replica_options {
     /* One stage only: its pool has so many pages instead, and sequences grow
      * from the ids that they have; 0: they do not. */
     uint32_t pages;
-    uint32_t host_pages; /* pages of the host tier */
+    uint32_t host_pages;  /* pages of the host tier */
+    uint32_t drafts;      /* most drafts of a row; 0: none */
+    uint32_t keep_tokens; /* inputs that each stage keeps for them */
 };
 
 struct replica;
@@ -106,8 +109,10 @@ uint32_t replica_cut(struct replica *r, const struct replica_ask *a,
 
 /* Counts of the first stage since its start. */
 struct replica_counts {
+    uint64_t drafted, accepted; /* drafts */
     uint64_t reused, twins, continued, evicted, checkpoints_evicted, moved;
     uint64_t resumed_swap, resumed_recompute;
+    uint64_t from_host; /* positions that only the host tier had */
 };
 
 struct replica_counts replica_counts(const struct replica *r);

@@ -9,6 +9,9 @@
  * those of the one worker, whichever microbatch a row was in.  Greedy tokens
  * must equal golden.json's.  Every stage must be empty at the end.
  *
+ * Each replica runs once without and once with drafts: of the model's MTP layer
+ * if it has one, else of the text.
+ *
  * Exit code: 0 if everything passes. */
 #include <getopt.h>
 #include <stdio.h>
@@ -23,6 +26,8 @@
 #define KINDS   5
 #define PROMPTS 5 /* by default */
 #define STEPS   12
+#define DRAFTS  4
+#define KEEP    18 /* inputs of three rows with all drafts, and more */
 
 /* Layers at which the stages after the first begin, by the model's number of
  * layers, as in stages_main.c. */
@@ -43,6 +48,7 @@ struct trial {
     struct model_config config;
     uint32_t *moved[REPLICA_ASKS]; /* prompt and some of its tokens */
     uint32_t n_wrong, n_splits;
+    uint64_t drafted, accepted; /* in all replicas */
 };
 
 static const struct golden_prompt *prompt(const struct trial *t, uint32_t i)
@@ -110,11 +116,12 @@ static void load(struct shard **out, const struct trial *t, uint32_t begin,
 }
 
 /* Steps are smaller than the requests: prompts run in chunks, rows in turns. */
-static void run(struct trial *t, const struct split *split,
+static void run(struct trial *t, const struct split *split, uint32_t drafts,
                 struct replica_ask *asks)
 {
     struct kernels_options k = {.device = "cpu",
                                 .kv.dtype = DTYPE_F32,
+                                .keep_tokens = drafts > 0 ? KEEP : 0,
                                 .block_tokens = 16,
                                 .max_tokens = 100,
                                 .max_rows = 4,
@@ -127,7 +134,9 @@ static void run(struct trial *t, const struct split *split,
                                 .engine_depth = 1 + split->n_cuts % 2,
                                 .at_once = 14,
                                 .context = 512,
-                                .room = REPLICA_ASKS};
+                                .room = REPLICA_ASKS,
+                                .drafts = drafts,
+                                .keep_tokens = drafts > 0 ? KEEP : 0};
     const struct shard_weights *weights[REPLICA_STAGES] = {NULL};
     struct shard *shards[REPLICA_STAGES];
     uint32_t n = split->n_cuts + 1;
@@ -135,6 +144,7 @@ static void run(struct trial *t, const struct split *split,
     struct shard_engines engines;
     struct replica *r;
 
+    t->config.drafts = drafts > 0 && t->config.n_mtp == 1;
     for (uint32_t i = 0; i < n; i++) {
         load(&shards[i], t, i > 0 ? split->cuts[i - 1] : 0,
              i < split->n_cuts ? split->cuts[i] : split->n_layers);
@@ -146,6 +156,8 @@ static void run(struct trial *t, const struct split *split,
     shard_engines_open(&engines, weights, n, &k, &o, stages);
     r = replica_new(stages, n, &o);
     replica_run(r, asks, t->prompts * KINDS);
+    t->drafted += replica_counts(r).drafted;
+    t->accepted += replica_counts(r).accepted;
     replica_free(&r);
     shard_engines_close(&engines);
     for (uint32_t i = 0; i < n; i++) {
@@ -181,7 +193,7 @@ static bool same(const struct replica_ask *a, const struct replica_ask *b)
            a->n_top_tokens == b->n_top_tokens && same_values(a, b, a->n);
 }
 
-static void compare(struct trial *t, const struct split *split,
+static void compare(struct trial *t, const struct split *split, uint32_t drafts,
                     const struct replica_ask *whole,
                     const struct replica_ask *asks)
 {
@@ -190,8 +202,8 @@ static void compare(struct trial *t, const struct split *split,
     for (uint32_t i = 0; i < n; i++) {
         n_wrong += !same(&whole[i], &asks[i]);
     }
-    printf("%s: %u stages: %u of %u sequences differ\n", t->dir,
-           split->n_cuts + 1, n_wrong, n);
+    printf("%s: %u stages, %u drafts: %u of %u sequences differ\n", t->dir,
+           split->n_cuts + 1, drafts, n_wrong, n);
     t->n_wrong += n_wrong;
     t->n_splits++;
 }
@@ -217,14 +229,18 @@ static void run_splits(struct trial *t)
     static struct replica_ask whole[REPLICA_ASKS], asks[REPLICA_ASKS];
     struct split all = {.n_layers = t->config.shape.n_layers};
 
-    run(t, &all, whole);
+    run(t, &all, 0, whole);
     check_whole(t, whole);
     for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
-        if (splits[i].n_layers == all.n_layers) {
-            run(t, &splits[i], asks);
-            compare(t, &splits[i], whole, asks);
+        for (uint32_t drafts = 0;
+             splits[i].n_layers == all.n_layers && drafts <= DRAFTS;
+             drafts += DRAFTS) {
+            run(t, &splits[i], drafts, asks);
+            compare(t, &splits[i], drafts, whole, asks);
         }
     }
+    printf("%s: %llu of %llu drafts accepted\n", t->dir,
+           (unsigned long long)t->accepted, (unsigned long long)t->drafted);
 }
 
 static bool check_dir(const char *dir, uint32_t prompts, uint32_t steps)
@@ -249,7 +265,8 @@ static bool check_dir(const char *dir, uint32_t prompts, uint32_t steps)
         free(t.moved[i]);
     }
     golden_free(&t.golden);
-    return t.n_wrong == 0 && t.n_splits > 0;
+    return t.n_wrong == 0 && t.n_splits > 0 &&
+           (t.accepted > 0 || t.config.n_mtp != 1);
 }
 
 int main(int argc, char **argv)

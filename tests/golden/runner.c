@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/golden/runner_drafts.h"
 #include "tests/golden/runner_windows.h"
 
 #define TABLES 8 /* of all blocks, in one plan: forks share them */
@@ -40,12 +41,25 @@ static uint32_t *numbers(uint32_t n, uint32_t order)
     return p;
 }
 
-static void tap_logits(void *ctx, struct kernels *k, uint32_t row, uint32_t i)
+/* The logits of a row with drafts are those after each. */
+static void tap_logits(void *ctx, struct kernels *k, uint32_t row, uint32_t at,
+                       uint32_t i)
 {
     const struct runner *r = ctx;
 
     if (r->logits[row]) {
-        kernels_logits_read(k, i, r->logits[row]);
+        kernels_logits_read(k, i,
+                            r->logits[row] + (size_t)at * r->w->shape.vocab);
+    }
+}
+
+static void tap_draft(void *ctx, struct kernels *k, uint32_t row, uint32_t at,
+                      uint32_t i)
+{
+    const struct runner *r = ctx;
+
+    if (r->tap.draft) {
+        r->tap.draft(r->tap.ctx, k, row, at, i);
     }
 }
 
@@ -66,7 +80,7 @@ void runner_tap(struct runner *r, const struct forward_tap *tap)
 
 static bool has_kind(const struct shard_weights *w, enum mixer_kind kind)
 {
-    for (uint32_t i = 0; i < w->end - w->begin; i++) {
+    for (uint32_t i = 0; i < shard_layers(w); i++) {
         if (w->layers[i].kind == kind) {
             return true;
         }
@@ -138,7 +152,7 @@ void runner_open(struct runner *r, const struct shard_weights *w,
                  uint32_t n_slots, uint32_t order)
 {
     struct forward_tap tap = {
-        .ctx = r, .layer = tap_layer, .logits = tap_logits};
+        .ctx = r, .layer = tap_layer, .logits = tap_logits, .draft = tap_draft};
     struct kernels_sizes sizes;
     struct error e;
 
@@ -170,10 +184,12 @@ void runner_open(struct runner *r, const struct shard_weights *w,
     r->plan.before = must(calloc(PLAN_COPIES_MAX, sizeof *r->plan.before));
     r->plan.after = must(calloc(2 * PLAN_ROWS_MAX, sizeof *r->plan.after));
     r->plan.poison = must(calloc(PLAN_COPIES_MAX, sizeof *r->plan.poison));
+    r->plan.replays = must(calloc(PLAN_ROWS_MAX, sizeof *r->plan.replays));
 }
 
 void runner_close(struct runner *r)
 {
+    free(r->plan.replays);
     free(r->plan.poison);
     free(r->plan.after);
     free(r->plan.before);
@@ -317,6 +333,7 @@ void runner_stop(struct runner *r, struct run_seq *s)
     }
     windows_stop(r, s);
     runner_give_slot(r, s->slot);
+    free(s->history);
     free(s->blocks);
     free(s->ids);
     memset(s, 0, sizeof *s);
@@ -327,6 +344,7 @@ static void share(struct runner *r, struct run_seq *s, const struct run_seq *of,
                   uint32_t at)
 {
     *s = *of;
+    s->history = NULL;
     s->fresh = false;
     s->n_done = at;
     s->n_shared = r->attention ? at / r->block_tokens : 0;
@@ -394,14 +412,17 @@ void runner_skip(struct run_seq *s, uint32_t n)
 
 /* Adds ids or, where hidden states take their place, ids that must not be
  * read. */
-static void add_ids(struct runner *r, const struct run_seq *s, uint32_t n)
+static void add_ids(struct runner *r, const struct run_seq *s,
+                    const struct plan_row *row)
 {
     uint32_t *to = r->plan.tokens + r->plan.n_tokens;
+    bool last = r->w->end == r->w->shape.n_layers;
+    bool reads = r->w->begin == 0 || (last && (row->mtp || row->n_drafts > 0));
 
-    for (uint32_t i = 0; i < n; i++) {
-        to[i] = r->w->begin == 0 ? s->ids[s->n_done + i] : TOKEN_NONE;
+    for (uint32_t i = 0; i < row->n_tokens; i++) {
+        to[i] = reads ? s->ids[s->n_done + i] : TOKEN_NONE;
     }
-    r->plan.n_tokens += n;
+    r->plan.n_tokens += row->n_tokens;
 }
 
 void runner_check_tables(const struct runner *r, uint32_t n)
@@ -445,14 +466,31 @@ bool runner_is_prompt(const struct run_seq *s, uint32_t *n)
 uint32_t runner_add(struct runner *r, struct run_seq *s, uint32_t n,
                     bool sample, float *logits)
 {
+    return runner_add_row(r, s, n, 0, sample, logits);
+}
+
+static void add_tables(struct runner *r, struct run_seq *s,
+                       struct plan_row *row)
+{
+    uint32_t end = s->n_done + row->n_tokens;
+
+    row->n_blocks = add_table(r, s, row->n_tokens + row->propose);
+    windows_advance(r, s, end);
+    windows_add_tables(r, s, end, row);
+}
+
+uint32_t runner_add_row(struct runner *r, struct run_seq *s, uint32_t n,
+                        uint32_t n_drafts, bool sample, float *logits)
+{
     struct plan *p = &r->plan;
+    struct plan_row *row = &p->rows[p->n_rows];
     bool last = r->w->end == r->w->shape.n_layers;
     uint32_t of_kind;
 
     if (s->n_done + n > s->n_ids || p->n_tokens + n > PLAN_TOKENS_MAX) {
         die("a row past the ids, or past a plan");
     }
-    p->rows[p->n_rows] = (struct plan_row){
+    *row = (struct plan_row){
         .kind = runner_is_prompt(s, &of_kind) ? ROW_PROMPT : ROW_GENERATED,
         .position = s->n_done,
         .n_tokens = n,
@@ -464,17 +502,32 @@ uint32_t runner_add(struct runner *r, struct run_seq *s, uint32_t n,
         .choice = s->choice,
         .sampling = last ? &s->sampling : NULL,
     };
-    p->rows[p->n_rows].n_blocks = add_table(r, s, n);
-    windows_advance(r, s, s->n_done + n);
-    windows_add_tables(r, s, s->n_done + n, &p->rows[p->n_rows]);
-    add_ids(r, s, n);
+    runner_add_drafts(r, s, n_drafts, row);
+    add_tables(r, s, row);
+    add_ids(r, s, row);
     if (s->fresh && r->linear) {
         p->zero_slots[p->n_zero++] = s->slot;
     }
     s->fresh = false;
-    s->n_done += n;
+    s->n_done += n - n_drafts;
     r->logits[p->n_rows] = logits;
     return p->n_rows++;
+}
+
+uint32_t runner_verify(struct runner *r, struct run_seq *s,
+                       const uint32_t *drafts, uint32_t n, float *logits)
+{
+    uint32_t room = s->capacity - s->n_ids, row;
+
+    if (s->n_done + 1 != s->n_ids || room == 0) {
+        die("drafts behind ids that are not computed, or past the room");
+    }
+    n = n < room ? n : room - 1;
+    memcpy(s->ids + s->n_ids, drafts, n * sizeof *drafts);
+    s->n_ids += n;
+    row = runner_add_row(r, s, 1 + n, n, true, logits);
+    s->n_ids -= n;
+    return row;
 }
 
 void runner_save(struct runner *r, uint32_t position, uint32_t page)
@@ -517,6 +570,8 @@ void runner_done(struct runner *r)
     r->plan.n_before = 0;
     r->plan.n_after = 0;
     r->plan.n_poison = 0;
+    r->plan.n_replays = 0;
+    r->n_kept = 0;
     r->plan.step++;
     free_moved(r);
 }

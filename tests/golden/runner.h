@@ -33,13 +33,14 @@ struct runner {
     uint32_t *blocks, n_blocks; /* pages of free ones, a stack */
     uint32_t *slots, n_slots;   /* first pages of free ones, a stack */
     struct runner_windows windows;
-    uint32_t order; /* shuffles both, see runner_open() */
-    bool poisons;   /* see runner_poison() */
+    uint32_t order;  /* shuffles both, see runner_open() */
+    uint32_t n_kept; /* inputs that the plan being made keeps */
+    bool poisons;    /* see runner_poison() */
     /* Pages that the plan being made moves away, freed when it has run: */
     uint32_t moved_blocks[RUNNER_MOVES_MAX], n_moved_blocks;
     uint32_t moved_slots[RUNNER_MOVES_MAX], n_moved_slots;
     float **logits;         /* [PLAN_ROWS_MAX] targets of the rows' logits,
-                             * or NULL */
+                             * [1 + n_drafts, V] each, or NULL */
     struct forward_tap tap; /* the test's own */
 };
 
@@ -59,6 +60,11 @@ struct run_seq {
     bool fresh;         /* its slot is not zeroed yet */
     uint32_t n_shared;  /* its first blocks, which are another's */
     struct sampling sampling;
+    /* Drafts (runner_drafts.h): */
+    bool mtp;
+    uint32_t propose;
+    uint32_t drafts[DRAFTS_MAX], n_drafts; /* that follow its newest id */
+    uint32_t *history;
 };
 
 /* Opens a runner with at least this many blocks and slots, and as many window
@@ -130,6 +136,10 @@ bool runner_is_prompt(const struct run_seq *s, uint32_t *n);
  * not NULL, its logits [V] are written there. */
 uint32_t runner_add(struct runner *r, struct run_seq *s, uint32_t n,
                     bool sample, float *logits);
+
+/* The same; the last n_drafts ids are drafts. */
+uint32_t runner_add_row(struct runner *r, struct run_seq *s, uint32_t n,
+                        uint32_t n_drafts, bool sample, float *logits);
 
 /* Runs the plan and begins an empty one. */
 void runner_step(struct runner *r);

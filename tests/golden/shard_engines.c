@@ -31,6 +31,7 @@ static struct replica_stage stage_of(const struct shard_weights *w,
         .window = w->shape.window,
         .window_pages = sizes->window_pages,
         .one_arithmetic = sizes->one_arithmetic,
+        .has_mtp = w->mtp != NULL,
     };
 }
 

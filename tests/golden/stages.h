@@ -2,7 +2,8 @@
  * of the same model: every logit must be the same bit for bit.
  *
  * - Whole: one sequence alone, its prompt in one row, then one row a token.
- * - Chain: all side by side, prompts and recomputed tokens in random chunks.
+ * - Chain: all side by side, prompts and recomputed tokens in random chunks,
+ *   and rows with drafts, some of them wrong.
  *   Each sequence is removed once, its memory freed at every stage, and
  *   continues elsewhere from its prompt and its tokens so far.
  *

@@ -26,7 +26,7 @@
 #define PROMPTS       6 /* by default */
 #define STEPS         8
 #define RANDOM_PROMPT 40
-#define RANDOM_STEPS  3
+#define RANDOM_STEPS  5
 #define TURNS         3 /* splits that every model has, at least */
 
 /* Layers at which the stages after the first begin, by the model's number of
@@ -65,6 +65,8 @@ static struct kernels_options small_passes(const struct kv_format *kv)
                                     .max_tokens = 100,
                                     .max_rows = 4,
                                     .max_logits = 2,
+                                    .keep_tokens =
+                                        SCRIPT_LINES_MAX * (1 + DRAFTS_MAX),
                                     .n_threads = 2};
 }
 
@@ -238,7 +240,10 @@ static struct shard_weights part_of(const struct shard_weights *whole,
     w.begin = begin;
     w.end = end;
     w.layers += begin;
-    if (begin > 0) {
+    if (end < w.shape.n_layers) {
+        w.mtp = NULL;
+    }
+    if (begin > 0 && w.mtp == NULL) {
         w.embed = (struct tensor){.data = NULL};
     }
     if (end < w.shape.n_layers) {
@@ -291,6 +296,7 @@ static bool check_random(uint32_t number)
     struct script s = {.n = 0};
 
     random_shape(&shape, &d);
+    shape.mtp = dice_below(&d, 2) && shape.shape.n_heads > 0;
     kv = kv_draw(&shape, &d);
     o = small_passes(&kv);
     o.block_tokens = 1u << dice_below(&d, 7);

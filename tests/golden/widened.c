@@ -76,7 +76,7 @@ static void widen_layer(struct widened *p, struct layer_weights *l)
 
 void widened_new(struct widened *p, const struct shard_weights *w)
 {
-    uint32_t n = w->end - w->begin;
+    uint32_t n = shard_layers(w);
     bool tied = w->head.data == w->embed.data;
 
     memset(p, 0, sizeof *p);
@@ -93,6 +93,11 @@ void widened_new(struct widened *p, const struct shard_weights *w)
     }
     for (uint32_t i = 0; i < n; i++) {
         widen_layer(p, &p->layers[i]);
+    }
+    if (w->mtp != NULL) {
+        p->mtp = *w->mtp;
+        p->w.mtp = &p->mtp;
+        widen(p, &p->mtp.fc);
     }
 }
 

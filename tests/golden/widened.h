@@ -16,6 +16,7 @@
 struct widened {
     struct shard_weights w;
     struct layer_weights *layers;
+    struct mtp_weights mtp;
     void *owned[WIDENED_MATRICES_MAX];
     uint32_t n_owned;
     uint32_t n_quantised; /* matrices that are not plain in the shard */

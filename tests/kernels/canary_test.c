@@ -74,13 +74,14 @@ static void a_coarser_cache_than_stated_is_found(void **state)
     assert_int_equal(run(&affine4, &affine8, &e), ST_DATA_LOSS);
 }
 
-/* ---- windows and experts ---- */
+/* ---- windows, experts and drafts ---- */
 
 /* A model of each kind of layer, and what the canary takes it for. */
 struct pair {
     struct random_model made;
     struct shard_weights w;
-    struct layer_weights layers[3];
+    struct layer_weights layers[4];
+    struct mtp_weights mtp;
 };
 
 static void make_pair(struct pair *p, uint32_t window)
@@ -94,7 +95,7 @@ static void make_pair(struct pair *p, uint32_t window)
     r.shape.hidden = 64;
     r.shape.n_experts = 8, r.shape.top_k = 2, r.shape.expert_dim = 32;
     r.shape.window = window;
-    r.sinks = r.expert_bias = true;
+    r.sinks = r.expert_bias = r.mtp = true;
     for (uint32_t i = 0; i < 3; i++) {
         r.mixers[i] = i == 0   ? MIXER_DELTANET
                       : i == 1 ? MIXER_WINDOW
@@ -105,9 +106,44 @@ static void make_pair(struct pair *p, uint32_t window)
     memcpy(p->layers, p->made.layers, sizeof p->layers);
     p->w = p->made.w;
     p->w.layers = p->layers;
+    p->mtp = p->made.mtp;
+    p->w.mtp = &p->mtp;
 }
 
-static enum status run_pair(const struct pair *p, struct error *e)
+static const struct kernels_ops *ops; /* the cpu's */
+
+static void replay_nothing(struct kernels *k, const struct kernel_replay *r,
+                           uint32_t n)
+{
+    (void)k, (void)r, (void)n;
+}
+
+static void replay_one_less(struct kernels *k, const struct kernel_replay *r,
+                            uint32_t n)
+{
+    struct kernel_replay less = *r;
+
+    less.n_tokens--;
+    ops->replay(k, &less, n);
+}
+
+/* Advances the slot all the same. */
+static void begin_without_keep(struct kernels *k,
+                               const struct kernel_step *step)
+{
+    static struct kernel_row row;
+    static struct kernel_step one;
+
+    row = step->rows[0];
+    row.keep = false;
+    one = (struct kernel_step){&row, 1, step->n_tokens};
+    ops->begin(k, &one);
+}
+
+/* Runs the canary on a cpu backend with some other operators. */
+static enum status run_changed(const struct pair *p,
+                               const struct kernels_ops *changes,
+                               struct error *e)
 {
     const struct kernels_options o = {.device = "cpu",
                                       .kv = {.dtype = DTYPE_F16},
@@ -115,16 +151,28 @@ static enum status run_pair(const struct pair *p, struct error *e)
                                       .max_tokens = CANARY_TOKENS,
                                       .max_rows = 1,
                                       .max_logits = 1,
+                                      .keep_tokens = 2,
                                       .n_threads = 1};
+    struct kernels_ops all;
     struct kernels *k;
     enum status st;
 
     assert_int_equal(backend_new(&k, &p->made.w, &o, e), ST_OK);
+    ops = k->ops;
+    all = *k->ops;
+    all.replay = changes->replay ? changes->replay : ops->replay;
+    all.begin = changes->begin ? changes->begin : ops->begin;
+    k->ops = &all;
     assert_int_equal(kernels_alloc(k, 64, e), ST_OK);
     kernels_poison_pages(k, 0, 64);
     st = canary_run(k, &p->w, &o, e);
     kernels_free(&k);
     return st;
+}
+
+static enum status run_pair(const struct pair *p, struct error *e)
+{
+    return run_changed(p, &(struct kernels_ops){0}, e);
 }
 
 /* Windows that end inside a block, and one that is as long as the context. */
@@ -181,6 +229,35 @@ static void a_device_with_other_arithmetic_is_found(void **state)
     p.layers[2] = p.made.layers[2];
     p.layers[0].ffn_norm = other;
     expect_found(&p, "an MLP");
+    p.layers[0] = p.made.layers[0];
+    p.mtp.hidden_norm = other;
+    expect_found(&p, "the input of the MTP layer");
+    p.mtp = p.made.mtp;
+    p.layers[3].input_norm = other;
+    expect_found(&p, "an attention layer");
+    p.layers[3] = p.made.layers[3];
+    p.mtp.norm = other;
+    expect_found(&p, "the head");
+    random_model_free(&p.made);
+}
+
+/* Drafts on such a device would change what a sequence becomes. */
+static void a_device_that_replays_wrongly_is_found(void **state)
+{
+    static const struct kernels_ops changes[] = {
+        {.replay = replay_nothing},
+        {.replay = replay_one_less},
+        {.begin = begin_without_keep},
+    };
+    static struct pair p;
+    struct error e;
+
+    (void)state;
+    make_pair(&p, 17);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        assert_int_equal(run_changed(&p, &changes[i], &e), ST_DATA_LOSS);
+        assert_non_null(strstr(e.text, "replayed inputs"));
+    }
     random_model_free(&p.made);
 }
 
@@ -192,6 +269,7 @@ int main(void)
         cmocka_unit_test(a_coarser_cache_than_stated_is_found),
         cmocka_unit_test(every_kind_of_layer_agrees_with_itself),
         cmocka_unit_test(a_device_with_other_arithmetic_is_found),
+        cmocka_unit_test(a_device_that_replays_wrongly_is_found),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

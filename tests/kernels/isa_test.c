@@ -191,9 +191,11 @@ static void conv_of(const struct cpu_isa *isa, uint32_t round, float *out)
         .n = 1 + dice_below(&d, 100),
         .k = 1 + round % KERNELS_CONV_MAX,
         .dtype = (enum dtype)(round % 3),
+        .hold = round % 5 == 0,
     };
 
     t.ld = t.n + round % 4;
+    t.ld_out = t.n + round % 7;
     t.ld_w = t.n + round % 5;
     fill(&d, in, N);
     fill(&d, w, N);
@@ -206,9 +208,10 @@ static void conv_of(const struct cpu_isa *isa, uint32_t round, float *out)
 static void delta_of(const struct cpu_isa *isa, uint32_t round, float *out)
 {
     struct dice d = {round};
-    static float q[N], k[N], v[N], gate[N];
+    static float q[N], k[N], v[N], gate[N], block[80 * STATE_COLUMNS];
     struct delta_task t = {
         .state = out,
+        .block = block,
         .q = q,
         .k = k,
         .v = v,
@@ -233,6 +236,8 @@ static void delta_of(const struct cpu_isa *isa, uint32_t round, float *out)
     for (int i = 0; i < 128; i++) {
         gate[i] = dice_float(&d, 0.0f, 1.0f);
     }
+    t.hold = round % 3 == 1;
+    t.q = round % 3 == 2 ? NULL : q;
     isa->delta(&t);
 }
 

@@ -46,8 +46,15 @@ endforeach()
 # Use the same model as opencl_operators_test.
 sluice_test(opencl_saves_test SOURCES opencl_saves_test.c
   LINK sluice_reference)
+sluice_test(opencl_drafts_test SOURCES opencl_drafts_test.c
+  LINK sluice_reference)
 sluice_test(opencl_pages_test SOURCES opencl_pages_test.c
   LINK sluice_reference)
+set(late clEnqueueReadBuffer clEnqueueWriteBuffer clEnqueueCopyBuffer
+  clEnqueueNDRangeKernel clEnqueueBarrierWithWaitList clWaitForEvents clFinish)
+sluice_test(opencl_copies_test SOURCES opencl_copies_test.c late_driver.c
+  LINK sluice_reference)
+sluice_wrap(opencl_copies_test ${late})
 sluice_test(opencl_kv_test SOURCES opencl_kv_test.c LINK sluice_reference
   ARGS affine8)
 foreach(kind affine4 turbo3.5)
@@ -65,13 +72,18 @@ sluice_test(opencl_launch_test SOURCES opencl_launch_test.c
 sluice_wrap(opencl_launch_test clEnqueueNDRangeKernel)
 sluice_test(opencl_experts_test SOURCES opencl_experts_test.c
   LINK sluice_reference)
-sluice_test(opencl_windows_test SOURCES opencl_windows_test.c
+sluice_test(opencl_windows_test SOURCES opencl_windows_test.c late_driver.c
   LINK sluice_reference)
+sluice_wrap(opencl_windows_test ${late})
 sluice_test(opencl_host_test SOURCES opencl_host_test.c
   LINK sluice_reference)
 sluice_wrap(opencl_host_test clCreateBuffer clEnqueueNDRangeKernel
   clEnqueueReadBuffer clEnqueueWriteBuffer clFinish clWaitForEvents
   clBuildProgram)
+
+# Compiles for models of its own.
+add_test(NAME drafts_opencl COMMAND drafts_test
+  WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} CONFIGURATIONS opencl)
 
 # Uses the embedded model, whose programs golden_opencl has built.
 add_test(NAME invariance_opencl COMMAND invariance_test
@@ -82,9 +94,10 @@ add_test(NAME invariance_opencl_all COMMAND invariance_test
 sluice_opencl_test(opencl_program_test opencl_noise_test
   opencl_dequantise_test opencl_formats_test opencl_sample_test
   opencl_operators_test ${kinds} opencl_experts_test opencl_windows_test opencl_host_test opencl_launch_test
-  opencl_pages_test opencl_saves_test opencl_kv_test invariance_opencl invariance_opencl_all)
+  opencl_drafts_test opencl_copies_test opencl_pages_test opencl_saves_test opencl_kv_test invariance_opencl invariance_opencl_all
+  drafts_opencl)
 set_tests_properties(opencl_host_test opencl_launch_test opencl_noise_test
-  opencl_pages_test opencl_saves_test PROPERTIES
+  opencl_drafts_test opencl_copies_test opencl_pages_test opencl_saves_test PROPERTIES
   DEPENDS opencl_operators_test)
 set_tests_properties(opencl_experts_test PROPERTIES
   DEPENDS opencl_operators_experts)
@@ -95,4 +108,6 @@ set_tests_properties(invariance_opencl PROPERTIES
 set_property(TEST invariance_opencl APPEND PROPERTY ENVIRONMENT
   SLUICE_TEST_DEVICE=0 SLUICE_TEST_SHORT=1)
 set_property(TEST invariance_opencl_all APPEND PROPERTY ENVIRONMENT
+  SLUICE_TEST_DEVICE=0)
+set_property(TEST drafts_opencl APPEND PROPERTY ENVIRONMENT
   SLUICE_TEST_DEVICE=0)

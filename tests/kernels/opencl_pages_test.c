@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/backends/backend.h"
+#include "kernels/opencl/host/copies.h"
 #include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/host/opencl.h"
 #include "kernels/opencl/host_tier.h"
@@ -120,6 +121,7 @@ static unsigned char *read_pages(const struct fixture *f, size_t *bytes)
     *bytes = PAGES * c->sizes.page_bytes;
     all = malloc(*bytes);
     assert_non_null(all);
+    opencl_copies_finish(c);
     for (uint32_t i = 0; i < c->pages.n_groups; i++) {
         size_t n = PAGES * c->pages.groups[i].page_bytes;
 

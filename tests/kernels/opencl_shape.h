@@ -96,4 +96,31 @@ static inline struct random_shape opencl_window_shape(void)
     };
 }
 
+/* A hybrid with an MTP layer that suits NVIDIA's kernels, whose products are
+ * chained in steps of one token. */
+static inline struct random_shape opencl_tuned_shape(bool experts)
+{
+    struct random_shape r = opencl_shape();
+    struct model_shape *s = &r.shape;
+
+    s->n_layers = 3;
+    s->hidden = 256;
+    s->intermediate = 192;
+    s->head_dim = s->k_dim = s->v_dim = 128;
+    r.mixers[2] = MIXER_DELTANET;
+    r.qkv_bias = false;
+    r.mtp = true;
+    if (experts) {
+        s->n_experts = 10;
+        s->top_k = 3;
+        s->expert_dim = s->shared_dim = 64;
+        s->top_k_normed = true;
+        r.shared_gate = true;
+        for (uint32_t i = 0; i <= s->n_layers; i++) {
+            r.ffns[i] = FFN_EXPERTS;
+        }
+    }
+    return r;
+}
+
 #endif

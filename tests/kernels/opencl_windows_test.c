@@ -1,10 +1,14 @@
 /* Tests window layers on the opencl backend: a token's bits depend on its own
  * window alone, in whatever rows and pages it is computed, and nothing behind
- * the window is read. */
+ * the window is read.  A step waits for window pages that come in from the
+ * host. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/backends/backend.h"
+#include "kernels/opencl/host/copies.h"
+#include "kernels/opencl/host/queue.h"
+#include "tests/kernels/late_driver.h"
 #include "tests/kernels/opencl_shape.h"
 #include "tests/kernels/test_device.h"
 #include "tests/unit/cmocka.h"
@@ -69,12 +73,32 @@ static int tear_down(void **state)
     return 0;
 }
 
+/* Sends pages to the host, and begins to bring them back. */
+static void swap(struct fixture *f, const uint32_t *pages, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        kernels_page_out(f->k, pages[i], i, 1);
+        kernels_poison_pages(f->k, pages[i], 1);
+    }
+    opencl_copies_finish(opencl_of(f->k));
+    late_driver.held = LATE_COPIES;
+    for (uint32_t i = 0; i < n; i++) {
+        kernels_page_in(f->k, i, pages[i], 1);
+    }
+}
+
+static uint64_t n_waits(const struct fixture *f)
+{
+    return opencl_copies_counts(opencl_of(f->k)).waits;
+}
+
 /* How a run differs from another. */
 struct variant {
     uint32_t chunk; /* tokens of a row */
     bool generated;
     uint32_t first, step; /* page of block i: (first + i * step) % PAGES */
     uint32_t behind;      /* blocks behind the window that tables still name */
+    bool swapped;         /* the window comes in late for each row */
 };
 
 /* Runs all tokens through the window layer; blocks behind the window are
@@ -82,11 +106,13 @@ struct variant {
 static void run(struct fixture *f, const struct variant *v, float *out)
 {
     const uint32_t h = f->model.w.shape.hidden, w = f->model.w.shape.window;
-    uint32_t pages[BLOCKS];
+    uint32_t pages[BLOCKS], others[BLOCKS];
+    uint64_t waits;
 
     kernels_poison_pages(f->k, 0, PAGES);
     for (uint32_t i = 0; i < BLOCKS; i++) {
         pages[i] = (v->first + i * v->step) % PAGES;
+        others[i] = BLOCKS + i;
     }
     for (uint32_t at = 0; at < TOKENS; at += v->chunk) {
         const uint32_t n = TOKENS - at < v->chunk ? TOKENS - at : v->chunk;
@@ -94,7 +120,7 @@ static void run(struct fixture *f, const struct variant *v, float *out)
         const uint32_t first = low > v->behind ? low - v->behind : 0;
         const struct kernel_row row = {.n_tokens = n,
                                        .position = at,
-                                       .blocks = pages,
+                                       .blocks = v->swapped ? others : pages,
                                        .window = pages + first,
                                        .window_first = first,
                                        .window_stride = BLOCKS - first,
@@ -104,11 +130,17 @@ static void run(struct fixture *f, const struct variant *v, float *out)
         for (uint32_t i = 0; i < low; i++) {
             kernels_poison_pages(f->k, pages[i], 1);
         }
+        if (v->swapped) {
+            swap(f, pages + low, (at + n - 1) / OPENCL_SHAPE_BLOCK + 1 - low);
+        }
+        waits = n_waits(f);
         kernels_begin(f->k, &step);
+        assert_int_equal(n_waits(f), waits + (v->swapped ? 1 : 0));
         kernels_hidden_write(f->k, 0, n, f->x + (size_t)at * h);
         kernels_attention(f->k, 0);
         kernels_hidden_read(f->k, 0, n, out + (size_t)at * h);
         assert_int_equal(kernels_end(f->k, NULL), ST_OK);
+        late_driver.held = LATE_NONE;
     }
 }
 
@@ -136,10 +168,28 @@ static void test_bits_do_not_depend_on_rows(void **state)
     }
 }
 
+static void test_step_waits_for_its_window(void **state)
+{
+    const struct variant plain = {.chunk = 9, .step = 1};
+    const struct variant swapped = {.chunk = 9, .step = 1, .swapped = true};
+    struct fixture *f = *state;
+    const size_t n = (size_t)TOKENS * f->model.w.shape.hidden;
+    struct error e;
+
+    assert_int_equal(kernels_alloc_host(f->k, BLOCKS, &e), ST_OK);
+    late_driver.steps = opencl_queue_id(opencl_of(f->k));
+    run(f, &plain, f->expected);
+    run(f, &swapped, f->out);
+    late_driver = (struct late_driver){0};
+    assert_memory_equal(f->out, f->expected, n * sizeof *f->out);
+    assert_int_equal(kernels_alloc_host(f->k, 0, &e), ST_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bits_do_not_depend_on_rows),
+        cmocka_unit_test(test_step_waits_for_its_window),
     };
 
     test_device_or("0");

@@ -399,7 +399,7 @@ static void fill_layer(struct random_model *m, const struct random_shape *r,
     const struct model_shape *s = &r->shape;
     struct layer_weights *l = &m->layers[i];
 
-    l->kind = r->mixers[i];
+    l->kind = i < s->n_layers ? r->mixers[i] : MIXER_ATTENTION;
     l->ffn = r->ffns[i];
     l->input_norm = vector(m, d, s->hidden, 0.5f, 1.5f);
     l->post_norm = vector(m, d, s->hidden, 0.5f, 1.5f);
@@ -417,6 +417,19 @@ static void fill_layer(struct random_model *m, const struct random_shape *r,
     } else {
         fill_mlp(m, d, s->hidden, s->intermediate, &l->mlp);
     }
+}
+
+static void fill_mtp(struct random_model *m, const struct random_shape *r,
+                     struct dice *d)
+{
+    const struct model_shape *s = &r->shape;
+
+    m->mtp.embed_norm = vector(m, d, s->hidden, 0.5f, 1.5f);
+    m->mtp.hidden_norm = vector(m, d, s->hidden, 0.5f, 1.5f);
+    m->mtp.fc = matrix(m, d, s->hidden, 2 * s->hidden);
+    m->mtp.norm = vector(m, d, s->hidden, 0.5f, 1.5f);
+    fill_layer(m, r, d, s->n_layers);
+    m->w.mtp = &m->mtp;
 }
 
 void random_model_new(struct random_model *m, const struct random_shape *r,
@@ -442,6 +455,9 @@ void random_model_new(struct random_model *m, const struct random_shape *r,
     }
     for (uint32_t i = 0; i < s->n_layers; i++) {
         fill_layer(m, r, d, i);
+    }
+    if (r->mtp) {
+        fill_mtp(m, r, d);
     }
 }
 

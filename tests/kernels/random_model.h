@@ -27,7 +27,9 @@ uint32_t dice_pick(struct dice *d, const uint32_t *of, uint32_t n);
 struct random_shape {
     struct model_shape shape;
     enum mixer_kind mixers[RANDOM_LAYERS_MAX];
-    enum ffn_kind ffns[RANDOM_LAYERS_MAX];
+    enum ffn_kind ffns[RANDOM_LAYERS_MAX + 1];
+    bool mtp; /* behind the last layer is an MTP layer, with the
+               * feed-forward that ffns has behind the last */
     bool tied, qkv_bias, o_bias, qk_norm;
     bool sinks, output_norms;
     bool expert_bias; /* router, gate, up and down have one */
@@ -45,7 +47,8 @@ struct random_shape {
 
 struct random_model {
     struct shard_weights w;
-    struct layer_weights layers[RANDOM_LAYERS_MAX];
+    struct layer_weights layers[RANDOM_LAYERS_MAX + 1];
+    struct mtp_weights mtp;
     void *owned[RANDOM_TENSORS];
     uint32_t n_owned;
     bool hollow;

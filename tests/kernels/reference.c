@@ -33,7 +33,7 @@ void reference_new(struct reference *r, const struct shard_weights *w,
     r->w = w;
     r->kv_dtype = kv_dtype;
     r->kv = kv_format_plain(kv_dtype);
-    for (uint32_t i = 0; i < w->end - w->begin; i++) {
+    for (uint32_t i = 0; i < shard_layers(w); i++) {
         struct reference_layer *l = &r->layers[i];
 
         if (mixer_attends(w->layers[i].kind)) {
@@ -403,11 +403,34 @@ void reference_deltanet(struct reference *r, uint32_t layer, double *x)
     reference_add(r, x, out, w->mixer_norm);
 }
 
+static const float *last_norm(const struct reference *r)
+{
+    return r->drafting ? r->w->mtp->norm : r->w->final_norm;
+}
+
+void reference_hidden(const struct reference *r, const double *x, double *h)
+{
+    reference_norm(x, last_norm(r), r->w->shape.hidden, r->w->shape.norm_eps,
+                   h);
+}
+
+void reference_draft_input(const struct reference *r, uint32_t token,
+                           const double *h, double *x)
+{
+    const struct mtp_weights *w = r->w->mtp;
+    double pair[WIDE], embedding[WIDE];
+
+    reference_embed(r, token, embedding);
+    reference_norm_operands(r, embedding, w->embed_norm, pair);
+    reference_norm_operands(r, h, w->hidden_norm, pair + r->w->shape.hidden);
+    reference_product(&w->fc, NULL, pair, x);
+}
+
 void reference_head(const struct reference *r, const double *x, double *logits)
 {
     double n[WIDE], cap = (double)r->w->shape.logit_cap;
 
-    reference_norm_operands(r, x, r->w->final_norm, n);
+    reference_norm_operands(r, x, last_norm(r), n);
     reference_product(&r->w->head, NULL, n, logits);
     for (uint32_t i = 0; cap > 0.0 && i < r->w->shape.vocab; i++) {
         logits[i] = cap * tanh(logits[i] / cap);

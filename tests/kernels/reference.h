@@ -49,7 +49,8 @@ struct reference {
      * before the scale.  Router and shared gate are never rounded. */
     enum dtype operand;
     uint32_t position; /* position of the next token */
-    struct reference_layer layers[64];
+    bool drafting;     /* the next tokens are the MTP layer's */
+    struct reference_layer layers[65];
 };
 
 void reference_new(struct reference *r, const struct shard_weights *w,
@@ -69,6 +70,12 @@ void reference_deltanet(struct reference *r, uint32_t layer, double *x);
 void reference_mlp(const struct reference *r, uint32_t layer, double *x);
 /* The feed-forward of the layer, an MLP or experts. */
 void reference_ffn(struct reference *r, uint32_t layer, double *x);
+/* Computes h, what keep_hidden() keeps of x [H]. */
+void reference_hidden(const struct reference *r, const double *x, double *h);
+/* Computes the MTP layer's x of a token and the h [H] before it. */
+void reference_draft_input(const struct reference *r, uint32_t token,
+                           const double *h, double *x);
+/* Computes logits with the norm of the kind of token. */
 void reference_head(const struct reference *r, const double *x, double *logits);
 
 /* Runs a token through the model and advances position.  Writes its logits [V]

@@ -38,4 +38,13 @@ static inline bool test_device_is_cpu(void)
     return strcmp(test_device(), "cpu") == 0;
 }
 
+static inline bool test_device_is_nvidia(void)
+{
+    struct opencl_device d;
+    struct error e;
+
+    return !test_device_is_cpu() &&
+           opencl_device_find(&d, test_device(), &e) == ST_OK && d.nvidia > 0;
+}
+
 #endif

@@ -570,6 +570,10 @@ struct sim_request *actor_web_request(struct sim *s, uint32_t gateway,
     request->asked_us = sim_now(s);
     request->n_ended = s->n_ended[request->model];
     sim_request_open(request, like ? like->n_choices : draw_choices(s));
+    if (like) {
+        request->has_drafts = like->has_drafts;
+        request->drafts = like->drafts;
+    }
     if (!like && o->poison_of && rng_chance(&s->will, o->poison_of)) {
         sim_request_envenom(request,
                             (uint32_t)rng_below(&s->will, request->max_tokens));

@@ -138,10 +138,23 @@ enum deed {
     DEED_INDEX_SNAPSHOT, /* ... and received */
     DEED_EVICTED_BLOCK,
     DEED_EVICTED_CHECKPOINT,
+    DEED_CACHED_OUT,        /* pages of an index that went to the host tier */
+    DEED_CACHED_BACK,       /* prompt tokens that only the host tier had */
+    DEED_CACHED_DROPPED,    /* pages that left an index there */
     DEED_GREW,              /* sequence granted less than it may need */
     DEED_SUSPENDED,         /* ticks of workers with suspended sequences */
     DEED_RESUMED_RECOMPUTE, /* suspended sequence computed again */
-    DEED_ASSEMBLED,         /* worker is in a complete assembly */
+    DEED_DRAFT_ACCEPTED,    /* draft that became a token */
+    DEED_DRAFT_REFUSED,
+    DEED_DRAFT_NGRAM,     /* ... accepted, of a worker without MTP layer */
+    DEED_DRAFT_STOP,      /* ... right, but it ends the sequence */
+    DEED_DRAFT_LENGTH,    /* the last token comes with accepted drafts */
+    DEED_DRAFT_LOGPROBS,  /* accepted with logprobs */
+    DEED_DRAFT_PENALTIES, /* ... with penalties */
+    DEED_DRAFT_DAMAGED,   /* damage behind an accepted draft */
+    DEED_DRAFT_FAILED,    /* row with drafts in a step that failed */
+    DEED_DRAFT_ASKED,     /* request that names its drafts */
+    DEED_ASSEMBLED,       /* worker is in a complete assembly */
     DEED_ASSEMBLED_AGAIN,
     DEED_EDGE_REFUSED,    /* stage names another assembly */
     DEED_FORMING_STRUCK,  /* fault during formation of an assembly */
@@ -153,6 +166,7 @@ enum deed {
     DEED_STAGE_RECEIPT,   /* receipt that lists all stages */
     DEED_RESTORED_STAGED, /* hit at a later stage */
     DEED_RESTORED_LAST,   /* ... at the last */
+    DEED_DRAFT_STAGED,    /* draft accepted at the last stage */
     DEED_GARBAGE,         /* garbage message between stages */
     DEED_GIVEN,           /* worker without layers is assigned some */
     DEED_GAP_FILLED,      /* ... next to leftover shards */

@@ -43,11 +43,19 @@ static uint64_t plan_hash(const struct fake_engine *e, const struct plan *p)
     for (uint32_t i = 0; i < p->n_saves; i++) {
         h = mix64(h ^ p->saves[i].position) + p->saves[i].page;
     }
+    for (uint32_t i = 0; i < p->n_replays; i++) {
+        h = mix64(h ^ p->replays[i].slot) + p->replays[i].keep_at +
+            ((uint64_t)p->replays[i].n_tokens << 32);
+    }
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *r = &p->rows[i];
 
         h = mix64(h ^ r->sequence) + r->position + r->n_tokens + r->slot +
             r->block + r->index + r->source + r->save + r->n_saves;
+        h += mix64((uint64_t)r->n_drafts << 40 | (uint64_t)r->propose << 32 |
+                   (uint64_t)r->mtp << 31) *
+                 (r->n_drafts + r->propose + r->mtp) +
+             r->next + r->keep + r->keep_at;
         h += mix64((uint64_t)r->window << 40 | (uint64_t)r->n_window << 20 |
                    r->window_first);
         h += mix64(r->history.n + (uint64_t)r->history.pages.root * 3);
@@ -127,7 +135,8 @@ static bool dies(struct fake_engine *e, const struct plan *p)
 
         if (request && request->poison && fake_engine_shows(e, request) &&
             (request->poison_at == 0 ||
-             (r->sample && r->index == request->poison_at))) {
+             (r->sample && request->poison_at >= r->index &&
+              request->poison_at - r->index <= r->n_drafts))) {
             auditor_poisoned(e->sim, node, &request->choices[r->choice]);
             return true;
         }
@@ -170,6 +179,8 @@ static void finish(struct sim *s, uint32_t w, uint64_t life)
     }
     fake_engine_run(e, e->flying[i].plan, e->flying[i].alone, &e->ready[i]);
     e->ready[i].device_us = (uint32_t)e->flying[i].took_us;
+    e->ready[i].draft_us =
+        e->ready[i].draft_us > 0 ? e->ready[i].device_us / 8 : 0;
     note_pace(s, &e->flying[i]);
     e->before.status = e->ready[i].status;
     memcpy(e->before.tokens, e->ready[i].tokens,
@@ -247,7 +258,8 @@ static enum status fake_submit(struct engine *seam, const struct plan *p)
 }
 
 /* Copies the used rows only: a result is 100 KB, mostly unused rows. */
-static void take_result(struct plan_result *to, const struct plan_result *from)
+static void take_result(struct plan_result *to, const struct plan_result *from,
+                        const struct plan *p)
 {
     size_t n = from->n_rows;
 
@@ -257,6 +269,7 @@ static void take_result(struct plan_result *to, const struct plan_result *from)
     memcpy(to->outcomes, from->outcomes, n * sizeof(*to->outcomes));
     memcpy(to->logprobs, from->logprobs, n * sizeof(*to->logprobs));
     memcpy(to->top, from->top, n * sizeof(*to->top));
+    fake_drafts_take(to, from, p);
 }
 
 /* Clears the hidden states of the previous result. */
@@ -279,7 +292,7 @@ static bool fake_poll(struct engine *seam, struct plan_result *out)
         return false;
     }
     forget_hidden(e);
-    take_result(out, &e->ready[0]);
+    take_result(out, &e->ready[0], e->flying[0].plan);
     fake_memory_let_go(e, &e->flying[0]);
     e->polled++;
     e->n_flying--;
@@ -287,7 +300,7 @@ static bool fake_poll(struct engine *seam, struct plan_result *out)
     e->flying[0] = e->flying[1];
     e->flying[1] = first; /* its array is used again */
     if (e->n_flying && e->flying[0].done) {
-        take_result(&e->ready[0], &e->ready[1]);
+        take_result(&e->ready[0], &e->ready[1], e->flying[0].plan);
     }
     return true;
 }
@@ -343,6 +356,12 @@ struct fake_engine *fake_engine_new(struct sim *s, uint32_t w)
             zeroed((size_t)e->n_memory * d->block_tokens, sizeof(*e->cells));
     }
     if (fake_engine_gives_hidden(e)) {
+        uint32_t n = s->options.drafts.keep_tokens[w];
+
+        e->kept = zeroed(n, sizeof(*e->kept));
+        for (uint32_t i = 0; i < n; i++) {
+            e->kept[i].sequence = NOBODY;
+        }
         e->hidden = zeroed((size_t)HIDDEN_RING * d->step_tokens,
                            FAKE_HIDDEN * sizeof(float));
     }
@@ -366,6 +385,7 @@ void fake_engine_free(struct fake_engine **ep)
         free(e->pages);
         free(e->cells);
         free(e->hidden);
+        free(e->kept);
         free(e);
     }
 }

@@ -57,8 +57,7 @@ void fake_engine_claim(struct fake_engine *e, const struct plan_row *r,
     g->claim_row = e->rows;
 }
 
-/* Makes the current row the only user of a page in this plan, as the owner of
- * what it has. */
+/* Makes the current row a page's only user in this plan, and its owner. */
 static void claim(struct fake_engine *e, const struct plan_row *r,
                   uint32_t page)
 {
@@ -115,10 +114,13 @@ static bool is_being_written(const struct fake_engine *e, uint32_t page,
     return false;
 }
 
-/* Returns whether the sequence that named the page last computes garbage. */
+/* Returns whether the sequence that named the page last computes garbage or is
+ * computed again too: then the cells may be of a former owner of the page. */
 static bool is_named_in_vain(struct fake_engine *e, uint32_t page)
 {
-    return fake_engine_track(e, e->pages[page].sequence)->tainted;
+    const struct tracked *t = fake_engine_track(e, e->pages[page].sequence);
+
+    return t->tainted || t->again;
 }
 
 /* Returns whether the cell has this token, in the row's arithmetic. */
@@ -240,8 +242,8 @@ static void check_chain(struct fake_engine *e, const struct plan_row *r)
         } else {
             end = l->position + l->n_tokens;
         }
-        if (!l->sample || l->sequence != r->sequence || end != r->position ||
-            (r->sample && l->index + 1 != r->index)) {
+        if (!l->sample || l->n_drafts > 0 || l->sequence != r->sequence ||
+            end != r->position || (r->sample && l->index + 1 != r->index)) {
             fake_engine_wrong(e, r,
                               "chained row does not follow its predecessor");
         }
@@ -388,6 +390,7 @@ static void begin_row(struct fake_engine *e, const struct plan *p,
 {
     struct fake_hidden h = {0};
 
+    fake_drafts_settle(e, r, t);
     if (fake_engine_takes_hidden(e) && !e->sim->failed &&
         !fake_hidden_get(&h, p->hidden + (size_t)r->token * FAKE_HIDDEN,
                          e->model->salt, e->shard.begin)) {
@@ -439,6 +442,7 @@ static void check_row(struct fake_engine *e, const struct plan *p, uint32_t i,
         if (r->position != t->next && !t->tainted) {
             fake_engine_wrong(e, r, "gap in the positions");
         }
+        fake_drafts_check(e, p, r, t);
         t->next = r->position + r->n_tokens;
     }
     if (r->n_saves) {
@@ -679,6 +683,7 @@ void fake_engine_check(struct fake_engine *e, const struct plan *p,
     e->plans++;
     check_hidden(e, p);
     check_size(e, p);
+    fake_drafts_check_plan(e, p);
     check_poison(e, p);
     check_before(e, p);
     check_zeroes(e, p);

@@ -3,6 +3,7 @@
  *   fake_engine.c        the engine interface, time, and results of plans
  *   fake_engine_run.c    computation of a plan
  *   fake_engine_check.c  checks of plans before they run
+ *   fake_drafts.c        rows with drafts, and the MTP layer
  *   fake_windows.c       window tables of rows
  *   fake_memory.c        contents of pages, and the plans that name them */
 #ifndef SIM_FAKE_ENGINE_INTERNAL_H
@@ -46,6 +47,7 @@ struct page {
     uint32_t epoch;    /* since its contents were last moved */
     uint64_t row;      /* newest row with it in its table, as e->rows counts */
     uint64_t claim, claim_row; /* plan and row that last wrote to it */
+    uint64_t mtp; /* cells of which the MTP layer has KV, a bit each */
 };
 
 /* A page that a plan in flight names. */
@@ -74,6 +76,22 @@ struct tracked {
     bool tainted;         /* named by a failed plan: contents are undefined */
     bool again;           /* computed again after that, until it samples */
     bool anew;            /* ... from its newest row on */
+    bool has_next;        /* the MTP layer has the first id of its next row */
+    uint32_t next_id;
+    uint32_t slack; /* drafts of its newest row, at a stage before the last */
+};
+
+/* An input that is kept for a replay. */
+struct kept {
+    uint64_t sequence; /* garbage if NOBODY */
+    uint32_t token, position, request, kind;
+};
+
+/* A token, and its logprobs if its row asks for them. */
+struct fake_token {
+    uint32_t token;
+    float logprob;
+    struct token_logprob *top; /* [TOP_LOGPROBS_MAX] */
 };
 
 /* The logits of a row. */
@@ -107,6 +125,7 @@ struct fake_engine {
     uint32_t n_memory;
     struct page *pages; /* [n_memory] */
     struct cell *cells; /* [n_memory, block_tokens] */
+    struct kept *kept;  /* [keep_tokens], at a stage before the last */
     float *hidden;      /* [HIDDEN_RING, step_tokens, FAKE_HIDDEN], or NULL */
     uint32_t n_named;   /* pages with plans in flight */
     uint32_t n_tracked; /* entries of tracked[] in use, from the first */
@@ -210,6 +229,64 @@ void fake_engine_run(struct fake_engine *e, const struct plan *p, bool alone,
 /* Returns whether the damage of a request shows at this stage. */
 bool fake_engine_shows(const struct fake_engine *e,
                        const struct sim_request *request);
+
+/* ---- fake_engine_run.c: parts of a row ---- */
+
+/* Writes the hidden state of token i of the row. */
+void fake_engine_give(struct fake_engine *e, const struct plan_row *r,
+                      uint32_t i, const struct fake_hidden *h);
+/* Writes the row's ids to its blocks and window blocks. */
+void fake_run_write(struct fake_engine *e, const struct plan *p,
+                    const struct plan_row *r, const uint32_t *ids);
+/* Digests the whole history, as the table reaches it. */
+uint64_t fake_run_attend(struct fake_engine *e, const struct plan *p,
+                         const struct plan_row *r);
+/* Records executed ids; the history must equal them from now on. */
+void fake_run_note(struct tracked *t, const struct plan_row *r,
+                   const uint32_t *tokens);
+/* Sets o->h to the row's history.  Returns false if the row is damaged. */
+bool fake_run_remember(struct fake_engine *e, const struct plan_row *r,
+                       uint32_t chained, struct oracle *o);
+/* Chooses the token of an index.  Returns false if its logits are damaged. */
+bool fake_run_choose(struct fake_engine *e, const struct plan_row *r,
+                     const struct oracle *o, uint32_t index,
+                     struct fake_token *out);
+/* Makes it the last token of a row, or gives the row none. */
+void fake_run_put(struct plan_result *out, uint32_t row,
+                  const struct fake_token *x);
+void fake_run_damaged(struct fake_engine *e, const struct plan_row *r,
+                      uint32_t row, struct plan_result *out);
+
+/* ---- fake_drafts.c ---- */
+
+/* Returns whether a row has drafts. */
+static inline bool fake_drafts_has(const struct plan_row *r)
+{
+    return r->n_drafts > 0;
+}
+
+/* Checks the fields of a row that concern drafts, and claims the blocks of its
+ * proposals.  t: before the row. */
+void fake_drafts_check(struct fake_engine *e, const struct plan *p,
+                       const struct plan_row *r, struct tracked *t);
+/* Takes back the drafts of the row before that r shows to be refused. */
+void fake_drafts_settle(const struct fake_engine *e, const struct plan_row *r,
+                        struct tracked *t);
+/* Checks the plan: the kept tokens, and the end tokens. */
+void fake_drafts_check_plan(struct fake_engine *e, const struct plan *p);
+/* Computes a row with drafts: accepts those that are right. */
+void fake_drafts_run(struct fake_engine *e, const struct plan *p, uint32_t row,
+                     const uint32_t *ids, struct plan_result *out);
+/* Advances a slot by kept inputs. */
+void fake_drafts_replay(struct fake_engine *e, const struct plan_replay *y);
+/* Drops what a row of a failed step was to keep. */
+void fake_drafts_forget(struct fake_engine *e, const struct plan_row *r);
+/* Runs the MTP layer over a row that has been computed. */
+void fake_drafts_propose(struct fake_engine *e, const struct plan *p,
+                         uint32_t row, struct plan_result *out);
+/* Copies the part of a result that concerns drafts. */
+void fake_drafts_take(struct plan_result *to, const struct plan_result *from,
+                      const struct plan *p);
 
 /* ---- fake_engine_twins.c ---- */
 

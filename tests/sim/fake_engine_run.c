@@ -1,4 +1,6 @@
 /* fake_engine_run.c - Computation of a plan, from the contents of memory. */
+#include <string.h>
+
 #include "tests/sim/fake_engine_internal.h"
 
 /* Writes the cell of the row's token i.  A row of a damaged state writes
@@ -35,9 +37,8 @@ static uint64_t attend_page(struct fake_engine *e, const struct plan_row *r,
     return a;
 }
 
-/* Digests the whole history, as the table reaches it. */
-static uint64_t attend(struct fake_engine *e, const struct plan *p,
-                       const struct plan_row *r)
+uint64_t fake_run_attend(struct fake_engine *e, const struct plan *p,
+                         const struct plan_row *r)
 {
     uint32_t bt = e->draw->block_tokens, n = r->position + r->n_tokens;
     uint64_t a = 0;
@@ -87,9 +88,8 @@ static uint64_t place(uint32_t token, uint32_t position)
     return mix64((uint64_t)position << 32 | token);
 }
 
-/* Records executed ids; the history must equal them from now on. */
-static void note_ids(struct tracked *t, const struct plan_row *r,
-                     const uint32_t *tokens)
+void fake_run_note(struct tracked *t, const struct plan_row *r,
+                   const uint32_t *tokens)
 {
     for (uint32_t i = 0; i < r->n_tokens; i++) {
         t->ids += place(tokens[i], r->position + i);
@@ -139,38 +139,77 @@ static uint64_t remember(struct fake_engine *e, const struct plan_row *r,
     return h;
 }
 
-/* Returns whether the row has such a damage. */
+/* Returns whether the row has such a damage at one of n indices from `index`
+ * on. */
 static bool is_hurt(const struct fake_engine *e, const struct plan_row *r,
-                    enum damage damage)
+                    enum damage damage, uint32_t index, uint32_t n)
 {
     const struct sim_request *request =
         r->sample ? sim_request_hurt_of(e->sim, r->sampling->seed) : NULL;
 
     return request && request->damage == damage &&
-           request->damage_at == r->index;
+           request->damage_at >= index && request->damage_at - index < n;
+}
+
+bool fake_run_remember(struct fake_engine *e, const struct plan_row *r,
+                       uint32_t chained, struct oracle *o)
+{
+    if (is_hurt(e, r, DAMAGE_ROW, r->index, 1)) {
+        return false;
+    }
+    if (sampling_penalises(r->sampling)) {
+        o->h = remember(e, r, chained);
+    } else if (r->history.n) {
+        fake_engine_wrong(e, r, "history without penalties");
+    }
+    return true;
+}
+
+bool fake_run_choose(struct fake_engine *e, const struct plan_row *r,
+                     const struct oracle *o, uint32_t index,
+                     struct fake_token *out)
+{
+    const struct sampling *p = r->sampling;
+
+    if (is_hurt(e, r, DAMAGE_ROW, index, 1)) {
+        return false;
+    }
+    out->token = oracle_next(o, e->model, p, r->choice, index);
+    if (p->logprobs) {
+        out->logprob = oracle_logprobs(o, e->model, out->token,
+                                       p->n_top_logprobs, out->top);
+    }
+    return true;
+}
+
+void fake_run_damaged(struct fake_engine *e, const struct plan_row *r,
+                      uint32_t row, struct plan_result *out)
+{
+    e->sim->counts.cells.deeds[DEED_ROW_DAMAGED] += out->n_rows > 1;
+    fake_engine_track(e, r->sequence)->tainted = true;
+    out->outcomes[row] = ROW_NOT_FINITE;
+}
+
+void fake_run_put(struct plan_result *out, uint32_t row,
+                  const struct fake_token *x)
+{
+    out->tokens[row] = x->token;
+    out->logprobs[row] = x->logprob;
+    memcpy(out->top[row], x->top, sizeof(out->top[row]));
 }
 
 static void choose(struct fake_engine *e, const struct plan_row *r,
                    struct oracle *o, uint32_t chained, struct plan_result *out,
                    uint32_t row)
 {
-    const struct sampling *p = r->sampling;
+    struct token_logprob top[TOP_LOGPROBS_MAX] = {{0}};
+    struct fake_token x = {.top = top};
 
-    if (is_hurt(e, r, DAMAGE_ROW)) {
-        e->sim->counts.cells.deeds[DEED_ROW_DAMAGED] += out->n_rows > 1;
-        fake_engine_track(e, r->sequence)->tainted = true;
-        out->outcomes[row] = ROW_NOT_FINITE;
-        return;
-    }
-    if (sampling_penalises(p)) {
-        o->h = remember(e, r, chained);
-    } else if (r->history.n) {
-        fake_engine_wrong(e, r, "history without penalties");
-    }
-    out->tokens[row] = oracle_next(o, e->model, p, r->choice, r->index);
-    if (p->logprobs) {
-        out->logprobs[row] = oracle_logprobs(o, e->model, out->tokens[row],
-                                             p->n_top_logprobs, out->top[row]);
+    if (fake_run_remember(e, r, chained, o) &&
+        fake_run_choose(e, r, o, r->index, &x)) {
+        fake_run_put(out, row, &x);
+    } else {
+        fake_run_damaged(e, r, row, out);
     }
 }
 
@@ -208,15 +247,21 @@ static float *hidden_of(struct fake_engine *e)
            e->finished % HIDDEN_RING * e->draw->step_tokens * FAKE_HIDDEN;
 }
 
+void fake_engine_give(struct fake_engine *e, const struct plan_row *r,
+                      uint32_t i, const struct fake_hidden *h)
+{
+    fake_hidden_put(hidden_of(e) + (size_t)(r->token + i) * FAKE_HIDDEN, h,
+                    e->model->salt, e->shard.end);
+}
+
 /* Writes hidden states.  Only the last token has the digests, because a token
  * is chosen only after it. */
 static void give_ids(struct fake_engine *e, const struct plan_row *r,
                      const uint32_t *ids, const struct fake_hidden *last)
 {
-    float *x = hidden_of(e) + (size_t)r->token * FAKE_HIDDEN;
     const struct tracked *t = fake_engine_track(e, r->sequence);
 
-    for (uint32_t i = 0; i < r->n_tokens; i++, x += FAKE_HIDDEN) {
+    for (uint32_t i = 0; i < r->n_tokens; i++) {
         struct fake_hidden h = {0};
 
         h = i + 1 == r->n_tokens ? *last : h;
@@ -224,11 +269,22 @@ static void give_ids(struct fake_engine *e, const struct plan_row *r,
         h.where = (r->position + i) << 1 | r->kind;
         h.tainted = t->tainted;
         h.again = t->anew && r->position == t->restored;
-        fake_hidden_put(x, &h, e->model->salt, e->shard.end);
+        fake_engine_give(e, r, i, &h);
     }
 }
 
 /* ---- rows ---- */
+
+void fake_run_write(struct fake_engine *e, const struct plan *p,
+                    const struct plan_row *r, const uint32_t *ids)
+{
+    for (uint32_t i = 0; i < r->n_tokens && e->shard.attention; i++) {
+        write_cell(e, p, r, ids[i], i);
+    }
+    for (uint32_t i = 0; i < r->n_tokens && e->tables > 0; i++) {
+        fake_windows_write(e, p, r, ids[i], i);
+    }
+}
 
 /* Runs the layers of this shard: writes the ids to memory, and adds the
  * contents of memory to the digests of the last token. */
@@ -236,19 +292,13 @@ static void run_layers(struct fake_engine *e, const struct plan *p,
                        const struct plan_row *r, const uint32_t *ids,
                        struct fake_hidden *last)
 {
-    if (e->shard.attention) {
-        for (uint32_t i = 0; i < r->n_tokens; i++) {
-            write_cell(e, p, r, ids[i], i);
-        }
-        if (r->sample || fake_engine_gives_hidden(e)) {
-            last->a = fake_hidden_join(last->has_a, last->a, attend(e, p, r));
-            last->has_a = true;
-        }
+    fake_run_write(e, p, r, ids);
+    if (e->shard.attention && (r->sample || fake_engine_gives_hidden(e))) {
+        last->a =
+            fake_hidden_join(last->has_a, last->a, fake_run_attend(e, p, r));
+        last->has_a = true;
     }
     if (e->tables > 0) {
-        for (uint32_t i = 0; i < r->n_tokens; i++) {
-            fake_windows_write(e, p, r, ids[i], i);
-        }
         last->w =
             fake_hidden_join(last->has_w, last->w, fake_windows_see(e, p, r));
         last->has_w = true;
@@ -288,9 +338,6 @@ static void sample(struct fake_engine *e, const struct plan *p, uint32_t row,
     if (!fake_engine_gives_hidden(e) && r->sample) {
         choose(e, r, &o, chained, out, row);
     }
-    if (out->outcomes[row] == ROW_NOT_FINITE) {
-        break_states(e, p, r);
-    }
 }
 
 static void run_twin(struct fake_engine *e, const struct plan *p, uint32_t row,
@@ -308,6 +355,9 @@ static void run_twin(struct fake_engine *e, const struct plan *p, uint32_t row,
         return;
     }
     sample(e, p, row, &e->digests[r->source], 0, out);
+    if (out->outcomes[row] == ROW_NOT_FINITE) {
+        break_states(e, p, r);
+    }
 }
 
 static void run_row(struct fake_engine *e, const struct plan *p, uint32_t row,
@@ -333,13 +383,22 @@ static void run_row(struct fake_engine *e, const struct plan *p, uint32_t row,
         return;
     }
     ids = r->chained ? &chained : ids;
-    note_ids(fake_engine_track(e, r->sequence), r, ids);
-    run_layers(e, p, r, ids, &last);
-    e->digests[row] = (struct fake_digest){last.a, last.s, last.w};
-    if (fake_engine_gives_hidden(e)) {
-        give_ids(e, r, ids, &last);
+    if (fake_drafts_has(r)) {
+        fake_drafts_run(e, p, row, ids, out);
+    } else {
+        fake_run_note(fake_engine_track(e, r->sequence), r, ids);
+        run_layers(e, p, r, ids, &last);
+        e->digests[row] = (struct fake_digest){last.a, last.s, last.w};
+        if (fake_engine_gives_hidden(e)) {
+            give_ids(e, r, ids, &last);
+        }
+        sample(e, p, row, &e->digests[row], chained, out);
     }
-    sample(e, p, row, &e->digests[row], chained, out);
+    if (out->outcomes[row] == ROW_NOT_FINITE) {
+        break_states(e, p, r);
+    } else if (r->mtp && !e->sim->failed) {
+        fake_drafts_propose(e, p, row, out);
+    }
 }
 
 /* ---- plans ---- */
@@ -376,7 +435,9 @@ static void break_rows(struct fake_engine *e, const struct plan *p)
             break_cells(e, p, r);
         }
         break_states(e, p, r);
+        fake_drafts_forget(e, r);
         fake_engine_track(e, r->sequence)->tainted = true;
+        e->sim->counts.cells.deeds[DEED_DRAFT_FAILED] += r->n_drafts > 0;
     }
     for (uint32_t i = 0; i < p->n_after; i++) {
         fake_memory_spoil(e, p->after[i].to, p->after[i].n, PAGE_GARBAGE);
@@ -388,6 +449,9 @@ static void prepare(struct fake_engine *e, const struct plan *p)
 {
     for (uint32_t i = 0; i < p->n_poison; i++) {
         fake_memory_spoil(e, p->poison[i].from, p->poison[i].n, PAGE_POISON);
+    }
+    for (uint32_t i = 0; i < p->n_replays && !e->sim->failed; i++) {
+        fake_drafts_replay(e, &p->replays[i]);
     }
     for (uint32_t i = 0; i < p->n_before; i++) {
         fake_memory_copy(e, &p->before[i]);
@@ -406,7 +470,7 @@ static bool fails(struct fake_engine *e, const struct plan *p, bool alone)
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *r = &p->rows[i];
 
-        if (is_hurt(e, r, DAMAGE_STEP) &&
+        if (is_hurt(e, r, DAMAGE_STEP, r->index, r->n_drafts + 1) &&
             fake_engine_shows(e,
                               sim_request_hurt_of(e->sim, r->sampling->seed))) {
             deeds[DEED_STEP_DAMAGED] += p->n_rows > 1;
@@ -425,6 +489,7 @@ void fake_engine_run(struct fake_engine *e, const struct plan *p, bool alone,
     out->lost = false;
     out->hidden = NULL;
     out->n_rows = p->n_rows;
+    out->draft_us = 0;
     prepare(e, p);
     if (fails(e, p, alone)) {
         e->sim->counts.failed_plans++;

@@ -22,6 +22,7 @@ void fake_memory_spoil(struct fake_engine *e, uint32_t first, uint32_t n,
 {
     for (uint32_t i = first; i < first + n; i++) {
         e->pages[i].kind = kind;
+        e->pages[i].mtp = 0;
     }
 }
 
@@ -47,6 +48,7 @@ void fake_memory_copy(struct fake_engine *e, const struct plan_copy *c)
         to->part = from->part;
         to->n = from->n;
         to->hash = from->hash;
+        to->mtp = from->mtp;
         for (uint32_t k = 0; k < bt && has_cells(from); k++) {
             *fake_cell(e, target + i, k) = *fake_cell(e, source + i, k);
         }
@@ -56,12 +58,20 @@ void fake_memory_copy(struct fake_engine *e, const struct plan_copy *c)
 void fake_memory_write(struct fake_engine *e, uint32_t page, struct cell c,
                        uint32_t request)
 {
+    struct cell *to;
+
     e->pages[page].request = request;
     if (e->pages[page].kind != PAGE_CELLS) {
         e->pages[page].kind = PAGE_CELLS;
+        e->pages[page].mtp = 0;
         empty_cells(e, page);
     }
-    *fake_cell(e, page, c.where >> 1) = c;
+    to = fake_cell(e, page, c.where >> 1);
+    if (to->token != c.token || to->where != c.where) {
+        e->pages[page].mtp &=
+            ~((uint64_t)1 << (c.where >> 1) % e->draw->block_tokens);
+    }
+    *to = c;
 }
 
 /* A sequence of a failed step may read a fresh page that the step did not

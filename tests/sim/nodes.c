@@ -276,6 +276,18 @@ static void crash(struct sim *s, uint32_t number, uint64_t life)
     }
 }
 
+static void set_drafts(const struct sim *s, uint32_t w,
+                       struct worker_options *o)
+{
+    const struct draft_draw *d = &s->options.drafts;
+
+    o->drafts = d->most[w];
+    o->drafts_auto = d->automatic[w];
+    o->drafter = (enum worker_drafter)d->drafter[w];
+    o->has_mtp = options_has_mtp(&s->options, w);
+    o->keep_tokens = d->keep_tokens[w];
+}
+
 static void start_worker(struct sim *s, struct sim_node *n)
 {
     uint32_t w = n->number - SIM_FIRST_WORKER;
@@ -318,6 +330,7 @@ static void start_worker(struct sim *s, struct sim_node *n)
         .chunk_tokens = d->chunk_tokens,
         .engine_depth = d->depth};
 
+    set_drafts(s, w, &o);
     (void)snprintf(model, sizeof(model), "m%u", d->model);
     (void)snprintf(endpoint, sizeof(endpoint), "ipc:///sim/%u", n->number);
     if (options_staged(&s->options, w)) {

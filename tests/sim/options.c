@@ -650,6 +650,7 @@ void options_draw(struct sim_options *o, uint64_t seed, struct seeds_with with)
     options_draw_pools(o, seed);
     options_draw_overcommit(o, seed, with.overcommit);
     options_draw_windows(o, seed, with.windows);
+    options_draw_drafts(o, seed, with.drafts);
 }
 
 /* Returns the bytes to hash before the pools: for seeds without keys, gateways,

@@ -35,14 +35,26 @@ struct worker_draw {
     uint32_t long_of, stand_of; /* per 10,000 plans: take seconds, stall */
 };
 
+/* Drafts.  All 0: no worker makes any. */
+struct draft_draw {
+    bool on, mtp[SIM_MODELS];      /* the model has an MTP layer */
+    uint32_t most[SIM_WORKERS];    /* the worker's --drafts */
+    bool automatic[SIM_WORKERS];   /* --drafts auto */
+    uint32_t drafter[SIM_WORKERS]; /* enum worker_drafter */
+    uint32_t keep_tokens[SIM_WORKERS];
+    uint32_t right_of[SIM_WORKERS]; /* per 10,000 drafts of the MTP layer */
+    uint32_t few_of;                /* per 10,000 proposals: some are missing */
+    uint32_t ask_of;                /* per 10,000 requests: with a number */
+};
+
 /* Which seeds have a feature: a drawn share, none, or all. */
 enum seeds { SEEDS_DRAWN, SEEDS_NONE, SEEDS_ALL };
 
 /* Seeds with replicas of several stages, with workers that offer themselves,
- * with gateways, with keys, with optimistic admission, and with models that
- * have window layers. */
+ * with gateways, with keys, with optimistic admission, with models that have
+ * window layers, and with drafts. */
 struct seeds_with {
-    enum seeds stages, offers, gateways, keys, overcommit, windows;
+    enum seeds stages, offers, gateways, keys, overcommit, windows, drafts;
 };
 
 /* Replicas of several stages.  All 0: every worker has all layers. */
@@ -180,6 +192,7 @@ struct sim_options {
     bool lengths_change; /* later outputs are longer than those before */
     bool swaps;          /* ... in pools for few of them */
     struct window_draw windows;
+    struct draft_draw drafts;
 };
 
 /* Layers of its model that a worker has. */
@@ -199,9 +212,15 @@ void options_draw_pools(struct sim_options *o, uint64_t seed);
 /* Draws optimistic admission. */
 void options_draw_overcommit(struct sim_options *o, uint64_t seed,
                              enum seeds which);
-/* Draws window layers: the last part of all. */
+/* Draws window layers: after optimistic admission. */
 void options_draw_windows(struct sim_options *o, uint64_t seed,
                           enum seeds which);
+/* Draws drafts: after the windows. */
+void options_draw_drafts(struct sim_options *o, uint64_t seed,
+                         enum seeds which);
+/* Returns whether worker w has the MTP layer of its model: a last stage with
+ * attention. */
+bool options_has_mtp(const struct sim_options *o, uint32_t w);
 /* Returns the most tokens of a sequence in a step that worker w makes. */
 uint32_t options_chunk(const struct sim_options *o, uint32_t w);
 /* Returns the pages that the window blocks of a sequence of n tokens take on

@@ -6,6 +6,7 @@
 #define POOLS_STREAM      110
 #define OVERCOMMIT_STREAM 120
 #define SWAPS_STREAM      121
+#define HOSTS_STREAM      122
 #define SHORT_CONTEXT     512 /* longer contexts are drawn elsewhere, and stay */
 #define PER_SLOT_MAX      20
 #define LONGEST_PROMPT    600
@@ -131,15 +132,20 @@ void options_draw_pools(struct sim_options *o, uint64_t seed)
 }
 
 /* Workers with no host tier, one for a few blocks, or for all that they may
- * suspend.  Workers with some of the layers suspend nothing. */
-static void draw_hosts(struct sim_options *o, struct rng *r)
+ * suspend.  Half of those that suspend nothing have one, for their prefixes.
+ * Workers with some of the layers have none. */
+static void draw_hosts(struct sim_options *o, uint64_t seed, struct rng *r)
 {
+    struct rng strict;
+
+    rng_init(&strict, seed, HOSTS_STREAM);
     for (uint32_t w = 0; w < o->n_workers; w++) {
         struct pool_of_worker *p = &o->pools.workers[w];
         uint32_t most = rng_below(r, 2) ? 12 : 2000;
 
         p->host_pages = rng_below(r, 3) ? octave(r, 1, most) : 0;
-        if (o->overcommit == 1 || options_staged(o, w)) {
+        if ((o->overcommit == 1 && rng_below(&strict, 2)) ||
+            options_staged(o, w)) {
             p->host_pages = 0;
         }
     }
@@ -252,6 +258,6 @@ void options_draw_overcommit(struct sim_options *o, uint64_t seed,
             draw_short_outputs(o, &r);
         }
     }
-    draw_hosts(o, &r);
+    draw_hosts(o, seed, &r);
     draw_swaps(o, seed);
 }

@@ -107,6 +107,9 @@ uint32_t oracle_next(const struct oracle *o, const struct fake_model *m,
               bits(p->min_p) * 7 + p->top_k);
     x = mix_penalties(mix_lists(x, p), o, p);
     x = mix64(x ^ ((uint64_t)choice << 32 | index));
+    if (m->loops && x >> 60 < 14) {
+        x = mix64(p->seed + index % 3);
+    }
     return (uint32_t)(x % m->vocab);
 }
 

@@ -30,7 +30,9 @@
 struct fake_model {
     uint64_t salt;
     bool attention, linear;
-    bool one_arithmetic;     /* attention and state do not depend on the kind */
+    /* Attention and state do not depend on the kind; most tokens are a cycle of
+     * three, which n-gram drafts find. */
+    bool one_arithmetic : 1, loops : 1;
     uint8_t window;          /* positions that window layers see; 0: none */
     uint32_t vocab, context; /* vocab >= 256 */
     uint32_t eos[ORACLE_EOS_MAX];

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "tests/sim/sim.h"
+#include "worker/base/metrics.h"
 
 void pools_quotas(struct sim *s, uint32_t w)
 {
@@ -58,11 +59,16 @@ static void count(struct sim *s, const struct worker_core *core)
 {
     uint64_t *deeds = s->counts.cells.deeds;
     uint64_t nodes, checkpoints, n_full;
+    struct worker_metrics m;
     uint32_t most;
 
+    worker_counts(core, &m);
     worker_evicted(core, &nodes, &checkpoints);
     (void)worker_tenant_pages(core, &most, &n_full);
     deeds[DEED_AT_QUOTA] += n_full;
+    deeds[DEED_CACHED_OUT] += m.cached_out;
+    deeds[DEED_CACHED_BACK] += m.reused_host_tokens;
+    deeds[DEED_CACHED_DROPPED] += m.cached_dropped;
     deeds[DEED_EVICTED_BLOCK] += nodes;
     deeds[DEED_EVICTED_CHECKPOINT] += checkpoints;
 }

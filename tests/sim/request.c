@@ -350,6 +350,8 @@ static void fill_cache(struct sim_request *request, struct asked *a)
 
     r->has_cache = request->no_cache;
     r->cache = !request->no_cache;
+    r->has_drafts = request->has_drafts;
+    r->drafts = request->drafts;
     if (request->tenant) {
         (void)snprintf(a->tenant, sizeof(a->tenant), "t%u", request->tenant);
         r->has_tenant = true;
@@ -434,8 +436,23 @@ void sim_request_end_asked(struct sim *s, const struct sim_request *request,
     }
 }
 
+/* Drawn from the number, so that seeds without drafts draw the same as ever. */
+static void draw_drafts(struct sim_request *request)
+{
+    struct sim *s = request->sim;
+    struct rng r;
+
+    rng_init(&r, s->seed, 10000 + request->number);
+    request->has_drafts = rng_chance(&r, s->options.drafts.ask_of);
+    if (request->has_drafts) {
+        request->drafts = (uint32_t)rng_below(&r, DRAFTS_MAX + 1);
+        s->counts.cells.deeds[DEED_DRAFT_ASKED]++;
+    }
+}
+
 void sim_request_open(struct sim_request *request, uint32_t n_choices)
 {
+    draw_drafts(request);
     request->n_choices = n_choices;
     request->choices = calloc(n_choices, sizeof(*request->choices));
     if (!request->choices) {

@@ -55,8 +55,10 @@ struct sim_request {
     bool again, shared; /* id was used before; id is used again */
     uint32_t *prompt;   /* [n_prompt] owned */
     uint32_t n_prompt, max_tokens, keep_ms, deadline_ms;
-    uint32_t tenant;                      /* 0: none */
-    bool no_cache;                        /* cache: false */
+    uint32_t tenant; /* 0: none */
+    bool no_cache;   /* cache: false */
+    bool has_drafts; /* names how many drafts it may have */
+    uint32_t drafts;
     bool continues;                       /* goes on from the kept memory of */
     uint32_t from, from_choice, n_before; /* its ids, of the prompt */
     uint8_t *generated; /* [n_prompt] positions that were generated there; NULL:

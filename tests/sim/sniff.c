@@ -482,6 +482,11 @@ static void submit(struct sim *s, uint32_t conn, const struct envelope *e)
     } else {
         submitted(s, conn, &request->choices[r->sequence->choice], r);
         sim_request_seed(request, r->sampling->seed);
+        if ((r->has_drafts != request->has_drafts ||
+             r->drafts != request->drafts) &&
+            !request->again && !request->shared) {
+            sim_fail(s, (int32_t)i, "Submit has another number of drafts");
+        }
     }
 }
 

@@ -151,6 +151,9 @@ static void put_body(struct text *t, const struct sim *s,
     put_prompts(t, s, call);
     put_sampling(t, request, call->kind == WEB_CHAT);
     put_lists(t, request);
+    if (request->has_drafts) {
+        put(t, ",\"drafts\":%u", request->drafts);
+    }
     if (call->echo) {
         put(t, ",\"echo\":true");
     }

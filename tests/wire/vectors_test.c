@@ -293,6 +293,8 @@ static void push_continuation(struct link *client)
     m.keep_ms = 60000;
     m.has_keep_ms = true;
     m.cache = true;
+    m.has_drafts = true;
+    m.drafts = 4;
     m.cache_salt = wire_text("team-1");
     m.continue_from = &from;
     push(client,

@@ -29,6 +29,7 @@ struct worker_base {
     struct session session;
     struct worker_metrics metrics; /* all but ledger_violations */
     struct worker_steps steps;
+    struct worker_drafts drafts[DRAFTS_MAX]; /* by depth */
     const struct base_ops *ops;
     void *core;
 

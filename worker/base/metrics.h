@@ -26,11 +26,24 @@
     X(wasted_suspended, COUNTER, "tokens computed again: suspended")        \
     X(wasted_failed, COUNTER, "tokens computed again: their step failed")   \
     X(wasted_moved, COUNTER, "tokens computed again: by another worker")    \
-    X(pages_out, COUNTER, "pages of the pool copied to the host tier")      \
-    X(pages_in, COUNTER, "pages of the host tier copied back")              \
+    X(pages_out, COUNTER, "pages of sequences copied to the host tier")     \
+    X(pages_in, COUNTER, "pages of sequences copied back")                  \
+    X(cached_out, COUNTER, "pages of the index copied to the host tier")    \
+    X(cached_in, COUNTER, "pages of the index copied back")                 \
+    X(cached_dropped, COUNTER,                                              \
+      "pages of the index dropped from the host tier")                      \
+    X(host_bytes_out, COUNTER, "bytes copied to the host tier")             \
+    X(host_bytes_in, COUNTER, "bytes copied back from the host tier")       \
     X(prompt_tokens, COUNTER, "computed prompt tokens")                     \
     X(tokens, COUNTER, "generated tokens")                                  \
+    X(draft_rows, COUNTER, "rows with drafts")                              \
+    X(drafts_mtp, COUNTER, "verified drafts of the MTP layer")              \
+    X(drafts_ngram, COUNTER, "verified drafts of the text itself")          \
+    X(accepted_mtp, COUNTER, "accepted drafts of the MTP layer")            \
+    X(accepted_ngram, COUNTER, "accepted drafts of the text itself")        \
     X(reused_tokens, COUNTER, "prompt tokens restored from the index")      \
+    X(reused_host_tokens, COUNTER,                                          \
+      "prompt tokens that only the host tier had")                          \
     X(lookups, COUNTER, "searches of the index for a prefix")               \
     X(hits, COUNTER, "searches that found one")                             \
     X(checkpoints_saved, COUNTER, "states saved for the index")             \
@@ -39,6 +52,7 @@
     X(blocks_moved, COUNTER, "copies of blocks to make room for a slot")    \
     X(twins, COUNTER, "choices that began beside another one's prompt")     \
     X(continued, COUNTER, "kept sequences that another one took over")      \
+    X(kept_out, COUNTER, "kept sequences moved to the host tier")           \
     X(ranges_removed, COUNTER, "ranges removed from kept sequences")        \
     X(leaks, COUNTER, "numbers of the pool that nothing owned")             \
     X(stopped, COUNTER, "sequences that ended by a stop or end token")      \
@@ -64,18 +78,30 @@
     X(step, TIMES, "time of a step on its device")                   \
     X(step_decode_rows, SIZES, "rows of a step with one token")      \
     X(step_prefill_rows, SIZES, "rows of a step with prompt tokens") \
-    X(step_tokens, SIZES, "tokens of a step, prompt and generated")
+    X(step_tokens, SIZES, "tokens of a step, prompt and generated")  \
+    X(draft_row_tokens, SIZES, "generated tokens of a row with drafts")
+
+/* One series per depth: 1 is the first draft of a row. */
+#define WORKER_DRAFTS(X)                                                \
+    X(drafts_verified, COUNTER, "drafts that a step verified by depth") \
+    X(drafts_accepted, COUNTER, "drafts that were accepted by depth")
 
 /* Sequences by state. */
-#define WORKER_SEQUENCES(X)                                      \
-    X(sequences_live, GAUGE,                                     \
-      "sequences, ended ones included until they are forgotten") \
-    X(sequences_orphaned, GAUGE, "orphaned sequences")           \
-    X(sequences_suspended, GAUGE, "suspended sequences")         \
-    X(host_pages, GAUGE, "pages of the host tier")               \
-    X(host_pages_used, GAUGE, "pages of the host tier in use")   \
-    X(index_units, GAUGE, "units of tokens in the index")        \
-    X(index_checkpoints, GAUGE, "states in the index")           \
+#define WORKER_SEQUENCES(X)                                                  \
+    X(sequences_live, GAUGE,                                                 \
+      "sequences, ended ones included until they are forgotten")             \
+    X(sequences_orphaned, GAUGE, "orphaned sequences")                       \
+    X(sequences_suspended, GAUGE, "suspended sequences")                     \
+    X(host_pages, GAUGE, "pages of the host tier")                           \
+    X(host_pages_free, GAUGE, "free pages of the host tier")                 \
+    X(host_pages_used, GAUGE, "pages of the host tier in use")               \
+    X(host_pages_waiting, GAUGE,                                             \
+      "pages of the host tier that suspended sequences have")                \
+    X(host_pages_kept, GAUGE,                                                \
+      "pages of the host tier that kept sequences have")                     \
+    X(host_pages_cached, GAUGE, "pages of the host tier that the index has") \
+    X(index_units, GAUGE, "units of tokens in the index")                    \
+    X(index_checkpoints, GAUGE, "states in the index")                       \
     X(index_tenants, GAUGE, "tenants with something in the index")
 
 /* One series per reason (common/wire/node_io.h). */
@@ -93,12 +119,14 @@
 
 METRIC_TABLE(worker_metrics, WORKER_METRICS);
 METRIC_TABLE(worker_steps, WORKER_STEPS);
+METRIC_TABLE(worker_drafts, WORKER_DRAFTS);
 METRIC_TABLE(worker_sequences, WORKER_SEQUENCES);
 METRIC_TABLE(worker_denials, WORKER_DENIALS);
 METRIC_TABLE(worker_pools, WORKER_POOLS);
 
 METRIC_SET(worker_metrics, "sluice_worker", NULL);
 METRIC_SET(worker_steps, "sluice_worker", NULL);
+METRIC_SET(worker_drafts, "sluice_worker", "depth");
 METRIC_SET(worker_sequences, "sluice_worker", NULL);
 METRIC_SET(worker_denials, "sluice_worker", "reason");
 METRIC_SET(worker_pools, "sluice_worker", "class");

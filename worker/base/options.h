@@ -23,6 +23,9 @@
 #define REPORT_CHANGE_US     10000   /* shortest interval after a change */
 #define LEAVE_US             3000000 /* wait for the answer after the grace */
 
+/* Sources of drafts: the MTP layer if the shard has one, else the text. */
+enum worker_drafter { DRAFTER_AUTO, DRAFTER_MTP, DRAFTER_NGRAM };
+
 struct worker_options {
     const char *name, *model, *device;
     const char *lineage;   /* stays the same over restarts; NULL: name */
@@ -53,6 +56,11 @@ struct worker_options {
     uint32_t step_tokens;  /* token budget of a step, 1..PLAN_TOKENS_MAX */
     uint32_t chunk_tokens; /* longest prefill chunk of a row, >= 1 */
     uint32_t engine_depth; /* plans in flight, 1..ENGINE_DEPTH_MAX */
+    uint32_t drafts;       /* most drafts of a row, 0..DRAFTS_MAX */
+    bool drafts_auto;      /* chooses how many, at most that */
+    enum worker_drafter drafter;
+    bool has_mtp;         /* the engine has an MTP layer */
+    uint32_t keep_tokens; /* tokens whose inputs are kept at once, for drafts */
     /* The endpoint that the previous stage connects to; io must then have
      * open_to().  NULL: the worker joins no replica of several stages. */
     const char *stage_endpoint;

@@ -1,9 +1,10 @@
 /* host.h - The accounts of the host tier: pages of pinned memory of the host,
  * to which pages of the pool are copied and back (kernels/kernels.h).
  *
- * A suspended sequence has a chain of pages there, in the order in which they
- * come back.  A chain takes consecutive pages where it can, so that
- * its copies are few.
+ * A suspended or kept sequence has a chain of pages there, in the order in
+ * which they come back, and so has each part of a prefix that the index keeps
+ * there (worker/cache/prefix_tier.c).  A chain takes consecutive pages where it
+ * can, so that its copies are few.
  *
  *     total = free + used;  each used page is in one chain
  *

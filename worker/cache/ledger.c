@@ -25,6 +25,7 @@ bool ledger_init(struct ledger *l, const struct pool *pool,
     memset(l, 0, sizeof *l);
     if (index != NULL) {
         ledger_set_index(l, walk_prefix, index);
+        l->prefix = index;
     }
     l->claims = malloc((pool->o.n_pages + (size_t)1) * sizeof *l->claims);
     return l->claims != NULL;

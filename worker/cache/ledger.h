@@ -8,7 +8,7 @@
  *     page        has one block, is part of one slot or checkpoint, or is free
  *     slot        one sequence has it
  *     checkpoint  the index has it
- *     host page   is in the chain of one sequence, or free
+ *     host page   is in the chain of one sequence or copy of the index, or free
  *
  * A leak is what neither a sequence nor the index owns.  ledger_reap() frees
  * it.
@@ -39,10 +39,11 @@ typedef void (*ledger_walk_fn)(const void *index,
 
 struct ledger {
     uint64_t session, snapshot, grant;
-    ledger_walk_fn walk; /* over what is cached; NULL: nothing is */
-    const void *index;   /* borrowed, for walk */
-    uint32_t *claims;    /* for the audit: [n_pages] */
-    uint64_t leaks;      /* references and numbers that were reaped */
+    ledger_walk_fn walk;         /* over what is cached; NULL: nothing is */
+    const void *index;           /* borrowed, for walk */
+    const struct prefix *prefix; /* borrowed: its copies in the host tier */
+    uint32_t *claims;            /* for the audit: [n_pages] */
+    uint64_t leaks;              /* references and numbers that were reaped */
 };
 
 /* A protobuf Ledger with the messages that it points to. */

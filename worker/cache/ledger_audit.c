@@ -19,7 +19,9 @@ struct walk {
     const struct sequence_table *table;
     ledger_walk_fn walk;
     const void *index;
+    const struct prefix *prefix;
     uint32_t *claims;
+    uint32_t n_host; /* found in chains */
     uint32_t differences;
     char *text; /* NULL: none */
     size_t cap, used;
@@ -308,8 +310,8 @@ static void audit_pages(struct walk *w)
     for (uint32_t i = 0; i < w->pool->n_moves; i++) {
         const struct plan_copy *m = &w->pool->moves[i];
 
-        if (m->from + (uint64_t)m->n > l->n_pages ||
-            m->to + (uint64_t)m->n > l->n_pages) {
+        if ((m->kind != COPY_IN && m->from + (uint64_t)m->n > l->n_pages) ||
+            (m->kind != COPY_OUT && m->to + (uint64_t)m->n > l->n_pages)) {
             add_difference(w, "pages: a move from %u to %u leaves the pool",
                            m->from, m->to);
         }
@@ -407,19 +409,33 @@ static void audit_states(struct walk *w)
 
 /* ---- the host tier ---- */
 
-/* Each page that is used is in the chain of one sequence. */
+static void claim_chain(void *ctx, uint32_t first, uint32_t n)
+{
+    struct walk *w = ctx;
+
+    w->n_host += n;
+    if (!host_mark(w->table->host, first, n)) {
+        add_difference(w, "host: the chain from page %u is broken", first);
+    }
+}
+
+/* Each page that is used is in the chain of one sequence, or of the index. */
 static void audit_host(struct walk *w)
 {
     struct host *h = w->table->host;
-    uint32_t used = 0, leaks;
+    uint32_t leaks;
 
     if (h == NULL) {
         return;
     }
     host_mark_begin(h);
+    w->n_host = 0;
+    if (w->prefix != NULL) {
+        prefix_walk_host(w->prefix, claim_chain, w);
+    }
     for (const struct sequence *s = w->table->all.head; s != NULL;
          s = sequence_next(s, LIST_ALL)) {
-        used += s->n_host;
+        w->n_host += s->n_host;
         if (s->n_host > 0 && !host_mark(h, s->host, s->n_host)) {
             add_difference(w, "host: the chain of sequence %llu is broken",
                            (unsigned long long)s->number);
@@ -429,7 +445,7 @@ static void audit_host(struct walk *w)
     if (leaks > 0) {
         add_difference(w, "host: %u pages are nowhere", leaks);
     }
-    compare_column(w, "host", "used", h->n_used, used);
+    compare_column(w, "host", "used", h->n_used, w->n_host);
 }
 
 static struct walk walk_of(const struct ledger *l, const struct pool *pool,
@@ -439,6 +455,7 @@ static struct walk walk_of(const struct ledger *l, const struct pool *pool,
                          .table = t,
                          .walk = l->walk,
                          .index = l->index,
+                         .prefix = l->prefix,
                          .claims = l->claims};
 }
 

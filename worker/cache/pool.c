@@ -282,7 +282,9 @@ static bool is_numbered(enum pool_class c)
 bool pool_can_take(const struct pool *p, enum pool_class c, uint32_t n,
                    uint32_t most)
 {
-    return is_numbered(c) || p->n_moves + most_moves(p, n) <= most;
+    uint32_t n_moves = p->n_moves - p->n_swaps;
+
+    return is_numbered(c) || n_moves + most_moves(p, n) <= most;
 }
 
 bool pool_take(struct pool *p, enum pool_class c, uint32_t n, uint32_t *out)
@@ -561,86 +563,4 @@ void pool_checkpoint_to_slot(struct pool *p, uint32_t checkpoint)
     p->held.n[POOL_SLOTS]++;
     p->free += p->o.pages_per[POOL_SLOTS];
     p->places.extents[checkpoint / p->places.per].use = EXTENT_SLOT;
-}
-
-/* ---- plans ---- */
-
-uint32_t pool_page(const struct pool *p, uint32_t block)
-{
-    return p->blocks[block].page;
-}
-
-/* Appends a copy to out[0..n), to the last one if they make one range that does
- * not overlap with its target; returns the new n. */
-static uint32_t append(struct plan_copy *out, uint32_t n,
-                       const struct plan_copy *m)
-{
-    struct plan_copy *last = n > 0 ? &out[n - 1] : NULL;
-    uint32_t apart;
-
-    if (last != NULL && last->from + last->n == m->from &&
-        last->to + last->n == m->to) {
-        apart = m->from > m->to ? m->from - m->to : m->to - m->from;
-        if (apart >= last->n + m->n) {
-            last->n += m->n;
-            return n;
-        }
-    }
-    out[n] = *m;
-    return n + 1;
-}
-
-uint32_t pool_take_moves(struct pool *p, struct plan_copy *out)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < p->n_moves; i++) {
-        const struct plan_copy *m = &p->moves[i];
-
-        for (uint32_t k = 0; k < m->n; k++) {
-            uint32_t block = p->places.owners[m->to + k];
-
-            if (block != PLACE_NONE) {
-                p->blocks[block].arrives = 0;
-            }
-            poison_given(&p->poison, m->from + k);
-        }
-        if (m->n > 0) {
-            n = append(out, n, m);
-        }
-    }
-    p->n_moves = 0;
-    return n;
-}
-
-void pool_untake_moves(struct pool *p, const struct plan_copy *moves,
-                       uint32_t n)
-{
-    if (n > 2 * PLAN_COPIES_MAX - p->n_moves) {
-        pool_violation(p, "too-many-moves", POOL_BLOCKS, n);
-        return;
-    }
-    memmove(p->moves + n, p->moves, p->n_moves * sizeof *moves);
-    for (uint32_t i = 0; i < p->n_moves; i++) {
-        const struct plan_copy *m = &p->moves[n + i];
-        uint32_t block = m->n > 0 ? p->places.owners[m->to] : PLACE_NONE;
-
-        if (block != PLACE_NONE && p->blocks[block].arrives == i + 1) {
-            p->blocks[block].arrives += n;
-        }
-    }
-    /* These stay even if their blocks are freed: a block that has moved on
-     * since needs the copy. */
-    memcpy(p->moves, moves, n * sizeof *moves);
-    for (uint32_t i = 0; i < n; i++) {
-        for (uint32_t k = 0; k < moves[i].n; k++) {
-            poison_move(&p->poison, moves[i].from + k);
-        }
-    }
-    p->n_moves += n;
-}
-
-uint32_t pool_take_freed(struct pool *p, struct plan_copy *out)
-{
-    return poison_take(&p->poison, &p->places, out);
 }

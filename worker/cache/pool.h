@@ -44,6 +44,11 @@
  * before its rows (worker/base/engine.h).  Free of a class is therefore a
  * promise.
  *
+ * Copies to and from the host tier (worker/cache/host.h) are recorded among the
+ * moves, in the order in which they were decided.  A page may therefore be
+ * freed as soon as its copy out is recorded, and a host page as soon as its
+ * copy in is.  If the engine refuses a plan, the next one carries them out.
+ *
  * A plan is built in this order:
  *
  *     1 pool_take_freed()
@@ -51,9 +56,11 @@
  *       other copy is appended to `before`, pool_take_moves() appends the
  *       moves, so that all copies stay in the order in which they were decided
  *     3 pool_take_moves(), then its tables with pool_page()
+ *     4 pool_end_plan()
  *
  * Threading: the core's.  Memory: pool_init() allocates; no other call does.
- * Limits: a slot has at most POOL_EXTENT_MAX pages.
+ * Limits: a slot has at most POOL_EXTENT_MAX pages; a plan has at most
+ * POOL_SWAPS_MAX recorded copies to and from the host tier.
  * A call that would break the identity changes nothing, is logged, and is
  * counted in `violations`.  It never crashes. */
 #ifndef WORKER_CACHE_POOL_H
@@ -68,6 +75,7 @@
 #include "worker/cache/poison.h"
 
 #define POOL_EXTENT_MAX 2048
+#define POOL_SWAPS_MAX  32768
 
 enum pool_class {
     POOL_BLOCKS,
@@ -120,6 +128,8 @@ struct pool {
     struct plan_copy *moves; /* [2 * PLAN_COPIES_MAX] recorded, in order; n = 0:
                               * not needed any more */
     uint32_t n_moves;
+    uint32_t n_swaps; /* copies to and from the host tier among them */
+    uint32_t n_given; /* such copies of the plan that is being built */
     struct poison poison;
     uint64_t violations;
 };
@@ -195,6 +205,14 @@ void pool_slot_to_checkpoint(struct pool *p, uint32_t slot);
  * become free. */
 void pool_checkpoint_to_slot(struct pool *p, uint32_t checkpoint);
 
+/* Records a copy of a page of the pool to a host page, or back.  The caller has
+ * checked pool_swaps_left(). */
+void pool_copy_out(struct pool *p, uint32_t page, uint32_t host);
+void pool_copy_in(struct pool *p, uint32_t host, uint32_t page);
+/* Returns how many more of these copies the next plan, or the one that is being
+ * built, has room for. */
+uint32_t pool_swaps_left(const struct pool *p);
+
 /* Returns the page of a block or window page now; the next plan's rows find it
  * there. */
 uint32_t pool_page(const struct pool *p, uint32_t block);
@@ -205,6 +223,9 @@ uint32_t pool_page(const struct pool *p, uint32_t block);
 uint32_t pool_take_moves(struct pool *p, struct plan_copy *out);
 void pool_untake_moves(struct pool *p, const struct plan_copy *moves,
                        uint32_t n);
+
+/* Ends a plan that is built: the room for copies is that of the next one. */
+void pool_end_plan(struct pool *p);
 
 /* Returns the pages freed since the last call that are free still, as ranges
  * out[0..n), n at most PLAN_COPIES_MAX; 0 without poison.  Only the begin of a

@@ -131,10 +131,10 @@ bool prefix_init(struct prefix **out, const struct prefix_options *o,
     x->tenant_buckets = array(2 * PREFIX_TENANTS_MAX, 4, 0xff);
     x->memos = array(PREFIX_MEMOS, sizeof *x->memos, 0xff);
     x->events = malloc(PREFIX_EVENTS_MAX * sizeof *x->events);
-    if (!prefix_windows_init(x) || x->nodes == NULL || x->heap == NULL ||
-        x->tokens == NULL || x->blocks == NULL || x->buckets == NULL ||
-        x->node_of == NULL || !make_states(x) || x->tenants == NULL ||
-        x->groups == NULL || x->tenant_buckets == NULL ||
+    if (x->groups == NULL || !prefix_tier_init(x) || !prefix_windows_init(x) ||
+        x->nodes == NULL || x->heap == NULL || x->tokens == NULL ||
+        x->blocks == NULL || x->buckets == NULL || x->node_of == NULL ||
+        !make_states(x) || x->tenants == NULL || x->tenant_buckets == NULL ||
         x->lowest[HEAP_LEAF] == NULL || x->lowest[HEAP_STATE] == NULL ||
         x->memos == NULL || x->events == NULL) {
         prefix_free(out);
@@ -166,6 +166,7 @@ void prefix_free(struct prefix **out)
     free(x->numbers);
     free(x->tenants);
     free(x->groups);
+    free(x->copies);
     for (int h = 0; h < HEAPS; h++) {
         free(x->lowest[h]);
     }
@@ -201,11 +202,18 @@ bool prefix_has_states(const struct prefix *x)
 
 /* ---- match ---- */
 
+static const struct prefix_hit no_hit = {
+    .node = PREFIX_NONE, .checkpoint = SLOT_NONE, .host = HOST_NONE};
+
 /* Counts a use: without states of the whole path, because each node serves by
  * itself; otherwise only of the state that is restored.  The other states of a
  * path did not serve, and refreshing them would evict better ones. */
 static void use_path(struct prefix *x, uint32_t node)
 {
+    for (uint32_t i = x->host != NULL ? node : PREFIX_NONE; i != PREFIX_NONE;
+         i = x->nodes[i].parent) {
+        prefix_use_copies(x, i);
+    }
     prefix_use_windows(x, node);
     if (x->o.has_states) {
         prefix_use(x, node);
@@ -216,6 +224,24 @@ static void use_path(struct prefix *x, uint32_t node)
     }
 }
 
+/* Returns the pages of a checkpoint that only the host tier has. */
+static uint32_t state_pages(const struct prefix *x, uint32_t node)
+{
+    bool outside = x->nodes[node].checkpoint == SLOT_NONE &&
+                   prefix_has_copy(x, node, PART_STATE);
+
+    return outside ? x->checkpoint_pages : 0;
+}
+
+/* Returns the pages that a hit may bring back, but for its window pages. */
+static uint32_t swaps_left(const struct prefix *x)
+{
+    uint32_t left = pool_swaps_left(x->pool);
+    uint32_t windows = (x->window_units + 1) * x->unit_windows;
+
+    return left > windows ? left - windows : 0;
+}
+
 /* Walks down as long as tokens are equal, and writes the deepest restorable
  * node and the units that are there into hit. */
 static void walk_down(struct prefix *x, uint32_t tenant,
@@ -224,6 +250,7 @@ static void walk_down(struct prefix *x, uint32_t tenant,
 {
     struct prefix_hash hash = x->tenants[tenant].root;
     uint32_t tokens[PREFIX_UNIT], at = PREFIX_NONE, from = UINT32_MAX;
+    uint32_t left = swaps_left(x), outside = 0, from_pool = UINT32_MAX;
 
     for (uint32_t i = 0; i < n_units; i++) {
         paged_read(slab, ids, i * PREFIX_UNIT, tokens, PREFIX_UNIT);
@@ -233,11 +260,18 @@ static void walk_down(struct prefix *x, uint32_t tenant,
             return;
         }
         hit->branch = (i + 1) * PREFIX_UNIT;
-        from = prefix_windows_from(x, at, from);
-        if (prefix_is_restorable(x, &x->nodes[at]) &&
-            from <= prefix_windows_need(x, i + 1)) {
+        from = prefix_windows_from(x, at, from, false);
+        from_pool = prefix_windows_from(x, at, from_pool, true);
+        outside += x->nodes[at].outside ? x->unit_blocks : 0;
+        if (prefix_is_restorable(x, at) &&
+            from <= prefix_windows_need(x, i + 1) &&
+            outside + state_pages(x, at) <= left) {
             hit->n_tokens = hit->branch;
             hit->node = at;
+            if (outside + state_pages(x, at) == 0 &&
+                from_pool <= prefix_windows_need(x, i + 1)) {
+                hit->n_pool = hit->n_tokens;
+            }
         }
     }
 }
@@ -275,7 +309,7 @@ uint32_t prefix_find(struct prefix *x, const void *tenant, size_t n_tenant,
                      const struct slab *slab, const struct paged *ids,
                      uint32_t n)
 {
-    struct prefix_hit hit = {.node = PREFIX_NONE, .checkpoint = SLOT_NONE};
+    struct prefix_hit hit = no_hit;
     uint32_t t =
         x->o.on ? prefix_tenant_find(x, tenant, n_tenant) : PREFIX_NONE;
 
@@ -289,7 +323,7 @@ struct prefix_hit prefix_match(struct prefix *x, const void *tenant,
                                size_t n_tenant, const struct slab *slab,
                                const struct paged *ids, uint32_t n)
 {
-    struct prefix_hit hit = {.node = PREFIX_NONE, .checkpoint = SLOT_NONE};
+    struct prefix_hit hit = no_hit;
     uint32_t t;
 
     if (!x->o.on) {
@@ -304,11 +338,20 @@ struct prefix_hit prefix_match(struct prefix *x, const void *tenant,
     }
     if (hit.node != PREFIX_NONE) {
         hit.checkpoint = x->nodes[hit.node].checkpoint;
+        x->pinned = hit.node;
+        if (hit.checkpoint == SLOT_NONE) {
+            hit.host = prefix_copy_at(x, hit.node, PART_STATE);
+        }
         x->figures.hits++;
         x->figures.hit_tokens += hit.n_tokens;
         use_path(x, hit.node);
     }
     return hit;
+}
+
+bool prefix_is_inside(const struct prefix *x, uint32_t node)
+{
+    return !x->nodes[node].outside;
 }
 
 void prefix_blocks(const struct prefix *x, uint32_t node, uint32_t *out)
@@ -358,6 +401,24 @@ static uint32_t add_unit(struct prefix *x, uint32_t tenant, uint32_t parent,
     return prefix_add(x, tenant, parent, hash, tokens, blocks);
 }
 
+/* Lets the blocks of a sequence be those of a node that has its own only in the
+ * host tier.  Returns the node, or PREFIX_NONE as above. */
+static uint32_t bring_unit(struct prefix *x, uint32_t tenant, uint32_t node,
+                           const uint32_t *blocks)
+{
+    x->nodes[node].mark = x->walk;
+    if (!is_free(x, x->nodes[node].parent, blocks) ||
+        !prefix_free_share(x, tenant, x->unit_blocks)) {
+        return PREFIX_NONE;
+    }
+    if (x->nodes[node].hole != x->hole) {
+        prefix_drop_copy(x, node, PART_BLOCKS);
+        x->nodes[node].hole = x->hole;
+    }
+    prefix_take_in(x, node, blocks);
+    return node;
+}
+
 /* Returns whether the path to node, which it marks, has the first ids.  Without
  * hashes this is many times as fast as a walk from the root. */
 static bool is_path(const struct prefix *x, uint32_t node,
@@ -388,7 +449,7 @@ static uint32_t recall(const struct prefix *x, uint32_t tenant,
     const struct prefix_node *n = prefix_at(x, m->node);
 
     if (m->root != ids->root || n->depth == 0 || n->depth > n_units ||
-        n->tenant != tenant || !is_path(x, m->node, slab, ids)) {
+        n->tenant != tenant || n->outside || !is_path(x, m->node, slab, ids)) {
         return PREFIX_NONE;
     }
     return m->node;
@@ -411,6 +472,9 @@ static uint32_t insert_unit(struct prefix *x, uint32_t tenant, uint32_t node,
             paged_read(from->slab, from->blocks, unit * k, blocks, k);
         }
         child = add_unit(x, tenant, node, hash, tokens, blocks);
+    } else if (x->nodes[child].outside) {
+        paged_read(from->slab, from->blocks, unit * k, blocks, k);
+        child = bring_unit(x, tenant, child, blocks);
     }
     if (child != PREFIX_NONE) {
         x->nodes[child].mark = x->walk;
@@ -477,7 +541,7 @@ static void free_below_held(struct prefix *x, const struct pool_need *need)
     for (uint32_t i = 0; i < x->n_fresh && !prefix_has_room(x, need); i++) {
         const struct prefix_node *n = &x->nodes[i];
 
-        if (n->depth > 0 && n->n_held < x->unit_blocks) {
+        if (n->depth > 0 && !n->outside && n->n_held < x->unit_blocks) {
             prefix_remove_tree(x, i);
         }
     }
@@ -535,7 +599,7 @@ uint32_t prefix_tenant_pages(const struct prefix *x, uint32_t *most)
             continue;
         }
         sum = &pages[x->tenants[n->tenant].group];
-        *sum += x->unit_blocks;
+        *sum += n->outside ? 0 : x->unit_blocks;
         *sum += n->checkpoint == SLOT_NONE ? 0 : x->checkpoint_pages;
         *sum += prefix_windows_of(x, i);
         largest = *sum > largest ? *sum : largest;
@@ -554,7 +618,7 @@ void prefix_walk(const struct prefix *x,
         if (n->depth == 0) {
             continue;
         }
-        for (uint32_t k = 0; k < x->unit_blocks; k++) {
+        for (uint32_t k = 0; !n->outside && k < x->unit_blocks; k++) {
             each(ctx, POOL_BLOCKS, prefix_unit(x, i)[k]);
         }
         if (n->checkpoint != SLOT_NONE && x->checkpoint_pages > 0) {

@@ -37,6 +37,11 @@
  * If nothing else is left, nodes above a held node go, whose blocks a sequence
  * computed again, and then reservations of plans in flight are taken back.
  *
+ * With a host tier, what is evicted is copied there instead, and what was used
+ * longest ago there leaves the index.  Suspended sequences take pages of the
+ * tier from it (prefix_host_room()).  A position in the host tier is
+ * restorable: a copy takes less time than the tokens.
+ *
  * Events: every change of a restorable position (a node with a checkpoint, or
  * any node without linear layers; with window layers, if it has window pages)
  * is a numbered event for the router.  The
@@ -51,63 +56,8 @@
 #ifndef WORKER_CACHE_PREFIX_H
 #define WORKER_CACHE_PREFIX_H
 
-#include "common/wire/prefix_hash.h"
 #include "worker/cache/paged.h"
-#include "worker/cache/pool.h"
-
-#define PREFIX_TENANTS_MAX 1024
-#define PREFIX_EVENTS_MAX  4096
-/* Reservations that were taken back and are in a plan still, at most, that a
- * new reservation has to avoid. */
-#define PREFIX_TAKEN_BACK_MAX 64
-#define PREFIX_NONE           UINT32_MAX
-
-struct prefix_options {
-    uint32_t block_tokens;         /* divides PREFIX_UNIT */
-    uint32_t n_nodes;              /* most nodes */
-    bool has_blocks, has_states;   /* classes of the shard, or of any stage */
-    uint32_t window, window_pages; /* positions of a window, and its tables; 0:
-                                    * no window layer */
-    float checkpoint_share;        /* most pages of the pool for checkpoints */
-    float tenant_share; /* most cached pages of one tenant, of the pool */
-    bool on;            /* false: nothing is ever found or kept */
-};
-
-/* A restorable position that appeared or went. */
-struct prefix_event {
-    struct prefix_hash hash;
-    uint32_t n_tokens; /* 0: it went */
-};
-
-struct prefix; /* prefix.c */
-
-struct prefix_hit {
-    uint32_t n_tokens;   /* a multiple of PREFIX_UNIT; 0: none */
-    uint32_t node;       /* PREFIX_NONE: none */
-    uint32_t checkpoint; /* first page; SLOT_NONE without linear layers */
-    uint32_t branch;     /* positions whose blocks equal the prompt's, without a
-                          * checkpoint: a branch point worth one; >= n_tokens */
-};
-
-/* The other stages of a replica (worker/stages/leader.c), which keep what this
- * index keeps; may be NULL. */
-struct prefix_watch {
-    void *self;
-    /* Called by prefix_insert() for each new node, from the root on.  parent:
-     * PREFIX_NONE for the first unit; end: the position after its last one. */
-    void (*added)(void *self, uint32_t node, uint32_t parent, uint32_t end);
-    /* Returns whether they can keep a unit that ends there of the sequence that
-     * is inserted; may be NULL. */
-    bool (*keeps)(void *self, uint32_t end);
-    /* Called when a checkpoint is reserved. */
-    void (*reserved)(void *self, uint32_t checkpoint);
-    /* Called before a node, a checkpoint, or both go: evicted, dropped,
-     * forgotten, or a reservation taken back.  PREFIX_NONE, SLOT_NONE: none. */
-    void (*gone)(void *self, uint32_t node, uint32_t checkpoint);
-    /* Returns whether `need` fits into free pages of the other stages too.
-     * prefix_make_room() and prefix_reserve() evict until it does. */
-    bool (*fits)(void *self, const struct pool_need *need);
-};
+#include "worker/cache/prefix_types.h"
 
 /* Makes an empty index of the pool, which is borrowed, and sets its watch.
  * Returns false if memory runs out. */
@@ -127,11 +77,17 @@ void prefix_set_classes(struct prefix *x, bool has_blocks, bool has_states);
 bool prefix_has_states(const struct prefix *x);
 
 /* Finds the deepest restorable prefix of ids[0..n) for a tenant.  Counts as a
- * use of its path.  The caller shares the blocks at once (prefix_blocks(),
- * pool_share()): the next call may evict them. */
+ * use of its path.  The caller shares the blocks at once (prefix_share()): the
+ * next call may evict them. */
 struct prefix_hit prefix_match(struct prefix *x, const void *tenant,
                                size_t n_tenant, const struct slab *slab,
                                const struct paged *ids, uint32_t n);
+
+/* Marks the nodes that are inserted from now on: the MTP layer has not computed
+ * some of their positions. */
+void prefix_set_hole(struct prefix *x, bool hole);
+/* Returns whether a node on the path down to `node` is marked. */
+bool prefix_has_hole(const struct prefix *x, uint32_t node);
 
 /* Returns the node that prefix_match() would return, and counts nothing. */
 uint32_t prefix_find(struct prefix *x, const void *tenant, size_t n_tenant,
@@ -144,13 +100,23 @@ uint32_t prefix_path(struct prefix *x, const void *tenant, size_t n_tenant,
                      const struct slab *slab, const struct paged *ids,
                      uint32_t n, uint32_t *n_tokens);
 
-/* Writes the logical blocks of the path down to node, [n_tokens /
- * block_tokens]. */
+/* Shares the blocks of the path down to node for a caller to whom as many are
+ * granted, and writes them: [n_tokens / block_tokens].  Those in the host tier
+ * are taken from the grant and copied back, while a plan is built.  Returns
+ * false, with nothing shared, if a tenant's quota or the plan has no room. */
+MUST_CHECK bool prefix_share(struct prefix *x, uint32_t node, uint32_t *out);
+
+/* Returns whether the pool has all blocks of the path down to node. */
+bool prefix_is_inside(const struct prefix *x, uint32_t node);
+
+/* Writes the logical blocks of that path, [n_tokens / block_tokens]. */
 void prefix_blocks(const struct prefix *x, uint32_t node, uint32_t *out);
 
 /* Writes the window pages of the blocks from `first` on, down to the end of
- * node, which is a hit: [blocks, window_pages]. */
-void prefix_windows(const struct prefix *x, uint32_t node, uint32_t first,
+ * node, which is a hit: [blocks, window_pages].  With WINDOW_IN_HOST they are
+ * host pages, which the caller copies to pages of its own. */
+#define WINDOW_IN_HOST ((uint32_t)1 << 31)
+void prefix_windows(struct prefix *x, uint32_t node, uint32_t first,
                     uint32_t *out);
 
 /* Writes the path down to node: [units]. */
@@ -204,6 +170,12 @@ void prefix_forget(struct prefix *x, uint32_t node);
 void prefix_make_room(struct prefix *x, const struct pool_need *need,
                       uint32_t spare);
 
+/* Drops copies in the host tier until n of its pages are free, for a suspended
+ * sequence, while no plan is built.  Returns false if there are too few. */
+MUST_CHECK bool prefix_host_room(struct prefix *x, uint32_t n);
+/* Returns the pages of the host tier that this can free. */
+uint32_t prefix_host_pages(const struct prefix *x);
+
 /* Forgets everything. */
 void prefix_clear(struct prefix *x);
 
@@ -220,13 +192,6 @@ void prefix_restart(struct prefix *x);
 
 /* ---- figures and checks ---- */
 
-struct prefix_figures {
-    uint32_t n_nodes, n_checkpoints, n_tenants;
-    uint64_t lookups, hits, hit_tokens, prompt_tokens;
-    uint64_t inserted, evicted, evicted_checkpoints;
-    uint64_t at_quota; /* additions for which a tenant had to evict its own */
-};
-
 struct prefix_figures prefix_figures(const struct prefix *x);
 
 /* Returns the sum of prefix_hash_digest() over the restorable positions, for
@@ -242,5 +207,10 @@ uint32_t prefix_tenant_pages(const struct prefix *x, uint32_t *most);
 void prefix_walk(const struct prefix *x,
                  void (*each)(void *ctx, enum pool_class c, uint32_t number),
                  void *ctx);
+
+/* Calls each() for every chain of host pages of the index. */
+void prefix_walk_host(const struct prefix *x,
+                      void (*each)(void *ctx, uint32_t first, uint32_t n),
+                      void *ctx);
 
 #endif

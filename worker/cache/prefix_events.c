@@ -5,6 +5,7 @@
  * sent as it is then.  Events that are due go out before the walk continues:
  * a prefix that went behind the cursor may have appeared again before it. */
 #include "common/base/plant.h"
+#include "worker/cache/prefix.h"
 #include "worker/cache/prefix_state.h"
 
 void prefix_events_clear(struct prefix *x)
@@ -43,7 +44,7 @@ uint64_t prefix_digest(const struct prefix *x, uint32_t *n)
     for (uint32_t i = 0; i < x->n_fresh; i++) {
         const struct prefix_node *node = &x->nodes[i];
 
-        if (prefix_is_restorable(x, node)) {
+        if (prefix_is_restorable(x, i)) {
             sum += prefix_hash_digest(node->hash, node->depth * PREFIX_UNIT);
             (*n)++;
         }
@@ -59,7 +60,7 @@ static uint32_t copy_nodes(struct prefix *x, struct prefix_event *out,
     for (; n < cap && x->cursor < x->n_fresh; x->cursor++) {
         const struct prefix_node *node = &x->nodes[x->cursor];
 
-        if (prefix_is_restorable(x, node)) {
+        if (prefix_is_restorable(x, x->cursor)) {
             out[n++] = (struct prefix_event){
                 .hash = node->hash, .n_tokens = node->depth * PREFIX_UNIT};
         }

@@ -9,6 +9,7 @@
 #include <assert.h>
 
 #include "common/base/plant.h"
+#include "worker/cache/prefix.h"
 #include "worker/cache/prefix_state.h"
 
 #define USES_MAX 15
@@ -35,13 +36,18 @@ static uint32_t units_above(const struct prefix *x, uint32_t node,
 
     *alone = 1;
     for (; i != PREFIX_NONE; i = x->nodes[i].parent) {
-        if (x->nodes[i].checkpoint != SLOT_NONE) {
+        if (prefix_has_state(x, i)) {
             return depth - x->nodes[i].depth;
         }
         branched = branched || !has_one_child(x, &x->nodes[i]);
         *alone += !branched;
     }
     return depth;
+}
+
+static bool is_superseded(const struct prefix *x, const struct prefix_node *n)
+{
+    return n->n_states > 1 && has_one_child(x, n);
 }
 
 /* Returns the value of what the node would give back. */
@@ -52,16 +58,17 @@ static double value_of(const struct prefix *x, uint32_t node)
     uint32_t alone, units, pages;
 
     if (!x->o.has_states) {
-        return prefix_is_restorable(x, n) ? chance * PREFIX_UNIT : 0;
+        return prefix_is_restorable(x, node) ? chance * PREFIX_UNIT : 0;
     }
     if (n->checkpoint == SLOT_NONE) {
         return 0;
     }
     units = units_above(x, node, &alone);
     pages = x->checkpoint_pages;
-    if (n->child == PREFIX_NONE) {
+    if (n->n_inside == 0) {
         pages += alone * x->unit_blocks;
-    } else if (n->n_states > 1 && has_one_child(x, n)) {
+    }
+    if (is_superseded(x, n)) {
         chance *= SUPERSEDED;
     }
     return chance * PREFIX_UNIT * units / (pages > 0 ? pages : 1);
@@ -72,7 +79,7 @@ static enum prefix_heap heap_of(const struct prefix_node *n)
     if (n->checkpoint != SLOT_NONE) {
         return HEAP_STATE;
     }
-    if (n->child != PREFIX_NONE) {
+    if (n->outside || n->n_inside > 0) {
         return HEAP_NONE;
     }
     return n->n_held == 0 || PLANT(EVICTED_HELD) ? HEAP_LEAF : HEAP_NONE;
@@ -214,6 +221,22 @@ static bool is_spared(const struct prefix *x, const struct prefix_node *n,
            (entry && (n->child != PREFIX_NONE || n->n_held > 0));
 }
 
+/* Takes the node's part of that kind out of the pool.  gone: and out of the
+ * index. */
+static void take_out(struct prefix *x, enum prefix_heap h, uint32_t node,
+                     bool gone)
+{
+    if (gone && h == HEAP_STATE) {
+        prefix_drop_checkpoint(x, node);
+    } else if (gone) {
+        prefix_remove(x, node);
+    } else if (h == HEAP_STATE) {
+        prefix_demote_state(x, node, !is_superseded(x, &x->nodes[node]));
+    } else {
+        prefix_demote(x, node);
+    }
+}
+
 /* Evicts the lowest of a kind; false if there is none.  Keys may be too low,
  * because a checkpoint above or below has gone since; such a node goes back
  * with its new key. */
@@ -232,11 +255,7 @@ static bool evict(struct prefix *x, enum prefix_heap h,
             prefix_place(x, node);
         } else {
             x->age = g == NULL && key > x->age ? key : x->age;
-            if (h == HEAP_STATE) {
-                prefix_drop_checkpoint(x, node);
-            } else {
-                prefix_remove(x, node);
-            }
+            take_out(x, h, node, entry);
             return true;
         }
     }
@@ -274,8 +293,8 @@ bool prefix_free_entry(struct prefix *x)
     bool more = true;
 
     while (more && !prefix_has_entry(x)) {
-        more =
-            evict(x, HEAP_LEAF, NULL, true) || evict(x, HEAP_STATE, NULL, true);
+        more = prefix_tier_drop(x) || evict(x, HEAP_LEAF, NULL, true) ||
+               evict(x, HEAP_STATE, NULL, true);
     }
     end_walk(x);
     return prefix_has_entry(x);

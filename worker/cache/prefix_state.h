@@ -6,16 +6,31 @@
  *     prefix_evict.c   keys, eviction
  *     prefix_events.c  events
  *     prefix_states.c  checkpoints and their reservations; window pages
+ *     prefix_tier.c    copies in the host tier
  *
  * The pairing heaps (pairing.h) hold what may be evicted, the lowest key first.
- * A node is in the heap `leaf` of its tenant if nothing is below it, it has no
- * checkpoint, and its blocks are not held; it is in the heap `state` if it has
- * a checkpoint.  All other nodes cannot be evicted now. */
+ * A node is in the heap `leaf` of its tenant if the pool has its blocks and
+ * none of a node below it, it has no checkpoint in the pool, and its blocks are
+ * not held; it is in the heap `state` if it has a checkpoint in the pool.  All
+ * other nodes cannot be evicted now.
+ *
+ * With a host tier, the parts of a node are in the pool, in the host tier, or
+ * both: both have the same bits.
+ *
+ *     pool --evicted: copied out, unless a copy is there--> host
+ *       ^                                                    |
+ *       +--blocks: shared by a hit, or inserted again--------+--the oldest copy
+ *                                                                goes: gone
+ *
+ * A checkpoint comes back to the slot of a sequence, not to the pool.  Below a
+ * node `outside`, whose blocks only the host tier has, all nodes are so too.
+ * Their copies are older than its own, so they go before it. */
 #ifndef WORKER_CACHE_PREFIX_STATE_H
 #define WORKER_CACHE_PREFIX_STATE_H
 
+#include "worker/cache/host.h"
 #include "worker/cache/pairing.h"
-#include "worker/cache/prefix.h"
+#include "worker/cache/prefix_types.h"
 
 #define PREFIX_GRID_MIN 512 /* tokens between checkpoints on the grid */
 
@@ -35,14 +50,28 @@ struct prefix_node {
     uint32_t chain;                     /* in the hash table */
     uint32_t depth;      /* units, from 1; 0: the entry is free */
     uint32_t checkpoint; /* first page; SLOT_NONE: none */
-    uint32_t n_states;   /* checkpoints at the node and below */
+    uint32_t n_states;   /* checkpoints at the node and below, here or in the
+                          * host tier */
+    uint32_t n_inside;   /* children whose blocks the pool has */
     uint32_t mark;       /* the walk that it belongs to: not evicted by it */
     uint16_t tenant;
     uint8_t uses;      /* restored so often, at most USES_MAX */
     uint8_t n_held;    /* its blocks with references */
     uint8_t heap;      /* enum prefix_heap */
     uint8_t windows;   /* enum prefix_windows_use */
+    bool hole;         /* prefix_set_hole() */
     uint8_t window_at; /* the first block of the unit that has window pages */
+    bool outside;      /* its blocks are only in the host tier */
+};
+
+/* The parts of a node that go to the host tier. */
+enum prefix_part { PART_BLOCKS, PART_STATE, PART_WINDOWS, PARTS };
+
+/* A copy in the host tier, in the list of its tenant by use. */
+struct prefix_copy {
+    uint32_t first;      /* host page of its chain; HOST_NONE: no copy */
+    uint32_t prev, next; /* older and newer; PREFIX_NONE: none */
+    uint64_t stamp;
 };
 
 /* Window pages of a node. */
@@ -76,6 +105,8 @@ struct prefix_group {
     uint32_t first;    /* scope */
     uint32_t n_scopes; /* 0: the entry is free */
     uint32_t pages;
+    uint32_t host_pages;     /* those of its copies in the host tier, */
+    uint32_t oldest, newest; /* and their list; PREFIX_NONE: none */
 };
 
 /* The node that an array of ids was last inserted to: the next insertion of the
@@ -117,6 +148,12 @@ struct prefix {
     struct prefix_link lists[WINDOWS_USES]; /* prev: the tail, next: the head;
                                              * the least recently used first */
 
+    struct host *host;          /* NULL: no host tier */
+    struct prefix_copy *copies; /* [n_nodes, PARTS] */
+    uint32_t n_host, most_host; /* pages of all copies, most of a tenant's */
+    uint32_t pinned;            /* the node that is about to be restored */
+    uint64_t tier_clock;
+
     struct prefix_tenant *tenants; /* [PREFIX_TENANTS_MAX] */
     struct prefix_group *groups;   /* [PREFIX_TENANTS_MAX] */
     uint32_t *lowest[HEAPS];       /* [2 * PREFIX_TENANTS_MAX] a tournament of
@@ -125,6 +162,7 @@ struct prefix {
     uint32_t *tenant_buckets;      /* [2 * PREFIX_TENANTS_MAX] */
     uint64_t clock;
     struct prefix_memo *memos; /* [PREFIX_MEMOS] */
+    bool hole;                 /* new nodes have it */
 
     uint8_t *reserved; /* [n_checkpoints] by page / checkpoint_pages */
     uint32_t n_reserved;
@@ -168,6 +206,11 @@ static inline struct prefix_group *prefix_group_of(const struct prefix *x,
     return &x->groups[x->tenants[tenant].group];
 }
 
+/* Adds the blocks of a node to the index, or removes them. */
+void prefix_index_blocks(struct prefix *x, uint32_t node,
+                         const uint32_t *blocks);
+void prefix_unindex_blocks(struct prefix *x, uint32_t node);
+
 /* Returns the node of these tokens below parent, PREFIX_NONE if there is none.
  * hash: that of the child. */
 uint32_t prefix_child(const struct prefix *x, uint32_t tenant, uint32_t parent,
@@ -192,16 +235,62 @@ uint32_t prefix_tenant_make(struct prefix *x, const void *name, size_t n);
 void prefix_rehash(struct prefix *x);
 
 void prefix_set_checkpoint(struct prefix *x, uint32_t node, uint32_t page);
-/* Frees the checkpoint of a node. */
+/* Frees the checkpoint of a node, here and in the host tier. */
 void prefix_drop_checkpoint(struct prefix *x, uint32_t node);
+
+/* ---- prefix_tier.c ---- */
+
+/* Allocates for x->o; false: out of memory. */
+MUST_CHECK bool prefix_tier_init(struct prefix *x);
+/* A new node has no copies. */
+void prefix_tier_begin(struct prefix *x, uint32_t node);
+
+bool prefix_has_copy(const struct prefix *x, uint32_t node,
+                     enum prefix_part part);
+/* Returns the first host page of a copy; HOST_NONE: there is none. */
+uint32_t prefix_copy_at(const struct prefix *x, uint32_t node,
+                        enum prefix_part part);
+void prefix_drop_copy(struct prefix *x, uint32_t node, enum prefix_part part);
+/* Drops the least recently used copy; false: there is none. */
+bool prefix_tier_drop(struct prefix *x);
+
+/* Frees the checkpoint, or the blocks, of a node in the pool.  The host tier
+ * keeps them if it has room; otherwise what leads to nothing then leaves the
+ * index.  dear: other copies may go for a checkpoint. */
+void prefix_demote_state(struct prefix *x, uint32_t node, bool dear);
+void prefix_demote(struct prefix *x, uint32_t node);
+void prefix_demote_windows(struct prefix *x, uint32_t node);
+/* The copies of a node are used. */
+void prefix_use_copies(struct prefix *x, uint32_t node);
+/* The pool has the blocks of an `outside` node again. */
+void prefix_take_in(struct prefix *x, uint32_t node, const uint32_t *blocks);
+/* Returns the units of the path down to node that are `outside`. */
+uint32_t prefix_outside(const struct prefix *x, uint32_t node);
+
+/* Returns whether the node has a checkpoint, here or in the host tier. */
+static inline bool prefix_has_state(const struct prefix *x, uint32_t node)
+{
+    return x->nodes[node].checkpoint != SLOT_NONE ||
+           prefix_has_copy(x, node, PART_STATE);
+}
+
+/* Returns whether the node has window pages, here or in the host tier. */
+static inline bool prefix_has_windows(const struct prefix *x, uint32_t node)
+{
+    return x->nodes[node].windows != WINDOWS_NONE ||
+           prefix_has_copy(x, node, PART_WINDOWS);
+}
+
+/* ---- restorable ---- */
 
 /* Returns whether a prompt may go on at the node.  With window layers, nodes
  * above may lack what its window needs, which the events do not show. */
-static inline bool prefix_is_restorable(const struct prefix *x,
-                                        const struct prefix_node *n)
+static inline bool prefix_is_restorable(const struct prefix *x, uint32_t node)
 {
-    return n->depth > 0 && (!x->o.has_states || n->checkpoint != SLOT_NONE) &&
-           (x->unit_windows == 0 || n->windows != WINDOWS_NONE);
+    const struct prefix_node *n = &x->nodes[node];
+
+    return n->depth > 0 && (!x->o.has_states || prefix_has_state(x, node)) &&
+           (x->unit_windows == 0 || prefix_has_windows(x, node));
 }
 
 /* ---- prefix_states.c: window pages ---- */
@@ -213,19 +302,24 @@ void prefix_windows_fini(struct prefix *x);
 
 /* Returns the first block of the path down to the node from which on all have
  * window pages; above: the same for its parent.  UINT32_MAX: its last one has
- * none. */
+ * none.  pool: pages in the host tier do not count. */
 uint32_t prefix_windows_from(const struct prefix *x, uint32_t node,
-                             uint32_t above);
+                             uint32_t above, bool pool);
 /* Returns the first block that a prompt needs window pages of to go on behind
  * `depth` units. */
 uint32_t prefix_windows_need(const struct prefix *x, uint32_t depth);
-/* Returns the window pages of a node. */
+/* Returns the window pages of a node in the pool. */
 uint32_t prefix_windows_of(const struct prefix *x, uint32_t node);
 
 /* A prompt goes on at the node: its window is used. */
 void prefix_use_windows(struct prefix *x, uint32_t node);
-/* Frees the window pages of a node, if it has any. */
+/* Frees the window pages of a node, here and in the host tier, if it has any.
+ */
 void prefix_drop_windows(struct prefix *x, uint32_t node);
+/* Takes its window pages out of the pool; their contents are elsewhere. */
+void prefix_leave_windows(struct prefix *x, uint32_t node);
+/* Returns the i-th of its window pages, in the pool. */
+uint32_t prefix_window_page(const struct prefix *x, uint32_t node, uint32_t i);
 /* Drops the window pages that were used longest ago, of nodes that are not
  * marked; false: there are none of that use. */
 bool prefix_evict_windows(struct prefix *x, enum prefix_windows_use use);

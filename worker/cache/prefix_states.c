@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/base/plant.h"
+#include "worker/cache/prefix.h"
 #include "worker/cache/prefix_state.h"
 
 /* Returns the distance of checkpoints on the grid near a position: an eighth of
@@ -262,7 +263,7 @@ static uint32_t blocks_per_unit(const struct prefix *x)
 }
 
 uint32_t prefix_windows_from(const struct prefix *x, uint32_t node,
-                             uint32_t above)
+                             uint32_t above, bool pool)
 {
     const struct prefix_node *n = &x->nodes[node];
     uint32_t begin;
@@ -271,7 +272,7 @@ uint32_t prefix_windows_from(const struct prefix *x, uint32_t node,
         return 0;
     }
     begin = (n->depth - 1) * blocks_per_unit(x);
-    if (n->windows == WINDOWS_NONE) {
+    if (pool ? n->windows == WINDOWS_NONE : !prefix_has_windows(x, node)) {
         return UINT32_MAX;
     }
     return n->window_at > 0 || above > begin ? begin + n->window_at : above;
@@ -396,10 +397,14 @@ void prefix_put_windows(struct prefix *x, uint32_t node, const uint32_t *pages,
                         uint32_t first)
 {
     struct prefix_node *n = &x->nodes[node];
+    bool had = prefix_is_restorable(x, node);
     uint32_t n_pages;
 
     if (!x->o.on || x->unit_windows == 0 || !can_put(x, node, pages, first)) {
         return;
+    }
+    if (n->window_at != first) {
+        prefix_drop_copy(x, node, PART_WINDOWS);
     }
     n->window_at = (uint8_t)first;
     link_windows(x, node, WINDOWS_LIVE);
@@ -412,21 +417,35 @@ void prefix_put_windows(struct prefix *x, uint32_t node, const uint32_t *pages,
     prefix_group_of(x, n->tenant)->pages += n_pages;
     spend_above(x, node);
     prefix_place(x, node);
-    if (prefix_is_restorable(x, n)) {
+    if (!had && prefix_is_restorable(x, node)) {
         prefix_event(x, node, true);
     }
 }
 
+uint32_t prefix_window_page(const struct prefix *x, uint32_t node, uint32_t i)
+{
+    return pages_of(x, node)[i];
+}
+
 void prefix_drop_windows(struct prefix *x, uint32_t node)
+{
+    if (!prefix_has_windows(x, node)) {
+        return;
+    }
+    if (prefix_is_restorable(x, node)) {
+        prefix_event(x, node, false);
+    }
+    prefix_drop_copy(x, node, PART_WINDOWS);
+    prefix_leave_windows(x, node);
+}
+
+void prefix_leave_windows(struct prefix *x, uint32_t node)
 {
     struct prefix_node *n = &x->nodes[node];
     uint32_t n_pages = prefix_windows_of(x, node);
 
     if (n->windows == WINDOWS_NONE) {
         return;
-    }
-    if (prefix_is_restorable(x, n)) {
-        prefix_event(x, node, false);
     }
     unlink_windows(x, node);
     n->windows = WINDOWS_NONE;
@@ -452,7 +471,11 @@ bool prefix_evict_windows(struct prefix *x, enum prefix_windows_use use)
     if (node == PREFIX_NONE) {
         return false;
     }
-    prefix_drop_windows(x, node);
+    if (use == WINDOWS_LIVE) {
+        prefix_demote_windows(x, node);
+    } else {
+        prefix_drop_windows(x, node);
+    }
     return true;
 }
 
@@ -464,7 +487,26 @@ bool prefix_free_page(struct prefix *x)
     return prefix_free_pages(x, &one);
 }
 
-void prefix_windows(const struct prefix *x, uint32_t node, uint32_t first,
+/* Writes n window pages of a node from the skip-th on. */
+static void write_windows(struct prefix *x, uint32_t node, uint32_t skip,
+                          uint32_t n, uint32_t *out)
+{
+    uint32_t host;
+
+    if (x->nodes[node].windows != WINDOWS_NONE) {
+        memcpy(out, pages_of(x, node) + skip, n * sizeof *out);
+        return;
+    }
+    host = prefix_copy_at(x, node, PART_WINDOWS);
+    for (uint32_t i = 0; i < skip + n; i++, host = host_next(x->host, host)) {
+        if (i >= skip) {
+            out[i - skip] = host | WINDOW_IN_HOST;
+        }
+    }
+    x->figures.host_in += n;
+}
+
+void prefix_windows(struct prefix *x, uint32_t node, uint32_t first,
                     uint32_t *out)
 {
     uint32_t per = blocks_per_unit(x), tables = x->o.window_pages;
@@ -475,9 +517,8 @@ void prefix_windows(const struct prefix *x, uint32_t node, uint32_t first,
         uint32_t skip = from - x->nodes[i].window_at;
 
         if (from < per) {
-            memcpy(out + (size_t)(begin + from - first) * tables,
-                   pages_of(x, i) + (size_t)skip * tables,
-                   (size_t)(per - from) * tables * sizeof *out);
+            write_windows(x, i, skip * tables, (per - from) * tables,
+                          out + (size_t)(begin + from - first) * tables);
         }
         if (begin <= first) {
             return;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/plant.h"
+#include "worker/cache/prefix.h"
 #include "worker/cache/prefix_state.h"
 
 #define TENANT_BUCKETS (2 * PREFIX_TENANTS_MAX)
@@ -101,6 +102,38 @@ static uint32_t entry_take(struct prefix *x)
     return node;
 }
 
+void prefix_index_blocks(struct prefix *x, uint32_t node,
+                         const uint32_t *blocks)
+{
+    struct prefix_node *n = &x->nodes[node];
+
+    for (uint32_t i = 0; i < x->unit_blocks; i++) {
+        prefix_unit(x, node)[i] = blocks[i];
+        x->node_of[blocks[i]] = node;
+        pool_index(x->pool, blocks[i]);
+        n->n_held =
+            (uint8_t)(n->n_held + (x->pool->blocks[blocks[i]].refs > 0));
+    }
+    prefix_group_of(x, n->tenant)->pages += x->unit_blocks;
+    if (n->parent != PREFIX_NONE) {
+        x->nodes[n->parent].n_inside++;
+    }
+}
+
+void prefix_unindex_blocks(struct prefix *x, uint32_t node)
+{
+    const struct prefix_node *n = &x->nodes[node];
+
+    for (uint32_t i = 0; i < x->unit_blocks; i++) {
+        pool_unindex(x->pool, prefix_unit(x, node)[i]);
+        x->node_of[prefix_unit(x, node)[i]] = PREFIX_NONE;
+    }
+    prefix_group_of(x, n->tenant)->pages -= x->unit_blocks;
+    if (n->parent != PREFIX_NONE) {
+        x->nodes[n->parent].n_inside--;
+    }
+}
+
 uint32_t prefix_add(struct prefix *x, uint32_t tenant, uint32_t parent,
                     struct prefix_hash hash, const uint32_t *tokens,
                     const uint32_t *blocks)
@@ -117,19 +150,14 @@ uint32_t prefix_add(struct prefix *x, uint32_t tenant, uint32_t parent,
         .stamp = x->age,
         .mark = x->walk,
         .tenant = (uint16_t)tenant,
-        .heap = HEAP_NONE};
+        .heap = HEAP_NONE,
+        .hole = x->hole};
     memcpy(x->tokens + (size_t)node * PREFIX_UNIT, tokens,
            PREFIX_UNIT * sizeof *tokens);
-    for (uint32_t i = 0; i < x->unit_blocks; i++) {
-        prefix_unit(x, node)[i] = blocks[i];
-        x->node_of[blocks[i]] = node;
-        pool_index(x->pool, blocks[i]);
-        n->n_held =
-            (uint8_t)(n->n_held + (x->pool->blocks[blocks[i]].refs > 0));
-    }
+    prefix_tier_begin(x, node);
+    prefix_index_blocks(x, node, blocks);
     link_node(x, node);
     x->tenants[tenant].n_nodes++;
-    prefix_group_of(x, tenant)->pages += x->unit_blocks;
     x->figures.n_nodes++;
     x->figures.inserted++;
     /* The parent is no leaf any more. */
@@ -137,13 +165,26 @@ uint32_t prefix_add(struct prefix *x, uint32_t tenant, uint32_t parent,
         prefix_place(x, parent);
     }
     prefix_place(x, node);
-    if (prefix_is_restorable(x, n)) {
+    if (prefix_is_restorable(x, node)) {
         prefix_event(x, node, true);
     }
     if (x->watch.added != NULL) {
         x->watch.added(x->watch.self, node, parent, n->depth * PREFIX_UNIT);
     }
     return node;
+}
+
+void prefix_set_hole(struct prefix *x, bool hole)
+{
+    x->hole = hole;
+}
+
+bool prefix_has_hole(const struct prefix *x, uint32_t node)
+{
+    while (node != PREFIX_NONE && !x->nodes[node].hole) {
+        node = x->nodes[node].parent;
+    }
+    return node != PREFIX_NONE;
 }
 
 void prefix_remove(struct prefix *x, uint32_t node)
@@ -154,23 +195,22 @@ void prefix_remove(struct prefix *x, uint32_t node)
 
     assert(n->child == PREFIX_NONE);
     prefix_drop_windows(x, node);
-    if (n->checkpoint != SLOT_NONE) {
+    if (prefix_has_state(x, node)) {
         prefix_drop_checkpoint(x, node);
     }
     if (x->watch.gone != NULL) {
         x->watch.gone(x->watch.self, node, SLOT_NONE);
     }
-    if (prefix_is_restorable(x, n)) {
+    if (prefix_is_restorable(x, node)) {
         prefix_event(x, node, false);
     }
     prefix_unplace(x, node);
     unlink_node(x, node);
-    for (uint32_t i = 0; i < x->unit_blocks; i++) {
-        pool_unindex(x->pool, prefix_unit(x, node)[i]);
-        x->node_of[prefix_unit(x, node)[i]] = PREFIX_NONE;
+    if (!n->outside) {
+        prefix_unindex_blocks(x, node);
     }
+    prefix_drop_copy(x, node, PART_BLOCKS);
     t->n_nodes--;
-    prefix_group_of(x, n->tenant)->pages -= x->unit_blocks;
     x->figures.n_nodes--;
     x->figures.evicted++;
     /* Depth 0 is what marks the entry as free, for those who have its number
@@ -220,7 +260,7 @@ static uint32_t state_above(const struct prefix *x, uint32_t node)
 {
     uint32_t i = x->nodes[node].parent;
 
-    while (i != PREFIX_NONE && x->nodes[i].checkpoint == SLOT_NONE) {
+    while (i != PREFIX_NONE && !prefix_has_state(x, i)) {
         i = x->nodes[i].parent;
     }
     return i;
@@ -229,10 +269,11 @@ static uint32_t state_above(const struct prefix *x, uint32_t node)
 void prefix_set_checkpoint(struct prefix *x, uint32_t node, uint32_t page)
 {
     uint32_t above = state_above(x, node);
+    bool had = prefix_has_state(x, node);
 
     x->nodes[node].checkpoint = page;
     x->nodes[node].stamp = x->age;
-    count_states(x, node, 1);
+    count_states(x, node, had ? 0 : 1);
     prefix_group_of(x, x->nodes[node].tenant)->pages += x->checkpoint_pages;
     x->figures.n_checkpoints++;
     prefix_place(x, node);
@@ -240,7 +281,7 @@ void prefix_set_checkpoint(struct prefix *x, uint32_t node, uint32_t page)
     if (above != PREFIX_NONE) {
         prefix_place(x, above);
     }
-    if (prefix_is_restorable(x, &x->nodes[node])) {
+    if (!had && prefix_is_restorable(x, node)) {
         prefix_event(x, node, true);
     }
 }
@@ -250,14 +291,17 @@ void prefix_drop_checkpoint(struct prefix *x, uint32_t node)
     struct prefix_node *n = &x->nodes[node];
 
     /* The event has the hash of a node that may go next: it comes first. */
-    if (prefix_is_restorable(x, n)) {
+    if (prefix_is_restorable(x, node)) {
         prefix_event(x, node, false);
     }
-    prefix_give_state(x, n->checkpoint);
-    n->checkpoint = SLOT_NONE;
+    if (n->checkpoint != SLOT_NONE) {
+        prefix_give_state(x, n->checkpoint);
+        n->checkpoint = SLOT_NONE;
+        prefix_group_of(x, n->tenant)->pages -= x->checkpoint_pages;
+        x->figures.n_checkpoints--;
+    }
+    prefix_drop_copy(x, node, PART_STATE);
     count_states(x, node, UINT32_MAX);
-    prefix_group_of(x, n->tenant)->pages -= x->checkpoint_pages;
-    x->figures.n_checkpoints--;
     x->figures.evicted_checkpoints++;
     prefix_place(x, node);
 }

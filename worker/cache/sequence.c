@@ -371,6 +371,8 @@ void sequence_give_host(struct sequence_table *t, struct sequence *s)
     }
     s->host = HOST_NONE;
     s->n_host = s->n_host_windows = 0;
+    t->n_away -= s->away;
+    s->away = false;
 }
 
 void sequence_release(struct sequence_table *t, struct sequence *s)

@@ -20,7 +20,9 @@
  *   0          n_prompt            n_prompt + n_generated (known)
  *   |--prompt--|----generated------|
  *        n_planned: the next position to compute.  While sampled tokens are
- *        being computed, it exceeds the known ids by pending - 1.
+ *        being computed, it exceeds the known ids by pending - 1.  A row with
+ *        drafts may sample one token more than it has drafts; its result
+ *        lowers n_planned by those that were refused.
  *
  * Threading: the core's.  Memory: sequence_table_init() allocates; no other
  * call does.  Limits: `capacity` sequences at once. */
@@ -91,6 +93,24 @@ static inline bool finish_is_whole(enum sequence_finish f)
 struct sequence_key {
     uint8_t request_id[REQUEST_ID_BYTES];
     uint32_t choice;
+};
+
+/* Drafts of a sequence: worker/sequences/proposer.h. */
+struct sequence_drafts {
+    uint32_t most; /* in a row; 0: none */
+    uint32_t k;    /* that its next row may have */
+    uint32_t n;    /* ids[n] that follow the known ids */
+    uint32_t ids[DRAFTS_MAX];
+    uint32_t searched; /* the known ids that the text was searched with */
+    uint32_t untried;  /* rows since the last one with drafts, */
+    uint32_t idle;     /* and since the last one that was no probe */
+    bool probe;        /* its next row is one */
+    float accepts[DRAFTS_MAX]; /* worker/sequences/drafts.h */
+    uint8_t proposer;          /* enum proposer: its own; */
+    uint8_t source;            /* that of ids, or of the row in flight */
+    bool begun;                /* it had a row */
+    bool mtp;                  /* its rows are computed by the MTP layer too */
+    bool hole;                 /* some of its positions were not */
 };
 
 /* Lists of sequences; a sequence is in each at most once. */
@@ -171,8 +191,8 @@ struct sequence {
     uint32_t rolling, rolling_at, rolling_next;
 
     /* Plans. */
-    uint32_t n_planned; /* positions computed or in flight */
-    uint32_t pending;   /* tokens being sampled by plans in flight */
+    uint32_t n_planned; /* positions computed or in flight, drafts included */
+    uint32_t pending;   /* tokens being sampled by plans in flight, at most */
     uint32_t inflight;  /* plans in flight that name it */
     uint64_t last_step; /* the newest of these plans, */
     uint32_t last_row;  /* and the row there */
@@ -185,6 +205,8 @@ struct sequence {
                     * there when its next row begins */
     enum sequence_waste waste; /* why */
 
+    struct sequence_drafts drafts;
+
     /* Suspension (worker/sequences/suspend.h). */
     bool grows;                  /* need is what it is expected to use */
     bool waits;                  /* nothing is granted to it yet */
@@ -195,7 +217,8 @@ struct sequence {
     uint32_t n_host; /* pages there: of the slot, then of the blocks, */
     uint32_t n_host_windows; /* then this many of the window blocks */
     uint32_t n_dropped;      /* blocks before those, which the index had */
-    uint64_t swap_step; /* the newest plan with its copies to or from there */
+    bool away; /* KEPT: all that it has is there (worker/sequences/kept.h) */
+    uint64_t swap_step; /* the newest plan with its copies from there */
 
     /* Choices of one request (worker/sequences/twins.h). */
     struct sequence *leader; /* computes the prompt for this one; or NULL */
@@ -256,6 +279,7 @@ struct sequence_table {
     struct window_rules windows;
     struct prefix *index; /* borrowed; NULL: none */
     uint32_t n_growing;   /* live sequences that grow */
+    uint32_t n_away;      /* kept sequences in the host tier */
     struct pool *pool;    /* borrowed */
     struct host *host;    /* borrowed; NULL: no host tier */
 };

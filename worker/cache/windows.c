@@ -285,6 +285,21 @@ bool windows_clear(struct sequence_table *t, struct sequence *s)
     return true;
 }
 
+/* Returns the number of a page that the caller shares, or takes for one in the
+ * host tier. */
+static uint32_t adopt_page(struct sequence_table *t, uint32_t page)
+{
+    uint32_t number = page;
+
+    if ((page & WINDOW_IN_HOST) == 0) {
+        pool_share_window(t->pool, page);
+    } else if (pool_take(t->pool, POOL_WINDOWS, 1, &number)) {
+        pool_copy_in(t->pool, page & ~WINDOW_IN_HOST,
+                     pool_page(t->pool, number));
+    }
+    return number;
+}
+
 void windows_adopt(struct sequence_table *t, struct sequence *s,
                    uint32_t position, const uint32_t *pages)
 {
@@ -295,8 +310,8 @@ void windows_adopt(struct sequence_table *t, struct sequence *s,
     s->window_first = windows_first(r, position);
     s->n_windows = n;
     for (uint32_t i = 0; i < n * r->pages; i++) {
-        pool_share_window(t->pool, pages[i]);
-        put(t, s, s->window_first + i / r->pages, i % r->pages, pages[i]);
+        put(t, s, s->window_first + i / r->pages, i % r->pages,
+            adopt_page(t, pages[i]));
     }
 }
 

@@ -88,7 +88,8 @@ void windows_share(struct sequence_table *t, const struct sequence *from,
 MUST_CHECK bool windows_clear(struct sequence_table *t, struct sequence *s);
 
 /* Gives s, which holds none, pages of the index: what a row at `position`, the
- * end of a block, sees before it, [windows_seen(), pages]. */
+ * end of a block, sees before it, [windows_seen(), pages].  Those in the host
+ * tier are copied to pages of the grant. */
 void windows_adopt(struct sequence_table *t, struct sequence *s,
                    uint32_t position, const uint32_t *pages);
 

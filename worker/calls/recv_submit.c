@@ -142,6 +142,11 @@ static enum status check_submit(const struct sequences *q,
                          "keep_ms is %u, it must be at most %u", m->keep_ms,
                          KEEP_MS_MAX);
     }
+    if (m->drafts > DRAFTS_MAX) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "drafts is %u, it must be at most %d", m->drafts,
+                         DRAFTS_MAX);
+    }
     if (check_lengths(q, m, e) != ST_OK || check_sampling(q, m, e) != ST_OK ||
         check_spans(m, e) != ST_OK || check_scope(m, e) != ST_OK ||
         submit_check_need(q, &need, n_ids, e) != ST_OK ||
@@ -227,6 +232,9 @@ static bool fill_sequence(struct sequences *q, struct sequence *s,
         s->lost = m->n_prompt + m->n_generated - 1;
         s->waste = WASTE_MOVED;
     }
+    s->drafts.most = m->has_drafts && m->drafts < q->base->o.drafts
+                         ? m->drafts
+                         : q->base->o.drafts;
     s->cache = m->cache;
     s->n_scope = (uint8_t)prefix_scope(s->scope, m->tenant.data, m->tenant.len,
                                        m->cache_salt.data, m->cache_salt.len);

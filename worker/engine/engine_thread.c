@@ -47,16 +47,29 @@ static int64_t now_us(void)
 }
 
 static void logprobs_copy(struct plan_result *to,
-                          const struct plan_result *from, const struct plan *p)
+                          const struct plan_result *from, uint32_t row,
+                          uint32_t n_top)
 {
-    for (uint32_t i = 0; i < from->n_rows; i++) {
-        const struct plan_row *r = &p->rows[i];
+    size_t bytes = n_top * sizeof to->top[row][0];
 
-        if (from->tokens[i] != TOKEN_NONE && r->sampling->logprobs) {
-            to->logprobs[i] = from->logprobs[i];
-            memcpy(to->top[i], from->top[i],
-                   r->sampling->n_top_logprobs * sizeof to->top[i][0]);
-        }
+    to->logprobs[row] = from->logprobs[row];
+    memcpy(to->top[row], from->top[row], bytes);
+    for (uint32_t i = 0; i < from->n_accepted[row]; i++) {
+        to->draft_logprobs[row][i] = from->draft_logprobs[row][i];
+        memcpy(to->draft_top[row][i], from->draft_top[row][i], bytes);
+    }
+}
+
+static void row_copy(struct plan_result *to, const struct plan_result *from,
+                     uint32_t row, const struct plan_row *r)
+{
+    to->outcomes[row] = from->outcomes[row];
+    to->n_accepted[row] = from->n_accepted[row];
+    to->n_drafts[row] = from->n_drafts[row];
+    memcpy(to->drafts[row], from->drafts[row],
+           from->n_drafts[row] * sizeof to->drafts[row][0]);
+    if (from->tokens[row] != TOKEN_NONE && r->sampling->logprobs) {
+        logprobs_copy(to, from, row, r->sampling->n_top_logprobs);
     }
 }
 
@@ -64,12 +77,10 @@ static void logprobs_copy(struct plan_result *to,
 static void result_copy(struct plan_result *to, const struct plan_result *from,
                         const struct plan *p)
 {
-    memcpy(to, from, offsetof(struct plan_result, tokens));
+    memcpy(to, from, offsetof(struct plan_result, n_accepted));
     memcpy(to->tokens, from->tokens, from->n_rows * sizeof to->tokens[0]);
-    to->device_us = from->device_us;
-    if (from->status == ST_OK) {
-        memcpy(to->outcomes, from->outcomes, from->n_rows);
-        logprobs_copy(to, from, p);
+    for (uint32_t i = 0; from->status == ST_OK && i < from->n_rows; i++) {
+        row_copy(to, from, i, &p->rows[i]);
     }
 }
 

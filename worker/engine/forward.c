@@ -13,7 +13,7 @@ _Static_assert(FORWARD_CUT == KERNELS_SAVE_CUT, "a cut keeps a row's saves");
 
 static bool has_kind(const struct shard_weights *w, enum mixer_kind kind)
 {
-    for (uint32_t i = 0; i < w->end - w->begin; i++) {
+    for (uint32_t i = 0; i < shard_layers(w); i++) {
         if (w->layers[i].kind == kind) {
             return true;
         }
@@ -31,11 +31,23 @@ static bool allocate_arrays(struct forward *f)
     f->pass.tokens = calloc(f->sizes.max_tokens, sizeof *f->pass.tokens);
     f->heads.tokens = calloc(logits, sizeof *f->heads.tokens);
     f->heads.plan_rows = calloc(logits, sizeof *f->heads.plan_rows);
+    f->heads.at = calloc(logits, sizeof *f->heads.at);
     f->heads.out = calloc(logits, sizeof *f->heads.out);
     f->heads.rows = calloc(logits, sizeof *f->heads.rows);
+    f->kept.of = calloc((size_t)f->bounds.keep_tokens + 1, sizeof *f->kept.of);
     return f->pass.rows && f->pass.plan_rows && f->pass.saves &&
            f->pass.tokens && f->heads.tokens && f->heads.plan_rows &&
-           f->heads.out && f->heads.rows;
+           f->heads.at && f->heads.out && f->heads.rows && f->kept.of &&
+           forward_drafts_new(f);
+}
+
+static void set_sizes(struct forward *f)
+{
+    kernels_sizes(f->kernels, &f->sizes);
+    f->bounds.pages_per_slot = f->sizes.pages_per_slot;
+    f->bounds.window_pages = f->sizes.window_pages;
+    f->bounds.drafts = f->sizes.drafts;
+    f->bounds.max_tokens = f->sizes.max_tokens;
 }
 
 enum status forward_new(struct forward **out, const struct shard_weights *w,
@@ -58,6 +70,9 @@ enum status forward_new(struct forward **out, const struct shard_weights *w,
         .has_deltanet = has_kind(w, MIXER_DELTANET),
         .block_tokens = o->block_tokens,
         .marks = &f->marks,
+        .has_mtp = w->mtp != NULL,
+        .keep_tokens = o->keep_tokens,
+        .kept = &f->kept,
         .last = f->last,
     };
     st = backend_new(&f->kernels, w, o, e);
@@ -65,9 +80,7 @@ enum status forward_new(struct forward **out, const struct shard_weights *w,
         forward_free(&f);
         return st;
     }
-    kernels_sizes(f->kernels, &f->sizes);
-    f->bounds.pages_per_slot = f->sizes.pages_per_slot;
-    f->bounds.window_pages = f->sizes.window_pages;
+    set_sizes(f);
     if (!allocate_arrays(f)) {
         forward_free(&f);
         return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
@@ -83,11 +96,14 @@ void forward_free(struct forward **self)
     if (f == NULL) {
         return;
     }
+    forward_drafts_free(f);
+    free(f->kept.of);
     free(f->marks.of);
     free(f->hidden.rows);
     free(f->heads.history);
     free(f->heads.rows);
     free(f->heads.out);
+    free(f->heads.at);
     free(f->heads.plan_rows);
     free(f->heads.tokens);
     free(f->pass.tokens);
@@ -233,6 +249,43 @@ static bool is_cut_off(const struct forward *f, const struct plan_row *r)
     return r->chained && f->last[r->chain_row] == TOKEN_LOST;
 }
 
+/* Returns how many tokens of a row, after the `done` ones of earlier passes, go
+ * into the pass.  A row with drafts is never cut: its tokens are accepted
+ * together, and its slot has no state that a second part could continue from.
+ */
+static uint32_t tokens_of(const struct forward *f, const struct plan_row *r,
+                          uint32_t done)
+{
+    const struct forward_pass *s = &f->pass;
+    uint32_t room = f->sizes.max_tokens - s->n_tokens;
+    bool last = !plan_gives_hidden(&f->bounds);
+    bool keeps = plan_keeps(&f->bounds, r);
+    bool whole = keeps || (last && r->n_drafts > 0);
+
+    if ((whole && r->n_tokens > room) ||
+        (keeps && last && r->n_tokens > f->bounds.keep_tokens - s->n_kept)) {
+        return 0;
+    }
+    return fit_tokens(r->position + done, r->n_tokens - done, room,
+                      s->n_rows == 0);
+}
+
+/* Keeps the inputs of a row of the pass where the plan wants them, or, at the
+ * last stage, until the end of the pass. */
+static void gather_keep(struct forward *f, const struct plan_row *r,
+                        struct kernel_row *k)
+{
+    k->keep = plan_keeps(&f->bounds, r);
+    if (!k->keep) {
+        return;
+    }
+    k->keep_at = r->keep_at;
+    if (!plan_gives_hidden(&f->bounds)) {
+        k->keep_at = f->pass.n_kept;
+        f->pass.n_kept += r->n_tokens;
+    }
+}
+
 /* Gives a row of the pass the checkpoints that lie inside it. */
 static void gather_saves(struct forward *f, const struct plan *p,
                          const struct plan_row *r, struct kernel_row *k)
@@ -272,6 +325,7 @@ static void gather_row(struct forward *f, const struct plan *p, uint32_t row,
         .slot = r->slot,
         .generated = r->kind == ROW_GENERATED,
     };
+    gather_keep(f, r, k);
     gather_saves(f, p, r, k);
     s->plan_rows[s->n_rows++] = row;
     s->n_tokens += n;
@@ -287,11 +341,10 @@ static void gather_pass(struct forward *f, const struct plan *p, uint32_t *row,
     s->first += s->n_tokens;
     s->n_rows = 0;
     s->n_tokens = 0;
+    s->n_kept = 0;
     while (*row < p->n_rows && s->n_rows < f->sizes.max_rows) {
         const struct plan_row *r = &p->rows[*row];
-        uint32_t n =
-            fit_tokens(r->position + *done, r->n_tokens - *done,
-                       f->sizes.max_tokens - s->n_tokens, s->n_rows == 0);
+        uint32_t n = tokens_of(f, r, *done);
 
         if (plan_is_twin(r) || is_cut_off(f, r)) {
             ++*row;
@@ -364,20 +417,12 @@ static enum status run_output(struct forward *f, const struct plan *p,
     return ST_OK;
 }
 
-static enum status run_pass(struct forward *f, const struct plan *p,
-                            struct plan_result *out)
+enum status forward_end(struct forward *f, enum status st,
+                        struct plan_result *out)
 {
-    struct kernel_step step = {f->pass.rows, f->pass.n_rows, f->pass.n_tokens};
-    enum status st, end;
     struct error e;
+    enum status end = kernels_end(f->kernels, &e);
 
-    kernels_begin(f->kernels, &step);
-    run_input(f, p);
-    run_layers(f);
-    st = run_output(f, p, out);
-    /* An error of the kernels is the cause; that of the sampling may follow
-     * from it. */
-    end = kernels_end(f->kernels, &e);
     if (FP_FAILS(ENGINE_STEP)) {
         end = error_set(&e, ST_INTERNAL, "a failpoint failed the step");
     }
@@ -386,6 +431,26 @@ static enum status run_pass(struct forward *f, const struct plan *p,
         return end;
     }
     return st;
+}
+
+static enum status run_pass(struct forward *f, const struct plan *p,
+                            struct plan_result *out)
+{
+    struct kernel_step step = {f->pass.rows, f->pass.n_rows, f->pass.n_tokens};
+    bool mtp = forward_has_mtp(f, p);
+    enum status st;
+
+    kernels_begin(f->kernels, &step);
+    run_input(f, p);
+    run_layers(f);
+    if (mtp) {
+        kernels_keep_hidden(f->kernels);
+    }
+    st = forward_end(f, run_output(f, p, out), out);
+    if (st == ST_OK) {
+        forward_replay(f, out);
+    }
+    return st == ST_OK && mtp ? forward_draft(f, p, out) : st;
 }
 
 /* Finds the rows that are not computed: those cut off, and the twins. */
@@ -418,6 +483,21 @@ static void run_copy(struct forward *f, const struct plan_copy *c)
     }
 }
 
+static void run_replays(struct forward *f, const struct plan *p)
+{
+    struct kernel_replay *to = f->drafts.replays;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; f->bounds.has_deltanet && i < p->n_replays; i++) {
+        const struct plan_replay *r = &p->replays[i];
+
+        to[n++] = (struct kernel_replay){r->slot, r->keep_at, r->n_tokens};
+    }
+    if (n > 0) {
+        kernels_replay(f->kernels, to, n);
+    }
+}
+
 /* Slots are zeroed before any row runs: a sequence starts with no state of the
  * one that had the slot before. */
 static void run_before(struct forward *f, const struct plan *p)
@@ -425,6 +505,7 @@ static void run_before(struct forward *f, const struct plan *p)
     for (uint32_t i = 0; i < p->n_poison; i++) {
         kernels_poison_pages(f->kernels, p->poison[i].from, p->poison[i].n);
     }
+    run_replays(f, p);
     for (uint32_t i = 0; i < p->n_before; i++) {
         run_copy(f, &p->before[i]);
     }
@@ -516,8 +597,15 @@ void forward_run(struct forward *f, const struct plan *p,
     for (uint32_t i = 0; i < out->n_rows; i++) {
         out->tokens[i] = TOKEN_NONE;
         out->outcomes[i] = ROW_DONE;
+        out->n_accepted[i] = 0;
+        out->n_drafts[i] = 0;
+        f->heads.ended[i] = false;
     }
+    f->drafts.ns = 0;
     out->status = run_plan(f, p, out);
+    out->draft_us = f->drafts.ns / 1000 < UINT32_MAX
+                        ? (uint32_t)(f->drafts.ns / 1000)
+                        : UINT32_MAX;
     if (FP_FAILS(ENGINE_LOST)) {
         out->status = error_set(&out->error, ST_UNAVAILABLE,
                                 "a failpoint took the device");

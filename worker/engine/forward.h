@@ -21,6 +21,20 @@
  *
  * A row without a token (enum row_outcome) leaves the other rows as they are.
  *
+ * A row with drafts runs in one pass, and the head takes all of its tokens.
+ * They are accepted in order, up to the first that differs from the draft
+ * behind it, ends the sequence, or stands before logits that are not finite.
+ * The inputs of its linear layers are kept, and replayed at the end of the
+ * pass: the slot advances by the accepted drafts alone.  Stages before the last
+ * keep and replay as the plan orders.
+ *
+ * After a pass the MTP layer computes its rows with `mtp`: prompt rows on the
+ * prefill kernels, accepted tokens of generated rows on the decode kernels,
+ * each with the token that follows it.  Rows that propose get their first draft
+ * from that, and each further one from a pass of one token a row.  Drafts are
+ * the best tokens.  Logits of the MTP layer that are not finite give no draft;
+ * they fail no row.  Twins run no MTP layer and propose nothing.
+ *
  * The plan is checked before anything runs (worker/engine/plan_check.h).  The
  * ids of a history are checked when they are read, just before the head.
  *
@@ -47,8 +61,13 @@ struct forward_tap {
      * x [n_tokens, H]. */
     void (*layer)(void *ctx, struct kernels *k, uint32_t done,
                   uint32_t n_tokens);
-    /* logits[i] are those of the plan's row `row`. */
-    void (*logits)(void *ctx, struct kernels *k, uint32_t row, uint32_t i);
+    /* logits[i] are those of the plan's row `row` after `at` of its drafts. */
+    void (*logits)(void *ctx, struct kernels *k, uint32_t row, uint32_t at,
+                   uint32_t i);
+    /* logits[i] are those of the MTP layer from which the row's draft `at` is
+     * chosen. */
+    void (*draft)(void *ctx, struct kernels *k, uint32_t row, uint32_t at,
+                  uint32_t i);
 };
 
 /* Makes the forward pass of a shard; the caller frees it with forward_free().

@@ -23,16 +23,25 @@ static uint32_t history_ids(const struct plan_row *r,
                             const struct plan_row *source)
 {
     return sampling_penalises(r->sampling)
-               ? r->history.n + (source->chained ? 1 : 0)
+               ? r->history.n + (source->chained ? 1 : 0) + r->n_drafts
                : 0;
 }
 
-/* Copies the history of a row into one array, with the chained id at its end.
- */
-static enum status add_history(struct forward *f, const struct plan_row *r,
-                               const struct plan_row *source,
-                               struct sample_row *out, struct error *e)
+/* Returns whether the newest token of the head call is of the same row, so that
+ * the history is there already. */
+static bool has_history(const struct forward *f, uint32_t plan_row)
 {
+    const struct heads *h = &f->heads;
+
+    return h->n > 0 && h->plan_rows[h->n - 1] == plan_row;
+}
+
+/* Copies the history of a row into one array, with the chained id or the drafts
+ * at its end. */
+static enum status copy_history(struct forward *f, const struct plan *p,
+                                const struct plan_row *r, struct error *e)
+{
+    const struct plan_row *source = plan_source(p, r);
     struct heads *h = &f->heads;
     uint32_t n = history_ids(r, source);
     uint32_t *ids = h->history + h->n_history;
@@ -45,6 +54,10 @@ static enum status add_history(struct forward *f, const struct plan_row *r,
     if (source->chained) {
         ids[n - 1] = f->last[source->chain_row];
     }
+    if (r->n_drafts > 0) {
+        memcpy(ids + r->history.n, p->tokens + r->token + 1,
+               r->n_drafts * sizeof *ids);
+    }
     for (uint32_t i = 0; i < n; i++) {
         if (ids[i] >= f->w->shape.vocab) {
             return error_set(
@@ -54,36 +67,74 @@ static enum status add_history(struct forward *f, const struct plan_row *r,
                 ids[i], f->w->shape.vocab);
         }
     }
-    out->ids = ids;
-    out->n_ids = n;
-    out->n_prompt = r->history.n_prompt;
     h->n_history += n;
     return ST_OK;
 }
 
-/* Returns whether one more row fits into the head call. */
-static bool head_fits(const struct forward *f, const struct plan_row *r,
-                      const struct plan_row *source)
+/* Returns whether one more token of a row fits into the head call. */
+static bool head_fits(const struct forward *f, const struct plan *p,
+                      uint32_t plan_row)
 {
     const struct heads *h = &f->heads;
+    const struct plan_row *r = &p->rows[plan_row];
 
     return h->n < f->sizes.max_logits &&
-           history_ids(r, source) <= h->history_room - h->n_history;
+           (has_history(f, plan_row) || history_ids(r, plan_source(p, r)) <=
+                                            h->history_room - h->n_history);
 }
 
-static void take_result(const struct plan_row *r, uint32_t row,
-                        const struct sample_result *s, struct plan_result *out)
+bool forward_ends(const struct plan *p, const struct plan_row *r,
+                  uint32_t token)
 {
-    if (s->status != ST_OK || FP_FAILS(ENGINE_ROW)) {
-        out->outcomes[row] = ROW_NOT_FINITE;
-        return;
+    for (uint32_t i = 0; i < p->n_eos && !r->sampling->ignore_eos; i++) {
+        if (p->eos[i] == token) {
+            return true;
+        }
     }
+    return sampling_stops(r->sampling, token);
+}
+
+/* Takes the row's token after `at` drafts, all of which it got. */
+static void take_token(const struct plan_row *r, uint32_t row, uint32_t at,
+                       const struct sample_result *s, struct plan_result *out)
+{
+    size_t top = r->sampling->n_top_logprobs * sizeof s->top[0];
+
+    if (at > 0 && r->sampling->logprobs) {
+        out->draft_logprobs[row][at - 1] = out->logprobs[row];
+        memcpy(out->draft_top[row][at - 1], out->top[row], top);
+    }
+    out->n_accepted[row] = (uint8_t)at;
     out->tokens[row] = s->token;
     if (r->sampling->logprobs) {
         out->logprobs[row] = s->logprob;
-        memcpy(out->top[row], s->top,
-               r->sampling->n_top_logprobs * sizeof s->top[0]);
+        memcpy(out->top[row], s->top, top);
     }
+}
+
+/* Takes a token unless the row has ended: at the first token that differs from
+ * the draft behind it, or ends the sequence.  A row whose later logits are not
+ * finite ends before them: its sequence meets them again in its next row, as
+ * without drafts. */
+static void take_result(struct forward *f, const struct plan *p, uint32_t row,
+                        uint32_t at, const struct sample_result *s,
+                        struct plan_result *out)
+{
+    const struct plan_row *r = &p->rows[row];
+    bool fails = at == 0 && FP_FAILS(ENGINE_ROW);
+
+    if (f->heads.ended[row]) {
+        return;
+    }
+    if (s->status != ST_OK || fails) {
+        out->outcomes[row] = (uint8_t)(at == 0 ? ROW_NOT_FINITE : ROW_DONE);
+        f->heads.ended[row] = true;
+        return;
+    }
+    take_token(r, row, at, s, out);
+    f->heads.ended[row] = at == r->n_drafts ||
+                          p->tokens[r->token + 1 + at] != s->token ||
+                          forward_ends(p, r, s->token);
 }
 
 /* Samples tokens for the rows gathered in heads. */
@@ -98,51 +149,84 @@ static enum status run_heads(struct forward *f, const struct plan *p,
     }
     kernels_head(f->kernels, h->tokens, h->n);
     for (uint32_t i = 0; f->tap.logits && i < h->n; i++) {
-        f->tap.logits(f->tap.ctx, f->kernels, h->plan_rows[i], i);
+        f->tap.logits(f->tap.ctx, f->kernels, h->plan_rows[i], h->at[i], i);
     }
     st = kernels_sample(f->kernels, h->rows, h->n, h->out, &out->error);
     for (uint32_t i = 0; st == ST_OK && i < h->n; i++) {
         uint32_t row = h->plan_rows[i];
 
         assert(row < p->n_rows);
-        take_result(&p->rows[row], row, &h->out[i], out);
+        take_result(f, p, row, h->at[i], &h->out[i], out);
     }
     h->n = 0;
     h->n_history = 0;
     return st;
 }
 
-/* Adds a row whose logits are those of a token of the pass to the next head
- * call. */
+/* Gives the newest token of the head call its history: that of the row, up to
+ * the drafts before it. */
+static enum status add_history(struct forward *f, const struct plan *p,
+                               uint32_t plan_row, bool has, struct error *e)
+{
+    const struct plan_row *r = &p->rows[plan_row];
+    struct heads *h = &f->heads;
+    struct sample_row *out = &h->rows[h->n - 1];
+    enum status st = has ? ST_OK : copy_history(f, p, r, e);
+    uint32_t n = history_ids(r, plan_source(p, r));
+
+    if (st != ST_OK) {
+        return error_wrap(e, "row %u, sequence %llu", plan_row,
+                          (unsigned long long)r->sequence);
+    }
+    out->ids = h->history + h->n_history - n;
+    out->n_ids = n - r->n_drafts + h->at[h->n - 1];
+    out->n_prompt = r->history.n_prompt;
+    return ST_OK;
+}
+
+/* Adds a row's token after `at` drafts, whose logits are those of a token of
+ * the pass, to the next head call. */
 static enum status add_head(struct forward *f, const struct plan *p,
-                            uint32_t plan_row, uint32_t token,
+                            uint32_t plan_row, uint32_t at, uint32_t token,
                             struct plan_result *result)
 {
-    const struct plan_row *r = &p->rows[plan_row], *source = plan_source(p, r);
+    const struct plan_row *r = &p->rows[plan_row];
     struct heads *h = &f->heads;
-    struct sample_row *out;
     enum status st = ST_OK;
+    bool has;
 
-    if (h->n > 0 && !head_fits(f, r, source)) {
+    if (h->n > 0 && !head_fits(f, p, plan_row)) {
         st = run_heads(f, p, result);
     }
     if (st != ST_OK) {
         return st;
     }
-    out = &h->rows[h->n];
+    has = has_history(f, plan_row);
     h->tokens[h->n] = token;
-    h->plan_rows[h->n++] = plan_row;
-    *out = (struct sample_row){
+    h->plan_rows[h->n] = plan_row;
+    h->at[h->n] = at;
+    h->rows[h->n++] = (struct sample_row){
         .sampling = r->sampling,
         .choice = r->choice,
-        .index = r->index,
+        .index = r->index + at,
     };
-    if (sampling_penalises(r->sampling) &&
-        add_history(f, r, source, out, &result->error) != ST_OK) {
-        return error_wrap(&result->error, "row %u, sequence %llu", plan_row,
-                          (unsigned long long)r->sequence);
+    return sampling_penalises(r->sampling)
+               ? add_history(f, p, plan_row, has, &result->error)
+               : ST_OK;
+}
+
+/* Adds the tokens of a row whose last token is `last` of the pass. */
+static enum status add_row(struct forward *f, const struct plan *p,
+                           uint32_t plan_row, uint32_t last,
+                           struct plan_result *out)
+{
+    uint32_t n_drafts = p->rows[plan_row].n_drafts;
+    enum status st = ST_OK;
+
+    for (uint32_t at = 0; at <= n_drafts && st == ST_OK; at++) {
+        st = add_head(f, p, plan_row, at, last - n_drafts + at, out);
     }
-    return ST_OK;
+    return st;
 }
 
 /* Adds the twins of a row: the head takes its token once for each. */
@@ -154,7 +238,7 @@ static enum status add_twins(struct forward *f, const struct plan *p,
 
     for (uint32_t i = 0; i < f->n_twins && st == ST_OK; i++) {
         if (p->rows[f->twins[i]].source == plan_row) {
-            st = add_head(f, p, f->twins[i], token, out);
+            st = add_head(f, p, f->twins[i], 0, token, out);
         }
     }
     return st;
@@ -175,7 +259,7 @@ enum status forward_sample(struct forward *f, const struct plan *p,
         bool ends = k->position + k->n_tokens == r->position + r->n_tokens;
 
         if (r->sample && ends) {
-            st = add_head(f, p, row, last, out);
+            st = add_row(f, p, row, last, out);
             st = st == ST_OK ? add_twins(f, p, row, last, out) : st;
         }
     }

@@ -1,67 +1,32 @@
 #include "worker/engine/plan_check.h"
 
-#include <string.h>
-
 #include "kernels/kernels.h"
-
-/* ---- pages ---- */
-
-static bool in_range(uint32_t first, uint32_t n, uint32_t all)
-{
-    return n <= all && first <= all - n;
-}
-
-static bool in_pool(const struct plan_bounds *b, uint32_t first, uint32_t n)
-{
-    return in_range(first, n, b->n_pages);
-}
-
-static enum status check_slot(const struct plan_bounds *b, uint32_t slot,
-                              const char *what, struct error *e)
-{
-    uint32_t n = b->pages_per_slot;
-
-    if (n > 0 && slot % n == 0 && in_pool(b, slot, n)) {
-        return ST_OK;
-    }
-    return error_set(e, ST_INTERNAL,
-                     "%s at page %u of %u; slots have %u pages, the first at "
-                     "a multiple of it",
-                     what, slot, b->n_pages, n);
-}
-
-/* Begins a check: no page is marked. */
-static void clear_marks(struct plan_marks *m, uint32_t n_pages)
-{
-    if (++m->now == 0) {
-        memset(m->of, 0, n_pages * sizeof *m->of);
-        m->now = 1;
-    }
-}
+#include "worker/engine/plan_drafts.h"
+#include "worker/engine/plan_pages.h"
 
 /* Marks pages as written; refuses any that is marked already.  The range is
  * inside the pool. */
 static enum status mark_pages(const struct plan_bounds *b, uint32_t first,
                               uint32_t n, struct error *e)
 {
-    struct plan_marks *m = b->marks;
-
-    for (uint32_t i = first; i < first + n; i++) {
-        if (m->of[i] == m->now) {
-            return error_set(e, ST_INTERNAL, "page %u is written twice", i);
-        }
-        m->of[i] = m->now;
-    }
-    return ST_OK;
+    return plan_mark(b->marks, first, n, "page", e);
 }
 
 /* ---- rows ---- */
+
+/* Returns the end of the positions whose KV the row writes.  Drafts that it
+ * proposes are past its own tokens. */
+static uint64_t end_of(const struct plan_bounds *b, const struct plan_row *r)
+{
+    return (uint64_t)r->position + r->n_tokens +
+           (plan_proposes(b, r) ? r->propose : 0);
+}
 
 static enum status check_table(const struct plan_bounds *b,
                                const struct plan *p, const struct plan_row *r,
                                struct error *e)
 {
-    uint64_t end = (uint64_t)r->position + r->n_tokens;
+    uint64_t end = end_of(b, r);
 
     /* Without an attention layer nothing reads the table. */
     if (!b->has_attention) {
@@ -128,7 +93,7 @@ static enum status mark_blocks(const struct plan_bounds *b,
                                const struct plan *p, const struct plan_row *r,
                                struct error *e)
 {
-    uint64_t end = (uint64_t)r->position + r->n_tokens;
+    uint64_t end = end_of(b, r);
     uint64_t begin = r->position / b->block_tokens * b->block_tokens;
     enum status st = ST_OK;
 
@@ -172,7 +137,7 @@ static enum status check_save(const struct plan_bounds *b,
                          s->position, KERNELS_SAVE_CUT, after,
                          (unsigned long long)end);
     }
-    st = check_slot(b, s->page, "checkpoint", e);
+    st = plan_check_slot(b, s->page, "checkpoint", e);
     return st == ST_OK ? mark_pages(b, s->page, b->pages_per_slot, e) : st;
 }
 
@@ -192,7 +157,7 @@ static enum status check_state(const struct plan_bounds *b,
         return error_set(e, ST_INTERNAL, "%u saves at %u of %u; at most %u",
                          r->n_saves, r->save, p->n_saves, PLAN_SAVES_MAX);
     }
-    st = check_slot(b, r->slot, "slot", e);
+    st = plan_check_slot(b, r->slot, "slot", e);
     if (st == ST_OK) {
         st = mark_pages(b, r->slot, b->pages_per_slot, e);
     }
@@ -239,7 +204,7 @@ static enum status check_tokens(const struct plan_bounds *b,
     if (r->chained) {
         return check_chain(b, r, e);
     }
-    for (uint32_t i = 0; i < r->n_tokens && !plan_takes_hidden(b); i++) {
+    for (uint32_t i = 0; i < r->n_tokens && plan_reads_ids(b, r); i++) {
         if (p->tokens[r->token + i] >= b->shape->vocab) {
             return error_set(e, ST_INTERNAL, "token id %u of %u",
                              p->tokens[r->token + i], b->shape->vocab);
@@ -292,9 +257,9 @@ static enum status check_sampling(const struct plan_bounds *b,
         return ST_OK;
     }
     /* Penalties count every id before the sampled one, so the history must
-     * reach exactly to the row's end. */
+     * reach exactly to the row's end, or to its drafts. */
     if (h->n_prompt == 0 || h->n_prompt > h->n ||
-        (uint64_t)h->n + from->chained != end) {
+        (uint64_t)h->n + from->chained + r->n_drafts != end) {
         return error_set(e, ST_INTERNAL,
                          "history of %u ids, %u of a prompt, for %llu "
                          "positions",
@@ -311,11 +276,12 @@ static enum status check_twin(const struct plan_bounds *b, const struct plan *p,
     bool samples = plan_gives_hidden(b);
 
     if (r->source < row && !plan_is_twin(&p->rows[r->source])) {
-        samples = samples || (r->sample && p->rows[r->source].sample);
+        samples = samples || (r->sample && p->rows[r->source].sample &&
+                              p->rows[r->source].n_drafts == 0);
     } else {
         samples = false;
     }
-    if (!samples || r->chained) {
+    if (!samples || r->chained || r->n_drafts > 0) {
         return error_set(e, ST_INTERNAL,
                          "no tokens, and row %u is not a row before it that "
                          "samples as it does",
@@ -347,6 +313,9 @@ static enum status check_row(const struct plan_bounds *b, const struct plan *p,
     }
     if (st == ST_OK) {
         st = check_state(b, p, r, e);
+    }
+    if (st == ST_OK) {
+        st = plan_check_drafts(b, r, e);
     }
     return st == ST_OK ? check_sampling(b, p, r, e) : st;
 }
@@ -405,14 +374,14 @@ static bool is_copy(const struct plan_bounds *b, const struct plan_copy *c)
 
     switch (c->kind) {
     case COPY_PAGES:
-        return in_range(c->from, c->n, b->n_pages) &&
-               in_range(c->to, c->n, b->n_pages) && apart;
+        return plan_in_range(c->from, c->n, b->n_pages) &&
+               plan_in_range(c->to, c->n, b->n_pages) && apart;
     case COPY_OUT:
-        return in_range(c->from, c->n, b->n_pages) &&
-               in_range(c->to, c->n, b->n_host);
+        return plan_in_range(c->from, c->n, b->n_pages) &&
+               plan_in_range(c->to, c->n, b->n_host);
     case COPY_IN:
-        return in_range(c->from, c->n, b->n_host) &&
-               in_range(c->to, c->n, b->n_pages);
+        return plan_in_range(c->from, c->n, b->n_host) &&
+               plan_in_range(c->to, c->n, b->n_pages);
     }
     return false;
 }
@@ -446,13 +415,14 @@ static enum status check_before(const struct plan_bounds *b,
                                 const struct plan *p, struct error *e)
 {
     for (uint32_t i = 0; i < p->n_poison; i++) {
-        if (!in_pool(b, p->poison[i].from, p->poison[i].n)) {
+        if (!plan_in_pool(b, p->poison[i].from, p->poison[i].n)) {
             return error_set(e, ST_INTERNAL, "poison for %u pages at %u of %u",
                              p->poison[i].n, p->poison[i].from, b->n_pages);
         }
     }
     for (uint32_t i = 0; i < p->n_zero; i++) {
-        enum status st = check_slot(b, p->zero_slots[i], "slot to zero", e);
+        enum status st =
+            plan_check_slot(b, p->zero_slots[i], "slot to zero", e);
 
         if (st != ST_OK) {
             return st;
@@ -492,6 +462,7 @@ static enum status check_counts(const struct plan_bounds *b,
         {"copies after the rows", p->n_after,
          (2 + b->window_pages) * PLAN_ROWS_MAX},
         {"ranges to poison", p->n_poison, PLAN_COPIES_MAX},
+        {"replays", p->n_replays, PLAN_ROWS_MAX},
     };
 
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -508,7 +479,8 @@ enum status plan_check(const struct plan_bounds *b, const struct plan *p,
 {
     enum status st = check_counts(b, p, e);
 
-    clear_marks(b->marks, b->n_pages);
+    st = st == ST_OK ? plan_check_replays(b, p, e) : st;
+    plan_clear_marks(b->marks, b->n_pages);
     if (st == ST_OK) {
         st = check_before(b, p, e);
     }

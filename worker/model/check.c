@@ -11,6 +11,7 @@
 #include "common/model/directory.h"
 #include "common/model/gguf_model.h"
 #include "common/model/layout.h"
+#include "common/model/mtp.h"
 #include "common/model/sizes.h"
 #include "common/model/weight_format.h"
 
@@ -21,6 +22,8 @@ struct check {
     struct check_options options; /* with defaults filled in */
     struct model_config config;
     struct kv_format kv;
+    struct mtp_found mtp;
+    struct error mtp_error;    /* of the search for it; ST_OK: none */
     struct sizes sizes, whole; /* the requested layers; all layers */
     struct split_model costs;  /* each layer */
     struct pool_budget budget; /* of the requested layers */
@@ -58,12 +61,19 @@ static void print_quantised(const struct check *c)
     }
 }
 
-/* Ends the line. */
-static void print_kinds(const struct check *c, const struct sizes *z)
+/* Prints the layers that end at `end`, and ends the line. */
+static void print_kinds(const struct check *c, const struct sizes *z,
+                        uint32_t end)
 {
-    fprintf(c->out, "%u linear, %u attention", z->n_linear, z->n_attention);
+    bool drafts = config_drafts_at(&c->config, end);
+
+    fprintf(c->out, "%u linear, %u attention", z->n_linear,
+            z->n_attention - drafts);
     if (c->config.shape.window > 0) {
         fprintf(c->out, ", %u window", z->n_window);
+    }
+    if (drafts) {
+        fputs(", 1 MTP", c->out);
     }
     fputc('\n', c->out);
 }
@@ -88,6 +98,23 @@ static void print_experts(const struct check *c)
             c->options.end - c->options.begin);
 }
 
+static bool wants_mtp(const struct check *c)
+{
+    return c->options.drafts > 0 && !c->options.from_text;
+}
+
+static void print_mtp(const struct check *c)
+{
+    if (c->mtp_error.code != ST_OK ||
+        (c->options.drafts == 0 && c->config.n_mtp == 0)) {
+        return;
+    }
+    fprintf(c->out, "MTP layer    %s%s\n", c->mtp.text,
+            !c->mtp.usable || wants_mtp(c) ? ""
+            : c->options.from_text         ? "; not loaded with --drafter ngram"
+                                           : "; not loaded without --drafts");
+}
+
 static void print_model(const struct check *c)
 {
     const struct model_config *m = &c->config;
@@ -98,7 +125,7 @@ static void print_model(const struct check *c)
     print_quantised(c);
     fprintf(c->out, "layers       [%u, %u) of %u: ", c->options.begin,
             c->options.end, s->n_layers);
-    print_kinds(c, &c->sizes);
+    print_kinds(c, &c->sizes, c->options.end);
     fprintf(c->out, "shape        hidden %u, ", s->hidden);
     if (s->intermediate > 0) {
         fprintf(c->out, "intermediate %u, ", s->intermediate);
@@ -123,6 +150,7 @@ static void print_model(const struct check *c)
                 s->n_k_heads, s->k_dim, s->n_v_heads, s->v_dim, s->conv);
     }
     print_experts(c);
+    print_mtp(c);
 }
 
 /* Returns whether two layers are of one kind and have as many bytes. */
@@ -165,6 +193,15 @@ static void print_layer(const struct check *c, uint32_t i)
         fputs(", dense", c->out);
     }
     fputc('\n', c->out);
+}
+
+/* Prints the MTP layer with fc and norms, and without the embedding. */
+static void print_mtp_layer(const struct check *c)
+{
+    if (config_drafts_at(&c->config, c->options.end)) {
+        fprintf(c->out, "layer        %15" PRIu64 " bytes  the MTP layer\n",
+                c->costs.mtp.weight_bytes);
+    }
 }
 
 /* Prints one line for each kind of layer, and another where files store some
@@ -212,6 +249,18 @@ static void print_pages(const struct check *c)
     fputc('\n', c->out);
 }
 
+/* Prints what a token keeps in all linear layers, and how many do. */
+static void print_kept(const struct check *c)
+{
+    uint64_t bytes = c->sizes.kept_bytes;
+
+    fprintf(c->out,
+            "kept         %15" PRIu64 " bytes  a token (%.2f %% of a slot), "
+            "with drafts; %u tokens in scratch\n",
+            bytes, 100 * (double)bytes / (double)c->sizes.slot_bytes,
+            c->options.step.keep_tokens);
+}
+
 static void print_sizes(const struct check *c)
 {
     const struct sizes *z = &c->sizes;
@@ -224,6 +273,7 @@ static void print_sizes(const struct check *c)
     }
     print_bytes(c, "weights", z->weight_bytes);
     print_layers(c);
+    print_mtp_layer(c);
     if (z->n_attention > 0) {
         fprintf(c->out, "KV cache     %s\n", kv_format_name(&c->kv, name));
         print_bytes(c, "token", z->token_bytes);
@@ -234,6 +284,9 @@ static void print_sizes(const struct check *c)
     }
     if (z->n_linear > 0) {
         print_bytes(c, "slot", z->slot_bytes);
+    }
+    if (z->n_linear > 0 && c->options.drafts > 0) {
+        print_kept(c);
     }
     print_bytes(c, "page", z->page_bytes);
     print_pages(c);
@@ -252,7 +305,7 @@ static void print_whole(const struct check *c)
         return;
     }
     fprintf(c->out, "whole        [0, %u): ", n);
-    print_kinds(c, z);
+    print_kinds(c, z, n);
     print_bytes(c, "  weights", z->weight_bytes);
     if (z->n_attention > 0) {
         print_bytes(c, "  block", z->block_bytes);
@@ -317,9 +370,8 @@ static void print_layout(const struct check *c, const struct layout *l,
             "files        %15" PRIu64 " bytes to read, %u tensors in %u "
             "files\n",
             l->file_bytes, l->n_tensors, files->n_files);
-    if (files->n_aside > 0) {
-        fprintf(c->out, "set aside    %u tensors (vision, MTP)\n",
-                files->n_aside);
+    if (l->n_aside > 0) {
+        fprintf(c->out, "set aside    %u tensors (vision, MTP)\n", l->n_aside);
     }
     if (l->n_unknown > 0) {
         fprintf(c->out, "unknown      %u tensors, the first is %s\n",
@@ -353,14 +405,15 @@ static enum status try_layout(struct check *c, const struct checkpoint *files,
     uint32_t begin = c->options.begin, end = c->options.end;
     struct shard_weights w = {
         .shape = c->config.shape, .begin = begin, .end = end};
-    struct layer_weights *layers = calloc(end - begin, sizeof *layers);
+    struct layout_parts parts = {
+        .layers = calloc(end - begin + (size_t)1, sizeof *parts.layers)};
     struct layout l;
     enum status st;
 
-    if (layers == NULL) {
+    if (parts.layers == NULL) {
         return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
-    st = layout_make(&l, &w, layers, &c->config, files, e);
+    st = layout_make(&l, &w, &parts, &c->config, files, e);
     if (st == ST_OK) {
         print_layout(c, &l, files);
         st = try_model(c, files, e);
@@ -369,7 +422,7 @@ static enum status try_layout(struct check *c, const struct checkpoint *files,
         c->sizes.weight_bytes = l.bytes;
     }
     layout_fini(&l);
-    free(layers);
+    free(parts.layers);
     return st;
 }
 
@@ -377,7 +430,7 @@ static enum status try_layout(struct check *c, const struct checkpoint *files,
 static enum status try_weights(struct check *c, const char *dir, bool *found,
                                struct error *e)
 {
-    struct checkpoint *files;
+    struct checkpoint *files = NULL;
     enum status st = directory_weights(dir, found, e);
 
     if (st == ST_OK && !*found) {
@@ -386,10 +439,13 @@ static enum status try_weights(struct check *c, const char *dir, bool *found,
         return ST_OK;
     }
     st = st == ST_OK ? checkpoint_open(&files, dir, e) : st;
+    if (st == ST_OK && c->config.drafts) {
+        st = checkpoint_add_mtp(files, e);
+    }
     if (st == ST_OK) {
         st = try_layout(c, files, e);
-        checkpoint_close(&files);
     }
+    checkpoint_close(&files);
     return st;
 }
 
@@ -423,14 +479,29 @@ static enum status read_options(struct check *c, const struct check_options *o,
     if (sizes_check_slots(&c->config, p->slots, e) != ST_OK) {
         return e->code;
     }
+    if (p->drafts > DRAFTS_MAX) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--drafts %u: at most %d are allowed", p->drafts,
+                         DRAFTS_MAX);
+    }
     p->context = p->context == 0 ? s->context : p->context;
     p->step.context = p->context;
     p->chunk_tokens = p->chunk_tokens == 0 ? CHUNK_TOKENS_CPU : p->chunk_tokens;
     p->step.block_tokens = p->block_tokens;
+    p->step.keep_tokens = costs_keep_tokens(p->drafts, p->max_rows);
     if (p->end - p->begin < s->n_layers) {
         p->step.tokens = costs_stage_tokens(&c->config, p->step.tokens);
     }
     return ST_OK;
+}
+
+/* A fault of the weights is reported later, when they are tried. */
+static void find_mtp(struct check *c, const char *dir)
+{
+    enum status st = mtp_find_in(&c->mtp, &c->config, dir, &c->mtp_error);
+
+    c->mtp_error.code = st;
+    c->config.drafts = st == ST_OK && wants_mtp(c) && c->mtp.usable;
 }
 
 static enum status prepare_check(struct check *c, const char *dir,
@@ -444,14 +515,17 @@ static enum status prepare_check(struct check *c, const char *dir,
     if (st != ST_OK) {
         return st;
     }
+    find_mtp(c, dir);
+    p->step.kept = c->kv.dtype;
     c->sizes = sizes_of(&c->config, p->begin, p->end, p->block_tokens, &c->kv);
     c->whole = sizes_of(&c->config, 0, c->config.shape.n_layers,
                         p->block_tokens, &c->kv);
     costs_of_shapes(&c->costs, &c->config, &c->kv);
     c->budget = (struct pool_budget){
-        .scratch_bytes = p->step.tokens > 0
-                             ? costs_stage_scratch(&c->config, &p->step, p->end)
-                             : 0,
+        .scratch_bytes =
+            p->step.tokens > 0
+                ? costs_stage_scratch(&c->config, &p->step, p->begin, p->end)
+                : 0,
         .pool = {.page_bytes = c->sizes.page_bytes,
                  .pages_per_slot = c->sizes.pages_per_slot,
                  .pages_per_block = c->sizes.pages_per_block,
@@ -483,6 +557,10 @@ enum status model_check(FILE *out, const char *dir,
                   out);
         }
         st = try_weights(&c, dir, &found, e);
+        if (st == ST_OK && wants_mtp(&c) && c.mtp_error.code != ST_OK) {
+            *e = c.mtp_error;
+            st = e->code;
+        }
         /* Also after an error: the sizes may explain it. */
         print_sizes(&c);
         print_whole(&c);

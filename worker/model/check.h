@@ -6,7 +6,8 @@
  * weight is read.
  *
  * Prints the model; the sizes of the requested layers, per layer, token, block,
- * slot and page; those of the whole model beside a part; the pool that a
+ * slot and page; the MTP layer and kept inputs if drafts are wanted; those of
+ * the whole model beside a part; the pool that a
  * budget gives a worker with these options (common/split/pool_split.h), with
  * the sequences that it holds; and the verdict in the last line.  Weights have
  * the dtypes of the files, whatever the configuration states.  A directory with
@@ -36,9 +37,13 @@ struct check_options {
     uint32_t context;      /* longest sequence; 0: the model's limit */
     uint32_t max_rows;     /* 0: CHECK_MAX_ROWS */
     uint32_t slots;        /* most at once; 0: max_rows */
+    uint32_t drafts;       /* most of a sequence in a step, 0..DRAFTS_MAX; 0:
+                              the MTP layer is not loaded */
+    bool from_text;        /* drafts come from the text alone: the MTP layer is
+                              not loaded */
     struct kv_request kv;
-    struct costs_step step; /* context and block_tokens are filled in; zeroed:
-                               no scratch */
+    struct costs_step step; /* context, block_tokens and those for drafts are
+                               filled in; zeroed: no scratch */
 };
 
 /* Prints the check to `out`.  o may be NULL.  Returns ST_OK if the model would

@@ -139,8 +139,10 @@ enum status fingerprint_make(uint8_t out[FINGERPRINT_BYTES],
     XXH3_128bits_reset(h);
     hash_config(h, c);
     for (uint32_t i = 0; i < checkpoint->n_tensors; i++) {
-        /* Tensors without a digest are not part of the model. */
-        if (digests[i].known) {
+        /* Tensors without a digest are not part of the model.  Nor is the MTP
+         * layer: a model with drafts has the tokens of one without. */
+        if (digests[i].known &&
+            !checkpoint_is_mtp(checkpoint->tensors[i].key)) {
             hash_tensor(h, &checkpoint->tensors[i], &digests[i]);
         }
     }

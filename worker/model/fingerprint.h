@@ -19,7 +19,8 @@
  * named or padded, or on the shard's layers.  A shard of some layers hashes the
  * others too and drops them.  Each stage of a replica therefore reads the whole
  * model, and a router can check that stages belong together.  Tensors that
- * sluice sets aside or does not recognise do not count.
+ * sluice sets aside or does not recognise do not count, nor does the MTP layer,
+ * which changes no token.
  *
  * The bytes are hashed as they are read into the shard's memory.
  *

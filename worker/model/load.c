@@ -299,6 +299,23 @@ static void run_threads(struct loader *l)
     }
 }
 
+static void add_to(float *values, uint64_t n, float add)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        values[i] += add;
+    }
+}
+
+static double mean_of(const float *values, uint64_t n)
+{
+    double sum = 0;
+
+    for (uint64_t i = 0; i < n; i++) {
+        sum += (double)values[i];
+    }
+    return sum / (double)n;
+}
+
 /* Widens in place.  Element i is written to bytes [4i, 4i + 4), which end at or
  * before 2n + 2i + 2, where the next two-byte element is read. */
 static void widen_slice(const struct loader *l, const struct slice *s)
@@ -306,6 +323,7 @@ static void widen_slice(const struct loader *l, const struct slice *s)
     uint64_t n = s->bytes / dtype_bytes(s->dtype);
     char *to = slice_place(l, s);
     const char *from = landing_place(l, s);
+    float *values = (float *)(void *)to;
 
     for (uint64_t i = 0; i < n; i++) {
         uint16_t half;
@@ -318,8 +336,11 @@ static void widen_slice(const struct loader *l, const struct slice *s)
             f = s->dtype == DTYPE_BF16 ? half_from_bf16(half)
                                        : half_from_f16(half);
         }
-        f = s->add != 0 ? f + s->add : f; /* adding 0 would turn -0 into 0 */
         memcpy(to + 4 * i, &f, sizeof f);
+    }
+    /* Adding 0 would turn -0 into 0. */
+    if (s->add != 0 && (!s->guess || mean_of(values, n) < SLICE_GAMMA_MEAN)) {
+        add_to(values, n, s->add);
     }
 }
 

@@ -16,8 +16,8 @@
 
 struct shard {
     struct shard_weights weights;
-    struct layer_weights *layers; /* [end - begin] */
-    void *memory;                 /* [report.bytes] */
+    struct layout_parts parts; /* owns its layers */
+    void *memory;              /* [report.bytes] */
     struct shard_report report;
     struct shard_known known;
 };
@@ -50,14 +50,13 @@ static enum status allocate_weights(struct shard *s, uint64_t bytes,
     return ST_OK;
 }
 
-static void fill_report(struct shard *s, const struct layout *l,
-                        const struct checkpoint *c)
+static void fill_report(struct shard *s, const struct layout *l)
 {
     s->report = (struct shard_report){
         .bytes = l->bytes,
         .file_bytes = l->file_bytes,
         .n_tensors = l->n_tensors,
-        .n_aside = c->n_aside,
+        .n_aside = l->n_aside,
         .n_unknown = l->n_unknown,
         .unknown = quote(l->unknown),
     };
@@ -89,7 +88,8 @@ static enum status read_files(struct shard *s, const struct load_plan *p,
     return st;
 }
 
-/* Hashes what identifies the files without reading them. */
+/* Hashes what identifies the files without reading them.  A companion is no
+ * part of the fingerprint, and only some ranges open it. */
 static uint64_t files_hash(const struct checkpoint *c)
 {
     uint64_t h = 0;
@@ -97,6 +97,9 @@ static uint64_t files_hash(const struct checkpoint *c)
     for (uint32_t i = 0; i < c->n_files; i++) {
         const struct checkpoint_file *f = &c->files[i];
 
+        if (f->companion) {
+            continue;
+        }
         h = XXH3_64bits_withSeed(f->name, strlen(f->name), h);
         h = XXH3_64bits_withSeed(&f->bytes, sizeof f->bytes, h);
         h = XXH3_64bits_withSeed(&f->changed_ns, sizeof f->changed_ns, h);
@@ -105,13 +108,15 @@ static uint64_t files_hash(const struct checkpoint *c)
 }
 
 /* If an earlier load has the fingerprint of these files, only the shard needs
- * to be read and hashed. */
+ * to be read and hashed.  The MTP layer is no part of a fingerprint. */
 static enum status choose_model(struct shard *s, struct load_plan *p,
                                 struct layout *model,
                                 const struct model_config *config,
                                 const struct shard_known *known,
                                 struct error *e)
 {
+    struct model_config plain = *config;
+
     s->known.files = files_hash(p->checkpoint);
     /* Names, sizes and times identify unchanged files well enough here: the
      * bytes of the layers are still read, and checked for changes while they
@@ -122,7 +127,8 @@ static enum status choose_model(struct shard *s, struct load_plan *p,
         return ST_OK;
     }
     p->model = model;
-    return layout_of_model(model, config, p->checkpoint, e);
+    plain.drafts = false;
+    return layout_of_model(model, &plain, p->checkpoint, e);
 }
 
 static enum status read_all(struct shard *s, const struct layout *l,
@@ -153,7 +159,7 @@ static enum status load_layers(struct shard *s,
                                const struct shard_options *o, struct error *e)
 {
     struct layout l;
-    enum status st = layout_make(&l, &s->weights, s->layers, config, c, e);
+    enum status st = layout_make(&l, &s->weights, &s->parts, config, c, e);
 
     if (st == ST_OK) {
         st = allocate_weights(s, l.bytes, o->max_bytes, e);
@@ -163,7 +169,7 @@ static enum status load_layers(struct shard *s,
     }
     if (st == ST_OK) {
         layout_place(&l, &s->weights, config, s->memory);
-        fill_report(s, &l, c);
+        fill_report(s, &l);
     }
     layout_fini(&l);
     return st;
@@ -182,16 +188,16 @@ static enum status create_shard(struct shard **out,
     }
     s = calloc(1, sizeof *s);
     if (s != NULL) {
-        s->layers = calloc(end - begin, sizeof *s->layers);
+        s->parts.layers =
+            calloc(end - begin + (size_t)1, sizeof *s->parts.layers);
     }
-    if (s == NULL || s->layers == NULL) {
+    if (s == NULL || s->parts.layers == NULL) {
         shard_free(&s);
         return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
     s->weights.shape = c->shape;
     s->weights.begin = begin;
     s->weights.end = end;
-    s->weights.layers = s->layers;
     *out = s;
     return ST_OK;
 }
@@ -211,6 +217,9 @@ enum status shard_load(struct shard **out, const struct model_config *c,
     st = create_shard(&s, c, begin, end, e);
     if (st == ST_OK) {
         st = checkpoint_open(&files, dir, e);
+    }
+    if (st == ST_OK && config_drafts_at(c, end)) {
+        st = checkpoint_add_mtp(files, e);
     }
     if (st == ST_OK) {
         st = load_layers(s, c, files, o != NULL ? o : &defaults, e);
@@ -244,7 +253,7 @@ void shard_free(struct shard **self)
     *self = NULL;
     if (s != NULL) {
         free(s->memory);
-        free(s->layers);
+        free(s->parts.layers);
         free(s);
     }
 }

@@ -5,8 +5,9 @@
  * that changes while it is read is refused.
  *
  * A shard reads the tensors of its layers; the embedding if begin is 0; norm
- * and head if end is the number of layers.  A tied head is the embedding, which
- * a last stage then reads too.  Every byte of the model's other tensors is
+ * and head if end is the number of layers, and then, if the config drafts, the
+ * MTP layer and the embedding.  A tied head is the embedding, which a last
+ * stage then reads too.  Every byte of the model's other tensors is
  * hashed and dropped, unless an earlier load has the result.
  *
  * shard_weights() is as in common/model/weights.h: matrices as stored (F32,
@@ -59,7 +60,7 @@ struct shard_report {
     uint64_t bytes;        /* memory in use */
     uint64_t file_bytes;   /* stored bytes of the loaded tensors */
     uint32_t n_tensors;    /* loaded */
-    uint32_t n_aside;      /* vision, multi-token prediction: not used */
+    uint32_t n_aside;      /* vision, an unwanted MTP layer: not used */
     uint32_t n_unknown;    /* ignored, in these layers or in none */
     struct quoted unknown; /* the first ignored one */
 };

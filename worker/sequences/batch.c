@@ -26,6 +26,12 @@ struct batcher_limits batch_limits(const struct worker_options *o,
         .copies = BATCH_COPIES_MAX,
         .has_blocks = o->pages_per_block > 0,
         .windows = w,
+        .drafts = o->drafts,
+        .keep_tokens = o->keep_tokens,
+        .drafts_auto = o->drafts_auto,
+        .proposers = {.drafter = o->drafter, .has_mtp = o->has_mtp},
+        .eos = o->eos,
+        .n_eos = o->n_eos,
         .window_table = w.pages * windows_blocks(&w, o->context)};
 }
 
@@ -59,15 +65,18 @@ bool batch_init(struct batch *t, const struct batcher_limits *l)
     p->blocks = malloc(table_max(l) * sizeof *p->blocks);
     p->zero_slots = malloc(rows * sizeof *p->zero_slots);
     p->saves = malloc(rows * PLAN_SAVES_MAX * sizeof *p->saves);
+    p->replays = malloc(PLAN_ROWS_MAX * sizeof *p->replays);
+    p->eos = l->eos;
+    p->n_eos = l->n_eos;
     p->before = malloc(copies * sizeof *p->before);
     p->after = malloc((2 + l->windows.pages) * rows * sizeof *p->after);
     p->poison = malloc(copies * sizeof *p->poison);
     t->owners = malloc(rows * sizeof *t->owners);
     t->moves = malloc(copies * sizeof *t->moves);
     return p->rows != NULL && p->tokens != NULL && p->blocks != NULL &&
-           p->zero_slots != NULL && p->saves != NULL && p->before != NULL &&
-           p->after != NULL && p->poison != NULL && t->owners != NULL &&
-           t->moves != NULL;
+           p->zero_slots != NULL && p->saves != NULL && p->replays != NULL &&
+           p->before != NULL && p->after != NULL && p->poison != NULL &&
+           t->owners != NULL && t->moves != NULL;
 }
 
 void batch_fini(struct batch *t)
@@ -77,6 +86,7 @@ void batch_fini(struct batch *t)
     free(t->plan.blocks);
     free(t->plan.zero_slots);
     free(t->plan.saves);
+    free(t->plan.replays);
     free(t->plan.before);
     free(t->plan.after);
     free(t->plan.poison);
@@ -97,6 +107,12 @@ void batch_carry(struct batch *t, struct pool *pool)
     }
     assert(pool->n_moves <= PLAN_COPIES_MAX - p->n_before);
     n = pool_take_moves(pool, &p->before[p->n_before]);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct plan_copy *c = &p->before[p->n_before + i];
+
+        t->n_swaps += c->kind != COPY_PAGES;
+        t->n_swapped += c->kind != COPY_PAGES ? c->n : 0;
+    }
     memcpy(&t->moves[t->n_moves], &p->before[p->n_before],
            n * sizeof *t->moves);
     t->n_moves += n;
@@ -115,10 +131,10 @@ void batch_begin(struct batch *t, struct pool *pool, uint64_t step)
     struct plan *p = &t->plan;
 
     t->n_prompt_tokens = t->n_moves = t->n_loads = t->n_table = 0;
-    t->n_swapped = 0;
+    t->n_swaps = t->n_swapped = t->n_decode = t->n_kept = 0;
     p->step = step;
     p->n_rows = p->n_tokens = p->n_blocks = p->n_zero = 0;
-    p->n_saves = p->n_before = p->n_after = 0;
+    p->n_saves = p->n_before = p->n_after = p->n_replays = 0;
     p->hidden = NULL;
     /* Now and not at the end: a checkpoint that this plan restores may be freed
      * while the plan is made, and poison comes before copies. */
@@ -151,13 +167,14 @@ void batch_undo(struct batch *t, struct pool *pool)
 
 _Static_assert(POOL_EXTENT_MAX + COPIES_SPARE < BATCH_COPIES_MAX,
                "an empty plan has room for the moves of a slot");
-_Static_assert(BATCH_COPIES_MAX <= PLAN_COPIES_MAX, "a plan has room for them");
+_Static_assert(BATCH_COPIES_MAX + POOL_SWAPS_MAX <= PLAN_COPIES_MAX,
+               "a plan has room for them");
 
 /* Returns how many more moves the plan has room for. */
 static uint32_t moves_left(const struct batcher_limits *l,
                            const struct batch *t)
 {
-    uint32_t used = t->plan.n_before + COPIES_SPARE;
+    uint32_t used = t->plan.n_before - t->n_swaps + COPIES_SPARE;
 
     return used < l->copies ? l->copies - used : 0;
 }
@@ -187,23 +204,34 @@ bool batch_has_room(const struct batcher_limits *l, const struct pool *pool,
            blocks_for(l, end) + l->window_table <= table_max(l) - t->n_table;
 }
 
+/* Blocks are taken only as positions are reached; the rest of the grant stays a
+ * promise without numbers. */
+bool batch_take_blocks(const struct batcher_limits *l,
+                       struct sequence_table *table, struct sequence *s,
+                       uint32_t end)
+{
+    uint32_t want = blocks_for(l, end);
+
+    while (s->n_blocks < want) {
+        uint32_t block;
+
+        if (s->n_blocks >= s->need.n[POOL_BLOCKS] ||
+            !pool_take(table->pool, POOL_BLOCKS, 1, &block)) {
+            return false;
+        }
+        paged_write(&table->slab, &s->blocks, s->n_blocks++, &block, 1);
+    }
+    return true;
+}
+
 bool batch_take_memory(const struct batcher_limits *l,
                        struct sequence_table *table, struct batch *t,
                        struct sequence *s, uint32_t begin, uint32_t end)
 {
     struct pool *pool = table->pool;
-    uint32_t want = blocks_for(l, end);
 
-    /* Blocks are taken only as positions are reached; the rest of the grant
-     * stays a promise without numbers. */
-    while (s->n_blocks < want) {
-        uint32_t block;
-
-        if (s->n_blocks >= s->need.n[POOL_BLOCKS] ||
-            !pool_take(pool, POOL_BLOCKS, 1, &block)) {
-            return false;
-        }
-        paged_write(&table->slab, &s->blocks, s->n_blocks++, &block, 1);
+    if (!batch_take_blocks(l, table, s, end)) {
+        return false;
     }
     if (!windows_move(table, s, begin, end)) {
         return false;
@@ -306,6 +334,8 @@ void batch_finish(const struct batcher_limits *l,
 {
     struct plan *p = &t->plan;
 
+    batch_carry(t, table->pool);
+    pool_end_plan(table->pool);
     for (uint32_t i = 0; i < p->n_rows; i++) {
         fill_table(table, p, &p->rows[i], t->owners[i]);
         if (p->rows[i].n_tokens == 0) {

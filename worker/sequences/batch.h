@@ -15,7 +15,8 @@
  * Threading: the core's.  Memory: batch_init() allocates; no other call does.
  * The engine borrows a plan from engine_submit() until its result is polled.
  * Limits: PLAN_BLOCKS_MAX entries in the tables of a plan, unless one row needs
- * more; BATCH_COPIES_MAX copies. */
+ * more; BATCH_COPIES_MAX copies, and POOL_SWAPS_MAX to and from the host
+ * tier. */
 #ifndef WORKER_SEQUENCES_BATCH_H
 #define WORKER_SEQUENCES_BATCH_H
 
@@ -23,18 +24,16 @@
 #include "worker/base/options.h"
 #include "worker/cache/prefix.h"
 #include "worker/cache/sequence.h"
+#include "worker/sequences/proposer.h"
 
 #define LOADS_MAX 64 /* states that a plan loads for kept sequences */
-/* Copies before the rows of a plan that is made here.  A later stage executes
- * the leader's plans, whatever they move there: up to PLAN_COPIES_MAX. */
+/* Copies before the rows of a plan that is made here, but for those to and from
+ * the host tier that the pool records.  A later stage executes the leader's
+ * plans, whatever they move there: up to PLAN_COPIES_MAX. */
 #define BATCH_COPIES_MAX 4096
 
 /* Copies that stay for restores: one a row, and those of other calls. */
 #define COPIES_SPARE (PLAN_ROWS_MAX + LOADS_MAX)
-
-/* Copies of a plan to the host tier: the moves of a slot have room beside
- * them. */
-#define OUTS_MAX (BATCH_COPIES_MAX - POOL_EXTENT_MAX - COPIES_SPARE)
 
 /* Pages that come back from the host tier in one plan, and those of a slot. */
 #define SWAP_PAGES_MAX (BATCH_COPIES_MAX - COPIES_SPARE)
@@ -52,6 +51,12 @@ struct batcher_limits {
     bool has_blocks; /* false: no attention layers */
     struct window_rules windows;
     uint32_t window_table; /* most window pages in the tables of a row */
+    uint32_t drafts;       /* most of a row; 0: none */
+    uint32_t keep_tokens;  /* most tokens of the rows with drafts of a plan */
+    bool drafts_auto;
+    struct proposer_rules proposers;
+    const uint32_t *eos; /* [n_eos] borrowed from the options */
+    uint32_t n_eos;
 };
 
 struct batch {
@@ -61,10 +66,14 @@ struct batch {
                                * move blocks */
     uint32_t n_moves;
     uint32_t n_loads; /* copies of plan.before that batcher_load() requested */
+    uint32_t n_swaps; /* copies of plan.before that the pool recorded to or
+                       * from the host tier */
     uint32_t n_swapped; /* pages that go to the host tier, or come back */
     uint32_t n_table;   /* entries of the tables before batch_finish() */
     uint32_t n_prompt_tokens;
-    int64_t sent_us; /* when the engine took it */
+    uint32_t n_decode; /* rows of decode */
+    uint32_t n_kept;   /* tokens of rows with drafts */
+    int64_t sent_us;   /* when the engine took it */
 };
 
 /* Returns the limits that follow from the options, for n_batches batches. */
@@ -97,6 +106,11 @@ MUST_CHECK bool batch_take_memory(const struct batcher_limits *l,
                                   struct sequence_table *table, struct batch *t,
                                   struct sequence *s, uint32_t begin,
                                   uint32_t end);
+
+/* Takes the blocks for positions [0, end) of s.  Returns false as above. */
+MUST_CHECK bool batch_take_blocks(const struct batcher_limits *l,
+                                  struct sequence_table *table,
+                                  struct sequence *s, uint32_t end);
 
 /* Adds the moves that were recorded since to `before`: after any call that may
  * record some. */

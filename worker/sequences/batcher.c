@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "common/base/plant.h"
-#include "worker/cache/windows.h"
-#include "worker/sequences/continue.h"
+#include "worker/sequences/first_row.h"
+#include "worker/sequences/take_over.h"
 #include "worker/sequences/twins.h"
 
 static uint32_t least(uint32_t a, uint32_t b)
@@ -36,6 +36,11 @@ bool batcher_init(struct batcher *b, const struct batcher_limits *l,
     b->prefill.link = b->decode.link = b->again.link = LIST_PLAN;
     b->twins.link = b->spent.link = LIST_PLAN;
     b->stages = 1;
+    b->draft = (struct draft_rows){.limits = &b->limits,
+                                   .table = table,
+                                   .reuse = reuse,
+                                   .decode = &b->decode};
+    draft_rows_init(&b->draft);
     for (uint32_t i = 0; i < l->batches; i++) {
         ok = batch_init(&b->ring[i], l) && ok;
     }
@@ -59,15 +64,30 @@ void batcher_lead(struct batcher *b, uint32_t n_stages, uint32_t max_rows,
     assert(n_stages >= 2 && n_stages <= b->limits.batches);
     assert(max_rows > 0 && step_tokens > 0);
     b->stages = n_stages;
+    b->draft.leads = true;
     b->limits.max_rows = least(max_rows, b->rows_made);
     b->limits.step_tokens = least(step_tokens, b->tokens_made);
     set_cut(b);
+}
+
+void batcher_set_drafts(struct batcher *b, uint32_t drafts,
+                        uint32_t keep_tokens, bool has_mtp)
+{
+    b->limits.drafts = drafts;
+    b->limits.keep_tokens = keep_tokens;
+    b->limits.proposers.has_mtp = has_mtp;
 }
 
 /* Returns how many plans may be under way. */
 static uint32_t inflight_max(const struct batcher *b)
 {
     return b->stages > 1 ? b->stages : b->limits.depth;
+}
+
+/* Returns the ring index of the i-th plan in flight, 0 being the oldest. */
+static uint32_t ring_index(const struct batcher *b, uint32_t i)
+{
+    return (b->oldest + i) % b->limits.batches;
 }
 
 void batcher_add(struct batcher *b, struct sequence *s)
@@ -108,24 +128,6 @@ bool batcher_load(struct batcher *b, uint32_t checkpoint, uint32_t slot)
     return true;
 }
 
-bool batcher_out(struct batcher *b, uint32_t page, uint32_t host,
-                 uint32_t first)
-{
-    struct plan_copy *last = b->n_outs > first ? &b->outs[b->n_outs - 1] : NULL;
-
-    if (last != NULL && last->from + last->n == page &&
-        last->to + last->n == host) {
-        last->n++;
-        return true;
-    }
-    if (b->n_outs == OUTS_MAX) {
-        return false;
-    }
-    b->outs[b->n_outs++] =
-        (struct plan_copy){.from = page, .to = host, .n = 1, .kind = COPY_OUT};
-    return true;
-}
-
 /* ---- rows ---- */
 
 static void fill_ids(struct batcher *b, struct plan *p, struct plan_row *row,
@@ -139,7 +141,7 @@ static void fill_ids(struct batcher *b, struct plan *p, struct plan_row *row,
         return;
     }
     paged_read(&b->table->slab, &s->tokens, row->position,
-               &p->tokens[row->token], row->n_tokens);
+               &p->tokens[row->token], row->n_tokens - row->n_drafts);
 }
 
 void batcher_own_row(struct batcher *b, struct batch *t, struct sequence *s)
@@ -147,7 +149,7 @@ void batcher_own_row(struct batcher *b, struct batch *t, struct sequence *s)
     struct plan *p = &t->plan;
     const struct plan_row *row = &p->rows[p->n_rows];
 
-    s->pending += row->sample ? 1 : 0;
+    s->pending += row->sample ? 1 + row->n_drafts : 0;
     s->inflight++;
     s->last_step = p->step;
     s->last_row = p->n_rows;
@@ -162,133 +164,6 @@ void batcher_own_row(struct batcher *b, struct batch *t, struct sequence *s)
     }
 }
 
-/* Adds the copies before the first row of a sequence. */
-struct begin {
-    uint32_t checkpoint; /* to its slot; SLOT_NONE: nothing */
-    struct continue_copies kept;
-};
-
-static const struct begin nothing = {SLOT_NONE, {PLACE_NONE, NULL}};
-
-/* Copies the partly filled window block of a kept sequence. */
-static void copy_windows(struct batcher *b, struct batch *t,
-                         const struct sequence *s, const struct sequence *kept)
-{
-    struct pool *pool = b->table->pool;
-    uint32_t last = s->n_planned / b->limits.block_tokens;
-
-    for (uint32_t i = 0; i < b->table->windows.pages; i++) {
-        struct plan_copy c = {
-            .from = pool_page(pool, windows_page(b->table, kept, last, i)),
-            .to = pool_page(pool, windows_page(b->table, s, last, i)),
-            .n = 1};
-
-        batch_copy(t, pool, c);
-    }
-}
-
-static void copy_begin(struct batcher *b, struct batch *t,
-                       const struct sequence *s, const struct begin *from)
-{
-    struct pool *pool = b->table->pool;
-    struct plan_copy c;
-
-    if (from->checkpoint != SLOT_NONE && !PLANT(RESTORED_WITHOUT_COPY)) {
-        c = (struct plan_copy){.from = from->checkpoint,
-                               .to = s->slot,
-                               .n = b->limits.pages_per_slot};
-        batch_copy(t, pool, c);
-    }
-    if (from->kept.windows != NULL) {
-        copy_windows(b, t, s, from->kept.windows);
-    }
-    if (from->kept.block != PLACE_NONE) {
-        uint32_t last = s->n_planned / b->limits.block_tokens;
-        uint32_t own = paged_get(&b->table->slab, &s->blocks, last);
-
-        c = (struct plan_copy){.from = pool_page(pool, from->kept.block),
-                               .to = pool_page(pool, own),
-                               .n = 1};
-        batch_copy(t, pool, c);
-    }
-}
-
-/* Adds a page that comes back to the copies, or to the last one. */
-static void copy_in(struct batch *t, struct pool *pool, struct plan_copy *run,
-                    uint32_t host, uint32_t page)
-{
-    if (run->n > 0 && run->from + run->n == host && run->to + run->n == page) {
-        run->n++;
-        return;
-    }
-    if (run->n > 0) {
-        batch_copy(t, pool, *run);
-    }
-    *run =
-        (struct plan_copy){.from = host, .to = page, .n = 1, .kind = COPY_IN};
-}
-
-/* Takes the slot and the blocks that s has in the host tier. */
-static bool take_back(struct batcher *b, struct sequence *s)
-{
-    struct pool *pool = b->table->pool;
-    uint32_t n = s->n_host - b->limits.pages_per_slot - s->n_host_windows;
-    uint32_t block;
-
-    /* The slot first: it may move blocks, and then those of s stay. */
-    if (b->limits.pages_per_slot > 0 &&
-        !pool_take(pool, POOL_SLOTS, 1, &s->slot)) {
-        return false;
-    }
-    for (; n > 0; n--) {
-        if (!pool_take(pool, POOL_BLOCKS, 1, &block)) {
-            return false;
-        }
-        paged_write(&b->table->slab, &s->blocks, s->n_blocks++, &block, 1);
-    }
-    return windows_restore(b->table, s);
-}
-
-/* Brings back what s has in the host tier, for the row that follows. */
-static bool bring_in(struct batcher *b, struct batch *t, struct sequence *s)
-{
-    struct pool *pool = b->table->pool;
-    uint32_t n_slot = b->limits.pages_per_slot, host = s->host;
-    uint32_t first = s->n_blocks;
-    struct plan_copy run = {.n = 0};
-
-    if (!take_back(b, s)) {
-        return false;
-    }
-    for (uint32_t i = 0; i < s->n_host - s->n_host_windows; i++) {
-        uint32_t at = first + i - n_slot;
-
-        if (PLANT(SWAP_ASTRAY) && i >= n_slot) {
-            at = s->n_blocks - 1 - (i - n_slot);
-        } else if (PLANT(SWAP_SHARED) && i >= n_slot) {
-            at = i - n_slot;
-        }
-        uint32_t page =
-            i < n_slot
-                ? s->slot + i
-                : pool_page(pool, paged_get(&b->table->slab, &s->blocks, at));
-
-        copy_in(t, pool, &run, host, page);
-        host = host_next(b->table->host, host);
-    }
-    for (uint32_t i = 0; i < s->n_host_windows; i++) {
-        copy_in(t, pool, &run, host,
-                pool_page(pool, windows_nth(b->table, s, i)));
-        host = host_next(b->table->host, host);
-    }
-    batch_copy(t, pool, run);
-    t->n_swapped += s->n_host;
-    b->n_back += s->n_host;
-    s->swap_step = t->plan.step;
-    sequence_give_host(b->table, s);
-    return true;
-}
-
 /* Counts the positions that are computed again from here on. */
 static void count_waste(struct batcher *b, struct sequence *s)
 {
@@ -298,28 +173,51 @@ static void count_waste(struct batcher *b, struct sequence *s)
     s->lost = 0;
 }
 
-/* Adds a row with the next n positions of s. */
+/* Takes the memory of a row, and the blocks where the engine drafts. */
+static bool take_memory(struct batcher *b, struct batch *t, struct sequence *s,
+                        const struct draft_row *next)
+{
+    uint32_t end = s->n_planned + next->n_tokens;
+
+    b->n_back += s->n_host;
+    return (s->n_host == 0 || first_row_bring_in(&b->limits, b->table, t, s)) &&
+           batch_take_blocks(&b->limits, b->table, s, end + next->propose) &&
+           batch_take_memory(&b->limits, b->table, t, s, s->n_planned, end);
+}
+
+static void begin_copies(struct batcher *b, struct batch *t,
+                         const struct sequence *s, const struct first_row *from)
+{
+    uint32_t n_host = first_row_copy(&b->limits, b->table, t, s, from);
+
+    if (n_host > 0) {
+        b->reuse->n_state_pages += n_host;
+    }
+}
+
+/* Adds the next row of s. */
 static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
-                    uint32_t n, const struct begin *from)
+                    const struct draft_row *next, const struct first_row *from)
 {
     struct plan *p = &t->plan;
-    uint32_t known = sequence_known(s), i = p->n_rows, run;
+    uint32_t known = sequence_known(s), i = p->n_rows, n = next->n_tokens, run;
     struct plan_row *row = &p->rows[i];
 
     count_waste(b, s);
-    if ((s->n_host > 0 && !bring_in(b, t, s)) ||
-        !batch_take_memory(&b->limits, b->table, t, s, s->n_planned,
-                           s->n_planned + n)) {
+    if (!take_memory(b, t, s, next)) {
         batcher_drop(b, s);
         b->stuck = s;
         return;
     }
-    copy_begin(b, t, s, from);
+    begin_copies(b, t, s, from);
     *row = (struct plan_row){
         .sequence = s->number,
         .kind = sequence_kind(s, s->n_planned, &run),
         .position = s->n_planned,
         .n_tokens = n,
+        .n_drafts = s->n_planned < known && s->n_planned + n > known
+                        ? s->n_planned + n - known
+                        : 0,
         .chained = s->n_planned >= known,
         .sample = s->n_planned + n >= known,
         .index = s->n_generated + (PLANT(INDEX_REUSED) ? 0 : s->pending),
@@ -327,6 +225,7 @@ static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
         .sampling = &s->sampling,
     };
     fill_ids(b, p, row, s);
+    draft_rows_fill(&b->draft, t, s, row, next->propose);
     if (row->sample) {
         row->history = batch_history(b->table, s);
     }
@@ -352,6 +251,8 @@ static bool window_open(const struct sequence *s)
            logprobs_room(&s->logprobs, s->acked, s->pending);
 }
 
+_Static_assert(ENGINE_DEPTH_MAX == 2, "one row of s is in flight, if any");
+
 /* Returns whether s has a next token to compute, known or chained. */
 static bool decode_ready(const struct batcher *b, const struct sequence *s)
 {
@@ -361,13 +262,27 @@ static bool decode_ready(const struct batcher *b, const struct sequence *s)
     if (s->n_planned < sequence_known(s)) {
         return true;
     }
-    return b->stages == 1 && s->pending > 0 && s->last_step == b->step &&
+    /* Behind a row with drafts, whose tokens show only then, none is chained.
+     */
+    return b->stages == 1 && !b->draft.lockstep && s->pending == 1 &&
+           s->last_step == b->step &&
            s->n_generated + s->pending < s->max_tokens;
 }
 
 static uint32_t ceil_div(uint32_t a, uint32_t b)
 {
     return a / b + (a % b != 0);
+}
+
+/* Returns whether a plan in flight has rows of decode. */
+static bool decodes(const struct batcher *b)
+{
+    for (uint32_t i = 0; i < b->inflight; i++) {
+        if (b->ring[ring_index(b, i)].n_decode > 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Returns the most decode rows of this microbatch; the others get the rest. */
@@ -407,10 +322,31 @@ static void decode_limits(const struct batcher *b, uint32_t *rows,
     *tokens -= b->cut;
 }
 
+/* Adds the next row of s, if there is room for it.  room: tokens that the step
+ * has left; others: rows that may follow. */
+static void add_decode(struct batcher *b, struct batch *t, struct sequence *s,
+                       uint32_t room, uint32_t others)
+{
+    uint32_t spare = room > 1 + others ? room - 1 - others : 0;
+    struct draft_row next;
+
+    draft_rows_begin(&b->draft, s);
+    next = draft_rows_fit(&b->draft, t, s, spare);
+    if (next.n_tokens > 1 ||
+        batch_has_room(&b->limits, b->table->pool, t, s, s->n_planned + 1)) {
+        t->n_decode++;
+        add_row(b, t, s, &next, &first_row_none);
+    }
+}
+
 static void plan_decode(struct batcher *b, struct batch *t)
 {
     uint32_t rows, tokens, left = b->decode.n;
 
+    draft_rows_choose(&b->draft);
+    if (b->draft.lockstep && decodes(b)) {
+        return;
+    }
     decode_limits(b, &rows, &tokens);
     rows = least(rows, decode_share(b));
     /* Visit each once, from the head; add_row() moves it to the tail. */
@@ -420,14 +356,29 @@ static void plan_decode(struct batcher *b, struct batch *t)
         if (t->plan.n_rows == rows || t->plan.n_tokens == tokens) {
             return;
         }
-        if (decode_ready(b, s) && batch_has_room(&b->limits, b->table->pool, t,
-                                                 s, s->n_planned + 1)) {
-            add_row(b, t, s, 1, &nothing);
+        if (decode_ready(b, s)) {
+            add_decode(b, t, s, tokens - t->plan.n_tokens, left - 1);
         }
     }
 }
 
 /* ---- prefill ---- */
+
+/* Adds a row of the next n positions of s, which does not decode. */
+static void add_chunk(struct batcher *b, struct batch *t, struct sequence *s,
+                      uint32_t n, const struct first_row *from)
+{
+    struct draft_row next = {.n_tokens = n};
+    uint32_t propose;
+
+    draft_rows_begin(&b->draft, s);
+    propose = draft_rows_propose(&b->draft, s, n);
+    if (propose > 0 && batch_has_room(&b->limits, b->table->pool, t, s,
+                                      s->n_planned + n + propose)) {
+        next.propose = propose;
+    }
+    add_row(b, t, s, &next, from);
+}
 
 /* Returns how many positions of s fit into `room` tokens; 0: none now. */
 static uint32_t chunk_length(const struct batcher *b, const struct sequence *s,
@@ -457,7 +408,7 @@ static uint32_t chunk_length(const struct batcher *b, const struct sequence *s,
 
 /* Decides where the first plan of s begins.  Returns false if s cannot begin
  * yet, because a plan still computes what it continues. */
-static bool begin(struct batcher *b, struct sequence *s, struct begin *from)
+static bool begin(struct batcher *b, struct sequence *s, struct first_row *from)
 {
     if (s->n_planned > 0) {
         return true;
@@ -466,10 +417,10 @@ static bool begin(struct batcher *b, struct sequence *s, struct begin *from)
         if (s->from->inflight > 0) {
             return false;
         }
-        continue_take(b, s, &from->kept);
+        take_over_begin(b, s, &from->kept);
     }
     if (s->n_planned == 0 && reuse_has(b->reuse, s)) {
-        reuse_begin(b->reuse, s, &from->checkpoint);
+        reuse_begin(b->reuse, s, &from->state);
     }
     return true;
 }
@@ -491,7 +442,7 @@ static void plan_prefill(struct batcher *b, struct batch *t)
 
     for (; s != NULL && t->plan.n_rows < b->limits.max_rows; s = next) {
         uint32_t n, room = b->limits.step_tokens - t->plan.n_tokens;
-        struct begin from = nothing;
+        struct first_row from = first_row_none;
 
         next = sequence_next(s, LIST_PLAN);
         /* FIFO: later sequences wait behind this one, or a long prompt could
@@ -507,7 +458,7 @@ static void plan_prefill(struct batcher *b, struct batch *t)
                                       s->n_planned + n)) {
             return;
         }
-        add_row(b, t, s, n, &from);
+        add_chunk(b, t, s, n, &from);
     }
 }
 
@@ -518,7 +469,7 @@ static void plan_prefill(struct batcher *b, struct batch *t)
 static void plan_again(struct batcher *b, struct batch *t)
 {
     struct sequence *s = b->again.head;
-    struct begin from = nothing;
+    struct first_row from = first_row_none;
 
     while (s != NULL && (s->inflight > 0 || !window_open(s))) {
         s = sequence_next(s, LIST_PLAN);
@@ -532,30 +483,23 @@ static void plan_again(struct batcher *b, struct batch *t)
     if (!begin(b, s, &from)) {
         return;
     }
-    add_row(b, t, s, chunk_length(b, s, b->limits.step_tokens), &from);
+    add_chunk(b, t, s, chunk_length(b, s, b->limits.step_tokens), &from);
 }
 
 /* ---- plans ---- */
 
-/* Returns the ring index of the i-th plan in flight, 0 being the oldest. */
-static uint32_t ring_index(const struct batcher *b, uint32_t i)
-{
-    return (b->oldest + i) % b->limits.batches;
-}
-
 /* Starts a plan, with the states that it loads for kept sequences. */
 static void begin_batch(struct batcher *b, struct batch *t)
 {
+    const struct role *role = b->reuse != NULL ? b->reuse->role : NULL;
+
     batch_begin(t, b->table->pool, b->step + 1);
+    if (role != NULL && role->ops->replay != NULL) {
+        role->ops->replay(role->self, &t->plan);
+    }
     for (t->n_loads = 0; t->n_loads < b->n_loads; t->n_loads++) {
         batch_copy(t, b->table->pool, b->loads[t->n_loads]);
         batch_unpoison(t, &b->loads[t->n_loads]);
-    }
-    /* Their pages are free already, and poison comes before copies. */
-    for (uint32_t i = 0; i < b->n_outs; i++) {
-        batch_copy(t, b->table->pool, b->outs[i]);
-        batch_unpoison(t, &b->outs[i]);
-        t->n_swapped += b->outs[i].n;
     }
 }
 
@@ -588,8 +532,8 @@ const struct plan *batcher_plan(struct batcher *b)
         return NULL;
     }
     batch_finish(&b->limits, b->table, t);
-    b->n_loads = b->n_outs = 0;
-    b->n_moves += t->n_moves;
+    b->n_loads = 0;
+    b->n_moves += t->n_moves - t->n_swaps;
     b->step++;
     b->inflight++;
     b->here++;
@@ -600,6 +544,9 @@ void batcher_sent(struct batcher *b, int64_t now_us)
 {
     assert(b->here > 0);
     b->ring[ring_index(b, b->inflight - 1)].sent_us = now_us;
+    if (b->inflight == 1) {
+        draft_rows_sent(&b->draft, &b->ring[ring_index(b, 0)]);
+    }
 }
 
 const struct batch *batcher_here(const struct batcher *b)

@@ -59,6 +59,7 @@
 #define WORKER_SEQUENCES_BATCHER_H
 
 #include "worker/sequences/batch.h"
+#include "worker/sequences/draft_rows.h"
 #include "worker/sequences/reuse.h"
 
 #define BATCHER_CUT 64
@@ -73,8 +74,6 @@ struct batcher {
     struct sequence_list prefill, decode, again, twins, spent;
     struct plan_copy loads[LOADS_MAX]; /* for the next plan */
     uint32_t n_loads;
-    struct plan_copy outs[OUTS_MAX]; /* to the host tier, for the next plan */
-    uint32_t n_outs;
     /* Since the start: twin rows, kept sequences taken over, copies that moved
      * blocks. */
     uint64_t n_twins, n_continued, n_moves;
@@ -83,8 +82,9 @@ struct batcher {
     struct batch ring[BATCHES_MAX];
     uint32_t stages; /* stages of its replica; 1: alone */
     uint32_t oldest, inflight;
-    uint32_t here;          /* with the engine: the newest of those in flight */
-    uint64_t step;          /* the newest plan's */
+    uint32_t here; /* with the engine: the newest of those in flight */
+    uint64_t step; /* the newest plan's */
+    struct draft_rows draft;
     struct sequence *stuck; /* its granted memory could not be taken */
 };
 
@@ -99,6 +99,12 @@ void batcher_fini(struct batcher *b);
  * batcher_init(). */
 void batcher_lead(struct batcher *b, uint32_t n_stages, uint32_t max_rows,
                   uint32_t step_tokens);
+
+/* Makes at most `drafts` drafts a row, with the inputs of keep_tokens tokens
+ * kept in a plan, from now on; 0: none.  has_mtp: an MTP layer may propose
+ * them. */
+void batcher_set_drafts(struct batcher *b, uint32_t drafts,
+                        uint32_t keep_tokens, bool has_mtp);
 
 /* Adds a QUEUED sequence, whose ids have all come, to the prefill queue, or to
  * the twins of a sibling. */
@@ -116,12 +122,6 @@ void batcher_drop(struct batcher *b, struct sequence *s);
  * all else.  Returns false if it already does so for LOADS_MAX sequences. */
 MUST_CHECK bool batcher_load(struct batcher *b, uint32_t checkpoint,
                              uint32_t slot);
-
-/* Lets the next plan copy a page to a host page, before all else but moves.
- * Copies from outs[first] on become one where they can.  Returns false if there
- * is no room. */
-MUST_CHECK bool batcher_out(struct batcher *b, uint32_t page, uint32_t host,
-                            uint32_t first);
 
 /* Makes the next plan, which counts as in flight from now on.  Returns NULL if
  * `depth` plans are here, n are under way, or there is nothing to do.  Sets

@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "worker/cache/windows.h"
-
 #define COMPARE_STEP 256 /* ids compared at once */
 
 static uint32_t least(uint32_t a, uint32_t b)
@@ -269,92 +267,6 @@ enum status continue_complete(struct sequences *q, struct sequence *s,
         return e->code;
     }
     return check_same(q, s, e);
-}
-
-/* ---- the plan ---- */
-
-/* Returns whether the state of `kept` is that behind its last position, and at
- * least one id of s follows. */
-static bool is_usable(const struct batcher *b, const struct sequence *kept,
-                      const struct sequence *s)
-{
-    return kept->n_planned > 0 && kept->n_computed == kept->n_planned &&
-           kept->n_planned < sequence_known(s) &&
-           windows_reach(b->table, kept, kept->n_planned);
-}
-
-/* Returns whether another table or the index has the block: then it is not
- * written any more. */
-static bool is_shared(const struct pool *p, uint32_t block)
-{
-    return p->blocks[block].refs > 1 || p->blocks[block].indexed;
-}
-
-static void take_blocks(struct batcher *b, const struct sequence *kept,
-                        struct sequence *s, uint32_t *copied)
-{
-    struct pool *pool = b->table->pool;
-    uint32_t full = kept->n_planned / b->limits.block_tokens;
-    uint32_t n = full + (kept->n_planned % b->limits.block_tokens != 0);
-
-    for (uint32_t i = 0; b->limits.has_blocks && i < n; i++) {
-        uint32_t block = paged_get(&b->table->slab, &kept->blocks, i);
-
-        if (i == full && is_shared(pool, block)) {
-            *copied = block;
-            return;
-        }
-        pool_share(pool, block, true);
-        paged_write(&b->table->slab, &s->blocks, s->n_blocks++, &block, 1);
-    }
-}
-
-/* As blocks: the partly filled one is copied if others have it too. */
-static void take_windows(struct batcher *b, const struct sequence *kept,
-                         struct sequence *s, struct continue_copies *copies)
-{
-    uint32_t at = kept->n_planned, last = at / b->limits.block_tokens;
-    bool partial =
-        b->table->windows.window > 0 && at % b->limits.block_tokens != 0;
-    bool shared = partial && windows_shared(b->table, kept, last);
-
-    windows_share(b->table, kept, s, at, !shared);
-    copies->windows = shared ? kept : NULL;
-}
-
-void continue_take(struct batcher *b, struct sequence *s,
-                   struct continue_copies *copies)
-{
-    static const struct pool_need slot = {{0, 1, 0}};
-    struct sequence *kept = s->from;
-
-    s->from = NULL;
-    kept->heir = NULL;
-    sequence_push(&b->spent, kept);
-    if (!is_usable(b, kept, s)) {
-        return;
-    }
-    take_blocks(b, kept, s, &copies->block);
-    take_windows(b, kept, s, copies);
-    if (b->limits.pages_per_slot > 0) {
-        /* The slot changes hands, so that of the grant is free. */
-        s->slot = kept->slot;
-        kept->slot = SLOT_NONE;
-        kept->need.n[POOL_SLOTS] = 0;
-        pool_ungrant(b->table->pool, &slot);
-    }
-    s->n_planned = s->n_computed = s->reused = kept->n_planned;
-    b->n_continued++;
-    if (b->reuse != NULL) {
-        reuse_tell(b->reuse, s,
-                   &(struct role_restore){.position = s->n_planned,
-                                          .node = PREFIX_NONE,
-                                          .checkpoint = SLOT_NONE,
-                                          .from = kept});
-    }
-    if (reuse_has(b->reuse, s)) {
-        reuse_continue(b->reuse, s);
-    }
 }
 
 /* ---- the end of either ---- */

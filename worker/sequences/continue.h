@@ -5,8 +5,8 @@
  *
  *     Submit   the kept one is there, and of the same tenant
  *     all ids  the first ones are those of the kept one, of the same kinds
- *     plan     blocks and slot change hands, the kept one is released; the
- *              rest of the ids is computed
+ *     plan     blocks and slot change hands (worker/sequences/take_over.h), the
+ *              kept one is released; the rest of the ids is computed
  *
  * The last block is copied if it is partly filled and others have it too.  If
  * the state of the kept one was lost to a failed step, or covers all ids, the
@@ -34,18 +34,6 @@ void continue_open(struct sequences *q, struct sequence *s,
  * ST_INVALID_ARGUMENT if they differ, ST_NOT_FOUND if the kept one is gone. */
 MUST_CHECK enum status continue_complete(struct sequences *q,
                                          struct sequence *s, struct error *e);
-
-/* Partly filled blocks of a kept sequence, which the row copies to those of its
- * own sequence. */
-struct continue_copies {
-    uint32_t block;                 /* PLACE_NONE: none */
-    const struct sequence *windows; /* has the window block; NULL: none */
-};
-
-/* Takes over what the kept sequence has, for the first row of s, which follows
- * in the same plan; b->spent has the kept one then. */
-void continue_take(struct batcher *b, struct sequence *s,
-                   struct continue_copies *copies);
 
 /* Removes the bond of s, which ends.  If s is a kept sequence, its heir goes on
  * without it.  If s waited for a kept one, returns that one for the caller to

@@ -42,24 +42,25 @@ static void reach_finished(struct sequences *q, struct sequence *s,
     drop_ids(q, s);
 }
 
-/* No plan names s any more: its memory here is free from now on, and that at
- * the other stages when its Remove has returned. */
-static void memory_released(struct sequences *q, struct sequence *s)
+/* No plan names s any more.  While a Remove is under way, s keeps its memory:
+ * the router grants from the free memory, and s still has a place in the table.
+ */
+static void plans_are_back(struct sequences *q, struct sequence *s)
 {
     reuse_end(&q->reuse, s);
-    sequence_release(&q->table, s);
-    q->report.changed = true;
     if (s->staged) {
         drop_ids(q, s);
-    } else {
-        reach_finished(q, s, NULL);
+        return;
     }
+    sequence_release(&q->table, s);
+    reach_finished(q, s, NULL);
 }
 
 void ending_removed(struct sequences *q, struct sequence *s,
                     const Sluice__V1__StageRemove *m)
 {
     s->staged = false;
+    sequence_release(&q->table, s);
     reach_finished(q, s, m);
 }
 
@@ -88,7 +89,7 @@ void ending_release(struct sequences *q, struct sequence *s)
     }
     q->role.ops->remove(q->role.self, s);
     if (s->inflight == 0 || PLANT(FREED_EARLY)) {
-        memory_released(q, s);
+        plans_are_back(q, s);
     }
 }
 
@@ -96,7 +97,7 @@ void ending_plan_back(struct sequences *q, struct sequence *s)
 {
     s->inflight--;
     if (s->state == SEQUENCE_RELEASING && s->inflight == 0) {
-        memory_released(q, s);
+        plans_are_back(q, s);
     } else if (s->recompute == RECOMPUTE_WAITS && s->inflight == 0 &&
                s->finish == FINISH_NONE) {
         batcher_again(&q->batcher, s);
@@ -288,7 +289,7 @@ void ending_drop(struct sequences *q, struct sequence *s)
         break;
     case SEQUENCE_RELEASING:
         if (s->inflight == 0) { /* it waited for its Remove only */
-            memory_released(q, s);
+            plans_are_back(q, s);
         }
         break;
     case SEQUENCE_KEPT:

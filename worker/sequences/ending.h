@@ -6,8 +6,8 @@
  *         |                                                           |
  *         +-----------------------------------------------------------+
  *                                                                     v
- *     RELEASING --its last plan returns--> memory free --its Remove returns,
- *                                          at a leader--> FINISHED, receipts
+ *     RELEASING --its last plan returns and, at a leader, its Remove-->
+ *                              memory free, FINISHED, receipts
  *
  * A FINISHED sequence is forgotten when the router has acknowledged its end.
  *

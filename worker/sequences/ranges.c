@@ -77,8 +77,9 @@ static void give_slot(struct sequences *q, struct sequence *s,
 }
 
 /* Takes the state of s back to the deepest checkpoint at most at `begin`.  If
- * there is none, or the next plan loads no more, gives the slot back: no plan
- * may come for long, and an heir finds the same checkpoint in the index.
+ * there is none, or it is in the host tier, or the next plan loads no more,
+ * gives the slot back: no plan may come for long, and an heir finds the same
+ * checkpoint in the index.
  * Without a slot here, other stages have states. */
 static void restore_state(struct sequences *q, struct sequence *s,
                           struct role_restore *to, struct pool_need *freed)
@@ -86,8 +87,9 @@ static void restore_state(struct sequences *q, struct sequence *s,
     struct prefix_hit hit = reuse_find(&q->reuse, s, to->position);
 
     if (hit.n_tokens > 0 && s->slot != SLOT_NONE &&
-        !batcher_load(&q->batcher, hit.checkpoint, s->slot)) {
-        hit = (struct prefix_hit){0, PREFIX_NONE, SLOT_NONE, 0};
+        (hit.checkpoint == SLOT_NONE ||
+         !batcher_load(&q->batcher, hit.checkpoint, s->slot))) {
+        hit = (struct prefix_hit){.node = PREFIX_NONE, .checkpoint = SLOT_NONE};
     }
     if (hit.n_tokens == 0) {
         give_slot(q, s, freed);
@@ -101,6 +103,7 @@ static void restore_none(struct sequences *q, struct sequence *s,
                          struct role_restore *to, struct pool_need *freed)
 {
     give_slot(q, s, freed);
+    sequence_give_host(&q->table, s);
     to->position = 0;
     to->checkpoint = SLOT_NONE;
 }
@@ -115,7 +118,9 @@ static uint32_t cut(struct sequences *q, struct sequence *s, uint32_t begin,
                               .cut = true};
 
     /* What is behind the window is gone, so an heir computes all of it. */
-    if (!windows_reach(&q->table, s, to.position)) {
+    if (to.position < s->n_planned && s->away) {
+        restore_none(q, s, &to, freed);
+    } else if (!s->away && !windows_reach(&q->table, s, to.position)) {
         restore_none(q, s, &to, freed);
     } else if (to.position < s->n_planned &&
                prefix_has_states(q->reuse.index)) {

@@ -5,6 +5,7 @@
 #include "common/base/failpoint.h"
 #include "proto/registry.pb-c.h"
 #include "worker/sequences/step.h"
+#include "worker/sequences/tier.h"
 
 /* ---- rows ---- */
 
@@ -131,12 +132,24 @@ static void fill_engine(const struct sequences *q, int64_t now_us,
     out->plan_age_us = step_age_us(q, now_us);
 }
 
+static Sluice__V1__DraftCounts draft_counts(const struct sequences *q)
+{
+    const struct worker_metrics *m = &q->base->metrics;
+    Sluice__V1__DraftCounts c = SLUICE__V1__DRAFT_COUNTS__INIT;
+
+    c.rows = m->draft_rows;
+    c.verified = m->drafts_mtp + m->drafts_ngram;
+    c.accepted = m->accepted_mtp + m->accepted_ngram;
+    return c;
+}
+
 static enum status send_output(struct sequences *q, struct peer *p,
                                Sluice__V1__Ledger *ledger,
                                Sluice__V1__EngineState *engine)
 {
     struct output_columns *o = &q->output;
     Sluice__V1__StepOutputMessage m = SLUICE__V1__STEP_OUTPUT_MESSAGE__INIT;
+    Sluice__V1__DraftCounts drafts = draft_counts(q);
 
     add_rows(q);
     m.step = q->report.step;
@@ -164,6 +177,7 @@ static enum status send_output(struct sequences *q, struct peer *p,
     m.n_prompt_tokens = q->report.n_prompt_tokens;
     m.n_stage_us = q->report.stepped ? q->report.n_stage_us : 0;
     m.stage_us = q->report.stage_us;
+    m.drafts = q->base->o.drafts > 0 ? &drafts : NULL;
     m.has_failure = o->failure != NULL;
     m.failure = wire_text(m.has_failure ? o->failure : "");
     /* As if the link had no room: the rows are sent again later. */
@@ -194,6 +208,7 @@ int64_t report_send(struct sequences *q, int64_t now_us)
     struct peer *p = base_peer(q->base);
     struct ledger_message ledger;
     Sluice__V1__EngineState engine;
+    Sluice__V1__HostTier tier;
     enum status status;
 
     /* Without a session nothing is due; the next one starts with a report. */
@@ -205,6 +220,7 @@ int64_t report_send(struct sequences *q, int64_t now_us)
         return due_us(q);
     }
     ledger_fill(&q->ledger, &q->pool, &q->table, &ledger);
+    ledger.ledger.host = tier_message(q, &tier) ? &tier : NULL;
     fill_engine(q, now_us, &engine);
     /* A StepOutput has the ledger too, so no Report is needed beside it. */
     status = q->report.stepped || q->out.n > 0

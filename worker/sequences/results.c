@@ -4,8 +4,25 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "worker/sequences/draft_results.h"
 
 /* ---- checks ---- */
+
+static bool is_eos(const struct sequences *q, uint32_t id)
+{
+    for (uint32_t i = 0; i < q->base->o.n_eos; i++) {
+        if (q->base->o.eos[i] == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool results_ends(const struct sequences *q, const struct sampling *s,
+                  uint32_t id)
+{
+    return sampling_stops(s, id) || (!s->ignore_eos && is_eos(q, id));
+}
 
 static enum status check_id(struct plan_result *r, const char *what,
                             uint32_t id, uint32_t vocab)
@@ -27,22 +44,60 @@ static enum status check_logprob(struct plan_result *r, float logprob)
                            (double)logprob);
 }
 
-/* Checks the token of row i, and the logprobs that s requests. */
-static enum status check_choice(struct sequences *q, const struct sampling *s,
+/* Checks the logprobs of a token, if s requests them. */
+static enum status check_logprobs(struct sequences *q, const struct sampling *s,
+                                  float logprob,
+                                  const struct token_logprob *top)
+{
+    struct plan_result *r = &q->result;
+    enum status st;
+
+    if (!s->logprobs) {
+        return ST_OK;
+    }
+    st = check_logprob(r, logprob);
+    for (uint32_t j = 0; j < s->n_top_logprobs && st == ST_OK; j++) {
+        st = check_id(r, "ranked", top[j].token, q->base->o.vocab);
+        st = st == ST_OK ? check_logprob(r, top[j].logprob) : st;
+    }
+    return st;
+}
+
+/* Checks that accepted draft j of row i does not end its sequence, because a
+ * token follows it. */
+static enum status check_accepted(struct sequences *q, const struct plan *p,
+                                  uint32_t i, uint32_t j)
+{
+    const struct plan_row *row = &p->rows[i];
+    struct plan_result *r = &q->result;
+    uint32_t id = p->tokens[row->token + 1 + j];
+
+    if (results_ends(q, row->sampling, id)) {
+        return error_set(&r->error, ST_INTERNAL,
+                         "the engine sampled tokens behind id %u, which ends "
+                         "the sequence of row %u",
+                         id, i);
+    }
+    return check_logprobs(q, row->sampling, r->draft_logprobs[i][j],
+                          r->draft_top[i][j]);
+}
+
+/* Checks the tokens of row i, and the logprobs that it requests. */
+static enum status check_choice(struct sequences *q, const struct plan *p,
                                 uint32_t i)
 {
+    const struct plan_row *row = &p->rows[i];
     struct plan_result *r = &q->result;
     enum status st = check_id(r, "sampled", r->tokens[i], q->base->o.vocab);
 
-    if (st != ST_OK || !s->logprobs) {
-        return st;
+    st = st == ST_OK ? draft_results_check(q, p, i) : st;
+    for (uint32_t j = 0;
+         st == ST_OK && row->n_drafts > 0 && j < r->n_accepted[i]; j++) {
+        st = check_accepted(q, p, i, j);
     }
-    st = check_logprob(r, r->logprobs[i]);
-    for (uint32_t j = 0; j < s->n_top_logprobs && st == ST_OK; j++) {
-        st = check_id(r, "ranked", r->top[i][j].token, q->base->o.vocab);
-        st = st == ST_OK ? check_logprob(r, r->top[i][j].logprob) : st;
-    }
-    return st;
+    return st == ST_OK
+               ? check_logprobs(q, row->sampling, r->logprobs[i], r->top[i])
+               : st;
 }
 
 void results_check_answer(struct sequences *q, const struct plan *p)
@@ -93,7 +148,7 @@ void results_check_choices(struct sequences *q, const struct plan *p)
 
         r->status = check_outcome(r, row, i);
         if (r->status == ST_OK && r->outcomes[i] == ROW_DONE && row->sample) {
-            r->status = check_choice(q, row->sampling, i);
+            r->status = check_choice(q, p, i);
         }
     }
 }

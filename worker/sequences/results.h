@@ -20,6 +20,10 @@ void results_count(struct sequences *q, const struct batch *t);
 void results_check_answer(struct sequences *q, const struct plan *p);
 void results_check_choices(struct sequences *q, const struct plan *p);
 
+/* Returns whether the token ends a sequence with that sampling. */
+bool results_ends(const struct sequences *q, const struct sampling *s,
+                  uint32_t id);
+
 /* Makes q->result that of a plan which the engine refused. */
 void results_refuse(struct sequences *q, const struct plan *p);
 

@@ -17,13 +17,13 @@ static uint32_t least(uint32_t a, uint32_t b)
 
 /* ---- made and freed ---- */
 
-/* The pool bounds the nodes that have blocks. */
+/* Pool and host tier bound the nodes that have blocks. */
 static uint32_t nodes_of(const struct worker_options *o)
 {
-    uint64_t n = NODES_MAX;
+    uint64_t n = NODES_MAX, pages = (uint64_t)o->n_pages + o->host_pages;
 
     if (o->pages_per_block > 0) {
-        n = (uint64_t)o->n_pages * o->block_tokens / PREFIX_UNIT + 1;
+        n = pages * o->block_tokens / PREFIX_UNIT + 1;
     }
     return (uint32_t)n;
 }
@@ -61,6 +61,7 @@ bool reuse_init(struct reuse *u, const struct worker_options *o,
                                .window_pages = o->window_pages,
                                .checkpoint_share = o->checkpoint_share,
                                .tenant_share = o->tenant_share,
+                               .host = o->host_pages > 0 ? table->host : NULL,
                                .on = o->reuse};
 
     memset(u, 0, sizeof *u);
@@ -110,6 +111,14 @@ void reuse_tell(const struct reuse *u, const struct sequence *s,
 
 /* ---- the first plan ---- */
 
+static struct prefix_hit no_hit(uint32_t branch)
+{
+    return (struct prefix_hit){.node = PREFIX_NONE,
+                               .checkpoint = SLOT_NONE,
+                               .host = HOST_NONE,
+                               .branch = branch};
+}
+
 /* Returns the end of the positions that may be restored and inserted. */
 static uint32_t reusable(const struct reuse *u, const struct sequence *s)
 {
@@ -117,20 +126,21 @@ static uint32_t reusable(const struct reuse *u, const struct sequence *s)
                                                         : sequence_first_run(s);
 }
 
-static void share_blocks(struct reuse *u, struct sequence *s, uint32_t node,
+/* Returns false if they are in the host tier and find no room. */
+static bool share_blocks(struct reuse *u, struct sequence *s, uint32_t node,
                          uint32_t n_tokens)
 {
     uint32_t n = u->has_blocks ? n_tokens / u->block_tokens : 0;
 
     if (n == 0) {
-        return;
+        return true;
     }
-    prefix_blocks(u->index, node, u->blocks);
-    for (uint32_t i = 0; i < n; i++) {
-        pool_share(u->table->pool, u->blocks[i], true);
+    if (!prefix_share(u->index, node, u->blocks)) {
+        return false;
     }
     paged_write(&u->table->slab, &s->blocks, 0, u->blocks, n);
     s->n_blocks = n;
+    return true;
 }
 
 /* Shares the window pages that the next row sees; s holds none. */
@@ -161,7 +171,7 @@ static void set_wants(struct reuse *u, struct sequence *s,
     }
 }
 
-void reuse_begin(struct reuse *u, struct sequence *s, uint32_t *checkpoint)
+void reuse_begin(struct reuse *u, struct sequence *s, struct reuse_state *state)
 {
     bool again = s->n_blocks > 0 || s->slot != SLOT_NONE || s->n_windows > 0;
     uint32_t n = least(reusable(u, s) + 1, sequence_known(s));
@@ -177,18 +187,23 @@ void reuse_begin(struct reuse *u, struct sequence *s, uint32_t *checkpoint)
     }
     hit = prefix_match(u->index, s->scope, s->n_scope, &u->table->slab,
                        &s->tokens, n);
+    if (!again && hit.n_tokens > 0 &&
+        !share_blocks(u, s, hit.node, hit.n_tokens)) {
+        hit = no_hit(hit.branch);
+    }
     set_wants(u, s, &hit);
     s->n_planned = s->n_computed = hit.n_tokens;
     s->node = hit.node;
     if (hit.n_tokens == 0) {
         return;
     }
-    *checkpoint = hit.checkpoint;
+    *state = (struct reuse_state){hit.checkpoint, hit.host};
+    s->drafts.hole = s->drafts.hole || prefix_has_hole(u->index, hit.node);
     share_windows(u, s, &hit);
     if (!again) {
-        share_blocks(u, s, hit.node, hit.n_tokens);
         s->reused = s->resumed ? s->reused : hit.n_tokens;
         u->n_restored += hit.n_tokens;
+        u->n_from_host += hit.n_tokens - hit.n_pool;
     }
     /* Other stages get the node in any case: its own blocks here may have come
      * with a plan that was refused, of which they have seen nothing. */
@@ -201,8 +216,9 @@ void reuse_begin(struct reuse *u, struct sequence *s, uint32_t *checkpoint)
 void reuse_continue(struct reuse *u, struct sequence *s)
 {
     uint32_t at = s->n_planned - s->n_planned % PREFIX_UNIT;
-    struct prefix_hit hit = {at, PREFIX_NONE, SLOT_NONE, at};
+    struct prefix_hit hit = no_hit(at);
 
+    hit.n_tokens = at;
     set_wants(u, s, &hit);
 }
 
@@ -210,7 +226,7 @@ struct prefix_hit reuse_find(struct reuse *u, const struct sequence *s,
                              uint32_t end)
 {
     uint32_t n = least(end, reusable(u, s)) + 1;
-    struct prefix_hit none = {0, PREFIX_NONE, SLOT_NONE, 0};
+    struct prefix_hit none = no_hit(0);
 
     return reuse_has(u, s) ? prefix_match(u->index, s->scope, s->n_scope,
                                           &u->table->slab, &s->tokens, n)
@@ -266,6 +282,11 @@ static bool add_save(struct reuse *u, const struct batcher_limits *l,
         (struct plan_save){.position = position, .page = checkpoint};
     row->n_saves++;
     return true;
+}
+
+bool reuse_rolls(const struct reuse *u, const struct sequence *s)
+{
+    return reuse_has(u, s) && u->pages_per_slot > 0 && u->one_arithmetic;
 }
 
 /* A decode row saves at the last multiple that it reaches, in free pages
@@ -385,6 +406,7 @@ static uint32_t insert(struct reuse *u, const struct sequence *s, uint32_t end)
     if (role->ops->insert != NULL) {
         role->ops->insert(role->self, s);
     }
+    prefix_set_hole(u->index, s->drafts.hole);
     node = prefix_insert(u->index, s->scope, s->n_scope, &u->table->slab,
                          &s->tokens, &s->blocks, end);
     put_windows(u, s, node, end);
@@ -445,11 +467,11 @@ static void take_save(struct reuse *u, struct sequence *s,
     }
 }
 
-void reuse_result(struct reuse *u, const struct batch *t, uint32_t i, bool good)
+void reuse_result(struct reuse *u, const struct batch *t, uint32_t i,
+                  uint32_t end, bool good)
 {
     const struct plan_row *row = &t->plan.rows[i];
     struct sequence *s = t->owners[i];
-    uint32_t end = row->position + row->n_tokens;
 
     /* A range that was removed from a kept sequence may have had the row. */
     good = good && end <= s->n_planned;

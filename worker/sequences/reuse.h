@@ -9,6 +9,9 @@
  *     windows      as blocks, but for the promise (worker/cache/windows.h)
  *     checkpoint   is copied to the slot before the row runs
  *
+ * Pages of the host tier come back with that row: blocks to those of the grant,
+ * a checkpoint to the slot.
+ *
  * Later rows save states at the positions that the index wants.  A save is a
  * copy inside the row, so no chunk is cut for it.  When the result is good, the
  * units of the row go into the index, and the saves to their nodes:
@@ -51,6 +54,15 @@ struct reuse {
     uint32_t *windows;            /* [blocks of a window, window_pages] */
     uint32_t *units;              /* [units of a context] */
     uint64_t n_restored, n_saved; /* positions, checkpoints */
+    uint64_t n_from_host;         /* restored thanks to the host tier alone */
+    uint64_t n_state_pages; /* pages of checkpoints that came from there */
+};
+
+/* A checkpoint to be copied to a slot: its first page, of the pool or of the
+ * host tier. */
+struct reuse_state {
+    uint32_t checkpoint; /* SLOT_NONE: none in the pool */
+    uint32_t host;       /* HOST_NONE: none in the host tier */
 };
 
 /* Makes an empty index.  Table and role are borrowed; the role may be set
@@ -64,9 +76,10 @@ void reuse_fini(struct reuse *u);
 bool reuse_has(const struct reuse *u, const struct sequence *s);
 
 /* Begins the first plan of s, or the first one of computing it again: shares
- * blocks and sets n_planned.  *checkpoint: to be copied to its slot, by the row
- * that must follow in the same plan; SLOT_NONE: none. */
-void reuse_begin(struct reuse *u, struct sequence *s, uint32_t *checkpoint);
+ * blocks and sets n_planned.  *state: to be copied to its slot, by the row that
+ * must follow in the same plan. */
+void reuse_begin(struct reuse *u, struct sequence *s,
+                 struct reuse_state *state);
 
 /* Lets the other stages of a replica do likewise. */
 void reuse_tell(const struct reuse *u, const struct sequence *s,
@@ -84,15 +97,18 @@ void reuse_continue(struct reuse *u, struct sequence *s);
 struct prefix_hit reuse_find(struct reuse *u, const struct sequence *s,
                              uint32_t end);
 
+/* Returns whether decode of s saves its state at multiples of PREFIX_UNIT. */
+bool reuse_rolls(const struct reuse *u, const struct sequence *s);
+
 /* Adds the saves of row i of the batch, which the caller is making, to its
  * plan. */
 void reuse_save(struct reuse *u, const struct batcher_limits *l,
                 struct batch *t, struct sequence *s, uint32_t i);
 
-/* Takes the result of row i: inserts what it computed and puts its saves, or
- * drops them if the row is not good. */
+/* Takes the result of row i, which computed the positions below `end`: inserts
+ * them and puts its saves, or drops them if the row is not good. */
 void reuse_result(struct reuse *u, const struct batch *t, uint32_t i,
-                  bool good);
+                  uint32_t end, bool good);
 
 /* Puts the checkpoint of decode into the index: s has ended, and its blocks are
  * still there. */

@@ -20,6 +20,8 @@
 #include "proto/worker.pb-c.h"
 
 struct batch;
+struct plan;
+struct plan_row;
 struct pool_need;
 struct sequence;
 
@@ -93,6 +95,19 @@ struct role_ops {
     /* The units that the index has added since the last call are of s: all that
      * were to be inserted, or the first of them. */
     void (*keep)(void *self, const struct sequence *s);
+
+    /* Drafts; NULL where the engine keeps inputs and replays them by itself.
+     * Write the replays that go before the rows of a new plan. */
+    void (*replay)(void *self, struct plan *p);
+    /* Return how many tokens, at most n, a row of s with drafts may have in t;
+     * below 2: it gets none. */
+    uint32_t (*keep_room)(const void *self, const struct batch *t,
+                          const struct sequence *s, uint32_t n);
+    /* Set where a row with drafts keeps its inputs; it has the room. */
+    void (*keep_inputs)(void *self, const struct sequence *s,
+                        struct plan_row *row);
+    /* The engine refused the newest plan. */
+    void (*refused)(void *self, const struct batch *t);
 };
 
 struct role {

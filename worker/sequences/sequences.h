@@ -5,8 +5,10 @@
  *   step.h        plans to the engine, results into the sequences
  *   reuse.h       prefixes that are restored and kept
  *   suspend.h     sequences that make room for others
+ *   kept.h        kept sequences in the host tier
  *   twins.h       choices of one request
  *   continue.h    kept sequences that others go on from
+ *   take_over.h   their memory, which changes hands
  *   ranges.h      ranges that are removed from kept sequences
  *   publish.h     the index, as the router sees it
  *   ending.h      how a sequence ends

@@ -7,7 +7,9 @@
 #include "common/base/log.h"
 #include "common/base/plant.h"
 #include "worker/cache/windows.h"
+#include "worker/sequences/draft_results.h"
 #include "worker/sequences/ending.h"
+#include "worker/sequences/kept.h"
 #include "worker/sequences/ranges.h"
 #include "worker/sequences/recompute.h"
 #include "worker/sequences/report.h"
@@ -15,23 +17,6 @@
 #include "worker/sequences/twins.h"
 
 /* ---- rows ---- */
-
-static bool is_eos(const struct sequences *q, uint32_t id)
-{
-    for (uint32_t i = 0; i < q->base->o.n_eos; i++) {
-        if (q->base->o.eos[i] == id) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool is_end_token(const struct sequences *q, const struct sequence *s,
-                         uint32_t id)
-{
-    return sampling_stops(&s->sampling, id) ||
-           (!s->sampling.ignore_eos && is_eos(q, id));
-}
 
 /* Checks for stop before length: an end token that is also the last token
  * allowed ends the sequence with FINISH_STOP. */
@@ -44,7 +29,7 @@ enum sequence_finish step_finish(const struct sequences *q,
         return FINISH_NONE;
     }
     last = paged_get(&q->table.slab, &s->tokens, sequence_known(s) - 1);
-    if (is_end_token(q, s, last) &&
+    if (results_ends(q, &s->sampling, last) &&
         !(PLANT(STOP_MISSED) && s->n_generated > 9)) {
         return FINISH_STOP;
     }
@@ -57,16 +42,22 @@ static bool is_over(const struct sequence *s)
     return s->state != SEQUENCE_PREFILL && s->state != SEQUENCE_DECODE;
 }
 
-/* Appends the token that row i of the result has for s. */
-static void take_token(struct sequences *q, struct sequence *s, uint32_t i)
+/* A token of a row, with its logprobs if s requests them. */
+struct row_token {
+    uint32_t id;
+    float logprob;
+    const struct token_logprob *top;
+    bool follows; /* an accepted draft */
+};
+
+static void take_token(struct sequences *q, struct sequence *s,
+                       const struct row_token *x)
 {
-    const struct plan_result *r = &q->result;
     enum sequence_finish finish;
 
-    paged_write(&q->table.slab, &s->tokens, sequence_known(s), &r->tokens[i],
-                1);
+    paged_write(&q->table.slab, &s->tokens, sequence_known(s), &x->id, 1);
     if (s->sampling.logprobs) {
-        logprobs_put(&q->table.rings, &s->logprobs, r->logprobs[i], r->top[i]);
+        logprobs_put(&q->table.rings, &s->logprobs, x->logprob, x->top);
     }
     s->n_generated++;
     s->recompute = RECOMPUTE_NONE;
@@ -77,8 +68,52 @@ static void take_token(struct sequences *q, struct sequence *s, uint32_t i)
         twins_release(&q->batcher, s); /* those that the plan had no room for */
     }
     finish = step_finish(q, s);
+    if (PLANT(DRAFT_STOP_MISSED) && x->follows && finish == FINISH_STOP) {
+        finish = FINISH_NONE;
+    }
     if (finish != FINISH_NONE) {
         ending_finish(q, s, finish);
+    }
+}
+
+/* Returns the last token of row i. */
+static struct row_token last_of(const struct plan_result *r, uint32_t i)
+{
+    return (struct row_token){
+        .id = r->tokens[i], .logprob = r->logprobs[i], .top = r->top[i]};
+}
+
+/* Returns the draft `id`, the j-th of row i that was accepted. */
+static struct row_token draft_of(const struct plan_result *r, uint32_t i,
+                                 uint32_t j, uint32_t id)
+{
+    uint32_t from = j + PLANT(DRAFT_LOGPROB_SHIFTED);
+
+    from = from < DRAFTS_MAX ? from : j;
+    return (struct row_token){.id = id,
+                              .logprob = r->draft_logprobs[i][from],
+                              .top = r->draft_top[i][from]};
+}
+
+/* Appends the tokens that row i of the result has for s: the accepted drafts,
+ * and one more. */
+static void take_tokens(struct sequences *q, const struct batch *t, uint32_t i,
+                        struct sequence *s)
+{
+    const struct plan_row *row = &t->plan.rows[i];
+    const uint32_t *drafts = &t->plan.tokens[row->token + 1];
+    uint32_t n = draft_results_accepted(q, row, i);
+
+    draft_results_take(q, row, i, s);
+    for (uint32_t j = 0; j <= n && !is_over(s); j++) {
+        struct row_token x = j < n ? draft_of(&q->result, i, j, drafts[j])
+                                   : last_of(&q->result, i);
+
+        x.follows = j > 0;
+        take_token(q, s, &x);
+        if (PLANT(DRAFT_TWICE) && j + 1 == n && !is_over(s)) {
+            take_token(q, s, &x);
+        }
     }
 }
 
@@ -95,9 +130,10 @@ static bool is_damaged(const struct plan_result *r, uint32_t i)
 /* A row that waits is not read, because it continues from what the failed step
  * left.  A row that is cut off follows one that failed, so its sequence should
  * have ended or wait; if not, it lacks a token. */
-static void take_row(struct sequences *q, const struct plan_row *row,
-                     uint32_t i, struct sequence *s)
+static void take_row(struct sequences *q, const struct batch *t, uint32_t i,
+                     struct sequence *s)
 {
+    const struct plan_row *row = &t->plan.rows[i];
     const struct plan_result *r = &q->result;
 
     if (is_over(s)) {
@@ -116,7 +152,7 @@ static void take_row(struct sequences *q, const struct plan_row *row,
     } else if (is_damaged(r, i)) {
         recompute_damaged(q, s, row);
     } else if (row->sample) {
-        take_token(q, s, i);
+        take_tokens(q, t, i, s);
     }
 }
 
@@ -130,12 +166,10 @@ static bool is_good(const struct sequences *q, uint32_t i,
            !s->remove_sent;
 }
 
-/* Gives back what later rows of s do not see.  The index has it by now, if it
- * is to. */
-static void leave_windows(struct sequences *q, struct sequence *s,
-                          const struct plan_row *row)
+/* Gives back what later rows of s, from `end` on, do not see.  The index has it
+ * by now, if it is to. */
+static void leave_windows(struct sequences *q, struct sequence *s, uint32_t end)
 {
-    uint32_t end = row->position + row->n_tokens;
 
     /* A range that was removed, or a failure, may have taken it back. */
     if (end <= s->n_planned && !windows_trim(&q->table, s, end)) {
@@ -149,12 +183,13 @@ static void row_back(struct sequences *q, const struct batch *t, uint32_t i)
     const struct plan_row *row = &t->plan.rows[i];
     struct sequence *s = t->owners[i], *surplus;
     bool kept = s->state == SEQUENCE_KEPT;
+    uint32_t end = draft_results_settle(q, row, i, s);
 
-    s->pending -= row->sample ? 1 : 0;
+    s->pending -= row->sample ? 1 + row->n_drafts : 0;
     /* First, because the end of s removes it at the other stages. */
-    reuse_result(&q->reuse, t, i, is_good(q, i, s));
-    leave_windows(q, s, row);
-    take_row(q, row, i, s);
+    reuse_result(&q->reuse, t, i, end, is_good(q, i, s));
+    leave_windows(q, s, end);
+    take_row(q, t, i, s);
     ending_plan_back(q, s);
     if (kept && (surplus = ranges_row_back(q, s)) != NULL) {
         ending_release(q, surplus);
@@ -220,6 +255,7 @@ static void result_back(struct sequences *q, const struct batch *t)
 {
     results_note(q, t);
     suspend_learn(q, t);
+    draft_results_learn(q, t);
     step_apply(q, t);
 }
 
@@ -273,6 +309,14 @@ static void settle_batcher(struct sequences *q)
     }
 }
 
+static void refused_back(struct sequences *q, const struct batch *t)
+{
+    if (q->role.ops->refused != NULL) {
+        q->role.ops->refused(q->role.self, t);
+    }
+    result_back(q, t);
+}
+
 void step_submit_plans(struct sequences *q)
 {
     bool again = true;
@@ -282,6 +326,7 @@ void step_submit_plans(struct sequences *q)
         bool stuck;
 
         suspend_turn(q);
+        kept_turn(q);
         p = batcher_plan(&q->batcher);
         stuck = q->batcher.stuck != NULL;
 
@@ -291,7 +336,7 @@ void step_submit_plans(struct sequences *q)
             /* The turn ends here: the engine would refuse the next plan too. */
             results_refuse(q, p);
             suspend_lost(q, p->step);
-            result_back(q, batcher_withdraw(&q->batcher));
+            refused_back(q, batcher_withdraw(&q->batcher));
             return;
         }
         if (p != NULL) {

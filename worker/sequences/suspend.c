@@ -278,7 +278,8 @@ static uint32_t window_pages(const struct sequences *q,
 }
 
 /* Returns the host pages that s takes, and in *k the blocks before them that
- * need none: whole units that the index has and another table names. */
+ * need none: whole units that the index has and another table names, or, if s
+ * is kept, that the index has. */
 static uint32_t swap_pages(const struct sequences *q, const struct sequence *s,
                            uint32_t *k)
 {
@@ -289,7 +290,7 @@ static uint32_t swap_pages(const struct sequences *q, const struct sequence *s,
         uint32_t block = paged_get(&q->table.slab, &s->blocks, *k);
         const struct pool_block *b = &q->pool.blocks[block];
 
-        if (b->refs < 2 || !b->indexed) {
+        if ((b->refs < 2 && s->state != SEQUENCE_KEPT) || !b->indexed) {
             break;
         }
     }
@@ -308,13 +309,13 @@ static double again_us(const struct sequences *q, const struct sequence *s)
 }
 
 /* Returns whether s can be swapped: all that it has was computed, and its pages
- * have a place.  Recorded moves have not brought blocks to their pages yet. */
+ * have a place. */
 static bool can_swap(const struct sequences *q, const struct sequence *s,
                      uint32_t pages)
 {
     return s->n_planned > 0 && s->n_computed == s->n_planned && pages > 0 &&
            windows_reach(&q->table, s, s->n_planned) &&
-           pages <= host_free(&q->host) && q->pool.n_moves == 0 &&
+           pages <= host_free(&q->host) + prefix_host_pages(q->reuse.index) &&
            pages + pages_per_slot(q) <= SWAP_PAGES_MAX;
 }
 
@@ -400,27 +401,30 @@ static uint32_t swapped_page(const struct sequences *q,
 static bool copy_out(struct sequences *q, struct sequence *s, uint32_t k,
                      uint32_t n)
 {
-    struct batcher *b = &q->batcher;
-    uint32_t was = b->n_outs, host, first;
+    uint32_t host, first;
 
-    if (!host_take(&q->host, n, &first)) {
+    if (pool_swaps_left(&q->pool) < n + POOL_SWAPS_MAX / 2 ||
+        !prefix_host_room(q->reuse.index, n) ||
+        !host_take(&q->host, n, &first)) {
         return false;
     }
     host = first;
     for (uint32_t i = 0; i < n; i++, host = host_next(&q->host, host)) {
-        if (!batcher_out(b, swapped_page(q, s, k, i, n), host, was)) {
-            b->n_outs = was;
-            host_give(&q->host, first);
-            return false;
-        }
+        pool_copy_out(&q->pool, swapped_page(q, s, k, i, n), host);
     }
     s->host = first;
     s->n_host = n;
     s->n_host_windows = window_pages(q, s);
     s->n_dropped = k;
-    s->swap_step = b->step + 1;
     q->base->metrics.pages_out += n;
     return true;
+}
+
+bool suspend_store(struct sequences *q, struct sequence *s)
+{
+    uint32_t k, pages = swap_pages(q, s, &k);
+
+    return can_swap(q, s, pages) && copy_out(q, s, k, pages);
 }
 
 /* Returns whether s is on the host afterwards. */
@@ -549,7 +553,7 @@ static bool has_room(const struct sequences *q, const struct sequence *s,
 }
 
 /* Shares the blocks that were not copied.  Returns false if the index has lost
- * one. */
+ * one, or has it in the host tier only. */
 static bool find_dropped(struct sequences *q, struct sequence *s)
 {
     uint32_t *blocks = q->reuse.blocks, n_tokens, node;
@@ -560,7 +564,8 @@ static bool find_dropped(struct sequences *q, struct sequence *s)
     }
     node = prefix_path(q->reuse.index, s->scope, s->n_scope, &q->table.slab,
                        &s->tokens, want, &n_tokens);
-    if (node == PREFIX_NONE || n_tokens < want) {
+    if (node == PREFIX_NONE || n_tokens < want ||
+        !prefix_is_inside(q->reuse.index, node)) {
         return false;
     }
     prefix_blocks(q->reuse.index, node, blocks);
@@ -569,6 +574,7 @@ static bool find_dropped(struct sequences *q, struct sequence *s)
     }
     paged_write(&q->table.slab, &s->blocks, 0, blocks, s->n_dropped);
     s->n_blocks = s->n_dropped;
+    s->drafts.hole = s->drafts.hole || prefix_has_hole(q->reuse.index, node);
     return true;
 }
 
@@ -662,23 +668,13 @@ void suspend_turn(struct sequences *q)
 /* ---- plans ---- */
 
 /* A sequence whose pages were to come back has a row in that plan, which is
- * computed again: from its ids, because its pages are not there. */
+ * computed again: from its ids, because its pages are not there.  Copies out go
+ * with the next plan. */
 void suspend_lost(struct sequences *q, uint64_t step)
 {
     for (struct sequence *s = q->table.all.head; s != NULL;
          s = sequence_next(s, LIST_ALL)) {
-        if (s->swap_step != step) {
-            continue;
-        }
-        if (s->state == SEQUENCE_SUSPENDED) {
-            sequence_give_host(&q->table, s);
-            lose_all(s);
-        } else if (s->n_host > 0) { /* it is to come back already */
-            sequence_give_host(&q->table, s);
-            lose_all(s);
-            batcher_drop(&q->batcher, s);
-            batcher_again(&q->batcher, s);
-        } else {
+        if (s->swap_step == step) {
             s->n_computed = 0;
         }
     }

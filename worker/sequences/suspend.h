@@ -81,6 +81,11 @@ MUST_CHECK bool suspend_admit(const struct sequences *q, struct sequence *s,
 MUST_CHECK struct sequence *suspend_enter(struct sequences *q,
                                           struct sequence *s);
 
+/* Copies what s has to the host tier, but for what it leaves to the index, with
+ * the next plan; s keeps its pages until the caller gives them back.  Returns
+ * false, with nothing changed, if the tier or the plan has no room. */
+MUST_CHECK bool suspend_store(struct sequences *q, struct sequence *s);
+
 /* Measures a plan that succeeded. */
 void suspend_learn(struct sequences *q, const struct batch *t);
 

@@ -107,6 +107,7 @@ static void share_prompt(struct batcher *b, const struct sequence *leader,
      * both. */
     f->n_planned = f->reused = f->n_prompt;
     f->n_computed = leader->n_computed;
+    f->drafts.hole = leader->drafts.hole;
 }
 
 static void add_twin(struct batcher *b, struct batch *t,

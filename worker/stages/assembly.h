@@ -38,6 +38,9 @@
 #define EDGES_US          5000000
 #define ASSEMBLY_ID_BYTES 6 /* largest encoding of an id */
 
+/* Logprobs of a Result: more drafts than fit are not requested. */
+#define RESULT_VALUES_MAX (STEP_ROWS_MAX * (1 + TOP_LOGPROBS_MAX))
+
 enum assembly_state {
     ASSEMBLY_NONE,
     ASSEMBLY_JOINING,

@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-#include "common/base/quote.h"
 #include "common/wire/method_message.h"
 #include "worker/cache/windows.h"
+#include "worker/sequences/draft_results.h"
 #include "worker/sequences/ending.h"
 #include "worker/sequences/results.h"
 #include "worker/sequences/step.h"
@@ -31,6 +31,7 @@ static void member_up(void *self)
     struct batcher *b = &l->sequences->batcher;
 
     batcher_lead(b, a->n_stages, a->max_rows, a->step_tokens);
+    leader_drafts_begin(l);
     l->first_step = b->step + 1;
     l->sequences->report.n_stage_us = 0;
 }
@@ -38,7 +39,7 @@ static void member_up(void *self)
 static void rows_back(struct leader *l, const struct batch *t)
 {
     for (uint32_t i = 0; i < t->plan.n_rows; i++) {
-        reuse_result(&l->sequences->reuse, t, i, false);
+        reuse_result(&l->sequences->reuse, t, i, 0, false);
         ending_plan_back(l->sequences, t->owners[i]);
     }
     batcher_return(&l->sequences->batcher);
@@ -207,6 +208,7 @@ static void remove_stages(void *self, struct sequence *s)
     }
     s->remove_sent = true;
     m.grant = s->grant;
+    leader_drafts_remove(l, s);
     leader_mirror_remove(l, s);
     leader_send(l, METHOD_STAGE_REMOVE, &m.base);
 }
@@ -226,6 +228,7 @@ static void fill_row(struct leader *l, const struct batch *t, uint32_t i)
                      ? SLUICE__V1__STAGE_ROW__STAGE_ROW_PROMPT
                      : SLUICE__V1__STAGE_ROW__STAGE_ROW_GENERATED;
     c->kind[i] |= row->sample ? SLUICE__V1__STAGE_ROW__STAGE_ROW_SAMPLE : 0u;
+    c->kind[i] |= row->mtp ? SLUICE__V1__STAGE_ROW__STAGE_ROW_MTP : 0u;
     c->index[i] = row->sample ? row->index : 0;
     /* Without the mark a stage would take its position for a mistake.  It may
      * wait for another plan already: one behind this was refused. */
@@ -286,6 +289,7 @@ static void send_forward(struct leader *l, const struct batch *t)
     leader_send_gone(l);
     leader_mirror_twins(l, t);
     fill_columns(l, t, &m);
+    leader_fill_drafts(l, t, &m);
     m.step = t->plan.step;
     m.n_grant = m.n_position = m.n_count = t->plan.n_rows;
     m.n_kind = m.n_index = t->plan.n_rows;
@@ -355,109 +359,18 @@ static const struct batch *oldest(const void *self)
 
 /* ---- Results ---- */
 
-/* Cursors into the columns of a Result. */
-struct result_cursor {
-    uint32_t row, logprob, top; /* row: counts rows that sample */
-};
-
-/* Reads what row i of the plan sampled.  Returns false if the columns lack it.
- */
-static bool take_row(struct plan_result *r, const struct sampling *s,
-                     uint32_t i, const Sluice__V1__StageResult *m,
-                     struct result_cursor *at)
-{
-    uint32_t width = sampling_width(s);
-
-    if (at->row == m->n_tokens ||
-        (m->n_width > 0 ? m->width[at->row] : 0) != width ||
-        m->n_logprobs - at->logprob < width) {
-        return false;
-    }
-    if (m->n_damaged > 0 && m->damaged[at->row] != 0) {
-        r->outcomes[i] = ROW_NOT_FINITE;
-    }
-    r->tokens[i] = m->tokens[at->row++];
-    if (width == 0) {
-        return true;
-    }
-    if (m->n_top_tokens - at->top < width - 1) {
-        return false;
-    }
-    r->logprobs[i] = m->logprobs[at->logprob++];
-    for (uint32_t j = 0; j + 1 < width; j++) {
-        r->top[i][j].token = m->top_tokens[at->top++];
-        r->top[i][j].logprob = m->logprobs[at->logprob++];
-    }
-    return true;
-}
-
-static bool take_columns(struct leader *l, const struct plan *p,
+/* A microbatch takes as long as all stages together. */
+static void learn_drafts(struct leader *l, const struct batch *t,
                          const Sluice__V1__StageResult *m)
 {
     struct plan_result *r = &l->sequences->result;
-    struct result_cursor at = {0, 0, 0};
+    uint64_t us = 0;
 
-    if ((m->n_width > 0 && m->n_width != m->n_tokens) ||
-        (m->n_damaged > 0 && m->n_damaged != m->n_tokens)) {
-        return false;
+    for (size_t i = 0; i < m->n_device_us; i++) {
+        us += m->device_us[i];
     }
-    for (uint32_t i = 0; i < p->n_rows; i++) {
-        const struct plan_row *row = &p->rows[i];
-
-        r->tokens[i] = TOKEN_NONE;
-        r->outcomes[i] = ROW_DONE;
-        if (row->sample && !take_row(r, row->sampling, i, m, &at)) {
-            return false;
-        }
-    }
-    return at.row == m->n_tokens && at.logprob == m->n_logprobs &&
-           at.top == m->n_top_tokens;
-}
-
-static bool has_columns(const Sluice__V1__StageResult *m)
-{
-    return m->n_tokens + m->n_width + m->n_damaged + m->n_logprobs +
-               m->n_top_tokens >
-           0;
-}
-
-/* Fills the result as if the engine had returned it.  Returns false, with the
- * assembly broken, if the message is wrong. */
-static bool take_result(struct leader *l, const struct plan *p,
-                        const Sluice__V1__StageResult *m)
-{
-    struct plan_result *r = &l->sequences->result;
-    unsigned long long step = m->step;
-
-    r->step = p->step;
-    r->n_rows = p->n_rows;
-    r->hidden = NULL;
-    r->lost = false;
-    r->device_us = m->device_us[0];
-    r->status = ST_OK;
-    /* A failed step fails its rows, not the assembly. */
-    if (m->has_failure && !has_columns(m)) {
-        r->status = error_set(
-            &r->error, ST_INTERNAL, "%s",
-            quote_bytes((const char *)m->failure.data, m->failure.len).text);
-        return true;
-    }
-    if (m->has_failure || !take_columns(l, p, m)) {
-        assembly_break(l->assembly,
-                       "Result of step %llu has %zu damaged, %zu tokens, %zu "
-                       "widths, %zu logprobs and %zu top_tokens, which do not "
-                       "match its %u rows",
-                       step, m->n_damaged, m->n_tokens, m->n_width,
-                       m->n_logprobs, m->n_top_tokens, p->n_rows);
-        return false;
-    }
-    results_check_choices(l->sequences, p);
-    if (r->status != ST_OK) {
-        assembly_break(l->assembly, "Result of step %llu: %s", step,
-                       r->error.text);
-        return false;
-    }
-    return true;
+    r->device_us = us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+    draft_results_learn(l->sequences, t);
 }
 
 static void recv_result(struct leader *l, const Sluice__V1__StageResult *m)
@@ -485,11 +398,13 @@ static void recv_result(struct leader *l, const Sluice__V1__StageResult *m)
                        step, m->n_device_us, n_stages);
         return;
     }
-    if (take_result(l, &t->plan, m)) {
+    if (leader_take_result(l, &t->plan, m)) {
         l->sequences->report.n_stage_us = n_stages;
         memcpy(l->sequences->report.stage_us, m->device_us,
                n_stages * sizeof l->sequences->report.stage_us[0]);
         results_count(l->sequences, t);
+        learn_drafts(l, t, m);
+        leader_accept(l, t);
         step_apply(l->sequences, t);
         batcher_return(&l->sequences->batcher);
     }
@@ -576,4 +491,8 @@ const struct role_ops leader_role = {.check = check,
                                      .restore = leader_restore,
                                      .freed = leader_freed,
                                      .insert = leader_insert,
-                                     .keep = leader_keep};
+                                     .keep = leader_keep,
+                                     .replay = leader_replay,
+                                     .keep_room = leader_keep_room,
+                                     .keep_inputs = leader_keep_inputs,
+                                     .refused = leader_refused};

@@ -12,6 +12,7 @@
  *     a hit, a range,
  *     a continuation     Restore
  *     the prefix index   Keep, Gone
+ *     accepted drafts    Accept
  *
  * Geometry goes first; until it has come around, no plan is made.  The leader
  * then mirrors the accounts of the later stages (mirror.h), and evicts from its
@@ -21,8 +22,8 @@
  *
  * Remove goes out when no plan at the engine names the sequence, so it follows
  * every Forward that does, and returns after their Results.  Until then the
- * sequence is RELEASING, although its memory here is free as soon as its plans
- * have returned.
+ * sequence is RELEASING and keeps its memory here: the router grants from what
+ * is free, so the table has a place for each sequence.
  *
  * Messages are accepted only in an assembly that is up, and are checked:
  * Results come in the order of Forwards, columns are as long and as wide as the
@@ -35,6 +36,7 @@
 
 #include "worker/sequences/sequences.h"
 #include "worker/stages/assembly.h"
+#include "worker/stages/keeps.h"
 #include "worker/stages/mirror.h"
 
 #define LEADER_NAMES_MAX 2048 /* nodes or checkpoints of a Keep or Gone */
@@ -50,6 +52,10 @@ struct forward_columns {
     uint32_t save_row[PLAN_ROWS_MAX * PLAN_SAVES_MAX];
     uint32_t save_position[PLAN_ROWS_MAX * PLAN_SAVES_MAX];
     uint32_t save_checkpoint[PLAN_ROWS_MAX * PLAN_SAVES_MAX];
+    uint32_t drafts[PLAN_ROWS_MAX], keep_at[PLAN_ROWS_MAX];
+    uint32_t propose[PLAN_ROWS_MAX], next[PLAN_ROWS_MAX];
+    uint32_t ids[PLAN_TOKENS_MAX];
+    uint32_t accepted[PLAN_ROWS_MAX]; /* Accept's count */
 };
 
 /* Nodes that the index has added, for the next Keep. */
@@ -66,7 +72,23 @@ struct leader_gone {
 
 /* The leader's part of a sequence, besides struct sequence. */
 struct leader_note {
-    struct pool_need need; /* at the later stages */
+    struct pool_need need;    /* at the later stages */
+    uint32_t keep_at, n_kept; /* inputs of its row with drafts, until Accept;
+                               * 0: none */
+};
+
+/* Drafts: leader_drafts.c.  A region is in use from the plan of its row to
+ *
+ *     Accept of none, Remove, a refused plan
+ *     Accept, if this stage has no slot
+ *     the next plan here, which replays before its rows, if it has one
+ */
+struct leader_drafts {
+    struct keeps keeps;
+    struct plan_replay ready[KEEPS_MAX]; /* [n_ready] for the next plan */
+    struct plan_replay taken[KEEPS_MAX]; /* [n_taken] of the newest plan, */
+    uint64_t taken_step;                 /* should it not run */
+    uint32_t n_ready, n_taken;
 };
 
 struct leader {
@@ -86,6 +108,7 @@ struct leader {
     const struct sequence *inserted; /* its units are inserted */
     struct pool_need freed;          /* at the stages, by the newest range */
     const struct pool_need *opening; /* need of the Submit that is opened */
+    struct leader_drafts drafts;
 };
 
 /* Makes a leader without an assembly.  Both pointers are borrowed. */
@@ -126,7 +149,31 @@ bool leader_saves(struct leader *l, uint64_t step, uint32_t checkpoint);
 
 void leader_recv_geometry(struct leader *l, const Sluice__V1__StageGeometry *m);
 
+/* Begins without drafts, until Geometry has come. */
+void leader_drafts_begin(struct leader *l);
+/* Makes drafts from now on if each stage can verify them: m has come. */
+void leader_drafts_learn(struct leader *l, const Sluice__V1__StageGeometry *m);
+/* Frees the region of s, which is removed at the stages. */
+void leader_drafts_remove(struct leader *l, const struct sequence *s);
+/* Fills the columns of drafts of a Forward. */
+void leader_fill_drafts(struct leader *l, const struct batch *t,
+                        Sluice__V1__StageForward *m);
+/* Sends Accept for the rows with drafts of t, whose result has come; before all
+ * else that follows from it. */
+void leader_accept(struct leader *l, const struct batch *t);
+
+/* Fills the result as if the engine had returned it.  Returns false, with the
+ * assembly broken, if the message is wrong: leader_result.c. */
+MUST_CHECK bool leader_take_result(struct leader *l, const struct plan *p,
+                                   const Sluice__V1__StageResult *m);
+
 /* Entries of leader_role. */
+void leader_replay(void *self, struct plan *p);
+uint32_t leader_keep_room(const void *self, const struct batch *t,
+                          const struct sequence *s, uint32_t n);
+void leader_keep_inputs(void *self, const struct sequence *s,
+                        struct plan_row *row);
+void leader_refused(void *self, const struct batch *t);
 enum status leader_make_room(void *self, const Sluice__V1__SubmitRequest *m,
                              uint32_t spare, struct error *e);
 void leader_restore(void *self, const struct sequence *s,

@@ -369,7 +369,7 @@ void leader_keep(void *self, const struct sequence *s)
 
 /* The Submits that came before are open at the stages too. */
 static void learn(struct leader *l, const struct mirror_stage *stages,
-                  uint32_t n)
+                  uint32_t n, const Sluice__V1__StageGeometry *m)
 {
     const struct sequence_table *t = &l->sequences->table;
     const struct worker_options *o = &l->assembly->base->o;
@@ -386,6 +386,7 @@ static void learn(struct leader *l, const struct mirror_stage *stages,
         o->pages_per_block > 0 || mirror_has(&l->mirror, POOL_BLOCKS),
         o->pages_per_slot > 0 || mirror_has(&l->mirror, POOL_SLOTS));
     l->known = true;
+    leader_drafts_learn(l, m);
     for (const struct sequence *s = t->all.head; s != NULL;
          s = sequence_next(s, LIST_ALL)) {
         if (s->staged && !s->remove_sent) {
@@ -409,7 +410,7 @@ void leader_recv_geometry(struct leader *l, const Sluice__V1__StageGeometry *m)
 
     if (!l->asked || l->known || m->n_n_pages != n ||
         m->n_pages_per_block != n || m->n_pages_per_slot != n ||
-        !stage_column(m->n_window_pages, n)) {
+        !stage_column(m->n_window_pages, n) || m->n_keep_tokens > n) {
         assembly_break(l->assembly,
                        "Geometry of %zu, %zu and %zu stages, but %s",
                        m->n_n_pages, m->n_pages_per_block, m->n_pages_per_slot,
@@ -431,7 +432,7 @@ void leader_recv_geometry(struct leader *l, const Sluice__V1__StageGeometry *m)
             return;
         }
     }
-    learn(l, stages, n);
+    learn(l, stages, n, m);
 }
 
 /* ---- begin and end ---- */

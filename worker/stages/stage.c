@@ -355,6 +355,7 @@ void stage_recv_remove(struct stage *g, const Sluice__V1__StageRemove *m)
         return;
     }
     if (s != NULL) {
+        stage_free_kept(g, s);
         freed = release_sequence(g, s);
     }
     send_remove(g, m, &freed);
@@ -367,10 +368,13 @@ static void microbatch_free(struct microbatch *b)
     batch_fini(&b->batch);
     free(b->samples);
     free(b->anew);
+    free(b->drafts);
+    free(b->propose);
     free(b->save_row);
     free(b->save_position);
     free(b->save_checkpoint);
     b->samples = b->anew = NULL;
+    b->drafts = b->propose = NULL;
     b->save_row = b->save_position = b->save_checkpoint = NULL;
 }
 
@@ -386,12 +390,15 @@ static bool microbatch_make(struct stage *g, struct microbatch *b)
     }
     b->samples = malloc(o->max_rows * sizeof *b->samples);
     b->anew = malloc(o->max_rows * sizeof *b->anew);
+    b->drafts = malloc(o->max_rows * sizeof *b->drafts);
+    b->propose = malloc(o->max_rows * sizeof *b->propose);
     b->save_row = malloc(saves * sizeof *b->save_row);
     b->save_position = malloc(saves * sizeof *b->save_position);
     b->save_checkpoint = malloc(saves * sizeof *b->save_checkpoint);
     b->made = batch_init(&b->batch, &l) && b->samples != NULL &&
-              b->anew != NULL && b->save_row != NULL &&
-              b->save_position != NULL && b->save_checkpoint != NULL;
+              b->anew != NULL && b->drafts != NULL && b->propose != NULL &&
+              b->save_row != NULL && b->save_position != NULL &&
+              b->save_checkpoint != NULL;
     if (!b->made) {
         microbatch_free(b);
     }
@@ -459,7 +466,8 @@ bool stage_begin(struct stage *g)
     /* Grants and steps start anew in each assembly. */
     g->opened = false;
     g->grant = g->step = 0;
-    g->n_copies = 0;
+    g->n_copies = g->n_replays = 0;
+    keeps_init(&g->keeps, g->base->o.keep_tokens);
     relay_clear(&g->relay, assembly_stream_bytes(&g->sequences->table));
     return ok;
 }

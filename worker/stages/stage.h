@@ -9,7 +9,8 @@
  *     Remove    frees memory at once, because plans run in order; passed on
  * with a receipt Restore   moves a sequence to a position of what is kept;
  * passed on Keep      keeps blocks for the leader's index; passed on Gone frees
- * what was kept; passed on
+ * what was kept; passed on Accept    counts accepted drafts, and orders the
+ * replay of what their row has kept, at the begin of the next plan; passed on
  *
  * Messages are passed on in the order in which they came (relay.h), and change
  * the account at once: that of every stage is the same after the same message,
@@ -39,6 +40,7 @@
  *
  *   stage.c          Open, OpenPart, Remove; made and freed
  *   stage_reuse.c    Geometry, Restore, Keep, Gone; copies for the next plan
+ *   stage_drafts.c   Accept; the columns of drafts in Forward and Result
  *   stage_forward.c  Forward: its checks, and its place in the line
  *   stage_line.c     the line: to the engine, and on to the next stage */
 #ifndef WORKER_STAGES_STAGE_H
@@ -47,6 +49,7 @@
 #include "proto/stage.pb-c.h"
 #include "worker/sequences/sequences.h"
 #include "worker/stages/assembly.h"
+#include "worker/stages/keeps.h"
 #include "worker/stages/relay.h"
 #include "worker/stages/stage_cache.h"
 
@@ -58,7 +61,10 @@ struct microbatch {
     /* [n_saves] as they came: the checkpoints' names */
     uint32_t *save_row, *save_position, *save_checkpoint;
     uint32_t n_saves;
-    struct frame *x; /* holds plan.hidden; NULL: it came as failed */
+    /* [max_rows] as they came; the plan's may be lower, in spoilt rows */
+    uint8_t *drafts, *propose;
+    uint32_t n_values; /* most logprobs of the Result */
+    struct frame *x;   /* holds plan.hidden; NULL: it came as failed */
     uint32_t device_us[STAGES_MAX]; /* [stage] so far */
     bool made, in_line;
     bool over; /* its assembly is over: the result is ignored */
@@ -74,15 +80,28 @@ struct stage_columns {
     uint32_t tokens[PLAN_ROWS_MAX], width[PLAN_ROWS_MAX];
     uint32_t damaged[PLAN_ROWS_MAX];
     uint32_t source[PLAN_ROWS_MAX];
-    float logprobs[PLAN_ROWS_MAX * (1 + TOP_LOGPROBS_MAX)];
-    uint32_t top_tokens[PLAN_ROWS_MAX * TOP_LOGPROBS_MAX];
+    uint32_t drafts[PLAN_ROWS_MAX], keep_at[PLAN_ROWS_MAX];
+    uint32_t propose[PLAN_ROWS_MAX], next[PLAN_ROWS_MAX];
+    uint32_t ids[PLAN_TOKENS_MAX];
+    uint32_t accepted[PLAN_ROWS_MAX], proposed[PLAN_ROWS_MAX];
+    uint32_t proposals[PLAN_ROWS_MAX * DRAFTS_MAX];
+    float logprobs[RESULT_VALUES_MAX];
+    uint32_t top_tokens[RESULT_VALUES_MAX];
+};
+
+/* Positions in the columns of a Forward that are shorter than its rows. */
+struct stage_cursor {
+    size_t row, twin, save, keep, id, next;
 };
 
 /* The stage's part of a sequence, besides struct sequence. */
 struct stage_note {
-    bool restored;      /* a Restore came, and no row since */
-    bool cut;           /* a range was removed: its ids are gone */
-    uint32_t spoilt_at; /* if spoilt: positions below it are not */
+    bool restored;            /* a Restore came, and no row since */
+    bool cut;                 /* a range was removed: its ids are gone */
+    uint32_t spoilt_at;       /* if spoilt: positions below it are not */
+    uint32_t keep_at, n_kept; /* inputs of its row with drafts, until Accept;
+                               * 0: none */
+    uint32_t n_sampled;       /* at the last stage: the tokens of that row */
 };
 
 struct stage {
@@ -102,6 +121,9 @@ struct stage {
     struct stage_note *notes; /* [the table's capacity] */
     struct plan_copy *copies; /* [n_copies] for the next plan that runs */
     uint32_t n_copies;
+    struct keeps keeps;
+    struct plan_replay replays[PLAN_ROWS_MAX]; /* [n_replays] likewise */
+    uint32_t n_replays;
 };
 
 /* Makes a stage without an assembly.  Both pointers are borrowed. */
@@ -131,6 +153,11 @@ void stage_recv_geometry(struct stage *g, const Sluice__V1__StageGeometry *m);
 void stage_recv_restore(struct stage *g, const Sluice__V1__StageRestore *m);
 void stage_recv_keep(struct stage *g, const Sluice__V1__StageKeep *m);
 void stage_recv_gone(struct stage *g, const Sluice__V1__StageGone *m);
+void stage_recv_accept(struct stage *g, const Sluice__V1__StageAccept *m);
+
+/* Returns the open sequence of that grant.  NULL with e set: there is none. */
+struct sequence *stage_open_sequence(const struct stage *g, uint64_t grant,
+                                     struct error *e);
 
 /* Returns whether this is the last stage, which samples. */
 bool stage_is_last(const struct stage *g);
@@ -144,15 +171,42 @@ struct stage_note *stage_note(const struct stage *g, const struct sequence *s);
 /* A step that computes s from this position on has failed. */
 void stage_spoil(const struct stage *g, struct sequence *s, uint32_t position);
 
-/* Puts the copies that wait before those of a new plan.  Returns
+/* Puts the copies and replays that wait before those of a new plan.  Returns
  * ST_RESOURCE_EXHAUSTED if they are too many. */
 MUST_CHECK enum status stage_copies_take(struct stage *g, struct batch *t,
                                          struct error *e);
-/* Brings the copies of a plan that will not run to the next one: t is the
- * newest microbatch, or the engine refused it. */
+/* Brings the copies and replays of a plan that will not run to the next one: t
+ * is the newest microbatch, or the engine refused it. */
 void stage_copies_keep(struct stage *g, const struct batch *t);
 MUST_CHECK enum status
 stage_copies_refused(struct stage *g, const struct batch *t, struct error *e);
+
+/* Check the columns of drafts of a Forward, and row i of an open sequence. */
+MUST_CHECK enum status stage_check_drafts(const Sluice__V1__StageForward *m,
+                                          struct error *e);
+MUST_CHECK enum status stage_check_draft_row(const struct stage *g,
+                                             const struct sequence *s,
+                                             const Sluice__V1__StageForward *m,
+                                             size_t i, struct error *e);
+/* Fills the newest row of the plan from these columns, and moves the cursor
+ * on. */
+MUST_CHECK enum status stage_fill_drafts(struct stage *g, struct microbatch *b,
+                                         struct sequence *s,
+                                         const Sluice__V1__StageForward *m,
+                                         struct stage_cursor *at,
+                                         struct error *e);
+/* Return what row i has in these columns. */
+uint32_t stage_drafts_of(const Sluice__V1__StageForward *m, size_t i);
+uint32_t stage_propose_of(const Sluice__V1__StageForward *m, size_t i);
+/* Fills the columns for the next stage. */
+void stage_send_drafts(struct stage *g, const struct microbatch *b,
+                       Sluice__V1__StageForward *m);
+/* Adds what the last stage found of row i to the Result. */
+void stage_add_drafts(struct stage *g, const struct microbatch *b, uint32_t i,
+                      uint32_t n_accepted, bool has_token,
+                      Sluice__V1__StageResult *m);
+/* Frees the region of s. */
+void stage_free_kept(struct stage *g, const struct sequence *s);
 
 /* Returns a microbatch that is not in the line; there is one while fewer than
  * n_stages are. */

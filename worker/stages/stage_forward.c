@@ -15,7 +15,8 @@
 #define KIND_GENERATED ((uint32_t)SLUICE__V1__STAGE_ROW__STAGE_ROW_GENERATED)
 #define KIND_SAMPLE    ((uint32_t)SLUICE__V1__STAGE_ROW__STAGE_ROW_SAMPLE)
 #define KIND_ANEW      ((uint32_t)SLUICE__V1__STAGE_ROW__STAGE_ROW_ANEW)
-#define KIND_ALL       (KIND_GENERATED | KIND_SAMPLE | KIND_ANEW)
+#define KIND_MTP       ((uint32_t)SLUICE__V1__STAGE_ROW__STAGE_ROW_MTP)
+#define KIND_ALL       (KIND_GENERATED | KIND_SAMPLE | KIND_ANEW | KIND_MTP)
 
 /* ---- the message ---- */
 
@@ -130,6 +131,12 @@ static enum status check_tensor(const struct stage *g,
 
 /* ---- a row ---- */
 
+/* Returns the end of the row's known ids; drafts follow them. */
+static uint32_t known_end(const Sluice__V1__StageForward *m, size_t i)
+{
+    return m->position[i] + m->count[i] - stage_drafts_of(m, i);
+}
+
 /* Checks a row of a sequence that is not spoilt.  It samples if, and only if,
  * it reaches the last known id. */
 static enum status check_place(const struct sequence *s,
@@ -137,7 +144,7 @@ static enum status check_place(const struct sequence *s,
                                struct error *e)
 {
     bool samples = (m->kind[i] & KIND_SAMPLE) != 0;
-    uint32_t end = m->position[i] + m->count[i];
+    uint32_t end = known_end(m, i);
     uint32_t known = sequence_known(s);
 
     if (m->position[i] != s->n_planned) {
@@ -184,7 +191,7 @@ static enum status check_twin(const struct stage *g, const struct microbatch *b,
     row = &b->batch.plan.rows[source];
     if (s->n_planned > 0 || s->n_generated > 0 || s->n_blocks > 0 ||
         stage_note(g, s)->restored || (m->kind[i] & KIND_ANEW) != 0 ||
-        m->kind[i] != m->kind[source]) {
+        (m->kind[i] | KIND_MTP) != (m->kind[source] | KIND_MTP)) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "a twin of kind %u, at position %u with %u generated "
                          "tokens, of a row of kind %u",
@@ -206,7 +213,7 @@ static enum status check_twin(const struct stage *g, const struct microbatch *b,
 
 /* A run of generated ids may be part of a prompt, so only rows behind the
  * prompt have one possible kind. */
-static enum status check_row(const struct sequence *s,
+static enum status check_row(const struct stage *g, const struct sequence *s,
                              const Sluice__V1__StageForward *m, size_t i,
                              struct error *e)
 {
@@ -229,6 +236,9 @@ static enum status check_row(const struct sequence *s,
                          ", but the prompt has %u",
                          generated ? "generated" : "prompt", m->position[i],
                          end, s->n_prompt);
+    }
+    if (stage_check_draft_row(g, s, m, i, e) != ST_OK) {
+        return e->code;
     }
     return s->spoilt || m->has_failure || m->count[i] == 0
                ? ST_OK
@@ -291,14 +301,10 @@ static struct sequence *sequence_of(const struct stage *g,
 
 /* ---- the plan ---- */
 
-/* Positions in the columns that are shorter than the rows. */
-struct cursor {
-    size_t row, twin, save;
-};
-
 /* Fills row i for the engine, and for the columns that go to the next stage. */
 static void fill_row(struct microbatch *b, struct sequence *s,
-                     const Sluice__V1__StageForward *m, const struct cursor *at)
+                     const Sluice__V1__StageForward *m,
+                     const struct stage_cursor *at)
 {
     struct plan *p = &b->batch.plan;
     size_t i = at->row;
@@ -340,10 +346,11 @@ static struct batcher_limits limits(const struct stage *g)
 static enum status take_memory(struct stage *g, struct microbatch *b,
                                struct sequence *s,
                                const Sluice__V1__StageForward *m,
-                               const struct cursor *at, struct error *e)
+                               const struct stage_cursor *at, struct error *e)
 {
     struct batcher_limits l = limits(g);
     uint32_t end = m->position[at->row] + m->count[at->row], source;
+    uint32_t most = end + stage_propose_of(m, at->row);
 
     if (m->count[at->row] == 0) {
         source = m->source[at->twin];
@@ -357,14 +364,15 @@ static enum status take_memory(struct stage *g, struct microbatch *b,
             stage_spoil(g, s, 0);
         }
     }
-    if (!batch_has_room(&l, &g->sequences->pool, &b->batch, s, end)) {
+    if (!batch_has_room(&l, &g->sequences->pool, &b->batch, s, most)) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
                          "the step moves more than %u blocks or names more "
                          "than %u",
                          PLAN_COPIES_MAX, PLAN_BLOCKS_MAX);
     }
-    return batch_take_memory(&l, &g->sequences->table, &b->batch, s,
-                             m->position[at->row], end)
+    return batch_take_blocks(&l, &g->sequences->table, s, most) &&
+                   batch_take_memory(&l, &g->sequences->table, &b->batch, s,
+                                     m->position[at->row], end)
                ? ST_OK
                : error_set(e, ST_INTERNAL,
                            "the memory granted to the sequence was not there");
@@ -372,7 +380,7 @@ static enum status take_memory(struct stage *g, struct microbatch *b,
 
 static enum status check_save(const struct microbatch *b,
                               const Sluice__V1__StageForward *m,
-                              const struct cursor *at, struct error *e)
+                              const struct stage_cursor *at, struct error *e)
 {
     const struct plan_row *row = &b->batch.plan.rows[at->row];
     uint32_t position = m->save_position[at->save];
@@ -380,6 +388,11 @@ static enum status check_save(const struct microbatch *b,
 
     if (row->n_saves > 0) {
         above = m->save_position[at->save - 1];
+    }
+    if (row->n_drafts > 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "it saves at %u, but a row with drafts saves nothing",
+                         position);
     }
     if (row->n_saves == PLAN_SAVES_MAX || position % PREFIX_UNIT != 0 ||
         position <= above || position > row->position + row->n_tokens) {
@@ -396,7 +409,7 @@ static enum status check_save(const struct microbatch *b,
  * because other stages have; the leader gives them up. */
 static enum status take_saves(struct stage *g, struct microbatch *b,
                               const Sluice__V1__StageForward *m,
-                              struct cursor *at, struct error *e)
+                              struct stage_cursor *at, struct error *e)
 {
     struct plan *p = &b->batch.plan;
     struct batcher_limits l = limits(g);
@@ -429,20 +442,21 @@ static enum status take_saves(struct stage *g, struct microbatch *b,
 
 static enum status add_row(struct stage *g, struct microbatch *b,
                            struct sequence *s,
-                           const Sluice__V1__StageForward *m, struct cursor *at,
-                           struct error *e)
+                           const Sluice__V1__StageForward *m,
+                           struct stage_cursor *at, struct error *e)
 {
     struct plan *p = &b->batch.plan;
     struct plan_row *row = &p->rows[at->row];
-    uint32_t end = m->position[at->row] + m->count[at->row];
+    uint32_t end = known_end(m, at->row);
 
-    if (check_row(s, m, at->row, e) != ST_OK ||
+    if (check_row(g, s, m, at->row, e) != ST_OK ||
         take_memory(g, b, s, m, at, e) != ST_OK) {
         return e->code;
     }
     fill_row(b, s, m, at);
     stage_note(g, s)->restored = false;
-    if (take_saves(g, b, m, at, e) != ST_OK) {
+    if (stage_fill_drafts(g, b, s, m, at, e) != ST_OK ||
+        take_saves(g, b, m, at, e) != ST_OK) {
         return e->code;
     }
     at->twin += row->n_tokens == 0;
@@ -464,7 +478,7 @@ static enum status add_row(struct stage *g, struct microbatch *b,
 static enum status add_rows(struct stage *g, struct microbatch *b,
                             const Sluice__V1__StageForward *m, struct error *e)
 {
-    struct cursor at = {0, 0, 0};
+    struct stage_cursor at = {0, 0, 0, 0, 0, 0};
 
     for (; at.row < m->n_grant; at.row++) {
         struct sequence *s = sequence_of(g, m, at.row, e);
@@ -499,6 +513,7 @@ static void fill_microbatch(struct stage *g, struct microbatch *b,
     batch_begin(&b->batch, &g->sequences->pool, m->step);
     memcpy(b->device_us, m->device_us, m->n_device_us * sizeof *b->device_us);
     b->over = false;
+    b->n_values = 0;
     b->failed = m->has_failure;
     if (b->failed) {
         memcpy(b->failure, m->failure.data, m->failure.len);
@@ -530,7 +545,7 @@ void stage_recv_forward(struct stage *g, const Sluice__V1__StageForward *m,
     struct error e;
 
     if (check_columns(g, m, &e) == ST_OK && check_twins(m, &e) == ST_OK &&
-        check_turn(g, m, &e) == ST_OK &&
+        stage_check_drafts(m, &e) == ST_OK && check_turn(g, m, &e) == ST_OK &&
         check_tensor(g, m, bytes, &e) == ST_OK) {
         b = stage_line_free(g);
         fill_microbatch(g, b, m, x);

@@ -62,7 +62,7 @@ static void free_all(struct stage *g)
     if (!PLANT(INDEX_OUTLIVES)) {
         stage_cache_clear(&g->cache);
     }
-    g->n_copies = 0;
+    g->n_copies = g->n_replays = 0;
     relay_clear(&g->relay, 0);
 }
 
@@ -105,7 +105,9 @@ static uint32_t fill_columns(const struct microbatch *b,
                  : (uint32_t)SLUICE__V1__STAGE_ROW__STAGE_ROW_PROMPT) |
             (b->samples[i] ? (uint32_t)SLUICE__V1__STAGE_ROW__STAGE_ROW_SAMPLE
                            : 0u) |
-            (b->anew[i] ? (uint32_t)SLUICE__V1__STAGE_ROW__STAGE_ROW_ANEW : 0u);
+            (b->anew[i] ? (uint32_t)SLUICE__V1__STAGE_ROW__STAGE_ROW_ANEW
+                        : 0u) |
+            (r->mtp ? (uint32_t)SLUICE__V1__STAGE_ROW__STAGE_ROW_MTP : 0u);
         c->index[i] = r->index;
         if (r->n_tokens == 0) {
             c->source[n_twins++] = r->source;
@@ -121,6 +123,7 @@ static void send_forward(struct stage *g, const struct microbatch *b)
     const struct plan *p = &b->batch.plan;
 
     m.n_source = fill_columns(b, c);
+    stage_send_drafts(g, b, &m);
     m.source = c->source;
     m.n_save_row = m.n_save_position = m.n_save_checkpoint = b->n_saves;
     m.save_row = b->save_row;
@@ -143,44 +146,78 @@ static void send_forward(struct stage *g, const struct microbatch *b)
                           p->n_tokens);
 }
 
-/* Adds the logprobs of row i; zeros if it has no token, because the width of
- * the columns follows from the request. */
-static void add_logprobs(const struct stage *g, uint32_t i, bool has_token,
-                         const struct sequence *s, Sluice__V1__StageResult *m)
+/* Adds the logprobs of a token; zeros if top is NULL, because the width of the
+ * columns follows from the request. */
+static void add_logprobs(struct stage_columns *c, float logprob,
+                         const struct token_logprob *top, uint32_t n_top,
+                         Sluice__V1__StageResult *m)
 {
-    struct stage_columns *c = g->columns;
-    const struct plan_result *r = &g->sequences->result;
-
-    c->logprobs[m->n_logprobs++] = has_token ? r->logprobs[i] : 0;
-    for (uint32_t j = 0; j < s->sampling.n_top_logprobs; j++) {
-        c->top_tokens[m->n_top_tokens++] = has_token ? r->top[i][j].token : 0;
-        c->logprobs[m->n_logprobs++] = has_token ? r->top[i][j].logprob : 0;
+    c->logprobs[m->n_logprobs++] = logprob;
+    for (uint32_t j = 0; j < n_top; j++) {
+        c->top_tokens[m->n_top_tokens++] = top != NULL ? top[j].token : 0;
+        c->logprobs[m->n_logprobs++] = top != NULL ? top[j].logprob : 0;
     }
 }
 
-static void add_tokens(const struct stage *g, const struct microbatch *b,
-                       Sluice__V1__StageResult *m)
+/* Adds those of a row: of its accepted drafts, then of its token. */
+static void add_row_logprobs(const struct stage *g, uint32_t i,
+                             uint32_t n_accepted, bool has_token,
+                             uint32_t n_top, Sluice__V1__StageResult *m)
+{
+    const struct plan_result *r = &g->sequences->result;
+
+    for (uint32_t k = 0; k < n_accepted; k++) {
+        add_logprobs(g->columns, r->draft_logprobs[i][k], r->draft_top[i][k],
+                     n_top, m);
+    }
+    add_logprobs(g->columns, has_token ? r->logprobs[i] : 0,
+                 has_token ? r->top[i] : NULL, n_top, m);
+}
+
+/* Returns how many drafts of row i were accepted at this stage, the last one.
+ */
+static uint32_t accepted(const struct stage *g, const struct microbatch *b,
+                         uint32_t i)
+{
+    const struct plan_result *r = &g->sequences->result;
+
+    return b->drafts[i] > 0 && !b->batch.owners[i]->spoilt &&
+                   r->outcomes[i] == ROW_DONE
+               ? r->n_accepted[i]
+               : 0;
+}
+
+static void add_row(struct stage *g, const struct microbatch *b, uint32_t i,
+                    Sluice__V1__StageResult *m)
 {
     struct stage_columns *c = g->columns;
     const struct plan_result *r = &g->sequences->result;
+    const struct sequence *s = b->batch.owners[i];
+    bool damaged = !s->spoilt && r->outcomes[i] == ROW_NOT_FINITE;
+    bool has_token = !s->spoilt && !damaged;
+    uint32_t n_accepted = accepted(g, b, i);
+
+    c->width[m->n_tokens] = sampling_width(&s->sampling);
+    c->damaged[m->n_tokens] = damaged;
+    c->tokens[m->n_tokens++] = has_token ? r->tokens[i] : 0;
+    if (s->sampling.logprobs) {
+        add_row_logprobs(g, i, n_accepted, has_token,
+                         s->sampling.n_top_logprobs, m);
+    }
+    stage_add_drafts(g, b, i, n_accepted, has_token, m);
+}
+
+static void add_tokens(struct stage *g, const struct microbatch *b,
+                       Sluice__V1__StageResult *m)
+{
+    const struct stage_columns *c = g->columns;
     bool has_width = false, any_damaged = false;
 
     for (uint32_t i = 0; i < b->batch.plan.n_rows; i++) {
-        const struct sequence *s = b->batch.owners[i];
-        bool logprobs = s->sampling.logprobs;
-        bool damaged = !s->spoilt && r->outcomes[i] == ROW_NOT_FINITE;
-        bool has_token = !s->spoilt && !damaged;
-
-        if (!b->samples[i]) {
-            continue;
-        }
-        c->width[m->n_tokens] = logprobs ? 1 + s->sampling.n_top_logprobs : 0;
-        c->damaged[m->n_tokens] = damaged;
-        c->tokens[m->n_tokens++] = has_token ? r->tokens[i] : 0;
-        has_width = has_width || logprobs;
-        any_damaged = any_damaged || damaged;
-        if (logprobs) {
-            add_logprobs(g, i, has_token, s, m);
+        if (b->samples[i]) {
+            add_row(g, b, i, m);
+            has_width = has_width || c->width[m->n_tokens - 1] > 0;
+            any_damaged = any_damaged || c->damaged[m->n_tokens - 1] != 0;
         }
     }
     m->n_width = has_width ? m->n_tokens : 0;
@@ -203,6 +240,8 @@ static void send_result(struct stage *g, const struct microbatch *b)
     m.has_failure = b->failed;
     m.failure = wire_text(b->failed ? b->failure : "");
     if (!b->failed) {
+        m.draft_us = g->sequences->result.draft_us;
+        m.has_draft_us = m.draft_us > 0;
         add_tokens(g, b, &m);
     }
     assembly_send(g->assembly, METHOD_STAGE_RESULT, &m.base);
@@ -211,7 +250,6 @@ static void send_result(struct stage *g, const struct microbatch *b)
 /* Counts a token that was sampled here, or that the last stage will sample. */
 static void count_token(struct stage *g, struct sequence *s, uint32_t token)
 {
-    s->pending--;
     if (s->n_announced > 0 && !s->spoilt && !PLANT(STAGE_IDS_STALE)) {
         paged_write(&g->sequences->table.slab, &s->tokens, sequence_known(s),
                     &token, 1);
@@ -219,6 +257,24 @@ static void count_token(struct stage *g, struct sequence *s, uint32_t token)
     s->n_generated++;
     if (s->state == SEQUENCE_PREFILL) {
         sequence_move(&g->sequences->table, s, SEQUENCE_DECODE);
+    }
+}
+
+/* Counts what row i got.  Other stages count accepted drafts with Accept. */
+static void count_row(struct stage *g, const struct microbatch *b, uint32_t i)
+{
+    const struct plan *p = &b->batch.plan;
+    struct sequence *s = b->batch.owners[i];
+    uint32_t n = stage_is_last(g) ? accepted(g, b, i) : 0;
+
+    s->pending--;
+    for (uint32_t k = 0; k < n; k++) {
+        count_token(g, s, p->tokens[p->rows[i].token + 1 + k]);
+    }
+    count_token(g, s, g->sequences->result.tokens[i]);
+    s->n_planned += n;
+    if (b->drafts[i] > 0) {
+        stage_note(g, s)->n_sampled = n + 1;
     }
 }
 
@@ -239,7 +295,7 @@ static void rows_back(struct stage *g, const struct microbatch *b)
             stage_spoil(g, s, b->batch.plan.rows[i].position);
         }
         if (b->samples[i] && !b->failed) {
-            count_token(g, s, g->sequences->result.tokens[i]);
+            count_row(g, b, i);
         }
     }
 }
@@ -301,6 +357,21 @@ static void take_results(void *self)
     }
 }
 
+/* Without a token there are no drafts; their ids and counts go on to the next
+ * stage all the same.  The MTP layer still computes what the index may have:
+ * the positions before the step that failed. */
+static void sample_none(const struct stage *g, const struct sequence *s,
+                        struct plan_row *row)
+{
+    bool whole = !row->sample && row->position < stage_note(g, s)->spoilt_at;
+
+    row->sample = false;
+    if (stage_is_last(g)) {
+        row->n_drafts = row->propose = 0;
+        row->mtp = row->mtp && whole;
+    }
+}
+
 /* A spoilt sequence needs no token, and its logits may be such that none can be
  * sampled.  Its twins are spoilt with it: its step may have failed after they
  * came.  Both sample all the same, because the engine takes no twin without
@@ -316,7 +387,7 @@ static void skip_spoilt(struct stage *g, struct microbatch *b)
                 stage_spoil(g, b->batch.owners[i], 0);
             }
         } else if (b->batch.owners[i]->spoilt) {
-            rows[i].sample = false;
+            sample_none(g, b->batch.owners[i], &rows[i]);
         }
     }
 }
@@ -420,6 +491,9 @@ static void member_recv(void *self, struct peer *p, const struct method_row *m,
         break;
     case METHOD_STAGE_GONE:
         stage_recv_gone(g, AS_REQUEST(STAGE_GONE, message));
+        break;
+    case METHOD_STAGE_ACCEPT:
+        stage_recv_accept(g, AS_REQUEST(STAGE_ACCEPT, message));
         break;
     case METHOD_STAGE_REMOVE:
         stage_recv_remove(g, AS_REQUEST(STAGE_REMOVE, message));

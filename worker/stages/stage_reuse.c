@@ -56,9 +56,31 @@ static enum status put_first(struct plan *p, const struct plan_copy *copies,
     return ST_OK;
 }
 
+/* Adds replays to others, in any order: a slot has one at most. */
+static enum status add_replays(struct plan_replay *to, uint32_t *n_to,
+                               const struct plan_replay *r, uint32_t n,
+                               struct error *e)
+{
+    if (n > PLAN_ROWS_MAX - *n_to) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "%u replays wait for the next step, at most %u may",
+                         n + *n_to, PLAN_ROWS_MAX);
+    }
+    if (n > 0) {
+        memcpy(to + *n_to, r, n * sizeof *r);
+    }
+    *n_to += n;
+    return ST_OK;
+}
+
 /* The plan poisons before it copies. */
 enum status stage_copies_take(struct stage *g, struct batch *t, struct error *e)
 {
+    if (add_replays(t->plan.replays, &t->plan.n_replays, g->replays,
+                    g->n_replays, e) != ST_OK) {
+        return e->code;
+    }
+    g->n_replays = 0;
     for (uint32_t i = 0; i < g->n_copies; i++) {
         batch_unpoison(t, &g->copies[i]);
     }
@@ -74,6 +96,10 @@ void stage_copies_keep(struct stage *g, const struct batch *t)
     g->n_copies = t->plan.n_before;
     if (g->n_copies > 0) {
         memcpy(g->copies, t->plan.before, g->n_copies * sizeof *g->copies);
+    }
+    g->n_replays = t->plan.n_replays;
+    if (g->n_replays > 0) {
+        memcpy(g->replays, t->plan.replays, g->n_replays * sizeof *g->replays);
     }
 }
 
@@ -92,7 +118,15 @@ enum status stage_copies_refused(struct stage *g, const struct batch *t,
         for (uint32_t k = 0; k < p->n_before; k++) {
             batch_unpoison(next, &p->before[k]);
         }
+        if (add_replays(next->plan.replays, &next->plan.n_replays, p->replays,
+                        p->n_replays, e) != ST_OK) {
+            return e->code;
+        }
         return put_first(&next->plan, p->before, p->n_before, e);
+    }
+    if (add_replays(g->replays, &g->n_replays, p->replays, p->n_replays, e) !=
+        ST_OK) {
+        return e->code;
     }
     if (p->n_before > PLAN_COPIES_MAX - g->n_copies) {
         return too_many(e, p->n_before + g->n_copies);
@@ -108,12 +142,31 @@ enum status stage_copies_refused(struct stage *g, const struct batch *t,
 
 /* ---- Geometry ---- */
 
+/* Adds what drafts need.  A stage of an older version before this one has left
+ * the column out; it stays so. */
+static void add_keep_tokens(const struct stage *g, uint32_t *keep_tokens,
+                            const Sluice__V1__StageGeometry *m,
+                            Sluice__V1__StageGeometry *out)
+{
+    uint32_t at = g->assembly->stage - 1;
+
+    if (m->n_keep_tokens == at) {
+        for (uint32_t i = 0; i < at; i++) {
+            keep_tokens[i] = m->keep_tokens[i];
+        }
+        keep_tokens[at] = g->base->o.keep_tokens;
+        out->n_keep_tokens = at + 1;
+        out->keep_tokens = keep_tokens;
+    }
+    out->has_proposes = out->proposes = stage_is_last(g) && g->base->o.has_mtp;
+}
+
 void stage_recv_geometry(struct stage *g, const Sluice__V1__StageGeometry *m)
 {
     Sluice__V1__StageGeometry out = SLUICE__V1__STAGE_GEOMETRY__INIT;
     const struct worker_options *o = &g->base->o;
     uint32_t pages[STAGES_MAX], blocks[STAGES_MAX], slots[STAGES_MAX];
-    uint32_t windows[STAGES_MAX];
+    uint32_t windows[STAGES_MAX], keep_tokens[STAGES_MAX];
     uint32_t at = g->assembly->stage - 1;
 
     if (m->n_n_pages != at || m->n_pages_per_block != at ||
@@ -142,13 +195,14 @@ void stage_recv_geometry(struct stage *g, const Sluice__V1__StageGeometry *m)
     out.pages_per_slot = slots;
     out.n_window_pages = o->window > 0 ? at + 1 : 0;
     out.window_pages = windows;
+    add_keep_tokens(g, keep_tokens, m, &out);
     relay_send(&g->relay, METHOD_STAGE_GEOMETRY, &out.base);
 }
 
 /* ---- Restore ---- */
 
-static struct sequence *open_sequence(const struct stage *g, uint64_t grant,
-                                      struct error *e)
+struct sequence *stage_open_sequence(const struct stage *g, uint64_t grant,
+                                     struct error *e)
 {
     struct sequence *s =
         grant == 0 ? NULL : sequence_by_grant(&g->sequences->table, grant);
@@ -162,7 +216,8 @@ static struct sequence *open_sequence(const struct stage *g, uint64_t grant,
 }
 
 /* The last known id is computed in any case, for its logits. */
-static enum status check_position(const struct sequence *s,
+static enum status check_position(const struct stage *g,
+                                  const struct sequence *s,
                                   const Sluice__V1__StageRestore *m,
                                   struct error *e)
 {
@@ -175,9 +230,10 @@ static enum status check_position(const struct sequence *s,
                          "positions computed",
                          m->position, known, s->n_planned);
     }
-    if (s->inflight > 0) {
-        return error_set(e, ST_INVALID_ARGUMENT, "%u steps with it are here",
-                         s->inflight);
+    if (s->inflight > 0 || stage_note(g, s)->n_kept > 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "%u steps with it are here, and %u inputs are kept",
+                         s->inflight, stage_note(g, s)->n_kept);
     }
     return ST_OK;
 }
@@ -189,7 +245,8 @@ static enum status check_from(const struct stage *g, const struct sequence *f,
     bool elsewhere = g->cache.has_states ? position != f->n_planned
                                          : position > f->n_planned;
 
-    if (f->spoilt || f->inflight > 0 || elsewhere) {
+    if (f->spoilt || f->inflight > 0 || stage_note(g, f)->n_kept > 0 ||
+        elsewhere) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "grant %" PRIu64 " is to be taken over at %u, but it "
                          "%s, has %u steps here and %u positions",
@@ -237,7 +294,7 @@ static enum status check_blocks(const struct stage *g, const struct sequence *s,
 static enum status restore(struct stage *g, const Sluice__V1__StageRestore *m,
                            struct error *e)
 {
-    struct sequence *s = open_sequence(g, m->grant, e);
+    struct sequence *s = stage_open_sequence(g, m->grant, e);
     struct stage_restore r = {.position = m->position,
                               .node = m->has_node ? m->node : NAME_NONE,
                               .checkpoint =
@@ -245,12 +302,12 @@ static enum status restore(struct stage *g, const Sluice__V1__StageRestore *m,
                               .cut = m->cut};
     struct stage_copies copies;
 
-    if (s == NULL || check_position(s, m, e) != ST_OK ||
+    if (s == NULL || check_position(g, s, m, e) != ST_OK ||
         check_state(g, s, m, e) != ST_OK || check_blocks(g, s, m, e) != ST_OK) {
         return e->code;
     }
     if (m->has_from) {
-        r.from = open_sequence(g, m->from, e);
+        r.from = stage_open_sequence(g, m->from, e);
         if (r.from == NULL || check_from(g, r.from, m->position, e) != ST_OK) {
             return e->code;
         }
@@ -318,7 +375,7 @@ static enum status check_keep(const struct stage *g, const struct sequence *s,
 static enum status keep(struct stage *g, const Sluice__V1__StageKeep *m,
                         struct error *e)
 {
-    const struct sequence *s = open_sequence(g, m->grant, e);
+    const struct sequence *s = stage_open_sequence(g, m->grant, e);
 
     if (s == NULL || check_keep(g, s, m, e) != ST_OK) {
         return e->code;

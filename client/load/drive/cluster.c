@@ -23,6 +23,7 @@
 struct cluster {
     struct client *client;
     struct cluster_point point; /* being made */
+    struct draft_sum drafts;
     bool polls, has_point;
     int64_t next_us; /* of the next poll */
     uint32_t n_pages;
@@ -91,6 +92,10 @@ static void take_status(struct cluster *c, const Sluice__V1__StatusReply *m)
     c->point.n_workers = m->n_workers;
     c->point.n_waiting = m->n_waiting;
     c->point.n_running = m->n_running;
+    draft_sum_read(&c->drafts,
+                   &(struct draft_counts){.rows = m->n_draft_rows,
+                                          .verified = m->n_verified,
+                                          .accepted = m->n_accepted});
     c->n_pages = 0;
     list_workers(c, 0);
 }
@@ -194,6 +199,11 @@ static bool turn(struct cluster *c, int64_t wait_us, int64_t period_us,
 bool cluster_turn(struct cluster *c, int64_t wait_us, struct cluster_point *out)
 {
     return turn(c, wait_us, CLUSTER_POLL_US, out);
+}
+
+struct draft_counts cluster_drafts(const struct cluster *c)
+{
+    return c->drafts.sum;
 }
 
 /* ---- the audit ---- */

@@ -8,6 +8,7 @@
 #ifndef CLIENT_LOAD_DRIVE_CLUSTER_H
 #define CLIENT_LOAD_DRIVE_CLUSTER_H
 
+#include "client/load/figures/draft_sum.h"
 #include "client/load/figures/sample.h"
 #include "common/base/status.h"
 
@@ -28,6 +29,10 @@ void cluster_close(struct cluster **c);
  * new point has come; at_us is monotonic. */
 bool cluster_turn(struct cluster *c, int64_t wait_us,
                   struct cluster_point *out);
+
+/* Returns what the router counted since the first point.  After
+ * cluster_audit(), that includes the last tokens of the run. */
+struct draft_counts cluster_drafts(const struct cluster *c);
 
 /* Waits until no sequence is held, at most wait_us, and audits every worker.
  * Fills a sentence: what was found, how much is held.  Returns whether every

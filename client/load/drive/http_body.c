@@ -33,6 +33,9 @@ static void set_sampling(json_t *body, const struct target_options *o)
     if (o->n > 1) {
         set(body, "n", json_integer(o->n));
     }
+    if (o->has_drafts) {
+        set(body, "drafts", json_integer(o->drafts));
+    }
     if (o->has_seed) {
         set(body, "seed", json_integer((json_int_t)(o->seed & SEED_MASK)));
     }

@@ -50,6 +50,8 @@ static void fill(struct call *c, uint32_t max_tokens)
     m->want_text = m->has_text;
     m->n_stop = shape->n_stops;
     m->stop = (ProtobufCBinaryData *)(uintptr_t)shape->stops;
+    m->has_drafts = shape->has_drafts;
+    m->drafts = shape->drafts;
     m->has_n = shape->n > 1;
     m->n = shape->n > 1 ? shape->n : 1;
 }

@@ -40,6 +40,8 @@ struct native_shape {
     Sluice__V1__Sampling sampling;
     ProtobufCBinaryData model, tenant, stops[TARGET_STOPS];
     uint32_t n_stops, n;
+    bool has_drafts;
+    uint32_t drafts;
     uint32_t resume_ms; /* 0: a call ends with its connection */
     struct list *ended; /* calls, by call.ended */
 };

@@ -223,6 +223,8 @@ static void set_shape(struct target *t, const struct target_options *o)
     s->model = text_of(o->model);
     s->tenant = text_of(o->tenant);
     s->n = o->n;
+    s->has_drafts = o->has_drafts;
+    s->drafts = o->drafts;
     s->n_stops = o->n_stops;
     for (uint32_t i = 0; i < o->n_stops; i++) {
         s->stops[i] = text_of(o->stops[i]);

@@ -36,6 +36,8 @@ struct target_options {
     bool resume;   /* our protocol: survive the router */
     double temperature, top_p;
     uint32_t top_k, n;
+    bool has_drafts; /* false: the server's choice */
+    uint32_t drafts; /* in a step */
     bool has_seed;
     uint64_t seed;
     const char *stops[TARGET_STOPS];

@@ -50,6 +50,13 @@ static void thin(struct run *r)
     r->stride *= 2;
 }
 
+struct draft_counts run_drafts(const struct run *r)
+{
+    return (struct draft_counts){.rows = r->draft_rows,
+                                 .verified = r->drafts_verified,
+                                 .accepted = r->drafts_accepted};
+}
+
 void run_point(struct run *r, const struct cluster_point *p)
 {
     r->stride = r->stride == 0 ? 1 : r->stride;

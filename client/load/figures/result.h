@@ -4,6 +4,7 @@
 #ifndef CLIENT_LOAD_FIGURES_RESULT_H
 #define CLIENT_LOAD_FIGURES_RESULT_H
 
+#include "client/load/figures/draft_sum.h"
 #include "client/load/figures/search.h"
 #include "client/load/figures/tally.h"
 
@@ -31,6 +32,9 @@ struct run {
      * none. */
     bool audited, audit_ok;
     char audit[200]; /* a sentence */
+    /* Counts of the router during the run, for all its requests: rows of a step
+     * with drafts, drafts in them, drafts that became tokens. */
+    uint64_t draft_rows, drafts_verified, drafts_accepted;
 };
 
 struct result {
@@ -49,6 +53,9 @@ void result_fini(struct result *r);
 /* Returns a new run, zeroed, with no tally.  Runs returned before have moved.
  */
 struct run *result_add(struct result *r);
+
+/* Returns the counts of drafts. */
+struct draft_counts run_drafts(const struct run *r);
 
 /* Adds a point.  Thins points to every second one when they are full, and adds
  * only each second one from then on. */

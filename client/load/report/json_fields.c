@@ -53,13 +53,22 @@ static const struct field of_objectives[] = {
 TABLE(objectives_fields, of_objectives);
 
 static const struct field of_run[] = {
-    WORD(run, role, roles),    ROW(REAL, run, load),
-    ROW(BOOL, run, closed),    ROW(STRING, run, plan),
-    ROW(STRING, run, started), ROW(BOOL, run, invalid),
-    ROW(BOOL, run, stopped),   ROW(TEXT, run, why_invalid),
-    ROW(BOOL, run, audited),   ROW(BOOL, run, audit_ok),
-    ROW(TEXT, run, audit),     ROW(UINT, run, n_offered),
+    WORD(run, role, roles),
+    ROW(REAL, run, load),
+    ROW(BOOL, run, closed),
+    ROW(STRING, run, plan),
+    ROW(STRING, run, started),
+    ROW(BOOL, run, invalid),
+    ROW(BOOL, run, stopped),
+    ROW(TEXT, run, why_invalid),
+    ROW(BOOL, run, audited),
+    ROW(BOOL, run, audit_ok),
+    ROW(TEXT, run, audit),
+    ROW(UINT, run, n_offered),
     ROW(UINT, run, stride),
+    LATER(UINT, run, draft_rows),
+    LATER(UINT, run, drafts_verified),
+    LATER(UINT, run, drafts_accepted),
 };
 TABLE(run_fields, of_run);
 

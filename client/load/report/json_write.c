@@ -204,8 +204,10 @@ static json_t *metric_of(const struct tally *t, enum metric m)
 }
 
 /* For people: report_read() computes rates from the tally. */
-static json_t *rates_of(const struct tally *t)
+static json_t *rates_of(const struct run *r)
 {
+    const struct draft_counts drafts = run_drafts(r);
+    const struct tally *t = r->tally;
     json_t *j = json_object();
     uint64_t wanted = tally_wanted(t);
 
@@ -216,6 +218,12 @@ static json_t *rates_of(const struct tally *t)
     set(j, "good_share",
         wanted == 0 ? json_null()
                     : json_real((double)t->n_good / (double)wanted));
+    set(j, "drafts_accepted_share",
+        drafts.verified == 0
+            ? json_null()
+            : json_real((double)drafts.accepted / (double)drafts.verified));
+    set(j, "tokens_per_draft_row",
+        drafts.rows == 0 ? json_null() : json_real(draft_tokens(&drafts)));
     return j;
 }
 
@@ -286,7 +294,7 @@ static json_t *run_of(const struct run *r)
     json_t *j = object_of(&run_fields, r);
 
     if (r->tally != NULL) {
-        set(j, "rates", rates_of(r->tally));
+        set(j, "rates", rates_of(r));
         set(j, "tally", tally_of(r->tally));
     }
     set(j, "points",

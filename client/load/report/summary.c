@@ -317,6 +317,20 @@ static void print_suspended(FILE *to, const struct run *r)
     }
 }
 
+static void print_drafts(FILE *to, const struct run *r)
+{
+    const struct draft_counts c = run_drafts(r);
+
+    if (c.rows > 0 && c.verified > 0) {
+        fprintf(to,
+                "  drafts: %s, %.1f %% accepted, %.2f tokens a step with "
+                "drafts\n",
+                cell_count(c.verified).text,
+                100 * (double)c.accepted / (double)c.verified,
+                draft_tokens(&c));
+    }
+}
+
 /* Events and audits belong to one run, so they are not merged. */
 static void print_run_notes(FILE *to, const struct run *r)
 {
@@ -330,6 +344,7 @@ static void print_run_notes(FILE *to, const struct run *r)
         fputc('\n', to);
     }
     print_suspended(to, r);
+    print_drafts(to, r);
     if (r->audited) {
         fprintf(to, "  audit: %s%s\n",
                 r->audit_ok ? "" : "FAILED: ", cell_plain(r->audit).text);

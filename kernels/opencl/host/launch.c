@@ -163,6 +163,11 @@ void opencl_arg_tensor(struct opencl_call *a, const struct opencl_tensor *t)
     set_argument(a, sizeof at, &at);
 }
 
+void opencl_arg_memory(struct opencl_call *a, const struct opencl_tensor *t)
+{
+    set_argument(a, sizeof t->mem, &t->mem);
+}
+
 void opencl_arg_meta(struct opencl_call *a)
 {
     set_argument(a, sizeof a->c->meta.mem, &a->c->meta.mem);
@@ -245,6 +250,7 @@ void opencl_launch(struct opencl_call *a, uint32_t dims, const size_t *global,
     if (needs_event(c)) {
         event = opencl_watch(c, a->kernel);
     }
+    opencl_queue_use(c);
     code = clEnqueueNDRangeKernel(opencl_queue_id(c), a->kernel->id, dims, NULL,
                                   global, local, 0, NULL, event);
     if (event != NULL) {

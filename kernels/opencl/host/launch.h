@@ -88,8 +88,10 @@ struct opencl_call {
 /* Starts a call of k, without arguments. */
 struct opencl_call opencl_call(struct opencl *c, struct opencl_kernel *k);
 
-/* Sets one argument, the meta buffer. */
+/* Sets two arguments, the tensor's memory and its place there in elements. */
 void opencl_arg_tensor(struct opencl_call *a, const struct opencl_tensor *t);
+/* Sets one argument: the memory of t, which is present. */
+void opencl_arg_memory(struct opencl_call *a, const struct opencl_tensor *t);
 /* Sets one argument: the meta buffer. */
 void opencl_arg_meta(struct opencl_call *a);
 /* Set one argument; opencl_arg_local() one of local memory. */

@@ -206,6 +206,7 @@ void opencl_move(struct opencl *c, const struct opencl_tensor *t, size_t to,
                  size_t from, size_t bytes)
 {
     if (c->failed.code == ST_OK && bytes > 0) {
+        opencl_queue_use(c);
         opencl_check(c,
                      clEnqueueCopyBuffer(opencl_queue_id(c), t->mem, t->mem,
                                          t->at + from, t->at + to, bytes, 0,
@@ -226,6 +227,7 @@ static char *take_room(struct opencl *c, size_t *n)
     if (m->up_at % PIECE == 0 && m->up_at > 0) {
         cl_event *end = &m->left[half - 1];
 
+        opencl_queue_use(c);
         opencl_check(
             c, clEnqueueMarkerWithWaitList(opencl_queue_id(c), 0, NULL, end),
             "mark an upload");
@@ -249,6 +251,7 @@ static char *take_room(struct opencl *c, size_t *n)
 static void write_piece(struct opencl *c, const struct opencl_tensor *to,
                         size_t at, const char *from, size_t bytes)
 {
+    opencl_queue_use(c);
     opencl_check(c,
                  clEnqueueWriteBuffer(opencl_queue_id(c), to->mem, CL_FALSE,
                                       to->at + at, bytes, from, 0, NULL, NULL),
@@ -297,9 +300,11 @@ void opencl_download(struct opencl *c, const struct opencl_tensor *from,
     while (bytes > 0 && c->failed.code == ST_OK) {
         size_t n = bytes < DOWN ? bytes : DOWN;
         cl_event *event = opencl_watch(c, NULL);
-        cl_int code =
-            clEnqueueReadBuffer(opencl_queue_id(c), from->mem, CL_FALSE,
-                                from->at + at, n, m->down, 0, NULL, event);
+        cl_int code;
+
+        opencl_queue_use(c);
+        code = clEnqueueReadBuffer(opencl_queue_id(c), from->mem, CL_FALSE,
+                                   from->at + at, n, m->down, 0, NULL, event);
 
         opencl_watch_end(c, code == CL_SUCCESS);
         opencl_check(c, code, "read from its memory");
@@ -314,7 +319,9 @@ void opencl_download(struct opencl *c, const struct opencl_tensor *from,
 /* After the wait, no command reads pinned memory. */
 void opencl_settle(struct opencl *c)
 {
-    opencl_wait(c);
+    if (!c->idle) {
+        opencl_wait(c);
+    }
     release_events(c->memory);
     c->memory->up_at = 0;
 }

@@ -5,6 +5,7 @@
  *     device.h    selects a device        memory.h   arenas, transfers
  *     program.h   .cl files to programs   launch.h   arguments and launches
  *     profile.h   time of each kernel     queue.h    waiting, ticks
+ *     copies.h    the copy queue
  *
  * Above it, in kernels/opencl:
  *
@@ -12,7 +13,7 @@
  *     step.h      begin, end, rows to meta
  *
  *     rows.h (embed, ffn, head)  matmul.h  experts.h  attention.h  deltanet.h
- *     sample.h
+ *     sample.h  draft.h (draft_input, keep_hidden)
  *     chain.h (products of two operators in one launch): the operators
  *
  * Each operator has a _setup, which requests its kernels and scratch, a _free,
@@ -28,10 +29,12 @@
  * are defines, the same in every step:
  *
  *     META_ROWS    [max_rows][8]    first, n_tokens, position, slot,
- *                                   first_block, kind (1 generated), n_saves,
- *                                   first_save
+ *                                   first_block, keep, n_saves, first_save;
+ *                                   keep: 1 + keep_at, or 0
  *     META_TOKENS  [max_tokens][2]  row, position
  *     META_IDS     [max_tokens]     token id
+ *     META_FROM    [max_tokens]     row of the kept hidden states, in shards
+ *                                   with an MTP layer only
  *     META_HEADS   [max_logits]     token (a row of x) of each row of logits
  *     META_BLOCKS  [..]             block tables; a row's begins at
  *                                   META_BLOCKS + first_block, its saves [2]
@@ -197,6 +200,12 @@ struct opencl_expert_weights {
     struct opencl_tensor down_bias;    /* [E * H], or absent */
 };
 
+/* As in weights.h; absent if there is no MTP layer. */
+struct opencl_mtp_weights {
+    struct opencl_tensor embed_norm, hidden_norm, norm; /* [H] */
+    struct opencl_tensor fc;                            /* [H, 2*H] */
+};
+
 /* Matrices of the other kinds of mixer and feed-forward are absent. */
 struct opencl_layer {
     enum mixer_kind kind;
@@ -219,6 +228,7 @@ struct opencl_step {
     uint32_t n_rows, n_tokens;
     uint32_t n_gen_rows, n_gen; /* rows and tokens of the generated kind */
     bool gen_saves;             /* a generated row has a save */
+    bool keeps;                 /* a row keeps its inputs */
     uint32_t longest; /* largest position + n_tokens of a generated row */
     uint32_t longest_prompt;       /* the same of a prompt row */
     const struct kernel_row *rows; /* [n_rows] permuted, with new `first` */
@@ -229,6 +239,7 @@ struct opencl_arena;
 struct opencl_kernel;
 struct opencl_memory;
 struct opencl_programs;
+struct opencl_copies;
 struct opencl_queue;
 struct opencl_rows;
 struct opencl_matmul;
@@ -237,6 +248,7 @@ struct opencl_attention;
 struct opencl_deltanet;
 struct opencl_sample;
 struct opencl_chain;
+struct opencl_draft;
 
 struct opencl {
     struct kernels base;
@@ -246,6 +258,7 @@ struct opencl {
     enum dtype kv_dtype; /* kv.dtype: of plain layers and tails */
     uint32_t block_tokens;
     struct opencl_device device;
+    uint32_t keep_tokens;
     bool portable;   /* skips kernels tuned for one vendor */
     bool has_logits; /* the shard includes the head */
     cl_context context;
@@ -254,15 +267,20 @@ struct opencl {
     struct error failed; /* first failure; code ST_OK: none */
     cl_int refusal;      /* driver's code, if a call failed */
     bool lost;           /* the device computes no more */
+    bool idle;           /* no command was enqueued since the last wait */
+    bool marked;         /* .. or since the last opencl_mark() */
     uint32_t unwatched;  /* launches since the last one with an event */
 
     struct opencl_memory *memory;     /* memory.h */
     struct opencl_programs *programs; /* program.h */
     struct opencl_queue *queue;       /* queue.h */
+    struct opencl_copies *copies;     /* copies.h; NULL: no host tier */
 
-    struct opencl_layer *layers; /* [end - begin] */
-    struct opencl_tensor embed;  /* [V, H]; absent past the first stage */
-    struct opencl_tensor head;   /* [V, H]; embed's if tied */
+    struct opencl_layer *layers; /* [shard_layers()] */
+    struct opencl_mtp_weights mtp;
+    struct opencl_tensor embed; /* [V, H]; absent past the first stage, unless
+                                 * it has an MTP layer */
+    struct opencl_tensor head;  /* [V, H]; embed's if tied */
     struct opencl_tensor final_norm;
     /* [context, R/2, 2] f32: cosine, sine; of layers that see all positions,
      * and of window layers */
@@ -271,8 +289,9 @@ struct opencl {
     struct opencl_tensor logits; /* [max_logits, V] f32 */
     struct opencl_tensor meta;   /* int32 */
     uint32_t n_pages;
+    bool moved; /* the pool was allocated; deltanet.c clears it */
     struct page_layout pages;
-    struct opencl_tensor groups[MODEL_LAYERS_MAX]; /* [pages.n_groups] */
+    struct opencl_tensor groups[PAGE_LAYERS_MAX]; /* [pages.n_groups] */
     struct opencl_arena *weights, *pool;
     struct opencl_tier *tier; /* host_tier.h; NULL: none */
     char *block; /* [a layer's plain block] on the host, to transpose it */
@@ -283,8 +302,8 @@ struct opencl {
     uint32_t *place;                 /* [max_tokens] step.place */
     int32_t *meta_host; /* step's meta in pinned memory: begin writes it, embed
                          * adds ids; the next launch uploads it */
-    uint32_t meta_tokens, meta_ids, meta_heads; /* META_TOKENS, .. */
-    uint32_t meta_blocks, meta_ints;            /* META_BLOCKS, size */
+    uint32_t meta_tokens, meta_ids, meta_from, meta_heads; /* META_TOKENS, .. */
+    uint32_t meta_blocks, meta_ints; /* META_BLOCKS, size */
     uint32_t meta_used; /* ints of this step; 0: already uploaded */
 
     /* State of the operators. */
@@ -295,6 +314,7 @@ struct opencl {
     struct opencl_deltanet *deltanet;
     struct opencl_sample *sample;
     struct opencl_chain *chain;
+    struct opencl_draft *draft;
 };
 
 static inline struct opencl *opencl_of(struct kernels *k)

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/opencl/host/copies.h"
+
 /* A command whose completion becomes a tick. */
 struct watched {
     cl_event event;
@@ -141,7 +143,7 @@ static void retire_oldest(struct opencl *c, cl_int state)
     atomic_fetch_add_explicit(&c->ticks, 1, memory_order_relaxed);
 }
 
-static cl_int state_of(cl_event event)
+cl_int opencl_event_state(cl_event event)
 {
     cl_int state = CL_QUEUED;
     cl_int code = clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS,
@@ -155,8 +157,10 @@ void opencl_poll_events(struct opencl *c)
 {
     struct opencl_queue *q = c->queue;
 
+    /* First: a command fails because a copy did, which is the cause. */
+    opencl_copies_poll(c);
     while (q->n > 0) {
-        cl_int state = state_of(q->watched[q->first].event);
+        cl_int state = opencl_event_state(q->watched[q->first].event);
 
         if (state > CL_COMPLETE) {
             return;
@@ -171,7 +175,7 @@ static void wait_oldest(struct opencl *c)
     struct opencl_queue *q = c->queue;
     cl_event event = q->watched[q->first].event;
     cl_int code = clWaitForEvents(1, &event);
-    cl_int state = state_of(event);
+    cl_int state = opencl_event_state(event);
 
     retire_oldest(c, state < 0 ? state : code);
 }
@@ -181,13 +185,29 @@ void opencl_wait(struct opencl *c)
 {
     struct opencl_queue *q = c->queue;
 
-    if (q->n > 0) {
+    if (!c->idle) {
         clFlush(q->id);
     }
+    opencl_copies_wait(c);
     while (q->n > 0) {
         wait_oldest(c);
     }
-    opencl_check(c, clFinish(q->id), "wait for its commands");
+    c->idle = opencl_check(c, clFinish(q->id), "wait for its commands");
+}
+
+cl_event opencl_mark(struct opencl *c)
+{
+    cl_event end = NULL;
+
+    if (c->idle || c->marked || c->failed.code != ST_OK) {
+        return NULL;
+    }
+    opencl_check(c,
+                 clEnqueueMarkerWithWaitList(opencl_queue_id(c), 0, NULL, &end),
+                 "mark the end of its commands");
+    clFlush(opencl_queue_id(c));
+    c->marked = true;
+    return end;
 }
 
 cl_event *opencl_watch(struct opencl *c, struct opencl_kernel *kernel)

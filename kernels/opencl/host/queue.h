@@ -1,4 +1,4 @@
-/* queue.h - the one in-order queue: errors, ticks, the profile.
+/* queue.h - the steps' in-order queue: errors, ticks, the profile.
  *
  * Ticks count commands that the device has finished, not commands enqueued.
  * Now and then a command gets an event, and its completion is a tick.  Events
@@ -33,10 +33,25 @@ cl_event *opencl_watch(struct opencl *c, struct opencl_kernel *kernel);
  * event. */
 void opencl_watch_end(struct opencl *c, bool taken);
 
+/* Counts a command that is about to be enqueued, or was. */
+static inline void opencl_queue_use(struct opencl *c)
+{
+    c->idle = c->marked = false;
+}
+
+/* Returns an event, which the caller releases, that ends with all commands
+ * enqueued so far, and submits them; NULL if there are none since the last
+ * wait or mark, or after a failure. */
+cl_event opencl_mark(struct opencl *c);
+
+/* Returns the execution status of a command; negative: an error. */
+cl_int opencl_event_state(cl_event event);
+
 /* Retires the watched commands that have finished, without waiting. */
 void opencl_poll_events(struct opencl *c);
 
-/* Waits until all enqueued commands have finished. */
+/* Waits until all enqueued commands have finished, and the copies that they
+ * wait for (copies.h). */
 void opencl_wait(struct opencl *c);
 
 /* Returns whether code is CL_SUCCESS; if not, gives the device up. what: the

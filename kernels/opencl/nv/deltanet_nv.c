@@ -14,8 +14,10 @@
 #define FEW  64u /* work-groups of chunks that leave most units idle */
 
 struct opencl_deltanet_nv {
-    struct opencl_kernel *decode, *decode_saves; /* without and with saves */
-    struct opencl_kernel *chunks, *chunks_few;   /* in a launch of few */
+    struct opencl_kernel *decode;       /* of rows that neither save nor keep */
+    struct opencl_kernel *decode_keeps; /* of rows that do not save */
+    struct opencl_kernel *decode_saves, *replay;
+    struct opencl_kernel *chunks, *chunks_few; /* in a launch of few */
     struct opencl_kernel *scan, *norm;
     struct opencl_tensor kq;      /* [T, Hk*4*Dk] bf16 */
     struct opencl_tensor v;       /* [T, Hv*Dv] f32: v, then o */
@@ -26,7 +28,13 @@ struct opencl_deltanet_nv {
 };
 
 static const struct opencl_variant decode = {
-    .file = "nv_deltanet_decode", .kernel = "deltanet_decode", .wg = WG};
+    .file = "nv_deltanet_row+nv_deltanet_decode",
+    .kernel = "deltanet_decode",
+    .wg = WG};
+static const struct opencl_variant replay = {
+    .file = "nv_deltanet_row+nv_deltanet_replay",
+    .kernel = "deltanet_replay",
+    .wg = WG};
 static const struct opencl_variant chunks = {
     .file = "nv_deltanet_chunks", .kernel = "deltanet_chunks", .wg = WG};
 static const struct opencl_variant scan = {
@@ -34,7 +42,7 @@ static const struct opencl_variant scan = {
 static const struct opencl_variant norm = {
     .file = "nv_deltanet_norm", .kernel = "deltanet_norm", .wg = WG};
 
-/* The conditions are those of the four .cl files ("Defines", "Needs"). */
+/* The conditions are those of the .cl files ("Defines", "Needs"). */
 static bool fits_model(const struct opencl *c)
 {
     const struct model_shape *s = &c->w->shape;
@@ -66,8 +74,10 @@ static enum status choose_kernels(struct opencl *c,
         struct opencl_kernel **out;
         const struct opencl_variant *of;
         const char *define;
-    } all[] = {{&nv->decode, &decode, "-DSAVES=0"},
-               {&nv->decode_saves, &decode, "-DSAVES=1"},
+    } all[] = {{&nv->decode, &decode, "-DSAVES=0 -DKEEPS=0 -DAHEAD=1"},
+               {&nv->decode_keeps, &decode, "-DSAVES=0 -DKEEPS=1 -DAHEAD=4"},
+               {&nv->decode_saves, &decode, "-DSAVES=1 -DKEEPS=1 -DAHEAD=1"},
+               {&nv->replay, &replay, "-DAHEAD=4"},
                {&nv->chunks, &chunks, "-DAPART=0 -DAHEAD=8"},
                {&nv->chunks_few, &chunks, "-DAPART=1 -DAHEAD=32"},
                {&nv->scan, &scan, ""},
@@ -122,23 +132,24 @@ static uint64_t state_bytes(const struct opencl *c, uint32_t n)
 
 static void run_decode(struct opencl *c, const struct opencl_deltanet_nv *nv,
                        const struct opencl_layer *l,
-                       const struct opencl_tensor *y,
-                       const struct opencl_tensor *in)
+                       const struct opencl_deltanet_io *io)
 {
     const struct opencl_deltanet_weights *w = &l->deltanet;
     const uint32_t n = c->step.n_gen_rows;
-    struct opencl_call a =
-        opencl_call(c, c->step.gen_saves ? nv->decode_saves : nv->decode);
+    struct opencl_call a = opencl_call(c, c->step.gen_saves ? nv->decode_saves
+                                          : c->step.keeps   ? nv->decode_keeps
+                                                            : nv->decode);
     const size_t local[2] = {WG, 1};
     const size_t global[2] = {c->w->shape.n_v_heads * local[0], n};
 
-    opencl_arg_tensor(&a, y);
-    opencl_arg_tensor(&a, &nv->v);
+    opencl_arg_tensor(&a, io->y);
+    opencl_arg_tensor(&a, &io->kept);
+    opencl_arg_tensor(&a, &io->kept_q);
     opencl_arg_tensor(&a, &nv->tickets);
     opencl_arg_tensor(&a, &l->state);
     opencl_arg_tensor(&a, &l->tail);
     opencl_arg_u32(&a, l->state.cols);
-    opencl_arg_tensor(&a, in);
+    opencl_arg_tensor(&a, io->in);
     opencl_arg_tensor(&a, &w->conv);
     opencl_arg_tensor(&a, &w->a_log);
     opencl_arg_tensor(&a, &w->dt_bias);
@@ -242,10 +253,14 @@ static void run_norm(struct opencl *c, const struct opencl_deltanet_nv *nv,
                   (uint64_t)n * nv->v.cols * sizeof(float) * 2);
 }
 
+struct opencl_kernel *opencl_deltanet_nv_replay(struct opencl_deltanet_nv *nv)
+{
+    return nv->replay;
+}
+
 void opencl_deltanet_nv(struct opencl *c, struct opencl_deltanet_nv *nv,
                         const struct opencl_layer *l,
-                        const struct opencl_tensor *y,
-                        const struct opencl_tensor *in)
+                        const struct opencl_deltanet_io *io)
 {
     /* Once is enough: the kernels leave their tickets at 0. */
     if (!nv->zeroed) {
@@ -254,8 +269,8 @@ void opencl_deltanet_nv(struct opencl *c, struct opencl_deltanet_nv *nv,
                         nv->tickets.item);
         nv->zeroed = true;
     }
-    run_decode(c, nv, l, y, in);
-    run_chunks(c, nv, l, in);
-    run_scan(c, nv, l, in);
-    run_norm(c, nv, l, y, in);
+    run_decode(c, nv, l, io);
+    run_chunks(c, nv, l, io->in);
+    run_scan(c, nv, l, io->in);
+    run_norm(c, nv, l, io->y, io->in);
 }

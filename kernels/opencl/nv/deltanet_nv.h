@@ -19,11 +19,21 @@ MUST_CHECK enum status opencl_deltanet_nv_setup(struct opencl *c,
                                                 struct error *e);
 void opencl_deltanet_nv_free(struct opencl_deltanet_nv **nv);
 
-/* Computes y [T, Hv*Dv] operand dtype for all tokens of the step, and updates
- * the rows' slots; in [T, C + Hv*Dv + 2*Hv] f32. */
+/* The tensors of a layer. */
+struct opencl_deltanet_io {
+    const struct opencl_tensor *y;  /* [T, Hv*Dv] operand dtype */
+    const struct opencl_tensor *in; /* [T, C + Hv*Dv + 2*Hv] f32 */
+    /* [keep_tokens, ..], as in deltanet.cl; may be absent if no row keeps */
+    struct opencl_tensor kept, kept_q;
+};
+
+/* Computes y for all tokens of the step, and updates the slots of the rows that
+ * do not keep. */
 void opencl_deltanet_nv(struct opencl *c, struct opencl_deltanet_nv *nv,
                         const struct opencl_layer *l,
-                        const struct opencl_tensor *y,
-                        const struct opencl_tensor *in);
+                        const struct opencl_deltanet_io *io);
+
+/* Returns nv_deltanet_replay.cl's kernel. */
+struct opencl_kernel *opencl_deltanet_nv_replay(struct opencl_deltanet_nv *nv);
 
 #endif

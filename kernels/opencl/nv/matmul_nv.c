@@ -2,11 +2,10 @@
 
 #include <stdio.h>
 
-#define CHUNK     64  /* columns that a warp takes at a time */
-#define UNITS     132 /* compute units that the cut assumes */
-#define OF_EXPERT 48  /* of them, for one of several experts */
-#define WARPS     24  /* per compute unit: enough to keep memory busy */
-#define KEPT      128 /* most KiB in flight to a compute unit */
+#define CHUNK 64  /* columns that a warp takes at a time */
+#define UNITS 132 /* compute units that the cut assumes */
+#define WARPS 24  /* per compute unit: enough to keep memory busy */
+#define KEPT  128 /* most KiB in flight to a compute unit */
 
 /* Elements of operands in local memory: all columns of all tokens at once (of 8
  * tokens, of more), or the size of each of two slabs. */
@@ -112,10 +111,29 @@ struct cut {
     bool whole; /* all operand columns fit in local memory */
 };
 
+/* Units for one of several experts, as measured: small work-groups pay where
+ * weights need no widening, and four large experts fill the device once. */
+#define GATE_UP_UNITS 128
+#define DOWN_UNITS    32
+#define WIDEN_UNITS   48
+#define LARGE_UNITS   33
+#define LARGE_ROWS    2880
+
+static uint32_t units_of(const struct matmul_nv_product *of)
+{
+    if (!of->expert) {
+        return UNITS;
+    }
+    if (of->bits > 0) {
+        return of->rows >= LARGE_ROWS ? LARGE_UNITS : WIDEN_UNITS;
+    }
+    return of->op == MATMUL_NV_SILU ? GATE_UP_UNITS : DOWN_UNITS;
+}
+
 /* Returns the blocks of 8 rows per compute unit, if shared out evenly. */
 static uint32_t share_of(const struct matmul_nv_product *of)
 {
-    const uint32_t units = of->expert ? OF_EXPERT : UNITS;
+    const uint32_t units = units_of(of);
 
     return (of->rows / 8 + units - 1) / units;
 }

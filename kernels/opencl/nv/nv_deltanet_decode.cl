@@ -8,7 +8,8 @@
  *     y = o / sqrt(mean(o^2) + EPS) * norm * silu(z)
  *
  *   y        [T, HV, DV]             operand dtype
- *   o        unused
+ *   kept     [.., KEPT_LD] f32, kept_q [.., HK, DK] kv dtype: of the layer, the
+ *            inputs of rows that keep (deltanet.cl)
  *   tickets  [n_rows, HK]            u32; 0 before and after
  *   state    of the layer: slot s is [HV, DK, DV] f32 at s * page
  *   tail     of the layer: slot s is [CONV - 1, C] kv dtype, the oldest row
@@ -16,51 +17,22 @@
  *   in       [T, C + HV DV + 2 HV]   f32: qkv, z, b, a
  *   conv     [C, CONV], a_log, dt_bias [HV], norm [DV]   f32
  *
- * A work-group keeps the state of a value head in registers, from the first
- * token of the row to the last, so the state is read and written once.  A
- * work-item has 4 columns of ROWS rows.  A warp reads 4 rows of 128 bytes at a
- * time.  All value heads of a key head read the tail of q and k.  The last of
- * them to have read the tail, by ticket, moves it on.  With SAVES, where the
- * row has a save, state and tail are also written to the save's page; hardly
- * any step has one, and the checks cost registers.
+ * nv_deltanet_row.cl precedes this file.  A work-group keeps the state of a
+ * value head in registers from the first token of the row to the last, so the
+ * state is read and written once.  All value heads of a key head read the tail
+ * of q and k.  The last of them to have read the tail, by ticket, moves it on.
+ * With SAVES, where the row has a save, state and tail are also written to the
+ * save's page; hardly any step has one, and the checks cost registers.
+ *
+ * With KEEPS, a row may keep: it writes its inputs to kept and kept_q, and
+ * neither state nor tail.  Such rows have several tokens; AHEAD of them are
+ * convolved at a time, so that they wait for memory once.
  *
  * Launch    WG = 256; groups (HV, n_rows)
- * Defines   DK = DV = 128; CONV 2..8; SAVES 0 or 1
+ * Defines   DK = DV = 128; CONV 2..8; SAVES, KEEPS 0 or 1; AHEAD, 1 with SAVES
  * Needs     sm_80; state 16-byte aligned
- * Numerics  f32.  A sum over DK: ROWS rows of a work-item in order, 4 items by
- *           a tree, QUADS of these in order; no bit depends on n_rows */
-#define ROWS    16 /* per work-item */
-#define QUADS   2  /* warps that share columns */
-#define LANES   256
-#define STRIDE  8         /* between rows of a work-item */
-#define HEADS   (HV / HK) /* value heads of a key head */
-#define IN_LD   (C + HV * DV + 2 * HV)
-#define HISTORY (CONV - 1)
-#define L2_EPS  1e-6f
-
-/* Returns the convolution's input `back` tokens before token i of the row. */
-INLINE float before(__global const float *in, __global const kv_t *tail,
-                    const int i, const int back, const uint channel)
-{
-    return i >= back ? kv_rounded(in[(i - back) * (long)IN_LD + channel])
-                     : kv_get(tail, (ulong)(HISTORY + i - back) * C + channel);
-}
-
-/* in: input of the row's first token. */
-INLINE float convolve(__global const float *in, __global const kv_t *tail,
-                      __global const float *conv, const int i,
-                      const uint channel)
-{
-    __global const float *w = conv + (ulong)channel * CONV;
-    float sum = 0.0f;
-
-#pragma unroll
-    for (int j = 0; j < HISTORY; j++) {
-        sum = fma(w[j], before(in, tail, i, HISTORY - j, channel), sum);
-    }
-    sum = fma(w[HISTORY], in[i * (long)IN_LD + channel], sum);
-    return silu_of(sum);
-}
+ * Numerics  nv_deltanet_row.cl's; no bit depends on n_rows */
+#define IN_LD (C + HV * DV + 2 * HV)
 
 /* Writes the tail after n tokens, to the same place or another. */
 INLINE void move_tail(__global kv_t *to, __global const kv_t *tail,
@@ -70,39 +42,8 @@ INLINE void move_tail(__global kv_t *to, __global const kv_t *tail,
 #pragma unroll
     for (int j = 0; j < HISTORY; j++) {
         to[(ulong)j * C + channel] =
-            kv_of(before(in, tail, n, HISTORY - j, channel));
+            kv_of(before(in + channel, IN_LD, tail, n, HISTORY - j, channel));
     }
-}
-
-INLINE float warp_sum(float x)
-{
-    x += shfl_xor(x, 16);
-    x += shfl_xor(x, 8);
-    x += shfl_xor(x, 4);
-    x += shfl_xor(x, 2);
-    return x + shfl_xor(x, 1);
-}
-
-/* Sums over the 4 work-items of a warp that have the same columns. */
-INLINE float4 rows_sum(const float4 x)
-{
-    float4 r;
-
-    r.s0 = x.s0 + shfl_xor(x.s0, 8);
-    r.s1 = x.s1 + shfl_xor(x.s1, 8);
-    r.s2 = x.s2 + shfl_xor(x.s2, 8);
-    r.s3 = x.s3 + shfl_xor(x.s3, 8);
-    r.s0 += shfl_xor(r.s0, 16);
-    r.s1 += shfl_xor(r.s1, 16);
-    r.s2 += shfl_xor(r.s2, 16);
-    r.s3 += shfl_xor(r.s3, 16);
-    return r;
-}
-
-INLINE float4 scaled(const float a, const float4 x, const float4 y)
-{
-    return (float4)(fma(a, x.s0, y.s0), fma(a, x.s1, y.s1), fma(a, x.s2, y.s2),
-                    fma(a, x.s3, y.s3));
 }
 
 /* Handles one head of a token with one warp: lane l has elements 4l.. of x, z
@@ -120,31 +61,43 @@ INLINE void norm_gate(__global operand_t *y, const float4 x, const float4 z,
     y[4 * lane + 3] = operand_of(x.s3 * scale * norm.s3 * silu_of(z.s3));
 }
 
-/* 1 / sqrt(sum of squares + eps) of q or k, whose squares 4 warps have
- * summed. */
-INLINE float unit_scale(__local const float *squares)
+#if KEEPS
+/* Writes the inputs of n tokens of a value head, the first of its key head also
+ * q and k. */
+INLINE void keep_inputs(__global float *kept, __global kv_t *kept_q,
+                        __global const float *in, const uint n,
+                        const uint head, const uint lane)
 {
-    return 1.0f /
-           sqrt(squares[0] + squares[1] + squares[2] + squares[3] + L2_EPS);
-}
+    const uint q = head / HEADS * DK + lane, v = 2 * HK * DK + head * DV;
 
-INLINE float4 quads_sum(__local float4 (*sums)[DV / 4], const uint i)
-{
-    float4 all = sums[0][i];
+    for (uint t = 0; t < n; t++) {
+        __global const float *now = in + t * (ulong)IN_LD;
+        __global float *to = kept + t * (ulong)KEPT_LD;
 
-#pragma unroll
-    for (uint j = 1; j < QUADS; j++) {
-        all += sums[j][i];
+        if (lane >= LANES - DV) {
+            const uint i = v + lane - (LANES - DV);
+
+            to[i - KEPT_AT] = now[i];
+        } else if (head % HEADS == 0 && lane < DK) {
+            kept_q[t * (ulong)KEPT_AT + q] = kv_of(now[q]);
+            to[q] = now[KEPT_AT + q];
+        }
+        if (lane < 2) {
+            to[KEPT_B + lane * HV + head] =
+                now[C + HV * DV + lane * HV + head];
+        }
     }
-    return all;
 }
+#endif
 
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
-deltanet_decode(__global operand_t *y, const ulong y_at, __global float *o,
-                const ulong o_at, __global uint *tickets,
-                const ulong tickets_at, __global float *state,
-                const ulong state_at, __global kv_t *tail, const ulong tail_at,
-                const uint page, __global const float *in, const ulong in_at,
+deltanet_decode(__global operand_t *y, const ulong y_at,
+                __global float *kept, const ulong kept_at,
+                __global kv_t *kept_q, const ulong kept_q_at,
+                __global uint *tickets, const ulong tickets_at,
+                __global float *state, const ulong state_at,
+                __global kv_t *tail, const ulong tail_at, const uint page,
+                __global const float *in, const ulong in_at,
                 __global const float *conv, const ulong conv_at,
                 __global const float *a_log, const ulong a_log_at,
                 __global const float *dt_bias, const ulong dt_bias_at,
@@ -152,8 +105,8 @@ deltanet_decode(__global operand_t *y, const ulong y_at, __global float *o,
                 __global const int *meta, const uint first_row,
                 const uint n_rows)
 {
-    __local float qk[2 * DK], squares[2][4], gates[2];
-    __local float v[DV] __attribute__((aligned(16)));
+    __local float qk[AHEAD][2 * DK], squares[AHEAD][2][4], gates[AHEAD][2];
+    __local float v[AHEAD][DV] __attribute__((aligned(16)));
     __local float4 sums[2][QUADS][DV / 4];
     __local uint turn;
     const uint lane = get_local_id(0), warp = lane / 32;
@@ -169,7 +122,6 @@ deltanet_decode(__global operand_t *y, const ulong y_at, __global float *o,
     const uint k_channel = HK * DK + q_channel;
     const uint v_lane = LANES - DV; /* the last DV work-items convolve v */
     const uint v_channel = 2 * HK * DK + head * DV + lane - v_lane;
-    __local const float *q = qk + from, *k = q + DK;
     const ulong place =
         state_at + (ulong)head * (DK * DV) + from * DV + col;
     __global float4 *mine =
@@ -177,6 +129,11 @@ deltanet_decode(__global operand_t *y, const ulong y_at, __global float *o,
 #if SAVES
     __global kv_t *tails = tail + tail_at;
     uint save = 0, save_at = SAVE_TOKENS(meta, row, save);
+#endif
+#if KEEPS
+    const uint keep = (uint)row[ROW_KEEP];
+#else
+    const uint keep = 0;
 #endif
     float4 s[ROWS];
 
@@ -190,34 +147,47 @@ deltanet_decode(__global operand_t *y, const ulong y_at, __global float *o,
 
     for (uint t = 0; t < n; t++) {
         __global const float *now = in + t * (ulong)IN_LD + C;
-        float4 z, gamma, m = 0.0f, out = 0.0f, d;
+        const uint slice = t % AHEAD;
+        __local const float *q = qk[slice] + from, *k = q + DK;
+        float4 z, gamma, m, out = 0.0f, d;
 
         if (warp == 0) {
             z = *(__global const float4 *)(now + head * DV + 4 * lane);
             gamma = *(__global const float4 *)(norm + norm_at + 4 * lane);
         }
-        if (lane < DK) {
-            const float a = convolve(in, tail, conv, (int)t, q_channel);
-            const float b = convolve(in, tail, conv, (int)t, k_channel);
-            const float qq = warp_sum(a * a), kk = warp_sum(b * b);
+        if (slice == 0) {
+#pragma unroll
+            for (uint i = 0; i < AHEAD; i++) {
+                const uint at = t + i < n ? t + i : n - 1;
+                __global const float *gate =
+                    in + at * (ulong)IN_LD + C + HV * DV + head;
 
-            qk[lane] = a;
-            qk[DK + lane] = b;
-            if (lane % 32 == 0) {
-                squares[0][warp] = qq;
-                squares[1][warp] = kk;
+                if (lane < DK) {
+                    const float a = convolve(in + q_channel, IN_LD, tail, conv,
+                                             (int)at, q_channel);
+                    const float b = convolve(in + k_channel, IN_LD, tail, conv,
+                                             (int)at, k_channel);
+                    const float qq = warp_sum(a * a), kk = warp_sum(b * b);
+
+                    qk[i][lane] = a;
+                    qk[i][DK + lane] = b;
+                    if (lane % 32 == 0) {
+                        squares[i][0][warp] = qq;
+                        squares[i][1][warp] = kk;
+                    }
+                }
+                if (lane >= v_lane) {
+                    v[i][lane - v_lane] =
+                        convolve(in + v_channel, IN_LD, tail, conv, (int)at,
+                                 v_channel);
+                }
+                if (lane == LANES - 1) {
+                    gates[i][0] = sigmoid_of(gate[0]);
+                    gates[i][1] =
+                        decay_of(gate[HV], dt_bias[dt_bias_at + head],
+                                 a_log[a_log_at + head]);
+                }
             }
-        }
-        if (lane >= v_lane) {
-            v[lane - v_lane] = convolve(in, tail, conv, (int)t, v_channel);
-        }
-        if (lane == LANES - 1) {
-            const float x =
-                now[HV * DV + HV + head] + dt_bias[dt_bias_at + head];
-            const float soft = x > 20.0f ? x : log1p(exp(x));
-
-            gates[0] = sigmoid_of(now[HV * DV + head]);
-            gates[1] = exp(-exp(a_log[a_log_at + head]) * soft);
         }
 #if SAVES
         if (t + 1 == save_at) { /* before the ticket */
@@ -233,27 +203,24 @@ deltanet_decode(__global operand_t *y, const ulong y_at, __global float *o,
             }
         }
 #endif
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (lane == 0 && t + 1 == n) {
+        if (slice == 0) {
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        if (lane == 0 && t + 1 == n && !keep) {
             turn = atomic_inc(tickets + tickets_at + index * HK + key_head);
         }
 
-        const float beta = gates[0], decay = gates[1];
-        const float q_scale = unit_scale(squares[0]) / sqrt((float)DK);
-        const float k_scale = unit_scale(squares[1]);
+        const float beta = gates[slice][0], decay = gates[slice][1];
+        const float q_scale = unit_scale(squares[slice][0]) / sqrt((float)DK);
+        const float k_scale = unit_scale(squares[slice][1]);
 
-#pragma unroll
-        for (uint i = 0; i < ROWS; i++) {
-            s[i] *= decay;
-            m = scaled(k[STRIDE * i] * k_scale, s[i], m);
-        }
-        m = rows_sum(m);
+        m = rows_sum(decayed(s, decay, k, k_scale));
         if (lane % 32 < 8) {
             sums[0][quad][col / 4] = m;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         m = quads_sum(sums[0], col / 4);
-        d = beta * (*(__local const float4 *)(v + col) - m);
+        d = beta * (*(__local const float4 *)(v[slice] + col) - m);
 #pragma unroll
         for (uint i = 0; i < ROWS; i++) {
             s[i] = scaled(k[STRIDE * i] * k_scale, d, s[i]);
@@ -283,6 +250,14 @@ deltanet_decode(__global operand_t *y, const ulong y_at, __global float *o,
         }
 #endif
     }
+#if KEEPS
+    if (keep > 0) {
+        keep_inputs(kept + kept_at + (keep - 1) * (ulong)KEPT_LD,
+                    kept_q + kept_q_at + (keep - 1) * (ulong)KEPT_AT, in, n,
+                    head, lane);
+        return;
+    }
+#endif
 #pragma unroll
     for (uint i = 0; i < ROWS; i++) {
         mine[i * (STRIDE * DV / 4)] = s[i];

@@ -29,20 +29,45 @@ INLINE float4 add16(const float16 n, const float16 w, float4 acc)
     return fma(n.hi.hi, w.hi.hi, acc);
 }
 
+/* Returns 16 floats at a place that is a multiple of 4. */
+INLINE float16 load16(__global const float *x)
+{
+    __global const float4 *v = (__global const float4 *)x;
+
+    return (float16)(v[0], v[1], v[2], v[3]);
+}
+
+/* Returns 16 columns of a row of w, the first a multiple of 16. */
+INLINE float16 row16(const row_t row, const uint i)
+{
+#if SPAN == 1 && defined(W_DTYPE) && W_DTYPE == 1
+    __global const uint4 *v = (__global const uint4 *)(row.w + i);
+    const uint4 a = v[0], b = v[1];
+
+    return (float16)(bf16_low(a.x), bf16_high(a.x), bf16_low(a.y),
+                     bf16_high(a.y), bf16_low(a.z), bf16_high(a.z),
+                     bf16_low(a.w), bf16_high(a.w), bf16_low(b.x),
+                     bf16_high(b.x), bf16_low(b.y), bf16_high(b.y),
+                     bf16_low(b.z), bf16_high(b.z), bf16_low(b.w),
+                     bf16_high(b.w));
+#else
+    return weight_get16(row, i);
+#endif
+}
+
 /* Sums a lane's columns; x: the first token's, `last` the last one's place. */
 INLINE void add_columns(struct sums *sums, __global const float *x,
                         __global const float *gamma, const row_t one,
                         const row_t two, const uint last, const uint lane)
 {
-    #pragma unroll 2
+    #pragma unroll 3
     for (uint i = lane * 16; i + 16 <= H; i += 512) {
-        const float16 g = vload16(0, gamma + i);
-        const float16 a = weight_get16(one, i), b = weight_get16(two, i);
+        const float16 g = load16(gamma + i);
+        const float16 a = row16(one, i), b = row16(two, i);
 
         #pragma unroll
         for (uint t = 0; t < EACH; t++) {
-            const float16 n =
-                vload16(0, x + (ulong)min(t, last) * H + i) * g;
+            const float16 n = load16(x + (ulong)min(t, last) * H + i) * g;
 
             sums->of[t][0] = add16(n, a, sums->of[t][0]);
             sums->of[t][1] = add16(n, b, sums->of[t][1]);

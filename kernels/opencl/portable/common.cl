@@ -24,6 +24,7 @@
 #define ROW_POSITION    2
 #define ROW_SLOT        3
 #define ROW_BLOCKS      4
+#define ROW_KEEP        5 /* 1 + place of the first kept input; 0: none */
 #define ROW_SAVES       6
 #define ROW_FIRST_SAVE  7
 #define TOKEN(meta, t)  ((meta) + META_TOKENS + (t) * 2)
@@ -35,6 +36,21 @@
 #define SAVE_TOKENS(meta, row, i) \
     ((i) < (uint)(row)[ROW_SAVES] ? (uint)SAVE(meta, row, i)[0] : 0)
 #define SAVE_PAGE(meta, row, i) ((ulong)(uint)SAVE(meta, row, i)[1])
+
+/* Of a replay: a linear layer's places in the pool and in the weights, each in
+ * elements from the start of its memory, and the floats of a page; and what to
+ * replay. */
+#define PLACES(p, layer) ((p) + (layer) * 6)
+#define PLACE_STATE      0
+#define PLACE_TAIL       1
+#define PLACE_CONV       2
+#define PLACE_A_LOG      3
+#define PLACE_DT_BIAS    4
+#define PLACE_PAGE       5
+#define ASK(p, i)        ((p) + (i) * 3)
+#define ASK_SLOT         0
+#define ASK_KEPT         1 /* place of its first kept input */
+#define ASK_TOKENS       2
 
 /* ---- dtypes ---- */
 

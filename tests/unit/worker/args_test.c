@@ -119,6 +119,66 @@ static void the_cap_on_slots_is_bounded(void **state)
     assert_int_equal(args_check(&a, &e), ST_OK);
 }
 
+static void drafts_are_a_number_or_auto(void **state)
+{
+    static const struct {
+        const char *text;
+        bool ok, automatic;
+        uint32_t most;
+    } of[] = {{"0", true, false, 0},   {"1", true, false, 1},
+              {"8", true, false, 8},   {"auto", true, true, DRAFTS_MAX},
+              {"9", false, false, 0},  {"10", false, false, 0},
+              {"-1", false, false, 0}, {"", false, false, 0},
+              {"4 ", false, false, 0}, {"automatic", false, false, 0}};
+    char text[16];
+    char *argv[] = {"sluice-worker", "--drafts", text, "--max-rows", "9"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct args_drafts d;
+        struct worker_args a;
+        struct error e;
+
+        snprintf(text, sizeof text, "%s", of[i].text);
+        a = parsed(5, argv);
+        assert_int_equal(args_drafts(&a, &d, &e),
+                         of[i].ok ? ST_OK : ST_INVALID_ARGUMENT);
+        if (!of[i].ok) {
+            assert_non_null(strstr(e.text, "give 0 to 8, or auto"));
+            continue;
+        }
+        assert_int_equal(d.most, of[i].most);
+        assert_int_equal(d.automatic, of[i].automatic);
+        assert_int_equal(d.drafter, DRAFTER_AUTO);
+        /* A row keeps the inputs of its drafts and of the token before. */
+        assert_int_equal(args_step(&a, 100).keep_tokens,
+                         d.most > 0 ? (d.most + 1) * 9 : 0);
+    }
+}
+
+static void a_drafter_has_a_name(void **state)
+{
+    static const char *const names[] = {"auto", "mtp", "ngram"};
+    char text[16];
+    char *argv[] = {"sluice-worker", "--model", "m", "--drafter", text};
+    struct args_drafts d;
+    struct worker_args a;
+    struct error e;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        snprintf(text, sizeof text, "%s", names[i]);
+        a = parsed(5, argv);
+        assert_int_equal(args_drafts(&a, &d, &e), ST_OK);
+        assert_int_equal(d.drafter, i);
+        assert_int_equal(d.most, 0);
+    }
+    snprintf(text, sizeof text, "ngrams");
+    a = parsed(5, argv);
+    assert_int_equal(args_check(&a, &e), ST_INVALID_ARGUMENT);
+    assert_non_null(strstr(e.text, "--drafter ngrams: give auto, mtp or"));
+}
+
 /* At both ends of the range and past them. */
 static void cache_shares_are_shares(void **state)
 {
@@ -153,6 +213,8 @@ int main(void)
         cmocka_unit_test(steps_follow_the_device),
         cmocka_unit_test(the_largest_step_is_that_of_the_options),
         cmocka_unit_test(the_cap_on_slots_is_bounded),
+        cmocka_unit_test(drafts_are_a_number_or_auto),
+        cmocka_unit_test(a_drafter_has_a_name),
         cmocka_unit_test(cache_shares_are_shares),
     };
 

@@ -432,7 +432,9 @@ static void walk(uint64_t seed)
         o.window_pages = 1 + below(&k, 3);
         o.n_pages += 40;
     }
+    rig_draw_drafts(&o, seed);
     k.r = rig_new(&o);
+    k.r->drafts = (enum rig_drafts)(seed / 2 % 4);
     for (int i = 0; i < OPERATIONS; i++) {
         operate(&k);
         check_charge(&k);
@@ -462,7 +464,7 @@ static void holds_under_random_operations(void **state)
         walk(only);
         return;
     }
-    for (uint64_t seed = 1; seed <= 32; seed++) {
+    for (uint64_t seed = 1; seed <= 36; seed++) {
         walk(seed * 7919);
     }
     assert_true(all.accepted > 2000 && all.refused > 1000);

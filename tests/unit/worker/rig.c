@@ -336,5 +336,6 @@ void rig_check_empty(const struct rig *r)
     assert_int_equal(a.pages.free + a.pages.cached, a.pages.total);
     assert_true(r->o.reuse || a.pages.cached == 0);
     assert_int_equal(a.n_sequences, 0);
-    assert_int_equal(a.host_used, 0);
+    assert_int_equal(a.host_used, a.host_cached);
+    assert_true(r->o.reuse || a.host_cached == 0);
 }

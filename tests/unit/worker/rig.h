@@ -30,6 +30,14 @@
 #define RIG_CONTEXT   512u  /* rig_defaults() */
 #define RIG_IDS       4096u /* most ids of a sequence */
 
+/* How many drafts of the fake MTP layer are right. */
+enum rig_drafts {
+    RIG_DRAFTS_RIGHT,
+    RIG_DRAFTS_WRONG,
+    RIG_DRAFTS_THIRD, /* each third token's is wrong */
+    RIG_DRAFTS_MIXED  /* as a hash decides; some rows get fewer drafts */
+};
+
 /* The end of a call by the router's end. */
 struct rig_end {
     bool ended;
@@ -100,6 +108,9 @@ struct rig {
     Sluice__V1__Ledger ledger;
     Sluice__V1__ClassLedger blocks, slots, pages;
     Sluice__V1__EngineState heard_engine;
+    Sluice__V1__DraftCounts drafts_heard;
+    bool tier_heard; /* the newest ledger has it */
+    Sluice__V1__HostTier tier;
     bool has_engine;                        /* some report has mentioned it */
     uint32_t used_blocks_at[RIG_SNAPSHOTS]; /* [snapshot % RIG_SNAPSHOTS] */
     uint32_t n_reports, n_outputs, n_hellos, n_goodbyes;
@@ -141,11 +152,17 @@ struct rig {
     bool hears_lies;                   /* logprobs are not compared */
     uint32_t n_steps;
     uint32_t n_computed, n_twins; /* positions and twins of all plans */
+    enum rig_drafts drafts;
+    uint32_t token_us;             /* device time of each token of a step */
+    uint32_t n_drafts, n_accepted; /* all plans together */
     bool counts; /* a token is the sum of the ids before it, modulo 8 */
     uint32_t last_rows, last_tokens; /* the newest plan's */
 };
 
 void rig_defaults(struct worker_options *o);
+
+/* Sets the options of drafts, to some that `seed` draws, or none. */
+void rig_draw_drafts(struct worker_options *o, uint64_t seed);
 
 /* Makes a rig with a session up. o: NULL for the defaults. */
 struct rig *rig_new(const struct worker_options *o);
@@ -192,6 +209,8 @@ struct rig_submit {
     const char *tenant;     /* NULL: none */
     const char *salt;       /* cache_salt; NULL: none */
     bool no_cache;
+    bool has_drafts;
+    uint32_t drafts;
     uint32_t n_spans;
     const uint32_t *spans;
     uint32_t grows; /* tokens that need covers behind the ids; 0: all */

@@ -161,6 +161,7 @@ static enum status fake_submit(struct engine *e, const struct plan *p)
     assert_in_range(p->n_tokens, 1, r->o.step_tokens);
     r->last_rows = p->n_rows;
     r->last_tokens = p->n_tokens;
+    rig_drafts_check(r, p);
     for (uint32_t i = 0; i < p->n_rows; i++) {
         r->fake->looks[r->fake->n][i] = look(&p->rows[i]);
     }
@@ -263,21 +264,30 @@ static void check_history(const struct rig *r, const struct plan *p,
     assert_true(seen == h);
 }
 
+uint32_t rig_token(const struct rig *r, const struct plan_row *row, uint64_t h,
+                   uint32_t index)
+{
+    uint32_t token = index == r->eos_at ? RIG_EOS : sampled(h, row->choice);
+
+    return r->counts ? (uint32_t)(h % 8) : token;
+}
+
+/* Samples the last token of row i, behind the accepted drafts. */
 static void choose(const struct rig *r, const struct plan_row *row, uint64_t h,
                    uint32_t i, struct plan_result *out)
 {
     const struct sampling *s = row->sampling;
-    uint32_t token =
-        row->index == r->eos_at ? RIG_EOS : sampled(h, row->choice);
+    bool drafts = row->n_drafts > 0 && r->ring == NULL;
+    uint32_t index = row->index + (drafts ? out->n_accepted[i] : 0);
+    uint32_t token = rig_token(r, row, h, index);
 
-    token = r->counts ? (uint32_t)(h % 8) : token;
     out->tokens[i] = token;
     if (!s->logprobs) {
         return;
     }
-    out->logprobs[i] = rig_logprob(token, row->index);
+    out->logprobs[i] = rig_logprob(token, index);
     for (uint32_t j = 0; j < s->n_top_logprobs; j++) {
-        out->top[i][j] = rig_top(token, row->index, j);
+        out->top[i][j] = rig_top(token, index, j);
     }
 }
 
@@ -370,7 +380,6 @@ static void hide(struct rig *r, const struct plan *p, struct plan_result *out)
     if (r->ring == NULL) {
         return;
     }
-    memset(x, 0, p->n_tokens * RING_HIDDEN * sizeof *x);
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *row = &p->rows[i];
         const struct plan_row *from =
@@ -381,7 +390,9 @@ static void hide(struct rig *r, const struct plan *p, struct plan_result *out)
         for (uint32_t k = 0; row->n_tokens == 0 && k <= i; k++) {
             at += p->rows[k].n_tokens == 0 && p->rows[k].source == row->source;
         }
-        x[at] = row->sample ? (float)out->tokens[i] : 0;
+        if (row->n_drafts == 0) {
+            x[at] = row->sample ? (float)out->tokens[i] : 0;
+        }
         out->tokens[i] = TOKEN_NONE;
     }
     out->hidden = x;
@@ -416,6 +427,30 @@ static void fail_twin(struct rig_fake *f, const struct plan *p,
     }
 }
 
+/* Computes row i, to its last token that counts. */
+static uint64_t hash_row(struct rig *r, const struct plan *p, uint32_t i,
+                         struct plan_result *out)
+{
+    if (p->rows[i].n_drafts == 0) {
+        return compute_row(r, p, &p->rows[i]);
+    }
+    return r->ring != NULL
+               ? rig_drafts_pass(r, r->fake->memory, p, i, r->fake->hidden)
+               : rig_drafts_verify(r, r->fake->memory, p, i, out);
+}
+
+/* A leader's row without drafts shows the tokens that would follow it. */
+static void hide_row(struct rig *r, const struct plan *p, uint32_t i)
+{
+    const struct plan_row *row = &p->rows[i];
+    size_t at = (size_t)(row->token + row->n_tokens - 1) * RING_HIDDEN;
+
+    if (row->n_drafts == 0) {
+        rig_drafts_hide(r, r->fake->memory, row, r->fake->hashes[i], row->index,
+                        r->fake->hidden + at);
+    }
+}
+
 static void take_row(struct rig *r, const struct plan *p, uint32_t i,
                      struct plan_result *out)
 {
@@ -440,14 +475,23 @@ static void take_row(struct rig *r, const struct plan *p, uint32_t i,
         f->hashes[i] = twin_hash(r, p, i);
     } else {
         assert_in_range(row->n_tokens, 1, r->o.chunk_tokens);
-        f->hashes[i] = compute_row(r, p, row);
+        f->hashes[i] = hash_row(r, p, i, out);
+    }
+    if (r->ring != NULL && row->sample && row->n_tokens > 0) {
+        hide_row(r, p, i);
     }
     if (row->sample && row->sequence == r->damaged) {
         out->outcomes[i] = ROW_NOT_FINITE;
         out->tokens[i] = TOKEN_NONE;
     } else if (row->sample) {
-        check_history(r, p, row, f->hashes[i]);
+        if (row->n_drafts == 0 ||
+            (r->ring == NULL && out->n_accepted[i] == 0)) {
+            check_history(r, p, row, f->hashes[i]);
+        }
         choose(r, row, f->hashes[i], i, out);
+    }
+    if (row->mtp && out->outcomes[i] == ROW_DONE && r->ring == NULL) {
+        rig_drafts_propose(r, f->memory, p, i, f->hashes[i], out);
     }
 }
 
@@ -457,6 +501,7 @@ static void compute(struct rig *r, const struct plan *p,
     struct rig_fake *f = r->fake;
 
     rig_memory_before(f->memory, p);
+    memset(f->hidden, 0, p->n_tokens * RING_HIDDEN * sizeof *f->hidden);
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *row = &p->rows[i];
 
@@ -488,7 +533,8 @@ bool rig_step(struct rig *r)
     out->lost = false;
     out->n_rows = p->n_rows;
     out->hidden = NULL;
-    out->device_us = 11;
+    out->device_us = 11 + p->n_tokens * r->token_us;
+    out->draft_us = 0;
     if (fails(r, p)) {
         break_down(r, p, out);
     } else {

@@ -15,13 +15,21 @@ struct rig_page {
     uint64_t state;   /* of a slot */
     uint32_t state_n; /* positions that it has seen */
     uint32_t ids[64]; /* with KIND */
+    uint64_t mtp; /* positions that the MTP layer has computed, a bit each */
 };
 
 #define KIND ((uint32_t)1 << 31)
 
+/* An input that a row has kept: how the state goes on with it. */
+struct rig_kept {
+    uint64_t base, with; /* states before the row, and behind the input */
+    uint32_t base_n, n;  /* positions before the row; inputs with this one */
+};
+
 struct rig_memory {
     const struct worker_options *o;
     const bool *counts;
+    struct rig_kept *kept; /* [keep_tokens] */
     struct rig_page *pages;
     struct rig_page *host; /* [host_pages] */
 };
@@ -43,6 +51,7 @@ struct rig_memory *rig_memory_new(const struct worker_options *o,
     for (uint32_t i = 0; i < o->n_pages; i++) {
         m->pages[i].state_n = RUINED;
     }
+    m->kept = calloc(o->keep_tokens + (size_t)1, sizeof *m->kept);
     m->host = calloc(o->host_pages + (size_t)1, sizeof *m->host);
     for (uint32_t i = 0; i < o->host_pages; i++) {
         m->host[i].state_n = RUINED;
@@ -54,6 +63,7 @@ void rig_memory_free(struct rig_memory *m)
 {
     free(m->pages);
     free(m->host);
+    free(m->kept);
     free(m);
 }
 
@@ -129,12 +139,33 @@ static void ruin_pages(struct rig_memory *m, uint32_t first, uint32_t n)
     }
 }
 
+/* A slot that is not as it was before the row, or whose row has kept other
+ * inputs, gets garbage.  Its sequence may be gone: whoever has the pages now
+ * writes them first. */
+static void replay(struct rig_memory *m, const struct plan_replay *r)
+{
+    const struct rig_kept *k;
+
+    assert_in_range(r->n_tokens, 1, m->o->keep_tokens);
+    assert_in_range(r->keep_at, 0, m->o->keep_tokens - r->n_tokens);
+    k = &m->kept[r->keep_at + r->n_tokens - 1];
+    if (k->n == r->n_tokens && page_at(m, r->slot)->state_n == k->base_n &&
+        page_at(m, r->slot)->state == k->base) {
+        set_state(m, r->slot, k->with, k->base_n + k->n);
+    } else {
+        ruin_pages(m, r->slot, m->o->pages_per_slot);
+    }
+}
+
 void rig_memory_before(struct rig_memory *m, const struct plan *p)
 {
     assert_in_range(p->n_before, 0, PLAN_COPIES_MAX);
     assert_in_range(p->n_poison, 0, PLAN_COPIES_MAX);
     for (uint32_t i = 0; i < p->n_poison; i++) {
         ruin_pages(m, p->poison[i].from, p->poison[i].n);
+    }
+    for (uint32_t i = 0; i < p->n_replays; i++) {
+        replay(m, &p->replays[i]);
     }
     for (uint32_t i = 0; i < p->n_before; i++) {
         copy_pages(m, &p->before[i]);
@@ -271,6 +302,10 @@ static void write_block(struct rig_memory *m, struct rig_page *x, uint32_t at,
     if (at < x->n && x->ids[at] != id) {
         x->n = at;
     }
+    /* What is written again leaves the MTP layer's. */
+    if (at >= x->n || x->ids[at] != id) {
+        x->mtp &= ~((uint64_t)1 << at);
+    }
     x->ids[at] = id;
     x->n = at + 1 > x->n ? at + 1 : x->n;
     x->state_n = RUINED;
@@ -288,12 +323,12 @@ static void save(struct rig_memory *m, const struct plan *p,
     }
 }
 
-uint64_t rig_memory_write(struct rig_memory *m, const struct plan *p,
-                          const struct plan_row *row, uint32_t i, uint32_t id,
-                          uint64_t h)
+/* Writes the id to the row's blocks and window blocks. */
+static void write_blocks(struct rig_memory *m, const struct plan *p,
+                         const struct plan_row *row, uint32_t i, uint32_t id,
+                         uint64_t h)
 {
     uint32_t at = row->position + i, bt = m->o->block_tokens;
-    uint64_t with = rig_memory_mix(m, h, id, row->kind);
     bool differs = row->kind == ROW_GENERATED && !m->o->one_arithmetic;
 
     if (m->o->pages_per_block > 0) {
@@ -311,6 +346,70 @@ uint64_t rig_memory_write(struct rig_memory *m, const struct plan *p,
         write_block(m, x, at, differs ? id | KIND : id, h);
         x->table = k + 1;
     }
+}
+
+void rig_memory_refuse(struct rig_memory *m, const struct plan *p,
+                       const struct plan_row *row, uint32_t i, uint32_t id)
+{
+    write_blocks(m, p, row, i, id, 0);
+}
+
+uint64_t rig_memory_keep(struct rig_memory *m, const struct plan *p,
+                         const struct plan_row *row, uint32_t i, uint32_t id,
+                         uint64_t h)
+{
+    uint64_t with = rig_memory_mix(m, h, id, row->kind);
+    struct rig_kept *k;
+
+    assert_in_range(row->keep_at, 0, m->o->keep_tokens - row->n_tokens);
+    k = &m->kept[row->keep_at];
+    if (i == 0) {
+        check_state(m, row->slot, h, row->position);
+        k->base = h;
+    }
+    write_blocks(m, p, row, i, id, h);
+    k[i] = (struct rig_kept){k->base, with, row->position, i + 1};
+    return with;
+}
+
+static struct rig_page *block_at(const struct rig_memory *m,
+                                 const struct plan *p,
+                                 const struct plan_row *row, uint32_t at)
+{
+    assert_in_range(at / m->o->block_tokens, 0, row->n_blocks - 1);
+    return page_at(m, p->blocks[row->block + at / m->o->block_tokens]);
+}
+
+void rig_memory_mtp(struct rig_memory *m, const struct plan *p,
+                    const struct plan_row *row, uint32_t n)
+{
+    for (uint32_t at = row->position;
+         m->o->pages_per_block > 0 && at < row->position + n; at++) {
+        block_at(m, p, row, at)->mtp |= (uint64_t)1 << at % m->o->block_tokens;
+    }
+}
+
+bool rig_memory_has_mtp(const struct rig_memory *m, const struct plan *p,
+                        const struct plan_row *row)
+{
+    bool all = true;
+
+    for (uint32_t at = 0; m->o->pages_per_block > 0 && at < row->position;
+         at++) {
+        all = all && (block_at(m, p, row, at)->mtp >> at % m->o->block_tokens &
+                      1) != 0;
+    }
+    return all;
+}
+
+uint64_t rig_memory_write(struct rig_memory *m, const struct plan *p,
+                          const struct plan_row *row, uint32_t i, uint32_t id,
+                          uint64_t h)
+{
+    uint32_t at = row->position + i;
+    uint64_t with = rig_memory_mix(m, h, id, row->kind);
+
+    write_blocks(m, p, row, i, id, h);
     if (m->o->pages_per_slot > 0) {
         check_state(m, row->slot, h, at);
         set_state(m, row->slot, with, at + 1);
@@ -327,6 +426,9 @@ void rig_memory_ruin(struct rig_memory *m, const struct plan *p,
     }
     if (row->n_tokens > 0) {
         ruin_pages(m, row->slot, m->o->pages_per_slot);
+    }
+    for (uint32_t i = 0; row->keep && i < row->n_tokens; i++) {
+        m->kept[row->keep_at + i].n = 0;
     }
     for (uint32_t i = 0; i < row->n_saves; i++) {
         ruin_pages(m, p->saves[row->save + i].page, m->o->pages_per_slot);

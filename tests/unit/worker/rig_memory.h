@@ -35,6 +35,19 @@ uint64_t rig_memory_read(const struct rig_memory *m, const struct plan *p,
 uint64_t rig_memory_write(struct rig_memory *m, const struct plan *p,
                           const struct plan_row *row, uint32_t i, uint32_t id,
                           uint64_t h);
+/* Writes the row's i-th id, a refused draft, to its blocks alone. */
+void rig_memory_refuse(struct rig_memory *m, const struct plan *p,
+                       const struct plan_row *row, uint32_t i, uint32_t id);
+/* As rig_memory_write(), for a row that keeps its inputs. */
+uint64_t rig_memory_keep(struct rig_memory *m, const struct plan *p,
+                         const struct plan_row *row, uint32_t i, uint32_t id,
+                         uint64_t h);
+/* The MTP layer has computed the first n positions of the row. */
+void rig_memory_mtp(struct rig_memory *m, const struct plan *p,
+                    const struct plan_row *row, uint32_t n);
+/* Returns whether it has computed all positions below the row's. */
+bool rig_memory_has_mtp(const struct rig_memory *m, const struct plan *p,
+                        const struct plan_row *row);
 /* The row fails: its slot and saves are undefined, and its positions have old
  * contents or, if written, new ones. */
 void rig_memory_ruin(struct rig_memory *m, const struct plan *p,

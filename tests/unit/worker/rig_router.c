@@ -8,6 +8,19 @@
 
 /* ---- received messages ---- */
 
+/* Each page of host memory in use has one owner. */
+static void hear_tier(struct rig *r, const Sluice__V1__Ledger *l)
+{
+    const Sluice__V1__HostTier *h = l->host;
+
+    r->tier_heard = h != NULL;
+    assert_true(r->tier_heard || l->host_total == 0);
+    if (h != NULL) {
+        assert_int_equal(l->host_used, h->waiting + h->kept + h->cached);
+        r->tier = *h;
+    }
+}
+
 static void hear_ledger(struct rig *r, const Sluice__V1__Ledger *l)
 {
     const Sluice__V1__ClassLedger *b = l->blocks, *p = l->pages;
@@ -21,6 +34,7 @@ static void hear_ledger(struct rig *r, const Sluice__V1__Ledger *l)
     r->blocks = *b;
     r->slots = *l->slots;
     r->pages = *p;
+    hear_tier(r, l);
 }
 
 static void check_bits(float heard, float right)
@@ -148,6 +162,9 @@ static void hear_output(struct rig *r, const Sluice__V1__StepOutputMessage *m)
     assert_true(m->n_grant <= STEP_ROWS_MAX);
     hear_ledger(r, m->ledger);
     r->n_outputs++;
+    if (m->drafts != NULL) {
+        r->drafts_heard = *m->drafts;
+    }
     r->n_stage_us = (uint32_t)m->n_stage_us;
     for (size_t i = 0; i < m->n_stage_us; i++) {
         r->stage_us[i] = m->stage_us[i];

@@ -39,6 +39,8 @@ static void fill_reuse(const struct rig_submit *s, struct rig_message *out)
     }
     m->has_cache = s->no_cache;
     m->cache = !s->no_cache;
+    m->has_drafts = s->has_drafts;
+    m->drafts = s->drafts;
     m->n_spans = s->n_spans;
     m->spans = (uint32_t *)(uintptr_t)s->spans;
     if (s->from != 0) {

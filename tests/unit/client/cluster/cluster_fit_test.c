@@ -94,6 +94,34 @@ static void a_quantised_cache_counts_its_bytes(void **state)
         6, "model m on worker w: layers 0-8 need 31.14 MiB");
 }
 
+/* The MTP layer takes 2.0 MiB, blocks of one sequence 4 MiB, and inputs 2.6
+ * MiB for 2 tokens of 64 rows. */
+static void drafts_count(void **state)
+{
+    (void)state;
+    one("  - {name: w, host: a, model: m, memory: 40MiB, options: {drafts: "
+        "1}}\n",
+        6, "model m on worker w: layers 0-8 need 44.32 MiB (");
+    valid("  - {name: w, host: a, model: m, memory: 48MiB, "
+          "options: {drafts: 1}}\n");
+    one("  - {name: w, host: a, model: m, memory: 48MiB, "
+        "options: {drafts: auto}}\n",
+        6, "model m on worker w: layers 0-8 need 53.59 MiB (");
+    valid("  - {name: w, host: a, model: m, memory: 48MiB, "
+          "options: {drafts: auto, drafter: ngram}}\n");
+    one("  - {name: w, host: a, model: m, memory: 25MiB, layers: 0-4}\n"
+        "  - {name: v, host: a, model: m, memory: 25MiB, layers: 4-8, "
+        "options: {drafts: 1}}\n",
+        7, "worker v, layers 4-8 of m: ");
+    one("  - {name: w, host: a, model: m, memory: 23MiB, stages: 2, "
+        "options: {drafts: 1}}\n"
+        "  - {name: v, host: a, model: m, memory: 23MiB, stages: 2, "
+        "options: {drafts: 1}}\n",
+        6, "model m in 2 stages: ");
+    valid("  - {name: w, host: a, model: m, memory: 23MiB, stages: 2}\n"
+          "  - {name: v, host: a, model: m, memory: 23MiB, stages: 2}\n");
+}
+
 /* With chunks of 32 tokens a sequence has 4 window blocks of 24 KiB in place of
  * 11. */
 static void window_blocks_count(void **state)
@@ -181,6 +209,7 @@ int main(void)
         cmocka_unit_test(a_replica_must_hold_its_model),
         cmocka_unit_test(fixed_layers_must_fit),
         cmocka_unit_test(a_quantised_cache_counts_its_bytes),
+        cmocka_unit_test(drafts_count),
         cmocka_unit_test(window_blocks_count),
         cmocka_unit_test(formats_are_valid_and_agree),
         cmocka_unit_test(workers_share_the_memory_of_a_host),

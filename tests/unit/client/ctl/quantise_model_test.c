@@ -291,9 +291,89 @@ static void refuses_what_is_not_finite(void **state)
     rewrite_close(&f);
 }
 
+/* ---- the MTP layer ---- */
+
+static struct shard *drafting(const char *dir)
+{
+    struct model_config c = fixture_load_config(dir);
+    struct shard *s;
+    struct error e;
+
+    c.drafts = true;
+    if (shard_load(&s, &c, dir, 0, c.shape.n_layers, NULL, &e) != ST_OK) {
+        fail_msg("%s", e.text);
+    }
+    return s;
+}
+
+static void expect_mtp(const char *from, const char *to, uint32_t bits)
+{
+    struct shard *a = drafting(from), *b = drafting(to);
+    const struct shard_weights *x = shard_weights(a), *y = shard_weights(b);
+    size_t hidden = x->shape.hidden * sizeof(float);
+    const struct layer_weights *l = &x->layers[x->end];
+    const struct layer_weights *m = &y->layers[y->end];
+
+    assert_int_equal(shard_report(b)->n_unknown, 0);
+    expect_same(&x->mtp->fc, &y->mtp->fc);
+    expect_layer(l, m, bits);
+    assert_memory_equal(x->mtp->norm, y->mtp->norm, hidden);
+    assert_memory_equal(x->mtp->embed_norm, y->mtp->embed_norm, hidden);
+    assert_memory_equal(x->mtp->hidden_norm, y->mtp->hidden_norm, hidden);
+    assert_memory_equal(l->input_norm, m->input_norm, hidden);
+    assert_memory_equal(l->post_norm, m->post_norm, hidden);
+    shard_free(&a);
+    shard_free(&b);
+}
+
+/* The last names the folder of a companion, which the new model has too. */
+static void quantises_the_mtp_layer(void **state)
+{
+    static const struct writer_options sources[] = {
+        {.dtype = DTYPE_BF16, .n_files = 2, .mtp = WRITER_MTP},
+        {.dtype = DTYPE_BF16, .prefix = WRITER_MLX, .mtp = WRITER_MTP},
+        {.dtype = DTYPE_BF16, .n_files = 3, .mtp = WRITER_COMPANION},
+        {.dtype = DTYPE_BF16, .experts = WRITER_FUSED, .mtp = WRITER_COMPANION},
+        {.dtype = DTYPE_BF16, .prefix = WRITER_MLX, .mtp = WRITER_BARE},
+        {.dtype = DTYPE_BF16, .n_files = 2, .mtp = WRITER_BARE},
+    };
+
+    (void)state;
+    for (uint32_t i = 0; i < 12; i++) {
+        json_t *j = fixture_config(i % 2 ? "qwen3_next" : "qwen3_5");
+        struct quantise_report r;
+        char name[32], path[300];
+        const char *from, *to;
+
+        json_object_set_new(j, "mtp_num_hidden_layers", json_integer(1));
+        if (i % 2) {
+            json_object_set_new(j, "num_experts", json_integer(4));
+            json_object_set_new(j, "num_experts_per_tok", json_integer(2));
+            json_object_set_new(j, "moe_intermediate_size", json_integer(64));
+            json_object_set_new(j, "shared_expert_intermediate_size",
+                                json_integer(32));
+        }
+        snprintf(name, sizeof name, "mtp-%u", i);
+        from = fixture_model(name, j, &sources[i / 2]);
+        if (i / 2 == 5) {
+            snprintf(path, sizeof path, "%s/mtp", from);
+            assert_int_equal(mkdir(path, 0777), 0);
+            snprintf(name, sizeof name, "mtp-%u/mtp.safetensors", i);
+            snprintf(path, sizeof path, "%s/mtp/weights.safetensors", from);
+            assert_int_equal(rename(fixture_path(name), path), 0);
+        }
+        snprintf(name, sizeof name, "mtp-q-%u", i);
+        to = quantised(from, name, i % 4 < 2 ? 8 : 4, &r);
+        expect_model(from, to, i % 4 < 2 ? 8 : 4);
+        expect_mtp(from, to, i % 4 < 2 ? 8 : 4);
+        json_decref(j);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quantises_the_mtp_layer),
         cmocka_unit_test(quantises_every_family),
         cmocka_unit_test(quantises_fp8),
         cmocka_unit_test(quantises_fused_fp8),

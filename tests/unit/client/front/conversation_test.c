@@ -99,12 +99,14 @@ static void settings_are_fields_only_if_given(void **state)
                                               .temperature = 0.5,
                                               .has_max_tokens = true,
                                               .max_tokens = UINT32_MAX,
-                                              .no_think = true};
+                                              .no_think = true,
+                                              .has_drafts = true};
     body = conversation_request(c, &settings);
     assert_non_null(strstr(body, "\"temperature\":0.5"));
     assert_non_null(strstr(body, "\"max_completion_tokens\":4294967295"));
     assert_non_null(
         strstr(body, "\"chat_template_kwargs\":{\"enable_thinking\":false}"));
+    assert_non_null(strstr(body, "\"drafts\":0,"));
     free(body);
     conversation_free(&c);
 }

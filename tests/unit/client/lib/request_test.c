@@ -33,7 +33,7 @@ static void the_default_is_plain(void **state)
     assert_true(out.m.want_text);
     assert_false(out.m.special_text);
     assert_false(out.m.has_tenant);
-    assert_false(out.m.has_cache || out.m.has_cache_salt);
+    assert_false(out.m.has_cache || out.m.has_cache_salt || out.m.has_drafts);
     assert_true(out.m.cache);
     assert_null(out.m.continue_from);
 }
@@ -61,6 +61,7 @@ static void every_field_is_sent(void **state)
     r.tenant = "acme";
     r.cache_salt = "blue";
     r.no_cache = true;
+    r.has_drafts = true;
     r.has_continue = true;
     memset(r.continue_id, 7, sizeof r.continue_id);
     r.continue_choice = 2;
@@ -85,6 +86,8 @@ static void every_field_is_sent(void **state)
     assert_true(out.m.has_cache && !out.m.cache);
     assert_true(out.m.has_cache_salt && out.m.cache_salt.len == 4);
     assert_memory_equal(out.m.cache_salt.data, "blue", 4);
+    assert_true(out.m.has_drafts);
+    assert_int_equal(out.m.drafts, 0);
     assert_int_equal(out.m.continue_from->choice, 2);
     assert_memory_equal(out.m.continue_from->request_id.data, r.continue_id,
                         16);

@@ -48,6 +48,23 @@ static void no_load_is_one_request_at_a_time(void **state)
     assert_int_equal(s.n_repeats, 1);
 }
 
+static void drafts_are_absent_or_bounded(void **state)
+{
+    struct load_setup s;
+    struct error e;
+
+    (void)state;
+    assert_int_equal(MAKE(&s, &e, "--profile", "chat"), ST_OK);
+    assert_false(s.target.has_drafts);
+    assert_int_equal(MAKE(&s, &e, "--drafts", "0"), ST_OK);
+    assert_true(s.target.has_drafts);
+    assert_int_equal(s.target.drafts, 0);
+    assert_int_equal(MAKE(&s, &e, "--drafts", "8"), ST_OK);
+    assert_int_equal(s.target.drafts, 8);
+    refuses("--drafts 9: must be from 0 to 8", MAKE(&s, &e, "--drafts", "9"),
+            &e);
+}
+
 static void command_line_wins_over_profile(void **state)
 {
     struct load_setup s;
@@ -160,6 +177,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_load_is_one_request_at_a_time),
+        cmocka_unit_test(drafts_are_absent_or_bounded),
         cmocka_unit_test(command_line_wins_over_profile),
         cmocka_unit_test(profile_names_a_trace),
         cmocka_unit_test(api_follows_the_kind_of_prompt),

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "common/base/option_value.h"
 #include "tests/unit/cmocka.h"
 
 #define TEST_OPTIONS(X)                                               \
@@ -313,6 +314,26 @@ static void bounds_a_list(void **state)
     assert_non_null(strstr(e.text, "more than 64 times"));
 }
 
+static void a_number_may_be_absent(void **state)
+{
+    uint32_t value = 5;
+    bool given = true;
+
+    (void)state;
+    assert_int_equal(option_u32("max_k", NULL, 8, &given, &value, &e), ST_OK);
+    assert_false(given);
+    assert_int_equal(value, 0);
+    assert_int_equal(option_u32("max_k", "8", 8, &given, &value, &e), ST_OK);
+    assert_true(given);
+    assert_int_equal(value, 8);
+    assert_int_equal(option_u32("max_k", "9", 8, &given, &value, &e),
+                     ST_INVALID_ARGUMENT);
+    assert_string_equal(e.text, "--max-k 9: must be from 0 to 8");
+    assert_int_equal(option_u32("max_k", "auto", 8, &given, &value, &e),
+                     ST_INVALID_ARGUMENT);
+    assert_string_equal(e.text, "--max-k auto: a whole number is needed");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -330,6 +351,7 @@ int main(void)
         cmocka_unit_test(bounds_a_list),
         cmocka_unit_test(bounds_a_list_by_its_row),
         cmocka_unit_test(help_says_what_may_be_repeated),
+        cmocka_unit_test(a_number_may_be_absent),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -60,7 +60,7 @@ static void divide(const char *name, uint64_t bytes, bool opencl,
     w.sizes = sizes_of(c, 0, n, BLOCK, &kv);
     w.need = (struct pool_budget){
         .weight_bytes = w.sizes.weight_bytes,
-        .scratch_bytes = costs_stage_scratch(c, &step, n),
+        .scratch_bytes = costs_stage_scratch(c, &step, 0, n),
         .pool = {.page_bytes = w.sizes.page_bytes,
                  .pages_per_slot = w.sizes.pages_per_slot,
                  .pages_per_block = w.sizes.pages_per_block,

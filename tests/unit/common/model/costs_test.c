@@ -23,7 +23,7 @@ static uint64_t weights_of(uint32_t begin, uint32_t end)
     for (uint32_t i = begin; i < end; i++) {
         bytes += model.layers[i].weight_bytes;
     }
-    bytes += last ? model.head_bytes : 0;
+    bytes += last ? model.head_bytes + model.mtp.weight_bytes : 0;
     return first && last ? bytes - model.shared_bytes : bytes;
 }
 
@@ -44,6 +44,7 @@ static void agrees(const struct model_config *c, const struct kv_format *kv,
         parts.n_window += model.layers[i].window_bytes > 0;
         windows += model.layers[i].window_bytes * 16;
     }
+    parts.block_bytes += end == model.n_layers ? model.mtp.token_bytes * 16 : 0;
     need = split_need(&terms, &parts);
     assert_int_equal(weights_of(begin, end), z.weight_bytes);
     assert_int_equal(parts.block_bytes, z.block_bytes);
@@ -97,6 +98,9 @@ static void agrees_with_sizes(void **state)
         agrees_at_cuts(&c, 0);
         agrees_at_cuts(&c, 8);
         agrees_at_cuts(&c, 4);
+        agrees_at_cuts(&c, 3.5);
+        c.drafts = c.n_mtp == 1;
+        agrees_at_cuts(&c, 0);
         agrees_at_cuts(&c, 3.5);
     }
 }
@@ -209,7 +213,7 @@ static void says_which_tensor_is_missing(void **state)
 
 /* Compared with what the CPU backend allocates: no less, and little more. */
 static void bounds_the_scratch(const char *dir, const uint32_t ends[2],
-                               uint32_t tokens, double bits)
+                               uint32_t tokens, double bits, uint32_t drafts)
 {
     struct model_config c = fixture_load_config(dir);
     struct costs_step step = {.tokens = tokens,
@@ -223,21 +227,26 @@ static void bounds_the_scratch(const char *dir, const uint32_t ends[2],
     struct kv_format kv;
 
     assert_int_equal(kv_format_choose(&kv, &c, &request, &e), ST_OK);
+    c.drafts = drafts > 0;
+    step.keep_tokens = costs_keep_tokens(drafts, step.rows);
+    step.kept = kv.dtype;
     for (int i = 0; i < 2; i++) {
-        struct shard *s = fixture_shard(dir, 0, ends[i]);
+        struct shard *s;
         struct kernels_options o = {.device = "cpu",
                                     .kv = kv,
                                     .block_tokens = 32,
                                     .max_tokens = step.tokens,
                                     .max_rows = 64,
+                                    .keep_tokens = step.keep_tokens,
                                     .n_threads = step.threads};
         struct kernels_sizes sizes;
         struct sizes z;
         struct kernels *k;
-        uint64_t computed = costs_stage_scratch(&c, &step, ends[i]);
+        uint64_t computed = costs_stage_scratch(&c, &step, 0, ends[i]);
 
         computed -=
             ends[i] < c.shape.n_layers ? costs_hidden_scratch(&c, &step) : 0;
+        assert_int_equal(shard_load(&s, &c, dir, 0, ends[i], NULL, &e), ST_OK);
         assert_int_equal(backend_new(&k, shard_weights(s), &o, &e), ST_OK);
         kernels_sizes(k, &sizes);
         z = sizes_of(&c, 0, ends[i], 32, &o.kv);
@@ -258,7 +267,8 @@ static void bounds_the_scratch_of_the_cpu(void **state)
 
     (void)state;
     for (int i = 0; i < 4; i++) {
-        bounds_the_scratch(TINY_HYBRID, (uint32_t[]){4, 8}, 512, bits[i]);
+        bounds_the_scratch(TINY_HYBRID, (uint32_t[]){4, 8}, 512, bits[i], 0);
+        bounds_the_scratch(TINY_HYBRID, (uint32_t[]){4, 8}, 512, bits[i], 4);
     }
 }
 
@@ -279,9 +289,33 @@ static void bounds_the_scratch_of_experts_and_windows(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         for (uint32_t tokens = 512; tokens <= 2048; tokens *= 4) {
-            bounds_the_scratch(rows[i].dir, rows[i].ends, tokens, 0);
+            bounds_the_scratch(rows[i].dir, rows[i].ends, tokens, 0, 0);
         }
     }
+}
+
+/* 8 drafts of 64 rows, and their last known tokens. */
+static void keeps_inputs_of_at_most_64_rows(void **state)
+{
+    struct model_config c = published("qwen3.5-9b");
+    struct costs_step step = {.keep_tokens = 10, .kept = DTYPE_BF16};
+    uint64_t layer = sizes_kept(&c.shape, DTYPE_BF16);
+
+    (void)state;
+    assert_int_equal(costs_keep_tokens(0, 64), 0);
+    assert_int_equal(costs_keep_tokens(1, 1), 2);
+    assert_int_equal(costs_keep_tokens(3, 63), 4 * 63);
+    assert_int_equal(costs_keep_tokens(8, COSTS_KEEP_ROWS), 576);
+    assert_int_equal(costs_keep_tokens(8, COSTS_KEEP_ROWS + 1), 576);
+    assert_int_equal(costs_kept(&c, &step, 0, 32), 24 * 10 * layer);
+    assert_int_equal(costs_kept(&c, &step, 3, 4), 0);
+    costs_of_shapes(&model, &c, &f32);
+    costs_add_kept(&model, &c, &step);
+    assert_int_equal(model.layers[0].kept_bytes, 10 * layer);
+    assert_int_equal(model.layers[3].kept_bytes, 0);
+    assert_int_equal(costs_stage_scratch(&c, &step, 4, 8) -
+                         costs_stage_scratch(&c, &step, 4, 5),
+                     2 * 10 * layer);
 }
 
 /* Two plans of 512 tokens of 64 float32, only at a stage without the head. */
@@ -293,9 +327,9 @@ static void keeps_the_hidden_states_of_each_plan(void **state)
 
     (void)state;
     assert_int_equal(costs_hidden_scratch(&c, &step), 2 * 512 * 64 * 4);
-    assert_int_equal(costs_stage_scratch(&c, &step, 3),
+    assert_int_equal(costs_stage_scratch(&c, &step, 0, 3),
                      costs_scratch(&c, &step) + 2 * 512 * 64 * 4);
-    assert_int_equal(costs_stage_scratch(&c, &step, 4),
+    assert_int_equal(costs_stage_scratch(&c, &step, 0, 4),
                      costs_scratch(&c, &step) + costs_head_scratch(&c, &step));
 }
 
@@ -325,6 +359,7 @@ int main(void)
         cmocka_unit_test(bounds_the_scratch_of_the_cpu),
         cmocka_unit_test(bounds_the_scratch_of_experts_and_windows),
         cmocka_unit_test(a_stage_sends_its_step_in_one_frame),
+        cmocka_unit_test(keeps_inputs_of_at_most_64_rows),
         cmocka_unit_test(keeps_the_hidden_states_of_each_plan),
     };
 

@@ -7,7 +7,7 @@
 #include "tests/unit/cmocka.h"
 
 static struct page_layout l;
-static enum mixer_kind kinds[MODEL_LAYERS_MAX];
+static enum mixer_kind kinds[PAGE_LAYERS_MAX];
 
 /* Qwen3.5: three linear layers, then one of attention.  Blocks of 16 tokens. */
 static const struct page_sizes small = {.kv_bytes = 16 * 2 * 2 * 256 * 2,
@@ -120,7 +120,7 @@ static uint32_t parts_of(struct part *out, uint32_t group, uint32_t n,
  * kind and table; blocks, window blocks and slots are never in one page. */
 static void holds(uint32_t n, const struct page_sizes *s)
 {
-    static struct part parts[2 * MODEL_LAYERS_MAX];
+    static struct part parts[2 * PAGE_LAYERS_MAX];
     uint64_t sum = 0;
     uint32_t in_groups = 0;
 
@@ -479,6 +479,19 @@ static void lays_out_the_largest_model(void **state)
     holds(MODEL_LAYERS_MAX, &large);
 }
 
+/* The longest model, all attention, and an MTP layer. */
+static void lays_out_one_more_layer_for_drafts(void **state)
+{
+    (void)state;
+    memset(kinds, 0, sizeof kinds);
+    memset(&l, 0xa5, sizeof l);
+    page_layout_make(&l, kinds, PAGE_LAYERS_MAX, &large);
+    assert_int_equal(l.n_groups, MODEL_LAYERS_MAX + 1);
+    assert_int_equal(l.page_bytes, (MODEL_LAYERS_MAX + 1) * large.kv_bytes);
+    assert_int_equal(l.layers[MODEL_LAYERS_MAX].group, MODEL_LAYERS_MAX);
+    holds(PAGE_LAYERS_MAX, &large);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -490,6 +503,7 @@ int main(void)
         cmocka_unit_test(fits_every_range_of_a_model),
         cmocka_unit_test(knows_shards_of_one_kind),
         cmocka_unit_test(lays_out_the_largest_model),
+        cmocka_unit_test(lays_out_one_more_layer_for_drafts),
         cmocka_unit_test(alternating_windows_have_one_table),
         cmocka_unit_test(windows_of_62_layers_have_six_tables),
         cmocka_unit_test(small_pages_are_joined_for_windows),

@@ -63,6 +63,92 @@ static void agrees_with_others(void **state)
     }
 }
 
+/* q in bf16, k, v and two gates in float32; at most 2 % of a slot. */
+static void counts_kept_inputs(void **state)
+{
+    static const struct {
+        const char *name;
+        uint64_t layer;
+    } rows[] = {
+        {"qwen3.5-0.8b", 2048 * 2 + (2048 + 2048 + 2 * 16) * 4},
+        {"qwen3.5-9b", 2048 * 2 + (2048 + 4096 + 2 * 32) * 4},
+        {"qwen3.5-27b", 2048 * 2 + (2048 + 6144 + 2 * 48) * 4},
+        {"qwen3.5-35b-a3b", 2048 * 2 + (2048 + 4096 + 2 * 32) * 4},
+        {"llama-3.2-1b", 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct model_config c = config(rows[i].name);
+        struct sizes s = sizes_of(&c, 0, c.shape.n_layers, 32, &bf16);
+
+        assert_int_equal(s.kept_bytes, s.n_linear * rows[i].layer);
+        assert_true(s.kept_bytes * 50 <= s.slot_bytes);
+        s = sizes_of(&c, 3, 5, 32, &bf16);
+        assert_int_equal(s.kept_bytes, s.n_linear * rows[i].layer);
+    }
+}
+
+/* Drafts add these to the ranges [0, n), [5, n) and [5, n - 1). */
+static void counts_the_mtp_layer(void **state)
+{
+    static const char *const names[] = {"qwen3.5-0.8b", "qwen3.5-9b",
+                                        "qwen3.5-35b-a3b"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct model_config c = config(names[i]), d = c;
+        uint32_t n = c.shape.n_layers;
+        struct sizes a = sizes_of(&c, 0, n, 32, &bf16), b;
+        uint64_t fc = (uint64_t)c.shape.hidden * c.shape.hidden * 2;
+        uint64_t attention = c.shape.n_heads > 0 ? sizes_layer(&c, 3) : 0;
+
+        d.drafts = true;
+        assert_int_equal(sizes_mtp(&c), 0);
+        assert_int_equal(sizes_mtp(&d),
+                         attention + 2 * fc + 3 * c.shape.hidden * 4);
+        b = sizes_of(&d, 0, n, 32, &bf16);
+        assert_int_equal(b.n_attention, a.n_attention + 1);
+        assert_int_equal(b.weight_bytes - a.weight_bytes, sizes_mtp(&d));
+        assert_int_equal(b.token_bytes - a.token_bytes,
+                         sizes_kv(&c.shape, n, &bf16));
+        assert_int_equal(b.block_bytes, 32 * b.token_bytes);
+        assert_int_equal(b.page_bytes, b.block_bytes);
+        assert_int_equal(b.slot_bytes, a.slot_bytes);
+        assert_int_equal(b.kept_bytes, a.kept_bytes);
+        assert_int_equal(sizes_active(&d), sizes_active(&c));
+        /* A tied head is the embedding. */
+        a = sizes_of(&c, 5, n, 32, &bf16);
+        b = sizes_of(&d, 5, n, 32, &bf16);
+        assert_int_equal(b.weight_bytes - a.weight_bytes,
+                         sizes_mtp(&d) + (c.tied ? 0 : sizes_embedding(&c)));
+        a = sizes_of(&c, 5, n - 1, 32, &bf16);
+        b = sizes_of(&d, 5, n - 1, 32, &bf16);
+        assert_int_equal(a.weight_bytes, b.weight_bytes);
+        assert_int_equal(a.token_bytes, b.token_bytes);
+        assert_int_equal(a.page_bytes, b.page_bytes);
+        assert_int_equal(a.n_attention, b.n_attention);
+    }
+}
+
+/* The layer that a quantised cache leaves plain is never the MTP layer. */
+static void the_mtp_layer_has_a_quantised_cache(void **state)
+{
+    struct model_config c = config("qwen3.5-9b");
+    struct kv_request r = {.bits = 8};
+    struct kv_format kv;
+    struct error e;
+
+    (void)state;
+    assert_int_equal(kv_format_choose(&kv, &c, &r, &e), ST_OK);
+    c.drafts = true;
+    assert_int_equal(kv.whole, 31);
+    assert_int_equal(sizes_kv(&c.shape, 32, &kv), sizes_kv(&c.shape, 3, &kv));
+    assert_int_equal(sizes_of(&c, 0, 32, 32, &kv).token_bytes,
+                     sizes_kv(&c.shape, 31, &kv) +
+                         8 * sizes_kv(&c.shape, 3, &kv));
+}
+
 /* A token of 35B-A3B meets 8 of 256 experts; and 4 of gpt-oss's. */
 static void counts_active_parameters(void **state)
 {
@@ -310,6 +396,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_others),
+        cmocka_unit_test(counts_kept_inputs),
+        cmocka_unit_test(counts_the_mtp_layer),
+        cmocka_unit_test(the_mtp_layer_has_a_quantised_cache),
         cmocka_unit_test(counts_active_parameters),
         cmocka_unit_test(counts_formats),
         cmocka_unit_test(counts_window_blocks),

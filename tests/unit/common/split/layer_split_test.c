@@ -140,7 +140,7 @@ static struct way longer(const struct way *w, uint32_t worker, uint32_t begin,
     const struct split_worker *at = &workers[worker];
     struct way next = *w;
     struct stored x = {0};
-    uint64_t weights = 0, step, need;
+    uint64_t weights = 0, kept = 0, step, need;
     struct pages p;
     double time;
 
@@ -148,17 +148,22 @@ static struct way longer(const struct way *w, uint32_t worker, uint32_t begin,
         weights += model.layers[i].weight_bytes;
         x.token += model.layers[i].token_bytes;
         x.slot += model.layers[i].slot_bytes;
+        kept += model.layers[i].kept_bytes;
         x.n_window += model.layers[i].window_bytes > 0;
         x.window = model.layers[i].window_bytes > 0
                        ? model.layers[i].window_bytes
                        : x.window;
     }
-    step = weights + (end == model.n_layers ? model.head_bytes : 0);
+    if (end == model.n_layers) {
+        weights += model.mtp.weight_bytes + model.head_bytes;
+        x.token += model.mtp.token_bytes;
+    }
+    step = weights;
     weights = step + (begin == 0 ? model.embed_bytes : 0);
     if (begin == 0 && end == model.n_layers) {
         weights -= model.shared_bytes;
     }
-    weights += at->scratch_bytes;
+    weights += at->scratch_bytes + kept;
     weights += end == model.n_layers ? model.head_scratch_bytes
                                      : model.hidden_scratch_bytes;
     p = pages_of(&x, terms.context);
@@ -257,6 +262,15 @@ static void random_instance(uint32_t n_workers)
         /* The smallest stages, whose slots a larger page rounds up by less. */
         if (round_kind == 0) {
             model.layers[i].weight_bytes = 1 + roll(U);
+        }
+    }
+    if (roll(3) == 0) {
+        model.mtp.weight_bytes = (1 + roll(60)) * U;
+        model.mtp.token_bytes = (1 + roll(2)) * U;
+        for (uint32_t i = 0; i < model.n_layers; i++) {
+            bool linear = model.layers[i].slot_bytes > 0;
+
+            model.layers[i].kept_bytes = linear ? 1 + roll(9) * U : 0;
         }
     }
     model.embed_bytes = roll(60) * U;
@@ -602,6 +616,10 @@ static void trusts_no_number(void **state)
         {&model.layers[1].slot_bytes, SHARD_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
         {&model.layers[3].token_bytes, SHARD_BYTES_MAX / 68,
          ST_RESOURCE_EXHAUSTED},
+        {&model.layers[1].kept_bytes, SHARD_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
+        {&model.mtp.weight_bytes, SHARD_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
+        {&model.mtp.token_bytes, SHARD_BYTES_MAX / 68, ST_RESOURCE_EXHAUSTED},
+        {&model.mtp.step_bytes, 0, ST_OK}, /* its weights */
         {&model.embed_bytes, SHARD_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
         {&model.head_bytes, SHARD_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
         {&model.head_scratch_bytes, SHARD_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
@@ -641,9 +659,68 @@ static void trusts_no_number(void **state)
     assert_int_equal(find(1), ST_INVALID_ARGUMENT);
 }
 
+/* Two stages of 8 layers: one layer moves away from the MTP layer. */
+static void counts_the_mtp_layer_in_the_last_stage(void **state)
+{
+    const uint32_t even[] = {4, 8}, drafting[] = {5, 8};
+    struct split_stage last;
+
+    (void)state;
+    layers(8);
+    give(2, 10000);
+    assert_int_equal(find(2), ST_OK);
+    boundaries(2, even);
+    model.mtp.weight_bytes = 150 * U;
+    model.mtp.token_bytes = U;
+    for (uint32_t i = 0; i < 8; i++) {
+        model.layers[i].kept_bytes = i % 4 == 3 ? 0 : 7 * U;
+    }
+    assert_int_equal(find(2), ST_OK);
+    boundaries(2, drafting);
+    last = got.stages[1];
+    assert_int_equal(last.weight_bytes, (300 + 150) * U);
+    assert_int_equal(last.step_bytes, last.weight_bytes);
+    assert_int_equal(last.scratch_bytes, 2 * 7 * U);
+    assert_int_equal(last.token_bytes, 2 * U);
+    assert_int_equal(last.need.page_bytes, 2 * U * 4);
+    assert_int_equal(got.stages[0].scratch_bytes, 4 * 7 * U);
+    assert_int_equal(got.stages[0].token_bytes, U);
+}
+
+/* A folded model has the same splits; only what is kept moves to weights. */
+static void a_folded_model_has_the_same_split(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 500; round++) {
+        uint32_t n = 1 + roll(4);
+        struct split before;
+        enum status st;
+
+        random_instance(n);
+        st = find(n);
+        before = got;
+        split_fold_drafts(&model);
+        assert_int_equal(model.mtp.weight_bytes, 0);
+        assert_int_equal(find(n), st);
+        for (uint32_t i = 0; st == ST_OK && i < got.n_stages; i++) {
+            const struct split_stage *a = &before.stages[i];
+            const struct split_stage *b = &got.stages[i];
+
+            assert_int_equal(a->worker, b->worker);
+            assert_int_equal(a->end, b->end);
+            assert_int_equal(a->step_bytes, b->step_bytes);
+            assert_int_equal(a->pool.n_pages, b->pool.n_pages);
+            assert_int_equal(a->weight_bytes + a->scratch_bytes,
+                             b->weight_bytes + b->scratch_bytes);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counts_the_mtp_layer_in_the_last_stage),
+        cmocka_unit_test(a_folded_model_has_the_same_split),
         cmocka_unit_test(finds_the_best_of_all_ways),
         cmocka_unit_test(shares_equal_layers_evenly),
         cmocka_unit_test(balances_what_a_step_reads),

@@ -106,6 +106,27 @@ static void a_cache_has_a_switch_and_a_salt(void **state)
     openai_request_free(&r);
 }
 
+static void drafts_are_a_number_of_the_request(void **state)
+{
+    struct openai_request *r = bodies_with(OPENAI_CHAT, "\"drafts\":8");
+
+    (void)state;
+    assert_true(r->has_drafts);
+    assert_int_equal(r->drafts, DRAFTS_MAX);
+    openai_request_free(&r);
+    r = bodies_with(OPENAI_COMPLETION, "\"drafts\":0");
+    assert_true(r->has_drafts);
+    assert_int_equal(r->drafts, 0);
+    openai_request_free(&r);
+    r = bodies_with(OPENAI_CHAT, "\"drafts\":null");
+    assert_false(r->has_drafts);
+    openai_request_free(&r);
+    bodies_refused_with(OPENAI_CHAT, "\"drafts\":9", "drafts");
+    bodies_refused_with(OPENAI_CHAT, "\"drafts\":-1", "drafts");
+    bodies_refused_with(OPENAI_CHAT, "\"drafts\":1.5", "drafts");
+    bodies_refused_with(OPENAI_CHAT, "\"drafts\":\"auto\"", "drafts");
+}
+
 static void two_limits_of_tokens_must_agree(void **state)
 {
     struct openai_request *r = bodies_with(
@@ -661,6 +682,7 @@ int main(void)
         cmocka_unit_test(defaults_are_those_of_sampling),
         cmocka_unit_test(values_reach_sampling),
         cmocka_unit_test(a_cache_has_a_switch_and_a_salt),
+        cmocka_unit_test(drafts_are_a_number_of_the_request),
         cmocka_unit_test(two_limits_of_tokens_must_agree),
         cmocka_unit_test(exact_seeds_survive),
         cmocka_unit_test(stream_options_need_stream),

@@ -225,6 +225,33 @@ static void assert_table(const Sluice__V1__MetricTable *t,
 
 /* The most workers and tenants, with the longest names and large values, fit
  * the method's size. */
+static void drafts_of_all_models_arrive_in_status(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 8);
+    struct fake *a = rig_admin(rig, "a1");
+    const Sluice__V1__StatusReply *m;
+
+    (void)state;
+    for (uint64_t i = 0; i < 2; i++) {
+        Sluice__V1__StepOutputMessage out =
+            SLUICE__V1__STEP_OUTPUT_MESSAGE__INIT;
+        Sluice__V1__DraftCounts d = SLUICE__V1__DRAFT_COUNTS__INIT;
+
+        d.rows = 10 * i;
+        d.verified = 40 * i;
+        d.accepted = 30 * i;
+        out.drafts = &d;
+        worker_say(w, &out);
+        rig_run(rig);
+    }
+    m = ask(a, false);
+    assert_int_equal(m->n_draft_rows, 10);
+    assert_int_equal(m->n_verified, 40);
+    assert_int_equal(m->n_accepted, 30);
+    rig_free(&rig);
+}
+
 static void the_largest_tables_arrive_in_status(void **state)
 {
     const struct rig_options o = {
@@ -294,6 +321,7 @@ int main(void)
         cmocka_unit_test(refusals_count_by_status),
         cmocka_unit_test(tenants_count_alone),
         cmocka_unit_test(pools_are_those_of_the_newest_ledger),
+        cmocka_unit_test(drafts_of_all_models_arrive_in_status),
         cmocka_unit_test(the_largest_tables_arrive_in_status),
         cmocka_unit_test(the_past_tenant_counts_as_other),
     };

@@ -20,6 +20,7 @@ static uint32_t text[1024];
 static void drop(struct bench *b)
 {
     prefix_free(&b->x);
+    host_fini(&b->host);
     slab_fini(&b->slab);
     pool_fini(&b->pool);
 }
@@ -173,6 +174,105 @@ static bool a_window_is_wrong(void)
     return found;
 }
 
+/* Runs a prompt whose prefix is in the host tier.  c[n]: its copies, one a
+ * page; blocks: its table. */
+static uint32_t come_back(struct bench *b, struct plan_copy *c,
+                          uint32_t *blocks)
+{
+    static struct plan_copy made[PLAN_COPIES_MAX];
+    struct bench_options o = {.n_pages = 64,
+                              .block_tokens = 16,
+                              .n_nodes = 32,
+                              .no_states = true,
+                              .host_pages = 64};
+    struct pool_need need = {{64, 0, 0}};
+    uint32_t n, n_pages = 0;
+    struct request r;
+
+    bench_begin(b, &o);
+    bench_text(text, 300, 1);
+    bench_run(b, "", text, 300);
+    prefix_make_room(b->x, &need, PREFIX_NONE);
+    (void)bench_plan(b, COPY_OUT);
+    assert_true(bench_start(b, &r, "", text, 300));
+    n = pool_take_moves(&b->pool, made);
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t k = 0; k < made[i].n; k++) {
+            c[n_pages++] = (struct plan_copy){made[i].from + k, made[i].to + k,
+                                              1, made[i].kind};
+        }
+    }
+    for (uint32_t i = 0; i < 16; i++) {
+        blocks[i] = pool_page(&b->pool, paged_get(&b->slab, &r.blocks, i));
+    }
+    bench_stop(b, &r);
+    return n_pages;
+}
+
+/* The pages of a unit come back in the order in which they went. */
+static bool blocks_come_back_wrong(void)
+{
+    struct plan_copy c[64];
+    uint32_t blocks[16], n, n_found = 0;
+    struct bench b;
+
+    n = come_back(&b, c, blocks);
+    for (uint32_t i = 0; i < 16; i++) {
+        for (uint32_t k = 0; k < n; k++) {
+            /* Four units of four host pages, the last one first. */
+            n_found += c[k].kind == COPY_IN && c[k].to == blocks[i] &&
+                       c[k].from == (3 - i / 4) * 4 + i % 4;
+        }
+    }
+    drop(&b);
+    return n_found != 16;
+}
+
+static bool host_pages_are_left(void)
+{
+    struct plan_copy c[64];
+    uint32_t blocks[16], left;
+    struct bench b;
+
+    (void)come_back(&b, c, blocks);
+    prefix_clear(b.x);
+    left = b.host.n_used;
+    drop(&b);
+    return left > 0;
+}
+
+/* A block moves for a slot, goes to the host tier, and is freed. */
+static bool a_copy_reads_a_stale_page(void)
+{
+    struct pool_options o = {.n_pages = 8, .pages_per = {1, 4, 4}};
+    struct pool_need need = {{5, 0, 0}}, slot = {{0, 1, 0}};
+    uint32_t blocks[5], page, n, s;
+    struct plan_copy moves[8];
+    struct pool pool;
+    bool stale;
+
+    assert_true(pool_init(&pool, &o, false));
+    assert_int_equal(pool_grant(&pool, &need, NULL), ST_OK);
+    assert_true(pool_take(&pool, POOL_BLOCKS, 5, blocks));
+    for (uint32_t i = 1; i < 4; i++) {
+        pool_release(&pool, POOL_BLOCKS, blocks[i]);
+    }
+    assert_int_equal(pool_grant(&pool, &slot, NULL), ST_OK);
+    assert_true(pool_take(&pool, POOL_SLOTS, 1, &s));
+    assert_int_equal(pool.n_moves, 1);
+    for (uint32_t i = 0; i < 5; i += 4) {
+        page = pool_page(&pool, blocks[i]);
+        if (pool.blocks[blocks[i]].arrives > 0) {
+            pool_copy_out(&pool, page, 0);
+        }
+        pool_release(&pool, POOL_BLOCKS, blocks[i]);
+    }
+    n = pool_take_moves(&pool, moves);
+    stale = n != 2 || moves[0].kind != COPY_PAGES || moves[0].n != 1;
+    pool_fini(&pool);
+    return stale;
+}
+
 static void scenarios_find_planted_bugs(void **state)
 {
     static const struct {
@@ -187,6 +287,10 @@ static void scenarios_find_planted_bugs(void **state)
         {PLANT_WINDOW_FREED_EARLY, a_window_is_wrong},
         {PLANT_WINDOW_KEPT, a_window_is_wrong},
         {PLANT_WINDOW_MISCOUNTED, a_window_is_wrong},
+        {PLANT_CACHED_SWAP_LOST, blocks_come_back_wrong},
+        {PLANT_CACHED_SWAP_ASTRAY, blocks_come_back_wrong},
+        {PLANT_CACHED_HOST_LEAKS, host_pages_are_left},
+        {PLANT_SWAP_STALE, a_copy_reads_a_stale_page},
     };
 
     (void)state;

@@ -24,6 +24,8 @@ void bench_begin(struct bench *b, const struct bench_options *o)
     p.pages_per[POOL_CHECKPOINTS] = p.pages_per[POOL_SLOTS];
     b->o = *o;
     assert_true(pool_init(&b->pool, &p, false));
+    assert_true(host_init(&b->host, o->host_pages));
+    x.host = o->host_pages > 0 ? &b->host : NULL;
     assert_true(prefix_init(&b->x, &x, &b->pool));
     assert_true(slab_init(&b->slab, LONGEST, (uint64_t)1 << 22, 4096));
 }
@@ -31,7 +33,11 @@ void bench_begin(struct bench *b, const struct bench_options *o)
 void bench_end(struct bench *b)
 {
     bench_check(b);
+    prefix_clear(b->x);
+    assert_int_equal(b->host.n_used, 0);
+    assert_int_equal(b->host.violations, 0);
     prefix_free(&b->x);
+    host_fini(&b->host);
     slab_fini(&b->slab);
     pool_fini(&b->pool);
 }
@@ -76,13 +82,12 @@ static void take_blocks(struct bench *b, struct request *r, uint32_t n)
         b->o.no_blocks ? 0 : r->hit.n_tokens / b->o.block_tokens;
 
     assert_non_null(path);
-    if (r->hit.node != PREFIX_NONE && n_shared > 0) {
-        prefix_blocks(b->x, r->hit.node, path);
+    /* Blocks in the host tier may find no room in the quota. */
+    if (n_shared > 0 && !prefix_share(b->x, r->hit.node, path)) {
+        r->hit.n_tokens = n_shared = 0;
     }
     for (uint32_t i = 0; i < n; i++) {
-        if (i < n_shared) {
-            pool_share(&b->pool, path[i], true);
-        } else {
+        if (i >= n_shared) {
             assert_true(pool_take(&b->pool, POOL_BLOCKS, 1, &path[i]));
         }
         add_block(b, r, path[i]);
@@ -90,12 +95,16 @@ static void take_blocks(struct bench *b, struct request *r, uint32_t n)
     free(path);
 }
 
-/* The plan: moves would be carried out. */
-static void plan(struct bench *b)
+uint32_t bench_plan(struct bench *b, enum copy_kind kind)
 {
     static struct plan_copy moves[PLAN_COPIES_MAX];
+    uint32_t n = pool_take_moves(&b->pool, moves), pages = 0;
 
-    pool_take_moves(&b->pool, moves);
+    for (uint32_t i = 0; i < n; i++) {
+        pages += moves[i].kind == kind ? moves[i].n : 0;
+    }
+    pool_end_plan(&b->pool);
+    return pages;
 }
 
 static void reserve(struct bench *b, struct request *r)
@@ -108,7 +117,7 @@ static void reserve(struct bench *b, struct request *r)
         if (prefix_reserve(b->x, &r->saves[r->n_saves])) {
             r->at[r->n_saves++] = at[i];
         }
-        plan(b);
+        (void)bench_plan(b, COPY_PAGES);
     }
 }
 
@@ -132,7 +141,7 @@ bool bench_start(struct bench *b, struct request *r, const char *tenant,
     take_blocks(b, r, need.n[POOL_BLOCKS]);
     if (!b->o.no_states) {
         assert_true(pool_take(&b->pool, POOL_SLOTS, 1, &r->slot));
-        plan(b);
+        (void)bench_plan(b, COPY_PAGES);
         reserve(b, r);
     }
     return true;
@@ -213,12 +222,27 @@ static void count_one(void *ctx, enum pool_class c, uint32_t number)
     }
 }
 
-void bench_check(const struct bench *b)
+static void count_chain(void *ctx, uint32_t first, uint32_t n)
+{
+    assert_true(host_mark(ctx, first, n));
+}
+
+/* Each used page of the host tier is in one copy of the index. */
+static void check_host(struct bench *b)
+{
+    host_mark_begin(&b->host);
+    prefix_walk_host(b->x, count_chain, &b->host);
+    assert_int_equal(host_unmarked(&b->host, false), 0);
+    assert_int_equal(b->host.n_used, prefix_host_pages(b->x));
+}
+
+void bench_check(struct bench *b)
 {
     struct count count = {.pool = &b->pool};
     struct pool_account a = pool_pages(&b->pool);
     uint32_t n_indexed = 0;
 
+    check_host(b);
     prefix_walk(b->x, count_one, &count);
     for (uint32_t i = 0; !b->o.no_blocks && i < b->o.n_pages; i++) {
         n_indexed += b->pool.blocks[i].indexed;

@@ -11,11 +11,13 @@ struct bench_options {
     uint32_t n_pages, pages_per_slot, block_tokens, n_nodes;
     float checkpoint_share, tenant_share; /* 0: 1 */
     bool no_blocks, no_states, off;
+    uint32_t host_pages; /* 0: no host tier */
 };
 
 struct bench {
     struct bench_options o;
     struct pool pool;
+    struct host host;
     struct prefix *x;
     struct slab slab;
 };
@@ -50,8 +52,11 @@ uint32_t bench_run(struct bench *b, const char *tenant, const uint32_t *tokens,
 struct prefix_hit bench_match(struct bench *b, const char *tenant,
                               const uint32_t *tokens, uint32_t n);
 
+/* Carries out what is recorded.  Returns the pages that go out or come in. */
+uint32_t bench_plan(struct bench *b, enum copy_kind kind);
+
 /* Checks that accounts, places and index agree. */
-void bench_check(const struct bench *b);
+void bench_check(struct bench *b);
 
 /* Writes n tokens that depend on `what`. */
 void bench_text(uint32_t *tokens, uint32_t n, uint32_t what);

@@ -81,6 +81,31 @@ static void tenants_share_nothing(void **state)
     bench_end(&b);
 }
 
+/* Only new nodes are marked, and everything below one has its hole. */
+static void a_hole_marks_what_is_below_it(void **state)
+{
+    struct prefix_hit shallow, deep;
+    struct bench b;
+
+    (void)state;
+    bench_text(text, 400, 1);
+    bench_begin(&b, &attention);
+    bench_run(&b, "", text, 130);
+    prefix_set_hole(b.x, true);
+    bench_run(&b, "", text, 260);
+    prefix_set_hole(b.x, false);
+    bench_run(&b, "", text, 400);
+    shallow = bench_match(&b, "", text, 129);
+    deep = bench_match(&b, "", text, 400);
+    assert_int_equal(shallow.n_tokens, 128);
+    assert_int_equal(deep.n_tokens, 384);
+    assert_false(prefix_has_hole(b.x, PREFIX_NONE));
+    assert_false(prefix_has_hole(b.x, shallow.node));
+    assert_true(prefix_has_hole(b.x, bench_match(&b, "", text, 193).node));
+    assert_true(prefix_has_hole(b.x, deep.node));
+    bench_end(&b);
+}
+
 /* B97.10: never by trimming. */
 static void a_hybrid_is_reused_only_where_a_state_is(void **state)
 {
@@ -321,6 +346,7 @@ int main(void)
         cmocka_unit_test(the_last_token_is_never_reused),
         cmocka_unit_test(a_difference_in_the_first_block_shares_nothing),
         cmocka_unit_test(tenants_share_nothing),
+        cmocka_unit_test(a_hole_marks_what_is_below_it),
         cmocka_unit_test(a_hybrid_is_reused_only_where_a_state_is),
         cmocka_unit_test(a_branch_gets_a_checkpoint_at_its_second_sighting),
         cmocka_unit_test(wants_the_end_the_branch_and_a_grid),

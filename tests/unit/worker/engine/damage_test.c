@@ -42,8 +42,10 @@ struct life {
     float logits[PLANS][2][VOCAB];
 };
 
-static void keep_logits(void *ctx, struct kernels *k, uint32_t row, uint32_t i)
+static void keep_logits(void *ctx, struct kernels *k, uint32_t row, uint32_t at,
+                        uint32_t i)
 {
+    assert_int_equal(at, 0);
     kernels_logits_read(k, i, ((struct bench *)ctx)->logits[row]);
 }
 

@@ -548,9 +548,11 @@ static void test_logprobs(void **state)
 
 /* ---- with the real sampler ---- */
 
-static void keep_logits(void *ctx, struct kernels *k, uint32_t row, uint32_t i)
+static void keep_logits(void *ctx, struct kernels *k, uint32_t row, uint32_t at,
+                        uint32_t i)
 {
     (void)ctx;
+    assert_int_equal(at, 0);
     assert_int_equal(row, 0);
     kernels_logits_read(k, i, logits);
 }

@@ -16,6 +16,7 @@
 #define BLOCK  4
 #define PROMPT 150 /* tokens of the first row: 38 blocks */
 #define AT     9   /* position of the second */
+#define KEPT   16  /* inputs that the kernels keep */
 
 static const struct sampling greedy = {.top_p = 1, .repetition_penalty = 1};
 static const struct sampling penalised = {
@@ -26,13 +27,14 @@ static const struct model_shape windowed = {
 
 struct rig {
     struct plan_bounds b;
-    struct plan_marks marks;
-    uint32_t of[PAGES];
+    struct plan_marks marks, kept;
+    uint32_t of[PAGES], kept_of[KEPT];
     struct plan p;
     struct plan_row rows[PLAN_ROWS_MAX + 1];
     uint32_t tokens[256], blocks[64], zero[4];
     struct plan_save saves[8];
     struct plan_copy before[4], after[4], poison[4];
+    struct plan_replay replays[4];
     uint32_t pages[4], last[1];
 };
 
@@ -41,6 +43,7 @@ static struct rig rig;
 static void set_bounds(struct rig *g)
 {
     g->marks.of = g->of;
+    g->kept.of = g->kept_of;
     g->b = (struct plan_bounds){.shape = &shape,
                                 .end = 2,
                                 .has_attention = true,
@@ -50,6 +53,10 @@ static void set_bounds(struct rig *g)
                                 .n_host = HOST,
                                 .pages_per_slot = SLOT,
                                 .marks = &g->marks,
+                                .drafts = true,
+                                .max_tokens = 256,
+                                .keep_tokens = KEPT,
+                                .kept = &g->kept,
                                 .last = g->last,
                                 .n_last = 1};
     g->last[0] = 7;
@@ -116,7 +123,8 @@ static struct plan *plan(void)
                          .saves = g->saves,
                          .before = g->before,
                          .after = g->after,
-                         .poison = g->poison};
+                         .poison = g->poison,
+                         .replays = g->replays};
     return &g->p;
 }
 

@@ -332,9 +332,89 @@ static void says_why_not(void **state)
     json_decref(j);
 }
 
+static void counts_the_mtp_layer(void **state)
+{
+    struct check_options o = {
+        .drafts = 3,
+        .budget_bytes = 67108864,
+        .step = {
+            .tokens = 512, .rows = 64, .threads = 2, .logits = 64, .plans = 2}};
+    struct model_config c = fixture_load_config(TINY_HYBRID);
+    struct costs_step step = o.step;
+    char scratch[64];
+
+    (void)state;
+    c.drafts = true;
+    step.keep_tokens = 4 * 64;
+    step.kept = DTYPE_BF16;
+    step.block_tokens = CHECK_BLOCK_TOKENS;
+    step.context = c.shape.context;
+    snprintf(scratch, sizeof scratch, "scratch      %15" PRIu64 " bytes",
+             costs_stage_scratch(&c, &step, 0, 8));
+    EXPECT(
+        TINY_HYBRID, &o, ST_OK, "[0, 8) of 8: 6 linear, 2 attention, 1 MTP\n",
+        "MTP layer    drafts: 1 layer, 15 tensors\n", "123 tensors in 2 files",
+        "2104320 bytes  the MTP layer", "weights             19029760 bytes",
+        "token                   3072 bytes",
+        "block                  98304 bytes",
+        "kept                   21696 bytes  a token (1.35 % of a slot), "
+        "with drafts; 256 tokens in scratch\n",
+        scratch, "would load\n");
+    o.end = 7;
+    EXPECT(TINY_HYBRID, &o, ST_OK, "[0, 7) of 8: 6 linear, 1 attention\n",
+           "drafts: 1 layer, 15 tensors\n", "kept                   21696",
+           "whole        [0, 8): 6 linear, 2 attention, 1 MTP\n");
+    o.drafts = DRAFTS_MAX;
+    EXPECT(TINY_HYBRID, &o, ST_OK, "576 tokens in scratch\n");
+    o.drafts++;
+    EXPECT(TINY_HYBRID, &o, ST_INVALID_ARGUMENT,
+           "--drafts 9: at most 8 are allowed");
+}
+
+static void leaves_the_mtp_layer_out_if_not_wanted(void **state)
+{
+    struct check_options o = {.drafts = 3, .from_text = true};
+
+    (void)state;
+    EXPECT(TINY_HYBRID, &o, ST_OK,
+           "15 tensors; not loaded with --drafter ngram\n",
+           "set aside    15 tensors", "256 tokens in scratch\n",
+           "weights             16925440 bytes");
+    o.drafts = 0;
+    o.from_text = false;
+    EXPECT(TINY_HYBRID, &o, ST_OK, "15 tensors; not loaded without --drafts\n",
+           "set aside    15 tensors", "weights             16925440 bytes");
+}
+
+static void checks_drafts_without_the_weights(void **state)
+{
+    struct check_options o = {.drafts = 1};
+    json_t *j = fixture_config("qwen3_5");
+    const char *dir;
+
+    (void)state;
+    json_object_set_new(j, "mtp_num_hidden_layers", json_integer(1));
+    dir = fixture_model("no-mtp", j, &(struct writer_options){0});
+    EXPECT(dir, &o, ST_OK,
+           "MTP layer    config.json declares an MTP layer, but the weights "
+           "are not there: no drafts\n",
+           "3 linear, 1 attention\n", "a token (", "would load\n");
+    EXPECT(dir, NULL, ST_OK, "are not there: no drafts\n");
+    fixture_write(fixture_path("no-mtp/mtp.safetensors"), "broken", 6);
+    EXPECT(dir, &o, ST_DATA_LOSS, "would not load: \"mtp.safetensors\"");
+    EXPECT(dir, NULL, ST_OK, "would load\n");
+    EXPECT(config_only("drafts", "qwen3.5-9b.json"), &o, ST_OK,
+           "MTP layer    drafts: 1 layer\n", "24 linear, 8 attention, 1 MTP",
+           "each of 24 linear", "bytes  the MTP layer\n");
+    json_decref(j);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counts_the_mtp_layer),
+        cmocka_unit_test(leaves_the_mtp_layer_out_if_not_wanted),
+        cmocka_unit_test(checks_drafts_without_the_weights),
         cmocka_unit_test(would_load_tiny_hybrid),
         cmocka_unit_test(checks_a_range),
         cmocka_unit_test(sizes_a_config_alone),

@@ -9,6 +9,7 @@
 
 #include "common/model/directory.h"
 #include "common/model/gguf.h"
+#include "common/model/mtp.h"
 #include "common/model/weight_format.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/model/fixture.h"
@@ -750,9 +751,39 @@ static void a_nan_scale_is_refused(void **state)
     free(bytes);
 }
 
+/* The last layer of a model stands for the MTP layer behind the others. */
+static void an_mtp_layer_stays_aside(void **state)
+{
+    const char *path = fixture_path("nextn.gguf");
+    struct mtp_found mtp;
+    struct gguf_file *f;
+    struct error e;
+    struct model m;
+
+    (void)state;
+    open_model(&m, MODELS "tiny-qwen3.5-moe");
+    f = gguf_convert(&m.config, m.w, &bf16);
+    gguf_put_u32(f, "qwen35moe.nextn_predict_layers", 1);
+    gguf_convert_save(f, path);
+    gguf_file_free(&f);
+    close_model(&m);
+    open_model(&m, path);
+    assert_int_equal(m.config.n_mtp, 1);
+    assert_int_equal(m.config.shape.n_layers, 3);
+    assert_in_range(shard_report(m.shard)->n_aside, 10, 30);
+    assert_int_equal(shard_report(m.shard)->n_unknown, 0);
+    assert_int_equal(mtp_find_in(&mtp, &m.config, path, &e), ST_OK);
+    assert_false(mtp.usable);
+    assert_string_equal(mtp.text,
+                        "the GGUF file declares an MTP layer, which is not "
+                        "read: no drafts");
+    close_model(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_mtp_layer_stays_aside),
         cmocka_unit_test(plain_copies_are_bit_equal),
         cmocka_unit_test(quantised_copies_stand_for_what_was_written),
         cmocka_unit_test(mxfp4_experts_are_those_of_the_checkpoint),

@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig.h"
+#include "worker/base/metrics.h"
 
 #define OPERATIONS 1200
 #define RECORDS    24
@@ -39,6 +40,7 @@ struct walk {
 static struct {
     uint32_t accepted, refused, ended, continued, cuts, cancelled, failed, lost;
     uint32_t reused, twins;
+    uint64_t from_host, dropped, away;
 } all;
 
 static uint32_t below(struct walk *k, uint32_t n)
@@ -385,9 +387,19 @@ static void set_windows(struct walk *k, struct worker_options *o)
     o->n_pages += 3 * blocks * o->window_pages;
 }
 
-static void walk(uint64_t seed, bool windows)
+/* Draws of the case beside the pool. */
+enum { PLAIN = 0, WINDOWS = 1, HOST = 2 };
+
+/* A host tier for a few blocks, or for many times the pool. */
+static void set_host(struct walk *k, struct worker_options *o)
+{
+    o->host_pages = 1 + below(k, below(k, 3) == 0 ? 60 : 4 * o->n_pages);
+}
+
+static void walk(uint64_t seed, int draws)
 {
     struct worker_options o;
+    struct worker_metrics m;
     struct walk *k = calloc(1, sizeof *k);
 
     assert_non_null(k);
@@ -406,10 +418,15 @@ static void walk(uint64_t seed, bool windows)
     o.step_tokens = 1 + below(k, 300);
     o.checkpoint_share = 0.1f + (float)below(k, 6) / 10.0f;
     o.tenant_share = 0.2f + (float)below(k, 8) / 10.0f;
-    if (windows) {
+    if (draws & WINDOWS) {
         set_windows(k, &o);
     }
+    rig_draw_drafts(&o, seed);
+    if (draws & HOST) {
+        set_host(k, &o);
+    }
     k->r = rig_new(&o);
+    k->r->drafts = (enum rig_drafts)(seed / 2 % 4);
     for (int i = 0; i < OPERATIONS; i++) {
         operate(k);
         for (uint32_t j = 0; j < RECORDS; j++) {
@@ -417,7 +434,11 @@ static void walk(uint64_t seed, bool windows)
         }
     }
     finish(k);
+    worker_counts(k->r->worker, &m);
     all.twins += k->r->n_twins;
+    all.from_host += m.reused_host_tokens;
+    all.dropped += m.cached_dropped;
+    all.away += m.kept_out;
     rig_free(&k->r);
     free(k);
 }
@@ -428,11 +449,11 @@ static void tokens_never_depend_on_what_is_reused(void **state)
 {
     (void)state;
     if (only != 0) {
-        walk(only, false);
+        walk(only, PLAIN);
         return;
     }
     for (uint64_t seed = 1; seed <= 40; seed++) {
-        walk(seed * 104729, false);
+        walk(seed * 104729, PLAIN);
     }
     assert_true(all.accepted > 1000 && all.refused > 100);
     assert_true(all.continued > 100 && all.cuts > 20 && all.cancelled > 100);
@@ -445,11 +466,11 @@ static void nor_with_windows(void **state)
     (void)state;
     memset(&all, 0, sizeof all);
     if (only != 0) {
-        walk(only, true);
+        walk(only, WINDOWS);
         return;
     }
     for (uint64_t seed = 1; seed <= 40; seed++) {
-        walk(seed * 7919, true);
+        walk(seed * 7919, WINDOWS);
     }
     assert_true(all.accepted > 1000 && all.refused > 100);
     assert_true(all.continued > 100 && all.cuts > 20 && all.cancelled > 100);
@@ -457,11 +478,30 @@ static void nor_with_windows(void **state)
     assert_true(all.reused > 10000 && all.twins > 50);
 }
 
+static void nor_with_a_host_tier(void **state)
+{
+    (void)state;
+    memset(&all, 0, sizeof all);
+    if (only != 0) {
+        walk(only, HOST);
+        walk(only, HOST | WINDOWS);
+        return;
+    }
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        walk(seed * 15485863, seed % 3 == 0 ? HOST | WINDOWS : HOST);
+    }
+    assert_true(all.accepted > 1000 && all.refused > 100);
+    assert_true(all.continued > 100 && all.cuts > 20 && all.cancelled > 100);
+    assert_true(all.failed > 50 && all.lost > 5);
+    assert_true(all.from_host > 4000 && all.dropped > 700 && all.away > 20);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_never_depend_on_what_is_reused),
         cmocka_unit_test(nor_with_windows),
+        cmocka_unit_test(nor_with_a_host_tier),
     };
 
     log_setup(LOG_OFF, NULL, NULL);

@@ -296,7 +296,9 @@ static void walk(struct walk *k, uint64_t seed)
     k->fails = below(k, 3) == 0;
     k->cuts = below(k, 3) == 0;
     draw_options(k, &o);
+    rig_draw_drafts(&o, seed);
     k->r = rig_new(&o);
+    k->r->drafts = (enum rig_drafts)(seed / 2 % 4);
     for (int i = 0; i < OPERATIONS; i++) {
         operate(k);
     }

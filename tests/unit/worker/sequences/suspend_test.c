@@ -11,6 +11,8 @@
 #define N_PROMPT 40u
 #define N        100u /* tokens of each */
 
+#define PAGE_BYTES 4096u
+
 static struct worker_metrics counts(const struct rig *r)
 {
     struct worker_metrics m;
@@ -28,6 +30,7 @@ static struct rig *with_pool(uint32_t n_pages, uint32_t host_pages,
     rig_defaults(&o);
     o.n_pages = n_pages;
     o.host_pages = host_pages;
+    o.pool_bytes = (uint64_t)n_pages * PAGE_BYTES;
     o.engine_depth = depth;
     return rig_new(&o);
 }
@@ -75,6 +78,7 @@ static void grows_by_a_block_when_its_grant_is_used_up(void **state)
     }
     assert_int_equal(most, (N_PROMPT + N - 1 + 7) / 8);
     assert_int_equal(counts(r).suspended, 0);
+    assert_false(r->tier_heard);
     finish(r, 1);
 }
 
@@ -122,6 +126,12 @@ static void suspended_sequence_is_computed_again(void **state)
                          2 * (N_PROMPT + N - 1) + counts(r).wasted_suspended);
         assert_true(counts(r).resumed_recompute > 0);
         assert_int_equal(counts(r).pages_out, 0);
+        rig_advance(r, 20000);
+        assert_true(r->tier_heard);
+        assert_int_equal(r->tier.wasted_suspended, counts(r).wasted_suspended);
+        assert_int_equal(r->tier.n_suspended, counts(r).suspended);
+        assert_int_equal(r->tier.n_recomputed, counts(r).resumed_recompute);
+        assert_int_equal(r->tier.bytes_out, 0);
         finish(r, 2);
     }
 }
@@ -143,6 +153,9 @@ static void swapped_sequence_is_not_computed_again(void **state)
         assert_int_equal(r->ledger.host_total, 40);
         assert_true(r->ledger.host_used > 2);
         assert_int_equal(r->ledger.host_used, rig_account(r).host_used);
+        assert_int_equal(r->tier.waiting, r->ledger.host_used);
+        assert_int_equal(r->tier.bytes_out, counts(r).pages_out * PAGE_BYTES);
+        assert_int_equal(counts(r).host_bytes_out, r->tier.bytes_out);
         rig_run(r);
         assert_int_equal(r->n_computed, 3 * (N_PROMPT + N - 1));
         assert_int_equal(counts(r).wasted_suspended, 0);
@@ -150,6 +163,11 @@ static void swapped_sequence_is_not_computed_again(void **state)
                          counts(r).resumed_swap + counts(r).resumed_recompute);
         assert_true(counts(r).resumed_swap > 0);
         assert_int_equal(counts(r).pages_out, counts(r).pages_in);
+        rig_advance(r, 20000);
+        assert_int_equal(r->tier.waiting, 0);
+        assert_int_equal(r->tier.bytes_in, counts(r).pages_in * PAGE_BYTES);
+        assert_int_equal(r->tier.n_swapped, counts(r).resumed_swap);
+        assert_int_equal(r->tier.wasted_suspended, 0);
         finish(r, 3);
     }
 }

@@ -92,7 +92,7 @@ static void submit_random(struct rig *r, struct kept *k, uint32_t id)
                            .max_tokens = 1 + below(below(3) == 0 ? 80 : 8),
                            .prompt = ids,
                            .no_cache = below(6) == 0,
-                           .penalise = below(6) == 0,
+                           .penalise = below(6) == 0 && !r->counts,
                            .keep_ms = below(2) == 0 ? 200 : 0};
     uint32_t n = below(5) == 0 ? 3 : 1;
 
@@ -163,7 +163,7 @@ static void act(struct rig *r, struct kept *k, uint32_t *id)
 
 /* Counts of messages in all seeds. */
 struct came {
-    uint32_t from, cut, anew, twins, gone;
+    uint32_t from, cut, anew, twins, gone, accepted, refused;
 };
 
 static void count(const struct rig *r, struct came *n)
@@ -193,6 +193,17 @@ static void set_windows(struct worker_options *o, unsigned seed)
     }
 }
 
+/* Lets most leaders draft, with more or less room, from the text or by an MTP
+ * layer. */
+static void set_drafts(struct rig *r, unsigned seed)
+{
+    if (seed % 7 != 0) {
+        ring_drafts(r->ring, 5 + seed % 30, seed % 4 != 3);
+        r->drafts = (enum rig_drafts)(seed % 4);
+        r->counts = seed % 4 == 3;
+    }
+}
+
 /* Submits may be refused for want of room, because nobody counts it here; the
  * stages fit whatever the leader lets in. */
 static void holds_whatever_comes(void **state)
@@ -210,7 +221,7 @@ static void holds_whatever_comes(void **state)
         {{140, 1, 2, 0}, {140, 1, 2, 0}},
     };
 
-    struct came n = {0, 0, 0, 0, 0};
+    struct came n = {.from = 0};
 
     (void)state;
     for (unsigned seed = 1; seed <= SEEDS; seed++) {
@@ -224,10 +235,13 @@ static void holds_whatever_comes(void **state)
         o.tenant_share = seed % 3 == 0 ? 0.2f : 1;
         o.pages_per_slot = seed % 5 == 0 ? 0 : o.pages_per_slot;
         o.engine_depth = 1 + seed % 2;
+        o.drafts = 1 + seed % DRAFTS_MAX;
+        o.keep_tokens = 40;
         set_windows(&o, seed);
         srand(seed);
         r = ring_rig_with(3, &o, (o.window > 0 ? shapes : plain)[seed % 4]);
         r->ring->has_runs = true;
+        set_drafts(r, seed);
         for (int i = 0; i < 1500; i++) {
             act(r, &kept, &id);
         }
@@ -238,10 +252,13 @@ static void holds_whatever_comes(void **state)
             fail_msg("seed %u: %s", seed, r->broken_why);
         }
         count(r, &n);
+        n.accepted += r->ring->n_accepted;
+        n.refused += r->ring->n_refused;
         ring_rig_end(&r);
     }
     assert_true(n.from > 0 && n.cut > 0 && n.anew > 0);
     assert_true(n.twins > 0 && n.gone > 0);
+    assert_true(n.accepted > 1000 && n.refused > 1000);
 }
 
 int main(void)

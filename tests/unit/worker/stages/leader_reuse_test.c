@@ -726,6 +726,7 @@ static void a_wrong_geometry_breaks_it(void **state)
         {2, 100, 2, 2, "2 for a block and 2 for a slot"},
         {2, 100, 0, 0, "0 for a block and 0 for a slot"},
         {2, 100, 1, POOL_EXTENT_MAX + 1, "1 for a block and 2049 for a slot"},
+        {3, 100, 1, 2, "Geometry of 2, 2 and 2 stages, but there are others"},
     };
 
     (void)state;
@@ -735,14 +736,17 @@ static void a_wrong_geometry_breaks_it(void **state)
         struct rig_submit s = {.id = 1, .n_prompt = 100, .max_tokens = 2};
         Sluice__V1__StageGeometry m = SLUICE__V1__STAGE_GEOMETRY__INIT;
         uint32_t pages[] = {cases[i].pages, 100}, ones[] = {cases[i].block, 1};
-        uint32_t twos[] = {cases[i].slot, 2};
+        uint32_t twos[] = {cases[i].slot, 2}, keeps[] = {9, 9, 9};
 
         options(&o);
         r = ring_rig(3, &o);
         r->ring->no_geometry = true;
         rig_submit(r, &s);
         rig_turn(r);
-        m.n_n_pages = m.n_pages_per_block = m.n_pages_per_slot = cases[i].n;
+        m.n_n_pages = cases[i].n < 2 ? cases[i].n : 2;
+        m.n_pages_per_block = m.n_pages_per_slot = m.n_n_pages;
+        m.n_keep_tokens = cases[i].n; /* 3: one too many */
+        m.keep_tokens = keeps;
         m.n_pages = pages;
         m.pages_per_block = ones;
         m.pages_per_slot = twos;

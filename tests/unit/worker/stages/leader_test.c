@@ -403,9 +403,9 @@ static void removes_what_is_kept(void **state)
     cancel_now(r, 4, 2);
 }
 
-/* No plan names it: its memory is free here, and the receipt follows when it
- * is free at all stages. */
-static void frees_its_own_at_once(void **state)
+/* The router grants from the free pages, and a sequence that is being removed
+ * still has a place in the table. */
+static void keeps_its_own_until_all_stages_have_removed(void **state)
 {
     struct rig_submit s = usual;
     struct rig *r;
@@ -418,15 +418,56 @@ static void frees_its_own_at_once(void **state)
     assert_int_equal(rig_account(r).blocks.held, 2);
     tag = rig_remove(r, 1);
     rig_turn(r);
-    assert_int_equal(rig_account(r).pages.free, r->o.n_pages);
+    assert_int_equal(rig_account(r).blocks.held, 2);
     assert_int_equal(rig_account(r).n_sequences, 1);
     assert_false(r->ends[tag].ended);
     ring_run(r->ring);
+    assert_int_equal(rig_account(r).pages.free, r->o.n_pages);
     check_receipt(r, tag, 4, 2);
     ring_rig_end(&r);
 }
 
-/* Ids that nobody may ask for go with the memory, not with the receipt. */
+/* Submits and cancels sequences from s->id on while a slot is free.  Returns
+ * how many. */
+static uint32_t cancel_while_free(struct rig *r, struct rig_submit *s)
+{
+    uint32_t n = 0;
+
+    for (; rig_account(r).slots.free > 0; n++, s->id++) {
+        uint64_t tag = rig_submit(r, s);
+
+        rig_turn(r);
+        rig_check_ok(r, tag);
+        rig_cancel(r, s->id);
+        rig_turn(r);
+    }
+    return n;
+}
+
+/* The last stage does not answer: the table cannot fill, because no memory is
+ * free to grant. */
+static void grants_no_more_than_its_table_holds(void **state)
+{
+    struct worker_options o;
+    struct rig_submit s = usual;
+    struct rig *r;
+
+    (void)state;
+    ring_options(&o);
+    o.slot_cap = 4;
+    r = ring_rig(3, &o);
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(cancel_while_free(r, &s), o.slot_cap);
+        assert_int_equal(rig_account(r).slots.free, 0);
+        ring_run(r->ring);
+        rig_advance(r, 500000);
+        rig_check_empty(r);
+    }
+    ring_rig_end(&r);
+}
+
+/* The table has room for the ids of 4 such prompts: those of a removed sequence
+ * go before its end is acknowledged. */
 static void keeps_no_ids_of_what_is_removed(void **state)
 {
     struct worker_options o;
@@ -437,19 +478,19 @@ static void keeps_no_ids_of_what_is_removed(void **state)
     ring_options(&o);
     o.slot_cap = 2;
     r = ring_rig(3, &o);
-    rig_submit(r, &s); /* the engine is full */
-    rig_turn(r);
-    for (s.id = 2; s.id <= 20; s.id++) {
+    r->acknowledge = false;
+    for (; s.id <= 20; s.id++) {
         uint64_t tag = rig_submit(r, &s);
 
         rig_turn(r);
         rig_check_ok(r, tag);
         rig_cancel(r, s.id);
         rig_turn(r);
+        ring_run(r->ring);
         assert_int_equal(rig_account(r).n_sequences, s.id);
     }
-    ring_run(r->ring);
-    rig_check_tokens(r, 1, 1, 480, 9);
+    r->acknowledge = true;
+    rig_advance(r, 500000);
     ring_rig_end(&r);
 }
 
@@ -655,7 +696,8 @@ int main(void)
         cmocka_unit_test(cancels_a_long_prefill),
         cmocka_unit_test(cancels_between_two_tokens),
         cmocka_unit_test(removes_what_is_kept),
-        cmocka_unit_test(frees_its_own_at_once),
+        cmocka_unit_test(keeps_its_own_until_all_stages_have_removed),
+        cmocka_unit_test(grants_no_more_than_its_table_holds),
         cmocka_unit_test(keeps_no_ids_of_what_is_removed),
         cmocka_unit_test(removes_when_a_lease_ends),
         cmocka_unit_test(empty_receipts_have_no_stages),

@@ -123,6 +123,7 @@ static void hear_open(struct ring *g, const Sluice__V1__StageOpen *m)
     x->checkpoints = m->stages->checkpoints[0];
     x->n_prompt = m->n_prompt;
     x->n_generated = m->n_generated;
+    x->ignores_eos = m->sampling->ignore_eos;
     x->penalises = m->sampling->frequency_penalty != 0;
     x->width = m->sampling->logprobs || m->sampling->top_logprobs > 0
                    ? 1 + m->sampling->top_logprobs
@@ -150,6 +151,10 @@ static void hear_remove(struct ring *g, const Sluice__V1__StageRemove *m)
     hear(g, METHOD_STAGE_REMOVE, m->grant);
     assert_true(x->opened && !x->is_void && !x->removed);
     assert_int_equal(m->n_blocks + m->n_slots + m->n_checkpoints, 0);
+    if (x->n_kept > 0) {
+        keeps_free(&g->keeps, x->keep_at);
+        x->n_kept = 0;
+    }
     x->removed = true;
     ring_stages_remove(g->stages, m->grant);
 }
@@ -196,7 +201,7 @@ static void check_row(struct ring *g, const struct ring_said *s, uint32_t i)
                          prompt ? 0 : 1);
     }
     assert_in_range(s->count[i], 0, g->rig->o.chunk_tokens);
-    x->next += s->count[i];
+    x->next += s->count[i] - s->drafts[i].n;
     assert_true(!prompt || x->next <= x->n_prompt);
     if (samples) {
         assert_int_equal(s->index[i], x->next - x->n_prompt);
@@ -223,7 +228,7 @@ static void hear_twin(struct ring_said *s, const Sluice__V1__StageForward *m,
         last += m->count[j];
     }
     s->n_twins++;
-    assert_in_range(k, 1, RING_HIDDEN - 1);
+    assert_in_range(k, 1, RING_TOKENS - 1);
     if (!s->failed) {
         s->token[i] = (uint32_t)x[(size_t)(last - 1) * RING_HIDDEN + k];
     }
@@ -248,6 +253,7 @@ static void hear_forward(struct ring *g, const Sluice__V1__StageForward *m,
         s->count[i] = m->count[i];
         s->kind[i] = m->kind[i];
         s->index[i] = m->index[i];
+        s->drafts[i].n = m->n_drafts > 0 ? m->drafts[i] : 0;
         check_row(g, s, i);
         at += m->count[i];
         if (m->count[i] == 0) {
@@ -256,6 +262,7 @@ static void hear_forward(struct ring *g, const Sluice__V1__StageForward *m,
             s->token[i] = (uint32_t)x[(size_t)(at - 1) * RING_HIDDEN];
         }
     }
+    ring_take_drafts(g, s, m, x);
     s->n_saves = (uint32_t)m->n_save_row;
     assert_int_equal(m->n_source, s->n_twins);
     assert_true(!s->failed || s->n_saves == 0);
@@ -295,6 +302,7 @@ static void hear_geometry(struct ring *g, const Sluice__V1__StageGeometry *m)
     out.n_pages = pages;
     out.pages_per_block = blocks;
     out.pages_per_slot = slots;
+    ring_fill_keep_tokens(g, &out);
     if (!g->no_geometry) {
         assert_int_equal(
             peer_oneway(g->to_leader, METHOD_STAGE_GEOMETRY, &out.base), ST_OK);
@@ -310,6 +318,7 @@ static void hear_restore(struct ring *g, const Sluice__V1__StageRestore *m)
     for (uint32_t k = g->n_done; k + 1 < g->n_said; k++) {
         assert_false(names(&g->said[k], m->grant));
     }
+    assert_int_equal(x->n_kept, 0);
     s->at = m->position;
     s->has_node = m->has_node;
     s->has_checkpoint = m->has_checkpoint;
@@ -352,6 +361,10 @@ static bool hear_reuse(struct ring *g, const struct method_row *m,
         return true;
     case METHOD_STAGE_KEEP:
         hear_keep(g, (const Sluice__V1__StageKeep *)message);
+        return true;
+    case METHOD_STAGE_ACCEPT:
+        hear(g, METHOD_STAGE_ACCEPT, 0);
+        ring_take_accept(g, (const Sluice__V1__StageAccept *)message);
         return true;
     case METHOD_STAGE_GONE:
         hear_gone(g, (const Sluice__V1__StageGone *)message);
@@ -608,25 +621,39 @@ void ring_say(struct ring *g, enum method m, const ProtobufCMessage *message)
     rig_turn(g->rig);
 }
 
-static void add_token(const struct ring *g, const struct ring_said *s,
-                      uint32_t i, struct ring_result *out)
+static void add_logprobs(uint32_t token, uint32_t index, uint32_t width,
+                         struct ring_result *out)
 {
     Sluice__V1__StageResult *m = &out->m;
-    uint32_t width = g->grants[s->grants[i]].width;
-    uint32_t token = s->token[i], index = s->index[i];
 
-    out->damaged[m->n_damaged++] = s->grants[i] == g->damaged;
-    out->tokens[m->n_tokens++] = token;
-    out->width[m->n_width++] = width;
-    if (width == 0) {
-        return;
-    }
     out->logprobs[m->n_logprobs++] = rig_logprob(token, index);
     for (uint32_t j = 0; j + 1 < width; j++) {
         struct token_logprob t = rig_top(token, index, j);
 
         out->top[m->n_top_tokens++] = t.token;
         out->logprobs[m->n_logprobs++] = t.logprob;
+    }
+}
+
+static void add_token(const struct ring *g, const struct ring_said *s,
+                      uint32_t i, struct ring_result *out)
+{
+    Sluice__V1__StageResult *m = &out->m;
+    uint32_t width = g->grants[s->grants[i]].width;
+    uint32_t token = s->token[i];
+    bool damaged = s->grants[i] == g->damaged;
+    uint32_t n_accepted = damaged ? 0 : s->drafts[i].n_accepted;
+    uint32_t index = s->index[i] + n_accepted;
+
+    out->damaged[m->n_damaged++] = damaged;
+    out->tokens[m->n_tokens++] = token;
+    out->width[m->n_width++] = width;
+    ring_add_drafts(s, i, damaged, out);
+    for (uint32_t k = 0; k < n_accepted && width > 0; k++) {
+        add_logprobs(s->drafts[i].ids[k], s->index[i] + k, width, out);
+    }
+    if (width > 0) {
+        add_logprobs(token, index, width, out);
     }
 }
 
@@ -645,6 +672,9 @@ void ring_result(const struct ring *g, struct ring_result *out)
     m->logprobs = out->logprobs;
     m->top_tokens = out->top;
     m->device_us = out->device_us;
+    m->accepted = out->accepted;
+    m->proposed = out->proposed;
+    m->proposals = out->proposals;
     for (uint32_t i = 0; i < g->n_stages; i++) {
         out->device_us[m->n_device_us++] = 11 + i;
     }
@@ -670,7 +700,9 @@ static void answer_forward(struct ring *g)
         r.m.failure =
             wire_text(g->fail_next != NULL ? g->fail_next : "its fault");
         r.m.n_tokens = r.m.n_width = r.m.n_logprobs = r.m.n_top_tokens = 0;
-        r.m.n_damaged = 0;
+        r.m.n_damaged = r.m.n_accepted = r.m.n_proposed = 0;
+        r.m.n_proposals = 0;
+        ring_fail_drafts(g, ring_said(g, g->n_done));
         g->fail_next = NULL;
     }
     g->n_done++;
@@ -771,6 +803,7 @@ void ring_assemble(struct ring *g)
     g->last_open = r->grant;
     g->first_open = r->grant + 1;
     memset(g->grants, 0, sizeof g->grants);
+    g->keeps.n = 0;
     ring_stages_clear(g->stages);
     snprintf(stage.endpoint, sizeof stage.endpoint, "%s", r->o.stage_endpoint);
     stage.assembly = g->assembly;

@@ -10,7 +10,8 @@
  * accounts of a real one (ring_stages.h): what the leader sends always fits.
  *
  * The leader's engine puts the token that it would have sampled into the hidden
- * state of the row's last token; the stages read it from there. */
+ * state of the row's last token, and of each draft; the stages read it from
+ * there, with those that would follow (ring_drafts.c). */
 #ifndef TESTS_UNIT_WORKER_RING_H
 #define TESTS_UNIT_WORKER_RING_H
 
@@ -19,8 +20,12 @@
 #include "proto/stage.pb-c.h"
 #include "tests/unit/worker/rig.h"
 #include "tests/unit/worker/stages/ring_stages.h"
+#include "worker/stages/keeps.h"
 
-#define RING_HIDDEN 4u /* floats a token */
+/* Floats a token: the token behind it and those of twins, then the tokens that
+ * would follow that. */
+#define RING_TOKENS 4u
+#define RING_HIDDEN (RING_TOKENS + DRAFTS_MAX)
 #define RING_QUEUE  8192
 #define RING_FRAMES 8192
 #define RING_ROWS   16
@@ -39,11 +44,19 @@ struct ring_said {
     uint32_t position[RING_ROWS], count[RING_ROWS], kind[RING_ROWS];
     uint32_t index[RING_ROWS], token[RING_ROWS];
     uint32_t n_saves, n_twins;
+    struct ring_drafts {
+        uint32_t n, n_accepted, ids[DRAFTS_MAX];
+        uint32_t propose, n_proposed, proposals[DRAFTS_MAX];
+    } drafts[RING_ROWS];
     /* In Restore: the position.  In Keep and Gone: nodes; in Gone also
      * checkpoints. */
     uint32_t at, n_nodes, n_checkpoints;
     bool has_node, has_checkpoint, has_from, cut; /* in Restore */
 };
+
+/* Changes a Result before it goes to the leader. */
+struct ring_result;
+typedef void (*ring_lie_fn)(struct ring_result *r);
 
 /* The state of a grant at the stages. */
 struct ring_grant {
@@ -56,6 +69,9 @@ struct ring_grant {
     uint32_t width; /* logprobs' state */
     bool restored;  /* next is where a Restore put it */
     bool continues; /* it took over another one */
+    bool ignores_eos;
+    uint32_t keep_at, n_kept; /* inputs of its row with drafts */
+    uint32_t accepted;        /* in its Result; 0: it failed */
 };
 
 struct ring {
@@ -87,6 +103,13 @@ struct ring {
     struct ring_stages *stages;
     bool no_geometry; /* it is not answered */
     bool has_runs;    /* prompts may have generated runs */
+    /* Drafts. */
+    uint32_t keep_tokens[STAGES_MAX]; /* [n_stages - 1] in Geometry */
+    uint32_t n_keep_tokens;           /* stages that state it */
+    bool proposes;
+    struct keeps keeps;
+    uint32_t n_draft_rows, n_accepted, n_refused; /* in all Forwards */
+    uint32_t n_accepts;
 };
 
 /* Makes a leader of n stages on a bench, with its assembly up; o: NULL for
@@ -120,12 +143,18 @@ uint32_t ring_removes(const struct ring *g, uint64_t grant);
 /* Sends any message to the leader; then a turn. */
 void ring_say(struct ring *g, enum method m, const ProtobufCMessage *message);
 
+/* Lets the stages verify drafts, and propose them if mtp; before the assembly.
+ * keep_tokens: at the last stage, and a few more at the others. */
+void ring_drafts(struct ring *g, uint32_t keep_tokens, bool mtp);
+
 /* The columns of a Result, which a test may change before sending. */
 struct ring_result {
     Sluice__V1__StageResult m;
     uint32_t tokens[RING_ROWS], width[RING_ROWS], damaged[RING_ROWS];
-    float logprobs[RING_ROWS * LOGPROB_VALUES_MAX];
-    uint32_t top[RING_ROWS * LOGPROB_VALUES_MAX];
+    float logprobs[RING_ROWS * LOGPROB_VALUES_MAX * (DRAFTS_MAX + 1)];
+    uint32_t top[RING_ROWS * LOGPROB_VALUES_MAX * (DRAFTS_MAX + 1)];
+    uint32_t accepted[RING_ROWS], proposed[RING_ROWS];
+    uint32_t proposals[RING_ROWS * DRAFTS_MAX];
     uint32_t device_us[16];
 };
 
@@ -143,6 +172,21 @@ void ring_rig_end(struct rig **r);
  * text. */
 void ring_check_refused(const struct rig *r, uint64_t tag, enum status status,
                         const char *text);
+
+/* ---- ring_drafts.c ---- */
+
+/* Checks and takes the columns of drafts of a Forward. */
+void ring_take_drafts(struct ring *g, struct ring_said *s,
+                      const Sluice__V1__StageForward *m, const float *x);
+void ring_take_accept(struct ring *g, const Sluice__V1__StageAccept *m);
+/* Adds the columns of drafts of row i to a Result. */
+void ring_add_drafts(const struct ring_said *s, uint32_t i, bool damaged,
+                     struct ring_result *out);
+/* The step fails: its rows accept nothing. */
+void ring_fail_drafts(struct ring *g, const struct ring_said *s);
+/* Fills what Geometry states. */
+void ring_fill_keep_tokens(const struct ring *g,
+                           Sluice__V1__StageGeometry *out);
 
 /* ---- for the rig ---- */
 

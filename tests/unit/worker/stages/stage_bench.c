@@ -449,6 +449,8 @@ void bench_options(struct worker_options *o, bool last)
                                  .reuse = true,
                                  .checkpoint_share = 0.5f,
                                  .tenant_share = 1,
+                                 .keep_tokens = BENCH_KEEP,
+                                 .has_mtp = last,
                                  .poison = true,
                                  .context = 256,
                                  .vocab = BENCH_VOCAB,

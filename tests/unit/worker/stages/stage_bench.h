@@ -22,9 +22,11 @@
 #define BENCH_HIDDEN 4u
 #define BENCH_VOCAB  1000u
 #define BENCH_PAGES  88u /* 64 blocks and 8 slots */
+#define BENCH_KEEP   24u /* tokens whose inputs are kept */
 #define BENCH_FRAMES 1024
 #define BENCH_SAID   256
 #define BENCH_ROWS   16
+#define BENCH_IDS    64 /* in a Forward */
 #define BENCH_CALLS  64
 #define BENCH_GRANT  100 /* before an assembly's first Open */
 
@@ -38,6 +40,14 @@ struct bench_said {
     uint32_t index[BENCH_ROWS], blocks[BENCH_ROWS], slots[BENCH_ROWS];
     uint32_t tokens[BENCH_ROWS], width[BENCH_ROWS], n_width;
     uint32_t damaged[BENCH_ROWS], n_damaged;
+    /* The columns of drafts. */
+    uint32_t n_drafts, drafts[BENCH_ROWS], n_keep_at, keep_at[BENCH_ROWS];
+    uint32_t n_propose, propose[BENCH_ROWS], n_ids, ids[BENCH_IDS];
+    uint32_t n_next, next[BENCH_ROWS], n_accepted, accepted[BENCH_ROWS];
+    uint32_t n_proposed, proposed[BENCH_ROWS];
+    uint32_t n_proposals, proposals[BENCH_ROWS];
+    uint32_t n_keep_tokens, keep_tokens[BENCH_ROWS]; /* in Geometry */
+    bool proposes;
     uint32_t n_device_us, device_us[BENCH_ROWS];
     uint32_t n_saves, save_row[BENCH_ROWS], save_position[BENCH_ROWS];
     uint32_t save_name[BENCH_ROWS], n_sources, source[BENCH_ROWS];
@@ -184,6 +194,8 @@ struct bench_forward {
     uint32_t index[BENCH_ROWS], device_us[STAGES_MAX];
     uint32_t save_row[BENCH_ROWS], save_position[BENCH_ROWS];
     uint32_t save_name[BENCH_ROWS], source[BENCH_ROWS];
+    uint32_t drafts[BENCH_ROWS], keep_at[BENCH_ROWS], propose[BENCH_ROWS];
+    uint32_t tokens[BENCH_IDS], next[BENCH_ROWS];
     uint32_t n_tokens; /* bytes of x, the tensor */
 };
 /* Make a Forward without rows, and add one row. index: of the token to
@@ -195,6 +207,10 @@ void bench_row(struct bench_forward *f, uint64_t grant, bool generated,
 void bench_twin(struct bench_forward *f, uint64_t grant, uint32_t source,
                 uint32_t position);
 void bench_save(struct bench_forward *f, uint32_t position, uint32_t name);
+/* Adds n drafts to the newest row, kept at keep_at.  ids: [n + 1] of the row.
+ */
+void bench_drafts(struct bench_forward *f, uint32_t keep_at,
+                  const uint32_t *ids, uint32_t n);
 void bench_send(struct bench *b, struct bench_forward *f);
 /* Sends a Forward with one row. */
 void bench_forward(struct bench *b, uint64_t grant, bool generated,
@@ -211,6 +227,8 @@ void bench_cut(struct bench *b, uint64_t grant, uint32_t position,
                uint32_t checkpoint);
 void bench_keep(struct bench *b, uint64_t grant, uint32_t node, uint32_t parent,
                 uint32_t end);
+/* Sends Accept for one sequence. */
+void bench_accept(struct bench *b, uint64_t grant, uint32_t count);
 void bench_gone(struct bench *b, uint32_t node, uint32_t checkpoint);
 /* Sends any message from the previous stage; then a turn. */
 void bench_say(struct bench *b, enum method m, const ProtobufCMessage *message);

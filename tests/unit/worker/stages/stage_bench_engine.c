@@ -55,10 +55,11 @@ static uint32_t token_id(const struct bench *b, const struct plan *p,
     return (uint32_t)p->hidden[(size_t)(token + 1) * b->o.hidden - 1];
 }
 
-/* Reads and writes the row's blocks and slot; a table, a slot or a checkpoint
+/* Reads and writes the row's blocks and slot, which advances by its first n
+ * tokens unless they are kept; a table, a slot or a checkpoint
  * that belongs to other ids fails the test. */
 static void compute_row(struct bench *b, const struct plan *p,
-                        const struct plan_row *row)
+                        const struct plan_row *row, uint32_t n)
 {
     uint64_t h;
 
@@ -67,8 +68,15 @@ static void compute_row(struct bench *b, const struct plan *p,
     }
     h = rig_memory_read(b->memory, p, row);
     for (uint32_t i = 0; i < row->n_tokens; i++) {
-        h = rig_memory_write(b->memory, p, row, i,
-                             token_id(b, p, row->token + i), h);
+        uint32_t id = token_id(b, p, row->token + i);
+
+        if (row->keep) {
+            h = rig_memory_keep(b->memory, p, row, i, id, h);
+        } else if (i < n) {
+            h = rig_memory_write(b->memory, p, row, i, id, h);
+        } else {
+            rig_memory_refuse(b->memory, p, row, i, id);
+        }
     }
 }
 
@@ -79,20 +87,63 @@ static uint32_t history_id(const struct id_pages *p, uint32_t i)
     return p->memory[((size_t)leaf << p->shift) + i % (1u << p->shift)];
 }
 
-/* With penalties, the token contains the last id and the length of the
- * history, so that a test can check both. */
+/* Returns the token behind the first `drafts` drafts.  With penalties, it
+ * contains the last id and the length of the history, so that a test can check
+ * both. */
 static uint32_t sampled(const struct bench *b, const struct plan *p,
-                        const struct plan_row *row)
+                        const struct plan_row *row, uint32_t drafts)
 {
     const struct plan_row *from =
         row->n_tokens == 0 ? &p->rows[row->source] : row;
-    uint32_t token = token_id(b, p, from->token + from->n_tokens - 1);
+    uint32_t at = from->token + from->n_tokens - 1 - row->n_drafts + drafts;
+    uint32_t token = token_id(b, p, at);
 
-    if (row->history.n > 0) {
+    if (row->history.n > 0 && drafts > 0) {
+        token = p->tokens[at] * 7 + row->history.n + drafts;
+    } else if (row->history.n > 0) {
         token = history_id(&row->history.pages, row->history.n - 1) * 7 +
                 row->history.n;
     }
     return token % BENCH_VOCAB;
+}
+
+/* Accepts drafts up to the first that differs. */
+static uint32_t accept(const struct bench *b, const struct plan *p, uint32_t i,
+                       struct plan_result *r)
+{
+    const struct plan_row *row = &p->rows[i];
+    uint32_t n = 0;
+
+    while (n < row->n_drafts &&
+           p->tokens[row->token + 1 + n] == sampled(b, p, row, n)) {
+        r->draft_logprobs[i][n] = -1.0f - (float)n;
+        for (uint32_t j = 0; j < row->sampling->n_top_logprobs; j++) {
+            r->draft_top[i][n][j] =
+                (struct token_logprob){10 * (n + 1) + j, -(float)j};
+        }
+        n++;
+    }
+    r->n_accepted[i] = (uint8_t)n;
+    return n;
+}
+
+/* Samples the token of row i behind its accepted drafts, and drafts the numbers
+ * that follow it. */
+static void choose(const struct bench *b, const struct plan *p, uint32_t i,
+                   uint32_t n_accepted, struct plan_result *r)
+{
+    const struct plan_row *row = &p->rows[i];
+
+    r->tokens[i] = sampled(b, p, row, n_accepted);
+    r->logprobs[i] = -0.5f;
+    for (uint32_t j = 0; j < row->sampling->n_top_logprobs; j++) {
+        r->top[i][j] = (struct token_logprob){j, -(float)j};
+    }
+    r->n_drafts[i] = (uint8_t)row->propose;
+    for (uint32_t j = 0; j < row->propose; j++) {
+        assert_true(row->mtp);
+        r->drafts[i][j] = (r->tokens[i] + 1 + j) % BENCH_VOCAB;
+    }
 }
 
 static void compute(struct bench *b, const struct plan *p,
@@ -103,18 +154,18 @@ static void compute(struct bench *b, const struct plan *p,
     rig_memory_before(b->memory, p);
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *row = &p->rows[i];
+        uint32_t n_accepted =
+            last && row->n_drafts > 0 ? accept(b, p, i, r) : 0;
 
-        compute_row(b, p, row);
+        compute_row(b, p, row,
+                    last ? row->n_tokens - row->n_drafts + n_accepted
+                         : row->n_tokens);
         r->tokens[i] = TOKEN_NONE;
         r->outcomes[i] = ROW_DONE;
         if (last && row->sample && row->sequence == b->damaged) {
             r->outcomes[i] = ROW_NOT_FINITE;
         } else if (last && row->sample) {
-            r->tokens[i] = sampled(b, p, row);
-            r->logprobs[i] = -0.5f;
-            for (uint32_t j = 0; j < row->sampling->n_top_logprobs; j++) {
-                r->top[i][j] = (struct token_logprob){j, -(float)j};
-            }
+            choose(b, p, i, n_accepted, r);
         }
     }
     rig_memory_after(b->memory, p, false);

@@ -156,6 +156,19 @@ static void hear_forward(const struct bench *b, struct bench_said *s,
     copy(s->save_name, m->save_checkpoint, m->n_save_checkpoint);
     s->n_sources = (uint32_t)m->n_source;
     copy(s->source, m->source, m->n_source);
+    s->n_drafts = (uint32_t)m->n_drafts;
+    copy(s->drafts, m->drafts, m->n_drafts);
+    s->n_keep_at = (uint32_t)m->n_keep_at;
+    copy(s->keep_at, m->keep_at, m->n_keep_at);
+    s->n_propose = (uint32_t)m->n_propose;
+    copy(s->propose, m->propose, m->n_propose);
+    s->n_ids = (uint32_t)m->n_tokens;
+    assert_in_range(s->n_ids, 0, BENCH_IDS);
+    if (s->n_ids > 0) {
+        memcpy(s->ids, m->tokens, s->n_ids * sizeof *s->ids);
+    }
+    s->n_next = (uint32_t)m->n_next;
+    copy(s->next, m->next, m->n_next);
     for (uint32_t i = 0; i < BENCH_ROWS && i * 4 * b->o.hidden < s->n_x; i++) {
         s->x[i] = x[(i + 1) * b->o.hidden - 1];
     }
@@ -171,6 +184,12 @@ static void hear_result(struct bench_said *s, const Sluice__V1__StageResult *m)
     copy(s->width, m->width, m->n_width);
     s->n_damaged = (uint32_t)m->n_damaged;
     copy(s->damaged, m->damaged, m->n_damaged);
+    s->n_accepted = (uint32_t)m->n_accepted;
+    copy(s->accepted, m->accepted, m->n_accepted);
+    s->n_proposed = (uint32_t)m->n_proposed;
+    copy(s->proposed, m->proposed, m->n_proposed);
+    s->n_proposals = (uint32_t)m->n_proposals;
+    copy(s->proposals, m->proposals, m->n_proposals);
     s->n_device_us = (uint32_t)m->n_device_us;
     copy(s->device_us, m->device_us, m->n_device_us);
     s->n_logprobs = (uint32_t)m->n_logprobs;
@@ -189,6 +208,9 @@ static void hear_geometry(struct bench_said *s,
     copy(s->a, m->n_pages, m->n_n_pages);
     copy(s->b, m->pages_per_block, m->n_pages_per_block);
     copy(s->c, m->pages_per_slot, m->n_pages_per_slot);
+    s->n_keep_tokens = (uint32_t)m->n_keep_tokens;
+    copy(s->keep_tokens, m->keep_tokens, m->n_keep_tokens);
+    s->proposes = m->proposes;
 }
 
 static void hear_keep(struct bench_said *s, const Sluice__V1__StageKeep *m)
@@ -198,6 +220,14 @@ static void hear_keep(struct bench_said *s, const Sluice__V1__StageKeep *m)
     copy(s->a, m->node, m->n_node);
     copy(s->b, m->parent, m->n_parent);
     copy(s->c, m->end, m->n_end);
+}
+
+static void hear_accept(struct bench_said *s, const Sluice__V1__StageAccept *m)
+{
+    s->n = (uint32_t)m->n_grant;
+    assert_in_range(s->n, 1, BENCH_ROWS);
+    memcpy(s->grants, m->grant, s->n * sizeof *m->grant);
+    copy(s->count, m->count, m->n_count);
 }
 
 static void hear_gone(struct bench_said *s, const Sluice__V1__StageGone *m)
@@ -241,6 +271,9 @@ void bench_hear(struct bench *b, struct peer *p, const struct method_row *m,
         break;
     case METHOD_STAGE_GONE:
         hear_gone(s, (const Sluice__V1__StageGone *)message);
+        break;
+    case METHOD_STAGE_ACCEPT:
+        hear_accept(s, (const Sluice__V1__StageAccept *)message);
         break;
     case METHOD_STAGE_RESULT:
         hear_result(s, (const Sluice__V1__StageResult *)message);
@@ -360,6 +393,11 @@ void bench_begin(struct bench *b, struct bench_forward *f)
     f->m.save_position = f->save_position;
     f->m.save_checkpoint = f->save_name;
     f->m.source = f->source;
+    f->m.drafts = f->drafts;
+    f->m.keep_at = f->keep_at;
+    f->m.propose = f->propose;
+    f->m.tokens = f->tokens;
+    f->m.next = f->next;
     f->m.n_device_us = b->stage;
     f->m.device_us = f->device_us;
     f->n_tokens = 0;
@@ -383,6 +421,20 @@ void bench_row(struct bench_forward *f, uint64_t grant, bool generated,
     f->n_tokens += count;
     f->m.n_grant = f->m.n_position = f->m.n_count = i + 1;
     f->m.n_kind = f->m.n_index = i + 1;
+    f->drafts[i] = f->propose[i] = 0;
+}
+
+void bench_drafts(struct bench_forward *f, uint32_t keep_at,
+                  const uint32_t *ids, uint32_t n)
+{
+    size_t i = f->m.n_grant - 1;
+
+    f->drafts[i] = n;
+    f->count[i] += n;
+    f->n_tokens += n;
+    f->keep_at[f->m.n_keep_at++] = keep_at;
+    memcpy(&f->tokens[f->m.n_tokens], ids, (n + 1) * sizeof *ids);
+    f->m.n_tokens += n + 1;
 }
 
 void bench_twin(struct bench_forward *f, uint64_t grant, uint32_t source,
@@ -407,6 +459,9 @@ void bench_send(struct bench *b, struct bench_forward *f)
     uint32_t n = f->n_tokens * b->o.hidden;
     float *x;
 
+    if (f->m.n_drafts == 0 && f->m.n_keep_at > 0) {
+        f->m.n_drafts = f->m.n_grant;
+    }
     if (f->m.has_failure || n == 0) {
         bench_say(b, METHOD_STAGE_FORWARD, &f->m.base);
         return;
@@ -498,6 +553,16 @@ void bench_keep(struct bench *b, uint64_t grant, uint32_t node, uint32_t parent,
     m.parent = &parent;
     m.end = &end;
     bench_say(b, METHOD_STAGE_KEEP, &m.base);
+}
+
+void bench_accept(struct bench *b, uint64_t grant, uint32_t count)
+{
+    Sluice__V1__StageAccept m = SLUICE__V1__STAGE_ACCEPT__INIT;
+
+    m.n_grant = m.n_count = 1;
+    m.grant = &grant;
+    m.count = &count;
+    bench_say(b, METHOD_STAGE_ACCEPT, &m.base);
 }
 
 void bench_gone(struct bench *b, uint32_t node, uint32_t checkpoint)

@@ -272,7 +272,7 @@ static void wrong_forward(const struct bench *b, struct bench_forward *f,
         f->m.n_kind--;
         break;
     case 3:
-        f->kind[0] = 8;
+        f->kind[0] = 16;
         break;
     case 4:
         f->m.n_device_us = 0;
@@ -308,7 +308,7 @@ static void a_wrong_forward_breaks_it(void **state)
         "step 1: the previous step was 2",
         "columns of 1 grants, 0 positions",
         "1 counts, 0 kinds",
-        "kind 8",
+        "kind 16",
         "times of 0 stages, but it passed 1",
         "a tensor of 64 bytes, but 3 tokens of 4 float32 have 48",
         "a tensor of 0 bytes, but 3 tokens of 4 float32 have 48",

@@ -6,6 +6,7 @@
 
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/stages/stage_bench.h"
+#include "worker/stages/keeps.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #define SEEDS 40
@@ -19,7 +20,8 @@
 struct seq {
     uint64_t grant; /* 0: none */
     uint32_t n_prompt, max_tokens, n_generated, planned;
-    bool pending; /* one of its tokens is being sampled */
+    bool pending;             /* one of its tokens is being sampled */
+    uint32_t drafts, keep_at; /* of its newest row */
 };
 
 struct leader {
@@ -30,6 +32,9 @@ struct leader {
     uint32_t n_here;    /* microbatches that have not come out */
     uint32_t n_said;    /* number of messages checked */
     uint64_t next_step; /* number that comes out next */
+    struct keeps keeps;
+    bool last; /* the stage is the last one */
+    uint32_t n_drafts;
     bool lied;
 };
 
@@ -104,27 +109,69 @@ static void open_one(struct leader *l, struct seq *s)
     bench_say(l->b, METHOD_STAGE_OPEN, &o.m.base);
 }
 
+/* Adds as many drafts as fit, or fewer.  A later stage finds most of them
+ * wrong; what counts is the leader's to decide at another one. */
+static void add_drafts(struct leader *l, struct bench_forward *f, struct seq *s)
+{
+    uint32_t left = s->max_tokens - s->n_generated - 1;
+    uint32_t n = roll(l, DRAFTS_MAX + 1), ids[DRAFTS_MAX + 1];
+
+    n = n < left ? n : left;
+    if (n == 0 || f->n_tokens + n > 40 ||
+        !keeps_take(&l->keeps, n + 1, &s->keep_at)) {
+        return;
+    }
+    for (uint32_t i = 0; i <= n; i++) { /* a token is the x before it */
+        ids[i] = (uint32_t)bench_x(f->m.step, f->n_tokens + i) - 2;
+        ids[i] = (ids[i] + (roll(l, 3) == 0)) % BENCH_VOCAB;
+    }
+    s->drafts = n;
+    l->n_drafts += n;
+    bench_drafts(f, s->keep_at, ids, n);
+}
+
+/* The Result has come: as many drafts as the last stage accepted, or any
+ * number. */
+static void accept(struct leader *l, struct seq *s, uint32_t n_accepted)
+{
+    uint32_t n = l->last ? n_accepted : roll(l, s->drafts + 1);
+
+    bench_accept(l->b, s->grant, lies_now(l) ? wrong(l, n + 1) : n + 1);
+    keeps_free(&l->keeps, s->keep_at);
+    s->drafts = 0;
+    s->planned += n;
+    s->n_generated += n;
+}
+
 /* Adds a random number of the next positions of s. */
 static void add_row(struct leader *l, struct bench_forward *f, struct seq *s)
 {
     uint32_t known = s->n_prompt + s->n_generated, left;
     bool generated = s->planned >= s->n_prompt;
 
+    s->drafts = 0;
     left = (generated ? known : s->n_prompt) - s->planned;
     left = left > 7 ? 1 + roll(l, 7) : left;
     s->pending = s->planned + left == known;
     bench_row(f, s->grant, generated, s->planned, left,
               s->pending ? s->n_generated : UINT32_MAX);
     s->planned += left;
+    if (generated && s->pending && left == 1) {
+        add_drafts(l, f, s);
+    }
 }
 
 static void lie_of_forward(struct leader *l, struct bench_forward *f)
 {
     size_t i = roll(l, (uint32_t)f->m.n_grant);
-    uint32_t *const at[] = {&f->position[i], &f->count[i], &f->kind[i],
-                            &f->index[i]};
-    size_t *const n[] = {&f->m.n_grant, &f->m.n_position, &f->m.n_count,
-                         &f->m.n_kind,  &f->m.n_index,    &f->m.n_device_us};
+    uint32_t *const at[] = {&f->position[i], &f->count[i],  &f->kind[i],
+                            &f->index[i],    &f->drafts[i], &f->keep_at[0],
+                            &f->propose[i],  &f->tokens[0]};
+    size_t *const n[] = {&f->m.n_grant,  &f->m.n_position, &f->m.n_count,
+                         &f->m.n_kind,   &f->m.n_index,    &f->m.n_device_us,
+                         &f->m.n_drafts, &f->m.n_keep_at,  &f->m.n_propose,
+                         &f->m.n_tokens, &f->m.n_next};
+    size_t *which;
 
     switch (roll(l, 5)) {
     case 0:
@@ -134,7 +181,8 @@ static void lie_of_forward(struct leader *l, struct bench_forward *f)
         f->grant[i] = wrong(l, (uint32_t)f->grant[i]);
         break;
     case 2:
-        (*n[roll(l, sizeof n / sizeof *n)])--;
+        which = n[roll(l, sizeof n / sizeof *n)];
+        *which += *which > 0 ? (size_t)-1 : 1;
         break;
     case 3:
         f->n_tokens = roll(l, 70);
@@ -177,7 +225,10 @@ static void remove_one(struct leader *l, struct seq *s)
     uint64_t grant = lies_now(l) ? wrong(l, (uint32_t)s->grant) : s->grant;
 
     bench_remove(l->b, grant);
-    s->grant = 0;
+    if (s->drafts > 0) {
+        keeps_free(&l->keeps, s->keep_at);
+    }
+    s->grant = s->drafts = 0;
 }
 
 /* Checks the stage's output: microbatches in order. */
@@ -205,6 +256,7 @@ static void run(struct leader *l)
 {
     const struct plan *p = l->b->plan;
     bool came[LIVE] = {false};
+    uint32_t row[LIVE] = {0};
 
     if (p == NULL) {
         return;
@@ -213,18 +265,27 @@ static void run(struct leader *l)
         for (int k = 0; k < LIVE && p->rows[i].sample; k++) {
             struct seq *s = &l->seqs[k];
 
-            came[k] = came[k] || (s->grant != 0 && s->pending &&
-                                  p->rows[i].position + p->rows[i].n_tokens ==
-                                      s->planned &&
-                                  p->rows[i].index == s->n_generated);
+            if (s->grant != 0 && s->pending &&
+                p->rows[i].position + p->rows[i].n_tokens - s->drafts ==
+                    s->planned &&
+                p->rows[i].index == s->n_generated &&
+                p->rows[i].n_drafts == s->drafts) {
+                came[k] = true;
+                row[k] = i;
+            }
         }
     }
     bench_run(l->b);
     look(l);
     for (int k = 0; k < LIVE; k++) {
+        struct seq *s = &l->seqs[k];
+
         if (came[k]) {
-            l->seqs[k].pending = false;
-            l->seqs[k].n_generated++;
+            s->pending = false;
+            s->n_generated++;
+        }
+        if (came[k] && s->drafts > 0 && l->b->n_broken == 0) {
+            accept(l, s, l->b->result.n_accepted[row[k]]);
         }
     }
 }
@@ -235,6 +296,7 @@ static void begin(struct leader *l)
     }
     bench_assemble(l->b);
     memset(l->seqs, 0, sizeof l->seqs);
+    keeps_init(&l->keeps, BENCH_KEEP);
     l->n_here = 0;
     l->b->n_said = l->n_said = 0;
     l->next_step = 1;
@@ -280,7 +342,8 @@ static struct bench *make(uint64_t seed)
 
 static void run_seed(uint64_t seed, uint32_t lies, uint32_t *n_broken)
 {
-    struct leader l = {.b = make(seed), .dice = seed, .lies = lies};
+    struct leader l = {
+        .b = make(seed), .dice = seed, .lies = lies, .last = seed % 2 == 0};
 
     begin(&l);
     l.b->astray = lies > 0;
@@ -301,6 +364,7 @@ static void run_seed(uint64_t seed, uint32_t lies, uint32_t *n_broken)
             run(&l);
         }
         assert_int_equal(l.n_here, 0);
+        assert_true(seed > 1 || l.n_drafts > 0);
     }
     bench_free(&l.b);
 }

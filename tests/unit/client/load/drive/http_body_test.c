@@ -88,6 +88,8 @@ static void options_become_members(void **state)
                                      .top_p = 0.75,
                                      .top_k = 40,
                                      .n = 3,
+                                     .has_drafts = true,
+                                     .drafts = 4,
                                      .has_seed = true,
                                      .seed = UINT64_MAX,
                                      .stops = {"a\"", "b"},
@@ -97,7 +99,7 @@ static void options_become_members(void **state)
     makes(&o, &of_text,
           "{\"prompt\":\"hi \\\"you\\\"\",\"max_tokens\":5,\"stream\":false,"
           "\"ignore_eos\":true,\"temperature\":0.5,\"top_p\":0.75,"
-          "\"top_k\":40,\"n\":3,\"seed\":9223372036854775807,"
+          "\"top_k\":40,\"n\":3,\"drafts\":4,\"seed\":9223372036854775807,"
           "\"stop\":[\"a\\\"\",\"b\"]}");
 }
 

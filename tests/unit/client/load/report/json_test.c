@@ -161,6 +161,72 @@ static void plain_numbers_are_milliseconds(void **state)
     result_fini(&r);
 }
 
+static void drafts_have_a_share_and_tokens_per_row(void **state)
+{
+    (void)state;
+    for (int drafts = 0; drafts < 2; drafts++) {
+        struct result r = made_result();
+        struct run *run = made_run(&r, RUN_PLAIN, 100, 20, 1, false);
+        json_t *j, *rates;
+        char *text;
+
+        run->draft_rows = drafts ? 10 : 0;
+        run->drafts_verified = drafts ? 40 : 0;
+        run->drafts_accepted = drafts ? 15 : 0;
+        text = made_text(write_json, &r);
+        j = json_loads(text, 0, NULL);
+        rates = json_object_get(json_array_get(json_object_get(j, "runs"), 0),
+                                "rates");
+        if (drafts) {
+            assert_true(json_real_value(json_object_get(
+                            rates, "drafts_accepted_share")) == 0.375);
+            assert_true(json_real_value(json_object_get(
+                            rates, "tokens_per_draft_row")) == 2.5);
+        } else {
+            assert_true(
+                json_is_null(json_object_get(rates, "drafts_accepted_share")));
+            assert_true(
+                json_is_null(json_object_get(rates, "tokens_per_draft_row")));
+        }
+        json_decref(j);
+        free(text);
+        result_fini(&r);
+    }
+}
+
+/* They read as 0. */
+static void runs_without_counts_of_drafts_are_read(void **state)
+{
+    static const char *const names[] = {"draft_rows", "drafts_verified",
+                                        "drafts_accepted"};
+    struct result r, back;
+    struct error e;
+    json_t *j, *run;
+    char *text;
+
+    (void)state;
+    everything(&r);
+    text = made_text(write_json, &r);
+    assert_int_equal(report_parse(&back, text, strlen(text), &e), ST_OK);
+    assert_int_equal(back.runs[0].drafts_accepted, r.runs[0].drafts_accepted);
+    assert_true(back.runs[0].drafts_accepted > 0);
+    result_fini(&back);
+    j = json_loads(text, 0, NULL);
+    free(text);
+    run = json_array_get(json_object_get(j, "runs"), 0);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(json_object_del(run, names[i]), 0);
+    }
+    text = json_dumps(j, 0);
+    assert_int_equal(report_parse(&back, text, strlen(text), &e), ST_OK);
+    assert_int_equal(back.runs[0].draft_rows, 0);
+    assert_int_equal(back.runs[0].drafts_accepted, 0);
+    free(text);
+    json_decref(j);
+    result_fini(&back);
+    result_fini(&r);
+}
+
 static void lost_figures_are_null(void **state)
 {
     struct result r = made_result();
@@ -436,6 +502,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_read_writes_the_same_text),
         cmocka_unit_test(points_of_earlier_versions_are_read),
+        cmocka_unit_test(drafts_have_a_share_and_tokens_per_row),
+        cmocka_unit_test(runs_without_counts_of_drafts_are_read),
         cmocka_unit_test(intervals_and_merging_work_on_what_was_read),
         cmocka_unit_test(plain_numbers_are_milliseconds),
         cmocka_unit_test(lost_figures_are_null),

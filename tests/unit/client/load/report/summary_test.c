@@ -83,6 +83,8 @@ static void one_run_is_printed_in_full(void **state)
     says(text, "audit: every block and slot of 2 workers");
     says(text, "suspended: up to 98 at once, then ");
     says(text, " of 64 host pages in use");
+    says(text, "\n  drafts: 4,000, 80.5 % accepted, 4.22 tokens a step with "
+               "drafts\n");
     says_not(text, "lost");
     says_not(text, "INVALID");
     says_not(text, "queue (server)");
