@@ -238,13 +238,12 @@ static struct widths widths_of(const struct model_shape *s)
     return w;
 }
 
-/* Returns what a CPU thread uses to keep and replay inputs, in floats: columns
- * of a state, and a few tokens of one head. */
+/* Returns what a CPU thread uses to replay inputs, in floats: a few tokens of
+ * one head. */
 static uint64_t cpu_replay(const struct model_shape *s)
 {
-    return (uint64_t)STATE_COLUMNS * s->k_dim +
-           REPLAY_TOKENS * ((uint64_t)s->k_dim + 2 * (uint64_t)s->v_dim + 2) +
-           6 * 16; /* alignment */
+    return REPLAY_TOKENS * ((uint64_t)s->k_dim + (uint64_t)s->v_dim + 2) +
+           4 * 16; /* alignment */
 }
 
 /* Returns whether the output of a mixer or feed-forward is kept apart from x:
@@ -308,6 +307,7 @@ static uint64_t cpu_scratch(const struct model_config *c,
     uint64_t panels = c->quant.format != WEIGHT_PLAIN ? PANEL_ROWS * wide : 0;
     uint64_t lane = panels + 66 * (uint64_t)s->head_dim +
                     2 * (uint64_t)s->expert_dim +
+                    (uint64_t)STATE_COLUMNS * s->k_dim +
                     (step->keep_tokens > 0 ? cpu_replay(s) : 0);
 
     return token * tokens * sizeof(float) + cpu_widest(c, tokens) +

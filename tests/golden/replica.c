@@ -241,18 +241,16 @@ static void audit(const struct replica *r)
     }
 }
 
-static void count_kept(struct replica *r)
+/* Ended sequences hold no memory, unless they are kept. */
+static bool is_released(const struct replica *r)
 {
-    for (uint32_t i = 0; i < r->n_asks; i++) {
-        struct replica_ask *a = &r->asks[i];
-
-        if (a->from != NULL && a->from->kept) {
-            a->from->kept = false;
-            r->n_kept--;
+    for (uint32_t i = 0; i < r->n; i++) {
+        if (account(&r->nodes[i]).n_sequences >
+            r->n_sent - r->n_over + r->n_kept) {
+            return false;
         }
-        a->kept = a->keep_ms > 0;
-        r->n_kept += a->kept;
     }
+    return true;
 }
 
 void replica_run(struct replica *r, struct replica_ask *asks, uint32_t n)
@@ -266,9 +264,8 @@ void replica_run(struct replica *r, struct replica_ask *asks, uint32_t n)
         while (r->n_sent < n && r->n_sent - r->n_over < r->o.at_once) {
             replica_send_submit(r, r->n_sent++);
         }
-        UNTIL(r, r->n_over > over);
+        UNTIL(r, r->n_over > over && is_released(r));
     }
-    count_kept(r);
     UNTIL(r, is_quiet(r));
     audit(r);
 }

@@ -98,8 +98,9 @@ struct replica *replica_new(const struct replica_stage *stages, uint32_t n,
 void replica_free(struct replica **r);
 
 /* Submits all n <= REPLICA_ASKS, at_once at a time, and runs them to their end.
- * Then every stage's account is audited, and no memory is held but that of kept
- * sequences. */
+ * As a router does, it submits the next when the memory of an ended one is
+ * free.  Then every stage's account is audited, and no memory is held but that
+ * of kept sequences. */
 void replica_run(struct replica *r, struct replica_ask *asks, uint32_t n);
 
 /* Removes the ids of a kept sequence from `begin` on.  Returns the position

@@ -65,6 +65,8 @@ static void hear_row(struct replica *r, const Sluice__V1__StepOutputMessage *m,
     at->top += width > 0 ? (size_t)n * (width - 1) : 0;
     if (a->finish == 0 && m->finish[i] != 0 && a->n >= first + n) {
         a->finish = m->finish[i];
+        a->kept = a->keep_ms > 0;
+        r->n_kept += a->kept;
         r->n_over += a->cancel_at == 0;
     }
     if (a->cancel_at > 0 && a->n >= a->cancel_at && !a->cancelled) {
@@ -295,6 +297,8 @@ void replica_send_submit(struct replica *r, uint32_t i)
     if (a->from != NULL) {
         make_ref(a->from, &from, from_id);
         m.continue_from = &from;
+        r->n_kept -= a->from->kept;
+        a->from->kept = false;
     }
     need_of(&r->nodes[0], a, &need.blocks, &need.slots, &need.windows);
     need.has_windows = need.windows > 0;
