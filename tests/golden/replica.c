@@ -241,23 +241,19 @@ static void audit(const struct replica *r)
     }
 }
 
-/* Ended sequences hold no memory, unless they are kept. */
+/* Ended sequences hold no memory, unless they are kept; the first stage frees
+ * its own last. */
 static bool is_released(const struct replica *r)
 {
-    for (uint32_t i = 0; i < r->n; i++) {
-        if (account(&r->nodes[i]).n_sequences >
-            r->n_sent - r->n_over + r->n_kept) {
-            return false;
-        }
-    }
-    return true;
+    return account(&r->nodes[0]).n_sequences + r->n_over <=
+           r->n_accepted + r->n_kept;
 }
 
 void replica_run(struct replica *r, struct replica_ask *asks, uint32_t n)
 {
     r->asks = asks;
     r->n_asks = n;
-    r->n_sent = r->n_over = 0;
+    r->n_sent = r->n_accepted = r->n_over = 0;
     while (r->n_over < n) {
         uint32_t over = r->n_over;
 

@@ -173,6 +173,7 @@ static void on_end(void *arg, struct peer *p, uint64_t tag,
     if (status == ST_OK && m->number == METHOD_WORKER_REMOVE) {
         hear_cut(r, (const Sluice__V1__Receipt *)reply);
     }
+    r->n_accepted += m->number == METHOD_WORKER_SUBMIT;
     r->n_assembled += m->number == METHOD_WORKER_ASSEMBLE;
 }
 

@@ -58,7 +58,7 @@ struct replica {
     int64_t news_us; /* time of the newest output */
 
     struct replica_ask *asks; /* this run */
-    uint32_t n_asks, n_sent, n_over;
+    uint32_t n_asks, n_sent, n_accepted, n_over;
     uint32_t n_ids, n_kept;    /* all runs */
     uint32_t n_cuts, position; /* answered; the newest one's */
 };
