@@ -11,9 +11,25 @@ struct side {
     struct run_seq s;
     uint32_t plain[DRAFT_RUNS_TOKENS];
     uint32_t n_made, n_drafts, row;
+    uint32_t k; /* drafts of the next row */
+    float accepts[DRAFTS_MAX];
+    uint32_t idle; /* rows without drafts */
 };
 
 static struct side sides[DRAFT_RUNS_BATCH];
+
+/* Returns whether the MTP layer runs for a new sequence: as in the worker,
+ * where drafts pay, and now and then. */
+static bool begins(struct draft_runs *d)
+{
+    struct drafts_row row = {.accepts = d->accepts, .most = d->k, .mtp = true};
+
+    if (d->choice == NULL) {
+        return true;
+    }
+    drafts_choose(d->choice, &row, 1, d->batch - 1);
+    return row.k > 0 || d->choice->n_begun++ % DRAFTS_TRIAL == 0;
+}
 
 static void start(struct draft_runs *d, struct run_seq *of, bool drafts)
 {
@@ -21,9 +37,10 @@ static void start(struct draft_runs *d, struct run_seq *of, bool drafts)
         struct side *a = &sides[i];
 
         runner_fork(d->r, &a->s, &of[i], of[i].n_done, of[i].slot);
-        a->s.mtp = drafts;
-        a->s.propose = drafts ? d->k : 0;
-        a->s.n_drafts = a->n_made = 0;
+        a->s.mtp = drafts && begins(d);
+        a->s.propose = drafts && d->choice == NULL ? d->k : 0;
+        a->s.n_drafts = a->n_made = a->idle = 0;
+        memcpy(a->accepts, d->accepts, sizeof a->accepts);
     }
     runner_step(d->r); /* the copies */
 }
@@ -72,12 +89,57 @@ static void force(struct draft_runs *d, struct side *a)
     if (d->accept < 0) {
         return;
     }
-    a->s.n_drafts = d->k;
+    a->s.n_drafts = d->choice != NULL ? a->s.n_drafts : d->k;
     for (uint32_t i = 0; i < a->s.n_drafts; i++) {
         bool right = dice_float(&d->dice, 0, 1) < (float)d->accept;
 
         a->s.drafts[i] = (a->plain[a->n_made + i] + !right) % vocab;
     }
+}
+
+/* Chooses the drafts of each row as the worker's batcher does. */
+static void choose(struct draft_runs *d)
+{
+    struct drafts_row rows[DRAFT_RUNS_BATCH];
+
+    for (uint32_t i = 0; i < d->batch; i++) {
+        rows[i] = (struct drafts_row){.accepts = sides[i].accepts,
+                                      .most = sides[i].s.mtp ? d->k : 0,
+                                      .mtp = true,
+                                      .probe = drafts_probes(d->choice)};
+    }
+    drafts_choose(d->choice, rows, d->batch, 0);
+    for (uint32_t i = 0; i < d->batch; i++) {
+        struct side *a = &sides[i];
+
+        a->idle = rows[i].k > 0 && !rows[i].probe ? 0 : a->idle + 1;
+        a->s.mtp = a->s.mtp && a->idle < DRAFTS_IDLE;
+        a->s.propose = a->s.mtp ? rows[i].k : 0;
+        a->s.n_drafts = a->s.n_drafts < rows[i].k ? a->s.n_drafts : rows[i].k;
+    }
+}
+
+/* Learns the time of the step, and what each of its rows accepted. */
+static void learn(struct draft_runs *d, double took)
+{
+    struct drafts_step s = {.draft_us = d->r->result.draft_us};
+
+    for (uint32_t i = 0; i < d->batch; i++) {
+        struct side *a = &sides[i];
+        uint32_t passes = a->s.propose > 0 ? a->s.propose : a->s.mtp;
+        uint32_t n = d->r->result.n_accepted[a->row];
+
+        s.n_tokens += 1 + a->n_drafts;
+        s.n_rows += a->s.mtp;
+        s.n_passes = passes > s.n_passes ? passes : s.n_passes;
+        drafts_note_accepted(a->accepts, DRAFTS_LEARN_OWN, a->n_drafts, n);
+        drafts_note_accepted(d->accepts, DRAFTS_LEARN_ALL, a->n_drafts, n);
+        if (a->n_drafts > 0) {
+            d->choice->drafted_at = d->choice->n_steps;
+        }
+    }
+    s.us = (uint32_t)(1e6 * took) - s.draft_us;
+    drafts_note_step(d->choice, &s);
 }
 
 /* Counts a row's drafts and tokens, and ends its sequence at the first token
@@ -127,8 +189,12 @@ static bool all_go_on(const struct draft_runs *d, uint32_t n_tokens)
 static void run_drafts(struct draft_runs *d, uint32_t n_tokens)
 {
     while (all_go_on(d, n_tokens)) {
-        bool full = true;
+        bool full = d->choice == NULL;
+        double took;
 
+        if (d->choice != NULL) {
+            choose(d);
+        }
         for (uint32_t i = 0; i < d->batch; i++) {
             struct side *a = &sides[i];
 
@@ -138,7 +204,11 @@ static void run_drafts(struct draft_runs *d, uint32_t n_tokens)
             a->n_drafts = a->s.n_drafts;
             full = full && a->n_drafts == d->k;
         }
-        note_step(d, step(d), full);
+        took = step(d);
+        note_step(d, took, full);
+        if (d->choice != NULL) {
+            learn(d, took);
+        }
         for (uint32_t i = 0; i < d->batch; i++) {
             take(d, &sides[i], n_tokens);
         }
@@ -173,6 +243,16 @@ static double rate(uint32_t n, double seconds)
     return seconds > 0 ? n / seconds : 0;
 }
 
+static double drafts_a_row(const struct draft_runs *d)
+{
+    double n = 0;
+
+    for (uint32_t i = 0; i < d->k; i++) {
+        n += d->proposed[i];
+    }
+    return d->n_rows > 0 ? n / d->n_rows : 0;
+}
+
 void draft_runs_json(struct draft_runs *d, double bytes)
 {
     double plain = draft_runs_median(d->plain, d->n_plain_steps);
@@ -182,11 +262,13 @@ void draft_runs_json(struct draft_runs *d, double bytes)
     printf("\"batch\": %u, \"drafts\": %u, \"tok_s\": %.2f, \"plain_tok_s\": "
            "%.2f, \"plain_step_s\": %.6g, \"verify_step_s\": %.6g, "
            "\"verify_ratio\": %.4f, \"draft_s\": %.6g, \"draft_bytes\": %.0f, "
-           "\"tokens_row\": %.3f, \"differ\": %u, \"accepted\": [",
+           "\"tokens_row\": %.3f, \"drafts_row\": %.3f, \"differ\": %u, "
+           "\"accepted\": [",
            d->batch, d->k, rate(d->n_tokens, d->drafts_s),
            rate(d->n_plain, d->plain_s), plain, verify,
            plain > 0 ? verify / plain : 0, draft, bytes,
-           (double)d->n_tokens / (d->n_rows > 0 ? d->n_rows : 1), d->n_differ);
+           (double)d->n_tokens / (d->n_rows > 0 ? d->n_rows : 1),
+           drafts_a_row(d), d->n_differ);
     for (uint32_t i = 0; i < d->k; i++) {
         printf("%s%.4f", i > 0 ? ", " : "",
                (double)d->accepted[i] /

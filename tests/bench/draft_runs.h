@@ -3,7 +3,8 @@
  * A run records what plain decoding gives, then decodes the same tokens with
  * drafts.  Forced drafts are the recorded token with a given probability each,
  * else another one; the MTP layer runs as always and its proposals are
- * replaced.  Otherwise the drafts are the MTP layer's own.
+ * replaced.  Otherwise the drafts are the MTP layer's own.  With a choice each
+ * step has as many drafts as `--drafts auto` chooses.
  *
  * Threading, memory, errors: as tests/golden/runner.h. */
 #ifndef TESTS_BENCH_DRAFT_RUNS_H
@@ -11,6 +12,7 @@
 
 #include "tests/golden/runner_drafts.h"
 #include "tests/kernels/random_model.h"
+#include "worker/sequences/drafts.h"
 
 #define DRAFT_RUNS_BATCH  128
 #define DRAFT_RUNS_TOKENS 256    /* most tokens of a sequence in a run */
@@ -22,6 +24,8 @@ struct draft_runs {
     struct runner *r;
     uint32_t batch, k; /* sequences of a step; drafts of a row */
     double accept;     /* probability that a draft is right, or DRAFTS_OWN */
+    struct drafts *choice;     /* chooses up to k drafts; NULL: always k */
+    float accepts[DRAFTS_MAX]; /* what it learned; not 0 at the beginning */
     struct dice dice;
     double plain_s, drafts_s; /* seconds without and with drafts */
     uint32_t n_plain, n_tokens, n_rows;

@@ -10,10 +10,11 @@
  * prompt and its first token, --step-tokens (4096) at a time; its first
  * POSITION tokens are reused, TOKENS are left.  draft:CONTEXT:BATCH:K:P decodes
  * with K drafts a step of the MTP layer, each right with probability P, and
- * without (draft_runs.h).  swap:CONTEXT:BATCH:PAGES decodes while as many pages
- * of others go to the host tier and come back.  --profile prints the time of
- * each kernel, all points together, and makes each step slower.  --kv-* are
- * those of sluice-worker.  --bits quantises all matrices to N bits in groups of
+ * without (draft_runs.h); K may be `auto`.  swap:CONTEXT:BATCH:PAGES decodes
+ * while as many pages of others go to the host tier and come back.  --profile
+ * prints the time of each kernel, all points together, and makes each step
+ * slower.  --kv-* are those of sluice-worker.  --bits quantises all matrices to
+ * N bits in groups of
  * 64.  The model has the shape and the formats of CONFIG.json.  Weights and
  * caches are random and made on the device (kernels/opencl/noise.h), so the
  * host need not hold them.
@@ -67,7 +68,8 @@ struct point {
     uint32_t tokens; /* of each context, or of the prompt */
     uint32_t before; /* tokens of the prompt that are reused */
     uint32_t batch;
-    uint32_t k;     /* drafts of a step; 0: no point of drafts */
+    uint32_t k;     /* most drafts of a row; 0: no point of drafts */
+    bool automatic; /* fewer where fewer pay */
     double accept;  /* the share of right ones */
     uint32_t pages; /* of a swap; 0: no point of swaps */
 };
@@ -300,19 +302,29 @@ static void run_drafts(struct bench *b, const struct point *p)
 {
     static struct run_seq s[BATCH_MAX];
     static struct draft_runs d;
+    static struct drafts choice;
     double begin = machine_now();
 
+    drafts_init(&choice, true);
+    d = (struct draft_runs){.choice = p->automatic ? &choice : NULL};
+    for (int i = 0; i < DRAFTS_MAX; i++) {
+        d.accepts[i] = DRAFTS_ACCEPTS_FIRST;
+    }
     for (uint32_t i = 0; i < p->batch; i++) {
         start(b, &s[i], p->tokens, TURNS_MAX);
         runner_skip(&s[i], p->tokens);
         run_seq_push(&s[i], i);
     }
     for (int warm = 1; warm >= 0; warm--) {
-        d = (struct draft_runs){.r = &b->runner,
-                                .batch = p->batch,
-                                .k = p->k,
-                                .accept = p->accept,
-                                .dice = {7}};
+        struct draft_runs next = {.r = &b->runner,
+                                  .batch = p->batch,
+                                  .k = p->k,
+                                  .accept = p->accept,
+                                  .choice = d.choice,
+                                  .dice = {7}};
+
+        memcpy(next.accepts, d.accepts, sizeof next.accepts);
+        d = next;
         do {
             draft_runs_add(&d, s, warm ? DRAFT_WARM : DRAFT_TOKENS);
         } while (!warm && machine_now() - begin < b->seconds);
@@ -537,6 +549,16 @@ static int run(struct bench *b)
     return rc;
 }
 
+static bool parse_auto(struct point *p, const char *text)
+{
+    char rest;
+
+    p->automatic = sscanf(text, "draft:%u:%u:auto:%lf%c", &p->tokens, &p->batch,
+                          &p->accept, &rest) == 3;
+    p->k = p->automatic ? DRAFTS_MAX : p->k;
+    return p->automatic;
+}
+
 static bool parse_point(struct bench *b, const char *text)
 {
     struct point *p = &b->points[b->n_points];
@@ -550,6 +572,7 @@ static bool parse_point(struct bench *b, const char *text)
         sscanf(text, "decode:%u:%u%c", &p->tokens, &p->batch, &rest) == 2 ||
         sscanf(text, "draft:%u:%u:%u:%lf%c", &p->tokens, &p->batch, &p->k,
                &p->accept, &rest) == 4 ||
+        parse_auto(p, text) ||
         (sscanf(text, "swap:%u:%u:%u%c", &p->tokens, &p->batch, &p->pages,
                 &rest) == 3 &&
          p->pages > 0);

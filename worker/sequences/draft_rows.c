@@ -28,7 +28,7 @@ void draft_rows_init(struct draft_rows *b)
     drafts_init(&b->drafts, b->limits->drafts_auto);
     for (int p = 0; p < PROPOSERS; p++) {
         for (int i = 0; i < DRAFTS_MAX; i++) {
-            b->accepts[p][i] = DRAFT_ACCEPTS_FIRST;
+            b->accepts[p][i] = DRAFTS_ACCEPTS_FIRST;
         }
     }
 }

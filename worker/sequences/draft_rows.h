@@ -38,8 +38,6 @@ struct draft_row {
     uint32_t propose;  /* drafts that the engine makes for the row after it */
 };
 
-#define DRAFT_ACCEPTS_FIRST 0.75f /* before any was tried */
-
 /* The part of the batcher that drafts. */
 struct draft_rows {
     /* Borrowed from it. */

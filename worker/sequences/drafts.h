@@ -46,6 +46,8 @@
  * not pay. */
 #define DRAFTS_TRIAL 16
 
+/* The share of each depth before any draft was tried. */
+#define DRAFTS_ACCEPTS_FIRST 0.75f
 /* Shares of a row in what is learned of its sequence, and of all. */
 #define DRAFTS_LEARN_OWN 0.03125f
 #define DRAFTS_LEARN_ALL 0.0078125f
