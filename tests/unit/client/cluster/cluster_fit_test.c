@@ -84,14 +84,14 @@ static void a_quantised_cache_counts_its_bytes(void **state)
 {
     (void)state;
     one("  - {name: w, host: a, model: m, memory: 32MiB}\n", 6,
-        "model m on worker w: layers 0-8 need 34.10 MiB");
+        "model m on worker w: layers 0-8 need 34.11 MiB");
     valid("  - {name: w, host: a, model: m, memory: 32MiB, "
           "options: {kv_bits: 8, kv_dtype: f32, kv_group: 32}}\n");
     valid("  - {name: w, host: a, model: m, memory: 30MiB, "
           "options: {kv_scheme: turboquant}}\n");
     one("  - {name: w, host: a, model: m, memory: 30MiB, "
         "options: {kv_bits: 8, kv_dtype: f32, kv_group: 32}}\n",
-        6, "model m on worker w: layers 0-8 need 31.14 MiB");
+        6, "model m on worker w: layers 0-8 need 31.15 MiB");
 }
 
 /* The MTP layer takes 2.0 MiB, blocks of one sequence 4 MiB, and inputs 2.6
@@ -106,7 +106,7 @@ static void drafts_count(void **state)
           "options: {drafts: 1}}\n");
     one("  - {name: w, host: a, model: m, memory: 48MiB, "
         "options: {drafts: auto}}\n",
-        6, "model m on worker w: layers 0-8 need 53.59 MiB (");
+        6, "model m on worker w: layers 0-8 need 53.58 MiB (");
     valid("  - {name: w, host: a, model: m, memory: 48MiB, "
           "options: {drafts: auto, drafter: ngram}}\n");
     one("  - {name: w, host: a, model: m, memory: 25MiB, layers: 0-4}\n"
