@@ -133,7 +133,8 @@ struct kernel_row {
     const uint32_t *blocks; /* block table; covers position + n_tokens */
     /* Window blocks: that of position p is in, for table i,
      * window[i * window_stride + p / block_tokens - window_first].  They cover
-     * the windows of all tokens of the row; unused without window layers. */
+     * the windows of all tokens of the row.  NULL in a step without window
+     * layers. */
     const uint32_t *window; /* [window_pages, window_stride] */
     uint32_t window_first, window_stride;
     uint32_t slot;  /* first page of its slot; unused if the shard has

@@ -227,13 +227,14 @@ static uint32_t first_of(const struct canary *c, uint32_t row)
 static struct kernel_row row_of(const struct canary *c, uint32_t row,
                                 enum mixer_kind kind)
 {
-    uint32_t base = kind == MIXER_WINDOW ? c->windows.base : 0;
+    bool window = kind == MIXER_WINDOW;
+    uint32_t base = window ? c->windows.base : 0;
 
     return (struct kernel_row){
         .n_tokens = row == 0 ? c->n_prompt : 1,
         .position = first_of(c, row) + base,
         .blocks = c->blocks,
-        .window = c->windows.table,
+        .window = window ? c->windows.table : NULL,
         .window_first = c->windows.first,
         .window_stride = c->windows.stride,
         .slot = SLOT,

@@ -140,6 +140,24 @@ static void begin_without_keep(struct kernels *k,
     ops->begin(k, &one);
 }
 
+static uint32_t window_of_begin;
+
+/* As a device that copies the blocks that the row's tokens see. */
+static void begin_within_windows(struct kernels *k,
+                                 const struct kernel_step *step)
+{
+    const struct kernel_row *r = &step->rows[0];
+    uint32_t low =
+        r->position >= window_of_begin ? r->position - window_of_begin + 1 : 0;
+
+    if (r->window != NULL) {
+        assert_true(r->window_first <= low / 8);
+        assert_true((r->position + r->n_tokens - 1) / 8 <
+                    r->window_first + r->window_stride);
+    }
+    ops->begin(k, step);
+}
+
 /* Runs the canary on a cpu backend with some other operators. */
 static enum status run_changed(const struct pair *p,
                                const struct kernels_ops *changes,
@@ -187,6 +205,23 @@ static void every_kind_of_layer_agrees_with_itself(void **state)
         if (run_pair(&p, &e) != ST_OK) {
             fail_msg("window %u: %s", window, e.text);
         }
+        random_model_free(&p.made);
+    }
+}
+
+static void rows_have_the_window_blocks_that_they_see(void **state)
+{
+    static struct pair p;
+    struct error e;
+
+    (void)state;
+    for (uint32_t window = 1; window <= 256; window += 51) {
+        make_pair(&p, window);
+        window_of_begin = window;
+        assert_int_equal(
+            run_changed(
+                &p, &(struct kernels_ops){.begin = begin_within_windows}, &e),
+            ST_OK);
         random_model_free(&p.made);
     }
 }
@@ -268,6 +303,7 @@ int main(void)
         cmocka_unit_test(the_cpu_agrees_with_itself),
         cmocka_unit_test(a_coarser_cache_than_stated_is_found),
         cmocka_unit_test(every_kind_of_layer_agrees_with_itself),
+        cmocka_unit_test(rows_have_the_window_blocks_that_they_see),
         cmocka_unit_test(a_device_with_other_arithmetic_is_found),
         cmocka_unit_test(a_device_that_replays_wrongly_is_found),
     };
