@@ -74,7 +74,7 @@ static const struct limit_row worker_limits[] = {
     LIMIT_ROW(BATCH_COPIES_MAX, "", "copies of a plan that is made here"),
     LIMIT_ROW(PLAN_BLOCKS_MAX, "blocks", "in the tables of a plan"),
     LIMIT_ROW(DRAFTS_PROBE, "rows", "without drafts between two probes"),
-    LIMIT_ROW(DRAFTS_IDLE, "rows", "without drafts: no MTP layer any more"),
+    LIMIT_ROW(DRAFTS_IDLE, "rows", "without drafts: the MTP layer may stop"),
     LIMIT_ROW(NGRAM_MIN, "tokens", "of a suffix that drafts follow, at least"),
     LIMIT_ROW(NGRAM_MAX, "tokens", "of a suffix that is compared"),
     LIMIT_ROW(NGRAM_WINDOW, "tokens", "that are searched for a suffix"),

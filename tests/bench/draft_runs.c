@@ -18,17 +18,24 @@ struct side {
 
 static struct side sides[DRAFT_RUNS_BATCH];
 
+static bool pays(struct draft_runs *d, const float *accepts)
+{
+    struct drafts_row row = {.accepts = accepts, .most = d->k, .mtp = true};
+
+    return drafts_pay(d->choice, &row, d->accepts, d->batch - 1);
+}
+
+static bool is_idle(struct draft_runs *d, const struct side *a)
+{
+    return a->idle > 0 && a->idle % DRAFTS_IDLE == 0 && !pays(d, a->accepts);
+}
+
 /* Returns whether the MTP layer runs for a new sequence: as in the worker,
  * where drafts pay, and now and then. */
 static bool begins(struct draft_runs *d)
 {
-    struct drafts_row row = {.accepts = d->accepts, .most = d->k, .mtp = true};
-
-    if (d->choice == NULL) {
-        return true;
-    }
-    drafts_choose(d->choice, &row, 1, d->batch - 1);
-    return row.k > 0 || d->choice->n_begun++ % DRAFTS_TRIAL == 0;
+    return d->choice == NULL || pays(d, d->accepts) ||
+           d->choice->n_begun++ % DRAFTS_TRIAL == 0;
 }
 
 static void start(struct draft_runs *d, struct run_seq *of, bool drafts)
@@ -113,7 +120,7 @@ static void choose(struct draft_runs *d)
         struct side *a = &sides[i];
 
         a->idle = rows[i].k > 0 && !rows[i].probe ? 0 : a->idle + 1;
-        a->s.mtp = a->s.mtp && a->idle < DRAFTS_IDLE;
+        a->s.mtp = a->s.mtp && !is_idle(d, a);
         a->s.propose = a->s.mtp ? rows[i].k : 0;
         a->s.n_drafts = a->s.n_drafts < rows[i].k ? a->s.n_drafts : rows[i].k;
     }

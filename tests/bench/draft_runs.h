@@ -25,7 +25,7 @@ struct draft_runs {
     uint32_t batch, k; /* sequences of a step; drafts of a row */
     double accept;     /* probability that a draft is right, or DRAFTS_OWN */
     struct drafts *choice;     /* chooses up to k drafts; NULL: always k */
-    float accepts[DRAFTS_MAX]; /* what it learned; not 0 at the beginning */
+    float accepts[DRAFTS_MAX]; /* learned shares; not 0 at the beginning */
     struct dice dice;
     double plain_s, drafts_s; /* seconds without and with drafts */
     uint32_t n_plain, n_tokens, n_rows;

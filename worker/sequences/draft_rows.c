@@ -177,14 +177,28 @@ struct draft_row draft_rows_fit(const struct draft_rows *b,
 
 /* ---- the MTP layer ---- */
 
-/* Returns whether drafts would pay for a new sequence, beside those that
- * decode; now and then anyway, because that may have changed. */
+/* Returns whether drafts would pay for s, if all that decode had some. */
 static bool pays(struct draft_rows *b, const struct sequence *s)
 {
     struct drafts_row row = row_of(s, s->drafts.most);
 
-    drafts_choose(&b->drafts, &row, 1, b->decode->n);
-    return row.k > 0 || b->drafts.n_begun++ % DRAFTS_TRIAL == 0;
+    return drafts_pay(&b->drafts, &row, b->accepts[s->drafts.proposer],
+                      b->decode->n);
+}
+
+/* A sequence tries drafts at its beginning also where they do not pay, now and
+ * then, because that may have changed. */
+static bool tries(struct draft_rows *b, const struct sequence *s)
+{
+    return pays(b, s) || b->drafts.n_begun++ % DRAFTS_TRIAL == 0;
+}
+
+static bool is_idle(struct draft_rows *b, const struct sequence *s)
+{
+    uint32_t idle = s->drafts.idle;
+
+    return b->drafts.automatic && idle > 0 && idle % DRAFTS_IDLE == 0 &&
+           !pays(b, s);
 }
 
 void draft_rows_begin(struct draft_rows *b, struct sequence *s)
@@ -195,10 +209,9 @@ void draft_rows_begin(struct draft_rows *b, struct sequence *s)
     if (!d->begun) {
         d->begun = true;
         d->mtp = b->limits->drafts > 0 &&
-                 proposer_in_engine((enum proposer)d->proposer) && pays(b, s);
+                 proposer_in_engine((enum proposer)d->proposer) && tries(b, s);
     }
-    d->mtp =
-        d->mtp && !d->hole && (!b->drafts.automatic || d->idle < DRAFTS_IDLE);
+    d->mtp = d->mtp && !d->hole && !is_idle(b, s);
     d->hole = d->hole || (b->limits->proposers.has_mtp && !d->mtp);
 }
 

@@ -74,7 +74,7 @@ struct draft_row draft_rows_fit(const struct draft_rows *b,
 
 /* Decides, before the first row of s, whether the MTP layer computes it; counts
  * its rows without drafts from then on, and stops the layer after DRAFTS_IDLE
- * of them. */
+ * of them if drafts of all sequences would not pay either. */
 void draft_rows_begin(struct draft_rows *b, struct sequence *s);
 
 /* Returns how many drafts the engine makes with a row of n tokens that is not

@@ -311,3 +311,18 @@ void drafts_choose(struct drafts *d, struct drafts_row *rows, uint32_t n,
         rows[i].k += rows[i].probe;
     }
 }
+
+bool drafts_pay(struct drafts *d, const struct drafts_row *row,
+                const float *others, uint32_t n)
+{
+    struct drafts_row rows[DRAFTS_ROWS];
+
+    n = n < DRAFTS_ROWS ? n : DRAFTS_ROWS - 1;
+    rows[0] = *row;
+    for (uint32_t i = 1; i <= n; i++) {
+        rows[i] = (struct drafts_row){
+            .accepts = others, .most = DRAFTS_MAX, .mtp = row->mtp};
+    }
+    drafts_choose(d, rows, n + 1, 0);
+    return rows[0].k > 0;
+}

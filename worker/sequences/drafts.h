@@ -40,8 +40,9 @@
 #define DRAFTS_BUCKETS 128 /* sizes of a step, up to STEP_TOKENS_MAX */
 #define DRAFTS_STALE   512 /* steps after which a time counts as old */
 #define DRAFTS_PROBE   64  /* rows without drafts from one probe to the next */
-/* Rows without drafts after which the MTP layer is not computed any more. */
-#define DRAFTS_IDLE 128
+/* Rows without drafts after which the MTP layer is computed only where drafts
+ * would pay if all sequences had them. */
+#define DRAFTS_IDLE 32
 /* One in this many new sequences begins with the MTP layer where drafts would
  * not pay. */
 #define DRAFTS_TRIAL 16
@@ -110,6 +111,13 @@ void drafts_note_accepted(float accepts[DRAFTS_MAX], float share, uint32_t n,
  * theirs. */
 void drafts_choose(struct drafts *d, struct drafts_row *rows, uint32_t n,
                    uint32_t n_others);
+
+/* Returns whether a row would get drafts in a step with n others that have the
+ * chances `others`, DRAFTS_MAX drafts each.  A pass of the MTP layer costs one
+ * row nearly as much as many, so drafts of one sequence may not pay where those
+ * of all do. */
+bool drafts_pay(struct drafts *d, const struct drafts_row *row,
+                const float *others, uint32_t n);
 
 /* Returns the estimate of the time of a step of n tokens, for tests. */
 float drafts_step_us(struct drafts *d, uint32_t n_tokens);

@@ -186,6 +186,37 @@ static void no_drafts_where_they_do_not_pay(void **state)
     assert_int_equal(b.k, 0);
 }
 
+/* The tokens that one sequence gains do not pay for a pass of the MTP layer;
+ * those of 32 sequences do. */
+static void one_pays_where_all_do(void **state)
+{
+    static const struct device x = {.fixed_us = 1000, .pass_us = 150};
+    struct drafts_row row = {.most = DRAFTS_MAX, .mtp = true};
+    struct bench b;
+
+    (void)state;
+    begin(&b, &x, 32, 0.8);
+    (void)rate_of(&b, 300);
+    row.accepts = b.accepts[0];
+    drafts_choose(&b.d, &row, 1, b.n - 1);
+    assert_int_equal(row.k, 0);
+    assert_true(drafts_pay(&b.d, &row, b.accepts[1], b.n - 1));
+    row.most = 0;
+    assert_false(drafts_pay(&b.d, &row, b.accepts[1], b.n - 1));
+}
+
+static void none_pays_where_all_do_not(void **state)
+{
+    struct drafts_row row = {.most = DRAFTS_MAX, .mtp = true};
+    struct bench b;
+
+    (void)state;
+    begin(&b, &devices[2], 32, 0.05);
+    (void)rate_of(&b, 500);
+    row.accepts = b.accepts[0];
+    assert_false(drafts_pay(&b.d, &row, b.accepts[1], b.n - 1));
+}
+
 static void alone_a_sequence_gets_more(void **state)
 {
     struct bench alone, crowd;
@@ -334,6 +365,8 @@ int main(void)
         cmocka_unit_test(the_rate_is_near_the_best),
         cmocka_unit_test(learning_costs_little),
         cmocka_unit_test(no_drafts_where_they_do_not_pay),
+        cmocka_unit_test(one_pays_where_all_do),
+        cmocka_unit_test(none_pays_where_all_do_not),
         cmocka_unit_test(alone_a_sequence_gets_more),
         cmocka_unit_test(it_follows_what_is_accepted),
         cmocka_unit_test(it_follows_the_device),
