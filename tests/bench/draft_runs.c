@@ -18,24 +18,21 @@ struct side {
 
 static struct side sides[DRAFT_RUNS_BATCH];
 
-static bool pays(struct draft_runs *d, const float *accepts)
+static bool stops(struct draft_runs *d, const struct side *a)
 {
-    struct drafts_row row = {.accepts = accepts, .most = d->k, .mtp = true};
+    struct drafts_row row = {.accepts = a->accepts, .most = d->k, .mtp = true};
 
-    return drafts_pay(d->choice, &row, d->accepts, d->batch - 1);
-}
-
-static bool is_idle(struct draft_runs *d, const struct side *a)
-{
-    return a->idle > 0 && a->idle % DRAFTS_IDLE == 0 && !pays(d, a->accepts);
+    return drafts_stop(d->choice, &row, d->accepts, d->batch - 1, a->idle);
 }
 
 /* Returns whether the MTP layer runs for a new sequence: as in the worker,
  * where drafts pay, and now and then. */
 static bool begins(struct draft_runs *d)
 {
-    return d->choice == NULL || pays(d, d->accepts) ||
-           d->choice->n_begun++ % DRAFTS_TRIAL == 0;
+    struct drafts_row row = {.accepts = d->accepts, .most = d->k, .mtp = true};
+
+    return d->choice == NULL || drafts_may_try(d->choice) ||
+           drafts_pay(d->choice, &row, d->accepts, d->batch - 1);
 }
 
 static void start(struct draft_runs *d, struct run_seq *of, bool drafts)
@@ -120,7 +117,7 @@ static void choose(struct draft_runs *d)
         struct side *a = &sides[i];
 
         a->idle = rows[i].k > 0 && !rows[i].probe ? 0 : a->idle + 1;
-        a->s.mtp = a->s.mtp && !is_idle(d, a);
+        a->s.mtp = a->s.mtp && !stops(d, a);
         a->s.propose = a->s.mtp ? rows[i].k : 0;
         a->s.n_drafts = a->s.n_drafts < rows[i].k ? a->s.n_drafts : rows[i].k;
     }
@@ -137,6 +134,8 @@ static void learn(struct draft_runs *d, double took)
         uint32_t n = d->r->result.n_accepted[a->row];
 
         s.n_tokens += 1 + a->n_drafts;
+        s.n_drafts += a->n_drafts;
+        s.n_accepted += n;
         s.n_rows += a->s.mtp;
         s.n_passes = passes > s.n_passes ? passes : s.n_passes;
         drafts_note_accepted(a->accepts, DRAFTS_LEARN_OWN, a->n_drafts, n);

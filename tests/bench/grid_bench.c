@@ -58,9 +58,11 @@
 #define GROUP        64   /* of --bits */
 #define DRAFT_TOKENS 192  /* of a sequence in a run with drafts */
 #define DRAFT_WARM   64
-#define SWAP_PAGES   4096 /* most pages of a swap */
-#define SWAP_STEPS   32   /* most steps beside a swap */
-#define GB           1e9
+#define DRAFT_LEARN \
+    3 /* runs of DRAFT_TOKENS before an automatic choice counts */
+#define SWAP_PAGES 4096 /* most pages of a swap */
+#define SWAP_STEPS 32   /* most steps beside a swap */
+#define GB         1e9
 
 struct point {
     const char *text;
@@ -303,7 +305,7 @@ static void run_drafts(struct bench *b, const struct point *p)
     static struct run_seq s[BATCH_MAX];
     static struct draft_runs d;
     static struct drafts choice;
-    double begin = machine_now();
+    double begin;
 
     drafts_init(&choice, true);
     d = (struct draft_runs){.choice = p->automatic ? &choice : NULL};
@@ -325,6 +327,10 @@ static void run_drafts(struct bench *b, const struct point *p)
 
         memcpy(next.accepts, d.accepts, sizeof next.accepts);
         d = next;
+        for (int i = 0; warm && p->automatic && i < DRAFT_LEARN; i++) {
+            draft_runs_add(&d, s, DRAFT_TOKENS);
+        }
+        begin = machine_now();
         do {
             draft_runs_add(&d, s, warm ? DRAFT_WARM : DRAFT_TOKENS);
         } while (!warm && machine_now() - begin < b->seconds);

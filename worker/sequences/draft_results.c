@@ -126,6 +126,8 @@ void draft_results_learn(struct sequences *q, const struct batch *t)
         const struct plan_row *row = &t->plan.rows[i];
         uint32_t passes = row->propose > 0 ? row->propose : row->mtp;
 
+        s.n_drafts += row->n_drafts;
+        s.n_accepted += draft_results_accepted(q, row, i);
         s.n_rows += row->mtp;
         s.n_passes = passes > s.n_passes ? passes : s.n_passes;
     }

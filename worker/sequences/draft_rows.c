@@ -177,28 +177,23 @@ struct draft_row draft_rows_fit(const struct draft_rows *b,
 
 /* ---- the MTP layer ---- */
 
-/* Returns whether drafts would pay for s, if all that decode had some. */
-static bool pays(struct draft_rows *b, const struct sequence *s)
-{
-    struct drafts_row row = row_of(s, s->drafts.most);
-
-    return drafts_pay(&b->drafts, &row, b->accepts[s->drafts.proposer],
-                      b->decode->n);
-}
-
-/* A sequence tries drafts at its beginning also where they do not pay, now and
+/* A sequence begins with the MTP layer also where drafts do not pay, now and
  * then, because that may have changed. */
 static bool tries(struct draft_rows *b, const struct sequence *s)
 {
-    return pays(b, s) || b->drafts.n_begun++ % DRAFTS_TRIAL == 0;
+    struct drafts_row row = row_of(s, s->drafts.most);
+
+    return drafts_may_try(&b->drafts) ||
+           drafts_pay(&b->drafts, &row, b->accepts[s->drafts.proposer],
+                      b->decode->n);
 }
 
-static bool is_idle(struct draft_rows *b, const struct sequence *s)
+static bool stops(struct draft_rows *b, const struct sequence *s)
 {
-    uint32_t idle = s->drafts.idle;
+    struct drafts_row row = row_of(s, s->drafts.most);
 
-    return b->drafts.automatic && idle > 0 && idle % DRAFTS_IDLE == 0 &&
-           !pays(b, s);
+    return drafts_stop(&b->drafts, &row, b->accepts[s->drafts.proposer],
+                       b->decode->n, s->drafts.idle);
 }
 
 void draft_rows_begin(struct draft_rows *b, struct sequence *s)
@@ -211,7 +206,7 @@ void draft_rows_begin(struct draft_rows *b, struct sequence *s)
         d->mtp = b->limits->drafts > 0 &&
                  proposer_in_engine((enum proposer)d->proposer) && tries(b, s);
     }
-    d->mtp = d->mtp && !d->hole && !is_idle(b, s);
+    d->mtp = d->mtp && !d->hole && !stops(b, s);
     d->hole = d->hole || (b->limits->proposers.has_mtp && !d->mtp);
 }
 

@@ -73,8 +73,8 @@ struct draft_row draft_rows_fit(const struct draft_rows *b,
                                 uint32_t spare);
 
 /* Decides, before the first row of s, whether the MTP layer computes it; counts
- * its rows without drafts from then on, and stops the layer after DRAFTS_IDLE
- * of them if drafts of all sequences would not pay either. */
+ * its rows without drafts from then on, and stops the layer where drafts do not
+ * pay (drafts_stop()). */
 void draft_rows_begin(struct draft_rows *b, struct sequence *s);
 
 /* Returns how many drafts the engine makes with a row of n tokens that is not

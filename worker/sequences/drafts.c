@@ -14,6 +14,7 @@ void drafts_init(struct drafts *d, bool automatic)
 {
     memset(d, 0, sizeof *d);
     d->automatic = automatic;
+    d->credit = DRAFTS_CREDIT;
 }
 
 /* ---- times ---- */
@@ -63,12 +64,35 @@ static void learn(struct drafts_curve *c, uint64_t step, uint32_t n, float us)
     c->at[b] = step;
 }
 
+/* Returns how many plain steps a step took beyond those that make as many
+ * tokens. */
+static float cost_of(const struct drafts *d, const struct drafts_step *s)
+{
+    uint32_t n = s->n_tokens - s->n_drafts, plain = bucket_of(n);
+    float us = (float)s->us + (float)s->draft_us;
+
+    if (s->n_drafts + s->draft_us == 0 || d->step.at[plain] == 0) {
+        return 0;
+    }
+    us += s->n_drafts > 0 ? d->gap_us : 0;
+    return us / d->step.us[plain] - (float)(n + s->n_accepted) / (float)n;
+}
+
+static void account(struct drafts *d, float cost)
+{
+    float credit = d->credit - cost + 1.0f / DRAFTS_SPEND;
+
+    d->credit = credit < DRAFTS_CREDIT ? credit : DRAFTS_CREDIT;
+    d->closed = d->credit < (d->closed ? DRAFTS_CREDIT / 2 : 0);
+}
+
 void drafts_note_step(struct drafts *d, const struct drafts_step *s)
 {
     if (!d->automatic || s->n_tokens == 0 || s->us == 0) {
         return;
     }
     d->n_steps++;
+    account(d, cost_of(d, s));
     learn(&d->step, d->n_steps, s->n_tokens, (float)s->us);
     if (s->n_passes > 0 && s->n_rows > 0 && s->draft_us > 0) {
         learn(&d->pass, d->n_steps, s->n_rows,
@@ -302,8 +326,10 @@ void drafts_choose(struct drafts *d, struct drafts_row *rows, uint32_t n,
     assert(n <= DRAFTS_ROWS);
     for (uint32_t i = 0; i < n; i++) {
         rows[i].k = d->automatic ? 0 : rows[i].most;
+        rows[i].probe = rows[i].probe && !d->closed;
     }
-    if (d->automatic && n + n_others > 0 && n + n_others < STEP_TOKENS_MAX) {
+    if (d->automatic && !d->closed && n + n_others > 0 &&
+        n + n_others < STEP_TOKENS_MAX) {
         choose_best(d, rows, n, n + n_others);
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -325,4 +351,16 @@ bool drafts_pay(struct drafts *d, const struct drafts_row *row,
     }
     drafts_choose(d, rows, n + 1, 0);
     return rows[0].k > 0;
+}
+
+bool drafts_may_try(const struct drafts *d)
+{
+    return !d->closed && d->credit >= DRAFTS_CREDIT / 2;
+}
+
+bool drafts_stop(struct drafts *d, const struct drafts_row *row,
+                 const float *others, uint32_t n, uint32_t idle)
+{
+    return d->automatic && idle > 0 && idle % DRAFTS_IDLE == 0 &&
+           !drafts_pay(d, row, others, n);
 }

@@ -27,6 +27,15 @@
  * Where no sequence gets drafts, all try one each DRAFTS_PROBE steps; where
  * others do, a sequence tries one each DRAFTS_PROBE rows.
  *
+ * Estimates may be wrong, so what drafts cost is bounded by an account of time,
+ * in plain steps.  A step with drafts or passes, n rows and m tokens adds
+ *
+ *     m / n - (its time + gap) / (the time of a plain step of n tokens)
+ *
+ * to it, and each step adds 1 / DRAFTS_SPEND.  The account ends at
+ * DRAFTS_CREDIT.  Below 0 no sequence gets drafts until half of that is there
+ * again.
+ *
  * Threading: none.  Memory: the caller's; no call allocates. */
 #ifndef WORKER_SEQUENCES_DRAFTS_H
 #define WORKER_SEQUENCES_DRAFTS_H
@@ -42,10 +51,11 @@
 #define DRAFTS_PROBE   64  /* rows without drafts from one probe to the next */
 /* Rows without drafts after which the MTP layer is computed only where drafts
  * would pay if all sequences had them. */
-#define DRAFTS_IDLE 32
-/* One in this many new sequences begins with the MTP layer where drafts would
- * not pay. */
-#define DRAFTS_TRIAL 16
+#define DRAFTS_IDLE 8
+/* One part in this many of the time may be lost to drafts, and so many plain
+ * steps at once. */
+#define DRAFTS_SPEND  256
+#define DRAFTS_CREDIT 16
 
 /* The share of each depth before any draft was tried. */
 #define DRAFTS_ACCEPTS_FIRST 0.75f
@@ -66,10 +76,12 @@ struct drafts_times {
 
 struct drafts {
     bool automatic;
-    uint64_t n_steps, n_begun;
+    uint64_t n_steps;
     uint64_t drafted_at; /* the newest step with drafts, of n_steps */
     struct drafts_curve step, pass;
     float gap_us;
+    float credit; /* plain steps that drafts may cost */
+    bool closed;  /* it was spent, and not half of it is there again */
     /* For drafts_choose(): estimates, and the order of the drafts. */
     struct drafts_times step_now, pass_now;
     uint16_t heap[DRAFTS_ROWS];
@@ -89,10 +101,11 @@ struct drafts_row {
 
 void drafts_init(struct drafts *d, bool automatic);
 
-/* Learns from a step without prompt rows: the time of n_tokens tokens without
- * drafting, and that of drafting, in n_passes for n_rows. */
+/* Learns from a step without prompt rows: the time of n_tokens tokens, n_drafts
+ * of them drafts and n_accepted accepted ones, without drafting; and the time
+ * of drafting, in n_passes for n_rows. */
 struct drafts_step {
-    uint32_t n_tokens, us;
+    uint32_t n_tokens, n_drafts, n_accepted, us;
     uint32_t n_rows, n_passes, draft_us;
 };
 void drafts_note_step(struct drafts *d, const struct drafts_step *s);
@@ -118,6 +131,15 @@ void drafts_choose(struct drafts *d, struct drafts_row *rows, uint32_t n,
  * of all do. */
 bool drafts_pay(struct drafts *d, const struct drafts_row *row,
                 const float *others, uint32_t n);
+
+/* Returns whether the MTP layer may be tried where drafts do not pay: half of
+ * what they may cost is left. */
+bool drafts_may_try(const struct drafts *d);
+
+/* Returns whether the MTP layer stops for a row that had no drafts for `idle`
+ * rows; the others as in drafts_pay(). */
+bool drafts_stop(struct drafts *d, const struct drafts_row *row,
+                 const float *others, uint32_t n, uint32_t idle);
 
 /* Returns the estimate of the time of a step of n tokens, for tests. */
 float drafts_step_us(struct drafts *d, uint32_t n_tokens);

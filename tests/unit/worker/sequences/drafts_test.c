@@ -83,6 +83,8 @@ static void step(struct bench *b)
         drafts_note_accepted(b->accepts[i], DRAFTS_LEARN_OWN, rows[i].k, a);
         b->tokens += a + 1;
         s.n_tokens += rows[i].k;
+        s.n_drafts += rows[i].k;
+        s.n_accepted += a;
         s.n_rows += rows[i].k > 0;
         s.n_passes = rows[i].k > s.n_passes ? rows[i].k : s.n_passes;
     }
@@ -126,12 +128,11 @@ static double best_rate(const struct bench *b)
 }
 
 /* As on a GPU, on which a step reads all weights; in tiles of 8 tokens; on a
- * CPU; and one on which the MTP layer costs as much as the model. */
+ * CPU; one on which the MTP layer costs as much as the model; and one near the
+ * border, where a step of many tokens is limited by more than its weights. */
 static const struct device devices[] = {
-    {4500, 20, 0, 120},
-    {4000, 10, 600, 150},
-    {300, 900, 0, 100},
-    {4500, 20, 0, 4500},
+    {4500, 20, 0, 120},  {4000, 10, 600, 150}, {300, 900, 0, 100},
+    {4500, 20, 0, 4500}, {4100, 112, 0, 1200},
 };
 
 #define DEVICES (sizeof devices / sizeof *devices)
@@ -215,6 +216,103 @@ static void none_pays_where_all_do_not(void **state)
     (void)rate_of(&b, 500);
     row.accepts = b.accepts[0];
     assert_false(drafts_pay(&b.d, &row, b.accepts[1], b.n - 1));
+}
+
+/* Whatever the estimates are worth, drafts cost their share of the time. */
+static void what_drafts_cost_is_bounded(void **state)
+{
+    static const uint32_t sizes[] = {1, 8, 32};
+
+    (void)state;
+    for (size_t x = 0; x < DEVICES; x++) {
+        for (size_t i = 0; i < 3 * 9; i++) {
+            struct bench b;
+            double plain, most;
+
+            begin(&b, &devices[x], sizes[i / 9], 0.1 * (double)(i % 9 + 1));
+            (void)rate_of(&b, 100); /* its plain step is known */
+            plain = rate_with(&b, 0);
+            /* Behind the credit and the share, only noise is left. */
+            most = DRAFTS_CREDIT / 3000.0 + 1.0 / DRAFTS_SPEND + 0.002;
+            assert_true(rate_of(&b, 3000) >= (1 - most) * plain);
+        }
+    }
+}
+
+/* Steps that took three times what their tokens are worth spend the credit.
+ * Then nothing is drafted until half of it is there again. */
+static void a_spent_account_is_closed(void **state)
+{
+    static const float accepts[DRAFTS_MAX] = {1, 1, 1, 1, 1, 1, 1, 1};
+    static struct drafts d;
+    struct drafts_step s = {.n_tokens = 1, .us = 1000};
+    struct drafts_row row = {.accepts = accepts, .most = 1, .probe = true};
+    uint32_t n = 0;
+
+    (void)state;
+    drafts_init(&d, true);
+    drafts_note_step(&d, &s);
+    s = (struct drafts_step){
+        .n_tokens = 2, .n_drafts = 1, .n_accepted = 1, .us = 6000};
+    for (; !d.closed; n++) {
+        drafts_note_step(&d, &s);
+    }
+    assert_in_range(n, DRAFTS_CREDIT / 4, DRAFTS_CREDIT / 4 + 1);
+    s = (struct drafts_step){.n_tokens = 1, .us = 1000};
+    for (n = 0; d.closed; n++) {
+        row.probe = true;
+        drafts_choose(&d, &row, 1, 0);
+        assert_int_equal(row.k, 0);
+        assert_false(drafts_may_try(&d));
+        assert_false(drafts_pay(&d, &row, accepts, 0));
+        drafts_note_step(&d, &s);
+    }
+    assert_in_range(n, DRAFTS_CREDIT / 2 * DRAFTS_SPEND,
+                    (DRAFTS_CREDIT / 2 + 4) * DRAFTS_SPEND);
+    assert_true(drafts_may_try(&d));
+    row.probe = true;
+    drafts_choose(&d, &row, 1, 0);
+    assert_int_equal(row.k, 1);
+}
+
+/* Passes of the MTP layer count, also those without drafts. */
+static void passes_without_drafts_are_charged(void **state)
+{
+    static struct drafts d;
+    struct drafts_step s = {.n_tokens = 32, .us = 800};
+    uint32_t n = 0;
+
+    (void)state;
+    drafts_init(&d, true);
+    drafts_note_step(&d, &s);
+    s.n_rows = 32;
+    s.n_passes = 1;
+    s.draft_us = 200;
+    for (; drafts_may_try(&d); n++) {
+        drafts_note_step(&d, &s);
+    }
+    /* 200 / 800 less the share, of half the credit. */
+    assert_in_range(n, DRAFTS_CREDIT * 2, DRAFTS_CREDIT * 2 + 8);
+}
+
+/* Never where drafts pay. */
+static void it_stops_where_drafts_do_not_pay(void **state)
+{
+    struct drafts_row row = {.most = DRAFTS_MAX, .mtp = true};
+    struct bench b;
+
+    (void)state;
+    begin(&b, &devices[2], 8, 0.05);
+    (void)rate_of(&b, 500);
+    row.accepts = b.accepts[0];
+    for (uint32_t i = 0; i <= DRAFTS_IDLE; i++) {
+        assert_int_equal(drafts_stop(&b.d, &row, b.accepts[1], b.n - 1, i),
+                         i == DRAFTS_IDLE);
+    }
+    begin(&b, &devices[0], 1, 0.95);
+    (void)rate_of(&b, 500);
+    row.accepts = b.accepts[0];
+    assert_false(drafts_stop(&b.d, &row, b.accepts[0], 0, DRAFTS_IDLE));
 }
 
 static void alone_a_sequence_gets_more(void **state)
@@ -367,6 +465,10 @@ int main(void)
         cmocka_unit_test(no_drafts_where_they_do_not_pay),
         cmocka_unit_test(one_pays_where_all_do),
         cmocka_unit_test(none_pays_where_all_do_not),
+        cmocka_unit_test(what_drafts_cost_is_bounded),
+        cmocka_unit_test(a_spent_account_is_closed),
+        cmocka_unit_test(passes_without_drafts_are_charged),
+        cmocka_unit_test(it_stops_where_drafts_do_not_pay),
         cmocka_unit_test(alone_a_sequence_gets_more),
         cmocka_unit_test(it_follows_what_is_accepted),
         cmocka_unit_test(it_follows_the_device),
