@@ -12,9 +12,10 @@
  *
  * Codes are widened to bf16 in registers, exactly for affine ones:
  *
- *     affine      s q + b = s c + r,  c = q - MIDDLE, r = b + MIDDLE s
- *         score   sum over groups of  s (query . c) + r (sum of query)
- *         value   sum over positions of  bf16(w s) c, and of w r in f32
+ *     affine      s q + b = 64 s c + r,  c = (q - MIDDLE) / 64,
+ *                                        r = b + MIDDLE s
+ *         score   sum over groups of  64 s (query . c) + r (sum of query)
+ *         value   sum over positions of  bf16(64 w s) c, and of w r in f32
  *     turboquant  m c[q], c rounded to bf16
  *         score   m (query . c)
  *         value   sum over positions of  bf16(w m) c
@@ -211,23 +212,24 @@ INLINE void load_factors(uint (*params)[GROUPS], __local const uchar *from,
 
 #if KV_SCHEME == 1
 
-/* Bytes i of a and j of b, less 128, as a pair. */
-INLINE uint pair_of_bytes(const uint a, const uint i, const uint b,
-                          const uint j)
-{
-    /* 2^23 + q */
-    const float low = as_float(byte_perm(a, 0x4b000000, 0x7540 | i));
-    const float high = as_float(byte_perm(b, 0x4b000000, 0x7540 | j));
+/* The bits of a code q < 256 are the bf16 q 2^-133: exponents 0 and 1 have the
+ * same unit.  So one multiply-add makes (q - MIDDLE) / 64 of it, exactly; the
+ * factor 64 is in the scale. */
+#define CODE_UNIT 64.0f
 
-    return byte_perm(as_uint(low - 8388736.0f), as_uint(high - 8388736.0f),
-                     0x7632);
+/* Codes in bits 0..7 and 16..23, as a pair. */
+INLINE uint pair_of_bytes(const uint x)
+{
+    return fma_bf16x2(x, 0x7f007f00, 0xc000c000); /* 2^127, -128 / 64 */
 }
 
-/* Bits 0..3 and 16..19, less 8, as a pair. */
-INLINE uint pair_of_nibbles(const uint x)
+/* Bits 0..3 and 16..19, and bits 4..7 and 20..23, as pairs. */
+INLINE uint2 pairs_of_nibbles(const uint x)
 {
-    /* 128 + q, minus 136 */
-    return fma_bf16x2((x & 0x000f000f) | 0x43004300, ONES, 0xc308c308);
+    const uint middle = 0xbe00be00; /* -8 / 64 */
+
+    return (uint2)(fma_bf16x2(x & 0x000f000f, 0x7f007f00, middle),
+                   fma_bf16x2(x & 0x00f000f0, 0x7d007d00, middle));
 }
 
 struct books {
@@ -243,13 +245,12 @@ INLINE uint4 key_pairs(const uint *k, const uint i, const struct books *b)
 #if K_BITS == 8
     const uint x = k[2 * i], y = k[2 * i + 1];
 
-    return (uint4)(pair_of_bytes(x, 0, x, 1), pair_of_bytes(x, 2, x, 3),
-                   pair_of_bytes(y, 0, y, 1), pair_of_bytes(y, 2, y, 3));
+    return (uint4)(pair_of_bytes(byte_perm(x, 0, 0x4140)),
+                   pair_of_bytes(byte_perm(x, 0, 0x4342)),
+                   pair_of_bytes(byte_perm(y, 0, 0x4140)),
+                   pair_of_bytes(byte_perm(y, 0, 0x4342)));
 #else
-    const uint x = k[i];
-
-    return (uint4)(pair_of_nibbles(x), pair_of_nibbles(x >> 4),
-                   pair_of_nibbles(x >> 8), pair_of_nibbles(x >> 12));
+    return (uint4)(pairs_of_nibbles(k[i]), pairs_of_nibbles(k[i] >> 8));
 #endif
 }
 
@@ -257,22 +258,27 @@ INLINE uint4 key_pairs(const uint *k, const uint i, const struct books *b)
 INLINE void value_pairs(uint *to, const uint *v, const uint *next, const uint i,
                         const struct books *b)
 {
+#pragma unroll
+    for (uint j = 0; j < 2; j++) {
+        const uint select = j == 0 ? 0x5410 : 0x7632;
 #if V_BITS == 8
-#pragma unroll
-    for (uint j = 0; j < 8; j++) {
-        to[j] =
-            pair_of_bytes(v[2 * i + j / 4], j % 4, next[2 * i + j / 4], j % 4);
-    }
-#else
-    const uint low = byte_perm(v[i], next[i], 0x5410);
-    const uint high = byte_perm(v[i], next[i], 0x7632);
+        const uint x = byte_perm(v[2 * i], next[2 * i], select);
+        const uint y = byte_perm(v[2 * i + 1], next[2 * i + 1], select);
 
-#pragma unroll
-    for (uint j = 0; j < 4; j++) {
-        to[j] = pair_of_nibbles(low >> 4 * j);
-        to[4 + j] = pair_of_nibbles(high >> 4 * j);
-    }
+        to[2 * j] = pair_of_bytes(x & 0x00ff00ff);
+        to[2 * j + 1] = pair_of_bytes(byte_perm(x, 0, 0x4341));
+        to[4 + 2 * j] = pair_of_bytes(y & 0x00ff00ff);
+        to[4 + 2 * j + 1] = pair_of_bytes(byte_perm(y, 0, 0x4341));
+#else
+        const uint x = byte_perm(v[i], next[i], select);
+        const uint2 low = pairs_of_nibbles(x), high = pairs_of_nibbles(x >> 8);
+
+        to[4 * j] = low.s0;
+        to[4 * j + 1] = low.s1;
+        to[4 * j + 2] = high.s0;
+        to[4 * j + 3] = high.s1;
 #endif
+    }
 }
 
 #else
@@ -382,7 +388,7 @@ INLINE void value_pairs(uint *to, const uint *v, const uint *next, const uint i,
 INLINE float factor_of(const uint param)
 {
 #if KV_SCHEME == 1
-    return bf16_low(param);
+    return CODE_UNIT * bf16_low(param);
 #else
     return as_float(param);
 #endif
@@ -603,7 +609,7 @@ attention_quantised(__global operand_t *y, const ulong y_at,
                     const uint page, __global const int *meta,
                     const uint first_token, const uint n_tokens,
                     const uint n_splits, __global const float *sinks,
-                 const ulong sinks_at, const uint table)
+                    const ulong sinks_at, const uint table)
 {
     /* The rings of the warps, then their sums. */
     __local uint4 memory[RINGS > SUMS * 4 ? RINGS / 16 : (SUMS + 3) / 4];
