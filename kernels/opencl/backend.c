@@ -130,6 +130,25 @@ static const struct kernels_ops backend_ops = {
     .profile = backend_profile,
 };
 
+/* NVIDIA's driver states a quarter of the memory as the largest allocation, but
+ * allocates and addresses more.  A driver that enforces its limit refuses the
+ * attempt; one that accepts it allocates nothing before the first use. */
+static void find_largest(struct opencl *c)
+{
+    cl_mem all;
+    cl_int code;
+
+    if (c->device.nvidia == 0) {
+        return;
+    }
+    all = clCreateBuffer(c->context, CL_MEM_READ_WRITE,
+                         (size_t)c->device.memory, NULL, &code);
+    if (all != NULL) {
+        c->device.largest = c->device.memory;
+        clReleaseMemObject(all);
+    }
+}
+
 static enum status open_context(struct opencl *c, struct error *e)
 {
     cl_context_properties of[] = {CL_CONTEXT_PLATFORM,
@@ -138,11 +157,13 @@ static enum status open_context(struct opencl *c, struct error *e)
     cl_int code;
 
     c->context = clCreateContext(of, 1, &c->device.id, NULL, NULL, &code);
-    return c->context != NULL
-               ? ST_OK
-               : error_set(e, ST_UNAVAILABLE, "device %u (%s): %s",
-                           c->device.index, c->device.name,
-                           opencl_error_name(code, name, sizeof name));
+    if (c->context == NULL) {
+        return error_set(e, ST_UNAVAILABLE, "device %u (%s): %s",
+                         c->device.index, c->device.name,
+                         opencl_error_name(code, name, sizeof name));
+    }
+    find_largest(c);
+    return ST_OK;
 }
 
 static uint32_t or_default(uint32_t value, uint32_t other)

@@ -2,13 +2,15 @@
  *
  *     golden [--device NAME] [--portable] [--kv-dtype f32|auto] [--isa NAME]
  *            [--bound X] [--kv FORMAT] [--prompts N] [--steps N] [--layers]
- *            [--widen] [--drafts K|mixed] MODEL_DIR...
+ *            [--widen] [--drafts K|mixed] [--pool GB] MODEL_DIR...
  *
  * --isa all runs every instruction set that this machine has, on the cpu.
  * --widen runs a copy of the model whose matrices are float32 (widened.h).
  * --prompts runs only the first N prompts of a model.  --layers also compares
  * every layer of every token, and the logits, with a slow reference that rounds
- * alike (twin.h): within TWIN_BOUND.
+ * alike (twin.h): within TWIN_BOUND.  --pool makes a pool of at least GB, whose
+ * pages are used in random order: addresses beyond 4 GB and beyond the largest
+ * allocation that a device states.
  *
  * For each prompt, the prompt runs in one row, then one row a token: greedy,
  * not stopped at end tokens, as far as the reference goes or for N tokens.
@@ -83,6 +85,7 @@ struct check {
     double twin_logit; /* largest difference of the twin alone */
     uint32_t n_failed, n_excluded, n_steps;
     bool drafts; /* the backend computes them */
+    double pool_gb;
 };
 
 /* The result of one prompt. */
@@ -287,6 +290,19 @@ static void check_prompt(struct check *c, const struct golden_prompt *p)
     c->n_steps += p->steps;
 }
 
+/* Makes the pool as large as requested.  The runner draws its pages from all of
+ * it. */
+static void enlarge(struct check *c, uint32_t n_blocks, uint64_t page_bytes)
+{
+    uint64_t n = (uint64_t)(c->pool_gb * 1e9) / page_bytes;
+    struct error e;
+
+    if (n > n_blocks && !runner_pool(&c->runner, (uint32_t)n, 1, &e)) {
+        fprintf(stderr, "golden: a pool of %.1f GB: %s\n", c->pool_gb, e.text);
+        exit(1);
+    }
+}
+
 static void check_all(struct check *c, const struct golden *g,
                       const struct kernels_options *o)
 {
@@ -297,9 +313,10 @@ static void check_all(struct check *c, const struct golden *g,
     char kv[KV_NAME_MAX];
 
     runner_open(&c->runner, c->w, o, n_blocks, 1, 0);
+    forward_sizes(c->runner.forward, &sizes);
+    enlarge(c, n_blocks, sizes.page_bytes);
     runner_poison(&c->runner);
     runner_tap(&c->runner, &tap);
-    forward_sizes(c->runner.forward, &sizes);
     c->drafts = sizes.drafts;
     printf("%s kernels (%s, %u threads), kv %s\n", o->device, sizes.isa,
            sizes.n_threads, kv_format_name(&o->kv, kv));
@@ -368,6 +385,7 @@ struct part {
     const char *kv; /* a format, or NULL */
     bool drafts;    /* only these */
     uint32_t k;     /* drafts of a step, or DRAFTS_MIXED */
+    double pool_gb; /* of the pool at least */
     struct kernels_options o;
 };
 
@@ -464,7 +482,7 @@ static enum status check_shard(const struct shard_weights *w,
                                struct error *e)
 {
     static struct widened widened;
-    struct check c = {.w = w};
+    struct check c = {.w = w, .pool_gb = part->pool_gb};
     enum status st;
 
     if (part->widen) {
@@ -488,7 +506,7 @@ static void check_drafts(const struct shard_weights *w, const struct golden *g,
                          const struct model_config *config, const char *dir,
                          struct part *part, uint32_t *n_failed)
 {
-    struct check c = {.w = w};
+    struct check c = {.w = w, .pool_gb = part->pool_gb};
 
     choose_bounds(&c, part);
     part->o.kv = kv_format_plain(part->f32 ? DTYPE_F32 : w->shape.dtype);
@@ -549,7 +567,7 @@ static int usage(void)
                     "f32|auto] [--isa NAME]\n"
                     "              [--bound X] [--kv FORMAT] [--prompts N] "
                     "[--steps N] [--layers]\n"
-                    "              [--widen] [--drafts K|mixed] "
+                    "              [--widen] [--drafts K|mixed] [--pool GB] "
                     "MODEL_DIR...\n");
     return 2;
 }
@@ -569,6 +587,7 @@ static bool parse(int argc, char **argv, struct part *part, const char **kv)
         {"widen", no_argument, NULL, 'w'},
         {"bound", required_argument, NULL, 'b'},
         {"drafts", required_argument, NULL, 'D'},
+        {"pool", required_argument, NULL, 'P'},
         {NULL, 0, NULL, 0},
     };
 
@@ -603,6 +622,9 @@ static bool parse(int argc, char **argv, struct part *part, const char **kv)
             break;
         case 'w':
             part->widen = true;
+            break;
+        case 'P':
+            part->pool_gb = strtod(optarg, NULL);
             break;
         case 'D':
             part->drafts = true;

@@ -30,7 +30,8 @@ struct opencl_device {
     char platform_name[128], name[128], version[128], driver[128];
     cl_device_type type;
     uint64_t memory;  /* bytes of the device */
-    uint64_t largest; /* bytes of the largest allocation */
+    uint64_t largest; /* bytes of the largest allocation, as stated; of an open
+                       * device, as tried */
     size_t group_max; /* work-items of a work-group */
     uint32_t units;   /* compute units */
     uint32_t nvidia;  /* 10 * major + minor, as 90; 0: not NVIDIA */
