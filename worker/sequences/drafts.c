@@ -6,7 +6,7 @@
 #define LEARN_SHARE  0.25f /* of a new time in the average */
 #define OUTLIER      2.0f /* times the average: what is longer counts as that */
 #define GUESS_SLOPE  0.25f /* of a step's time per times its tokens */
-#define LEAST_GAIN   1.01f /* times the plain rate, from which drafts pay */
+#define LEAST_GAIN   1.02f /* times the plain rate, from which drafts pay */
 #define FINE_BUCKETS 64
 #define GAP_MAX_US   5000 /* a longer gap is no part of a step */
 
