@@ -90,6 +90,7 @@ bool sequence_table_init(struct sequence_table *t,
     t->mask = buckets - 1;
     t->hash_seed = l->hash_seed;
     t->windows = l->windows;
+    t->away_max = l->away;
     t->pool = pool;
     t->all.link = LIST_ALL;
     /* sequence_new() clears an entry, so that untouched ones cost no memory. */

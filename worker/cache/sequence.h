@@ -280,12 +280,14 @@ struct sequence_table {
     struct prefix *index; /* borrowed; NULL: none */
     uint32_t n_growing;   /* live sequences that grow */
     uint32_t n_away;      /* kept sequences in the host tier */
+    uint32_t away_max;    /* so many at most */
     struct pool *pool;    /* borrowed */
     struct host *host;    /* borrowed; NULL: no host tier */
 };
 
 struct sequence_limits {
-    uint32_t capacity;  /* sequences that are not yet forgotten */
+    uint32_t capacity;  /* sequences that are not yet forgotten, */
+    uint32_t away;      /* of which so many may be in the host tier */
     uint32_t longest;   /* values in one array */
     uint64_t values;    /* in all arrays together */
     uint32_t n_rings;   /* sequences with logprobs */

@@ -39,7 +39,8 @@ void kept_turn(struct sequences *q)
         q->table.in_state[SEQUENCE_KEPT] == q->table.n_away) {
         return;
     }
-    for (; s != NULL && !has_room(q); s = sequence_next(s, LIST_ALL)) {
+    for (; s != NULL && !has_room(q) && q->table.n_away < q->table.away_max;
+         s = sequence_next(s, LIST_ALL)) {
         if (may_go(q, s) && suspend_store(q, s)) {
             put_away(q, s);
         }

@@ -22,6 +22,9 @@
  * position 0: the states are in the index.  Without linear layers a range must
  * end at its exact position, so such sequences stay in the pool.
  *
+ * A sequence that is away keeps its ids and its place in the table, which has
+ * room for as many as the host tier holds (sequences.c).
+ *
  * Threading, memory: the core's. */
 #ifndef WORKER_SEQUENCES_KEPT_H
 #define WORKER_SEQUENCES_KEPT_H

@@ -62,10 +62,32 @@ static uint32_t longest(const struct worker_options *o,
     return one * r->pages > ids ? one * r->pages : ids;
 }
 
+/* Returns how many kept sequences the host tier holds, each with a slot, while
+ * the table has `capacity` entries for others. */
+static uint32_t away_max(const struct worker_options *o, uint64_t capacity)
+{
+    uint64_t most = WORKER_SEQUENCES_MAX - capacity;
+    uint64_t n = o->pages_per_slot > 0 ? o->host_pages / o->pages_per_slot : 0;
+
+    return (uint32_t)least64(n, most);
+}
+
+/* Returns the values of so many sequences of the whole context: ids, and tables
+ * of blocks and windows. */
+static uint64_t away_values(const struct worker_options *o,
+                            const struct window_rules *r, uint64_t n)
+{
+    uint64_t blocks = o->pages_per_block > 0 ? o->context / o->block_tokens : 0;
+
+    return n * (o->context + blocks +
+                (uint64_t)windows_blocks(r, o->context) * r->pages);
+}
+
 /* The table also holds finished sequences that are not acknowledged yet: three
  * times as many as can be live.  Its arrays hold the ids of all live sequences
- * twice, and their tables.  The rings hold logprobs as if every sequence had
- * requested the most. */
+ * twice, and their tables.  Kept sequences in the host tier come on top of
+ * that, because they hold nothing of the pool and nothing else bounds them.
+ * The rings hold logprobs as if every sequence had requested the most. */
 static struct sequence_limits table_limits(const struct worker_options *o,
                                            uint64_t seed)
 {
@@ -75,10 +97,10 @@ static struct sequence_limits table_limits(const struct worker_options *o,
     uint64_t in_blocks = (uint64_t)o->n_pages * o->block_tokens;
     bool has_blocks = o->pages_per_block > 0;
     struct window_rules w = windows_rules(o);
+    uint64_t away;
 
-    if (capacity > WORKER_SEQUENCES_MAX) {
-        capacity = WORKER_SEQUENCES_MAX;
-    }
+    capacity = least64(capacity, WORKER_SEQUENCES_MAX);
+    away = away_max(o, capacity);
     if (has_blocks && SHARED_MAX * in_blocks < ids) {
         ids = SHARED_MAX * in_blocks;
     }
@@ -86,11 +108,12 @@ static struct sequence_limits table_limits(const struct worker_options *o,
         ids = least64(ids, windows_ids(o, &w));
     }
     return (struct sequence_limits){
-        .capacity = (uint32_t)capacity,
+        .capacity = (uint32_t)(capacity + away),
+        .away = (uint32_t)away,
         .longest = longest(o, &w),
         .values = 2 * ids + (has_blocks ? ids / o->block_tokens : 0) +
-                  window_values(o, &w),
-        .n_rings = (uint32_t)capacity,
+                  window_values(o, &w) + away_values(o, &w, away),
+        .n_rings = (uint32_t)(capacity + away),
         .hash_seed = seed,
         .windows = w};
 }

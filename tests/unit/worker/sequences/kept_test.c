@@ -136,6 +136,26 @@ static void stays_where_the_host_tier_is_too_small(void **state)
     rig_free(&c.r);
 }
 
+/* Ids and a place in the table stay with each sequence that is away.  The table
+ * has room for as many as the host tier holds beside those of the pool. */
+static void they_leave_room_for_others(void **state)
+{
+    struct worker_options o;
+    struct chat c = {.id = 1};
+
+    (void)state;
+    defaults(&o);
+    o.host_pages = 4096;
+    c.r = rig_new(&o);
+    for (uint32_t i = 0; i < 80; i++) {
+        c.n = c.n_spans = 0;
+        chat_turn(&c, 300, 100, false);
+        rig_advance(c.r, 20000);
+    }
+    assert_in_range(counts(c.r).kept_out, 70, 80);
+    rig_free(&c.r);
+}
+
 /* The index had the first units, and has lost them. */
 static void is_computed_where_a_part_is_lost(void **state)
 {
@@ -235,6 +255,7 @@ int main(void)
         cmocka_unit_test(stays_while_there_is_room),
         cmocka_unit_test(stays_without_linear_layers),
         cmocka_unit_test(stays_where_the_host_tier_is_too_small),
+        cmocka_unit_test(they_leave_room_for_others),
         cmocka_unit_test(is_computed_where_a_part_is_lost),
         cmocka_unit_test(a_range_goes_back_to_the_begin),
         cmocka_unit_test(the_end_of_its_lease_frees_the_host_tier),
