@@ -23,14 +23,15 @@ struct tracked *fake_engine_track(struct fake_engine *e, uint64_t sequence)
 }
 
 /* Counts a sequence that ended while it was computed again, when another one
- * takes its memory.  A later stage also gives up its blocks for those of a node
- * that it restores. */
-static void note_owner(struct fake_engine *e, uint64_t sequence)
+ * takes memory that it has used since then: what it used before may have been
+ * given back by a suspension.  A later stage also gives up its blocks for those
+ * of a node that it restores. */
+static void note_owner(struct fake_engine *e, const struct page *g)
 {
-    struct tracked *t = &e->tracked[sequence % TRACKED];
+    struct tracked *t = &e->tracked[g->sequence % TRACKED];
 
-    if (t < &e->tracked[e->n_tracked] && t->sequence == sequence && t->again &&
-        !fake_engine_takes_hidden(e)) {
+    if (t < &e->tracked[e->n_tracked] && t->sequence == g->sequence &&
+        t->again && g->claim_row >= t->since && !fake_engine_takes_hidden(e)) {
         e->sim->counts.cells.deeds[DEED_AGAIN_ENDED]++;
         t->again = false;
     }
@@ -66,7 +67,7 @@ static void claim(struct fake_engine *e, const struct plan_row *r,
     /* Two that are computed again may share blocks. */
     if (g->sequence != r->sequence &&
         !fake_engine_track(e, r->sequence)->again) {
-        note_owner(e, g->sequence);
+        note_owner(e, g);
     }
     fake_engine_claim(e, r, page);
 }
@@ -408,6 +409,7 @@ static void begin_row(struct fake_engine *e, const struct plan *p,
                               .redone = true,
                               .again = failed,
                               .anew = true,
+                              .since = e->rows,
                               .next = r->position,
                               .restored = r->position};
         e->sim->counts.cells.deeds[DEED_AGAIN] += failed;

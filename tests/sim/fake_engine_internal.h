@@ -76,6 +76,7 @@ struct tracked {
     bool tainted;         /* named by a failed plan: contents are undefined */
     bool again;           /* computed again after that, until it samples */
     bool anew;            /* ... from its newest row on */
+    uint64_t since;       /* number of the row that it began anew with */
     bool has_next;        /* the MTP layer has the first id of its next row */
     uint32_t next_id;
     uint32_t slack; /* drafts of its newest row, at a stage before the last */
