@@ -271,13 +271,14 @@ static void compare_ledger(struct router_core *r, struct worker *w,
     row->ledger = w->ledger;
 }
 
-/* Returns true if a stage may still have sequences that have ended: a removal
- * goes around the ring behind the steps, and one of them takes long. */
+/* Returns true if the stages may still have sequences that have ended: a
+ * removal goes around the ring behind the steps, and one of them takes long.
+ * The leader waits for all stages. */
 static bool is_held_up(struct worker *w, int64_t now_us)
 {
     const struct worker *place = worker_place(w);
 
-    for (uint32_t i = 0; w->stage > 0 && i < worker_n_stages(place); i++) {
+    for (uint32_t i = 0; w->replica && i < worker_n_stages(place); i++) {
         const struct worker *stage = worker_stage(place, i);
 
         if (stage != NULL && stage->live.n_planned > 0 &&
