@@ -9,6 +9,8 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 set(SLUICE_SANITIZE "" CACHE STRING "sanitizers, as -fsanitize= takes them")
 option(SLUICE_TESTS "build the tests" ON)
+set(SLUICE_TEST_CACHE ${PROJECT_BINARY_DIR}/cache CACHE PATH
+  "what OpenCL drivers compile for tests; several builds may share it")
 option(SLUICE_PACKAGES "build Debian packages (cmake/packages)" OFF)
 option(SLUICE_COVERAGE "count the lines and branches of the cores (gcc)" OFF)
 
@@ -131,10 +133,10 @@ function(sluice_test name)
 endfunction()
 
 # sluice_opencl_test(TEST...): tests on the first OpenCL device, skipped where
-# there is none.  What a driver compiles for them stays in the build folder.
+# there is none.  What a driver compiles for them stays in SLUICE_TEST_CACHE.
 function(sluice_opencl_test)
   set_tests_properties(${ARGN} PROPERTIES SKIP_RETURN_CODE 77 LABELS opencl
-    ENVIRONMENT XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache)
+    ENVIRONMENT XDG_CACHE_HOME=${SLUICE_TEST_CACHE})
   if(SLUICE_SANITIZE) # a driver's compiler leaks
     set_property(TEST ${ARGN} APPEND PROPERTY
       ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)

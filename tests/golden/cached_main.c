@@ -1,7 +1,8 @@
 /* golden_cached - compares whole workers that reuse what they have computed
  * with cold runs, bit for bit.
  *
- *     golden_cached [--device NAME] [--kv FORMAT,..] [--steps N] MODEL_DIR...
+ *     golden_cached [--device NAME] [--kv FORMAT,..] [--steps N] [--drafts K]
+ *                   MODEL_DIR...
  *
  * The sequences of tales.h are run again, branched, as choices of one request,
  * continued, cut and continued, moved with a part of their tokens, in a pool so
@@ -13,6 +14,9 @@
  * With --kv the cache has these formats (kv_names.h), not the float32 of the
  * cpu or the model's own dtype.  Each format runs over a number of stages and
  * with a rule in turn.
+ *
+ * With --drafts the runs that reuse get up to K drafts a step, the cold ones
+ * none.  Each number of stages has one of the rules.
  *
  * Exit code: 0 if tokens and logprobs are equal, 77 if there is no such
  * device. */
@@ -37,6 +41,7 @@
 #define SMALL     2
 #define AT_ONCE   8   /* sequences that grow in one pool */
 #define HOST      300 /* pages of the host tier, in turns */
+#define KEEP      20  /* inputs of two rows with all drafts, and more */
 
 /* Layers at which the stages after the first begin, by the model's number of
  * layers.  Some stages have layers of one kind only. */
@@ -50,6 +55,8 @@ struct trial {
     struct model_config config;
     struct kv_format kv;
     struct tales tales;
+    uint32_t drafts; /* of a row where something may be reused; 0: none */
+    uint32_t k;      /* of a row of the replica */
     uint32_t n_wrong, n_compared;
     uint64_t n_moves;
 
@@ -61,6 +68,7 @@ struct trial {
     bool reuses; /* workers of several stages reuse no windows */
     uint64_t n_swapped, n_recomputed; /* sequences that came back */
     uint64_t n_from_host;             /* positions that did */
+    uint64_t n_drafted, n_accepted;
     struct replica *replica;
 };
 
@@ -90,6 +98,7 @@ static void open_engines(struct trial *t, const struct split *split,
                                 .max_tokens = cpu ? 100 : 0,
                                 .max_rows = cpu ? 4 : 0,
                                 .max_logits = cpu ? 2 : 0,
+                                .keep_tokens = o->keep_tokens,
                                 .n_threads = cpu ? 1 : 0};
     const struct shard_weights *weights[REPLICA_STAGES];
 
@@ -102,11 +111,21 @@ static void open_engines(struct trial *t, const struct split *split,
     shard_engines_open(&t->engines, weights, t->n_stages, &k, o, stages);
 }
 
+static void set_drafts(struct trial *t, uint32_t k)
+{
+    t->k = k;
+    t->config.drafts = k > 0 && t->config.n_mtp == 1;
+}
+
 static void open_with(struct trial *t, const struct split *split,
-                      const struct replica_options *o, bool one_arithmetic)
+                      const struct replica_options *options,
+                      bool one_arithmetic)
 {
     struct replica_stage stages[REPLICA_STAGES];
+    struct replica_options with = *options, *o = &with;
 
+    with.drafts = t->k;
+    with.keep_tokens = t->k > 0 ? KEEP : 0;
     open_engines(t, split, o, stages);
     t->one_arithmetic = one_arithmetic && stages[0].one_arithmetic;
     t->has_slots = false;
@@ -139,6 +158,10 @@ static void replica_open(struct trial *t, const struct split *split,
 
 static void replica_close(struct trial *t)
 {
+    struct replica_counts c = replica_counts(t->replica);
+
+    t->n_drafted += c.drafted;
+    t->n_accepted += c.accepted;
     replica_free(&t->replica);
     shard_engines_close(&t->engines);
     for (uint32_t i = 0; i < t->n_stages; i++) {
@@ -427,9 +450,11 @@ static void run_split(struct trial *t, const struct split *split,
 
 static void run_cold(struct trial *t, const struct split *all)
 {
+    set_drafts(t, 0);
     replica_open(t, all, SMALL, 0, true);
     tales_run_cold(&t->tales, t->replica, t->config.shape.vocab);
     replica_close(t);
+    set_drafts(t, t->drafts);
 }
 
 /* Runs one of the splits, the whole among them, with one of the rules. */
@@ -461,10 +486,16 @@ static void run_splits(struct trial *t)
     if (strcmp(t->device, "cpu") != 0) {
         return;
     }
-    run_split(t, &all, true);
+    if (t->drafts == 0) {
+        run_split(t, &all, true);
+    }
     for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
-        if (splits[i].n_layers == all.n_layers) {
+        bool has = splits[i].n_layers == all.n_layers;
+
+        if (has && (t->drafts == 0 || i % 2 == 1)) {
             run_split(t, &splits[i], false);
+        }
+        if (has && (t->drafts == 0 || i % 2 == 0)) {
             run_split(t, &splits[i], true);
         }
     }
@@ -493,6 +524,7 @@ static bool check_dir(struct trial *t)
 
     t->n_wrong = t->n_compared = 0;
     t->n_moves = t->n_swapped = t->n_recomputed = t->n_from_host = 0;
+    t->n_drafted = t->n_accepted = 0;
     if (config_load(&t->config, t->dir, &e) != ST_OK) {
         fprintf(stderr, "golden_cached: %s: %s\n", t->dir, e.text);
         return false;
@@ -509,12 +541,18 @@ static bool check_dir(struct trial *t)
         strcmp(t->device, "cpu") == 0) {
         fault(t, "host tier", "nothing came back");
     }
+    if (t->drafts > 0 && t->config.n_mtp == 1 &&
+        (t->n_accepted == 0 || t->n_accepted == t->n_drafted)) {
+        fault(t, "drafts", "all were accepted, or none");
+    }
     printf("%s: %u faults in %u sequences, %llu blocks moved, %llu sequences "
-           "swapped and %llu recomputed, %llu positions from the host tier\n",
+           "swapped and %llu recomputed, %llu positions from the host tier, "
+           "%llu of %llu drafts accepted\n",
            t->dir, t->n_wrong, t->n_compared, (unsigned long long)t->n_moves,
            (unsigned long long)t->n_swapped,
            (unsigned long long)t->n_recomputed,
-           (unsigned long long)t->n_from_host);
+           (unsigned long long)t->n_from_host,
+           (unsigned long long)t->n_accepted, (unsigned long long)t->n_drafted);
     return t->n_wrong == 0 && t->n_compared > 0;
 }
 
@@ -523,6 +561,7 @@ int main(int argc, char **argv)
     static const struct option options[] = {
         {"device", required_argument, NULL, 'd'},
         {"steps", required_argument, NULL, 's'},
+        {"drafts", required_argument, NULL, 'D'},
         {"kv", required_argument, NULL, 'k'},
         {NULL, 0, NULL, 0}};
     static struct trial t = {.device = "cpu", .tales.steps = STEPS};
@@ -534,17 +573,20 @@ int main(int argc, char **argv)
             t.device = test_device_or(optarg);
         } else if (o == 'k') {
             t.list = optarg;
+        } else if (o == 'D') {
+            t.drafts = (uint32_t)strtoul(optarg, NULL, 10);
         } else if (o == 's') {
             t.tales.steps = (uint32_t)strtoul(optarg, NULL, 10);
         } else {
             optind = argc;
         }
     }
-    if (optind >= argc || t.tales.steps < 6 || t.tales.steps > STEPS_MAX) {
+    if (optind >= argc || t.tales.steps < 6 || t.tales.steps > STEPS_MAX ||
+        t.drafts > DRAFTS_MAX) {
         fprintf(stderr,
                 "usage: golden_cached [--device NAME] [--kv FORMAT,..] "
-                "[--steps 6..%d] MODEL_DIR...\n",
-                STEPS_MAX);
+                "[--steps 6..%d] [--drafts 0..%d] MODEL_DIR...\n",
+                STEPS_MAX, DRAFTS_MAX);
         return 2;
     }
     log_setup(LOG_ERROR, NULL, NULL);

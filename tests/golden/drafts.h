@@ -16,7 +16,8 @@
  * file, and prints how many are equal and how many the next token accepts.  A
  * draft whose logit is less than `tie` above that of the file's draft is
  * excluded, and counted.  All prompts run side by side.  Returns the number of
- * wrong drafts. */
+ * wrong drafts; not 0 either if a draft of the file was not judged, or if
+ * others were accepted than in the file, but for near-ties. */
 uint32_t drafts_check(const struct golden *g, const struct shard_weights *w,
                       const struct kernels_options *o, double tie);
 

@@ -247,6 +247,13 @@ static void line_take(struct chain *c, struct line *l, struct tally *t)
     }
 }
 
+/* Returns the K of a line in a mixed batch.  Each K comes with each way of
+ * sampling, and a line has another one with each number of stages. */
+static uint32_t mixed(uint32_t line, uint32_t n_stages)
+{
+    return 1 + (line / WAYS + (line % WAYS + n_stages) * 3) % DRAFTS_MAX;
+}
+
 /* Runs lines side by side: one that ends makes room for the next. */
 static void run_lines(struct compare *c, struct chain *chain, uint32_t k,
                       struct tally *t)
@@ -263,7 +270,7 @@ static void run_lines(struct compare *c, struct chain *chain, uint32_t k,
             }
             if (sides[i] == NULL && next < c->n) {
                 sides[i] = &c->lines[next];
-                line_start(chain, sides[i], k > 0 ? k : 1 + next % DRAFTS_MAX);
+                line_start(chain, sides[i], k > 0 ? k : mixed(next, chain->n));
                 next++;
             }
             if (sides[i] != NULL) {

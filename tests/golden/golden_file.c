@@ -48,6 +48,25 @@ static void read_tops(struct golden_prompt *p, json_t *prompt)
     }
 }
 
+/* The file counts its drafts, and those that the next token accepts. */
+static enum status read_drafts(struct golden_prompt *p, const json_t *mtp,
+                               struct error *e)
+{
+    json_int_t of = json_integer_value(json_object_get(mtp, "of"));
+    json_int_t accepted = json_integer_value(json_object_get(mtp, "accepted"));
+
+    p->n_drafts =
+        read_ids(json_object_get(mtp, "draft_ids"), p->drafts, p->steps - 1);
+    for (uint32_t i = 0; i < p->n_drafts; i++) {
+        accepted -= p->drafts[i] == p->expect[i + 1];
+    }
+    if (p->n_drafts != of || accepted != 0) {
+        return error_set(e, ST_DATA_LOSS, "golden.json: %s: drafts miscounted",
+                         p->name);
+    }
+    return ST_OK;
+}
+
 static enum status read_prompt(struct golden_prompt *p, json_t *prompt,
                                struct error *e)
 {
@@ -72,10 +91,7 @@ static enum status read_prompt(struct golden_prompt *p, json_t *prompt,
         p->margin[i] = json_number_value(json_array_get(margins, i));
     }
     read_tops(p, prompt);
-    p->n_drafts =
-        read_ids(json_object_get(json_object_get(prompt, "mtp"), "draft_ids"),
-                 p->drafts, p->steps - 1);
-    return ST_OK;
+    return read_drafts(p, json_object_get(prompt, "mtp"), e);
 }
 
 static enum status read_prompts(struct golden *g, const json_t *root,

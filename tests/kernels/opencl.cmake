@@ -2,9 +2,9 @@
 # a machine without a GPU.  Skipped where there is none.
 #
 # PoCL takes a second or two to compile a kernel file for a model's sizes.  So
-# the tests share few models, and compiled programs are cached in the build
-# folder.  Tests of one model run one after the other; otherwise each would
-# compile.
+# the tests share few models, and compiled programs are cached in build/cache,
+# for all presets: what a driver compiles is the same.  Tests of one model run
+# one after the other; otherwise each would compile.
 #
 # Tests that take minutes there are in the configuration opencl
 # (ctest -C opencl).

@@ -5,9 +5,23 @@
 #include "common/base/log.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig.h"
+#include "worker/base/metrics.h"
 
 #define STOP   SLUICE__V1__FINISH__FINISH_STOP
 #define LENGTH SLUICE__V1__FINISH__FINISH_LENGTH
+
+/* What another worker had computed is reported under that reason alone. */
+static void check_wasted(struct rig *r, uint32_t n_moved)
+{
+    struct worker_metrics m;
+
+    worker_counts(r->worker, &m);
+    assert_int_equal(m.wasted_moved, n_moved);
+    assert_int_equal(m.wasted_failed, 0);
+    assert_int_equal(m.wasted_suspended, 0);
+    assert_int_equal(r->tier_heard, n_moved > 0);
+    assert_int_equal(r->tier.wasted_moved, n_moved);
+}
 
 static void goes_on_with_what_was_generated_elsewhere(void **state)
 {
@@ -30,6 +44,7 @@ static void goes_on_with_what_was_generated_elsewhere(void **state)
             rig_advance(r, 20000);
             rig_check_tokens(r, 1, 4, 70, 30);
             assert_int_equal(r->heard[1].finish, LENGTH);
+            check_wasted(r, k == 0 || k == 30 ? 0 : 70 + k - 1);
             rig_check_empty(r);
             rig_free(&r);
         }

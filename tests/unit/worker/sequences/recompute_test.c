@@ -194,6 +194,27 @@ static void loses_no_sequence_to_a_failed_step(void **state)
     }
 }
 
+/* All that came before the failed step is computed a second time. */
+static void counts_what_a_failed_step_wasted(void **state)
+{
+    struct rig *r = with_some(6, 1, 30, 4);
+    uint32_t n_before = r->n_computed, n_failed;
+
+    (void)state;
+    r->fail_next = "kernel attention: no such luck";
+    rig_step(r);
+    n_failed = r->n_computed - n_before;
+    rig_run(r);
+    assert_int_equal(counts(r).wasted_failed, n_before);
+    assert_int_equal(counts(r).wasted_suspended + counts(r).wasted_moved, 0);
+    assert_int_equal(r->n_computed,
+                     6 * (N_PROMPT + 30 - 1) + n_before + n_failed);
+    rig_advance(r, 20000);
+    assert_true(r->tier_heard);
+    assert_int_equal(r->tier.wasted_failed, n_before);
+    check_ends(r, 6, 30, 0);
+}
+
 /* Its rows run alone, and every other plan is for the others. */
 static void computes_alone_and_in_turns(void **state)
 {
@@ -307,6 +328,7 @@ int main(void)
         cmocka_unit_test(sends_each_sequence_its_own_reason),
         cmocka_unit_test(takes_no_wrong_outcome),
         cmocka_unit_test(loses_no_sequence_to_a_failed_step),
+        cmocka_unit_test(counts_what_a_failed_step_wasted),
         cmocka_unit_test(computes_alone_and_in_turns),
         cmocka_unit_test(outlives_a_refused_plan_behind_the_one_alone),
         cmocka_unit_test(ends_what_fails_alone),

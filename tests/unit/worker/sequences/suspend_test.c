@@ -2,6 +2,7 @@
  * back. */
 #include <string.h>
 
+#include "common/base/plant.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig.h"
 #include "tests/unit/worker/sequences/chat.h"
@@ -12,6 +13,10 @@
 #define N        100u /* tokens of each */
 
 #define PAGE_BYTES 4096u
+
+#ifdef SLUICE_PLANTS
+enum plant plant_active = PLANT_SWAP_SHARED;
+#endif
 
 static struct worker_metrics counts(const struct rig *r)
 {
@@ -513,5 +518,8 @@ int main(void)
         cmocka_unit_test(stage_refuses_a_sequence_that_grows),
     };
 
+#ifdef SLUICE_PLANTS
+    cmocka_set_test_filter("shared_blocks_are_found_again");
+#endif
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
