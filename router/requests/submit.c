@@ -114,6 +114,7 @@ static void fill_request(const struct request *request,
     s->cache = !request->uncached;
     s->has_drafts = request->has_drafts;
     s->drafts = request->drafts;
+    s->has_urgent = s->urgent = request->deadline_us != NODE_IDLE;
     s->n_spans = PLANT(SPANS_FORGOTTEN) ? 0 : request->n_spans;
     s->spans = request->spans;
 }

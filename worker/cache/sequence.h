@@ -108,6 +108,7 @@ struct sequence_drafts {
     float accepts[DRAFTS_MAX]; /* worker/sequences/drafts.h */
     uint8_t proposer;          /* enum proposer: its own; */
     uint8_t source;            /* that of ids, or of the row in flight */
+    bool urgent;               /* its call has a deadline */
     bool begun;                /* it had a row */
     bool mtp;                  /* its rows are computed by the MTP layer too */
     bool hole;                 /* some of its positions were not */

@@ -235,6 +235,7 @@ static bool fill_sequence(struct sequences *q, struct sequence *s,
     s->drafts.most = m->has_drafts && m->drafts < q->base->o.drafts
                          ? m->drafts
                          : q->base->o.drafts;
+    s->drafts.urgent = m->urgent;
     s->cache = m->cache;
     s->n_scope = (uint8_t)prefix_scope(s->scope, m->tenant.data, m->tenant.len,
                                        m->cache_salt.data, m->cache_salt.len);

@@ -71,6 +71,7 @@ static struct drafts_row row_of(const struct sequence *s, uint32_t most)
     return (struct drafts_row){
         .accepts = s->drafts.accepts,
         .most = most,
+        .urgent = s->drafts.urgent,
         .mtp = proposer_in_engine((enum proposer)s->drafts.proposer)};
 }
 

@@ -247,6 +247,23 @@ static void sift(struct drafts *d, uint32_t n, uint32_t i)
     }
 }
 
+static float weight_of(const struct drafts_row *row)
+{
+    return row->urgent ? DRAFTS_URGENT : 1.0f;
+}
+
+/* Returns what the tokens of a plain step count. */
+static float plain_worth(const struct drafts_row *rows, uint32_t n,
+                         uint32_t n_tokens)
+{
+    float worth = (float)(n_tokens - n);
+
+    for (uint32_t i = 0; i < n; i++) {
+        worth += weight_of(&rows[i]);
+    }
+    return worth;
+}
+
 static uint32_t fill_heap(struct drafts *d, const struct drafts_row *rows,
                           uint32_t n)
 {
@@ -254,7 +271,7 @@ static uint32_t fill_heap(struct drafts *d, const struct drafts_row *rows,
 
     for (uint32_t i = 0; i < n; i++) {
         if (rows[i].most > 0) {
-            d->gain[i] = rows[i].accepts[0];
+            d->gain[i] = weight_of(&rows[i]) * rows[i].accepts[0];
             d->heap[m++] = (uint16_t)i;
         }
     }
@@ -265,13 +282,13 @@ static uint32_t fill_heap(struct drafts *d, const struct drafts_row *rows,
 }
 
 /* Adds drafts in the order of their gain, and returns how many of them give the
- * best rate.  n_tokens: of the plain step. */
+ * best rate.  n_tokens: of the plain step; worth: what those count. */
 static uint32_t best_prefix(struct drafts *d, struct drafts_row *rows,
-                            uint32_t m, uint32_t n_tokens)
+                            uint32_t m, uint32_t n_tokens, float worth)
 {
     uint32_t at_depth[DRAFTS_MAX] = {0}, added = 0, best = 0;
-    float tokens = (float)n_tokens, passes = 0;
-    float best_rate = LEAST_GAIN * tokens / time_of(&d->step_now, n_tokens);
+    float passes = 0;
+    float best_rate = LEAST_GAIN * worth / time_of(&d->step_now, n_tokens);
 
     while (m > 0 && n_tokens + added < STEP_TOKENS_MAX) {
         uint32_t i = d->heap[0], *rows_at = &at_depth[rows[i].k];
@@ -279,12 +296,12 @@ static uint32_t best_prefix(struct drafts *d, struct drafts_row *rows,
         float rate;
 
         d->order[added++] = (uint16_t)i;
-        tokens += d->gain[i];
+        worth += d->gain[i];
         if (row->mtp) {
             passes -= *rows_at > 0 ? time_of(&d->pass_now, *rows_at) : 0;
             passes += time_of(&d->pass_now, ++*rows_at);
         }
-        rate = tokens /
+        rate = worth /
                (time_of(&d->step_now, n_tokens + added) + passes + d->gap_us);
         if (rate > best_rate) {
             best_rate = rate;
@@ -311,7 +328,8 @@ static void choose_best(struct drafts *d, struct drafts_row *rows, uint32_t n,
     }
     estimate(&d->step, d->n_steps, n_tokens, &d->step_now);
     estimate(&d->pass, d->n_steps, 0, &d->pass_now);
-    best = best_prefix(d, rows, fill_heap(d, rows, n), n_tokens);
+    best = best_prefix(d, rows, fill_heap(d, rows, n), n_tokens,
+                       plain_worth(rows, n, n_tokens));
     for (uint32_t i = 0; i < n; i++) {
         rows[i].k = 0;
     }

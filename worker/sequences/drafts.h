@@ -16,7 +16,8 @@
  *     rate = sum(1 + a[i][1] + a[i][1] a[i][2] + ...) / (step(sum(1 + k[i])) +
  *            pass(rows with k >= 1) + pass(rows with k >= 2) + ... + gap)
  *
- * Drafts are added in the order of their chance; the best prefix of that order
+ * The tokens of a sequence with a deadline count DRAFTS_URGENT times.  Drafts
+ * are added in the order of what they bring; the best prefix of that order
  * counts, so that a jump of the step's time is passed if more drafts pay for
  * it.
  *
@@ -57,6 +58,9 @@
 #define DRAFTS_SPEND  256
 #define DRAFTS_CREDIT 16
 
+/* What a token of a sequence with a deadline counts. */
+#define DRAFTS_URGENT 2.0f
+
 /* The share of each depth before any draft was tried. */
 #define DRAFTS_ACCEPTS_FIRST 0.75f
 /* Shares of a row in what is learned of its sequence, and of all. */
@@ -95,6 +99,7 @@ struct drafts_row {
                            * is accepted */
     uint32_t most;        /* drafts that it can get, 0..DRAFTS_MAX */
     bool mtp;             /* they are made by the MTP layer */
+    bool urgent;          /* its tokens count DRAFTS_URGENT times */
     bool probe;           /* it gets one at least; out: and would get none */
     uint32_t k;           /* out: the drafts that it gets */
 };

@@ -64,7 +64,7 @@ struct sequence {
     char tenant[80], salt[80]; /* "": none */
     bool grows;
     bool uncached, continues; /* continues: it took over a kept sequence */
-    bool has_drafts;
+    bool has_drafts, urgent;
     uint32_t drafts;
     uint32_t n_spans, spans[SPANS_MAX];
 };

@@ -94,6 +94,7 @@ static void take_reuse(struct sequence *s, const Sluice__V1__SubmitRequest *m)
     copy_name(s->salt, m->cache_salt);
     s->uncached = !m->cache;
     s->has_drafts = m->has_drafts;
+    s->urgent = m->urgent;
     s->drafts = m->drafts;
     s->n_spans = (uint32_t)m->n_spans;
     for (uint32_t i = 0; i < m->n_spans; i++) {

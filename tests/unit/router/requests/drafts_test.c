@@ -69,6 +69,23 @@ static void the_worker_gets_what_the_client_asked_for(void **state)
     rig_free(&rig);
 }
 
+static void a_call_with_a_deadline_is_urgent(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 1000, 64);
+    struct fake *c = rig_client(rig, "c1");
+
+    (void)state;
+    for (uint8_t id = 1; id <= 2; id++) {
+        generate_message m = SLUICE__V1__GENERATE_REQUEST__INIT;
+
+        client_generate_with(c, id, 32, 20, &m, id == 2 ? 60000 : 0);
+        rig_run(rig);
+        assert_int_equal(worker_sequence_of(w, id)->urgent, id == 2);
+    }
+    rig_free(&rig);
+}
+
 static void more_than_the_most_is_refused(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -263,6 +280,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_worker_gets_what_the_client_asked_for),
+        cmocka_unit_test(a_call_with_a_deadline_is_urgent),
         cmocka_unit_test(more_than_the_most_is_refused),
         cmocka_unit_test(they_move_with_their_choices),
         cmocka_unit_test(they_come_with_a_resumed_request),

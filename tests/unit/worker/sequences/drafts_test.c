@@ -327,6 +327,34 @@ static void alone_a_sequence_gets_more(void **state)
     assert_true(alone.k > crowd.k);
 }
 
+/* Where all sequences have a deadline, none gets more for it. */
+static void with_a_deadline_it_gets_more(void **state)
+{
+    struct drafts_row rows[8];
+    struct bench b;
+    uint32_t k[3] = {0}, others[3] = {0};
+
+    (void)state;
+    begin(&b, &devices[2], 8, 0.75);
+    (void)rate_of(&b, 500);
+    for (uint32_t urgent = 0; urgent < 3; urgent++) {
+        for (uint32_t i = 0; i < 8; i++) {
+            rows[i] = (struct drafts_row){.accepts = b.accepts[0],
+                                          .most = DRAFTS_MAX,
+                                          .mtp = true,
+                                          .urgent = urgent == 2 ||
+                                                    (urgent == 1 && i == 0)};
+        }
+        drafts_choose(&b.d, rows, 8, 0);
+        k[urgent] = rows[0].k;
+        others[urgent] = rows[7].k;
+    }
+    assert_true(k[1] > k[0]);
+    assert_true(k[1] > others[1]);
+    assert_int_equal(k[2], k[0]);
+    assert_int_equal(others[2], others[0]);
+}
+
 static void it_follows_what_is_accepted(void **state)
 {
     struct bench b;
@@ -360,9 +388,10 @@ static void it_follows_the_device(void **state)
 static void a_fixed_number_is_chosen_at_once(void **state)
 {
     static const float accepts[DRAFTS_MAX];
-    struct drafts_row rows[] = {{accepts, 3, true, false, 9},
-                                {accepts, 0, false, true, 9},
-                                {accepts, 8, false, true, 9}};
+    struct drafts_row rows[] = {
+        {.accepts = accepts, .most = 3, .mtp = true, .k = 9},
+        {.accepts = accepts, .most = 0, .probe = true, .k = 9},
+        {.accepts = accepts, .most = 8, .probe = true, .k = 9}};
     struct drafts d;
 
     (void)state;
@@ -470,6 +499,7 @@ int main(void)
         cmocka_unit_test(passes_without_drafts_are_charged),
         cmocka_unit_test(it_stops_where_drafts_do_not_pay),
         cmocka_unit_test(alone_a_sequence_gets_more),
+        cmocka_unit_test(with_a_deadline_it_gets_more),
         cmocka_unit_test(it_follows_what_is_accepted),
         cmocka_unit_test(it_follows_the_device),
         cmocka_unit_test(a_fixed_number_is_chosen_at_once),
