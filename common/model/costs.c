@@ -207,6 +207,7 @@ static uint64_t most(uint64_t a, uint64_t b)
 #define SPLITS        32
 #define STATE_COLUMNS 32  /* of a state that a CPU thread runs at a time */
 #define REPLAY_TOKENS 9   /* kept inputs that a CPU thread replays at a time */
+#define REPLAY_BYTES  24  /* of a row whose replay waits */
 #define EXPERT_TOKENS 512 /* tokens whose experts a CPU runs together */
 #define EXPERT_BYTES  256 /* tables of one expert */
 #define ROW_INTS      8   /* a step's ints per row, and per token */
@@ -242,8 +243,22 @@ static struct widths widths_of(const struct model_shape *s)
  * one head. */
 static uint64_t cpu_replay(const struct model_shape *s)
 {
-    return REPLAY_TOKENS * ((uint64_t)s->k_dim + (uint64_t)s->v_dim + 2) +
-           4 * 16; /* alignment */
+    return REPLAY_TOKENS * ((uint64_t)s->k_dim + (uint64_t)s->v_dim) +
+           2 * 16; /* alignment */
+}
+
+/* Returns what replays use that wait for the next step, in bytes: a table of
+ * the rows, and keys and values of one layer. */
+static uint64_t cpu_waiting(const struct model_config *c,
+                            const struct costs_step *step)
+{
+    const struct model_shape *s = &c->shape;
+    uint64_t keys = (uint64_t)s->n_k_heads * s->k_dim;
+    uint64_t kept = (widths_of(s).channels - keys) * step->keep_tokens;
+
+    return step->keep_tokens > 0 ? step->rows * (uint64_t)REPLAY_BYTES +
+                                       kept * sizeof(float) + 3 * 64
+                                 : 0;
 }
 
 /* Returns whether the output of a mixer or feed-forward is kept apart from x:
@@ -311,7 +326,8 @@ static uint64_t cpu_scratch(const struct model_config *c,
                     (step->keep_tokens > 0 ? cpu_replay(s) : 0);
 
     return token * tokens * sizeof(float) + cpu_widest(c, tokens) +
-           cpu_layers(c) + step->threads * (LANE_BYTES + lane * sizeof(float));
+           cpu_layers(c) + cpu_waiting(c, step) +
+           step->threads * (LANE_BYTES + lane * sizeof(float));
 }
 
 /* Returns what experts use on a device, in floats; the shared one works in

@@ -234,6 +234,7 @@ void cpu_attention(struct kernels *k, uint32_t layer)
     for (uint32_t i = 0; i < c->step->n_rows; i++) {
         j.tasks_head += (c->step->rows[i].n_tokens + j.span - 1) / j.span;
     }
+    cpu_match_replays(c);
     cpu_norm(c, c->n, c->x, n, w->input_norm);
     project_inputs(c, j.w);
     cpu_run(c, prepare_task, &j, n, width * 8);

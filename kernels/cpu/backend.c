@@ -205,8 +205,6 @@ static struct cpu_draft_lane cut_draft_lane(struct cutter *k,
     return (struct cpu_draft_lane){
         .k = cut_floats(k, n, s->k_dim),
         .v = cut_floats(k, n, s->v_dim),
-        .decay = cut_floats(k, n, 1),
-        .beta = cut_floats(k, n, 1),
     };
 }
 
@@ -255,8 +253,8 @@ static void cut_linear(struct cutter *k, struct cpu *c, struct cpu_layer *l)
     struct cpu_kept kept = {
         .q = cut_piece(k, n * keys, dtype_bytes(c->kv.dtype)),
         .kv = cut_floats(k, n, channels(s) - keys),
-        .b = cut_floats(k, n, s->n_v_heads),
-        .a = cut_floats(k, n, s->n_v_heads),
+        .beta = cut_floats(k, n, s->n_v_heads),
+        .decay = cut_floats(k, n, s->n_v_heads),
     };
 
     if (k->base) {
@@ -283,6 +281,18 @@ static void cut_layers(struct cutter *k, struct cpu *c)
     }
 }
 
+static void cut_replays(struct cutter *k, struct cpu *c)
+{
+    const struct model_shape *s = &c->w->shape;
+    size_t rows = c->keep_tokens > 0 ? c->sizes.max_rows : 0;
+    size_t keys = (size_t)s->n_k_heads * s->k_dim;
+
+    c->waiting = cut_piece(k, rows, sizeof *c->waiting);
+    c->early = cut_piece(k, rows, sizeof *c->early);
+    c->early_kv =
+        cut_floats(k, c->n_linear > 0 ? c->keep_tokens : 0, channels(s) - keys);
+}
+
 /* Must cut the same pieces in both passes: the first one sizes the area. */
 static void cut_all(struct cutter *k, struct cpu *c)
 {
@@ -302,6 +312,7 @@ static void cut_all(struct cutter *k, struct cpu *c)
     c->h = cut_floats(k, c->w->mtp ? n : 0, s->hidden);
     c->pair = cut_floats(k, c->w->mtp ? n : 0, 2 * (size_t)s->hidden);
     cut_layers(k, c);
+    cut_replays(k, c);
     c->lanes = cut_piece(k, c->sizes.n_threads, sizeof *c->lanes);
     for (uint32_t i = 0; i < c->sizes.n_threads; i++) {
         cut_lane(k, c, k->base ? &c->lanes[i] : NULL);
@@ -414,6 +425,7 @@ static void cpu_begin(struct kernels *k, const struct kernel_step *step)
     assert(step->n_rows <= c->sizes.max_rows);
     c->step = step;
     c->drafting = false;
+    c->matched = false;
     for (uint32_t i = 0; i < step->n_rows; i++) {
         const struct kernel_row *r = &step->rows[i];
 
@@ -430,10 +442,13 @@ static void cpu_begin(struct kernels *k, const struct kernel_step *step)
 
 static enum status cpu_end(struct kernels *k, struct error *e)
 {
+    struct cpu *c = cpu_of(k);
+
     (void)e;
-    /* All work was done in the operators: nothing can fail or be pending
-     * here. */
-    cpu_of(k)->step = NULL;
+    /* All work was done in the operators, but perhaps some replays: nothing can
+     * fail here. */
+    cpu_end_replays(c);
+    c->step = NULL;
     return ST_OK;
 }
 

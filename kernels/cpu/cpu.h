@@ -42,14 +42,22 @@
 
 /* Inputs of a linear layer that rows keep, of k = keep_tokens tokens. */
 struct cpu_kept {
-    char *q;      /* [k, Hk*Dk] kv.dtype: the tail needs no more */
-    float *kv;    /* [k, Hk*Dk + Hv*Dv] */
-    float *b, *a; /* [k, Hv] as projected */
+    char *q;             /* [k, Hk*Dk] kv.dtype: the tail needs no more */
+    float *kv;           /* [k, Hk*Dk + Hv*Dv] */
+    float *beta, *decay; /* [k, Hv] */
+};
+
+/* A replay that a row of the step runs before its own tokens. */
+struct cpu_early {
+    uint32_t keep_at; /* in the kept inputs */
+    uint32_t at;      /* in early_kv */
+    uint32_t n;       /* tokens; 0: the row has none */
 };
 
 struct cpu_layer {
     float *conv;          /* [K, C] float32: the weights, transposed */
     struct cpu_kept kept; /* a linear layer's */
+    bool waits;           /* the waiting replays are to run in this layer */
     struct kv_format kv;  /* an attention layer's */
     struct kv_block block;
 };
@@ -101,8 +109,7 @@ struct cpu_expert_scratch {
 
 /* Scratch of one thread for drafts; N = KERNELS_KEEP_MAX. */
 struct cpu_draft_lane {
-    float *k, *v;        /* [N, Dk], [N, Dv] */
-    float *decay, *beta; /* [N] */
+    float *k, *v; /* [N, Dk], [N, Dv] */
 };
 
 /* Scratch of one thread. */
@@ -143,6 +150,13 @@ struct cpu {
     float *pair;              /* [T, 2H] inputs of its fc */
     bool drafting;            /* the step is one of the MTP layer */
     uint32_t keep_tokens;
+    struct kernel_replay *waiting; /* [n_waiting], at most max_rows, in the
+                                    * layers that wait */
+    uint32_t n_waiting;
+    bool matched;               /* to the step's rows */
+    struct cpu_early *early;    /* [n_rows] of the step, while a layer waits */
+    float *early_kv;            /* [keep_tokens, Hk*Dk + Hv*Dv] past the
+                                 * convolution, keys normed */
     uint32_t *linear, n_linear; /* [n_linear] the linear layers */
     union {
         struct cpu_attention_scratch attention;
@@ -218,11 +232,6 @@ static inline struct cpu_product cpu_product_of(const struct tensor *w,
 /* Added to the squares of a head of q or k of a linear layer. */
 #define CPU_L2_EPS 1e-6f
 
-/* Return exp(-exp(A_log) softplus(a + dt_bias)) and sigmoid(b) of a linear
- * layer's value head. */
-float cpu_delta_decay(const struct deltanet_weights *w, uint32_t head, float a);
-float cpu_delta_beta(float b);
-
 /* Computes n products, in any order.  Rows of one x share each read of the
  * weights. */
 void cpu_matmul(struct cpu *c, const struct cpu_product *p, uint32_t n);
@@ -294,6 +303,22 @@ void cpu_block_copy(struct kernels *k, uint32_t layer, uint32_t block, void *kv,
                     bool write);
 void cpu_slot_copy(struct kernels *k, uint32_t layer, uint32_t slot,
                    float *state, void *tail, bool write);
+/* replay.c: runs the waiting replays at once.  Every call that reads or writes
+ * pages by number begins with it. */
+void cpu_settle(struct cpu *c);
+/* Gives waiting replays to the step's rows, and runs those of other slots at
+ * once.  The first mixer of a step calls it, before anything is written. */
+void cpu_match_replays(struct cpu *c);
+/* Ends a step: runs what its layers have left. */
+void cpu_end_replays(struct cpu *c);
+/* Run the replay that waits for a row of the step, if any, in one layer: the
+ * convolution of n channels from `first` on, the norms of the keys, and then
+ * some columns of a value head's state. */
+void cpu_early_conv(const struct cpu *c, uint32_t layer, uint32_t row,
+                    size_t first, size_t n);
+void cpu_early_norm(const struct cpu *c, uint32_t layer, uint32_t row);
+void cpu_early_state(const struct cpu *c, uint32_t layer, uint32_t row,
+                     uint32_t head, uint32_t first, uint32_t n, float *block);
 void cpu_replay(struct kernels *k, const struct kernel_replay *r, uint32_t n);
 void cpu_draft_input(struct kernels *k, const uint32_t *tokens,
                      const uint32_t *from);

@@ -78,6 +78,7 @@ static void conv_job(void *arg, uint32_t task, uint32_t thread)
     };
 
     (void)thread;
+    cpu_early_conv(j->c, j->layer, task / j->groups, first, t.n);
     for (uint32_t i = 0; i <= row->n_saves; i++) {
         struct part p = row_part(row, i);
 
@@ -94,7 +95,8 @@ static void conv_job(void *arg, uint32_t task, uint32_t thread)
 }
 
 /* Computes in double, so that every libm gives the same float32. */
-float cpu_delta_decay(const struct deltanet_weights *w, uint32_t head, float a)
+static float delta_decay(const struct deltanet_weights *w, uint32_t head,
+                         float a)
 {
     double x = (double)a + (double)w->dt_bias[head];
     /* Past 20, log1p(exp(x)) equals x to float32 and exp may overflow. */
@@ -103,7 +105,7 @@ float cpu_delta_decay(const struct deltanet_weights *w, uint32_t head, float a)
     return (float)exp(-exp((double)w->a_log[head]) * soft);
 }
 
-float cpu_delta_beta(float b)
+static float delta_beta(float b)
 {
     return (float)(1.0 / (1.0 + exp(-(double)b)));
 }
@@ -114,8 +116,8 @@ static void compute_gates(const struct delta_job *j, uint32_t t)
     float *a = j->s->a + (size_t)t * j->m->n_v_heads;
 
     for (uint32_t h = 0; h < j->m->n_v_heads; h++) {
-        a[h] = cpu_delta_decay(j->w, h, a[h]);
-        b[h] = cpu_delta_beta(b[h]);
+        a[h] = delta_decay(j->w, h, a[h]);
+        b[h] = delta_beta(b[h]);
     }
 }
 
@@ -134,6 +136,14 @@ static void unit_task(void *arg, uint32_t t, uint32_t thread)
         j->c->isa->l2_norm(k + (size_t)h * dk, dk, CPU_L2_EPS, 1.0f);
     }
     compute_gates(j, t);
+}
+
+static void early_task(void *arg, uint32_t row, uint32_t thread)
+{
+    const struct delta_job *j = arg;
+
+    (void)thread;
+    cpu_early_norm(j->c, j->layer, row);
 }
 
 /* Sets what the tokens of a part read and write. */
@@ -181,6 +191,8 @@ static void state_job(void *arg, uint32_t task, uint32_t thread)
         .hold = row->keep,
     };
 
+    cpu_early_state(j->c, j->layer, (uint32_t)(row - j->c->step->rows), head,
+                    first, t.n, t.block);
     for (uint32_t i = 0; i <= row->n_saves; i++) {
         struct part p = row_part(row, i);
 
@@ -198,6 +210,26 @@ static void state_job(void *arg, uint32_t task, uint32_t thread)
     cpu_tick(j->c);
 }
 
+/* Keeps the inputs of a token.  Not before the state: a replay may have read
+ * the same place. */
+static void keep_token(const struct delta_job *j, uint32_t t)
+{
+    const struct kernel_row *row = &j->c->step->rows[j->c->row_of[t]];
+    const struct cpu_kept *kept = &j->c->layers[j->layer].kept;
+    size_t keys = (size_t)j->m->n_k_heads * j->m->k_dim;
+    size_t rest = j->channels - keys, hv = j->m->n_v_heads;
+    size_t at = (size_t)row->keep_at + t - row->first;
+    const float *in = j->s->qkv + (size_t)t * j->channels;
+
+    if (row->keep) {
+        j->c->isa->narrow(kept->q + at * keys * dtype_bytes(j->c->kv.dtype), in,
+                          j->c->kv.dtype, keys);
+        memcpy(kept->kv + at * rest, in + keys, rest * sizeof *in);
+        memcpy(kept->beta + at * hv, j->s->b + t * hv, hv * sizeof *in);
+        memcpy(kept->decay + at * hv, j->s->a + t * hv, hv * sizeof *in);
+    }
+}
+
 /* y = norm(o) * gamma * silu(z), head by head; overwrites z. */
 static void gate_task(void *arg, uint32_t t, uint32_t thread)
 {
@@ -206,6 +238,7 @@ static void gate_task(void *arg, uint32_t t, uint32_t thread)
     float *y = j->s->y + t * hv * dv, *z = j->s->z + t * hv * dv;
 
     (void)thread;
+    keep_token(j, t);
     for (size_t h = 0; h < hv; h++) {
         j->c->isa->rms_norm(y + h * dv, y + h * dv, j->w->norm, (uint32_t)dv,
                             j->m->norm_eps);
@@ -230,37 +263,6 @@ static void project_inputs(const struct delta_job *j)
     cpu_matmul(j->c, in, 4);
 }
 
-/* Keeps the inputs of a token before the next passes overwrite them. */
-static void keep_task(void *arg, uint32_t t, uint32_t thread)
-{
-    const struct delta_job *j = arg;
-    const struct kernel_row *row = &j->c->step->rows[j->c->row_of[t]];
-    const struct cpu_kept *kept = &j->c->layers[j->layer].kept;
-    size_t keys = (size_t)j->m->n_k_heads * j->m->k_dim;
-    size_t rest = j->channels - keys, hv = j->m->n_v_heads;
-    size_t at = (size_t)row->keep_at + t - row->first;
-    const float *in = j->s->qkv + (size_t)t * j->channels;
-
-    (void)thread;
-    if (row->keep) {
-        j->c->isa->narrow(kept->q + at * keys * dtype_bytes(j->c->kv.dtype), in,
-                          j->c->kv.dtype, keys);
-        memcpy(kept->kv + at * rest, in + keys, rest * sizeof *in);
-        memcpy(kept->b + at * hv, j->s->b + t * hv, hv * sizeof *in);
-        memcpy(kept->a + at * hv, j->s->a + t * hv, hv * sizeof *in);
-    }
-}
-
-static bool step_keeps(const struct kernel_step *step)
-{
-    for (uint32_t i = 0; i < step->n_rows; i++) {
-        if (step->rows[i].keep) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Each pass needs all channels of the one before, so the passes are
  * separate. */
 static void mix_rows(struct delta_job *j)
@@ -271,14 +273,15 @@ static void mix_rows(struct delta_job *j)
     size_t state = cpu_state_floats(c) * n;
 
     j->groups = (j->channels + CONV_CHANNELS - 1) / CONV_CHANNELS;
-    if (step_keeps(c->step)) {
-        cpu_run(c, keep_task, j, n, wide);
-    }
     cpu_run(c, conv_job, j, rows * j->groups, wide * 16);
     cpu_run(c, unit_task, j, n, wide * 4);
+    if (c->layers[j->layer].waits) {
+        cpu_run(c, early_task, j, rows, rows * (size_t)j->channels * 4);
+    }
     j->groups = (j->m->v_dim + STATE_COLUMNS - 1) / STATE_COLUMNS;
     cpu_run(c, state_job, j, rows * j->m->n_v_heads * j->groups, state * 4);
     cpu_run(c, gate_task, j, n, wide * 8);
+    c->layers[j->layer].waits = false;
 }
 
 void cpu_deltanet(struct kernels *k, uint32_t layer)
@@ -295,6 +298,7 @@ void cpu_deltanet(struct kernels *k, uint32_t layer)
         .channels = 2 * m->n_k_heads * m->k_dim + m->n_v_heads * m->v_dim,
     };
 
+    cpu_match_replays(c);
     cpu_norm(c, c->n, c->x, c->step->n_tokens, w->input_norm);
     project_inputs(&j);
     mix_rows(&j);

@@ -56,6 +56,7 @@ static void copy(struct cpu *c, uint32_t page, uint32_t host, uint32_t n,
                  bool out)
 {
     assert(in_range(page, n, c->n_pages) && in_range(host, n, c->n_host));
+    cpu_settle(c);
     for (uint32_t i = 0; i < c->pages.n_groups && n > 0; i++) {
         size_t bytes = c->pages.groups[i].page_bytes;
         char *inside = c->groups[i] + page * bytes;

@@ -75,6 +75,7 @@ enum status cpu_alloc(struct kernels *k, uint32_t n_pages, struct error *e)
     struct cpu *c = cpu_of(k);
 
     cpu_release(c);
+    c->n_waiting = 0;
     c->n_pages = n_pages;
     for (uint32_t i = 0; i < c->pages.n_groups && n_pages > 0; i++) {
         c->groups[i] = map_bytes(group_bytes(c, i));
@@ -162,6 +163,7 @@ void cpu_zero_slot(struct kernels *k, uint32_t slot)
     struct cpu *c = cpu_of(k);
 
     assert(is_slot(c, slot));
+    cpu_settle(c);
     for (uint32_t i = 0; i < n_layers(c); i++) {
         if (is_linear(c, i)) {
             memset(cpu_state(c, i, slot), 0, state_bytes(c));
@@ -179,6 +181,7 @@ void cpu_copy_pages(struct kernels *k, uint32_t from, uint32_t to, uint32_t n)
 
     assert(in_pool(c, from, n) && in_pool(c, to, n));
     assert(n == 0 || from + n <= to || to + n <= from);
+    cpu_settle(c);
     for (uint32_t i = 0; i < c->pages.n_groups && n > 0; i++) {
         size_t page = c->pages.groups[i].page_bytes;
 
@@ -192,6 +195,7 @@ void cpu_poison_pages(struct kernels *k, uint32_t first, uint32_t n)
     struct cpu *c = cpu_of(k);
 
     assert(in_pool(c, first, n));
+    cpu_settle(c);
     for (uint32_t i = 0; i < c->pages.n_groups && n > 0; i++) {
         size_t page = c->pages.groups[i].page_bytes;
 
@@ -238,6 +242,7 @@ void cpu_block_copy(struct kernels *k, uint32_t layer, uint32_t block, void *kv,
     char *in = cpu_kv(c, layer) + block * cpu_stride(c, layer);
 
     assert(in_pool(c, block, 1));
+    cpu_settle(c);
     if (c->layers[layer].kv.scheme == KV_PLAIN) {
         plain_copy(c, in, kv, write);
     } else {
@@ -251,6 +256,7 @@ void cpu_slot_copy(struct kernels *k, uint32_t layer, uint32_t slot,
     struct cpu *c = cpu_of(k);
 
     assert(is_slot(c, slot));
+    cpu_settle(c);
     move_bytes((char *)cpu_state(c, layer, slot), (char *)state, state_bytes(c),
                write);
     move_bytes(cpu_tail(c, layer, slot), tail, tail_bytes(c), write);

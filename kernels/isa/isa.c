@@ -21,7 +21,8 @@ static bool has_avx2(void)
 
 static bool has_avx512(void)
 {
-    return has_avx2() && __builtin_cpu_supports("avx512f");
+    return has_avx2() && __builtin_cpu_supports("avx512f") &&
+           __builtin_cpu_supports("avx512bw");
 }
 #endif
 

@@ -1,4 +1,4 @@
-/* isa_avx512.c - the inner loops, for AVX-512F. */
+/* isa_avx512.c - the inner loops, for AVX-512F and BW. */
 #include "kernels/isa/isa.h"
 
 #include "kernels/isa/simd_avx512.h"

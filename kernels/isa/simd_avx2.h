@@ -15,6 +15,10 @@
 #define TILE_FEW_W 1
 #define TILE_FEW   UINT32_MAX
 
+/* Most rows of x of the LEAST tile, and its rows of W, for bf16. */
+#define TILE_LEAST_X     3
+#define TILE_LEAST_W(mx) ((mx) < 2 ? 4 : 2)
+
 /* Positions of a quantised cache whose scores share a read of the queries. */
 #define TILE_KEYS 1
 
@@ -40,11 +44,17 @@ static inline void v16_store(float *p, struct v16 a)
     _mm256_storeu_ps(p + 8, a.hi);
 }
 
+/* Each half of a register gets all eight values, so that a shuffle inside the
+ * halves widens them at once. */
 static inline __m256 v16_widen_bf16(const uint16_t *p)
 {
-    __m128i h = _mm_loadu_si128((const __m128i *)(const void *)p);
+    __m256i at =
+        _mm256_setr_epi32(0x01008080, 0x03028080, 0x05048080, 0x07068080,
+                          0x09088080, 0x0b0a8080, 0x0d0c8080, 0x0f0e8080);
+    __m256i h = _mm256_broadcastsi128_si256(
+        _mm_loadu_si128((const __m128i *)(const void *)p));
 
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+    return _mm256_castsi256_ps(_mm256_shuffle_epi8(h, at));
 }
 
 static inline struct v16 v16_load_bf16(const uint16_t *p)

@@ -1,4 +1,4 @@
-/* simd_avx512.h - sixteen float32 lanes as one AVX-512F register.
+/* simd_avx512.h - sixteen float32 lanes as one register of AVX-512F and BW.
  * simd_generic.h describes the calls. */
 #ifndef KERNELS_ISA_SIMD_AVX512_H
 #define KERNELS_ISA_SIMD_AVX512_H
@@ -14,6 +14,10 @@
 #define TILE_FEW_X 8
 #define TILE_FEW_W 3
 #define TILE_FEW   32
+
+/* Most rows of x of the LEAST tile, and its rows of W, for bf16. */
+#define TILE_LEAST_X     5
+#define TILE_LEAST_W(mx) ((mx) < 4 ? 8 : 4)
 
 /* Positions of a quantised cache whose scores share a read of the queries. */
 #define TILE_KEYS 4
@@ -43,6 +47,30 @@ static inline struct v16 v16_load_bf16(const uint16_t *p)
     __m512i wide = _mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16);
 
     return (struct v16){_mm512_castsi512_ps(wide)};
+}
+
+/* A shuffle inside the quarters of a register widens bf16 at once; a shuffle
+ * across quarters needs a shift behind it.  So a load repeats its two quarters
+ * of eight values, and quarters of four come in the order 0, 2, 1, 3: that of
+ * lanes swapped. */
+#define SIMD_SWAPS
+
+static inline struct v16 v16_swap(struct v16 a)
+{
+    return (struct v16){_mm512_shuffle_f32x4(a.v, a.v, 0xd8)};
+}
+
+static inline struct v16 v16_load_bf16_swapped(const uint16_t *p)
+{
+    __m512i first =
+        _mm512_set4_epi32(0x07068080, 0x05048080, 0x03028080, 0x01008080);
+    __m512i second =
+        _mm512_set4_epi32(0x0f0e8080, 0x0d0c8080, 0x0b0a8080, 0x09088080);
+    __m512i at = _mm512_mask_blend_epi64(0xf0, first, second);
+    __m512i h = _mm512_broadcast_i64x4(
+        _mm256_loadu_si256((const __m256i *)(const void *)p));
+
+    return (struct v16){_mm512_castsi512_ps(_mm512_shuffle_epi8(h, at))};
 }
 
 static inline struct v16 v16_load_f16(const uint16_t *p)
@@ -352,13 +380,9 @@ static inline float v16_sum(struct v16 a)
 /* Defined here, not in simd_math.h. */
 #define SIMD_SUM4
 
-/* Folds lanes of four registers at once, in the order of v16_sum. */
-static inline void v16_sum4(float *out, const struct v16 a[4])
+/* Folds four registers.  ab and cd: lanes i + lanes i+8 of two of them each. */
+static inline void v16_sum_halves(float *out, __m512 ab, __m512 cd)
 {
-    __m512 ab = _mm512_add_ps(_mm512_shuffle_f32x4(a[0].v, a[1].v, 0x44),
-                              _mm512_shuffle_f32x4(a[0].v, a[1].v, 0xee));
-    __m512 cd = _mm512_add_ps(_mm512_shuffle_f32x4(a[2].v, a[3].v, 0x44),
-                              _mm512_shuffle_f32x4(a[2].v, a[3].v, 0xee));
     __m512 all = _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88),
                                _mm512_shuffle_f32x4(ab, cd, 0xdd));
     __m512i first =
@@ -368,6 +392,28 @@ static inline void v16_sum4(float *out, const struct v16 a[4])
     all = _mm512_add_ps(all, _mm512_permute_ps(all, 0xb1));
     _mm_storeu_ps(out,
                   _mm512_castps512_ps128(_mm512_permutexvar_ps(first, all)));
+}
+
+/* Folds lanes of four registers at once, in the order of v16_sum. */
+static inline void v16_sum4(float *out, const struct v16 a[4])
+{
+    __m512 ab = _mm512_add_ps(_mm512_shuffle_f32x4(a[0].v, a[1].v, 0x44),
+                              _mm512_shuffle_f32x4(a[0].v, a[1].v, 0xee));
+    __m512 cd = _mm512_add_ps(_mm512_shuffle_f32x4(a[2].v, a[3].v, 0x44),
+                              _mm512_shuffle_f32x4(a[2].v, a[3].v, 0xee));
+
+    v16_sum_halves(out, ab, cd);
+}
+
+/* As v16_sum4, of lanes swapped. */
+static inline void v16_sum4_swapped(float *out, const struct v16 a[4])
+{
+    __m512 ab = _mm512_add_ps(_mm512_shuffle_f32x4(a[0].v, a[1].v, 0x88),
+                              _mm512_shuffle_f32x4(a[0].v, a[1].v, 0xdd));
+    __m512 cd = _mm512_add_ps(_mm512_shuffle_f32x4(a[2].v, a[3].v, 0x88),
+                              _mm512_shuffle_f32x4(a[2].v, a[3].v, 0xdd));
+
+    v16_sum_halves(out, ab, cd);
 }
 
 static inline float v16_top(struct v16 a)

@@ -24,6 +24,10 @@
 #define TILE_FEW_W 1
 #define TILE_FEW   32
 
+/* Most rows of x of the LEAST tile, and its rows of W, for bf16. */
+#define TILE_LEAST_X     0
+#define TILE_LEAST_W(mx) 1
+
 /* Positions of a quantised cache whose scores share a read of the queries. */
 #define TILE_KEYS 1
 

@@ -126,6 +126,24 @@ INLINE void v16_sum4(float *out, const struct v16 a[4])
 }
 #endif
 
+#ifndef SIMD_SWAPS
+/* Lanes are in the order of the values. */
+INLINE struct v16 v16_swap(struct v16 a)
+{
+    return a;
+}
+
+INLINE struct v16 v16_load_bf16_swapped(const uint16_t *p)
+{
+    return v16_load_bf16(p);
+}
+
+INLINE void v16_sum4_swapped(float *out, const struct v16 a[4])
+{
+    v16_sum4(out, a);
+}
+#endif
+
 /* Returns a as it would be read back from storage of dtype t. */
 INLINE struct v16 v16_rounded(struct v16 a, const enum dtype t)
 {

@@ -497,8 +497,9 @@ static void same_slot(struct rig *g, const struct seq *s, uint32_t position)
                         g->slot_bytes);
 }
 
-/* Checks the outputs of a step, and advances the slots that it left. */
-static void judge_step(struct rig *g, struct turns *t)
+/* Checks the outputs of a step, and advances the slots that it left.  Without
+ * `look`, the replays may wait for the next step. */
+static void judge_step(struct rig *g, struct turns *t, bool look)
 {
     struct kernel_replay replays[SEQS];
     uint32_t n = 0;
@@ -519,14 +520,16 @@ static void judge_step(struct rig *g, struct turns *t)
     }
     end_step(g);
     for (uint32_t i = 0; i < t->n; i++) {
-        if (t->rows[i].keep) {
+        if (look && t->rows[i].keep) {
             same_slot(g, t->of[i].s, t->of[i].s->at - 1);
         }
     }
     kernels_replay(g->k, replays, n);
     for (uint32_t i = 0; i < t->n; i++) {
         t->of[i].s->at += t->of[i].accepted;
-        same_slot(g, t->of[i].s, t->of[i].s->at - 1);
+        if (look) {
+            same_slot(g, t->of[i].s, t->of[i].s->at - 1);
+        }
     }
 }
 
@@ -582,6 +585,18 @@ static bool is_done(const struct rig *g)
     return true;
 }
 
+/* Returns whether to read slots after a step: now and then, and where it may be
+ * the last of a sequence. */
+static bool looks(struct rig *g)
+{
+    bool last = false;
+
+    for (uint32_t i = 0; i < SEQS; i++) {
+        last = last || g->seqs[i].at + DRAFTS >= LENGTH;
+    }
+    return last || dice_below(&g->d, 4) == 0;
+}
+
 static void run_drafted(struct rig *g)
 {
     struct turns t;
@@ -590,9 +605,11 @@ static void run_drafted(struct rig *g)
         const struct kernel_step step = draw_turns(g, &t);
 
         if (t.n > 0) {
-            poison_kept(g);
+            if (dice_below(&g->d, 3) == 0) {
+                poison_kept(g);
+            }
             run_model(g, &step, t.ids);
-            judge_step(g, &t);
+            judge_step(g, &t, looks(g));
         }
         if (t.n > 0 && g->model.w.mtp != NULL) {
             draft(g, &t);

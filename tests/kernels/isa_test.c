@@ -54,6 +54,32 @@ static void matmul_of(const struct cpu_isa *isa, uint32_t round, float *out)
     isa->matmul(&b);
 }
 
+/* Few rows of x of whole registers: the rows of decoding. */
+static void matmul_few_of(const struct cpu_isa *isa, uint32_t round, float *out)
+{
+    struct dice d = {round};
+    static float x[N], plain[N];
+    static uint16_t w[N];
+    struct matmul_block b = {
+        .x = x,
+        .w = w,
+        .out = out,
+        .n_x = 1 + dice_below(&d, 9),
+        .n_w = 1 + dice_below(&d, 30),
+        .k = 16 * (1 + dice_below(&d, 8)),
+        .dtype = DTYPE_BF16,
+        .add = round % 5 == 0,
+    };
+
+    b.ld_x = b.k + round % 2 * 16;
+    b.ld_out = b.n_w + round % 3;
+    fill(&d, x, N);
+    fill(&d, plain, N);
+    fill(&d, out, N);
+    store(w, plain, b.dtype, N);
+    isa->matmul(&b);
+}
+
 /* Compares with sums in double; memory beyond the block must not change. */
 static void test_matmul(void **state)
 {
@@ -484,6 +510,7 @@ static void test_same_bits(void **state)
 {
     (void)state;
     compare(matmul_of, 300);
+    compare(matmul_few_of, 400);
     compare(rows_of, 300);
     compare(logits_of, 300);
     compare(conv_of, 300);
