@@ -213,13 +213,6 @@ static bool drains(const struct sim *s, uint32_t model)
     return false;
 }
 
-/* The first sequence of a model needs no headroom, but each that is granted
- * beside it does, for both. */
-static void note_sequences(struct spare *p, uint32_t n)
-{
-    p->has_second = n > 1 || (p->has_second && n > 0);
-}
-
 static void watch(struct sim *s, uint32_t model)
 {
     struct spare *p = &s->spare[model];
@@ -242,10 +235,10 @@ static void watch(struct sim *s, uint32_t model)
         counts.choices_waiting == 0) { /* these may have been admitted before */
         p->promised = true;
     }
-    if (up) {
-        note_sequences(p, two[0].n_sequences + two[1].n_sequences);
-    }
-    if (p->promised && p->has_second) {
+    /* The first sequence of a model needs no headroom, but each that is granted
+     * beside it does, for both.  One alone may be the first of its model again,
+     * granted in the turn in which the others ended. */
+    if (up && p->promised && two[0].n_sequences + two[1].n_sequences > 1) {
         check_fits(s, model, &two[0], &two[1]);
         check_fits(s, model, &two[1], &two[0]);
     }

@@ -27,7 +27,6 @@ struct sim_choice;
 /* State of a model. */
 struct spare {
     bool promised;
-    bool has_second; /* two sequences ran at once since none did */
     /* Leaders of its two places, 0: there are not two places. */
     uint64_t session[2], assembly[2];
 };
