@@ -192,6 +192,11 @@ static enum status replace_sequence(struct sequences *q, struct peer *p,
         sequence_clear_key(&q->table, s);
         return ST_OK;
     case SEQUENCE_KEPT:
+        /* The router counts it as ended once its heir was accepted. */
+        if (s->heir != NULL) {
+            sequence_clear_key(&q->table, s);
+            return ST_OK;
+        }
         return error_set(e, ST_ABORTED,
                          "the sequence is %s: remove it, wait for the "
                          "receipt, submit it again",

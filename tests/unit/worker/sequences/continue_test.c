@@ -303,6 +303,39 @@ static void ends_with_an_accepted_heir(void **state)
     rig_free(&c.r);
 }
 
+/* The request_id is free from then on, also while the heir waits for a plan. */
+static void an_accepted_heir_frees_the_request_id(void **state)
+{
+    struct worker_options o;
+    struct chat c = {.id = 1};
+    struct rig_submit s = {
+        .id = 3, .n_prompt = 125, .max_tokens = 4, .prompt = c.ids, .from = 2};
+    struct rig_prompt p = {.ids = c.ids, .n = 125};
+    struct rig_submit other = {.id = 4, .n_prompt = 9, .max_tokens = 2};
+    struct rig_submit again = {.id = 2, .n_prompt = 9, .max_tokens = 2};
+    uint32_t expect[RIG_CONTEXT];
+    uint64_t tag, heir;
+
+    (void)state;
+    chat_defaults(&o);
+    c.r = rig_new(&o);
+    chat_turn(&c, 100, 20, false);
+    rig_submit(c.r, &other); /* the engine is full */
+    rig_turn(c.r);
+    rig_submit(c.r, &s);
+    heir = c.r->grant;
+    rig_turn(c.r);
+    tag = rig_submit(c.r, &again);
+    rig_turn(c.r);
+    rig_check_ok(c.r, tag);
+    rig_run(c.r);
+    rig_check_tokens(c.r, c.r->grant, 2, 9, 2);
+    rig_expect_prompt(c.r, &p, 4, expect);
+    assert_int_equal(c.r->heard[heir].n, 4);
+    assert_memory_equal(c.r->heard[heir].tokens, expect, 4 * sizeof *expect);
+    rig_free(&c.r);
+}
+
 static void goes_on_alone_if_the_kept_one_is_removed(void **state)
 {
     struct worker_options o;
@@ -532,6 +565,7 @@ int main(void)
         cmocka_unit_test(refuses_what_it_cannot_continue),
         cmocka_unit_test(the_lease_waits_for_the_heir),
         cmocka_unit_test(ends_with_an_accepted_heir),
+        cmocka_unit_test(an_accepted_heir_frees_the_request_id),
         cmocka_unit_test(goes_on_alone_if_the_kept_one_is_removed),
         cmocka_unit_test(waits_for_the_last_row_of_the_kept_one),
         cmocka_unit_test(choices_continue_together),
