@@ -303,8 +303,8 @@ void cpu_block_copy(struct kernels *k, uint32_t layer, uint32_t block, void *kv,
                     bool write);
 void cpu_slot_copy(struct kernels *k, uint32_t layer, uint32_t slot,
                    float *state, void *tail, bool write);
-/* replay.c: runs the waiting replays at once.  Every call that reads or writes
- * pages by number begins with it. */
+/* Runs the waiting replays at once.  Every call that reads or writes pages by
+ * number begins with it. */
 void cpu_settle(struct cpu *c);
 /* Gives waiting replays to the step's rows, and runs those of other slots at
  * once.  The first mixer of a step calls it, before anything is written. */
@@ -326,7 +326,7 @@ void cpu_keep_hidden(struct kernels *k);
 void cpu_attention(struct kernels *k, uint32_t layer);
 void cpu_deltanet(struct kernels *k, uint32_t layer);
 void cpu_ffn(struct kernels *k, uint32_t layer);
-/* The feed-forward of a layer with experts. */
+/* Computes the feed-forward of a layer with experts. */
 void cpu_experts(struct cpu *c, const struct layer_weights *w);
 void cpu_embed(struct kernels *k, const uint32_t *tokens);
 void cpu_head(struct kernels *k, const uint32_t *tokens, uint32_t n);
