@@ -288,7 +288,7 @@ struct sequence_table {
 
 struct sequence_limits {
     uint32_t capacity;  /* sequences that are not yet forgotten, */
-    uint32_t away;      /* of which so many may be in the host tier */
+    uint32_t away;      /* the most of them in the host tier */
     uint32_t longest;   /* values in one array */
     uint64_t values;    /* in all arrays together */
     uint32_t n_rings;   /* sequences with logprobs */

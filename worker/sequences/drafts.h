@@ -58,7 +58,7 @@
 #define DRAFTS_SPEND  256
 #define DRAFTS_CREDIT 16
 
-/* What a token of a sequence with a deadline counts. */
+/* A token of a sequence with a deadline counts so many times. */
 #define DRAFTS_URGENT 2.0f
 
 /* The share of each depth before any draft was tried. */
