@@ -14,10 +14,9 @@
  * while as many pages of others go to the host tier and come back.  --profile
  * prints the time of each kernel, all points together, and makes each step
  * slower.  --kv-* are those of sluice-worker.  --bits quantises all matrices to
- * N bits in groups of
- * 64.  The model has the shape and the formats of CONFIG.json.  Weights and
- * caches are random and made on the device (kernels/opencl/noise.h), so the
- * host need not hold them.
+ * N bits in groups of 64.  The model has the shape and formats of CONFIG.json.
+ * Weights and caches are random and made on the device (noise.h), so the host
+ * need not hold them.
  *
  * A point takes --seconds (0.5) and at least three turns, after a warm-up of
  * half that time.  It prints a line of JSON when it is done:
@@ -58,11 +57,10 @@
 #define GROUP        64   /* of --bits */
 #define DRAFT_TOKENS 192  /* of a sequence in a run with drafts */
 #define DRAFT_WARM   64
-#define DRAFT_LEARN \
-    3 /* runs of DRAFT_TOKENS before an automatic choice counts */
-#define SWAP_PAGES 4096 /* most pages of a swap */
-#define SWAP_STEPS 32   /* most steps beside a swap */
-#define GB         1e9
+#define DRAFT_LEARN  3    /* runs of DRAFT_TOKENS before `auto` counts */
+#define SWAP_PAGES   4096 /* most pages of a swap */
+#define SWAP_STEPS   32   /* most steps beside a swap */
+#define GB           1e9
 
 struct point {
     const char *text;
@@ -318,13 +316,11 @@ static void run_drafts(struct bench *b, const struct point *p)
         run_seq_push(&s[i], i);
     }
     for (int warm = 1; warm >= 0; warm--) {
-        struct draft_runs next = {.r = &b->runner,
-                                  .batch = p->batch,
-                                  .k = p->k,
-                                  .accept = p->accept,
-                                  .choice = d.choice,
-                                  .dice = {7}};
+        struct draft_runs next = {
+            .r = &b->runner, .batch = p->batch, .k = p->k, .dice = {7}};
 
+        next.accept = p->accept;
+        next.choice = d.choice;
         memcpy(next.accepts, d.accepts, sizeof next.accepts);
         d = next;
         for (int i = 0; warm && p->automatic && i < DRAFT_LEARN; i++) {

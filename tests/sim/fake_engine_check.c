@@ -23,9 +23,8 @@ struct tracked *fake_engine_track(struct fake_engine *e, uint64_t sequence)
 }
 
 /* Counts a sequence that ended while it was computed again, when another one
- * takes memory that it has used since then: what it used before may have been
- * given back by a suspension.  A later stage also gives up its blocks for those
- * of a node that it restores. */
+ * takes memory that it used since then (a suspension gave the rest back).  A
+ * later stage also gives up its blocks for those of a node that it restores. */
 static void note_owner(struct fake_engine *e, const struct page *g)
 {
     struct tracked *t = &e->tracked[g->sequence % TRACKED];
@@ -399,9 +398,9 @@ static void begin_row(struct fake_engine *e, const struct plan *p,
     }
     if (r->position < t->next || h.again ||
         (t->refused && !fake_engine_takes_hidden(e))) {
-        /* Else it was suspended, and what it had was not on the host.  Replicas
-         * of several stages suspend nothing, and the first stage is not
-         * tainted by a failure at a later one. */
+        /* Else it was suspended, and not on the host.  Replicas of several
+         * stages suspend nothing, and a later stage does not taint the first.
+         */
         bool failed = is_stage(e) || t->tainted || t->refused;
 
         *t = (struct tracked){.sequence = r->sequence,
