@@ -22,9 +22,8 @@ struct tracked *fake_engine_track(struct fake_engine *e, uint64_t sequence)
     return t;
 }
 
-/* Counts a sequence that ended while it was computed again, when another one
- * takes memory that it used since then (a suspension gave the rest back).  A
- * later stage also gives up its blocks for those of a node that it restores. */
+/* Counts a sequence that ended while it was computed again, when another takes
+ * memory used since then.  A later stage gives up blocks when it restores. */
 static void note_owner(struct fake_engine *e, const struct page *g)
 {
     struct tracked *t = &e->tracked[g->sequence % TRACKED];

@@ -10,7 +10,7 @@
 #define STOP   SLUICE__V1__FINISH__FINISH_STOP
 #define LENGTH SLUICE__V1__FINISH__FINISH_LENGTH
 
-/* What another worker had computed is reported under that reason alone. */
+/* Positions that another worker had computed count under that reason alone. */
 static void check_wasted(struct rig *r, uint32_t n_moved)
 {
     struct worker_metrics m;

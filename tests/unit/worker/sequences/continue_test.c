@@ -268,68 +268,68 @@ static void the_lease_waits_for_the_heir(void **state)
     rig_free(&c.r);
 }
 
+/* Sequence 2 is kept, and its heir 3 was accepted, but waits because the engine
+ * is full.  Returns the heir's grant. */
+static uint64_t begin_heir(struct chat *c)
+{
+    struct worker_options o;
+    struct rig_submit s = {
+        .id = 3, .n_prompt = 125, .max_tokens = 4, .prompt = c->ids, .from = 2};
+    struct rig_submit other = {.id = 4, .n_prompt = 9, .max_tokens = 2};
+    uint64_t tag;
+
+    chat_defaults(&o);
+    *c = (struct chat){.id = 1};
+    c->r = rig_new(&o);
+    chat_turn(c, 100, 20, false);
+    rig_submit(c->r, &other);
+    rig_turn(c->r);
+    tag = rig_submit(c->r, &s);
+    rig_turn(c->r);
+    rig_check_ok(c->r, tag);
+    assert_int_equal(rig_state(c->r, 2), KEPT);
+    return c->r->grant;
+}
+
+/* A new request takes the request_id of the kept sequence. */
+static void take_id(struct chat *c)
+{
+    struct rig_submit again = {.id = 2, .n_prompt = 9, .max_tokens = 2};
+    uint64_t tag = rig_submit(c->r, &again);
+
+    rig_turn(c->r);
+    rig_check_ok(c->r, tag);
+    rig_run(c->r);
+    rig_check_tokens(c->r, c->r->grant, 2, 9, 2);
+}
+
 /* The router has ended the kept sequence when its heir is accepted: if the heir
  * is cancelled before its first plan, the request_id is free all the same. */
 static void ends_with_an_accepted_heir(void **state)
 {
-    struct worker_options o;
-    struct chat c = {.id = 1};
-    struct rig_submit s = {
-        .id = 3, .n_prompt = 125, .max_tokens = 4, .prompt = c.ids, .from = 2};
-    struct rig_submit other = {.id = 4, .n_prompt = 9, .max_tokens = 2};
-    struct rig_submit again = {.id = 2, .n_prompt = 9, .max_tokens = 2};
-    uint64_t tag;
+    struct chat c;
 
     (void)state;
-    chat_defaults(&o);
-    c.r = rig_new(&o);
-    chat_turn(&c, 100, 20, false);
-    rig_submit(c.r, &other); /* the engine is full */
-    rig_turn(c.r);
-    tag = rig_submit(c.r, &s);
-    rig_turn(c.r);
-    rig_check_ok(c.r, tag);
-    assert_int_equal(rig_state(c.r, 2), KEPT);
+    begin_heir(&c);
     rig_cancel(c.r, 3);
     rig_turn(c.r);
     assert_int_equal(rig_state(c.r, 2), UNKNOWN);
     rig_run(c.r);
     assert_int_equal(rig_used_blocks(c.r), 0);
-    tag = rig_submit(c.r, &again);
-    rig_turn(c.r);
-    rig_check_ok(c.r, tag);
-    rig_run(c.r);
-    rig_check_tokens(c.r, c.r->grant, 2, 9, 2);
+    take_id(&c);
     rig_free(&c.r);
 }
 
 /* The request_id is free from then on, also while the heir waits for a plan. */
 static void an_accepted_heir_frees_the_request_id(void **state)
 {
-    struct worker_options o;
-    struct chat c = {.id = 1};
-    struct rig_submit s = {
-        .id = 3, .n_prompt = 125, .max_tokens = 4, .prompt = c.ids, .from = 2};
+    struct chat c;
     struct rig_prompt p = {.ids = c.ids, .n = 125};
-    struct rig_submit other = {.id = 4, .n_prompt = 9, .max_tokens = 2};
-    struct rig_submit again = {.id = 2, .n_prompt = 9, .max_tokens = 2};
     uint32_t expect[RIG_CONTEXT];
-    uint64_t tag, heir;
+    uint64_t heir = begin_heir(&c);
 
     (void)state;
-    chat_defaults(&o);
-    c.r = rig_new(&o);
-    chat_turn(&c, 100, 20, false);
-    rig_submit(c.r, &other); /* the engine is full */
-    rig_turn(c.r);
-    rig_submit(c.r, &s);
-    heir = c.r->grant;
-    rig_turn(c.r);
-    tag = rig_submit(c.r, &again);
-    rig_turn(c.r);
-    rig_check_ok(c.r, tag);
-    rig_run(c.r);
-    rig_check_tokens(c.r, c.r->grant, 2, 9, 2);
+    take_id(&c);
     rig_expect_prompt(c.r, &p, 4, expect);
     assert_int_equal(c.r->heard[heir].n, 4);
     assert_memory_equal(c.r->heard[heir].tokens, expect, 4 * sizeof *expect);
