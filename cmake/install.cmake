@@ -42,14 +42,15 @@ install(DIRECTORY deploy/prometheus deploy/grafana
 install(FILES deploy/config/examples/worker-gpu0.conf
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/sluice-worker/examples
   COMPONENT worker)
-install(FILES README.md CHANGELOG.md
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/sluice COMPONENT sluice)
+install(CODE "
+  set(SOURCE \"${PROJECT_SOURCE_DIR}\")
+  set(TO \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/doc/sluice\")
+  include(\"${PROJECT_SOURCE_DIR}/cmake/install_docs.cmake\")"
+  COMPONENT sluice)
 install(PROGRAMS deploy/slurm/sluice-job deploy/slurm/sluice-step
   DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice/slurm COMPONENT sluice)
 install(PROGRAMS deploy/slurm/sluice.sbatch
   DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice/slurm COMPONENT sluice)
-install(FILES docs/operating.md docs/http.md docs/load.md docs/slurm.md
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/sluice/docs COMPONENT sluice)
 
 # What the programs print about themselves, if the build has made it.
 set(share ${PROJECT_BINARY_DIR}/share)

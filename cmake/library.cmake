@@ -4,13 +4,17 @@
 set(out ${PROJECT_BINARY_DIR}/library)
 set(soversion ${PROJECT_VERSION_MAJOR})
 set(so libsluice.so.${PROJECT_VERSION})
-set(SLUICE_PC_PRIVATE "libzmq libxxhash")
+# Libraries and not packages: pkg-config --static would add what libzmq.a needs,
+# which is more than a machine with the shared libzmq has.
+set(private ${ZMQ_LDFLAGS} ${XXHASH_LDFLAGS})
 set(libraries ${ZMQ_LDFLAGS} ${PROTOBUF_C_LDFLAGS} ${XXHASH_LDFLAGS} -lm)
 get_target_property(links sluice_transport LINK_LIBRARIES)
 if(links MATCHES "PkgConfig::CZMQ")
-  string(APPEND SLUICE_PC_PRIVATE " libczmq")
+  list(APPEND private ${CZMQ_LDFLAGS})
   list(APPEND libraries ${CZMQ_LDFLAGS})
 endif()
+list(REMOVE_DUPLICATES private)
+list(JOIN private " " SLUICE_PC_PRIVATE)
 
 set(parts sluice_client sluice_client_core sluice_transport sluice_common)
 set(archives)

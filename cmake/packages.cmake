@@ -59,7 +59,8 @@ set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/packages_staged.cmake)
 set(version "(= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_SLUICE_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_SLUICE_PACKAGE_DEPENDS passwd)
-set(CPACK_DEBIAN_SLUICE_PACKAGE_SUGGESTS "sluice-worker, prometheus")
+set(CPACK_DEBIAN_SLUICE_PACKAGE_RECOMMENDS sluice-worker)
+set(CPACK_DEBIAN_SLUICE_PACKAGE_SUGGESTS prometheus)
 set(CPACK_DEBIAN_SLUICE_DESCRIPTION
 "cluster that serves large language models: router and gateway
 sluice serves large language models on a cluster of GPU or CPU workers,

@@ -14,6 +14,15 @@ set(SLUICE_TEST_CACHE ${PROJECT_BINARY_DIR}/cache CACHE PATH
 option(SLUICE_PACKAGES "build Debian packages (cmake/packages)" OFF)
 option(SLUICE_COVERAGE "count the lines and branches of the cores (gcc)" OFF)
 
+# cmake/cached compiles through ccache.  Packages are compiled without it, as
+# their objects must not depend on another folder; coverage writes files beside
+# its objects.
+option(SLUICE_CCACHE "compile through ccache where it is installed" ON)
+if(SLUICE_CCACHE AND NOT CMAKE_C_COMPILER_LAUNCHER
+    AND NOT SLUICE_PACKAGES AND NOT SLUICE_COVERAGE)
+  set(CMAKE_C_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/cmake/cached)
+endif()
+
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 pkg_check_modules(ZMQ REQUIRED IMPORTED_TARGET libzmq)
@@ -141,4 +150,13 @@ function(sluice_opencl_test)
     set_property(TEST ${ARGN} APPEND PROPERTY
       ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)
   endif()
+endfunction()
+
+# sluice_long_test(TEST...): tests that take about 5 processor seconds or more.
+# tests/run takes a quarter of them each day.  Those without daemons also run if
+# they can see a change (tests/touched).  Tests with the label opencl are long.
+function(sluice_long_test)
+  foreach(t IN LISTS ARGN)
+    set_property(TEST ${t} APPEND PROPERTY LABELS long)
+  endforeach()
 endfunction()

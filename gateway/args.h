@@ -1,18 +1,21 @@
-/* args.h - The options of sluice-gateway.
+/* args.h - The options of sluice-gateway, and what they ask for instead of
+ * serving.
  *
- * main.c parses them.  `sluicectl cluster check` compares a cluster file with
- * the same rows.
+ * `sluicectl cluster check` compares a cluster file with the same rows.
  *
- * Threading: constant data. */
+ * Threading: none.  Memory: strings point into argv and the sources. */
 #ifndef GATEWAY_ARGS_H
 #define GATEWAY_ARGS_H
 
 #include "common/base/job_threads.h"
+#include "common/base/limit.h"
 #include "common/base/log_output.h"
 #include "common/base/option.h"
 #include "common/base/option_sources.h"
 #include "common/wire/curve_keys.h"
+#include "gateway/chat/output_parser.h"
 #include "gateway/http/http_limits.h"
+#include "gateway/http/proxies.h"
 #include "gateway/text/served_model.h"
 #include "gateway/upstream/upstream.h"
 #include "proto/limits.h"
@@ -43,6 +46,14 @@
     X(tls_key, STRING, "FILE", NULL, "private key for TLS, PEM", 0, 0)         \
     X(cors, STRING, "ORIGIN", NULL,                                            \
       "origin whose pages may use the gateway, or *", 0, 0)                    \
+    X(allow_host, LIST, "NAME", NULL,                                          \
+      "host name besides those of loopback under which clients may use a "     \
+      "gateway without keys, as behind a proxy; * for any",                    \
+      0, 0)                                                                    \
+    X(trusted_proxy, LIST, "ADDRESS", NULL,                                    \
+      "address or network (10.0.0.0/8, or unix) of a proxy whose "             \
+      "X-Forwarded-For names the client in the log",                           \
+      0, HTTP_PROXIES_MAX)                                                     \
     X(max_tokens, U32, "N", "2048",                                            \
       "tokens of a chat answer, if the request sets no number", 1,             \
       MODEL_CONTEXT_MAX)                                                       \
@@ -72,5 +83,26 @@
     X(list_routes, FLAG, NULL, NULL, "print all routes and exit", 0, 0)        \
     X(version, FLAG, NULL, NULL, "print the version and exit", 0, 0)           \
     X(help, FLAG, NULL, NULL, "print this text and exit", 0, 0)
+
+struct gateway_args {
+    GATEWAY_OPTIONS(OPTION_FIELD)
+};
+
+extern const struct option_program gateway_program;
+
+/* The tables of --limits. */
+extern const struct limit_table gateway_limits[];
+
+/* Checks what the rows cannot, and sets *format to the value of --tool-format,
+ * if it is given.  Returns ST_INVALID_ARGUMENT with the option, the value and
+ * what is allowed. */
+MUST_CHECK enum status gateway_args_check(const struct gateway_args *a,
+                                          enum output_format *format,
+                                          struct error *e);
+
+/* Makes the key of --new-key, or prints --list-routes; sets *done if it did.
+ * --help prevails over the routes. */
+MUST_CHECK enum status gateway_args_print(const struct gateway_args *a,
+                                          bool *done, struct error *e);
 
 #endif

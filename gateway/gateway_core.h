@@ -48,6 +48,7 @@ struct gateway_view {
     uint32_t requests; /* not over */
     uint32_t calls;    /* places for calls of the router that are taken */
     uint64_t resumed;  /* calls that went on after a loss, of ended requests */
+    bool knows_models; /* a router has named its models */
 };
 
 struct gateway_view gateway_view(const struct gateway_core *g);

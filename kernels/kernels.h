@@ -6,8 +6,7 @@
  * (hidden_write on a later stage), each mixer and MLP adds to it, head reads
  * it.  Operators are coarse so that a backend can fuse kernels inside.
  *
- *     begin, embed, {attention | deltanet, ffn} per layer, keep_hidden, head,
- *     sample, end
+ *     begin, embed, {mixer, ffn} per layer, keep_hidden, head, sample, end
  *
  * Drafts.  A row of generated tokens may end in drafts, tokens that are only
  * proposed; head and sample take all of its tokens.  KV of refused drafts is
@@ -19,7 +18,7 @@
  * The MTP layer proposes drafts in steps of its own, after those whose outputs
  * it reads:
  *
- *     begin, draft_input, attention, ffn, keep_hidden, head, sample, end
+ *     begin, draft_input, mixer, ffn, keep_hidden, head, sample, end
  *
  * Its layer is number end - begin of the shard.  Its rows have the block tables
  * of their sequences; their slots and windows are not read.
@@ -44,9 +43,9 @@
  *   layer of the shard.  Position p is in blocks[p / block_tokens].
  * - A window block is window_pages pages: k and v of block_tokens positions for
  *   each window layer.  Blocks behind the window may be missing.
- * - A slot is pages_per_slot consecutive pages, named by the first: for each
- *   linear layer the state [Hv, Dk, Dv] float32 and the tail [K-1, C] of
- * kv.dtype, oldest row first.
+ * - A slot is pages_per_slot consecutive pages, named by the first: the state
+ *   of each linear layer.  That of a Gated DeltaNet is [Hv, Dk, Dv] float32 and
+ *   the tail [K-1, C] of kv.dtype, oldest row first.
  * - A checkpoint is a copy of a slot, at the end of a row or inside it
  *   (struct kernel_save).
  *
@@ -233,8 +232,7 @@ struct kernels_ops {
     void (*draft_input)(struct kernels *k, const uint32_t *tokens,
                         const uint32_t *from);
     void (*keep_hidden)(struct kernels *k);
-    void (*attention)(struct kernels *k, uint32_t layer);
-    void (*deltanet)(struct kernels *k, uint32_t layer);
+    void (*mixer)(struct kernels *k, uint32_t layer);
     void (*ffn)(struct kernels *k, uint32_t layer);
     void (*head)(struct kernels *k, const uint32_t *tokens, uint32_t n);
     enum status (*sample)(struct kernels *k, const struct sample_row *rows,
@@ -249,7 +247,7 @@ struct kernels_ops {
     void (*block_copy)(struct kernels *k, uint32_t layer, uint32_t block,
                        void *kv, bool write);
     void (*slot_copy)(struct kernels *k, uint32_t layer, uint32_t slot,
-                      float *state, void *tail, bool write);
+                      uint32_t part, void *data, bool write);
     uint64_t (*progress)(const struct kernels *k);
     bool (*lost)(const struct kernels *k);         /* may be NULL */
     void (*profile)(struct kernels *k, FILE *out); /* may be NULL */
@@ -381,14 +379,9 @@ static inline void kernels_embed(struct kernels *k, const uint32_t *tokens)
 
 /* Adds the layer's mixer: x += mixer(norm(x)) for layer `begin + layer` of the
  * shard.  docs/model.md gives the formulas step by step. */
-static inline void kernels_attention(struct kernels *k, uint32_t layer)
+static inline void kernels_mixer(struct kernels *k, uint32_t layer)
 {
-    k->ops->attention(k, layer);
-}
-
-static inline void kernels_deltanet(struct kernels *k, uint32_t layer)
-{
-    k->ops->deltanet(k, layer);
+    k->ops->mixer(k, layer);
 }
 
 /* Adds the layer's feed-forward, an MLP or experts: x += ffn(norm(x)).  A
@@ -457,13 +450,19 @@ static inline void kernels_block_copy(struct kernels *k, uint32_t layer,
     k->ops->block_copy(k, layer, block, kv, write);
 }
 
-/* Copies a slot of a linear layer, as block_copy does: state [Hv, Dk, Dv]
- * float32, tail [K-1, C] of kv.dtype. */
+/* Copies the state of a linear layer, as block_copy does, part by part; parts
+ * that are NULL are left out.  A Gated DeltaNet has [Hv, Dk, Dv] float32 and
+ * [K-1, C] of kv.dtype. */
 static inline void kernels_slot_copy(struct kernels *k, uint32_t layer,
-                                     uint32_t slot, float *state, void *tail,
+                                     uint32_t slot,
+                                     void *const parts[MIXER_PARTS_MAX],
                                      bool write)
 {
-    k->ops->slot_copy(k, layer, slot, state, tail, write);
+    for (uint32_t i = 0; i < MIXER_PARTS_MAX; i++) {
+        if (parts[i] != NULL) {
+            k->ops->slot_copy(k, layer, slot, i, parts[i], write);
+        }
+    }
 }
 
 /* Returns whether the device has failed and computes no more; end, sample and

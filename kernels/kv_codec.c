@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/base/splitmix.h"
 #include "common/model/half.h"
 
 /* ---- values and bits ---- */
@@ -299,16 +300,6 @@ static void make_centroids(struct kv_turbo *t)
     }
 }
 
-/* SplitMix64. */
-static uint64_t draw(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
 void kv_turbo_make(struct kv_turbo *t, uint32_t d, uint32_t bits,
                    enum kv_half half)
 {
@@ -323,7 +314,7 @@ void kv_turbo_make(struct kv_turbo *t, uint32_t d, uint32_t bits,
     t->unit = (float)(1.0 / sqrt(d));
     make_centroids(t);
     for (uint32_t i = 0; i < d; i++) {
-        t->signs[i] = draw(&state) >> 63 ? -1.0f : 1.0f;
+        t->signs[i] = splitmix_next(&state) >> 63 ? -1.0f : 1.0f;
     }
 }
 

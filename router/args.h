@@ -12,6 +12,7 @@
 #include "common/base/option_sources.h"
 #include "common/wire/curve_keys.h"
 #include "router/base/router_limits.h"
+#include "router/base/router_options.h"
 #include "router/text/text_threads.h"
 
 #define ROUTER_OPTIONS(X)                                                      \
@@ -27,8 +28,16 @@
       "name of the router, for logs and peers", 0, 0)                          \
     X(max_requests, U32, "N", "16384",                                         \
       "open choices of all requests, at most", 1, 1048576)                     \
-    X(max_waiting, U32, "N", "4096", "choices waiting for room, at most", 0,   \
-      1048576)                                                                 \
+    X(max_waiting, U32, "N", "4096",                                           \
+      "choices of a model waiting for room, at most", 0, 1048576)              \
+    X(kept, U32, "N", "0",                                                     \
+      "kept sequences of a tenant that hold memory, at most; the oldest give " \
+      "way (default: 0, any number)",                                          \
+      0, 1048576)                                                              \
+    X(queue_timeout, MS, "TIME", "1m",                                         \
+      "time in which a request without a deadline must start; one that is "    \
+      "expected to be late is refused at once; 0: no limit",                   \
+      0, 86400000)                                                             \
     X(max_peers, U32, "N", "4096", "sessions of clients, at most", 1, 65536)   \
     X(max_admins, U32, "N", "256",                                             \
       "sessions of administrators (sluicectl), at most", 1, 65536)             \
@@ -42,6 +51,13 @@
       "time that requests wait for a worker after the model's last one is "    \
       "lost, and after the start",                                             \
       0, 3600000)                                                              \
+    X(worker_silent, MS, "TIME", "1s",                                         \
+      "silence after which a worker gets no sequences", 500, 600000)           \
+    X(worker_lost, MS, "TIME", "1500ms",                                       \
+      "silence after which the session of a worker ends", 500, 600000)         \
+    X(worker_hung, MS, "TIME", "1500ms",                                       \
+      "time without progress of its engine that ends the session of a worker", \
+      500, 600000)                                                             \
     X(gather, MS, "TIME", "1ms",                                               \
       "minimum interval between chunk frames to one client", 0, GATHER_MS_MAX) \
     CURVE_KEYS_OPTIONS(X)                                                      \
@@ -52,11 +68,24 @@
     X(text_threads, U32, "N", "2", "tokenizer threads", 1, TEXT_THREADS_MAX)   \
     X(headroom, FLAG, NULL, NULL,                                              \
       "free room kept for the sequences of any one worker", 0, 0)              \
-    X(overcommit, U32, "F", "1",                                               \
-      "bound on what the sequences of a worker could need together, in "       \
-      "pools; "                                                                \
-      "1: strict admission, no sequence is ever suspended",                    \
-      1, OVERCOMMIT_MAX)                                                       \
+    X(admission, STRING, "RULE", "expected",                                   \
+      "what a grant covers: expected (what outputs of the model usually "      \
+      "need; "                                                                 \
+      "a worker that runs out of memory suspends a sequence for a while) or "  \
+      "strict (all of max_tokens: no sequence is ever suspended)",             \
+      0, 0)                                                                    \
+    X(suspensions, F64, "PERCENT", "0.1",                                      \
+      "with --admission expected: sequences that are ever suspended, of a "    \
+      "hundred, at most",                                                      \
+      0, SUSPENSIONS_MOST / 10000.0)                                           \
+    X(tenant_weight, LIST, "TENANT=N", NULL,                                   \
+      "share of a tenant in each queue, against 1 of others", 0,               \
+      OPTION_LIST_MAX)                                                         \
+    X(places, LIST, "MODEL=N", NULL,                                           \
+      "places that a model is to have, workers with all layers and replicas "  \
+      "of several stages, for model_places_expected (default: the most so "    \
+      "far)",                                                                  \
+      0, OPTION_LIST_MAX)                                                      \
     LOG_OPTIONS(X)                                                             \
     LOG_REQUEST_OPTIONS(X)                                                     \
     CONFIG_OPTIONS(X, "router")                                                \

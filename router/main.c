@@ -1,35 +1,21 @@
-/* main.c - sluice-router: options, tokenizers, ports and the loop. */
-#include <inttypes.h>
-#include <signal.h>
+/* main.c - sluice-router: its options, and its parts put together. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/descriptors.h"
 #include "common/base/failpoint.h"
-#include "common/base/log_output.h"
-#include "common/base/notify.h"
-#include "common/base/option.h"
-#include "common/base/option_generate.h"
-#include "common/base/option_sources.h"
-#include "common/base/std_fds.h"
-#include "common/model/directory.h"
+#include "common/base/log.h"
+#include "common/base/memory.h"
+#include "common/daemon/daemon.h"
 #include "common/sampling/sampling.h"
-#include "common/scrape/scrape.h"
-#include "common/wire/curve_keys.h"
 #include "common/wire/door_rules.h"
-#include "common/wire/loop.h"
 #include "common/wire/method.h"
-#include "common/wire/wire_limits.h"
 #include "router/args.h"
-#include "router/base/router_limits.h"
+#include "router/base/named_numbers.h"
 #include "router/router_core.h"
-#include "router/text/text_threads.h"
-#include "text/model_tokenizer.h"
+#include "router/tokenizers.h"
 #include "text/text_limits.h"
-#include "text/tokenizer.h"
 
-#define EXIT_SETUP 2
-#define WORKERS    (ROUTER_WORKERS_MAX + OFFERS_MAX)
+#define WORKERS (ROUTER_WORKERS_MAX + OFFERS_MAX)
 #define OWN_DESCRIPTORS \
     64 /* descriptors beside those of peers; far more than in use */
 
@@ -46,6 +32,36 @@ static const struct limit_row router_limits[] = {
               "until a request is cancelled whose client does not read"),
     LIMIT_ROW(TEXT_THREADS_MAX, "", "tokenizer threads"),
     LIMIT_ROW(TEXT_QUEUE_MAX, "", "texts waiting for a tokenizer thread"),
+};
+static const size_t router_limits_n = OPTION_COUNT(router_limits);
+
+/* A router with less for requests does not start. */
+#define REQUESTS_LEAST (1u << 20)
+
+/* Returns the bytes that open requests may hold: the other half of what is left
+ * is for peers: frames, their queues, and libraries. */
+static size_t requests_share(void)
+{
+    return (size_t)(memory_left("") / 2);
+}
+
+static void print_share(FILE *to)
+{
+    const struct limit_row row = {
+        "REQUESTS_BYTES", requests_share(), "bytes",
+        "open requests, here: half of the memory that is left"};
+
+    limits_print(to, &row, 1);
+}
+
+static const struct limit_table limits[] = {
+    {sampling_limits, &sampling_limits_n, NULL},
+    {base_limits, &base_limits_n, NULL},
+    {router_limits, &router_limits_n, NULL},
+    {text_limits, &text_limits_n, NULL},
+    {scrape_limits, &scrape_limits_n, NULL},
+    {NULL, NULL, print_share},
+    {NULL, NULL, NULL},
 };
 
 static const char usage[] = "usage: sluice-router [options]\n\n"
@@ -71,70 +87,13 @@ static const struct option_program about = {
 
 /* The parts of the program, in the order in which they are created. */
 struct program {
+    struct daemon daemon;
     struct router_args args;
-    struct option_sources sources;
-    char names[ROUTER_MODELS_MAX][MODEL_NAME_MAX + 1];
-    struct tokenizer *tokenizers[ROUTER_MODELS_MAX];
-    struct text_model models[ROUTER_MODELS_MAX];
-    uint32_t n_models;
+    struct tokenizers tokenizers;
+    struct named_numbers weights, places;
     struct text_threads *text;
-    struct curve_keys *keys; /* NULL: none */
-    struct transport *transport;
-    struct scrape *scrape; /* NULL: no --metrics */
     struct router_core *core;
-    struct loop loop;
-    struct notify notify;
-    int signals;
 };
-
-/* Parses spec, "NAME=DIR", and loads the tokenizer of DIR under NAME. */
-static enum status model_add(struct program *p, const char *spec,
-                             struct error *e)
-{
-    const char *equals = strchr(spec, '=');
-    size_t n = equals != NULL ? (size_t)(equals - spec) : 0;
-    enum status st;
-
-    if (n == 0 || n > MODEL_NAME_MAX || equals[1] == '\0') {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "--model %s: must be NAME=DIR, NAME of 1 to %d bytes",
-                         spec, MODEL_NAME_MAX);
-    }
-    memcpy(p->names[p->n_models], spec, n);
-    for (uint32_t i = 0; i < p->n_models; i++) {
-        if (strcmp(p->names[i], p->names[p->n_models]) == 0) {
-            return error_set(e, ST_INVALID_ARGUMENT,
-                             "--model %s: the name is given twice; use another",
-                             spec);
-        }
-    }
-    st = directory_check(equals + 1, DIRECTORY_TOKENIZER, e);
-    st = st == ST_OK
-             ? model_tokenizer_load(&p->tokenizers[p->n_models], equals + 1, e)
-             : st;
-    if (st != ST_OK) {
-        return error_wrap(e, "--model %s", spec);
-    }
-    p->models[p->n_models] =
-        (struct text_model){p->names[p->n_models], p->tokenizers[p->n_models]};
-    p->n_models++;
-    return ST_OK;
-}
-
-static enum status models_load(struct program *p, struct error *e)
-{
-    enum status st = ST_OK;
-
-    if (p->args.model.n > ROUTER_MODELS_MAX) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "--model: %u models, at most %d are possible",
-                         p->args.model.n, ROUTER_MODELS_MAX);
-    }
-    for (unsigned i = 0; st == ST_OK && i < p->args.model.n; i++) {
-        st = model_add(p, p->args.model.item[i], e);
-    }
-    return st;
-}
 
 static void on_text(void *arg, int fd)
 {
@@ -144,235 +103,217 @@ static void on_text(void *arg, int fd)
     text_threads_quiet(p->text); /* the tick that follows polls the jobs */
 }
 
-static void on_signal(void *arg, int fd)
+/* SIGHUP reloads nothing here: tokenizers must stay those of the workers. */
+static void stop(void *parts)
 {
-    struct program *p = arg;
-    int signal = loop_signal_read(fd);
+    struct program *p = parts;
 
-    if (signal == SIGHUP) {
-        notify_reloading(&p->notify, loop_now_us());
-        log_reopen(); /* tokenizers must stay those of the workers */
-        transport_reread_keys(p->transport);
-        notify_reloaded(&p->notify);
-    } else if (signal != 0) {
-        log_info("stopping", "reason=signal");
-        notify_stopping(&p->notify);
-        router_stop(p->core);
-    }
+    log_info("stopping", "reason=signal");
+    router_stop(p->core);
 }
 
-static void write_status(void *arg, char *text, size_t cap)
+static int end(void *parts)
 {
-    const struct program *p = arg;
+    struct program *p = parts;
+
+    router_log_metrics(p->core);
+    return EXIT_SUCCESS;
+}
+
+static void write_status(void *parts, char *text, size_t cap)
+{
+    const struct program *p = parts;
 
     router_line(p->core, text, cap);
 }
 
-static void render(void *arg, struct metric_page *page)
+static void render(void *parts, struct metric_page *page)
 {
-    struct program *p = arg;
+    struct program *p = parts;
 
     router_page(p->core, page);
 }
 
-/* Raises the soft limit of descriptors.  At the hard limit no peer can connect,
- * whatever max_peers is, so a low limit is logged. */
-static void allow_peers(uint32_t max_peers, uint32_t max_admins)
+static void print_state(const void *parts)
 {
-    uint64_t limit = descriptors_raise();
+    const struct program *p = parts;
+    const struct transport *t = p->daemon.transport;
 
-    if (limit < (uint64_t)max_peers + max_admins + WORKERS + OWN_DESCRIPTORS) {
-        log_warn("descriptors-few",
-                 "limit=%" PRIu64 " max_peers=%u max_admins=%u why=\"each peer "
-                 "needs one: raise the hard limit (ulimit -n, LimitNOFILE=) or "
-                 "lower --max-peers\"",
-                 limit, max_peers, max_admins);
-    }
-}
-
-static void limit_connections(const struct program *p)
-{
-    uint32_t n = p->args.max_connections, each = p->args.max_per_address;
-
-    for (unsigned i = 0; i < (p->args.admins != NULL ? 3 : 2); i++) {
-        transport_limit(p->transport, i, n, each > 0 ? each : door_share(n));
-    }
-}
-
-static enum status assemble(struct program *p, struct error *e)
-{
-    bool apart = p->args.admins != NULL;
-    const struct transport_port ports[] = {
-        {p->args.workers, BY_WORKER, false},
-        {p->args.clients, apart ? BY_CLIENT : BY_CLIENT | BY_ADMIN, false},
-        {p->args.admins, BY_ADMIN, false},
-    };
-    struct router_options o = {.name = p->args.name,
-                               .max_peers = p->args.max_peers,
-                               .max_admins = p->args.max_admins,
-                               .max_requests = p->args.max_requests,
-                               .max_waiting = p->args.max_waiting,
-                               .gather_us = (int64_t)p->args.gather * 1000,
-                               .headroom = p->args.headroom,
-                               .overcommit = p->args.overcommit,
-                               .worker_wait_us =
-                                   (int64_t)p->args.worker_wait * 1000};
-    enum status st = models_load(p, e);
-
-    if (st == ST_OK) {
-        st = text_threads_new(&p->text, p->models, p->n_models,
-                              p->args.text_threads, e);
-    }
-    if (st == ST_OK) {
-        st = curve_keys_load(&p->keys, p->args.key, p->args.trust, e);
-        o.keyed = p->keys != NULL;
-    }
-    if (st == ST_OK) {
-        o.keyed = p->keys != NULL;
-        st = transport_listen(&p->transport, ports, apart ? 3 : 2, p->keys, e);
-    }
-    if (st == ST_OK && p->args.metrics != NULL) {
-        st = scrape_new(&p->scrape, p->args.metrics, p->args.metrics_anyone, e);
-        st = st == ST_OK ? st : error_wrap(e, "--metrics");
-    }
-    if (st != ST_OK) {
-        return st;
-    }
-    limit_connections(p);
-    /* The core comes last: from here on frames and jobs reach it. */
-    o.text = text_threads_seam(p->text);
-    p->core = router_new(&o, transport_io(p->transport));
-    loop_init(&p->loop, p->transport, &router_node_ops, p->core);
-    notify_status(&p->notify, write_status, p);
-    loop_notify(&p->loop, &p->notify);
-    loop_add(&p->loop, text_threads_fd(p->text), on_text, p);
-    loop_add(&p->loop, p->signals, on_signal, p);
-    if (p->scrape != NULL) {
-        scrape_render(p->scrape, render, p);
-        loop_add(&p->loop, scrape_fd(p->scrape), scrape_ready, p->scrape);
-    }
-    return ST_OK;
-}
-
-static void dismantle(struct program *p)
-{
-    /* The core sends through the transport and uses the text seam: it goes
-     * first. */
-    scrape_free(&p->scrape);
-    router_free(&p->core);
-    transport_free(&p->transport);
-    curve_keys_free(&p->keys);
-    text_threads_free(&p->text);
-    notify_close(&p->notify);
-    for (uint32_t i = 0; i < p->n_models; i++) {
-        tokenizer_free(&p->tokenizers[i]);
-    }
-}
-
-static void print_ready(const struct program *p)
-{
-    printf("sluice-router %s ready: workers %s, clients %s", SLUICE_VERSION,
-           transport_endpoint(p->transport, 0),
-           transport_endpoint(p->transport, 1));
+    printf("workers %s, clients %s", transport_endpoint(t, 0),
+           transport_endpoint(t, 1));
     if (p->args.admins != NULL) {
-        printf(", administrators %s", transport_endpoint(p->transport, 2));
+        printf(", administrators %s", transport_endpoint(t, 2));
     }
     fputs(", models with text:", stdout);
-    for (uint32_t i = 0; i < p->n_models; i++) {
-        printf(" %s", p->names[i]);
+    for (uint32_t i = 0; i < p->tokenizers.n; i++) {
+        printf(" %s", p->tokenizers.names[i]);
     }
-    printf("%s\n", p->n_models == 0 ? " none" : "");
-    if (p->scrape != NULL) {
-        printf("sluice-router metrics: http://%s/metrics\n",
-               scrape_address(p->scrape));
-    }
-    /* A supervisor waits for this line, and stdout may be a pipe. */
-    fflush(stdout);
+    fputs(p->tokenizers.n == 0 ? " none" : "", stdout);
 }
 
-/* Prints the text that an option asked for.  Returns true if one did: the
- * program then ends. */
-static bool print_and_exit(const struct program *p)
+static void allow_peers(const struct router_args *a)
+{
+    char figures[64];
+
+    snprintf(figures, sizeof figures, "max_peers=%u max_admins=%u",
+             a->max_peers, a->max_admins);
+    daemon_descriptors((uint64_t)a->max_peers + a->max_admins + WORKERS +
+                           OWN_DESCRIPTORS,
+                       figures, "peer", "--max-peers");
+}
+
+static enum status open_ports(struct program *p, struct error *e)
+{
+    const struct router_args *a = &p->args;
+    bool apart = a->admins != NULL;
+    const struct transport_port ports[] = {
+        {a->workers, BY_WORKER, false},
+        {a->clients, apart ? BY_CLIENT : BY_CLIENT | BY_ADMIN, false},
+        {a->admins, BY_ADMIN, false},
+    };
+    uint32_t n = a->max_connections, each = a->max_per_address;
+    struct transport **t = &p->daemon.transport;
+    enum status st =
+        transport_listen(t, ports, apart ? 3 : 2, p->daemon.keys, e);
+
+    for (unsigned i = 0; st == ST_OK && i < (apart ? 3 : 2); i++) {
+        transport_limit(*t, i, n, each > 0 ? each : door_share(n));
+    }
+    return st;
+}
+
+static enum status check_limits(const struct router_args *a, struct error *e)
+{
+    if (a->worker_lost >= a->worker_silent) {
+        return ST_OK;
+    }
+    return error_set(e, ST_INVALID_ARGUMENT,
+                     "--worker-lost %u ms is less than --worker-silent %u ms; "
+                     "raise it or lower the other",
+                     (unsigned)a->worker_lost, (unsigned)a->worker_silent);
+}
+
+static struct router_options options_of(const struct program *p)
 {
     const struct router_args *a = &p->args;
 
-    if (a->help) {
-        fputs(usage, stdout);
-        option_print(stdout, router_args_rows, OPTION_COUNT(router_args_rows));
-        fputs(examples, stdout);
-    } else if (a->version) {
-        puts("sluice-router " SLUICE_VERSION);
-    } else if (a->limits) {
-        wire_limits_print(stdout);
-        limits_print(stdout, sampling_limits, sampling_limits_n);
-        limits_print(stdout, base_limits, base_limits_n);
-        limits_print(stdout, router_limits,
-                     sizeof router_limits / sizeof router_limits[0]);
-        limits_print(stdout, text_limits, text_limits_n);
-        limits_print(stdout, scrape_limits, scrape_limits_n);
-    } else if (a->list_metrics) {
-        router_list_metrics(stdout);
-    } else if (a->print_config) {
-        option_sources_print(stdout, &p->sources);
-    } else {
-        return false;
+    return (struct router_options){
+        .name = a->name,
+        .memory_bytes = requests_share(),
+        .max_peers = a->max_peers,
+        .max_admins = a->max_admins,
+        .max_requests = a->max_requests,
+        .max_waiting = a->max_waiting,
+        .kept = a->kept,
+        .queue_timeout_us = (int64_t)a->queue_timeout * 1000,
+        .gather_us = (int64_t)a->gather * 1000,
+        .headroom = a->headroom,
+        .admission = strcmp(a->admission, "strict") == 0 ? ADMISSION_STRICT
+                                                         : ADMISSION_EXPECTED,
+        .suspensions = (uint32_t)(a->suspensions * 10000 + 0.5),
+        .silent_us = (int64_t)a->worker_silent * 1000,
+        .lost_us = (int64_t)a->worker_lost * 1000,
+        .hung_us = (int64_t)a->worker_hung * 1000,
+        .worker_wait_us = (int64_t)a->worker_wait * 1000,
+        .weights = p->weights.of,
+        .n_weights = p->weights.n,
+        .places = p->places.of,
+        .n_places = p->places.n,
+        .keyed = p->daemon.keys != NULL,
+        .text = text_threads_seam(p->text)};
+}
+
+static enum status check_admission(const struct router_args *a, struct error *e)
+{
+    if (strcmp(a->admission, "strict") == 0 ||
+        strcmp(a->admission, "expected") == 0) {
+        return ST_OK;
     }
-    return true;
+    return error_set(e, ST_INVALID_ARGUMENT,
+                     "--admission: \"%.40s\" is not \"strict\" or "
+                     "\"expected\"",
+                     a->admission);
 }
 
-static enum status open_log(const struct router_args *a, struct error *e)
+static enum status parse_names(struct program *p, struct error *e)
 {
-    struct log_options o = {a->log_level, a->log_file, a->log_requests};
+    enum status st = named_numbers_parse(&p->weights, &weight_rule,
+                                         &p->args.tenant_weight, e);
 
-    return log_start(&o, e);
+    return st == ST_OK ? named_numbers_parse(&p->places, &places_rule,
+                                             &p->args.places, e)
+                       : st;
 }
 
-static int fail(const struct error *e)
+static enum status assemble(void *parts, struct error *e)
 {
-    fprintf(stderr, "sluice-router: %s\n", e->text);
-    return EXIT_SETUP;
+    struct program *p = parts;
+    struct daemon *d = &p->daemon;
+    struct tokenizers *t = &p->tokenizers;
+    struct router_options o;
+    enum status st;
+
+    allow_peers(&p->args);
+    st = check_admission(&p->args, e);
+    st = st == ST_OK ? check_limits(&p->args, e) : st;
+    st = st == ST_OK ? parse_names(p, e) : st;
+    /* Keys and ports first, so that what is wrong with them is reported before
+     * tokenizers are loaded.  Peers wait in the backlog meanwhile. */
+    st = st == ST_OK ? daemon_keys(d, e) : st;
+    st = st == ST_OK ? open_ports(p, e) : st;
+    st = st == ST_OK ? daemon_metrics(d, e) : st;
+    st = st == ST_OK ? tokenizers_load(t, &p->args.model, e) : st;
+    if (st == ST_OK) {
+        st = text_threads_new(&p->text, t->models, t->n, p->args.text_threads,
+                              e);
+    }
+    if (st == ST_OK && requests_share() < REQUESTS_LEAST) {
+        st = error_set(e, ST_RESOURCE_EXHAUSTED,
+                       "%.1f MiB of memory are left for requests, at least "
+                       "%.1f MiB are needed; raise the limit of the process "
+                       "(ulimit -v, MemoryMax=) or lower --text-threads",
+                       (double)requests_share() / (1 << 20),
+                       (double)REQUESTS_LEAST / (1 << 20));
+    }
+    if (st == ST_OK) {
+        /* The core comes last: from here on frames and jobs reach it. */
+        o = options_of(p);
+        p->core = router_new(&o, transport_io(d->transport));
+        daemon_node(d, &router_node_ops, p->core);
+        loop_add(&d->loop, text_threads_fd(p->text), on_text, p);
+    }
+    return st;
 }
+
+static void dismantle(void *parts)
+{
+    struct program *p = parts;
+
+    /* The core sends through the transport and uses the text seam: it goes
+     * first. */
+    router_free(&p->core);
+    daemon_disconnect(&p->daemon);
+    text_threads_free(&p->text);
+    tokenizers_fini(&p->tokenizers);
+}
+
+static const struct daemon_program program = {
+    .options = &about,
+    .limits = limits,
+    .list_metrics = router_list_metrics,
+    .assemble = assemble,
+    .dismantle = dismantle,
+    .render = render,
+    .status = write_status,
+    .print_state = print_state,
+    .stop = stop,
+    .end = end,
+};
 
 int main(int argc, char **argv)
 {
     static struct program p;
-    const char *kind = option_generate_kind(argc, argv);
-    struct error e;
 
-    std_fds_reserve();
-    if (kind != NULL) {
-        return option_generate(stdout, &about, kind, &e) == ST_OK &&
-                       std_out_end(&e) == ST_OK
-                   ? EXIT_SUCCESS
-                   : fail(&e);
-    }
     FAILPOINT_START(argc, argv);
-    if (option_sources_load(&p.sources, &about, &p.args, argc, argv, &e) !=
-        ST_OK) {
-        return fail(&e);
-    }
-    if (print_and_exit(&p)) {
-        return std_out_end(&e) == ST_OK ? EXIT_SUCCESS : fail(&e);
-    }
-    if (open_log(&p.args, &e) != ST_OK) {
-        return fail(&e);
-    }
-    option_sources_log(&p.sources);
-    if (notify_open(&p.notify, &e) != ST_OK) {
-        log_warn("notify-off", "why=\"%s\"", e.text);
-    }
-    p.signals = loop_signals();
-    allow_peers(p.args.max_peers, p.args.max_admins);
-    if (assemble(&p, &e) != ST_OK) {
-        int rc = fail(&e);
-
-        dismantle(&p);
-        return rc;
-    }
-    print_ready(&p);
-    notify_ready(&p.notify);
-    loop_run(&p.loop);
-    router_log_metrics(p.core);
-    dismantle(&p);
-    return EXIT_SUCCESS;
+    return daemon_main(&p.daemon, &program, &p, &p.args, argc, argv);
 }

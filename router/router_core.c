@@ -4,8 +4,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/log.h"
+#include "common/base/memory.h"
+#include "common/base/minmax.h"
 #include "router/calls/counts.h"
 #include "router/calls/dispatch.h"
 #include "router/calls/router_state.h"
@@ -16,14 +19,20 @@
 #include "router/replicas/replica.h"
 #include "router/requests/choice_moves.h"
 #include "router/requests/continuation.h"
-#include "router/requests/drain.h"
+#include "router/requests/leases.h"
+#include "router/requests/overdue.h"
+#include "router/requests/placed.h"
 #include "router/requests/request_end.h"
 #include "router/requests/slow_reader.h"
+#include "router/requests/stream.h"
 #include "router/requests/submit.h"
 #include "router/requests/trial_deaths.h"
+#include "router/schedule/bypass.h"
+#include "router/schedule/claims.h"
+#include "router/schedule/fair.h"
 #include "router/schedule/lengths.h"
-#include "router/schedule/overcommit.h"
 #include "router/schedule/policy.h"
+#include "router/schedule/predict.h"
 
 /* ---- events from the rooms below ---- */
 
@@ -32,21 +41,34 @@ static void on_peer_over(void *above, struct router_peer *p)
     struct router_core *r = above;
 
     worker_session_close(r, &p->worker, p->why);
-    offer_close(&r->replicas, &p->offer);
+    offer_close(&r->replicas, &offer_of(p)->offer);
+    stream_close(&r->requests, p);
 }
 
-static void on_slow_reader(void *above, struct router_peer *p)
+static void slow_fire(void *room, struct event *e)
+{
+    slow_reader_check(room, EVENT_OF(e, struct session_output, slow)->peer);
+}
+
+static void on_peer_begun(void *above, struct router_peer *p)
 {
     struct router_core *r = above;
 
-    slow_reader_check(&r->requests, p);
+    stream_open(&r->requests, p, slow_fire);
 }
 
-static void on_model_gone(void *above, struct model *m)
+static void recheck_choices(void *above, struct model *m)
 {
     struct router_core *r = above;
 
     choices_recheck(&r->requests, m);
+}
+
+static void on_drain_empty(void *above, struct worker *w)
+{
+    struct router_core *r = above;
+
+    drain_look(&r->placement, w);
 }
 
 /* The model may have been absent, or its sequences stuck at a draining
@@ -56,7 +78,7 @@ static void on_place_opened(void *above, struct model *m)
     struct router_core *r = above;
 
     choices_recheck(&r->requests, m);
-    drains_recheck(&r->requests, m);
+    drains_recheck(&r->placement, m);
 }
 
 static void on_replica_up(void *above)
@@ -79,13 +101,43 @@ static void on_life_went_on(void *above, uint64_t life)
 }
 
 static const struct fleet_events fleet_table = {
+    .peer_begun = on_peer_begun,
     .peer_over = on_peer_over,
-    .slow_reader = on_slow_reader,
-    .model_gone = on_model_gone,
+    .drain_empty = on_drain_empty,
+    .model_gone = recheck_choices,
     .place_opened = on_place_opened,
     .replica_up = on_replica_up,
     .readmitted = on_readmitted,
     .life_went_on = on_life_went_on,
+};
+
+static void on_draining(void *above, struct worker *w)
+{
+    struct router_core *r = above;
+
+    placed_draining(&r->requests, w);
+}
+
+static uint32_t on_move_all(void *above, struct worker *place)
+{
+    struct router_core *r = above;
+
+    return placed_move_all(&r->requests, place);
+}
+
+static enum orphan_fate on_fate(void *above, const uint8_t id[REQUEST_ID_BYTES],
+                                uint32_t choice, const struct model *m)
+{
+    struct router_core *r = above;
+
+    return placed_fate(&r->requests, id, choice, m);
+}
+
+static const struct placement_events placement_table = {
+    .draining = on_draining,
+    .move_all = on_move_all,
+    .drains_changed = recheck_choices,
+    .fate = on_fate,
 };
 
 static enum status on_grant(void *above, struct queue_entry *e,
@@ -103,45 +155,77 @@ static void on_crowded(void *above, struct queue_entry *e)
     continuation_crowded(&r->requests, LIST_OF(e, struct choice, entry));
 }
 
-static const struct schedule_events schedule_table = {.grant = on_grant,
-                                                      .crowded = on_crowded};
+static void on_short_of_room(void *above, const struct queue_entry *e)
+{
+    struct router_core *r = above;
+
+    leases_pressed(&r->requests, e);
+}
+
+static const struct schedule_events schedule_table = {
+    .grant = on_grant,
+    .crowded = on_crowded,
+    .short_of_room = on_short_of_room,
+};
 
 /* ---- creating and freeing ---- */
+
+/* Gives models of --places their figures, before a worker has come. */
+static void expect_places(struct router_base *b)
+{
+    for (uint32_t i = 0; i < b->options.n_places; i++) {
+        const struct named_number *p = &b->options.places[i];
+        size_t slot = metric_slot(&b->model_names, p->name, strlen(p->name));
+
+        b->models[slot].model_places_expected = p->number;
+    }
+}
 
 static void base_init(struct router_base *b, const struct router_options *o,
                       struct node_io *io)
 {
     b->options = *o;
+    b->options.silent_us = o->silent_us > 0 ? o->silent_us : WORKER_SILENT_US;
+    b->options.lost_us = o->lost_us > 0 ? o->lost_us : WORKER_LOST_US;
+    b->options.hung_us = o->hung_us > 0 ? o->hung_us : WORKER_HUNG_US;
     snprintf(b->name, sizeof b->name, "%s", o->name);
     b->io = io;
+    b->memory.max = o->memory_bytes > 0 ? o->memory_bytes : SIZE_MAX;
     b->seed = io->random(io);
     b->start_us = b->now_us = io->now_us(io);
+    b->late.at_us = b->now_us;
     arena_init(&b->arena);
     timers_init(&b->timers);
     router_log_init(&b->log);
+    expect_places(b);
 }
 
 struct router_core *router_new(const struct router_options *o,
                                struct node_io *io)
 {
-    struct router_core *r = calloc(1, sizeof *r);
+    struct router_core *r = memory_must(calloc(1, sizeof *r));
 
-    assert(r != NULL && o->max_peers > 0 && o->max_admins > 0 &&
-           o->max_requests > 0);
+    assert(o->max_peers > 0 && o->max_admins > 0 && o->max_requests > 0);
     base_init(&r->base, o, io);
     fleet_init(&r->fleet, &r->base, &fleet_table, &router_peer_ops, r);
     r->replicas.base = &r->base;
     r->replicas.fleet = &r->fleet;
     list_init(&r->replicas.all);
     offers_init(&r->replicas);
+    r->fleet.peer_parts.of[PART_REPLICAS] = sizeof(struct session_offer);
+    r->fleet.worker_parts.of[PART_REPLICAS] = sizeof(struct membership);
+    placement_init(&r->placement, &r->fleet, &r->replicas, &placement_table, r);
     r->schedule = (struct schedule){.base = &r->base,
                                     .fleet = &r->fleet,
-                                    .policy = &policy_fifo,
+                                    .placement = &r->placement,
+                                    .policy = &policy_fair,
                                     .events = &schedule_table,
                                     .above = r};
-    prefixes_init(&r->schedule.prefixes, io);
+    r->fleet.worker_parts.of[PART_SCHEDULE] = sizeof(struct place_charges);
+    r->fleet.model_parts.of[PART_SCHEDULE] = sizeof(struct model_scheduling);
     requests_init(&r->requests, &r->base, &r->fleet, &r->replicas,
                   &r->schedule);
+    overdue_init(&r->requests);
     list_init(&r->audits);
     early_init(r);
     counts_init(&r->counts);
@@ -173,7 +257,7 @@ void router_free(struct router_core **pr)
     early_fini(r);
     offers_fini(&r->replicas);
     requests_fini(&r->requests);
-    prefixes_fini(&r->schedule.prefixes);
+    placement_fini(&r->placement);
     counts_fini(&r->counts);
     hello_throttle_free(&r->throttle);
     timers_fini(&r->base.timers);
@@ -252,13 +336,39 @@ static uint32_t n_suspects_at(const struct worker *w)
 {
     uint32_t n = 0;
 
-    for (const struct list *at = w->running.next; at != &w->running;
-         at = at->next) {
+    for (const struct list *at = choices_of(w)->running.next;
+         at != &choices_of(w)->running; at = at->next) {
         const struct trial *t =
-            &LIST_OF(at, struct choice, running)->entry.trial;
-        n += t->suspect && !t->aside;
+            &LIST_OF(at, struct choice, grant.running)->entry.trial;
+        n += trial_suspected(t) && t->state != TRIAL_ASIDE;
     }
     return n;
+}
+
+/* Returns the sequences of w that have tokens and have not ended.  Those that
+ * are suspended do not generate. */
+static uint32_t n_generating_at(const struct worker *w)
+{
+    uint32_t n = 0;
+
+    for (const struct list *at = choices_of(w)->running.next;
+         at != &choices_of(w)->running; at = at->next) {
+        const struct queue_entry *e =
+            &LIST_OF(at, struct choice, grant.running)->entry;
+        n += e->committed == w && e->computing.at == NULL;
+    }
+    return n - min_u32(n, w->ledger.n_suspended);
+}
+
+static struct router_place_view place_view(const struct router_core *r,
+                                           const struct worker *w)
+{
+    struct router_place_view v = {.grows = claims_grow(&r->schedule, w),
+                                  .n_rows = predict_rows(w),
+                                  .n_generating = n_generating_at(w)};
+
+    v.kept_for = bypass_owner(&r->schedule, w, &v.late);
+    return v;
 }
 
 bool router_worker_view(const struct router_core *r, uint32_t i,
@@ -275,30 +385,32 @@ bool router_worker_view(const struct router_core *r, uint32_t i,
         .session = w->peer->session,
         .snapshot = w->ledger.snapshot,
         .grant = w->ledger.grant,
-        .last_grant = w->last_grant,
+        .last_grant = w->grants.last,
         .free_blocks = n_available(w, BLOCKS),
         .free_slots = n_available(w, SLOTS),
         .free_windows = n_available(w, WINDOWS),
         .free_pages = n_available(w, PAGES),
-        .granted_blocks = clamp_u32(w->owed[BLOCKS]),
-        .granted_slots = clamp_u32(w->owed[SLOTS]),
-        .granted_windows = clamp_u32(w->owed[WINDOWS]),
-        .granted_pages = clamp_u32(w->owed[PAGES]),
-        .greatest_pages = w->greatest,
-        .greatest_max = overcommit_bound(&r->schedule, w),
+        .granted_blocks = clamp_u32(w->grants.owed[BLOCKS]),
+        .granted_slots = clamp_u32(w->grants.owed[SLOTS]),
+        .granted_windows = clamp_u32(w->grants.owed[WINDOWS]),
+        .granted_pages = clamp_u32(w->grants.owed[PAGES]),
+        .greatest_pages = charges_of(w)->greatest,
+        .place = place_view(r, w),
         .n_suspended = w->ledger.n_suspended,
         .grew = w->grew,
-        .n_backlog = w->n_backlog,
+        .n_backlog = charges_of(w)->n_backlog,
         .n_sequences = w->n_running,
         .slow = w->state == WORKER_SLOW,
         .n_suspects = n_suspects_at(w),
         .n_barren = w->life.n_barren,
         .readmit_ms = lineage_readmit_ms(&r->fleet, w),
-        .probation = w->life.probation,
+        .hung_us = liveness_hung_us(&r->fleet, w),
+        .probation = lineage_probation(w),
         .draining = drain_name(w) != NULL,
         .serves = worker_can_serve(w),
-        .assembly = w->replica != NULL ? w->replica->assembly : 0,
-        .stage = w->stage,
+        .assembly =
+            member_of(w)->replica != NULL ? member_of(w)->replica->assembly : 0,
+        .stage = member_of(w)->stage,
         .n_stages = worker_n_stages(w),
     };
     return true;
@@ -313,8 +425,13 @@ bool router_model_view(const struct router_core *r, uint32_t i,
         return false;
     }
     m = r->fleet.models[i];
-    *out = (struct router_model_view){m->name, lengths_count(m->lengths),
-                                      lengths_permille(m->lengths)};
+    *out = (struct router_model_view){
+        m->name,
+        lengths_count(lengths_of(m)),
+        lengths_expect(lengths_of(m), 0, LENGTHS_MOST),
+        fair_is_ordered(m),
+        predict_is_exact(m),
+        leases_owed(&r->requests, m)};
     return true;
 }
 
@@ -322,7 +439,7 @@ uint64_t router_prefixes(const struct router_core *r, uint32_t i, uint32_t *n)
 {
     *n = 0;
     return i < r->fleet.n_workers
-               ? prefixes_digest(&r->schedule, r->fleet.workers[i], n)
+               ? prefix_feed_digest(&r->placement, r->fleet.workers[i], n)
                : 0;
 }
 
@@ -339,6 +456,20 @@ enum choice_state router_grant_state(const struct router_core *r,
         }
     }
     return CHOICE_ENDED;
+}
+
+bool router_lapses(const struct router_core *r, const uint8_t id[16],
+                   uint32_t choice)
+{
+    const struct request *request = request_find(&r->requests, id, 16);
+
+    return request != NULL && choice < request->n_choices &&
+           lease_lapses(&request->choices[choice]);
+}
+
+int64_t router_late_us(const struct router_core *r)
+{
+    return overdue_late_us(&r->requests);
 }
 
 bool router_undealt(const struct router_core *r)

@@ -40,6 +40,16 @@ enum choice_state router_choice_state(const struct router_core *r,
                                       const uint8_t request_id[16],
                                       uint32_t choice);
 
+/* The scheduler's view of a place.  kept_for: number of the entry of the queue
+ * that alone may be granted it, and those before it (bypass.h); 0: any. */
+struct router_place_view {
+    uint64_t kept_for;
+    bool late;       /* the entry granted there last waited behind the first */
+    bool grows;      /* sequences grow there (claims.h) */
+    uint32_t n_rows; /* sequences that predictions count as load, and */
+    uint32_t n_generating; /* those that generate */
+};
+
 /* The router's view of one worker session, for auditors. granted_*: needs of
  * the grants after `grant`, not yet in a ledger. */
 struct router_worker_view {
@@ -49,20 +59,21 @@ struct router_worker_view {
      * are not held or granted. */
     uint32_t free_blocks, free_slots, free_windows, free_pages;
     uint32_t granted_blocks, granted_slots, granted_windows, granted_pages;
-    uint64_t greatest_pages; /* that its sequences need at most, and */
-    uint64_t greatest_max;   /* the bound of overcommit.h; 0: none */
-    uint32_t n_suspended;    /* by its newest ledger */
-    bool grew;               /* a sequence that grows was here */
-    uint64_t n_backlog;      /* tokens to compute before first tokens */
-    uint32_t n_sequences;    /* granted, not yet ended and acknowledged */
-    bool slow;               /* its oldest plan has been in flight for long */
-    uint32_t n_suspects;     /* suspects among its sequences */
-    uint32_t n_barren;       /* consecutive barren lives of its lineage */
-    uint32_t readmit_ms;     /* milliseconds until it may be granted anything */
-    bool probation;          /* one sequence at a time */
-    bool draining;           /* it gets no grants */
-    bool serves;             /* it has all layers, or leads a replica */
-    uint64_t assembly;       /* id of its replica; 0: none */
+    uint64_t greatest_pages; /* that its sequences need at most */
+    struct router_place_view place;
+    uint32_t n_suspended; /* by its newest ledger */
+    bool grew;            /* a sequence that grows was here */
+    uint64_t n_backlog;   /* tokens to compute before first tokens */
+    uint32_t n_sequences; /* granted, not yet ended and acknowledged */
+    int64_t hung_us;      /* its present limit without progress */
+    bool slow;            /* its oldest plan has been in flight for long */
+    uint32_t n_suspects;  /* suspects among its sequences */
+    uint32_t n_barren;    /* consecutive barren lives of its lineage */
+    uint32_t readmit_ms;  /* milliseconds until it may be granted anything */
+    bool probation;       /* one sequence at a time */
+    bool draining;        /* it gets no grants */
+    bool serves;          /* it has all layers, or leads a replica */
+    uint64_t assembly;    /* id of its replica; 0: none */
     uint32_t stage, n_stages; /* its stage, and their number */
 };
 
@@ -70,7 +81,10 @@ struct router_worker_view {
 struct router_model_view {
     const char *name;   /* valid until the next event */
     uint64_t n_learned; /* ended choices that it learned from */
-    uint32_t expected;  /* length of outputs, thousandths of max_tokens */
+    uint32_t expected;  /* length that most outputs do not exceed */
+    bool ordered;       /* its queue is in the order of fair.h, */
+    bool exact;         /* and the work in it is counted (predict.h) */
+    bool leases_owed;   /* a kept sequence could give way to its first */
 };
 
 /* Fills *out with the view of the i-th model.  Returns false past the last. */
@@ -91,6 +105,15 @@ uint64_t router_prefixes(const struct router_core *r, uint32_t i, uint32_t *n);
  * session, for auditors; CHOICE_ENDED if none has. */
 enum choice_state router_grant_state(const struct router_core *r,
                                      struct peer_id worker, uint64_t grant);
+
+/* Returns whether the memory of this kept sequence gives way, or has, for
+ * auditors: router/requests/leases.h. */
+bool router_lapses(const struct router_core *r, const uint8_t id[16],
+                   uint32_t choice);
+
+/* Returns for how long a request has waited past --queue-timeout, for auditors;
+ * 0: none has. */
+int64_t router_late_us(const struct router_core *r);
 
 /* Returns whether layers could be dealt to offers now, for auditors: false when
  * all that is due has run. */

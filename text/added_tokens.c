@@ -58,6 +58,20 @@ static enum status enter(const struct added_token *t, int64_t id,
     return ST_OK;
 }
 
+/* Returns whether a spelling is of a form that only control tokens have. */
+static bool is_spelt_as_control(const char *s, size_t n)
+{
+    bool upper = n > 2 && s[0] == '[' && s[n - 1] == ']';
+
+    if (n > 4 && memcmp(s, "<|", 2) == 0 && memcmp(s + n - 2, "|>", 2) == 0) {
+        return true;
+    }
+    for (size_t i = 1; upper && i < n - 1; i++) {
+        upper = (s[i] >= 'A' && s[i] <= 'Z') || s[i] == '_' || s[i] == '/';
+    }
+    return upper;
+}
+
 static enum status parse_token(struct added_token *t, const json_t *v,
                                struct vocab *vocab, struct error *e)
 {
@@ -82,6 +96,7 @@ static enum status parse_token(struct added_token *t, const json_t *v,
     }
     st = enter(t, json_integer_value(id), vocab, e);
     t->id = (uint32_t)json_integer_value(id);
+    t->structural = t->special || is_spelt_as_control(t->content, t->n);
     return st;
 }
 
@@ -234,6 +249,38 @@ void added_tokens_fini(struct added_tokens *a)
     *a = (struct added_tokens){0};
 }
 
+/* --- protection ----------------------------------------------------------- */
+
+#define PROTECT_BYTES 3
+
+static bool is_plain(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)s[i];
+
+        if (c > ' ' && c < 0x7f && !(c >= '0' && c <= '9') &&
+            !((c | 0x20) >= 'a' && (c | 0x20) <= 'z')) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The contents are forgotten, but the vocabulary has their spellings. */
+void added_tokens_protect(struct added_tokens *a, const struct vocab *vocab,
+                          const char *text, size_t n)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        size_t len = 0;
+        const char *s = vocab_bytes(vocab, a->tokens[i].id, &len);
+
+        if (s != NULL && len >= PROTECT_BYTES && !is_plain(s, len) &&
+            memmem(text, n, s, len) != NULL) {
+            a->tokens[i].structural = true;
+        }
+    }
+}
+
 /* --- searching ----------------------------------------------------------- */
 
 void added_search_init(struct added_search *s, const struct added_tokens *a,
@@ -250,7 +297,7 @@ void added_search_init(struct added_search *s, const struct added_tokens *a,
     };
 }
 
-/* Returns how many bytes from s->at on a control token may have.  Spans that
+/* Returns how many bytes from s->at on a structural token may have.  Spans that
  * end before s->at are dropped, as the search only moves forward. */
 static size_t trusted_bytes(struct added_search *s)
 {
@@ -266,7 +313,7 @@ static size_t trusted_bytes(struct added_search *s)
     return s->untrusted->begin <= at ? 0 : s->untrusted->begin - at;
 }
 
-/* Returns the longest token that starts at s->at, and its length.  A control
+/* Returns the longest token that starts at s->at, and its length.  A structural
  * token that reaches into an untrusted span does not exist for it. */
 static const struct added_token *longest(struct added_search *s, size_t *len)
 {
@@ -283,7 +330,7 @@ static const struct added_token *longest(struct added_search *s, size_t *len)
             const struct added_token *t =
                 &s->added->tokens[s->trie->token[node] - 1];
 
-            if (!t->special || i + 1 - s->at <= trusted) {
+            if (!t->structural || i + 1 - s->at <= trusted) {
                 best = t;
                 *len = i + 1 - s->at;
             }
@@ -299,7 +346,7 @@ static bool counts(const struct added_search *s, const struct added_token *t,
 {
     size_t len;
 
-    if (t->special && !s->special) {
+    if ((t->special && !s->special) || (t->structural && s->all_untrusted)) {
         return false;
     }
     if (!t->single_word) {

@@ -6,6 +6,9 @@
  * Two flags restrict a match:
  *
  * - special: it counts only if control tokens are requested;
+ * - structural: it counts only outside untrusted spans.  Special tokens are
+ *   structural, and so are tokens spelt as control tokens, "<|name|>" and
+ *   "[NAME]", and those that added_tokens_protect() has marked;
  * - single_word: it counts only without a word character before or after it.
  *
  * A match includes the white space before it (lstrip) and after it (rstrip).
@@ -34,6 +37,7 @@ struct added_token {
     char *owned; /* content, if the normalizer changed it; else NULL */
     uint32_t id;
     bool special, normalized, single_word, lstrip, rstrip;
+    bool structural;
 };
 
 struct added_trie {
@@ -64,18 +68,25 @@ MUST_CHECK enum status added_tokens_parse(struct added_tokens *a,
                                           struct error *e);
 void added_tokens_fini(struct added_tokens *a);
 
+/* Marks the tokens that text[0..n) spells as structural.  Short tokens, and
+ * those of letters, digits and white space alone, stay as they are: any text
+ * spells them. */
+void added_tokens_protect(struct added_tokens *a, const struct vocab *vocab,
+                          const char *text, size_t n);
+
 /* The state of a search through one text. */
 struct added_search {
     const struct added_tokens *added;
     const struct added_trie *trie;
     const char *text;
     size_t n;
-    bool special;     /* control tokens count */
-    size_t at;        /* position at which the search continues */
-    size_t pause;     /* position at which it pauses; SIZE_MAX: nowhere */
-    size_t gap;       /* start of the text that is no token */
-    size_t space_end; /* white space up to here was already walked over */
-    /* No control token has a byte in these; offsets are those of text plus
+    bool special;       /* control tokens count */
+    bool all_untrusted; /* no structural token counts */
+    size_t at;          /* position at which the search continues */
+    size_t pause;       /* position at which it pauses; SIZE_MAX: nowhere */
+    size_t gap;         /* start of the text that is no token */
+    size_t space_end;   /* white space up to here was already walked over */
+    /* No structural token has a byte in these; offsets are those of text plus
      * `base`. */
     const struct text_span *untrusted;
     size_t n_untrusted, base;

@@ -125,7 +125,7 @@ static enum status eos_file(struct text_assets *a, const char *dir,
 {
     const json_t *nested = NULL;
     json_t *config;
-    enum status st = read_json_opt(dir, name, json_read, &config, e);
+    enum status st = read_json_opt(dir, name, json_read_config, &config, e);
 
     if (st == ST_OK && config != NULL) {
         st = json_read_opt(config, "text_config", JSON_OBJECT, &nested, e);
@@ -314,10 +314,17 @@ static enum status check_dir(const char *dir, struct error *e)
 static enum status from_metadata(struct text_assets *a, const struct gguf *g,
                                  struct error *e)
 {
-    json_t *sampling = gguf_tokenizer_sampling(g);
+    json_t *sampling = NULL;
+    uint32_t n = 0;
     enum status st = gguf_tokenizer_config(&a->config, g, e);
 
-    a->n_eos = gguf_end_tokens(g, a->eos);
+    if (st == ST_OK) {
+        st = gguf_tokenizer_sampling(&sampling, g, e);
+    }
+    if (st == ST_OK) {
+        st = gguf_end_tokens(g, a->eos, &n, e);
+        a->n_eos = n;
+    }
     if (st == ST_OK) {
         st = text_defaults_read(&a->defaults, sampling, e);
     }
@@ -407,9 +414,11 @@ const struct tokenizer *text_assets_tokenizer(const struct text_assets *a)
     return a->tokenizer;
 }
 
-const uint8_t *text_assets_hash(const struct text_assets *a)
+void text_assets_protect(struct text_assets *a, const char *text, size_t n)
 {
-    return a->tokenizer == NULL ? NULL : tokenizer_hash(a->tokenizer);
+    if (a->tokenizer != NULL) {
+        tokenizer_protect(a->tokenizer, text, n);
+    }
 }
 
 const uint32_t *text_assets_eos(const struct text_assets *a, size_t *n)

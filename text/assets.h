@@ -54,9 +54,8 @@ void text_assets_free(struct text_assets **a);
 /* Returns the tokenizer, NULL if the directory has none. */
 const struct tokenizer *text_assets_tokenizer(const struct text_assets *a);
 
-/* Returns the tokenizer's hash, [TOKENIZER_HASH_BYTES]; NULL without a
- * tokenizer. */
-const uint8_t *text_assets_hash(const struct text_assets *a);
+/* Calls tokenizer_protect() for the tokenizer, if there is one. */
+void text_assets_protect(struct text_assets *a, const char *text, size_t n);
 
 /* Returns the ids that end a sequence, each once, in the order of the files.
  * Sets *n to their number, which may be 0. */

@@ -450,7 +450,7 @@ static enum status fall_back(const struct bpe *b, struct bpe_work *w,
         if (out->over) {
             return id_sink_put(out, 0, e);
         }
-        return error_set(e, ST_RESOURCE_EXHAUSTED,
+        return error_set(e, ST_OUT_OF_RANGE,
                          "a word of %zu bytes has to be encoded at once, at "
                          "most %d are allowed; put spaces into it",
                          c->end - c->at, TEXT_WHOLE_BYTES);

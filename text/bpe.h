@@ -117,8 +117,8 @@ struct bpe_cursor {
 void bpe_start(struct bpe_cursor *c, const uint8_t *word, size_t n);
 
 /* Encodes the next window, or at least max_bytes, and sets *done at the end of
- * the word.  Returns ST_RESOURCE_EXHAUSTED if out is full or a part is over
- * TEXT_WHOLE_BYTES and its windows do not meet. */
+ * the word.  Returns ST_RESOURCE_EXHAUSTED if out is full, ST_OUT_OF_RANGE if a
+ * part is over TEXT_WHOLE_BYTES and its windows do not meet. */
 MUST_CHECK enum status bpe_step(const struct bpe *b, struct bpe_work *w,
                                 struct bpe_cursor *c, size_t max_bytes,
                                 struct id_sink *out, bool *done,

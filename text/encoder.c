@@ -142,12 +142,11 @@ static enum status step_raw(struct encoder *c, size_t *left, struct error *e)
 
 /* Normalised tokens are searched after normalisation, all others before it.
  * A changed piece has no offsets in the text; if it has untrusted bytes, no
- * control token is searched in it. */
+ * structural token is searched in it. */
 static enum status step_normalize(struct encoder *c, size_t *left,
                                   struct error *e)
 {
     const struct normalizer_cursor *z = &c->normal;
-    unsigned flags = c->flags;
     bool done = false;
     size_t base;
     enum status st = normalizer_step(&c->normal, left, &done, e);
@@ -157,10 +156,9 @@ static enum status step_normalize(struct encoder *c, size_t *left,
     }
     base = (size_t)(z->text - c->text);
     c->base = z->owned == NULL ? base : SIZE_MAX;
-    if (z->owned != NULL && is_untrusted(c, base, base + z->n)) {
-        flags &= ~TOKENIZE_PARSE_SPECIAL;
-    }
-    start_search(c, &c->normalized, true, flags, z->out, z->n_out);
+    start_search(c, &c->normalized, true, c->flags, z->out, z->n_out);
+    c->normalized.search.all_untrusted =
+        z->owned != NULL && is_untrusted(c, base, base + z->n);
     c->stage = ENCODER_SEARCH;
     return ST_OK;
 }

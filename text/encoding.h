@@ -37,7 +37,7 @@ MUST_CHECK enum status encoding_new(struct encoding **out,
                                     struct error *e);
 
 /* Encodes a slice of about `bytes` bytes, and sets *done at the end.  Returns
- * ST_RESOURCE_EXHAUSTED as tokenizer_encode(). */
+ * the errors of tokenizer_encode(). */
 MUST_CHECK enum status encoding_step(struct encoding *g, size_t bytes,
                                      bool *done, struct error *e);
 

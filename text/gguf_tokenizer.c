@@ -12,6 +12,7 @@
 #include "text/vocab.h"
 
 #define KEY(name) "tokenizer.ggml." name
+#define TOP_K     "general.sampling.top_k"
 
 /* tokenizer.ggml.token_type */
 enum token_type { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE };
@@ -74,27 +75,19 @@ static enum status no_memory(const struct builder *b)
                      "no memory for a tokenizer");
 }
 
-/* Returns a string value, NULL if there is none. */
-static const char *text_value(const struct gguf *g, const char *key, size_t *n)
-{
-    const struct gguf_value *v = gguf_find(g, key);
-    const char *text;
-    size_t at = 0;
-
-    return v != NULL && !v->array && gguf_next_text(v, &at, &text, n) ? text
-                                                                      : NULL;
-}
-
 static bool is_text(const char *text, size_t n, const char *want)
 {
     return text != NULL && strlen(want) == n && memcmp(text, want, n) == 0;
 }
 
-static bool flag(const struct gguf *g, const char *key, bool fallback)
+/* Reads a flag; *out stays as it is if there is none. */
+static enum status flag(const struct builder *b, const char *key, bool *out)
 {
-    int64_t v;
+    int64_t v = *out;
+    enum status st = gguf_get_whole(b->g, key, &v, b->error);
 
-    return gguf_whole(gguf_find(g, key), 0, &v) ? v != 0 : fallback;
+    *out = v != 0;
+    return st;
 }
 
 static enum token_type type_of(const struct builder *b, uint64_t id)
@@ -301,7 +294,7 @@ static json_t *byte_level(bool regex)
                      regex);
 }
 
-static void bpe_parts(const struct builder *b, json_t *root)
+static enum status bpe_parts(const struct builder *b, json_t *root)
 {
     const struct pre *p = b->pre;
     json_t *steps = json_array();
@@ -318,6 +311,7 @@ static void bpe_parts(const struct builder *b, json_t *root)
         root, "pre_tokenizer",
         json_pack("{s:s, s:o}", "type", "Sequence", "pretokenizers", steps));
     json_object_set_new(root, "decoder", byte_level(true));
+    return ST_OK;
 }
 
 static json_t *replace(const char *from, const char *to)
@@ -326,11 +320,13 @@ static json_t *replace(const char *from, const char *to)
                      "String", from, "content", to);
 }
 
-static void spm_parts(const struct builder *b, json_t *root)
+static enum status spm_parts(const struct builder *b, json_t *root)
 {
     json_t *steps = json_array();
+    bool prefix = true;
+    enum status st = flag(b, KEY("add_space_prefix"), &prefix);
 
-    if (flag(b->g, KEY("add_space_prefix"), true)) {
+    if (prefix) {
         json_array_append_new(steps, json_pack("{s:s, s:s}", "type", "Prepend",
                                                "prepend", BYTE_FALLBACK_SPACE));
     }
@@ -343,6 +339,7 @@ static void spm_parts(const struct builder *b, json_t *root)
                                   "Sequence", "decoders",
                                   replace(BYTE_FALLBACK_SPACE, " "), "type",
                                   "ByteFallback", "type", "Fuse"));
+    return st;
 }
 
 /* Appends a token to a template; its name is its id, which is unique. */
@@ -350,10 +347,13 @@ static enum status put_around(const struct builder *b, const char *key,
                               json_t *single, json_t *tokens)
 {
     char name[24];
-    int64_t id;
+    int64_t id = -1;
+    enum status st = gguf_get_whole(b->g, key, &id, b->error);
 
-    if (!gguf_whole(gguf_find(b->g, key), 0, &id) || id < 0 ||
-        (uint64_t)id >= b->n) {
+    if (st != ST_OK) {
+        return st;
+    }
+    if (id < 0 || (uint64_t)id >= b->n) {
         return error_set(b->error, ST_INVALID_ARGUMENT,
                          "%s is missing, or no token", key);
     }
@@ -368,16 +368,18 @@ static enum status put_around(const struct builder *b, const char *key,
 
 static enum status post_processor(const struct builder *b, json_t *root)
 {
-    bool bos = flag(b->g, KEY("add_bos_token"), b->pre == NULL || b->pre->bos);
-    bool eos = flag(b->g, KEY("add_eos_token"), false);
+    bool bos = b->pre == NULL || b->pre->bos, eos = false;
     json_t *single = json_array(), *tokens = json_object();
-    enum status st = ST_OK;
+    enum status st = flag(b, KEY("add_bos_token"), &bos);
 
     json_object_set_new(root, "post_processor",
                         json_pack("{s:s, s:o, s:o}", "type",
                                   "TemplateProcessing", "single", single,
                                   "special_tokens", tokens));
-    if (bos) {
+    if (st == ST_OK) {
+        st = flag(b, KEY("add_eos_token"), &eos);
+    }
+    if (st == ST_OK && bos) {
         st = put_around(b, KEY("bos_token_id"), single, tokens);
     }
     json_array_append_new(single, json_pack("{s:{s:s, s:i}}", "Sequence", "id",
@@ -393,8 +395,12 @@ static enum status post_processor(const struct builder *b, json_t *root)
 static enum status find_pre(struct builder *b)
 {
     size_t n = 0;
-    const char *s = text_value(b->g, KEY("pre"), &n);
+    const char *s = NULL;
+    enum status st = gguf_get_text(b->g, KEY("pre"), &s, &n, b->error);
 
+    if (st != ST_OK) {
+        return st;
+    }
     for (size_t i = 0; i < sizeof pres / sizeof pres[0]; i++) {
         if (is_text(s, n, pres[i].name)) {
             b->pre = &pres[i];
@@ -412,8 +418,13 @@ static enum status begin(struct builder *b)
 {
     const struct gguf_value *v = gguf_find(b->g, KEY("tokens"));
     size_t n = 0;
-    const char *model = text_value(b->g, KEY("model"), &n);
+    const char *model = NULL;
+    int64_t type;
+    enum status st = gguf_get_text(b->g, KEY("model"), &model, &n, b->error);
 
+    if (st != ST_OK) {
+        return st;
+    }
     if (v == NULL || model == NULL) {
         return error_set(b->error, ST_NOT_FOUND,
                          "the file has no tokenizer (" KEY("model") " and " KEY(
@@ -426,6 +437,12 @@ static enum status begin(struct builder *b)
     }
     b->n = v->n;
     b->types = gguf_find(b->g, KEY("token_type"));
+    if (b->types != NULL && (!b->types->array || b->types->n != v->n ||
+                             !gguf_whole(b->types, 0, &type))) {
+        return error_set(b->error, ST_INVALID_ARGUMENT,
+                         KEY("token_type") " is no list of %llu whole numbers",
+                         (unsigned long long)v->n);
+    }
     if (is_text(model, n, "gpt2")) {
         return find_pre(b);
     }
@@ -457,12 +474,8 @@ static enum status build(struct builder *b, json_t *root)
     json_object_set_new(root, "added_tokens", json_array());
     b->vocab = json_object_get(model, "vocab");
     b->added = json_object_get(root, "added_tokens");
-    if (b->pre != NULL) {
-        bpe_parts(b, root);
-    } else {
-        spm_parts(b, root);
-    }
-    st = take_tokens(b);
+    st = b->pre != NULL ? bpe_parts(b, root) : spm_parts(b, root);
+    st = st == ST_OK ? take_tokens(b) : st;
     if (st == ST_OK) {
         json_t *merges = json_object_get(model, "merges");
 
@@ -491,17 +504,19 @@ enum status gguf_tokenizer_json(json_t **out, const struct gguf *g,
 
 /* ---- the rest of the text ---- */
 
-static void put_name(json_t *config, const struct gguf *g, const char *from,
-                     const char *key)
+static enum status put_name(json_t *config, const struct gguf *g,
+                            const char *from, const char *key, struct error *e)
 {
     const char *s;
-    int64_t id;
+    int64_t id = -1;
     size_t n;
+    enum status st = gguf_get_whole(g, from, &id, e);
 
-    if (gguf_whole(gguf_find(g, from), 0, &id) && id < MODEL_VOCAB_MAX &&
+    if (st == ST_OK && id >= 0 && id < MODEL_VOCAB_MAX &&
         (s = token_at(g, id, &n)) != NULL) {
         json_object_set_new(config, key, json_stringn(s, n));
     }
+    return st;
 }
 
 static enum status put_template(json_t *list, const char *name, const char *s,
@@ -519,29 +534,36 @@ enum status gguf_tokenizer_config(json_t **out, const struct gguf *g,
                                   struct error *e)
 {
     static const char prefix[] = "tokenizer.chat_template";
+    static const char *const names[][2] = {
+        {KEY("bos_token_id"), "bos_token"},
+        {KEY("eos_token_id"), "eos_token"},
+        {KEY("padding_token_id"), "pad_token"},
+        {KEY("unknown_token_id"), "unk_token"},
+    };
     json_t *config = json_object(), *list = json_array();
     enum status st = ST_OK;
 
     for (uint32_t i = 0; st == ST_OK && i < g->n_values; i++) {
-        const char *key = g->values[i].key, *s;
-        size_t n, len = sizeof prefix - 1;
+        const char *key = g->values[i].key, *s = NULL;
+        size_t n = 0, len = sizeof prefix - 1;
 
         if (strncmp(key, prefix, len) != 0 ||
-            (key[len] != '\0' && key[len] != '.') ||
-            (s = text_value(g, key, &n)) == NULL) {
+            (key[len] != '\0' && key[len] != '.')) {
             continue;
         }
-        st = put_template(list, key[len] == '.' ? key + len + 1 : "default", s,
-                          n, e);
+        st = gguf_get_text(g, key, &s, &n, e);
+        if (st == ST_OK) {
+            st = put_template(list, key[len] == '.' ? key + len + 1 : "default",
+                              s, n, e);
+        }
     }
     if (json_array_size(list) > 0) {
         json_object_set(config, "chat_template", list);
     }
     json_decref(list);
-    put_name(config, g, KEY("bos_token_id"), "bos_token");
-    put_name(config, g, KEY("eos_token_id"), "eos_token");
-    put_name(config, g, KEY("padding_token_id"), "pad_token");
-    put_name(config, g, KEY("unknown_token_id"), "unk_token");
+    for (size_t i = 0; st == ST_OK && i < sizeof names / sizeof names[0]; i++) {
+        st = put_name(config, g, names[i][0], names[i][1], e);
+    }
     if (st != ST_OK) {
         json_decref(config);
         config = NULL;
@@ -550,7 +572,8 @@ enum status gguf_tokenizer_config(json_t **out, const struct gguf *g,
     return st;
 }
 
-json_t *gguf_tokenizer_sampling(const struct gguf *g)
+enum status gguf_tokenizer_sampling(json_t **out, const struct gguf *g,
+                                    struct error *e)
 {
     static const struct {
         const char *from, *key;
@@ -561,16 +584,27 @@ json_t *gguf_tokenizer_sampling(const struct gguf *g)
         {"general.sampling.penalty_repeat", "repetition_penalty"},
     };
     json_t *config = json_object();
-    int64_t top_k;
-    double v;
+    int64_t top_k = 0;
+    enum status st = ST_OK;
 
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (gguf_real(gguf_find(g, rows[i].from), 0, &v) && isfinite(v)) {
+    for (size_t i = 0; st == ST_OK && i < sizeof rows / sizeof rows[0]; i++) {
+        double v = 0;
+
+        st = gguf_get_real(g, rows[i].from, &v, e);
+        if (gguf_find(g, rows[i].from) != NULL) {
             json_object_set_new(config, rows[i].key, json_real(v));
         }
     }
-    if (gguf_whole(gguf_find(g, "general.sampling.top_k"), 0, &top_k)) {
+    if (st == ST_OK) {
+        st = gguf_get_whole(g, TOP_K, &top_k, e);
+    }
+    if (gguf_find(g, TOP_K) != NULL) {
         json_object_set_new(config, "top_k", json_integer(top_k));
     }
-    return config;
+    if (st != ST_OK) {
+        json_decref(config);
+        config = NULL;
+    }
+    *out = config;
+    return st;
 }

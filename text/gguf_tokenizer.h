@@ -33,8 +33,9 @@ MUST_CHECK enum status gguf_tokenizer_config(json_t **out, const struct gguf *g,
                                              struct error *e);
 
 /* Makes the part of generation_config.json that general.sampling.* stands for:
- * temperature, top_k, top_p, min_p, repetition_penalty.  Returns NULL if memory
- * runs out; to json_decref(). */
-json_t *gguf_tokenizer_sampling(const struct gguf *g);
+ * temperature, top_k, top_p, min_p, repetition_penalty; to json_decref().
+ * Returns ST_INVALID_ARGUMENT for a number of a wrong type. */
+MUST_CHECK enum status
+gguf_tokenizer_sampling(json_t **out, const struct gguf *g, struct error *e);
 
 #endif

@@ -1,8 +1,10 @@
 #include "text/json_read.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/json_bound.h"
+#include "common/base/json_words.h"
 #include "common/base/quote.h"
 #include "text/text_limits.h"
 
@@ -33,10 +35,32 @@ enum status json_read(json_t **out, const char *text, size_t n, struct error *e)
     return read_with(out, text, n, 0, e);
 }
 
+/* Reads a file that Python wrote. */
+static enum status read_python(json_t **out, const char *text, size_t n,
+                               size_t flags, struct error *e)
+{
+    char *copy;
+    size_t length;
+    enum status st = json_words(&copy, &length, text, n, e);
+
+    *out = NULL;
+    if (st == ST_OK) {
+        st = read_with(out, copy != NULL ? copy : text, length, flags, e);
+    }
+    free(copy);
+    return st;
+}
+
+enum status json_read_config(json_t **out, const char *text, size_t n,
+                             struct error *e)
+{
+    return read_python(out, text, n, 0, e);
+}
+
 enum status json_read_no_integers(json_t **out, const char *text, size_t n,
                                   struct error *e)
 {
-    return read_with(out, text, n, JSON_DECODE_INT_AS_REAL, e);
+    return read_python(out, text, n, JSON_DECODE_INT_AS_REAL, e);
 }
 
 static const char *kind_name(json_type type)

@@ -22,8 +22,13 @@
 MUST_CHECK enum status json_read(json_t **out, const char *text, size_t n,
                                  struct error *e);
 
-/* Parses a file whose numbers do not matter: all become fractions, so no
- * integer is too big for 64 bits. */
+/* Parses a configuration as Python writes it: also with Infinity, -Infinity and
+ * NaN, which become strings (common/base/json_words.h). */
+MUST_CHECK enum status json_read_config(json_t **out, const char *text,
+                                        size_t n, struct error *e);
+
+/* Parses a configuration whose numbers do not matter: all become fractions, so
+ * no integer is too big for 64 bits. */
 MUST_CHECK enum status json_read_no_integers(json_t **out, const char *text,
                                              size_t n, struct error *e);
 

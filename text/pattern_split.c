@@ -187,11 +187,12 @@ static enum status match_failed(int rc, size_t at, struct error *e)
     case PCRE2_ERROR_DEPTHLIMIT:
     case PCRE2_ERROR_HEAPLIMIT:
     case PCRE2_ERROR_JIT_STACKLIMIT:
-    case PCRE2_ERROR_NOMEMORY:
-        return error_set(e, ST_RESOURCE_EXHAUSTED,
+        return error_set(e, ST_OUT_OF_RANGE,
                          "the split expression needs too much work at byte %zu"
                          " of a piece",
                          at);
+    case PCRE2_ERROR_NOMEMORY:
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     default:
         return error_set(e, ST_INTERNAL, "the split expression failed: %d", rc);
     }

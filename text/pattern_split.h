@@ -87,8 +87,8 @@ void pattern_cursor_init(struct pattern_cursor *c,
                          size_t n);
 
 /* Sets *s and *n to the next piece.  *n is 0 if the last match gave none, and
- * *s NULL at the end.  Returns ST_RESOURCE_EXHAUSTED if a match needs more
- * than its steps or memory. */
+ * *s NULL at the end.  Returns ST_OUT_OF_RANGE if a match needs more than its
+ * steps, ST_RESOURCE_EXHAUSTED without memory. */
 MUST_CHECK enum status pattern_cursor_next(struct pattern_cursor *c,
                                            struct pattern_split_work *w,
                                            const char **s, size_t *n,

@@ -188,6 +188,14 @@ const char *tokenizer_token(const struct tokenizer *t, uint32_t id, size_t *len)
     return vocab_bytes(&t->vocab, id, len);
 }
 
+size_t tokenizer_token_of(void *arg, uint32_t id, const char **bytes)
+{
+    size_t n = 0;
+
+    *bytes = tokenizer_token(arg, id, &n);
+    return *bytes != NULL ? n : 0;
+}
+
 size_t tokenizer_longest(const struct tokenizer *t)
 {
     return t->vocab.longest;
@@ -196,6 +204,21 @@ size_t tokenizer_longest(const struct tokenizer *t)
 bool tokenizer_is_special(const struct tokenizer *t, uint32_t id)
 {
     return (vocab_flags(&t->vocab, id) & VOCAB_SPECIAL) != 0;
+}
+
+bool tokenizer_is_structural(const struct tokenizer *t, uint32_t id)
+{
+    for (size_t i = 0; i < t->added.n; i++) {
+        if (t->added.tokens[i].id == id && t->added.tokens[i].structural) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void tokenizer_protect(struct tokenizer *t, const char *text, size_t n)
+{
+    added_tokens_protect(&t->added, &t->vocab, text, n);
 }
 
 bool tokenizer_find(const struct tokenizer *t, const char *content, size_t len,

@@ -56,9 +56,9 @@ const uint8_t *tokenizer_hash(const struct tokenizer *t);
 
 /* Encodes text[0..len) into ids[cap].  Sets *n to the ids written, 0 on
  * failure.  Returns ST_RESOURCE_EXHAUSTED: more than cap ids, or out of
- * memory or regex steps; ST_INVALID_ARGUMENT: not UTF-8, with the byte's
- * offset; ST_OUT_OF_RANGE: longer than TEXT_ENCODE_BYTES, checked before any
- * byte is read. */
+ * memory; ST_INVALID_ARGUMENT: not UTF-8, with the byte's offset;
+ * ST_OUT_OF_RANGE: longer than TEXT_ENCODE_BYTES, checked before any byte is
+ * read, or a limit of the work that the text needs. */
 MUST_CHECK enum status tokenizer_encode(const struct tokenizer *t,
                                         const char *text, size_t len,
                                         unsigned flags, uint32_t *ids,
@@ -69,8 +69,15 @@ struct text_span {
     size_t begin, end;
 };
 
+/* Marks added tokens that are structure, though the file does not call them
+ * special: those that text[0..n), a chat template or a list of markers, spells.
+ * Tokens of letters, digits and white space, and of less than three bytes, are
+ * none.  Call it before other threads use t. */
+void tokenizer_protect(struct tokenizer *t, const char *text, size_t n);
+
 /* Encodes as tokenizer_encode() with TOKENIZE_PARSE_SPECIAL, but finds no
- * special added token that has a byte in untrusted[n_spans].  Spans ascend
+ * structural added token that has a byte in untrusted[n_spans]: special ones,
+ * "<|name|>", "[NAME]", and those of tokenizer_protect().  Spans ascend
  * and do not overlap.  flags may be 0 or TOKENIZE_ADD_SPECIAL.  A text whose
  * spans spell no control token gets the ids of tokenizer_encode().  If the
  * normalizer changes a piece of text with untrusted bytes, "normalized"
@@ -101,11 +108,19 @@ size_t tokenizer_fewest(const struct tokenizer *t, const char *text,
 const char *tokenizer_token(const struct tokenizer *t, uint32_t id,
                             size_t *len);
 
+/* The same as a callback: arg is the tokenizer.  Sets *bytes, NULL if the id is
+ * no token, and returns their number. */
+size_t tokenizer_token_of(void *arg, uint32_t id, const char **bytes);
+
 /* Returns the bytes of the longest token. */
 size_t tokenizer_longest(const struct tokenizer *t);
 
 /* Returns whether id is a special added token; false if it is no token. */
 bool tokenizer_is_special(const struct tokenizer *t, uint32_t id);
+
+/* Returns whether tokenizer_encode_spans() keeps the token out of untrusted
+ * text.  Takes time proportional to the number of added tokens. */
+bool tokenizer_is_structural(const struct tokenizer *t, uint32_t id);
 
 /* Finds the token, added or not, with exactly this spelling ("<|im_end|>"). */
 bool tokenizer_find(const struct tokenizer *t, const char *content, size_t len,

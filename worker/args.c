@@ -9,7 +9,6 @@
 #include "common/model/sizes.h"
 #include "common/sampling/sampling.h"
 #include "common/scrape/scrape.h"
-#include "common/wire/wire_limits.h"
 #include "kernels/kernels.h"
 #include "kernels/opencl/host/device.h"
 #include "worker/base/advertise.h"
@@ -17,10 +16,11 @@
 #include "worker/base/watch.h"
 #include "worker/cache/logprobs.h"
 #include "worker/cache/prefix.h"
-#include "worker/cache/sequence.h"
-#include "worker/sequences/batch.h"
-#include "worker/sequences/drafts.h"
-#include "worker/sequences/ngram.h"
+#include "worker/plan/batch.h"
+#include "worker/plan/drafts.h"
+#include "worker/plan/ngram.h"
+#include "worker/plan/prompt_share.h"
+#include "worker/sequence/sequence.h"
 #include "worker/sequences/ranges.h"
 #include "worker/stages/assembly.h"
 #include "worker/stages/keeps.h"
@@ -41,6 +41,8 @@ static const struct option_row rows[] = {WORKER_OPTIONS(OPTION_ROW)};
 static const struct limit_row worker_limits[] = {
     LIMIT_ROW(PLAN_ROWS_MAX, "", "sequences in a step"),
     LIMIT_ROW(PLAN_TOKENS_MAX, "tokens", "in a step"),
+    LIMIT_ROW(PROMPT_SHARES, "plans", "until the oldest prompt has its share"),
+    LIMIT_ROW(ITL_TARGET_MS_MAX, "ms", "of --itl-target"),
     LIMIT_ROW(ENGINE_DEPTH_MAX, "", "plans in flight"),
     LIMIT_ROW(WORKER_SEQUENCES_MAX, "", "sequences not yet forgotten"),
     LIMIT_ROW(WORKER_EOS_MAX, "tokens", "that end a sequence"),
@@ -90,6 +92,7 @@ static const struct limit_row worker_limits[] = {
               "logprobs of a step over the stages"),
     LIMIT_ROW(MIRROR_BLOCKS_MAX, "blocks", "in the leader's account of stages"),
 };
+static const size_t worker_limits_n = OPTION_COUNT(worker_limits);
 
 static const char usage[] =
     "usage: sluice-worker --model DIR [--layers A-B | --stages N] [options]\n"
@@ -117,27 +120,38 @@ const struct option_program args_program = {
     .summary = "run a language model, or some of its layers, for a router",
     .role = "worker",
     .section = 8,
+    .operand = "model",
     .usage = usage,
     .more = examples,
     .rows = rows,
     .n_rows = OPTION_COUNT(rows)};
 
-enum status args_parse(struct worker_args *a, int argc, char **argv,
-                       struct error *e)
-{
-    enum status st =
-        option_sources_load(&a->sources, &args_program, a, argc, argv, e);
+const struct limit_table args_limits[] = {
+    {sampling_limits, &sampling_limits_n, NULL},
+    {base_limits, &base_limits_n, NULL},
+    {worker_limits, &worker_limits_n, NULL},
+    {model_limits, &model_limits_n, NULL},
+    {scrape_limits, &scrape_limits_n, NULL},
+    {NULL, NULL, NULL},
+};
 
-    /* The default depends on the device, so the table cannot hold it. */
-    if (st == ST_OK && a->engine_depth == 0) {
-        a->engine_depth = strcmp(a->device, "cpu") == 0 ? 1 : ENGINE_DEPTH_MAX;
-    }
-    return st;
+void args_list_metrics(FILE *to)
+{
+    metric_list(to, &worker_metrics_set);
+    metric_list(to, &worker_steps_set);
+    metric_list(to, &worker_sequences_set);
+    metric_list(to, &worker_pools_set);
+    metric_list(to, &worker_denials_set);
+    metric_list(to, &worker_drafts_set);
+    metric_list(to, &worker_costs_set);
 }
 
-void args_fini(struct worker_args *a)
+/* The default depends on the device, so the table cannot hold it. */
+void args_choose_depth(struct worker_args *a)
 {
-    option_sources_fini(&a->sources);
+    if (a->engine_depth == 0) {
+        a->engine_depth = strcmp(a->device, "cpu") == 0 ? 1 : ENGINE_DEPTH_MAX;
+    }
 }
 
 bool args_on_gpu(const struct worker_args *a)
@@ -219,6 +233,24 @@ enum status args_drafts(const struct worker_args *a, struct args_drafts *out,
                            "--drafter %s: give auto, mtp or ngram", a->drafter);
 }
 
+enum status args_itl(const struct worker_args *a,
+                     struct worker_itl_options *out, struct error *e)
+{
+    uint64_t ms = 0;
+    bool automatic = strcmp(a->itl_target, "auto") == 0;
+
+    if (!automatic &&
+        (!option_ms(a->itl_target, &ms) || ms > ITL_TARGET_MS_MAX)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--itl-target %s: give auto, or a time of 0 to %ds "
+                         "such as 50ms",
+                         a->itl_target, ITL_TARGET_MS_MAX / 1000);
+    }
+    *out = (struct worker_itl_options){.bounded = automatic || ms > 0,
+                                       .target_us = (uint32_t)ms * 1000};
+    return ST_OK;
+}
+
 uint32_t args_keep_tokens(const struct worker_args *a)
 {
     struct args_drafts d;
@@ -227,39 +259,6 @@ uint32_t args_keep_tokens(const struct worker_args *a)
     return args_drafts(a, &d, &e) == ST_OK
                ? costs_keep_tokens(d.most, a->max_rows)
                : 0;
-}
-
-bool args_print(const struct worker_args *a)
-{
-    if (a->help) {
-        fputs(usage, stdout);
-        option_print(stdout, rows, OPTION_COUNT(rows));
-        fputs(examples, stdout);
-    } else if (strcmp(a->device, "list") == 0) {
-        opencl_devices_print(stdout);
-    } else if (a->version) {
-        puts("sluice-worker " SLUICE_VERSION);
-    } else if (a->limits) {
-        wire_limits_print(stdout);
-        limits_print(stdout, sampling_limits, sampling_limits_n);
-        limits_print(stdout, base_limits, base_limits_n);
-        limits_print(stdout, worker_limits,
-                     sizeof worker_limits / sizeof worker_limits[0]);
-        limits_print(stdout, model_limits, model_limits_n);
-        limits_print(stdout, scrape_limits, scrape_limits_n);
-    } else if (a->list_metrics) {
-        metric_list(stdout, &worker_metrics_set);
-        metric_list(stdout, &worker_steps_set);
-        metric_list(stdout, &worker_sequences_set);
-        metric_list(stdout, &worker_pools_set);
-        metric_list(stdout, &worker_denials_set);
-        metric_list(stdout, &worker_drafts_set);
-    } else if (a->print_config) {
-        option_sources_print(stdout, &a->sources);
-    } else {
-        return false;
-    }
-    return true;
 }
 
 enum status args_layers(const char *text, uint32_t *begin, uint32_t *end,
@@ -296,13 +295,9 @@ struct kv_request args_kv(const struct worker_args *a)
 
 enum status args_check(const struct worker_args *a, struct error *e)
 {
-    struct log_options log = {a->log_level, a->log_file, NULL};
     struct args_drafts drafts;
+    struct worker_itl_options itl;
 
-    if (log_start(&log, e) != ST_OK) {
-        return e->code;
-    }
-    option_sources_log(&a->sources);
     if ((a->block_tokens & (a->block_tokens - 1)) != 0) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "--block-tokens %u: give 1, 2, 4, 8, 16, 32 or 64",
@@ -312,7 +307,7 @@ enum status args_check(const struct worker_args *a, struct error *e)
         return error_set(e, ST_INVALID_ARGUMENT,
                          "--model DIR is missing; see --help");
     }
-    if (args_drafts(a, &drafts, e) != ST_OK) {
+    if (args_drafts(a, &drafts, e) != ST_OK || args_itl(a, &itl, e) != ST_OK) {
         return e->code;
     }
     if (a->stages > 0 && a->layers != NULL) {

@@ -4,6 +4,7 @@
 #ifndef WORKER_ARGS_H
 #define WORKER_ARGS_H
 
+#include "common/base/limit.h"
 #include "common/base/log_output.h"
 #include "common/base/option.h"
 #include "common/base/option_sources.h"
@@ -18,8 +19,9 @@
 
 #define WORKER_OPTIONS(X)                                                      \
     X(model, STRING, "DIR", NULL,                                              \
-      "directory of the model: config.json, *.safetensors, tokenizer.json", 0, \
-      0)                                                                       \
+      "directory of the model: config.json, *.safetensors, tokenizer.json; "   \
+      "or a GGUF file; also -m DIR, or DIR alone",                             \
+      0, 0)                                                                    \
     X(router, STRING, "ENDPOINT", "tcp://127.0.0.1:7070",                      \
       "the router's port for workers", 0, 0)                                   \
     X(name, STRING, "NAME", NULL, "name of the worker (default: HOST-PID)", 0, \
@@ -28,8 +30,9 @@
     X(model_name, STRING, "NAME", NULL,                                        \
       "model name for clients (default: the last part of DIR)", 0, 0)          \
     X(device, STRING, "NAME", "cpu",                                           \
-      "compute device: cpu, opencl (the first GPU), or the number or part of " \
-      "the name of an OpenCL device; list prints them",                        \
+      "compute device: cpu, opencl (the first GPU), opencl:N (GPU N, from "    \
+      "0), or the number or part of the name of an OpenCL device; list "       \
+      "prints them",                                                           \
       0, 0)                                                                    \
     X(memory, STRING, "SIZE", NULL,                                            \
       "weights, scratch and pool: a size such as 4GiB or a share of the "      \
@@ -73,6 +76,11 @@
       "prompt tokens of one sequence in a step (default: 256 on a CPU, 1024 "  \
       "on a GPU)",                                                             \
       1, PLAN_TOKENS_MAX)                                                      \
+    X(itl_target, STRING, "TIME|auto", "auto",                                 \
+      "longest step while sequences decode, which bounds the time between "    \
+      "tokens, such as 50ms; 0: none; auto: as short as costs prompts at "     \
+      "most 1/16 of their speed",                                              \
+      0, 0)                                                                    \
     X(engine_depth, U32, "N", NULL,                                            \
       "plans in flight, 1 or 2 (default: 1 on the CPU, 2 on a GPU)", 0,        \
       ENGINE_DEPTH_MAX)                                                        \
@@ -113,23 +121,22 @@
 
 struct worker_args {
     WORKER_OPTIONS(OPTION_FIELD)
-    struct option_sources sources;
 };
 
-/* The program, for --generate. */
 extern const struct option_program args_program;
 
-/* Takes the options from file, environment and argv (option_sources.h).
- * args_fini() frees what the values point into.  Returns ST_INVALID_ARGUMENT
- * with the option and the reason.
+/* The tables of --limits. */
+extern const struct limit_table args_limits[];
+
+/* Prints the metrics of --list-metrics. */
+void args_list_metrics(FILE *to);
+
+/* Sets --engine-depth, if it is not given, by the device.
  *
  * By default an OpenCL device has two plans in flight: while it computes one,
  * the other is prepared, so the device never waits for this thread.  On the CPU
  * a second plan would only delay new sequences. */
-MUST_CHECK enum status args_parse(struct worker_args *a, int argc, char **argv,
-                                  struct error *e);
-
-void args_fini(struct worker_args *a);
+void args_choose_depth(struct worker_args *a);
 
 /* Returns whether --device names a GPU or an accelerator.  An OpenCL device
  * that is a CPU is neither, nor is one that does not exist: the backend reports
@@ -147,6 +154,12 @@ struct args_drafts {
  * is allowed. */
 MUST_CHECK enum status args_drafts(const struct worker_args *a,
                                    struct args_drafts *out, struct error *e);
+
+/* Reads --itl-target.  Returns ST_INVALID_ARGUMENT with the value and what is
+ * allowed. */
+MUST_CHECK enum status args_itl(const struct worker_args *a,
+                                struct worker_itl_options *out,
+                                struct error *e);
 
 /* Returns the tokens whose inputs are kept for drafts.  The options are valid.
  */
@@ -166,13 +179,8 @@ uint32_t args_chunk(const struct worker_args *a);
 /* Returns the options of the KV cache. */
 struct kv_request args_kv(const struct worker_args *a);
 
-/* Prints the text that an option such as --help requests.  Returns false if
- * there is no such option. */
-bool args_print(const struct worker_args *a);
-
-/* Starts the log, and checks what does not depend on the model.  Returns
- * ST_INVALID_ARGUMENT with the option, the value and what is allowed, and
- * ST_UNAVAILABLE if the log cannot be opened. */
+/* Checks what does not depend on the model.  Returns ST_INVALID_ARGUMENT with
+ * the option, the value and what is allowed. */
 MUST_CHECK enum status args_check(const struct worker_args *a, struct error *e);
 
 /* Parses "0-12" as layers 0 to 11.  Returns ST_INVALID_ARGUMENT if text is not

@@ -1,16 +1,14 @@
-/* sluice-worker: its modes and exit codes. */
+/* main.c - sluice-worker: its modes and exit codes. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/base/descriptors.h"
 #include "common/base/failpoint.h"
-#include "common/base/option_generate.h"
-#include "common/base/std_fds.h"
+#include "kernels/opencl/host/device.h"
 #include "worker/model/check.h"
 #include "worker/program.h"
 
-#define EXIT_SETUP  2
 #define EXIT_ENGINE 5
 #define EXIT_DEVICE 6
 
@@ -43,68 +41,124 @@ static enum status check_model(const struct program *p, struct error *e)
         args_layers(a->layers, &o.begin, &o.end, e) != ST_OK) {
         return e->code;
     }
-    st = model_check(stdout, a->check, &o, e);
-    return st == ST_OK ? std_out_end(e) : st;
+    return model_check(stdout, a->check, &o, e);
 }
 
-static int print_error(const struct error *e)
+static enum status check(void *parts, struct error *e)
 {
-    fprintf(stderr, "sluice-worker: %s\n", e->text);
-    return EXIT_SETUP;
+    struct program *p = parts;
+
+    (void)e;
+    args_choose_depth(&p->args);
+    return ST_OK;
 }
+
+static enum status print(void *parts, bool *done, struct error *e)
+{
+    const struct program *p = parts;
+
+    (void)e;
+    *done = !p->args.help && strcmp(p->args.device, "list") == 0;
+    if (*done) {
+        opencl_devices_print(stdout);
+    }
+    return ST_OK;
+}
+
+static enum status command(void *parts, bool *done, struct error *e)
+{
+    struct program *p = parts;
+    enum status st = args_check(&p->args, e);
+
+    *done = p->args.check != NULL;
+    if (st == ST_OK && *done) {
+        args_choose_steps(&p->args, args_on_gpu(&p->args));
+        st = check_model(p, e);
+    }
+    return st;
+}
+
+static enum status assemble(void *parts, struct error *e)
+{
+    struct program *p = parts;
+    enum status st;
+
+    descriptors_raise();
+    /* After the signals are blocked: a driver starts threads of its own, which
+     * would otherwise receive them. */
+    args_choose_steps(&p->args, args_on_gpu(&p->args));
+    st = program_begin(p, e);
+    st = st == ST_OK ? program_offer(p, e) : st;
+    return st == ST_OK ? program_load(p, e) : st;
+}
+
+static void dismantle(void *parts)
+{
+    program_stop(parts);
+}
+
+static bool is_up(const void *parts)
+{
+    const struct program *p = parts;
+
+    return worker_is_up(p->core);
+}
+
+static void render(void *parts, struct metric_page *page)
+{
+    const struct program *p = parts;
+
+    worker_page(p->core, page);
+}
+
+static void print_state(const void *parts)
+{
+    program_print(parts);
+}
+
+/* The first signal drains the worker, the second stops it at once. */
+static void stop(void *parts)
+{
+    struct program *p = parts;
+
+    worker_leave(p->core, (uint32_t)p->args.grace);
+}
+
+static int end(void *parts)
+{
+    struct program *p = parts;
+
+    worker_log_metrics(p->core);
+    if (worker_failed(p->core)) {
+        daemon_disconnect(&p->daemon); /* sends Goodbye */
+        /* The engine's thread may never return, so it is not joined. */
+        _exit(worker_lost(p->core) ? EXIT_DEVICE : EXIT_ENGINE);
+    }
+    return EXIT_SUCCESS;
+}
+
+static const struct daemon_program program = {
+    .options = &args_program,
+    .limits = args_limits,
+    .list_metrics = args_list_metrics,
+    .check = check,
+    .print = print,
+    .command = command,
+    .assemble = assemble,
+    .dismantle = dismantle,
+    .is_up = is_up,
+    .is_ready = is_up,
+    .render = render,
+    .status = program_status,
+    .print_state = print_state,
+    .stop = stop,
+    .end = end,
+};
 
 int main(int argc, char **argv)
 {
     static struct program p;
-    const char *kind = option_generate_kind(argc, argv);
-    struct error e;
-    enum status st;
 
-    std_fds_reserve();
-    if (kind != NULL) {
-        return option_generate(stdout, &args_program, kind, &e) == ST_OK &&
-                       std_out_end(&e) == ST_OK
-                   ? EXIT_SUCCESS
-                   : print_error(&e);
-    }
     FAILPOINT_START(argc, argv);
-    if (args_parse(&p.args, argc, argv, &e) != ST_OK) {
-        return print_error(&e);
-    }
-    if (args_print(&p.args)) {
-        return std_out_end(&e) == ST_OK ? EXIT_SUCCESS : print_error(&e);
-    }
-    if (args_check(&p.args, &e) != ST_OK) {
-        return print_error(&e);
-    }
-    if (p.args.check != NULL) {
-        args_choose_steps(&p.args, args_on_gpu(&p.args));
-        return check_model(&p, &e) == ST_OK ? EXIT_SUCCESS : print_error(&e);
-    }
-    descriptors_raise();
-    if (notify_open(&p.notify, &e) != ST_OK) {
-        log_warn("notify-off", "why=\"%s\"", e.text);
-    }
-    p.signals = loop_signals();
-    /* After the signals are blocked: a driver starts threads of its own, which
-     * would otherwise receive them. */
-    args_choose_steps(&p.args, args_on_gpu(&p.args));
-    st = program_begin(&p, &e);
-    st = st == ST_OK ? program_offer(&p, &e) : st;
-    st = st == ST_OK ? program_load(&p, &e) : st;
-    if (st != ST_OK) {
-        int rc = st == ST_CANCELLED ? EXIT_SUCCESS : print_error(&e);
-
-        program_stop(&p); /* after the message, because it waits for threads */
-        return rc;
-    }
-    program_run(&p);
-    worker_log_metrics(p.core);
-    if (worker_failed(p.core)) {
-        transport_free(&p.transport); /* sends Goodbye */
-        /* The engine's thread may never return, so it is not joined. */
-        _exit(worker_lost(p.core) ? EXIT_DEVICE : EXIT_ENGINE);
-    }
-    program_stop(&p);
-    return EXIT_SUCCESS;
+    return daemon_main(&p.daemon, &program, &p, &p.args, argc, argv);
 }

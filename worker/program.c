@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/base/log_output.h"
+#include "common/base/memory.h"
 #include "common/base/quote.h"
 #include "common/wire/door_rules.h"
 #include "common/wire/method.h"
@@ -17,27 +18,9 @@
 #include "worker/model/progress.h"
 #include "worker/worker_core.h"
 
-#define DEVICE_SHARE "0.9"   /* of a GPU's memory, by default */
-#define READY_US     1000000 /* a longer wait for the router is reported */
+#define DEVICE_SHARE "0.9" /* of a GPU's memory, by default */
 #define STAGE_LISTEN "tcp://127.0.0.1:0"
 #define MIB          (1024.0 * 1024.0)
-
-bool program_signal(struct program *p)
-{
-    int signal = loop_signal_read(p->signals);
-
-    if (signal == SIGHUP) {
-        notify_reloading(&p->notify, loop_now_us());
-        log_reopen();
-        if (p->transport != NULL) {
-            transport_reread_keys(p->transport);
-        }
-        notify_reloaded(&p->notify);
-    } else if (signal != 0) {
-        notify_stopping(&p->notify);
-    }
-    return signal != 0 && signal != SIGHUP;
-}
 
 /* Returns the pages that no sequence has, those of kept prefixes included. */
 static uint64_t pages_free(const struct program *p,
@@ -80,14 +63,14 @@ void program_phase(struct program *p, const char *phase)
 {
     p->phase = phase;
     p->n_read = p->n_to_read = 0;
-    notify_turn(&p->notify, loop_now_us());
+    notify_turn(&p->daemon.notify, loop_now_us());
 }
 
 /* Returns whether a signal to stop has come, for the time before the loop
  * handles signals. */
 static bool is_stopped(struct program *p)
 {
-    p->stopped = p->stopped || program_signal(p);
+    p->stopped = p->stopped || daemon_signal(&p->daemon);
     return p->stopped;
 }
 
@@ -110,7 +93,7 @@ static bool on_progress(void *ctx, uint64_t done, uint64_t total)
     }
     r->program->n_read = done;
     r->program->n_to_read = total;
-    notify_turn(&r->program->notify, loop_now_us());
+    notify_turn(&r->program->daemon.notify, loop_now_us());
     progress_update(&r->progress, loop_now_us(), done, total);
     return true;
 }
@@ -422,17 +405,6 @@ static void on_result(void *arg, int fd)
     engine_thread_quiet(p->engine); /* the next tick polls the result */
 }
 
-/* The first signal drains the worker, the second stops it at once. */
-static void on_signal(void *arg, int fd)
-{
-    struct program *p = arg;
-
-    (void)fd;
-    if (program_signal(p)) {
-        worker_leave(p->core, (uint32_t)p->args.grace);
-    }
-}
-
 static void name_worker(struct program *p)
 {
     const struct worker_args *a = &p->args;
@@ -444,8 +416,9 @@ static void name_worker(struct program *p)
     if (a->name != NULL) {
         snprintf(p->name, sizeof p->name, "%s", a->name);
         snprintf(p->lineage, sizeof p->lineage, "%s", a->name);
-    } else if (p->keys != NULL) {
-        snprintf(p->name, sizeof p->name, "%s", curve_keys_name(p->keys));
+    } else if (p->daemon.keys != NULL) {
+        snprintf(p->name, sizeof p->name, "%s",
+                 curve_keys_name(p->daemon.keys));
         snprintf(p->lineage, sizeof p->lineage, "%s", p->name);
     } else {
         snprintf(p->name, sizeof p->name, "%.40s-%d", host, (int)getpid());
@@ -465,15 +438,17 @@ static enum status ports_make(struct program *p, struct error *e)
 
     /* A worker with all layers opens no port at all. */
     if (!is_stage(p)) {
-        return transport_connect(&p->transport, p->args.router, p->keys, e);
+        return transport_connect(&p->daemon.transport, p->args.router,
+                                 p->daemon.keys, e);
     }
-    st = transport_new(&p->transport, p->args.router, &port, 1, p->keys, e);
+    st = transport_new(&p->daemon.transport, p->args.router, &port, 1,
+                       p->daemon.keys, e);
     if (st == ST_OK) {
-        transport_limit(p->transport, 0, STAGE_CONNECTIONS_MAX,
+        transport_limit(p->daemon.transport, 0, STAGE_CONNECTIONS_MAX,
                         door_share(STAGE_CONNECTIONS_MAX));
         st = advertise_endpoint(p->advertised, p->args.advertise,
-                                transport_endpoint(p->transport, 0),
-                                p->keys != NULL, e);
+                                transport_endpoint(p->daemon.transport, 0),
+                                p->daemon.keys != NULL, e);
         p->stage_endpoint = p->advertised;
     }
     return st;
@@ -484,15 +459,14 @@ enum status program_begin(struct program *p, struct error *e)
     enum status st;
     uint64_t host_bytes;
 
-    notify_status(&p->notify, program_status, p);
     program_phase(p, "reading the model's configuration");
-    st = curve_keys_load(&p->keys, p->args.key, p->args.trust, e);
+    st = daemon_keys(&p->daemon, e);
     if (st != ST_OK) {
         return st;
     }
     name_worker(p);
     /* Before the weights are read: afterwards they would count as used. */
-    p->available = budget_available("");
+    p->available = memory_left("");
     st = config_read(p, e);
     st = st == ST_OK ? program_drafts(p, e) : st;
     st = st == ST_OK ? format_choose(p, e) : st;
@@ -517,38 +491,20 @@ enum status program_begin(struct program *p, struct error *e)
     st = ports_make(p, e);
     /* Bound now, so that a port in use is reported before a long load.  A
      * scrape during the load waits in the backlog. */
-    if (st == ST_OK && p->args.metrics != NULL) {
-        st = scrape_new(&p->scrape, p->args.metrics, p->args.metrics_anyone, e);
-        st = st == ST_OK ? st : error_wrap(e, "--metrics");
-    }
-    return st;
-}
-
-static void render(void *arg, struct metric_page *page)
-{
-    const struct program *p = arg;
-
-    worker_page(p->core, page);
-}
-
-static bool is_up(const void *arg)
-{
-    const struct program *p = arg;
-
-    return worker_is_up(p->core);
+    return st == ST_OK ? daemon_metrics(&p->daemon, e) : st;
 }
 
 static enum status core_make(struct program *p, struct error *e)
 {
     struct worker_options o = program_core_options(p);
 
-    p->core = worker_new(&o, transport_io(p->transport),
+    p->core = worker_new(&o, transport_io(p->daemon.transport),
                          engine_thread_engine(p->engine));
     return p->core != NULL
                ? ST_OK
                : error_set(e, ST_INTERNAL,
                            "cannot make a worker with a pool of %u pages",
-                           o.n_pages);
+                           o.pool.n_pages);
 }
 
 enum status program_load(struct program *p, struct error *e)
@@ -564,16 +520,9 @@ enum status program_load(struct program *p, struct error *e)
     }
     st = core_make(p, e);
     if (st == ST_OK) {
-        loop_init(&p->loop, p->transport, &worker_node_ops, p->core);
-        loop_notify(&p->loop, &p->notify);
+        daemon_node(&p->daemon, &worker_node_ops, p->core);
         /* A result wakes the loop, whose tick then polls the engine. */
-        loop_add(&p->loop, engine_thread_fd(p->engine), on_result, p);
-        loop_add(&p->loop, p->signals, on_signal, p);
-        if (p->scrape != NULL) {
-            scrape_render(p->scrape, render, p);
-            scrape_probe(p->scrape, is_up, p);
-            loop_add(&p->loop, scrape_fd(p->scrape), scrape_ready, p->scrape);
-        }
+        loop_add(&p->daemon.loop, engine_thread_fd(p->engine), on_result, p);
     }
     return st;
 }
@@ -586,17 +535,14 @@ void program_stop(struct program *p)
     if (p->forward != NULL) {
         kernels_profile(forward_kernels(p->forward), stderr);
     }
-    scrape_free(&p->scrape);
-    notify_close(&p->notify);
     worker_free(&p->core);
-    transport_free(&p->transport);
-    curve_keys_free(&p->keys);
+    daemon_disconnect(&p->daemon);
     forward_free(&p->forward);
     shard_free(&p->shard);
     tokenizer_free(&p->tokenizer);
 }
 
-static void print_state(const struct program *p, const char *state)
+void program_print(const struct program *p)
 {
     const struct pool_budget *n = &p->need;
     uint32_t n_layers = p->config.shape.n_layers;
@@ -607,13 +553,12 @@ static void print_state(const struct program *p, const char *state)
         snprintf(layers, sizeof layers, "layers %u-%u of %u of ", p->begin,
                  p->end, n_layers);
     }
-    printf("sluice-worker %s %s: %s serves %s%s on %s for %s; weights %.1f "
-           "MiB, scratch %.1f MiB, pool %.1f MiB: %u pages of %.1f KiB",
-           SLUICE_VERSION, state, worker_known_as(p->core), layers,
-           p->config.name, p->args.device, p->args.router,
-           (double)n->weight_bytes / MIB, (double)n->scratch_bytes / MIB,
-           (double)p->budget.pool.bytes / MIB, p->budget.pool.n_pages,
-           (double)n->pool.page_bytes / 1024);
+    printf("%s serves %s%s on %s for %s; weights %.1f MiB, scratch %.1f MiB, "
+           "pool %.1f MiB: %u pages of %.1f KiB",
+           worker_known_as(p->core), layers, p->config.name, p->args.device,
+           p->args.router, (double)n->weight_bytes / MIB,
+           (double)n->scratch_bytes / MIB, (double)p->budget.pool.bytes / MIB,
+           p->budget.pool.n_pages, (double)n->pool.page_bytes / 1024);
     if (n->pool.pages_per_block > 0) {
         printf(", a block of %u tokens takes 1", n->pool.block_tokens);
     }
@@ -627,26 +572,5 @@ static void print_state(const struct program *p, const char *state)
     if (p->host_pages > 0) {
         printf("; %u pages in host memory", p->host_pages);
     }
-    printf("; sequences up to %u tokens\n", n->pool.context);
-    fflush(stdout);
-}
-
-void program_run(struct program *p)
-{
-    enum loop_end end = loop_until(&p->loop, is_up, p, READY_US);
-
-    if (end == LOOP_LATE) {
-        print_state(p, "waiting for the router");
-        end = loop_until(&p->loop, is_up, p, LOOP_FOREVER);
-    }
-    if (end == LOOP_DONE) {
-        print_state(p, "ready");
-        notify_ready(&p->notify);
-        if (p->scrape != NULL) {
-            printf("sluice-worker metrics: http://%s/metrics\n",
-                   scrape_address(p->scrape));
-            fflush(stdout);
-        }
-        loop_run(&p->loop);
-    }
+    printf("; sequences up to %u tokens", n->pool.context);
 }

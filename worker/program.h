@@ -5,10 +5,8 @@
 #ifndef WORKER_PROGRAM_H
 #define WORKER_PROGRAM_H
 
-#include "common/base/notify.h"
+#include "common/daemon/daemon.h"
 #include "common/model/sizes.h"
-#include "common/scrape/scrape.h"
-#include "common/wire/loop.h"
 #include "kernels/kernels.h"
 #include "text/tokenizer.h"
 #include "worker/args.h"
@@ -19,6 +17,7 @@
 
 /* In the order in which it is made. */
 struct program {
+    struct daemon daemon;
     struct worker_args args;
     struct kv_format kv;
     char kv_name[KV_NAME_MAX];
@@ -28,9 +27,6 @@ struct program {
     struct model_config config;
     struct args_drafts drafts; /* none if the device cannot verify them */
     struct tokenizer *tokenizer;
-    struct curve_keys *keys; /* NULL: none */
-    struct transport *transport;
-    struct scrape *scrape;         /* NULL: no --metrics */
     const char *stage_endpoint;    /* advertised endpoint; NULL: not a stage */
     char advertised[ENDPOINT_MAX]; /* its text */
     uint32_t begin, end;           /* layers of the shard */
@@ -44,18 +40,14 @@ struct program {
     struct sizes sizes;
     struct kernels_sizes pages; /* the backend's */
     struct worker_core *core;
-    struct loop loop;
-    struct notify notify;
     const char *phase;          /* the step of a start, for the status */
     uint64_t n_read, n_to_read; /* bytes of weights */
-    int signals;
-    bool stopped; /* a signal came before the loop ran */
+    bool stopped;               /* a signal came before the loop ran */
     char name[128], lineage[128];
 };
 
-/* Starts what needs no weights: configuration, tokenizer, ports.  p->args and
- * p->signals are set.  The next two functions follow, and in any case
- * program_stop(). */
+/* Starts what needs no weights: configuration, tokenizer, ports.  p->args is
+ * set.  The next two functions follow, and in any case program_stop(). */
 MUST_CHECK enum status program_begin(struct program *p, struct error *e);
 /* Waits until the router has assigned layers, with --stages.  Returns
  * ST_CANCELLED if a signal came. */
@@ -67,9 +59,11 @@ MUST_CHECK enum status program_load(struct program *p, struct error *e);
 /* Frees everything that was made. */
 void program_stop(struct program *p);
 
-/* Runs the worker to its end.  Prints a line to standard output when the router
- * has accepted the worker, and one if the router takes long. */
-void program_run(struct program *p);
+/* Prints what the worker serves and how its memory is divided. */
+void program_print(const struct program *p);
+
+/* Writes a line about the worker's state; arg is the struct program. */
+void program_status(void *arg, char *text, size_t cap);
 
 /* ---- shared by program.c, program_core.c and program_offer.c ---- */
 
@@ -85,13 +79,6 @@ struct costs_step program_step(const struct program *p);
 
 /* Returns what the window layers of the model see; 0: it has none. */
 uint32_t program_window(const struct program *p);
-
-/* Reads a signal.  Returns whether it asks the worker to stop; SIGHUP opens the
- * log again. */
-bool program_signal(struct program *p);
-
-/* Writes a line about the worker's state; arg is the struct program. */
-void program_status(void *arg, char *text, size_t cap);
 
 /* Sets the phase of the start, and sends it to the service manager. */
 void program_phase(struct program *p, const char *phase);

@@ -11,7 +11,7 @@ uint32_t program_window(const struct program *p)
 {
     const struct model_config *c = &p->config;
 
-    return config_count(c, MIXER_WINDOW, 0, c->shape.n_layers) > 0
+    return config_count(c, MIXER_IN_WINDOWS, 0, c->shape.n_layers) > 0
                ? c->shape.window
                : 0;
 }
@@ -56,6 +56,16 @@ static bool is_poison_on(void)
     return text != NULL && strcmp(text, "1") == 0;
 }
 
+/* args_check() has read it before. */
+static struct worker_itl_options itl_of(const struct worker_args *a)
+{
+    struct worker_itl_options itl = {0};
+    struct error e;
+
+    return args_itl(a, &itl, &e) == ST_OK ? itl
+                                          : (struct worker_itl_options){0};
+}
+
 struct worker_options program_core_options(const struct program *p)
 {
     const struct worker_args *a = &p->args;
@@ -66,34 +76,35 @@ struct worker_options program_core_options(const struct program *p)
         .model = p->config.name,
         .kv_format = p->kv_name,
         .device = a->device,
-        .has_tokenizer = p->tokenizer != NULL,
+        .tokenizer.known = p->tokenizer != NULL,
         .layer_begin = p->begin,
         .layer_end = p->end,
         .n_layers = s->n_layers,
         .block_tokens = a->block_tokens,
-        .block_bytes = p->sizes.block_bytes,
-        .slot_bytes = p->sizes.slot_bytes,
-        .checkpoint_bytes = p->sizes.checkpoint_bytes,
-        .n_pages = p->budget.pool.n_pages,
-        .pages_per_block = p->pages.pages_per_block,
-        .pages_per_slot = p->pages.pages_per_slot,
-        .window_pages = p->pages.window_pages,
+        .pool.block_bytes = p->sizes.block_bytes,
+        .pool.slot_bytes = p->sizes.slot_bytes,
+        .pool.checkpoint_bytes = p->sizes.checkpoint_bytes,
+        .pool.n_pages = p->budget.pool.n_pages,
+        .pool.pages_per_block = p->pages.pages_per_block,
+        .pool.pages_per_slot = p->pages.pages_per_slot,
+        .pool.window_pages = p->pages.window_pages,
         .window = program_window(p),
-        .slot_cap = p->budget.pool.slot_cap,
-        .host_pages = p->host_pages,
+        .pool.slot_cap = p->budget.pool.slot_cap,
+        .pool.host_pages = p->host_pages,
         .one_arithmetic = p->pages.one_arithmetic,
-        .drafts = p->drafts.most,
-        .drafts_auto = p->drafts.automatic,
-        .drafter = p->drafts.drafter,
-        .has_mtp = config_drafts_at(&p->config, p->end),
-        .keep_tokens = p->drafts.most > 0 ? args_keep_tokens(a) : 0,
+        .drafting.most = p->drafts.most,
+        .drafting.chooses = p->drafts.automatic,
+        .drafting.drafter = p->drafts.drafter,
+        .drafting.has_mtp = config_drafts_at(&p->config, p->end),
+        .drafting.keep_tokens = p->drafts.most > 0 ? args_keep_tokens(a) : 0,
+        .itl = itl_of(a),
         .reuse = !a->no_reuse,
-        .checkpoint_share = (float)a->cache_checkpoints,
-        .tenant_share = (float)a->cache_tenant,
-        .poison = is_poison_on(),
+        .pool.checkpoint_share = (float)a->cache_checkpoints,
+        .pool.tenant_share = (float)a->cache_tenant,
+        .pool.poison = is_poison_on(),
         .weight_bytes = p->need.weight_bytes,
         .scratch_bytes = p->need.scratch_bytes,
-        .pool_bytes = p->budget.pool.bytes,
+        .pool.bytes = p->budget.pool.bytes,
         .context = s->context,
         .vocab = s->vocab,
         .n_eos = p->config.n_eos,
@@ -102,13 +113,14 @@ struct worker_options program_core_options(const struct program *p)
         .chunk_tokens = a->chunk_tokens,
         .engine_depth = a->engine_depth,
         .stage_endpoint = p->stage_endpoint,
-        .keyed = p->keys != NULL,
+        .keyed = p->daemon.keys != NULL,
         .hidden = s->hidden,
     };
 
     memcpy(o.fingerprint, shard_fingerprint(p->shard), sizeof o.fingerprint);
     if (p->tokenizer != NULL) {
-        memcpy(o.tokenizer, tokenizer_hash(p->tokenizer), sizeof o.tokenizer);
+        memcpy(o.tokenizer.hash, tokenizer_hash(p->tokenizer),
+               sizeof o.tokenizer.hash);
     }
     memcpy(o.eos, p->config.eos, p->config.n_eos * sizeof o.eos[0]);
     return o;

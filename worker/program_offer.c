@@ -114,7 +114,7 @@ static enum status offer_make(struct program *p, const struct layer_costs *t,
         return e->code;
     }
     memcpy(o.fingerprint, p->known.fingerprint, sizeof o.fingerprint);
-    *out = offer_new(&o, transport_io(p->transport));
+    *out = offer_new(&o, transport_io(p->daemon.transport));
     if (*out == NULL) {
         return error_set(e, ST_INTERNAL,
                          "cannot make an offer with these options");
@@ -138,7 +138,7 @@ static void on_signal(void *arg, int fd)
     const struct offering *o = arg;
 
     (void)fd;
-    if (program_signal(o->program)) {
+    if (daemon_signal(&o->program->daemon)) {
         offer_stop(o->offer);
     }
 }
@@ -146,13 +146,13 @@ static void on_signal(void *arg, int fd)
 static enum status offer_run(struct program *p, struct offer *f,
                              struct error *e)
 {
+    struct daemon *d = &p->daemon;
     struct offering o = {p, f};
 
-    loop_init(&p->loop, p->transport, &offer_node_ops, f);
-    loop_notify(&p->loop, &p->notify);
+    daemon_node(d, &offer_node_ops, f);
     p->phase = "waiting for the other stages and their layers";
-    loop_add(&p->loop, p->signals, on_signal, &o);
-    loop_run(&p->loop);
+    loop_add(&d->loop, d->signals, on_signal, &o);
+    loop_run(&d->loop);
     switch (offer_ended(f, &p->begin, &p->end, e)) {
     case OFFER_ASSIGNED:
         return ST_OK;

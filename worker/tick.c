@@ -5,6 +5,7 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "common/base/minmax.h"
 #include "common/base/plant.h"
 #include "worker/core_state.h"
 #include "worker/sequences/ending.h"
@@ -77,11 +78,6 @@ static int64_t tick_stopping(struct worker_core *w, int64_t now_us)
                : now_us + STOPPING_LOOK_US;
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Opens no new session while the engine is stalled, because the sequences of
  * that session would stall too. */
 static int64_t tick_session(struct worker_core *w, int64_t now_us)
@@ -138,13 +134,13 @@ static int64_t node_tick(void *node, int64_t now_us)
     stages_settle(&w->stages, now_us);
     leave_send(&w->leave);
     due = report_send(q, now_us);
-    due = least(due, publish_send(q, now_us));
-    due = least(due, reap(w, now_us));
-    due = least(due, edges_tick(&w->stages.edges, now_us));
-    due = least(due, timers_due(&q->timers));
-    due = least(due, leave_due(&w->leave));
-    due = least(due, watch_due(&w->watch));
-    due = least(due, tick_session(w, now_us));
+    due = min_i64(due, publish_send(q, now_us));
+    due = min_i64(due, reap(w, now_us));
+    due = min_i64(due, edges_tick(&w->stages.edges, now_us));
+    due = min_i64(due, timers_due(&q->timers));
+    due = min_i64(due, leave_due(&w->leave));
+    due = min_i64(due, watch_due(&w->watch));
+    due = min_i64(due, tick_session(w, now_us));
     if (q->report.sent_us == now_us) {
         FP(WORKER_REPORT_SENT);
     }

@@ -5,11 +5,14 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "common/base/minmax.h"
 #include "common/base/quote.h"
 #include "common/wire/hello.h"
 #include "common/wire/method_message.h"
 #include "worker/base/advertise.h"
 #include "worker/core_state.h"
+#include "worker/plan/batcher.h"
+#include "worker/sequences/deadline.h"
 #include "worker/sequences/ending.h"
 #include "worker/sequences/orphans.h"
 
@@ -29,9 +32,9 @@ static void fill_windows(const struct worker_options *o,
     m->chunk_tokens = !m->has_chunk_tokens               ? 0
                       : o->chunk_tokens < o->step_tokens ? o->chunk_tokens
                                                          : o->step_tokens;
-    m->has_window_tokens = m->has_window_pages = o->window_pages > 0;
-    m->window_pages = o->window_pages;
-    m->window_tokens = o->window_pages > 0 ? o->window : 0;
+    m->has_window_tokens = m->has_window_pages = o->pool.window_pages > 0;
+    m->window_pages = o->pool.window_pages;
+    m->window_tokens = o->pool.window_pages > 0 ? o->window : 0;
 }
 
 static void fill_shard(struct worker_core *w, Sluice__V1__WorkerShard *m)
@@ -42,30 +45,33 @@ static void fill_shard(struct worker_core *w, Sluice__V1__WorkerShard *m)
     sluice__v1__worker_shard__init(m);
     m->model = wire_text(o->model);
     m->fingerprint = bytes_of(o->fingerprint, sizeof o->fingerprint);
-    m->tokenizer =
-        bytes_of(o->tokenizer, o->has_tokenizer ? sizeof o->tokenizer : 0);
+    m->tokenizer = bytes_of(o->tokenizer.hash,
+                            o->tokenizer.known ? sizeof o->tokenizer.hash : 0);
     m->layer_begin = o->layer_begin;
     m->layer_end = o->layer_end;
     m->n_layers = o->n_layers;
     m->block_tokens = o->block_tokens;
-    m->block_bytes = o->block_bytes;
-    m->slot_bytes = o->slot_bytes;
-    m->checkpoint_bytes = o->checkpoint_bytes;
-    m->pages_per_block = o->pages_per_block;
-    m->pages_per_slot = o->pages_per_slot;
-    m->pages_per_checkpoint = o->pages_per_slot;
+    m->block_bytes = o->pool.block_bytes;
+    m->slot_bytes = o->pool.slot_bytes;
+    m->checkpoint_bytes = o->pool.checkpoint_bytes;
+    m->pages_per_block = o->pool.pages_per_block;
+    m->pages_per_slot = o->pool.pages_per_slot;
+    m->pages_per_checkpoint = o->pool.pages_per_slot;
     fill_windows(o, m);
     m->context = o->context;
     m->vocab = o->vocab;
     m->max_rows = o->max_rows;
     m->weight_bytes = o->weight_bytes;
     m->scratch_bytes = o->scratch_bytes;
-    m->pool_bytes = o->pool_bytes;
+    m->pool_bytes = o->pool.bytes;
     m->device = wire_text(o->device);
+    m->has_cut_tokens = true;
+    m->cut_tokens =
+        min_u32(BATCHER_CUT, min_u32(o->chunk_tokens, o->step_tokens));
     m->has_kv_format = o->kv_format != NULL;
     m->kv_format = wire_text(o->kv_format != NULL ? o->kv_format : "");
-    m->has_host_pages = o->host_pages > 0;
-    m->host_pages = o->host_pages;
+    m->has_host_pages = o->pool.host_pages > 0;
+    m->host_pages = o->pool.host_pages;
     m->has_lineage = m->has_life = true;
     m->lineage = wire_text(o->lineage);
     m->life = w->life;
@@ -211,16 +217,18 @@ static const struct base_ops base_table = {.stop = on_stop,
  * divide the units of the index. */
 static bool pages_ok(const struct worker_options *o)
 {
-    bool has_blocks = o->pages_per_block + o->window_pages > 0;
+    bool has_blocks = o->pool.pages_per_block + o->pool.window_pages > 0;
 
-    if (o->n_pages == 0 || (has_blocks && PREFIX_UNIT % o->block_tokens != 0) ||
-        o->window_pages > (o->window > 0 ? MODEL_LAYERS_MAX : 0)) {
+    if (o->pool.n_pages == 0 ||
+        (has_blocks && PREFIX_UNIT % o->block_tokens != 0) ||
+        o->pool.window_pages > (o->window > 0 ? MODEL_LAYERS_MAX : 0)) {
         return false;
     }
-    return o->pages_per_slot == 0
+    return o->pool.pages_per_slot == 0
                ? has_blocks
-               : o->slot_cap > 0 && o->pages_per_slot <= POOL_EXTENT_MAX &&
-                     o->n_pages >= o->pages_per_slot;
+               : o->pool.slot_cap > 0 &&
+                     o->pool.pages_per_slot <= POOL_EXTENT_MAX &&
+                     o->pool.n_pages >= o->pool.pages_per_slot;
 }
 
 static bool options_ok(const struct worker_options *o)
@@ -277,7 +285,7 @@ static void connect_rooms(struct worker_core *w)
     arena_init(&b->arena);
     session_init(&b->session, b->io, &session_table, &peer_table, w, &b->arena,
                  BY_WORKER);
-    if (b->o.window_pages > 0) {
+    if (b->o.pool.window_pages > 0) {
         session_need_minor(&b->session, WIRE_WINDOWS_MINOR,
                            "a model with sliding windows");
     }
@@ -408,8 +416,11 @@ void worker_account(const struct worker_core *w, struct worker_account *out)
     out->host_total = q->host.n_pages;
     out->host_used = q->host.n_used;
     out->host_cached = prefix_host_pages(q->reuse.index);
+    out->late_us = deadline_late_us(q);
     out->orphans_expired = m->orphans_expired;
     out->orphans_disowned = m->orphans_disowned;
+    out->n_passed = q->batcher.share.n_passed;
+    out->n_exceeded = q->batcher.n_exceeded;
     out->assembly = assembly_is_up(a) ? a->id : 0;
     out->streams_broken = m->streams_broken;
     out->stage = a->stage;

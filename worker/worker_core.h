@@ -91,6 +91,9 @@ struct worker_account {
     uint32_t host_total, host_used;             /* pages of the host tier */
     uint32_t host_cached;                       /* ... that the index has */
     uint64_t orphans_expired, orphans_disowned; /* since the start */
+    uint32_t n_passed;   /* plans since the oldest prompt had its share */
+    uint64_t n_exceeded; /* plans longer than --itl-target for prompts */
+    int64_t late_us;     /* for which a sequence has outrun its deadline */
     /* The assembly that is up, 0: none; and this worker's place in it. */
     uint64_t assembly;
     uint32_t stage, n_stages;

@@ -18,6 +18,8 @@ static void take_reuse(const struct sequences *q, struct worker_metrics *out)
     out->checkpoints_evicted = f.evicted_checkpoints;
     out->blocks_moved = q->batcher.n_moves;
     out->twins = q->batcher.n_twins;
+    out->steps_bounded = q->batcher.room.n_bounded;
+    out->steps_apart = q->batcher.room.n_apart;
     out->continued = q->batcher.n_continued;
     out->pages_in = q->batcher.n_back;
     out->cached_out = f.host_out;
@@ -51,6 +53,7 @@ void worker_counts(const struct worker_core *w, struct worker_metrics *out)
 struct counts {
     struct worker_metrics metrics;
     struct worker_sequences sequences;
+    struct worker_costs costs;
     struct worker_pools pools[POOL_CLASSES + 1];
     struct worker_denials denials[DENIED_NR];
 };
@@ -66,7 +69,7 @@ static const char depths[] = "1\0002\0003\0004\0005\0006\0007\0008";
 
 _Static_assert(DRAFTS_MAX == 8, "the values of depths[]");
 
-#define SETS 6
+#define SETS 7
 
 static void take_denials(const struct worker_core *w,
                          struct worker_denials out[DENIED_NR])
@@ -111,6 +114,17 @@ static struct worker_sequences sequences_of(const struct sequences *q)
                                      .index_tenants = f.n_tenants};
 }
 
+static struct worker_costs costs_of(const struct step_room *r)
+{
+    struct step_cost_terms x = step_cost_terms(&r->cost);
+
+    return (struct worker_costs){.step_cost_base = (uint64_t)(x.base * 1000),
+                                 .step_cost_row = (uint64_t)(x.row * 1000),
+                                 .step_cost_prompt =
+                                     (uint64_t)(x.prompt * 1000),
+                                 .step_prompt_room = r->n_tokens};
+}
+
 static void counts_take(const struct worker_core *w, struct counts *c,
                         struct metric_series out[SETS])
 {
@@ -133,6 +147,8 @@ static void counts_take(const struct worker_core *w, struct counts *c,
                                     c->denials, DENIED_NR};
     out[5] = (struct metric_series){&worker_drafts_set, depths, w->base.drafts,
                                     DRAFTS_MAX};
+    c->costs = costs_of(&w->sequences.batcher.room);
+    out[6] = (struct metric_series){&worker_costs_set, NULL, &c->costs, 1};
 }
 
 void worker_page(const struct worker_core *w, struct metric_page *page)

@@ -9,6 +9,7 @@
 
 #include "client/cluster/certificate.h"
 #include "client/cluster/cluster_file.h"
+#include "common/base/memory.h"
 #include "common/base/quote.h"
 
 /* ---- paths ---- */
@@ -99,7 +100,7 @@ static void *grown(void *items, size_t n, size_t size)
         items = realloc(items, (n == 0 ? 1 : 2 * n) * size);
     }
     if (items == NULL) {
-        abort();
+        (void)memory_must(NULL);
     }
     return items;
 }
@@ -110,7 +111,7 @@ static void hash_of(char out[BUNDLE_HASH_TEXT], const char *bytes, size_t n)
     unsigned length = 0;
 
     if (!EVP_Digest(bytes, n, hash, &length, EVP_sha256(), NULL)) {
-        abort();
+        (void)memory_must(NULL);
     }
     for (unsigned i = 0; i < length; i++) {
         snprintf(out + 2 * i, 3, "%02x", hash[i]);
@@ -131,10 +132,7 @@ static struct bundle_file *add_path(struct bundle *b, const char *path)
 
 static void set_bytes(struct bundle_file *file, const char *bytes, size_t n)
 {
-    file->bytes = malloc(n + 1);
-    if (file->bytes == NULL) {
-        abort();
-    }
+    file->bytes = memory_must(malloc(n + 1));
     memcpy(file->bytes, bytes, n);
     file->bytes[n] = '\0';
     file->n = n;
@@ -212,17 +210,9 @@ void bundle_free(struct bundle *b)
 
 /* ---- manifest ---- */
 
-static void *checked(void *p)
-{
-    if (p == NULL) {
-        abort();
-    }
-    return p;
-}
-
 void bundle_manifest(const struct bundle *b, char **text, size_t *n)
 {
-    FILE *to = checked(open_memstream(text, n));
+    FILE *to = memory_must(open_memstream(text, n));
 
     fprintf(to, "sluice-bundle 1\ncluster %s\nhost %s\n", b->cluster, b->host);
     for (size_t i = 0; i < b->n_units; i++) {
@@ -235,7 +225,7 @@ void bundle_manifest(const struct bundle *b, char **text, size_t *n)
                 f->secret ? "sluice" : "root", f->hash, f->path);
     }
     if (fclose(to) != 0) {
-        abort();
+        (void)memory_must(NULL);
     }
 }
 
@@ -288,7 +278,7 @@ static bool take_line(struct bundle *b, const char *line, unsigned number)
 enum status bundle_manifest_parse(struct bundle *out, const char *text,
                                   size_t n, struct error *e)
 {
-    char *copy = checked(strndup(text, n)), *at = copy;
+    char *copy = memory_must(strndup(text, n)), *at = copy;
     enum status st = ST_OK;
     unsigned number = 0;
 

@@ -10,6 +10,7 @@
 #include <archive_entry.h>
 
 #include "client/cluster/bundle.h"
+#include "common/base/memory.h"
 #include "common/base/quote.h"
 
 #define TAR_BLOCK 512
@@ -29,10 +30,7 @@ static la_ssize_t on_write(struct archive *a, void *arg, const void *bytes,
     (void)a;
     if (o->n + n > o->capacity) {
         o->capacity = 2 * (o->n + n);
-        o->bytes = realloc(o->bytes, o->capacity);
-        if (o->bytes == NULL) {
-            abort();
-        }
+        o->bytes = memory_must(realloc(o->bytes, o->capacity));
     }
     memcpy(o->bytes + o->n, bytes, n);
     o->n += n;
@@ -46,7 +44,7 @@ static bool put(struct archive *a, const char *path, bool secret,
     bool ok;
 
     if (entry == NULL) {
-        abort();
+        (void)memory_must(NULL);
     }
     archive_entry_set_pathname(entry, path);
     archive_entry_set_filetype(entry, AE_IFREG);
@@ -86,7 +84,7 @@ enum status bundle_write(const struct bundle *b, char **bytes, size_t *n,
     enum status st = ST_OK;
 
     if (a == NULL) {
-        abort();
+        (void)memory_must(NULL);
     }
     archive_write_set_format_ustar(a);
     archive_write_set_bytes_in_last_block(a, TAR_BLOCK);
@@ -127,10 +125,7 @@ static enum status take_data(struct archive *a, struct archive_entry *entry,
                          quote(path).text, (long long)size, BUNDLE_FILE_BYTES);
     }
     *n = (size_t)size;
-    *bytes = malloc(*n + 1);
-    if (*bytes == NULL) {
-        abort();
-    }
+    *bytes = memory_must(malloc(*n + 1));
     (*bytes)[*n] = '\0';
     if (archive_read_data(a, *bytes, *n) != (la_ssize_t)*n) {
         free(*bytes);
@@ -254,7 +249,7 @@ enum status bundle_read(struct bundle *out, const char *bytes, size_t n,
                          BUNDLE_BYTES_MAX);
     }
     if (a == NULL) {
-        abort();
+        (void)memory_must(NULL);
     }
     archive_read_support_format_tar(a);
     st = archive_read_open_memory(a, bytes, n) == ARCHIVE_OK

@@ -12,6 +12,7 @@
 #include <zmq.h>
 
 #include "client/cluster/new_file.h"
+#include "common/base/memory.h"
 #include "common/base/quote.h"
 #include "common/wire/method.h"
 
@@ -95,15 +96,6 @@ unsigned certificate_number(const char *name)
 }
 
 /* ---- writing ---- */
-
-static enum status make_dir(const char *dir, struct error *e)
-{
-    if (mkdir(dir, 0700) != 0 && errno != EEXIST) {
-        return error_set(e, ST_UNAVAILABLE, "%s: cannot make the directory: %s",
-                         dir, strerror(errno));
-    }
-    return ST_OK;
-}
 
 static enum status exists_already(const char *path, struct error *e)
 {
@@ -191,7 +183,7 @@ enum status certificate_write(struct curve_cert *out, const char *dir,
     enum status st;
 
     make_texts(&t, name, roles);
-    st = make_dir(dir, e);
+    st = new_folder_make(dir, CERTIFICATE_IGNORED, e);
     st = st == ST_OK ? write_both(&t, dir, name, force, e) : st;
     if (st == ST_OK) {
         st = curve_cert_parse(out, t.cert, strlen(t.cert), e);
@@ -297,10 +289,7 @@ static void add_entry(struct certificate_list *l, const char *dir,
     struct certificate_entry *entry;
     struct error e;
 
-    l->item = realloc(l->item, (l->n + 1) * sizeof *l->item);
-    if (l->item == NULL) {
-        abort();
-    }
+    l->item = memory_must(realloc(l->item, (l->n + 1) * sizeof *l->item));
     entry = &l->item[l->n++];
     memset(entry, 0, sizeof *entry);
     snprintf(entry->file, sizeof entry->file, "%s", file);

@@ -26,6 +26,9 @@
 #define CERTIFICATE_ROLES_TEXT 40
 #define CERTIFICATE_PATH_MAX   4096
 #define CERTIFICATE_NUMBER_MAX 9999 /* limit of a suffix */
+#define CERTIFICATE_IGNORED                          \
+    "*.key\n*.apikey" /* by git, in a folder of keys \
+                       */
 
 /* Parses "router,client" to a set of BY_*.  Returns ST_INVALID_ARGUMENT and the
  * roles that exist. */

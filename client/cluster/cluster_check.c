@@ -8,9 +8,12 @@
 
 #include "client/cluster/cluster_ports.h"
 #include "client/cluster/cluster_stages.h"
+#include "common/base/memory.h"
 #include "common/base/near.h"
 #include "common/base/option.h"
 #include "common/base/quote.h"
+#include "gateway/args.h"
+#include "router/args.h"
 
 /* ---- names that refer to others ---- */
 
@@ -100,13 +103,10 @@ static void check_names(const struct named *all, size_t n, struct faults *f)
 static void collect_names(const struct layout *l, struct faults *f)
 {
     const struct cluster *c = l->cluster;
-    struct named *all =
-        calloc(1 + c->n_gateways + l->n + c->n_admins, sizeof *all);
+    struct named *all = memory_must(
+        calloc(1 + c->n_gateways + l->n + c->n_admins, sizeof *all));
     size_t n = 0;
 
-    if (all == NULL) {
-        abort();
-    }
     all[n++] = (struct named){c->router.name.text, "router", c->router.name.at};
     for (size_t i = 0; i < c->n_gateways; i++) {
         if (c->gateways[i].name.text != NULL) {
@@ -246,6 +246,37 @@ static void check_worker(const struct cluster_worker *w, struct faults *f)
     }
 }
 
+/* ---- what the daemons take ---- */
+
+/* The fault is at the worker that is one too many. */
+static void check_most_workers(const struct cluster *c, struct faults *f)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < c->n_workers; i++) {
+        const struct cluster_worker *w = &c->workers[i];
+
+        if (n <= ROUTER_WORKERS_MAX && n + w->count.v > ROUTER_WORKERS_MAX) {
+            faults_add(f, w->count.given ? w->count.at : w->name.at,
+                       "worker %s: with its count there are %" PRIu64
+                       " workers; a router takes at most %d",
+                       w->name.text, n + w->count.v, ROUTER_WORKERS_MAX);
+        }
+        n += w->count.v;
+    }
+}
+
+static void check_most_models(const struct cluster *c, struct faults *f)
+{
+    if (c->n_gateways > 0 && c->n_models > SERVED_MODELS_MAX) {
+        const struct cluster_text *first = &c->models[SERVED_MODELS_MAX].name;
+
+        faults_add(f, first->at,
+                   "model %s is number %d; a gateway serves at most %d models",
+                   first->text, SERVED_MODELS_MAX + 1, SERVED_MODELS_MAX);
+    }
+}
+
 /* A host has one unit sluice-gateway.service. */
 static void check_gateways(const struct cluster *c, struct faults *f)
 {
@@ -277,6 +308,8 @@ void cluster_check(const struct layout *l, struct faults *f)
         check_worker(&c->workers[i], f);
     }
     check_gateways(c, f);
+    check_most_workers(c, f);
+    check_most_models(c, f);
     cluster_ports_check(l, f);
     cluster_stages_check(c, f);
     faults_sort(f);

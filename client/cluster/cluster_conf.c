@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "client/cluster/cluster_ports.h"
+#include "client/cluster/cluster_stages.h"
 #include "client/cluster/daemon_options.h"
+#include "common/base/memory.h"
 #include "common/base/option_file.h"
 #include "common/base/option_value.h"
 
@@ -25,14 +27,14 @@ static void begin(struct text *t)
 {
     t->to = open_memstream(&t->bytes, &t->n);
     if (t->to == NULL) {
-        abort();
+        (void)memory_must(NULL);
     }
 }
 
 static char *end(struct text *t)
 {
     if (fclose(t->to) != 0) {
-        abort();
+        (void)memory_must(NULL);
     }
     return t->bytes;
 }
@@ -43,7 +45,7 @@ static void set(struct text *t, const char *name, const char *value)
     /* No value of a cluster file has a control character, the only kind that
      * no line can hold. */
     if (!option_file_print_value(t->to, value)) {
-        abort();
+        (void)memory_must(NULL);
     }
     fputc('\n', t->to);
 }
@@ -85,6 +87,31 @@ static void set_options(struct text *t, const struct cluster_unit *u,
     }
 }
 
+static bool has_option(const struct cluster_unit *u, const char *name)
+{
+    for (size_t i = 0; i < u->options.n; i++) {
+        if (strcmp(u->options.item[i].name.text, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The places of each model that the workers of the file form. */
+static void set_places(struct text *t, const struct cluster *c)
+{
+    for (size_t i = 0; i < c->n_models; i++) {
+        const struct cluster_model *m = &c->models[i];
+        uint64_t n = cluster_places(c, m);
+        char value[TREE_TEXT_MAX + 24];
+
+        if (n > 0) {
+            snprintf(value, sizeof value, "%s=%" PRIu64, m->name.text, n);
+            set(t, "places", value);
+        }
+    }
+}
+
 char *cluster_conf_router(const struct layout *l)
 {
     const struct cluster_router *r = &l->cluster->router;
@@ -99,6 +126,9 @@ char *cluster_conf_router(const struct layout *l)
     cluster_listen_at(endpoint, l->router_host, r->clients_port.v);
     set(&t, "clients", endpoint);
     set_models(&t, l->cluster);
+    if (!has_option(&r->unit, "places")) {
+        set_places(&t, l->cluster);
+    }
     set_keys(&t, l, r->name.text);
     set_options(&t, &r->unit, 0);
     return end(&t);
@@ -146,7 +176,7 @@ char *cluster_conf_worker(const struct layout *l, const struct instance *in)
 {
     const struct cluster *c = l->cluster;
     const struct cluster_worker *w = in->worker;
-    char endpoint[ENDPOINT_MAX];
+    char endpoint[ENDPOINT_MAX], device[LAYOUT_DEVICE_MAX];
     struct text t;
 
     begin(&t);
@@ -157,7 +187,7 @@ char *cluster_conf_worker(const struct layout *l, const struct instance *in)
     set(&t, "model", cluster_model_find(c, w->model.text)->path.text);
     set(&t, "model-name", w->model.text);
     if (w->device.text != NULL) {
-        set(&t, "device", w->device.text);
+        set(&t, "device", cluster_device(device, in));
     }
     if (w->memory.text != NULL) {
         set(&t, "memory", w->memory.text);

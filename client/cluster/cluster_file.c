@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "client/cluster/daemon_options.h"
+#include "common/base/memory.h"
 #include "common/base/near.h"
 #include "common/base/option.h"
 #include "common/base/quote.h"
@@ -101,11 +102,8 @@ static const char *const sections[] = {"cluster", "keys",    "hosts",
 
 static void *zeroed(size_t n, size_t size)
 {
-    void *p = calloc(n > 0 ? n : 1, size);
+    void *p = memory_must(calloc(n > 0 ? n : 1, size));
 
-    if (p == NULL) {
-        abort();
-    }
     return p;
 }
 

@@ -8,6 +8,7 @@
 
 #include "client/cluster/cluster_stages.h"
 #include "client/cluster/daemon_options.h"
+#include "common/base/memory.h"
 #include "common/base/option.h"
 #include "common/model/costs.h"
 #include "common/model/directory.h"
@@ -474,11 +475,8 @@ static void check_host(const struct fit *f, const struct cluster_host *h)
 void cluster_fit_check(const struct layout *l, const struct fit_where *where,
                        struct faults *f, struct faults *notes)
 {
-    struct fit *fit = calloc(1, sizeof *fit);
+    struct fit *fit = memory_must(calloc(1, sizeof *fit));
 
-    if (fit == NULL) {
-        abort();
-    }
     fit->layout = l;
     fit->faults = f;
     for (size_t i = 0; i < l->cluster->n_models; i++) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/memory.h"
 #include "common/wire/method.h"
 
 /* Returns the roles that a key of a need gets. */
@@ -24,11 +25,8 @@ void cluster_keys_needed(struct key_needs *out, const struct layout *l)
     const struct cluster *c = l->cluster;
 
     *out = (struct key_needs){0};
-    out->item =
-        calloc(1 + c->n_gateways + l->n + c->n_admins, sizeof *out->item);
-    if (out->item == NULL) {
-        abort();
-    }
+    out->item = memory_must(
+        calloc(1 + c->n_gateways + l->n + c->n_admins, sizeof *out->item));
     if (c->keys_dir.text == NULL) {
         return;
     }

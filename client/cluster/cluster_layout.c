@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/memory.h"
+
 void cluster_path(char *out, size_t size, const char *base, const char *path)
 {
     bool alone = path[0] == '/' || strcmp(base, ".") == 0;
@@ -128,6 +130,20 @@ static bool port_is_taken(const struct layout *l, const struct cluster_host *h,
     return false;
 }
 
+static bool takes_gpu(const struct cluster_worker *w)
+{
+    return w->device.text != NULL && strcmp(w->device.text, "opencl") == 0;
+}
+
+const char *cluster_device(char out[LAYOUT_DEVICE_MAX],
+                           const struct instance *in)
+{
+    const char *device = in->worker->device.text;
+
+    snprintf(out, LAYOUT_DEVICE_MAX, "opencl:%u", in->gpu);
+    return in->gpu > 0 ? out : device != NULL ? device : "cpu";
+}
+
 static uint32_t stage_port(const struct layout *l, const struct instance *in)
 {
     const struct cluster_worker *w = in->worker;
@@ -143,6 +159,17 @@ static uint32_t stage_port(const struct layout *l, const struct instance *in)
         port++;
     }
     return port;
+}
+
+/* Counts the instances that have taken a GPU of this host. */
+static uint32_t gpus_taken(const struct layout *l, const struct cluster_host *h)
+{
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < l->n; i++) {
+        n += l->instances[i].host == h && takes_gpu(l->instances[i].worker);
+    }
+    return n;
 }
 
 static void add_instances(struct layout *l, const struct cluster_worker *w)
@@ -161,6 +188,7 @@ static void add_instances(struct layout *l, const struct cluster_worker *w)
             snprintf(in.name, sizeof in.name, "%s", w->name.text);
         }
         in.stage_port = stage_port(l, &in);
+        in.gpu = takes_gpu(w) ? gpus_taken(l, in.host) : 0;
         l->instances[l->n++] = in;
     }
 }
@@ -180,10 +208,7 @@ void cluster_layout_make(struct layout *out, const struct cluster *c)
     if (n > CLUSTER_WORKERS_MAX) {
         return; /* reported */
     }
-    out->instances = calloc(n + 1, sizeof *out->instances);
-    if (out->instances == NULL) {
-        abort();
-    }
+    out->instances = memory_must(calloc(n + 1, sizeof *out->instances));
     for (size_t i = 0; i < c->n_workers; i++) {
         add_instances(out, &c->workers[i]);
     }

@@ -4,6 +4,9 @@
  * with layers or stages has a port for the previous stage: stage_port and those
  * after it, or the next free one of its host from CLUSTER_STAGE_PORT on.
  *
+ * Instances of a host with `device: opencl` take its GPUs in the order of the
+ * file: the first one the first GPU, and so on.
+ *
  * A host listens at `bind`, by default at its address if that is an IP address,
  * else at every address.  Others reach it at `address`.
  *
@@ -19,6 +22,7 @@
 #include "proto/limits.h"
 
 #define LAYOUT_INSTANCE_MAX 64 /* bytes of an instance's name, with its NUL */
+#define LAYOUT_DEVICE_MAX   32 /* bytes of "opencl:N", with its NUL */
 
 struct instance {
     char name[LAYOUT_INSTANCE_MAX];
@@ -26,6 +30,8 @@ struct instance {
     const struct cluster_host *host;
     uint32_t number;     /* from 0 */
     uint32_t stage_port; /* 0: the worker has all layers */
+    uint32_t gpu; /* with device opencl: the workers of a host take its GPUs in
+                   * the order of the file */
 };
 
 struct layout {
@@ -51,6 +57,10 @@ const struct cluster_model *cluster_model_find(const struct cluster *c,
 
 /* Returns whether a worker has only some of the layers. */
 bool cluster_worker_is_stage(const struct cluster_worker *w);
+
+/* Returns the device of an instance, in out if it is the GPU that it takes. */
+const char *cluster_device(char out[LAYOUT_DEVICE_MAX],
+                           const struct instance *in);
 
 /* Returns whether text is an IPv4 or IPv6 address, without brackets. */
 bool cluster_is_ip(const char *text);

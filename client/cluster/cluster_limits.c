@@ -19,6 +19,7 @@ const struct limit_row cluster_limits[] = {
     LIMIT_ROW(CLUSTER_NAMES_MAX, "", "admins, and tenants, of a cluster file"),
     LIMIT_ROW(CLUSTER_NAME_MAX, "bytes", "a name in a cluster file"),
     LIMIT_ROW(LAYOUT_INSTANCE_MAX, "bytes", "a worker's instance, with a NUL"),
+    LIMIT_ROW(LAYOUT_DEVICE_MAX, "bytes", "a worker's GPU, with a NUL"),
     LIMIT_ROW(BUNDLE_FILES_MAX, "files", "a host's bundle"),
     LIMIT_ROW(BUNDLE_BYTES_MAX, "bytes", "a host's bundle"),
     LIMIT_ROW(BUNDLE_PATH_MAX, "bytes", "a path in a bundle"),

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "client/cluster/daemon_options.h"
+#include "common/base/memory.h"
 #include "common/base/quote.h"
 
 #define WHAT_MAX 96
@@ -27,10 +28,7 @@ static void add(struct ports *p, const struct port *port)
     if (port->host == NULL || port->number == 0) {
         return;
     }
-    p->item = realloc(p->item, (p->n + 1) * sizeof *p->item);
-    if (p->item == NULL) {
-        abort();
-    }
+    p->item = memory_must(realloc(p->item, (p->n + 1) * sizeof *p->item));
     p->item[p->n++] = *port;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/memory.h"
 #include "common/base/quote.h"
 
 bool cluster_layers_parse(const char *text, struct layer_range *out)
@@ -155,4 +156,98 @@ void cluster_stages_check(const struct cluster *c, struct faults *f)
             check_stages(c, w, f);
         }
     }
+}
+
+/* ---- places ---- */
+
+static bool is_of(const struct cluster_worker *w, const struct cluster_model *m)
+{
+    return w->model.text != NULL && strcmp(w->model.text, m->name.text) == 0;
+}
+
+/* Takes the longest worker of m that begins at *at and is left, and moves *at
+ * to its end.  Returns false if there is none. */
+static bool take_next(const struct cluster *c, const struct cluster_model *m,
+                      uint64_t *left, uint32_t *at)
+{
+    uint32_t end = *at;
+    size_t best = 0;
+
+    for (size_t i = 0; i < c->n_workers; i++) {
+        const struct cluster_worker *w = &c->workers[i];
+        struct layer_range r;
+
+        if (left[i] > 0 && is_of(w, m) && w->layers.text != NULL &&
+            cluster_layers_parse(w->layers.text, &r) && r.begin == *at &&
+            r.end > end) {
+            best = i;
+            end = r.end;
+        }
+    }
+    if (end == *at) {
+        return false;
+    }
+    left[best]--;
+    *at = end;
+    return true;
+}
+
+/* Counts replicas of workers with layers: one after the other takes workers
+ * from layer 0 to the last one. */
+static uint64_t count_layered(const struct cluster *c,
+                              const struct cluster_model *m,
+                              const struct cluster_worker *any)
+{
+    uint64_t *left = memory_must(calloc(c->n_workers, sizeof *left)), n = 0;
+    uint32_t last = last_layer(c, any), at = 0;
+
+    for (size_t i = 0; i < c->n_workers; i++) {
+        left[i] = c->workers[i].count.v;
+    }
+    while (last > 0 && take_next(c, m, left, &at)) {
+        n += at == last;
+        at = at == last ? 0 : at;
+    }
+    free(left);
+    return n;
+}
+
+/* Counts replicas of the workers with the stages of w, at the first of them. */
+static uint64_t count_staged(const struct cluster *c,
+                             const struct cluster_worker *w)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < c->n_workers; i++) {
+        const struct cluster_worker *v = &c->workers[i];
+
+        if (same_model(v, w) && v->layers.text == NULL &&
+            v->stages.v == w->stages.v) {
+            if (n == 0 && v != w) {
+                return 0;
+            }
+            n += v->count.v;
+        }
+    }
+    return n / w->stages.v;
+}
+
+uint64_t cluster_places(const struct cluster *c, const struct cluster_model *m)
+{
+    const struct cluster_worker *layered = NULL;
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < c->n_workers; i++) {
+        const struct cluster_worker *w = &c->workers[i];
+
+        if (!is_of(w, m)) {
+            continue;
+        }
+        if (w->layers.text != NULL) {
+            layered = w;
+        } else {
+            n += w->stages.v > 1 ? count_staged(c, w) : w->count.v;
+        }
+    }
+    return layered != NULL ? n + count_layered(c, m, layered) : n;
 }

@@ -17,6 +17,10 @@ struct layer_range {
  * form. */
 bool cluster_layers_parse(const char *text, struct layer_range *out);
 
+/* Returns the places that the workers of a model form: those with all layers,
+ * and replicas. */
+uint64_t cluster_places(const struct cluster *c, const struct cluster_model *m);
+
 /* Adds a fault for each worker with layers that is in no whole replica, and for
  * each model with fewer workers than stages.  The number of layers is not
  * known here: cluster_fit.h compares the last layer with the model. */

@@ -12,6 +12,7 @@
 
 #include "client/cluster/certificate.h"
 #include "client/cluster/new_file.h"
+#include "common/base/memory.h"
 #include "gateway/keys/keys.h"
 #include "text/file.h"
 
@@ -30,9 +31,8 @@ enum status cluster_tenants_make(const struct cluster *c, const char *dir,
 {
     enum status st = ST_OK;
 
-    if (c->n_tenants > 0 && mkdir(dir, 0700) != 0 && errno != EEXIST) {
-        return error_set(e, ST_UNAVAILABLE, "%s: cannot make the directory: %s",
-                         dir, strerror(errno));
+    if (c->n_tenants > 0) {
+        st = new_folder_make(dir, CERTIFICATE_IGNORED, e);
     }
     for (size_t i = 0; i < c->n_tenants && st == ST_OK; i++) {
         char path[CERTIFICATE_PATH_MAX], text[KEY_FILE_BYTES];
@@ -84,7 +84,7 @@ static void put_hash(FILE *to, const char *key, size_t n)
     unsigned length = 0;
 
     if (!EVP_Digest(key, n, hash, &length, EVP_sha256(), NULL)) {
-        abort();
+        (void)memory_must(NULL);
     }
     for (unsigned i = 0; i < length; i++) {
         fprintf(to, "%02x", hash[i]);
@@ -113,7 +113,7 @@ enum status cluster_tenants_text(const struct cluster *c, const char *dir,
     enum status st = ST_OK;
 
     if (to == NULL) {
-        abort();
+        (void)memory_must(NULL);
     }
     fputs("# Written by sluicectl cluster render: hashes of API keys.\n", to);
     for (size_t i = 0; i < c->n_tenants && st == ST_OK; i++) {
@@ -133,7 +133,7 @@ enum status cluster_tenants_text(const struct cluster *c, const char *dir,
         }
     }
     if (fclose(to) != 0) {
-        abort();
+        (void)memory_must(NULL);
     }
     if (st != ST_OK) {
         free(*text);

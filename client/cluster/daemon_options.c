@@ -72,12 +72,6 @@ const char *daemon_program(enum daemon_kind who)
     return daemons[who].program;
 }
 
-const struct option_row *daemon_rows(enum daemon_kind who, size_t *n)
-{
-    *n = daemons[who].n;
-    return daemons[who].rows;
-}
-
 bool daemon_option_same(const char *a, const char *b)
 {
     size_t i = 0;

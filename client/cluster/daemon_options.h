@@ -20,9 +20,6 @@ enum daemon_kind { DAEMON_ROUTER, DAEMON_GATEWAY, DAEMON_WORKER };
 /* Returns "sluice-router" and so on. */
 const char *daemon_program(enum daemon_kind who);
 
-/* Returns the rows of a daemon's options, and their number. */
-const struct option_row *daemon_rows(enum daemon_kind who, size_t *n);
-
 /* Checks an option and one value of it; a flag's value is yes or no.  '-' and
  * '_' are equal in names.  Returns ST_NOT_FOUND if a cluster file may not name
  * the option, ST_INVALID_ARGUMENT if the value is wrong, and a sentence. */

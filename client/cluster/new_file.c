@@ -83,3 +83,21 @@ enum status new_file_replace(const char *path, const char *bytes, size_t n,
     }
     return st;
 }
+
+enum status new_folder_make(const char *dir, const char *ignored,
+                            struct error *e)
+{
+    char path[PATH_BYTES], text[64];
+    enum status st;
+
+    if (mkdir(dir, 0700) != 0) {
+        return errno == EEXIST ? ST_OK
+                               : error_set(e, ST_UNAVAILABLE,
+                                           "%s: cannot make the directory: %s",
+                                           dir, strerror(errno));
+    }
+    snprintf(path, sizeof path, "%s/.gitignore", dir);
+    snprintf(text, sizeof text, "%s\n", ignored);
+    st = new_file_write(path, text, strlen(text), 0644, e);
+    return st == ST_OK ? st : error_wrap(e, "%s", path);
+}

@@ -5,6 +5,7 @@
 
 #include <yaml.h>
 
+#include "common/base/memory.h"
 #include "common/base/quote.h"
 
 struct reader {
@@ -17,14 +18,6 @@ struct reader {
 static struct place place_of(const yaml_mark_t *m)
 {
     return (struct place){(unsigned)m->line + 1, (unsigned)m->column + 1};
-}
-
-static void *checked(void *p)
-{
-    if (p == NULL) {
-        abort();
-    }
-    return p;
 }
 
 const char *yaml_tree_kind(enum tree_kind kind)
@@ -40,7 +33,7 @@ static void append(struct tree_node *to, struct tree_node *item)
     if (to->n == to->capacity) {
         to->capacity = to->capacity == 0 ? 8 : 2 * to->capacity;
         to->items =
-            checked(realloc(to->items, to->capacity * sizeof *to->items));
+            memory_must(realloc(to->items, to->capacity * sizeof *to->items));
     }
     to->items[to->n++] = item;
 }
@@ -110,13 +103,13 @@ static char *text_of(struct reader *r, const yaml_event_t *event,
     size_t n = event->data.scalar.length;
 
     if (is_null(event)) {
-        return checked(strdup(""));
+        return memory_must(strdup(""));
     }
     if (n > TREE_TEXT_MAX) {
         faults_add(r->faults, at,
                    "a value of %zu bytes; at most %d are allowed", n,
                    TREE_TEXT_MAX);
-        return checked(strdup(""));
+        return memory_must(strdup(""));
     }
     for (size_t i = 0; i < n; i++) {
         if ((unsigned char)text[i] < ' ' || text[i] == 127) {
@@ -124,10 +117,10 @@ static char *text_of(struct reader *r, const yaml_event_t *event,
                        "%s has a line break or another control character; "
                        "write the value on one line",
                        quote_bytes(text, n).text);
-            return checked(strdup(""));
+            return memory_must(strdup(""));
         }
     }
-    return checked(strndup(text, n));
+    return memory_must(strndup(text, n));
 }
 
 static void refuse_extras(struct reader *r, const yaml_char_t *anchor,
@@ -190,7 +183,7 @@ static struct tree_node *read_key(struct reader *r, const struct tree_node *map,
     if (key != NULL && key->kind != TREE_TEXT) {
         faults_add(r->faults, key->at, "a key must be a word, not %s",
                    yaml_tree_kind(key->kind));
-        key->text = checked(strdup(""));
+        key->text = memory_must(strdup(""));
         r->ended = true;
     } else if (key != NULL) {
         check_twice(r, map, key);
@@ -238,7 +231,7 @@ static void read_contents(struct reader *r, struct tree_node *t,
                    "the alias *%.40s: aliases are not supported; write the "
                    "value out",
                    (const char *)event->data.alias.anchor);
-        t->text = checked(strdup(""));
+        t->text = memory_must(strdup(""));
         break;
     case YAML_MAPPING_START_EVENT:
         refuse_extras(r, event->data.mapping_start.anchor,
@@ -273,7 +266,7 @@ static struct tree_node *read_node(struct reader *r, const yaml_event_t *event,
         end_at_limit(r, at, "keys and values", TREE_NODES_MAX);
         return NULL;
     }
-    t = checked(calloc(1, sizeof *t));
+    t = memory_must(calloc(1, sizeof *t));
     t->at = at;
     read_contents(r, t, event, depth);
     return t;
@@ -319,7 +312,7 @@ struct tree_node *yaml_tree_parse(const char *bytes, size_t n,
         return NULL;
     }
     if (!yaml_parser_initialize(&r.parser)) {
-        abort();
+        (void)memory_must(NULL);
     }
     yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)bytes, n);

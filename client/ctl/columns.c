@@ -6,23 +6,29 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <utf8proc.h>
 
 #include "client/ctl/escape.h"
+#include "common/base/memory.h"
+
+#define GAP              2  /* blanks between columns */
+#define TERMINAL_COLUMNS 80 /* of a terminal that does not report its size */
 
 /* Escapes when a cell is added, so that its width is that of the printed
  * text. */
 static void add_cell(struct columns *t, const char *text)
 {
     size_t n = strlen(text);
-    char *cell = malloc(n * ESCAPE_GROWTH + 1);
+    char *cell = memory_must(malloc(n * ESCAPE_GROWTH + 1));
 
     if (t->n_cells == t->capacity) {
         t->capacity = t->capacity == 0 ? 64 : t->capacity * 2;
-        t->cells = realloc(t->cells, t->capacity * sizeof *t->cells);
+        t->cells =
+            memory_must(realloc(t->cells, t->capacity * sizeof *t->cells));
     }
-    assert(cell != NULL && t->cells != NULL);
     n = escape_line(text, n, cell);
     cell[n] = '\0';
     t->cells[t->n_cells++] = cell;
@@ -40,6 +46,7 @@ void columns_init(struct columns *t, ...)
     }
     va_end(ap);
     t->n_columns = t->n_cells;
+    t->n_keys = 1;
     assert(t->n_columns > 0 && t->n_columns <= COLUMNS_MAX);
 }
 
@@ -111,27 +118,86 @@ static void print_cell(FILE *to, const char *cell, size_t width, bool right,
     fputs(last ? "\n" : "  ", to);
 }
 
-void columns_print(const struct columns *t, FILE *to)
-{
-    size_t widths[COLUMNS_MAX] = {0};
+struct shape {
+    size_t widths[COLUMNS_MAX];
     bool right[COLUMNS_MAX];
+};
 
-    assert(t->n_cells % t->n_columns == 0);
+static struct shape shape_of(const struct columns *t)
+{
+    struct shape s = {{0}, {false}};
+
     for (size_t i = 0; i < t->n_cells; i++) {
         size_t width = width_of(t->cells[i]);
 
-        if (width > widths[i % t->n_columns]) {
-            widths[i % t->n_columns] = width;
+        if (width > s.widths[i % t->n_columns]) {
+            s.widths[i % t->n_columns] = width;
         }
     }
     for (size_t c = 0; c < t->n_columns; c++) {
-        right[c] = is_number_column(t, c);
+        s.right[c] = is_number_column(t, c);
     }
-    for (size_t i = 0; i < t->n_cells; i++) {
-        size_t c = i % t->n_columns;
+    return s;
+}
 
-        print_cell(to, t->cells[i], widths[c], right[c], c + 1 == t->n_columns);
+/* Returns the end of the columns that fit behind the keys from `from` on, one
+ * at least. */
+static size_t fitting(const struct columns *t, const struct shape *s,
+                      size_t from, size_t width)
+{
+    size_t used = 0, end = from;
+
+    for (size_t c = 0; from >= t->n_keys && c < t->n_keys; c++) {
+        used += s->widths[c] + GAP;
     }
+    while (end < t->n_columns &&
+           (end == from || width == 0 || used + s->widths[end] <= width)) {
+        used += s->widths[end++] + GAP;
+    }
+    return end;
+}
+
+/* Prints the key columns and those of [from, to). */
+static void print_part(const struct columns *t, const struct shape *s,
+                       FILE *file, size_t from, size_t end)
+{
+    for (size_t row = 0; row < t->n_cells; row += t->n_columns) {
+        for (size_t c = 0; c < end; c++) {
+            if ((c < t->n_keys && from >= t->n_keys) || c >= from) {
+                print_cell(file, t->cells[row + c], s->widths[c], s->right[c],
+                           c + 1 == end);
+            }
+        }
+    }
+}
+
+void columns_print_within(const struct columns *t, FILE *to, size_t width)
+{
+    const struct shape s = shape_of(t);
+    size_t from = 0, end;
+
+    assert(t->n_cells % t->n_columns == 0);
+    do {
+        end = fitting(t, &s, from, width);
+        if (from > 0) {
+            fputc('\n', to);
+        }
+        print_part(t, &s, to, from, end);
+        from = end;
+    } while (from < t->n_columns);
+}
+
+/* Other programs read a table whole, whatever its width. */
+void columns_print(const struct columns *t, FILE *to)
+{
+    struct winsize w = {0};
+    int fd = fileno(to);
+    bool terminal = fd >= 0 && isatty(fd) && ioctl(fd, TIOCGWINSZ, &w) == 0;
+
+    columns_print_within(t, to,
+                         !terminal       ? 0
+                         : w.ws_col == 0 ? TERMINAL_COLUMNS
+                                         : w.ws_col);
 }
 
 /* Rounds up, so that a bar is empty only if nothing is used. */

@@ -26,6 +26,7 @@
 struct columns {
     char **cells; /* [n_cells] row by row; the first row is the heads */
     size_t n_cells, capacity, n_columns;
+    size_t n_keys; /* columns that begin each part of a wide table; 1 */
 };
 
 /* Starts a table with these column heads; the last argument is NULL. */
@@ -37,8 +38,12 @@ void columns_fini(struct columns *t);
 void columns_cell(struct columns *t, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Prints heads and rows.  Every row must be complete. */
+/* Prints heads and rows.  Every row must be complete.  On a terminal, columns
+ * that do not fit follow in further parts below, each with the key columns. */
 void columns_print(const struct columns *t, FILE *to);
+
+/* The same within `width` columns; 0: no limit. */
+void columns_print_within(const struct columns *t, FILE *to, size_t width);
 
 /* Writes a bar of the share used / total: "[######....]", with width
  * characters between the brackets.  A part of a mark is rounded up to a whole

@@ -39,7 +39,8 @@ enum ctl_exit {
 /* Options of every verb. */
 #define CTL_COMMON(X)                                                          \
     X(router, STRING, "ENDPOINT", NULL,                                        \
-      "router endpoint (default: $SLUICE_ROUTER, or " CTL_DEFAULT_ROUTER ")",  \
+      "router endpoint (default: $SLUICE_ROUTER, or that of a running sluice " \
+      "serve, or " CTL_DEFAULT_ROUTER ")",                                     \
       0, 0)                                                                    \
     X(key, STRING, "FILE", NULL,                                               \
       "certificate with the secret key (default: $SLUICE_KEY); needs --trust", \
@@ -136,7 +137,9 @@ enum ctl_exit {
     X(no_cache, FLAG, NULL, NULL,                                              \
       "no reuse of computed prefixes, and none of this one", 0, 0)             \
     X(continue_from, STRING, "ID", NULL,                                       \
-      "kept request, ID or ID/CHOICE, whose text the prompt continues", 0, 0)  \
+      "kept request of the same --tenant and --cache-salt, ID or ID/CHOICE, "  \
+      "whose text the prompt continues",                                       \
+      0, 0)                                                                    \
     X(deadline, MS, "TIME", NULL, "time limit of the request (default: none)", \
       1, 86400000)                                                             \
     X(keep, MS, "TIME", NULL,                                                  \

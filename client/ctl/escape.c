@@ -3,9 +3,12 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <utf8proc.h>
+
+#include "common/base/memory.h"
 
 /* Marks that change the reading direction are escaped, because they can make
  * one text look like another ("Trojan Source", CVE-2021-42574). */
@@ -87,6 +90,14 @@ size_t escape_text(const char *text, size_t n, char *out)
 size_t escape_line(const char *text, size_t n, char *out)
 {
     return escape(text, n, false, out);
+}
+
+char *escape_copy(const void *text, size_t n)
+{
+    char *copy = memory_must(malloc(n * ESCAPE_GROWTH + 1));
+
+    copy[escape_line(text, n, copy)] = '\0';
+    return copy;
 }
 
 void escape_print(FILE *to, const char *text, size_t n, bool keep_lines)

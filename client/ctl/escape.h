@@ -26,6 +26,10 @@ size_t escape_text(const char *text, size_t n, char *out);
  * result is one line. */
 size_t escape_line(const char *text, size_t n, char *out);
 
+/* Returns a copy of text[0..n) as escape_line() writes it, with a NUL, for
+ * free(). */
+char *escape_copy(const void *text, size_t n);
+
 /* Prints text[0..n) to a stream; keep_lines keeps newline and tab. */
 void escape_print(FILE *to, const char *text, size_t n, bool keep_lines);
 

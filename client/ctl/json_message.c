@@ -2,7 +2,6 @@
  * descriptors. */
 #include "client/ctl/json_message.h"
 
-#include <assert.h>
 #include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
@@ -12,12 +11,18 @@
 #include <string.h>
 
 #include "client/ctl/escape.h"
+#include "common/base/memory.h"
 #include "common/wire/request_id.h"
 #include "common/wire/wire_type.h"
 
 json_t *json_number(double v)
 {
     return isfinite(v) ? json_real(v) : json_null();
+}
+
+void json_set_count(json_t *object, const char *name, uint64_t n)
+{
+    json_object_set_new(object, name, json_integer((json_int_t)n));
 }
 
 /* json_stringn() rejects text that is not UTF-8; only then it is escaped. */
@@ -29,8 +34,7 @@ json_t *json_text(const char *text, size_t n)
     if (j != NULL) {
         return j;
     }
-    shown = malloc(n * ESCAPE_GROWTH + 1);
-    assert(shown != NULL);
+    shown = memory_must(malloc(n * ESCAPE_GROWTH + 1));
     j = json_stringn(shown, escape_text(text, n, shown));
     free(shown);
     return j;

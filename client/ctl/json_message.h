@@ -17,6 +17,7 @@
 
 #include <jansson.h>
 #include <protobuf-c/protobuf-c.h>
+#include <stdint.h>
 
 /* Converts a message of the schema. */
 json_t *json_message(const ProtobufCMessage *m);
@@ -24,6 +25,9 @@ json_t *json_message(const ProtobufCMessage *m);
 /* Converts a number; returns null if v is not finite, because JSON has no
  * infinity and no NaN. */
 json_t *json_number(double v);
+
+/* Sets a count in an object. */
+void json_set_count(json_t *object, const char *name, uint64_t n);
 
 /* Converts text[0..n); bytes that are not UTF-8 become \xNN. */
 json_t *json_text(const char *text, size_t n);

@@ -1,11 +1,11 @@
 #include "client/ctl/metrics_reply.h"
 
-#include <assert.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/ctl/escape.h"
+#include "common/base/memory.h"
 #include "common/base/metric_family.h"
 #include "common/base/metric_page.h"
 
@@ -74,15 +74,6 @@ struct table {
     struct metric_series series;
 };
 
-static char *copy(ProtobufCBinaryData d)
-{
-    char *text = malloc(d.len * ESCAPE_GROWTH + 1);
-
-    assert(text != NULL);
-    text[escape_line((const char *)d.data, d.len, text)] = '\0';
-    return text;
-}
-
 static void table_fini(struct table *t)
 {
     for (size_t i = 0; i < t->set.n_rows; i++) {
@@ -100,15 +91,14 @@ static bool take_rows(struct table *t, const Sluice__V1__MetricTable *m)
 {
     bool ok = true;
 
-    t->rows = calloc(m->n_rows + 1, sizeof *t->rows);
-    assert(t->rows != NULL);
+    t->rows = memory_must(calloc(m->n_rows + 1, sizeof *t->rows));
     t->set.rows = t->rows;
     for (size_t i = 0; i < m->n_rows; i++) {
         const Sluice__V1__MetricRow *x = m->rows[i];
         struct metric_row *row = &t->rows[t->set.n_rows++];
 
-        row->name = copy(x->name);
-        row->help = copy(x->help);
+        row->name = escape_copy(x->name.data, x->name.len);
+        row->help = escape_copy(x->help.data, x->help.len);
         ok = ok && name_ok(x->name.data, x->name.len) &&
              kind_of(x->kind, &row->kind);
     }
@@ -129,7 +119,7 @@ static size_t take_labels(ProtobufCBinaryData labels, size_t *at, size_t n,
         if (end == NULL) {
             break;
         }
-        out[k] = copy((ProtobufCBinaryData){(size_t)(end - from), from});
+        out[k] = escape_copy(from, (size_t)(end - from));
         *at += (size_t)(end - from) + 1;
     }
     return k;
@@ -144,7 +134,7 @@ static bool take_series(struct table *t, const Sluice__V1__MetricTable *m)
     if (n_labels == 0 || m->n_values % width != 0) {
         return false;
     }
-    t->labels = copy(m->label_names);
+    t->labels = escape_copy(m->label_names.data, m->label_names.len);
     t->set.labels = t->labels;
     metric_family_init(&t->family, &t->set);
     for (size_t i = 0; i < n; i++) {
@@ -185,7 +175,8 @@ static bool table_init(struct table *t, const Sluice__V1__MetricTable *m,
 static void page_metric(struct metric_page *page, const Sluice__V1__Metric *x,
                         const char *prefix)
 {
-    char *name = copy(x->name), *help = copy(x->help);
+    char *name = escape_copy(x->name.data, x->name.len),
+         *help = escape_copy(x->help.data, x->help.len);
     struct metric_row row = {.name = name, .help = help};
     const struct metric_set set = {prefix, &row, 1, NULL};
     const struct metric_series s = {&set, NULL, &x->value, 1};
@@ -299,7 +290,7 @@ json_t *metrics_reply_json(const Sluice__V1__StatusReply *m)
 
     for (size_t i = 0; i < m->n_metrics; i++) {
         const Sluice__V1__Metric *x = m->metrics[i];
-        char *name = copy(x->name);
+        char *name = escape_copy(x->name.data, x->name.len);
 
         if (name_ok(x->name.data, x->name.len)) {
             json_object_set_new(j, name, number(x->value));

@@ -5,7 +5,6 @@
  * models and replicas without losing the order in which they appeared. */
 #include "client/ctl/overview.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "client/ctl/columns.h"
 #include "client/ctl/escape.h"
 #include "client/ctl/json_message.h"
+#include "common/base/memory.h"
 
 #define BAR 10
 
@@ -44,20 +44,10 @@ struct overview {
 
 /* ---- rows ---- */
 
-static char *copy_text(ProtobufCBinaryData d)
-{
-    char *text = malloc(d.len * ESCAPE_GROWTH + 1);
-
-    assert(text != NULL);
-    text[escape_line((const char *)d.data, d.len, text)] = '\0';
-    return text;
-}
-
 struct overview *overview_new(void)
 {
-    struct overview *o = calloc(1, sizeof *o);
+    struct overview *o = memory_must(calloc(1, sizeof *o));
 
-    assert(o != NULL);
     return o;
 }
 
@@ -105,8 +95,8 @@ static void add_entry(struct overview *o, const struct entry *e)
 {
     if (o->n == o->capacity) {
         o->capacity = o->capacity == 0 ? 64 : 2 * o->capacity;
-        o->entries = realloc(o->entries, o->capacity * sizeof *o->entries);
-        assert(o->entries != NULL);
+        o->entries =
+            memory_must(realloc(o->entries, o->capacity * sizeof *o->entries));
     }
     o->entries[o->n] = *e;
     find_orders(o);
@@ -117,10 +107,11 @@ static void add_entry(struct overview *o, const struct entry *e)
 void overview_add(struct overview *o, const Sluice__V1__WorkerRow *w)
 {
     struct entry e = {
-        .name = copy_text(w->name),
-        .model = copy_text(w->model),
-        .state = copy_text(w->state),
-        .replica = copy_text(w->has_replica ? w->replica : w->state),
+        .name = escape_copy(w->name.data, w->name.len),
+        .model = escape_copy(w->model.data, w->model.len),
+        .state = escape_copy(w->state.data, w->state.len),
+        .replica = w->has_replica ? escape_copy(w->replica.data, w->replica.len)
+                                  : escape_copy(w->state.data, w->state.len),
         .place = is_part(w) && !w->has_assembly ? WAITS : REPLICA,
         .stage = w->stage,
         .n_stages = w->has_assembly ? w->n_stages : 1,
@@ -148,9 +139,9 @@ void overview_add(struct overview *o, const Sluice__V1__WorkerRow *w)
 void overview_add_offer(struct overview *o, const Sluice__V1__OfferRow *w)
 {
     struct entry e = {
-        .name = copy_text(w->name),
-        .model = copy_text(w->model),
-        .state = copy_text(w->state),
+        .name = escape_copy(w->name.data, w->name.len),
+        .model = escape_copy(w->model.data, w->model.len),
+        .state = escape_copy(w->state.data, w->state.len),
         .place = OFFERS,
         .n_stages = w->n_stages,
         .begin = w->layer_begin,
@@ -361,6 +352,7 @@ static void print_model(const struct overview *o, uint32_t first, uint32_t n,
                      "SEQUENCES", "BLOCKS held + granted",
                      "SLOTS held + granted", "CACHED", "REUSED", "STEP", NULL);
     }
+    t.n_keys = 3; /* a replica has many stages */
     for (uint32_t i = first, k; i < first + n; i += k) {
         k = count_replica(o, i);
         print_rows(&t, &o->entries[i], k, windows);
@@ -386,11 +378,6 @@ static void set_text(json_t *j, const char *name, const char *text)
     json_object_set_new(j, name, json_text(text, strlen(text)));
 }
 
-static void set_number(json_t *j, const char *name, uint64_t n)
-{
-    json_object_set_new(j, name, json_integer((json_int_t)n));
-}
-
 static json_t *json_stage(const struct entry *e, const struct entry *first,
                           uint32_t n)
 {
@@ -398,15 +385,15 @@ static json_t *json_stage(const struct entry *e, const struct entry *first,
 
     set_text(j, "worker", e->name);
     set_text(j, "state", e->state);
-    set_number(j, "layer_begin", e->begin);
-    set_number(j, "layer_end", e->end);
+    json_set_count(j, "layer_begin", e->begin);
+    json_set_count(j, "layer_end", e->end);
     json_object_set_new(j, "blocks", json_message(&e->blocks.base));
     json_object_set_new(j, "slots", json_message(&e->slots.base));
     if (e->windows.total > 0) {
         json_object_set_new(j, "windows", json_message(&e->windows.base));
     }
     json_object_set_new(j, "pages", json_message(&e->pages.base));
-    set_number(j, "step_us", e->step_us);
+    json_set_count(j, "step_us", e->step_us);
     json_object_set_new(j, "step_share", json_real(step_share(e, first, n)));
     return j;
 }
@@ -418,12 +405,12 @@ static json_t *json_replica(const struct entry *first, uint32_t n)
 
     set_text(j, "model", first->model);
     set_text(j, "state", first->assembly != 0 ? first->replica : first->state);
-    set_number(j, "n_stages", first->n_stages);
-    set_number(j, "n_sequences", first->n_sequences);
+    json_set_count(j, "n_stages", first->n_stages);
+    json_set_count(j, "n_sequences", first->n_sequences);
     if (first->assembly != 0) {
         snprintf(assembly, sizeof assembly, "%" PRIu64, first->assembly);
         set_text(j, "assembly", assembly);
-        set_number(j, "up_ms", first->replica_ms);
+        json_set_count(j, "up_ms", first->replica_ms);
     }
     for (uint32_t i = 0; i < n; i++) {
         json_array_append_new(stages, json_stage(&first[i], first, n));
@@ -440,13 +427,13 @@ static json_t *json_offer(const struct entry *e)
     set_text(j, "model", e->model);
     set_text(j, "state", e->state);
     if (e->speed > 0) {
-        set_number(j, "n_stages", e->n_stages);
-        set_number(j, "budget_bytes", e->budget_bytes);
-        set_number(j, "speed", e->speed);
+        json_set_count(j, "n_stages", e->n_stages);
+        json_set_count(j, "budget_bytes", e->budget_bytes);
+        json_set_count(j, "speed", e->speed);
     }
     if (e->end > 0) {
-        set_number(j, "layer_begin", e->begin);
-        set_number(j, "layer_end", e->end);
+        json_set_count(j, "layer_begin", e->begin);
+        json_set_count(j, "layer_end", e->end);
     }
     return j;
 }

@@ -82,60 +82,6 @@ enum status blocks_kernel(uint32_t *kernel, uint32_t block_tokens,
                      block_tokens);
 }
 
-static uint32_t longest(const uint32_t *lens, uint32_t n)
-{
-    uint32_t most = 0;
-
-    for (uint32_t i = 0; i < n; i++) {
-        most = lens[i] > most ? lens[i] : most;
-    }
-    return most;
-}
-
-static void expand(struct blocks_table *t, const uint32_t *const *rows,
-                   const uint32_t *lens, uint32_t ratio)
-{
-    for (uint32_t r = 0; r < t->n_rows; r++) {
-        for (uint32_t c = 0; c < t->n_cols; c++) {
-            /* Padded before it is expanded. */
-            uint32_t block = c / ratio < lens[r] ? rows[r][c / ratio] : 0;
-
-            t->ids[(size_t)r * t->n_cols + c] = block * ratio + c % ratio;
-        }
-    }
-}
-
-enum status blocks_translate(struct blocks_table *out,
-                             const uint32_t *const *rows, const uint32_t *lens,
-                             uint32_t n_rows, uint32_t block_tokens,
-                             struct error *e)
-{
-    uint32_t ratio;
-
-    *out = (struct blocks_table){.kernel_tokens = block_tokens};
-    if (n_rows == 0) {
-        return ST_OK;
-    }
-    if (blocks_kernel(&out->kernel_tokens, block_tokens, e) != ST_OK) {
-        return e->code;
-    }
-    ratio = block_tokens / out->kernel_tokens;
-    out->n_rows = n_rows;
-    out->n_cols = longest(lens, n_rows) * ratio;
-    out->ids = calloc((size_t)n_rows * out->n_cols + 1, sizeof *out->ids);
-    if (out->ids == NULL) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
-    }
-    expand(out, rows, lens, ratio);
-    return ST_OK;
-}
-
-void blocks_table_fini(struct blocks_table *t)
-{
-    free(t->ids);
-    t->ids = NULL;
-}
-
 struct blocks_groups blocks_group(uint32_t n_attention, uint32_t n_linear)
 {
     uint32_t few = n_attention < n_linear ? n_attention : n_linear;

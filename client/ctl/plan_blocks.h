@@ -78,22 +78,6 @@ MUST_CHECK enum status blocks_align(struct blocks_sizes *s,
 MUST_CHECK enum status blocks_kernel(uint32_t *kernel, uint32_t block_tokens,
                                      struct error *e);
 
-/* Block tables of sequences, of kernel blocks. */
-struct blocks_table {
-    uint32_t n_rows, n_cols, kernel_tokens;
-    uint32_t *ids; /* [n_rows, n_cols], owned; short rows are padded */
-};
-
-/* Translates the tables rows[i][0..lens[i]) of blocks.  Short rows are padded
- * with block 0, which no kernel reads.  Without rows the table is empty, and
- * its kernel block is the block.  Errors as blocks_kernel(), and
- * ST_RESOURCE_EXHAUSTED.  blocks_table_fini() frees the ids. */
-MUST_CHECK enum status blocks_translate(struct blocks_table *out,
-                                        const uint32_t *const *rows,
-                                        const uint32_t *lens, uint32_t n_rows,
-                                        uint32_t block_tokens, struct error *e);
-void blocks_table_fini(struct blocks_table *t);
-
 /* The groups of a shard's layers. */
 struct blocks_groups {
     uint32_t size;                  /* layers in a group, padded ones too */

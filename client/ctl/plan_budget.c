@@ -6,23 +6,6 @@
 #define GB 1e9
 #define MB 1e6
 
-uint64_t plan_budget_unpaged(uint64_t limit, uint64_t model_bytes)
-{
-    uint64_t left = limit > model_bytes ? limit - model_bytes : 0;
-
-    return left / 5 * 4 + left % 5 * 4 / 5;
-}
-
-uint64_t plan_budget_sequence_bytes(const struct plan_budget_sequence *s)
-{
-    uint64_t blocks =
-        ((uint64_t)s->n_tokens + s->block_tokens - 1) / s->block_tokens;
-    uint64_t linear =
-        s->padded_bytes > 0 ? s->n_linear * s->padded_bytes : s->linear_bytes;
-
-    return s->n_attention * blocks * s->block_tokens * s->token_bytes + linear;
-}
-
 /* Writes the part about states, which models without linear layers lack. */
 static void states_text(char out[160], const struct plan_budget_paged *b,
                         uint32_t slots)
@@ -72,10 +55,4 @@ enum status plan_budget_divide(struct plan_budget_result *out,
     out->n_blocks =
         out->cache_bytes > 0 ? (uint64_t)out->cache_bytes / b->block_bytes : 0;
     return out->n_blocks >= BUDGET_BLOCKS_MIN ? ST_OK : too_small(b, out, e);
-}
-
-uint64_t plan_budget_saving_block(uint64_t kv_bytes, uint64_t layer_state_bytes,
-                                  uint32_t n_pools)
-{
-    return kv_bytes + (n_pools + UINT64_C(1)) * layer_state_bytes;
 }

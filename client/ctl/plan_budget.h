@@ -20,21 +20,6 @@
 #define BUDGET_OVERHEAD   (UINT64_C(800) << 20)
 #define BUDGET_BLOCKS_MIN 16
 
-/* Returns the budget of an engine without pages: 80 % of what the model leaves,
- * 0 if it leaves nothing. */
-uint64_t plan_budget_unpaged(uint64_t limit, uint64_t model_bytes);
-
-/* One sequence of the greatest length, in whole blocks. */
-struct plan_budget_sequence {
-    uint32_t n_attention, n_linear; /* layers */
-    uint32_t n_tokens, block_tokens;
-    uint64_t token_bytes;  /* a position and attention layer */
-    uint64_t linear_bytes; /* all linear layers; unused if padded */
-    uint64_t padded_bytes; /* one linear layer; 0: not padded */
-};
-
-uint64_t plan_budget_sequence_bytes(const struct plan_budget_sequence *s);
-
 struct plan_budget_paged {
     uint64_t limit, model_bytes, overhead_bytes;
     double fraction;
@@ -54,11 +39,5 @@ struct plan_budget_result {
 MUST_CHECK enum status plan_budget_divide(struct plan_budget_result *out,
                                           const struct plan_budget_paged *b,
                                           struct error *e);
-
-/* Returns the bytes of a block where states are saved at the ends of blocks:
- * its KV, a state in each of n_pools pools, and one in the old pool that is
- * kept while that pool grows. */
-uint64_t plan_budget_saving_block(uint64_t kv_bytes, uint64_t layer_state_bytes,
-                                  uint32_t n_pools);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "client/ctl/columns.h"
+#include "client/ctl/json_message.h"
 #include "client/ctl/plan_blocks.h"
 #include "client/ctl/plan_budget.h"
 #include "common/model/sizes.h"
@@ -70,10 +71,10 @@ static struct row row_of(const struct plan_explain *x, const struct engine *g,
                          const struct split_stage *s, uint32_t length)
 {
     uint32_t n_attention =
-        config_count(x->config, MIXER_ATTENTION, s->begin, s->end) +
+        config_count(x->config, MIXER_IN_BLOCKS, s->begin, s->end) +
         config_drafts_at(x->config, s->end);
     uint32_t n_linear =
-        config_count(x->config, MIXER_DELTANET, s->begin, s->end);
+        config_count(x->config, MIXER_IN_SLOT, s->begin, s->end);
     struct sizes z =
         sizes_of(x->config, s->begin, s->end, x->block_tokens, x->kv);
     struct blocks_groups groups = blocks_group(n_attention, n_linear);
@@ -102,10 +103,10 @@ static enum status divide(const struct plan_explain *x, const struct engine *g,
                           struct plan_budget_result *r, struct error *e)
 {
     uint32_t n_attention =
-        config_count(x->config, MIXER_ATTENTION, s->begin, s->end) +
+        config_count(x->config, MIXER_IN_BLOCKS, s->begin, s->end) +
         config_drafts_at(x->config, s->end);
     uint32_t n_linear =
-        config_count(x->config, MIXER_DELTANET, s->begin, s->end);
+        config_count(x->config, MIXER_IN_SLOT, s->begin, s->end);
     struct plan_budget_paged b = {
         .limit = x->workers[s->worker].budget_bytes,
         .fraction = BUDGET_FRACTION,
@@ -333,24 +334,19 @@ void plan_explain_print(const struct plan_explain *x)
 
 /* ---- JSON ---- */
 
-static void set_number(json_t *j, const char *name, uint64_t n)
-{
-    json_object_set_new(j, name, json_integer((json_int_t)n));
-}
-
 static json_t *json_row(const struct row *r, uint32_t length)
 {
     json_t *j = json_object();
 
-    set_number(j, "n_tokens", length);
-    set_number(j, "ids", r->ids);
-    set_number(j, "bytes", r->bytes);
+    json_set_count(j, "n_tokens", length);
+    json_set_count(j, "ids", r->ids);
+    json_set_count(j, "bytes", r->bytes);
     json_object_set_new(j, "unused", json_real(r->unused));
-    set_number(j, "sequences", r->sequences);
-    set_number(j, "our_pages", r->pages);
-    set_number(j, "our_bytes", r->our_bytes);
+    json_set_count(j, "sequences", r->sequences);
+    json_set_count(j, "our_pages", r->pages);
+    json_set_count(j, "our_bytes", r->our_bytes);
     json_object_set_new(j, "our_unused", json_real(r->our_unused));
-    set_number(j, "our_sequences", r->our_sequences);
+    json_set_count(j, "our_sequences", r->our_sequences);
     json_object_set_new(j, "saved_bytes", json_integer(r->saved_bytes));
     return j;
 }
@@ -371,8 +367,8 @@ static json_t *json_stage(const struct plan_explain *x, const struct engine *g,
     if (divide(x, g, s, &b, &e) != ST_OK) {
         json_object_set_new(j, "refused", json_string(e.text));
     }
-    set_number(j, "planned_blocks", b.n_blocks);
-    set_number(j, "reserved_slots", b.reserved_slots);
+    json_set_count(j, "planned_blocks", b.n_blocks);
+    json_set_count(j, "reserved_slots", b.reserved_slots);
     return j;
 }
 
@@ -381,13 +377,13 @@ static json_t *json_alignment(const struct plan_explain *x, uint32_t alignment)
     struct engine g = engine_of(x, alignment);
     json_t *j = json_object(), *stages = json_array();
 
-    set_number(j, "alignment", alignment);
-    set_number(j, "block_tokens", g.sizes.block_tokens);
-    set_number(j, "kernel_tokens", g.valid ? g.kernel_tokens : 0);
-    set_number(j, "ratio",
-               g.valid ? g.sizes.block_tokens / g.kernel_tokens : 0);
-    set_number(j, "page_bytes", page_bytes(&g));
-    set_number(j, "padding_bytes", page_bytes(&g) - g.state_bytes);
+    json_set_count(j, "alignment", alignment);
+    json_set_count(j, "block_tokens", g.sizes.block_tokens);
+    json_set_count(j, "kernel_tokens", g.valid ? g.kernel_tokens : 0);
+    json_set_count(j, "ratio",
+                   g.valid ? g.sizes.block_tokens / g.kernel_tokens : 0);
+    json_set_count(j, "page_bytes", page_bytes(&g));
+    json_set_count(j, "padding_bytes", page_bytes(&g) - g.state_bytes);
     json_object_set_new(j, "padding_percent",
                         json_real(g.sizes.padding_percent));
     for (uint32_t i = 0; i < x->split->n_stages; i++) {
@@ -402,17 +398,17 @@ static json_t *json_held(const struct plan_explain *x,
 {
     json_t *j = json_object(), *rows = json_array();
 
-    set_number(j, "n_window", s->n_window);
+    json_set_count(j, "n_window", s->n_window);
     for (size_t k = 0; k < x->n_lengths; k++) {
         struct held h = held_of(s, x->lengths[k]);
         json_t *row = json_object();
 
-        set_number(row, "n_tokens", x->lengths[k]);
-        set_number(row, "blocks", h.blocks);
-        set_number(row, "window_blocks", h.windows);
-        set_number(row, "pages", h.pages);
-        set_number(row, "bytes", h.bytes);
-        set_number(row, "whole_bytes", h.whole_bytes);
+        json_set_count(row, "n_tokens", x->lengths[k]);
+        json_set_count(row, "blocks", h.blocks);
+        json_set_count(row, "window_blocks", h.windows);
+        json_set_count(row, "pages", h.pages);
+        json_set_count(row, "bytes", h.bytes);
+        json_set_count(row, "whole_bytes", h.whole_bytes);
         json_array_append_new(rows, row);
     }
     json_object_set_new(j, "lengths", rows);
@@ -439,8 +435,8 @@ json_t *plan_explain_json(const struct plan_explain *x)
     json_object_set_new(j, "hybrid", json_boolean(is_hybrid(x)));
     json_object_set_new(j, "kv_format",
                         json_string(kv_format_name(x->kv, name)));
-    set_number(j, "token_bytes", g.token_bytes);
-    set_number(j, "state_bytes", g.state_bytes);
+    json_set_count(j, "token_bytes", g.token_bytes);
+    json_set_count(j, "state_bytes", g.state_bytes);
     for (int i = 0; i < EXPLAIN_ALIGNMENTS && is_hybrid(x); i++) {
         json_array_append_new(aligned, json_alignment(x, alignments[i]));
     }

@@ -156,16 +156,6 @@ static void store(uint8_t *to, const float *row, const struct tensor *s)
     }
 }
 
-static bool all_finite(const float *row, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        if (!isfinite(row[i])) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* Puts a decoded row into b->made, and its scales to place `row`.  Returns
  * false if a value is not finite. */
 static bool make_row(struct buffers *b, const struct tensor *s, uint64_t row)
@@ -182,7 +172,7 @@ static bool make_row(struct buffers *b, const struct tensor *s, uint64_t row)
         return quantise(&out, b->wide, s->cols);
     }
     store(b->made, b->wide, s);
-    return all_finite(b->wide, s->cols);
+    return quantise_all_finite(b->wide, s->cols);
 }
 
 /* Writes the rows of a part, which are rows [at, ..) of the tensor. */

@@ -8,7 +8,10 @@
 #include "client/cluster/cluster_file.h"
 #include "client/ctl/argument.h"
 #include "common/base/failpoint.h"
+#include "common/base/local_cluster.h"
+#include "common/base/memory.h"
 #include "common/base/near.h"
+#include "common/base/option_env.h"
 #include "common/base/option_generate.h"
 #include "common/base/std_fds.h"
 #include "common/sampling/sampling.h"
@@ -28,8 +31,10 @@ static const struct option_row detokenize_rows[] = {CTL_MODEL(OPTION_ROW)
                                                         CTL_TEXT(OPTION_ROW)};
 static const struct option_row remove_rows[] = {CTL_REMOVE(OPTION_ROW)};
 static const struct option_row drain_rows[] = {CTL_DRAIN(OPTION_ROW)};
-static const struct option_row plan_rows[] = {CTL_PLAN(OPTION_ROW)
-                                                  CTL_DRAFTS(OPTION_ROW)};
+static const struct option_row plan_rows[] = {
+    OPTION_ROW(model, STRING, "PATH", NULL,
+               "model directory or GGUF file, in place of the operand; also -m",
+               0, 0) CTL_PLAN(OPTION_ROW) CTL_DRAFTS(OPTION_ROW)};
 static const struct option_row quantise_rows[] = {CTL_QUANTISE(OPTION_ROW)};
 static const struct option_row keygen_rows[] = {CTL_KEYGEN(OPTION_ROW)};
 static const struct option_row cluster_rows[] = {CTL_CLUSTER(OPTION_ROW)};
@@ -143,8 +148,8 @@ static const struct verb verbs[] = {
      "  sluicectl models\n"},
     {"plan", "MODEL_DIR", "compute a split of a model's layers", ctl_plan,
      ROWS(plan_rows),
-     "Needs no router, and only config.json of the model.  If the directory\n"
-     "has weights, their exact sizes are used.\n\n"
+     "Needs no router, and only config.json of the model, or a GGUF file.  If\n"
+     "the directory has weights, their exact sizes are used.\n\n"
      "The split minimises the time of the slowest stage, then maximises the\n"
      "number of sequences that fit.  SPEED is a worker's read bandwidth, in\n"
      "any unit.\n\n"
@@ -189,14 +194,14 @@ static const struct verb verbs[] = {
     {"tokenize", "[TEXT]", "convert text to token ids", ctl_tokenize,
      ROWS(tokenize_rows),
      "Without operands, the text is standard input.  --model also accepts a\n"
-     "model directory; no router is needed then.\n\n"
+     "model directory or a GGUF file; no router is needed then.\n\n"
      "  sluicectl tokenize \"Once upon a time\"\n"
      "  sluicectl tokenize --model models/tiny-hybrid < text\n"
      "  sluicectl tokenize --model models/tiny-hybrid --decode 451 362\n"},
     {"detokenize", "[IDS]", "convert token ids to text", ctl_detokenize,
      ROWS(detokenize_rows),
      "Without operands, the ids are read from standard input.  --model also\n"
-     "accepts a model directory; no router is needed then.\n\n"
+     "accepts a model directory or a GGUF file; no router is needed then.\n\n"
      "  sluicectl detokenize 451 362 585\n"},
     {"ping", "", "check whether the router serves", ctl_ping, NO_ROWS,
      "The exit code is 1 if the router is not serving, 3 if none answers.\n\n"
@@ -333,13 +338,10 @@ static int parse_verb(struct ctl *c, int argc, char **argv,
                       const struct verb **verb)
 {
     struct option_row rows[ROWS_MAX];
-    char **copy = malloc(((size_t)argc + 1) * sizeof *copy);
+    char **copy = memory_must(malloc(((size_t)argc + 1) * sizeof *copy));
     size_t n = append_rows(rows, 0, common_rows, OPTION_COUNT(common_rows));
     int rc;
 
-    if (copy == NULL) {
-        abort();
-    }
     memcpy(copy, argv, ((size_t)argc + 1) * sizeof *copy);
     n = append_rows(rows, n, generate_rows, OPTION_COUNT(generate_rows));
     n = append_rows(rows, n, tokenize_rows,
@@ -356,32 +358,39 @@ static int parse_verb(struct ctl *c, int argc, char **argv,
     return rc;
 }
 
-/* Returns the option, else the variable; NULL if neither has a value. */
-static const char *or_variable(const char *option, const char *variable)
-{
-    const char *value = option != NULL ? option : getenv(variable);
-
-    return value != NULL && value[0] != '\0' ? value : NULL;
-}
-
 /* Parses argv again with the rows of the verb only, so that another verb's
  * options are errors. */
+/* Nothing names a router: takes that of `sluice serve`, which has no keys, so
+ * that those of the environment are for another cluster. */
+static void take_local_router(struct ctl *c, bool keyed)
+{
+    static char found[LOCAL_CLUSTER_BYTES];
+
+    c->o.router = CTL_DEFAULT_ROUTER;
+    if (!keyed && local_cluster_find(found)) {
+        c->o.router = found;
+        c->o.key = c->o.trust = NULL;
+    }
+}
+
 static int parse_options(struct ctl *c, const struct verb *v, int argc,
                          char **argv)
 {
     struct option_row rows[ROWS_MAX];
     size_t n = append_rows(rows, 0, common_rows, OPTION_COUNT(common_rows));
+    bool keyed;
     int rc;
 
     n = append_rows(rows, n, v->rows, v->n_rows);
     rc = parse(c, rows, n, argc, argv);
     c->operands++; /* past the verb */
     c->n_operands--;
-    c->o.key = or_variable(c->o.key, "SLUICE_KEY");
-    c->o.trust = or_variable(c->o.trust, "SLUICE_TRUST");
-    c->o.router = or_variable(c->o.router, "SLUICE_ROUTER");
+    keyed = c->o.key != NULL || c->o.trust != NULL;
+    c->o.key = option_or_variable(c->o.key, "SLUICE_KEY");
+    c->o.trust = option_or_variable(c->o.trust, "SLUICE_TRUST");
+    c->o.router = option_or_variable(c->o.router, "SLUICE_ROUTER");
     if (c->o.router == NULL) {
-        c->o.router = CTL_DEFAULT_ROUTER;
+        take_local_router(c, keyed);
     }
     if (rc == CTL_OK && c->n_operands > 0 && v->operands[0] == '\0') {
         rc = ctl_misuse(c, "%s takes no operand; remove \"%s\"", v->name,

@@ -15,6 +15,7 @@
 #include "client/ctl/columns.h"
 #include "client/ctl/ctl.h"
 #include "client/ctl/ctl_cluster.h"
+#include "common/base/memory.h"
 #include "text/file.h"
 
 /* ---- reading ---- */
@@ -48,12 +49,9 @@ static void set_base(struct ctl_cluster *x, const char *path)
 enum status ctl_cluster_open(struct ctl_cluster **out, const char *path,
                              bool models_here, struct error *e)
 {
-    struct ctl_cluster *x = calloc(1, sizeof *x);
+    struct ctl_cluster *x = memory_must(calloc(1, sizeof *x));
     enum status st;
 
-    if (x == NULL) {
-        abort();
-    }
     *out = x;
     x->path = path;
     set_base(x, path);
@@ -139,11 +137,10 @@ static void row(struct columns *t, const struct cluster_host *h,
 static void worker_row(struct columns *t, const struct instance *in)
 {
     const struct cluster_worker *w = in->worker;
-    char what[256], at[ENDPOINT_MAX] = "";
+    char what[256], at[ENDPOINT_MAX] = "", device[LAYOUT_DEVICE_MAX];
 
     snprintf(what, sizeof what, "%.80s on %.40s%s%.40s", w->model.text,
-             w->device.text != NULL ? w->device.text : "cpu",
-             w->memory.text != NULL ? ", " : "",
+             cluster_device(device, in), w->memory.text != NULL ? ", " : "",
              w->memory.text != NULL ? w->memory.text : "");
     if (w->layers.text != NULL) {
         snprintf(what + strlen(what), sizeof what - strlen(what),
@@ -359,7 +356,7 @@ static int render_to(struct ctl *c, struct ctl_cluster *x, char *out)
     char path[CERTIFICATE_PATH_MAX];
     struct error e;
 
-    if (mkdir(out, 0700) != 0 && access(out, W_OK) != 0) {
+    if (new_folder_make(out, "*", &e) != ST_OK || access(out, W_OK) != 0) {
         return ctl_fail(c, ST_UNAVAILABLE,
                         "cannot make or write the folder of the bundles; "
                         "--out DIR names another",

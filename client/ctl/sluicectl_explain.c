@@ -57,12 +57,12 @@ static void print_text(ProtobufCBinaryData text)
     }
 }
 
-/* The score of a possible place is 1 / (1 + tokens before the first one). */
+/* The score of a possible place is 1 / (1 + expected ms to the end). */
 static void add_place(struct columns *t, const Sluice__V1__ExplainPlace *p)
 {
     columns_cell(t, "%s", ctl_name(p->worker));
     if (p->score > 0) {
-        columns_cell(t, "%.0f", 1 / (double)p->score - 1);
+        columns_cell(t, "%.0f ms", 1 / (double)p->score - 1);
     } else {
         columns_cell(t, "-");
     }
@@ -95,7 +95,7 @@ static void print_explain(void *arg, const ProtobufCMessage *reply)
         return;
     }
     puts("");
-    columns_init(&t, "WORKER", "WAIT", "RESTORABLE", "NEED PAGES", "FREE PAGES",
+    columns_init(&t, "WORKER", "END", "RESTORABLE", "NEED PAGES", "FREE PAGES",
                  "SEQUENCES", "NOTE", NULL);
     for (size_t i = 0; i < m->n_places; i++) {
         add_place(&t, m->places[i]);

@@ -5,6 +5,7 @@
 
 #include "client/ctl/columns.h"
 #include "client/ctl/escape.h"
+#include "client/ctl/json_message.h"
 #include "client/ctl/rate.h"
 #include "client/ctl/sluicectl_generate.h"
 #include "common/wire/request_id.h"
@@ -34,31 +35,26 @@ const char *ctl_finish_word(int finish)
 
 /* ---- JSON ---- */
 
-static void set_count(json_t *j, const char *name, uint64_t v)
-{
-    json_object_set_new(j, name, json_integer((json_int_t)v));
-}
-
 static json_t *json_figures(const struct client_result *r)
 {
     json_t *j = json_object();
     char seed[24];
 
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)r->seed);
-    set_count(j, "n_prompt", r->n_prompt);
-    set_count(j, "n_generated", r->n_generated);
-    set_count(j, "n_cached", r->n_cached);
-    set_count(j, "queued_us", r->queued_us);
-    set_count(j, "first_token_us", r->first_token_us);
-    set_count(j, "total_us", r->total_us);
-    set_count(j, "blocks", r->blocks);
-    set_count(j, "slots", r->slots);
-    set_count(j, "windows", r->windows);
+    json_set_count(j, "n_prompt", r->n_prompt);
+    json_set_count(j, "n_generated", r->n_generated);
+    json_set_count(j, "n_cached", r->n_cached);
+    json_set_count(j, "queued_us", r->queued_us);
+    json_set_count(j, "first_token_us", r->first_token_us);
+    json_set_count(j, "total_us", r->total_us);
+    json_set_count(j, "blocks", r->blocks);
+    json_set_count(j, "slots", r->slots);
+    json_set_count(j, "windows", r->windows);
     json_object_set_new(j, "seed", json_string(seed));
-    set_count(j, "n_moves", r->n_moves);
+    json_set_count(j, "n_moves", r->n_moves);
     json_object_set_new(j, "worker", json_text(r->worker, strlen(r->worker)));
-    set_count(j, "client_first_token_us", (uint64_t)r->first_chunk_us);
-    set_count(j, "client_total_us", (uint64_t)r->end_us);
+    json_set_count(j, "client_first_token_us", (uint64_t)r->first_chunk_us);
+    json_set_count(j, "client_total_us", (uint64_t)r->end_us);
     return j;
 }
 
@@ -69,25 +65,25 @@ static json_t *json_choice(uint32_t i, const struct client_choice *k,
     json_t *j = json_object();
     bool cut = cancelled && k->finish == SLUICE__V1__FINISH__FINISH_RUNNING;
 
-    set_count(j, "choice", i);
+    json_set_count(j, "choice", i);
     json_object_set_new(
         j, "finish",
         json_string(cut ? "cancelled" : ctl_finish_word(k->finish)));
     if (k->stop_string >= 0) {
-        set_count(j, "stop_string", (uint64_t)k->stop_string);
+        json_set_count(j, "stop_string", (uint64_t)k->stop_string);
     }
-    set_count(j, "n_generated", k->n_generated);
-    set_count(j, "n_cached", k->n_cached);
-    set_count(j, "queued_us", k->queued_us);
-    set_count(j, "first_token_us", k->first_token_us);
-    set_count(j, "total_us", k->total_us);
-    set_count(j, "blocks", k->blocks);
-    set_count(j, "slots", k->slots);
-    set_count(j, "windows", k->windows);
-    set_count(j, "n_moves", k->n_moves);
+    json_set_count(j, "n_generated", k->n_generated);
+    json_set_count(j, "n_cached", k->n_cached);
+    json_set_count(j, "queued_us", k->queued_us);
+    json_set_count(j, "first_token_us", k->first_token_us);
+    json_set_count(j, "total_us", k->total_us);
+    json_set_count(j, "blocks", k->blocks);
+    json_set_count(j, "slots", k->slots);
+    json_set_count(j, "windows", k->windows);
+    json_set_count(j, "n_moves", k->n_moves);
     json_object_set_new(j, "worker", json_text(k->worker, strlen(k->worker)));
-    set_count(j, "client_first_token_us", (uint64_t)k->first_chunk_us);
-    set_count(j, "client_total_us", (uint64_t)k->end_us);
+    json_set_count(j, "client_first_token_us", (uint64_t)k->first_chunk_us);
+    json_set_count(j, "client_total_us", (uint64_t)k->end_us);
     return j;
 }
 
@@ -102,15 +98,15 @@ void ctl_print_json_end(const struct client_result *r)
         j, "finish",
         json_string(r->has_receipt ? "cancelled" : ctl_finish_word(r->finish)));
     if (r->stop_string >= 0) {
-        set_count(j, "stop_string", (uint64_t)r->stop_string);
+        json_set_count(j, "stop_string", (uint64_t)r->stop_string);
     }
     for (uint32_t i = 0; i < r->n_choices; i++) {
         json_array_append_new(choices,
                               json_choice(i, &r->choices[i], r->has_receipt));
     }
     json_object_set_new(j, "choices", choices);
-    set_count(j, "n_resumes", r->n_resumes);
-    set_count(j, "gap_us", (uint64_t)r->gap_us);
+    json_set_count(j, "n_resumes", r->n_resumes);
+    json_set_count(j, "gap_us", (uint64_t)r->gap_us);
     if (r->has_figures) {
         json_object_set_new(j, "figures", json_figures(r));
     }

@@ -7,6 +7,7 @@
 
 #include "client/ctl/argument.h"
 #include "client/ctl/sluicectl_generate.h"
+#include "common/base/memory.h"
 #include "common/base/option_value.h"
 #include "common/wire/request_id.h"
 
@@ -101,10 +102,7 @@ static int take_stops(const struct ctl *c, struct client_request *r,
         const char *text = c->o.stop.item[i];
         size_t n;
 
-        l->texts[i] = malloc(strlen(text) + 1);
-        if (l->texts[i] == NULL) {
-            abort();
-        }
+        l->texts[i] = memory_must(malloc(strlen(text) + 1));
         if (argument_text(text, l->texts[i], &n, &e) != ST_OK) {
             return ctl_misuse(c, "--stop: %s", e.text);
         }

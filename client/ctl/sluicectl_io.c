@@ -2,7 +2,6 @@
  * output, signals. */
 #include "client/ctl/ctl.h"
 
-#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <signal.h>
@@ -11,6 +10,7 @@
 #include <string.h>
 
 #include "client/ctl/escape.h"
+#include "common/base/memory.h"
 #include "common/base/std_fds.h"
 #include "common/wire/loop.h"
 #include "proto/admin.pb-c.h"
@@ -250,8 +250,7 @@ static char *join_words(char **words, int n, size_t *bytes)
     for (int i = 0; i < n; i++) {
         total += strlen(words[i]) + 1;
     }
-    text = malloc(total);
-    assert(text != NULL);
+    text = memory_must(malloc(total));
     for (int i = 0; i < n; i++) {
         at += (size_t)snprintf(text + at, total - at, "%s%s", i > 0 ? " " : "",
                                words[i]);
@@ -264,9 +263,8 @@ static char *join_words(char **words, int n, size_t *bytes)
 /* Reads all of standard input and adds a NUL that does not count. */
 static char *read_input(const struct ctl *c, size_t *bytes)
 {
-    char *text = malloc(CTL_INPUT_BYTES_MAX + 2);
+    char *text = memory_must(malloc(CTL_INPUT_BYTES_MAX + 2));
 
-    assert(text != NULL);
     *bytes = fread(text, 1, CTL_INPUT_BYTES_MAX + 1, stdin);
     if (ferror(stdin) || *bytes > CTL_INPUT_BYTES_MAX) {
         (void)ctl_misuse(c, "standard input: %s",
@@ -319,8 +317,7 @@ bool ctl_ids(const struct ctl *c, uint32_t **ids, size_t *n)
     }
     *n = 0;
     /* An id and its separator take at least two bytes. */
-    *ids = malloc((bytes / 2 + 1) * sizeof **ids);
-    assert(*ids != NULL);
+    *ids = memory_must(malloc((bytes / 2 + 1) * sizeof **ids));
     for (at += strspn(at, " ,[]\t\r\n"); at < text + bytes;
          at += strspn(at, " ,[]\t\r\n")) {
         if (!next_id(&at, &(*ids)[*n])) {

@@ -11,6 +11,7 @@
 #include "client/ctl/columns.h"
 #include "client/ctl/escape.h"
 #include "client/ctl/sluicectl_generate.h"
+#include "common/base/memory.h"
 #include "common/base/utf8.h"
 #include "common/sampling/sampling.h"
 #include "proto/inference.pb-c.h"
@@ -34,9 +35,8 @@ struct ctl_logprobs {
 struct ctl_logprobs *ctl_logprobs_new(uint32_t n_choices, uint32_t n_top)
 {
     struct ctl_logprobs *l =
-        calloc(1, sizeof *l + n_choices * sizeof l->choices[0]);
+        memory_must(calloc(1, sizeof *l + n_choices * sizeof l->choices[0]));
 
-    assert(l != NULL);
     l->n_choices = n_choices;
     l->n_top = n_top;
     return l;
@@ -60,9 +60,8 @@ static void reserve_rows(struct column *column, size_t n, size_t width)
 {
     if (column->capacity - column->n < n) {
         column->capacity = 2 * (column->n + n);
-        column->items = realloc(column->items, column->capacity * width *
-                                                   sizeof *column->items);
-        assert(column->items != NULL);
+        column->items = memory_must(realloc(
+            column->items, column->capacity * width * sizeof *column->items));
     }
 }
 

@@ -10,11 +10,13 @@
 #include "client/ctl/argument.h"
 #include "client/ctl/columns.h"
 #include "client/ctl/ctl.h"
+#include "client/ctl/json_message.h"
 #include "client/ctl/plan_explain.h"
 #include "common/base/cpus.h"
 #include "common/base/option_value.h"
 #include "common/model/costs.h"
 #include "common/model/directory.h"
+#include "common/model/mixer.h"
 #include "common/model/mtp.h"
 #include "common/model/sizes.h"
 #include "common/split/layer_split.h"
@@ -260,7 +262,8 @@ static enum status read_costs(struct plan *p, const char *dir, struct error *e)
  * the costs on the block size. */
 static enum status read_all(struct plan *p, struct error *e)
 {
-    const char *dir = p->ctl->operands[0];
+    const char *dir =
+        p->ctl->o.model != NULL ? p->ctl->o.model : p->ctl->operands[0];
     enum status st = config_load(&p->config, dir, e);
 
     if (st != ST_OK) {
@@ -307,36 +310,31 @@ static bool lacks_slots(const struct split_stage *s, uint32_t length)
                s->pool.n_pages / pool_split_pages(&s->need, length);
 }
 
-static void set_number(json_t *j, const char *name, uint64_t n)
-{
-    json_object_set_new(j, name, json_integer((json_int_t)n));
-}
-
 static json_t *json_stage(const struct plan *p, const struct split_stage *s)
 {
     const struct argument_worker *w = &p->given[s->worker];
     json_t *j = json_object();
 
     json_object_set_new(j, "worker", json_text(w->name, strlen(w->name)));
-    set_number(j, "layer_begin", s->begin);
-    set_number(j, "layer_end", s->end);
-    set_number(j, "budget_bytes", w->bytes);
-    set_number(j, "weight_bytes", s->weight_bytes);
-    set_number(j, "scratch_bytes", s->scratch_bytes);
-    set_number(j, "pool_bytes", s->pool.bytes);
-    set_number(j, "token_bytes", s->token_bytes);
-    set_number(j, "block_bytes", s->token_bytes * s->need.block_tokens);
-    set_number(j, "window_bytes",
-               s->n_window * sizes_window_kv(&p->config.shape, &p->kv) *
-                   s->need.block_tokens);
-    set_number(j, "slot_bytes", s->slot_bytes);
-    set_number(j, "page_bytes", s->need.page_bytes);
-    set_number(j, "pages_per_block", s->need.pages_per_block);
-    set_number(j, "window_pages", s->need.window_pages);
-    set_number(j, "pages_per_slot", s->need.pages_per_slot);
-    set_number(j, "n_pages", s->pool.n_pages);
-    set_number(j, "n_slots", s->pool.slot_cap);
-    set_number(j, "step_bytes", s->step_bytes);
+    json_set_count(j, "layer_begin", s->begin);
+    json_set_count(j, "layer_end", s->end);
+    json_set_count(j, "budget_bytes", w->bytes);
+    json_set_count(j, "weight_bytes", s->weight_bytes);
+    json_set_count(j, "scratch_bytes", s->scratch_bytes);
+    json_set_count(j, "pool_bytes", s->pool.bytes);
+    json_set_count(j, "token_bytes", s->token_bytes);
+    json_set_count(j, "block_bytes", s->token_bytes * s->need.block_tokens);
+    json_set_count(j, "window_bytes",
+                   s->n_window * sizes_window_kv(&p->config.shape, &p->kv) *
+                       s->need.block_tokens);
+    json_set_count(j, "slot_bytes", s->slot_bytes);
+    json_set_count(j, "page_bytes", s->need.page_bytes);
+    json_set_count(j, "pages_per_block", s->need.pages_per_block);
+    json_set_count(j, "window_pages", s->need.window_pages);
+    json_set_count(j, "pages_per_slot", s->need.pages_per_slot);
+    json_set_count(j, "n_pages", s->pool.n_pages);
+    json_set_count(j, "n_slots", s->pool.slot_cap);
+    json_set_count(j, "step_bytes", s->step_bytes);
     json_object_set_new(j, "step_share", json_real(s->step_share));
     return j;
 }
@@ -355,9 +353,9 @@ static json_t *json_split(const struct plan *p, const struct split *split)
         uint32_t stage;
         uint64_t n = split_sequences(split, p->lengths[i], &stage);
 
-        set_number(count, "n_tokens", p->lengths[i]);
-        set_number(count, "n_sequences", n);
-        set_number(count, "stage", stage);
+        json_set_count(count, "n_tokens", p->lengths[i]);
+        json_set_count(count, "n_sequences", n);
+        json_set_count(count, "stage", stage);
         json_object_set_new(
             count, "lacks",
             json_string(lacks_slots(&split->stages[stage], p->lengths[i])
@@ -517,7 +515,7 @@ static void print_cache(const struct plan *p)
            kv_format_name(&p->kv, format), token_bytes(p));
     if (s->window > 0) {
         printf(", and %" PRIu64 " in windows of %u tokens",
-               config_count(&p->config, MIXER_WINDOW, 0, s->n_layers) *
+               config_count(&p->config, MIXER_IN_WINDOWS, 0, s->n_layers) *
                    sizes_window_kv(s, &p->kv),
                s->window);
     }
@@ -533,7 +531,7 @@ static void print_drafts(const struct plan *p)
     printf("MTP layer  %s%s\n", p->mtp.text,
            p->mtp.usable && p->from_text ? "; not loaded with --drafter ngram"
                                          : "");
-    if (config_count(&p->config, MIXER_DELTANET, 0, p->model.n_layers) > 0) {
+    if (config_count(&p->config, MIXER_IN_SLOT, 0, p->model.n_layers) > 0) {
         printf("kept       inputs of %u tokens: SCRATCH counts %" PRIu64
                " bytes for all linear layers\n",
                p->step.keep_tokens,
@@ -548,15 +546,12 @@ static void print_plan(struct plan *p)
     const struct model_config *c = &p->config;
     const char *name = c->name;
     uint32_t n = c->shape.n_layers;
+    char counts[MIXER_TEXT_MAX];
 
-    printf("model      %s: %u layers, %u linear, %u attention",
+    printf("model      %s: %u layers, %s",
            ctl_name(
                (ProtobufCBinaryData){strlen(name), (uint8_t *)(uintptr_t)name}),
-           n, config_count(c, MIXER_DELTANET, 0, n),
-           config_count(c, MIXER_ATTENTION, 0, n));
-    if (c->shape.window > 0) {
-        printf(", %u window", config_count(c, MIXER_WINDOW, 0, n));
-    }
+           n, mixer_counts(c, 0, n, counts));
     printf("%s; context %u\n", c->drafts ? ", 1 MTP" : "", p->terms.context);
     print_experts(p);
     print_drafts(p);
@@ -597,17 +592,17 @@ static void print_json(struct plan *p)
     }
     json_object_set_new(j, "model",
                         json_text(p->config.name, strlen(p->config.name)));
-    set_number(j, "n_layers", p->config.shape.n_layers);
+    json_set_count(j, "n_layers", p->config.shape.n_layers);
     json_object_set_new(j, "kv_format",
                         json_string(kv_format_name(&p->kv, format)));
-    set_number(j, "context", p->terms.context);
-    set_number(j, "window_tokens", p->terms.window_tokens);
-    set_number(j, "chunk_tokens", p->terms.chunk_tokens);
-    set_number(j, "drafts", p->drafts);
-    set_number(j, "n_mtp", p->config.drafts);
-    set_number(j, "keep_tokens", p->step.keep_tokens);
-    set_number(j, "n_experts", p->config.shape.n_experts);
-    set_number(j, "top_k", p->config.shape.top_k);
+    json_set_count(j, "context", p->terms.context);
+    json_set_count(j, "window_tokens", p->terms.window_tokens);
+    json_set_count(j, "chunk_tokens", p->terms.chunk_tokens);
+    json_set_count(j, "drafts", p->drafts);
+    json_set_count(j, "n_mtp", p->config.drafts);
+    json_set_count(j, "keep_tokens", p->step.keep_tokens);
+    json_set_count(j, "n_experts", p->config.shape.n_experts);
+    json_set_count(j, "top_k", p->config.shape.top_k);
     json_object_set_new(j, "from_files", json_boolean(p->has_files));
     json_object_set_new(j, "every_order", json_boolean(p->split.every_order));
     json_object_set_new(j, "alone", alone);
@@ -625,8 +620,8 @@ int ctl_plan(struct ctl *c)
     struct error e = {0};
     int rc = CTL_OK;
 
-    if (c->n_operands != 1) {
-        return ctl_misuse(c, "plan requires one model directory");
+    if (c->n_operands + (c->o.model != NULL) != 1) {
+        return ctl_misuse(c, "plan requires one model directory or GGUF file");
     }
     p = calloc(1, sizeof *p); /* too large for the stack */
     if (p == NULL) {

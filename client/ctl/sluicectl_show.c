@@ -68,14 +68,13 @@ static void cell_sequences(struct columns *t, const Sluice__V1__WorkerRow *w)
     }
 }
 
-/* The greatest needs of its sequences and their bound, in pools. */
-static void cell_overcommit(struct columns *t, const Sluice__V1__WorkerRow *w)
+/* The greatest needs of its sequences, in pools. */
+static void cell_greatest(struct columns *t, const Sluice__V1__WorkerRow *w)
 {
     double pool = w->ledger->pages->total;
 
-    if (w->has_greatest_max && w->has_greatest_pages && pool > 0) {
-        columns_cell(t, "%.2f of %.0f", (double)w->greatest_pages / pool,
-                     (double)w->greatest_max / pool);
+    if (w->has_greatest_pages && pool > 0) {
+        columns_cell(t, "%.2f", (double)w->greatest_pages / pool);
     } else {
         columns_cell(t, "-");
     }
@@ -113,7 +112,7 @@ static void add_worker(struct columns *t, const Sluice__V1__WorkerRow *w)
     columns_cell(t, "%s", ctl_name(w->model));
     columns_cell(t, "%u-%u of %u", w->layer_begin, w->layer_end, w->n_layers);
     cell_sequences(t, w);
-    cell_overcommit(t, w);
+    cell_greatest(t, w);
     cell_pool(t, w->ledger->blocks);
     cell_windows(t, w->ledger);
     cell_pool(t, w->ledger->slots);
@@ -192,7 +191,7 @@ int ctl_workers(struct ctl *c)
 
     tier_columns(&tiers);
     columns_init(&t, "WORKER", "STATE", "MODEL", "LAYERS", "SEQUENCES",
-                 "OVERCOMMIT", "BLOCKS", "WINDOWS", "SLOTS", "CACHED", "HOST",
+                 "GREATEST", "BLOCKS", "WINDOWS", "SLOTS", "CACHED", "HOST",
                  "REUSED", "POOL", "TOKENS", "STEP", "SILENT", "DEVICE", NULL);
     p.json = c->o.json ? json_array() : NULL;
     rc = all_workers(c, &p);
@@ -394,6 +393,7 @@ static void add_sequence(struct columns *t, const Sluice__V1__SequenceRow *s)
     columns_cell(t, "%u", s->sequence->choice);
     columns_cell(t, "%s", ctl_name(s->state));
     columns_cell(t, "%s", ctl_name(s->model));
+    columns_cell(t, "%s", s->has_tenant ? ctl_name(s->tenant) : "-");
     columns_cell(t, "%s", s->has_worker ? ctl_name(s->worker) : "-");
     columns_cell(t, "%u", s->n_prompt);
     columns_cell(t, "%u of %u", s->n_generated, s->max_tokens);
@@ -431,8 +431,9 @@ int ctl_sequences(struct ctl *c)
     struct sequence_pages p = {.table = &t};
     int rc;
 
-    columns_init(&t, "ID", "CHOICE", "STATE", "MODEL", "WORKER", "PROMPT",
-                 "GENERATED", "BLOCKS", "WINDOWS", "SLOTS", "AGE", NULL);
+    columns_init(&t, "ID", "CHOICE", "STATE", "MODEL", "TENANT", "WORKER",
+                 "PROMPT", "GENERATED", "BLOCKS", "WINDOWS", "SLOTS", "AGE",
+                 NULL);
     p.json = c->o.json ? json_array() : NULL;
     rc = ctl_list(c, METHOD_ADMIN_LIST_SEQUENCES, &p.pages, take_sequences, &p);
     if (rc != CTL_OK) {
@@ -463,7 +464,8 @@ static void print_models(void *arg, const ProtobufCMessage *reply)
         puts("no models are served");
         return;
     }
-    columns_init(&t, "MODEL", "WORKERS", "CONTEXT", "VOCABULARY", "TEXT", NULL);
+    columns_init(&t, "MODEL", "REPLICAS", "CONTEXT", "VOCABULARY", "TEXT",
+                 NULL);
     for (size_t i = 0; i < m->n_models; i++) {
         columns_cell(&t, "%s", ctl_name(m->models[i]->name));
         columns_cell(&t, "%u", m->models[i]->n_workers);

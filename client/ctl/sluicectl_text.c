@@ -2,7 +2,7 @@
  *
  * The router converts, or this program itself if --model names a directory:
  * "here" in the names below. */
-#include <assert.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 
 #include "client/ctl/ctl.h"
 #include "client/ctl/escape.h"
+#include "common/base/memory.h"
 #include "common/model/directory.h"
 #include "common/model/gguf_model.h"
 #include "proto/inference.pb-c.h"
@@ -110,6 +111,16 @@ static bool is_directory(const char *path)
     return path != NULL && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+/* Returns why a path is no directory. */
+static const char *no_directory(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 ? "neither a directory nor a GGUF file"
+           : errno == ENOENT    ? "directory not found"
+                                : strerror(errno);
+}
+
 /* Decides whether --model is a directory or a GGUF file, which needs no router.
  * A name may contain a slash too.  But if the part before the last slash is a
  * directory, the value is taken for a mistyped path, and rejected. */
@@ -127,7 +138,8 @@ static int find_model(const struct ctl *c, bool *here)
              c->o.model);
     return slash > c->o.model && !is_directory(parent)
                ? CTL_OK
-               : ctl_misuse(c, "--model %s: directory not found", c->o.model);
+               : ctl_misuse(c, "--model %s: %s", c->o.model,
+                            no_directory(c->o.model));
 }
 
 /* Loads the tokenizer of a model directory; no other file is needed. */
@@ -164,8 +176,7 @@ static int encode_here(struct ctl *c, const char *text, size_t n)
         return rc;
     }
     cap = tokenizer_bound(t, n);
-    ids = malloc((cap + 1) * sizeof *ids);
-    assert(ids != NULL);
+    ids = memory_must(malloc((cap + 1) * sizeof *ids));
     if (tokenizer_encode(t, text, n, flags, ids, cap, &n_ids, &e) == ST_OK) {
         print_ids(c, ids, n_ids);
     } else {
@@ -185,8 +196,8 @@ static void decode_ids(const struct ctl *c, const struct tokenizer *t,
     char *text;
 
     max = detokenizer_max(t);
-    text = malloc((n + 1) * max); /* + 1: detokenizer_finish() writes too */
-    assert(text != NULL);
+    text = memory_must(
+        malloc((n + 1) * max)); /* + 1: detokenizer_finish() writes too */
     detokenizer_init(&d, t, 0);
     for (size_t i = 0; i < n; i++) {
         at += detokenizer_push(&d, ids[i], text + at);

@@ -1,5 +1,6 @@
 /* turns.c - Printing of interleaved texts one after the other. */
 #include "client/ctl/turns.h"
+#include "common/base/memory.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -36,9 +37,9 @@ static void begin_text(struct turns *t)
 
 struct turns *turns_new(uint32_t n, const struct turns_ops *ops, void *arg)
 {
-    struct turns *t = calloc(1, sizeof *t + n * sizeof t->held[0]);
+    struct turns *t = memory_must(calloc(1, sizeof *t + n * sizeof t->held[0]));
 
-    assert(t != NULL && n > 0);
+    assert(n > 0);
     t->ops = ops;
     t->arg = arg;
     t->n = n;
@@ -64,8 +65,7 @@ static void hold_text(struct held *h, const char *text, size_t n)
 {
     if (h->capacity - h->n < n) {
         h->capacity = 2 * (h->n + n);
-        h->text = realloc(h->text, h->capacity);
-        assert(h->text != NULL);
+        h->text = memory_must(realloc(h->text, h->capacity));
     }
     memcpy(h->text + h->n, text, n);
     h->n += n;

@@ -12,6 +12,7 @@
 #include "client/front/process.h"
 #include "client/front/serve_group.h"
 #include "client/load/report/report.h"
+#include "common/base/memory.h"
 
 #define BENCH_OPTIONS(X)                                                      \
     X(target, STRING, "URL", NULL,                                            \
@@ -19,10 +20,12 @@
       "or ipc://",                                                            \
       0, 0)                                                                   \
     X(model, STRING, "NAME", NULL,                                            \
-      "model of the server (default: the first that it lists)", 0, 0)         \
+      "with --target: model of the server (default: the first that it "       \
+      "lists); else model directory or GGUF file; also -m",                   \
+      0, 0)                                                                   \
     X(key, STRING, "KEY", NULL,                                               \
       "API key; other users of this machine can see it (default: "            \
-      "$OPENAI_API_KEY)",                                                     \
+      "$SLUICE_API_KEY, or $OPENAI_API_KEY)",                                 \
       0, 0)                                                                   \
     X(profile, STRING, "NAME", NULL,                                          \
       "one named load; sluice-load --list-profiles lists them (default: the " \
@@ -183,37 +186,12 @@ static void describe(struct bench *b, const struct serve_args *a)
         n = asprintf(&target, "%s", b->target);
     }
     if (n < 0) {
-        abort(); /* out of memory, as in other parts of the client */
+        (void)memory_must(NULL);
     }
     free(r->title);
     free(r->target);
     r->title = title;
     r->target = target;
-}
-
-typedef enum status writer_fn(FILE *to, const struct result *r,
-                              struct error *e);
-
-static enum status write_file(const char *path, writer_fn *writer,
-                              const struct result *r, struct error *e)
-{
-    FILE *to;
-    enum status st;
-
-    if (path == NULL) {
-        return ST_OK;
-    }
-    to = fopen(path, "we");
-    if (to == NULL) {
-        return error_set(e, ST_UNAVAILABLE, "cannot write %s: %s", path,
-                         strerror(errno));
-    }
-    st = writer(to, r, e);
-    if (fclose(to) != 0 && st == ST_OK) {
-        st = error_set(e, ST_UNAVAILABLE, "cannot write %s: %s", path,
-                       strerror(errno));
-    }
-    return st;
 }
 
 /* Prints the table of what has been measured, and writes the files. */
@@ -228,8 +206,11 @@ static int publish(struct bench *b, const struct serve_args *a)
         printf("\n%s, %s\n\n", r->title, r->target);
         bench_table(stdout, r, b->names);
         fflush(stdout);
-        st = write_file(b->o->json, report_json, r, &e);
-        st = st == ST_OK ? write_file(b->o->html, report_html, r, &e) : st;
+        st = b->o->json != NULL ? report_write(b->o->json, report_json, r, &e)
+                                : ST_OK;
+        if (st == ST_OK && b->o->html != NULL) {
+            st = report_write(b->o->html, report_html, r, &e);
+        }
         if (st != ST_OK) {
             return front_error(&bench_verb, FRONT_FAILED, e.text);
         }
@@ -268,7 +249,7 @@ static enum status take_target(const struct bench_options *o, int n_words,
                          "--workers, --stages, --device and words after -- "
                          "start one");
     }
-    if (o->key != NULL && setenv("OPENAI_API_KEY", o->key, 1) != 0) {
+    if (o->key != NULL && setenv("SLUICE_API_KEY", o->key, 1) != 0) {
         return error_set(e, ST_UNAVAILABLE, "cannot pass --key on: %s",
                          strerror(errno));
     }
@@ -281,18 +262,17 @@ static enum status take_model(const struct bench_options *o, int n_words,
 {
     enum status st;
 
-    if (o->model != NULL || o->key != NULL) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "--model and --key belong to --target");
+    if (o->key != NULL) {
+        return error_set(e, ST_INVALID_ARGUMENT, "--key belongs to --target");
     }
-    if (n_words == 0) {
+    if (n_words == 0 && o->model == NULL) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "one MODEL_DIR is required, or --target URL");
     }
     st = serve_group_workers(a, o->workers, o->stages, e);
     a->devices = o->device;
     a->log_level = "warn";
-    return st == ST_OK ? serve_group_model(a, n_words, words, e) : st;
+    return st == ST_OK ? serve_group_model(a, o->model, n_words, words, e) : st;
 }
 
 static void prepare(struct bench *b, const struct bench_options *o)
@@ -303,12 +283,13 @@ static void prepare(struct bench *b, const struct bench_options *o)
     b->loads = o->profile != NULL ? named : bench_standard;
     process_find("sluice-load", b->program, sizeof b->program);
     snprintf(b->duration, sizeof b->duration, "%" PRIu64 "ms", o->duration);
-    b->common = (struct bench_common){.program = b->program,
-                                      .target = b->target,
-                                      .model = o->model,
-                                      .profile = o->profile,
-                                      .duration = b->duration,
-                                      .json = b->json};
+    b->common =
+        (struct bench_common){.program = b->program,
+                              .target = b->target,
+                              .model = o->target != NULL ? o->model : NULL,
+                              .profile = o->profile,
+                              .duration = b->duration,
+                              .json = b->json};
 }
 
 static int run(int argc, char **argv)
@@ -342,7 +323,8 @@ const struct front_verb bench_verb = {
     .name = "bench",
     .operands = "MODEL_DIR [options] [-- options of sluice-worker]",
     .summary = "measure a model or a server with a short standard load",
-    .more = "A private cluster serves the model, sluice-load loads it, and the "
+    .more = "MODEL_DIR is a model directory or a GGUF file.\n"
+            "A private cluster serves the model, sluice-load loads it, and the "
             "cluster\n"
             "stops.  The standard loads are decode of 1, 8 and 32 requests at "
             "once (x1, x8,\n"

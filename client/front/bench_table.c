@@ -86,13 +86,13 @@ static double prompt_per_s(const struct tally *t)
 {
     double seconds = tally_seconds(t);
 
-    return seconds > 0 ? (double)t->n_prompt / seconds : 0;
+    return seconds > 0 ? (double)t->counts.n_prompt / seconds : 0;
 }
 
 static void put_row(struct columns *t, const struct run *r, const char *name)
 {
     const struct tally *y = r->tally;
-    uint64_t n = tally_wanted(y), n_ok = y->n_outcomes[OUTCOME_OK];
+    uint64_t n = tally_wanted(y), n_ok = y->counts.n_outcomes[OUTCOME_OK];
 
     put_load(t, r, name);
     columns_cell(t, "%.0f", histogram_mean(&y->metrics[METRIC_PROMPT]));

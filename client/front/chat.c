@@ -18,6 +18,8 @@
 #include "client/front/interrupt.h"
 #include "client/front/reply.h"
 #include "client/front/terminal.h"
+#include "common/base/memory.h"
+#include "common/base/monotonic.h"
 #include "common/base/option_value.h"
 #include "proto/limits.h"
 
@@ -64,14 +66,6 @@ struct shown {
     int64_t begin_us, first_us; /* first_us: 0 before the first piece */
 };
 
-static int64_t now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
-
 /* ---- one reply ---- */
 
 /* A reply without end is shown, and kept up to the limit of a conversation. */
@@ -82,10 +76,7 @@ static void keep(struct shown *s, const char *text, size_t n)
     }
     if (s->n + n > s->size) {
         s->size = 2 * (s->n + n);
-        s->text = realloc(s->text, s->size);
-        if (s->text == NULL) {
-            abort();
-        }
+        s->text = memory_must(realloc(s->text, s->size));
     }
     memcpy(s->text + s->n, text, n);
     s->n += n;
@@ -106,7 +97,7 @@ static void on_piece(void *arg, enum reply_kind kind, const char *text,
     struct shown *s = arg;
 
     if (s->first_us == 0) {
-        s->first_us = now_us();
+        s->first_us = monotonic_us();
     }
     if (kind == REPLY_CONTENT) {
         keep(s, text, n);
@@ -129,7 +120,7 @@ static void on_event(void *arg, const char *data, size_t n)
 
 static void print_figures(const struct shown *s)
 {
-    int64_t end_us = now_us();
+    int64_t end_us = monotonic_us();
     double rate;
 
     if (!s->reply.has_usage || s->first_us == 0) {
@@ -149,7 +140,7 @@ static void print_figures(const struct shown *s)
  * also if it is partial. */
 static enum status answer(struct chat *c, struct error *e)
 {
-    struct shown s = {.chat = c, .begin_us = now_us()};
+    struct shown s = {.chat = c, .begin_us = monotonic_us()};
     char *json = conversation_request(c->conversation, &c->settings);
     enum status st = http_client_stream(c->http, "/v1/chat/completions", json,
                                         on_event, &s, e);

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/memory.h"
+
 #define QUOTES "\"\"\""
 
 static bool append(struct chat_input *in, const char *text, size_t n)
@@ -16,10 +18,7 @@ static bool append(struct chat_input *in, const char *text, size_t n)
         while (size < in->n + n + 1) {
             size *= 2;
         }
-        in->text = realloc(in->text, size);
-        if (in->text == NULL) {
-            abort();
-        }
+        in->text = memory_must(realloc(in->text, size));
         in->size = size;
     }
     memcpy(in->text + in->n, text, n);

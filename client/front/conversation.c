@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 
+#include "common/base/memory.h"
 #include "common/base/utf8.h"
 
 struct conversation {
@@ -14,19 +15,11 @@ struct conversation {
     size_t n_bytes;   /* of all texts */
 };
 
-static void *some(void *p)
-{
-    if (p == NULL) {
-        abort();
-    }
-    return p;
-}
-
 struct conversation *conversation_new(void)
 {
-    struct conversation *c = some(calloc(1, sizeof *c));
+    struct conversation *c = memory_must(calloc(1, sizeof *c));
 
-    c->messages = some(json_array());
+    c->messages = memory_must(json_array());
     return c;
 }
 
@@ -86,7 +79,8 @@ static void add(struct conversation *c, const char *role, const char *text,
                 size_t n)
 {
     /* "s%": a string of the given length, which may hold NULs. */
-    json_t *m = some(json_pack("{s:s,s:s%}", "role", role, "content", text, n));
+    json_t *m =
+        memory_must(json_pack("{s:s,s:s%}", "role", role, "content", text, n));
 
     json_array_append_new(c->messages, m);
     c->n_bytes += n;
@@ -108,7 +102,7 @@ enum status conversation_set_system(struct conversation *c, const char *text,
         return st;
     }
     free(c->system);
-    c->system = n > 0 ? some(strdup(text)) : NULL;
+    c->system = n > 0 ? memory_must(strdup(text)) : NULL;
     c->n_bytes += n;
     return ST_OK;
 }
@@ -158,11 +152,12 @@ void conversation_reset(struct conversation *c)
 /* Returns the messages with the system message in front. */
 static json_t *all_messages(const struct conversation *c)
 {
-    json_t *all = some(json_array());
+    json_t *all = memory_must(json_array());
 
     if (c->system != NULL) {
-        json_array_append_new(all, some(json_pack("{s:s,s:s}", "role", "system",
-                                                  "content", c->system)));
+        json_array_append_new(
+            all, memory_must(json_pack("{s:s,s:s}", "role", "system", "content",
+                                       c->system)));
     }
     json_array_extend(all, c->messages);
     return all;
@@ -171,7 +166,7 @@ static json_t *all_messages(const struct conversation *c)
 char *conversation_request(const struct conversation *c,
                            const struct conversation_settings *settings)
 {
-    json_t *root = some(json_pack(
+    json_t *root = memory_must(json_pack(
         "{s:s,s:o,s:b,s:{s:b}}", "model", settings->model, "messages",
         all_messages(c), "stream", 1, "stream_options", "include_usage", 1));
     char *text;
@@ -191,7 +186,7 @@ char *conversation_request(const struct conversation *c,
         json_object_set_new(root, "chat_template_kwargs",
                             json_pack("{s:b}", "enable_thinking", 0));
     }
-    text = some(json_dumps(root, JSON_COMPACT));
+    text = memory_must(json_dumps(root, JSON_COMPACT));
     json_decref(root);
     return text;
 }
@@ -199,11 +194,11 @@ char *conversation_request(const struct conversation *c,
 char *conversation_text(const struct conversation *c)
 {
     json_t *all = all_messages(c);
-    char *json = some(json_dumps(all, JSON_INDENT(2)));
+    char *json = memory_must(json_dumps(all, JSON_INDENT(2)));
     char *text;
 
     if (asprintf(&text, "%s\n", json) < 0) {
-        abort();
+        (void)memory_must(NULL);
     }
     free(json);
     json_decref(all);

@@ -82,6 +82,9 @@ static void on_out_line(void *arg, const char *line, size_t n)
 
     log_escape(text, sizeof text, shown, strlen(shown));
     report(m, "%s", text);
+    if (strstr(line, " waiting for the router: ") != NULL) {
+        supervisor_waits(&m->group->supervisor, m->i, now_ms());
+    }
     if (ready != NULL) {
         m->ready = true;
         memcpy(m->ready_line, line, n + 1);
@@ -180,7 +183,12 @@ static void on_failed(void *arg, uint32_t i)
     const struct member *m = &g->members[i];
     char how[100];
 
-    describe_exit(m, how, sizeof how);
+    if (m->process.pid > 0) { /* it runs, and waits */
+        snprintf(how, sizeof how, "no answer of the router for %d s",
+                 SUPERVISOR_WAIT_MS / 1000);
+    } else {
+        describe_exit(m, how, sizeof how);
+    }
     error_set(&g->failure, ST_FAILED_PRECONDITION, "%s cannot start (%s): %s",
               m->child->name, how, m->last[0] != '\0' ? m->last : "no message");
 }
@@ -408,7 +416,8 @@ static enum status group_open(struct group *g, struct error *e)
 
         m->group = g;
         m->child = &g->options->children[i];
-        m->i = supervisor_add(&g->supervisor, m->child->level);
+        m->i = supervisor_add(&g->supervisor, m->child->start_level,
+                              m->child->stop_level);
         m->process = (struct process){.out = -1, .err = -1};
         m->log = -1;
     }

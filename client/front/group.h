@@ -28,7 +28,7 @@ struct group_child {
     const char *name;
     const char *doing; /* for people, during the start: "loading" */
     char **argv;       /* ended by NULL */
-    uint32_t level;    /* as supervisor_add() takes it */
+    uint32_t start_level, stop_level; /* as supervisor_add() takes them */
 };
 
 struct group_options {

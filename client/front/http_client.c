@@ -9,6 +9,7 @@
 
 #include "client/front/interrupt.h"
 #include "client/front/reply.h"
+#include "common/base/local_host.h"
 
 struct http_client {
     CURL *easy;
@@ -238,6 +239,14 @@ static enum status judge(const struct transfer *t, CURLcode result,
     return ST_OK;
 }
 
+static bool is_loopback(const char *url)
+{
+    const char *host = strstr(url, "://");
+
+    host = host != NULL ? host + 3 : url;
+    return host_is_local(host, strcspn(host, "/"));
+}
+
 static enum status run(struct transfer *t, const char *path, struct error *e)
 {
     struct http_client *h = t->h;
@@ -250,6 +259,10 @@ static enum status run(struct transfer *t, const char *path, struct error *e)
     }
     h->why[0] = '\0';
     curl_easy_setopt(h->easy, CURLOPT_URL, url);
+    if (is_loopback(url)) {
+        /* A proxy of the environment cannot reach this machine. */
+        curl_easy_setopt(h->easy, CURLOPT_NOPROXY, "*");
+    }
     curl_easy_setopt(h->easy, CURLOPT_WRITEDATA, t);
     free(url); /* libcurl has a copy */
     if (curl_multi_add_handle(h->multi, h->easy) != CURLM_OK) {

@@ -1,13 +1,25 @@
 #include "client/front/serve_group.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "client/front/http_client.h"
 #include "client/front/private_dir.h"
+#include "client/front/private_env.h"
 #include "client/front/process.h"
+#include "client/front/serve_check.h"
+#include "common/base/local_cluster.h"
 #include "common/model/checkpoint.h"
 #include "common/model/config.h"
 #include "common/model/directory.h"
+
+/* So often, and so long after each other, the gateway is asked whether it has a
+ * model. */
+#define READY_TRIES    250
+#define READY_PAUSE_MS 20
 
 /* ---- the arguments ---- */
 
@@ -38,14 +50,19 @@ static enum status check_model(const char *model, struct error *e)
     return st == ST_OK ? ST_OK : error_wrap(e, "%s", model);
 }
 
-enum status serve_group_model(struct serve_args *a, int n_words, char **words,
-                              struct error *e)
+enum status serve_group_model(struct serve_args *a, const char *option,
+                              int n_words, char **words, struct error *e)
 {
-    if (n_words != 1) {
+    if (option != NULL && n_words == 0) {
+        a->model = option;
+        return check_model(a->model, e);
+    }
+    if (n_words != 1 || option != NULL) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "%d operands; one MODEL_DIR is required, and options "
-                         "of the workers stand after --",
-                         n_words);
+                         "%d operands%s; one MODEL_DIR, a model directory or a "
+                         "GGUF file, is required, and options of the workers "
+                         "stand after --",
+                         n_words, option != NULL ? " and --model" : "");
     }
     a->model = words[0];
     return check_model(a->model, e);
@@ -74,10 +91,55 @@ struct bound {
     const struct serve_plan *plan;
 };
 
+/* Adds or removes the record by which sluicectl finds the router.  Without it
+ * sluicectl needs --router, which is printed. */
+static void record(const struct serve_args *a,
+                   void (*change)(const char *endpoint))
+{
+    char endpoint[LOCAL_CLUSTER_BYTES];
+
+    snprintf(endpoint, sizeof endpoint, "ipc://%s/clients", a->dir);
+    change(endpoint);
+}
+
+/* A gateway asks the router for its models: until one is in its list, clients
+ * would find none. */
+static void await_models(const char *line)
+{
+    const struct timespec pause = {.tv_nsec = READY_PAUSE_MS * 1000000L};
+    struct http_client *http;
+    enum status st = ST_UNAVAILABLE;
+    char url[512];
+    struct error e;
+
+    /* Its certificate may be for another name than this address. */
+    if (!serve_plan_url(line, url, sizeof url) ||
+        strncmp(url, "https", 5) == 0 ||
+        http_client_new(&http, url, NULL, &e) != ST_OK) {
+        return;
+    }
+    for (int i = 0; i < READY_TRIES && st != ST_OK && st != ST_CANCELLED; i++) {
+        char *body = NULL;
+        size_t n;
+
+        st = http_client_get(http, "/ready", &body, &n, &e);
+        if (st == ST_OK) {
+            free(body);
+        } else {
+            nanosleep(&pause, NULL);
+        }
+    }
+    http_client_free(&http);
+}
+
 static void on_up(void *arg, const char *line)
 {
     const struct bound *b = arg;
 
+    await_models(line);
+    if (b->args->listen_host != NULL) { /* people may want to look at it */
+        record(b->args, local_cluster_add);
+    }
     b->hooks->up(b->hooks->arg, b->args, b->plan, line);
 }
 
@@ -107,9 +169,27 @@ static enum status run_plan(const struct serve_args *a,
         const struct serve_command *c = &plan->commands[i];
 
         children[i] = (struct group_child){
-            c->name, c->level == 1 ? "loading" : "starting", c->argv, c->level};
+            c->name, c->stop_level == 1 ? "loading" : "starting", c->argv,
+            c->start_level, c->stop_level};
     }
     return group_run(&options, e);
+}
+
+static void clean_environment(void)
+{
+    char name[128], more[32] = "";
+    unsigned n = private_env_clean(name, sizeof name);
+
+    if (n > 1) {
+        snprintf(more, sizeof more, " and %u others", n - 1);
+    }
+    if (n > 0) {
+        fprintf(stderr,
+                "the environment's %s%s count%s for no program of this group; "
+                "give options after --, or with --router-option and "
+                "--gateway-option\n",
+                name, more, n > 1 ? "" : "s");
+    }
 }
 
 enum status serve_group_run(struct serve_args *a, const struct serve_hooks *h,
@@ -118,11 +198,13 @@ enum status serve_group_run(struct serve_args *a, const struct serve_hooks *h,
     char dir[PRIVATE_DIR_SIZE], router[SERVE_PATH_MAX], worker[SERVE_PATH_MAX],
         gateway[SERVE_PATH_MAX];
     struct serve_plan plan;
-    enum status st = private_dir_make(dir, e);
+    enum status st = serve_check_address(a, e);
 
+    st = st == ST_OK ? private_dir_make(dir, e) : st;
     if (st != ST_OK) {
         return st;
     }
+    clean_environment();
     process_find("sluice-router", router, sizeof router);
     process_find("sluice-worker", worker, sizeof worker);
     process_find("sluice-gateway", gateway, sizeof gateway);
@@ -133,6 +215,9 @@ enum status serve_group_run(struct serve_args *a, const struct serve_hooks *h,
     st = serve_plan_make(a, &plan, e);
     if (st == ST_OK) {
         st = run_plan(a, &plan, h, e);
+    }
+    if (a->listen_host != NULL) {
+        record(a, local_cluster_remove);
     }
     serve_plan_fini(&plan);
     private_dir_remove(dir);

@@ -27,9 +27,11 @@ struct serve_hooks {
  * argc of what is left. */
 int serve_group_extra(int argc, char **argv, struct serve_args *a);
 
-/* Takes the operands: one model directory.  Returns ST_INVALID_ARGUMENT for
- * another number, and the fault of a model that cannot be served. */
-MUST_CHECK enum status serve_group_model(struct serve_args *a, int n_words,
+/* Takes the model: the only operand, or the option --model, NULL if it is not
+ * given.  Returns ST_INVALID_ARGUMENT for none and for several, and the fault
+ * of a model that cannot be served. */
+MUST_CHECK enum status serve_group_model(struct serve_args *a,
+                                         const char *option, int n_words,
                                          char **words, struct error *e);
 
 /* Takes --workers and --stages; 0: not given.  Returns ST_INVALID_ARGUMENT if

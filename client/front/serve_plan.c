@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/memory.h"
 #include "common/base/quote.h"
 #include "common/model/gguf_model.h"
 #include "proto/limits.h"
@@ -21,14 +22,11 @@ word(struct serve_command *c, const char *fmt, ...)
 
     if (c->n + 1 >= c->size) {
         c->size = c->size == 0 ? 32 : 2 * c->size;
-        c->argv = realloc(c->argv, c->size * sizeof *c->argv);
-        if (c->argv == NULL) {
-            abort();
-        }
+        c->argv = memory_must(realloc(c->argv, c->size * sizeof *c->argv));
     }
     va_start(ap, fmt);
     if (vasprintf(&c->argv[c->n++], fmt, ap) < 0) {
-        abort();
+        (void)memory_must(NULL);
     }
     va_end(ap);
     c->argv[c->n] = NULL;
@@ -42,12 +40,26 @@ static void option(struct serve_command *c, const char *name, const char *value)
     }
 }
 
+#define GATEWAY_LEVEL 2
+
+/* Adds options that a person gave as NAME=VALUE, or as --NAME=VALUE. */
+static void more_options(struct serve_command *c,
+                         const struct option_list *list)
+{
+    for (unsigned i = 0; i < list->n; i++) {
+        const char *text = list->item[i];
+
+        word(c, "%s%s", strncmp(text, "--", 2) == 0 ? "" : "--", text);
+    }
+}
+
 static struct serve_command *command(struct serve_plan *p, uint32_t level,
                                      const char *path)
 {
     struct serve_command *c = &p->commands[p->n++];
 
-    c->level = level;
+    c->start_level = level < GATEWAY_LEVEL ? level : GATEWAY_LEVEL - 1;
+    c->stop_level = level;
     word(c, "%s", path);
     option(c, "config", "none"); /* the machine's files are for its services */
     return c;
@@ -133,6 +145,7 @@ static void plan_router(const struct serve_args *a, struct serve_plan *p)
     word(c, "--model");
     word(c, "%s=%s", p->model_name, a->model);
     option(c, "log-level", a->log_level);
+    more_options(c, &a->router_options);
 }
 
 /* Several workers share the CPUs, unless an extra option sets the threads. */
@@ -147,6 +160,20 @@ static bool shares_cpus(const struct serve_args *a)
         }
     }
     return true;
+}
+
+/* Workers with "opencl" for all take the GPUs in order. */
+static void plan_device(const struct serve_args *a, struct serve_command *c,
+                        uint32_t i)
+{
+    bool all = a->devices.n == 1;
+
+    if (all && i > 0 && strcmp(a->devices.item[0], "opencl") == 0) {
+        word(c, "--device");
+        word(c, "opencl:%u", i);
+    } else if (a->devices.n > 0) {
+        option(c, "device", a->devices.item[all ? 0 : i]);
+    }
 }
 
 static void plan_worker(const struct serve_args *a, struct serve_plan *p,
@@ -167,9 +194,7 @@ static void plan_worker(const struct serve_args *a, struct serve_plan *p,
         word(c, "--stage-listen");
         word(c, "ipc://%s/%s", a->dir, c->name);
     }
-    if (a->devices.n > 0) {
-        option(c, "device", a->devices.item[a->devices.n == 1 ? 0 : i]);
-    }
+    plan_device(a, c, i);
     if (shares_cpus(a)) {
         uint32_t n = a->n_cpus / a->n_workers;
 
@@ -184,7 +209,7 @@ static void plan_worker(const struct serve_args *a, struct serve_plan *p,
 
 static void plan_gateway(const struct serve_args *a, struct serve_plan *p)
 {
-    struct serve_command *c = command(p, 2, a->gateway);
+    struct serve_command *c = command(p, GATEWAY_LEVEL, a->gateway);
     bool v6 = strchr(a->listen_host, ':') != NULL && a->listen_host[0] != '[';
 
     snprintf(c->name, sizeof c->name, "gateway");
@@ -196,9 +221,18 @@ static void plan_gateway(const struct serve_args *a, struct serve_plan *p)
     word(c, "%s=%s", p->model_name, a->model);
     option(c, "grace", GRACE_S);
     option(c, "keys", a->keys);
+    for (unsigned i = 0; i < a->allow_hosts.n; i++) {
+        option(c, "allow-host", a->allow_hosts.item[i]);
+    }
+    option(c, "cors", a->cors);
+    if (a->max_tokens > 0) {
+        word(c, "--max-tokens");
+        word(c, "%u", a->max_tokens);
+    }
     option(c, "tls-cert", a->tls_cert);
     option(c, "tls-key", a->tls_key);
     option(c, "log-level", a->log_level);
+    more_options(c, &a->gateway_options);
 }
 
 enum status serve_plan_make(const struct serve_args *args,

@@ -1,7 +1,9 @@
 /* serve_plan.h - The command lines of `sluice serve` and `sluice bench`.
  *
  * Router, workers and gateway speak over ipc sockets in one private directory.
- * The levels are those of the supervisor: router 0, workers 1, gateway 2.
+ * The levels of the stop are router 0, workers 1, gateway 2.  The gateway
+ * starts beside the workers, so that what is wrong with its options is reported
+ * before a long load.
  *
  * Threading: none.  Memory: the plan owns its words.  Pure.
  * Limits: SERVE_WORKERS_MAX, SERVE_EXTRA_MAX. */
@@ -28,9 +30,13 @@ struct serve_args {
     struct option_list devices; /* none, one for all, or one a worker */
     const char *listen_host;    /* NULL: no gateway */
     uint32_t port;
-    const char *keys, *tls_cert, *tls_key; /* NULL: none */
+    /* Options that only the gateway reads; NULL: its default. */
+    const char *keys, *tls_cert, *tls_key, *cors;
+    uint32_t max_tokens; /* 0: its default */
+    struct option_list allow_hosts;
     const char *log_level;
-    const char *dir;    /* private directory of the sockets */
+    const char *dir; /* private directory of the sockets */
+    struct option_list router_options, gateway_options; /* NAME[=VALUE] */
     char *const *extra; /* [n_extra] words for each worker */
     size_t n_extra;
     /* Paths of the programs. */
@@ -39,7 +45,7 @@ struct serve_args {
 
 struct serve_command {
     char name[16]; /* "router", "w1" .., "gateway" */
-    uint32_t level;
+    uint32_t start_level, stop_level;
     char **argv; /* [n], ended by NULL */
     size_t n, size;
 };

@@ -38,10 +38,12 @@ void supervisor_init(struct supervisor *s, const struct supervisor_ops *ops,
     s->arg = arg;
 }
 
-uint32_t supervisor_add(struct supervisor *s, uint32_t level)
+uint32_t supervisor_add(struct supervisor *s, uint32_t start_level,
+                        uint32_t stop_level)
 {
     assert(s->n < SUPERVISOR_CHILDREN_MAX);
-    s->children[s->n] = (struct supervisor_child){.level = level};
+    s->children[s->n] = (struct supervisor_child){.start_level = start_level,
+                                                  .stop_level = stop_level};
     return s->n++;
 }
 
@@ -50,13 +52,14 @@ uint32_t supervisor_add(struct supervisor *s, uint32_t level)
 static void start(struct supervisor *s, uint32_t i)
 {
     move(&s->children[i], CHILD_STARTING);
+    s->children[i].due_ms = SUPERVISOR_IDLE;
     s->ops->start(s->arg, i);
 }
 
 static void start_level(struct supervisor *s, uint32_t level)
 {
     for (uint32_t i = 0; i < s->n; i++) {
-        if (s->children[i].level == level &&
+        if (s->children[i].start_level == level &&
             s->children[i].state == CHILD_IDLE) {
             start(s, i);
         }
@@ -76,8 +79,8 @@ static uint32_t level_unready(const struct supervisor *s)
     for (uint32_t i = 0; i < s->n; i++) {
         const struct supervisor_child *c = &s->children[i];
 
-        if (!c->was_ready && c->level < level) {
-            level = c->level;
+        if (!c->was_ready && c->start_level < level) {
+            level = c->start_level;
         }
     }
     return level;
@@ -103,6 +106,15 @@ void supervisor_ready(struct supervisor *s, uint32_t i, int64_t now_ms)
     }
 }
 
+void supervisor_waits(struct supervisor *s, uint32_t i, int64_t now_ms)
+{
+    struct supervisor_child *c = &s->children[i];
+
+    if (c->state == CHILD_STARTING && !c->was_ready) {
+        c->due_ms = now_ms + SUPERVISOR_WAIT_MS;
+    }
+}
+
 /* ---- stopping ---- */
 
 /* Children below the level that stops have no state of their own for this:
@@ -123,15 +135,15 @@ static void stop_next_level(struct supervisor *s, int64_t now_ms)
     for (uint32_t i = 0; i < s->n; i++) {
         const struct supervisor_child *c = &s->children[i];
 
-        if (runs(c) && c->level > s->stop_level) {
-            s->stop_level = c->level;
+        if (runs(c) && c->stop_level > s->stop_level) {
+            s->stop_level = c->stop_level;
         }
     }
     s->stop_due_ms = now_ms + SUPERVISOR_STOP_MS;
     for (uint32_t i = 0; i < s->n; i++) {
         struct supervisor_child *c = &s->children[i];
 
-        if (c->level == s->stop_level && runs(c)) {
+        if (c->stop_level == s->stop_level && runs(c)) {
             move(c, CHILD_STOPPING);
             s->ops->signal(s->arg, i, false);
         }
@@ -201,6 +213,13 @@ static void restart_later(struct supervisor *s, uint32_t i, int64_t now_ms)
     s->ops->restarts(s->arg, i, c->backoff_ms);
 }
 
+static void fail(struct supervisor *s, uint32_t i, int64_t now_ms)
+{
+    s->failed = true;
+    s->ops->failed(s->arg, i);
+    stop_begin(s, now_ms);
+}
+
 void supervisor_exited(struct supervisor *s, uint32_t i, int code,
                        int64_t now_ms)
 {
@@ -214,11 +233,10 @@ void supervisor_exited(struct supervisor *s, uint32_t i, int code,
         }
         return;
     }
-    if (code == SUPERVISOR_NO_START && !c->was_ready) {
+    if (!c->was_ready &&
+        (code == SUPERVISOR_NO_START || c->n_exits + 1 == SUPERVISOR_TRIES)) {
         move(c, CHILD_STOPPED);
-        s->failed = true;
-        s->ops->failed(s->arg, i);
-        stop_begin(s, now_ms);
+        fail(s, i, now_ms);
         return;
     }
     restart_later(s, i, now_ms);
@@ -250,9 +268,14 @@ int64_t supervisor_tick(struct supervisor *s, int64_t now_ms)
     for (uint32_t i = 0; i < s->n; i++) {
         struct supervisor_child *c = &s->children[i];
 
+        if (c->state == CHILD_STARTING && c->due_ms <= now_ms) {
+            fail(s, i, now_ms);
+            return s->stop_due_ms;
+        }
         if (c->state == CHILD_BACKOFF && c->due_ms <= now_ms) {
             start(s, i);
-        } else if (c->state == CHILD_BACKOFF && c->due_ms < next) {
+        } else if ((c->state == CHILD_BACKOFF || c->state == CHILD_STARTING) &&
+                   c->due_ms < next) {
             next = c->due_ms;
         }
     }

@@ -1,7 +1,8 @@
 /* supervisor.h - Start, restart and stop of a group of programs.
  *
- * A pure state machine.  Each child has a level.  The children of a level start
- * when all of the level below are ready; they stop before those below.
+ * A pure state machine.  Each child has a level of its start and one of its
+ * stop. The children of a level start when all of the level below are ready.
+ * Those of the highest level stop first.
  *
  *     IDLE --> STARTING --ready line--> READY
  *               ^   |                     |
@@ -14,7 +15,9 @@
  *   - A child that exits is started again after a backoff.  The backoff
  *     doubles with each exit, and starts anew after SUPERVISOR_CALM_MS ready.
  *   - A child that exits with SUPERVISOR_NO_START before it was ever ready
- *     cannot start: the whole group stops.
+ *     cannot start: the whole group stops.  So it is after SUPERVISOR_TRIES
+ *     other exits before it was ever ready, and if it has waited for another
+ *     program for SUPERVISOR_WAIT_MS: a start has an end.
  *   - supervisor_stop() sends SIGTERM to the highest level, waits for its
  *     exits, and goes on with the level below.  A level that has not exited
  *     after SUPERVISOR_STOP_MS gets SIGKILL.  A second call sends SIGKILL to
@@ -34,6 +37,8 @@
 #define SUPERVISOR_BACKOFF_MAX_MS 30000
 #define SUPERVISOR_CALM_MS        60000
 #define SUPERVISOR_STOP_MS        10000
+#define SUPERVISOR_TRIES          6 /* takes 15 s and the starts */
+#define SUPERVISOR_WAIT_MS        60000
 #define SUPERVISOR_NO_START       2         /* exit code of a setup error */
 #define SUPERVISOR_IDLE           INT64_MAX /* no time is due */
 
@@ -48,12 +53,12 @@ enum child_state {
 };
 
 struct supervisor_child {
-    uint32_t level;
+    uint32_t start_level, stop_level;
     enum child_state state;
     bool was_ready;     /* at least once since the begin */
     uint32_t n_exits;   /* in a row, for the backoff */
     int64_t ready_ms;   /* start of READY */
-    int64_t due_ms;     /* end of BACKOFF */
+    int64_t due_ms;     /* end of BACKOFF, or of a wait while STARTING */
     int64_t backoff_ms; /* the last one */
 };
 
@@ -86,11 +91,16 @@ void supervisor_init(struct supervisor *s, const struct supervisor_ops *ops,
                      void *arg);
 
 /* Adds a child and returns its index.  At most SUPERVISOR_CHILDREN_MAX; levels
- * count from 0 without gaps. */
-uint32_t supervisor_add(struct supervisor *s, uint32_t level);
+ * of the start count from 0 without gaps. */
+uint32_t supervisor_add(struct supervisor *s, uint32_t start_level,
+                        uint32_t stop_level);
 
 /* Starts level 0. */
 void supervisor_begin(struct supervisor *s);
+
+/* Records that child i waits for another program, as its line reports.  It has
+ * SUPERVISOR_WAIT_MS from now. */
+void supervisor_waits(struct supervisor *s, uint32_t i, int64_t now_ms);
 
 /* Takes the ready line of child i. */
 void supervisor_ready(struct supervisor *s, uint32_t i, int64_t now_ms);

@@ -164,8 +164,10 @@ enum status client_open(struct client **out, const struct client_config *config,
     char name[DEFAULT_NAME];
     enum status s;
 
-    assert(c != NULL);
     *out = NULL;
+    if (c == NULL) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
+    }
     c->timeout_ms =
         config->timeout_ms == 0 ? CLIENT_TIMEOUT_MS : config->timeout_ms;
     if (options.name == NULL) {
@@ -179,6 +181,11 @@ enum status client_open(struct client **out, const struct client_config *config,
     }
     if (s == ST_OK) {
         c->core = client_core_new(&options, transport_io(c->transport));
+        s = c->core != NULL
+                ? s
+                : error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    if (s == ST_OK) {
         loop_init(&c->loop, c->transport, &client_node_ops, c->core);
         s = wait_up(c, config->endpoint, e);
     }

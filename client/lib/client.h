@@ -148,7 +148,7 @@ struct client_request {
                                0: none.  They change no token */
     uint32_t keep_ms;
     /* The prompt continues the prompt and tokens of a choice that keep_ms
-     * keeps, which ends thereby. */
+     * keeps, of the same tenant and cache_salt, which ends thereby. */
     bool has_continue;
     uint8_t continue_id[16];
     uint32_t continue_choice;

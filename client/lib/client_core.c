@@ -438,7 +438,7 @@ struct client_core *client_core_new(const struct client_options *o,
     struct client_core *c = calloc(1, sizeof(*c));
 
     if (!c) {
-        abort();
+        return NULL;
     }
     c->io = io;
     c->role = o->admin ? BY_ADMIN : BY_CLIENT;

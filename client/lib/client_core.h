@@ -33,7 +33,8 @@ struct client_options {
     bool admin; /* role admin in Hello, which permits the Admin service */
 };
 
-/* Creates a core that sends through io; io is borrowed. */
+/* Creates a core that sends through io; io is borrowed.  Returns NULL without
+ * memory. */
 struct client_core *client_core_new(const struct client_options *o,
                                     struct node_io *io);
 

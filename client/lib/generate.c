@@ -7,6 +7,7 @@
 #include "client/lib/client_impl.h"
 #include "client/lib/request.h"
 #include "client/lib/resumable.h"
+#include "common/base/minmax.h"
 #include "common/wire/request_id.h"
 
 /* A request in progress. */
@@ -238,11 +239,6 @@ static bool ended_well(const struct client_choice *k)
            k->finish == SLUICE__V1__FINISH__FINISH_LENGTH;
 }
 
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Returns the smaller time; 0 means none. */
 static uint64_t earlier(uint64_t a, uint64_t b)
 {
@@ -270,8 +266,8 @@ static void sum_up(struct client_result *out)
         out->n_moves += k->n_moves;
         out->n_cached =
             i == 0 || k->n_cached < out->n_cached ? k->n_cached : out->n_cached;
-        out->queued_us = larger(out->queued_us, k->queued_us);
-        out->total_us = larger(out->total_us, k->total_us);
+        out->queued_us = max_u64(out->queued_us, k->queued_us);
+        out->total_us = max_u64(out->total_us, k->total_us);
         out->first_token_us = earlier(out->first_token_us, k->first_token_us);
         out->first_chunk_us = (int64_t)earlier((uint64_t)out->first_chunk_us,
                                                (uint64_t)k->first_chunk_us);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/minmax.h"
 #include "common/sampling/sampling_message.h"
 
 struct client_request client_request_default(void)
@@ -66,13 +67,6 @@ static enum status take_biases(struct request_message *out,
     return ST_OK;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-    return (x > y) - (x < y);
-}
-
 static enum status take_stop_tokens(struct request_message *out,
                                     const struct sampling *r, struct error *e)
 {
@@ -85,7 +79,7 @@ static enum status take_stop_tokens(struct request_message *out,
     }
     if (r->n_stop_tokens > 0) {
         memcpy(sorted, r->stop_tokens, r->n_stop_tokens * sizeof *sorted);
-        qsort(sorted, r->n_stop_tokens, sizeof *sorted, by_value);
+        qsort(sorted, r->n_stop_tokens, sizeof *sorted, ascending_u32);
     }
     for (size_t i = 1; i < r->n_stop_tokens; i++) {
         if (sorted[i] == sorted[i - 1]) {

@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/memory.h"
 #include "common/wire/session.h"
+
+#define SHORT_RETRY_MS 1000 /* after a lack of memory */
 
 static_assert(RESUMABLE_FIRST_MS * 1000 > SESSION_OPEN_US,
               "an unanswered connection is followed by another attempt");
@@ -50,33 +53,40 @@ static enum status check_chunk(const struct resumable *s,
     return ST_OK;
 }
 
-static void keep_tokens(struct resumable_choice *k, const uint32_t *tokens,
+static bool keep_tokens(struct resumable_choice *k, const uint32_t *tokens,
                         size_t n)
 {
     size_t size = k->size == 0 ? 64 : k->size;
+    uint32_t *grown;
 
     while (size < k->n + n) {
         size *= 2;
     }
     if (size != k->size) {
-        k->tokens = realloc(k->tokens, size * sizeof(*k->tokens));
+        grown = realloc(k->tokens, size * sizeof(*k->tokens));
+        if (grown == NULL) {
+            return false;
+        }
+        k->tokens = grown;
         k->size = (uint32_t)size;
-        assert(k->tokens != NULL);
     }
     memcpy(k->tokens + k->n, tokens, n * sizeof(*tokens));
+    return true;
 }
 
 /* Notes what a later call has to send: tokens, bytes of text, ended choices. */
-static void take_chunk(struct resumable *s, const Sluice__V1__GenerateChunk *m)
+static bool take_chunk(struct resumable *s, const Sluice__V1__GenerateChunk *m)
 {
     struct resumable_choice *k = &s->choices[m->choice];
 
-    if (s->options.resume_ms > 0 && m->n_tokens > 0) {
-        keep_tokens(k, m->tokens, m->n_tokens);
+    if (s->options.resume_ms > 0 && m->n_tokens > 0 &&
+        !keep_tokens(k, m->tokens, m->n_tokens)) {
+        return false;
     }
     k->n += (uint32_t)m->n_tokens;
     k->n_text += m->has_text ? (uint32_t)m->text.len : 0;
     k->ended = m->finish != SLUICE__V1__FINISH__FINISH_RUNNING;
+    return true;
 }
 
 /* Ends resuming: the new router has sent a chunk or the end. */
@@ -107,7 +117,13 @@ static void on_chunk(void *arg, const ProtobufCMessage *message)
         return;
     }
     resumed(s);
-    take_chunk(s, m);
+    if (!take_chunk(s, m)) {
+        (void)error_set(&e, ST_RESOURCE_EXHAUSTED,
+                        MEMORY_SENTENCE "the client has none for the tokens");
+        end_request(s, e.code, &e, SHORT_RETRY_MS);
+        client_core_cancel(s->core, s->call);
+        return;
+    }
     s->options.ops->on_chunk(s->options.arg, m);
 }
 
@@ -280,7 +296,7 @@ struct received {
 
 /* Adds the received parts to a request; the tokens of all choices are one
  * array, in the order of the choices. */
-static void put_received(const struct resumable *s, struct received *h,
+static bool put_received(const struct resumable *s, struct received *h,
                          Sluice__V1__GenerateRequest *m)
 {
     size_t n = 0;
@@ -289,7 +305,9 @@ static void put_received(const struct resumable *s, struct received *h,
         n += s->choices[c].n;
     }
     h->tokens = malloc(n * sizeof(*h->tokens) + 1);
-    assert(h->tokens != NULL);
+    if (h->tokens == NULL) {
+        return false;
+    }
     m->have_tokens = h->tokens;
     for (uint32_t c = 0; c < s->n_choices; c++) {
         const struct resumable_choice *k = &s->choices[c];
@@ -307,6 +325,7 @@ static void put_received(const struct resumable *s, struct received *h,
     m->have_count = h->count;
     m->have_text = h->text;
     m->have_ended = h->ended;
+    return true;
 }
 
 static const struct client_call_ops call_ops = {on_chunk, on_end};
@@ -323,8 +342,8 @@ static enum status call_generate(struct resumable *s, int64_t now_us)
     if (s->deadline_us != NODE_IDLE) {
         left_ms = (uint32_t)((s->deadline_us - now_us + 999) / 1000);
     }
-    if (s->lost_us != NODE_IDLE) {
-        put_received(s, &have, &m);
+    if (s->lost_us != NODE_IDLE && !put_received(s, &have, &m)) {
+        return ST_RESOURCE_EXHAUSTED;
     }
     s->state = RESUMABLE_OPEN;
     st = client_core_call(s->core, METHOD_INFERENCE_GENERATE, &m.base, left_ms,

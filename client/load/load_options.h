@@ -28,7 +28,8 @@
       "HTTP route: chat, completions, or auto: chat for text, completions "    \
       "for ids",                                                               \
       0, 0)                                                                    \
-    X(key, STRING, "KEY", NULL, "API key (default: $OPENAI_API_KEY)", 0, 0)    \
+    X(key, STRING, "KEY", NULL,                                                \
+      "API key (default: $SLUICE_API_KEY, or $OPENAI_API_KEY)", 0, 0)          \
     X(tenant, STRING, "NAME", NULL, "tenant, on a router", 0, 0)               \
     X(curve_key, STRING, "FILE", NULL,                                         \
       "certificate with the secret key, for a router with keys (default: "     \
@@ -86,7 +87,9 @@
       0)                                                                       \
     X(text, STRING, "FILE", NULL, "make prompts from this text", 0, 0)         \
     X(tokenizer, STRING, "DIR", NULL,                                          \
-      "model directory whose tokenizer counts exactly", 0, 0)                  \
+      "model directory whose tokenizer counts prompts, and outputs that the "  \
+      "server does not count",                                                 \
+      0, 0)                                                                    \
     X(vocab, U32, "N", NULL,                                                   \
       "send ids below N (default: the router's; text to HTTP)", 0, 1048576)    \
     X(turns, STRING, "SPREAD", NULL, "turns of a session", 0, 0)               \
@@ -137,6 +140,8 @@
       "a run is invalid if p99 of the generator's own lag exceeds this", 1,    \
       60000)                                                                   \
     X(json, STRING, "FILE", NULL, "write results as JSON", 0, 0)               \
+    X(csv, STRING, "FILE", NULL,                                               \
+      "write the figures of each run as a row, for spreadsheets", 0, 0)        \
     X(html, STRING, "FILE", NULL, "write a report as one HTML page", 0, 0)     \
     X(samples, STRING, "FILE", NULL, "write every request as JSONL", 0, 0)     \
     X(title, STRING, "TEXT", NULL, "title of the report", 0, 0)                \

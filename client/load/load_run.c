@@ -13,10 +13,12 @@
 #include "client/load/drive/hooks.h"
 #include "client/load/load_samples.h"
 #include "client/load/report/report.h"
+#include "common/base/monotonic.h"
 
 #define TURN_MS     50
 #define PROGRESS_US 200000
 #define SIGNAL_ITEM 0
+#define NO_AUDIT    "no audit: the key needs the role admin"
 #define HASTY_US    5000000 /* a stopped run waits so long for open requests */
 
 /* State of the run in progress. */
@@ -33,17 +35,9 @@ struct running {
     bool hurried;
 };
 
-static int64_t now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
-
 static int64_t since_start(const struct running *g)
 {
-    return now_us() - crew_began_us(g->crew);
+    return monotonic_us() - crew_began_us(g->crew);
 }
 
 /* ---- what the generators report ---- */
@@ -58,8 +52,9 @@ static void on_sample(void *arg, const struct sample *s, const uint32_t *gaps)
     } else if (j->outputs) {
         enum outputs_verdict v = outputs_compare(j->outputs, s);
 
-        g->run->tally->n_checked += v == OUTPUTS_EQUAL || v == OUTPUTS_DIFFERS;
-        g->run->tally->n_differ += v == OUTPUTS_DIFFERS;
+        g->run->tally->counts.n_checked +=
+            v == OUTPUTS_EQUAL || v == OUTPUTS_DIFFERS;
+        g->run->tally->counts.n_differ += v == OUTPUTS_DIFFERS;
     }
     tally_sample(g->run->tally, s, gaps);
     if (j->samples && !g->kind->learn) {
@@ -86,6 +81,18 @@ static void on_event(void *arg, const struct load_event *event)
     }
 }
 
+/* A key with the role client alone suffices for a load. */
+static void note_denied(struct running *g)
+{
+    struct load_event event = {.exit_code = -1};
+
+    snprintf(g->run->audit, sizeof g->run->audit, "%s", NO_AUDIT);
+    snprintf(event.text, sizeof event.text, "no figures of the router, and %s",
+             NO_AUDIT);
+    on_event(g, &event);
+    cluster_close(&g->cluster);
+}
+
 static void look_at_cluster(struct running *g)
 {
     struct cluster_point p;
@@ -96,6 +103,9 @@ static void look_at_cluster(struct running *g)
         if (g->progress) {
             progress_cluster(g->progress, &p);
         }
+    }
+    if (g->cluster && cluster_denied(g->cluster)) {
+        note_denied(g);
     }
 }
 
@@ -109,7 +119,7 @@ static void take_signal(struct running *g)
     g->job->interrupted = true;
     g->run->stopped = true;
     if (g->stopped_us == 0) {
-        g->stopped_us = now_us();
+        g->stopped_us = monotonic_us();
         crew_stop(g->crew, false);
     } else {
         g->hurried = true;
@@ -120,7 +130,7 @@ static void take_signal(struct running *g)
 static void show(struct running *g)
 {
     const struct plan_options *p = &g->job->setup->plan;
-    int64_t now = now_us();
+    int64_t now = monotonic_us();
 
     if (g->stopped_us && !g->hurried && now - g->stopped_us > HASTY_US) {
         g->hurried = true;
@@ -168,11 +178,16 @@ static void audit(struct running *g)
 {
     struct run *r = g->run;
 
-    if (g->cluster && !g->kind->learn) {
-        r->audited = true;
-        r->audit_ok =
-            cluster_audit(g->cluster, LOAD_AUDIT_US, r->audit, sizeof r->audit);
+    if (!g->cluster || g->kind->learn) {
+        return;
+    }
+    r->audit_ok =
+        cluster_audit(g->cluster, LOAD_AUDIT_US, r->audit, sizeof r->audit);
+    r->audited = !cluster_denied(g->cluster);
+    if (r->audited) {
         take_drafts(r, cluster_drafts(g->cluster));
+    } else {
+        note_denied(g);
     }
 }
 

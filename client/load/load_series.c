@@ -45,11 +45,11 @@ static enum status learn(struct load_job *j, struct error *e)
     const struct tally *t = alone.runs[0].tally;
 
     if (st == ST_OK && !j->interrupted &&
-        t->n_outcomes[OUTCOME_OK] < j->setup->plan.n_variants) {
+        t->counts.n_outcomes[OUTCOME_OK] < j->setup->plan.n_variants) {
         st = error_set(e, ST_ABORTED,
                        "only %llu of %u contents ended OK alone; their outputs "
                        "cannot be checked%s%s",
-                       (unsigned long long)t->n_outcomes[OUTCOME_OK],
+                       (unsigned long long)t->counts.n_outcomes[OUTCOME_OK],
                        j->setup->plan.n_variants, t->n_whys ? ": " : "",
                        t->n_whys ? t->whys[0].why : "");
     }
@@ -104,7 +104,7 @@ static enum status search(struct load_job *j, struct result *r, bool closed,
         if (st == ST_OK && !j->interrupted) {
             const struct run *run = &r->runs[r->n_runs - 1];
 
-            search_take(&r->search, run->tally->n_good,
+            search_take(&r->search, run->tally->counts.n_good,
                         tally_wanted(run->tally), !run->invalid);
         }
     }

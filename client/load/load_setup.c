@@ -8,6 +8,7 @@
 
 #include "client/load/drive/hooks.h"
 #include "client/load/drive/kind.h"
+#include "common/base/option_env.h"
 #include "common/base/option_value.h"
 #include "proto/limits.h"
 
@@ -137,12 +138,13 @@ static void take_plan(struct load_setup *s)
     };
 }
 
-/* Returns the option, else the variable; NULL if neither has a value. */
-static const char *or_variable(const char *option, const char *variable)
+/* The variable of `sluice chat` goes before that of OpenAI's clients.  An empty
+ * one counts as unset. */
+static const char *key_of(const struct load_options *o)
 {
-    const char *value = option != NULL ? option : getenv(variable);
+    const char *key = option_or_variable(o->key, "SLUICE_API_KEY");
 
-    return value != NULL && value[0] != '\0' ? value : NULL;
+    return option_or_variable(key, "OPENAI_API_KEY");
 }
 
 static void take_target(struct load_setup *s)
@@ -153,10 +155,10 @@ static void take_target(struct load_setup *s)
     s->target = (struct target_options){
         .endpoint = o->target,
         .model = o->model,
-        .key = o->key ? o->key : getenv("OPENAI_API_KEY"),
+        .key = key_of(o),
         .tenant = o->tenant,
-        .curve_key = or_variable(o->curve_key, "SLUICE_KEY"),
-        .trust = or_variable(o->trust, "SLUICE_TRUST"),
+        .curve_key = option_or_variable(o->curve_key, "SLUICE_KEY"),
+        .trust = option_or_variable(o->trust, "SLUICE_TRUST"),
         .stream = !o->no_stream,
         .ignore_eos = !o->stop_at_eos,
         .insecure = o->insecure,

@@ -4,9 +4,9 @@ static bool run_failed(const struct run *run)
 {
     const struct tally *t = run->tally;
 
-    return t->n_leaked > 0 || t->n_bad_streams > 0 || t->n_differ > 0 ||
-           (run->audited && !run->audit_ok) ||
-           (tally_wanted(t) > 0 && t->n_outcomes[OUTCOME_OK] == 0);
+    return t->counts.n_leaked > 0 || t->counts.n_bad_streams > 0 ||
+           t->counts.n_differ > 0 || (run->audited && !run->audit_ok) ||
+           (tally_wanted(t) > 0 && t->counts.n_outcomes[OUTCOME_OK] == 0);
 }
 
 /* The trials of a search are meant to miss. */
@@ -15,7 +15,8 @@ static bool run_missed(const struct result *r, const struct run *run)
     uint64_t wanted = tally_wanted(run->tally);
 
     return !r->searched && objectives_any(&r->objectives) && wanted > 0 &&
-           (double)run->tally->n_good < r->objectives.attain * (double)wanted;
+           (double)run->tally->counts.n_good <
+               r->objectives.attain * (double)wanted;
 }
 
 enum load_exit load_verdict(const struct result *r)

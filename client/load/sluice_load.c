@@ -198,52 +198,24 @@ static void describe(struct result *r, const struct load_setup *s,
 
 /* ---- files ---- */
 
-typedef enum status writer_fn(FILE *to, const struct result *r,
-                              struct error *e);
-
-/* Writes a file that is whole or absent.  "-" is standard output. */
-static enum status write_file(const char *path, writer_fn *write_to,
-                              const struct result *r, struct error *e)
-{
-    char part[4096];
-    enum status st;
-    FILE *to;
-
-    if (strcmp(path, "-") == 0) {
-        return write_to(stdout, r, e);
-    }
-    snprintf(part, sizeof part, "%s.part", path);
-    to = fopen(part, "we");
-    if (!to) {
-        return error_set(e, ST_INVALID_ARGUMENT, "cannot write %s: %s", part,
-                         strerror(errno));
-    }
-    st = write_to(to, r, e);
-    if (fclose(to) != 0 && st == ST_OK) {
-        st = error_set(e, ST_INTERNAL, "cannot write %s: %s", part,
-                       strerror(errno));
-    }
-    if (st == ST_OK && rename(part, path) != 0) {
-        st = error_set(e, ST_INTERNAL, "cannot write %s: %s", path,
-                       strerror(errno));
-    }
-    return st;
-}
-
 /* Prints the summary and writes the files that are asked for. */
 static enum status publish(const struct load_options *o, const struct result *r,
                            struct error *e)
 {
     bool piped = (o->json && strcmp(o->json, "-") == 0) ||
+                 (o->csv && strcmp(o->csv, "-") == 0) ||
                  (o->html && strcmp(o->html, "-") == 0);
     enum status st = ST_OK;
 
     report_summary(piped ? stderr : stdout, r);
     if (o->json) {
-        st = write_file(o->json, report_json, r, e);
+        st = report_write(o->json, report_json, r, e);
+    }
+    if (o->csv && st == ST_OK) {
+        st = report_write(o->csv, report_csv, r, e);
     }
     if (o->html && st == ST_OK) {
-        st = write_file(o->html, report_html, r, e);
+        st = report_write(o->html, report_html, r, e);
     }
     return st;
 }
@@ -288,6 +260,22 @@ static enum status begin(struct load_job *j, struct error *e)
     return st;
 }
 
+/* An error in the middle of the run is kept by the stream, without a reason. */
+static bool close_samples(struct load_job *j, struct error *e)
+{
+    bool whole = j->samples == NULL || !ferror(j->samples);
+
+    errno = 0;
+    if (j->samples != NULL && fclose(j->samples) != 0) {
+        whole = false;
+    }
+    if (!whole) {
+        report_fault(e);
+        error_wrap(e, "cannot write %s", j->setup->o.samples);
+    }
+    return whole;
+}
+
 static int finish(struct load_job *j, struct result *r, enum status st,
                   struct error *e)
 {
@@ -297,8 +285,8 @@ static int finish(struct load_job *j, struct result *r, enum status st,
     if (any && publish(&j->setup->o, r, &late) != ST_OK) {
         return fail(LOAD_FAILED, late.text);
     }
-    if (j->samples && fclose(j->samples) != 0) {
-        return fail(LOAD_FAILED, "cannot write the file of --samples");
+    if (!close_samples(j, &late)) {
+        return fail(LOAD_FAILED, late.text);
     }
     if (st != ST_OK) {
         return fail(st == ST_INVALID_ARGUMENT ? LOAD_USAGE : LOAD_FAILED,

@@ -11,6 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/base/affix.h"
+#include "common/base/splitmix.h"
+
 #define EXIT_SETUP   2
 #define EXIT_CODES   255
 #define SLEEP_MS_MAX 3600000
@@ -45,15 +48,6 @@ static struct failpoint_rules active;
 static _Atomic uint64_t counts[FAILPOINTS];
 
 /* ---- the grammar ---- */
-
-/* Moves *at past c if c is next. */
-static bool skip(const char **at, char c)
-{
-    bool there = **at == c;
-
-    *at += there;
-    return there;
-}
 
 /* Copies the text up to one of `ends` to out[WORD].  Returns false if the
  * text is empty or too long. */
@@ -91,7 +85,7 @@ static enum status take_point(const char **at, struct failpoint_rule *r,
     char word[WORD];
     unsigned i = 0;
 
-    if (!take_word(at, "=;", word) || !skip(at, '=')) {
+    if (!take_word(at, "=;", word) || !skip_char(at, '=')) {
         return error_set(e, ST_INVALID_ARGUMENT, "POINT=ACTION is wanted");
     }
     while (i < FAILPOINTS && strcmp(points[i].name, word) != 0) {
@@ -123,8 +117,8 @@ static enum status take_action(const char **at, struct failpoint_rule *r,
                          word);
     }
     if (actions[i].max > 0 &&
-        !(skip(at, '(') && take_number(at, 0, actions[i].max, &of) &&
-          skip(at, ')'))) {
+        !(skip_char(at, '(') && take_number(at, 0, actions[i].max, &of) &&
+          skip_char(at, ')'))) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "%s(N) is wanted, N at most %u", word, actions[i].max);
     }
@@ -141,22 +135,22 @@ static bool take_chance(const char **at, struct failpoint_rule *r)
 {
     uint64_t p, q;
 
-    if (!take_number(at, 0, UINT32_MAX, &p) || !skip(at, '/') ||
+    if (!take_number(at, 0, UINT32_MAX, &p) || !skip_char(at, '/') ||
         !take_number(at, 1, UINT32_MAX, &q) || p > q) {
         return false;
     }
     r->p = (uint32_t)p;
     r->q = (uint32_t)q;
-    return !skip(at, '#') || take_number(at, 0, UINT64_MAX, &r->seed);
+    return !skip_char(at, '#') || take_number(at, 0, UINT64_MAX, &r->seed);
 }
 
 static enum status take_when(const char **at, struct failpoint_rule *r,
                              struct error *e)
 {
-    if (skip(at, '@') && !take_number(at, 1, UINT64_MAX, &r->nth)) {
+    if (skip_char(at, '@') && !take_number(at, 1, UINT64_MAX, &r->nth)) {
         return error_set(e, ST_INVALID_ARGUMENT, "@N is wanted, N from 1");
     }
-    if (r->nth == 0 && skip(at, '%') && !take_chance(at, r)) {
+    if (r->nth == 0 && skip_char(at, '%') && !take_chance(at, r)) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "%%P/Q or %%P/Q#SEED is wanted, P at most Q");
     }
@@ -188,22 +182,12 @@ enum status failpoint_parse(const char *text, struct failpoint_rules *out,
             return error_wrap(e, "rule %u", out->n + 1);
         }
         out->n++;
-        (void)skip(&at, ';'); /* a final ';' is allowed */
+        (void)skip_char(&at, ';'); /* a final ';' is allowed */
     }
     return ST_OK;
 }
 
 /* ---- when a rule applies ---- */
-
-/* The finish of splitmix64: every bit of the result depends on every bit of
- * x. */
-static uint64_t mix(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
 
 bool failpoint_due(const struct failpoint_rule *r, uint64_t count)
 {
@@ -211,7 +195,10 @@ bool failpoint_due(const struct failpoint_rule *r, uint64_t count)
         return count == r->nth;
     }
     return r->q == 0 ||
-           mix(mix(r->seed ^ (uint64_t)r->point << 56) ^ count) % r->q < r->p;
+           splitmix_of(splitmix_of(r->seed ^ (uint64_t)r->point << 56) ^
+                       count) %
+                   r->q <
+               r->p;
 }
 
 /* ---- actions ---- */

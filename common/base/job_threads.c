@@ -7,6 +7,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "common/base/memory.h"
+
 /* A FIFO list.  n_open bounds all jobs, so it needs no limit. */
 struct job_list {
     struct thread_job *first, **end;
@@ -92,10 +94,10 @@ enum status job_threads_new(struct job_threads **out,
                             unsigned n_threads, uint32_t queue_max,
                             struct error *e)
 {
-    struct job_threads *t = calloc(1, sizeof *t);
+    struct job_threads *t = memory_must(calloc(1, sizeof *t));
     int rc = 0;
 
-    assert(t != NULL && n_threads > 0 && n_threads <= JOB_THREADS_MAX);
+    assert(n_threads > 0 && n_threads <= JOB_THREADS_MAX);
     t->ops = *ops;
     t->queue_max = queue_max;
     job_turns_init(&t->waiting, queue_max);

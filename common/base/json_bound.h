@@ -30,4 +30,8 @@ MUST_CHECK enum status json_bound(const char *text, size_t len,
  * needs about 2 us for each of a million keys. */
 size_t json_members(const char *text, size_t len);
 
+/* Returns a bound on the memory that jansson takes while it parses
+ * text[0..len), and for the tree. */
+size_t json_cost(const char *text, size_t len);
+
 #endif

@@ -17,7 +17,6 @@ const struct limit_row base_limits[] = {
     LIMIT_ROW(OPTION_FILE_BYTES_MAX, "bytes", "a configuration file"),
     LIMIT_ROW(OPTION_LINE_BYTES_MAX, "bytes", "a line of such a file"),
     LIMIT_ROW(NEAR_WORD_MAX, "bytes", "a mistyped word with a suggestion"),
-    LIMIT_ROW(LOG_NAME_MAX, "bytes", "a tenant's name in the log, its half"),
     LIMIT_ROW(LOG_LINE, "bytes", "a line of the log"),
     LIMIT_ROW(JOB_THREADS_MAX, "threads", "templates and tokenizers"),
     LIMIT_ROW(LOG_GATE_US, "us",

@@ -23,6 +23,14 @@ struct limit_row {
 #name, (uint64_t)(name), unit, what \
     }
 
+/* The table of a module, or a function that prints limits of this process.  The
+ * last one of a list has neither. */
+struct limit_table {
+    const struct limit_row *rows; /* [*n_rows]; NULL: none */
+    const size_t *n_rows;
+    void (*print)(FILE *to); /* NULL: the rows */
+};
+
 /* Rows of common/base. */
 extern const struct limit_row base_limits[];
 extern const size_t base_limits_n;

@@ -38,20 +38,6 @@ bool log_level_parse(const char *word, enum log_level *level)
     return false;
 }
 
-void log_name(char out[LOG_NAME_TEXT], const char *name)
-{
-    size_t n = strlen(name) / 2;
-
-    n = n < LOG_NAME_MAX ? n : LOG_NAME_MAX;
-    for (size_t i = 0; i < n; i++) {
-        bool safe =
-            isalnum((unsigned char)name[i]) || name[i] == '-' || name[i] == '.';
-
-        out[i] = safe ? name[i] : '_';
-    }
-    memcpy(out + n, "..", sizeof "..");
-}
-
 /* Returns the bytes of the character at p if it may be printed as it is, else
  * 0. */
 static size_t plain(const unsigned char *p, size_t n)
@@ -67,6 +53,41 @@ static size_t plain(const unsigned char *p, size_t n)
         return 0;
     }
     return length;
+}
+
+/* Returns whether the printable character at p may stand in a value without
+ * quotes. */
+static bool is_word(unsigned char c)
+{
+    return c != ' ' && c != '"' && c != '=';
+}
+
+void log_name(char out[LOG_NAME_TEXT], const char *name)
+{
+    log_name_bytes(out, name, name != NULL ? strlen(name) : 0);
+}
+
+void log_name_bytes(char out[LOG_NAME_TEXT], const void *name, size_t n)
+{
+    const unsigned char *p = name;
+    size_t used = 0;
+
+    for (size_t at = 0; at < n;) {
+        size_t length = plain(p + at, n - at);
+        bool keep = length > 0 && is_word(p[at]);
+
+        length = keep ? length : 1;
+        if (used + length >= LOG_NAME_TEXT) {
+            break;
+        }
+        memcpy(out + used, keep ? (const char *)p + at : "_", length);
+        used += length;
+        at += length;
+    }
+    out[used] = '\0';
+    if (used == 0) {
+        memcpy(out, "-", sizeof "-");
+    }
 }
 
 size_t log_escape(char *out, size_t cap, const char *in, size_t n)

@@ -15,6 +15,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "proto/limits.h"
+
 #define LOG_LINE 1024
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_OFF };
@@ -66,13 +68,18 @@ void log_write(enum log_level level, const char *event, const char *fmt, ...)
 /* Adds time, level and newline to a line.  Returns the length. */
 size_t log_format(char out[LOG_TEXT], enum log_level level, const char *line);
 
-/* Bytes of a tenant's name in a log, and with ".." and a NUL. */
-#define LOG_NAME_MAX  4
-#define LOG_NAME_TEXT (LOG_NAME_MAX + 3)
+/* Bytes of the longest name in a log, a model's, with its NUL. */
+#define LOG_NAME_TEXT (MODEL_NAME_MAX + 1)
 
-/* Writes a tenant's name as logs show it: the first half, LOG_NAME_MAX bytes at
- * most, then "..".  Bytes that could forge a field become '_'. */
+/* Name of requests without a tenant, in logs, metrics and listings. */
+#define TENANT_DEFAULT "default"
+
+/* Writes the name of a tenant or a model as logs show it: whole, but bytes that
+ * could forge a field become '_'.  "-" if name is NULL or empty. */
 void log_name(char out[LOG_NAME_TEXT], const char *name);
+
+/* Writes name[0..n) as log_name() does. */
+void log_name_bytes(char out[LOG_NAME_TEXT], const void *name, size_t n);
 
 /* Escapes in[0..n) into out.  Keeps printable ASCII except backslash, and
  * UTF-8 beyond C1; writes all other bytes as \xHH.  Cuts at a whole character

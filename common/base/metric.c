@@ -86,16 +86,16 @@ static bool is_histogram(enum metric_kind kind)
 const char *metric_kind_name(enum metric_kind kind)
 {
     return kind == METRIC_COUNTER ? "counter"
-           : kind == METRIC_GAUGE ? "gauge"
-                                  : "histogram";
+           : is_histogram(kind)   ? "histogram"
+                                  : "gauge";
 }
 
 /* Prometheus wants counters to end in _total, and units in the name. */
 const char *metric_suffix(enum metric_kind kind)
 {
-    return kind == METRIC_COUNTER ? "_total"
-           : kind == METRIC_TIMES ? "_seconds"
-                                  : "";
+    return kind == METRIC_COUNTER                        ? "_total"
+           : kind == METRIC_TIME || kind == METRIC_TIMES ? "_seconds"
+                                                         : "";
 }
 
 uint64_t metric_value(const void *values, size_t i)
@@ -172,7 +172,8 @@ static size_t row_text(char *out, size_t cap, const struct metric_row *row,
     struct metric_histogram copy;
 
     if (!is_histogram(row->kind)) {
-        return (size_t)snprintf(out, cap, "%s=%" PRIu64, row->name,
+        return (size_t)snprintf(out, cap, "%s%s=%" PRIu64, row->name,
+                                row->kind == METRIC_TIME ? "_ns" : "",
                                 metric_value(values, 0));
     }
     memcpy(&copy, h, sizeof copy); /* values need not be aligned */
@@ -223,19 +224,6 @@ size_t metric_text(char *out, size_t cap, const struct metric_row *rows,
     return i;
 }
 
-/* Returns the value of a label for a log, which never has a tenant's name in
- * full. */
-static struct quoted label_text(const char *name, size_t n, const char *value)
-{
-    char part[LOG_NAME_TEXT];
-
-    if (n != sizeof "tenant" - 1 || memcmp(name, "tenant", n) != 0) {
-        return quote(value);
-    }
-    log_name(part, value);
-    return quote(part);
-}
-
 /* Writes 'name="value" ' for each label of a series and moves *labels past its
  * values. */
 static size_t labels_text(char *out, size_t cap, const char *names,
@@ -246,7 +234,7 @@ static size_t labels_text(char *out, size_t cap, const char *names,
     out[0] = '\0';
     while (names != NULL) {
         size_t n = strcspn(names, ",");
-        struct quoted value = label_text(names, n, *labels);
+        struct quoted value = quote(*labels);
 
         used += (size_t)snprintf(out + used, cap - used, "%.*s=%s ", (int)n,
                                  names, value.text);

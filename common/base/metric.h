@@ -15,6 +15,8 @@
  *   COUNTER  uint64_t          counts since the start;     _total
  *                              never falls
  *   GAUGE    uint64_t          a present value, may be 0   none
+ *   TIME     uint64_t          a present time: nanoseconds _seconds
+ *                              as a gauge of seconds
  *   TIMES    metric_histogram  microseconds, printed in    _seconds
  *                              seconds
  *   SIZES    metric_histogram  whole numbers               none
@@ -35,7 +37,13 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum metric_kind { METRIC_COUNTER, METRIC_GAUGE, METRIC_TIMES, METRIC_SIZES };
+enum metric_kind {
+    METRIC_COUNTER,
+    METRIC_GAUGE,
+    METRIC_TIME,
+    METRIC_TIMES,
+    METRIC_SIZES
+};
 
 struct metric_row {
     const char *name; /* without prefix and suffix */
@@ -68,6 +76,7 @@ struct metric_series {
 
 #define METRIC_TYPE_COUNTER            uint64_t
 #define METRIC_TYPE_GAUGE              uint64_t
+#define METRIC_TYPE_TIME               uint64_t
 #define METRIC_TYPE_TIMES              struct metric_histogram
 #define METRIC_TYPE_SIZES              struct metric_histogram
 #define METRIC_FIELD(name, kind, help) METRIC_TYPE_##kind name;
@@ -126,9 +135,10 @@ const char *metric_suffix(enum metric_kind kind);
 void metric_list(FILE *to, const struct metric_set *set);
 
 /* Writes "name=value name=value ..." to out, [cap] with its NUL.  A histogram
- * gives name_n, the number of observations, and name_sum (of TIMES: name_us).
- * Values of 0 are left out.  Stops before the first entry that does not fit
- * whole.  Returns the number of rows done; n if all of them are. */
+ * gives name_n, the number of observations, and name_sum (of TIMES: name_us),
+ * and a row of TIME name_ns. Values of 0 are left out.  Stops before the first
+ * entry that does not fit whole.  Returns the number of rows done; n if all of
+ * them are. */
 size_t metric_text(char *out, size_t cap, const struct metric_row *rows,
                    size_t n, const void *values);
 

@@ -1,8 +1,9 @@
 #include "common/base/metric_family.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "common/base/memory.h"
 
 void metric_family_init(struct metric_family *f, const struct metric_set *set)
 {
@@ -27,8 +28,7 @@ static void add_label(struct metric_family *f, const char *value)
 
     if (f->labels_size - f->labels_n < n) {
         f->labels_size = 2 * (f->labels_size + n);
-        f->labels = realloc(f->labels, f->labels_size);
-        assert(f->labels != NULL);
+        f->labels = memory_must(realloc(f->labels, f->labels_size));
     }
     memcpy(f->labels + f->labels_n, value, n);
     f->labels_n += n;
@@ -41,8 +41,8 @@ void *metric_family_add(struct metric_family *f, const char *const *labels)
 
     if (f->n == f->size) {
         f->size = f->size > 0 ? 2 * f->size : 8;
-        f->values = realloc(f->values, f->size * width * sizeof *f->values);
-        assert(f->values != NULL);
+        f->values = memory_must(
+            realloc(f->values, f->size * width * sizeof *f->values));
     }
     for (size_t i = 0; i < n_labels; i++) {
         add_label(f, labels[i]);

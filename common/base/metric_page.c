@@ -1,6 +1,5 @@
 #include "common/base/metric_page.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 void metric_page_clear(struct metric_page *p)
 {
     p->n = 0;
+    p->broken = false;
 }
 
 void metric_page_fini(struct metric_page *p)
@@ -17,25 +17,33 @@ void metric_page_fini(struct metric_page *p)
     *p = (struct metric_page){.text = NULL};
 }
 
-static void reserve(struct metric_page *p, size_t n)
+/* Returns false without memory. */
+static bool reserve(struct metric_page *p, size_t n)
 {
     size_t size = p->size > 0 ? p->size : 4096;
+    char *text;
 
     while (size - p->n < n) {
         size *= 2;
     }
     if (size != p->size) {
-        p->text = realloc(p->text, size);
+        text = realloc(p->text, size);
+        if (text == NULL) {
+            p->broken = true;
+            return false;
+        }
+        p->text = text;
         p->size = size;
-        assert(p->text != NULL);
     }
+    return true;
 }
 
 static void put(struct metric_page *p, const char *text, size_t n)
 {
-    reserve(p, n);
-    memcpy(p->text + p->n, text, n);
-    p->n += n;
+    if (reserve(p, n)) {
+        memcpy(p->text + p->n, text, n);
+        p->n += n;
+    }
 }
 
 void metric_page_text(struct metric_page *p, const char *text)
@@ -50,14 +58,18 @@ __attribute__((format(printf, 2, 3))) static void print(struct metric_page *p,
     size_t n;
 
     for (;;) {
-        reserve(p, 1);
+        if (!reserve(p, 1)) {
+            return;
+        }
         va_start(args, fmt);
         n = (size_t)vsnprintf(p->text + p->n, p->size - p->n, fmt, args);
         va_end(args);
         if (n < p->size - p->n) {
             break;
         }
-        reserve(p, n + 1);
+        if (!reserve(p, n + 1)) {
+            return;
+        }
     }
     p->n += n;
 }
@@ -141,6 +153,17 @@ static void put_histogram(struct metric_page *p, const struct sample *s,
     print(p, " %" PRIu64 "\n", count);
 }
 
+static void put_value(struct metric_page *p, enum metric_kind kind,
+                      uint64_t value)
+{
+    if (kind == METRIC_TIME) {
+        print(p, " %" PRIu64 ".%09" PRIu64 "\n", value / 1000000000,
+              value % 1000000000);
+    } else {
+        print(p, " %" PRIu64 "\n", value);
+    }
+}
+
 static void put_sample(struct metric_page *p, const struct sample *s,
                        const char *values)
 {
@@ -151,7 +174,7 @@ static void put_sample(struct metric_page *p, const struct sample *s,
         put_histogram(p, s, &h);
     } else {
         put_name(p, s, "", NULL);
-        print(p, " %" PRIu64 "\n", metric_value(values, 0));
+        put_value(p, s->row->kind, metric_value(values, 0));
     }
 }
 

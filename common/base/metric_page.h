@@ -22,6 +22,7 @@
 struct metric_page {
     char *text; /* [n], not ended by a NUL; NULL until something is added */
     size_t n, size;
+    bool broken; /* memory was short: the text must not be used */
 };
 
 void metric_page_clear(struct metric_page *p);

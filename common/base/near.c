@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "common/base/minmax.h"
+
 #define PREFIX_MIN 3 /* shorter words begin too many names */
 
 struct near near_to(const char *word, size_t n)
@@ -12,11 +14,6 @@ struct near near_to(const char *word, size_t n)
 static char letter(char c)
 {
     return c == '-' ? '_' : c;
-}
-
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
 }
 
 /* Returns the optimal string alignment distance (Damerau and Levenshtein,
@@ -37,11 +34,11 @@ static size_t distance(const char *a, size_t n, const char *b, size_t m)
         for (size_t j = 1; j <= m; j++) {
             char x = letter(a[i - 1]), y = letter(b[j - 1]);
 
-            now[j] =
-                least(last[j - 1] + (x != y), least(last[j], now[j - 1]) + 1);
+            now[j] = min_size(last[j - 1] + (x != y),
+                              min_size(last[j], now[j - 1]) + 1);
             if (i > 1 && j > 1 && x == letter(b[j - 2]) &&
                 letter(a[i - 2]) == y) {
-                now[j] = least(now[j], swap[j - 2] + 1);
+                now[j] = min_size(now[j], swap[j - 2] + 1);
             }
         }
     }
@@ -68,7 +65,7 @@ void near_offer(struct near *s, const char *name)
     d = distance(s->word, s->n, name, m);
     /* A word cut short may be far by its letters, but is meant. */
     if (s->n >= PREFIX_MIN && s->n <= m && begins(name, s->word, s->n)) {
-        d = least(d, 1);
+        d = min_size(d, 1);
     }
     if (d < s->distance) {
         s->distance = d;

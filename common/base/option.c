@@ -73,12 +73,29 @@ static const struct option_row *help_row(const struct option_row *rows,
     return row != NULL && row->type == OPTION_FLAG ? row : NULL;
 }
 
-/* Takes a word with one dash: -h, or a mistake that would otherwise become an
- * operand. */
-static enum status take_short(const struct option_row *rows, size_t n,
-                              const struct option_sink *sink, const char *word,
+/* Takes -m DIR: --model, as in other programs of the field. */
+static enum status take_model(const struct option_row *row,
+                              const struct option_sink *sink,
+                              struct option_words *words, int *at,
                               struct error *e)
 {
+    if (*at + 1 >= words->argc) {
+        return error_set(e, ST_INVALID_ARGUMENT, "-m: a value is required: %s",
+                         row->value);
+    }
+    *at += 1;
+    return set(sink, row, words->argv[*at], e);
+}
+
+/* Takes a word with one dash: -h, -m, or a mistake that would otherwise become
+ * an operand. */
+static enum status take_short(const struct option_row *rows, size_t n,
+                              const struct option_sink *sink,
+                              struct option_words *words, int *at,
+                              struct error *e)
+{
+    const char *word = words->argv[*at];
+    const struct option_row *model = option_find(rows, n, "model", 5);
     static const char advice[] = "Text that begins with a dash goes after --";
     const struct option_row *help = help_row(rows, n), *exact;
     size_t length = strcspn(word + 1, "=");
@@ -87,6 +104,9 @@ static enum status take_short(const struct option_row *rows, size_t n,
 
     if (help != NULL && strcmp(word, "-h") == 0) {
         return set(sink, help, "yes", e);
+    }
+    if (model != NULL && strcmp(word, "-m") == 0) {
+        return take_model(model, sink, words, at, e);
     }
     near = option_nearest(rows, n, word + 1, length);
     /* A name of one letter is never near, but may be the very word. */
@@ -117,7 +137,7 @@ enum status option_scan(const struct option_row *rows, size_t n,
         } else if (options && strncmp(argv[at], "--", 2) == 0) {
             st = take(rows, n, sink, words, &at, e);
         } else if (options && argv[at][0] == '-' && argv[at][1] != '\0') {
-            st = take_short(rows, n, sink, argv[at], e);
+            st = take_short(rows, n, sink, words, &at, e);
         } else {
             argv[1 + words->n++] = argv[at];
         }
@@ -146,9 +166,29 @@ enum status option_parse(const struct option_row *rows, size_t n, void *out,
     return st;
 }
 
+enum status option_take_operand(const struct option_row *row, void *out,
+                                const char *word, struct error *e)
+{
+    if (*(const char **)((char *)out + row->offset) != NULL) {
+        char flag[OPTION_FLAG_TEXT];
+
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "\"%s\": unexpected operand, as there is %s", word,
+                         option_flag(row->name, flag, sizeof flag));
+    }
+    return option_store(row, out, word, e);
+}
+
 enum status option_parse_alone(const struct option_row *rows, size_t n,
                                void *out, int argc, char **argv,
                                struct error *e)
+{
+    return option_parse_operand(rows, n, NULL, out, argc, argv, e);
+}
+
+enum status option_parse_operand(const struct option_row *rows, size_t n,
+                                 const char *operand, void *out, int argc,
+                                 char **argv, struct error *e)
 {
     const struct option_row *help = help_row(rows, n);
     int n_words;
@@ -159,6 +199,10 @@ enum status option_parse_alone(const struct option_row *rows, size_t n,
     }
     if (help != NULL && n_words == 1 && strcmp(argv[1], "help") == 0) {
         return option_store(help, out, "yes", e);
+    }
+    if (operand != NULL && n_words == 1) {
+        return option_take_operand(
+            option_find(rows, n, operand, strlen(operand)), out, argv[1], e);
     }
     return error_set(e, ST_INVALID_ARGUMENT,
                      "\"%s\": unexpected operand; --help lists the options",

@@ -96,6 +96,13 @@ MUST_CHECK enum status option_parse(const struct option_row *rows, size_t n,
                                     void *out, int argc, char **argv,
                                     int *n_words, struct error *e);
 
+/* The same for a program whose only operand, if there is one, sets the row
+ * named `operand`: a text.  NULL: as option_parse_alone(). */
+MUST_CHECK enum status option_parse_operand(const struct option_row *rows,
+                                            size_t n, const char *operand,
+                                            void *out, int argc, char **argv,
+                                            struct error *e);
+
 /* Parses the command line of a program without operands.  The word "help"
  * alone sets the row help.  Returns ST_INVALID_ARGUMENT for other words, and
  * errors as option_parse() does. */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/memory.h"
 #include "common/base/option_generate.h"
 #include "common/base/option_hint.h"
 #include "common/base/option_value.h"
@@ -78,7 +79,7 @@ static char *function_name(const struct option_program *p)
     char *name;
 
     if (asprintf(&name, "_%s", p->name) < 0) {
-        abort();
+        (void)memory_must(NULL);
     }
     for (char *c = name; *c != '\0'; c++) {
         *c = *c == '-' ? '_' : *c;

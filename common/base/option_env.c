@@ -1,8 +1,10 @@
 #include "common/base/option_env.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "common/base/affix.h"
 #include "common/base/option_value.h"
 
 #define PREFIX         "SLUICE_"
@@ -28,14 +30,6 @@ static const char *after_prefix(const char *role, const char *pair)
                                                       : NULL;
 }
 
-/* Returns whether text ends in end. */
-static bool ends(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 /* Returns whether Kubernetes sets variables of that name for a service, such
  * as sluice-router or sluice-router-workers. */
 static bool is_service_link(const char *name)
@@ -46,7 +40,7 @@ static bool is_service_link(const char *name)
     snprintf(text, sizeof text, "_%s", name);
     port = strstr(text, "_port_");
     return strstr(text, "_service_port") != NULL ||
-           ends(text, "_service_host") || ends(text, "_port") ||
+           ends_with(text, "_service_host") || ends_with(text, "_port") ||
            (port != NULL && isdigit((unsigned char)port[strlen("_port_")]));
 }
 
@@ -89,4 +83,11 @@ struct option_env option_env_match(const char *role,
     found.kind = near != NULL ? OPTION_ENV_NEAR : OPTION_ENV_UNKNOWN;
     found.row = near != NULL ? option_find(rows, n, near, strlen(near)) : NULL;
     return found;
+}
+
+const char *option_or_variable(const char *option, const char *variable)
+{
+    const char *value = option != NULL ? option : getenv(variable);
+
+    return value != NULL && value[0] != '\0' ? value : NULL;
 }

@@ -34,4 +34,7 @@ struct option_env option_env_match(const char *role,
                                    const struct option_row *rows, size_t n,
                                    const char *pair);
 
+/* Returns the option, else the variable; NULL if neither has a value. */
+const char *option_or_variable(const char *option, const char *variable);
+
 #endif

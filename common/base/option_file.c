@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/memory.h"
 #include "common/base/quote.h"
 #include "common/base/utf8.h"
 
@@ -268,7 +269,7 @@ enum status option_file_read(struct option_file *f, const char *path,
 
     *f = (struct option_file){0};
     if (bytes == NULL) {
-        abort();
+        (void)memory_must(NULL);
     }
     /* One byte past the limit shows that the file is too large.  fstat() would
      * not, for a pipe such as --config <(...). */

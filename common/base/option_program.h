@@ -21,6 +21,7 @@ struct option_program {
     const char *summary; /* one line, for the manual */
     const char *role;    /* "router"; NULL: no file, no environment */
     unsigned section;    /* section of the manual: 1, or 8 for a daemon */
+    const char *operand; /* row that the only operand sets; NULL: none */
     const char *usage;   /* text of --help before the options */
     const char *more;    /* text of --help after the options */
     const struct option_row *rows;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/base/memory.h"
 #include "common/base/option_env.h"
 #include "common/base/option_value.h"
 
@@ -195,10 +196,7 @@ static enum status set_items(struct option_sources *s,
     enum status st = ST_OK;
 
     free(*copy);
-    *copy = strdup(value);
-    if (*copy == NULL) {
-        abort();
-    }
+    *copy = memory_must(strdup(value));
     rest = *copy; /* strsep() cuts it; the items stay where they are */
     while (st == ST_OK && (item = strsep(&rest, ";")) != NULL) {
         size_t n;
@@ -341,9 +339,17 @@ static enum status take_all(struct option_sources *s, const char *named,
 
     st = st == ST_OK ? take_file(s, named, e) : st;
     st = st == ST_OK ? take_environment(s, e) : st;
-    return st == ST_OK ? option_scan(s->program->rows, s->program->n_rows,
-                                     &sink, &words, e)
-                       : st;
+    st = st == ST_OK ? option_scan(s->program->rows, s->program->n_rows, &sink,
+                                   &words, e)
+                     : st;
+    /* The first pass has checked that an operand is allowed. */
+    return st == ST_OK && words.n == 1
+               ? set_word(s,
+                          option_find(s->program->rows, s->program->n_rows,
+                                      s->program->operand,
+                                      strlen(s->program->operand)),
+                          words.argv[1], e)
+               : st;
 }
 
 enum status option_sources_load(struct option_sources *s,
@@ -357,11 +363,12 @@ enum status option_sources_load(struct option_sources *s,
     assert(program->n_rows <= OPTION_ROWS_MAX && program->role != NULL);
     *s = (struct option_sources){.program = program, .out = out};
     if (copy == NULL) {
-        abort();
+        (void)memory_must(NULL);
     }
     /* The first pass finds --config and mistakes.  Parsing moves words. */
     memcpy(copy, argv, size);
-    st = option_parse_alone(program->rows, program->n_rows, out, argc, copy, e);
+    st = option_parse_operand(program->rows, program->n_rows, program->operand,
+                              out, argc, copy, e);
     if (st == ST_OK && !only_prints(s)) {
         memcpy(copy, argv, size);
         st = take_all(s, config_of(s), argc, copy, e);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/memory.h"
 #include "common/base/option_env.h"
 #include "common/base/option_sources.h"
 #include "common/base/option_value.h"
@@ -54,7 +55,7 @@ static char *setting(const struct option_sources *s, const struct shown *shown)
     bool ok = true;
 
     if (to == NULL) {
-        abort();
+        (void)memory_must(NULL);
     }
     option_name(shown->row->name, name + at, sizeof name - at);
     fprintf(to, "%-*s = ", name_width(s), name);

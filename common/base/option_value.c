@@ -36,61 +36,75 @@ static const struct unit time_units[] = {
     {"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {NULL, 0},
 };
 
+/* A number that is too large is no other text: the user learns the limit. */
+enum reading { READ_BAD, READ_LARGE, READ_OK };
+
 /* Accepts plain decimal numbers only: strtod() would also take hex, inf and
  * nan. */
-static bool decimal(const char *text, double *value, const char **end)
+static enum reading decimal(const char *text, double *value, const char **end)
 {
     const char *digits = text + (text[0] == '-');
     char *stop;
 
     if (!isdigit((unsigned char)digits[0]) && digits[0] != '.') {
-        return false;
+        return READ_BAD;
     }
     errno = 0;
     *value = strtod(text, &stop);
     *end = stop;
-    return stop != text && errno == 0 && isfinite(*value) &&
-           strcspn(text, "xX") >= (size_t)(stop - text);
+    if (stop == text || strcspn(text, "xX") < (size_t)(stop - text)) {
+        return READ_BAD;
+    }
+    /* Below the least number there is 0, which is near enough. */
+    return isfinite(*value) ? READ_OK : READ_LARGE;
 }
 
-static bool with_unit(const char *text, const struct unit *units, uint64_t *out)
+static enum reading with_unit(const char *text, const struct unit *units,
+                              uint64_t *out)
 {
     const char *end;
     double value;
+    enum reading r = decimal(text, &value, &end);
 
-    if (!decimal(text, &value, &end) || text[0] == '-') {
-        return false;
+    if (r == READ_BAD || text[0] == '-') {
+        return READ_BAD;
     }
     for (; units->name != NULL; units++) {
-        if (strcmp(end, units->name) == 0 && value * units->factor < 0x1p63) {
-            *out = (uint64_t)llround(value * units->factor);
-            return true;
+        if (strcmp(end, units->name) != 0) {
+            continue;
         }
+        if (r == READ_LARGE || value * units->factor >= 0x1p63) {
+            return READ_LARGE;
+        }
+        *out = (uint64_t)llround(value * units->factor);
+        return READ_OK;
     }
-    return false;
+    return READ_BAD;
 }
 
 bool option_bytes(const char *text, uint64_t *bytes)
 {
-    return with_unit(text, byte_units, bytes);
+    return with_unit(text, byte_units, bytes) == READ_OK;
 }
 
 bool option_ms(const char *text, uint64_t *ms)
 {
-    return with_unit(text, time_units, ms);
+    return with_unit(text, time_units, ms) == READ_OK;
 }
 
 /* strtoull() would accept a sign and leading spaces. */
-static bool whole(const char *text, uint64_t *out)
+static enum reading whole(const char *text, uint64_t most, uint64_t *out)
 {
     char *end;
 
     if (!isdigit((unsigned char)text[0])) {
-        return false;
+        return READ_BAD;
     }
     errno = 0;
     *out = strtoull(text, &end, 10);
-    return *end == '\0' && errno == 0;
+    return *end != '\0'                ? READ_BAD
+           : errno != 0 || *out > most ? READ_LARGE
+                                       : READ_OK;
 }
 
 static const char *wanted(enum option_type type)
@@ -157,29 +171,33 @@ static enum status in_range(const struct option_row *row, double value,
     return ST_OK;
 }
 
-static bool store_number(const struct option_row *row, void *field,
-                         const char *text, double *value)
+static enum reading store_number(const struct option_row *row, void *field,
+                                 const char *text, double *value)
 {
     const char *end;
     uint64_t u = 0;
-    bool ok;
+    enum reading r;
 
     switch (row->type) {
     case OPTION_F64:
-        ok = decimal(text, value, &end) && *end == '\0';
-        if (ok) {
+        r = decimal(text, value, &end);
+        r = r != READ_BAD && *end != '\0' ? READ_BAD : r;
+        if (r == READ_OK) {
             memcpy(field, value, sizeof *value);
         }
-        return ok;
+        return r;
     case OPTION_BYTES:
-        ok = option_bytes(text, &u);
+        r = with_unit(text, byte_units, &u);
         break;
     case OPTION_MS:
-        ok = option_ms(text, &u);
+        r = with_unit(text, time_units, &u);
         break;
     default:
-        ok = whole(text, &u) && (row->type == OPTION_U64 || u <= UINT32_MAX);
+        r = whole(text, row->type == OPTION_U64 ? UINT64_MAX : UINT32_MAX, &u);
         break;
+    }
+    if (r != READ_OK) {
+        return r;
     }
     *value = (double)u;
     if (row->type == OPTION_U32) {
@@ -190,7 +208,7 @@ static bool store_number(const struct option_row *row, void *field,
     } else {
         memcpy(field, &u, sizeof u);
     }
-    return ok;
+    return READ_OK;
 }
 
 static enum status append(const struct option_row *row,
@@ -224,11 +242,29 @@ bool option_bool(const char *text, bool *value)
 
 /* Converts to the field's type.  *value is for the range, which a flag lacks.
  */
-static bool convert(const struct option_row *row, void *field, const char *text,
-                    double *value)
+static enum reading convert(const struct option_row *row, void *field,
+                            const char *text, double *value)
 {
-    return row->type == OPTION_FLAG ? option_bool(text, field)
-                                    : store_number(row, field, text, value);
+    if (row->type == OPTION_FLAG) {
+        return option_bool(text, field) ? READ_OK : READ_BAD;
+    }
+    return store_number(row, field, text, value);
+}
+
+/* The range of the row, or that of its type. */
+static enum status too_large(const struct option_row *row, const char *text,
+                             struct error *e)
+{
+    if (row->max > row->min) {
+        return in_range(row, INFINITY, text, e);
+    }
+    if (row->type == OPTION_U32 || row->type == OPTION_U64) {
+        return error_set(e, ST_INVALID_ARGUMENT, "must be at most %llu",
+                         row->type == OPTION_U32
+                             ? (unsigned long long)UINT32_MAX
+                             : (unsigned long long)UINT64_MAX);
+    }
+    return error_set(e, ST_INVALID_ARGUMENT, "is too large");
 }
 
 enum status option_store(const struct option_row *row, void *out,
@@ -244,11 +280,15 @@ enum status option_store(const struct option_row *row, void *out,
     if (row->type == OPTION_LIST) {
         return append(row, field, text, e);
     }
-    if (!convert(row, field, text, &value)) {
+    switch (convert(row, field, text, &value)) {
+    case READ_BAD:
         return error_set(e, ST_INVALID_ARGUMENT, "%s is needed",
                          wanted(row->type));
+    case READ_LARGE:
+        return too_large(row, text, e);
+    default:
+        return in_range(row, value, text, e);
     }
-    return in_range(row, value, text, e);
 }
 
 enum status option_u32(const char *field, const char *text, uint32_t most,

@@ -42,6 +42,12 @@ MUST_CHECK enum status option_u32(const char *field, const char *text,
                                   uint32_t most, bool *given, uint32_t *out,
                                   struct error *e);
 
+/* Sets a row of a text to an operand.  Returns ST_INVALID_ARGUMENT if its
+ * option is given too. */
+MUST_CHECK enum status option_take_operand(const struct option_row *row,
+                                           void *out, const char *word,
+                                           struct error *e);
+
 /* A receiver of options: sets the row's field to text.  Errors name no
  * option. */
 struct option_sink {

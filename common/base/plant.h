@@ -29,6 +29,8 @@
     X(MOVED_AS_PROMPT, "a moved sequence's tokens are taken for its prompt")  \
     X(CANCEL_LEAKS, "a cancelled sequence leaves a block behind")             \
     X(DEADLINE_IGNORED, "calls go on past their deadline")                    \
+    X(WORKER_DEADLINE_IGNORED, "a worker computes past a call's deadline")    \
+    X(QUEUE_FOREVER, "a request waits for longer than --queue-timeout")       \
     X(CHAIN_ASTRAY, "a chained row follows the plan's first row")             \
     X(KEEP_FOREVER, "the lease of a kept sequence does not end")              \
     X(FAILED_STEP_USED, "the tokens of a failed step are used")               \
@@ -78,6 +80,7 @@
     X(LIVE_UNDISOWNED, "an orphan that runs elsewhere is not disowned")       \
     X(HUNG_IGNORED, "nothing is done about an engine that stands still")      \
     X(TICKS_IGNORED, "a long step is fenced although it ticks")               \
+    X(STALL_IGNORED, "a worker that holds a sequence is believed")            \
     X(QUIET_IGNORED, "a connection that is silent is never given up")         \
     X(DEAD_IGNORED, "a worker goes on without an engine that ticks")          \
     X(TRIAL_CROWD, "suspects are tried several at a time")                    \
@@ -141,10 +144,17 @@
     X(WINDOW_KEPT, "some window blocks behind the window are not freed")      \
     X(WINDOW_MISCOUNTED, "a window page that is given back is a block's")     \
     X(SUSPENDED_PASSED, "a place with suspended sequences gets new ones")     \
-    X(OVERCOMMIT_UNBOUND, "greatest needs exceed the bound of overcommit")    \
+    X(TENANTS_FORGOTTEN, "a queue is in the order of arrival")                \
+    X(LEASES_STAY, "kept sequences give no memory to those that wait")        \
+    X(BYPASS_UNBOUND, "others go ahead of the first that waits for ever")     \
+    X(DECODES_FREE, "the decodes of a place are no load")                     \
+    X(WORK_KEPT, "what leaves a queue counts as work that waits")             \
+    X(FORECAST_IGNORED, "a place is granted whatever its next pages allow")   \
     X(LENGTHS_MIXED, "a model is given the lengths of another one")           \
     X(WINDOWS_FREE, "the router charges nothing for window blocks")           \
     X(WINDOWS_WHOLE, "window layers are charged for the whole context")       \
+    X(PROMPT_STARVED, "the oldest prompt has no turn among shorter ones")     \
+    X(TARGET_IGNORED, "prompts fill a step whatever the target is")           \
     X(DRAFT_NOT_REFUSED, "a sequence goes on behind a refused draft")         \
     X(DRAFT_REFUSED_USED, "the first refused draft is taken as a token")      \
     X(DRAFT_TWICE, "an accepted draft is taken twice")                        \

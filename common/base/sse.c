@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/memory.h"
+
 /* Appends, and keeps room for a NUL.  Returns false past the limit. */
 static bool append(struct sse_text *t, const char *bytes, size_t n)
 {
@@ -17,7 +19,7 @@ static bool append(struct sse_text *t, const char *bytes, size_t n)
         }
         t->bytes = realloc(t->bytes, size);
         if (t->bytes == NULL) {
-            abort();
+            (void)memory_must(NULL);
         }
         t->size = size;
     }

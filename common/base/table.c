@@ -1,6 +1,7 @@
 #include "common/base/table.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* The bounds keep a table of few nodes small and the buckets of a huge option
  * value within 8 MiB. */
@@ -16,13 +17,17 @@ void table_init(struct table *t, uint32_t expected)
     }
     t->buckets = calloc((size_t)1 << t->bits, sizeof *t->buckets);
     if (t->buckets == NULL) {
-        abort();
+        memset(t->few, 0, sizeof t->few);
+        t->buckets = t->few;
+        t->bits = TABLE_FEW_BITS;
     }
 }
 
 void table_fini(struct table *t)
 {
-    free(t->buckets);
+    if (t->buckets != t->few) {
+        free(t->buckets);
+    }
     t->buckets = NULL;
 }
 

@@ -5,7 +5,8 @@
  * seed.
  *
  * Threading: none.  Memory: the buckets, allocated once by table_init(); no
- * other call allocates.  Limits: none; chains grow past the size given. */
+ * other call allocates.  Without memory a table has TABLE_FEW buckets of its
+ * own, and is slow.  Limits: none; chains grow past the size given. */
 #ifndef COMMON_BASE_TABLE_H
 #define COMMON_BASE_TABLE_H
 
@@ -18,12 +19,16 @@ struct table_node {
     uint64_t key;
 };
 
+#define TABLE_FEW_BITS 1
+#define TABLE_FEW      (1 << TABLE_FEW_BITS)
+
 struct table {
     struct table_node **buckets; /* [1 << bits] */
     uint32_t bits, n;
+    struct table_node *few[TABLE_FEW];
 };
 
-/* Allocates buckets for about `expected` nodes. */
+/* Allocates buckets for about `expected` nodes.  *t must not move. */
 void table_init(struct table *t, uint32_t expected);
 /* Frees the buckets.  The nodes are the caller's. */
 void table_fini(struct table *t);

@@ -1,6 +1,5 @@
 #include "common/base/timer.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 void timers_init(struct timers *ts)
@@ -10,69 +9,99 @@ void timers_init(struct timers *ts)
 
 void timers_fini(struct timers *ts)
 {
-    free(ts->heap);
     timers_init(ts);
 }
 
-/* Positions count from 1, so that the parent of i is i / 2 and 0 can mean
- * "not armed". */
-static void place(struct timers *ts, uint32_t i, struct timer *t)
+/* Returns the link to position i, which may be the first free one.  Positions
+ * count from 1, so that the parent of i is i / 2: below its highest bit, i
+ * spells the way down. */
+static struct timer **link_to(struct timers *ts, uint32_t i)
 {
-    ts->heap[i] = t;
+    struct timer **at = &ts->top;
+    uint32_t bit = 1;
+
+    while (bit <= i / 2) {
+        bit *= 2;
+    }
+    while ((bit /= 2) > 0) {
+        at = &(*at)->child[(i & bit) != 0];
+    }
+    return at;
+}
+
+/* Makes t the child of `up` at position i. */
+static void hang(struct timers *ts, struct timer *up, uint32_t i,
+                 struct timer *t)
+{
+    *(up == NULL ? &ts->top : &up->child[i & 1]) = t;
+    t->up = up;
     t->index = i;
 }
 
-static void sift_up(struct timers *ts, uint32_t i, struct timer *t)
+static void adopt(struct timer *t, struct timer *left, struct timer *right)
 {
-    while (i > 1 && ts->heap[i / 2]->due_us > t->due_us) {
-        place(ts, i, ts->heap[i / 2]);
-        i /= 2;
+    t->child[0] = left;
+    t->child[1] = right;
+    if (left != NULL) {
+        left->up = t;
     }
-    place(ts, i, t);
+    if (right != NULL) {
+        right->up = t;
+    }
 }
 
-static void sift_down(struct timers *ts, uint32_t i, struct timer *t)
+/* Exchanges t and its parent. */
+static void rise(struct timers *ts, struct timer *t)
+{
+    struct timer *p = t->up, *above = p->up;
+    uint32_t high = p->index, low = t->index;
+    struct timer *left = t->child[0], *right = t->child[1];
+
+    adopt(t, p->child[0], p->child[1]);
+    adopt(p, left, right);
+    hang(ts, above, high, t);
+    hang(ts, t, low, p);
+}
+
+static void sift_up(struct timers *ts, struct timer *t)
+{
+    while (t->up != NULL && t->up->due_us > t->due_us) {
+        rise(ts, t);
+    }
+}
+
+static void sift_down(struct timers *ts, struct timer *t)
 {
     for (;;) {
-        uint32_t child = 2 * i;
+        struct timer *least = t->child[0], *right = t->child[1];
 
-        if (child < ts->n &&
-            ts->heap[child + 1]->due_us < ts->heap[child]->due_us) {
-            child++;
+        if (right != NULL && right->due_us < least->due_us) {
+            least = right;
         }
-        if (child > ts->n || ts->heap[child]->due_us >= t->due_us) {
-            break;
+        if (least == NULL || least->due_us >= t->due_us) {
+            return;
         }
-        place(ts, i, ts->heap[child]);
-        i = child;
+        rise(ts, least);
     }
-    place(ts, i, t);
 }
 
-/* Memory is kept, so arming stops allocating once the peak is reached. */
-static void make_room(struct timers *ts)
+/* Restores the order after t has got another place or time. */
+static void settle(struct timers *ts, struct timer *t)
 {
-    uint32_t capacity = ts->capacity == 0 ? 16 : 2 * ts->capacity;
-
-    if (ts->n + 1 < ts->capacity) {
-        return;
-    }
-    ts->heap = realloc(ts->heap, capacity * sizeof(struct timer *));
-    if (ts->heap == NULL) {
-        abort();
-    }
-    ts->capacity = capacity;
-}
-
-/* Puts t into the hole at i.  t may be due earlier or later than the timer
- * that was there, so it may have to move either way. */
-static void settle(struct timers *ts, uint32_t i, struct timer *t)
-{
-    if (i > 1 && ts->heap[i / 2]->due_us > t->due_us) {
-        sift_up(ts, i, t);
+    if (t->up != NULL && t->up->due_us > t->due_us) {
+        sift_up(ts, t);
     } else {
-        sift_down(ts, i, t);
+        sift_down(ts, t);
     }
+}
+
+static void add(struct timers *ts, struct timer *t)
+{
+    uint32_t i = ++ts->n;
+
+    adopt(t, NULL, NULL);
+    hang(ts, i == 1 ? NULL : *link_to(ts, i / 2), i, t);
+    sift_up(ts, t);
 }
 
 void timer_set(struct timers *ts, struct timer *t, int64_t due_us)
@@ -85,42 +114,43 @@ void timer_set(struct timers *ts, struct timer *t, int64_t due_us)
     }
     t->due_us = due_us;
     if (t->index == 0) {
-        make_room(ts);
-        sift_up(ts, ++ts->n, t);
+        add(ts, t);
     } else {
-        settle(ts, t->index, t);
+        settle(ts, t);
     }
 }
 
 void timer_clear(struct timers *ts, struct timer *t)
 {
-    uint32_t i = t->index;
-    struct timer *last;
+    struct timer **at, *last;
 
-    if (i == 0) {
+    if (t->index == 0) {
         return;
     }
-    t->index = 0;
-    /* ;] The last timer fills the hole, which keeps the heap without gaps. */
-    last = ts->heap[ts->n--];
+    /* The last timer fills the hole, which keeps the heap without gaps. */
+    at = link_to(ts, ts->n--);
+    last = *at;
+    *at = NULL;
     if (last != t) {
-        settle(ts, i, last);
+        hang(ts, t->up, t->index, last);
+        adopt(last, t->child[0], t->child[1]);
+        settle(ts, last);
     }
+    t->index = 0;
 }
 
 int64_t timers_due(const struct timers *ts)
 {
-    return ts->n == 0 ? INT64_MAX : ts->heap[1]->due_us;
+    return ts->n == 0 ? INT64_MAX : ts->top->due_us;
 }
 
 struct timer *timers_pop(struct timers *ts, int64_t now_us)
 {
-    struct timer *t;
+    struct timer *t = ts->top;
 
-    if (ts->n == 0 || ts->heap[1]->due_us > now_us) {
+    if (t == NULL || t->due_us > now_us) {
         return NULL;
     }
-    t = ts->heap[1];
     timer_clear(ts, t);
     return t;
 }

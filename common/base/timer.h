@@ -1,9 +1,9 @@
 /* timer.h - A heap of deadlines.
  *
- * A binary heap of intrusive timers.
+ * A binary heap of intrusive timers: a tree with the positions of an array,
+ * whose links are in the timers.  To arm a timer therefore never needs memory.
  *
- * Threading: none.  Memory: one array, which grows with the number of armed
- * timers and is kept. */
+ * Threading: none.  Memory: none. */
 #ifndef COMMON_BASE_TIMER_H
 #define COMMON_BASE_TIMER_H
 
@@ -12,11 +12,12 @@
 struct timer {
     int64_t due_us;
     uint32_t index; /* position in the heap, from 1; 0: not armed */
+    struct timer *up, *child[2];
 };
 
 struct timers {
-    struct timer **heap; /* [n], from heap[1] on */
-    uint32_t n, capacity;
+    struct timer *top; /* the earliest; NULL: none is armed */
+    uint32_t n;
 };
 
 void timers_init(struct timers *ts);

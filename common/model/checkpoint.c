@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/affix.h"
 #include "common/base/quote.h"
 #include "common/model/directory.h"
 #include "common/model/document.h"
@@ -20,11 +21,6 @@
 
 #define HEAD_BYTES 64 /* of a file: the header's length, or a pointer */
 
-static bool starts(const char *s, const char *with)
-{
-    return strncmp(s, with, strlen(with)) == 0;
-}
-
 /* Recognised parts that sluice does not compute, so that they do not count as
  * unknown tensors. */
 static bool set_aside(const char *key)
@@ -35,7 +31,7 @@ static bool set_aside(const char *key)
     size_t n = strlen(key), m = sizeof tail - 1;
 
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        if (starts(key, parts[i])) {
+        if (starts_with(key, parts[i])) {
             return true;
         }
     }
@@ -51,7 +47,7 @@ const char *checkpoint_key(const char *name)
                                            "language_model."};
 
     for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
-        if (starts(name, prefixes[i])) {
+        if (starts_with(name, prefixes[i])) {
             name += strlen(prefixes[i]);
             break;
         }
@@ -61,7 +57,7 @@ const char *checkpoint_key(const char *name)
 
 bool checkpoint_is_mtp(const char *key)
 {
-    return starts(key, MTP);
+    return starts_with(key, MTP);
 }
 
 /* Nanoseconds: a file rewritten within the same second must differ. */

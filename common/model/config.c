@@ -17,6 +17,9 @@
 #include "common/model/rope.h"
 #include "common/model/weight_format.h"
 
+#define GENERATION "generation_config.json"
+#define MODELOPT   "hf_quant_config.json"
+
 static bool is_silu(const char *name)
 {
     return strcmp(name, "silu") == 0 || strcmp(name, "swish") == 0;
@@ -49,12 +52,12 @@ static void parse_activation(struct model_shape *s, struct fields *f,
                     "is",
                     key, quote(v).text, family->type);
     }
-    s->activation = family->gemma ? ACTIVATION_GELU : ACTIVATION_SILU;
+    s->activation.kind = family->gemma ? ACTIVATION_GELU : ACTIVATION_SILU;
     if (family->gpt_oss) {
-        s->activation = ACTIVATION_CLAMPED;
-        s->clamp_alpha = 1.702f;
-        s->clamp_limit = (float)field_real(f, "swiglu_limit", 7, MODEL_CAP_MIN,
-                                           MODEL_CAP_MAX);
+        s->activation.kind = ACTIVATION_CLAMPED;
+        s->activation.alpha = 1.702f;
+        s->activation.limit = (float)field_real(f, "swiglu_limit", 7,
+                                                MODEL_CAP_MIN, MODEL_CAP_MAX);
     }
 }
 
@@ -94,73 +97,6 @@ static enum dtype parse_dtype(struct fields *f)
     return DTYPE_BF16;
 }
 
-/* head_dim may be absent: some families fix it, others derive it from the
- * hidden size. */
-static uint32_t derived_head_dim(struct fields *f, const struct family *family,
-                                 uint32_t hidden, uint32_t heads)
-{
-    uint32_t dim = family->head_dim != 0 ? family->head_dim : hidden / heads;
-
-    if (field_get(f, "head_dim") != NULL) {
-        return field_u32(f, "head_dim", 0, 2, MODEL_HEAD_DIM_MAX);
-    }
-    if (family->head_dim == 0 &&
-        (hidden % heads != 0 || dim < 2 || dim > MODEL_HEAD_DIM_MAX)) {
-        field_fault(f, ST_INVALID_ARGUMENT,
-                    "head_dim is missing, and hidden_size %u over %u heads is "
-                    "none of 2 to %d",
-                    hidden, heads, MODEL_HEAD_DIM_MAX);
-    }
-    return dim;
-}
-
-static void parse_heads(struct model_shape *s, struct fields *f,
-                        const struct family *family)
-{
-    uint32_t kv;
-
-    s->n_heads = field_u32(f, "num_attention_heads",
-                           family->heads > 0 ? family->heads : FIELD_REQUIRED,
-                           1, MODEL_HEADS_MAX);
-    kv = family->kv_heads > 0 ? family->kv_heads : s->n_heads;
-    s->n_kv_heads = field_u32(f, "num_key_value_heads", kv, 1, MODEL_HEADS_MAX);
-    if (s->n_heads % s->n_kv_heads != 0) {
-        field_fault(f, ST_INVALID_ARGUMENT,
-                    "num_attention_heads %u is no multiple of "
-                    "num_key_value_heads %u",
-                    s->n_heads, s->n_kv_heads);
-    }
-    s->head_dim = derived_head_dim(f, family, s->hidden, s->n_heads);
-}
-
-/* A model of gpt_oss is trained with yarn, so a file without it is cut. */
-static void parse_ropes(struct model_shape *s, struct fields *f,
-                        const struct family *family)
-{
-    struct rope_place p = {.layers = "full_attention",
-                           .theta_key = "rope_theta",
-                           .scaled = true,
-                           .head_dim = s->head_dim,
-                           .partial = family->partial,
-                           .theta = family->theta,
-                           .context = s->context};
-
-    if (family->gpt_oss && !rope_given(f)) {
-        field_fault(f, ST_INVALID_ARGUMENT, "rope_scaling is missing");
-    }
-    rope_parse(&s->rope, f, &p);
-    if (s->window > 0) {
-        p.layers = "sliding_attention";
-        if (family->window_theta > 0) {
-            p.theta_key = "rope_local_base_freq";
-            p.theta = family->window_theta;
-            p.scaled = false;
-        }
-        rope_parse(&s->window_rope, f, &p);
-    }
-    s->context = rope_context(&s->rope, s->context);
-}
-
 static float parse_cap(struct fields *f, const char *key)
 {
     return (float)field_real(f, key, 0, MODEL_CAP_MIN, MODEL_CAP_MAX);
@@ -179,60 +115,6 @@ static void parse_gemma(struct model_config *c, struct fields *f)
     s->logit_cap = parse_cap(f, "final_logit_softcapping");
     s->embed_scale = (float)sqrt(s->hidden);
     c->output_norms = true;
-}
-
-static void parse_attention(struct model_config *c, struct fields *f,
-                            const struct family *family)
-{
-    struct model_shape *s = &c->shape;
-    bool bias = field_bool(f, "attention_bias", family->biased);
-
-    parse_heads(s, f, family);
-    s->attn_gated = family->hybrid && field_bool(f, "attn_output_gate", true);
-    c->qkv_bias = bias || family->qkv_bias;
-    /* qwen2 has biases on q, k and v alone, whatever attention_bias is. */
-    c->o_bias = bias && !family->qkv_bias;
-    c->qk_norm = family->qk_norm;
-    c->sinks = family->gpt_oss;
-    parse_ropes(s, f, family);
-}
-
-/* A window of the whole context is full attention, whose blocks other
- * sequences can use. */
-static void drop_idle_windows(struct model_config *c,
-                              const struct family *family)
-{
-    if (family->window_theta > 0 || c->shape.window < c->shape.context) {
-        return;
-    }
-    for (uint32_t i = 0; i < c->shape.n_layers; i++) {
-        if (c->mixers[i] == MIXER_WINDOW) {
-            c->mixers[i] = MIXER_ATTENTION;
-        }
-    }
-    c->shape.window = 0;
-    c->shape.window_rope = (struct rope_shape){.kind = ROPE_DEFAULT};
-}
-
-static void parse_linear(struct model_config *c, struct fields *f)
-{
-    struct model_shape *s = &c->shape;
-
-    s->n_k_heads = field_u32(f, "linear_num_key_heads", FIELD_REQUIRED, 1,
-                             MODEL_HEADS_MAX);
-    s->n_v_heads = field_u32(f, "linear_num_value_heads", FIELD_REQUIRED, 1,
-                             MODEL_HEADS_MAX);
-    s->k_dim = field_u32(f, "linear_key_head_dim", 128, 1, MODEL_KEY_DIM_MAX);
-    s->v_dim =
-        field_u32(f, "linear_value_head_dim", 128, 1, MODEL_VALUE_DIM_MAX);
-    s->conv = field_u32(f, "linear_conv_kernel_dim", 4, MODEL_CONV_MIN,
-                        MODEL_CONV_MAX);
-    if (s->n_v_heads % s->n_k_heads != 0) {
-        field_fault(f, ST_INVALID_ARGUMENT,
-                    "linear_num_value_heads %u is no multiple of "
-                    "linear_num_key_heads %u",
-                    s->n_v_heads, s->n_k_heads);
-    }
 }
 
 static void add_eos(struct model_config *c, struct fields *f, const json_t *v)
@@ -317,28 +199,22 @@ static uint32_t parse_mtp(struct fields *f)
 static void parse_mixers(struct model_config *c, struct fields *f,
                          const struct family *family)
 {
-    uint32_t n = c->shape.n_layers, linear;
-
     layer_kinds_mixers(c, f, family);
-    linear = config_count(c, MIXER_DELTANET, 0, n);
-    if (f->status == ST_OK && linear < n) {
-        parse_attention(c, f, family);
-        drop_idle_windows(c, family);
-    }
-    if (f->status == ST_OK && linear > 0) {
-        parse_linear(c, f);
-    }
+    layer_kinds_sizes(c, f, family);
 }
 
 static void parse_model(struct model_config *c, struct fields *f)
 {
     const struct family *family;
 
-    refuse_unsupported(f);
+    /* The family first: another one may have any of the features below, and
+     * those are not why its models are refused. */
     family = family_find(f);
     if (family == NULL) {
         return;
     }
+    family_check_architecture(f);
+    refuse_unsupported(f);
     snprintf(c->family, sizeof c->family, "%s", family->type);
     c->norms = family->norms;
     c->linear = family->linear;
@@ -378,7 +254,7 @@ enum status config_parse(struct model_config *c, const char *json, size_t len,
                          "%zu bytes long, at most %d are allowed", len,
                          CONFIG_BYTES_MAX);
     }
-    st = document_parse(&doc, json, len, e);
+    st = document_parse_python(&doc, json, len, e);
     if (st != ST_OK) {
         return st;
     }
@@ -400,12 +276,27 @@ enum status config_add_generation(struct model_config *c, const char *json,
 {
     struct fields f = {.error = e, .status = ST_OK};
     json_t *doc;
-    enum status st = document_parse(&doc, json, len, e);
+    enum status st = document_parse_python(&doc, json, len, e);
 
     if (st != ST_OK) {
         return st;
     }
     parse_eos(c, &f, doc);
+    json_decref(doc);
+    return f.status;
+}
+
+enum status config_check_modelopt(const char *json, size_t len, struct error *e)
+{
+    struct fields f = {.error = e, .status = ST_OK};
+    json_t *doc;
+    enum status st = document_parse_python(&doc, json, len, e);
+
+    if (st != ST_OK) {
+        return st;
+    }
+    f.inner = f.outer = doc;
+    quantisation_refuse_modelopt(&f);
     json_decref(doc);
     return f.status;
 }
@@ -450,11 +341,12 @@ static enum status name_after(struct model_config *c, const char *dir,
     return st;
 }
 
-/* The file is optional: a base model has no generation defaults. */
-static enum status load_generation(struct model_config *c, const char *dir,
-                                   struct error *e)
+/* A base model has no generation defaults, and few models a file of NVIDIA's
+ * modelopt. */
+static enum status load_optional(struct model_config *c, const char *dir,
+                                 const char *name, struct error *e)
 {
-    const char *name = "generation_config.json";
+    bool generation = strcmp(name, GENERATION) == 0;
     char *text;
     size_t len;
     enum status st = document_read(&text, &len, dir, name, CONFIG_BYTES_MAX, e);
@@ -463,10 +355,29 @@ static enum status load_generation(struct model_config *c, const char *dir,
         return ST_OK;
     }
     if (st == ST_OK) {
-        st = config_add_generation(c, text, len, e);
+        st = generation ? config_add_generation(c, text, len, e)
+                        : config_check_modelopt(text, len, e);
         free(text);
     }
     return st == ST_OK ? st : error_wrap(e, "%s", name);
+}
+
+/* Embedding models may name the same architecture as the chat model that they
+ * were made from; the library that runs them adds these files. */
+static enum status refuse_embedding(const char *dir, struct error *e)
+{
+    static const char *const names[] = {"config_sentence_transformers.json",
+                                        "modules.json"};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (directory_has(dir, names[i])) {
+            return error_set(e, ST_UNIMPLEMENTED,
+                             "%s: this is an embedding model; models that "
+                             "generate text are supported",
+                             names[i]);
+        }
+    }
+    return ST_OK;
 }
 
 /* Reads the configuration in GGUF files, if dir names such a model. */
@@ -511,17 +422,8 @@ enum status config_load(struct model_config *c, const char *dir,
     if (st != ST_OK) {
         return error_wrap(e, "%s", name);
     }
-    st = load_generation(c, dir, e);
+    st = refuse_embedding(dir, e);
+    st = st == ST_OK ? load_optional(c, dir, MODELOPT, e) : st;
+    st = st == ST_OK ? load_optional(c, dir, GENERATION, e) : st;
     return st != ST_OK ? st : name_after(c, dir, e);
-}
-
-uint32_t config_count(const struct model_config *c, enum mixer_kind kind,
-                      uint32_t begin, uint32_t end)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = begin; i < end; i++) {
-        n += c->mixers[i] == kind;
-    }
-    return n;
 }

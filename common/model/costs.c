@@ -3,7 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/minmax.h"
+#include "common/model/ffn.h"
 #include "common/model/layout.h"
+#include "common/model/mixer.h"
 #include "common/model/sizes.h"
 #include "proto/limits.h"
 
@@ -54,15 +57,15 @@ void costs_of_shapes(struct split_model *m, const struct model_config *c,
 
         l->weight_bytes = sizes_layer(c, i);
         set_step(l, c, sizes_experts(c, i));
-        switch (c->mixers[i]) {
-        case MIXER_ATTENTION:
+        switch (mixer_memory(c->mixers[i])) {
+        case MIXER_IN_BLOCKS:
             l->token_bytes = sizes_kv(&c->shape, i, kv);
             break;
-        case MIXER_WINDOW:
+        case MIXER_IN_WINDOWS:
             l->window_bytes = sizes_window_kv(&c->shape, kv);
             break;
-        case MIXER_DELTANET:
-            l->slot_bytes = page_linear_bytes(&p);
+        case MIXER_IN_SLOT:
+            l->slot_bytes = page_slot_bytes(&p.slots[c->mixers[i]]);
             break;
         }
     }
@@ -84,8 +87,12 @@ uint32_t costs_keep_tokens(uint32_t drafts, uint32_t max_rows)
 uint64_t costs_kept(const struct model_config *c, const struct costs_step *step,
                     uint32_t begin, uint32_t end)
 {
-    return (uint64_t)config_count(c, MIXER_DELTANET, begin, end) *
-           step->keep_tokens * sizes_kept(&c->shape, step->kept);
+    uint64_t sum = 0;
+
+    for (uint32_t i = begin; i < end; i++) {
+        sum += sizes_kept(&c->shape, c->mixers[i], step->kept);
+    }
+    return sum * step->keep_tokens;
 }
 
 void costs_add_kept(struct split_model *m, const struct model_config *c,
@@ -96,24 +103,25 @@ void costs_add_kept(struct split_model *m, const struct model_config *c,
     }
 }
 
-static uint64_t aligned(uint64_t bytes)
-{
-    return (bytes + LAYOUT_ALIGN - 1) / LAYOUT_ALIGN * LAYOUT_ALIGN;
-}
-
 static uint64_t placed(const struct tensor *t)
 {
     uint64_t planes = t->format == WEIGHT_AFFINE ? 2 : 1;
 
-    return aligned(t->rows * tensor_row_bytes(t)) +
-           planes * aligned(t->rows * tensor_scale_bytes(t));
+    return layout_aligned(t->rows * tensor_row_bytes(t)) +
+           planes * layout_aligned(t->rows * tensor_scale_bytes(t));
 }
 
-static uint64_t placed_experts(const struct layer_weights *l)
+static uint64_t placed_chosen(const struct layer_weights *l)
 {
-    return l->ffn == FFN_EXPERTS
-               ? placed(&l->experts.gate_up) + placed(&l->experts.down)
-               : 0;
+    const struct ffn *f = ffn_rows[l->ffn];
+    const struct tensor *of[FFN_CHOSEN_MAX];
+    uint32_t n = f->chosen != NULL ? f->chosen(l, of) : 0;
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        sum += placed(of[i]);
+    }
+    return sum;
 }
 
 /* Lays out one layer alone, in a config without drafts. */
@@ -133,7 +141,7 @@ static enum status add_files_layer(struct split_model *m, uint32_t i,
     ends[1] = placed(&w.head); /* 0 except for the last layer */
     m->layers[i].weight_bytes = l.bytes - ends[1] - (i == 0 ? ends[0] : 0) -
                                 (last ? sizes_last_norm(c) : 0);
-    set_step(&m->layers[i], c, placed_experts(layer));
+    set_step(&m->layers[i], c, placed_chosen(layer));
     layout_fini(&l);
     return st;
 }
@@ -162,7 +170,7 @@ static enum status add_files_mtp(struct split_model *m,
         plain.drafts = false;
         st = layout_of_model(&l, &plain, files, e);
         m->mtp.weight_bytes -= l.bytes;
-        set_step(&m->mtp, c, placed_experts(&parts.layers[n]));
+        set_step(&m->mtp, c, placed_chosen(&parts.layers[n]));
         layout_fini(&l);
     }
     free(parts.layers);
@@ -187,11 +195,6 @@ enum status costs_of_files(struct split_model *m, const struct model_config *c,
     return st;
 }
 
-static uint64_t most(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* ---- scratch ---- */
 
 /* Kept in step with kernels/, which tests compare: see costs_test.c. */
@@ -203,8 +206,6 @@ static uint64_t most(uint64_t a, uint64_t b)
 #define LIST_WORDS    (68u << 10) /* biases, and ids of penalties */
 #define SHARED_TOKENS 128         /* rows of products whose tiles are shared */
 #define SHARES        8           /* work-groups that share a tile */
-#define SPLIT_TOKENS  128         /* rows of attention whose context is split */
-#define SPLITS        32
 #define STATE_COLUMNS 32  /* of a state that a CPU thread runs at a time */
 #define REPLAY_TOKENS 9   /* kept inputs that a CPU thread replays at a time */
 #define REPLAY_BYTES  24  /* of a row whose replay waits */
@@ -213,30 +214,24 @@ static uint64_t most(uint64_t a, uint64_t b)
 #define ROW_INTS      8   /* a step's ints per row, and per token */
 #define TOKEN_INTS    3
 
-struct widths {
-    uint64_t q, kv, values, channels;
-    uint64_t wide; /* columns of the widest matrix */
-};
-
 /* Returns the rows of the widest gate of an MLP, a shared expert's too. */
 static uint64_t mlp_width(const struct model_shape *s)
 {
-    return most(s->intermediate, s->shared_dim);
+    return max_u64(s->intermediate, s->shared_dim);
 }
 
-static struct widths widths_of(const struct model_shape *s)
+/* Returns the columns of the widest matrix. */
+static uint64_t widest_columns(const struct model_shape *s)
 {
-    uint64_t values = (uint64_t)s->n_v_heads * s->v_dim;
-    struct widths w = {
-        .q = (uint64_t)s->n_heads * s->head_dim,
-        .kv = (uint64_t)s->n_kv_heads * s->head_dim,
-        .values = values,
-        .channels = 2 * (uint64_t)s->n_k_heads * s->k_dim + values,
-    };
+    uint64_t wide = max_u64(max_u64(s->hidden, mlp_width(s)), s->expert_dim);
 
-    w.wide = most(most(s->hidden, mlp_width(s)), most(w.q, values));
-    w.wide = most(w.wide, s->expert_dim);
-    return w;
+    for (int i = 0; i < MIXER_KINDS; i++) {
+        uint64_t (*of)(const struct model_shape *) =
+            mixer_rows[i]->costs.columns;
+
+        wide = of != NULL ? max_u64(wide, of(s)) : wide;
+    }
+    return wide;
 }
 
 /* Returns what a CPU thread uses to replay inputs, in floats: a few tokens of
@@ -254,7 +249,8 @@ static uint64_t cpu_waiting(const struct model_config *c,
 {
     const struct model_shape *s = &c->shape;
     uint64_t keys = (uint64_t)s->n_k_heads * s->k_dim;
-    uint64_t kept = (widths_of(s).channels - keys) * step->keep_tokens;
+    uint64_t values = (uint64_t)s->n_v_heads * s->v_dim;
+    uint64_t kept = (keys + values) * step->keep_tokens;
 
     return step->keep_tokens > 0 ? step->rows * (uint64_t)REPLAY_BYTES +
                                        kept * sizeof(float) + 3 * 64
@@ -287,24 +283,26 @@ static uint64_t cpu_experts(const struct model_shape *s, uint64_t tokens)
 static uint64_t cpu_widest(const struct model_config *c, uint64_t tokens)
 {
     const struct model_shape *s = &c->shape;
-    struct widths w = widths_of(s);
-    uint64_t attention = w.q * (s->attn_gated ? 5 : 3) + 2 * w.kv;
-    uint64_t linear =
-        2 * w.channels + 2 * w.values + 2 * (uint64_t)s->n_v_heads;
-    uint64_t widest =
-        most(2 * (uint64_t)s->intermediate, most(attention, linear));
+    uint64_t widest = 2 * (uint64_t)s->intermediate * tokens * sizeof(float);
 
-    return most(widest * tokens * sizeof(float),
-                s->n_experts > 0 ? cpu_experts(s, tokens) : 0);
+    for (int i = 0; i < MIXER_KINDS; i++) {
+        const struct mixer_costs *m = &mixer_rows[i]->costs;
+
+        widest = m->cpu != NULL ? max_u64(widest, m->cpu(s, tokens)) : widest;
+    }
+    return max_u64(widest, s->n_experts > 0 ? cpu_experts(s, tokens) : 0);
 }
 
-/* The weights of a convolution are kept a second time, transposed. */
 static uint64_t cpu_layers(const struct model_config *c)
 {
-    const struct model_shape *s = &c->shape;
-    uint32_t n = config_count(c, MIXER_DELTANET, 0, s->n_layers);
+    uint64_t sum = 0;
 
-    return n * (widths_of(s).channels * s->conv + 16) * sizeof(float);
+    for (uint32_t i = 0; i < c->shape.n_layers; i++) {
+        const struct mixer_costs *m = &mixer_rows[c->mixers[i]]->costs;
+
+        sum += m->cpu_layer != NULL ? m->cpu_layer(&c->shape) : 0;
+    }
+    return sum;
 }
 
 /* Returns x, its norm and an output, the rotary angles, a few words, and the
@@ -314,11 +312,11 @@ static uint64_t cpu_scratch(const struct model_config *c,
                             const struct costs_step *step)
 {
     const struct model_shape *s = &c->shape;
-    uint64_t tokens = most(step->tokens, step->logits);
+    uint64_t tokens = max_u64(step->tokens, step->logits);
     uint64_t token = (keeps_outputs(c) ? 3 : 2) * (uint64_t)s->hidden +
                      s->rope.dim + s->window_rope.dim + 2;
     uint64_t wide =
-        most(widths_of(s).wide, c->drafts ? 2 * (uint64_t)s->hidden : 0);
+        max_u64(widest_columns(s), c->drafts ? 2 * (uint64_t)s->hidden : 0);
     uint64_t panels = c->quant.format != WEIGHT_PLAIN ? PANEL_ROWS * wide : 0;
     uint64_t lane = panels + 66 * (uint64_t)s->head_dim +
                     2 * (uint64_t)s->expert_dim +
@@ -346,19 +344,16 @@ static uint64_t opencl_area(const struct model_config *c,
                             const struct costs_step *step)
 {
     const struct model_shape *s = &c->shape;
-    struct widths w = widths_of(s);
-    uint64_t attention = w.q * (s->attn_gated ? 4 : 3) + 2 * w.kv;
-    /* Fused kernels keep keys, queries and chunk matrices of 64 tokens beside
-     * the values (kernels/opencl/nv/deltanet_nv.c). */
-    uint64_t linear = 2 * w.channels + 2 * w.values +
-                      (uint64_t)s->n_v_heads * (2 * 64 + 2 + 4);
-    uint64_t parts = (uint64_t)SPLIT_TOKENS * SPLITS * s->n_heads *
-                     ((uint64_t)s->head_dim + 2);
-
     uint64_t experts = s->n_experts > 0 ? opencl_experts(s, step->tokens) : 0;
+    uint64_t area = mlp_width(s) * step->tokens + experts;
 
-    return most(most(attention * step->tokens + parts, linear * step->tokens),
-                mlp_width(s) * step->tokens + experts);
+    for (int i = 0; i < MIXER_KINDS; i++) {
+        const struct mixer_costs *m = &mixer_rows[i]->costs;
+
+        area = m->opencl != NULL ? max_u64(area, m->opencl(s, step->tokens))
+                                 : area;
+    }
+    return area;
 }
 
 /* Returns what the head uses of that memory, in floats: per row of logits the
@@ -376,11 +371,14 @@ static uint64_t opencl_head_area(const struct model_config *c,
  * size. */
 static uint64_t widest_rows(const struct model_shape *s)
 {
-    struct widths w = widths_of(s);
+    uint64_t rows = 2 * mlp_width(s);
 
-    return most(2 * mlp_width(s),
-                most(w.channels + w.values + 2 * (uint64_t)s->n_v_heads,
-                     2 * w.q + 2 * w.kv));
+    for (int i = 0; i < MIXER_KINDS; i++) {
+        uint64_t (*of)(const struct model_shape *) = mixer_rows[i]->costs.rows;
+
+        rows = of != NULL ? max_u64(rows, of(s)) : rows;
+    }
+    return rows;
 }
 
 /* Returns what is kept for one operator alone, in floats: x, its norm with sums
@@ -393,9 +391,10 @@ static uint64_t opencl_kept(const struct model_config *c,
     uint64_t blocks =
         (step->context + step->block_tokens - 1) / (uint64_t)step->block_tokens;
     /* A page has at least one window layer. */
-    uint64_t windows = (uint64_t)config_count(c, MIXER_WINDOW, 0, s->n_layers) *
-                       sizes_window_blocks(s->window, step->tokens,
-                                           step->block_tokens, step->context);
+    uint64_t windows =
+        (uint64_t)config_count(c, MIXER_IN_WINDOWS, 0, s->n_layers) *
+        sizes_window_blocks(s->window, step->tokens, step->block_tokens,
+                            step->context);
     uint64_t tables = step->rows * (ROW_INTS + blocks + windows) +
                       step->tokens * TOKEN_INTS + step->logits;
     uint64_t token = 2 * (uint64_t)s->hidden + s->hidden / 8 + s->n_heads + 1 +

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/affix.h"
 #include "common/model/document.h"
 #include "common/model/gguf_model.h"
 
@@ -33,18 +34,6 @@ enum status directory_pointer(struct error *e)
 }
 
 /* ---- the path ---- */
-
-static bool starts(const char *text, const char *with)
-{
-    return strncmp(text, with, strlen(with)) == 0;
-}
-
-static bool ends(const char *text, const char *with)
-{
-    size_t n = strlen(text), m = strlen(with);
-
-    return n >= m && strcmp(text + n - m, with) == 0;
-}
 
 /* Returns whether a path that does not exist may be OWNER/MODEL of a hub. */
 static bool is_hub_name(const char *path)
@@ -114,8 +103,8 @@ static const struct format *find_format(const char *dir)
     for (int i = 0;
          d != NULL && i < ENTRIES_MAX && (entry = readdir(d)) != NULL; i++) {
         for (size_t f = 0; f < best; f++) {
-            if (starts(entry->d_name, formats[f].start) &&
-                ends(entry->d_name, formats[f].end)) {
+            if (starts_with(entry->d_name, formats[f].start) &&
+                ends_with(entry->d_name, formats[f].end)) {
                 best = f;
             }
         }
@@ -196,12 +185,21 @@ static enum status check_json(const char *dir, const char *name,
 }
 
 /* Returns the sentence for a missing file, or for what the directory holds
- * instead of a model. */
-static enum status missing(const char *dir, const char *text, struct error *e)
+ * instead of a model.  A file that cannot be looked at is not missing. */
+static enum status missing(const char *dir, const char *name, const char *text,
+                           struct error *e)
 {
     const struct format *f =
         directory_has(dir, "config.json") ? NULL : find_format(dir);
+    uint64_t bytes;
+    int fd;
+    enum status st = document_open(&fd, &bytes, dir, name, e);
 
+    if (st == ST_OK) {
+        close(fd); /* it has just appeared */
+    } else if (st != ST_NOT_FOUND) {
+        return error_wrap(e, "%s", name);
+    }
     return f != NULL ? error_set(e, ST_INVALID_ARGUMENT, "%s", f->text)
                      : error_set(e, ST_NOT_FOUND, "%s", text);
 }
@@ -222,7 +220,7 @@ enum status directory_check(const char *dir, unsigned need, struct error *e)
 
     if (st == ST_OK && (need & DIRECTORY_CONFIG) != 0 &&
         !directory_has(dir, "config.json")) {
-        st = missing(dir,
+        st = missing(dir, "config.json",
                      "there is no config.json; give a directory with "
                      "config.json, *.safetensors and tokenizer.json",
                      e);
@@ -232,13 +230,14 @@ enum status directory_check(const char *dir, unsigned need, struct error *e)
         st = directory_weights(dir, &found, e);
     }
     if (st == ST_OK && !found) {
-        st = error_set(e, ST_NOT_FOUND,
-                       "no weights: neither model.safetensors nor "
-                       "model.safetensors.index.json; download them");
+        st = missing(dir, "model.safetensors",
+                     "no weights: neither model.safetensors nor "
+                     "model.safetensors.index.json; download them",
+                     e);
     }
     if (st == ST_OK && (need & DIRECTORY_TOKENIZER) != 0 &&
         !directory_has(dir, "tokenizer.json")) {
-        st = missing(dir,
+        st = missing(dir, "tokenizer.json",
                      "there is no tokenizer.json; download it from where the "
                      "model comes from: texts cannot be encoded without it",
                      e);

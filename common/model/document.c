@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/json_bound.h"
+#include "common/base/json_words.h"
 #include "common/base/quote.h"
 #include "common/model/model_limits.h"
 
@@ -71,6 +72,21 @@ enum status document_parse(json_t **out, const char *text, size_t len,
         return error_set(e, ST_INVALID_ARGUMENT, "JSON, but not an object");
     }
     return ST_OK;
+}
+
+enum status document_parse_python(json_t **out, const char *text, size_t len,
+                                  struct error *e)
+{
+    char *copy;
+    size_t n;
+    enum status st = json_words(&copy, &n, text, len, e);
+
+    *out = NULL;
+    if (st == ST_OK) {
+        st = document_parse(out, copy != NULL ? copy : text, n, e);
+    }
+    free(copy);
+    return st;
 }
 
 enum status document_open(int *fd, uint64_t *bytes, const char *dir,

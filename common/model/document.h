@@ -20,6 +20,11 @@
 MUST_CHECK enum status document_parse(json_t **out, const char *text,
                                       size_t len, struct error *e);
 
+/* Parses one JSON object as Python writes it: also with Infinity, -Infinity and
+ * NaN, which become strings (common/base/json_words.h). */
+MUST_CHECK enum status document_parse_python(json_t **out, const char *text,
+                                             size_t len, struct error *e);
+
 /* Reads the whole regular file dir/name into *bytes, allocated with malloc
  * and followed by one NUL that is not counted.  Returns ST_NOT_FOUND if there
  * is none, ST_INVALID_ARGUMENT if it is no regular file or longer than max. */

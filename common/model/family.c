@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/affix.h"
 #include "common/base/quote.h"
 
 #define SUPPORTED                                                      \
@@ -112,13 +113,30 @@ static const struct family families[] = {
      GEMMA3},
 };
 
+/* Returns the class that the checkpoint was saved from, NULL if none is named.
+ * The outer object goes first: the inner one describes a part. */
+static const char *architecture_of(struct fields *f)
+{
+    const json_t *v = json_object_get(f->outer, "architectures");
+
+    v = v == NULL || json_is_null(v) ? field_get(f, "architectures") : v;
+    if (v == NULL || (json_is_array(v) && json_array_size(v) == 0)) {
+        return NULL;
+    }
+    v = json_array_get(v, 0);
+    if (!json_is_string(v)) {
+        field_fault(f, ST_INVALID_ARGUMENT,
+                    "architectures is no list of strings");
+    }
+    return json_string_value(v);
+}
+
 /* model_type decides; the architecture counts only without one.  A derived
  * model often keeps its parent's architecture name. */
 const struct family *family_find(struct fields *f)
 {
     const char *type = field_text(f, "model_type");
-    const char *architecture =
-        json_string_value(json_array_get(field_get(f, "architectures"), 0));
+    const char *architecture = architecture_of(f);
 
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
         const char *want = type, *have = families[i].type;
@@ -135,6 +153,25 @@ const struct family *family_find(struct fields *f)
                 "models of type %s are not supported; " SUPPORTED " are",
                 quote(type != NULL ? type : architecture).text);
     return NULL;
+}
+
+void family_check_architecture(struct fields *f)
+{
+    static const char *const ends[] = {
+        "ForCausalLM", "ForConditionalGeneration", "LMHeadModel"};
+    const char *architecture = architecture_of(f);
+    bool known = architecture == NULL;
+
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        known = known || ends_with(architecture, ends[i]);
+    }
+    if (!known) {
+        field_fault(f, ST_UNIMPLEMENTED,
+                    "architecture %s is not supported: it is no model that "
+                    "generates text, such as %s; embeddings, rerankers, "
+                    "classifiers and drafters are not served",
+                    quote(architecture).text, families[0].architecture);
+    }
 }
 
 /* ---- features of no family ---- */

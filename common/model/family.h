@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/model/config.h"
+#include "common/model/config_types.h"
 #include "common/model/field.h"
 
 /* Attention layers that see a window, if the file has no layer_types. */
@@ -58,6 +58,10 @@ struct family {
 
 /* Finds the family of f's file.  Faults and returns NULL if there is none. */
 const struct family *family_find(struct fields *f);
+
+/* Faults if the file's architecture is no language model: a classifier, an
+ * embedding, a reward model or a drafter has the model_type of its base. */
+void family_check_architecture(struct fields *f);
 
 /* Faults if the file has a feature that no family has, such as latent
  * attention. */

@@ -109,7 +109,7 @@ double field_real(struct fields *f, const char *key, double fallback,
         return fallback;
     }
     if (!json_is_number(v)) {
-        field_fault(f, ST_INVALID_ARGUMENT, "%s is not a number", key);
+        field_fault(f, ST_INVALID_ARGUMENT, "%s is not a finite number", key);
         return min;
     }
     /* Written so that NaN fails. */

@@ -452,13 +452,6 @@ static enum status take_counts(struct gguf *g, struct cursor *c)
     return ST_OK;
 }
 
-static int by_key(const void *a, const void *b)
-{
-    const struct gguf_value *x = a, *y = b;
-
-    return strcmp(x->key, y->key);
-}
-
 static int by_text(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
@@ -526,7 +519,7 @@ static enum status fill(struct gguf *g, struct cursor *c, uint64_t name_bytes,
         st = take_tensors(g, c, &names, &name_bytes);
     }
     if (st == ST_OK) {
-        qsort(g->values, g->n_values, sizeof *g->values, by_key);
+        qsort(g->values, g->n_values, sizeof *g->values, gguf_by_key);
         st = check_unique(g, c->error);
     }
     return st;

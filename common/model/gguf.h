@@ -151,6 +151,20 @@ const struct gguf_tensor *gguf_find_tensor(const struct gguf *g,
 bool gguf_whole(const struct gguf_value *v, uint64_t i, int64_t *out);
 bool gguf_real(const struct gguf_value *v, uint64_t i, double *out);
 
+/* Read the value of a key; *out stays as it is if there is none, so that it
+ * holds a default.  Return ST_INVALID_ARGUMENT, with the key and its type, for
+ * a list, a value of another kind, a number that does not fit, or one that is
+ * not finite. */
+MUST_CHECK enum status gguf_get_whole(const struct gguf *g, const char *key,
+                                      int64_t *out, struct error *e);
+MUST_CHECK enum status gguf_get_real(const struct gguf *g, const char *key,
+                                     double *out, struct error *e);
+
+/* The same for a string, which is borrowed, without NUL. */
+MUST_CHECK enum status gguf_get_text(const struct gguf *g, const char *key,
+                                     const char **text, size_t *n,
+                                     struct error *e);
+
 /* Reads the string at *at of a value and moves *at to the next; *at begins
  * with 0.  Returns false at the end, or if the value is NULL or holds no
  * strings.  text is borrowed, without NUL. */

@@ -28,11 +28,15 @@ static const struct {
 
 static enum status find_family(struct gguf_arch *a, struct error *e)
 {
-    const struct gguf_value *v = gguf_find(a->file, "general.architecture");
-    const char *text;
-    size_t at = 0, n;
+    const char *text = NULL;
+    size_t n = 0;
+    enum status st =
+        gguf_get_text(a->file, "general.architecture", &text, &n, e);
 
-    if (v == NULL || v->array || !gguf_next_text(v, &at, &text, &n)) {
+    if (st != ST_OK) {
+        return st;
+    }
+    if (text == NULL) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "general.architecture is missing: this file holds no "
                          "model, or is not the first part of one");
@@ -53,13 +57,34 @@ static enum status find_family(struct gguf_arch *a, struct error *e)
         quote_bytes(text, n).text);
 }
 
+struct full_key {
+    char text[NAME_BYTES + GGUF_NAME_MAX];
+};
+
+static struct full_key full_key(const struct gguf_arch *a, const char *key)
+{
+    struct full_key k;
+
+    snprintf(k.text, sizeof k.text, "%s.%s", a->name, key);
+    return k;
+}
+
 const struct gguf_value *gguf_arch_find(const struct gguf_arch *a,
                                         const char *key)
 {
-    char full[NAME_BYTES + GGUF_NAME_MAX];
+    return gguf_find(a->file, full_key(a, key).text);
+}
 
-    snprintf(full, sizeof full, "%s.%s", a->name, key);
-    return gguf_find(a->file, full);
+enum status gguf_arch_real(const struct gguf_arch *a, const char *key,
+                           double *out, struct error *e)
+{
+    return gguf_get_real(a->file, full_key(a, key).text, out, e);
+}
+
+enum status gguf_arch_text(const struct gguf_arch *a, const char *key,
+                           const char **text, size_t *n, struct error *e)
+{
+    return gguf_get_text(a->file, full_key(a, key).text, text, n, e);
 }
 
 /* Some files have a number for each layer; 0 stands for a layer without. */

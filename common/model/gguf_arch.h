@@ -49,6 +49,15 @@ MUST_CHECK enum status gguf_arch_read(struct gguf_arch *a, const struct gguf *g,
 const struct gguf_value *gguf_arch_find(const struct gguf_arch *a,
                                         const char *key);
 
+/* Read the number or the string ARCH.key, as gguf_get_real() and
+ * gguf_get_text(). */
+MUST_CHECK enum status gguf_arch_real(const struct gguf_arch *a,
+                                      const char *key, double *out,
+                                      struct error *e);
+MUST_CHECK enum status gguf_arch_text(const struct gguf_arch *a,
+                                      const char *key, const char **text,
+                                      size_t *n, struct error *e);
+
 /* Reads the whole number ARCH.key in [min, max].  If the key is absent, *out
  * stays as it is.  An array must hold one number, or zeros beside it. */
 MUST_CHECK enum status gguf_arch_number(const struct gguf_arch *a,

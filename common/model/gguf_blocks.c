@@ -3,17 +3,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/base/bytes.h"
 #include "common/model/half.h"
 #include "common/model/weight_format.h"
 
-static uint16_t u16_at(const uint8_t *p)
-{
-    return (uint16_t)(p[0] | p[1] << 8);
-}
-
 static float half_at(const uint8_t *p)
 {
-    return half_from_f16(u16_at(p));
+    return half_from_f16(get_u16(p));
 }
 
 /* Values i and i + 16 share a byte. */
@@ -93,7 +89,7 @@ static void take_q5_k(struct gguf_block *b, const uint8_t *p)
 /* Six bits of a scale: four in p[4..8), two in p[2..4). */
 static void take_iq4_xs(struct gguf_block *b, const uint8_t *p)
 {
-    uint32_t high = u16_at(p + 2);
+    uint32_t high = get_u16(p + 2);
 
     for (uint32_t j = 0; j < 8; j++) {
         int s = (p[4 + j / 2] >> (j % 2 * 4) & 15) | (int)(high >> (2 * j) & 3)

@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "common/model/gguf.h"
 
@@ -28,6 +29,14 @@ static inline size_t gguf_value_bytes(enum gguf_value_type t)
                                                1, 0, 0, 8, 8, 8};
 
     return sizes[t];
+}
+
+/* Compares two struct gguf_value, for qsort(): by key. */
+static inline int gguf_by_key(const void *a, const void *b)
+{
+    const struct gguf_value *x = a, *y = b;
+
+    return strcmp(x->key, y->key);
 }
 
 #endif

@@ -8,12 +8,15 @@
 #include <unistd.h>
 
 #include "common/base/quote.h"
+#include "common/model/config.h"
 #include "common/model/document.h"
 #include "common/model/gguf_arch.h"
+#include "common/model/gguf_keys.h"
 #include "common/model/gguf_repack.h"
 
 #define GEMMA_27B_LAYERS 62 /* its queries are scaled by hidden / heads */
-#define GATING_SIGMOID   2  /* expert_gating_func */
+#define GATING_SOFTMAX   1  /* expert_gating_func; 0: the family's */
+#define GATING_SIGMOID   2
 #define LLAMA3_LOW       1.0
 #define LLAMA3_HIGH      4.0
 #define LLAMA3_ORIGINAL  8192
@@ -35,30 +38,49 @@ static void put(struct reader *r, const char *key, json_t *v)
     }
 }
 
+/* Returns the whole number ARCH.from, or the fallback. */
+static uint32_t number_of(struct reader *r, const char *from, uint32_t max,
+                          uint32_t fallback)
+{
+    uint32_t n = fallback;
+
+    if (r->status == ST_OK) {
+        r->status = gguf_arch_number(&r->arch, from, 0, max, &n, r->error);
+    }
+    return n;
+}
+
 /* Copies the whole number ARCH.from to a key, if it exists. */
 static void number(struct reader *r, const char *from, const char *key)
 {
-    uint32_t n = 0;
-
-    if (r->status == ST_OK && gguf_arch_find(&r->arch, from) != NULL) {
-        r->status =
-            gguf_arch_number(&r->arch, from, 0, UINT32_MAX, &n, r->error);
-        put(r, key, json_integer(n));
+    if (gguf_arch_find(&r->arch, from) != NULL) {
+        put(r, key, json_integer(number_of(r, from, UINT32_MAX, 0)));
     }
 }
 
-static bool real_of(const struct reader *r, const char *from, double *v)
+/* Returns the number ARCH.from, or the fallback. */
+static double real_of(struct reader *r, const char *from, double fallback)
 {
-    return gguf_real(gguf_arch_find(&r->arch, from), 0, v) && isfinite(*v);
+    double v = fallback;
+
+    if (r->status == ST_OK) {
+        r->status = gguf_arch_real(&r->arch, from, &v, r->error);
+    }
+    return v;
+}
+
+/* Copies the number ARCH.from to a key of o, if it exists. */
+static void copy_real(struct reader *r, const char *from, json_t *o,
+                      const char *key)
+{
+    if (gguf_arch_find(&r->arch, from) != NULL) {
+        json_object_set_new(o, key, json_real(real_of(r, from, 0)));
+    }
 }
 
 static void real(struct reader *r, const char *from, const char *key)
 {
-    double v;
-
-    if (real_of(r, from, &v)) {
-        put(r, key, json_real(v));
-    }
+    copy_real(r, from, r->doc, key);
 }
 
 static bool has_tensor(const struct reader *r, const char *name)
@@ -123,12 +145,9 @@ static void sizes(struct reader *r)
 /* Keys and values of two sizes have no place in config.json. */
 static void heads(struct reader *r)
 {
-    uint32_t v = r->arch.head_dim;
+    uint32_t v =
+        number_of(r, "attention.value_length", UINT32_MAX, r->arch.head_dim);
 
-    if (r->status == ST_OK) {
-        r->status = gguf_arch_number(&r->arch, "attention.value_length", 0,
-                                     UINT32_MAX, &v, r->error);
-    }
     if (r->status == ST_OK && v != r->arch.head_dim) {
         r->status = error_set(r->error, ST_UNIMPLEMENTED,
                               "values of %u dimensions beside keys of %u are "
@@ -142,25 +161,16 @@ static void heads(struct reader *r)
 static void scaling(struct reader *r, const char *type, double factor)
 {
     json_t *o = json_pack("{s:s, s:f}", "rope_type", type, "factor", factor);
-    uint32_t original = 0;
-    double v;
+    uint32_t original =
+        number_of(r, "rope.scaling.original_context_length", UINT32_MAX, 0);
 
     put(r, "rope_scaling", o);
-    if (r->status == ST_OK) {
-        r->status =
-            gguf_arch_number(&r->arch, "rope.scaling.original_context_length",
-                             0, UINT32_MAX, &original, r->error);
-    }
     if (original > 0) {
         json_object_set_new(o, "original_max_position_embeddings",
                             json_integer(original));
     }
-    if (real_of(r, "rope.scaling.yarn_beta_fast", &v)) {
-        json_object_set_new(o, "beta_fast", json_real(v));
-    }
-    if (real_of(r, "rope.scaling.yarn_beta_slow", &v)) {
-        json_object_set_new(o, "beta_slow", json_real(v));
-    }
+    copy_real(r, "rope.scaling.yarn_beta_fast", o, "beta_fast");
+    copy_real(r, "rope.scaling.yarn_beta_slow", o, "beta_slow");
     /* The file does not have this field of gpt-oss. */
     if (r->arch.family == GGUF_GPT_OSS) {
         json_object_set_new(o, "truncate", json_false());
@@ -169,20 +179,23 @@ static void scaling(struct reader *r, const char *type, double factor)
 
 static void named_scaling(struct reader *r)
 {
-    const char *text;
-    size_t at = 0, n;
-    double factor = 0;
+    /* llama.cpp's defaults: a factor alone is linear, and 0 is none. */
+    const char *text = "linear";
+    size_t n = strlen(text);
+    double factor =
+        real_of(r, "rope.scaling.factor", real_of(r, "rope.scale_linear", 0));
 
-    if (!gguf_next_text(gguf_arch_find(&r->arch, "rope.scaling.type"), &at,
-                        &text, &n)) {
-        return;
+    if (r->status == ST_OK) {
+        r->status =
+            gguf_arch_text(&r->arch, "rope.scaling.type", &text, &n, r->error);
     }
-    (void)real_of(r, "rope.scaling.factor", &factor);
     if (n == 4 && memcmp(text, "none", 4) == 0) {
         return;
     }
     if (n == 6 && memcmp(text, "linear", 6) == 0) {
-        scaling(r, "linear", factor);
+        if (factor != 0 && factor != 1) {
+            scaling(r, "linear", factor);
+        }
     } else if (n == 4 && memcmp(text, "yarn", 4) == 0) {
         scaling(r, "yarn", factor);
     } else if (r->status == ST_OK) {
@@ -231,7 +244,7 @@ static void llama3_scaling(struct reader *r)
     const struct gguf_tensor *t =
         gguf_model_tensor(r->model, "rope_freqs.weight", &part);
     float divisors[MODEL_HEAD_DIM_MAX / 2];
-    double theta = 10000, factor = 1;
+    double theta = real_of(r, "rope.freq_base", 10000), factor = 1;
     bool same = true;
 
     if (t == NULL || r->status != ST_OK) {
@@ -245,7 +258,6 @@ static void llama3_scaling(struct reader *r)
         return;
     }
     r->status = read_floats(r, t, part, divisors);
-    (void)real_of(r, "rope.freq_base", &theta);
     for (uint32_t i = 0; r->status == ST_OK && i < n; i++) {
         factor = fmax(factor, (double)divisors[i]);
     }
@@ -290,13 +302,33 @@ static void rope(struct reader *r)
 
 /* ---- windows ---- */
 
+/* Puts layer_types from a flag for each layer: `yes` names the layers whose
+ * flag is set. */
+static void layer_types(struct reader *r, const struct gguf_value *v,
+                        const char *yes)
+{
+    json_t *types = json_array();
+    int64_t set;
+
+    for (uint32_t i = 0; i < r->arch.n_layers; i++) {
+        if (r->status == ST_OK && !gguf_whole(v, i, &set)) {
+            r->status = error_set(r->error, ST_INVALID_ARGUMENT,
+                                  "%s is no list of %u flags, one for each "
+                                  "layer",
+                                  v->key, r->arch.n_layers);
+        }
+        json_array_append_new(types, json_string(r->status == ST_OK && set != 0
+                                                     ? yes
+                                                     : "full_attention"));
+    }
+    put(r, "layer_types", types);
+}
+
 /* The pattern is a number, or a bool for each layer. */
 static void windows(struct reader *r)
 {
     static const char pattern[] = "attention.sliding_window_pattern";
     const struct gguf_value *v = gguf_arch_find(&r->arch, pattern);
-    json_t *types;
-    int64_t windowed;
 
     if (r->arch.family != GGUF_GPT_OSS && r->arch.family != GGUF_GEMMA3) {
         return;
@@ -307,35 +339,26 @@ static void windows(struct reader *r)
         number(r, pattern, "sliding_window_pattern");
         return;
     }
-    types = json_array();
-    for (uint32_t i = 0; i < r->arch.n_layers; i++) {
-        bool known = gguf_whole(v, i, &windowed);
-
-        json_array_append_new(types,
-                              json_string(!known          ? "unknown"
-                                          : windowed != 0 ? "sliding_attention"
-                                                          : "full_attention"));
-    }
-    put(r, "layer_types", types);
+    layer_types(r, v, "sliding_attention");
 }
 
 /* ---- experts ---- */
 
 static void refuse_routing(struct reader *r)
 {
-    int64_t n = 0;
-    double scale = 1;
+    uint32_t n = number_of(r, "expert_gating_func", UINT32_MAX, 0);
+    double scale = real_of(r, "expert_weights_scale", 1);
 
-    (void)gguf_whole(gguf_arch_find(&r->arch, "expert_gating_func"), 0, &n);
-    (void)real_of(r, "expert_weights_scale", &scale);
     if (r->status != ST_OK) {
         return;
     }
-    if (n == GATING_SIGMOID) {
-        r->status = error_set(r->error, ST_UNIMPLEMENTED,
-                              "routing by sigmoids (%s.expert_gating_func is "
-                              "2) is not supported; softmax is",
-                              r->arch.name);
+    if (n > GATING_SOFTMAX) {
+        r->status =
+            error_set(r->error, ST_UNIMPLEMENTED,
+                      "routing by %s (%s.expert_gating_func is %u) is "
+                      "not supported; softmax is",
+                      n == GATING_SIGMOID ? "sigmoids" : "another function",
+                      r->arch.name, n);
     } else if (scale != 1 && scale != 0) {
         r->status = error_set(r->error, ST_UNIMPLEMENTED,
                               "a factor of the experts' sum "
@@ -362,7 +385,7 @@ static void dense_layers(struct reader *r)
 
 static void experts(struct reader *r)
 {
-    int64_t normed = 1;
+    uint32_t normed = number_of(r, "expert_weights_norm", 1, 1);
 
     number(r, "expert_count", "num_experts");
     if (json_integer_value(json_object_get(r->doc, "num_experts")) == 0) {
@@ -375,8 +398,6 @@ static void experts(struct reader *r)
                                           : "moe_intermediate_size");
     number(r, "expert_shared_feed_forward_length",
            "shared_expert_intermediate_size");
-    (void)gguf_whole(gguf_arch_find(&r->arch, "expert_weights_norm"), 0,
-                     &normed);
     put(r, "norm_topk_prob", json_boolean(normed != 0));
     dense_layers(r);
 }
@@ -386,6 +407,8 @@ static void experts(struct reader *r)
 static void linear(struct reader *r)
 {
     const struct gguf_arch *a = &r->arch;
+    const struct gguf_value *recurrent =
+        gguf_arch_find(a, "attention.recurrent_layers");
 
     if (a->hybrid) {
         put(r, "linear_num_key_heads", json_integer(a->k_heads));
@@ -395,6 +418,9 @@ static void linear(struct reader *r)
         put(r, "linear_conv_kernel_dim", json_integer(a->conv));
         number(r, "full_attention_interval", "full_attention_interval");
     }
+    if (a->hybrid && recurrent != NULL) {
+        layer_types(r, recurrent, "linear_attention");
+    }
 }
 
 static void gemma(struct reader *r)
@@ -403,12 +429,12 @@ static void gemma(struct reader *r)
     double scalar = a->n_layers == GEMMA_27B_LAYERS
                         ? (double)a->hidden / a->n_heads
                         : (double)a->head_dim;
-    double scale;
+    double scale = real_of(r, "attention.scale", 0);
 
     if (a->family != GGUF_GEMMA3) {
         return;
     }
-    if (real_of(r, "attention.scale", &scale) && scale > 0) {
+    if (scale > 0) {
         scalar = 1 / (scale * scale);
     }
     put(r, "query_pre_attn_scalar", json_real(scalar));
@@ -421,15 +447,22 @@ static void gemma(struct reader *r)
 static void tokens(struct reader *r)
 {
     const struct gguf *g = &r->model->parts[0];
-    uint32_t ids[MODEL_EOS_MAX], n = gguf_end_tokens(g, ids);
+    uint32_t ids[MODEL_EOS_MAX], n = 0;
     json_t *list = json_array();
-    int64_t bos;
+    int64_t bos = -1;
 
+    if (r->status == ST_OK) {
+        r->status = gguf_end_tokens(g, ids, &n, r->error);
+    }
+    if (r->status == ST_OK) {
+        r->status =
+            gguf_get_whole(g, "tokenizer.ggml.bos_token_id", &bos, r->error);
+    }
     for (uint32_t i = 0; i < n; i++) {
         json_array_append_new(list, json_integer(ids[i]));
     }
     put(r, "eos_token_id", list);
-    if (gguf_whole(gguf_find(g, "tokenizer.ggml.bos_token_id"), 0, &bos)) {
+    if (bos >= 0) {
         put(r, "bos_token_id", json_integer(bos));
     }
 }
@@ -491,6 +524,7 @@ enum status gguf_config(struct model_config *c, const struct gguf_model *m,
         return r.status;
     }
     r.doc = json_object();
+    r.status = gguf_keys_check(&r.arch, r.error);
     sizes(&r);
     embedding(&r);
     heads(&r);

@@ -21,7 +21,7 @@
 #include <jansson.h>
 
 #include "common/base/status.h"
-#include "common/model/config.h"
+#include "common/model/config_types.h"
 #include "common/model/gguf_model.h"
 
 /* Reads the configuration of an open model; c->name stays empty.  Errors of

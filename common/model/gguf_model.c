@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/affix.h"
 #include "common/base/quote.h"
 #include "common/model/directory.h"
 #include "common/model/document.h"
@@ -16,13 +17,6 @@
 #define CONTROL     3    /* tokenizer.ggml.token_type of a control token */
 
 /* ---- names ---- */
-
-static bool ends(const char *text, const char *with)
-{
-    size_t n = strlen(text), m = strlen(with);
-
-    return n >= m && strcmp(text + n - m, with) == 0;
-}
 
 /* Reads five digits. */
 static bool digits(const char *p, uint32_t *out)
@@ -123,7 +117,7 @@ static void scan(struct found *f, const char *path)
          d != NULL && i < ENTRIES_MAX && (entry = readdir(d)) != NULL; i++) {
         const char *name = entry->d_name;
 
-        if (!ends(name, ".gguf") || strncmp(name, "mmproj", 6) == 0 ||
+        if (!ends_with(name, ".gguf") || strncmp(name, "mmproj", 6) == 0 ||
             (is_part(name, &part, &n) && part > 1)) {
             continue;
         }
@@ -145,7 +139,7 @@ static bool has_safetensors(const char *dir)
 
 static bool is_file(const char *path, struct stat *s)
 {
-    return ends(path, ".gguf") && S_ISREG(s->st_mode);
+    return ends_with(path, ".gguf") && S_ISREG(s->st_mode);
 }
 
 bool gguf_files_exist(const char *path)
@@ -360,7 +354,8 @@ static bool ends_a_turn(const char *text, size_t n)
 }
 
 /* Files rarely name more than one end token, so spellings count, too. */
-uint32_t gguf_end_tokens(const struct gguf *g, uint32_t ids[MODEL_EOS_MAX])
+enum status gguf_end_tokens(const struct gguf *g, uint32_t ids[MODEL_EOS_MAX],
+                            uint32_t *n, struct error *e)
 {
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id",
                                        "tokenizer.ggml.eot_token_id",
@@ -369,19 +364,21 @@ uint32_t gguf_end_tokens(const struct gguf *g, uint32_t ids[MODEL_EOS_MAX])
     const struct gguf_value *types = gguf_find(g, "tokenizer.ggml.token_type");
     size_t at = 0, len;
     const char *text;
-    uint32_t n = 0;
     int64_t id, type;
 
+    *n = 0;
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        if (gguf_whole(gguf_find(g, keys[i]), 0, &id)) {
-            n = add_end(ids, n, id);
+        id = -1;
+        if (gguf_get_whole(g, keys[i], &id, e) != ST_OK) {
+            return ST_INVALID_ARGUMENT;
         }
+        *n = add_end(ids, *n, id);
     }
     for (id = 0; gguf_next_text(tokens, &at, &text, &len); id++) {
         if (gguf_whole(types, (uint64_t)id, &type) && type == CONTROL &&
             ends_a_turn(text, len)) {
-            n = add_end(ids, n, id);
+            *n = add_end(ids, *n, id);
         }
     }
-    return n;
+    return ST_OK;
 }

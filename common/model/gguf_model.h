@@ -67,7 +67,10 @@ bool gguf_model_has_tokenizer(const char *path);
 
 /* Reads the ids that end a sequence: those of tokenizer.ggml.eos_token_id,
  * eot_token_id and eom_token_id, and control tokens whose spelling ends a
- * turn.  Returns their number, at most MODEL_EOS_MAX. */
-uint32_t gguf_end_tokens(const struct gguf *g, uint32_t ids[MODEL_EOS_MAX]);
+ * turn.  *n is their number.  Returns ST_INVALID_ARGUMENT if one of the keys
+ * has another type. */
+MUST_CHECK enum status gguf_end_tokens(const struct gguf *g,
+                                       uint32_t ids[MODEL_EOS_MAX], uint32_t *n,
+                                       struct error *e);
 
 #endif

@@ -1,16 +1,10 @@
 /* gguf_value.c - Reads the values of a parsed header. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/model/gguf.h"
 #include "common/model/gguf_bytes.h"
-
-static int by_key(const void *a, const void *b)
-{
-    const struct gguf_value *x = a, *y = b;
-
-    return strcmp(x->key, y->key);
-}
 
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
 {
@@ -18,7 +12,7 @@ const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
 
     return g->n_values == 0
                ? NULL
-               : bsearch(&k, g->values, g->n_values, sizeof k, by_key);
+               : bsearch(&k, g->values, g->n_values, sizeof k, gguf_by_key);
 }
 
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g,
@@ -81,6 +75,73 @@ bool gguf_real(const struct gguf_value *v, uint64_t i, double *out)
     }
     *out = (double)whole;
     return true;
+}
+
+static enum status wrong_type(const struct gguf_value *v, const char *want,
+                              struct error *e)
+{
+    static const char *const names[GGUF_VALUES] = {
+        [GGUF_VALUE_U8] = "a u8",         [GGUF_VALUE_I8] = "an i8",
+        [GGUF_VALUE_U16] = "a u16",       [GGUF_VALUE_I16] = "an i16",
+        [GGUF_VALUE_U32] = "a u32",       [GGUF_VALUE_I32] = "an i32",
+        [GGUF_VALUE_F32] = "an f32",      [GGUF_VALUE_BOOL] = "a bool",
+        [GGUF_VALUE_STRING] = "a string", [GGUF_VALUE_U64] = "a u64",
+        [GGUF_VALUE_I64] = "an i64",      [GGUF_VALUE_F64] = "an f64",
+    };
+
+    return error_set(e, ST_INVALID_ARGUMENT, "%s is %s, not %s", v->key,
+                     v->array ? "a list" : names[v->type], want);
+}
+
+enum status gguf_get_whole(const struct gguf *g, const char *key, int64_t *out,
+                           struct error *e)
+{
+    const struct gguf_value *v = gguf_find(g, key);
+    int64_t n;
+
+    if (v == NULL) {
+        return ST_OK;
+    }
+    if (v->array || !gguf_whole(v, 0, &n)) {
+        return wrong_type(v, "a whole number within 63 bits", e);
+    }
+    *out = n;
+    return ST_OK;
+}
+
+enum status gguf_get_real(const struct gguf *g, const char *key, double *out,
+                          struct error *e)
+{
+    const struct gguf_value *v = gguf_find(g, key);
+    double x;
+
+    if (v == NULL) {
+        return ST_OK;
+    }
+    if (v->array || !gguf_real(v, 0, &x)) {
+        return wrong_type(v, "a number", e);
+    }
+    if (!isfinite(x)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "%s is %g, not a finite number", key, x);
+    }
+    *out = x;
+    return ST_OK;
+}
+
+enum status gguf_get_text(const struct gguf *g, const char *key,
+                          const char **text, size_t *n, struct error *e)
+{
+    const struct gguf_value *v = gguf_find(g, key);
+    size_t at = 0;
+
+    if (v == NULL) {
+        return ST_OK;
+    }
+    if (v->array || !gguf_next_text(v, &at, text, n)) {
+        return wrong_type(v, "a string", e);
+    }
+    return ST_OK;
 }
 
 bool gguf_next_text(const struct gguf_value *v, size_t *at, const char **text,

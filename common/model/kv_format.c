@@ -128,7 +128,7 @@ static uint32_t whole_layer(const struct model_config *c)
     uint32_t n = 0, last = 0;
 
     for (uint32_t i = 0; i < c->shape.n_layers; i++) {
-        if (c->mixers[i] == MIXER_ATTENTION) {
+        if (mixer_memory(c->mixers[i]) == MIXER_IN_BLOCKS) {
             n++;
             last = i;
         }
@@ -139,7 +139,7 @@ static uint32_t whole_layer(const struct model_config *c)
 static bool has_attention(const struct model_config *c)
 {
     for (uint32_t i = 0; i < c->shape.n_layers; i++) {
-        if (c->mixers[i] == MIXER_ATTENTION) {
+        if (mixer_memory(c->mixers[i]) == MIXER_IN_BLOCKS) {
             return true;
         }
     }

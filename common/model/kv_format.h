@@ -34,7 +34,7 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
-#include "common/model/config.h"
+#include "common/model/config_types.h"
 #include "common/model/weights.h"
 
 #define KV_BITS       8                   /* affine; default of --kv-bits */

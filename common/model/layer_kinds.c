@@ -1,8 +1,7 @@
 #include "common/model/layer_kinds.h"
 
-#include <string.h>
-
 #include "common/base/quote.h"
+#include "common/model/mixer.h"
 
 /* ---- windows ---- */
 
@@ -34,20 +33,11 @@ static void refuse_window(struct model_config *c, struct fields *f,
 
 /* ---- mixers ---- */
 
-static const struct {
-    const char *name;
-    enum mixer_kind kind;
-} mixer_names[] = {
-    {"full_attention", MIXER_ATTENTION},
-    {"linear_attention", MIXER_DELTANET},
-    {"sliding_attention", MIXER_WINDOW},
-};
-
 /* An explicit list takes precedence over intervals and patterns. */
 static void listed_mixers(struct model_config *c, struct fields *f,
                           const json_t *types)
 {
-    size_t n_names = sizeof mixer_names / sizeof mixer_names[0];
+    char names[MIXER_TEXT_MAX];
     uint32_t n = c->shape.n_layers;
 
     if (json_array_size(types) != n) {
@@ -59,21 +49,15 @@ static void listed_mixers(struct model_config *c, struct fields *f,
     }
     for (uint32_t i = 0; i < n; i++) {
         const char *t = json_string_value(json_array_get(types, i));
-        size_t k = 0;
+        enum mixer_kind kind = mixer_find(t);
 
-        while (k < n_names &&
-               (t == NULL || strcmp(t, mixer_names[k].name) != 0)) {
-            k++;
-        }
-        if (k == n_names) {
+        if (kind == MIXER_KINDS) {
             field_fault(f, ST_UNIMPLEMENTED,
-                        "layer %u is %s, which is not supported; "
-                        "full_attention, sliding_attention and "
-                        "linear_attention are",
-                        i, quote(t).text);
+                        "layer %u is %s, which is not supported; %s are", i,
+                        quote(t).text, mixer_types(names));
             return;
         }
-        c->mixers[i] = mixer_names[k].kind;
+        c->mixers[i] = kind;
     }
 }
 
@@ -114,24 +98,10 @@ static void check_mixers(struct model_config *c, struct fields *f,
                          const struct family *family)
 {
     for (uint32_t i = 0; i < c->shape.n_layers; i++) {
-        if (c->mixers[i] == MIXER_DELTANET && !family->hybrid) {
-            field_fault(f, ST_UNIMPLEMENTED,
-                        "linear_attention layers in a %s model are not "
-                        "supported; in qwen3_5 and qwen3_next they are",
-                        family->type);
-        }
-        if (c->mixers[i] == MIXER_WINDOW &&
-            family->windows == FAMILY_WINDOWS_NONE) {
-            field_fault(f, ST_UNIMPLEMENTED,
-                        "layer %u is \"sliding_attention\", which is not "
-                        "supported in a %s model",
-                        i, family->type);
-        }
-        if (c->mixers[i] == MIXER_WINDOW && c->shape.window == 0) {
-            field_fault(f, ST_INVALID_ARGUMENT,
-                        "layer %u is \"sliding_attention\", and there is no "
-                        "sliding_window",
-                        i);
+        const struct mixer *m = mixer_rows[c->mixers[i]];
+
+        if (m->check != NULL) {
+            m->check(c, f, family, i);
         }
     }
 }
@@ -153,8 +123,48 @@ void layer_kinds_mixers(struct model_config *c, struct fields *f,
     if (f->status == ST_OK) {
         check_mixers(c, f, family);
     }
-    if (config_count(c, MIXER_WINDOW, 0, c->shape.n_layers) == 0) {
+    if (config_count(c, MIXER_IN_WINDOWS, 0, c->shape.n_layers) == 0) {
         c->shape.window = 0;
+    }
+}
+
+static bool has_mixer(const struct model_config *c, int kind)
+{
+    for (uint32_t i = 0; i < c->shape.n_layers; i++) {
+        if (c->mixers[i] == (enum mixer_kind)kind) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Returns whether a kind before `kind` that the model has is read by the same
+ * function. */
+static bool is_parsed(const bool has[MIXER_KINDS], int kind)
+{
+    for (int i = 0; i < kind; i++) {
+        if (has[i] && mixer_rows[i]->parse == mixer_rows[kind]->parse) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void layer_kinds_sizes(struct model_config *c, struct fields *f,
+                       const struct family *family)
+{
+    bool has[MIXER_KINDS];
+
+    for (int kind = 0; kind < MIXER_KINDS; kind++) {
+        has[kind] = has_mixer(c, kind);
+    }
+    for (int kind = 0; kind < MIXER_KINDS; kind++) {
+        const struct mixer *m = mixer_rows[kind];
+
+        if (f->status == ST_OK && has[kind] && m->parse != NULL &&
+            !is_parsed(has, kind)) {
+            m->parse(c, f, family);
+        }
     }
 }
 
@@ -169,7 +179,10 @@ static void refuse_experts(struct fields *f, const struct family *family)
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         const json_t *v = field_get(f, keys[i]);
 
-        if (v != NULL && json_integer_value(v) != 0) {
+        if (v != NULL && !json_is_integer(v)) {
+            field_fault(f, ST_INVALID_ARGUMENT, "%s is not a whole number",
+                        keys[i]);
+        } else if (v != NULL && json_integer_value(v) != 0) {
             field_fault(f, ST_UNIMPLEMENTED,
                         "a mixture of experts (%s is %lld) in a %s model is "
                         "not supported",

@@ -14,6 +14,11 @@
 void layer_kinds_mixers(struct model_config *c, struct fields *f,
                         const struct family *family);
 
+/* Reads the sizes of each kind of mixer that the model has; the attention row
+ * also makes full attention of windows that nothing falls out of. */
+void layer_kinds_sizes(struct model_config *c, struct fields *f,
+                       const struct family *family);
+
 /* Sets c->ffns, c->shape.intermediate and all that experts have. */
 void layer_kinds_ffns(struct model_config *c, struct fields *f,
                       const struct family *family);

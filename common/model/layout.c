@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/model/ffn.h"
 #include "common/model/maker.h"
+#include "common/model/mixer.h"
 
 /* Gemma has a norm on both sides of mixer and feed-forward: what other
  * families call post_attention_layernorm is the mixer's output there. */
@@ -27,16 +29,10 @@ static void layer(struct maker *m, struct layer_weights *w, uint32_t i)
     w->kind = m->config->mixers[i];
     w->ffn = m->config->ffns[i];
     norms(m, w);
-    if (mixer_attends(w->kind)) {
-        maker_attention(m, &w->mixer.attention);
-    } else {
-        maker_deltanet(m, &w->mixer.deltanet);
+    if (mixer_rows[w->kind]->tensors != NULL) {
+        mixer_rows[w->kind]->tensors(m, w);
     }
-    if (w->ffn == FFN_EXPERTS) {
-        maker_experts(m, &w->experts);
-    } else {
-        maker_mlp(m, &w->mlp, "mlp", m->config->shape.intermediate);
-    }
+    ffn_rows[w->ffn]->tensors(m, w);
 }
 
 static void embedding(struct maker *m, struct tensor *out)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/quote.h"
+#include "common/model/layout_types.h"
 
 /* ---- tensors ---- */
 
@@ -144,17 +145,11 @@ void maker_shape_fault(struct maker *m, const struct checkpoint_tensor *t,
 
 /* ---- places ---- */
 
-/* Rounds up, so that every tensor starts on a cache line. */
-static uint64_t aligned(uint64_t bytes)
-{
-    return (bytes + LAYOUT_ALIGN - 1) / LAYOUT_ALIGN * LAYOUT_ALIGN;
-}
-
 uint64_t maker_reserve(struct maker *m, uint64_t bytes)
 {
     uint64_t place = m->layout->bytes;
 
-    m->layout->bytes += aligned(bytes);
+    m->layout->bytes += layout_aligned(bytes);
     return place;
 }
 
@@ -162,7 +157,7 @@ uint64_t maker_reserve_scratch(struct maker *m, uint64_t bytes)
 {
     uint64_t place = m->layout->scratch_bytes;
 
-    m->layout->scratch_bytes += aligned(bytes);
+    m->layout->scratch_bytes += layout_aligned(bytes);
     return place;
 }
 

@@ -8,7 +8,8 @@
 #ifndef COMMON_MODEL_MAKER_H
 #define COMMON_MODEL_MAKER_H
 
-#include "common/model/layout.h"
+#include "common/model/config_types.h"
+#include "common/model/layout_types.h"
 
 #define MAKER_KEY_MAX 96
 #define MAKER_PLANES  3 /* at most: codes, scales, biases */
@@ -173,10 +174,8 @@ void maker_vector(struct maker *m, const float **out, const char *name,
 void maker_norm(struct maker *m, const float **out, const char *name,
                 uint32_t n);
 
-/* ---- layers ---- */
+/* ---- feed-forwards (maker_ffn.c) ---- */
 
-void maker_attention(struct maker *m, struct attention_weights *a);
-void maker_deltanet(struct maker *m, struct deltanet_weights *d);
 void maker_mlp(struct maker *m, struct mlp_weights *w, const char *prefix,
                uint32_t rows);
 void maker_experts(struct maker *m, struct expert_weights *w);

@@ -4,18 +4,23 @@
 #include <stdbool.h>
 #include <string.h>
 
-uint64_t page_linear_bytes(const struct page_sizes *s)
+uint64_t page_slot_bytes(const struct mixer_slot *s)
 {
-    return page_align(s->state_bytes) + page_align(s->tail_bytes);
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < MIXER_PARTS_MAX; i++) {
+        sum += page_align(s->parts[i]);
+    }
+    return sum;
 }
 
 static uint32_t count(const enum mixer_kind *kinds, uint32_t n,
-                      enum mixer_kind kind)
+                      enum mixer_memory memory)
 {
     uint32_t sum = 0;
 
     for (uint32_t i = 0; i < n; i++) {
-        sum += kinds[i] == kind;
+        sum += mixer_memory(kinds[i]) == memory;
     }
     return sum;
 }
@@ -26,6 +31,8 @@ struct deal {
     uint32_t n_groups;
     uint32_t n_quantised, n_whole, n_linear; /* n_whole: 0 or 1 */
     uint32_t n_window;
+    uint32_t n_of[MIXER_KINDS]; /* linear layers by kind */
+    uint64_t largest, unit;     /* the largest of them; what divides all */
     uint32_t beside;
 };
 
@@ -41,23 +48,41 @@ static uint64_t group_bytes(const struct page_sizes *s, uint32_t n_quantised,
            (has_whole ? page_align(s->whole_bytes) : 0);
 }
 
-/* Gives each linear layer to the group that has the fewest for its pages with
- * it.  This order makes the largest ratio, and so the slot, as small as
- * possible. */
-static void deal_linear(struct page_layout *l, uint32_t n_linear)
+/* Returns the group whose slot is the smallest for its pages with `bytes` more.
+ * Sizes are compared in units, so that no product overflows with layers of one
+ * size. */
+static struct page_group *find_group(struct page_layout *l, uint64_t bytes,
+                                     uint64_t unit)
 {
-    for (uint32_t i = 0; i < n_linear; i++) {
-        struct page_group *best = &l->groups[0];
+    struct page_group *best = &l->groups[0];
 
-        for (uint32_t j = 1; j < l->n_groups; j++) {
-            struct page_group *g = &l->groups[j];
+    for (uint32_t i = 1; i < l->n_groups; i++) {
+        struct page_group *g = &l->groups[i];
 
-            if ((g->n_linear + UINT64_C(1)) * best->page_bytes <
-                (best->n_linear + UINT64_C(1)) * g->page_bytes) {
-                best = g;
-            }
+        if ((g->slot_bytes + bytes) / unit * best->page_bytes <
+            (best->slot_bytes + bytes) / unit * g->page_bytes) {
+            best = g;
         }
-        best->n_linear++;
+    }
+    return best;
+}
+
+/* Gives each linear layer to the group that find_group() returns.  With layers
+ * of one size this order makes the largest ratio, and so the slot, as small as
+ * possible. */
+static void deal_linear(struct page_layout *l, const struct deal *d,
+                        const struct page_sizes *s)
+{
+    for (uint32_t kind = 0; kind < MIXER_KINDS; kind++) {
+        uint64_t bytes = page_slot_bytes(&s->slots[kind]);
+
+        for (uint32_t i = 0; i < d->n_of[kind]; i++) {
+            struct page_group *g = find_group(l, bytes, d->unit);
+
+            g->n_of[kind]++;
+            g->n_linear++;
+            g->slot_bytes += bytes;
+        }
     }
 }
 
@@ -86,19 +111,18 @@ static void deal_layers(struct page_layout *l, const struct deal *d,
         l->groups[0].page_bytes < page_align(s->window_bytes)) {
         l->groups[0].page_bytes = page_align(s->window_bytes);
     }
-    deal_linear(l, d->n_linear);
+    deal_linear(l, d, s);
 }
 
 /* Adds up the pages.  Returns the pages of a slot. */
-static uint32_t slot_pages(struct page_layout *l, const struct page_sizes *s)
+static uint32_t slot_pages(struct page_layout *l)
 {
     uint64_t most = 0;
 
     l->page_bytes = 0;
     for (uint32_t i = 0; i < l->n_groups; i++) {
         struct page_group *g = &l->groups[i];
-        uint64_t slot = g->n_linear * page_linear_bytes(s);
-        uint64_t n = (slot + g->page_bytes - 1) / g->page_bytes;
+        uint64_t n = (g->slot_bytes + g->page_bytes - 1) / g->page_bytes;
 
         most = n > most ? n : most;
         l->page_bytes += g->page_bytes;
@@ -128,12 +152,14 @@ static uint64_t room_for(const struct deal *d, const struct page_sizes *s,
 }
 
 /* Returns whether the linear layers fit in slots of at most so many pages,
- * whichever way they are dealt, and the window layers in window blocks. */
+ * whichever way they are dealt, and the window layers in window blocks.  Each
+ * linear layer counts as the largest: until all are dealt a group has room for
+ * one more, and find_group() returns none that is fuller. */
 static bool fits(const struct deal *d, const struct page_sizes *s,
                  const struct most *most)
 {
     return (d->n_linear == 0 ||
-            room_for(d, s, most->slot, page_linear_bytes(s)) >= d->n_linear) &&
+            room_for(d, s, most->slot, d->largest) >= d->n_linear) &&
            (d->n_window == 0 ||
             most->window * room_for(d, s, 1, page_align(s->window_bytes)) >=
                 d->n_window);
@@ -168,15 +194,18 @@ static bool find_beside(struct deal *d, const struct page_sizes *s,
 }
 
 /* One class only: each layer is a group, and a page is a slot. */
-static void only_linear(struct page_layout *l, uint32_t n_linear,
-                        const struct page_sizes *s)
+static void only_linear(struct page_layout *l, const enum mixer_kind *kinds,
+                        uint32_t n, const struct page_sizes *s)
 {
-    l->n_groups = n_linear;
-    for (uint32_t i = 0; i < n_linear; i++) {
-        l->groups[i] = (struct page_group){.n_linear = 1,
-                                           .page_bytes = page_linear_bytes(s)};
+    l->n_groups = n;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t bytes = page_slot_bytes(&s->slots[kinds[i]]);
+
+        l->groups[i] = (struct page_group){
+            .n_linear = 1, .page_bytes = bytes, .slot_bytes = bytes};
+        l->groups[i].n_of[kinds[i]] = 1;
     }
-    l->pages_per_slot = slot_pages(l, s);
+    l->pages_per_slot = slot_pages(l);
 }
 
 /* Returns the tables that n window layers need, if each has a page of each
@@ -203,7 +232,7 @@ static void choose_groups(struct page_layout *l, const struct page_sizes *s,
     d.beside = d.n_whole > 0 ? d.n_quantised : 0;
     best = d;
     deal_layers(l, &d, s);
-    most = (struct most){slot_pages(l, s), count_tables(l, d.n_window, s)};
+    most = (struct most){slot_pages(l), count_tables(l, d.n_window, s)};
     for (d.n_groups = 2; d.n_groups <= d.n_quantised + d.n_whole;
          d.n_groups++) {
         d.beside = 0;
@@ -212,7 +241,7 @@ static void choose_groups(struct page_layout *l, const struct page_sizes *s,
         }
     }
     deal_layers(l, &best, s);
-    l->pages_per_slot = slot_pages(l, s);
+    l->pages_per_slot = slot_pages(l);
     l->window_pages = count_tables(l, d.n_window, s);
     assert(l->pages_per_slot <= most.slot && l->window_pages <= most.window);
 }
@@ -236,57 +265,95 @@ static void next_room(struct page_layout *l, struct place *p,
     }
 }
 
-static void place_linear(struct page_layout *l, struct page_layer *out,
-                         const struct place *p, const struct page_sizes *s)
-{
-    uint64_t states = l->groups[p->group].n_linear * page_align(s->state_bytes);
-
-    *out = (struct page_layer){.group = p->group,
-                               .at = p->in * page_align(s->state_bytes),
-                               .tail_at =
-                                   states + p->in * page_align(s->tail_bytes)};
-}
-
 static void place_window(struct page_layout *l, struct page_layer *out,
                          const struct place *p, const struct page_sizes *s)
 {
     assert(p->table < l->window_pages);
     *out = (struct page_layer){.group = p->group,
                                .table = p->table,
-                               .at = p->in * page_align(s->window_bytes)};
+                               .at = {p->in * page_align(s->window_bytes)}};
     l->groups[p->group].n_window++;
 }
 
-/* Gives the layers to the groups in order; states come before tails, and the
- * layer that is not quantised behind the others of the last group.  room: how
- * many layers of each kind a group takes, in one table. */
+static void place_block(struct page_layer *out, const struct place *p,
+                        const struct page_sizes *s)
+{
+    assert(p->table == 0);
+    *out = (struct page_layer){.group = p->group,
+                               .at = {p->in * page_align(s->kv_bytes)}};
+}
+
+/* Returns the kind whose rooms a kind uses: linear layers of each kind have
+ * their own, because their sizes differ. */
+static uint32_t room_kind(uint32_t kind)
+{
+    enum mixer_memory memory = mixer_memory((enum mixer_kind)kind);
+    uint32_t first = 0;
+
+    while (mixer_memory((enum mixer_kind)first) != memory) {
+        first++;
+    }
+    return memory == MIXER_IN_SLOT ? kind : first;
+}
+
+/* Gives the layers to the groups in order; the layer that is not quantised
+ * comes behind the others of the last group.  room: how many layers of each
+ * kind a group takes, in one table. */
 static void place_layers(struct page_layout *l, const enum mixer_kind *kinds,
                          uint32_t n, const struct page_sizes *s,
                          const uint32_t room[][PAGE_LAYERS_MAX])
 {
-    struct place at[MIXER_WINDOW + 1] = {{0}};
+    struct place at[MIXER_KINDS] = {{0}};
 
     for (uint32_t i = 0; i < n; i++) {
         struct page_layer *out = &l->layers[i];
-        struct place *p = &at[kinds[i]];
+        struct place *p = &at[room_kind(kinds[i])];
 
         if (i + 1 == s->whole) {
             *out = (struct page_layer){.group = l->n_groups - 1};
-            out->at = (l->groups[out->group].n_attention - 1) *
-                      page_align(s->kv_bytes);
+            out->at[0] = (l->groups[out->group].n_attention - 1) *
+                         page_align(s->kv_bytes);
             continue;
         }
-        next_room(l, p, room[kinds[i]]);
-        if (kinds[i] == MIXER_DELTANET) {
-            place_linear(l, out, p, s);
-        } else if (kinds[i] == MIXER_WINDOW) {
+        next_room(l, p, room[room_kind(kinds[i])]);
+        switch (mixer_memory(kinds[i])) {
+        case MIXER_IN_BLOCKS:
+            place_block(out, p, s);
+            break;
+        case MIXER_IN_WINDOWS:
             place_window(l, out, p, s);
-        } else {
-            assert(p->table == 0);
-            *out = (struct page_layer){.group = p->group,
-                                       .at = p->in * page_align(s->kv_bytes)};
+            break;
+        case MIXER_IN_SLOT:
+            *out = (struct page_layer){.group = p->group};
+            break;
         }
         p->in++;
+    }
+}
+
+/* Places one part of the states of all linear layers behind `ends`, where the
+ * parts before end in each group. */
+static void place_part(struct page_layout *l, const enum mixer_kind *kinds,
+                       uint32_t n, const struct page_sizes *s, uint32_t part,
+                       uint64_t *ends)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct page_layer *p = &l->layers[i];
+
+        if (mixer_memory(kinds[i]) == MIXER_IN_SLOT) {
+            p->at[part] = ends[p->group];
+            ends[p->group] += page_align(s->slots[kinds[i]].parts[part]);
+        }
+    }
+}
+
+static void place_states(struct page_layout *l, const enum mixer_kind *kinds,
+                         uint32_t n, const struct page_sizes *s)
+{
+    uint64_t ends[PAGE_LAYERS_MAX] = {0};
+
+    for (uint32_t part = 0; part < MIXER_PARTS_MAX; part++) {
+        place_part(l, kinds, n, s, part, ends);
     }
 }
 
@@ -304,34 +371,75 @@ static void only_windows(struct page_layout *l, const struct page_sizes *s,
     }
 }
 
+static uint32_t room_of(const struct page_layout *l, const struct page_sizes *s,
+                        uint32_t kind, const struct page_group *g)
+{
+    switch (mixer_memory((enum mixer_kind)kind)) {
+    case MIXER_IN_BLOCKS:
+        return g->n_attention;
+    case MIXER_IN_WINDOWS:
+        return l->window_pages == 0
+                   ? 0
+                   : (uint32_t)(g->page_bytes / page_align(s->window_bytes));
+    default:
+        return g->n_of[kind];
+    }
+}
+
 static void find_rooms(const struct page_layout *l, const struct page_sizes *s,
                        uint32_t room[][PAGE_LAYERS_MAX])
 {
-    for (uint32_t i = 0; i < l->n_groups; i++) {
-        const struct page_group *g = &l->groups[i];
-
-        room[MIXER_ATTENTION][i] = g->n_attention;
-        room[MIXER_DELTANET][i] = g->n_linear;
-        room[MIXER_WINDOW][i] =
-            l->window_pages == 0
-                ? 0
-                : (uint32_t)(g->page_bytes / page_align(s->window_bytes));
+    for (uint32_t kind = 0; kind < MIXER_KINDS; kind++) {
+        for (uint32_t i = 0; i < l->n_groups; i++) {
+            room[kind][i] = room_of(l, s, kind, &l->groups[i]);
+        }
     }
+}
+
+static uint64_t divisor(uint64_t a, uint64_t b)
+{
+    while (b > 0) {
+        uint64_t rest = a % b;
+
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Counts the linear layers by kind, and sets their largest size and what
+ * divides all sizes. */
+static void count_linear(struct deal *d, const enum mixer_kind *kinds,
+                         uint32_t n, const struct page_sizes *s)
+{
+    d->unit = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (mixer_memory(kinds[i]) == MIXER_IN_SLOT) {
+            uint64_t bytes = page_slot_bytes(&s->slots[kinds[i]]);
+
+            d->n_of[kinds[i]]++;
+            d->largest = bytes > d->largest ? bytes : d->largest;
+            d->unit = divisor(bytes, d->unit);
+        }
+    }
+    d->unit = d->unit > 0 ? d->unit : 1;
 }
 
 void page_layout_make(struct page_layout *l, const enum mixer_kind *kinds,
                       uint32_t n, const struct page_sizes *s)
 {
-    uint32_t room[MIXER_WINDOW + 1][PAGE_LAYERS_MAX];
-    uint32_t n_attention = count(kinds, n, MIXER_ATTENTION);
+    uint32_t room[MIXER_KINDS][PAGE_LAYERS_MAX];
+    uint32_t n_attention = count(kinds, n, MIXER_IN_BLOCKS);
     struct deal d = {.n_quantised = n_attention - (s->whole > 0),
                      .n_whole = s->whole > 0,
-                     .n_linear = count(kinds, n, MIXER_DELTANET),
-                     .n_window = count(kinds, n, MIXER_WINDOW)};
+                     .n_linear = count(kinds, n, MIXER_IN_SLOT),
+                     .n_window = count(kinds, n, MIXER_IN_WINDOWS)};
 
     assert(n > 0 && n <= PAGE_LAYERS_MAX);
     assert(s->whole <= n);
-    assert(s->whole == 0 || kinds[s->whole - 1] == MIXER_ATTENTION);
+    assert(s->whole == 0 ||
+           mixer_memory(kinds[s->whole - 1]) == MIXER_IN_BLOCKS);
+    count_linear(&d, kinds, n, s);
     l->pages_per_block = n_attention > 0 ? 1 : 0;
     l->window_pages = 0;
     if (n_attention > 0) {
@@ -339,8 +447,9 @@ void page_layout_make(struct page_layout *l, const enum mixer_kind *kinds,
     } else if (d.n_window > 0) {
         only_windows(l, s, d);
     } else {
-        only_linear(l, n, s);
+        only_linear(l, kinds, n, s);
     }
     find_rooms(l, s, room);
     place_layers(l, kinds, n, s, (const uint32_t(*)[PAGE_LAYERS_MAX])room);
+    place_states(l, kinds, n, s);
 }

@@ -10,8 +10,9 @@
  *     block       positions for the window layers of the group.  Each of the
  *                 pages has the layers of one table
  *     slot        pages_per_slot consecutive pages, the first at a multiple of
- *                 pages_per_slot: for each linear layer of the group the state
- *                 [Hv, Dk, Dv] float32, then for each the tail [K-1, C]
+ *                 pages_per_slot: for each linear layer of the group the first
+ *                 part of its state, then for each the second, and so on.  A
+ *                 Gated DeltaNet has [Hv, Dk, Dv] float32 and [K-1, C]
  *     checkpoint  as a slot
  *
  *                    group 0                     group 1
@@ -27,6 +28,9 @@
  * linear layers it has no slots.  With window layers a page is at least as
  * large as one of them; without attention layers it holds all of them,
  * window_pages is 1.
+ *
+ * Linear layers are all that have a state of fixed size (enum mixer_memory),
+ * whatever their kinds.  All layers with blocks have one size but one.
  *
  * Threading, memory: pure functions. */
 #ifndef COMMON_MODEL_PAGE_LAYOUT_H
@@ -45,25 +49,26 @@ struct page_sizes {
     uint64_t kv_bytes;     /* k and v of one block of an attention layer */
     uint64_t whole_bytes;  /* the same for the layer that is not quantised */
     uint32_t whole;        /* 1 + that layer's index in kinds; 0: none */
-    uint64_t state_bytes;  /* Hv * Dk * Dv float32 of a linear layer */
-    uint64_t tail_bytes;   /* (K-1) * C of the KV dtype; may be 0 */
     uint64_t window_bytes; /* k and v of one block of a window layer */
+    struct mixer_slot slots[MIXER_KINDS]; /* the state of a linear layer */
 };
 
 struct page_group {
     uint32_t n_attention, n_linear;
     uint64_t page_bytes;
     uint32_t n_window;
+    uint32_t n_of[MIXER_KINDS]; /* linear layers by kind */
+    uint64_t slot_bytes;        /* the sum over them */
 };
 
 /* Location of one layer in the tensor of its group. */
 struct page_layer {
     uint32_t group;
-    uint32_t table;   /* window: 0..window_pages-1, the table that names its
-                       * pages; else 0 */
-    uint64_t at;      /* attention, window: its k and v in a page; linear: its
-                       * state from the begin of a slot */
-    uint64_t tail_at; /* linear: its tail from the begin of a slot */
+    uint32_t table; /* window: 0..window_pages-1, the table that names its
+                     * pages; else 0 */
+    uint64_t at[MIXER_PARTS_MAX]; /* attention, window: [0], its k and v in a
+                                   * page; linear: its parts from the begin of
+                                   * a slot */
 };
 
 struct page_layout {
@@ -77,7 +82,7 @@ struct page_layout {
 };
 
 /* Returns the bytes that a linear layer takes in a slot. */
-uint64_t page_linear_bytes(const struct page_sizes *s);
+uint64_t page_slot_bytes(const struct mixer_slot *s);
 
 /* Lays out the layers kinds[0..n), n at most PAGE_LAYERS_MAX and at least 1.
  * Page and slot are those of page_unit_of(). */

@@ -5,9 +5,9 @@
 #include "common/base/quote.h"
 
 #define AFFINE "groups of 32, 64 or 128 at 4 or 8 bits, as MLX writes them"
-#define SUPPORTED \
-    AFFINE        \
-    ", fp8 and mxfp4"
+#define SUPPORTED                                                     \
+    "MLX's (4 or 8 bits in groups of 32, 64 or 128), fp8 (blocks of " \
+    "128 x 128) and mxfp4 (experts)"
 #define FP8_BLOCK 128
 
 /* Reads a number of a quantisation: a power of two in [min, max]; fallback if
@@ -79,35 +79,100 @@ static void check_fp8(struct fields *f, const json_t *o)
     }
 }
 
+/* ---- which tool wrote an object ---- */
+
+static const char *text_of(struct fields *f, const json_t *o, const char *where,
+                           const char *key)
+{
+    const json_t *v = json_object_get(o, key);
+
+    if (v != NULL && !json_is_null(v) && !json_is_string(v)) {
+        field_fault(f, ST_INVALID_ARGUMENT, "%s of %s is not a string", key,
+                    quote(where).text);
+    }
+    return json_string_value(v);
+}
+
+/* Refuses weights of a tool that sluice does not read; the algorithm may be
+ * NULL. */
+static void refuse_tool(struct fields *f, const char *tool,
+                        const char *algorithm, const char *where)
+{
+    field_fault(f, ST_UNIMPLEMENTED,
+                "weights quantised by %s%s%s (%s) are not supported; " SUPPORTED
+                " are",
+                quote(tool).text, algorithm != NULL ? " as " : "",
+                algorithm != NULL ? quote(algorithm).text : "", where);
+}
+
 static struct quantisation by_method(struct fields *f, const json_t *o,
                                      const char *where, const char *method)
 {
     struct quantisation q = {.format = WEIGHT_PLAIN};
+    const char *algorithm = text_of(f, o, where, "quant_algo");
 
-    if (strcmp(method, "fp8") == 0) {
+    /* A file of both has weights of more than one kind. */
+    if (strcmp(method, "fp8") == 0 && algorithm == NULL) {
         q.format = WEIGHT_FP8;
         check_fp8(f, o);
     } else if (strcmp(method, "mxfp4") == 0) {
         q.format = WEIGHT_MXFP4;
         q.experts_only = true;
     } else {
-        field_fault(f, ST_UNIMPLEMENTED,
-                    "weights quantised by %s (%s) are not supported; " SUPPORTED
-                    " are",
-                    quote(method).text, quote(where).text);
+        refuse_tool(f, method, algorithm, where);
     }
     return q;
 }
 
-static const char *method_of(const json_t *o)
+/* Returns whether o has a key of MLX's form. */
+static bool is_mlx(const json_t *o)
 {
-    return json_string_value(json_object_get(o, "quant_method"));
+    return json_object_get(o, "bits") != NULL ||
+           json_object_get(o, "group_size") != NULL ||
+           json_object_get(o, "mode") != NULL;
 }
+
+/* Names the tool by the marks that it leaves in an object without
+ * quant_method. */
+static void refuse_unnamed(struct fields *f, const json_t *o, const char *where)
+{
+    const char *algorithm = text_of(f, o, where, "quant_algo");
+
+    if (algorithm != NULL || json_object_get(o, "producer") != NULL) {
+        refuse_tool(f, "modelopt", algorithm, where);
+    } else if (json_object_get(o, "config_groups") != NULL) {
+        refuse_tool(f, "compressed-tensors", NULL, where);
+    } else {
+        field_fault(f, ST_UNIMPLEMENTED,
+                    "%s has neither quant_method nor bits, which is not "
+                    "supported; " SUPPORTED " are",
+                    quote(where).text);
+    }
+}
+
+void quantisation_refuse_modelopt(struct fields *f)
+{
+    const char *where = "quantization";
+    const json_t *o = field_get(f, where);
+    const char *algorithm = text_of(f, o, where, "quant_algo");
+
+    if (!json_is_object(o)) {
+        field_fault(f, ST_INVALID_ARGUMENT,
+                    "%s is missing or not an object, so the form of the "
+                    "weights is not known",
+                    where);
+    } else if (algorithm != NULL && algorithm[0] != '\0') {
+        refuse_tool(f, "modelopt", algorithm, where);
+    }
+}
+
+/* ---- config.json ---- */
 
 static struct quantisation parse(struct fields *f, const char *key)
 {
     const struct quantisation none = {.format = WEIGHT_PLAIN};
     const json_t *o = field_get(f, key);
+    const char *method = text_of(f, o, key, "quant_method");
     struct quantisation q;
     const char *module;
     json_t *v;
@@ -115,16 +180,25 @@ static struct quantisation parse(struct fields *f, const char *key)
     if (o == NULL) {
         return none;
     }
-    if (method_of(o) != NULL) {
-        return by_method(f, o, key, method_of(o));
+    if (!json_is_object(o)) {
+        field_fault(f, ST_INVALID_ARGUMENT, "%s is not an object", key);
+        return none;
+    }
+    if (method != NULL) {
+        return by_method(f, o, key, method);
+    }
+    if (!is_mlx(o)) {
+        refuse_unnamed(f, o, key);
+        return none;
     }
     q = affine(f, o, key, &none);
     /* Per-module objects are checked here, so that an unsupported one is
      * refused before any weight is read. */
     json_object_foreach((json_t *)(uintptr_t)o, module, v)
     {
-        if (method_of(v) != NULL) {
-            (void)by_method(f, v, module, method_of(v));
+        method = text_of(f, v, module, "quant_method");
+        if (method != NULL) {
+            (void)by_method(f, v, module, method);
         } else if (json_is_object(v)) {
             (void)affine(f, v, module, &q);
         }

@@ -50,7 +50,7 @@ static uint8_t nearest(float w, struct form f, uint32_t bits)
     return (uint8_t)(q > 0 ? q < most ? q : most : 0); /* NaN: 0 */
 }
 
-static bool all_finite(const float *w, uint32_t n)
+bool quantise_all_finite(const float *w, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         if (!isfinite(w[i])) {
@@ -64,7 +64,7 @@ bool quantise(const struct quantised_groups *out, const float *w, uint32_t n)
 {
     uint8_t *to = out->data;
 
-    if (!all_finite(w, n)) {
+    if (!quantise_all_finite(w, n)) {
         return false;
     }
     for (uint32_t g = 0; g < n / out->group; g++, w += out->group) {

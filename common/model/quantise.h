@@ -33,4 +33,7 @@ struct quantised_groups {
  * a value is not finite; the output is then meaningless. */
 bool quantise(const struct quantised_groups *out, const float *w, uint32_t n);
 
+/* Returns whether w[0..n) has neither infinities nor NaNs. */
+bool quantise_all_finite(const float *w, uint32_t n);
+
 #endif

@@ -49,6 +49,11 @@ static void check_sections(struct fields *f, uint32_t dim)
     for (size_t i = 0; i < json_array_size(v) && i < 4; i++) {
         json_int_t n = json_integer_value(json_array_get(v, i));
 
+        if (!json_is_integer(json_array_get(v, i))) {
+            field_fault(f, ST_INVALID_ARGUMENT,
+                        "entry %zu of mrope_section is not a whole number", i);
+        }
+
         /* Clamped, so that the sum cannot overflow; it is then wrong and
          * refused. */
         if (n < 0 || n > MODEL_HEAD_DIM_MAX) {

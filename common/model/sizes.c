@@ -2,176 +2,23 @@
 
 #include <assert.h>
 
-#include "common/model/layout.h"
-#include "common/model/weight_format.h"
-
-/* Weights tensor by tensor, as layout.c places them. */
-struct tally {
-    enum dtype dtype;
-    struct quantisation quant;
-    uint64_t parameters, bytes;
-};
-
-/* Use of a matrix: checkpoints quantise some and leave others. */
-enum purpose { OF_LAYER, OF_EXPERTS, OF_NARROW, OF_ROUTER, OF_ENDS };
-
-/* Aligned as layout.c aligns, so that the sum is the shard's memory exactly. */
-static void add(struct tally *t, uint64_t bytes)
-{
-    bytes += LAYOUT_ALIGN - 1;
-    t->bytes += bytes - bytes % LAYOUT_ALIGN;
-}
-
-/* Returns how the checkpoints of a quantisation store a matrix: affine ones
- * quantise all but routers (quantise_list.h), FP8 those of layers but for
- * narrow ones, MXFP4 the experts. */
-static struct tensor stored(const struct tally *t, uint64_t rows, uint32_t cols,
-                            enum purpose of)
-{
-    const struct quantisation *q = &t->quant;
-    struct tensor m = {.format = WEIGHT_PLAIN,
-                       .dtype = t->dtype,
-                       .rows = (uint32_t)rows,
-                       .cols = cols};
-
-    if (q->format == WEIGHT_AFFINE && of != OF_ROUTER && cols % q->group == 0) {
-        m.bits = q->bits;
-        m.group = q->group;
-    } else if ((q->format == WEIGHT_FP8 &&
-                (of == OF_LAYER || of == OF_EXPERTS)) ||
-               (q->format == WEIGHT_MXFP4 && of == OF_EXPERTS &&
-                cols % weight_format_group(WEIGHT_MXFP4) == 0)) {
-        m.bits = weight_format_bits(q->format);
-        m.group = weight_format_group(q->format);
-    }
-    m.format = m.bits > 0 ? q->format : WEIGHT_PLAIN;
-    return m;
-}
-
-/* Codes, scales and biases are separate planes, each aligned. */
-static void matrix(struct tally *t, uint64_t rows, uint32_t cols,
-                   enum purpose of)
-{
-    struct tensor m = stored(t, rows, cols, of);
-
-    t->parameters += rows * cols;
-    add(t, rows * tensor_row_bytes(&m));
-    add(t, rows * tensor_scale_bytes(&m));
-    add(t, m.format == WEIGHT_AFFINE ? rows * tensor_scale_bytes(&m) : 0);
-}
-
-/* Vectors become float32 in memory, whatever the file has. */
-static void vector(struct tally *t, uint64_t n)
-{
-    t->parameters += n;
-    add(t, n * sizeof(float));
-}
-
-static uint32_t channels_of(const struct model_shape *s)
-{
-    return 2 * s->n_k_heads * s->k_dim + s->n_v_heads * s->v_dim;
-}
-
-/* The tensors in the order of struct attention_weights: q, k, v, o, biases,
- * norms, sinks. */
-static void attention(struct tally *t, const struct model_config *c)
-{
-    const struct model_shape *s = &c->shape;
-    uint64_t q = (uint64_t)s->n_heads * s->head_dim;
-    /* A gated layer projects query and gate with one matrix. */
-    uint64_t rows = s->attn_gated ? 2 * q : q;
-    uint64_t kv = (uint64_t)s->n_kv_heads * s->head_dim;
-
-    matrix(t, rows, s->hidden, OF_LAYER);
-    matrix(t, kv, s->hidden, OF_LAYER);
-    matrix(t, kv, s->hidden, OF_LAYER);
-    matrix(t, s->hidden, (uint32_t)q, OF_LAYER);
-    if (c->qkv_bias) {
-        vector(t, rows);
-        vector(t, kv);
-        vector(t, kv);
-    }
-    if (c->o_bias) {
-        vector(t, s->hidden);
-    }
-    if (c->qk_norm) {
-        vector(t, s->head_dim);
-        vector(t, s->head_dim);
-    }
-    if (c->sinks) {
-        vector(t, s->n_heads);
-    }
-}
-
-/* The tensors: qkv, z, b, a, out, conv, a_log, dt_bias, norm. */
-static void deltanet(struct tally *t, const struct model_shape *s)
-{
-    uint32_t values = s->n_v_heads * s->v_dim;
-
-    matrix(t, channels_of(s), s->hidden, OF_LAYER);
-    matrix(t, values, s->hidden, OF_LAYER);
-    matrix(t, s->n_v_heads, s->hidden, OF_NARROW);
-    matrix(t, s->n_v_heads, s->hidden, OF_NARROW);
-    matrix(t, s->hidden, values, OF_LAYER);
-    vector(t, (uint64_t)channels_of(s) * s->conv);
-    vector(t, s->n_v_heads);
-    vector(t, s->n_v_heads);
-    vector(t, s->v_dim);
-}
-
-static void mlp(struct tally *t, uint32_t hidden, uint32_t rows)
-{
-    matrix(t, rows, hidden, OF_LAYER);
-    matrix(t, rows, hidden, OF_LAYER);
-    matrix(t, hidden, rows, OF_LAYER);
-}
-
-/* The matrices of n experts, as in struct expert_weights. */
-static void experts(struct tally *t, const struct model_shape *s, uint64_t n)
-{
-    matrix(t, 2 * n * s->expert_dim, s->hidden, OF_EXPERTS);
-    matrix(t, n * s->hidden, s->expert_dim, OF_EXPERTS);
-}
-
-/* Router, n experts and the shared one with its gate. */
-static void mixture(struct tally *t, const struct model_config *c, uint64_t n)
-{
-    const struct model_shape *s = &c->shape;
-
-    matrix(t, s->n_experts, s->hidden, OF_ROUTER);
-    experts(t, s, n);
-    if (c->expert_bias) {
-        vector(t, s->n_experts);
-        vector(t, 2 * n * s->expert_dim);
-        vector(t, n * s->hidden);
-    }
-    if (s->shared_dim > 0) {
-        mlp(t, s->hidden, s->shared_dim);
-    }
-    if (c->shared_gate) {
-        matrix(t, 1, s->hidden, OF_ROUTER);
-    }
-}
+#include "common/model/ffn.h"
+#include "common/model/mixer.h"
+#include "common/model/tally.h"
 
 /* Adds a layer with n of its experts. */
 static void layer(struct tally *t, const struct model_config *c, uint32_t i,
                   uint32_t n)
 {
-    const struct model_shape *s = &c->shape;
+    const struct mixer *m = mixer_rows[c->mixers[i]];
 
-    if (mixer_attends(c->mixers[i])) {
-        attention(t, c);
-    } else {
-        deltanet(t, s);
+    if (m->tally != NULL) {
+        m->tally(t, c);
     }
     for (int k = 0; k < (c->output_norms ? 4 : 2); k++) {
-        vector(t, s->hidden);
+        tally_vector(t, c->shape.hidden);
     }
-    if (c->ffns[i] == FFN_EXPERTS) {
-        mixture(t, c, n);
-    } else {
-        mlp(t, s->hidden, s->intermediate);
-    }
+    ffn_rows[c->ffns[i]]->tally(t, c, n);
 }
 
 /* Adds the MTP layer: fc, its layer and the norms of both inputs and of the
@@ -180,9 +27,10 @@ static void mtp(struct tally *t, const struct model_config *c)
 {
     uint32_t hidden = c->shape.hidden;
 
-    matrix(t, hidden, 2 * hidden, OF_ROUTER); /* as plain as a router */
+    tally_matrix(t, hidden, 2 * hidden,
+                 TALLY_ROUTER); /* as plain as a router */
     for (int i = 0; i < 3; i++) {
-        vector(t, hidden);
+        tally_vector(t, hidden);
     }
     layer(t, c, c->shape.n_layers, c->shape.n_experts);
 }
@@ -196,14 +44,14 @@ static void ends(struct tally *t, const struct model_config *c, uint32_t begin,
     bool embeds = begin == 0 || config_drafts_at(c, end);
 
     if (embeds) {
-        matrix(t, s->vocab, s->hidden, OF_ENDS);
+        tally_matrix(t, s->vocab, s->hidden, TALLY_ENDS);
     }
     if (end == s->n_layers) {
-        vector(t, s->hidden);
+        tally_vector(t, s->hidden);
         /* A tied head is the embedding; a last stage without it needs its own
          * copy. */
         if (!c->tied || !embeds) {
-            matrix(t, s->vocab, s->hidden, OF_ENDS);
+            tally_matrix(t, s->vocab, s->hidden, TALLY_ENDS);
         }
     }
 }
@@ -211,7 +59,7 @@ static void ends(struct tally *t, const struct model_config *c, uint32_t begin,
 enum status sizes_check_slots(const struct model_config *c, uint32_t slots,
                               struct error *e)
 {
-    return slots == 0 || config_count(c, MIXER_DELTANET, 0, c->shape.n_layers)
+    return slots == 0 || config_count(c, MIXER_IN_SLOT, 0, c->shape.n_layers)
                ? ST_OK
                : error_set(e, ST_INVALID_ARGUMENT,
                            "--slots %u: the model has no linear layers, so its "
@@ -241,10 +89,11 @@ uint64_t sizes_layer(const struct model_config *c, uint32_t i)
 
 uint64_t sizes_experts(const struct model_config *c, uint32_t i)
 {
+    const struct ffn *f = ffn_rows[c->ffns[i]];
     struct tally t = {.dtype = c->shape.dtype, .quant = c->quant};
 
-    if (c->ffns[i] == FFN_EXPERTS) {
-        experts(&t, &c->shape, c->shape.n_experts);
+    if (f->tally_chosen != NULL) {
+        f->tally_chosen(&t, c);
     }
     return t.bytes;
 }
@@ -274,7 +123,7 @@ uint64_t sizes_embedding(const struct model_config *c)
 {
     struct tally t = {.dtype = c->shape.dtype, .quant = c->quant};
 
-    matrix(&t, c->shape.vocab, c->shape.hidden, OF_ENDS);
+    tally_matrix(&t, c->shape.vocab, c->shape.hidden, TALLY_ENDS);
     return t.bytes;
 }
 
@@ -282,7 +131,7 @@ uint64_t sizes_last_norm(const struct model_config *c)
 {
     struct tally t = {.dtype = c->shape.dtype, .quant = c->quant};
 
-    vector(&t, c->shape.hidden);
+    tally_vector(&t, c->shape.hidden);
     return t.bytes;
 }
 
@@ -301,51 +150,74 @@ static struct tally weights(const struct model_config *c, uint32_t begin,
     return t;
 }
 
+/* Returns one token's keys and values in a layer with such memory.  A shape has
+ * sizes of at most one kind with blocks; of the others they are 0. */
+static uint64_t widest_kv(const struct model_shape *s, enum mixer_memory memory,
+                          const struct kv_format *f)
+{
+    uint64_t most = 0;
+
+    for (int kind = 0; kind < MIXER_KINDS; kind++) {
+        if (mixer_memory((enum mixer_kind)kind) == memory) {
+            uint64_t kv = mixer_rows[kind]->kv(s, f);
+
+            most = kv > most ? kv : most;
+        }
+    }
+    return most;
+}
+
 uint64_t sizes_kv(const struct model_shape *s, uint32_t layer,
                   const struct kv_format *kv)
 {
     struct kv_format f = kv_format_of_layer(kv, layer);
-    struct kv_block b;
 
-    kv_block_make(&b, &f, s->n_kv_heads, s->head_dim, 1);
-    return b.bytes;
+    return widest_kv(s, MIXER_IN_BLOCKS, &f);
 }
 
 uint64_t sizes_window_kv(const struct model_shape *s,
                          const struct kv_format *kv)
 {
     struct kv_format f = kv_format_plain(kv->dtype);
-    struct kv_block b;
 
-    kv_block_make(&b, &f, s->n_kv_heads, s->head_dim, 1);
-    return s->window > 0 ? b.bytes : 0;
+    return widest_kv(s, MIXER_IN_WINDOWS, &f);
 }
 
-uint64_t sizes_state(const struct model_shape *s, uint32_t channels,
-                     enum dtype tail_dtype)
+struct mixer_slot sizes_slot(const struct model_shape *s, enum mixer_kind kind,
+                             enum dtype dtype)
 {
-    uint64_t state = (uint64_t)s->n_v_heads * s->k_dim * s->v_dim;
-    uint64_t tail = (uint64_t)(s->conv - 1) * channels;
+    struct mixer_slot slot = {{0}};
 
-    /* The state accumulates over the whole sequence, so it stays float32. */
-    return state * sizeof(float) + tail * dtype_bytes(tail_dtype);
+    if (mixer_memory(kind) == MIXER_IN_SLOT) {
+        mixer_rows[kind]->slot(s, dtype, &slot);
+    }
+    return slot;
 }
 
-uint64_t sizes_kept(const struct model_shape *s, enum dtype dtype)
+uint64_t sizes_state(const struct model_shape *s, enum mixer_kind kind,
+                     enum dtype dtype)
 {
-    uint64_t keys = (uint64_t)s->n_k_heads * s->k_dim;
-    uint64_t values = (uint64_t)s->n_v_heads * s->v_dim;
-    uint64_t gates = 2 * (uint64_t)s->n_v_heads;
+    struct mixer_slot slot = sizes_slot(s, kind, dtype);
+    uint64_t sum = 0;
 
-    return keys * dtype_bytes(dtype) + (keys + values + gates) * sizeof(float);
+    for (uint32_t i = 0; i < MIXER_PARTS_MAX; i++) {
+        sum += slot.parts[i];
+    }
+    return sum;
+}
+
+uint64_t sizes_kept(const struct model_shape *s, enum mixer_kind kind,
+                    enum dtype dtype)
+{
+    const struct mixer *m = mixer_rows[kind];
+
+    return m->kept != NULL ? m->kept(s, dtype) : 0;
 }
 
 struct page_sizes sizes_page(const struct model_shape *s, uint32_t begin,
                              uint32_t end, uint32_t block_tokens,
                              const struct kv_format *kv)
 {
-    uint64_t state =
-        (uint64_t)s->n_v_heads * s->k_dim * s->v_dim * sizeof(float);
     /* Any layer but the whole one. */
     uint32_t other = kv->whole == 0 ? 1 : 0;
     struct page_sizes p = {.kv_bytes = block_tokens * sizes_kv(s, other, kv),
@@ -356,9 +228,8 @@ struct page_sizes sizes_page(const struct model_shape *s, uint32_t begin,
         p.whole = 1 + kv->whole - begin;
         p.whole_bytes = block_tokens * sizes_kv(s, kv->whole, kv);
     }
-    if (state > 0) {
-        p.state_bytes = state;
-        p.tail_bytes = sizes_state(s, channels_of(s), kv->dtype) - state;
+    for (int kind = 0; kind < MIXER_KINDS; kind++) {
+        p.slots[kind] = sizes_slot(s, (enum mixer_kind)kind, kv->dtype);
     }
     return p;
 }
@@ -383,9 +254,20 @@ static uint64_t token_bytes(const struct model_config *c, uint32_t begin,
     uint64_t sum = 0;
 
     for (uint32_t i = begin; i < end + config_drafts_at(c, end); i++) {
-        sum += c->mixers[i] == MIXER_ATTENTION ? sizes_kv(&c->shape, i, kv) : 0;
+        if (mixer_memory(c->mixers[i]) == MIXER_IN_BLOCKS) {
+            sum += sizes_kv(&c->shape, i, kv);
+        }
     }
     return sum;
+}
+
+static void add_slots(struct sizes *z, const struct model_config *c,
+                      uint32_t begin, uint32_t end, enum dtype dtype)
+{
+    for (uint32_t i = begin; i < end; i++) {
+        z->slot_bytes += sizes_state(&c->shape, c->mixers[i], dtype);
+        z->kept_bytes += sizes_kept(&c->shape, c->mixers[i], dtype);
+    }
 }
 
 struct sizes sizes_of(const struct model_config *c, uint32_t begin,
@@ -395,10 +277,10 @@ struct sizes sizes_of(const struct model_config *c, uint32_t begin,
     const struct model_shape *s = &c->shape;
     struct tally t = weights(c, begin, end);
     struct sizes z = {
-        .n_attention = config_count(c, MIXER_ATTENTION, begin, end) +
+        .n_attention = config_count(c, MIXER_IN_BLOCKS, begin, end) +
                        config_drafts_at(c, end),
-        .n_linear = config_count(c, MIXER_DELTANET, begin, end),
-        .n_window = config_count(c, MIXER_WINDOW, begin, end),
+        .n_linear = config_count(c, MIXER_IN_SLOT, begin, end),
+        .n_window = config_count(c, MIXER_IN_WINDOWS, begin, end),
         .parameters = t.parameters,
         .weight_bytes = t.bytes,
     };
@@ -409,10 +291,7 @@ struct sizes sizes_of(const struct model_config *c, uint32_t begin,
     z.token_bytes = token_bytes(c, begin, end, kv);
     z.block_bytes = z.token_bytes * block_tokens;
     z.window_bytes = z.n_window * block_tokens * sizes_window_kv(s, kv);
-    if (z.n_linear > 0) {
-        z.slot_bytes = z.n_linear * sizes_state(s, channels_of(s), kv->dtype);
-        z.kept_bytes = z.n_linear * sizes_kept(s, kv->dtype);
-    }
+    add_slots(&z, c, begin, end, kv->dtype);
     z.checkpoint_bytes = z.slot_bytes;
     p = sizes_page(s, begin, end, block_tokens, kv);
     set_pages(&z, c, begin, end, &p);

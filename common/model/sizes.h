@@ -36,8 +36,9 @@
 #define SIZES_SLOT_PAGES_MAX 2048
 
 struct sizes {
-    uint32_t n_attention, n_linear, n_window; /* layers of the range by kind,
-                                                 with the MTP layer */
+    uint32_t n_attention, n_linear, n_window; /* layers of the range by memory:
+                                                 blocks, with the MTP layer;
+                                                 slots; windows */
     uint64_t parameters;
     uint64_t
         weight_bytes; /* as a shard holds them (the bytes in shard_report()):
@@ -103,13 +104,17 @@ uint64_t sizes_kv(const struct model_shape *s, uint32_t layer,
 uint64_t sizes_window_kv(const struct model_shape *s,
                          const struct kv_format *kv);
 
-/* Returns one sequence's state and tail in one linear layer; channels is C. */
-uint64_t sizes_state(const struct model_shape *s, uint32_t channels,
-                     enum dtype tail_dtype);
+/* Returns one sequence's state in one layer of a kind, part by part, with the
+ * dtype of KV; all 0 if the kind has none.  sizes_state() is their sum. */
+struct mixer_slot sizes_slot(const struct model_shape *s, enum mixer_kind kind,
+                             enum dtype dtype);
+uint64_t sizes_state(const struct model_shape *s, enum mixer_kind kind,
+                     enum dtype dtype);
 
-/* Returns what one token keeps in one linear layer, while drafts are verified.
- */
-uint64_t sizes_kept(const struct model_shape *s, enum dtype dtype);
+/* Returns what one token keeps in one layer of a kind, while drafts are
+ * verified; 0 unless the kind keeps inputs. */
+uint64_t sizes_kept(const struct model_shape *s, enum mixer_kind kind,
+                    enum dtype dtype);
 
 /* Returns the bytes of one layer of each kind of layers [begin, end), as pages
  * hold them; those of a kind that the model lacks are 0.  Backends lay out

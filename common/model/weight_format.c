@@ -10,32 +10,21 @@
 
 static const struct {
     const char *name;
-    uint32_t bits, group, unit;
+    uint32_t bits, group;
 } formats[WEIGHT_FORMATS] = {
-    [WEIGHT_PLAIN] = {"plain", 0, 0, 1},
-    [WEIGHT_AFFINE] = {"affine", 0, 0, 0},
-    [WEIGHT_FP8] = {"fp8", 8, WEIGHT_FP8_BLOCK, 1},
-    [WEIGHT_MXFP4] = {"mxfp4", 4, 32, 32},
-    [WEIGHT_Q8] = {"q8", 8, 32, 32},
-    [WEIGHT_Q4] = {"q4", 4, 32, 32},
-    [WEIGHT_K4] = {"k4", 4, 32, WEIGHT_RECORD},
-    [WEIGHT_K6] = {"k6", 6, 16, WEIGHT_RECORD},
+    [WEIGHT_PLAIN] = {"plain", 0, 0},
+    [WEIGHT_AFFINE] = {"affine", 0, 0},
+    [WEIGHT_FP8] = {"fp8", 8, WEIGHT_FP8_BLOCK},
+    [WEIGHT_MXFP4] = {"mxfp4", 4, 32},
+    [WEIGHT_Q8] = {"q8", 8, 32},
+    [WEIGHT_Q4] = {"q4", 4, 32},
+    [WEIGHT_K4] = {"k4", 4, 32},
+    [WEIGHT_K6] = {"k6", 6, 16},
 };
 
 const char *weight_format_name(enum weight_format f)
 {
     return (unsigned)f < WEIGHT_FORMATS ? formats[f].name : "?";
-}
-
-bool weight_format_parse(enum weight_format *f, const char *name)
-{
-    for (int i = 0; i < WEIGHT_FORMATS; i++) {
-        if (strcmp(formats[i].name, name) == 0) {
-            *f = (enum weight_format)i;
-            return true;
-        }
-    }
-    return false;
 }
 
 uint32_t weight_format_bits(enum weight_format f)
@@ -46,11 +35,6 @@ uint32_t weight_format_bits(enum weight_format f)
 uint32_t weight_format_group(enum weight_format f)
 {
     return formats[f].group;
-}
-
-uint32_t weight_format_unit(enum weight_format f)
-{
-    return formats[f].unit;
 }
 
 float weight_format_e4m3(uint8_t code)
@@ -73,24 +57,6 @@ float weight_format_e2m1(uint8_t code)
 float weight_format_e8m0(uint8_t code)
 {
     return code == 255 ? NAN : ldexpf(1, (int)code - 127);
-}
-
-/* Counts in steps of the value's binade, the smallest of which is 2^-9. */
-uint8_t weight_format_to_e4m3(float value)
-{
-    uint8_t sign = signbit(value) ? 0x80 : 0;
-    float a = fabsf(value);
-    int exponent, steps;
-
-    if (a >= 448) {
-        return sign | 0x7e;
-    }
-    if (a < 0x1p-6f) {
-        return (uint8_t)(sign | (int)rintf(a * 0x1p9f));
-    }
-    (void)frexpf(a, &exponent); /* a is in [2^(exponent - 1), 2^exponent) */
-    steps = (int)rintf(ldexpf(a, 4 - exponent)); /* 8..16 */
-    return (uint8_t)(sign | ((exponent + 6) * 8 + steps - 8));
 }
 
 /* Reads 16-bit and 32-bit parts at any address. */

@@ -27,18 +27,11 @@
 /* Returns the name as weights.h has it, such as "mxfp4". */
 const char *weight_format_name(enum weight_format f);
 
-/* Finds the format of a name.  Returns false if there is none. */
-bool weight_format_parse(enum weight_format *f, const char *name);
-
 /* Returns the bits of a code, 0 for plain and affine, whose tensors differ. */
 uint32_t weight_format_bits(enum weight_format f);
 
 /* Returns the codes that share a scale, 0 for plain and affine. */
 uint32_t weight_format_group(enum weight_format f);
-
-/* Returns the number that the columns of a matrix are a multiple of: 1 for
- * plain and fp8, 0 for affine, which needs the tensor's group. */
-uint32_t weight_format_unit(enum weight_format f);
 
 /* Writes columns [first, first + n) of a row as float32 to out [n]. */
 void weight_format_decode(float *out, const struct tensor *t, uint32_t row,
@@ -48,9 +41,5 @@ void weight_format_decode(float *out, const struct tensor *t, uint32_t row,
 float weight_format_e4m3(uint8_t code);
 float weight_format_e2m1(uint8_t code);
 float weight_format_e8m0(uint8_t code);
-
-/* Returns the nearest code, ties to even; beyond 448 that of 448.  The value
- * must not be NaN. */
-uint8_t weight_format_to_e4m3(float value);
 
 #endif

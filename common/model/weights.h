@@ -22,12 +22,43 @@ static inline size_t dtype_bytes(enum dtype t)
 }
 
 enum mixer_kind {
-    MIXER_ATTENTION, /* sees all positions */
-    MIXER_DELTANET,
-    MIXER_WINDOW /* attention that sees the last `window` positions */
+#define MIXER(kind, row, memory) MIXER_##kind,
+#include "common/model/mixer_list.h"
+#undef MIXER
+    MIXER_KINDS
 };
 
-enum ffn_kind { FFN_DENSE, FFN_EXPERTS };
+/* The memory in which a layer holds a sequence. */
+enum mixer_memory {
+    MIXER_IN_BLOCKS,  /* keys and values of all positions */
+    MIXER_IN_WINDOWS, /* those of the last `window` positions */
+    MIXER_IN_SLOT /* a state of fixed size, in up to MIXER_PARTS_MAX parts */
+};
+
+#define MIXER_PARTS_MAX 4
+
+/* The bytes of a state's parts; those that a mixer lacks are 0. */
+struct mixer_slot {
+    uint64_t parts[MIXER_PARTS_MAX];
+};
+
+static inline enum mixer_memory mixer_memory(enum mixer_kind k)
+{
+    static const enum mixer_memory memories[MIXER_KINDS] = {
+#define MIXER(kind, row, memory) [MIXER_##kind] = MIXER_IN_##memory,
+#include "common/model/mixer_list.h"
+#undef MIXER
+    };
+
+    return memories[k];
+}
+
+enum ffn_kind {
+#define FFN(kind, row) FFN_##kind,
+#include "common/model/ffn_list.h"
+#undef FFN
+    FFN_KINDS
+};
 
 /* With gate g and up u: silu(g) * u; gelu(g) * u, gelu by tanh; and that of
  * gpt-oss: g' = min(g, limit), u' = clamp(u, -limit, limit),
@@ -48,6 +79,11 @@ struct rope_shape {
     double attention;  /* yarn: factor of cosine and sine */
     bool truncate;     /* yarn: the ramp's ends are whole numbers */
     uint32_t original; /* llama3, yarn: original_max_position_embeddings */
+};
+
+struct activation_shape {
+    enum activation kind;
+    float alpha, limit; /* ACTIVATION_CLAMPED */
 };
 
 /* Dimensions shared by all layers of a model. */
@@ -78,12 +114,11 @@ struct model_shape {
     uint32_t v_dim;     /* Dv */
     uint32_t conv;      /* K */
 
-    enum activation activation;     /* MLPs and experts */
-    float clamp_alpha, clamp_limit; /* ACTIVATION_CLAMPED */
-    uint32_t n_experts;             /* E; 0 if no layer has experts */
-    uint32_t top_k;                 /* experts of a token */
-    uint32_t expert_dim;            /* Im */
-    uint32_t shared_dim;            /* Is; 0: no shared expert */
+    struct activation_shape activation; /* MLPs and experts */
+    uint32_t n_experts;                 /* E; 0 if no layer has experts */
+    uint32_t top_k;                     /* experts of a token */
+    uint32_t expert_dim;                /* Im */
+    uint32_t shared_dim;                /* Is; 0: no shared expert */
     bool top_k_normed; /* the weights of a token's experts have the sum 1 */
     bool gate_up_alternate; /* gate and up rows of an expert alternate */
 
@@ -249,16 +284,24 @@ struct mtp_weights {
     const float *norm;        /* [H] before the head */
 };
 
+/* Returns whether a layer has keys and values: whether it is attention. */
 static inline bool mixer_attends(enum mixer_kind k)
 {
-    return k != MIXER_DELTANET;
+    return mixer_memory(k) != MIXER_IN_SLOT;
 }
 
-/* Returns the rotary positions of a layer of that kind. */
+/* Returns the positions that an attention layer sees; 0: all. */
+static inline uint32_t shape_window(const struct model_shape *s,
+                                    enum mixer_kind k)
+{
+    return mixer_memory(k) == MIXER_IN_WINDOWS ? s->window : 0;
+}
+
+/* Returns the rotary positions of an attention layer. */
 static inline const struct rope_shape *shape_rope(const struct model_shape *s,
                                                   enum mixer_kind k)
 {
-    return k == MIXER_WINDOW ? &s->window_rope : &s->rope;
+    return mixer_memory(k) == MIXER_IN_WINDOWS ? &s->window_rope : &s->rope;
 }
 
 /* Weights of layers [begin, end).  embed exists if begin = 0 or there is an MTP

@@ -1,7 +1,6 @@
 #include "common/scrape/scrape.h"
 
 #include <arpa/inet.h>
-#include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -13,6 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "common/base/memory.h"
 #include "common/base/quote.h"
 #include "common/scrape/scrape_request.h"
 
@@ -49,6 +49,7 @@ struct connection {
 struct scrape {
     int epoll, listener, timer;
     bool listens, ticks;         /* the listener is watched; the timer runs */
+    bool anyone;                 /* any address may be named */
     unsigned n_open, n_accepted; /* n_accepted: since the last tick */
     scrape_render_fn *render;
     void *arg;
@@ -257,7 +258,12 @@ static void answer(struct scrape *s, struct connection *c, int status,
     }
     if (status == 200 && page == SCRAPE_METRICS) {
         s->render(s->arg, &c->page);
-    } else {
+    }
+    if (c->page.broken) {
+        metric_page_clear(&c->page);
+        status = 503;
+    }
+    if (status != 200 || page != SCRAPE_METRICS) {
         metric_page_text(&c->page, scrape_text(status));
     }
     c->n_head = scrape_head(c->head, status, page, c->page.n);
@@ -289,6 +295,9 @@ static void read_on(struct scrape *s, struct connection *c)
         return;
     }
     status = scrape_judge(c->in, c->n_in, &page);
+    if (status == 200 && !s->anyone && scrape_is_foreign(c->in, c->n_in)) {
+        status = 403;
+    }
     if (status != 0) {
         answer(s, c, status, page);
     }
@@ -415,9 +424,9 @@ enum status scrape_new(struct scrape **out, const char *listen_at, bool anyone,
     if (st != ST_OK) {
         return st;
     }
-    s = calloc(1, sizeof *s);
-    assert(s != NULL);
+    s = memory_must(calloc(1, sizeof *s));
     s->listener = s->timer = s->epoll = -1;
+    s->anyone = anyone;
     st = open_all(s, &a, n, listen_at, e);
     if (st != ST_OK) {
         scrape_free(&s);

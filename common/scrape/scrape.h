@@ -16,8 +16,8 @@
  * accepted per SCRAPE_TICK_MS, and SCRAPE_CONNECTIONS_MAX are open; others wait
  * in the backlog of the kernel.
  *
- * There are no keys, so only loopback addresses are bound, unless the caller
- * allows any.
+ * There are no keys, so only loopback addresses are bound, and web pages of
+ * other hosts are refused (scrape_is_foreign), unless the caller allows anyone.
  *
  * Threading: one thread, which also runs the render function.  Memory: one
  * page per connection, kept for the next one; the steady state does not

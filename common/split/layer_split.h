@@ -54,7 +54,7 @@ struct split_layer {
     uint64_t token_bytes;  /* KV of one token; 0: no attention layer. At most
                               SHARD_BYTES_MAX for the whole context. */
     uint64_t slot_bytes;   /* state of one sequence, aligned as in a slot
-                              (page_linear_bytes()); 0: no linear layer */
+                              (page_slot_bytes()); 0: no linear layer */
     uint64_t window_bytes; /* k and v of one token in a window layer, the same
                               for all; 0: none */
     uint64_t step_bytes;   /* weights that a decode step reads; 0: all */

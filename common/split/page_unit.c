@@ -2,22 +2,11 @@
 
 #include <assert.h>
 
+#include "common/base/minmax.h"
+
 uint64_t page_align(uint64_t bytes)
 {
     return (bytes + PAGE_ALIGN - 1) / PAGE_ALIGN * PAGE_ALIGN;
-}
-
-struct page_unit page_unit_of(uint64_t block_bytes, uint64_t slot_bytes)
-{
-    struct page_parts p = {.block_bytes = block_bytes,
-                           .slot_bytes = slot_bytes};
-
-    return page_unit_make(&p);
-}
-
-static uint64_t most(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
 }
 
 struct page_unit page_unit_make(const struct page_parts *p)
@@ -26,7 +15,7 @@ struct page_unit page_unit_make(const struct page_parts *p)
     struct page_unit u = {.pages_per_block = p->block_bytes > 0 ? 1 : 0};
 
     page = p->block_bytes > 0
-               ? most(p->block_bytes, p->n_window > 0 ? p->window_bytes : 0)
+               ? max_u64(p->block_bytes, p->n_window > 0 ? p->window_bytes : 0)
            : windows > 0 ? windows
                          : p->slot_bytes;
     assert(page > 0);

@@ -41,10 +41,6 @@ struct page_parts {
 /* Returns bytes rounded up to a multiple of PAGE_ALIGN. */
 uint64_t page_align(uint64_t bytes);
 
-/* Returns the unit of a shard without window layers.  block_bytes and
- * slot_bytes are those of struct page_parts; not both are 0. */
-struct page_unit page_unit_of(uint64_t block_bytes, uint64_t slot_bytes);
-
 /* Returns the unit of a shard.  It has a layer. */
 struct page_unit page_unit_make(const struct page_parts *p);
 

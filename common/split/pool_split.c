@@ -2,15 +2,11 @@
 
 #include <assert.h>
 
+#include "common/base/minmax.h"
 #include "common/split/page_unit.h"
 #include "proto/limits.h"
 
 #define MIB (1024.0 * 1024.0)
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
 
 uint64_t pool_split_blocks(const struct pool_split_need *n, uint32_t tokens)
 {
@@ -53,10 +49,10 @@ struct pool_split pool_split_make(const struct pool_split_need *n,
     assert(n->page_bytes > 0 && pool_split_pages(n, n->context) > 0);
     assert(bytes >= pool_split_least(n));
     s.n_pages =
-        (uint32_t)least(bytes / n->page_bytes,
-                        n->pages_max > 0 ? n->pages_max : SHARD_CLASS_MAX);
+        (uint32_t)min_u64(bytes / n->page_bytes,
+                          n->pages_max > 0 ? n->pages_max : SHARD_CLASS_MAX);
     if (n->pages_per_slot > 0) {
-        s.slot_cap = (uint32_t)least(cap, s.n_pages / n->pages_per_slot);
+        s.slot_cap = (uint32_t)min_u64(cap, s.n_pages / n->pages_per_slot);
     }
     s.bytes = s.n_pages * n->page_bytes;
     return s;
@@ -67,7 +63,7 @@ uint64_t pool_split_sequences(const struct pool_split_need *n,
 {
     uint64_t fit = s->n_pages / pool_split_pages(n, tokens);
 
-    return n->pages_per_slot > 0 ? least(s->slot_cap, fit) : fit;
+    return n->pages_per_slot > 0 ? min_u64(s->slot_cap, fit) : fit;
 }
 
 double pool_split_waste(const struct pool_split_need *n,

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/minmax.h"
+
 #define CALLS_MIN 8u
 
 void calls_init(struct calls *cs)
@@ -36,31 +38,43 @@ static uint32_t probe(const struct calls *cs, uint64_t number)
     return i;
 }
 
-static void grow(struct calls *cs)
+static bool has_room(const struct calls *cs, uint32_t capacity, uint32_t n)
+{
+    return n == 0 || 2 * (cs->n + n) <= capacity;
+}
+
+bool calls_reserve(struct calls *cs, uint32_t n)
 {
     struct calls old = *cs;
+    uint32_t capacity = max_u32(old.capacity, CALLS_MIN);
+    struct call *entries;
 
-    cs->capacity = old.capacity == 0 ? CALLS_MIN : 2 * old.capacity;
-    cs->entries = calloc(cs->capacity, sizeof *cs->entries);
-    if (cs->entries == NULL) {
-        abort();
+    if (has_room(cs, old.capacity, n)) {
+        return true;
     }
+    while (!has_room(cs, capacity, n)) {
+        capacity *= 2;
+    }
+    entries = calloc(capacity, sizeof *entries);
+    if (entries == NULL) {
+        return false;
+    }
+    cs->capacity = capacity;
+    cs->entries = entries;
     for (uint32_t i = 0; i < old.capacity; i++) {
         if (old.entries[i].number != 0) {
             cs->entries[probe(cs, old.entries[i].number)] = old.entries[i];
         }
     }
     free(old.entries);
+    return true;
 }
 
 void calls_add(struct calls *cs, const struct call *c)
 {
     uint32_t i;
 
-    assert(c->number != 0);
-    if (2 * (cs->n + 1) > cs->capacity) {
-        grow(cs);
-    }
+    assert(c->number != 0 && has_room(cs, cs->capacity, 1));
     i = probe(cs, c->number);
     assert(cs->entries[i].number == 0);
     cs->entries[i] = *c;

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/base/status.h"
 #include "common/wire/method.h"
 
 struct call {
@@ -30,8 +31,11 @@ struct calls {
 void calls_init(struct calls *cs);
 void calls_fini(struct calls *cs);
 
-/* Adds a call.  c->number is not 0 and not in the table, which holds fewer
- * than PEER_CALLS_MAX calls. */
+/* Makes room for n more calls.  Returns false without memory. */
+MUST_CHECK bool calls_reserve(struct calls *cs, uint32_t n);
+
+/* Adds a call, for which there is room.  c->number is not 0 and not in the
+ * table, which holds fewer than PEER_CALLS_MAX calls. */
 void calls_add(struct calls *cs, const struct call *c);
 
 /* Finds a call, NULL if there is none.  The result is valid until the next

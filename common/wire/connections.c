@@ -24,7 +24,10 @@ struct connection *connections_add(struct connections *cs, unsigned port,
 
     /* A second connection on one descriptor means that the end of the first
      * was missed. */
-    assert(c != NULL && connections_by_fd(cs, port, fd) == NULL);
+    assert(connections_by_fd(cs, port, fd) == NULL);
+    if (c == NULL) {
+        return NULL;
+    }
     memcpy(c->routing, routing, ROUTING_ID_BYTES);
     c->port = (uint8_t)port;
     c->fd = fd;
@@ -99,13 +102,17 @@ bool connections_later(const uint8_t a[ROUTING_ID_BYTES],
 void connections_accepted(struct connections *cs, unsigned port, int fd)
 {
     uint32_t at = (uint32_t)fd;
+    uint8_t *open;
 
     /* Descriptors are small numbers, so an array by descriptor stays small. */
     if (at >= cs->n_open) {
         uint32_t n = 2 * (at + 1);
 
-        cs->open = realloc(cs->open, n);
-        assert(cs->open != NULL);
+        open = realloc(cs->open, n);
+        if (open == NULL) {
+            return; /* its messages are dropped, until it gives up */
+        }
+        cs->open = open;
         memset(cs->open + cs->n_open, 0, n - cs->n_open);
         cs->n_open = n;
     }

@@ -1,6 +1,5 @@
 #include "common/wire/curve_keys.h"
 
-#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +12,8 @@
 
 #include <zmq.h>
 
+#include "common/base/memory.h"
+#include "common/base/writers.h"
 #include "common/wire/curve_cert.h"
 #include "common/wire/method.h"
 
@@ -117,6 +118,11 @@ static enum status read_own(struct key_set *s, const char *path,
     return st;
 }
 
+static enum status check_writers(const char *path, struct error *e)
+{
+    return writers_check(path, e) == ST_OK ? ST_OK : error_wrap(e, "%s", path);
+}
+
 static enum status add(struct key_set *s, const char *dir, const char *file,
                        struct error *e)
 {
@@ -134,7 +140,8 @@ static enum status add(struct key_set *s, const char *dir, const char *file,
                          dir);
     }
     c = &s->trusted[s->n];
-    st = read_cert(c, path, false, e);
+    st = check_writers(path, e);
+    st = st == ST_OK ? read_cert(c, path, false, e) : st;
     explicit_bzero(c->secret, sizeof c->secret);
     if (st == ST_OK && c->identity.roles == 0) {
         st = error_set(e, ST_INVALID_ARGUMENT,
@@ -157,17 +164,23 @@ static bool is_cert(const char *file)
 static enum status read_trusted(struct key_set *s, const char *dir,
                                 struct error *e)
 {
-    DIR *d = opendir(dir);
-    enum status st = ST_OK;
+    enum status st = check_writers(dir, e);
     struct dirent *entry;
+    DIR *d;
 
+    if (st != ST_OK) {
+        return st;
+    }
+    d = opendir(dir);
     if (d == NULL) {
         return error_set(e, ST_INVALID_ARGUMENT, "%s: %s", dir,
                          strerror(errno));
     }
     s->trusted = calloc(CURVE_KEYS_MAX, sizeof *s->trusted);
     s->by_key = calloc(CURVE_KEYS_MAX, sizeof *s->by_key);
-    assert(s->trusted != NULL && s->by_key != NULL);
+    if (s->trusted == NULL || s->by_key == NULL) {
+        st = error_set(e, ST_RESOURCE_EXHAUSTED, "%s: out of memory", dir);
+    }
     while (st == ST_OK && (entry = readdir(d)) != NULL) {
         st = is_cert(entry->d_name) ? add(s, dir, entry->d_name, e) : ST_OK;
     }
@@ -259,10 +272,15 @@ enum status curve_keys_load(struct curve_keys **out, const char *key_file,
         return st;
     }
     *out = calloc(1, sizeof **out);
-    assert(*out != NULL);
-    (*out)->key_file = strdup(key_file);
-    (*out)->trust_dir = strdup(trust_dir);
-    assert((*out)->key_file != NULL && (*out)->trust_dir != NULL);
+    if (*out != NULL) {
+        (*out)->key_file = strdup(key_file);
+        (*out)->trust_dir = strdup(trust_dir);
+    }
+    if (*out == NULL || (*out)->key_file == NULL || (*out)->trust_dir == NULL) {
+        wipe(&set);
+        curve_keys_free(out);
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
+    }
     (*out)->set = set;
     return ST_OK;
 }
@@ -290,17 +308,15 @@ enum status curve_keys_alone(struct curve_keys **out, struct error *e)
         return error_set(e, ST_INTERNAL, "this libzmq has no CURVE: %s",
                          zmq_strerror(errno));
     }
-    k = calloc(1, sizeof *k);
-    assert(k != NULL);
+    k = memory_must(calloc(1, sizeof *k));
     snprintf(k->set.own.name, sizeof k->set.own.name, "self");
     snprintf(k->set.own.identity.name, KEY_NAME_MAX, "self");
     k->set.own.identity.roles = BY_ALL;
     zmq_z85_decode(k->set.own.identity.key, public);
     zmq_z85_decode(k->set.own.secret, secret);
     explicit_bzero(secret, sizeof secret);
-    k->set.trusted = calloc(1, sizeof *k->set.trusted);
-    k->set.by_key = calloc(1, sizeof *k->set.by_key);
-    assert(k->set.trusted != NULL && k->set.by_key != NULL);
+    k->set.trusted = memory_must(calloc(1, sizeof *k->set.trusted));
+    k->set.by_key = memory_must(calloc(1, sizeof *k->set.by_key));
     k->set.trusted[0].identity = k->set.own.identity;
     k->set.n = 1;
     *out = k;

@@ -1,6 +1,5 @@
 #include "common/wire/door.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -13,6 +12,9 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "common/base/memory.h"
+#include "common/base/monotonic.h"
 
 #define ACCEPTS 64 /* tried in one call, when the rules refuse */
 
@@ -79,14 +81,6 @@ static int raw_accept(int fd, struct sockaddr_storage *from, socklen_t *bytes,
     return (int)syscall(SYS_accept4, fd, from, bytes, flags);
 }
 
-static int64_t clock_us(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
 /* Returns the entry of a descriptor of this kind, NULL if it is another. */
 static struct entry *entry_of(int fd, enum kind kind)
 {
@@ -127,8 +121,7 @@ static void entries_make(void)
 
     if (atomic_load(&door.entries) == NULL) {
         door.n_entries = (uint32_t)descriptor_limit();
-        all = calloc(door.n_entries, sizeof *all);
-        assert(all != NULL);
+        all = memory_must(calloc(door.n_entries, sizeof *all));
         atomic_store_explicit(&door.entries, all, memory_order_release);
     }
 }
@@ -375,7 +368,7 @@ static bool enter(unsigned i, int fd, const struct sockaddr *from)
 {
     struct port *p = &door.ports[i];
     uint64_t address = door_address(from);
-    int64_t now_us = clock_us();
+    int64_t now_us = monotonic_us();
     enum door_verdict v = DOOR_DESCRIPTORS;
     struct entry *e;
 

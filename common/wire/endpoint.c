@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "common/base/affix.h"
 #include "common/base/quote.h"
 
 #define IPC "ipc://"
@@ -21,14 +22,9 @@
  * every user of the machine can connect to them. */
 #define ABSTRACT IPC "@"
 
-static bool starts(const char *s, const char *with)
-{
-    return strncmp(s, with, strlen(with)) == 0;
-}
-
 bool endpoint_is_ipc(const char *endpoint)
 {
-    return starts(endpoint, IPC);
+    return starts_with(endpoint, IPC);
 }
 
 /* ---- hosts and ports ---- */
@@ -157,19 +153,19 @@ enum status endpoint_split(struct endpoint *out, const char *endpoint,
 {
     *out = (struct endpoint){.kind = ENDPOINT_IPC};
     if (strlen(endpoint) >= ENDPOINT_MAX ||
-        (!starts(endpoint, IPC) && !starts(endpoint, TCP))) {
+        (!starts_with(endpoint, IPC) && !starts_with(endpoint, TCP))) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "%.200s: an endpoint is tcp://HOST:PORT or "
                          "ipc://PATH",
                          endpoint);
     }
-    if (starts(endpoint, ABSTRACT)) {
+    if (starts_with(endpoint, ABSTRACT)) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "%.200s: a name that begins with @ has no file "
                          "mode; use ipc:///PATH",
                          endpoint);
     }
-    if (starts(endpoint, TCP)) {
+    if (starts_with(endpoint, TCP)) {
         return split_tcp(out, endpoint, e);
     }
     out->loopback = true;
@@ -261,7 +257,7 @@ static bool beside(const char *endpoint, const char *own)
     const char *slash = strrchr(endpoint, '/'), *ours = strrchr(own, '/');
     size_t n = (size_t)(slash - endpoint);
 
-    return starts(own, IPC) && (size_t)(ours - own) == n &&
+    return starts_with(own, IPC) && (size_t)(ours - own) == n &&
            memcmp(endpoint, own, n) == 0 && slash[1] != '\0';
 }
 

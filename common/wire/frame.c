@@ -35,6 +35,9 @@ struct frame *frame_new(uint32_t bytes)
     size_t room;
     struct frame *f = spare_take(sizeof *f + bytes, &room);
 
+    if (f == NULL) {
+        return NULL;
+    }
     f->room = room;
     f->bytes = bytes;
     atomic_init(&f->owners, 1);
@@ -64,7 +67,9 @@ struct frame *frame_copy(const struct frame *f)
 {
     struct frame *c = frame_new(f->bytes);
 
-    memcpy(c->data, f->data, f->bytes);
+    if (c != NULL) {
+        memcpy(c->data, f->data, f->bytes);
+    }
     return c;
 }
 
@@ -145,6 +150,9 @@ struct frame *frame_make(const struct frame_header *h, const uint8_t *envelopes,
     struct frame *f =
         frame_new(frame_bytes(h->envelopes_bytes, h->tensor_bytes));
 
+    if (f == NULL) {
+        return NULL;
+    }
     if (h->envelopes_bytes > 0) {
         memcpy(f->data + FRAME_HEADER, envelopes, h->envelopes_bytes);
     }
@@ -277,6 +285,17 @@ bool envelope_next(const struct frame *f, const struct frame_header *h,
     }
     *at += ENVELOPE_HEADER + out->body_bytes;
     return true;
+}
+
+uint32_t frame_calls(const struct frame *f, const struct frame_header *h)
+{
+    struct envelope e;
+    uint32_t n = 0, at = 0;
+
+    while (envelope_next(f, h, &at, &e)) {
+        n += e.kind == ENVELOPE_CALL;
+    }
+    return n;
 }
 
 uint8_t *envelope_head(uint8_t *out, const struct envelope *e)

@@ -78,8 +78,8 @@ struct envelope {
     const uint8_t *body; /* [body_bytes], borrowed */
 };
 
-/* Allocates a frame; its bytes are undefined.  Aborts if memory is
- * exhausted. */
+/* Allocates a frame; its bytes are undefined.  This and the others that make a
+ * frame return NULL without memory. */
 struct frame *frame_new(uint32_t bytes);
 void frame_free(struct frame **f);
 struct frame *frame_copy(const struct frame *f);
@@ -117,6 +117,9 @@ void frame_reseal(struct frame *f, uint64_t ack, uint16_t flags);
  * envelopes_bytes). */
 bool envelope_next(const struct frame *f, const struct frame_header *h,
                    uint32_t *at, struct envelope *out);
+
+/* Returns the number of calls among the envelopes of a checked frame. */
+uint32_t frame_calls(const struct frame *f, const struct frame_header *h);
 
 /* Writes ENVELOPE_HEADER + e->body_bytes bytes to out and returns that
  * number. */

@@ -76,9 +76,6 @@ void *spare_take(size_t bytes, size_t *room)
     if (p == NULL) {
         p = malloc(*room);
     }
-    if (p == NULL) {
-        abort();
-    }
     return p;
 }
 

@@ -31,8 +31,8 @@
 #define FRAME_SPARE_KEEPS true
 #endif
 
-/* Takes at least `bytes` of memory and sets *room for spare_give().  Aborts
- * if memory is exhausted. */
+/* Takes at least `bytes` of memory and sets *room for spare_give().  Returns
+ * NULL without memory. */
 void *spare_take(size_t bytes, size_t *room);
 /* Gives memory of spare_take() back. */
 void spare_give(void *memory, size_t room);

@@ -38,7 +38,7 @@ static void hang_up(struct greeter *g, const char *why)
 {
     struct frame *f = goodbye_make(peer_session(g->peer), why);
 
-    (void)g->io->send(g->io, g->id, &f);
+    hello_send(g->io, g->id, &f);
     down(g, why);
 }
 
@@ -79,7 +79,7 @@ static void refuse(struct greeter *g, struct peer_id from,
     struct frame *f = hello_answer(0, NULL, e, 0);
 
     g->counts.refused++;
-    (void)g->io->send(g->io, from, &f);
+    hello_send(g->io, from, &f);
 }
 
 static void answer(struct greeter *g, uint32_t minor)
@@ -91,7 +91,7 @@ static void answer(struct greeter *g, uint32_t minor)
     reply.version_minor = hello_minor(minor);
     reply.name = wire_text(g->name);
     f = hello_answer(peer_session(g->peer), &reply.base, NULL, 0);
-    (void)g->io->send(g->io, g->id, &f);
+    hello_send(g->io, g->id, &f);
 }
 
 /* Checks the sender's role in Hello, by its port and by its key: a client that
@@ -138,10 +138,13 @@ static void come_up(struct greeter *g, struct peer_id from,
                             .limits = &g->limits,
                             .arena = g->arena};
 
+    g->peer = peer_new(&c);
+    if (g->peer == NULL) {
+        return; /* the Hello comes again */
+    }
     g->id = from;
     g->nonce = m->nonce;
     g->keepalive = (struct keepalive){.listening = false};
-    g->peer = peer_new(&c);
     if (g->io->trust != NULL) {
         g->io->trust(g->io, from); /* the edge carries tensors */
     }
@@ -194,6 +197,8 @@ static void recv_hello(struct greeter *g, struct peer_id from,
 
     if (!hello_is_call(f, h, &v)) {
         g->counts.strikes++;
+    } else if (!arena_reserve(g->arena, v.body_bytes)) {
+        return; /* as if it were lost: its sender repeats it */
     } else if (wire_unpack(g->arena, &sluice__v1__hello_request__descriptor,
                            v.body, v.body_bytes, &m, &e) != ST_OK) {
         error_wrap(&e, "Hello");

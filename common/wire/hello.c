@@ -21,6 +21,9 @@ static struct frame *lone_frame(uint64_t session, struct envelope *e,
     e->body_bytes = body == NULL ? 0 : (uint32_t)wire_size(body);
     h.envelopes_bytes = ENVELOPE_HEADER + e->body_bytes;
     f = frame_new(FRAME_HEADER + h.envelopes_bytes);
+    if (f == NULL) {
+        return NULL;
+    }
     envelope_head(f->data + FRAME_HEADER, e);
     if (body != NULL) {
         wire_pack(body, f->data + FRAME_HEADER + ENVELOPE_HEADER);
@@ -36,6 +39,13 @@ struct frame *hello_make(const ProtobufCMessage *request)
                          .kind = ENVELOPE_CALL};
 
     return lone_frame(0, &e, request);
+}
+
+void hello_send(struct node_io *io, struct peer_id to, struct frame **f)
+{
+    if (*f != NULL) {
+        (void)io->send(io, to, f);
+    }
 }
 
 static struct frame *hello_refusal(const struct error *refused,
@@ -208,6 +218,6 @@ void hello_foreign(struct node_io *io, struct peer_id from,
 
     if (!hello_is_goodbye(f, h, &v)) {
         bye = goodbye_make(h->session, "unknown session");
-        (void)io->send(io, from, &bye);
+        hello_send(io, from, &bye);
     }
 }

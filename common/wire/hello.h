@@ -34,6 +34,10 @@ struct frame *hello_answer(uint64_t session, const ProtobufCMessage *reply,
                            uint32_t retry_after_ms);
 struct frame *goodbye_make(uint64_t session, const char *reason);
 
+/* Sends such a frame.  One that had no memory, NULL, counts as lost on the way:
+ * a Hello comes again. */
+void hello_send(struct node_io *io, struct peer_id to, struct frame **f);
+
 /* Parses a checked frame with a single envelope, of state traffic: a Hello
  * call, the End of a Hello, or a Goodbye.  Returns false for any other
  * frame. */

@@ -63,7 +63,7 @@ struct link *link_new(uint64_t session, const struct link_limits *limits)
     struct link *l = calloc(1, sizeof *l);
 
     if (l == NULL) {
-        abort();
+        return NULL;
     }
     limits = limits == NULL ? &link_limits_usual : limits;
     l->outbox.bytes = limits->outbox_bytes;
@@ -201,16 +201,23 @@ static void ring_grow(struct link *l, size_t bytes, int64_t now_us)
     }
 }
 
+/* Without memory nothing is sent for a while, as without room. */
+static struct frame *starve(struct link *l, int64_t now_us)
+{
+    l->hold_us = now_us + LINK_HOLD_US;
+    return NULL;
+}
+
 /* Keeps the ordered part of f until it is acknowledged.  State is left out: a
  * resend carries newer state. */
-static void ring_keep(struct link *l, const struct frame *f,
+static void ring_keep(struct link *l, const struct frame *f, struct frame *copy,
                       struct frame_header h, struct parts p, int64_t now_us)
 {
     struct sealed *s = ring_at(l, h.number);
     size_t ordered = p.control.bytes + p.submit.bytes;
 
     assert(s->frame == NULL);
-    s->frame = frame_new((uint32_t)(FRAME_HEADER + ordered));
+    s->frame = copy;
     memcpy(s->frame->data, f->data, FRAME_HEADER + ordered);
     if (h.n_state > 0) {
         h.n_state = 0;
@@ -268,15 +275,23 @@ static struct frame *seal(struct link *l, struct parts p, int64_t now_us)
         .n_state = (uint16_t)state.n,
         .envelopes_bytes = (uint32_t)(ordered + state.bytes),
     };
-    struct frame *f;
+    struct frame *f, *copy = NULL;
     uint8_t *at;
 
     if (h.envelopes_bytes == 0) {
         return NULL;
     }
+    /* Both before anything changes. */
+    f = frame_new(FRAME_HEADER + h.envelopes_bytes);
+    if (f != NULL && h.n_ordered > 0) {
+        copy = frame_new((uint32_t)(FRAME_HEADER + ordered));
+    }
+    if (f == NULL || (h.n_ordered > 0 && copy == NULL)) {
+        frame_free(&f);
+        return starve(l, now_us);
+    }
     h.flags = take_flags(l);
     h.number = h.n_ordered > 0 ? l->next++ : 0;
-    f = frame_new(FRAME_HEADER + h.envelopes_bytes);
     at = f->data + FRAME_HEADER;
     outbox_take(&l->outbox, LANE_CONTROL, p.control, at);
     outbox_take(&l->outbox, LANE_SUBMIT, p.submit, at + p.control.bytes);
@@ -284,7 +299,7 @@ static struct frame *seal(struct link *l, struct parts p, int64_t now_us)
     frame_seal(f, &h);
     l->popped = h.number;
     if (h.number != 0) {
-        ring_keep(l, f, h, p, now_us);
+        ring_keep(l, f, copy, h, p, now_us);
     }
     l->counts.sealed++;
     return f;
@@ -314,11 +329,14 @@ static bool resending(const struct link *l)
 }
 
 /* Copies the frame: ack and flags change, and a shared frame is read-only. */
-static struct frame *resend(struct link *l)
+static struct frame *resend(struct link *l, int64_t now_us)
 {
     const struct frame *kept = ring_at(l, l->resend_at)->frame;
     struct frame *f = frame_copy(kept);
 
+    if (f == NULL) {
+        return starve(l, now_us);
+    }
     frame_reseal(f, l->received, take_flags(l));
     l->popped = l->resend_at++;
     l->resend_budget -=
@@ -331,12 +349,15 @@ static struct frame *resend(struct link *l)
 }
 
 /* An ack without anything to carry it: the peer would otherwise resend. */
-static struct frame *bare_ack(struct link *l)
+static struct frame *bare_ack(struct link *l, int64_t now_us)
 {
-    struct frame_header h = {
-        .session = l->session, .ack = l->received, .flags = take_flags(l)};
+    struct frame_header h = {.session = l->session, .ack = l->received};
     struct frame *f = frame_new(FRAME_HEADER);
 
+    if (f == NULL) {
+        return starve(l, now_us);
+    }
+    h.flags = take_flags(l);
     frame_seal(f, &h);
     return f;
 }
@@ -356,7 +377,7 @@ static void count_wait(struct link *l, int64_t now_us)
 
 bool link_gave_up(const struct link *l)
 {
-    return l->unacked_us >= LINK_UNACKED_US;
+    return l->unacked_us >= LINK_UNACKED_US || l->outbox.broken;
 }
 
 /* The delay doubles until an acknowledgement resets it, so a dead peer is not
@@ -387,9 +408,9 @@ struct frame *link_pop(struct link *l, int64_t now_us)
         return NULL;
     }
     /* Old frames go first: the peer accepts only the next number. */
-    f = resending(l) ? resend(l) : seal_next(l, now_us);
-    if (f == NULL && now_us >= l->ack_due_us) {
-        f = bare_ack(l);
+    f = resending(l) ? resend(l, now_us) : seal_next(l, now_us);
+    if (f == NULL && now_us >= l->ack_due_us && now_us >= l->hold_us) {
+        f = bare_ack(l, now_us);
     }
     if (f != NULL) {
         /* Every frame carries the newest ack, so a bare one is no longer

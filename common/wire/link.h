@@ -29,7 +29,8 @@
  * submit envelopes are sealed and unacknowledged.  A frame takes all that is
  * ready, up to LINK_SEAL_BYTES; one larger envelope travels alone.
  *
- * Threading: none.  Memory: grows to its limits and is kept. */
+ * Threading: none.  Memory: grows to its limits and is kept.  Without memory
+ * link_put() refuses as if the lane were full. */
 #ifndef COMMON_WIRE_LINK_H
 #define COMMON_WIRE_LINK_H
 
@@ -74,7 +75,7 @@ extern const struct link_limits link_limits_usual;
  * in each. */
 struct link_limits link_limits_tensors(uint32_t n, uint32_t tensor_bytes);
 
-/* Allocates a link.  limits NULL means the default. */
+/* Allocates a link; NULL without memory.  limits NULL means the default. */
 struct link *link_new(uint64_t session, const struct link_limits *limits);
 void link_free(struct link **l);
 
@@ -128,8 +129,10 @@ MUST_CHECK bool link_recv(struct link *l, const struct frame *f,
                           const struct frame_header *h, int64_t now_us,
                           link_deliver_fn *deliver, void *arg);
 
-/* Returns whether the link has given up: nothing more is popped, and the
- * owner ends the session. */
+/* Returns whether the link has given up, or had no memory for an envelope that
+ * is always accepted: nothing more is popped, and the owner ends the session.
+ * No other lack of memory ends a link: a frame that cannot be made is tried
+ * again after LINK_HOLD_US. */
 bool link_gave_up(const struct link *l);
 
 struct link_counts {

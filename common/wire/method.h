@@ -64,9 +64,9 @@ enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
       list_models_request, list_models_reply, UNARY, BY_CLIENT | BY_ADMIN,     \
       BY_ROUTER, 16, 32768, LANE_CONTROL, true, 0)                             \
     X(ADMIN_STATUS, 0x0301, Admin, Status, status_request, status_reply,       \
-      UNARY, BY_ADMIN, BY_ROUTER, 16, 65536, LANE_CONTROL, true, 0)            \
+      UNARY, BY_ADMIN, BY_ROUTER, 16, 524288, LANE_CONTROL, true, 0)           \
     X(ADMIN_WATCH, 0x0302, Admin, Watch, watch_request, status_reply, STREAM,  \
-      BY_ADMIN, BY_ROUTER, 64, 65536, LANE_CONTROL, true, 0)                   \
+      BY_ADMIN, BY_ROUTER, 64, 524288, LANE_CONTROL, true, 0)                  \
     X(ADMIN_LIST_WORKERS, 0x0303, Admin, ListWorkers, list_request,            \
       list_workers_reply, UNARY, BY_ADMIN, BY_ROUTER, 64, 65536, LANE_CONTROL, \
       true, 0)                                                                 \

@@ -28,10 +28,11 @@ static size_t queue_bytes(const struct queue *q)
 }
 
 /* Moves the waiting bytes to the front, and doubles the memory if that is not
- * enough. */
-static void queue_settle(struct queue *q, size_t bytes)
+ * enough.  Returns false without memory. */
+static bool queue_settle(struct queue *q, size_t bytes)
 {
     size_t used = queue_bytes(q);
+    uint8_t *data;
 
     /* Moves first: often that alone makes enough room. */
     if (q->head > 0) {
@@ -46,20 +47,22 @@ static void queue_settle(struct queue *q, size_t bytes)
         while (capacity / 2 < used + bytes) {
             capacity *= 2;
         }
-        q->data = realloc(q->data, capacity);
-        if (q->data == NULL) {
-            abort();
+        data = realloc(q->data, capacity);
+        if (data == NULL) {
+            return q->capacity - used >= bytes; /* it may be just enough */
         }
+        q->data = data;
         q->capacity = capacity;
     }
+    return true;
 }
 
 static uint8_t *queue_reserve(struct queue *q, size_t bytes)
 {
     uint8_t *at;
 
-    if (q->capacity - q->tail < bytes) {
-        queue_settle(q, bytes);
+    if (q->capacity - q->tail < bytes && !queue_settle(q, bytes)) {
+        return NULL;
     }
     at = q->data + q->tail;
     q->tail += bytes;
@@ -91,11 +94,13 @@ static uint8_t *state_reserve(struct outbox *o, uint16_t method, size_t bytes)
     }
     if (bytes > s->capacity) {
         /* The old content is obsolete, so it need not be copied. */
+        o->n_state -= s->bytes > 0;
+        s->bytes = 0;
         free(s->data);
-        s->capacity = 2 * bytes;
-        s->data = malloc(s->capacity);
+        s->data = malloc(2 * bytes);
+        s->capacity = s->data != NULL ? 2 * bytes : 0;
         if (s->data == NULL) {
-            abort();
+            return NULL;
         }
     }
     o->n_state += s->bytes == 0;
@@ -133,6 +138,8 @@ uint8_t *outbox_put(struct outbox *o, enum lane lane, const struct envelope *e)
     } else {
         at = queue_reserve(&o->lanes[lane], bytes);
     }
+    o->broken =
+        o->broken || (at == NULL && (lane == LANE_STATE || always_taken(e)));
     return at == NULL ? NULL : envelope_head(at, e);
 }
 
@@ -157,6 +164,9 @@ uint8_t *outbox_put_tensor(struct outbox *o, const struct envelope *e,
         return NULL;
     }
     f = frame_new(frame_bytes(h.envelopes_bytes, tensor_bytes));
+    if (f == NULL) {
+        return NULL;
+    }
     o->tensors[last % LINK_TENSORS_MAX] =
         (struct tensor_slot){.frame = f,
                              .after = q->n_taken + q->n,

@@ -47,6 +47,7 @@ struct outbox {
 
     struct state_slot state[LINK_STATE_METHODS];
     uint32_t n_state; /* methods with a waiting message */
+    bool broken; /* memory was short for an envelope that is always accepted */
 };
 
 /* A run of envelopes from the head of a lane. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/minmax.h"
 #include "common/base/plant.h"
 #include "common/wire/calls.h"
 #include "proto/common.pb-c.h"
@@ -36,10 +37,14 @@ struct peer *peer_new(const struct peer_config *c)
     struct peer *p = calloc(1, sizeof *p);
 
     if (p == NULL) {
-        abort();
+        return NULL;
     }
     p->c = *c;
     p->link = link_new(c->session, c->limits);
+    if (p->link == NULL) {
+        free(p);
+        return NULL;
+    }
     p->due_us = NODE_IDLE;
     calls_init(&p->ours);
     calls_init(&p->theirs);
@@ -202,7 +207,7 @@ enum status peer_call(struct peer *p, enum method m,
 
     assert(row->kind != ONEWAY && request->descriptor == row->request);
     /* Checked before the request is packed, which is the expensive part. */
-    if (peer_calls_left(p) == 0) {
+    if (peer_calls_left(p) == 0 || !calls_reserve(&p->ours, 1)) {
         return ST_RESOURCE_EXHAUSTED;
     }
     st = push(p, row->lane, &e, request, row->request_cap);
@@ -236,8 +241,8 @@ static void push_cancel(struct peer *p, const struct call *c)
     struct envelope e = {.call = c->number, .kind = ENVELOPE_CANCEL};
     enum status st = push(p, c->row->lane, &e, NULL, 0);
 
-    /* The lane always accepts a cancel, see outbox.c. */
-    assert(st == ST_OK || p->dying);
+    /* The lane always accepts a cancel, or the link gives up: outbox.c. */
+    assert(st == ST_OK || p->dying || link_gave_up(p->link));
     (void)st;
 }
 
@@ -322,7 +327,8 @@ static bool push_end(struct peer *p, uint64_t call, uint16_t method,
                          .status = (uint8_t)status};
     enum status st = push(p, LANE_CONTROL, &e, body, cap);
 
-    assert(st == ST_OK || st == ST_INVALID_ARGUMENT || p->dying);
+    assert(st == ST_OK || st == ST_INVALID_ARGUMENT || p->dying ||
+           link_gave_up(p->link));
     return st != ST_INVALID_ARGUMENT;
 }
 
@@ -452,7 +458,7 @@ static void recv_call(struct peer *p, const struct envelope *e)
         refuse(p, e, code, what, row->name);
     } else if (wire_unpack(p->c.arena, row->request, e->body, e->body_bytes, &m,
                            &why) != ST_OK) {
-        refuse(p, e, ST_INVALID_ARGUMENT, why.text, row->name);
+        refuse(p, e, why.code, why.text, row->name);
     } else {
         if (e->deadline_ms > 0) {
             c.deadline_us = p->now_us + (int64_t)e->deadline_ms * 1000;
@@ -616,10 +622,27 @@ static void deliver(void *arg, const struct envelope *e, bool ordered)
     }
 }
 
+/* Makes room for the messages and the calls of a frame. */
+static bool reserve(struct peer *p, const struct frame *f,
+                    const struct frame_header *h)
+{
+    uint32_t left = PEER_CALLS_MAX - p->theirs.n;
+    uint32_t n = h->n_ordered > 0 ? frame_calls(f, h) : 0;
+
+    return arena_reserve(p->c.arena, h->envelopes_bytes) &&
+           calls_reserve(&p->theirs, min_u32(n, left));
+}
+
 enum peer_verdict peer_recv(struct peer *p, const struct frame *f,
                             const struct frame_header *h, int64_t now_us)
 {
     assert(!p->inside);
+    /* Without memory, the frame counts as lost on the way: the peer sends it
+     * again.  A call refused here would never reach its handler, which has to
+     * answer a Submit with the grant used up. */
+    if (!reserve(p, f, h)) {
+        return PEER_FINE;
+    }
     p->now_us = now_us;
     p->struck = false;
     p->inside = true;

@@ -92,6 +92,7 @@ struct peer_config {
                             with its message before the next is read */
 };
 
+/* Makes a peer; NULL without memory. */
 struct peer *peer_new(const struct peer_config *c);
 
 /* Frees the peer.  First ends all open calls through the ops: ours

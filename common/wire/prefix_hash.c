@@ -3,6 +3,8 @@
 #include <sodium.h>
 #include <string.h>
 
+#include "common/base/bytes.h"
+
 _Static_assert(PREFIX_KEY_BYTES == crypto_shorthash_siphashx24_KEYBYTES &&
                    PREFIX_HASH_BYTES == crypto_shorthash_siphashx24_BYTES,
                "sizes of SipHash-2-4-128");
@@ -15,13 +17,6 @@ static uint64_t read64(const uint8_t *p)
         v = v << 8 | p[i];
     }
     return v;
-}
-
-static void write64(uint8_t *p, uint64_t v)
-{
-    for (int i = 0; i < 8; i++, v >>= 8) {
-        p[i] = (uint8_t)v;
-    }
 }
 
 static struct prefix_hash hash(const struct prefix_key *key,
@@ -58,8 +53,8 @@ struct prefix_hash prefix_hash_next(const struct prefix_key *key,
 {
     uint8_t data[PREFIX_HASH_BYTES + PREFIX_UNIT * 4];
 
-    write64(data, of.lo);
-    write64(data + 8, of.hi);
+    put_u64(data, of.lo);
+    put_u64(data + 8, of.hi);
     for (size_t i = 0; i < PREFIX_UNIT; i++) {
         for (size_t b = 0; b < 4; b++) {
             data[PREFIX_HASH_BYTES + 4 * i + b] =

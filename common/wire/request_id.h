@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "common/base/chars.h"
+
 #define REQUEST_ID_BYTES 16
 #define REQUEST_ID_TEXT  33
 
@@ -25,15 +27,6 @@ static inline void request_id_format(const uint8_t id[REQUEST_ID_BYTES],
     text[REQUEST_ID_TEXT - 1] = '\0';
 }
 
-static inline int request_id_digit(char c)
-{
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Parses exactly 32 hexadecimal digits. */
 static inline bool request_id_parse(const char *text,
                                     uint8_t id[REQUEST_ID_BYTES])
@@ -42,8 +35,8 @@ static inline bool request_id_parse(const char *text,
         return false;
     }
     for (int i = 0; i < REQUEST_ID_BYTES; i++) {
-        int high = request_id_digit(text[2 * i]);
-        int low = request_id_digit(text[2 * i + 1]);
+        int high = hex_digit(text[2 * i]);
+        int low = hex_digit(text[2 * i + 1]);
 
         if (high < 0 || low < 0) {
             return false;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/failpoint.h"
+#include "common/base/minmax.h"
 #include "common/base/plant.h"
 #include "common/base/quote.h"
 #include "common/wire/identity.h"
@@ -73,7 +74,7 @@ static void say_goodbye(struct session *s, const char *reason)
     if (s->state == SESSION_UP) {
         struct frame *f = goodbye_make(peer_session(s->peer), reason);
 
-        s->io->send(s->io, s->id, &f);
+        hello_send(s->io, s->id, &f);
     }
 }
 
@@ -166,7 +167,7 @@ static void greet(struct session *s, int64_t now_us)
         hello.stage = &stage;
     }
     f = hello_make(&hello.base);
-    s->io->send(s->io, s->id, &f);
+    hello_send(s->io, s->id, &f);
     FP(SESSION_HELLO);
     s->tries++;
     s->due_us = now_us + SESSION_HELLO_US;
@@ -235,6 +236,10 @@ static void come_up(struct session *s, uint64_t session)
     };
 
     s->peer = peer_new(&c);
+    if (s->peer == NULL) {
+        end(s, ST_RESOURCE_EXHAUSTED, 0, "out of memory", true);
+        return;
+    }
     s->state = SESSION_UP;
     s->up_us = s->io->now_us(s->io);
     s->keepalive = (struct keepalive){.listening = false};
@@ -357,7 +362,10 @@ void session_recv(struct session *s, struct peer_id from, struct frame **fp)
         if (s->state == SESSION_UP && h.session == peer_session(s->peer)) {
             keepalive_heard(&s->keepalive, s->io->now_us(s->io));
             recv_up(s, f, &h);
-        } else if (s->state == SESSION_GREETING && hello_is_answer(f, &h, &e)) {
+        } else if (s->state == SESSION_GREETING && hello_is_answer(f, &h, &e) &&
+                   /* Without memory the answer counts as lost, and Hello is
+                    * repeated. */
+                   arena_reserve(s->arena, h.envelopes_bytes)) {
             recv_answer(s, &e);
         }
     }
@@ -397,11 +405,6 @@ static void tick_up(struct session *s, int64_t now_us)
     leave_peer(s);
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static struct peer_id dial(struct session *s)
 {
     const struct session_stage *x = &s->stage;
@@ -431,6 +434,6 @@ int64_t session_tick(struct session *s, int64_t now_us)
         }
     }
     return s->state == SESSION_UP
-               ? least(peer_due(s->peer), keepalive_due(&s->keepalive))
+               ? min_i64(peer_due(s->peer), keepalive_due(&s->keepalive))
                : s->due_us;
 }

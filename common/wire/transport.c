@@ -9,6 +9,7 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "common/base/memory.h"
 #include "common/base/monotonic.h"
 #include "common/wire/connections.h"
 #include "common/wire/door_watch.h"
@@ -204,15 +205,17 @@ static enum status transport_make(struct transport **out, unsigned n_ports,
                                   unsigned n_threads, struct curve_keys *keys,
                                   struct error *e)
 {
-    void *context = port_context(n_ports, n_threads);
-    struct transport *t;
+    struct transport *t = calloc(1, sizeof *t);
+    void *context = t != NULL ? port_context(n_ports, n_threads) : NULL;
 
+    if (t == NULL) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
+    }
     if (context == NULL) {
+        free(t);
         return error_set(e, ST_RESOURCE_EXHAUSTED,
                          "no file descriptors are left (see ulimit -n)");
     }
-    t = calloc(1, sizeof *t);
-    assert(t != NULL);
     t->context = context;
     t->keys = keys;
     t->trouble = "";
@@ -395,11 +398,6 @@ const struct transport_counts *transport_counts(const struct transport *t)
 const char *transport_trouble(const struct transport *t)
 {
     return t->trouble;
-}
-
-void transport_reload(struct transport *t)
-{
-    transport_revoke(t);
 }
 
 void transport_reread_keys(struct transport *t)

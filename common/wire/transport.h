@@ -105,11 +105,6 @@ struct node_io *transport_io(struct transport *t);
  * wildcard. */
 const char *transport_endpoint(const struct transport *t, unsigned i);
 
-/* Ends every connection whose key is no longer trusted, or has lost a role or
- * its name, after curve_keys_reload().  The core gets `lost` in the next turn.
- */
-void transport_reload(struct transport *t);
-
 /* Reads the keys again, logs the result and calls transport_reload(); for
  * SIGHUP.  After an error the keys stay as they were.  A no-op without keys. */
 void transport_reread_keys(struct transport *t);

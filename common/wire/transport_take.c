@@ -52,7 +52,9 @@ static struct frame *take_frame(struct transport *t, const struct port *p,
         return NULL;
     }
     f = frame_new((uint32_t)n);
-    memcpy(f->data, zmq_msg_data(msg), n);
+    if (f != NULL) { /* else it is lost on the way: the peer sends it again */
+        memcpy(f->data, zmq_msg_data(msg), n);
+    }
     return f;
 }
 
@@ -85,6 +87,9 @@ static struct connection *join(struct transport *t, unsigned port,
     }
     told_lost(t, port, fd, ops, node);
     added = connections_add(&t->connections, port, routing, fd);
+    if (added == NULL) {
+        return NULL; /* its next message may find memory */
+    }
     added->generation = door_generation(fd);
     added->keyed = t->keys != NULL;
     added->who = who;

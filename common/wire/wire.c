@@ -39,18 +39,41 @@ void arena_reset(struct arena *a)
     a->exhausted = false;
 }
 
-void arena_begin(struct arena *a, size_t bytes)
+static size_t budget_of(size_t bytes)
+{
+    return 4 * bytes + ARENA_SLACK;
+}
+
+bool arena_reserve(struct arena *a, size_t bytes)
+{
+    size_t capacity = budget_of(bytes), grown = a->capacity + a->capacity / 2;
+    uint8_t *memory;
+
+    if (capacity <= a->capacity) {
+        return true;
+    }
+    /* Frames that are each a little longer must not allocate each time. */
+    capacity = capacity > grown ? capacity : grown;
+    memory = malloc(capacity);
+    if (memory == NULL) {
+        return false;
+    }
+    free(a->memory); /* no message lives: nothing is copied */
+    a->memory = memory;
+    a->capacity = capacity;
+    arena_reset(a);
+    return true;
+}
+
+bool arena_begin(struct arena *a, size_t bytes)
 {
     arena_reset(a);
-    a->budget = 4 * bytes + ARENA_SLACK;
-    if (a->budget > a->capacity) {
-        free(a->memory);
-        a->memory = malloc(a->budget);
-        if (a->memory == NULL) {
-            abort();
-        }
-        a->capacity = a->budget;
+    a->budget = 0;
+    if (!arena_reserve(a, bytes)) {
+        return false;
     }
+    a->budget = budget_of(bytes);
+    return true;
 }
 
 ProtobufCBinaryData wire_text(const char *s)

@@ -33,13 +33,19 @@ void arena_init(struct arena *a);
 void arena_fini(struct arena *a);
 void arena_reset(struct arena *a);
 
+/* Allocates what a body of this length, or a shorter one, may need.  Returns
+ * false without memory; the arena is then as it was. */
+MUST_CHECK bool arena_reserve(struct arena *a, size_t body_bytes);
+
 /* Start the budget of a body, and take memory from it, for wire_unpack().
- * arena_take() returns NULL if the budget is spent. */
-void arena_begin(struct arena *a, size_t body_bytes);
+ * arena_begin() returns false as arena_reserve() does, arena_take() returns
+ * NULL if the budget is spent. */
+MUST_CHECK bool arena_begin(struct arena *a, size_t body_bytes);
 void *arena_take(struct arena *a, size_t bytes);
 
 /* Resets the arena and unpacks.  Refuses a body that does not parse, exceeds
- * the budget, or repeats a singular sub-message.  The last value of any other
+ * the budget, or repeats a singular sub-message; ST_RESOURCE_EXHAUSTED is the
+ * lack of memory.  The last value of any other
  * repeated singular field counts.  Unknown fields are skipped: a newer minor
  * version may send them. */
 MUST_CHECK enum status wire_unpack(struct arena *a,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/base/bytes.h"
+#include "common/base/memory.h"
 #include "common/wire/wire.h"
 #include "common/wire/wire_type.h"
 
@@ -440,7 +441,12 @@ enum status wire_unpack(struct arena *a, const ProtobufCMessageDescriptor *type,
 {
     struct reader r = {body, bytes == 0 ? body : body + bytes};
 
-    arena_begin(a, bytes);
+    if (!arena_begin(a, bytes)) {
+        *out = NULL;
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         MEMORY_SENTENCE "there is none to read a %s",
+                         type->short_name);
+    }
     if (!read_message(a, &r, type, out)) {
         *out = NULL;
         return error_set(e, ST_INVALID_ARGUMENT,

@@ -115,14 +115,3 @@ void zap_reply(struct zap_reply *out, const struct zap_request *r,
     out->parts[4] = text_part(out->user_id);
     out->parts[5] = text_part("");
 }
-
-const char *zap_verdict_text(enum zap_verdict v)
-{
-    static const char *const texts[] = {
-#define X(name, why) why,
-        ZAP_VERDICTS(X)
-#undef X
-    };
-
-    return texts[v];
-}

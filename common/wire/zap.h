@@ -42,17 +42,10 @@ struct zap_request {
     uint8_t key[KEY_BYTES];
 };
 
-/* X(name, why a peer was refused) */
-#define ZAP_VERDICTS(X)                      \
-    X(ACCEPTED, "accepted")                  \
-    X(UNKNOWN_KEY, "the key is not trusted") \
-    X(WRONG_ROLE, "the key has no role that may connect at this port")
-
 enum zap_verdict {
-#define X(name, why) ZAP_##name,
-    ZAP_VERDICTS(X)
-#undef X
-        ZAP_VERDICT_NR
+    ZAP_ACCEPTED,
+    ZAP_UNKNOWN_KEY, /* the key is not trusted */
+    ZAP_WRONG_ROLE,  /* the key has no role that may connect at this port */
 };
 
 /* Writes the domain of a port. */
@@ -80,8 +73,5 @@ void zap_reply(struct zap_reply *out, const struct zap_request *r,
 /* Converts a key to a user id, and back; false if text is none. */
 void zap_user_id(char out[ZAP_USER_ID + 1], const uint8_t *key);
 bool zap_user_key(uint8_t key[KEY_BYTES], const char *text);
-
-/* Returns why a peer was refused, for logs. */
-const char *zap_verdict_text(enum zap_verdict v);
 
 #endif

@@ -31,6 +31,14 @@ struct tenant *access_tenant(const struct service *c,
     return keys_find(c->options.keys, key, n);
 }
 
+bool access_is_operator(const struct service *c, const struct http_exchange *x)
+{
+    size_t n;
+    const char *key = key_of(x, &n);
+
+    return keys_is_operator(c->options.keys, key, n);
+}
+
 bool access_has_key(const struct http_exchange *x)
 {
     size_t n;

@@ -12,6 +12,9 @@
 struct tenant *access_tenant(const struct service *c,
                              const struct http_exchange *x);
 
+/* Returns whether the request's key may read the figures of all tenants. */
+bool access_is_operator(const struct service *c, const struct http_exchange *x);
+
 /* Returns whether the request has a header with a key, right or wrong. */
 bool access_has_key(const struct http_exchange *x);
 

@@ -1,12 +1,9 @@
 #include "gateway/calls/call_log.h"
 
-#include <inttypes.h>
+#include <stdio.h>
 
 #include "common/base/log.h"
-#include "gateway/calls/respond.h"
 #include "gateway/calls/route_table.h"
-
-#define CLIENT_GONE 499 /* as nginx logs it; no client receives it */
 
 static const char *route_name(enum gateway_route route)
 {
@@ -30,48 +27,43 @@ static const char *method_name(enum http_method method)
     return names[method];
 }
 
-static bool is_public(enum gateway_route route)
+#define LINE_BYTES (3 * LOG_NAME_TEXT)
+
+/* Names come from requests; as words they cannot forge a field. */
+static void write_line(const struct call_line *l, char out[LINE_BYTES])
 {
-    for (size_t i = 0; i < ROUTES_N; i++) {
-        if (routes[i].label == route) {
-            return routes[i].is_public;
-        }
-    }
-    return false;
+    char tenant[LOG_NAME_TEXT], model[LOG_NAME_TEXT];
+
+    log_name(tenant, l->tenant);
+    log_name(model, l->model);
+    snprintf(out, LINE_BYTES,
+             "method=%s route=%s status=%d client=%s tenant=%s model=%s "
+             "request=%s",
+             method_name(l->method), route_name(l->route), l->status, l->client,
+             tenant, model, l->id);
 }
 
-void call_log_answer(enum http_method method, enum gateway_route route,
-                     int status)
+bool call_log_wants(enum gateway_route route, int status)
 {
-    if (is_public(route)) {
-        log_debug("http-request", "method=%s route=%s status=%d",
-                  method_name(method), route_name(route), status);
-    } else if (log_wants_request(status >= 400)) {
-        log_info("http-request", "method=%s route=%s status=%d",
-                 method_name(method), route_name(route), status);
+    return route_is_public(route) || log_wants_request(status >= 400);
+}
+
+void call_log_answer(const struct call_line *l)
+{
+    char line[LINE_BYTES];
+
+    write_line(l, line);
+    if (route_is_public(l->route)) {
+        log_debug("http-request", "%s", line);
+    } else {
+        log_info("http-request", "%s", line);
     }
 }
 
-void call_log_generation(const struct generation *g)
+void call_log_generation(const struct call_line *l, const char *figures)
 {
-    int64_t us = service_now_us(g->service) - g->began_us;
-    bool gone = g->status == 0 || g->gone;
-    char id[RESPOND_ID_TEXT], part[LOG_NAME_TEXT] = "none";
+    char line[LINE_BYTES];
 
-    if (!log_wants_request(g->failed)) {
-        return;
-    }
-    if (!keys_are_open(g->service->options.keys)) {
-        log_name(part, tenant_name(g->tenant));
-    }
-    respond_id_text(id, g->prompts[0].request_id);
-    log_info("http-request",
-             "method=POST route=%s status=%d ms=%.1f request=%s tenant=%s "
-             "prompt=%" PRIu64 " tokens=%" PRIu64 " stream=%d end=%s",
-             route_name(g->route), g->status != 0 ? g->status : CLIENT_GONE,
-             (double)us / 1e3, id, part, (uint64_t)g->usage.prompt,
-             (uint64_t)g->usage.completion, g->request->stream,
-             g->failed ? "failed"
-             : gone    ? "gone"
-                       : "done");
+    write_line(l, line);
+    log_info("http-request", "%s %s", line, figures);
 }

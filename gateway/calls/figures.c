@@ -1,5 +1,7 @@
 #include "gateway/calls/figures.h"
 
+#include <string.h>
+
 #include "gateway/calls/generation.h"
 #include "gateway/http/http_metrics.h"
 
@@ -26,7 +28,7 @@ static void set_gauges(struct service *c)
         m->streams_open += g->request->stream;
         m->generations_open += openai_request_choices(g->request);
     }
-    m->router_sessions = upstream_sessions(c->upstream);
+    m->router_sessions = upstream_sessions_up(c->upstream);
 }
 
 static void read_series(struct service *c, struct metric_series s[SETS_N])
@@ -37,13 +39,20 @@ static void read_series(struct service *c, struct metric_series s[SETS_N])
                                                http_server_metrics(c->http), 1};
 }
 
-void figures_page(struct service *c, struct metric_page *page)
+static bool has_tenants(const struct metric_set *set)
+{
+    return set->labels != NULL && strstr(set->labels, "tenant") != NULL;
+}
+
+void figures_page(struct service *c, bool tenants, struct metric_page *page)
 {
     struct metric_series s[SETS_N];
 
     read_series(c, s);
     for (size_t i = 0; i < SETS_N; i++) {
-        metric_page_add(page, &s[i]);
+        if (tenants || !has_tenants(s[i].set)) {
+            metric_page_add(page, &s[i]);
+        }
     }
 }
 

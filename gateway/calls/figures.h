@@ -14,8 +14,9 @@
 /* Prints all rows for --list-metrics. */
 void figures_list(FILE *to);
 
-/* Adds all figures to a page. */
-void figures_page(struct service *c, struct metric_page *page);
+/* Adds all figures to a page; those with the names of tenants only with
+ * tenants. */
+void figures_page(struct service *c, bool tenants, struct metric_page *page);
 
 /* Logs the figures that are not 0 under the event `counted`. */
 void figures_log(struct service *c);

@@ -1,5 +1,4 @@
 /* generation_start.c - From a request of the API to Generate calls. */
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,11 +44,13 @@ static struct sampling values_of(const struct generation *g)
     return s;
 }
 
-static const char *input_field(const struct generation *g)
+uint32_t generation_tokens(const struct service *c, const struct dialect *d,
+                           const struct openai_request *r)
 {
-    return g->request->kind == OPENAI_COMPLETION  ? "prompt"
-           : g->request->kind == OPENAI_RESPONSES ? "input"
-                                                  : "messages";
+    if (r->has_max_tokens) {
+        return r->max_tokens;
+    }
+    return d->is_raw ? SERVICE_COMPLETION_TOKENS : c->options.chat_tokens;
 }
 
 uint32_t generation_context(const struct generation *g)
@@ -68,10 +69,7 @@ static bool fit(const struct generation *g, struct generation_prompt *p,
 {
     const struct openai_request *r = g->request;
     uint64_t context = generation_context(g);
-    uint64_t most = r->has_max_tokens ? r->max_tokens
-                    : r->kind == OPENAI_COMPLETION
-                        ? SERVICE_COMPLETION_TOKENS
-                        : g->service->options.chat_tokens;
+    uint64_t most = generation_tokens(g->service, g->dialect, r);
 
     if (!r->has_max_tokens && p->n_ids < context && most > context - p->n_ids) {
         most = context - p->n_ids;
@@ -80,7 +78,7 @@ static bool fit(const struct generation *g, struct generation_prompt *p,
     if (p->n_ids + most <= context) {
         return true;
     }
-    openai_error_set(e, 400, input_field(g), "context_length_exceeded",
+    openai_error_set(e, 400, g->dialect->input, "context_length_exceeded",
                      "the model's context is %llu tokens; the request needs "
                      "%llu: %zu for the prompt and %llu for the answer. "
                      "Shorten the prompt or lower max_tokens",
@@ -97,7 +95,7 @@ static bool needs_special(const struct generation *g)
     enum output_format format = g->format.format;
 
     return output_needs_special(format) &&
-           (g->request->tools != NULL || format == OUTPUT_HARMONY);
+           (g->request->template.tools != NULL || format == OUTPUT_HARMONY);
 }
 
 /* Fills in the message of a prompt's call.  It borrows from p and g. */
@@ -145,34 +143,55 @@ static void write_message(struct generation *g, struct generation_prompt *p,
         (ProtobufCBinaryData){strlen(tenant), (uint8_t *)(uintptr_t)tenant};
 }
 
-static void copy_stops(struct generation *g)
+static bool copy_stops(struct generation *g)
 {
     const struct openai_request *r = g->request;
 
     g->stops = calloc(r->n_stops + 1, sizeof *g->stops);
-    assert(g->stops != NULL);
-    for (size_t i = 0; i < r->n_stops; i++) {
+    for (size_t i = 0; g->stops != NULL && i < r->n_stops; i++) {
         g->stops[i] = (ProtobufCBinaryData){
             r->stops[i].n, (uint8_t *)(uintptr_t)r->stops[i].text};
     }
+    return g->stops != NULL;
 }
 
-static void make_parsers(struct generation *g, struct generation_prompt *p)
+static bool make_parsers(struct generation *g, struct generation_prompt *p)
 {
     const struct openai_request *r = g->request;
     struct output_parser_options o = {.format = g->format.format,
-                                      .tools = r->tools != NULL,
+                                      .tools = r->template.tools != NULL,
                                       .reasoning = g->format.has_reasoning,
                                       .in_reasoning = p->in_reasoning,
-                                      .tool_list = r->tools};
-    bool plain = r->kind == OPENAI_COMPLETION ||
-                 (o.format == OUTPUT_PLAIN && !o.reasoning);
+                                      .keep = !r->stream,
+                                      .one_call =
+                                          !r->template.parallel_tool_calls,
+                                      .tool_list = r->template.tools};
+    bool plain =
+        g->dialect->is_raw || (o.format == OUTPUT_PLAIN && !o.reasoning);
 
     for (uint32_t i = 0; !plain && i < r->n; i++) {
         p->choices[i].parser = output_parser_new(&o);
         p->choices[i].reasoning = p->in_reasoning;
-        assert(p->choices[i].parser != NULL);
+        if (p->choices[i].parser == NULL) {
+            return false;
+        }
     }
+    return true;
+}
+
+/* Sets the time that the request has left; 0: it has no limit.  Returns false
+ * if none is left. */
+static bool time_left(const struct generation *g, uint32_t *ms)
+{
+    int64_t us = g->began_us + (int64_t)g->request->timeout_ms * 1000 -
+                 service_now_us(g->service);
+
+    *ms = 0;
+    if (g->request->timeout_ms == 0) {
+        return true;
+    }
+    *ms = us > 0 ? (uint32_t)((us + 999) / 1000) : 0;
+    return us > 0;
 }
 
 /* Sends the call of a prompt.  Returns false and the error if there is no
@@ -189,6 +208,14 @@ static bool send(struct generation *g, struct generation_prompt *p,
     struct error why;
     enum status st = ST_RESOURCE_EXHAUSTED;
 
+    if (!time_left(g, &o.deadline_ms)) {
+        (void)error_set(&why, ST_DEADLINE_EXCEEDED,
+                        "the timeout of %.3f s passed before the prompt was "
+                        "encoded",
+                        (double)g->request->timeout_ms / 1000);
+        openai_error_of_status(e, why.code, &why);
+        return false;
+    }
     p->core = upstream_take(u);
     if (p->core != NULL) {
         p->begun = true;
@@ -202,7 +229,7 @@ static bool send(struct generation *g, struct generation_prompt *p,
         p->core = NULL;
     }
     if (st == ST_INVALID_ARGUMENT) {
-        openai_error_set(e, 413, input_field(g), NULL,
+        openai_error_set(e, 413, g->dialect->input, NULL,
                          "the prompt is too long for one message to the "
                          "router; shorten it");
     } else {
@@ -224,6 +251,24 @@ static bool all_encoded(const struct generation *g)
     return true;
 }
 
+/* Answers without any token, and without the router. */
+static void answer_nothing(struct generation *g)
+{
+    struct openai_error e;
+
+    if (!all_encoded(g)) {
+        openai_error_set(&e, 400, "max_tokens", NULL,
+                         "with max_tokens 0 the gateway counts the prompt, "
+                         "and it has no tokenizer for this model; use 1");
+        generation_fail(g, &e, 0);
+        return;
+    }
+    for (uint32_t i = 0; i < g->n_prompts; i++) {
+        g->usage.prompt += g->prompts[i].n_ids;
+    }
+    generation_finish_empty(g);
+}
+
 void generation_start(struct generation *g)
 {
     struct sampling values;
@@ -233,24 +278,35 @@ void generation_start(struct generation *g)
         return;
     }
     g->state = GENERATION_RUNNING;
-    copy_stops(g);
+    if (!copy_stops(g)) {
+        generation_short(g);
+        return;
+    }
     values = values_of(g);
     for (uint32_t i = 0; i < g->n_prompts; i++) {
         if (!fit(g, &g->prompts[i], &e)) {
             generation_fail(g, &e, 0);
             return;
         }
-        g->usage.prompt += g->prompts[i].n_ids;
+    }
+    if (generation_tokens(g->service, g->dialect, g->request) == 0) {
+        answer_nothing(g);
+        return;
     }
     for (uint32_t i = 0; i < g->n_prompts; i++) {
         struct generation_prompt *p = &g->prompts[i];
 
-        make_parsers(g, p);
-        write_message(g, p, &values);
-        if (!send(g, p, &e)) {
-            generation_fail(g, &e, 1000);
+        if (!make_parsers(g, p)) {
+            generation_short(g);
             return;
         }
+        write_message(g, p, &values);
+        if (!send(g, p, &e)) {
+            generation_fail(g, &e, e.http == 504 ? 0 : 1000);
+            return;
+        }
+        p->counted = true;
+        g->usage.prompt += p->n_ids;
     }
     if (all_encoded(g) && !g->request->echo) {
         openai_request_drop_input(g->request);

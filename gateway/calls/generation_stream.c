@@ -37,10 +37,16 @@ static size_t whole_characters(const char *text, size_t n, size_t len)
     return n;
 }
 
+static bool is_over(const struct generation_choice *choice)
+{
+    return choice->parser != NULL && output_parser_done(choice->parser);
+}
+
 /* Gives the text to the parser in pieces as long as its tokens, and counts the
  * tokens of reasoning.  A chunk has the tokens that arrived together, so that
- * a count of whole chunks would depend on time. */
-static void put_tokens(struct emit *to, const Sluice__V1__GenerateChunk *m)
+ * a count of whole chunks would depend on time.  Returns how many tokens belong
+ * to the answer, which its parser may end. */
+static size_t put_tokens(struct emit *to, const Sluice__V1__GenerateChunk *m)
 {
     const struct tokenizer *t = served_tokenizer(to->g->model);
     const char *text = (const char *)m->text.data;
@@ -61,10 +67,14 @@ static void put_tokens(struct emit *to, const Sluice__V1__GenerateChunk *m)
         }
         at += n;
         to->g->usage.reasoning += to->choice->reasoning;
+        if (is_over(to->choice)) {
+            return i + 1;
+        }
     }
     if (at < len) { /* text without a token */
         put_text(to, text + at, len - at);
     }
+    return m->n_tokens;
 }
 
 /* Checks the lists whose lengths depend on each other. */
@@ -78,9 +88,9 @@ static bool logprobs_fit(const struct sampling *s,
 }
 
 static void put_logprobs(struct generation *g, uint32_t index,
-                         const Sluice__V1__GenerateChunk *m)
+                         const Sluice__V1__GenerateChunk *m, size_t n)
 {
-    struct openai_logprobs l = {.n_tokens = (uint32_t)m->n_tokens,
+    struct openai_logprobs l = {.n_tokens = (uint32_t)n,
                                 .n_top = g->request->sampling.n_top_logprobs,
                                 .tokens = m->tokens,
                                 .logprobs = m->logprobs,
@@ -95,9 +105,9 @@ static void put_logprobs(struct generation *g, uint32_t index,
 static void count_cached(struct generation *g, struct generation_prompt *p,
                          const Sluice__V1__GenerateFigures *f)
 {
-    uint32_t n = f->has_n_cached ? f->n_cached : 0;
+    uint32_t n = f->n_cached;
 
-    if (p->has_cached && p->n_cached <= n) {
+    if (!f->has_n_cached || (p->has_cached && p->n_cached <= n)) {
         return;
     }
     g->usage.cached += n;
@@ -107,14 +117,14 @@ static void count_cached(struct generation *g, struct generation_prompt *p,
 }
 
 static void count(struct generation *g, struct generation_prompt *p,
-                  const Sluice__V1__GenerateChunk *m)
+                  const Sluice__V1__GenerateChunk *m, size_t n)
 {
     if (g->first_us == 0 && m->n_tokens > 0) {
         g->first_us = service_now_us(g->service);
     }
     if (!PLANT(GATEWAY_USAGE_OFF) ||
         m->finish == SLUICE__V1__FINISH__FINISH_RUNNING) {
-        g->usage.completion += m->n_tokens;
+        g->usage.completion += n;
     }
     /* The length of a prompt that the router encoded comes with the figures. */
     if (m->figures != NULL && p->ids == NULL && p->n_ids == 0) {
@@ -127,15 +137,35 @@ static void count(struct generation *g, struct generation_prompt *p,
     openai_answer_usage(g->answer, &g->usage);
 }
 
+void generation_uncount(struct generation_prompt *p)
+{
+    if (p->counted) {
+        p->counted = false;
+        p->g->usage.prompt -= p->n_ids;
+    }
+}
+
 static const char *reason_of(const struct generation_choice *choice,
                              Sluice__V1__Finish finish)
 {
     if (finish == SLUICE__V1__FINISH__FINISH_LENGTH) {
         return "length";
     }
-    return choice->parser != NULL && output_parser_tools(choice->parser) > 0
+    return choice->parser != NULL && output_parser_called(choice->parser)
                ? "tool_calls"
                : "stop";
+}
+
+/* The default, not the context or the request, may have ended a choice. */
+static void note_length(struct generation_prompt *p, Sluice__V1__Finish finish)
+{
+    const struct generation *g = p->g;
+    const struct openai_request *r = g->request;
+
+    if (finish == SLUICE__V1__FINISH__FINISH_LENGTH && !r->has_max_tokens &&
+        p->max_tokens == generation_tokens(g->service, g->dialect, r)) {
+        p->cut = true;
+    }
 }
 
 static void fail(struct generation *g, enum status st, const char *why)
@@ -166,6 +196,38 @@ static const char *trouble(const struct generation *g,
     }
 }
 
+/* Puts a chunk's tokens into the answer; returns how many belong to it. */
+static size_t put_chunk(struct emit *to, const Sluice__V1__GenerateChunk *m)
+{
+    size_t n = m->n_tokens;
+
+    if (!PLANT(GATEWAY_LAST_CHUNK) ||
+        m->finish == SLUICE__V1__FINISH__FINISH_RUNNING) {
+        n = put_tokens(to, m);
+    }
+    if (to->g->request->sampling.logprobs && n > 0) {
+        put_logprobs(to->g, to->index, m, n);
+    }
+    return n;
+}
+
+/* Ends a choice.  After the last one, the call has nothing to do: it is
+ * cancelled if the router goes on. */
+static void close_choice(struct emit *to, struct generation_prompt *p,
+                         const char *reason)
+{
+    to->choice->closed = true;
+    p->n_closed++;
+    openai_answer_finish(to->g->answer, to->index, reason);
+    if (!generation_whole(to->g) || p->n_closed < to->g->request->n) {
+        return;
+    }
+    p->enough = true;
+    if (p->n_finished < p->n_closed) {
+        resumable_cancel(&p->stream);
+    }
+}
+
 static void on_chunk(void *arg, const Sluice__V1__GenerateChunk *m)
 {
     struct generation_prompt *p = arg;
@@ -176,41 +238,68 @@ static void on_chunk(void *arg, const Sluice__V1__GenerateChunk *m)
                          : p->index * g->request->n + m->choice;
     struct emit to = {g, index, choice};
     const char *why = trouble(g, m);
+    bool is_last = m->finish != SLUICE__V1__FINISH__FINISH_RUNNING;
+    size_t n = 0;
 
     if (g->state == GENERATION_OVER) {
         return;
     }
+    p->answered = true;
+    p->n_finished += is_last;
     if (why != NULL) {
         fail(g, ST_INTERNAL, why);
         return;
     }
     generation_answer(g);
-    if (!PLANT(GATEWAY_LAST_CHUNK) ||
-        m->finish == SLUICE__V1__FINISH__FINISH_RUNNING) {
-        put_tokens(&to, m);
-    }
-    if (g->request->sampling.logprobs && m->n_tokens > 0) {
-        put_logprobs(g, index, m);
-    }
-    count(g, p, m);
-    if (m->finish == SLUICE__V1__FINISH__FINISH_RUNNING) {
-        openai_answer_flush(g->answer, index);
+    if (g->state == GENERATION_OVER) {
         return;
     }
-    if (choice->parser != NULL) {
-        output_parser_finish(choice->parser, emit, &to);
+    if (!choice->closed) {
+        n = put_chunk(&to, m);
     }
-    openai_answer_finish(g->answer, index, reason_of(choice, m->finish));
+    count(g, p, m, n);
+    if (choice->closed) {
+        return;
+    }
+    if (is_over(choice)) {
+        close_choice(&to, p, "tool_calls");
+    } else if (is_last) {
+        if (choice->parser != NULL) {
+            output_parser_finish(choice->parser, emit, &to);
+        }
+        note_length(p, m->finish);
+        close_choice(&to, p, reason_of(choice, m->finish));
+    } else {
+        openai_answer_flush(g->answer, index);
+        (void)!generation_whole(g);
+    }
 }
 
 /* The answer is complete. */
 static void finish(struct generation *g)
 {
+    generation_remark(g);
     openai_answer_end(g->answer, &g->usage);
+    if (!generation_whole(g)) {
+        return;
+    }
     if (g->x != NULL) { /* a stream; a whole answer ended its exchange */
         generation_end_stream(g);
     }
     generation_over(g);
+}
+
+void generation_finish_empty(struct generation *g)
+{
+    generation_answer(g);
+    for (uint32_t i = 0;
+         g->state != GENERATION_OVER && i < openai_request_choices(g->request);
+         i++) {
+        openai_answer_finish(g->answer, i, "length");
+    }
+    if (g->state != GENERATION_OVER && generation_whole(g)) {
+        finish(g);
+    }
 }
 
 static void on_end(void *arg, enum status status, const struct error *e,
@@ -227,12 +316,23 @@ static void on_end(void *arg, enum status status, const struct error *e,
     if (g->state == GENERATION_OVER) {
         return;
     }
-    if (status != ST_OK) {
+    if (status != ST_OK && !p->enough) {
+        if (!p->answered) {
+            generation_uncount(p);
+        }
         openai_error_of_status(&error, status, e);
+        if (status == ST_DEADLINE_EXCEEDED) {
+            openai_error_set(&error, 504, NULL, NULL,
+                             "the timeout of %.3f s passed before the answer "
+                             "was complete",
+                             (double)g->request->timeout_ms / 1000);
+        }
         generation_fail(g, &error, retry_after_ms);
     } else if (++g->n_ended == g->n_prompts) {
         generation_answer(g); /* a choice may end without any chunk */
-        finish(g);
+        if (g->state != GENERATION_OVER) {
+            finish(g);
+        }
     }
 }
 

@@ -88,7 +88,8 @@ int64_t model_list_tick(struct model_list *l, int64_t now_us, int64_t now_unix)
         return NODE_IDLE;
     }
     if (now_us >= l->due_us && !l->asking) {
-        l->due_us = now_us + MODEL_LIST_PERIOD_US;
+        l->due_us = now_us + (model_list_ready(l) ? MODEL_LIST_PERIOD_US
+                                                  : MODEL_LIST_SOON_US);
         ask(l);
     }
     return l->asking ? NODE_IDLE : l->due_us;

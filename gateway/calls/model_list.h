@@ -13,6 +13,7 @@
 
 #define MODEL_LIST_MAX       LIST_ROWS_MAX
 #define MODEL_LIST_PERIOD_US 1000000
+#define MODEL_LIST_SOON_US   100000 /* while no model has a worker */
 
 struct model_row {
     char name[MODEL_NAME_MAX + 1];

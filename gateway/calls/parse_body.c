@@ -1,12 +1,10 @@
 #include "gateway/calls/parse_body.h"
 
-#include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "gateway/calls/access.h"
 #include "gateway/calls/respond.h"
-#include "gateway/openai/request_parse.h"
+#include "gateway/http/buffer.h"
 
 /* A body that is parsed on a thread. */
 struct parsing {
@@ -14,9 +12,10 @@ struct parsing {
     struct service *service;
     struct http_exchange *x; /* NULL: its client has gone */
     parse_then_fn *then;
-    enum openai_kind kind;
-    char *body; /* [n], a copy: the client may go while a thread reads it */
-    size_t n;
+    openai_parse_fn *parse;
+    /* Taken from the exchange: the client may go while a thread reads it. */
+    struct http_buffer body;
+    struct openai_limits limits;
     struct openai_request *request; /* result; NULL: `error` */
     struct openai_error error;
 };
@@ -25,8 +24,8 @@ static void parsing_run(void *arg)
 {
     struct parsing *p = arg;
 
-    (void)!openai_request_parse(p->kind, p->body, p->n, NULL, &p->request,
-                                &p->error);
+    (void)!openai_request_parse(p->parse, http_buffer_data(&p->body), p->body.n,
+                                &p->limits, &p->request, &p->error);
 }
 
 static void parsing_free(void *arg)
@@ -34,7 +33,7 @@ static void parsing_free(void *arg)
     struct parsing *p = arg;
 
     openai_request_free(&p->request);
-    free(p->body);
+    http_buffer_fini(&p->body);
     free(p);
 }
 
@@ -42,7 +41,12 @@ static void refuse(struct service *c, struct http_exchange *x,
                    const struct openai_error *e)
 {
     c->metrics->counts.body_errors++;
-    respond_error(c, x, e, NULL, 0);
+    respond_error(c, x, e, NULL, e->http == 503 ? RESPOND_MEMORY_MS : 0);
+}
+
+static struct openai_limits limits_of(const struct service *c)
+{
+    return (struct openai_limits){.memory = http_server_memory(c->http)};
 }
 
 static void on_gone(struct waiter *w)
@@ -75,24 +79,25 @@ static void on_parsed(struct waiter *w, struct prompt_job *j)
 }
 
 static void parse_on_thread(struct service *c, struct http_exchange *x,
-                            const struct tenant *tenant, enum openai_kind kind,
+                            const struct tenant *tenant, openai_parse_fn *parse,
                             parse_then_fn *then)
 {
     struct parsing *p = calloc(1, sizeof *p);
-    struct prompt_job *j = prompt_job_new(PROMPT_CALL);
+    struct prompt_job *j = p != NULL ? prompt_job_new(PROMPT_CALL) : NULL;
     struct openai_error e;
-    const char *body;
 
-    assert(p != NULL);
+    if (j == NULL) {
+        free(p);
+        respond_memory(c, x);
+        return;
+    }
     *p = (struct parsing){.waiter = {on_gone, on_parsed},
                           .service = c,
                           .x = x,
                           .then = then,
-                          .kind = kind};
-    body = http_body(x, &p->n);
-    p->body = malloc(p->n + 1);
-    assert(p->body != NULL);
-    memcpy(p->body, body, p->n);
+                          .parse = parse,
+                          .limits = limits_of(c)};
+    http_body_take(x, &p->body);
     j->call = parsing_run;
     j->call_free = parsing_free;
     j->call_arg = p;
@@ -108,17 +113,18 @@ static void parse_on_thread(struct service *c, struct http_exchange *x,
 }
 
 void parse_body(struct service *c, struct http_exchange *x,
-                struct tenant *tenant, enum openai_kind kind,
+                struct tenant *tenant, openai_parse_fn *parse,
                 parse_then_fn *then)
 {
+    struct openai_limits limits = limits_of(c);
     struct openai_request *r;
     struct openai_error e;
     size_t n;
     const char *body = http_body(x, &n);
 
     if (n > SERVICE_PARSE_BYTES) {
-        parse_on_thread(c, x, tenant, kind, then);
-    } else if (openai_request_parse(kind, body, n, NULL, &r, &e)) {
+        parse_on_thread(c, x, tenant, parse, then);
+    } else if (openai_request_parse(parse, body, n, &limits, &r, &e)) {
         then(c, x, tenant, &r);
     } else {
         refuse(c, x, &e);

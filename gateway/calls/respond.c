@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "gateway/calls/access.h"
 #include "gateway/calls/call_log.h"
 #include "gateway/calls/route_table.h"
 #include "gateway/http/cors.h"
@@ -12,10 +13,14 @@
 void respond_headers_init(struct respond_headers *h, const struct service *c,
                           const struct http_exchange *x)
 {
-    struct http_cors cors = http_cors_headers(x, c->options.cors, false);
+    struct http_cors cors = http_cors_headers(x, c->options.pages.cors, false);
+    const struct route *r = route_find(&c->routes, http_path(x));
 
-    h->route = route_label(http_path(x));
+    h->route = r != NULL ? r->label : GATEWAY_ROUTE_OTHER;
+    h->error =
+        r != NULL && r->dialect != NULL ? r->dialect->error : openai_error_body;
     h->generation = false;
+    h->model = NULL;
     h->n = strlen(cors.lines);
     memcpy(h->lines, cors.lines, h->n + 1);
 }
@@ -67,6 +72,16 @@ void respond_id_text(char out[RESPOND_ID_TEXT], const uint8_t *id)
     }
 }
 
+void respond_draw_id(const struct service *c, char out[RESPOND_ID_TEXT])
+{
+    struct node_io *io = upstream_io(c->upstream);
+    uint64_t drawn[2];
+
+    drawn[0] = io->random(io);
+    drawn[1] = io->random(io);
+    respond_id_text(out, (const uint8_t *)drawn);
+}
+
 void respond_request_id(struct respond_headers *h, const uint8_t *id)
 {
     char hex[RESPOND_ID_TEXT];
@@ -75,29 +90,80 @@ void respond_request_id(struct respond_headers *h, const uint8_t *id)
     respond_header(h, "x-request-id", "%s", hex);
 }
 
-void respond(struct service *c, struct http_exchange *x,
-             const struct respond_headers *h, struct http_answer *a)
+/* Logs an answer that is no generation's. */
+static void log_answer(const struct service *c, const struct http_exchange *x,
+                       const struct respond_headers *h, int status,
+                       const char *id)
 {
-    a->headers = h->lines;
+    char client[HTTP_CLIENT_TEXT];
+    struct tenant *tenant;
+
+    if (!call_log_wants(h->route, status)) {
+        return;
+    }
+    http_client(x, client);
+    tenant = access_tenant(c, x);
+    call_log_answer(&(struct call_line){
+        .method = http_method_of(x),
+        .route = h->route,
+        .status = status,
+        .client = client,
+        .tenant = tenant != NULL ? tenant_name(tenant) : NULL,
+        .model = h->model,
+        .id = id});
+}
+
+void respond(struct service *c, struct http_exchange *x,
+             struct respond_headers *h, struct http_answer *a)
+{
+    char id[RESPOND_ID_TEXT];
+
     gateway_metrics_http(c->metrics, h->route, a->status);
     if (!h->generation) {
-        call_log_answer(http_method_of(x), h->route, a->status);
+        respond_draw_id(c, id);
+        respond_header(h, "x-request-id", "%s", id);
+        log_answer(c, x, h, a->status, id);
     }
+    a->headers = h->lines;
     http_answer(x, a);
+}
+
+/* An error whose text finds no memory. */
+static const char no_memory[] =
+    "{\"error\":{\"message\":\"the server is out of memory; retry later\","
+    "\"type\":\"server_error\",\"param\":null,\"code\":null}}";
+
+void respond_memory(struct service *c, struct http_exchange *x)
+{
+    struct openai_error e;
+
+    openai_error_memory(&e);
+    respond_error(c, x, &e, NULL, RESPOND_MEMORY_MS);
+}
+
+void respond_body(struct service *c, struct http_exchange *x, int status,
+                  struct respond_headers *h, struct json_out *body)
+{
+    struct http_answer a = {.status = status,
+                            .content_type = "application/json",
+                            .body = body->data,
+                            .n = body->n};
+
+    if (body->broken) {
+        respond_memory(c, x);
+    } else {
+        respond(c, x, h, &a);
+    }
+    json_out_fini(body);
 }
 
 void respond_json(struct service *c, struct http_exchange *x, int status,
                   struct json_out *body)
 {
     struct respond_headers h;
-    struct http_answer a = {.status = status,
-                            .content_type = "application/json",
-                            .body = body->data,
-                            .n = body->n};
 
     respond_headers_init(&h, c, x);
-    respond(c, x, &h, &a);
-    json_out_fini(body);
+    respond_body(c, x, status, &h, body);
 }
 
 void respond_error(struct service *c, struct http_exchange *x,
@@ -117,9 +183,9 @@ void respond_error(struct service *c, struct http_exchange *x,
         respond_header(h, "retry-after", "%u", (retry_after_ms + 999) / 1000);
         respond_header(h, "retry-after-ms", "%u", retry_after_ms);
     }
-    openai_error_body(&body, e);
-    a.body = body.data;
-    a.n = body.n;
+    h->error(&body, e);
+    a.body = body.broken ? no_memory : body.data;
+    a.n = body.broken ? sizeof no_memory - 1 : body.n;
     respond(c, x, h, &a);
     json_out_fini(&body);
 }

@@ -1,7 +1,7 @@
 /* respond.h - Answers with the headers that all routes share.
  *
- * Every answer has the headers of CORS, if an origin is allowed.  Answers of a
- * generation also have x-request-id and the use of the tenant's limits.
+ * Every answer has x-request-id, and the headers of CORS, if an origin is
+ * allowed.  Answers of a generation also have the use of the tenant's limits.
  *
  * Threading: none.  Memory: the caller's storage. */
 #ifndef GATEWAY_CALLS_RESPOND_H
@@ -12,12 +12,16 @@
 #include "gateway/openai/json_out.h"
 
 #define RESPOND_HEADER_BYTES 2048
+#define RESPOND_MEMORY_MS    1000 /* retry-after where memory is short */
+#define RESPOND_ROUTER_MS    1000 /* ... where no router has answered */
 
-/* Whole header lines for struct http_answer, and the route of the request for
- * the metrics. */
+/* Whole header lines for struct http_answer, the route of the request for the
+ * metrics, and the body of an error in the dialect of that route. */
 struct respond_headers {
     enum gateway_route route;
-    bool generation; /* which is logged when it is over */
+    void (*error)(struct json_out *out, const struct openai_error *e);
+    bool generation;   /* which has its id, and is logged when it is over */
+    const char *model; /* for the log, borrowed; NULL: none */
     char lines[RESPOND_HEADER_BYTES];
     size_t n;
 };
@@ -40,16 +44,26 @@ void respond_limits(struct respond_headers *h, struct tenant *t,
 /* Writes id[16] in hex. */
 void respond_id_text(char out[RESPOND_ID_TEXT], const uint8_t *id);
 
+/* Draws an id for an answer that has no request of the router. */
+void respond_draw_id(const struct service *c, char out[RESPOND_ID_TEXT]);
+
 /* Adds x-request-id: id[16] in hex. */
 void respond_request_id(struct respond_headers *h, const uint8_t *id);
 
-/* Counts an answer and sends it with these headers. */
+/* Counts and logs an answer, and sends it with these headers. */
 void respond(struct service *c, struct http_exchange *x,
-             const struct respond_headers *h, struct http_answer *a);
+             struct respond_headers *h, struct http_answer *a);
 
 /* Answers with a JSON body, which it takes. */
 void respond_json(struct service *c, struct http_exchange *x, int status,
                   struct json_out *body);
+
+/* Does so, with these headers. */
+void respond_body(struct service *c, struct http_exchange *x, int status,
+                  struct respond_headers *h, struct json_out *body);
+
+/* Answers with 503 and retry-after: memory is short. */
+void respond_memory(struct service *c, struct http_exchange *x);
 
 /* Answers with an error.  h: NULL, or headers to which retry-after is added.
  * retry_after_ms: 0 for none. */

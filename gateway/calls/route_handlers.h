@@ -1,4 +1,5 @@
-/* route_handlers.h - One handler for each route (route_table.h).
+/* route_handlers.h - One handler for each route of ROUTES (route_table.h), and
+ * one for the routes of all dialects.
  *
  * A handler answers the exchange, now or later.
  *
@@ -15,5 +16,7 @@ typedef void recv_fn(struct service *c, struct http_exchange *x,
 #define X(path, method, handler, public, label, help) recv_fn handler;
 ROUTES(X)
 #undef X
+
+recv_fn route_generate;
 
 #endif

@@ -1,4 +1,5 @@
 /* route_metrics.c - /metrics. */
+#include "gateway/calls/access.h"
 #include "gateway/calls/figures.h"
 #include "gateway/calls/respond.h"
 #include "gateway/calls/route_handlers.h"
@@ -11,10 +12,14 @@ void route_metrics(struct service *c, struct http_exchange *x,
     struct http_answer a = {.status = 200, .content_type = METRIC_PAGE_TYPE};
 
     (void)tenant;
-    figures_page(c, &page);
+    figures_page(c, access_is_operator(c, x), &page);
     a.body = page.text;
     a.n = page.n;
-    respond_headers_init(&h, c, x);
-    respond(c, x, &h, &a);
+    if (page.broken) {
+        respond_memory(c, x);
+    } else {
+        respond_headers_init(&h, c, x);
+        respond(c, x, &h, &a);
+    }
     metric_page_fini(&page);
 }

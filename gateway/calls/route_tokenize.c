@@ -1,7 +1,5 @@
 /* route_tokenize.c - /tokenize and /detokenize. */
-#include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "gateway/calls/parse_body.h"
 #include "gateway/calls/respond.h"
@@ -23,26 +21,22 @@ static void on_gone(struct waiter *w)
     ((struct text_call *)w)->x = NULL; /* freed when the job returns */
 }
 
-static size_t token_bytes(void *arg, uint32_t token, const char **bytes)
-{
-    size_t n = 0;
-
-    *bytes = tokenizer_token(arg, token, &n);
-    return *bytes != NULL ? n : 0;
-}
-
 static void answer(struct text_call *t, const struct prompt_job *j)
 {
     const struct model_row *row =
         model_list_find(&t->service->list, t->model->name);
-    struct openai_vocab vocab = {token_bytes,
+    struct openai_vocab vocab = {tokenizer_token_of,
                                  (void *)(uintptr_t)served_tokenizer(t->model)};
     struct json_out body = {0};
+    struct respond_headers h;
     struct openai_error e;
 
+    respond_headers_init(&h, t->service, t->x);
+    h.model = t->model->name;
     if (j->status != ST_OK) {
-        openai_error_of_status(&e, j->status, &j->error);
-        respond_error(t->service, t->x, &e, NULL, 0);
+        service_job_error(&e, j);
+        respond_error(t->service, t->x, &e, &h,
+                      e.http == 503 ? RESPOND_MEMORY_MS : 0);
         return;
     }
     if (j->kind == PROMPT_DECODE) {
@@ -52,7 +46,7 @@ static void answer(struct text_call *t, const struct prompt_job *j)
                              row != NULL ? row->context : 0,
                              t->wants_texts ? &vocab : NULL);
     }
-    respond_json(t->service, t->x, 200, &body);
+    respond_body(t->service, t->x, 200, &h, &body);
 }
 
 static void on_encoded(struct waiter *w, struct prompt_job *j)
@@ -69,16 +63,20 @@ static void on_encoded(struct waiter *w, struct prompt_job *j)
 
 static void submit(struct service *c, struct http_exchange *x,
                    const struct tenant *tenant, const struct openai_request *r,
-                   struct prompt_job *j)
+                   const struct served_model *m, struct prompt_job *j)
 {
-    struct text_call *t = calloc(1, sizeof *t);
+    struct text_call *t = j != NULL ? calloc(1, sizeof *t) : NULL;
     struct openai_error e;
 
-    assert(t != NULL);
+    if (t == NULL) {
+        prompt_job_free(&j);
+        respond_memory(c, x);
+        return;
+    }
     *t = (struct text_call){.waiter = {on_gone, on_encoded},
                             .service = c,
                             .x = x,
-                            .model = j->model,
+                            .model = m,
                             .wants_texts = r->return_token_strs};
     http_set_user(x, &t->waiter);
     if (service_submit(c, &t->waiter, x, tenant, &j) == ST_OK) {
@@ -92,36 +90,38 @@ static void submit(struct service *c, struct http_exchange *x,
     respond_error(c, x, &e, NULL, 1000);
 }
 
+/* Returns NULL without memory. */
 static struct prompt_job *job_of(const struct service *c,
                                  struct openai_request *r,
                                  const struct served_model *m)
 {
     struct prompt_job *j;
 
-    if (r->kind == OPENAI_DETOKENIZE) {
+    if (r->messages == NULL && r->n_prompts == 0) { /* ids */
         j = prompt_job_new(PROMPT_DECODE);
+    } else if (r->messages != NULL) {
+        j = prompt_job_new(PROMPT_CHAT);
+    } else {
+        j = prompt_job_text(r->prompts[0].text, r->prompts[0].n_text,
+                            r->template.add_special);
+    }
+    if (j == NULL) {
+        return NULL;
+    }
+    if (j->kind == PROMPT_DECODE) {
         j->ids = r->tokens;
         j->n_ids = r->n_tokens;
         r->tokens = NULL;
         r->n_tokens = 0;
-    } else if (r->messages != NULL) {
-        j = prompt_job_new(PROMPT_CHAT);
+    } else if (j->kind == PROMPT_CHAT) {
         j->chat = (struct prompt_chat){
             .messages = r->messages,
-            .tools = r->tools,
-            .kwargs = r->template_kwargs,
-            .add_generation_prompt = r->add_generation_prompt,
-            .continue_final = r->continue_final_message,
+            .tools = r->template.tools,
+            .kwargs = r->template.kwargs,
+            .add_generation_prompt = r->template.add_generation_prompt,
+            .continue_final = r->template.continue_final_message,
             .now_unix = c->options.unix_s(c->options.unix_arg)};
-        r->messages = r->tools = r->template_kwargs = NULL;
-    } else {
-        j = prompt_job_new(PROMPT_TEXT);
-        j->n_text = r->prompts[0].n_text;
-        j->text = malloc(j->n_text + 1);
-        assert(j->text != NULL);
-        memcpy(j->text, r->prompts[0].text, j->n_text);
-        j->parse_special = true;
-        j->add_special = r->add_special;
+        r->messages = r->template.tools = r->template.kwargs = NULL;
     }
     j->model = m;
     return j;
@@ -133,7 +133,7 @@ static bool can_encode(const struct service *c, const struct openai_request *r,
 {
     if (served_tokenizer(m) != NULL &&
         (r->messages == NULL || m->chat != NULL)) {
-        return true;
+        return r->template.tools == NULL || service_takes_tools(c, m, false, e);
     }
     if (served_tokenizer(m) != NULL) {
         openai_error_set(e, 400, "messages", NULL,
@@ -143,6 +143,8 @@ static bool can_encode(const struct service *c, const struct openai_request *r,
                          "the gateway has no tokenizer for this model; start "
                          "the gateway with --model and a directory that has "
                          "one");
+    } else if (!c->list.known) {
+        openai_error_no_router(e);
     } else {
         openai_error_no_model(e, r->model);
     }
@@ -154,12 +156,15 @@ static void begin(struct service *c, struct http_exchange *x,
 {
     const struct served_model *m =
         served_model_find(c->options.models, (*r)->model);
+    struct respond_headers h;
     struct openai_error e;
 
     if (can_encode(c, *r, m, &e)) {
-        submit(c, x, tenant, *r, job_of(c, *r, m));
+        submit(c, x, tenant, *r, m, job_of(c, *r, m));
     } else {
-        respond_error(c, x, &e, NULL, 0);
+        respond_headers_init(&h, c, x);
+        h.model = (*r)->model;
+        respond_error(c, x, &e, &h, e.http == 503 ? RESPOND_ROUTER_MS : 0);
     }
     openai_request_free(r);
 }
@@ -167,11 +172,11 @@ static void begin(struct service *c, struct http_exchange *x,
 void route_tokenize(struct service *c, struct http_exchange *x,
                     struct tenant *tenant)
 {
-    parse_body(c, x, tenant, OPENAI_TOKENIZE, begin);
+    parse_body(c, x, tenant, openai_parse_tokenize, begin);
 }
 
 void route_detokenize(struct service *c, struct http_exchange *x,
                       struct tenant *tenant)
 {
-    parse_body(c, x, tenant, OPENAI_DETOKENIZE, begin);
+    parse_body(c, x, tenant, openai_parse_detokenize, begin);
 }

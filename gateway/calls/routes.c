@@ -1,15 +1,18 @@
 #include "gateway/calls/routes.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "gateway/calls/access.h"
+#include "gateway/calls/call_log.h"
 #include "gateway/calls/respond.h"
 #include "gateway/calls/route_handlers.h"
 #include "gateway/http/cors.h"
 
-static const struct route *route_of(const struct http_exchange *x)
+static const struct route *route_of(const struct service *c,
+                                    const struct http_exchange *x)
 {
-    return route_find(http_path(x));
+    return route_find(&c->routes, http_path(x));
 }
 
 /* HEAD is GET without a body, which the server leaves out. */
@@ -55,40 +58,43 @@ static void refuse_method(struct service *c, struct http_exchange *x,
     respond_error(c, x, &e, &h, 0);
 }
 
-/* Without keys only this machine is served.  A page of a foreign name that
- * resolves to 127.0.0.1 would be on this machine too, so a browser must use a
- * local name. */
-static bool is_foreign_page(const struct service *c,
-                            const struct http_exchange *x)
+/* Returns why no page of a browser may send x; NULL: it may.  With keys, a page
+ * needs one. */
+static const char *page_refusal(const struct service *c,
+                                const struct http_exchange *x)
 {
-    return keys_are_open(c->options.keys) && c->options.cors == NULL &&
-           http_header(x, "origin", NULL) != NULL && !http_host_is_local(x);
+    return keys_are_open(c->options.keys)
+               ? http_page_refusal(x, &c->options.pages)
+               : NULL;
 }
 
 static void answer_options(struct service *c, struct http_exchange *x)
 {
-    struct http_cors cors = http_cors_headers(x, c->options.cors, true);
-    struct http_answer a = {.status = 204, .headers = cors.lines};
+    struct http_cors cors = http_cors_headers(x, c->options.pages.cors, true);
+    struct http_answer a = {.status = 204};
+    struct respond_headers h;
 
-    gateway_metrics_http(c->metrics, route_label(http_path(x)), a.status);
-    http_answer(x, &a);
+    respond_headers_init(&h, c, x);
+    h.n = strlen(cors.lines);
+    memcpy(h.lines, cors.lines, h.n + 1);
+    respond(c, x, &h, &a);
 }
 
 /* Answers a request that no handler may see.  Returns whether it did. */
 static bool answered(struct service *c, struct http_exchange *x)
 {
-    const struct route *r = route_of(x);
+    const struct route *r = route_of(c, x);
+    const char *page = page_refusal(c, x);
 
-    if (http_method_of(x) == HTTP_OPTIONS) {
+    if (page != NULL) {
+        refuse(c, x, 403, NULL, page);
+    } else if (http_method_of(x) == HTTP_OPTIONS) {
         answer_options(c, x);
-    } else if (is_foreign_page(c, x)) {
-        refuse(c, x, 403, NULL,
-               "a page of another host may not use this server; see --cors");
     } else if ((r == NULL || !r->is_public) && access_tenant(c, x) == NULL) {
         refuse_key(c, x);
     } else if (r == NULL) {
         refuse(c, x, 404, "unknown_url",
-               "no such route; see the list in docs/http.md");
+               "no such route; GET / has links to those that there are");
     } else if (!takes_method(r, http_method_of(x))) {
         refuse_method(c, x, r);
     } else if (c->draining && r->method == HTTP_POST) {
@@ -107,16 +113,17 @@ static void on_head(void *arg, struct http_exchange *x)
 /* The key is looked up again: a reload may have removed its tenant. */
 static void on_request(void *arg, struct http_exchange *x)
 {
-    static recv_fn *const handlers[ROUTES_N] = {
+    static recv_fn *const handlers[ROUTE_IDS] = {[ROUTE_route_generate] =
+                                                     route_generate,
 #define X(path, method, handler, public, label, help) \
     [ROUTE_##handler] = handler,
-        ROUTES(X)
+                                                 ROUTES(X)
 #undef X
     };
     struct service *c = arg;
 
     if (!answered(c, x)) {
-        handlers[route_of(x)->id](c, x, access_tenant(c, x));
+        handlers[route_of(c, x)->id](c, x, access_tenant(c, x));
     }
 }
 
@@ -130,5 +137,25 @@ static void on_gone(void *arg, struct http_exchange *x)
     }
 }
 
-const struct http_handler routes_http_handler = {
-    .head = on_head, .request = on_request, .gone = on_gone};
+/* The server itself answers a request with errors of syntax. */
+static void on_refused(void *arg, int status, const char *client,
+                       char lines[HTTP_REFUSED_LINES])
+{
+    struct service *c = arg;
+    char id[RESPOND_ID_TEXT];
+
+    respond_draw_id(c, id);
+    snprintf(lines, HTTP_REFUSED_LINES, "x-request-id: %s\r\n", id);
+    if (call_log_wants(GATEWAY_ROUTE_OTHER, status)) {
+        call_log_answer(&(struct call_line){.method = HTTP_OTHER,
+                                            .route = GATEWAY_ROUTE_OTHER,
+                                            .status = status,
+                                            .client = client,
+                                            .id = id});
+    }
+}
+
+const struct http_handler routes_http_handler = {.head = on_head,
+                                                 .request = on_request,
+                                                 .gone = on_gone,
+                                                 .refused = on_refused};

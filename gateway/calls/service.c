@@ -1,9 +1,12 @@
 #include "gateway/calls/service.h"
 
+#include "common/base/log.h"
 #include "gateway/text/prompt_threads.h"
 
 const struct limit_row service_limits[] = {
     LIMIT_ROW(SERVICE_OPEN_US, "us", "until a stream begins without a token"),
+    LIMIT_ROW(SERVICE_WAIT_US, "us",
+              "between comments of a stream without a token yet"),
     LIMIT_ROW(SERVICE_PING_US, "us", "between comments of a stream"),
     LIMIT_ROW(SERVICE_RESUME_MS, "ms", "a request without a router"),
     LIMIT_ROW(SERVICE_COMPLETION_TOKENS, "tokens",
@@ -26,22 +29,47 @@ int64_t service_now_us(const struct service *c)
     return io->now_us(io);
 }
 
+static struct model_format format_of(const struct served_model *m,
+                                     const enum output_format *given)
+{
+    struct model_format f = {.has_chat = m->chat != NULL};
+    struct output_found found;
+
+    if (m->source != NULL) {
+        found = output_format_of_template(m->source, m->n_source);
+        f.format = found.format;
+        f.has_reasoning = found.reasoning;
+        f.unread = found.unread;
+    }
+    f.shows_tools = served_model_shows_tools(m);
+    f.reads_calls = f.format != OUTPUT_PLAIN;
+    if (given != NULL) { /* plain too: the operator wants calls as text */
+        f.format = *given;
+        f.reads_calls = true;
+        f.unread = NULL;
+    }
+    return f;
+}
+
+/* Logs what a model's template and parser do: people look here first where
+ * tools do not work. */
+static void log_model(const struct served_model *m, struct model_format f)
+{
+    log_info("model-text", "model=%s chat=%d tools=%s reasoning=%d unread=%s",
+             m->name, f.has_chat,
+             f.shows_tools && f.reads_calls ? output_format_name(f.format)
+                                            : "none",
+             f.has_reasoning, f.unread != NULL ? f.unread : "none");
+}
+
 /* Chooses the output format of each model, once. */
 static void choose_formats(struct service *c)
 {
     const struct served_models *models = c->options.models;
 
     for (uint32_t i = 0; i < models->n; i++) {
-        const struct served_model *m = &models->models[i];
-        struct model_format *f = &c->formats[i];
-
-        if (m->source != NULL) {
-            f->format = output_format_of_template(m->source, m->n_source,
-                                                  &f->has_reasoning);
-        }
-        if (c->options.format != NULL) {
-            f->format = *c->options.format;
-        }
+        c->formats[i] = format_of(&models->models[i], c->options.format);
+        log_model(&models->models[i], c->formats[i]);
     }
 }
 
@@ -52,6 +80,7 @@ void service_init(struct service *c, const struct service_options *o,
     if (c->options.chat_tokens == 0) {
         c->options.chat_tokens = SERVICE_CHAT_TOKENS;
     }
+    route_table_init(&c->routes, o->dialects != NULL ? o->dialects : dialects);
     model_list_init(&c->list, u);
     timers_init(&c->timers);
     list_init(&c->generations);
@@ -77,6 +106,22 @@ enum status service_submit(struct service *c, struct waiter *w,
     return st;
 }
 
+void service_job_error(struct openai_error *e, const struct prompt_job *j)
+{
+    enum status st = j->status;
+
+    if (st == ST_RESOURCE_EXHAUSTED) {
+        openai_error_memory(e);
+        return;
+    }
+    /* The conversation alone showed a construct that templates lack. */
+    openai_error_of_status(e, st == ST_UNIMPLEMENTED ? ST_INVALID_ARGUMENT : st,
+                           &j->error);
+    if (j->code != NULL) {
+        e->code = j->code;
+    }
+}
+
 bool service_is_ready(const struct service *c)
 {
     return model_list_ready(&c->list) && !c->draining;
@@ -85,5 +130,32 @@ bool service_is_ready(const struct service *c)
 struct model_format service_format(const struct service *c,
                                    const struct served_model *m)
 {
-    return c->formats[m - c->options.models->models];
+    const struct model_format none = {.format = OUTPUT_PLAIN};
+
+    return m == NULL ? none : c->formats[m - c->options.models->models];
+}
+
+bool service_takes_tools(const struct service *c, const struct served_model *m,
+                         bool answers, struct openai_error *e)
+{
+    struct model_format f = service_format(c, m);
+
+    if (!f.shows_tools) {
+        openai_error_set(e, 400, "tools", NULL,
+                         "the model's chat template has no tools, so the model "
+                         "would not see them; leave tools out");
+        return false;
+    }
+    if (answers && !f.reads_calls) {
+        openai_error_set(e, 400, "tools", NULL,
+                         "the model writes its calls in a format that the "
+                         "gateway does not read (%s), so they would come back "
+                         "as text; leave tools out, or start the gateway with "
+                         "--tool-format",
+                         f.unread != NULL ? f.unread
+                                          : "its template names "
+                                            "none");
+        return false;
+    }
+    return true;
 }

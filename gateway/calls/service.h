@@ -23,16 +23,21 @@
 #include "common/base/list.h"
 #include "common/base/timer.h"
 #include "gateway/calls/model_list.h"
+#include "gateway/calls/route_table.h"
 #include "gateway/chat/output_parser.h"
 #include "gateway/http/http.h"
+#include "gateway/http/pages.h"
 #include "gateway/keys/keys.h"
 #include "gateway/metrics/metrics.h"
+#include "gateway/openai/error.h"
 #include "gateway/text/prompt_job.h"
 #include "gateway/upstream/upstream.h"
 
 /* A stream begins with its first token, or after this time without one: until
  * then a refusal still has its own HTTP status. */
-#define SERVICE_OPEN_US 1000000
+#define SERVICE_OPEN_US 900000
+/* A stream that has no token yet sends a comment with its time this often. */
+#define SERVICE_WAIT_US 10000000
 /* A stream without tokens sends a comment this often, so that proxies keep the
  * connection and a lost client is noticed. */
 #define SERVICE_PING_US 15000000
@@ -55,25 +60,32 @@ struct service_options {
     const struct served_models *models; /* models with text; borrowed */
     struct keys *keys;                  /* borrowed */
     struct prompt_seam *prompts;        /* borrowed */
-    const char *cors;                   /* allowed origin; NULL: none */
+    struct http_page_rules pages;       /* borrowed; for pages of browsers */
     const enum output_format *format;   /* NULL: chosen by the template */
-    uint32_t chat_tokens;               /* 0: SERVICE_CHAT_TOKENS */
-    size_t body_bytes_max;              /* for error texts */
-    int64_t (*unix_s)(void *);          /* seconds since 1970 */
+    /* Ends with NULL; NULL: those of gateway/dialects/dialects.h. */
+    const struct dialect *const *dialects;
+    uint32_t chat_tokens;      /* 0: SERVICE_CHAT_TOKENS */
+    size_t body_bytes_max;     /* for error texts */
+    int64_t (*unix_s)(void *); /* seconds since 1970 */
     void *unix_arg;
 };
 
-/* How a model writes tool calls and reasoning. */
+/* How a model's template and parser do tool calls and reasoning. */
 struct model_format {
     enum output_format format;
-    bool has_reasoning;
+    bool has_chat;      /* the model has a template */
+    bool has_reasoning; /* the model writes reasoning blocks */
+    bool shows_tools;   /* the template puts tools into the prompt */
+    bool reads_calls;   /* the parser finds calls, or --tool-format is given */
+    const char *unread; /* the name of a format without a parser; NULL: none */
 };
 
 struct service {
     struct service_options options;
     struct upstream *upstream;
     struct gateway_metrics *metrics; /* the core's */
-    struct http_server *http;        /* the core's, for its counters */
+    struct route_table routes;
+    struct http_server *http; /* the core's, for its counters */
     struct model_list list;
     struct model_format formats[SERVED_MODELS_MAX]; /* for options.models */
     struct timers timers;                           /* for generations */
@@ -101,6 +113,10 @@ MUST_CHECK enum status service_submit(struct service *c, struct waiter *w,
                                       const struct tenant *tenant,
                                       struct prompt_job **j);
 
+/* Sets *e to the failure of a job.  Clients repeat 429 and 5xx, so a text that
+ * always fails is 400; without memory it is 503. */
+void service_job_error(struct openai_error *e, const struct prompt_job *j);
+
 /* Returns whether requests are accepted and can run: a session is up, a model
  * has a worker, and the gateway does not drain. */
 bool service_is_ready(const struct service *c);
@@ -111,8 +127,14 @@ int64_t service_now_us(const struct service *c);
 void service_init(struct service *c, const struct service_options *o,
                   struct upstream *u, struct gateway_metrics *m);
 
-/* Returns the output format of a model. */
+/* Returns what a model's template and parser do; m may be NULL. */
 struct model_format service_format(const struct service *c,
                                    const struct served_model *m);
+
+/* Returns false, and the error, if tools would vanish from the model's prompts
+ * or, where `answers`, their calls would come back as text. */
+MUST_CHECK bool service_takes_tools(const struct service *c,
+                                    const struct served_model *m, bool answers,
+                                    struct openai_error *e);
 
 #endif

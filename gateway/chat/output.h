@@ -3,11 +3,13 @@
  * An answer is a series of events: content, reasoning, and calls of
  * functions.  Each event carries a piece of text:
  *
- *     content*  reasoning*  ( tool_begin  tool_arguments*  tool_end )*
+ *     content*  reasoning*
+ *         ( tool_begin  tool_arguments*  ( tool_end | tool_cut ) )*
  *
  * Content and reasoning may come before, between and after calls.  Calls are
  * numbered from 0 and never overlap.  The pieces of one call's arguments join
- * to one JSON text.
+ * to one JSON text.  A call whose arguments the answer's end or a fault cut is
+ * no call: tool_cut takes the place of tool_end.
  *
  * Threading: none.  Memory: text is borrowed for the time of the call. */
 #ifndef GATEWAY_CHAT_OUTPUT_H
@@ -21,7 +23,8 @@ enum output_kind {
     OUTPUT_REASONING,
     OUTPUT_TOOL_BEGIN,     /* text: name of the function */
     OUTPUT_TOOL_ARGUMENTS, /* text: a piece of the arguments' JSON text */
-    OUTPUT_TOOL_END        /* no text */
+    OUTPUT_TOOL_END,       /* no text */
+    OUTPUT_TOOL_CUT        /* text: the call as the model wrote it, if kept */
 };
 
 struct output_event {

@@ -1,6 +1,7 @@
 /* Messages of gpt-oss: <|channel|>NAME to=WHOM<|message|>TEXT<|end|>. */
 #include <string.h>
 
+#include "common/base/affix.h"
 #include "gateway/chat/output_parts.h"
 
 static const struct output_state harmony_header, harmony_body, harmony_call;
@@ -38,11 +39,6 @@ static bool header_value(const struct output_parser *p, const char *word,
     return true;
 }
 
-static bool is(const char *text, size_t n, const char *word)
-{
-    return n == strlen(word) && memcmp(text, word, n) == 0;
-}
-
 /* Cuts the namespace of functions from the recipient.  Returns false if the
  * message is for no function. */
 static bool recipient(const struct output_parser *p, const char **name,
@@ -58,7 +54,8 @@ static bool recipient(const struct output_parser *p, const char **name,
         *name += k;
         *n -= k;
     }
-    return *n > 0 && *n <= OUTPUT_NAME_BYTES && !is(*name, *n, "assistant");
+    return *n > 0 && *n <= OUTPUT_NAME_BYTES &&
+           !equals_n(*name, *n, "assistant");
 }
 
 /* Begins the message whose header is held. */
@@ -69,10 +66,11 @@ static void begin_message(struct output_parser *p)
 
     p->n_space = 0;
     (void)header_value(p, "<|channel|>", &channel, &n);
-    p->body = is(channel, n, "analysis") ? OUTPUT_REASONING : OUTPUT_CONTENT;
+    p->body =
+        equals_n(channel, n, "analysis") ? OUTPUT_REASONING : OUTPUT_CONTENT;
     /* Models address functions in the analysis channel too, never in the
      * final one. */
-    if (!is(channel, n, "final") && recipient(p, &name, &k)) {
+    if (!equals_n(channel, n, "final") && recipient(p, &name, &k)) {
         /* held becomes the name, until the arguments begin. */
         memmove(p->held, name, k);
         p->n_held = (uint32_t)k;
@@ -227,6 +225,7 @@ static void call_step(struct output_parser *p, const char *text, size_t n)
     }
     p->scan = (struct json_scan){0};
     p->state = &call_arguments;
+    output_keep(p, text, n);
     output_feed(p, text, n);
 }
 
@@ -244,7 +243,7 @@ static void arguments_step(struct output_parser *p, const char *text, size_t n)
 
     if (v == JSON_SCAN_BAD) {
         /* A marker may follow, so the start state decides. */
-        output_end_call(p);
+        output_cut_call(p, n);
         output_feed(p, text, n);
         return;
     }
@@ -254,5 +253,10 @@ static void arguments_step(struct output_parser *p, const char *text, size_t n)
     }
 }
 
+static void arguments_finish(struct output_parser *p)
+{
+    output_cut_call(p, 0);
+}
+
 static const struct output_state call_arguments = {arguments_step,
-                                                   output_end_call};
+                                                   arguments_finish};

@@ -88,6 +88,7 @@ static bool commit(struct output_parser *p)
 
     if (valid) {
         output_begin_call(p, name, n);
+        output_keep(p, p->held, p->n_held);
     }
     free(name);
     return valid;
@@ -150,6 +151,7 @@ static bool value_begin(struct output_parser *p, char c)
         return true;
     }
     if (call->has_arguments || p->committed) {
+        call->name = OTHER; /* the first arguments are whole */
         return false;
     }
     call->has_arguments = true;
@@ -259,6 +261,17 @@ static bool call_step(struct output_parser *p, const char *text, size_t n)
     }
 }
 
+/* Ends an open call whose text goes on otherwise, or ends.  With whole
+ * arguments it is a call: models forget the last brace. */
+static void break_call(struct output_parser *p, size_t after)
+{
+    if (p->json.at == IN_VALUE && p->json.name == ARGUMENTS) {
+        output_cut_call(p, after);
+    } else {
+        output_end_call(p);
+    }
+}
+
 static void json_step(struct output_parser *p, const char *text, size_t n)
 {
     bool room = p->committed || output_hold(p, text, n);
@@ -267,7 +280,7 @@ static void json_step(struct output_parser *p, const char *text, size_t n)
         return;
     }
     if (p->committed) {
-        output_end_call(p);
+        break_call(p, n);
     } else {
         p->n_held -= room ? (uint32_t)n : 0;
         output_release(p);
@@ -280,7 +293,7 @@ static void json_step(struct output_parser *p, const char *text, size_t n)
 static void json_finish(struct output_parser *p)
 {
     if (p->committed) {
-        output_end_call(p);
+        break_call(p, 0);
     } else {
         output_release(p);
     }
@@ -321,12 +334,17 @@ const struct output_state output_hermes_text = {hermes_step,
 
 /* ---- llama3 ---- */
 
+/* All but the first end a turn and are no content.  They are in the text
+ * because the tag, a special token too, has to be. */
+static const char *const llama3_markers[] = {
+    "<|python_tag|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", NULL};
+
+const char *const output_llama3_ends[] = {"<|eot_id|>", "<|eom_id|>",
+                                          "<|end_of_text|>", NULL};
+
 static void llama3_step(struct output_parser *p, const char *text, size_t n)
 {
-    /* All but the first end a turn and are no content.  They are in the text
-     * because the tag, a special token too, has to be. */
-    static const char *const markers[] = {
-        "<|python_tag|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", NULL};
+    const char *const *markers = llama3_markers;
     bool calls = p->options.tools && p->fresh;
     int m;
 

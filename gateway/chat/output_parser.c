@@ -197,6 +197,7 @@ void output_parser_free(struct output_parser **p)
 {
     if (*p != NULL) {
         output_drop_held(*p);
+        free((*p)->kept);
         free(*p);
         *p = NULL;
     }
@@ -211,7 +212,13 @@ void output_parser_push(struct output_parser *p, const char *text, size_t n,
     out.arg = arg;
     out.event.n = 0;
     p->out = &out;
-    output_feed_all(p, text, n);
+    for (size_t i = 0, k; i < n; i += k) {
+        k = output_char(text + i, n - i);
+        if (p->committed) {
+            output_keep(p, text + i, k);
+        }
+        output_feed(p, text + i, k);
+    }
     output_flush(&out);
     p->out = NULL;
 }
@@ -230,7 +237,12 @@ void output_parser_finish(struct output_parser *p, output_fn *fn, void *arg)
     p->state = &output_plain;
 }
 
-uint32_t output_parser_tools(const struct output_parser *p)
+bool output_parser_called(const struct output_parser *p)
 {
-    return p->n_calls;
+    return p->ended && !p->cut;
+}
+
+bool output_parser_done(const struct output_parser *p)
+{
+    return p->ended && p->options.one_call;
 }

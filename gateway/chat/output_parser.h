@@ -35,11 +35,11 @@
  *
  * A call is committed when its name is complete and its arguments begin.  No
  * event of a call is given before that.  Text that stops looking like a call
- * before the commit is content, unchanged.  A committed call is never taken
- * back: if its text breaks or ends, the call ends with the arguments given so
- * far.  qwen3-coder closes its JSON text in that case, because the parser
- * writes that text itself; the other formats pass on what the model wrote.
- * Text after the break is content.
+ * before the commit is content, unchanged.  If the arguments of a committed
+ * call break, or the answer ends inside them, the call is cut: its JSON text
+ * stays open, so that no client runs half of a call by mistake.  With `keep`,
+ * the event has the text of the call, for answers that can still take the call
+ * back.  Text after the break is content.
  *
  * Reasoning is the text between <think> and </think>.
  *
@@ -54,8 +54,8 @@
  * is content only if text follows.
  *
  * Threading: a parser is one thread's.  Memory: at most 1 KiB per idle parser;
- * content and reasoning allocate nothing; a call may hold OUTPUT_HELD_BYTES.
- * Limits: output_limits. */
+ * content and reasoning allocate nothing; a call may hold OUTPUT_HELD_BYTES,
+ * and keep as much. Limits: output_limits. */
 #ifndef GATEWAY_CHAT_OUTPUT_PARSER_H
 #define GATEWAY_CHAT_OUTPUT_PARSER_H
 
@@ -81,6 +81,8 @@ struct output_parser_options {
     bool tools;              /* calls are parsed; otherwise they are content */
     bool reasoning;          /* the model writes reasoning blocks */
     bool in_reasoning;       /* the prompt ended inside an open block */
+    bool keep;               /* the text of a call that is cut is wanted */
+    bool one_call;           /* the answer ends with its first call */
     const json_t *tool_list; /* the request's tools, borrowed; NULL: none */
 };
 
@@ -100,20 +102,33 @@ void output_parser_push(struct output_parser *p, const char *text, size_t n,
 /* Ends the answer: releases what is withheld and ends an open call. */
 void output_parser_finish(struct output_parser *p, output_fn *fn, void *arg);
 
-/* Returns how many calls have begun. */
-uint32_t output_parser_tools(const struct output_parser *p);
+/* Returns whether the answer is calls: one has ended, and none was cut. */
+bool output_parser_called(const struct output_parser *p);
 
-/* Chooses the format from a chat template's source[0..n), and sets *reasoning
- * if the template has reasoning blocks. */
-enum output_format output_format_of_template(const char *source, size_t n,
-                                             bool *reasoning);
+/* Returns whether the answer is over, with one_call: no event follows. */
+bool output_parser_done(const struct output_parser *p);
+
+/* The format of a chat template. */
+struct output_found {
+    enum output_format format;
+    bool reasoning;     /* it has reasoning blocks */
+    const char *unread; /* name of a format that no parser here reads, a
+                         * constant; the format is plain.  NULL: none */
+};
+
+/* Chooses the format by markers in a chat template's source[0..n). */
+struct output_found output_format_of_template(const char *source, size_t n);
+
+/* Returns the name of a format. */
+const char *output_format_name(enum output_format format);
 
 /* Converts a name, such as "qwen3-coder".  Returns false if there is no such
  * format. */
 bool output_format_parse(const char *name, enum output_format *format);
 
-/* Returns the name of the format. */
-const char *output_format_name(enum output_format format);
+/* The markers of all formats and of reasoning, one after the other: for
+ * text_assets_protect(). */
+extern const char output_markers[];
 
 /* Returns whether the parser must be given the text of special tokens. */
 bool output_needs_special(enum output_format format);

@@ -28,6 +28,9 @@ void output_give(struct output_parser *p, enum output_kind kind,
 {
     struct output_gather *out = p->out;
 
+    if (output_parser_done(p)) {
+        return;
+    }
     while (n > 0) {
         size_t room = sizeof out->buf - out->event.n;
         size_t k = n < room ? n : room;
@@ -55,6 +58,9 @@ static void give_alone(struct output_parser *p, enum output_kind kind,
 {
     struct output_event event = {kind, p->n_calls - 1, text, n};
 
+    if (output_parser_done(p)) {
+        return;
+    }
     output_flush(p->out);
     p->out->fn(p->out->arg, &event);
 }
@@ -202,8 +208,38 @@ void output_text_finish(struct output_parser *p)
 
 /* ---- calls ---- */
 
+void output_keep(struct output_parser *p, const char *text, size_t n)
+{
+    size_t need = p->n_kept + n;
+    char *kept;
+
+    if (!p->options.keep || n == 0 || p->n_kept > OUTPUT_HELD_BYTES) {
+        return;
+    }
+    if (need > p->kept_size && need <= OUTPUT_HELD_BYTES) {
+        uint32_t size =
+            (uint32_t)(2 * need < HELD_FIRST ? HELD_FIRST : 2 * need);
+
+        kept = realloc(p->kept, size);
+        if (kept == NULL) {
+            p->n_kept = OUTPUT_HELD_BYTES + 1;
+            return;
+        }
+        p->kept = kept;
+        p->kept_size = size;
+    }
+    if (need <= OUTPUT_HELD_BYTES) {
+        memcpy(p->kept + p->n_kept, text, n);
+        p->n_kept = (uint32_t)need;
+    } else {
+        p->n_kept = OUTPUT_HELD_BYTES + 1;
+    }
+}
+
 void output_begin_call(struct output_parser *p, const char *name, size_t n)
 {
+    p->n_kept = 0;
+    output_keep(p, p->space, p->n_space);
     p->n_space = 0;
     p->n_calls++;
     p->committed = true;
@@ -231,11 +267,44 @@ void output_argument(struct output_parser *p, const char *text, size_t n,
     output_give(p, OUTPUT_TOOL_ARGUMENTS, escaped, strlen(escaped));
 }
 
-void output_end_call(struct output_parser *p)
+static void close_call(struct output_parser *p)
 {
-    give_alone(p, OUTPUT_TOOL_END, "", 0);
     output_drop_held(p);
     p->committed = false;
     p->fresh = true;
     p->state = p->text;
+}
+
+void output_end_call(struct output_parser *p)
+{
+    give_alone(p, OUTPUT_TOOL_END, "", 0);
+    p->ended = true;
+    close_call(p);
+}
+
+/* Removes from text[0..n) the special tokens at its end that end a turn. */
+static size_t without_turn_end(const char *text, size_t n)
+{
+    for (const char *const *m = output_llama3_ends; *m != NULL; m++) {
+        size_t k = strlen(*m);
+
+        if (n >= k && memcmp(text + n - k, *m, k) == 0) {
+            return n - k;
+        }
+    }
+    return n;
+}
+
+void output_cut_call(struct output_parser *p, size_t after)
+{
+    size_t n = p->n_kept > after && p->n_kept <= OUTPUT_HELD_BYTES
+                   ? p->n_kept - after
+                   : 0;
+
+    if (p->options.format == OUTPUT_LLAMA3 && n > 0) {
+        n = without_turn_end(p->kept, n);
+    }
+    p->cut = p->cut || !output_parser_done(p);
+    give_alone(p, OUTPUT_TOOL_CUT, n > 0 ? p->kept : "", n);
+    close_call(p);
 }

@@ -13,7 +13,8 @@
  * Withheld text is in up to three parts, in this order: space, held, mark.
  *
  * Threading: a parser is one thread's.  Memory: held grows up to
- * OUTPUT_HELD_BYTES and is freed when empty; all else is in the struct. */
+ * OUTPUT_HELD_BYTES and is freed when empty; kept likewise, freed with the
+ * parser; all else is in the struct. */
 #ifndef GATEWAY_CHAT_OUTPUT_PARTS_H
 #define GATEWAY_CHAT_OUTPUT_PARTS_H
 
@@ -84,10 +85,13 @@ struct output_parser {
     struct output_gather *out;       /* during push and finish */
     uint32_t n_calls;
     bool committed;    /* a call is open */
+    bool ended, cut;   /* a call has ended; a call was cut */
     bool fresh;        /* no content since the start or the last call */
     uint32_t newlines; /* withheld in reasoning */
     char *held;        /* [n_held] of [held_size] */
     uint32_t n_held, held_size;
+    char *kept; /* [n_kept] of [kept_size]: text of the open call */
+    uint32_t n_kept, kept_size;
     uint8_t n_space, n_mark;
     char space[OUTPUT_SPACE_BYTES];
     char mark[OUTPUT_MARK_BYTES];
@@ -130,6 +134,10 @@ void output_drop_held(struct output_parser *p);
 /* Gives all withheld text as content, and goes to the text state. */
 void output_release(struct output_parser *p);
 
+/* Adds text[0..n) to what is kept of the open call, if that is wanted.  A call
+ * over OUTPUT_HELD_BYTES is not kept. */
+void output_keep(struct output_parser *p, const char *text, size_t n);
+
 /* Begins the call of name[0..n).  White space before it is dropped. */
 void output_begin_call(struct output_parser *p, const char *name, size_t n);
 
@@ -143,6 +151,10 @@ void output_json_arguments(struct output_parser *p, const char *text, size_t n);
 
 /* Ends the open call, and goes to the text state. */
 void output_end_call(struct output_parser *p);
+
+/* Cuts the open call, and goes to the text state.  The last `after` bytes that
+ * were parsed are no part of it. */
+void output_cut_call(struct output_parser *p, size_t after);
 
 /* Returns the length of the character at the front of text[0..n), n > 0. */
 size_t output_char(const char *text, size_t n);
@@ -178,5 +190,8 @@ extern const struct output_state output_hermes_text;
 extern const struct output_state output_llama3_text;
 extern const struct output_state output_xml_text;
 extern const struct output_state output_harmony_start;
+
+/* Special tokens of llama3 that end a turn; the last is NULL. */
+extern const char *const output_llama3_ends[];
 
 #endif

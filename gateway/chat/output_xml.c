@@ -276,6 +276,8 @@ static void name_end(struct output_parser *p)
     p->xml = (struct output_xml_call){
         .properties = properties_of(p->options.tool_list, name, n)};
     output_begin_call(p, name, n);
+    output_keep(p, p->held, p->n_held);
+    output_keep(p, ">", 1);
     output_drop_held(p);
     p->state = &xml_inner;
 }
@@ -334,9 +336,11 @@ static void inner_step(struct output_parser *p, const char *text, size_t n)
     }
 }
 
+/* Without the tag that ends it, a call may lack parameters. */
 static void inner_finish(struct output_parser *p)
 {
-    end(p);
+    p->n_mark = 0;
+    output_cut_call(p, 0);
 }
 
 static const struct output_state xml_inner = {inner_step, inner_finish};
@@ -450,13 +454,4 @@ static void value_step(struct output_parser *p, const char *text, size_t n)
     }
 }
 
-static void value_finish(struct output_parser *p)
-{
-    if (p->n_mark > 0) {
-        value_text(p, p->mark, p->n_mark);
-    }
-    value_end(p);
-    end(p);
-}
-
-static const struct output_state xml_value = {value_step, value_finish};
+static const struct output_state xml_value = {value_step, inner_finish};

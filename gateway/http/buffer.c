@@ -5,40 +5,38 @@
 
 #define FIRST_BYTES 256
 
-/* The subtraction cannot wrap, whatever was used before the check. */
-static bool fits(const struct http_budget *budget, size_t more)
-{
-    return budget == NULL ||
-           (budget->used <= budget->max && more <= budget->max - budget->used);
-}
-
 /* The budget counts capacity, not content: this is what the machine lends. */
-static void account(struct http_buffer *b, size_t capacity)
+static size_t counted(const struct http_buffer *b, size_t capacity)
 {
-    if (b->budget != NULL) {
-        b->budget->used += capacity - b->capacity;
-    }
-    b->capacity = capacity;
+    return b->budget == NULL || capacity <= b->exempt ? 0 : capacity;
 }
 
 /* Doubles, so that appending bytes one at a time stays linear. */
 static bool grow(struct http_buffer *b, size_t need)
 {
     size_t capacity = b->capacity == 0 ? FIRST_BYTES : b->capacity;
+    size_t more;
     char *data;
 
     while (capacity < need) {
         capacity *= 2;
     }
-    if (!fits(b->budget, capacity - b->capacity)) {
+    if (need <= b->expected && capacity > b->expected) {
+        capacity = b->expected;
+    }
+    more = counted(b, capacity) - counted(b, b->capacity);
+    if (more > 0 && !memory_take(b->budget, more)) {
         return false;
     }
     data = realloc(b->data, capacity);
     if (data == NULL) {
+        if (more > 0) {
+            memory_give(b->budget, more);
+        }
         return false;
     }
     b->data = data;
-    account(b, capacity);
+    b->capacity = capacity;
     return true;
 }
 
@@ -78,9 +76,14 @@ void http_buffer_take(struct http_buffer *b, size_t n)
 
 void http_buffer_fini(struct http_buffer *b)
 {
+    size_t used = counted(b, b->capacity);
+
     free(b->data);
-    account(b, 0);
+    if (used > 0) {
+        memory_give(b->budget, used);
+    }
     b->data = NULL;
+    b->capacity = 0;
     b->begin = 0;
     b->n = 0;
 }

@@ -13,14 +13,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct http_budget {
-    size_t used, max; /* bytes of memory */
-};
+#include "common/base/memory.h"
 
 struct http_buffer {
     char *data;
     size_t begin, n, capacity;
-    struct http_budget *budget; /* NULL: none */
+    size_t expected; /* bytes that the whole content will have; 0: unknown */
+    size_t exempt;   /* a capacity up to this does not count in the budget */
+    struct memory_budget *budget; /* NULL: none */
 };
 
 /* Appends data[n].  Returns false, and appends nothing, if the budget or the

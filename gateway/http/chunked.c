@@ -1,19 +1,7 @@
 #include "gateway/http/chunked.h"
 
+#include "common/base/chars.h"
 #include "gateway/http/http_limits.h"
-
-/* Not strtoul(): it accepts signs, spaces and "0x", which other servers
- * refuse, and this difference is what smuggling needs. */
-static int digit(char c)
-{
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    if (c >= 'a' && c <= 'f') {
-        return c - 'a' + 10;
-    }
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
 
 static bool wrong(struct http_refusal *r, char c)
 {
@@ -30,7 +18,7 @@ _Static_assert(HTTP_CHUNK_DIGITS_MAX == 16, "four bits a digit");
  * on them, and no client sends them. */
 static bool on_size(struct http_chunked *c, char byte, struct http_refusal *r)
 {
-    int value = digit(byte);
+    int value = hex_digit(byte);
 
     if (value >= 0 && c->digits == HTTP_CHUNK_DIGITS_MAX) {
         return http_refuse(r, 400, "a chunk's size has more than %d digits",

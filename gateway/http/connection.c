@@ -7,7 +7,7 @@
 #include "gateway/http/http_limits.h"
 
 struct http_connection *connection_new(struct http_server *s,
-                                       struct http_conn_id id, bool loopback)
+                                       struct http_conn_id id)
 {
     struct http_connection *c = calloc(1, sizeof *c);
 
@@ -16,8 +16,9 @@ struct http_connection *connection_new(struct http_server *s,
     }
     c->server = s;
     c->id = id;
-    c->loopback = loopback;
     c->ahead.budget = &s->budget;
+    c->out.budget = &s->outputs;
+    c->out.exempt = HTTP_OUTPUT_EXEMPT;
     list_init(&c->dirty);
     list_append(&s->all, &c->all);
     table_add(&s->by_id, &c->node, id.v);

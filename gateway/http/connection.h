@@ -19,8 +19,10 @@
 #define GATEWAY_HTTP_CONNECTION_H
 
 #include "common/base/list.h"
+#include "common/base/memory.h"
 #include "common/base/table.h"
 #include "common/base/timer.h"
+#include "gateway/http/http.h"
 #include "gateway/http/http_metrics.h"
 #include "gateway/http/request.h"
 
@@ -32,9 +34,12 @@ struct http_server {
     struct table by_id;
     struct list all, dirty;
     struct timers timers;
-    struct http_budget budget;
+    struct memory_budget budget;  /* requests */
+    struct memory_budget outputs; /* responses */
     struct http_metrics metrics;
     int64_t now_us; /* time of the last tick */
+    int64_t date_s; /* when date was made */
+    char date[40];  /* the header's line */
     bool draining;
 };
 
@@ -59,10 +64,11 @@ struct http_connection {
     uint32_t progress; /* bytes since the timer was armed */
     uint16_t requests; /* in this turn */
     uint8_t wait;      /* enum http_wait, of the armed timer */
-    bool loopback, deaf, closing, doomed;
+    bool deaf, closing, doomed;
     bool blocked; /* http_server_writable() will follow */
     bool paused;
-    bool renew; /* arm the timer again */
+    bool renew;           /* arm the timer again */
+    bool short_of_memory; /* output is missing: no more is written */
 };
 
 struct http_exchange {
@@ -77,7 +83,7 @@ struct http_exchange {
 
 /* Makes a connection of s. */
 struct http_connection *connection_new(struct http_server *s,
-                                       struct http_conn_id id, bool loopback);
+                                       struct http_conn_id id);
 
 /* Frees the connection, with gone() for its exchange. */
 void connection_free(struct http_connection *c);
@@ -97,6 +103,10 @@ void connection_expire(struct http_connection *c);
 
 /* Writes to io what it takes of the output. */
 void connection_write(struct http_connection *c);
+
+/* Writes the address of the client, "-" if it is not known. */
+void connection_client(const struct http_connection *c,
+                       char text[HTTP_CLIENT_TEXT]);
 
 /* Ends the exchange after its response.  keep: the connection goes on. */
 void exchange_end(struct http_exchange *x, bool keep);

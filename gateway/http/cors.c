@@ -1,6 +1,5 @@
 #include "gateway/http/cors.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -45,41 +44,4 @@ struct http_cors http_cors_headers(const struct http_exchange *x,
              "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n%s", allowed,
              preflight ? preflight_lines : "");
     return cors;
-}
-
-/* Copies the host without its port and without brackets. */
-static bool host_name(const char *host, char *name, size_t cap)
-{
-    bool bracket = host[0] == '[';
-    size_t n;
-
-    host += bracket;
-    n = strcspn(host, bracket ? "]" : ":");
-    if (n >= cap || (bracket && host[n] != ']')) {
-        return false;
-    }
-    memcpy(name, host, n);
-    name[n] = '\0';
-    return true;
-}
-
-/* A name is compared whole: localhost.example.com belongs to somebody else, and
- * 127.0.0.1.example.com is no address. */
-bool http_host_is_local(const struct http_exchange *x)
-{
-    const char *host = http_header(x, "host", NULL);
-    char name[INET6_ADDRSTRLEN];
-    struct in6_addr six;
-    struct in_addr four;
-
-    if (host == NULL || !host_name(host, name, sizeof name)) {
-        return false;
-    }
-    if (strcasecmp(name, "localhost") == 0) {
-        return true;
-    }
-    if (inet_pton(AF_INET, name, &four) == 1) {
-        return ntohl(four.s_addr) >> 24 == IN_LOOPBACKNET;
-    }
-    return inet_pton(AF_INET6, name, &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
 }

@@ -1,4 +1,4 @@
-/* cors.h - Cross-origin access by browsers, and the checks against it.
+/* cors.h - Cross-origin access by browsers.
  *
  * A browser lets pages of other origins read responses only if the response
  * names the origin.  Without --cors no origin is named.
@@ -27,10 +27,5 @@ bool http_cors_valid(const char *allowed);
  * to OPTIONS.  allowed: "*", an origin, or NULL for none. */
 struct http_cors http_cors_headers(const struct http_exchange *x,
                                    const char *allowed, bool preflight);
-
-/* Returns whether the Host header names this machine: localhost or a loopback
- * address.  Pages of a foreign name that resolves to 127.0.0.1 fail this check
- * (DNS rebinding). */
-bool http_host_is_local(const struct http_exchange *x);
 
 #endif

@@ -1,4 +1,7 @@
+#include <string.h>
+
 #include "gateway/http/connection.h"
+#include "gateway/http/proxies.h"
 
 enum http_method http_method_of(const struct http_exchange *x)
 {
@@ -38,14 +41,40 @@ const char *http_body(const struct http_exchange *x, size_t *n)
     return body->n == 0 ? "" : body->data;
 }
 
-bool http_from_loopback(const struct http_exchange *x)
+void http_body_take(struct http_exchange *x, struct http_buffer *to)
 {
-    return x->c->loopback;
+    struct http_buffer *body = &x->request.body;
+    struct memory_budget *budget = body->budget;
+
+    *to = *body;
+    to->n -= to->n > 0; /* the NUL */
+    *body = (struct http_buffer){.budget = budget};
 }
 
 uint64_t http_connection_number(const struct http_exchange *x)
 {
     return x->c->id.v;
+}
+
+void connection_client(const struct http_connection *c,
+                       char text[HTTP_CLIENT_TEXT])
+{
+    struct http_io *io = &c->server->io;
+
+    memcpy(text, "-", sizeof "-");
+    if (io->peer != NULL) {
+        io->peer(io, c->id, text);
+    }
+}
+
+void http_client(const struct http_exchange *x, char text[HTTP_CLIENT_TEXT])
+{
+    const struct http_proxies *proxies = x->c->server->options.proxies;
+
+    connection_client(x->c, text);
+    if (proxies != NULL) {
+        http_proxies_client(proxies, x, text);
+    }
 }
 
 /* Method, version and framing stay: the response depends on them. */

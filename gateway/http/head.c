@@ -30,7 +30,7 @@ _Static_assert(HTTP_LINE_BYTES_MAX + HTTP_HEADERS_BYTES_MAX +
                    UINT16_MAX,
                "offsets have 16 bits");
 
-void http_head_init(struct http_head *h, struct http_budget *budget,
+void http_head_init(struct http_head *h, struct memory_budget *budget,
                     bool trailers)
 {
     memset(h, 0, sizeof *h);

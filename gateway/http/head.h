@@ -40,7 +40,7 @@ struct http_head {
 };
 
 /* Prepares to parse a head, or the trailers of a body. */
-void http_head_init(struct http_head *h, struct http_budget *budget,
+void http_head_init(struct http_head *h, struct memory_budget *budget,
                     bool trailers);
 void http_head_fini(struct http_head *h);
 

@@ -40,14 +40,20 @@
 
 #include "common/base/status.h"
 
+struct http_buffer;
 struct http_server;
 struct http_exchange;
 struct http_metrics;
+struct memory_budget;
+struct http_proxies;
 
 /* Names a connection.  The owner of the sockets chooses the number. */
 struct http_conn_id {
     uint32_t v;
 };
+
+/* Bytes of an address as text, with its NUL. */
+#define HTTP_CLIENT_TEXT 48
 
 struct http_io {
     void *impl;
@@ -60,7 +66,12 @@ struct http_io {
     void (*close)(struct http_io *io, struct http_conn_id id);
     /* Stops or restarts reading.  http_server_eof() may come while paused. */
     void (*pause)(struct http_io *io, struct http_conn_id id, bool paused);
+    /* Writes the address of the peer, without its port; NULL: none is known. */
+    void (*peer)(struct http_io *io, struct http_conn_id id,
+                 char text[HTTP_CLIENT_TEXT]);
 };
+
+#define HTTP_REFUSED_LINES 128
 
 struct http_handler {
     /* Receives an exchange whose body has not arrived; may be NULL.  It may
@@ -72,21 +83,31 @@ struct http_handler {
      * return.  Not called after the response's end, nor before head or
      * request was called. */
     void (*gone)(void *arg, struct http_exchange *x);
+    /* Receives the status with which the server itself refuses a request, and
+     * the client's address.  It may write whole header lines of the answer;
+     * may be NULL. */
+    void (*refused)(void *arg, int status, const char *client,
+                    char lines[HTTP_REFUSED_LINES]);
 };
 
 /* A value of 0 means the default of http_limits.h. */
 struct http_options {
     size_t body_bytes_max;     /* body of one request */
-    size_t requests_bytes_max; /* heads and bodies of all requests together */
+    size_t requests_bytes_max; /* memory of all requests together */
+    size_t outputs_bytes_max;  /* for all outputs but short ones */
     size_t output_bytes_max;   /* streamed output that a client has not taken */
     uint32_t connections_max;
-    /* Prefix of paths that end in a name, in which a slash may be encoded;
-     * borrowed.  NULL: none. */
-    const char *names_under;
+    /* Prefixes of paths that end in a name, in which a slash may be encoded;
+     * they end with NULL and are borrowed.  NULL: none. */
+    const char *const *names_under;
+    const struct http_proxies *proxies; /* trusted; borrowed.  NULL: none */
     uint32_t head_ms;  /* from a head's first byte to its end */
     uint32_t body_ms;  /* without progress of a body */
     uint32_t idle_ms;  /* without a request */
     uint32_t write_ms; /* without progress of the output */
+    /* Seconds since 1970, for the Date header; NULL: no such header. */
+    int64_t (*unix_s)(void *);
+    void *unix_arg;
 };
 
 /* ---- the server ---- */
@@ -98,13 +119,16 @@ struct http_server *http_server_new(const struct http_options *options,
                                     const struct http_handler *handler,
                                     void *arg);
 
-/* Closes all connections, with gone() for open exchanges.  NULL is legal. */
+/* Closes all connections, with gone() for open exchanges. */
+void http_server_close(struct http_server *s);
+
+/* Does so, and frees the server with its budgets, in which nothing may count
+ * any more.  NULL is legal. */
 void http_server_free(struct http_server **s);
 
-/* Adds a connection.  loopback: the peer is on this machine.  Returns false if
- * there are connections_max or id is in use; the caller then closes it. */
-bool http_server_accept(struct http_server *s, struct http_conn_id id,
-                        bool loopback);
+/* Adds a connection.  Returns false if there are connections_max or id is in
+ * use; the caller then closes it. */
+bool http_server_accept(struct http_server *s, struct http_conn_id id);
 
 /* Receives bytes, at most HTTP_READ_BYTES_MAX.  This event and the next three
  * are ignored for an unknown id. */
@@ -135,6 +159,10 @@ uint32_t http_server_connections(const struct http_server *s);
  * the server.  The owner of the sockets adds its own counts. */
 struct http_metrics *http_server_metrics(struct http_server *s);
 
+/* Returns the budget of requests_bytes_max, for what a request holds beside its
+ * head and body.  It lives as long as the server. */
+struct memory_budget *http_server_memory(struct http_server *s);
+
 /* ---- a request ---- */
 
 enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_OPTIONS, HTTP_OTHER };
@@ -157,11 +185,16 @@ const char *http_header(const struct http_exchange *x, const char *name,
 /* Returns the body.  A NUL follows its n bytes. */
 const char *http_body(const struct http_exchange *x, size_t *n);
 
-/* Returns whether the client is on this machine. */
-bool http_from_loopback(const struct http_exchange *x);
+/* Moves the body to *to, all zeros before, which then outlives the exchange;
+ * the exchange has an empty one.  A NUL follows if it has any byte. */
+void http_body_take(struct http_exchange *x, struct http_buffer *to);
 
 /* Returns a number that the exchanges of one connection share. */
 uint64_t http_connection_number(const struct http_exchange *x);
+
+/* Writes the address of the client, "-" if it is not known.  Behind a trusted
+ * proxy it is the one that the proxy states (proxies.h). */
+void http_client(const struct http_exchange *x, char text[HTTP_CLIENT_TEXT]);
 
 /* Frees path, query, headers and body before the exchange ends; they are then
  * empty. */
@@ -202,7 +235,8 @@ bool http_stream_write(struct http_exchange *x, const char *data, size_t n);
  * http_stream_write() returned false, it has no effect. */
 void http_stream_end(struct http_exchange *x);
 
-/* Returns the bytes that the client has not yet taken. */
-size_t http_output_bytes(const struct http_exchange *x);
+/* Cuts a response that http_stream_begin() began: the connection closes without
+ * the body's end.  gone() follows. */
+void http_stream_cut(struct http_exchange *x);
 
 #endif

@@ -239,16 +239,12 @@ static void refuse_one(struct listener *l)
     l->reserve = open_reserve();
 }
 
-enum listener_result listener_accept(struct listener *l, int *fd,
-                                     bool *loopback)
+enum listener_result listener_accept(struct listener *l, int *fd)
 {
-    struct sockaddr_storage from = {.ss_family = AF_UNSPEC};
-    socklen_t n = sizeof from;
     int on = 1, unsent = HTTP_UNSENT_BYTES;
 
     do {
-        *fd = accept4(l->fd, (struct sockaddr *)&from, &n,
-                      SOCK_NONBLOCK | SOCK_CLOEXEC);
+        *fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     } while (*fd < 0 && (errno == EINTR || errno == ECONNABORTED));
     if (*fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
         return LISTENER_NONE;
@@ -257,7 +253,6 @@ enum listener_result listener_accept(struct listener *l, int *fd,
         refuse_one(l);
         return LISTENER_EXHAUSTED;
     }
-    *loopback = is_loopback((struct sockaddr *)&from);
     /* Tokens must not wait for the acknowledgement of earlier ones. */
     setsockopt(*fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     /* Without this limit the system keeps up to 4 MiB for a client that stopped

@@ -31,10 +31,9 @@ MUST_CHECK enum status listener_take(struct listener *l, int fd, bool anyone,
                                      struct error *e);
 void listener_close(struct listener *l);
 
-/* Accepts one connection, non-blocking, and sets *fd and *loopback.  Returns
+/* Accepts one connection, non-blocking, and sets *fd.  Returns
  * LISTENER_EXHAUSTED without descriptors or memory: one waiting client was
  * then refused, and the caller should pause. */
-enum listener_result listener_accept(struct listener *l, int *fd,
-                                     bool *loopback);
+enum listener_result listener_accept(struct listener *l, int *fd);
 
 #endif

@@ -1,10 +1,12 @@
 #include "gateway/http/request.h"
 
+#include <inttypes.h>
 #include <string.h>
 
+#include "gateway/http/http_limits.h"
 #include "gateway/http/target.h"
 
-void http_request_init(struct http_request *q, struct http_budget *budget,
+void http_request_init(struct http_request *q, struct memory_budget *budget,
                        size_t body_max)
 {
     memset(q, 0, sizeof *q);
@@ -37,11 +39,38 @@ static bool end(struct http_request *q, struct http_refusal *r)
     return q->body.n == 0 || put(q, "", 1, r);
 }
 
+/* Refuses a body before it is read if there is no memory for the request, which
+ * takes HTTP_BODY_WEIGHT times as much.  Nothing is reserved: a client that
+ * announces a body and sends none would hold what others need. */
+static bool check_memory(struct http_request *q, struct http_refusal *r)
+{
+    const struct memory_budget *b = q->body.budget;
+    uint64_t need = HTTP_BODY_WEIGHT * q->framing.length;
+    size_t used = b != NULL ? b->used : 0;
+
+    if (b == NULL || q->framing.chunked || need == 0) {
+        return true;
+    }
+    if (need > b->max) {
+        return http_refuse(r, 413,
+                           "a body of %" PRIu64 " bytes needs about %" PRIu64
+                           " bytes of memory, and the server has %zu for all "
+                           "requests; send a smaller request",
+                           q->framing.length, need, b->max);
+    }
+    q->body.expected = (size_t)q->framing.length + 1; /* end() adds a NUL */
+    return (used <= b->max && need <= b->max - used) ||
+           http_refuse(r, 503,
+                       "the server is out of memory for requests; "
+                       "retry later");
+}
+
 /* The target is decoded only here, once the head is whole: an error in a later
  * header is then found in any split. */
 static bool push_head(struct http_request *q, const char *data, size_t n,
                       size_t *used, struct http_refusal *r)
 {
+    const struct http_field *host;
     size_t query;
 
     if (!http_head_push(&q->head, data, n, used, r)) {
@@ -50,8 +79,15 @@ static bool push_head(struct http_request *q, const char *data, size_t n,
     if (!http_head_done(&q->head)) {
         return true;
     }
+    host = http_head_find(&q->head, "host", 0);
+    if (!http_target_cut_host(
+            q->head.bytes.data,
+            host != NULL ? http_head_text(&q->head, host->value) : NULL, r)) {
+        return false;
+    }
     if (!http_target_parse(q->head.bytes.data, q->names_under, &query, r) ||
-        !http_framing_read(&q->framing, &q->head, q->body_max, r)) {
+        !http_framing_read(&q->framing, &q->head, q->body_max, r) ||
+        !check_memory(q, r)) {
         return false;
     }
     q->head.query = (uint16_t)query;

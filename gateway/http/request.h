@@ -26,11 +26,11 @@ struct http_request {
     struct http_chunked chunked;
     struct http_buffer body; /* if not empty, with a NUL when DONE */
     size_t body_max;
-    const char *names_under; /* http_options has it; may be NULL */
+    const char *const *names_under; /* http_options has it; may be NULL */
     enum http_phase phase;
 };
 
-void http_request_init(struct http_request *q, struct http_budget *budget,
+void http_request_init(struct http_request *q, struct memory_budget *budget,
                        size_t body_max);
 void http_request_fini(struct http_request *q);
 

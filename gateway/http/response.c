@@ -1,15 +1,18 @@
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/base/plant.h"
 #include "gateway/http/connection.h"
 #include "gateway/http/http_limits.h"
 
-/* Output goes to a buffer without budget: only the machine can refuse it. */
+/* Long output counts in a budget: clients that do not read could otherwise fill
+ * the memory.  One whose output finds no room is closed. */
 static void put(struct http_connection *c, const char *data, size_t n)
 {
-    if (!http_buffer_append(&c->out, data, n)) {
-        c->doomed = true;
+    if (c->short_of_memory || !http_buffer_append(&c->out, data, n)) {
+        c->short_of_memory = c->doomed = true;
+        connection_touch(c);
     }
 }
 
@@ -65,6 +68,24 @@ static void count(struct http_metrics *m, int status)
     }
 }
 
+/* Made once a second: RFC 9110 asks for the header of each answer. */
+static const char *date_line(struct http_server *s)
+{
+    int64_t now = s->options.unix_s != NULL
+                      ? s->options.unix_s(s->options.unix_arg)
+                      : s->date_s;
+    time_t t = (time_t)now;
+    struct tm utc;
+
+    if (now != s->date_s && gmtime_r(&t, &utc) != NULL) {
+        /* The programs run in the locale C. */
+        strftime(s->date, sizeof s->date, "Date: %a, %d %b %Y %H:%M:%S GMT\r\n",
+                 &utc);
+        s->date_s = now;
+    }
+    return s->date;
+}
+
 /* How a response ends the message and the connection. */
 struct ending {
     bool chunked, keep;
@@ -81,6 +102,7 @@ static void put_head(struct http_connection *c, const struct http_answer *a,
     snprintf(line, sizeof line, "HTTP/1.1 %d %s\r\n", a->status,
              reason(a->status));
     put_text(c, line);
+    put_text(c, date_line(c->server));
     if (a->content_type != NULL) {
         put_text(c, "Content-Type: ");
         put_text(c, a->content_type);
@@ -149,6 +171,8 @@ static struct http_answer error_answer(int status, const struct error_body *b)
 {
     return (struct http_answer){.status = status,
                                 .content_type = "application/json",
+                                .headers =
+                                    status == 503 ? "Retry-After: 1\r\n" : NULL,
                                 .body = b->text,
                                 .n = b->n};
 }
@@ -157,11 +181,19 @@ void response_refuse(struct http_connection *c, const struct http_refusal *r,
                      bool head_only)
 {
     const struct ending end = {.length_known = true, .minor = 1};
+    char lines[HTTP_REFUSED_LINES + 32] = "", client[HTTP_CLIENT_TEXT];
+    const struct http_server *s = c->server;
     struct error_body body;
     struct http_answer a;
 
     write_error(&body, r->status, r->text);
     a = error_answer(r->status, &body);
+    if (s->handler.refused != NULL) {
+        connection_client(c, client);
+        s->handler.refused(s->arg, r->status, client, lines);
+    }
+    strcat(lines, a.headers != NULL ? a.headers : "");
+    a.headers = lines;
     put_head(c, &a, &end);
     if (!head_only) {
         put(c, a.body, a.n);
@@ -277,7 +309,9 @@ void http_stream_end(struct http_exchange *x)
     exchange_end(x, x->request.framing.keep);
 }
 
-size_t http_output_bytes(const struct http_exchange *x)
+void http_stream_cut(struct http_exchange *x)
 {
-    return x->c->out.n;
+    x->dead = true;
+    x->c->doomed = true;
+    connection_touch(x->c);
 }

@@ -16,6 +16,7 @@ static void fill_options(struct http_options *o)
     }
     DEFAULT(body_bytes_max, HTTP_BODY_BYTES_MAX)
     DEFAULT(requests_bytes_max, HTTP_REQUESTS_BYTES_MAX)
+    DEFAULT(outputs_bytes_max, HTTP_OUTPUTS_BYTES_MAX)
     DEFAULT(output_bytes_max, HTTP_OUTPUT_BYTES_MAX)
     DEFAULT(connections_max, HTTP_CONNECTIONS_MAX)
     DEFAULT(head_ms, HTTP_HEAD_MS)
@@ -33,22 +34,33 @@ struct http_server *http_server_new(const struct http_options *options,
                                     const struct http_handler *handler,
                                     void *arg)
 {
-    struct http_server *s = calloc(1, sizeof *s);
+    struct http_server *s = memory_must(calloc(1, sizeof *s));
 
-    if (s == NULL) {
-        abort();
-    }
     s->options = *options;
     fill_options(&s->options);
     s->io = *io;
     s->handler = *handler;
     s->arg = arg;
     s->budget.max = s->options.requests_bytes_max;
+    s->outputs.max = s->options.outputs_bytes_max;
     table_init(&s->by_id, s->options.connections_max);
     list_init(&s->all);
     list_init(&s->dirty);
     timers_init(&s->timers);
     return s;
+}
+
+void http_server_close(struct http_server *s)
+{
+    /* The first of the list each time: gone() may end other exchanges. */
+    while (!list_empty(&s->all)) {
+        struct http_connection *c =
+            LIST_OF(s->all.next, struct http_connection, all);
+        struct http_conn_id id = c->id;
+
+        connection_free(c);
+        s->io.close(&s->io, id);
+    }
 }
 
 void http_server_free(struct http_server **server)
@@ -59,15 +71,7 @@ void http_server_free(struct http_server **server)
     if (s == NULL) {
         return;
     }
-    /* The first of the list each time: gone() may end other exchanges. */
-    while (!list_empty(&s->all)) {
-        struct http_connection *c =
-            LIST_OF(s->all.next, struct http_connection, all);
-        struct http_conn_id id = c->id;
-
-        connection_free(c);
-        s->io.close(&s->io, id);
-    }
+    http_server_close(s);
     timers_fini(&s->timers);
     table_fini(&s->by_id);
     free(s);
@@ -83,11 +87,10 @@ static struct http_connection *find(const struct http_server *s,
     return node == NULL ? NULL : LIST_OF(node, struct http_connection, node);
 }
 
-bool http_server_accept(struct http_server *s, struct http_conn_id id,
-                        bool loopback)
+bool http_server_accept(struct http_server *s, struct http_conn_id id)
 {
     if (s->draining || s->by_id.n >= s->options.connections_max ||
-        find(s, id) != NULL || connection_new(s, id, loopback) == NULL) {
+        find(s, id) != NULL || connection_new(s, id) == NULL) {
         s->metrics.connections_refused++;
         return false;
     }
@@ -185,4 +188,9 @@ struct http_metrics *http_server_metrics(struct http_server *s)
     s->metrics.connections = s->by_id.n;
     s->metrics.request_bytes = s->budget.used;
     return &s->metrics;
+}
+
+struct memory_budget *http_server_memory(struct http_server *s)
+{
+    return &s->budget;
 }

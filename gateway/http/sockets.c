@@ -1,6 +1,7 @@
 #include "gateway/http/sockets.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -10,15 +11,21 @@
 #include <unistd.h>
 
 #include "common/base/list.h"
+#include "common/base/log_gate.h"
+#include "common/base/minmax.h"
+#include "common/base/monotonic.h"
 #include "gateway/http/http_limits.h"
 #include "gateway/http/http_metrics.h"
 #include "gateway/http/listener.h"
+#include "gateway/http/peer_address.h"
 #include "gateway/http/slots.h"
 #include "gateway/http/tls.h"
 
 /* Ids of descriptors that are no connections. */
 #define LISTENER_ID SLOT_NONE
 #define TIMER_ID    (SLOT_NONE - 1)
+
+#define PLAIN_LINES 8 /* log lines a second of requests without TLS */
 
 /* CONNECTED --accept--> [SHAKING] --> OPEN --io.close--> LINGERING --> gone */
 enum state { SHAKING, OPEN, LINGERING };
@@ -32,7 +39,7 @@ struct connection {
     uint32_t id;
     uint32_t interest;
     uint8_t state;
-    bool loopback, paused, blocked, ended;
+    bool paused, blocked, ended;
 };
 
 struct http_sockets {
@@ -47,16 +54,9 @@ struct http_sockets {
     struct list shaking, lingering; /* by due_us */
     int64_t resume_us;              /* accepting is paused until; 0: it runs */
     int64_t armed_us;
+    struct log_gate plain; /* lines of requests without TLS */
     char input[HTTP_READ_BYTES_MAX];
 };
-
-static int64_t now_us(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
 
 /* ---- connections ---- */
 
@@ -118,17 +118,12 @@ static int64_t first_due(const struct list *list)
                : LIST_OF(list->next, struct connection, waiting)->due_us;
 }
 
-static int64_t earlier(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void arm_timer(struct http_sockets *h)
 {
-    int64_t due = earlier(first_due(&h->shaking), first_due(&h->lingering));
+    int64_t due = min_i64(first_due(&h->shaking), first_due(&h->lingering));
     struct itimerspec at = {0};
 
-    due = h->resume_us != 0 ? earlier(due, h->resume_us) : due;
+    due = h->resume_us != 0 ? min_i64(due, h->resume_us) : due;
     if (due == h->armed_us) {
         return;
     }
@@ -143,7 +138,7 @@ static void arm_timer(struct http_sockets *h)
 static void wait_until(struct http_sockets *h, struct connection *c,
                        struct list *list, int64_t ms)
 {
-    c->due_us = now_us() + 1000 * ms;
+    c->due_us = monotonic_us() + 1000 * ms;
     list_remove(&c->waiting);
     list_append(list, &c->waiting);
     arm_timer(h);
@@ -261,6 +256,16 @@ static void io_pause(struct http_io *io, struct http_conn_id id, bool paused)
     }
 }
 
+static void io_peer(struct http_io *io, struct http_conn_id id,
+                    char text[HTTP_CLIENT_TEXT])
+{
+    const struct connection *c = find(io->impl, id.v);
+
+    if (c != NULL) {
+        http_peer_address(c->fd, text);
+    }
+}
+
 /* ---- events of a connection ---- */
 
 static void end_input(struct http_sockets *h, struct connection *c)
@@ -317,6 +322,33 @@ static void discard(struct http_sockets *h, struct connection *c)
     }
 }
 
+/* Answers a client that sends HTTP to the port of TLS, in HTTP. */
+static void refuse_plain(struct http_sockets *h, struct connection *c)
+{
+#define PLAIN_BODY                                                         \
+    "{\"error\":{\"message\":\"this port takes TLS, but the request came " \
+    "without it; use https://\",\"type\":\"invalid_request_error\","       \
+    "\"param\":null,\"code\":\"tls_required\"}}"
+    static const char head[] = "HTTP/1.1 400 Bad Request\r\n"
+                               "Content-Type: application/json\r\n"
+                               "Connection: close\r\nContent-Length: ";
+    char text[sizeof head + sizeof PLAIN_BODY + 32], client[HTTP_CLIENT_TEXT];
+    struct http_conn_id id = {c->id};
+    int n = snprintf(text, sizeof text, "%s%zu\r\n\r\n%s", head,
+                     sizeof PLAIN_BODY - 1, PLAIN_BODY);
+
+    memcpy(client, "-", sizeof "-");
+    http_peer_address(c->fd, client);
+    log_gate_write(&h->plain, monotonic_us(),
+                   "client=%s status=400 why=\"HTTP without TLS\"", client);
+    http_server_metrics(h->server)->tls_failures++;
+    h->n_shaking--;
+    /* The buffer of a new socket has room for all of it. */
+    (void)!send(c->fd, text, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
+    list_remove(&c->waiting);
+    io_close(&h->io, id);
+}
+
 static void fail_handshake(struct http_sockets *h, struct connection *c)
 {
     http_server_metrics(h->server)->tls_failures++;
@@ -331,8 +363,7 @@ static void open_connection(struct http_sockets *h, struct connection *c)
     list_remove(&c->waiting);
     c->state = OPEN;
     c->blocked = false;
-    if (!http_server_accept(h->server, (struct http_conn_id){c->id},
-                            c->loopback)) {
+    if (!http_server_accept(h->server, (struct http_conn_id){c->id})) {
         connection_free(h, c);
         return;
     }
@@ -346,6 +377,8 @@ static void shake(struct http_sockets *h, struct connection *c)
     if (r == TLS_DONE) {
         h->n_shaking--;
         open_connection(h, c);
+    } else if (r == TLS_PLAIN) {
+        refuse_plain(h, c);
     } else if (r == TLS_BROKEN || r == TLS_END) {
         fail_handshake(h, c);
     } else {
@@ -413,7 +446,7 @@ static void watch_listener(struct http_sockets *h, bool on)
 static void pause_accepting(struct http_sockets *h)
 {
     http_server_metrics(h->server)->accept_failures++;
-    h->resume_us = now_us() + 1000 * HTTP_ACCEPT_PAUSE_MS;
+    h->resume_us = monotonic_us() + 1000 * HTTP_ACCEPT_PAUSE_MS;
     watch_listener(h, false);
 }
 
@@ -437,7 +470,7 @@ static void begin_handshake(struct http_sockets *h, struct connection *c)
     wait_until(h, c, &h->shaking, HTTP_HANDSHAKE_MS);
 }
 
-static bool add_connection(struct http_sockets *h, int fd, bool loopback)
+static bool add_connection(struct http_sockets *h, int fd)
 {
     struct epoll_event e = {.events = EPOLLIN | EPOLLRDHUP};
     struct connection *c;
@@ -448,7 +481,6 @@ static bool add_connection(struct http_sockets *h, int fd, bool loopback)
         close(fd);
         return false;
     }
-    c->loopback = loopback;
     c->interest = e.events;
     e.data.u32 = c->id;
     if (epoll_ctl(h->epoll, EPOLL_CTL_ADD, fd, &e) != 0 ||
@@ -468,14 +500,13 @@ static void accept_some(struct http_sockets *h)
 {
     for (int i = 0; i < HTTP_ACCEPT_BUDGET; i++) {
         enum listener_result r;
-        bool loopback;
         int fd;
 
-        r = listener_accept(&h->listener, &fd, &loopback);
+        r = listener_accept(&h->listener, &fd);
         if (r == LISTENER_NONE) {
             return;
         }
-        if (r == LISTENER_EXHAUSTED || !add_connection(h, fd, loopback)) {
+        if (r == LISTENER_EXHAUSTED || !add_connection(h, fd)) {
             pause_accepting(h);
             return;
         }
@@ -484,7 +515,7 @@ static void accept_some(struct http_sockets *h)
 
 static void expire(struct http_sockets *h)
 {
-    int64_t now = now_us();
+    int64_t now = monotonic_us();
     uint64_t times;
 
     (void)!read(h->timer, &times, sizeof times);
@@ -508,6 +539,8 @@ void http_sockets_turn(struct http_sockets *h)
 {
     struct epoll_event events[HTTP_EVENT_BUDGET];
     int n = epoll_wait(h->epoll, events, HTTP_EVENT_BUDGET, 0);
+
+    (void)log_gate_tick(&h->plain, monotonic_us());
 
     for (int i = 0; i < n; i++) {
         uint32_t id = events[i].data.u32;
@@ -587,11 +620,15 @@ enum status http_sockets_new(struct http_sockets **out,
     }
     h->epoll = h->timer = h->listener.fd = h->listener.reserve = -1;
     h->armed_us = INT64_MAX;
+    log_gate_init(&h->plain, LOG_INFO, "http-without-tls", PLAIN_LINES);
     slots_init(&h->slots);
     list_init(&h->shaking);
     list_init(&h->lingering);
-    h->io = (struct http_io){
-        .impl = h, .write = io_write, .close = io_close, .pause = io_pause};
+    h->io = (struct http_io){.impl = h,
+                             .write = io_write,
+                             .close = io_close,
+                             .pause = io_pause,
+                             .peer = io_peer};
     s = open_all(h, options, e);
     if (s != ST_OK) {
         http_sockets_free(&h);
@@ -614,6 +651,7 @@ void http_sockets_free(struct http_sockets **sockets)
             connection_free(h, h->slots.rows[i].item);
         }
     }
+    log_gate_end(&h->plain);
     listener_close(&h->listener);
     if (h->epoll >= 0) {
         close(h->epoll);

@@ -1,6 +1,7 @@
 #include "gateway/http/target.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "common/base/quote.h"
 #include "common/base/utf8.h"
@@ -105,13 +106,58 @@ static const char *check(const char *path)
     return check_segments(path);
 }
 
-static bool has_prefix(const char *path, const char *prefix)
+static bool has_prefix(const char *path, const char *const *prefixes)
 {
-    return prefix != NULL && strncmp(path, prefix, strlen(prefix)) == 0;
+    bool has = false;
+
+    for (; prefixes != NULL && *prefixes != NULL; prefixes++) {
+        has = has || strncmp(path, *prefixes, strlen(*prefixes)) == 0;
+    }
+    return has;
 }
 
-bool http_target_parse(char *target, const char *names_under, size_t *query,
-                       struct http_refusal *r)
+/* Returns the length of "http://" or "https://" in front of target, 0 if it has
+ * neither. */
+static size_t scheme_of(const char *target)
+{
+    static const char *const schemes[] = {"http://", "https://"};
+
+    for (size_t i = 0; i < 2; i++) {
+        if (strncasecmp(target, schemes[i], strlen(schemes[i])) == 0) {
+            return strlen(schemes[i]);
+        }
+    }
+    return 0;
+}
+
+bool http_target_cut_host(char *target, const char *host,
+                          struct http_refusal *r)
+{
+    size_t scheme = scheme_of(target), n, rest;
+
+    if (scheme == 0) {
+        return true;
+    }
+    n = strcspn(target + scheme, "/?");
+    if (n == 0 ||
+        (host != NULL &&
+         (strlen(host) != n || strncasecmp(target + scheme, host, n) != 0))) {
+        return http_refuse(
+            r, 400,
+            "the request is for the host %s, and its Host header "
+            "names another; send the same in both",
+            quote_bytes(target + scheme, n).text);
+    }
+    rest = scheme + n;
+    if (target[rest] != '/') { /* no path is the path "/" */
+        target[--rest] = '/';
+    }
+    memmove(target, target + rest, strlen(target + rest) + 1);
+    return true;
+}
+
+bool http_target_parse(char *target, const char *const *names_under,
+                       size_t *query, struct http_refusal *r)
 {
     bool slash_may = has_prefix(target, names_under);
     char *mark = strchr(target, '?');

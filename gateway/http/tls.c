@@ -1,10 +1,15 @@
 #include "gateway/http/tls.h"
 
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include <openssl/bio.h>
 #include <openssl/err.h>
+#include <openssl/sslerr.h>
+#include <openssl/x509err.h>
 
 /* An encrypted key must not make a server ask for its password. */
 static int no_password(char *text, int size, int writing, void *arg)
@@ -50,18 +55,70 @@ static void set_up(SSL_CTX *context)
     SSL_CTX_set_alpn_select_cb(context, choose_protocol, NULL);
 }
 
-static enum status refuse(struct error *e, const char *what, const char *file)
-{
-    unsigned long first = ERR_peek_error();
-    /* The last error of a missing file is "system lib". */
-    const char *why = ERR_SYSTEM_ERROR(first)
-                          ? strerror(ERR_GET_REASON(first))
-                          : ERR_reason_error_string(ERR_peek_last_error());
+/* ---- files ---- */
 
-    error_set(e, ST_INVALID_ARGUMENT, "%s %s: %s", what, file,
-              why == NULL ? "cannot be read" : why);
-    ERR_clear_error();
-    return ST_INVALID_ARGUMENT;
+#define PROBE_BYTES 4096
+
+/* Returns what the beginning of a file shows to be wrong; NULL: nothing. */
+static const char *look_at(const char *file, bool is_key)
+{
+    char text[PROBE_BYTES];
+    FILE *f = fopen(file, "r");
+    size_t n = f != NULL ? fread(text, 1, sizeof text, f) : 0;
+    bool failed = f == NULL || ferror(f) != 0;
+    int error = errno;
+
+    if (f != NULL) {
+        fclose(f);
+    }
+#define HAS(word) (memmem(text, n, word, strlen(word)) != NULL)
+    if (failed) {
+        return strerror(error);
+    }
+    if (is_key && HAS("ENCRYPTED")) {
+        return "it is encrypted, and nobody is asked for a password; decrypt "
+               "it with openssl pkey";
+    }
+    if (is_key && !HAS("PRIVATE KEY")) {
+        return "no private key in PEM form is in it";
+    }
+    return is_key || HAS("CERTIFICATE") ? NULL
+                                        : "no certificate in PEM form is in it";
+#undef HAS
+}
+
+/* Returns what an error of OpenSSL means; NULL: look at the next one.  Its own
+ * words ("PEM lib") help nobody. */
+static const char *meaning(unsigned long code)
+{
+    int lib = ERR_GET_LIB(code), reason = ERR_GET_REASON(code);
+
+    if ((lib == ERR_LIB_X509 && (reason == X509_R_KEY_VALUES_MISMATCH ||
+                                 reason == X509_R_KEY_TYPE_MISMATCH)) ||
+        (lib == ERR_LIB_SSL && reason == SSL_R_NO_CERTIFICATE_ASSIGNED)) {
+        return "the key does not belong to the certificate";
+    }
+    if (lib == ERR_LIB_SSL && (reason == SSL_R_EE_KEY_TOO_SMALL ||
+                               reason == SSL_R_CA_KEY_TOO_SMALL)) {
+        return "its key is too short; RSA needs 2048 bits or more";
+    }
+    if (lib == ERR_LIB_SSL && (reason == SSL_R_CA_MD_TOO_WEAK)) {
+        return "its signature is too weak; use SHA-256 or better";
+    }
+    return NULL;
+}
+
+static enum status refuse(struct error *e, const char *file, bool is_key)
+{
+    const char *why = look_at(file, is_key);
+    unsigned long code;
+
+    while ((code = ERR_get_error()) != 0) {
+        why = why != NULL ? why : meaning(code);
+    }
+    return error_set(e, ST_INVALID_ARGUMENT, "TLS %s %s: %s",
+                     is_key ? "key" : "certificate", file,
+                     why == NULL ? "the file is damaged" : why);
 }
 
 static enum status load(SSL_CTX *context, const char *cert, const char *key,
@@ -69,11 +126,11 @@ static enum status load(SSL_CTX *context, const char *cert, const char *key,
 {
     ERR_clear_error();
     if (SSL_CTX_use_certificate_chain_file(context, cert) != 1) {
-        return refuse(e, "TLS certificate", cert);
+        return refuse(e, cert, false);
     }
     if (SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM) != 1 ||
         SSL_CTX_check_private_key(context) != 1) {
-        return refuse(e, "TLS key", key);
+        return refuse(e, key, true);
     }
     return ST_OK;
 }
@@ -163,10 +220,22 @@ static enum tls_result result_of(SSL *ssl, int rc)
     }
 }
 
+/* A method of HTTP is in capitals; a record of TLS begins with byte 22. */
+static bool is_plain(const SSL *ssl)
+{
+    char first;
+
+    return recv(SSL_get_fd(ssl), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1 &&
+           first >= 'A' && first <= 'Z';
+}
+
 /* The queue of errors is the thread's: SSL_get_error() misreads its own call
  * if an older error is left there. */
 enum tls_result tls_handshake(SSL *ssl)
 {
+    if (BIO_number_read(SSL_get_rbio(ssl)) == 0 && is_plain(ssl)) {
+        return TLS_PLAIN;
+    }
     ERR_clear_error();
     return result_of(ssl, SSL_do_handshake(ssl));
 }

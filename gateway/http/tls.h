@@ -20,6 +20,7 @@ enum tls_result {
     TLS_WANTS_READ,
     TLS_WANTS_WRITE,
     TLS_END,
+    TLS_PLAIN, /* the peer sends HTTP without TLS, which is not read */
     TLS_BROKEN
 };
 
@@ -32,7 +33,8 @@ MUST_CHECK enum status tls_context_new(SSL_CTX **out, const char *cert,
 /* Makes the server's side of a connection.  Returns NULL without memory. */
 SSL *tls_new(SSL_CTX *context, int fd);
 
-/* Runs the handshake further.  Returns TLS_DONE when it is complete. */
+/* Runs the handshake further.  Returns TLS_DONE when it is complete, TLS_PLAIN
+ * before it begins. */
 enum tls_result tls_handshake(SSL *ssl);
 
 /* Reads at most cap bytes and sets *n.  TLS_END: the peer has closed. */

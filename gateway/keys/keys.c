@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/log.h"
 #include "gateway/keys/keys_line.h"
 #include "gateway/keys/tenant_state.h"
 
@@ -21,6 +22,7 @@ const size_t keys_limits_n = sizeof keys_limits / sizeof *keys_limits;
 struct entry {
     uint8_t hash[KEYS_HASH_BYTES];
     struct tenant *tenant;
+    bool is_operator;
 };
 
 struct keys {
@@ -133,6 +135,7 @@ static enum status add(struct keys *k, const struct keys_line *line,
 
         memcpy(entry->hash, line->hash, sizeof entry->hash);
         entry->tenant = t;
+        entry->is_operator = line->is_operator;
     }
     return st;
 }
@@ -203,7 +206,7 @@ enum status keys_open(struct keys **out, struct error *e)
     if (st != ST_OK) {
         return st;
     }
-    (*out)->open = tenant_new(*out, "default", &none);
+    (*out)->open = tenant_new(*out, TENANT_DEFAULT, &none);
     if ((*out)->open == NULL) {
         keys_free(out);
         return no_memory(e);
@@ -317,19 +320,31 @@ static size_t entry_find(const struct keys *k, const uint8_t *hash)
     return found;
 }
 
-struct tenant *keys_find(struct keys *k, const char *key, size_t n)
+/* Returns the entry of a presented key; NULL: none matches. */
+static const struct entry *find(const struct keys *k, const char *key, size_t n)
 {
     uint8_t hash[KEYS_HASH_BYTES];
     size_t found;
 
-    if (k->open != NULL) {
-        return k->open;
-    }
     if (SHA256((const unsigned char *)key, n, hash) == NULL) {
         return NULL;
     }
     found = entry_find(k, hash);
-    return found != 0 ? k->entries[found - 1].tenant : NULL;
+    return found != 0 ? &k->entries[found - 1] : NULL;
+}
+
+struct tenant *keys_find(struct keys *k, const char *key, size_t n)
+{
+    const struct entry *entry = k->open != NULL ? NULL : find(k, key, n);
+
+    return entry != NULL ? entry->tenant : k->open;
+}
+
+bool keys_is_operator(struct keys *k, const char *key, size_t n)
+{
+    const struct entry *entry = k->open != NULL ? NULL : find(k, key, n);
+
+    return entry != NULL ? entry->is_operator : k->open != NULL;
 }
 
 bool keys_are_open(const struct keys *k)

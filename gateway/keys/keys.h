@@ -2,15 +2,17 @@
  *
  * A key file has one line a key; '#' starts a comment:
  *
- *     SHA256 TENANT [requests=N/min] [tokens=N/min] [streams=N]
+ *     SHA256 TENANT [requests=N/min] [tokens=N/min] [streams=N] [role=operator]
  *
  *     9f86d0...0a08 web     requests=600/min tokens=200000/min streams=32
  *     60303a...9752 nightly
+ *     1f3ce4...77b1 watch   role=operator
  *
  * SHA256 is the hash of the whole key in 64 hex digits.  A fast hash is right
  * here: keys are 256 random bits, so no list of likely keys exists that a slow
  * hash would protect.  A tenant may have several keys; all its lines give the
- * same limits.
+ * same limits.  A role belongs to a key: with role=operator, it reads the
+ * figures of all tenants.
  *
  * A lookup hashes the presented key and compares the hash with every entry, in
  * time that does not depend on which entry matches, or how far.
@@ -18,8 +20,8 @@
  * Without a file, every request belongs to the tenant "default", which has no
  * limits.  The gateway then serves loopback only.
  *
- * Logs show the beginning of a tenant's name (common/base/metric.h).  They
- * never contain a key; keys_redact() gives a short name for one.
+ * Logs, metrics and listings show a tenant by its whole name
+ * (common/base/log.h).  Logs never contain a key.
  *
  * Threading: none.  Memory: struct keys owns its tenants.  A tenant stays
  * valid until keys_free(), or until a reload drops it and its last request
@@ -93,6 +95,10 @@ MUST_CHECK enum status keys_reload(struct keys *k, const char *path,
  * NULL. */
 struct tenant *keys_find(struct keys *k, const char *key, size_t n);
 
+/* Returns whether a presented key has role=operator.  After keys_open(): true,
+ * as there is one tenant only. */
+bool keys_is_operator(struct keys *k, const char *key, size_t n);
+
 /* Returns whether everyone is admitted (keys_open()). */
 bool keys_are_open(const struct keys *k);
 
@@ -103,13 +109,6 @@ size_t keys_n(const struct keys *k);
  * has requests. */
 void keys_each_tenant(struct keys *k, void (*fn)(void *arg, struct tenant *t),
                       void *arg);
-
-/* The short name of a key in a log: 6 hex digits of its hash, and a NUL. */
-struct keys_redacted {
-    char text[7];
-};
-
-struct keys_redacted keys_redact(const char *key, size_t n);
 
 /* A new key, and its line for the key file.  Both end in a NUL. */
 struct keys_new {

@@ -7,15 +7,25 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "common/base/writers.h"
 #include "gateway/keys/keys.h"
 #include "gateway/keys/keys_line.h"
 #include "text/file.h"
+
+/* Reads a key file that nobody else may write. */
+static enum status read_keys(const char *path, char **text, size_t *n,
+                             struct error *e)
+{
+    enum status st = writers_check(path, e);
+
+    return st == ST_OK ? file_read(path, KEYS_FILE_BYTES, text, n, e) : st;
+}
 
 enum status keys_load(struct keys **out, const char *path, struct error *e)
 {
     char *text;
     size_t n;
-    enum status st = file_read(path, KEYS_FILE_BYTES, &text, &n, e);
+    enum status st = read_keys(path, &text, &n, e);
 
     *out = NULL;
     if (st == ST_OK) {
@@ -32,7 +42,7 @@ enum status keys_reload(struct keys *k, const char *path, struct error *e)
 {
     char *text;
     size_t n;
-    enum status st = file_read(path, KEYS_FILE_BYTES, &text, &n, e);
+    enum status st = read_keys(path, &text, &n, e);
 
     if (st == ST_OK) {
         st = keys_replace(k, text, n, e);
@@ -53,17 +63,6 @@ static void hex_write(const uint8_t *bytes, size_t n, char *out)
         out[2 * i + 1] = digits[bytes[i] & 15];
     }
     out[2 * n] = '\0';
-}
-
-struct keys_redacted keys_redact(const char *key, size_t n)
-{
-    struct keys_redacted r = {"none"};
-    uint8_t hash[KEYS_HASH_BYTES];
-
-    if (key != NULL && SHA256((const unsigned char *)key, n, hash) != NULL) {
-        hex_write(hash, (sizeof r.text - 1) / 2, r.text);
-    }
-    return r;
 }
 
 enum status keys_new_line(struct keys_new *out, const char *tenant,

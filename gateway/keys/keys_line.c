@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "common/base/chars.h"
 #include "common/base/quote.h"
 
 /* A word of the line; n is 0 at the end. */
@@ -11,36 +12,20 @@ struct word {
     size_t n;
 };
 
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r';
-}
-
 /* Takes the next word off line[*at..n). */
 static struct word word_take(const char *line, size_t n, size_t *at)
 {
     struct word w;
 
-    while (*at < n && is_space(line[*at])) {
+    while (*at < n && is_blank(line[*at])) {
         (*at)++;
     }
     w.text = line + *at;
-    while (*at < n && !is_space(line[*at]) && line[*at] != '#') {
+    while (*at < n && !is_blank(line[*at]) && line[*at] != '#') {
         (*at)++;
     }
     w.n = (size_t)(line + *at - w.text);
     return w;
-}
-
-static int digit_of(char c)
-{
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    if (c >= 'a' && c <= 'f') {
-        return c - 'a' + 10;
-    }
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
 static enum status hash_parse(struct word w, uint8_t *hash, struct error *e)
@@ -48,8 +33,8 @@ static enum status hash_parse(struct word w, uint8_t *hash, struct error *e)
     bool valid = w.n == 2 * KEYS_HASH_BYTES;
 
     for (size_t i = 0; valid && i < KEYS_HASH_BYTES; i++) {
-        int high = digit_of(w.text[2 * i]);
-        int low = digit_of(w.text[2 * i + 1]);
+        int high = hex_digit(w.text[2 * i]);
+        int low = hex_digit(w.text[2 * i + 1]);
 
         valid = high >= 0 && low >= 0;
         hash[i] = (uint8_t)((unsigned)high << 4 | (unsigned)low);
@@ -119,9 +104,20 @@ static const struct limit_word {
     [TENANT_STREAMS] = {"streams=", "", TENANT_STREAMS_MAX},
 };
 
-static enum status limit_parse(struct word w, struct tenant_limits *limits,
-                               struct error *e)
+static bool word_is(struct word w, const char *text)
 {
+    return w.n == strlen(text) && memcmp(w.text, text, w.n) == 0;
+}
+
+static enum status option_parse(struct word w, struct keys_line *out,
+                                struct error *e)
+{
+    struct tenant_limits *limits = &out->limits;
+
+    if (word_is(w, "role=operator")) {
+        out->is_operator = true;
+        return ST_OK;
+    }
     for (int i = 0; i < TENANT_LIMITS_NR; i++) {
         const struct limit_word *l = &limit_words[i];
         size_t n = strlen(l->name);
@@ -143,8 +139,8 @@ static enum status limit_parse(struct word w, struct tenant_limits *limits,
         return ST_OK;
     }
     return error_set(e, ST_INVALID_ARGUMENT,
-                     "%s: requests=N/min, tokens=N/min or streams=N is "
-                     "required",
+                     "%s: requests=N/min, tokens=N/min, streams=N or "
+                     "role=operator is required",
                      quote_bytes(w.text, w.n).text);
 }
 
@@ -165,7 +161,7 @@ enum status keys_line_parse(const char *line, size_t n, struct keys_line *out,
         st = keys_name_parse(w.text, w.n, out->tenant, e);
     }
     while (st == ST_OK && (w = word_take(line, n, &at)).n > 0) {
-        st = limit_parse(w, &out->limits, e);
+        st = option_parse(w, out, e);
     }
     return st;
 }

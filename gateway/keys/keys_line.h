@@ -11,6 +11,7 @@ struct keys_line {
     uint8_t hash[KEYS_HASH_BYTES];
     char tenant[TENANT_NAME_MAX + 1];
     struct tenant_limits limits;
+    bool is_operator; /* role=operator */
 };
 
 /* Parses line[0..n), which has no newline; untrusted bytes.  Returns

@@ -24,18 +24,21 @@ static const struct {
 };
 
 const struct metric_set *const gateway_sets[GATEWAY_SETS_N] = {
-    &gateway_counts_set, &gateway_http_counts_set, &gateway_tenant_counts_set};
+    &gateway_counts_set, &gateway_http_counts_set, &gateway_model_counts_set,
+    &gateway_tenant_counts_set};
 
 void gateway_metrics_init(struct gateway_metrics *m)
 {
     memset(m, 0, sizeof *m);
     metric_family_init(&m->http_family, &gateway_http_counts_set);
+    metric_family_init(&m->model_family, &gateway_model_counts_set);
     metric_family_init(&m->tenant_family, &gateway_tenant_counts_set);
 }
 
 void gateway_metrics_fini(struct gateway_metrics *m)
 {
     metric_family_fini(&m->http_family);
+    metric_family_fini(&m->model_family);
     metric_family_fini(&m->tenant_family);
 }
 
@@ -56,6 +59,15 @@ void gateway_metrics_http(struct gateway_metrics *m, enum gateway_route route,
     m->http[route][code_index(code)]++;
 }
 
+struct gateway_model_counts *
+gateway_metrics_model(struct gateway_metrics *m, const char *name, bool served)
+{
+    size_t n = strlen(name);
+
+    return &m->models[served ? metric_slot(&m->model_names, name, n)
+                             : metric_slot_of(&m->model_names, name, n)];
+}
+
 struct gateway_tenant_counts *gateway_metrics_tenant(struct gateway_metrics *m,
                                                      const char *tenant)
 {
@@ -64,18 +76,34 @@ struct gateway_tenant_counts *gateway_metrics_tenant(struct gateway_metrics *m,
     return &m->tenants[metric_slot(&m->names, tenant, n)];
 }
 
-void gateway_metrics_times(struct gateway_metrics *m, int64_t arrived_us,
-                           int64_t first_us, int64_t ended_us,
-                           uint64_t n_generated)
+void gateway_metrics_times(struct gateway_metrics *m,
+                           struct gateway_model_counts *model,
+                           int64_t arrived_us, int64_t first_us,
+                           int64_t ended_us, uint64_t n_generated)
 {
     if (first_us != 0) {
         metric_time(&m->counts.first_token, first_us - arrived_us);
+        metric_time(&model->model_first_token, first_us - arrived_us);
     }
     if (first_us != 0 && n_generated > 1) {
-        metric_time(&m->counts.token,
-                    (ended_us - first_us) / (int64_t)(n_generated - 1));
+        int64_t us = (ended_us - first_us) / (int64_t)(n_generated - 1);
+
+        metric_time(&m->counts.token, us);
+        metric_time(&model->model_token, us);
     }
     metric_time(&m->counts.request, ended_us - arrived_us);
+    metric_time(&model->model_request, ended_us - arrived_us);
+}
+
+/* A model without a name does not exist: "default" has series only if a model
+ * of that name had requests. */
+static const char *model_name(const struct gateway_metrics *m, size_t slot)
+{
+    const struct gateway_model_counts *k = &m->models[slot];
+
+    return slot == METRIC_DEFAULT && k->model_requests + k->model_refused == 0
+               ? NULL
+               : metric_slot_name(&m->model_names, slot);
 }
 
 static void gather(struct gateway_metrics *m)
@@ -93,10 +121,16 @@ static void gather(struct gateway_metrics *m)
             }
         }
     }
+    metric_family_clear(&m->model_family);
     metric_family_clear(&m->tenant_family);
     for (size_t i = 0; i < METRIC_SLOTS; i++) {
         const char *name = metric_slot_name(&m->names, i);
+        const char *model = model_name(m, i);
 
+        if (model != NULL) {
+            memcpy(metric_family_add(&m->model_family, &model), &m->models[i],
+                   sizeof m->models[i]);
+        }
         if (name != NULL) {
             memcpy(metric_family_add(&m->tenant_family, &name), &m->tenants[i],
                    sizeof m->tenants[i]);
@@ -110,5 +144,6 @@ void gateway_metrics_series(struct gateway_metrics *m,
     gather(m);
     s[0] = (struct metric_series){&gateway_counts_set, NULL, &m->counts, 1};
     metric_family_series(&m->http_family, &s[1]);
-    metric_family_series(&m->tenant_family, &s[2]);
+    metric_family_series(&m->model_family, &s[2]);
+    metric_family_series(&m->tenant_family, &s[3]);
 }

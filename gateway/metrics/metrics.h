@@ -5,7 +5,7 @@
  *
  * Threading: the core's.  Memory: the caller's storage, and the families, which
  * grow when a page is made.  Limits: routes and codes are fixed tables;
- * tenants: common/base/metric_names.h. */
+ * models and tenants: common/base/metric_names.h. */
 #ifndef GATEWAY_METRICS_METRICS_H
 #define GATEWAY_METRICS_METRICS_H
 
@@ -32,7 +32,7 @@
     X(slow_readers, COUNTER,                                                  \
       "requests cancelled because their client stopped reading")              \
     X(resumed, COUNTER, "generations resumed after the loss of a router")     \
-    X(router_sessions, GAUGE, "sessions with the router")
+    X(router_sessions, GAUGE, "sessions with the router that are up")
 
 #define GATEWAY_HTTP_METRICS(X) \
     X(http_requests, COUNTER, "answered HTTP requests")
@@ -43,15 +43,30 @@
     X(tenant_prompt_tokens, COUNTER, "prompt tokens of a tenant") \
     X(tenant_tokens, COUNTER, "generated tokens of a tenant")
 
+/* One series per model that has been served when a request named it, and
+ * "other" for requests that name none of them: strangers make no series. */
+#define GATEWAY_MODEL_METRICS(X)                                           \
+    X(model_requests, COUNTER, "requests by model")                        \
+    X(model_refused, COUNTER, "requests by model that were not accepted")  \
+    X(model_failed, COUNTER, "requests by model that ended with an error") \
+    X(model_prompt_tokens, COUNTER, "prompt tokens by model")              \
+    X(model_cached_tokens, COUNTER, "reused prompt tokens by model")       \
+    X(model_tokens, COUNTER, "generated tokens by model")                  \
+    X(model_first_token, TIMES, "time to the first token by model")        \
+    X(model_token, TIMES, "mean time per token after the first by model")  \
+    X(model_request, TIMES, "time to the end of a request by model")
+
 METRIC_TABLE(gateway_counts, GATEWAY_METRICS);
 METRIC_TABLE(gateway_http_counts, GATEWAY_HTTP_METRICS);
+METRIC_TABLE(gateway_model_counts, GATEWAY_MODEL_METRICS);
 METRIC_TABLE(gateway_tenant_counts, GATEWAY_TENANT_METRICS);
 
 METRIC_SET(gateway_counts, "sluice_gateway", NULL);
 METRIC_SET(gateway_http_counts, "sluice_gateway", "route,code");
+METRIC_SET(gateway_model_counts, "sluice_gateway", "model");
 METRIC_SET(gateway_tenant_counts, "sluice_gateway", "tenant");
 
-#define GATEWAY_SETS_N 3
+#define GATEWAY_SETS_N 4
 extern const struct metric_set *const gateway_sets[GATEWAY_SETS_N];
 
 /* Routes by their label. */
@@ -59,6 +74,7 @@ extern const struct metric_set *const gateway_sets[GATEWAY_SETS_N];
     X(COMPLETIONS, "completions") \
     X(CHAT, "chat_completions")   \
     X(RESPONSES, "responses")     \
+    X(INDEX, "index")             \
     X(MODELS, "models")           \
     X(TOKENIZE, "tokenize")       \
     X(DETOKENIZE, "detokenize")   \
@@ -80,9 +96,10 @@ enum gateway_route {
 struct gateway_metrics {
     struct gateway_counts counts;
     uint64_t http[GATEWAY_ROUTES_N][GATEWAY_CODES_N];
-    struct metric_names names;
+    struct metric_names model_names, names;
+    struct gateway_model_counts models[METRIC_SLOTS];
     struct gateway_tenant_counts tenants[METRIC_SLOTS];
-    struct metric_family http_family, tenant_family;
+    struct metric_family http_family, model_family, tenant_family;
 };
 
 void gateway_metrics_init(struct gateway_metrics *m);
@@ -94,18 +111,25 @@ void gateway_metrics_fini(struct gateway_metrics *m);
 void gateway_metrics_http(struct gateway_metrics *m, enum gateway_route route,
                           int code);
 
+/* Returns the figures of a model.  served: the name is that of a served model
+ * and gets series of its own; a name without shares those of "other".  They
+ * stay in place until fini. */
+struct gateway_model_counts *
+gateway_metrics_model(struct gateway_metrics *m, const char *name, bool served);
+
 /* Returns the figures of a tenant; NULL: of requests without one.  They stay
  * in place until fini. */
 struct gateway_tenant_counts *gateway_metrics_tenant(struct gateway_metrics *m,
                                                      const char *tenant);
 
-/* Counts the times of an answer: its arrival, its first token (0: none), its
- * end, and its generated tokens. */
-void gateway_metrics_times(struct gateway_metrics *m, int64_t arrived_us,
-                           int64_t first_us, int64_t ended_us,
-                           uint64_t n_generated);
+/* Counts the times of an answer, also for its model: its arrival, its first
+ * token (0: none), its end, and its generated tokens. */
+void gateway_metrics_times(struct gateway_metrics *m,
+                           struct gateway_model_counts *model,
+                           int64_t arrived_us, int64_t first_us,
+                           int64_t ended_us, uint64_t n_generated);
 
-/* Fills in the series of the three sets, in the order above.  Pairs of route
+/* Fills in the series of the sets, in the order above.  Pairs of route
  * and code that never occurred are left out.  They are valid until the next
  * call. */
 void gateway_metrics_series(struct gateway_metrics *m,

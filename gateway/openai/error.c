@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "common/base/memory.h"
 #include "common/base/quote.h"
 
 /* Clients retry by status and by type, so both follow from one table.
@@ -31,6 +32,12 @@ void openai_error_set(struct openai_error *e, int http, const char *param,
     va_start(args, fmt);
     vsnprintf(e->message, sizeof e->message, fmt, args);
     va_end(args);
+}
+
+void openai_error_memory(struct openai_error *e)
+{
+    openai_error_set(e, 503, NULL, NULL,
+                     "the server is out of memory for requests; retry later");
 }
 
 int openai_error_http(enum status st)
@@ -108,6 +115,10 @@ void openai_error_of_status(struct openai_error *e, enum status st,
     const char *field,
         *rest = from != NULL ? strip_field(from->text, &field) : NULL;
 
+    if (from != NULL && memory_is_short(from)) {
+        openai_error_set(e, 503, NULL, NULL, "%s", from->text);
+        return;
+    }
     if (rest != NULL) {
         openai_error_set(e, openai_error_http(st), field, code_of(st), "%s%s",
                          field, rest);
@@ -116,6 +127,13 @@ void openai_error_of_status(struct openai_error *e, enum status st,
     openai_error_set(e, openai_error_http(st), NULL, code_of(st), "%s",
                      from != NULL && from->text[0] != '\0' ? from->text
                                                            : status_text(st));
+}
+
+void openai_error_no_router(struct openai_error *e)
+{
+    openai_error_set(e, 503, NULL, NULL,
+                     "no router has answered yet, so the models are unknown; "
+                     "retry later");
 }
 
 void openai_error_no_model(struct openai_error *e, const char *model)

@@ -31,9 +31,16 @@ void openai_error_set(struct openai_error *e, int http, const char *param,
 
 /* Sets *e to the failure of a call: st of sluice's router, and its sentence.
  * A sentence that begins with a field of the protocol names the field of
- * OpenAI's API in its place.  from may be NULL. */
+ * OpenAI's API in its place.  A lack of memory is 503, a quota or a full queue
+ * 429.  from may be NULL. */
 void openai_error_of_status(struct openai_error *e, enum status st,
                             const struct error *from);
+
+/* Sets *e to 503: the gateway is short of memory. */
+void openai_error_memory(struct openai_error *e);
+
+/* Sets *e to 503: no router has answered since the start. */
+void openai_error_no_router(struct openai_error *e);
 
 /* Sets *e to 404 model_not_found. */
 void openai_error_no_model(struct openai_error *e, const char *model);

@@ -14,32 +14,68 @@
 
 void json_out_fini(struct json_out *o)
 {
+    if (o->account != NULL && o->account->budget != NULL) {
+        memory_give(o->account->budget, o->capacity);
+    }
     free(o->data);
-    *o = (struct json_out){0};
+    *o = (struct json_out){.account = o->account};
+}
+
+static void shatter(struct json_out *o)
+{
+    o->broken = true;
+    if (o->account != NULL) {
+        o->account->broken = true;
+    }
+}
+
+/* Returns whether the buffer has `capacity` bytes now. */
+static bool grow(struct json_out *o, size_t capacity)
+{
+    struct memory_budget *b = o->account != NULL ? o->account->budget : NULL;
+    size_t more = capacity - o->capacity;
+    char *data;
+
+    if (b != NULL && !memory_take(b, more)) {
+        return false;
+    }
+    data = realloc(o->data, capacity);
+    if (data == NULL) {
+        if (b != NULL) {
+            memory_give(b, more);
+        }
+        return false;
+    }
+    o->data = data;
+    o->capacity = capacity;
+    return true;
 }
 
 char *json_out_reserve(struct json_out *o, size_t n)
 {
+    if (o->broken) {
+        return NULL;
+    }
     if (o->data == NULL || n > o->capacity - o->n) {
         size_t capacity = o->capacity > 0 ? o->capacity : FIRST_BYTES;
 
         while (capacity - o->n < n) {
             capacity *= 2;
         }
-        o->data = realloc(o->data, capacity);
-        /* Callers bound the text, so no memory is left for anything. */
-        if (o->data == NULL) {
-            abort();
+        if (!grow(o, capacity)) {
+            shatter(o);
+            return NULL;
         }
-        o->capacity = capacity;
     }
     return o->data + o->n;
 }
 
 void json_out_raw(struct json_out *o, const char *bytes, size_t n)
 {
-    if (n > 0) { /* bytes may be NULL if not */
-        memcpy(json_out_reserve(o, n), bytes, n);
+    char *at = n > 0 ? json_out_reserve(o, n) : NULL;
+
+    if (at != NULL) {
+        memcpy(at, bytes, n);
         o->n += n;
     }
 }
@@ -109,7 +145,12 @@ void json_out_escaped(struct json_out *o, const char *text, size_t n)
         json_out_raw(o, text + i, run);
         i += run;
         if (i < n) {
-            o->n += escape(json_out_reserve(o, 6), (unsigned char)text[i++]);
+            char *at = json_out_reserve(o, 6);
+
+            if (at == NULL) {
+                return;
+            }
+            o->n += escape(at, (unsigned char)text[i++]);
         }
     }
 }
@@ -195,6 +236,6 @@ void json_out_value(struct json_out *o, const json_t *value)
         json_out_put(o, "null");
     } else if (json_dump_callback(value, append, o,
                                   JSON_COMPACT | JSON_ENCODE_ANY) != 0) {
-        abort();
+        shatter(o);
     }
 }

@@ -3,26 +3,39 @@
  * Answers are written, not built as trees: a stream costs one pass over its
  * text and no allocation per chunk.
  *
- * Threading: none.  Memory: one allocation, which doubles; the process aborts
- * without memory.  Limits: none here; callers bound the text. */
+ * Threading: none.  Memory: one allocation, which doubles.  Without memory the
+ * buffer is broken: it takes nothing more, and its text must not be used.
+ * Limits: those of its account. */
 #ifndef GATEWAY_OPENAI_JSON_OUT_H
 #define GATEWAY_OPENAI_JSON_OUT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 #include <jansson.h>
 
+#include "common/base/memory.h"
+
+/* State that several buffers share. */
+struct json_account {
+    struct memory_budget *budget; /* in which they count; NULL: none */
+    bool broken;                  /* one of them is */
+};
+
 struct json_out {
     char *data; /* [n], not terminated */
     size_t n, capacity;
+    bool broken;
+    struct json_account *account; /* NULL: none */
 };
 
-/* Frees the text.  The buffer is empty then, and may be used again. */
+/* Frees the text.  The buffer is empty and whole then, with its account. */
 void json_out_fini(struct json_out *o);
 
-/* Makes room for n more bytes, and returns where they begin. */
+/* Makes room for n more bytes, and returns where they begin; NULL if the buffer
+ * is broken. */
 char *json_out_reserve(struct json_out *o, size_t n);
 
 /* Appends bytes as they are. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/json_bound.h"
+#include "gateway/openai/json_memory.h"
 #include "gateway/openai/json_out.h"
 
 /* ---- content ---- */
@@ -68,8 +69,23 @@ bool messages_content(const struct field *f, const char *const *types,
     if (fine) {
         *out = json_stringn(joined.n > 0 ? joined.data : "", joined.n);
     }
+    if (joined.broken) {
+        json_memory_fail();
+    }
     json_out_fini(&joined);
     return fine;
+}
+
+/* Functions without a result exist, and their hosts send null or []. */
+bool messages_result(const struct field *f, const char *const *types,
+                     json_t **out)
+{
+    if (json_is_null(f->value) ||
+        (json_is_array(f->value) && json_array_size(f->value) == 0)) {
+        *out = json_string("");
+        return true;
+    }
+    return messages_content(f, types, out);
 }
 
 /* ---- calls ---- */
@@ -152,7 +168,9 @@ void messages_add_call(json_t *message, const char *id, const char *name,
 
     if (calls == NULL) {
         calls = json_array();
-        parse_put(message, "tool_calls", calls);
+        if (!parse_put(message, "tool_calls", calls)) {
+            calls = NULL; /* freed */
+        }
     }
     parse_put(function, "name", json_string(name));
     parse_put(function, "arguments", arguments);
@@ -216,8 +234,7 @@ json_t *messages_add(struct parse *p, const char *role, json_t *content)
     }
     parse_put(message, "role", json_string(role));
     parse_put(message, "content", content);
-    parse_append(p->r->messages, message);
-    return message;
+    return parse_append(p->r->messages, message) ? message : NULL;
 }
 
 static const char *const text_part[] = {"text", NULL};
@@ -261,6 +278,12 @@ static bool read_assistant(struct parse *p, const struct field *f)
     bool has_content = field_find(f, "content", &content);
     bool has_calls = field_find(f, "tool_calls", &calls);
 
+    /* Beside calls, no parts are no content. */
+    if (has_calls && json_is_array(content.value) &&
+        json_array_size(content.value) == 0) {
+        has_content = false;
+    }
+
     if (has_content && !messages_content(&content, answer_parts, &value)) {
         return false;
     }
@@ -280,13 +303,14 @@ static bool read_assistant(struct parse *p, const struct field *f)
 
 static bool read_tool(struct parse *p, const struct field *f)
 {
-    struct field id;
+    struct field id, result;
     const char *text;
     json_t *content, *message;
 
     (void)field_find(f, "tool_call_id", &id);
+    (void)field_find(f, "content", &result);
     if (!field_short_string(&id, OPENAI_CALL_ID_MAX, &text) ||
-        !read_content(f, &content)) {
+        !messages_result(&result, text_part, &content)) {
         return false;
     }
     message = messages_add(p, "tool", content);
@@ -340,12 +364,12 @@ bool messages_parse(struct parse *p, const struct field *f)
 
 /* ---- tools ---- */
 
-bool messages_function(const struct field *f)
+bool messages_function(struct parse *p, const struct field *f)
 {
     struct field name, member;
     const char *text;
     size_t n;
-    bool strict;
+    bool strict = false;
 
     if (!field_object(f)) {
         return false;
@@ -361,7 +385,11 @@ bool messages_function(const struct field *f)
     if (field_find(f, "parameters", &member) && !field_object(&member)) {
         return false;
     }
-    return !field_find(f, "strict", &member) || field_flag(&member, &strict);
+    if (field_find(f, "strict", &member) && !field_flag(&member, &strict)) {
+        return false;
+    }
+    p->r->template.strict = p->r->template.strict || strict;
+    return true;
 }
 
 static bool read_tools(struct parse *p, const struct field *f)
@@ -380,13 +408,13 @@ static bool read_tools(struct parse *p, const struct field *f)
             return field_unexpected(&type, "\"function\"");
         }
         (void)field_find(&tool, "function", &function);
-        if (!messages_function(&function)) {
+        if (!messages_function(p, &function)) {
             return false;
         }
     }
     /* Templates test tools for null, not for emptiness. */
     if (json_array_size(f->value) > 0) {
-        p->r->tools = json_incref((json_t *)f->value);
+        p->r->template.tools = json_incref((json_t *)f->value);
     }
     return true;
 }
@@ -421,8 +449,9 @@ bool messages_tools(struct parse *p)
     }
     /* A model that does not see the functions calls none. */
     if (none) {
-        json_decref(p->r->tools);
-        p->r->tools = NULL;
+        json_decref(p->r->template.tools);
+        p->r->template.tools = NULL;
+        p->r->template.strict = false;
     }
     return true;
 }

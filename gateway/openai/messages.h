@@ -20,6 +20,11 @@ parse_fn messages_parse;
 MUST_CHECK bool messages_content(const struct field *f,
                                  const char *const *types, json_t **out);
 
+/* Reads the result of a function, as messages_content(); null and [] are
+ * "". */
+MUST_CHECK bool messages_result(const struct field *f, const char *const *types,
+                                json_t **out);
+
 /* Reads the arguments of a call: a string.  *out is the object that the string
  * spells, or the string itself if it spells none. */
 MUST_CHECK bool messages_arguments(struct parse *p, const struct field *f,
@@ -43,7 +48,7 @@ MUST_CHECK bool messages_tools(struct parse *p);
 MUST_CHECK bool messages_tool_choice(struct parse *p, bool *none);
 
 /* Checks the members of a function of tools: name, description, parameters,
- * strict. */
-MUST_CHECK bool messages_function(const struct field *f);
+ * strict.  Notes strict in the request. */
+MUST_CHECK bool messages_function(struct parse *p, const struct field *f);
 
 #endif

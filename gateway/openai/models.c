@@ -12,6 +12,15 @@ void openai_model_body(struct json_out *out, const struct openai_model *model)
         json_out_put(out, ",\"max_model_len\":");
         json_out_u64(out, model->context);
     }
+    /* The names of Mistral's API, which lists such things. */
+    json_out_put(out, ",\"capabilities\":{\"completion_chat\":");
+    json_out_put(out, model->chat ? "true" : "false");
+    json_out_put(out, ",\"function_calling\":");
+    json_out_put(out, model->tools != NULL ? "true" : "false");
+    json_out_put(out, ",\"reasoning\":");
+    json_out_put(out, model->reasoning ? "true" : "false");
+    json_out_put(out, "},\"tool_format\":");
+    json_out_text(out, model->tools);
     json_out_put(out, "}");
 }
 

@@ -6,13 +6,15 @@
 
 #include <stdint.h>
 
-#include "gateway/openai/answer.h"
 #include "gateway/openai/json_out.h"
+#include "gateway/openai/vocab.h"
 
 struct openai_model {
     const char *id;
     int64_t created_unix; /* s */
     uint32_t context;     /* tokens of a sequence; 0: not given */
+    bool chat, reasoning; /* it has a template; it writes reasoning blocks */
+    const char *tools;    /* the format of its calls; NULL: takes no tools */
 };
 
 /* Appends the list of models. */

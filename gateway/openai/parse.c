@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/quote.h"
+#include "gateway/openai/json_memory.h"
 
 /* ---- rows of every endpoint that generates ---- */
 
@@ -28,7 +29,7 @@ static const struct rule shared[] = {
     RULE_BY("stop_token_ids", parse_stop_tokens),
     RULE_BY("logit_bias", parse_logit_bias),
     RULE_BY("skip_special_tokens", parse_skip_special),
-    RULE_BOOL("add_special_tokens", add_special),
+    RULE_BOOL("add_special_tokens", template.add_special),
     RULE_BOOL("stream", stream),
     RULE("stream_options", LATER),
     RULE_BY("response_format", parse_format),
@@ -44,6 +45,7 @@ static const struct rule shared[] = {
     RULE_BY("cache_salt", parse_cache_salt),
     RULE_BOOL("cache_prompt", cache_prompt),
     RULE_BY("drafts", parse_drafts),
+    RULE_BY("timeout", parse_timeout),
     RULE("priority", IGNORE),
     RULE("request_id", IGNORE),
     RULE("spaces_between_special_tokens", IGNORE),
@@ -206,31 +208,27 @@ void *parse_alloc(size_t n, size_t size)
     void *memory = calloc(n > 0 ? n : 1, size);
 
     if (memory == NULL) {
-        abort();
+        json_memory_fail();
     }
     return memory;
 }
 
-void parse_put(json_t *object, const char *key, json_t *value)
+bool parse_put(json_t *object, const char *key, json_t *value)
 {
-    if (json_object_set_new(object, key, value) != 0) {
-        abort();
-    }
+    return json_object_set_new(object, key, value) == 0;
 }
 
-void parse_append(json_t *array, json_t *value)
+bool parse_append(json_t *array, json_t *value)
 {
-    if (json_array_append_new(array, value) != 0) {
-        abort();
-    }
+    return json_array_append_new(array, value) == 0;
 }
 
 void parse_hold(struct parse *p, const json_t *value)
 {
-    parse_append(p->r->held, json_incref((json_t *)value));
+    (void)parse_append(p->r->values.held, json_incref((json_t *)value));
 }
 
 void parse_hold_input(struct parse *p, const json_t *value)
 {
-    parse_append(p->r->input, json_incref((json_t *)value));
+    (void)parse_append(p->r->values.input, json_incref((json_t *)value));
 }

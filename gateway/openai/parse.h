@@ -67,12 +67,15 @@ MUST_CHECK bool parse_rules(struct parse *p, const struct rule *rules, size_t n,
 /* Checks that the body has a member. */
 MUST_CHECK bool parse_require(struct parse *p, const char *name);
 
-/* Returns zeroed memory; aborts without. */
+/* Returns zeroed memory.  Without memory it returns NULL and notes that
+ * (gateway/openai/json_memory.h): the whole parse then fails, so a reader may
+ * return anything. */
 void *parse_alloc(size_t n, size_t size);
 
-/* Sets a member of a JSON object, and takes value; aborts without memory. */
-void parse_put(json_t *object, const char *key, json_t *value);
-void parse_append(json_t *array, json_t *value);
+/* Sets a member of a JSON object, and takes value.  Returns false without
+ * memory, which jansson has noted; value is then freed. */
+bool parse_put(json_t *object, const char *key, json_t *value);
+bool parse_append(json_t *array, json_t *value);
 
 /* Keeps value, which the request's strings point into. */
 void parse_hold(struct parse *p, const json_t *value);
@@ -84,7 +87,11 @@ void parse_hold_input(struct parse *p, const json_t *value);
 
 parse_fn parse_model, parse_n, parse_max_tokens, parse_seed, parse_stop;
 parse_fn parse_stop_tokens, parse_logit_bias, parse_skip_special,
-    parse_cache_salt, parse_drafts;
+    parse_cache_salt, parse_drafts, parse_timeout;
+
+/* Reads max_tokens, which is at least `least`: 0 or 1. */
+MUST_CHECK bool parse_tokens_from(struct parse *p, const struct field *f,
+                                  uint32_t least);
 
 /* Refuses formats but text.  where: of OpenAI's response_format, or text.format
  * of /v1/responses. */
@@ -106,16 +113,5 @@ MUST_CHECK bool parse_stream_options(struct parse *p);
 /* Reads ids of tokens, least..most of them, into memory of its own. */
 MUST_CHECK bool parse_ids(const struct field *f, size_t least, uint32_t **ids,
                           size_t *n);
-
-/* ---- endpoints ---- */
-
-MUST_CHECK bool parse_completion(struct parse *p);
-MUST_CHECK bool parse_chat(struct parse *p);
-MUST_CHECK bool parse_responses(struct parse *p);
-MUST_CHECK bool parse_tokenize(struct parse *p);
-MUST_CHECK bool parse_detokenize(struct parse *p);
-
-/* Reads a prompt, or a list of prompts. */
-parse_fn parse_prompts;
 
 #endif

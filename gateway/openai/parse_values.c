@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/minmax.h"
 #include "common/base/quote.h"
 #include "gateway/openai/parse.h"
 
@@ -16,12 +17,32 @@ bool parse_n(struct parse *p, const struct field *f)
     return field_count(f, 1, p->limits.n_max, &p->r->n);
 }
 
+/* Some servers take -1, and some 0, for no limit. */
+static bool limit_is_number(const struct field *f, uint32_t least)
+{
+    if (!json_is_integer(f->value) ||
+        json_integer_value(f->value) >= (json_int_t)least) {
+        return true;
+    }
+    return field_fail(f,
+                      "must be an integer from %u to %d, but is %lld; leave it "
+                      "out for the server's default",
+                      least, MODEL_CONTEXT_MAX,
+                      (long long)json_integer_value(f->value));
+}
+
 /* max_tokens, max_completion_tokens and max_output_tokens are one limit. */
 bool parse_max_tokens(struct parse *p, const struct field *f)
 {
+    return parse_tokens_from(p, f, 1);
+}
+
+bool parse_tokens_from(struct parse *p, const struct field *f, uint32_t least)
+{
     uint32_t before = p->r->max_tokens;
 
-    if (!field_count(f, 1, MODEL_CONTEXT_MAX, &p->r->max_tokens)) {
+    if (!limit_is_number(f, least) ||
+        !field_count(f, least, MODEL_CONTEXT_MAX, &p->r->max_tokens)) {
         return false;
     }
     if (p->r->has_max_tokens && p->r->max_tokens != before) {
@@ -78,6 +99,17 @@ bool parse_drafts(struct parse *p, const struct field *f)
     return p->r->has_drafts;
 }
 
+bool parse_timeout(struct parse *p, const struct field *f)
+{
+    double s;
+
+    if (!field_number(f, 0.001, OPENAI_TIMEOUT_S, &s)) {
+        return false;
+    }
+    p->r->timeout_ms = (uint32_t)(s * 1000);
+    return true;
+}
+
 /* ---- stops ---- */
 
 static bool read_stop(struct parse *p, const struct field *f)
@@ -87,7 +119,11 @@ static bool read_stop(struct parse *p, const struct field *f)
     if (!field_string(f, &stop->text, &stop->n)) {
         return false;
     }
-    if (stop->n == 0 || stop->n > STOP_STRING_BYTES_MAX) {
+    if (stop->n == 0) {
+        return field_fail(f, "is empty, and the empty text is everywhere; "
+                             "leave it out");
+    }
+    if (stop->n > STOP_STRING_BYTES_MAX) {
         return field_fail(f, "has %zu bytes, but a stop string has 1 to %d",
                           stop->n, STOP_STRING_BYTES_MAX);
     }
@@ -100,6 +136,9 @@ bool parse_stop(struct parse *p, const struct field *f)
 {
     /* Room for the most: 256 bytes. */
     p->r->stops = parse_alloc(STOP_STRINGS_MAX, sizeof *p->r->stops);
+    if (p->r->stops == NULL) {
+        return false;
+    }
     if (json_is_string(f->value)) {
         return read_stop(p, f);
     }
@@ -127,7 +166,7 @@ bool parse_ids(const struct field *f, size_t least, uint32_t **ids, size_t *n)
         return false;
     }
     *ids = parse_alloc(*n, sizeof **ids);
-    for (size_t i = 0; i < *n; i++) {
+    for (size_t i = 0; *ids != NULL && i < *n; i++) {
         struct field id = field_element(f, i);
 
         if (!field_count(&id, 0, MODEL_VOCAB_MAX - 1, &(*ids)[i])) {
@@ -136,14 +175,7 @@ bool parse_ids(const struct field *f, size_t least, uint32_t **ids, size_t *n)
             return false;
         }
     }
-    return true;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-    return (x > y) - (x < y);
+    return *ids != NULL;
 }
 
 bool parse_stop_tokens(struct parse *p, const struct field *f)
@@ -155,7 +187,7 @@ bool parse_stop_tokens(struct parse *p, const struct field *f)
     if (!field_array(f, 0, STOP_TOKENS_MAX) || !parse_ids(f, 0, &ids, &n)) {
         return false;
     }
-    qsort(ids, n, sizeof *ids, ascending);
+    qsort(ids, n, sizeof *ids, ascending_u32);
     for (size_t i = 0; i < n; i++) { /* each id once, as sampling.h demands */
         if (s->n_stop_tokens == 0 || ids[s->n_stop_tokens - 1] != ids[i]) {
             ids[s->n_stop_tokens++] = ids[i];
@@ -168,7 +200,7 @@ bool parse_stop_tokens(struct parse *p, const struct field *f)
 /* ---- logit_bias ---- */
 
 struct bias {
-    uint32_t token; /* first, for ascending() */
+    uint32_t token; /* first, for ascending_u32() */
     float bias;
 };
 
@@ -215,7 +247,7 @@ static void keep_biases(struct sampling *s, const struct bias *biases, size_t n)
     uint32_t *tokens = parse_alloc(n, sizeof *tokens);
     float *values = parse_alloc(n, sizeof *values);
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; tokens != NULL && values != NULL && i < n; i++) {
         tokens[i] = biases[i].token;
         values[i] = biases[i].bias;
     }
@@ -244,7 +276,7 @@ bool parse_logit_bias(struct parse *p, const struct field *f)
             return false;
         }
     }
-    qsort(biases, n, sizeof *biases, ascending);
+    qsort(biases, n, sizeof *biases, ascending_u32);
     keep_biases(&p->r->sampling, biases, n);
     return true;
 }
@@ -341,10 +373,10 @@ bool parse_format(struct parse *p, const struct field *f)
 
 static json_t *kwargs(struct parse *p)
 {
-    if (p->r->template_kwargs == NULL) {
-        p->r->template_kwargs = json_object();
+    if (p->r->template.kwargs == NULL) {
+        p->r->template.kwargs = json_object();
     }
-    return p->r->template_kwargs;
+    return p->r->template.kwargs;
 }
 
 /* Variables that the gateway sets.  A request must not replace them: the
@@ -419,21 +451,24 @@ bool parse_prompt_end(struct parse *p)
     struct field f, last = {.value = role};
 
     if (field_find(&p->body, "continue_final_message", &f) &&
-        !field_flag(&f, &p->r->continue_final_message)) {
+        !field_flag(&f, &p->r->template.continue_final_message)) {
         return false;
     }
-    if (p->r->continue_final_message && !field_is(&last, "assistant")) {
+    if (p->r->template.continue_final_message &&
+        !field_is(&last, "assistant")) {
         return field_fail(&f, "needs a last message of role assistant");
     }
     /* A continued message needs no new turn, so that is the default. */
-    p->r->add_generation_prompt = !p->r->continue_final_message;
+    p->r->template.add_generation_prompt =
+        !p->r->template.continue_final_message;
     if (!field_find(&p->body, "add_generation_prompt", &f)) {
         return true;
     }
-    if (!field_flag(&f, &p->r->add_generation_prompt)) {
+    if (!field_flag(&f, &p->r->template.add_generation_prompt)) {
         return false;
     }
-    if (p->r->add_generation_prompt && p->r->continue_final_message) {
+    if (p->r->template.add_generation_prompt &&
+        p->r->template.continue_final_message) {
         return field_fail(&f, "and continue_final_message exclude each other");
     }
     return true;

@@ -8,6 +8,15 @@ static void drop(json_t **value)
     *value = NULL;
 }
 
+/* Holds at most `bytes` of the budget from now on. */
+static void hold(struct openai_request *r, size_t bytes)
+{
+    if (r->memory != NULL && r->held_bytes > bytes) {
+        memory_give(r->memory, r->held_bytes - bytes);
+        r->held_bytes = bytes;
+    }
+}
+
 void openai_request_drop_input(struct openai_request *r)
 {
     /* A long prompt is the largest part of a request, and a stream may last
@@ -20,8 +29,9 @@ void openai_request_drop_input(struct openai_request *r)
     free(r->tokens);
     r->tokens = NULL;
     drop(&r->messages);
-    drop(&r->template_kwargs);
-    drop(&r->input);
+    drop(&r->template.kwargs);
+    drop(&r->values.input);
+    hold(r, r->body_bytes);
 }
 
 uint32_t openai_request_choices(const struct openai_request *r)
@@ -37,13 +47,14 @@ void openai_request_free(struct openai_request **request)
         return;
     }
     openai_request_drop_input(r);
-    drop(&r->tools);
-    drop(&r->repeated);
-    drop(&r->held);
+    drop(&r->template.tools);
+    drop(&r->values.repeated);
+    drop(&r->values.held);
     free(r->stops);
     free((void *)(uintptr_t)r->sampling.stop_tokens);
     free((void *)(uintptr_t)r->sampling.bias_tokens);
     free((void *)(uintptr_t)r->sampling.biases);
+    hold(r, 0);
     free(r);
     *request = NULL;
 }

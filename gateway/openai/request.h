@@ -1,18 +1,19 @@
 /* request.h - Bodies of requests, checked and in one form.
  *
- * One struct holds a request of any endpoint.  An endpoint sets the fields
- * that its kind has:
+ * One struct holds a request of any endpoint: of the dialects of
+ * gateway/dialects, of /tokenize and of /detokenize.  An endpoint sets the
+ * fields that it has:
  *
- *     kind         prompts   messages, tools   sampling, stops, n   tokens
- *     COMPLETION   1..64     -                 yes                  -
- *     CHAT         -         1..               yes                  -
- *     RESPONSES    -         1..               yes, n is 1          -
- *     TOKENIZE     0 or 1    or 1..            -                    -
- *     DETOKENIZE   -         -                 -                    0..
+ *     endpoint     prompts   messages, tools   sampling, stops, n   tokens
+ *     completions  1..64     -                 yes                  -
+ *     chat         -         1..               yes                  -
+ *     responses    -         1..               yes, n is 1          -
+ *     /tokenize    0 or 1    or 1..            -                    -
+ *     /detokenize  -         -                 -                    0..
  *
  * Each field of the API is accepted, ignored, or refused by name with 400; an
  * unknown field is refused.  null is an absent field.  The tables of rules in
- * parse.c and parse_*.c list them.
+ * parse.c, and in *_parse.c of the dialects, list them.
  *
  * Messages have the form that chat templates expect:
  *   - role is "system", "user", "assistant" or "tool"; "developer" becomes
@@ -37,6 +38,7 @@
 #include <jansson.h>
 
 #include "common/base/limit.h"
+#include "common/base/memory.h"
 #include "common/base/status.h"
 #include "common/sampling/sampling.h"
 #include "gateway/openai/error.h"
@@ -52,25 +54,18 @@
 #define OPENAI_MESSAGES_MAX 16384   /* messages of a request */
 #define OPENAI_CALL_ID_MAX  256     /* bytes of the id of a call */
 #define OPENAI_KWARGS_MAX   32      /* variables of chat_template_kwargs */
+#define OPENAI_TIMEOUT_S    86400   /* timeout of a request */
 
 /* Rows of the limits above, for --limits. */
 extern const struct limit_row openai_limit_rows[];
 extern const size_t openai_limit_rows_n;
 
-enum openai_kind {
-    OPENAI_COMPLETION, /* /v1/completions */
-    OPENAI_CHAT,       /* /v1/chat/completions */
-    OPENAI_RESPONSES,  /* /v1/responses */
-    OPENAI_TOKENIZE,   /* /tokenize */
-    OPENAI_DETOKENIZE, /* /detokenize */
-    OPENAI_KIND_NR
-};
-
 /* Limits that an operator may lower; 0: the constant above. */
 struct openai_limits {
-    uint32_t prompts_max; /* OPENAI_PROMPTS_MAX */
-    uint32_t n_max;       /* CHOICES_MAX */
-    uint32_t total_max;   /* OPENAI_TOTAL_MAX */
+    uint32_t prompts_max;         /* OPENAI_PROMPTS_MAX */
+    uint32_t n_max;               /* CHOICES_MAX */
+    uint32_t total_max;           /* OPENAI_TOTAL_MAX */
+    struct memory_budget *memory; /* in which requests count; NULL: none */
 };
 
 /* A prompt: text, or ids if text is NULL. */
@@ -94,8 +89,25 @@ struct openai_given {
 #undef X
 };
 
+/* Variables of the chat template. */
+struct openai_template {
+    json_t *tools; /* array in OpenAI's chat form; NULL: none may be called */
+    bool strict;   /* a function wants its schema kept: not yet */
+    bool parallel_tool_calls; /* false: the first call ends the answer */
+    bool add_generation_prompt, continue_final_message;
+    bool add_special; /* the tokenizer adds its own tokens, as <s> */
+    json_t *kwargs;   /* object of further variables; NULL: none */
+};
+
+/* Values of the body that live as long as the request. */
+struct openai_values {
+    json_t *repeated; /* object by field, that the object of /v1/responses
+                       * repeats: instructions, tools, metadata ..; or NULL */
+    json_t *held;     /* array: keeps model and stops alive */
+    json_t *input;    /* array: keeps the texts of prompts alive */
+};
+
 struct openai_request {
-    enum openai_kind kind;
     const char *model; /* [1..MODEL_NAME_MAX] without NUL */
 
     /* How the answer is written. */
@@ -106,13 +118,14 @@ struct openai_request {
     /* Generation. */
     uint32_t n; /* choices of each prompt, 1..CHOICES_MAX */
     bool has_max_tokens;
-    uint32_t max_tokens;      /* 1..MODEL_CONTEXT_MAX */
+    uint32_t max_tokens;      /* 1..MODEL_CONTEXT_MAX; of completions from 0 */
     struct sampling sampling; /* logprobs, n_top_logprobs and lists too */
     struct openai_given given;
     bool has_seed;
     bool cache_prompt;         /* computed prefixes are reused and kept */
     bool has_drafts;           /* false: the worker's choice */
     uint32_t drafts;           /* in a step, 0..DRAFTS_MAX */
+    uint32_t timeout_ms;       /* from its arrival; 0: none */
     struct openai_stop salt;   /* for the prefix index; n = 0: none */
     struct openai_stop *stops; /* [n_stops] */
     size_t n_stops;            /* 0..STOP_STRINGS_MAX */
@@ -125,21 +138,16 @@ struct openai_request {
     uint32_t *tokens; /* [n_tokens] /detokenize */
     size_t n_tokens;
 
-    /* The chat template. */
-    json_t *tools; /* array in OpenAI's chat form; NULL: none may be called */
-    bool parallel_tool_calls;
-    bool add_generation_prompt, continue_final_message;
-    bool add_special;        /* the tokenizer adds its own tokens, as <s> */
-    json_t *template_kwargs; /* object of further variables; NULL: none */
+    struct openai_template template;
+    struct openai_values values;
 
-    /* Values that the object of /v1/responses repeats; NULL otherwise. */
-    json_t *repeated; /* object by field: instructions, tools, metadata .. */
-    json_t *held;     /* array: keeps model and stops alive */
-    json_t *input;    /* array: keeps the texts of prompts alive */
+    size_t body_bytes;            /* length of the body */
+    struct memory_budget *memory; /* NULL: none */
+    size_t held_bytes;            /* counted there */
 };
 
-/* Frees prompts, messages, tokens and template_kwargs, whose fields are empty
- * then.  n_prompts and tools remain. */
+/* Frees prompts, messages, tokens and the variables of the template, whose
+ * fields are empty then.  n_prompts and tools remain. */
 void openai_request_drop_input(struct openai_request *r);
 
 /* Returns the number of choices of the answer: n for each prompt.  Choice i

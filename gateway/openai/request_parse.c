@@ -1,6 +1,8 @@
 #include "gateway/openai/request_parse.h"
 
+#include "common/base/json_bound.h"
 #include "gateway/openai/body.h"
+#include "gateway/openai/json_memory.h"
 #include "gateway/openai/messages.h"
 #include "gateway/openai/parse.h"
 
@@ -16,6 +18,7 @@ const struct limit_row openai_limit_rows[] = {
     LIMIT_ROW(OPENAI_MESSAGES_MAX, "", "messages of a request"),
     LIMIT_ROW(OPENAI_CALL_ID_MAX, "bytes", "the id of a call in a message"),
     LIMIT_ROW(OPENAI_KWARGS_MAX, "", "variables of chat_template_kwargs"),
+    LIMIT_ROW(OPENAI_TIMEOUT_S, "s", "timeout of a request"),
     LIMIT_ROW(MESSAGES_ARGUMENTS_VALUES, "values",
               "arguments of all calls in a request's messages"),
 };
@@ -23,24 +26,19 @@ const struct limit_row openai_limit_rows[] = {
 const size_t openai_limit_rows_n =
     sizeof openai_limit_rows / sizeof openai_limit_rows[0];
 
-/* By kind, so that a new endpoint cannot be forgotten. */
-static bool (*const parsers[OPENAI_KIND_NR])(struct parse *p) = {
-    [OPENAI_COMPLETION] = parse_completion, [OPENAI_CHAT] = parse_chat,
-    [OPENAI_RESPONSES] = parse_responses,   [OPENAI_TOKENIZE] = parse_tokenize,
-    [OPENAI_DETOKENIZE] = parse_detokenize,
-};
-
-static struct openai_request *request_new(enum openai_kind kind)
+static struct openai_request *request_new(void)
 {
     struct openai_request *r = parse_alloc(1, sizeof *r);
 
-    r->kind = kind;
+    if (r == NULL) {
+        return NULL;
+    }
     r->n = 1;
     r->cache_prompt = true;
     r->sampling = sampling_default();
-    r->parallel_tool_calls = true;
-    r->held = json_array();
-    r->input = json_array();
+    r->template.parallel_tool_calls = true;
+    r->values.held = json_array();
+    r->values.input = json_array();
     return r;
 }
 
@@ -55,9 +53,10 @@ static struct openai_limits resolve(const struct openai_limits *given)
     return l;
 }
 
-bool openai_request_parse(enum openai_kind kind, const char *body, size_t n,
-                          const struct openai_limits *limits,
-                          struct openai_request **out, struct openai_error *e)
+/* Parses the body within its share of the memory. */
+static bool parse_within(openai_parse_fn *parse, const char *body, size_t n,
+                         const struct openai_limits *limits,
+                         struct openai_request **out, struct openai_error *e)
 {
     struct parse p = {.limits = resolve(limits),
                       .values_left = MESSAGES_ARGUMENTS_VALUES,
@@ -65,18 +64,63 @@ bool openai_request_parse(enum openai_kind kind, const char *body, size_t n,
     json_t *tree;
     bool fine;
 
-    *out = NULL;
+    json_memory_clear();
     if (!body_parse(body, n, &tree, e)) {
+        if (json_memory_failed()) {
+            openai_error_memory(e);
+        }
         return false;
     }
     /* Requests hold references to the parts they keep; the tree can go. */
     p.body.value = tree;
-    p.r = request_new(kind);
-    fine = field_object(&p.body) && parsers[kind](&p);
+    p.r = request_new();
+    fine = p.r != NULL && field_object(&p.body) && parse(&p);
     json_decref(tree);
+    if (json_memory_failed()) {
+        fine = false;
+        openai_error_memory(e);
+    }
     if (!fine) {
         openai_request_free(&p.r);
     }
     *out = p.r;
     return fine;
+}
+
+/* Sets the error of a body that costs more than the budget has left. */
+static bool refuse(const struct memory_budget *b, size_t cost,
+                   struct openai_error *e)
+{
+    if (cost > b->max) {
+        openai_error_set(e, 413, NULL, NULL,
+                         "the body needs up to %zu bytes of memory, and the "
+                         "server has %zu for all requests; send less",
+                         cost, b->max);
+    } else {
+        openai_error_memory(e);
+    }
+    return false;
+}
+
+bool openai_request_parse(openai_parse_fn *parse, const char *body, size_t n,
+                          const struct openai_limits *limits,
+                          struct openai_request **out, struct openai_error *e)
+{
+    struct memory_budget *b = limits != NULL ? limits->memory : NULL;
+    size_t cost = b != NULL ? json_cost(body, n) : 0;
+
+    *out = NULL;
+    if (b != NULL && !memory_take(b, cost)) {
+        return refuse(b, cost, e);
+    }
+    if (!parse_within(parse, body, n, limits, out, e)) {
+        if (b != NULL) {
+            memory_give(b, cost);
+        }
+        return false;
+    }
+    (*out)->body_bytes = n;
+    (*out)->memory = b;
+    (*out)->held_bytes = cost;
+    return true;
 }

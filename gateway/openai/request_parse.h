@@ -10,10 +10,19 @@
 
 #include "gateway/openai/request.h"
 
+struct parse;
+
+/* Reads the fields of a body, by the tables of an endpoint (parse.h).  Returns
+ * false and the error. */
+typedef bool openai_parse_fn(struct parse *p);
+
+/* The endpoints that are of no dialect. */
+openai_parse_fn openai_parse_tokenize, openai_parse_detokenize;
+
 /* Parses and checks the body of a request.  limits may be NULL.  Returns false
- * and *e, which is 400, 413 past a bound on the body's shape; *out is NULL
- * then.  The caller frees *out. */
-MUST_CHECK bool openai_request_parse(enum openai_kind kind, const char *body,
+ * and *e, which is 400, 413 past a bound on the body's shape, or 503 if its
+ * memory is not free; *out is NULL then.  The caller frees *out. */
+MUST_CHECK bool openai_request_parse(openai_parse_fn *parse, const char *body,
                                      size_t n,
                                      const struct openai_limits *limits,
                                      struct openai_request **out,

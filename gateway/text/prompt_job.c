@@ -1,6 +1,5 @@
 #include "gateway/text/prompt_job.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +13,28 @@ struct prompt_job *prompt_job_new(enum prompt_kind kind)
 {
     struct prompt_job *j = calloc(1, sizeof *j);
 
-    assert(j != NULL);
-    j->kind = kind;
+    if (j != NULL) {
+        j->kind = kind;
+    }
+    return j;
+}
+
+struct prompt_job *prompt_job_text(const char *text, size_t n, bool add_special)
+{
+    struct prompt_job *j = prompt_job_new(PROMPT_TEXT);
+
+    if (j == NULL) {
+        return NULL;
+    }
+    j->text = malloc(n + 1);
+    if (j->text == NULL) {
+        prompt_job_free(&j);
+        return NULL;
+    }
+    memcpy(j->text, text, n);
+    j->n_text = n;
+    j->parse_special = true;
+    j->add_special = add_special;
     return j;
 }
 
@@ -239,6 +258,8 @@ static enum status encode(struct prompt_job *j, size_t bytes, bool *done)
     } else if (st != ST_OK && encoding_is_over(j->encoding)) {
         snprintf(how, sizeof how, "more than %" PRIu32 " tokens", j->context);
         st = too_long(j, how);
+    } else if (st == ST_OUT_OF_RANGE) {
+        j->code = "text_limit";
     }
     return st;
 }
@@ -277,6 +298,11 @@ static enum status render(struct prompt_job *j)
     }
     while (s.n_owned > 0) {
         json_decref(s.owned[--s.n_owned]);
+    }
+    if (st == ST_OUT_OF_RANGE) {
+        j->code = "template_limit";
+    } else if (st == ST_UNIMPLEMENTED) {
+        j->code = "template_error";
     }
     return st == ST_OK ? begin_chat(j) : st;
 }

@@ -70,10 +70,16 @@ struct prompt_job {
     void *call_arg;
     enum status status;
     struct error error; /* set if status is not OK */
+    const char *code;   /* constant, of the failure; NULL: by its status */
 };
 
-/* Allocates an empty job.  Never returns NULL. */
+/* Allocates an empty job; NULL without memory. */
 struct prompt_job *prompt_job_new(enum prompt_kind kind);
+
+/* Makes a job that encodes a copy of text[0..n) with special tokens; NULL
+ * without memory. */
+struct prompt_job *prompt_job_text(const char *text, size_t n,
+                                   bool add_special);
 
 /* Frees a job and what it owns, and sets *j to NULL.  A no-op if *j is NULL. */
 void prompt_job_free(struct prompt_job **j);

@@ -1,8 +1,8 @@
 #include "gateway/text/prompt_threads.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
+#include "common/base/memory.h"
 #include "text/text_limits.h"
 
 struct prompt_threads {
@@ -48,10 +48,9 @@ enum status prompt_threads_new(struct prompt_threads **out, unsigned n_threads,
 {
     static const struct prompt_seam_ops seam_ops = {seam_submit, seam_poll};
     static const struct job_threads_ops job_ops = {run_job, drop_job, NULL};
-    struct prompt_threads *t = calloc(1, sizeof *t);
+    struct prompt_threads *t = memory_must(calloc(1, sizeof *t));
     enum status st;
 
-    assert(t != NULL);
     t->seam.ops = &seam_ops;
     st = job_threads_new(&t->threads, &job_ops, n_threads, PROMPT_QUEUE_MAX, e);
     if (st != ST_OK) {

@@ -49,8 +49,11 @@ static enum status compile_tools(struct served_model *s, struct error *e)
         s->given == NULL ? text_assets_named_template(s->assets, "tool_use", &n)
                          : NULL;
 
-    return source == NULL ? ST_OK
-                          : chat_template_compile(&s->tools, source, n, e);
+    if (source == NULL) {
+        return ST_OK;
+    }
+    text_assets_protect(s->assets, source, n);
+    return chat_template_compile(&s->tools, source, n, e);
 }
 
 static enum status compile(struct served_model *s, struct error *e)
@@ -61,6 +64,7 @@ static enum status compile(struct served_model *s, struct error *e)
         s->source = text_assets_chat_template(s->assets, &s->n_source);
     }
     if (s->source != NULL) {
+        text_assets_protect(s->assets, s->source, s->n_source);
         st = chat_template_compile(&s->chat, s->source, s->n_source, e);
         st = st == ST_OK ? compile_tools(s, e) : st;
         if (st != ST_OK) {
@@ -123,6 +127,13 @@ const struct served_model *served_model_find(const struct served_models *m,
         }
     }
     return NULL;
+}
+
+bool served_model_shows_tools(const struct served_model *m)
+{
+    const struct chat_template *t = m->tools != NULL ? m->tools : m->chat;
+
+    return t != NULL && chat_template_has_tools(t);
 }
 
 const struct tokenizer *served_tokenizer(const struct served_model *m)

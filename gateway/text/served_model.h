@@ -36,7 +36,8 @@ struct served_models {
     uint32_t n;
 };
 
-/* Loads the model of spec, "NAME=DIR", and compiles its templates.  With
+/* Loads the model of spec, "NAME=DIR", and compiles its templates, whose
+ * structure its tokenizer finds in trusted text alone.  With
  * template_file not NULL, that file replaces the directory's template.  Returns
  * an error of text_assets_load() or chat_template_compile() with the spec in
  * front, and INVALID_ARGUMENT for a bad spec or a name given twice. */
@@ -51,6 +52,10 @@ void served_models_fini(struct served_models *m);
 /* Returns the model of this name, NULL if there is none. */
 const struct served_model *served_model_find(const struct served_models *m,
                                              const char *name);
+
+/* Returns whether the template for requests with tools puts them into the
+ * prompt; false without a template. */
+bool served_model_shows_tools(const struct served_model *m);
 
 /* Returns the tokenizer of the model, NULL if it has none. */
 const struct tokenizer *served_tokenizer(const struct served_model *m);

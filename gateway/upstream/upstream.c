@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "common/base/memory.h"
+
 /* A core and its own io.  The io is the upstream's, except that it notes the
  * id of the connection, by which events find their core. */
 struct uplink {
@@ -63,12 +65,16 @@ static void uplink_close(struct node_io *io, struct peer_id who)
     l->upstream->io->close(l->upstream->io, who);
 }
 
+/* Returns NULL without memory. */
 static struct uplink *uplink_new(struct upstream *u)
 {
     struct client_options options = {.name = u->name};
     struct uplink *l = calloc(1, sizeof *l);
 
-    assert(l != NULL && u->n < u->n_max);
+    assert(u->n < u->n_max);
+    if (l == NULL) {
+        return NULL;
+    }
     l->upstream = u;
     l->io = (struct node_io){.impl = l,
                              .now_us = uplink_now_us,
@@ -77,6 +83,10 @@ static struct uplink *uplink_new(struct upstream *u)
                              .open = uplink_open,
                              .close = uplink_close};
     l->core = client_core_new(&options, &l->io);
+    if (l->core == NULL) {
+        free(l);
+        return NULL;
+    }
     l->idle_us = uplink_now_us(&l->io);
     u->uplinks[u->n++] = l;
     return l;
@@ -103,13 +113,13 @@ static struct uplink *uplink_at(struct upstream *u, struct peer_id who)
 struct upstream *upstream_new(const char *name, unsigned n_max,
                               struct node_io *io)
 {
-    struct upstream *u = calloc(1, sizeof *u);
+    struct upstream *u = memory_must(calloc(1, sizeof *u));
 
-    assert(u != NULL && n_max > 0 && n_max <= UPSTREAM_SESSIONS_MAX);
+    assert(n_max > 0 && n_max <= UPSTREAM_SESSIONS_MAX);
     u->io = io;
     u->name = name;
     u->n_max = n_max;
-    (void)uplink_new(u);
+    (void)memory_must(uplink_new(u));
     return u;
 }
 
@@ -246,4 +256,14 @@ uint32_t upstream_calls(const struct upstream *u)
 unsigned upstream_sessions(const struct upstream *u)
 {
     return u->n;
+}
+
+unsigned upstream_sessions_up(const struct upstream *u)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < u->n; i++) {
+        n += client_core_up(u->uplinks[i]->core);
+    }
+    return n;
 }

@@ -64,7 +64,8 @@ bool upstream_up(const struct upstream *u);
 /* Returns the number of places that are taken. */
 uint32_t upstream_calls(const struct upstream *u);
 
-/* Returns the number of cores. */
+/* Returns the number of cores, and of those whose session is up. */
 unsigned upstream_sessions(const struct upstream *u);
+unsigned upstream_sessions_up(const struct upstream *u);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "common/model/ffn.h"
 #include "kernels/cpu/backend.h"
 #include "kernels/opencl/backend.h"
 
@@ -92,10 +93,10 @@ static enum status check_layers(const struct shard_weights *w, struct error *e)
     enum status st = ST_OK;
 
     for (uint32_t i = 0; i < shard_layers(w) && st == ST_OK; i++) {
-        if (w->layers[i].kind == MIXER_WINDOW) {
+        if (mixer_memory(w->layers[i].kind) == MIXER_IN_WINDOWS) {
             st = check_limits(&window, 1, e);
         }
-        if (w->layers[i].ffn == FFN_EXPERTS && st == ST_OK) {
+        if (ffn_rows[w->layers[i].ffn]->chosen != NULL && st == ST_OK) {
             st = check_experts(&w->shape, e);
         }
     }
@@ -116,7 +117,7 @@ static enum status check_mtp(const struct shard_weights *w, struct error *e)
                          "head can have one",
                          w->begin, w->end - 1, w->shape.n_layers);
     }
-    if (w->layers[w->end - w->begin].kind != MIXER_ATTENTION) {
+    if (mixer_memory(w->layers[w->end - w->begin].kind) != MIXER_IN_BLOCKS) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "the MTP layer is not full attention; the kernels "
                          "support no other kind");

@@ -5,17 +5,19 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/model/ffn.h"
 #include "common/model/half.h"
+#include "common/model/mixer.h"
 #include "kernels/backends/backend.h"
 #include "kernels/backends/canary_replay.h"
 
 #define ROWS   3 /* a prompt row, then two generated ones */
 #define TOKENS (CANARY_TOKENS + ROWS - 1)
-#define LAYERS                                                      \
-    5 /* at most: each adds a kind of one of its parts, and the MTP \
-       * layer is the last */
-#define HEADS 2
-#define SLOT  0 /* its blocks follow its pages */
+/* At most: each but the first adds a kind of one of its parts, and the MTP
+ * layer is the last. */
+#define LAYERS (MIXER_KINDS + FFN_KINDS)
+#define HEADS  2
+#define SLOT   0 /* its blocks follow its pages */
 
 /* One backend's results. */
 struct trace {
@@ -67,6 +69,11 @@ static bool drafts(const struct canary *c)
 static bool is_mtp(const struct canary *c, uint32_t i)
 {
     return c->layers[i] == c->w->end - c->w->begin;
+}
+
+static bool is_window(const struct canary *c, uint32_t i)
+{
+    return mixer_memory(layer_of(c, i)->kind) == MIXER_IN_WINDOWS;
 }
 
 /* ---- layers and rows ---- */
@@ -225,9 +232,8 @@ static uint32_t first_of(const struct canary *c, uint32_t row)
 }
 
 static struct kernel_row row_of(const struct canary *c, uint32_t row,
-                                enum mixer_kind kind)
+                                bool window)
 {
-    bool window = kind == MIXER_WINDOW;
     uint32_t base = window ? c->windows.base : 0;
 
     return (struct kernel_row){
@@ -254,7 +260,7 @@ static enum status trace_input(const struct canary *c, struct kernels *k,
         in[i] = noise(i);
     }
     for (uint32_t row = 0; row < c->n_rows && st == ST_OK; row++) {
-        const struct kernel_row r = row_of(c, row, MIXER_ATTENTION);
+        const struct kernel_row r = row_of(c, row, false);
         const struct kernel_step step = {&r, 1, r.n_tokens};
         uint32_t first = first_of(c, row);
 
@@ -269,20 +275,11 @@ static enum status trace_input(const struct canary *c, struct kernels *k,
     return st;
 }
 
-static void run_mixer(const struct canary *c, const struct run *r, uint32_t i)
-{
-    if (mixer_attends(layer_of(c, i)->kind)) {
-        kernels_attention(r->k, c->layers[i]);
-    } else {
-        kernels_deltanet(r->k, c->layers[i]);
-    }
-}
-
 /* Makes the hidden rows from which the MTP layer of a row drafts. */
 static enum status keep_hidden(const struct canary *c, const struct run *r,
                                uint32_t row, const float *in, struct error *e)
 {
-    const struct kernel_row at = row_of(c, row, MIXER_ATTENTION);
+    const struct kernel_row at = row_of(c, row, false);
     const struct kernel_step step = {&at, 1, at.n_tokens};
 
     kernels_begin(r->k, &step);
@@ -334,7 +331,7 @@ static void run_head(const struct canary *c, const struct run *r, uint32_t row,
 static enum status trace_layer(const struct canary *c, const struct run *r,
                                uint32_t row, uint32_t i, struct error *e)
 {
-    const struct kernel_row at = row_of(c, row, layer_of(c, i)->kind);
+    const struct kernel_row at = row_of(c, row, is_window(c, i));
     const struct kernel_step step = {&at, 1, at.n_tokens};
     const struct trace *from = r->given ? r->given : r->to;
     size_t h = c->w->shape.hidden, token = first_of(c, row) * h;
@@ -348,7 +345,7 @@ static enum status trace_layer(const struct canary *c, const struct run *r,
     }
     kernels_begin(r->k, &step);
     write_input(c, r, row, i, in);
-    run_mixer(c, r, i);
+    kernels_mixer(r->k, c->layers[i]);
     if (r->parts) {
         kernels_hidden_read(r->k, 0, n, r->to->mid + here);
     }
@@ -374,7 +371,7 @@ static enum status trace_rows(const struct canary *c, const struct run *r,
         kernels_zero_slot(r->k, SLOT);
     }
     for (uint32_t i = 0; i < c->n_layers && c->windows.base > 0; i++) {
-        if (layer_of(c, i)->kind == MIXER_WINDOW) {
+        if (is_window(c, i)) {
             kernels_block_copy(r->k, c->layers[i], c->windows.filled,
                                c->windows.kv, true);
         }
@@ -487,13 +484,6 @@ static enum status compare_tokens(struct canary *c, const float *a,
     return st;
 }
 
-static const char *mixer_name(enum mixer_kind kind)
-{
-    return kind == MIXER_ATTENTION  ? "an attention layer"
-           : kind == MIXER_DELTANET ? "a linear layer"
-                                    : "a window layer";
-}
-
 static enum status judge_layer(struct canary *c, uint32_t i, struct error *e)
 {
     const struct layer_weights *l = layer_of(c, i);
@@ -506,12 +496,11 @@ static enum status judge_layer(struct canary *c, uint32_t i, struct error *e)
     }
     if (st == ST_OK) {
         st = compare_tokens(c, c->again.mid + at, c->cpu.mid + at,
-                            mixer_name(l->kind), e);
+                            mixer_rows[l->kind]->a_layer, e);
     }
     if (st == ST_OK) {
-        st = compare_tokens(
-            c, c->again.out + at, c->cpu.out + at,
-            l->ffn == FFN_EXPERTS ? "a layer with experts" : "an MLP", e);
+        st = compare_tokens(c, c->again.out + at, c->cpu.out + at,
+                            ffn_rows[l->ffn]->a_ffn, e);
     }
     return st;
 }
@@ -555,7 +544,7 @@ static enum status check_replays(const struct canary *c, struct kernels *k,
     enum status st = ST_OK;
 
     for (uint32_t i = 0; keeps && i < c->n_layers && st == ST_OK; i++) {
-        if (layer_of(c, i)->kind == MIXER_DELTANET) {
+        if (mixer_memory(layer_of(c, i)->kind) == MIXER_IN_SLOT) {
             r.layer = c->layers[i];
             st = canary_replay_check(&r, k, e);
         }

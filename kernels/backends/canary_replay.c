@@ -3,11 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/model/mixer.h"
+#include "common/model/sizes.h"
+
 /* Outputs of the layer for the generated tokens. */
 struct advance {
-    float *x;     /* [n, H] */
-    float *state; /* the slot after them, [Hv, Dk, Dv] */
-    char *tail;   /* [K-1, C] */
+    float *x;                     /* [n, H] */
+    void *parts[MIXER_PARTS_MAX]; /* of the slot after them */
 };
 
 static size_t output_bytes(const struct canary_replay *r)
@@ -15,36 +17,33 @@ static size_t output_bytes(const struct canary_replay *r)
     return (size_t)r->n * r->w->shape.hidden * sizeof(float);
 }
 
-static size_t state_bytes(const struct canary_replay *r)
+static struct mixer_slot slot_of(const struct canary_replay *r)
 {
-    const struct model_shape *s = &r->w->shape;
-
-    return (size_t)s->n_v_heads * s->k_dim * s->v_dim * sizeof(float);
-}
-
-/* May be 0. */
-static size_t tail_bytes(const struct canary_replay *r)
-{
-    const struct model_shape *s = &r->w->shape;
-    size_t channels =
-        (size_t)2 * s->n_k_heads * s->k_dim + (size_t)s->n_v_heads * s->v_dim;
-
-    return (s->conv - 1) * channels * dtype_bytes(r->kv_dtype);
+    return sizes_slot(&r->w->shape, r->w->layers[r->layer].kind, r->kv_dtype);
 }
 
 static bool allocate(const struct canary_replay *r, struct advance *a)
 {
+    const struct mixer_slot slot = slot_of(r);
+    bool all;
+
     a->x = malloc(output_bytes(r));
-    a->state = malloc(state_bytes(r));
-    a->tail = malloc(tail_bytes(r) + 1);
-    return a->x != NULL && a->state != NULL && a->tail != NULL;
+    all = a->x != NULL;
+    for (uint32_t i = 0; i < MIXER_PARTS_MAX; i++) {
+        if (slot.parts[i] > 0) {
+            a->parts[i] = malloc(slot.parts[i]);
+            all = all && a->parts[i] != NULL;
+        }
+    }
+    return all;
 }
 
 static void release(struct advance *a)
 {
     free(a->x);
-    free(a->state);
-    free(a->tail);
+    for (uint32_t i = 0; i < MIXER_PARTS_MAX; i++) {
+        free(a->parts[i]);
+    }
 }
 
 /* Runs n tokens from `position` on as one row. */
@@ -65,7 +64,7 @@ static enum status run_row(const struct canary_replay *r, struct kernels *k,
 
     kernels_begin(k, &step);
     kernels_hidden_write(k, 0, n, r->in + position * h);
-    kernels_deltanet(k, r->layer);
+    kernels_mixer(k, r->layer);
     if (row.generated) {
         kernels_hidden_read(k, 0, n, a->x + (position - r->n_prompt) * h);
     }
@@ -87,24 +86,41 @@ static enum status run(const struct canary_replay *r, struct kernels *k,
     if (keep) {
         kernels_replay(k, &replay, 1);
     }
-    kernels_slot_copy(k, r->layer, r->slot, a->state, a->tail, false);
+    kernels_slot_copy(k, r->layer, r->slot, a->parts, false);
     return st;
+}
+
+static bool is_same_slot(const struct canary_replay *r, const struct advance *a,
+                         const struct advance *b)
+{
+    const struct mixer_slot slot = slot_of(r);
+
+    for (uint32_t i = 0; i < MIXER_PARTS_MAX; i++) {
+        if (slot.parts[i] > 0 &&
+            memcmp(a->parts[i], b->parts[i], slot.parts[i]) != 0) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static enum status compare(const struct canary_replay *r,
                            const struct advance *a, const struct advance *b,
                            struct error *e)
 {
+    const char *layer = mixer_rows[r->w->layers[r->layer].kind]->a_layer;
+
     if (memcmp(a->x, b->x, output_bytes(r)) != 0) {
         return error_set(e, ST_DATA_LOSS,
-                         "the device computes wrongly: a linear layer gives a "
-                         "row of several tokens other bits than single ones");
+                         "the device computes wrongly: %s gives a row of "
+                         "several tokens other bits than single ones",
+                         layer);
     }
-    if (memcmp(a->state, b->state, state_bytes(r)) != 0 ||
-        memcmp(a->tail, b->tail, tail_bytes(r)) != 0) {
+    if (!is_same_slot(r, a, b)) {
         return error_set(e, ST_DATA_LOSS,
-                         "the device computes wrongly: replayed inputs of a "
-                         "linear layer give its state other bits");
+                         "the device computes wrongly: replayed inputs of %s "
+                         "give its state other bits",
+                         layer);
     }
     return ST_OK;
 }

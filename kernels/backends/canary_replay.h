@@ -17,7 +17,7 @@ struct canary_replay {
     const float *in;        /* [n_prompt + n, H] of the layer */
     const uint32_t *blocks; /* unused by the layer, but steps name them */
     uint32_t slot;          /* its contents are lost */
-    uint32_t layer;         /* a linear one of the shard */
+    uint32_t layer;         /* one of the shard with a slot */
     uint32_t n_prompt, n;   /* n: generated tokens, at most keep_tokens */
 };
 

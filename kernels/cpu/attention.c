@@ -1,8 +1,32 @@
 /* attention.c - the attention mixer; the formulas are in docs/model.md. */
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/mixer.h"
 
 #include <math.h>
 #include <string.h>
+
+/* A gated model projects a gate beside each query: twice the width. */
+static void cut(struct cutter *k, struct cpu *c, size_t n)
+{
+    const struct model_shape *s = &c->w->shape;
+    struct cpu_attention_scratch *a = &c->of[CPU_ATTENTION].attention;
+    size_t wide = (size_t)s->n_heads * s->head_dim;
+    size_t narrow = (size_t)s->n_kv_heads * s->head_dim;
+
+    a->q = cutter_floats(k, n, s->attn_gated ? 2 * wide : wide);
+    a->k = cutter_floats(k, n, narrow);
+    a->v = cutter_floats(k, n, narrow);
+    a->query = cutter_floats(k, n, wide);
+    a->y = cutter_floats(k, n, wide);
+    a->gate = cutter_floats(k, s->attn_gated ? n : 0, wide);
+}
+
+static uint32_t widest(uint32_t cols, const struct layer_weights *w)
+{
+    const struct attention_weights *a = &w->mixer.attention;
+
+    cols = cpu_wider(cpu_wider(cols, &a->q), &a->k);
+    return cpu_wider(cpu_wider(cols, &a->v), &a->o);
+}
 
 struct attention_job {
     struct cpu *c;
@@ -175,13 +199,13 @@ static void attend_job(void *arg, uint32_t task, uint32_t thread)
 }
 
 /* Estimates the multiply-adds of a step's attention. */
-static size_t attend_work(const struct cpu *c, enum mixer_kind kind)
+static size_t attend_work(const struct cpu *c, uint32_t window)
 {
     size_t work = 0;
 
     for (uint32_t i = 0; i < c->step->n_rows; i++) {
         const struct kernel_row *r = &c->step->rows[i];
-        uint32_t most = kind == MIXER_WINDOW ? c->w->shape.window : UINT32_MAX;
+        uint32_t most = window > 0 ? window : UINT32_MAX;
         uint32_t before = r->position < most ? r->position : most;
 
         work += (size_t)r->n_tokens * (before + r->n_tokens);
@@ -213,17 +237,16 @@ static void project_inputs(struct cpu *c, const struct attention_weights *w)
     cpu_matmul(c, in, 3);
 }
 
-void cpu_attention(struct kernels *k, uint32_t layer)
+static void run(struct cpu *c, uint32_t layer)
 {
-    struct cpu *c = cpu_of(k);
     const struct layer_weights *w = cpu_weights(c, layer);
     const struct model_shape *s = &c->w->shape;
     const struct cpu_attention_scratch *a = &c->of[CPU_ATTENTION].attention;
-    uint32_t n = c->step->n_tokens;
+    uint32_t n = c->step->n_tokens, window = shape_window(s, w->kind);
     size_t width = (size_t)n * s->n_heads * s->head_dim;
     struct attention_job j = {.c = c,
                               .w = &w->mixer.attention,
-                              .rope = &c->ropes[w->kind == MIXER_WINDOW],
+                              .rope = &c->ropes[window > 0],
                               .layer = layer,
                               .half = shape_rope(s, w->kind)->dim / 2,
                               .group = s->n_heads / s->n_kv_heads};
@@ -234,15 +257,25 @@ void cpu_attention(struct kernels *k, uint32_t layer)
     for (uint32_t i = 0; i < c->step->n_rows; i++) {
         j.tasks_head += (c->step->rows[i].n_tokens + j.span - 1) / j.span;
     }
-    cpu_match_replays(c);
-    cpu_norm(c, c->n, c->x, n, w->input_norm);
     project_inputs(c, j.w);
     cpu_run(c, prepare_task, &j, n, width * 8);
     cpu_run(c, attend_job, &j, j.tasks_head * s->n_kv_heads,
-            attend_work(c, w->kind));
+            attend_work(c, window));
     if (s->attn_gated) {
         cpu_run(c, gate_task, &j, n, width * 8);
     }
     cpu_add_product(c, &j.w->o, j.w->o_bias, a->y, w->mixer_norm);
-    cpu_tick(c);
 }
+
+const struct cpu_mixer cpu_mixer_attention = {
+    .cut = cut,
+    .widest = widest,
+    .run = run,
+};
+
+/* cpu_kv_attend() finds the layer's window. */
+const struct cpu_mixer cpu_mixer_window = {
+    .cut = cut,
+    .widest = widest,
+    .run = run,
+};

@@ -6,8 +6,9 @@
  *     attention  kv     k [nkv, hd, block_tokens],
  *                       v [nkv, block_tokens, hd] kv.dtype, in each page;
  *                       of a quantised layer as kv_format.h has it
- *     linear     state  [Hv, Dk, Dv] float32, in each slot
- *                tail   [K-1, C] kv.dtype, in each slot
+ *     linear     its parts in each slot; of a Gated DeltaNet
+ *                state  [Hv, Dk, Dv] float32
+ *                tail   [K-1, C] kv.dtype
  *
  * Plain keys are stored transposed, with positions innermost, so that the
  * scores of sixteen positions fill a register.
@@ -54,11 +55,17 @@ struct cpu_early {
     uint32_t n;       /* tokens; 0: the row has none */
 };
 
+struct cpu_mixer;
+struct cpu_ffn;
+
 struct cpu_layer {
-    float *conv;          /* [K, C] float32: the weights, transposed */
-    struct cpu_kept kept; /* a linear layer's */
-    bool waits;           /* the waiting replays are to run in this layer */
-    struct kv_format kv;  /* an attention layer's */
+    const struct cpu_mixer *mixer; /* mixer.h */
+    const struct cpu_ffn *ffn;
+    struct mixer_slot slot; /* the bytes of its state's parts */
+    float *conv;            /* [K, C] float32: the weights, transposed */
+    struct cpu_kept kept;   /* a linear layer's */
+    bool waits;             /* the waiting replays are to run in this layer */
+    struct kv_format kv;    /* an attention layer's */
     struct kv_block block;
 };
 
@@ -127,6 +134,27 @@ struct cpu_lane {
     float *panel;   /* [CPU_PANEL_ROWS, widest] of quantised rows */
 };
 
+/* The MTP layer. */
+struct cpu_mtp {
+    float *h;    /* [T, H] what keep_hidden() kept */
+    float *pair; /* [T, 2H] inputs of its fc */
+    bool steps;  /* the step is one of this layer */
+};
+
+/* Rows with drafts whose inputs are kept: linear layers go back to a row by
+ * computing the rows before it again. */
+struct cpu_replays {
+    uint32_t n_tokens;             /* room */
+    struct kernel_replay *waiting; /* [n_waiting], at most max_rows, in the
+                                    * layers that wait */
+    uint32_t n_waiting;
+    bool matched;               /* to the step's rows */
+    struct cpu_early *early;    /* [n_rows] of the step, while a layer waits */
+    float *early_kv;            /* [n_tokens, Hk*Dk + Hv*Dv] past the
+                                 * convolution, keys normed */
+    uint32_t *linear, n_linear; /* [n_linear] the linear layers */
+};
+
 struct cpu {
     struct kernels base;
     const struct shard_weights *w;
@@ -145,19 +173,8 @@ struct cpu {
                                * norms of outputs or experts */
     struct cpu_rope ropes[2]; /* full attention, window layers */
     float *logits;            /* [max_logits, V] */
-    float *h;                 /* [T, H] what keep_hidden() kept, with an MTP
-                               * layer */
-    float *pair;              /* [T, 2H] inputs of its fc */
-    bool drafting;            /* the step is one of the MTP layer */
-    uint32_t keep_tokens;
-    struct kernel_replay *waiting; /* [n_waiting], at most max_rows, in the
-                                    * layers that wait */
-    uint32_t n_waiting;
-    bool matched;               /* to the step's rows */
-    struct cpu_early *early;    /* [n_rows] of the step, while a layer waits */
-    float *early_kv;            /* [keep_tokens, Hk*Dk + Hv*Dv] past the
-                                 * convolution, keys normed */
-    uint32_t *linear, n_linear; /* [n_linear] the linear layers */
+    struct cpu_mtp mtp;
+    struct cpu_replays replays;
     union {
         struct cpu_attention_scratch attention;
         struct cpu_delta_scratch delta;
@@ -253,7 +270,7 @@ void cpu_embed_rows(struct cpu *c, const uint32_t *tokens, float *out,
 /* Returns the norm before the head in this kind of step. */
 static inline const float *cpu_last_norm(const struct cpu *c)
 {
-    return c->drafting ? c->w->mtp->norm : c->w->final_norm;
+    return c->mtp.steps ? c->w->mtp->norm : c->w->final_norm;
 }
 /* Applies the model's activation: gate [n], up [n]. */
 void cpu_activate(const struct cpu *c, float *gate, const float *up, size_t n);
@@ -278,11 +295,15 @@ void cpu_lay_out(struct cpu *c);
  * cpu_stride() bytes on. */
 char *cpu_kv(const struct cpu *c, uint32_t layer);
 size_t cpu_stride(const struct cpu *c, uint32_t layer);
-/* Returns a layer's state [Hv, Dk, Dv], or tail [K-1, C], in the slot or
- * checkpoint whose first page is `slot`.  The tail is NULL if K is 1. */
+/* Returns a part of a layer's state in the slot or checkpoint whose first page
+ * is `slot`; NULL if the part has no bytes. */
+char *cpu_part(const struct cpu *c, uint32_t layer, uint32_t slot,
+               uint32_t part);
+/* Return the parts of a Gated DeltaNet: state [Hv, Dk, Dv], and tail [K-1, C],
+ * which is NULL if K is 1. */
 float *cpu_state(const struct cpu *c, uint32_t layer, uint32_t slot);
 char *cpu_tail(const struct cpu *c, uint32_t layer, uint32_t slot);
-/* Returns the floats of one layer's state in a slot: Hv*Dk*Dv. */
+/* Returns the floats of the state of a Gated DeltaNet: Hv*Dk*Dv. */
 size_t cpu_state_floats(const struct cpu *c);
 
 /* Answer the calls of struct kernels_ops; some share a file. */
@@ -302,7 +323,7 @@ void cpu_release_host(struct cpu *c);
 void cpu_block_copy(struct kernels *k, uint32_t layer, uint32_t block, void *kv,
                     bool write);
 void cpu_slot_copy(struct kernels *k, uint32_t layer, uint32_t slot,
-                   float *state, void *tail, bool write);
+                   uint32_t part, void *data, bool write);
 /* Runs the waiting replays at once.  Every call that reads or writes pages by
  * number begins with it. */
 void cpu_settle(struct cpu *c);
@@ -323,11 +344,6 @@ void cpu_replay(struct kernels *k, const struct kernel_replay *r, uint32_t n);
 void cpu_draft_input(struct kernels *k, const uint32_t *tokens,
                      const uint32_t *from);
 void cpu_keep_hidden(struct kernels *k);
-void cpu_attention(struct kernels *k, uint32_t layer);
-void cpu_deltanet(struct kernels *k, uint32_t layer);
-void cpu_ffn(struct kernels *k, uint32_t layer);
-/* Computes the feed-forward of a layer with experts. */
-void cpu_experts(struct cpu *c, const struct layer_weights *w);
 void cpu_embed(struct kernels *k, const uint32_t *tokens);
 void cpu_head(struct kernels *k, const uint32_t *tokens, uint32_t n);
 enum status cpu_sample(struct kernels *k, const struct sample_row *rows,

@@ -1,8 +1,66 @@
 /* deltanet.c - the Gated DeltaNet mixer; the formulas are in docs/model.md. */
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/mixer.h"
 
 #include <math.h>
 #include <string.h>
+
+static size_t channels(const struct model_shape *s)
+{
+    return (size_t)2 * s->n_k_heads * s->k_dim +
+           (size_t)s->n_v_heads * s->v_dim;
+}
+
+static void cut(struct cutter *k, struct cpu *c, size_t n)
+{
+    const struct model_shape *s = &c->w->shape;
+    struct cpu_delta_scratch *d = &c->of[CPU_DELTA].delta;
+    size_t values = (size_t)s->n_v_heads * s->v_dim;
+
+    d->qkv = cutter_floats(k, n, channels(s));
+    d->u = cutter_floats(k, n, channels(s));
+    d->z = cutter_floats(k, n, values);
+    d->b = cutter_floats(k, n, s->n_v_heads);
+    d->a = cutter_floats(k, n, s->n_v_heads);
+    d->y = cutter_floats(k, n, values);
+}
+
+static void cut_layer(struct cutter *k, const struct cpu *c,
+                      struct cpu_layer *l)
+{
+    const struct model_shape *s = &c->w->shape;
+    size_t keys = (size_t)s->n_k_heads * s->k_dim, n = c->replays.n_tokens;
+    float *conv = cutter_floats(k, s->conv, channels(s));
+    struct cpu_kept kept = {
+        .q = cutter_piece(k, n * keys, dtype_bytes(c->kv.dtype)),
+        .kv = cutter_floats(k, n, channels(s) - keys),
+        .beta = cutter_floats(k, n, s->n_v_heads),
+        .decay = cutter_floats(k, n, s->n_v_heads),
+    };
+
+    if (l != NULL) {
+        l->conv = conv;
+        l->kept = kept;
+    }
+}
+
+/* Transposes [C, K] as stored to [K, C], so that channels fill a register. */
+static void load(struct cpu *c, uint32_t layer)
+{
+    const float *conv = cpu_weights(c, layer)->mixer.deltanet.conv;
+    size_t n = channels(&c->w->shape), taps = c->w->shape.conv;
+
+    for (size_t at = 0; at < n * taps; at++) {
+        c->layers[layer].conv[at % taps * n + at / taps] = conv[at];
+    }
+}
+
+static uint32_t widest(uint32_t cols, const struct layer_weights *w)
+{
+    const struct deltanet_weights *d = &w->mixer.deltanet;
+
+    cols = cpu_wider(cpu_wider(cpu_wider(cols, &d->qkv), &d->z), &d->b);
+    return cpu_wider(cpu_wider(cols, &d->a), &d->out);
+}
 
 struct delta_job {
     struct cpu *c;
@@ -284,9 +342,8 @@ static void mix_rows(struct delta_job *j)
     c->layers[j->layer].waits = false;
 }
 
-void cpu_deltanet(struct kernels *k, uint32_t layer)
+static void run(struct cpu *c, uint32_t layer)
 {
-    struct cpu *c = cpu_of(k);
     const struct layer_weights *w = cpu_weights(c, layer);
     const struct model_shape *m = &c->w->shape;
     struct delta_job j = {
@@ -295,13 +352,19 @@ void cpu_deltanet(struct kernels *k, uint32_t layer)
         .layer = layer,
         .s = &c->of[CPU_DELTA].delta,
         .m = m,
-        .channels = 2 * m->n_k_heads * m->k_dim + m->n_v_heads * m->v_dim,
+        .channels = (uint32_t)channels(m),
     };
 
-    cpu_match_replays(c);
-    cpu_norm(c, c->n, c->x, c->step->n_tokens, w->input_norm);
     project_inputs(&j);
     mix_rows(&j);
     cpu_add_product(c, &j.w->out, NULL, j.s->z, w->mixer_norm);
-    cpu_tick(c);
 }
+
+const struct cpu_mixer cpu_mixer_deltanet = {
+    .cut = cut,
+    .cut_layer = cut_layer,
+    .load = load,
+    .widest = widest,
+    .run = run,
+    .waits = true,
+};

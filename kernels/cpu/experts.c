@@ -8,7 +8,44 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/mixer.h"
+
+static bool has_experts(const struct cpu *c)
+{
+    for (uint32_t i = 0; i < shard_layers(c->w); i++) {
+        if (cpu_weights(c, i)->ffn == FFN_EXPERTS) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void cut(struct cutter *k, struct cpu *c, size_t n)
+{
+    const struct model_shape *s = &c->w->shape;
+    struct cpu_expert_scratch *e = &c->of[CPU_EXPERTS].experts;
+    size_t rows;
+
+    if (!has_experts(c)) {
+        return;
+    }
+    n = n < CPU_EXPERT_TOKENS ? n : CPU_EXPERT_TOKENS;
+    rows = n * s->top_k;
+    e->shared.gate = cutter_floats(k, n, s->shared_dim);
+    e->shared.up = cutter_floats(k, n, s->shared_dim);
+    e->out = cutter_floats(k, s->shared_dim > 0 ? n : 0, s->hidden);
+    e->share = cutter_floats(k, n, 1);
+    e->logits = cutter_floats(k, n, s->n_experts);
+    e->weights = cutter_floats(k, n, s->top_k);
+    e->chosen = cutter_piece(k, rows, sizeof *e->chosen);
+    e->row_of = cutter_piece(k, rows, sizeof *e->row_of);
+    e->token_of = cutter_piece(k, rows, sizeof *e->token_of);
+    e->begin = cutter_piece(k, s->n_experts + 1, sizeof *e->begin);
+    e->x = cutter_floats(k, rows, s->hidden);
+    e->both = cutter_floats(k, rows, 2 * (size_t)s->expert_dim);
+    e->views = cutter_piece(k, s->n_experts, sizeof *e->views);
+    e->products = cutter_piece(k, s->n_experts + 1, sizeof *e->products);
+}
 
 /* Some tokens of a step, [first, first + n). */
 struct expert_job {
@@ -306,7 +343,7 @@ static void run_tokens(struct expert_job *j)
     cpu_run(c, sum_task, j, j->n, (size_t)rows * m->hidden * 2);
 }
 
-void cpu_experts(struct cpu *c, const struct layer_weights *w)
+static void run(struct cpu *c, const struct layer_weights *w)
 {
     struct expert_job j = {.c = c,
                            .layer = w,
@@ -321,3 +358,19 @@ void cpu_experts(struct cpu *c, const struct layer_weights *w)
         run_tokens(&j);
     }
 }
+
+static uint32_t widest(uint32_t cols, const struct layer_weights *w)
+{
+    const struct expert_weights *e = &w->experts;
+
+    cols = cpu_wider(cpu_wider(cols, &e->router), &e->shared_gate);
+    cols = cpu_wider(cpu_wider(cols, &e->gate_up), &e->down);
+    return cpu_widest_mlp(cols, &e->shared);
+}
+
+const struct cpu_ffn cpu_ffn_experts = {
+    .cut = cut,
+    .widest = widest,
+    .run = run,
+    .sums = true,
+};

@@ -1,5 +1,6 @@
 /* host_tier.c - the host tier's memory.  The pool is host memory too, so the
  * tier only gives more of it. */
+#include "common/base/minmax.h"
 #include "kernels/cpu/cpu.h"
 
 #include <assert.h>
@@ -46,16 +47,12 @@ enum status cpu_alloc_host(struct kernels *k, uint32_t n_pages, struct error *e)
     return ST_OK;
 }
 
-static bool in_range(uint32_t first, uint32_t n, uint32_t all)
-{
-    return n <= all && first <= all - n;
-}
-
 /* Both directions, so that they cannot differ in layout. */
 static void copy(struct cpu *c, uint32_t page, uint32_t host, uint32_t n,
                  bool out)
 {
-    assert(in_range(page, n, c->n_pages) && in_range(host, n, c->n_host));
+    assert(in_range_u32(page, n, c->n_pages) &&
+           in_range_u32(host, n, c->n_host));
     cpu_settle(c);
     for (uint32_t i = 0; i < c->pages.n_groups && n > 0; i++) {
         size_t bytes = c->pages.groups[i].page_bytes;

@@ -96,7 +96,7 @@ static void store_quantised(const struct cpu *c, const struct cpu_layer *l,
 static const uint32_t *table_of(const struct cpu *c, uint32_t layer,
                                 const struct kernel_row *row, uint32_t *first)
 {
-    if (cpu_weights(c, layer)->kind == MIXER_WINDOW) {
+    if (shape_window(&c->w->shape, cpu_weights(c, layer)->kind) > 0) {
         *first = row->window_first;
         return row->window +
                (size_t)c->pages.layers[layer].table * row->window_stride;
@@ -156,8 +156,7 @@ void cpu_kv_attend(struct cpu *c, uint32_t layer, const struct kernel_row *row,
     struct attend_quantised a = {.group = l->kv.group};
 
     t->blocks = table_of(c, layer, row, &t->first_block);
-    t->window =
-        cpu_weights(c, layer)->kind == MIXER_WINDOW ? c->w->shape.window : 0;
+    t->window = shape_window(&c->w->shape, cpu_weights(c, layer)->kind);
     t->stride = cpu_stride(c, layer);
     t->dtype = c->kv.dtype;
     if (plain) {

@@ -1,6 +1,6 @@
 /* mlp.c - embedding, norm, sums, MLP and head: the operators that work token
  * by token. */
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/mixer.h"
 
 #include <assert.h>
 #include <string.h>
@@ -119,12 +119,20 @@ void cpu_activate(const struct cpu *c, float *gate, const float *up, size_t n)
         .gate = gate,
         .up = up,
         .n = n,
-        .kind = s->activation,
-        .alpha = s->clamp_alpha,
-        .limit = s->clamp_limit,
+        .kind = s->activation.kind,
+        .alpha = s->activation.alpha,
+        .limit = s->activation.limit,
     };
 
     c->isa->activate(&t);
+}
+
+static void cut(struct cutter *k, struct cpu *c, size_t n)
+{
+    struct cpu_mlp_scratch *m = &c->of[CPU_MLP].mlp;
+
+    m->gate = cutter_floats(k, n, c->w->shape.intermediate);
+    m->up = cutter_floats(k, n, c->w->shape.intermediate);
 }
 
 static void activate_task(void *arg, uint32_t t, uint32_t thread)
@@ -151,19 +159,16 @@ static void run_mlp(struct cpu *c, const struct layer_weights *w)
     cpu_add_product(c, &w->mlp.down, NULL, s->gate, w->ffn_norm);
 }
 
-void cpu_ffn(struct kernels *k, uint32_t layer)
+static uint32_t widest(uint32_t cols, const struct layer_weights *w)
 {
-    struct cpu *c = cpu_of(k);
-    const struct layer_weights *w = cpu_weights(c, layer);
-
-    cpu_norm(c, c->n, c->x, c->step->n_tokens, w->post_norm);
-    if (w->ffn == FFN_EXPERTS) {
-        cpu_experts(c, w);
-    } else {
-        run_mlp(c, w);
-    }
-    cpu_tick(c);
+    return cpu_widest_mlp(cols, &w->mlp);
 }
+
+const struct cpu_ffn cpu_ffn_dense = {
+    .cut = cut,
+    .widest = widest,
+    .run = run_mlp,
+};
 
 /* ---- head ---- */
 

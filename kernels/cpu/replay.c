@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/mixer.h"
 
 /* Kept inputs of one slot. */
 struct part {
@@ -146,7 +146,7 @@ static void replay_task(void *arg, uint32_t task, uint32_t thread)
     uint32_t hk = j->c->w->shape.n_k_heads;
     const struct kernel_replay *r = &j->replays[task / hk % j->n];
     const struct part p = {
-        .layer = j->c->linear[task / hk / j->n],
+        .layer = j->c->replays.linear[task / hk / j->n],
         .slot = r->slot,
         .at = r->keep_at,
         .n = r->n_tokens,
@@ -169,23 +169,36 @@ static void run_replays(struct cpu *c, const struct kernel_replay *r,
     for (uint32_t i = 0; i < n; i++) {
         tokens += r[i].n_tokens;
     }
-    cpu_run(c, replay_task, &j, c->n_linear * n * c->w->shape.n_k_heads,
-            c->n_linear * tokens * cpu_state_floats(c) * 4);
+    cpu_run(c, replay_task, &j, c->replays.n_linear * n * c->w->shape.n_k_heads,
+            c->replays.n_linear * tokens * cpu_state_floats(c) * 4);
 }
 
 static void set_waits(struct cpu *c, bool waits)
 {
-    for (uint32_t i = 0; i < c->n_linear; i++) {
-        c->layers[c->linear[i]].waits = waits;
+    for (uint32_t i = 0; i < c->replays.n_linear; i++) {
+        c->layers[c->replays.linear[i]].waits = waits;
     }
 }
 
 void cpu_settle(struct cpu *c)
 {
-    if (c->n_waiting > 0) {
-        run_replays(c, c->waiting, c->n_waiting);
+    if (c->replays.n_waiting > 0) {
+        run_replays(c, c->replays.waiting, c->replays.n_waiting);
         set_waits(c, false);
-        c->n_waiting = 0;
+        c->replays.n_waiting = 0;
+    }
+}
+
+/* Runs n replays in the layers whose replays do not wait. */
+static void replay_others(struct cpu *c, const struct kernel_replay *r,
+                          uint32_t n)
+{
+    for (uint32_t i = 0; i < shard_layers(c->w); i++) {
+        const struct cpu_mixer *m = c->layers[i].mixer;
+
+        for (uint32_t j = 0; m->replay != NULL && j < n; j++) {
+            m->replay(c, i, &r[j]);
+        }
     }
 }
 
@@ -196,17 +209,18 @@ void cpu_replay(struct kernels *k, const struct kernel_replay *r, uint32_t n)
     cpu_settle(c);
     for (uint32_t i = 0; i < n; i++) {
         assert(r[i].n_tokens <= KERNELS_KEEP_MAX &&
-               r[i].n_tokens <= c->keep_tokens &&
-               r[i].keep_at <= c->keep_tokens - r[i].n_tokens);
+               r[i].n_tokens <= c->replays.n_tokens &&
+               r[i].keep_at <= c->replays.n_tokens - r[i].n_tokens);
     }
+    replay_others(c, r, n);
     set_waits(c, n > 0);
     if (n > c->sizes.max_rows) {
         run_replays(c, r, n);
         set_waits(c, false);
         return;
     }
-    memcpy(c->waiting, r, n * sizeof *r);
-    c->n_waiting = n;
+    memcpy(c->replays.waiting, r, n * sizeof *r);
+    c->replays.n_waiting = n;
 }
 
 /* ---- replays in a step ---- */
@@ -224,40 +238,41 @@ static uint32_t row_of_slot(const struct kernel_step *s, uint32_t slot)
 
 void cpu_match_replays(struct cpu *c)
 {
-    uint32_t n = 0, at = 0, left = c->n_waiting;
+    uint32_t n = 0, at = 0, left = c->replays.n_waiting;
 
-    if (c->matched || c->drafting) {
+    if (c->replays.matched || c->mtp.steps) {
         return;
     }
-    c->matched = true;
+    c->replays.matched = true;
     for (uint32_t i = 0; left > 0 && i < c->step->n_rows; i++) {
-        c->early[i].n = 0;
+        c->replays.early[i].n = 0;
     }
     while (n < left) {
-        struct kernel_replay r = c->waiting[n];
+        struct kernel_replay r = c->replays.waiting[n];
         uint32_t row = row_of_slot(c->step, r.slot);
 
-        if (row < c->step->n_rows && at + r.n_tokens <= c->keep_tokens) {
-            c->early[row] = (struct cpu_early){r.keep_at, at, r.n_tokens};
+        if (row < c->step->n_rows && at + r.n_tokens <= c->replays.n_tokens) {
+            c->replays.early[row] =
+                (struct cpu_early){r.keep_at, at, r.n_tokens};
             at += r.n_tokens;
             n++;
         } else {
-            c->waiting[n] = c->waiting[--left];
-            c->waiting[left] = r;
+            c->replays.waiting[n] = c->replays.waiting[--left];
+            c->replays.waiting[left] = r;
         }
     }
-    if (n < c->n_waiting) {
-        run_replays(c, c->waiting + n, c->n_waiting - n);
+    if (n < c->replays.n_waiting) {
+        run_replays(c, c->replays.waiting + n, c->replays.n_waiting - n);
         set_waits(c, n > 0);
-        c->n_waiting = n;
+        c->replays.n_waiting = n;
     }
 }
 
 void cpu_end_replays(struct cpu *c)
 {
-    if (c->matched) {
+    if (c->replays.matched) {
         cpu_settle(c);
-        c->matched = false;
+        c->replays.matched = false;
     }
 }
 
@@ -268,8 +283,8 @@ static struct part part_of(const struct cpu *c, uint32_t layer, uint32_t row)
     struct part p = {.layer = layer, .slot = c->step->rows[row].slot};
 
     if (c->layers[layer].waits) {
-        p.at = c->early[row].keep_at;
-        p.n = c->early[row].n;
+        p.at = c->replays.early[row].keep_at;
+        p.n = c->replays.early[row].n;
     }
     return p;
 }
@@ -288,7 +303,9 @@ void cpu_early_conv(const struct cpu *c, uint32_t layer, uint32_t row,
         size_t channel = first + queries - keys;
 
         convolve(c, &p, channel, n - queries,
-                 c->early_kv + c->early[row].at * rest + channel, rest);
+                 c->replays.early_kv + c->replays.early[row].at * rest +
+                     channel,
+                 rest);
     }
 }
 
@@ -298,7 +315,8 @@ void cpu_early_norm(const struct cpu *c, uint32_t layer, uint32_t row)
     const struct model_shape *m = &c->w->shape;
 
     for (uint32_t i = 0; i < p.n; i++) {
-        float *k = c->early_kv + (c->early[row].at + i) * rest_of(c);
+        float *k =
+            c->replays.early_kv + (c->replays.early[row].at + i) * rest_of(c);
 
         for (uint32_t h = 0; h < m->n_k_heads; h++) {
             c->isa->l2_norm(k + (size_t)h * m->k_dim, m->k_dim, CPU_L2_EPS,
@@ -316,7 +334,8 @@ void cpu_early_state(const struct cpu *c, uint32_t layer, uint32_t row,
     size_t value = keys_of(c) + (size_t)head * m->v_dim + first;
 
     if (p.n > 0) {
-        const float *kv = c->early_kv + c->early[row].at * rest_of(c);
+        const float *kv =
+            c->replays.early_kv + c->replays.early[row].at * rest_of(c);
 
         advance(c, &p, head, first, n, kv + key, kv + value, rest_of(c),
                 rest_of(c), block);

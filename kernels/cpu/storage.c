@@ -14,29 +14,9 @@ size_t cpu_state_floats(const struct cpu *c)
     return (size_t)s->n_v_heads * s->k_dim * s->v_dim;
 }
 
-static size_t state_bytes(const struct cpu *c)
-{
-    return cpu_state_floats(c) * sizeof(float);
-}
-
-static size_t tail_bytes(const struct cpu *c)
-{
-    const struct model_shape *s = &c->w->shape;
-    size_t channels =
-        (size_t)2 * s->n_k_heads * s->k_dim + (size_t)s->n_v_heads * s->v_dim;
-
-    return s->conv > 0 ? (s->conv - 1) * channels * dtype_bytes(c->kv.dtype)
-                       : 0;
-}
-
 static uint32_t n_layers(const struct cpu *c)
 {
     return shard_layers(c->w);
-}
-
-static bool is_linear(const struct cpu *c, uint32_t layer)
-{
-    return cpu_weights(c, layer)->kind == MIXER_DELTANET;
 }
 
 void cpu_lay_out(struct cpu *c)
@@ -48,6 +28,9 @@ void cpu_lay_out(struct cpu *c)
     assert(n_layers(c) <= PAGE_LAYERS_MAX);
     for (uint32_t i = 0; i < n_layers(c); i++) {
         kinds[i] = cpu_weights(c, i)->kind;
+        if (mixer_memory(kinds[i]) == MIXER_IN_SLOT) {
+            c->layers[i].slot = sizes.slots[kinds[i]];
+        }
     }
     page_layout_make(&c->pages, kinds, n_layers(c), &sizes);
 }
@@ -75,7 +58,7 @@ enum status cpu_alloc(struct kernels *k, uint32_t n_pages, struct error *e)
     struct cpu *c = cpu_of(k);
 
     cpu_release(c);
-    c->n_waiting = 0;
+    c->replays.n_waiting = 0;
     c->n_pages = n_pages;
     for (uint32_t i = 0; i < c->pages.n_groups && n_pages > 0; i++) {
         c->groups[i] = map_bytes(group_bytes(c, i));
@@ -119,19 +102,25 @@ size_t cpu_stride(const struct cpu *c, uint32_t layer)
 
 char *cpu_kv(const struct cpu *c, uint32_t layer)
 {
-    return place(c, layer, 0, c->pages.layers[layer].at);
+    return place(c, layer, 0, c->pages.layers[layer].at[0]);
+}
+
+char *cpu_part(const struct cpu *c, uint32_t layer, uint32_t slot,
+               uint32_t part)
+{
+    return c->layers[layer].slot.parts[part] == 0
+               ? NULL
+               : place(c, layer, slot, c->pages.layers[layer].at[part]);
 }
 
 float *cpu_state(const struct cpu *c, uint32_t layer, uint32_t slot)
 {
-    return (float *)(void *)place(c, layer, slot, c->pages.layers[layer].at);
+    return (float *)(void *)cpu_part(c, layer, slot, 0);
 }
 
 char *cpu_tail(const struct cpu *c, uint32_t layer, uint32_t slot)
 {
-    return tail_bytes(c) == 0
-               ? NULL
-               : place(c, layer, slot, c->pages.layers[layer].tail_at);
+    return cpu_part(c, layer, slot, 1);
 }
 
 /* ---- calls of kernels.h ---- */
@@ -150,8 +139,7 @@ static bool in_pool(const struct cpu *c, uint32_t first, uint32_t n)
 
 static void move_bytes(char *inside, char *outside, size_t bytes, bool write)
 {
-    /* Where K is 1 a tail is NULL with 0 bytes, which memcpy() must not
-     * get. */
+    /* A part without bytes is NULL, which memcpy() must not get. */
     if (bytes > 0) {
         memcpy(write ? inside : outside, write ? outside : inside, bytes);
     }
@@ -165,11 +153,12 @@ void cpu_zero_slot(struct kernels *k, uint32_t slot)
     assert(is_slot(c, slot));
     cpu_settle(c);
     for (uint32_t i = 0; i < n_layers(c); i++) {
-        if (is_linear(c, i)) {
-            memset(cpu_state(c, i, slot), 0, state_bytes(c));
-        }
-        if (is_linear(c, i) && tail_bytes(c) > 0) {
-            memset(cpu_tail(c, i, slot), 0, tail_bytes(c));
+        for (uint32_t part = 0; part < MIXER_PARTS_MAX; part++) {
+            char *at = cpu_part(c, i, slot, part);
+
+            if (at != NULL) {
+                memset(at, 0, c->layers[i].slot.parts[part]);
+            }
         }
     }
     cpu_tick(c);
@@ -251,13 +240,12 @@ void cpu_block_copy(struct kernels *k, uint32_t layer, uint32_t block, void *kv,
 }
 
 void cpu_slot_copy(struct kernels *k, uint32_t layer, uint32_t slot,
-                   float *state, void *tail, bool write)
+                   uint32_t part, void *data, bool write)
 {
     struct cpu *c = cpu_of(k);
 
-    assert(is_slot(c, slot));
+    assert(is_slot(c, slot) && part < MIXER_PARTS_MAX);
     cpu_settle(c);
-    move_bytes((char *)cpu_state(c, layer, slot), (char *)state, state_bytes(c),
-               write);
-    move_bytes(cpu_tail(c, layer, slot), tail, tail_bytes(c), write);
+    move_bytes(cpu_part(c, layer, slot, part), data,
+               c->layers[layer].slot.parts[part], write);
 }

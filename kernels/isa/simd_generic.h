@@ -81,7 +81,7 @@ static inline struct v16_group v16_group4(float scale, float bias)
 
 static inline struct v16_group v16_group8(float scale, float bias)
 {
-    return (struct v16_group){scale, bias};
+    return v16_group4(scale, bias);
 }
 
 /* Converts the 4-bit halves of 8 bytes, the lower half first. */

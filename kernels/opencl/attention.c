@@ -9,7 +9,9 @@
 #include "kernels/opencl/host/launch.h"
 #include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/kv.h"
+#include "kernels/opencl/mixer.h"
 #include "kernels/opencl/nv/attention_nv.h"
+#include "kernels/opencl/operators.h"
 #include "kernels/opencl/pool.h"
 #include "kernels/opencl/rows.h"
 
@@ -49,7 +51,7 @@ static const struct opencl_variant prefill[] = {
 
 static enum attention_kind kind_of(const struct opencl *c, uint32_t layer)
 {
-    if (c->layers[layer].kind == MIXER_WINDOW) {
+    if (shape_window(&c->w->shape, c->model.layers[layer].kind) > 0) {
         return WINDOW;
     }
     return opencl_is_quantised(c, layer) ? QUANTISED : PLAIN;
@@ -61,8 +63,8 @@ static const struct opencl_layer *first_of(const struct opencl *c,
                                            enum attention_kind kind)
 {
     for (uint32_t i = 0; i < shard_layers(c->w); i++) {
-        if (mixer_attends(c->layers[i].kind) && kind_of(c, i) == kind) {
-            return &c->layers[i];
+        if (mixer_attends(c->model.layers[i].kind) && kind_of(c, i) == kind) {
+            return &c->model.layers[i];
         }
     }
     return NULL;
@@ -70,7 +72,7 @@ static const struct opencl_layer *first_of(const struct opencl *c,
 
 static void request_scratch(struct opencl *c, const struct opencl_layer *l)
 {
-    struct opencl_attention *a = c->attention;
+    struct opencl_attention *a = opencl_operators(c)->attention;
     const struct model_shape *s = &c->w->shape;
     const size_t n = c->sizes.max_tokens;
     const size_t wide = (size_t)s->n_heads * s->head_dim;
@@ -80,7 +82,7 @@ static void request_scratch(struct opencl *c, const struct opencl_layer *l)
                    sizeof(float));
     opencl_scratch(c, OPENCL_IN_ATTENTION, &a->query, n, wide, sizeof(float));
     opencl_scratch(c, OPENCL_IN_ATTENTION, &a->y, n, wide,
-                   dtype_bytes(c->matmul->operand));
+                   dtype_bytes(opencl_operators(c)->matmul->operand));
 }
 
 static enum status choose_portable(struct opencl *c, struct portable *p,
@@ -138,7 +140,7 @@ static enum status write_defines(const struct opencl *c,
     (void)snprintf(out, DEFINES,
                    "-DOPERAND_DTYPE=%d -DROTATED=%u -DWINDOW=%u "
                    "-DATTN_CAP=%.9ef%s %s",
-                   (int)c->matmul->operand,
+                   (int)opencl_operators(c)->matmul->operand,
                    kind == WINDOW ? s->window_rope.dim : s->rope.dim,
                    kind == WINDOW ? s->window : 0, (double)s->attn_cap, scale,
                    kv);
@@ -160,14 +162,15 @@ static enum status choose_kernels(struct opencl *c, struct error *e)
             defines_of(c, defines, PLAIN), defines_of(c, defines, QUANTISED),
             defines_of(c, defines, WINDOW)};
 
-        st = opencl_attention_nv_setup(c, &c->attention->nv, &of, e);
+        st = opencl_attention_nv_setup(c, &opencl_operators(c)->attention->nv,
+                                       &of, e);
     }
     for (int kind = 0; kind < KINDS && st == ST_OK; kind++) {
         const struct opencl_layer *l = first_of(c, (enum attention_kind)kind);
 
         if (l) {
-            st = choose_portable(c, &c->attention->of[kind], l, defines[kind],
-                                 e);
+            st = choose_portable(c, &opencl_operators(c)->attention->of[kind],
+                                 l, defines[kind], e);
         }
     }
     return st;
@@ -177,8 +180,9 @@ enum status opencl_attention_setup(struct opencl *c, struct error *e)
 {
     const struct opencl_layer *l = NULL;
 
-    c->attention = calloc(1, sizeof *c->attention);
-    if (!c->attention) {
+    opencl_operators(c)->attention =
+        calloc(1, sizeof *opencl_operators(c)->attention);
+    if (!opencl_operators(c)->attention) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
                          "not enough memory for kernels");
     }
@@ -192,18 +196,18 @@ enum status opencl_attention_setup(struct opencl *c, struct error *e)
     return choose_kernels(c, e);
 }
 
-const struct opencl_tensor *opencl_attention_in(const struct opencl *c)
+static const struct opencl_tensor *input(const struct opencl *c)
 {
-    return &c->attention->in;
+    return &opencl_operators(c)->attention->in;
 }
 
 void opencl_attention_free(struct opencl *c)
 {
-    if (c->attention) {
-        opencl_attention_nv_free(&c->attention->nv);
+    if (opencl_operators(c)->attention) {
+        opencl_attention_nv_free(&opencl_operators(c)->attention->nv);
     }
-    free(c->attention);
-    c->attention = NULL;
+    free(opencl_operators(c)->attention);
+    opencl_operators(c)->attention = NULL;
 }
 
 /* Prepares the queries of all tokens, and stores their keys and values in the
@@ -211,9 +215,9 @@ void opencl_attention_free(struct opencl *c)
 static void run_prepare(struct opencl *c, uint32_t layer,
                         struct opencl_kernel *kernel)
 {
-    const struct opencl_attention *at = c->attention;
+    const struct opencl_attention *at = opencl_operators(c)->attention;
     const struct model_shape *s = &c->w->shape;
-    const struct opencl_layer *l = &c->layers[layer];
+    const struct opencl_layer *l = &c->model.layers[layer];
     struct opencl_call a = opencl_call(c, kernel);
     const uint32_t n = c->step.n_tokens;
     const size_t local[2] = {kernel->variant->wg, 1};
@@ -225,10 +229,11 @@ static void run_prepare(struct opencl *c, uint32_t layer,
     opencl_arg_tensor(&a, &at->in);
     opencl_arg_tensor(&a, &l->attention.q_norm);
     opencl_arg_tensor(&a, &l->attention.k_norm);
-    opencl_arg_tensor(&a, l->kind == MIXER_WINDOW ? &c->window_rope : &c->rope);
+    opencl_arg_tensor(&a, shape_window(s, l->kind) > 0 ? &c->model.window_rope
+                                                       : &c->model.rope);
     opencl_arg_meta(&a);
     opencl_arg_u32(&a, n);
-    opencl_arg_u32(&a, c->pages.layers[layer].table);
+    opencl_arg_u32(&a, c->cache.pages.layers[layer].table);
     opencl_launch(&a, 2, global, local,
                   (uint64_t)n * at->in.cols * sizeof(float) * 2);
 }
@@ -237,8 +242,8 @@ static void run_prepare(struct opencl *c, uint32_t layer,
 static void run_attend(struct opencl *c, uint32_t layer,
                        struct opencl_kernel *kernel, bool generated)
 {
-    const struct opencl_attention *at = c->attention;
-    const struct opencl_layer *l = &c->layers[layer];
+    const struct opencl_attention *at = opencl_operators(c)->attention;
+    const struct opencl_layer *l = &c->model.layers[layer];
     const struct opencl_step *s = &c->step;
     const uint32_t first = generated ? 0 : s->n_gen;
     const uint32_t n = generated ? s->n_gen : s->n_tokens - s->n_gen;
@@ -263,15 +268,15 @@ static void run_attend(struct opencl *c, uint32_t layer,
     opencl_arg_u32(&a, n);
     opencl_arg_u32(&a, 1);
     opencl_arg_tensor(&a, &l->attention.sinks);
-    opencl_arg_u32(&a, c->pages.layers[layer].table);
+    opencl_arg_u32(&a, c->cache.pages.layers[layer].table);
     opencl_launch(&a, 2, global, local, bytes);
 }
 
-void opencl_attention(struct kernels *k, uint32_t layer)
+static void run(struct kernels *k, uint32_t layer)
 {
     struct opencl *c = opencl_of(k);
-    const struct opencl_attention *at = c->attention;
-    const struct opencl_layer *l = &c->layers[layer];
+    const struct opencl_attention *at = opencl_operators(c)->attention;
+    const struct opencl_layer *l = &c->model.layers[layer];
     const struct portable *p = &at->of[kind_of(c, layer)];
 
     /* The MLP before may have computed this layer's first product already. */
@@ -294,3 +299,21 @@ void opencl_attention(struct kernels *k, uint32_t layer)
     }
     opencl_operator_end(c);
 }
+
+static struct opencl_products products(const struct opencl_layer *l)
+{
+    const struct opencl_attention_weights *w = &l->attention;
+
+    return (struct opencl_products){.in = &w->in,
+                                    .in_bias = &w->in_bias,
+                                    .rest = w->rest,
+                                    .out = &w->o,
+                                    .out_bias = &w->o_bias};
+}
+
+/* Serves window layers, too. */
+const struct opencl_mixer opencl_mixer_attention = {
+    .products = products,
+    .input = input,
+    .run = run,
+};

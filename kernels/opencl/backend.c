@@ -15,6 +15,8 @@
 #include "kernels/opencl/host/queue.h"
 #include "kernels/opencl/host_tier.h"
 #include "kernels/opencl/matmul.h"
+#include "kernels/opencl/mixer.h"
+#include "kernels/opencl/operators.h"
 #include "kernels/opencl/pool.h"
 #include "kernels/opencl/rows.h"
 #include "kernels/opencl/sample.h"
@@ -57,8 +59,8 @@ static void backend_free(struct kernels *k)
     /* Arenas write to their owners' tensors, so they are freed before the
      * owners. */
     opencl_tier_free(c);
-    opencl_arena_free(&c->pool);
-    opencl_arena_free(&c->weights);
+    opencl_arena_free(&c->cache.arena);
+    opencl_arena_free(&c->model.weights);
     opencl_memory_free(c);
     for (size_t i = OPERATORS; i-- > 0;) {
         operators[i].free(c);
@@ -68,10 +70,10 @@ static void backend_free(struct kernels *k)
     if (c->context != NULL) {
         clReleaseContext(c->context);
     }
-    free(c->rows_of_step);
-    free(c->place);
-    free(c->block);
-    free(c->layers);
+    free(c->step.room);
+    free(c->step.places);
+    free(c->cache.block);
+    free(c->model.layers);
     free(c);
 }
 
@@ -89,12 +91,17 @@ static uint64_t backend_progress(const struct kernels *k)
 
 static bool backend_lost(const struct kernels *k)
 {
-    return ((const struct opencl *)(const void *)k)->lost;
+    return ((const struct opencl *)(const void *)k)->health.lost;
 }
 
 static void backend_profile(struct kernels *k, FILE *out)
 {
     opencl_profile_print(opencl_of(k), out);
+}
+
+static void backend_mixer(struct kernels *k, uint32_t layer)
+{
+    opencl_mixers[opencl_of(k)->w->layers[layer].kind]->run(k, layer);
 }
 
 static const struct kernels_ops backend_ops = {
@@ -114,8 +121,7 @@ static const struct kernels_ops backend_ops = {
     .embed = opencl_embed,
     .draft_input = opencl_draft_input,
     .keep_hidden = opencl_keep_hidden,
-    .attention = opencl_attention,
-    .deltanet = opencl_deltanet,
+    .mixer = backend_mixer,
     .ffn = opencl_ffn,
     .head = opencl_head,
     .sample = opencl_sample_rows,
@@ -183,11 +189,11 @@ static enum status count_sizes(struct opencl *c,
     /* 0 makes the caller count the host's memory instead. */
     s->device_bytes = c->device.host_memory ? 0 : c->device.memory;
     opencl_pool_layout(c);
-    s->page_bytes = c->pages.page_bytes;
+    s->page_bytes = c->cache.pages.page_bytes;
     s->pages_max = opencl_pool_most(c);
-    s->pages_per_block = c->pages.pages_per_block;
-    s->pages_per_slot = c->pages.pages_per_slot;
-    s->window_pages = c->pages.window_pages;
+    s->pages_per_block = c->cache.pages.pages_per_block;
+    s->pages_per_slot = c->cache.pages.pages_per_slot;
+    s->window_pages = c->cache.pages.window_pages;
     s->one_arithmetic = false;
     s->drafts = true;
     if (!opencl_step_layout(c)) {
@@ -218,19 +224,19 @@ static void options_write(const struct opencl *c, char out[OPTIONS_MAX])
              s->head_dim, s->n_heads > 0 ? s->rope.dim : 0, s->n_k_heads,
              s->n_v_heads, s->k_dim, s->v_dim, channels, s->conv,
              s->attn_gated ? 1 : 0, (double)s->norm_eps, c->block_tokens,
-             (int)c->kv_dtype, c->meta_tokens, c->meta_ids, c->meta_heads,
-             c->meta_blocks, c->device.nvidia, (int)s->activation,
-             (double)s->clamp_alpha, (double)s->clamp_limit);
+             (int)c->kv_dtype, c->meta.tokens, c->meta.ids, c->meta.heads,
+             c->meta.blocks, c->device.nvidia, (int)s->activation.kind,
+             (double)s->activation.alpha, (double)s->activation.limit);
 }
 
 static enum status allocate_host(struct opencl *c, struct error *e)
 {
-    c->rows_of_step = calloc(c->sizes.max_rows, sizeof *c->rows_of_step);
-    c->place = calloc(c->sizes.max_tokens, sizeof *c->place);
+    c->step.room = calloc(c->sizes.max_rows, sizeof *c->step.room);
+    c->step.places = calloc(c->sizes.max_tokens, sizeof *c->step.places);
     /* Plus one, since malloc(0) may return NULL for a shard without
      * attention. */
-    c->block = malloc(opencl_kv_bytes(c) + 1);
-    return c->rows_of_step && c->place && c->block
+    c->cache.block = malloc(opencl_kv_bytes(c) + 1);
+    return c->step.room && c->step.places && c->cache.block
                ? ST_OK
                : error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
 }
@@ -241,7 +247,8 @@ static void ask_scratch(struct opencl *c)
     const struct model_shape *s = &c->w->shape;
 
     c->has_logits = c->w->head.data != NULL;
-    opencl_scratch(c, OPENCL_KEEP, &c->meta, 1, c->meta_ints, sizeof(int32_t));
+    opencl_scratch(c, OPENCL_KEEP, &c->meta.tensor, 1, c->meta.ints,
+                   sizeof(int32_t));
     opencl_scratch(c, OPENCL_KEEP, &c->x, c->sizes.max_tokens, s->hidden,
                    sizeof(float));
     opencl_scratch(c, OPENCL_KEEP, &c->logits,
@@ -279,10 +286,10 @@ static enum status set_up(struct opencl *c, const struct kernels_options *o,
     st = st == ST_OK ? opencl_memory_new(c, e) : st;
     /* The bandwidth is measured while the memory is still free. */
     st = st == ST_OK && o->profile ? opencl_profile_new(c, e) : st;
-    st = st == ST_OK ? opencl_weights_new(c, &c->weights, e) : st;
+    st = st == ST_OK ? opencl_weights_new(c, &c->model.weights, e) : st;
     st = st == ST_OK ? set_up_operators(c, e) : st;
     if (st == ST_OK) {
-        c->sizes.weight_bytes = opencl_arena_bytes(c->weights);
+        c->sizes.weight_bytes = opencl_arena_bytes(c->model.weights);
         c->sizes.scratch_bytes = opencl_scratch_bytes(c);
     }
     return st;
@@ -291,7 +298,7 @@ static enum status set_up(struct opencl *c, const struct kernels_options *o,
 enum status opencl_new(struct kernels **out, const struct shard_weights *w,
                        const struct kernels_options *o, struct error *e)
 {
-    struct opencl *c = calloc(1, sizeof *c);
+    struct opencl *c = calloc(1, sizeof(struct opencl_operators));
     struct error unseen;
     enum status st;
 
@@ -310,7 +317,8 @@ enum status opencl_new(struct kernels **out, const struct shard_weights *w,
     c->block_tokens = o->block_tokens;
     c->keep_tokens = o->keep_tokens;
     c->portable = o->portable;
-    st = opencl_device_find(&c->device, o->device, e);
+    st = opencl_mixers_check(w, e);
+    st = st == ST_OK ? opencl_device_find(&c->device, o->device, e) : st;
     st = st == ST_OK ? set_up(c, o, e) : st;
     if (st != ST_OK) {
         backend_free(&c->base);

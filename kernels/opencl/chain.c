@@ -4,12 +4,12 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "kernels/opencl/attention.h"
-#include "kernels/opencl/deltanet.h"
 #include "kernels/opencl/experts.h"
 #include "kernels/opencl/host/launch.h"
 #include "kernels/opencl/host/memory.h"
+#include "kernels/opencl/mixer.h"
 #include "kernels/opencl/nv/matmul_nv.h"
+#include "kernels/opencl/operators.h"
 #include "kernels/opencl/rows.h"
 
 #define PRODUCTS 4  /* out, gate_up, down, in */
@@ -48,41 +48,30 @@ static bool has_next(const struct opencl *c, uint32_t layer)
     return layer + 1 < c->w->end - c->w->begin;
 }
 
-static const struct opencl_tensor *in_of(const struct opencl_layer *l)
+static struct opencl_products products_of(const struct opencl_layer *l)
 {
-    return mixer_attends(l->kind) ? &l->attention.in : &l->deltanet.in;
+    return opencl_mixers[l->kind]->products(l);
 }
 
-/* Returns whether the matrix before the mixer is one. */
-static bool has_one_in(const struct opencl_layer *l)
+/* Returns whether the layer has experts, which begin with a router. */
+static bool has_experts(const struct opencl_layer *l)
 {
-    return !l->attention.rest[0].mem && !l->deltanet.rest[0].mem;
-}
-
-static const struct opencl_tensor *out_of(const struct opencl_layer *l)
-{
-    return mixer_attends(l->kind) ? &l->attention.o : &l->deltanet.out;
+    return l->experts.router.mem != NULL;
 }
 
 /* ---- setup ---- */
 
-/* Returns the experts of a layer, the shared one's matrix included. */
-static uint32_t n_experts(const struct opencl *c, const struct opencl_layer *l)
-{
-    return l->experts.down.rows / c->w->shape.hidden;
-}
-
 /* Returns whether the kernels have what comes between a layer's products. */
 static bool fits_layer(const struct opencl *c, uint32_t layer)
 {
-    const struct opencl_layer *l = &c->layers[layer];
+    const struct opencl_layer *l = &c->model.layers[layer];
     const struct opencl_expert_weights *x = &l->experts;
 
     if (l->mixer_norm.mem || l->ffn_norm.mem ||
-        c->w->shape.activation != ACTIVATION_SILU) {
+        c->w->shape.activation.kind != ACTIVATION_SILU) {
         return false;
     }
-    return l->ffn == FFN_DENSE ||
+    return !has_experts(l) ||
            (opencl_experts_decode_nv(c, layer) && !l->gate_up.mem &&
             x->router.dtype == DTYPE_BF16 && x->router.bits == 0 &&
             x->router.format == WEIGHT_PLAIN && !x->router_bias.mem &&
@@ -96,7 +85,7 @@ static void describe_ffn(const struct opencl *c, const struct opencl_layer *l,
 {
     out->w[1] = &l->gate_up;
     out->w[2] = &l->down;
-    if (l->ffn == FFN_EXPERTS) {
+    if (has_experts(l)) {
         out->w[1] = &l->experts.gate_up;
         out->w[2] = &l->experts.down;
         out->route = (struct matmul_nv_route){l->experts.router.rows,
@@ -117,15 +106,15 @@ static bool decodes(const struct opencl *c, const struct chain *of, uint32_t i)
 static bool describe_layer(const struct opencl *c, uint32_t layer,
                            struct chain *out)
 {
-    const struct opencl_layer *l = &c->layers[layer];
+    const struct opencl_layer *l = &c->model.layers[layer];
     bool fits = fits_layer(c, layer);
 
     out->n = 3;
-    out->w[0] = out_of(l);
+    out->w[0] = products_of(l).out;
     describe_ffn(c, l, out);
     if (has_next(c, layer)) {
-        out->w[out->n++] = in_of(l + 1);
-        fits = fits && has_one_in(l + 1);
+        out->w[out->n++] = products_of(l + 1).in;
+        fits = fits && !products_of(l + 1).rest[0].mem;
     }
     for (uint32_t i = 0; i < out->n; i++) {
         fits = fits && opencl_tensors_alike(out->w[i], out->w[0]) &&
@@ -163,7 +152,7 @@ static void describe_products(const struct opencl *c,
     if (of->route.pairs > 0) {
         out[2].op = MATMUL_NV_STORE;
         for (uint32_t i = 1; i <= 2; i++) {
-            out[i].rows /= n_experts(c, l);
+            out[i].rows /= opencl_experts_all(c, l);
             out[i].expert = true;
         }
     }
@@ -201,7 +190,7 @@ static void choose_kernel(struct opencl *c, const struct opencl_layer *l,
 /* Chooses a layer's kernel; layers with the same shapes share one. */
 static void choose_layer(struct opencl *c, uint32_t layer)
 {
-    struct chain *all = c->chain->layers, *of = &all[layer];
+    struct chain *all = opencl_operators(c)->chain->layers, *of = &all[layer];
 
     if (!describe_layer(c, layer, of)) {
         return;
@@ -212,7 +201,7 @@ static void choose_layer(struct opencl *c, uint32_t layer)
             return;
         }
     }
-    choose_kernel(c, &c->layers[layer], of);
+    choose_kernel(c, &c->model.layers[layer], of);
 }
 
 /* Returns the posts of all layers, which take turns. */
@@ -222,7 +211,8 @@ static size_t most_posts(const struct opencl *c)
     size_t most = matmul_nv_posts(hidden, c->w->shape.intermediate);
 
     for (uint32_t i = 0; i < n_layers(c); i++) {
-        const struct matmul_nv_route *route = &c->chain->layers[i].route;
+        const struct matmul_nv_route *route =
+            &opencl_operators(c)->chain->layers[i].route;
         const size_t n =
             matmul_nv_expert_posts(hidden, c->w->shape.expert_dim, route);
 
@@ -237,7 +227,7 @@ enum status opencl_chain_setup(struct opencl *c, struct error *e)
 {
     struct opencl_chain *ch = calloc(1, sizeof *ch);
 
-    c->chain = ch;
+    opencl_operators(c)->chain = ch;
     if (ch) {
         ch->layers = calloc(n_layers(c), sizeof *ch->layers);
     }
@@ -247,7 +237,7 @@ enum status opencl_chain_setup(struct opencl *c, struct error *e)
     }
     opencl_chain_stale(c);
     if (c->portable || c->device.nvidia < 80 ||
-        c->matmul->operand != DTYPE_BF16) {
+        opencl_operators(c)->matmul->operand != DTYPE_BF16) {
         return ST_OK;
     }
     for (uint32_t i = 0; i < n_layers(c); i++) {
@@ -260,10 +250,10 @@ enum status opencl_chain_setup(struct opencl *c, struct error *e)
 
 void opencl_chain_free(struct opencl *c)
 {
-    if (c->chain) {
-        free(c->chain->layers);
-        free(c->chain);
-        c->chain = NULL;
+    if (opencl_operators(c)->chain) {
+        free(opencl_operators(c)->chain->layers);
+        free(opencl_operators(c)->chain);
+        opencl_operators(c)->chain = NULL;
     }
 }
 
@@ -271,15 +261,15 @@ void opencl_chain_free(struct opencl *c)
 
 void opencl_chain_stale(struct opencl *c)
 {
-    c->chain->waits = NONE;
-    c->chain->began = NONE;
+    opencl_operators(c)->chain->waits = NONE;
+    opencl_operators(c)->chain->began = NONE;
 }
 
 bool opencl_chain_began(struct opencl *c, uint32_t layer)
 {
-    const bool yes = c->chain->began == layer;
+    const bool yes = opencl_operators(c)->chain->began == layer;
 
-    c->chain->began = NONE;
+    opencl_operators(c)->chain->began = NONE;
     return yes;
 }
 
@@ -287,27 +277,26 @@ bool opencl_chain_takes(struct opencl *c, uint32_t layer,
                         const struct opencl_tensor *y)
 {
     /* nv_chain_decode.cl computes one token. */
-    if (!c->chain->layers[layer].kernel || c->step.n_tokens != 1 ||
-        c->step.n_gen != 1) {
+    if (!opencl_operators(c)->chain->layers[layer].kernel ||
+        c->step.n_tokens != 1 || c->step.n_gen != 1) {
         return false;
     }
-    c->chain->waits = layer;
-    c->chain->y = y;
+    opencl_operators(c)->chain->waits = layer;
+    opencl_operators(c)->chain->y = y;
     return true;
 }
 
 void opencl_chain_settle(struct opencl *c)
 {
-    struct opencl_chain *ch = c->chain;
+    struct opencl_chain *ch = opencl_operators(c)->chain;
     const struct opencl_tensor absent = {0};
 
     if (ch->waits != NONE) {
-        const struct opencl_layer *l = &c->layers[ch->waits];
+        const struct opencl_layer *l = &c->model.layers[ch->waits];
+        const struct opencl_products of = products_of(l);
 
         ch->waits = NONE;
-        opencl_rows_add(c, ch->y, out_of(l),
-                        mixer_attends(l->kind) ? &l->attention.o_bias : &absent,
-                        &absent, &l->post_norm);
+        opencl_rows_add(c, ch->y, of.out, of.out_bias, &absent, &l->post_norm);
     }
 }
 
@@ -319,16 +308,15 @@ struct next_product {
 
 static struct next_product find_next(const struct opencl *c, uint32_t layer)
 {
-    const struct opencl_layer *l = &c->layers[layer + 1];
+    const struct opencl_layer *l = &c->model.layers[layer + 1];
+    struct opencl_products of;
 
     if (!has_next(c, layer)) {
         return (struct next_product){{0}, {0}, {0}};
     }
-    if (mixer_attends(l->kind)) {
-        return (struct next_product){*opencl_attention_in(c), l->attention.in,
-                                     l->attention.in_bias};
-    }
-    return (struct next_product){*opencl_deltanet_in(c), l->deltanet.in, {0}};
+    of = products_of(l);
+    return (struct next_product){*opencl_mixers[l->kind]->input(c), *of.in,
+                                 *of.in_bias};
 }
 
 /* Returns the bytes of weights that a launch reads: experts' of its pairs. */
@@ -341,32 +329,32 @@ static uint64_t bytes_of(const struct opencl *c, const struct opencl_layer *l,
     for (uint32_t i = 0; i < of->n; i++) {
         const uint64_t all = opencl_tensor_bytes(of->w[i]);
 
-        bytes += pairs > 0 && (i == 1 || i == 2) ? all / n_experts(c, l) * pairs
-                                                 : all;
+        bytes += pairs > 0 && (i == 1 || i == 2)
+                     ? all / opencl_experts_all(c, l) * pairs
+                     : all;
     }
     return bytes;
 }
 
 static void launch_layer(struct opencl *c, uint32_t layer)
 {
-    struct opencl_chain *ch = c->chain;
+    struct opencl_chain *ch = opencl_operators(c)->chain;
     const struct chain *of = &ch->layers[layer];
-    const struct opencl_layer *l = &c->layers[layer];
+    const struct opencl_layer *l = &c->model.layers[layer];
+    const struct opencl_products products = products_of(l);
     const struct next_product next = find_next(c, layer);
-    const struct opencl_tensor absent = {0};
     struct opencl_call a = opencl_call(c, of->kernel);
     const size_t local = of->kernel->variant->wg;
     const size_t global = c->device.units * local;
 
     opencl_arg_tensor(&a, &c->x);
-    opencl_arg_tensor(&a, &c->matmul->norm.next);
-    opencl_arg_tensor(&a, &c->matmul->norm.ss);
+    opencl_arg_tensor(&a, &opencl_operators(c)->matmul->norm.next);
+    opencl_arg_tensor(&a, &opencl_operators(c)->matmul->norm.ss);
     opencl_arg_tensor(&a, &next.in);
     opencl_arg_tensor(&a, &ch->posts);
     opencl_arg_tensor(&a, ch->y);
-    opencl_arg_tensor(&a, out_of(l));
-    opencl_arg_tensor(&a,
-                      mixer_attends(l->kind) ? &l->attention.o_bias : &absent);
+    opencl_arg_tensor(&a, products.out);
+    opencl_arg_tensor(&a, products.out_bias);
     opencl_arg_tensor(&a, &l->post_norm);
     if (of->route.pairs > 0) {
         opencl_arg_tensor(&a, &l->experts.router);
@@ -383,7 +371,7 @@ static void launch_layer(struct opencl *c, uint32_t layer)
 
 bool opencl_chain_run(struct opencl *c, uint32_t layer)
 {
-    struct opencl_chain *ch = c->chain;
+    struct opencl_chain *ch = opencl_operators(c)->chain;
 
     if (ch->waits != layer) {
         return false;
@@ -395,7 +383,7 @@ bool opencl_chain_run(struct opencl *c, uint32_t layer)
     ch->waits = NONE;
     launch_layer(c, layer);
     ch->began = has_next(c, layer) ? layer + 1 : NONE;
-    c->rows->ready = opencl_rows_behind(c, layer);
+    opencl_operators(c)->rows->ready = opencl_rows_behind(c, layer);
     opencl_operator_end(c);
     return true;
 }

@@ -8,7 +8,9 @@
 #include "kernels/opencl/host/copies.h"
 #include "kernels/opencl/host/launch.h"
 #include "kernels/opencl/host/memory.h"
+#include "kernels/opencl/mixer.h"
 #include "kernels/opencl/nv/deltanet_nv.h"
+#include "kernels/opencl/operators.h"
 #include "kernels/opencl/pool.h"
 #include "kernels/opencl/rows.h"
 
@@ -59,8 +61,8 @@ static const struct opencl_variant tail[] = {
 static const struct opencl_layer *first_of(const struct opencl *c)
 {
     for (uint32_t i = 0; i < shard_layers(c->w); i++) {
-        if (c->layers[i].kind == MIXER_DELTANET) {
-            return &c->layers[i];
+        if (c->model.layers[i].kind == MIXER_DELTANET) {
+            return &c->model.layers[i];
         }
     }
     return NULL;
@@ -72,14 +74,14 @@ static uint32_t linear_before(const struct opencl *c, uint32_t end)
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < end; i++) {
-        n += c->layers[i].kind == MIXER_DELTANET;
+        n += c->model.layers[i].kind == MIXER_DELTANET;
     }
     return n;
 }
 
 static void request_scratch(struct opencl *c, const struct opencl_layer *l)
 {
-    struct opencl_deltanet *d = c->deltanet;
+    struct opencl_deltanet *d = opencl_operators(c)->deltanet;
     const struct model_shape *s = &c->w->shape;
     const size_t keys = (size_t)s->n_k_heads * s->k_dim;
     const size_t values = (size_t)s->n_v_heads * s->v_dim;
@@ -88,7 +90,8 @@ static void request_scratch(struct opencl *c, const struct opencl_layer *l)
                    opencl_rows_of(&l->deltanet.in, l->deltanet.rest),
                    sizeof(float));
     opencl_scratch(c, OPENCL_IN_DELTANET, &d->y, c->sizes.max_tokens,
-                   l->deltanet.out.cols, dtype_bytes(c->matmul->operand));
+                   l->deltanet.out.cols,
+                   dtype_bytes(opencl_operators(c)->matmul->operand));
     if (c->keep_tokens > 0) {
         opencl_scratch(c, OPENCL_KEEP, &d->kept, d->n_linear,
                        c->keep_tokens * (keys + values + 2 * s->n_v_heads),
@@ -106,7 +109,7 @@ static void request_scratch(struct opencl *c, const struct opencl_layer *l)
 static enum status choose_kernels(struct opencl *c, const char *defines,
                                   struct error *e)
 {
-    struct opencl_deltanet *d = c->deltanet;
+    struct opencl_deltanet *d = opencl_operators(c)->deltanet;
     const bool keeps = c->keep_tokens > 0;
     const struct {
         struct opencl_kernel **out;
@@ -133,7 +136,7 @@ enum status opencl_deltanet_setup(struct opencl *c, struct error *e)
     char defines[64];
     enum status st;
 
-    c->deltanet = d;
+    opencl_operators(c)->deltanet = d;
     if (d) {
         d->asks_host = calloc(c->sizes.max_rows, sizeof *d->asks_host);
     }
@@ -146,26 +149,26 @@ enum status opencl_deltanet_setup(struct opencl *c, struct error *e)
     }
     d->n_linear = linear_before(c, shard_layers(c->w));
     (void)snprintf(defines, sizeof defines, "-DOPERAND_DTYPE=%d -DKEEP=%d",
-                   (int)c->matmul->operand,
+                   (int)opencl_operators(c)->matmul->operand,
                    c->keep_tokens > 0 ? KERNELS_KEEP_MAX : 1);
     request_scratch(c, l);
     st = opencl_deltanet_nv_setup(c, &d->nv, defines, e);
     return st == ST_OK ? choose_kernels(c, defines, e) : st;
 }
 
-const struct opencl_tensor *opencl_deltanet_in(const struct opencl *c)
+static const struct opencl_tensor *input(const struct opencl *c)
 {
-    return &c->deltanet->in;
+    return &opencl_operators(c)->deltanet->in;
 }
 
 void opencl_deltanet_free(struct opencl *c)
 {
-    if (c->deltanet) {
-        opencl_deltanet_nv_free(&c->deltanet->nv);
-        free(c->deltanet->asks_host);
+    if (opencl_operators(c)->deltanet) {
+        opencl_deltanet_nv_free(&opencl_operators(c)->deltanet->nv);
+        free(opencl_operators(c)->deltanet->asks_host);
     }
-    free(c->deltanet);
-    c->deltanet = NULL;
+    free(opencl_operators(c)->deltanet);
+    opencl_operators(c)->deltanet = NULL;
 }
 
 /* Returns the part of t that is the linear layer's. */
@@ -182,8 +185,8 @@ kept_of(const struct opencl *c, const struct opencl_tensor *t, uint32_t layer)
 static void run_rows(struct opencl *c, uint32_t layer,
                      struct opencl_kernel *kernel, uint32_t first, uint32_t n)
 {
-    const struct opencl_deltanet *d = c->deltanet;
-    const struct opencl_layer *l = &c->layers[layer];
+    const struct opencl_deltanet *d = opencl_operators(c)->deltanet;
+    const struct opencl_layer *l = &c->model.layers[layer];
     const struct opencl_deltanet_weights *w = &l->deltanet;
     const struct opencl_tensor kept = kept_of(c, &d->kept, layer);
     const struct opencl_tensor kept_q = kept_of(c, &d->kept_q, layer);
@@ -209,11 +212,11 @@ static void run_rows(struct opencl *c, uint32_t layer,
                   (uint64_t)n * opencl_state_bytes(c) * 2);
 }
 
-void opencl_deltanet(struct kernels *k, uint32_t layer)
+static void run(struct kernels *k, uint32_t layer)
 {
     struct opencl *c = opencl_of(k);
-    const struct opencl_deltanet *d = c->deltanet;
-    const struct opencl_layer *l = &c->layers[layer];
+    const struct opencl_deltanet *d = opencl_operators(c)->deltanet;
+    const struct opencl_layer *l = &c->model.layers[layer];
     const struct opencl_step *s = &c->step;
     const struct opencl_tensor absent = {0};
 
@@ -258,20 +261,20 @@ static struct places places_of(const struct opencl_layer *l)
 
 static void upload_places(struct opencl *c)
 {
-    struct opencl_deltanet *d = c->deltanet;
+    struct opencl_deltanet *d = opencl_operators(c)->deltanet;
     uint32_t n = 0;
 
-    if (!c->moved) {
+    if (!c->cache.moved) {
         return;
     }
     for (uint32_t i = 0; i < shard_layers(c->w); i++) {
-        if (c->layers[i].kind == MIXER_DELTANET) {
-            const struct places p = places_of(&c->layers[i]);
+        if (c->model.layers[i].kind == MIXER_DELTANET) {
+            const struct places p = places_of(&c->model.layers[i]);
 
             opencl_upload(c, &d->places, n++ * sizeof p, &p, sizeof p);
         }
     }
-    c->moved = false;
+    c->cache.moved = false;
 }
 
 /* Linear layers in one launch, the first by its number among them. */
@@ -291,7 +294,7 @@ static bool shares_memory(const struct opencl_layer *a,
 
 static void arg_asks(struct opencl_call *a, const struct run *r)
 {
-    const struct opencl_deltanet *d = a->c->deltanet;
+    const struct opencl_deltanet *d = opencl_operators(a->c)->deltanet;
 
     opencl_arg_tensor(a, &d->places);
     opencl_arg_tensor(a, &d->asks);
@@ -301,7 +304,7 @@ static void arg_asks(struct opencl_call *a, const struct run *r)
 
 static void replay_states(struct opencl *c, const struct run *r, uint32_t n)
 {
-    const struct opencl_deltanet *d = c->deltanet;
+    const struct opencl_deltanet *d = opencl_operators(c)->deltanet;
     const struct opencl_deltanet_weights *w = &r->of->deltanet;
     struct opencl_kernel *k =
         d->nv ? opencl_deltanet_nv_replay(d->nv) : d->replay;
@@ -325,7 +328,7 @@ static void replay_states(struct opencl *c, const struct run *r, uint32_t n)
 /* Behind all states of its slots, which read the old tails. */
 static void replay_tails(struct opencl *c, const struct run *r, uint32_t n)
 {
-    const struct opencl_deltanet *d = c->deltanet;
+    const struct opencl_deltanet *d = opencl_operators(c)->deltanet;
     const size_t channels = r->of->deltanet.conv.rows;
     struct opencl_call a = opencl_call(c, d->tail);
     const size_t local[3] = {WG_TAIL, 1, 1};
@@ -351,7 +354,7 @@ static void replay_run(struct opencl *c, const struct run *r, uint32_t n)
 void opencl_replay(struct kernels *k, const struct kernel_replay *r, uint32_t n)
 {
     struct opencl *c = opencl_of(k);
-    struct opencl_deltanet *d = c->deltanet;
+    struct opencl_deltanet *d = opencl_operators(c)->deltanet;
     struct run run = {0};
 
     assert(n <= c->sizes.max_rows);
@@ -361,14 +364,14 @@ void opencl_replay(struct kernels *k, const struct kernel_replay *r, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         assert(r[i].keep_at <= c->keep_tokens &&
                r[i].n_tokens <= c->keep_tokens - r[i].keep_at);
-        opencl_copies_use(c, r[i].slot, c->pages.pages_per_slot);
+        opencl_copies_use(c, r[i].slot, c->cache.pages.pages_per_slot);
         d->asks_host[i] = (struct ask){r[i].slot, r[i].keep_at, r[i].n_tokens};
     }
     opencl_copies_order(c);
     upload_places(c);
     opencl_upload(c, &d->asks, 0, d->asks_host, n * sizeof *d->asks_host);
     for (uint32_t i = 0; i < shard_layers(c->w); i++) {
-        const struct opencl_layer *l = &c->layers[i];
+        const struct opencl_layer *l = &c->model.layers[i];
 
         if (l->kind != MIXER_DELTANET) {
             continue;
@@ -383,3 +386,21 @@ void opencl_replay(struct kernels *k, const struct kernel_replay *r, uint32_t n)
     replay_run(c, &run, n);
     opencl_operator_end(c);
 }
+
+static struct opencl_products products(const struct opencl_layer *l)
+{
+    static const struct opencl_tensor absent;
+    const struct opencl_deltanet_weights *w = &l->deltanet;
+
+    return (struct opencl_products){.in = &w->in,
+                                    .in_bias = &absent,
+                                    .rest = w->rest,
+                                    .out = &w->out,
+                                    .out_bias = &absent};
+}
+
+const struct opencl_mixer opencl_mixer_deltanet = {
+    .products = products,
+    .input = input,
+    .run = run,
+};

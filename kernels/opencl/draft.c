@@ -7,6 +7,7 @@
 
 #include "kernels/opencl/host/launch.h"
 #include "kernels/opencl/host/memory.h"
+#include "kernels/opencl/operators.h"
 #include "kernels/opencl/rows.h"
 
 #define WG 256
@@ -32,7 +33,7 @@ enum status opencl_draft_setup(struct opencl *c, struct error *e)
     const float scale = c->w->shape.embed_scale;
     char of_w[OPENCL_MATRIX_DEFINES], defines[sizeof of_w + 64];
 
-    c->draft = d;
+    opencl_operators(c)->draft = d;
     if (d && c->w->mtp != NULL) {
         d->place = calloc(n, sizeof *d->place);
     }
@@ -45,8 +46,8 @@ enum status opencl_draft_setup(struct opencl *c, struct error *e)
     }
     opencl_scratch(c, OPENCL_KEEP, &d->hidden, n, h, sizeof(float));
     opencl_scratch(c, OPENCL_IN_MLP, &d->in, n, 2 * h,
-                   dtype_bytes(c->matmul->operand));
-    opencl_matrix_defines(c, &c->embed, of_w, sizeof of_w);
+                   dtype_bytes(opencl_operators(c)->matmul->operand));
+    opencl_matrix_defines(c, &c->model.embed, of_w, sizeof of_w);
     (void)snprintf(defines, sizeof defines, "%s -DEMBED_SCALE=%.9ef", of_w,
                    scale > 0.0f ? (double)scale : 1.0);
     return opencl_choose(c, &d->input, input, 1, NULL, defines, e);
@@ -54,27 +55,27 @@ enum status opencl_draft_setup(struct opencl *c, struct error *e)
 
 void opencl_draft_free(struct opencl *c)
 {
-    if (c->draft) {
-        free(c->draft->place);
-        free(c->draft);
-        c->draft = NULL;
+    if (opencl_operators(c)->draft) {
+        free(opencl_operators(c)->draft->place);
+        free(opencl_operators(c)->draft);
+        opencl_operators(c)->draft = NULL;
     }
 }
 
 void opencl_draft_begin(struct opencl *c)
 {
-    struct opencl_draft *d = c->draft;
+    struct opencl_draft *d = opencl_operators(c)->draft;
 
     if (d->keeps) {
         const struct opencl_tensor x = c->x;
 
         c->x = d->hidden;
         d->hidden = x;
-        d->norm = c->rows->last;
-        memcpy(d->place, c->place, c->step.n_tokens * sizeof *d->place);
+        d->norm = opencl_operators(c)->rows->last;
+        memcpy(d->place, c->step.places, c->step.n_tokens * sizeof *d->place);
     }
     d->keeps = false;
-    c->rows->last = &c->final_norm;
+    opencl_operators(c)->rows->last = &c->model.final_norm;
 }
 
 void opencl_keep_hidden(struct kernels *k)
@@ -82,13 +83,13 @@ void opencl_keep_hidden(struct kernels *k)
     struct opencl *c = opencl_of(k);
 
     assert(c->w->mtp != NULL);
-    c->draft->keeps = true;
+    opencl_operators(c)->draft->keeps = true;
 }
 
 /* Writes fc's operand, and zeroes x. */
 static void run_input(struct opencl *c)
 {
-    const struct opencl_draft *d = c->draft;
+    const struct opencl_draft *d = opencl_operators(c)->draft;
     const uint32_t n = c->step.n_tokens;
     struct opencl_call a = opencl_call(c, d->input);
     const size_t local[2] = {WG, 1};
@@ -97,12 +98,12 @@ static void run_input(struct opencl *c)
     opencl_arg_tensor(&a, &d->in);
     opencl_arg_tensor(&a, &c->x);
     opencl_arg_tensor(&a, &d->hidden);
-    opencl_arg_tensor(&a, &c->embed);
-    opencl_arg_tensor(&a, &c->mtp.embed_norm);
+    opencl_arg_tensor(&a, &c->model.embed);
+    opencl_arg_tensor(&a, &c->model.mtp.embed_norm);
     opencl_arg_tensor(&a, d->norm);
-    opencl_arg_tensor(&a, &c->mtp.hidden_norm);
+    opencl_arg_tensor(&a, &c->model.mtp.hidden_norm);
     opencl_arg_meta(&a);
-    opencl_arg_u32(&a, c->meta_from);
+    opencl_arg_u32(&a, c->meta.from);
     opencl_launch(&a, 2, global, local,
                   (uint64_t)n * c->w->shape.hidden * sizeof(float) * 4);
 }
@@ -111,21 +112,21 @@ void opencl_draft_input(struct kernels *k, const uint32_t *tokens,
                         const uint32_t *from)
 {
     struct opencl *c = opencl_of(k);
-    struct opencl_draft *d = c->draft;
+    struct opencl_draft *d = opencl_operators(c)->draft;
     const struct opencl_tensor absent = {0};
     const uint32_t layer = c->w->end - c->w->begin;
 
     assert(c->w->mtp != NULL && d->norm != NULL);
-    c->rows->last = &c->mtp.norm;
+    opencl_operators(c)->rows->last = &c->model.mtp.norm;
     for (uint32_t t = 0; t < c->step.n_tokens; t++) {
         const uint32_t place = c->step.place[t];
 
         /* No upload of their own: the launch below uploads the step's meta. */
-        c->meta_host[c->meta_ids + place] = (int32_t)tokens[t];
-        c->meta_host[c->meta_from + place] = (int32_t)d->place[from[t]];
+        c->meta.host[c->meta.ids + place] = (int32_t)tokens[t];
+        c->meta.host[c->meta.from + place] = (int32_t)d->place[from[t]];
     }
     run_input(c);
-    opencl_rows_add(c, &d->in, &c->mtp.fc, &absent, &absent,
-                    &c->layers[layer].input_norm);
+    opencl_rows_add(c, &d->in, &c->model.mtp.fc, &absent, &absent,
+                    &c->model.layers[layer].input_norm);
     opencl_operator_end(c);
 }

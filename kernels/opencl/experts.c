@@ -8,6 +8,7 @@
 #include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/matmul.h"
 #include "kernels/opencl/nv/matmul_nv.h"
+#include "kernels/opencl/operators.h"
 #include "kernels/opencl/rows.h"
 
 #define WG       8  /* of products */
@@ -70,16 +71,10 @@ static uint32_t n_layers(const struct opencl *c)
     return shard_layers(c->w);
 }
 
-/* Returns the matrices of a layer with experts, the shared one's included. */
-static uint32_t n_all(const struct opencl *c, const struct opencl_layer *l)
-{
-    return l->experts.down.rows / c->w->shape.hidden;
-}
-
 uint32_t opencl_experts_pairs(const struct opencl *c,
                               const struct opencl_layer *l)
 {
-    return c->w->shape.top_k + n_all(c, l) - c->w->shape.n_experts;
+    return c->w->shape.top_k + opencl_experts_all(c, l) - c->w->shape.n_experts;
 }
 
 void opencl_experts_defines(const struct opencl *c,
@@ -100,7 +95,7 @@ void opencl_experts_defines(const struct opencl *c,
                    "-DN_ALL=%u",
                    of_w, s->n_experts, s->top_k, s->top_k_normed, s->expert_dim,
                    s->gate_up_alternate, shared, opencl_experts_pairs(c, l),
-                   n_all(c, l));
+                   opencl_experts_all(c, l));
 }
 
 static bool is_nvidia(const struct opencl *c)
@@ -164,8 +159,8 @@ static bool choose_nv(struct opencl *c, struct experts_kernels *k,
     const struct opencl_tensor *w =
         is_down ? &l->experts.down : &l->experts.gate_up;
     const struct matmul_nv_product p = {
-        is_down ? MATMUL_NV_STORE : MATMUL_NV_SILU, w->rows / n_all(c, l),
-        w->cols, w->bits, true};
+        is_down ? MATMUL_NV_STORE : MATMUL_NV_SILU,
+        w->rows / opencl_experts_all(c, l), w->cols, w->bits, true};
     struct opencl_variant *v = &k->nv[is_down][way];
     char of_w[EXPERTS_DEFINES],
         all[EXPERTS_DEFINES + sizeof((struct matmul_nv *)0)->defines];
@@ -220,12 +215,13 @@ static bool is_same(const struct opencl_layer *a, const struct opencl_layer *b)
 static enum status choose_layer(struct opencl *c, uint32_t layer,
                                 struct error *e)
 {
-    struct experts_kernels *all = c->experts->layers, *k = &all[layer];
-    const struct opencl_layer *l = &c->layers[layer];
+    struct experts_kernels *all = opencl_operators(c)->experts->layers,
+                           *k = &all[layer];
+    const struct opencl_layer *l = &c->model.layers[layer];
     enum status st;
 
     for (uint32_t i = 0; i < layer; i++) {
-        if (is_same(&c->layers[i], l)) {
+        if (is_same(&c->model.layers[i], l)) {
             *k = all[i];
             return ST_OK;
         }
@@ -238,7 +234,8 @@ static enum status choose_layer(struct opencl *c, uint32_t layer,
 /* The portable kernels and NVIDIA's have different numbers of sizes. */
 bool opencl_experts_decode_nv(const struct opencl *c, uint32_t layer)
 {
-    const struct experts_kernels *k = &c->experts->layers[layer];
+    const struct experts_kernels *k =
+        &opencl_operators(c)->experts->layers[layer];
 
     return k->n_ways == EXPERTS_WAYS && k->route[0];
 }
@@ -253,7 +250,7 @@ static size_t tiles_of(const struct opencl *c, size_t n, uint32_t tile)
 
 static void request_scratch(struct opencl *c)
 {
-    struct opencl_experts *x = c->experts;
+    struct opencl_experts *x = opencl_operators(c)->experts;
     const struct model_shape *s = &c->w->shape;
     const size_t t = c->sizes.max_tokens, pairs = t * (s->top_k + 1);
     const enum opencl_part part = OPENCL_IN_MLP;
@@ -262,7 +259,7 @@ static void request_scratch(struct opencl *c)
     opencl_scratch(c, part, &x->ids, t, s->top_k + 1, sizeof(uint32_t));
     opencl_scratch(c, part, &x->weights, t, s->top_k + 1, sizeof(float));
     opencl_scratch(c, part, &x->gated, pairs, s->expert_dim,
-                   dtype_bytes(c->matmul->operand));
+                   dtype_bytes(opencl_operators(c)->matmul->operand));
     opencl_scratch(c, part, &x->y, pairs, s->hidden, sizeof(float));
     opencl_scratch(c, part, &x->order, 1, pairs, sizeof(uint32_t));
     opencl_scratch(c, part, &x->tiles, tiles_of(c, pairs, nv_tiles[1]),
@@ -276,7 +273,7 @@ enum status opencl_experts_setup(struct opencl *c, struct error *e)
     enum status st = ST_OK;
     bool any = false;
 
-    c->experts = x;
+    opencl_operators(c)->experts = x;
     if (x) {
         x->layers = calloc(n_layers(c), sizeof *x->layers);
     }
@@ -285,7 +282,7 @@ enum status opencl_experts_setup(struct opencl *c, struct error *e)
                          "not enough memory for kernels");
     }
     for (uint32_t i = 0; i < n_layers(c) && st == ST_OK; i++) {
-        if (c->layers[i].ffn == FFN_EXPERTS) {
+        if (c->model.layers[i].ffn == FFN_EXPERTS) {
             any = true;
             st = choose_layer(c, i, e);
         }
@@ -298,10 +295,10 @@ enum status opencl_experts_setup(struct opencl *c, struct error *e)
 
 void opencl_experts_free(struct opencl *c)
 {
-    if (c->experts) {
-        free(c->experts->layers);
-        free(c->experts);
-        c->experts = NULL;
+    if (opencl_operators(c)->experts) {
+        free(opencl_operators(c)->experts->layers);
+        free(opencl_operators(c)->experts);
+        opencl_operators(c)->experts = NULL;
     }
 }
 
@@ -327,8 +324,8 @@ struct range {
  * launch. */
 static void route_tokens(struct opencl *c, uint32_t layer, uint32_t n)
 {
-    struct opencl_experts *x = c->experts;
-    const struct opencl_layer *l = &c->layers[layer];
+    struct opencl_experts *x = opencl_operators(c)->experts;
+    const struct opencl_layer *l = &c->model.layers[layer];
     const struct opencl_expert_weights *w = &l->experts;
     struct opencl_kernel *k = x->layers[layer].route[n > 1];
     const uint32_t each = k->variant->tile_rows;
@@ -347,7 +344,7 @@ static void route_tokens(struct opencl *c, uint32_t layer, uint32_t n)
     opencl_arg_tensor(&a, &x->logits);
     opencl_arg_tensor(&a, &x->tickets);
     opencl_arg_tensor(&a, &c->x);
-    opencl_arg_tensor(&a, &c->matmul->norm.ss);
+    opencl_arg_tensor(&a, &opencl_operators(c)->matmul->norm.ss);
     opencl_arg_tensor(&a, &l->post_norm);
     opencl_arg_tensor(&a, &w->router);
     opencl_arg_tensor(&a, &w->router_bias);
@@ -359,15 +356,15 @@ static void route_tokens(struct opencl *c, uint32_t layer, uint32_t n)
 static void choose_experts(struct opencl *c, uint32_t layer,
                            struct range tokens)
 {
-    const struct opencl_experts *x = c->experts;
+    const struct opencl_experts *x = opencl_operators(c)->experts;
     const struct experts_kernels *k = &x->layers[layer];
-    const struct opencl_layer *l = &c->layers[layer];
+    const struct opencl_layer *l = &c->model.layers[layer];
     const size_t local = WG_TOKEN, global = tokens.n * local;
     struct opencl_call a = opencl_call(c, k->logits);
 
     opencl_arg_tensor(&a, &x->logits);
     opencl_arg_tensor(&a, &c->x);
-    opencl_arg_tensor(&a, &c->matmul->norm.ss);
+    opencl_arg_tensor(&a, &opencl_operators(c)->matmul->norm.ss);
     opencl_arg_tensor(&a, &l->post_norm);
     opencl_arg_tensor(&a, &l->experts.router);
     opencl_arg_tensor(&a, &l->experts.router_bias);
@@ -387,7 +384,7 @@ static void choose_experts(struct opencl *c, uint32_t layer,
 static void group_pairs(struct opencl *c, const struct experts_kernels *k,
                         struct range pairs, uint32_t tile)
 {
-    const struct opencl_experts *x = c->experts;
+    const struct opencl_experts *x = opencl_operators(c)->experts;
     const size_t local = WG_GROUP;
     struct opencl_call a = opencl_call(c, k->group);
 
@@ -420,7 +417,7 @@ static void launch_pairs(struct opencl_call *a, struct range pairs,
                          uint32_t each)
 {
     struct opencl *c = a->c;
-    const struct opencl_experts *x = c->experts;
+    const struct opencl_experts *x = opencl_operators(c)->experts;
     const struct opencl_variant *v = a->kernel->variant;
     const size_t tiles =
         v->tile_rows == 1 ? pairs.n : tiles_of(c, pairs.n, v->tile_rows);
@@ -439,13 +436,13 @@ static void launch_pairs(struct opencl_call *a, struct range pairs,
 static void run_gate_up(struct opencl *c, uint32_t layer, uint32_t way,
                         struct range pairs)
 {
-    const struct opencl_experts *x = c->experts;
-    const struct opencl_expert_weights *w = &c->layers[layer].experts;
+    const struct opencl_experts *x = opencl_operators(c)->experts;
+    const struct opencl_expert_weights *w = &c->model.layers[layer].experts;
     struct opencl_call a = opencl_call(c, x->layers[layer].gate_up[way]);
 
     opencl_arg_tensor(&a, &x->gated);
-    opencl_arg_tensor(&a, &c->matmul->norm.next);
-    opencl_arg_tensor(&a, &c->matmul->norm.ss);
+    opencl_arg_tensor(&a, &opencl_operators(c)->matmul->norm.next);
+    opencl_arg_tensor(&a, &opencl_operators(c)->matmul->norm.ss);
     opencl_arg_tensor(&a, &w->gate_up);
     opencl_arg_tensor(&a, &w->gate_up_bias);
     launch_pairs(&a, pairs, &w->gate_up, c->w->shape.expert_dim, COLS / 2);
@@ -454,8 +451,8 @@ static void run_gate_up(struct opencl *c, uint32_t layer, uint32_t way,
 static void run_down(struct opencl *c, uint32_t layer, uint32_t way,
                      struct range pairs)
 {
-    const struct opencl_experts *x = c->experts;
-    const struct opencl_expert_weights *w = &c->layers[layer].experts;
+    const struct opencl_experts *x = opencl_operators(c)->experts;
+    const struct opencl_expert_weights *w = &c->model.layers[layer].experts;
     struct opencl_call a = opencl_call(c, x->layers[layer].down[way]);
 
     opencl_arg_tensor(&a, &x->y);
@@ -469,7 +466,8 @@ static void run_down(struct opencl *c, uint32_t layer, uint32_t way,
  * pairs, about as many as an expert has. */
 static uint32_t way_of(const struct opencl *c, uint32_t layer, uint32_t n)
 {
-    const struct experts_kernels *k = &c->experts->layers[layer];
+    const struct experts_kernels *k =
+        &opencl_operators(c)->experts->layers[layer];
     const uint32_t experts = c->w->shape.n_experts;
     const uint32_t pairs = n * c->w->shape.top_k;
     uint32_t way = 1;
@@ -488,8 +486,9 @@ static uint32_t way_of(const struct opencl *c, uint32_t layer, uint32_t n)
 /* Computes y of the pairs of tokens of one kind, from their choice on. */
 static void run_pairs(struct opencl *c, uint32_t layer, struct range tokens)
 {
-    const struct experts_kernels *k = &c->experts->layers[layer];
-    const uint32_t each = opencl_experts_pairs(c, &c->layers[layer]);
+    const struct experts_kernels *k =
+        &opencl_operators(c)->experts->layers[layer];
+    const uint32_t each = opencl_experts_pairs(c, &c->model.layers[layer]);
     const struct range pairs = {tokens.first * each, tokens.n * each};
     const uint32_t way = way_of(c, layer, tokens.n);
 
@@ -512,9 +511,9 @@ static void run_pairs(struct opencl *c, uint32_t layer, struct range tokens)
  * added. */
 static void add_sum(struct opencl *c, uint32_t layer)
 {
-    const struct opencl_experts *x = c->experts;
-    const struct opencl_matmul *m = c->matmul;
-    const struct opencl_layer *l = &c->layers[layer];
+    const struct opencl_experts *x = opencl_operators(c)->experts;
+    const struct opencl_matmul *m = opencl_operators(c)->matmul;
+    const struct opencl_layer *l = &c->model.layers[layer];
     const struct opencl_tensor *gamma = opencl_rows_behind(c, layer);
     const struct opencl_tensor absent = {0};
     const bool normed = l->ffn_norm.mem != NULL;
@@ -536,7 +535,7 @@ static void add_sum(struct opencl *c, uint32_t layer)
 
 void opencl_experts_run(struct opencl *c, uint32_t layer)
 {
-    const struct opencl_layer *l = &c->layers[layer];
+    const struct opencl_layer *l = &c->model.layers[layer];
     const struct opencl_step *s = &c->step;
     const struct opencl_tensor absent = {0};
 
@@ -544,9 +543,10 @@ void opencl_experts_run(struct opencl *c, uint32_t layer)
     run_pairs(c, layer, (struct range){0, s->n_gen});
     run_pairs(c, layer, (struct range){s->n_gen, s->n_tokens - s->n_gen});
     if (l->gate_up.mem) {
-        opencl_project_silu(c, &l->gate_up, &c->rows->gated);
+        opencl_project_silu(c, &l->gate_up, &opencl_operators(c)->rows->gated);
         /* Overwrites the norm's operand, so it is the last product. */
-        opencl_project_y(c, &c->rows->gated, &l->down, &absent);
+        opencl_project_y(c, &opencl_operators(c)->rows->gated, &l->down,
+                         &absent);
     }
     add_sum(c, layer);
 }

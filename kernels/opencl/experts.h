@@ -64,6 +64,13 @@ void opencl_experts_defines(const struct opencl *c,
                             const struct opencl_tensor *w,
                             char out[EXPERTS_DEFINES]);
 
+/* Returns the matrices of a layer with experts, the shared one's included. */
+static inline uint32_t opencl_experts_all(const struct opencl *c,
+                                          const struct opencl_layer *l)
+{
+    return l->experts.down.rows / c->w->shape.hidden;
+}
+
 /* Returns the pairs of a token. */
 uint32_t opencl_experts_pairs(const struct opencl *c,
                               const struct opencl_layer *l);

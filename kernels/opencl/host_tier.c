@@ -3,8 +3,10 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "common/base/minmax.h"
 #include "kernels/opencl/host/copies.h"
 #include "kernels/opencl/host/queue.h"
+#include "kernels/opencl/operators.h"
 
 struct piece {
     cl_mem mem;
@@ -29,42 +31,42 @@ void opencl_tier_set_piece(uint64_t bytes)
 
 void opencl_tier_free(struct opencl *c)
 {
-    struct opencl_tier *t = c->tier;
+    struct opencl_tier *t = opencl_operators(c)->tier;
 
     if (t == NULL) {
         return;
     }
     opencl_copies_free(c);
-    for (uint32_t i = 0; i < t->first[c->pages.n_groups]; i++) {
+    for (uint32_t i = 0; i < t->first[c->cache.pages.n_groups]; i++) {
         if (t->pieces[i].map != NULL) {
             clEnqueueUnmapMemObject(opencl_queue_id(c), t->pieces[i].mem,
                                     t->pieces[i].map, 0, NULL, NULL);
         }
     }
     clFinish(opencl_queue_id(c));
-    for (uint32_t i = 0; i < t->first[c->pages.n_groups]; i++) {
+    for (uint32_t i = 0; i < t->first[c->cache.pages.n_groups]; i++) {
         if (t->pieces[i].mem != NULL) {
             clReleaseMemObject(t->pieces[i].mem);
         }
     }
     free(t->pieces);
     free(t);
-    c->tier = NULL;
+    opencl_operators(c)->tier = NULL;
 }
 
 /* Cuts each area into pieces.  Returns false if memory is short. */
 static bool cut_areas(const struct opencl *c, struct opencl_tier *t)
 {
     t->first[0] = 0;
-    for (uint32_t i = 0; i < c->pages.n_groups; i++) {
-        uint64_t n = most_bytes / c->pages.groups[i].page_bytes;
+    for (uint32_t i = 0; i < c->cache.pages.n_groups; i++) {
+        uint64_t n = most_bytes / c->cache.pages.groups[i].page_bytes;
 
         n = n > 0 ? n : 1;
         t->per_piece[i] = n < t->n_pages ? (uint32_t)n : t->n_pages;
         t->first[i + 1] = t->first[i] + t->n_pages / t->per_piece[i] +
                           (t->n_pages % t->per_piece[i] != 0);
     }
-    t->pieces = calloc(t->first[c->pages.n_groups], sizeof *t->pieces);
+    t->pieces = calloc(t->first[c->cache.pages.n_groups], sizeof *t->pieces);
     return t->pieces != NULL;
 }
 
@@ -88,7 +90,7 @@ static cl_int pin_areas(struct opencl *c, struct opencl_tier *t)
 {
     cl_int code = CL_SUCCESS;
 
-    for (uint32_t i = 0; i < c->pages.n_groups; i++) {
+    for (uint32_t i = 0; i < c->cache.pages.n_groups; i++) {
         uint32_t left = t->n_pages;
 
         for (uint32_t k = t->first[i];
@@ -96,7 +98,7 @@ static cl_int pin_areas(struct opencl *c, struct opencl_tier *t)
             uint32_t n = left < t->per_piece[i] ? left : t->per_piece[i];
 
             code = pin_piece(c, &t->pieces[k],
-                             n * (uint64_t)c->pages.groups[i].page_bytes);
+                             n * (uint64_t)c->cache.pages.groups[i].page_bytes);
             left -= n;
         }
     }
@@ -114,16 +116,18 @@ enum status opencl_alloc_host(struct kernels *k, uint32_t n_pages,
     if (n_pages == 0) {
         return ST_OK;
     }
-    c->tier = calloc(1, sizeof *c->tier);
-    if (c->tier != NULL) {
-        c->tier->n_pages = n_pages;
+    opencl_operators(c)->tier = calloc(1, sizeof *opencl_operators(c)->tier);
+    if (opencl_operators(c)->tier != NULL) {
+        opencl_operators(c)->tier->n_pages = n_pages;
     }
-    if (c->tier == NULL || !cut_areas(c, c->tier)) {
-        free(c->tier);
-        c->tier = NULL;
+    if (opencl_operators(c)->tier == NULL ||
+        !cut_areas(c, opencl_operators(c)->tier)) {
+        free(opencl_operators(c)->tier);
+        opencl_operators(c)->tier = NULL;
     } else {
         code = opencl_copies_new(c);
-        code = code == CL_SUCCESS ? pin_areas(c, c->tier) : code;
+        code =
+            code == CL_SUCCESS ? pin_areas(c, opencl_operators(c)->tier) : code;
     }
     if (code != CL_SUCCESS) {
         opencl_tier_free(c);
@@ -131,8 +135,8 @@ enum status opencl_alloc_host(struct kernels *k, uint32_t n_pages,
             e, ST_RESOURCE_EXHAUSTED,
             "pin a host tier of %u pages of %llu bytes for %s: %s; lower "
             "--host-memory",
-            n_pages, (unsigned long long)c->pages.page_bytes, c->device.name,
-            opencl_error_name(code, name, sizeof name));
+            n_pages, (unsigned long long)c->cache.pages.page_bytes,
+            c->device.name, opencl_error_name(code, name, sizeof name));
     }
     return ST_OK;
 }
@@ -143,15 +147,15 @@ enum status opencl_alloc_host(struct kernels *k, uint32_t n_pages,
 static void copy_group(struct opencl *c, uint32_t group, uint32_t page,
                        uint32_t host, uint32_t n, bool out)
 {
-    const struct opencl_tier *t = c->tier;
-    uint64_t bytes = c->pages.groups[group].page_bytes;
+    const struct opencl_tier *t = opencl_operators(c)->tier;
+    uint64_t bytes = c->cache.pages.groups[group].page_bytes;
     uint32_t per = t->per_piece[group];
 
     while (n > 0) {
         uint32_t at = host % per, k = per - at < n ? per - at : n;
         struct opencl_copy copy = {
-            .mem = c->groups[group].mem,
-            .at = c->groups[group].at + page * bytes,
+            .mem = c->cache.groups[group].mem,
+            .at = c->cache.groups[group].at + page * bytes,
             .bytes = k * bytes,
             .host = t->pieces[t->first[group] + host / per].map + at * bytes,
             .out = out};
@@ -163,19 +167,17 @@ static void copy_group(struct opencl *c, uint32_t group, uint32_t page,
     }
 }
 
-static bool in_range(uint32_t first, uint32_t n, uint32_t all)
-{
-    return n <= all && first <= all - n;
-}
-
 static void copy_pages(struct opencl *c, uint32_t page, uint32_t host,
                        uint32_t n, bool out)
 {
-    uint32_t n_host = c->tier != NULL ? c->tier->n_pages : 0;
+    uint32_t n_host = opencl_operators(c)->tier != NULL
+                          ? opencl_operators(c)->tier->n_pages
+                          : 0;
 
-    assert(in_range(page, n, c->n_pages) && in_range(host, n, n_host));
+    assert(in_range_u32(page, n, c->cache.n_pages) &&
+           in_range_u32(host, n, n_host));
     (void)n_host;
-    for (uint32_t i = 0; i < c->pages.n_groups && n > 0; i++) {
+    for (uint32_t i = 0; i < c->cache.pages.n_groups && n > 0; i++) {
         copy_group(c, i, page, host, n, out);
     }
     opencl_copies_flush(c);

@@ -8,6 +8,7 @@
 #include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/matmul_choice.h"
 #include "kernels/opencl/nv/matmul_nv.h"
+#include "kernels/opencl/operators.h"
 
 /* The cases that have a kernel each: generated tokens, at most this many in a
  * tile, or prompt tokens, about this many in a launch.  Kernels of one kind
@@ -70,8 +71,8 @@ void opencl_matrix_defines(const struct opencl *c,
     (void)snprintf(out, room,
                    "-DW_DTYPE=%d -DOPERAND_DTYPE=%d -DW_BITS=%u -DW_GROUP=%u "
                    "-DW_FORMAT=%d",
-                   (int)w->dtype, (int)c->matmul->operand, w->bits, w->group,
-                   (int)opencl_tensor_form(w).format);
+                   (int)w->dtype, (int)opencl_operators(c)->matmul->operand,
+                   w->bits, w->group, (int)opencl_tensor_form(w).format);
 }
 
 struct matmul_choice *opencl_matmul_choice(const struct opencl_matmul *m,
@@ -93,7 +94,7 @@ struct matmul_choice *opencl_matmul_choice(const struct opencl_matmul *m,
 static bool takes_nv(const struct opencl *c, const struct opencl_tensor *w)
 {
     return !c->portable && c->device.nvidia >= 80 && w->dtype == DTYPE_BF16 &&
-           c->matmul->operand == DTYPE_BF16;
+           opencl_operators(c)->matmul->operand == DTYPE_BF16;
 }
 
 bool opencl_matmul_fits_nv(const struct opencl *c,
@@ -116,13 +117,15 @@ static bool cut_nv(const struct opencl *c, const struct matmul_choice *of,
     const uint32_t local = matmul_nv_local(c->device.nvidia);
 
     if ((decode && !opencl_matmul_fits_nv(c, &of->w)) ||
-        (!decode && !c->matmul->fold) || !takes_nv(c, &of->w) ||
+        (!decode && !opencl_operators(c)->matmul->fold) ||
+        !takes_nv(c, &of->w) ||
         !matmul_nv_fits_group(p.op, p.rows, p.cols, decode ? of->w.group : 0)) {
         return false;
     }
-    return decode ? matmul_nv_decode(out, &p, way->tokens, local)
-                  : matmul_nv_prefill(out, &p, way->tokens, c->matmul->wgmma,
-                                      local);
+    return decode
+               ? matmul_nv_decode(out, &p, way->tokens, local)
+               : matmul_nv_prefill(out, &p, way->tokens,
+                                   opencl_operators(c)->matmul->wgmma, local);
 }
 
 /* Chooses NVIDIA's kernel for a case; false if there is none, or if the
@@ -149,7 +152,7 @@ static bool choose_nv(struct opencl *c, struct matmul_choice *of, size_t way,
         ST_OK) {
         log_warn("kernel-refused", "kernel=%s text=\"%s\"", nv.file, e.text);
         if (ways[way].kind == MATMUL_PREFILL) {
-            c->matmul->wgmma = false;
+            opencl_operators(c)->matmul->wgmma = false;
         }
         return false;
     }
@@ -190,8 +193,9 @@ static void choose_fold(struct opencl *c)
                                                .tile_rows = 8};
     struct error e;
 
-    if (opencl_choose(c, &c->matmul->fold, &fold, 1, NULL, NULL, &e) != ST_OK) {
-        c->matmul->fold = NULL;
+    if (opencl_choose(c, &opencl_operators(c)->matmul->fold, &fold, 1, NULL,
+                      NULL, &e) != ST_OK) {
+        opencl_operators(c)->matmul->fold = NULL;
     }
 }
 
@@ -214,7 +218,7 @@ static enum status choose_kernels(struct opencl *c, enum matmul_op op,
                                   const struct opencl_tensor *w,
                                   struct error *e)
 {
-    struct opencl_matmul *m = c->matmul;
+    struct opencl_matmul *m = opencl_operators(c)->matmul;
     const struct opencl_shape shape = {w->rows, w->cols, w->dtype};
     struct matmul_choice *of;
     char defines[OPENCL_MATRIX_DEFINES];
@@ -255,7 +259,8 @@ struct opencl_kernel *opencl_matmul_kernel(const struct opencl *c,
                                            const struct opencl_tensor *w,
                                            int kind, uint32_t n)
 {
-    const struct matmul_choice *of = opencl_matmul_choice(c->matmul, op, w);
+    const struct matmul_choice *of =
+        opencl_matmul_choice(opencl_operators(c)->matmul, op, w);
     struct opencl_kernel *k = NULL;
 
     for (size_t way = 0; way < MATMUL_WAYS; way++) {
@@ -275,8 +280,8 @@ bool opencl_matmul_decodes_nv(const struct opencl *c,
     bool all = true;
 
     for (int op = 0; op < MATMUL_OPS; op++) {
-        const struct matmul_choice *of =
-            opencl_matmul_choice(c->matmul, (enum matmul_op)op, w);
+        const struct matmul_choice *of = opencl_matmul_choice(
+            opencl_operators(c)->matmul, (enum matmul_op)op, w);
 
         for (size_t way = 0; of && way < MATMUL_WAYS; way++) {
             all = all && (ways[way].kind != MATMUL_DECODE ||
@@ -327,16 +332,17 @@ static enum status choose_each(struct opencl *c, struct error *e)
 
     for (uint32_t i = 0; i < shard_layers(c->w) && st == ST_OK; i++) {
         struct product of[PRODUCTS_MAX];
-        const uint32_t n = list_products(&c->layers[i], of);
+        const uint32_t n = list_products(&c->model.layers[i], of);
 
         for (uint32_t j = 0; j < n && st == ST_OK; j++) {
             st = choose_kernels(c, of[j].op, of[j].w, e);
         }
     }
     if (st == ST_OK) {
-        st = choose_kernels(c, MATMUL_ADD, &c->mtp.fc, e);
+        st = choose_kernels(c, MATMUL_ADD, &c->model.mtp.fc, e);
     }
-    return st == ST_OK ? choose_kernels(c, MATMUL_STORE, &c->head, e) : st;
+    return st == ST_OK ? choose_kernels(c, MATMUL_STORE, &c->model.head, e)
+                       : st;
 }
 
 /* Nothing guarantees that wgmma rounds as mma.sync does, and a token's bits
@@ -344,7 +350,7 @@ static enum status choose_each(struct opencl *c, struct error *e)
  * wgmma kernel, none is used, and the choice starts again. */
 static enum status choose_all(struct opencl *c, struct error *e)
 {
-    struct opencl_matmul *m = c->matmul;
+    struct opencl_matmul *m = opencl_operators(c)->matmul;
     enum status st;
     bool wgmma;
 
@@ -380,16 +386,16 @@ static enum dtype operand_of(const struct opencl *c)
 {
     struct common all = {.bf16 = true};
 
-    add_form(&all, &c->head);
+    add_form(&all, &c->model.head);
     for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
         struct product of[PRODUCTS_MAX];
-        const uint32_t n = list_products(&c->layers[i], of);
+        const uint32_t n = list_products(&c->model.layers[i], of);
 
         for (uint32_t j = 0; j < n; j++) {
             add_form(&all, of[j].w);
         }
-        add_form(&all, &c->layers[i].experts.gate_up);
-        add_form(&all, &c->layers[i].experts.down);
+        add_form(&all, &c->model.layers[i].experts.gate_up);
+        add_form(&all, &c->model.layers[i].experts.down);
     }
     return all.bf16 || all.coded ? DTYPE_BF16 : DTYPE_F32;
 }
@@ -400,10 +406,10 @@ static bool needs_y(const struct opencl *c)
     bool any = false;
 
     for (uint32_t i = 0; i < shard_layers(c->w); i++) {
-        const struct opencl_layer *l = &c->layers[i];
+        const struct opencl_layer *l = &c->model.layers[i];
 
         any = any || l->mixer_norm.mem || l->ffn_norm.mem ||
-              (l->ffn == FFN_EXPERTS && l->gate_up.mem);
+              (l->experts.router.mem && l->gate_up.mem);
     }
     return any;
 }
@@ -412,11 +418,12 @@ void opencl_operand_scratch(struct opencl *c, struct opencl_operand *out,
                             size_t rows)
 {
     const size_t h = c->w->shape.hidden;
-    const enum opencl_part part =
-        out == &c->matmul->norm ? OPENCL_KEEP : OPENCL_IN_HEAD;
+    const enum opencl_part part = out == &opencl_operators(c)->matmul->norm
+                                      ? OPENCL_KEEP
+                                      : OPENCL_IN_HEAD;
 
     opencl_scratch(c, part, &out->next, rows, h,
-                   dtype_bytes(c->matmul->operand));
+                   dtype_bytes(opencl_operators(c)->matmul->operand));
     opencl_scratch(c, part, &out->ss, rows, (h + NORM_PART - 1) / NORM_PART,
                    sizeof(float));
 }
@@ -430,12 +437,12 @@ size_t opencl_matmul_tiles(const struct opencl_variant *v,
 /* Requests room for any quantised matrix of the prefill products, as bf16. */
 static void wide_scratch(struct opencl *c)
 {
-    const struct opencl_tensor *fc = &c->mtp.fc;
+    const struct opencl_tensor *fc = &c->model.mtp.fc;
     size_t most = fc->bits > 0 ? (size_t)fc->rows * fc->cols : 0;
 
     for (uint32_t i = 0; i < shard_layers(c->w); i++) {
         struct product of[PRODUCTS_MAX];
-        const uint32_t n_products = list_products(&c->layers[i], of);
+        const uint32_t n_products = list_products(&c->model.layers[i], of);
 
         for (uint32_t j = 0; j < n_products; j++) {
             const struct opencl_tensor *w = of[j].w;
@@ -445,8 +452,8 @@ static void wide_scratch(struct opencl *c)
         }
     }
     if (!c->portable && c->device.nvidia >= 80) {
-        opencl_scratch(c, OPENCL_KEEP, &c->matmul->wide, 1, most,
-                       dtype_bytes(DTYPE_BF16));
+        opencl_scratch(c, OPENCL_KEEP, &opencl_operators(c)->matmul->wide, 1,
+                       most, dtype_bytes(DTYPE_BF16));
     }
 }
 
@@ -456,8 +463,9 @@ static void share_scratch(struct opencl *c)
 {
     size_t parts = 0, tickets = 0;
 
-    for (uint32_t i = 0; i < c->matmul->n_choices; i++) {
-        const struct matmul_choice *of = &c->matmul->choices[i];
+    for (uint32_t i = 0; i < opencl_operators(c)->matmul->n_choices; i++) {
+        const struct matmul_choice *of =
+            &opencl_operators(c)->matmul->choices[i];
 
         for (size_t way = 0; way < MATMUL_WAYS; way++) {
             const struct opencl_variant *v = of->kernel[way]->variant;
@@ -469,9 +477,10 @@ static void share_scratch(struct opencl *c)
             tickets = v->shares > 0 && tiles > tickets ? tiles : tickets;
         }
     }
-    opencl_scratch(c, OPENCL_KEEP, &c->matmul->part, 1, parts, sizeof(float));
-    opencl_scratch(c, OPENCL_KEEP, &c->matmul->tickets, 1, tickets,
-                   sizeof(uint32_t));
+    opencl_scratch(c, OPENCL_KEEP, &opencl_operators(c)->matmul->part, 1, parts,
+                   sizeof(float));
+    opencl_scratch(c, OPENCL_KEEP, &opencl_operators(c)->matmul->tickets, 1,
+                   tickets, sizeof(uint32_t));
 }
 
 enum status opencl_matmul_setup(struct opencl *c, struct error *e)
@@ -479,7 +488,7 @@ enum status opencl_matmul_setup(struct opencl *c, struct error *e)
     struct opencl_matmul *m = calloc(1, sizeof *m);
     enum status st;
 
-    c->matmul = m;
+    opencl_operators(c)->matmul = m;
     if (m) {
         m->choices = calloc(MATMUL_CHOICES, sizeof *m->choices);
     }
@@ -510,9 +519,9 @@ enum status opencl_matmul_setup(struct opencl *c, struct error *e)
 
 void opencl_matmul_free(struct opencl *c)
 {
-    if (c->matmul) {
-        free(c->matmul->choices);
-        free(c->matmul);
-        c->matmul = NULL;
+    if (opencl_operators(c)->matmul) {
+        free(opencl_operators(c)->matmul->choices);
+        free(opencl_operators(c)->matmul);
+        opencl_operators(c)->matmul = NULL;
     }
 }

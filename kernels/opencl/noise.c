@@ -15,7 +15,7 @@
 const char opencl_noise_data[1] = {0}, opencl_noise_other[1] = {0};
 
 static const struct opencl_variant noises[] = {
-    {"noise", "noise", NULL, GROUP, 0, 0, 0, false, 0, 0},
+    {.file = "noise", .kernel = "noise", .wg = GROUP},
 };
 
 #define ANY_BITS 3 /* NOISE_DTYPE of raw bits */
@@ -114,11 +114,12 @@ enum status opencl_noise_pool(struct kernels *k, uint64_t seed, struct error *e)
 
     opencl_copies_finish(c);
     /* Any page may become a block or a slot. */
-    for (uint32_t i = 0; i < c->pages.n_groups; i++) {
-        make_noise(c, (int)dtype, &c->groups[i], 0,
-                   c->n_pages * c->pages.groups[i].page_bytes, WIDTH, seed++);
+    for (uint32_t i = 0; i < c->cache.pages.n_groups; i++) {
+        make_noise(c, (int)dtype, &c->cache.groups[i], 0,
+                   c->cache.n_pages * c->cache.pages.groups[i].page_bytes,
+                   WIDTH, seed++);
     }
     opencl_wait(c);
-    *e = c->failed;
+    *e = c->health.failed;
     return e->code;
 }

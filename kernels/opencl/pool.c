@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/model/sizes.h"
 #include "kernels/opencl/host/copies.h"
 #include "kernels/opencl/host/formats.h"
 
@@ -42,21 +43,14 @@ size_t opencl_tail_bytes(const struct opencl *c)
 void opencl_pool_layout(struct opencl *c)
 {
     enum mixer_kind kinds[PAGE_LAYERS_MAX];
-    struct page_sizes sizes = {.kv_bytes = opencl_kv_block(c, &c->kv).bytes,
-                               .window_bytes = opencl_kv_bytes(c),
-                               .whole_bytes = opencl_kv_bytes(c),
-                               .state_bytes = opencl_state_bytes(c),
-                               .tail_bytes = opencl_tail_bytes(c)};
+    const struct page_sizes sizes = sizes_page(
+        &c->w->shape, c->w->begin, c->w->end, c->block_tokens, &c->kv);
 
     assert(n_layers(c) <= PAGE_LAYERS_MAX);
     for (uint32_t i = 0; i < n_layers(c); i++) {
         kinds[i] = c->w->layers[i].kind;
-        if (kinds[i] == MIXER_ATTENTION && c->kv.scheme != KV_PLAIN &&
-            !opencl_is_quantised(c, i)) {
-            sizes.whole = i + 1;
-        }
     }
-    page_layout_make(&c->pages, kinds, n_layers(c), &sizes);
+    page_layout_make(&c->cache.pages, kinds, n_layers(c), &sizes);
 }
 
 uint32_t opencl_pool_most(const struct opencl *c)
@@ -65,8 +59,8 @@ uint32_t opencl_pool_most(const struct opencl *c)
     uint64_t largest = c->device.largest / OPENCL_ALIGN * OPENCL_ALIGN;
     uint64_t most = SHARD_CLASS_MAX;
 
-    for (uint32_t i = 0; i < c->pages.n_groups; i++) {
-        uint64_t n = largest / c->pages.groups[i].page_bytes;
+    for (uint32_t i = 0; i < c->cache.pages.n_groups; i++) {
+        uint64_t n = largest / c->cache.pages.groups[i].page_bytes;
 
         most = n < most ? n : most;
     }
@@ -91,17 +85,17 @@ static void view_layers(struct opencl *c)
     size_t item = dtype_bytes(c->kv_dtype);
 
     for (uint32_t i = 0; i < n_layers(c); i++) {
-        struct opencl_layer *l = &c->layers[i];
-        const struct page_layer *p = &c->pages.layers[i];
-        const struct opencl_tensor *g = &c->groups[p->group];
+        struct opencl_layer *l = &c->model.layers[i];
+        const struct page_layer *p = &c->cache.pages.layers[i];
+        const struct opencl_tensor *g = &c->cache.groups[p->group];
 
         if (opencl_is_quantised(c, i)) {
-            l->kv = view_of(g, p->at, 1, c->kv_dtype);
+            l->kv = view_of(g, p->at[0], 1, c->kv_dtype);
         } else if (mixer_attends(l->kind)) {
-            l->kv = view_of(g, p->at, item, c->kv_dtype);
+            l->kv = view_of(g, p->at[0], item, c->kv_dtype);
         } else {
-            l->state = view_of(g, p->at, sizeof(float), DTYPE_F32);
-            l->tail = view_of(g, p->tail_at, item, c->kv_dtype);
+            l->state = view_of(g, p->at[0], sizeof(float), DTYPE_F32);
+            l->tail = view_of(g, p->at[1], item, c->kv_dtype);
         }
     }
 }
@@ -112,19 +106,19 @@ enum status opencl_alloc(struct kernels *k, uint32_t n_pages, struct error *e)
     enum status st;
 
     opencl_copies_finish(c);
-    opencl_arena_free(&c->pool);
-    c->pool = opencl_arena_new("pool");
-    for (uint32_t i = 0; i < c->pages.n_groups; i++) {
-        opencl_arena_add(c->pool, &c->groups[i], n_pages,
-                         c->pages.groups[i].page_bytes, 1);
+    opencl_arena_free(&c->cache.arena);
+    c->cache.arena = opencl_arena_new("pool");
+    for (uint32_t i = 0; i < c->cache.pages.n_groups; i++) {
+        opencl_arena_add(c->cache.arena, &c->cache.groups[i], n_pages,
+                         c->cache.pages.groups[i].page_bytes, 1);
     }
-    st = opencl_arena_make(c, c->pool, e);
+    st = opencl_arena_make(c, c->cache.arena, e);
     if (st != ST_OK) {
-        opencl_arena_free(&c->pool);
+        opencl_arena_free(&c->cache.arena);
     }
-    c->n_pages = st == ST_OK ? n_pages : 0;
+    c->cache.n_pages = st == ST_OK ? n_pages : 0;
     view_layers(c);
-    c->moved = true;
+    c->cache.moved = true;
     return st == ST_OK ? ST_OK
                        : error_wrap(e, "allocate a pool of %u pages", n_pages);
 }
@@ -133,7 +127,7 @@ enum status opencl_alloc(struct kernels *k, uint32_t n_pages, struct error *e)
 
 static bool has_pages(const struct opencl *c, uint32_t first, uint32_t n)
 {
-    return first <= c->n_pages && n <= c->n_pages - first;
+    return first <= c->cache.n_pages && n <= c->cache.n_pages - first;
 }
 
 /* Makes the commands that follow wait for copies of n pages. */
@@ -147,13 +141,13 @@ void opencl_zero_slot(struct kernels *k, uint32_t slot)
 {
     struct opencl *c = opencl_of(k);
 
-    assert(has_pages(c, slot, c->pages.pages_per_slot));
-    use_pages(c, slot, c->pages.pages_per_slot);
-    for (uint32_t i = 0; i < c->pages.n_groups; i++) {
-        const uint64_t bytes = c->pages.groups[i].page_bytes;
+    assert(has_pages(c, slot, c->cache.pages.pages_per_slot));
+    use_pages(c, slot, c->cache.pages.pages_per_slot);
+    for (uint32_t i = 0; i < c->cache.pages.n_groups; i++) {
+        const uint64_t bytes = c->cache.pages.groups[i].page_bytes;
 
-        opencl_fill(c, &c->groups[i], slot * bytes,
-                    c->pages.pages_per_slot * bytes, 0);
+        opencl_fill(c, &c->cache.groups[i], slot * bytes,
+                    c->cache.pages.pages_per_slot * bytes, 0);
     }
 }
 
@@ -167,10 +161,11 @@ void opencl_copy_pages(struct kernels *k, uint32_t from, uint32_t to,
     assert(from >= to ? from - to >= n : to - from >= n);
     opencl_copies_use(c, from, n);
     use_pages(c, to, n);
-    for (uint32_t i = 0; i < c->pages.n_groups; i++) {
-        const uint64_t bytes = c->pages.groups[i].page_bytes;
+    for (uint32_t i = 0; i < c->cache.pages.n_groups; i++) {
+        const uint64_t bytes = c->cache.pages.groups[i].page_bytes;
 
-        opencl_move(c, &c->groups[i], to * bytes, from * bytes, n * bytes);
+        opencl_move(c, &c->cache.groups[i], to * bytes, from * bytes,
+                    n * bytes);
     }
 }
 
@@ -180,10 +175,11 @@ void opencl_poison_pages(struct kernels *k, uint32_t first, uint32_t n)
 
     assert(has_pages(c, first, n));
     use_pages(c, first, n);
-    for (uint32_t i = 0; i < c->pages.n_groups; i++) {
-        const uint64_t bytes = c->pages.groups[i].page_bytes;
+    for (uint32_t i = 0; i < c->cache.pages.n_groups; i++) {
+        const uint64_t bytes = c->cache.pages.groups[i].page_bytes;
 
-        opencl_fill(c, &c->groups[i], first * bytes, n * bytes, UINT32_MAX);
+        opencl_fill(c, &c->cache.groups[i], first * bytes, n * bytes,
+                    UINT32_MAX);
     }
 }
 
@@ -203,21 +199,23 @@ static void transfer_bytes(struct opencl *c, const struct opencl_tensor *t,
 /* Returns the bytes from page 0 to `page`, in the views of a layer. */
 static size_t page_at(const struct opencl *c, uint32_t layer, uint32_t page)
 {
-    return page * c->pages.groups[c->pages.layers[layer].group].page_bytes;
+    return page *
+           c->cache.pages.groups[c->cache.pages.layers[layer].group].page_bytes;
 }
 
 void opencl_slot_copy(struct kernels *k, uint32_t layer, uint32_t slot,
-                      float *state, void *tail, bool write)
+                      uint32_t part, void *data, bool write)
 {
     struct opencl *c = opencl_of(k);
-    const struct opencl_layer *l = &c->layers[layer];
+    const struct opencl_layer *l = &c->model.layers[layer];
+    const struct mixer_slot bytes =
+        sizes_slot(&c->w->shape, l->kind, c->kv_dtype);
 
-    assert(has_pages(c, slot, c->pages.pages_per_slot));
-    use_pages(c, slot, c->pages.pages_per_slot);
-    transfer_bytes(c, &l->state, page_at(c, layer, slot), state,
-                   opencl_state_bytes(c), write);
-    transfer_bytes(c, &l->tail, page_at(c, layer, slot), tail,
-                   opencl_tail_bytes(c), write);
+    assert(has_pages(c, slot, c->cache.pages.pages_per_slot));
+    assert(part < MIXER_PARTS_MAX);
+    use_pages(c, slot, c->cache.pages.pages_per_slot);
+    transfer_bytes(c, part == 0 ? &l->state : &l->tail, page_at(c, layer, slot),
+                   data, bytes.parts[part], write);
     opencl_settle(c);
 }
 
@@ -242,9 +240,9 @@ static void transpose_block(const struct opencl *c, char *in, char *out,
 static void copy_plain(struct opencl *c, uint32_t layer, uint32_t block,
                        char *out, bool write)
 {
-    const struct opencl_layer *l = &c->layers[layer];
+    const struct opencl_layer *l = &c->model.layers[layer];
     size_t bytes = opencl_kv_bytes(c), half = bytes / 2;
-    char *in = c->block;
+    char *in = c->cache.block;
 
     if (write) {
         transpose_block(c, in, out, true);
@@ -271,7 +269,7 @@ void opencl_block_copy(struct kernels *k, uint32_t layer, uint32_t block,
         return;
     }
     /* The bytes are canonical as they are. */
-    transfer_bytes(c, &c->layers[layer].kv, page_at(c, layer, block), kv,
+    transfer_bytes(c, &c->model.layers[layer].kv, page_at(c, layer, block), kv,
                    opencl_kv_block(c, &f).bytes, write);
     opencl_settle(c);
 }

@@ -14,7 +14,7 @@ size_t opencl_kv_bytes(const struct opencl *c);
 size_t opencl_state_bytes(const struct opencl *c);
 size_t opencl_tail_bytes(const struct opencl *c);
 
-/* Computes c->pages, the layout of the shard's layers. */
+/* Computes c->cache.pages, the layout of the shard's layers. */
 void opencl_pool_layout(struct opencl *c);
 
 /* Returns the most pages that opencl_alloc() takes: each group is one
@@ -30,6 +30,6 @@ void opencl_poison_pages(struct kernels *k, uint32_t first, uint32_t n);
 void opencl_block_copy(struct kernels *k, uint32_t layer, uint32_t block,
                        void *kv, bool write);
 void opencl_slot_copy(struct kernels *k, uint32_t layer, uint32_t slot,
-                      float *state, void *tail, bool write);
+                      uint32_t part, void *data, bool write);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/matmul_choice.h"
+#include "kernels/opencl/operators.h"
 
 /* A range of rows in a launch. */
 struct range {
@@ -44,9 +45,10 @@ static void fold_squares(struct opencl *c, int kind, struct range r)
 {
     const size_t local = 256, global = (size_t)(r.n + 7) / 8 * local;
 
-    if (c->matmul->fold && kind == MATMUL_PREFILL) {
-        const struct opencl_tensor *ss = &c->matmul->norm.ss;
-        struct opencl_call a = opencl_call(c, c->matmul->fold);
+    if (opencl_operators(c)->matmul->fold && kind == MATMUL_PREFILL) {
+        const struct opencl_tensor *ss = &opencl_operators(c)->matmul->norm.ss;
+        struct opencl_call a =
+            opencl_call(c, opencl_operators(c)->matmul->fold);
 
         opencl_arg_tensor(&a, ss);
         opencl_arg_u32(&a, r.first);
@@ -62,8 +64,9 @@ static struct opencl_tensor as_taken(struct opencl *c, enum matmul_op op,
                                      const struct opencl_tensor *w, int kind,
                                      const struct opencl_kernel *k, uint32_t n)
 {
-    const struct matmul_choice *of = opencl_matmul_choice(c->matmul, op, w);
-    struct opencl_tensor wide = c->matmul->wide;
+    const struct matmul_choice *of =
+        opencl_matmul_choice(opencl_operators(c)->matmul, op, w);
+    struct opencl_tensor wide = opencl_operators(c)->matmul->wide;
     const uint64_t values = (uint64_t)w->rows * w->cols;
     const size_t items =
         opencl_tensor_form(w).format == WEIGHT_AFFINE
@@ -117,8 +120,8 @@ void opencl_project(struct opencl *c, const struct opencl_tensor *w,
 {
     for (int kind = 0; kind < MATMUL_KINDS; kind++) {
         fold_squares(c, kind, range_of(c, kind));
-        project_range(c, kind, range_of(c, kind), &c->matmul->norm, w, bias,
-                      out);
+        project_range(c, kind, range_of(c, kind),
+                      &opencl_operators(c)->matmul->norm, w, bias, out);
     }
 }
 
@@ -172,8 +175,8 @@ void opencl_project_silu(struct opencl *c, const struct opencl_tensor *w,
 
         fold_squares(c, kind, r);
         opencl_arg_tensor(&a, out);
-        opencl_arg_tensor(&a, &c->matmul->norm.next);
-        opencl_arg_tensor(&a, &c->matmul->norm.ss);
+        opencl_arg_tensor(&a, &opencl_operators(c)->matmul->norm.next);
+        opencl_arg_tensor(&a, &opencl_operators(c)->matmul->norm.ss);
         opencl_arg_tensor(&a, &taken);
         launch_product(&a, r, &taken, w->rows / 2, 0);
     }
@@ -188,7 +191,7 @@ struct addend {
 static void add_range(struct opencl *c, struct opencl_kernel *k, struct range r,
                       const struct addend *of)
 {
-    const struct opencl_matmul *m = c->matmul;
+    const struct opencl_matmul *m = opencl_operators(c)->matmul;
     struct opencl_call a = opencl_call(c, k);
 
     opencl_arg_tensor(&a, of->x);
@@ -222,7 +225,7 @@ static void add_product(struct opencl *c, struct opencl_kernel *k,
 /* Once is enough: the kernels leave their tickets, and readers y, at 0. */
 static void zero_scratch(struct opencl *c)
 {
-    struct opencl_matmul *m = c->matmul;
+    struct opencl_matmul *m = opencl_operators(c)->matmul;
 
     if (m->zeroed) {
         return;
@@ -255,17 +258,17 @@ void opencl_project_add(struct opencl *c, const struct opencl_tensor *in,
                         const struct opencl_tensor *bias,
                         const struct opencl_tensor *gamma)
 {
-    add_tokens(
-        c, &(struct addend){in, w, bias, gamma, &c->x, &c->matmul->norm.ss});
+    add_tokens(c, &(struct addend){in, w, bias, gamma, &c->x,
+                                   &opencl_operators(c)->matmul->norm.ss});
 }
 
 void opencl_project_y(struct opencl *c, const struct opencl_tensor *in,
                       const struct opencl_tensor *w,
                       const struct opencl_tensor *bias)
 {
-    const struct opencl_matmul *m = c->matmul;
+    const struct opencl_matmul *m = opencl_operators(c)->matmul;
 
     /* Any norm does: the operand that it makes has no reader. */
-    add_tokens(c, &(struct addend){in, w, bias, &c->layers[0].input_norm, &m->y,
-                                   &m->y_ss});
+    add_tokens(c, &(struct addend){in, w, bias, &c->model.layers[0].input_norm,
+                                   &m->y, &m->y_ss});
 }

@@ -8,6 +8,7 @@
 #include "kernels/opencl/experts.h"
 #include "kernels/opencl/host/launch.h"
 #include "kernels/opencl/host/memory.h"
+#include "kernels/opencl/operators.h"
 
 #define WG        16
 #define CAP_WG    64
@@ -29,20 +30,20 @@ static const struct opencl_variant cap[] = {
 
 static enum status choose_kernels(struct opencl *c, struct error *e)
 {
-    struct opencl_rows *r = c->rows;
+    struct opencl_rows *r = opencl_operators(c)->rows;
     const struct model_shape *s = &c->w->shape;
     const struct {
         struct opencl_kernel **out;
         const struct opencl_variant *v;
         bool wanted;
     } of[] = {{&r->norm, norm, true},
-              {&r->embed, embed, c->embed.mem != NULL},
-              {&r->norm_add, norm_add, c->matmul->y.rows > 0},
+              {&r->embed, embed, c->model.embed.mem != NULL},
+              {&r->norm_add, norm_add, opencl_operators(c)->matmul->y.rows > 0},
               {&r->cap, cap, c->has_logits && s->logit_cap > 0.0f}};
     char of_w[OPENCL_MATRIX_DEFINES], defines[sizeof of_w + 64];
     enum status st = ST_OK;
 
-    opencl_matrix_defines(c, &c->embed, of_w, sizeof of_w);
+    opencl_matrix_defines(c, &c->model.embed, of_w, sizeof of_w);
     (void)snprintf(defines, sizeof defines,
                    "%s -DEMBED_SCALE=%.9ef -DLOGIT_CAP=%.9ef", of_w,
                    s->embed_scale > 0.0f ? (double)s->embed_scale : 1.0,
@@ -62,14 +63,14 @@ enum status opencl_rows_setup(struct opencl *c, struct error *e)
         s->intermediate > s->shared_dim ? s->intermediate : s->shared_dim;
     struct opencl_rows *r = calloc(1, sizeof *r);
 
-    c->rows = r;
+    opencl_operators(c)->rows = r;
     if (!r) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
                          "not enough memory for kernels");
     }
-    r->last = &c->final_norm;
+    r->last = &c->model.final_norm;
     opencl_scratch(c, OPENCL_IN_MLP, &r->gated, c->sizes.max_tokens, wide,
-                   dtype_bytes(c->matmul->operand));
+                   dtype_bytes(opencl_operators(c)->matmul->operand));
     if (c->has_logits) {
         opencl_operand_scratch(c, &r->heads, c->sizes.max_logits);
     }
@@ -78,14 +79,14 @@ enum status opencl_rows_setup(struct opencl *c, struct error *e)
 
 void opencl_rows_free(struct opencl *c)
 {
-    free(c->rows);
-    c->rows = NULL;
+    free(opencl_operators(c)->rows);
+    opencl_operators(c)->rows = NULL;
 }
 
 /* A chained product would be added to an x that has changed, so it goes too. */
 void opencl_rows_stale(struct opencl *c)
 {
-    c->rows->ready = NULL;
+    opencl_operators(c)->rows->ready = NULL;
     opencl_chain_stale(c);
 }
 
@@ -106,7 +107,7 @@ static void make_norm(struct opencl *c, const struct opencl_operand *out,
                       const struct opencl_tensor *gamma, uint32_t n,
                       uint32_t ids)
 {
-    struct opencl_call a = opencl_call(c, c->rows->norm);
+    struct opencl_call a = opencl_call(c, opencl_operators(c)->rows->norm);
 
     opencl_arg_tensor(&a, &out->next);
     opencl_arg_tensor(&a, &out->ss);
@@ -122,9 +123,10 @@ void opencl_rows_ready(struct opencl *c, const struct opencl_tensor *gamma)
 {
     opencl_chain_settle(c);
     /* The address of a norm's weights identifies the norm. */
-    if (c->rows->ready != gamma) {
-        make_norm(c, &c->matmul->norm, gamma, c->step.n_tokens, UINT32_MAX);
-        c->rows->ready = gamma;
+    if (opencl_operators(c)->rows->ready != gamma) {
+        make_norm(c, &opencl_operators(c)->matmul->norm, gamma,
+                  c->step.n_tokens, UINT32_MAX);
+        opencl_operators(c)->rows->ready = gamma;
     }
 }
 
@@ -134,12 +136,13 @@ const struct opencl_tensor *opencl_rows_behind(const struct opencl *c,
     const uint32_t n = c->w->end - c->w->begin;
 
     if (layer + 1 < n) {
-        return &c->layers[layer + 1].input_norm;
+        return &c->model.layers[layer + 1].input_norm;
     }
     if (layer >= n) {
-        return &c->mtp.norm;
+        return &c->model.mtp.norm;
     }
-    return c->has_logits ? &c->final_norm : &c->layers[layer].input_norm;
+    return c->has_logits ? &c->model.final_norm
+                         : &c->model.layers[layer].input_norm;
 }
 
 void opencl_rows_add(struct opencl *c, const struct opencl_tensor *in,
@@ -159,11 +162,12 @@ void opencl_rows_add(struct opencl *c, const struct opencl_tensor *in,
 void opencl_rows_added(struct opencl *c, const struct opencl_tensor *by,
                        const struct opencl_tensor *gamma)
 {
-    const struct opencl_matmul *m = c->matmul;
+    const struct opencl_matmul *m = opencl_operators(c)->matmul;
 
-    c->rows->ready = gamma;
+    opencl_operators(c)->rows->ready = gamma;
     if (by->mem) {
-        struct opencl_call a = opencl_call(c, c->rows->norm_add);
+        struct opencl_call a =
+            opencl_call(c, opencl_operators(c)->rows->norm_add);
 
         opencl_arg_tensor(&a, &c->x);
         opencl_arg_tensor(&a, &m->norm.next);
@@ -180,41 +184,41 @@ void opencl_rows_added(struct opencl *c, const struct opencl_tensor *by,
 void opencl_embed(struct kernels *k, const uint32_t *tokens)
 {
     struct opencl *c = opencl_of(k);
-    struct opencl_call a = opencl_call(c, c->rows->embed);
-    const struct opencl_tensor *gamma = &c->layers[0].input_norm;
+    struct opencl_call a = opencl_call(c, opencl_operators(c)->rows->embed);
+    const struct opencl_tensor *gamma = &c->model.layers[0].input_norm;
 
     for (uint32_t t = 0; t < c->step.n_tokens; t++) {
         /* No upload of its own: the launch below uploads the step's meta. */
-        c->meta_host[c->meta_ids + c->step.place[t]] = (int32_t)tokens[t];
+        c->meta.host[c->meta.ids + c->step.place[t]] = (int32_t)tokens[t];
     }
     opencl_arg_tensor(&a, &c->x);
-    opencl_arg_tensor(&a, &c->matmul->norm.next);
-    opencl_arg_tensor(&a, &c->matmul->norm.ss);
-    opencl_arg_tensor(&a, &c->embed);
+    opencl_arg_tensor(&a, &opencl_operators(c)->matmul->norm.next);
+    opencl_arg_tensor(&a, &opencl_operators(c)->matmul->norm.ss);
+    opencl_arg_tensor(&a, &c->model.embed);
     opencl_arg_tensor(&a, gamma);
     opencl_arg_meta(&a);
     opencl_arg_u32(&a, c->step.n_tokens);
     launch_rows(&a, c->step.n_tokens);
-    c->rows->ready = gamma;
+    opencl_operators(c)->rows->ready = gamma;
     opencl_operator_end(c);
 }
 
 void opencl_ffn(struct kernels *k, uint32_t layer)
 {
     struct opencl *c = opencl_of(k);
-    const struct opencl_layer *l = &c->layers[layer];
+    const struct opencl_layer *l = &c->model.layers[layer];
     const struct opencl_tensor absent = {0};
 
     if (opencl_chain_run(c, layer)) {
         return;
     }
-    if (l->ffn == FFN_EXPERTS) {
+    if (l->experts.router.mem) {
         opencl_experts_run(c, layer);
     } else {
         opencl_rows_ready(c, &l->post_norm);
-        opencl_project_silu(c, &l->gate_up, &c->rows->gated);
-        opencl_rows_add(c, &c->rows->gated, &l->down, &absent, &l->ffn_norm,
-                        opencl_rows_behind(c, layer));
+        opencl_project_silu(c, &l->gate_up, &opencl_operators(c)->rows->gated);
+        opencl_rows_add(c, &opencl_operators(c)->rows->gated, &l->down, &absent,
+                        &l->ffn_norm, opencl_rows_behind(c, layer));
     }
     opencl_operator_end(c);
 }
@@ -225,7 +229,7 @@ static void cap_logits(struct opencl *c, uint32_t n)
     const size_t local = CAP_WG, most = CAP_ITEMS;
     const size_t items = (values + local - 1) / local * local;
     const size_t global = items < most ? items : most;
-    struct opencl_call a = opencl_call(c, c->rows->cap);
+    struct opencl_call a = opencl_call(c, opencl_operators(c)->rows->cap);
 
     opencl_arg_tensor(&a, &c->logits);
     opencl_arg_u64(&a, values);
@@ -249,8 +253,9 @@ static struct opencl_operand operand_from(const struct opencl_operand *o,
 static bool has_operand(const struct opencl *c, const uint32_t *places,
                         uint32_t n)
 {
-    const struct opencl_operand *o = &c->matmul->norm;
-    bool all = n > 0 && c->rows->ready == c->rows->last;
+    const struct opencl_operand *o = &opencl_operators(c)->matmul->norm;
+    bool all = n > 0 && opencl_operators(c)->rows->ready ==
+                            opencl_operators(c)->rows->last;
 
     for (uint32_t i = 0; i < n && all; i++) {
         all = places[i] == places[0] + i && places[i] < c->step.n_gen;
@@ -262,7 +267,7 @@ static bool has_operand(const struct opencl *c, const uint32_t *places,
 void opencl_head(struct kernels *k, const uint32_t *tokens, uint32_t n)
 {
     struct opencl *c = opencl_of(k);
-    uint32_t *places = (uint32_t *)c->meta_host + c->meta_heads;
+    uint32_t *places = (uint32_t *)c->meta.host + c->meta.heads;
 
     assert(n <= c->sizes.max_logits);
     opencl_chain_settle(c);
@@ -271,17 +276,19 @@ void opencl_head(struct kernels *k, const uint32_t *tokens, uint32_t n)
     }
     if (has_operand(c, places, n)) {
         const struct opencl_operand from =
-            operand_from(&c->matmul->norm, places[0]);
+            operand_from(&opencl_operators(c)->matmul->norm, places[0]);
 
-        opencl_project_rows(c, &from, n, &c->head, &c->logits);
+        opencl_project_rows(c, &from, n, &c->model.head, &c->logits);
     } else {
         /* The step's meta is already on the device; these indices are new. */
-        opencl_upload(c, &c->meta, sizeof *places * c->meta_heads, places,
-                      sizeof *places * n);
-        make_norm(c, &c->rows->heads, c->rows->last, n, c->meta_heads);
-        opencl_project_rows(c, &c->rows->heads, n, &c->head, &c->logits);
+        opencl_upload(c, &c->meta.tensor, sizeof *places * c->meta.heads,
+                      places, sizeof *places * n);
+        make_norm(c, &opencl_operators(c)->rows->heads,
+                  opencl_operators(c)->rows->last, n, c->meta.heads);
+        opencl_project_rows(c, &opencl_operators(c)->rows->heads, n,
+                            &c->model.head, &c->logits);
     }
-    if (c->rows->cap) {
+    if (opencl_operators(c)->rows->cap) {
         cap_logits(c, n);
     }
     opencl_operator_end(c);

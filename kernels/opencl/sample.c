@@ -8,6 +8,7 @@
 
 #include "kernels/opencl/host/launch.h"
 #include "kernels/opencl/host/memory.h"
+#include "kernels/opencl/operators.h"
 
 #define WG   128
 #define PART 4096 /* ids per work-group of a scan, as in sample.cl */
@@ -74,7 +75,7 @@ static uint32_t parts_of(const struct opencl *c)
 
 static void request_scratch(struct opencl *c)
 {
-    struct opencl_sample *s = c->sample;
+    struct opencl_sample *s = opencl_operators(c)->sample;
     const size_t n = c->sizes.max_logits, vocab = c->w->shape.vocab;
     const enum opencl_part part = OPENCL_IN_HEAD;
 
@@ -90,7 +91,7 @@ static void request_scratch(struct opencl *c)
 
 static enum status choose_kernels(struct opencl *c, struct error *e)
 {
-    struct opencl_sample *s = c->sample;
+    struct opencl_sample *s = opencl_operators(c)->sample;
     const struct {
         struct opencl_kernel **out;
         const struct opencl_variant *variant;
@@ -119,7 +120,7 @@ enum status opencl_sample_setup(struct opencl *c, struct error *e)
         return ST_OK;
     }
     s = calloc(1, sizeof *s);
-    c->sample = s;
+    opencl_operators(c)->sample = s;
     if (s) {
         s->room = 2 * LOGIT_BIASES_MAX + (context > 65536 ? context : 65536);
         s->rows = calloc(n, sizeof *s->rows);
@@ -137,13 +138,13 @@ enum status opencl_sample_setup(struct opencl *c, struct error *e)
 
 void opencl_sample_free(struct opencl *c)
 {
-    if (c->sample) {
-        free(c->sample->rows);
-        free(c->sample->sent);
-        free(c->sample->lists);
-        free(c->sample->answer);
-        free(c->sample);
-        c->sample = NULL;
+    if (opencl_operators(c)->sample) {
+        free(opencl_operators(c)->sample->rows);
+        free(opencl_operators(c)->sample->sent);
+        free(opencl_operators(c)->sample->lists);
+        free(opencl_operators(c)->sample->answer);
+        free(opencl_operators(c)->sample);
+        opencl_operators(c)->sample = NULL;
     }
 }
 
@@ -189,7 +190,7 @@ static void put_lists(const struct opencl *c, const struct sample_row *row,
 {
     const struct sampling *s = row->sampling;
     const size_t base = c->sizes.max_logits * ASK_WORDS;
-    uint32_t *out = c->sample->lists + at;
+    uint32_t *out = opencl_operators(c)->sample->lists + at;
 
     ask->biases = (uint32_t)(base + at);
     ask->n_biases = s->n_biases;
@@ -226,7 +227,7 @@ static void launch_rows(struct opencl_call *a, uint32_t parts, uint32_t n,
 /* Uploads rows first .. end, unless the device has them from the last step. */
 static void send_rows(struct opencl *c, uint32_t first, uint32_t end)
 {
-    struct opencl_sample *s = c->sample;
+    struct opencl_sample *s = opencl_operators(c)->sample;
     const size_t bytes = (end - first) * sizeof *s->rows;
 
     if (end > s->n_sent ||
@@ -242,7 +243,7 @@ static void send_rows(struct opencl *c, uint32_t first, uint32_t end)
 static void run_adjust(struct opencl *c, uint32_t first, uint32_t end,
                        size_t words)
 {
-    struct opencl_sample *s = c->sample;
+    struct opencl_sample *s = opencl_operators(c)->sample;
     struct opencl_call a;
     const size_t base = c->sizes.max_logits * ASK_WORDS;
 
@@ -267,7 +268,7 @@ static void run_adjust(struct opencl *c, uint32_t first, uint32_t end,
  * room for their lists. */
 static void ask_all(struct opencl *c, const struct sample_row *rows, uint32_t n)
 {
-    struct opencl_sample *s = c->sample;
+    struct opencl_sample *s = opencl_operators(c)->sample;
     uint32_t first = 0;
     size_t words = 0;
 
@@ -300,7 +301,7 @@ static void ask_all(struct opencl *c, const struct sample_row *rows, uint32_t n)
 /* Many work-groups scan a row for the best id; one then draws the token. */
 static void draw_all(struct opencl *c, uint32_t n)
 {
-    struct opencl_sample *s = c->sample;
+    struct opencl_sample *s = opencl_operators(c)->sample;
     const uint64_t bytes = (uint64_t)n * c->w->shape.vocab * sizeof(float);
     struct opencl_call a = opencl_call(c, s->scan);
 
@@ -321,7 +322,7 @@ static void draw_all(struct opencl *c, uint32_t n)
 static void read_logprobs(struct opencl *c, const struct sample_row *rows,
                           uint32_t n, struct sample_result *out)
 {
-    struct opencl_sample *s = c->sample;
+    struct opencl_sample *s = opencl_operators(c)->sample;
     struct opencl_call a = opencl_call(c, s->sum);
     const uint64_t bytes = (uint64_t)n * c->w->shape.vocab * sizeof(float);
 
@@ -363,7 +364,7 @@ static bool any_logprobs(const struct sample_row *rows, uint32_t n)
 /* Reads the tokens; V stands for logits that are not finite. */
 static void read_tokens(struct opencl *c, uint32_t n, struct sample_result *out)
 {
-    struct opencl_sample *s = c->sample;
+    struct opencl_sample *s = opencl_operators(c)->sample;
 
     opencl_download(c, &s->tokens, 0, s->answer, n * sizeof *s->answer);
     for (uint32_t i = 0; i < n; i++) {
@@ -386,8 +387,8 @@ enum status opencl_sample_rows(struct kernels *k, const struct sample_row *rows,
         read_logprobs(c, rows, n, out);
     }
     opencl_operator_end(c);
-    if (c->failed.code != ST_OK && e) {
-        *e = c->failed;
+    if (c->health.failed.code != ST_OK && e) {
+        *e = c->health.failed;
     }
-    return c->failed.code;
+    return c->health.failed.code;
 }

@@ -45,16 +45,16 @@ bool opencl_step_layout(struct opencl *c)
     const struct kernels_sizes *s = &c->sizes;
     uint64_t tables;
 
-    c->meta_tokens = s->max_rows * OPENCL_ROW_INTS;
-    c->meta_ids = c->meta_tokens + s->max_tokens * OPENCL_TOKEN_INTS;
-    c->meta_from = c->meta_ids + s->max_tokens;
-    c->meta_heads = c->meta_from + (c->w->mtp != NULL ? s->max_tokens : 0);
-    c->meta_blocks = c->meta_heads + s->max_logits;
+    c->meta.tokens = s->max_rows * OPENCL_ROW_INTS;
+    c->meta.ids = c->meta.tokens + s->max_tokens * OPENCL_TOKEN_INTS;
+    c->meta.from = c->meta.ids + s->max_tokens;
+    c->meta.heads = c->meta.from + (c->w->mtp != NULL ? s->max_tokens : 0);
+    c->meta.blocks = c->meta.heads + s->max_logits;
     tables = (uint64_t)s->max_rows * (blocks_of(c, c->w->shape.context) +
                                       KERNELS_SAVES_MAX * OPENCL_SAVE_INTS) +
              window_ints(c);
-    c->meta_ints = c->meta_blocks + (uint32_t)tables;
-    return c->meta_blocks + tables <= META_INTS_MAX;
+    c->meta.ints = c->meta.blocks + (uint32_t)tables;
+    return c->meta.blocks + tables <= META_INTS_MAX;
 }
 
 /* ---- begin ---- */
@@ -63,7 +63,7 @@ bool opencl_step_layout(struct opencl *c)
 static void write_row(struct opencl *c, uint32_t at, const struct kernel_row *r,
                       uint32_t first_block, uint32_t blocks)
 {
-    int32_t *out = c->meta_host + (size_t)at * OPENCL_ROW_INTS;
+    int32_t *out = c->meta.host + (size_t)at * OPENCL_ROW_INTS;
 
     out[0] = (int32_t)r->first;
     out[1] = (int32_t)r->n_tokens;
@@ -123,7 +123,7 @@ static void write_tokens(struct opencl *c, uint32_t row,
                          const struct kernel_row *r)
 {
     int32_t *out =
-        c->meta_host + c->meta_tokens + (size_t)r->first * OPENCL_TOKEN_INTS;
+        c->meta.host + c->meta.tokens + (size_t)r->first * OPENCL_TOKEN_INTS;
 
     for (uint32_t i = 0; i < r->n_tokens; i++) {
         *out++ = (int32_t)row;
@@ -148,7 +148,7 @@ static void add_row(struct opencl *c, const struct kernel_row *r,
 {
     struct opencl_step *s = &c->step;
     uint32_t end = r->position + r->n_tokens, blocks = blocks_of(c, end);
-    struct kernel_row *to = &c->rows_of_step[s->n_rows];
+    struct kernel_row *to = &c->step.room[s->n_rows];
 
     assert(end <= c->w->shape.context);
     check_keep(c, r);
@@ -159,15 +159,15 @@ static void add_row(struct opencl *c, const struct kernel_row *r,
     if (blocks > 0) {
         /* Only the blocks in use are copied, so short sequences upload
          * little. */
-        memcpy(c->meta_host + c->meta_blocks + *used, r->blocks,
+        memcpy(c->meta.host + c->meta.blocks + *used, r->blocks,
                blocks * sizeof *r->blocks);
     }
     *used += blocks;
-    write_saves(c->meta_host + c->meta_blocks + *used, r);
+    write_saves(c->meta.host + c->meta.blocks + *used, r);
     *used += r->n_saves * OPENCL_SAVE_INTS;
-    *used += write_windows(c, c->meta_host + c->meta_blocks + *used, r);
+    *used += write_windows(c, c->meta.host + c->meta.blocks + *used, r);
     for (uint32_t i = 0; i < r->n_tokens; i++) {
-        c->place[r->first + i] = to->first + i;
+        c->step.places[r->first + i] = to->first + i;
     }
     s->n_rows++;
     s->n_tokens += r->n_tokens;
@@ -209,9 +209,9 @@ static void use_row(struct opencl *c, const struct kernel_row *r)
     if (r->window != NULL) {
         use_windows(c, r);
     }
-    opencl_copies_use(c, r->slot, c->pages.pages_per_slot);
+    opencl_copies_use(c, r->slot, c->cache.pages.pages_per_slot);
     for (uint32_t i = 0; i < r->n_saves; i++) {
-        opencl_copies_use(c, r->saves[i].page, c->pages.pages_per_slot);
+        opencl_copies_use(c, r->saves[i].page, c->cache.pages.pages_per_slot);
     }
 }
 
@@ -225,7 +225,7 @@ static void order_copies(struct opencl *c, const struct kernel_step *step)
     opencl_copies_order(c);
 }
 
-/* Overwrites meta_host, so no upload of the step before may be in flight: end
+/* Overwrites meta.host, so no upload of the step before may be in flight: end
  * has waited. */
 void opencl_begin(struct kernels *k, const struct kernel_step *step)
 {
@@ -235,7 +235,10 @@ void opencl_begin(struct kernels *k, const struct kernel_step *step)
     assert(step->n_tokens <= c->sizes.max_tokens);
     assert(step->n_rows <= c->sizes.max_rows);
     opencl_draft_begin(c);
-    c->step = (struct opencl_step){.rows = c->rows_of_step, .place = c->place};
+    c->step = (struct opencl_step){.rows = c->step.room,
+                                   .place = c->step.places,
+                                   .room = c->step.room,
+                                   .places = c->step.places};
     /* Generated rows first: decode and prefill kernels each get one range. */
     for (int generated = 1; generated >= 0; generated--) {
         for (uint32_t i = 0; i < step->n_rows; i++) {
@@ -244,7 +247,7 @@ void opencl_begin(struct kernels *k, const struct kernel_step *step)
             }
         }
     }
-    c->meta_used = c->meta_blocks + used;
+    c->meta.used = c->meta.blocks + used;
     opencl_rows_stale(c);
     order_copies(c, step);
 }
@@ -256,12 +259,12 @@ enum status opencl_end(struct kernels *k, struct error *e)
     opencl_chain_settle(c);
     opencl_settle(c);
     opencl_copies_poll(c);
-    c->meta_used = 0;
+    c->meta.used = 0;
     /* A failure stays: a lost device reports it at each end. */
-    if (c->failed.code != ST_OK && e != NULL) {
-        *e = c->failed;
+    if (c->health.failed.code != ST_OK && e != NULL) {
+        *e = c->health.failed;
     }
-    return c->failed.code;
+    return c->health.failed.code;
 }
 
 /* ---- x and logits ---- */
@@ -272,7 +275,7 @@ static uint32_t run_of(const struct opencl *c, uint32_t t, uint32_t n)
 {
     uint32_t run = 1;
 
-    while (run < n && c->place[t + run] == c->place[t] + run) {
+    while (run < n && c->step.places[t + run] == c->step.places[t] + run) {
         run++;
     }
     return run;
@@ -288,8 +291,8 @@ void opencl_hidden_read(struct kernels *k, uint32_t first, uint32_t n,
     opencl_chain_settle(c);
     for (uint32_t t = first, run; t < first + n; t += run) {
         run = run_of(c, t, first + n - t);
-        opencl_download(c, &c->x, c->place[t] * bytes, out + (t - first) * h,
-                        run * bytes);
+        opencl_download(c, &c->x, c->step.places[t] * bytes,
+                        out + (t - first) * h, run * bytes);
     }
 }
 
@@ -303,7 +306,7 @@ void opencl_hidden_write(struct kernels *k, uint32_t first, uint32_t n,
     opencl_chain_settle(c);
     for (uint32_t t = first, run; t < first + n; t += run) {
         run = run_of(c, t, first + n - t);
-        opencl_upload(c, &c->x, c->place[t] * bytes, in + (t - first) * h,
+        opencl_upload(c, &c->x, c->step.places[t] * bytes, in + (t - first) * h,
                       run * bytes);
     }
     opencl_rows_stale(c);

@@ -7,7 +7,7 @@
 
 #include "kernels/opencl/host/opencl.h"
 
-/* Computes the offsets in meta from c->sizes, and its size c->meta_ints.
+/* Computes the offsets in meta from c->sizes, and its size c->meta.ints.
  * Returns false if meta would be too large. */
 bool opencl_step_layout(struct opencl *c);
 

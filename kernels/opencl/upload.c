@@ -266,10 +266,11 @@ static void place_bias(struct walk *w, struct opencl_tensor *out,
     }
 }
 
-static void place_attention(struct walk *w,
-                            struct opencl_attention_weights *out,
-                            const struct attention_weights *a)
+static void place_attention(struct walk *w, struct opencl_layer *layer,
+                            const struct layer_weights *l)
 {
+    struct opencl_attention_weights *out = &layer->attention;
+    const struct attention_weights *a = &l->mixer.attention;
     const struct model_shape *s = &w->c->w->shape;
 
     place_in(w, &out->in, out->rest, &(struct fused){{&a->q, &a->k, &a->v}, 3});
@@ -281,9 +282,11 @@ static void place_attention(struct walk *w,
     place_floats(w, &out->sinks, a->sinks, 1, s->n_heads);
 }
 
-static void place_deltanet(struct walk *w, struct opencl_deltanet_weights *out,
-                           const struct deltanet_weights *d)
+static void place_deltanet(struct walk *w, struct opencl_layer *layer,
+                           const struct layer_weights *l)
 {
+    struct opencl_deltanet_weights *out = &layer->deltanet;
+    const struct deltanet_weights *d = &l->mixer.deltanet;
     const struct model_shape *s = &w->c->w->shape;
 
     place_in(w, &out->in, out->rest,
@@ -317,9 +320,10 @@ static bool is_like_experts(const struct walk *w,
 }
 
 static void place_experts(struct walk *w, struct opencl_layer *out,
-                          const struct expert_weights *x)
+                          const struct layer_weights *l)
 {
     struct opencl_expert_weights *of = &out->experts;
+    const struct expert_weights *x = &l->experts;
     const struct model_shape *s = &w->c->w->shape;
 
     place_fused(w, &of->router,
@@ -344,6 +348,27 @@ static void place_experts(struct walk *w, struct opencl_layer *out,
     }
 }
 
+static void place_dense(struct walk *w, struct opencl_layer *out,
+                        const struct layer_weights *l)
+{
+    place_mlp(w, out, &l->mlp);
+}
+
+typedef void (*place_fn)(struct walk *w, struct opencl_layer *out,
+                         const struct layer_weights *l);
+
+/* By kind; opencl_mixers_check() refuses the others. */
+static const place_fn place_mixers[MIXER_KINDS] = {
+    [MIXER_ATTENTION] = place_attention,
+    [MIXER_DELTANET] = place_deltanet,
+    [MIXER_WINDOW] = place_attention,
+};
+
+static const place_fn place_ffns[FFN_KINDS] = {
+    [FFN_DENSE] = place_dense,
+    [FFN_EXPERTS] = place_experts,
+};
+
 static void place_layer(struct walk *w, struct opencl_layer *out,
                         const struct layer_weights *l)
 {
@@ -355,16 +380,8 @@ static void place_layer(struct walk *w, struct opencl_layer *out,
     place_floats(w, &out->mixer_norm, l->mixer_norm, 1, h);
     place_floats(w, &out->post_norm, l->post_norm, 1, h);
     place_floats(w, &out->ffn_norm, l->ffn_norm, 1, h);
-    if (mixer_attends(l->kind)) {
-        place_attention(w, &out->attention, &l->mixer.attention);
-    } else {
-        place_deltanet(w, &out->deltanet, &l->mixer.deltanet);
-    }
-    if (l->ffn == FFN_EXPERTS) {
-        place_experts(w, out, &l->experts);
-    } else {
-        place_mlp(w, out, &l->mlp);
-    }
+    place_mixers[l->kind](w, out, l);
+    place_ffns[l->ffn](w, out, l);
 }
 
 static void place_mtp(struct walk *w, struct opencl_mtp_weights *out,
@@ -417,21 +434,21 @@ static void walk_shard(struct walk *w)
     const struct shard_weights *s = c->w;
 
     if (s->embed.data != NULL) {
-        place_matrix(w, &c->embed, &s->embed);
+        place_matrix(w, &c->model.embed, &s->embed);
     }
     if (s->head.data != NULL && !is_tied(s)) {
-        place_matrix(w, &c->head, &s->head);
+        place_matrix(w, &c->model.head, &s->head);
     }
-    place_floats(w, &c->final_norm, s->final_norm, 1, s->shape.hidden);
+    place_floats(w, &c->model.final_norm, s->final_norm, 1, s->shape.hidden);
     for (uint32_t i = 0; i < shard_layers(s); i++) {
-        place_layer(w, &c->layers[i], &s->layers[i]);
+        place_layer(w, &c->model.layers[i], &s->layers[i]);
     }
     if (s->mtp != NULL) {
-        place_mtp(w, &c->mtp, s->mtp);
+        place_mtp(w, &c->model.mtp, s->mtp);
     }
-    place_rope(w, &c->rope, &s->shape.rope);
+    place_rope(w, &c->model.rope, &s->shape.rope);
     if (s->shape.window > 0) {
-        place_rope(w, &c->window_rope, &s->shape.window_rope);
+        place_rope(w, &c->model.window_rope, &s->shape.window_rope);
     }
 }
 
@@ -443,8 +460,8 @@ enum status opencl_weights_new(struct opencl *c, struct opencl_arena **out,
 
     /* The caller frees the arena, also after an error. */
     *out = w.arena = opencl_arena_new("weights");
-    c->layers = calloc(shard_layers(c->w), sizeof *c->layers);
-    if (w.arena == NULL || c->layers == NULL) {
+    c->model.layers = calloc(shard_layers(c->w), sizeof *c->model.layers);
+    if (w.arena == NULL || c->model.layers == NULL) {
         return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
     walk_shard(&w);
@@ -457,8 +474,8 @@ enum status opencl_weights_new(struct opencl *c, struct opencl_arena **out,
     opencl_settle(c);
     /* A tied head shares the embedding's memory instead of a second copy. */
     if (is_tied(c->w)) {
-        c->head = c->embed;
+        c->model.head = c->model.embed;
     }
-    *e = c->failed;
+    *e = c->health.failed;
     return e->code == ST_OK ? ST_OK : error_wrap(e, "upload the weights");
 }

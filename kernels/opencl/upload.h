@@ -6,7 +6,7 @@
  * and rounded once.
  *
  * Threading: as opencl.h.
- * Memory: one arena, and c->layers. */
+ * Memory: one arena, and c->model.layers. */
 #ifndef KERNELS_OPENCL_UPLOAD_H
 #define KERNELS_OPENCL_UPLOAD_H
 

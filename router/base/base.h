@@ -11,12 +11,14 @@
 #define ROUTER_BASE_BASE_H
 
 #include "common/base/list.h"
+#include "common/base/memory.h"
 #include "common/base/metric_names.h"
 #include "common/base/status.h"
 #include "common/base/table.h"
 #include "common/base/timer.h"
 #include "common/wire/node_io.h"
 #include "common/wire/wire.h"
+#include "router/base/delay.h"
 #include "router/base/metrics.h"
 #include "router/base/router_limits.h"
 #include "router/base/router_log.h"
@@ -26,24 +28,29 @@ struct router_base {
     struct router_options options;
     char name[PEER_NAME_MAX + 1];
     struct node_io *io;
-    struct arena arena;       /* memory of the message being handled */
-    uint64_t seed;            /* seed of the hash of request ids */
-    int64_t now_us, start_us; /* now; when the core started */
+    struct arena arena;          /* memory of the message being handled */
+    struct memory_budget memory; /* request_memory.h */
+    uint64_t seed;               /* seed of the hash of request ids */
+    int64_t now_us, start_us;    /* now; when the core started */
     struct timers timers;
+    struct delay late;             /* how late timers fire on this machine */
     bool stopping;                 /* the core is shutting down */
     struct router_log log;         /* gates of lines that peers cause */
     struct router_metrics metrics; /* counts_take() adds some gauges */
     struct router_times times;
-    struct router_refusals refusals[ST_NR];
+    struct metric_names model_names; /* those that had a worker */
+    struct router_models models[METRIC_SLOTS];
+    struct router_refusals refusals[METRIC_SLOTS][ST_NR];
     struct metric_names tenant_names;
     struct router_tenants tenants[METRIC_SLOTS];
 };
 
-/* Counts a refused Generate call by its status. */
-static inline void base_refused(struct router_base *b, enum status why)
+/* Counts a refused Generate call by the slot of its model and its status. */
+static inline void base_refused(struct router_base *b, size_t slot,
+                                enum status why)
 {
     b->metrics.refused++;
-    b->refusals[why < ST_NR ? why : ST_UNKNOWN].refusals++;
+    b->refusals[slot][why < ST_NR ? why : ST_UNKNOWN].refusals++;
 }
 
 /* A callback at a time.  room: the state of the room that set the event;

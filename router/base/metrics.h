@@ -18,6 +18,8 @@
     X(cancelled, COUNTER, "choices that were cancelled or removed")           \
     X(failed, COUNTER, "choices that failed after admission")                 \
     X(refused, COUNTER, "refused Generate calls")                             \
+    X(overdue, COUNTER,                                                       \
+      "refused Generate calls that had waited for --queue-timeout")           \
     X(held_early, COUNTER,                                                    \
       "Generate calls held for the first worker of their model")              \
     X(resumed, COUNTER, "resumed Generate calls")                             \
@@ -30,10 +32,13 @@
     X(disowned, COUNTER, "orphaned sequences that the router disowned")       \
     X(prompt_tokens, COUNTER, "prompt tokens of queued Generate calls")       \
     X(reused_tokens, COUNTER,                                                 \
-      "prompt tokens that workers restored instead of computing")             \
+      "of prompt_tokens, restored instead of computed")                       \
     X(index_gaps, COUNTER,                                                    \
       "snapshots of a worker's prefix index after lost events")               \
     X(continued, COUNTER, "kept sequences that another request continued")    \
+    X(continued_from_ids, COUNTER,                                            \
+      "continued sequences whose memory had given way")                       \
+    X(lapsed, COUNTER, "kept sequences whose memory gave way")                \
     X(tokens, COUNTER, "generated tokens")                                    \
     X(grants, COUNTER, "grants to workers")                                   \
     X(steps, COUNTER, "accepted StepOutput messages")                         \
@@ -57,6 +62,7 @@
     X(replicas_up, GAUGE, "replicas of several stages that are up")           \
     X(replicas_forming, GAUGE, "replicas of several stages that are forming") \
     X(hung, COUNTER, "worker sessions ended by the watchdog")                 \
+    X(stalled, COUNTER, "worker sessions ended for a stalled sequence")       \
     X(protocol_violations, COUNTER,                                           \
       "worker sessions ended for a protocol violation")                       \
     X(strikes, COUNTER, "frames that violated the wire protocol")             \
@@ -75,9 +81,12 @@
     X(admins, GAUGE, "sessions of administrators")                            \
     X(choices_open, GAUGE, "choices of open requests")                        \
     X(choices_waiting, GAUGE, "choices in the queue for room")                \
+    X(models_served, GAUGE, "models with a place")                            \
     X(choices_early, GAUGE,                                                   \
       "choices of Generate calls held for a first worker")                    \
-    X(early_bytes, GAUGE, "bytes of Generate calls held for a first worker")
+    X(early_bytes, GAUGE, "bytes of Generate calls held for a first worker")  \
+    X(request_bytes, GAUGE, "bytes that open requests hold")                  \
+    X(request_bytes_max, GAUGE, "bytes that open requests may hold")
 
 /* Figures of choices.  All but the first two count choices that ended by a stop
  * or their length. */
@@ -90,9 +99,43 @@
     X(choice_prompt_tokens, SIZES, "prompt tokens of a choice")        \
     X(choice_tokens, SIZES, "generated tokens of a choice")
 
-/* One series per status of a refusal. */
+/* One series per model that a worker has had since the start, and "other" for
+ * calls that name none of them.  A place is a worker with all layers, or a
+ * replica of several stages that is up.  places_expected is the number of
+ * --places; of a model without, the largest number of places at one time, less
+ * those that a drain ended since. */
+#define ROUTER_MODELS(X)                                                     \
+    X(model_requests, COUNTER, "Generate calls by model")                    \
+    X(model_finished, COUNTER,                                               \
+      "choices by model that ended by a stop or their length")               \
+    X(model_failed, COUNTER, "choices by model that failed after admission") \
+    X(model_prompt_tokens, COUNTER, "queued prompt tokens by model")         \
+    X(model_tokens, COUNTER, "generated tokens by model")                    \
+    X(model_waiting, GAUGE, "choices in the queue for room by model")        \
+    X(model_running, GAUGE, "choices at workers by model")                   \
+    X(model_places, GAUGE, "places of a model")                              \
+    X(model_places_expected, GAUGE,                                          \
+      "places that a model is to have, or had and that no drain ended")      \
+    X(model_queue, TIMES, "time to the grant of a choice by model")          \
+    X(model_first_token, TIMES,                                              \
+      "time to the first token of a choice by model")                        \
+    X(model_token, TIMES, "mean time per token after the first by model")    \
+    X(model_choice, TIMES, "time to the end of a choice by model")
+
+/* One series per worker.  Of the first three rows one is 1. */
+#define ROUTER_WORKERS(X)                                                     \
+    X(worker_up, GAUGE, "1: a worker's frames arrive and its plans are done") \
+    X(worker_slow, GAUGE, "1: a plan of a worker is overdue")                 \
+    X(worker_silent, GAUGE, "1: no frame of a worker arrives")                \
+    X(worker_draining, GAUGE, "1: a worker gets no new sequences")            \
+    X(worker_on_probation, GAUGE,                                             \
+      "1: a worker that crashed gets one sequence at a time")                 \
+    X(worker_serves, GAUGE, "1: a worker is a place or a stage of one")       \
+    X(worker_sequences, GAUGE, "sequences granted to a worker")
+
+/* One series per model, as above, and status of a refusal. */
 #define ROUTER_REFUSALS(X) \
-    X(refusals, COUNTER, "refused Generate calls by status")
+    X(refusals, COUNTER, "refused Generate calls by model and status")
 
 /* One series per reason (common/wire/node_io.h). */
 #define ROUTER_DENIALS(X)    \
@@ -106,7 +149,8 @@
     X(tenant_reused_tokens, COUNTER, "restored prompt tokens by tenant") \
     X(tenant_tokens, COUNTER, "generated tokens by tenant")
 
-/* One series per worker and class, from the worker's newest ledger. */
+/* One series per class and worker that is a place or a stage of one, from the
+ * worker's newest ledger. */
 #define ROUTER_POOLS(X)                                                   \
     X(pool_size, GAUGE, "units in a worker's pool")                       \
     X(pool_free, GAUGE, "free units in a worker's pool")                  \
@@ -115,12 +159,10 @@
     X(pool_granted, GAUGE, "granted units of a worker that are not held yet")
 
 /* One series per worker, from its newest ledger and the router's account. */
-#define ROUTER_OVERCOMMIT(X)                                             \
+#define ROUTER_GROWTH(X)                                                 \
     X(worker_suspended, GAUGE, "suspended sequences of a worker")        \
     X(worker_greatest_pages, GAUGE,                                      \
       "pages that a worker's sequences could need at most")              \
-    X(worker_greatest_max, GAUGE,                                        \
-      "bound on these pages by --overcommit; 0: grants cover them")      \
     X(worker_host_pages, GAUGE, "pages of a worker's host memory")       \
     X(worker_host_used, GAUGE, "pages in use of a worker's host memory") \
     X(worker_host_waiting, GAUGE,                                        \
@@ -134,8 +176,10 @@
 #define ROUTER_LENGTHS(X)                                                     \
     X(lengths_learned, GAUGE,                                                 \
       "ended choices by which the lengths of a model's outputs were learned") \
-    X(expected_permille, GAUGE,                                               \
-      "expected length of a model's outputs, in thousandths of max_tokens")
+    X(expected_tokens, GAUGE,                                                 \
+      "length that four of five outputs of a model do not exceed")            \
+    X(forecast_margin, GAUGE,                                                 \
+      "margin of a model's forecasts, in thousandths of a standard deviation")
 
 /* One series per model, by its workers.  A worker counts from its first report
  * of a session on. */
@@ -165,22 +209,26 @@
 
 METRIC_TABLE(router_metrics, ROUTER_METRICS);
 METRIC_TABLE(router_times, ROUTER_TIMES);
+METRIC_TABLE(router_models, ROUTER_MODELS);
+METRIC_TABLE(router_workers, ROUTER_WORKERS);
 METRIC_TABLE(router_refusals, ROUTER_REFUSALS);
 METRIC_TABLE(router_denials, ROUTER_DENIALS);
 METRIC_TABLE(router_tenants, ROUTER_TENANTS);
 METRIC_TABLE(router_pools, ROUTER_POOLS);
-METRIC_TABLE(router_overcommit, ROUTER_OVERCOMMIT);
+METRIC_TABLE(router_growth, ROUTER_GROWTH);
 METRIC_TABLE(router_lengths, ROUTER_LENGTHS);
 METRIC_TABLE(router_drafts, ROUTER_DRAFTS);
 METRIC_TABLE(router_host, ROUTER_HOST);
 
 METRIC_SET(router_metrics, "sluice_router", NULL);
 METRIC_SET(router_times, "sluice_router", NULL);
-METRIC_SET(router_refusals, "sluice_router", "reason");
+METRIC_SET(router_models, "sluice_router", "model");
+METRIC_SET(router_workers, "sluice_router", "worker,model");
+METRIC_SET(router_refusals, "sluice_router", "model,reason");
 METRIC_SET(router_denials, "sluice_router", "reason");
 METRIC_SET(router_tenants, "sluice_router", "tenant");
 METRIC_SET(router_pools, "sluice_router", "worker,class");
-METRIC_SET(router_overcommit, "sluice_router", "worker");
+METRIC_SET(router_growth, "sluice_router", "worker");
 METRIC_SET(router_lengths, "sluice_router", "model");
 METRIC_SET(router_drafts, "sluice_router", "model");
 METRIC_SET(router_host, "sluice_router", "model");

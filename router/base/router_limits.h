@@ -59,6 +59,14 @@
 #define WORKER_HUNG_US        1500000
 #define HUNG_GAP_US           500000
 #define LISTEN_US             100000
+#define REPORT_DUE_US         250000
+#define PATIENCE_DELAYS       4
+#define PATIENCE_FACTOR       4
+#define HUNG_RETURNS_MAX      2
+#define STALL_IDLE_US         3000000
+#define STALL_US              10000000
+#define STALL_STEPS           256
+#define STALL_LOOK_US         250000
 #define SLOW_FACTOR           5
 #define SLOW_MIN_US           250000
 #define SLOW_STEPS            128
@@ -72,10 +80,9 @@
 #define RETRY_MS_MIN          100
 #define RESUME_RETRY_MS       50
 #define RETRY_MS_ABSENT       1000
-#define RETRY_MS_MAX          60000
+#define RETRY_MS_MAX          3600000
 #define PREFIX_TREE_MAX       65536
 #define EXPLAIN_PLACES_MAX    16
-#define OVERCOMMIT_MAX        8
 
 /* Name, unit and meaning of each limit, as sluice-router --limits prints
  * them. */
@@ -132,12 +139,22 @@
     X(DRAIN_CALLS_MAX, "", "callers that wait for one worker to drain")        \
     X(EARLY_BYTES_MAX, "bytes", "calls held for a first worker")               \
     X(GATHER_MS_MAX, "ms", "value of --gather")                                \
-    X(WORKER_SILENT_US, "us",                                                  \
-      "silence after which a worker gets no sequences")                        \
-    X(WORKER_LOST_US, "us", "silence after which a worker's session ends")     \
-    X(WORKER_HUNG_US, "us", "plans without ticks that end a session")          \
+    X(WORKER_SILENT_US, "us", "default of --worker-silent")                    \
+    X(WORKER_LOST_US, "us", "default of --worker-lost")                        \
+    X(WORKER_HUNG_US, "us", "default of --worker-hung")                        \
     X(HUNG_GAP_US, "us", "most time between reports that counts as hung")      \
     X(LISTEN_US, "us", "timer delay that excuses one silence")                 \
+    X(REPORT_DUE_US, "us", "longest interval between punctual reports")        \
+    X(PATIENCE_DELAYS, "",                                                     \
+      "mean delays by which limits of silence and progress are extended")      \
+    X(PATIENCE_FACTOR, "", "multiple of such a limit that it never exceeds")   \
+    X(HUNG_RETURNS_MAX, "",                                                    \
+      "returns of a hung worker that each double its limit")                   \
+    X(STALL_IDLE_US, "us",                                                     \
+      "time idle with a sequence that ends a worker's session")                \
+    X(STALL_US, "us", "shortest time for which a sequence is passed over")     \
+    X(STALL_STEPS, "steps", "steps beyond those that a place needs")           \
+    X(STALL_LOOK_US, "us", "shortest interval between looks at sequences")     \
     X(SLOW_FACTOR, "", "multiple of the step p99 that makes a plan slow")      \
     X(SLOW_MIN_US, "us", "age below which a plan is not slow")                 \
     X(SLOW_STEPS, "steps", "steps of a worker in the p99")                     \
@@ -155,6 +172,7 @@
     X(PREFIX_TREE_MAX, "",                                                     \
       "restorable prefixes of a model that the router remembers")              \
     X(EXPLAIN_PLACES_MAX, "", "places remembered of each grant for Explain")   \
-    X(OVERCOMMIT_MAX, "", "value of --overcommit")
+    X(SUSPENSIONS_MOST, "ppm", "value of --suspensions")                       \
+    X(TENANT_WEIGHT_MAX, "", "value of --tenant-weight")
 
 #endif

@@ -15,22 +15,51 @@
 #define ROUTER_MODELS_MAX  64
 #define SLOW_READER_MS     30000
 
+#define SUSPENSIONS_MOST 500000
+
+/* Whether a grant covers the greatest need, or the need of now. */
+enum admission_mode { ADMISSION_STRICT, ADMISSION_EXPECTED };
+
+/* The share of a tenant in each queue, against 1 of others. */
+#define TENANT_WEIGHT_MAX 1000
+
+struct named_number {
+    const char *name;
+    uint32_t number; /* from 1 */
+};
+
 struct router_options {
     const char *name;
-    uint32_t max_peers;     /* sessions of clients */
-    uint32_t max_admins;    /* sessions of administrators */
-    uint32_t max_requests;  /* open choices, waiting and running */
-    uint32_t max_waiting;   /* choices queued for room; more are refused */
-    int64_t worker_wait_us; /* how long requests wait for a worker of their
-                             * model, after the last one left and after the
-                             * router's start; 0: they fail at once */
-    int64_t gather_us;      /* minimum interval between chunk frames to one
-                             * client (stream.h); 0: chunks never wait */
-    bool headroom;          /* keep room to absorb the loss of any one worker
-                             * (headroom.h) */
-    uint32_t overcommit;    /* 2..OVERCOMMIT_MAX: the greatest needs of a
-                             * place's sequences, in pools (overcommit.h);
-                             * 0 or 1: strict admission */
+    uint32_t max_peers;       /* sessions of clients */
+    uint32_t max_admins;      /* sessions of administrators */
+    uint32_t max_requests;    /* open choices, waiting and running */
+    uint32_t max_waiting;     /* choices of a model queued for room; more are
+                               * refused */
+    uint32_t kept;            /* kept sequences of a tenant that hold memory
+                               * (leases.h); 0: any number */
+    int64_t queue_timeout_us; /* how long a request without a deadline may wait
+                               * for its first grant (overdue.h); 0: for ever */
+    int64_t worker_wait_us;   /* how long requests wait for a worker of their
+                               * model, after the last one left and after the
+                               * router's start; 0: they fail at once */
+    /* liveness.h: silence after which a worker gets no sequences, and after
+     * which its session ends; time without progress that ends it.  0: the
+     * defaults of router_limits.h. */
+    int64_t silent_us, lost_us, hung_us;
+    int64_t gather_us; /* minimum interval between chunk frames to one
+                        * client (stream.h); 0: chunks never wait */
+    bool headroom;     /* keep room to absorb the loss of any one worker
+                        * (headroom.h) */
+    enum admission_mode admission; /* claims.h */
+    uint32_t suspensions; /* share of sequences that may be suspended, in
+                           * millionths, 0..SUSPENSIONS_MOST (forecast.h) */
+    size_t memory_bytes;  /* that open requests may hold; 0: no limit */
+    const struct named_number *weights; /* [n_weights] of tenants, borrowed */
+    uint32_t n_weights;
+    const struct named_number *places; /* [n_places] that models are to have,
+                                        * borrowed; of others: the most so far
+                                        */
+    uint32_t n_places;
     bool keyed;             /* refuse connections without an identity */
     struct text_seam *text; /* borrowed; NULL: token ids only */
 };

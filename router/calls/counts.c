@@ -5,15 +5,19 @@
 #include <string.h>
 
 #include "router/calls/router_state.h"
+#include "router/fleet/lineage.h"
 #include "router/fleet/places.h"
+#include "router/placement/drain.h"
+#include "router/replicas/replica.h"
+#include "router/schedule/claims.h"
+#include "router/schedule/forecast.h"
 #include "router/schedule/lengths.h"
-#include "router/schedule/overcommit.h"
 
 const struct metric_set *const counts_sets[COUNTS_SETS] = {
-    &router_metrics_set,    &router_times_set,   &router_refusals_set,
-    &router_denials_set,    &router_tenants_set, &router_pools_set,
-    &router_overcommit_set, &router_lengths_set, &router_drafts_set,
-    &router_host_set};
+    &router_metrics_set, &router_times_set,    &router_models_set,
+    &router_workers_set, &router_refusals_set, &router_denials_set,
+    &router_tenants_set, &router_pools_set,    &router_growth_set,
+    &router_lengths_set, &router_drafts_set,   &router_host_set};
 
 static const char *const classes[FLEET_CLASSES] = {
     [BLOCKS] = "blocks",   [SLOTS] = "slots", [CHECKPOINTS] = "checkpoints",
@@ -22,10 +26,12 @@ static const char *const classes[FLEET_CLASSES] = {
 
 void counts_init(struct counts *c)
 {
+    metric_family_init(&c->models, &router_models_set);
+    metric_family_init(&c->workers, &router_workers_set);
     metric_family_init(&c->refusals, &router_refusals_set);
     metric_family_init(&c->tenants, &router_tenants_set);
     metric_family_init(&c->pools, &router_pools_set);
-    metric_family_init(&c->overcommit, &router_overcommit_set);
+    metric_family_init(&c->growth, &router_growth_set);
     metric_family_init(&c->lengths, &router_lengths_set);
     metric_family_init(&c->drafts, &router_drafts_set);
     metric_family_init(&c->host, &router_host_set);
@@ -33,13 +39,25 @@ void counts_init(struct counts *c)
 
 void counts_fini(struct counts *c)
 {
+    metric_family_fini(&c->models);
+    metric_family_fini(&c->workers);
     metric_family_fini(&c->refusals);
     metric_family_fini(&c->tenants);
     metric_family_fini(&c->pools);
-    metric_family_fini(&c->overcommit);
+    metric_family_fini(&c->growth);
     metric_family_fini(&c->lengths);
     metric_family_fini(&c->drafts);
     metric_family_fini(&c->host);
+}
+
+static uint32_t n_served(const struct router_core *r)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < r->fleet.n_models; i++) {
+        n += r->fleet.models[i]->n_places > 0;
+    }
+    return n;
 }
 
 void counts_take(const struct router_core *r, struct router_metrics *out)
@@ -57,11 +75,22 @@ void counts_take(const struct router_core *r, struct router_metrics *out)
     out->choices_waiting = r->schedule.n_waiting;
     out->choices_early = r->early.n_choices;
     out->early_bytes = r->early.bytes;
+    out->request_bytes = r->base.memory.used;
+    out->request_bytes_max = r->base.memory.max;
+    out->models_served = n_served(r);
     out->clients = places_count(&r->fleet, BY_CLIENT);
     out->admins = places_count(&r->fleet, BY_ADMIN);
 }
 
-/* Cached pages count as left: a worker evicts them when they are needed. */
+static bool is_in_place(const struct worker *w)
+{
+    const struct worker *leader = worker_stage(w, 0);
+
+    return leader != NULL && worker_can_serve(leader);
+}
+
+/* Stages that wait for others have no room.  Cached pages count as left: a
+ * worker evicts them when they are needed. */
 static void add_pages(const struct router_core *r, uint64_t *total,
                       uint64_t *left)
 {
@@ -69,8 +98,10 @@ static void add_pages(const struct router_core *r, uint64_t *total,
         const struct class_ledger *c =
             &r->fleet.workers[i]->ledger.classes[PAGES];
 
-        *total += c->total;
-        *left += (uint64_t)c->free + c->cached;
+        if (is_in_place(r->fleet.workers[i])) {
+            *total += c->total;
+            *left += (uint64_t)c->free + c->cached;
+        }
     }
 }
 
@@ -85,6 +116,12 @@ void counts_line(const struct router_core *r, char *text, size_t cap)
                  waiting + r->early.n_choices);
         return;
     }
+    if (n_served(r) == 0) {
+        snprintf(text, cap, "%u worker%s, no model served, %u waiting",
+                 r->fleet.n_workers, r->fleet.n_workers == 1 ? "" : "s",
+                 waiting + r->early.n_choices);
+        return;
+    }
     add_pages(r, &total, &left);
     snprintf(text, cap,
              "%u worker%s, %u sequence%s, %u waiting, %u %% of pages free",
@@ -93,24 +130,99 @@ void counts_line(const struct router_core *r, char *text, size_t cap)
              total > 0 ? (unsigned)(left * 100 / total) : 0);
 }
 
+struct lower_name {
+    char text[32];
+};
+
+static struct lower_name lower(const char *name)
+{
+    struct lower_name out = {""};
+
+    for (size_t i = 0; name[i] != '\0' && i + 1 < sizeof out.text; i++) {
+        out.text[i] = (char)tolower((unsigned char)name[i]);
+    }
+    return out;
+}
+
+/* Returns the name of a model's slot that has series; NULL: it has none.  A
+ * model without a name does not exist, so "default" has series only if a model
+ * has that name. */
+static const char *slot_name(const struct router_base *b, size_t slot)
+{
+    return slot == METRIC_DEFAULT && b->models[slot].model_requests == 0 &&
+                   b->models[slot].model_places_expected == 0
+               ? NULL
+               : metric_slot_name(&b->model_names, slot);
+}
+
+/* The counters outlive struct model, which goes with the last worker; the
+ * gauges of a model without a worker are 0. */
+static void gather_models(struct router_core *r, struct metric_family *f)
+{
+    struct router_base *b = &r->base;
+
+    for (size_t i = 0; i < METRIC_SLOTS; i++) {
+        b->models[i].model_waiting = b->models[i].model_running = 0;
+        b->models[i].model_places = 0;
+    }
+    for (uint32_t i = 0; i < r->fleet.n_models; i++) {
+        const struct model *m = r->fleet.models[i];
+
+        model_figures(b, m)->model_waiting += m->n_waiting;
+        model_figures(b, m)->model_places += m->n_places;
+    }
+    for (uint32_t i = 0; i < r->fleet.n_workers; i++) {
+        const struct worker *w = r->fleet.workers[i];
+
+        model_figures(b, w->model)->model_running +=
+            member_of(w)->stage == 0 ? w->n_running : 0; /* once each */
+    }
+    metric_family_clear(f);
+    for (size_t i = 0; i < METRIC_SLOTS; i++) {
+        const char *name = slot_name(b, i);
+
+        if (name != NULL) {
+            memcpy(metric_family_add(f, &name), &b->models[i],
+                   sizeof b->models[i]);
+        }
+    }
+}
+
+static void gather_workers(const struct router_core *r, struct metric_family *f)
+{
+    metric_family_clear(f);
+    for (uint32_t i = 0; i < r->fleet.n_workers; i++) {
+        const struct worker *w = r->fleet.workers[i];
+        const char *const labels[] = {w->peer->name, w->model->name};
+        struct router_workers *m = metric_family_add(f, labels);
+
+        *m =
+            (struct router_workers){.worker_up = w->state == WORKER_UP,
+                                    .worker_slow = w->state == WORKER_SLOW,
+                                    .worker_silent = w->state == WORKER_SILENT,
+                                    .worker_draining = drain_name(w) != NULL,
+                                    .worker_on_probation = lineage_probation(w),
+                                    .worker_serves = is_in_place(w),
+                                    .worker_sequences = w->n_running};
+    }
+}
+
 /* Every status but OK, those that never occurred too: a rate needs the 0
  * before the first refusal. */
 static void gather_refusals(const struct router_core *r,
                             struct metric_family *f)
 {
-    char name[32];
-    const char *const labels[] = {name};
-
     metric_family_clear(f);
-    for (int st = ST_OK + 1; st < ST_NR; st++) {
-        size_t i = 0;
+    for (size_t slot = 0; slot < METRIC_SLOTS; slot++) {
+        const char *model = slot_name(&r->base, slot);
 
-        for (const char *c = status_name((enum status)st); *c != '\0'; c++) {
-            name[i++] = (char)tolower((unsigned char)*c);
+        for (int st = ST_OK + 1; st < ST_NR && model != NULL; st++) {
+            struct lower_name name = lower(status_name((enum status)st));
+            const char *const labels[] = {model, name.text};
+
+            memcpy(metric_family_add(f, labels), &r->base.refusals[slot][st],
+                   sizeof r->base.refusals[slot][st]);
         }
-        name[i] = '\0';
-        memcpy(metric_family_add(f, labels), &r->base.refusals[st],
-               sizeof r->base.refusals[st]);
     }
 }
 
@@ -143,7 +255,7 @@ static void gather_tenants(const struct router_core *r, struct metric_family *f)
     }
 }
 
-static void gather_worker(const struct worker *w, struct metric_family *f)
+static void gather_pool(const struct worker *w, struct metric_family *f)
 {
     for (size_t i = 0; i < FLEET_CLASSES; i++) {
         const struct class_ledger *c = &w->ledger.classes[i];
@@ -162,19 +274,17 @@ static void gather_worker(const struct worker *w, struct metric_family *f)
     }
 }
 
-static void gather_overcommit(const struct router_core *r,
-                              struct metric_family *f)
+static void gather_growth(const struct router_core *r, struct metric_family *f)
 {
     metric_family_clear(f);
     for (uint32_t i = 0; i < r->fleet.n_workers; i++) {
         const struct worker *w = r->fleet.workers[i];
         const char *const labels[] = {w->peer->name};
-        struct router_overcommit *m = metric_family_add(f, labels);
+        struct router_growth *m = metric_family_add(f, labels);
 
-        *m = (struct router_overcommit){
+        *m = (struct router_growth){
             .worker_suspended = w->ledger.n_suspended,
-            .worker_greatest_pages = w->greatest,
-            .worker_greatest_max = overcommit_bound(&r->schedule, w),
+            .worker_greatest_pages = charges_of(w)->greatest,
             .worker_host_pages = w->ledger.host_total,
             .worker_host_used = w->ledger.host_used,
             .worker_host_waiting = w->ledger.tier.waiting,
@@ -192,8 +302,11 @@ static void gather_lengths(const struct router_core *r, struct metric_family *f)
         struct router_lengths *m = metric_family_add(f, labels);
 
         *m = (struct router_lengths){
-            .lengths_learned = lengths_count(model->lengths),
-            .expected_permille = lengths_permille(model->lengths)};
+            .lengths_learned = lengths_count(lengths_of(model)),
+            .expected_tokens =
+                lengths_expect(lengths_of(model), 0, LENGTHS_MOST),
+            .forecast_margin =
+                scheduling_of(model)->margin * (uint64_t)1000 / FORECAST_ONE};
     }
 }
 
@@ -225,26 +338,32 @@ void counts_series(struct router_core *r, struct metric_series out[COUNTS_SETS])
     struct counts *c = &r->counts;
 
     counts_take(r, &c->metrics);
+    gather_models(r, &c->models);
+    gather_workers(r, &c->workers);
     gather_refusals(r, &c->refusals);
     gather_denials(r, c->denials);
     gather_tenants(r, &c->tenants);
     metric_family_clear(&c->pools);
     for (uint32_t i = 0; i < r->fleet.n_workers; i++) {
-        gather_worker(r->fleet.workers[i], &c->pools);
+        if (is_in_place(r->fleet.workers[i])) {
+            gather_pool(r->fleet.workers[i], &c->pools);
+        }
     }
-    gather_overcommit(r, &c->overcommit);
+    gather_growth(r, &c->growth);
     gather_lengths(r, &c->lengths);
     gather_drafts(r, &c->drafts);
     gather_host(r, &c->host);
     out[0] = (struct metric_series){counts_sets[0], NULL, &c->metrics, 1};
     out[1] = (struct metric_series){counts_sets[1], NULL, &r->base.times, 1};
-    (void)metric_family_series(&c->refusals, &out[2]);
-    out[3] = (struct metric_series){counts_sets[3], NODE_DENIAL_LABELS,
+    (void)metric_family_series(&c->models, &out[2]);
+    (void)metric_family_series(&c->workers, &out[3]);
+    (void)metric_family_series(&c->refusals, &out[4]);
+    out[5] = (struct metric_series){counts_sets[5], NODE_DENIAL_LABELS,
                                     c->denials, DENIED_NR};
-    (void)metric_family_series(&c->tenants, &out[4]);
-    (void)metric_family_series(&c->pools, &out[5]);
-    (void)metric_family_series(&c->overcommit, &out[6]);
-    (void)metric_family_series(&c->lengths, &out[7]);
-    (void)metric_family_series(&c->drafts, &out[8]);
-    (void)metric_family_series(&c->host, &out[9]);
+    (void)metric_family_series(&c->tenants, &out[6]);
+    (void)metric_family_series(&c->pools, &out[7]);
+    (void)metric_family_series(&c->growth, &out[8]);
+    (void)metric_family_series(&c->lengths, &out[9]);
+    (void)metric_family_series(&c->drafts, &out[10]);
+    (void)metric_family_series(&c->host, &out[11]);
 }

@@ -10,15 +10,15 @@
 #include "common/wire/node_io.h"
 #include "router/base/metrics.h"
 
-#define COUNTS_SETS 10 /* the first is router_metrics */
+#define COUNTS_SETS 12 /* the first is router_metrics */
 
 struct router_core;
 
 struct counts {
     struct router_metrics metrics;
     struct router_denials denials[DENIED_NR];
-    struct metric_family refusals, tenants, pools, overcommit, lengths, drafts,
-        host;
+    struct metric_family models, workers, refusals, tenants, pools, growth,
+        lengths, drafts, host;
 };
 
 /* The sets of rows. */

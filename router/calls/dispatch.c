@@ -22,7 +22,7 @@ static void on_call(void *node, struct peer *peer, const struct method_row *m,
     struct router_core *r = node;
     struct incoming in = {peer_data(peer), call, deadline_us, NULL};
 
-    if (in.peer->ended || (in.peer->offer != NULL && in.call == 0)) {
+    if (in.peer->ended || (offer_of(in.peer)->offer != NULL && in.call == 0)) {
         return; /* a worker without layers has nothing to report */
     }
     if (m->number != METHOD_HEALTH_CHECK) { /* pings are no activity */
@@ -89,7 +89,7 @@ static void handle_range(struct router_core *r, struct worker *w,
     struct choice *choice = choice_of_grant(w, grant);
     struct error violation;
 
-    if (choice == NULL || choice->range == NULL) {
+    if (choice == NULL || choice->kept.range == NULL) {
         return; /* it is kept no more */
     }
     if (status != ST_OK) {
@@ -132,7 +132,7 @@ static void on_end(void *node, struct peer *peer, uint64_t tag,
         replica_answered(&r->replicas, p->worker, status, e);
         break;
     case METHOD_WORKER_ASSIGN:
-        offer_answered(&r->replicas, p->offer, status, e);
+        offer_answered(&r->replicas, offer_of(p)->offer, status, e);
         break;
     case METHOD_WORKER_AUDIT:
         audit_answered(r, p->worker, tag, AS_REPLY(WORKER_AUDIT, reply), e);
@@ -180,8 +180,8 @@ static void recv_in_session(struct router_core *r, struct router_peer *p,
         r->base.metrics.strikes++;
         break;
     case PEER_GOODBYE:
-        if (p->offer != NULL) {
-            offer_leaves(p->offer);
+        if (offer_of(p)->offer != NULL) {
+            offer_leaves(offer_of(p)->offer);
         }
         peers_lose(&r->fleet, p, "the peer sent Goodbye");
         break;

@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/sampling/sampling.h"
 #include "common/wire/request_id.h"
+#include "router/base/request_memory.h"
 #include "router/calls/recv.h"
 #include "router/calls/router_state.h"
 #include "router/requests/removal.h"
@@ -125,6 +126,7 @@ static void unlink_call(struct router_core *r, struct early_call *k)
     table_remove(&r->early.by_id, &k->by_id);
     r->early.n_choices -= k->n_choices;
     r->early.bytes -= k->bytes;
+    request_memory_give(&r->base, k->bytes);
 }
 
 static void free_call(struct router_core *r, struct early_call *k)
@@ -151,12 +153,23 @@ bool early_hold(struct router_core *r, const struct incoming *in,
     size_t bytes = wire_size(&m->base);
     char id[REQUEST_ID_TEXT];
     struct early_call *k;
+    struct error e;
 
     if (!check_room(r, in, m->n, bytes)) {
         return false;
     }
+    if (request_memory_take(&r->base, bytes, &e) != ST_OK) {
+        refuse_with(in, &e, request_memory_retry_ms(&r->base, bytes));
+        return false;
+    }
     k = calloc(1, sizeof *k + bytes);
-    assert(k != NULL && m->model.len <= sizeof k->model);
+    assert(m->model.len <= sizeof k->model);
+    if (k == NULL) {
+        request_memory_give(&r->base, bytes);
+        refuse(in, ST_RESOURCE_EXHAUSTED,
+               MEMORY_SENTENCE "the router has none left");
+        return false;
+    }
     memcpy(k->id, m->request_id.data, sizeof k->id);
     k->n_model = m->model.len;
     if (k->n_model > 0) {
@@ -240,8 +253,10 @@ static void judge(struct router_core *r, struct early_call *k, struct arena *a)
         generate_judge(r, &in, m);
         apply_history(r, k);
     } else { /* the budget follows the packed size */
-        peer_fail(in.peer->peer, in.call, &e, 0);
-        base_refused(&r->base, e.code);
+        peer_fail(in.peer->peer, in.call, &e,
+                  memory_is_short(&e) ? RETRY_MS_MIN : 0);
+        base_refused(&r->base, model_slot(&r->fleet, k->model, k->n_model),
+                     e.code);
     }
     free(k);
 }

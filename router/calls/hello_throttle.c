@@ -1,8 +1,8 @@
 #include "router/calls/hello_throttle.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
+#include "common/base/memory.h"
 #include "router/base/router_limits.h"
 
 #define ROLE_SETS 16 /* values of a set of BY_* */
@@ -22,9 +22,8 @@ struct hello_throttle {
 
 struct hello_throttle *hello_throttle_new(void)
 {
-    struct hello_throttle *t = calloc(1, sizeof *t);
+    struct hello_throttle *t = memory_must(calloc(1, sizeof *t));
 
-    assert(t != NULL);
     return t;
 }
 

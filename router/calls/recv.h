@@ -80,6 +80,11 @@ void refuse_unnamed(struct router_core *r, const struct incoming *in);
 bool find_text(struct router_core *r, const struct incoming *in,
                ProtobufCBinaryData name, uint32_t *model);
 
+/* Gives a job to the text seam, and counts its bytes until it is done.  Returns
+ * ST_RESOURCE_EXHAUSTED, and leaves *j to the caller, without room. */
+MUST_CHECK enum status text_submit(struct router_core *r, struct text_job **j,
+                                   size_t bytes, struct error *e);
+
 /* Submits *j to the text seam for a Tokenize or Detokenize.  Takes over *j, and
  * refuses the call if there is no room. */
 void text_call(struct router_core *r, const struct incoming *in,

@@ -12,7 +12,6 @@
  * Every stage of a replica is audited.  The memory that each stage holds or has
  * granted is compared with its share of the needs of the sequences that its
  * ledger includes. */
-#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -167,7 +166,11 @@ void recv_admin_audit(struct router_core *r, const struct incoming *in,
         return;
     }
     a = calloc(1, sizeof *a + r->fleet.n_workers * sizeof a->rows[0]);
-    assert(a != NULL);
+    if (a == NULL) {
+        refuse(in, ST_RESOURCE_EXHAUSTED,
+               MEMORY_SENTENCE "the router has none left");
+        return;
+    }
     a->number = ++r->requests.last_number;
     a->end_us = r->base.now_us + (int64_t)AUDIT_MS * 1000;
     event_init(&a->again, again_fire, r);
@@ -221,25 +224,26 @@ static struct expected expected_of(struct worker *w, uint64_t grant)
     if (place == NULL) {
         return k;
     }
-    for (const struct list *at = place->running.next; at != &place->running;
-         at = at->next) {
-        const struct choice *choice = LIST_OF(at, struct choice, running);
-        struct need share = place_share(w, &choice->need);
+    for (const struct list *at = choices_of(place)->running.next;
+         at != &choices_of(place)->running; at = at->next) {
+        const struct choice *choice = LIST_OF(at, struct choice, grant.running);
+        struct need share = place_share(w, &choice->grant.need);
 
-        if (place_grant_at(place, w, choice->grant) > grant) {
+        if (place_grant_at(place, w, choice->grant.number) > grant) {
             continue;
         }
         for (int c = 0; c < FLEET_CLASSES; c++) {
             k.most[c] += share.of[c];
-            if (choice->removal == REMOVAL_NONE && !choice->kept) {
+            if (choice->removal.state == REMOVAL_NONE &&
+                !choice_is_kept(choice)) {
                 add_least(&k, (enum fleet_class)c, share.of[c]);
             }
         }
-        if (choice->kept) {
+        if (choice_is_kept(choice)) {
             k.kept++;
         } else {
             k.n++;
-            k.leaving += choice->removal != REMOVAL_NONE;
+            k.leaving += choice->removal.state != REMOVAL_NONE;
         }
     }
     return k;
@@ -278,7 +282,8 @@ static bool is_held_up(struct worker *w, int64_t now_us)
 {
     const struct worker *place = worker_place(w);
 
-    for (uint32_t i = 0; w->replica && i < worker_n_stages(place); i++) {
+    for (uint32_t i = 0; member_of(w)->replica && i < worker_n_stages(place);
+         i++) {
         const struct worker *stage = worker_stage(place, i);
 
         if (stage != NULL && stage->live.n_planned > 0 &&
@@ -297,7 +302,7 @@ static bool is_held_up(struct worker *w, int64_t now_us)
 static bool runs_all(const struct worker *w, const struct expected *k,
                      uint64_t n_runs, bool more)
 {
-    uint64_t most = k->n + (uint64_t)(w->stage > 0 ? k->kept : 0);
+    uint64_t most = k->n + (uint64_t)(member_of(w)->stage > 0 ? k->kept : 0);
 
     return (more || n_runs <= most) && n_runs + k->leaving >= k->n;
 }
@@ -321,7 +326,7 @@ static bool has_all(const struct worker *w, const struct expected *k,
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
         enum fleet_class c = classes[i];
 
-        if (w->replica != NULL &&
+        if (member_of(w)->replica != NULL &&
             ((!more && has[c] > k->most[c]) || has[c] < k->least[c])) {
             return false;
         }

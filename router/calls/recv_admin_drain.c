@@ -6,8 +6,8 @@
 #include "proto/admin.pb-c.h"
 #include "router/calls/recv.h"
 #include "router/calls/router_state.h"
+#include "router/placement/drain.h"
 #include "router/replicas/place.h"
-#include "router/requests/drain.h"
 
 /* Writes the names of all workers to out, as many as fit: "w1, w2, ...". */
 static void list_names(const struct router_core *r, char *out, size_t cap)
@@ -67,7 +67,7 @@ void recv_admin_drain(struct router_core *r, const struct incoming *in,
                GRACE_MS_MAX);
         return;
     }
-    drain_begin(&r->requests, w, in->peer, in->call, m->grace_ms, false);
+    drain_begin(&r->placement, w, in->peer, in->call, m->grace_ms, false);
 }
 
 /* Returns the stage of the place of w that is leaving; NULL: none. */
@@ -78,11 +78,11 @@ static const struct worker *leaving_stage(struct worker *w)
     for (uint32_t i = 0; place != NULL && i < worker_n_stages(place); i++) {
         const struct worker *s = worker_stage(place, i);
 
-        if (s != NULL && s->drain.leaving) {
+        if (s != NULL && s->drain == DRAIN_LEAVES) {
             return s;
         }
     }
-    return w->drain.leaving ? w : NULL;
+    return w->drain == DRAIN_LEAVES ? w : NULL;
 }
 
 void recv_admin_undrain(struct router_core *r, const struct incoming *in,
@@ -103,6 +103,6 @@ void recv_admin_undrain(struct router_core *r, const struct incoming *in,
                leaves->peer->name);
         return;
     }
-    drain_end(&r->requests, w);
+    drain_end(&r->placement, w);
     peer_end(in->peer->peer, in->call, &nothing.base);
 }

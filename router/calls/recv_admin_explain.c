@@ -9,14 +9,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/wire/request_id.h"
 #include "proto/admin.pb-c.h"
+#include "router/calls/explain_blockers.h"
 #include "router/calls/recv.h"
 #include "router/calls/router_state.h"
 #include "router/replicas/place.h"
 #include "router/requests/request.h"
 #include "router/schedule/routing.h"
 
-#define TEXT_MAX 1024
+#define TEXT_MAX  2048
+#define US_PER_MS 1000
 
 struct answer {
     Sluice__V1__ExplainReply reply;
@@ -41,7 +44,7 @@ __attribute__((format(printf, 2, 3))) static void add_line(struct answer *a,
     va_end(ap);
 }
 
-/* The score falls with the tokens to compute before the first token. */
+/* The score falls with the expected time of the end. */
 static void fill_place(const struct routing_place *p,
                        Sluice__V1__ExplainPlace *row)
 {
@@ -57,7 +60,7 @@ static void fill_place(const struct routing_place *p,
     if (row->has_reason) {
         row->reason = wire_text(p->why_not);
     } else {
-        row->score = 1 / (1 + (float)p->n_wait);
+        row->score = 1 / (1 + (float)(p->expected.end_us / US_PER_MS));
     }
 }
 
@@ -98,6 +101,55 @@ static void judge_places(struct router_core *r, const struct choice *choice,
     }
 }
 
+static void explain_times(struct router_core *r, const struct queue_entry *e,
+                          struct answer *a)
+{
+    struct prediction p = predict_waiting(&r->schedule, e);
+
+    if (p.wait_us != PREDICT_NEVER) {
+        add_line(a,
+                 "It is expected to start in %.2f s, and to have its first "
+                 "token in %.2f s.",
+                 (double)p.wait_us / 1e6, (double)p.first_us / 1e6);
+    }
+}
+
+/* Names the largest sequences at the place that e waits for. */
+static void explain_what_blocks(const struct router_core *r,
+                                const struct queue_entry *e, struct answer *a)
+{
+    struct explain_blocker x[EXPLAIN_BLOCKERS];
+    uint32_t n = explain_blockers(r, e, x);
+
+    for (uint32_t i = 0; i < n; i++) {
+        const struct request *request = x[i].choice->request;
+        char id[REQUEST_ID_TEXT];
+
+        request_id_format(request->id, id);
+        add_line(a,
+                 "At worker %s, %s of tenant %s has %" PRIu64
+                 " pages and is expected to end in %.2f s.",
+                 x[i].place->peer->name, id, request_tenant_name(request),
+                 x[i].pages, (double)x[i].end_us / 1e6);
+    }
+}
+
+static void explain_what_helps(struct router_core *r,
+                               const struct queue_entry *e, struct answer *a)
+{
+    uint32_t max_tokens;
+    const struct worker *w = explain_room(r, e, &max_tokens);
+
+    if (w != NULL && max_tokens < entry_max_tokens(e)) {
+        add_line(a,
+                 "With max_tokens of %" PRIu32
+                 " or less, worker %s would have room for it now.",
+                 max_tokens, w->peer->name);
+    } else if (w == NULL && a->reply.n_places > 0) {
+        add_line(a, "One more worker of the model would help.");
+    }
+}
+
 static void explain_waiting(struct router_core *r, const struct choice *choice,
                             struct answer *a)
 {
@@ -120,18 +172,21 @@ static void explain_waiting(struct router_core *r, const struct choice *choice,
     if (a->reply.n_places == 0) {
         add_line(a, "No worker of the model is up.");
     }
+    explain_times(r, e, a);
+    explain_what_blocks(r, e, a);
+    explain_what_helps(r, e, a);
     if (e->keeper != NULL) {
         add_line(a, "It continues a sequence that worker %s keeps.",
                  e->keeper->peer->name);
     }
-    if (e->trial.suspect) {
+    if (trial_suspected(&e->trial)) {
         add_line(a,
                  "It is suspected of the death of a worker, and runs on trial "
                  "only.");
     }
     if (e->ran) {
         add_line(a, "It ran before and has %" PRIu32 " tokens.",
-                 choice->n_generated);
+                 choice->out.n_generated);
     }
 }
 
@@ -141,8 +196,9 @@ static void explain_waiting(struct router_core *r, const struct choice *choice,
 static void explain_claim(const struct choice *choice, struct answer *a)
 {
     const struct claim *c = &choice->entry.claim;
-    uint32_t n_suspended =
-        choice->worker != NULL ? choice->worker->ledger.n_suspended : 0;
+    uint32_t n_suspended = choice->grant.worker != NULL
+                               ? choice->grant.worker->ledger.n_suspended
+                               : 0;
 
     if (!c->grows) {
         return;
@@ -150,11 +206,11 @@ static void explain_claim(const struct choice *choice, struct answer *a)
     a->reply.has_n_expected = true;
     a->reply.n_expected = c->n_expected;
     add_line(a,
-             "It was granted %" PRIu64 " pages, for %" PRIu32 " of %" PRIu32
-             " tokens, and may grow to %" PRIu64 ".",
-             c->need.of[PAGES], c->n_expected, choice->request->max_tokens,
-             c->most.of[PAGES]);
-    if (choice->suspended) {
+             "It was granted %" PRIu64 " pages and may grow to %" PRIu64
+             "; at most %" PRIu32 " of %" PRIu32 " tokens are expected of it.",
+             c->need.of[PAGES], c->most.of[PAGES], c->n_expected,
+             choice->request->max_tokens);
+    if (choice->grant.state == GRANT_SUSPENDED) {
         add_line(a, "It is suspended until pages are free again.");
     } else if (n_suspended > 0) {
         add_line(a, "Its worker has %" PRIu32 " suspended sequences.",
@@ -167,8 +223,9 @@ static void explain_granted(const struct choice *choice, struct answer *a)
     const struct routing_record *x = choice->entry.record;
 
     a->reply.has_worker = true;
-    a->reply.worker = wire_text(choice->worker_name);
-    a->reply.has_n_cached = choice->n_generated > 0 || choice->n_reused > 0;
+    a->reply.worker = wire_text(choice->grant.worker_name);
+    a->reply.has_n_cached =
+        choice->out.n_generated > 0 || choice->grant.n_reused > 0;
     a->reply.n_cached = choice_n_cached(choice);
     for (uint32_t i = 0; x != NULL && i < x->n; i++) {
         add_place(a, &x->places[i]);
@@ -177,27 +234,28 @@ static void explain_granted(const struct choice *choice, struct answer *a)
         add_line(a,
                  "Worker %s had it already when the router or the connection "
                  "came back.",
-                 choice->worker_name);
+                 choice->grant.worker_name);
         explain_claim(choice, a);
         return;
     }
     add_line(a,
              "It was granted at worker %s: %" PRIu64
-             " tokens were to compute there before its first one, the fewest "
-             "of all possible places.",
-             choice->worker_name, x->places[0].n_wait);
+             " tokens were to compute there before its first one, and it was "
+             "expected to end after %.2f s.",
+             choice->grant.worker_name, x->places[0].n_wait,
+             (double)x->places[0].expected.end_us / 1e6);
     add_line(a,
              "The router expected %" PRIu32
              " tokens of its prompt to be restored.",
              x->places[0].restorable);
     if (a->reply.has_n_cached) {
         add_line(a, "The worker restored %" PRIu32 " of %" PRIu32 " tokens.",
-                 a->reply.n_cached, choice->request->n_prompt);
+                 a->reply.n_cached, choice->request->prompt.n);
     }
     explain_claim(choice, a);
-    if (choice->n_moves > 0) {
+    if (choice->figures.n_moves > 0) {
         add_line(a, "It moved %" PRIu32 " times; this is the newest place.",
-                 choice->n_moves);
+                 choice->figures.n_moves);
     }
 }
 
@@ -206,9 +264,10 @@ static void explain(struct router_core *r, struct choice *choice,
 {
     const struct request *request = choice->request;
     Sluice__V1__ExplainReply *m = &a->reply;
-    int64_t until_us = choice->granted_us != 0 ? choice->granted_us
-                       : choice->ended_us != 0 ? choice->ended_us
-                                               : r->base.now_us;
+    int64_t until_us =
+        choice->figures.granted_us != 0 ? choice->figures.granted_us
+        : choice->figures.ended_us != 0 ? choice->figures.ended_us
+                                        : r->base.now_us;
 
     sluice__v1__explain_reply__init(m);
     choice_ref(choice, &a->ref);
@@ -216,14 +275,14 @@ static void explain(struct router_core *r, struct choice *choice,
     m->state = wire_text(choice_state_word(choice));
     m->has_max_tokens = true;
     m->max_tokens = request->max_tokens;
-    m->n_prompt = request->n_prompt;
+    m->n_prompt = request->prompt.n;
     m->queued_us = (uint64_t)(until_us - request->arrived_us);
     m->places = a->list;
     if (choice->state == CHOICE_ENCODING) {
         add_line(a, "Its prompt is being converted to tokens.");
     } else if (choice->state == CHOICE_WAITING) {
         explain_waiting(r, choice, a);
-    } else if (choice->granted_us != 0) {
+    } else if (choice->figures.granted_us != 0) {
         explain_granted(choice, a);
     } else {
         add_line(a, "It ended before any worker had it.");

@@ -5,24 +5,24 @@
 #include "router/calls/recv.h"
 #include "router/calls/router_state.h"
 #include "router/fleet/ledgers.h"
+#include "router/placement/drain.h"
 #include "router/replicas/offers.h"
 #include "router/replicas/place.h"
 #include "router/replicas/replica.h"
-#include "router/requests/drain.h"
 #include "router/requests/request.h"
-#include "router/schedule/overcommit.h"
+#include "router/schedule/claims.h"
 
 static void replica_of_row(const struct router_core *r, const struct worker *w,
                            Sluice__V1__WorkerRow *row)
 {
-    const struct replica *x = w->replica;
+    const struct replica *x = member_of(w)->replica;
 
     if (x == NULL) {
         return;
     }
     row->has_assembly = row->has_stage = row->has_n_stages = true;
     row->assembly = x->assembly;
-    row->stage = w->stage;
+    row->stage = member_of(w)->stage;
     row->n_stages = x->n_stages;
     row->has_replica = true;
     row->replica = wire_text(replica_state_name(x));
@@ -56,11 +56,11 @@ static void worker_row(const struct router_core *r, const struct worker *w,
     row->weight_bytes = s->weight_bytes;
     row->pool_bytes = s->pool_bytes;
     row->n_sequences = w->n_running;
-    row->n_tokens = w->n_tokens;
+    row->n_tokens = w->counts.n_tokens;
     row->silent_ms = (uint32_t)((r->base.now_us - w->peer->heard_us) / 1000);
     row->state = wire_text(state_name(w));
-    row->has_step_us = w->step_us > 0;
-    row->step_us = w->step_us;
+    row->has_step_us = w->counts.step_us > 0;
+    row->step_us = w->counts.step_us;
     row->has_plan_age_us = w->live.reports;
     row->plan_age_us = w->live.plan_age_us;
     row->has_lineage = true;
@@ -69,11 +69,10 @@ static void worker_row(const struct router_core *r, const struct worker *w,
     row->n_barren = w->life.n_barren;
     row->readmit_ms = lineage_readmit_ms(&r->fleet, w);
     row->has_n_prompt_tokens = row->has_n_reused_tokens = true;
-    row->n_prompt_tokens = w->n_prompt_tokens;
-    row->n_reused_tokens = w->n_reused_tokens;
-    row->greatest_max = overcommit_bound(&r->schedule, w);
-    row->has_greatest_pages = row->has_greatest_max = row->greatest_max > 0;
-    row->greatest_pages = w->greatest;
+    row->n_prompt_tokens = w->counts.n_prompt_tokens;
+    row->n_reused_tokens = w->counts.n_reused_tokens;
+    row->has_greatest_pages = claims_grow(&r->schedule, w);
+    row->greatest_pages = charges_of(w)->greatest;
     row->has_key = w->peer->keyed;
     row->key = wire_text(w->peer->identity.name);
     replica_of_row(r, w, row);
@@ -140,16 +139,20 @@ static void sequence_row(const struct router_core *r, struct choice *choice,
     row->sequence = ref;
     row->state = wire_text(choice_state_word(choice));
     row->model = wire_text(choice->request->model->name);
-    row->has_worker = choice->worker != NULL;
-    row->worker = wire_text(choice->worker_name);
-    row->n_prompt = choice->request->n_prompt;
-    row->n_generated = choice->n_generated;
+    row->has_tenant = true;
+    row->tenant = wire_text(request_tenant_name(choice->request));
+    row->has_worker = choice->grant.worker != NULL;
+    row->worker = wire_text(choice->grant.worker_name);
+    row->n_prompt = choice->request->prompt.n;
+    row->n_generated = choice->out.n_generated;
     row->max_tokens = choice->request->max_tokens;
     row->age_ms =
         (uint64_t)(r->base.now_us - choice->request->arrived_us) / 1000;
-    row->blocks = choice->worker != NULL ? choice_n_blocks(choice) : 0;
-    row->slots = choice->worker != NULL ? (uint32_t)choice->held.of[SLOTS] : 0;
-    row->windows = choice->worker != NULL ? choice_n_windows(choice) : 0;
+    row->blocks = choice->grant.worker != NULL ? choice_n_blocks(choice) : 0;
+    row->slots = choice->grant.worker != NULL
+                     ? (uint32_t)choice->grant.held.of[SLOTS]
+                     : 0;
+    row->windows = choice->grant.worker != NULL ? choice_n_windows(choice) : 0;
     row->has_windows = row->windows > 0;
 }
 

@@ -8,6 +8,7 @@
 #include "router/calls/recv.h"
 #include "router/calls/router_state.h"
 #include "router/fleet/places.h"
+#include "router/replicas/replica.h"
 
 struct watch {
     struct pending call;
@@ -20,7 +21,7 @@ struct watch {
 _Static_assert(N_METRICS <= 64, "proto/common.proto: 64 messages in a list");
 
 #define N_TABLES (COUNTS_SETS - 1)
-#define ROWS_MAX 9 /* of one table */
+#define ROWS_MAX 13 /* of one table */
 
 struct table_message {
     Sluice__V1__MetricTable table;
@@ -43,6 +44,7 @@ static Sluice__V1__MetricKind kind_of(enum metric_kind kind)
         [METRIC_SIZES] = SLUICE__V1__METRIC_KIND__METRIC_SIZES,
     };
 
+    assert(kind != METRIC_TIME); /* no row of the router is one */
     return kinds[kind];
 }
 
@@ -160,7 +162,8 @@ static void status_fill(struct router_core *r, const struct router_peer *p,
     for (uint32_t i = 0; i < r->fleet.n_workers; i++) {
         const struct worker *w = r->fleet.workers[i];
 
-        m->n_running += w->stage == 0 ? w->n_running : 0; /* once each */
+        m->n_running +=
+            member_of(w)->stage == 0 ? w->n_running : 0; /* once each */
     }
     counters_fill(m, &counts);
     drafts_fill(m, &r->fleet);
@@ -217,7 +220,11 @@ void recv_admin_watch(struct router_core *r, const struct incoming *in,
         return;
     }
     x = calloc(1, sizeof *x);
-    assert(x != NULL);
+    if (x == NULL) {
+        refuse(in, ST_RESOURCE_EXHAUSTED,
+               MEMORY_SENTENCE "the router has none left");
+        return;
+    }
     pending_init(&x->call);
     pending_open(&r->fleet, &x->call, in->peer, in->call, watch_dropped, r);
     x->period_us = (int64_t)m->period_ms * 1000;

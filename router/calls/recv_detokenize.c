@@ -1,4 +1,3 @@
-#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,9 +24,16 @@ void recv_detokenize(struct router_core *r, const struct incoming *in,
         return;
     }
     j = text_job_new(TEXT_DECODE, 0);
+    if (j != NULL) {
+        j->ids = malloc((m->n_tokens + 1) * sizeof *j->ids);
+    }
+    if (j == NULL || j->ids == NULL) {
+        text_job_free(&j);
+        refuse(in, ST_RESOURCE_EXHAUSTED,
+               MEMORY_SENTENCE "the router has none left");
+        return;
+    }
     j->model = model;
-    j->ids = malloc((m->n_tokens + 1) * sizeof *j->ids);
-    assert(j->ids != NULL);
     if (m->n_tokens > 0) {
         memcpy(j->ids, m->tokens, m->n_tokens * sizeof *j->ids);
     }

@@ -1,26 +1,34 @@
-#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/failpoint.h"
+#include "common/base/minmax.h"
 #include "common/base/plant.h"
 #include "common/sampling/sampling_message.h"
+#include "router/base/request_memory.h"
 #include "router/calls/recv.h"
 #include "router/calls/router_state.h"
 #include "router/requests/continuation.h"
+#include "router/requests/leases.h"
 #include "router/requests/request_end.h"
 #include "router/requests/request_enqueue.h"
 #include "router/requests/request_log.h"
 #include "router/requests/resume.h"
+#include "router/schedule/overload.h"
 #include "text/stop_strings.h"
 #include "text/tokenizer.h"
 
 typedef Sluice__V1__GenerateRequest generate_message;
 
-/* Ids and text together would need a rule for which one counts, and a client
- * that sends both has a fault. */
+static bool has_text(const generate_message *m)
+{
+    return m->has_text && m->text.len > 0;
+}
+
+/* A kept sequence may go on without a prompt.  Ids and text together would need
+ * a rule for which one counts, and a client that sends both has a fault. */
 static bool check_prompt(const struct incoming *in, const generate_message *m)
 {
     if (m->has_text && m->n_tokens > 0) {
@@ -28,11 +36,11 @@ static bool check_prompt(const struct incoming *in, const generate_message *m)
                "the prompt is given both as text and as ids; send only one");
         return false;
     }
-    if (m->n_tokens == 0 && (!m->has_text || m->text.len == 0)) {
+    if (m->n_tokens == 0 && !has_text(m) && m->continue_from == NULL) {
         refuse(in, ST_INVALID_ARGUMENT, "the prompt is empty");
         return false;
     }
-    if (m->has_text && !wire_text_ok(m->text, 1, m->text.len)) {
+    if (has_text(m) && !wire_text_ok(m->text, 1, m->text.len)) {
         refuse(in, ST_INVALID_ARGUMENT,
                "the prompt is not valid UTF-8 or contains a NUL byte");
         return false;
@@ -101,7 +109,7 @@ static const char *state_text(const struct request *request)
         if (request->choices[c].state != CHOICE_ENDED) {
             return choice_state_name(request->choices[c].state);
         }
-        kept = kept || request->choices[c].kept;
+        kept = kept || lease_is_on(&request->choices[c]);
     }
     return kept ? "kept; remove it first" : choice_state_name(CHOICE_ENDED);
 }
@@ -139,6 +147,9 @@ static bool check_open(struct router_core *r, const struct incoming *in,
     uint32_t max = r->base.options.max_requests;
     struct error e;
 
+    while (m->n <= max && r->requests.n_choices > max - m->n &&
+           leases_shed(&r->requests)) {
+    }
     if (m->n <= max && r->requests.n_choices <= max - m->n) {
         return true;
     }
@@ -229,6 +240,28 @@ static struct model *find_model(struct router_core *r,
     return NULL;
 }
 
+/* Checks a text that would wait for too long, before it is encoded.  Ids are
+ * checked when they join the queue, in the same turn. */
+static enum status check_wait(struct router_core *r, const struct incoming *in,
+                              const struct model *m,
+                              const generate_message *request,
+                              uint32_t *retry_ms, struct error *e)
+{
+    struct arrival a = {
+        .demand = {m, overload_tokens(m, request->text.len),
+                   request->has_max_tokens ? request->max_tokens : 0},
+        .tenant = (uint32_t)metric_slot(
+            &r->base.tenant_names, (const char *)request->tenant.data,
+            request->has_tenant ? request->tenant.len : 0),
+        .deadline_us = in->deadline_us};
+
+    if (!has_text(request) || resume_asked(request) ||
+        request->continue_from != NULL) {
+        return ST_OK;
+    }
+    return overload_check(&r->schedule, &a, retry_ms, e);
+}
+
 /* Checks m against the model and the queue.  This happens before the prompt is
  * encoded, so that a refusal costs little. */
 static bool check_place(struct router_core *r, const struct incoming *in,
@@ -251,7 +284,8 @@ static bool check_place(struct router_core *r, const struct incoming *in,
                 sampling_check(request->sampling, m->vocab, &e) == ST_OK) &&
                resume_check(request, m->vocab, &e) == ST_OK &&
                admission_queue(&r->schedule, m, request->n, &retry_ms, &e) ==
-                   ST_OK) {
+                   ST_OK &&
+               check_wait(r, in, m, request, &retry_ms, &e) == ST_OK) {
         return true;
     }
     refuse_with(in, &e, retry_ms);
@@ -299,13 +333,17 @@ static bool check_stop(struct router_core *r, const struct incoming *in,
                                           request->stop[i].len};
     }
     if (stop_strings_new(out, strings, request->n_stop, &e) != ST_OK) {
-        refuse_with(in, &e, 0);
+        if (e.code == ST_RESOURCE_EXHAUSTED) {
+            error_wrap(&e, MEMORY_WORD);
+        }
+        refuse_with(in, &e, memory_is_short(&e) ? RETRY_MS_MIN : 0);
         return false;
     }
     return true;
 }
 
-static void take_fields(struct router_core *r, struct request *request,
+/* Returns false without memory. */
+static bool take_fields(struct router_core *r, struct request *request,
                         const generate_message *m)
 {
     sampling_read(&request->sampling, m->sampling);
@@ -317,36 +355,56 @@ static void take_fields(struct router_core *r, struct request *request,
                                      : sampling_seed(request->id);
     }
     request->sampling_lists = malloc(sampling_bytes(&request->sampling) + 1);
-    assert(request->sampling_lists != NULL);
+    if (request->sampling_lists == NULL) {
+        return false;
+    }
     /* The message is freed when the handler returns. */
     sampling_own(&request->sampling, request->sampling_lists);
     request->max_tokens = m->has_max_tokens ? m->max_tokens : 0;
     request->keep_ms = m->keep_ms;
     request->wants_text = m->want_text && request->model->has_text;
     request->special_text = m->special_text;
-    request->tenant = (uint32_t)metric_slot(&r->base.tenant_names,
-                                            (const char *)m->tenant.data,
-                                            m->has_tenant ? m->tenant.len : 0);
-    r->base.tenants[request->tenant].tenant_requests++;
-    request->n_tenant = m->has_tenant ? (uint32_t)m->tenant.len : 0;
-    if (request->n_tenant > 0) {
-        memcpy(request->tenant_name, m->tenant.data, request->n_tenant);
+    request->scope.tenant = (uint32_t)metric_slot(
+        &r->base.tenant_names, (const char *)m->tenant.data,
+        m->has_tenant ? m->tenant.len : 0);
+    r->base.tenants[request->scope.tenant].tenant_requests++;
+    request->scope.n_tenant = m->has_tenant ? (uint32_t)m->tenant.len : 0;
+    if (request->scope.n_tenant > 0) {
+        memcpy(request->scope.tenant_name, m->tenant.data,
+               request->scope.n_tenant);
     }
-    request->n_salt = m->has_cache_salt ? (uint32_t)m->cache_salt.len : 0;
-    if (request->n_salt > 0) {
-        memcpy(request->salt, m->cache_salt.data, request->n_salt);
+    request->scope.n_salt = m->has_cache_salt ? (uint32_t)m->cache_salt.len : 0;
+    if (request->scope.n_salt > 0) {
+        memcpy(request->scope.salt, m->cache_salt.data, request->scope.n_salt);
     }
-    request->uncached = !m->cache;
+    request->scope.uncached = !m->cache;
     request->has_drafts = m->has_drafts;
     request->drafts = m->drafts;
+    return true;
 }
 
-static void take_ids(struct request *request, const generate_message *m)
+static bool take_ids(struct request *request, const generate_message *m)
 {
-    request->prompt = malloc(m->n_tokens * sizeof *request->prompt);
-    assert(request->prompt != NULL);
-    memcpy(request->prompt, m->tokens, m->n_tokens * sizeof *request->prompt);
-    request->n_prompt = (uint32_t)m->n_tokens;
+    request->prompt.ids =
+        malloc((m->n_tokens + 1) * sizeof *request->prompt.ids);
+    if (request->prompt.ids == NULL) {
+        return false;
+    }
+    if (m->n_tokens > 0) {
+        memcpy(request->prompt.ids, m->tokens,
+               m->n_tokens * sizeof *request->prompt.ids);
+    }
+    request->prompt.n = (uint32_t)m->n_tokens;
+    return true;
+}
+
+static void refuse_memory(struct router_core *r, struct request *request)
+{
+    struct error e;
+
+    error_set(&e, ST_RESOURCE_EXHAUSTED,
+              MEMORY_SENTENCE "the router has none left");
+    request_refuse(&r->requests, request, &e, RETRY_MS_MIN);
 }
 
 /* Returns the ids that the context leaves to the prompt.  With a max_tokens
@@ -408,23 +466,21 @@ static void encode(struct router_core *r, struct request *request,
         return;
     }
     j = text_job_new(TEXT_ENCODE, tag);
+    if (j == NULL || !text_job_put(j, m->text.data, m->text.len)) {
+        text_job_free(&j);
+        refuse_memory(r, request);
+        return;
+    }
     j->job.turn.client = request->call.peer->id.v;
     j->max_ids = request->model->context;
     j->model = request->model->text;
     j->parse_special = m->parse_special;
-    j->text = malloc(m->text.len);
-    assert(j->text != NULL);
-    memcpy(j->text, m->text.data, m->text.len);
-    j->n_text = m->text.len;
-    if (t->ops->submit(t, &j) != ST_OK) {
+    if (text_submit(r, &j, m->text.len, &e) != ST_OK) {
         text_job_free(&j);
-        error_set(&e, ST_RESOURCE_EXHAUSTED,
-                  "too many texts wait to be encoded");
         request_refuse(&r->requests, request, &e, RETRY_MS_MIN);
         return;
     }
     table_add(&r->requests.jobs, &request->by_tag, tag);
-    r->requests.n_jobs++;
 }
 
 static Sluice__V1__CancelReason why_dropped(const struct router_core *r,
@@ -446,7 +502,7 @@ static void generate_dropped(void *room, struct pending *c, bool gone)
 
     if (gone && PLANT(CLIENT_GONE_IGNORED)) {
         for (uint32_t i = 0; i < request->n_choices; i++) {
-            list_remove(&request->choices[i].ready);
+            list_remove(&request->choices[i].out.ready);
         }
         request_settle(&r->requests, request);
         return;
@@ -454,34 +510,73 @@ static void generate_dropped(void *room, struct pending *c, bool gone)
     request_cancel(&r->requests, request, why_dropped(r, request, gone));
 }
 
+/* Returns the bytes that the request of m holds at most: its prompt as ids,
+ * with the hashes of its prefixes, and the tokens of its choices.  Their arrays
+ * grow as tokens come, but an answer that ran out of memory could not be
+ * completed. */
+static size_t bytes_of(const generate_message *m, const struct model *model,
+                       const struct choice *kept)
+{
+    size_t n = m->has_text ? min_u32((uint32_t)m->text.len, model->context)
+                           : m->n_tokens;
+    uint32_t most = m->has_max_tokens && m->max_tokens > 0
+                        ? min_u32(m->max_tokens, model->context)
+                        : model->context;
+
+    n += kept != NULL ? choice_n_ids(kept) : 0;
+    return sizeof(struct request) + m->n * choice_bytes(most) +
+           n * (sizeof(uint32_t) + 1) +
+           n / PREFIX_UNIT * sizeof(struct prefix_hash);
+}
+
 /* Creates the request of m, which has passed all checks, and encodes or
- * enqueues it. */
-static void create_request(struct router_core *r, const struct incoming *in,
+ * enqueues it.  Returns false if it refused the call. */
+static bool create_request(struct router_core *r, const struct incoming *in,
                            const generate_message *m, struct model *model,
                            struct stop_strings *stop, struct choice *kept)
 {
+    size_t bytes = bytes_of(m, model, kept);
     struct request *request;
+    struct error e;
 
+    if (request_memory_take(&r->base, bytes, &e) != ST_OK) {
+        stop_strings_free(&stop);
+        refuse_with(in, &e, request_memory_retry_ms(&r->base, bytes));
+        return false;
+    }
     model = model_take(&r->fleet, (const uint8_t *)model->name,
                        strlen(model->name));
     request = request_new(&r->requests, m->request_id.data, model, m->n);
+    if (request == NULL) {
+        request_memory_give(&r->base, bytes);
+        model_release(&r->fleet, &model);
+        stop_strings_free(&stop);
+        refuse(in, ST_RESOURCE_EXHAUSTED,
+               MEMORY_SENTENCE "the router has none left");
+        return false;
+    }
+    request->bytes = bytes;
     request->deadline_us = in->deadline_us;
+    memcpy(request->scope.client, in->peer->name, sizeof request->scope.client);
     pending_open(&r->fleet, &request->call, in->peer, in->call,
                  generate_dropped, r);
-    take_fields(r, request, m);
     request->stop_strings = stop; /* taken over */
-    if (kept != NULL) {
-        continuation_claim(request, kept);
+    if (!take_fields(r, request, m) ||
+        (kept != NULL && !continuation_claim(&r->requests, request, kept))) {
+        refuse_memory(r, request);
+        return true;
     }
     if (!resume_take(&r->requests, request, m)) {
-        return;
+        return true;
     }
-    if (m->has_text) {
+    if (has_text(m)) {
         encode(r, request, m);
-    } else {
-        take_ids(request, m);
+    } else if (take_ids(request, m)) {
         request_enqueue(&r->requests, request);
+    } else {
+        refuse_memory(r, request);
     }
+    return true;
 }
 
 /* Creates or holds the request of m.  Returns false if it refused the call. */
@@ -504,8 +599,7 @@ static bool judge(struct router_core *r, const struct incoming *in,
         !check_stop(r, in, model, m, &stop)) {
         return false;
     }
-    create_request(r, in, m, model, stop, kept);
-    return true;
+    return create_request(r, in, m, model, stop, kept);
 }
 
 void generate_judge(struct router_core *r, const struct incoming *in,
@@ -516,8 +610,10 @@ void generate_judge(struct router_core *r, const struct incoming *in,
 
     watched.refused = &why;
     if (!judge(r, &watched, m)) {
-        base_refused(&r->base, why.code);
-        request_log_refused(m->request_id.data, m->request_id.len, &why);
+        base_refused(&r->base,
+                     model_slot(&r->fleet, m->model.data, m->model.len),
+                     why.code);
+        request_log_refused(in->peer->name, m, &why);
     }
 }
 
@@ -525,6 +621,8 @@ void recv_generate(struct router_core *r, const struct incoming *in,
                    const generate_message *m)
 {
     r->base.metrics.requests++;
+    r->base.models[model_slot(&r->fleet, m->model.data, m->model.len)]
+        .model_requests++;
     FP(ROUTER_GENERATE);
     generate_judge(r, in, m);
 }
@@ -541,9 +639,11 @@ void generate_encoded(struct router_core *r, struct request *request,
         return;
     }
     if (j->status != ST_OK) {
-        error_wrap(&j->error, "prompt");
+        error_wrap(&j->error,
+                   j->status == ST_RESOURCE_EXHAUSTED ? MEMORY_WORD : "prompt");
         j->error.code = j->status;
-        request_refuse(&r->requests, request, &j->error, 0);
+        request_refuse(&r->requests, request, &j->error,
+                       memory_is_short(&j->error) ? RETRY_MS_MIN : 0);
         return;
     }
     if (j->n_ids > MODEL_CONTEXT_MAX) {
@@ -553,8 +653,9 @@ void generate_encoded(struct router_core *r, struct request *request,
         request_refuse(&r->requests, request, &j->error, 0);
         return;
     }
-    request->prompt = j->ids; /* taken over */
-    request->n_prompt = (uint32_t)j->n_ids;
+    overload_learn(request->model, j->n_text, (uint32_t)j->n_ids);
+    request->prompt.ids = j->ids; /* taken over */
+    request->prompt.n = (uint32_t)j->n_ids;
     j->ids = NULL;
     j->n_ids = 0;
     request_enqueue(&r->requests, request);

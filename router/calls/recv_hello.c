@@ -35,7 +35,7 @@ static void send_answer(struct router_core *r, const struct router_peer *p,
                         uint32_t minor)
 {
     Sluice__V1__HelloReply reply = SLUICE__V1__HELLO_REPLY__INIT;
-    struct prefix_key key = r->schedule.prefixes.key;
+    struct prefix_key key = r->placement.feeds.key;
     struct frame *f;
 
     reply.session = p->session;
@@ -48,7 +48,7 @@ static void send_answer(struct router_core *r, const struct router_peer *p,
     reply.has_prefix_key = p->role == BY_WORKER;
     reply.prefix_key = (ProtobufCBinaryData){sizeof key.bytes, key.bytes};
     f = hello_answer(p->session, &reply.base, NULL, 0);
-    (void)r->base.io->send(r->base.io, p->id, &f);
+    hello_send(r->base.io, p->id, &f);
     FP(ROUTER_HELLO);
 }
 
@@ -63,7 +63,7 @@ static void refuse_hello(struct router_core *r, const struct hello *h,
                    h->who != NULL ? " key=" : "",
                    h->who != NULL ? h->who->name : "", status_name(e->code),
                    e->text);
-    (void)r->base.io->send(r->base.io, h->from, &f);
+    hello_send(r->base.io, h->from, &f);
 }
 
 static enum status check_role(struct hello *h, struct error *e)
@@ -325,6 +325,10 @@ static enum status check_worker(struct router_core *r, struct hello *h,
         return st;
     }
     h->model = model_take(&r->fleet, s->model.data, s->model.len);
+    if (h->model == NULL && r->fleet.n_models < ROUTER_MODELS_MAX) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         MEMORY_SENTENCE "the router has none left");
+    }
     if (h->model == NULL) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
                          "%d models are served, which is the limit",
@@ -428,6 +432,9 @@ static struct router_peer *add_peer(struct router_core *r,
 
     places_make(&r->fleet, h->role);
     p = peers_add(&r->fleet, h->from, h->role, h->m->nonce);
+    if (p == NULL) {
+        return NULL;
+    }
     p->minor = hello_minor(h->m->version_minor);
     p->keyed = h->who != NULL;
     if (p->keyed) {
@@ -455,6 +462,7 @@ static void log_up(struct router_core *r, const struct router_peer *p)
 
 static void welcome(struct router_core *r, const struct hello *h)
 {
+    struct model *model = h->model;
     struct router_peer *p;
 
     take_name(r, h);
@@ -462,13 +470,22 @@ static void welcome(struct router_core *r, const struct hello *h)
         take_weights(r, h);
     }
     p = add_peer(r, h);
+    if (p == NULL) {
+        model_release(&r->fleet, &model);
+        return; /* the Hello comes again */
+    }
     if (h->m->worker != NULL) {
         p->worker = worker_session_open(r, p, h->model, h->m->worker);
     }
-    log_up(r, p);
-    if (h->m->offer != NULL) {
-        offer_open(&r->replicas, p, h->m->offer);
+    if ((h->m->worker != NULL && p->worker == NULL) ||
+        (h->m->offer != NULL && !offer_open(&r->replicas, p, h->m->offer))) {
+        if (p->worker == NULL) {
+            model_release(&r->fleet, &model);
+        }
+        peers_end(&r->fleet, p, "the router is out of memory");
+        return;
     }
+    log_up(r, p);
     send_answer(r, p, h->m->version_minor);
     if (h->m->worker != NULL) {
         /* After the answer: a worker must get its Hello reply before a
@@ -613,6 +630,9 @@ void recv_hello(struct router_core *r, struct peer_id from,
     if (!hello_throttle_connection(r->throttle, from, r->base.now_us)) {
         drop_hello(r, from);
         return;
+    }
+    if (!arena_reserve(&r->base.arena, v.body_bytes)) {
+        return; /* as if it were lost: its sender repeats it */
     }
     if (wire_unpack(&r->base.arena, row->request, v.body, v.body_bytes, &m,
                     &e) != ST_OK) {

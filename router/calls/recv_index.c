@@ -7,7 +7,7 @@ void recv_index(struct router_core *r, const struct incoming *in,
     struct worker *w = in->peer->worker;
     struct error e;
 
-    if (prefixes_receive(&r->schedule, w, m, &e) != ST_OK) {
+    if (prefix_feed_receive(&r->placement, w, m, &e) != ST_OK) {
         worker_expel(&r->fleet, w, &e);
     }
 }

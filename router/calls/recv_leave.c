@@ -3,7 +3,7 @@
 #include "proto/registry.pb-c.h"
 #include "router/calls/recv.h"
 #include "router/calls/router_state.h"
-#include "router/requests/drain.h"
+#include "router/placement/drain.h"
 
 void recv_leave(struct router_core *r, const struct incoming *in,
                 const request_of_REGISTRY_LEAVE *m)
@@ -20,6 +20,6 @@ void recv_leave(struct router_core *r, const struct incoming *in,
         peer_end(in->peer->peer, in->call, &none.base);
         return;
     }
-    drain_begin(&r->requests, in->peer->worker, in->peer, in->call, m->grace_ms,
-                true);
+    drain_begin(&r->placement, in->peer->worker, in->peer, in->call,
+                m->grace_ms, true);
 }

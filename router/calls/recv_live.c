@@ -1,6 +1,6 @@
 #include "router/calls/recv.h"
 #include "router/calls/router_state.h"
-#include "router/requests/adoption.h"
+#include "router/placement/adoption.h"
 
 void recv_live(struct router_core *r, const struct incoming *in,
                const request_of_REGISTRY_LIVE *m)
@@ -9,7 +9,7 @@ void recv_live(struct router_core *r, const struct incoming *in,
     struct error e;
 
     (void)m;
-    if (adoptions_receive(&r->requests, w, m, &e) != ST_OK) {
+    if (adoptions_receive(&r->placement, w, m, &e) != ST_OK) {
         worker_expel(&r->fleet, w, &e);
     }
 }

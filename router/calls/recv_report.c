@@ -3,6 +3,7 @@
 #include "router/fleet/ledgers.h"
 #include "router/fleet/liveness.h"
 #include "router/requests/held_check.h"
+#include "router/requests/progress.h"
 
 void recv_report(struct router_core *r, const struct incoming *in,
                  const request_of_REGISTRY_REPORT *m)
@@ -20,6 +21,7 @@ void recv_report(struct router_core *r, const struct incoming *in,
     case LEDGER_NEW:
         worker_ledger_take(&r->fleet, w, m->ledger);
         liveness_take(&r->fleet, w, m->engine);
+        progress_look(&r->requests, w);
         break;
     case LEDGER_OLD:
         /* An older ledger may arrive after a newer one that came with a

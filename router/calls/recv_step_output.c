@@ -8,6 +8,7 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "common/base/minmax.h"
 #include "common/base/plant.h"
 #include "router/calls/recv.h"
 #include "router/calls/router_state.h"
@@ -17,10 +18,13 @@
 #include "router/requests/choice_life.h"
 #include "router/requests/held_check.h"
 #include "router/requests/logprob_columns.h"
+#include "router/requests/progress.h"
 #include "router/requests/removal.h"
 #include "router/requests/stops.h"
 #include "router/requests/stream.h"
+#include "router/schedule/claims.h"
 #include "router/schedule/policy.h"
+#include "router/schedule/predict.h"
 
 #define FORGET UINT32_MAX
 
@@ -119,7 +123,7 @@ static enum status check_tokens(const struct worker *w, const step_message *m,
 static enum status check_reused(const struct choice *choice,
                                 const struct row *row, struct error *e)
 {
-    uint64_t n = (uint64_t)choice->request->n_prompt + row->first + row->count;
+    uint64_t n = (uint64_t)choice->request->prompt.n + row->first + row->count;
 
     if (row->reused > n) {
         return error_set(e, ST_DATA_LOSS,
@@ -152,13 +156,13 @@ static enum status check_repeated(const struct choice *choice,
 {
     uint32_t n;
 
-    if (row->first >= choice->n_generated) {
+    if (row->first >= choice->out.n_generated) {
         return ST_OK;
     }
-    n = choice->n_generated - row->first;
+    n = choice->out.n_generated - row->first;
     n = n < row->count ? n : row->count;
-    if (n > 0 && memcmp(choice->tokens + row->first, row->tokens,
-                        n * sizeof *choice->tokens) != 0) {
+    if (n > 0 && memcmp(choice->out.tokens + row->first, row->tokens,
+                        n * sizeof *choice->out.tokens) != 0) {
         return error_set(e, ST_DATA_LOSS,
                          "grant %" PRIu64
                          ": repeated tokens differ from those sent before",
@@ -176,12 +180,12 @@ static enum status check_ending(const struct choice *choice,
     uint32_t max_tokens = choice->request->max_tokens;
 
     if ((stop && end == 0) || (length && end != max_tokens) ||
-        ((stop || length) && end < choice->n_generated)) {
+        ((stop || length) && end < choice->out.n_generated)) {
         return error_set(
             e, ST_DATA_LOSS,
             "grant %" PRIu64 ": finish %" PRIu32 " after %" PRIu64
             " tokens of %" PRIu32 ", but %" PRIu32 " were sent before",
-            row->grant, row->finish, end, max_tokens, choice->n_generated);
+            row->grant, row->finish, end, max_tokens, choice->out.n_generated);
     }
     return ST_OK;
 }
@@ -192,11 +196,11 @@ static enum status check_row(const struct worker *w, const struct row *row,
     const struct choice *choice = choice_of_grant(w, row->grant);
     enum status st;
 
-    if (row->grant == 0 || row->grant > w->last_grant) {
+    if (row->grant == 0 || row->grant > w->grants.last) {
         return error_set(e, ST_DATA_LOSS,
                          "a row has grant %" PRIu64
                          ", which was never made; the last is %" PRIu64,
-                         row->grant, w->last_grant);
+                         row->grant, w->grants.last);
     }
     if (row->finish > SLUICE__V1__FINISH__FINISH_FAILED) {
         return error_set(e, ST_DATA_LOSS, "finish %" PRIu32 " is unknown",
@@ -223,12 +227,13 @@ static enum status check_row(const struct worker *w, const struct row *row,
     }
     /* Gaps are normal for a while after a lost row; a worker that never closes
      * one would stall its client. */
-    if (choice->n_gaps >= GAP_ROWS_MAX && row->first > choice->n_generated) {
+    if (choice->grant.n_gaps >= GAP_ROWS_MAX &&
+        row->first > choice->out.n_generated) {
         return error_set(e, ST_DATA_LOSS,
                          "grant %" PRIu64
                          ": tokens repeatedly start at %" PRIu32
                          ", expected at %" PRIu32,
-                         row->grant, row->first, choice->n_generated);
+                         row->grant, row->first, choice->out.n_generated);
     }
     if ((st = check_reused(choice, row, e)) != ST_OK ||
         (st = check_width(choice, row, e)) != ST_OK ||
@@ -258,17 +263,18 @@ static enum status check_rows(const struct worker *w, const step_message *m,
 static uint32_t n_before_stop(struct router_core *r, struct choice *choice,
                               const struct row *row, uint32_t n)
 {
-    uint32_t end = choice->n_generated + n;
+    uint32_t end = choice->out.n_generated + n;
 
     if (row->finish == SLUICE__V1__FINISH__FINISH_STOP) {
         end--;
     }
-    if (choice->stops == NULL ||
-        !stops_scan(choice->stops, choice->tokens, end, r->requests.text)) {
+    if (choice->text.stops == NULL ||
+        !stops_scan(choice->text.stops, choice->out.tokens, end,
+                    r->requests.text)) {
         return n;
     }
-    return choice->stops->n_tokens > choice->n_generated
-               ? choice->stops->n_tokens - choice->n_generated
+    return choice->text.stops->n_tokens > choice->out.n_generated
+               ? choice->text.stops->n_tokens - choice->out.n_generated
                : 0; /* in the last token that its client has */
 }
 
@@ -283,7 +289,8 @@ static enum status check_sender(const struct worker *w, const step_message *m,
                          w->shard.layer_begin, w->shard.layer_end);
     }
     if (m->n_stage_us > 0 &&
-        (w->replica == NULL || m->n_stage_us != w->replica->n_stages)) {
+        (member_of(w)->replica == NULL ||
+         m->n_stage_us != member_of(w)->replica->n_stages)) {
         return error_set(e, ST_DATA_LOSS,
                          "StepOutput lists %zu stages, the place has %" PRIu32,
                          m->n_stage_us, worker_n_stages(w));
@@ -296,7 +303,7 @@ static enum status check_drafts(const struct worker *w,
                                 const Sluice__V1__DraftCounts *d,
                                 struct error *e)
 {
-    const struct router_drafts *had = &w->drafts;
+    const struct router_drafts *had = &w->counts.drafts;
 
     if (d == NULL ||
         (d->rows <= d->verified && d->accepted <= d->verified &&
@@ -318,11 +325,11 @@ static enum status check_drafts(const struct worker *w,
 static enum status check_newest(struct worker *w, const step_message *m,
                                 struct error *e)
 {
-    if (m->step < w->step) {
+    if (m->step < w->counts.step) {
         return error_set(e, ST_DATA_LOSS,
                          "its step count went back from %" PRIu64
                          " to %" PRIu64,
-                         w->step, m->step);
+                         w->counts.step, m->step);
     }
     if (check_drafts(w, m->drafts, e) != ST_OK) {
         return e->code;
@@ -330,20 +337,30 @@ static enum status check_newest(struct worker *w, const step_message *m,
     return held_check(w, m->ledger, m, e);
 }
 
-/* Counts what was restored of the prompt of choice, once it is known. */
-static void take_reused(struct router_core *r, struct worker *w,
-                        struct choice *choice, const struct row *row)
+/* Takes what was restored of the prompt of choice, once it is known. */
+static void take_reused(struct router_core *r, struct choice *choice,
+                        const struct row *row)
 {
-    uint32_t before = choice_n_cached(choice), n;
+    if (row->reused > choice->grant.n_reused) {
+        choice->grant.n_reused = row->reused;
+        progress_note(&r->requests, choice);
+    }
+}
 
-    if (row->reused <= choice->n_reused) {
+/* Counts what was restored of the prompt of a request, at its first token: of
+ * the choice that computed the prompt.  The others share it, and one that moves
+ * restores it again, but the prompt is counted once. */
+static void count_reused(struct router_core *r, const struct choice *choice)
+{
+    struct request *request = choice->request;
+    uint32_t n = choice_n_cached(choice);
+
+    if (request->prompt.computed) {
         return;
     }
-    choice->n_reused = row->reused;
-    n = choice_n_cached(choice) - before;
-    w->n_reused_tokens += n;
+    request->prompt.computed = true;
     r->base.metrics.reused_tokens += n;
-    r->base.tenants[choice->request->tenant].tenant_reused_tokens += n;
+    r->base.tenants[request->scope.tenant].tenant_reused_tokens += n;
 }
 
 static void take_state(struct router_core *r, struct choice *choice,
@@ -351,54 +368,79 @@ static void take_state(struct router_core *r, struct choice *choice,
 {
     bool suspended =
         row->state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_SUSPENDED;
+    enum choice_grant_state now = choice->grant.state;
 
-    r->base.metrics.suspensions += suspended && !choice->suspended;
-    choice->suspended = suspended;
+    if (suspended && now == GRANT_RUNS) {
+        r->base.metrics.suspensions++;
+        claim_suspended(&choice->entry);
+        choice_grant_move(choice, GRANT_SUSPENDED);
+    } else if (!suspended && now == GRANT_SUSPENDED) {
+        choice_grant_move(choice, GRANT_RUNS);
+        progress_note(&r->requests, choice);
+    }
 }
 
-/* Counts the prompt of choice, whose first token at w has come. */
+/* Counts the prompt of choice, whose first token at w has come, and with it
+ * what w restored of the prompt: the one is a part of the other. */
 static void take_start(struct router_core *r, struct worker *w,
                        struct choice *choice)
 {
-    if (choice->entry.computing != NULL) {
-        w->n_prompt_tokens += choice->request->n_prompt;
+    if (choice->entry.computing.at != NULL) {
+        count_reused(r, choice);
+        w->counts.n_prompt_tokens += choice->request->prompt.n;
+        w->counts.n_reused_tokens += choice_n_cached(choice);
         r->schedule.policy->started(&choice->entry);
     }
 }
 
-static void take_tokens(struct router_core *r, struct worker *w,
+/* Returns false without memory; nothing was taken. */
+static bool take_tokens(struct router_core *r, struct worker *w,
                         struct choice *choice, const struct row *row)
 {
-    uint32_t n_repeated = choice->n_generated - row->first;
+    uint32_t n_repeated = choice->out.n_generated - row->first;
     uint32_t n = row->count - n_repeated;
 
+    if (!choice_reserve(choice, choice->out.n_generated + n) ||
+        (choice->out.logprobs != NULL &&
+         !logprob_columns_reserve(choice->out.logprobs, n))) {
+        return false;
+    }
     take_start(r, w, choice);
-    choice_reserve(choice, choice->n_generated + n);
-    memcpy(choice->tokens + choice->n_generated, row->tokens + n_repeated,
-           n * sizeof *choice->tokens);
+    memcpy(choice->out.tokens + choice->out.n_generated,
+           row->tokens + n_repeated, n * sizeof *choice->out.tokens);
     n = n_before_stop(r, choice, row, n);
-    if (choice->logprobs != NULL && pending_is_open(&choice->request->call)) {
-        logprob_columns_add(choice->logprobs, row->logprobs, row->top_tokens,
+    if (choice->out.logprobs != NULL &&
+        pending_is_open(&choice->request->call)) {
+        logprob_columns_add(choice->out.logprobs, row->logprobs,
+                            row->top_tokens,
                             PLANT(LOGPROB_SHIFT) ? 0 : n_repeated, n);
     }
-    if (choice->first_us == 0) {
-        choice->first_us = r->base.now_us;
-        metric_time(&r->base.times.first_token,
-                    choice->first_us - choice->request->arrived_us);
+    if (choice->figures.first_us == 0) {
+        int64_t us = r->base.now_us - choice->request->arrived_us;
+
+        choice->figures.first_us = r->base.now_us;
+        metric_time(&r->base.times.first_token, us);
+        metric_time(
+            &model_figures(&r->base, choice->request->model)->model_first_token,
+            us);
     }
-    choice->n_generated += n;
-    choice->n_idle_moves = 0;
-    trial_made(&r->schedule, &choice->entry, choice->n_generated);
+    choice->out.n_generated += n;
+    progress_note(&r->requests, choice);
+    choice->figures.n_idle_moves = 0;
+    trial_made(&r->placement, &choice->entry.trial, choice->out.n_generated);
+    claim_made(&r->schedule, &choice->entry, choice->out.n_generated);
     place_made(w, n);
     place_proved(&r->replicas, w);
     r->base.metrics.tokens += n;
-    r->base.tenants[choice->request->tenant].tenant_tokens += n;
+    model_figures(&r->base, choice->request->model)->model_tokens += n;
+    r->base.tenants[choice->request->scope.tenant].tenant_tokens += n;
     if (choice->state == CHOICE_SUBMITTED) {
         choice_move(choice, CHOICE_PREFILL);
     }
     if (choice->state == CHOICE_PREFILL) {
         choice_move(choice, CHOICE_DECODE);
     }
+    return true;
 }
 
 static void fail_row(struct router_core *r, struct choice *choice,
@@ -407,11 +449,16 @@ static void fail_row(struct router_core *r, struct choice *choice,
     struct error e;
     bool has_text = m->has_failure && wire_text_ok(m->failure, 1, 300);
 
-    if (row->finish == SLUICE__V1__FINISH__FINISH_CANCELLED) {
+    if (row->finish == SLUICE__V1__FINISH__FINISH_CANCELLED &&
+        choice->request->deadline_us != NODE_IDLE) {
+        error_set(&e, ST_DEADLINE_EXCEEDED,
+                  "worker %s ended the sequence at the deadline of its call",
+                  choice->grant.worker_name);
+    } else if (row->finish == SLUICE__V1__FINISH__FINISH_CANCELLED) {
         error_set(&e, ST_ABORTED, "worker %s gave up the sequence",
-                  choice->worker_name);
+                  choice->grant.worker_name);
     } else {
-        error_set(&e, ST_INTERNAL, "worker %s: %.*s", choice->worker_name,
+        error_set(&e, ST_INTERNAL, "worker %s: %.*s", choice->grant.worker_name,
                   has_text ? (int)m->failure.len : 19,
                   has_text ? (const char *)m->failure.data
                            : "the sequence failed");
@@ -435,18 +482,20 @@ static void finish_row(struct router_core *r, struct choice *choice,
         }
         return;
     }
-    if (choice->moving && row->finish == SLUICE__V1__FINISH__FINISH_CANCELLED) {
+    if (choice_is_moving(choice) &&
+        row->finish == SLUICE__V1__FINISH__FINISH_CANCELLED) {
         return; /* it was cancelled to move: the receipt follows */
     }
     if (!completed) {
         fail_row(r, choice, row, m);
         return;
     }
-    place_ended_well(&r->replicas, choice->worker);
+    place_ended_well(&r->replicas, choice->grant.worker);
     if (choice->state == CHOICE_SUBMITTED) { /* resumed with all tokens */
         choice_move(choice, CHOICE_PREFILL);
     }
-    if (choice->stops != NULL && stops_end(choice->stops, r->requests.text)) {
+    if (choice->text.stops != NULL &&
+        stops_end(choice->text.stops, r->requests.text)) {
         removal_stopped(&r->requests, choice); /* the worker may keep it */
         return;
     }
@@ -470,30 +519,34 @@ static uint32_t take_row(struct router_core *r, struct worker *w,
         r->base.metrics.rows_forgotten++;
         return FORGET;
     }
-    if (row->first > choice->n_generated) {
+    if (row->first > choice->out.n_generated) {
         /* A row before this one was lost.  The index in our answer makes the
          * worker repeat from there. */
         r->base.metrics.rows_dropped++;
-        choice->n_gaps++;
-        return choice->n_generated;
+        choice->grant.n_gaps++;
+        return choice->out.n_generated;
     }
-    take_reused(r, w, choice, row);
+    take_reused(r, choice, row);
     take_state(r, choice, row);
     if (choice->state != CHOICE_ENDED) {
-        if (row->first + row->count > choice->n_generated) {
-            take_tokens(r, w, choice, row);
+        if (row->first + row->count > choice->out.n_generated) {
+            if (!take_tokens(r, w, choice, row)) {
+                /* As if the row had been lost: the worker repeats it. */
+                r->base.metrics.rows_dropped++;
+                return choice->out.n_generated;
+            }
         } else if (row->finish != SLUICE__V1__FINISH__FINISH_RUNNING) {
             (void)n_before_stop(r, choice, row, 0);
         }
-        if (stops_found(choice->stops)) {
+        if (stops_found(choice->text.stops)) {
             place_ended_well(&r->replicas, w);
             removal_stopped(&r->requests, choice);
             return FORGET;
         }
         stream_ready(&r->requests, choice);
     }
-    choice->n_gaps = 0;
-    next = choice->n_generated;
+    choice->grant.n_gaps = 0;
+    next = choice->out.n_generated;
     if (row->finish != SLUICE__V1__FINISH__FINISH_RUNNING) {
         finish_row(r, choice, row, m);
     }
@@ -530,34 +583,52 @@ static void take_rows(struct router_core *r, struct worker *w,
  * first counts of a session are where the counting begins. */
 static void take_drafts(struct worker *w, const Sluice__V1__DraftCounts *d)
 {
-    struct router_drafts *sum = &w->model->drafts, *had = &w->drafts;
+    struct router_drafts *sum = &w->model->drafts, *had = &w->counts.drafts;
 
     if (d == NULL) {
         return;
     }
-    if (w->drafted) {
+    if (w->counts.drafted) {
         sum->draft_rows += d->rows - had->draft_rows;
         sum->drafts_verified += d->verified - had->drafts_verified;
         sum->drafts_accepted += d->accepted - had->drafts_accepted;
     }
-    w->drafted = true;
+    w->counts.drafted = true;
     *had = (struct router_drafts){.draft_rows = d->rows,
                                   .drafts_verified = d->verified,
                                   .drafts_accepted = d->accepted};
 }
 
+/* Learns the cost of the step.  The stages of a replica work one after the
+ * other. */
+static void learn_cost(struct worker *w, const step_message *m)
+{
+    uint64_t us = m->device_us;
+    uint32_t n_rows = 0;
+
+    for (size_t i = 0; i < m->n_count; i++) {
+        n_rows += m->count[i] > 0;
+    }
+    for (size_t i = 1; i < m->n_stage_us; i++) {
+        us += m->stage_us[i];
+    }
+    predict_step(w, (uint32_t)min_u64(us, UINT32_MAX), n_rows,
+                 m->n_prompt_tokens);
+}
+
 /* Records the time of the step; for a replica, of each stage. */
 static void take_times(struct worker *w, const step_message *m)
 {
-    w->step_us = m->has_device_us ? m->device_us : 0;
-    if (m->has_device_us) {
+    if (m->has_device_us) { /* it repeats rows otherwise */
+        w->counts.step_us = m->device_us;
         liveness_step(w, m->device_us);
+        learn_cost(w, m);
     }
     for (uint32_t i = 1; i < m->n_stage_us; i++) {
         struct worker *s = worker_stage(w, i);
 
         if (s != NULL) {
-            s->step_us = m->stage_us[i];
+            s->counts.step_us = m->stage_us[i];
             liveness_step(s, m->stage_us[i]);
         }
     }
@@ -589,10 +660,13 @@ void recv_step_output(struct router_core *r, const struct incoming *in,
         worker_ledger_take(&r->fleet, w, m->ledger);
         take_times(w, m);
         take_drafts(w, m->drafts);
-        w->step = m->step;
+        w->counts.step = m->step;
         liveness_take(&r->fleet, w, m->engine);
     } else { /* the rows are new even if a later Report has overtaken them */
         r->base.metrics.ledgers_dropped++;
     }
     take_rows(r, w, m);
+    if (verdict == LEDGER_NEW) {
+        progress_look(&r->requests, w);
+    }
 }

@@ -1,4 +1,3 @@
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,13 +56,13 @@ void recv_tokenize(struct router_core *r, const struct incoming *in,
         return;
     }
     j = text_job_new(TEXT_ENCODE, 0);
+    if (j == NULL || !text_job_put(j, m->text.data, m->text.len)) {
+        text_job_free(&j);
+        refuse(in, ST_RESOURCE_EXHAUSTED,
+               MEMORY_SENTENCE "the router has none left");
+        return;
+    }
     j->model = model;
     j->parse_special = m->parse_special;
-    j->text = malloc(m->text.len + 1);
-    assert(j->text != NULL);
-    if (m->text.len > 0) {
-        memcpy(j->text, m->text.data, m->text.len);
-    }
-    j->n_text = m->text.len;
     text_call(r, in, &j);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "common/base/log.h"
+#include "common/base/memory.h"
 #include "common/wire/request_id.h"
 #include "router/fleet/quarantine.h"
 #include "router/fleet/workers.h"
@@ -16,7 +17,7 @@ void refuse(const struct incoming *in, enum status code, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(e.text, sizeof e.text, fmt, ap);
     va_end(ap);
-    refuse_with(in, &e, 0);
+    refuse_with(in, &e, memory_is_short(&e) ? RETRY_MS_MIN : 0);
 }
 
 void refuse_with(const struct incoming *in, const struct error *e,

@@ -1,6 +1,7 @@
 /* router_state.h - The state of the router: the structs of all its rooms.
  *
- *     calls --> requests --> schedule --> replicas --> fleet --> base
+ *     calls --> requests --> schedule --> placement --> replicas --> fleet
+ *     --> base
  *
  * Only router_core.c and router/calls include this header.  Every other room
  * has its own struct and reaches the rooms below through its pointers.
@@ -15,6 +16,7 @@
 #include "router/calls/early.h"
 #include "router/calls/hello_throttle.h"
 #include "router/fleet/fleet.h"
+#include "router/placement/placement.h"
 #include "router/replicas/replicas.h"
 #include "router/requests/requests.h"
 #include "router/schedule/queue.h"
@@ -23,6 +25,7 @@ struct router_core {
     struct router_base base;
     struct fleet fleet;
     struct replicas replicas;
+    struct placement placement;
     struct schedule schedule;
     struct requests requests;
     struct early early;

@@ -1,11 +1,13 @@
 /* text_calls.c - Text jobs in flight, for prompts and for Tokenize and
  * Detokenize. */
-#include <assert.h>
 #include <stdlib.h>
 
+#include "router/base/request_memory.h"
 #include "router/calls/recv.h"
 #include "router/calls/router_state.h"
 #include "router/requests/request.h"
+
+#define TEXT_OF_ID 16 /* bytes of text, with room for long tokens */
 
 /* A call of Tokenize or Detokenize whose job is not done. */
 struct text_wait {
@@ -33,32 +35,59 @@ static uint32_t tokenize_ids_max(void)
     return (method_find(METHOD_INFERENCE_TOKENIZE)->reply_cap - 16) / 4;
 }
 
+enum status text_submit(struct router_core *r, struct text_job **j,
+                        size_t bytes, struct error *e)
+{
+    struct text_seam *t = r->base.options.text;
+
+    if (request_memory_take(&r->base, bytes, e) != ST_OK) {
+        return e->code;
+    }
+    (*j)->counted = bytes;
+    if (t->ops->submit(t, j) != ST_OK) {
+        request_memory_give(&r->base, bytes);
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "too many texts wait to be encoded or decoded");
+    }
+    r->requests.n_jobs++;
+    return ST_OK;
+}
+
+/* Returns the bytes that a job holds at most: an id has a byte of text or more,
+ * and the text of an id is short. */
+static size_t bytes_of(const struct text_job *j)
+{
+    size_t n =
+        j->max_ids > 0 && j->max_ids < j->n_text ? j->max_ids : j->n_text;
+
+    return j->kind == TEXT_ENCODE ? j->n_text + n * sizeof *j->ids
+                                  : j->n_ids * (sizeof *j->ids + TEXT_OF_ID);
+}
+
 void text_call(struct router_core *r, const struct incoming *in,
                struct text_job **j)
 {
-    struct text_seam *t = r->base.options.text;
     uint64_t tag = JOB_TAG(++r->requests.last_number, JOB_CALL);
     struct text_wait *x;
+    struct error e;
 
     (*j)->tag = tag;
     (*j)->job.turn.client = in->peer->id.v;
     if ((*j)->kind == TEXT_ENCODE) {
         (*j)->max_ids = tokenize_ids_max();
     }
-    if (t->ops->submit(t, j) != ST_OK) {
-        struct error e;
+    x = calloc(1, sizeof *x);
+    error_set(&e, ST_RESOURCE_EXHAUSTED,
+              MEMORY_SENTENCE "the router has none left");
+    if (x == NULL || text_submit(r, j, bytes_of(*j), &e) != ST_OK) {
+        free(x);
         text_job_free(j);
-        error_set(&e, ST_RESOURCE_EXHAUSTED,
-                  "too many texts wait to be encoded or decoded");
         peer_fail(in->peer->peer, in->call, &e, RETRY_MS_MIN);
         return;
     }
-    x = calloc(1, sizeof *x);
-    assert(x != NULL);
     pending_init(&x->call);
     pending_open(&r->fleet, &x->call, in->peer, in->call, text_dropped, r);
     table_add(&r->requests.jobs, &x->by_tag, tag);
-    r->requests.n_jobs++;
 }
 
 static void tokenized(struct router_core *r, struct pending *c,
@@ -111,6 +140,9 @@ static void call_done(struct router_core *r, struct text_wait *x,
                       struct text_job *j)
 {
     if (too_large(j) || j->status != ST_OK) {
+        if (j->status == ST_RESOURCE_EXHAUSTED) {
+            error_wrap(&j->error, MEMORY_WORD);
+        }
         j->error.code = j->status;
         pending_fail(&r->fleet, &x->call, &j->error, 0);
     } else if (j->kind == TEXT_ENCODE) {
@@ -145,6 +177,7 @@ void text_poll(struct router_core *r)
            (j = t->ops->poll(t)) != NULL) {
         r->requests.n_jobs--;
         job_done(r, j);
+        request_memory_give(&r->base, j->counted);
         text_job_free(&j);
     }
 }

@@ -8,8 +8,8 @@
 #include "router/calls/tick.h"
 #include "router/fleet/models.h"
 #include "router/fleet/peers.h"
+#include "router/placement/adoption.h"
 #include "router/replicas/replica.h"
-#include "router/requests/adoption.h"
 #include "router/requests/removal.h"
 #include "router/requests/request_end.h"
 #include "router/requests/stream.h"
@@ -21,9 +21,16 @@
 static void fire_timers(struct router_core *r)
 {
     struct timer *t;
+    bool measured = false;
 
     while ((t = timers_pop(&r->base.timers, r->base.now_us)) != NULL) {
         struct event *e = LIST_OF(t, struct event, timer);
+
+        if (!measured) { /* the one that has been due for the longest */
+            delay_add(&r->base.late, r->base.now_us,
+                      r->base.now_us - t->due_us);
+            measured = true;
+        }
         e->fire(e->room, e);
     }
 }
@@ -50,7 +57,7 @@ static void serve_peer(struct router_core *r, struct router_peer *p)
     /* Removals first: memory comes back the sooner. */
     if (p->worker != NULL) {
         removals_pump(&r->requests, p->worker);
-        adoption_pump(&r->requests, p->worker);
+        adoption_pump(&r->placement, p->worker);
         submit_pump(&r->requests, p->worker);
     }
     stream_pump(&r->requests, p);
@@ -64,7 +71,7 @@ static void serve_peer(struct router_core *r, struct router_peer *p)
     }
     due = peer_due(p->peer);
     event_set(&r->base, &p->flush,
-              p->stream_due_us < due ? p->stream_due_us : due);
+              output_of(p)->due_us < due ? output_of(p)->due_us : due);
 }
 
 static void serve_peers(struct router_core *r)

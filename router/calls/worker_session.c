@@ -4,12 +4,13 @@
 
 #include "common/base/log.h"
 #include "router/calls/router_state.h"
+#include "router/placement/adoption.h"
+#include "router/placement/drain.h"
 #include "router/replicas/offers.h"
 #include "router/replicas/place.h"
-#include "router/requests/adoption.h"
 #include "router/requests/choice_moves.h"
-#include "router/requests/drain.h"
 #include "router/requests/trial_deaths.h"
+#include "router/schedule/claims.h"
 
 struct worker *worker_session_open(struct router_core *r, struct router_peer *p,
                                    struct model *m,
@@ -17,8 +18,12 @@ struct worker *worker_session_open(struct router_core *r, struct router_peer *p,
 {
     struct worker *w = workers_add(&r->fleet, p, m, s);
 
-    drain_init(&r->requests, &w->drain);
-    adoptions_open(&r->requests, w, s->n_live);
+    if (w == NULL) {
+        return NULL;
+    }
+    claims_open(w);
+    worker_choices_init(w);
+    placement_open(&r->placement, w, s->n_live);
     offers_arrived(&r->replicas, w);
     if (worker_is_staged(w)) {
         place_await(&r->replicas, w);
@@ -47,13 +52,13 @@ static void displace(struct router_core *r, struct worker *w, const char *why)
     struct worker *place = worker_place(w);
     uint64_t moved = r->base.metrics.moved, failed = r->base.metrics.failed;
 
-    if (w->replica != NULL) {
-        why = w->replica->why;
+    if (member_of(w)->replica != NULL) {
+        why = member_of(w)->replica->why;
     }
-    while (place != NULL && !list_empty(&place->running)) {
-        struct list *last = place->running.prev;
-        choice_displaced(&r->requests, LIST_OF(last, struct choice, running),
-                         why);
+    while (place != NULL && !list_empty(&choices_of(place)->running)) {
+        struct list *last = choices_of(place)->running.prev;
+        choice_displaced(&r->requests,
+                         LIST_OF(last, struct choice, grant.running), why);
     }
     moved = r->base.metrics.moved - moved;
     failed = r->base.metrics.failed - failed;
@@ -71,7 +76,7 @@ static void log_end(struct router_core *r, const struct worker *w,
         return;
     }
     /* A worker that drained before it stopped is no loss. */
-    if (w->drain.leaving && w->n_running == 0) {
+    if (w->drain == DRAIN_LEAVES && w->n_running == 0) {
         log_info("worker-left", "worker=%s", w->peer->name);
         return;
     }
@@ -106,10 +111,11 @@ void worker_session_close(struct router_core *r, struct worker **pw,
     if (worker_is_staged(w)) {
         offers_departed(&r->replicas, w);
     }
-    prefixes_close(&r->schedule, w);
+    prefix_feed_close(&r->placement, w);
     choices_recheck(&r->requests, w->model);
-    drain_close(&r->requests, w);
+    drain_close(&r->placement, w);
     audit_worker_lost(r, w);
-    adoptions_close(&r->requests, w);
+    adoptions_close(&r->placement, w);
+    worker_choices_fini(w);
     workers_free(&r->fleet, &w);
 }

@@ -9,7 +9,8 @@
 #include "router/calls/recv.h"
 
 /* Adds the worker of p.  It becomes a place, or waits for the other stages of a
- * replica. s has been checked.  Takes over the reference to m. */
+ * replica. s has been checked.  Takes over the reference to m, unless it
+ * returns NULL: there is no memory. */
 struct worker *worker_session_open(struct router_core *r, struct router_peer *p,
                                    struct model *m,
                                    const Sluice__V1__WorkerShard *s);

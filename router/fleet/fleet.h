@@ -14,6 +14,7 @@
 
 #include "common/wire/peer.h"
 #include "router/base/base.h"
+#include "router/base/parts.h"
 
 struct model;
 struct router_peer;
@@ -22,14 +23,16 @@ struct worker;
 /* Events that the fleet and the replicas report to the rooms above.  above is
  * struct fleet's. */
 struct fleet_events {
+    /* The session of p has begun. */
+    void (*peer_begun)(void *above, struct router_peer *p);
     /* The session of p is over.  The callee closes its worker and offer. */
     void (*peer_over)(void *above, struct router_peer *p);
-    /* Output that is ready for p has waited for SLOW_READER_MS. */
-    void (*slow_reader)(void *above, struct router_peer *p);
     /* m was absent for too long: no request may wait for m any more. */
     void (*model_gone)(void *above, struct model *m);
     /* m has one place more: requests that waited for a place may go on. */
     void (*place_opened)(void *above, struct model *m);
+    /* w drains, and its last sequence has gone. */
+    void (*drain_empty)(void *above, struct worker *w);
     /* A replica has come up. */
     void (*replica_up)(void *above);
     /* The readmission delay of a worker on probation has ended. */
@@ -47,11 +50,13 @@ struct quarantine {
 /* A lineage with a recent death; lineage.h has the rules. */
 struct lineage {
     char name[PEER_NAME_MAX + 1];
-    uint32_t n_barren; /* consecutive barren lives */
-    uint64_t life;     /* newest life that died; 0: without a number */
-    uint32_t n_before; /* n_barren before that death */
-    bool sure;         /* the death cannot be taken back */
-    int64_t died_us;   /* time of that death */
+    uint32_t n_barren;  /* consecutive barren lives */
+    uint64_t life;      /* newest life that died; 0: without a number */
+    uint32_t n_before;  /* n_barren before that death */
+    bool sure;          /* the death cannot be taken back */
+    bool hung;          /* it was DEATH_HUNG, and the life has not come back */
+    uint32_t n_returns; /* times that this life came back from such a death */
+    int64_t died_us;    /* time of that death */
 };
 
 struct lineages {
@@ -72,6 +77,8 @@ struct fleet {
     const struct fleet_events *events;
     const struct peer_ops *peer_ops; /* for all peers; `above` is their node */
     void *above;
+    /* The parts of the rooms above, which set them before the first session. */
+    struct part_sizes peer_parts, worker_parts, model_parts;
 
     struct table peers; /* struct router_peer by peer_id */
     struct list all_peers, dirty_peers, gone_peers;

@@ -21,26 +21,37 @@ static const Sluice__V1__ClassLedger *windows_of(const Sluice__V1__Ledger *l)
     return l->windows != NULL ? l->windows : &none;
 }
 
+/* Takes a field that a ledger need not have. */
+#define TAKE(field)           \
+    if (l->has_##field) {     \
+        to->field = l->field; \
+    }
+
 void ledger_read(struct fleet_ledger *to, const Sluice__V1__Ledger *l)
 {
     to->session = l->session;
     to->snapshot = l->snapshot;
     to->grant = l->grant;
-    to->violations = l->violations;
+    TAKE(violations)
     class_take(&to->classes[BLOCKS], l->blocks);
     class_take(&to->classes[SLOTS], l->slots);
     class_take(&to->classes[CHECKPOINTS], l->checkpoints);
     class_take(&to->classes[WINDOWS], windows_of(l));
     class_take(&to->classes[PAGES], l->pages);
-    to->n_queued = l->n_queued;
-    to->n_prefill = l->n_prefill;
-    to->n_decode = l->n_decode;
-    to->n_kept = l->n_kept;
-    to->n_suspended = l->n_suspended;
-    to->host_total = l->host_total;
-    to->host_used = l->host_used;
-    to->tier = tier_read(l->host);
+    TAKE(n_queued)
+    TAKE(n_prefill)
+    TAKE(n_decode)
+    TAKE(n_kept)
+    TAKE(n_suspended)
+    /* The pages of the tier add up to host_used, so they stay together. */
+    if (l->host != NULL || !to->tier.reported) {
+        TAKE(host_total)
+        TAKE(host_used)
+        to->tier = tier_read(l->host);
+    }
 }
+
+#undef TAKE
 
 const char *const ledger_class_names[FLEET_CLASSES] = {
     [BLOCKS] = "blocks",
@@ -177,11 +188,11 @@ static bool grant_is_wrong(const struct worker *w, const Sluice__V1__Ledger *l,
 {
     bool is_newer = l->snapshot > w->ledger.snapshot;
 
-    if (l->grant > w->last_grant) {
+    if (l->grant > w->grants.last) {
         error_set(e, ST_DATA_LOSS,
                   "its ledger settles grant %" PRIu64
                   ", but the last grant given is %" PRIu64,
-                  l->grant, w->last_grant);
+                  l->grant, w->grants.last);
         return true;
     }
     if (is_newer ? l->grant < w->ledger.grant : l->grant > w->ledger.grant) {
@@ -282,9 +293,9 @@ enum ledger_verdict worker_report_check(const struct worker *w,
 static void settle_grants(struct worker *w, uint64_t grant)
 {
     for (uint64_t g = w->ledger.grant + 1; g <= grant; g++) {
-        const struct need *n = &w->ring[g & (w->ring_size - 1)];
+        const struct need *n = &w->grants.ring[g & (w->grants.ring_size - 1)];
         for (int c = 0; c < FLEET_CLASSES; c++) {
-            w->owed[c] -= n->of[c] * (PLANT(GRANT_TWICE) ? 2 : 1);
+            w->grants.owed[c] -= n->of[c] * (PLANT(GRANT_TWICE) ? 2 : 1);
         }
     }
 }
@@ -311,7 +322,7 @@ void worker_ledger_take(struct fleet *fleet, struct worker *w,
         uint64_t left = c == PAGES ? (uint64_t)k->free + k->cached
                                    : (uint64_t)k->total - k->held - k->granted;
 
-        if (left < w->owed[c] && !w->grew) {
+        if (left < w->grants.owed[c] && !w->grew) {
             fleet->base->metrics.ledger_violations++;
         }
     }

@@ -55,7 +55,8 @@ MUST_CHECK enum status ledger_counts_check(const Sluice__V1__Ledger *l,
 void worker_ledger_take(struct fleet *fleet, struct worker *w,
                         const Sluice__V1__Ledger *l);
 
-/* Copies a checked ledger message into *to. */
+/* Copies a checked ledger message into *to.  What the message does not have
+ * stays as it was. */
 void ledger_read(struct fleet_ledger *to, const Sluice__V1__Ledger *l);
 
 /* Messages that a Ledger points to. */

@@ -8,6 +8,7 @@
 
 #include "common/base/log.h"
 #include "common/base/plant.h"
+#include "common/base/state_machine.h"
 #include "router/fleet/fleet.h"
 #include "router/fleet/workers.h"
 
@@ -58,12 +59,35 @@ static int64_t readmit_delay_us(struct fleet *fleet, uint32_t n_barren)
                           (uint64_t)(us / 8));
 }
 
+/* The picture in lineage.h as a table. */
+static const struct sm_row life_rows[LIFE_STATES] = {
+    [LIFE_OPEN] = {"open", SM_TO(LIFE_DELAYED)},
+    [LIFE_DELAYED] = {"delayed", SM_TO(LIFE_PROBATION) | SM_TO(LIFE_OPEN)},
+    [LIFE_PROBATION] = {"probation", SM_TO(LIFE_OPEN)},
+};
+
+static void move(struct worker *w, enum life_state to)
+{
+    sm_check(life_rows, w->life.state, to, "life", w->peer->name);
+    w->life.state = to;
+}
+
+bool lineage_probation(const struct worker *w)
+{
+    return w->life.state != LIFE_OPEN;
+}
+
+bool lineage_delayed(const struct worker *w)
+{
+    return w->life.state == LIFE_DELAYED;
+}
+
 static void readmit_fire(void *room, struct event *e)
 {
     struct fleet *fleet = room;
     struct worker *w = EVENT_OF(e, struct worker, life.readmit);
 
-    w->life.closed = false;
+    move(w, LIFE_PROBATION);
     model_touch(fleet, w->model);
     if (!PLANT(READMIT_UNLOOKED)) {
         fleet->events->readmitted(fleet->above);
@@ -74,7 +98,7 @@ static void put_on_probation(struct fleet *fleet, struct worker *w)
 {
     int64_t wait_us = readmit_delay_us(fleet, w->life.n_barren);
 
-    w->life.probation = w->life.closed = true;
+    move(w, LIFE_DELAYED);
     event_init(&w->life.readmit, readmit_fire, fleet);
     event_set(fleet->base, &w->life.readmit, fleet->base->now_us + wait_us);
     log_warn("worker-probation",
@@ -92,6 +116,20 @@ static void name_lineage(struct worker *w, const Sluice__V1__WorkerShard *s)
     f->number = s->has_life ? s->life : 0;
 }
 
+/* A worker connects again when its engine has made progress, so it was ended
+ * too early. */
+static void note_return(struct worker *w, struct lineage *l)
+{
+    if (l->life == 0 || l->life != w->life.number) {
+        return;
+    }
+    if (l->hung && l->n_returns < HUNG_RETURNS_MAX) {
+        l->n_returns++;
+    }
+    l->hung = false;
+    w->live.n_returns = l->n_returns;
+}
+
 void lineage_begin(struct fleet *fleet, struct worker *w,
                    const Sluice__V1__WorkerShard *s)
 {
@@ -102,6 +140,7 @@ void lineage_begin(struct fleet *fleet, struct worker *w,
     if (l == NULL) {
         return;
     }
+    note_return(w, l);
     /* The same process is back, so only its session had ended. */
     if (l->life != 0 && l->life == w->life.number && !l->sure) {
         l->n_barren = l->n_before;
@@ -116,10 +155,10 @@ void lineage_begin(struct fleet *fleet, struct worker *w,
 
 bool lineage_open(const struct worker *w, uint32_t n_running)
 {
-    if (!w->life.probation || PLANT(PROBATION_IGNORED)) {
+    if (!lineage_probation(w) || PLANT(PROBATION_IGNORED)) {
         return true;
     }
-    return !w->life.closed && n_running == 0;
+    return w->life.state == LIFE_PROBATION && n_running == 0;
 }
 
 static void reset_barren(struct fleet *fleet, struct worker *w)
@@ -139,8 +178,8 @@ static void reset_barren(struct fleet *fleet, struct worker *w)
 
 static void end_probation(struct fleet *fleet, struct worker *w)
 {
-    if (w->life.probation) {
-        w->life.probation = w->life.closed = false;
+    if (lineage_probation(w)) {
+        move(w, LIFE_OPEN);
         event_clear(fleet->base, &w->life.readmit);
         model_touch(fleet, w->model);
         log_info("worker-readmitted", "worker=%s lineage=%s", w->peer->name,
@@ -181,6 +220,8 @@ void lineage_end(struct fleet *fleet, struct worker *w, bool charged)
     /* n_before lets lineage_begin() take this death back.  A hung worker is
      * fenced for a fault of its own, so its death counts even if the same life
      * comes back. */
+    l->n_returns = l->life == w->life.number ? l->n_returns : 0;
+    l->hung = w->death == DEATH_HUNG;
     l->n_before = l->n_barren;
     l->n_barren += barren;
     l->life = w->life.number;
@@ -193,6 +234,7 @@ uint32_t lineage_readmit_ms(const struct fleet *fleet, const struct worker *w)
 {
     int64_t left_us = w->life.readmit.timer.due_us - fleet->base->now_us;
 
-    return w->life.closed && left_us > 0 ? (uint32_t)((left_us + 999) / 1000)
-                                         : 0;
+    return lineage_delayed(w) && left_us > 0
+               ? (uint32_t)((left_us + 999) / 1000)
+               : 0;
 }

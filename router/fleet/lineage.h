@@ -7,7 +7,7 @@
  *     barren   the worker died before it generated LIFE_TOKENS tokens, and
  *              none of its sequences ended well
  *     neutral  the worker left with a Goodbye; or it died while a suspect was
- *              on trial, and the suspect is charged (router/schedule/trial.h),
+ *              on trial, and the suspect is charged (router/placement/trial.h),
  *              because one death is blamed on one cause only
  *     good     any other life; it resets the lineage's count to 0
  *
@@ -38,15 +38,23 @@
 
 struct fleet;
 
+/* Whether a life receives sequences.
+ *
+ *     OPEN --barren lineage--> DELAYED --delay is over--> PROBATION
+ *      ^                          |                           |
+ *      +----- tokens enough, or a sequence ended well --------+
+ *
+ * DELAYED: none until `readmit`.  PROBATION: one at a time. */
+enum life_state { LIFE_OPEN, LIFE_DELAYED, LIFE_PROBATION, LIFE_STATES };
+
 /* The current life of a worker. */
 struct life {
     char lineage[PEER_NAME_MAX + 1];
-    uint64_t hash;        /* hash of lineage, not 0 */
-    uint64_t number;      /* WorkerShard.life; 0: not given */
-    uint32_t n_barren;    /* barren lives before this one; 0 once good */
-    bool good;            /* the lineage's count was reset */
-    bool probation;       /* one sequence at a time */
-    bool closed;          /* no sequence until `readmit` */
+    uint64_t hash;     /* hash of lineage, not 0 */
+    uint64_t number;   /* WorkerShard.life; 0: not given */
+    uint32_t n_barren; /* barren lives before this one; 0 once good */
+    bool good;         /* the lineage's count was reset */
+    enum life_state state;
     struct event readmit; /* end of the readmission delay */
 };
 
@@ -54,6 +62,12 @@ struct life {
  * its lineage requires that.  The peer's lineage is set. */
 void lineage_begin(struct fleet *fleet, struct worker *w,
                    const Sluice__V1__WorkerShard *s);
+
+/* Returns true if w is on probation, or waits for it. */
+bool lineage_probation(const struct worker *w);
+
+/* Returns true if w receives no sequence until the end of a delay. */
+bool lineage_delayed(const struct worker *w);
 
 /* Returns true if the lineage of w lets it receive a sequence now.  n_running
  * is the number of sequences at the place that w is a stage of. */

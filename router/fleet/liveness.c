@@ -7,6 +7,33 @@
 #include "router/fleet/fleet.h"
 #include "router/fleet/workers.h"
 
+/* ---- limits ---- */
+
+int64_t liveness_extend_us(const struct fleet *fleet, const struct worker *w,
+                           int64_t limit_us)
+{
+    int64_t us = PATIENCE_DELAYS * (fleet->base->late.us + w->live.late.us);
+
+    return us < LISTEN_US ? limit_us
+                          : min_i64(limit_us + us, PATIENCE_FACTOR * limit_us);
+}
+
+int64_t liveness_silent_us(const struct fleet *fleet, const struct worker *w)
+{
+    return liveness_extend_us(fleet, w, fleet->base->options.silent_us);
+}
+
+int64_t liveness_lost_us(const struct fleet *fleet, const struct worker *w)
+{
+    return liveness_extend_us(fleet, w, fleet->base->options.lost_us);
+}
+
+int64_t liveness_hung_us(const struct fleet *fleet, const struct worker *w)
+{
+    return liveness_extend_us(
+        fleet, w, fleet->base->options.hung_us << w->live.n_returns);
+}
+
 /* ---- silence ---- */
 
 /* Returns true, once per silence, if this timer is late.  The router itself was
@@ -31,23 +58,25 @@ static void silence_fire(void *room, struct event *e)
     struct fleet *fleet = room;
     struct worker *w = EVENT_OF(e, struct worker, live.silence);
     int64_t silent_us = fleet->base->now_us - w->peer->heard_us;
+    int64_t lost_us = liveness_lost_us(fleet, w);
+    int64_t limit_us = liveness_silent_us(fleet, w);
 
-    if (silent_us >= WORKER_SILENT_US && was_away(fleet, e, &w->live)) {
+    if (silent_us >= limit_us && was_away(fleet, e, &w->live)) {
         event_set(fleet->base, e, fleet->base->now_us + LISTEN_US);
-    } else if (silent_us >= WORKER_LOST_US) {
+    } else if (silent_us >= lost_us) {
         worker_died(w, DEATH_LOST);
         peers_end(fleet, w->peer,
-                  "no frame came for %" PRId64 " ms (limit %d ms)",
-                  silent_us / 1000, WORKER_LOST_US / 1000);
-    } else if (silent_us >= WORKER_SILENT_US) {
+                  "no frame came for %" PRId64 " ms (limit %" PRId64 " ms)",
+                  silent_us / 1000, lost_us / 1000);
+    } else if (silent_us >= limit_us) {
         if (w->state != WORKER_SILENT) {
             worker_move(w, WORKER_SILENT);
             log_warn("worker-silent", "worker=%s silent_ms=%" PRId64,
                      w->peer->name, silent_us / 1000);
         }
-        event_set(fleet->base, e, w->peer->heard_us + WORKER_LOST_US);
+        event_set(fleet->base, e, w->peer->heard_us + lost_us);
     } else {
-        event_set(fleet->base, e, w->peer->heard_us + WORKER_SILENT_US);
+        event_set(fleet->base, e, w->peer->heard_us + limit_us);
     }
 }
 
@@ -57,7 +86,7 @@ void liveness_heard(struct fleet *fleet, struct worker *w)
     if (w->state == WORKER_SILENT) {
         worker_move(w, WORKER_UP);
         event_set(fleet->base, &w->live.silence,
-                  fleet->base->now_us + WORKER_SILENT_US);
+                  fleet->base->now_us + liveness_silent_us(fleet, w));
         model_touch(fleet, w->model);
     }
 }
@@ -91,12 +120,13 @@ static void fence(struct fleet *fleet, struct worker *w, int64_t still_us)
     fleet->base->metrics.hung++;
     worker_died(w, DEATH_HUNG);
     peers_end(fleet, w->peer,
-              "its engine made no progress for %" PRId64 " ms (limit %d ms)",
-              still_us / 1000, WORKER_HUNG_US / 1000);
+              "its engine made no progress for %" PRId64 " ms (limit %" PRId64
+              " ms)",
+              still_us / 1000, liveness_hung_us(fleet, w) / 1000);
 }
 
 /* Fires between two reports, where waiting for the next report would exceed
- * WORKER_HUNG_US.  A late timer proves nothing: a report may have come while
+ * the limit.  A late timer proves nothing: a report may have come while
  * the router was stalled, and is read next. */
 static void hung_fire(void *room, struct event *e)
 {
@@ -105,7 +135,7 @@ static void hung_fire(void *room, struct event *e)
     int64_t still_us = still_by(&w->live, fleet->base->now_us);
     bool is_late = fleet->base->now_us - e->timer.due_us > LISTEN_US;
 
-    if (still_us >= WORKER_HUNG_US && !is_late) {
+    if (still_us >= liveness_hung_us(fleet, w) && !is_late) {
         fence(fleet, w, still_us);
     }
 }
@@ -115,12 +145,12 @@ static void hung_fire(void *room, struct event *e)
 static void check_hung(struct fleet *fleet, struct worker *w)
 {
     struct liveness *l = &w->live;
+    int64_t left_us = liveness_hung_us(fleet, w) - l->still_us;
 
-    if (l->still_us >= WORKER_HUNG_US) {
+    if (left_us <= 0) {
         fence(fleet, w, l->still_us);
-    } else if (WORKER_HUNG_US - l->still_us <= HUNG_GAP_US) {
-        event_set(fleet->base, &l->hung,
-                  fleet->base->now_us + WORKER_HUNG_US - l->still_us);
+    } else if (left_us <= HUNG_GAP_US) {
+        event_set(fleet->base, &l->hung, fleet->base->now_us + left_us);
     }
 }
 
@@ -221,6 +251,8 @@ void liveness_take(struct fleet *fleet, struct worker *w,
                  (s->ticks == l->ticks || PLANT(TICKS_IGNORED));
 
     l->still_us = stood ? still_by(l, fleet->base->now_us) : 0;
+    delay_add(&l->late, fleet->base->now_us,
+              max_i64(fleet->base->now_us - l->reported_us - REPORT_DUE_US, 0));
     l->reported_us = fleet->base->now_us;
     l->reports = s != NULL;
     l->ticks = s != NULL ? s->ticks : 0;
@@ -237,10 +269,11 @@ void liveness_take(struct fleet *fleet, struct worker *w,
 
 void liveness_open(struct fleet *fleet, struct worker *w)
 {
+    w->live.reported_us = w->live.late.at_us = fleet->base->now_us;
     event_init(&w->live.silence, silence_fire, fleet);
     event_init(&w->live.hung, hung_fire, fleet);
     event_set(fleet->base, &w->live.silence,
-              fleet->base->now_us + WORKER_SILENT_US);
+              fleet->base->now_us + liveness_silent_us(fleet, w));
 }
 
 void liveness_close(struct fleet *fleet, struct worker *w)

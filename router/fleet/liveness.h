@@ -1,8 +1,8 @@
 /* liveness.h - Liveness of workers and progress of their engines.
  *
- *     silent  no frame has come for WORKER_SILENT_US.  After WORKER_LOST_US
- *             the session ends.
- *     hung    the engine's tick count has not changed for WORKER_HUNG_US, and
+ *     silent  no frame has come for --worker-silent.  After --worker-lost the
+ *             session ends.
+ *     hung    the engine's tick count has not changed for --worker-hung, and
  *             every report in that time had plans in flight.  The session
  *             ends.
  *     slow    the ticks advance, but the oldest plan is older than SLOW_MIN_US
@@ -12,7 +12,15 @@
  * A step whose ticks advance never ends a session, however long it takes.  A
  * worker that reports no engine state can only become silent.
  *
- * Two rules protect workers from delays that are not theirs:
+ * On a machine that is short of time, a healthy worker is slow too.  All three
+ * limits are therefore extended by PATIENCE_DELAYS times the mean delay of the
+ * router's timers and of the worker's reports (delay.h), up to PATIENCE_FACTOR
+ * times the limit.  Less than LISTEN_US is nothing, so that a quiet machine has
+ * the limits as given.  A worker that was ended as hung and comes back in the
+ * same life had progressed after all: each such return doubles its limit of
+ * progress, HUNG_RETURNS_MAX times at most.
+ *
+ * Two rules protect workers from single delays that are not theirs:
  *
  *     - At most HUNG_GAP_US between two reports count towards hung, so reports
  *       that arrive late and together end no session.
@@ -35,6 +43,8 @@ struct worker;
 
 struct liveness {
     struct event silence; /* the next check for silence */
+    struct delay late;    /* how late its reports come */
+    uint32_t n_returns;   /* as hung, in this life: lineage.h */
     bool excused;         /* this silence was excused by LISTEN_US already */
     struct event hung;    /* the check for hung, if due before a report */
     bool reports;         /* the newest report had an engine state */
@@ -67,6 +77,15 @@ MUST_CHECK enum status liveness_check(const struct worker *w,
  * the session of w, or change its state between UP and SLOW. */
 void liveness_take(struct fleet *fleet, struct worker *w,
                    const Sluice__V1__EngineState *s);
+
+/* Returns limit_us, extended by the delays of this machine and of w. */
+int64_t liveness_extend_us(const struct fleet *fleet, const struct worker *w,
+                           int64_t limit_us);
+
+/* Return the limits of w at present, in us. */
+int64_t liveness_silent_us(const struct fleet *fleet, const struct worker *w);
+int64_t liveness_lost_us(const struct fleet *fleet, const struct worker *w);
+int64_t liveness_hung_us(const struct fleet *fleet, const struct worker *w);
 
 /* Records the device time of a step of w, in us. */
 void liveness_step(struct worker *w, uint32_t device_us);

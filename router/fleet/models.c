@@ -47,6 +47,18 @@ struct model *model_find(struct fleet *fleet, const uint8_t *name, size_t n)
     return NULL;
 }
 
+size_t model_slot(struct fleet *fleet, const uint8_t *name, size_t n)
+{
+    const struct metric_names *names = &fleet->base->model_names;
+    const struct model *m = model_find(fleet, name, n);
+
+    return m != NULL ? m->slot
+           : n > 0   ? metric_slot_of(names, (const char *)name, n)
+           : names->n == 1
+               ? metric_slot_of(names, names->name[0], strlen(names->name[0]))
+               : METRIC_OTHER;
+}
+
 /* The callback ends the requests that wait for m. */
 static void set_gone(struct fleet *fleet, struct model *m)
 {
@@ -102,24 +114,21 @@ void models_fini(struct fleet *fleet)
     }
 }
 
-static void deaths_init(struct deaths *d)
-{
-    for (uint32_t i = 0; i < TRIAL_RING; i++) {
-        d->at_us[i] = INT64_MIN;
-    }
-}
-
 static struct model *model_new(struct fleet *fleet, const uint8_t *name,
                                size_t n)
 {
     struct text_seam *t = fleet->base->options.text;
-    struct model *m = calloc(1, sizeof *m);
+    struct model *m = parts_alloc(&fleet->model_parts, sizeof *m,
+                                  offsetof(struct model, parts));
 
-    assert(m != NULL && n <= MODEL_NAME_MAX);
+    assert(n <= MODEL_NAME_MAX);
+    if (m == NULL) {
+        return NULL;
+    }
     memcpy(m->name, name, n);
+    m->slot = metric_slot_of(&fleet->base->model_names, m->name, n);
     m->has_text = t != NULL && t->ops->find(t, m->name, n, &m->text);
     event_init(&m->absence, absence_fire, fleet);
-    deaths_init(&m->deaths);
     list_init(&m->waiting);
     list_init(&m->dirty);
     fleet->models[fleet->n_models++] = m;
@@ -135,6 +144,9 @@ struct model *model_take(struct fleet *fleet, const uint8_t *name, size_t n)
             return NULL;
         }
         m = model_new(fleet, name, n);
+        if (m == NULL) {
+            return NULL;
+        }
     }
     m->references++;
     return m;
@@ -155,7 +167,6 @@ void model_release(struct fleet *fleet, struct model **m)
     fleet->models[i] = fleet->models[--fleet->n_models];
     list_remove(&freed->dirty);
     event_clear(fleet->base, &freed->pause);
-    free(freed->lengths);
     free(freed);
 }
 

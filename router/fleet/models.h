@@ -23,25 +23,12 @@
 #include "router/fleet/peers.h"
 
 struct fleet;
-struct lengths;
-
-#define TRIAL_DEATHS_ALL (TRIAL_DEATHS + TRIAL_MERCY_MAX)
-/* Deaths kept per model: at least TRIAL_DEATHS_ALL of a sequence on trial and
- * TRIAL_MERCY_MAX beside it. */
-#define TRIAL_RING 16
-
-/* The newest deaths of a model's workers, as a ring; router/schedule/trial.h
- * has the rules. */
-struct deaths {
-    int64_t at_us[TRIAL_RING]; /* INT64_MIN: no death, or taken back */
-    uint64_t life[TRIAL_RING]; /* WorkerShard.life of the worker that died */
-    uint64_t n;                /* the next death goes to n % TRIAL_RING */
-};
 
 enum model_presence { MODEL_PRESENT, MODEL_ABSENT, MODEL_GONE };
 
 struct model {
     char name[MODEL_NAME_MAX + 1];
+    size_t slot;         /* its figures in router_base.models */
     uint32_t references; /* workers, requests and an absence */
     uint32_t n_places;   /* workers with all layers, and replicas that are up */
     uint32_t n_loose;    /* staged workers that are in no replica */
@@ -49,24 +36,32 @@ struct model {
     struct event pause;  /* end of that delay */
     enum model_presence presence;
     struct event absence; /* end of the absence; holds a reference */
-    bool headroom_off;    /* logged that options.headroom has no effect */
     uint8_t fingerprint[16];
     char kv_format[KV_FORMAT_MAX + 1]; /* "": not known */
     uint32_t vocab, context;           /* context: the longest of all places */
     bool has_text;
     uint32_t text; /* the model's number in the text seam */
 
-    struct list waiting; /* struct queue_entry, FIFO */
+    struct list waiting; /* entries of the scheduler, in its order */
     uint32_t n_waiting;
     struct list dirty;       /* linked: room or queue changed, try again */
     int64_t last_end_us;     /* when a sequence last ended; 0: none yet */
     int64_t end_interval_us; /* smoothed interval between two ends */
-    struct deaths deaths;    /* deaths of the model's workers */
     struct router_drafts drafts;
     struct router_host host;
-    struct lengths *lengths; /* outputs: router/schedule/lengths.h; owned;
-                              * NULL: none has ended */
+    void *parts[PARTS]; /* parts.h */
 };
+
+/* Returns the figures of m.  They stay when m is freed. */
+static inline struct router_models *model_figures(struct router_base *b,
+                                                  const struct model *m)
+{
+    return &b->models[m->slot];
+}
+
+/* Returns the slot of the figures of a Generate call's model: of the only one
+ * there has been if the call names none. */
+size_t model_slot(struct fleet *fleet, const uint8_t *name, size_t n);
 
 /* Returns true if requests may wait for a place of m. */
 static inline bool model_waits(const struct model *m)
@@ -83,7 +78,7 @@ void model_set_present(struct fleet *fleet, struct model *m, bool present);
 struct model *model_find(struct fleet *fleet, const uint8_t *name, size_t n);
 
 /* Finds or creates the model name[0, n) and takes a reference.  Returns NULL if
- * there are ROUTER_MODELS_MAX others. */
+ * there are ROUTER_MODELS_MAX others, or without memory. */
 struct model *model_take(struct fleet *fleet, const uint8_t *name, size_t n);
 
 /* Releases a reference and sets *m to NULL.  The last one frees the entry. */

@@ -1,6 +1,5 @@
 #include "router/fleet/peers.h"
 
-#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,17 +27,11 @@ static void flush_fire(void *room, struct event *e)
     peers_touch(fleet, EVENT_OF(e, struct router_peer, flush));
 }
 
-static void slow_fire(void *room, struct event *e)
-{
-    struct fleet *fleet = room;
-    fleet->events->slow_reader(fleet->above,
-                               EVENT_OF(e, struct router_peer, slow));
-}
-
 struct router_peer *peers_add(struct fleet *fleet, struct peer_id id,
                               uint8_t role, uint64_t nonce)
 {
-    struct router_peer *p = calloc(1, sizeof *p);
+    struct router_peer *p = parts_alloc(&fleet->peer_parts, sizeof *p,
+                                        offsetof(struct router_peer, parts));
     struct peer_config c = {.io = fleet->base->io,
                             .id = id,
                             .self = BY_ROUTER,
@@ -47,27 +40,29 @@ struct router_peer *peers_add(struct fleet *fleet, struct peer_id id,
                             .node = fleet->above,
                             .arena = &fleet->base->arena};
 
-    assert(p != NULL);
+    if (p == NULL) {
+        return NULL;
+    }
     c.session = hello_session(fleet->base->io);
+    p->peer = peer_new(&c);
+    if (p->peer == NULL) {
+        free(p);
+        return NULL;
+    }
     p->id = id;
     p->session = c.session;
     p->nonce = nonce;
     p->role = role;
     p->heard_us = fleet->base->now_us;
     event_init(&p->flush, flush_fire, fleet);
-    event_init(&p->slow, slow_fire, fleet);
-    /* Thus the first chunk of a session does not wait. */
-    p->streamed_us = fleet->base->now_us - fleet->base->options.gather_us;
-    p->stream_due_us = NODE_IDLE;
     list_init(&p->dirty);
     list_init(&p->gone);
     list_init(&p->calls);
-    list_init(&p->ready);
     list_append(&fleet->all_peers, &p->all);
     table_add(&fleet->peers, &p->by_id, id.v);
-    p->peer = peer_new(&c);
     peer_set_data(p->peer, p);
     places_enter(fleet, p);
+    fleet->events->peer_begun(fleet->above, p);
     return p;
 }
 
@@ -107,7 +102,7 @@ static void send_goodbye(struct fleet *fleet, struct router_peer *p)
     struct frame *f = goodbye_make(p->session, p->why);
 
     peer_flush(p->peer, fleet->base->now_us);
-    (void)fleet->base->io->send(fleet->base->io, p->id, &f);
+    hello_send(fleet->base->io, p->id, &f);
 }
 
 static void reap(struct fleet *fleet, struct router_peer *p)
@@ -119,7 +114,6 @@ static void reap(struct fleet *fleet, struct router_peer *p)
     pending_drop_all(fleet, p);
     fleet->events->peer_over(fleet->above, p);
     event_clear(fleet->base, &p->flush);
-    event_clear(fleet->base, &p->slow);
     list_remove(&p->dirty);
     list_remove(&p->all);
     table_remove(&fleet->peers, &p->by_id);

@@ -16,9 +16,9 @@
 #include "common/base/table.h"
 #include "common/wire/peer.h"
 #include "router/base/base.h"
+#include "router/base/parts.h"
 
 struct fleet;
-struct offer;
 struct worker;
 
 struct router_peer {
@@ -45,12 +45,8 @@ struct router_peer {
     char why[160]; /* the reason of the end */
 
     struct list calls;     /* struct pending: open calls of the peer */
-    struct list ready;     /* struct choice: with output for the peer */
-    int64_t streamed_us;   /* when chunks were last sent */
-    int64_t stream_due_us; /* when gathered chunks are sent, or NODE_IDLE */
-    struct event slow;     /* ready output has waited SLOW_READER_MS */
     struct worker *worker; /* the peer's worker; NULL: none */
-    struct offer *offer;   /* the peer's offer to take layers; NULL: none */
+    void *parts[PARTS];    /* parts.h */
 };
 
 /* Finds the entry of a connection.  Returns NULL if it has none or if the entry
@@ -58,7 +54,7 @@ struct router_peer {
 struct router_peer *peers_find(struct fleet *fleet, struct peer_id id);
 
 /* Adds a session with a new session number.  The caller has made a place
- * (places.h).  Never returns NULL. */
+ * (places.h).  Returns NULL without memory. */
 struct router_peer *peers_add(struct fleet *fleet, struct peer_id id,
                               uint8_t role, uint64_t nonce);
 

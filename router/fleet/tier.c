@@ -93,9 +93,7 @@ enum status tier_counts_check(const struct tier *had,
 void tier_follow(struct tier *now, const struct tier *had,
                  struct router_host *sum)
 {
-    if (!now->reported) {
-        now->counts = had->counts;
-    } else if (sum != NULL) {
+    if (sum != NULL) {
 #define X(row, field) sum->row += now->counts.row - had->counts.row;
         TIER_COUNTS(X)
 #undef X

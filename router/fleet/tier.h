@@ -40,8 +40,7 @@ MUST_CHECK enum status tier_counts_check(const struct tier *had,
                                          struct error *e);
 
 /* Lets *now follow *had, and adds to *sum what was counted between them; NULL:
- * *now is the first of its session.  If nothing is reported now, the counts
- * stay. */
+ * *now is the first of its session. */
 void tier_follow(struct tier *now, const struct tier *had,
                  struct router_host *sum);
 

@@ -11,8 +11,8 @@
 #include "router/fleet/fleet.h"
 #include "router/fleet/ledgers.h"
 
-#define RING_START     16 /* needs; doubled as required */
-#define GRANTS_BUCKETS 256
+_Static_assert((GRANTS_UNSETTLED_MAX & (GRANTS_UNSETTLED_MAX - 1)) == 0,
+               "a power of two");
 
 /* The picture in workers.h as a table. */
 static const struct sm_row worker_rows[WORKER_STATES] = {
@@ -30,9 +30,21 @@ void worker_move(struct worker *w, enum worker_state to)
     w->state = to;
 }
 
+static const struct sm_row drain_rows[WORKER_DRAINS] = {
+    [DRAIN_NONE] = {"none", SM_TO(DRAIN_ON) | SM_TO(DRAIN_LEAVES)},
+    [DRAIN_ON] = {"on", SM_TO(DRAIN_NONE) | SM_TO(DRAIN_LEAVES)},
+    [DRAIN_LEAVES] = {"leaves", 0},
+};
+
+void worker_drain_move(struct worker *w, enum worker_drain to)
+{
+    sm_check(drain_rows, w->drain, to, "drain", w->peer->name);
+    w->drain = to;
+}
+
 const char *worker_state_name(const struct worker *w)
 {
-    return w->state == WORKER_UP && w->life.probation
+    return w->state == WORKER_UP && lineage_probation(w)
                ? "probation"
                : worker_rows[w->state].name;
 }
@@ -71,6 +83,7 @@ static void read_shard(struct shard *to, const Sluice__V1__WorkerShard *s)
         .pool_bytes = s->pool_bytes,
         .hidden = s->hidden,
         .step_tokens = s->step_tokens,
+        .cut_tokens = s->cut_tokens,
     };
     copy_text(to->device, s->device);
     if (s->has_kv_format) {
@@ -85,24 +98,25 @@ static void read_shard(struct shard *to, const Sluice__V1__WorkerShard *s)
 struct worker *workers_add(struct fleet *fleet, struct router_peer *p,
                            struct model *m, const Sluice__V1__WorkerShard *s)
 {
-    struct worker *w = calloc(1, sizeof *w);
+    struct worker *w = parts_alloc(&fleet->worker_parts, sizeof *w,
+                                   offsetof(struct worker, parts));
 
-    assert(w != NULL && fleet->n_workers < ROUTER_WORKERS_MAX);
+    assert(fleet->n_workers < ROUTER_WORKERS_MAX);
+    if (w == NULL ||
+        (w->grants.ring =
+             calloc(GRANTS_UNSETTLED_MAX, sizeof *w->grants.ring)) == NULL) {
+        free(w);
+        return NULL;
+    }
     w->peer = p;
     w->model = m;
+    m->slot = metric_slot(&fleet->base->model_names, m->name, strlen(m->name));
     w->state = WORKER_UP;
     read_shard(&w->shard, s);
     w->chunk_tokens = w->shard.chunk_tokens;
     ledger_read(&w->ledger, s->ledger);
     w->ledger.session = p->session; /* 0 in a Hello: the worker had none */
-    w->ring_size = RING_START;
-    w->ring = calloc(w->ring_size, sizeof *w->ring);
-    assert(w->ring != NULL);
-    table_init(&w->grants, GRANTS_BUCKETS);
-    list_init(&w->running);
-    list_init(&w->parts);
-    list_init(&w->removals);
-    w->feed = (struct prefix_feed){.next = 1, .bit = PREFIX_BIT_NONE};
+    w->grants.ring_size = GRANTS_UNSETTLED_MAX;
     liveness_open(fleet, w);
     lineage_begin(fleet, w, s);
     fleet->workers[fleet->n_workers++] = w;
@@ -135,8 +149,7 @@ void workers_free(struct fleet *fleet, struct worker **pw)
 
     *pw = NULL;
     liveness_close(fleet, w);
-    table_fini(&w->grants);
-    free(w->ring);
+    free(w->grants.ring);
     model_release(fleet, &w->model);
     free(w);
 }
@@ -220,9 +233,9 @@ static uint64_t units_left(const struct worker *w, enum fleet_class c)
     const struct class_ledger *k = &w->ledger.classes[c];
 
     if (c == PAGES) {
-        return less((uint64_t)k->free + k->cached, w->owed[PAGES]);
+        return less((uint64_t)k->free + k->cached, w->grants.owed[PAGES]);
     }
-    return less(k->total, (uint64_t)k->held + k->granted + w->owed[c]);
+    return less(k->total, (uint64_t)k->held + k->granted + w->grants.owed[c]);
 }
 
 uint64_t worker_room(const struct worker *w, enum fleet_class c)
@@ -247,31 +260,13 @@ bool worker_has_room(const struct worker *w, const struct need *need)
     return true;
 }
 
-static void ring_grow(struct worker *w)
-{
-    uint32_t size = w->ring_size * 2;
-    struct need *ring = calloc(size, sizeof *ring);
-
-    assert(ring != NULL);
-    /* The index of a grant depends on the size, so each need is moved. */
-    for (uint64_t g = w->ledger.grant + 1; g <= w->last_grant; g++) {
-        ring[g & (size - 1)] = w->ring[g & (w->ring_size - 1)];
-    }
-    free(w->ring);
-    w->ring = ring;
-    w->ring_size = size;
-}
-
 uint64_t worker_grant(struct worker *w, const struct need *need)
 {
-    assert(w->last_grant - w->ledger.grant < GRANTS_UNSETTLED_MAX);
-    if (w->last_grant - w->ledger.grant == w->ring_size) {
-        ring_grow(w);
-    }
-    w->last_grant++;
-    w->ring[w->last_grant & (w->ring_size - 1)] = *need;
+    assert(w->grants.last - w->ledger.grant < GRANTS_UNSETTLED_MAX);
+    w->grants.last++;
+    w->grants.ring[w->grants.last & (w->grants.ring_size - 1)] = *need;
     for (int c = 0; c < FLEET_CLASSES; c++) {
-        w->owed[c] += need->of[c];
+        w->grants.owed[c] += need->of[c];
     }
-    return w->last_grant;
+    return w->grants.last;
 }

@@ -9,7 +9,7 @@
  *
  * Only a worker that is UP receives grants.  LOST: the session and its grants
  * are over.  liveness.h has the conditions.  A worker may also be draining
- * (router/requests/drain.h), in any of these states.
+ * (router/placement/drain.h), in any of these states.
  *
  * A worker with all layers is a place where sequences run.  A worker with a
  * partial shard is a stage of a replica (router/replicas/replica.h), or waits
@@ -28,8 +28,7 @@
  * the pool, even if ledgers are delayed, lost, reordered or duplicated.
  *
  * Threading: the core's.  Memory: a worker on the heap; its ring of needs
- * doubles up to GRANTS_UNSETTLED_MAX entries.  Limits: ROUTER_WORKERS_MAX
- * workers. */
+ * has GRANTS_UNSETTLED_MAX entries.  Limits: ROUTER_WORKERS_MAX workers. */
 #ifndef ROUTER_FLEET_WORKERS_H
 #define ROUTER_FLEET_WORKERS_H
 
@@ -38,6 +37,7 @@
 #include "common/wire/endpoint.h"
 #include "proto/common.pb-c.h"
 #include "proto/registry.pb-c.h"
+#include "router/base/parts.h"
 #include "router/fleet/lineage.h"
 #include "router/fleet/liveness.h"
 #include "router/fleet/models.h"
@@ -45,9 +45,6 @@
 #include "router/fleet/tier.h"
 
 struct fleet;
-struct choice;
-struct queue_entry;
-struct replica;
 
 enum worker_state {
     WORKER_UP,
@@ -99,6 +96,7 @@ struct shard {
     uint64_t weight_bytes, scratch_bytes, pool_bytes;
     uint32_t hidden;      /* H, values of x per token; 0: not given */
     uint32_t step_tokens; /* tokens in a step of a stage; 0: not given */
+    uint32_t cut_tokens;  /* least of a prompt in a step; 0: not given */
     char device[SHARD_DEVICE_MAX + 1];
     char kv_format[KV_FORMAT_MAX + 1]; /* "": not given */
     char stage_endpoint[ENDPOINT_MAX]; /* "": none */
@@ -110,34 +108,33 @@ static inline bool kv_formats_agree(const char *a, const char *b)
     return a[0] == '\0' || b[0] == '\0' || strcmp(a, b) == 0;
 }
 
-/* Drain state of a worker; router/requests/drain.h has the rules. */
-struct drain {
-    bool on;             /* no new grants */
-    bool leaving;        /* the worker asked to drain because it is stopping */
-    int64_t move_us;     /* when the sequences that still run are moved */
-    uint32_t n_stuck;    /* sequences that could not be moved; logged once */
-    struct event due;    /* the end of the grace, or now: nothing is left */
-    struct list waiting; /* struct drain_call */
+/* Whether a worker is to get no new grants (router/placement/drain.h).  LEAVES:
+ * the worker asked for it, because it is stopping.
+ *
+ *     NONE <--> ON --> LEAVES
+ *       +----------------^   */
+enum worker_drain { DRAIN_NONE, DRAIN_ON, DRAIN_LEAVES, WORKER_DRAINS };
+
+/* The grants of a session. */
+struct worker_grants {
+    uint64_t last;      /* number of the newest grant */
+    struct need *ring;  /* [ring_size] need of grant g at g % ring_size */
+    uint32_t ring_size; /* GRANTS_UNSETTLED_MAX */
+    uint64_t owed[FLEET_CLASSES]; /* needs of the grants above ledger.grant */
+    uint64_t closed_until; /* the worker refused this grant for lack of room:
+                            * no grants until a ledger includes it */
 };
 
-/* Sequences of a worker that outlived the session they were granted in;
- * router/requests/adoption.h has the rules. */
-struct adoptions {
-    struct table by_name;               /* struct orphan */
-    struct list idle, wanted, unwanted; /* struct orphan */
-    uint32_t n_announced, n_listed;     /* orphans in Hello, and in Live */
-    struct event expiry;
-};
-
-#define PREFIX_BIT_NONE UINT32_MAX
-
-/* The events of a worker's prefix index, router/schedule/prefixes.h. */
-struct prefix_feed {
-    uint64_t next;   /* number of the next event */
-    bool waits;      /* an event was lost: all are dropped to a snapshot */
-    bool asked;      /* the snapshot was asked for */
-    uint32_t bit;    /* its number in the tree; PREFIX_BIT_NONE: none */
-    uint64_t n_made; /* restorable positions that appeared, of its session */
+/* Counts of a session. */
+struct worker_counts {
+    uint64_t step;     /* number of its newest step */
+    uint32_t step_us;  /* device time of the newest step; 0: not given */
+    uint64_t n_moved;  /* granted sequences that moved to other workers */
+    uint64_t n_tokens; /* generated tokens */
+    uint64_t n_prompt_tokens;    /* prompts that began here; */
+    uint64_t n_reused_tokens;    /* the part of them that was restored */
+    bool drafted;                /* drafts has counts */
+    struct router_drafts drafts; /* in its life, as newest reported */
 };
 
 struct worker {
@@ -147,58 +144,30 @@ struct worker {
     struct shard shard;
     struct fleet_ledger ledger; /* the newest */
 
-    bool serves;             /* the worker is a place: replica.h */
-    struct replica *replica; /* the replica of a staged worker; NULL: none */
-    uint32_t stage;          /* the worker's index in the replica */
-    uint32_t chunk_tokens;   /* most tokens of a sequence in a step there: the
-                              * leader's */
+    bool serves;           /* the worker is a place: replica.h */
+    uint32_t chunk_tokens; /* most tokens of a sequence in a step there: the
+                            * leader's */
 
-    uint64_t last_grant; /* number of the newest grant */
-    struct need *ring;   /* [ring_size] need of grant g at g % ring_size */
-    uint32_t ring_size;  /* a power of two */
-    uint64_t owed[FLEET_CLASSES]; /* needs of the grants above ledger.grant */
-
-    struct table grants;   /* struct choice by grant number */
-    struct list running;   /* struct choice, in order of grant */
-    struct list parts;     /* struct choice with prompt ids not yet sent */
-    struct list removals;  /* struct choice with an unsent Cancel or Remove */
-    uint32_t n_running;    /* sequences granted to the worker's place, not yet
-                            * ended and acknowledged */
-    uint64_t closed_until; /* the worker refused this grant for lack of room:
-                            * no grants until a ledger includes it */
-    uint64_t n_moved;      /* granted sequences that moved to other workers */
-    struct drain drain;
-    struct need load;  /* blocks, window blocks and slots of n_load sequences */
-    uint32_t n_load;   /* sequences counted by headroom.h */
-    uint64_t greatest; /* pages that its sequences need at most */
+    struct worker_grants grants;
+    uint32_t n_running; /* sequences granted to the worker's place, not yet
+                         * ended and acknowledged */
+    enum worker_drain drain;
     bool grew; /* a sequence that grows was here in this session, so that any
-                * may be suspended: router/schedule/overcommit.h */
-    uint64_t step;      /* number of its newest step */
-    uint64_t n_outputs; /* ledgers compared with sequences: held_check.h */
-    uint64_t n_tokens;  /* tokens generated in this session */
-    uint64_t n_prompt_tokens; /* prompts that began here in this session; */
-    uint64_t n_reused_tokens; /* the part of them that was restored */
-    uint64_t n_backlog;       /* tokens to compute before the first tokens of
-                               * the sequences granted here: routing.h */
-    uint64_t reserved; /* run of the queue in which its room is kept for a
-                        * sequence that only this place can continue */
-    struct prefix_feed feed;
-    uint32_t step_us; /* device time of the newest step; 0: not given */
-    bool drafted;     /* drafts has counts */
-    struct router_drafts drafts; /* in its life, as newest reported */
+                * may be suspended: router/schedule/claims.h */
+    struct worker_counts counts;
     struct liveness live;
-    struct adoptions adoptions;
+    uint32_t n_unlisted; /* orphans in its Hello that Live has not listed */
 
     enum worker_death death;
-    bool blamed;                  /* the death has been charged already */
-    struct queue_entry *on_trial; /* the suspect on trial here; NULL: none */
+    bool blamed; /* the death has been charged already */
     struct life life;
+    void *parts[PARTS]; /* parts.h */
 };
 
 /* Adds a worker of peer p to the fleet, with a shard s that shard_check() has
  * accepted.  Takes over the caller's reference to m.  The caller
- * (router/calls/worker_session.h) introduces it to the other rooms.  Never
- * returns NULL. */
+ * (router/calls/worker_session.h) introduces it to the other rooms.  Returns
+ * NULL without memory; the reference is then still the caller's. */
 struct worker *workers_add(struct fleet *fleet, struct router_peer *p,
                            struct model *m, const Sluice__V1__WorkerShard *s);
 
@@ -223,6 +192,9 @@ static inline bool worker_can_serve(const struct worker *w)
 /* Moves w to a state that the picture above allows; asserts otherwise. */
 void worker_move(struct worker *w, enum worker_state to);
 
+/* Moves the drain of w to another state; asserts that the move is allowed. */
+void worker_drain_move(struct worker *w, enum worker_drain to);
+
 /* Returns the name of w's state for operators, without drain.  Never NULL. */
 const char *worker_state_name(const struct worker *w);
 
@@ -231,8 +203,7 @@ const char *worker_state_name(const struct worker *w);
  * send w a sequence that it still has. */
 static inline bool worker_orphans_known(const struct worker *w)
 {
-    return w->adoptions.n_listed >= w->adoptions.n_announced ||
-           w->ledger.snapshot > 0;
+    return w->n_unlisted == 0 || w->ledger.snapshot > 0;
 }
 
 /* Returns the part of a place's need that w holds: the same blocks, window

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/minmax.h"
 #include "router/replicas/deal_every.h"
 
 /* One call of deal_find(), on the heap because the split's table is large. */
@@ -109,11 +110,6 @@ static enum status deal_part(struct deal *d, struct search *s,
             (struct cover_piece){p.begin + stage->begin, p.begin + stage->end};
     }
     return ST_OK;
-}
-
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
 }
 
 /* Returns a lower bound of the bytes that the layers need however they are cut:
@@ -296,7 +292,11 @@ enum status deal_find(struct deal *out, const struct deal_task *t,
     struct search *s = malloc(sizeof *s);
     enum status st;
 
-    assert(s != NULL && t->n_workers <= STAGES_MAX);
+    assert(t->n_workers <= STAGES_MAX);
+    out->n = 0;
+    if (s == NULL) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
+    }
     s->task = t;
     s->n_pieces = 0;
     out->n = 0;

@@ -1,6 +1,5 @@
 #include "router/replicas/deal_every.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -217,7 +216,9 @@ bool deal_every(struct deal *out, const struct deal_task *t,
         return false;
     }
     v = malloc(sizeof *v);
-    assert(v != NULL);
+    if (v == NULL) {
+        return false;
+    }
     v->t = t;
     v->pieces = pieces;
     v->n_pieces = n;

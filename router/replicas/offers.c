@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/base/minmax.h"
 #include "common/base/plant.h"
 #include "proto/worker.pb-c.h"
 #include "router/replicas/deal.h"
@@ -155,7 +156,9 @@ static void expect(struct replicas *r, const struct kind *k,
         forget_expected(r, LIST_OF(all->expected.next, struct expected, all));
     }
     x = calloc(1, sizeof *x);
-    assert(x != NULL);
+    if (x == NULL) {
+        return; /* its layers may be dealt twice */
+    }
     x->kind = *k;
     memcpy(x->lineage, lineage, strlen(lineage) + 1);
     x->piece = piece;
@@ -201,7 +204,7 @@ void offers_departed(struct replicas *r, const struct worker *w)
 {
     struct kind k = kind_of_worker(w);
 
-    if (!r->base->stopping && !w->drain.leaving && !is_back(r, w)) {
+    if (!r->base->stopping && w->drain != DRAIN_LEAVES && !is_back(r, w)) {
         expect(r, &k, w->life.lineage,
                (struct cover_piece){w->shard.layer_begin, w->shard.layer_end},
                RETURN_US);
@@ -259,8 +262,9 @@ static void gather_pieces(const struct replicas *r, const struct kind *kind,
         const struct worker *w = r->fleet->workers[i];
         struct kind k = kind_of_worker(w);
 
-        if (worker_is_staged(w) && w->replica == NULL && !w->peer->ended &&
-            !w->drain.on && !w->life.closed && same_kind(&k, kind)) {
+        if (worker_is_staged(w) && member_of(w)->replica == NULL &&
+            !w->peer->ended && w->drain == DRAIN_NONE && !lineage_delayed(w) &&
+            same_kind(&k, kind)) {
             t->pieces[t->n_pieces++] =
                 (struct cover_piece){w->shard.layer_begin, w->shard.layer_end};
         }
@@ -395,11 +399,6 @@ static int64_t if_later(const struct replicas *r, int64_t us)
     return us > r->base->now_us ? us : NODE_IDLE;
 }
 
-static int64_t earlier(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Time alone changes three things: the router's start recedes, expectations
  * end, and refusing offers may receive layers again. */
 static void set_next_deal(struct replicas *r)
@@ -408,12 +407,12 @@ static void set_next_deal(struct replicas *r)
     struct list *at = r->offers.expected.next;
 
     for (; at != &r->offers.expected; at = at->next) {
-        due = earlier(due, LIST_OF(at, struct expected, all)->until_us);
+        due = min_i64(due, LIST_OF(at, struct expected, all)->until_us);
     }
     for (at = r->offers.all.next; at != &r->offers.all; at = at->next) {
         const struct offer *o = LIST_OF(at, struct offer, all);
 
-        due = earlier(due, if_later(r, o->closed_until_us));
+        due = min_i64(due, if_later(r, o->closed_until_us));
     }
     event_set(r->base, &r->offers.deal, due);
 }
@@ -463,12 +462,15 @@ static void take_layers(struct offer *o, const Sluice__V1__WorkerOffer *m)
     }
 }
 
-void offer_open(struct replicas *r, struct router_peer *p,
+bool offer_open(struct replicas *r, struct router_peer *p,
                 const Sluice__V1__WorkerOffer *m)
 {
     struct offer *o = calloc(1, sizeof *o + m->n_layers * sizeof o->layers[0]);
 
-    assert(o != NULL && r->offers.n < OFFERS_MAX);
+    assert(r->offers.n < OFFERS_MAX);
+    if (o == NULL) {
+        return false;
+    }
     o->peer = p;
     copy_text(o->kind.model, m->model);
     memcpy(o->kind.fingerprint, m->fingerprint.data, 16);
@@ -489,7 +491,7 @@ void offer_open(struct replicas *r, struct router_peer *p,
     o->embed_bytes = m->embed_bytes;
     o->head_bytes = m->head_bytes;
     take_layers(o, m);
-    p->offer = o;
+    offer_of(p)->offer = o;
     list_append(&r->offers.all, &o->all);
     r->offers.n++;
     /* The worker came back without layers, so its shard does not come. */
@@ -498,6 +500,7 @@ void offer_open(struct replicas *r, struct router_peer *p,
                    "worker=%s model=%s stages=%" PRIu32 " budget=%" PRIu64,
                    p->name, o->kind.model, o->n_stages, o->budget_bytes);
     offers_touch(r);
+    return true;
 }
 
 void offer_leaves(struct offer *o)

@@ -55,10 +55,21 @@ void offers_fini(struct replicas *r);
 MUST_CHECK enum status offer_check(const Sluice__V1__WorkerOffer *o, bool keyed,
                                    struct error *e);
 
-/* Adds the offer o of peer p, which offer_check() has accepted.  Sets p->offer;
- * the peer's name and lineage are set.  The caller has checked OFFERS_MAX. */
-void offer_open(struct replicas *r, struct router_peer *p,
-                const Sluice__V1__WorkerOffer *o);
+/* The room's part of a session. */
+struct session_offer {
+    struct offer *offer; /* to take layers; NULL: none */
+};
+
+static inline struct session_offer *offer_of(const struct router_peer *p)
+{
+    return p->parts[PART_REPLICAS];
+}
+
+/* Adds the offer o of peer p, which offer_check() has accepted.  Sets
+ * offer_of(p); the peer's name and lineage are set.  The caller has checked
+ * OFFERS_MAX.  Returns false without memory. */
+MUST_CHECK bool offer_open(struct replicas *r, struct router_peer *p,
+                           const Sluice__V1__WorkerOffer *o);
 
 /* Frees an offer whose session is over, and sets *o to NULL.  A no-op if *o is
  * NULL. */

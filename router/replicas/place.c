@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "common/base/plant.h"
+#include "router/base/named_numbers.h"
 
 /* Loops over the stages of w that are not closed; over w alone if it has all
  * layers. */
@@ -42,7 +43,7 @@ bool place_drained(const struct worker *w)
 
     EACH_STAGE(s, w)
     {
-        if (s->drain.on) {
+        if (s->drain != DRAIN_NONE) {
             return true;
         }
     }
@@ -55,7 +56,7 @@ bool place_leaves(const struct worker *w)
 
     EACH_STAGE(s, w)
     {
-        if (s->drain.leaving) {
+        if (s->drain == DRAIN_LEAVES) {
             return true;
         }
     }
@@ -88,7 +89,7 @@ struct need place_sum(const struct worker *w, const struct need *need)
     struct need sum = {.window_blocks = 0};
     const struct worker *s;
 
-    if (w->replica == NULL) {
+    if (member_of(w)->replica == NULL) {
         return *need;
     }
     EACH_STAGE(s, w)
@@ -149,7 +150,7 @@ uint64_t place_room(const struct worker *w, enum fleet_class c)
     uint64_t least = UINT64_MAX;
     const struct worker *s;
 
-    if (w->replica == NULL) {
+    if (member_of(w)->replica == NULL) {
         return worker_room(w, c);
     }
     EACH_STAGE(s, w)
@@ -197,7 +198,7 @@ uint64_t stages_grant(struct worker *w, const struct need *need)
 
         (void)worker_grant(s, &n);
     }
-    return w->last_grant;
+    return w->grants.last;
 }
 
 /* Both have counted the same Submits since this grant, so the distance to the
@@ -205,7 +206,7 @@ uint64_t stages_grant(struct worker *w, const struct need *need)
 uint64_t place_grant_at(const struct worker *w, const struct worker *stage,
                         uint64_t grant)
 {
-    return stage->last_grant - (w->last_grant - grant);
+    return stage->grants.last - (w->grants.last - grant);
 }
 
 void place_more(struct worker *w)
@@ -225,8 +226,8 @@ void place_less(struct replicas *r, struct worker *w)
     EACH_STAGE(s, w)
     {
         s->n_running--;
-        if (s->drain.on && s->n_running == 0) {
-            event_set(r->base, &s->drain.due, r->base->now_us);
+        if (s->drain != DRAIN_NONE && s->n_running == 0) {
+            r->fleet->events->drain_empty(r->fleet->above, s);
         }
     }
 }
@@ -237,7 +238,7 @@ void place_moved(struct worker *w)
 
     EACH_STAGE(s, w)
     {
-        s->n_moved++;
+        s->counts.n_moved++;
     }
 }
 
@@ -261,9 +262,18 @@ void place_update_presence(struct replicas *r, struct model *m)
     model_set_present(r->fleet, m, is_present(r, m));
 }
 
+/* Returns whether the operator has stated the places of m. */
+static bool is_stated(const struct replicas *r, const struct model *m)
+{
+    const struct router_options *o = &r->fleet->base->options;
+
+    return named_number(o->places, o->n_places, m->name, 0) > 0;
+}
+
 void place_begin(struct replicas *r, struct worker *w)
 {
     struct model *m = w->model;
+    struct router_models *f = model_figures(r->fleet->base, m);
     uint32_t context = worker_context(w);
 
     w->serves = true;
@@ -273,6 +283,9 @@ void place_begin(struct replicas *r, struct worker *w)
     if (m->n_places++ == 0 || m->context < context) {
         m->context = context;
     }
+    if (!is_stated(r, m) && m->n_places > f->model_places_expected) {
+        f->model_places_expected = m->n_places;
+    }
     place_update_presence(r, m);
     r->fleet->events->place_opened(r->fleet->above, m);
     model_touch(r->fleet, m);
@@ -281,11 +294,15 @@ void place_begin(struct replicas *r, struct worker *w)
 void place_end(struct replicas *r, struct worker *w)
 {
     struct model *m = w->model;
+    struct router_models *f = model_figures(r->fleet->base, m);
 
     if (!w->serves) {
         return;
     }
     w->serves = false;
+    if (place_drained(w) && !is_stated(r, m) && f->model_places_expected > 0) {
+        f->model_places_expected--; /* on purpose */
+    }
     /* Without any place, the last context stays: requests that wait for a
      * worker are checked against it. */
     if (--m->n_places > 0) {
@@ -334,10 +351,10 @@ static const char *refuses_grant(const struct worker *w)
         return w->state == WORKER_SLOW ? "its oldest step is overdue"
                                        : "it is silent";
     }
-    if (w->drain.on && !PLANT(DRAIN_GRANTS)) {
+    if (w->drain != DRAIN_NONE && !PLANT(DRAIN_GRANTS)) {
         return "it drains";
     }
-    return w->last_grant - w->ledger.grant < GRANTS_UNSETTLED_MAX
+    return w->grants.last - w->ledger.grant < GRANTS_UNSETTLED_MAX
                ? NULL
                : "its ledgers have not settled its newest grants";
 }
@@ -362,7 +379,7 @@ const char *place_refuses(const struct worker *w)
     if (w->n_running >= WORKER_LIVE_MAX) {
         return "it has as many sequences as one worker may";
     }
-    if (w->closed_until > w->ledger.grant) {
+    if (w->grants.closed_until > w->ledger.grant) {
         return "it refused a sequence for want of room";
     }
     return peer_calls_left(w->peer->peer) > 0 &&
@@ -384,9 +401,9 @@ bool place_readmitted(const struct worker *w)
 /* Every stage computes a part of every token, so tokens clear all of them. */
 void place_proved(struct replicas *r, struct worker *w)
 {
-    lineage_made(r->fleet, w, w->n_tokens);
+    lineage_made(r->fleet, w, w->counts.n_tokens);
     for (uint32_t i = 1; i < worker_n_stages(w); i++) {
-        lineage_made(r->fleet, worker_stage(w, i), w->n_tokens);
+        lineage_made(r->fleet, worker_stage(w, i), w->counts.n_tokens);
     }
 }
 

@@ -78,15 +78,16 @@ struct need stages_need(const struct worker *w, uint64_t n_tokens);
 /* Returns the need of a sequence of n_tokens tokens at the place w. */
 static inline struct need place_need(const struct worker *w, uint64_t n_tokens)
 {
-    return w->replica == NULL ? worker_need(w, n_tokens)
-                              : stages_need(w, n_tokens);
+    return member_of(w)->replica == NULL ? worker_need(w, n_tokens)
+                                         : stages_need(w, n_tokens);
 }
 
 /* Returns the part of a place's need that a stage must hold. */
 static inline struct need place_share(const struct worker *stage,
                                       const struct need *need)
 {
-    return stage->replica == NULL ? *need : worker_share(stage, need);
+    return member_of(stage)->replica == NULL ? *need
+                                             : worker_share(stage, need);
 }
 
 /* Returns the sum of the shares of all stages of w. */
@@ -99,8 +100,8 @@ bool stages_fit_ever(const struct worker *w, uint64_t n_tokens);
 /* Returns true if a sequence of n_tokens tokens could ever run at w. */
 static inline bool place_fits_ever(const struct worker *w, uint64_t n_tokens)
 {
-    return w->replica == NULL ? worker_fits_ever(w, n_tokens)
-                              : stages_fit_ever(w, n_tokens);
+    return member_of(w)->replica == NULL ? worker_fits_ever(w, n_tokens)
+                                         : stages_fit_ever(w, n_tokens);
 }
 
 /* Returns true if every stage has room for its share.  For replicas only. */
@@ -110,8 +111,8 @@ bool stages_have_room(const struct worker *w, const struct need *need);
 static inline bool place_has_room(const struct worker *w,
                                   const struct need *need)
 {
-    return w->replica == NULL ? worker_has_room(w, need)
-                              : stages_have_room(w, need);
+    return member_of(w)->replica == NULL ? worker_has_room(w, need)
+                                         : stages_have_room(w, need);
 }
 
 /* Returns the smallest total of a class, in units, among the stages that have
@@ -135,7 +136,8 @@ uint64_t stages_grant(struct worker *w, const struct need *need);
  * the same order.  Returns the grant number at w. */
 static inline uint64_t place_grant(struct worker *w, const struct need *need)
 {
-    return w->replica == NULL ? worker_grant(w, need) : stages_grant(w, need);
+    return member_of(w)->replica == NULL ? worker_grant(w, need)
+                                         : stages_grant(w, need);
 }
 
 /* Returns the number that a grant of w has at one of its stages.  Each Submit
@@ -156,9 +158,9 @@ void place_moved(struct worker *w);
 /* Counts n tokens that w has generated. */
 static inline void place_made(struct worker *w, uint32_t n)
 {
-    w->n_tokens += n;
+    w->counts.n_tokens += n;
     for (uint32_t i = 1; i < worker_n_stages(w); i++) {
-        worker_stage(w, i)->n_tokens += n;
+        worker_stage(w, i)->counts.n_tokens += n;
     }
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "common/base/minmax.h"
 #include "common/base/quote.h"
 #include "common/base/state_machine.h"
 #include "proto/worker.pb-c.h"
@@ -91,7 +92,7 @@ static void end_replica(struct replicas *r, struct replica *x)
 
 void replica_end(struct replicas *r, struct worker *w, const char *why)
 {
-    struct replica *x = w->replica;
+    struct replica *x = member_of(w)->replica;
 
     if (x != NULL && x->state != REPLICA_ENDING) {
         snprintf(x->why, sizeof x->why, "worker %s: %s", w->peer->name, why);
@@ -101,16 +102,16 @@ void replica_end(struct replicas *r, struct worker *w, const char *why)
 
 void replica_leave(struct worker *w)
 {
-    struct replica *x = w->replica;
+    struct replica *x = member_of(w)->replica;
 
     if (x == NULL) {
         w->model->n_loose -= worker_is_staged(w);
         return;
     }
     /* replica_end() has run for this worker or for another one. */
-    assert(x->state == REPLICA_ENDING && x->workers[w->stage] == w);
-    x->workers[w->stage] = NULL;
-    w->replica = NULL;
+    assert(x->state == REPLICA_ENDING && x->workers[member_of(w)->stage] == w);
+    x->workers[member_of(w)->stage] = NULL;
+    member_of(w)->replica = NULL;
     if (--x->n_left == 0) {
         list_remove(&x->all);
         free(x);
@@ -131,7 +132,7 @@ static void break_replica(struct replicas *r, struct replica *x)
 void replica_broken(struct replicas *r, struct worker *w, uint64_t assembly,
                     ProtobufCBinaryData why)
 {
-    struct replica *x = w->replica;
+    struct replica *x = member_of(w)->replica;
     struct quoted reason = quote_bytes((const char *)why.data, why.len);
 
     /* Neighbours of a dead stage all report; only the first report counts. */
@@ -190,7 +191,7 @@ static void due_fire(void *room, struct event *e)
 void replica_answered(struct replicas *r, struct worker *w, enum status status,
                       const struct error *e)
 {
-    struct replica *x = w->replica;
+    struct replica *x = member_of(w)->replica;
 
     if (x == NULL || x->state != REPLICA_FORMING) {
         return;
@@ -204,11 +205,6 @@ void replica_answered(struct replicas *r, struct worker *w, enum status status,
          * reaches into all rooms. */
         event_set(r->base, &x->due, r->base->now_us);
     }
-}
-
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
 }
 
 /* Sets the largest step that every stage accepts: the leader must not plan a
@@ -281,7 +277,10 @@ static void form_replica(struct replicas *r, struct worker *const *workers,
 {
     struct replica *x = calloc(1, sizeof *x);
 
-    assert(x != NULL && s->n >= 2 && s->n <= STAGES_MAX);
+    assert(s->n >= 2 && s->n <= STAGES_MAX);
+    if (x == NULL) {
+        return; /* they wait for the next change */
+    }
     x->assembly = r->base->io->random(r->base->io) | 1;
     x->n_stages = x->n_left = s->n;
     x->context = UINT32_MAX;
@@ -292,8 +291,8 @@ static void form_replica(struct replicas *r, struct worker *const *workers,
         struct worker *w = workers[s->pieces[i]];
 
         x->workers[i] = w;
-        w->replica = x;
-        w->stage = i;
+        member_of(w)->replica = x;
+        member_of(w)->stage = i;
         w->chunk_tokens = x->workers[0]->shard.chunk_tokens;
         w->model->n_loose--;
         if (w->shard.context < x->context) {
@@ -309,9 +308,9 @@ static void form_replica(struct replicas *r, struct worker *const *workers,
 
 static bool can_join(const struct worker *w, const struct model *m)
 {
-    return w->model == m && worker_is_staged(w) && w->replica == NULL &&
-           w->state == WORKER_UP && !w->peer->ended && !w->drain.on &&
-           !w->life.closed;
+    return w->model == m && worker_is_staged(w) &&
+           member_of(w)->replica == NULL && w->state == WORKER_UP &&
+           !w->peer->ended && w->drain == DRAIN_NONE && !lineage_delayed(w);
 }
 
 /* Stages pass x to each other and share grants of blocks, so both must have the

@@ -79,6 +79,17 @@ struct replica {
     char why[256];                  /* the reason of the end */
 };
 
+/* The room's part of a worker. */
+struct membership {
+    struct replica *replica; /* a staged worker's; NULL: none */
+    uint32_t stage;          /* the worker's index in the replica */
+};
+
+static inline struct membership *member_of(const struct worker *w)
+{
+    return w->parts[PART_REPLICAS];
+}
+
 /* ---- places ---- */
 
 /* Returns true if w has only some of the model's layers. */
@@ -91,29 +102,31 @@ static inline bool worker_is_staged(const struct worker *w)
  * layers. */
 static inline uint32_t worker_n_stages(const struct worker *w)
 {
-    return w->replica != NULL ? w->replica->n_stages : 1;
+    return member_of(w)->replica != NULL ? member_of(w)->replica->n_stages : 1;
 }
 
 /* Returns stage i of the place w; stage 0 is w.  Returns NULL if the session of
  * that stage is closed, which cannot be while worker_can_serve(w). */
 static inline struct worker *worker_stage(const struct worker *w, uint32_t i)
 {
-    return w->replica != NULL ? w->replica->workers[i] : (struct worker *)w;
+    return member_of(w)->replica != NULL ? member_of(w)->replica->workers[i]
+                                         : (struct worker *)w;
 }
 
 /* Returns the place that w is a stage of: w itself, or its leader.  Returns
  * NULL if w is in no replica, or if the leader's session is closed. */
 static inline struct worker *worker_place(struct worker *w)
 {
-    return w->replica != NULL    ? w->replica->workers[0]
-           : worker_is_staged(w) ? NULL
-                                 : w;
+    return member_of(w)->replica != NULL ? member_of(w)->replica->workers[0]
+           : worker_is_staged(w)         ? NULL
+                                         : w;
 }
 
 /* Returns the context of a place in tokens: the shortest of its stages. */
 static inline uint32_t worker_context(const struct worker *w)
 {
-    return w->replica != NULL ? w->replica->context : w->shard.context;
+    return member_of(w)->replica != NULL ? member_of(w)->replica->context
+                                         : w->shard.context;
 }
 
 /* ---- start and end of a replica ---- */

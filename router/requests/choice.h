@@ -10,82 +10,36 @@
  *
  * A choice lives as long as its request.
  *
- * Threading: the core's thread only.  Memory: part of the request. tokens grows
- * by doubling up to max_tokens.  It is freed when the choice owes nothing more,
- * together with the text, the stop strings (stops.h) and the logprobs
- * (logprob_columns.h).  Limits: options.max_requests. */
+ * Threading: the core's thread only.  Memory: part of the request.
+ * Its output (choice_parts.h) is freed when the choice owes nothing more.
+ * Limits: options.max_requests. */
 #ifndef ROUTER_REQUESTS_CHOICE_H
 #define ROUTER_REQUESTS_CHOICE_H
 
-#include "proto/inference.pb-c.h"
 #include "router/fleet/pending.h"
+#include "router/requests/choice_parts.h"
 #include "router/requests/choice_state.h"
 #include "router/requests/requests.h"
+#include "router/requests/worker_choices.h"
 
-struct detokenizer;
-struct range;
-struct logprob_columns;
 struct request;
-struct stops;
-
-/* The state of a Cancel or Remove for the grant of a choice. */
-enum removal { REMOVAL_NONE, REMOVAL_UNSENT, REMOVAL_SENT };
 
 struct choice {
     struct request *request;
     uint32_t index; /* index in its request, 0..n_choices - 1 */
     enum choice_state state;
-    struct queue_entry entry; /* the part that the scheduler uses */
-    struct list all;          /* in requests.all_choices, by entry.number */
-    struct list ready;        /* in the ready list of its client */
-
-    uint32_t *tokens; /* [tokens_size] generated ids */
-    uint32_t tokens_size, n_generated, n_sent;
-    uint32_t n_client_has;  /* tokens that its client resumed with */
-    uint32_t n_detokenized; /* tokens already converted to text */
-    uint32_t skip_bytes;    /* leading bytes of text that the client has */
-    bool last_sent, kept;
-    struct detokenizer *detok;        /* NULL: no text is wanted or possible */
-    struct stops *stops;              /* NULL: no stop strings */
-    struct logprob_columns *logprobs; /* NULL: not requested */
-
-    /* The grant that it has; worker is NULL if it has none. */
-    struct worker *worker;
-    struct table_node by_grant;
-    struct list running, parts, removals;
-    uint64_t grant;
-    struct need need; /* the most it may hold, at a stage with all kinds of
-                       * layers (place.h); entry.claim has its grant */
-    struct need held; /* sum over all stages; kept after the grant ends */
-    uint32_t n_ids, n_ids_sent; /* ids in its Submit and parts */
-    uint64_t n_before;          /* envelopes in the lane up to its last part */
-    uint32_t n_gaps; /* consecutive rows that start past n_generated */
-    enum removal removal;
-    bool remove;       /* remove by RemoveSequence, not Cancel */
-    bool moving;       /* continues elsewhere if it is still open then */
-    bool adopting;     /* its Submit adopts an orphan */
-    bool continuing;   /* its Submit continues a kept sequence */
-    bool suspended;    /* its newest row shows it suspended */
-    bool released;     /* held has the blocks of its receipt: it grew */
-    uint32_t n_reused; /* positions restored at its last worker */
-    bool row_holds;    /* the row of held_check.h shows it running, */
-    bool row_tokens;   /* and has tokens */
-    uint64_t row_at;   /* has a row in that output of its worker */
-    int64_t asked_us;  /* when its worker got the Cancel or Remove */
-    Sluice__V1__CancelReason reason;
-    struct event lease; /* end of the lease of a kept sequence */
-    /* A kept sequence also has: */
-    struct request *continued_by; /* has claimed it; NULL: none */
-    struct range *range;          /* removal under way (ranges.h) */
-    uint32_t n_kept_ids;          /* ids left after a range; 0: all */
-    uint32_t n_state;             /* position of its state, if so */
-
-    /* How it ended, and figures of its run. */
-    Sluice__V1__Finish finish;
-    int64_t granted_us, first_us, ended_us;
-    int64_t ready_us; /* has had output for its client since then */
-    uint32_t n_moves, n_idle_moves, n_refusals;
-    char worker_name[PEER_NAME_MAX + 1];
+    Sluice__V1__Finish finish; /* how it ended */
+    struct queue_entry entry;  /* the part that the scheduler uses */
+    struct list all;           /* in requests.all_choices, by entry.number */
+    struct choice_output out;
+    struct choice_text text;
+    struct choice_grant grant;
+    struct choice_submit submit;
+    struct choice_removal removal;
+    struct choice_row row;
+    struct choice_progress progress;
+    struct choice_kept kept;
+    struct choice_figures figures;
 };
 
 /* Sets *ref to the name of choice, borrowed. */
@@ -95,7 +49,7 @@ void choice_ref(struct choice *choice, Sluice__V1__SequenceRef *ref);
 const char *choice_state_name(enum choice_state s);
 
 /* Returns the name of its state for operators: that of choice_state_name(),
- * "kept", or "suspended". */
+ * "kept", "lapsed", or "suspended". */
 const char *choice_state_word(const struct choice *choice);
 
 /* Moves choice to another state and logs the move.  Asserts that the transition
@@ -108,8 +62,12 @@ void choice_init(struct requests *r, struct choice *choice,
                  struct request *request, uint32_t c);
 void choice_fini(struct requests *r, struct choice *choice);
 
-/* Reserves room for n generated tokens in all. */
-void choice_reserve(struct choice *choice, uint32_t n);
+/* Returns the bytes of a choice with n generated tokens. */
+size_t choice_bytes(uint32_t n);
+
+/* Reserves room for n generated tokens in all.  Returns false without
+ * memory. */
+MUST_CHECK bool choice_reserve(struct choice *choice, uint32_t n);
 
 /* Returns true if the worker of choice has taken all its ids from the link, so
  * that it may have run. */
@@ -119,13 +77,43 @@ bool choice_may_have_run(const struct choice *choice);
  * holds it.  The choice may be gone afterwards. */
 void choice_settle(struct requests *r, struct choice *choice);
 
+/* Returns true if its worker keeps choice after its end. */
+static inline bool choice_is_kept(const struct choice *choice)
+{
+    return choice->grant.state == GRANT_KEPT;
+}
+
+/* Returns true if choice has a lease, with its memory or without. */
+static inline bool lease_is_on(const struct choice *choice)
+{
+    return choice->kept.state != LEASE_NONE && choice->kept.state != LEASE_OVER;
+}
+
+/* Returns true if the memory of choice gives way, or has. */
+static inline bool lease_lapses(const struct choice *choice)
+{
+    return choice->kept.state == LEASE_LAPSING ||
+           choice->kept.state == LEASE_LAPSED;
+}
+
+/* Returns true if the worker of choice was asked to release it, so that it can
+ * continue elsewhere. */
+static inline bool choice_is_moving(const struct choice *choice)
+{
+    return choice->removal.state == REMOVAL_MOVES_UNSENT ||
+           choice->removal.state == REMOVAL_MOVES_SENT;
+}
+
 /* Returns true if a stop string ended choice and its worker has not released it
  * yet. */
 static inline bool choice_is_leaving(const struct choice *choice)
 {
-    return choice->state == CHOICE_ENDED && choice->worker != NULL &&
-           !choice->kept;
+    return choice->state == CHOICE_ENDED && choice->grant.worker != NULL &&
+           !choice_is_kept(choice);
 }
+
+/* Returns the ids of its sequence: of a kept one, those that are kept. */
+uint32_t choice_n_ids(const struct choice *choice);
 
 /* Returns the tokens of its prompt that its last worker restored. */
 uint32_t choice_n_cached(const struct choice *choice);

@@ -3,36 +3,26 @@
 #include <string.h>
 
 #include "common/base/failpoint.h"
+#include "router/placement/adoption.h"
 #include "router/replicas/place.h"
-#include "router/requests/adoption.h"
 #include "router/requests/continuation.h"
+#include "router/requests/leases.h"
+#include "router/requests/progress.h"
 #include "router/requests/ranges.h"
 #include "router/requests/request_end.h"
 #include "router/requests/request_log.h"
 #include "router/requests/stops.h"
 #include "router/requests/stream.h"
-#include "router/schedule/overcommit.h"
+#include "router/schedule/claims.h"
 #include "router/schedule/policy.h"
 
 #define TOKENS_AT_GRANT 4096 /* most tokens reserved at the grant */
 
-static void lease_fire(void *room, struct event *e)
-{
-    struct requests *r = room;
-    struct choice *choice = EVENT_OF(e, struct choice, lease);
-
-    if (choice->removal == REMOVAL_NONE) { /* else a receipt will follow */
-        choice->kept = false;
-        choice_ungrant(r, choice);
-        choice_settle(r, choice);
-    }
-}
-
 void choice_wait(struct requests *r, struct choice *choice)
 {
     choice_move(choice, CHOICE_WAITING);
-    choice->entry.n_generated = choice->n_generated;
-    adoption_wanted(r, choice);
+    adoption_wanted(r->placement, choice->request->id, choice->index,
+                    choice->request->model);
     model_touch(r->fleet, choice->request->model);
 }
 
@@ -40,71 +30,83 @@ void choice_requeue(struct requests *r, struct choice *choice)
 {
     FP(ROUTER_REQUEUE);
     choice_ungrant(r, choice);
+    choice->entry.n_generated = choice->out.n_generated;
     queue_return(r->schedule, &choice->entry);
     choice_wait(r, choice);
+}
+
+static void count_queued(struct router_base *b, const struct choice *choice)
+{
+    int64_t us = choice->figures.granted_us - choice->request->arrived_us;
+
+    metric_time(&b->times.queue, us);
+    metric_time(&model_figures(b, choice->request->model)->model_queue, us);
 }
 
 void choice_granted(struct requests *r, struct choice *choice, struct worker *w,
                     const struct need *need)
 {
     queue_remove(r->schedule, &choice->entry);
-    adoption_decided(r, choice);
-    choice->adopting = choice->continuing = false;
+    adoption_decided(r->placement, choice->request->id, choice->index);
     choice_move(choice, CHOICE_SUBMITTED);
-    choice->worker = w;
-    choice->grant = place_grant(w, need);
-    trial_granted(w, &choice->entry, choice->n_generated);
+    choice->grant.worker = w;
+    choice->grant.number = place_grant(w, need);
+    trial_granted(w, &choice->entry.trial, choice->out.n_generated);
     choice->entry.ran = true;
-    choice->need = choice->entry.claim.most;
-    choice->held = place_sum(w, &choice->need);
-    choice->suspended = choice->released = false;
-    choice->n_gaps = 0;
-    choice->n_reused = 0;
-    choice->row_at = 0;
-    choice->removal = REMOVAL_NONE;
+    choice->grant.need = choice->entry.claim.most;
+    choice->grant.held = place_sum(w, &choice->grant.need);
+    choice_grant_move(choice, GRANT_RUNS);
+    choice->grant.n_gaps = 0;
+    choice->grant.n_reused = 0;
+    choice->row.at = 0;
     /* The client measures queueing until the first grant, not until a move. */
-    if (choice->granted_us == 0) {
-        choice->granted_us = r->base->now_us;
-        metric_time(&r->base->times.queue,
-                    choice->granted_us - choice->request->arrived_us);
+    if (choice->figures.granted_us == 0) {
+        request_granted(choice->request);
+        choice->figures.granted_us = r->base->now_us;
+        count_queued(r->base, choice);
     }
-    memcpy(choice->worker_name, w->peer->name, sizeof choice->worker_name);
+    memcpy(choice->grant.worker_name, w->peer->name,
+           sizeof choice->grant.worker_name);
     /* Reserve now, so that streaming rarely reallocates. */
-    choice_reserve(choice, choice->request->max_tokens < TOKENS_AT_GRANT
-                               ? choice->request->max_tokens
-                               : TOKENS_AT_GRANT);
-    table_add(&w->grants, &choice->by_grant, choice->grant);
-    list_append(&w->running, &choice->running);
+    (void)!choice_reserve(choice, choice->request->max_tokens < TOKENS_AT_GRANT
+                                      ? choice->request->max_tokens
+                                      : TOKENS_AT_GRANT);
+    table_add(&choices_of(w)->by_grant, &choice->grant.by_number,
+              choice->grant.number);
+    list_append(&choices_of(w)->running, &choice->grant.running);
+    progress_enter(r, choice);
     place_more(w);
     r->base->metrics.grants++;
 }
 
 void choice_ungrant(struct requests *r, struct choice *choice)
 {
-    if (choice->worker != NULL) {
-        trial_left(r->schedule, &choice->entry);
-        table_remove(&choice->worker->grants, &choice->by_grant);
-        list_remove(&choice->running);
-        list_remove(&choice->parts);
-        list_remove(&choice->removals);
-        choice->moving = false;
+    if (choice->grant.worker != NULL) {
+        progress_leave(choice);
+        trial_left(r->placement, &choice->entry.trial);
+        table_remove(&choices_of(choice->grant.worker)->by_grant,
+                     &choice->grant.by_number);
+        list_remove(&choice->grant.running);
+        list_remove(&choice->submit.parts);
+        list_remove(&choice->removal.unsent);
         range_over(r, choice);
         continuation_lost(r, choice);
         r->schedule->policy->release(&choice->entry);
-        place_less(r->replicas, choice->worker);
-        choice->worker = NULL;
-        event_clear(r->base, &choice->lease);
+        place_less(r->replicas, choice->grant.worker);
+        choice_parts_ungrant(choice);
+        lease_ungranted(r, choice);
     }
 }
 
 /* Adds the length of a choice that ends to what is learned of its model.  One
  * that had tokens when its client resumed it counts with all of them. */
-static void learn(struct requests *r, const struct choice *choice,
-                  bool by_itself)
+static void learn(struct requests *r, struct choice *choice, bool by_itself)
 {
-    if (choice->granted_us != 0) {
-        overcommit_learn(r->schedule, &choice->entry, choice->n_generated,
-                         by_itself);
+    if (choice->figures.granted_us != 0) {
+        claim_learn(r->schedule, &choice->entry, choice->out.n_generated,
+                    by_itself);
+    } else {
+        claim_dropped(&choice->entry);
     }
 }
 
@@ -115,13 +117,14 @@ static void end_choice(struct requests *r, struct choice *choice)
     struct request *request = choice->request;
 
     queue_remove(r->schedule, &choice->entry);
-    adoption_decided(r, choice);
+    adoption_decided(r->placement, choice->request->id, choice->index);
     r->schedule->policy->release(&choice->entry);
     choice_move(choice, CHOICE_ENDED);
-    choice->ended_us = r->base->now_us;
-    trial_ended(r->schedule, &choice->entry);
+    choice->figures.ended_us = r->base->now_us;
+    trial_ended(r->placement, &choice->entry.trial);
     request->n_open--;
     if (request->n_open == 0) {
+        request_granted(request);
         continuation_drop(request);
         table_remove(&r->jobs, &request->by_tag);
     }
@@ -132,27 +135,40 @@ static void end_choice(struct requests *r, struct choice *choice)
 static void count_finished(struct router_base *b, const struct choice *choice)
 {
     const struct request *request = choice->request;
-    uint32_t n = choice->n_generated - choice->n_client_has;
+    struct router_models *f = model_figures(b, request->model);
+    uint32_t n = choice->out.n_generated - choice->out.n_client_has;
+    int64_t total_us = choice->figures.ended_us - request->arrived_us;
 
     b->metrics.finished++;
-    if (choice->first_us != 0 && n > 1) {
-        metric_time(&b->times.token,
-                    (choice->ended_us - choice->first_us) / (n - 1));
+    f->model_finished++;
+    if (choice->figures.first_us != 0 && n > 1) {
+        int64_t us =
+            (choice->figures.ended_us - choice->figures.first_us) / (n - 1);
+
+        metric_time(&b->times.token, us);
+        metric_time(&f->model_token, us);
     }
-    metric_time(&b->times.choice, choice->ended_us - request->arrived_us);
-    metric_size(&b->times.choice_prompt_tokens, request->n_prompt);
-    metric_size(&b->times.choice_tokens, choice->n_generated);
+    metric_time(&b->times.choice, total_us);
+    metric_time(&f->model_choice, total_us);
+    metric_size(&b->times.choice_prompt_tokens, request->prompt.n);
+    metric_size(&b->times.choice_tokens, choice->out.n_generated);
+}
+
+static void count_failed(struct router_base *b, const struct choice *choice)
+{
+    b->metrics.failed++;
+    model_figures(b, choice->request->model)->model_failed++;
 }
 
 void choice_finish(struct requests *r, struct choice *choice,
                    Sluice__V1__Finish finish)
 {
     /* Bytes held back of an incomplete character may complete a stop string. */
-    if (choice->stops != NULL && stops_end(choice->stops, r->text)) {
+    if (choice->text.stops != NULL && stops_end(choice->text.stops, r->text)) {
         finish = SLUICE__V1__FINISH__FINISH_STOP;
         r->base->metrics.stop_strings++;
     }
-    learn(r, choice, finish != SLUICE__V1__FINISH__FINISH_CANCELLED);
+    learn(r, choice, finish == SLUICE__V1__FINISH__FINISH_STOP);
     end_choice(r, choice);
     choice->finish = finish;
     if (finish == SLUICE__V1__FINISH__FINISH_CANCELLED) {
@@ -161,7 +177,7 @@ void choice_finish(struct requests *r, struct choice *choice,
         count_finished(r->base, choice);
     }
     /* Only choices that ran show how fast the model's queue moves. */
-    if (choice->granted_us != 0) {
+    if (choice->figures.granted_us != 0) {
         model_ended(r->fleet, choice->request->model);
     }
     stream_ready(r, choice);
@@ -171,7 +187,7 @@ void choice_finish(struct requests *r, struct choice *choice,
 void choice_end_silent(struct requests *r, struct choice *choice)
 {
     end_choice(r, choice);
-    choice->last_sent = true;
+    choice_output_move(choice, OUTPUT_CLOSED);
     choice->request->n_unsent--;
 }
 
@@ -185,7 +201,7 @@ void choice_fail(struct requests *r, struct choice *choice,
     learn(r, choice, false);
     end_choice(r, choice);
     choice->finish = SLUICE__V1__FINISH__FINISH_FAILED;
-    r->base->metrics.failed++;
+    count_failed(r->base, choice);
     request_log_end(r, request, e);
     pending_fail(r->fleet, &request->call, e, retry_after_ms);
     request_cancel(r, request, SLUICE__V1__CANCEL_REASON__CANCEL_CHOICE_FAILED);
@@ -193,7 +209,7 @@ void choice_fail(struct requests *r, struct choice *choice,
 
 void choice_refuse(struct requests *r, struct choice *choice)
 {
-    list_remove(&choice->ready);
+    list_remove(&choice->out.ready);
     if (choice->state != CHOICE_ENDED) {
         end_choice(r, choice);
     }
@@ -202,20 +218,14 @@ void choice_refuse(struct requests *r, struct choice *choice)
 void choice_abandon(struct requests *r, struct choice *choice)
 {
     choice_ungrant(r, choice);
-    choice->kept = false;
     if (choice->state != CHOICE_ENDED) {
-        r->base->metrics.failed++;
+        count_failed(r->base, choice);
         end_choice(r, choice);
     }
 }
 
 void choice_keep(struct requests *r, struct choice *choice)
 {
-    /* The worker's lease began earlier; one second more makes sure that it ends
-     * before ours. */
-    choice->kept = true;
-    event_init(&choice->lease, lease_fire, r);
-    event_set(r->base, &choice->lease,
-              r->base->now_us +
-                  ((int64_t)choice->request->keep_ms + 1000) * 1000);
+    choice_grant_move(choice, GRANT_KEPT);
+    lease_begin(r, choice);
 }

@@ -6,6 +6,7 @@
 #include "common/wire/request_id.h"
 #include "router/replicas/place.h"
 #include "router/requests/choice_life.h"
+#include "router/requests/leases.h"
 #include "router/requests/removal.h"
 #include "router/schedule/admission.h"
 
@@ -14,11 +15,11 @@ static void fail_lost(struct requests *r, struct choice *choice,
 {
     struct error e;
 
-    if (choice->n_idle_moves > IDLE_MOVES_MAX) {
+    if (choice->figures.n_idle_moves > IDLE_MOVES_MAX) {
         error_set(&e, ST_ABORTED,
                   "%u workers in a row were lost while they held the sequence; "
                   "the last was %s: %s",
-                  choice->n_idle_moves, worker, why);
+                  choice->figures.n_idle_moves, worker, why);
     } else {
         error_set(&e, ST_UNAVAILABLE,
                   "worker %s was lost (%s) and no other worker has model %s",
@@ -38,23 +39,26 @@ static void fail_indicted(struct requests *r, struct choice *choice,
     log_error("request-indicted",
               "request=%s choice=%" PRIu32 " deaths=%" PRIu32
               " worker=%s why=\"%s\"",
-              id, choice->index, n, choice->worker_name, why);
+              id, choice->index, n, choice->grant.worker_name, why);
     error_set(&e, ST_ABORTED,
               "%" PRIu32
               " workers died while running the sequence, the last was %s%s "
               "(%s); it is not retried",
-              n, choice->worker->replica != NULL ? "in the replica of " : "",
-              choice->worker_name, why);
+              n,
+              member_of(choice->grant.worker)->replica != NULL
+                  ? "in the replica of "
+                  : "",
+              choice->grant.worker_name, why);
     r->base->metrics.indicted++;
-    trial_explain(&choice->entry);
+    trial_explain(&choice->entry.trial);
     choice_ungrant(r, choice);
     choice_fail(r, choice, &e, 0);
 }
 
 static void move_elsewhere(struct requests *r, struct choice *choice)
 {
-    choice->n_moves++;
-    place_moved(choice->worker);
+    choice->figures.n_moves++;
+    place_moved(choice->grant.worker);
     r->base->metrics.moved++;
     choice_requeue(r, choice);
 }
@@ -65,20 +69,21 @@ void choice_displaced(struct requests *r, struct choice *choice,
     const struct request *request = choice->request;
 
     if (choice->state == CHOICE_ENDED || choice->state == CHOICE_ENDING) {
+        lease_loses(choice);
         removal_answer_self(r, choice); /* its memory is gone */
-    } else if (choice->n_generated == request->max_tokens &&
+    } else if (choice->out.n_generated == request->max_tokens &&
                /* All tokens are here; only the row with the end is missing.
                 * Tokens that the client resumed with prove nothing: their last
                 * may be an end token. */
-               choice->n_generated > choice->n_client_has) {
+               choice->out.n_generated > choice->out.n_client_has) {
         choice_ungrant(r, choice);
         choice_finish(r, choice, SLUICE__V1__FINISH__FINISH_LENGTH);
-    } else if (trial_indicted(&choice->entry)) {
+    } else if (trial_indicted(&choice->entry.trial)) {
         fail_indicted(r, choice, why);
     } else if (!model_waits(request->model) ||
-               ++choice->n_idle_moves > IDLE_MOVES_MAX) {
+               ++choice->figures.n_idle_moves > IDLE_MOVES_MAX) {
         choice_ungrant(r, choice);
-        fail_lost(r, choice, choice->worker_name, why);
+        fail_lost(r, choice, choice->grant.worker_name, why);
     } else {
         move_elsewhere(r, choice);
     }
@@ -98,14 +103,15 @@ void choice_moved(struct requests *r, struct choice *choice)
     const struct request *request = choice->request;
     struct error e;
 
-    if (choice->n_generated == request->max_tokens &&
-        choice->n_generated > choice->n_client_has) {
+    if (choice->out.n_generated == request->max_tokens &&
+        choice->out.n_generated > choice->out.n_client_has) {
         choice_ungrant(r, choice);
         choice_finish(r, choice, SLUICE__V1__FINISH__FINISH_LENGTH);
     } else if (check_possible(r, request, &e) != ST_OK) {
         choice_ungrant(r, choice);
         /* No other place can hold it, so the drain cannot move it. */
-        error_wrap(&e, "worker %s released the sequence", choice->worker_name);
+        error_wrap(&e, "worker %s released the sequence",
+                   choice->grant.worker_name);
         choice_fail(r, choice, &e, admission_retry_ms(&e));
     } else {
         move_elsewhere(r, choice);
@@ -175,7 +181,7 @@ void choices_estranged(struct requests *r, struct model *m, bool all)
         struct choice *choice = LIST_OF(at, struct choice, entry.queue);
 
         at = at->next;
-        if (all || choice->n_generated > 0) {
+        if (all || choice->out.n_generated > 0) {
             move_to_doomed(choice, &doomed);
         }
     }

@@ -9,17 +9,11 @@
 #include "common/wire/request_id.h"
 #include "router/replicas/place.h"
 #include "router/requests/choice_life.h"
+#include "router/requests/leases.h"
 #include "router/requests/removal.h"
-#include "router/schedule/overcommit.h"
+#include "router/schedule/claims.h"
 
 typedef Sluice__V1__GenerateRequest generate_message;
-
-/* Returns the ids of a kept sequence. */
-static uint32_t n_ids(const struct choice *kept)
-{
-    return kept->n_kept_ids > 0 ? kept->n_kept_ids
-                                : kept->request->n_prompt + kept->n_generated;
-}
 
 /* ---- the claim ---- */
 
@@ -32,10 +26,10 @@ static bool same_bytes(const void *a, size_t n, bool has, ProtobufCBinaryData b)
 
 static bool same_scope(const struct request *request, const generate_message *m)
 {
-    return same_bytes(request->tenant_name, request->n_tenant, m->has_tenant,
-                      m->tenant) &&
-           same_bytes(request->salt, request->n_salt, m->has_cache_salt,
-                      m->cache_salt);
+    return same_bytes(request->scope.tenant_name, request->scope.n_tenant,
+                      m->has_tenant, m->tenant) &&
+           same_bytes(request->scope.salt, request->scope.n_salt,
+                      m->has_cache_salt, m->cache_salt);
 }
 
 /* A sequence of another tenant, or with another salt, must look like one that
@@ -51,6 +45,13 @@ static struct choice *find_named(const struct requests *r,
                    same_scope(request, m)
                ? &request->choices[ref->choice]
                : NULL;
+}
+
+static bool is_continuable(const struct choice *choice)
+{
+    return lease_is_on(choice) && choice->kept.continued_by == NULL &&
+           (choice->kept.state != LEASE_HELD ||
+            choice->removal.state == REMOVAL_NONE);
 }
 
 enum status continuation_find(const struct requests *r,
@@ -71,13 +72,14 @@ enum status continuation_find(const struct requests *r,
                          "state is %s; wait for its last chunk",
                          choice_state_name(choice->state));
     }
-    if (choice == NULL || !choice->kept || choice->continued_by != NULL ||
-        choice->removal != REMOVAL_NONE) {
-        return error_set(e, ST_NOT_FOUND,
-                         "continue_from: the sequence is not kept here any "
-                         "more; send the whole prompt");
+    if (choice == NULL || !is_continuable(choice)) {
+        return error_set(
+            e, ST_NOT_FOUND,
+            "continue_from: no sequence of this name, tenant and "
+            "cache_salt is kept here; name its cache_salt, or send "
+            "the whole prompt");
     }
-    if (choice->range != NULL) {
+    if (choice->kept.range != NULL) {
         return error_set(e, ST_UNAVAILABLE,
                          "continue_from: a range of the sequence is being "
                          "removed");
@@ -96,58 +98,76 @@ enum status continuation_find(const struct requests *r,
 static uint32_t copy_spans(const struct choice *kept, uint32_t *out)
 {
     const struct request *request = kept->request;
-    uint32_t left = n_ids(kept), n = 0;
-    const uint32_t *runs = request->spans;
-    uint32_t n_runs = request->n_spans;
+    uint32_t left = choice_n_ids(kept), n = 0;
+    const uint32_t *runs = request->prompt.spans;
+    uint32_t n_runs = request->prompt.n_spans;
 
     if (n_runs == 0) { /* all is prompt */
-        runs = &request->n_prompt;
+        runs = &request->prompt.n;
         n_runs = 1;
     }
     for (; n < n_runs && left > 0; n++) {
         out[n] = runs[n] < left ? runs[n] : left;
         left -= out[n];
     }
-    if (left > 0) { /* its own tokens follow a run of its prompt */
-        assert(n % 2 == 1 && left <= kept->n_generated);
+    assert(left <= kept->out.n_generated);
+    if (left > 0 && n % 2 == 1) { /* its own tokens follow a run of prompt */
         out[n++] = left;
+    } else if (left > 0) { /* ... or those that it went on from */
+        out[n - 1] += left;
     }
     return n;
 }
 
-void continuation_claim(struct request *request, struct choice *kept)
+bool continuation_claim(struct requests *r, struct request *request,
+                        struct choice *kept)
 {
     const struct request *old = kept->request;
-    uint32_t n = n_ids(kept);
-    uint32_t n_prompt = n < old->n_prompt ? n : old->n_prompt;
+    uint32_t n = choice_n_ids(kept);
+    uint32_t n_prompt = n < old->prompt.n ? n : old->prompt.n;
 
-    request->before = malloc(n * sizeof *request->before);
-    request->spans = malloc((SPANS_MAX + 2) * sizeof *request->spans);
-    assert(request->before != NULL && request->spans != NULL);
-    memcpy(request->before, old->prompt, n_prompt * sizeof *request->before);
-    memcpy(request->before + n_prompt, kept->tokens,
-           (n - n_prompt) * sizeof *request->before);
-    request->n_before = n;
-    request->n_spans = copy_spans(kept, request->spans);
-    request->continues = kept;
-    kept->continued_by = request;
+    request->prompt.before = malloc(n * sizeof *request->prompt.before);
+    request->prompt.spans =
+        malloc((SPANS_MAX + 2) * sizeof *request->prompt.spans);
+    if (request->prompt.before == NULL || request->prompt.spans == NULL) {
+        free(request->prompt.before);
+        request->prompt.before = NULL; /* nothing to join */
+        return false;
+    }
+    memcpy(request->prompt.before, old->prompt.ids,
+           n_prompt * sizeof *request->prompt.before);
+    memcpy(request->prompt.before + n_prompt, kept->out.tokens,
+           (n - n_prompt) * sizeof *request->prompt.before);
+    request->prompt.n_before = n;
+    request->prompt.n_spans = copy_spans(kept, request->prompt.spans);
+    if (kept->kept.state != LEASE_HELD) {
+        lease_consumed(r, kept);
+        return true;
+    }
+    request->prompt.continues = kept;
+    kept->kept.continued_by = request;
+    return true;
 }
 
 /* A run of prompt that follows another one belongs to it. */
 static void add_prompt_run(struct request *request)
 {
-    if (request->n_spans % 2 == 1) {
-        request->spans[request->n_spans - 1] += request->n_prompt;
+    if (request->prompt.n == 0) {
+        return; /* the kept sequence goes on as it is */
+    }
+    if (request->prompt.n_spans % 2 == 1) {
+        request->prompt.spans[request->prompt.n_spans - 1] += request->prompt.n;
     } else {
-        request->spans[request->n_spans++] = request->n_prompt;
+        request->prompt.spans[request->prompt.n_spans++] = request->prompt.n;
     }
 }
 
 enum status continuation_join(struct request *request, struct error *e)
 {
-    uint64_t n = (uint64_t)request->n_before + request->n_prompt;
+    uint64_t n = (uint64_t)request->prompt.n_before + request->prompt.n;
+    uint32_t *before;
 
-    if (request->before == NULL) {
+    if (request->prompt.before == NULL) {
         return ST_OK;
     }
     if (n > MODEL_CONTEXT_MAX) {
@@ -157,32 +177,37 @@ enum status continuation_join(struct request *request, struct error *e)
                          n, MODEL_CONTEXT_MAX);
     }
     add_prompt_run(request);
-    if (request->n_spans > SPANS_MAX) {
+    if (request->prompt.n_spans > SPANS_MAX) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "the continued prompt has %" PRIu32
                          " runs of prompt and generated tokens, at most %d are "
                          "allowed; send the whole prompt",
-                         request->n_spans, SPANS_MAX);
+                         request->prompt.n_spans, SPANS_MAX);
     }
-    request->before = realloc(request->before, n * sizeof *request->before);
-    assert(request->before != NULL);
-    memcpy(request->before + request->n_before, request->prompt,
-           request->n_prompt * sizeof *request->before);
-    free(request->prompt);
-    request->prompt = request->before;
-    request->n_prompt = (uint32_t)n;
-    request->before = NULL;
+    before = realloc(request->prompt.before, n * sizeof *before);
+    if (before == NULL) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         MEMORY_SENTENCE "the router has none left");
+    }
+    request->prompt.before = before;
+    memcpy(request->prompt.before + request->prompt.n_before,
+           request->prompt.ids,
+           request->prompt.n * sizeof *request->prompt.before);
+    free(request->prompt.ids);
+    request->prompt.ids = request->prompt.before;
+    request->prompt.n = (uint32_t)n;
+    request->prompt.before = NULL;
     return ST_OK;
 }
 
 void continuation_enqueue(struct choice *choice)
 {
-    const struct choice *kept = choice->request->continues;
+    const struct choice *kept = choice->request->prompt.continues;
 
-    if (kept != NULL && !place_drained(kept->worker)) {
-        choice->entry.keeper = kept->worker;
+    if (kept != NULL && !place_drained(kept->grant.worker)) {
+        choice->entry.keeper = kept->grant.worker;
         choice->entry.n_kept =
-            kept->n_kept_ids > 0 ? kept->n_state : n_ids(kept) - 1;
+            kept->kept.n_ids > 0 ? kept->kept.n_state : choice_n_ids(kept) - 1;
     } else {
         continuation_drop(choice->request);
     }
@@ -195,15 +220,15 @@ void continuation_drop(struct request *request)
     for (uint32_t c = 0; c < request->n_choices; c++) {
         request->choices[c].entry.keeper = NULL;
     }
-    if (request->continues != NULL) {
-        request->continues->continued_by = NULL;
-        request->continues = NULL;
+    if (request->prompt.continues != NULL) {
+        request->prompt.continues->kept.continued_by = NULL;
+        request->prompt.continues = NULL;
     }
 }
 
 void continuation_lost(struct requests *r, struct choice *kept)
 {
-    struct request *request = kept->continued_by;
+    struct request *request = kept->kept.continued_by;
 
     if (request != NULL) {
         continuation_drop(request);
@@ -217,15 +242,14 @@ static void log_continuation(const struct choice *choice, const char *event)
 
     request_id_format(choice->request->id, id);
     log_debug(event, "request=%s worker=%s tokens=%" PRIu32, id,
-              choice->worker_name, choice->entry.n_kept);
+              choice->grant.worker_name, choice->entry.n_kept);
 }
 
 /* Ends a kept sequence whose memory its worker has passed on or lost.  If it is
  * being removed, the receipt ends it: callers wait for that. */
 static void end_kept(struct requests *r, struct choice *kept)
 {
-    if (kept->removal == REMOVAL_NONE) {
-        kept->kept = false;
+    if (kept->removal.state == REMOVAL_NONE) {
         choice_ungrant(r, kept);
         choice_settle(r, kept);
     }
@@ -233,9 +257,8 @@ static void end_kept(struct requests *r, struct choice *kept)
 
 void continuation_accepted(struct requests *r, struct choice *choice)
 {
-    struct choice *kept = choice->request->continues;
+    struct choice *kept = choice->request->prompt.continues;
 
-    choice->continuing = false;
     continuation_drop(choice->request);
     r->base->metrics.continued++;
     log_continuation(choice, "continued");
@@ -247,9 +270,9 @@ void continuation_accepted(struct requests *r, struct choice *choice)
 void continuation_refused(struct requests *r, struct choice *choice,
                           enum status why)
 {
-    struct choice *kept = choice->request->continues;
+    struct choice *kept = choice->request->prompt.continues;
 
-    choice->continuing = false;
+    choice_submit_move(choice, SUBMIT_NONE);
     continuation_drop(choice->request);
     log_continuation(choice, "continuation-refused");
     /* Otherwise it is kept, and its ids differ from the router's. */
@@ -261,11 +284,11 @@ void continuation_refused(struct requests *r, struct choice *choice,
 /* Returns true if a sequence at w may still end, and so make room. */
 static bool has_running(const struct worker *w)
 {
-    for (const struct list *at = w->running.next; at != &w->running;
-         at = at->next) {
-        const struct choice *choice = LIST_OF(at, struct choice, running);
+    for (const struct list *at = choices_of(w)->running.next;
+         at != &choices_of(w)->running; at = at->next) {
+        const struct choice *choice = LIST_OF(at, struct choice, grant.running);
 
-        if (!choice->kept || choice->removal != REMOVAL_NONE) {
+        if (!choice_is_kept(choice) || choice->removal.state != REMOVAL_NONE) {
             return true;
         }
     }
@@ -275,11 +298,11 @@ static bool has_running(const struct worker *w)
 void continuation_crowded(struct requests *r, struct choice *choice)
 {
     struct worker *w = choice->entry.keeper;
-    struct claim claim = overcommit_claim(r->schedule, &choice->entry, w);
-    struct choice *kept = choice->request->continues;
+    struct claim claim = claim_at(r->schedule, &choice->entry, w);
+    struct choice *kept = choice->request->prompt.continues;
 
     if (place_takes(w) && !place_has_room(w, &claim.need) && !has_running(w) &&
-        w->last_grant == w->ledger.grant) {
+        w->grants.last == w->ledger.grant) {
         log_continuation(kept, "continuation-crowded");
         continuation_drop(choice->request);
         removal_release(r, kept);
@@ -294,8 +317,8 @@ void continuation_drained(struct requests *r, struct worker *w)
     if (place == NULL) {
         return;
     }
-    for (struct list *at = place->running.next; at != &place->running;
-         at = at->next) {
-        continuation_lost(r, LIST_OF(at, struct choice, running));
+    for (struct list *at = choices_of(place)->running.next;
+         at != &choices_of(place)->running; at = at->next) {
+        continuation_lost(r, LIST_OF(at, struct choice, grant.running));
     }
 }

@@ -14,7 +14,8 @@
  *                   |                                   | OK: the kept one ends
  *                   |                                   | NOT_FOUND: from ids
  *                   +--the keeper is lost or drains, the lease ends,
- *                      or no room can come there: waits for any place, from ids
+ *                   |  or no room can come there: waits for any place, from ids
+ *                   +--the sequence lapsed (leases.h): the same
  *
  * A claim belongs to one request; for others the sequence is NOT_FOUND, as it
  * is for other tenants.  A claim is returned if the request ends before its
@@ -49,10 +50,14 @@ MUST_CHECK enum status continuation_find(const struct requests *r,
                                          const Sluice__V1__GenerateRequest *m,
                                          struct choice **kept, struct error *e);
 
-/* Copies the ids and spans of kept to request, and claims kept for it. */
-void continuation_claim(struct request *request, struct choice *kept);
+/* Copies the ids and spans of kept to request, and claims kept for it; one that
+ * lapsed (leases.h) ends, and may be gone.  Returns false without memory; kept
+ * is then not claimed. */
+MUST_CHECK bool continuation_claim(struct requests *r, struct request *request,
+                                   struct choice *kept);
 
 /* Puts the kept ids before the prompt, which is complete now.  Returns
+ * ST_RESOURCE_EXHAUSTED without memory, and
  * ST_INVALID_ARGUMENT if that makes more than SPANS_MAX runs. */
 MUST_CHECK enum status continuation_join(struct request *request,
                                          struct error *e);

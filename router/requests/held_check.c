@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 
+#include "common/base/minmax.h"
 #include "common/base/plant.h"
 #include "router/replicas/place.h"
 #include "router/requests/request.h"
@@ -19,16 +20,16 @@ static enum status mark_rows(struct worker *w, const step_message *m,
         if (choice == NULL) {
             continue;
         }
-        if (choice->row_at == w->n_outputs) {
+        if (choice->row.at == choices_of(w)->n_outputs) {
             return error_set(e, ST_DATA_LOSS,
                              "StepOutput has two rows for grant %" PRIu64,
                              m->grant[i]);
         }
-        choice->row_at = w->n_outputs;
-        choice->row_holds =
+        choice->row.at = choices_of(w)->n_outputs;
+        choice->row.holds =
             m->finish[i] == SLUICE__V1__FINISH__FINISH_RUNNING &&
             m->state[i] < SLUICE__V1__SEQUENCE_STATE__SEQUENCE_KEPT;
-        choice->row_tokens = m->count[i] > 0;
+        choice->row.tokens = m->count[i] > 0;
     }
     return ST_OK;
 }
@@ -38,7 +39,7 @@ static enum status mark_rows(struct worker *w, const step_message *m,
  * A suspension has no row of its own. */
 static bool has_all_rows(const struct worker *w, const step_message *m)
 {
-    if (w->replica != NULL || w->grew) {
+    if (member_of(w)->replica != NULL || w->grew) {
         return false;
     }
     return m == NULL || (!m->has_failure && m->n_grant < STEP_ROWS_MAX &&
@@ -49,12 +50,13 @@ static bool has_all_rows(const struct worker *w, const step_message *m)
 static bool surely_runs(const struct worker *w, const struct choice *choice,
                         uint64_t grant, bool has_all)
 {
-    if (choice->grant > grant || choice->removal != REMOVAL_NONE ||
-        choice->kept || choice->adopting ||
+    if (choice->grant.number > grant || choice->removal.state != REMOVAL_NONE ||
+        choice_is_kept(choice) || choice->submit.state == SUBMIT_ADOPTS ||
         (choice->state != CHOICE_PREFILL && choice->state != CHOICE_DECODE)) {
         return false;
     }
-    return choice->row_at == w->n_outputs ? choice->row_holds : has_all;
+    return choice->row.at == choices_of(w)->n_outputs ? choice->row.holds
+                                                      : has_all;
 }
 
 /* Lower bounds on what the sequences that surely run hold. */
@@ -72,10 +74,10 @@ static uint64_t own_blocks(const struct worker *w, const struct choice *choice,
                            uint64_t need)
 {
     uint64_t n_computed =
-        (uint64_t)choice->request->n_prompt + choice->n_generated;
+        (uint64_t)choice->request->prompt.n + choice->out.n_generated;
     uint64_t n_full = n_computed / w->shard.block_tokens;
 
-    if (choice->row_at == w->n_outputs && choice->row_tokens) {
+    if (choice->row.at == choices_of(w)->n_outputs && choice->row.tokens) {
         return 0;
     }
     return n_full < need ? need - n_full : 0;
@@ -85,15 +87,10 @@ static uint64_t own_blocks(const struct worker *w, const struct choice *choice,
  * its newest token is not, and may wait for a block. */
 static struct need least_of(const struct worker *w, const struct choice *choice)
 {
-    uint64_t n = (uint64_t)choice->request->n_prompt + choice->n_generated;
+    uint64_t n = (uint64_t)choice->request->prompt.n + choice->out.n_generated;
 
     return choice->entry.claim.grows ? worker_need(w, n - 1)
-                                     : place_share(w, &choice->need);
-}
-
-static uint64_t greater(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
+                                     : place_share(w, &choice->grant.need);
 }
 
 static void add_sequence(const struct worker *w, const struct choice *choice,
@@ -103,7 +100,7 @@ static void add_sequence(const struct worker *w, const struct choice *choice,
     uint64_t own = own_blocks(w, choice, share.of[BLOCKS]);
 
     sum->own_blocks += own;
-    sum->shared = greater(sum->shared, share.of[BLOCKS] - own);
+    sum->shared = max_u64(sum->shared, share.of[BLOCKS] - own);
     sum->windows += share.of[WINDOWS];
     sum->slots += share.of[SLOTS];
     sum->n++;
@@ -130,13 +127,13 @@ enum status held_check(struct worker *w, const Sluice__V1__Ledger *l,
     struct least sum = {0};
     enum status st;
 
-    w->n_outputs++;
+    choices_of(w)->n_outputs++;
     if (m != NULL && mark_rows(w, m, e) != ST_OK) {
         return e->code;
     }
-    for (const struct list *at = w->running.next; at != &w->running;
-         at = at->next) {
-        const struct choice *choice = LIST_OF(at, struct choice, running);
+    for (const struct list *at = choices_of(w)->running.next;
+         at != &choices_of(w)->running; at = at->next) {
+        const struct choice *choice = LIST_OF(at, struct choice, grant.running);
 
         if (surely_runs(w, choice, l->grant, has_all)) {
             add_sequence(w, choice, &sum);

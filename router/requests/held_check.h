@@ -32,7 +32,7 @@
  * until it is acknowledged, and a Report only if no row waits.  A sequence
  * without a row therefore has not ended.
  *
- * A sequence that grows (router/schedule/overcommit.h) holds what its prompt
+ * A sequence that grows (router/schedule/claims.h) holds what its prompt
  * and all tokens but the newest take, in place of its need.  At a worker where
  * one grew in this session, any sequence may be suspended, and the row of a
  * suspension may be acknowledged by an older answer before it is sent: there

@@ -108,8 +108,9 @@ struct logprob_columns *logprob_columns_new(uint32_t n_top)
 {
     struct logprob_columns *l = calloc(1, sizeof *l);
 
-    assert(l != NULL);
-    l->n_top = n_top;
+    if (l != NULL) {
+        l->n_top = n_top;
+    }
     return l;
 }
 
@@ -132,12 +133,17 @@ void logprob_columns_free(struct logprob_columns **l)
     }
 }
 
-static void *resize_column(void *column, uint32_t size, size_t bytes)
+/* Returns false without memory; the column is then as it was. */
+static bool resize_column(void *column, uint32_t size, size_t bytes)
 {
+    void **at = column;
     /* One byte more, as the size is 0 for a column without top tokens. */
-    column = realloc(column, size * bytes + 1);
-    assert(column != NULL);
-    return column;
+    void *grown = realloc(*at, size * bytes + 1);
+
+    if (grown != NULL) {
+        *at = grown;
+    }
+    return grown != NULL;
 }
 
 /* Every entry of the three columns has 4 bytes: float and uint32_t. */
@@ -151,22 +157,24 @@ static void move_to_front(void *column, const struct logprob_columns *l,
 /* Makes room for n more tokens.  The unsent tokens move to the front only when
  * that frees half of the size, or when the size doubles: each token is moved
  * less than twice on average. */
-static void columns_reserve(struct logprob_columns *l, uint32_t n)
+bool logprob_columns_reserve(struct logprob_columns *l, uint32_t n)
 {
     uint32_t size = l->size == 0 ? 8 : l->size;
 
     if (l->begin + l->n + n <= l->size) {
-        return;
+        return true;
     }
     if (l->begin < size / 2 || l->n + n > size) {
         do {
             size *= 2;
         } while (size < l->n + n);
+        if (!resize_column(&l->own, size, sizeof *l->own) ||
+            !resize_column(&l->top, size, sizeof *l->top * l->n_top) ||
+            !resize_column(&l->top_tokens, size,
+                           sizeof *l->top_tokens * l->n_top)) {
+            return false;
+        }
         l->size = size;
-        l->own = resize_column(l->own, size, sizeof *l->own);
-        l->top = resize_column(l->top, size, sizeof *l->top * l->n_top);
-        l->top_tokens = resize_column(l->top_tokens, size,
-                                      sizeof *l->top_tokens * l->n_top);
     }
     if (l->begin > 0 && l->n > 0) {
         move_to_front(l->own, l, 1);
@@ -174,6 +182,7 @@ static void columns_reserve(struct logprob_columns *l, uint32_t n)
         move_to_front(l->top_tokens, l, l->n_top);
     }
     l->begin = 0;
+    return true;
 }
 
 void logprob_columns_add(struct logprob_columns *l, const float *values,
@@ -181,7 +190,6 @@ void logprob_columns_add(struct logprob_columns *l, const float *values,
 {
     size_t k = l->n_top, at;
 
-    columns_reserve(l, n);
     at = l->begin + l->n;
     for (size_t i = skip; i < skip + (size_t)n; i++, at++) {
         l->own[at] = values[i * (1 + k)];

@@ -51,12 +51,16 @@ struct logprob_columns {
     uint32_t *top_tokens;
 };
 
-/* Returns empty columns for n_top best tokens, owned by the caller. */
+/* Returns empty columns for n_top best tokens, owned by the caller; NULL
+ * without memory. */
 struct logprob_columns *logprob_columns_new(uint32_t n_top);
 void logprob_columns_free(struct logprob_columns **l);
 
-/* Adds n more tokens of a row, after its first `skip`: values [skip + n, 1 +
- * n_top], top_tokens [skip + n, n_top]. */
+/* Makes room for n more tokens.  Returns false without memory. */
+MUST_CHECK bool logprob_columns_reserve(struct logprob_columns *l, uint32_t n);
+
+/* Adds n more tokens of a row, for which there is room, after its first `skip`:
+ * values [skip + n, 1 + n_top], top_tokens [skip + n, n_top]. */
 void logprob_columns_add(struct logprob_columns *l, const float *values,
                          const uint32_t *top_tokens, uint32_t skip, uint32_t n);
 

@@ -1,6 +1,5 @@
 #include "router/requests/ranges.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -15,7 +14,7 @@ struct range {
 static void range_free(struct requests *r, struct range *x)
 {
     pending_close(r->fleet, &x->call);
-    x->choice->range = NULL;
+    x->choice->kept.range = NULL;
     free(x);
 }
 
@@ -26,13 +25,6 @@ static void range_dropped(void *room, struct pending *c, bool gone)
 }
 
 /* ---- the call ---- */
-
-static uint32_t n_ids(const struct choice *choice)
-{
-    return choice->n_kept_ids > 0
-               ? choice->n_kept_ids
-               : choice->request->n_prompt + choice->n_generated;
-}
 
 static enum status check_named(const struct request *request,
                                const Sluice__V1__RemoveRequest *m,
@@ -60,12 +52,12 @@ static enum status check_state(const struct choice *choice, struct error *e)
                          "state of this one is %s",
                          choice_state_name(choice->state));
     }
-    if (!choice->kept || choice->removal != REMOVAL_NONE) {
+    if (!choice_is_kept(choice) || choice->removal.state != REMOVAL_NONE) {
         return error_set(e, ST_NOT_FOUND, "the sequence is not kept any more");
     }
-    if (choice->range != NULL || choice->continued_by != NULL) {
+    if (choice->kept.range != NULL || choice->kept.continued_by != NULL) {
         return error_set(e, ST_FAILED_PRECONDITION,
-                         choice->range != NULL
+                         choice->kept.range != NULL
                              ? "another range of the sequence is being removed"
                              : "another request continues the sequence");
     }
@@ -76,7 +68,7 @@ static enum status check_bounds(const struct choice *choice,
                                 const Sluice__V1__RemoveRequest *m,
                                 struct error *e)
 {
-    uint32_t n = n_ids(choice);
+    uint32_t n = choice_n_ids(choice);
 
     if (!m->has_begin || m->begin == 0 || m->begin > n) {
         return error_set(e, ST_OUT_OF_RANGE,
@@ -102,22 +94,19 @@ static enum status send_range(struct requests *r, struct choice *choice,
     choice_ref(choice, &ref);
     m.sequence = &ref;
     m.has_grant = m.has_begin = true;
-    m.grant = choice->grant;
+    m.grant = choice->grant.number;
     m.begin = begin;
-    choice->asked_us = r->base->now_us;
-    return peer_call(choice->worker->peer->peer, METHOD_WORKER_REMOVE, &m.base,
-                     0, choice->grant | RANGE_TAG, NULL);
+    choice->removal.asked_us = r->base->now_us;
+    return peer_call(choice->grant.worker->peer->peer, METHOD_WORKER_REMOVE,
+                     &m.base, 0, choice->grant.number | RANGE_TAG, NULL);
 }
 
 static void range_new(struct requests *r, struct router_peer *p, uint64_t call,
-                      struct choice *choice, uint32_t begin)
+                      struct choice *choice, struct range *x, uint32_t begin)
 {
-    struct range *x = calloc(1, sizeof *x);
-
-    assert(x != NULL);
     x->choice = choice;
     x->begin = begin;
-    choice->range = x;
+    choice->kept.range = x;
     pending_init(&x->call);
     pending_open(r->fleet, &x->call, p, call, range_dropped, r);
 }
@@ -127,6 +116,7 @@ void range_called(struct requests *r, struct router_peer *p, uint64_t call,
 {
     struct request *request = request_find(r, m->sequence->request_id.data, 16);
     struct choice *choice = NULL;
+    struct range *x = NULL;
     struct error e;
     enum status st = check_named(request, m, &e);
 
@@ -137,13 +127,18 @@ void range_called(struct requests *r, struct router_peer *p, uint64_t call,
     if (st == ST_OK) {
         st = check_bounds(choice, m, &e);
     }
+    if (st == ST_OK && (x = calloc(1, sizeof *x)) == NULL) {
+        st = error_set(&e, ST_RESOURCE_EXHAUSTED,
+                       MEMORY_SENTENCE "the router has none left");
+    }
     if (st == ST_OK && send_range(r, choice, m->begin) != ST_OK) {
         st = error_set(&e, ST_RESOURCE_EXHAUSTED,
                        "the link to the worker is full");
     }
     if (st == ST_OK) {
-        range_new(r, p, call, choice, m->begin);
+        range_new(r, p, call, choice, x, m->begin);
     } else {
+        free(x);
         peer_fail(p->peer, call, &e,
                   st == ST_RESOURCE_EXHAUSTED ? RETRY_MS_MIN : 0);
     }
@@ -155,7 +150,7 @@ enum status range_check(const struct choice *choice,
                         const Sluice__V1__Receipt *m, int64_t now_us,
                         struct error *e)
 {
-    const struct range *x = choice->range;
+    const struct range *x = choice->kept.range;
     enum status st = receipt_check(choice, m, now_us, e);
 
     if (st != ST_OK) {
@@ -167,7 +162,7 @@ enum status range_check(const struct choice *choice,
                          "the receipt of grant %" PRIu64
                          " for a range has state %d and position %" PRIu32
                          ", must be %d and at most %" PRIu32,
-                         choice->grant, (int)m->state, m->position,
+                         choice->grant.number, (int)m->state, m->position,
                          (int)SLUICE__V1__SEQUENCE_STATE__SEQUENCE_KEPT,
                          x->begin);
     }
@@ -179,15 +174,15 @@ enum status range_check(const struct choice *choice,
  * the rest is an upper bound. */
 static void release(struct choice *choice, const Sluice__V1__Receipt *receipt)
 {
-    choice->held.of[BLOCKS] -= receipt->blocks;
-    choice->held.of[SLOTS] -= receipt->slots;
-    choice->held.of[WINDOWS] -= receipt->windows;
+    choice->grant.held.of[BLOCKS] -= receipt->blocks;
+    choice->grant.held.of[SLOTS] -= receipt->slots;
+    choice->grant.held.of[WINDOWS] -= receipt->windows;
 }
 
 void range_answered(struct requests *r, struct choice *choice,
                     const Sluice__V1__Receipt *receipt, const struct error *e)
 {
-    struct range *x = choice->range;
+    struct range *x = choice->kept.range;
     Sluice__V1__Receipt answer;
 
     if (receipt == NULL) {
@@ -195,12 +190,12 @@ void range_answered(struct requests *r, struct choice *choice,
         range_free(r, x);
         return;
     }
-    choice->n_kept_ids = x->begin;
-    choice->n_state = receipt->position;
+    choice->kept.n_ids = x->begin;
+    choice->kept.n_state = receipt->position;
     release(choice, receipt);
     answer = *receipt;
     answer.has_worker = true;
-    answer.worker = wire_text(choice->worker_name);
+    answer.worker = wire_text(choice->grant.worker_name);
     pending_end(r->fleet, &x->call, &answer.base);
     range_free(r, x);
 }
@@ -209,10 +204,10 @@ void range_over(struct requests *r, struct choice *choice)
 {
     struct error e;
 
-    if (choice->range != NULL) {
+    if (choice->kept.range != NULL) {
         error_set(&e, ST_UNAVAILABLE, "worker %s no longer keeps the sequence",
-                  choice->worker_name);
-        pending_fail(r->fleet, &choice->range->call, &e, 0);
-        range_free(r, choice->range);
+                  choice->grant.worker_name);
+        pending_fail(r->fleet, &choice->kept.range->call, &e, 0);
+        range_free(r, choice->kept.range);
     }
 }

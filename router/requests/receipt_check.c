@@ -30,20 +30,21 @@ static uint64_t least_generated(const struct choice *choice, const receipt *m)
 {
     return m->state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN
                ? 0
-               : choice->n_generated;
+               : choice->out.n_generated;
 }
 
 static uint64_t last_state(const struct choice *choice)
 {
-    return choice->worker->grew ? SLUICE__V1__SEQUENCE_STATE__SEQUENCE_SUSPENDED
-                                : SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED;
+    return choice->grant.worker->grew
+               ? SLUICE__V1__SEQUENCE_STATE__SEQUENCE_SUSPENDED
+               : SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED;
 }
 
 static enum status check_numbers(const struct choice *choice, const receipt *m,
                                  int64_t now_us, struct error *e)
 {
     bool nothing = frees_nothing(m);
-    uint64_t waited_us = (uint64_t)(now_us - choice->asked_us);
+    uint64_t waited_us = (uint64_t)(now_us - choice->removal.asked_us);
     const struct {
         const char *name;
         uint64_t value, min, max;
@@ -51,13 +52,14 @@ static enum status check_numbers(const struct choice *choice, const receipt *m,
         {"state", (uint32_t)m->state, 0, last_state(choice)},
         {"n_generated", m->n_generated, least_generated(choice, m),
          choice->request->max_tokens},
-        {"blocks", m->blocks, 0, nothing ? 0 : choice->held.of[BLOCKS]},
-        {"slots", m->slots, 0, nothing ? 0 : choice->held.of[SLOTS]},
-        {"windows", m->windows, 0, nothing ? 0 : choice->held.of[WINDOWS]},
+        {"blocks", m->blocks, 0, nothing ? 0 : choice->grant.held.of[BLOCKS]},
+        {"slots", m->slots, 0, nothing ? 0 : choice->grant.held.of[SLOTS]},
+        {"windows", m->windows, 0,
+         nothing ? 0 : choice->grant.held.of[WINDOWS]},
         {"checkpoints", m->checkpoints, 0, 0},
         {"micros", m->micros, 0, waited_us + RECEIPT_SLACK_US},
         {"snapshot", m->snapshot, 0,
-         choice->worker->ledger.snapshot + RECEIPT_SNAPSHOTS_MAX},
+         choice->grant.worker->ledger.snapshot + RECEIPT_SNAPSHOTS_MAX},
     };
 
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
@@ -66,8 +68,8 @@ static enum status check_numbers(const struct choice *choice, const receipt *m,
             return error_set(e, ST_DATA_LOSS,
                              "the receipt of grant %" PRIu64 " reports %s "
                              "%" PRIu64 ", must be %" PRIu64 "..%" PRIu64,
-                             choice->grant, bounds[i].name, bounds[i].value,
-                             bounds[i].min, bounds[i].max);
+                             choice->grant.number, bounds[i].name,
+                             bounds[i].value, bounds[i].min, bounds[i].max);
         }
     }
     return ST_OK;
@@ -109,13 +111,13 @@ static enum status check_shares(const struct choice *choice, const receipt *m,
                                 struct error *e)
 {
     for (uint32_t i = 0; i < m->n_stage_blocks; i++) {
-        const struct worker *s = worker_stage(choice->worker, i);
+        const struct worker *s = worker_stage(choice->grant.worker, i);
         struct need share;
 
         if (s == NULL) { /* its session has just ended */
             continue;
         }
-        share = place_share(s, &choice->need);
+        share = place_share(s, &choice->grant.need);
         if (m->stage_blocks[i] > share.of[BLOCKS] ||
             m->stage_slots[i] > share.of[SLOTS]) {
             return error_set(
@@ -123,7 +125,7 @@ static enum status check_shares(const struct choice *choice, const receipt *m,
                 "the receipt of grant %" PRIu64 " reports %" PRIu32
                 " blocks and %" PRIu32 " slots of stage %" PRIu32
                 ", at most %" PRIu64 " and %" PRIu64 " were granted there",
-                choice->grant, m->stage_blocks[i], m->stage_slots[i], i,
+                choice->grant.number, m->stage_blocks[i], m->stage_slots[i], i,
                 share.of[BLOCKS], share.of[SLOTS]);
         }
         if (m->n_stage_windows > 0 && m->stage_windows[i] > share.of[WINDOWS]) {
@@ -131,7 +133,7 @@ static enum status check_shares(const struct choice *choice, const receipt *m,
                              "the receipt of grant %" PRIu64 " reports %" PRIu32
                              " window pages of stage %" PRIu32
                              ", at most %" PRIu64 " were granted there",
-                             choice->grant, m->stage_windows[i], i,
+                             choice->grant.number, m->stage_windows[i], i,
                              share.of[WINDOWS]);
         }
     }
@@ -148,8 +150,9 @@ static bool frees_none(const receipt *m)
 static enum status check_stages(const struct choice *choice, const receipt *m,
                                 struct error *e)
 {
-    const struct worker *w = choice->worker;
-    size_t n = w->replica == NULL ? 0 : w->replica->n_stages;
+    const struct worker *w = choice->grant.worker;
+    size_t n =
+        member_of(w)->replica == NULL ? 0 : member_of(w)->replica->n_stages;
 
     if (m->n_stage_blocks == 0 && m->n_stage_slots == 0 &&
         m->n_stage_windows == 0 &&
@@ -183,7 +186,7 @@ enum status receipt_check(const struct choice *choice, const receipt *m,
         return error_set(e, ST_DATA_LOSS,
                          "the receipt of grant %" PRIu64
                          " names another sequence",
-                         choice->grant);
+                         choice->grant.number);
     }
     st = check_stages(choice, m, e);
     if (st == ST_OK) {

@@ -13,6 +13,7 @@
 #include "router/replicas/replica.h"
 #include "router/requests/choice_life.h"
 #include "router/requests/choice_moves.h"
+#include "router/requests/leases.h"
 
 typedef Sluice__V1__SequenceState sequence_state;
 
@@ -148,7 +149,7 @@ static void take_empty_receipt(struct waiter *x, const struct choice *choice,
     Sluice__V1__Receipt part = SLUICE__V1__RECEIPT__INIT;
 
     part.state = state;
-    part.n_generated = choice->n_generated;
+    part.n_generated = choice->out.n_generated;
     take_receipt(x, choice, &part, NULL);
 }
 
@@ -205,55 +206,61 @@ static bool send_removal(struct requests *r, struct choice *choice)
     Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
     Sluice__V1__CancelRequest c = SLUICE__V1__CANCEL_REQUEST__INIT;
     Sluice__V1__RemoveRequest m = SLUICE__V1__REMOVE_REQUEST__INIT;
-    struct peer *p = choice->worker->peer->peer;
+    struct peer *p = choice->grant.worker->peer->peer;
 
     ref.request_id = (ProtobufCBinaryData){16, choice->request->id};
     ref.has_choice = true;
     ref.choice = choice->index;
     c.sequence = m.sequence = &ref;
     c.has_grant = m.has_grant = true;
-    c.grant = m.grant = choice->grant;
+    c.grant = m.grant = choice->grant.number;
     c.has_reason = true;
-    c.reason = choice->reason;
-    choice->asked_us = r->base->now_us;
-    if (choice->remove) {
-        return peer_call(p, METHOD_WORKER_REMOVE, &m.base, 0, choice->grant,
-                         NULL) == ST_OK;
+    c.reason = choice->removal.reason;
+    choice->removal.asked_us = r->base->now_us;
+    if (choice->removal.remove) {
+        return peer_call(p, METHOD_WORKER_REMOVE, &m.base, 0,
+                         choice->grant.number, NULL) == ST_OK;
     }
-    return peer_call(p, METHOD_WORKER_CANCEL, &c.base, 0, choice->grant,
+    return peer_call(p, METHOD_WORKER_CANCEL, &c.base, 0, choice->grant.number,
                      NULL) == ST_OK;
 }
 
 /* Asks the worker to release choice, by Cancel or Remove.  A choice that is
  * moving has been cancelled already, and that receipt serves. */
-static void ask_worker(struct requests *r, struct choice *choice, bool remove)
+static void ask_worker(struct requests *r, struct choice *choice, bool remove,
+                       bool moves)
 {
-    if (choice->moving) {
+    if (choice_is_moving(choice)) {
         return;
     }
-    choice->remove = remove;
-    list_remove(&choice->parts);
+    choice->removal.remove = remove;
+    list_remove(&choice->submit.parts);
     /* A full link costs no state: removals_pump() sends it later. */
     if (send_removal(r, choice)) {
         FP(ROUTER_CANCEL);
-        choice->removal = REMOVAL_SENT;
+        choice_removal_move(choice,
+                            moves ? REMOVAL_MOVES_SENT : REMOVAL_ENDS_SENT);
     } else {
-        choice->removal = REMOVAL_UNSENT;
-        list_append(&choice->worker->removals, &choice->removals);
+        choice_removal_move(choice,
+                            moves ? REMOVAL_MOVES_UNSENT : REMOVAL_ENDS_UNSENT);
+        list_append(&choices_of(choice->grant.worker)->removals,
+                    &choice->removal.unsent);
     }
 }
 
 void removals_pump(struct requests *r, struct worker *w)
 {
-    while (!list_empty(&w->removals)) {
-        struct choice *choice =
-            LIST_OF(w->removals.next, struct choice, removals);
+    while (!list_empty(&choices_of(w)->removals)) {
+        struct choice *choice = LIST_OF(choices_of(w)->removals.next,
+                                        struct choice, removal.unsent);
 
         if (!send_removal(r, choice)) {
             return;
         }
-        list_remove(&choice->removals);
-        choice->removal = REMOVAL_SENT;
+        list_remove(&choice->removal.unsent);
+        choice_removal_move(choice, choice_is_moving(choice)
+                                        ? REMOVAL_MOVES_SENT
+                                        : REMOVAL_ENDS_SENT);
     }
 }
 
@@ -266,12 +273,12 @@ static void begin_removal(struct requests *r, struct choice *choice,
     request_id_format(choice->request->id, id);
     log_debug("removal", "request=%s choice=%" PRIu32 " state=%s reason=%d", id,
               choice->index, choice_state_name(choice->state), (int)reason);
-    choice->reason = reason;
+    choice->removal.reason = reason;
     if (choice->state == CHOICE_ENCODING || choice->state == CHOICE_WAITING) {
         choice_finish(r, choice, SLUICE__V1__FINISH__FINISH_CANCELLED);
     } else {
         choice_move(choice, CHOICE_ENDING);
-        ask_worker(r, choice, remove);
+        ask_worker(r, choice, remove, false);
     }
 }
 
@@ -285,8 +292,8 @@ void removal_wanted(struct requests *r, struct choice *choice,
 
 void removal_release(struct requests *r, struct choice *choice)
 {
-    if (choice->kept && choice->removal == REMOVAL_NONE) {
-        ask_worker(r, choice, true);
+    if (choice_is_kept(choice) && choice->removal.state == REMOVAL_NONE) {
+        ask_worker(r, choice, true, false);
     }
 }
 
@@ -294,18 +301,19 @@ void removal_release(struct requests *r, struct choice *choice)
 void removal_stopped(struct requests *r, struct choice *choice)
 {
     if (choice->state != CHOICE_ENDING && !PLANT(STOP_LATE)) {
-        choice->reason = SLUICE__V1__CANCEL_REASON__CANCEL_STOP_STRING;
-        ask_worker(r, choice, false);
+        choice->removal.reason = SLUICE__V1__CANCEL_REASON__CANCEL_STOP_STRING;
+        ask_worker(r, choice, false, false);
     }
     choice_finish(r, choice, SLUICE__V1__FINISH__FINISH_STOP);
 }
 
 void removal_moving(struct requests *r, struct choice *choice)
 {
-    assert(choice->removal == REMOVAL_NONE && choice->worker != NULL);
-    choice->reason = SLUICE__V1__CANCEL_REASON__CANCEL_MOVED;
-    ask_worker(r, choice, choice->state == CHOICE_ENDED);
-    choice->moving = true;
+    assert(choice->removal.state == REMOVAL_NONE &&
+           choice->grant.worker != NULL);
+    lease_loses(choice);
+    choice->removal.reason = SLUICE__V1__CANCEL_REASON__CANCEL_MOVED;
+    ask_worker(r, choice, choice->state == CHOICE_ENDED, true);
     if (PLANT(MOVED_TWICE) && choice->state < CHOICE_ENDING) {
         choice_moved(r, choice);
     }
@@ -326,11 +334,15 @@ static void choice_called(struct requests *r, struct waiter *x,
     case CHOICE_ENDING:
         break;
     case CHOICE_ENDED:
-        if (choice->worker == NULL || (choice->kept && !remove)) {
+        if (remove && choice->kept.state != LEASE_HELD) {
+            lease_end(r, choice);
+        }
+        if (choice->grant.worker == NULL ||
+            (choice_is_kept(choice) && !remove)) {
             take_empty_receipt(x, choice,
                                SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED);
-        } else if (choice->removal == REMOVAL_NONE) {
-            ask_worker(r, choice, true);
+        } else if (choice->removal.state == REMOVAL_NONE) {
+            ask_worker(r, choice, true, false);
         }
         break;
     default:
@@ -382,7 +394,9 @@ static struct waiter *waiter_new(struct requests *r, struct request *request,
 {
     struct waiter *x = calloc(1, sizeof *x);
 
-    assert(x != NULL);
+    if (x == NULL) {
+        return NULL;
+    }
     sluice__v1__receipt__init(&x->sum);
     x->has_choice = sequence->has_choice;
     x->choice = sequence->choice;
@@ -403,6 +417,7 @@ void removal_called(struct requests *r, struct router_peer *p, uint64_t call,
     struct request *request =
         request_find(r, sequence->request_id.data, sequence->request_id.len);
     struct waiter *x;
+    struct error e;
 
     if (request == NULL ||
         (sequence->has_choice && sequence->choice >= request->n_choices)) {
@@ -414,6 +429,12 @@ void removal_called(struct requests *r, struct router_peer *p, uint64_t call,
     }
     /* While x exists, request is not freed. */
     x = waiter_new(r, request, p, call, sequence);
+    if (x == NULL) {
+        error_set(&e, ST_RESOURCE_EXHAUSTED,
+                  MEMORY_SENTENCE "the router has none left");
+        peer_fail(p->peer, call, &e, RETRY_MS_MIN);
+        return;
+    }
     for (uint32_t c = 0; c < request->n_choices; c++) {
         if ((x->awaits >> c & 1) != 0) {
             choice_called(r, x, &request->choices[c], remove, reason);
@@ -430,7 +451,6 @@ static void conclude(struct requests *r, struct choice *choice)
 {
     choice_ungrant(r, choice);
     if (choice->state == CHOICE_ENDED) { /* it was kept, or leaving */
-        choice->kept = false;
         choice_settle(r, choice);
     } else {
         choice_finish(r, choice,
@@ -442,7 +462,7 @@ static void conclude(struct requests *r, struct choice *choice)
 
 static bool continues_elsewhere(const struct choice *choice)
 {
-    return choice->moving && choice->state < CHOICE_ENDING;
+    return choice_is_moving(choice) && choice->state < CHOICE_ENDING;
 }
 
 /* The blocks of a growing sequence are its worker's to count: the router has
@@ -452,9 +472,9 @@ static void take_released(struct choice *choice,
                           const Sluice__V1__Receipt *receipt)
 {
     if (choice->entry.claim.grows && receipt->blocks > 0) {
-        choice->held.of[BLOCKS] = receipt->blocks;
-        choice->held.of[WINDOWS] = receipt->windows;
-        choice->released = true;
+        choice->grant.held.of[BLOCKS] = receipt->blocks;
+        choice->grant.held.of[WINDOWS] = receipt->windows;
+        choice_grant_move(choice, GRANT_RELEASED);
     }
 }
 
@@ -465,7 +485,8 @@ void removal_answered(struct requests *r, struct choice *choice,
         choice_moved(r, choice);
         return;
     }
-    notify_waiters(r, choice, receipt, choice->worker_name);
+    notify_waiters(r, choice, receipt, choice->grant.worker_name);
+    lease_receipt(choice, receipt->snapshot);
     take_released(choice, receipt);
     conclude(r, choice);
 }
@@ -479,7 +500,7 @@ void removal_answer_self(struct requests *r, struct choice *choice)
         return;
     }
     part.state = SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN;
-    part.n_generated = choice->n_generated;
+    part.n_generated = choice->out.n_generated;
     notify_waiters(r, choice, &part, NULL);
     conclude(r, choice);
 }

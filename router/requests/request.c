@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/wire/request_id.h"
+#include "router/base/request_memory.h"
 #include "router/requests/request_log.h"
 #include "text/stop_strings.h"
 
@@ -35,12 +36,16 @@ struct request *request_new(struct requests *r, const uint8_t id[16],
     struct request *request =
         calloc(1, sizeof *request + n * sizeof request->choices[0]);
 
-    assert(request != NULL && n >= 1 && n <= CHOICES_MAX);
+    assert(n >= 1 && n <= CHOICES_MAX);
+    if (request == NULL) {
+        return NULL;
+    }
     memcpy(request->id, id, 16);
     request->model = m;
     request->arrived_us = r->base->now_us;
     pending_init(&request->call);
     list_init(&request->waiters);
+    list_init(&request->wait.node);
     request->n_choices = request->n_open = request->n_unsent = n;
     for (uint32_t c = 0; c < n; c++) {
         choice_init(r, &request->choices[c], request, c);
@@ -54,6 +59,8 @@ void request_free(struct requests *r, struct request *request)
 {
     assert(request->n_open == 0 && list_empty(&request->waiters));
     pending_close(r->fleet, &request->call);
+    list_remove(&request->wait.node);
+    request_memory_give(r->base, request->bytes);
     table_remove(&r->by_id, &request->by_id);
     table_remove(&r->jobs, &request->by_tag);
     for (uint32_t c = 0; c < request->n_choices; c++) {
@@ -63,10 +70,10 @@ void request_free(struct requests *r, struct request *request)
     model_release(r->fleet, &request->model);
     stop_strings_free(&request->stop_strings);
     free(request->sampling_lists);
-    prefix_prompt_fini(&request->prefix);
-    free(request->before);
-    free(request->spans);
-    free(request->prompt);
+    prefix_prompt_fini(&request->prompt.prefix);
+    free(request->prompt.before);
+    free(request->prompt.spans);
+    free(request->prompt.ids);
     free(request);
 }
 
@@ -78,7 +85,8 @@ static bool is_over(const struct request *request)
     /* An ended choice may still be kept, or wait for the receipt of its stop
      * string. */
     for (uint32_t c = 0; over && c < request->n_choices; c++) {
-        over = request->choices[c].worker == NULL;
+        over = request->choices[c].grant.worker == NULL &&
+               !lease_is_on(&request->choices[c]);
     }
     return over;
 }

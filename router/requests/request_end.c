@@ -3,14 +3,15 @@
 #include <assert.h>
 
 #include "router/requests/choice_life.h"
+#include "router/requests/leases.h"
 #include "router/requests/removal.h"
 #include "router/requests/request_log.h"
 
 void request_refuse(struct requests *r, struct request *request,
                     const struct error *e, uint32_t retry_after_ms)
 {
-    base_refused(r->base, e->code);
-    request_log_refused(request->id, sizeof request->id, e);
+    base_refused(r->base, request->model->slot, e->code);
+    request_log_request_refused(request, e);
     request->logged = true;
     pending_fail(r->fleet, &request->call, e, retry_after_ms);
     for (uint32_t c = 0; c < request->n_choices; c++) {
@@ -27,7 +28,7 @@ void request_cancel(struct requests *r, struct request *request,
     request->held = true;
     for (uint32_t c = 0; c < request->n_choices; c++) {
         struct choice *choice = &request->choices[c];
-        list_remove(&choice->ready);
+        list_remove(&choice->out.ready);
         removal_wanted(r, choice, reason);
         choice_settle(r, choice);
     }
@@ -40,6 +41,7 @@ void request_release(struct requests *r, struct request *request)
     assert(!request->held);
     request->held = true;
     for (uint32_t c = 0; c < request->n_choices; c++) {
+        lease_end(r, &request->choices[c]);
         removal_release(r, &request->choices[c]);
     }
     request->held = false;

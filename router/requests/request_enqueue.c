@@ -2,8 +2,10 @@
 
 #include <inttypes.h>
 
+#include "router/placement/placement.h"
 #include "router/requests/choice_life.h"
 #include "router/requests/continuation.h"
+#include "router/requests/overdue.h"
 #include "router/requests/request_end.h"
 #include "router/requests/resume.h"
 #include "router/requests/stops.h"
@@ -11,13 +13,13 @@
 
 static enum status check_ids(const struct request *request, struct error *e)
 {
-    for (uint32_t i = 0; i < request->n_prompt; i++) {
-        if (request->prompt[i] >= request->model->vocab) {
+    for (uint32_t i = 0; i < request->prompt.n; i++) {
+        if (request->prompt.ids[i] >= request->model->vocab) {
             return error_set(e, ST_INVALID_ARGUMENT,
                              "prompt: token %" PRIu32 " is %" PRIu32
                              ", but the vocabulary of %s has %" PRIu32
                              " tokens",
-                             i, request->prompt[i], request->model->name,
+                             i, request->prompt.ids[i], request->model->name,
                              request->model->vocab);
         }
     }
@@ -31,19 +33,19 @@ static enum status check_length(struct request *request, struct error *e)
 {
     uint32_t context = request->model->context;
 
-    if (request->n_prompt == 0) {
+    if (request->prompt.n == 0) {
         return error_set(e, ST_INVALID_ARGUMENT, "the prompt is empty");
     }
-    if (request->n_prompt >= context) {
+    if (request->prompt.n >= context) {
         return error_set(
             e, ST_INVALID_ARGUMENT,
             "the prompt has %" PRIu32 " tokens, but the context of "
             "%s is %" PRIu32 " and must also hold one new token; shorten the "
             "prompt",
-            request->n_prompt, request->model->name, context);
+            request->prompt.n, request->model->name, context);
     }
     if (request->max_tokens == 0) {
-        uint32_t left = context - request->n_prompt;
+        uint32_t left = context - request->prompt.n;
         request->max_tokens =
             left < GENERATE_MAX_TOKENS ? left : GENERATE_MAX_TOKENS;
     }
@@ -52,7 +54,7 @@ static enum status check_length(struct request *request, struct error *e)
                          "prompt (%" PRIu32 ") and max_tokens (%" PRIu32
                          ") exceed the context of %s, %" PRIu32
                          " tokens; lower max_tokens or the prompt",
-                         request->n_prompt, request->max_tokens,
+                         request->prompt.n, request->max_tokens,
                          request->model->name, context);
     }
     return ST_OK;
@@ -81,21 +83,27 @@ static enum status check(struct requests *r, struct request *request,
         st = admission_queue(r->schedule, request->model, request->n_open,
                              retry_after_ms, e);
     }
+    if (st == ST_OK && !request->resumed && request->prompt.continues == NULL) {
+        struct arrival a = request_arrival(request);
+
+        st = overload_check(r->schedule, &a, retry_after_ms, e);
+    }
     return st;
 }
 
 static void enqueue_choice(struct requests *r, struct choice *choice)
 {
-    stream_begin(r, choice);
-    if (stops_found(choice->stops)) { /* in the tokens resumed with */
+    if (stops_found(choice->text.stops)) { /* in the tokens resumed with */
         choice_finish(r, choice, SLUICE__V1__FINISH__FINISH_STOP);
         return;
     }
     choice->entry.n_tokens = request_tokens(choice->request);
-    choice->entry.n_prompt = choice->request->n_prompt;
-    choice->entry.uncached = choice->request->uncached;
+    choice->entry.n_prompt = choice->request->prompt.n;
+    choice->entry.n_generated = choice->out.n_generated;
+    choice->entry.tenant = choice->request->scope.tenant;
+    choice->entry.uncached = choice->request->scope.uncached;
     continuation_enqueue(choice);
-    choice->entry.ran = choice->n_generated > 0;
+    choice->entry.ran = choice->out.n_generated > 0;
     queue_add(r->schedule, &choice->entry);
     choice_wait(r, choice);
 }
@@ -103,12 +111,29 @@ static void enqueue_choice(struct requests *r, struct choice *choice)
 static void hash_prompt(struct requests *r, struct request *request)
 {
     uint8_t scope[PREFIX_SCOPE_MAX];
-    size_t n = prefix_scope(scope, request->tenant_name, request->n_tenant,
-                            request->salt, request->n_salt);
+    size_t n =
+        prefix_scope(scope, request->scope.tenant_name, request->scope.n_tenant,
+                     request->scope.salt, request->scope.n_salt);
 
-    prefix_prompt_init(&request->prefix, &r->schedule->prefixes.key,
-                       (ProtobufCBinaryData){n, scope}, request->prompt,
-                       request->n_prompt);
+    prefix_prompt_init(&request->prompt.prefix, &r->placement->feeds.key,
+                       (ProtobufCBinaryData){n, scope}, request->prompt.ids,
+                       request->prompt.n);
+}
+
+/* All choices, before one is queued: without memory the whole request is
+ * refused. */
+static enum status begin_streams(struct requests *r, struct request *request,
+                                 struct error *e)
+{
+    for (uint32_t c = 0; c < request->n_choices; c++) {
+        struct choice *choice = &request->choices[c];
+
+        if (choice->state == CHOICE_ENCODING && !stream_begin(r, choice)) {
+            return error_set(e, ST_RESOURCE_EXHAUSTED,
+                             MEMORY_SENTENCE "the router has none left");
+        }
+    }
+    return ST_OK;
 }
 
 void request_enqueue(struct requests *r, struct request *request)
@@ -118,18 +143,22 @@ void request_enqueue(struct requests *r, struct request *request)
 
     if (continuation_join(request, &e) != ST_OK ||
         check(r, request, &retry_ms, &e) != ST_OK ||
-        resume_check_length(request, &e) != ST_OK) {
+        resume_check_length(request, &e) != ST_OK ||
+        begin_streams(r, request, &e) != ST_OK) {
         request_refuse(r, request, &e,
                        retry_ms != 0 ? retry_ms
                                      : request_retry_ms(request, &e));
         return;
     }
-    if (!request->uncached) {
+    if (!request->scope.uncached) {
         hash_prompt(r, request);
     }
     resume_count(r, request);
-    r->base->metrics.prompt_tokens += request->n_prompt;
-    r->base->tenants[request->tenant].tenant_prompt_tokens += request->n_prompt;
+    r->base->metrics.prompt_tokens += request->prompt.n;
+    model_figures(r->base, request->model)->model_prompt_tokens +=
+        request->prompt.n;
+    r->base->tenants[request->scope.tenant].tenant_prompt_tokens +=
+        request->prompt.n;
     for (uint32_t c = 0; c < request->n_choices; c++) {
         /* The others were cancelled while the prompt was encoded, or had ended
          * when the request was resumed. */
@@ -137,4 +166,5 @@ void request_enqueue(struct requests *r, struct request *request)
             enqueue_choice(r, &request->choices[c]);
         }
     }
+    overdue_enqueued(r, request);
 }

@@ -8,9 +8,13 @@
  *     choice_life           the states of a choice, from queue to end
  *     choice_moves          a worker is lost, drained, or has other weights
  *     request_enqueue, request_end   all choices of a request
- *     submit, adoption      granting at a worker; adopting what lives there
- *     removal, drain        taking sequences off a worker
+ *     submit                granting at a worker; adopting what lives there
+ *     removal               taking sequences off a worker
+ *     leases                kept sequences, and how they give way
+ *     placed                answers to the room of placement
  *     receipt_check, held_check   what a worker reports of its memory
+ *     overdue       requests that wait in the queue for too long
+ *     progress      sequences of which a worker sends nothing
  *     stream, stops, logprob_columns, slow_reader   output to the client
  *     resume                continuing what a client has in part
  *     trial_deaths          the blame for a worker's death
@@ -28,19 +32,21 @@ struct requests {
     struct router_base *base;
     struct fleet *fleet;
     struct replicas *replicas;
+    struct placement *placement;
     struct schedule *schedule;
 
     struct table by_id;      /* struct request by hash of request_id */
     struct list all_choices; /* struct choice in order of entry.number */
+    struct list leases;      /* struct choice with a lease, oldest first */
     uint32_t n_choices;      /* in all requests, including ended choices */
     uint64_t last_number;
     struct table jobs; /* users of text jobs, by tag */
     uint32_t n_jobs;
+    struct list waits;    /* struct request in order of wait.until_us */
+    struct event overdue; /* the first of them */
 
     /* Scratch of one message, so that none is on the heap. */
     uint32_t submit_ids[SUBMIT_IDS_MAX];
-    uint8_t disown_ids[LIVE_ROWS_MAX * REQUEST_ID_BYTES];
-    uint32_t disown_choice[LIVE_ROWS_MAX];
     char *text; /* [text_size] text of one chunk */
     size_t text_size;
 };

@@ -92,8 +92,8 @@ enum status resume_check(const generate_message *m, uint32_t vocab,
 enum status resume_check_length(const struct request *request, struct error *e)
 {
     for (uint32_t c = 0; c < request->n_choices; c++) {
-        if (request->choices[c].n_client_has > request->max_tokens) {
-            return too_many(c, request->choices[c].n_client_has,
+        if (request->choices[c].out.n_client_has > request->max_tokens) {
+            return too_many(c, request->choices[c].out.n_client_has,
                             request->max_tokens, e);
         }
     }
@@ -138,23 +138,26 @@ bool resume_make_way(struct requests *r, struct request *old,
 
 /* ---- the new request ---- */
 
-static void take_choice(struct choice *choice, const uint32_t *tokens,
+static bool take_choice(struct choice *choice, const uint32_t *tokens,
                         uint32_t n, uint32_t text, bool ended)
 {
-    choice->n_generated = choice->n_sent = choice->n_client_has = n;
-    choice->skip_bytes = text;
+    choice->out.n_generated = choice->out.n_sent = choice->out.n_client_has = n;
+    choice->text.skip_bytes = text;
     /* An ended choice generates no more, so its tokens are not needed. */
     if (!ended && n > 0) {
-        choice_reserve(choice, n);
-        memcpy(choice->tokens, tokens, n * sizeof *tokens);
+        if (!choice_reserve(choice, n)) {
+            return false;
+        }
+        memcpy(choice->out.tokens, tokens, n * sizeof *tokens);
     }
     if (PLANT(RESUME_TEXT)) {
-        choice->n_detokenized = n;
-        choice->skip_bytes = 0;
+        choice->text.n_detokenized = n;
+        choice->text.skip_bytes = 0;
     }
     if (PLANT(RESUME_TWICE) && n > 0 && !choice->request->sampling.logprobs) {
-        choice->n_sent--;
+        choice->out.n_sent--;
     }
+    return true;
 }
 
 void resume_count(struct requests *r, const struct request *request)
@@ -168,6 +171,7 @@ bool resume_take(struct requests *r, struct request *request,
 {
     char id[REQUEST_ID_TEXT];
     const uint32_t *tokens = m->have_tokens;
+    struct error e;
 
     if (!resume_asked(m)) {
         return true;
@@ -177,8 +181,13 @@ bool resume_take(struct requests *r, struct request *request,
              m->n_have_tokens);
     request->resumed = true;
     for (uint32_t c = 0; c < request->n_choices; c++) {
-        take_choice(&request->choices[c], tokens, m->have_count[c],
-                    m->have_text[c], m->have_ended[c]);
+        if (!take_choice(&request->choices[c], tokens, m->have_count[c],
+                         m->have_text[c], m->have_ended[c])) {
+            error_set(&e, ST_RESOURCE_EXHAUSTED,
+                      MEMORY_SENTENCE "the router has none left");
+            request_refuse(r, request, &e, RETRY_MS_MIN);
+            return false;
+        }
         /* have_tokens is NULL if no choice has any. */
         if (m->have_count[c] > 0) {
             tokens += m->have_count[c];

@@ -57,7 +57,8 @@ bool resume_make_way(struct requests *r, struct request *old,
                      const struct router_peer *p, uint32_t *retry_ms);
 
 /* Takes over what m lists of the choices of request.  Returns false if all of
- * them have ended: the call has ended too, and request may be gone. */
+ * them have ended, or there is no memory: the call has ended too, and request
+ * may be gone. */
 bool resume_take(struct requests *r, struct request *request,
                  const Sluice__V1__GenerateRequest *m);
 

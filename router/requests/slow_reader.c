@@ -5,6 +5,7 @@
 #include "common/base/log.h"
 #include "router/requests/request_end.h"
 #include "router/requests/request_log.h"
+#include "router/requests/stream.h"
 
 static void give_up(struct requests *r, struct request *request)
 {
@@ -13,7 +14,8 @@ static void give_up(struct requests *r, struct request *request)
     uint64_t unread = 0;
 
     for (uint32_t c = 0; c < request->n_choices; c++) {
-        unread += request->choices[c].n_generated - request->choices[c].n_sent;
+        unread += request->choices[c].out.n_generated -
+                  request->choices[c].out.n_sent;
     }
     request_id_format(request->id, id);
     log_gate_write(&r->base->log.slow_reader, r->base->now_us,
@@ -36,27 +38,29 @@ static int64_t slow_at(const struct choice *choice)
 {
     int64_t served_us = choice->request->served_us;
 
-    return (choice->ready_us > served_us ? choice->ready_us : served_us) +
+    return (choice->out.ready_us > served_us ? choice->out.ready_us
+                                             : served_us) +
            SLOW_READER_MS * 1000;
 }
 
 void slow_reader_check(struct requests *r, struct router_peer *p)
 {
+    struct session_output *out = output_of(p);
+    struct list *at = out->ready.next;
     int64_t next = NODE_IDLE;
-    struct list *at = p->ready.next;
 
-    while (at != &p->ready) {
-        const struct choice *choice = LIST_OF(at, struct choice, ready);
+    while (at != &out->ready) {
+        const struct choice *choice = LIST_OF(at, struct choice, out.ready);
         int64_t due = slow_at(choice);
 
         at = at->next;
         if (due <= r->base->now_us) {
             give_up(r, choice->request);
-            at = p->ready.next; /* all choices of the request left the list */
+            at = out->ready.next; /* all choices of the request left the list */
             next = NODE_IDLE;
         } else if (due < next) {
             next = due;
         }
     }
-    event_set(r->base, &p->slow, next);
+    event_set(r->base, &out->slow, next);
 }

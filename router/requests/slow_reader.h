@@ -8,7 +8,8 @@
 #include "router/requests/requests.h"
 
 /* Cancels the calls of p for which output was ready, and none was taken, for
- * SLOW_READER_MS.  Arms p->slow for the next call that may reach that time. */
+ * SLOW_READER_MS.  Arms the timer of p for the next call that may reach that
+ * time. */
 void slow_reader_check(struct requests *r, struct router_peer *p);
 
 #endif

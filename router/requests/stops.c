@@ -11,9 +11,10 @@ struct stops *stops_new(const struct stop_strings *strings,
 {
     struct stops *s = calloc(1, sizeof *s);
 
-    assert(s != NULL);
-    s->strings = strings;
-    detokenizer_init(&s->detok, t, flags);
+    if (s != NULL) {
+        s->strings = strings;
+        detokenizer_init(&s->detok, t, flags);
+    }
     return s;
 }
 

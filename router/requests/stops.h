@@ -31,8 +31,9 @@ struct stops {
     char held[STOP_STRING_BYTES_MAX]; /* [n_held] text made but not given */
 };
 
-/* Returns the state of a new choice, owned by the caller. strings and t must
- * outlive it.  flags: those of the choice's own detokenizer. */
+/* Returns the state of a new choice, owned by the caller; NULL without memory.
+ * strings and t must outlive it.  flags: those of the choice's own detokenizer.
+ */
 struct stops *stops_new(const struct stop_strings *strings,
                         const struct tokenizer *t, unsigned flags);
 void stops_free(struct stops **s);

@@ -1,6 +1,5 @@
 #include "router/requests/stream.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #include "common/base/failpoint.h"
@@ -40,8 +39,9 @@ static bool has_room(const struct router_peer *p)
 static bool has_output(const struct choice *choice)
 {
     return pending_is_open(&choice->request->call) &&
-           (choice->n_sent < choice->n_generated ||
-            (choice->state == CHOICE_ENDED && !choice->last_sent));
+           (choice->out.n_sent < choice->out.n_generated ||
+            (choice->state == CHOICE_ENDED &&
+             choice->out.state == OUTPUT_OPEN));
 }
 
 void stream_ready(struct requests *r, struct choice *choice)
@@ -51,16 +51,35 @@ void stream_ready(struct requests *r, struct choice *choice)
     if (!has_output(choice)) {
         return;
     }
-    if (!list_linked(&choice->ready)) {
-        choice->ready_us = r->base->now_us;
-        list_append(&p->ready, &choice->ready);
+    if (!list_linked(&choice->out.ready)) {
+        choice->out.ready_us = r->base->now_us;
+        list_append(&output_of(p)->ready, &choice->out.ready);
         peers_touch(r->fleet, p);
     }
     if (choice->state == CHOICE_ENDED) {
         /* A last chunk does not wait: end the gathering of its client. */
-        p->streamed_us = r->base->now_us - r->base->options.gather_us;
+        output_of(p)->streamed_us =
+            r->base->now_us - r->base->options.gather_us;
         peers_touch(r->fleet, p);
     }
+}
+
+void stream_open(struct requests *r, struct router_peer *p,
+                 void (*slow)(void *room, struct event *e))
+{
+    struct session_output *out = output_of(p);
+
+    out->peer = p;
+    list_init(&out->ready);
+    /* Thus the first chunk of a session does not wait. */
+    out->streamed_us = r->base->now_us - r->base->options.gather_us;
+    out->due_us = NODE_IDLE;
+    event_init(&out->slow, slow, r);
+}
+
+void stream_close(struct requests *r, struct router_peer *p)
+{
+    event_clear(r->base, &output_of(p)->slow);
 }
 
 static uint64_t since(int64_t from_us, int64_t to_us)
@@ -72,74 +91,91 @@ static void fill_figures(const struct choice *choice,
                          Sluice__V1__GenerateFigures *f)
 {
     const struct request *request = choice->request;
-    int64_t left =
-        choice->granted_us != 0 ? choice->granted_us : choice->ended_us;
+    int64_t left = choice->figures.granted_us != 0 ? choice->figures.granted_us
+                                                   : choice->figures.ended_us;
 
     sluice__v1__generate_figures__init(f);
-    f->n_prompt = request->n_prompt;
-    f->n_generated = choice->n_generated;
+    f->n_prompt = request->prompt.n;
+    f->n_generated = choice->out.n_generated;
     f->queued_us = since(request->arrived_us, left);
-    f->first_token_us = choice->first_us == 0
-                            ? 0
-                            : since(request->arrived_us, choice->first_us);
-    f->total_us = since(request->arrived_us, choice->ended_us);
+    f->first_token_us =
+        choice->figures.first_us == 0
+            ? 0
+            : since(request->arrived_us, choice->figures.first_us);
+    f->total_us = since(request->arrived_us, choice->figures.ended_us);
     f->blocks = choice_n_blocks(choice);
-    f->slots = (uint32_t)choice->held.of[SLOTS];
+    f->slots = (uint32_t)choice->grant.held.of[SLOTS];
     f->windows = choice_n_windows(choice);
     f->has_windows = f->windows > 0;
     f->seed = request->sampling.seed;
-    f->n_moves = choice->n_moves;
-    f->has_worker = choice->granted_us != 0;
-    f->worker = wire_text(choice->worker_name);
-    f->has_n_cached = choice->granted_us != 0;
+    f->n_moves = choice->figures.n_moves;
+    f->has_worker = choice->figures.granted_us != 0;
+    f->worker = wire_text(choice->grant.worker_name);
+    f->has_n_cached = choice->figures.granted_us != 0;
     f->n_cached = choice_n_cached(choice);
 }
 
-static void reserve_text(struct requests *r, const struct tokenizer *t)
+static bool reserve_text(struct requests *r, const struct tokenizer *t)
 {
     /* The push that passes CHUNK_TEXT_MAX, and a finish after it. */
     size_t size = CHUNK_TEXT_MAX + 2 * detokenizer_max(t);
 
+    char *text;
+
     if (size > r->text_size) {
-        free(r->text);
-        r->text = malloc(size);
+        text = realloc(r->text, size);
+        if (text == NULL) {
+            return false;
+        }
+        r->text = text;
         r->text_size = size;
-        assert(r->text != NULL);
     }
+    return true;
 }
 
-void stream_begin(struct requests *r, struct choice *choice)
+bool stream_begin(struct requests *r, struct choice *choice)
 {
     const struct request *request = choice->request;
     unsigned flags = request->special_text ? 0 : DETOK_SKIP_SPECIAL;
     const struct tokenizer *t = NULL;
 
     if (request->sampling.logprobs) {
-        choice->logprobs =
+        choice->out.logprobs =
             logprob_columns_new(request->sampling.n_top_logprobs);
+        if (choice->out.logprobs == NULL) {
+            return false;
+        }
     }
     if (request->wants_text || request->stop_strings != NULL) {
         t = r->base->options.text->ops->tokenizer(r->base->options.text,
                                                   request->model->text);
     }
     if (t == NULL) {
-        return;
+        return true;
     }
-    reserve_text(r, t);
+    if (!reserve_text(r, t)) {
+        return false;
+    }
     if (request->wants_text) {
-        choice->detok = malloc(sizeof *choice->detok);
-        assert(choice->detok != NULL);
-        detokenizer_init(choice->detok, t, flags);
+        choice->text.detok = malloc(sizeof *choice->text.detok);
+        if (choice->text.detok == NULL) {
+            return false;
+        }
+        detokenizer_init(choice->text.detok, t, flags);
     }
     if (request->stop_strings != NULL) {
-        choice->stops = stops_new(request->stop_strings, t, flags);
+        choice->text.stops = stops_new(request->stop_strings, t, flags);
+        if (choice->text.stops == NULL) {
+            return false;
+        }
         /* Without its last token: that may be the end token, which is no
          * text. */
-        if (choice->n_client_has > 1) {
-            (void)stops_scan(choice->stops, choice->tokens,
-                             choice->n_client_has - 1, r->text);
+        if (choice->out.n_client_has > 1) {
+            (void)stops_scan(choice->text.stops, choice->out.tokens,
+                             choice->out.n_client_has - 1, r->text);
         }
     }
+    return true;
 }
 
 /* Converts the next tokens, up to index end, to text in r->text; fewer if their
@@ -147,30 +183,32 @@ void stream_begin(struct requests *r, struct choice *choice)
 static size_t make_text(struct requests *r, struct choice *choice, uint32_t end)
 {
     uint32_t stop = UINT32_MAX; /* index of the end token, which has no text */
-    size_t bytes =
-        choice->stops != NULL ? stops_resume(choice->stops, r->text) : 0;
+    size_t bytes = choice->text.stops != NULL
+                       ? stops_resume(choice->text.stops, r->text)
+                       : 0;
     bool last;
 
     /* finish is set before ENDED if a Cancel came too late. */
     if (choice->finish == SLUICE__V1__FINISH__FINISH_STOP &&
-        !stops_found(choice->stops)) {
-        stop = choice->n_generated - 1;
+        !stops_found(choice->text.stops)) {
+        stop = choice->out.n_generated - 1;
     }
-    for (; choice->n_detokenized < end && bytes < CHUNK_TEXT_MAX;
-         choice->n_detokenized++) {
-        if (choice->n_detokenized != stop) {
-            bytes += detokenizer_push(choice->detok,
-                                      choice->tokens[choice->n_detokenized],
-                                      r->text + bytes);
+    for (; choice->text.n_detokenized < end && bytes < CHUNK_TEXT_MAX;
+         choice->text.n_detokenized++) {
+        if (choice->text.n_detokenized != stop) {
+            bytes +=
+                detokenizer_push(choice->text.detok,
+                                 choice->out.tokens[choice->text.n_detokenized],
+                                 r->text + bytes);
         }
     }
     last = choice->state == CHOICE_ENDED &&
-           choice->n_detokenized == choice->n_generated;
+           choice->text.n_detokenized == choice->out.n_generated;
     if (last) {
-        bytes += detokenizer_finish(choice->detok, r->text + bytes);
+        bytes += detokenizer_finish(choice->text.detok, r->text + bytes);
     }
-    return choice->stops != NULL
-               ? stops_cut(choice->stops, r->text, bytes, last)
+    return choice->text.stops != NULL
+               ? stops_cut(choice->text.stops, r->text, bytes, last)
                : bytes;
 }
 
@@ -180,16 +218,17 @@ static size_t make_text(struct requests *r, struct choice *choice, uint32_t end)
 static void chunk_text(struct requests *r, struct choice *choice, uint32_t *n,
                        ProtobufCBinaryData *text)
 {
-    uint32_t end = choice->n_sent + *n;
+    uint32_t end = choice->out.n_sent + *n;
     size_t bytes, skip;
 
     do {
         bytes = make_text(r, choice, end);
-        skip = choice->skip_bytes < bytes ? choice->skip_bytes : bytes;
-        choice->skip_bytes -= (uint32_t)skip;
-    } while (skip == bytes && choice->n_detokenized < end);
-    *n = choice->n_detokenized > choice->n_sent
-             ? choice->n_detokenized - choice->n_sent
+        skip =
+            choice->text.skip_bytes < bytes ? choice->text.skip_bytes : bytes;
+        choice->text.skip_bytes -= (uint32_t)skip;
+    } while (skip == bytes && choice->text.n_detokenized < end);
+    *n = choice->text.n_detokenized > choice->out.n_sent
+             ? choice->text.n_detokenized - choice->out.n_sent
              : 0;
     text->data = (uint8_t *)r->text + skip;
     text->len = bytes - skip;
@@ -197,10 +236,11 @@ static void chunk_text(struct requests *r, struct choice *choice, uint32_t *n,
 
 static uint32_t chunk_tokens(const struct choice *choice)
 {
-    uint32_t n = choice->n_generated - choice->n_sent, max = CHUNK_TOKENS_MAX;
+    uint32_t n = choice->out.n_generated - choice->out.n_sent,
+             max = CHUNK_TOKENS_MAX;
 
-    if (choice->logprobs != NULL) {
-        max = CHUNK_LOGPROBS_MAX / (1 + choice->logprobs->n_top);
+    if (choice->out.logprobs != NULL) {
+        max = CHUNK_LOGPROBS_MAX / (1 + choice->out.logprobs->n_top);
     }
     return n < max ? n : max;
 }
@@ -213,9 +253,9 @@ static void fill_end(const struct choice *choice, Sluice__V1__GenerateChunk *c,
     c->has_finish = true;
     c->finish = choice->finish;
     c->figures = f;
-    if (stops_found(choice->stops)) {
+    if (stops_found(choice->text.stops)) {
         c->has_stop_string = true;
-        c->stop_string = choice->stops->scan.string;
+        c->stop_string = choice->text.stops->scan.string;
     }
 }
 
@@ -228,22 +268,22 @@ static bool send_chunk(struct requests *r, struct choice *choice)
     struct request *request = choice->request;
     uint32_t n = chunk_tokens(choice);
 
-    if (choice->detok != NULL) {
+    if (choice->text.detok != NULL) {
         chunk_text(r, choice, &n, &c.text);
         c.has_text = c.text.len > 0;
     } else {
-        choice->n_detokenized = choice->n_sent + n;
+        choice->text.n_detokenized = choice->out.n_sent + n;
     }
     c.has_choice = request->n_choices > 1;
     c.choice = choice->index;
-    c.first_index = choice->n_sent;
-    c.tokens = n == 0 ? NULL : choice->tokens + choice->n_sent;
+    c.first_index = choice->out.n_sent;
+    c.tokens = n == 0 ? NULL : choice->out.tokens + choice->out.n_sent;
     c.n_tokens = n;
-    if (choice->logprobs != NULL) {
-        logprob_columns_show(choice->logprobs, n, &c);
+    if (choice->out.logprobs != NULL) {
+        logprob_columns_show(choice->out.logprobs, n, &c);
     }
     if (choice->state == CHOICE_ENDED &&
-        choice->n_detokenized == choice->n_generated) {
+        choice->text.n_detokenized == choice->out.n_generated) {
         fill_end(choice, &c, &f);
     }
     FP(ROUTER_CHUNK);
@@ -252,13 +292,15 @@ static bool send_chunk(struct requests *r, struct choice *choice)
         return false;
     }
     FP(ROUTER_CHUNK_SENT);
-    if (choice->logprobs != NULL) {
-        logprob_columns_drop(choice->logprobs, n);
+    if (choice->out.logprobs != NULL) {
+        logprob_columns_drop(choice->out.logprobs, n);
     }
-    choice->n_sent += n;
-    choice->last_sent = c.has_finish;
-    request->n_unsent -= choice->last_sent;
-    choice->ready_us = request->served_us = r->base->now_us;
+    choice->out.n_sent += n;
+    if (c.has_finish) {
+        choice_output_move(choice, OUTPUT_CLOSED);
+        request->n_unsent--;
+    }
+    choice->out.ready_us = request->served_us = r->base->now_us;
     return true;
 }
 
@@ -268,7 +310,7 @@ void stream_rest(struct requests *r, struct request *request)
         struct choice *choice = &request->choices[c];
 
         if (pending_is_open(&request->call) &&
-            choice->n_sent < choice->n_generated &&
+            choice->out.n_sent < choice->out.n_generated &&
             has_room(request->call.peer)) {
             (void)send_chunk(r, choice);
         }
@@ -283,15 +325,15 @@ static bool serve_choice(struct requests *r, struct router_peer *p,
     if (!has_room(p) || !send_chunk(r, choice)) {
         return false;
     }
-    list_remove(&choice->ready);
-    if (choice->last_sent) {
+    list_remove(&choice->out.ready);
+    if (choice->out.state == OUTPUT_CLOSED) {
         if (choice->request->n_unsent == 0) {
             FP(ROUTER_END);
             pending_end(r->fleet, &choice->request->call, NULL);
         }
         choice_settle(r, choice);
     } else if (has_output(choice)) {
-        list_append(&p->ready, &choice->ready);
+        list_append(&output_of(p)->ready, &choice->out.ready);
     }
     return true;
 }
@@ -299,35 +341,39 @@ static bool serve_choice(struct requests *r, struct router_peer *p,
 /* Returns true if the output that is ready waits to be gathered with more. */
 static bool must_gather(struct requests *r, struct router_peer *p)
 {
-    int64_t due = p->streamed_us + r->base->options.gather_us;
+    struct session_output *out = output_of(p);
+    int64_t due = out->streamed_us + r->base->options.gather_us;
 
-    p->stream_due_us = NODE_IDLE;
-    if (list_empty(&p->ready)) {
+    out->due_us = NODE_IDLE;
+    if (list_empty(&out->ready)) {
         return false;
     }
     if (r->base->now_us < due) {
-        p->stream_due_us = due;
+        out->due_us = due;
         return true;
     }
-    p->streamed_us = r->base->now_us;
+    out->streamed_us = r->base->now_us;
     return false;
 }
 
 void stream_pump(struct requests *r, struct router_peer *p)
 {
+    struct session_output *out = output_of(p);
+
     if (must_gather(r, p)) {
         return;
     }
-    while (!list_empty(&p->ready)) {
-        if (!serve_choice(r, p, LIST_OF(p->ready.next, struct choice, ready))) {
+    while (!list_empty(&out->ready)) {
+        if (!serve_choice(r, p,
+                          LIST_OF(out->ready.next, struct choice, out.ready))) {
             break;
         }
     }
-    if (list_empty(&p->ready)) {
-        event_clear(r->base, &p->slow);
-    } else if (p->slow.timer.index == 0) {
+    if (list_empty(&out->ready)) {
+        event_clear(r->base, &out->slow);
+    } else if (out->slow.timer.index == 0) {
         /* Armed once per list that stays ready; slow_reader_check() finds the
          * exact times. */
-        event_set(r->base, &p->slow, r->base->now_us + SLOW_READER_MS * 1000);
+        event_set(r->base, &out->slow, r->base->now_us + SLOW_READER_MS * 1000);
     }
 }

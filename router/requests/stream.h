@@ -29,9 +29,30 @@
 
 #include "router/requests/request.h"
 
+/* The output for one session. */
+struct session_output {
+    struct router_peer *peer;
+    struct list ready;   /* struct choice: with output for the session */
+    int64_t streamed_us; /* when chunks were last sent */
+    int64_t due_us;      /* when gathered chunks are sent, or NODE_IDLE */
+    struct event slow;   /* ready output has waited SLOW_READER_MS */
+};
+
+static inline struct session_output *output_of(const struct router_peer *p)
+{
+    return p->parts[PART_REQUESTS];
+}
+
+/* Initialises the output of a new session, and clears its timer at the end.
+ * slow: the callback of that timer, with r. */
+void stream_open(struct requests *r, struct router_peer *p,
+                 void (*slow)(void *room, struct event *e));
+void stream_close(struct requests *r, struct router_peer *p);
+
 /* Prepares the output that choice needs: text if the model has a tokenizer,
- * stop strings, logprobs. */
-void stream_begin(struct requests *r, struct choice *choice);
+ * stop strings, logprobs.  Returns false without memory; what was prepared goes
+ * with the choice. */
+MUST_CHECK bool stream_begin(struct requests *r, struct choice *choice);
 
 /* Adds choice, which has new output or has ended, to the ready list of its
  * client. */

@@ -1,6 +1,7 @@
 #include "router/requests/trial_deaths.h"
 
 #include "common/base/plant.h"
+#include "router/placement/placement.h"
 #include "router/replicas/replica.h"
 #include "router/requests/choice.h"
 
@@ -9,7 +10,7 @@
  * it replaces. */
 static uint32_t record_death(struct requests *r, struct worker *w)
 {
-    uint32_t slot = trial_remember(r->schedule, w);
+    uint32_t slot = trial_remember(r->placement, w);
 
     for (struct list *at = r->all_choices.next; at != &r->all_choices;
          at = at->next) {
@@ -31,13 +32,14 @@ bool trial_death(struct requests *r, struct worker *w)
     if (place == NULL) {
         return false;
     }
-    for (struct list *at = place->running.next; at != &place->running;
-         at = at->next) {
-        struct choice *choice = LIST_OF(at, struct choice, running);
-        bool tried = &choice->entry == place->on_trial;
+    for (struct list *at = choices_of(place)->running.next;
+         at != &choices_of(place)->running; at = at->next) {
+        struct choice *choice = LIST_OF(at, struct choice, grant.running);
+        bool tried = &choice->entry.trial == placement_of(place)->on_trial;
 
         if (PLANT(INNOCENT_CHARGED)) {
-            tried = place->on_trial != NULL && at->next == &place->running;
+            tried = placement_of(place)->on_trial != NULL &&
+                    at->next == &choices_of(place)->running;
         }
         /* A worker cannot die of ids that it has not received. */
         if (!choice_may_have_run(choice)) {
@@ -45,25 +47,25 @@ bool trial_death(struct requests *r, struct worker *w)
         }
         /* Even a proven sequence took part: the death is no mercy for it. */
         choice->entry.trial.aboard |= 1u << slot;
-        if (trial_proven(&choice->entry, choice->n_generated)) {
+        if (trial_proven(&choice->entry.trial, choice->out.n_generated)) {
             continue;
         }
         charged = charged || tried;
         if (choice->state == CHOICE_ENDING || choice->state == CHOICE_ENDED) {
             continue; /* it will not run again */
         }
-        r->base->metrics.suspects += !choice->entry.trial.suspect;
-        trial_count(r->schedule, w, &choice->entry, tried);
+        r->base->metrics.suspects += !trial_suspected(&choice->entry.trial);
+        trial_count(r->placement, w, &choice->entry.trial, tried);
     }
     return charged;
 }
 
 void trial_alive(struct requests *r, uint64_t life)
 {
-    trial_forget(r->schedule, life);
+    trial_forget(r->placement, life);
     for (struct list *at = r->all_choices.next; at != &r->all_choices;
          at = at->next) {
-        trial_absolve(r->schedule, &LIST_OF(at, struct choice, all)->entry,
-                      life);
+        trial_absolve(r->placement,
+                      &LIST_OF(at, struct choice, all)->entry.trial, life);
     }
 }

@@ -1,6 +1,6 @@
 /* trial_deaths.h - Charges the death of a worker to the sequences that it ran.
  *
- * router/schedule/trial.h has the rules.
+ * router/placement/trial.h has the rules.
  *
  * Threading: the core's thread only.  Memory: none of its own. */
 #ifndef ROUTER_REQUESTS_TRIAL_DEATHS_H

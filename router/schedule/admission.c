@@ -17,14 +17,14 @@ enum status admission_queue(const struct schedule *s, const struct model *m,
                          " may wait for room; lower n",
                          n, max);
     }
-    if (s->n_waiting > max - n) {
+    if (m->n_waiting > max - n) {
         *retry_after_ms = model_retry_ms(m);
         return error_set(e, ST_RESOURCE_EXHAUSTED,
-                         "the queue is full: %" PRIu32
+                         "the queue of %s is full: %" PRIu32
                          " sequences wait for room, at most %" PRIu32
                          " may, and the request adds %" PRIu32
                          "; retry in %" PRIu32 " ms",
-                         s->n_waiting, max, n, *retry_after_ms);
+                         m->name, m->n_waiting, max, n, *retry_after_ms);
     }
     return ST_OK;
 }
@@ -65,8 +65,8 @@ static enum status no_fit_stages(const struct demand *d,
         " blocks and %" PRIu32
         " slots: it can never run; lower max_tokens or the prompt",
         demand_tokens(d), d->n_prompt, d->max_tokens, needed(text, &n),
-        n.of[PAGES], s->stage, s->peer->name, d->model->name, k[PAGES].total,
-        k[BLOCKS].total, k[SLOTS].total);
+        n.of[PAGES], member_of(s)->stage, s->peer->name, d->model->name,
+        k[PAGES].total, k[BLOCKS].total, k[SLOTS].total);
 }
 
 static enum status no_fit(const struct demand *d, const struct worker *best,
@@ -76,7 +76,7 @@ static enum status no_fit(const struct demand *d, const struct worker *best,
     const struct class_ledger *k = best->ledger.classes;
     char text[NEED_TEXT];
 
-    if (best->replica != NULL) {
+    if (member_of(best)->replica != NULL) {
         return no_fit_stages(d, best, e);
     }
     return error_set(e, ST_RESOURCE_EXHAUSTED,

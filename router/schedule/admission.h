@@ -1,9 +1,9 @@
 /* admission.h - Admission: which requests may wait, and which can ever run.
  *
- * Each model has one FIFO queue.  No choice overtakes the head of the queue,
- * with one exception: suspects that wait for their trial
- * (router/schedule/trial.h) keep their position and may be overtaken, at most
- * TRIALS_ASIDE_MAX of them at a time.
+ * Each model has one queue, in which tenants take turns (fair.h).  Choices go
+ * ahead of one without room if they do not delay it (bypass.h), and of suspects
+ * that wait for a trial (router/placement/trial.h), TRIALS_ASIDE_MAX of both in
+ * a run.
  *
  * A choice needs, of every stage of its place:
  *
@@ -16,11 +16,11 @@
  *     pages    blocks * pages_per_block + slots * pages_per_slot + windows
  *
  * The router grants the whole need before prefill, or the choice waits.  With
- * --overcommit it grants what the choice is expected to need (overcommit.h).
+ * --admission expected it grants what the choice needs now (claims.h).
  * The other choices of the request make no difference.  A request that can
  * never fit is refused at once, with the figures of the tightest stage.  A
- * sequence that lives at a worker already (router/requests/adoption.h) needs no
- * new room and waits for none.
+ * sequence that lives at a worker already (router/placement/adoption.h) needs
+ * no new room and waits for none.
  *
  * Threading: the core's thread only.  Memory: none of its own. */
 #ifndef ROUTER_SCHEDULE_ADMISSION_H
@@ -62,7 +62,8 @@ enum status admission_absent(const struct model *m, struct error *e);
  * 0: a retry would not help. */
 uint32_t admission_retry_ms(const struct error *e);
 
-/* Checks that n choices fit into the queue.  Returns ST_RESOURCE_EXHAUSTED if
+/* Checks that n choices fit into the queue of m: no model takes the places of
+ * another.  Returns ST_RESOURCE_EXHAUSTED if
  * they do not, and sets *retry_after_ms to the time after which to retry; 0:
  * never. */
 MUST_CHECK enum status admission_queue(const struct schedule *s,

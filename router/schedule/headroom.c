@@ -4,9 +4,11 @@
 #include <inttypes.h>
 
 #include "common/base/log.h"
+#include "common/base/minmax.h"
 #include "common/base/plant.h"
 #include "router/replicas/place.h"
 #include "router/schedule/admission.h"
+#include "router/schedule/forecast.h"
 
 /* Sums of rooms or loads.  Blocks, window blocks and memory are counted in
  * tokens, because places may have blocks of different sizes; in memory, slots
@@ -59,21 +61,16 @@ static uint64_t slot_tokens_at(const struct worker *stage)
                : 0;
 }
 
-static uint64_t greater(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Adds the slots and window blocks of the stages of w to the survey. */
 static void survey_units(struct survey *s, const struct worker *w)
 {
     for (uint32_t i = 0; i < worker_n_stages(w); i++) {
         const struct worker *stage = worker_stage(w, i);
 
-        s->slot_tokens = greater(s->slot_tokens, slot_tokens_at(stage));
+        s->slot_tokens = max_u64(s->slot_tokens, slot_tokens_at(stage));
         if (is_mixed(stage)) {
             s->window_pages =
-                greater(s->window_pages, stage->shard.window_pages);
+                max_u64(s->window_pages, stage->shard.window_pages);
         }
     }
 }
@@ -123,6 +120,23 @@ static uint64_t window_room(const struct worker *w)
     return least == UINT64_MAX ? 0 : least;
 }
 
+static void take_least(uint64_t *from, uint64_t n)
+{
+    *from -= min_u64(*from, n);
+}
+
+/* Takes out of the room of w what its sequences are expected to grow into. */
+static void leave_growth(const struct survey *s, const struct worker *w,
+                         struct amount *room)
+{
+    struct need growth = forecast_growth(w);
+    struct amount a = amount_of(s, w, &growth);
+
+    take_least(&room->tokens, a.tokens);
+    take_least(&room->windows, a.windows);
+    take_least(&room->memory, a.memory);
+}
+
 static struct amount room_of(const struct survey *s, const struct worker *w)
 {
     struct amount a = {0, 0, 0, 0};
@@ -134,6 +148,7 @@ static struct amount room_of(const struct survey *s, const struct worker *w)
 
         a = amount_of(s, w, &room);
         a.memory = memory_of(w, &a);
+        leave_growth(s, w, &a);
     }
     return a;
 }
@@ -232,13 +247,13 @@ static bool others_absorb(const struct survey *s, const struct worker *v,
                           bool movable)
 {
     bool here = v == w && movable;
-    struct need sum = v->load;
+    struct need sum = charges_of(v)->load;
     struct amount load, own = room_of(s, v), more = {0, 0, 0, 0};
 
     if (here) {
         add_need(&sum, need);
     }
-    load = load_elsewhere(s, v, &sum, v->n_load + here);
+    load = load_elsewhere(s, v, &sum, charges_of(v)->n_load + here);
     if (v != w) {
         more = amount_of(s, w, need);
     }
@@ -253,13 +268,13 @@ static bool others_absorb(const struct survey *s, const struct worker *v,
 static bool is_alone(struct model *m, const struct survey *s)
 {
     if (s->n_open >= 2) {
-        m->headroom_off = false;
+        scheduling_of(m)->headroom_off = false;
         return false;
     }
-    if (!m->headroom_off) {
+    if (!scheduling_of(m)->headroom_off) {
         log_warn("headroom-off", "model=%s workers=%" PRIu32, m->name,
                  s->n_open);
-        m->headroom_off = true;
+        scheduling_of(m)->headroom_off = true;
     }
     return true;
 }
@@ -284,7 +299,8 @@ bool headroom_allows(struct schedule *s, const struct queue_entry *e,
     for (uint32_t i = 0; i < fleet->n_workers; i++) {
         const struct worker *v = fleet->workers[i];
 
-        if (v->model == w->model && (v->n_load > 0 || (v == w && movable)) &&
+        if (v->model == w->model &&
+            (charges_of(v)->n_load > 0 || (v == w && movable)) &&
             !others_absorb(&survey, v, w, need, movable)) {
             return false;
         }
@@ -303,8 +319,8 @@ void headroom_charge(struct schedule *s, struct queue_entry *e,
         admission_elsewhere(s->fleet, e->model, e->n_tokens, w)) {
         e->charged = w;
         e->charge = *need;
-        w->n_load++;
-        add_need(&w->load, need);
+        charges_of(w)->n_load++;
+        add_need(&charges_of(w)->load, need);
     }
 }
 
@@ -314,7 +330,7 @@ void headroom_release(struct queue_entry *e)
 
     if (w != NULL) {
         e->charged = NULL;
-        w->n_load--;
-        take_need(&w->load, &e->charge);
+        charges_of(w)->n_load--;
+        take_need(&charges_of(w)->load, &e->charge);
     }
 }

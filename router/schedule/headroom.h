@@ -29,9 +29,10 @@
  *     so it is off, and the router logs "headroom-off" each time the model
  *     gets into this state.
  *
- * The load is what was granted: with --overcommit the expected needs
- * (overcommit.h), by which the survivors grant room to sequences that move.
- * Those that have outgrown them may wait, or be suspended.
+ * The load is what the sequences are expected to need (claims.h), and room is
+ * what the sequences of a place leave when they have grown to that
+ * (forecast_growth()).  Sequences that become longer may be suspended, or wait.
+ * With strict admission both are exact.
  *
  * The rule compares sums.  With two workers, no sequence waits after a loss,
  * except for ledgers and trials (trial.h).  With more, fragmentation remains:

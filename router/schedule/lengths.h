@@ -1,73 +1,92 @@
-/* lengths.h - The learned distribution of output lengths of a model.
+/* lengths.h - The learned distribution of the output lengths of a model.
  *
- * A sequence may generate max_tokens tokens and usually ends earlier.  Each end
- * adds one observation of the share of max_tokens that was used:
+ * Lengths are kept in bins: one for each length up to 16, then eight for each
+ * doubling.  A sequence that is longer than the bins before b reaches b, and
+ * may end in it, which gives the hazard of a bin and the share of sequences
+ * that outlive it (the product-limit estimate of Kaplan and Meier, 1958):
  *
- *     bin of n tokens = ceil(LENGTHS_BINS * n / max_tokens) - 1, at least 0
+ *     h(b) = (ended(b) + prior) / (reached(b) + LENGTHS_PRIOR)
+ *     S(b) = product of 1 - h(i) over i <= b
  *
- *     weight  |                                        #
- *             |    # # .                               #  <- prior
- *             +----------------------------------------+
- *              0                                max_tokens
+ *     S | ---.
+ *       |     `--.__
+ *       |           `----....____
+ *       +---------------------------> tokens
  *
  * Rules:
  *
- *   - Prior: an empty distribution has LENGTHS_PRIOR observations in the last
- *     bin.  Sequences are thus expected to use all of max_tokens until about
- *     four times as many have ended.
- *   - Decay by count: each observation first takes 1/LENGTHS_WINDOW off all
- *     weights, the prior's too.  About the newest LENGTHS_WINDOW ends count.
- *   - A sequence that was cut off after n tokens (cancelled, removed, failed)
- *     would have generated n or more.  Its weight is divided among the bins
- *     from that of n on, in proportion to their weights ("redistribution to the
- *     right", Efron 1967, with the weights so far); all of it goes to the last
- *     bin if these have none.
- *   - A move to another worker is no end: the sequence counts when it ends.
- *   - Expected length of a sequence that has n tokens: the LENGTHS_PERCENT
- *     quantile of the distribution, given that its length exceeds n.  It is the
- *     upper edge of a bin, more than n, and at most max_tokens.
+ *   - Only an end of its own (an end token, a stop string) counts as ended.
+ *     Sequences that max_tokens, a client or a failure cut off have reached
+ *     their bins, and show nothing of the rest.
+ *   - A sequence counts in a bin as soon as it reaches it, so that longer
+ *     outputs than before are seen while they run.
+ *   - Of each bin about the newest LENGTHS_WINDOW sequences count: both counts
+ *     are halved when so many have reached it.  What is known of rare long
+ *     ones is thus not pushed out by many short ones.
+ *   - Prior: each bin has LENGTHS_PRIOR sequences of a long-tailed distribution
+ *     in which one of twenty exceeds 1,000 tokens.
+ *   - A move to another worker is no end, and reaches no bin twice.
  *
- * Weights are whole numbers, so that equal events give equal results on every
- * machine.
+ * Counts and shares are whole numbers, so that equal events give equal results
+ * on every machine.
  *
- * Threading: none.  Memory: the caller's; no call allocates.  Limits: 1 <= n <=
- * max_tokens < 2^31. */
+ * Threading: none.  Memory: the caller's; no call allocates.  Limits: lengths
+ * up to 2^31 - 1; those past LENGTHS_MOST share the last bin. */
 #ifndef ROUTER_SCHEDULE_LENGTHS_H
 #define ROUTER_SCHEDULE_LENGTHS_H
 
 #include <stdint.h>
 
-#define LENGTHS_BINS    64
-#define LENGTHS_PRIOR   8
-#define LENGTHS_WINDOW  256
+#define LENGTHS_FINE    16 /* lengths with a bin of their own */
+#define LENGTHS_OCTAVE  8  /* bins of a doubling, from there on */
+#define LENGTHS_MOST    (1 << 20)
+#define LENGTHS_BINS    (LENGTHS_FINE + 16 * LENGTHS_OCTAVE)
+#define LENGTHS_PRIOR   2
+#define LENGTHS_WINDOW  128
 #define LENGTHS_PERCENT 80
+#define LENGTHS_ONE     ((uint32_t)1 << 20) /* the share 1 */
 
 struct lengths {
-    uint64_t weight[LENGTHS_BINS]; /* LENGTHS_UNIT for one observation */
-    uint64_t n_ends, n_cut;        /* observations so far */
+    uint32_t reached[LENGTHS_BINS], ended[LENGTHS_BINS];
+    uint32_t share[LENGTHS_BINS + 1]; /* S before bin b; of LENGTHS_ONE */
+    uint32_t stale;                   /* shares past this bin's are old */
+    uint64_t version;                 /* changes whenever a share may */
+    struct {
+        uint64_t version;
+        uint32_t n, max_tokens, length;
+    } expected;             /* the newest result of lengths_expect() */
+    uint64_t n_ends, n_cut; /* sequences so far */
 };
 
 /* Initialises l with the prior. */
 void lengths_init(struct lengths *l);
 
-/* Adds a sequence that ended by itself after n of max_tokens tokens. */
-void lengths_ended(struct lengths *l, uint32_t n, uint32_t max_tokens);
+/* Counts the bins that a sequence has reached with n tokens, and had not with
+ * n_had. */
+void lengths_reached(struct lengths *l, uint32_t n_had, uint32_t n);
 
-/* Adds a sequence that was cut off after n of max_tokens tokens.  A no-op if n
- * is 0: such a sequence shows nothing. */
-void lengths_cut(struct lengths *l, uint32_t n, uint32_t max_tokens);
+/* Counts the bin of n, the first token of a sequence that is counted. */
+void lengths_begun(struct lengths *l, uint32_t n);
 
-/* Returns the expected length of a sequence that has n of max_tokens tokens: n
- * + 1 .. max_tokens, or max_tokens if n is max_tokens.  l = NULL: nothing is
- * learned, so max_tokens. */
-uint32_t lengths_expect(const struct lengths *l, uint32_t n,
-                        uint32_t max_tokens);
+/* Adds the end of a sequence of n tokens, which has reached its bin; one by
+ * itself, or one that was cut off. */
+void lengths_ended(struct lengths *l, uint32_t n);
+void lengths_cut(struct lengths *l);
 
-/* Returns the LENGTHS_PERCENT quantile as a share of max_tokens, in thousandths
- * (1..1000). l = NULL: 1000. */
-uint32_t lengths_permille(const struct lengths *l);
+/* Returns the share of sequences that are longer than n, of LENGTHS_ONE.  l =
+ * NULL: all are. */
+uint32_t lengths_share(struct lengths *l, uint32_t n);
 
-/* Returns the number of observations so far. l = NULL: 0. */
+/* Returns the length that LENGTHS_PERCENT of the sequences with n of max_tokens
+ * tokens do not exceed: n + 1 .. max_tokens, or max_tokens if n is max_tokens.
+ * l = NULL: max_tokens. */
+uint32_t lengths_expect(struct lengths *l, uint32_t n, uint32_t max_tokens);
+
+/* Returns the tokens that a sequence with n of max_tokens tokens will still
+ * generate, on average: at least 1 if n is less than max_tokens. */
+uint32_t lengths_mean(struct lengths *l, uint32_t n, uint32_t max_tokens);
+
+/* Returns the number of ended sequences so far. l = NULL: 0. */
 uint64_t lengths_count(const struct lengths *l);
 
 #endif

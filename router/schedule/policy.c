@@ -1,55 +1,51 @@
 #include "router/schedule/policy.h"
 
+#include "router/schedule/bypass.h"
+#include "router/schedule/claims.h"
+#include "router/schedule/fair.h"
 #include "router/schedule/headroom.h"
-#include "router/schedule/overcommit.h"
 #include "router/schedule/routing.h"
 
-/* A new entry goes to the end.  An entry that returns is old, so its position
- * is searched from the head: before all that arrived after it, even if some of
- * those have been granted meanwhile.  A move must not cost a sequence its
- * turn. */
-static struct list *order_fifo(struct schedule *s, const struct queue_entry *e,
+/* An entry that returns keeps its place among the tenants: a move must not cost
+ * a sequence its turn. */
+static struct list *order_fair(struct schedule *s, struct queue_entry *e,
                                bool again)
 {
-    struct list *waiting = &e->model->waiting;
-    struct list *at = again ? waiting->next : waiting;
-
-    (void)s;
-    while (at != waiting &&
-           LIST_OF(at, struct queue_entry, queue)->number < e->number) {
-        at = at->next;
+    if (!again) {
+        fair_arrived(s, e);
     }
-    return at;
+    return fair_position(e, again || fair_is_early(e));
 }
 
-static bool yields_fifo(struct schedule *s, const struct queue_entry *e)
+static bool yields(struct schedule *s, struct queue_entry *e)
 {
     if (e->keeper == NULL) {
-        return trial_waits(s, e);
+        return trial_waits(s->placement, &e->trial, e->n_tokens) ||
+               bypass_waits(s, e);
     }
-    e->keeper->reserved = s->n_runs;
+    charges_of(e->keeper)->reserved = s->n_runs;
     return true;
 }
 
-static void charge_fifo(struct schedule *s, struct queue_entry *e,
-                        struct worker *w)
+static void charge(struct schedule *s, struct queue_entry *e, struct worker *w)
 {
-    headroom_charge(s, e, w, &e->claim.need);
-    overcommit_charge(e, w);
+    headroom_charge(s, e, w, &e->claim.expected);
+    claim_charge(e, w);
     routing_charge(s, e, w);
+    fair_granted(e);
 }
 
-static void release_fifo(struct queue_entry *e)
+static void release(struct queue_entry *e)
 {
     headroom_release(e);
-    overcommit_release(e);
+    claim_release(e);
     routing_release(e);
 }
 
-const struct policy_ops policy_fifo = {.order = order_fifo,
+const struct policy_ops policy_fair = {.order = order_fair,
                                        .place = routing_pick,
                                        .admit = headroom_allows,
-                                       .yields = yields_fifo,
-                                       .charge = charge_fifo,
+                                       .yields = yields,
+                                       .charge = charge,
                                        .started = routing_release,
-                                       .release = release_fifo};
+                                       .release = release};

@@ -3,7 +3,7 @@
  * Fair queueing, prefix routing and headroom are entries of such a table.  A
  * new rule is a new function here and changes nothing in queue.c.  No policy
  * may change the following: only ledgers return room, a grant covers the whole
- * claim of an entry (overcommit.h) or nothing, and the router never revokes a
+ * claim of an entry (claims.h) or nothing, and the router never revokes a
  * grant in favour of another sequence.
  *
  * Threading: the core's thread only.  Memory: a policy keeps no state outside
@@ -16,7 +16,7 @@
 struct policy_ops {
     /* Returns the node in front of which e is inserted into the queue of its
      * model. again: e was in the queue before. */
-    struct list *(*order)(struct schedule *s, const struct queue_entry *e,
+    struct list *(*order)(struct schedule *s, struct queue_entry *e,
                           bool again);
 
     /* Returns the place at which e is granted now; NULL: none. */
@@ -27,7 +27,7 @@ struct policy_ops {
                   const struct worker *w, const struct need *need);
 
     /* Returns true if entries behind e may go first although e has no place. */
-    bool (*yields)(struct schedule *s, const struct queue_entry *e);
+    bool (*yields)(struct schedule *s, struct queue_entry *e);
 
     /* charge: accounts for e->claim at w, where e was granted. started: e has
      * its first token there. release: takes all charges back. */
@@ -36,11 +36,12 @@ struct policy_ops {
     void (*release)(struct queue_entry *e);
 };
 
-/* The default policy: FIFO by number; the place with the earliest first token
- * (routing.h); headroom if the option is set (headroom.h).  Two kinds of entry
- * are overtaken: suspects that wait for a trial (trial.h), and sequences that
- * wait for the place that keeps what they continue.  The room of that place is
- * then reserved for them. */
-extern const struct policy_ops policy_fifo;
+/* The policy: fair among tenants (fair.h), with a bypass (bypass.h); the place
+ * with the earliest first token (routing.h); headroom if the option is set
+ * (headroom.h).  Three kinds of entry are overtaken: one that waits for room,
+ * by entries that do not delay it; suspects that wait for a trial (trial.h);
+ * and sequences that wait for the place that keeps what they continue.  The
+ * room of that place is then reserved for them. */
+extern const struct policy_ops policy_fair;
 
 #endif

@@ -1,7 +1,9 @@
 #include "router/schedule/queue.h"
 
 #include "common/base/plant.h"
+#include "router/schedule/bypass.h"
 #include "router/schedule/policy.h"
+#include "router/schedule/predict.h"
 
 static void queue_insert(struct schedule *s, struct queue_entry *e, bool again)
 {
@@ -10,6 +12,7 @@ static void queue_insert(struct schedule *s, struct queue_entry *e, bool again)
     if (!again || !PLANT(REQUEUE_LOST)) {
         list_insert(before, &e->queue);
     }
+    predict_entered(e);
     e->model->n_waiting++;
     s->n_waiting++;
 }
@@ -28,6 +31,7 @@ void queue_remove(struct schedule *s, struct queue_entry *e)
 {
     if (list_linked(&e->queue)) {
         list_remove(&e->queue);
+        predict_left(e);
         e->model->n_waiting--;
         s->n_waiting--;
         /* The next entry may fit where this one did not. */
@@ -38,17 +42,24 @@ void queue_remove(struct schedule *s, struct queue_entry *e)
 void queue_run(struct schedule *s, struct model *m)
 {
     struct list *at = m->waiting.next;
-    uint32_t n_aside = 0;
+    uint32_t n_aside = 0, n_skipped = 0;
 
     s->n_runs++;
+    bypass_begin(s);
     while (at != &m->waiting) {
         struct queue_entry *e = LIST_OF(at, struct queue_entry, queue);
-        struct worker *w = s->policy->place(s, e);
+        struct worker *w;
 
         at = at->next;
-        /* The first entry without a place ends the walk: FIFO means that a
-         * small sequence must not starve a large one.  Only an entry that no
-         * other place may have is passed, see the policy's yields(). */
+        if (e->keeper == NULL && bypass_skips(s, e)) {
+            if (++n_skipped == BYPASS_SKIP_MAX) {
+                return;
+            }
+            continue;
+        }
+        w = s->policy->place(s, e);
+        /* An entry without a place ends the walk, unless the policy lets
+         * others go ahead of it. */
         if (w == NULL && n_aside < TRIALS_ASIDE_MAX &&
             s->policy->yields(s, e)) {
             n_aside++;

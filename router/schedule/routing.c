@@ -4,9 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/minmax.h"
 #include "router/replicas/place.h"
-#include "router/schedule/overcommit.h"
+#include "router/schedule/bypass.h"
+#include "router/schedule/claims.h"
 #include "router/schedule/policy.h"
+#include "router/schedule/predict.h"
 
 /* Returns the stage with the fewest free pages: it limits the whole place. */
 static const struct worker *tightest(const struct worker *w)
@@ -28,16 +31,28 @@ static uint64_t tokens_of(const struct queue_entry *e)
 /* A place that could take e, in the order of preference. */
 struct candidate {
     struct worker *w;
-    uint64_t compute, wait, pages; /* wait: in units */
+    uint64_t compute, pages;
+    int64_t end; /* in grains */
 };
 
-static struct candidate
-candidate_of(struct schedule *s, const struct queue_entry *e, struct worker *w)
+/* Parts that do not depend on the place. */
+struct question {
+    const struct queue_entry *e;
+    uint32_t n_output;
+    int64_t grain_us;
+};
+
+static struct candidate candidate_of(struct schedule *s,
+                                     const struct question *q, struct worker *w)
 {
     struct candidate c = {.w = w};
+    struct prediction p;
 
-    c.compute = tokens_of(e) - prefixes_restorable(s, e, w);
-    c.wait = (c.compute + w->n_backlog) / PREFIX_UNIT;
+    c.compute = tokens_of(q->e) - prefixes_restorable(s, q->e, w);
+    p = predict_at(w, c.compute, q->n_output);
+    /* Fewer tokens than a unit do not change the order by themselves. */
+    c.end = p.prompt_us / q->grain_us +
+            (p.end_us - p.prompt_us + p.others_us) / q->grain_us;
     c.pages = worker_room(tightest(w), PAGES);
     return c;
 }
@@ -46,8 +61,8 @@ candidate_of(struct schedule *s, const struct queue_entry *e, struct worker *w)
  * the same choice. */
 static bool is_better(const struct candidate *a, const struct candidate *b)
 {
-    if (b->w == NULL || a->wait != b->wait) {
-        return b->w == NULL || a->wait < b->wait;
+    if (b->w == NULL || a->end != b->end) {
+        return b->w == NULL || a->end < b->end;
     }
     if (a->compute / PREFIX_UNIT != b->compute / PREFIX_UNIT) {
         return a->compute < b->compute;
@@ -77,29 +92,36 @@ static const char *why_not(struct schedule *s, const struct queue_entry *e,
     if (why != NULL) {
         return why;
     }
-    if (w->reserved == s->n_runs && e->keeper != w) {
+    if (charges_of(w)->reserved == s->n_runs && e->keeper != w) {
         return "its room is reserved for a sequence that continues one there";
     }
     if (!place_readmitted(w)) {
         return "it is on probation after crashes";
     }
-    if (!trial_allows(s, w, e)) {
+    if (!trial_allows(s->placement, w, &e->trial, e->n_tokens)) {
         return "a suspect of a worker's death may not be tried there now";
     }
     if (e->n_tokens > worker_context(w)) {
         return "its context is too short";
     }
+    /* One that grows must fit at last. */
+    if (c->grows && !place_fits_ever(w, e->n_tokens)) {
+        return "its pool is too small";
+    }
     if (!place_has_room(w, &c->need)) {
         return no_room(w, &c->need);
     }
-    return overcommit_refuses(s, w, c);
+    if (!bypass_allows(s, e, w, c)) {
+        return "its room is kept for a request that waits for longer";
+    }
+    return claim_refused(s, e, w, c);
 }
 
 static void describe(struct schedule *s, const struct queue_entry *e,
                      const struct worker *w, struct routing_place *out)
 {
     const struct worker *stage = tightest(w);
-    struct claim c = overcommit_claim(s, e, w);
+    struct claim c = claim_at(s, e, w);
     struct need share = place_share(stage, &c.need);
 
     *out = (struct routing_place){.n_running = w->n_running,
@@ -108,17 +130,19 @@ static void describe(struct schedule *s, const struct queue_entry *e,
                                   .most_pages = c.grows ? c.most.of[PAGES] : 0,
                                   .restorable = prefixes_restorable(s, e, w)};
     memcpy(out->name, w->peer->name, sizeof out->name);
-    out->n_wait = tokens_of(e) - out->restorable + w->n_backlog;
+    out->n_wait = tokens_of(e) - out->restorable + charges_of(w)->n_backlog;
+    out->expected =
+        predict_at(w, tokens_of(e) - out->restorable, predict_output(e));
     out->why_not = why_not(s, e, w, &c);
 }
 
 void routing_describe(struct schedule *s, const struct queue_entry *e,
                       const struct worker *w, struct routing_place *out)
 {
-    struct claim c = overcommit_claim(s, e, w);
+    struct claim c = claim_at(s, e, w);
 
     describe(s, e, w, out);
-    if (out->why_not == NULL && !s->policy->admit(s, e, w, &c.need)) {
+    if (out->why_not == NULL && !s->policy->admit(s, e, w, &c.expected)) {
         out->why_not = "its room is kept for the loss of another worker";
     }
 }
@@ -143,7 +167,9 @@ static void record(struct schedule *s, struct queue_entry *e,
     struct routing_record *x =
         realloc(e->record, sizeof *x + n * sizeof x->places[0]);
 
-    assert(x != NULL);
+    if (x == NULL) {
+        return; /* for people alone */
+    }
     e->record = x;
     x->n = 1;
     describe(s, e, chosen, &x->places[0]);
@@ -156,8 +182,10 @@ static void record(struct schedule *s, struct queue_entry *e,
     }
 }
 
-struct worker *routing_pick(struct schedule *s, struct queue_entry *e)
+/* Returns the best place for e now; NULL: none. */
+static struct worker *best_of(struct schedule *s, const struct queue_entry *e)
 {
+    struct question q = {e, predict_output(e), predict_grain_us(e->model)};
     struct candidate best = {.w = NULL};
 
     for (uint32_t i = 0; i < s->fleet->n_workers; i++) {
@@ -168,38 +196,58 @@ struct worker *routing_pick(struct schedule *s, struct queue_entry *e)
         if (w->model != e->model || !worker_can_serve(w)) {
             continue;
         }
-        claim = overcommit_claim(s, e, w);
+        claim = claim_at(s, e, w);
         if (why_not(s, e, w, &claim) != NULL) {
             continue;
         }
-        c = candidate_of(s, e, w);
+        c = candidate_of(s, &q, w);
         /* The policy is asked last: its headroom check walks all workers
          * again. */
-        if (is_better(&c, &best) && s->policy->admit(s, e, w, &claim.need)) {
+        if (is_better(&c, &best) &&
+            s->policy->admit(s, e, w, &claim.expected)) {
             best = c;
         }
-    }
-    if (best.w != NULL) {
-        record(s, e, best.w);
-    } else if (e->keeper != NULL) {
-        s->events->crowded(s->above, e);
     }
     return best.w;
 }
 
+struct worker *routing_pick(struct schedule *s, struct queue_entry *e)
+{
+    struct worker *w = best_of(s, e);
+
+    if (w != NULL) {
+        record(s, e, w);
+    } else if (e->keeper != NULL) {
+        s->events->crowded(s->above, e);
+    }
+    return w;
+}
+
+bool routing_possible(struct schedule *s, const struct queue_entry *e)
+{
+    bypass_begin(s);
+    return best_of(s, e) != NULL;
+}
+
 void routing_charge(struct schedule *s, struct queue_entry *e, struct worker *w)
 {
-    assert(e->computing == NULL);
-    e->computing = w;
-    e->n_computing = tokens_of(e) - prefixes_restorable(s, e, w);
-    w->n_backlog += e->n_computing;
+    assert(e->computing.at == NULL);
+    e->computing.at = w;
+    e->computing.n = tokens_of(e) - prefixes_restorable(s, e, w);
+    charges_of(w)->n_backlog += e->computing.n;
+    charges_of(w)->n_computing++;
+    predict_granted(e, e->computing.n);
     e->prompt->mate = w->peer->session;
 }
 
 void routing_release(struct queue_entry *e)
 {
-    if (e->computing != NULL) {
-        e->computing->n_backlog -= e->n_computing;
-        e->computing = NULL;
+    if (e->computing.at != NULL) {
+        struct place_charges *at = charges_of(e->computing.at);
+
+        at->n_backlog -= e->computing.n;
+        at->n_computed -= min_u64(at->n_computed, e->computing.n);
+        at->n_computing--;
+        e->computing.at = NULL;
     }
 }

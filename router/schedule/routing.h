@@ -1,30 +1,36 @@
 /* routing.h - Chooses the place for an entry of the queue.
  *
- * The place is the one that is expected to give the first token earliest. Among
- * the places that have room for the entry now and may take it,
+ * The place is the one at which the sequence is expected to end earliest, with
+ * the time that it costs others there, among the places that have room for the
+ * entry now and may take it (predict.h):
  *
- *     wait(w) = tokens to compute at w + tokens before it at w
+ *     end(w) = prompts before it at w + tokens to compute at w
+ *              + tokens to generate * time of a step with the rows of w and it
+ *              + time that its rows add to the steps of the others at w
  *
  *     tokens to compute   prompt and generated tokens of the entry, less those
  *                         that w can restore (prefixes.h)
- *     tokens before it    the same sum over the sequences that were granted at
- *                         w and have no token from there yet
  *
- * is least, counted in units of PREFIX_UNIT tokens.  Ties go to the place that
- * computes fewer tokens, then to the one with the most free pages in its
- * tightest stage, then to the oldest session.  Consequences:
+ * It is the end and not the first token: rows that a place has are load for all
+ * tokens of a sequence, not only for the first.  Ends are compared in grains,
+ * the time of PREFIX_UNIT prompt tokens.  Ties go to the place that computes
+ * fewer tokens, then to the one with the most free pages in its tightest stage,
+ * then to the oldest session.  Consequences:
  *
- *   - Without reusable prefixes, prompts go where fewer wait, and single ones
- * to the most free pages.
- *   - A place that can restore the prompt is chosen until the prompts that wait
- *     there cost more than computing it elsewhere.  No place starves.
+ *   - Without reusable prefixes, sequences go where fewer prompts and fewer
+ * rows are, and single ones to the most free pages.
+ *   - A place that can restore the prompt is chosen while its prompts and rows
+ *     cost less than computing the prompt elsewhere.  A prefix that is asked
+ *     for more often is then computed once at a second place, and both have it.
+ *   - A place without sequences is chosen soon, also one that has just come: it
+ *     is expected to be as fast as its siblings (costs.h).
  *   - A place without room loses to any place with room, whatever it could
  *     restore.
  *   - Choices of one request follow the first one: its place computes their
  *     prompt once.
  *
- * A token counts alike on all places.  A sequence that continues a kept one
- * (router/requests/continuation.h) has one place only, its keeper.
+ * A sequence that continues a kept one (router/requests/continuation.h) has one
+ * place only, its keeper.
  *
  * Threading: the core's thread only.  Memory: one record for each entry that
  * was granted, on the heap.  Cost: O(workers), and for the first place of a
@@ -32,6 +38,7 @@
 #ifndef ROUTER_SCHEDULE_ROUTING_H
 #define ROUTER_SCHEDULE_ROUTING_H
 
+#include "router/schedule/predict.h"
 #include "router/schedule/schedule.h"
 
 /* One place as it was for an entry. */
@@ -42,7 +49,8 @@ struct routing_place {
     uint32_t n_running;
     uint64_t room_pages, need_pages; /* its tightest stage's */
     uint64_t most_pages;             /* 0: need_pages is all it can need */
-    uint64_t n_wait;                 /* tokens: the formula above */
+    uint64_t n_wait;                 /* tokens to compute until its first one */
+    struct prediction expected;      /* as if granted now */
 };
 
 /* The places at the grant of an entry: the chosen one first, then others in
@@ -55,6 +63,10 @@ struct routing_record {
 /* Returns the place for e by the rules above; NULL if there is none now. Stores
  * the places in e->record if there is one. */
 struct worker *routing_pick(struct schedule *s, struct queue_entry *e);
+
+/* Returns true if e, which is in no queue, would have a place now if no other
+ * entry waited. */
+bool routing_possible(struct schedule *s, const struct queue_entry *e);
 
 /* Writes how w looks now for e, which waits. */
 void routing_describe(struct schedule *s, const struct queue_entry *e,

@@ -10,32 +10,51 @@
 
 #include "router/fleet/fleet.h"
 #include "router/fleet/workers.h"
+#include "router/placement/trial.h"
+#include "router/schedule/costs.h"
+#include "router/schedule/lengths.h"
 #include "router/schedule/prefixes.h"
-#include "router/schedule/trial.h"
 
 struct routing_record;
 
-/* The grant of an entry at a place: router/schedule/overcommit.h. */
+/* The grant of an entry at a place: router/schedule/claims.h. */
 struct claim {
-    struct need need;    /* the grant, */
-    struct need most;    /* and all that the entry can need there */
-    uint32_t n_expected; /* output tokens that need covers */
+    struct need need;     /* the grant, */
+    struct need expected; /* its probable need there, */
+    struct need most;     /* and all that it can need */
+    uint32_t n_expected;  /* output tokens that `expected` covers */
     uint32_t block_tokens, window_pages; /* the place's, if it has all layers */
     bool grows;                          /* most takes more pages than need */
 };
 
+/* Work of entries that wait: router/schedule/predict.h. */
+struct work {
+    uint64_t n_prompt, n_output; /* tokens */
+    uint64_t cost;               /* queue_entry.cost */
+};
+
+/* Tokens that a sequence has to compute. */
+struct backlog {
+    struct worker *at; /* the place charged with them; NULL: none */
+    uint64_t n;
+};
+
 struct queue_entry {
     struct list queue; /* in model->waiting */
+    struct work work;  /* as it is counted in model_scheduling.waiting */
     struct model *model;
     uint64_t number;   /* order of arrival, over all models */
+    uint32_t tenant;   /* slot of base.tenant_names; set before it is added */
+    uint32_t cost;     /* tokens, and */
+    uint32_t unit;     /* the time of each on the clock of its queue: fair.h */
+    uint64_t start;    /* on that clock */
     uint64_t n_tokens; /* prompt + max_tokens; these are set before it is */
     uint32_t n_prompt, n_generated; /* added: tokens to compute at a place */
     bool uncached;                  /* nothing is reused for it */
     struct prefix_prompt *prompt;   /* its request's */
     struct worker *keeper;          /* the only place for it; NULL: any */
     uint32_t n_kept;                /* tokens that the keeper has of it */
-    struct worker *computing;       /* routing.h; NULL: no charge */
-    uint64_t n_computing;           /* the charge there */
+    struct backlog computing;       /* routing.h */
     struct routing_record *record;  /* the places at its grant; NULL: none */
     bool ran; /* granted before, or resumed by its client */
     struct trial trial;
@@ -43,6 +62,118 @@ struct queue_entry {
     struct need charge;       /* the charge at that place */
     struct claim claim;       /* its newest grant's */
     struct worker *committed; /* place charged with the claim; NULL: none */
+    struct list granted;      /* in charges_of(committed)->granted */
+    uint32_t n_made;          /* tokens that it has there, */
+    uint32_t n_seen;          /* and had in the forecast */
+    bool was_suspended;       /* ever */
+    bool begun;               /* counted in lengths_of(model) */
+    uint64_t reserved;        /* session of the place that is kept for it */
+    int64_t until_us;         /* others may go ahead; 0: it was never first */
+};
+
+/* Returns the tokens that e may generate. */
+static inline uint32_t entry_max_tokens(const struct queue_entry *e)
+{
+    return (uint32_t)(e->n_tokens - e->n_prompt);
+}
+
+/* The pages that a place will need, router/schedule/forecast.h: the change of
+ * what its sequences hold at each horizon, in pages times LENGTHS_ONE, and its
+ * variance in pages^2 times LENGTHS_ONE. */
+#define FORECAST_HORIZONS 30
+
+struct forecast {
+    bool made;
+    uint64_t n_since; /* tokens that its sequences got since */
+    int64_t mean[FORECAST_HORIZONS];
+    uint64_t variance[FORECAST_HORIZONS];
+    uint64_t greatest;  /* pages by which all can grow together */
+    struct need growth; /* by which all are expected to */
+};
+
+/* The inputs of the forecast of one sequence. */
+struct forecast_key {
+    uint64_t version; /* lengths.version */
+    uint64_t held;
+    const void *replica;
+    uint32_t n_prompt, n, max_tokens;
+    uint32_t block_tokens, pages_per_block, pages_per_slot;
+    uint32_t window_tokens, window_pages, chunk_tokens;
+};
+
+/* The newest one of a model: equal places ask the same. */
+struct forecast_memo {
+    struct forecast_key key;
+    struct forecast one;
+};
+
+/* The scheduler's part of a place. */
+struct place_charges {
+    struct need load;  /* blocks, window blocks and slots of n_load sequences */
+    uint32_t n_load;   /* sequences counted by headroom.h */
+    uint64_t greatest; /* pages that its sequences need at most */
+    uint64_t newest_start, newest_number; /* its newest grant */
+    struct list granted;                  /* queue_entry.granted */
+    uint32_t n_granted;                   /* entries of it */
+    struct forecast forecast;             /* for them */
+    uint64_t n_backlog;    /* tokens to compute before the first tokens of the
+                            * sequences granted here: routing.h */
+    uint64_t n_computed;   /* those that steps have computed since */
+    uint32_t n_computing;  /* sequences to which they belong */
+    struct costs costs;    /* shown by its steps */
+    struct step_cost cost; /* from them; chunk 0: as of its siblings */
+    uint64_t reserved;     /* run of the queue in which its room is kept for a
+                            * sequence that only this place can continue */
+};
+
+static inline struct place_charges *charges_of(const struct worker *w)
+{
+    return w->parts[PART_SCHEDULE];
+}
+
+/* The clock of a queue, and the ends and newest starts of its tenants on it:
+ * router/schedule/fair.h. */
+struct fairness {
+    uint64_t clock, latest; /* latest: the largest end */
+    uint64_t end[METRIC_SLOTS], start[METRIC_SLOTS];
+    uint32_t unit[METRIC_SLOTS]; /* newest queue_entry.unit; 0: none came */
+};
+
+/* The bytes of a token in texts: overload.h. */
+struct text_ratio {
+    uint64_t bytes, tokens;
+};
+
+/* The scheduler's part of a model. */
+struct model_scheduling {
+    bool begun;             /* lengths and margin have their first values */
+    struct lengths lengths; /* the outputs of the model */
+    uint32_t margin;        /* router/schedule/forecast.h */
+    struct fairness fairness;
+    struct forecast_memo memo;     /* router/schedule/forecast.h */
+    struct costs costs;            /* shown by the steps of all its places */
+    struct work waiting;           /* all work in its queue: predict.h */
+    uint64_t n_granted, n_compute; /* tokens of the newest grants, and those of
+                                    * them that were to compute */
+    struct text_ratio text;        /* overload.h */
+    bool headroom_off; /* logged that options.headroom has no effect */
+};
+
+/* Returns the scheduler's part of m, borrowed. */
+struct model_scheduling *scheduling_of(const struct model *m);
+
+static inline struct lengths *lengths_of(const struct model *m)
+{
+    return &scheduling_of(m)->lengths;
+}
+
+/* The first entry of a run that has no room: router/schedule/bypass.h. */
+struct reservation {
+    const struct queue_entry *entry; /* NULL: none yet */
+    struct worker *place;            /* kept for it; NULL: none */
+    struct claim claim;              /* its grant there */
+    uint32_t at;                     /* horizon from which on it fits */
+    bool over;                       /* no other entry may go there */
 };
 
 struct policy_ops;
@@ -55,15 +186,19 @@ struct schedule_events {
     /* The keeper of e has no room for it now.  The callee may clear
      * e->keeper. */
     void (*crowded)(void *above, struct queue_entry *e);
+    /* e, the first that waits for room in this run of a queue, has none. */
+    void (*short_of_room)(void *above, const struct queue_entry *e);
 };
 
 struct schedule {
     struct router_base *base;
     struct fleet *fleet;
     const struct policy_ops *policy;
-    uint32_t n_waiting; /* entries in all queues */
-    uint64_t n_runs;    /* runs of all queues */
-    struct prefixes prefixes;
+    uint32_t n_waiting;                 /* entries in all queues */
+    uint64_t n_runs;                    /* runs of all queues */
+    struct reservation first;           /* in this run */
+    uint64_t refused_now, refused_most; /* least tokens without room in it */
+    struct placement *placement;
     const struct schedule_events *events;
     void *above; /* first argument of the events */
 };

@@ -1,6 +1,7 @@
 /* text_job.c - Jobs, which all seams share. */
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "router/text/text_seam.h"
 #include "text/detokenizer.h"
@@ -11,10 +12,24 @@ struct text_job *text_job_new(enum text_job_kind kind, uint64_t tag)
 {
     struct text_job *j = calloc(1, sizeof *j);
 
-    assert(j != NULL);
-    j->kind = kind;
-    j->tag = tag;
+    if (j != NULL) {
+        j->kind = kind;
+        j->tag = tag;
+    }
     return j;
+}
+
+bool text_job_put(struct text_job *j, const uint8_t *text, size_t n)
+{
+    j->text = malloc(n + 1);
+    if (j->text == NULL) {
+        return false;
+    }
+    if (n > 0) {
+        memcpy(j->text, text, n);
+    }
+    j->n_text = n;
+    return true;
 }
 
 void text_job_free(struct text_job **j)

@@ -43,12 +43,15 @@ struct text_job {
     struct encoding *encoding; /* state of ENCODE between two slices; owned */
     uint32_t *ids; /* [n_ids] result of ENCODE, input of DECODE; owned */
     size_t n_ids;
+    size_t counted;     /* bytes in request_memory.h, for the core */
     enum status status; /* result */
     struct error error; /* set if status is not OK */
 };
 
-/* Allocates an empty job.  Never returns NULL. */
+/* Returns an empty job; NULL without memory. */
 struct text_job *text_job_new(enum text_job_kind kind, uint64_t tag);
+/* Gives a job a copy of text[0..n).  Returns false without memory. */
+MUST_CHECK bool text_job_put(struct text_job *j, const uint8_t *text, size_t n);
 
 /* Runs a slice of a job: of ENCODE about `bytes` bytes, of DECODE all.  Returns
  * whether the job is done; its result is then set. */

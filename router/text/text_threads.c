@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/job_threads.h"
+#include "common/base/memory.h"
 #include "text/text_limits.h"
 #include "text/tokenizer.h"
 
@@ -93,11 +94,10 @@ enum status text_threads_new(struct text_threads **out,
                              const struct text_model *models, uint32_t n_models,
                              unsigned n_threads, struct error *e)
 {
-    struct text_threads *t = calloc(1, sizeof *t);
+    struct text_threads *t = memory_must(calloc(1, sizeof *t));
     struct job_threads_ops ops = {run_job, drop_job, t};
     enum status st;
 
-    assert(t != NULL);
     t->seam.ops = &seam_ops;
     t->models = models;
     t->n_models = n_models;

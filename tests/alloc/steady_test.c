@@ -3,8 +3,8 @@
  * Router, worker and client cores run in one thread, and the test hands over
  * their frames.  The worker's engine is the real one over the embedded model.
  * Once all streams run, 1,000 steps are counted: neither the program nor a
- * library calls malloc.  docs/design.md lists what may still grow, and up to
- * which limit. */
+ * library calls malloc.  common/base/README.md lists what may still grow, and
+ * up to which limit. */
 #include <inttypes.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -380,20 +380,20 @@ static struct worker_options worker_of(void)
     struct worker_options o = {.name = "w",
                                .model = the.config.name,
                                .device = "cpu",
-                               .has_tokenizer = true,
+                               .tokenizer.known = true,
                                .layer_end = the.config.shape.n_layers,
                                .n_layers = the.config.shape.n_layers,
                                .block_tokens = 32,
-                               .block_bytes = 1024,
-                               .slot_bytes = 1024,
-                               .n_pages = pages(),
-                               .pages_per_block = 1,
-                               .pages_per_slot = the.sizes.pages_per_slot,
-                               .slot_cap = STREAMS,
+                               .pool.block_bytes = 1024,
+                               .pool.slot_bytes = 1024,
+                               .pool.n_pages = pages(),
+                               .pool.pages_per_block = 1,
+                               .pool.pages_per_slot = the.sizes.pages_per_slot,
+                               .pool.slot_cap = STREAMS,
                                .one_arithmetic = true,
                                .reuse = true,
-                               .checkpoint_share = 0.5f,
-                               .tenant_share = 1,
+                               .pool.checkpoint_share = 0.5f,
+                               .pool.tenant_share = 1,
                                .context = 4096,
                                .vocab = the.config.shape.vocab,
                                .max_rows = STREAMS,
@@ -401,7 +401,8 @@ static struct worker_options worker_of(void)
                                .chunk_tokens = 64,
                                .engine_depth = 1};
 
-    memcpy(o.tokenizer, tokenizer_hash(the.tokenizer), sizeof o.tokenizer);
+    memcpy(o.tokenizer.hash, tokenizer_hash(the.tokenizer),
+           sizeof o.tokenizer.hash);
     memcpy(o.fingerprint, shard_fingerprint(the.shard), sizeof o.fingerprint);
     return o;
 }

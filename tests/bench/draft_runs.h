@@ -12,7 +12,7 @@
 
 #include "tests/golden/runner_drafts.h"
 #include "tests/kernels/random_model.h"
-#include "worker/sequences/drafts.h"
+#include "worker/plan/drafts.h"
 
 #define DRAFT_RUNS_BATCH  128
 #define DRAFT_RUNS_TOKENS 256    /* most tokens of a sequence in a run */

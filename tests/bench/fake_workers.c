@@ -163,11 +163,11 @@ static void work(const struct fakes *a, int number)
                                .layer_end = 1,
                                .n_layers = 1,
                                .block_tokens = BLOCK_TOKENS,
-                               .block_bytes = 1024,
-                               .slot_bytes = 1024,
-                               .pages_per_block = 1,
-                               .pages_per_slot = 1,
-                               .slot_cap = a->rows,
+                               .pool.block_bytes = 1024,
+                               .pool.slot_bytes = 1024,
+                               .pool.pages_per_block = 1,
+                               .pool.pages_per_slot = 1,
+                               .pool.slot_cap = a->rows,
                                .context = a->sequence_tokens,
                                .vocab = VOCAB,
                                .max_rows = a->rows,
@@ -180,12 +180,13 @@ static void work(const struct fakes *a, int number)
     struct error e;
 
     snprintf(name, sizeof name, "fake-%d", number);
-    o.n_pages =
+    o.pool.n_pages =
         a->rows * (1 + (a->sequence_tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS);
     if (a->tokenizer != NULL) {
-        o.has_tokenizer = true;
+        o.tokenizer.known = true;
         o.vocab = tokenizer_vocab(a->tokenizer);
-        memcpy(o.tokenizer, tokenizer_hash(a->tokenizer), sizeof o.tokenizer);
+        memcpy(o.tokenizer.hash, tokenizer_hash(a->tokenizer),
+               sizeof o.tokenizer.hash);
     }
     if (curve_keys_load(&keys, getenv("SLUICE_KEY"), getenv("SLUICE_TRUST"),
                         &e) != ST_OK ||

@@ -259,7 +259,7 @@ static double context_bytes(const struct bench *b, double tokens)
     return tokens / b->options.block_tokens * b->sizes.pages_per_block *
                (double)b->sizes.page_bytes +
            seen * token *
-               config_count(&b->config, MIXER_WINDOW, 0, s->n_layers);
+               config_count(&b->config, MIXER_IN_WINDOWS, 0, s->n_layers);
 }
 
 static void say(const struct bench *b, const struct point *p, struct times *t)
@@ -288,7 +288,7 @@ static void say(const struct bench *b, const struct point *p, struct times *t)
 static double draft_bytes(const struct bench *b, const struct point *p)
 {
     const struct model_config *c = &b->config;
-    double layers = 1 + config_count(c, MIXER_ATTENTION, 0, c->shape.n_layers);
+    double layers = 1 + config_count(c, MIXER_IN_BLOCKS, 0, c->shape.n_layers);
     struct demand demand;
 
     demand_of_draft(&demand, &b->model.w);

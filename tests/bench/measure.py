@@ -16,7 +16,7 @@ BIN = BUILT or os.path.join(ROOT, "build", "release", "bin")
 TINY = os.path.join(ROOT, "models", "tiny-hybrid")
 CONFIGS = os.path.join(ROOT, "tests", "vectors", "configs")
 PROGRAMS = ["machine_bench", "device_bench", "kernels_bench", "grid_bench",
-            "mkmodel", "fake_workers",
+            "mkmodel", "fake_workers", "sleeping_workers", "schedule_load",
             "stream_clients", "unary_bench", "serve_bench", "replica_bench",
             "replica_speed", "gateway_load", "sluice-router", "sluice-worker",
             "sluice-gateway", "sluicectl", "sluice-load", "fake_server"]

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/base/splitmix.h"
 #include "common/model/config.h"
 #include "common/model/document.h"
 #include "tests/bench/model_specs.h"
@@ -20,16 +21,6 @@ struct writer {
     struct model_specs specs;
     const char *dir;
 };
-
-/* splitmix64 */
-static uint64_t draw(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
 
 /* Rounds normal numbers to nearest even, which is all that fill makes; values
  * too small for float16 become 0. */
@@ -77,7 +68,7 @@ static uint64_t seed_of(const struct writer *w, const char *name)
     }
     for (; *name != '\0'; name++) {
         state ^= (unsigned char)*name;
-        state = draw(&state);
+        state = splitmix_next(&state);
     }
     return state;
 }
@@ -123,7 +114,7 @@ static bool write_values(const struct writer *w, const struct spec *s, FILE *to)
         size_t at = 0, n;
 
         while (at < sizeof buffer && at < left) {
-            bits = i++ % 4 == 0 ? draw(&state) : bits >> 16;
+            bits = i++ % 4 == 0 ? splitmix_next(&state) : bits >> 16;
             at += put_element(s, buffer + at, bits);
         }
         n = at < left ? at : (size_t)left; /* an odd number of bytes */

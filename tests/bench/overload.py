@@ -1,15 +1,15 @@
-"""The part "overload" of tests/bench/run: strict and optimistic admission.
+"""The part "overload" of tests/bench/run: strict and expected-length admission.
 
 A closed loop of many more sequences than the pool holds, on random weights in
 the shape of the embedded model, smaller.  Each sequence may generate TOKENS
 tokens and ends by itself after a quarter of them on average: the model has
 END_TOKENS end tokens, and its samples are nearly uniform.  The pool holds PLACES
-sequences by their greatest needs, so OVERLOAD times what optimistic admission
-could hold at best is asked for at once.
+sequences by their greatest needs, so OVERLOAD times what could be held at
+best is asked for at once.
 
-strict      the router's default
-overcommit  --overcommit F: what is expected of a sequence is granted, and a
-            worker without pages suspends one
+strict    --admission strict
+expected  the router's default: as many as are expected to fit; a worker without
+          pages suspends one
 
 The two take turns.  Goodput is the rate of output tokens of requests that ended
 well; every request must.  Wasted are tokens that were computed again because
@@ -29,7 +29,7 @@ from measure import Failed
 
 VOCAB, END_TOKENS = 1024, 8
 PROMPT, TOKENS = 32, 512
-PLACES, OVERLOAD, FACTOR = 2, 3, 4
+PLACES, OVERLOAD = 2, 3
 SHARE = 4            # of TOKENS: what sequences use on average
 GOODPUT, WASTED = 1.2, 0.05
 FIRST = 64           # requests in the warm-up, by which lengths are learned
@@ -126,8 +126,8 @@ def check(name, figures):
 def part_overload(quick, _keep):
     folder = tempfile.mkdtemp(prefix="sluice-bench.")
     requests, rounds = (200, 1) if quick else (1000, 3)
-    runs = {"strict": [], "overcommit": []}
-    ways = {"strict": (), "overcommit": ("--overcommit", FACTOR)}
+    runs = {"strict": [], "expected": []}
+    ways = {name: ("--admission", name) for name in runs}
     try:
         model = short_model(folder)
         own = ["--context", 1024, "--no-reuse"]
@@ -142,11 +142,11 @@ def part_overload(quick, _keep):
         (name, sorted(of, key=lambda f: f["tokens_s"]))
         for name, of in runs.items())}
     figures.update(
-        places=PLACES, concurrency=PLACES * SHARE * OVERLOAD, factor=FACTOR,
+        places=PLACES, concurrency=PLACES * SHARE * OVERLOAD,
         goodput=statistics.median(
             b["tokens_s"] / a["tokens_s"]
-            for a, b in zip(runs["strict"], runs["overcommit"])),
-        wasted=max(f["wasted"] for f in runs["overcommit"]))
+            for a, b in zip(runs["strict"], runs["expected"])),
+        wasted=max(f["wasted"] for f in runs["expected"]))
     return figures
 
 

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/base/monotonic.h"
 #include "tests/golden/replica.h"
 
 #define HIDDEN 1024u
@@ -38,14 +39,6 @@ struct sleeper {
     float *hidden;
 };
 
-static int64_t now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
-
 static struct sleeper *of(struct engine *e)
 {
     return (struct sleeper *)(void *)e;
@@ -65,7 +58,7 @@ static void set_timer(struct sleeper *s)
 static enum status sleeper_submit(struct engine *e, const struct plan *p)
 {
     struct sleeper *s = of(e);
-    int64_t begin = now_us();
+    int64_t begin = monotonic_us();
 
     if (s->n == s->depth) {
         return ST_RESOURCE_EXHAUSTED;
@@ -83,7 +76,7 @@ static bool sleeper_poll(struct engine *e, struct plan_result *out)
     struct sleeper *s = of(e);
     const struct plan *p = s->plans[0];
 
-    if (s->n == 0 || now_us() < s->end_us[0]) {
+    if (s->n == 0 || monotonic_us() < s->end_us[0]) {
         return false;
     }
     out->step = p->step;
@@ -108,7 +101,7 @@ static bool sleeper_poll(struct engine *e, struct plan_result *out)
 static uint64_t sleeper_progress(struct engine *e)
 {
     (void)e;
-    return (uint64_t)now_us(); /* always progresses */
+    return (uint64_t)monotonic_us(); /* always progresses */
 }
 
 static const struct engine_ops sleeper_ops = {.submit = sleeper_submit,

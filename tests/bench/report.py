@@ -72,9 +72,9 @@ TARGETS = (
      lambda f: at(f, "reuse", "ttft", "warm_share"), 0.1, -1),
     ("TTFT of a new prompt with the index over without",
      lambda f: at(f, "reuse", "ttft", "no_hit_cost"), 1.01, -1),
-    ("goodput of --overcommit over strict admission, overloaded",
+    ("goodput of --admission expected over strict admission, overloaded",
      lambda f: at(f, "overload", "goodput"), 1.2, 1),
-    ("share of tokens computed again with --overcommit, overloaded",
+    ("share of tokens computed again with --admission expected, overloaded",
      lambda f: at(f, "overload", "wasted"), 0.05, -1),
     ("three stages, share of the time that the idlest is busy",
      lambda f: at(f, "stages", "busy", "least"), 0.85, 1),
@@ -226,12 +226,12 @@ def reuse_rows():
 
 
 def overload_rows():
-    for way in ("strict", "overcommit"):
+    for way in ("strict", "expected"):
         yield (f"overload: {way}, output tokens", "/s",
                field("overload", f"{way}.tokens_s"))
         yield "  suspensions", "", field("overload", f"{way}.suspended")
         yield "  computed again", "", field("overload", f"{way}.wasted")
-    yield "  overcommit over strict", "", field("overload", "goodput")
+    yield "  expected over strict", "", field("overload", "goodput")
 
 
 def rows():

@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/base/monotonic.h"
+
 #define BACKLOG    1024
 #define EVENTS     64
 #define READ_BYTES (64u << 10)
@@ -60,14 +62,6 @@ struct chaos_proxy {
     int64_t now_us; /* time at the start of the turn */
     struct side command;
 };
-
-static int64_t now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
 
 /* epoll always reports a hang-up, so a side without events leaves the set. */
 static void watch(struct chaos_proxy *p, struct side *s, uint32_t events)
@@ -241,9 +235,9 @@ static void read_side(struct chaos_proxy *p, struct connection *c, unsigned at)
         ssize_t n = read(c->side[at].fd, buffer, sizeof buffer);
 
         if (n > 0) {
-            chaos_pipe_put(&c->pipe[at], buffer, (size_t)n, now_us());
+            chaos_pipe_put(&c->pipe[at], buffer, (size_t)n, monotonic_us());
         } else if (n == 0) {
-            chaos_pipe_end(&c->pipe[at], now_us());
+            chaos_pipe_end(&c->pipe[at], monotonic_us());
         } else {
             if (!again()) {
                 broke(p, c, at);
@@ -580,7 +574,7 @@ bool chaos_proxy_turn(struct chaos_proxy *p, int fd)
         p->command = (struct side){.kind = SIDE_PORT, .fd = fd};
         watch(p, &p->command, EPOLLIN);
     }
-    p->now_us = now_us();
+    p->now_us = monotonic_us();
     serve_all(p);
     n = epoll_wait(p->epoll, events, EVENTS, wait_ms(p));
     for (int i = 0; i < n; i++) {

@@ -39,7 +39,9 @@ class FullHouse(Fault):
     name, number = "full_house", "1, 2"
     must = "its sequences continue at once, before any other one ends"
     times, quick = 100, 1
-    router_args, memory = ("--headroom",), "48MiB"
+    # With expected-length admission a survivor may be left with less.
+    router_args = ("--headroom", "--admission", "strict")
+    memory = "48MiB"
 
     @staticmethod
     def rows(run):

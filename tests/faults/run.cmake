@@ -42,4 +42,5 @@ if(NOT SLUICE_SANITIZE)
     --quick --namespaces --build ${PROJECT_BINARY_DIR})
   set_tests_properties(faults_namespaces PROPERTIES LABELS system
     PROCESSORS 2 COST 60 SKIP_RETURN_CODE 77)
+  sluice_long_test(faults_namespaces)
 endif()

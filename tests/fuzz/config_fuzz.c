@@ -28,7 +28,7 @@ static void check_attention(const struct model_config *c)
     FUZZ_CHECK(s->attn_cap >= 0 && s->attn_cap <= (float)MODEL_CAP_MAX);
     FUZZ_CHECK(s->window <= MODEL_CONTEXT_MAX);
     FUZZ_CHECK((s->window > 0) ==
-               (config_count(c, MIXER_WINDOW, 0, s->n_layers) > 0));
+               (config_count(c, MIXER_IN_WINDOWS, 0, s->n_layers) > 0));
     if (s->window > 0) {
         check_rope(s, &s->window_rope);
     }
@@ -40,7 +40,8 @@ static void check_experts(const struct model_shape *s)
     FUZZ_CHECK(s->top_k >= 1 && s->top_k <= MODEL_TOP_K_MAX);
     FUZZ_CHECK(s->top_k <= s->n_experts);
     FUZZ_CHECK(s->expert_dim > 0);
-    FUZZ_CHECK(s->activation != ACTIVATION_CLAMPED || s->clamp_limit > 0);
+    FUZZ_CHECK(s->activation.kind != ACTIVATION_CLAMPED ||
+               s->activation.limit > 0);
 }
 
 static void check_ffns(const struct model_config *c)
@@ -107,10 +108,10 @@ static void check(const struct model_config *c)
     FUZZ_CHECK(s->hidden > 0 && s->vocab > 0);
     FUZZ_CHECK(s->norm_eps > 0 && s->norm_eps <= (float)MODEL_EPS_MAX);
     check_ffns(c);
-    if (config_count(c, MIXER_DELTANET, 0, s->n_layers) < s->n_layers) {
+    if (config_count(c, MIXER_IN_SLOT, 0, s->n_layers) < s->n_layers) {
         check_attention(c);
     }
-    if (config_count(c, MIXER_DELTANET, 0, s->n_layers) > 0) {
+    if (config_count(c, MIXER_IN_SLOT, 0, s->n_layers) > 0) {
         check_linear(s);
     }
     FUZZ_CHECK(c->n_eos <= MODEL_EOS_MAX);

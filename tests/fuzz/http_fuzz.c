@@ -143,8 +143,7 @@ static void begin(struct run *r)
     r->now_us = 1;
     r->server = http_server_new(&options, &io, &handler, r);
     for (uint32_t i = 0; i < CLIENTS; i++) {
-        FUZZ_CHECK(
-            http_server_accept(r->server, (struct http_conn_id){i}, true));
+        FUZZ_CHECK(http_server_accept(r->server, (struct http_conn_id){i}));
     }
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/model/config.h"
 #include "common/model/layout.h"
 #include "fuzz.h"
 

@@ -7,7 +7,8 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "gateway/openai/answer.h"
+#include "gateway/dialects/answer.h"
+#include "gateway/dialects/dialects.h"
 #include "gateway/openai/request_parse.h"
 
 #define BYTES_MAX 65536
@@ -50,7 +51,7 @@ static void check_lists(const struct openai_request *r)
     }
 }
 
-static void check_messages(const struct openai_request *r)
+static void check_messages(const struct openai_request *r, bool is_ids)
 {
     size_t i;
     json_t *message;
@@ -60,12 +61,12 @@ static void check_messages(const struct openai_request *r)
         FUZZ_CHECK(json_is_string(json_object_get(message, "role")));
         FUZZ_CHECK(json_is_string(json_object_get(message, "content")));
     }
-    FUZZ_CHECK(r->kind == OPENAI_DETOKENIZE ||
-               (r->messages != NULL) != (r->n_prompts > 0));
-    FUZZ_CHECK(r->tools == NULL || json_array_size(r->tools) > 0);
+    FUZZ_CHECK(is_ids || (r->messages != NULL) != (r->n_prompts > 0));
+    FUZZ_CHECK(r->template.tools == NULL ||
+               json_array_size(r->template.tools) > 0);
 }
 
-static void check_request(const struct openai_request *r)
+static void check_request(const struct openai_request *r, bool is_ids)
 {
     const struct sampling *s = &r->sampling;
 
@@ -78,7 +79,7 @@ static void check_request(const struct openai_request *r)
     FUZZ_CHECK(!r->has_max_tokens ||
                (r->max_tokens > 0 && r->max_tokens <= MODEL_CONTEXT_MAX));
     check_lists(r);
-    check_messages(r);
+    check_messages(r, is_ids);
 }
 
 /* ---- its answer ---- */
@@ -104,12 +105,16 @@ static void check_stream(const struct json_out *out)
     }
 }
 
-static void check_answer(const struct openai_request *r)
+static void check_answer(const struct openai_request *r,
+                         const struct dialect *dialect)
 {
     static const uint8_t id[16] = {1};
     struct json_out out = {0};
-    const struct openai_answer_options o = {
-        .request = r, .request_id = id, .write = collect, .arg = &out};
+    const struct openai_answer_options o = {.dialect = dialect,
+                                            .request = r,
+                                            .request_id = id,
+                                            .write = collect,
+                                            .arg = &out};
     struct openai_answer *a = openai_answer_new(&o);
     const struct output_event event = {.text = "a\"", .n = 2};
     const struct openai_usage usage = {1, 2, 0, 0};
@@ -129,26 +134,36 @@ static void check_answer(const struct openai_request *r)
     json_out_fini(&out);
 }
 
+#define ROWS 5
+
+/* The rows of the bodies, by the first byte of the input; NULL: no dialect. */
+static const struct dialect *const rows[ROWS] = {
+    &completions_dialect, &chat_dialect, &responses_dialect, NULL, NULL};
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     struct openai_request *r;
     struct openai_error e;
-    enum openai_kind kind;
+    const struct dialect *d;
+    openai_parse_fn *parse;
 
     if (n == 0 || n > BYTES_MAX) {
         return 0;
     }
-    kind = (enum openai_kind)(data[0] % OPENAI_KIND_NR);
-    if (!openai_request_parse(kind, (const char *)data + 1, n - 1, NULL, &r,
+    d = rows[data[0] % ROWS];
+    parse = d != NULL                    ? d->parse
+            : data[0] % ROWS == ROWS - 1 ? openai_parse_detokenize
+                                         : openai_parse_tokenize;
+    if (!openai_request_parse(parse, (const char *)data + 1, n - 1, NULL, &r,
                               &e)) {
         FUZZ_CHECK(r == NULL);
         check_error(&e);
         return 0;
     }
-    check_request(r);
+    check_request(r, parse == openai_parse_detokenize);
     openai_request_drop_input(r);
-    if (kind <= OPENAI_RESPONSES) {
-        check_answer(r);
+    if (d != NULL) {
+        check_answer(r, d);
     }
     openai_request_free(&r);
     return 0;

@@ -2,8 +2,8 @@
  *
  * The first bytes choose the format, the options and the cuts; each other
  * byte is a fragment.  Whole, cut at random, and character by character, the
- * answer joins to the same events.  Calls of qwen3-coder have valid arguments
- * in any case. */
+ * answer joins to the same events.  The arguments of each call are whole
+ * JSON. */
 #include <string.h>
 
 #include "fuzz.h"
@@ -138,6 +138,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     options.tools = (data[1] & 1) == 0;
     options.reasoning = (data[1] & 2) != 0;
     options.in_reasoning = (data[1] & 4) != 0;
+    options.keep = true;
+    options.one_call = (data[1] & 16) != 0;
     options.tool_list = (data[1] & 8) == 0 ? tools : NULL;
     seed = data[1];
     for (size_t i = 2; i < n && w < TEXT_MAX; i++) {
@@ -153,9 +155,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     joined_parse(&other, &options, text, w, cut_random, &seed);
     FUZZ_CHECK(joined_same(&whole, &other));
     joined_fini(&other);
-    if (options.format == OUTPUT_QWEN3_CODER) {
-        check_arguments(&whole);
-    }
+    check_arguments(&whole);
+    FUZZ_CHECK(!options.one_call || whole.n_calls <= 1);
     joined_fini(&whole);
     return 0;
 }

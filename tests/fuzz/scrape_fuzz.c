@@ -28,6 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         FUZZ_CHECK(status == 0 || now == status);
         FUZZ_CHECK(now != 200 ||
                    memcmp(request, lines[page], strlen(lines[page])) == 0);
+        (void)scrape_is_foreign(request, i);
         status = now;
         free(request);
     }

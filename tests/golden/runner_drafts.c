@@ -4,17 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/minmax.h"
+
 #define SHIFT 8 /* pages of 256 ids: 65,536 in a history */
 
 static void die(const char *what)
 {
     fprintf(stderr, "runner: %s\n", what);
     abort();
-}
-
-static uint32_t least(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
 }
 
 /* Writes the first n ids of a sequence into pages: page 0 is the root, the
@@ -47,7 +44,7 @@ static struct plan_history history_of(struct run_seq *s, uint32_t n)
 uint32_t runner_proposes(const struct runner *r, const struct run_seq *s,
                          uint32_t end)
 {
-    return r->w->mtp != NULL && s->mtp ? least(s->propose, s->capacity - end)
+    return r->w->mtp != NULL && s->mtp ? min_u32(s->propose, s->capacity - end)
                                        : 0;
 }
 

@@ -44,6 +44,57 @@ static const struct split {
     {7, 3, {1, 5, 6}},
 };
 
+#define SPLITS_MAX 8 /* of one number of layers */
+
+/* Fills the splits of a model of n layers: those of the table, or else one
+ * stage, halves, and stages of one layer at both ends.  Returns their number.
+ */
+static uint32_t splits_of(struct split out[SPLITS_MAX], uint32_t n)
+{
+    const struct split made[] = {{n, 0, {0}},
+                                 {n, 1, {n / 2}},
+                                 {n, 2, {1, n - 1}},
+                                 {n, 3, {1, n / 2, n - 1}}};
+    uint32_t most = n < CHAIN_MAX ? n : CHAIN_MAX, count = 0;
+
+    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
+        if (splits[i].n_layers == n) {
+            out[count++] = splits[i];
+        }
+    }
+    if (count > 0) {
+        return count;
+    }
+    memcpy(out, made, most * sizeof *made);
+    return most;
+}
+
+/* Returns whether every number of layers has splits, whose stages all have
+ * layers. */
+static bool check_splits(void)
+{
+    struct split s[SPLITS_MAX];
+    bool good = true;
+
+    for (uint32_t n = 1; n <= MODEL_LAYERS_MAX; n++) {
+        uint32_t count = splits_of(s, n);
+
+        good = good && count > 0;
+        for (uint32_t i = 0; i < count; i++) {
+            for (uint32_t k = 0; k < s[i].n_cuts; k++) {
+                uint32_t before = k > 0 ? s[i].cuts[k - 1] : 0;
+
+                good = good && s[i].cuts[k] > before && s[i].cuts[k] < n;
+            }
+        }
+        if (!good) {
+            fprintf(stderr, "golden_stages: no splits of %u layers\n", n);
+            return false;
+        }
+    }
+    return true;
+}
+
 struct trial {
     const char *dir;
     uint32_t prompts, steps;
@@ -153,12 +204,12 @@ static bool has_split(const struct trial *t, const struct split *p, uint32_t at)
 
 static void run_splits(struct trial *t, const struct script *s)
 {
-    uint32_t at = 0;
+    struct split all[SPLITS_MAX];
+    uint32_t n = splits_of(all, t->config.shape.n_layers);
 
-    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
-        if (splits[i].n_layers == t->config.shape.n_layers &&
-            has_split(t, &splits[i], at++)) {
-            run_split(t, s, &splits[i]);
+    for (uint32_t i = 0; i < n; i++) {
+        if (has_split(t, &all[i], i)) {
+            run_split(t, s, &all[i]);
         }
     }
 }
@@ -225,6 +276,10 @@ static bool check_dir(const char *dir, const char *kv, uint32_t prompts,
         run_plain(&t);
     }
     golden_free(&t.golden);
+    if (t.n_splits == 0) {
+        printf("%s: none of the splits of %u layers ran\n", dir,
+               t.config.shape.n_layers);
+    }
     return t.n_wrong == 0 && t.n_splits > 0;
 }
 
@@ -355,6 +410,7 @@ int main(int argc, char **argv)
         n[2] > GOLDEN_STEPS_MAX) {
         return usage();
     }
+    n_failed += !check_splits();
     for (int i = optind; i < argc; i++) {
         n_failed += !check_dir(argv[i], kv, n[1], n[2]);
     }

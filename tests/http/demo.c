@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/base/monotonic.h"
 #include "gateway/http/http_metrics.h"
 #include "gateway/http/sockets.h"
 
@@ -121,14 +122,6 @@ static bool write_streams(struct demo *d)
     return some;
 }
 
-static int64_t now_us(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
 static void serve(struct demo *d)
 {
     struct pollfd fds[2] = {
@@ -137,14 +130,15 @@ static void serve(struct demo *d)
     int64_t due = 0;
 
     while (fds[1].revents == 0) {
-        int64_t ms = due == INT64_MAX ? 1000 : (due - now_us()) / 1000 + 1;
+        int64_t ms =
+            due == INT64_MAX ? 1000 : (due - monotonic_us()) / 1000 + 1;
 
         ms = ms > 1000 ? 1000 : ms < 0 ? 0 : ms;
         /* Streams get a chunk each millisecond. */
         ms = write_streams(d) && ms > 1 ? 1 : ms;
         poll(fds, 2, (int)ms);
         http_sockets_turn(d->sockets);
-        due = http_server_tick(d->server, now_us());
+        due = http_server_tick(d->server, monotonic_us());
     }
 }
 

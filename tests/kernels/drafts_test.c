@@ -236,8 +236,9 @@ static const char *read_slot(struct rig *g, uint32_t slot)
 
     for (uint32_t l = 0; l < g->n_layers; l++) {
         if (is_linear(g, l)) {
-            kernels_slot_copy(g->k, l, slot, (float *)(void *)at,
-                              at + g->state_bytes, false);
+            kernels_slot_copy(
+                g->k, l, slot,
+                (void *[MIXER_PARTS_MAX]){at, at + g->state_bytes}, false);
         }
         at += g->state_bytes + g->tail_bytes;
     }
@@ -296,9 +297,9 @@ static void run_model(struct rig *g, const struct kernel_step *step,
     kernels_embed(g->k, ids);
     for (uint32_t l = 0; l < g->n_layers; l++) {
         if (is_linear(g, l)) {
-            kernels_deltanet(g->k, l);
+            kernels_mixer(g->k, l);
         } else {
-            kernels_attention(g->k, l);
+            kernels_mixer(g->k, l);
         }
         kernels_ffn(g->k, l);
     }
@@ -313,7 +314,7 @@ static void run_mtp(struct rig *g, const struct kernel_step *step,
 {
     kernels_begin(g->k, step);
     kernels_draft_input(g->k, ids, from);
-    kernels_attention(g->k, g->n_layers);
+    kernels_mixer(g->k, g->n_layers);
     kernels_ffn(g->k, g->n_layers);
     kernels_keep_hidden(g->k);
     run_head(g, step);
@@ -360,7 +361,7 @@ static void poison_kept(struct rig *g)
     for (uint32_t l = 0; l < g->n_layers; l++) {
         kernels_hidden_write(g->k, 0, KEEP, x);
         if (is_linear(g, l)) {
-            kernels_deltanet(g->k, l);
+            kernels_mixer(g->k, l);
         }
     }
     end_step(g);

@@ -70,7 +70,7 @@ static void layer_matches_the_reference(void **state)
 
         draw_shape(b, &r, round);
         bench_open(b, &r);
-        mixer = bench_run(b, 2, kernels_attention, reference_attention);
+        mixer = bench_run(b, 2, kernels_mixer, reference_attention);
         bench_restart(b);
         ffn = bench_run(b, 2, kernels_ffn, reference_ffn);
         if (!(mixer < bound(b)) || !(ffn < 2e-5)) {
@@ -251,7 +251,7 @@ static void run_token(const struct shard_weights *w, float *x)
     assert_int_equal(kernels_end(k, &e), ST_OK);
     kernels_begin(k, &step);
     kernels_draft_input(k, &id, &from);
-    kernels_attention(k, layer);
+    kernels_mixer(k, layer);
     kernels_ffn(k, layer);
     kernels_hidden_read(k, 0, 1, x);
     assert_int_equal(kernels_end(k, &e), ST_OK);

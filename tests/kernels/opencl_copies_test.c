@@ -82,7 +82,7 @@ static void fill_pools(struct fixture *f, uint32_t seed)
             struct opencl *c = opencl_of(both[k]);
 
             opencl_copies_finish(c);
-            opencl_upload(c, &c->groups[0], i * f->page, page, f->page);
+            opencl_upload(c, &c->cache.groups[0], i * f->page, page, f->page);
             opencl_settle(c);
         }
     }
@@ -101,7 +101,7 @@ static int set_up_all(void **state)
     f.page = tested(&f)->sizes.page_bytes;
     f.host = calloc(HOST, f.page);
     assert_non_null(f.host);
-    assert_int_equal(tested(&f)->pages.n_groups, 1);
+    assert_int_equal(tested(&f)->cache.pages.n_groups, 1);
     *state = &f;
     return 0;
 }
@@ -151,8 +151,8 @@ static void page_out(struct fixture *f, uint32_t page, uint32_t host,
     struct opencl *c = opencl_of(f->other);
 
     kernels_page_out(f->k, page, host, n);
-    opencl_download(c, &c->groups[0], page * f->page, f->host + host * f->page,
-                    n * f->page);
+    opencl_download(c, &c->cache.groups[0], page * f->page,
+                    f->host + host * f->page, n * f->page);
 }
 
 static void page_in(struct fixture *f, uint32_t host, uint32_t page, uint32_t n)
@@ -160,8 +160,8 @@ static void page_in(struct fixture *f, uint32_t host, uint32_t page, uint32_t n)
     struct opencl *c = opencl_of(f->other);
 
     kernels_page_in(f->k, host, page, n);
-    opencl_upload(c, &c->groups[0], page * f->page, f->host + host * f->page,
-                  n * f->page);
+    opencl_upload(c, &c->cache.groups[0], page * f->page,
+                  f->host + host * f->page, n * f->page);
 }
 
 /* Computes rows, of which the last one keeps its inputs if it is generated.
@@ -183,9 +183,9 @@ static enum status run_rows(struct fixture *f, const struct kernel_row *rows,
     for (int i = 0; i < 2; i++) {
         kernels_begin(both[i], &step);
         kernels_embed(both[i], ids);
-        kernels_deltanet(both[i], 0);
+        kernels_mixer(both[i], 0);
         kernels_ffn(both[i], 0);
-        kernels_attention(both[i], 1);
+        kernels_mixer(both[i], 1);
         kernels_ffn(both[i], 1);
         st = kernels_end(both[i], e);
     }
@@ -214,7 +214,7 @@ static unsigned char *read_pool(const struct fixture *f, struct kernels *k)
 
     assert_non_null(all);
     opencl_copies_finish(c);
-    opencl_download(c, &c->groups[0], 0, all, PAGES * f->page);
+    opencl_download(c, &c->cache.groups[0], 0, all, PAGES * f->page);
     return all;
 }
 
@@ -369,8 +369,10 @@ static void contents_are_read_behind_their_copies(void **state)
     kernels_block_copy(f->k, 1, 7, a, false);
     kernels_block_copy(f->other, 1, 7, b, false);
     assert_memory_equal(a, b, sizeof a);
-    kernels_slot_copy(f->k, 0, slot_of(5), state_a, tail_a, false);
-    kernels_slot_copy(f->other, 0, slot_of(5), state_b, tail_b, false);
+    kernels_slot_copy(f->k, 0, slot_of(5),
+                      (void *[MIXER_PARTS_MAX]){state_a, tail_a}, false);
+    kernels_slot_copy(f->other, 0, slot_of(5),
+                      (void *[MIXER_PARTS_MAX]){state_b, tail_b}, false);
     assert_memory_equal(state_a, state_b, sizeof state_a);
     assert_memory_equal(tail_a, tail_b, sizeof tail_a);
 }
@@ -439,13 +441,14 @@ static void refused_copy_fails_the_next_end(void **state)
     struct error e = {ST_OK, ""};
 
     /* Every driver refuses bytes behind the buffer. */
-    opencl_copies_add(tested(f),
-                      &(struct opencl_copy){.mem = tested(f)->groups[0].mem,
-                                            .at = (uint64_t)1 << 40,
-                                            .bytes = 1,
-                                            .host = f->host,
-                                            .out = true},
-                      0, 1);
+    opencl_copies_add(
+        tested(f),
+        &(struct opencl_copy){.mem = tested(f)->cache.groups[0].mem,
+                              .at = (uint64_t)1 << 40,
+                              .bytes = 1,
+                              .host = f->host,
+                              .out = true},
+        0, 1);
     assert_int_equal(run_rows(f, &r, 1, &e), ST_UNAVAILABLE);
     assert_non_null(strstr(e.text, "copy pages to the host"));
     assert_true(kernels_lost(f->k));

@@ -149,9 +149,9 @@ static void run_model(struct rig *g, const struct part *parts, uint32_t n,
     }
     (void)begin(g, parts, n, rows);
     kernels_embed(g->k, ids);
-    kernels_deltanet(g->k, 0);
+    kernels_mixer(g->k, 0);
     kernels_ffn(g->k, 0);
-    kernels_attention(g->k, 1);
+    kernels_mixer(g->k, 1);
     kernels_ffn(g->k, 1);
     kernels_keep_hidden(g->k);
     kernels_hidden_read(g->k, 0, t, g->x);
@@ -266,7 +266,7 @@ static void run_mtp(struct rig *g, const struct part *parts, uint32_t n,
     }
     kernels_draft_input(g->k, ids, from);
     check(g, &step, parts, NULL, x, "draft_input");
-    kernels_attention(g->k, MTP);
+    kernels_mixer(g->k, MTP);
     check(g, &step, parts, reference_attention, x, "attention");
     kernels_ffn(g->k, MTP);
     check(g, &step, parts, reference_ffn, x, "ffn");

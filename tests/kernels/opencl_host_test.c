@@ -249,9 +249,9 @@ static enum status run_step(struct fixture *f, uint32_t *token, struct error *e)
     }
     kernels_begin(f->k, &step);
     kernels_embed(f->k, ids);
-    kernels_deltanet(f->k, 0);
+    kernels_mixer(f->k, 0);
     kernels_ffn(f->k, 0);
-    kernels_attention(f->k, 1);
+    kernels_mixer(f->k, 1);
     kernels_ffn(f->k, 1);
     last = step.n_tokens - 1;
     kernels_head(f->k, &last, 1);
@@ -327,7 +327,7 @@ static void test_transfers(void **state)
     memset(from + 98, 0, 4);
     memcpy(from + 200, from + 1000, 100);
     assert_memory_equal(from, to, 400);
-    assert_int_equal(c->failed.code, ST_OK);
+    assert_int_equal(c->health.failed.code, ST_OK);
     opencl_arena_free(&a);
     free(from);
     free(to);
@@ -353,8 +353,8 @@ static void test_order(void **state)
     kernels_begin(f->k, &step);
     assert_int_equal(c->step.n_gen, 3);
     assert_int_equal(c->step.n_gen_rows, 3);
-    assert_int_equal(c->place[rows[1].first], 0);
-    assert_int_equal(c->place[rows[0].first], 3);
+    assert_int_equal(c->step.places[rows[1].first], 0);
+    assert_int_equal(c->step.places[rows[0].first], 3);
     kernels_hidden_write(f->k, 0, step.n_tokens, in);
     kernels_hidden_read(f->k, 0, step.n_tokens, out);
     assert_memory_equal(in, out, step.n_tokens * h * sizeof *in);
@@ -393,9 +393,9 @@ static uint32_t decode(struct fixture *f, const uint32_t heads[2],
     fail_at(WRITE, 1000, CL_OUT_OF_RESOURCES);
     kernels_begin(f->k, &step);
     kernels_embed(f->k, ids);
-    kernels_deltanet(f->k, 0);
+    kernels_mixer(f->k, 0);
     kernels_ffn(f->k, 0);
-    kernels_attention(f->k, 1);
+    kernels_mixer(f->k, 1);
     kernels_ffn(f->k, 1);
     kernels_head(f->k, heads, 2);
     for (uint32_t i = 0; i < 2; i++) {
@@ -453,7 +453,7 @@ static void test_ticks(void **state)
     kernels_begin(f->k, &step);
     kernels_embed(f->k, ids);
     for (uint32_t i = 0; i < 8; i++) {
-        kernels_attention(f->k, 1);
+        kernels_mixer(f->k, 1);
         kernels_ffn(f->k, 1);
     }
     assert_int_equal(kernels_progress(f->k), before);

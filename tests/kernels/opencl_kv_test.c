@@ -147,7 +147,7 @@ static void run(const struct fixture *f, struct kernels *k, uint32_t layer,
         kernels_hidden_write(k, rows[i].first, parts[i].n,
                              f->x + parts[i].from * HIDDEN);
     }
-    kernels_attention(k, layer);
+    kernels_mixer(k, layer);
     kernels_hidden_read(k, 0, step.n_tokens, out);
     assert_int_equal(kernels_end(k, NULL), ST_OK);
 }

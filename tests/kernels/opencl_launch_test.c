@@ -101,8 +101,8 @@ static struct launches count(struct kernels *k, uint32_t n, bool prompt)
     }
     kernels_begin(k, &step);
     kernels_embed(k, ids);
-    of.linear = launches_of(k, 0, kernels_deltanet);
-    of.attention = launches_of(k, 1, kernels_attention);
+    of.linear = launches_of(k, 0, kernels_mixer);
+    of.attention = launches_of(k, 1, kernels_mixer);
     assert_int_equal(kernels_end(k, NULL), ST_OK);
     return of;
 }

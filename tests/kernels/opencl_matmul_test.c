@@ -14,6 +14,7 @@
 #include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/host/program.h"
 #include "kernels/opencl/matmul.h"
+#include "kernels/opencl/operators.h"
 #include "tests/unit/cmocka.h"
 
 #define LAYERS_MAX (MATMUL_CHOICES / 4 + 1)
@@ -123,7 +124,7 @@ static uint32_t count_programs(void)
 struct fixture {
     struct shard_weights w;
     struct opencl_layer layers[LAYERS_MAX];
-    struct opencl c;
+    struct opencl_operators all;
 };
 
 static struct opencl_tensor matrix(uint32_t rows, uint32_t cols)
@@ -165,12 +166,13 @@ static void make_shard(struct fixture *f, uint32_t nvidia)
     f->w.shape.hidden = 1024;
     f->layers[0] = layer_of(MIXER_DELTANET);
     f->layers[1] = layer_of(MIXER_ATTENTION);
-    f->c.w = &f->w;
-    f->c.layers = f->layers;
-    f->c.head = matrix(248320, 1024);
-    f->c.device.nvidia = nvidia;
-    f->c.device.units = 132;
-    f->c.failed.code = ST_UNAVAILABLE; /* so that arguments are not set */
+    f->all.shared.w = &f->w;
+    f->all.shared.model.layers = f->layers;
+    f->all.shared.model.head = matrix(248320, 1024);
+    f->all.shared.device.nvidia = nvidia;
+    f->all.shared.device.units = 132;
+    f->all.shared.health.failed.code =
+        ST_UNAVAILABLE; /* so that arguments are not set */
 }
 
 static void refuse(const char *a, const char *b)
@@ -183,7 +185,7 @@ static void set_up_shard(struct fixture *f)
 {
     struct error e;
 
-    if (opencl_matmul_setup(&f->c, &e) != ST_OK) {
+    if (opencl_matmul_setup(&f->all.shared, &e) != ST_OK) {
         fail_msg("%s", e.text);
     }
 }
@@ -196,15 +198,15 @@ static const char *arithmetic(struct fixture *f, const struct opencl_tensor *w,
     const struct opencl_layer *l = f->layers;
     const struct opencl_tensor absent = {0};
 
-    f->c.step.n_gen = n_gen;
-    f->c.step.n_tokens = n_gen + n_prompt;
+    f->all.shared.step.n_gen = n_gen;
+    f->all.shared.step.n_tokens = n_gen + n_prompt;
     launched = NULL;
     if (w == &l[0].gate_up) {
-        opencl_project_silu(&f->c, w, &absent);
+        opencl_project_silu(&f->all.shared, w, &absent);
     } else if (w == &l[0].deltanet.in || w == &l[1].attention.in) {
-        opencl_project(&f->c, w, &absent, &absent);
+        opencl_project(&f->all.shared, w, &absent, &absent);
     } else {
-        opencl_project_add(&f->c, &absent, w, &absent, &absent);
+        opencl_project_add(&f->all.shared, &absent, w, &absent, &absent);
     }
     assert_non_null(launched);
     return strstr(launched->program, "-DWGMMA=1")
@@ -267,7 +269,7 @@ static void test_one_arithmetic(void **state)
             refuse(of[j].a, of[j].b);
             set_up_shard(&f);
             check_one_arithmetic(&f);
-            opencl_matmul_free(&f.c);
+            opencl_matmul_free(&f.all.shared);
         }
     }
 }
@@ -286,15 +288,15 @@ static void test_refused_alone(void **state)
     assert_string_equal(arithmetic(&f, &f.layers[0].gate_up, 0, 1), "wgmma");
     assert_string_equal(arithmetic(&f, &f.layers[0].down, 1, 0),
                         "nv_matmul_decode");
-    assert_false(opencl_matmul_decodes_nv(&f.c, &f.layers[0].gate_up));
-    assert_true(opencl_matmul_decodes_nv(&f.c, &f.layers[0].down));
-    opencl_matmul_free(&f.c);
+    assert_false(opencl_matmul_decodes_nv(&f.all.shared, &f.layers[0].gate_up));
+    assert_true(opencl_matmul_decodes_nv(&f.all.shared, &f.layers[0].down));
+    opencl_matmul_free(&f.all.shared);
     make_shard(&f, 86);
     set_up_shard(&f);
     assert_string_equal(arithmetic(&f, &f.layers[0].gate_up, 0, 1),
                         "nv_matmul_prefill");
-    assert_true(opencl_matmul_decodes_nv(&f.c, &f.layers[0].gate_up));
-    opencl_matmul_free(&f.c);
+    assert_true(opencl_matmul_decodes_nv(&f.all.shared, &f.layers[0].gate_up));
+    opencl_matmul_free(&f.all.shared);
 }
 
 static void expect_chains(struct fixture *f, bool first, bool last)
@@ -303,12 +305,12 @@ static void expect_chains(struct fixture *f, bool first, bool last)
     struct error e;
 
     set_up_shard(f);
-    assert_int_equal(opencl_chain_setup(&f->c, &e), ST_OK);
-    f->c.step.n_gen = f->c.step.n_tokens = 1;
-    assert_int_equal(opencl_chain_takes(&f->c, 0, &y), first);
-    assert_int_equal(opencl_chain_takes(&f->c, 1, &y), last);
-    opencl_chain_free(&f->c);
-    opencl_matmul_free(&f->c);
+    assert_int_equal(opencl_chain_setup(&f->all.shared, &e), ST_OK);
+    f->all.shared.step.n_gen = f->all.shared.step.n_tokens = 1;
+    assert_int_equal(opencl_chain_takes(&f->all.shared, 0, &y), first);
+    assert_int_equal(opencl_chain_takes(&f->all.shared, 1, &y), last);
+    opencl_chain_free(&f->all.shared);
+    opencl_matmul_free(&f->all.shared);
 }
 
 /* A single token uses a chain, with the same bits as among others.  So there is
@@ -333,7 +335,7 @@ static void test_chains(void **state)
     f.layers[1].attention.rest[0] = matrix(1024, 1024);
     expect_chains(&f, false, true);
     make_shard(&f, 90);
-    f.w.shape.activation = ACTIVATION_GELU;
+    f.w.shape.activation.kind = ACTIVATION_GELU;
     expect_chains(&f, false, false);
     make_shard(&f, 90);
     f.layers[0].ffn_norm = matrix(1, 1024);
@@ -352,7 +354,7 @@ static void make_experts(struct fixture *f, struct opencl_experts *x,
     memset(kernels, 0, 2 * sizeof *kernels);
     kernels[1].n_ways = EXPERTS_WAYS;
     kernels[1].route[0] = &route;
-    f->c.experts = x;
+    f->all.experts = x;
     f->w.shape.n_experts = 8;
     f->w.shape.top_k = 2;
     f->w.shape.expert_dim = 512;
@@ -458,7 +460,7 @@ static void test_chains_before_mtp_layer(void **state)
     (void)state;
     make_shard(&f, 90);
     f.w.mtp = &mtp;
-    f.c.mtp.fc = matrix(1024, 2048);
+    f.all.shared.model.mtp.fc = matrix(1024, 2048);
     f.layers[2] = layer_of(MIXER_ATTENTION);
     quantise(&f.layers[2].attention.in, 8, 64);
     expect_chains(&f, true, true);
@@ -469,7 +471,7 @@ static void make_shapes(struct fixture *f, uint32_t n)
 {
     make_shard(f, 0);
     f->w.end = n;
-    f->c.head.mem = NULL;
+    f->all.shared.model.head.mem = NULL;
     for (uint32_t i = 0; i < n; i++) {
         struct opencl_layer *l = &f->layers[i];
 
@@ -490,13 +492,14 @@ static void test_most_choices(void **state)
     (void)state;
     make_shapes(&f, MATMUL_CHOICES / 4);
     set_up_shard(&f);
-    assert_int_equal(f.c.matmul->n_choices, MATMUL_CHOICES);
-    opencl_matmul_free(&f.c);
+    assert_int_equal(f.all.matmul->n_choices, MATMUL_CHOICES);
+    opencl_matmul_free(&f.all.shared);
     make_shapes(&f, MATMUL_CHOICES / 4 + 1);
-    assert_int_equal(opencl_matmul_setup(&f.c, &e), ST_INVALID_ARGUMENT);
+    assert_int_equal(opencl_matmul_setup(&f.all.shared, &e),
+                     ST_INVALID_ARGUMENT);
     assert_string_equal(e.text,
                         "the shard stores matrices in more than 432 forms");
-    opencl_matmul_free(&f.c);
+    opencl_matmul_free(&f.all.shared);
 }
 
 #define DTYPE_FORMS 7 /* plain ones and affine ones of a dtype */
@@ -552,16 +555,16 @@ static void test_all_forms(void **state)
     (void)state;
     make_forms(&f, 0, MATMUL_FORMS);
     set_up_shard(&f);
-    assert_int_equal(f.c.matmul->n_choices, 6 * MATMUL_FORMS + 1);
+    assert_int_equal(f.all.matmul->n_choices, 6 * MATMUL_FORMS + 1);
     check_room();
-    opencl_matmul_free(&f.c);
+    opencl_matmul_free(&f.all.shared);
     make_forms(&f, 90, DTYPE_FORMS);
     refuse("-DWGMMA=1 ", "-DN=248320 ");
     set_up_shard(&f);
-    assert_int_equal(f.c.matmul->n_choices, 6 * DTYPE_FORMS + 1);
+    assert_int_equal(f.all.matmul->n_choices, 6 * DTYPE_FORMS + 1);
     check_room();
     print_message("%u programs, %u kernels\n", count_programs(), n_made);
-    opencl_matmul_free(&f.c);
+    opencl_matmul_free(&f.all.shared);
 }
 
 int main(void)

@@ -101,7 +101,7 @@ static void fill_zones(struct opencl *c)
         assert_true(n <= sizeof nan);
         opencl_upload(c, &t, 0, nan, n);
     }
-    assert_int_equal(c->failed.code, ST_OK);
+    assert_int_equal(c->health.failed.code, ST_OK);
 }
 
 /* Returns how many zones have changed. */
@@ -121,7 +121,7 @@ static uint32_t zones_hurt(struct opencl *c)
         }
         n_hurt += !whole;
     }
-    assert_int_equal(c->failed.code, ST_OK);
+    assert_int_equal(c->health.failed.code, ST_OK);
     return n_hurt;
 }
 
@@ -246,7 +246,7 @@ static const struct features features[] = {
                          .factor = 8.0},
                 .window_rope = {.theta = 1e4, .dim = 64}, .window = 48,
                 .attn_scale = 0.15f, .attn_cap = 3.0f, .embed_scale = 9.8125f,
-                .logit_cap = 2.5f, .activation = ACTIVATION_GELU,
+                .logit_cap = 2.5f, .activation.kind = ACTIVATION_GELU,
                 .n_experts = 3, .top_k = 2, .expert_dim = 24, .shared_dim = 40},
       .mixers = {MIXER_WINDOW, MIXER_ATTENTION},
       .ffns = {FFN_DENSE, FFN_EXPERTS},
@@ -282,7 +282,7 @@ static const struct features features[] = {
      {.shape = {HEADS, .hidden = 192, .intermediate = 192, .dtype = DTYPE_BF16,
                 .rope = {.theta = 1e4, .dim = 64},
                 .window_rope = {.theta = 500.0, .dim = 64}, .window = 24,
-                .attn_scale = 0.2f, .activation = ACTIVATION_GELU},
+                .attn_scale = 0.2f, .activation.kind = ACTIVATION_GELU},
       .mixers = {MIXER_WINDOW, MIXER_ATTENTION},
       .ffns = {FFN_DENSE, FFN_DENSE},
       .sinks = true},
@@ -291,10 +291,10 @@ static const struct features features[] = {
      DTYPE_BF16,
      {.shape = {HEADS, .hidden = 192, .intermediate = 192, .dtype = DTYPE_BF16,
                 .rope = {.theta = 1e4, .dim = 64},
-                .activation = ACTIVATION_CLAMPED, .clamp_alpha = 1.702f,
-                .clamp_limit = 1.5f, .n_experts = 6, .top_k = 2,
-                .expert_dim = 320, .top_k_normed = true,
-                .gate_up_alternate = true},
+                .activation.kind = ACTIVATION_CLAMPED,
+                .activation.alpha = 1.702f, .activation.limit = 1.5f,
+                .n_experts = 6, .top_k = 2, .expert_dim = 320,
+                .top_k_normed = true, .gate_up_alternate = true},
       .mixers = {MIXER_ATTENTION, MIXER_ATTENTION},
       .ffns = {FFN_EXPERTS, FFN_DENSE},
       .sinks = true,
@@ -307,7 +307,7 @@ static const struct features features[] = {
      DTYPE_BF16,
      {.shape = {HEADS, .hidden = 192, .intermediate = 320, .dtype = DTYPE_BF16,
                 .rope = {.theta = 1e4, .dim = 64},
-                .activation = ACTIVATION_GELU, .n_experts = 40, .top_k = 4,
+                .activation.kind = ACTIVATION_GELU, .n_experts = 40, .top_k = 4,
                 .expert_dim = 192, .shared_dim = 192},
       .mixers = {MIXER_ATTENTION, MIXER_ATTENTION},
       .ffns = {FFN_EXPERTS, FFN_DENSE},
@@ -425,8 +425,8 @@ static void try_operators(const char *name, const struct random_shape *r,
     open_bench(b, r, &plain, block_tokens, portable);
     print_message("%s%s:\n", name, portable ? ", portable" : "");
     check_head(b);
-    check(b, "deltanet", 0, kernels_deltanet, reference_deltanet);
-    check(b, "attention", 1, kernels_attention, reference_attention);
+    check(b, "deltanet", 0, kernels_mixer, reference_deltanet);
+    check(b, "attention", 1, kernels_mixer, reference_attention);
     check(b, "mlp", 1, kernels_ffn, expected_mlp);
     check_zones(opencl_of(b->k));
     bench_close(b);
@@ -441,7 +441,7 @@ static void try_cached(const struct cached *of, const struct random_shape *r,
     assert_non_null(b);
     open_bench(b, r, &of->kv, OPENCL_SHAPE_BLOCK, portable);
     print_message("%s%s:\n", of->name, portable ? ", portable" : "");
-    check(b, "attention", 1, kernels_attention, reference_attention);
+    check(b, "attention", 1, kernels_mixer, reference_attention);
     assert_true(b->n_codes > 100000);
     assert_true(b->n_differ < b->n_codes / 100);
     check_zones(opencl_of(b->k));
@@ -462,10 +462,10 @@ static void try_features(const struct features *of, bool portable)
     check_head(b);
     for (uint32_t i = 0; i < of->of.shape.n_layers; i++) {
         if (of->of.mixers[i] == MIXER_DELTANET) {
-            check(b, "deltanet", i, kernels_deltanet, reference_deltanet);
+            check(b, "deltanet", i, kernels_mixer, reference_deltanet);
         } else {
             check(b, of->of.mixers[i] == MIXER_WINDOW ? "window" : "attention",
-                  i, kernels_attention, reference_attention);
+                  i, kernels_mixer, reference_attention);
         }
         check(b, of->of.ffns[i] == FFN_EXPERTS ? "experts" : "mlp", i,
               kernels_ffn, reference_ffn);

@@ -101,12 +101,15 @@ static void test_pool_copies(void **state)
         s[i] = (float)i;
         tail[i] = (unsigned char)i;
     }
-    kernels_slot_copy(f->k, 0, slot_of(2), s, tail, true);
+    kernels_slot_copy(f->k, 0, slot_of(2), (void *[MIXER_PARTS_MAX]){s, tail},
+                      true);
     kernels_copy_pages(f->k, slot_of(2), slot_of(3), OPENCL_SHAPE_SLOT);
     kernels_zero_slot(f->k, slot_of(2));
-    kernels_slot_copy(f->k, 0, slot_of(2), s_out, tail_out, false);
+    kernels_slot_copy(f->k, 0, slot_of(2),
+                      (void *[MIXER_PARTS_MAX]){s_out, tail_out}, false);
     assert_true(s_out[1] == 0.0f && s_out[4095] == 0.0f && tail_out[3] == 0);
-    kernels_slot_copy(f->k, 0, slot_of(3), s_out, tail_out, false);
+    kernels_slot_copy(f->k, 0, slot_of(3),
+                      (void *[MIXER_PARTS_MAX]){s_out, tail_out}, false);
     assert_memory_equal(s, s_out, sizeof s);
     assert_memory_equal(tail, tail_out, 3 * 256 * 2);
 }
@@ -122,10 +125,10 @@ static unsigned char *read_pages(const struct fixture *f, size_t *bytes)
     all = malloc(*bytes);
     assert_non_null(all);
     opencl_copies_finish(c);
-    for (uint32_t i = 0; i < c->pages.n_groups; i++) {
-        size_t n = PAGES * c->pages.groups[i].page_bytes;
+    for (uint32_t i = 0; i < c->cache.pages.n_groups; i++) {
+        size_t n = PAGES * c->cache.pages.groups[i].page_bytes;
 
-        opencl_download(c, &c->groups[i], 0, all + at, n);
+        opencl_download(c, &c->cache.groups[i], 0, all + at, n);
         at += n;
     }
     assert_int_equal(at, *bytes);
@@ -160,7 +163,7 @@ static void test_pages(void **state)
     memset(before + 9 * page, 0xff, 3 * page);
     memset(before + (PAGES - 1) * page, 0xff, page);
     memset(before + slot_of(1) * page, 0, OPENCL_SHAPE_SLOT * page);
-    assert_int_equal(c->pages.n_groups, 1);
+    assert_int_equal(c->cache.pages.n_groups, 1);
     assert_memory_equal(after, before, bytes);
     free(before);
     free(after);
@@ -217,10 +220,10 @@ static void test_no_room_for_pool(void **state)
                      ST_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(e.text, "allocate a pool of 4294967295 pages"));
     assert_non_null(strstr(e.text, "largest allocation"));
-    assert_null(c->layers[0].state.mem);
-    assert_null(c->layers[1].kv.mem);
+    assert_null(c->model.layers[0].state.mem);
+    assert_null(c->model.layers[1].kv.mem);
     assert_int_equal(kernels_alloc(f->k, PAGES, &e), ST_OK);
-    assert_non_null(c->layers[1].kv.mem);
+    assert_non_null(c->model.layers[1].kv.mem);
 }
 
 /* The pages that a worker takes are those that can be allocated. */
@@ -228,11 +231,11 @@ static void test_most_pages(void **state)
 {
     struct fixture *f = *state;
     struct opencl *c = opencl_of(f->k);
-    const size_t page = c->pages.groups[0].page_bytes;
+    const size_t page = c->cache.pages.groups[0].page_bytes;
     const uint64_t largest = c->device.largest;
     struct error e;
 
-    assert_int_equal(c->pages.n_groups, 1);
+    assert_int_equal(c->cache.pages.n_groups, 1);
     assert_int_equal(c->sizes.pages_max, opencl_pool_most(c));
     c->device.largest =
         (PAGES * page + OPENCL_ALIGN - 1) / OPENCL_ALIGN * OPENCL_ALIGN;

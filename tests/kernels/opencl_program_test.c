@@ -375,6 +375,28 @@ static void expect_none(const char *wish, const char *words)
     }
 }
 
+/* "opencl:N" is the GPU of that rank; what is no number is part of a name. */
+static void test_numbered_gpus(void **state)
+{
+    struct opencl_device all[OPENCL_DEVICES_MAX], d;
+    uint32_t n = opencl_devices(all, OPENCL_DEVICES_MAX), rank = 0;
+    char wish[32];
+    struct error e;
+
+    (void)state;
+    for (uint32_t i = 0; i < n; i++) {
+        if ((all[i].type & CL_DEVICE_TYPE_GPU) != 0) {
+            snprintf(wish, sizeof wish, "opencl:%u", rank++);
+            assert_int_equal(opencl_device_find(&d, wish, &e), ST_OK);
+            assert_ptr_equal(d.id, all[i].id);
+        }
+    }
+    expect_none("opencl:63", "OpenCL devices are GPUs");
+    expect_none("opencl:", "has this text in its name");
+    expect_none("opencl:1x", "has this text in its name");
+    expect_none("opencl:12345", "has this text in its name");
+}
+
 static void test_wishes(void **state)
 {
     struct opencl_device all[OPENCL_DEVICES_MAX], d;
@@ -400,19 +422,26 @@ static void test_wishes(void **state)
         assert_int_equal(opencl_device_find(&d, wish, &e), ST_OK);
     }
     if (n == 1 && (all[0].type & CL_DEVICE_TYPE_CPU) != 0) {
-        expect_none("opencl", "is a GPU");
+        expect_none("opencl", "0 of the 1 OpenCL devices are GPUs");
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kept),      cmocka_unit_test(test_left_to_driver),
-        cmocka_unit_test(test_damaged),   cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_foreign),   cmocka_unit_test(test_unwritable),
-        cmocka_unit_test(test_limits),    cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_two_files), cmocka_unit_test(test_release),
-        cmocka_unit_test(test_wishes),    cmocka_unit_test(test_default_folder),
+        cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_left_to_driver),
+        cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_foreign),
+        cmocka_unit_test(test_unwritable),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_two_files),
+        cmocka_unit_test(test_release),
+        cmocka_unit_test(test_numbered_gpus),
+        cmocka_unit_test(test_wishes),
+        cmocka_unit_test(test_default_folder),
     };
 
     test_device_or("0");

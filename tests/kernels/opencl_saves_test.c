@@ -73,7 +73,8 @@ static struct state new_state(const struct fixture *f)
 
 static void read_slot(const struct fixture *f, uint32_t i, struct state *s)
 {
-    kernels_slot_copy(f->k, 0, slot_of(f, i), s->state, s->tail, false);
+    kernels_slot_copy(f->k, 0, slot_of(f, i),
+                      (void *[MIXER_PARTS_MAX]){s->state, s->tail}, false);
 }
 
 static void assert_same(const struct fixture *f, uint32_t slot,
@@ -155,9 +156,9 @@ static void run(const struct fixture *f, const struct part *parts, uint32_t n,
     }
     kernels_begin(f->k, &step);
     kernels_embed(f->k, ids);
-    kernels_deltanet(f->k, 0);
+    kernels_mixer(f->k, 0);
     kernels_ffn(f->k, 0);
-    kernels_attention(f->k, 1);
+    kernels_mixer(f->k, 1);
     kernels_ffn(f->k, 1);
     if (x != NULL) {
         kernels_hidden_read(f->k, 0, step.n_tokens, x);

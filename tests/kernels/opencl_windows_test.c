@@ -137,7 +137,7 @@ static void run(struct fixture *f, const struct variant *v, float *out)
         kernels_begin(f->k, &step);
         assert_int_equal(n_waits(f), waits + (v->swapped ? 1 : 0));
         kernels_hidden_write(f->k, 0, n, f->x + (size_t)at * h);
-        kernels_attention(f->k, 0);
+        kernels_mixer(f->k, 0);
         kernels_hidden_read(f->k, 0, n, out + (size_t)at * h);
         assert_int_equal(kernels_end(f->k, NULL), ST_OK);
         late_driver.held = LATE_NONE;

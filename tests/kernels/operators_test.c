@@ -74,7 +74,7 @@ static void check(enum mixer_kind kind, bench_operator_fn op,
 static void test_attention(void **state)
 {
     (void)state;
-    check(MIXER_ATTENTION, kernels_attention, reference_attention);
+    check(MIXER_ATTENTION, kernels_mixer, reference_attention);
 }
 
 /* Every format, in blocks of every size; codes that differ from the reference's
@@ -104,7 +104,7 @@ static void quantised_attention_matches_the_reference(void **state)
             .max_tokens = BENCH_SEQS * BENCH_LENGTH,
         };
         bench_open(b, &shape);
-        most = bench_run(b, 0, kernels_attention, reference_attention);
+        most = bench_run(b, 0, kernels_mixer, reference_attention);
         if (!(most < 2e-5)) {
             fail_msg("round %u: relative error %g", round, most);
         }
@@ -143,8 +143,8 @@ static void one_layer_stays_plain(void **state)
         bench_open(b, &shape);
         for (uint32_t i = 0; i < 4; i++) {
             if (i != 1) {
-                assert_true(bench_run(b, i, kernels_attention,
-                                      reference_attention) < 4e-3);
+                assert_true(
+                    bench_run(b, i, kernels_mixer, reference_attention) < 4e-3);
                 bench_rewind(b);
             }
             kernels_block_copy(b->k, 0, b->seqs[1].blocks[0],
@@ -206,21 +206,20 @@ static void check_features(enum mixer_kind kind, enum ffn_kind ffn,
 static void attention_has_sinks_caps_and_yarn(void **state)
 {
     (void)state;
-    check_features(MIXER_ATTENTION, FFN_DENSE, kernels_attention,
+    check_features(MIXER_ATTENTION, FFN_DENSE, kernels_mixer,
                    reference_attention);
 }
 
 static void windows_match_the_reference(void **state)
 {
     (void)state;
-    check_features(MIXER_WINDOW, FFN_DENSE, kernels_attention,
-                   reference_attention);
+    check_features(MIXER_WINDOW, FFN_DENSE, kernels_mixer, reference_attention);
 }
 
 static void norms_follow_linear_layers(void **state)
 {
     (void)state;
-    check_features(MIXER_DELTANET, FFN_DENSE, kernels_deltanet,
+    check_features(MIXER_DELTANET, FFN_DENSE, kernels_mixer,
                    reference_deltanet);
 }
 
@@ -246,8 +245,8 @@ static void window_layers_have_their_own_pages(void **state)
     for (uint32_t round = 0; round < FEATURES / 2; round++) {
         open_features(b, round, MIXER_WINDOW, FFN_DENSE, 3);
         for (uint32_t i = 0; i < 3; i++) {
-            assert_true(bench_run(b, i, kernels_attention,
-                                  reference_attention) < bound(b));
+            assert_true(bench_run(b, i, kernels_mixer, reference_attention) <
+                        bound(b));
             bench_rewind(b);
         }
         bench_close(b);
@@ -282,7 +281,7 @@ static void formats_match_the_reference(void **state)
             .max_tokens = BENCH_SEQS * BENCH_LENGTH,
         };
         bench_open(b, &shape);
-        most = bench_run(b, 0, kernels_attention, reference_attention);
+        most = bench_run(b, 0, kernels_mixer, reference_attention);
         for (uint32_t i = 0; i < 2; i++) {
             bench_restart(b);
             most = fmax(most, bench_run(b, i, kernels_ffn, reference_ffn));
@@ -302,7 +301,7 @@ static void formats_match_the_reference(void **state)
 static void test_deltanet(void **state)
 {
     (void)state;
-    check(MIXER_DELTANET, kernels_deltanet, reference_deltanet);
+    check(MIXER_DELTANET, kernels_mixer, reference_deltanet);
 }
 
 static void test_mlp(void **state)
@@ -342,14 +341,17 @@ static void test_checkpoint(void **state)
     open_bench(b, 8, MIXER_DELTANET);
     slot = b->seqs[1].slot;
     checkpoint = BENCH_SEQS * b->pages_per_slot;
-    bench_run(b, 0, kernels_deltanet, reference_deltanet);
-    kernels_slot_copy(b->k, 0, slot, before, tail, false);
+    bench_run(b, 0, kernels_mixer, reference_deltanet);
+    kernels_slot_copy(b->k, 0, slot, (void *[MIXER_PARTS_MAX]){before, tail},
+                      false);
     kernels_copy_pages(b->k, slot, checkpoint, b->pages_per_slot);
     kernels_zero_slot(b->k, slot);
-    kernels_slot_copy(b->k, 0, slot, after, tail2, false);
+    kernels_slot_copy(b->k, 0, slot, (void *[MIXER_PARTS_MAX]){after, tail2},
+                      false);
     assert_true(memcmp(before, after, sizeof after) != 0);
     kernels_copy_pages(b->k, checkpoint, slot, b->pages_per_slot);
-    kernels_slot_copy(b->k, 0, slot, after, tail2, false);
+    kernels_slot_copy(b->k, 0, slot, (void *[MIXER_PARTS_MAX]){after, tail2},
+                      false);
     assert_memory_equal(before, after, sizeof after);
     assert_memory_equal(tail, tail2, sizeof tail);
     bench_close(b);
@@ -368,7 +370,7 @@ static void test_block_layout(void **state)
     open_bench(b, 10, MIXER_ATTENTION); /* f32, 32 tokens a block */
     s = &b->model.w.shape;
     b->seqs[0].length = BENCH_LENGTH;
-    bench_run(b, 0, kernels_attention, reference_attention);
+    bench_run(b, 0, kernels_mixer, reference_attention);
     kv = calloc((size_t)2 * b->o.block_tokens * s->n_kv_heads * s->head_dim,
                 sizeof *kv);
     assert_non_null(kv);
@@ -410,7 +412,7 @@ static void quantised_block_is_copied_out_and_in(void **state)
         };
         bench_open(b, &shape);
         b->seqs[0].length = b->seqs[1].length = b->seqs[2].length = 9;
-        bench_run(b, 0, kernels_attention, reference_attention);
+        bench_run(b, 0, kernels_mixer, reference_attention);
         kv_block_make(&at, &b->o.kv, shape.shape.n_kv_heads,
                       shape.shape.head_dim, 8);
         first = malloc(at.bytes + 1);

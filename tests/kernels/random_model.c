@@ -137,9 +137,9 @@ void random_features(struct random_shape *r, struct dice *d)
     s->attn_cap = dice_below(d, 2) ? 3.0f : 0.0f;
     s->embed_scale = dice_below(d, 2) ? 7.5625f : 0.0f;
     s->logit_cap = dice_below(d, 2) ? 2.5f : 0.0f;
-    s->activation = (enum activation)dice_below(d, 3);
-    s->clamp_alpha = 1.702f;
-    s->clamp_limit = 1.5f; /* some values are past it */
+    s->activation.kind = (enum activation)dice_below(d, 3);
+    s->activation.alpha = 1.702f;
+    s->activation.limit = 1.5f; /* some values are past it */
     r->sinks = dice_below(d, 2);
     r->output_norms = dice_below(d, 2);
     if (r->output_norms && s->hidden == 1) {
@@ -409,7 +409,7 @@ static void fill_layer(struct random_model *m, const struct random_shape *r,
     }
     if (mixer_attends(l->kind)) {
         fill_attention(m, r, d, &l->mixer.attention);
-    } else {
+    } else if (l->kind == MIXER_DELTANET) {
         fill_linear(m, r, d, &l->mixer.deltanet);
     }
     if (l->ffn == FFN_EXPERTS) {

@@ -9,10 +9,10 @@
 /* Returns what a gate and an up value give. */
 static double activated(const struct model_shape *s, double gate, double up)
 {
-    double limit = (double)s->clamp_limit;
+    double limit = (double)s->activation.limit;
     double root = sqrt(2.0 / acos(-1.0));
 
-    switch (s->activation) {
+    switch (s->activation.kind) {
     case ACTIVATION_SILU:
         return gate * reference_sigmoid(gate) * up;
     case ACTIVATION_GELU:
@@ -21,7 +21,7 @@ static double activated(const struct model_shape *s, double gate, double up)
     default:
         gate = fmin(gate, limit);
         up = fmax(-limit, fmin(up, limit));
-        return gate * reference_sigmoid((double)s->clamp_alpha * gate) *
+        return gate * reference_sigmoid((double)s->activation.alpha * gate) *
                (up + 1.0);
     }
 }

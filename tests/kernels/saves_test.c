@@ -116,8 +116,9 @@ static struct contents read_slot(const struct rig *g, uint32_t i)
     assert_non_null(at);
     for (uint32_t l = 0; l < LAYERS; l++) {
         if (is_linear(g, l)) {
-            kernels_slot_copy(g->k, l, slot(g, i), (float *)(void *)at,
-                              at + g->state_bytes, false);
+            kernels_slot_copy(
+                g->k, l, slot(g, i),
+                (void *[MIXER_PARTS_MAX]){at, at + g->state_bytes}, false);
         }
         at += g->state_bytes + g->tail_bytes;
     }
@@ -153,7 +154,7 @@ static void run_rows(struct rig *g, struct kernel_row *rows, uint32_t n)
     }
     for (uint32_t l = 0; l < LAYERS; l++) {
         if (is_linear(g, l)) {
-            kernels_deltanet(g->k, l);
+            kernels_mixer(g->k, l);
         }
     }
     for (uint32_t i = 0; i < n; i++) {

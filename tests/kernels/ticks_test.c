@@ -187,7 +187,7 @@ static void attention_ticks_with_its_queries(void **state)
 
         begin(&b, CONTEXT - n, n);
         before = kernels_progress(b.k);
-        kernels_attention(b.k, ATTENTION);
+        kernels_mixer(b.k, ATTENTION);
         ticks = kernels_progress(b.k) - before;
         one = n == 1 ? ticks : one;
         assert_true(ticks + 2 >= one + (uint64_t)n * 4 / 4);
@@ -205,10 +205,10 @@ static void every_operator_ticks(void **state)
     begin(&b, 0, 1);
     before = kernels_progress(b.k);
     assert_true(before >= 2); /* the slot, the embedding */
-    kernels_attention(b.k, ATTENTION);
+    kernels_mixer(b.k, ATTENTION);
     assert_true(kernels_progress(b.k) >= before + 5);
     before = kernels_progress(b.k);
-    kernels_deltanet(b.k, DELTANET);
+    kernels_mixer(b.k, DELTANET);
     assert_true(kernels_progress(b.k) >= before + 7);
     before = kernels_progress(b.k);
     kernels_zero_slot(b.k, 0);

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "common/base/list.h"
+#include "common/base/monotonic.h"
 #include "common/base/option.h"
 #include "common/base/timer.h"
 #include "tests/load/fake_answer.h"
@@ -75,14 +76,6 @@ struct connection {
     uint32_t next; /* token */
     int64_t due_us;
 };
-
-static int64_t now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
 
 static int64_t around_stall(const struct server *s, int64_t at_us)
 {
@@ -271,7 +264,7 @@ static void take_requests(struct server *s, struct connection *c)
             return;
         }
         if (memcmp(c->in.bytes, "POST ", 5) == 0) {
-            begin(s, c, now_us());
+            begin(s, c, monotonic_us());
             continue;
         }
         if (memcmp(c->in.bytes, "GET /v1/models", 14) == 0) {
@@ -346,7 +339,7 @@ static void free_dead(struct server *s)
 
 static void run_timers(struct server *s)
 {
-    int64_t now = now_us();
+    int64_t now = monotonic_us();
     struct timer *t;
 
     while ((t = timers_pop(&s->timers, now)) != NULL) {
@@ -360,7 +353,7 @@ static void run_timers(struct server *s)
 static int wait_events(struct server *s, struct epoll_event *events)
 {
     int64_t due = timers_due(&s->timers);
-    int64_t left = due == INT64_MAX ? 3600000000 : due - now_us();
+    int64_t left = due == INT64_MAX ? 3600000000 : due - monotonic_us();
     struct timespec t = {0};
 
     if (left > 0) {

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "client/load/drive/http_target.h"
+#include "common/base/monotonic.h"
 #include "common/base/option.h"
 
 #define AHEAD_MAX  4096 /* prepared requests */
@@ -53,14 +54,6 @@ static struct rate_options options;
 static struct summary sum;
 static int64_t *lags;
 static uint64_t n_open;
-
-static int64_t now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
 
 static void on_sent(void *arg, int64_t now)
 {
@@ -135,14 +128,14 @@ static void prepare(struct run *r)
 static void turn(struct run *r)
 {
     struct pollfd items[TARGET_ITEMS];
-    int64_t due, next, now = now_us();
+    int64_t due, next, now = monotonic_us();
     struct timespec wait = {0};
     int n;
 
     while (r->n_started < r->n_prepared && due_of(r, r->n_started) <= now) {
         n_open++;
         http_target.start(r->t, r->ahead[r->n_started++ % AHEAD_MAX], now);
-        now = now_us();
+        now = monotonic_us();
     }
     prepare(r);
     n = http_target.items(r->t, items, &due);
@@ -157,9 +150,9 @@ static void turn(struct run *r)
         wait.tv_nsec = left * 1000 < 1000000000 ? left * 1000 : 999999999;
     }
     ppoll(items, (nfds_t)n, &wait, NULL);
-    now = now_us();
+    now = monotonic_us();
     http_target.turn(r->t, items, n, now);
-    now = now_us() - now;
+    now = monotonic_us() - now;
     sum.turn_max_us = now > sum.turn_max_us ? now : sum.turn_max_us;
 }
 
@@ -184,7 +177,7 @@ static void drive(struct run *r, uint32_t process, int64_t start)
         turn(r);
     }
     getrusage(RUSAGE_SELF, &after);
-    sum.took_us = now_us() - r->start_us;
+    sum.took_us = monotonic_us() - r->start_us;
     sum.user_us = us_of(after.ru_utime) - us_of(before.ru_utime);
     sum.cpu_us = sum.user_us + us_of(after.ru_stime) - us_of(before.ru_stime);
 }
@@ -323,7 +316,7 @@ static bool collect(int fd, struct summary *all, int64_t **lag)
 int main(int argc, char **argv)
 {
     struct summary all = {0};
-    int64_t *lag = NULL, start = now_us() + 500000;
+    int64_t *lag = NULL, start = monotonic_us() + 500000;
     int fds[16];
     bool ok = true;
     struct error e;

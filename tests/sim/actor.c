@@ -170,9 +170,9 @@ static void own_lists(struct sim_request *request)
 /* The router must learn lengths first. */
 static uint32_t requests_min(const struct sim *s)
 {
-    return SIM_REQUESTS_MIN * (s->options.swaps            ? 6
-                               : s->options.overcommit > 1 ? 3
-                                                           : 1);
+    return SIM_REQUESTS_MIN * (s->options.swaps             ? 6
+                               : s->options.suspensions > 0 ? 3
+                                                            : 1);
 }
 
 /* One in so many requests ignores end tokens.  With optimistic admission few
@@ -182,7 +182,7 @@ static uint32_t ignore_eos_of(const struct sim *s)
 {
     const struct sim_options *o = &s->options;
 
-    if (o->overcommit == 1) {
+    if (o->suspensions == 0) {
         return 3;
     }
     return o->lengths_change && s->n_requests / LENGTHS_PERIOD % 6 == 5 ? 1
@@ -346,7 +346,15 @@ static struct sim_request *new_request(struct sim *s, uint32_t client)
     return request;
 }
 
-static void ask(struct sim *s, struct sim_request *request)
+struct sim_request *actor_request(struct sim *s, uint32_t client)
+{
+    struct sim_request *request = new_request(s, client);
+
+    draw(s, request);
+    return request;
+}
+
+void actor_ask(struct sim *s, struct sim_request *request)
 {
     if (!sim_request_ask(s, request)) {
         request->n_ends = 1; /* the call was not sent */
@@ -421,7 +429,7 @@ static void again(struct sim *s, uint32_t number, uint64_t unused)
     for (uint32_t i = 0; i < request->n_choices; i++) {
         request->choices[i].end_asked = old->choices[i].end_asked;
     }
-    ask(s, request);
+    actor_ask(s, request);
 }
 
 /* Schedules a repetition: at once, while the worker still holds the remains of
@@ -447,8 +455,7 @@ static void one_more(struct sim *s)
     if (!s->nodes[client].core || s->n_requests == SIM_REQUESTS_MAX) {
         return;
     }
-    request = new_request(s, client);
-    draw(s, request);
+    request = actor_request(s, client);
     if (rng_chance(&s->will, s->options.end_of)) {
         if (rng_below(&s->will, 10) == 0) { /* before the request exists */
             end_request(
@@ -457,7 +464,7 @@ static void one_more(struct sim *s)
         }
         end_later(s, request, 400000);
     }
-    ask(s, request);
+    actor_ask(s, request);
     again_later(s, request, s->options.again_of / 4); /* while the first runs */
 }
 
@@ -473,6 +480,10 @@ void actor_follow(struct sim *s, uint32_t number, uint32_t choice,
         return;
     }
     request = new_request(s, client);
+    /* Without any prompt in one of four cases. */
+    if (continues && known > 0 && mix64(s->seed ^ request->number) % 4 == 0) {
+        more = 0;
+    }
     request->model = old->model;
     request->max_tokens = (uint32_t)rng_range(&s->will, 1, old->max_tokens);
     if (!prompts_follow(s, request, old, choice, known, more, continues)) {
@@ -488,7 +499,7 @@ void actor_follow(struct sim *s, uint32_t number, uint32_t choice,
     if (rng_chance(&s->will, s->options.end_of)) {
         end_later(s, request, 400000);
     }
-    ask(s, request);
+    actor_ask(s, request);
 }
 
 /* ---- requests over HTTP ---- */
@@ -586,6 +597,9 @@ void actor_ended(struct sim *s, struct sim_request *request)
     uint32_t times =
         request->status == ST_UNAVAILABLE || request->n_asked ? 10 : 1;
 
+    if (s->script) {
+        return;
+    }
     sessions_ended(s, request);
     again_later(s, request, s->options.again_of * times);
     if (request->keep_ms && rng_below(&s->will, 2)) {
@@ -708,6 +722,7 @@ static void wait_for_workers(struct sim *s, uint32_t a, uint64_t b)
     if (all_are_up(s)) {
         faults_start(s);
         arrive(s, 0, 0);
+        script_start(s);
     } else {
         clock_add(&s->clock, sim_now(s) + 10000, wait_for_workers, 0, 0);
     }

@@ -17,6 +17,10 @@ void actor_start(struct sim *s);
 /* Reports that a request has ended; may draw follow-up actions. */
 void actor_ended(struct sim *s, struct sim_request *request);
 
+/* Draws a request of a client, and sends it. */
+struct sim_request *actor_request(struct sim *s, uint32_t client);
+void actor_ask(struct sim *s, struct sim_request *request);
+
 /* Draws a request that a client of this gateway sends over HTTP: its prompt has
  * text of a, b and c, and begins with the request's number, so that no two
  * prompts of a seed are equal.  With `like`, all but the prompt is that of

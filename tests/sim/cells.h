@@ -114,6 +114,8 @@ enum deed {
     DEED_AGAIN_ENDED,  /* ... and ends before it has a token */
     DEED_CUT_OFF,      /* a chained row whose predecessor has no token */
     DEED_FORGED,       /* false message of a worker */
+    DEED_HELD,         /* worker that sends no rows any more */
+    DEED_STALLED,      /* ... and the router ends its session */
     DEED_PLAN_REFUSED,
     DEED_SAVED,          /* checkpoint inside a row */
     DEED_FAILED_SAVES,   /* step that failed while it saved some */

@@ -216,7 +216,8 @@ static void check_gone(struct sim *s, uint32_t number, uint64_t choice)
     const struct sim_request *request = &s->requests[number];
     enum cell_state state = cells_state(s, number, (uint32_t)choice);
 
-    if (state < CELL_KEPT && !request->shared && !request->again) {
+    if (state < CELL_KEPT && !sim_short && !request->shared &&
+        !request->again) {
         sim_fail(s, (int32_t)number,
                  "choice %u: ended by a stop string or left by its client, "
                  "but still in state %s",
@@ -254,7 +255,7 @@ static struct match end_text(struct sim_choice *c)
 
 /* Returns whether a choice was cancelled before a worker of the model was up.
  * The router then cannot make text, and does not send the held-back text
- * (router/requests/early.h). */
+ * (router/calls/early.h). */
 static bool cancelled_early(const struct sim_choice *c,
                             const Sluice__V1__GenerateChunk *m)
 {

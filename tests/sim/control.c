@@ -118,9 +118,9 @@ static void check_audit(struct control *c, const Sluice__V1__AuditAllReply *r)
 {
     for (size_t i = 0; i < r->n_workers; i++) {
         ProtobufCBinaryData text = r->workers[i]->text;
-        bool broken =
-            (c->sim->options.faulty || drains_drawn(&c->sim->options)) &&
-            text.len > 10 && memcmp(text.data, "the worker", 10) == 0;
+        bool broken = (c->sim->options.faulty || sim_short ||
+                       drains_drawn(&c->sim->options)) &&
+                      text.len > 10 && memcmp(text.data, "the worker", 10) == 0;
 
         if (r->workers[i]->n_differences && !broken) {
             sim_fail(c->sim, -1, "Audit reports %u differences: %.*s",

@@ -234,10 +234,9 @@ static bool lose_events(struct sim *s, Sluice__V1__IndexMessage *m)
 
 /* ---- frames ---- */
 
-/* Returns a copy of f in which e has another body. */
-static struct frame *with_body(const struct frame *f, struct frame_header h,
-                               const struct envelope *e,
-                               const ProtobufCMessage *body)
+struct frame *forged_body(const struct frame *f, struct frame_header h,
+                          const struct envelope *e,
+                          const ProtobufCMessage *body)
 {
     size_t bytes = wire_size(body), at = (size_t)(e->body - f->data);
     struct envelope changed = *e;
@@ -379,7 +378,7 @@ void forged_replace(struct sim *s, uint32_t conn, struct frame **f)
             wire_unpack(&s->arena, type, e.body, e.body_bytes, &m, NULL) ==
                 ST_OK &&
             damage(s, &view, &e, m)) {
-            g = with_body(*f, h, &e, m);
+            g = forged_body(*f, h, &e, m);
             frame_free(f);
             *f = g;
             return;

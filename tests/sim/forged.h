@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "common/wire/frame.h"
+#include "common/wire/wire.h"
 #include "tests/sim/rng.h"
 
 struct sim;
@@ -34,6 +35,11 @@ struct forged {
 };
 
 void forged_draw(struct sim *s);
+
+/* Returns a copy of f, whose header is h, in which e has another body. */
+struct frame *forged_body(const struct frame *f, struct frame_header h,
+                          const struct envelope *e,
+                          const ProtobufCMessage *body);
 
 /* May replace *f, which a worker has sent on conn, by a forged message. */
 void forged_replace(struct sim *s, uint32_t conn, struct frame **f);

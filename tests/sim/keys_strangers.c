@@ -143,7 +143,8 @@ static uint32_t n_clients(const struct sim *s)
 /* Checks the answer.  A throttled Hello has none. */
 static void check_answer(struct sim *s, const struct attempt *a)
 {
-    if (s->keys.answered && s->keys.answer != a->wanted) {
+    if (s->keys.answered && s->keys.answer != a->wanted &&
+        !(sim_short && s->keys.answer == ST_RESOURCE_EXHAUSTED)) {
         sim_fail(s, -1, "a Hello as %s with the key %s was answered %s, not %s",
                  a->name, s->keys.stranger_keyed ? OWN_KEY : "(none)",
                  status_name(s->keys.answer), status_name(a->wanted));
@@ -243,7 +244,8 @@ static void meet_stage(struct sim *s)
     send_stage_hello(s, w, assembly,
                      (before.stage + before.n_stages - 1) % before.n_stages);
     worker_account(s->nodes[SIM_FIRST_WORKER + w].core, &after);
-    if (!s->keys.answered || s->keys.answer == ST_OK) {
+    if ((!s->keys.answered && !sim_short) ||
+        (s->keys.answered && s->keys.answer == ST_OK)) {
         sim_fail(s, -1, "w%u accepted the key of another worker", w);
     } else if (after.assembly != before.assembly) {
         sim_fail(s, -1, "the key of another worker ended an edge of w%u", w);

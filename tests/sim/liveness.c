@@ -2,8 +2,7 @@
 
 #include "tests/sim/sim.h"
 
-#define HUNG_US   1500000 /* same as the router's and the workers' limits */
-#define GAP_US    250000  /* at most this much counts between two looks */
+#define GAP_US    250000 /* at most this much counts between two looks */
 #define SILENT_US 2500000
 #define DEAD_US   10000000
 #define TICK_US   200 /* tick of the fake engine: error of a stall's length */
@@ -19,19 +18,39 @@ static int64_t gap(int64_t since_us, int64_t now_us)
 
 /* ---- hung ---- */
 
+/* Returns the router's limit for the worker of conn: it depends on delays that
+ * the router has measured. */
+static int64_t limit(const struct sim *s, uint32_t conn)
+{
+    struct router_worker_view v;
+
+    for (uint32_t i = 0; router_worker_view(s->nodes[SIM_ROUTER].core, i, &v);
+         i++) {
+        if (v.id.v == conn) {
+            return v.hung_us;
+        }
+    }
+    return INT64_MAX;
+}
+
 void liveness_report(struct sim *s, uint32_t conn, const Sluice__V1__Ledger *l,
                      const Sluice__V1__EngineState *e)
 {
     uint32_t w = network_conn(&s->network, conn)->node - SIM_FIRST_WORKER;
     struct reported *r = &s->alive.reported[w];
+    int64_t limit_us;
 
     if (r->session != l->session) {
         *r = (struct reported){.session = l->session};
     }
-    if (s->sessions[w] != l->session || l->snapshot <= r->snapshot) {
+    if (s->sessions[w] != l->session || l->snapshot <= r->snapshot ||
+        holds_is(s, conn)) {
         return;
     }
-    if (r->still_us >= HUNG_US) {
+    limit_us = limit(s, conn);
+    r->limit_us =
+        r->still_us > 0 && r->limit_us > limit_us ? r->limit_us : limit_us;
+    if (r->still_us >= r->limit_us) {
         sim_fail(s, -1,
                  "worker %u reports no ticks beyond the limit, but its session "
                  "continues",

@@ -3,7 +3,7 @@
  *     fenced      its engine has stalled for long; a worker whose engine
  *                 ticks is never fenced, whatever else happens
  *     hung        a worker whose reports to the router have shown no tick for
- *                 WORKER_HUNG_US is fenced by then
+ *                 the router's limit is fenced by then
  *     silent      a worker that has received nothing for long closes its
  *                 connection
  *     dead        a worker stops itself only after a long stall of its engine,
@@ -28,6 +28,7 @@ struct liveness_seen {
         uint64_t session, snapshot, ticks;
         uint32_t n_planned;
         int64_t received_us, still_us;
+        int64_t limit_us; /* the greatest during still_us */
     } reported[SIM_WORKERS];
     /* Time for which each worker has received nothing. */
     struct silence {

@@ -404,7 +404,7 @@ static void usage(void)
         "  --keys WHICH        seeds whose nodes have keys: all, none or "
         "drawn\n"
         "                      (default: drawn, 1 in 4)\n"
-        "  --overcommit WHICH  seeds with optimistic admission: all, none or\n"
+        "  --expected WHICH    seeds with --admission expected: all, none or\n"
         "                      drawn (default: drawn, 1 in 3)\n"
         "  --windows WHICH     seeds whose models have window layers: all,\n"
         "                      none or drawn (default: drawn, 1 in 4)\n"
@@ -487,8 +487,8 @@ static bool parse(int argc, char **argv, struct task *t)
         } else if (strcmp(a, "--keys") == 0 &&
                    parse_which(value, &t->with.keys)) {
             i++;
-        } else if (strcmp(a, "--overcommit") == 0 &&
-                   parse_which(value, &t->with.overcommit)) {
+        } else if (strcmp(a, "--expected") == 0 &&
+                   parse_which(value, &t->with.expected)) {
             i++;
         } else if (strcmp(a, "--windows") == 0 &&
                    parse_which(value, &t->with.windows)) {

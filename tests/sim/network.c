@@ -135,6 +135,7 @@ static void deliver(struct sim *s, uint32_t flight, uint64_t unused)
     from_worker = to == END_ROUTER && c->listener == SIM_ROUTER &&
                   node_is_worker(c->node);
     if (from_worker) {
+        holds_replace(s, number, &f);
         forged_replace(s, number, &f);
     }
     node->ops->recv(node->core, (struct peer_id){number}, &f);

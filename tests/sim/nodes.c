@@ -240,17 +240,20 @@ static void tick(struct sim *s, uint32_t number, uint64_t serial)
 
 static void start_router(struct sim *s, struct sim_node *n)
 {
-    struct router_options o = {.name = "r",
-                               .max_peers = s->crowd.n_clients,
-                               .max_admins = s->crowd.n_admins,
-                               .max_requests = s->options.max_requests,
-                               .max_waiting = s->options.max_waiting,
-                               .gather_us = s->seed % 3 == 0 ? 1000 : 0,
-                               .headroom = s->options.headroom,
-                               .overcommit = s->options.overcommit,
-                               .keyed = s->options.keys.on != 0,
-                               .worker_wait_us =
-                                   (int64_t)s->options.worker_wait_ms * 1000};
+    struct router_options o = {
+        .name = "r",
+        .max_peers = s->crowd.n_clients,
+        .max_admins = s->crowd.n_admins,
+        .max_requests = s->options.max_requests,
+        .max_waiting = s->options.max_waiting,
+        .queue_timeout_us = (int64_t)s->options.queue_timeout_ms * 1000,
+        .gather_us = s->seed % 3 == 0 ? 1000 : 0,
+        .headroom = s->options.headroom,
+        .admission =
+            s->options.suspensions > 0 ? ADMISSION_EXPECTED : ADMISSION_STRICT,
+        .suspensions = s->options.suspensions,
+        .keyed = s->options.keys.on != 0,
+        .worker_wait_us = (int64_t)s->options.worker_wait_ms * 1000};
 
     s->text = fake_text_new(s);
     o.text = fake_text_seam(s->text);
@@ -281,11 +284,24 @@ static void set_drafts(const struct sim *s, uint32_t w,
 {
     const struct draft_draw *d = &s->options.drafts;
 
-    o->drafts = d->most[w];
-    o->drafts_auto = d->automatic[w];
-    o->drafter = (enum worker_drafter)d->drafter[w];
-    o->has_mtp = options_has_mtp(&s->options, w);
-    o->keep_tokens = d->keep_tokens[w];
+    o->drafting.most = d->most[w];
+    o->drafting.chooses = d->automatic[w];
+    o->drafting.drafter = (enum worker_drafter)d->drafter[w];
+    o->drafting.has_mtp = options_has_mtp(&s->options, w);
+    o->drafting.keep_tokens = d->keep_tokens[w];
+}
+
+/* A third of the workers have no bound, a third choose it, and a third have a
+ * target near the time of their steps. */
+static struct worker_itl_options itl_of(const struct sim *s, uint32_t w)
+{
+    uint64_t x = mix64(s->seed + w);
+
+    return (struct worker_itl_options){
+        .bounded = x % 3 > 0,
+        .target_us = x % 3 == 2 ? s->options.workers[w].step_us *
+                                      (2 + (uint32_t)(x >> 8) % 4)
+                                : 0};
 }
 
 static void start_worker(struct sim *s, struct sim_node *n)
@@ -304,31 +320,32 @@ static void start_worker(struct sim *s, struct sim_node *n)
         .layer_end = shard.end,
         .n_layers = shard.n_layers,
         .block_tokens = d->block_tokens,
-        .block_bytes = shard.attention ? PAGE_BYTES : 0,
-        .slot_bytes = pool->pages_per_slot * PAGE_BYTES,
-        .checkpoint_bytes = pool->pages_per_slot * PAGE_BYTES,
-        .n_pages = pool->n_pages,
-        .pages_per_block = shard.attention ? 1 : 0,
-        .pages_per_slot = pool->pages_per_slot,
+        .pool.block_bytes = shard.attention ? PAGE_BYTES : 0,
+        .pool.slot_bytes = pool->pages_per_slot * PAGE_BYTES,
+        .pool.checkpoint_bytes = pool->pages_per_slot * PAGE_BYTES,
+        .pool.n_pages = pool->n_pages,
+        .pool.pages_per_block = shard.attention ? 1 : 0,
+        .pool.pages_per_slot = pool->pages_per_slot,
         .window = m->window,
-        .window_pages = shard.windows ? s->options.windows.tables[w] : 0,
-        .slot_cap = pool->slot_cap,
-        .host_pages = pool->host_pages,
+        .pool.window_pages = shard.windows ? s->options.windows.tables[w] : 0,
+        .pool.slot_cap = pool->slot_cap,
+        .pool.host_pages = pool->host_pages,
         .one_arithmetic = m->one_arithmetic,
         .reuse = !s->options.pools.no_reuse,
-        .checkpoint_share = (float)s->options.pools.checkpoint_share / 100,
-        .tenant_share = (float)s->options.pools.tenant_share / 100,
-        .poison = s->options.pools.poison,
+        .pool.checkpoint_share = (float)s->options.pools.checkpoint_share / 100,
+        .pool.tenant_share = (float)s->options.pools.tenant_share / 100,
+        .pool.poison = s->options.pools.poison,
         .weight_bytes = 1 << 20,
         .scratch_bytes = 1 << 16,
-        .pool_bytes = (uint64_t)pool->n_pages * PAGE_BYTES,
+        .pool.bytes = (uint64_t)pool->n_pages * PAGE_BYTES,
         .context = m->context,
         .vocab = m->vocab,
         .n_eos = m->n_eos,
         .max_rows = d->max_rows,
         .step_tokens = d->step_tokens,
         .chunk_tokens = d->chunk_tokens,
-        .engine_depth = d->depth};
+        .engine_depth = d->depth,
+        .itl = itl_of(s, w)};
 
     set_drafts(s, w, &o);
     (void)snprintf(model, sizeof(model), "m%u", d->model);
@@ -344,8 +361,9 @@ static void start_worker(struct sim *s, struct sim_node *n)
     }
     memcpy(o.eos, m->eos, sizeof(m->eos));
     if (strangers_tokenizer(s)) {
-        o.has_tokenizer = true;
-        memcpy(o.tokenizer, strangers_tokenizer(s), sizeof(o.tokenizer));
+        o.tokenizer.known = true;
+        memcpy(o.tokenizer.hash, strangers_tokenizer(s),
+               sizeof(o.tokenizer.hash));
     }
     if (s->options.crash[w] == CRASH_START && node_crashes(s, n->number)) {
         clock_add(&s->clock, sim_now(s) + rng_octave(&n->rng, 100, 200000),

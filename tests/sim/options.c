@@ -648,9 +648,10 @@ void options_draw(struct sim_options *o, uint64_t seed, struct seeds_with with)
     options_draw_gateways(o, seed, with.gateways);
     options_draw_keys(o, seed, with.keys);
     options_draw_pools(o, seed);
-    options_draw_overcommit(o, seed, with.overcommit);
+    options_draw_claims(o, seed, with.expected);
     options_draw_windows(o, seed, with.windows);
     options_draw_drafts(o, seed, with.drafts);
+    options_draw_patience(o, seed);
 }
 
 /* Returns the bytes to hash before the pools: for seeds without keys, gateways,

@@ -54,7 +54,7 @@ enum seeds { SEEDS_DRAWN, SEEDS_NONE, SEEDS_ALL };
  * with gateways, with keys, with optimistic admission, with models that have
  * window layers, and with drafts. */
 struct seeds_with {
-    enum seeds stages, offers, gateways, keys, overcommit, windows, drafts;
+    enum seeds stages, offers, gateways, keys, expected, windows, drafts;
 };
 
 /* Replicas of several stages.  All 0: every worker has all layers. */
@@ -133,7 +133,7 @@ struct pool_draw {
         uint32_t per_slot, capped, spare, refuse_of;
         /* From these and the layers: options_set_pool(). */
         uint32_t n_pages, pages_per_slot, slot_cap;
-        uint32_t host_pages; /* the host tier's: options_draw_overcommit() */
+        uint32_t host_pages; /* the host tier's: options_draw_claims() */
     } workers[SIM_WORKERS];
     uint32_t no_reuse, poison;               /* 0 or 1 */
     uint32_t checkpoint_share, tenant_share; /* percent of the pool */
@@ -188,11 +188,12 @@ struct sim_options {
     _Alignas(8) struct key_draw keys;
     _Alignas(8) struct pool_draw pools;
     /* Not in the hash: */
-    uint32_t overcommit; /* the router's; 1: strict */
-    bool lengths_change; /* later outputs are longer than those before */
-    bool swaps;          /* ... in pools for few of them */
+    uint32_t suspensions; /* the router's, in millionths; 0: strict */
+    bool lengths_change;  /* later outputs are longer than those before */
+    bool swaps;           /* ... in pools for few of them */
     struct window_draw windows;
     struct draft_draw drafts;
+    uint32_t queue_timeout_ms; /* the router's; 0: none */
 };
 
 /* Layers of its model that a worker has. */
@@ -210,14 +211,16 @@ void options_draw_keys(struct sim_options *o, uint64_t seed, enum seeds which);
 /* Draws the pools and the prompts: after all others. */
 void options_draw_pools(struct sim_options *o, uint64_t seed);
 /* Draws optimistic admission. */
-void options_draw_overcommit(struct sim_options *o, uint64_t seed,
-                             enum seeds which);
+void options_draw_claims(struct sim_options *o, uint64_t seed,
+                         enum seeds which);
 /* Draws window layers: after optimistic admission. */
 void options_draw_windows(struct sim_options *o, uint64_t seed,
                           enum seeds which);
 /* Draws drafts: after the windows. */
 void options_draw_drafts(struct sim_options *o, uint64_t seed,
                          enum seeds which);
+/* Draws the time that requests may wait, in seeds without gateways. */
+void options_draw_patience(struct sim_options *o, uint64_t seed);
 /* Returns whether worker w has the MTP layer of its model: a last stage with
  * attention. */
 bool options_has_mtp(const struct sim_options *o, uint32_t w);

@@ -3,6 +3,7 @@
 #include "tests/sim/rng.h"
 
 #define GATEWAYS_STREAM 70
+#define PATIENCE_STREAM 150
 
 static void draw_gateways(struct sim_options *o, struct rng *r)
 {
@@ -40,5 +41,16 @@ void options_draw_gateways(struct sim_options *o, uint64_t seed,
     is_drawn = rng_below(&r, 4) == 0;
     if (which == SEEDS_ALL || (which == SEEDS_DRAWN && is_drawn)) {
         draw_gateways(o, &r);
+    }
+}
+
+/* One seed in three, if it has no gateways. */
+void options_draw_patience(struct sim_options *o, uint64_t seed)
+{
+    struct rng r;
+
+    rng_init(&r, seed, PATIENCE_STREAM);
+    if (rng_below(&r, 3) == 0 && o->gateways.n == 0) {
+        o->queue_timeout_ms = (uint32_t)rng_octave(&r, 20, 4000);
     }
 }

@@ -1,25 +1,21 @@
 /* options_pools.c - Draws the pools of a seed, and prompts that share
  * prefixes. */
+#include "common/base/minmax.h"
 #include "tests/sim/options.h"
 #include "tests/sim/rng.h"
 
-#define POOLS_STREAM      110
-#define OVERCOMMIT_STREAM 120
-#define SWAPS_STREAM      121
-#define HOSTS_STREAM      122
-#define SHORT_CONTEXT     512 /* longer contexts are drawn elsewhere, and stay */
-#define PER_SLOT_MAX      20
-#define LONGEST_PROMPT    600
-#define DEEP_BLOCK        4 /* least tokens of a block in a seed of long prompts */
+#define POOLS_STREAM    110
+#define EXPECTED_STREAM 120
+#define SWAPS_STREAM    121
+#define HOSTS_STREAM    122
+#define SHORT_CONTEXT   512 /* longer contexts are drawn elsewhere, and stay */
+#define PER_SLOT_MAX    20
+#define LONGEST_PROMPT  600
+#define DEEP_BLOCK      4 /* least tokens of a block in a seed of long prompts */
 
 static uint32_t octave(struct rng *r, uint32_t lo, uint32_t hi)
 {
     return (uint32_t)rng_octave(r, lo, hi);
-}
-
-static uint32_t at_least(uint32_t n, uint32_t least)
-{
-    return n > least ? n : least;
 }
 
 void options_set_pool(struct sim_options *o, uint32_t w)
@@ -61,7 +57,7 @@ static void draw_deep_worker(struct sim_options *o, uint32_t w, struct rng *r)
 
     d->block_tokens = o->stages.block_tokens[d->model]
                           ? o->stages.block_tokens[d->model]
-                          : at_least(d->block_tokens, DEEP_BLOCK);
+                          : max_u32(d->block_tokens, DEEP_BLOCK);
     least = (context + d->block_tokens - 1) / d->block_tokens;
     d->n_blocks = d->n_blocks ? octave(r, least, least * 16) : 0;
     d->step_tokens = octave(r, 64, 1024);
@@ -76,7 +72,7 @@ static void draw_deep(struct sim_options *o, struct rng *r)
         o->models[i].context = octave(r, 256, 1024);
         o->stages.block_tokens[i] =
             o->stages.block_tokens[i]
-                ? at_least(o->stages.block_tokens[i], DEEP_BLOCK)
+                ? max_u32(o->stages.block_tokens[i], DEEP_BLOCK)
                 : 0;
     }
     for (uint32_t w = 0; w < o->n_workers; w++) {
@@ -144,7 +140,7 @@ static void draw_hosts(struct sim_options *o, uint64_t seed, struct rng *r)
         uint32_t most = rng_below(r, 2) ? 12 : 2000;
 
         p->host_pages = rng_below(r, 3) ? octave(r, 1, most) : 0;
-        if ((o->overcommit == 1 && rng_below(&strict, 2)) ||
+        if ((o->suspensions == 0 && rng_below(&strict, 2)) ||
             options_staged(o, w)) {
             p->host_pages = 0;
         }
@@ -207,7 +203,7 @@ static void draw_swapping_worker(struct sim_options *o, uint32_t w,
     d->n_blocks = octave(r, 2 * one, 6 * one);
     d->n_slots = d->n_slots > 0 ? octave(r, 16, 48) : 0;
     d->max_rows = octave(r, 16, 48);
-    d->step_tokens = at_least(d->step_tokens, 32);
+    d->step_tokens = max_u32(d->step_tokens, 32);
     o->pools.workers[w].per_slot = 1;
     options_set_pool(o, w);
     o->pools.workers[w].host_pages = octave(r, one / 2 + 1, 6 * one);
@@ -220,20 +216,20 @@ static void draw_swaps(struct sim_options *o, uint64_t seed)
     struct rng r;
 
     rng_init(&r, seed, SWAPS_STREAM);
-    if (o->overcommit == 1 || !o->lengths_change || rng_below(&r, 2)) {
+    if (o->suspensions == 0 || !o->lengths_change || rng_below(&r, 2)) {
         return;
     }
     o->swaps = true;
-    o->overcommit = (uint32_t)rng_range(&r, 4, 8);
+    o->suspensions = 20000 * (uint32_t)rng_range(&r, 4, 8);
     o->prompt_max = octave(&r, 8, 48);
     o->tokens_min = octave(&r, 64, 128);
     o->tokens_max = o->tokens_min * 2;
     o->gap_us = octave(&r, 100, 600);
     o->open_max = octave(&r, 24, 64);
-    o->max_waiting = at_least(o->max_waiting, 64);
-    o->max_requests = at_least(o->max_requests, 128);
+    o->max_waiting = max_u32(o->max_waiting, 64);
+    o->max_requests = max_u32(o->max_requests, 128);
     for (uint32_t i = 0; i < o->n_models; i++) {
-        o->models[i].context = at_least(o->models[i].context, 512);
+        o->models[i].context = max_u32(o->models[i].context, 512);
     }
     for (uint32_t w = 0; w < o->n_workers; w++) {
         draw_swapping_worker(o, w, &r);
@@ -241,17 +237,17 @@ static void draw_swaps(struct sim_options *o, uint64_t seed)
 }
 
 /* One seed in three, drawn from an independent stream. */
-void options_draw_overcommit(struct sim_options *o, uint64_t seed,
-                             enum seeds which)
+void options_draw_claims(struct sim_options *o, uint64_t seed, enum seeds which)
 {
     struct rng r;
     bool is_drawn;
 
-    rng_init(&r, seed, OVERCOMMIT_STREAM);
+    rng_init(&r, seed, EXPECTED_STREAM);
     is_drawn = rng_below(&r, 3) == 0;
-    o->overcommit = 1;
+    o->suspensions = 0;
     if (which == SEEDS_ALL || (which == SEEDS_DRAWN && is_drawn)) {
-        o->overcommit = rng_below(&r, 2) ? 2 : (uint32_t)rng_range(&r, 3, 8);
+        o->suspensions =
+            rng_below(&r, 2) ? 1000 : 20000 * (uint32_t)rng_range(&r, 3, 8);
         if (o->prompt_max <= LONGEST_PROMPT && o->offers.n == 0 &&
             rng_below(&r, 4)) {
             o->lengths_change = rng_below(&r, 3) != 0;

@@ -175,7 +175,7 @@ void replicas_ordered(struct sim *s, uint32_t node, uint64_t assembly)
 
 void replicas_broken(struct sim *s, uint32_t node, const char *why, size_t n)
 {
-    if (!s->options.faulty && !drains_drawn(&s->options)) {
+    if (!s->options.faulty && !sim_short && !drains_drawn(&s->options)) {
         sim_fail(s, -1, "%s broke its assembly in a seed without faults: %.*s",
                  s->nodes[node].name, (int)n, why);
     }
@@ -300,7 +300,8 @@ void replicas_worker(struct sim *s, uint32_t w)
         return;
     }
     worker_account(s->nodes[SIM_FIRST_WORKER + w].core, &a);
-    if (a.streams_broken > 0 && s->options.stages.garbage_of == 0) {
+    if (a.streams_broken > 0 && !sim_short &&
+        s->options.stages.garbage_of == 0) {
         sim_fail(s, -1, "w%u rejected a message of another stage", w);
     }
     if (a.assembly == 0 && r->assembly == 0) { /* freed with some delay */

@@ -86,6 +86,7 @@ static void check_kept(struct sim_request *request, const struct sim_choice *c)
     if (request->keep_ms >= KEEP_SURE_MS && !s->options.faulty &&
         !c->end_asked && !request->again && !request->shared && awake &&
         request->n_choices == 1 && !c->stopped && !drains_drawn(&s->options) &&
+        !router_lapses(s->nodes[SIM_ROUTER].core, request->id, c->number) &&
         cells_state(s, request->number, c->number) != CELL_KEPT) {
         wrong(request, "sequence is gone although it was to be kept");
     }
@@ -135,11 +136,24 @@ static bool past_deadline(const struct sim_request *request)
                request->asked_us + (int64_t)request->deadline_ms * 1000;
 }
 
-/* Returns whether the room or the pools explain a refusal. */
+/* Returns whether a request without a deadline may have waited for too long. */
+static bool overdue(const struct sim_request *request)
+{
+    const struct sim_options *o = &request->sim->options;
+
+    return o->queue_timeout_ms > 0 && request->deadline_ms == 0 &&
+           sim_now(request->sim) >=
+               request->asked_us + (int64_t)o->queue_timeout_ms * 1000;
+}
+
+/* Returns whether the room, the pools or a time limit explain a refusal: the
+ * router predicts whether a request will be late, and may be wrong. */
 static bool refused_rightly(const struct sim_request *request)
 {
     return !sim_request_fits(request->sim, request) ||
-           request->sim->full_us[request->n_choices] >= request->asked_us;
+           request->sim->full_us[request->n_choices] >= request->asked_us ||
+           overdue(request) || request->deadline_ms > 0 ||
+           request->sim->options.queue_timeout_ms > 0;
 }
 
 /* Returns whether its client has slept since it sent the request; its session
@@ -160,16 +174,16 @@ static bool explained(const struct sim_request *request)
     case ST_DEADLINE_EXCEEDED:
         return past_deadline(request);
     case ST_RESOURCE_EXHAUSTED:
-        return s->options.faulty || refused_rightly(request) ||
+        return s->options.faulty || sim_short || refused_rightly(request) ||
                drains_bereft(s, request);
     case ST_UNAVAILABLE:
-        return s->options.faulty || request->continues || request->end_asked ||
-               drains_bereft(s, request) || slept(request) ||
-               crowd_crossed(request);
+        return s->options.faulty || sim_short || request->continues ||
+               request->end_asked || drains_bereft(s, request) ||
+               slept(request) || crowd_crossed(request);
     case ST_ALREADY_EXISTS:
         return request->again || request->shared;
     case ST_NOT_FOUND: /* a new router has no models until a worker registers */
-        return s->options.faulty || drains_bereft(s, request) ||
+        return s->options.faulty || sim_short || drains_bereft(s, request) ||
                request->continues; /* what was kept may have gone */
     case ST_FAILED_PRECONDITION:   /* ... or is being cut */
         return request->continues;
@@ -219,7 +233,7 @@ static void check_resumed(struct sim_request *request)
         request->status != ST_ABORTED &&
         request->status != ST_DEADLINE_EXCEEDED &&
         request->status != ST_INTERNAL && request->status != ST_ABORTED &&
-        !request->continues && /* a claim is not resumed */
+        !sim_short && !request->continues && /* a claim is not resumed */
         !request->again && !request->shared && !resumed_in_vain(request)) {
         sim_fail(request->sim, (int32_t)request->number,
                  "resumable request ended with %s",

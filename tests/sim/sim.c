@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+bool sim_short;
+
 static void stamp(const struct sim *s)
 {
     printf("%12.6f ", (double)(sim_now(s) - SIM_START_US) / 1e6);
@@ -89,21 +91,29 @@ static uint32_t draw_hurt(uint64_t seed)
     return rng_below(&r, 3) ? 0 : (uint32_t)rng_octave(&r, 100, 2000);
 }
 
-static void begin(struct sim *s, uint64_t seed, struct seeds_with with,
-                  bool verbose)
+static void begin(struct sim *s, uint64_t seed, bool verbose)
 {
     memset(s, 0, offsetof(struct sim, requests));
     s->seed = seed;
     s->verbose = verbose;
-    options_draw(&s->options, seed, with);
-    clock_init(&s->clock, SIM_START_US);
-    network_init(&s->network);
-    rng_init(&s->chance, seed, 1);
-    rng_init(&s->will, seed, 2);
-    s->hurt_of = draw_hurt(seed);
+}
+
+/* Draws what the seed has besides its options. */
+static void draw(struct sim *s)
+{
+    s->hurt_of = draw_hurt(s->seed);
     strangers_draw(s);
     crowd_draw(s);
     forged_draw(s);
+    holds_draw(s);
+}
+
+static void start(struct sim *s)
+{
+    clock_init(&s->clock, SIM_START_US);
+    network_init(&s->network);
+    rng_init(&s->chance, s->seed, 1);
+    rng_init(&s->will, s->seed, 2);
     keys_init(s);
     arena_init(&s->arena);
     memset(s->full_us, -1, sizeof(s->full_us));
@@ -135,16 +145,17 @@ static void end(struct sim *s)
     }
     network_fini(&s->network);
     clock_fini(&s->clock);
+    holds_fini(s);
     arena_fini(&s->arena);
 }
 
-bool sim_run(struct sim *s, uint64_t seed, struct seeds_with with, bool verbose)
+static bool run(struct sim *s)
 {
     struct event e;
     struct sim_counts counts;
     uint64_t hash;
 
-    begin(s, seed, with, verbose);
+    start(s);
     while (!s->done && !s->failed && clock_next(&s->clock, &e)) {
         e.fn(s, e.a, e.b);
     }
@@ -160,4 +171,22 @@ bool sim_run(struct sim *s, uint64_t seed, struct seeds_with with, bool verbose)
     s->counts = counts;
     s->hash = hash;
     return !s->failed;
+}
+
+bool sim_run(struct sim *s, uint64_t seed, struct seeds_with with, bool verbose)
+{
+    begin(s, seed, verbose);
+    options_draw(&s->options, seed, with);
+    draw(s);
+    return run(s);
+}
+
+bool sim_play(struct sim *s, const struct script *script, bool verbose)
+{
+    begin(s, script->seed, verbose);
+    s->script = script;
+    script->options(&s->options);
+    crowd_draw(s); /* the router's places */
+    s->crowd.every_us = 0;
+    return run(s);
 }

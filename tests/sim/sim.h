@@ -18,6 +18,7 @@
 #include "tests/sim/actor.h"
 #include "tests/sim/adoptions.h"
 #include "tests/sim/cells.h"
+#include "tests/sim/claims.h"
 #include "tests/sim/clock.h"
 #include "tests/sim/control.h"
 #include "tests/sim/crowd.h"
@@ -27,16 +28,17 @@
 #include "tests/sim/forged.h"
 #include "tests/sim/gateways.h"
 #include "tests/sim/grants.h"
+#include "tests/sim/holds.h"
 #include "tests/sim/keys.h"
 #include "tests/sim/liveness.h"
 #include "tests/sim/network.h"
 #include "tests/sim/offers.h"
 #include "tests/sim/options.h"
-#include "tests/sim/overcommit.h"
 #include "tests/sim/pools.h"
 #include "tests/sim/replicas.h"
 #include "tests/sim/request.h"
 #include "tests/sim/rng.h"
+#include "tests/sim/script.h"
 #include "tests/sim/sessions.h"
 #include "tests/sim/spare.h"
 #include "tests/sim/strangers.h"
@@ -96,6 +98,7 @@ struct sim {
     uint64_t seed;
     bool verbose;
     struct sim_options options;
+    const struct script *script; /* NULL: the seed draws the requests */
     struct clock clock;
     struct network network;
     struct rng chance; /* for the network and the faults */
@@ -113,7 +116,7 @@ struct sim {
     struct liveness_seen alive;
     struct drains drains;
     struct spare spare[SIM_MODELS];
-    struct overcommit_seen overcommit;
+    struct claims_seen claims;
     struct replicas_seen replicas[SIM_WORKERS];
     struct offer_seen offers[SIM_WORKERS];
     uint64_t shards_seen; /* digest of the leftover shards */
@@ -121,6 +124,7 @@ struct sim {
     struct strangers strangers;
     struct crowd crowd;
     struct forged forged;
+    struct holds holds;
     struct keys keys;
     struct gateways gateways;
     struct web web;
@@ -152,10 +156,17 @@ struct sim {
     struct control controls[SIM_CONTROLS_MAX];
 };
 
+/* Set when an allocation of the cores was made to fail (failing.h): requests
+ * may then end with RESOURCE_EXHAUSTED, and sessions without another reason. */
+extern bool sim_short;
+
 /* Runs one seed from beginning to end, and fills s.  Returns false on failure,
  * described in s->what. */
 bool sim_run(struct sim *s, uint64_t seed, struct seeds_with with,
              bool verbose);
+
+/* Runs a script in place of a seed. */
+bool sim_play(struct sim *s, const struct script *script, bool verbose);
 
 /* Records a failure; only the first one counts.  request -1: no particular
  * request. */

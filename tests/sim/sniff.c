@@ -130,7 +130,7 @@ static void generate(struct sim *s, uint32_t conn, const struct envelope *e)
             request->choices[k].n_killed = 0; /* each call counts anew */
         }
         s->n_brought += request->n_choices;
-        s->overcommit.n_brought[request->model] += request->n_choices;
+        s->claims.n_brought[request->model] += request->n_choices;
         request->arrived_us = sim_now(s);
         if (r) {
             resumed(s, request, r);
@@ -259,7 +259,8 @@ static void check_ledger(struct sim *s, uint32_t conn,
 static void check_refusal(struct sim *s, uint32_t conn,
                           const struct envelope *e)
 {
-    if (e->method == METHOD_WORKER_ASSIGN) {
+    if (e->method == METHOD_WORKER_ASSIGN ||
+        (e->status == ST_RESOURCE_EXHAUSTED && sim_short)) {
         return;
     }
     if (e->status == ST_RESOURCE_EXHAUSTED ||
@@ -285,8 +286,11 @@ static void receipt(struct sim *s, uint32_t conn, const struct envelope *e)
                          i == NO_REQUEST ? NULL : &s->requests[i], r);
     }
 
+    /* Not of a range, and not of a kept sequence that gives way. */
     if (i != NO_REQUEST && r->sequence->choice < s->requests[i].n_choices &&
-        !r->has_position) { /* not of a range */
+        !r->has_position &&
+        !router_lapses(s->nodes[SIM_ROUTER].core, s->requests[i].id,
+                       r->sequence->choice)) {
         struct sim_choice *c = &s->requests[i].choices[r->sequence->choice];
 
         c->freed_blocks += r->blocks;
@@ -427,7 +431,7 @@ static void submitted(struct sim *s, uint32_t conn, struct sim_choice *c,
         auditor_forgiven(c); /* released before the death was detected */
     }
     spare_submitted(c, r->n_generated);
-    overcommit_submitted(c, conn, r);
+    claims_submitted(c, conn, r);
     cells->deeds[DEED_ABSENT_SERVED] += request->bereft;
     cells->deeds[DEED_CONTINUED_MOVED] += moved && request->continues;
     s->counts.moved += moved;

@@ -213,6 +213,26 @@ static bool drains(const struct sim *s, uint32_t model)
     return false;
 }
 
+/* Returns whether the workers of a place hold nothing.  After a restart of the
+ * router they may run sequences that it adopts later, for which no room was
+ * reserved. */
+static bool is_empty(const struct sim *s, const struct place *p)
+{
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        const struct worker_core *core = node_worker(s, SIM_FIRST_WORKER + w);
+        struct worker_account a;
+
+        if ((p->workers >> w & 1) == 0 || core == NULL) {
+            continue;
+        }
+        worker_account(core, &a);
+        if (a.pages.held + a.pages.granted > 0) {
+            return false;
+        }
+    }
+    return p->n_sequences == 0;
+}
+
 static void watch(struct sim *s, uint32_t model)
 {
     struct spare *p = &s->spare[model];
@@ -231,7 +251,7 @@ static void watch(struct sim *s, uint32_t model)
         p->assembly[i] = assembly;
     }
     router_counts(s->nodes[SIM_ROUTER].core, &counts);
-    if (up && two[0].n_sequences + two[1].n_sequences == 0 &&
+    if (up && is_empty(s, &two[0]) && is_empty(s, &two[1]) &&
         counts.choices_waiting == 0) { /* these may have been admitted before */
         p->promised = true;
     }
@@ -246,7 +266,7 @@ static void watch(struct sim *s, uint32_t model)
 
 void spare_watch(struct sim *s)
 {
-    bool checked = s->options.headroom && s->options.overcommit == 1;
+    bool checked = s->options.headroom && s->options.suspensions == 0;
 
     for (uint32_t m = 0; checked && m < s->options.n_models; m++) {
         watch(s, m);

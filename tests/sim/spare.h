@@ -9,7 +9,8 @@
  * may not have the result yet.  If its worker is lost first, the sequence runs
  * its last steps on the other place, and is charged there.
  *
- * The rule holds from the time when both places are empty, once a sequence was
+ * The rule holds from the time when both places are empty, at the router and at
+ * their workers, once a sequence was
  * granted beside the first, which needs no headroom.  It ends when a
  * grant is exempt from the reservation: a sequence that moves or is resumed,
  * or one that only one place could hold.  It also ends when a place leaves or

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gateway/gateway_core.h"
 #include "gateway/http/http_limits.h"
 #include "tests/sim/sim.h"
 #include "tests/sim/web_check.h"
@@ -273,7 +274,8 @@ static void take(struct web_conn *c, const char *data, size_t n)
     size_t at = 0;
 
     /* Comments keep a connection open, but are no progress. */
-    s->web.n_bytes += memmem(data, n, ": ping", 6) ? 0 : n;
+    s->web.n_bytes +=
+        memmem(data, n, ": ping", 6) || memmem(data, n, ": waiting", 9) ? 0 : n;
     c->n_read += n;
     while (at < n && !s->failed) {
         if (c->n_over == c->n_calls) {
@@ -387,7 +389,7 @@ static void plan_end(struct web_conn *c)
     }
 }
 
-static void connect_one(struct sim *s)
+void web_connect(struct sim *s)
 {
     uint32_t gateway = SIM_FIRST_GATEWAY +
                        (uint32_t)rng_below(&s->will, s->options.gateways.n);
@@ -401,12 +403,13 @@ static void connect_one(struct sim *s)
                            .number = s->web.n_conns,
                            .gateway = gateway,
                            .since_us = sim_now(s)};
-    if (!http_server_accept(server_of(c), id_of(c), true)) {
+    if (!http_server_accept(server_of(c), id_of(c))) {
         return; /* it drains */
     }
     s->web.n_conns++;
     s->web.n_open++;
     c->open = true;
+    c->early = !gateway_view(s->nodes[c->gateway].core).knows_models;
     c->pipe = malloc(s->options.gateways.pipe_bytes);
     if (!c->pipe) {
         abort();
@@ -433,7 +436,7 @@ static void arrive(struct sim *s, uint32_t a, uint64_t b)
     /* A connection has at least one request, so there must be room for it. */
     if (s->web.n_open < s->options.gateways.open_max &&
         s->n_requests + WEB_PROMPTS_MAX < SIM_REQUESTS_MAX) {
-        connect_one(s);
+        web_connect(s);
     }
     if (s->web.n_conns > MANY) {
         gap_us *= 10; /* as most are refused */

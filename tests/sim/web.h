@@ -48,6 +48,7 @@ struct web_call {
     size_t end;        /* where its bytes end in the script */
     int status;        /* WEB_OTHER: expected */
     bool ends_conn;    /* WEB_OTHER: the server closes after it */
+    bool lists;        /* WEB_OTHER: 503 before a router has named its models */
     bool head_only;    /* no body follows */
     bool old_version;  /* HTTP/1.0 */
     bool padded;       /* its body is long */
@@ -59,7 +60,8 @@ struct web_conn {
     uint32_t number, gateway;
     int64_t since_us;
     enum web_way way;
-    bool half; /* its script is cut: the last request never arrives whole */
+    bool early; /* opened before a router had named its models */
+    bool half;  /* its script is cut: the last request never arrives whole */
     bool pipelined;
     struct web_call calls[WEB_CALLS_MAX];
     uint32_t n_calls, n_over;
@@ -95,6 +97,9 @@ void web_fini(struct sim *s);
 
 /* Returns the io of the HTTP servers. */
 struct http_io web_io(struct sim *s);
+
+/* Opens a drawn connection, with its requests. */
+void web_connect(struct sim *s);
 
 /* Breaks the connections of a gateway that dies. */
 void web_gateway_dies(struct sim *s, uint32_t gateway);

@@ -130,6 +130,9 @@ static bool http_explained(struct web_conn *c, const struct web_call *call,
                 {503, ST_UNAVAILABLE},      {503, ST_FAILED_PRECONDITION},
                 {500, ST_INTERNAL}};
 
+    if (sim_short && (http == 503 || http == 429 || http == ANY_STATUS)) {
+        return true;
+    }
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         if ((rows[i].http == http || http == ANY_STATUS) &&
             explained(c, call, rows[i].status)) {
@@ -392,7 +395,8 @@ static void check_all(struct answer *a)
 {
     bool wants_usage = !a->call->stream || a->call->include_usage;
 
-    if (a->call->stream && a->n_done != 1) {
+    /* Without chunks, a cut looks like the end. */
+    if (a->call->stream && a->n_done != 1 && !sim_short) {
         wrong(a->conn, a->call, "the stream has no [DONE]");
     }
     for (uint32_t i = 0; i < a->n && !a->failed; i++) {
@@ -483,7 +487,9 @@ static void check_other(struct web_conn *c, struct web_call *call)
 {
     int status = c->reader.status;
 
-    if (status != call->status && !(status == 503 && c->drained) &&
+    if (status != call->status &&
+        !(status == 503 && (c->drained || sim_short)) &&
+        !(status == 503 && call->lists && c->early) &&
         !(status == 408 && stood(c))) {
         sim_fail(c->sim, -1, "web %u: status %d, expected %d", c->number,
                  status, call->status);
@@ -533,7 +539,7 @@ void web_check_whole(struct web_conn *c, struct web_call *call)
     sim_log(c->sim, "web %u: response of %zu bytes, status %d", c->number,
             c->reader.n_body, status);
     if (c->reader.closes && !call->ends_conn && !half && !c->drained &&
-        !stood(c)) {
+        !sim_short && !stood(c)) {
         wrong(c, call, "the server closes a connection without a reason");
     } else if (half &&
                (status == 408 ||
@@ -556,7 +562,8 @@ void web_check_whole(struct web_conn *c, struct web_call *call)
 static bool cut_rightly(const struct web_conn *c, const struct web_call *call)
 {
     return c->left || c->broken || c->stalled || c->slow || is_half(c, call) ||
-           (call > c->calls && call[-1].ends_conn) || c->drained || stood(c);
+           (call > c->calls && call[-1].ends_conn) || c->drained || sim_short ||
+           stood(c);
 }
 
 void web_check_cut(struct web_conn *c, struct web_call *call, bool begun)

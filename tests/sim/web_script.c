@@ -297,6 +297,7 @@ static void draw_other(struct sim *s, struct web_call *call, struct text *t)
     call->status = o->status;
     call->ends_conn = o->ends_conn;
     call->head_only = o->head_only;
+    call->lists = strstr(o->bytes, "/v1/models") != NULL;
     s->counts.cells.deeds[DEED_WEB_MALFORMED] += o->status != 200;
     put_bytes(t, o->bytes, strlen(o->bytes));
 }

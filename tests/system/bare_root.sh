@@ -71,7 +71,9 @@ bare_root()
     local to=$1
     local kept=${BARE_ROOT_CACHE:-$root/build/cache}/bookworm.tar
 
-    bare_root_keep "$kept" && mkdir -p "$to" && tar -C "$to" -xpf "$kept"
+    # The kept one was made in a folder of root alone; its daemons are not root.
+    bare_root_keep "$kept" && mkdir -p "$to" && tar -C "$to" -xpf "$kept" &&
+        chmod 755 "$to"
 }
 
 # in_root TO COMMAND...: runs a command in the system, with a clean environment.

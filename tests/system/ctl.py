@@ -24,10 +24,16 @@ def metric_rows(program):
     return [line.split("\t") for line in p.stdout.splitlines()]
 
 
+def own_rows(program):
+    """metric_rows() without those of the process, which every daemon has."""
+    return [row for row in metric_rows(program)
+            if row[0].startswith(program.replace("-", "_") + "_")]
+
+
 def metric_names(program):
     """Names without the prefix of the program and the suffix of the kind."""
     return {re.sub(r"^sluice_[a-z]+_|_(total|seconds)$", "", row[0])
-            for row in metric_rows(program)}
+            for row in own_rows(program)}
 
 
 class Choice:

@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include "client/lib/client.h"
+#include "common/base/monotonic.h"
 #include "proto/admin.pb-c.h"
 #include "proto/inference.pb-c.h"
 
@@ -82,14 +83,6 @@ static uint64_t draw(uint64_t below)
     return (z ^ (z >> 31)) % below;
 }
 
-static int64_t now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
-
 static void settle(struct stream *s)
 {
     if (--s->expects == 0) {
@@ -108,7 +101,7 @@ static void on_receipt_end(void *arg, enum status status,
     (void)retry_after_ms;
     if (status == ST_OK) {
         soak.receipts++;
-        soak.took_us[soak.n_took++] = (uint64_t)(now_us() - s->asked_us);
+        soak.took_us[soak.n_took++] = (uint64_t)(monotonic_us() - s->asked_us);
         if (r->sequence->request_id.len != sizeof s->id ||
             memcmp(r->sequence->request_id.data, s->id, sizeof s->id) != 0) {
             die("a receipt names another sequence", "");
@@ -132,7 +125,7 @@ static void ask(struct stream *s)
     ref.has_choice = s->n > 1 && draw(2) == 0;
     ref.choice = ref.has_choice ? (uint32_t)draw(s->n) : 0;
     cancel.sequence = removal.sequence = &ref;
-    s->asked_us = now_us();
+    s->asked_us = monotonic_us();
     s->expects++;
     st = s->fate == CANCEL
              ? client_begin(s->on->client, METHOD_INFERENCE_CANCEL,
@@ -448,7 +441,7 @@ static void print_figures(double seconds)
 int main(int argc, char **argv)
 {
     struct left l = {0};
-    int64_t began = now_us();
+    int64_t began = monotonic_us();
 
     if (argc < 3) {
         fputs("usage: cycles ENDPOINT N [SEED]\n", stderr);
@@ -462,7 +455,7 @@ int main(int argc, char **argv)
         die("N must be 1 or more, and fit into memory", "");
     }
     run(argv[1]);
-    print_figures((double)(now_us() - began) / 1e6);
+    print_figures((double)(monotonic_us() - began) / 1e6);
     look(argv[1], &l);
     printf("cycles: still held: %" PRIu64 " of %" PRIu64 " blocks, %" PRIu64
            " of %" PRIu64 " slots; %zu sequences; audit of %zu workers: %u "

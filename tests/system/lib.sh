@@ -7,6 +7,7 @@
 # shellcheck shell=bash
 set -euo pipefail
 
+unset CDPATH # cd would search it
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 bin=${SLUICE_BIN:-$root/build/release/bin}
 model=$root/models/tiny-hybrid
@@ -142,7 +143,7 @@ start_router()
 
 is_up()
 {
-    "$bin/sluicectl" workers --json 2>/dev/null | grep -q "\"name\":\"$1\""
+    "$bin/sluicectl" workers --json 2>/dev/null | grep "\"name\":\"$1\"" >/dev/null
 }
 
 # start_worker NAME OPTIONS...: returns when the router lists the worker.

@@ -304,16 +304,16 @@ static struct worker_options options_of(const struct scripted *w,
     struct worker_options o = {.name = name,
                                .model = "tiny-hybrid",
                                .device = "none",
-                               .has_tokenizer = true,
+                               .tokenizer.known = true,
                                .layer_end = 1,
                                .n_layers = 1,
                                .block_tokens = BLOCK_TOKENS,
-                               .block_bytes = 1024,
-                               .slot_bytes = 1024,
-                               .n_pages = PAGES,
-                               .pages_per_block = 1,
-                               .pages_per_slot = 1,
-                               .slot_cap = ROWS,
+                               .pool.block_bytes = 1024,
+                               .pool.slot_bytes = 1024,
+                               .pool.n_pages = PAGES,
+                               .pool.pages_per_block = 1,
+                               .pool.pages_per_slot = 1,
+                               .pool.slot_cap = ROWS,
                                .context = CONTEXT,
                                .vocab = tokenizer_vocab(t),
                                .eos = {w->eos},
@@ -323,7 +323,7 @@ static struct worker_options options_of(const struct scripted *w,
                                .chunk_tokens = PLAN_TOKENS_MAX,
                                .engine_depth = 1};
 
-    memcpy(o.tokenizer, tokenizer_hash(t), sizeof o.tokenizer);
+    memcpy(o.tokenizer.hash, tokenizer_hash(t), sizeof o.tokenizer.hash);
     return o;
 }
 

@@ -85,20 +85,20 @@ static void *worker_make(void *arg, struct node_io *io)
     struct worker_options o = {.name = w->name,
                                .model = the.config.name,
                                .device = "cpu",
-                               .has_tokenizer = true,
+                               .tokenizer.known = true,
                                .layer_end = s->n_layers,
                                .n_layers = s->n_layers,
                                .block_tokens = 32,
-                               .block_bytes = 1024,
-                               .slot_bytes = 1024,
-                               .n_pages = w->n_pages,
-                               .pages_per_block = 1,
-                               .pages_per_slot = w->pages_per_slot,
-                               .slot_cap = SLOTS,
+                               .pool.block_bytes = 1024,
+                               .pool.slot_bytes = 1024,
+                               .pool.n_pages = w->n_pages,
+                               .pool.pages_per_block = 1,
+                               .pool.pages_per_slot = w->pages_per_slot,
+                               .pool.slot_cap = SLOTS,
                                .one_arithmetic = true,
                                .reuse = true,
-                               .checkpoint_share = 0.5f,
-                               .tenant_share = 1,
+                               .pool.checkpoint_share = 0.5f,
+                               .pool.tenant_share = 1,
                                .context = 256,
                                .vocab = s->vocab,
                                .max_rows = SLOTS,
@@ -106,7 +106,8 @@ static void *worker_make(void *arg, struct node_io *io)
                                .chunk_tokens = 64,
                                .engine_depth = 2};
 
-    memcpy(o.tokenizer, tokenizer_hash(the.tokenizer), sizeof o.tokenizer);
+    memcpy(o.tokenizer.hash, tokenizer_hash(the.tokenizer),
+           sizeof o.tokenizer.hash);
     memcpy(o.fingerprint, shard_fingerprint(the.shard), sizeof o.fingerprint);
     return worker_new(&o, io, engine_thread_engine(w->engine));
 }

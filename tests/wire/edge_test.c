@@ -105,17 +105,20 @@ static void tensors_both_ways(void **state)
     assert_false(x.node.bad);
     assert_int_equal(x.node.n_got, FORWARDS);
     assert_int_equal(x.node.n_sent, FORWARDS);
-    assert_int_equal(x.node.n_came, 1);
-    assert_int_equal(x.node.n_up, 1);
+    /* A machine short of time may have lost a session, and begun the series
+     * again. */
+    assert_int_equal(x.node.n_came, x.node.n_gone + 1);
+    assert_int_equal(x.node.n_up, x.node.n_down + 1);
     assert_int_equal(x.node.before.counts.strikes, 0);
     x.loop.n_sources = 0;
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
-    while ((x.node.n_gone < 1 || x.node.n_down < 1) && loop_now_us() < until) {
+    while ((x.node.n_gone < x.node.n_came || x.node.n_down < x.node.n_up) &&
+           loop_now_us() < until) {
         loop_turn(&x.loop, 10000);
     }
-    assert_int_equal(x.node.n_gone, 1);
-    assert_int_equal(x.node.n_down, 1);
+    assert_int_equal(x.node.n_gone, x.node.n_came);
+    assert_int_equal(x.node.n_down, x.node.n_up);
     edge_node_fini(&x.node);
     transport_free(&x.t);
 }

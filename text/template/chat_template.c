@@ -11,6 +11,7 @@
 struct chat_template {
     struct heap heap; /* holds the tree */
     const struct node *root;
+    bool has_tools;
 };
 
 /* ---- compiling ---- */
@@ -20,7 +21,7 @@ static enum status check_source(const char *source, size_t n, struct error *e)
     size_t bad;
 
     if (n > TEMPLATE_SOURCE_BYTES) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED,
+        return error_set(e, ST_OUT_OF_RANGE,
                          "the template is %zu bytes long, at most %d are "
                          "allowed",
                          n, TEMPLATE_SOURCE_BYTES);
@@ -40,7 +41,7 @@ static enum status compile(struct chat_template *t, const char *source,
     if (setjmp(t->heap.out) != 0) {
         return t->heap.status;
     }
-    t->root = parser_run(&t->heap, source, n);
+    t->root = parser_run(&t->heap, source, n, &t->has_tools);
     t->heap.error = NULL; /* the caller's, not ours from here on */
     return ST_OK;
 }
@@ -64,6 +65,11 @@ enum status chat_template_compile(struct chat_template **out,
         chat_template_free(out);
     }
     return st;
+}
+
+bool chat_template_has_tools(const struct chat_template *t)
+{
+    return t->has_tools;
 }
 
 void chat_template_free(struct chat_template **t)

@@ -40,11 +40,15 @@ struct chat_template;
 
 /* Compiles source[n].  *out is the caller's, to chat_template_free(); NULL on
  * failure.  Returns ST_INVALID_ARGUMENT: broken, or not UTF-8;
- * ST_UNIMPLEMENTED: an unsupported construct; ST_RESOURCE_EXHAUSTED: past a
- * limit.  The error's text has the line. */
+ * ST_UNIMPLEMENTED: an unsupported construct; ST_OUT_OF_RANGE: past a limit;
+ * ST_RESOURCE_EXHAUSTED: no memory.  The error's text has the line. */
 MUST_CHECK enum status chat_template_compile(struct chat_template **out,
                                              const char *source, size_t n,
                                              struct error *e);
+
+/* Returns whether the template reads the variable "tools".  Functions that a
+ * request offers would vanish from the prompt otherwise. */
+bool chat_template_has_tools(const struct chat_template *t);
 
 /* Frees *t and sets it to NULL; NULL is legal. */
 void chat_template_free(struct chat_template **t);
@@ -66,8 +70,8 @@ struct chat_prompt {
  * which strftime_now() prints as UTC.  *out is the caller's, to
  * chat_prompt_fini(); zeroed on failure.  Returns ST_INVALID_ARGUMENT: the
  * message of raise_exception(), or a wrong type with its line;
- * ST_UNIMPLEMENTED: a name that only the data showed; ST_RESOURCE_EXHAUSTED:
- * past a limit. */
+ * ST_UNIMPLEMENTED: a name that only the data showed; ST_OUT_OF_RANGE: past a
+ * limit; ST_RESOURCE_EXHAUSTED: no memory. */
 MUST_CHECK enum status chat_template_render(const struct chat_template *t,
                                             const struct chat_variable *vars,
                                             size_t n_vars, int64_t now_unix,

@@ -107,20 +107,86 @@ static bool is_role(struct str s)
     return false;
 }
 
+static struct value *member(struct heap *h, const struct value *message,
+                            const char *name)
+{
+    return message->kind != VALUE_DICT
+               ? NULL
+               : dict_get_str(h, message->dict,
+                              (struct str){name, NULL, strlen(name)});
+}
+
+static size_t count(struct str s, const char *tag, size_t *at)
+{
+    size_t n = 0, len = strlen(tag);
+
+    for (size_t i = 0; i + len <= s.n; i++) {
+        if (memcmp(s.text + i, tag, len) == 0) {
+            *at = i;
+            n++;
+        }
+    }
+    return n;
+}
+
+static bool is_blank(struct str s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strchr(" \t\r\n", s.text[i]) == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Returns s with trusted tags, if it begins with a reasoning block. */
+static struct str trust_reasoning(struct heap *h, struct str s, bool is_last)
+{
+    static const char open[] = "<think>", close[] = "</think>";
+    size_t opens = 0, closes = 0;
+    size_t n = count(s, close, &closes);
+    uint8_t *marks;
+
+    if (count(s, open, &opens) != 1 || !is_blank(s, opens) ||
+        (n == 0 ? !is_last : n > 1 || closes < opens)) {
+        return s;
+    }
+    marks = heap_alloc(h, s.n);
+    memcpy(marks, s.marks, s.n);
+    memset(marks + opens, 0, sizeof open - 1);
+    if (n > 0) {
+        memset(marks + closes, 0, sizeof close - 1);
+    }
+    s.marks = marks;
+    return s;
+}
+
+static void trust_answer(struct heap *h, const struct value *message,
+                         bool is_last)
+{
+    struct value *content = member(h, message, "content");
+
+    if (content != NULL && content->kind == VALUE_STRING) {
+        content->s = trust_reasoning(h, content->s, is_last);
+    }
+}
+
 struct value convert_messages(struct heap *h, const json_t *json,
                               bool untrusted)
 {
     struct value v = convert_json(h, json, untrusted);
 
     for (size_t i = 0; v.kind == VALUE_LIST && i < v.list->n; i++) {
-        struct value *role = v.list->items[i].kind != VALUE_DICT
-                                 ? NULL
-                                 : dict_get_str(h, v.list->items[i].dict,
-                                                (struct str){"role", NULL, 4});
+        const struct value *message = &v.list->items[i];
+        struct value *role = member(h, message, "role");
 
-        if (role != NULL && role->kind == VALUE_STRING && is_role(role->s)) {
-            *role = value_str(str_copy(h, role->s.text, role->s.n, false));
+        if (role == NULL || role->kind != VALUE_STRING || !is_role(role->s)) {
+            continue;
         }
+        if (str_is(role->s, "assistant")) {
+            trust_answer(h, message, i == v.list->n - 1);
+        }
+        *role = value_str(str_copy(h, role->s.text, role->s.n, false));
     }
     return v;
 }

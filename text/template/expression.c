@@ -525,6 +525,7 @@ static struct node *parse_name(struct parser *p)
     p->uses |= parser_is_name(p, "varargs") ? MACRO_USES_VARARGS : 0;
     p->uses |= parser_is_name(p, "kwargs") ? MACRO_USES_KWARGS : 0;
     p->uses |= parser_is_name(p, "caller") ? MACRO_USES_CALLER : 0;
+    p->reads_tools = p->reads_tools || parser_is_name(p, "tools");
     n = parser_node(p, NODE_NAME);
     n->text = parser_need_name(p);
     return n;

@@ -109,7 +109,7 @@ static struct str indentation(struct heap *h, const struct args *a)
     }
     width = args_int(h, a, 0, 4);
     if (width > TEMPLATE_INDENT) {
-        heap_fail(h, ST_RESOURCE_EXHAUSTED,
+        heap_fail(h, ST_OUT_OF_RANGE,
                   "an indentation of %lld, at most %d are allowed",
                   (long long)width, TEMPLATE_INDENT);
     }
@@ -386,7 +386,7 @@ static struct value run_tojson(struct heap *h, struct value in,
         style.indent = args_int(h, a, 1, -1);
     }
     if (style.indent > TEMPLATE_INDENT) {
-        heap_fail(h, ST_RESOURCE_EXHAUSTED,
+        heap_fail(h, ST_OUT_OF_RANGE,
                   "an indentation of %lld, at most %d are allowed",
                   (long long)style.indent, TEMPLATE_INDENT);
     }
@@ -410,8 +410,8 @@ static struct value run_from_json(struct heap *h, struct value in,
 
     (void)a;
     heap_steps(h, 1 + s.n / 8);
-    if (json_bound(s.text, s.n, &most, ST_RESOURCE_EXHAUSTED, NULL) != ST_OK) {
-        heap_fail(h, ST_RESOURCE_EXHAUSTED,
+    if (json_bound(s.text, s.n, &most, ST_OUT_OF_RANGE, NULL) != ST_OK) {
+        heap_fail(h, ST_OUT_OF_RANGE,
                   "from_json: more than %d values or %d levels", TEMPLATE_RANGE,
                   TEMPLATE_NESTING);
     }

@@ -20,8 +20,8 @@ static struct value run_range(struct heap *h, struct value in,
     }
     while (step > 0 ? from < to : from > to) {
         if (v.list->n == TEMPLATE_RANGE) {
-            heap_fail(h, ST_RESOURCE_EXHAUSTED,
-                      "range() has more than %d numbers", TEMPLATE_RANGE);
+            heap_fail(h, ST_OUT_OF_RANGE, "range() has more than %d numbers",
+                      TEMPLATE_RANGE);
         }
         list_add(h, v.list, value_int(from));
         if (__builtin_add_overflow(from, step, &from)) {
@@ -82,7 +82,7 @@ static void check_format(struct heap *h, struct str f)
     static const char known[] = "aAbBdeFHIjlmMpSTuwyY%";
 
     if (f.n >= TEMPLATE_TIME_BYTES) {
-        heap_fail(h, ST_RESOURCE_EXHAUSTED,
+        heap_fail(h, ST_OUT_OF_RANGE,
                   "the format of strftime_now is %zu bytes long, at most %d "
                   "are allowed",
                   f.n, TEMPLATE_TIME_BYTES - 1);

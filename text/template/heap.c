@@ -32,7 +32,7 @@ void heap_fini(struct heap *h)
 
 _Noreturn static void too_much(struct heap *h)
 {
-    heap_fail(h, ST_RESOURCE_EXHAUSTED,
+    heap_fail(h, ST_OUT_OF_RANGE,
               "the template needs more than %d bytes of memory",
               TEMPLATE_MEMORY);
 }
@@ -98,7 +98,7 @@ void *heap_grow(struct heap *h, const void *old, size_t n, size_t size,
 void heap_steps(struct heap *h, size_t n)
 {
     if (n > TEMPLATE_STEPS - h->steps) {
-        heap_fail(h, ST_RESOURCE_EXHAUSTED,
+        heap_fail(h, ST_OUT_OF_RANGE,
                   "the template runs for more than %d steps", TEMPLATE_STEPS);
     }
     h->steps += n;
@@ -112,7 +112,7 @@ void heap_bytes(struct heap *h, size_t n)
 void heap_enter(struct heap *h)
 {
     if (h->depth == TEMPLATE_DEPTH) {
-        heap_fail(h, ST_RESOURCE_EXHAUSTED,
+        heap_fail(h, ST_OUT_OF_RANGE,
                   "the template nests deeper than %d levels", TEMPLATE_DEPTH);
     }
     h->depth++;

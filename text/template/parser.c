@@ -117,8 +117,8 @@ struct node *parser_node(struct parser *p, enum node_kind kind)
 
     p->h->line = parser_token(p, 0)->line;
     if (p->nodes == TEMPLATE_NODES) {
-        heap_fail(p->h, ST_RESOURCE_EXHAUSTED,
-                  "the template has more than %d parts", TEMPLATE_NODES);
+        heap_fail(p->h, ST_OUT_OF_RANGE, "the template has more than %d parts",
+                  TEMPLATE_NODES);
     }
     p->nodes++;
     n = heap_alloc(p->h, sizeof *n);
@@ -140,7 +140,7 @@ void parser_enter(struct parser *p)
 {
     if (p->nesting == TEMPLATE_NESTING) {
         p->h->line = parser_token(p, 0)->line;
-        heap_fail(p->h, ST_RESOURCE_EXHAUSTED,
+        heap_fail(p->h, ST_OUT_OF_RANGE,
                   "the template nests deeper than %d levels", TEMPLATE_NESTING);
     }
     p->nesting++;
@@ -441,7 +441,8 @@ static void check_calls(struct parser *p)
     }
 }
 
-const struct node *parser_run(struct heap *h, const char *source, size_t n)
+const struct node *parser_run(struct heap *h, const char *source, size_t n,
+                              bool *reads_tools)
 {
     struct parser p = {.h = h};
     const struct node *root;
@@ -450,5 +451,6 @@ const struct node *parser_run(struct heap *h, const char *source, size_t n)
     root = statements(&p, NULL);
     check_calls(&p);
     h->line = 0;
+    *reads_tools = p.reads_tools;
     return root;
 }

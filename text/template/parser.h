@@ -23,12 +23,15 @@ struct parser {
     size_t nodes;
     unsigned nesting, loops;
     unsigned uses;         /* MACRO_USES_* of the macro around */
+    bool reads_tools;      /* it names the variable "tools" */
     struct names assigned; /* names that the template gives a value */
     struct names called;   /* names that it calls */
 };
 
-/* Parses a whole template, valid UTF-8. */
-const struct node *parser_run(struct heap *h, const char *source, size_t n);
+/* Parses a whole template, valid UTF-8.  Sets *reads_tools: it names the
+ * variable "tools". */
+const struct node *parser_run(struct heap *h, const char *source, size_t n,
+                              bool *reads_tools);
 
 /* ---- between parser.c and expression.c ---- */
 

@@ -14,7 +14,7 @@ static void reserve(struct builder *b, size_t n)
     size_t cap;
 
     if (n > TEMPLATE_TEXT_BYTES - b->n) {
-        heap_fail(b->h, ST_RESOURCE_EXHAUSTED,
+        heap_fail(b->h, ST_OUT_OF_RANGE,
                   "a text of the template is longer than %d bytes",
                   TEMPLATE_TEXT_BYTES);
     }
@@ -104,7 +104,7 @@ struct str str_copy(struct heap *h, const char *text, size_t n, bool untrusted)
         return (struct str){"", NULL, 0};
     }
     if (n > TEMPLATE_TEXT_BYTES) {
-        heap_fail(h, ST_RESOURCE_EXHAUSTED,
+        heap_fail(h, ST_OUT_OF_RANGE,
                   "a text of the template is longer than %d bytes",
                   TEMPLATE_TEXT_BYTES);
     }

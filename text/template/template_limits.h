@@ -2,7 +2,7 @@
  *
  * Programs print the rows with --limits.  Each row has a test at the limit
  * and one past it (tests/unit/text/template/limits_test.c).  A template past
- * a limit is refused with ST_RESOURCE_EXHAUSTED.
+ * a limit is refused with ST_OUT_OF_RANGE.
  *
  * Threading: no state. */
 #ifndef TEXT_TEMPLATE_TEMPLATE_LIMITS_H

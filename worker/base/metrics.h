@@ -36,6 +36,8 @@
     X(host_bytes_in, COUNTER, "bytes copied back from the host tier")       \
     X(prompt_tokens, COUNTER, "computed prompt tokens")                     \
     X(tokens, COUNTER, "generated tokens")                                  \
+    X(steps_bounded, COUNTER, "plans with fewer prompt tokens than fit")    \
+    X(steps_apart, COUNTER, "plans that left long prompts out for a short") \
     X(draft_rows, COUNTER, "rows with drafts")                              \
     X(drafts_mtp, COUNTER, "verified drafts of the MTP layer")              \
     X(drafts_ngram, COUNTER, "verified drafts of the text itself")          \
@@ -58,6 +60,7 @@
     X(stopped, COUNTER, "sequences that ended by a stop or end token")      \
     X(full, COUNTER, "sequences that ended by their length")                \
     X(cancelled, COUNTER, "sequences that were cancelled or removed")       \
+    X(expired, COUNTER, "sequences that were ended at their deadline")      \
     X(failed, COUNTER, "sequences that failed")                             \
     X(dropped, COUNTER, "sequences that ended with their session")          \
     X(orphans, COUNTER, "sequences orphaned by the end of their session")   \
@@ -104,6 +107,15 @@
     X(index_checkpoints, GAUGE, "states in the index")                       \
     X(index_tenants, GAUGE, "tenants with something in the index")
 
+/* The measured cost of a step, from which its prompt tokens follow
+ * (worker/plan/step_room.h). */
+#define WORKER_COSTS(X)                                           \
+    X(step_cost_base, TIME, "time of a step without its tokens")  \
+    X(step_cost_row, TIME, "time of a generated token of a step") \
+    X(step_cost_prompt, TIME, "time of a prompt token of a step") \
+    X(step_prompt_room, GAUGE,                                    \
+      "prompt tokens that the newest step had room for")
+
 /* One series per reason (common/wire/node_io.h). */
 #define WORKER_DENIALS(X)    \
     X(peers_denied, COUNTER, \
@@ -121,6 +133,7 @@ METRIC_TABLE(worker_metrics, WORKER_METRICS);
 METRIC_TABLE(worker_steps, WORKER_STEPS);
 METRIC_TABLE(worker_drafts, WORKER_DRAFTS);
 METRIC_TABLE(worker_sequences, WORKER_SEQUENCES);
+METRIC_TABLE(worker_costs, WORKER_COSTS);
 METRIC_TABLE(worker_denials, WORKER_DENIALS);
 METRIC_TABLE(worker_pools, WORKER_POOLS);
 
@@ -128,6 +141,7 @@ METRIC_SET(worker_metrics, "sluice_worker", NULL);
 METRIC_SET(worker_steps, "sluice_worker", NULL);
 METRIC_SET(worker_drafts, "sluice_worker", "depth");
 METRIC_SET(worker_sequences, "sluice_worker", NULL);
+METRIC_SET(worker_costs, "sluice_worker", NULL);
 METRIC_SET(worker_denials, "sluice_worker", "reason");
 METRIC_SET(worker_pools, "sluice_worker", "class");
 

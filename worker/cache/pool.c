@@ -538,29 +538,3 @@ void pool_uncache(struct pool *p, uint32_t checkpoint)
     p->free += p->o.pages_per[POOL_CHECKPOINTS];
     free_extent(p, checkpoint);
 }
-
-void pool_slot_to_checkpoint(struct pool *p, uint32_t slot)
-{
-    if (!is_extent(p, slot, EXTENT_SLOT)) {
-        pool_violation(p, "cache-of-what-is-not-held", POOL_SLOTS, slot);
-        return;
-    }
-    p->held.n[POOL_SLOTS]--;
-    p->cached.n[POOL_CHECKPOINTS]++;
-    p->places.extents[slot / p->places.per].use = EXTENT_CHECKPOINT;
-}
-
-void pool_checkpoint_to_slot(struct pool *p, uint32_t checkpoint)
-{
-    if (p->cached.n[POOL_CHECKPOINTS] == 0 || p->granted.n[POOL_SLOTS] == 0 ||
-        !is_extent(p, checkpoint, EXTENT_CHECKPOINT)) {
-        pool_violation(p, "take-of-what-is-not-cached", POOL_CHECKPOINTS,
-                       checkpoint);
-        return;
-    }
-    p->cached.n[POOL_CHECKPOINTS]--;
-    p->granted.n[POOL_SLOTS]--;
-    p->held.n[POOL_SLOTS]++;
-    p->free += p->o.pages_per[POOL_SLOTS];
-    p->places.extents[checkpoint / p->places.per].use = EXTENT_SLOT;
-}

@@ -199,12 +199,6 @@ MUST_CHECK bool pool_cache(struct pool *p, uint32_t *checkpoint);
 /* Frees it again: cached to free. */
 void pool_uncache(struct pool *p, uint32_t checkpoint);
 
-/* Makes a held slot a cached checkpoint without a copy. */
-void pool_slot_to_checkpoint(struct pool *p, uint32_t slot);
-/* Makes a cached checkpoint a held slot; one is granted for it, whose pages
- * become free. */
-void pool_checkpoint_to_slot(struct pool *p, uint32_t checkpoint);
-
 /* Records a copy of a page of the pool to a host page, or back.  The caller has
  * checked pool_swaps_left(). */
 void pool_copy_out(struct pool *p, uint32_t page, uint32_t host);

@@ -67,8 +67,8 @@ static void set_sizes(struct prefix *x)
     }
     x->mask = buckets_of(o->n_nodes) - 1;
     x->free_node = x->aside = PREFIX_NONE;
-    x->next_event = 1;
-    x->snapshot = true;
+    x->outbox.next = 1;
+    x->outbox.snapshot = true;
 }
 
 /* Returns how many blocks of the pool a node may have. */
@@ -93,14 +93,16 @@ static bool make_states(struct prefix *x)
 
     if (x->checkpoint_pages == 0) {
         n = x->o.n_nodes;
-        x->numbers = array(n, sizeof *x->numbers, 0);
-        for (; x->numbers != NULL && x->n_numbers < n; x->n_numbers++) {
-            x->numbers[x->n_numbers] = n - 1 - x->n_numbers;
+        x->extents.numbers = array(n, sizeof *x->extents.numbers, 0);
+        for (; x->extents.numbers != NULL && x->extents.n_numbers < n;
+             x->extents.n_numbers++) {
+            x->extents.numbers[x->extents.n_numbers] =
+                n - 1 - x->extents.n_numbers;
         }
     }
-    x->reserved = array(n, 1, RESERVED_NOT);
-    return x->reserved != NULL &&
-           (x->checkpoint_pages > 0 || x->numbers != NULL);
+    x->extents.reserved = array(n, 1, RESERVED_NOT);
+    return x->extents.reserved != NULL &&
+           (x->checkpoint_pages > 0 || x->extents.numbers != NULL);
 }
 
 bool prefix_init(struct prefix **out, const struct prefix_options *o,
@@ -123,20 +125,23 @@ bool prefix_init(struct prefix **out, const struct prefix_options *o,
     x->blocks = malloc(((size_t)o->n_nodes + 1) * (blocks_per_unit(x) + 1) * 4);
     x->buckets = array((size_t)x->mask + 1, sizeof *x->buckets, 0xff);
     x->node_of = array(pool->o.n_pages, sizeof *x->node_of, 0xff);
-    x->tenants = array(PREFIX_TENANTS_MAX, sizeof *x->tenants, 0);
-    x->groups = array(PREFIX_TENANTS_MAX, sizeof *x->groups, 0);
+    x->accounts.tenants =
+        array(PREFIX_TENANTS_MAX, sizeof *x->accounts.tenants, 0);
+    x->accounts.groups =
+        array(PREFIX_TENANTS_MAX, sizeof *x->accounts.groups, 0);
     for (int h = 0; h < HEAPS; h++) {
-        x->lowest[h] = array(2 * PREFIX_TENANTS_MAX, 4, 0xff);
+        x->accounts.lowest[h] = array(2 * PREFIX_TENANTS_MAX, 4, 0xff);
     }
-    x->tenant_buckets = array(2 * PREFIX_TENANTS_MAX, 4, 0xff);
+    x->accounts.buckets = array(2 * PREFIX_TENANTS_MAX, 4, 0xff);
     x->memos = array(PREFIX_MEMOS, sizeof *x->memos, 0xff);
-    x->events = malloc(PREFIX_EVENTS_MAX * sizeof *x->events);
-    if (x->groups == NULL || !prefix_tier_init(x) || !prefix_windows_init(x) ||
-        x->nodes == NULL || x->heap == NULL || x->tokens == NULL ||
-        x->blocks == NULL || x->buckets == NULL || x->node_of == NULL ||
-        !make_states(x) || x->tenants == NULL || x->tenant_buckets == NULL ||
-        x->lowest[HEAP_LEAF] == NULL || x->lowest[HEAP_STATE] == NULL ||
-        x->memos == NULL || x->events == NULL) {
+    x->outbox.events = malloc(PREFIX_EVENTS_MAX * sizeof *x->outbox.events);
+    if (x->accounts.groups == NULL || !prefix_tier_init(x) ||
+        !prefix_windows_init(x) || x->nodes == NULL || x->heap == NULL ||
+        x->tokens == NULL || x->blocks == NULL || x->buckets == NULL ||
+        x->node_of == NULL || !make_states(x) || x->accounts.tenants == NULL ||
+        x->accounts.buckets == NULL || x->accounts.lowest[HEAP_LEAF] == NULL ||
+        x->accounts.lowest[HEAP_STATE] == NULL || x->memos == NULL ||
+        x->outbox.events == NULL) {
         prefix_free(out);
         return false;
     }
@@ -162,17 +167,17 @@ void prefix_free(struct prefix **out)
     free(x->buckets);
     free(x->node_of);
     prefix_windows_fini(x);
-    free(x->reserved);
-    free(x->numbers);
-    free(x->tenants);
-    free(x->groups);
-    free(x->copies);
+    free(x->extents.reserved);
+    free(x->extents.numbers);
+    free(x->accounts.tenants);
+    free(x->accounts.groups);
+    free(x->tier.copies);
     for (int h = 0; h < HEAPS; h++) {
-        free(x->lowest[h]);
+        free(x->accounts.lowest[h]);
     }
-    free(x->tenant_buckets);
+    free(x->accounts.buckets);
     free(x->memos);
-    free(x->events);
+    free(x->outbox.events);
     free(x);
 }
 
@@ -210,8 +215,8 @@ static const struct prefix_hit no_hit = {
  * path did not serve, and refreshing them would evict better ones. */
 static void use_path(struct prefix *x, uint32_t node)
 {
-    for (uint32_t i = x->host != NULL ? node : PREFIX_NONE; i != PREFIX_NONE;
-         i = x->nodes[i].parent) {
+    for (uint32_t i = x->tier.host != NULL ? node : PREFIX_NONE;
+         i != PREFIX_NONE; i = x->nodes[i].parent) {
         prefix_use_copies(x, i);
     }
     prefix_use_windows(x, node);
@@ -237,7 +242,7 @@ static uint32_t state_pages(const struct prefix *x, uint32_t node)
 static uint32_t swaps_left(const struct prefix *x)
 {
     uint32_t left = pool_swaps_left(x->pool);
-    uint32_t windows = (x->window_units + 1) * x->unit_windows;
+    uint32_t windows = (x->windows.units + 1) * x->windows.unit;
 
     return left > windows ? left - windows : 0;
 }
@@ -248,7 +253,7 @@ static void walk_down(struct prefix *x, uint32_t tenant,
                       const struct slab *slab, const struct paged *ids,
                       uint32_t n_units, struct prefix_hit *hit)
 {
-    struct prefix_hash hash = x->tenants[tenant].root;
+    struct prefix_hash hash = x->accounts.tenants[tenant].root;
     uint32_t tokens[PREFIX_UNIT], at = PREFIX_NONE, from = UINT32_MAX;
     uint32_t left = swaps_left(x), outside = 0, from_pool = UINT32_MAX;
 
@@ -289,7 +294,7 @@ uint32_t prefix_path(struct prefix *x, const void *tenant, size_t n_tenant,
     if (t == PREFIX_NONE) {
         return PREFIX_NONE;
     }
-    hash = x->tenants[t].root;
+    hash = x->accounts.tenants[t].root;
     for (uint32_t i = 0; i < n / PREFIX_UNIT; i++) {
         uint32_t child;
 
@@ -338,7 +343,7 @@ struct prefix_hit prefix_match(struct prefix *x, const void *tenant,
     }
     if (hit.node != PREFIX_NONE) {
         hit.checkpoint = x->nodes[hit.node].checkpoint;
-        x->pinned = hit.node;
+        x->tier.pinned = hit.node;
         if (hit.checkpoint == SLOT_NONE) {
             hit.host = prefix_copy_at(x, hit.node, PART_STATE);
         }
@@ -459,8 +464,9 @@ static uint32_t recall(const struct prefix *x, uint32_t tenant,
 static uint32_t insert_unit(struct prefix *x, uint32_t tenant, uint32_t node,
                             const struct prefix_source *from, uint32_t unit)
 {
-    struct prefix_hash hash =
-        node == PREFIX_NONE ? x->tenants[tenant].root : x->nodes[node].hash;
+    struct prefix_hash hash = node == PREFIX_NONE
+                                  ? x->accounts.tenants[tenant].root
+                                  : x->nodes[node].hash;
     uint32_t tokens[PREFIX_UNIT], blocks[PREFIX_UNIT], k = x->unit_blocks;
     uint32_t child;
 
@@ -527,9 +533,9 @@ void prefix_forget(struct prefix *x, uint32_t node)
 
 void prefix_clear(struct prefix *x)
 {
-    for (uint32_t t = 0; t < x->n_tenants; t++) {
-        while (x->tenants[t].child != PREFIX_NONE) {
-            prefix_remove_tree(x, x->tenants[t].child);
+    for (uint32_t t = 0; t < x->accounts.n; t++) {
+        while (x->accounts.tenants[t].child != PREFIX_NONE) {
+            prefix_remove_tree(x, x->accounts.tenants[t].child);
         }
     }
 }
@@ -598,7 +604,7 @@ uint32_t prefix_tenant_pages(const struct prefix *x, uint32_t *most)
         if (n->depth == 0) {
             continue;
         }
-        sum = &pages[x->tenants[n->tenant].group];
+        sum = &pages[x->accounts.tenants[n->tenant].group];
         *sum += n->outside ? 0 : x->unit_blocks;
         *sum += n->checkpoint == SLOT_NONE ? 0 : x->checkpoint_pages;
         *sum += prefix_windows_of(x, i);
@@ -626,12 +632,12 @@ void prefix_walk(const struct prefix *x,
         }
         for (uint32_t k = 0; k < prefix_windows_of(x, i); k++) {
             each(ctx, POOL_WINDOWS,
-                 x->windows[(size_t)i * x->unit_windows + k]);
+                 x->windows.pages[(size_t)i * x->windows.unit + k]);
         }
     }
     for (uint32_t i = 0;
          x->checkpoint_pages > 0 && i < x->pool->places.n_extents; i++) {
-        if (x->reserved[i] == RESERVED) {
+        if (x->extents.reserved[i] == RESERVED) {
             each(ctx, POOL_CHECKPOINTS, i * x->checkpoint_pages);
         }
     }

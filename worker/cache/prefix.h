@@ -9,8 +9,8 @@
  *                                     *         *          checkpoints here
  *                                     +-----[unit 2']
  *
- * With window layers (worker/cache/windows.h) a node may also have the window
- * pages of its positions.
+ * With window layers (worker/sequence/windows.h) a node may also have the
+ * window pages of its positions.
  *
  * A hit is the deepest node whose path equals the prompt, token by token, and
  * that has a checkpoint; without linear layers, the deepest node.  With window

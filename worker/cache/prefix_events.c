@@ -10,10 +10,10 @@
 
 void prefix_events_clear(struct prefix *x)
 {
-    x->n_events = 0;
-    x->snapshot = true;
-    x->copying = false;
-    x->cursor = 0;
+    x->outbox.n = 0;
+    x->outbox.snapshot = true;
+    x->outbox.copying = false;
+    x->outbox.cursor = 0;
 }
 
 void prefix_event(struct prefix *x, uint32_t node, bool appears)
@@ -21,18 +21,18 @@ void prefix_event(struct prefix *x, uint32_t node, bool appears)
     const struct prefix_node *n = &x->nodes[node];
     uint32_t at;
 
-    if (x->snapshot || (x->copying && node >= x->cursor)) {
+    if (x->outbox.snapshot || (x->outbox.copying && node >= x->outbox.cursor)) {
         return;
     }
     if (PLANT(EVENT_LOST) && !appears && n->depth % 3 == 0) {
         return;
     }
-    if (x->n_events == PREFIX_EVENTS_MAX) {
+    if (x->outbox.n == PREFIX_EVENTS_MAX) {
         prefix_events_clear(x);
         return;
     }
-    at = (x->events_at + x->n_events++) % PREFIX_EVENTS_MAX;
-    x->events[at] = (struct prefix_event){
+    at = (x->outbox.at + x->outbox.n++) % PREFIX_EVENTS_MAX;
+    x->outbox.events[at] = (struct prefix_event){
         .hash = n->hash, .n_tokens = appears ? n->depth * PREFIX_UNIT : 0};
 }
 
@@ -57,39 +57,39 @@ static uint32_t copy_nodes(struct prefix *x, struct prefix_event *out,
 {
     uint32_t n = 0;
 
-    for (; n < cap && x->cursor < x->n_fresh; x->cursor++) {
-        const struct prefix_node *node = &x->nodes[x->cursor];
+    for (; n < cap && x->outbox.cursor < x->n_fresh; x->outbox.cursor++) {
+        const struct prefix_node *node = &x->nodes[x->outbox.cursor];
 
-        if (prefix_is_restorable(x, x->cursor)) {
+        if (prefix_is_restorable(x, x->outbox.cursor)) {
             out[n++] = (struct prefix_event){
                 .hash = node->hash, .n_tokens = node->depth * PREFIX_UNIT};
         }
     }
-    x->copying = x->cursor < x->n_fresh;
+    x->outbox.copying = x->outbox.cursor < x->n_fresh;
     return n;
 }
 
 uint64_t prefix_events(struct prefix *x, struct prefix_event *out, uint32_t cap,
                        uint32_t *n, bool *snapshot, bool *more)
 {
-    uint64_t first = x->next_event;
+    uint64_t first = x->outbox.next;
 
     *n = 0;
-    *snapshot = x->snapshot;
-    if (x->snapshot) {
-        x->snapshot = false;
-        x->copying = true;
+    *snapshot = x->outbox.snapshot;
+    if (x->outbox.snapshot) {
+        x->outbox.snapshot = false;
+        x->outbox.copying = true;
     }
-    while (x->n_events > 0 && *n < cap) {
-        out[(*n)++] = x->events[x->events_at];
-        x->events_at = (x->events_at + 1) % PREFIX_EVENTS_MAX;
-        x->n_events--;
+    while (x->outbox.n > 0 && *n < cap) {
+        out[(*n)++] = x->outbox.events[x->outbox.at];
+        x->outbox.at = (x->outbox.at + 1) % PREFIX_EVENTS_MAX;
+        x->outbox.n--;
     }
-    if (x->copying && *n < cap) {
+    if (x->outbox.copying && *n < cap) {
         *n += copy_nodes(x, out + *n, cap - *n);
     }
-    *more = x->copying;
-    x->next_event += *n;
+    *more = x->outbox.copying;
+    x->outbox.next += *n;
     return first;
 }
 

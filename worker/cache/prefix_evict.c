@@ -88,7 +88,7 @@ static enum prefix_heap heap_of(const struct prefix_node *n)
 /* Returns the root of the heap that the node is in, or is to be in. */
 static uint32_t root_of(const struct prefix *x, const struct prefix_node *n)
 {
-    return x->tenants[n->tenant].heaps[n->heap];
+    return x->accounts.tenants[n->tenant].heaps[n->heap];
 }
 
 _Static_assert((PREFIX_TENANTS_MAX & (PREFIX_TENANTS_MAX - 1)) == 0,
@@ -99,12 +99,12 @@ _Static_assert((PREFIX_TENANTS_MAX & (PREFIX_TENANTS_MAX - 1)) == 0,
 static void set_root(struct prefix *x, const struct prefix_node *n,
                      uint32_t root)
 {
-    uint32_t *t = x->lowest[n->heap];
+    uint32_t *t = x->accounts.lowest[n->heap];
 
     if (root == root_of(x, n)) {
         return;
     }
-    x->tenants[n->tenant].heaps[n->heap] = root;
+    x->accounts.tenants[n->tenant].heaps[n->heap] = root;
     t[(uint32_t)PREFIX_TENANTS_MAX + n->tenant] = root;
     for (uint32_t i = ((uint32_t)PREFIX_TENANTS_MAX + n->tenant) / 2; i > 0;
          i /= 2) {
@@ -168,7 +168,7 @@ void prefix_mark(struct prefix *x, uint32_t node)
 static uint32_t lower(const struct prefix *x, enum prefix_heap h,
                       uint32_t tenant, uint32_t best)
 {
-    uint32_t root = x->tenants[tenant].heaps[h];
+    uint32_t root = x->accounts.tenants[tenant].heaps[h];
 
     return root != PREFIX_NONE && (best == PREFIX_NONE ||
                                    x->heap[root].key < x->heap[best].key)
@@ -183,10 +183,10 @@ static uint32_t lowest(const struct prefix *x, enum prefix_heap h,
     uint32_t best = PREFIX_NONE;
 
     if (g == NULL) {
-        return x->lowest[h][1];
+        return x->accounts.lowest[h][1];
     }
     for (uint32_t i = g->first; i != PREFIX_NONE;
-         i = x->tenants[i].group_next) {
+         i = x->accounts.tenants[i].group_next) {
         best = lower(x, h, i, best);
     }
     return best;
@@ -304,8 +304,8 @@ bool prefix_free_state(struct prefix *x)
 {
     bool more = true;
 
-    while (more &&
-           x->figures.n_checkpoints + x->n_reserved >= x->most_checkpoints) {
+    while (more && x->figures.n_checkpoints + x->extents.n_reserved >=
+                       x->most_checkpoints) {
         more = evict(x, HEAP_STATE, NULL, false);
     }
     end_walk(x);

@@ -121,6 +121,54 @@ struct prefix_memo {
 /* Reservation of an extent. */
 enum { RESERVED_NOT, RESERVED, RESERVED_TAKEN_BACK };
 
+/* Pages of window layers that nodes have. */
+struct prefix_windows {
+    uint32_t unit;             /* pages of a node; 0: no such class */
+    uint32_t units;            /* units that a window reaches at most */
+    uint32_t *pages;           /* [n_nodes, unit] from window_at on */
+    uint32_t *node_of;         /* [n_pages] node of an indexed page */
+    struct prefix_link *links; /* [n_nodes] in the list of its use */
+    struct prefix_link lists[WINDOWS_USES]; /* prev: the tail, next: the head;
+                                             * the least recently used first */
+};
+
+/* Copies in the host tier. */
+struct prefix_tier {
+    struct host *host;          /* NULL: no host tier */
+    struct prefix_copy *copies; /* [n_nodes, PARTS] */
+    uint32_t n, most;           /* pages of all copies, most of a tenant's */
+    uint32_t pinned;            /* the node that is about to be restored */
+    uint64_t clock;
+};
+
+/* Tenants and their quotas. */
+struct prefix_accounts {
+    struct prefix_tenant *tenants; /* [PREFIX_TENANTS_MAX] */
+    struct prefix_group *groups;   /* [PREFIX_TENANTS_MAX] */
+    uint32_t *lowest[HEAPS];       /* [2 * PREFIX_TENANTS_MAX] a tournament of
+                                    * the heaps' roots; [1]: the lowest */
+    uint32_t n;                    /* entries in use are below */
+    uint32_t *buckets;             /* [2 * PREFIX_TENANTS_MAX] */
+};
+
+/* Room for checkpoints. */
+struct prefix_extents {
+    uint8_t *reserved; /* [n_checkpoints] by page / checkpoint_pages */
+    uint32_t n_reserved;
+    uint32_t *numbers; /* [n_numbers] free checkpoints that are mere numbers */
+    uint32_t n_numbers;
+};
+
+/* Changes that are still to be sent to the router. */
+struct prefix_outbox {
+    struct prefix_event *events; /* [PREFIX_EVENTS_MAX] ring */
+    uint32_t at, n;
+    uint64_t next;
+    bool snapshot;   /* a snapshot is due */
+    bool copying;    /* it has begun, and */
+    uint32_t cursor; /* nodes below have been sent */
+};
+
 struct prefix {
     struct prefix_options o;
     struct pool *pool;
@@ -140,45 +188,19 @@ struct prefix {
     uint32_t *buckets, mask;   /* hash table of nodes */
     uint32_t *node_of;         /* [n_pages] node of an indexed block */
 
-    uint32_t unit_windows;     /* window pages of a node; 0: no such class */
-    uint32_t window_units;     /* units that a window reaches at most */
-    uint32_t *windows;         /* [n_nodes, unit_windows] from window_at on */
-    uint32_t *window_of;       /* [n_pages] node of an indexed window page */
-    struct prefix_link *links; /* [n_nodes] in the list of its use */
-    struct prefix_link lists[WINDOWS_USES]; /* prev: the tail, next: the head;
-                                             * the least recently used first */
-
-    struct host *host;          /* NULL: no host tier */
-    struct prefix_copy *copies; /* [n_nodes, PARTS] */
-    uint32_t n_host, most_host; /* pages of all copies, most of a tenant's */
-    uint32_t pinned;            /* the node that is about to be restored */
-    uint64_t tier_clock;
-
-    struct prefix_tenant *tenants; /* [PREFIX_TENANTS_MAX] */
-    struct prefix_group *groups;   /* [PREFIX_TENANTS_MAX] */
-    uint32_t *lowest[HEAPS];       /* [2 * PREFIX_TENANTS_MAX] a tournament of
-                                    * the heaps' roots; [1]: the lowest */
-    uint32_t n_tenants;            /* entries in use are below */
-    uint32_t *tenant_buckets;      /* [2 * PREFIX_TENANTS_MAX] */
+    struct prefix_windows windows;
+    struct prefix_tier tier;
+    struct prefix_accounts accounts;
     uint64_t clock;
     struct prefix_memo *memos; /* [PREFIX_MEMOS] */
     bool hole;                 /* new nodes have it */
 
-    uint8_t *reserved; /* [n_checkpoints] by page / checkpoint_pages */
-    uint32_t n_reserved;
-    uint32_t *numbers; /* [n_numbers] free checkpoints that are mere numbers */
-    uint32_t n_numbers;
+    struct prefix_extents extents;
     double age;     /* the highest key that was evicted */
     uint32_t walk;  /* the newest mark */
     uint32_t aside; /* list through heap[].next: not evicted by this walk */
 
-    struct prefix_event *events; /* [PREFIX_EVENTS_MAX] ring */
-    uint32_t events_at, n_events;
-    uint64_t next_event;
-    bool snapshot;   /* a snapshot is due */
-    bool copying;    /* it has begun, and */
-    uint32_t cursor; /* nodes below have been sent */
-
+    struct prefix_outbox outbox;
     struct prefix_figures figures;
 };
 
@@ -203,7 +225,7 @@ static inline uint32_t *prefix_unit(const struct prefix *x, uint32_t n)
 static inline struct prefix_group *prefix_group_of(const struct prefix *x,
                                                    uint32_t tenant)
 {
-    return &x->groups[x->tenants[tenant].group];
+    return &x->accounts.groups[x->accounts.tenants[tenant].group];
 }
 
 /* Adds the blocks of a node to the index, or removes them. */
@@ -290,7 +312,7 @@ static inline bool prefix_is_restorable(const struct prefix *x, uint32_t node)
     const struct prefix_node *n = &x->nodes[node];
 
     return n->depth > 0 && (!x->o.has_states || prefix_has_state(x, node)) &&
-           (x->unit_windows == 0 || prefix_has_windows(x, node));
+           (x->windows.unit == 0 || prefix_has_windows(x, node));
 }
 
 /* ---- prefix_states.c: window pages ---- */

@@ -78,7 +78,7 @@ static uint8_t *reservation(const struct prefix *x, uint32_t checkpoint)
 {
     uint32_t per = x->checkpoint_pages > 0 ? x->checkpoint_pages : 1;
 
-    return &x->reserved[checkpoint / per];
+    return &x->extents.reserved[checkpoint / per];
 }
 
 static bool take_state(struct prefix *x, uint32_t *checkpoint)
@@ -86,10 +86,10 @@ static bool take_state(struct prefix *x, uint32_t *checkpoint)
     if (x->checkpoint_pages > 0) {
         return pool_cache(x->pool, checkpoint);
     }
-    if (x->n_numbers == 0) {
+    if (x->extents.n_numbers == 0) {
         return false;
     }
-    *checkpoint = x->numbers[--x->n_numbers];
+    *checkpoint = x->extents.numbers[--x->extents.n_numbers];
     return true;
 }
 
@@ -99,7 +99,7 @@ static void give_back(struct prefix *x, uint32_t checkpoint)
     if (x->checkpoint_pages > 0) {
         pool_uncache(x->pool, checkpoint);
     } else {
-        x->numbers[x->n_numbers++] = checkpoint;
+        x->extents.numbers[x->extents.n_numbers++] = checkpoint;
     }
 }
 
@@ -130,7 +130,7 @@ static bool reserve(struct prefix *x, uint32_t *checkpoint)
         return false;
     }
     *reservation(x, *checkpoint) = RESERVED;
-    x->n_reserved++;
+    x->extents.n_reserved++;
     if (x->watch.reserved != NULL) {
         x->watch.reserved(x->watch.self, *checkpoint);
     }
@@ -143,7 +143,7 @@ static bool can_free(const struct prefix *x)
     struct pool_account a = pool_pages(x->pool);
 
     return (uint64_t)a.free + a.cached >=
-           ((uint64_t)x->n_reserved + 1) * x->checkpoint_pages;
+           ((uint64_t)x->extents.n_reserved + 1) * x->checkpoint_pages;
 }
 
 bool prefix_reserve(struct prefix *x, uint32_t *checkpoint)
@@ -164,7 +164,8 @@ bool prefix_reserve_free(struct prefix *x, uint32_t *checkpoint)
     static const struct pool_need one = {{0, 0, 1}};
 
     return x->o.on && x->o.has_states &&
-           x->figures.n_checkpoints + x->n_reserved < x->most_checkpoints &&
+           x->figures.n_checkpoints + x->extents.n_reserved <
+               x->most_checkpoints &&
            prefix_has_room(x, &one) && reserve(x, checkpoint);
 }
 
@@ -180,7 +181,7 @@ static bool unreserve(struct prefix *x, uint32_t checkpoint)
         return false;
     }
     *r = RESERVED_NOT;
-    x->n_reserved -= mine;
+    x->extents.n_reserved -= mine;
     return mine;
 }
 
@@ -214,10 +215,11 @@ void prefix_take_back(struct prefix *x, const struct pool_need *need)
 {
     uint32_t per = x->checkpoint_pages > 0 ? x->checkpoint_pages : 1;
 
-    for (uint32_t i = 0; x->n_reserved > 0 && !prefix_has_room(x, need); i++) {
-        if (x->reserved[i] == RESERVED) {
-            x->reserved[i] = RESERVED_TAKEN_BACK;
-            x->n_reserved--;
+    for (uint32_t i = 0; x->extents.n_reserved > 0 && !prefix_has_room(x, need);
+         i++) {
+        if (x->extents.reserved[i] == RESERVED) {
+            x->extents.reserved[i] = RESERVED_TAKEN_BACK;
+            x->extents.n_reserved--;
             prefix_give_state(x, i * per);
         }
     }
@@ -236,25 +238,27 @@ bool prefix_windows_init(struct prefix *x)
     size_t pages = x->pool->o.n_pages, nodes = (size_t)o->n_nodes + 1;
 
     for (int i = 0; i < WINDOWS_USES; i++) {
-        x->lists[i] = (struct prefix_link){PREFIX_NONE, PREFIX_NONE};
+        x->windows.lists[i] = (struct prefix_link){PREFIX_NONE, PREFIX_NONE};
     }
     /* A window of one position sees nothing before it. */
     if (o->window_pages == 0 || o->window < 2) {
         return true;
     }
-    x->unit_windows = PREFIX_UNIT / o->block_tokens * o->window_pages;
-    x->window_units = (o->window + PREFIX_UNIT - 2) / PREFIX_UNIT;
-    x->windows = malloc(nodes * x->unit_windows * sizeof *x->windows);
-    x->window_of = malloc((pages + 1) * sizeof *x->window_of);
-    x->links = malloc(nodes * sizeof *x->links);
-    return x->windows != NULL && x->window_of != NULL && x->links != NULL;
+    x->windows.unit = PREFIX_UNIT / o->block_tokens * o->window_pages;
+    x->windows.units = (o->window + PREFIX_UNIT - 2) / PREFIX_UNIT;
+    x->windows.pages =
+        malloc(nodes * x->windows.unit * sizeof *x->windows.pages);
+    x->windows.node_of = malloc((pages + 1) * sizeof *x->windows.node_of);
+    x->windows.links = malloc(nodes * sizeof *x->windows.links);
+    return x->windows.pages != NULL && x->windows.node_of != NULL &&
+           x->windows.links != NULL;
 }
 
 void prefix_windows_fini(struct prefix *x)
 {
-    free(x->windows);
-    free(x->window_of);
-    free(x->links);
+    free(x->windows.pages);
+    free(x->windows.node_of);
+    free(x->windows.links);
 }
 
 static uint32_t blocks_per_unit(const struct prefix *x)
@@ -268,7 +272,7 @@ uint32_t prefix_windows_from(const struct prefix *x, uint32_t node,
     const struct prefix_node *n = &x->nodes[node];
     uint32_t begin;
 
-    if (x->unit_windows == 0) {
+    if (x->windows.unit == 0) {
         return 0;
     }
     begin = (n->depth - 1) * blocks_per_unit(x);
@@ -291,26 +295,26 @@ uint32_t prefix_windows_of(const struct prefix *x, uint32_t node)
 
     return n->windows == WINDOWS_NONE
                ? 0
-               : x->unit_windows - n->window_at * x->o.window_pages;
+               : x->windows.unit - n->window_at * x->o.window_pages;
 }
 
 static uint32_t *pages_of(const struct prefix *x, uint32_t node)
 {
-    return x->windows + (size_t)node * x->unit_windows;
+    return x->windows.pages + (size_t)node * x->windows.unit;
 }
 
 static void unlink_windows(struct prefix *x, uint32_t node)
 {
-    struct prefix_link *l = &x->lists[x->nodes[node].windows];
-    struct prefix_link *n = &x->links[node];
+    struct prefix_link *l = &x->windows.lists[x->nodes[node].windows];
+    struct prefix_link *n = &x->windows.links[node];
 
     if (n->prev != PREFIX_NONE) {
-        x->links[n->prev].next = n->next;
+        x->windows.links[n->prev].next = n->next;
     } else {
         l->next = n->next;
     }
     if (n->next != PREFIX_NONE) {
-        x->links[n->next].prev = n->prev;
+        x->windows.links[n->next].prev = n->prev;
     } else {
         l->prev = n->prev;
     }
@@ -320,11 +324,11 @@ static void unlink_windows(struct prefix *x, uint32_t node)
 static void link_windows(struct prefix *x, uint32_t node,
                          enum prefix_windows_use use)
 {
-    struct prefix_link *l = &x->lists[use];
+    struct prefix_link *l = &x->windows.lists[use];
 
-    x->links[node] = (struct prefix_link){l->prev, PREFIX_NONE};
+    x->windows.links[node] = (struct prefix_link){l->prev, PREFIX_NONE};
     if (l->prev != PREFIX_NONE) {
-        x->links[l->prev].next = node;
+        x->windows.links[l->prev].next = node;
     } else {
         l->next = node;
     }
@@ -354,7 +358,7 @@ static void spend_above(struct prefix *x, uint32_t node)
 {
     bool branch = false;
 
-    for (uint32_t i = 0; i < x->window_units && node != PREFIX_NONE; i++) {
+    for (uint32_t i = 0; i < x->windows.units && node != PREFIX_NONE; i++) {
         node = x->nodes[node].parent;
         branch = branch || (node != PREFIX_NONE && is_branch(x, node));
     }
@@ -365,7 +369,7 @@ static void spend_above(struct prefix *x, uint32_t node)
 
 void prefix_use_windows(struct prefix *x, uint32_t node)
 {
-    for (uint32_t i = 0; i < x->window_units && node != PREFIX_NONE;
+    for (uint32_t i = 0; i < x->windows.units && node != PREFIX_NONE;
          i++, node = x->nodes[node].parent) {
         move_windows(x, node, WINDOWS_LIVE);
     }
@@ -378,7 +382,7 @@ static bool can_put(const struct prefix *x, uint32_t node,
     const struct prefix_node *n = &x->nodes[node];
     uint32_t begin = (n->depth - 1) * blocks_per_unit(x);
     uint32_t need = prefix_windows_need(x, n->depth);
-    uint32_t n_pages = x->unit_windows - first * x->o.window_pages;
+    uint32_t n_pages = x->windows.unit - first * x->o.window_pages;
 
     if (n->windows != WINDOWS_NONE || (first > 0 && begin + first > need) ||
         (uint64_t)prefix_group_of(x, n->tenant)->pages + n_pages >
@@ -400,7 +404,7 @@ void prefix_put_windows(struct prefix *x, uint32_t node, const uint32_t *pages,
     bool had = prefix_is_restorable(x, node);
     uint32_t n_pages;
 
-    if (!x->o.on || x->unit_windows == 0 || !can_put(x, node, pages, first)) {
+    if (!x->o.on || x->windows.unit == 0 || !can_put(x, node, pages, first)) {
         return;
     }
     if (n->window_at != first) {
@@ -412,7 +416,7 @@ void prefix_put_windows(struct prefix *x, uint32_t node, const uint32_t *pages,
     memcpy(pages_of(x, node), pages, n_pages * sizeof *pages);
     for (uint32_t i = 0; i < n_pages; i++) {
         pool_index(x->pool, pages[i]);
-        x->window_of[pages[i]] = node;
+        x->windows.node_of[pages[i]] = node;
     }
     prefix_group_of(x, n->tenant)->pages += n_pages;
     spend_above(x, node);
@@ -458,15 +462,15 @@ void prefix_leave_windows(struct prefix *x, uint32_t node)
 
 void prefix_drop_window(struct prefix *x, uint32_t page)
 {
-    prefix_drop_windows(x, x->window_of[page]);
+    prefix_drop_windows(x, x->windows.node_of[page]);
 }
 
 bool prefix_evict_windows(struct prefix *x, enum prefix_windows_use use)
 {
-    uint32_t node = x->lists[use].next;
+    uint32_t node = x->windows.lists[use].next;
 
     while (node != PREFIX_NONE && x->nodes[node].mark == x->walk) {
-        node = x->links[node].next;
+        node = x->windows.links[node].next;
     }
     if (node == PREFIX_NONE) {
         return false;
@@ -498,7 +502,8 @@ static void write_windows(struct prefix *x, uint32_t node, uint32_t skip,
         return;
     }
     host = prefix_copy_at(x, node, PART_WINDOWS);
-    for (uint32_t i = 0; i < skip + n; i++, host = host_next(x->host, host)) {
+    for (uint32_t i = 0; i < skip + n;
+         i++, host = host_next(x->tier.host, host)) {
         if (i >= skip) {
             out[i - skip] = host | WINDOW_IN_HOST;
         }

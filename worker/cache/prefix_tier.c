@@ -11,42 +11,46 @@ bool prefix_tier_init(struct prefix *x)
 {
     size_t n = ((size_t)x->o.n_nodes + 1) * PARTS;
 
-    x->host = x->o.host;
-    x->pinned = PREFIX_NONE;
-    if (x->host == NULL) {
+    x->tier.host = x->o.host;
+    x->tier.pinned = PREFIX_NONE;
+    if (x->tier.host == NULL) {
         return true;
     }
-    x->most_host = (uint32_t)(x->host->n_pages * (double)x->o.tenant_share);
-    x->copies = malloc(n * sizeof *x->copies);
+    x->tier.most =
+        (uint32_t)(x->tier.host->n_pages * (double)x->o.tenant_share);
+    x->tier.copies = malloc(n * sizeof *x->tier.copies);
     for (uint32_t i = 0; i < PREFIX_TENANTS_MAX; i++) {
-        x->groups[i].oldest = x->groups[i].newest = PREFIX_NONE;
+        x->accounts.groups[i].oldest = x->accounts.groups[i].newest =
+            PREFIX_NONE;
     }
-    return x->copies != NULL;
+    return x->tier.copies != NULL;
 }
 
 void prefix_tier_begin(struct prefix *x, uint32_t node)
 {
-    for (uint32_t i = 0; x->host != NULL && i < PARTS; i++) {
-        x->copies[node * PARTS + i].first = HOST_NONE;
+    for (uint32_t i = 0; x->tier.host != NULL && i < PARTS; i++) {
+        x->tier.copies[node * PARTS + i].first = HOST_NONE;
     }
 }
 
 bool prefix_has_copy(const struct prefix *x, uint32_t node,
                      enum prefix_part part)
 {
-    return x->host != NULL && x->copies[node * PARTS + part].first != HOST_NONE;
+    return x->tier.host != NULL &&
+           x->tier.copies[node * PARTS + part].first != HOST_NONE;
 }
 
 uint32_t prefix_copy_at(const struct prefix *x, uint32_t node,
                         enum prefix_part part)
 {
-    return prefix_has_copy(x, node, part) ? x->copies[node * PARTS + part].first
-                                          : HOST_NONE;
+    return prefix_has_copy(x, node, part)
+               ? x->tier.copies[node * PARTS + part].first
+               : HOST_NONE;
 }
 
 uint32_t prefix_host_pages(const struct prefix *x)
 {
-    return x->n_host;
+    return x->tier.n;
 }
 
 static uint32_t part_pages(const struct prefix *x, uint32_t copy)
@@ -55,7 +59,7 @@ static uint32_t part_pages(const struct prefix *x, uint32_t copy)
     case PART_STATE:
         return x->checkpoint_pages;
     case PART_WINDOWS:
-        return x->unit_windows -
+        return x->windows.unit -
                x->nodes[copy / PARTS].window_at * x->o.window_pages;
     default:
         return x->unit_blocks;
@@ -72,13 +76,13 @@ static struct prefix_group *group_of(const struct prefix *x, uint32_t copy)
 static void link_copy(struct prefix *x, uint32_t copy)
 {
     struct prefix_group *g = group_of(x, copy);
-    struct prefix_copy *c = &x->copies[copy];
+    struct prefix_copy *c = &x->tier.copies[copy];
 
     c->prev = g->newest;
     c->next = PREFIX_NONE;
-    c->stamp = ++x->tier_clock;
+    c->stamp = ++x->tier.clock;
     if (g->newest != PREFIX_NONE) {
-        x->copies[g->newest].next = copy;
+        x->tier.copies[g->newest].next = copy;
     } else {
         g->oldest = copy;
     }
@@ -88,15 +92,15 @@ static void link_copy(struct prefix *x, uint32_t copy)
 static void unlink_copy(struct prefix *x, uint32_t copy)
 {
     struct prefix_group *g = group_of(x, copy);
-    const struct prefix_copy *c = &x->copies[copy];
+    const struct prefix_copy *c = &x->tier.copies[copy];
 
     if (c->prev != PREFIX_NONE) {
-        x->copies[c->prev].next = c->next;
+        x->tier.copies[c->prev].next = c->next;
     } else {
         g->oldest = c->next;
     }
     if (c->next != PREFIX_NONE) {
-        x->copies[c->next].prev = c->prev;
+        x->tier.copies[c->next].prev = c->prev;
     } else {
         g->newest = c->prev;
     }
@@ -110,8 +114,8 @@ static void touch(struct prefix *x, uint32_t copy)
 
 void prefix_use_copies(struct prefix *x, uint32_t node)
 {
-    for (uint32_t i = 0; x->host != NULL && i < PARTS; i++) {
-        if (x->copies[node * PARTS + i].first != HOST_NONE) {
+    for (uint32_t i = 0; x->tier.host != NULL && i < PARTS; i++) {
+        if (x->tier.copies[node * PARTS + i].first != HOST_NONE) {
             touch(x, node * PARTS + i);
         }
     }
@@ -127,11 +131,11 @@ void prefix_drop_copy(struct prefix *x, uint32_t node, enum prefix_part part)
     n = part_pages(x, copy);
     unlink_copy(x, copy);
     group_of(x, copy)->host_pages -= n;
-    x->n_host -= n;
+    x->tier.n -= n;
     if (!PLANT(CACHED_HOST_LEAKS)) {
-        host_give(x->host, x->copies[copy].first);
+        host_give(x->tier.host, x->tier.copies[copy].first);
     }
-    x->copies[copy].first = HOST_NONE;
+    x->tier.copies[copy].first = HOST_NONE;
 }
 
 /* ---- room in the host tier ---- */
@@ -149,7 +153,7 @@ static bool is_worth(const struct prefix *x, uint32_t node)
 static void prune(struct prefix *x, uint32_t node)
 {
     while (node != PREFIX_NONE && x->nodes[node].outside &&
-           x->nodes[node].mark != x->walk && node != x->pinned &&
+           x->nodes[node].mark != x->walk && node != x->tier.pinned &&
            x->nodes[node].child == PREFIX_NONE && !is_worth(x, node)) {
         uint32_t parent = x->nodes[node].parent;
 
@@ -166,7 +170,7 @@ static bool may_go(const struct prefix *x, uint32_t copy)
     bool carries =
         copy % PARTS == PART_BLOCKS && n->outside && n->child != PREFIX_NONE;
 
-    return !carries && n->mark != x->walk && copy / PARTS != x->pinned;
+    return !carries && n->mark != x->walk && copy / PARTS != x->tier.pinned;
 }
 
 /* Returns the least recently used copy of a tenant that may go. */
@@ -175,7 +179,7 @@ static uint32_t oldest_of(const struct prefix *x, const struct prefix_group *g)
     uint32_t copy = g->n_scopes > 0 ? g->oldest : PREFIX_NONE;
 
     while (copy != PREFIX_NONE && !may_go(x, copy)) {
-        copy = x->copies[copy].next;
+        copy = x->tier.copies[copy].next;
     }
     return copy;
 }
@@ -184,12 +188,12 @@ static uint32_t oldest(const struct prefix *x)
 {
     uint32_t best = PREFIX_NONE;
 
-    for (uint32_t i = 0; i < x->n_tenants; i++) {
-        uint32_t copy = oldest_of(x, &x->groups[i]);
+    for (uint32_t i = 0; i < x->accounts.n; i++) {
+        uint32_t copy = oldest_of(x, &x->accounts.groups[i]);
 
         if (copy != PREFIX_NONE &&
             (best == PREFIX_NONE ||
-             x->copies[copy].stamp < x->copies[best].stamp)) {
+             x->tier.copies[copy].stamp < x->tier.copies[best].stamp)) {
             best = copy;
         }
     }
@@ -201,7 +205,7 @@ static uint32_t oldest(const struct prefix *x)
 static bool drop_oldest(struct prefix *x, const struct prefix_group *g)
 {
     uint32_t copy = g != NULL ? oldest_of(x, g) : oldest(x);
-    uint32_t node = copy / PARTS, was = x->n_host, parent;
+    uint32_t node = copy / PARTS, was = x->tier.n, parent;
 
     if (copy == PREFIX_NONE) {
         return false;
@@ -220,22 +224,22 @@ static bool drop_oldest(struct prefix *x, const struct prefix_group *g)
     } else {
         prefix_drop_copy(x, node, copy % PARTS);
     }
-    x->figures.host_dropped += was - x->n_host;
+    x->figures.host_dropped += was - x->tier.n;
     return true;
 }
 
 bool prefix_tier_drop(struct prefix *x)
 {
-    return x->host != NULL && drop_oldest(x, NULL);
+    return x->tier.host != NULL && drop_oldest(x, NULL);
 }
 
 bool prefix_host_room(struct prefix *x, uint32_t n)
 {
-    bool more = x->host != NULL;
+    bool more = x->tier.host != NULL;
 
     x->walk++;
-    x->pinned = PREFIX_NONE;
-    while (more && host_free(x->host) < n) {
+    x->tier.pinned = PREFIX_NONE;
+    while (more && host_free(x->tier.host) < n) {
         more = drop_oldest(x, NULL);
     }
     return more;
@@ -251,16 +255,16 @@ bool prefix_host_room(struct prefix *x, uint32_t n)
 static bool make_room(struct prefix *x, const struct prefix_group *g,
                       uint32_t n, bool dear)
 {
-    if (n == 0 || n > x->host->n_pages ||
+    if (n == 0 || n > x->tier.host->n_pages ||
         pool_swaps_left(x->pool) < TIER_LEFT_MIN + n) {
         return false;
     }
-    while (g->host_pages + (uint64_t)n > x->most_host) {
+    while (g->host_pages + (uint64_t)n > x->tier.most) {
         if (!dear || !drop_oldest(x, g)) {
             return false;
         }
     }
-    while (host_free(x->host) < n) {
+    while (host_free(x->tier.host) < n) {
         if (!dear || !drop_oldest(x, NULL)) {
             return false;
         }
@@ -295,22 +299,22 @@ static bool copy_out(struct prefix *x, uint32_t node, enum prefix_part part,
         touch(x, copy);
         return true;
     }
-    if (x->host == NULL) {
+    if (x->tier.host == NULL) {
         return false;
     }
     n = part_pages(x, copy);
     g = group_of(x, copy);
     if (!make_room(x, g, n, dear) ||
-        !host_take(x->host, n, &x->copies[copy].first)) {
+        !host_take(x->tier.host, n, &x->tier.copies[copy].first)) {
         return false;
     }
-    host = x->copies[copy].first;
-    for (uint32_t i = 0; i < n; i++, host = host_next(x->host, host)) {
+    host = x->tier.copies[copy].first;
+    for (uint32_t i = 0; i < n; i++, host = host_next(x->tier.host, host)) {
         pool_copy_out(x->pool, page_of(x, copy, i), host);
     }
     link_copy(x, copy);
     g->host_pages += n;
-    x->n_host += n;
+    x->tier.n += n;
     x->figures.host_out += n;
     return true;
 }
@@ -406,7 +410,7 @@ static void bring_unit(struct prefix *x, uint32_t node)
     if (!pool_take(x->pool, POOL_BLOCKS, k, blocks)) {
         return; /* it was granted: counted as a violation */
     }
-    for (uint32_t i = 0; i < k; i++, host = host_next(x->host, host)) {
+    for (uint32_t i = 0; i < k; i++, host = host_next(x->tier.host, host)) {
         uint32_t at = PLANT(CACHED_SWAP_ASTRAY) ? k - 1 - i : i;
 
         if (!PLANT(CACHED_SWAP_LOST)) {
@@ -455,9 +459,10 @@ void prefix_walk_host(const struct prefix *x,
                       void (*each)(void *ctx, uint32_t first, uint32_t n),
                       void *ctx)
 {
-    for (uint32_t i = 0; x->host != NULL && i < x->n_fresh * PARTS; i++) {
-        if (x->nodes[i / PARTS].depth > 0 && x->copies[i].first != HOST_NONE) {
-            each(ctx, x->copies[i].first, part_pages(x, i));
+    for (uint32_t i = 0; x->tier.host != NULL && i < x->n_fresh * PARTS; i++) {
+        if (x->nodes[i / PARTS].depth > 0 &&
+            x->tier.copies[i].first != HOST_NONE) {
+            each(ctx, x->tier.copies[i].first, part_pages(x, i));
         }
     }
 }

@@ -39,7 +39,7 @@ uint32_t prefix_child(const struct prefix *x, uint32_t tenant, uint32_t parent,
  * is walked only when a whole tree goes. */
 static uint32_t *first_child(struct prefix *x, const struct prefix_node *n)
 {
-    return n->parent == PREFIX_NONE ? &x->tenants[n->tenant].child
+    return n->parent == PREFIX_NONE ? &x->accounts.tenants[n->tenant].child
                                     : &x->nodes[n->parent].child;
 }
 
@@ -157,7 +157,7 @@ uint32_t prefix_add(struct prefix *x, uint32_t tenant, uint32_t parent,
     prefix_tier_begin(x, node);
     prefix_index_blocks(x, node, blocks);
     link_node(x, node);
-    x->tenants[tenant].n_nodes++;
+    x->accounts.tenants[tenant].n_nodes++;
     x->figures.n_nodes++;
     x->figures.inserted++;
     /* The parent is no leaf any more. */
@@ -190,7 +190,7 @@ bool prefix_has_hole(const struct prefix *x, uint32_t node)
 void prefix_remove(struct prefix *x, uint32_t node)
 {
     struct prefix_node *n = &x->nodes[node];
-    struct prefix_tenant *t = &x->tenants[n->tenant];
+    struct prefix_tenant *t = &x->accounts.tenants[n->tenant];
     uint32_t parent = n->parent;
 
     assert(n->child == PREFIX_NONE);
@@ -316,7 +316,7 @@ static struct prefix_hash root_of(const struct prefix *x, const void *name,
 
 static uint32_t *tenant_bucket(const struct prefix *x, struct prefix_hash h)
 {
-    return &x->tenant_buckets[h.lo % TENANT_BUCKETS];
+    return &x->accounts.buckets[h.lo % TENANT_BUCKETS];
 }
 
 uint32_t prefix_tenant_find(struct prefix *x, const void *name, size_t n)
@@ -324,11 +324,11 @@ uint32_t prefix_tenant_find(struct prefix *x, const void *name, size_t n)
     struct prefix_hash root = root_of(x, name, n);
     uint32_t i = *tenant_bucket(x, root);
 
-    for (; i != PREFIX_NONE; i = x->tenants[i].chain) {
-        const struct prefix_tenant *t = &x->tenants[i];
+    for (; i != PREFIX_NONE; i = x->accounts.tenants[i].chain) {
+        const struct prefix_tenant *t = &x->accounts.tenants[i];
 
         if (t->n_name == n && (n == 0 || memcmp(t->name, name, n) == 0)) {
-            x->tenants[i].last_use = ++x->clock;
+            x->accounts.tenants[i].last_use = ++x->clock;
             return i;
         }
     }
@@ -337,20 +337,20 @@ uint32_t prefix_tenant_find(struct prefix *x, const void *name, size_t n)
 
 static void tenant_chain(struct prefix *x, uint32_t i)
 {
-    uint32_t *bucket = tenant_bucket(x, x->tenants[i].root);
+    uint32_t *bucket = tenant_bucket(x, x->accounts.tenants[i].root);
 
-    x->tenants[i].chain = *bucket;
+    x->accounts.tenants[i].chain = *bucket;
     *bucket = i;
 }
 
 static void tenant_unchain(struct prefix *x, uint32_t i)
 {
-    uint32_t *at = tenant_bucket(x, x->tenants[i].root);
+    uint32_t *at = tenant_bucket(x, x->accounts.tenants[i].root);
 
     while (*at != i) {
-        at = &x->tenants[*at].chain;
+        at = &x->accounts.tenants[*at].chain;
     }
-    *at = x->tenants[i].chain;
+    *at = x->accounts.tenants[i].chain;
 }
 
 /* Returns the bytes of a scope that are the tenant's name. */
@@ -368,15 +368,15 @@ static uint32_t group_find(const struct prefix *x, const void *scope, size_t n)
     uint32_t g = 0;
 
     n = name_bytes(scope, n);
-    for (uint32_t i = 0; i < x->n_tenants; i++) {
-        const struct prefix_tenant *t = &x->tenants[i];
+    for (uint32_t i = 0; i < x->accounts.n; i++) {
+        const struct prefix_tenant *t = &x->accounts.tenants[i];
 
         if (t->group != PREFIX_NONE && name_bytes(t->name, t->n_name) == n &&
             (n == 0 || memcmp(t->name, scope, n) == 0)) {
             return t->group;
         }
     }
-    while (x->groups[g].n_scopes > 0) {
+    while (x->accounts.groups[g].n_scopes > 0) {
         g++;
     }
     return g;
@@ -384,10 +384,11 @@ static uint32_t group_find(const struct prefix *x, const void *scope, size_t n)
 
 static void group_join(struct prefix *x, uint32_t g, uint32_t i)
 {
-    struct prefix_group *group = &x->groups[g];
+    struct prefix_group *group = &x->accounts.groups[g];
 
-    x->tenants[i].group = g;
-    x->tenants[i].group_next = group->n_scopes > 0 ? group->first : PREFIX_NONE;
+    x->accounts.tenants[i].group = g;
+    x->accounts.tenants[i].group_next =
+        group->n_scopes > 0 ? group->first : PREFIX_NONE;
     group->first = i;
     group->n_scopes++;
 }
@@ -398,11 +399,11 @@ static void group_leave(struct prefix *x, uint32_t i)
     uint32_t *at = &group->first;
 
     while (*at != i) {
-        at = &x->tenants[*at].group_next;
+        at = &x->accounts.tenants[*at].group_next;
     }
-    *at = x->tenants[i].group_next;
+    *at = x->accounts.tenants[i].group_next;
     group->n_scopes--;
-    x->tenants[i].group = PREFIX_NONE;
+    x->accounts.tenants[i].group = PREFIX_NONE;
 }
 
 /* Returns whether scope a is forgotten rather than b: that of a tenant with
@@ -413,7 +414,8 @@ static bool goes_before(const struct prefix *x, uint32_t a, uint32_t b)
     uint32_t n_b = prefix_group_of(x, b)->n_scopes;
 
     return n_a != n_b ? n_a > n_b
-                      : x->tenants[a].last_use < x->tenants[b].last_use;
+                      : x->accounts.tenants[a].last_use <
+                            x->accounts.tenants[b].last_use;
 }
 
 /* Returns an entry for a scope: a fresh one, or that of a scope which is
@@ -422,16 +424,16 @@ static uint32_t tenant_entry(struct prefix *x)
 {
     uint32_t victim = 0;
 
-    if (x->n_tenants < PREFIX_TENANTS_MAX) {
+    if (x->accounts.n < PREFIX_TENANTS_MAX) {
         x->figures.n_tenants++;
-        x->tenants[x->n_tenants].group = PREFIX_NONE;
-        return x->n_tenants++;
+        x->accounts.tenants[x->accounts.n].group = PREFIX_NONE;
+        return x->accounts.n++;
     }
     for (uint32_t i = 1; i < PREFIX_TENANTS_MAX; i++) {
         victim = goes_before(x, i, victim) ? i : victim;
     }
-    while (x->tenants[victim].child != PREFIX_NONE) {
-        prefix_remove_tree(x, x->tenants[victim].child);
+    while (x->accounts.tenants[victim].child != PREFIX_NONE) {
+        prefix_remove_tree(x, x->accounts.tenants[victim].child);
     }
     tenant_unchain(x, victim);
     group_leave(x, victim);
@@ -449,7 +451,7 @@ uint32_t prefix_tenant_make(struct prefix *x, const void *name, size_t n)
     }
     i = tenant_entry(x);
     group = group_find(x, name, n);
-    t = &x->tenants[i];
+    t = &x->accounts.tenants[i];
     *t = (struct prefix_tenant){.n_name = (uint8_t)n,
                                 .root = root_of(x, name, n),
                                 .child = PREFIX_NONE,
@@ -484,9 +486,9 @@ static uint32_t next_in_tree(const struct prefix *x, uint32_t node)
 void prefix_rehash(struct prefix *x)
 {
     memset(x->buckets, 0xff, ((size_t)x->mask + 1) * sizeof *x->buckets);
-    memset(x->tenant_buckets, 0xff, TENANT_BUCKETS * sizeof(uint32_t));
-    for (uint32_t t = 0; t < x->n_tenants; t++) {
-        struct prefix_tenant *tenant = &x->tenants[t];
+    memset(x->accounts.buckets, 0xff, TENANT_BUCKETS * sizeof(uint32_t));
+    for (uint32_t t = 0; t < x->accounts.n; t++) {
+        struct prefix_tenant *tenant = &x->accounts.tenants[t];
         uint32_t i = tenant->child;
 
         tenant->root = root_of(x, tenant->name, tenant->n_name);

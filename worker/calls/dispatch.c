@@ -91,11 +91,11 @@ void calls_cancelled(const struct worker_calls *c, uint64_t call)
     if (stages_cancelled(c->stages, call)) {
         return;
     }
-    while (s != NULL && s->call != call) {
+    while (s != NULL && s->arrival.call != call) {
         s = sequence_next(s, LIST_ALL);
     }
     if (s != NULL && call != 0) {
-        s->call = 0;
+        s->arrival.call = 0;
         ending_cancel(c->sequences, s);
     }
 }

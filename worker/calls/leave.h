@@ -14,7 +14,7 @@
 
 #include "proto/registry.pb-c.h"
 #include "worker/base/base.h"
-#include "worker/cache/sequence.h"
+#include "worker/sequence/sequence_table.h"
 
 struct leave {
     struct worker_base *base;

@@ -8,15 +8,9 @@
 #include "common/base/failpoint.h"
 #include "worker/calls/calls.h"
 #include "worker/sequences/ending.h"
+#include "worker/sequences/report.h"
 
 #define INDEX_FORGET UINT32_MAX
-
-static bool end_is_known(const struct sequence *s, uint32_t index)
-{
-    bool could_be_old = s->row_sent && s->sent_running >= s->n_generated;
-
-    return s->end_sent && index >= s->n_generated && !could_be_old;
-}
 
 static void forget_sequence(struct sequences *q, struct sequence *s)
 {
@@ -33,25 +27,25 @@ static void acknowledge_index(struct sequences *q, uint64_t grant,
     struct sequence *s =
         grant == 0 ? NULL : sequence_by_grant(&q->table, grant);
 
-    if (s == NULL || s->call != 0) {
+    if (s == NULL || s->arrival.call != 0) {
         return;
     }
     if (index == INDEX_FORGET) {
         forget_sequence(q, s);
         return;
     }
-    if (index > s->n_generated) {
+    if (index > s->portable.n_generated) {
         return;
     }
     /* One output may not hold all unacknowledged tokens: send the next ones
      * soon. */
-    q->report.changed = q->report.changed || index > s->acked;
-    s->acked = index > s->acked ? index : s->acked;
+    q->report.changed = q->report.changed || index > s->portable.acked;
+    s->portable.acked = index > s->portable.acked ? index : s->portable.acked;
     if (s->finish == FINISH_NONE) {
-        if (s->acked == s->n_generated) {
+        if (s->portable.acked == s->portable.n_generated) {
             sequence_unlink(s, LIST_OUT);
         }
-    } else if (end_is_known(s, index)) {
+    } else if (report_end_is_known(s, index)) {
         ending_forget(q, s);
     }
 }

@@ -10,7 +10,7 @@ static void disown_sequence(struct sequences *q, const struct sequence_key *key)
 {
     struct sequence *s = sequence_by_key(&q->table, key);
 
-    if (s != NULL && s->orphan) {
+    if (s != NULL && orphan_is(s)) {
         q->base->metrics.orphans_disowned++;
         orphan_end(q, s);
     }

@@ -17,9 +17,10 @@
 
 #include "common/base/log.h"
 #include "common/sampling/sampling_message.h"
-#include "worker/cache/windows.h"
 #include "worker/calls/calls.h"
+#include "worker/sequence/windows.h"
 #include "worker/sequences/continue.h"
+#include "worker/sequences/deadline.h"
 #include "worker/sequences/ending.h"
 #include "worker/sequences/orphans.h"
 #include "worker/sequences/ranges.h"
@@ -166,7 +167,7 @@ static void supersede_sequence(struct sequences *q, struct sequence *s)
 
     log_debug("sequence-restarted", "request=%s grant=%llu generated=%u",
               sequence_name(&s->key, name), (unsigned long long)s->grant,
-              s->n_generated);
+              s->portable.n_generated);
     sequence_clear_key(&q->table, s);
     ending_cancel(q, s);
 }
@@ -183,8 +184,8 @@ static enum status replace_sequence(struct sequences *q, struct peer *p,
         return ST_OK;
     case SEQUENCE_RECEIVING:
         error_set(e, ST_ABORTED, "submitted again before all its ids had come");
-        peer_fail(p, s->call, e, 0);
-        s->call = 0;
+        peer_fail(p, s->arrival.call, e, 0);
+        s->arrival.call = 0;
         sequence_clear_key(&q->table, s);
         ending_cancel(q, s);
         return ST_OK;
@@ -193,7 +194,7 @@ static enum status replace_sequence(struct sequences *q, struct peer *p,
         return ST_OK;
     case SEQUENCE_KEPT:
         /* The router counts it as ended once its heir was accepted. */
-        if (s->heir != NULL) {
+        if (continuation_has_heir(&s->continuation)) {
             sequence_clear_key(&q->table, s);
             return ST_OK;
         }
@@ -207,7 +208,7 @@ static enum status replace_sequence(struct sequences *q, struct peer *p,
                              "the sequence runs with %u prompt ids, max_tokens "
                              "%u, or other sampling parameters: cancel it or "
                              "take another request_id",
-                             s->n_prompt, s->max_tokens);
+                             s->portable.n_prompt, s->portable.max_tokens);
         }
         supersede_sequence(q, s);
         return ST_OK;
@@ -223,32 +224,34 @@ static bool fill_sequence(struct sequences *q, struct sequence *s,
     uint32_t have = submit_have(m);
     struct sampling sampling;
 
-    s->n_prompt = m->n_prompt;
-    s->max_tokens = m->max_tokens;
-    s->n_generated = m->n_generated;
-    s->n_announced = m->n_prompt + m->n_generated;
-    s->n_received = (uint32_t)m->n_tokens;
-    s->acked = have < m->n_generated ? have : m->n_generated;
-    s->keep_ms = m->keep_ms;
-    s->grows = m->grows;
-    q->table.n_growing += s->grows;
-    s->expected = m->need->blocks;
+    s->portable.n_prompt = m->n_prompt;
+    s->portable.max_tokens = m->max_tokens;
+    s->portable.n_generated = m->n_generated;
+    s->arrival.n_announced = m->n_prompt + m->n_generated;
+    s->arrival.n_received = (uint32_t)m->n_tokens;
+    s->portable.acked = have < m->n_generated ? have : m->n_generated;
+    s->portable.keep_ms = m->keep_ms;
+    suspend_open(q, s, m);
+    deadline_open(q, s, m);
     if (m->n_generated > 0) {
-        s->lost = m->n_prompt + m->n_generated - 1;
-        s->waste = WASTE_MOVED;
+        s->plan.lost = m->n_prompt + m->n_generated - 1;
+        s->plan.waste = WASTE_MOVED;
     }
-    s->drafts.most = m->has_drafts && m->drafts < q->base->o.drafts
-                         ? m->drafts
-                         : q->base->o.drafts;
-    s->drafts.urgent = m->urgent;
-    s->cache = m->cache;
-    s->n_scope = (uint8_t)prefix_scope(s->scope, m->tenant.data, m->tenant.len,
-                                       m->cache_salt.data, m->cache_salt.len);
-    s->n_spans = (uint32_t)m->n_spans;
+    drafts_open(&s->drafts,
+                m->has_drafts && m->drafts < q->base->o.drafting.most
+                    ? m->drafts
+                    : q->base->o.drafting.most,
+                m->urgent);
+    s->portable.cache = m->cache;
+    s->portable.n_scope =
+        (uint8_t)prefix_scope(s->portable.scope, m->tenant.data, m->tenant.len,
+                              m->cache_salt.data, m->cache_salt.len);
+    s->portable.n_spans = (uint32_t)m->n_spans;
     if (m->n_spans > 0) {
-        memcpy(s->spans, m->spans, m->n_spans * sizeof *m->spans);
+        memcpy(s->portable.spans, m->spans, m->n_spans * sizeof *m->spans);
     }
-    paged_write(&q->table.slab, &s->tokens, 0, m->tokens, s->n_received);
+    paged_write(&q->table.slab, &s->portable.tokens, 0, m->tokens,
+                s->arrival.n_received);
     sampling_read(&sampling, m->sampling);
     return sequence_set_sampling(&q->table, s, &sampling);
 }
@@ -332,7 +335,7 @@ static struct sequence *make_sequence(struct sequences *q,
     }
     if (suspend_is_idle(q) && make_room(q, s, &need, m, e) == ST_OK &&
         pool_grant(&q->pool, &need, e) == ST_OK) {
-        s->need = need;
+        s->memory.need = need;
     } else if (!suspend_admit(q, s, &need, e)) {
         sequence_free(&q->table, &s);
     }
@@ -368,7 +371,7 @@ static enum status take_submit(struct sequences *q, struct peer *p,
         return e->code;
     }
     s = sequence_by_key(&q->table, &key);
-    if (s != NULL && s->orphan) {
+    if (s != NULL && orphan_is(s)) {
         orphan_end(q, s); /* its ids cannot be compared yet */
         s = NULL;
     }
@@ -388,10 +391,10 @@ static enum status take_submit(struct sequences *q, struct peer *p,
     }
     sequence_set_key(&q->table, s, &key);
     sequence_set_grant(&q->table, s, m->grant);
-    s->call = call;
+    s->arrival.call = call;
     continue_open(q, s, m);
     q->role.ops->open(q->role.self, s, m);
-    if (s->n_received == s->n_announced) {
+    if (s->arrival.n_received == s->arrival.n_announced) {
         submit_complete(q, p, s);
     }
     return ST_OK;

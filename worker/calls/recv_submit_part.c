@@ -9,19 +9,19 @@ static enum status check_part(const struct sequences *q,
                               const Sluice__V1__SubmitPartMessage *m,
                               struct error *e)
 {
-    if (m->offset != s->n_received) {
+    if (m->offset != s->arrival.n_received) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "a part starts at %u, the next one starts at %u",
-                         m->offset, s->n_received);
+                         m->offset, s->arrival.n_received);
     }
     if (m->n_tokens == 0) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "a part has no ids, it must have at least 1");
     }
-    if (m->n_tokens > s->n_announced - s->n_received) {
+    if (m->n_tokens > s->arrival.n_announced - s->arrival.n_received) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "a part has %zu ids, %u are missing", m->n_tokens,
-                         s->n_announced - s->n_received);
+                         s->arrival.n_announced - s->arrival.n_received);
     }
     return submit_check_ids(q, m->tokens, m->n_tokens, m->offset, e);
 }
@@ -42,20 +42,20 @@ void worker_recv_submit_part(const struct worker_calls *c, struct peer *p,
     }
     /* The Submit was refused, cancelled or adopted while its parts were on
      * their way. */
-    if (s == NULL || s->call == 0) {
+    if (s == NULL || s->arrival.call == 0) {
         return;
     }
     if (check_part(q, s, m, &e) != ST_OK) {
-        peer_fail(p, s->call, &e, 0);
-        s->call = 0;
+        peer_fail(p, s->arrival.call, &e, 0);
+        s->arrival.call = 0;
         ending_cancel(q, s);
         return;
     }
-    paged_write(&q->table.slab, &s->tokens, s->n_received, m->tokens,
-                (uint32_t)m->n_tokens);
-    s->n_received += (uint32_t)m->n_tokens;
+    paged_write(&q->table.slab, &s->portable.tokens, s->arrival.n_received,
+                m->tokens, (uint32_t)m->n_tokens);
+    s->arrival.n_received += (uint32_t)m->n_tokens;
     q->role.ops->add_ids(q->role.self, s, m->offset, m->tokens, m->n_tokens);
-    if (s->n_received == s->n_announced) {
+    if (s->arrival.n_received == s->arrival.n_announced) {
         submit_complete(q, p, s);
     }
 }

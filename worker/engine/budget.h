@@ -28,7 +28,7 @@ struct budget {
 struct budget_memory {
     const char *text;   /* NULL: the default; "0.9": a share of `available`;
                            "4GiB": bytes */
-    uint64_t available; /* budget_available(), or all memory of a device */
+    uint64_t available; /* memory_left(), or all memory of a device */
     bool device;        /* available is that of a device */
 };
 
@@ -44,11 +44,5 @@ MUST_CHECK enum status budget_divide(struct budget *out,
  * BUDGET_SHARE of what is available.  Errors as above. */
 MUST_CHECK enum status
 budget_bytes(uint64_t *out, const struct budget_memory *m, struct error *e);
-
-/* Returns the bytes that this process may still allocate: MemAvailable, or less
- * if its cgroup (version 1 or 2) or a parent of it has a limit.  The page cache
- * does not count as used.  root: "", or a directory with the /proc and /sys of
- * another machine.  To be called before weights are loaded. */
-uint64_t budget_available(const char *root);
 
 #endif

@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "common/base/failpoint.h"
+#include "common/base/memory.h"
+#include "common/base/monotonic.h"
 
 /* The plan is borrowed until its result is polled. */
 struct finished {
@@ -36,14 +38,6 @@ struct engine_thread {
 static struct engine_thread *thread_of(struct engine *e)
 {
     return (struct engine_thread *)e;
-}
-
-static int64_t now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
 static void logprobs_copy(struct plan_result *to,
@@ -152,12 +146,12 @@ static const struct plan *next_plan(struct engine_thread *t)
 
 static void run_plan(struct engine_thread *t, const struct plan *p)
 {
-    int64_t start = now_us(), took;
+    int64_t start = monotonic_us(), took;
 
     FP(ENGINE_BEFORE);
     forward_run(t->forward, p, &t->running);
     FP(ENGINE_AFTER);
-    took = now_us() - start;
+    took = monotonic_us() - start;
     /* The field has 32 bits: more than an hour is reported as the most. */
     t->running.device_us = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
 }
@@ -192,9 +186,9 @@ enum status engine_thread_new(struct engine_thread **out,
                               struct forward *forward, uint32_t depth,
                               struct error *e)
 {
-    struct engine_thread *t = calloc(1, sizeof *t);
+    struct engine_thread *t = memory_must(calloc(1, sizeof *t));
 
-    assert(t != NULL && depth >= 1 && depth <= ENGINE_DEPTH_MAX);
+    assert(depth >= 1 && depth <= ENGINE_DEPTH_MAX);
     /* The core may still send the hidden states polled last while all plans in
      * flight write theirs. */
     assert(forward_hidden_plans(forward) > depth);

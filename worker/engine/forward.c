@@ -11,10 +11,10 @@
 _Static_assert(PLAN_SAVES_MAX == KERNELS_SAVES_MAX, "saves of a row");
 _Static_assert(FORWARD_CUT == KERNELS_SAVE_CUT, "a cut keeps a row's saves");
 
-static bool has_kind(const struct shard_weights *w, enum mixer_kind kind)
+static bool has_layer(const struct shard_weights *w, enum mixer_memory memory)
 {
     for (uint32_t i = 0; i < shard_layers(w); i++) {
-        if (w->layers[i].kind == kind) {
+        if (mixer_memory(w->layers[i].kind) == memory) {
             return true;
         }
     }
@@ -66,8 +66,8 @@ enum status forward_new(struct forward **out, const struct shard_weights *w,
         .shape = &w->shape,
         .begin = w->begin,
         .end = w->end,
-        .has_attention = has_kind(w, MIXER_ATTENTION),
-        .has_deltanet = has_kind(w, MIXER_DELTANET),
+        .has_attention = has_layer(w, MIXER_IN_BLOCKS),
+        .has_deltanet = has_layer(w, MIXER_IN_SLOT),
         .block_tokens = o->block_tokens,
         .marks = &f->marks,
         .has_mtp = w->mtp != NULL,
@@ -384,11 +384,7 @@ static void run_input(struct forward *f, const struct plan *p)
 static void run_layers(struct forward *f)
 {
     for (uint32_t i = 0; i < f->w->end - f->w->begin; i++) {
-        if (mixer_attends(f->w->layers[i].kind)) {
-            kernels_attention(f->kernels, i);
-        } else {
-            kernels_deltanet(f->kernels, i);
-        }
+        kernels_mixer(f->kernels, i);
         kernels_ffn(f->kernels, i);
         tap_layer(f, i + 1);
         FP(ENGINE_LAYER);

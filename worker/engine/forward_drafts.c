@@ -225,7 +225,7 @@ static enum status run_layer(struct forward *f, const struct plan *p,
 
     kernels_begin(f->kernels, &step);
     kernels_draft_input(f->kernels, d->tokens, d->from);
-    kernels_attention(f->kernels, layer);
+    kernels_mixer(f->kernels, layer);
     kernels_ffn(f->kernels, layer);
     if (goes_on(f, p, depth, out)) {
         kernels_keep_hidden(f->kernels);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "common/base/monotonic.h"
 #include "worker/engine/forward.h"
 
 /* A plan of one generated token, which runs again and again. */
@@ -20,13 +21,13 @@ struct layer_trial {
  * one page, because it is alone. */
 static bool is_window(const struct shard_weights *w)
 {
-    return w->layers[0].kind == MIXER_WINDOW;
+    return mixer_memory(w->layers[0].kind) == MIXER_IN_WINDOWS;
 }
 
 /* Returns whether the layer is linear, and so needs a slot. */
 static bool is_linear(const struct shard_weights *w)
 {
-    return w->layers[0].kind == MIXER_DELTANET;
+    return mixer_memory(w->layers[0].kind) == MIXER_IN_SLOT;
 }
 
 static void make_plan(struct layer_trial *t, const struct shard_weights *w)
@@ -50,20 +51,12 @@ static void make_plan(struct layer_trial *t, const struct shard_weights *w)
                             .hidden = w->begin > 0 ? t->hidden : NULL};
 }
 
-static int64_t now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
-
 /* Takes the fastest step, not the mean: interrupts and cold caches only ever
  * add time. */
 static enum status measure_fastest(struct layer_trial *t, int64_t *us,
                                    struct error *e)
 {
-    int64_t began = now_us(), at = began, now;
+    int64_t began = monotonic_us(), at = began, now;
 
     *us = INT64_MAX;
     for (int i = 0; i < MEASURE_RUNS || at - began < MEASURE_US; i++) {
@@ -73,7 +66,7 @@ static enum status measure_fastest(struct layer_trial *t, int64_t *us,
             *e = t->result.error;
             return t->result.status;
         }
-        now = now_us();
+        now = monotonic_us();
         *us = now - at < *us ? now - at : *us;
         at = now;
     }

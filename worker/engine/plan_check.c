@@ -1,5 +1,6 @@
 #include "worker/engine/plan_check.h"
 
+#include "common/base/minmax.h"
 #include "kernels/kernels.h"
 #include "worker/engine/plan_drafts.h"
 #include "worker/engine/plan_pages.h"
@@ -374,14 +375,14 @@ static bool is_copy(const struct plan_bounds *b, const struct plan_copy *c)
 
     switch (c->kind) {
     case COPY_PAGES:
-        return plan_in_range(c->from, c->n, b->n_pages) &&
-               plan_in_range(c->to, c->n, b->n_pages) && apart;
+        return in_range_u32(c->from, c->n, b->n_pages) &&
+               in_range_u32(c->to, c->n, b->n_pages) && apart;
     case COPY_OUT:
-        return plan_in_range(c->from, c->n, b->n_pages) &&
-               plan_in_range(c->to, c->n, b->n_host);
+        return in_range_u32(c->from, c->n, b->n_pages) &&
+               in_range_u32(c->to, c->n, b->n_host);
     case COPY_IN:
-        return plan_in_range(c->from, c->n, b->n_host) &&
-               plan_in_range(c->to, c->n, b->n_pages);
+        return in_range_u32(c->from, c->n, b->n_host) &&
+               in_range_u32(c->to, c->n, b->n_pages);
     }
     return false;
 }

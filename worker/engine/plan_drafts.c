@@ -1,5 +1,6 @@
 #include "worker/engine/plan_drafts.h"
 
+#include "common/base/minmax.h"
 #include "worker/engine/plan_pages.h"
 
 static enum status check_replay(const struct plan_bounds *b,
@@ -9,7 +10,7 @@ static enum status check_replay(const struct plan_bounds *b,
 
     if (st == ST_OK &&
         (r->n_tokens == 0 || r->n_tokens > DRAFTS_MAX + 1 ||
-         !plan_in_range(r->keep_at, r->n_tokens, b->keep_tokens))) {
+         !in_range_u32(r->keep_at, r->n_tokens, b->keep_tokens))) {
         st = error_set(e, ST_INTERNAL,
                        "%u inputs at %u of %u kept ones; a row keeps 1 to %d",
                        r->n_tokens, r->keep_at, b->keep_tokens, DRAFTS_MAX + 1);
@@ -52,7 +53,7 @@ static enum status check_kept(const struct plan_bounds *b,
 {
     if (r->kind != ROW_GENERATED || r->n_saves > 0 ||
         r->n_tokens > b->max_tokens ||
-        !plan_in_range(at, r->n_tokens, b->keep_tokens)) {
+        !in_range_u32(at, r->n_tokens, b->keep_tokens)) {
         return error_set(e, ST_INTERNAL,
                          "%u inputs of a %s row with %u saves to keep at %u of "
                          "%u, in a pass of %u tokens",

@@ -4,17 +4,13 @@
 #ifndef WORKER_ENGINE_PLAN_PAGES_H
 #define WORKER_ENGINE_PLAN_PAGES_H
 
+#include "common/base/minmax.h"
 #include "worker/engine/plan_check.h"
-
-static inline bool plan_in_range(uint32_t first, uint32_t n, uint32_t all)
-{
-    return n <= all && first <= all - n;
-}
 
 static inline bool plan_in_pool(const struct plan_bounds *b, uint32_t first,
                                 uint32_t n)
 {
-    return plan_in_range(first, n, b->n_pages);
+    return in_range_u32(first, n, b->n_pages);
 }
 
 /* Returns ST_INTERNAL if no slot begins at that page; `what` names it. */

@@ -9,8 +9,10 @@
 #include "common/model/config.h"
 #include "common/model/costs.h"
 #include "common/model/directory.h"
+#include "common/model/ffn.h"
 #include "common/model/gguf_model.h"
 #include "common/model/layout.h"
+#include "common/model/mixer.h"
 #include "common/model/mtp.h"
 #include "common/model/sizes.h"
 #include "common/model/weight_format.h"
@@ -61,21 +63,19 @@ static void print_quantised(const struct check *c)
     }
 }
 
-/* Prints the layers that end at `end`, and ends the line. */
-static void print_kinds(const struct check *c, const struct sizes *z,
-                        uint32_t end)
+/* Prints the layers of [begin, end), and ends the line. */
+static void print_kinds(const struct check *c, uint32_t begin, uint32_t end)
 {
-    bool drafts = config_drafts_at(&c->config, end);
+    char counts[MIXER_TEXT_MAX];
 
-    fprintf(c->out, "%u linear, %u attention", z->n_linear,
-            z->n_attention - drafts);
-    if (c->config.shape.window > 0) {
-        fprintf(c->out, ", %u window", z->n_window);
-    }
-    if (drafts) {
-        fputs(", 1 MTP", c->out);
-    }
-    fputc('\n', c->out);
+    fprintf(c->out, "%s%s\n", mixer_counts(&c->config, begin, end, counts),
+            config_drafts_at(&c->config, end) ? ", 1 MTP" : "");
+}
+
+/* Returns whether a layer reads only what its tokens choose. */
+static bool chooses(const struct check *c, uint32_t layer)
+{
+    return ffn_rows[c->config.ffns[layer]]->chosen != NULL;
 }
 
 static void print_experts(const struct check *c)
@@ -87,7 +87,7 @@ static void print_experts(const struct check *c)
         return;
     }
     for (uint32_t i = c->options.begin; i < c->options.end; i++) {
-        n += c->config.ffns[i] == FFN_EXPERTS;
+        n += chooses(c, i);
     }
     fprintf(c->out, "experts      %u of %u a token, each of %u", s->top_k,
             s->n_experts, s->expert_dim);
@@ -125,7 +125,7 @@ static void print_model(const struct check *c)
     print_quantised(c);
     fprintf(c->out, "layers       [%u, %u) of %u: ", c->options.begin,
             c->options.end, s->n_layers);
-    print_kinds(c, &c->sizes, c->options.end);
+    print_kinds(c, c->options.begin, c->options.end);
     fprintf(c->out, "shape        hidden %u, ", s->hidden);
     if (s->intermediate > 0) {
         fprintf(c->out, "intermediate %u, ", s->intermediate);
@@ -175,22 +175,17 @@ static uint32_t n_like(const struct check *c, uint32_t i, uint32_t begin,
 
 static void print_layer(const struct check *c, uint32_t i)
 {
-    static const char *const names[] = {
-        [MIXER_ATTENTION] = "attention",
-        [MIXER_DELTANET] = "linear",
-        [MIXER_WINDOW] = "window",
-    };
     const struct split_layer *l = &c->costs.layers[i];
 
     fprintf(c->out, "layer        %15" PRIu64 " bytes  each of %u %s",
             l->weight_bytes, n_like(c, i, i, c->options.end),
-            names[c->config.mixers[i]]);
-    if (c->config.ffns[i] == FFN_EXPERTS) {
-        fprintf(c->out, ", experts: a step of %d rows reads %.1f %%",
-                COSTS_STEP_ROWS,
+            mixer_rows[c->config.mixers[i]]->name);
+    if (chooses(c, i)) {
+        fprintf(c->out, ", %s: a step of %d rows reads %.1f %%",
+                ffn_rows[c->config.ffns[i]]->name, COSTS_STEP_ROWS,
                 100 * (double)l->step_bytes / (double)l->weight_bytes);
     } else if (c->config.shape.n_experts > 0) {
-        fputs(", dense", c->out);
+        fprintf(c->out, ", %s", ffn_rows[c->config.ffns[i]]->name);
     }
     fputc('\n', c->out);
 }
@@ -210,7 +205,7 @@ static void print_layers(const struct check *c)
 {
     uint32_t begin = c->options.begin, end = c->options.end;
 
-    for (int kind = MIXER_ATTENTION; kind <= MIXER_WINDOW; kind++) {
+    for (int kind = 0; kind < MIXER_KINDS; kind++) {
         for (uint32_t i = begin; i < end; i++) {
             if ((int)c->config.mixers[i] == kind &&
                 n_like(c, i, begin, i) == 0) {
@@ -305,7 +300,7 @@ static void print_whole(const struct check *c)
         return;
     }
     fprintf(c->out, "whole        [0, %u): ", n);
-    print_kinds(c, z, n);
+    print_kinds(c, 0, n);
     print_bytes(c, "  weights", z->weight_bytes);
     if (z->n_attention > 0) {
         print_bytes(c, "  block", z->block_bytes);

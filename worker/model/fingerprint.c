@@ -42,7 +42,7 @@ static bool has_more(const struct model_config *c)
     const struct model_shape *s = &c->shape;
 
     return s->n_experts > 0 || s->window > 0 || c->sinks || c->output_norms ||
-           s->activation != ACTIVATION_SILU || s->rope.kind == ROPE_YARN ||
+           s->activation.kind != ACTIVATION_SILU || s->rope.kind == ROPE_YARN ||
            s->attn_scale != 0 || s->attn_cap != 0 || s->embed_scale != 0 ||
            s->logit_cap != 0;
 }
@@ -61,12 +61,14 @@ static void hash_more(XXH3_state_t *h, const struct model_config *c)
 {
     const struct model_shape *s = &c->shape;
     const uint64_t numbers[] = {
-        s->window,     s->activation,   s->n_experts,    s->top_k,
-        s->expert_dim, s->shared_dim,   s->top_k_normed, s->gate_up_alternate,
-        c->sinks,      c->output_norms, c->expert_bias,  c->shared_gate,
+        s->window,       s->activation.kind,   s->n_experts,
+        s->top_k,        s->expert_dim,        s->shared_dim,
+        s->top_k_normed, s->gate_up_alternate, c->sinks,
+        c->output_norms, c->expert_bias,       c->shared_gate,
     };
-    const float reals[] = {s->attn_scale,  s->attn_cap,    s->clamp_alpha,
-                           s->clamp_limit, s->embed_scale, s->logit_cap};
+    const float reals[] = {s->attn_scale,       s->attn_cap,
+                           s->activation.alpha, s->activation.limit,
+                           s->embed_scale,      s->logit_cap};
 
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         hash_u64(h, numbers[i]);

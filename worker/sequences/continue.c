@@ -2,17 +2,14 @@
 
 #include <string.h>
 
+#include "common/base/minmax.h"
+
 #define COMPARE_STEP 256 /* ids compared at once */
 
-static uint32_t least(uint32_t a, uint32_t b)
+/* Returns whether the Submit of s named another sequence. */
+static bool continues(const struct sequence *s)
 {
-    return a < b ? a : b;
-}
-
-static bool same_key(const struct sequence_key *a, const struct sequence_key *b)
-{
-    return a->choice == b->choice &&
-           memcmp(a->request_id, b->request_id, sizeof a->request_id) == 0;
+    return !request_id_is_zero(s->continuation.from_key.request_id);
 }
 
 /* Returns whether m has the tenant and the salt of s. */
@@ -23,7 +20,7 @@ static bool same_scope(const struct sequence *s,
     size_t n = prefix_scope(scope, m->tenant.data, m->tenant.len,
                             m->cache_salt.data, m->cache_salt.len);
 
-    return s->n_scope == n && memcmp(s->scope, scope, n) == 0;
+    return s->portable.n_scope == n && memcmp(s->portable.scope, scope, n) == 0;
 }
 
 /* ---- Submit ---- */
@@ -36,7 +33,8 @@ static const struct sequence *find_sibling(const struct sequences *q,
 {
     for (const struct sequence *s = q->table.all.head; s != NULL;
          s = sequence_next(s, LIST_ALL)) {
-        if (s->continues && same_key(&s->from_key, from) &&
+        if (continues(s) &&
+            sequence_key_equal(&s->continuation.from_key, from) &&
             memcmp(s->key.request_id, request_id, sizeof s->key.request_id) ==
                 0) {
             return s;
@@ -52,8 +50,8 @@ static struct sequence *available(const struct sequences *q,
 {
     struct sequence *s = sequence_by_key(&q->table, key);
 
-    return s != NULL && s->state == SEQUENCE_KEPT && s->heir == NULL &&
-                   same_scope(s, m)
+    return s != NULL && s->state == SEQUENCE_KEPT &&
+                   s->continuation.heir == NULL && same_scope(s, m)
                ? s
                : NULL;
 }
@@ -99,22 +97,22 @@ enum status continue_check(const struct sequences *q,
     if (kept == NULL || !same_scope(kept, m)) {
         return error_set(e, ST_NOT_FOUND,
                          "sequence %s, which continue_from names, is not kept "
-                         "here",
+                         "here with this tenant and cache_salt",
                          name);
     }
     if (kept->state != SEQUENCE_KEPT) {
         return refuse_state(kept, name, e);
     }
-    if (kept->heir != NULL) {
+    if (kept->continuation.heir != NULL) {
         return error_set(e, ST_NOT_FOUND,
                          "another request continues sequence %s already", name);
     }
-    if (m->n_prompt < kept->n_kept) {
+    if (m->n_prompt < kept_ids(&kept->kept)) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "n_prompt is %u, but sequence %s, which continue_from "
                          "names, has %u ids; the prompt begins with all of "
                          "them",
-                         m->n_prompt, name, kept->n_kept);
+                         m->n_prompt, name, kept_ids(&kept->kept));
     }
     return ST_OK;
 }
@@ -126,14 +124,13 @@ void continue_open(struct sequences *q, struct sequence *s,
     struct error e;
 
     if (m->continue_from == NULL ||
-        !sequence_key_read(&s->from_key, m->continue_from, &e)) {
+        !sequence_key_read(&s->continuation.from_key, m->continue_from, &e)) {
         return;
     }
-    s->continues = true;
-    kept = available(q, &s->from_key, m);
+    kept = available(q, &s->continuation.from_key, m);
     if (kept != NULL) { /* else a sibling has it */
-        s->from = kept;
-        kept->heir = s;
+        s->continuation.from = kept;
+        kept->continuation.heir = s;
         timer_clear(&q->timers, &kept->keep);
     }
 }
@@ -147,9 +144,9 @@ static uint32_t differs_at(const struct slab *slab, const struct sequence *a,
     uint32_t x[COMPARE_STEP], y[COMPARE_STEP];
 
     for (uint32_t at = 0, k; at < n; at += k) {
-        k = least(n - at, COMPARE_STEP);
-        paged_read(slab, &a->tokens, at, x, k);
-        paged_read(slab, &b->tokens, at, y, k);
+        k = min_u32(n - at, COMPARE_STEP);
+        paged_read(slab, &a->portable.tokens, at, x, k);
+        paged_read(slab, &b->portable.tokens, at, y, k);
         for (uint32_t i = 0; i < k; i++) {
             if (x[i] != y[i]) {
                 return at + i;
@@ -170,7 +167,7 @@ static uint32_t kinds_differ_at(const struct sequence *a,
         if (sequence_kind(a, at, &end_a) != sequence_kind(b, at, &end_b)) {
             return at;
         }
-        at = least(end_a, end_b);
+        at = min_u32(end_a, end_b);
     }
     return n;
 }
@@ -178,16 +175,16 @@ static uint32_t kinds_differ_at(const struct sequence *a,
 /* Adds a run of a kind to the spans of s; runs of one kind become one. */
 static void add_run(struct sequence *s, enum row_kind kind, uint32_t n)
 {
-    bool last_is_prompt = s->n_spans % 2 == 1;
+    bool last_is_prompt = s->portable.n_spans % 2 == 1;
 
     if (n == 0) {
         return;
     }
-    if (s->n_spans > 0 && last_is_prompt == (kind == ROW_PROMPT)) {
-        s->spans[s->n_spans - 1] += n;
+    if (s->portable.n_spans > 0 && last_is_prompt == (kind == ROW_PROMPT)) {
+        s->portable.spans[s->portable.n_spans - 1] += n;
         return;
     }
-    s->spans[s->n_spans++] = n;
+    s->portable.spans[s->portable.n_spans++] = n;
 }
 
 /* A Submit without spans has the kinds of the kept sequence, and prompt
@@ -195,30 +192,30 @@ static void add_run(struct sequence *s, enum row_kind kind, uint32_t n)
 static enum status inherit_spans(struct sequence *s,
                                  const struct sequence *kept, struct error *e)
 {
-    uint32_t n = kept->n_kept, end;
+    uint32_t n = kept_ids(&kept->kept), end;
 
-    if (kept->n_spans + 2 > SPANS_MAX) {
+    if (kept->portable.n_spans + 2 > SPANS_MAX) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "the continued sequence has %u runs of prompt and "
                          "generated ids, at most %d fit; submit the whole "
                          "prompt without continue_from",
-                         kept->n_spans, SPANS_MAX - 2);
+                         kept->portable.n_spans, SPANS_MAX - 2);
     }
     for (uint32_t at = 0; at < n; at = end) {
         enum row_kind kind = sequence_kind(kept, at, &end);
 
-        end = least(end, n);
+        end = min_u32(end, n);
         add_run(s, kind, end - at);
     }
-    add_run(s, ROW_PROMPT, s->n_prompt - n);
+    add_run(s, ROW_PROMPT, s->portable.n_prompt - n);
     return ST_OK;
 }
 
 static enum status check_same(const struct sequences *q,
                               const struct sequence *s, struct error *e)
 {
-    const struct sequence *kept = s->from;
-    uint32_t n = kept->n_kept;
+    const struct sequence *kept = s->continuation.from;
+    uint32_t n = kept_ids(&kept->kept);
     uint32_t at = differs_at(&q->table.slab, kept, s, n);
     char name[SEQUENCE_NAME];
 
@@ -227,8 +224,9 @@ static enum status check_same(const struct sequences *q,
         return error_set(e, ST_INVALID_ARGUMENT,
                          "id %u at position %u differs from id %u of sequence "
                          "%s, which continue_from names",
-                         paged_get(&q->table.slab, &s->tokens, at), at,
-                         paged_get(&q->table.slab, &kept->tokens, at), name);
+                         paged_get(&q->table.slab, &s->portable.tokens, at), at,
+                         paged_get(&q->table.slab, &kept->portable.tokens, at),
+                         name);
     }
     at = kinds_differ_at(kept, s, n);
     if (at < n) {
@@ -244,18 +242,22 @@ static enum status check_same(const struct sequences *q,
 static void copy_spans(const struct sequences *q, struct sequence *s)
 {
     const struct sequence *a =
-        s->continues ? find_sibling(q, &s->from_key, s->key.request_id) : NULL;
+        continues(s)
+            ? find_sibling(q, &s->continuation.from_key, s->key.request_id)
+            : NULL;
 
-    if (a != NULL && a != s && s->n_spans == 0 && a->n_prompt == s->n_prompt) {
-        s->n_spans = a->n_spans;
-        memcpy(s->spans, a->spans, a->n_spans * sizeof *s->spans);
+    if (a != NULL && a != s && s->portable.n_spans == 0 &&
+        a->portable.n_prompt == s->portable.n_prompt) {
+        s->portable.n_spans = a->portable.n_spans;
+        memcpy(s->portable.spans, a->portable.spans,
+               a->portable.n_spans * sizeof *s->portable.spans);
     }
 }
 
 enum status continue_complete(struct sequences *q, struct sequence *s,
                               struct error *e)
 {
-    struct sequence *kept = s->from;
+    struct sequence *kept = s->continuation.from;
 
     /* Without one, a sibling has it, or it went while ids were on their way:
      * then s is computed as any other. */
@@ -263,7 +265,7 @@ enum status continue_complete(struct sequences *q, struct sequence *s,
         copy_spans(q, s);
         return ST_OK;
     }
-    if (s->n_spans == 0 && inherit_spans(s, kept, e) != ST_OK) {
+    if (s->portable.n_spans == 0 && inherit_spans(s, kept, e) != ST_OK) {
         return e->code;
     }
     return check_same(q, s, e);
@@ -273,20 +275,21 @@ enum status continue_complete(struct sequences *q, struct sequence *s,
 
 struct sequence *continue_leave(struct sequences *q, struct sequence *s)
 {
-    struct sequence *kept = s->from, *heir = s->heir;
+    struct sequence *kept = s->continuation.from, *heir = s->continuation.heir;
 
     if (kept != NULL) {
-        s->from = NULL;
-        kept->heir = NULL;
+        s->continuation.from = NULL;
+        kept->continuation.heir = NULL;
     }
     if (heir != NULL) {
-        s->heir = NULL;
-        heir->from = NULL;
+        s->continuation.heir = NULL;
+        heir->continuation.from = NULL;
     }
     /* A Submit that was accepted has ended the kept one for the router. */
     if (kept != NULL && s->state == SEQUENCE_RECEIVING) {
         timer_set(&q->timers, &kept->keep,
-                  base_now_us(q->base) + (int64_t)kept->keep_ms * 1000);
+                  base_now_us(q->base) +
+                      (int64_t)kept->portable.keep_ms * 1000);
         kept = NULL;
     }
     return kept;

@@ -5,7 +5,7 @@
  *
  *     Submit   the kept one is there, and of the same tenant
  *     all ids  the first ones are those of the kept one, of the same kinds
- *     plan     blocks and slot change hands (worker/sequences/take_over.h), the
+ *     plan     blocks and slot change hands (worker/plan/take_over.h), the
  *              kept one is released; the rest of the ids is computed
  *
  * The last block is copied if it is partly filled and others have it too.  If

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/base/plant.h"
-#include "worker/sequences/proposer.h"
+#include "worker/plan/proposer.h"
 
 uint32_t draft_results_accepted(const struct sequences *q,
                                 const struct plan_row *row, uint32_t i)
@@ -25,7 +25,7 @@ uint32_t draft_results_settle(struct sequences *q, const struct plan_row *row,
     uint32_t refused = row->n_drafts - draft_results_accepted(q, row, i);
 
     if (!PLANT(DRAFT_NOT_REFUSED)) {
-        s->n_planned -= refused;
+        s->plan.n_planned -= refused;
     }
     return row->position + row->n_tokens - refused;
 }

@@ -8,7 +8,9 @@
 #include "common/base/log.h"
 #include "common/base/plant.h"
 #include "worker/sequences/continue.h"
+#include "worker/sequences/kept.h"
 #include "worker/sequences/orphans.h"
+#include "worker/sequences/ranges.h"
 #include "worker/sequences/receipts.h"
 #include "worker/sequences/report.h"
 
@@ -24,8 +26,8 @@ static void forget_now(struct sequences *q, struct sequence *s)
 static void drop_ids(struct sequences *q, struct sequence *s)
 {
     orphan_remember(q, s);
-    paged_keep(&q->table.slab, &s->tokens, s->n_prompt + s->acked,
-               sequence_known(s));
+    paged_keep(&q->table.slab, &s->portable.tokens,
+               s->portable.n_prompt + s->portable.acked, sequence_known(s));
 }
 
 /* No stage holds anything of s. */
@@ -35,7 +37,7 @@ static void reach_finished(struct sequences *q, struct sequence *s,
     sequence_move(&q->table, s, SEQUENCE_FINISHED);
     q->report.changed = true;
     receipts_send(q, s, others);
-    if (s->forgotten || PLANT(FORGOTTEN_EARLY)) {
+    if (report_is_forgotten(&s->report) || PLANT(FORGOTTEN_EARLY)) {
         forget_now(q, s);
         return;
     }
@@ -48,7 +50,7 @@ static void reach_finished(struct sequences *q, struct sequence *s,
 static void plans_are_back(struct sequences *q, struct sequence *s)
 {
     reuse_end(&q->reuse, s);
-    if (s->staged) {
+    if (stages_hold(&s->stages)) {
         drop_ids(q, s);
         return;
     }
@@ -59,7 +61,7 @@ static void plans_are_back(struct sequences *q, struct sequence *s)
 void ending_removed(struct sequences *q, struct sequence *s,
                     const Sluice__V1__StageRemove *m)
 {
-    s->staged = false;
+    stages_end(s);
     sequence_release(&q->table, s);
     reach_finished(q, s, m);
 }
@@ -76,29 +78,29 @@ static void leave(struct sequences *q, struct sequence *s)
 void ending_release(struct sequences *q, struct sequence *s)
 {
     /* An orphan's timer runs on: its ending must be collected in that time. */
-    if (!s->orphan) {
+    if (!orphan_is(s)) {
         timer_clear(&q->timers, &s->keep);
     }
-    receipts_refuse_cut(q, s);
+    ranges_refuse(q, s);
     leave(q, s);
     sequence_move(&q->table, s, SEQUENCE_RELEASING);
     q->report.changed = true;
     /* Other stages can keep what it leaves only before they remove it. */
-    if (s->staged) {
+    if (stages_hold(&s->stages)) {
         reuse_end(&q->reuse, s);
     }
     q->role.ops->remove(q->role.self, s);
-    if (s->inflight == 0 || PLANT(FREED_EARLY)) {
+    if (s->plan.inflight == 0 || PLANT(FREED_EARLY)) {
         plans_are_back(q, s);
     }
 }
 
 void ending_plan_back(struct sequences *q, struct sequence *s)
 {
-    s->inflight--;
-    if (s->state == SEQUENCE_RELEASING && s->inflight == 0) {
+    s->plan.inflight--;
+    if (s->state == SEQUENCE_RELEASING && s->plan.inflight == 0) {
         plans_are_back(q, s);
-    } else if (s->recompute == RECOMPUTE_WAITS && s->inflight == 0 &&
+    } else if (s->plan.recompute == RECOMPUTE_WAITS && s->plan.inflight == 0 &&
                s->finish == FINISH_NONE) {
         batcher_again(&q->batcher, s);
     }
@@ -106,7 +108,7 @@ void ending_plan_back(struct sequences *q, struct sequence *s)
 
 void ending_forget(struct sequences *q, struct sequence *s)
 {
-    s->forgotten = true;
+    report_forget(s);
     sequence_unlink(s, LIST_OUT);
     if (s->state == SEQUENCE_FINISHED) {
         forget_now(q, s);
@@ -116,8 +118,9 @@ void ending_forget(struct sequences *q, struct sequence *s)
 /* A lease is for the client that holds the session: an orphan is never kept. */
 static bool is_kept(const struct sequence *s, enum sequence_finish finish)
 {
-    return s->keep_ms > 0 && !PLANT(KEPT_FREED) &&
-           s->state == SEQUENCE_DECODE && !s->orphan && finish_is_whole(finish);
+    return s->portable.keep_ms > 0 && !PLANT(KEPT_FREED) &&
+           s->state == SEQUENCE_DECODE && !orphan_is(s) &&
+           finish_is_whole(finish);
 }
 
 static void count_ending(struct worker_metrics *m, enum sequence_finish finish)
@@ -132,13 +135,14 @@ static void count_ending(struct worker_metrics *m, enum sequence_finish finish)
  * is free.  Other stages hold theirs until they remove the sequence. */
 static void release_grant(struct sequences *q, struct sequence *s)
 {
-    uint32_t windows = s->n_windows * q->table.windows.pages;
-    struct pool_need unused = {{s->need.n[POOL_BLOCKS] - s->n_blocks, 0, 0,
-                                s->need.n[POOL_WINDOWS] - windows}};
+    uint32_t windows = s->memory.n_windows * q->table.windows.pages;
+    struct pool_need unused = {
+        {s->memory.need.n[POOL_BLOCKS] - s->memory.n_blocks, 0, 0,
+         s->memory.need.n[POOL_WINDOWS] - windows}};
 
-    if (!s->staged) {
-        s->need.n[POOL_BLOCKS] = s->n_blocks;
-        s->need.n[POOL_WINDOWS] = windows;
+    if (!stages_hold(&s->stages)) {
+        s->memory.need.n[POOL_BLOCKS] = s->memory.n_blocks;
+        s->memory.need.n[POOL_WINDOWS] = windows;
         pool_ungrant(&q->pool, &unused);
     }
 }
@@ -150,9 +154,9 @@ void ending_finish(struct sequences *q, struct sequence *s,
 
     log_debug("sequence-end", "request=%s grant=%llu finish=%d generated=%u",
               sequence_name(&s->key, name), (unsigned long long)s->grant,
-              (int)finish, s->n_generated);
+              (int)finish, s->portable.n_generated);
     /* No router can adopt an orphan that was stopped halfway. */
-    if (s->orphan && !finish_is_whole(finish)) {
+    if (orphan_is(s) && !finish_is_whole(finish)) {
         orphan_disclaim(q, s);
     }
     batcher_drop(&q->batcher, s);
@@ -164,11 +168,12 @@ void ending_finish(struct sequences *q, struct sequence *s,
     report_add(q, s);
     if (is_kept(s, finish)) {
         sequence_move(&q->table, s, SEQUENCE_KEPT);
-        s->n_kept = sequence_known(s);
+        kept_begin(s);
         release_grant(q, s);
         if (!PLANT(KEEP_FOREVER)) {
             timer_set(&q->timers, &s->keep,
-                      base_now_us(q->base) + (int64_t)s->keep_ms * 1000);
+                      base_now_us(q->base) +
+                          (int64_t)s->portable.keep_ms * 1000);
         }
         return;
     }
@@ -183,17 +188,18 @@ void ending_fail(struct sequences *q, struct sequence *s, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(why, sizeof why, fmt, args);
     va_end(args);
-    snprintf(s->failure, sizeof s->failure, "sequence %s: %.*s",
-             sequence_name(&s->key, name),
-             (int)(sizeof s->failure - sizeof name - sizeof "sequence : "),
-             why);
-    log_error("sequence-failed", "text=\"%s\"", s->failure);
+    snprintf(
+        s->report.failure, sizeof s->report.failure, "sequence %s: %.*s",
+        sequence_name(&s->key, name),
+        (int)(sizeof s->report.failure - sizeof name - sizeof "sequence : "),
+        why);
+    log_error("sequence-failed", "text=\"%s\"", s->report.failure);
     ending_finish(q, s, FINISH_FAILED);
 }
 
 void ending_cancel(struct sequences *q, struct sequence *s)
 {
-    s->forgotten = true;
+    report_forget(s);
     ending_finish(q, s, FINISH_CANCELLED);
 }
 
@@ -205,13 +211,13 @@ static void refuse_open_submit(struct peer *p, struct sequence *s)
 {
     struct error e;
 
-    if (s->call == 0) {
+    if (s->arrival.call == 0) {
         return;
     }
     error_set(&e, ST_CANCELLED, "cancelled before all of its ids had come");
-    peer_fail(p, s->call, &e, 0);
-    s->call = 0;
-    s->forgotten = true;
+    peer_fail(p, s->arrival.call, &e, 0);
+    s->arrival.call = 0;
+    report_forget(s);
 }
 
 /* An orphan has no grant.  Whether the Submit that the Cancel names could have
@@ -219,7 +225,7 @@ static void refuse_open_submit(struct peer *p, struct sequence *s)
  * answered when the orphan's memory is free. */
 static bool is_meant(const struct sequence *s, uint64_t grant)
 {
-    return grant == GRANT_ANY || s->grant == grant || s->orphan;
+    return grant == GRANT_ANY || s->grant == grant || orphan_is(s);
 }
 
 /* Leaves a tombstone only for a grant that has not come yet.  For an older
@@ -235,12 +241,12 @@ void ending_remove(struct sequences *q, struct peer *p, uint64_t call,
         s = NULL; /* an earlier one of the same name */
     }
     if (is_ahead && !PLANT(NO_TOMBSTONE) &&
-        (s == NULL || (s->orphan && grant != GRANT_ANY))) {
+        (s == NULL || (orphan_is(s) && grant != GRANT_ANY))) {
         tombstones_add(&q->tombstones, key, grant);
     }
     if (s == NULL || s->state == SEQUENCE_FINISHED) {
         receipts_answer(p, call, key, s);
-        if (s != NULL && s->orphan) {
+        if (s != NULL && orphan_is(s)) {
             orphan_end(q, s);
         }
         return;
@@ -252,7 +258,7 @@ void ending_remove(struct sequences *q, struct peer *p, uint64_t call,
         peer_fail(p, call, &e, REPORT_CHANGE_US / 1000);
         return;
     }
-    if (s->orphan) {
+    if (orphan_is(s)) {
         orphan_end(q, s);
         return;
     }
@@ -273,22 +279,22 @@ void ending_remove(struct sequences *q, struct peer *p, uint64_t call,
 void ending_drop(struct sequences *q, struct sequence *s)
 {
     q->base->metrics.dropped += s->finish == FINISH_NONE;
-    s->orphan = false;
+    orphan_drop(s);
     timer_clear(&q->timers, &s->keep);
     receipts_refuse(q, s);
-    s->staged = false; /* no Remove will return: the assembly is over */
+    stages_end(s); /* no Remove will return: the assembly is over */
     sequence_unlink(s, LIST_OUT);
     sequence_clear_key(&q->table, s);
     sequence_set_grant(&q->table, s, 0);
-    receipts_refuse_call(q, s->call);
-    s->call = 0;
-    s->forgotten = true;
+    receipts_refuse_call(q, s->arrival.call);
+    s->arrival.call = 0;
+    report_forget(s);
     switch (s->state) {
     case SEQUENCE_FINISHED:
         forget_now(q, s);
         break;
     case SEQUENCE_RELEASING:
-        if (s->inflight == 0) { /* it waited for its Remove only */
+        if (s->plan.inflight == 0) { /* it waited for its Remove only */
             plans_are_back(q, s);
         }
         break;
@@ -312,6 +318,17 @@ void ending_drop_all(struct sequences *q)
 
 /* ---- time ---- */
 
+static void pass_deadline(struct sequences *q, struct sequence *s)
+{
+    char name[SEQUENCE_NAME];
+
+    log_debug("deadline-passed", "request=%s state=%s generated=%u",
+              sequence_name(&s->key, name), sequence_state_name(s->state),
+              s->portable.n_generated);
+    q->base->metrics.expired++;
+    ending_finish(q, s, FINISH_CANCELLED);
+}
+
 void ending_expire(struct sequences *q, int64_t now_us)
 {
     struct timer *t;
@@ -320,8 +337,10 @@ void ending_expire(struct sequences *q, int64_t now_us)
         char *at = (char *)t - offsetof(struct sequence, keep);
         struct sequence *s = (struct sequence *)(void *)at;
 
-        if (s->orphan) {
+        if (orphan_is(s)) {
             orphan_expire(q, s);
+        } else if (s->finish == FINISH_NONE) {
+            pass_deadline(q, s);
         } else {
             ending_release(q, s);
         }

@@ -61,8 +61,8 @@ void ending_drop(struct sequences *q, struct sequence *s);
 /* Drops all sequences; tombstones stay. */
 void ending_drop_all(struct sequences *q);
 
-/* Releases KEPT sequences whose lease is over, and ends orphans whose time is
- * over. */
+/* Releases KEPT sequences whose lease is over, and ends orphans and calls whose
+ * time is over. */
 void ending_expire(struct sequences *q, int64_t now_us);
 
 #endif

@@ -13,9 +13,10 @@ static bool has_room(const struct sequences *q)
 /* A state that the next plan loads is not in the slot yet. */
 static bool may_go(const struct sequences *q, const struct sequence *s)
 {
-    return s->state == SEQUENCE_KEPT && !s->away && s->heir == NULL &&
-           s->inflight == 0 && s->cut_call == 0 && !s->staged &&
-           s->slot != SLOT_NONE && q->batcher.n_loads == 0;
+    return s->state == SEQUENCE_KEPT && s->kept.state == KEPT_HERE &&
+           !continuation_has_heir(&s->continuation) && s->plan.inflight == 0 &&
+           s->kept.cut_call == 0 && !stages_hold(&s->stages) &&
+           s->memory.slot != SLOT_NONE && q->batcher.n_loads == 0;
 }
 
 static void put_away(struct sequences *q, struct sequence *s)
@@ -23,12 +24,16 @@ static void put_away(struct sequences *q, struct sequence *s)
     char name[SEQUENCE_NAME];
 
     sequence_give_back(&q->table, s);
-    s->away = true;
-    q->table.n_away++;
+    kept_move(&q->table, s, KEPT_AWAY);
     q->base->metrics.kept_out++;
     q->report.changed = true;
     log_info("sequence-away", "request=%s positions=%u pages=%u",
-             sequence_name(&s->key, name), s->n_planned, s->n_host);
+             sequence_name(&s->key, name), s->plan.n_planned, s->memory.n_host);
+}
+
+void kept_begin(struct sequence *s)
+{
+    s->kept.n_ids = sequence_known(s);
 }
 
 void kept_turn(struct sequences *q)

@@ -34,6 +34,9 @@
 /* The part of the pool that is to be free or cached. */
 #define KEPT_ROOM 4
 
+/* Begins the lease of s, which is KEPT now, with all of its ids. */
+void kept_begin(struct sequence *s);
+
 /* Moves kept sequences to the host tier.  Called before each plan. */
 void kept_turn(struct sequences *q);
 

@@ -3,11 +3,13 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/base/minmax.h"
 #include "common/base/plant.h"
 #include "common/sampling/sampling_message.h"
 #include "common/wire/ids_hash.h"
 #include "proto/registry.pb-c.h"
 #include "worker/sequences/ending.h"
+#include "worker/sequences/report.h"
 #include "worker/sequences/submit.h"
 
 #define HASH_STEP 256 /* ids read at once */
@@ -18,7 +20,7 @@
  * end, has nothing left to send. */
 static bool outlives_session(const struct sequence *s)
 {
-    if (s->forgotten || s->waiters != NULL) {
+    if (report_is_forgotten(&s->report) || receipts_are_awaited(&s->receipts)) {
         return false;
     }
     switch (s->state) {
@@ -50,12 +52,12 @@ static void become_orphan(struct sequences *q, struct sequence *s)
     if (s->state == SEQUENCE_KEPT) {
         ending_release(q, s);
     }
-    s->orphan = true;
-    s->orphan_sent = false;
+    orphan_move(s, ORPHAN_LEFT);
     sequence_unlink(s, LIST_OUT);
     if (!PLANT(ORPHAN_GRANT)) {
         sequence_set_grant(&q->table, s, 0);
     }
+    s->deadline_us = INT64_MAX; /* its call has ended */
     set_deadline(q, s);
 }
 
@@ -66,7 +68,7 @@ void orphans_begin(struct sequences *q)
 
     for (; s != NULL; s = next) {
         next = sequence_next(s, LIST_ALL);
-        if (s->orphan) {
+        if (orphan_is(s)) {
             n_orphans++;
         } else if (outlives_session(s)) {
             become_orphan(q, s);
@@ -86,18 +88,13 @@ void orphans_begin(struct sequences *q)
 
 /* ---- the next session ---- */
 
-static int64_t earlier_us(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void add_row(struct live_columns *l, const struct sequence *s)
 {
     memcpy(l->ids + (size_t)l->n * REQUEST_ID_BYTES, s->key.request_id,
            REQUEST_ID_BYTES);
     l->choice[l->n] = s->key.choice;
-    l->n_generated[l->n] = s->n_generated;
-    l->grows[l->n] = s->grows;
+    l->n_generated[l->n] = s->portable.n_generated;
+    l->grows[l->n] = suspension_grows(&s->suspension);
     l->n++;
 }
 
@@ -131,12 +128,12 @@ void orphans_announce(struct sequences *q, struct peer *p)
     q->live.n = 0;
     for (struct sequence *s = q->table.all.head; s != NULL;
          s = sequence_next(s, LIST_ALL)) {
-        if (!s->orphan) {
+        if (!orphan_is(s)) {
             continue;
         }
         /* Only the first session after its own extends its time. */
-        if (!s->orphan_sent) {
-            s->orphan_sent = true;
+        if (s->orphan.state == ORPHAN_LEFT) {
+            orphan_move(s, ORPHAN_ANNOUNCED);
             set_deadline(q, s);
         }
         if (q->live.n == LIVE_ROWS_MAX) {
@@ -144,7 +141,7 @@ void orphans_announce(struct sequences *q, struct peer *p)
             until_us = INT64_MAX;
         }
         add_row(&q->live, s);
-        until_us = earlier_us(until_us, s->keep.due_us);
+        until_us = min_i64(until_us, s->keep.due_us);
         n++;
     }
     if (n > 0) {
@@ -159,17 +156,24 @@ uint32_t orphans_count(const struct sequences *q)
 
     for (const struct sequence *s = q->table.all.head; s != NULL;
          s = sequence_next(s, LIST_ALL)) {
-        n += s->orphan;
+        n += orphan_is(s);
     }
     return n;
 }
 
 /* ---- their end ---- */
 
+void orphan_drop(struct sequence *s)
+{
+    if (orphan_is(s)) {
+        orphan_move(s, ORPHAN_NONE);
+    }
+}
+
 void orphan_disclaim(struct sequences *q, struct sequence *s)
 {
-    s->orphan = false;
-    s->forgotten = true;
+    orphan_move(s, ORPHAN_NONE);
+    report_forget(s);
     timer_clear(&q->timers, &s->keep);
     sequence_clear_key(&q->table, s);
 }
@@ -190,7 +194,7 @@ void orphan_expire(struct sequences *q, struct sequence *s)
 
     log_debug("orphan-expired", "request=%s state=%s generated=%u",
               sequence_name(&s->key, name), sequence_state_name(s->state),
-              s->n_generated);
+              s->portable.n_generated);
     q->base->metrics.orphans_expired++;
     orphan_end(q, s);
 }
@@ -200,7 +204,7 @@ bool orphans_make_room(struct sequences *q)
     struct sequence *s = q->table.all.head;
 
     /* Running orphans stay: ending one would waste what it has computed. */
-    while (s != NULL && !(s->orphan && s->state == SEQUENCE_FINISHED)) {
+    while (s != NULL && !(orphan_is(s) && s->state == SEQUENCE_FINISHED)) {
         s = sequence_next(s, LIST_ALL);
     }
     if (s == NULL) {
@@ -217,13 +221,13 @@ static uint64_t hash_to(const struct sequences *q, const struct sequence *s,
                         uint32_t n)
 {
     /* A finished orphan has dropped its first ids and kept their hash. */
-    uint64_t h = s->n_hashed > 0 ? s->ids_hash : IDS_HASH_START;
+    uint64_t h = s->orphan.n_hashed > 0 ? s->orphan.ids_hash : IDS_HASH_START;
     uint32_t ids[HASH_STEP];
 
-    for (uint32_t at = s->n_hashed; at < n;) {
+    for (uint32_t at = s->orphan.n_hashed; at < n;) {
         uint32_t k = n - at < HASH_STEP ? n - at : HASH_STEP;
 
-        paged_read(&q->table.slab, &s->tokens, at, ids, k);
+        paged_read(&q->table.slab, &s->portable.tokens, at, ids, k);
         h = ids_hash(h, ids, k);
         at += k;
     }
@@ -233,8 +237,9 @@ static uint64_t hash_to(const struct sequences *q, const struct sequence *s,
 void orphan_remember(struct sequences *q, struct sequence *s)
 {
     if (finish_is_whole(s->finish)) {
-        s->ids_hash = hash_to(q, s, s->n_prompt + s->acked);
-        s->n_hashed = s->n_prompt + s->acked;
+        s->orphan.ids_hash =
+            hash_to(q, s, s->portable.n_prompt + s->portable.acked);
+        s->orphan.n_hashed = s->portable.n_prompt + s->portable.acked;
     }
 }
 
@@ -274,10 +279,10 @@ static enum status check_fields(const struct sequences *q,
 static bool can_go_on(const struct sequences *q, const struct sequence *s,
                       const Sluice__V1__SubmitRequest *m)
 {
-    return submit_is_same(s, m) && m->have_index <= s->n_generated &&
+    return submit_is_same(s, m) && m->have_index <= s->portable.n_generated &&
            submit_can_send(s, m->have_index) &&
            (s->finish == FINISH_NONE || m->keep_ms == 0) &&
-           hash_to(q, s, s->n_prompt + m->have_index) == m->ids_hash;
+           hash_to(q, s, s->portable.n_prompt + m->have_index) == m->ids_hash;
 }
 
 enum status orphan_adopt(struct sequences *q, const struct sequence_key *key,
@@ -289,7 +294,7 @@ enum status orphan_adopt(struct sequences *q, const struct sequence_key *key,
         return e->code;
     }
     /* NOT_FOUND makes the router submit the sequence as a new one. */
-    if (s == NULL || !s->orphan) {
+    if (s == NULL || !orphan_is(s)) {
         return error_set(e, ST_NOT_FOUND, "this worker has no such orphan");
     }
     if (!can_go_on(q, s, m)) {
@@ -298,15 +303,16 @@ enum status orphan_adopt(struct sequences *q, const struct sequence_key *key,
                          "its tokens from %u on are gone",
                          m->have_index);
     }
-    s->orphan = false;
+    orphan_move(s, ORPHAN_NONE);
     timer_clear(&q->timers, &s->keep);
-    s->keep_ms = m->keep_ms;
+    s->portable.keep_ms = m->keep_ms;
     if (PLANT(ADOPT_FREE)) {
-        struct pool_need promised = s->need;
+        struct pool_need promised = s->memory.need;
 
-        promised.n[POOL_BLOCKS] -= s->n_blocks;
-        promised.n[POOL_SLOTS] -= s->slot != SLOT_NONE;
-        promised.n[POOL_WINDOWS] -= s->n_windows * q->table.windows.pages;
+        promised.n[POOL_BLOCKS] -= s->memory.n_blocks;
+        promised.n[POOL_SLOTS] -= s->memory.slot != SLOT_NONE;
+        promised.n[POOL_WINDOWS] -=
+            s->memory.n_windows * q->table.windows.pages;
         pool_ungrant(&q->pool, &promised);
     }
     submit_regrant(q, s, m);

@@ -42,6 +42,18 @@ void orphans_begin(struct sequences *q);
 /* Sends Live for all orphans, before anything else in a new session. */
 void orphans_announce(struct sequences *q, struct peer *p);
 
+/* Returns whether s has outlived its session, and no other has adopted it. */
+static inline bool orphan_is(const struct sequence *s)
+{
+    return s->orphan.state != ORPHAN_NONE;
+}
+
+/* Returns whether s still has its ids from position `from` on. */
+static inline bool orphan_has_ids(const struct sequence *s, uint32_t from)
+{
+    return from >= s->orphan.n_hashed;
+}
+
 uint32_t orphans_count(const struct sequences *q);
 
 /* Ends an orphan that the router does not want.  s may be gone afterwards;
@@ -54,6 +66,9 @@ void orphan_expire(struct sequences *q, struct sequence *s);
 /* Turns an orphan into a sequence without a name that sends no rows.  The
  * caller ends it. */
 void orphan_disclaim(struct sequences *q, struct sequence *s);
+
+/* Makes s, an orphan or not, none: its assembly or the worker ends. */
+void orphan_drop(struct sequence *s);
 
 /* Forgets the oldest orphan that has finished, to make room in the table.
  * Returns false if there is none. */

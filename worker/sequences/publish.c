@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "common/base/bytes.h"
 #include "proto/registry.pb-c.h"
 #include "worker/sequences/sequences.h"
 
@@ -32,13 +33,6 @@ void publish_restart(struct sequences *q)
     }
 }
 
-static void write64(uint8_t *p, uint64_t v)
-{
-    for (int i = 0; i < 8; i++, v >>= 8) {
-        p[i] = (uint8_t)v;
-    }
-}
-
 /* Fills the columns with the next events; returns how many. */
 static uint32_t fill(struct sequences *q, Sluice__V1__IndexMessage *m)
 {
@@ -51,8 +45,8 @@ static uint32_t fill(struct sequences *q, Sluice__V1__IndexMessage *m)
     for (uint32_t i = 0; i < n; i++) {
         uint8_t *out = b->hashes + (size_t)i * PREFIX_HASH_BYTES;
 
-        write64(out, b->events[i].hash.lo);
-        write64(out + 8, b->events[i].hash.hi);
+        put_u64(out, b->events[i].hash.lo);
+        put_u64(out + 8, b->events[i].hash.hi);
         b->tokens[i] = b->events[i].n_tokens;
     }
     m->has_snapshot = m->snapshot = snapshot;

@@ -1,12 +1,8 @@
 #include "worker/sequences/ranges.h"
 
-#include "worker/cache/windows.h"
+#include "common/base/minmax.h"
+#include "worker/sequence/windows.h"
 #include "worker/sequences/receipts.h"
-
-static uint32_t least(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
 
 /* ---- the range ---- */
 
@@ -23,10 +19,11 @@ static enum status check_range(const struct sequence *s,
                          "kept one only",
                          name, sequence_state_name(s->state));
     }
-    if (s->heir != NULL || s->cut_call != 0) {
+    if (continuation_has_heir(&s->continuation) || s->kept.cut_call != 0) {
         return error_set(e, ST_FAILED_PRECONDITION, "%s sequence %s",
-                         s->heir != NULL ? "another request continues"
-                                         : "another call removes a range of",
+                         continuation_has_heir(&s->continuation)
+                             ? "another request continues"
+                             : "another call removes a range of",
                          name);
     }
     if (!m->has_begin) {
@@ -34,16 +31,16 @@ static enum status check_range(const struct sequence *s,
                          "end is set without begin: set both, or neither to "
                          "remove the whole sequence");
     }
-    if (m->begin > s->n_kept) {
+    if (m->begin > s->kept.n_ids) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "begin is %u, but sequence %s ends at %u", m->begin,
-                         name, s->n_kept);
+                         name, s->kept.n_ids);
     }
-    if (m->has_end && m->end != s->n_kept) {
+    if (m->has_end && m->end != s->kept.n_ids) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "end is %u, but sequence %s ends at %u; only its end "
                          "can be removed",
-                         m->end, name, s->n_kept);
+                         m->end, name, s->kept.n_ids);
     }
     return ST_OK;
 }
@@ -55,11 +52,12 @@ static uint32_t release_blocks(struct sequences *q, struct sequence *s,
     uint32_t bt = q->base->o.block_tokens;
     uint32_t keep = position / bt + (position % bt != 0), n = 0;
 
-    while (s->n_blocks > keep) {
-        s->n_blocks--;
-        s->need.n[POOL_BLOCKS]--;
-        pool_release(&q->pool, POOL_BLOCKS,
-                     paged_get(&q->table.slab, &s->blocks, s->n_blocks));
+    while (s->memory.n_blocks > keep) {
+        s->memory.n_blocks--;
+        s->memory.need.n[POOL_BLOCKS]--;
+        pool_release(
+            &q->pool, POOL_BLOCKS,
+            paged_get(&q->table.slab, &s->memory.blocks, s->memory.n_blocks));
         n++;
     }
     return n;
@@ -68,10 +66,10 @@ static uint32_t release_blocks(struct sequences *q, struct sequence *s,
 static void give_slot(struct sequences *q, struct sequence *s,
                       struct pool_need *freed)
 {
-    if (s->slot != SLOT_NONE) {
-        pool_release(&q->pool, POOL_SLOTS, s->slot);
-        s->slot = SLOT_NONE;
-        s->need.n[POOL_SLOTS]--;
+    if (s->memory.slot != SLOT_NONE) {
+        pool_release(&q->pool, POOL_SLOTS, s->memory.slot);
+        s->memory.slot = SLOT_NONE;
+        s->memory.need.n[POOL_SLOTS]--;
         freed->n[POOL_SLOTS] = 1;
     }
 }
@@ -86,9 +84,9 @@ static void restore_state(struct sequences *q, struct sequence *s,
 {
     struct prefix_hit hit = reuse_find(&q->reuse, s, to->position);
 
-    if (hit.n_tokens > 0 && s->slot != SLOT_NONE &&
+    if (hit.n_tokens > 0 && s->memory.slot != SLOT_NONE &&
         (hit.checkpoint == SLOT_NONE ||
-         !batcher_load(&q->batcher, hit.checkpoint, s->slot))) {
+         !batcher_load(&q->batcher, hit.checkpoint, s->memory.slot))) {
         hit = (struct prefix_hit){.node = PREFIX_NONE, .checkpoint = SLOT_NONE};
     }
     if (hit.n_tokens == 0) {
@@ -112,23 +110,24 @@ static void restore_none(struct sequences *q, struct sequence *s,
 static uint32_t cut(struct sequences *q, struct sequence *s, uint32_t begin,
                     struct pool_need *freed)
 {
-    struct role_restore to = {.position = least(begin, s->n_planned),
+    struct role_restore to = {.position = min_u32(begin, s->plan.n_planned),
                               .node = PREFIX_NONE,
                               .checkpoint = SLOT_NONE,
                               .cut = true};
 
     /* What is behind the window is gone, so an heir computes all of it. */
-    if (to.position < s->n_planned && s->away) {
+    if (to.position < s->plan.n_planned && kept_is_away(&s->kept)) {
         restore_none(q, s, &to, freed);
-    } else if (!s->away && !windows_reach(&q->table, s, to.position)) {
+    } else if (!kept_is_away(&s->kept) &&
+               !windows_reach(&q->table, s, to.position)) {
         restore_none(q, s, &to, freed);
-    } else if (to.position < s->n_planned &&
+    } else if (to.position < s->plan.n_planned &&
                prefix_has_states(q->reuse.index)) {
         restore_state(q, s, &to, freed);
     }
-    s->n_kept = begin;
-    s->n_planned = to.position;
-    s->n_computed = least(s->n_computed, to.position);
+    s->kept.n_ids = begin;
+    s->plan.n_planned = to.position;
+    s->plan.n_computed = min_u32(s->plan.n_computed, to.position);
     freed->n[POOL_BLOCKS] = release_blocks(q, s, to.position);
     freed->n[POOL_WINDOWS] = windows_cut(&q->table, s, to.position);
     if (q->role.ops->restore != NULL) {
@@ -144,7 +143,8 @@ static uint32_t cut(struct sequences *q, struct sequence *s, uint32_t begin,
  * it. */
 static bool may_end(const struct sequence *s)
 {
-    return s->state == SEQUENCE_KEPT && s->heir == NULL && s->inflight == 0;
+    return s->state == SEQUENCE_KEPT &&
+           !continuation_has_heir(&s->continuation) && s->plan.inflight == 0;
 }
 
 /* Returns the first sequence at position 0 if there are too many; the pool
@@ -157,7 +157,7 @@ static struct sequence *surplus(const struct sequences *q,
 
     for (struct sequence *s = q->table.all.tail; s != NULL;
          s = s->links[LIST_ALL].prev) {
-        if (s->n_planned == 0 && may_end(s)) {
+        if (s->plan.n_planned == 0 && may_end(s)) {
             first = s != newest ? s : first;
             n++;
         }
@@ -179,7 +179,7 @@ struct sequence *ranges_to_end(const struct sequences *q,
 
     /* One that was not cut has computed all of its ids, or all but the last. */
     while (s != NULL && (!may_end(s) || s == except ||
-                         s->n_planned + 1 >= sequence_known(s))) {
+                         s->plan.n_planned + 1 >= sequence_known(s))) {
         s = sequence_next(s, LIST_ALL);
     }
     return s;
@@ -187,22 +187,39 @@ struct sequence *ranges_to_end(const struct sequences *q,
 
 /* ---- the call ---- */
 
+void ranges_refuse(struct sequences *q, struct sequence *s)
+{
+    struct peer *p = base_peer(q->base);
+    char name[SEQUENCE_NAME];
+    struct error e;
+
+    if (p != NULL && s->kept.cut_call != 0) {
+        error_set(&e, ST_FAILED_PRECONDITION,
+                  continuation_has_heir(&s->continuation)
+                      ? "another request continues sequence %s"
+                      : "sequence %s has ended",
+                  sequence_name(&s->key, name));
+        peer_fail(p, s->kept.cut_call, &e, 0);
+    }
+    s->kept.cut_call = 0;
+}
+
 struct sequence *ranges_row_back(struct sequences *q, struct sequence *s)
 {
     struct peer *p = base_peer(q->base);
     struct pool_need freed = {{0, 0, 0}};
-    uint64_t call = s->cut_call;
+    uint64_t call = s->kept.cut_call;
     uint32_t position;
 
-    if (call == 0 || s->inflight > 0) {
+    if (call == 0 || s->plan.inflight > 0) {
         return NULL;
     }
-    if (s->heir != NULL) {
-        receipts_refuse_cut(q, s);
+    if (continuation_has_heir(&s->continuation)) {
+        ranges_refuse(q, s);
         return NULL;
     }
-    s->cut_call = 0;
-    position = cut(q, s, s->cut_begin, &freed);
+    s->kept.cut_call = 0;
+    position = cut(q, s, s->kept.cut_begin, &freed);
     q->base->metrics.ranges_removed++;
     if (p != NULL) {
         receipts_cut(q, p, call, s, &freed, position);
@@ -220,7 +237,7 @@ struct sequence *ranges_remove(struct sequences *q, struct peer *p,
         peer_fail(p, call, &e, 0);
         return NULL;
     }
-    s->cut_call = call;
-    s->cut_begin = m->begin;
+    s->kept.cut_call = call;
+    s->kept.cut_begin = m->begin;
     return ranges_row_back(q, s);
 }

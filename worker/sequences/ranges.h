@@ -45,4 +45,8 @@ MUST_CHECK struct sequence *ranges_row_back(struct sequences *q,
 struct sequence *ranges_to_end(const struct sequences *q,
                                const Sluice__V1__SubmitRequest *m);
 
+/* Refuses the removal of a range of s that waits, if there is one: s ends, or
+ * another request continues it. */
+void ranges_refuse(struct sequences *q, struct sequence *s);
+
 #endif

@@ -35,7 +35,7 @@ void receipts_answer(struct peer *p, uint64_t call,
     m.state = SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN;
     if (s != NULL) {
         m.state = SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED;
-        m.n_generated = s->n_generated;
+        m.n_generated = s->portable.n_generated;
     }
     peer_end(p, call, &m.base);
 }
@@ -93,7 +93,7 @@ void receipts_cut(struct sequences *q, struct peer *p, uint64_t call,
 
     fill_receipt(&m, &ref, &s->key);
     m.state = (Sluice__V1__SequenceState)sequence_public_state(s);
-    m.n_generated = s->n_generated;
+    m.n_generated = s->portable.n_generated;
     m.blocks = freed->n[POOL_BLOCKS];
     m.slots = freed->n[POOL_SLOTS];
     set_windows(&m, freed->n[POOL_WINDOWS]);
@@ -133,7 +133,7 @@ static void send_receipt(struct sequences *q, const struct sequence *s,
     }
     fill_receipt(&m, &ref, &s->key);
     m.state = (Sluice__V1__SequenceState)r->state;
-    m.n_generated = s->n_generated;
+    m.n_generated = s->portable.n_generated;
     m.blocks = r->freed.n[POOL_BLOCKS];
     m.slots = r->freed.n[POOL_SLOTS];
     m.checkpoints = r->freed.n[POOL_CHECKPOINTS];
@@ -179,14 +179,14 @@ bool receipts_wait(struct sequences *q, struct sequence *s, uint64_t call)
     r->first = s->state != SEQUENCE_RELEASING;
     /* `need` is what the release will free: granted and held together. */
     if (r->first) {
-        r->freed = s->need;
+        r->freed = s->memory.need;
     }
-    if (s->last_waiter != NULL) {
-        s->last_waiter->next = r;
+    if (s->receipts.last != NULL) {
+        s->receipts.last->next = r;
     } else {
-        s->waiters = r;
+        s->receipts.first = r;
     }
-    s->last_waiter = r;
+    s->receipts.last = r;
     return true;
 }
 
@@ -195,13 +195,13 @@ bool receipts_wait(struct sequences *q, struct sequence *s, uint64_t call)
 static struct receipt_waiter *waiter_pop(struct sequences *q,
                                          struct sequence *s)
 {
-    struct receipt_waiter *r = s->waiters;
+    struct receipt_waiter *r = s->receipts.first;
 
     if (r == NULL) {
-        s->last_waiter = NULL;
+        s->receipts.last = NULL;
         return NULL;
     }
-    s->waiters = r->next;
+    s->receipts.first = r->next;
     r->next = q->waiters.free;
     q->waiters.free = r;
     return r;
@@ -237,20 +237,4 @@ void receipts_refuse(struct sequences *q, struct sequence *s)
     while ((r = waiter_pop(q, s)) != NULL) {
         receipts_refuse_call(q, r->call);
     }
-}
-
-void receipts_refuse_cut(struct sequences *q, struct sequence *s)
-{
-    struct peer *p = base_peer(q->base);
-    char name[SEQUENCE_NAME];
-    struct error e;
-
-    if (p != NULL && s->cut_call != 0) {
-        error_set(&e, ST_FAILED_PRECONDITION,
-                  s->heir != NULL ? "another request continues sequence %s"
-                                  : "sequence %s has ended",
-                  sequence_name(&s->key, name));
-        peer_fail(p, s->cut_call, &e, 0);
-    }
-    s->cut_call = 0;
 }

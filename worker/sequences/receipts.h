@@ -24,10 +24,6 @@ void receipts_cut(struct sequences *q, struct peer *p, uint64_t call,
                   const struct sequence *s, const struct pool_need *freed,
                   uint32_t position);
 
-/* Refuses the removal of a range of s that waits, if there is one: s ends, or
- * another request continues it. */
-void receipts_refuse_cut(struct sequences *q, struct sequence *s);
-
 /* Makes a call wait for the end of s.  Returns false if too many wait. */
 MUST_CHECK bool receipts_wait(struct sequences *q, struct sequence *s,
                               uint64_t call);

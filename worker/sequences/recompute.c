@@ -21,7 +21,7 @@ void recompute_damaged(struct sequences *q, struct sequence *s,
 static bool is_refused_early(const struct sequences *q,
                              const struct sequence *s)
 {
-    return s->inflight > 1 && q->result.step == s->last_step;
+    return s->plan.inflight > 1 && q->result.step == s->plan.last_step;
 }
 
 void recompute_failed(struct sequences *q, struct sequence *s)
@@ -29,7 +29,7 @@ void recompute_failed(struct sequences *q, struct sequence *s)
     char name[SEQUENCE_NAME];
 
     /* The plan in which it runs alone may succeed yet. */
-    if (s->recompute == RECOMPUTE_ALONE && !is_refused_early(q, s)) {
+    if (s->plan.recompute == RECOMPUTE_ALONE && !is_refused_early(q, s)) {
         ending_fail(q, s, "its step failed, and again when it ran alone: %s",
                     q->result.error.text);
         return;
@@ -39,6 +39,6 @@ void recompute_failed(struct sequences *q, struct sequence *s)
     log_info("sequence-recompute", "request=%s positions=%u",
              sequence_name(&s->key, name), sequence_known(s));
     q->base->metrics.recomputed++;
-    s->recompute = RECOMPUTE_WAITS;
+    recompute_move(s, RECOMPUTE_WAITS);
     batcher_drop(&q->batcher, s);
 }

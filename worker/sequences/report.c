@@ -3,50 +3,57 @@
 #include <string.h>
 
 #include "common/base/failpoint.h"
+#include "common/base/minmax.h"
 #include "proto/registry.pb-c.h"
 #include "worker/sequences/step.h"
 #include "worker/sequences/tier.h"
 
 /* ---- rows ---- */
 
-static uint32_t least(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Returns how many of the unacknowledged tokens of s fit. */
 static uint32_t room_for(const struct output_columns *o,
                          const struct sequence *s)
 {
-    uint32_t room = least(STEP_TOKENS_MAX - o->n_tokens, STEP_ROW_TOKENS_MAX);
-    uint32_t width = sampling_width(&s->sampling);
+    uint32_t room = min_u32(STEP_TOKENS_MAX - o->n_tokens, STEP_ROW_TOKENS_MAX);
+    uint32_t width = sampling_width(&s->portable.sampling);
 
     if (width > 0) {
-        room = least(room, (STEP_LOGPROBS_MAX - o->n_logprobs) / width);
+        room = min_u32(room, (STEP_LOGPROBS_MAX - o->n_logprobs) / width);
     }
-    return least(room, s->n_generated - s->acked);
+    return min_u32(room, s->portable.n_generated - s->portable.acked);
 }
 
 static void add_tokens(struct sequences *q, const struct sequence *s,
                        uint32_t count)
 {
     struct output_columns *o = &q->output;
-    uint32_t width = sampling_width(&s->sampling);
+    uint32_t width = sampling_width(&s->portable.sampling);
 
     o->width[o->n_rows] = width;
     o->has_width = o->has_width || width > 0;
     if (count == 0) {
         return;
     }
-    paged_read(&q->table.slab, &s->tokens, s->n_prompt + s->acked,
+    paged_read(&q->table.slab, &s->portable.tokens,
+               s->portable.n_prompt + s->portable.acked,
                &o->tokens[o->n_tokens], count);
     o->n_tokens += count;
     if (width > 0) {
-        logprobs_get(&q->table.rings, &s->logprobs, s->acked, count,
-                     &o->logprobs[o->n_logprobs],
+        logprobs_get(&q->table.rings, &s->portable.logprobs, s->portable.acked,
+                     count, &o->logprobs[o->n_logprobs],
                      &o->top_tokens[o->n_top_tokens]);
         o->n_logprobs += count * width;
         o->n_top_tokens += count * (width - 1);
+    }
+}
+
+/* A sequence that is forgotten may be queued with its last row still. */
+static void note_end(struct sequence *s)
+{
+    if (s->report.state == REPORT_OPEN) {
+        report_move(s, REPORT_END_SENT);
+    } else if (s->report.state == REPORT_FORGOTTEN) {
+        report_move(s, REPORT_FORGOTTEN_END);
     }
 }
 
@@ -54,29 +61,24 @@ static void add_tokens(struct sequences *q, const struct sequence *s,
 static void add_row(struct sequences *q, struct sequence *s, uint32_t count)
 {
     struct output_columns *o = &q->output;
-    bool whole = s->acked + count == s->n_generated;
+    bool whole = s->portable.acked + count == s->portable.n_generated;
 
     add_tokens(q, s, count);
     o->grant[o->n_rows] = s->grant;
-    o->first_index[o->n_rows] = s->acked;
+    o->first_index[o->n_rows] = s->portable.acked;
     o->count[o->n_rows] = count;
     o->finish[o->n_rows] = whole ? (uint32_t)s->finish : (uint32_t)FINISH_NONE;
     o->state[o->n_rows] = (uint32_t)sequence_public_state(s);
-    o->reused[o->n_rows] = s->reused;
-    o->has_reused = o->has_reused || s->reused > 0;
+    o->reused[o->n_rows] = reuse_positions(&s->reuse);
+    o->has_reused = o->has_reused || reuse_positions(&s->reuse) > 0;
     o->n_rows++;
     if (whole && s->finish == FINISH_FAILED) {
-        o->failure = s->failure;
+        o->failure = s->report.failure;
     }
-    /* recv_acknowledge.c compares these with the index that the router sends.
-     */
     if (whole && s->finish != FINISH_NONE) {
-        s->end_sent = true;
-    } else {
-        s->row_sent = true;
-        if (s->acked + count > s->sent_running) {
-            s->sent_running = s->acked + count;
-        }
+        note_end(s);
+    } else if (s->portable.acked + count >= s->report.n_running) {
+        s->report.n_running = s->portable.acked + count + 1;
     }
 }
 
@@ -105,7 +107,8 @@ static void add_rows(struct sequences *q)
         uint32_t count = room_for(o, s);
 
         next = sequence_next(s, LIST_OUT);
-        if ((count > 0 || s->acked == s->n_generated) && reason_fits(o, s)) {
+        if ((count > 0 || s->portable.acked == s->portable.n_generated) &&
+            reason_fits(o, s)) {
             add_row(q, s, count);
             sequence_push(&q->out, s);
         }
@@ -114,9 +117,37 @@ static void add_rows(struct sequences *q)
 
 void report_add(struct sequences *q, struct sequence *s)
 {
-    if (s->grant != 0 && !s->forgotten) {
+    if (s->grant != 0 && !report_is_forgotten(&s->report)) {
         sequence_push(&q->out, s);
     }
+}
+
+/* ---- what the router has ---- */
+
+void report_forget(struct sequence *s)
+{
+    if (s->report.state == REPORT_OPEN) {
+        report_move(s, REPORT_FORGOTTEN);
+    } else if (s->report.state == REPORT_END_SENT) {
+        report_move(s, REPORT_FORGOTTEN_END);
+    }
+}
+
+void report_restart(struct sequence *s)
+{
+    if (s->report.state != REPORT_OPEN) {
+        report_move(s, REPORT_OPEN);
+    }
+    s->report.n_running = 0;
+}
+
+bool report_end_is_known(const struct sequence *s, uint32_t index)
+{
+    bool end_sent = s->report.state == REPORT_END_SENT ||
+                    s->report.state == REPORT_FORGOTTEN_END;
+    bool could_be_old = s->report.n_running > s->portable.n_generated;
+
+    return end_sent && index >= s->portable.n_generated && !could_be_old;
 }
 
 /* ---- messages ---- */
@@ -177,7 +208,7 @@ static enum status send_output(struct sequences *q, struct peer *p,
     m.n_prompt_tokens = q->report.n_prompt_tokens;
     m.n_stage_us = q->report.stepped ? q->report.n_stage_us : 0;
     m.stage_us = q->report.stage_us;
-    m.drafts = q->base->o.drafts > 0 ? &drafts : NULL;
+    m.drafts = q->base->o.drafting.most > 0 ? &drafts : NULL;
     m.has_failure = o->failure != NULL;
     m.failure = wire_text(m.has_failure ? o->failure : "");
     /* As if the link had no room: the rows are sent again later. */

@@ -192,6 +192,13 @@ void results_count(struct sequences *q, const struct batch *t)
     q->report.changed = true;
 }
 
+void results_learn(struct sequences *q, const struct batch *t)
+{
+    if (q->result.status == ST_OK) {
+        batcher_learn(&q->batcher, t, q->result.device_us);
+    }
+}
+
 void results_note(struct sequences *q, const struct batch *t)
 {
     q->n_results++;

@@ -15,6 +15,9 @@ void results_note(struct sequences *q, const struct batch *t);
 /* Counts the result, which was checked, without the engine's own count. */
 void results_count(struct sequences *q, const struct batch *t);
 
+/* Learns the cost of the step, if it succeeded. */
+void results_learn(struct sequences *q, const struct batch *t);
+
 /* Check the shape of the answer, and the tokens and logprobs of rows that
  * sample. They set the result's status and error. */
 void results_check_answer(struct sequences *q, const struct plan *p);

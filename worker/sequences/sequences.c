@@ -2,12 +2,8 @@
 
 #include <string.h>
 
-#include "worker/cache/windows.h"
-
-static uint32_t least(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
+#include "common/base/minmax.h"
+#include "worker/sequence/windows.h"
 
 /* Returns how many sequences can hold memory at once: each has at least a
  * block and a slot of its own. */
@@ -15,11 +11,11 @@ static uint32_t live_max(const struct worker_options *o)
 {
     uint32_t slots;
 
-    if (o->pages_per_slot == 0) {
-        return o->n_pages;
+    if (o->pool.pages_per_slot == 0) {
+        return o->pool.n_pages;
     }
-    slots = o->n_pages / o->pages_per_slot;
-    return o->slot_cap > 0 ? least(o->slot_cap, slots) : slots;
+    slots = o->pool.n_pages / o->pool.pages_per_slot;
+    return o->pool.slot_cap > 0 ? min_u32(o->pool.slot_cap, slots) : slots;
 }
 
 /* How many sequences of the full pool one block may be shared by, for the
@@ -31,14 +27,10 @@ static uint64_t window_values(const struct worker_options *o,
                               const struct window_rules *r)
 {
     uint64_t one = (uint64_t)windows_blocks(r, o->context) * r->pages;
-    uint64_t all = live_max(o) * one, pool = (uint64_t)SHARED_MAX * o->n_pages;
+    uint64_t all = live_max(o) * one,
+             pool = (uint64_t)SHARED_MAX * o->pool.n_pages;
 
     return all < pool ? all : pool;
-}
-
-static uint64_t least64(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
 }
 
 /* Returns the most ids of live sequences where only windows bound them: short
@@ -47,8 +39,8 @@ static uint64_t windows_ids(const struct worker_options *o,
                             const struct window_rules *r)
 {
     uint64_t one = (uint64_t)windows_blocks(r, o->context) * r->pages;
-    uint64_t in_blocks = (uint64_t)o->n_pages * o->block_tokens;
-    uint64_t in_contexts = (o->n_pages / one + 1) * o->context;
+    uint64_t in_blocks = (uint64_t)o->pool.n_pages * o->block_tokens;
+    uint64_t in_contexts = (o->pool.n_pages / one + 1) * o->context;
 
     return in_blocks > in_contexts ? in_blocks : in_contexts;
 }
@@ -67,9 +59,11 @@ static uint32_t longest(const struct worker_options *o,
 static uint32_t away_max(const struct worker_options *o, uint64_t capacity)
 {
     uint64_t most = WORKER_SEQUENCES_MAX - capacity;
-    uint64_t n = o->pages_per_slot > 0 ? o->host_pages / o->pages_per_slot : 0;
+    uint64_t n = o->pool.pages_per_slot > 0
+                     ? o->pool.host_pages / o->pool.pages_per_slot
+                     : 0;
 
-    return (uint32_t)least64(n, most);
+    return (uint32_t)min_u64(n, most);
 }
 
 /* Returns the values of so many sequences of the whole context: ids, and tables
@@ -77,7 +71,8 @@ static uint32_t away_max(const struct worker_options *o, uint64_t capacity)
 static uint64_t away_values(const struct worker_options *o,
                             const struct window_rules *r, uint64_t n)
 {
-    uint64_t blocks = o->pages_per_block > 0 ? o->context / o->block_tokens : 0;
+    uint64_t blocks =
+        o->pool.pages_per_block > 0 ? o->context / o->block_tokens : 0;
 
     return n * (o->context + blocks +
                 (uint64_t)windows_blocks(r, o->context) * r->pages);
@@ -94,18 +89,18 @@ static struct sequence_limits table_limits(const struct worker_options *o,
     uint64_t live = live_max(o);
     uint64_t capacity = 4 * live + 16;
     uint64_t ids = live * o->context;
-    uint64_t in_blocks = (uint64_t)o->n_pages * o->block_tokens;
-    bool has_blocks = o->pages_per_block > 0;
+    uint64_t in_blocks = (uint64_t)o->pool.n_pages * o->block_tokens;
+    bool has_blocks = o->pool.pages_per_block > 0;
     struct window_rules w = windows_rules(o);
     uint64_t away;
 
-    capacity = least64(capacity, WORKER_SEQUENCES_MAX);
+    capacity = min_u64(capacity, WORKER_SEQUENCES_MAX);
     away = away_max(o, capacity);
     if (has_blocks && SHARED_MAX * in_blocks < ids) {
         ids = SHARED_MAX * in_blocks;
     }
     if (!has_blocks && w.pages > 0) {
-        ids = least64(ids, windows_ids(o, &w));
+        ids = min_u64(ids, windows_ids(o, &w));
     }
     return (struct sequence_limits){
         .capacity = (uint32_t)(capacity + away),
@@ -121,10 +116,10 @@ static struct sequence_limits table_limits(const struct worker_options *o,
 static struct pool_options pool_of(const struct worker_options *o)
 {
     return (struct pool_options){
-        .n_pages = o->n_pages,
-        .pages_per = {o->pages_per_block, o->pages_per_slot, o->pages_per_slot,
-                      o->window_pages > 0 ? 1 : 0},
-        .slot_cap = o->slot_cap};
+        .n_pages = o->pool.n_pages,
+        .pages_per = {o->pool.pages_per_block, o->pool.pages_per_slot,
+                      o->pool.pages_per_slot, o->pool.window_pages > 0 ? 1 : 0},
+        .slot_cap = o->pool.slot_cap};
 }
 
 bool sequences_init(struct sequences *q, struct worker_base *b,
@@ -142,8 +137,8 @@ bool sequences_init(struct sequences *q, struct worker_base *b,
     q->out.link = LIST_OUT;
     timers_init(&q->timers);
     suspend_init(q);
-    if (!pool_init(&q->pool, &po, o->poison) ||
-        !host_init(&q->host, o->host_pages) ||
+    if (!pool_init(&q->pool, &po, o->pool.poison) ||
+        !host_init(&q->host, o->pool.host_pages) ||
         !sequence_table_init(&q->table, &sl, &q->pool)) {
         return false;
     }

@@ -14,6 +14,7 @@
  *   ending.h      how a sequence ends
  *   receipts.h    answers to Cancel and RemoveSequence
  *   orphans.h     sequences that outlive their session
+ *   deadline.h    sequences whose call has a deadline
  *   report.h      Report and StepOutput
  *
  * Threading: the core's.  Memory: sequences_init() allocates; no other call
@@ -24,27 +25,17 @@
 #include "common/base/timer.h"
 #include "common/split/layer_split.h"
 #include "worker/base/base.h"
-#include "worker/cache/ledger.h"
 #include "worker/cache/pool.h"
-#include "worker/cache/sequence.h"
-#include "worker/sequences/batcher.h"
+#include "worker/plan/batcher.h"
+#include "worker/plan/reuse.h"
+#include "worker/plan/role.h"
+#include "worker/sequence/ledger.h"
+#include "worker/sequence/sequence_table.h"
 #include "worker/sequences/publish.h"
-#include "worker/sequences/reuse.h"
-#include "worker/sequences/role.h"
 #include "worker/sequences/suspend.h"
 #include "worker/sequences/tombstones.h"
 
 #define WAITERS_MAX PEER_CALLS_MAX
-
-/* A Cancel or RemoveSequence that waits until the memory is free. */
-struct receipt_waiter {
-    struct receipt_waiter *next;
-    uint64_t call;
-    int64_t since_us;
-    int state;  /* proto's SequenceState when the call came */
-    bool first; /* this call caused the release, so it reports what was freed */
-    struct pool_need freed;
-};
 
 struct receipt_waiters {
     struct receipt_waiter memory[WAITERS_MAX];
@@ -101,7 +92,7 @@ struct sequences {
     struct publish publish;
     struct batcher batcher;
     struct suspend suspend;
-    struct timers timers; /* ends of leases and of orphans */
+    struct timers timers; /* ends of calls, of leases and of orphans */
     struct tombstones tombstones;
     struct receipt_waiters waiters;
     struct sequence_list out; /* sequences with rows to send */

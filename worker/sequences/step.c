@@ -6,7 +6,8 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/plant.h"
-#include "worker/cache/windows.h"
+#include "worker/plan/twins.h"
+#include "worker/sequence/windows.h"
 #include "worker/sequences/draft_results.h"
 #include "worker/sequences/ending.h"
 #include "worker/sequences/kept.h"
@@ -14,7 +15,6 @@
 #include "worker/sequences/recompute.h"
 #include "worker/sequences/report.h"
 #include "worker/sequences/results.h"
-#include "worker/sequences/twins.h"
 
 /* ---- rows ---- */
 
@@ -25,15 +25,17 @@ enum sequence_finish step_finish(const struct sequences *q,
 {
     uint32_t last;
 
-    if (s->n_generated == 0) {
+    if (s->portable.n_generated == 0) {
         return FINISH_NONE;
     }
-    last = paged_get(&q->table.slab, &s->tokens, sequence_known(s) - 1);
-    if (results_ends(q, &s->sampling, last) &&
-        !(PLANT(STOP_MISSED) && s->n_generated > 9)) {
+    last =
+        paged_get(&q->table.slab, &s->portable.tokens, sequence_known(s) - 1);
+    if (results_ends(q, &s->portable.sampling, last) &&
+        !(PLANT(STOP_MISSED) && s->portable.n_generated > 9)) {
         return FINISH_STOP;
     }
-    return s->n_generated >= s->max_tokens ? FINISH_LENGTH : FINISH_NONE;
+    return s->portable.n_generated >= s->portable.max_tokens ? FINISH_LENGTH
+                                                             : FINISH_NONE;
 }
 
 /* Returns whether s ended while the plan ran; its row is then ignored. */
@@ -55,12 +57,16 @@ static void take_token(struct sequences *q, struct sequence *s,
 {
     enum sequence_finish finish;
 
-    paged_write(&q->table.slab, &s->tokens, sequence_known(s), &x->id, 1);
-    if (s->sampling.logprobs) {
-        logprobs_put(&q->table.rings, &s->logprobs, x->logprob, x->top);
+    paged_write(&q->table.slab, &s->portable.tokens, sequence_known(s), &x->id,
+                1);
+    if (s->portable.sampling.logprobs) {
+        logprobs_put(&q->table.rings, &s->portable.logprobs, x->logprob,
+                     x->top);
     }
-    s->n_generated++;
-    s->recompute = RECOMPUTE_NONE;
+    s->portable.n_generated++;
+    if (s->plan.recompute == RECOMPUTE_ALONE) {
+        recompute_move(s, RECOMPUTE_NONE);
+    }
     q->base->metrics.tokens++;
     report_add(q, s);
     if (s->state == SEQUENCE_PREFILL) {
@@ -139,11 +145,11 @@ static void take_row(struct sequences *q, const struct batch *t, uint32_t i,
     if (is_over(s)) {
         /* Twins of its later rows must not use them. */
         if (r->status != ST_OK) {
-            s->recompute = RECOMPUTE_WAITS;
+            recompute_move(s, RECOMPUTE_WAITS);
         }
         return;
     }
-    if (s->recompute == RECOMPUTE_WAITS && !PLANT(SUCCESSOR_SURVIVES)) {
+    if (s->plan.recompute == RECOMPUTE_WAITS && !PLANT(SUCCESSOR_SURVIVES)) {
         return;
     }
     if ((r->status != ST_OK && !PLANT(FAILED_STEP_USED)) ||
@@ -162,8 +168,8 @@ static bool is_good(const struct sequences *q, uint32_t i,
                     const struct sequence *s)
 {
     return q->result.status == ST_OK && q->result.outcomes[i] == ROW_DONE &&
-           s->recompute != RECOMPUTE_WAITS && s->finish != FINISH_FAILED &&
-           !s->remove_sent;
+           s->plan.recompute != RECOMPUTE_WAITS && s->finish != FINISH_FAILED &&
+           !stages_remove_sent(&s->stages);
 }
 
 /* Gives back what later rows of s, from `end` on, do not see.  The index has it
@@ -172,7 +178,7 @@ static void leave_windows(struct sequences *q, struct sequence *s, uint32_t end)
 {
 
     /* A range that was removed, or a failure, may have taken it back. */
-    if (end <= s->n_planned && !windows_trim(&q->table, s, end)) {
+    if (end <= s->plan.n_planned && !windows_trim(&q->table, s, end)) {
         pool_violation(&q->pool, "window-page-not-given-back", POOL_WINDOWS,
                        s->number);
     }
@@ -185,7 +191,7 @@ static void row_back(struct sequences *q, const struct batch *t, uint32_t i)
     bool kept = s->state == SEQUENCE_KEPT;
     uint32_t end = draft_results_settle(q, row, i, s);
 
-    s->pending -= row->sample ? 1 + row->n_drafts : 0;
+    s->plan.pending -= row->sample ? 1 + row->n_drafts : 0;
     /* First, because the end of s removes it at the other stages. */
     reuse_result(&q->reuse, t, i, end, is_good(q, i, s));
     leave_windows(q, s, end);
@@ -206,7 +212,7 @@ static void cut_twins_off(struct sequences *q, const struct batch *t)
         const struct sequence *source =
             row->n_tokens == 0 ? t->owners[row->source] : NULL;
 
-        if (source != NULL && (source->recompute == RECOMPUTE_WAITS ||
+        if (source != NULL && (source->plan.recompute == RECOMPUTE_WAITS ||
                                source->finish == FINISH_FAILED)) {
             q->result.outcomes[i] = ROW_CUT_OFF;
         }
@@ -256,6 +262,7 @@ static void result_back(struct sequences *q, const struct batch *t)
     results_note(q, t);
     suspend_learn(q, t);
     draft_results_learn(q, t);
+    results_learn(q, t);
     step_apply(q, t);
 }
 

@@ -4,9 +4,12 @@
 #include "common/base/log.h"
 #include "common/base/plant.h"
 #include "common/sampling/sampling_message.h"
-#include "worker/cache/windows.h"
+#include "worker/sequence/windows.h"
 #include "worker/sequences/continue.h"
+#include "worker/sequences/deadline.h"
 #include "worker/sequences/ending.h"
+#include "worker/sequences/orphans.h"
+#include "worker/sequences/report.h"
 #include "worker/sequences/step.h"
 
 /* The router may add one block for speculative tokens, beyond the context. */
@@ -34,7 +37,8 @@ static uint32_t blocks_for(const struct worker_options *o, uint32_t n_tokens)
 {
     uint32_t bt = o->block_tokens;
 
-    return o->pages_per_block == 0 ? 0 : n_tokens / bt + (n_tokens % bt != 0);
+    return o->pool.pages_per_block == 0 ? 0
+                                        : n_tokens / bt + (n_tokens % bt != 0);
 }
 
 /* A later stage does not have the chunk_tokens of the leader, which its rows
@@ -67,9 +71,9 @@ enum status submit_check_need(const struct sequences *q,
                               struct error *e)
 {
     const struct worker_options *o = &q->base->o;
-    uint32_t slots = o->pages_per_slot > 0 ? 1 : 0;
+    uint32_t slots = o->pool.pages_per_slot > 0 ? 1 : 0;
     uint32_t least = blocks_for(o, n_ids);
-    uint32_t most = o->pages_per_block == 0
+    uint32_t most = o->pool.pages_per_block == 0
                         ? 0
                         : blocks_for(o, o->context) + NEED_SPARE_BLOCKS;
 
@@ -118,8 +122,9 @@ bool submit_is_same(const struct sequence *s,
     struct sampling asked;
 
     sampling_read(&asked, m->sampling);
-    return s->n_prompt == m->n_prompt && s->max_tokens == m->max_tokens &&
-           sampling_same(&s->sampling, &asked);
+    return s->portable.n_prompt == m->n_prompt &&
+           s->portable.max_tokens == m->max_tokens &&
+           sampling_same(&s->portable.sampling, &asked);
 }
 
 /* A finished sequence has dropped the ids that were acknowledged, and so has
@@ -130,19 +135,21 @@ bool submit_can_send(const struct sequence *s, uint32_t have)
     bool ended = s->finish != FINISH_NONE;
     bool complete = finish_is_whole(s->finish);
 
-    if (s->sampling.logprobs &&
-        !logprobs_reach(&s->logprobs, have, s->pending)) {
+    if (s->portable.sampling.logprobs &&
+        !logprobs_reach(&s->portable.logprobs, have, s->plan.pending)) {
         return false;
     }
-    return !ended || (complete && s->n_prompt + have >= s->n_hashed &&
-                      (s->state != SEQUENCE_FINISHED || have >= s->acked));
+    return !ended ||
+           (complete && orphan_has_ids(s, s->portable.n_prompt + have) &&
+            (s->state != SEQUENCE_FINISHED || have >= s->portable.acked));
 }
 
 /* The old grant is forgotten; what s holds is charged to the new one. */
 void submit_regrant(struct sequences *q, struct sequence *s,
                     const Sluice__V1__SubmitRequest *m)
 {
-    uint32_t have = PLANT(ADOPT_STALE) ? s->n_generated : submit_have(m);
+    uint32_t have =
+        PLANT(ADOPT_STALE) ? s->portable.n_generated : submit_have(m);
     char name[SEQUENCE_NAME];
 
     log_debug("sequence-adopted", "request=%s grant=%llu old=%llu state=%s",
@@ -150,10 +157,13 @@ void submit_regrant(struct sequences *q, struct sequence *s,
               (unsigned long long)s->grant, sequence_state_name(s->state));
     q->base->metrics.adopted++;
     sequence_set_grant(&q->table, s, m->grant);
-    s->acked = have < s->n_generated ? have : s->n_generated;
-    s->row_sent = s->end_sent = s->forgotten = false;
-    s->sent_running = 0;
-    if (s->acked < s->n_generated || s->finish != FINISH_NONE) {
+    deadline_open(q, s, m);
+    deadline_arm(q, s);
+    s->portable.acked =
+        have < s->portable.n_generated ? have : s->portable.n_generated;
+    report_restart(s);
+    if (s->portable.acked < s->portable.n_generated ||
+        s->finish != FINISH_NONE) {
         sequence_push(&q->out, s);
     }
     q->report.changed = true;
@@ -169,19 +179,19 @@ void submit_complete(struct sequences *q, struct peer *p, struct sequence *s)
 
     if (continue_complete(q, s, &e) != ST_OK) {
         q->base->metrics.refused++;
-        peer_fail(p, s->call, &e, 0);
-        s->call = 0;
+        peer_fail(p, s->arrival.call, &e, 0);
+        s->arrival.call = 0;
         ending_cancel(q, s);
         return;
     }
-    peer_end(p, s->call, &reply.base);
-    s->call = 0;
+    peer_end(p, s->arrival.call, &reply.base);
+    s->arrival.call = 0;
     q->report.changed = true;
     /* The router may lack tokens that another worker generated. */
-    if (s->acked < s->n_generated) {
+    if (s->portable.acked < s->portable.n_generated) {
         sequence_push(&q->out, s);
     }
-    if (s->waits) {
+    if (suspension_waits(&s->suspension)) {
         struct sequence *kept = suspend_enter(q, s);
 
         if (kept != NULL) {
@@ -190,13 +200,14 @@ void submit_complete(struct sequences *q, struct peer *p, struct sequence *s)
     } else {
         sequence_move(&q->table, s, SEQUENCE_QUEUED);
     }
+    deadline_arm(q, s);
     /* A sequence that moved here after its last token needs no step. */
     finish = step_finish(q, s);
     if (finish != FINISH_NONE) {
         ending_finish(q, s, finish);
         return;
     }
-    if (!s->waits) {
+    if (!suspension_waits(&s->suspension)) {
         batcher_add(&q->batcher, s);
     }
     FP(WORKER_SUBMIT);

@@ -1,30 +1,22 @@
 #include "worker/sequences/suspend.h"
 
 #include "common/base/log.h"
+#include "common/base/minmax.h"
 #include "common/base/plant.h"
-#include "worker/cache/windows.h"
+#include "worker/plan/twins.h"
+#include "worker/sequence/windows.h"
 #include "worker/sequences/continue.h"
 #include "worker/sequences/sequences.h"
-#include "worker/sequences/twins.h"
 
 /* Rates before anything is measured: 8 GB/s, 10,000 tokens/s. */
 #define FIRST_BYTES_PER_US 8000.0
 #define FIRST_TOKEN_US     100.0
 
-static uint32_t least(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
-static uint32_t most(uint32_t a, uint32_t b)
-{
-    return a > b ? a : b;
-}
-
 void suspend_init(struct sequences *q)
 {
     const struct worker_options *o = &q->base->o;
-    double bytes = o->n_pages > 0 ? (double)o->pool_bytes / o->n_pages : 0;
+    double bytes =
+        o->pool.n_pages > 0 ? (double)o->pool.bytes / o->pool.n_pages : 0;
 
     q->suspend.leaving.link = q->suspend.line.link = LIST_PLAN;
     q->suspend.page_us = bytes / FIRST_BYTES_PER_US;
@@ -38,13 +30,14 @@ static uint32_t blocks_for(const struct sequences *q, uint32_t n_tokens)
     const struct worker_options *o = &q->base->o;
     uint32_t bt = o->block_tokens;
 
-    return o->pages_per_block == 0 ? 0 : n_tokens / bt + (n_tokens % bt != 0);
+    return o->pool.pages_per_block == 0 ? 0
+                                        : n_tokens / bt + (n_tokens % bt != 0);
 }
 
 /* Returns the most blocks that s can use. */
 static uint32_t greatest(const struct sequences *q, const struct sequence *s)
 {
-    return blocks_for(q, s->n_prompt + s->max_tokens);
+    return blocks_for(q, s->portable.n_prompt + s->portable.max_tokens);
 }
 
 /* Returns the window pages that n tokens hold at once. */
@@ -57,7 +50,7 @@ static uint32_t windows_for(const struct sequences *q, uint32_t n_tokens)
 
 static uint32_t pages_per_slot(const struct sequences *q)
 {
-    return q->base->o.pages_per_slot;
+    return q->base->o.pool.pages_per_slot;
 }
 
 static uint64_t available(const struct sequences *q)
@@ -83,7 +76,7 @@ enum status suspend_check(const struct sequences *q,
     const struct worker_options *o = &q->base->o;
     uint32_t n = m->n_prompt + m->max_tokens;
     uint64_t pages =
-        (uint64_t)blocks_for(q, n) + o->pages_per_slot + windows_for(q, n);
+        (uint64_t)blocks_for(q, n) + o->pool.pages_per_slot + windows_for(q, n);
 
     if (!m->grows) {
         return ST_OK;
@@ -95,13 +88,13 @@ enum status suspend_check(const struct sequences *q,
                          "needs",
                          o->layer_begin, o->layer_end, o->n_layers);
     }
-    return pages <= o->n_pages
+    return pages <= o->pool.n_pages
                ? ST_OK
                : error_set(e, ST_INVALID_ARGUMENT,
                            "n_prompt %u and max_tokens %u may use %llu pages, "
                            "the pool has %u; lower max_tokens",
                            m->n_prompt, m->max_tokens,
-                           (unsigned long long)pages, o->n_pages);
+                           (unsigned long long)pages, o->pool.n_pages);
 }
 
 bool suspend_is_idle(const struct sequences *q)
@@ -110,12 +103,20 @@ bool suspend_is_idle(const struct sequences *q)
            q->suspend.leaving.n == 0;
 }
 
+void suspend_open(struct sequences *q, struct sequence *s,
+                  const Sluice__V1__SubmitRequest *m)
+{
+    s->suspension.grows = m->grows;
+    s->suspension.expected = m->need->blocks;
+    q->table.n_growing += s->suspension.grows;
+}
+
 bool suspend_admit(const struct sequences *q, struct sequence *s,
                    const struct pool_need *need, struct error *e)
 {
     uint64_t pages = pool_need_pages(&q->pool, need);
 
-    if (suspend_is_idle(q) && q->table.n_growing == s->grows) {
+    if (suspend_is_idle(q) && q->table.n_growing == s->suspension.grows) {
         return false; /* no other sequence will make room */
     }
     if (pages > q->pool.o.n_pages) {
@@ -123,8 +124,8 @@ bool suspend_admit(const struct sequences *q, struct sequence *s,
                   (unsigned long long)pages, q->pool.o.n_pages);
         return false;
     }
-    s->waits = true;
-    s->expected = need->n[POOL_BLOCKS];
+    suspension_move(s, SUSPENSION_WAITS);
+    s->suspension.expected = need->n[POOL_BLOCKS];
     return true;
 }
 
@@ -132,10 +133,10 @@ bool suspend_admit(const struct sequences *q, struct sequence *s,
  * Sequences that have run come back before those that have not. */
 static int rank(const struct sequence *s)
 {
-    if (!s->grows) {
+    if (!s->suspension.grows) {
         return 0;
     }
-    return s->resumed ? 1 : 2;
+    return suspension_happened(&s->suspension) ? 1 : 2;
 }
 
 static bool is_before(const struct sequence *a, const struct sequence *b)
@@ -171,13 +172,14 @@ struct sequence *suspend_enter(struct sequences *q, struct sequence *s)
  * them back. */
 static uint32_t gives(const struct sequences *q, const struct sequence *s)
 {
-    uint32_t n = s->need.n[POOL_BLOCKS] - s->n_blocks;
+    uint32_t n = s->memory.need.n[POOL_BLOCKS] - s->memory.n_blocks;
 
-    for (uint32_t i = 0; i < s->n_blocks; i++) {
-        n += q->pool.blocks[paged_get(&q->table.slab, &s->blocks, i)].refs == 1;
+    for (uint32_t i = 0; i < s->memory.n_blocks; i++) {
+        n += q->pool.blocks[paged_get(&q->table.slab, &s->memory.blocks, i)]
+                 .refs == 1;
     }
-    return n + s->need.n[POOL_SLOTS] * pages_per_slot(q) +
-           s->need.n[POOL_WINDOWS];
+    return n + s->memory.need.n[POOL_SLOTS] * pages_per_slot(q) +
+           s->memory.need.n[POOL_WINDOWS];
 }
 
 /* Lets s have `want` of a class of single pages.  Returns how many it lacks. */
@@ -187,11 +189,11 @@ static uint32_t grow_class(struct sequences *q, struct sequence *s,
     struct pool_need one = {{0}};
 
     one.n[c] = 1;
-    while (s->need.n[c] < want) {
+    while (s->memory.need.n[c] < want) {
         if (!grant(q, &one)) {
-            return want - s->need.n[c];
+            return want - s->memory.need.n[c];
         }
-        s->need.n[c]++;
+        s->memory.need.n[c]++;
         q->report.changed = true;
     }
     return 0;
@@ -200,7 +202,8 @@ static uint32_t grow_class(struct sequences *q, struct sequence *s,
 /* Gives s what its next row needs.  Returns the pages that it lacks. */
 static uint32_t grow(struct sequences *q, struct sequence *s)
 {
-    uint32_t end = least(s->n_planned + 1, s->n_prompt + s->max_tokens);
+    uint32_t end = min_u32(s->plan.n_planned + 1,
+                           s->portable.n_prompt + s->portable.max_tokens);
 
     return grow_class(q, s, POOL_BLOCKS, blocks_for(q, end)) +
            grow_class(q, s, POOL_WINDOWS, windows_for(q, end));
@@ -212,7 +215,7 @@ static uint32_t grow_all(struct sequences *q)
 
     for (struct sequence *s = q->batcher.decode.head; s != NULL;
          s = sequence_next(s, LIST_PLAN)) {
-        lacking += s->grows ? grow(q, s) : 0;
+        lacking += s->suspension.grows ? grow(q, s) : 0;
     }
     return lacking;
 }
@@ -224,12 +227,13 @@ static uint32_t grow_all(struct sequences *q)
 static uint32_t blocks_back(const struct sequences *q, const struct sequence *s)
 {
     uint32_t next = blocks_for(q, sequence_known(s) + 1);
-    uint32_t more = blocks_for(q, s->n_generated / 4);
+    uint32_t more = blocks_for(q, s->portable.n_generated / 4);
 
-    if (!s->grows) {
-        return s->expected;
+    if (!s->suspension.grows) {
+        return s->suspension.expected;
     }
-    return least(greatest(q, s), most(s->expected, next + more));
+    return min_u32(greatest(q, s),
+                   max_u32(s->suspension.expected, next + more));
 }
 
 /* As many as the positions of those blocks take; without blocks, as all may. */
@@ -237,11 +241,12 @@ static uint32_t windows_back(const struct sequences *q,
                              const struct sequence *s)
 {
     const struct worker_options *o = &q->base->o;
-    uint32_t all = s->n_prompt + s->max_tokens;
+    uint32_t all = s->portable.n_prompt + s->portable.max_tokens;
 
-    return windows_for(q, o->pages_per_block > 0 && s->grows
-                              ? least(all, blocks_back(q, s) * o->block_tokens)
-                              : all);
+    return windows_for(q,
+                       o->pool.pages_per_block > 0 && s->suspension.grows
+                           ? min_u32(all, blocks_back(q, s) * o->block_tokens)
+                           : all);
 }
 
 static struct pool_need need_back(const struct sequences *q,
@@ -258,7 +263,7 @@ static uint64_t head_lacks(const struct sequences *q)
     struct pool_need need;
     uint64_t pages;
 
-    if (s == NULL || s->grows) {
+    if (s == NULL || s->suspension.grows) {
         return 0;
     }
     need = need_back(q, s);
@@ -274,7 +279,7 @@ static uint32_t window_pages(const struct sequences *q,
 {
     const struct window_rules *r = &q->table.windows;
 
-    return windows_seen(r, s->n_planned) * r->pages;
+    return windows_seen(r, s->plan.n_planned) * r->pages;
 }
 
 /* Returns the host pages that s takes, and in *k the blocks before them that
@@ -283,11 +288,11 @@ static uint32_t window_pages(const struct sequences *q,
 static uint32_t swap_pages(const struct sequences *q, const struct sequence *s,
                            uint32_t *k)
 {
-    uint32_t n = least(blocks_for(q, s->n_planned), s->n_blocks);
+    uint32_t n = min_u32(blocks_for(q, s->plan.n_planned), s->memory.n_blocks);
     uint32_t unit = PREFIX_UNIT / q->base->o.block_tokens;
 
     for (*k = 0; *k < n; (*k)++) {
-        uint32_t block = paged_get(&q->table.slab, &s->blocks, *k);
+        uint32_t block = paged_get(&q->table.slab, &s->memory.blocks, *k);
         const struct pool_block *b = &q->pool.blocks[block];
 
         if ((b->refs < 2 && s->state != SEQUENCE_KEPT) || !b->indexed) {
@@ -305,7 +310,7 @@ static double swap_us(const struct sequences *q, uint32_t pages)
 
 static double again_us(const struct sequences *q, const struct sequence *s)
 {
-    return s->n_planned * q->suspend.token_us;
+    return s->plan.n_planned * q->suspend.token_us;
 }
 
 /* Returns whether s can be swapped: all that it has was computed, and its pages
@@ -313,8 +318,8 @@ static double again_us(const struct sequences *q, const struct sequence *s)
 static bool can_swap(const struct sequences *q, const struct sequence *s,
                      uint32_t pages)
 {
-    return s->n_planned > 0 && s->n_computed == s->n_planned && pages > 0 &&
-           windows_reach(&q->table, s, s->n_planned) &&
+    return s->plan.n_planned > 0 && s->plan.n_computed == s->plan.n_planned &&
+           pages > 0 && windows_reach(&q->table, s, s->plan.n_planned) &&
            pages <= host_free(&q->host) + prefix_host_pages(q->reuse.index) &&
            pages + pages_per_slot(q) <= SWAP_PAGES_MAX;
 }
@@ -325,7 +330,7 @@ static double loss_us(const struct sequences *q, const struct sequence *s)
     double again = again_us(q, s), swap = swap_us(q, pages);
 
     /* It came back, and is still on the host. */
-    if (s->n_host > 0) {
+    if (s->memory.n_host > 0) {
         return 0;
     }
     return swap < again && can_swap(q, s, pages) ? swap : again;
@@ -336,8 +341,9 @@ static bool is_candidate(const struct sequences *q, const struct sequence *s)
     bool runs = s->state == SEQUENCE_QUEUED || s->state == SEQUENCE_PREFILL ||
                 s->state == SEQUENCE_DECODE;
 
-    return s->grows && runs && s->recompute == RECOMPUTE_NONE &&
-           s->from == NULL && sequence_is_linked(s, LIST_PLAN) &&
+    return s->suspension.grows && runs && s->plan.recompute == RECOMPUTE_NONE &&
+           !continuation_pends(&s->continuation) &&
+           sequence_is_linked(s, LIST_PLAN) &&
            s->links[LIST_PLAN].list != &q->suspend.leaving;
 }
 
@@ -384,15 +390,16 @@ static uint32_t swapped_page(const struct sequences *q,
 {
     const struct window_rules *r = &q->table.windows;
     uint32_t n_slot = pages_per_slot(q), windows = n - window_pages(q, s);
-    uint32_t first = windows_first(r, s->n_planned) - s->window_first;
+    uint32_t first =
+        windows_first(r, s->plan.n_planned) - s->memory.window_first;
 
     if (i < n_slot) {
-        return s->slot + i;
+        return s->memory.slot + i;
     }
     return pool_page(
         &q->pool,
         i < windows
-            ? paged_get(&q->table.slab, &s->blocks, k + i - n_slot)
+            ? paged_get(&q->table.slab, &s->memory.blocks, k + i - n_slot)
             : windows_nth(&q->table, s, first * r->pages + i - windows));
 }
 
@@ -412,10 +419,10 @@ static bool copy_out(struct sequences *q, struct sequence *s, uint32_t k,
     for (uint32_t i = 0; i < n; i++, host = host_next(&q->host, host)) {
         pool_copy_out(&q->pool, swapped_page(q, s, k, i, n), host);
     }
-    s->host = first;
-    s->n_host = n;
-    s->n_host_windows = window_pages(q, s);
-    s->n_dropped = k;
+    s->memory.host = first;
+    s->memory.n_host = n;
+    s->memory.n_host_windows = window_pages(q, s);
+    s->memory.n_dropped = k;
     q->base->metrics.pages_out += n;
     return true;
 }
@@ -432,7 +439,7 @@ static bool swap_out(struct sequences *q, struct sequence *s)
 {
     uint32_t k, pages = swap_pages(q, s, &k);
 
-    if (s->n_host > 0) {
+    if (s->memory.n_host > 0) {
         return true;
     }
     return can_swap(q, s, pages) && swap_us(q, pages) <= again_us(q, s) &&
@@ -442,11 +449,11 @@ static bool swap_out(struct sequences *q, struct sequence *s)
 /* Everything of s is to be computed again. */
 static void lose_all(struct sequence *s)
 {
-    if (s->lost == 0) {
-        s->lost = s->n_computed;
-        s->waste = WASTE_SUSPENDED;
+    if (s->plan.lost == 0) {
+        s->plan.lost = s->plan.n_computed;
+        s->plan.waste = WASTE_SUSPENDED;
     }
-    s->n_planned = s->n_computed = 0;
+    s->plan.n_planned = s->plan.n_computed = 0;
 }
 
 /* No plan names s. */
@@ -460,8 +467,8 @@ static void suspend(struct sequences *q, struct sequence *s)
     if (!swapped) {
         lose_all(s);
     }
-    s->resumes = s->state;
-    s->resumed = true;
+    s->suspension.resumes = s->state;
+    suspension_move(s, SUSPENSION_OUT);
     sequence_give_back(&q->table, s);
     sequence_move(&q->table, s, SEQUENCE_SUSPENDED);
     line_up(q, s);
@@ -469,7 +476,7 @@ static void suspend(struct sequences *q, struct sequence *s)
     q->report.changed = true;
     log_info("sequence-suspended", "request=%s by=%s positions=%u pages=%u",
              sequence_name(&s->key, name), swapped ? "swap" : "recompute",
-             swapped ? s->n_planned : s->lost, s->n_host);
+             swapped ? s->plan.n_planned : s->plan.lost, s->memory.n_host);
 }
 
 static void suspend_ready(struct sequences *q)
@@ -478,7 +485,7 @@ static void suspend_ready(struct sequences *q)
 
     for (; s != NULL; s = next) {
         next = sequence_next(s, LIST_PLAN);
-        if (s->inflight == 0) {
+        if (s->plan.inflight == 0) {
             suspend(q, s);
         }
     }
@@ -533,11 +540,14 @@ static uint32_t margin(const struct sequences *q)
 
     for (const struct sequence *s = q->batcher.decode.head; s != NULL;
          s = sequence_next(s, LIST_PLAN)) {
-        uint32_t all = windows_for(q, s->n_prompt + s->max_tokens);
+        uint32_t all =
+            windows_for(q, s->portable.n_prompt + s->portable.max_tokens);
 
-        n += s->grows && s->need.n[POOL_BLOCKS] < greatest(q, s);
-        n += s->grows && s->need.n[POOL_WINDOWS] < all ? q->table.windows.pages
-                                                       : 0;
+        n += s->suspension.grows &&
+             s->memory.need.n[POOL_BLOCKS] < greatest(q, s);
+        n += s->suspension.grows && s->memory.need.n[POOL_WINDOWS] < all
+                 ? q->table.windows.pages
+                 : 0;
     }
     return n;
 }
@@ -548,7 +558,7 @@ static bool has_room(const struct sequences *q, const struct sequence *s,
     struct pool_account slots = pool_account(&q->pool, POOL_SLOTS);
     uint64_t pages = pool_need_pages(&q->pool, need);
 
-    return pages + (s->grows ? margin(q) : 0) <= available(q) &&
+    return pages + (s->suspension.grows ? margin(q) : 0) <= available(q) &&
            need->n[POOL_SLOTS] + slots.held + slots.granted <= slots.total;
 }
 
@@ -557,32 +567,34 @@ static bool has_room(const struct sequences *q, const struct sequence *s,
 static bool find_dropped(struct sequences *q, struct sequence *s)
 {
     uint32_t *blocks = q->reuse.blocks, n_tokens, node;
-    uint32_t want = s->n_dropped * q->base->o.block_tokens;
+    uint32_t want = s->memory.n_dropped * q->base->o.block_tokens;
 
-    if (s->n_dropped == 0) {
+    if (s->memory.n_dropped == 0) {
         return true;
     }
-    node = prefix_path(q->reuse.index, s->scope, s->n_scope, &q->table.slab,
-                       &s->tokens, want, &n_tokens);
+    node = prefix_path(q->reuse.index, s->portable.scope, s->portable.n_scope,
+                       &q->table.slab, &s->portable.tokens, want, &n_tokens);
     if (node == PREFIX_NONE || n_tokens < want ||
         !prefix_is_inside(q->reuse.index, node)) {
         return false;
     }
     prefix_blocks(q->reuse.index, node, blocks);
-    for (uint32_t i = 0; i < s->n_dropped; i++) {
+    for (uint32_t i = 0; i < s->memory.n_dropped; i++) {
         pool_share(&q->pool, blocks[i], false);
     }
-    paged_write(&q->table.slab, &s->blocks, 0, blocks, s->n_dropped);
-    s->n_blocks = s->n_dropped;
-    s->drafts.hole = s->drafts.hole || prefix_has_hole(q->reuse.index, node);
+    paged_write(&q->table.slab, &s->memory.blocks, 0, blocks,
+                s->memory.n_dropped);
+    s->memory.n_blocks = s->memory.n_dropped;
+    drafts_add_hole(&s->drafts, prefix_has_hole(q->reuse.index, node));
     return true;
 }
 
 static void leave_dropped(struct sequences *q, struct sequence *s)
 {
-    for (; s->n_blocks > 0; s->n_blocks--) {
+    for (; s->memory.n_blocks > 0; s->memory.n_blocks--) {
         pool_release(&q->pool, POOL_BLOCKS,
-                     paged_get(&q->table.slab, &s->blocks, s->n_blocks - 1));
+                     paged_get(&q->table.slab, &s->memory.blocks,
+                               s->memory.n_blocks - 1));
     }
 }
 
@@ -591,7 +603,7 @@ static bool back_by_swap(struct sequences *q, struct sequence *s)
 {
     struct pool_need need = need_back(q, s), rest = need;
 
-    rest.n[POOL_BLOCKS] -= s->n_dropped;
+    rest.n[POOL_BLOCKS] -= s->memory.n_dropped;
     if (!has_room(q, s, &rest)) {
         return false;
     }
@@ -605,9 +617,10 @@ static bool back_by_swap(struct sequences *q, struct sequence *s)
         leave_dropped(q, s);
         return false;
     }
-    s->need = need;
+    s->memory.need = need;
     sequence_unlink(s, LIST_PLAN);
-    sequence_move(&q->table, s, s->resumes);
+    suspension_move(s, SUSPENSION_BACK);
+    sequence_move(&q->table, s, s->suspension.resumes);
     if (s->state == SEQUENCE_DECODE) {
         sequence_push(&q->batcher.decode, s);
     } else {
@@ -624,14 +637,15 @@ static bool back_by_recompute(struct sequences *q, struct sequence *s)
     if (!has_room(q, s, &need) || !grant(q, &need)) {
         return false;
     }
-    s->need = need;
-    s->waits = false;
+    s->memory.need = need;
+    q->base->metrics.resumed_recompute += suspension_happened(&s->suspension);
+    suspension_move(s, suspension_waits(&s->suspension) ? SUSPENSION_NONE
+                                                        : SUSPENSION_BACK);
     sequence_unlink(s, LIST_PLAN);
     sequence_move(&q->table, s, SEQUENCE_QUEUED);
     if (!twins_join(&q->batcher, s)) {
         sequence_insert(&q->batcher.prefill, s, q->batcher.prefill.head);
     }
-    q->base->metrics.resumed_recompute += s->resumed;
     return true;
 }
 
@@ -642,13 +656,15 @@ static void bring_back(struct sequences *q)
     bool went = true;
 
     while (went && (s = q->suspend.line.head) != NULL) {
-        went = s->n_host > 0 ? back_by_swap(q, s) : back_by_recompute(q, s);
+        went =
+            s->memory.n_host > 0 ? back_by_swap(q, s) : back_by_recompute(q, s);
         if (went && s->state != SEQUENCE_SUSPENDED) {
             char name[SEQUENCE_NAME];
 
             log_info("sequence-resumed", "request=%s by=%s positions=%u",
                      sequence_name(&s->key, name),
-                     s->n_host > 0 ? "swap" : "recompute", s->n_planned);
+                     s->memory.n_host > 0 ? "swap" : "recompute",
+                     s->plan.n_planned);
             q->report.changed = true;
         }
     }
@@ -674,8 +690,8 @@ void suspend_lost(struct sequences *q, uint64_t step)
 {
     for (struct sequence *s = q->table.all.head; s != NULL;
          s = sequence_next(s, LIST_ALL)) {
-        if (s->swap_step == step) {
-            s->n_computed = 0;
+        if (s->suspension.swap_step == step) {
+            s->plan.n_computed = 0;
         }
     }
 }

@@ -39,7 +39,7 @@
 #define WORKER_SEQUENCES_SUSPEND_H
 
 #include "proto/worker.pb-c.h"
-#include "worker/sequences/batch.h"
+#include "worker/plan/batch.h"
 
 struct sequences;
 
@@ -67,6 +67,10 @@ MUST_CHECK enum status suspend_check(const struct sequences *q,
 /* Returns whether the Submit of s may take free pages at once: no sequence
  * waits for pages. */
 bool suspend_is_idle(const struct sequences *q);
+
+/* Reads from a Submit the need of s, which it makes. */
+void suspend_open(struct sequences *q, struct sequence *s,
+                  const Sluice__V1__SubmitRequest *m);
 
 /* Lets s wait for its need, which is not free.  Returns false if nothing here
  * grows, and e is as it was, or, with a sentence in e, if the pool is too

@@ -11,7 +11,7 @@ static uint32_t kept_pages(const struct sequences *q)
     }
     for (const struct sequence *s = q->table.all.head; s != NULL;
          s = sequence_next(s, LIST_ALL)) {
-        n += s->away ? s->n_host : 0;
+        n += kept_is_away(&s->kept) ? s->memory.n_host : 0;
     }
     return n;
 }
@@ -29,7 +29,7 @@ static uint64_t page_bytes(const struct sequences *q)
 {
     const struct worker_options *o = &q->base->o;
 
-    return o->n_pages > 0 ? o->pool_bytes / o->n_pages : 0;
+    return o->pool.n_pages > 0 ? o->pool.bytes / o->pool.n_pages : 0;
 }
 
 uint64_t tier_bytes_out(const struct sequences *q)

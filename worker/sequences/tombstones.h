@@ -10,7 +10,7 @@
 #define WORKER_SEQUENCES_TOMBSTONES_H
 
 #include "worker/base/options.h"
-#include "worker/cache/sequence.h"
+#include "worker/sequence/key.h"
 
 #define GRANT_ANY UINT64_MAX /* the Cancel named no grant */
 

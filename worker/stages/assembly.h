@@ -31,7 +31,7 @@
 #include "proto/limits.h"
 #include "proto/stage.pb-c.h"
 #include "worker/base/base.h"
-#include "worker/cache/sequence.h"
+#include "worker/sequence/sequence_table.h"
 
 /* From Assemble until both edges are up.  Shorter than the router's timeout, so
  * that the stage's own error comes first. */

@@ -12,7 +12,7 @@
 #include "common/wire/greeter.h"
 #include "common/wire/session.h"
 #include "proto/worker.pb-c.h"
-#include "worker/cache/sequence.h"
+#include "worker/sequence/sequence.h"
 #include "worker/stages/assembly.h"
 
 struct edges {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/wire/method_message.h"
-#include "worker/cache/windows.h"
+#include "worker/sequence/windows.h"
 #include "worker/sequences/draft_results.h"
 #include "worker/sequences/ending.h"
 #include "worker/sequences/results.h"
@@ -134,7 +134,8 @@ static void add_ids(void *self, const struct sequence *s, uint32_t offset,
     struct leader *l = self;
     Sluice__V1__StageOpenPart part = SLUICE__V1__STAGE_OPEN_PART__INIT;
 
-    if (!s->staged || !sampling_penalises(&s->sampling)) {
+    if (!stages_hold(&s->stages) ||
+        !sampling_penalises(&s->portable.sampling)) {
         return;
     }
     part.grant = s->grant;
@@ -154,7 +155,7 @@ static void open_stages(void *self, struct sequence *s,
     uint32_t first = 0;
 
     /* The last stage needs the ids for penalties only. */
-    if (sampling_penalises(&s->sampling)) {
+    if (sampling_penalises(&s->portable.sampling)) {
         first = ids_at_most(m->n_tokens, OPEN_IDS_MAX);
     }
     open.grant = m->grant;
@@ -167,7 +168,7 @@ static void open_stages(void *self, struct sequence *s,
     open.sampling = m->sampling;
     open.n_tokens = first;
     open.tokens = m->tokens;
-    s->staged = true;
+    stages_move(s, STAGES_OPEN);
     leader_mirror_open(l, s, m);
     leader_send(l, METHOD_STAGE_OPEN, &open.base);
     if (first < m->n_tokens) {
@@ -202,11 +203,11 @@ static void remove_stages(void *self, struct sequence *s)
     struct leader *l = self;
     Sluice__V1__StageRemove m = SLUICE__V1__STAGE_REMOVE__INIT;
 
-    if (!s->staged || s->remove_sent ||
+    if (!stages_are_open(&s->stages) ||
         batcher_names(&l->sequences->batcher, s)) {
         return;
     }
-    s->remove_sent = true;
+    stages_move(s, STAGES_REMOVING);
     m.grant = s->grant;
     leader_drafts_remove(l, s);
     leader_mirror_remove(l, s);
@@ -232,9 +233,9 @@ static void fill_row(struct leader *l, const struct batch *t, uint32_t i)
     c->index[i] = row->sample ? row->index : 0;
     /* Without the mark a stage would take its position for a mistake.  It may
      * wait for another plan already: one behind this was refused. */
-    if (t->plan.step == s->anew_step) {
+    if (t->plan.step == s->plan.anew_step) {
         c->kind[i] |= SLUICE__V1__STAGE_ROW__STAGE_ROW_ANEW;
-        c->index[i] = s->n_generated;
+        c->index[i] = s->portable.n_generated;
     }
 }
 
@@ -360,8 +361,8 @@ static const struct batch *oldest(const void *self)
 /* ---- Results ---- */
 
 /* A microbatch takes as long as all stages together. */
-static void learn_drafts(struct leader *l, const struct batch *t,
-                         const Sluice__V1__StageResult *m)
+static void learn_times(struct leader *l, const struct batch *t,
+                        const Sluice__V1__StageResult *m)
 {
     struct plan_result *r = &l->sequences->result;
     uint64_t us = 0;
@@ -371,6 +372,7 @@ static void learn_drafts(struct leader *l, const struct batch *t,
     }
     r->device_us = us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
     draft_results_learn(l->sequences, t);
+    results_learn(l->sequences, t);
 }
 
 static void recv_result(struct leader *l, const Sluice__V1__StageResult *m)
@@ -403,7 +405,7 @@ static void recv_result(struct leader *l, const Sluice__V1__StageResult *m)
         memcpy(l->sequences->report.stage_us, m->device_us,
                n_stages * sizeof l->sequences->report.stage_us[0]);
         results_count(l->sequences, t);
-        learn_drafts(l, t, m);
+        learn_times(l, t, m);
         leader_accept(l, t);
         step_apply(l->sequences, t);
         batcher_return(&l->sequences->batcher);
@@ -420,7 +422,7 @@ static void recv_remove(struct leader *l, const Sluice__V1__StageRemove *m)
     unsigned long long grant = m->grant;
     uint32_t n = l->assembly->n_stages - 1;
 
-    if (s == NULL || !s->remove_sent) {
+    if (s == NULL || s->stages.state != STAGES_REMOVING) {
         assembly_break(l->assembly, "Remove of grant %llu, which was not sent",
                        grant);
         return;
@@ -435,11 +437,11 @@ static void recv_remove(struct leader *l, const Sluice__V1__StageRemove *m)
         return;
     }
     /* The ring keeps the order, so no Result can be behind this Remove. */
-    if (s->inflight > 0) {
+    if (s->plan.inflight > 0) {
         assembly_break(l->assembly,
                        "Remove of grant %llu overtook the Results of %u "
                        "steps",
-                       grant, s->inflight);
+                       grant, s->plan.inflight);
         return;
     }
     ending_removed(l->sequences, s, m);

@@ -3,12 +3,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "common/base/minmax.h"
 #include "worker/stages/leader.h"
-
-static uint32_t least(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
 
 /* ---- begin ---- */
 
@@ -25,18 +21,18 @@ void leader_drafts_begin(struct leader *l)
 void leader_drafts_learn(struct leader *l, const Sluice__V1__StageGeometry *m)
 {
     const struct worker_options *o = &l->assembly->base->o;
-    uint32_t room = o->keep_tokens;
+    uint32_t room = o->drafting.keep_tokens;
 
     /* A stage of an older version leaves the column short. */
     if (m->n_keep_tokens + 1 != l->assembly->n_stages) {
         room = 0;
     }
     for (size_t i = 0; i < m->n_keep_tokens; i++) {
-        room = least(room, m->keep_tokens[i]);
+        room = min_u32(room, m->keep_tokens[i]);
     }
     keeps_init(&l->drafts.keeps, room);
     if (room > 0) {
-        batcher_set_drafts(&l->sequences->batcher, o->drafts, room,
+        batcher_set_drafts(&l->sequences->batcher, o->drafting.most, room,
                            m->proposes);
     }
 }
@@ -65,7 +61,7 @@ static uint32_t values_left(const struct leader *l, const struct batch *t)
     uint32_t rows = b->decode.n + b->prefill.n + b->again.n + b->twins.n;
     uint32_t used = 0;
 
-    rows = least(rows, b->limits.max_rows);
+    rows = min_u32(rows, b->limits.max_rows);
     rows = rows > p->n_rows ? rows - p->n_rows : 0;
     for (uint32_t i = 0; i < p->n_rows; i++) {
         used += p->rows[i].sample ? (p->rows[i].n_drafts + 1) *
@@ -80,12 +76,12 @@ uint32_t leader_keep_room(const void *self, const struct batch *t,
                           const struct sequence *s, uint32_t n)
 {
     const struct leader *l = self;
-    uint32_t width = sampling_width(&s->sampling);
+    uint32_t width = sampling_width(&s->portable.sampling);
 
     if (width > 0) {
-        n = least(n, 1 + values_left(l, t) / width);
+        n = min_u32(n, 1 + values_left(l, t) / width);
     }
-    return least(n, keeps_room(&l->drafts.keeps));
+    return min_u32(n, keeps_room(&l->drafts.keeps));
 }
 
 void leader_keep_inputs(void *self, const struct sequence *s,
@@ -96,7 +92,7 @@ void leader_keep_inputs(void *self, const struct sequence *s,
     bool taken = keeps_take(&l->drafts.keeps, row->n_tokens, &row->keep_at);
 
     assert(taken && note->n_kept == 0);
-    row->keep = l->assembly->base->o.pages_per_slot > 0;
+    row->keep = l->assembly->base->o.pool.pages_per_slot > 0;
     note->keep_at = row->keep_at;
     note->n_kept = row->n_tokens;
 }
@@ -204,7 +200,7 @@ static uint32_t accepted(const struct plan_result *r, const struct sequence *s,
                          uint32_t i)
 {
     bool good = r->status == ST_OK && r->outcomes[i] == ROW_DONE &&
-                s->recompute != RECOMPUTE_WAITS;
+                s->plan.recompute != RECOMPUTE_WAITS;
 
     return good ? 1u + r->n_accepted[i] : 0;
 }
@@ -216,12 +212,13 @@ static void settle_region(struct leader *l, const struct sequence *s,
     struct leader_drafts *d = &l->drafts;
     struct leader_note *note = leader_note(l, s);
 
-    if (n == 0 || s->slot == SLOT_NONE) {
+    if (n == 0 || s->memory.slot == SLOT_NONE) {
         free_region(l, note);
         return;
     }
     assert(d->n_ready < KEEPS_MAX);
-    d->ready[d->n_ready++] = (struct plan_replay){s->slot, note->keep_at, n};
+    d->ready[d->n_ready++] =
+        (struct plan_replay){s->memory.slot, note->keep_at, n};
     note->n_kept = 0;
 }
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker/cache/windows.h"
+#include "worker/sequence/windows.h"
 #include "worker/stages/leader.h"
 
 /* ---- what the index has let go of ---- */
@@ -288,13 +288,13 @@ void leader_restore(void *self, const struct sequence *s,
                                  .node = r->node,
                                  .checkpoint = r->checkpoint,
                                  .cut = r->cut,
-                                 .windows = s->n_windows};
+                                 .windows = s->memory.n_windows};
     uint64_t from = r->from != NULL ? r->from->grant : 0;
     Sluice__V1__StageRestore m = SLUICE__V1__STAGE_RESTORE__INIT;
     struct error e;
 
     memset(&l->freed, 0, sizeof l->freed);
-    if (!s->staged || s->remove_sent || !assembly_is_up(l->assembly)) {
+    if (!stages_are_open(&s->stages) || !assembly_is_up(l->assembly)) {
         return;
     }
     check_mirror(
@@ -383,13 +383,13 @@ static void learn(struct leader *l, const struct mirror_stage *stages,
     }
     prefix_set_classes(
         l->sequences->reuse.index,
-        o->pages_per_block > 0 || mirror_has(&l->mirror, POOL_BLOCKS),
-        o->pages_per_slot > 0 || mirror_has(&l->mirror, POOL_SLOTS));
+        o->pool.pages_per_block > 0 || mirror_has(&l->mirror, POOL_BLOCKS),
+        o->pool.pages_per_slot > 0 || mirror_has(&l->mirror, POOL_SLOTS));
     l->known = true;
     leader_drafts_learn(l, m);
     for (const struct sequence *s = t->all.head; s != NULL;
          s = sequence_next(s, LIST_ALL)) {
-        if (s->staged && !s->remove_sent) {
+        if (stages_are_open(&s->stages)) {
             open_in_mirror(l, s);
         }
     }
@@ -457,10 +457,11 @@ static bool make_added(struct leader_added *a, uint32_t capacity)
  * none. */
 static uint32_t saves_max(const struct worker_options *o)
 {
-    uint64_t nodes = (uint64_t)o->n_pages * o->block_tokens / PREFIX_UNIT + 1;
+    uint64_t nodes =
+        (uint64_t)o->pool.n_pages * o->block_tokens / PREFIX_UNIT + 1;
 
-    return o->pages_per_slot > 0 ? o->n_pages / o->pages_per_slot
-                                 : (uint32_t)nodes;
+    return o->pool.pages_per_slot > 0 ? o->pool.n_pages / o->pool.pages_per_slot
+                                      : (uint32_t)nodes;
 }
 
 bool leader_reuse_begin(struct leader *l)
@@ -497,9 +498,9 @@ static void drop_rolling(struct leader *l)
 
     for (struct sequence *s = l->sequences->table.all.head; s != NULL;
          s = sequence_next(s, LIST_ALL)) {
-        if (s->rolling != SLOT_NONE) {
-            prefix_drop(index, s->rolling);
-            s->rolling = SLOT_NONE;
+        if (s->memory.rolling != SLOT_NONE) {
+            prefix_drop(index, s->memory.rolling);
+            s->memory.rolling = SLOT_NONE;
         }
     }
 }

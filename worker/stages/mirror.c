@@ -218,7 +218,7 @@ enum status mirror_open(struct mirror *m, uint64_t grant,
                          "the block tables of %u sequences fill the memory",
                          m->table.n_live);
     }
-    s->need = mine;
+    s->memory.need = mine;
     sequence_set_grant(&m->table, s, grant);
     return ST_OK;
 }
@@ -228,12 +228,12 @@ enum status mirror_open(struct mirror *m, uint64_t grant,
 static enum status take(struct mirror *m, struct sequence *s, uint32_t end,
                         struct error *e)
 {
-    bool slot = s->need.n[POOL_SLOTS] > 0 && s->slot == SLOT_NONE;
+    bool slot = s->memory.need.n[POOL_SLOTS] > 0 && s->memory.slot == SLOT_NONE;
 
     if (stage_cache_take(&m->cache, s, end, e) != ST_OK) {
         return e->code;
     }
-    return !slot || pool_take(&m->pool, POOL_SLOTS, 1, &s->slot)
+    return !slot || pool_take(&m->pool, POOL_SLOTS, 1, &s->memory.slot)
                ? ST_OK
                : error_set(e, ST_INTERNAL, "the granted slot was not there");
 }
@@ -261,12 +261,12 @@ enum status mirror_restore(struct mirror *m, uint64_t grant,
         return e->code;
     }
     /* A cut returns memory at every stage; the caller reports the sum. */
-    before = s->need;
+    before = s->memory.need;
     if (stage_cache_restore(&m->cache, s, &mine, &copies, e) != ST_OK) {
         return e->code;
     }
     for (int c = 0; c < POOL_CLASSES && freed != NULL; c++) {
-        freed->n[c] = before.n[c] - s->need.n[c];
+        freed->n[c] = before.n[c] - s->memory.need.n[c];
     }
     return ST_OK;
 }
@@ -292,8 +292,8 @@ bool mirror_keeps(const struct mirror *m, uint64_t grant, uint32_t end)
     bool free = s != NULL;
 
     for (uint32_t i = last - PREFIX_UNIT / m->block_tokens;
-         free && i < last && i < s->n_blocks; i++) {
-        uint32_t block = paged_get(&m->table.slab, &s->blocks, i);
+         free && i < last && i < s->memory.n_blocks; i++) {
+        uint32_t block = paged_get(&m->table.slab, &s->memory.blocks, i);
 
         free = !m->pool.blocks[block].indexed;
     }

@@ -6,7 +6,7 @@
 
 #include "common/base/plant.h"
 #include "common/sampling/sampling_message.h"
-#include "worker/cache/windows.h"
+#include "worker/sequence/windows.h"
 #include "worker/sequences/ending.h"
 #include "worker/sequences/submit.h"
 
@@ -103,14 +103,14 @@ static bool fill_sequence(struct stage *g, struct sequence *s,
                           const Sluice__V1__StageOpen *m,
                           const struct sampling *sampling)
 {
-    s->n_prompt = m->n_prompt;
-    s->max_tokens = m->max_tokens;
-    s->n_generated = m->n_generated;
+    s->portable.n_prompt = m->n_prompt;
+    s->portable.max_tokens = m->max_tokens;
+    s->portable.n_generated = m->n_generated;
     if (keeps_ids(g, sampling)) {
-        s->n_announced = m->n_prompt + m->n_generated;
-        s->n_received = (uint32_t)m->n_tokens;
-        paged_write(&g->sequences->table.slab, &s->tokens, 0, m->tokens,
-                    s->n_received);
+        s->arrival.n_announced = m->n_prompt + m->n_generated;
+        s->arrival.n_received = (uint32_t)m->n_tokens;
+        paged_write(&g->sequences->table.slab, &s->portable.tokens, 0,
+                    m->tokens, s->arrival.n_received);
     }
     return sequence_set_sampling(&g->sequences->table, s, sampling);
 }
@@ -153,7 +153,7 @@ reserve_memory(struct stage *g, const Sluice__V1__StageOpen *m, struct error *e)
                          g->sequences->table.n_live,
                          g->sequences->table.capacity);
     }
-    s->need = need;
+    s->memory.need = need;
     *stage_note(g, s) = (struct stage_note){.spoilt_at = UINT32_MAX};
     /* For logs, and for the choice that random draws depend on.  The key is in
      * no hash: the router calls only the leader. */
@@ -161,7 +161,7 @@ reserve_memory(struct stage *g, const Sluice__V1__StageOpen *m, struct error *e)
         return e->code;
     }
     sequence_set_grant(&g->sequences->table, s, m->grant);
-    if (s->n_received == s->n_announced) {
+    if (s->arrival.n_received == s->arrival.n_announced) {
         sequence_move(&g->sequences->table, s, SEQUENCE_QUEUED);
     }
     return ST_OK;
@@ -234,23 +234,25 @@ take_part(struct stage *g, const Sluice__V1__StageOpenPart *m, struct error *e)
         return error_set(e, ST_NOT_FOUND, "the sequence is not open here");
     }
     /* Without penalties the ids are not needed. */
-    if (!keeps_ids(g, &s->sampling)) {
+    if (!keeps_ids(g, &s->portable.sampling)) {
         return ST_OK;
     }
-    if (m->offset != s->n_received || m->n_tokens == 0 ||
-        m->n_tokens > s->n_announced - s->n_received) {
+    if (m->offset != s->arrival.n_received || m->n_tokens == 0 ||
+        m->n_tokens > s->arrival.n_announced - s->arrival.n_received) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "%zu ids at %u, but %u of %u have come", m->n_tokens,
-                         m->offset, s->n_received, s->n_announced);
+                         m->offset, s->arrival.n_received,
+                         s->arrival.n_announced);
     }
     if (submit_check_ids(g->sequences, m->tokens, m->n_tokens, m->offset, e) !=
         ST_OK) {
         return e->code;
     }
-    paged_write(&g->sequences->table.slab, &s->tokens, s->n_received, m->tokens,
-                (uint32_t)m->n_tokens);
-    s->n_received += (uint32_t)m->n_tokens;
-    if (s->n_received == s->n_announced && s->state == SEQUENCE_RECEIVING) {
+    paged_write(&g->sequences->table.slab, &s->portable.tokens,
+                s->arrival.n_received, m->tokens, (uint32_t)m->n_tokens);
+    s->arrival.n_received += (uint32_t)m->n_tokens;
+    if (s->arrival.n_received == s->arrival.n_announced &&
+        s->state == SEQUENCE_RECEIVING) {
         sequence_move(&g->sequences->table, s, SEQUENCE_QUEUED);
     }
     return ST_OK;
@@ -313,8 +315,8 @@ void stage_plan_back(struct stage *g, struct sequence *s)
         ending_plan_back(g->sequences, s);
         return;
     }
-    s->inflight--;
-    if (s->state == SEQUENCE_RELEASING && s->inflight == 0) {
+    s->plan.inflight--;
+    if (s->state == SEQUENCE_RELEASING && s->plan.inflight == 0) {
         forget_sequence(g, s);
     }
 }
@@ -323,12 +325,12 @@ void stage_plan_back(struct stage *g, struct sequence *s)
  * writes to it.  The ids stay until those plans have returned. */
 static struct pool_need release_sequence(struct stage *g, struct sequence *s)
 {
-    struct pool_need freed = s->need;
+    struct pool_need freed = s->memory.need;
 
     sequence_release(&g->sequences->table, s);
     sequence_move(&g->sequences->table, s, SEQUENCE_RELEASING);
     g->sequences->report.changed = true;
-    if (s->inflight == 0 || PLANT(MICROBATCH_OVERTAKES_REMOVE)) {
+    if (s->plan.inflight == 0 || PLANT(MICROBATCH_OVERTAKES_REMOVE)) {
         forget_sequence(g, s);
     }
     return freed;
@@ -424,7 +426,6 @@ void stage_spoil(const struct stage *g, struct sequence *s, uint32_t position)
     struct stage_note *note = stage_note(g, s);
 
     if (!PLANT(SPOILT_FORGOTTEN)) {
-        s->spoilt = true;
         note->spoilt_at =
             position < note->spoilt_at ? position : note->spoilt_at;
     }
@@ -467,7 +468,7 @@ bool stage_begin(struct stage *g)
     g->opened = false;
     g->grant = g->step = 0;
     g->n_copies = g->n_replays = 0;
-    keeps_init(&g->keeps, g->base->o.keep_tokens);
+    keeps_init(&g->keeps, g->base->o.drafting.keep_tokens);
     relay_clear(&g->relay, assembly_stream_bytes(&g->sequences->table));
     return ok;
 }

@@ -98,7 +98,8 @@ struct stage_cursor {
 struct stage_note {
     bool restored;            /* a Restore came, and no row since */
     bool cut;                 /* a range was removed: its ids are gone */
-    uint32_t spoilt_at;       /* if spoilt: positions below it are not */
+    uint32_t spoilt_at;       /* a step with s failed: positions below it are
+                               * good; UINT32_MAX: it is not spoilt */
     uint32_t keep_at, n_kept; /* inputs of its row with drafts, until Accept;
                                * 0: none */
     uint32_t n_sampled;       /* at the last stage: the tokens of that row */
@@ -167,6 +168,13 @@ bool stage_is_last(const struct stage *g);
 void stage_plan_back(struct stage *g, struct sequence *s);
 
 struct stage_note *stage_note(const struct stage *g, const struct sequence *s);
+
+/* Returns whether a step with s has failed, and it has not begun anew since. */
+static inline bool stage_is_spoilt(const struct stage *g,
+                                   const struct sequence *s)
+{
+    return stage_note(g, s)->spoilt_at != UINT32_MAX;
+}
 
 /* A step that computes s from this position on has failed. */
 void stage_spoil(const struct stage *g, struct sequence *s, uint32_t position);

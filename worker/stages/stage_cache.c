@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker/cache/windows.h"
+#include "worker/sequence/windows.h"
 
 /* ---- made and freed ---- */
 
@@ -86,7 +86,7 @@ static uint32_t n_blocks_of(const struct stage_cache *c, uint32_t end)
 static uint32_t table_get(const struct stage_cache *c, const struct sequence *s,
                           uint32_t i)
 {
-    return paged_get(&c->table->slab, &s->blocks, i);
+    return paged_get(&c->table->slab, &s->memory.blocks, i);
 }
 
 /* Puts a shared block into the table: in the place of one that s has, or of one
@@ -95,7 +95,7 @@ static void table_share(struct stage_cache *c, struct sequence *s, uint32_t i,
                         uint32_t block)
 {
     struct pool *pool = c->table->pool;
-    bool has = i < s->n_blocks;
+    bool has = i < s->memory.n_blocks;
     uint32_t old = has ? table_get(c, s, i) : 0;
 
     if (has && old == block) {
@@ -105,17 +105,17 @@ static void table_share(struct stage_cache *c, struct sequence *s, uint32_t i,
     if (has) {
         pool_release(pool, POOL_BLOCKS, old);
     }
-    paged_write(&c->table->slab, &s->blocks, i, &block, 1);
+    paged_write(&c->table->slab, &s->memory.blocks, i, &block, 1);
 }
 
 static enum status check_granted(const struct sequence *s, uint32_t n,
                                  struct error *e)
 {
-    return n <= s->need.n[POOL_BLOCKS]
+    return n <= s->memory.need.n[POOL_BLOCKS]
                ? ST_OK
                : error_set(e, ST_RESOURCE_EXHAUSTED,
                            "it goes on after %u blocks, but %u are granted", n,
-                           s->need.n[POOL_BLOCKS]);
+                           s->memory.need.n[POOL_BLOCKS]);
 }
 
 enum status stage_cache_take(struct stage_cache *c, struct sequence *s,
@@ -126,13 +126,14 @@ enum status stage_cache_take(struct stage_cache *c, struct sequence *s,
     if (check_granted(s, n, e) != ST_OK) {
         return e->code;
     }
-    while (s->n_blocks < n) {
+    while (s->memory.n_blocks < n) {
         uint32_t block;
 
         if (!pool_take(c->table->pool, POOL_BLOCKS, 1, &block)) {
             return error_set(e, ST_INTERNAL, "the granted block was not there");
         }
-        paged_write(&c->table->slab, &s->blocks, s->n_blocks++, &block, 1);
+        paged_write(&c->table->slab, &s->memory.blocks, s->memory.n_blocks++,
+                    &block, 1);
     }
     return ST_OK;
 }
@@ -189,17 +190,19 @@ static enum status check_from(const struct stage_cache *c,
     uint32_t n = n_blocks_of(c, r->position);
 
     /* A sequence that has computed something would lose it. */
-    if (s->n_blocks > 0 || s->slot != SLOT_NONE || f == s) {
+    if (s->memory.n_blocks > 0 || s->memory.slot != SLOT_NONE || f == s) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "it has %u blocks already, and takes over others",
-                         s->n_blocks);
+                         s->memory.n_blocks);
     }
-    if (f->n_blocks < n || (c->has_states && f->slot == SLOT_NONE) ||
+    if (f->memory.n_blocks < n ||
+        (c->has_states && f->memory.slot == SLOT_NONE) ||
         !windows_reach(c->table, f, r->position)) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "it takes over %u blocks and a state, but the other "
                          "sequence has %u blocks and %s state",
-                         n, f->n_blocks, f->slot == SLOT_NONE ? "no" : "a");
+                         n, f->memory.n_blocks,
+                         f->memory.slot == SLOT_NONE ? "no" : "a");
     }
     return check_granted(s, n, e);
 }
@@ -216,7 +219,7 @@ static enum status check_checkpoint(const struct stage_cache *c,
         return error_set(e, ST_NOT_FOUND, "checkpoint %u is not kept",
                          r->checkpoint);
     }
-    return s->need.n[POOL_SLOTS] > 0
+    return s->memory.need.n[POOL_SLOTS] > 0
                ? ST_OK
                : error_set(e, ST_INVALID_ARGUMENT,
                            "a checkpoint, but no slot is granted");
@@ -235,7 +238,7 @@ static void share_path(struct stage_cache *c, struct sequence *s,
         }
         name = c->memory[i].parent;
     }
-    s->n_blocks = n > s->n_blocks ? n : s->n_blocks;
+    s->memory.n_blocks = n > s->memory.n_blocks ? n : s->memory.n_blocks;
 }
 
 static void add_copy(struct stage_copies *out, uint32_t from, uint32_t to,
@@ -263,7 +266,8 @@ static enum status copy_last(struct stage_cache *c, struct sequence *s,
     if (!pool_take(pool, POOL_BLOCKS, 1, &own)) {
         return error_set(e, ST_INTERNAL, "the granted block was not there");
     }
-    paged_write(&c->table->slab, &s->blocks, s->n_blocks++, &own, 1);
+    paged_write(&c->table->slab, &s->memory.blocks, s->memory.n_blocks++, &own,
+                1);
     add_copy(out, pool_page(pool, block), pool_page(pool, own), 1);
     return ST_OK;
 }
@@ -275,9 +279,9 @@ static void take_slot(struct stage_cache *c, struct sequence *s,
 
     /* The granted one becomes free; the other sequence has none any more. */
     pool_ungrant(c->table->pool, &slot);
-    s->slot = from->slot;
-    from->slot = SLOT_NONE;
-    from->need.n[POOL_SLOTS] = 0;
+    s->memory.slot = from->memory.slot;
+    from->memory.slot = SLOT_NONE;
+    from->memory.need.n[POOL_SLOTS] = 0;
 }
 
 /* As blocks: the partly filled one is copied if others have it too. */
@@ -313,18 +317,18 @@ static enum status take_over(struct stage_cache *c, struct sequence *s,
     uint32_t n = n_blocks_of(c, r->position), block;
     bool partial = n > 0 && r->position % c->block_tokens != 0;
 
-    while (s->n_blocks < n) {
-        block = table_get(c, r->from, s->n_blocks);
-        if (partial && s->n_blocks + 1 == n && is_shared(c, block)) {
+    while (s->memory.n_blocks < n) {
+        block = table_get(c, r->from, s->memory.n_blocks);
+        if (partial && s->memory.n_blocks + 1 == n && is_shared(c, block)) {
             if (copy_last(c, s, block, out, e) != ST_OK) {
                 return e->code;
             }
             break;
         }
-        table_share(c, s, s->n_blocks, block);
-        s->n_blocks++;
+        table_share(c, s, s->memory.n_blocks, block);
+        s->memory.n_blocks++;
     }
-    if (c->has_states && s->need.n[POOL_SLOTS] > 0) {
+    if (c->has_states && s->memory.need.n[POOL_SLOTS] > 0) {
         take_slot(c, s, r->from);
     }
     return take_windows(c, s, r, out, e);
@@ -341,11 +345,12 @@ static uint32_t cut_windows(struct stage_cache *c, struct sequence *s,
 
     if (w->window > 0) {
         (void)windows_cut(c->table, s, r->position);
-        keeps = s->n_windows * w->pages;
+        keeps = s->memory.n_windows * w->pages;
     }
-    rest =
-        s->need.n[POOL_WINDOWS] > keeps ? s->need.n[POOL_WINDOWS] - keeps : 0;
-    s->need.n[POOL_WINDOWS] -= rest;
+    rest = s->memory.need.n[POOL_WINDOWS] > keeps
+               ? s->memory.need.n[POOL_WINDOWS] - keeps
+               : 0;
+    s->memory.need.n[POOL_WINDOWS] -= rest;
     return rest;
 }
 
@@ -356,20 +361,21 @@ static void cut(struct stage_cache *c, struct sequence *s,
 {
     struct pool *pool = c->table->pool;
     uint32_t position = r->position, n = n_blocks_of(c, position);
-    struct pool_need rest = {{s->need.n[POOL_BLOCKS] - s->n_blocks, 0, 0}};
+    struct pool_need rest = {
+        {s->memory.need.n[POOL_BLOCKS] - s->memory.n_blocks, 0, 0}};
 
-    for (uint32_t i = n; i < s->n_blocks; i++) {
+    for (uint32_t i = n; i < s->memory.n_blocks; i++) {
         pool_release(pool, POOL_BLOCKS, table_get(c, s, i));
     }
-    s->n_blocks = n < s->n_blocks ? n : s->n_blocks;
-    s->need.n[POOL_BLOCKS] = s->n_blocks;
-    if (position == 0 && s->need.n[POOL_SLOTS] > 0) {
-        rest.n[POOL_SLOTS] = s->slot == SLOT_NONE;
-        if (s->slot != SLOT_NONE) {
-            pool_release(pool, POOL_SLOTS, s->slot);
+    s->memory.n_blocks = n < s->memory.n_blocks ? n : s->memory.n_blocks;
+    s->memory.need.n[POOL_BLOCKS] = s->memory.n_blocks;
+    if (position == 0 && s->memory.need.n[POOL_SLOTS] > 0) {
+        rest.n[POOL_SLOTS] = s->memory.slot == SLOT_NONE;
+        if (s->memory.slot != SLOT_NONE) {
+            pool_release(pool, POOL_SLOTS, s->memory.slot);
         }
-        s->slot = SLOT_NONE;
-        s->need.n[POOL_SLOTS] = 0;
+        s->memory.slot = SLOT_NONE;
+        s->memory.need.n[POOL_SLOTS] = 0;
     }
     rest.n[POOL_WINDOWS] = cut_windows(c, s, r);
     pool_ungrant(pool, &rest);
@@ -404,8 +410,8 @@ enum status stage_cache_restore(struct stage_cache *c, struct sequence *s,
     if (check_restore(c, s, r, &page, e) != ST_OK) {
         return e->code;
     }
-    if (page != SLOT_NONE && s->slot == SLOT_NONE && r->from == NULL &&
-        !pool_take(c->table->pool, POOL_SLOTS, 1, &s->slot)) {
+    if (page != SLOT_NONE && s->memory.slot == SLOT_NONE && r->from == NULL &&
+        !pool_take(c->table->pool, POOL_SLOTS, 1, &s->memory.slot)) {
         return error_set(e, ST_INTERNAL, "the granted slot was not there");
     }
     if (r->node != NAME_NONE && c->has_blocks) {
@@ -418,7 +424,7 @@ enum status stage_cache_restore(struct stage_cache *c, struct sequence *s,
         cut(c, s, r);
     }
     if (page != SLOT_NONE) {
-        add_copy(copies, page, s->slot,
+        add_copy(copies, page, s->memory.slot,
                  c->table->pool->o.pages_per[POOL_SLOTS]);
     }
     return ST_OK;
@@ -430,12 +436,13 @@ enum status stage_cache_twin(struct stage_cache *c,
 {
     uint32_t n = c->has_blocks ? end / c->block_tokens : 0;
 
-    if (s->n_blocks > 0 || s->slot != SLOT_NONE || source->n_blocks < n ||
-        s->n_windows > 0 || !windows_reach(c->table, source, end)) {
+    if (s->memory.n_blocks > 0 || s->memory.slot != SLOT_NONE ||
+        source->memory.n_blocks < n || s->memory.n_windows > 0 ||
+        !windows_reach(c->table, source, end)) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "a twin with %u blocks of a source with %u, for "
                          "positions below %u",
-                         s->n_blocks, source->n_blocks, end);
+                         s->memory.n_blocks, source->memory.n_blocks, end);
     }
     if (check_granted(s, n, e) != ST_OK) {
         return e->code;
@@ -443,7 +450,7 @@ enum status stage_cache_twin(struct stage_cache *c,
     for (uint32_t i = 0; i < n; i++) {
         table_share(c, s, i, table_get(c, source, i));
     }
-    s->n_blocks = n;
+    s->memory.n_blocks = n;
     windows_share(c->table, source, s, end, false);
     return ST_OK;
 }
@@ -481,10 +488,10 @@ static enum status check_blocks(const struct stage_cache *c,
 {
     uint32_t last = end / c->block_tokens;
 
-    if (s->n_blocks < last) {
+    if (s->memory.n_blocks < last) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "node %u ends at %u, but the sequence has %u blocks",
-                         node, end, s->n_blocks);
+                         node, end, s->memory.n_blocks);
     }
     for (uint32_t i = last - c->per; i < last; i++) {
         uint32_t block = table_get(c, s, i);
@@ -520,8 +527,8 @@ enum status stage_cache_keep(struct stage_cache *c, const struct sequence *s,
     }
     c->memory[i] = (struct stage_node){.parent = parent, .end = end};
     blocks = blocks_of(c, i);
-    paged_read(&c->table->slab, &s->blocks, end / c->block_tokens - c->per,
-               blocks, c->per);
+    paged_read(&c->table->slab, &s->memory.blocks,
+               end / c->block_tokens - c->per, blocks, c->per);
     for (uint32_t k = 0; k < c->per; k++) {
         pool_index(c->table->pool, blocks[k]);
     }

@@ -21,7 +21,7 @@
 
 #include "common/wire/prefix_hash.h"
 #include "worker/cache/pool.h"
-#include "worker/cache/sequence.h"
+#include "worker/sequence/sequence_table.h"
 #include "worker/stages/name_map.h"
 
 #define NAME_NONE UINT32_MAX

@@ -87,11 +87,12 @@ static enum status check_drafts(const struct sequence *s,
                          drafts, m->count[i], m->kind[i], DRAFTS_MAX);
     }
     if ((uint64_t)m->position[i] + m->count[i] >=
-        (uint64_t)s->n_prompt + s->max_tokens) {
+        (uint64_t)s->portable.n_prompt + s->portable.max_tokens) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "%u drafts from position %u on, but there are %u "
                          "positions",
-                         drafts, m->position[i], s->n_prompt + s->max_tokens);
+                         drafts, m->position[i],
+                         s->portable.n_prompt + s->portable.max_tokens);
     }
     return ST_OK;
 }
@@ -105,7 +106,7 @@ static enum status check_propose(const struct stage *g,
     uint64_t end = (uint64_t)m->position[i] + m->count[i] + n;
     bool mtp = (m->kind[i] & KIND_MTP) != 0;
 
-    if (mtp && stage_is_last(g) && !g->base->o.has_mtp) {
+    if (mtp && stage_is_last(g) && !g->base->o.drafting.has_mtp) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "kind %u, but this stage has no MTP layer",
                          m->kind[i]);
@@ -114,13 +115,14 @@ static enum status check_propose(const struct stage *g,
         return ST_OK;
     }
     if (n > DRAFTS_MAX || !mtp || (m->kind[i] & KIND_SAMPLE) == 0 ||
-        m->count[i] == 0 || end > (uint64_t)s->n_prompt + s->max_tokens) {
+        m->count[i] == 0 ||
+        end > (uint64_t)s->portable.n_prompt + s->portable.max_tokens) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "%u drafts to propose behind %u tokens of kind %u at "
                          "%u, but at most %d of %u positions, in a row that "
                          "samples and has the bit MTP",
                          n, m->count[i], m->kind[i], m->position[i], DRAFTS_MAX,
-                         s->n_prompt + s->max_tokens);
+                         s->portable.n_prompt + s->portable.max_tokens);
     }
     return ST_OK;
 }
@@ -163,7 +165,7 @@ static enum status take_region(struct stage *g, struct plan_row *row,
                          "use, or not among the %u of this stage",
                          row->n_tokens, keep_at, g->keeps.capacity);
     }
-    row->keep = !stage_is_last(g) && g->base->o.pages_per_slot > 0;
+    row->keep = !stage_is_last(g) && g->base->o.pool.pages_per_slot > 0;
     note->keep_at = keep_at;
     note->n_kept = row->n_tokens;
     note->n_sampled = 0;
@@ -218,7 +220,8 @@ static enum status count_values(const struct stage *g, struct microbatch *b,
                                 const struct plan_row *row, struct error *e)
 {
     if (row->sample && stage_is_last(g)) {
-        b->n_values += (row->n_drafts + 1) * sampling_width(&s->sampling);
+        b->n_values +=
+            (row->n_drafts + 1) * sampling_width(&s->portable.sampling);
     }
     return b->n_values <= RESULT_VALUES_MAX
                ? ST_OK
@@ -333,15 +336,16 @@ static enum status check_accept(const struct stage *g, const struct sequence *s,
 {
     const struct stage_note *note = stage_note(g, s);
 
-    if (s->inflight > 0) {
+    if (s->plan.inflight > 0) {
         return error_set(e, ST_INVALID_ARGUMENT, "%u steps with it are here",
-                         s->inflight);
+                         s->plan.inflight);
     }
     /* Only the stage that failed and those behind it have the failure. */
-    if (count > 0 && (count > note->n_kept || s->spoilt)) {
+    if (count > 0 && (count > note->n_kept || stage_is_spoilt(g, s))) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "it advances by %u inputs, but %s%u are kept", count,
-                         s->spoilt ? "is spoilt, and " : "", note->n_kept);
+                         stage_is_spoilt(g, s) ? "is spoilt, and " : "",
+                         note->n_kept);
     }
     if (count > 0 && stage_is_last(g) && count != note->n_sampled) {
         return error_set(e, ST_INVALID_ARGUMENT,
@@ -356,7 +360,7 @@ static enum status check_accept(const struct stage *g, const struct sequence *s,
 static enum status add_replay(struct stage *g, const struct sequence *s,
                               uint32_t count, struct error *e)
 {
-    if (s->slot == SLOT_NONE) {
+    if (s->memory.slot == SLOT_NONE) {
         return ST_OK;
     }
     if (g->n_replays == PLAN_ROWS_MAX) {
@@ -365,7 +369,7 @@ static enum status add_replay(struct stage *g, const struct sequence *s,
                          g->n_replays, PLAN_ROWS_MAX);
     }
     g->replays[g->n_replays++] =
-        (struct plan_replay){s->slot, stage_note(g, s)->keep_at, count};
+        (struct plan_replay){s->memory.slot, stage_note(g, s)->keep_at, count};
     return ST_OK;
 }
 
@@ -381,8 +385,8 @@ static enum status accept_one(struct stage *g, uint64_t grant, uint32_t count,
         if (add_replay(g, s, count, e) != ST_OK) {
             return e->code;
         }
-        s->n_planned += count - 1;
-        s->n_generated += count - 1;
+        s->plan.n_planned += count - 1;
+        s->portable.n_generated += count - 1;
     }
     stage_free_kept(g, s);
     return ST_OK;

@@ -147,28 +147,31 @@ static enum status check_place(const struct sequence *s,
     uint32_t end = known_end(m, i);
     uint32_t known = sequence_known(s);
 
-    if (m->position[i] != s->n_planned) {
+    if (m->position[i] != s->plan.n_planned) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "position %u, but the next one is %u", m->position[i],
-                         s->n_planned);
+                         s->plan.n_planned);
     }
-    if (end > known || samples != (end == known) || s->pending > 0) {
+    if (end > known || samples != (end == known) || s->plan.pending > 0) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "positions to %u %s a token, but %u ids are known and "
                          "%u more are being sampled",
-                         end, samples ? "with" : "without", known, s->pending);
+                         end, samples ? "with" : "without", known,
+                         s->plan.pending);
     }
-    if (m->index[i] !=
-            (samples || (m->kind[i] & KIND_ANEW) != 0 ? s->n_generated : 0) ||
-        (samples && s->n_generated >= s->max_tokens)) {
+    if (m->index[i] != (samples || (m->kind[i] & KIND_ANEW) != 0
+                            ? s->portable.n_generated
+                            : 0) ||
+        (samples && s->portable.n_generated >= s->portable.max_tokens)) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "index %u, but %u of at most %u tokens are generated",
-                         m->index[i], s->n_generated, s->max_tokens);
+                         m->index[i], s->portable.n_generated,
+                         s->portable.max_tokens);
     }
-    if (samples && s->n_received < s->n_announced) {
+    if (samples && s->arrival.n_received < s->arrival.n_announced) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "it samples, but only %u of %u ids have come",
-                         s->n_received, s->n_announced);
+                         s->arrival.n_received, s->arrival.n_announced);
     }
     return ST_OK;
 }
@@ -189,23 +192,24 @@ static enum status check_twin(const struct stage *g, const struct microbatch *b,
                          source);
     }
     row = &b->batch.plan.rows[source];
-    if (s->n_planned > 0 || s->n_generated > 0 || s->n_blocks > 0 ||
-        stage_note(g, s)->restored || (m->kind[i] & KIND_ANEW) != 0 ||
+    if (s->plan.n_planned > 0 || s->portable.n_generated > 0 ||
+        s->memory.n_blocks > 0 || stage_note(g, s)->restored ||
+        (m->kind[i] & KIND_ANEW) != 0 ||
         (m->kind[i] | KIND_MTP) != (m->kind[source] | KIND_MTP)) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "a twin of kind %u, at position %u with %u generated "
                          "tokens, of a row of kind %u",
-                         m->kind[i], s->n_planned, s->n_generated,
+                         m->kind[i], s->plan.n_planned, s->portable.n_generated,
                          m->kind[source]);
     }
-    if (m->position[i] != s->n_prompt ||
-        row->position + row->n_tokens != s->n_prompt ||
-        b->batch.owners[source]->n_prompt != s->n_prompt || m->index[i] != 0 ||
-        (m->kind[i] & KIND_SAMPLE) == 0) {
+    if (m->position[i] != s->portable.n_prompt ||
+        row->position + row->n_tokens != s->portable.n_prompt ||
+        b->batch.owners[source]->portable.n_prompt != s->portable.n_prompt ||
+        m->index[i] != 0 || (m->kind[i] & KIND_SAMPLE) == 0) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "a twin at %u, token %u, of a prompt of %u, whose "
                          "source ends at %u",
-                         m->position[i], m->index[i], s->n_prompt,
+                         m->position[i], m->index[i], s->portable.n_prompt,
                          row->position + row->n_tokens);
     }
     return ST_OK;
@@ -223,24 +227,25 @@ static enum status check_row(const struct stage *g, const struct sequence *s,
     if (m->kind[i] > KIND_ALL) {
         return error_set(e, ST_INVALID_ARGUMENT, "kind %u", m->kind[i]);
     }
-    if (end > (uint64_t)s->n_prompt + s->max_tokens) {
+    if (end > (uint64_t)s->portable.n_prompt + s->portable.max_tokens) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "%u tokens at %u, but there are %u positions",
                          m->count[i], m->position[i],
-                         s->n_prompt + s->max_tokens);
+                         s->portable.n_prompt + s->portable.max_tokens);
     }
-    if (generated ? m->position[i] < s->n_prompt && end > s->n_prompt
-                  : end > s->n_prompt) {
+    if (generated ? m->position[i] < s->portable.n_prompt &&
+                        end > s->portable.n_prompt
+                  : end > s->portable.n_prompt) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "%s positions %u to %" PRIu64
                          ", but the prompt has %u",
                          generated ? "generated" : "prompt", m->position[i],
-                         end, s->n_prompt);
+                         end, s->portable.n_prompt);
     }
     if (stage_check_draft_row(g, s, m, i, e) != ST_OK) {
         return e->code;
     }
-    return s->spoilt || m->has_failure || m->count[i] == 0
+    return stage_is_spoilt(g, s) || m->has_failure || m->count[i] == 0
                ? ST_OK
                : check_place(s, m, i, e);
 }
@@ -253,25 +258,26 @@ static enum status begin_anew(const struct stage *g, struct sequence *s,
                               const Sluice__V1__StageForward *m, size_t i,
                               struct error *e)
 {
-    uint32_t from = stage_note(g, s)->restored ? s->n_planned : 0;
+    uint32_t from = stage_note(g, s)->restored ? s->plan.n_planned : 0;
 
     if ((m->kind[i] & KIND_ANEW) == 0) {
         return ST_OK;
     }
-    if ((m->position[i] != 0 && m->position[i] != from) || s->inflight > 0 ||
-        m->index[i] > s->n_generated) {
+    if ((m->position[i] != 0 && m->position[i] != from) ||
+        s->plan.inflight > 0 || m->index[i] > s->portable.n_generated) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "it begins anew at position %u with %u generated "
                          "tokens, but %u are counted here, and %u steps with "
                          "it are on their way",
-                         m->position[i], m->index[i], s->n_generated,
-                         s->inflight);
+                         m->position[i], m->index[i], s->portable.n_generated,
+                         s->plan.inflight);
     }
-    s->n_planned = m->position[i];
-    s->pending = 0;
-    s->n_generated = m->index[i];
-    s->spoilt = PLANT(RESTART_SPOILT) && s->spoilt;
-    stage_note(g, s)->spoilt_at = UINT32_MAX;
+    s->plan.n_planned = m->position[i];
+    s->plan.pending = 0;
+    s->portable.n_generated = m->index[i];
+    if (!PLANT(RESTART_SPOILT)) {
+        stage_note(g, s)->spoilt_at = UINT32_MAX;
+    }
     return ST_OK;
 }
 
@@ -290,10 +296,11 @@ static struct sequence *sequence_of(const struct stage *g,
                             : "the sequence is removed");
         return NULL;
     }
-    if (s->last_step == m->step || stage_note(g, s)->cut) {
+    if (s->plan.last_step == m->step || stage_note(g, s)->cut) {
         error_set(e, ST_INVALID_ARGUMENT, "the sequence %s",
-                  s->last_step == m->step ? "has a row already"
-                                          : "is kept: a range was removed");
+                  s->plan.last_step == m->step
+                      ? "has a row already"
+                      : "is kept: a range was removed");
         return NULL;
     }
     return s;
@@ -321,15 +328,15 @@ static void fill_row(struct microbatch *b, struct sequence *s,
         .sample = (m->kind[i] & KIND_SAMPLE) != 0,
         .index = m->index[i],
         .choice = s->key.choice,
-        .sampling = &s->sampling,
+        .sampling = &s->portable.sampling,
     };
     b->samples[i] = p->rows[i].sample;
     b->anew[i] = (m->kind[i] & KIND_ANEW) != 0;
     b->batch.owners[i] = s;
     p->n_rows++;
-    s->inflight++;
-    s->last_step = m->step;
-    s->pending += b->samples[i] ? 1 : 0;
+    s->plan.inflight++;
+    s->plan.last_step = m->step;
+    s->plan.pending += b->samples[i] ? 1 : 0;
 }
 
 /* The leader has not counted the moves of this stage: the plan takes as many as
@@ -359,8 +366,8 @@ static enum status take_memory(struct stage *g, struct microbatch *b,
                 ST_OK) {
             return e->code;
         }
-        s->n_planned = end;
-        if (b->batch.owners[source]->spoilt) {
+        s->plan.n_planned = end;
+        if (stage_is_spoilt(g, b->batch.owners[source])) {
             stage_spoil(g, s, 0);
         }
     }
@@ -471,7 +478,7 @@ static enum status add_row(struct stage *g, struct microbatch *b,
     if (row->sample && stage_is_last(g)) {
         row->history = batch_history(&g->sequences->table, s);
     }
-    s->n_planned = end > s->n_planned ? end : s->n_planned;
+    s->plan.n_planned = end > s->plan.n_planned ? end : s->plan.n_planned;
     return ST_OK;
 }
 

@@ -181,7 +181,7 @@ static uint32_t accepted(const struct stage *g, const struct microbatch *b,
 {
     const struct plan_result *r = &g->sequences->result;
 
-    return b->drafts[i] > 0 && !b->batch.owners[i]->spoilt &&
+    return b->drafts[i] > 0 && !stage_is_spoilt(g, b->batch.owners[i]) &&
                    r->outcomes[i] == ROW_DONE
                ? r->n_accepted[i]
                : 0;
@@ -193,16 +193,16 @@ static void add_row(struct stage *g, const struct microbatch *b, uint32_t i,
     struct stage_columns *c = g->columns;
     const struct plan_result *r = &g->sequences->result;
     const struct sequence *s = b->batch.owners[i];
-    bool damaged = !s->spoilt && r->outcomes[i] == ROW_NOT_FINITE;
-    bool has_token = !s->spoilt && !damaged;
+    bool damaged = !stage_is_spoilt(g, s) && r->outcomes[i] == ROW_NOT_FINITE;
+    bool has_token = !stage_is_spoilt(g, s) && !damaged;
     uint32_t n_accepted = accepted(g, b, i);
 
-    c->width[m->n_tokens] = sampling_width(&s->sampling);
+    c->width[m->n_tokens] = sampling_width(&s->portable.sampling);
     c->damaged[m->n_tokens] = damaged;
     c->tokens[m->n_tokens++] = has_token ? r->tokens[i] : 0;
-    if (s->sampling.logprobs) {
+    if (s->portable.sampling.logprobs) {
         add_row_logprobs(g, i, n_accepted, has_token,
-                         s->sampling.n_top_logprobs, m);
+                         s->portable.sampling.n_top_logprobs, m);
     }
     stage_add_drafts(g, b, i, n_accepted, has_token, m);
 }
@@ -250,11 +250,12 @@ static void send_result(struct stage *g, const struct microbatch *b)
 /* Counts a token that was sampled here, or that the last stage will sample. */
 static void count_token(struct stage *g, struct sequence *s, uint32_t token)
 {
-    if (s->n_announced > 0 && !s->spoilt && !PLANT(STAGE_IDS_STALE)) {
-        paged_write(&g->sequences->table.slab, &s->tokens, sequence_known(s),
-                    &token, 1);
+    if (s->arrival.n_announced > 0 && !stage_is_spoilt(g, s) &&
+        !PLANT(STAGE_IDS_STALE)) {
+        paged_write(&g->sequences->table.slab, &s->portable.tokens,
+                    sequence_known(s), &token, 1);
     }
-    s->n_generated++;
+    s->portable.n_generated++;
     if (s->state == SEQUENCE_PREFILL) {
         sequence_move(&g->sequences->table, s, SEQUENCE_DECODE);
     }
@@ -267,12 +268,12 @@ static void count_row(struct stage *g, const struct microbatch *b, uint32_t i)
     struct sequence *s = b->batch.owners[i];
     uint32_t n = stage_is_last(g) ? accepted(g, b, i) : 0;
 
-    s->pending--;
+    s->plan.pending--;
     for (uint32_t k = 0; k < n; k++) {
         count_token(g, s, p->tokens[p->rows[i].token + 1 + k]);
     }
     count_token(g, s, g->sequences->result.tokens[i]);
-    s->n_planned += n;
+    s->plan.n_planned += n;
     if (b->drafts[i] > 0) {
         stage_note(g, s)->n_sampled = n + 1;
     }
@@ -383,10 +384,10 @@ static void skip_spoilt(struct stage *g, struct microbatch *b)
     for (uint32_t i = 0; i < b->batch.plan.n_rows; i++) {
         if (rows[i].n_tokens == 0) {
             rows[rows[i].source].sample = b->samples[rows[i].source];
-            if (b->batch.owners[rows[i].source]->spoilt) {
+            if (stage_is_spoilt(g, b->batch.owners[rows[i].source])) {
                 stage_spoil(g, b->batch.owners[i], 0);
             }
-        } else if (b->batch.owners[i]->spoilt) {
+        } else if (stage_is_spoilt(g, b->batch.owners[i])) {
             sample_none(g, b->batch.owners[i], &rows[i]);
         }
     }

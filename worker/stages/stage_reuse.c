@@ -154,11 +154,12 @@ static void add_keep_tokens(const struct stage *g, uint32_t *keep_tokens,
         for (uint32_t i = 0; i < at; i++) {
             keep_tokens[i] = m->keep_tokens[i];
         }
-        keep_tokens[at] = g->base->o.keep_tokens;
+        keep_tokens[at] = g->base->o.drafting.keep_tokens;
         out->n_keep_tokens = at + 1;
         out->keep_tokens = keep_tokens;
     }
-    out->has_proposes = out->proposes = stage_is_last(g) && g->base->o.has_mtp;
+    out->has_proposes = out->proposes =
+        stage_is_last(g) && g->base->o.drafting.has_mtp;
 }
 
 void stage_recv_geometry(struct stage *g, const Sluice__V1__StageGeometry *m)
@@ -185,10 +186,10 @@ void stage_recv_geometry(struct stage *g, const Sluice__V1__StageGeometry *m)
         slots[i] = m->pages_per_slot[i];
         windows[i] = m->n_window_pages > 0 ? m->window_pages[i] : 0;
     }
-    pages[at] = o->n_pages;
-    blocks[at] = o->pages_per_block;
-    slots[at] = o->pages_per_slot;
-    windows[at] = o->window_pages;
+    pages[at] = o->pool.n_pages;
+    blocks[at] = o->pool.pages_per_block;
+    slots[at] = o->pool.pages_per_slot;
+    windows[at] = o->pool.window_pages;
     out.n_n_pages = out.n_pages_per_block = out.n_pages_per_slot = at + 1;
     out.n_pages = pages;
     out.pages_per_block = blocks;
@@ -222,18 +223,19 @@ static enum status check_position(const struct stage *g,
                                   struct error *e)
 {
     uint32_t known = sequence_known(s);
-    bool behind = m->cut ? m->position > s->n_planned : m->position >= known;
+    bool behind =
+        m->cut ? m->position > s->plan.n_planned : m->position >= known;
 
     if (behind) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "it goes on at %u, but %u ids are known and %u "
                          "positions computed",
-                         m->position, known, s->n_planned);
+                         m->position, known, s->plan.n_planned);
     }
-    if (s->inflight > 0 || stage_note(g, s)->n_kept > 0) {
+    if (s->plan.inflight > 0 || stage_note(g, s)->n_kept > 0) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "%u steps with it are here, and %u inputs are kept",
-                         s->inflight, stage_note(g, s)->n_kept);
+                         s->plan.inflight, stage_note(g, s)->n_kept);
     }
     return ST_OK;
 }
@@ -242,17 +244,17 @@ static enum status check_position(const struct stage *g,
 static enum status check_from(const struct stage *g, const struct sequence *f,
                               uint32_t position, struct error *e)
 {
-    bool elsewhere = g->cache.has_states ? position != f->n_planned
-                                         : position > f->n_planned;
+    bool elsewhere = g->cache.has_states ? position != f->plan.n_planned
+                                         : position > f->plan.n_planned;
 
-    if (f->spoilt || f->inflight > 0 || stage_note(g, f)->n_kept > 0 ||
-        elsewhere) {
+    if (stage_is_spoilt(g, f) || f->plan.inflight > 0 ||
+        stage_note(g, f)->n_kept > 0 || elsewhere) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "grant %" PRIu64 " is to be taken over at %u, but it "
                          "%s, has %u steps here and %u positions",
                          f->grant, position,
-                         f->spoilt ? "is spoilt" : "is not spoilt", f->inflight,
-                         f->n_planned);
+                         stage_is_spoilt(g, f) ? "is spoilt" : "is not spoilt",
+                         f->plan.inflight, f->plan.n_planned);
     }
     return ST_OK;
 }
@@ -265,11 +267,11 @@ static enum status check_state(const struct stage *g, const struct sequence *s,
     bool stays = !m->has_checkpoint && !m->has_from && m->position > 0;
 
     if (g->cache.has_states && stays &&
-        (s->spoilt || m->position != s->n_planned)) {
+        (stage_is_spoilt(g, s) || m->position != s->plan.n_planned)) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "it goes on at %u without a checkpoint, but its state "
                          "is that at %u",
-                         m->position, s->n_planned);
+                         m->position, s->plan.n_planned);
     }
     return ST_OK;
 }
@@ -279,14 +281,15 @@ static enum status check_blocks(const struct stage *g, const struct sequence *s,
                                 const Sluice__V1__StageRestore *m,
                                 struct error *e)
 {
-    uint64_t has = (uint64_t)s->n_blocks * g->cache.block_tokens;
+    uint64_t has = (uint64_t)s->memory.n_blocks * g->cache.block_tokens;
 
     if (g->cache.has_blocks && !m->has_node && !m->has_from &&
         has < m->position) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "it goes on at %u in its own blocks, but has %u of %u "
                          "positions",
-                         m->position, s->n_blocks, g->cache.block_tokens);
+                         m->position, s->memory.n_blocks,
+                         g->cache.block_tokens);
     }
     return ST_OK;
 }
@@ -318,13 +321,13 @@ static enum status restore(struct stage *g, const Sluice__V1__StageRestore *m,
         keep_copies(g, &copies, e) != ST_OK) {
         return e->code;
     }
-    s->n_planned = m->position;
-    s->pending = 0;
+    s->plan.n_planned = m->position;
+    s->plan.pending = 0;
     stage_note(g, s)->restored = true;
     /* A kept sequence samples no more. */
     if (m->cut) {
         stage_note(g, s)->cut = true;
-        paged_keep(&g->sequences->table.slab, &s->tokens, 0, 0);
+        paged_keep(&g->sequences->table.slab, &s->portable.tokens, 0, 0);
     }
     g->sequences->report.changed = true;
     return ST_OK;
@@ -356,17 +359,17 @@ static enum status check_keep(const struct stage *g, const struct sequence *s,
                          m->n_node, m->n_parent, m->n_end);
     }
     for (size_t i = 0; i < m->n_node; i++) {
-        if (s->spoilt && m->end[i] > spoilt_at) {
+        if (m->end[i] > spoilt_at) {
             return error_set(e, ST_INVALID_ARGUMENT,
                              "node %u ends at %u, but a step failed that "
                              "computed from %u on",
                              m->node[i], m->end[i], spoilt_at);
         }
-        if (m->end[i] > s->n_planned) {
+        if (m->end[i] > s->plan.n_planned) {
             return error_set(e, ST_INVALID_ARGUMENT,
                              "node %u ends at %u, but %u positions are "
                              "computed",
-                             m->node[i], m->end[i], s->n_planned);
+                             m->node[i], m->end[i], s->plan.n_planned);
         }
     }
     return ST_OK;

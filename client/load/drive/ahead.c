@@ -1,8 +1,8 @@
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "client/load/drive/generator_parts.h"
+#include "common/base/memory.h"
 
 #define BATCH_US    200 /* of preparation in a tick, if a request takes less */
 #define BATCH_MAX   32
@@ -20,8 +20,7 @@ static struct tree *tree_new(struct generator *g)
     if (link != NULL) {
         return LIST_OF(link, struct tree, link);
     }
-    s = calloc(1, sizeof *s);
-    assert(s != NULL);
+    s = memory_must(calloc(1, sizeof *s));
     list_init(&s->link);
     return s;
 }
@@ -34,8 +33,7 @@ static struct request *request_new(struct generator *g)
     if (link != NULL) {
         return LIST_OF(link, struct request, link);
     }
-    r = calloc(1, sizeof *r);
-    assert(r != NULL);
+    r = memory_must(calloc(1, sizeof *r));
     list_init(&r->link);
     r->generator = g;
     return r;
@@ -51,7 +49,7 @@ void ahead_drop_request(struct generator *g, struct request *r)
 
 void ahead_drop_session(struct generator *g, struct tree *s)
 {
-    g->n_live--;
+    g->ahead.n_live--;
     list_remove(&s->link);
     tree_clear(s);
     list_append(&g->sessions, &s->link);
@@ -59,10 +57,10 @@ void ahead_drop_session(struct generator *g, struct tree *s)
 
 void ahead_leave(struct generator *g, struct request *r)
 {
-    timer_clear(&g->to_prepare, &r->prep);
+    timer_clear(&g->prepared.due, &r->prep);
     if (r->state == REQUEST_PREPARED) {
-        g->n_prepared--;
-        g->prepared_bytes -= r->bytes;
+        g->prepared.n--;
+        g->prepared.bytes -= r->bytes;
     }
 }
 
@@ -107,7 +105,7 @@ static struct request *request_for(struct generator *g, struct tree *s,
     r->timeout_us = INT64_MAX;
     r->bytes = 0;
     ahead_sample(g, &r->flight, s, turn, due_us);
-    timer_set(&g->to_prepare, &r->prep, due_us);
+    timer_set(&g->prepared.due, &r->prep, due_us);
     return r;
 }
 
@@ -131,7 +129,7 @@ static void plan_roots(struct generator *g, struct tree *s, int64_t due_us)
 /* Keeps a session of a closed loop at hand, prepared after all others. */
 static void spare_add(struct generator *g, struct tree *s)
 {
-    int64_t due_us = NO_DUE + (int64_t)g->n_spares_read++;
+    int64_t due_us = NO_DUE + (int64_t)g->prepared.n_spares_read++;
 
     for (uint32_t i = 0; i < s->n_turns; i++) {
         if (s->turns[i].parent < 0) {
@@ -141,18 +139,18 @@ static void spare_add(struct generator *g, struct tree *s)
         }
     }
     list_remove(&s->link);
-    list_append(&g->spare, &s->link);
-    g->n_spare++;
+    list_append(&g->ahead.spare, &s->link);
+    g->ahead.n_spare++;
 }
 
 static struct tree *spare_take(struct generator *g)
 {
-    struct list *link = list_take(&g->spare);
+    struct list *link = list_take(&g->ahead.spare);
 
     if (link == NULL) {
         return NULL;
     }
-    g->n_spare--;
+    g->ahead.n_spare--;
     return LIST_OF(link, struct tree, link);
 }
 
@@ -161,7 +159,7 @@ static void spare_plan(struct generator *g, struct tree *s, int64_t due_us)
 {
     struct list *link;
 
-    list_append(&g->live, &s->link);
+    list_append(&g->ahead.live, &s->link);
     while ((link = list_take(&s->roots)) != NULL) {
         struct request *r = LIST_OF(link, struct request, link);
         struct sample *sample = &r->flight.sample;
@@ -170,7 +168,7 @@ static void spare_plan(struct generator *g, struct tree *s, int64_t due_us)
         sample->flags = warm_flag(g, s, due_us);
         timer_set(&g->planned, &r->timer, due_us);
         if (r->prep.index != 0) {
-            timer_set(&g->to_prepare, &r->prep, due_us);
+            timer_set(&g->prepared.due, &r->prep, due_us);
         }
     }
 }
@@ -182,7 +180,7 @@ static void spare_drop(struct generator *g, struct tree *s)
     while ((link = list_take(&s->roots)) != NULL) {
         ahead_forget(g, LIST_OF(link, struct request, link));
     }
-    g->n_ahead--;
+    g->ahead.n_coming--;
     ahead_drop_session(g, s);
 }
 
@@ -192,16 +190,16 @@ static struct tree *read_one(struct generator *g)
 {
     struct tree *s;
 
-    if (g->plan_ended || !plan_next(g->o.plan, &g->scratch)) {
-        g->plan_ended = true;
+    if (g->ahead.plan_ended || !plan_next(g->o.plan, &g->ahead.scratch)) {
+        g->ahead.plan_ended = true;
         return NULL;
     }
     s = tree_new(g);
-    tree_take(s, &g->scratch);
+    tree_take(s, &g->ahead.scratch);
     list_init(&s->roots);
-    list_append(&g->live, &s->link);
-    g->n_live++;
-    g->n_ahead++;
+    list_append(&g->ahead.live, &s->link);
+    g->ahead.n_live++;
+    g->ahead.n_coming++;
     return s;
 }
 
@@ -211,13 +209,14 @@ static bool read_closed(struct generator *g)
 {
     struct tree *s = NULL;
 
-    if (g->n_unused > 0) {
+    if (g->ahead.n_unused > 0) {
         s = read_one(g);
-        g->n_unused--;
+        g->ahead.n_unused--;
         if (s != NULL) {
             plan_roots(g, s, 0);
         }
-    } else if (g->n_spare < GENERATOR_SPARE_MAX && g->n_spare < g->n_slots) {
+    } else if (g->ahead.n_spare < GENERATOR_SPARE_MAX &&
+               g->ahead.n_spare < g->ahead.n_slots) {
         s = read_one(g);
         if (s != NULL) {
             spare_add(g, s);
@@ -228,15 +227,15 @@ static bool read_closed(struct generator *g)
 
 static bool read_open(struct generator *g, int64_t until_us)
 {
-    struct tree *s =
-        g->horizon_us <= until_us && g->n_ahead < GENERATOR_AHEAD_MAX
-            ? read_one(g)
-            : NULL;
+    struct tree *s = g->ahead.horizon_us <= until_us &&
+                             g->ahead.n_coming < GENERATOR_AHEAD_MAX
+                         ? read_one(g)
+                         : NULL;
 
     if (s == NULL) {
         return false;
     }
-    g->horizon_us = s->due_us;
+    g->ahead.horizon_us = s->due_us;
     plan_roots(g, s, s->due_us);
     return true;
 }
@@ -244,7 +243,7 @@ static bool read_open(struct generator *g, int64_t until_us)
 bool ahead_read(struct generator *g, int64_t until_us, uint32_t n_max)
 {
     for (uint32_t n = 0; n < n_max; n++) {
-        if (!(g->closed ? read_closed(g) : read_open(g, until_us))) {
+        if (!(g->ahead.closed ? read_closed(g) : read_open(g, until_us))) {
             return false;
         }
     }
@@ -276,7 +275,7 @@ void ahead_end(struct generator *g)
 {
     struct tree *s;
 
-    g->plan_ended = true;
+    g->ahead.plan_ended = true;
     while ((s = spare_take(g)) != NULL) {
         spare_drop(g, s);
     }
@@ -299,13 +298,13 @@ static void account(struct generator *g, struct request *r, uint64_t n_tokens)
                            ? (double)(r->bytes - CALL_EST) / (double)n_tokens
                            : 0;
 
-    if (per_token > g->token_bytes) {
-        g->token_bytes = per_token;
+    if (per_token > g->prepared.token_bytes) {
+        g->prepared.token_bytes = per_token;
     }
-    g->n_prepared++;
-    g->prepared_bytes += r->bytes;
-    if (g->prepared_bytes > g->prepared_peak) {
-        g->prepared_peak = g->prepared_bytes;
+    g->prepared.n++;
+    g->prepared.bytes += r->bytes;
+    if (g->prepared.bytes > g->prepared.peak) {
+        g->prepared.peak = g->prepared.bytes;
     }
 }
 
@@ -324,12 +323,13 @@ void ahead_prepare_now(struct generator *g, struct request *r)
     };
     struct error e = {0};
 
-    timer_clear(&g->to_prepare, &r->prep);
-    tree_give(s, &g->scratch);
-    prompt_make(g->o.prompts, &g->scratch, r->turn, s->answers, &g->prompt);
+    timer_clear(&g->prepared.due, &r->prep);
+    tree_give(s, &g->ahead.scratch);
+    prompt_make(g->o.prompts, &g->ahead.scratch, r->turn, s->answers,
+                &g->prompt);
     r->flight.sample.n_prompt = g->prompt.n_tokens;
     r->call = g->o.ops->prepare(g->o.target, &request, &r->bytes, &e);
-    g->turn_tokens += n_tokens;
+    g->prepared.turn_tokens += n_tokens;
     if (r->call == NULL) {
         break_request(r, &e);
         return;
@@ -341,7 +341,7 @@ void ahead_prepare_now(struct generator *g, struct request *r)
 /* Forgets a call that was larger than estimated, so that the bound holds. */
 static bool undo(struct generator *g, struct request *r)
 {
-    if (g->prepared_bytes <= g->o.memory_max || g->n_prepared <= 1 ||
+    if (g->prepared.bytes <= g->o.memory_max || g->prepared.n <= 1 ||
         r->state != REQUEST_PREPARED) {
         return false;
     }
@@ -349,7 +349,7 @@ static bool undo(struct generator *g, struct request *r)
     g->o.ops->drop(g->o.target, r->call);
     r->call = NULL;
     r->state = REQUEST_PLANNED;
-    timer_set(&g->to_prepare, &r->prep, r->flight.sample.due_us);
+    timer_set(&g->prepared.due, &r->prep, r->flight.sample.due_us);
     return true;
 }
 
@@ -359,14 +359,14 @@ static struct request *next_to_prepare(struct generator *g)
     uint64_t n_tokens;
     double bytes;
 
-    if (g->to_prepare.n == 0) {
+    if (g->prepared.due.n == 0) {
         return NULL;
     }
-    r = LIST_OF(g->to_prepare.heap[1], struct request, prep);
+    r = LIST_OF(g->prepared.due.top, struct request, prep);
     n_tokens = tree_tokens(r->session, r->turn) + REQUEST_EST;
-    bytes = CALL_EST + g->token_bytes * (double)n_tokens;
-    return g->n_prepared == 0 ||
-                   (double)g->prepared_bytes + bytes <= (double)g->o.memory_max
+    bytes = CALL_EST + g->prepared.token_bytes * (double)n_tokens;
+    return g->prepared.n == 0 ||
+                   (double)g->prepared.bytes + bytes <= (double)g->o.memory_max
                ? r
                : NULL;
 }
@@ -382,7 +382,7 @@ bool ahead_prepare(struct generator *g, int64_t now_us)
         if (r == NULL) {
             return false;
         }
-        us = g->token_us *
+        us = g->prepared.token_us *
              (double)(tree_tokens(r->session, r->turn) + REQUEST_EST);
         /* A request that is the next to start is better late by less. */
         if (r->prep.due_us > timers_due(&g->planned) &&
@@ -442,11 +442,11 @@ void ahead_free(struct generator *g)
     ahead_end(g);
     forget_all(g, &g->planned);
     forget_all(g, &g->waiting);
-    timers_fini(&g->to_prepare);
+    timers_fini(&g->prepared.due);
     free_requests(&g->requests);
     free_requests(&g->open);
     free_requests(&g->lost);
     free_sessions(&g->sessions);
-    free_sessions(&g->live);
+    free_sessions(&g->ahead.live);
     prompt_fini(&g->prompt);
 }

@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "client/lib/client.h"
+#include "common/base/memory.h"
+#include "common/base/minmax.h"
 #include "common/base/quote.h"
 #include "common/wire/loop.h"
 #include "proto/admin.pb-c.h"
@@ -24,7 +26,7 @@ struct cluster {
     struct client *client;
     struct cluster_point point; /* being made */
     struct draft_sum drafts;
-    bool polls, has_point;
+    bool polls, has_point, denied;
     int64_t next_us; /* of the next poll */
     uint32_t n_pages;
 };
@@ -46,8 +48,7 @@ enum status cluster_open(struct cluster **out,
     if (st != ST_OK) {
         return st;
     }
-    c = calloc(1, sizeof *c);
-    assert(c != NULL);
+    c = memory_must(calloc(1, sizeof *c));
     c->client = client;
     *out = c;
     return ST_OK;
@@ -74,8 +75,16 @@ static const struct client_call_ops ops = {NULL, on_end};
 static void begin(struct cluster *c, enum method m,
                   const ProtobufCMessage *request)
 {
-    c->polls = client_begin(c->client, m, request, CLUSTER_CALL_MS, &ops, c,
-                            NULL) == ST_OK;
+    enum status st =
+        client_begin(c->client, m, request, CLUSTER_CALL_MS, &ops, c, NULL);
+
+    c->polls = st == ST_OK;
+    c->denied = c->denied || st == ST_PERMISSION_DENIED;
+}
+
+bool cluster_denied(const struct cluster *c)
+{
+    return c->denied;
 }
 
 static void list_workers(struct cluster *c, uint64_t after)
@@ -146,6 +155,7 @@ static void on_end(void *arg, enum status status, const ProtobufCMessage *reply,
 
     (void)e, (void)retry_after_ms;
     c->polls = false;
+    c->denied = c->denied || status == ST_PERMISSION_DENIED;
     if (status != ST_OK || reply == NULL) {
         return;
     }
@@ -170,21 +180,16 @@ static void poll_now(struct cluster *c, int64_t now_us, int64_t period_us)
     begin(c, METHOD_ADMIN_STATUS, &m.base);
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static bool turn(struct cluster *c, int64_t wait_us, int64_t period_us,
                  struct cluster_point *out)
 {
     int64_t now_us = loop_now_us();
 
-    if (now_us >= c->next_us && !c->polls) {
+    if (now_us >= c->next_us && !c->polls && !c->denied) {
         poll_now(c, now_us, period_us);
     }
     if (!c->polls) {
-        wait_us = least(wait_us, c->next_us - now_us);
+        wait_us = min_i64(wait_us, c->next_us - now_us);
     }
     /* A wait shorter than a millisecond is none. */
     client_turn(c->client, wait_us > 0 ? (uint32_t)(wait_us / 1000) : 0);
@@ -266,7 +271,7 @@ static bool wait_quiet(struct cluster *c, int64_t wait_us,
                 break;
             }
         }
-    } while (left_us > 0 || (!came && c->polls));
+    } while (!c->denied && (left_us > 0 || (!came && c->polls)));
     return came;
 }
 

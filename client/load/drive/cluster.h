@@ -30,6 +30,10 @@ void cluster_close(struct cluster **c);
 bool cluster_turn(struct cluster *c, int64_t wait_us,
                   struct cluster_point *out);
 
+/* Returns whether the router denies its figures to this key: it has no role
+ * admin.  There are no points and no audit then. */
+bool cluster_denied(const struct cluster *c);
+
 /* Returns what the router counted since the first point.  After
  * cluster_audit(), that includes the last tokens of the run. */
 struct draft_counts cluster_drafts(const struct cluster *c);

@@ -1,6 +1,5 @@
 #include "client/load/drive/crew.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -13,6 +12,8 @@
 #include "client/load/drive/crew_process.h"
 #include "client/load/drive/edge.h"
 #include "client/load/drive/flight.h"
+#include "common/base/memory.h"
+#include "common/base/monotonic.h"
 
 #define READ_BYTES     ((size_t)1 << 20)
 #define READS_PER_TURN 4
@@ -264,8 +265,7 @@ static enum status start_one(struct crew *c, const struct crew_options *o,
     m->out = down[0];
     fcntl(m->in, F_SETFL, O_NONBLOCK);
     fcntl(m->in, F_SETPIPE_SZ, PIPE_SIZE); /* the default serves too */
-    m->bytes = malloc(READ_BYTES);
-    assert(m->bytes != NULL);
+    m->bytes = memory_must(malloc(READ_BYTES));
     c->n++;
     c->n_open++;
     return ST_OK;
@@ -322,14 +322,13 @@ enum status crew_start(struct crew **out, const struct crew_options *o,
                          "%u generator processes: 1 to %d are possible",
                          o->n_processes, CREW_MAX);
     }
-    c = calloc(1, sizeof *c);
-    assert(c != NULL);
+    c = memory_must(calloc(1, sizeof *c));
     st = start_all(c, o, e);
     if (st != ST_OK) {
         crew_free(&c);
         return st;
     }
-    c->began_us = edge_now_us() + CREW_BEGIN_US;
+    c->began_us = monotonic_us() + CREW_BEGIN_US;
     order_all(c, CREW_BEGIN, c->began_us);
     *out = c;
     return ST_OK;

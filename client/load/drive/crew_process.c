@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "client/load/drive/edge.h"
+#include "common/base/monotonic.h"
 
 #define IN  3 /* the process's descriptors */
 #define OUT 4
@@ -191,10 +192,10 @@ static enum status make(const struct crew_options *o, uint32_t index,
 /* Prepares what is due first, so that no process begins with a backlog. */
 static void prepare(struct generator *g)
 {
-    int64_t before_us = edge_now_us(), until_us = before_us + PREPARE_US;
+    int64_t before_us = monotonic_us(), until_us = before_us + PREPARE_US;
 
     while (before_us < until_us && generator_prepare(g)) {
-        int64_t now_us = edge_now_us();
+        int64_t now_us = monotonic_us();
 
         generator_turned(g, now_us - before_us);
         before_us = now_us;

@@ -16,6 +16,8 @@ const struct limit_row drive_limits[] = {
     LIMIT_ROW(GENERATOR_AHEAD_MAX, "sessions", "read ahead by a process"),
     LIMIT_ROW(GENERATOR_SPARE_MAX, "sessions", "read ahead in a closed loop"),
     LIMIT_ROW(FLIGHT_GAPS_MAX, "gaps", "kept of a request"),
+    LIMIT_ROW(FLIGHT_OUTPUT_MAX, "bytes",
+              "of an output whose tokens --tokenizer counts"),
     LIMIT_ROW(TREE_ANSWER_MAX, "ids or bytes", "an answer, for the next turn"),
     LIMIT_ROW(OUTPUTS_MAX, "outputs", "--check-outputs"),
     LIMIT_ROW(HTTP_URL_MAX, "bytes", "--target"),

@@ -3,17 +3,11 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-int64_t edge_now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
+#include "common/base/monotonic.h"
 
 static void wait_until(struct pollfd *items, int n, int64_t due_us)
 {
-    int64_t left_us = due_us - edge_now_us();
+    int64_t left_us = due_us - monotonic_us();
     struct timespec left;
 
     if (left_us < 0) {
@@ -32,14 +26,14 @@ static void wait_until(struct pollfd *items, int n, int64_t due_us)
 void edge_run(const struct edge *l)
 {
     struct pollfd items[TARGET_ITEMS + EDGE_ITEMS];
-    int64_t due_us, target_us, now_us = edge_now_us();
+    int64_t due_us, target_us, now_us = monotonic_us();
 
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
     for (;;) {
         int n, own;
 
         due_us = generator_tick(l->generator, now_us);
-        generator_turned(l->generator, edge_now_us() - now_us);
+        generator_turned(l->generator, monotonic_us() - now_us);
         if (due_us == GENERATOR_DONE) {
             return;
         }
@@ -47,7 +41,7 @@ void edge_run(const struct edge *l)
         n = l->ops->items(l->target, items, &target_us);
         own = l->items(l->arg, items + n);
         wait_until(items, n + own, due_us < target_us ? due_us : target_us);
-        now_us = edge_now_us();
+        now_us = monotonic_us();
         l->ops->turn(l->target, items, n, now_us);
         l->turn(l->arg, items + n, own, now_us);
     }

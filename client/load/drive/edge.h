@@ -23,9 +23,6 @@ struct edge {
     void *arg;
 };
 
-/* Returns the monotonic time. */
-int64_t edge_now_us(void);
-
 /* Runs until every request has ended. */
 void edge_run(const struct edge *l);
 

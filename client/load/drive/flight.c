@@ -1,9 +1,10 @@
 #include "client/load/drive/flight.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "common/base/memory.h"
 
 void flight_begin(struct flight *f, int64_t due_us)
 {
@@ -16,6 +17,7 @@ void flight_begin(struct flight *f, int64_t due_us)
         .queue_us = SAMPLE_NEVER,
     };
     f->has_ids = f->has_text = false;
+    f->n_output = 0;
 }
 
 static void gap_add(struct flight *f, int64_t us)
@@ -31,8 +33,7 @@ static void gap_add(struct flight *f, int64_t us)
     }
     if (s->n_gaps == f->gaps_size) {
         f->gaps_size = f->gaps_size == 0 ? 64 : 2 * f->gaps_size;
-        f->gaps = realloc(f->gaps, f->gaps_size * sizeof *f->gaps);
-        assert(f->gaps != NULL);
+        f->gaps = memory_must(realloc(f->gaps, f->gaps_size * sizeof *f->gaps));
     }
     f->gaps[s->n_gaps++] = gap;
 }
@@ -70,6 +71,25 @@ void flight_hash(struct flight *f, const uint32_t *ids, size_t n_ids,
     }
 }
 
+void flight_keep(struct flight *f, const char *text, size_t n)
+{
+    size_t size = f->output_size > 0 ? f->output_size : 1024;
+
+    if (n > FLIGHT_OUTPUT_MAX - f->n_output) {
+        f->n_output = FLIGHT_OUTPUT_MAX;
+        return;
+    }
+    while (size < f->n_output + n) {
+        size *= 2;
+    }
+    if (size != f->output_size) {
+        f->output = memory_must(realloc(f->output, size));
+        f->output_size = size;
+    }
+    memcpy(f->output + f->n_output, text, n);
+    f->n_output += n;
+}
+
 static uint64_t hash_of(const struct flight *f)
 {
     if (f->has_ids) {
@@ -83,6 +103,7 @@ static uint8_t flags_of(const struct call_end *end)
     return (uint8_t)((end->has_receipt ? SAMPLE_RECEIPT : 0) |
                      (end->leaked ? SAMPLE_LEAKED : 0) |
                      (end->n_resumes > 0 ? SAMPLE_RESUMED : 0) |
+                     (end->chunks && end->n_output == 0 ? SAMPLE_CHUNKS : 0) |
                      (end->bad_stream ? SAMPLE_BAD_STREAM : 0));
 }
 
@@ -109,7 +130,8 @@ void flight_end(struct flight *f, int64_t at_us, const struct call_end *end)
 
 void flight_clear(struct flight *f)
 {
-    if (f->gaps_size > FLIGHT_GAPS_KEPT) {
+    if (f->gaps_size > FLIGHT_GAPS_KEPT ||
+        f->output_size > FLIGHT_OUTPUT_KEPT) {
         flight_fini(f);
     }
 }
@@ -119,4 +141,7 @@ void flight_fini(struct flight *f)
     free(f->gaps);
     f->gaps = NULL;
     f->gaps_size = 0;
+    free(f->output);
+    f->output = NULL;
+    f->n_output = f->output_size = 0;
 }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #include "client/load/drive/generator_parts.h"
+#include "common/base/memory.h"
+#include "common/base/minmax.h"
 
 /* Few, because now_us is the time of the whole tick. */
 #define STARTS_PER_TICK 64
@@ -44,7 +46,7 @@ static void report_unsent(struct generator *g, const struct tree *s,
 static void end_session(struct generator *g, struct tree *s, int64_t at_us)
 {
     ahead_drop_session(g, s);
-    if (g->closed && !g->stopped) {
+    if (g->ahead.closed && !g->stopped) {
         ahead_refill(g, at_us);
     }
 }
@@ -94,7 +96,7 @@ static void begin_session(struct generator *g, struct tree *s)
 {
     if (!s->begun) {
         s->begun = true;
-        g->n_ahead--;
+        g->ahead.n_coming--;
     }
 }
 
@@ -108,13 +110,26 @@ static void learn(struct generator *g, const struct request *r)
     }
 }
 
+/* Counts the tokens of an output that the server did not count. */
+static void count_tokens(struct generator *g, struct request *r,
+                         struct call_end *end)
+{
+    const struct flight *f = &r->flight;
+
+    if (end->chunks && f->n_output > 0 && f->n_output < FLIGHT_OUTPUT_MAX) {
+        end->n_output = prompt_count(g->o.prompts, f->output, f->n_output);
+    }
+}
+
 /* Makes the sample of a request.  The request stays with the caller. */
 static void end_request(struct generator *g, struct request *r, int64_t at_us,
                         const struct call_end *end)
 {
     struct tree *s = r->session;
+    struct call_end counted = *end;
 
-    flight_end(&r->flight, at_us, end);
+    count_tokens(g, r, &counted);
+    flight_end(&r->flight, at_us, &counted);
     learn(g, r);
     report(g, &r->flight);
     r->session = NULL;
@@ -123,14 +138,9 @@ static void end_request(struct generator *g, struct request *r, int64_t at_us,
 
 /* ---- events of calls ---- */
 
-static int64_t earliest(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void limit(struct generator *g, struct request *r)
 {
-    timer_set(&g->limits, &r->timer, earliest(r->timeout_us, r->cut_us));
+    timer_set(&g->limits, &r->timer, min_i64(r->timeout_us, r->cut_us));
 }
 
 static bool cuts(const struct request *r)
@@ -177,6 +187,9 @@ static void on_output(void *arg, int64_t now_us, uint32_t n,
     }
     flight_output(&r->flight, now_us - g->start_us, n);
     flight_hash(&r->flight, ids, n_ids, text, n_text);
+    if (n_text > 0 && prompt_counts(g->o.prompts)) {
+        flight_keep(&r->flight, text, n_text);
+    }
     g->pulse.n_tokens += n;
     if (r->has_children) {
         tree_answer(r->session, r->turn, ids, n_ids, text, n_text);
@@ -279,8 +292,8 @@ static void expire(struct generator *g, int64_t now_us)
 /* Returns when open requests are given up, INT64_MAX if not yet known. */
 static int64_t grace_due(const struct generator *g)
 {
-    bool all_started = g->plan_ended && g->n_ahead == 0 && g->planned.n == 0 &&
-                       g->waiting.n == 0;
+    bool all_started = g->ahead.plan_ended && g->ahead.n_coming == 0 &&
+                       g->planned.n == 0 && g->waiting.n == 0;
 
     if (g->o.grace_us == 0 || g->n_open == 0 || g->graced || !all_started) {
         return INT64_MAX;
@@ -381,9 +394,9 @@ static void pulse(struct generator *g, int64_t now_us)
 
 static int64_t next_tick(const struct generator *g)
 {
-    int64_t due_us = earliest(timers_due(&g->planned), timers_due(&g->limits));
+    int64_t due_us = min_i64(timers_due(&g->planned), timers_due(&g->limits));
 
-    return earliest(earliest(due_us, grace_due(g)), g->next_pulse_us);
+    return min_i64(min_i64(due_us, grace_due(g)), g->next_pulse_us);
 }
 
 /* Ends what time ends: limits, the grace, a closed loop. */
@@ -394,7 +407,7 @@ static void end_due(struct generator *g, int64_t now_us)
         g->graced = true;
         give_up_all(g, GIVE_UP_TIMEOUT, now_us);
     }
-    if (g->closed && g->o.duration_us > 0 && now_us >= g->o.duration_us) {
+    if (g->ahead.closed && g->o.duration_us > 0 && now_us >= g->o.duration_us) {
         ahead_end(g);
     }
     if (now_us >= g->next_pulse_us) {
@@ -408,7 +421,7 @@ int64_t generator_tick(struct generator *g, int64_t monotonic_us)
     bool more;
 
     assert(g->begun);
-    if (!g->closed) {
+    if (!g->ahead.closed) {
         ahead_read(g, now_us, GENERATOR_AHEAD_MAX);
     }
     more = start_due(g, now_us);
@@ -417,7 +430,7 @@ int64_t generator_tick(struct generator *g, int64_t monotonic_us)
         more = ahead_read(g, now_us + GENERATOR_AHEAD_US, READS_PER_TICK);
         more |= ahead_prepare(g, now_us);
     }
-    if (g->plan_ended && g->n_live == 0) {
+    if (g->ahead.plan_ended && g->ahead.n_live == 0) {
         pulse(g, now_us);
         return GENERATOR_DONE;
     }
@@ -428,22 +441,21 @@ int64_t generator_tick(struct generator *g, int64_t monotonic_us)
 
 struct generator *generator_new(const struct generator_options *o)
 {
-    struct generator *g = calloc(1, sizeof *g);
+    struct generator *g = memory_must(calloc(1, sizeof *g));
 
-    assert(g != NULL);
     g->o = *o;
-    g->closed = plan_is_closed(o->plan, &g->n_slots);
-    g->n_unused = g->n_slots;
-    g->token_us = TOKEN_US;
+    g->ahead.closed = plan_is_closed(o->plan, &g->ahead.n_slots);
+    g->ahead.n_unused = g->ahead.n_slots;
+    g->prepared.token_us = TOKEN_US;
     inject_init(&g->inject, o->cancel, o->disconnect, o->slow, o->seed);
     timers_init(&g->planned);
     timers_init(&g->waiting);
-    timers_init(&g->to_prepare);
+    timers_init(&g->prepared.due);
     timers_init(&g->limits);
-    list_init(&g->spare);
+    list_init(&g->ahead.spare);
     list_init(&g->open);
     list_init(&g->lost);
-    list_init(&g->live);
+    list_init(&g->ahead.live);
     list_init(&g->sessions);
     list_init(&g->requests);
     return g;
@@ -479,7 +491,7 @@ static void stop_request(struct generator *g, struct request *r, int64_t now_us)
     }
     s->n_roots--;
     if (s->n_roots == 0) {
-        g->n_ahead--;
+        g->ahead.n_coming--;
         ahead_drop_session(g, s);
     }
 }
@@ -512,11 +524,11 @@ void generator_stop(struct generator *g, int64_t monotonic_us, bool at_once)
 
 void generator_turned(struct generator *g, int64_t took_us)
 {
-    if (g->turn_tokens > 0) {
-        double us = (double)took_us / (double)g->turn_tokens;
+    if (g->prepared.turn_tokens > 0) {
+        double us = (double)took_us / (double)g->prepared.turn_tokens;
 
-        g->token_us += (us - g->token_us) / 8;
-        g->turn_tokens = 0;
+        g->prepared.token_us += (us - g->prepared.token_us) / 8;
+        g->prepared.turn_tokens = 0;
     }
     if (g->begun && took_us > g->pulse.turn_max_us) {
         g->pulse.turn_max_us = took_us;
@@ -525,8 +537,8 @@ void generator_turned(struct generator *g, int64_t took_us)
 
 void generator_memory(const struct generator *g, size_t *now, size_t *peak)
 {
-    *now = g->prepared_bytes;
-    *peak = g->prepared_peak;
+    *now = g->prepared.bytes;
+    *peak = g->prepared.peak;
 }
 
 void generator_free(struct generator **self)

@@ -44,32 +44,41 @@ struct request {
     struct flight flight;
 };
 
+/* Sessions read from the plan ahead of their start. */
+struct ahead {
+    bool closed, plan_ended;
+    int64_t horizon_us; /* due time of the last session read */
+    uint32_t n_slots;   /* in a closed loop */
+    uint32_t n_unused;  /* ... that have had no session */
+    uint32_t n_coming;  /* sessions without a start */
+    uint32_t n_live;    /* sessions with turns left */
+    struct list spare;  /* ... without a slot, in a closed loop */
+    struct list live;   /* ... all others */
+    uint32_t n_spare;
+    struct plan_session scratch;
+};
+
+/* Requests made ready before they are due. */
+struct preparation {
+    struct timers due;
+    uint64_t n_spares_read; /* orders their preparation */
+    size_t bytes, peak;     /* prepared calls */
+    uint32_t n;
+    double token_bytes;   /* most bytes for a token of a prepared request */
+    double token_us;      /* time to prepare a token, a running mean */
+    uint64_t turn_tokens; /* prepared in this turn of the loop */
+};
+
 struct generator {
     struct generator_options o;
     bool begun, stopped;
     int64_t start_us; /* monotonic */
     struct inject inject;
 
-    /* Ahead of the start. */
-    bool closed, plan_ended;
-    int64_t horizon_us; /* due time of the last session read */
-    uint32_t n_slots;   /* in a closed loop */
-    uint32_t n_unused;  /* ... that have had no session */
-    uint32_t n_ahead;   /* sessions without a start */
-    uint32_t n_live;    /* sessions with turns left */
-    struct list spare;  /* ... without a slot, in a closed loop */
-    struct list live;   /* ... all others */
-    uint32_t n_spare;
+    struct ahead ahead;
     struct timers planned; /* by due time: not due */
     struct timers waiting; /* ... due */
-    struct timers to_prepare;
-    uint64_t n_spares_read; /* orders their preparation */
-    size_t prepared_bytes, prepared_peak;
-    uint32_t n_prepared;
-    double token_bytes;   /* most bytes for a token of a prepared request */
-    double token_us;      /* time to prepare a token, a running mean */
-    uint64_t turn_tokens; /* prepared in this turn of the loop */
-    struct plan_session scratch;
+    struct preparation prepared;
     struct prompt prompt;
 
     /* From the start on. */

@@ -1,6 +1,5 @@
 #include "client/load/drive/hooks.h"
 
-#include <assert.h>
 #include <ctype.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -11,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/base/memory.h"
 #include "common/base/option.h"
 #include "common/base/quote.h"
 
@@ -73,11 +73,9 @@ struct hooks *hooks_new(const char *const *texts, unsigned n,
                         void (*on_event)(void *arg, const struct load_event *e),
                         void *arg)
 {
-    struct hooks *h = calloc(1, sizeof *h);
+    struct hooks *h = memory_must(calloc(1, sizeof *h));
 
-    assert(h != NULL);
-    h->hooks = calloc(n > 0 ? n : 1, sizeof *h->hooks);
-    assert(h->hooks != NULL);
+    h->hooks = memory_must(calloc(n > 0 ? n : 1, sizeof *h->hooks));
     h->n = n;
     h->on_event = on_event;
     h->arg = arg;
@@ -96,13 +94,13 @@ struct hooks *hooks_new(const char *const *texts, unsigned n,
 static bool spawn(struct hook *k)
 {
     char sh[] = "sh", c[] = "-c";
-    char *command = strdup(k->command), *argv[] = {sh, c, command, NULL};
+    char *command = memory_must(strdup(k->command)),
+         *argv[] = {sh, c, command, NULL};
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
     sigset_t none, all;
     int rc;
 
-    assert(command != NULL);
     sigemptyset(&none);
     sigfillset(&all);
     posix_spawn_file_actions_init(&files);

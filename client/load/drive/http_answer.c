@@ -354,6 +354,11 @@ static void wrap_status(struct http_answer *a)
     fail(a, "HTTP %d: %s", a->status, text);
 }
 
+bool http_answer_counts_chunks(const struct http_answer *a)
+{
+    return a->n_output == 0 && a->n_events > 0;
+}
+
 void http_answer_end(struct http_answer *a, const char *broken,
                      struct call_end *out)
 {
@@ -376,6 +381,7 @@ void http_answer_end(struct http_answer *a, const char *broken,
                              .n_prompt = a->n_prompt,
                              .n_output = a->n_output,
                              .n_cached = a->n_cached,
+                             .chunks = http_answer_counts_chunks(a),
                              .queue_us = SAMPLE_NEVER};
 }
 

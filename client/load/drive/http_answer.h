@@ -56,6 +56,9 @@ void http_answer_stop(struct http_answer *a);
 void http_answer_end(struct http_answer *a, const char *broken,
                      struct call_end *out);
 
+/* Returns whether there is output whose tokens the server has not counted. */
+bool http_answer_counts_chunks(const struct http_answer *a);
+
 void http_answer_fini(struct http_answer *a);
 
 #endif

@@ -25,7 +25,7 @@ enum status http_key_check(const char *key, struct error *e)
         if (*p <= ' ' || *p > '~') {
             return error_set(e, ST_INVALID_ARGUMENT,
                              "the API key has a character that no header may "
-                             "have; check --key or $OPENAI_API_KEY");
+                             "have; check --key or $SLUICE_API_KEY");
         }
     }
     return ST_OK;
@@ -151,7 +151,7 @@ static enum status judge(long status, const struct target_options *o,
     if (status == 401 || status == 403) {
         return error_set(e, ST_UNAUTHENTICATED,
                          "%s refuses the API key (HTTP %ld); set --key or "
-                         "$OPENAI_API_KEY",
+                         "$SLUICE_API_KEY",
                          o->endpoint, status);
     }
     if (status != 200 && o->model == NULL) {

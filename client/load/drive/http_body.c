@@ -6,38 +6,31 @@
 
 #include <jansson.h>
 
+#include "common/base/json_must.h"
 #include "common/base/quote.h"
 
 /* The seed of the run may have 64 bits; servers take 63. */
 #define SEED_MASK 0x7fffffffffffffff
 #define ID_DIGITS 10
 
-/* Takes the reference to v. */
-static void set(json_t *body, const char *key, json_t *v)
-{
-    int failed = json_object_set_new(body, key, v);
-
-    assert(failed == 0);
-    (void)failed;
-}
-
 static void set_sampling(json_t *body, const struct target_options *o)
 {
-    set(body, "temperature", json_real(o->temperature));
+    json_must_set(body, "temperature", json_real(o->temperature));
     if (o->top_p > 0 && o->top_p < 1) {
-        set(body, "top_p", json_real(o->top_p));
+        json_must_set(body, "top_p", json_real(o->top_p));
     }
     if (o->top_k > 0) {
-        set(body, "top_k", json_integer(o->top_k));
+        json_must_set(body, "top_k", json_integer(o->top_k));
     }
     if (o->n > 1) {
-        set(body, "n", json_integer(o->n));
+        json_must_set(body, "n", json_integer(o->n));
     }
     if (o->has_drafts) {
-        set(body, "drafts", json_integer(o->drafts));
+        json_must_set(body, "drafts", json_integer(o->drafts));
     }
     if (o->has_seed) {
-        set(body, "seed", json_integer((json_int_t)(o->seed & SEED_MASK)));
+        json_must_set(body, "seed",
+                      json_integer((json_int_t)(o->seed & SEED_MASK)));
     }
 }
 
@@ -60,7 +53,7 @@ static enum status set_stops(json_t *body, const struct target_options *o,
         }
         json_array_append_new(stops, stop);
     }
-    set(body, "stop", stops);
+    json_must_set(body, "stop", stops);
     return ST_OK;
 }
 
@@ -97,14 +90,15 @@ static enum status fill(json_t *body, const struct target_options *o,
             return error_set(e, ST_INVALID_ARGUMENT, "--model %s is no UTF-8",
                              quote(o->model).text);
         }
-        set(body, "model", model);
+        json_must_set(body, "model", model);
     }
-    set(body, "stream", json_boolean(o->stream));
+    json_must_set(body, "stream", json_boolean(o->stream));
     if (o->stream) {
-        set(body, "stream_options", json_pack("{s:b}", "include_usage", 1));
+        json_must_set(body, "stream_options",
+                      json_pack("{s:b}", "include_usage", 1));
     }
     if (o->ignore_eos) {
-        set(body, "ignore_eos", json_true());
+        json_must_set(body, "ignore_eos", json_true());
     }
     set_sampling(body, o);
     st = set_stops(body, o, e);

@@ -17,6 +17,8 @@
 
 #include "client/load/drive/http_text.h"
 #include "client/load/drive/http_wire.h"
+#include "common/base/memory.h"
+#include "common/base/monotonic.h"
 
 #define TURN_EVENTS     32
 #define CONNECTIONS_MAX 65536L
@@ -61,7 +63,7 @@ static void note_sent(struct handle *h)
 {
     if (!h->x->sent) {
         h->x->sent = true;
-        h->sent_us = http_now_us();
+        h->sent_us = monotonic_us();
         note(h);
     }
 }
@@ -87,7 +89,7 @@ static size_t on_bytes(char *bytes, size_t one, size_t n, void *arg)
     struct handle *h = arg;
 
     http_text_put(&h->bytes, bytes, n * one);
-    h->now_us = http_now_us();
+    h->now_us = monotonic_us();
     note(h);
     return n * one;
 }
@@ -118,7 +120,7 @@ static int on_timer(CURLM *multi, long ms, void *arg)
     struct http_wire *w = arg;
 
     (void)multi;
-    w->due_us = ms < 0 ? INT64_MAX : http_now_us() + ms * 1000;
+    w->due_us = ms < 0 ? INT64_MAX : monotonic_us() + ms * 1000;
     return 0;
 }
 
@@ -157,8 +159,7 @@ static struct handle *take_handle(struct http_wire *w)
     if (node != NULL) {
         h = LIST_OF(node, struct handle, node);
     } else {
-        h = calloc(1, sizeof *h);
-        assert(h != NULL);
+        h = memory_must(calloc(1, sizeof *h));
         h->easy = curl_easy_init();
         assert(h->easy != NULL);
         h->w = w;
@@ -234,7 +235,7 @@ static void tell_done(struct handle *h)
              h->why[0] != '\0' ? h->why : curl_easy_strerror(h->result));
     x->link = NULL;
     put_back(h);
-    w->events->done(x, ok ? NULL : why, http_now_us());
+    w->events->done(x, ok ? NULL : why, monotonic_us());
 }
 
 /* Delivers the events of a handle, until the exchange is stopped. */
@@ -316,7 +317,7 @@ static void curl_turn(struct http_wire *w)
                 ((e & (EPOLLERR | EPOLLHUP)) != 0 ? CURL_CSELECT_ERR : 0),
             &running);
     }
-    if (http_now_us() >= w->due_us) {
+    if (monotonic_us() >= w->due_us) {
         w->due_us = INT64_MAX;
         curl_multi_socket_action(w->multi, CURL_SOCKET_TIMEOUT, 0, &running);
     }
@@ -410,9 +411,8 @@ static enum status curl_open(struct http_wire **out, const struct http_url *url,
                              const struct target_options *o,
                              const struct http_events *events, struct error *e)
 {
-    struct http_wire *w = calloc(1, sizeof *w);
+    struct http_wire *w = memory_must(calloc(1, sizeof *w));
 
-    assert(w != NULL);
     curl_global_init(CURL_GLOBAL_DEFAULT);
     w->events = events;
     w->due_us = INT64_MAX;

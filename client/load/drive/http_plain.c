@@ -4,7 +4,6 @@
  * first.  A server may close a kept connection in the moment that a request is
  * sent on it; such a request is sent once more on a new connection (RFC 9112,
  * section 9.3.1). */
-#include <assert.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -21,6 +20,8 @@
 #include "client/load/drive/http_reply.h"
 #include "client/load/drive/http_text.h"
 #include "client/load/drive/http_wire.h"
+#include "common/base/memory.h"
+#include "common/base/monotonic.h"
 #include "common/base/timer.h"
 
 /* A turn is short, because what is due in the generator waits for its end: so
@@ -129,22 +130,21 @@ static void break_exchange(struct http_wire *w, struct http_exchange *x,
 
     x->link = NULL;
     snprintf(w->why, sizeof w->why, "%s: %s%s", what, strerror(error), advice);
-    w->events->done(x, w->why, http_now_us());
+    w->events->done(x, w->why, monotonic_us());
 }
 
 static void note_sent(struct http_wire *w, struct http_exchange *x)
 {
     if (!x->sent) {
         x->sent = true;
-        w->events->sent(x, http_now_us());
+        w->events->sent(x, monotonic_us());
     }
 }
 
 static struct link *new_link(struct http_wire *w, int fd)
 {
-    struct link *l = malloc(sizeof *l);
+    struct link *l = memory_must(malloc(sizeof *l));
 
-    assert(l != NULL);
     memset(l, 0, offsetof(struct link, reply));
     l->w = w;
     l->fd = fd;
@@ -178,7 +178,7 @@ static void connect_link(struct http_wire *w, struct http_exchange *x)
         l->connecting = true;
         l->wants_out = true;
         watch(l, EPOLL_CTL_ADD);
-        timer_set(&w->timers, &l->timer, http_now_us() + w->connect_us);
+        timer_set(&w->timers, &l->timer, monotonic_us() + w->connect_us);
     } else {
         int error = errno;
 
@@ -208,7 +208,7 @@ static void break_link(struct link *l, const char *why)
     close_link(l);
     if (x != NULL) {
         x->link = NULL;
-        w->events->done(x, why, http_now_us());
+        w->events->done(x, why, monotonic_us());
     }
     serve_waiting(w);
 }
@@ -314,7 +314,7 @@ static void on_body(void *arg, const char *bytes, size_t n)
 {
     struct link *l = arg;
 
-    l->w->events->bytes(l->x, bytes, n, http_now_us());
+    l->w->events->bytes(l->x, bytes, n, monotonic_us());
 }
 
 static const struct http_reply_ops reply_ops = {on_head, on_body};
@@ -340,7 +340,7 @@ static void end_exchange(struct link *l, bool keeps)
     } else {
         close_link(l);
     }
-    w->events->done(x, NULL, http_now_us());
+    w->events->done(x, NULL, monotonic_us());
     serve_waiting(w);
 }
 
@@ -425,7 +425,7 @@ static void plain_turn(struct http_wire *w)
             serve_link(l, events[i].events);
         }
     }
-    while ((t = timers_pop(&w->timers, http_now_us())) != NULL) {
+    while ((t = timers_pop(&w->timers, monotonic_us())) != NULL) {
         snprintf(w->why, sizeof w->why,
                  "cannot connect within %lld ms (--connect-timeout)",
                  (long long)(w->connect_us / 1000));
@@ -617,10 +617,9 @@ static enum status plain_open(struct http_wire **out,
                               const struct target_options *o,
                               const struct http_events *events, struct error *e)
 {
-    struct http_wire *w = calloc(1, sizeof *w);
+    struct http_wire *w = memory_must(calloc(1, sizeof *w));
     enum status st;
 
-    assert(w != NULL);
     w->events = events;
     w->connect_us = (int64_t)o->connect_ms * 1000;
     w->n_links_max = o->n_connections;

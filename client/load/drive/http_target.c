@@ -12,6 +12,8 @@
 #include "client/load/drive/http_wire.h"
 #include "common/base/descriptors.h"
 #include "common/base/list.h"
+#include "common/base/memory.h"
+#include "common/base/monotonic.h"
 #include "common/base/timer.h"
 
 #define SPARE_CALLS    4096  /* kept for the next requests */
@@ -49,14 +51,6 @@ static struct call *call_of(struct http_exchange *x)
     return LIST_OF(x, struct call, x);
 }
 
-int64_t http_now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
-
 /* ---- calls ---- */
 
 static void free_call(struct call *c)
@@ -88,8 +82,7 @@ static struct call *take_call(struct target *t)
     struct call *c;
 
     if (list_empty(&t->spares)) {
-        c = calloc(1, sizeof *c);
-        assert(c != NULL);
+        c = memory_must(calloc(1, sizeof *c));
     } else {
         /* The one used last is in the cache. */
         c = LIST_OF(t->spares.prev, struct call, node);
@@ -220,10 +213,9 @@ static void target_close(struct target **self)
 static enum status target_open(struct target **out,
                                const struct target_options *o, struct error *e)
 {
-    struct target *t = calloc(1, sizeof *t);
+    struct target *t = memory_must(calloc(1, sizeof *t));
     enum status st;
 
-    assert(t != NULL);
     list_init(&t->calls);
     list_init(&t->spares);
     timers_init(&t->timers);
@@ -291,6 +283,7 @@ static void target_give_up(struct target *t, struct call *c, enum give_up how,
                            .n_prompt = c->answer.n_prompt,
                            .n_output = c->answer.n_output,
                            .n_cached = c->answer.n_cached,
+                           .chunks = http_answer_counts_chunks(&c->answer),
                            .queue_us = SAMPLE_NEVER};
 
     if (!c->ended) {

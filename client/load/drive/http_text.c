@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/memory.h"
 #include "common/base/utf8.h"
 
 #define FIRST_SIZE 512
@@ -17,10 +18,7 @@ void http_text_reserve(struct http_text *t, size_t n)
     while (size - t->n < n) {
         size *= 2;
     }
-    t->bytes = realloc(t->bytes, size);
-    if (t->bytes == NULL) {
-        abort();
-    }
+    t->bytes = memory_must(realloc(t->bytes, size));
     t->size = size;
 }
 

@@ -59,9 +59,6 @@ struct http_wire_ops {
 extern const struct http_wire_ops http_plain;
 extern const struct http_wire_ops http_curl;
 
-/* Returns the monotonic time. */
-int64_t http_now_us(void);
-
 /* Checks that an API key fits into a header line. */
 MUST_CHECK enum status http_key_check(const char *key, struct error *e);
 

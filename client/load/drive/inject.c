@@ -1,5 +1,7 @@
 #include "client/load/drive/inject.h"
 
+#include "common/base/splitmix.h"
+
 /* Averages over about so many requests, to follow a load that rises. */
 #define MEMORY 64
 
@@ -10,19 +12,13 @@ void inject_init(struct inject *in, double cancel, double disconnect,
         .cancel = cancel, .disconnect = disconnect, .slow = slow, .seed = seed};
 }
 
-/* splitmix64 (Steele, Lea, Flood 2014), as a hash of three numbers. */
-static uint64_t mix(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
 /* Draws from 0..1, 1 excluded. */
 static double draw(uint64_t seed, uint64_t number, uint64_t what)
 {
-    return (double)(mix(mix(mix(seed) ^ number) ^ what) >> 11) * 0x1p-53;
+    return (double)(splitmix_of(splitmix_of(splitmix_of(seed) ^ number) ^
+                                what) >>
+                    11) *
+           0x1p-53;
 }
 
 enum inject_kind inject_kind_of(const struct inject *in, uint64_t number)

@@ -5,19 +5,15 @@
 #include "client/load/drive/ask.h"
 #include "client/load/drive/http_target.h"
 #include "client/load/drive/native_target.h"
+#include "common/base/affix.h"
 #include "common/base/quote.h"
-
-static bool begins(const char *text, const char *with)
-{
-    return strncmp(text, with, strlen(with)) == 0;
-}
 
 enum kind kind_of(const char *endpoint)
 {
-    if (begins(endpoint, "http://") || begins(endpoint, "https://")) {
+    if (starts_with(endpoint, "http://") || starts_with(endpoint, "https://")) {
         return KIND_HTTP;
     }
-    if (begins(endpoint, "tcp://") || begins(endpoint, "ipc://")) {
+    if (starts_with(endpoint, "tcp://") || starts_with(endpoint, "ipc://")) {
         return KIND_NATIVE;
     }
     return KIND_NONE;

@@ -1,11 +1,11 @@
 #include "client/load/drive/native_call.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/lib/client.h"
+#include "common/base/memory.h"
 #include "common/wire/loop.h"
 #include "common/wire/method.h"
 #include "proto/worker.pb-c.h"
@@ -20,15 +20,13 @@ static void copy_prompt(struct call *c, const struct prompt *p)
     Sluice__V1__GenerateRequest *m = &c->message;
 
     if (p->n_ids > 0) {
-        c->ids = malloc(p->n_ids * sizeof *c->ids);
-        assert(c->ids != NULL);
+        c->ids = memory_must(malloc(p->n_ids * sizeof *c->ids));
         memcpy(c->ids, p->ids, p->n_ids * sizeof *c->ids);
         m->tokens = c->ids;
         m->n_tokens = p->n_ids;
         return;
     }
-    c->text = malloc(p->n_text);
-    assert(c->text != NULL);
+    c->text = memory_must(malloc(p->n_text));
     memcpy(c->text, p->text, p->n_text);
     m->has_text = true;
     m->text = (ProtobufCBinaryData){p->n_text, (uint8_t *)c->text};
@@ -71,8 +69,7 @@ struct call *native_call_new(const struct native_shape *shape,
                             : "the prompt is empty");
         return NULL;
     }
-    c = calloc(1, sizeof *c);
-    assert(c != NULL);
+    c = memory_must(calloc(1, sizeof *c));
     c->shape = shape;
     c->ops = r->ops;
     c->arg = r->arg;

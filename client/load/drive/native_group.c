@@ -4,6 +4,8 @@
 #include <stdlib.h>
 
 #include "common/base/bytes.h"
+#include "common/base/memory.h"
+#include "common/base/minmax.h"
 #include "common/wire/loop.h"
 #include "common/wire/method.h"
 
@@ -133,14 +135,14 @@ static struct client_core *core_new(struct native_session *s)
 {
     struct client_options options = {.name = s->group->o.name};
 
-    return client_core_new(&options, &s->io);
+    return memory_must(client_core_new(&options, &s->io));
 }
 
 struct native_session *native_group_add(struct native_group *g)
 {
-    struct native_session *s = calloc(1, sizeof *s);
+    struct native_session *s = memory_must(calloc(1, sizeof *s));
 
-    assert(s != NULL && g->n < g->o.n_max);
+    assert(g->n < g->o.n_max);
     s->group = g;
     s->io = (struct node_io){.impl = s,
                              .now_us = session_now_us,
@@ -245,17 +247,12 @@ static void maybe_wake(struct native_group *g)
 
 /* ---- turns ---- */
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 int native_group_items(struct native_group *g, struct pollfd *items,
                        int64_t *due_us)
 {
     g->n_items = 0;
     if (g->wake_us != 0) {
-        *due_us = least(*due_us, g->wake_us);
+        *due_us = min_i64(*due_us, g->wake_us);
         return 0;
     }
     g->n_items = transport_items(g->transport, items);
@@ -264,7 +261,7 @@ int native_group_items(struct native_group *g, struct pollfd *items,
     }
     for (unsigned i = 0; i < g->n; i++) {
         if (g->sessions[i]->due_us != NODE_IDLE) {
-            *due_us = least(*due_us, g->sessions[i]->due_us + g->behind_us);
+            *due_us = min_i64(*due_us, g->sessions[i]->due_us + g->behind_us);
         }
     }
     return g->n_items;
@@ -346,10 +343,10 @@ enum status native_group_new(struct native_group **out,
                              const struct native_group_options *o,
                              struct error *e)
 {
-    struct native_group *g = calloc(1, sizeof *g);
+    struct native_group *g = memory_must(calloc(1, sizeof *g));
     enum status st;
 
-    assert(g != NULL && o->n_max > 0 && o->n_max <= TRANSPORT_SESSIONS_MAX);
+    assert(o->n_max > 0 && o->n_max <= TRANSPORT_SESSIONS_MAX);
     g->o = *o;
     g->now_us = loop_now_us();
     st = transport_connect_many(&g->transport, o->endpoint, o->n_max, o->keys,

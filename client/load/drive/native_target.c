@@ -17,7 +17,6 @@
  * running: a generator may start the next request right there. */
 #include "client/load/drive/native_target.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +26,7 @@
 #include "client/lib/client.h"
 #include "client/load/drive/native_call.h"
 #include "common/base/bytes.h"
+#include "common/base/memory.h"
 #include "common/wire/curve_keys.h"
 #include "common/wire/loop.h"
 
@@ -75,9 +75,8 @@ static uint32_t take_index(struct target *t)
     if (t->n_unused == 0) {
         uint32_t size = t->size == 0 ? 256 : 2 * t->size;
 
-        t->calls = realloc(t->calls, size * sizeof *t->calls);
-        t->unused = realloc(t->unused, size * sizeof *t->unused);
-        assert(t->calls != NULL && t->unused != NULL);
+        t->calls = memory_must(realloc(t->calls, size * sizeof *t->calls));
+        t->unused = memory_must(realloc(t->unused, size * sizeof *t->unused));
         for (uint32_t i = size; i-- > t->size;) {
             t->calls[i] = NULL;
             t->unused[t->n_unused++] = i;
@@ -317,8 +316,7 @@ static enum status native_open(struct target **out,
     if (st != ST_OK) {
         return st;
     }
-    t = calloc(1, sizeof *t);
-    assert(t != NULL);
+    t = memory_must(calloc(1, sizeof *t));
     list_init(&t->ended);
     snprintf(t->endpoint, sizeof t->endpoint, "%s", o->endpoint);
     snprintf(t->name, sizeof t->name, "sluice-load-%ld", (long)getpid());

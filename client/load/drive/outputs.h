@@ -37,7 +37,4 @@ bool outputs_learn(struct outputs *o, const struct sample *s);
 enum outputs_verdict outputs_compare(const struct outputs *o,
                                      const struct sample *s);
 
-/* Returns how many outputs were learned, and how many of them are unstable. */
-uint32_t outputs_count(const struct outputs *o, uint32_t *n_unstable);
-
 #endif

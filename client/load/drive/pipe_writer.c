@@ -1,10 +1,11 @@
 #include "client/load/drive/pipe_writer.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "common/base/memory.h"
 
 void pipe_writer_init(struct pipe_writer *w, int fd, size_t bytes_max)
 {
@@ -35,8 +36,7 @@ static void block_add(struct pipe_writer *w)
     if (b != NULL) {
         w->spare = b->next;
     } else {
-        b = malloc(sizeof *b);
-        assert(b != NULL);
+        b = memory_must(malloc(sizeof *b));
     }
     b->next = NULL;
     b->n = 0;

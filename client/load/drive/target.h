@@ -58,6 +58,7 @@ struct call_end {
     uint32_t n_moves, n_resumes;
     int64_t gap_us;
     bool has_receipt, leaked, bad_stream;
+    bool chunks; /* the server sent output and counts no tokens */
 };
 
 /* Events of a call.  now_us: monotonic, when the bytes were read. */

@@ -1,8 +1,10 @@
 #include "client/load/drive/tree.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "common/base/memory.h"
+#include "common/base/minmax.h"
 
 _Static_assert(PLAN_TURNS_MAX <= 64, "a set of turns is 64 bits");
 
@@ -10,8 +12,7 @@ _Static_assert(PLAN_TURNS_MAX <= 64, "a set of turns is 64 bits");
 
 static void *grown(void *array, size_t n, size_t size)
 {
-    array = realloc(array, n * size);
-    assert(array != NULL);
+    array = memory_must(realloc(array, n * size));
     return array;
 }
 
@@ -46,8 +47,7 @@ void tree_take(struct tree *s, const struct plan_session *from)
         s->n_roots += from->turns[i].parent < 0;
     }
     if (from->n_turns > 1) {
-        s->answers = calloc(from->n_turns, sizeof *s->answers);
-        assert(s->answers != NULL);
+        s->answers = memory_must(calloc(from->n_turns, sizeof *s->answers));
     }
 }
 
@@ -129,14 +129,9 @@ static size_t size_for(size_t n)
     return n == 0 ? 0 : size;
 }
 
-static size_t at_most(size_t n, size_t room)
-{
-    return n < room ? n : room;
-}
-
 static void append_ids(struct prompt_answer *a, const uint32_t *ids, size_t n)
 {
-    n = at_most(n, TREE_ANSWER_MAX - a->n_ids);
+    n = min_size(n, TREE_ANSWER_MAX - a->n_ids);
     if (n == 0) {
         return;
     }
@@ -149,7 +144,7 @@ static void append_ids(struct prompt_answer *a, const uint32_t *ids, size_t n)
 
 static void append_text(struct prompt_answer *a, const char *text, size_t n)
 {
-    n = at_most(n, TREE_ANSWER_MAX - a->n_text);
+    n = min_size(n, TREE_ANSWER_MAX - a->n_text);
     if (n == 0) {
         return;
     }

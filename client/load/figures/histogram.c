@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "client/load/figures/histogram_bucket.h"
+#include "common/base/memory.h"
 
 /* A server may report an absurd queue time. */
 static int64_t clamp(int64_t value)
@@ -32,8 +33,7 @@ static void dense_grow(struct histogram *h, uint32_t bucket)
 {
     uint32_t size = (bucket / HISTOGRAM_SUB + 1) * HISTOGRAM_SUB;
 
-    h->counts = realloc(h->counts, size * sizeof *h->counts);
-    assert(h->counts != NULL);
+    h->counts = memory_must(realloc(h->counts, size * sizeof *h->counts));
     memset(h->counts + h->size, 0, (size - h->size) * sizeof *h->counts);
     h->size = size;
 }
@@ -78,9 +78,9 @@ static void sparse_insert(struct histogram *h, uint32_t at, uint32_t bucket)
 {
     if (h->size == h->room) {
         h->room = h->room == 0 ? 8 : 2 * h->room;
-        h->index = realloc(h->index, h->room * sizeof *h->index);
-        h->counts = realloc(h->counts, h->room * sizeof *h->counts);
-        assert(h->index != NULL && h->counts != NULL);
+        h->index = memory_must(realloc(h->index, h->room * sizeof *h->index));
+        h->counts =
+            memory_must(realloc(h->counts, h->room * sizeof *h->counts));
     }
     memmove(h->index + at + 1, h->index + at,
             (h->size - at) * sizeof *h->index);
@@ -224,21 +224,6 @@ int64_t histogram_quantile(const struct histogram *h, double q)
         seen += count;
     }
     return to > h->max ? h->max : to;
-}
-
-uint64_t histogram_at_most(const struct histogram *h, int64_t value)
-{
-    uint64_t count, seen = 0;
-    int64_t from, to;
-    uint32_t i = 0;
-
-    if (h->n == 0 || value < h->min) {
-        return 0;
-    }
-    while (histogram_next(h, &i, &from, &to, &count) && from <= value) {
-        seen += count;
-    }
-    return seen;
 }
 
 double histogram_mean(const struct histogram *h)

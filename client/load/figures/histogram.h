@@ -46,8 +46,6 @@ void histogram_clear(struct histogram *h);
  * empty. */
 int64_t histogram_quantile(const struct histogram *h, double q);
 
-/* Returns how many values are at most `value`, whose bucket counts wholly. */
-uint64_t histogram_at_most(const struct histogram *h, int64_t value);
 double histogram_mean(const struct histogram *h);
 
 /* Runs over buckets in order.  *i starts at 0.  Returns false at the end. */

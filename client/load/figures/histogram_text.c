@@ -1,10 +1,11 @@
 /* Histograms as text.  A run has hundreds of them, so numbers are in base 36
  * and most buckets cost three characters. */
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/load/figures/histogram_bucket.h"
+#include "common/base/affix.h"
+#include "common/base/memory.h"
 
 #define DIGITS   13 /* of a uint64_t in base 36 */
 #define HEAD_MAX (4 * (DIGITS + 1))
@@ -41,12 +42,12 @@ static char *put_head(char *to, const struct histogram *h)
 
 char *histogram_write(const struct histogram *h)
 {
-    char *text = malloc(HEAD_MAX + (size_t)h->size * ITEM_MAX + 1), *to;
+    char *text = memory_must(malloc(HEAD_MAX + (size_t)h->size * ITEM_MAX + 1)),
+         *to;
     uint32_t i = 0, bucket, last = 0;
     int64_t low, high;
     uint64_t count;
 
-    assert(text != NULL);
     to = put_head(text, h);
     while (histogram_next(h, &i, &low, &high, &count)) {
         bucket = histogram_bucket(low);
@@ -91,14 +92,6 @@ static bool take_number(const char **text, uint64_t most, uint64_t *out)
     return true;
 }
 
-static bool take_char(const char **text, char c)
-{
-    bool is = **text == c;
-
-    *text += is;
-    return is;
-}
-
 /* Figures of the head; the buckets must agree. */
 struct head {
     uint64_t lost, min, max, sum;
@@ -109,10 +102,10 @@ static bool take_head(const char **text, struct head *out)
     const uint64_t most = (uint64_t)HISTOGRAM_MAX;
 
     return take_number(text, HISTOGRAM_COUNT_MAX, &out->lost) &&
-           take_char(text, ',') && take_number(text, most, &out->min) &&
-           take_char(text, ',') && take_number(text, most, &out->max) &&
-           take_char(text, ',') && take_number(text, UINT64_MAX, &out->sum) &&
-           take_char(text, ';');
+           skip_char(text, ',') && take_number(text, most, &out->min) &&
+           skip_char(text, ',') && take_number(text, most, &out->max) &&
+           skip_char(text, ',') && take_number(text, UINT64_MAX, &out->sum) &&
+           skip_char(text, ';');
 }
 
 static bool take_buckets(const char **text, struct histogram *h)
@@ -123,12 +116,12 @@ static bool take_buckets(const char **text, struct histogram *h)
 
     while (**text != '\0') {
         count = 1;
-        if ((bucket > 0 || h->n > 0) && !take_char(text, ',')) {
+        if ((bucket > 0 || h->n > 0) && !skip_char(text, ',')) {
             return false;
         }
         if (!take_number(text, most - bucket, &step) ||
             (step == 0 && h->n > 0) ||
-            (take_char(text, ':') &&
+            (skip_char(text, ':') &&
              !take_number(text, HISTOGRAM_COUNT_MAX, &count)) ||
             count == 0 || count > HISTOGRAM_COUNT_MAX - h->n) {
             return false;

@@ -1,8 +1,9 @@
 #include "client/load/figures/result.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "common/base/memory.h"
 
 static void run_fini(struct run *r)
 {
@@ -33,8 +34,7 @@ struct run *result_add(struct result *r)
     if ((r->n_runs & (r->n_runs - 1)) == 0) {
         size_t room = r->n_runs == 0 ? 1 : 2 * (size_t)r->n_runs;
 
-        r->runs = realloc(r->runs, room * sizeof *r->runs);
-        assert(r->runs != NULL);
+        r->runs = memory_must(realloc(r->runs, room * sizeof *r->runs));
     }
     run = &r->runs[r->n_runs++];
     memset(run, 0, sizeof *run);

@@ -37,10 +37,11 @@ extern const char *const outcome_names[OUTCOMES];
 enum sample_flags {
     SAMPLE_WARM = 1, /* during the warm-up: not in the figures */
     SAMPLE_SLOW_READER = 2,
-    SAMPLE_RECEIPT = 4,    /* a cancel was answered by a receipt */
-    SAMPLE_LEAKED = 8,     /* ... that does not add up, or none came */
-    SAMPLE_RESUMED = 16,   /* survived a lost connection */
-    SAMPLE_BAD_STREAM = 32 /* tokens lost, doubled or after the end */
+    SAMPLE_RECEIPT = 4,     /* a cancel was answered by a receipt */
+    SAMPLE_LEAKED = 8,      /* ... that does not add up, or none came */
+    SAMPLE_RESUMED = 16,    /* survived a lost connection */
+    SAMPLE_BAD_STREAM = 32, /* tokens lost, doubled or after the end */
+    SAMPLE_CHUNKS = 64      /* n_output is n_events: nothing counts tokens */
 };
 
 struct sample {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/load/figures/tally_parts.h"
+#include "common/base/memory.h"
 
 const struct metric_name metric_table[METRICS] = {
     [METRIC_TTFT] = {"ttft", "time to first token", "us"},
@@ -24,9 +25,8 @@ const struct metric_name metric_table[METRICS] = {
 
 struct tally *tally_new(const struct objectives *o)
 {
-    struct tally *t = calloc(1, sizeof *t);
+    struct tally *t = memory_must(calloc(1, sizeof *t));
 
-    assert(t != NULL);
     t->objectives = *o;
     t->row_us = TALLY_ROW_US;
     t->batch_size = 1;
@@ -104,6 +104,12 @@ static bool injected(const struct sample *s)
            s->outcome == OUTCOME_DISCONNECTED || s->outcome == OUTCOME_SKIPPED;
 }
 
+/* Returns the output of a request: what a failed one sent is of no use. */
+static uint32_t output_of(const struct sample *s)
+{
+    return s->outcome == OUTCOME_OK || injected(s) ? s->n_output : 0;
+}
+
 /* Returns to - from; SAMPLE_NEVER if one did not happen. */
 static int64_t between(int64_t from, int64_t to)
 {
@@ -157,18 +163,20 @@ static void put(struct histogram *h, int64_t value)
  * answered requests only. */
 static void count(struct tally *t, const struct sample *s, bool good)
 {
-    t->n_outcomes[s->outcome]++;
-    t->n_good += good;
-    t->n_slow_readers += (s->flags & SAMPLE_SLOW_READER) != 0;
-    t->n_receipts += (s->flags & SAMPLE_RECEIPT) != 0;
-    t->n_leaked += (s->flags & SAMPLE_LEAKED) != 0;
-    t->n_bad_streams += (s->flags & SAMPLE_BAD_STREAM) != 0;
-    t->n_resumed += (s->flags & SAMPLE_RESUMED) != 0;
-    t->n_moves += s->n_moves;
-    t->n_output += s->n_output;
+    t->counts.n_outcomes[s->outcome]++;
+    t->counts.n_good += good;
+    t->counts.n_slow_readers += (s->flags & SAMPLE_SLOW_READER) != 0;
+    t->counts.n_receipts += (s->flags & SAMPLE_RECEIPT) != 0;
+    t->counts.n_leaked += (s->flags & SAMPLE_LEAKED) != 0;
+    t->counts.n_bad_streams += (s->flags & SAMPLE_BAD_STREAM) != 0;
+    t->counts.n_resumed += (s->flags & SAMPLE_RESUMED) != 0;
+    t->counts.n_moves += s->n_moves;
+    t->counts.n_output += output_of(s);
+    t->counts.n_chunked +=
+        s->outcome == OUTCOME_OK && (s->flags & SAMPLE_CHUNKS) != 0;
     if (s->outcome == OUTCOME_OK || s->first_us != SAMPLE_NEVER) {
-        t->n_prompt += s->n_prompt;
-        t->n_cached += s->n_cached;
+        t->counts.n_prompt += s->n_prompt;
+        t->counts.n_cached += s->n_cached;
     }
     if ((s->flags & SAMPLE_RESUMED) != 0 && s->gap_us > t->gap_max_us) {
         t->gap_max_us = s->gap_us;
@@ -233,7 +241,7 @@ static void take_tokens(struct tally *t, const struct sample *s,
 {
     struct histogram *level =
         s->sent_us == SAMPLE_NEVER ? NULL : &level_of(t, s)->itl;
-    uint64_t n_chunks = (uint64_t)s->n_gaps + 1, n = s->n_output;
+    uint64_t n_chunks = (uint64_t)s->n_gaps + 1, n = output_of(s);
     int64_t at = s->first_us;
 
     if (at == SAMPLE_NEVER) {
@@ -274,7 +282,7 @@ void tally_sample(struct tally *t, const struct sample *s, const uint32_t *gaps)
 
     assert(s->outcome < OUTCOMES);
     if ((s->flags & SAMPLE_WARM) != 0) {
-        t->n_warm++;
+        t->counts.n_warm++;
         return;
     }
     widen(t, s);

@@ -79,7 +79,8 @@ bool objectives_met(const struct objectives *o, const struct sample *s,
 struct tally_row {
     int64_t from_us, to_us;
     uint64_t n_due, n_ended[OUTCOMES], n_good;
-    uint64_t n_output, n_prompt; /* tokens that came, prompts that were sent */
+    uint64_t n_output, n_prompt; /* tokens that came, but for requests that
+                                  * failed; prompts that were sent */
     uint32_t in_flight_max;
     int64_t lag_max_us;
     struct histogram ttft, itl, e2e; /* this row's */
@@ -106,18 +107,24 @@ struct tally_batch {
     struct histogram metrics[METRICS];
 };
 
-struct tally {
-    struct objectives objectives;
-    struct histogram metrics[METRICS];
+/* Counts of requests that ended, unless stated. */
+struct tally_counts {
     uint64_t n_outcomes[OUTCOMES]; /* without warm-up */
     uint64_t n_warm, n_good;
     uint64_t n_slow_readers, n_receipts, n_leaked, n_bad_streams, n_resumed;
     uint64_t n_moves;
-    uint64_t n_prompt, n_output, n_cached; /* tokens of ended requests */
+    uint64_t n_prompt, n_output, n_cached; /* tokens */
+    uint64_t n_chunked; /* ended OK, and output counts chunks (sample.h) */
     uint64_t n_checked, n_differ; /* outputs compared with the solo run */
-    int64_t gap_max_us;           /* longest pause by a resumption */
-    int64_t from_us, to_us;       /* measured: first intended start, last end */
-    bool has_time;                /* from_us and to_us are set */
+};
+
+struct tally {
+    struct objectives objectives;
+    struct histogram metrics[METRICS];
+    struct tally_counts counts;
+    int64_t gap_max_us;     /* longest pause by a resumption */
+    int64_t from_us, to_us; /* measured: first intended start, last end */
+    bool has_time;          /* from_us and to_us are set */
     struct tally_row rows[TALLY_ROWS]; /* [n_rows] */
     uint32_t n_rows;
     int64_t row_us;
@@ -171,8 +178,8 @@ uint32_t tally_batch_values(const struct tally *t, enum metric m, double q,
 /* Returns the measured time in seconds. */
 double tally_seconds(const struct tally *t);
 
-/* Return requests that ended OK, output tokens of all requests, and good
- * requests per second of the measured time. */
+/* Return requests that ended OK, output tokens without those of failed
+ * requests, and good requests per second of the measured time. */
 double tally_requests_per_s(const struct tally *t);
 double tally_tokens_per_s(const struct tally *t);
 double tally_goodput(const struct tally *t);

@@ -8,21 +8,22 @@
 static void merge_counts(struct tally *to, const struct tally *from)
 {
     for (int i = 0; i < OUTCOMES; i++) {
-        to->n_outcomes[i] += from->n_outcomes[i];
+        to->counts.n_outcomes[i] += from->counts.n_outcomes[i];
     }
-    to->n_warm += from->n_warm;
-    to->n_good += from->n_good;
-    to->n_slow_readers += from->n_slow_readers;
-    to->n_receipts += from->n_receipts;
-    to->n_leaked += from->n_leaked;
-    to->n_bad_streams += from->n_bad_streams;
-    to->n_resumed += from->n_resumed;
-    to->n_moves += from->n_moves;
-    to->n_prompt += from->n_prompt;
-    to->n_output += from->n_output;
-    to->n_cached += from->n_cached;
-    to->n_checked += from->n_checked;
-    to->n_differ += from->n_differ;
+    to->counts.n_warm += from->counts.n_warm;
+    to->counts.n_good += from->counts.n_good;
+    to->counts.n_slow_readers += from->counts.n_slow_readers;
+    to->counts.n_receipts += from->counts.n_receipts;
+    to->counts.n_leaked += from->counts.n_leaked;
+    to->counts.n_bad_streams += from->counts.n_bad_streams;
+    to->counts.n_resumed += from->counts.n_resumed;
+    to->counts.n_moves += from->counts.n_moves;
+    to->counts.n_prompt += from->counts.n_prompt;
+    to->counts.n_output += from->counts.n_output;
+    to->counts.n_cached += from->counts.n_cached;
+    to->counts.n_chunked += from->counts.n_chunked;
+    to->counts.n_checked += from->counts.n_checked;
+    to->counts.n_differ += from->counts.n_differ;
     to->n_pulses += from->n_pulses;
     if (from->gap_max_us > to->gap_max_us) {
         to->gap_max_us = from->gap_max_us;
@@ -77,15 +78,16 @@ uint64_t tally_requests(const struct tally *t)
     uint64_t n = 0;
 
     for (int i = 0; i < OUTCOMES; i++) {
-        n += t->n_outcomes[i];
+        n += t->counts.n_outcomes[i];
     }
     return n;
 }
 
 uint64_t tally_wanted(const struct tally *t)
 {
-    return tally_requests(t) - t->n_outcomes[OUTCOME_CANCELLED] -
-           t->n_outcomes[OUTCOME_DISCONNECTED] - t->n_outcomes[OUTCOME_SKIPPED];
+    return tally_requests(t) - t->counts.n_outcomes[OUTCOME_CANCELLED] -
+           t->counts.n_outcomes[OUTCOME_DISCONNECTED] -
+           t->counts.n_outcomes[OUTCOME_SKIPPED];
 }
 
 double tally_seconds(const struct tally *t)
@@ -103,17 +105,17 @@ static double per_s(const struct tally *t, uint64_t n)
 
 double tally_requests_per_s(const struct tally *t)
 {
-    return per_s(t, t->n_outcomes[OUTCOME_OK]);
+    return per_s(t, t->counts.n_outcomes[OUTCOME_OK]);
 }
 
 double tally_tokens_per_s(const struct tally *t)
 {
-    return per_s(t, t->n_output);
+    return per_s(t, t->counts.n_output);
 }
 
 double tally_goodput(const struct tally *t)
 {
-    return per_s(t, t->n_good);
+    return per_s(t, t->counts.n_good);
 }
 
 bool tally_invalid(const struct tally *t, int64_t lag_max_us, char *why,

@@ -1,11 +1,11 @@
 #include "client/load/plan/dataset.h"
 
-#include <assert.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/load/plan/dataset_row.h"
+#include "common/base/memory.h"
 
 /* A place in a file, for messages. */
 struct reader {
@@ -139,11 +139,10 @@ static enum status read_array(struct dataset *d, struct reader *r,
 enum status dataset_parse(struct dataset **out, const char *text, size_t n,
                           size_t rows_max, struct error *e)
 {
-    struct dataset *d = calloc(1, sizeof *d);
+    struct dataset *d = memory_must(calloc(1, sizeof *d));
     struct reader r = {text, text + n, 1};
     enum status st;
 
-    assert(d != NULL);
     if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
         r.at += 3;
     }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/json_bound.h"
+#include "common/base/memory.h"
 #include "common/base/quote.h"
 
 static void *grown(void *items, size_t n, size_t *size, size_t item)
@@ -15,8 +16,7 @@ static void *grown(void *items, size_t n, size_t *size, size_t item)
         return items;
     }
     *size = *size == 0 ? 256 : 2 * *size;
-    items = realloc(items, *size * item);
-    assert(items != NULL);
+    items = memory_must(realloc(items, *size * item));
     return items;
 }
 
@@ -40,9 +40,8 @@ static void add_row(struct dataset *d, size_t first, uint32_t max_tokens)
 static void add_text(struct dataset *d, const json_t *value)
 {
     size_t n = json_string_length(value);
-    char *text = malloc(n + 1);
+    char *text = memory_must(malloc(n + 1));
 
-    assert(text != NULL);
     memcpy(text, json_string_value(value), n + 1);
     add_entry(d, &(struct plan_entry){.text = text, .n_text = n});
 }
@@ -56,8 +55,7 @@ static enum status add_ids(struct dataset *d, const json_t *list,
     if (n == 0) {
         return error_set(e, ST_INVALID_ARGUMENT, "\"%s\" has no ids", key);
     }
-    ids = malloc(n * sizeof *ids);
-    assert(ids != NULL);
+    ids = memory_must(malloc(n * sizeof *ids));
     for (size_t i = 0; i < n; i++) {
         const json_t *id = json_array_get(list, i);
         json_int_t v = json_is_integer(id) ? json_integer_value(id) : -1;

@@ -2,26 +2,18 @@
 
 #include <math.h>
 
-#define GOLDEN UINT64_C(0x9e3779b97f4a7c15)
-
-/* The output function of splitmix64. */
-static uint64_t scramble(uint64_t x)
-{
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
+#include "common/base/splitmix.h"
 
 uint64_t draw_mix(uint64_t a, uint64_t b)
 {
-    return scramble(scramble(a + GOLDEN) + b * GOLDEN + 1);
+    return splitmix(splitmix(a + SPLITMIX_STEP) + b * SPLITMIX_STEP + 1);
 }
 
 void draw_seed(struct draw *d, uint64_t seed)
 {
     for (unsigned i = 0; i < 4; i++) {
-        seed += GOLDEN;
-        d->s[i] = scramble(seed);
+        seed += SPLITMIX_STEP;
+        d->s[i] = splitmix(seed);
     }
 }
 

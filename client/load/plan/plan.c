@@ -8,6 +8,7 @@
 
 #include "client/load/plan/plan_state.h"
 #include "client/load/plan/sessions.h"
+#include "common/base/memory.h"
 #include "common/base/quote.h"
 #include "text/file.h"
 
@@ -173,8 +174,7 @@ static enum status start_dataset(struct plan *p, struct error *e)
     const struct dataset *d = p->dataset;
     uint32_t context = p->recipe.context;
 
-    p->fits = malloc(d->n_rows * sizeof *p->fits);
-    assert(p->fits != NULL);
+    p->fits = memory_must(malloc(d->n_rows * sizeof *p->fits));
     for (size_t i = 0; i < d->n_rows; i++) {
         size_t n_ids = d->entries[d->rows[i].first].n_ids;
 
@@ -269,10 +269,9 @@ enum status plan_restart(struct plan *p, const struct plan_options *o,
 enum status plan_new(struct plan **out, const struct plan_options *o,
                      struct error *e)
 {
-    struct plan *p = calloc(1, sizeof *p);
+    struct plan *p = memory_must(calloc(1, sizeof *p));
     enum status st;
 
-    assert(p != NULL);
     st = load(p, o, e);
     if (st == ST_OK) {
         st = plan_restart(p, o, e);

@@ -50,9 +50,6 @@ bool plan_is_closed(const struct plan *p, uint32_t *n_slots);
  * context.  Valid as long as the plan. */
 const char *plan_text(const struct plan *p);
 
-/* Returns the expected requests of the whole plan; 0: unknown. */
-uint64_t plan_requests(const struct plan *p);
-
 /* A named profile: options that the command line may override. */
 struct plan_profile {
     const char *name, *summary;

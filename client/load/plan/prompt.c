@@ -1,12 +1,12 @@
 #include "client/load/plan/prompt.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/load/plan/draw.h"
 #include "client/load/plan/prompt_buffer.h"
 #include "client/load/plan/words.h"
+#include "common/base/memory.h"
 #include "common/base/quote.h"
 #include "text/assets.h"
 
@@ -44,8 +44,7 @@ static enum status list_ids(struct prompt_maker *m, const struct tokenizer *t,
     uint32_t vocab = m->options.vocab;
     size_t n;
 
-    m->allowed = malloc(vocab * sizeof *m->allowed);
-    assert(m->allowed != NULL);
+    m->allowed = memory_must(malloc(vocab * sizeof *m->allowed));
     for (uint32_t id = 0; id < vocab; id++) {
         if (tokenizer_token(t, id, &n) != NULL &&
             !tokenizer_is_special(t, id)) {
@@ -83,11 +82,10 @@ static enum status load_tokenizer(struct prompt_maker *m,
 enum status prompt_maker_new(struct prompt_maker **out,
                              const struct prompt_options *o, struct error *e)
 {
-    struct prompt_maker *m = calloc(1, sizeof *m);
+    struct prompt_maker *m = memory_must(calloc(1, sizeof *m));
     const struct tokenizer *t;
     enum status st;
 
-    assert(m != NULL);
     m->options = *o;
     st = load_tokenizer(m, &t, e);
     if (st == ST_OK) {
@@ -318,6 +316,16 @@ static uint32_t path_to(const struct plan_session *session, uint32_t i,
         at = (uint32_t)session->turns[at].parent;
     }
     return n;
+}
+
+bool prompt_counts(const struct prompt_maker *m)
+{
+    return m->words.tokenizer != NULL;
+}
+
+uint32_t prompt_count(struct prompt_maker *m, const char *text, size_t n)
+{
+    return (uint32_t)words_count(&m->words, text, n);
 }
 
 /* Counts a text.  Words without an answer between them need no tokenizer. */

@@ -42,6 +42,12 @@ MUST_CHECK enum status prompt_maker_new(struct prompt_maker **out,
                                         struct error *e);
 void prompt_maker_free(struct prompt_maker **m);
 
+/* Returns whether the maker has a tokenizer. */
+bool prompt_counts(const struct prompt_maker *m);
+
+/* Returns the tokens of a text by the maker's tokenizer, which it must have. */
+uint32_t prompt_count(struct prompt_maker *m, const char *text, size_t n);
+
 /* A server's answer to a turn, for the prompts of its children. */
 struct prompt_answer {
     uint32_t *ids; /* [n_ids], empty if the server sends text only */

@@ -1,8 +1,9 @@
 #include "client/load/plan/prompt_buffer.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "common/base/memory.h"
 
 /* Makes room for n more items after the first `used`. */
 static void *reserved(void *items, size_t used, size_t n, size_t *size,
@@ -14,8 +15,7 @@ static void *reserved(void *items, size_t used, size_t n, size_t *size,
     while (n > *size - used) {
         *size = *size == 0 ? 1024 : 2 * *size;
     }
-    items = realloc(items, *size * item);
-    assert(items != NULL);
+    items = memory_must(realloc(items, *size * item));
     return items;
 }
 

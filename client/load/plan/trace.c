@@ -1,11 +1,11 @@
 #include "client/load/plan/trace.h"
 
-#include <assert.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/load/plan/trace_line.h"
+#include "common/base/memory.h"
 
 const struct trace_limits trace_limits = {.rows = TRACE_ROWS_MAX,
                                           .blocks = TRACE_BLOCKS_MAX};
@@ -17,8 +17,7 @@ static void *grown(void *items, size_t n, size_t *size, size_t item)
         return items;
     }
     *size = *size == 0 ? 1024 : 2 * *size;
-    items = realloc(items, *size * item);
-    assert(items != NULL);
+    items = memory_must(realloc(items, *size * item));
     return items;
 }
 
@@ -79,9 +78,8 @@ static void merge(struct trace_row *to, const struct trace_row *from,
 
 static void sort_rows(struct trace *t)
 {
-    struct trace_row *spare = malloc(t->n_rows * sizeof *spare);
+    struct trace_row *spare = memory_must(malloc(t->n_rows * sizeof *spare));
 
-    assert(spare != NULL);
     for (size_t width = 1; width < t->n_rows; width *= 2) {
         struct trace_row *full = t->rows;
 
@@ -151,12 +149,11 @@ static enum status read_lines(struct trace *t, struct trace_reader *r,
 enum status trace_parse(struct trace **out, const char *text, size_t n,
                         const struct trace_limits *most, struct error *e)
 {
-    struct trace *t = calloc(1, sizeof *t);
+    struct trace *t = memory_must(calloc(1, sizeof *t));
     struct trace_reader r;
     size_t bom = n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     enum status st;
 
-    assert(t != NULL);
     trace_reader_init(&r, text + bom, n - bom);
     st = read_lines(t, &r, text + bom, text + n, most, e);
     trace_reader_fini(&r);

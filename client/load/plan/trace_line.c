@@ -1,6 +1,5 @@
 #include "client/load/plan/trace_line.h"
 
-#include <assert.h>
 #include <ctype.h>
 #include <jansson.h>
 #include <math.h>
@@ -10,6 +9,7 @@
 
 #include "client/load/plan/trace_time.h"
 #include "common/base/json_bound.h"
+#include "common/base/memory.h"
 #include "common/base/quote.h"
 
 #define BLOCKS_MAX (TRACE_TOKENS_MAX / TRACE_BLOCK)
@@ -38,8 +38,7 @@ void trace_reader_init(struct trace_reader *r, const char *text, size_t n)
     }
     *r = (struct trace_reader){
         .json = i < n && text[i] == '{', .time = 0, .prompt = 1, .output = 2};
-    r->blocks = calloc(BLOCKS_MAX, sizeof *r->blocks);
-    assert(r->blocks != NULL);
+    r->blocks = memory_must(calloc(BLOCKS_MAX, sizeof *r->blocks));
 }
 
 void trace_reader_fini(struct trace_reader *r)

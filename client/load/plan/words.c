@@ -1,11 +1,11 @@
 #include "client/load/plan/words.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/load/plan/draw.h"
 #include "client/load/plan/prompt_buffer.h"
+#include "common/base/memory.h"
 #include "common/base/quote.h"
 #include "common/base/utf8.h"
 #include "text/file.h"
@@ -61,8 +61,7 @@ bool words_encode(struct words *w, const char *text, size_t n,
     bound = tokenizer_bound(w->tokenizer, n);
     if (bound > w->ids_size) {
         w->ids_size = bound;
-        w->ids = realloc(w->ids, bound * sizeof *w->ids);
-        assert(w->ids != NULL);
+        w->ids = memory_must(realloc(w->ids, bound * sizeof *w->ids));
     }
     *ids = w->ids;
     return tokenizer_encode(w->tokenizer, text, n, 0, w->ids, w->ids_size,
@@ -165,8 +164,7 @@ static struct word *list_words(const char *text, size_t n, size_t *n_words)
         }
         if (*n_words == size) {
             size = size == 0 ? 512 : 2 * size;
-            list = realloc(list, size * sizeof *list);
-            assert(list != NULL);
+            list = memory_must(realloc(list, size * sizeof *list));
         }
         list[(*n_words)++] =
             (struct word){.at = (uint32_t)at, .n = (uint16_t)len};

@@ -237,9 +237,9 @@ static void print_share(FILE *to, const char *label, const uint64_t k[2],
 static void print_shares(FILE *to, const struct tally *a, const struct tally *b)
 {
     const uint64_t wanted[] = {tally_wanted(a), tally_wanted(b)};
-    const uint64_t good[] = {a->n_good, b->n_good};
-    const uint64_t failed[] = {wanted[0] - a->n_outcomes[OUTCOME_OK],
-                               wanted[1] - b->n_outcomes[OUTCOME_OK]};
+    const uint64_t good[] = {a->counts.n_good, b->counts.n_good};
+    const uint64_t failed[] = {wanted[0] - a->counts.n_outcomes[OUTCOME_OK],
+                               wanted[1] - b->counts.n_outcomes[OUTCOME_OK]};
 
     if (objectives_any(&a->objectives) || objectives_any(&b->objectives)) {
         print_share(to, "good share", good, wanted, true);

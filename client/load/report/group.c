@@ -1,11 +1,11 @@
 #include "client/load/report/group.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/load/report/cell.h"
+#include "common/base/memory.h"
 
 /* Trials of a search are short and at many loads: only the confirming runs
  * measure its result. */
@@ -32,8 +32,7 @@ static struct group *group_of(struct groups *g, const struct run *run,
             return &g->group[i];
         }
     }
-    g->group = realloc(g->group, (g->n + 1) * sizeof *g->group);
-    assert(g->group != NULL);
+    g->group = memory_must(realloc(g->group, (g->n + 1) * sizeof *g->group));
     new = &g->group[g->n++];
     *new = (struct group){
         .load = run->load, .closed = run->closed, .tally = tally_new(o)};
@@ -51,8 +50,8 @@ void groups_init(struct groups *g, const struct result *r)
             continue;
         }
         to = group_of(g, run, &r->objectives);
-        to->runs = realloc(to->runs, (to->n_runs + 1) * sizeof *to->runs);
-        assert(to->runs != NULL);
+        to->runs =
+            memory_must(realloc(to->runs, (to->n_runs + 1) * sizeof *to->runs));
         to->runs[to->n_runs++] = run;
         tally_merge(to->tally, run->tally);
     }

@@ -4,13 +4,13 @@
  * JSON and makes text nodes.  A policy in its head allows this script and this
  * style by their hashes, and no request of any kind. */
 #include <assert.h>
-#include <errno.h>
 #include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/load/report/report.h"
 #include "common/base/embedded.h"
+#include "common/base/memory.h"
 
 #define SHA256     32
 #define BASE64_MAX (4 * (SHA256 / 3 + 1) + 1)
@@ -40,9 +40,8 @@ static const struct embedded *file_of(const char *name)
 
 static FILE *open_text(struct text *t)
 {
-    FILE *f = open_memstream(&t->bytes, &t->size);
+    FILE *f = memory_must(open_memstream(&t->bytes, &t->size));
 
-    assert(f != NULL);
     return f;
 }
 
@@ -148,8 +147,7 @@ enum status report_html(FILE *to, const struct result *r, struct error *e)
         make_policy(&p.script, p.policy);
         write_page(to, &p);
         if (fflush(to) != 0 || ferror(to)) {
-            st = error_set(e, ST_UNAVAILABLE, "write the report: %s",
-                           strerror(errno));
+            st = report_fault(e);
         }
     }
     free(p.script.bytes);

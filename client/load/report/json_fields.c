@@ -7,6 +7,17 @@
 #member, FIELD_##kind, offsetof(struct type, member),  \
             sizeof(((struct type *)0)->member), NULL, 0, false \
     }
+/* A member of the struct `part` in it, by its own name. */
+#define ROW_IN(kind, type, part, member)                            \
+    {                                                               \
+#member, FIELD_##kind, offsetof(struct type, part.member),  \
+            sizeof(((struct type *)0)->part.member), NULL, 0, false \
+    }
+#define LATER_IN(kind, type, part, member)                         \
+    {                                                              \
+#member, FIELD_##kind, offsetof(struct type, part.member), \
+            sizeof(((struct type *)0)->part.member), NULL, 0, true \
+    }
 #define LATER(kind, type, member)                             \
     {                                                         \
 #member, FIELD_##kind, offsetof(struct type, member), \
@@ -107,16 +118,27 @@ static const struct field of_event[] = {
 TABLE(event_fields, of_event);
 
 static const struct field of_tally[] = {
-    ROW(UINT, tally, n_warm),         ROW(UINT, tally, n_good),
-    ROW(UINT, tally, n_slow_readers), ROW(UINT, tally, n_receipts),
-    ROW(UINT, tally, n_leaked),       ROW(UINT, tally, n_bad_streams),
-    ROW(UINT, tally, n_resumed),      ROW(UINT, tally, n_moves),
-    ROW(UINT, tally, n_prompt),       ROW(UINT, tally, n_output),
-    ROW(UINT, tally, n_cached),       ROW(UINT, tally, n_checked),
-    ROW(UINT, tally, n_differ),       ROW(INT, tally, gap_max_us),
-    ROW(INT, tally, from_us),         ROW(INT, tally, to_us),
-    ROW(BOOL, tally, has_time),       ROW(INT, tally, row_us),
-    ROW(UINT, tally, batch_size),     ROW(UINT, tally, n_pulses),
+    ROW_IN(UINT, tally, counts, n_warm),
+    ROW_IN(UINT, tally, counts, n_good),
+    ROW_IN(UINT, tally, counts, n_slow_readers),
+    ROW_IN(UINT, tally, counts, n_receipts),
+    ROW_IN(UINT, tally, counts, n_leaked),
+    ROW_IN(UINT, tally, counts, n_bad_streams),
+    ROW_IN(UINT, tally, counts, n_resumed),
+    ROW_IN(UINT, tally, counts, n_moves),
+    ROW_IN(UINT, tally, counts, n_prompt),
+    ROW_IN(UINT, tally, counts, n_output),
+    ROW_IN(UINT, tally, counts, n_cached),
+    LATER_IN(UINT, tally, counts, n_chunked),
+    ROW_IN(UINT, tally, counts, n_checked),
+    ROW_IN(UINT, tally, counts, n_differ),
+    ROW(INT, tally, gap_max_us),
+    ROW(INT, tally, from_us),
+    ROW(INT, tally, to_us),
+    ROW(BOOL, tally, has_time),
+    ROW(INT, tally, row_us),
+    ROW(UINT, tally, batch_size),
+    ROW(UINT, tally, n_pulses),
     ROW(HISTOGRAM, tally, turns),
 };
 TABLE(tally_fields, of_tally);

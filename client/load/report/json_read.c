@@ -10,6 +10,7 @@
 #include "client/load/report/json_fields.h"
 #include "client/load/report/report.h"
 #include "common/base/json_bound.h"
+#include "common/base/memory.h"
 #include "common/base/quote.h"
 
 #define COUNT_MAX ((int64_t)1 << 53) /* of a number in JSON */
@@ -123,8 +124,7 @@ static enum status read_text(const json_t *from, const struct field *f,
         return st;
     }
     if (f->type == FIELD_STRING) {
-        copy = strdup(json_string_value(j));
-        assert(copy != NULL);
+        copy = memory_must(strdup(json_string_value(j)));
         memcpy(to, &copy, sizeof copy);
     } else if (json_string_length(j) >= f->size) {
         return wrong(e, f->name, "is too long");
@@ -254,7 +254,7 @@ static enum status check_tally(const struct tally *t, struct error *e)
     if (t->from_us > t->to_us) {
         return wrong(e, "to_us", "is before from_us");
     }
-    if (t->n_good > t->n_outcomes[OUTCOME_OK]) {
+    if (t->counts.n_good > t->counts.n_outcomes[OUTCOME_OK]) {
         return wrong(e, "n_good", "is more than the requests that ended OK");
     }
     return ST_OK;
@@ -376,7 +376,7 @@ static enum status read_tally(const json_t *from, struct tally *t,
     enum status st = read_fields(from, &tally_fields, t, e);
 
     if (st == ST_OK) {
-        st = read_outcomes(from, t->n_outcomes, e);
+        st = read_outcomes(from, t->counts.n_outcomes, e);
     }
     if (st == ST_OK) {
         st = check_tally(t, e);
@@ -522,8 +522,7 @@ static enum status slurp(FILE *f, char **text, size_t *n, struct error *e)
     *n = 0;
     do {
         room *= 2;
-        *text = realloc(*text, room);
-        assert(*text != NULL);
+        *text = memory_must(realloc(*text, room));
         got = fread(*text + *n, 1, room - *n, f);
         *n += got;
     } while (*n == room && *n <= REPORT_BYTES_MAX);

@@ -1,28 +1,22 @@
 /* report_json(): a result as JSON. */
 #include <assert.h>
-#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/load/report/json_fields.h"
 #include "client/load/report/report.h"
+#include "common/base/json_must.h"
+#include "common/base/memory.h"
 #include "common/base/utf8.h"
 
 /* ---- values ---- */
 
-static void set(json_t *object, const char *name, json_t *value)
-{
-    int rc = json_object_set_new(object, name, value);
-
-    assert(rc == 0);
-}
-
 static void append(json_t *array, json_t *value)
 {
-    int rc = json_array_append_new(array, value);
-
-    assert(rc == 0);
+    if (json_array_append_new(array, value) != 0) {
+        (void)memory_must(NULL);
+    }
 }
 
 /* Returns text, with '?' for each byte that is no UTF-8: a reason of a server,
@@ -30,10 +24,9 @@ static void append(json_t *array, json_t *value)
 static json_t *text_of(const char *text, size_t size)
 {
     size_t n = strnlen(text, size), at;
-    char *copy = strndup(text, n);
+    char *copy = memory_must(strndup(text, n));
     json_t *j;
 
-    assert(copy != NULL);
     while (!utf8_valid(copy, n, &at)) {
         copy[at] = '?';
     }
@@ -109,7 +102,7 @@ static void put_fields(json_t *to, const struct fields *fields,
     for (size_t i = 0; i < fields->n; i++) {
         const struct field *f = &fields->row[i];
 
-        set(to, f->name, value_of(f, (const char *)from + f->offset));
+        json_must_set(to, f->name, value_of(f, (const char *)from + f->offset));
     }
 }
 
@@ -137,7 +130,7 @@ static json_t *outcomes_of(const uint64_t n[OUTCOMES])
     json_t *j = json_object();
 
     for (int i = 0; i < OUTCOMES; i++) {
-        set(j, outcome_names[i], json_integer((json_int_t)n[i]));
+        json_must_set(j, outcome_names[i], json_integer((json_int_t)n[i]));
     }
     return j;
 }
@@ -177,7 +170,7 @@ static json_t *intervals_of(const struct tally *t, enum metric m, double unit)
 
             append(pair, json_real(span.low / unit));
             append(pair, json_real(span.high / unit));
-            set(j, plain[i].name, pair);
+            json_must_set(j, plain[i].name, pair);
         }
     }
     return j;
@@ -191,15 +184,15 @@ static json_t *metric_of(const struct tally *t, enum metric m)
     double unit = is_time ? 1000 : 1;
     json_t *j = json_object();
 
-    set(j, "title", json_string(name->title));
-    set(j, "unit", json_string(is_time ? "ms" : name->unit));
-    set(j, "n", json_integer((json_int_t)h->n));
-    set(j, "lost", json_integer((json_int_t)h->lost));
+    json_must_set(j, "title", json_string(name->title));
+    json_must_set(j, "unit", json_string(is_time ? "ms" : name->unit));
+    json_must_set(j, "n", json_integer((json_int_t)h->n));
+    json_must_set(j, "lost", json_integer((json_int_t)h->lost));
     for (size_t i = 0; i < PLAIN; i++) {
-        set(j, plain[i].name, plain_of(h, plain[i].q, unit));
+        json_must_set(j, plain[i].name, plain_of(h, plain[i].q, unit));
     }
-    set(j, "intervals", intervals_of(t, m, unit));
-    set(j, "histogram", histogram_of(h));
+    json_must_set(j, "intervals", intervals_of(t, m, unit));
+    json_must_set(j, "histogram", histogram_of(h));
     return j;
 }
 
@@ -211,19 +204,21 @@ static json_t *rates_of(const struct run *r)
     json_t *j = json_object();
     uint64_t wanted = tally_wanted(t);
 
-    set(j, "seconds", json_real(tally_seconds(t)));
-    set(j, "requests_per_s", json_real(tally_requests_per_s(t)));
-    set(j, "output_tokens_per_s", json_real(tally_tokens_per_s(t)));
-    set(j, "goodput_per_s", json_real(tally_goodput(t)));
-    set(j, "good_share",
-        wanted == 0 ? json_null()
-                    : json_real((double)t->n_good / (double)wanted));
-    set(j, "drafts_accepted_share",
-        drafts.verified == 0
-            ? json_null()
-            : json_real((double)drafts.accepted / (double)drafts.verified));
-    set(j, "tokens_per_draft_row",
-        drafts.rows == 0 ? json_null() : json_real(draft_tokens(&drafts)));
+    json_must_set(j, "seconds", json_real(tally_seconds(t)));
+    json_must_set(j, "requests_per_s", json_real(tally_requests_per_s(t)));
+    json_must_set(j, "output_tokens_per_s", json_real(tally_tokens_per_s(t)));
+    json_must_set(j, "goodput_per_s", json_real(tally_goodput(t)));
+    json_must_set(j, "good_share",
+                  wanted == 0
+                      ? json_null()
+                      : json_real((double)t->counts.n_good / (double)wanted));
+    json_must_set(j, "drafts_accepted_share",
+                  drafts.verified == 0 ? json_null()
+                                       : json_real((double)drafts.accepted /
+                                                   (double)drafts.verified));
+    json_must_set(j, "tokens_per_draft_row",
+                  drafts.rows == 0 ? json_null()
+                                   : json_real(draft_tokens(&drafts)));
     return j;
 }
 
@@ -236,7 +231,7 @@ static json_t *rows_of(const struct tally *t)
     for (uint32_t i = 0; i < t->n_rows; i++) {
         json_t *j = object_of(&row_fields, &t->rows[i]);
 
-        set(j, "outcomes", outcomes_of(t->rows[i].n_ended));
+        json_must_set(j, "outcomes", outcomes_of(t->rows[i].n_ended));
         append(array, j);
     }
     return array;
@@ -249,7 +244,8 @@ static json_t *whys_of(const struct tally *t)
     for (uint32_t i = 0; i < t->n_whys; i++) {
         json_t *j = object_of(&why_fields, &t->whys[i]);
 
-        set(j, "outcome", json_string(outcome_names[t->whys[i].outcome]));
+        json_must_set(j, "outcome",
+                      json_string(outcome_names[t->whys[i].outcome]));
         append(array, j);
     }
     return array;
@@ -262,10 +258,10 @@ static json_t *batches_of(const struct tally *t)
     for (uint32_t i = 0; i < t->n_batches; i++) {
         json_t *j = json_object();
 
-        set(j, "n", json_integer((json_int_t)t->batches[i].n));
+        json_must_set(j, "n", json_integer((json_int_t)t->batches[i].n));
         for (int m = 0; m < METRICS; m++) {
-            set(j, metric_table[m].key,
-                histogram_of(&t->batches[i].metrics[m]));
+            json_must_set(j, metric_table[m].key,
+                          histogram_of(&t->batches[i].metrics[m]));
         }
         append(array, j);
     }
@@ -277,15 +273,17 @@ static json_t *tally_of(const struct tally *t)
     json_t *j = object_of(&tally_fields, t), *metrics = json_object();
 
     for (int m = 0; m < METRICS; m++) {
-        set(metrics, metric_table[m].key, metric_of(t, (enum metric)m));
+        json_must_set(metrics, metric_table[m].key,
+                      metric_of(t, (enum metric)m));
     }
-    set(j, "outcomes", outcomes_of(t->n_outcomes));
-    set(j, "metrics", metrics);
-    set(j, "rows", rows_of(t));
-    set(j, "levels",
+    json_must_set(j, "outcomes", outcomes_of(t->counts.n_outcomes));
+    json_must_set(j, "metrics", metrics);
+    json_must_set(j, "rows", rows_of(t));
+    json_must_set(
+        j, "levels",
         array_of(&level_fields, t->levels, t->n_levels, sizeof *t->levels));
-    set(j, "whys", whys_of(t));
-    set(j, "batches", batches_of(t));
+    json_must_set(j, "whys", whys_of(t));
+    json_must_set(j, "batches", batches_of(t));
     return j;
 }
 
@@ -294,12 +292,14 @@ static json_t *run_of(const struct run *r)
     json_t *j = object_of(&run_fields, r);
 
     if (r->tally != NULL) {
-        set(j, "rates", rates_of(r));
-        set(j, "tally", tally_of(r->tally));
+        json_must_set(j, "rates", rates_of(r));
+        json_must_set(j, "tally", tally_of(r->tally));
     }
-    set(j, "points",
+    json_must_set(
+        j, "points",
         array_of(&point_fields, r->points, r->n_points, sizeof *r->points));
-    set(j, "events",
+    json_must_set(
+        j, "events",
         array_of(&event_fields, r->events, r->n_events, sizeof *r->events));
     return j;
 }
@@ -308,8 +308,9 @@ static json_t *search_of(const struct search *s)
 {
     json_t *j = object_of(&search_fields, s);
 
-    set(j, "options", object_of(&search_options_fields, &s->options));
-    set(j, "trials",
+    json_must_set(j, "options", object_of(&search_options_fields, &s->options));
+    json_must_set(
+        j, "trials",
         array_of(&trial_fields, s->trials, s->n_trials, sizeof *s->trials));
     return j;
 }
@@ -318,15 +319,16 @@ static json_t *result_of(const struct result *r)
 {
     json_t *j = json_object(), *runs = json_array();
 
-    set(j, "format", json_string(JSON_FORMAT));
+    json_must_set(j, "format", json_string(JSON_FORMAT));
     put_fields(j, &result_fields, r);
-    set(j, "objectives", object_of(&objectives_fields, &r->objectives));
+    json_must_set(j, "objectives",
+                  object_of(&objectives_fields, &r->objectives));
     for (uint32_t i = 0; i < r->n_runs; i++) {
         append(runs, run_of(&r->runs[i]));
     }
-    set(j, "runs", runs);
+    json_must_set(j, "runs", runs);
     if (r->searched) {
-        set(j, "search", search_of(&r->search));
+        json_must_set(j, "search", search_of(&r->search));
     }
     return j;
 }
@@ -339,8 +341,7 @@ enum status report_json(FILE *to, const struct result *r, struct error *e)
 
     json_decref(j);
     if (rc != 0 || fputc('\n', to) == EOF || fflush(to) != 0) {
-        return error_set(e, ST_UNAVAILABLE, "write the JSON: %s",
-                         strerror(errno));
+        return report_fault(e);
     }
     return ST_OK;
 }

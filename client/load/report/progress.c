@@ -8,6 +8,7 @@
 #include "client/load/report/recent.h"
 #include "client/load/report/report.h"
 #include "common/base/log.h"
+#include "common/base/memory.h"
 
 #define DRAW_US    200000  /* at least between two drawings */
 #define PLAIN_US   5000000 /* ... two plain lines */
@@ -123,13 +124,13 @@ static void rate_lines(struct view *v)
 {
     const struct tally *t = v->t;
 
-    snprintf(next_line(v), LINE_MAX,
-             "requests  %s/s sent, %s/s ended, %u in flight, %llu ended in "
-             "all%s",
-             cell_number(v->f.sent_per_s).text,
-             cell_number(v->f.ended_per_s).text, t->n_in_flight,
-             (unsigned long long)recent_ended(t),
-             tally_requests(t) == 0 && t->n_warm > 0 ? " (warm-up)" : "");
+    snprintf(
+        next_line(v), LINE_MAX,
+        "requests  %s/s sent, %s/s ended, %u in flight, %llu ended in "
+        "all%s",
+        cell_number(v->f.sent_per_s).text, cell_number(v->f.ended_per_s).text,
+        t->n_in_flight, (unsigned long long)recent_ended(t),
+        tally_requests(t) == 0 && t->counts.n_warm > 0 ? " (warm-up)" : "");
     snprintf(next_line(v), LINE_MAX, "tokens    %s/s, own lag p99 %s",
              cell_number(v->f.tokens_per_s).text,
              cell_figure(&v->f.metrics[RECENT_LAG], 0.99, true).text);
@@ -180,10 +181,10 @@ static int kinds_text(const struct tally *t, char *out, size_t size)
 
     out[0] = '\0';
     for (int i = OUTCOME_OK + 1; i < OUTCOMES; i++) {
-        if (t->n_outcomes[i] > 0) {
+        if (t->counts.n_outcomes[i] > 0) {
             used += snprintf(out + used, size - (size_t)used, "%s%llu %s",
                              used == 0 ? "" : ", ",
-                             (unsigned long long)t->n_outcomes[i],
+                             (unsigned long long)t->counts.n_outcomes[i],
                              outcome_names[i]);
         }
     }
@@ -279,9 +280,8 @@ static void plain(struct view *v)
 
 struct progress *progress_new(FILE *to, unsigned width, const char *title)
 {
-    struct progress *p = calloc(1, sizeof *p);
+    struct progress *p = memory_must(calloc(1, sizeof *p));
 
-    assert(p != NULL);
     p->to = to;
     p->width = width;
     escape(p->title, title == NULL ? "" : title);

@@ -35,7 +35,7 @@ void recent_figures_fini(struct recent_figures *f)
 
 uint64_t recent_ended(const struct tally *t)
 {
-    return tally_requests(t) + t->n_warm;
+    return tally_requests(t) + t->counts.n_warm;
 }
 
 /* Adds to `out` the values of `now` that are not in `old`, which was a copy of
@@ -76,7 +76,7 @@ static void take_copy(struct recent *r, const struct tally *t, int64_t now_us)
     c->at_us = now_us;
     c->n_ended = recent_ended(t);
     c->n_sent = recent_ended(t) + t->n_in_flight;
-    c->n_output = t->n_output;
+    c->n_output = t->counts.n_output;
     for (int i = 0; i < RECENT_METRICS; i++) {
         histogram_merge(&c->metrics[i], &t->metrics[metric_of[i]]);
     }
@@ -95,7 +95,7 @@ void recent_take(struct recent *r, const struct tally *t, int64_t now_us,
         out->ended_per_s = (double)(ended - old->n_ended) / s;
         out->sent_per_s =
             sent < old->n_sent ? 0 : (double)(sent - old->n_sent) / s;
-        out->tokens_per_s = (double)(t->n_output - old->n_output) / s;
+        out->tokens_per_s = (double)(t->counts.n_output - old->n_output) / s;
     }
     for (int i = 0; i < RECENT_METRICS; i++) {
         subtract(&out->metrics[i], &t->metrics[metric_of[i]], &old->metrics[i]);

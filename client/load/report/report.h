@@ -22,6 +22,11 @@ void report_summary(FILE *to, const struct result *r);
 MUST_CHECK enum status report_json(FILE *to, const struct result *r,
                                    struct error *e);
 
+/* Writes a head and a row for each run, for spreadsheets: RFC 4180, times in
+ * milliseconds, an empty cell for what is lost or absent. */
+MUST_CHECK enum status report_csv(FILE *to, const struct result *r,
+                                  struct error *e);
+
 /* Reads it back: histograms and counts are equal to those written, other
  * numbers to 15 digits.  The sentence of an error names the member. */
 MUST_CHECK enum status report_read(struct result *out, const char *path,
@@ -34,6 +39,19 @@ MUST_CHECK enum status report_parse(struct result *out, const char *text,
 /* Writes one self-contained HTML page. */
 MUST_CHECK enum status report_html(FILE *to, const struct result *r,
                                    struct error *e);
+
+/* One of report_json(), report_csv() and report_html(). */
+typedef enum status report_fn(FILE *to, const struct result *r,
+                              struct error *e);
+
+/* Writes a file that is whole or absent: PATH.part, then renamed.  "-" is
+ * standard output; a device or a pipe is written as it is.  The sentence of an
+ * error has the path and the reason. */
+MUST_CHECK enum status report_write(const char *path, report_fn *write_to,
+                                    const struct result *r, struct error *e);
+
+/* Sets *e to the reason that errno has.  Returns ST_UNAVAILABLE. */
+enum status report_fault(struct error *e);
 
 /* Compares two results: loads that both have, or the only ones.  Prints A, B,
  * B / A and a verdict for each figure:

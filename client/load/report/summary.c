@@ -146,11 +146,11 @@ static void print_good(FILE *to, const struct tally *t)
     if (!objectives_any(o) || wanted == 0) {
         return;
     }
-    search_bounds(t->n_good, wanted, &low, &high);
+    search_bounds(t->counts.n_good, wanted, &low, &high);
     fprintf(to,
             "  good: %s of %s, %s (95 %%: %.2f..%.2f %%), %g %% wanted: %s\n",
-            cell_count(t->n_good).text, cell_count(wanted).text,
-            cell_share(t->n_good, wanted).text, 100 * low, 100 * high,
+            cell_count(t->counts.n_good).text, cell_count(wanted).text,
+            cell_share(t->counts.n_good, wanted).text, 100 * low, 100 * high,
             100 * o->attain,
             low >= o->attain   ? "met"
             : high < o->attain ? "missed"
@@ -158,6 +158,18 @@ static void print_good(FILE *to, const struct tally *t)
     fprintf(to, "        ");
     print_objectives(to, o);
     fputc('\n', to);
+}
+
+static void print_chunked(FILE *to, const struct tally *t)
+{
+    if (t->counts.n_chunked > 0) {
+        fprintf(to,
+                "\n  WARNING: the server does not report the tokens of %s of "
+                "%s answers; each chunk\n  counts as one token in TPOT and "
+                "tokens/s.  Give --tokenizer DIR to count tokens.\n",
+                cell_count(t->counts.n_chunked).text,
+                cell_count(t->counts.n_outcomes[OUTCOME_OK]).text);
+    }
 }
 
 static void print_rates(FILE *to, const struct group *g)
@@ -169,6 +181,7 @@ static void print_rates(FILE *to, const struct group *g)
         print_rate(to, g, "good requests/s", tally_goodput);
     }
     print_good(to, g->tally);
+    print_chunked(to, g->tally);
 }
 
 /* ---- outcomes and checks ---- */
@@ -204,7 +217,7 @@ static void print_whys(FILE *to, const struct tally *t)
 
 static bool has_more(const struct tally *t, int i)
 {
-    while (++i < OUTCOMES && t->n_outcomes[i] == 0) {
+    while (++i < OUTCOMES && t->counts.n_outcomes[i] == 0) {
     }
     return i < OUTCOMES;
 }
@@ -231,16 +244,16 @@ static void print_outcomes(FILE *to, const struct tally *t)
 
     fputs(tally_requests(t) == 0 ? "\n  no request" : "\n ", to);
     for (int i = 0; i < OUTCOMES; i++) {
-        if (t->n_outcomes[i] > 0) {
+        if (t->counts.n_outcomes[i] > 0) {
             snprintf(text, sizeof text, " %s %s%s",
-                     cell_count(t->n_outcomes[i]).text, outcome_names[i],
+                     cell_count(t->counts.n_outcomes[i]).text, outcome_names[i],
                      has_more(t, i) ? "," : "");
             print_part(to, &at, text);
         }
     }
-    if (t->n_warm > 0) {
+    if (t->counts.n_warm > 0) {
         snprintf(text, sizeof text, " (and %s of the warm-up)",
-                 cell_count(t->n_warm).text);
+                 cell_count(t->counts.n_warm).text);
         print_part(to, &at, text);
     }
     fputc('\n', to);
@@ -249,45 +262,48 @@ static void print_outcomes(FILE *to, const struct tally *t)
 
 static void print_reuse(FILE *to, const struct tally *t)
 {
-    if (t->n_prompt > 0) {
+    if (t->counts.n_prompt > 0) {
         fprintf(to, "  prompt tokens: %s, %.1f %% of them reused\n",
-                cell_count(t->n_prompt).text,
-                100 * (double)t->n_cached / (double)t->n_prompt);
+                cell_count(t->counts.n_prompt).text,
+                100 * (double)t->counts.n_cached / (double)t->counts.n_prompt);
     }
 }
 
 static void print_injected(FILE *to, const struct tally *t)
 {
-    uint64_t cancelled = t->n_outcomes[OUTCOME_CANCELLED];
+    uint64_t cancelled = t->counts.n_outcomes[OUTCOME_CANCELLED];
 
-    if (cancelled + t->n_receipts + t->n_leaked > 0) {
+    if (cancelled + t->counts.n_receipts + t->counts.n_leaked > 0) {
         fprintf(to, "  cancels: %s, receipts %s, leaked %s\n",
-                cell_count(cancelled).text, cell_count(t->n_receipts).text,
-                cell_count(t->n_leaked).text);
+                cell_count(cancelled).text,
+                cell_count(t->counts.n_receipts).text,
+                cell_count(t->counts.n_leaked).text);
     }
-    if (t->n_outcomes[OUTCOME_DISCONNECTED] + t->n_slow_readers > 0) {
+    if (t->counts.n_outcomes[OUTCOME_DISCONNECTED] + t->counts.n_slow_readers >
+        0) {
         fprintf(to, "  disconnects: %s, slow readers %s\n",
-                cell_count(t->n_outcomes[OUTCOME_DISCONNECTED]).text,
-                cell_count(t->n_slow_readers).text);
+                cell_count(t->counts.n_outcomes[OUTCOME_DISCONNECTED]).text,
+                cell_count(t->counts.n_slow_readers).text);
     }
 }
 
 static void print_checks(FILE *to, const struct tally *t)
 {
-    if (t->n_checked > 0) {
+    if (t->counts.n_checked > 0) {
         fprintf(to, "  outputs equal to the solo run: %s of %s\n",
-                cell_count(t->n_checked - t->n_differ).text,
-                cell_count(t->n_checked).text);
+                cell_count(t->counts.n_checked - t->counts.n_differ).text,
+                cell_count(t->counts.n_checked).text);
     }
     print_reuse(to, t);
     print_injected(to, t);
-    if (t->n_bad_streams > 0) {
+    if (t->counts.n_bad_streams > 0) {
         fprintf(to, "  BAD STREAMS: %s had tokens lost, doubled or late\n",
-                cell_count(t->n_bad_streams).text);
+                cell_count(t->counts.n_bad_streams).text);
     }
-    if (t->n_resumed + t->n_moves > 0) {
+    if (t->counts.n_resumed + t->counts.n_moves > 0) {
         fprintf(to, "  resumed: %s, moved %s times, longest pause %s\n",
-                cell_count(t->n_resumed).text, cell_count(t->n_moves).text,
+                cell_count(t->counts.n_resumed).text,
+                cell_count(t->counts.n_moves).text,
                 cell_time((double)t->gap_max_us).text);
     }
 }
@@ -345,7 +361,9 @@ static void print_run_notes(FILE *to, const struct run *r)
     }
     print_suspended(to, r);
     print_drafts(to, r);
-    if (r->audited) {
+    if (!r->audited && r->audit[0] != '\0') {
+        fprintf(to, "  %s\n", cell_plain(r->audit).text);
+    } else if (r->audited) {
         fprintf(to, "  audit: %s%s\n",
                 r->audit_ok ? "" : "FAILED: ", cell_plain(r->audit).text);
     }
@@ -407,7 +425,7 @@ static void print_sweep(FILE *to, const struct result *r,
         fprintf(to, "%10s%10s%9s\n",
                 cell_figure(&m[METRIC_ITL], 0.99, true).text,
                 cell_figure(&m[METRIC_E2E], 0.99, true).text,
-                cell_share(t->n_good, tally_wanted(t)).text);
+                cell_share(t->counts.n_good, tally_wanted(t)).text);
     }
     for (uint32_t i = 0; i < g->n; i++) {
         const struct group *one = &g->group[i];

@@ -35,12 +35,6 @@ struct opencl_arena *opencl_arena_new(const char *what)
     return a;
 }
 
-static size_t aligned(size_t bytes)
-{
-    /* Kernels load vectors, which must be aligned, from element 0 on. */
-    return (bytes + OPENCL_ALIGN - 1) / OPENCL_ALIGN * OPENCL_ALIGN;
-}
-
 static bool grow_requests(struct opencl_arena *a)
 {
     uint32_t room = a->room > 0 ? 2 * a->room : 64;
@@ -80,7 +74,7 @@ static enum status place_requests(struct opencl_arena *a, uint64_t largest,
     a->n_mems = a->n > 0 ? 1 : 0;
     for (uint32_t i = 0; i < a->n; i++) {
         struct request *r = &a->requests[i];
-        size_t bytes = aligned(r->bytes);
+        size_t bytes = opencl_aligned(r->bytes);
 
         if (bytes > largest) {
             return error_set(e, ST_RESOURCE_EXHAUSTED,
@@ -107,7 +101,7 @@ static bool allocate_tables(struct opencl_arena *a)
     for (uint32_t i = 0; a->sizes && i < a->n; i++) {
         const struct request *r = &a->requests[i];
 
-        a->sizes[r->mem] = r->at + aligned(r->bytes);
+        a->sizes[r->mem] = r->at + opencl_aligned(r->bytes);
     }
     return a->mems != NULL && a->sizes != NULL;
 }
@@ -143,13 +137,13 @@ static enum status touch_memory(struct opencl *c, const struct opencl_arena *a,
      * early. */
     opencl_zero(c, &all, 0, c->device.host_memory ? 16 : a->sizes[i]);
     opencl_wait(c);
-    code = c->failed.code;
+    code = c->health.failed.code;
     /* The deferred allocation failed, so the error is about room. */
-    if (c->refusal == CL_MEM_OBJECT_ALLOCATION_FAILURE) {
-        return no_room(c, a, c->refusal, e);
+    if (c->health.refusal == CL_MEM_OBJECT_ALLOCATION_FAILURE) {
+        return no_room(c, a, c->health.refusal, e);
     }
     if (code != ST_OK) {
-        *e = c->failed;
+        *e = c->health.failed;
         return error_wrap(e, "touch the memory of the %s", a->what);
     }
     return ST_OK;

@@ -25,8 +25,8 @@ cl_int opencl_copies_new(struct opencl *c)
     if (q == NULL) {
         return code;
     }
-    q->n_pages = c->n_pages;
-    q->last = calloc((size_t)c->n_pages + 1, sizeof *q->last);
+    q->n_pages = c->cache.n_pages;
+    q->last = calloc((size_t)c->cache.n_pages + 1, sizeof *q->last);
     if (q->last != NULL) {
         q->id = clCreateCommandQueue(c->context, c->device.id, 0, &code);
     }
@@ -148,7 +148,7 @@ void opencl_copies_add(struct opencl *c, const struct opencl_copy *copy,
     /* Later copies are behind this one, so they need no marker until the steps'
      * queue has more commands. */
     after = opencl_mark(c);
-    if (c->failed.code == ST_OK) {
+    if (c->health.failed.code == ST_OK) {
         code = enqueue(c, copy, after, end_of(q, q->begun + 1));
         if (opencl_check(c, code,
                          copy->out ? "copy pages to the host"
@@ -193,7 +193,7 @@ void opencl_copies_order(struct opencl *c)
     struct opencl_copies *q = c->copies;
 
     if (q == NULL || q->needed <= q->ordered || q->needed <= q->ended ||
-        c->failed.code != ST_OK) {
+        c->health.failed.code != ST_OK) {
         return;
     }
     q->ordered = q->needed;

@@ -52,8 +52,8 @@ struct opencl_copy_counts {
     uint64_t waits;   /* barriers in the steps' queue */
 };
 
-/* Creates the copy queue in c->copies, for a pool of c->n_pages pages.  Returns
- * the driver's code; nothing is left to free after an error. */
+/* Creates the copy queue in c->copies, for a pool of c->cache.n_pages pages.
+ * Returns the driver's code; nothing is left to free after an error. */
 MUST_CHECK cl_int opencl_copies_new(struct opencl *c);
 
 /* Waits for the copies and frees the queue.  c->copies may be NULL in this and

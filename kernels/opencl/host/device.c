@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "common/base/affix.h"
 #define PLATFORMS_MAX 16
 #define POCL          "Portable Computing Language"
 /* From cl_nv_device_attribute_query; not in every CL/cl_ext.h. */
@@ -109,20 +110,50 @@ static bool has_part(const char *text, const char *part)
     return false;
 }
 
-/* Returns the first GPU, else the first accelerator; n if there is neither. */
-static uint32_t first_of(const struct opencl_device *all, uint32_t n)
+/* Counts the devices of a type.  Sets *at to the one that has the number. */
+static uint32_t count_of(const struct opencl_device *all, uint32_t n,
+                         cl_device_type type, uint32_t number, uint32_t *at)
 {
-    static const cl_device_type wanted[] = {CL_DEVICE_TYPE_GPU,
-                                            CL_DEVICE_TYPE_ACCELERATOR};
+    uint32_t found = 0;
 
-    for (size_t t = 0; t < sizeof wanted / sizeof wanted[0]; t++) {
-        for (uint32_t i = 0; i < n; i++) {
-            if ((all[i].type & wanted[t]) != 0) {
-                return i;
-            }
+    for (uint32_t i = 0; i < n; i++) {
+        if ((all[i].type & type) != 0 && found++ == number) {
+            *at = i;
         }
     }
-    return n;
+    return found;
+}
+
+/* Finds GPU "opencl" or "opencl:N", or an accelerator if there is no GPU. */
+static enum status find_gpu(uint32_t *out, const struct opencl_device *all,
+                            const char *selector, uint32_t n, struct error *e)
+{
+    const char *colon = strchr(selector, ':');
+    uint32_t number =
+        colon != NULL ? (uint32_t)strtoul(colon + 1, NULL, 10) : 0;
+    uint32_t found = count_of(all, n, CL_DEVICE_TYPE_GPU, number, out);
+
+    if (found == 0) {
+        found = count_of(all, n, CL_DEVICE_TYPE_ACCELERATOR, number, out);
+    }
+    if (number < found) {
+        return ST_OK;
+    }
+    return error_set(e, ST_NOT_FOUND,
+                     "device %s: %u of the %u OpenCL devices are GPUs; "
+                     "--device list prints them",
+                     selector, found, n);
+}
+
+/* Returns whether the selector is "opencl", or "opencl:" and digits. */
+static bool is_gpu(const char *selector)
+{
+    const char *rest = selector + strlen("opencl");
+
+    return starts_with(selector, "opencl") &&
+           (rest[0] == '\0' ||
+            (rest[0] == ':' && rest[1] != '\0' && strlen(rest) <= 4 &&
+             strspn(rest + 1, "0123456789") == strlen(rest + 1)));
 }
 
 static enum status find_number(uint32_t *out, const char *selector, uint32_t n,
@@ -182,14 +213,8 @@ enum status opencl_device_find(struct opencl_device *out, const char *selector,
             "use --device cpu",
             selector);
     }
-    if (strcmp(selector, "opencl") == 0) {
-        at = first_of(all, n);
-        if (at == n) {
-            return error_set(e, ST_NOT_FOUND,
-                             "device opencl: none of the %u OpenCL devices "
-                             "is a GPU; --device list prints them",
-                             n);
-        }
+    if (is_gpu(selector)) {
+        st = find_gpu(&at, all, selector, n, e);
     } else if (selector[0] != '\0' &&
                strspn(selector, "0123456789") == strlen(selector)) {
         st = find_number(&at, selector, n, e);

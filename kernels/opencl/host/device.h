@@ -4,6 +4,7 @@
  * loader.  A selector is
  *
  *     "opencl"   the first GPU, else the first accelerator; never a CPU
+ *     "opencl:2" the third of these, counted from 0
  *     "3"        the device with that number
  *     "h200"     the device whose name, or platform's name, contains this text,
  *                ignoring case; several matches are an error that lists them

@@ -3,14 +3,14 @@
 struct kv_format opencl_kv_format(const struct opencl *c, uint32_t layer)
 {
     /* Windows are never quantised. */
-    return c->w->layers[layer].kind == MIXER_WINDOW
+    return mixer_memory(c->w->layers[layer].kind) == MIXER_IN_WINDOWS
                ? kv_format_plain(c->kv_dtype)
                : kv_format_of_layer(&c->kv, c->w->begin + layer);
 }
 
 bool opencl_is_quantised(const struct opencl *c, uint32_t layer)
 {
-    return c->w->layers[layer].kind == MIXER_ATTENTION &&
+    return mixer_memory(c->w->layers[layer].kind) == MIXER_IN_BLOCKS &&
            opencl_kv_format(c, layer).scheme != KV_PLAIN;
 }
 
@@ -28,7 +28,8 @@ uint64_t opencl_context_bytes(const struct opencl *c, uint32_t layer,
                               uint32_t first, uint32_t end)
 {
     const struct kv_format f = opencl_kv_format(c, layer);
-    const bool is_window = c->w->layers[layer].kind == MIXER_WINDOW;
+    const bool is_window =
+        mixer_memory(c->w->layers[layer].kind) == MIXER_IN_WINDOWS;
     uint64_t n = 0;
 
     for (uint32_t i = first; i < end; i++) {

@@ -140,7 +140,7 @@ static void set_argument(struct opencl_call *a, size_t size, const void *value)
     cl_uint at = a->n++;
 
     /* After a failure nothing is enqueued, so arguments need not be set. */
-    if (c->failed.code == ST_OK) {
+    if (c->health.failed.code == ST_OK) {
         cl_int code = clSetKernelArg(a->kernel->id, at, size, value);
 
         if (code != CL_SUCCESS) {
@@ -156,7 +156,7 @@ static void set_argument(struct opencl_call *a, size_t size, const void *value)
 void opencl_arg_tensor(struct opencl_call *a, const struct opencl_tensor *t)
 {
     /* An argument must be a valid cl_mem even if the tensor is absent. */
-    cl_mem mem = t->mem ? t->mem : a->c->meta.mem;
+    cl_mem mem = t->mem ? t->mem : a->c->meta.tensor.mem;
     cl_ulong at = t->mem ? t->at / t->item : UINT64_MAX;
 
     set_argument(a, sizeof mem, &mem);
@@ -170,7 +170,7 @@ void opencl_arg_memory(struct opencl_call *a, const struct opencl_tensor *t)
 
 void opencl_arg_meta(struct opencl_call *a)
 {
-    set_argument(a, sizeof a->c->meta.mem, &a->c->meta.mem);
+    set_argument(a, sizeof a->c->meta.tensor.mem, &a->c->meta.tensor.mem);
 }
 
 void opencl_arg_u32(struct opencl_call *a, uint32_t v)
@@ -194,11 +194,6 @@ void opencl_arg_f32(struct opencl_call *a, float v)
     set_argument(a, sizeof value, &value);
 }
 
-void opencl_arg_local(struct opencl_call *a, size_t bytes)
-{
-    set_argument(a, bytes, NULL);
-}
-
 /* ---- launch ---- */
 
 /* Launches between two ticks: few events, yet no long time without a tick. */
@@ -216,8 +211,8 @@ static bool needs_event(struct opencl *c)
 {
     const uint32_t most = is_brief(c) ? BRIEF_A_TICK : LAUNCHES_A_TICK;
 
-    if (opencl_profiles(c) || ++c->unwatched >= most) {
-        c->unwatched = 0;
+    if (opencl_profiles(c) || ++c->health.unwatched >= most) {
+        c->health.unwatched = 0;
         return true;
     }
     return false;
@@ -244,7 +239,7 @@ void opencl_launch(struct opencl_call *a, uint32_t dims, const size_t *global,
      * ids. */
     opencl_upload_meta(c);
     /* OpenCL rejects a global size of 0, which an empty range of rows gives. */
-    if (c->failed.code != ST_OK || is_empty(dims, global)) {
+    if (c->health.failed.code != ST_OK || is_empty(dims, global)) {
         return;
     }
     if (needs_event(c)) {
@@ -268,6 +263,6 @@ void opencl_operator_end(struct opencl *c)
 {
     if (!is_brief(c)) {
         /* The next launch gets an event. */
-        c->unwatched = LAUNCHES_A_TICK;
+        c->health.unwatched = LAUNCHES_A_TICK;
     }
 }

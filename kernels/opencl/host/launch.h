@@ -53,7 +53,6 @@ struct opencl_variant {
     bool (*fits)(const struct opencl *c, const struct opencl_shape *s);
     uint32_t wg;                   /* work-items per work-group */
     uint32_t tile_rows, tile_cols; /* output tile per work-group */
-    size_t local_bytes;            /* for opencl_arg_local(), or 0 */
     bool shaped;     /* built for each shape, with -DN=rows -DK=cols */
     uint32_t groups; /* work-groups per compute unit; 0: one per tile */
     uint32_t shares; /* work-groups that share a tile; 0: no sharing */
@@ -94,11 +93,10 @@ void opencl_arg_tensor(struct opencl_call *a, const struct opencl_tensor *t);
 void opencl_arg_memory(struct opencl_call *a, const struct opencl_tensor *t);
 /* Sets one argument: the meta buffer. */
 void opencl_arg_meta(struct opencl_call *a);
-/* Set one argument; opencl_arg_local() one of local memory. */
+/* Set one argument. */
 void opencl_arg_u32(struct opencl_call *a, uint32_t v);
 void opencl_arg_u64(struct opencl_call *a, uint64_t v);
 void opencl_arg_f32(struct opencl_call *a, float v);
-void opencl_arg_local(struct opencl_call *a, size_t bytes);
 
 /* Launches the kernel.  global and local have `dims` entries; bytes is the
  * least amount of memory that must move, for the profile.  Does nothing if a

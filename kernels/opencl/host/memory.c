@@ -35,22 +35,17 @@ struct opencl_memory {
 };
 
 static const struct opencl_variant fills[] = {
-    {"fill", "fill", NULL, FILL_GROUP, 0, 0, 0, false, 0, 0},
-    {"fill", "fill16", NULL, FILL_GROUP, 0, 0, 0, false, 0, 0},
+    {.file = "fill", .kernel = "fill", .wg = FILL_GROUP},
+    {.file = "fill", .kernel = "fill16", .wg = FILL_GROUP},
 };
 
 /* ---- pinned memory ---- */
-
-static size_t aligned(size_t bytes)
-{
-    return (bytes + OPENCL_ALIGN - 1) / OPENCL_ALIGN * OPENCL_ALIGN;
-}
 
 /* Mapped once and for good: one buffer holds meta, uploads and downloads. */
 static enum status pin_memory(struct opencl *c, struct error *e)
 {
     struct opencl_memory *m = c->memory;
-    size_t meta = aligned(c->meta_ints * sizeof *c->meta_host);
+    size_t meta = opencl_aligned(c->meta.ints * sizeof *c->meta.host);
     char name[64];
     cl_int code;
 
@@ -69,7 +64,7 @@ static enum status pin_memory(struct opencl *c, struct error *e)
                          (double)m->pinned_bytes / 0x1p20, c->device.name,
                          opencl_error_name(code, name, sizeof name));
     }
-    c->meta_host = (int32_t *)(void *)m->map;
+    c->meta.host = (int32_t *)(void *)m->map;
     m->up = m->map + meta;
     m->down = m->up + 2 * PIECE;
     return ST_OK;
@@ -144,7 +139,7 @@ void opencl_scratch(struct opencl *c, enum opencl_part part,
         return;
     }
     m->shared[m->n_shared++] = (struct shared){out, m->used[part]};
-    m->used[part] += aligned(rows * cols * item);
+    m->used[part] += opencl_aligned(rows * cols * item);
 }
 
 enum status opencl_scratch_make(struct opencl *c, struct error *e)
@@ -205,7 +200,7 @@ void opencl_zero(struct opencl *c, const struct opencl_tensor *t, size_t at,
 void opencl_move(struct opencl *c, const struct opencl_tensor *t, size_t to,
                  size_t from, size_t bytes)
 {
-    if (c->failed.code == ST_OK && bytes > 0) {
+    if (c->health.failed.code == ST_OK && bytes > 0) {
         opencl_queue_use(c);
         opencl_check(c,
                      clEnqueueCopyBuffer(opencl_queue_id(c), t->mem, t->mem,
@@ -263,11 +258,11 @@ void opencl_upload(struct opencl *c, const struct opencl_tensor *to, size_t at,
 {
     const char *rest = from;
 
-    if (to == &c->meta) {
+    if (to == &c->meta.tensor) {
         opencl_upload_meta(c); /* or the step's meta would overwrite this
                                 * later */
     }
-    while (bytes > 0 && c->failed.code == ST_OK) {
+    while (bytes > 0 && c->health.failed.code == ST_OK) {
         size_t n = bytes;
         char *up = take_room(c, &n);
 
@@ -282,12 +277,12 @@ void opencl_upload(struct opencl *c, const struct opencl_tensor *to, size_t at,
 
 void opencl_upload_meta(struct opencl *c)
 {
-    uint32_t ints = c->meta_used;
+    uint32_t ints = c->meta.used;
 
-    c->meta_used = 0;
-    if (ints > 0 && c->failed.code == ST_OK) {
-        write_piece(c, &c->meta, 0, (const char *)c->meta_host,
-                    ints * sizeof *c->meta_host);
+    c->meta.used = 0;
+    if (ints > 0 && c->health.failed.code == ST_OK) {
+        write_piece(c, &c->meta.tensor, 0, (const char *)c->meta.host,
+                    ints * sizeof *c->meta.host);
     }
 }
 
@@ -297,7 +292,7 @@ void opencl_download(struct opencl *c, const struct opencl_tensor *from,
     struct opencl_memory *m = c->memory;
     char *rest = to;
 
-    while (bytes > 0 && c->failed.code == ST_OK) {
+    while (bytes > 0 && c->health.failed.code == ST_OK) {
         size_t n = bytes < DOWN ? bytes : DOWN;
         cl_event *event = opencl_watch(c, NULL);
         cl_int code;
@@ -319,7 +314,7 @@ void opencl_download(struct opencl *c, const struct opencl_tensor *from,
 /* After the wait, no command reads pinned memory. */
 void opencl_settle(struct opencl *c)
 {
-    if (!c->idle) {
+    if (!c->health.idle) {
         opencl_wait(c);
     }
     release_events(c->memory);

@@ -22,6 +22,13 @@
 
 #define OPENCL_ALIGN 256
 
+/* Returns the bytes that so many take in an arena: kernels load vectors, which
+ * must be aligned, from element 0 on. */
+static inline size_t opencl_aligned(size_t bytes)
+{
+    return (bytes + OPENCL_ALIGN - 1) / OPENCL_ALIGN * OPENCL_ALIGN;
+}
+
 enum opencl_part {
     OPENCL_KEEP,
     OPENCL_IN_ATTENTION,
@@ -32,7 +39,7 @@ enum opencl_part {
 };
 
 /* Allocates pinned memory and chooses the fill kernels; before any _setup.
- * c->meta_ints gives the size of c->meta_host. */
+ * c->meta.ints gives the size of c->meta.host. */
 MUST_CHECK enum status opencl_memory_new(struct opencl *c, struct error *e);
 void opencl_memory_free(struct opencl *c);
 
@@ -96,8 +103,8 @@ void opencl_download(struct opencl *c, const struct opencl_tensor *from,
 /* Waits for all commands; pinned memory is free again afterwards. */
 void opencl_settle(struct opencl *c);
 
-/* Uploads the first meta_used ints of meta_host unless they are on the device
- * already.  meta_host must not change until the next wait. */
+/* Uploads the first meta.used ints of meta.host unless they are on the device
+ * already.  meta.host must not change until the next wait. */
 void opencl_upload_meta(struct opencl *c);
 
 #endif

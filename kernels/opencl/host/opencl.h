@@ -232,7 +232,9 @@ struct opencl_step {
     uint32_t longest; /* largest position + n_tokens of a generated row */
     uint32_t longest_prompt;       /* the same of a prompt row */
     const struct kernel_row *rows; /* [n_rows] permuted, with new `first` */
-    const uint32_t *place; /* [n_tokens] place of the caller's token t */
+    const uint32_t *place;   /* [n_tokens] place of the caller's token t */
+    struct kernel_row *room; /* [max_rows] rows */
+    uint32_t *places;        /* [max_tokens] place */
 };
 
 struct opencl_arena;
@@ -241,41 +243,20 @@ struct opencl_memory;
 struct opencl_programs;
 struct opencl_copies;
 struct opencl_queue;
-struct opencl_rows;
-struct opencl_matmul;
-struct opencl_experts;
-struct opencl_attention;
-struct opencl_deltanet;
-struct opencl_sample;
-struct opencl_chain;
-struct opencl_draft;
 
-struct opencl {
-    struct kernels base;
-    const struct shard_weights *w;
-    struct kernels_sizes sizes;
-    struct kv_format kv;
-    enum dtype kv_dtype; /* kv.dtype: of plain layers and tails */
-    uint32_t block_tokens;
-    struct opencl_device device;
-    uint32_t keep_tokens;
-    bool portable;   /* skips kernels tuned for one vendor */
-    bool has_logits; /* the shard includes the head */
-    cl_context context;
-    double read_rate; /* device's GB/s, measured if the profile is on */
-    atomic_uint_fast64_t ticks;
+/* The state of the device and of its queue. */
+struct opencl_health {
     struct error failed; /* first failure; code ST_OK: none */
     cl_int refusal;      /* driver's code, if a call failed */
     bool lost;           /* the device computes no more */
     bool idle;           /* no command was enqueued since the last wait */
     bool marked;         /* .. or since the last opencl_mark() */
     uint32_t unwatched;  /* launches since the last one with an event */
+};
 
-    struct opencl_memory *memory;     /* memory.h */
-    struct opencl_programs *programs; /* program.h */
-    struct opencl_queue *queue;       /* queue.h */
-    struct opencl_copies *copies;     /* copies.h; NULL: no host tier */
-
+/* The weights on the device. */
+struct opencl_model {
+    struct opencl_arena *weights;
     struct opencl_layer *layers; /* [shard_layers()] */
     struct opencl_mtp_weights mtp;
     struct opencl_tensor embed; /* [V, H]; absent past the first stage, unless
@@ -285,36 +266,56 @@ struct opencl {
     /* [context, R/2, 2] f32: cosine, sine; of layers that see all positions,
      * and of window layers */
     struct opencl_tensor rope, window_rope;
-    struct opencl_tensor x;      /* [max_tokens, H] f32 */
-    struct opencl_tensor logits; /* [max_logits, V] f32 */
-    struct opencl_tensor meta;   /* int32 */
+};
+
+/* The pool's pages. */
+struct opencl_cache {
     uint32_t n_pages;
     bool moved; /* the pool was allocated; deltanet.c clears it */
     struct page_layout pages;
     struct opencl_tensor groups[PAGE_LAYERS_MAX]; /* [pages.n_groups] */
-    struct opencl_arena *weights, *pool;
-    struct opencl_tier *tier; /* host_tier.h; NULL: none */
+    struct opencl_arena *arena;
     char *block; /* [a layer's plain block] on the host, to transpose it */
+};
 
+/* The step's ints: offsets of META_TOKENS and so on, see above. */
+struct opencl_meta {
+    struct opencl_tensor tensor; /* int32 */
+    int32_t *host; /* in pinned memory: begin writes it, embed adds ids; the
+                    * next launch uploads it */
+    uint32_t tokens, ids, from, heads;
+    uint32_t blocks, ints; /* META_BLOCKS, size */
+    uint32_t used;         /* ints of this step; 0: already uploaded */
+};
+
+struct opencl {
+    struct kernels base;
+    const struct shard_weights *w;
+    struct kernels_sizes sizes;
+    struct kv_format kv;
+    enum dtype kv_dtype; /* kv.dtype: of plain layers and tails */
+    uint32_t block_tokens;
+    uint32_t keep_tokens;
+    bool portable;   /* skips kernels tuned for one vendor */
+    bool has_logits; /* the shard includes the head */
+
+    struct opencl_device device;
+    cl_context context;
+    double read_rate; /* device's GB/s, measured if the profile is on */
+    atomic_uint_fast64_t ticks;
+    struct opencl_health health;
+    struct opencl_memory *memory;     /* memory.h */
+    struct opencl_programs *programs; /* program.h */
+    struct opencl_queue *queue;       /* queue.h */
+    struct opencl_copies *copies;     /* copies.h; NULL: no host tier */
+
+    struct opencl_model model;
+    struct opencl_tensor x;      /* [max_tokens, H] f32 */
+    struct opencl_tensor logits; /* [max_logits, V] f32 */
+    struct opencl_cache cache;
     struct opencl_kernel *fill, *fill16; /* fill.cl */
     struct opencl_step step;
-    struct kernel_row *rows_of_step; /* [max_rows] step.rows */
-    uint32_t *place;                 /* [max_tokens] step.place */
-    int32_t *meta_host; /* step's meta in pinned memory: begin writes it, embed
-                         * adds ids; the next launch uploads it */
-    uint32_t meta_tokens, meta_ids, meta_from, meta_heads; /* META_TOKENS, .. */
-    uint32_t meta_blocks, meta_ints; /* META_BLOCKS, size */
-    uint32_t meta_used; /* ints of this step; 0: already uploaded */
-
-    /* State of the operators. */
-    struct opencl_rows *rows;
-    struct opencl_matmul *matmul;
-    struct opencl_experts *experts;
-    struct opencl_attention *attention;
-    struct opencl_deltanet *deltanet;
-    struct opencl_sample *sample;
-    struct opencl_chain *chain;
-    struct opencl_draft *draft;
+    struct opencl_meta meta;
 };
 
 static inline struct opencl *opencl_of(struct kernels *k)

@@ -12,7 +12,7 @@
 #define READ_TURNS 4
 
 static const struct opencl_variant reads[] = {
-    {"read", "read_all", NULL, READ_GROUP, 0, 0, 0, false, 0, 0},
+    {.file = "read", .kernel = "read_all", .wg = READ_GROUP},
 };
 
 /* Reads all bytes of t once. */
@@ -54,7 +54,7 @@ static enum status measure_rate(struct opencl *c, struct opencl_arena *arena,
         uint64_t before = k->ns;
 
         read_once(c, k, &all, &out);
-        st = c->failed.code;
+        st = c->health.failed.code;
         /* The fastest turn is the closest to what the device can do. */
         best = k->ns - before < best ? k->ns - before : best;
     }

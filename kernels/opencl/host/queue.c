@@ -26,13 +26,13 @@ void opencl_fail(struct opencl *c, enum status code, const char *fmt, ...)
     char text[ERROR_TEXT];
     va_list args;
 
-    if (c->failed.code != ST_OK) {
+    if (c->health.failed.code != ST_OK) {
         return;
     }
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    error_set(&c->failed, code, "%s", text);
+    error_set(&c->health.failed, code, "%s", text);
 }
 
 bool opencl_check(struct opencl *c, cl_int code, const char *what)
@@ -43,12 +43,12 @@ bool opencl_check(struct opencl *c, cl_int code, const char *what)
         return true;
     }
     /* Only the first failure is the cause; the rest follow from it. */
-    if (c->failed.code == ST_OK) {
-        c->refusal = code;
+    if (c->health.failed.code == ST_OK) {
+        c->health.refusal = code;
     }
     /* A failed call leaves the queue in an unknown state, so nothing is
      * retried. */
-    c->lost = true;
+    c->health.lost = true;
     opencl_fail(c, ST_UNAVAILABLE, "device %u (%s) failed: %s: %s",
                 c->device.index, c->device.name, what,
                 opencl_error_name(code, name, sizeof name));
@@ -185,28 +185,28 @@ void opencl_wait(struct opencl *c)
 {
     struct opencl_queue *q = c->queue;
 
-    if (!c->idle) {
+    if (!c->health.idle) {
         clFlush(q->id);
     }
     opencl_copies_wait(c);
     while (q->n > 0) {
         wait_oldest(c);
     }
-    c->idle = opencl_check(c, clFinish(q->id), "wait for its commands");
+    c->health.idle = opencl_check(c, clFinish(q->id), "wait for its commands");
 }
 
 cl_event opencl_mark(struct opencl *c)
 {
     cl_event end = NULL;
 
-    if (c->idle || c->marked || c->failed.code != ST_OK) {
+    if (c->health.idle || c->health.marked || c->health.failed.code != ST_OK) {
         return NULL;
     }
     opencl_check(c,
                  clEnqueueMarkerWithWaitList(opencl_queue_id(c), 0, NULL, &end),
                  "mark the end of its commands");
     clFlush(opencl_queue_id(c));
-    c->marked = true;
+    c->health.marked = true;
     return end;
 }
 

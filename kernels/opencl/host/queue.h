@@ -36,7 +36,7 @@ void opencl_watch_end(struct opencl *c, bool taken);
 /* Counts a command that is about to be enqueued, or was. */
 static inline void opencl_queue_use(struct opencl *c)
 {
-    c->idle = c->marked = false;
+    c->health.idle = c->health.marked = false;
 }
 
 /* Returns an event, which the caller releases, that ends with all commands

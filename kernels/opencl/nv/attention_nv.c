@@ -214,8 +214,8 @@ static void run_decode(struct opencl *c, const struct opencl_attention_nv *nv,
     const uint32_t n = c->step.n_gen;
     const uint32_t chunks = (s->n_heads / s->n_kv_heads + CHUNK - 1) / CHUNK;
     const uint32_t most = (c->step.longest + SPLIT - 1) / SPLIT;
-    const struct opencl_layer *l = &c->layers[io->layer];
-    const uint32_t limit = l->kind == MIXER_WINDOW ? s->window / SPLIT + 2
+    const struct opencl_layer *l = &c->model.layers[io->layer];
+    const uint32_t limit = shape_window(s, l->kind) > 0 ? s->window / SPLIT + 2
                            : opencl_is_quantised(c, io->layer) ? KV_SPLITS
                                                                : SPLITS;
     const uint32_t parts = most < limit ? most : limit;
@@ -234,7 +234,7 @@ static void run_decode(struct opencl *c, const struct opencl_attention_nv *nv,
         opencl_arg_u32(&a, left);
         opencl_arg_u32(&a, splits);
         opencl_arg_tensor(&a, &l->attention.sinks);
-        opencl_arg_u32(&a, c->pages.layers[io->layer].table);
+        opencl_arg_u32(&a, c->cache.pages.layers[io->layer].table);
         opencl_launch(
             &a, 3, global, local,
             opencl_context_bytes(c, io->layer, 0, c->step.n_gen_rows) * left /
@@ -269,16 +269,16 @@ static struct opencl_kernel *kernel_for(const struct opencl *c,
                                         const struct opencl_attention_nv *nv,
                                         uint32_t layer, bool generated)
 {
-    if (c->layers[layer].kind == MIXER_WINDOW) {
+    if (shape_window(&c->w->shape, c->model.layers[layer].kind) > 0) {
         return generated ? nv->window_decode : nv->window_prefill;
     }
     if (opencl_is_quantised(c, layer)) {
         return generated ? nv->kv_decode : nv->kv_prefill;
     }
     /* The kernel for few tokens has no sinks. */
-    return generated                              ? nv->decode
-           : c->layers[layer].attention.sinks.mem ? nv->prefill
-                                                  : prefill_for(c, nv);
+    return generated                                    ? nv->decode
+           : c->model.layers[layer].attention.sinks.mem ? nv->prefill
+                                                        : prefill_for(c, nv);
 }
 
 static void run_prefill(struct opencl *c, const struct opencl_attention_nv *nv,
@@ -293,8 +293,8 @@ static void run_prefill(struct opencl *c, const struct opencl_attention_nv *nv,
     opencl_arg_u32(&a, c->step.n_gen);
     opencl_arg_u32(&a, n);
     opencl_arg_u32(&a, 1);
-    opencl_arg_tensor(&a, &c->layers[io->layer].attention.sinks);
-    opencl_arg_u32(&a, c->pages.layers[io->layer].table);
+    opencl_arg_tensor(&a, &c->model.layers[io->layer].attention.sinks);
+    opencl_arg_u32(&a, c->cache.pages.layers[io->layer].table);
     opencl_launch(
         &a, 2, global, local,
         opencl_context_bytes(c, io->layer, c->step.n_gen_rows, c->step.n_rows));
@@ -316,7 +316,7 @@ bool opencl_attention_nv(struct opencl *c, struct opencl_attention_nv *nv,
                          const struct opencl_tensor *query,
                          const struct opencl_tensor *in, bool generated)
 {
-    const struct io io = {layer, y, query, in, &c->layers[layer].kv};
+    const struct io io = {layer, y, query, in, &c->model.layers[layer].kv};
     struct opencl_kernel *k = nv ? kernel_for(c, nv, layer, generated) : NULL;
 
     if (k == NULL) {

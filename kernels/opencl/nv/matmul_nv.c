@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "common/base/minmax.h"
+
 #define CHUNK 64  /* columns that a warp takes at a time */
 #define UNITS 132 /* compute units that the cut assumes */
 #define WARPS 24  /* per compute unit: enough to keep memory busy */
@@ -39,16 +41,6 @@ static const char *const kernels[] = {
     [MATMUL_NV_SILU] = "matmul_silu",
     [MATMUL_NV_ADD] = "matmul_add",
 };
-
-static uint32_t least(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
-static uint32_t most_of(uint32_t a, uint32_t b)
-{
-    return a > b ? a : b;
-}
 
 /* Returns the largest power of two that is at most v, and 1 for 0. */
 static uint32_t power_below(uint32_t v)
@@ -142,8 +134,8 @@ static uint32_t share_of(const struct matmul_nv_product *of)
  * warps.  Bits depend on the split, so it must not depend on tokens. */
 static uint32_t split_of(const struct matmul_nv_product *of, uint32_t chunk)
 {
-    uint32_t most = least(8, SPLIT_COLS / chunk);
-    uint32_t split = power_below(least(WARPS / share_of(of), most));
+    uint32_t most = min_u32(8, SPLIT_COLS / chunk);
+    uint32_t split = power_below(min_u32(WARPS / share_of(of), most));
 
     while (chunks_of(of->cols, chunk) % split) {
         split /= 2;
@@ -161,9 +153,9 @@ static uint32_t items_of(const struct cut *c)
 static uint32_t depth_of(const struct cut *c, uint32_t steps, uint32_t most)
 {
     uint32_t warps = c->groups * (c->split / c->shares) * c->blocks;
-    uint32_t depth = power_below(least(KEPT / warps, most));
+    uint32_t depth = power_below(min_u32(KEPT / warps, most));
 
-    depth = least(depth, steps);
+    depth = min_u32(depth, steps);
     while (steps % depth) {
         depth--;
     }
@@ -182,12 +174,12 @@ static uint32_t depth_most(const struct cut *c, bool many)
     const uint32_t step = c->chunk * (c->split / c->shares);
 
     if (c->tokens <= 8) {
-        return c->whole ? 8 : least(8, WHOLE_OF_8 / 8 / step);
+        return c->whole ? 8 : min_u32(8, WHOLE_OF_8 / 8 / step);
     }
     if (c->tokens <= 32) {
         const uint32_t most = many ? 4 : 8 / c->blocks;
 
-        return c->whole ? most : least(most, SPLIT_COLS / step);
+        return c->whole ? most : min_u32(most, SPLIT_COLS / step);
     }
     return c->tokens == 128 && c->shares == 1 ? 1 : 2; /* its sums take many
                                                         * registers */
@@ -203,7 +195,7 @@ static uint32_t slab_of(const struct cut *c, uint32_t cols)
                            : c->tokens <= 32 ? SLAB_OF_32
                                              : SLAB) /
                           c->tokens;
-    const uint32_t fit = most_of(1, slab / step);
+    const uint32_t fit = max_u32(1, slab / step);
     uint32_t steps = c->depth;
 
     cols /= c->shares;
@@ -218,7 +210,7 @@ static uint32_t slab_of(const struct cut *c, uint32_t cols)
             steps--;
         } while (c->depth % steps);
     }
-    return least(steps * step, cols);
+    return min_u32(steps * step, cols);
 }
 
 /* Returns the bytes of local memory: operands, sums of each output, scales. */
@@ -365,7 +357,7 @@ static bool cut_chain(struct chain_cut *c, const struct matmul_nv_product *p,
  * full. */
 static uint32_t depth_of_chained(const struct chain_cut *c, uint32_t most)
 {
-    uint32_t depth = least(most, c->steps);
+    uint32_t depth = min_u32(most, c->steps);
 
     while (c->tiles > 1 && c->steps % depth) {
         depth--;
@@ -379,7 +371,7 @@ static uint32_t chain_depth(uint32_t items, uint32_t bits)
     const uint32_t beside = BESIDE + (bits ? BESIDE_WIDEN : 0);
     const uint32_t each = OF_BLOCK + (bits ? OF_PAIRS : 0);
 
-    return power_below(least((REGISTERS / items / 8 * 8 - beside) / each, 8));
+    return power_below(min_u32((REGISTERS / items / 8 * 8 - beside) / each, 8));
 }
 
 /* Most tasks of a warp in a product of experts. */
@@ -409,12 +401,12 @@ static bool cut_tasks(struct chain_cut *c, const struct matmul_nv_product *p,
  * several whole ones. */
 static uint32_t depth_of_tasks(const struct chain_cut *c, uint32_t most)
 {
-    uint32_t depth = least(most, c->steps);
+    uint32_t depth = min_u32(most, c->steps);
 
     if (c->steps < most) {
         const uint32_t rounds = (c->tasks + WARPS - 1) / WARPS;
 
-        return least(most / c->steps, rounds) * c->steps;
+        return min_u32(most / c->steps, rounds) * c->steps;
     }
     while (c->steps % depth) {
         depth--;
@@ -436,11 +428,11 @@ static uint32_t widest_of(const struct matmul_nv_product *of, uint32_t n,
     uint32_t widest = 0, beside = 0;
 
     for (uint32_t i = 0; i < n; i++) {
-        widest = most_of(widest, of[i].cols);
+        widest = max_u32(widest, of[i].cols);
     }
     if (route) {
-        widest = most_of(widest, 3 * hidden + hidden / 4);
-        widest = most_of(widest, route->pairs * of[2].cols);
+        widest = max_u32(widest, 3 * hidden + hidden / 4);
+        widest = max_u32(widest, route->pairs * of[2].cols);
         beside = routes_of(route, units) * hidden;
     }
     return widest + beside;
@@ -470,7 +462,7 @@ static uint32_t chain_items(const struct chain_cut *cuts, uint32_t n)
     uint32_t warps = 0;
 
     for (uint32_t i = 0; i < n; i++) {
-        warps = most_of(warps, cuts[i].tasks ? least(cuts[i].tasks, WARPS)
+        warps = max_u32(warps, cuts[i].tasks ? min_u32(cuts[i].tasks, WARPS)
                                              : cuts[i].groups * cuts[i].split);
     }
     return warps * 32;
@@ -488,7 +480,7 @@ static void write_chain(struct matmul_nv *out,
     size_t used;
 
     for (uint32_t i = 0; i < n; i++) {
-        tiles = most_of(tiles, cuts[i].tiles);
+        tiles = max_u32(tiles, cuts[i].tiles);
     }
     used = (size_t)snprintf(out->defines, sizeof out->defines,
                             "-DOUT_K=%u -DIN_N=%u -DITEMS=%u -DDEPTH=%u "
@@ -506,7 +498,7 @@ static void write_chain(struct matmul_nv *out,
     if (routes) {
         (void)snprintf(out->defines + used, sizeof out->defines - used,
                        " -DROUTED=__local -DROUTES=%u -DTASKS=%u", routes,
-                       most_of(cuts[1].tasks, cuts[2].tasks));
+                       max_u32(cuts[1].tasks, cuts[2].tasks));
     }
 }
 
@@ -621,7 +613,7 @@ static uint32_t ring_of(const struct tile *t, uint32_t local)
     const uint32_t scales = t->tokens * (uint32_t)sizeof(float);
     const uint32_t stage = (t->tokens + t->rows) * CHUNK * 2;
 
-    return least(MOST_RING, (local - least(local, scales)) / stage);
+    return min_u32(MOST_RING, (local - min_u32(local, scales)) / stage);
 }
 
 /* Returns the tile of few tokens whose work-groups have the fewest bytes to

@@ -71,7 +71,7 @@ static struct text_job *poll_job(struct text_seam *s)
     j = t->jobs[--t->n_jobs]; /* jobs finish in any order: newest first */
     if (t->fail) {
         j->status =
-            error_set(&j->error, ST_RESOURCE_EXHAUSTED, "too many regex steps");
+            error_set(&j->error, ST_OUT_OF_RANGE, "too many regex steps");
     } else if (j->kind == TEXT_ENCODE) {
         encode(t, j);
     } else {

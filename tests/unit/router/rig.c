@@ -125,12 +125,23 @@ struct rig *rig_new(const struct rig_options *o)
     ro.max_admins = o->max_admins > 0 ? o->max_admins : 16;
     ro.max_requests = o->max_requests;
     ro.max_waiting = o->max_waiting;
+    ro.kept = o->kept;
     ro.text = o->text;
     ro.worker_wait_us = o->worker_wait_us;
     ro.gather_us = o->gather_us;
+    ro.queue_timeout_us = o->queue_timeout_us;
+    ro.silent_us = o->silent_us;
+    ro.lost_us = o->lost_us;
+    ro.hung_us = o->hung_us;
     ro.headroom = o->headroom;
-    ro.overcommit = o->overcommit;
+    ro.admission = o->expected ? ADMISSION_EXPECTED : ADMISSION_STRICT;
+    ro.weights = o->weights;
+    ro.n_weights = o->n_weights;
+    ro.places = o->places;
+    ro.n_places = o->n_places;
+    ro.suspensions = 1000;
     ro.keyed = o->keyed;
+    ro.memory_bytes = o->memory_bytes;
     rig->router = router_new(&ro, &rig->io);
     return rig;
 }

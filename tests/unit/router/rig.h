@@ -65,7 +65,7 @@ struct sequence {
     bool grows;
     bool uncached, continues; /* continues: it took over a kept sequence */
     bool has_drafts, urgent;
-    uint32_t drafts;
+    uint32_t drafts, deadline_ms;
     uint32_t n_spans, spans[SPANS_MAX];
 };
 
@@ -143,6 +143,8 @@ struct fake {
     bool hold_receipts; /* leave removals unanswered, see held */
     enum status refuse_submits;
     uint64_t step;
+    uint32_t device_us,
+        n_prompt_tokens; /* in its next StepOutput; 0: not given */
     struct held {
         uint64_t call;
         uint8_t id[16];
@@ -238,10 +240,16 @@ void fake_text_fini(struct fake_text *t);
 struct rig_options {
     uint32_t max_peers, max_requests, max_waiting;
     uint32_t max_admins; /* 0: 16 */
+    uint32_t kept;       /* --kept */
     struct text_seam *text;
-    int64_t worker_wait_us, gather_us;
+    int64_t worker_wait_us, gather_us, queue_timeout_us;
+    int64_t silent_us, lost_us, hung_us; /* 0: the defaults */
     bool headroom, keyed;
-    uint32_t overcommit;
+    bool expected;                      /* --admission */
+    const struct named_number *weights; /* [n_weights] */
+    const struct named_number *places;  /* [n_places] */
+    uint32_t n_weights, n_places;
+    size_t memory_bytes;
 };
 
 /* Creates a rig without fakes.  o = NULL: generous limits. */

@@ -95,6 +95,7 @@ static void take_reuse(struct sequence *s, const Sluice__V1__SubmitRequest *m)
     s->uncached = !m->cache;
     s->has_drafts = m->has_drafts;
     s->urgent = m->urgent;
+    s->deadline_ms = m->deadline_ms;
     s->drafts = m->drafts;
     s->n_spans = (uint32_t)m->n_spans;
     for (uint32_t i = 0; i < m->n_spans; i++) {
@@ -635,6 +636,9 @@ void worker_step_with(struct fake *w, Sluice__V1__Ledger *l)
         }
         n++;
     }
+    m.has_device_us = m.has_n_prompt_tokens = w->device_us > 0;
+    m.device_us = w->device_us;
+    m.n_prompt_tokens = w->n_prompt_tokens;
     m.ledger = l;
     m.grant = grant;
     m.first_index = first;

@@ -375,6 +375,38 @@ static void assets_come_from_metadata(void **state)
     json_decref(v);
 }
 
+/* A value of a wrong type is not an absent one. */
+static void refuses_values_of_wrong_types(void **state)
+{
+    static const struct {
+        const char *key, *text;
+    } rows[] = {
+        {"general.sampling.temp", "general.sampling.temp is a string"},
+        {"general.sampling.top_k", "general.sampling.top_k is a string"},
+        {"tokenizer.ggml.padding_token_id", "padding_token_id is a string"},
+        {"tokenizer.ggml.add_space_prefix", "add_space_prefix is a string"},
+        {"tokenizer.ggml.add_eos_token", "add_eos_token is a string"},
+    };
+    const char *path = path_of("wrong.gguf");
+    json_t *v = json_load_file(SPM, JSON_ALLOW_NUL, NULL);
+    struct text_assets *a;
+    struct error e;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct gguf_file *f = sentencepiece(v);
+
+        gguf_put_text(f, rows[i].key, "1");
+        save(f, path);
+        gguf_file_free(&f);
+        assert_int_equal(text_assets_load(&a, path, &e), ST_INVALID_ARGUMENT);
+        if (strstr(e.text, rows[i].text) == NULL) {
+            fail_msg("%s: %s", rows[i].key, e.text);
+        }
+    }
+    json_decref(v);
+}
+
 /* In a directory, tokenizer.json goes before the metadata. */
 static void a_file_beside_goes_first(void **state)
 {
@@ -452,6 +484,7 @@ int main(void)
         cmocka_unit_test(a_space_goes_in_front_by_default),
         cmocka_unit_test(assets_come_from_metadata),
         cmocka_unit_test(a_file_beside_goes_first),
+        cmocka_unit_test(refuses_values_of_wrong_types),
         cmocka_unit_test(refuses_by_name),
     };
 

@@ -5,12 +5,23 @@
 
 #include "tests/unit/cmocka.h"
 
+/* Parses as the program does, from all sources. */
+static enum status parse(struct worker_args *a, int argc, char **argv,
+                         struct error *e)
+{
+    static struct option_sources s;
+    enum status st = option_sources_load(&s, &args_program, a, argc, argv, e);
+
+    args_choose_depth(a);
+    return st;
+}
+
 static struct worker_args parsed(int argc, char **argv)
 {
     struct worker_args a;
     struct error e;
 
-    assert_int_equal(args_parse(&a, argc, argv, &e), ST_OK);
+    assert_int_equal(parse(&a, argc, argv, &e), ST_OK);
     return a;
 }
 
@@ -42,7 +53,7 @@ static void no_more_than_two_plans(void **state)
     struct error e;
 
     (void)state;
-    assert_int_equal(args_parse(&a, 3, most, &e), ST_INVALID_ARGUMENT);
+    assert_int_equal(parse(&a, 3, most, &e), ST_INVALID_ARGUMENT);
 }
 
 static void steps_follow_the_device(void **state)
@@ -112,7 +123,7 @@ static void the_cap_on_slots_is_bounded(void **state)
     (void)state;
     assert_int_equal(a.slots, 4096);
     assert_int_equal(args_check(&a, &e), ST_OK);
-    assert_int_equal(args_parse(&a, 3, more, &e), ST_INVALID_ARGUMENT);
+    assert_int_equal(parse(&a, 3, more, &e), ST_INVALID_ARGUMENT);
     a = parsed(5, zero);
     assert_int_equal(a.slots, 0);
     a = parsed(7, stages);
@@ -153,6 +164,40 @@ static void drafts_are_a_number_or_auto(void **state)
         /* A row keeps the inputs of its drafts and of the token before. */
         assert_int_equal(args_step(&a, 100).keep_tokens,
                          d.most > 0 ? (d.most + 1) * 9 : 0);
+    }
+}
+
+static void reads_the_target_of_a_step(void **state)
+{
+    static const struct {
+        const char *text;
+        bool ok, bounded;
+        uint32_t us;
+    } of[] = {{"auto", true, true, 0},      {"0", true, false, 0},
+              {"0s", true, false, 0},       {"1", true, true, 1000000},
+              {"50ms", true, true, 50000},  {"60s", true, true, 60000000},
+              {"60001ms", false, false, 0}, {"-1", false, false, 0},
+              {"", false, false, 0},        {"fast", false, false, 0}};
+    char text[16];
+    char *argv[] = {"sluice-worker", "--model", "m", "--itl-target", text};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct worker_itl_options o;
+        struct worker_args a;
+        struct error e;
+
+        snprintf(text, sizeof text, "%s", of[i].text);
+        a = parsed(5, argv);
+        assert_int_equal(args_check(&a, &e),
+                         of[i].ok ? ST_OK : ST_INVALID_ARGUMENT);
+        if (!of[i].ok) {
+            assert_non_null(strstr(e.text, "give auto, or a time of 0 to 60s"));
+            continue;
+        }
+        assert_int_equal(args_itl(&a, &o, &e), ST_OK);
+        assert_int_equal(o.bounded, of[i].bounded);
+        assert_int_equal(o.target_us, of[i].us);
     }
 }
 
@@ -201,8 +246,8 @@ static void cache_shares_are_shares(void **state)
     assert_true(a.cache_tenant >= 0.25 && a.cache_tenant <= 0.25);
     a = parsed(3, most);
     assert_true(a.cache_checkpoints >= 1);
-    assert_int_equal(args_parse(&a, 3, more, &e), ST_INVALID_ARGUMENT);
-    assert_int_equal(args_parse(&a, 3, less, &e), ST_INVALID_ARGUMENT);
+    assert_int_equal(parse(&a, 3, more, &e), ST_INVALID_ARGUMENT);
+    assert_int_equal(parse(&a, 3, less, &e), ST_INVALID_ARGUMENT);
 }
 
 int main(void)
@@ -214,6 +259,7 @@ int main(void)
         cmocka_unit_test(the_largest_step_is_that_of_the_options),
         cmocka_unit_test(the_cap_on_slots_is_bounded),
         cmocka_unit_test(drafts_are_a_number_or_auto),
+        cmocka_unit_test(reads_the_target_of_a_step),
         cmocka_unit_test(a_drafter_has_a_name),
         cmocka_unit_test(cache_shares_are_shares),
     };

@@ -153,8 +153,8 @@ static void serves_shards_of_one_kind(void **state)
         struct rig *r;
 
         rig_defaults(&o);
-        o.pages_per_block = kind == 0 ? 0 : 1;
-        o.pages_per_slot = kind == 1 ? 0 : 2;
+        o.pool.pages_per_block = kind == 0 ? 0 : 1;
+        o.pool.pages_per_slot = kind == 1 ? 0 : 2;
         r = rig_new(&o);
         rig_submit(r, &s);
         rig_turn(r);
@@ -427,6 +427,28 @@ static void starts_anew_after_a_part_without_submit(void **state)
     rig_free(&r);
 }
 
+/* The router takes the ledger of an audit as any other. */
+static void an_audit_has_the_figures_of_host_memory(void **state)
+{
+    (void)state;
+    for (uint32_t pages = 0; pages <= 8; pages += 8) {
+        Sluice__V1__Nothing m = SLUICE__V1__NOTHING__INIT;
+        struct worker_options o;
+        struct rig *r;
+
+        rig_defaults(&o);
+        o.pool.host_pages = pages;
+        r = rig_new(&o);
+        assert_int_equal(
+            peer_call(r->peer, METHOD_WORKER_AUDIT, &m.base, 0, 2, NULL),
+            ST_OK);
+        rig_turn(r);
+        assert_int_equal(r->ends[2].status, ST_OK);
+        assert_int_equal(r->ends[2].has_host, pages > 0);
+        rig_free(&r);
+    }
+}
+
 static void answers_health_and_audit(void **state)
 {
     struct rig *r = rig_new(NULL);
@@ -478,7 +500,7 @@ static struct rig *with_windows(uint32_t window, uint32_t pages)
 
     rig_defaults(&o);
     o.window = window;
-    o.window_pages = pages;
+    o.pool.window_pages = pages;
     o.chunk_tokens = 48;
     o.step_tokens = 40;
     return rig_new(&o);
@@ -545,6 +567,7 @@ int main(void)
         cmocka_unit_test(starts_anew_after_a_wrong_grant),
         cmocka_unit_test(starts_anew_after_a_part_without_submit),
         cmocka_unit_test(answers_health_and_audit),
+        cmocka_unit_test(an_audit_has_the_figures_of_host_memory),
         cmocka_unit_test(says_hello_until_answered),
     };
 

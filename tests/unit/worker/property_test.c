@@ -140,10 +140,10 @@ static void submit(struct walk *k)
     s.n_first = below(k, 3) == 0 ? 1 + below(k, s.n_prompt) : 0;
     ask(&s);
     rig_message(k->r, &s, &message);
-    fits =
-        message.need.blocks + message.need.windows + k->r->o.pages_per_slot <=
-            a.pages.free &&
-        a.slots.held + a.slots.granted < k->r->o.slot_cap;
+    fits = message.need.blocks + message.need.windows +
+                   k->r->o.pool.pages_per_slot <=
+               a.pages.free &&
+           a.slots.held + a.slots.granted < k->r->o.pool.slot_cap;
     tag = rig_send_submit(k->r, &message);
     k->r->heard[k->r->grant].n = s.n_generated;
     memcpy(k->r->heard[k->r->grant].tokens, ids, s.n_generated * sizeof *ids);
@@ -421,16 +421,16 @@ static void walk(uint64_t seed)
     struct walk k = {.seed = seed};
 
     rig_defaults(&o);
-    o.n_pages = 64 + 2 * 3;
-    o.slot_cap = 6;
+    o.pool.n_pages = 64 + 2 * 3;
+    o.pool.slot_cap = 6;
     o.engine_depth = 1 + (uint32_t)(seed % 2);
     o.max_rows = 1 + below(&k, 8);
     o.chunk_tokens = 1 + below(&k, 130);
     o.step_tokens = 1 + below(&k, 300);
     if (seed % 3 == 0) {
         o.window = 1 + below(&k, 60);
-        o.window_pages = 1 + below(&k, 3);
-        o.n_pages += 40;
+        o.pool.window_pages = 1 + below(&k, 3);
+        o.pool.n_pages += 40;
     }
     rig_draw_drafts(&o, seed);
     k.r = rig_new(&o);

@@ -53,6 +53,7 @@ struct rig_end {
         uint32_t n_stages, stage_blocks[16], stage_slots[16];
     } receipt;
     uint32_t differences; /* an Audit's */
+    bool has_host;        /* ... ledger has figures of host memory */
 };
 
 /* The rows of StepOutput for one grant. */
@@ -198,7 +199,7 @@ struct rig_submit {
     uint32_t id, choice; /* the request_id is made of it */
     uint32_t n_prompt, max_tokens, n_generated;
     uint32_t n_first; /* ids in the Submit itself; 0: all */
-    uint32_t keep_ms;
+    uint32_t keep_ms, deadline_ms;
     bool ignore_eos;
     bool has_have;
     uint32_t have;

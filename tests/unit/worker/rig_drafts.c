@@ -11,11 +11,12 @@ void rig_draw_drafts(struct worker_options *o, uint64_t seed)
     if (draw % 4 == 0) {
         return;
     }
-    o->drafts = 1 + (uint32_t)(draw / 4 % DRAFTS_MAX);
-    o->drafts_auto = draw / 32 % 3 == 0;
-    o->drafter = (enum worker_drafter)(draw / 96 % 3);
-    o->has_mtp = draw / 288 % 4 > 0;
-    o->keep_tokens = (o->drafts + 1) * (1 + (uint32_t)(draw / 1152 % 5));
+    o->drafting.most = 1 + (uint32_t)(draw / 4 % DRAFTS_MAX);
+    o->drafting.chooses = draw / 32 % 3 == 0;
+    o->drafting.drafter = (enum worker_drafter)(draw / 96 % 3);
+    o->drafting.has_mtp = draw / 288 % 4 > 0;
+    o->drafting.keep_tokens =
+        (o->drafting.most + 1) * (1 + (uint32_t)(draw / 1152 % 5));
 }
 
 static void check_row(const struct rig *r, const struct plan_row *row)
@@ -23,11 +24,11 @@ static void check_row(const struct rig *r, const struct plan_row *row)
     uint32_t end = row->position + row->n_tokens + row->propose;
 
     assert_true(!row->mtp ||
-                (r->ring != NULL ? r->ring->proposes : r->o.has_mtp));
+                (r->ring != NULL ? r->ring->proposes : r->o.drafting.has_mtp));
     assert_in_range(row->propose, 0, row->mtp && row->sample ? DRAFTS_MAX : 0);
     assert_int_equal(row->keep, r->ring != NULL && row->n_drafts > 0 &&
-                                    r->o.pages_per_slot > 0);
-    if (r->o.pages_per_block > 0 && row->n_tokens > 0) {
+                                    r->o.pool.pages_per_slot > 0);
+    if (r->o.pool.pages_per_block > 0 && row->n_tokens > 0) {
         assert_true(row->n_blocks * r->o.block_tokens >= end);
     }
     if (row->n_drafts == 0) {
@@ -50,7 +51,7 @@ void rig_drafts_check(const struct rig *r, const struct plan *p)
         check_row(r, &p->rows[i]);
         kept += p->rows[i].n_drafts > 0 ? p->rows[i].n_tokens : 0;
     }
-    assert_in_range(kept, 0, r->o.keep_tokens);
+    assert_in_range(kept, 0, r->o.drafting.keep_tokens);
 }
 
 static bool ends(const struct rig *r, const struct plan *p,

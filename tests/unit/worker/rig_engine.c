@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/minmax.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig_internal.h"
 #include "tests/unit/worker/rig_memory.h"
@@ -169,6 +170,46 @@ static enum status fake_submit(struct engine *e, const struct plan *p)
     return ST_OK;
 }
 
+/* Copies the rows of a result, and the row of garbage behind them.  A whole
+ * result is large: its copies would take most of a test's time. */
+static void copy_result(struct plan_result *to, const struct plan_result *from)
+{
+    uint32_t n = min_u32(from->n_rows + 1, PLAN_ROWS_MAX);
+
+    memcpy(to, from, offsetof(struct plan_result, n_accepted));
+#define COPY(member) memcpy(to->member, from->member, n * sizeof *to->member)
+    COPY(n_accepted);
+    COPY(tokens);
+    COPY(outcomes);
+    COPY(logprobs);
+    COPY(top);
+    COPY(draft_logprobs);
+    COPY(draft_top);
+    COPY(n_drafts);
+    COPY(drafts);
+#undef COPY
+}
+
+/* Fills the rows of a result, and one more, with garbage: the core must not
+ * read what was not requested. */
+static void spoil_result(struct plan_result *out, uint32_t n_rows)
+{
+    uint32_t n = min_u32(n_rows + 1, PLAN_ROWS_MAX);
+
+    memset(out, 0xff, offsetof(struct plan_result, n_accepted));
+#define SPOIL(member) memset(out->member, 0xff, n * sizeof *out->member)
+    SPOIL(n_accepted);
+    SPOIL(tokens);
+    SPOIL(outcomes);
+    SPOIL(logprobs);
+    SPOIL(top);
+    SPOIL(draft_logprobs);
+    SPOIL(draft_top);
+    SPOIL(n_drafts);
+    SPOIL(drafts);
+#undef SPOIL
+}
+
 static bool fake_poll(struct engine *e, struct plan_result *out)
 {
     struct rig_fake *f = rig_of(e)->fake;
@@ -176,9 +217,11 @@ static bool fake_poll(struct engine *e, struct plan_result *out)
     if (f->n_done == 0) {
         return false;
     }
-    *out = f->done[0];
+    copy_result(out, &f->done[0]);
     f->n_done--;
-    memmove(&f->done[0], &f->done[1], f->n_done * sizeof f->done[0]);
+    for (uint32_t i = 0; i < f->n_done; i++) {
+        copy_result(&f->done[i], &f->done[i + 1]);
+    }
     return true;
 }
 
@@ -210,7 +253,7 @@ static void check_saves(const struct rig *r, const struct plan *p,
     uint32_t after = row->position;
 
     assert_in_range(row->n_saves, 0, PLAN_SAVES_MAX);
-    assert_true(row->n_saves == 0 || r->o.pages_per_slot > 0);
+    assert_true(row->n_saves == 0 || r->o.pool.pages_per_slot > 0);
     for (uint32_t i = 0; i < row->n_saves; i++) {
         const struct plan_save *s = &p->saves[row->save + i];
 
@@ -354,7 +397,7 @@ static void break_down(struct rig *r, const struct plan *p,
     out->status = error_set(&out->error, ST_INTERNAL, "%s",
                             r->fail_next != NULL ? r->fail_next : "its fault");
     r->fail_next = NULL;
-    memset(out->tokens, 0, sizeof out->tokens);
+    memset(out->tokens, 0, p->n_rows * sizeof *out->tokens);
     rig_memory_before(f->memory, p);
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *row = &p->rows[i];
@@ -525,9 +568,7 @@ bool rig_step(struct rig *r)
     }
     p = f->plans[0];
     out = &f->done[f->n_done++];
-    /* Fills results that were not requested with garbage, because the core
-     * must not read them. */
-    memset(out, 0xff, sizeof *out);
+    spoil_result(out, p->n_rows);
     out->step = p->step;
     out->status = ST_OK;
     out->lost = false;
@@ -545,7 +586,7 @@ bool rig_step(struct rig *r)
         r->lie(out);
         r->lie = NULL;
     }
-    f->before = *out;
+    copy_result(&f->before, out);
     f->n--;
     memmove(&f->plans[0], &f->plans[1], f->n * sizeof f->plans[0]);
     memmove(&f->looks[0], &f->looks[1], f->n * sizeof f->looks[0]);

@@ -47,13 +47,13 @@ struct rig_memory *rig_memory_new(const struct worker_options *o,
 
     m->o = o;
     m->counts = counts;
-    m->pages = calloc(o->n_pages, sizeof *m->pages);
-    for (uint32_t i = 0; i < o->n_pages; i++) {
+    m->pages = calloc(o->pool.n_pages, sizeof *m->pages);
+    for (uint32_t i = 0; i < o->pool.n_pages; i++) {
         m->pages[i].state_n = RUINED;
     }
-    m->kept = calloc(o->keep_tokens + (size_t)1, sizeof *m->kept);
-    m->host = calloc(o->host_pages + (size_t)1, sizeof *m->host);
-    for (uint32_t i = 0; i < o->host_pages; i++) {
+    m->kept = calloc(o->drafting.keep_tokens + (size_t)1, sizeof *m->kept);
+    m->host = calloc(o->pool.host_pages + (size_t)1, sizeof *m->host);
+    for (uint32_t i = 0; i < o->pool.host_pages; i++) {
         m->host[i].state_n = RUINED;
     }
     return m;
@@ -69,7 +69,7 @@ void rig_memory_free(struct rig_memory *m)
 
 static struct rig_page *page_at(const struct rig_memory *m, uint32_t page)
 {
-    assert_in_range(page, 0, m->o->n_pages - 1);
+    assert_in_range(page, 0, m->o->pool.n_pages - 1);
     return &m->pages[page];
 }
 
@@ -78,8 +78,8 @@ static struct rig_page *page_at(const struct rig_memory *m, uint32_t page)
 static void set_state(struct rig_memory *m, uint32_t slot, uint64_t state,
                       uint32_t n)
 {
-    assert_int_equal(slot % m->o->pages_per_slot, 0);
-    for (uint32_t i = 0; i < m->o->pages_per_slot; i++) {
+    assert_int_equal(slot % m->o->pool.pages_per_slot, 0);
+    for (uint32_t i = 0; i < m->o->pool.pages_per_slot; i++) {
         struct rig_page *x = page_at(m, slot + i);
 
         x->n = x->table = 0; /* no block any more */
@@ -91,7 +91,7 @@ static void set_state(struct rig_memory *m, uint32_t slot, uint64_t state,
 static void check_state(const struct rig_memory *m, uint32_t slot,
                         uint64_t state, uint32_t n)
 {
-    for (uint32_t i = 0; i < m->o->pages_per_slot; i++) {
+    for (uint32_t i = 0; i < m->o->pool.pages_per_slot; i++) {
         const struct rig_page *x = page_at(m, slot + i);
 
         assert_int_equal(x->state_n, n);
@@ -101,7 +101,7 @@ static void check_state(const struct rig_memory *m, uint32_t slot,
 
 bool rig_memory_is_at(const struct rig_memory *m, const struct plan_row *row)
 {
-    return m->o->pages_per_slot > 0 &&
+    return m->o->pool.pages_per_slot > 0 &&
            page_at(m, row->slot)->state_n == row->position;
 }
 
@@ -109,7 +109,7 @@ bool rig_memory_is_at(const struct rig_memory *m, const struct plan_row *row)
 
 static struct rig_page *host_at(const struct rig_memory *m, uint32_t page)
 {
-    assert_in_range(page + 1, 1, m->o->host_pages);
+    assert_in_range(page + 1, 1, m->o->pool.host_pages);
     return &m->host[page];
 }
 
@@ -146,14 +146,14 @@ static void replay(struct rig_memory *m, const struct plan_replay *r)
 {
     const struct rig_kept *k;
 
-    assert_in_range(r->n_tokens, 1, m->o->keep_tokens);
-    assert_in_range(r->keep_at, 0, m->o->keep_tokens - r->n_tokens);
+    assert_in_range(r->n_tokens, 1, m->o->drafting.keep_tokens);
+    assert_in_range(r->keep_at, 0, m->o->drafting.keep_tokens - r->n_tokens);
     k = &m->kept[r->keep_at + r->n_tokens - 1];
     if (k->n == r->n_tokens && page_at(m, r->slot)->state_n == k->base_n &&
         page_at(m, r->slot)->state == k->base) {
         set_state(m, r->slot, k->with, k->base_n + k->n);
     } else {
-        ruin_pages(m, r->slot, m->o->pages_per_slot);
+        ruin_pages(m, r->slot, m->o->pool.pages_per_slot);
     }
 }
 
@@ -260,7 +260,7 @@ static uint64_t read_window(const struct rig_memory *m, const struct plan *p,
 static uint64_t read_windows(const struct rig_memory *m, const struct plan *p,
                              const struct plan_row *row, bool known, uint64_t h)
 {
-    for (uint32_t i = 0; m->o->window > 1 && i < m->o->window_pages; i++) {
+    for (uint32_t i = 0; m->o->window > 1 && i < m->o->pool.window_pages; i++) {
         uint64_t seen = read_window(m, p, row, i);
 
         assert_true(!known || seen == h);
@@ -273,8 +273,8 @@ static uint64_t read_windows(const struct rig_memory *m, const struct plan *p,
 uint64_t rig_memory_read(const struct rig_memory *m, const struct plan *p,
                          const struct plan_row *row)
 {
-    bool has_blocks = m->o->pages_per_block > 0;
-    bool has_slots = m->o->pages_per_slot > 0;
+    bool has_blocks = m->o->pool.pages_per_block > 0;
+    bool has_slots = m->o->pool.pages_per_slot > 0;
     uint64_t h = has_blocks ? read_blocks(m, p, row, row->position) : 0;
 
     if (has_slots && !has_blocks) {
@@ -331,7 +331,7 @@ static void write_blocks(struct rig_memory *m, const struct plan *p,
     uint32_t at = row->position + i, bt = m->o->block_tokens;
     bool differs = row->kind == ROW_GENERATED && !m->o->one_arithmetic;
 
-    if (m->o->pages_per_block > 0) {
+    if (m->o->pool.pages_per_block > 0) {
         assert_in_range(at / bt, 0, row->n_blocks - 1);
         struct rig_page *x = page_at(m, p->blocks[row->block + at / bt]);
 
@@ -339,7 +339,7 @@ static void write_blocks(struct rig_memory *m, const struct plan *p,
         x->table = 0;
         write_block(m, x, at, differs ? id | KIND : id, h);
     }
-    for (uint32_t k = 0; k < m->o->window_pages; k++) {
+    for (uint32_t k = 0; k < m->o->pool.window_pages; k++) {
         struct rig_page *x = window_at(m, p, row, k, at);
 
         x->n = x->table == k + 1 ? x->n : 0;
@@ -361,7 +361,8 @@ uint64_t rig_memory_keep(struct rig_memory *m, const struct plan *p,
     uint64_t with = rig_memory_mix(m, h, id, row->kind);
     struct rig_kept *k;
 
-    assert_in_range(row->keep_at, 0, m->o->keep_tokens - row->n_tokens);
+    assert_in_range(row->keep_at, 0,
+                    m->o->drafting.keep_tokens - row->n_tokens);
     k = &m->kept[row->keep_at];
     if (i == 0) {
         check_state(m, row->slot, h, row->position);
@@ -384,7 +385,7 @@ void rig_memory_mtp(struct rig_memory *m, const struct plan *p,
                     const struct plan_row *row, uint32_t n)
 {
     for (uint32_t at = row->position;
-         m->o->pages_per_block > 0 && at < row->position + n; at++) {
+         m->o->pool.pages_per_block > 0 && at < row->position + n; at++) {
         block_at(m, p, row, at)->mtp |= (uint64_t)1 << at % m->o->block_tokens;
     }
 }
@@ -394,7 +395,7 @@ bool rig_memory_has_mtp(const struct rig_memory *m, const struct plan *p,
 {
     bool all = true;
 
-    for (uint32_t at = 0; m->o->pages_per_block > 0 && at < row->position;
+    for (uint32_t at = 0; m->o->pool.pages_per_block > 0 && at < row->position;
          at++) {
         all = all && (block_at(m, p, row, at)->mtp >> at % m->o->block_tokens &
                       1) != 0;
@@ -410,7 +411,7 @@ uint64_t rig_memory_write(struct rig_memory *m, const struct plan *p,
     uint64_t with = rig_memory_mix(m, h, id, row->kind);
 
     write_blocks(m, p, row, i, id, h);
-    if (m->o->pages_per_slot > 0) {
+    if (m->o->pool.pages_per_slot > 0) {
         check_state(m, row->slot, h, at);
         set_state(m, row->slot, with, at + 1);
         save(m, p, row, at + 1, with);
@@ -421,17 +422,17 @@ uint64_t rig_memory_write(struct rig_memory *m, const struct plan *p,
 void rig_memory_ruin(struct rig_memory *m, const struct plan *p,
                      const struct plan_row *row)
 {
-    if (m->o->pages_per_slot == 0) {
+    if (m->o->pool.pages_per_slot == 0) {
         return;
     }
     if (row->n_tokens > 0) {
-        ruin_pages(m, row->slot, m->o->pages_per_slot);
+        ruin_pages(m, row->slot, m->o->pool.pages_per_slot);
     }
     for (uint32_t i = 0; row->keep && i < row->n_tokens; i++) {
         m->kept[row->keep_at + i].n = 0;
     }
     for (uint32_t i = 0; i < row->n_saves; i++) {
-        ruin_pages(m, p->saves[row->save + i].page, m->o->pages_per_slot);
+        ruin_pages(m, p->saves[row->save + i].page, m->o->pool.pages_per_slot);
     }
 }
 
@@ -440,8 +441,8 @@ static void garble_windows(struct rig_memory *m, const struct plan *p,
 {
     uint32_t bt = m->o->block_tokens;
 
-    for (uint32_t k = 0; k < m->o->window_pages; k++) {
-        for (uint32_t i = 0; m->o->pages_per_slot > 0 && i < row->n_tokens;
+    for (uint32_t k = 0; k < m->o->pool.window_pages; k++) {
+        for (uint32_t i = 0; m->o->pool.pages_per_slot > 0 && i < row->n_tokens;
              i++) {
             uint32_t at = row->position + i;
             struct rig_page *x = window_at(m, p, row, k, at);
@@ -458,8 +459,8 @@ void rig_memory_garble(struct rig_memory *m, const struct plan *p,
     uint32_t bt = m->o->block_tokens;
 
     rig_memory_ruin(m, p, row);
-    for (uint32_t i = 0; i < row->n_tokens && m->o->pages_per_slot > 0 &&
-                         m->o->pages_per_block > 0;
+    for (uint32_t i = 0; i < row->n_tokens && m->o->pool.pages_per_slot > 0 &&
+                         m->o->pool.pages_per_block > 0;
          i++) {
         uint32_t at = row->position + i;
         uint32_t page = p->blocks[row->block + at / bt];

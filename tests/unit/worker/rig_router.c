@@ -28,7 +28,7 @@ static void hear_ledger(struct rig *r, const Sluice__V1__Ledger *l)
     assert_int_equal(l->session, r->session);
     assert_true(l->snapshot > r->ledger.snapshot);
     assert_int_equal(p->total, p->free + p->held + p->cached + p->granted);
-    assert_true((l->windows != NULL) == (r->o.window_pages > 0));
+    assert_true((l->windows != NULL) == (r->o.pool.window_pages > 0));
     r->used_blocks_at[l->snapshot % RIG_SNAPSHOTS] = b->held + b->granted;
     r->ledger = *l;
     r->blocks = *b;
@@ -293,8 +293,10 @@ static void on_end(void *node, struct peer *p, uint64_t tag,
         }
     }
     if (reply != NULL && m->number == METHOD_WORKER_AUDIT) {
-        end->differences =
-            ((const Sluice__V1__AuditReply *)reply)->n_differences;
+        const Sluice__V1__AuditReply *audit = (const void *)reply;
+
+        end->differences = audit->n_differences;
+        end->has_host = audit->ledger->host != NULL;
     }
 }
 

@@ -61,8 +61,8 @@ static void set_windows(const struct rig *r, uint32_t n, Sluice__V1__Need *need)
     uint32_t most =
         (o->window + chunk + o->block_tokens - 1) / o->block_tokens + 1;
 
-    need->has_windows = o->window_pages > 0;
-    need->windows = o->window_pages * (all < most ? all : most);
+    need->has_windows = o->pool.window_pages > 0;
+    need->windows = o->pool.window_pages * (all < most ? all : most);
 }
 
 void rig_message(struct rig *r, const struct rig_submit *s,
@@ -79,7 +79,7 @@ void rig_message(struct rig *r, const struct rig_submit *s,
     out->ref.request_id = (ProtobufCBinaryData){16, out->id};
     out->ref.has_choice = true;
     out->ref.choice = s->choice;
-    if (r->o.pages_per_block > 0) {
+    if (r->o.pool.pages_per_block > 0) {
         out->need.blocks = (s->n_prompt + s->max_tokens + bt - 1) / bt;
     }
     set_windows(r, s->n_prompt + s->max_tokens, &out->need);
@@ -87,10 +87,11 @@ void rig_message(struct rig *r, const struct rig_submit *s,
         uint32_t n = s->n_prompt + s->n_generated + s->grows;
 
         m->has_grows = m->grows = true;
-        out->need.blocks = r->o.pages_per_block > 0 ? (n + bt - 1) / bt : 0;
+        out->need.blocks =
+            r->o.pool.pages_per_block > 0 ? (n + bt - 1) / bt : 0;
         set_windows(r, n, &out->need);
     }
-    out->need.slots = r->o.pages_per_slot > 0 ? 1 : 0;
+    out->need.slots = r->o.pool.pages_per_slot > 0 ? 1 : 0;
     out->sampling.has_seed = true;
     out->sampling.seed = s->id;
     out->sampling.has_ignore_eos = s->ignore_eos;
@@ -119,6 +120,8 @@ void rig_message(struct rig *r, const struct rig_submit *s,
     m->max_tokens = s->max_tokens;
     m->has_keep_ms = s->keep_ms > 0;
     m->keep_ms = s->keep_ms;
+    m->has_deadline_ms = s->deadline_ms > 0;
+    m->deadline_ms = s->deadline_ms;
     m->has_have_index = s->has_have;
     m->have_index = s->have;
     m->tokens = out->ids;

@@ -135,6 +135,7 @@ function readTally(t, rates) {
       outcomes.skipped,
     warm: t.n_warm, good: t.n_good, slowReaders: t.n_slow_readers,
     receipts: t.n_receipts, leaked: t.n_leaked, badStreams: t.n_bad_streams,
+    chunked: t.n_chunked ?? 0,
     resumed: t.n_resumed, moves: t.n_moves, promptTokens: t.n_prompt,
     outputTokens: t.n_output, cached: t.n_cached, checked: t.n_checked,
     differ: t.n_differ, gapMax: t.gap_max_us, from: t.from_us ?? 0,

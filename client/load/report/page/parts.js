@@ -301,6 +301,10 @@ function checkList(run) {
     out.push([undefined, `${many(o.disconnected, 'request')} disconnected`]);
   }
   if (run.audited) out.push([run.auditOk, `Audit: ${run.audit}`]);
+  if (run.chunked) {
+    out.push([false, `The tokens of ${many(run.chunked, 'answer')} are not ` +
+      'known: each chunk counts as one']);
+  }
   out.push([!run.badStreams, `${many(run.badStreams, 'stream')} with tokens ` +
     'lost, doubled or after the end']);
   if (run.resumed || run.moves) {

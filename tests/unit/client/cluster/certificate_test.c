@@ -41,6 +41,24 @@ static void a_pair_has_its_modes_and_roles(void **state)
     assert_int_equal(public.identity.roles, BY_WORKER);
 }
 
+/* A folder that was there keeps what it has. */
+static void a_new_folder_keeps_secrets_out_of_git(void **state)
+{
+    char text[64] = "";
+    FILE *f;
+
+    (void)state;
+    assert_int_equal(make("w1", BY_WORKER, true), ST_OK);
+    f = fopen(scratch_path("keys/.gitignore"), "r");
+    assert_non_null(f);
+    assert_true(fread(text, 1, sizeof text - 1, f) > 0);
+    fclose(f);
+    assert_string_equal(text, "*.key\n*.apikey\n");
+    assert_int_equal(unlink(scratch_path("keys/.gitignore")), 0);
+    assert_int_equal(make("w1", BY_WORKER, true), ST_OK);
+    assert_int_equal(access(scratch_path("keys/.gitignore"), F_OK), -1);
+}
+
 static void czmq_reads_both_files(void **state)
 {
     zcert_t *key, *public;
@@ -163,6 +181,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pair_has_its_modes_and_roles),
+        cmocka_unit_test(a_new_folder_keeps_secrets_out_of_git),
         cmocka_unit_test(czmq_reads_both_files),
         cmocka_unit_test(files_are_never_replaced_without_force),
         cmocka_unit_test(a_secret_is_refused_that_others_read),

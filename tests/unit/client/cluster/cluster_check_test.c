@@ -66,15 +66,44 @@ static void daemons_have_names_of_their_own(void **state)
 static void a_count_makes_names_that_may_be_too_long(void **state)
 {
     (void)state;
-    valid(ROUTER "workers: [{name: a234567890123456789012345678, host: b, "
-                 "model: m, count: 100}]\n");
-    check(ROUTER "workers: [{name: a2345678901234567890123456789, host: b, "
-                 "model: m, count: 100}]\n");
+    valid(ROUTER "workers: [{name: a2345678901234567890123456789, host: b, "
+                 "model: m, count: 10}]\n");
+    check(ROUTER "workers: [{name: a23456789012345678901234567890, host: b, "
+                 "model: m, count: 10}]\n");
     assert_int_equal(faults.n, 1);
     assert_string_equal(faults.item[0].text,
-                        "worker a2345678901234567890123456789-100: with its "
+                        "worker a23456789012345678901234567890-10: with its "
                         "number the name has 33 bytes; at most 32 are allowed");
     parsed_free();
+}
+
+static void daemons_take_no_more_than_they_take(void **state)
+{
+    char models[4096];
+    size_t n = 0;
+
+    (void)state;
+    valid(ROUTER "workers: [{name: w, host: b, model: m, count: 63}, "
+                 "{name: v, host: b, model: m}]\n");
+    one(ROUTER "workers: [{name: w, host: b, model: m, count: 63}, "
+               "{name: v, host: b, model: m, count: 2}]\n",
+        2, 88,
+        "worker v: with its count there are 65 workers; a router takes at most "
+        "64");
+    /* The head has one model, and ends with it. */
+    for (int i = 1; i <= 32; i++) {
+        n += (size_t)snprintf(models + n, sizeof models - n,
+                              "  m%d: {path: /m}\n", i);
+    }
+    n += (size_t)snprintf(models + n, sizeof models - n, "%s",
+                          ROUTER ONE_WORKER);
+    valid(models);
+    snprintf(models + n, sizeof models - n,
+             "gateways: [{name: g, host: a, "
+             "listen: '127.0.0.1:8000'}]\n");
+    one(models, 32, 3,
+        "model m32 is number 33; a gateway serves at most 32 "
+        "models");
 }
 
 static void ports_of_a_host_do_not_clash(void **state)
@@ -292,6 +321,7 @@ int main(void)
         cmocka_unit_test(unknown_hosts_and_models_are_named),
         cmocka_unit_test(daemons_have_names_of_their_own),
         cmocka_unit_test(a_count_makes_names_that_may_be_too_long),
+        cmocka_unit_test(daemons_take_no_more_than_they_take),
         cmocka_unit_test(ports_of_a_host_do_not_clash),
         cmocka_unit_test(ports_of_metrics_count_with_the_instances),
         cmocka_unit_test(stage_ports_are_chosen_without_clashes),

@@ -265,61 +265,6 @@ static void the_largest_kernel_block_divides(void **state)
     }
 }
 
-/* Row r of the table is `rows[r]` begin to begin + n - 1 for each pair. */
-static void translates(const uint32_t *const *rows, const uint32_t *lens,
-                       uint32_t n_rows, uint32_t block, const uint32_t *firsts,
-                       uint32_t n_cols, uint32_t ratio)
-{
-    struct blocks_table t;
-
-    assert_int_equal(blocks_translate(&t, rows, lens, n_rows, block, &e),
-                     ST_OK);
-    assert_int_equal(t.n_rows, n_rows);
-    assert_int_equal(t.n_cols, n_cols);
-    assert_int_equal(t.kernel_tokens, block / ratio);
-    for (uint32_t i = 0; i < n_rows * n_cols; i++) {
-        assert_int_equal(t.ids[i], firsts[i / ratio] + i % ratio);
-    }
-    blocks_table_fini(&t);
-    assert_null(t.ids);
-}
-
-static void tables_are_translated(void **state)
-{
-    const uint32_t *two[] = {(uint32_t[]){0, 1}, (uint32_t[]){2}};
-    const uint32_t *apart[] = {(uint32_t[]){0}, (uint32_t[]){1}};
-    const uint32_t *gap[] = {(uint32_t[]){0, 2}};
-    const uint32_t *three[] = {(uint32_t[]){0, 1, 2}};
-
-    (void)state;
-    translates(two, (uint32_t[]){2, 1}, 2, 16, (uint32_t[]){0, 1, 2, 0}, 2, 1);
-    translates(apart, (uint32_t[]){1, 1}, 2, 544, (uint32_t[]){0, 17}, 17, 17);
-    translates(gap, (uint32_t[]){2}, 1, 544, (uint32_t[]){0, 34}, 34, 17);
-    translates(two, (uint32_t[]){2, 1}, 2, 544, (uint32_t[]){0, 17, 34, 0}, 34,
-               17);
-    translates(three, (uint32_t[]){3}, 1, 544, (uint32_t[]){0, 17, 34}, 51, 17);
-}
-
-static void an_empty_table_stays_empty(void **state)
-{
-    static const uint32_t blocks[] = {16, 544};
-    const uint32_t *row[] = {NULL};
-    struct blocks_table t;
-
-    (void)state;
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(blocks_translate(&t, NULL, NULL, 0, blocks[i], &e),
-                         ST_OK);
-        assert_int_equal(t.n_rows, 0);
-        assert_int_equal(t.n_cols, 0);
-        assert_int_equal(t.kernel_tokens, blocks[i]);
-        blocks_table_fini(&t);
-    }
-    assert_int_equal(blocks_translate(&t, row, (uint32_t[]){0}, 1, 7, &e),
-                     ST_INVALID_ARGUMENT);
-    blocks_table_fini(&t);
-}
-
 /* ---- groups ---- */
 
 static void layers_are_grouped(void **state)
@@ -371,8 +316,6 @@ int main(void)
         cmocka_unit_test(an_equal_page_is_not_padded),
         cmocka_unit_test(aligns_the_models_of_a_family),
         cmocka_unit_test(the_largest_kernel_block_divides),
-        cmocka_unit_test(tables_are_translated),
-        cmocka_unit_test(an_empty_table_stays_empty),
         cmocka_unit_test(layers_are_grouped),
         cmocka_unit_test(a_sequence_takes_ids),
     };

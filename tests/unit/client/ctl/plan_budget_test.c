@@ -3,59 +3,9 @@
 
 #include <string.h>
 
-#include "client/ctl/plan_blocks.h"
 #include "tests/unit/cmocka.h"
 
 static struct error e;
-
-static void takes_four_fifths_without_pages(void **state)
-{
-    (void)state;
-    assert_int_equal(plan_budget_unpaged(16000000000, 2000000000), 11200000000);
-    assert_int_equal(plan_budget_unpaged(9, 0), 7);
-    assert_int_equal(plan_budget_unpaged(UINT64_MAX, 0), 14757395258967641292u);
-    assert_int_equal(plan_budget_unpaged(5, 5), 0);
-    assert_int_equal(plan_budget_unpaged(5, 6), 0);
-}
-
-static uint64_t sequence(uint32_t n_attention, uint32_t n_tokens,
-                         uint32_t block_tokens, uint64_t token_bytes)
-{
-    struct plan_budget_sequence s = {.n_attention = n_attention,
-                                     .n_tokens = n_tokens,
-                                     .block_tokens = block_tokens,
-                                     .token_bytes = token_bytes};
-
-    return plan_budget_sequence_bytes(&s);
-}
-
-static void prices_the_longest_sequence(void **state)
-{
-    (void)state;
-    assert_int_equal(sequence(16, 2048, 16, blocks_token_bytes(8, 64, 2, 0)),
-                     67108864);
-    assert_int_equal(sequence(16, 2048, 16, blocks_token_bytes(8, 128, 2, 0)),
-                     134217728);
-    assert_int_equal(sequence(4, 2048, 400, blocks_token_bytes(4, 64, 2, 0)),
-                     9830400); /* 2400 positions */
-    assert_int_equal(sequence(4, 2048, 16, blocks_token_bytes(1, 576, 2, 1)),
-                     9437184);
-}
-
-static void adds_the_states_of_a_hybrid(void **state)
-{
-    struct plan_budget_sequence s = {.n_attention = 8,
-                                     .n_linear = 3,
-                                     .n_tokens = 2048,
-                                     .block_tokens = 16,
-                                     .token_bytes = 2 * 4 * 256 * 2,
-                                     .linear_bytes = 1000000};
-
-    (void)state;
-    assert_int_equal(plan_budget_sequence_bytes(&s), 68108864);
-    s.padded_bytes = 4096;
-    assert_int_equal(plan_budget_sequence_bytes(&s), 67108864 + 3 * 4096);
-}
 
 static struct plan_budget_paged plan(uint32_t max_rows)
 {
@@ -127,19 +77,16 @@ static void explains_a_shortage(void **state)
     }
 }
 
-/* 24 layers, 18 of them linear in 6 pools, 100 bytes of state a layer. */
-static void counts_the_old_pool_where_states_are_saved(void **state)
+static void counts_the_blocks_of_a_shortage(void **state)
 {
     struct plan_budget_paged b = {.limit = 10000,
                                   .fraction = 1,
                                   .model_bytes = 1000,
                                   .overhead_bytes = 1000,
-                                  .block_bytes =
-                                      plan_budget_saving_block(100, 100, 6)};
+                                  .block_bytes = 800};
     struct plan_budget_result r;
 
     (void)state;
-    assert_int_equal(b.block_bytes, 800);
     /* Too few to start, but that many. */
     assert_int_equal(plan_budget_divide(&r, &b, &e), ST_RESOURCE_EXHAUSTED);
     assert_int_equal(r.cache_bytes, 8000);
@@ -149,13 +96,10 @@ static void counts_the_old_pool_where_states_are_saved(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_four_fifths_without_pages),
-        cmocka_unit_test(prices_the_longest_sequence),
-        cmocka_unit_test(adds_the_states_of_a_hybrid),
         cmocka_unit_test(divides_a_budget),
         cmocka_unit_test(needs_sixteen_blocks),
         cmocka_unit_test(explains_a_shortage),
-        cmocka_unit_test(counts_the_old_pool_where_states_are_saved),
+        cmocka_unit_test(counts_the_blocks_of_a_shortage),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -127,6 +127,44 @@ static void a_row_is_one_line(void **state)
                               "w1\\nw2\\tup  up\n");
 }
 
+/* Columns that do not fit follow below, each part with the key column. */
+static void a_wide_table_is_printed_in_parts(void **state)
+{
+    static const struct {
+        size_t width, n_keys;
+        const char *text;
+    } rows[] = {
+        {0, 1, "NAME   A  B       C\nw1    10  twenty  3\n"},
+        {19, 1, "NAME   A  B       C\nw1    10  twenty  3\n"},
+        {18, 1, "NAME   A  B\nw1    10  twenty\n\nNAME  C\nw1    3\n"},
+        {12, 1,
+         "NAME   A\nw1    10\n\nNAME  B\nw1    twenty\n\nNAME  C\nw1    3"
+         "\n"},
+        {18, 2, "NAME   A  B\nw1    10  twenty\n\nNAME   A  C\nw1    10  3\n"},
+        {1, 1,
+         "NAME\nw1\n\nNAME   A\nw1    10\n\nNAME  B\nw1    twenty\n\nNAME  "
+         "C\nw1    3\n"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[256] = {0};
+        FILE *f = fmemopen(text, sizeof text, "w");
+        struct columns t;
+
+        columns_init(&t, "NAME", "A", "B", "C", NULL);
+        t.n_keys = rows[i].n_keys;
+        columns_cell(&t, "w1");
+        columns_cell(&t, "%d", 10);
+        columns_cell(&t, "twenty");
+        columns_cell(&t, "%d", 3);
+        columns_print_within(&t, f, rows[i].width);
+        fclose(f);
+        columns_fini(&t);
+        assert_string_equal(text, rows[i].text);
+    }
+}
+
 static void bars_show_the_part_in_use(void **state)
 {
     char bar[16];
@@ -229,6 +267,7 @@ int main(void)
         cmocka_unit_test(escaping_never_outgrows_its_bound),
         cmocka_unit_test(tables_are_aligned_and_escaped),
         cmocka_unit_test(a_row_is_one_line),
+        cmocka_unit_test(a_wide_table_is_printed_in_parts),
         cmocka_unit_test(bars_show_the_part_in_use),
         cmocka_unit_test(figures_have_units),
         cmocka_unit_test(a_chunk_becomes_json),

@@ -66,17 +66,18 @@ static void one_worker_has_the_defaults(void **state)
     assert_int_equal(p.n, 3);
     assert_string_equal(p.model_name, "tiny");
     assert_string_equal(p.commands[0].name, "router");
-    assert_int_equal(p.commands[0].level, 0);
+    assert_int_equal(p.commands[0].stop_level, 0);
     runs(&p, 0,
          "R --config none --workers ipc:///d/workers --clients "
          "ipc:///d/clients --model tiny=models/tiny/ --log-level warn");
     assert_string_equal(p.commands[1].name, "w1");
-    assert_int_equal(p.commands[1].level, 1);
+    assert_int_equal(p.commands[1].stop_level, 1);
     runs(&p, 1,
          "W --config none --model models/tiny/ --model-name tiny --router "
          "ipc:///d/workers --name w1 --grace 5 --log-level warn");
     assert_string_equal(p.commands[2].name, "gateway");
-    assert_int_equal(p.commands[2].level, 2);
+    assert_int_equal(p.commands[2].start_level, 1); /* beside workers */
+    assert_int_equal(p.commands[2].stop_level, 2);
     runs(&p, 2,
          "G --config none --router ipc:///d/clients --listen 127.0.0.1:8000 "
          "--model "
@@ -132,6 +133,12 @@ static void stages_listen_in_the_directory(void **state)
     make(&a, &p);
     assert_string_equal(p.commands[2].argv[18], "0");
     serve_plan_fini(&p);
+    a.devices = (struct option_list){{"opencl"}, 1};
+    make(&a, &p);
+    assert_string_equal(p.commands[1].argv[18], "opencl");
+    assert_string_equal(p.commands[2].argv[18], "opencl:1");
+    serve_plan_fini(&p);
+    a.devices = (struct option_list){{"0", "1"}, 1};
     a.n_workers = a.n_stages = 3;
     a.devices.n = 2;
     refused(&a, "2 times --device for 3 workers");
@@ -172,14 +179,17 @@ static void the_gateway_gets_its_options(void **state)
     a.listen_host = "::1";
     a.port = 0;
     a.keys = "k";
+    a.allow_hosts = (struct option_list){.item = {"h", "i"}, .n = 2};
+    a.cors = "*";
+    a.max_tokens = 9;
     a.tls_cert = "c";
     a.tls_key = "t";
     make(&a, &p);
-    runs(
-        &p, 2,
-        "G --config none --router ipc:///d/clients --listen [::1]:0 --model "
-        "org/model:4b=models/tiny/ --grace 5 --keys k --tls-cert c --tls-key t "
-        "--log-level warn");
+    runs(&p, 2,
+         "G --config none --router ipc:///d/clients --listen [::1]:0 --model "
+         "org/model:4b=models/tiny/ --grace 5 --keys k --allow-host h "
+         "--allow-host i --cors * --max-tokens 9 --tls-cert c --tls-key t "
+         "--log-level warn");
     serve_plan_fini(&p);
     a.tls_key = NULL;
     refused(&a, "--tls-cert and --tls-key");

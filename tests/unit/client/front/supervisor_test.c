@@ -73,10 +73,10 @@ static void begin(struct rig *r)
 {
     memset(r->did, 0, sizeof r->did);
     supervisor_init(&r->s, &ops, r);
-    supervisor_add(&r->s, 0);
-    supervisor_add(&r->s, 1);
-    supervisor_add(&r->s, 1);
-    supervisor_add(&r->s, 2);
+    supervisor_add(&r->s, 0, 0);
+    supervisor_add(&r->s, 1, 1);
+    supervisor_add(&r->s, 1, 1);
+    supervisor_add(&r->s, 2, 2);
     supervisor_begin(&r->s);
     did(r, "s0");
 }
@@ -191,6 +191,71 @@ static void a_crash_before_the_ready_line_is_tried_again(void **state)
     supervisor_exited(&r.s, 0, SUPERVISOR_NO_START, 600);
     did(&r, "f0");
     assert_true(supervisor_ended(&r.s));
+}
+
+static void a_start_has_an_end(void **state)
+{
+    struct rig r;
+    int64_t now = 10;
+
+    (void)state;
+    begin(&r);
+    supervisor_ready(&r.s, 0, now);
+    r.did[0] = '\0';
+    /* A child that dies again and again was never ready. */
+    for (int i = 1; i < SUPERVISOR_TRIES; i++) {
+        supervisor_exited(&r.s, 1, -1, now);
+        now = supervisor_tick(&r.s, now);
+        assert_true(now < SUPERVISOR_IDLE);
+        (void)supervisor_tick(&r.s, now);
+    }
+    assert_false(r.s.failed);
+    r.did[0] = '\0';
+    supervisor_exited(&r.s, 1, -1, now);
+    assert_true(r.s.failed);
+    did(&r, "f1 t2");
+}
+
+static void a_wait_for_another_program_has_an_end(void **state)
+{
+    struct rig r;
+
+    (void)state;
+    begin(&r);
+    supervisor_ready(&r.s, 0, 10);
+    r.did[0] = '\0';
+    assert_int_equal(supervisor_tick(&r.s, 20), SUPERVISOR_IDLE);
+    supervisor_waits(&r.s, 1, 20);
+    assert_int_equal(supervisor_tick(&r.s, 21), 20 + SUPERVISOR_WAIT_MS);
+    (void)supervisor_tick(&r.s, 20 + SUPERVISOR_WAIT_MS - 1);
+    did(&r, "");
+    (void)supervisor_tick(&r.s, 20 + SUPERVISOR_WAIT_MS);
+    did(&r, "f1 t1 t2");
+    assert_true(r.s.failed);
+}
+
+static void starts_early_and_stops_first(void **state)
+{
+    struct rig r;
+
+    (void)state;
+    memset(r.did, 0, sizeof r.did);
+    supervisor_init(&r.s, &ops, &r);
+    supervisor_add(&r.s, 0, 0);
+    supervisor_add(&r.s, 1, 1);
+    supervisor_add(&r.s, 1, 2);
+    supervisor_begin(&r.s);
+    did(&r, "s0");
+    supervisor_ready(&r.s, 0, 1);
+    did(&r, "s1 s2");
+    supervisor_ready(&r.s, 2, 2);
+    did(&r, "");
+    supervisor_ready(&r.s, 1, 3);
+    did(&r, "up");
+    supervisor_stop(&r.s, 4);
+    did(&r, "t2");
+    supervisor_exited(&r.s, 2, 0, 5);
+    did(&r, "t1");
 }
 
 static void a_stop_goes_down_level_by_level(void **state)
@@ -311,7 +376,7 @@ static void a_group_has_room_for_66_children(void **state)
     memset(&r, 0, sizeof r);
     supervisor_init(&r.s, &ops, &r);
     for (uint32_t i = 0; i < SUPERVISOR_CHILDREN_MAX; i++) {
-        assert_int_equal(supervisor_add(&r.s, i), i);
+        assert_int_equal(supervisor_add(&r.s, i, i), i);
     }
     supervisor_begin(&r.s);
     for (uint32_t i = 0; i < SUPERVISOR_CHILDREN_MAX; i++) {
@@ -329,6 +394,9 @@ int main(void)
         cmocka_unit_test(calm_starts_the_backoff_anew),
         cmocka_unit_test(a_child_that_cannot_start_stops_the_group),
         cmocka_unit_test(a_crash_before_the_ready_line_is_tried_again),
+        cmocka_unit_test(a_start_has_an_end),
+        cmocka_unit_test(a_wait_for_another_program_has_an_end),
+        cmocka_unit_test(starts_early_and_stops_first),
         cmocka_unit_test(a_stop_goes_down_level_by_level),
         cmocka_unit_test(
             a_level_that_does_not_stop_is_killed_and_the_next_is_asked),

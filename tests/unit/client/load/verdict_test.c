@@ -23,7 +23,7 @@ static int set_up(void **state)
     memset(&s, 0, sizeof s);
     s.run = result_add(&s.result);
     s.tally = s.run->tally = tally_new(&none);
-    s.tally->n_outcomes[OUTCOME_OK] = s.tally->n_good = 10;
+    s.tally->counts.n_outcomes[OUTCOME_OK] = s.tally->counts.n_good = 10;
     *state = &s;
     return 0;
 }
@@ -41,7 +41,7 @@ static void measured_run_is_ok(void **state)
     struct scene *s = *state;
 
     assert_int_equal(load_verdict(&s->result), LOAD_OK);
-    s->tally->n_outcomes[OUTCOME_FAILED] = 5; /* figures, not a fault */
+    s->tally->counts.n_outcomes[OUTCOME_FAILED] = 5; /* figures, not a fault */
     assert_int_equal(load_verdict(&s->result), LOAD_OK);
 }
 
@@ -49,15 +49,15 @@ static void failed_checks_fail(void **state)
 {
     struct scene *s = *state;
 
-    s->tally->n_leaked = 1;
+    s->tally->counts.n_leaked = 1;
     assert_int_equal(load_verdict(&s->result), LOAD_FAILED);
-    s->tally->n_leaked = 0;
-    s->tally->n_differ = 1;
+    s->tally->counts.n_leaked = 0;
+    s->tally->counts.n_differ = 1;
     assert_int_equal(load_verdict(&s->result), LOAD_FAILED);
-    s->tally->n_differ = 0;
-    s->tally->n_bad_streams = 1;
+    s->tally->counts.n_differ = 0;
+    s->tally->counts.n_bad_streams = 1;
     assert_int_equal(load_verdict(&s->result), LOAD_FAILED);
-    s->tally->n_bad_streams = 0;
+    s->tally->counts.n_bad_streams = 0;
     s->run->audited = true;
     assert_int_equal(load_verdict(&s->result), LOAD_FAILED);
     s->run->audit_ok = true;
@@ -68,8 +68,8 @@ static void run_without_success_fails(void **state)
 {
     struct scene *s = *state;
 
-    s->tally->n_outcomes[OUTCOME_OK] = 0;
-    s->tally->n_outcomes[OUTCOME_REFUSED] = 10;
+    s->tally->counts.n_outcomes[OUTCOME_OK] = 0;
+    s->tally->counts.n_outcomes[OUTCOME_REFUSED] = 10;
     assert_int_equal(load_verdict(&s->result), LOAD_FAILED);
 }
 
@@ -85,7 +85,7 @@ static void missed_objectives_have_a_code(void **state)
 {
     struct scene *s = *state;
 
-    s->tally->n_good = 9;
+    s->tally->counts.n_good = 9;
     assert_int_equal(load_verdict(&s->result), LOAD_OK);
     s->result.objectives.ttft_us = 1;
     s->result.objectives.attain = 0.9;

@@ -71,21 +71,29 @@ static void cuts_a_long_line(void **state)
     log_setup(LOG_WARN, NULL, NULL);
 }
 
-static void shows_half_of_a_name(void **state)
+static void names_are_whole_and_forge_no_field(void **state)
 {
-    char out[LOG_NAME_TEXT];
+    char out[LOG_NAME_TEXT], name[2 * LOG_NAME_TEXT];
 
     (void)state;
     log_name(out, "web-team");
-    assert_string_equal(out, "web-..");
-    log_name(out, "x");
-    assert_string_equal(out, "..");
-    log_name(out, "a\" end=1 of a name");
-    assert_string_equal(out, "a__e..");
-    log_name(out, "01234567");
-    assert_string_equal(out, "0123..");
-    log_name(out, "0123456789");
-    assert_string_equal(out, "0123..");
+    assert_string_equal(out, "web-team");
+    log_name(out, "a\" end=1\n\x7f\\b");
+    assert_string_equal(out, "a__end_1___b");
+    log_name(out, "gr\xc3\xb6\xc3\x9f"
+                  "e/7B:q4");
+    assert_string_equal(out, "gr\xc3\xb6\xc3\x9f"
+                             "e/7B:q4");
+    log_name(out, "\xc2\x85\xff"); /* a control character; no UTF-8 */
+    assert_string_equal(out, "___");
+    log_name(out, "");
+    assert_string_equal(out, "-");
+    log_name(out, NULL);
+    assert_string_equal(out, "-");
+    memset(name, 'x', sizeof name);
+    name[sizeof name - 1] = '\0';
+    log_name(out, name);
+    assert_int_equal(strlen(out), LOG_NAME_TEXT - 1);
 }
 
 static void reads_request_ids_back(void **state)
@@ -113,7 +121,7 @@ int main(void)
         cmocka_unit_test(cuts_at_a_whole_character),
         cmocka_unit_test(writes_only_from_its_level_on),
         cmocka_unit_test(cuts_a_long_line),
-        cmocka_unit_test(shows_half_of_a_name),
+        cmocka_unit_test(names_are_whole_and_forge_no_field),
         cmocka_unit_test(reads_request_ids_back),
     };
 

@@ -25,6 +25,10 @@ METRIC_SET(calls, "sluice", "worker,class");
 METRIC_TABLE(timed, TIMED);
 METRIC_SET(timed, "sluice", NULL);
 
+#define PRESENT(X) X(cost, TIME, "time of a row")
+METRIC_TABLE(present, PRESENT);
+METRIC_SET(present, "sluice", NULL);
+
 /* Returns the text of a page with a NUL, owned by the page. */
 static const char *text_of(struct metric_page *p, const struct metric_series *s)
 {
@@ -54,6 +58,20 @@ static void plain_rows_have_help_type_and_sample(void **state)
                         "# HELP sluice_waiting a\\nb\\\\c\n"
                         "# TYPE sluice_waiting gauge\n"
                         "sluice_waiting 18446744073709551615\n");
+    metric_page_fini(&p);
+}
+
+static void a_time_is_a_gauge_of_seconds(void **state)
+{
+    const struct present m = {.cost = 1000000020};
+    const struct metric_series s = {&present_set, NULL, &m, 1};
+    struct metric_page p = {.text = NULL};
+
+    (void)state;
+    assert_string_equal(text_of(&p, &s),
+                        "# HELP sluice_cost_seconds time of a row\n"
+                        "# TYPE sluice_cost_seconds gauge\n"
+                        "sluice_cost_seconds 1.000000020\n");
     metric_page_fini(&p);
 }
 
@@ -164,7 +182,7 @@ static void memory_is_kept_when_cleared(void **state)
 static void names_past_the_limit_share_a_slot(void **state)
 {
     static struct metric_names names;
-    char name[TENANT_NAME_MAX + 2];
+    char name[METRIC_NAME_MAX + 2];
 
     (void)state;
     assert_int_equal(metric_slot(&names, "", 0), METRIC_DEFAULT);
@@ -172,8 +190,8 @@ static void names_past_the_limit_share_a_slot(void **state)
     assert_int_equal(metric_slot(&names, "other", 5), METRIC_OTHER);
     assert_null(metric_slot_name(&names, 1));
     memset(name, 'x', sizeof name);
-    assert_int_equal(metric_slot(&names, name, TENANT_NAME_MAX), 1);
-    assert_int_equal(metric_slot(&names, name, TENANT_NAME_MAX + 1),
+    assert_int_equal(metric_slot(&names, name, METRIC_NAME_MAX), 1);
+    assert_int_equal(metric_slot(&names, name, METRIC_NAME_MAX + 1),
                      METRIC_OTHER);
     for (size_t i = 1; i < METRIC_NAMES_MAX; i++) {
         snprintf(name, sizeof name, "tenant-%zu", i);
@@ -190,6 +208,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_rows_have_help_type_and_sample),
+        cmocka_unit_test(a_time_is_a_gauge_of_seconds),
         cmocka_unit_test(a_histogram_is_cumulative_and_in_seconds),
         cmocka_unit_test(series_follow_their_type),
         cmocka_unit_test(a_family_without_series_has_its_type_only),

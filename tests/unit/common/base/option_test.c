@@ -244,6 +244,75 @@ static void takes_numbers_below_zero(void **state)
         e.text, "--timeout -1s: a time such as 250ms, 30s or 5m is needed");
 }
 
+/* As llama-server and others have it. */
+static void takes_m_for_model(void **state)
+{
+    (void)state;
+    PARSE("-m", "a/dir", "word");
+    assert_int_equal(st, ST_OK);
+    assert_string_equal(o.model, "a/dir");
+    assert_int_equal(n_words, 1);
+    PARSE("-m");
+    assert_string_equal(e.text, "-m: a value is required: DIR");
+    PARSE("--", "-m");
+    assert_int_equal(n_words, 1);
+}
+
+static void an_operand_may_set_an_option(void **state)
+{
+    char *words[][4] = {{(char *)"test", (char *)"a/dir"},
+                        {(char *)"test", (char *)"help"},
+                        {(char *)"test", (char *)"a", (char *)"--model=b"},
+                        {(char *)"test", (char *)"a", (char *)"b"}};
+    static const char *const texts[] = {
+        NULL, NULL, "\"a\": unexpected operand, as there is --model",
+        "\"a\": unexpected operand; --help lists the options"};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        int argc = i < 2 ? 2 : 3;
+
+        st = option_parse_operand(test_options_rows,
+                                  OPTION_COUNT(test_options_rows), "model", &o,
+                                  argc, words[i], &e);
+        if (texts[i] == NULL) {
+            assert_int_equal(st, ST_OK);
+            assert_true(i == 0 ? strcmp(o.model, "a/dir") == 0 : o.help);
+        } else {
+            assert_int_equal(st, ST_INVALID_ARGUMENT);
+            assert_string_equal(e.text, texts[i]);
+        }
+    }
+}
+
+/* A number that is too large is a number. */
+static void names_the_limit_of_large_numbers(void **state)
+{
+    (void)state;
+    PARSE("--max-rows", "4294967296");
+    assert_string_equal(e.text, "--max-rows 4294967296: must be from 1 to 512");
+    PARSE("--max-rows", "99999999999999999999");
+    assert_string_equal(
+        e.text, "--max-rows 99999999999999999999: must be from 1 to 512");
+    PARSE("--max-rows", "4294967296x");
+    assert_string_equal(e.text,
+                        "--max-rows 4294967296x: a whole number is needed");
+    PARSE("--tokens", "18446744073709551615");
+    assert_int_equal(st, ST_OK);
+    PARSE("--tokens", "18446744073709551616");
+    assert_string_equal(e.text, "--tokens 18446744073709551616: must be at "
+                                "most 18446744073709551615");
+    PARSE("--top-p", "1e999");
+    assert_string_equal(e.text, "--top-p 1e999: must be from 0 to 1");
+    PARSE("--memory", "99999999TiB");
+    assert_string_equal(e.text, "--memory 99999999TiB: is too large");
+    PARSE("--grace", "1e30h");
+    assert_string_equal(e.text, "--grace 1e30h: must be from 1s to 1h");
+    PARSE("--grace", "1e30q");
+    assert_string_equal(
+        e.text, "--grace 1e30q: a time such as 250ms, 30s or 5m is needed");
+}
+
 static void bounds_a_list_by_its_row(void **state)
 {
     (void)state;
@@ -349,6 +418,9 @@ int main(void)
         cmocka_unit_test(reads_sizes_and_times),
         cmocka_unit_test(takes_numbers_below_zero),
         cmocka_unit_test(bounds_a_list),
+        cmocka_unit_test(names_the_limit_of_large_numbers),
+        cmocka_unit_test(takes_m_for_model),
+        cmocka_unit_test(an_operand_may_set_an_option),
         cmocka_unit_test(bounds_a_list_by_its_row),
         cmocka_unit_test(help_says_what_may_be_repeated),
         cmocka_unit_test(a_number_may_be_absent),

@@ -87,7 +87,7 @@ static void reads_qwen35_moe(void **state)
     assert_true(c.shape.top_k_normed && c.shape.attn_gated && c.qk_norm);
     assert_true(c.linear == LINEAR_SPLIT && c.norms == NORM_GAMMA_MINUS_1);
     assert_int_equal(c.shape.intermediate, 0);
-    assert_int_equal(c.shape.activation, ACTIVATION_SILU);
+    assert_int_equal(c.shape.activation.kind, ACTIVATION_SILU);
     assert_int_equal(c.shape.rope.dim, 8);
     assert_true(c.shape.rope.theta == 1e6);
     assert_int_equal(c.shape.window, 0);
@@ -141,8 +141,9 @@ static void reads_gpt_oss(void **state)
     assert_false(c.qk_norm || c.output_norms);
     assert_int_equal(c.shape.window, 32);
     assert_int_equal(c.shape.context, 4096);
-    assert_int_equal(c.shape.activation, ACTIVATION_CLAMPED);
-    assert_true(c.shape.clamp_alpha == 1.702f && c.shape.clamp_limit == 7);
+    assert_int_equal(c.shape.activation.kind, ACTIVATION_CLAMPED);
+    assert_true(c.shape.activation.alpha == 1.702f &&
+                c.shape.activation.limit == 7);
     assert_true(c.shape.norm_eps == 1e-5f);
     assert_true(r->kind == ROPE_YARN && r->theta == 150000 && r->factor == 4);
     assert_true(r->beta_fast == 32 && r->beta_slow == 1 && !r->truncate);
@@ -163,7 +164,7 @@ static void reads_gemma3(void **state)
     assert_experts(&c, 0, 0, 0, 0);
     assert_true(c.tied && c.output_norms && c.qk_norm);
     assert_true(c.norms == NORM_GAMMA_MINUS_1 && !c.sinks && !c.qkv_bias);
-    assert_int_equal(c.shape.activation, ACTIVATION_GELU);
+    assert_int_equal(c.shape.activation.kind, ACTIVATION_GELU);
     assert_int_equal(c.shape.window, 48);
     assert_true(c.shape.rope.theta == 1e6 && c.shape.window_rope.theta == 1e4);
     assert_true(c.shape.rope.kind == ROPE_DEFAULT);

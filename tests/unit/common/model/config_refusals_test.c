@@ -78,6 +78,8 @@ static void refuses_unsupported(void **state)
             "num_experts is 512");
     refused("llama", "num_local_experts", json_integer(8), ST_UNIMPLEMENTED,
             "experts");
+    refused("llama", "num_local_experts", json_string("8"), ST_INVALID_ARGUMENT,
+            "num_local_experts is not a whole number");
     refused("llama", "sliding_window", json_integer(4096), ST_UNIMPLEMENTED,
             "sliding window (of 4096) in a llama model");
     refused("llama", "hidden_act", json_string("gelu"), ST_UNIMPLEMENTED,
@@ -138,8 +140,10 @@ static void refuses_other_quantisations(void **state)
         refused("llama", "quantization", j, ST_UNIMPLEMENTED,
                 "\"model.layers.0.mlp.up_proj\" is not supported; affine is");
     }
-    refused("llama", "quantization", json_string("4bit"), ST_UNIMPLEMENTED,
-            "groups of 32, 64 or 128 at 4 or 8 bits");
+    refused("llama", "quantization", json_string("4bit"), ST_INVALID_ARGUMENT,
+            "quantization is not an object");
+    refused("llama", "quantization", json_pack("{s:i}", "quant_method", 8),
+            ST_INVALID_ARGUMENT, "quant_method of \"quantization\"");
     refused("llama", "quantization", json_object(), ST_UNIMPLEMENTED, "bits");
     refused("llama", "quantization",
             json_pack("{s:i, s:i, s:{s:i}}", "bits", 4, "group_size", 64,
@@ -148,6 +152,104 @@ static void refuses_other_quantisations(void **state)
     refused("llama", "compression_config", json_object(), ST_UNIMPLEMENTED,
             "compression_config");
     accepted("llama", "quantization", json_null());
+}
+
+/* The tool is named as the file has it, not as a fault of MLX's form. */
+static void names_the_tool_of_a_quantisation(void **state)
+{
+    (void)state;
+    refused("llama", "quantization_config",
+            json_pack("{s:s, s:s, s:{}}", "quant_method", "modelopt",
+                      "quant_algo", "NVFP4", "config_groups"),
+            ST_UNIMPLEMENTED, "by \"modelopt\" as \"NVFP4\"");
+    refused("llama", "quantization_config",
+            json_pack("{s:{}, s:s, s:{s:s}}", "config_groups", "quant_algo",
+                      "FP8", "producer", "name", "modelopt"),
+            ST_UNIMPLEMENTED, "by \"modelopt\" as \"FP8\"");
+    refused(
+        "llama", "quantization_config",
+        json_pack("{s:{}, s:s}", "config_groups", "format", "pack-quantized"),
+        ST_UNIMPLEMENTED, "by \"compressed-tensors\"");
+    refused("qwen3", "quantization_config",
+            json_pack("{s:s, s:s, s:[i, i]}", "quant_method", "fp8",
+                      "quant_algo", "MIXED_PRECISION", "weight_block_size", 128,
+                      128),
+            ST_UNIMPLEMENTED, "as \"MIXED_PRECISION\"");
+}
+
+/* modelopt describes weights beside a config.json that does not mention it. */
+static void judges_the_file_of_modelopt(void **state)
+{
+    static const struct {
+        const char *json, *text;
+        enum status code;
+    } rows[] = {
+        {"{\"quantization\": {\"quant_algo\": \"FP8\", "
+         "\"kv_cache_quant_algo\": \"FP8\"}}",
+         "by \"modelopt\" as \"FP8\"", ST_UNIMPLEMENTED},
+        {"{\"quantization\": {\"quant_algo\": null, "
+         "\"kv_cache_quant_algo\": \"FP8\"}}",
+         "", ST_OK},
+        {"{\"quantization\": {}}", "", ST_OK},
+        {"{}", "quantization is missing", ST_INVALID_ARGUMENT},
+        {"{\"quantization\": 8}", "not an object", ST_INVALID_ARGUMENT},
+        {"{\"quantization\": {\"quant_algo\": 8}}", "is not a string",
+         ST_INVALID_ARGUMENT},
+        {"[", "", ST_INVALID_ARGUMENT},
+    };
+    struct error e;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        e.text[0] = '\0';
+        assert_int_equal(
+            config_check_modelopt(rows[i].json, strlen(rows[i].json), &e),
+            rows[i].code);
+        assert_non_null(strstr(e.text, rows[i].text));
+    }
+}
+
+/* A feature of an unknown family is not why its model is refused. */
+static void judges_the_family_before_features(void **state)
+{
+    (void)state;
+    refused("gemma4_text", "use_bidirectional_attention", json_string("vision"),
+            ST_UNIMPLEMENTED, "models of type \"gemma4_text\"");
+    refused("deepseek_v3", "kv_lora_rank", json_integer(512), ST_UNIMPLEMENTED,
+            "models of type \"deepseek_v3\"");
+    refused("nemotron_h", "quantization_config",
+            json_pack("{s:s}", "quant_method", "modelopt"), ST_UNIMPLEMENTED,
+            "models of type \"nemotron_h\"");
+    refused("llama", "use_bidirectional_attention", json_true(),
+            ST_UNIMPLEMENTED, "attention to later positions");
+}
+
+static void judges_architectures(void **state)
+{
+    static const char *const others[] = {
+        "Qwen3ForSequenceClassification",
+        "LlamaForTokenClassification",
+        "MistralModel",
+        "Qwen2ForRewardModel",
+        "LlamaForCausalLMEagle3",
+        "Gemma3TextModel",
+        "LlamaBidirectionalModel",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        refused("llama", "architectures", json_pack("[s]", others[i]),
+                ST_UNIMPLEMENTED, others[i]);
+    }
+    accepted("llama", "architectures", json_pack("[s]", "LlamaForCausalLM"));
+    accepted("llama", "architectures",
+             json_pack("[s]", "LlavaForConditionalGeneration"));
+    accepted("llama", "architectures", json_null());
+    accepted("llama", "architectures", json_array());
+    refused("llama", "architectures", json_string("LlamaForCausalLM"),
+            ST_INVALID_ARGUMENT, "architectures is no list");
+    refused("llama", "architectures", json_pack("[i]", 1), ST_INVALID_ARGUMENT,
+            "architectures is no list");
 }
 
 /* MLX writes both names, and objects of single modules. */
@@ -319,7 +421,32 @@ static void keeps_the_first_fault(void **state)
     json_decref(j);
 }
 
-/* NaN and infinity, as Python writes them, are not JSON. */
+static enum status parse_text(const char *text, struct error *e)
+{
+    struct model_config c;
+
+    return config_parse(&c, text, strlen(text), e);
+}
+
+/* Python writes NaN and infinity; only a number that is read must be finite. */
+static void reads_the_words_of_python(void **state)
+{
+    json_t *j = fixture_config("llama");
+    char *text = json_dumps(j, 0), all[8192];
+    struct error e;
+
+    (void)state;
+    text[0] = ' '; /* its brace */
+    snprintf(all, sizeof all, "{\"time_step_limit\": [0.0, Infinity],%s", text);
+    assert_int_equal(parse_text(all, &e), ST_OK);
+    snprintf(all, sizeof all, "{\"rope_theta\": NaN,%s", text);
+    assert_int_equal(parse_text(all, &e), ST_INVALID_ARGUMENT);
+    assert_non_null(strstr(e.text, "rope_theta is not a finite number"));
+    free(text);
+    json_decref(j);
+}
+
+/* Words that are no numbers of Python's either, and other faults. */
 static void refuses_what_is_not_json(void **state)
 {
     static const char *const texts[] = {
@@ -328,7 +455,7 @@ static void refuses_what_is_not_json(void **state)
         "[]",
         "{} {}",
         "{\"model_type\": \"llama\", \"model_type\": \"llama\"}",
-        "{\"rope_theta\": NaN}",
+        "{\"rope_theta\": nan}",
         "{\"rope_theta\": 1e999}",
         "{\"vocab_size\": 99999999999999999999}",
         "{\"model_type\": \"\xff\"}",
@@ -449,6 +576,10 @@ int main(void)
         cmocka_unit_test(refuses_unsupported),
         cmocka_unit_test(bounds_quantisation),
         cmocka_unit_test(refuses_other_quantisations),
+        cmocka_unit_test(names_the_tool_of_a_quantisation),
+        cmocka_unit_test(judges_the_file_of_modelopt),
+        cmocka_unit_test(judges_the_family_before_features),
+        cmocka_unit_test(judges_architectures),
         cmocka_unit_test(reads_quantisation),
         cmocka_unit_test(window_counts_if_used),
         cmocka_unit_test(bounds_every_number),
@@ -456,6 +587,7 @@ int main(void)
         cmocka_unit_test(requires_sizes),
         cmocka_unit_test(refuses_rope),
         cmocka_unit_test(keeps_the_first_fault),
+        cmocka_unit_test(reads_the_words_of_python),
         cmocka_unit_test(refuses_what_is_not_json),
         cmocka_unit_test(bounds_eos),
         cmocka_unit_test(bounds_name),

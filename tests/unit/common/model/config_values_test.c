@@ -35,7 +35,7 @@ static void reads_tiny_hybrid(void **state)
     assert_true(c.tied);
     assert_true(c.norms == NORM_GAMMA_MINUS_1);
     assert_int_equal(c.n_mtp, 1);
-    assert_int_equal(config_count(&c, MIXER_ATTENTION, 0, 8), 2);
+    assert_int_equal(config_count(&c, MIXER_IN_BLOCKS, 0, 8), 2);
     assert_int_equal(c.mixers[3], MIXER_ATTENTION);
     assert_int_equal(c.mixers[4], MIXER_DELTANET);
     assert_int_equal(c.n_eos, 2);
@@ -122,7 +122,7 @@ static void knows_families(void **state)
     c = fixture_parsed(j);
     assert_true(c.linear == LINEAR_GROUPED && c.shape.attn_gated);
     assert_true(c.norms == NORM_GAMMA_MINUS_1);
-    assert_int_equal(config_count(&c, MIXER_DELTANET, 0, 4), 3);
+    assert_int_equal(config_count(&c, MIXER_IN_SLOT, 0, 4), 3);
     json_decref(j);
 }
 
@@ -168,7 +168,7 @@ static void takes_interval_or_list(void **state)
                                   "linear_attention"));
     c = fixture_parsed(j);
     assert_int_equal(c.mixers[0], MIXER_ATTENTION);
-    assert_int_equal(config_count(&c, MIXER_DELTANET, 0, 4), 3);
+    assert_int_equal(config_count(&c, MIXER_IN_SLOT, 0, 4), 3);
     /* Without any attention layer, its numbers are 0 and not required. */
     json_array_set_new(json_object_get(j, "layer_types"), 0,
                        json_string("linear_attention"));

@@ -299,7 +299,7 @@ static void keeps_inputs_of_at_most_64_rows(void **state)
 {
     struct model_config c = published("qwen3.5-9b");
     struct costs_step step = {.keep_tokens = 10, .kept = DTYPE_BF16};
-    uint64_t layer = sizes_kept(&c.shape, DTYPE_BF16);
+    uint64_t layer = sizes_kept(&c.shape, MIXER_DELTANET, DTYPE_BF16);
 
     (void)state;
     assert_int_equal(costs_keep_tokens(0, 64), 0);

@@ -1,6 +1,7 @@
 #include "common/model/directory.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -51,6 +52,27 @@ static void accepts_what_is_needed_and_no_more(void **state)
     dir = MAKE("index", "model.safetensors.index.json", "{}");
     assert_int_equal(directory_check(dir, DIRECTORY_WEIGHTS, &e), ST_OK);
     refuses(dir, DIRECTORY_CONFIG, ST_NOT_FOUND, "no config.json");
+}
+
+/* A link to itself is there, but nobody can look at it. */
+static void an_unreadable_file_is_not_missing(void **state)
+{
+    static const struct {
+        const char *name;
+        unsigned need;
+    } rows[] = {{"config.json", DIRECTORY_CONFIG},
+                {"tokenizer.json", DIRECTORY_TOKENIZER},
+                {"model.safetensors", DIRECTORY_WEIGHTS}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *dir = MAKE(rows[i].name, "other", "{}");
+        char path[512];
+
+        snprintf(path, sizeof path, "%s/%s", dir, rows[i].name);
+        assert_int_equal(symlink(path, path), 0);
+        refuses(dir, rows[i].need, ST_UNAVAILABLE, "Too many levels");
+    }
 }
 
 static void tells_a_path_from_the_name_of_a_hub(void **state)
@@ -160,16 +182,53 @@ static void a_file_is_no_directory(void **state)
     refuses(path, 0, ST_INVALID_ARGUMENT, "this is a file; give the model's");
 }
 
+/* A file beside config.json changes what the directory holds. */
+static void loads(const char *name, const char *file, const char *text,
+                  enum status code, const char *want)
+{
+    json_t *j = fixture_config("qwen3");
+    char *config = json_dumps(j, 0);
+    const char *dir = MAKE(name, "config.json", config, file, text);
+    struct model_config c;
+
+    e.text[0] = '\0';
+    assert_int_equal(config_load(&c, dir, &e), code);
+    if (strstr(e.text, want) == NULL) {
+        fail_msg("no \"%s\" in: %s", want, e.text);
+    }
+    free(config);
+    json_decref(j);
+}
+
+static void reads_the_files_beside_a_configuration(void **state)
+{
+    (void)state;
+    loads("embedding", "modules.json", "[]", ST_UNIMPLEMENTED,
+          "modules.json: this is an embedding model");
+    loads("embedding2", "config_sentence_transformers.json", "{}",
+          ST_UNIMPLEMENTED, "this is an embedding model");
+    loads("modelopt", "hf_quant_config.json",
+          "{\"quantization\": {\"quant_algo\": \"NVFP4\"}}", ST_UNIMPLEMENTED,
+          "hf_quant_config.json: weights quantised by \"modelopt\" as "
+          "\"NVFP4\"");
+    loads("modelopt2", "hf_quant_config.json", "{", ST_INVALID_ARGUMENT,
+          "hf_quant_config.json: ");
+    loads("generation", "generation_config.json", "{\"top_p\": NaN}", ST_OK,
+          "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(accepts_what_is_needed_and_no_more),
+        cmocka_unit_test(an_unreadable_file_is_not_missing),
         cmocka_unit_test(tells_a_path_from_the_name_of_a_hub),
         cmocka_unit_test(names_the_other_formats),
         cmocka_unit_test(other_files_are_no_weights),
         cmocka_unit_test(recognises_pointers),
         cmocka_unit_test(recognises_files_that_end_early),
         cmocka_unit_test(a_file_is_no_directory),
+        cmocka_unit_test(reads_the_files_beside_a_configuration),
     };
 
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);

@@ -10,24 +10,24 @@ static struct page_layout l;
 static enum mixer_kind kinds[PAGE_LAYERS_MAX];
 
 /* Qwen3.5: three linear layers, then one of attention.  Blocks of 16 tokens. */
-static const struct page_sizes small = {.kv_bytes = 16 * 2 * 2 * 256 * 2,
-                                        .state_bytes = 16 * 128 * 128 * 4,
-                                        .tail_bytes = 3 * 6144 * 2};
-static const struct page_sizes large = {.kv_bytes = 16 * 2 * 4 * 256 * 2,
-                                        .state_bytes = 32 * 128 * 128 * 4,
-                                        .tail_bytes = 3 * 8192 * 2};
+static const struct page_sizes small = {
+    .kv_bytes = 16 * 2 * 2 * 256 * 2,
+    .slots[MIXER_DELTANET] = {{16 * 128 * 128 * 4, 3 * 6144 * 2}}};
+static const struct page_sizes large = {
+    .kv_bytes = 16 * 2 * 4 * 256 * 2,
+    .slots[MIXER_DELTANET] = {{32 * 128 * 128 * 4, 3 * 8192 * 2}}};
 
 /* The same with keys and values of 8 and 4 bits, a whole layer at the end. */
-static const struct page_sizes large_8 = {.kv_bytes = 32 * 2 * 4 * (256 + 16),
-                                          .whole_bytes = 32 * 2 * 4 * 256 * 2,
-                                          .whole = 32,
-                                          .state_bytes = 32 * 128 * 128 * 4,
-                                          .tail_bytes = 3 * 8192 * 2};
-static const struct page_sizes large_4 = {.kv_bytes = 32 * 2 * 4 * (128 + 16),
-                                          .whole_bytes = 32 * 2 * 4 * 256 * 2,
-                                          .whole = 32,
-                                          .state_bytes = 32 * 128 * 128 * 4,
-                                          .tail_bytes = 3 * 8192 * 2};
+static const struct page_sizes large_8 = {
+    .kv_bytes = 32 * 2 * 4 * (256 + 16),
+    .whole_bytes = 32 * 2 * 4 * 256 * 2,
+    .whole = 32,
+    .slots[MIXER_DELTANET] = {{32 * 128 * 128 * 4, 3 * 8192 * 2}}};
+static const struct page_sizes large_4 = {
+    .kv_bytes = 32 * 2 * 4 * (128 + 16),
+    .whole_bytes = 32 * 2 * 4 * 256 * 2,
+    .whole = 32,
+    .slots[MIXER_DELTANET] = {{32 * 128 * 128 * 4, 3 * 8192 * 2}}};
 
 static void make(uint32_t begin, uint32_t end, const struct page_sizes *s)
 {
@@ -40,7 +40,8 @@ static void make(uint32_t begin, uint32_t end, const struct page_sizes *s)
 
 static uint64_t slot_bytes(uint32_t n_linear, const struct page_sizes *s)
 {
-    return n_linear * (s->state_bytes + s->tail_bytes);
+    return n_linear * (s->slots[MIXER_DELTANET].parts[0] +
+                       s->slots[MIXER_DELTANET].parts[1]);
 }
 
 static void divides_the_layers_of_0_8b(void **state)
@@ -58,11 +59,11 @@ static void divides_the_layers_of_0_8b(void **state)
         assert_int_equal(l.groups[g].n_linear, 3);
         assert_int_equal(l.groups[g].page_bytes, 32768);
     }
-    assert_int_equal(l.layers[0].at, 0);
-    assert_int_equal(l.layers[2].at, 2 << 20);
-    assert_int_equal(l.layers[2].tail_at, (3 << 20) + 2 * 36864);
+    assert_int_equal(l.layers[0].at[0], 0);
+    assert_int_equal(l.layers[2].at[0], 2 << 20);
+    assert_int_equal(l.layers[2].at[1], (3 << 20) + 2 * 36864);
     assert_int_equal(l.layers[23].group, 5);
-    assert_int_equal(l.layers[23].at, 0);
+    assert_int_equal(l.layers[23].at[0], 0);
 }
 
 static void divides_the_layers_of_9b(void **state)
@@ -85,7 +86,7 @@ static uint64_t part_bytes(uint32_t layer, const struct page_sizes *s)
 {
     switch (kinds[layer]) {
     case MIXER_DELTANET:
-        return s->state_bytes;
+        return s->slots[MIXER_DELTANET].parts[0];
     case MIXER_WINDOW:
         return s->window_bytes;
     default:
@@ -105,12 +106,13 @@ static uint32_t parts_of(struct part *out, uint32_t group, uint32_t n,
         assert_true(p->group < l.n_groups);
         assert_true(p->table < (kinds[i] == MIXER_WINDOW ? l.window_pages : 1));
         if (p->group == group) {
-            out[parts++] = (struct part){kinds[i], p->table, p->at,
-                                         p->at + part_bytes(i, s)};
+            out[parts++] = (struct part){kinds[i], p->table, p->at[0],
+                                         p->at[0] + part_bytes(i, s)};
         }
         if (p->group == group && linear) {
-            out[parts++] = (struct part){kinds[i], 0, p->tail_at,
-                                         p->tail_at + s->tail_bytes};
+            out[parts++] =
+                (struct part){kinds[i], 0, p->at[1],
+                              p->at[1] + s->slots[MIXER_DELTANET].parts[1]};
         }
     }
     return parts;
@@ -157,9 +159,10 @@ static void is_as_tight_as_one_group(uint32_t n_attention, uint32_t n_linear,
     uint64_t whole = s->whole == 0
                          ? 0
                          : page_align(s->whole_bytes) - page_align(s->kv_bytes);
-    struct page_unit u =
-        page_unit_of(n_attention * page_align(s->kv_bytes) + whole,
-                     n_linear * page_linear_bytes(s));
+    struct page_parts parts = {
+        .block_bytes = n_attention * page_align(s->kv_bytes) + whole,
+        .slot_bytes = n_linear * page_slot_bytes(&s->slots[MIXER_DELTANET])};
+    struct page_unit u = page_unit_make(&parts);
 
     assert_int_equal(l.page_bytes, u.page_bytes);
     assert_int_equal(l.pages_per_slot, u.pages_per_slot);
@@ -205,16 +208,16 @@ static void every_whole(struct page_sizes s, uint32_t n, uint32_t apart)
 
 static void fits_every_mix_with_a_whole_layer(void **state)
 {
-    static const struct page_sizes odd = {.kv_bytes = 100,
-                                          .whole_bytes = 190,
-                                          .state_bytes = 7001,
-                                          .tail_bytes = 33};
-    static const struct page_sizes large_whole = {.kv_bytes = 64,
-                                                  .whole_bytes = 6400,
-                                                  .state_bytes = 4096,
-                                                  .tail_bytes = 70};
+    static const struct page_sizes odd = {
+        .kv_bytes = 100,
+        .whole_bytes = 190,
+        .slots[MIXER_DELTANET] = {{7001, 33}}};
+    static const struct page_sizes large_whole = {
+        .kv_bytes = 64,
+        .whole_bytes = 6400,
+        .slots[MIXER_DELTANET] = {{4096, 70}}};
     static const struct page_sizes small_whole = {
-        .kv_bytes = 6400, .whole_bytes = 64, .state_bytes = 4096};
+        .kv_bytes = 6400, .whole_bytes = 64, .slots[MIXER_DELTANET] = {{4096}}};
 
     (void)state;
     for (uint32_t n = 1; n <= 24; n++) {
@@ -247,27 +250,33 @@ static void divides_the_quantised_layers_of_9b(void **state)
 {
     (void)state;
     groups_of(&large_8, 2,
-              (struct page_group[]){{3, 8, 3 * 69632, 0},
-                                    {5, 16, 4 * 69632 + 131072, 0}});
+              (struct page_group[]){
+                  {.n_attention = 3, .n_linear = 8, .page_bytes = 3 * 69632},
+                  {.n_attention = 5,
+                   .n_linear = 16,
+                   .page_bytes = 4 * 69632 + 131072}});
     assert_int_equal(l.page_bytes, 32 * 19328);
     assert_int_equal(l.pages_per_slot, 84); /* 83.28 */
     assert_int_equal(l.layers[31].group, 1);
-    assert_int_equal(l.layers[31].at, 4 * 69632);
-    assert_int_equal(l.layers[15].at, 0);
-    groups_of(&large_4, 1, (struct page_group[]){{8, 24, 32 * 12160, 0}});
+    assert_int_equal(l.layers[31].at[0], 4 * 69632);
+    assert_int_equal(l.layers[15].at[0], 0);
+    groups_of(
+        &large_4, 1,
+        (struct page_group[]){
+            {.n_attention = 8, .n_linear = 24, .page_bytes = 32 * 12160}});
     assert_int_equal(l.pages_per_slot, 133); /* 132.4 */
-    assert_int_equal(l.layers[31].at, 7 * 36864);
+    assert_int_equal(l.layers[31].at[0], 7 * 36864);
 }
 
 static void fits_every_mix_of_layers(void **state)
 {
     /* Odd sizes, without a tail, and blocks larger than states. */
     static const struct page_sizes odd = {
-        .kv_bytes = 100, .state_bytes = 7001, .tail_bytes = 33};
+        .kv_bytes = 100, .slots[MIXER_DELTANET] = {{7001, 33}}};
     static const struct page_sizes no_tail = {.kv_bytes = 64,
-                                              .state_bytes = 64};
+                                              .slots[MIXER_DELTANET] = {{64}}};
     static const struct page_sizes wide = {
-        .kv_bytes = 1 << 20, .state_bytes = 4096, .tail_bytes = 70};
+        .kv_bytes = 1 << 20, .slots[MIXER_DELTANET] = {{4096, 70}}};
 
     (void)state;
     every_mix(&small, 12);
@@ -437,8 +446,8 @@ static void fits_every_mix_with_windows(void **state)
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         struct page_sizes s = sizes[i];
 
-        s.state_bytes = 70001;
-        s.tail_bytes = 33;
+        s.slots[MIXER_DELTANET].parts[0] = 70001;
+        s.slots[MIXER_DELTANET].parts[1] = 33;
         for (uint32_t a = 0; a <= 9; a++) {
             for (uint32_t b = 0; b <= 6; b += 2) {
                 for (uint32_t w = 1; w <= 13; w++) {

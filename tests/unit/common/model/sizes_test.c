@@ -245,14 +245,16 @@ static void bounds_window_blocks(void **state)
                      4096 * s.block_bytes);
 }
 
-/* K 3, C 5, Hv 2, Dv 7, Dk 11, float16, three layers: 3 * (20 + 616). */
+/* K 3, Hk 1, Hv 2, Dv 7, Dk 11, so that C is 36: 144 and 616 in float16. */
 static void counts_state_in_float32(void **state)
 {
-    struct model_shape s = {.conv = 3, .n_v_heads = 2, .v_dim = 7, .k_dim = 11};
+    struct model_shape s = {
+        .conv = 3, .n_v_heads = 2, .v_dim = 7, .k_dim = 11, .n_k_heads = 1};
 
     (void)state;
-    assert_int_equal(3 * sizes_state(&s, 5, DTYPE_F16), 1908);
-    assert_int_equal(3 * sizes_state(&s, 5, DTYPE_F32), 3 * (40 + 616));
+    assert_int_equal(sizes_state(&s, MIXER_DELTANET, DTYPE_F16), 144 + 616);
+    assert_int_equal(sizes_state(&s, MIXER_DELTANET, DTYPE_F32), 288 + 616);
+    assert_int_equal(sizes_state(&s, MIXER_ATTENTION, DTYPE_F32), 0);
     assert_int_equal(
         sizes_kv(&(struct model_shape){.n_kv_heads = 8, .head_dim = 128}, 0,
                  &f16),
@@ -335,7 +337,7 @@ static void counts_the_whole_layer_where_it_is(void **state)
     assert_int_equal(p.whole, 4);
     assert_int_equal(p.whole_bytes, 16 * 4096);
     assert_int_equal(p.kv_bytes, 16 * 1152);
-    assert_int_equal(p.tail_bytes, 3 * 8192 * 2);
+    assert_int_equal(p.slots[MIXER_DELTANET].parts[1], 3 * 8192 * 2);
     p = sizes_page(&c.shape, 0, 31, 16, &kv);
     assert_int_equal(p.whole, 0);
     assert_int_equal(sizes_of(&c, 0, 28, 32, &kv).token_bytes, 7 * 1152);

@@ -8,15 +8,13 @@
 
 static void names_every_format_once(void **state)
 {
-    enum weight_format f;
-
     (void)state;
     for (int i = 0; i < WEIGHT_FORMATS; i++) {
-        assert_true(
-            weight_format_parse(&f, weight_format_name((enum weight_format)i)));
-        assert_int_equal(f, i);
+        for (int j = 0; j < i; j++) {
+            assert_string_not_equal(weight_format_name((enum weight_format)i),
+                                    weight_format_name((enum weight_format)j));
+        }
     }
-    assert_false(weight_format_parse(&f, "fp4"));
     assert_string_equal(weight_format_name(WEIGHT_FORMATS), "?");
 }
 
@@ -57,26 +55,6 @@ static void e2m1_and_e8m0_have_their_values(void **state)
     assert_true(weight_format_e8m0(0) == 0x1p-127f);
     assert_true(weight_format_e8m0(254) == 0x1p127f);
     assert_true(isnan(weight_format_e8m0(255)));
-}
-
-/* Between two codes the nearer is chosen, half way the even one. */
-static void e4m3_rounds_to_the_nearest_even(void **state)
-{
-    (void)state;
-    for (uint8_t i = 0; i < 0x7e; i++) {
-        float a = weight_format_e4m3(i), b = weight_format_e4m3(i + 1);
-        float half = a + (b - a) / 2;
-        uint8_t even = i % 2 == 0 ? i : (uint8_t)(i + 1);
-
-        assert_int_equal(weight_format_to_e4m3(a), i);
-        assert_int_equal(weight_format_to_e4m3(half), even);
-        assert_int_equal(weight_format_to_e4m3(-half), even | 0x80);
-        assert_int_equal(weight_format_to_e4m3(nextafterf(half, 0)), i);
-        assert_int_equal(weight_format_to_e4m3(nextafterf(half, 500)), i + 1);
-    }
-    assert_int_equal(weight_format_to_e4m3(-0.0f), 0x80);
-    assert_int_equal(weight_format_to_e4m3(1e9f), 0x7e);
-    assert_int_equal(weight_format_to_e4m3(-INFINITY), 0xfe);
 }
 
 static void expect(const struct tensor *t, uint32_t row, uint32_t col, float v)
@@ -275,7 +253,6 @@ int main(void)
         cmocka_unit_test(names_every_format_once),
         cmocka_unit_test(e4m3_has_its_254_values),
         cmocka_unit_test(e2m1_and_e8m0_have_their_values),
-        cmocka_unit_test(e4m3_rounds_to_the_nearest_even),
         cmocka_unit_test(decodes_plain),
         cmocka_unit_test(decodes_affine_with_one_rounding),
         cmocka_unit_test(decodes_fp8),

@@ -160,9 +160,54 @@ static void random_bytes_are_judged(void **state)
     }
 }
 
+/* Pages of a browser are recognised by what they cannot forge. */
+static void foreign_pages_are_recognised(void **state)
+{
+    static const struct {
+        const char *headers;
+        bool foreign;
+    } rows[] = {
+        {"", false},
+        {"Host: localhost:9464\r\n", false},
+        {"host:127.0.0.1:9464 \r\n", false},
+        {"HOST: [::1]\n", false},
+        {"Host: evil.example:9464\r\n", true},
+        {"hOST:\tevil.example\n", true},
+        {"X-Host: evil.example\r\n", false},
+        {"Host: localhost\r\nOrigin: http://evil.example\r\n", true},
+        {"Host: localhost\r\nOrigin: null\r\n", true},
+        {"Host: localhost\r\nOrigin: http://localhost:3000\r\n", false},
+        {"Host: localhost\r\nSec-Fetch-Site: cross-site\r\n", true},
+        {"Sec-Fetch-Mode: navigate\r\nSec-Fetch-Site: cross-site\r\n", false},
+        {"Sec-Fetch-Site: same-origin\r\n", false},
+    };
+    char request[256];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        snprintf(request, sizeof request, "GET /metrics HTTP/1.1\r\n%s\r\n",
+                 rows[i].headers);
+        if (scrape_is_foreign(request, strlen(request)) != rows[i].foreign) {
+            fail_msg("row %zu: %s", i, rows[i].headers);
+        }
+    }
+}
+
+static void a_long_origin_is_foreign(void **state)
+{
+    static char request[SCRAPE_REQUEST_MAX];
+    int n = snprintf(request, sizeof request,
+                     "GET /metrics HTTP/1.1\r\nOrigin: http://localhost/%0*d"
+                     "\r\n\r\n",
+                     300, 0);
+
+    (void)state;
+    assert_true(scrape_is_foreign(request, (size_t)n));
+}
+
 static void heads_have_the_length_of_the_body(void **state)
 {
-    static const int statuses[] = {200, 400, 404, 405, 431, 503};
+    static const int statuses[] = {200, 400, 403, 404, 405, 431, 503};
     char head[SCRAPE_HEAD_BYTES];
 
     (void)state;
@@ -189,6 +234,8 @@ int main(void)
         cmocka_unit_test(a_part_is_no_request),
         cmocka_unit_test(the_longest_request_is_accepted),
         cmocka_unit_test(random_bytes_are_judged),
+        cmocka_unit_test(foreign_pages_are_recognised),
+        cmocka_unit_test(a_long_origin_is_foreign),
         cmocka_unit_test(heads_have_the_length_of_the_body),
     };
 

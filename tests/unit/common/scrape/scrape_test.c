@@ -12,7 +12,7 @@
 
 #include "tests/unit/cmocka.h"
 
-#define REQUEST "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
+#define REQUEST "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 struct fixture {
     struct scrape *s;

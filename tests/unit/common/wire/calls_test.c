@@ -25,6 +25,7 @@ static void agrees_with_a_plain_array(void **state)
         assert_int_equal(c != NULL, want[i].number != 0);
         if (c == NULL) {
             want[i] = (struct call){number, (uint64_t)turn, rand() % 1000, 0};
+            assert_true(calls_reserve(&cs, 1));
             calls_add(&cs, &want[i]);
             n++;
         } else {
@@ -58,6 +59,7 @@ static void takes_those_that_are_due(void **state)
     for (uint64_t i = 1; i <= 500; i++) {
         struct call c = {i * 7, i, 1 + rand() % 1000, NULL};
 
+        assert_true(calls_reserve(&cs, 1));
         calls_add(&cs, &c);
     }
     for (int64_t now = 0; now <= 1000; now += 50) {
@@ -73,11 +75,32 @@ static void takes_those_that_are_due(void **state)
     calls_fini(&cs);
 }
 
+static void makes_room_for_many_at_once(void **state)
+{
+    struct calls cs;
+    uint32_t capacity;
+
+    (void)state;
+    calls_init(&cs);
+    assert_true(calls_reserve(&cs, 0));
+    assert_int_equal(cs.capacity, 0);
+    assert_true(calls_reserve(&cs, 100));
+    capacity = cs.capacity;
+    for (uint64_t i = 1; i <= 100; i++) {
+        struct call c = {i, i, INT64_MAX, NULL};
+
+        calls_add(&cs, &c);
+    }
+    assert_int_equal(cs.capacity, capacity);
+    calls_fini(&cs);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_a_plain_array),
         cmocka_unit_test(takes_those_that_are_due),
+        cmocka_unit_test(makes_room_for_many_at_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

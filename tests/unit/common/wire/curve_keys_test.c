@@ -150,6 +150,27 @@ static void others_must_not_read_a_secret_key(void **state)
     }
 }
 
+/* A certificate that somebody copies in becomes a peer, or an administrator. */
+static void others_must_not_write_trusted_certificates(void **state)
+{
+    static const mode_t bad[] = {0777, 0757, 0775, 01777};
+    struct curve_keys *k;
+    char path[KEY_FILES_PATH];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        chmod(files.dir, bad[i]);
+        expect_error("--trust", "lets other users add keys");
+    }
+    chmod(files.dir, 0755);
+    key_files_path(&files, "w1", ".cert", path);
+    chmod(path, 0666);
+    expect_error("w1.cert", "lets other users add keys");
+    chmod(path, 0644);
+    k = load();
+    curve_keys_free(&k);
+}
+
 static void names_and_keys_are_unique(void **state)
 {
     char public[41], secret[41];
@@ -339,6 +360,7 @@ int main(void)
         TEST(reading_has_no_side_effects),
         TEST(reads_what_zcert_writes),
         TEST(others_must_not_read_a_secret_key),
+        TEST(others_must_not_write_trusted_certificates),
         TEST(names_and_keys_are_unique),
         TEST(a_suffix_allows_two_keys_of_a_name),
         TEST(names_are_checked),

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/wire/method.h"
+#include "common/wire/transport_impl.h"
 #include "tests/patience.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/common/wire/transport_curve_rig.h"
@@ -14,7 +15,7 @@ static void reload(struct end *x)
     if (curve_keys_reload(x->keys, &e) != ST_OK) {
         fail_msg("%s", e.text);
     }
-    transport_reload(x->t);
+    transport_revoke(x->t);
 }
 
 /* Dials with a key that the port does not accept. */

@@ -103,7 +103,7 @@ static void replies_with_the_verdict(void **state)
     assert_memory_equal(reply.parts[1].data, "req-7", 5);
     assert_memory_equal(reply.parts[2].data, "200", 3);
     assert_int_equal(reply.parts[4].n, ZAP_USER_ID);
-    for (int v = ZAP_UNKNOWN_KEY; v < ZAP_VERDICT_NR; v++) {
+    for (int v = ZAP_UNKNOWN_KEY; v <= ZAP_WRONG_ROLE; v++) {
         zap_reply(&reply, &r, (enum zap_verdict)v);
         assert_memory_equal(reply.parts[2].data, "400", 3);
         assert_int_equal(reply.parts[4].n, 0);

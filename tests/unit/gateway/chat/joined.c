@@ -29,17 +29,27 @@ void joined_append(struct joined_text *out, const char *text, size_t n)
 static void add_call(struct joined *j, const struct output_event *event)
 {
     if (event->kind == OUTPUT_TOOL_BEGIN) {
-        CHECK(!j->open && event->tool == j->n_calls && event->n > 0);
-        j->n_calls++;
+        CHECK(!j->open && event->tool == j->n_calls + j->n_cut && event->n > 0);
         j->open = true;
+        j->call_at = j->calls.n;
         joined_append(&j->calls, event->text, event->n);
         joined_append(&j->calls, "\x01", 1);
     } else if (event->kind == OUTPUT_TOOL_END) {
-        CHECK(j->open && event->tool == j->n_calls - 1 && event->n == 0);
+        CHECK(j->open && event->tool == j->n_calls + j->n_cut && event->n == 0);
         j->open = false;
+        j->n_calls++;
         joined_append(&j->calls, "\x02", 1);
+    } else if (event->kind == OUTPUT_TOOL_CUT) {
+        CHECK(j->open && event->tool == j->n_calls + j->n_cut);
+        j->open = false;
+        j->n_cut++;
+        if (event->n > 0) {
+            j->calls.n = j->call_at;
+            j->calls.text[j->calls.n] = '\0';
+            joined_append(&j->content, event->text, event->n);
+        }
     } else {
-        CHECK(j->open && event->tool == j->n_calls - 1 && event->n > 0);
+        CHECK(j->open && event->tool == j->n_calls + j->n_cut && event->n > 0);
         joined_append(&j->calls, event->text, event->n);
     }
 }
@@ -77,7 +87,8 @@ void joined_parse(struct joined *out,
         output_parser_push(p, text + at, k, joined_add, out);
     }
     output_parser_finish(p, joined_add, out);
-    CHECK(!out->open && out->n_calls == output_parser_tools(p));
+    CHECK(!out->open &&
+          output_parser_called(p) == (out->n_calls > 0 && out->n_cut == 0));
     output_parser_free(&p);
 }
 

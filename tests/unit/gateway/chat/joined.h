@@ -14,12 +14,17 @@ struct joined_text {
     size_t n;
 };
 
-/* An answer: its content and reasoning, then name and arguments of each call
+/* An answer, as one that is not streamed has it: a call that is cut is taken
+ * back, and its text is content.  Without the parser's option `keep` its text
+ * is "", and what calls has of it stays.
+ *
+ * The members: its content and reasoning, then name and arguments of each call
  * in a single text, with control bytes as separators. */
 struct joined {
     struct joined_text content, reasoning, calls;
-    uint32_t n_calls;
-    bool open; /* a call has begun and not ended */
+    uint32_t n_calls, n_cut; /* calls that ended; that were cut */
+    bool open;               /* a call has begun and not ended */
+    size_t call_at;          /* where the last call begins in calls */
     uint32_t n_events;
 };
 

@@ -8,7 +8,8 @@
 
 static struct output_parser_options options_of(enum output_format format)
 {
-    return (struct output_parser_options){.format = format, .tools = true};
+    return (struct output_parser_options){
+        .format = format, .tools = true, .keep = true};
 }
 
 /* Parses head, n times fill, and tail. */
@@ -74,7 +75,8 @@ static json_t *number_tool(void)
 static void a_value_past_the_limit_becomes_a_string(void **state)
 {
     struct output_parser_options options = options_of(OUTPUT_QWEN3_CODER);
-    const char *head = "<function=f><parameter=i>", *tail = "</parameter>";
+    const char *head = "<function=f><parameter=i>";
+    const char *tail = "</parameter></function>";
     json_t *tools = number_tool();
     struct joined j;
 
@@ -99,9 +101,12 @@ static void names_are_bounded(void **state)
     check(parse(options, "<tool_call>{\"name\": \"", 'f', most + 1, "\"}"), 0,
           most + 24);
     options.format = OUTPUT_QWEN3_CODER;
-    check(parse(options, "<function=", 'f', most, ">"), 1, 0);
-    check(parse(options, "<function=", 'f', most + 1, ">"), 0, most + 12);
-    check(parse(options, "<function=f><parameter=", 'f', most, ">"), 1, 0);
+    check(parse(options, "<function=", 'f', most, "></function>"), 1, 0);
+    check(parse(options, "<function=", 'f', most + 1, "></function>"), 0,
+          most + 23);
+    check(parse(options, "<function=f><parameter=", 'f', most,
+                "></parameter></function>"),
+          1, 0);
     check(parse(options, "<function=f><parameter=", 'f', most + 1, ">"), 1,
           most + 13);
     options.format = OUTPUT_HARMONY;
@@ -131,8 +136,9 @@ static void white_space_is_withheld_up_to_the_limit(void **state)
     struct output_parser_options options = options_of(OUTPUT_QWEN3_CODER);
 
     (void)state;
-    check(parse(options, "a", ' ', most, "<function=f>"), 1, 1);
-    check(parse(options, "a", ' ', most + 1, "<function=f>"), 1, 1 + most);
+    check(parse(options, "a", ' ', most, "<function=f></function>"), 1, 1);
+    check(parse(options, "a", ' ', most + 1, "<function=f></function>"), 1,
+          1 + most);
     options.reasoning = true;
     check(parse(options, "<think>a", '\n', 3 * most, "</think>b"), 0, 1);
     check(parse(options, "", ' ', most, "<think>a</think>b"), 0, 1);
@@ -144,10 +150,16 @@ static void arguments_deeper_than_the_limit_end_the_call(void **state)
 {
     const char *head = "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": ";
     struct output_parser_options options = options_of(OUTPUT_HERMES);
+    char tail[OUTPUT_JSON_DEPTH + 4] = "1";
 
     (void)state;
-    check(parse(options, head, '[', OUTPUT_JSON_DEPTH - 1, "1"), 1, 0);
-    check(parse(options, head, '[', OUTPUT_JSON_DEPTH, "1"), 1, 2);
+    memset(tail + 1, ']', OUTPUT_JSON_DEPTH - 1);
+    strcpy(tail + OUTPUT_JSON_DEPTH, "}}");
+    check(parse(options, head, '[', OUTPUT_JSON_DEPTH - 1, tail), 1, 0);
+    memset(tail + 1, ']', OUTPUT_JSON_DEPTH);
+    strcpy(tail + OUTPUT_JSON_DEPTH + 1, "}}");
+    check(parse(options, head, '[', OUTPUT_JSON_DEPTH, tail), 0,
+          strlen(head) + OUTPUT_JSON_DEPTH + strlen(tail));
 }
 
 static void every_limit_has_a_row(void **state)
@@ -265,13 +277,13 @@ static void long_pieces_are_cut_at_characters(void **state)
 
 static void formats_have_names(void **state)
 {
+    static const char *const names[] = {"plain", "hermes", "qwen3-coder",
+                                        "llama3", "gpt-oss"};
     enum output_format format;
 
     (void)state;
     for (int f = OUTPUT_PLAIN; f <= OUTPUT_HARMONY; f++) {
-        const char *name = output_format_name((enum output_format)f);
-
-        assert_true(output_format_parse(name, &format));
+        assert_true(output_format_parse(names[f], &format));
         assert_int_equal(format, f);
     }
     assert_false(output_format_parse("Hermes", &format));
@@ -294,29 +306,35 @@ static void a_template_chooses_its_format(void **state)
         const char *source;
         enum output_format format;
         bool reasoning;
+        const char *unread;
     } rows[] = {
-        {"", OUTPUT_PLAIN, false},
-        {"{{ messages }}", OUTPUT_PLAIN, false},
-        {"{{ '<think>\n' }}", OUTPUT_PLAIN, true},
-        {"{% if '</think>' in content %}", OUTPUT_PLAIN, true},
-        {"{{ message.reasoning_content }}", OUTPUT_PLAIN, true},
-        {"<tool_call>\n{\"name\": }", OUTPUT_HERMES, false},
-        {"<tool_call> <think>", OUTPUT_HERMES, true},
-        {"<tool_call>\n<function=x>", OUTPUT_QWEN3_CODER, false},
-        {"<|python_tag|>", OUTPUT_LLAMA3, false},
-        {"<|start_header_id|> \"parameters\"", OUTPUT_LLAMA3, false},
-        {"<|start_header_id|>", OUTPUT_PLAIN, false},
-        {"<|start|>assistant<|channel|>analysis", OUTPUT_HARMONY, true}};
+        {"", OUTPUT_PLAIN, false, NULL},
+        {"{{ messages }}", OUTPUT_PLAIN, false, NULL},
+        {"{{ '<think>\n' }}", OUTPUT_PLAIN, true, NULL},
+        {"{% if '</think>' in content %}", OUTPUT_PLAIN, true, NULL},
+        {"{{ message.reasoning_content }}", OUTPUT_PLAIN, true, NULL},
+        {"<tool_call>\n{\"name\": }", OUTPUT_HERMES, false, NULL},
+        {"<tool_call> <think>", OUTPUT_HERMES, true, NULL},
+        {"<tool_call>\n<function=x>", OUTPUT_QWEN3_CODER, false, NULL},
+        {"<|python_tag|>", OUTPUT_LLAMA3, false, NULL},
+        {"<|start_header_id|> \"parameters\"", OUTPUT_LLAMA3, false, NULL},
+        {"<|start_header_id|>", OUTPUT_PLAIN, false, NULL},
+        {"<|start|>assistant<|channel|>analysis", OUTPUT_HARMONY, true, NULL},
+        {"{{ '[TOOL_CALLS] [' }}", OUTPUT_PLAIN, false, "mistral"},
+        /* GLM: its tag is that of hermes, its calls are not. */
+        {"<tool_call>{{ name }}\n<arg_key>", OUTPUT_PLAIN, false, "glm"},
+        {"<\uff5ctool\u2581calls\u2581begin\uff5c>", OUTPUT_PLAIN, false,
+         "deepseek"}};
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        bool reasoning = !rows[i].reasoning;
+        struct output_found f =
+            output_format_of_template(rows[i].source, strlen(rows[i].source));
 
-        assert_int_equal(output_format_of_template(rows[i].source,
-                                                   strlen(rows[i].source),
-                                                   &reasoning),
-                         rows[i].format);
-        assert_int_equal(reasoning, rows[i].reasoning);
+        assert_int_equal(f.format, rows[i].format);
+        assert_int_equal(f.reasoning, rows[i].reasoning);
+        assert_string_equal(f.unread != NULL ? f.unread : "read",
+                            rows[i].unread != NULL ? rows[i].unread : "read");
     }
 }
 
@@ -330,7 +348,8 @@ static void tools_without_an_inner_object_have_types(void **state)
 
     (void)state;
     options.tool_list = tools;
-    j = parse(options, "<function=f><parameter=i>", '1', 2, "</parameter>");
+    j = parse(options, "<function=f><parameter=i>", '1', 2,
+              "</parameter></function>");
     assert_string_equal(j.calls.text, "f\x01{\"i\": 11}\x02");
     joined_fini(&j);
     json_decref(tools);

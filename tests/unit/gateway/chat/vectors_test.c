@@ -44,6 +44,7 @@ static void read_vector(struct vector *v, const json_t *row)
         (struct vector){.name = field(row, "name"), .text = field(row, "text")};
     v->n = strlen(v->text);
     v->options.tools = !json_is_false(tools);
+    v->options.keep = true;
     v->options.tool_list = json_object_get(file, "tools");
     v->options.reasoning = json_is_true(json_object_get(row, "reasoning"));
     v->options.in_reasoning =
@@ -155,10 +156,11 @@ static void check_arguments(const struct vector *v, const struct joined *j)
 
     for (uint32_t i = 0; i < j->n_calls; i++) {
         const char *begin = strchr(at, 1) + 1, *end = strchr(begin, 2);
-        json_t *arguments = json_loadb(begin, (size_t)(end - begin),
-                                       JSON_DECODE_INT_AS_REAL, NULL);
+        json_t *arguments =
+            json_loadb(begin, (size_t)(end - begin),
+                       JSON_DECODE_INT_AS_REAL | JSON_DECODE_ANY, NULL);
 
-        if (!json_is_object(arguments)) {
+        if (arguments == NULL) {
             show(v->name, j);
             fail();
         }
@@ -177,9 +179,7 @@ static void run_cut(const struct vector *v)
         }
         joined_parse(&whole, &v->options, v->text, n, NULL, NULL);
         check(v, &whole, n, cut_every, NULL);
-        if (v->options.format == OUTPUT_QWEN3_CODER) {
-            check_arguments(v, &whole);
-        }
+        check_arguments(v, &whole);
         joined_fini(&whole);
     }
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gateway/http/connection.h"
 #include "tests/unit/cmocka.h"
 #include "world.h"
 
@@ -293,7 +294,7 @@ static void stalled_reader_is_cut_at_the_limit(void **state)
     http_stream_begin(w.x, &sse);
     world_tick(&w);
     while (http_stream_write(w.x, block, sizeof block)) {
-        assert_true(http_output_bytes(w.x) <= HTTP_OUTPUT_BYTES_MAX + 8);
+        assert_true(w.x->c->out.n <= HTTP_OUTPUT_BYTES_MAX + 8);
         n += sizeof block;
     }
     assert_true(n > HTTP_OUTPUT_BYTES_MAX - 8192);
@@ -454,7 +455,7 @@ static void events_of_unknown_connections_are_ignored(void **state)
     http_server_eof(w.server, other);
     http_server_writable(w.server, other);
     http_server_lost(w.server, other);
-    assert_false(http_server_accept(w.server, WORLD_ID, true));
+    assert_false(http_server_accept(w.server, WORLD_ID));
     assert_string_equal(world_log(&w), "GET /? \n");
     assert_false(w.gone);
     world_end(&w);
@@ -477,11 +478,11 @@ static void drain_closes_idle_connections_and_waits_for_others(void **state)
 
     (void)state;
     hold(&w, GET);
-    assert_true(http_server_accept(w.server, (struct http_conn_id){8}, true));
+    assert_true(http_server_accept(w.server, (struct http_conn_id){8}));
     http_server_drain(w.server);
     world_tick(&w);
     assert_int_equal(http_server_connections(w.server), 1);
-    assert_false(http_server_accept(w.server, (struct http_conn_id){9}, true));
+    assert_false(http_server_accept(w.server, (struct http_conn_id){9}));
     http_answer_error(w.x, 500, "late");
     world_tick(&w);
     assert_true(sent(&w, CLOSES));
@@ -501,8 +502,8 @@ static size_t heap(void)
 static void accept_many(struct world *w)
 {
     for (uint32_t i = 0; i < MANY; i++) {
-        assert_true(http_server_accept(w->server,
-                                       (struct http_conn_id){100 + i}, true));
+        assert_true(
+            http_server_accept(w->server, (struct http_conn_id){100 + i}));
     }
     world_tick(w);
 }

@@ -221,16 +221,44 @@ static void all_requests_together_have_a_limit(void **state)
 {
     const struct http_options o = {.requests_bytes_max = 8192};
     struct world w;
-    char text[6000];
+    char text[9000];
 
     (void)state;
     memset(text, 'x', sizeof text);
     world_begin(&w, &o);
-    world_send_text(&w, "POST / HTTP/1.1\r\n" H "Content-Length: 6000\r\n\r\n");
+    world_send_text(&w, "POST / HTTP/1.1\r\n" H
+                        "Transfer-Encoding: chunked\r\n\r\n2328\r\n");
     world_send(&w, text, sizeof text, 1000);
     assert_int_equal(world_status(&w), 503);
+    assert_non_null(strstr(world_output(&w), "\r\nRetry-After: 1\r\n"));
     assert_int_equal(http_server_metrics(w.server)->request_bytes, 0);
     world_end(&w);
+}
+
+/* The head alone shows that there is no memory, or never can be. */
+static void a_body_without_room_is_not_read(void **state)
+{
+    static const struct {
+        unsigned length;
+        int status;
+    } rows[] = {{8192 / HTTP_BODY_WEIGHT + 1, 413},
+                {8192 / HTTP_BODY_WEIGHT, 503}, /* the head has taken some */
+                {1024, 0}};
+    const struct http_options o = {.requests_bytes_max = 8192};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct world w;
+        char text[200];
+
+        world_begin(&w, &o);
+        snprintf(text, sizeof text,
+                 "POST / HTTP/1.1\r\n" H "Content-Length: %u\r\n\r\n",
+                 rows[i].length);
+        world_send_text(&w, text);
+        assert_int_equal(world_status(&w), rows[i].status);
+        world_end(&w);
+    }
 }
 
 static void connections_have_a_limit(void **state)
@@ -240,11 +268,11 @@ static void connections_have_a_limit(void **state)
 
     (void)state;
     world_begin(&w, &o);
-    assert_true(http_server_accept(w.server, (struct http_conn_id){8}, true));
-    assert_false(http_server_accept(w.server, (struct http_conn_id){9}, true));
+    assert_true(http_server_accept(w.server, (struct http_conn_id){8}));
+    assert_false(http_server_accept(w.server, (struct http_conn_id){9}));
     assert_int_equal(http_server_connections(w.server), 2);
     http_server_lost(w.server, (struct http_conn_id){8});
-    assert_true(http_server_accept(w.server, (struct http_conn_id){9}, true));
+    assert_true(http_server_accept(w.server, (struct http_conn_id){9}));
     world_end(&w);
 }
 
@@ -295,6 +323,7 @@ int main(void)
         cmocka_unit_test(one_byte_chunks_cost_only_their_bytes),
         cmocka_unit_test(endless_header_costs_the_limit),
         cmocka_unit_test(all_requests_together_have_a_limit),
+        cmocka_unit_test(a_body_without_room_is_not_read),
         cmocka_unit_test(connections_have_a_limit),
         cmocka_unit_test(input_that_waits_has_a_limit),
         cmocka_unit_test(every_limit_is_printed),

@@ -33,7 +33,11 @@ static const struct {
     {505, "GET / HTTP/1.2\r\n" H "\r\n"},
     {505, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"},
     /* the target */
-    {400, GET("http://a/v1/models")},
+    {400, GET("http://b/v1/models")},
+    {400, GET("http:///v1/models")},
+    {400, GET("https://a@a/v1/models")},
+    {400, GET("http://a:80/v1/models")},
+    {400, GET("ftp://a/v1/models")},
     {400, GET("a:443")},
     {400, GET("v1/models")},
     {400, GET("?x")},

@@ -107,7 +107,7 @@ static void timeout_may_end_another_exchange(void **state)
     (void)state;
     world_begin(&w, NULL);
     w.hold_heads = true;
-    assert_true(http_server_accept(w.server, other, true));
+    assert_true(http_server_accept(w.server, other));
     http_server_bytes(w.server, other, text, strlen(text));
     world_send_text(&w, text);
     world_wait(&w, HTTP_BODY_MS);

@@ -152,9 +152,30 @@ static void other_bytes_break_a_handshake(void **state)
 
     (void)state;
     begin(&p);
-    assert_int_equal(write(p.fds[1], "GET / HTTP/1.1\r\n\r\n", 18), 18);
+    assert_int_equal(write(p.fds[1], "\x16\x09GET / HTTP/1.1\r\n", 18), 18);
     assert_int_equal(tls_handshake(p.server), TLS_BROKEN);
     end(&p);
+}
+
+/* Any method is answered so, and nothing is read of it. */
+static void http_without_tls_is_recognised(void **state)
+{
+    static const char *const heads[] = {"GET / HTTP/1.1\r\n\r\n", "P",
+                                        "OPTIONS * HTTP/1.1\r\n\r\n"};
+    char text[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        ssize_t n = (ssize_t)strlen(heads[i]);
+        struct pair p;
+
+        begin(&p);
+        assert_int_equal(tls_handshake(p.server), TLS_WANTS_READ);
+        assert_int_equal(write(p.fds[1], heads[i], (size_t)n), n);
+        assert_int_equal(tls_handshake(p.server), TLS_PLAIN);
+        assert_int_equal(read(p.fds[0], text, sizeof text), n);
+        end(&p);
+    }
 }
 
 static void old_versions_are_refused(void **state)
@@ -180,14 +201,54 @@ static void wrong_files_are_named(void **state)
     assert_int_equal(tls_context_new(&context, p.key, p.key, &e),
                      ST_INVALID_ARGUMENT);
     assert_non_null(strstr(e.text, p.key));
+    assert_non_null(strstr(e.text, "no certificate in PEM form"));
     assert_int_equal(tls_context_new(&context, p.cert, p.cert, &e),
                      ST_INVALID_ARGUMENT);
     assert_non_null(strstr(e.text, p.cert));
+    assert_non_null(strstr(e.text, "no private key in PEM form"));
     assert_int_equal(tls_context_new(&context, "/none", p.key, &e),
                      ST_INVALID_ARGUMENT);
-    assert_non_null(strstr(e.text, "/none"));
+    assert_non_null(strstr(e.text, "/none: No such file"));
+    assert_int_equal(tls_context_new(&context, "/tmp", p.key, &e),
+                     ST_INVALID_ARGUMENT);
+    assert_non_null(strstr(e.text, "/tmp: Is a directory"));
     assert_null(context);
     assert_int_equal(ERR_peek_error(), 0);
+    end(&p);
+}
+
+static void key_is_refused(const struct pair *p, EVP_PKEY *key,
+                           const char *password, const char *why)
+{
+    FILE *f = fopen(p->key, "w");
+    SSL_CTX *context;
+    struct error e;
+
+    assert_non_null(f);
+    assert_int_equal(PEM_write_PrivateKey(
+                         f, key, password != NULL ? EVP_aes_256_cbc() : NULL,
+                         NULL, 0, NULL, (void *)(uintptr_t)password),
+                     1);
+    fclose(f);
+    assert_int_equal(tls_context_new(&context, p->cert, p->key, &e),
+                     ST_INVALID_ARGUMENT);
+    if (strstr(e.text, why) == NULL) {
+        fail_msg("%s", e.text);
+    }
+    EVP_PKEY_free(key);
+}
+
+static void wrong_keys_are_explained(void **state)
+{
+    struct pair p;
+
+    (void)state;
+    begin(&p);
+    key_is_refused(&p, EVP_EC_gen("P-256"), NULL,
+                   "the key does not belong to the certificate");
+    key_is_refused(&p, EVP_RSA_gen(2048), NULL,
+                   "the key does not belong to the certificate");
+    key_is_refused(&p, EVP_EC_gen("P-256"), "abcdef", "it is encrypted");
     end(&p);
 }
 
@@ -198,8 +259,10 @@ int main(void)
         cmocka_unit_test(full_socket_takes_no_more),
         cmocka_unit_test(broken_connection_raises_no_signal),
         cmocka_unit_test(other_bytes_break_a_handshake),
+        cmocka_unit_test(http_without_tls_is_recognised),
         cmocka_unit_test(old_versions_are_refused),
         cmocka_unit_test(wrong_files_are_named),
+        cmocka_unit_test(wrong_keys_are_explained),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -95,7 +95,8 @@ static void on_gone(void *arg, struct http_exchange *x)
 
 void world_begin(struct world *w, const struct http_options *options)
 {
-    static const struct http_options defaults = {.names_under = "/names/"};
+    static const char *const names[] = {"/other/", "/names/", NULL};
+    static const struct http_options defaults = {.names_under = names};
     static const struct http_handler handler = {
         .head = on_head, .request = on_request, .gone = on_gone};
     const struct http_io io = {
@@ -104,7 +105,7 @@ void world_begin(struct world *w, const struct http_options *options)
     *w = (struct world){.now_us = 1000000, .room = SIZE_MAX};
     w->server = http_server_new(options != NULL ? options : &defaults, &io,
                                 &handler, w);
-    if (!http_server_accept(w->server, WORLD_ID, true)) {
+    if (!http_server_accept(w->server, WORLD_ID)) {
         abort();
     }
     world_tick(w);

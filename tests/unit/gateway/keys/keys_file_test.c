@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/unit/cmocka.h"
@@ -86,12 +87,34 @@ static void errors_name_the_file(void **state)
     keys_free(&k);
 }
 
-static void a_redacted_key_is_six_digits_of_its_hash(void **state)
+/* A user who may write to the file can add a key. */
+static void others_must_not_write_the_file(void **state)
 {
+    static const mode_t good[] = {0600, 0400, 0640, 0644, 0444},
+                        bad[] = {0666, 0620, 0602, 0664};
+    struct keys_new new;
+    struct keys *k, *kept;
+    struct error e;
+
     (void)state;
-    assert_string_equal(keys_redact("alpha", 5).text, "8ed3f6");
-    assert_string_equal(keys_redact("", 0).text, "e3b0c4");
-    assert_string_equal(keys_redact(NULL, 0).text, "none");
+    assert_int_equal(keys_new_line(&new, "web", &e), ST_OK);
+    write_file(new.line);
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        assert_int_equal(chmod(path, good[i]), 0);
+        assert_int_equal(keys_load(&k, path, &e), ST_OK);
+        keys_free(&k);
+    }
+    assert_int_equal(keys_load(&kept, path, &e), ST_OK);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(chmod(path, bad[i]), 0);
+        assert_int_equal(keys_load(&k, path, &e), ST_INVALID_ARGUMENT);
+        assert_non_null(strstr(e.text, path));
+        assert_non_null(strstr(e.text, "lets other users add keys"));
+        assert_int_equal(keys_reload(kept, path, &e), ST_INVALID_ARGUMENT);
+        assert_non_null(keys_find(kept, new.key, strlen(new.key)));
+    }
+    keys_free(&kept);
+    assert_int_equal(chmod(path, 0600), 0);
 }
 
 static int make_file(void **state)
@@ -114,7 +137,7 @@ int main(void)
         cmocka_unit_test(a_new_key_opens_with_its_line),
         cmocka_unit_test(a_new_key_needs_a_valid_name),
         cmocka_unit_test(errors_name_the_file),
-        cmocka_unit_test(a_redacted_key_is_six_digits_of_its_hash),
+        cmocka_unit_test(others_must_not_write_the_file),
     };
 
     return cmocka_run_group_tests(tests, make_file, remove_file);

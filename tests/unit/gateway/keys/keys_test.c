@@ -59,6 +59,31 @@ static void a_file_gives_each_key_its_tenant(void **state)
     keys_free(&k);
 }
 
+static bool is_operator(struct keys *k, const char *key)
+{
+    return keys_is_operator(k, key, strlen(key));
+}
+
+/* The role is the key's, not its tenant's. */
+static void a_key_may_be_an_operators(void **state)
+{
+    struct keys *k = parsed(ALPHA " a role=operator\n" BETA " a\n");
+    struct error e;
+
+    (void)state;
+    assert_true(is_operator(k, "alpha"));
+    assert_false(is_operator(k, "beta"));
+    assert_false(is_operator(k, "gamma"));
+    assert_false(is_operator(k, ""));
+    assert_ptr_equal(find(k, "alpha"), find(k, "beta"));
+    keys_free(&k);
+    refused(ALPHA " a role=admin\n", ST_INVALID_ARGUMENT, "role=operator");
+    refused(ALPHA " a role=operators\n", ST_INVALID_ARGUMENT, "role=operator");
+    assert_int_equal(keys_open(&k, &e), ST_OK);
+    assert_true(is_operator(k, "alpha"));
+    keys_free(&k);
+}
+
 static void a_tenant_may_have_several_keys(void **state)
 {
     struct keys *k = parsed(ALPHA " a streams=1\n" BETA " a streams=1\n");
@@ -393,6 +418,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_gives_each_key_its_tenant),
+        cmocka_unit_test(a_key_may_be_an_operators),
         cmocka_unit_test(a_tenant_may_have_several_keys),
         cmocka_unit_test(upper_case_digits_are_a_hash),
         cmocka_unit_test(wrong_lines_are_refused_with_their_number),

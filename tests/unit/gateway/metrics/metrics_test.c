@@ -87,18 +87,68 @@ static void tenants_have_their_own_figures(void **state)
     assert_true(has(&m, "tenant_requests_total{tenant=\"default\"} 1\n"));
 }
 
-static void times_are_those_of_the_answer(void **state)
+static unsigned n_series(const char *name)
+{
+    char *text = page_of(&m);
+    unsigned n = 0;
+
+    for (const char *at = text; (at = strstr(at, name)) != NULL; at++) {
+        n++;
+    }
+    free(text);
+    return n;
+}
+
+/* A stranger's name makes no series; a served one has its own from then on. */
+static void models_have_their_own_figures(void **state)
 {
     (void)state;
-    gateway_metrics_times(&m, 1000, 3000, 13000, 6); /* 2 ms per token */
-    gateway_metrics_times(&m, 1000, 3000, 3000, 1);  /* no second token */
-    gateway_metrics_times(&m, 1000, 0, 2000, 0);     /* no token */
+    assert_true(has(&m, "model_requests_total{model=\"other\"} 0\n"));
+    assert_false(has(&m, "model=\"default\""));
+    gateway_metrics_model(&m, "stranger", false)->model_refused++;
+    gateway_metrics_model(&m, "m", true)->model_requests++;
+    gateway_metrics_model(&m, "m", false)->model_tokens += 7;
+    assert_true(has(&m, "model_refused_total{model=\"other\"} 1\n"));
+    assert_true(has(&m, "model_requests_total{model=\"m\"} 1\n"));
+    assert_true(has(&m, "model_tokens_total{model=\"m\"} 7\n"));
+    assert_false(has(&m, "stranger"));
+}
+
+/* 64 models have series, the next one is counted with the strangers. */
+static void the_number_of_models_has_a_limit(void **state)
+{
+    char name[8];
+
+    (void)state;
+    for (unsigned i = 0; i < METRIC_NAMES_MAX; i++) {
+        snprintf(name, sizeof name, "m%u", i);
+        gateway_metrics_model(&m, name, true)->model_requests++;
+    }
+    assert_true(has(&m, "model_requests_total{model=\"m63\"} 1\n"));
+    assert_true(has(&m, "model_requests_total{model=\"other\"} 0\n"));
+    gateway_metrics_model(&m, "m64", true)->model_requests++;
+    assert_true(has(&m, "model_requests_total{model=\"other\"} 1\n"));
+    assert_int_equal(n_series("model_requests_total{"), METRIC_NAMES_MAX + 1);
+}
+
+static void times_are_those_of_the_answer(void **state)
+{
+    struct gateway_model_counts *k = gateway_metrics_model(&m, "m", true);
+
+    (void)state;
+    gateway_metrics_times(&m, k, 1000, 3000, 13000, 6); /* 2 ms per token */
+    gateway_metrics_times(&m, k, 1000, 3000, 3000, 1);  /* no second token */
+    gateway_metrics_times(&m, k, 1000, 0, 2000, 0);     /* no token */
     assert_int_equal(m.counts.first_token.sum, 4000);
     assert_int_equal(metric_observed(&m.counts.first_token), 2);
     assert_int_equal(m.counts.token.sum, 2000);
     assert_int_equal(metric_observed(&m.counts.token), 1);
     assert_int_equal(m.counts.request.sum, 15000);
     assert_int_equal(metric_observed(&m.counts.request), 3);
+    assert_int_equal(k->model_first_token.sum, 4000);
+    assert_int_equal(k->model_token.sum, 2000);
+    assert_int_equal(k->model_request.sum, 15000);
+    assert_true(has(&m, "model_request_seconds_count{model=\"m\"} 3\n"));
 }
 
 /* Every name that is listed is on the page, and the other way round. */
@@ -136,6 +186,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(answers_count_by_route_and_code, begin,
                                         end),
         cmocka_unit_test_setup_teardown(tenants_have_their_own_figures, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(models_have_their_own_figures, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(the_number_of_models_has_a_limit, begin,
                                         end),
         cmocka_unit_test_setup_teardown(times_are_those_of_the_answer, begin,
                                         end),

@@ -1,5 +1,5 @@
 #include "bodies.h"
-#include "gateway/openai/request_parse.h"
+#include "gateway/dialects/dialects.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,14 +12,33 @@
     "\"a\"}]"
 
 /* The least body of each kind, without its end. */
-static const char *const least[OPENAI_KIND_NR] = {
-    [OPENAI_COMPLETION] = "{\"model\":\"m\",\"prompt\":\"a\"",
-    [OPENAI_CHAT] = (CHAT),
-    [OPENAI_RESPONSES] = "{\"model\":\"m\",\"input\":\"a\"",
-    [OPENAI_TOKENIZE] = "{\"model\":\"m\",\"prompt\":\"a\"",
-    [OPENAI_DETOKENIZE] = "{\"model\":\"m\",\"tokens\":[1]"};
+static const char *const least[BODIES_NR] = {
+    [BODIES_COMPLETION] = "{\"model\":\"m\",\"prompt\":\"a\"",
+    [BODIES_CHAT] = (CHAT),
+    [BODIES_RESPONSES] = "{\"model\":\"m\",\"input\":\"a\"",
+    [BODIES_TOKENIZE] = "{\"model\":\"m\",\"prompt\":\"a\"",
+    [BODIES_DETOKENIZE] = "{\"model\":\"m\",\"tokens\":[1]"};
 
-static char *compose(enum openai_kind kind, const char *members)
+const struct dialect *bodies_dialect(enum bodies_kind kind)
+{
+    static const struct dialect *const rows[BODIES_NR] = {
+        [BODIES_COMPLETION] = &completions_dialect,
+        [BODIES_CHAT] = &chat_dialect,
+        [BODIES_RESPONSES] = &responses_dialect};
+
+    return rows[kind];
+}
+
+openai_parse_fn *bodies_parser(enum bodies_kind kind)
+{
+    const struct dialect *d = bodies_dialect(kind);
+
+    return d != NULL                 ? d->parse
+           : kind == BODIES_TOKENIZE ? openai_parse_tokenize
+                                     : openai_parse_detokenize;
+}
+
+static char *compose(enum bodies_kind kind, const char *members)
 {
     size_t n = strlen(least[kind]) + strlen(members) + 3;
     char *body = malloc(n);
@@ -30,19 +49,20 @@ static char *compose(enum openai_kind kind, const char *members)
     return body;
 }
 
-struct openai_request *bodies_parse(enum openai_kind kind, const char *body)
+struct openai_request *bodies_parse(enum bodies_kind kind, const char *body)
 {
     struct openai_request *r;
     struct openai_error e;
 
-    if (!openai_request_parse(kind, body, strlen(body), NULL, &r, &e)) {
+    if (!openai_request_parse(bodies_parser(kind), body, strlen(body), NULL, &r,
+                              &e)) {
         fail_msg("%s: %s (%s)", body, e.message, e.param);
     }
     assert_non_null(r);
     return r;
 }
 
-struct openai_request *bodies_with(enum openai_kind kind, const char *members)
+struct openai_request *bodies_with(enum bodies_kind kind, const char *members)
 {
     char *body = compose(kind, members);
     struct openai_request *r = bodies_parse(kind, body);
@@ -51,12 +71,13 @@ struct openai_request *bodies_with(enum openai_kind kind, const char *members)
     return r;
 }
 
-void bodies_refused(enum openai_kind kind, const char *body, const char *param)
+void bodies_refused(enum bodies_kind kind, const char *body, const char *param)
 {
     struct openai_request *r;
     struct openai_error e;
 
-    if (openai_request_parse(kind, body, strlen(body), NULL, &r, &e)) {
+    if (openai_request_parse(bodies_parser(kind), body, strlen(body), NULL, &r,
+                             &e)) {
         fail_msg("%s: accepted", body);
     }
     assert_null(r);
@@ -67,7 +88,7 @@ void bodies_refused(enum openai_kind kind, const char *body, const char *param)
     }
 }
 
-void bodies_refused_with(enum openai_kind kind, const char *members,
+void bodies_refused_with(enum bodies_kind kind, const char *members,
                          const char *param)
 {
     char *body = compose(kind, members);
@@ -76,7 +97,7 @@ void bodies_refused_with(enum openai_kind kind, const char *members,
     free(body);
 }
 
-json_t *bodies_least(enum openai_kind kind)
+json_t *bodies_least(enum bodies_kind kind)
 {
     char *body = compose(kind, "");
     json_t *tree = json_loads(body, 0, NULL);
@@ -98,4 +119,20 @@ void bodies_messages(struct openai_request *r, const char *expected)
     }
     json_decref(tree);
     openai_request_free(&r);
+}
+
+char *bodies_list(const char *element, size_t n)
+{
+    size_t each = strlen(element) + 1;
+    char *text = malloc(n * each + 2);
+
+    assert_non_null(text);
+    text[0] = '[';
+    for (size_t i = 0; i < n; i++) {
+        memcpy(text + 1 + i * each, element, each);
+        text[(i + 1) * each] = ',';
+    }
+    text[n * each] = ']';
+    text[n * each + 1] = '\0';
+    return text;
 }

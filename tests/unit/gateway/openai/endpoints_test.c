@@ -8,24 +8,24 @@
 static void tokenize_takes_a_prompt_or_messages(void **state)
 {
     struct openai_request *r =
-        bodies_parse(OPENAI_TOKENIZE, "{\"model\":\"m\",\"prompt\":\"\","
+        bodies_parse(BODIES_TOKENIZE, "{\"model\":\"m\",\"prompt\":\"\","
                                       "\"return_token_strs\":true}");
 
     (void)state;
-    assert_true(r->return_token_strs && r->add_special);
+    assert_true(r->return_token_strs && r->template.add_special);
     assert_int_equal(r->prompts[0].n_text, 0);
     openai_request_free(&r);
-    r = bodies_parse(OPENAI_TOKENIZE,
+    r = bodies_parse(BODIES_TOKENIZE,
                      "{\"model\":\"m\",\"messages\":[" USER "]}");
-    assert_true(r->add_generation_prompt && !r->add_special);
+    assert_true(r->template.add_generation_prompt && !r->template.add_special);
     openai_request_free(&r);
-    bodies_refused(OPENAI_TOKENIZE, "{\"model\":\"m\"}", "prompt");
-    bodies_refused_with(OPENAI_TOKENIZE, "\"messages\":[" USER "]", "prompt");
-    r = bodies_parse(OPENAI_DETOKENIZE, "{\"model\":\"m\",\"tokens\":[5,6]}");
+    bodies_refused(BODIES_TOKENIZE, "{\"model\":\"m\"}", "prompt");
+    bodies_refused_with(BODIES_TOKENIZE, "\"messages\":[" USER "]", "prompt");
+    r = bodies_parse(BODIES_DETOKENIZE, "{\"model\":\"m\",\"tokens\":[5,6]}");
     assert_int_equal(r->n_tokens, 2);
     assert_int_equal(r->tokens[1], 6);
     openai_request_free(&r);
-    bodies_refused(OPENAI_DETOKENIZE, "{\"model\":\"m\",\"tokens\":[-1]}",
+    bodies_refused(BODIES_DETOKENIZE, "{\"model\":\"m\",\"tokens\":[-1]}",
                    "tokens[0]");
 }
 
@@ -34,7 +34,7 @@ static void items_become_messages(void **state)
     (void)state;
     bodies_messages(
         bodies_parse(
-            OPENAI_RESPONSES,
+            BODIES_RESPONSES,
             "{\"model\":\"m\",\"instructions\":\"i\",\"input\":["
             "{\"role\":\"user\",\"content\":[{\"type\":\"input_text\","
             "\"text\":\"a\"}]},"
@@ -59,7 +59,7 @@ static void turns_of_the_assistant_stay_apart(void **state)
 {
     (void)state;
     bodies_messages(
-        bodies_parse(OPENAI_RESPONSES,
+        bodies_parse(BODIES_RESPONSES,
                      "{\"model\":\"m\",\"input\":["
                      "{\"role\":\"assistant\",\"content\":\"a\"},"
                      "{\"role\":\"assistant\",\"content\":\"b\"}]}"),
@@ -90,23 +90,23 @@ static void wrong_items_are_named(void **state)
 
         snprintf(body, sizeof body, "{\"model\":\"m\",\"input\":[%s]}",
                  rows[i].item);
-        bodies_refused(OPENAI_RESPONSES, body, rows[i].param);
+        bodies_refused(BODIES_RESPONSES, body, rows[i].param);
     }
 }
 
 static void flat_tools_take_the_form_of_chats(void **state)
 {
     struct openai_request *r = bodies_with(
-        OPENAI_RESPONSES, "\"tools\":[{\"type\":\"function\",\"name\":\"f\","
+        BODIES_RESPONSES, "\"tools\":[{\"type\":\"function\",\"name\":\"f\","
                           "\"parameters\":null,\"strict\":null}]");
     json_t *expected = json_loads(
         "[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]", 0, NULL);
 
     (void)state;
-    assert_true(json_equal(r->tools, expected));
+    assert_true(json_equal(r->template.tools, expected));
     json_decref(expected);
     openai_request_free(&r);
-    bodies_refused_with(OPENAI_RESPONSES,
+    bodies_refused_with(BODIES_RESPONSES,
                         "\"tools\":[{\"type\":\"web_search\"}]",
                         "tools[0].type");
 }

@@ -44,11 +44,29 @@ static void other_sentences_stay(void **state)
     assert_string_not_equal(e.message, "");
 }
 
+static void lack_of_memory_is_no_quota(void **state)
+{
+    struct openai_error e =
+        of(ST_RESOURCE_EXHAUSTED, "memory: this needs 9.0 MiB");
+
+    (void)state;
+    assert_int_equal(e.http, 503);
+    assert_string_equal(e.type, "server_error");
+    assert_null(e.code);
+    assert_string_equal(e.message, "memory: this needs 9.0 MiB");
+    e = of(ST_RESOURCE_EXHAUSTED, "64 choices wait");
+    assert_int_equal(e.http, 429);
+    assert_string_equal(e.code, "rate_limit_exceeded");
+    e = of(ST_INVALID_ARGUMENT, "memory: no field of this name");
+    assert_int_equal(e.http, 400);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fields_of_the_protocol_get_the_names_of_the_api),
         cmocka_unit_test(other_sentences_stay),
+        cmocka_unit_test(lack_of_memory_is_no_quota),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -94,11 +94,11 @@ static const char *const values[] = {
     "{\"format\":{\"type\":\"text\"}}",
     "{\"format\":7}"};
 
-static enum openai_kind kind_of(const char *name)
+static enum bodies_kind kind_of(const char *name)
 {
-    return strcmp(name, "completion") == 0 ? OPENAI_COMPLETION
-           : strcmp(name, "chat") == 0     ? OPENAI_CHAT
-                                           : OPENAI_RESPONSES;
+    return strcmp(name, "completion") == 0 ? BODIES_COMPLETION
+           : strcmp(name, "chat") == 0     ? BODIES_CHAT
+                                           : BODIES_RESPONSES;
 }
 
 /* Returns whether the error's place is the field or within it. */
@@ -110,7 +110,7 @@ static bool names(const struct openai_error *e, const char *field)
            strchr(".[", e->param[n]) != NULL; /* or the end */
 }
 
-static bool parse(enum openai_kind kind, json_t *body, const char *field)
+static bool parse(enum bodies_kind kind, json_t *body, const char *field)
 {
     char *text = json_dumps(body, JSON_ENCODE_ANY);
     struct openai_request *r;
@@ -118,7 +118,8 @@ static bool parse(enum openai_kind kind, json_t *body, const char *field)
     bool fine;
 
     assert_non_null(text);
-    fine = openai_request_parse(kind, text, strlen(text), NULL, &r, &e);
+    fine = openai_request_parse(bodies_parser(kind), text, strlen(text), NULL,
+                                &r, &e);
     if (!fine && (e.http < 400 || e.http > 499 || e.message[0] == '\0' ||
                   !names(&e, field))) {
         fail_msg("%s: %d names '%s': %s", text, e.http, e.param, e.message);
@@ -129,7 +130,7 @@ static bool parse(enum openai_kind kind, json_t *body, const char *field)
 }
 
 /* Puts the value's text into the body, as numbers must stay as written. */
-static void try_value(enum openai_kind kind, const char *field,
+static void try_value(enum bodies_kind kind, const char *field,
                       const char *value)
 {
     json_t *body = bodies_least(kind);
@@ -141,7 +142,8 @@ static void try_value(enum openai_kind kind, const char *field,
     json_object_del(body, field);
     rest = json_dumps(body, JSON_COMPACT);
     snprintf(text, sizeof text, "{\"%s\":%s,%s", field, value, rest + 1);
-    if (!openai_request_parse(kind, text, strlen(text), NULL, &r, &e) &&
+    if (!openai_request_parse(bodies_parser(kind), text, strlen(text), NULL, &r,
+                              &e) &&
         (e.http != 400 || !names(&e, field) ||
          strcmp(e.type, "invalid_request_error") != 0)) {
         fail_msg("%s: %d names '%s': %s", text, e.http, e.param, e.message);
@@ -154,7 +156,7 @@ static void try_value(enum openai_kind kind, const char *field,
 static void try_field(const char *line)
 {
     char endpoint[32], field[64], need[16], types[64];
-    enum openai_kind kind;
+    enum bodies_kind kind;
     json_t *body;
 
     assert_int_equal(
@@ -192,13 +194,13 @@ static void each_field_takes_each_value_or_is_named(void **state)
 }
 
 struct edge {
-    enum openai_kind kind;
+    enum bodies_kind kind;
     const char *field, *fine, *beyond;
 };
 
-#define T OPENAI_COMPLETION
-#define C OPENAI_CHAT
-#define R OPENAI_RESPONSES
+#define T BODIES_COMPLETION
+#define C BODIES_CHAT
+#define R BODIES_RESPONSES
 
 static const struct edge edges[] = {
     {T, "temperature", "0", "-0.01"},
@@ -214,7 +216,7 @@ static const struct edge edges[] = {
     {T, "frequency_penalty", "2", "2.1"},
     {T, "n", "1", "0"},
     {T, "n", "64", "65"},
-    {T, "max_tokens", "1", "0"},
+    {T, "max_tokens", "0", "-1"},
     {T, "max_tokens", "4194304", "4194305"},
     {C, "max_completion_tokens", "4194304", "4194305"},
     {R, "max_output_tokens", "4194304", "4194305"},
@@ -278,8 +280,8 @@ static void edges_are_accepted_and_one_past_is_not(void **state)
         text = json_dumps(body, JSON_COMPACT);
         snprintf(members, sizeof members, "{\"%s\":%s,%s", e->field, e->beyond,
                  text + 1);
-        assert_false(openai_request_parse(e->kind, members, strlen(members),
-                                          NULL, &r, &error));
+        assert_false(openai_request_parse(bodies_parser(e->kind), members,
+                                          strlen(members), NULL, &r, &error));
         if (!names(&error, e->field)) {
             fail_msg("%s names '%s'", members, error.param);
         }

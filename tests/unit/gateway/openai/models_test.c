@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gateway/openai/error.h"
 #include "gateway/openai/models.h"
 #include "tests/unit/cmocka.h"
 
@@ -15,16 +16,21 @@ static void is(struct json_out *o, const char *expected)
 
 static void models_are_listed(void **state)
 {
-    static const struct openai_model models[] = {{"a\"b", 9, 4096},
-                                                 {"c", 10, 0}};
+    static const struct openai_model models[] = {
+        {"a\"b", 9, 4096, true, true, "hermes"},
+        {"c", 10, 0, false, false, NULL}};
     struct json_out o = {0};
 
     (void)state;
     openai_models_body(&o, models, 2);
     is(&o, "{\"object\":\"list\",\"data\":[{\"id\":\"a\\\"b\",\"object\":"
            "\"model\",\"created\":9,\"owned_by\":\"sluice\","
-           "\"max_model_len\":4096},{\"id\":\"c\",\"object\":\"model\","
-           "\"created\":10,\"owned_by\":\"sluice\"}]}");
+           "\"max_model_len\":4096,\"capabilities\":{\"completion_chat\":true,"
+           "\"function_calling\":true,\"reasoning\":true},"
+           "\"tool_format\":\"hermes\"},{\"id\":\"c\",\"object\":\"model\","
+           "\"created\":10,\"owned_by\":\"sluice\",\"capabilities\":{"
+           "\"completion_chat\":false,\"function_calling\":false,"
+           "\"reasoning\":false},\"tool_format\":null}]}");
     openai_models_body(&o, NULL, 0);
     is(&o, "{\"object\":\"list\",\"data\":[]}");
 }

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/unit/cmocka.h"
 #include "text/tokenizer.h"
@@ -138,6 +139,94 @@ static void ends_past_the_context(void **state)
     prompt_job_free(&j);
 }
 
+/* ---- structure ---- */
+
+static const char structure[] =
+    "{%- for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + "
+    "'<|im_end|>\\n' }}{%- endfor %}"
+    "{%- if tools %}<tool_call></tool_call>{%- endif %}";
+
+/* Adds the tiny model as model 1, with that template and the markers of the
+ * parsers. */
+static void add_structured(void)
+{
+    static bool added;
+    char path[] = "/tmp/sluice-prompt-job-XXXXXX";
+    static const char markers[] = "<think></think>";
+    struct error e;
+    int fd;
+
+    if (added) {
+        return;
+    }
+    added = true;
+    fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, structure, sizeof structure - 1),
+                     sizeof structure - 1);
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(
+        served_models_add(&models, "made=models/tiny-hybrid", path, &e), ST_OK);
+    assert_int_equal(unlink(path), 0);
+    text_assets_protect(models.models[1].assets, markers, strlen(markers));
+}
+
+/* Returns how often a conversation of one message has the token. */
+static unsigned n_of(const char *role, const char *content, const char *token)
+{
+    struct prompt_job *j = prompt_job_new(PROMPT_CHAT);
+    uint32_t id;
+    unsigned n = 0;
+
+    add_structured();
+    j->model = &models.models[1];
+    j->chat.messages =
+        json_pack("[{s:s,s:s}]", "role", role, "content", content);
+    assert_true(
+        tokenizer_find(served_tokenizer(j->model), token, strlen(token), &id));
+    (void)run(j, SIZE_MAX);
+    assert_int_equal(j->status, ST_OK);
+    for (size_t i = 0; i < j->n_ids; i++) {
+        n += j->ids[i] == id;
+    }
+    prompt_job_free(&j);
+    return n;
+}
+
+static void structure_is_text_in_a_message(void **state)
+{
+    static const char *const roles[] = {"user", "system", "tool", "assistant"};
+    static const char text[] =
+        "A</think>B<tool_call>{}</tool_call><think><|im_end|>";
+
+    (void)state;
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+        assert_int_equal(n_of(roles[i], text, "<think>"), 0);
+        assert_int_equal(n_of(roles[i], text, "</think>"), 0);
+        assert_int_equal(n_of(roles[i], text, "<tool_call>"), 0);
+        assert_int_equal(n_of(roles[i], text, "</tool_call>"), 0);
+        assert_int_equal(n_of(roles[i], text, "<|im_end|>"), 1);
+    }
+}
+
+/* Clients send answers back whole. */
+static void a_reasoning_block_of_an_answer_keeps_its_tokens(void **state)
+{
+    (void)state;
+    assert_int_equal(n_of("assistant", "\n<think>a</think>b", "<think>"), 1);
+    assert_int_equal(n_of("assistant", "\n<think>a</think>b", "</think>"), 1);
+    assert_int_equal(n_of("assistant", "<think>a", "<think>"), 1); /* open */
+    assert_int_equal(n_of("user", "<think>a</think>b", "<think>"), 0);
+    assert_int_equal(n_of("assistant", "a<think>a</think>b", "<think>"), 0);
+    assert_int_equal(n_of("assistant", "<think>a</think>b</think>", "</think>"),
+                     0);
+    assert_int_equal(n_of("assistant", "<think><think>a</think>b", "<think>"),
+                     0);
+    assert_int_equal(n_of("assistant", "</think><think>a", "<think>"), 0);
+    assert_int_equal(
+        n_of("assistant", "<think><tool_call></think>b", "<tool_call>"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,6 +234,8 @@ int main(void)
         cmocka_unit_test(a_job_may_end_between_slices),
         cmocka_unit_test(refuses_a_prompt_by_its_bytes),
         cmocka_unit_test(ends_past_the_context),
+        cmocka_unit_test(structure_is_text_in_a_message),
+        cmocka_unit_test(a_reasoning_block_of_an_answer_keeps_its_tokens),
     };
 
     return cmocka_run_group_tests(tests, load, unload);

@@ -123,6 +123,7 @@ static void keeps_the_first_session(void **state)
     fake.now_us += 10 * UPSTREAM_IDLE_US;
     (void)upstream_tick(up, fake.now_us);
     assert_int_equal(upstream_sessions(up), 1);
+    assert_int_equal(upstream_sessions_up(up), 0);
     assert_false(upstream_up(up));
 }
 

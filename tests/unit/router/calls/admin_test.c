@@ -111,6 +111,20 @@ static void assert_metrics(const Sluice__V1__StatusReply *s,
 
 /* Sets each field to a value of its own.  router_counts() reads some gauges
  * elsewhere: those have their own values by what is open, waits and is held. */
+/* Brings worker i with a model of its own. */
+static void worker_of(struct rig *rig, int i)
+{
+    struct fake *w;
+    char name[8];
+
+    snprintf(name, sizeof name, "w%d", i);
+    w = fake_worker_new(rig, name, 64, 2);
+    snprintf(w->model, sizeof w->model, "m%d", i);
+    w->shard.model = wire_text(w->model);
+    fake_hello(w);
+    assert_true(w->up);
+}
+
 static void every_metric_arrives_in_status_and_watch(void **state)
 {
     const struct rig_options o = {.max_peers = 16,
@@ -126,6 +140,9 @@ static void every_metric_arrives_in_status_and_watch(void **state)
 
     (void)state;
     rig_worker(rig, "w1", 64, 2);
+    for (int i = 2; i <= 6; i++) {
+        worker_of(rig, i);
+    }
     c = rig_client(rig, "c1");
     rig_client(rig, "c2");
     for (int i = 2; i <= 4; i++) {
@@ -145,9 +162,10 @@ static void every_metric_arrives_in_status_and_watch(void **state)
     assert_int_equal(want.choices_open, 5);
     assert_int_equal(want.choices_waiting, 3);
     assert_int_equal(want.choices_early, 1);
+    assert_int_equal(want.models_served, 6);
     assert_int_equal(want.clients, 2);
     assert_int_equal(want.admins, 4);
-    assert_in_range(want.early_bytes, 6, DISTINCT - 1);
+    assert_in_range(want.early_bytes, 7, DISTINCT - 1);
     for (size_t i = 0; i < METRIC_COUNT(router_metrics_rows); i++) {
         for (size_t j = 0; j < i; j++) {
             assert_true(metric_value(&want, i) != metric_value(&want, j));
@@ -260,6 +278,8 @@ static void pages_of_sequences(void **state)
             assert_int_equal(row->blocks, 2);
             assert_int_equal(row->slots, 1);
             assert_memory_equal(row->worker.data, "w1", 2);
+            assert_int_equal(row->tenant.len, strlen("default"));
+            assert_memory_equal(row->tenant.data, "default", 7);
             assert_memory_equal(row->state.data, id == 7 ? "decode" : "prefill",
                                 id == 7 ? 6 : 7);
         }
@@ -320,6 +340,29 @@ static const Sluice__V1__ListWorkersReply *list(struct fake *a)
     rig_run(a->rig);
     assert_int_equal(x->status, ST_OK);
     return (const void *)x->reply;
+}
+
+/* A restored prompt counts with its first token, as the prompt does. */
+static void reused_tokens_are_a_part_of_the_prompts(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 2);
+    struct fake *c = rig_client(rig, "c1"), *a = rig_admin(rig, "a1");
+    const Sluice__V1__ListWorkersReply *l;
+
+    (void)state;
+    client_generate(c, 1, 70, 4);
+    rig_run(rig);
+    worker_sequence_of(w, 1)->reused = 64;
+    worker_give(w, 1, 0, 0, 0);
+    l = list(a);
+    assert_int_equal(l->workers[0]->n_prompt_tokens, 0);
+    assert_int_equal(l->workers[0]->n_reused_tokens, 0);
+    worker_give(w, 1, 0, 1, 0);
+    l = list(a);
+    assert_int_equal(l->workers[0]->n_prompt_tokens, 70);
+    assert_int_equal(l->workers[0]->n_reused_tokens, 64);
+    rig_free(&rig);
 }
 
 static void assert_replica(const Sluice__V1__WorkerRow *w,
@@ -547,6 +590,7 @@ int main(void)
         cmocka_unit_test(watch),
         cmocka_unit_test(pages_of_sequences),
         cmocka_unit_test(list_of_workers),
+        cmocka_unit_test(reused_tokens_are_a_part_of_the_prompts),
         cmocka_unit_test(stages_and_their_replica),
         cmocka_unit_test(offers_and_what_they_are_given),
         cmocka_unit_test(health),

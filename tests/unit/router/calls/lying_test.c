@@ -19,10 +19,24 @@ struct said {
     uint32_t reused;
 };
 
+enum op { SET_TO, ADD_TO, XOR_TO };
+
+/* A change of a number: of the row, or of the worker's accounts. */
+struct change {
+    enum op op;
+    bool of_row;
+    size_t at, bytes; /* the field; 0 bytes: no change */
+    uint64_t value;
+};
+
+#define CHANGES 4
+
 struct lie {
     const char *name;
-    void (*tell)(struct fake *w, struct said *s);
     const char *why; /* part of the logged reason */
+    struct change changes[CHANGES];
+    bool pages;                   /* the worker reports pages as a class */
+    void (*tell)(struct fake *w); /* what no change can be; NULL: nothing */
 };
 
 static char logged[LOG_LINE];
@@ -35,301 +49,144 @@ static void sink(void *arg, enum log_level level, const char *line)
     }
 }
 
-#define LIE(name) static void name(struct fake *w, struct said *s)
+/* Classes: 0 blocks, 1 slots, 2 checkpoints, 3 pages. */
+#define FIELD(op, row, of, field, value)                           \
+    {                                                              \
+        op, row, offsetof(of, field), sizeof(((of *)NULL)->field), \
+            (uint64_t)(value)                                      \
+    }
+#define ROW(field, value)     FIELD(SET_TO, true, struct said, field, value)
+#define ROW_XOR(field, value) FIELD(XOR_TO, true, struct said, field, value)
+#define LEDGER(field, value) \
+    FIELD(SET_TO, false, struct fake, ledger.field, value)
+#define CLASS(i, field, value) \
+    FIELD(SET_TO, false, struct fake, classes[i].field, value)
+#define CLASS_ADD(i, field, value) \
+    FIELD(ADD_TO, false, struct fake, classes[i].field, value)
 
-LIE(token_past_vocab)
+#define LIE(name_, why_, ...)                                  \
+    {                                                          \
+        .name = name_, .why = why_, .changes = { __VA_ARGS__ } \
+    }
+#define LIE_OF_PAGES(name_, why_, ...)                                      \
+    {                                                                       \
+        .name = name_, .why = why_, .changes = {__VA_ARGS__}, .pages = true \
+    }
+
+/* Little-endian numbers of any width. */
+static void apply(const struct change *c, struct fake *w, struct said *s)
 {
-    (void)w;
-    s->tokens[1] = RIG_VOCAB;
+    unsigned char *at = (unsigned char *)(c->of_row ? (void *)s : (void *)w);
+    uint64_t v = 0;
+
+    memcpy(&v, at + c->at, c->bytes);
+    v = c->op == SET_TO   ? c->value
+        : c->op == ADD_TO ? v + c->value
+                          : v ^ c->value;
+    memcpy(at + c->at, &v, c->bytes);
 }
-LIE(token_max)
+
+/* Slots need pages, and all pages are cached. */
+static void slots_without_pages(struct fake *w)
 {
-    (void)w;
-    s->tokens[0] = UINT32_MAX;
-}
-LIE(grant_never_given)
-{
-    (void)w;
-    s->grant = 3;
-}
-LIE(grant_zero)
-{
-    (void)w;
-    s->grant = 0;
-}
-LIE(more_than_max_tokens)
-{
-    (void)w;
-    s->count = 9;
-    s->n_tokens = 9;
-}
-LIE(index_overflow)
-{
-    (void)w;
-    s->first = UINT32_MAX;
-}
-LIE(other_tokens_than_before)
-{
-    (void)w;
-    s->first = 0;
-    s->tokens[0] ^= 1;
-}
-LIE(short_column)
-{
-    (void)w;
-    s->n_count = 0;
-}
-LIE(long_column)
-{
-    (void)w;
-    s->n_state = 2;
-}
-LIE(no_finish_column)
-{
-    (void)w;
-    s->n_finish = 0;
-}
-LIE(count_without_tokens)
-{
-    (void)w;
-    s->count = 3;
-}
-LIE(count_overflow)
-{
-    (void)w;
-    s->count = UINT32_MAX;
-}
-LIE(tokens_without_count)
-{
-    (void)w;
-    s->count = 1;
-}
-LIE(finish_unknown)
-{
-    (void)w;
-    s->finish = 5;
-}
-LIE(length_too_early)
-{
-    (void)w;
-    s->finish = SLUICE__V1__FINISH__FINISH_LENGTH;
-}
-LIE(stop_before_what_was_given)
-{
-    (void)w;
-    s->first = 1;
-    s->count = 0;
-    s->n_tokens = 0;
-    s->finish = SLUICE__V1__FINISH__FINISH_STOP;
-}
-LIE(state_unknown)
-{
-    (void)w;
-    s->state = 6;
-}
-LIE(state_99)
-{
-    (void)w;
-    s->state = 99;
-}
-LIE(reused_column_is_short)
-{
-    (void)w;
-    s->n_reused = 2;
-}
-LIE(more_is_reused_than_there_is)
-{
-    (void)w;
-    s->n_reused = 1;
-    s->reused = 40 + 5;
-}
-LIE(running_blocks_free)
-{
-    (void)s;
-    w->classes[0].free += w->classes[0].granted;
-    w->classes[0].granted = 0;
-}
-LIE(one_running_block_free)
-{
-    (void)s;
-    w->classes[0].free++;
-    w->classes[0].granted--;
-}
-LIE(running_slot_free)
-{
-    (void)s;
-    w->classes[1].free++;
-    w->classes[1].granted--;
-}
-LIE(running_blocks_cached)
-{
-    (void)s;
-    w->classes[0].cached = w->classes[0].granted;
-    w->classes[0].granted = 0;
-}
-LIE(more_sequences_than_possible)
-{
-    (void)s;
-    w->ledger.has_n_queued = w->ledger.has_n_decode = true;
-    w->ledger.n_queued = WORKER_ORPHANS_MAX;
-    w->ledger.n_decode = 1;
-}
-LIE(sequences_overflow)
-{
-    (void)s;
-    w->ledger.has_n_kept = w->ledger.has_n_prefill = true;
-    w->ledger.n_kept = UINT32_MAX;
-    w->ledger.n_prefill = 2;
-}
-LIE(more_violations_than_possible)
-{
-    (void)s;
-    w->ledger.has_violations = true;
-    w->ledger.violations = (uint64_t)VIOLATIONS_MAX + 1;
-}
-LIE(blocks_broken)
-{
-    (void)s;
-    w->classes[0].free += 1;
-}
-LIE(blocks_beyond)
-{
-    (void)s;
-    w->classes[0].free = UINT32_MAX;
-}
-LIE(slots_negative)
-{
-    (void)s;
-    w->classes[1].free -= 100;
-}
-LIE(checkpoints_from_nowhere)
-{
-    (void)s;
-    w->classes[2].held = 1;
-}
-LIE(totals_grew)
-{
-    (void)s;
-    w->classes[0].free += 10;
-    w->classes[0].total += 10;
-}
-LIE(totals_shrank)
-{
-    (void)s;
-    w->classes[1].free -= 1;
-    w->classes[1].total -= 1;
-}
-LIE(pages_appeared)
-{
-    (void)s;
-    fake_pages(w);
-    w->own_pages = true;
-    w->classes[3].free += 5;
-    w->classes[3].total += 5;
-}
-LIE(pages_held_by_no_class)
-{
-    (void)s;
-    fake_pages(w);
-    w->own_pages = true;
-    w->classes[3].free--;
-    w->classes[3].held++;
-}
-LIE(blocks_past_their_total)
-{
-    (void)s;
-    fake_pages(w);
-    w->own_pages = true;
-    w->classes[1].held = w->classes[1].total;
-    w->classes[1].free = 0;
-}
-LIE(slots_without_pages)
-{
-    (void)s;
-    fake_pages(w);
-    w->own_pages = true;
     w->shard.pages_per_slot = 1;
-    w->classes[3].free -= w->classes[3].free;
-    w->classes[3].held = 0;
+    w->classes[3].free = w->classes[3].held = 0;
     w->classes[3].cached = w->classes[3].total - w->classes[3].granted;
-}
-LIE(grant_not_yet_given)
-{
-    (void)s;
-    w->ledger.grant = 2;
-}
-LIE(grant_max)
-{
-    (void)s;
-    w->ledger.grant = UINT64_MAX;
-}
-LIE(grant_went_back)
-{
-    (void)s;
-    w->ledger.grant = 0;
-}
-LIE(old_snapshot_newer_grant)
-{
-    (void)s;
-    /* An older snapshot cannot include more grants than a newer one.  The
-     * newest one settled grant 1, and 2 is not given yet, so the test uses the
-     * reverse. */
-    w->ledger.snapshot = 0;
-    w->ledger.grant = UINT64_MAX / 2;
 }
 
 static const struct lie lies[] = {
-    {"token past vocab", token_past_vocab, "vocabulary"},
-    {"token max", token_max, "vocabulary"},
-    {"grant never given", grant_never_given, "never made"},
-    {"grant zero", grant_zero, "never made"},
-    {"more than max_tokens", more_than_max_tokens, "max_tokens, 10"},
-    {"index overflow", index_overflow, "max_tokens, 10"},
-    {"other tokens than before", other_tokens_than_before, "differ from those"},
-    {"short column", short_column, "differ in length"},
-    {"long column", long_column, "differ in length"},
-    {"no finish column", no_finish_column, "differ in length"},
-    {"count without tokens", count_without_tokens, "add up to 3 tokens"},
-    {"count overflow", count_overflow, "add up to 4294967295 tokens"},
-    {"tokens without count", tokens_without_count, "add up to 1 tokens"},
-    {"finish unknown", finish_unknown, "finish 5"},
-    {"length too early", length_too_early, "finish 2"},
-    {"stop too early", stop_before_what_was_given, "finish 1"},
-    {"state 6", state_unknown, "state 6"},
-    {"state 99", state_99, "state 99"},
-    {"reused column is short", reused_column_is_short, "differ in length"},
-    {"more is reused than there is", more_is_reused_than_there_is,
-     "45 positions are reused of 44"},
-    {"running blocks free", running_blocks_free,
-     "0 blocks held or granted, but 1 sequences that run there need 2"},
-    {"one running block free", one_running_block_free,
-     "1 blocks held or granted"},
-    {"running slot free", running_slot_free, "0 slots held or granted"},
-    {"running blocks cached", running_blocks_cached, "0 blocks held or"},
-    {"more sequences than possible", more_sequences_than_possible,
-     "counts 4097 sequences"},
-    {"sequences overflow", sequences_overflow, "counts 4294967297 sequences"},
-    {"more violations than possible", more_violations_than_possible,
-     "counts 4294967296 violations"},
-    {"blocks broken", blocks_broken, "pages do not add up"},
-    {"blocks beyond", blocks_beyond, "pages do not add up"},
-    {"slots negative", slots_negative, "pages do not add up"},
-    {"checkpoints from nowhere", checkpoints_from_nowhere,
-     "pages do not add up"},
-    {"totals grew", totals_grew, "blocks in total"},
-    {"totals shrank", totals_shrank, "slots in total"},
-    {"pages appeared", pages_appeared, "pages in total"},
-    {"pages held by no class", pages_held_by_no_class,
-     "1 are held, but the blocks, slots and checkpoints that are held take 0"},
-    {"slots past their total", blocks_past_their_total,
-     "slots do not add up: total 8, but 0 are free and 9 held, cached and"},
-    {"slots without pages", slots_without_pages,
-     "62 are free, but each takes 1 pages and 0 pages are free"},
-    {"grant not yet given", grant_not_yet_given, "settles grant 2"},
-    {"grant max", grant_max, "settles grant"},
-    {"grant went back", grant_went_back, "settled grant 1"},
-    {"old snapshot, newer grant", old_snapshot_newer_grant, "settles grant"},
+    /* About a row. */
+    LIE("token past vocab", "vocabulary", ROW(tokens[1], RIG_VOCAB)),
+    LIE("token max", "vocabulary", ROW(tokens[0], UINT32_MAX)),
+    LIE("grant never given", "never made", ROW(grant, 3)),
+    LIE("grant zero", "never made", ROW(grant, 0)),
+    LIE("more than max_tokens", "max_tokens, 10", ROW(count, 9),
+        ROW(n_tokens, 9)),
+    LIE("index overflow", "max_tokens, 10", ROW(first, UINT32_MAX)),
+    LIE("other tokens than before", "differ from those", ROW(first, 0),
+        ROW_XOR(tokens[0], 1)),
+    LIE("short column", "differ in length", ROW(n_count, 0)),
+    LIE("long column", "differ in length", ROW(n_state, 2)),
+    LIE("no finish column", "differ in length", ROW(n_finish, 0)),
+    LIE("count without tokens", "add up to 3 tokens", ROW(count, 3)),
+    LIE("count overflow", "add up to 4294967295 tokens",
+        ROW(count, UINT32_MAX)),
+    LIE("tokens without count", "add up to 1 tokens", ROW(count, 1)),
+    LIE("finish unknown", "finish 5", ROW(finish, 5)),
+    LIE("length too early", "finish 2",
+        ROW(finish, SLUICE__V1__FINISH__FINISH_LENGTH)),
+    LIE("stop too early", "finish 1", ROW(first, 1), ROW(count, 0),
+        ROW(n_tokens, 0), ROW(finish, SLUICE__V1__FINISH__FINISH_STOP)),
+    LIE("state 6", "state 6", ROW(state, 6)),
+    LIE("state 99", "state 99", ROW(state, 99)),
+    LIE("reused column is short", "differ in length", ROW(n_reused, 2)),
+    LIE("more is reused than there is", "45 positions are reused of 44",
+        ROW(n_reused, 1), ROW(reused, 40 + 5)),
+    /* About the memory of a running sequence: 2 blocks and a slot. */
+    LIE("running blocks free",
+        "0 blocks held or granted, but 1 sequences that run there need 2",
+        CLASS_ADD(0, free, 2), CLASS(0, granted, 0)),
+    LIE("one running block free", "1 blocks held or granted",
+        CLASS_ADD(0, free, 1), CLASS_ADD(0, granted, -1)),
+    LIE("running slot free", "0 slots held or granted", CLASS_ADD(1, free, 1),
+        CLASS_ADD(1, granted, -1)),
+    LIE("running blocks cached", "0 blocks held or", CLASS(0, cached, 2),
+        CLASS(0, granted, 0)),
+    /* About counts. */
+    LIE("more sequences than possible", "counts 4097 sequences",
+        LEDGER(has_n_queued, 1), LEDGER(has_n_decode, 1),
+        LEDGER(n_queued, WORKER_ORPHANS_MAX), LEDGER(n_decode, 1)),
+    LIE("sequences overflow", "counts 4294967297 sequences",
+        LEDGER(has_n_kept, 1), LEDGER(has_n_prefill, 1),
+        LEDGER(n_kept, UINT32_MAX), LEDGER(n_prefill, 2)),
+    LIE("more violations than possible", "counts 4294967296 violations",
+        LEDGER(has_violations, 1),
+        LEDGER(violations, (uint64_t)VIOLATIONS_MAX + 1)),
+    /* About totals. */
+    LIE("blocks broken", "pages do not add up", CLASS_ADD(0, free, 1)),
+    LIE("blocks beyond", "pages do not add up", CLASS(0, free, UINT32_MAX)),
+    LIE("slots negative", "pages do not add up", CLASS_ADD(1, free, -100)),
+    LIE("checkpoints from nowhere", "pages do not add up", CLASS(2, held, 1)),
+    LIE("totals grew", "blocks in total", CLASS_ADD(0, free, 10),
+        CLASS_ADD(0, total, 10)),
+    LIE("totals shrank", "slots in total", CLASS_ADD(1, free, -1),
+        CLASS_ADD(1, total, -1)),
+    LIE_OF_PAGES("pages appeared", "pages in total", CLASS_ADD(3, free, 5),
+                 CLASS_ADD(3, total, 5)),
+    LIE_OF_PAGES("pages held by no class",
+                 "1 are held, but the blocks, slots and checkpoints that are "
+                 "held take 0",
+                 CLASS_ADD(3, free, -1), CLASS_ADD(3, held, 1)),
+    LIE_OF_PAGES(
+        "slots past their total",
+        "slots do not add up: total 8, but 0 are free and 9 held, cached and",
+        CLASS(1, held, 8), CLASS(1, free, 0)),
+    {.name = "slots without pages",
+     .why = "62 are free, but each takes 1 pages and 0 pages are free",
+     .pages = true,
+     .tell = slots_without_pages},
+    /* About grants.  An older snapshot cannot include more grants than a newer
+     * one: the newest one settled grant 1, and 2 is not given yet. */
+    LIE("grant not yet given", "settles grant 2", LEDGER(grant, 2)),
+    LIE("grant max", "settles grant", LEDGER(grant, UINT64_MAX)),
+    LIE("grant went back", "settled grant 1", LEDGER(grant, 0)),
+    LIE("old snapshot, newer grant", "settles grant", LEDGER(snapshot, 0),
+        LEDGER(grant, UINT64_MAX / 2)),
 };
+
+/* Returns two good tokens of grant 1, from index `first` on. */
+static struct said said_from(uint32_t first)
+{
+    return (struct said){.grant = 1,
+                         .first = first,
+                         .count = 2,
+                         .state = 3,
+                         .n_first = 1,
+                         .n_count = 1,
+                         .n_finish = 1,
+                         .n_state = 1,
+                         .n_tokens = 2};
+}
 
 static void say(struct fake *w, struct said *s)
 {
@@ -362,15 +219,7 @@ static void tell(const struct lie *lie)
     struct fake *w = rig_worker(rig, "w1", 64, 8);
     struct fake *c = rig_client(rig, "c1");
     struct record *x = client_generate(c, 1, 40, 10);
-    struct said s = {.grant = 1,
-                     .first = 2,
-                     .count = 2,
-                     .state = 3,
-                     .n_first = 1,
-                     .n_count = 1,
-                     .n_finish = 1,
-                     .n_state = 1,
-                     .n_tokens = 2};
+    struct said s = said_from(2);
 
     rig_run(rig);
     worker_make(w, worker_sequence_of(w, 1), 2, 0);
@@ -381,7 +230,16 @@ static void tell(const struct lie *lie)
         s.tokens[i] = fake_token(worker_sequence_of(w, 1)->id, i + 2);
     }
     logged[0] = '\0';
-    lie->tell(w, &s);
+    if (lie->pages) {
+        fake_pages(w);
+        w->own_pages = true;
+    }
+    for (size_t i = 0; i < CHANGES; i++) {
+        apply(&lie->changes[i], w, &s);
+    }
+    if (lie->tell != NULL) {
+        lie->tell(w);
+    }
     say(w, &s);
     rig_run(rig);
     if (!w->gone) {
@@ -412,15 +270,7 @@ static void the_truth_is_believed(void **state)
     struct fake *w = rig_worker(rig, "w1", 64, 8);
     struct fake *c = rig_client(rig, "c1");
     struct record *x = client_generate(c, 1, 40, 10);
-    struct said s = {.grant = 1,
-                     .first = 0,
-                     .count = 2,
-                     .state = 3,
-                     .n_first = 1,
-                     .n_count = 1,
-                     .n_finish = 1,
-                     .n_state = 1,
-                     .n_tokens = 2};
+    struct said s = said_from(0);
 
     (void)state;
     rig_run(rig);
@@ -439,15 +289,7 @@ static void gaps(void **state)
     struct fake *w = rig_worker(rig, "w1", 64, 8);
     struct fake *c = rig_client(rig, "c1");
     struct record *x = client_generate(c, 1, 40, 10);
-    struct said s = {.grant = 1,
-                     .first = 1,
-                     .count = 2,
-                     .state = 3,
-                     .n_first = 1,
-                     .n_count = 1,
-                     .n_finish = 1,
-                     .n_state = 1,
-                     .n_tokens = 2};
+    struct said s = said_from(1);
 
     (void)state;
     rig_run(rig);
@@ -502,18 +344,11 @@ static void limits_are_believed(void **state)
     struct fake *w = rig_worker(rig, "w1", 64, 8);
     struct fake *c = rig_client(rig, "c1");
     struct record *x = client_generate(c, 1, 40, 10);
-    struct said s = {.grant = 1,
-                     .first = 0,
-                     .count = 2,
-                     .state = SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED,
-                     .n_first = 1,
-                     .n_count = 1,
-                     .n_finish = 1,
-                     .n_state = 1,
-                     .n_tokens = 2};
+    struct said s = said_from(0);
 
     (void)state;
     rig_run(rig);
+    s.state = SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED;
     w->ledger.has_n_queued = w->ledger.has_violations = true;
     w->ledger.n_queued = WORKER_ORPHANS_MAX;
     w->ledger.violations = VIOLATIONS_MAX;
@@ -556,7 +391,7 @@ static void quarantine(void **state)
     struct fake *w = rig_worker(rig, "w1", 64, 8);
 
     (void)state;
-    blocks_broken(w, NULL);
+    w->classes[0].free += 1;
     worker_report(w);
     rig_run(rig);
     assert_true(w->gone);
@@ -578,15 +413,7 @@ static void ended_rows_are_forgotten(void **state)
     struct rig *rig = rig_new(NULL);
     struct fake *w = rig_worker(rig, "w1", 64, 8);
     struct fake *c = rig_client(rig, "c1");
-    struct said s = {.grant = 1,
-                     .first = 0,
-                     .count = 2,
-                     .state = 3,
-                     .n_first = 1,
-                     .n_count = 1,
-                     .n_finish = 1,
-                     .n_state = 1,
-                     .n_tokens = 2};
+    struct said s = said_from(0);
 
     (void)state;
     client_generate(c, 1, 40, 10);

@@ -350,7 +350,7 @@ static void text_refused(void **state)
     text.fail = true;
     x = client_generate_text(c, 1, "hello", 3);
     rig_advance(rig, 10000);
-    assert_int_equal(x->status, ST_RESOURCE_EXHAUSTED);
+    assert_int_equal(x->status, ST_OUT_OF_RANGE);
     assert_string_equal(x->error, "prompt: too many regex steps");
     text.fail = false;
     text.full = true;

@@ -134,7 +134,10 @@ static void its_own_absence_is_no_silence(void **state)
     rig_run(rig);
     rig_advance(rig, WORKER_LOST_US - 1);
     assert_true(here(rig));
-    rig_advance(rig, 1);
+    /* Both delays were of some seconds, and count with an eighth. */
+    rig_advance(rig, WORKER_LOST_US + 1);
+    assert_true(here(rig));
+    rig_advance(rig, (PATIENCE_FACTOR - 2) * WORKER_LOST_US);
     assert_false(here(rig));
     rig_free(&rig);
 }
@@ -263,10 +266,155 @@ static void late_reports_condemn_nobody(void **state)
         says(w, 100, 1, 910 * MS);
         says(w, 100, 1, 920 * MS);
     }
-    rig_advance(rig, WORKER_HUNG_US - 2 * HUNG_GAP_US - 1);
+    rig_advance(rig, WORKER_HUNG_US - 2 * HUNG_GAP_US);
+    assert_true(here(rig)); /* the delay extends the limit, too */
+    rig_free(&rig);
+}
+
+/* ---- extended limits ---- */
+
+/* Reports n times at this interval, with or without a tick in each. */
+static void reports(struct fake *w, uint32_t n, int64_t every_us, bool ticks)
+{
+    static uint64_t tick = 1000;
+
+    for (uint32_t i = 0; i < n && !w->gone; i++) {
+        says(w, tick += ticks, 1, 1);
+        rig_advance(w->rig, every_us);
+    }
+}
+
+static int64_t limit(const struct rig *rig)
+{
+    struct router_worker_view v;
+
+    assert_true(router_worker_view(rig->router, 0, &v));
+    return v.hung_us;
+}
+
+static void a_punctual_worker_has_the_limits_as_given(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 4);
+
+    (void)state;
+    reports(w, 100, PERIOD, true);
+    assert_int_equal(limit(rig), WORKER_HUNG_US);
+    reports(w, 100, PERIOD + 20 * MS, true); /* as on a busy machine */
+    assert_int_equal(limit(rig), WORKER_HUNG_US);
+    rig_free(&rig);
+}
+
+/* As on a starved host: reports come 450 ms late. */
+static void late_reports_extend_the_limits(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 4);
+
+    (void)state;
+    reports(w, 60, PERIOD + 450 * MS, true);
+    assert_in_range(limit(rig), WORKER_HUNG_US + 1700 * MS,
+                    WORKER_HUNG_US + 1800 * MS);
+    reports(w, 5, PERIOD + 450 * MS, false); /* 500 ms of each count */
+    assert_true(here(rig));
+    assert_string_equal(hung, "");
+    reports(w, 2, PERIOD + 450 * MS, false);
+    assert_false(here(rig));
+    rig_free(&rig);
+}
+
+static void a_mean_delay_is_forgotten(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 4);
+
+    (void)state;
+    reports(w, 60, PERIOD + 450 * MS, true);
+    reports(w, 4 * 30, PERIOD, true);
+    assert_int_equal(limit(rig), WORKER_HUNG_US);
+    rig_free(&rig);
+}
+
+/* One stall of the worker is no starved machine. */
+static void one_stall_counts_little(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 4);
+
+    (void)state;
+    reports(w, 10, PERIOD, true);
+    rig_advance(rig, 1000 * MS);
+    says(w, 5000, 1, 1);
+    assert_true(limit(rig) < WORKER_HUNG_US + 600 * MS);
+    rig_free(&rig);
+}
+
+static void delays_extend_up_to_a_factor(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 4);
+
+    (void)state;
+    for (uint32_t i = 0; i < 400; i++) {
+        says(w, 1000 + i, 1, 1);
+        rig->now += 5000 * MS; /* the router stands as well */
+        says(w, 1000 + i, 1, 1);
+        if (!here(rig)) {
+            break;
+        }
+        assert_true(limit(rig) <= PATIENCE_FACTOR * WORKER_HUNG_US);
+    }
+    rig_free(&rig);
+}
+
+static void limits_are_options(void **state)
+{
+    struct rig_options o = {.max_peers = 16,
+                            .max_requests = 16,
+                            .max_waiting = 16,
+                            .silent_us = 3000 * MS,
+                            .lost_us = 4000 * MS,
+                            .hung_us = 5000 * MS};
+    struct rig *rig = rig_new(&o);
+    struct fake *w = rig_worker(rig, "w1", 8, 4);
+
+    (void)state;
+    reports(w, 5000 / 250 - 1, PERIOD, false);
+    assert_true(here(rig));
+    reports(w, 2, PERIOD, false);
+    assert_false(here(rig));
+    assert_non_null(strstr(hung, "hung_ms=5000 "));
+    w = rig_worker(rig, "w2", 8, 4);
+    worker_report(w);
+    rig_run(rig);
+    w->mute = true;
+    rig_advance(rig, 4000 * MS - 1);
     assert_true(here(rig));
     rig_advance(rig, 1);
     assert_false(here(rig));
+    rig_free(&rig);
+}
+
+/* A worker connects again because its engine has made progress. */
+static void a_return_doubles_the_limit(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 4);
+    int64_t want = WORKER_HUNG_US;
+
+    (void)state;
+    for (uint32_t i = 0; i <= HUNG_RETURNS_MAX + 1; i++) {
+        assert_int_equal(limit(rig), want);
+        want *= i < HUNG_RETURNS_MAX ? 2 : 1;
+        reports(w, 40, PERIOD, false);
+        assert_false(here(rig));
+        fake_reconnect(w);
+        rig_run(rig);
+    }
+    reports(w, 40, PERIOD, false);
+    fake_restart(w);
+    rig_run(rig);
+    assert_int_equal(limit(rig), WORKER_HUNG_US); /* a new process */
     rig_free(&rig);
 }
 
@@ -476,6 +624,13 @@ int main(void)
         TEST(a_step_that_ticks_is_never_fenced),
         TEST(late_reports_condemn_nobody),
         TEST(its_own_absence_hangs_nobody),
+        TEST(a_punctual_worker_has_the_limits_as_given),
+        TEST(late_reports_extend_the_limits),
+        TEST(a_mean_delay_is_forgotten),
+        TEST(one_stall_counts_little),
+        TEST(delays_extend_up_to_a_factor),
+        TEST(limits_are_options),
+        TEST(a_return_doubles_the_limit),
         TEST(without_an_engine_silence_alone_counts),
         TEST(ticks_that_go_back_are_a_lie),
         TEST(more_plans_than_possible_are_a_lie),

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
+#include "common/base/minmax.h"
 #include "tests/unit/router/rig.h"
 
 #define LENGTH SLUICE__V1__FINISH__FINISH_LENGTH
@@ -16,11 +17,6 @@
 struct cached {
     uint32_t blocks, checkpoints;
 };
-
-static uint32_t least(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
 
 /* Fills in the ledger as a pool of pages publishes it: a block is a page, a
  * slot or checkpoint `per` pages.  Slots have a cap, their total. */
@@ -40,7 +36,7 @@ static void settle(struct fake *w, uint32_t per, struct cached cached)
     p->cached = cached.blocks + per * cached.checkpoints;
     p->free = p->total - p->granted - p->cached;
     k[0].free = p->free;
-    k[1].free = least(p->free / per, k[1].total - k[1].granted);
+    k[1].free = min_u32(p->free / per, k[1].total - k[1].granted);
     k[2].free = p->free / per;
 }
 
@@ -48,7 +44,7 @@ static struct fake *pool(struct rig *rig, const char *name, uint32_t n_pages,
                          uint32_t per, uint32_t cap, struct cached cached)
 {
     struct fake *w =
-        fake_worker_new(rig, name, n_pages, least(cap, n_pages / per));
+        fake_worker_new(rig, name, n_pages, min_u32(cap, n_pages / per));
 
     w->own_pages = true;
     w->shard.pages_per_slot = w->shard.pages_per_checkpoint = per;

@@ -124,6 +124,36 @@ static void pages_are_of_each_worker(void **state)
     rig_free(&rig);
 }
 
+/* As in the answer to an audit. */
+static void what_a_ledger_lacks_stays(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 8);
+    const struct fleet_ledger *l;
+
+    (void)state;
+    w->ledger.has_n_kept = w->ledger.has_violations = true;
+    w->ledger.n_kept = 3;
+    report_counts(w, 7);
+    l = &rig->router->fleet.workers[0]->ledger;
+    w->ledger.has_n_kept = w->ledger.has_violations = false;
+    w->ledger.has_host_total = w->ledger.has_host_used = false;
+    w->ledger.host = NULL;
+    worker_report(w);
+    rig_run(rig);
+    assert_int_equal(l->n_kept, 3);
+    assert_int_equal(l->host_total, 100);
+    assert_int_equal(l->host_used, 60);
+    assert_true(l->tier.reported);
+    assert_int_equal(l->tier.waiting, 10);
+    assert_int_equal(l->tier.counts.host_bytes_out, 7);
+    report(w, NULL, 61); /* its parts are not there: it stays, too */
+    assert_int_equal(l->host_used, 60);
+    report_counts(w, 8);
+    sums(rig, 1);
+    rig_free(&rig);
+}
+
 static void admin_lists_what_was_reported(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -202,6 +232,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_sums_what_its_workers_count),
         cmocka_unit_test(pages_are_of_each_worker),
+        cmocka_unit_test(what_a_ledger_lacks_stays),
         cmocka_unit_test(admin_lists_what_was_reported),
         cmocka_unit_test(pages_that_do_not_add_up_end_the_session),
         cmocka_unit_test(pages_are_added_without_overflow),

@@ -253,6 +253,40 @@ static void choices_wait_their_turn(void **state)
     rig_end(&rig);
 }
 
+/* The queue of one model is full; another model has its own. */
+static void a_flooded_model_takes_no_place_of_another(void **state)
+{
+    const struct rig_options o = {
+        .max_peers = 32, .max_requests = 64, .max_waiting = 4};
+    Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
+    struct rig *rig = rig_new(&o);
+    struct fake *c = rig_client(rig, "c1"), *other;
+    struct record *x;
+
+    (void)state;
+    rig_worker(rig, "w1", 2, 1);
+    other = fake_worker_new(rig, "w2", 2, 1);
+    strcpy(other->model, "other");
+    other->shard.model = wire_text(other->model);
+    fake_hello(other);
+    rig_run(rig);
+    client_generate_n(c, 2, 1, 40, 4);
+    rig_run(rig);
+    client_generate_n(c, 3, 4, 40, 4); /* fills the queue */
+    rig_run(rig);
+    x = client_generate_n(c, 4, 1, 40, 4);
+    rig_run(rig);
+    assert_int_equal(x->status, ST_RESOURCE_EXHAUSTED);
+    m.model = wire_text("other");
+    for (uint8_t id = 5; id <= 8; id++) {
+        x = client_generate_with(c, id, 40, 4, &m, 0);
+        rig_run(rig);
+        assert_false(x->ended);
+    }
+    assert_non_null(worker_sequence_of(other, 5));
+    rig_free(&rig);
+}
+
 /* The limits of the queue and of open choices take a call whole or not at all.
  */
 static void places_are_counted_by_choices(void **state)
@@ -273,9 +307,9 @@ static void places_are_counted_by_choices(void **state)
     y = client_generate_n(c, 3, 5, 40, 4);
     rig_run(rig);
     assert_int_equal(x->status, ST_RESOURCE_EXHAUSTED);
-    assert_string_equal(x->error,
-                        "the queue is full: 2 sequences wait for room, at most "
-                        "4 may, and the request adds 3; retry in 1000 ms");
+    assert_string_equal(
+        x->error, "the queue of tiny is full: 2 sequences wait for room, "
+                  "at most 4 may, and the request adds 3; retry in 1000 ms");
     assert_int_equal(x->retry_ms, 1000);
     assert_int_equal(y->status, ST_RESOURCE_EXHAUSTED);
     assert_string_equal(y->error,
@@ -369,6 +403,7 @@ int main(void)
         cmocka_unit_test(a_text_is_encoded_once),
         cmocka_unit_test(a_text_that_comes_to_nothing),
         cmocka_unit_test(choices_wait_their_turn),
+        cmocka_unit_test(a_flooded_model_takes_no_place_of_another),
         cmocka_unit_test(places_are_counted_by_choices),
         cmocka_unit_test(the_id_is_taken_while_a_choice_is),
         cmocka_unit_test(each_choice_is_listed),

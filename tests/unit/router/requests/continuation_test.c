@@ -116,6 +116,38 @@ static void the_keeper_continues(void **state)
     rig_end(&s.rig);
 }
 
+/* "32 more": the tokens of both parts are one generated run. */
+static void it_goes_on_without_a_prompt(void **state)
+{
+    struct scene s;
+    struct sequence *q;
+    struct record *x;
+
+    (void)state;
+    bring(&s);
+    x = generate(&s, 2, 0, NULL, 60000, 1);
+    q = worker_sequence_of(s.w, 2);
+    assert_non_null(q);
+    assert_true(q->continues);
+    assert_int_equal(q->n_prompt, 40 + 4);
+    check_ids(q, 44, 2);
+    assert_int_equal(q->n_spans, 2);
+    assert_int_equal(q->spans[0], 40);
+    assert_int_equal(q->spans[1], 4);
+    worker_give(s.w, 2, 0, 4, LENGTH);
+    record_check(x, 2, 0, 4);
+    generate(&s, 3, 0, NULL, 0, 2);
+    q = worker_sequence_of(s.w, 3);
+    assert_int_equal(q->n_prompt, 48);
+    assert_int_equal(q->n_spans, 2);
+    assert_int_equal(q->spans[1], 8);
+    worker_give(s.w, 3, 0, 4, LENGTH);
+    x = generate(&s, 4, 0, NULL, 0, 0); /* it continues nothing */
+    assert_int_equal(x->status, ST_INVALID_ARGUMENT);
+    assert_non_null(strstr(x->error, "the prompt is empty"));
+    rig_end(&s.rig);
+}
+
 /* Runs follow one another: prompt, generated, prompt, generated, prompt. */
 static void a_continuation_is_continued(void **state)
 {
@@ -175,6 +207,7 @@ static void it_is_continued_once(void **state)
     x = generate(&s, 3, 10, NULL, 0, 1);
     assert_int_equal(x->status, ST_NOT_FOUND);
     assert_non_null(strstr(x->error, "send the whole prompt"));
+    assert_non_null(strstr(x->error, "cache_salt"));
     rig_free(&s.rig);
 }
 
@@ -488,6 +521,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_keeper_continues),
+        cmocka_unit_test(it_goes_on_without_a_prompt),
         cmocka_unit_test(a_continuation_is_continued),
         cmocka_unit_test(the_number_of_runs_has_a_limit),
         cmocka_unit_test(it_is_continued_once),

@@ -165,7 +165,7 @@ static void a_growing_sequence_has_them_too(void **state)
                                   .max_requests = 256,
                                   .max_waiting = 256,
                                   .worker_wait_us = 1000000,
-                                  .overcommit = 2};
+                                  .expected = true};
     generate_message m = SLUICE__V1__GENERATE_REQUEST__INIT;
     struct rig *rig = rig_new(&o);
     struct fake *c = rig_client(rig, "c1");

@@ -73,8 +73,10 @@ static void a_request_leaves_one_line(void **state)
     rig_advance(s.rig, 4000);
     worker_give(s.w, 1, 0, 4, LENGTH);
     assert_int_equal(n_ends, 1);
-    expect("request-end request=01010101010101010101010101010101 model=tiny ");
-    expect(" tenant=a_te.. choices=1 prompt=10 tokens=5 ");
+    expect("request-end request=01010101010101010101010101010101 client=c1 "
+           "model=tiny ");
+    expect(" tenant=a_tenant__end_x_with_a_long_name choices=1 "
+           "prompt=10 tokens=5 ");
     expect(" queue_ms=0.0 first_ms=2.0 total_ms=6.0 rate=1000.0 moves=0 "
            "worker=w1 end=length");
     scene_end(&s);
@@ -136,13 +138,17 @@ static void a_refusal_has_its_reason(void **state)
     rig_run(s.rig);
     assert_int_equal(n_ends, 1);
     expect("request-refused request=0101");
-    expect("status=RESOURCE_EXHAUSTED why=\"");
+    expect(" client=c1 model=tiny tenant=default status=RESOURCE_EXHAUSTED ");
+    expect(" why=\"");
     m.model = wire_text("other"); /* refused before it is a request */
+    m.has_tenant = true;
+    m.tenant = wire_text("a b");
     client_generate_with(s.c, 2, 10, 5, &m, 0);
     rig_run(s.rig);
     assert_int_equal(n_ends, 2);
     expect("request-refused request=0202");
-    expect("status=NOT_FOUND why=\"model other");
+    expect(
+        " client=c1 model=other tenant=a_b status=NOT_FOUND why=\"model other");
     scene_end(&s);
 }
 

@@ -17,17 +17,23 @@ struct scene {
     struct fake *w[3], *stage, *c;
 };
 
-static void bring(struct scene *s)
+static void bring_with(struct scene *s, bool expected)
 {
     const struct rig_options o = {.max_peers = 32,
                                   .max_requests = 256,
                                   .max_waiting = 256,
                                   .worker_wait_us = 1000000,
-                                  .headroom = true};
+                                  .headroom = true,
+                                  .expected = expected};
 
     memset(s, 0, sizeof *s);
     s->rig = rig_new(&o);
     s->c = rig_client(s->rig, "c1");
+}
+
+static void bring(struct scene *s)
+{
+    bring_with(s, false);
 }
 
 /* n workers with these blocks and slots. */
@@ -167,6 +173,56 @@ static void a_loss_waits_for_nothing(void **state)
         }
         rig_free(&s.rig);
     }
+}
+
+/* With grants of what is needed now: the room of a survivor is what its own
+ * sequences leave when they have grown to their expected needs. */
+static void survivors_grow_too(void **state)
+{
+    (void)state;
+    for (int lost = 0; lost < 2; lost++) {
+        struct router_model_view m;
+        struct scene s;
+        uint8_t most;
+
+        bring_with(&s, true);
+        s.w[0] = rig_worker(s.rig, "w1", 32, 64);
+        s.w[1] = rig_worker(s.rig, "w2", 32, 64);
+        router_model_view(s.rig->router, 0, &m);
+        most = (uint8_t)(32 / ((40 + m.expected + 31) / 32));
+        assert_in_range(most, 4, 8); /* two blocks each would be 10 */
+        ask(&s, 1, most + 1, 8);
+        check(&s, most, most + 1);
+        proceed(&s, most);
+        fake_lost(s.w[lost]);
+        s.w[lost] = NULL;
+        rig_run(s.rig);
+        for (uint8_t i = 1; i <= most; i++) {
+            assert_non_null(at(&s, i));
+            assert_true(worker_sequence_of(at(&s, i), i)->grows);
+        }
+        rig_free(&s.rig);
+    }
+}
+
+/* One that ran before goes on where its grant has room, also where the forecast
+ * would let a new one wait. */
+static void movers_need_no_forecast(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    bring_with(&s, true);
+    s.w[0] = rig_worker(s.rig, "w1", 32, 64);
+    ask(&s, 1, 2, 8); /* one place: without the rule */
+    proceed(&s, 2);
+    s.w[1] = rig_worker(s.rig, "w2", 9, 64);
+    fake_lost(s.w[0]);
+    s.w[0] = NULL;
+    rig_run(s.rig);
+    assert_non_null(at(&s, 1));
+    assert_non_null(at(&s, 2));
+    rig_free(&s.rig);
 }
 
 /* The same for a drain: moving sequences were admitted before. */
@@ -380,6 +436,8 @@ int main(void)
         cmocka_unit_test(three_workers),
         cmocka_unit_test(slots_count_too),
         cmocka_unit_test(a_loss_waits_for_nothing),
+        cmocka_unit_test(survivors_grow_too),
+        cmocka_unit_test(movers_need_no_forecast),
         cmocka_unit_test(a_drain_waits_for_nothing),
         cmocka_unit_test(one_worker),
         cmocka_unit_test(only_one_could),

@@ -1,82 +1,107 @@
-/* The learned distribution of output lengths: known distributions, the prior,
- * the decay, and sequences that were cut off. */
+/* The learned distribution of output lengths: bins, the prior, known
+ * distributions, the decay, and sequences that were cut off. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
 #include "router/schedule/lengths.h"
 
-#define MAX 6400 /* 100 tokens a bin */
+#define MAX LENGTHS_MOST
 
+/* A sequence that is observed token by token, and ends by itself after n. */
 static void ended(struct lengths *l, uint32_t times, uint32_t n)
 {
     for (uint32_t i = 0; i < times; i++) {
-        lengths_ended(l, n, MAX);
-    }
-}
-
-static void without_observations_all_of_max_tokens_is_expected(void **state)
-{
-    struct lengths l;
-
-    (void)state;
-    lengths_init(&l);
-    assert_int_equal(lengths_expect(NULL, 0, MAX), MAX);
-    assert_int_equal(lengths_expect(&l, 0, MAX), MAX);
-    assert_int_equal(lengths_expect(&l, MAX - 1, MAX), MAX);
-    assert_int_equal(lengths_expect(&l, MAX, MAX), MAX);
-    assert_int_equal(lengths_permille(NULL), 1000);
-    assert_int_equal(lengths_permille(&l), 1000);
-}
-
-/* The prior has the weight of 8 ends, and loses 1/256 with each: with 80 % the
- * quantile leaves the last bin at the first n for which 8 d^n is at most a
- * fifth of the sum, d = 255/256. */
-static void the_prior_gives_way_after_about_four_times_its_weight(void **state)
-{
-    struct lengths l;
-
-    (void)state;
-    lengths_init(&l);
-    ended(&l, 28, 1600);
-    assert_int_equal(lengths_expect(&l, 0, MAX), MAX);
-    ended(&l, 4, 1600);
-    assert_int_equal(lengths_expect(&l, 0, MAX), 1600);
-}
-
-static void the_quantile_of_a_uniform_distribution_is_four_fifths(void **state)
-{
-    struct lengths l;
-
-    (void)state;
-    lengths_init(&l);
-    for (uint32_t round = 0; round < 40; round++) {
-        /* 37 and 64 have no common divisor: each bin once a round, spread. */
-        for (uint32_t i = 0; i < LENGTHS_BINS; i++) {
-            lengths_ended(&l, (i * 37 % LENGTHS_BINS) * 100 + 50, MAX);
+        lengths_begun(l, 1);
+        for (uint32_t had = 1; had < n; had++) {
+            lengths_reached(l, had, had + 1);
         }
+        lengths_ended(l, n);
     }
-    /* bins 0..51 have 52/64 = 81 % */
-    assert_in_range(lengths_expect(&l, 0, MAX), 5100, 5300);
-    assert_in_range(lengths_permille(&l), 796, 828);
 }
 
-static void shares_are_learned_whatever_max_tokens_is(void **state)
+static void cut(struct lengths *l, uint32_t times, uint32_t n)
+{
+    for (uint32_t i = 0; i < times; i++) {
+        lengths_begun(l, 1);
+        lengths_reached(l, 1, n);
+        lengths_cut(l);
+    }
+}
+
+/* The share of all that are longer than n, in thousandths. */
+static uint32_t longer(struct lengths *l, uint32_t n)
+{
+    return (uint32_t)((uint64_t)lengths_share(l, n) * 1000 / LENGTHS_ONE);
+}
+
+static void no_sequence_is_shorter_than_it_is(void **state)
+{
+    struct lengths l;
+    uint32_t before = LENGTHS_ONE;
+
+    (void)state;
+    lengths_init(&l);
+    assert_int_equal(lengths_share(NULL, 7), LENGTHS_ONE);
+    assert_int_equal(lengths_share(&l, 0), LENGTHS_ONE);
+    for (uint32_t n = 1; n <= 5000; n++) {
+        uint32_t share = lengths_share(&l, n);
+
+        assert_true(share <= before && before - share < LENGTHS_ONE / 32);
+        before = share;
+    }
+    assert_true(lengths_share(&l, LENGTHS_MOST) ==
+                lengths_share(&l, LENGTHS_MOST + 1));
+    assert_true(lengths_share(&l, INT32_MAX) < LENGTHS_ONE / 500);
+}
+
+static void the_prior_has_a_long_tail(void **state)
 {
     struct lengths l;
 
     (void)state;
     lengths_init(&l);
-    for (uint32_t i = 0; i < 200; i++) {
-        lengths_ended(&l, 16 + 16 * i, 64 + 64 * i);
+    assert_in_range(longer(&l, 16), 850, 900);
+    assert_in_range(longer(&l, 1024), 30, 60);
+    assert_in_range(longer(&l, 65536), 1, 5);
+}
+
+/* Each length up to 16, and each multiple of an eighth of an octave, is the
+ * last of its bin: no sequence of it is longer. */
+static void ends_are_learned_within_a_bin(void **state)
+{
+    static const uint32_t lengths[] = {1, 2, 16, 18, 32, 150, 1500, 100000};
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        uint32_t n = lengths[i];
+        struct lengths l;
+
+        lengths_init(&l);
+        ended(&l, 200, n);
+        assert_true(longer(&l, n + n / 8) < 50);
+        assert_true(longer(&l, n - n / 8 - 1) > 800);
+        assert_in_range(lengths_expect(&l, 0, MAX), n - n / 8, n + n / 8);
     }
-    assert_int_equal(lengths_expect(&l, 0, 6400), 1600);
-    assert_int_equal(lengths_expect(&l, 0, 64), 16);
-    assert_int_equal(lengths_expect(&l, 0, 4), 1);
-    assert_int_equal(lengths_permille(&l), 250);
+}
+
+static void a_uniform_distribution_is_found(void **state)
+{
+    struct lengths l;
+
+    (void)state;
+    lengths_init(&l);
+    for (uint32_t i = 0; i < 4000; i++) {
+        ended(&l, 1, 1 + i * 379 % 1000);
+    }
+    assert_in_range(longer(&l, 250), 700, 800);
+    assert_in_range(longer(&l, 500), 450, 550);
+    assert_in_range(longer(&l, 750), 200, 300);
+    assert_in_range(lengths_expect(&l, 0, MAX), 740, 860);
 }
 
 static void a_long_sequence_is_expected_to_end_past_what_it_has(void **state)
@@ -85,158 +110,137 @@ static void a_long_sequence_is_expected_to_end_past_what_it_has(void **state)
 
     (void)state;
     lengths_init(&l);
-    ended(&l, 400, 1600);
-    ended(&l, 40, 3200);
-    assert_int_equal(lengths_expect(&l, 0, MAX), 1600);
-    assert_int_equal(lengths_expect(&l, 1599, MAX), 1600);
-    /* All that are longer than 1600 tokens have 3200. */
-    assert_int_equal(lengths_expect(&l, 1600, MAX), 3200);
-    assert_int_equal(lengths_expect(&l, 3150, MAX), 3200);
-    /* None that is longer than 3200 ended; the prior is left. */
-    assert_int_equal(lengths_expect(&l, 3200, MAX), MAX);
-}
-
-static void no_expectation_is_below_what_was_generated(void **state)
-{
-    struct lengths l;
-
-    (void)state;
-    lengths_init(&l);
-    ended(&l, 300, 1);
-    for (uint32_t max = 1; max < 200; max++) {
-        for (uint32_t n = 0; n < max; n++) {
-            assert_in_range(lengths_expect(&l, n, max), n + 1, max);
-        }
-        assert_int_equal(lengths_expect(&l, max, max), max);
+    for (uint32_t i = 0; i < 1000; i++) {
+        ended(&l, 1, i % 50 == 0 ? 1500 : 100);
     }
-    assert_in_range(lengths_expect(&l, 0, INT32_MAX), 1, INT32_MAX);
-    assert_in_range(lengths_expect(&l, INT32_MAX - 1, INT32_MAX), INT32_MAX,
-                    INT32_MAX);
+    assert_in_range(lengths_expect(&l, 0, MAX), 96, 112);
+    assert_in_range(lengths_expect(&l, 200, MAX), 1400, 1600);
+    assert_int_equal(lengths_expect(&l, 200, 1000), 1000);
+    assert_int_equal(lengths_expect(&l, 1000, 1000), 1000);
+    for (uint32_t n = 0; n < 3000; n++) {
+        assert_in_range(lengths_expect(&l, n, 3000), n + 1, 3000);
+    }
 }
 
-/* The newest 256 ends or so decide. */
+/* About the newest 256 that reach a bin decide. */
 static void a_new_distribution_replaces_the_old_one(void **state)
 {
     struct lengths l;
 
     (void)state;
     lengths_init(&l);
-    ended(&l, 10000, 800);
-    assert_int_equal(lengths_expect(&l, 0, MAX), 800);
-    ended(&l, 40, 4800);
-    assert_int_equal(lengths_expect(&l, 0, MAX), 800);
-    ended(&l, 60, 4800);
-    assert_int_equal(lengths_expect(&l, 0, MAX), 4800);
-    ended(&l, 500, 800);
-    assert_int_equal(lengths_expect(&l, 0, MAX), 800);
+    ended(&l, 10000, 100);
+    assert_true(longer(&l, 200) < 50);
+    ended(&l, 100, 3000);
+    assert_in_range(longer(&l, 200), 200, 700);
+    ended(&l, 400, 3000);
+    assert_true(longer(&l, 200) > 900);
+    ended(&l, 500, 100);
+    assert_true(longer(&l, 200) < 100);
 }
 
-static uint64_t weight_of(const struct lengths *l)
+/* Long ones are seen while they run: none has ended yet. */
+static void running_sequences_count(void **state)
 {
-    uint64_t sum = 0;
-
-    for (uint32_t i = 0; i < LENGTHS_BINS; i++) {
-        sum += l->weight[i];
-    }
-    return sum;
-}
-
-/* Half of the sequences have 1600 tokens and half 4800; those cut off at 3200
- * would all have had 4800. */
-static void sequences_cut_off_count_as_at_least_that_long(void **state)
-{
-    struct lengths l, m;
+    struct lengths l;
 
     (void)state;
     lengths_init(&l);
+    ended(&l, 1000, 100);
     for (uint32_t i = 0; i < 300; i++) {
+        lengths_begun(&l, 1);
+        lengths_reached(&l, 1, 400);
+    }
+    assert_true(longer(&l, 200) > 500);
+}
+
+/* Half of the sequences have 1600 tokens and half 4800.  Cut off at 1000, they
+ * do not show which. */
+static void sequences_cut_off_change_no_share(void **state)
+{
+    struct lengths l;
+
+    (void)state;
+    lengths_init(&l);
+    for (uint32_t i = 0; i < 400; i++) {
         ended(&l, 1, i % 2 == 0 ? 1600 : 4800);
     }
-    m = l;
-    for (uint32_t i = 0; i < 50; i++) {
-        lengths_cut(&l, 3200, MAX);
-    }
-    assert_true(l.weight[15] < m.weight[15]);
-    assert_true(l.weight[47] > m.weight[47]);
-    assert_true(l.weight[31] < m.weight[31] + 1);
-    assert_int_equal(l.n_ends, 300);
-    assert_int_equal(l.n_cut, 50);
-    assert_int_equal(lengths_expect(&l, 0, MAX), 4800);
+    assert_in_range(longer(&l, 2000), 420, 560);
+    cut(&l, 2000, 1000);
+    assert_in_range(longer(&l, 2000), 420, 560);
+    assert_int_equal(lengths_count(&l), 2400);
+    assert_int_equal(l.n_ends, 400);
 }
 
-/* Cut off before any typical end, they change no share. */
-static void sequences_cut_off_early_change_no_quantile(void **state)
+/* All use all of their max_tokens: none is expected to end before. */
+static void those_that_max_tokens_ends_are_as_long_as_it_is(void **state)
 {
     struct lengths l;
 
     (void)state;
     lengths_init(&l);
-    ended(&l, 300, 1600);
-    for (uint32_t i = 0; i < 1000; i++) {
-        lengths_cut(&l, 100, MAX);
-    }
-    assert_int_equal(lengths_expect(&l, 0, MAX), 1600);
+    cut(&l, 1000, 3900);
+    assert_true(longer(&l, 3800) > 900);
+    assert_in_range(lengths_expect(&l, 0, 3900), 3900, 3900);
 }
 
-static void past_the_longest_end_a_cut_counts_as_all_of_it(void **state)
+/* A sequence that moved, or that its client resumed, is counted from its first
+ * token here, and reaches no bin twice. */
+static void no_bin_is_reached_twice(void **state)
+{
+    struct lengths l;
+    uint32_t one = 0;
+
+    (void)state;
+    lengths_init(&l);
+    lengths_begun(&l, 101);
+    for (uint32_t n = 101; n < 300; n++) {
+        lengths_reached(&l, n, n + 1);
+    }
+    lengths_reached(&l, 300, 300);
+    for (uint32_t b = 0; b < LENGTHS_BINS; b++) {
+        one = l.reached[b] > 0 && one == 0 ? l.reached[b] : one;
+        assert_true(l.reached[b] == 0 || l.reached[b] == one);
+    }
+    assert_int_equal(l.reached[0], 0);
+}
+
+/* Outputs of 10 and of 100: 55 at first, and 90 more after the tenth. */
+static void the_mean_is_that_of_those_that_are_left(void **state)
 {
     struct lengths l;
 
     (void)state;
     lengths_init(&l);
-    for (uint32_t i = 0; i < LENGTHS_BINS; i++) {
-        l.weight[i] = 0;
+    for (int i = 0; i < 300; i++) {
+        ended(&l, 1, 10);
+        ended(&l, 1, 100);
     }
-    lengths_cut(&l, 3200, MAX);
-    assert_int_equal(lengths_expect(&l, 0, MAX), MAX);
-}
-
-static void a_cut_without_tokens_is_not_counted(void **state)
-{
-    struct lengths l;
-    uint64_t before;
-
-    (void)state;
-    lengths_init(&l);
-    before = weight_of(&l);
-    lengths_cut(&l, 0, MAX);
-    assert_int_equal(weight_of(&l), before);
-    assert_int_equal(l.n_cut, 0);
-}
-
-/* One observation of either kind adds one unit to what the decay leaves. */
-static void every_observation_has_the_same_weight(void **state)
-{
-    struct lengths l;
-    uint64_t before, unit;
-
-    (void)state;
-    lengths_init(&l);
-    unit = weight_of(&l) / LENGTHS_PRIOR;
-    ended(&l, 20000, 700);
-    before = weight_of(&l);
-    assert_in_range(before, 255 * unit, 257 * unit);
-    for (uint32_t i = 1; i < 5000; i++) {
-        lengths_cut(&l, 1 + i % MAX, MAX);
-        assert_in_range(weight_of(&l), 255 * unit, 257 * unit);
-    }
+    assert_in_range(lengths_mean(&l, 0, 1000), 50, 62);
+    assert_in_range(lengths_mean(&l, 10, 1000), 82, 98);
+    assert_in_range(lengths_mean(&l, 0, 40), 20, 27);
+    assert_int_equal(lengths_mean(&l, 0, 10), 10);
+    assert_int_equal(lengths_mean(&l, 9, 10), 1);
+    assert_int_equal(lengths_mean(&l, 10, 10), 0);
+    assert_int_equal(lengths_mean(&l, 11, 10), 0);
+    assert_in_range(lengths_mean(&l, 0, INT32_MAX), 50, 100000);
+    assert_in_range(lengths_mean(&l, LENGTHS_MOST + 1, LENGTHS_MOST + 9), 7, 8);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_observations_all_of_max_tokens_is_expected),
-        cmocka_unit_test(the_prior_gives_way_after_about_four_times_its_weight),
-        cmocka_unit_test(the_quantile_of_a_uniform_distribution_is_four_fifths),
-        cmocka_unit_test(shares_are_learned_whatever_max_tokens_is),
+        cmocka_unit_test(no_sequence_is_shorter_than_it_is),
+        cmocka_unit_test(the_prior_has_a_long_tail),
+        cmocka_unit_test(ends_are_learned_within_a_bin),
+        cmocka_unit_test(a_uniform_distribution_is_found),
         cmocka_unit_test(a_long_sequence_is_expected_to_end_past_what_it_has),
-        cmocka_unit_test(no_expectation_is_below_what_was_generated),
         cmocka_unit_test(a_new_distribution_replaces_the_old_one),
-        cmocka_unit_test(sequences_cut_off_count_as_at_least_that_long),
-        cmocka_unit_test(sequences_cut_off_early_change_no_quantile),
-        cmocka_unit_test(past_the_longest_end_a_cut_counts_as_all_of_it),
-        cmocka_unit_test(a_cut_without_tokens_is_not_counted),
-        cmocka_unit_test(every_observation_has_the_same_weight),
+        cmocka_unit_test(running_sequences_count),
+        cmocka_unit_test(sequences_cut_off_change_no_share),
+        cmocka_unit_test(those_that_max_tokens_ends_are_as_long_as_it_is),
+        cmocka_unit_test(no_bin_is_reached_twice),
+        cmocka_unit_test(the_mean_is_that_of_those_that_are_left),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -189,27 +189,6 @@ static void op_restore(struct model *m)
     p->restored[p->n_restored++] = to;
 }
 
-static void op_turn_state(struct model *m)
-{
-    struct model_sequence *s = any(m, true);
-    uint32_t extent;
-
-    if (s == NULL) {
-        return;
-    }
-    if (s->slot != SLOT_NONE) {
-        pool_slot_to_checkpoint(&m->pool, s->slot);
-        m->uses[s->slot / m->per] = EXTENT_CHECKPOINT;
-        s->slot = SLOT_NONE;
-    } else if (s->left.n[POOL_SLOTS] > 0 &&
-               pick_extent(m, EXTENT_CHECKPOINT, &extent)) {
-        s->slot = extent * m->per;
-        pool_checkpoint_to_slot(&m->pool, s->slot);
-        s->left.n[POOL_SLOTS]--;
-        m->uses[extent] = EXTENT_SLOT;
-    }
-}
-
 static void drop_one(struct model *m, struct model_sequence *s, uint32_t at)
 {
     uint32_t block = s->blocks[at];
@@ -375,14 +354,13 @@ static void op_illegal(struct model *m)
 }
 
 static op_fn *const operations[] = {
-    op_grant,   op_grant,     op_grant,      op_take,      op_take,
-    op_take,    op_scatter,   op_scatter,    op_share,     op_share,
-    op_index,   op_unindex,   op_unindex,    op_hole,      op_hole,
-    op_hole,    op_take_slot, op_take_slot,  op_take_slot, op_save,
-    op_save,    op_save,      op_uncache,    op_uncache,   op_restore,
-    op_restore, op_restore,   op_range,      op_end,       op_end,
-    op_end,     op_submit,    op_submit,     op_submit,    op_submit,
-    op_run,     op_illegal,   op_turn_state, op_refuse,
+    op_grant,     op_grant,   op_grant,   op_take,   op_take,      op_take,
+    op_scatter,   op_scatter, op_share,   op_share,  op_index,     op_unindex,
+    op_unindex,   op_hole,    op_hole,    op_hole,   op_take_slot, op_take_slot,
+    op_take_slot, op_save,    op_save,    op_save,   op_uncache,   op_uncache,
+    op_restore,   op_restore, op_restore, op_range,  op_end,       op_end,
+    op_end,       op_submit,  op_submit,  op_submit, op_submit,    op_run,
+    op_illegal,   op_refuse,
 };
 
 static void run(uint32_t n_pages, uint32_t per, uint32_t cap, uint64_t n)

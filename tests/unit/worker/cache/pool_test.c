@@ -316,29 +316,6 @@ static void indexed_blocks_are_cached_without_a_reference(void **state)
     pool_fini(&p);
 }
 
-static void a_slot_becomes_a_checkpoint_and_a_slot_again(void **state)
-{
-    struct pool p = make(9, 3, 0);
-    struct pool_need need = {{0, 1, 0}};
-    uint32_t slot = take(&p, POOL_SLOTS), checkpoint;
-
-    (void)state;
-    pool_slot_to_checkpoint(&p, slot);
-    check(&p, POOL_CHECKPOINTS, 2, 0, 1, 0);
-    check(&p, POOL_SLOTS, 2, 0, 0, 0);
-    assert_true(pool_cache(&p, &checkpoint));
-    assert_true(pool_cache(&p, &checkpoint));
-    assert_false(pool_cache(&p, &checkpoint));
-    pool_uncache(&p, checkpoint);
-    assert_int_equal(pool_grant(&p, &need, NULL), ST_OK);
-    pool_checkpoint_to_slot(&p, slot);
-    check(&p, POOL_SLOTS, 1, 1, 0, 0);
-    check(&p, POOL_CHECKPOINTS, 1, 0, 1, 0);
-    pool_release(&p, POOL_SLOTS, slot);
-    assert_int_equal(p.violations, 0);
-    pool_fini(&p);
-}
-
 static void counts_what_breaks_the_account(void **state)
 {
     struct pool p = make(4, 0, 0);
@@ -363,9 +340,7 @@ static void counts_what_breaks_the_account(void **state)
     pool_index(&p, 3);
     pool_unindex(&p, got[1]);
     pool_uncache(&p, 0);
-    pool_slot_to_checkpoint(&p, 0);
-    pool_checkpoint_to_slot(&p, 0);
-    assert_int_equal(p.violations, 13);
+    assert_int_equal(p.violations, 11);
     check(&p, POOL_BLOCKS, 3, 1, 0, 0);
     pool_fini(&p);
 }
@@ -471,7 +446,6 @@ int main(void)
         cmocka_unit_test(slots_wait_when_a_plan_has_no_room_for_moves),
         cmocka_unit_test(shared_blocks_are_held_until_the_last_release),
         cmocka_unit_test(indexed_blocks_are_cached_without_a_reference),
-        cmocka_unit_test(a_slot_becomes_a_checkpoint_and_a_slot_again),
         cmocka_unit_test(counts_what_breaks_the_account),
         cmocka_unit_test(a_slot_stays_in_its_place),
         cmocka_unit_test(a_released_slot_serves_the_next_grant),

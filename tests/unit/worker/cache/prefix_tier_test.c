@@ -4,7 +4,7 @@
 #include "common/base/log.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/cache/prefix_bench.h"
-#include "worker/cache/ledger.h"
+#include "worker/sequence/ledger.h"
 
 static uint32_t text[8192];
 

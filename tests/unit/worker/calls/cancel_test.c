@@ -37,7 +37,7 @@ static struct rig *bring(enum at at, uint32_t depth)
 {
     struct rig *r = with_depth(depth);
     struct rig_submit s = {.id = 1, .n_prompt = 200, .max_tokens = 40};
-    struct rig_submit other = {.id = 8, .n_prompt = 300, .max_tokens = 20};
+    struct rig_submit other = {.id = 8, .n_prompt = 190, .max_tokens = 20};
 
     if (at == UNKNOWN) {
         return r;

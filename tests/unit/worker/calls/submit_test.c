@@ -216,7 +216,7 @@ static void refuses_what_does_not_fit_with_figures(void **state)
 
     (void)state;
     rig_defaults(&o);
-    o.n_pages = 64 + 2 + 63 + 2 + 3;
+    o.pool.n_pages = 64 + 2 + 63 + 2 + 3;
     r = rig_new(&o);
     rig_submit(r, &s);
     s.id = 2;
@@ -268,7 +268,7 @@ static void remembers_a_bounded_number(void **state)
 
     (void)state;
     rig_defaults(&o);
-    o.slot_cap = 2;
+    o.pool.slot_cap = 2;
     r = rig_new(&o);
     r->acknowledge = false;
     do {
@@ -326,8 +326,8 @@ static void tells_many_sequences_in_turns(void **state)
 
     (void)state;
     rig_defaults(&o);
-    o.pages_per_slot = 0;
-    o.n_pages = 1024;
+    o.pool.pages_per_slot = 0;
+    o.pool.n_pages = 1024;
     o.max_rows = PLAN_ROWS_MAX;
     o.step_tokens = 4096;
     r = rig_new(&o);

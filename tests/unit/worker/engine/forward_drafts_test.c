@@ -129,8 +129,9 @@ static void read_state(struct rig *g, uint32_t slot, char *out)
 {
     for (uint32_t i = 0; i < LAYERS; i++) {
         if (g->shape.mixers[i] == MIXER_DELTANET) {
-            kernels_slot_copy(g->k, i, slot, (float *)(void *)out,
-                              out + g->layer_state, false);
+            kernels_slot_copy(
+                g->k, i, slot,
+                (void *[MIXER_PARTS_MAX]){out, out + g->layer_state}, false);
         }
         out += g->layer_state + g->layer_tail;
     }

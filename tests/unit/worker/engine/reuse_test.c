@@ -72,7 +72,8 @@ static float *state_of(const struct rig *g, uint32_t slot)
     static char tail[65536];
 
     assert_non_null(state);
-    kernels_slot_copy(g->k, 0, slot, state, tail, false);
+    kernels_slot_copy(g->k, 0, slot, (void *[MIXER_PARTS_MAX]){state, tail},
+                      false);
     return state;
 }
 

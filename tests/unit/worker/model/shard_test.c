@@ -362,9 +362,9 @@ static void fingerprints_experts_and_windows(void **state)
     n[0].shape.window++;
     n[1].shape.top_k++;
     n[2].shape.top_k_normed = !c.shape.top_k_normed;
-    n[3].shape.activation = ACTIVATION_SILU;
-    n[4].shape.clamp_alpha *= 2;
-    n[5].shape.clamp_limit *= 2;
+    n[3].shape.activation.kind = ACTIVATION_SILU;
+    n[4].shape.activation.alpha *= 2;
+    n[5].shape.activation.limit *= 2;
     n[6].shape.attn_scale = 0.5f;
     n[7].shape.attn_cap = 50;
     n[8].shape.embed_scale = 2;

@@ -7,7 +7,7 @@
 void chat_defaults(struct worker_options *o)
 {
     rig_defaults(o);
-    o->n_pages = 512;
+    o->pool.n_pages = 512;
     o->reuse = true;
 }
 

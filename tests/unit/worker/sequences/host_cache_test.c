@@ -23,8 +23,8 @@ static struct worker_metrics counts(const struct rig *r)
 static void defaults(struct worker_options *o)
 {
     rig_defaults(o);
-    o->n_pages = 110;
-    o->host_pages = 400;
+    o->pool.n_pages = 110;
+    o->pool.host_pages = 400;
     o->reuse = true;
 }
 
@@ -94,7 +94,7 @@ static void what_was_evicted_is_not_computed_again(void **state)
 
             defaults(&o);
             o.engine_depth = depth;
-            o.pages_per_slot = pages_per_slot;
+            o.pool.pages_per_slot = pages_per_slot;
             r = with_evicted(&o);
             assert_int_equal(run(r, 6, 1), N_PROMPT + N - 1 - UNITS);
             assert_int_equal(r->heard[r->grant].reused, UNITS);
@@ -130,10 +130,10 @@ static void windows_come_back(void **state)
     (void)state;
     defaults(&o);
     o.window = 60;
-    o.window_pages = 2;
-    o.pages_per_slot = 0;
+    o.pool.window_pages = 2;
+    o.pool.pages_per_slot = 0;
     o.chunk_tokens = 64;
-    o.n_pages = 150;
+    o.pool.n_pages = 150;
     r = with_evicted(&o);
     assert_int_equal(run(r, 6, 1), N_PROMPT + N - 1 - UNITS);
     assert_int_equal(counts(r).reused_host_tokens, UNITS);
@@ -202,7 +202,7 @@ static void one_copy_serves_two_sequences(void **state)
     check(r, (uint32_t)r->grant - 1, ids);
     check(r, (uint32_t)r->grant, ids);
     assert_in_range(counts(r).cached_in - in, UNITS / 8,
-                    UNITS / 8 + 2 * o.pages_per_slot);
+                    UNITS / 8 + 2 * o.pool.pages_per_slot);
     rig_free(&r);
 }
 
@@ -239,8 +239,8 @@ static void suspended_sequence_goes_before_prefixes(void **state)
 
     (void)state;
     defaults(&o);
-    o.n_pages = 60;
-    o.host_pages = 60;
+    o.pool.n_pages = 60;
+    o.pool.host_pages = 60;
     r = rig_new(&o);
     for (uint32_t i = 1; i <= 4; i++) {
         (void)run(r, i, i);
@@ -277,7 +277,7 @@ static void nothing_is_copied_without_a_host_tier(void **state)
 
     (void)state;
     defaults(&o);
-    o.host_pages = 0;
+    o.pool.host_pages = 0;
     r = rig_new(&o);
     for (uint32_t i = 1; i <= 6; i++) {
         (void)run(r, i, i);

@@ -16,8 +16,8 @@ static struct worker_metrics counts(const struct rig *r)
 static void defaults(struct worker_options *o)
 {
     chat_defaults(o);
-    o->n_pages = 64;
-    o->host_pages = 200;
+    o->pool.n_pages = 64;
+    o->pool.host_pages = 200;
 }
 
 /* A sequence of 400 ids, which is kept in the host tier. */
@@ -81,9 +81,9 @@ static void windows_go_along(void **state)
     (void)state;
     defaults(&o);
     o.window = 40;
-    o.window_pages = 1;
+    o.pool.window_pages = 1;
     o.chunk_tokens = 64;
-    o.n_pages = 71;
+    o.pool.n_pages = 71;
     begin(&c, &o);
     assert_int_equal(chat_turn(&c, 20, 20, true), 1 + 20 + 19);
     rig_free(&c.r);
@@ -96,7 +96,7 @@ static void stays_while_there_is_room(void **state)
 
     (void)state;
     defaults(&o);
-    o.n_pages = 128;
+    o.pool.n_pages = 128;
     c.r = rig_new(&o);
     chat_turn(&c, 300, 100, false);
     rig_advance(c.r, 20000);
@@ -113,7 +113,7 @@ static void stays_without_linear_layers(void **state)
 
     (void)state;
     defaults(&o);
-    o.pages_per_slot = 0;
+    o.pool.pages_per_slot = 0;
     c.r = rig_new(&o);
     chat_turn(&c, 300, 100, false);
     rig_advance(c.r, 20000);
@@ -128,7 +128,7 @@ static void stays_where_the_host_tier_is_too_small(void **state)
 
     (void)state;
     defaults(&o);
-    o.host_pages = 3; /* a state, and one of two blocks */
+    o.pool.host_pages = 3; /* a state, and one of two blocks */
     c.r = rig_new(&o);
     chat_turn(&c, 300, 100, false);
     rig_advance(c.r, 20000);
@@ -145,7 +145,7 @@ static void they_leave_room_for_others(void **state)
 
     (void)state;
     defaults(&o);
-    o.host_pages = 4096;
+    o.pool.host_pages = 4096;
     c.r = rig_new(&o);
     for (uint32_t i = 0; i < 80; i++) {
         c.n = c.n_spans = 0;

@@ -152,7 +152,7 @@ static void cuts_what_one_output_does_not_hold(void **state)
 
     (void)state;
     rig_defaults(&o);
-    o.n_pages = 512;
+    o.pool.n_pages = 512;
     r = rig_new(&o);
     r->acknowledge = false;
     for (uint32_t i = 1; i <= 6; i++) {
@@ -206,7 +206,7 @@ static void fills_an_output_to_the_last_value(void **state)
 
     (void)state;
     rig_defaults(&o);
-    o.n_pages = 512;
+    o.pool.n_pages = 512;
     r = rig_new(&o);
     r->acknowledge = false;
     for (uint32_t i = 1; i <= 5; i++) {

@@ -363,7 +363,7 @@ static void makes_room_in_the_table(void **state)
 
     (void)state;
     rig_defaults(&o);
-    o.slot_cap = 1;
+    o.pool.slot_cap = 1;
     r = rig_new(&o);
     r->acknowledge = false;
     for (s.id = 1; s.id <= 20; s.id++) {
@@ -397,8 +397,8 @@ static void tell_of(uint32_t n, uint32_t messages)
     struct rig_submit s = {.n_prompt = 1, .max_tokens = 1};
 
     rig_defaults(&o);
-    o.slot_cap = LIVE_ROWS_MAX + 1;
-    o.n_pages = 3 * (LIVE_ROWS_MAX + 1);
+    o.pool.slot_cap = LIVE_ROWS_MAX + 1;
+    o.pool.n_pages = 3 * (LIVE_ROWS_MAX + 1);
     o.max_rows = 1;
     r = rig_new(&o);
     for (s.id = 1; s.id <= n; s.id++) {

@@ -8,7 +8,7 @@
 static void defaults(struct worker_options *o)
 {
     rig_defaults(o);
-    o->n_pages = 512;
+    o->pool.n_pages = 512;
     o->reuse = true;
 }
 
@@ -72,7 +72,7 @@ static void follows_evictions(void **state)
 
     (void)state;
     defaults(&o);
-    o.n_pages = 140;
+    o.pool.n_pages = 140;
     r = rig_new(&o);
     for (uint32_t i = 0; i < 60; i++) {
         uint32_t first = i * i % 7 + i % 3, expect = find(r, first, NULL);
@@ -137,8 +137,8 @@ static void divides_a_snapshot(void **state)
 
     (void)state;
     defaults(&o);
-    o.pages_per_slot = 0;
-    o.n_pages = 300 * PROMPT / 8;
+    o.pool.pages_per_slot = 0;
+    o.pool.n_pages = 300 * PROMPT / 8;
     r = rig_new(&o);
     for (uint32_t i = 0; i < 250; i++) {
         run(r, i, NULL);

@@ -4,7 +4,7 @@
 #include "common/base/log.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/sequences/chat.h"
-#include "worker/sequences/batch.h"
+#include "worker/plan/batch.h"
 #include "worker/sequences/ranges.h"
 
 /* Cuts at p, and continues there with other ids. */
@@ -56,7 +56,7 @@ static void goes_back_exactly_without_linear_layers(void **state)
 
     (void)state;
     chat_defaults(&o);
-    o.pages_per_slot = 0;
+    o.pool.pages_per_slot = 0;
     cut(&o, 399, 399);
     cut(&o, 390, 390);
     cut(&o, 333, 333);
@@ -188,7 +188,7 @@ static void what_is_cut_makes_room_for_ids(void **state)
 
     (void)state;
     chat_defaults(&o);
-    o.slot_cap = 1;
+    o.pool.slot_cap = 1;
     o.reuse = false;
     r = rig_new(&o);
     for (s.id = 1; s.id <= 40; s.id++) {
@@ -270,7 +270,7 @@ static void copies_a_block_that_others_have(void **state)
 
     (void)state;
     chat_defaults(&o);
-    o.pages_per_slot = 0;
+    o.pool.pages_per_slot = 0;
     c.r = rig_new(&o);
     chat_turn(&c, 300, 100, false);
     memcpy(ids, c.ids, sizeof ids);
@@ -326,8 +326,8 @@ static void bounds_the_states_that_a_plan_loads(void **state)
 
     (void)state;
     chat_defaults(&o);
-    o.slot_cap = LOADS_MAX + 2;
-    o.n_pages = 4096;
+    o.pool.slot_cap = LOADS_MAX + 2;
+    o.pool.n_pages = 4096;
     r = rig_new(&o);
     for (s.id = 1; s.id <= LOADS_MAX + 1; s.id++) {
         rig_submit(r, &s);

@@ -208,7 +208,7 @@ static void takes_a_submit_at_its_largest(void **state)
     rig_defaults(&o);
     o.vocab = BIG;
     o.context = 16384;
-    o.n_pages = 2048;
+    o.pool.n_pages = 2048;
     r = rig_new(&o);
     rig_message(r, &s, &m);
     m.m.tokens = prompt;
@@ -472,7 +472,7 @@ static void leaves_alone_what_a_plan_looks_at(void **state)
 
         rig_defaults(&o);
         o.engine_depth = 2;
-        o.n_pages = 256;
+        o.pool.n_pages = 256;
         r = rig_new(&o);
         s.penalise = true;
         s.n_top = 2;

@@ -32,8 +32,8 @@ static struct rig *with_suspended(uint32_t host_pages, uint32_t depth)
     struct rig *r;
 
     rig_defaults(&o);
-    o.n_pages = 30;
-    o.host_pages = host_pages;
+    o.pool.n_pages = 30;
+    o.pool.host_pages = host_pages;
     o.engine_depth = depth;
     r = rig_new(&o);
     for (uint32_t id = 1; id <= 2; id++) {
@@ -100,8 +100,8 @@ static struct rig *after_steps(uint32_t n, uint32_t depth)
     struct rig *r;
 
     rig_defaults(&o);
-    o.n_pages = 30;
-    o.host_pages = 40;
+    o.pool.n_pages = 30;
+    o.pool.host_pages = 40;
     o.engine_depth = depth;
     r = rig_new(&o);
     for (uint32_t id = 1; id <= 2; id++) {

@@ -59,27 +59,27 @@ static void draw_options(struct walk *k, struct worker_options *o)
 
     rig_defaults(o);
     o->engine_depth = 1 + below(k, 2);
-    o->n_pages = 27 + below(k, 40);
-    o->host_pages = hosts[below(k, 4)];
+    o->pool.n_pages = 27 + below(k, 40);
+    o->pool.host_pages = hosts[below(k, 4)];
     o->reuse = below(k, 3) > 0;
     o->one_arithmetic = below(k, 2) == 0;
     o->step_tokens = 64 + below(k, 100);
     o->max_rows = 2 + below(k, 8);
-    o->slot_cap = o->max_rows + 4;
-    o->poison = below(k, 2) == 0;
+    o->pool.slot_cap = o->max_rows + 4;
+    o->pool.poison = below(k, 2) == 0;
     if (kind == 0) {
-        o->pages_per_slot = 0;
+        o->pool.pages_per_slot = 0;
     } else if (kind == 1) {
-        o->pages_per_slot = 5;
+        o->pool.pages_per_slot = 5;
     }
     k->extra = 0;
     if (k->windows) {
         o->window = 2 + below(k, 60);
-        o->window_pages = 1 + below(k, 2);
+        o->pool.window_pages = 1 + below(k, 2);
         o->chunk_tokens = 16 + below(k, 64);
-        k->extra = o->window_pages *
+        k->extra = o->pool.window_pages *
                    ((o->window + o->chunk_tokens) / o->block_tokens + 3);
-        o->n_pages += k->extra;
+        o->pool.n_pages += k->extra;
     }
 }
 
@@ -102,8 +102,9 @@ static void submit(struct walk *k, uint32_t id, uint32_t choice,
     struct one *m = &k->m[id][choice];
     uint32_t ids[RIG_CONTEXT];
     struct rig_submit s = {.id = id + 1, .choice = choice, .prompt = ids};
-    uint32_t most = (k->r->o.n_pages - k->extra - k->r->o.pages_per_slot) *
-                    k->r->o.block_tokens;
+    uint32_t most =
+        (k->r->o.pool.n_pages - k->extra - k->r->o.pool.pages_per_slot) *
+        k->r->o.block_tokens;
 
     *m = *like;
     fill_prompt(m, id, ids);

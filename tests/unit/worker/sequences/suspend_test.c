@@ -7,7 +7,7 @@
 #include "tests/unit/worker/rig.h"
 #include "tests/unit/worker/sequences/chat.h"
 #include "worker/base/metrics.h"
-#include "worker/sequences/batch.h"
+#include "worker/plan/batch.h"
 
 #define N_PROMPT 40u
 #define N        100u /* tokens of each */
@@ -33,9 +33,9 @@ static struct rig *with_pool(uint32_t n_pages, uint32_t host_pages,
     struct worker_options o;
 
     rig_defaults(&o);
-    o.n_pages = n_pages;
-    o.host_pages = host_pages;
-    o.pool_bytes = (uint64_t)n_pages * PAGE_BYTES;
+    o.pool.n_pages = n_pages;
+    o.pool.host_pages = host_pages;
+    o.pool.bytes = (uint64_t)n_pages * PAGE_BYTES;
     o.engine_depth = depth;
     return rig_new(&o);
 }
@@ -95,7 +95,7 @@ static void cached_pages_go_before_others_are_suspended(void **state)
 
     (void)state;
     rig_defaults(&o);
-    o.n_pages = 52;
+    o.pool.n_pages = 52;
     o.reuse = true;
     r = rig_new(&o);
     submit(r, 1, N);
@@ -377,8 +377,8 @@ static void shared_blocks_are_found_again(void **state)
     (void)state;
     rig_defaults(&o);
     o.reuse = true;
-    o.n_pages = 60;
-    o.host_pages = 60;
+    o.pool.n_pages = 60;
+    o.pool.host_pages = 60;
     r = rig_new(&o);
     for (uint32_t i = 0; i < 4; i++) {
         struct rig_submit s = {.id = 1,
@@ -417,9 +417,9 @@ static void larger_swaps_than_a_plan_are_none(void **state)
         struct rig *r;
 
         rig_defaults(&o);
-        o.pages_per_slot = (SWAP_PAGES_MAX - 10) / 2;
-        o.n_pages = 2 * o.pages_per_slot + 20 + 2 * past;
-        o.host_pages = o.n_pages;
+        o.pool.pages_per_slot = (SWAP_PAGES_MAX - 10) / 2;
+        o.pool.n_pages = 2 * o.pool.pages_per_slot + 20 + 2 * past;
+        o.pool.host_pages = o.pool.n_pages;
         r = rig_new(&o);
         submit(r, 1, 8);
         submit(r, 2, 8);
@@ -427,7 +427,7 @@ static void larger_swaps_than_a_plan_are_none(void **state)
             assert_true(rig_step(r));
         }
         assert_int_equal(rig_account(r).host_used,
-                         past ? 0 : SWAP_PAGES_MAX - o.pages_per_slot);
+                         past ? 0 : SWAP_PAGES_MAX - o.pool.pages_per_slot);
         finish(r, 2);
     }
 }

@@ -6,7 +6,7 @@
 #include "common/model/sizes.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig.h"
-#include "worker/cache/windows.h"
+#include "worker/sequence/windows.h"
 
 #define WINDOW 20
 #define TABLES 3
@@ -15,11 +15,11 @@
 static void defaults(struct worker_options *o)
 {
     rig_defaults(o);
-    o->pages_per_slot = 0;
-    o->slot_bytes = 0;
+    o->pool.pages_per_slot = 0;
+    o->pool.slot_bytes = 0;
     o->window = WINDOW;
-    o->window_pages = TABLES;
-    o->n_pages = 512;
+    o->pool.window_pages = TABLES;
+    o->pool.n_pages = 512;
 }
 
 /* Returns the window pages that a sequence of n tokens needs. */
@@ -27,7 +27,7 @@ static uint32_t need_of(const struct worker_options *o, uint32_t n)
 {
     struct window_rules r = windows_rules(o);
 
-    return windows_blocks(&r, n) * o->window_pages;
+    return windows_blocks(&r, n) * o->pool.window_pages;
 }
 
 static void the_need_is_that_of_the_sizes(void **state)
@@ -65,7 +65,7 @@ static void check_alone(const struct worker_options *o, uint32_t n_prompt,
 
         if (a.n_sequences > 0 && rig_state(r, 5) < 5) {
             assert_int_equal(a.windows.held + a.windows.granted, need);
-            assert_int_equal(a.windows.held % o->window_pages, 0);
+            assert_int_equal(a.windows.held % o->pool.window_pages, 0);
         }
     } while (rig_step(r));
     rig_check_tokens(r, 1, 5, n_prompt, max_tokens);
@@ -102,8 +102,8 @@ static void works_beside_every_other_kind_of_layer(void **state)
         struct worker_options o;
 
         defaults(&o);
-        o.pages_per_block = kinds & 1;
-        o.pages_per_slot = kinds & 2 ? 2 : 0;
+        o.pool.pages_per_block = kinds & 1;
+        o.pool.pages_per_slot = kinds & 2 ? 2 : 0;
         check_alone(&o, 150, 40);
     }
 }
@@ -144,7 +144,7 @@ static void a_full_pool_keeps_its_promises(void **state)
 
         defaults(&o);
         o.reuse = true;
-        o.n_pages = need_of(&o, 440) + 55 + spare;
+        o.pool.n_pages = need_of(&o, 440) + 55 + spare;
         o.engine_depth = 1 + spare % 2;
         check_alone(&o, 300, 140);
     }
@@ -205,7 +205,7 @@ static void choices_share_the_windows_of_their_prompt(void **state)
     (void)state;
     defaults(&o);
     o.reuse = true;
-    o.n_pages = 1024;
+    o.pool.n_pages = 1024;
     r = rig_new(&o);
     for (s.choice = 0; s.choice < 4; s.choice++) {
         rig_submit(r, &s);
@@ -273,7 +273,7 @@ static void a_submit_names_what_its_windows_need(void **state)
             "need has 56 window pages, 150 ids need 57 to 198");
     refused(r, 199, "need has 199 window pages");
     rig_free(&r);
-    o.window = o.window_pages = 0;
+    o.window = o.pool.window_pages = 0;
     r = rig_new(&o);
     refused(r, 1, "need has 1 window pages, 150 ids need 0 to 0");
     rig_free(&r);

@@ -13,10 +13,10 @@
 static void options(struct worker_options *o, uint32_t drafts)
 {
     ring_options(o);
-    o->n_pages = 512;
+    o->pool.n_pages = 512;
     o->reuse = true;
-    o->drafts = drafts;
-    o->keep_tokens = KEEP;
+    o->drafting.most = drafts;
+    o->drafting.keep_tokens = KEEP;
 }
 
 /* Makes a leader of n stages whose last one has an MTP layer. */
@@ -115,7 +115,7 @@ static void stages_may_lack_a_class(void **state)
         uint64_t grant;
 
         options(&o, 4);
-        o.pages_per_slot = i % 2 == 0 ? 0 : o.pages_per_slot;
+        o.pool.pages_per_slot = i % 2 == 0 ? 0 : o.pool.pages_per_slot;
         r = ring_rig_with(3, &o, shapes[i / 2]);
         ring_drafts(r->ring, KEEP, true);
         r->drafts = RIG_DRAFTS_MIXED;
@@ -210,7 +210,7 @@ static void makes_no_drafts_unless_all_can(void **state)
         uint64_t grant;
 
         options(&o, how == 0 ? 0 : 4);
-        o.keep_tokens = how == 1 ? 0 : KEEP;
+        o.drafting.keep_tokens = how == 1 ? 0 : KEEP;
         r = ring_rig(3, &o);
         ring_drafts(r->ring, KEEP, true);
         r->ring->n_keep_tokens -= how == 2; /* the last one is old */
@@ -261,7 +261,7 @@ static void learns_from_results_what_pays(void **state)
         uint64_t grant;
 
         options(&o, 4);
-        o.drafts_auto = true;
+        o.drafting.chooses = true;
         r = ring_rig(3, &o);
         ring_drafts(r->ring, KEEP, true);
         r->drafts = wrong ? RIG_DRAFTS_WRONG : RIG_DRAFTS_RIGHT;

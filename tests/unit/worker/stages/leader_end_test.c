@@ -6,7 +6,7 @@
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/stages/ring.h"
 #include "worker/base/metrics.h"
-#include "worker/cache/sequence.h"
+#include "worker/sequence/sequence.h"
 
 static const struct rig_submit usual = {
     .id = 1, .n_prompt = 10, .max_tokens = 6, .ignore_eos = true};
@@ -390,6 +390,25 @@ static void breaks_at_wrong_removes(void **state)
     }
 }
 
+/* The sequence is still here, because the router has not acknowledged its end.
+ */
+static void breaks_at_a_remove_that_comes_twice(void **state)
+{
+    struct rig *r = with_one(&usual);
+    Sluice__V1__StageRemove m;
+    uint32_t zeros[3] = {0};
+
+    (void)state;
+    r->acknowledge = false;
+    ring_run(r->ring);
+    assert_int_equal(ring_removes(r->ring, 1), 1);
+    assert_int_equal(rig_state(r, 1), 5);
+    fill_remove(&m, 1, zeros);
+    ring_say(r->ring, METHOD_STAGE_REMOVE, &m.base);
+    r->acknowledge = true;
+    check_broken(&r, "Remove of grant 1, which was not sent");
+}
+
 /* With plans here and at the stages, a receipt that waits, and a Submit
  * whose ids have not all come: UNAVAILABLE, so the router can retry
  * elsewhere. */
@@ -509,6 +528,7 @@ int main(void)
         cmocka_unit_test(takes_the_last_id_of_the_vocabulary),
         cmocka_unit_test(breaks_at_a_result_of_nothing),
         cmocka_unit_test(breaks_at_wrong_removes),
+        cmocka_unit_test(breaks_at_a_remove_that_comes_twice),
         cmocka_unit_test(frees_all_when_an_edge_breaks),
         cmocka_unit_test(sends_a_half_submit_elsewhere),
         cmocka_unit_test(forgets_the_plans_of_the_last_assembly),

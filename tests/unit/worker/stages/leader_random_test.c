@@ -13,7 +13,7 @@
 static void options(struct worker_options *o)
 {
     ring_options(o);
-    o->n_pages = 512;
+    o->pool.n_pages = 512;
     o->reuse = true;
     o->layer_end = 2;
 }
@@ -188,8 +188,8 @@ static void set_windows(struct worker_options *o, unsigned seed)
 {
     if (seed / 4 % 2 == 1) {
         o->window = 3 + seed % 40;
-        o->window_pages = seed % 3;
-        o->n_pages += 40;
+        o->pool.window_pages = seed % 3;
+        o->pool.n_pages += 40;
     }
 }
 
@@ -231,12 +231,12 @@ static void holds_whatever_comes(void **state)
         uint32_t id = 0;
 
         options(&o);
-        o.n_pages = 120;
-        o.tenant_share = seed % 3 == 0 ? 0.2f : 1;
-        o.pages_per_slot = seed % 5 == 0 ? 0 : o.pages_per_slot;
+        o.pool.n_pages = 120;
+        o.pool.tenant_share = seed % 3 == 0 ? 0.2f : 1;
+        o.pool.pages_per_slot = seed % 5 == 0 ? 0 : o.pool.pages_per_slot;
         o.engine_depth = 1 + seed % 2;
-        o.drafts = 1 + seed % DRAFTS_MAX;
-        o.keep_tokens = 40;
+        o.drafting.most = 1 + seed % DRAFTS_MAX;
+        o.drafting.keep_tokens = 40;
         set_windows(&o, seed);
         srand(seed);
         r = ring_rig_with(3, &o, (o.window > 0 ? shapes : plain)[seed % 4]);

@@ -12,7 +12,7 @@
 static void options(struct worker_options *o)
 {
     ring_options(o);
-    o->n_pages = 512;
+    o->pool.n_pages = 512;
     o->reuse = true;
     o->layer_end = 2;
 }
@@ -288,7 +288,7 @@ static void keeps_the_part_that_fits(void **state)
 
     (void)state;
     options(&o);
-    o.tenant_share = 30.0f / 512;
+    o.pool.tenant_share = 30.0f / 512;
     r = ring_rig(3, &o);
     for (s.id = 1; s.id <= 8; s.id++) {
         make_prompt(ids, 300, s.id, 300, 0);
@@ -350,9 +350,9 @@ static void a_leader_may_lack_blocks(void **state)
 
     (void)state;
     options(&o);
-    o.pages_per_block = 0;
-    o.pages_per_slot = 1;
-    o.n_pages = 40;
+    o.pool.pages_per_block = 0;
+    o.pool.pages_per_slot = 1;
+    o.pool.n_pages = 40;
     r = ring_rig_with(3, &o, shapes);
     for (s.id = 1; s.id <= 8; s.id++) {
         make_prompt(ids, 300, s.id / 2, 300, 0);
@@ -377,7 +377,7 @@ static void a_leader_without_blocks_keeps_one_of_two_twins(void **state)
 
     (void)state;
     options(&o);
-    o.pages_per_block = 0;
+    o.pool.pages_per_block = 0;
     r = ring_rig_with(3, &o, shapes);
     make_prompt(ids, 300, 7, 300, 0);
     run_choices(r, &s, 2);
@@ -395,7 +395,7 @@ static void a_leader_without_slots_restores_nothing(void **state)
 
     (void)state;
     options(&o);
-    o.pages_per_slot = 0;
+    o.pool.pages_per_slot = 0;
     r = ring_rig_with(3, &o, shapes);
     make_prompt(ids, 300, 7, 300, 0);
     for (s.id = 1; s.id <= 8; s.id++) {
@@ -494,7 +494,7 @@ static void a_range_goes_back_to_a_state_of_the_stages(void **state)
 
     (void)state;
     options(&o);
-    o.pages_per_slot = 0;
+    o.pool.pages_per_slot = 0;
     r = ring_rig_with(3, &o, shapes);
     make_prompt(ids, 300, 7, 300, 0);
     run(r, &s);

@@ -6,7 +6,7 @@
 
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/stages/ring.h"
-#include "worker/cache/sequence.h"
+#include "worker/sequence/sequence.h"
 #include "worker/stages/assembly.h"
 
 static const struct rig_submit usual = {
@@ -150,7 +150,7 @@ static void sends_long_prompts_in_parts(void **state)
     (void)state;
     ring_options(&o);
     o.context = OPEN_IDS_MAX + 100;
-    o.n_pages = o.context / o.block_tokens + 1 + o.pages_per_slot;
+    o.pool.n_pages = o.context / o.block_tokens + 1 + o.pool.pages_per_slot;
     for (uint32_t n = OPEN_IDS_MAX; n <= OPEN_IDS_MAX + 1; n++) {
         struct rig *r = ring_rig(2, &o);
         struct rig_submit s = usual;
@@ -422,7 +422,7 @@ static void keeps_its_own_until_all_stages_have_removed(void **state)
     assert_int_equal(rig_account(r).n_sequences, 1);
     assert_false(r->ends[tag].ended);
     ring_run(r->ring);
-    assert_int_equal(rig_account(r).pages.free, r->o.n_pages);
+    assert_int_equal(rig_account(r).pages.free, r->o.pool.n_pages);
     check_receipt(r, tag, 4, 2);
     ring_rig_end(&r);
 }
@@ -454,10 +454,10 @@ static void grants_no_more_than_its_table_holds(void **state)
 
     (void)state;
     ring_options(&o);
-    o.slot_cap = 4;
+    o.pool.slot_cap = 4;
     r = ring_rig(3, &o);
     for (int round = 0; round < 2; round++) {
-        assert_int_equal(cancel_while_free(r, &s), o.slot_cap);
+        assert_int_equal(cancel_while_free(r, &s), o.pool.slot_cap);
         assert_int_equal(rig_account(r).slots.free, 0);
         ring_run(r->ring);
         rig_advance(r, 500000);
@@ -476,7 +476,7 @@ static void keeps_no_ids_of_what_is_removed(void **state)
 
     (void)state;
     ring_options(&o);
-    o.slot_cap = 2;
+    o.pool.slot_cap = 2;
     r = ring_rig(3, &o);
     r->acknowledge = false;
     for (; s.id <= 20; s.id++) {

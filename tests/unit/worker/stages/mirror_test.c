@@ -135,7 +135,7 @@ static struct live *open_one(struct world *w, uint32_t n_prompt)
         assert_int_equal(pool_grant(&g->pool, &n, &e), ST_OK);
         x->at[i] = sequence_new(&g->table, 0, n.n[POOL_BLOCKS]);
         assert_non_null(x->at[i]);
-        x->at[i]->need = n;
+        x->at[i]->memory.need = n;
     }
     w->n_live++;
     return x;
@@ -147,8 +147,8 @@ static void take(struct pool_of_stage *g, struct sequence *s, uint32_t end)
     struct error e;
 
     assert_int_equal(stage_cache_take(&g->cache, s, end, &e), ST_OK);
-    if (g->cache.has_states && s->slot == SLOT_NONE) {
-        assert_true(pool_take(&g->pool, POOL_SLOTS, 1, &s->slot));
+    if (g->cache.has_states && s->memory.slot == SLOT_NONE) {
+        assert_true(pool_take(&g->pool, POOL_SLOTS, 1, &s->memory.slot));
     }
     g->pool.n_moves = 0;
 }

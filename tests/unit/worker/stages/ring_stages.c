@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "tests/unit/cmocka.h"
-#include "worker/cache/windows.h"
+#include "worker/sequence/windows.h"
 
 struct one_stage {
     struct mirror_stage shape;
@@ -42,8 +42,8 @@ struct ring_stages *ring_stages_new(const struct worker_options *o,
                                     uint32_t n)
 {
     struct ring_stages *g = calloc(1, sizeof *g);
-    struct mirror_stage usual = {o->n_pages, o->pages_per_block,
-                                 o->pages_per_slot, o->window_pages};
+    struct mirror_stage usual = {o->pool.n_pages, o->pool.pages_per_block,
+                                 o->pool.pages_per_slot, o->pool.window_pages};
 
     assert_non_null(g);
     g->n = n;
@@ -132,7 +132,7 @@ void ring_stages_open(struct ring_stages *g, const Sluice__V1__StageOpen *m)
         s = sequence_new(&x->table, 0, need.n[POOL_BLOCKS]);
         assert_non_null(s);
         assert_true(windows_make(&x->table, s, windows));
-        s->need = need;
+        s->memory.need = need;
         sequence_set_grant(&x->table, s, m->grant);
     }
 }
@@ -145,8 +145,8 @@ static void take(struct one_stage *x, struct sequence *s, uint32_t begin,
     x->pool.n_moves = 0;
     fits(stage_cache_take(&x->cache, s, end, &e), &e);
     assert_true(windows_move(&x->table, s, begin, end));
-    if (x->cache.has_states && s->slot == SLOT_NONE) {
-        assert_true(pool_take(&x->pool, POOL_SLOTS, 1, &s->slot));
+    if (x->cache.has_states && s->memory.slot == SLOT_NONE) {
+        assert_true(pool_take(&x->pool, POOL_SLOTS, 1, &s->memory.slot));
     }
     x->pool.n_moves = 0;
 }
@@ -199,7 +199,7 @@ void ring_stages_restore(struct ring_stages *g,
 
         x->pool.n_moves = 0;
         assert_true(m->has_node || m->has_from || !x->cache.has_blocks ||
-                    (uint64_t)find(x, m->grant)->n_blocks *
+                    (uint64_t)find(x, m->grant)->memory.n_blocks *
                             x->cache.block_tokens >=
                         m->position);
         fits(stage_cache_restore(&x->cache, find(x, m->grant), &r, &copies, &e),

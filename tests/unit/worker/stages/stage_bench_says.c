@@ -315,7 +315,7 @@ static uint32_t windows_of(const struct worker_options *o, uint32_t n)
     uint32_t all = (n + bt - 1) / bt;
     uint32_t most = (o->window + o->chunk_tokens + bt - 1) / bt + 1;
 
-    return o->window_pages * (all < most ? all : most);
+    return o->pool.window_pages * (all < most ? all : most);
 }
 
 void bench_open(struct bench *b, struct bench_open *o, uint32_t n_prompt,
@@ -335,8 +335,8 @@ void bench_open(struct bench *b, struct bench_open *o, uint32_t n_prompt,
         o->grants[i] = here ? b->own : 77;
         o->blocks[i] =
             here ? (n + b->o.block_tokens - 1) / b->o.block_tokens : 99;
-        o->blocks[i] *= !here || b->o.pages_per_block > 0;
-        o->slots[i] = here && b->o.pages_per_slot > 0;
+        o->blocks[i] *= !here || b->o.pool.pages_per_block > 0;
+        o->slots[i] = here && b->o.pool.pages_per_slot > 0;
         o->checkpoints[i] = 0;
         o->windows[i] = here ? windows_of(&b->o, n) : 33;
     }

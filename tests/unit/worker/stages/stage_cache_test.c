@@ -57,10 +57,10 @@ static struct sequence *computed(struct world *w, uint32_t n, uint32_t end)
     assert_int_equal(pool_grant(&w->pool, &need, &w->e), ST_OK);
     s = sequence_new(&w->table, 0, need.n[POOL_BLOCKS]);
     assert_non_null(s);
-    s->need = need;
+    s->memory.need = need;
     assert_int_equal(stage_cache_take(&w->cache, s, end, &w->e), ST_OK);
     if (end > 0 && states) {
-        assert_true(pool_take(&w->pool, POOL_SLOTS, 1, &s->slot));
+        assert_true(pool_take(&w->pool, POOL_SLOTS, 1, &s->memory.slot));
     }
     return s;
 }
@@ -68,7 +68,7 @@ static struct sequence *computed(struct world *w, uint32_t n, uint32_t end)
 static uint32_t block(const struct world *w, const struct sequence *s,
                       uint32_t i)
 {
-    return paged_get(&w->table.slab, &s->blocks, i);
+    return paged_get(&w->table.slab, &s->memory.blocks, i);
 }
 
 static void keep(struct world *w, const struct sequence *s, uint32_t node,
@@ -113,10 +113,10 @@ static void shares_the_blocks_of_a_path(void **state)
     for (uint32_t i = 0; i < 4; i++) {
         assert_int_equal(block(w, a, i), block(w, b, i));
     }
-    assert_int_equal(b->n_blocks, 4);
+    assert_int_equal(b->memory.n_blocks, 4);
     assert_int_equal(w->pool.free, free_before + 4); /* of its grant */
     assert_int_equal(copies.of[0].from, page);
-    assert_int_equal(copies.of[0].to, b->slot);
+    assert_int_equal(copies.of[0].to, b->memory.slot);
     assert_int_equal(copies.of[0].n, 3);
     /* Again: it has the blocks already. */
     assert_int_equal(stage_cache_restore(&w->cache, b, &r, &copies, &w->e),
@@ -141,7 +141,7 @@ static void replaces_its_own_blocks(void **state)
     assert_int_equal(copies.n, 0);
     assert_int_equal(block(w, a, 1), block(w, b, 1));
     assert_int_equal(block(w, b, 2), last);
-    assert_int_equal(b->n_blocks, 4);
+    assert_int_equal(b->memory.n_blocks, 4);
     assert_int_equal(w->pool.free, free_before + 2);
     world_free(w);
 }
@@ -189,8 +189,8 @@ static void refuses_an_unknown_name(void **state)
     assert_int_equal(stage_cache_save(&w->cache, 6, &page, &w->e), ST_OK);
     refused(w, stage_cache_save(&w->cache, 6, &page, &w->e), ST_ALREADY_EXISTS,
             "checkpoint 6 is kept already");
-    assert_int_equal(b->n_blocks, 0);
-    assert_int_equal(b->slot, SLOT_NONE);
+    assert_int_equal(b->memory.n_blocks, 0);
+    assert_int_equal(b->memory.slot, SLOT_NONE);
     world_free(w);
 }
 
@@ -225,15 +225,16 @@ static void takes_over_another_sequence(void **state)
     struct world *w = world_new(40, true, true);
     struct sequence *a = computed(w, 4, 100), *b = computed(w, 6, 0);
     struct stage_restore r = to_node(100, NAME_NONE, NAME_NONE);
-    uint32_t slot = a->slot, last = block(w, a, 3), free_before = w->pool.free;
+    uint32_t slot = a->memory.slot, last = block(w, a, 3),
+             free_before = w->pool.free;
     struct stage_copies copies;
 
     (void)state;
     r.from = a;
     assert_int_equal(stage_cache_restore(&w->cache, b, &r, &copies, &w->e),
                      ST_OK);
-    assert_int_equal(b->slot, slot);
-    assert_int_equal(a->slot, SLOT_NONE);
+    assert_int_equal(b->memory.slot, slot);
+    assert_int_equal(a->memory.slot, SLOT_NONE);
     assert_int_equal(block(w, b, 3), last);
     assert_int_equal(w->pool.free, free_before + 4 + 3);
     sequence_release(&w->table, a);
@@ -257,13 +258,13 @@ static void copies_a_block_that_others_have(void **state)
     r.cut = true;
     assert_int_equal(stage_cache_restore(&w->cache, a, &r, &copies, &w->e),
                      ST_OK);
-    assert_int_equal(a->n_blocks, 2);
+    assert_int_equal(a->memory.n_blocks, 2);
     r.cut = false;
     r.from = a;
     free_before = w->pool.free;
     assert_int_equal(stage_cache_restore(&w->cache, b, &r, &copies, &w->e),
                      ST_OK);
-    assert_int_equal(b->n_blocks, 2);
+    assert_int_equal(b->memory.n_blocks, 2);
     assert_int_equal(block(w, a, 0), block(w, b, 0));
     assert_int_not_equal(block(w, a, 1), block(w, b, 1));
     assert_int_equal(w->pool.free, free_before + 1);
@@ -308,15 +309,15 @@ static void cuts_a_range(void **state)
     r.cut = true;
     assert_int_equal(stage_cache_restore(&w->cache, a, &r, &copies, &w->e),
                      ST_OK);
-    assert_int_equal(a->n_blocks, 3);
-    assert_int_equal(a->need.n[POOL_BLOCKS], 3);
-    assert_int_equal(copies.of[0].to, a->slot);
+    assert_int_equal(a->memory.n_blocks, 3);
+    assert_int_equal(a->memory.need.n[POOL_BLOCKS], 3);
+    assert_int_equal(copies.of[0].to, a->memory.slot);
     assert_int_equal(w->pool.free, 40 - 3 - 3 - 3);
     r = to_node(0, NAME_NONE, NAME_NONE);
     r.cut = true;
     assert_int_equal(stage_cache_restore(&w->cache, a, &r, &copies, &w->e),
                      ST_OK);
-    assert_int_equal(a->slot, SLOT_NONE);
+    assert_int_equal(a->memory.slot, SLOT_NONE);
     assert_int_equal(w->pool.free, 40 - 3);
     world_free(w);
 }
@@ -329,7 +330,7 @@ static void a_twin_shares_full_blocks(void **state)
 
     (void)state;
     assert_int_equal(stage_cache_twin(&w->cache, a, b, 70, &w->e), ST_OK);
-    assert_int_equal(b->n_blocks, 2);
+    assert_int_equal(b->memory.n_blocks, 2);
     assert_int_equal(block(w, a, 1), block(w, b, 1));
     assert_int_equal(w->pool.free, free_before + 2);
     refused(w, stage_cache_twin(&w->cache, a, b, 70, &w->e),

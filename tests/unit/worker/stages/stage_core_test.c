@@ -183,14 +183,14 @@ static void what_does_not_fit_breaks_it(void **state)
     struct bench *b = stand(false);
 
     (void)state;
-    for (uint32_t i = 0; i < b->o.slot_cap; i++) {
+    for (uint32_t i = 0; i < b->o.pool.slot_cap; i++) {
         bench_open_plain(b, 8, 8);
     }
     assert_int_equal(b->n_broken, 0);
     assert_int_equal(bench_account(b).slots.free, 0);
     bench_open_plain(b, 8, 8);
     bench_check_broken(b, "Open of grant 109: ");
-    assert_int_equal(bench_account(b).slots.free, b->o.slot_cap);
+    assert_int_equal(bench_account(b).slots.free, b->o.pool.slot_cap);
     bench_free(&b);
 }
 

@@ -684,7 +684,7 @@ static void a_wrong_row_breaks_it(void **state)
         struct bench *b;
 
         bench_options(&o, true);
-        o.has_mtp = wrong[i].change != change_mtp;
+        o.drafting.has_mtp = wrong[i].change != change_mtp;
         b = bench_new_with(&o, true);
         bench_assemble(b);
         send_wrong(b, wrong[i].change);
@@ -814,9 +814,9 @@ static void a_result_has_room_for_all_logprobs(void **state)
     (void)state;
     bench_options(&o, true);
     o.max_rows = WIDE_ROWS;
-    o.step_tokens = o.keep_tokens = WIDE_ROWS * (DRAFTS_MAX + 1);
-    o.n_pages = 1000;
-    o.slot_cap = 64;
+    o.step_tokens = o.drafting.keep_tokens = WIDE_ROWS * (DRAFTS_MAX + 1);
+    o.pool.n_pages = 1000;
+    o.pool.slot_cap = 64;
     for (uint32_t over = 0; over < 2; over++) {
         struct bench *b = bench_new_with(&o, true);
         uint64_t grant[WIDE_ROWS];

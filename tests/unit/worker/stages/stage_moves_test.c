@@ -3,7 +3,7 @@
 #include "common/wire/wire.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/stages/stage_bench.h"
-#include "worker/sequences/batch.h"
+#include "worker/plan/batch.h"
 
 #define NONE    UINT32_MAX
 #define PER     1024u /* pages of a slot */
@@ -20,9 +20,9 @@ static struct bench *stand(void)
     struct bench *b;
 
     bench_options(&o, false);
-    o.n_pages = EXTENTS * PER;
-    o.pages_per_slot = PER;
-    o.slot_cap = EXTENTS;
+    o.pool.n_pages = EXTENTS * PER;
+    o.pool.pages_per_slot = PER;
+    o.pool.slot_cap = EXTENTS;
     o.block_tokens = 1;
     o.context = TOKENS;
     o.step_tokens = NEW * PROMPT;

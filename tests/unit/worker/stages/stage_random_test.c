@@ -333,9 +333,9 @@ static struct bench *make(uint64_t seed)
     bench_options(&o, last);
     if (seed / 2 % 2 == 1) {
         o.window = 2 + (uint32_t)seed % 19;
-        o.window_pages = 1 + (uint32_t)seed % 3;
+        o.pool.window_pages = 1 + (uint32_t)seed % 3;
         o.chunk_tokens = 7;
-        o.n_pages += 200;
+        o.pool.n_pages += 200;
     }
     return bench_new_with(&o, last);
 }

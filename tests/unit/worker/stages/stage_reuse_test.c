@@ -512,9 +512,9 @@ static void a_stage_without_blocks_restores_states(void **state)
 
     (void)state;
     bench_options(&o, false);
-    o.pages_per_block = 0;
-    o.pages_per_slot = 1;
-    o.n_pages = 12;
+    o.pool.pages_per_block = 0;
+    o.pool.pages_per_slot = 1;
+    o.pool.n_pages = 12;
     b = bench_new_with(&o, false);
     bench_assemble(b);
     one = computed(b, 150);
@@ -539,8 +539,8 @@ static void a_stage_without_slots_restores_blocks(void **state)
 
     (void)state;
     bench_options(&o, false);
-    o.pages_per_slot = 0;
-    o.n_pages = 64;
+    o.pool.pages_per_slot = 0;
+    o.pool.n_pages = 64;
     b = bench_new_with(&o, false);
     bench_assemble(b);
     one = computed(b, 150);

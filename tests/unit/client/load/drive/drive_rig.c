@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "common/base/minmax.h"
+
 static void on_sample(void *arg, const struct sample *s, const uint32_t *gaps)
 {
     struct rig *r = arg;
@@ -47,11 +49,6 @@ void rig_begin(struct rig *r, struct plan *plan)
     r->now_us = RIG_START_US - 1000;
 }
 
-static int64_t earliest(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void look(struct rig *r)
 {
     size_t now, peak;
@@ -73,7 +70,7 @@ bool rig_run_until(struct rig *r, int64_t at_us)
         if (due_us == GENERATOR_DONE) {
             return true;
         }
-        due_us = earliest(due_us, virtual_due(r->target));
+        due_us = min_i64(due_us, virtual_due(r->target));
         if (due_us > until_us) {
             r->now_us = until_us;
             return false;

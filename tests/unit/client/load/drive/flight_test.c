@@ -91,6 +91,37 @@ static void gaps_beyond_the_limit_keep_the_longest(void **state)
     assert_null(f.gaps);
 }
 
+static void chunks_count_unless_tokens_are_counted(void **state)
+{
+    struct call_end end = {.outcome = OUTCOME_OK, .chunks = true};
+    struct flight f = {0};
+    char text[1000];
+
+    (void)state;
+    memset(text, 'x', sizeof text);
+    flight_begin(&f, 5);
+    flight_output(&f, 20, 1);
+    flight_keep(&f, text, 700);
+    flight_keep(&f, text, 1000);
+    assert_int_equal(f.n_output, 1700);
+    flight_end(&f, 30, &end);
+    assert_int_equal(f.sample.n_output, 1);
+    assert_int_equal(f.sample.flags, SAMPLE_CHUNKS);
+    flight_begin(&f, 5);
+    assert_int_equal(f.n_output, 0);
+    flight_output(&f, 20, 1);
+    end.n_output = 4;
+    flight_end(&f, 30, &end);
+    assert_int_equal(f.sample.n_output, 4);
+    assert_int_equal(f.sample.flags, 0);
+    for (int i = 0; i < FLIGHT_OUTPUT_MAX / 1000 + 2; i++) {
+        flight_keep(&f, text, sizeof text);
+    }
+    assert_int_equal(f.n_output, FLIGHT_OUTPUT_MAX);
+    flight_clear(&f);
+    assert_null(f.output);
+}
+
 static void servers_counts_replace_ours(void **state)
 {
     struct call_end end = {
@@ -126,6 +157,7 @@ int main(void)
         cmocka_unit_test(hash_does_not_depend_on_chunks),
         cmocka_unit_test(text_is_hashed_without_ids),
         cmocka_unit_test(gaps_beyond_the_limit_keep_the_longest),
+        cmocka_unit_test(chunks_count_unless_tokens_are_counted),
         cmocka_unit_test(servers_counts_replace_ours),
     };
 

@@ -246,6 +246,21 @@ static void every_choice_must_finish(void **state)
     http_answer_fini(&a);
 }
 
+static void output_without_usage_is_in_chunks(void **state)
+{
+    static const char one[] =
+        "data: {\"choices\":[{\"text\":\"four whole tokens here\"}]}\n\n"
+        "data: [DONE]\n\n";
+    struct http_answer a = {0};
+    struct seen seen = {0};
+
+    (void)state;
+    assert_true(run(&a, 200, true, one, NULL, &seen).chunks);
+    assert_false(run(&a, 200, true, chat, NULL, &seen).chunks);
+    assert_false(run(&a, 500, false, "{}", NULL, &seen).chunks);
+    http_answer_fini(&a);
+}
+
 static void a_stopped_answer_passes_nothing_on(void **state)
 {
     struct http_answer a = {0};
@@ -286,6 +301,7 @@ int main(void)
         cmocka_unit_test(
             a_connection_that_breaks_after_the_end_does_not_matter),
         cmocka_unit_test(every_choice_must_finish),
+        cmocka_unit_test(output_without_usage_is_in_chunks),
         cmocka_unit_test(a_stopped_answer_passes_nothing_on),
         cmocka_unit_test(events_are_limited),
     };

@@ -8,6 +8,7 @@
 #include "client/load/drive/ask.h"
 #include "client/load/drive/http_wire.h"
 #include "client/load/drive/kind.h"
+#include "common/base/monotonic.h"
 #include "tests/patience.h"
 #include "tests/unit/client/load/drive/http_peer.h"
 #include "tests/unit/cmocka.h"
@@ -104,7 +105,7 @@ static struct call *start(struct seen *s, bool slow)
 {
     struct call *c = prepare(s, slow);
 
-    http_target.start(target, c, http_now_us());
+    http_target.start(target, c, monotonic_us());
     return c;
 }
 
@@ -116,14 +117,14 @@ static void turn(void)
 
     http_peer_turn(&peer);
     poll(items, (nfds_t)n, 1);
-    http_target.turn(target, items, n, http_now_us());
+    http_target.turn(target, items, n, monotonic_us());
 }
 
 static void until(const int *value, int want)
 {
-    int64_t end = http_now_us() + patience_us();
+    int64_t end = monotonic_us() + patience_us();
 
-    while (*value < want && http_now_us() < end) {
+    while (*value < want && monotonic_us() < end) {
         turn();
     }
     assert_int_equal(*value, want);
@@ -131,9 +132,9 @@ static void until(const int *value, int want)
 
 static void until_requests(size_t want)
 {
-    int64_t end = http_now_us() + patience_us();
+    int64_t end = monotonic_us() + patience_us();
 
-    while (peer.n_requests < want && http_now_us() < end) {
+    while (peer.n_requests < want && monotonic_us() < end) {
         turn();
     }
     assert_int_equal(peer.n_requests, want);
@@ -204,7 +205,7 @@ static void a_call_that_is_given_up_ends_at_once(void **state)
                                        [GIVE_UP_DISCONNECT] =
                                            OUTCOME_DISCONNECTED,
                                        [GIVE_UP_TIMEOUT] = OUTCOME_TIMEOUT};
-    int64_t end = http_now_us() + patience_us();
+    int64_t end = monotonic_us() + patience_us();
 
     (void)state;
     open_target();
@@ -213,10 +214,10 @@ static void a_call_that_is_given_up_ends_at_once(void **state)
         struct call *c = start(&s, false);
 
         until_requests((size_t)how + 1);
-        http_target.give_up(target, c, (enum give_up)how, http_now_us());
+        http_target.give_up(target, c, (enum give_up)how, monotonic_us());
         assert_int_equal(s.n_ends, 1);
         assert_int_equal(s.end.outcome, outcomes[how]);
-        while (!peer.ended[how] && http_now_us() < end) {
+        while (!peer.ended[how] && monotonic_us() < end) {
             turn();
         }
         assert_true(peer.ended[how]);
@@ -293,11 +294,11 @@ static const char *models;
 
 static void *answer_models(void *arg)
 {
-    int64_t end = http_now_us() + patience_us();
+    int64_t end = monotonic_us() + patience_us();
     bool answered = false;
 
     (void)arg;
-    while (!answered && http_now_us() < end) {
+    while (!answered && monotonic_us() < end) {
         http_peer_turn(&peer);
         answered = peer.n > 0 && strstr(peer.in[0], "\r\n\r\n") != NULL;
     }

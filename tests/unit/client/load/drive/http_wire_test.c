@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "common/base/monotonic.h"
 #include "tests/patience.h"
 #include "tests/unit/client/load/drive/http_peer.h"
 #include "tests/unit/cmocka.h"
@@ -112,9 +113,9 @@ static void turn(void)
 /* Turns both sides until *value reaches `want`. */
 static void until(const int *value, int want)
 {
-    int64_t end = http_now_us() + patience_us();
+    int64_t end = monotonic_us() + patience_us();
 
-    while (*value < want && http_now_us() < end) {
+    while (*value < want && monotonic_us() < end) {
         turn();
     }
     assert_int_equal(*value, want);
@@ -122,9 +123,9 @@ static void until(const int *value, int want)
 
 static void until_requests(size_t want)
 {
-    int64_t end = http_now_us() + patience_us();
+    int64_t end = monotonic_us() + patience_us();
 
-    while (f.peer.n_requests < want && http_now_us() < end) {
+    while (f.peer.n_requests < want && monotonic_us() < end) {
         turn();
     }
     assert_int_equal(f.peer.n_requests, want);
@@ -172,17 +173,17 @@ static void a_stopped_exchange_closes_its_connection(void **state)
     FOR_BOTH(ops)
     {
         struct seen s = {0};
-        int64_t end = http_now_us() + patience_us();
+        int64_t end = monotonic_us() + patience_us();
 
         open_wire(ops, 0);
         start(&s);
         until_requests(1);
         http_peer_send(&f.peer, 0, OK_HEAD "2\r\nhi\r\n");
-        while (s.body[0] == '\0' && http_now_us() < end) {
+        while (s.body[0] == '\0' && monotonic_us() < end) {
             turn();
         }
         ops->stop(f.wire, &s.x);
-        while (!f.peer.ended[0] && http_now_us() < end) {
+        while (!f.peer.ended[0] && monotonic_us() < end) {
             turn();
         }
         assert_true(f.peer.ended[0]);
@@ -385,13 +386,13 @@ static void a_paused_exchange_is_not_read(void **state)
     FOR_BOTH(ops)
     {
         struct seen s = {0};
-        int64_t end = http_now_us() + patience_us();
+        int64_t end = monotonic_us() + patience_us();
 
         open_wire(ops, 0);
         start(&s);
         until_requests(1);
         http_peer_send(&f.peer, 0, OK_HEAD "2\r\nhi\r\n");
-        while (s.body[0] == '\0' && http_now_us() < end) {
+        while (s.body[0] == '\0' && monotonic_us() < end) {
             turn();
         }
         ops->pause(f.wire, &s.x, true);
@@ -417,12 +418,12 @@ static void long_bodies_are_sent_in_parts(void **state)
     FOR_BOTH(ops)
     {
         struct seen s = {.x = {.body = body, .n_body = sizeof body}};
-        int64_t end = http_now_us() + patience_us();
+        int64_t end = monotonic_us() + patience_us();
         size_t n = 0;
 
         open_wire(ops, 0);
         ops->start(f.wire, &s.x);
-        while (n < sizeof body && http_now_us() < end) {
+        while (n < sizeof body && monotonic_us() < end) {
             turn();
             n += f.peer.n > 0 ? f.peer.n_in[0] : 0;
             f.peer.n_in[0] = 0;

@@ -41,8 +41,8 @@ static void latencies_count_from_the_intended_start_and_the_send(void **state)
     assert_int_equal(t->metrics[METRIC_OUTPUT].max, 5);
     assert_int_equal(t->from_us, 1000000);
     assert_int_equal(t->to_us, 1017010);
-    assert_int_equal(t->n_output, 5);
-    assert_int_equal(t->n_prompt, 100);
+    assert_int_equal(t->counts.n_output, 5);
+    assert_int_equal(t->counts.n_prompt, 100);
     tally_free(&t);
     assert_null(t);
 }
@@ -68,15 +68,15 @@ static void loses(enum outcome outcome, uint64_t n_lost)
     assert_int_equal(t->metrics[METRIC_E2E].n, 0);
     assert_int_equal(t->metrics[METRIC_TPOT].n, 0);
     assert_int_equal(t->metrics[METRIC_ITL].n, 3);
-    assert_int_equal(t->n_outcomes[outcome], 2);
+    assert_int_equal(t->counts.n_outcomes[outcome], 2);
     assert_int_equal(tally_wanted(t), 2 * n_lost);
-    assert_int_equal(t->n_good, 0);
+    assert_int_equal(t->counts.n_good, 0);
     assert_int_equal(t->rows[0].ttft.lost, n_lost);
     assert_int_equal(t->rows[0].e2e.lost, 2 * n_lost);
     assert_int_equal(t->rows[0].n_ended[outcome], 2);
-    assert_int_equal(t->rows[0].n_output, 4);
-    assert_int_equal(t->n_output, 4);
-    assert_int_equal(t->n_prompt, 100); /* of the one with a token */
+    assert_int_equal(t->rows[0].n_output, n_lost > 0 ? 0 : 4);
+    assert_int_equal(t->counts.n_output, n_lost > 0 ? 0 : 4);
+    assert_int_equal(t->counts.n_prompt, 100); /* of the one with a token */
     tally_free(&t);
 }
 
@@ -101,8 +101,8 @@ static void warm_up_counts_nowhere_else(void **state)
     (void)state;
     s.flags = SAMPLE_WARM | SAMPLE_LEAKED;
     tally_sample(t, &s, gaps);
-    assert_int_equal(t->n_warm, 1);
-    t->n_warm = 0;
+    assert_int_equal(t->counts.n_warm, 1);
+    t->counts.n_warm = 0;
     assert_memory_equal(t, empty, sizeof *t);
     tally_free(&t);
     tally_free(&empty);
@@ -119,7 +119,7 @@ static void a_turn_without_any_time_is_counted_and_lost(void **state)
     unsent.due_us = unsent.sent_us = unsent.end_us = SAMPLE_NEVER;
     tally_sample(t, &unsent, gaps);
     tally_sample(t, &s, gaps);
-    assert_int_equal(t->n_outcomes[OUTCOME_UNSENT], 1);
+    assert_int_equal(t->counts.n_outcomes[OUTCOME_UNSENT], 1);
     assert_int_equal(t->metrics[METRIC_TTFT].lost, 1);
     assert_int_equal(t->metrics[METRIC_LAG].n, 1);
     assert_int_equal(t->metrics[METRIC_PROMPT].n, 1);
@@ -144,15 +144,44 @@ static void checks_are_counted_by_flags(void **state)
     s.flags = 0;
     s.gap_us = 9999; /* not resumed: no pause */
     tally_sample(t, &s, gaps);
-    assert_int_equal(t->n_slow_readers, 1);
-    assert_int_equal(t->n_receipts, 1);
-    assert_int_equal(t->n_leaked, 1);
-    assert_int_equal(t->n_resumed, 1);
-    assert_int_equal(t->n_bad_streams, 1);
+    assert_int_equal(t->counts.n_slow_readers, 1);
+    assert_int_equal(t->counts.n_receipts, 1);
+    assert_int_equal(t->counts.n_leaked, 1);
+    assert_int_equal(t->counts.n_resumed, 1);
+    assert_int_equal(t->counts.n_bad_streams, 1);
     assert_int_equal(t->gap_max_us, 77);
-    assert_int_equal(t->n_moves, 6);
-    assert_int_equal(t->n_cached, 80);
+    assert_int_equal(t->counts.n_moves, 6);
+    assert_int_equal(t->counts.n_cached, 80);
     tally_free(&t);
+}
+
+/* Tokens of a failed request are no output; those of an injected end are. */
+static void tokens_of_failed_requests_are_no_output(void **state)
+{
+    static const struct {
+        enum outcome outcome;
+        bool counts;
+    } rows[] = {
+        {OUTCOME_OK, true},        {OUTCOME_FAILED, false},
+        {OUTCOME_REFUSED, false},  {OUTCOME_TIMEOUT, false},
+        {OUTCOME_CANCELLED, true}, {OUTCOME_DISCONNECTED, true},
+    };
+    uint32_t gaps[SAMPLES_GAPS];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct tally *t = tally_new(&none);
+        struct sample s = sample_ok(0, 5000, 9, 1000, gaps);
+
+        s.outcome = (uint8_t)rows[i].outcome;
+        s.flags = SAMPLE_CHUNKS;
+        tally_sample(t, &s, gaps);
+        assert_int_equal(t->counts.n_output, rows[i].counts ? 10 : 0);
+        assert_int_equal(t->rows[0].n_output, rows[i].counts ? 10 : 0);
+        assert_int_equal(t->counts.n_chunked,
+                         rows[i].outcome == OUTCOME_OK ? 1 : 0);
+        tally_free(&t);
+    }
 }
 
 /* ---- reasons ---- */
@@ -363,18 +392,19 @@ static void assert_same_levels(const struct tally *a, const struct tally *b)
 
 static void assert_same_counts(const struct tally *a, const struct tally *b)
 {
-    assert_memory_equal(a->n_outcomes, b->n_outcomes, sizeof a->n_outcomes);
-    assert_int_equal(a->n_warm, b->n_warm);
-    assert_int_equal(a->n_good, b->n_good);
-    assert_int_equal(a->n_slow_readers, b->n_slow_readers);
-    assert_int_equal(a->n_receipts, b->n_receipts);
-    assert_int_equal(a->n_leaked, b->n_leaked);
-    assert_int_equal(a->n_bad_streams, b->n_bad_streams);
-    assert_int_equal(a->n_resumed, b->n_resumed);
-    assert_int_equal(a->n_moves, b->n_moves);
-    assert_int_equal(a->n_prompt, b->n_prompt);
-    assert_int_equal(a->n_output, b->n_output);
-    assert_int_equal(a->n_cached, b->n_cached);
+    assert_memory_equal(a->counts.n_outcomes, b->counts.n_outcomes,
+                        sizeof a->counts.n_outcomes);
+    assert_int_equal(a->counts.n_warm, b->counts.n_warm);
+    assert_int_equal(a->counts.n_good, b->counts.n_good);
+    assert_int_equal(a->counts.n_slow_readers, b->counts.n_slow_readers);
+    assert_int_equal(a->counts.n_receipts, b->counts.n_receipts);
+    assert_int_equal(a->counts.n_leaked, b->counts.n_leaked);
+    assert_int_equal(a->counts.n_bad_streams, b->counts.n_bad_streams);
+    assert_int_equal(a->counts.n_resumed, b->counts.n_resumed);
+    assert_int_equal(a->counts.n_moves, b->counts.n_moves);
+    assert_int_equal(a->counts.n_prompt, b->counts.n_prompt);
+    assert_int_equal(a->counts.n_output, b->counts.n_output);
+    assert_int_equal(a->counts.n_cached, b->counts.n_cached);
     assert_int_equal(a->gap_max_us, b->gap_max_us);
     assert_int_equal(a->from_us, b->from_us);
     assert_int_equal(a->to_us, b->to_us);
@@ -640,6 +670,7 @@ int main(void)
         cmocka_unit_test(warm_up_counts_nowhere_else),
         cmocka_unit_test(a_turn_without_any_time_is_counted_and_lost),
         cmocka_unit_test(checks_are_counted_by_flags),
+        cmocka_unit_test(tokens_of_failed_requests_are_no_output),
         cmocka_unit_test(reasons_that_differ_in_digits_are_one),
         cmocka_unit_test(reasons_past_the_table_are_counted_together),
         cmocka_unit_test(tokens_count_in_the_row_in_which_they_came),

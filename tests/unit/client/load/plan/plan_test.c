@@ -292,31 +292,6 @@ static void contents_repeat_after_n_variants(void **state)
     plan_free(&p);
 }
 
-static void the_expected_requests_are_told(void **state)
-{
-    struct plan_options o = {.rate = "5..50/60s", .duration_us = 60 * SECOND};
-    struct plan *p = fixture_plan(&o);
-    struct error e;
-
-    (void)state;
-    assert_int_equal(plan_requests(p), 1650);
-    o.turns = "2..6";
-    assert_int_equal(plan_restart(p, &o, &e), ST_OK);
-    assert_int_equal(plan_requests(p), 4 * 1650);
-    o.n_requests = 10;
-    assert_int_equal(plan_restart(p, &o, &e), ST_OK);
-    assert_int_equal(plan_requests(p), 40);
-    o = (struct plan_options){.concurrency = 3};
-    assert_int_equal(plan_restart(p, &o, &e), ST_OK);
-    assert_int_equal(plan_requests(p), 0);
-    plan_free(&p);
-    o = (struct plan_options){.trace = fixture_file(csv),
-                              .duration_us = 2 * SECOND};
-    p = fixture_plan(&o);
-    assert_int_equal(plan_requests(p), 3);
-    plan_free(&p);
-}
-
 /* ---- traces ---- */
 
 static void a_trace_is_replayed_at_its_speed(void **state)
@@ -683,7 +658,6 @@ int main(void)
         cmocka_unit_test(a_closed_loop_has_slots_and_pauses),
         cmocka_unit_test(an_open_loop_is_not_closed),
         cmocka_unit_test(contents_repeat_after_n_variants),
-        cmocka_unit_test_teardown(the_expected_requests_are_told, remove_files),
         cmocka_unit_test_teardown(a_trace_is_replayed_at_its_speed,
                                   remove_files),
         cmocka_unit_test_teardown(equal_blocks_are_equal_pieces, remove_files),

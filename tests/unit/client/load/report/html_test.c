@@ -179,7 +179,7 @@ static void full_disk_is_an_error(void **state)
     sample_result_hostile(&r);
     assert_non_null(f);
     assert_int_equal(report_html(f, &r, &e), ST_UNAVAILABLE);
-    assert_string_equal(e.text, "write the report: No space left on device");
+    assert_string_equal(e.text, "No space left on device");
     fclose(f);
     result_fini(&r);
 }

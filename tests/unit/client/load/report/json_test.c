@@ -1,7 +1,9 @@
 /* Results to JSON and back. */
 #include <jansson.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "client/load/report/report.h"
@@ -46,9 +48,9 @@ static void what_is_read_writes_the_same_text(void **state)
     assert_int_equal(back.runs[0].n_points, r.runs[0].n_points);
     assert_int_equal(back.runs[0].points[9].n_waiting,
                      r.runs[0].points[9].n_waiting);
-    assert_memory_equal(back.runs[0].tally->n_outcomes,
-                        r.runs[0].tally->n_outcomes,
-                        sizeof r.runs[0].tally->n_outcomes);
+    assert_memory_equal(back.runs[0].tally->counts.n_outcomes,
+                        r.runs[0].tally->counts.n_outcomes,
+                        sizeof r.runs[0].tally->counts.n_outcomes);
     assert_memory_equal(back.runs[0].tally->whys, r.runs[0].tally->whys,
                         sizeof r.runs[0].tally->whys);
     assert_int_equal(back.runs[0].events[1].exit_code, -1);
@@ -497,6 +499,77 @@ static void a_full_disk_is_an_error(void **state)
     result_fini(&r);
 }
 
+/* A limit of the size of files stands for a full disk. */
+static void a_file_is_whole_or_absent_and_named_in_errors(void **state)
+{
+    char dir[] = "/tmp/load_json_test.XXXXXX", path[64], part[80], why[160];
+    struct rlimit before, small;
+    struct result r, back;
+    struct error e;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/r.json", dir);
+    snprintf(part, sizeof part, "%s.part", path);
+    everything(&r);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = (struct rlimit){.rlim_cur = 64, .rlim_max = before.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    assert_int_equal(report_write(path, report_json, &r, &e), ST_UNAVAILABLE);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    snprintf(why, sizeof why, "cannot write %s: File too large", path);
+    assert_string_equal(e.text, why);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(access(part, F_OK), -1);
+
+    assert_int_equal(report_write(path, report_json, &r, &e), ST_OK);
+    assert_int_equal(access(part, F_OK), -1);
+    assert_int_equal(report_read(&back, path, &e), ST_OK);
+    result_fini(&back);
+    unlink(path);
+    rmdir(dir);
+    assert_int_equal(report_write(path, report_json, &r, &e), ST_UNAVAILABLE);
+    snprintf(why, sizeof why, "cannot write %s: No such file or directory",
+             path);
+    assert_string_equal(e.text, why);
+    result_fini(&r);
+}
+
+static void a_device_is_written_as_it_is(void **state)
+{
+    struct result r;
+    struct error e;
+
+    (void)state;
+    everything(&r);
+    assert_int_equal(report_write("/dev/null", report_csv, &r, &e), ST_OK);
+    assert_int_equal(report_write("/dev/full", report_csv, &r, &e),
+                     ST_UNAVAILABLE);
+    assert_string_equal(e.text,
+                        "cannot write /dev/full: No space left on device");
+    result_fini(&r);
+}
+
+static void a_name_that_is_too_long_is_refused(void **state)
+{
+    char path[4096];
+    struct result r;
+    struct error e;
+
+    (void)state;
+    everything(&r);
+    memset(path, 'x', sizeof path);
+    path[4091] = '\0';
+    assert_int_equal(report_write(path, report_json, &r, &e),
+                     ST_INVALID_ARGUMENT);
+    assert_string_equal(e.text, "cannot write a file whose name has 4091 "
+                                "bytes; at most 4090 are possible");
+    path[4090] = '\0'; /* the kernel refuses it, for a part of it is too long */
+    assert_int_equal(report_write(path, report_json, &r, &e), ST_UNAVAILABLE);
+    result_fini(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -515,6 +588,9 @@ int main(void)
         cmocka_unit_test(runs_are_bounded),
         cmocka_unit_test(files_are_read_and_named_in_errors),
         cmocka_unit_test(a_full_disk_is_an_error),
+        cmocka_unit_test(a_file_is_whole_or_absent_and_named_in_errors),
+        cmocka_unit_test(a_device_is_written_as_it_is),
+        cmocka_unit_test(a_name_that_is_too_long_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

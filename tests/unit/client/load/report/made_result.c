@@ -53,8 +53,8 @@ struct run *made_run(struct result *r, enum run_role role, double load,
         tally_sample(run->tally, &s, gaps);
         tally_pulse(run->tally, &p);
     }
-    run->tally->n_checked = n / 2;
-    run->tally->n_differ = mixed ? 3 : 0;
+    run->tally->counts.n_checked = n / 2;
+    run->tally->counts.n_differ = mixed ? 3 : 0;
     return run;
 }
 

@@ -303,12 +303,13 @@ void sample_result_kill(struct result *out)
     r = make(out, 16, 60 * S, 30 * S);
     event(r, 30 * S, "kill -9 41217", 0);
     event(r, 33 * S, "restart of the worker", -1);
-    r->tally->n_checked = r->tally->n_outcomes[OUTCOME_OK];
+    r->tally->counts.n_checked = r->tally->counts.n_outcomes[OUTCOME_OK];
 }
 
 static void take(struct result *out, struct run *r)
 {
-    search_take(&out->search, r->tally->n_good, tally_wanted(r->tally), true);
+    search_take(&out->search, r->tally->counts.n_good, tally_wanted(r->tally),
+                true);
 }
 
 void sample_result_search(struct result *out)

@@ -57,9 +57,9 @@ static void one_run_is_printed_in_full(void **state)
 
     (void)state;
     made_cluster(run);
-    run->tally->n_receipts = 5;
-    run->tally->n_resumed = 2;
-    run->tally->n_moves = 1200;
+    run->tally->counts.n_receipts = 5;
+    run->tally->counts.n_resumed = 2;
+    run->tally->counts.n_moves = 1200;
     run->tally->gap_max_us = 1250000;
     text = summary(&r);
     says(text, "sluice-load: 4,000 requests in 40.");
@@ -133,6 +133,74 @@ static void an_invalid_run_is_said_first(void **state)
     assert_memory_equal(text, "INVALID: run 1 of 1", 19);
     says(text, "p99 of the generator's own lag is 0.050 ms, at most 0.010 ms");
     says(text, "audit: FAILED: 3 blocks are held");
+    free(text);
+    result_fini(&r);
+}
+
+/* A run without an audit gives the reason, and is no failure. */
+static void an_audit_that_is_left_out_has_a_reason(void **state)
+{
+    struct result r = made_result();
+    struct run *run = made_run(&r, RUN_PLAIN, 100, 100, 1, false);
+    char *text;
+
+    (void)state;
+    snprintf(run->audit, sizeof run->audit, "no audit: a reason");
+    text = made_text(report_summary, &r);
+    says(text, "\n  no audit: a reason\n");
+    assert_null(strstr(text, "FAILED"));
+    free(text);
+    result_fini(&r);
+}
+
+static void chunks_as_tokens_are_a_warning(void **state)
+{
+    struct result r = made_result();
+    struct run *run = made_run(&r, RUN_PLAIN, 100, 100, 1, false);
+    char *text;
+
+    (void)state;
+    text = made_text(report_summary, &r);
+    assert_null(strstr(text, "WARNING"));
+    free(text);
+    run->tally->counts.n_chunked = 40;
+    text = made_text(report_summary, &r);
+    says(text, "WARNING: the server does not report the tokens of 40 of 100");
+    says(text, "--tokenizer DIR");
+    free(text);
+    result_fini(&r);
+}
+
+static void print_csv(FILE *to, const struct result *r)
+{
+    struct error e;
+
+    assert_int_equal(report_csv(to, r, &e), ST_OK);
+}
+
+/* A head and a row for each run, with as many cells. */
+static void runs_are_rows_of_a_spreadsheet(void **state)
+{
+    struct result r = made_result();
+    char *text, *line, *rest;
+    unsigned cells = 0, lines = 0;
+
+    (void)state;
+    made_run(&r, RUN_PLAIN, 100, 100, 1, true);
+    made_run(&r, RUN_PLAIN, 200, 100, 1, false);
+    text = made_text(print_csv, &r);
+    for (line = strtok_r(text, "\r\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\r\n", &rest)) {
+        unsigned n = 1;
+
+        for (char *c = line; *c != '\0'; c++) {
+            n += *c == ',';
+        }
+        cells = lines++ == 0 ? n : cells;
+        assert_int_equal(n, cells);
+    }
+    assert_int_equal(lines, 3);
+    assert_memory_equal(text, "target,model,run,load,", 22);
     free(text);
     result_fini(&r);
 }
@@ -409,6 +477,9 @@ int main(void)
         cmocka_unit_test(one_run_is_printed_in_full),
         cmocka_unit_test(failures_are_counted_by_kind_and_reason),
         cmocka_unit_test(an_invalid_run_is_said_first),
+        cmocka_unit_test(an_audit_that_is_left_out_has_a_reason),
+        cmocka_unit_test(chunks_as_tokens_are_a_warning),
+        cmocka_unit_test(runs_are_rows_of_a_spreadsheet),
         cmocka_unit_test(repeats_are_merged_and_their_spread_is_printed),
         cmocka_unit_test(loads_of_a_sweep_have_a_line_each),
         cmocka_unit_test(a_search_prints_its_trials_and_conclusion),

@@ -1,0 +1,11 @@
+/* chat_parse.h - Bodies of /v1/chat/completions.
+ *
+ * Threading, memory: as gateway/openai/parse.h. */
+#ifndef GATEWAY_DIALECTS_CHAT_PARSE_H
+#define GATEWAY_DIALECTS_CHAT_PARSE_H
+
+#include "gateway/openai/request_parse.h"
+
+openai_parse_fn chat_parse;
+
+#endif

@@ -1,0 +1,62 @@
+/* Bodies of /tokenize and /detokenize. */
+#include "gateway/openai/messages.h"
+#include "gateway/openai/parse.h"
+#include "gateway/openai/request_parse.h"
+
+/* Unlike a completion, an empty text is fine: it has 0 tokens. */
+static bool read_text(struct parse *p, const struct field *f)
+{
+    p->r->prompts = parse_alloc(1, sizeof *p->r->prompts);
+    if (p->r->prompts == NULL) {
+        return false;
+    }
+    p->r->n_prompts = 1;
+    p->r->template.add_special = true;
+    parse_hold_input(p, f->value);
+    return field_string(f, &p->r->prompts[0].text, &p->r->prompts[0].n_text);
+}
+
+static bool read_tokens(struct parse *p, const struct field *f)
+{
+    return parse_ids(f, 0, &p->r->tokens, &p->r->n_tokens);
+}
+
+static const struct rule tokenize_rules[] = {
+    RULE_BY("model", parse_model),
+    RULE_BY("prompt", read_text),
+    RULE_BY("messages", messages_parse),
+    RULE("tools", LATER),
+    RULE_BY("chat_template_kwargs", parse_kwargs),
+    RULE("chat_template", REFUSE),
+    RULE_BOOL("add_special_tokens", template.add_special),
+    RULE_BOOL("return_token_strs", return_token_strs),
+    RULE("add_generation_prompt", LATER),
+    RULE("continue_final_message", LATER),
+};
+
+bool openai_parse_tokenize(struct parse *p)
+{
+    struct field f;
+
+    if (!parse_rules(p, tokenize_rules, RULE_COUNT_OF(tokenize_rules), false) ||
+        !parse_require(p, "model")) {
+        return false;
+    }
+    if ((p->r->messages == NULL) == (p->r->n_prompts == 0)) {
+        (void)field_find(&p->body, "prompt", &f);
+        return field_fail(&f, "or messages is required, and not both");
+    }
+    return messages_tools(p) && parse_prompt_end(p);
+}
+
+static const struct rule detokenize_rules[] = {
+    RULE_BY("model", parse_model),
+    RULE_BY("tokens", read_tokens),
+};
+
+bool openai_parse_detokenize(struct parse *p)
+{
+    return parse_rules(p, detokenize_rules, RULE_COUNT_OF(detokenize_rules),
+                       false) &&
+           parse_require(p, "model") && parse_require(p, "tokens");
+}

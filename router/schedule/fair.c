@@ -1,0 +1,128 @@
+#include "router/schedule/fair.h"
+
+#include <string.h>
+
+#include "common/base/minmax.h"
+#include "common/base/plant.h"
+#include "router/base/named_numbers.h"
+
+#define UNIT (1 << 20) /* of the clock, for a token at weight 1 */
+
+static uint32_t weight_of(const struct schedule *s, uint32_t tenant)
+{
+    const struct router_options *o = &s->base->options;
+    const char *name = metric_slot_name(&s->base->tenant_names, tenant);
+
+    return name != NULL ? named_number(o->weights, o->n_weights, name, 1) : 1;
+}
+
+static struct fairness *fairness_of(const struct queue_entry *e)
+{
+    return &scheduling_of(e->model)->fairness;
+}
+
+void fair_arrived(const struct schedule *s, struct queue_entry *e)
+{
+    struct fairness *f = fairness_of(e);
+    uint32_t n = lengths_expect(lengths_of(e->model), e->n_generated,
+                                entry_max_tokens(e));
+
+    if (e->model->n_waiting == 0) {
+        f->clock = max_u64(f->clock, f->latest);
+    }
+    e->unit = UNIT / weight_of(s, e->tenant);
+    f->unit[e->tenant] = e->unit;
+    e->cost = e->n_prompt + n;
+    e->start = fair_start(e->model, e->tenant);
+    f->start[e->tenant] = e->start;
+    f->end[e->tenant] = e->start + (uint64_t)e->cost * e->unit;
+    f->latest = max_u64(f->latest, f->end[e->tenant]);
+}
+
+bool fair_before(const struct queue_entry *a, const struct queue_entry *b)
+{
+    if (a->start != b->start && !PLANT(TENANTS_FORGOTTEN)) {
+        return a->start < b->start;
+    }
+    return a->number < b->number;
+}
+
+bool fair_is_early(const struct queue_entry *e)
+{
+    return e->start <= fairness_of(e)->clock;
+}
+
+struct list *fair_position(const struct queue_entry *e, bool early)
+{
+    struct list *waiting = &e->model->waiting;
+    struct list *at = early ? waiting->next : waiting;
+
+    while (early && at != waiting &&
+           fair_before(LIST_OF(at, struct queue_entry, queue), e)) {
+        at = at->next;
+    }
+    while (!early && at->prev != waiting &&
+           fair_before(e, LIST_OF(at->prev, struct queue_entry, queue))) {
+        at = at->prev;
+    }
+    return at;
+}
+
+bool fair_is_ordered(const struct model *m)
+{
+    uint64_t last = 0;
+
+    for (const struct list *at = m->waiting.next; at != &m->waiting;
+         at = at->next) {
+        uint64_t start = LIST_OF(at, const struct queue_entry, queue)->start;
+
+        if (start < last) {
+            return false;
+        }
+        last = start;
+    }
+    return true;
+}
+
+uint64_t fair_start(const struct model *m, uint32_t tenant)
+{
+    const struct fairness *f = &scheduling_of(m)->fairness;
+
+    return max_u64(f->clock, max_u64(f->end[tenant], f->start[tenant]));
+}
+
+uint64_t fair_ahead(const struct model *m, uint64_t start)
+{
+    const struct fairness *f = &scheduling_of(m)->fairness;
+    uint64_t sum = 0;
+
+    for (uint32_t t = 0; t < METRIC_SLOTS; t++) {
+        uint64_t to = min_u64(start, max_u64(f->end[t], f->start[t]));
+
+        if (f->unit[t] > 0 && to > f->clock) {
+            sum += (to - f->clock) / f->unit[t];
+        }
+    }
+    return sum;
+}
+
+void fair_granted(struct queue_entry *e)
+{
+    struct fairness *f = fairness_of(e);
+
+    f->clock = max_u64(f->clock, e->start);
+}
+
+void fair_ended(struct queue_entry *e, uint64_t n_used)
+{
+    struct fairness *f = fairness_of(e);
+    uint64_t *end = &f->end[e->tenant];
+
+    if (n_used >= e->cost) {
+        *end += (n_used - e->cost) * e->unit;
+        f->latest = max_u64(f->latest, *end);
+    } else {
+        *end -= min_u64(*end, (e->cost - n_used) * e->unit);
+    }
+    e->cost = (uint32_t)n_used; /* charged once */
+}
