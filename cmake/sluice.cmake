@@ -55,8 +55,9 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 # Assertions stay on in release, so no -DNDEBUG.
+# Reports of sanitizers need lines (-g1), no variables.
 set(CMAKE_C_FLAGS_RELEASE "-O2 -g")
-set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O1 -g -fno-omit-frame-pointer")
+set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O1 -g1 -fno-omit-frame-pointer")
 set(CMAKE_C_FLAGS_DEBUG "-O0 -g3")
 
 add_library(sluice_flags INTERFACE)
@@ -85,6 +86,11 @@ if(SLUICE_SANITIZE)
     target_compile_definitions(sluice_flags INTERFACE __SANITIZE_ADDRESS__)
   elseif(CMAKE_C_COMPILER_ID MATCHES Clang AND SLUICE_SANITIZE MATCHES thread)
     target_compile_definitions(sluice_flags INTERFACE __SANITIZE_THREAD__)
+  endif()
+  # Twice as fast as the default linker.
+  find_program(SLUICE_LLD ld.lld)
+  if(CMAKE_C_COMPILER_ID MATCHES Clang AND SLUICE_LLD)
+    target_link_options(sluice_flags INTERFACE -fuse-ld=lld)
   endif()
 elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
   target_compile_options(sluice_flags INTERFACE
