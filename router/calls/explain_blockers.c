@@ -18,7 +18,7 @@ static const struct worker *awaited(const struct router_core *r,
             !place_fits_ever(w, e->n_tokens)) {
             continue;
         }
-        if (w->peer->session == e->reserved || w == e->keeper) {
+        if (w->peer->session == e->wait.place || w == e->keeper) {
             return w;
         }
         first = first == NULL ? w : first;

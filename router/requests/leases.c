@@ -194,7 +194,7 @@ bool leases_owed(const struct requests *r, const struct model *m)
         return false;
     }
     e = LIST_OF(m->waiting.next, struct queue_entry, queue);
-    return e->reserved != 0 && next_for(r, e) != NULL;
+    return e->wait.place != 0 && next_for(r, e) != NULL;
 }
 
 bool leases_shed(struct requests *r)

@@ -23,10 +23,10 @@ static bool can_reserve(const struct worker *w, const struct queue_entry *e)
 static struct worker *reserved(const struct schedule *s,
                                const struct queue_entry *e)
 {
-    for (uint32_t i = 0; i < s->fleet->n_workers && e->reserved != 0; i++) {
+    for (uint32_t i = 0; i < s->fleet->n_workers && e->wait.place != 0; i++) {
         struct worker *w = s->fleet->workers[i];
 
-        if (w->peer->session == e->reserved && can_reserve(w, e)) {
+        if (w->peer->session == e->wait.place && can_reserve(w, e)) {
             return w;
         }
     }
@@ -56,13 +56,46 @@ static struct worker *reserve(const struct schedule *s, struct queue_entry *e)
         }
     }
     if (best != NULL) {
-        e->reserved = best->peer->session;
+        e->wait.place = best->peer->session;
+        e->wait.elders = charges_of(best)->n_ever;
         /* Only the first reservation gives time to others. */
-        if (e->until_us == 0) {
-            e->until_us = s->base->now_us + least_us + least_us / 10;
+        if (e->wait.until_us == 0) {
+            e->wait.until_us = s->base->now_us + least_us + least_us / 10;
         }
     }
     return best;
+}
+
+/* Returns the least that an elder of w, which was granted before first reserved
+ * it, can need: the pages that are free again as soon as any of them ends.  0:
+ * there are none. */
+static uint64_t least_elder(const struct worker *w,
+                            const struct queue_entry *first)
+{
+    const struct list *all = &charges_of(w)->granted, *l;
+    uint64_t least = UINT64_MAX;
+
+    for (l = all->next; l != all; l = l->next) {
+        const struct queue_entry *e = LIST_OF(l, struct queue_entry, granted);
+
+        if (e->order > first->wait.elders) {
+            break; /* the list is in this order */
+        }
+        least = min_u64(least, e->claim.most.of[PAGES]);
+    }
+    return least == UINT64_MAX ? 0 : least;
+}
+
+/* Returns true if w, with n_pages more of others, has room for all of first and
+ * of what runs there when an elder has ended that needs as many as `elder`. */
+static bool costs_no_time(const struct worker *w,
+                          const struct queue_entry *first, uint64_t elder,
+                          uint64_t n_pages)
+{
+    uint64_t most = place_need(w, first->n_tokens).of[PAGES];
+
+    return elder > 0 && forecast_greatest(w) + n_pages + most <=
+                            place_room(w, PAGES) + elder;
 }
 
 static void begin_first(struct schedule *s, struct queue_entry *e)
@@ -77,7 +110,8 @@ static void begin_first(struct schedule *s, struct queue_entry *e)
     if (r->place != NULL) {
         r->claim = claim_at(s, e, r->place);
         r->at = forecast_start(e, r->place, &r->claim);
-        r->over = s->base->now_us >= e->until_us && !PLANT(BYPASS_UNBOUND);
+        r->elder = least_elder(r->place, e);
+        r->over = s->base->now_us >= e->wait.until_us && !PLANT(BYPASS_UNBOUND);
     }
 }
 
@@ -107,8 +141,9 @@ bool bypass_allows(const struct schedule *s, const struct queue_entry *e,
     if (r->entry == NULL || r->entry == e || r->place != w) {
         return true;
     }
-    return !r->over && (PLANT(BYPASS_UNBOUND) ||
-                        forecast_leaves(e, c, w, r->entry, &r->claim, r->at));
+    return costs_no_time(w, r->entry, r->elder, c->most.of[PAGES]) ||
+           (!r->over && (PLANT(BYPASS_UNBOUND) ||
+                         forecast_leaves(e, c, w, r->entry, &r->claim, r->at)));
 }
 
 uint64_t bypass_owner(const struct schedule *s, const struct worker *w,
@@ -122,10 +157,11 @@ uint64_t bypass_owner(const struct schedule *s, const struct worker *w,
         return 0;
     }
     e = LIST_OF(w->model->waiting.next, struct queue_entry, queue);
-    *late = at->newest_start > e->start ||
-            (at->newest_start == e->start && at->newest_number > e->number);
-    return e->reserved == w->peer->session && e->until_us != 0 &&
-                   s->base->now_us >= e->until_us &&
+    *late = (at->newest_start > e->start ||
+             (at->newest_start == e->start && at->newest_number > e->number)) &&
+            !costs_no_time(w, e, least_elder(w, e), 0);
+    return e->wait.place == w->peer->session && e->wait.until_us != 0 &&
+                   s->base->now_us >= e->wait.until_us &&
                    !trial_waits(s->placement, &e->trial, e->n_tokens)
                ? e->number
                : 0;

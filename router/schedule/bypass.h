@@ -13,19 +13,31 @@
  *
  *   - to any other place that has room for it;
  *   - to the reserved place, before `until`, if the first entry still fits
- *     there from the same horizon on.
+ *     there from the same horizon on;
+ *   - to the reserved place at any time, if it can have all of its max_tokens
+ *     and costs the first one no time: as soon as any elder ends, a sequence
+ *     that was granted before the place was reserved, the first one has room
+ *     for all of its own,
+ *
+ *         growth + most(later) + most(first) <= room + most(elder)
+ *
+ *     where growth is that of all sequences of the place to their max_tokens.
+ *     (EASY backfilling, Lifka 1995: the nodes that are left over at the time
+ *     of the reservation are free for jobs of any length.)
  *
  * No entry starves, suspects that wait for a trial aside (trial.h).  Proof: let
- * e be the first of its queue, and w its place. Past `until`, w is granted no
- * other entry, and what runs there ends: each sequence within its max_tokens.
- * w then is empty, and holds e, since an entry that can never fit is refused at
- * its arrival.  If w is lost or drained, e reserves another place and gets no
- * new `until`; places are finite, and so are the entries that arrived before e,
- * which is thus the first one in time.
+ * e be the first of its queue, and w its place.  Past `until`, w is granted
+ * other entries only while elders run.  Elders are finite and end, each within
+ * its max_tokens.  Then w gets no other entry, what runs there ends, and w
+ * holds e, since an entry that can never fit is refused at its arrival.  If w
+ * is lost or drained, e reserves another place and gets no new `until`; places
+ * are finite, and so are the entries that arrived before e, which is thus the
+ * first one in time.
  *
  * Threading: the core's thread only.  Memory: in the entry and the schedule.
- * Cost: O(places) once for each first entry, then O(1) in each run; an entry is
- * skipped if it needs as much as one that had no room in the same run. */
+ * Cost: O(places) once for each first entry, then O(elders) in each run; an
+ * entry is skipped if it needs as much as one that had no room in the same
+ * run. */
 #ifndef ROUTER_SCHEDULE_BYPASS_H
 #define ROUTER_SCHEDULE_BYPASS_H
 
@@ -47,8 +59,8 @@ bool bypass_allows(const struct schedule *s, const struct queue_entry *e,
                    const struct worker *w, const struct claim *c);
 
 /* Returns the number of the first entry of w's queue if w is kept for it and
- * for no other; 0: it is not.  late: the entry granted at w last waited behind
- * it.  For auditors. */
+ * its time is over; 0: it is not.  late: the entry granted at w last waited
+ * behind it, and may cost it time.  For auditors. */
 uint64_t bypass_owner(const struct schedule *s, const struct worker *w,
                       bool *late);
 

@@ -73,6 +73,7 @@ void claim_charge(struct queue_entry *e, struct worker *w)
     e->committed = w;
     charges_of(w)->greatest += e->claim.most.of[PAGES];
     charges_of(w)->n_granted++;
+    e->order = ++charges_of(w)->n_ever;
     charges_of(w)->newest_start = e->start;
     charges_of(w)->newest_number = e->number;
     w->grew = w->grew || e->claim.grows;

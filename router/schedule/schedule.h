@@ -39,6 +39,13 @@ struct backlog {
     uint64_t n;
 };
 
+/* The place that is kept for the first of a queue: router/schedule/bypass.h. */
+struct wait {
+    uint64_t place;   /* session of it; 0: none */
+    int64_t until_us; /* others may go ahead; 0: it was never first */
+    uint64_t elders;  /* grants at the place before it was kept */
+};
+
 struct queue_entry {
     struct list queue; /* in model->waiting */
     struct work work;  /* as it is counted in model_scheduling.waiting */
@@ -67,8 +74,8 @@ struct queue_entry {
     uint32_t n_seen;          /* and had in the forecast */
     bool was_suspended;       /* ever */
     bool begun;               /* counted in lengths_of(model) */
-    uint64_t reserved;        /* session of the place that is kept for it */
-    int64_t until_us;         /* others may go ahead; 0: it was never first */
+    uint64_t order;           /* of the grants at `committed` */
+    struct wait wait;         /* as the first of its queue */
 };
 
 /* Returns the tokens that e may generate. */
@@ -115,6 +122,7 @@ struct place_charges {
     uint64_t newest_start, newest_number; /* its newest grant */
     struct list granted;                  /* queue_entry.granted */
     uint32_t n_granted;                   /* entries of it */
+    uint64_t n_ever;                      /* entries that were ever in it */
     struct forecast forecast;             /* for them */
     uint64_t n_backlog;    /* tokens to compute before the first tokens of the
                             * sequences granted here: routing.h */
@@ -173,7 +181,8 @@ struct reservation {
     struct worker *place;            /* kept for it; NULL: none */
     struct claim claim;              /* its grant there */
     uint32_t at;                     /* horizon from which on it fits */
-    bool over;                       /* no other entry may go there */
+    bool over;                       /* past its time */
+    uint64_t elder;                  /* least pages of an elder; 0: none */
 };
 
 struct policy_ops;
