@@ -54,9 +54,10 @@
       "address or network (10.0.0.0/8, or unix) of a proxy whose "             \
       "X-Forwarded-For names the client in the log",                           \
       0, HTTP_PROXIES_MAX)                                                     \
-    X(max_tokens, U32, "N", "2048",                                            \
-      "tokens of a chat answer, if the request sets no number", 1,             \
-      MODEL_CONTEXT_MAX)                                                       \
+    X(max_tokens, U32, "N", NULL,                                              \
+      "tokens of a chat answer, if the request sets no number (default: as "   \
+      "many as the model's context has room for)",                             \
+      1, MODEL_CONTEXT_MAX)                                                    \
     X(max_body, BYTES, "SIZE", "8MiB", "body of a request, at most", 1024,     \
       268435456)                                                               \
     X(max_clients, U32, "N", "16384", "connections of clients, at most", 1,    \

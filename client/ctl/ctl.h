@@ -131,6 +131,10 @@ enum ctl_exit {
       0)                                                                       \
     X(tenant, STRING, "NAME", NULL,                                            \
       "tenant to count the request for (default: none)", 0, 0)                 \
+    X(tier, STRING, "TIER", NULL,                                              \
+      "place among the requests of the tenant that wait: priority, default "   \
+      "or flex",                                                               \
+      0, 0)                                                                    \
     X(cache_salt, STRING, "TEXT", NULL,                                        \
       "reuse only among the tenant's requests of this salt (default: none)",   \
       0, 0)                                                                    \

@@ -145,6 +145,27 @@ static int take_names(const struct ctl *c, struct client_request *r)
     return CTL_OK;
 }
 
+static int take_tier(const struct ctl *c, struct client_request *r)
+{
+    static const char *const names[] = {[CLIENT_TIER_DEFAULT] = "default",
+                                        [CLIENT_TIER_PRIORITY] = "priority",
+                                        [CLIENT_TIER_FLEX] = "flex"};
+
+    for (size_t i = 0; c->o.tier != NULL; i++) {
+        if (i == sizeof names / sizeof names[0]) {
+            return ctl_misuse(c,
+                              "--tier \"%s\": priority, default or flex is "
+                              "required",
+                              c->o.tier);
+        }
+        if (strcmp(c->o.tier, names[i]) == 0) {
+            r->tier = (enum client_tier)i;
+            break;
+        }
+    }
+    return CTL_OK;
+}
+
 static int take_drafts(const struct ctl *c, struct client_request *r)
 {
     struct error e;
@@ -217,6 +238,7 @@ static int take_options(const struct ctl *c, struct client_request *r,
     }
     rc = take_names(c, r);
     rc = rc == CTL_OK ? take_continue(c, r) : rc;
+    rc = rc == CTL_OK ? take_tier(c, r) : rc;
     rc = rc == CTL_OK ? take_drafts(c, r) : rc;
     rc = rc == CTL_OK ? take_biases(c, r, l) : rc;
     rc = rc == CTL_OK ? take_stop_tokens(c, r, l) : rc;

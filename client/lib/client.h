@@ -118,6 +118,14 @@ struct client_stop {
     size_t n;
 };
 
+/* The place of a request among those of its tenant that wait: priority goes
+ * before default, and default before flex. */
+enum client_tier {
+    CLIENT_TIER_DEFAULT,
+    CLIENT_TIER_PRIORITY,
+    CLIENT_TIER_FLEX
+};
+
 /* A request: a prompt, as text or as ids, and parameters.
  * common/sampling/sampling.h defines the choice of a token, and the limits of
  * values and lists.  The library rejects a list that is too long or names a
@@ -143,9 +151,10 @@ struct client_request {
     const char *cache_salt; /* divides the tenant's prefix index, at most
                                CACHE_SALT_MAX bytes; NULL: none */
     bool no_cache;          /* nothing is reused for it or kept for reuse */
-    bool has_drafts;        /* false: the worker chooses */
-    uint32_t drafts;        /* tokens drafted in a step, at most DRAFTS_MAX;
-                               0: none.  They change no token */
+    enum client_tier tier;
+    bool has_drafts; /* false: the worker chooses */
+    uint32_t drafts; /* tokens drafted in a step, at most DRAFTS_MAX;
+                        0: none.  They change no token */
     uint32_t keep_ms;
     /* The prompt continues the prompt and tokens of a choice that keep_ms
      * keeps, of the same tenant and cache_salt, which ends thereby. */

@@ -157,6 +157,8 @@ static void write_rest(struct request_message *out,
     m->has_cache_salt = r->cache_salt != NULL;
     m->cache_salt =
         (ProtobufCBinaryData){salt_bytes, (uint8_t *)(uintptr_t)r->cache_salt};
+    m->has_tier = r->tier != CLIENT_TIER_DEFAULT;
+    m->tier = (Sluice__V1__Tier)r->tier; /* the same numbers */
     m->has_drafts = r->has_drafts;
     m->drafts = r->drafts;
     if (r->has_continue) {

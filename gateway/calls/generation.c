@@ -40,6 +40,9 @@ static uint64_t charge(const struct service *c, const struct dialect *d,
 {
     uint64_t each = generation_tokens(c, d, r);
 
+    if (each == GENERATION_UNLIMITED) {
+        each = SERVICE_CHAT_TOKENS;
+    }
     return r->body_bytes / 4 + each * openai_request_choices(r);
 }
 

@@ -126,6 +126,9 @@ void generation_encoded(struct waiter *w, struct prompt_job *j);
 /* Sends the Generate calls of all prompts, which are encoded. */
 void generation_start(struct generation *g);
 
+/* What the context of the model leaves. */
+#define GENERATION_UNLIMITED UINT32_MAX
+
 /* Returns the most tokens of each choice: of the request, else by default. */
 uint32_t generation_tokens(const struct service *c, const struct dialect *d,
                            const struct openai_request *r);

@@ -24,7 +24,7 @@ static void put_warnings(const struct generation *g, struct respond_headers *h)
     const struct openai_request *r = g->request;
     uint32_t most = generation_tokens(g->service, g->dialect, r);
 
-    if (!r->has_max_tokens) {
+    if (!r->has_max_tokens && most != GENERATION_UNLIMITED) {
         respond_header(h, "x-sluice-default-max-tokens", "%u", most);
     }
     if (generation_is_cut(g)) {

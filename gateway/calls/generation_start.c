@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/minmax.h"
 #include "common/base/plant.h"
 #include "common/sampling/sampling_message.h"
 #include "gateway/calls/generation.h"
@@ -50,7 +51,11 @@ uint32_t generation_tokens(const struct service *c, const struct dialect *d,
     if (r->has_max_tokens) {
         return r->max_tokens;
     }
-    return d->is_raw ? SERVICE_COMPLETION_TOKENS : c->options.chat_tokens;
+    if (d->is_raw) {
+        return SERVICE_COMPLETION_TOKENS;
+    }
+    return c->options.chat_tokens != 0 ? c->options.chat_tokens
+                                       : GENERATION_UNLIMITED;
 }
 
 uint32_t generation_context(const struct generation *g)
@@ -71,8 +76,8 @@ static bool fit(const struct generation *g, struct generation_prompt *p,
     uint64_t context = generation_context(g);
     uint64_t most = generation_tokens(g->service, g->dialect, r);
 
-    if (!r->has_max_tokens && p->n_ids < context && most > context - p->n_ids) {
-        most = context - p->n_ids;
+    if (!r->has_max_tokens) {
+        most = p->n_ids < context ? min_u64(most, context - p->n_ids) : 1;
     }
     p->max_tokens = (uint32_t)most;
     if (p->n_ids + most <= context) {
@@ -138,6 +143,10 @@ static void write_message(struct generation *g, struct generation_prompt *p,
         (ProtobufCBinaryData){r->salt.n, (uint8_t *)(uintptr_t)r->salt.text};
     m->has_drafts = r->has_drafts;
     m->drafts = r->drafts;
+    m->has_tier = r->tier != OPENAI_TIER_DEFAULT;
+    m->tier = r->tier == OPENAI_TIER_PRIORITY ? SLUICE__V1__TIER__TIER_PRIORITY
+              : r->tier == OPENAI_TIER_FLEX   ? SLUICE__V1__TIER__TIER_FLEX
+                                              : SLUICE__V1__TIER__TIER_DEFAULT;
     m->has_tenant = true;
     m->tenant =
         (ProtobufCBinaryData){strlen(tenant), (uint8_t *)(uintptr_t)tenant};

@@ -12,7 +12,7 @@ const struct limit_row service_limits[] = {
     LIMIT_ROW(SERVICE_COMPLETION_TOKENS, "tokens",
               "a completion, if the request sets none"),
     LIMIT_ROW(SERVICE_CHAT_TOKENS, "tokens",
-              "an answer, if neither request nor --max-tokens set a number"),
+              "charged until the end of an answer without a number"),
     LIMIT_ROW(SERVICE_PARSE_BYTES, "bytes",
               "a body that is parsed in the event loop"),
     LIMIT_ROW(SERVED_MODELS_MAX, "", "models with a chat template"),
@@ -77,9 +77,6 @@ void service_init(struct service *c, const struct service_options *o,
                   struct upstream *u, struct gateway_metrics *m)
 {
     *c = (struct service){.options = *o, .upstream = u, .metrics = m};
-    if (c->options.chat_tokens == 0) {
-        c->options.chat_tokens = SERVICE_CHAT_TOKENS;
-    }
     route_table_init(&c->routes, o->dialects != NULL ? o->dialects : dialects);
     model_list_init(&c->list, u);
     timers_init(&c->timers);

@@ -44,7 +44,9 @@
 /* Tokens that a completion generates if the request sets no limit, as in
  * OpenAI's API. */
 #define SERVICE_COMPLETION_TOKENS 16
-/* A chat generates this many, unless --max-tokens gives another number. */
+/* A chat without a limit generates as many as its context has room for, unless
+ * --max-tokens gives another number.  Until its end its tenant is charged for
+ * this many. */
 #define SERVICE_CHAT_TOKENS 2048
 /* A request waits this long for a router that does not answer. */
 #define SERVICE_RESUME_MS 30000
@@ -64,7 +66,7 @@ struct service_options {
     const enum output_format *format;   /* NULL: chosen by the template */
     /* Ends with NULL; NULL: those of gateway/dialects/dialects.h. */
     const struct dialect *const *dialects;
-    uint32_t chat_tokens;      /* 0: SERVICE_CHAT_TOKENS */
+    uint32_t chat_tokens;      /* 0: what the context has room for */
     size_t body_bytes_max;     /* for error texts */
     int64_t (*unix_s)(void *); /* seconds since 1970 */
     void *unix_arg;

@@ -37,7 +37,7 @@ static const struct rule shared[] = {
     RULE("user", IGNORE),
     RULE("metadata", IGNORE),
     RULE("store", IGNORE),
-    RULE("service_tier", IGNORE),
+    RULE_BY("service_tier", parse_service_tier),
     RULE("safety_identifier", IGNORE),
     RULE("prompt_cache_key", IGNORE),
     RULE("prompt_cache_retention", IGNORE),
@@ -46,7 +46,7 @@ static const struct rule shared[] = {
     RULE_BOOL("cache_prompt", cache_prompt),
     RULE_BY("drafts", parse_drafts),
     RULE_BY("timeout", parse_timeout),
-    RULE("priority", IGNORE),
+    RULE_BY("priority", parse_priority),
     RULE("request_id", IGNORE),
     RULE("spaces_between_special_tokens", IGNORE),
     /* Other servers' switches, off. */

@@ -87,7 +87,8 @@ void parse_hold_input(struct parse *p, const json_t *value);
 
 parse_fn parse_model, parse_n, parse_max_tokens, parse_seed, parse_stop;
 parse_fn parse_stop_tokens, parse_logit_bias, parse_skip_special,
-    parse_cache_salt, parse_drafts, parse_timeout;
+    parse_cache_salt, parse_drafts, parse_timeout, parse_service_tier,
+    parse_priority;
 
 /* Reads max_tokens, which is at least `least`: 0 or 1. */
 MUST_CHECK bool parse_tokens_from(struct parse *p, const struct field *f,

@@ -110,6 +110,47 @@ bool parse_timeout(struct parse *p, const struct field *f)
     return true;
 }
 
+const char *const openai_tiers[OPENAI_TIERS] = {
+    [OPENAI_TIER_DEFAULT] = "default",
+    [OPENAI_TIER_PRIORITY] = "priority",
+    [OPENAI_TIER_FLEX] = "flex",
+};
+
+bool parse_service_tier(struct parse *p, const struct field *f)
+{
+    const char *name;
+    size_t n;
+
+    if (!field_string(f, &name, &n)) {
+        return false;
+    }
+    p->r->shows_tier = true;
+    if (strcmp(name, "auto") == 0) {
+        return true;
+    }
+    for (int i = 0; i < OPENAI_TIERS; i++) {
+        if (strcmp(name, openai_tiers[i]) == 0) {
+            p->r->tier = (enum openai_tier)i;
+            return true;
+        }
+    }
+    return field_fail(f, "is none of auto, default, priority and flex");
+}
+
+/* As vLLM has it: a number below 0 goes first, one above it last. */
+bool parse_priority(struct parse *p, const struct field *f)
+{
+    int64_t n;
+
+    if (!field_integer(f, INT64_MIN, INT64_MAX, &n)) {
+        return false;
+    }
+    if (n != 0) {
+        p->r->tier = n < 0 ? OPENAI_TIER_PRIORITY : OPENAI_TIER_FLEX;
+    }
+    return true;
+}
+
 /* ---- stops ---- */
 
 static bool read_stop(struct parse *p, const struct field *f)

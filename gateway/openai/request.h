@@ -107,6 +107,17 @@ struct openai_values {
     json_t *input;    /* array: keeps the texts of prompts alive */
 };
 
+/* The place of a request among those of its tenant that wait. */
+enum openai_tier {
+    OPENAI_TIER_DEFAULT,
+    OPENAI_TIER_PRIORITY,
+    OPENAI_TIER_FLEX,
+    OPENAI_TIERS
+};
+
+/* Their names in service_tier. */
+extern const char *const openai_tiers[OPENAI_TIERS];
+
 struct openai_request {
     const char *model; /* [1..MODEL_NAME_MAX] without NUL */
 
@@ -114,6 +125,7 @@ struct openai_request {
     bool stream, include_usage, continuous_usage;
     bool keep_special;      /* skip_special_tokens is false */
     bool return_token_strs; /* /tokenize */
+    bool shows_tier;        /* service_tier is set */
 
     /* Generation. */
     uint32_t n; /* choices of each prompt, 1..CHOICES_MAX */
@@ -126,6 +138,7 @@ struct openai_request {
     bool has_drafts;           /* false: the worker's choice */
     uint32_t drafts;           /* in a step, 0..DRAFTS_MAX */
     uint32_t timeout_ms;       /* from its arrival; 0: none */
+    enum openai_tier tier;     /* by service_tier or priority */
     struct openai_stop salt;   /* for the prefix index; n = 0: none */
     struct openai_stop *stops; /* [n_stops] */
     size_t n_stops;            /* 0..STOP_STRINGS_MAX */

@@ -170,7 +170,7 @@ void recv_admin_list_sequences(struct router_core *r, const struct incoming *in,
         struct choice *choice = LIST_OF(at, struct choice, all);
         size_t i = reply.n_sequences;
 
-        if (choice->entry.number <= m->after) {
+        if (choice->entry.turn.number <= m->after) {
             continue;
         }
         if (i == LIST_ROWS_MAX) {
@@ -180,7 +180,7 @@ void recv_admin_list_sequences(struct router_core *r, const struct incoming *in,
         }
         sequence_row(r, choice, &rows[i], &refs[i]);
         list[reply.n_sequences++] = &rows[i];
-        last = choice->entry.number;
+        last = choice->entry.turn.number;
     }
     reply.sequences = list;
     peer_end(in->peer->peer, in->call, &reply.base);

@@ -240,6 +240,14 @@ static struct model *find_model(struct router_core *r,
     return NULL;
 }
 
+/* A tier of a later minor version counts as the default. */
+static enum fair_tier tier_of(Sluice__V1__Tier tier)
+{
+    return tier == SLUICE__V1__TIER__TIER_PRIORITY ? TIER_PRIORITY
+           : tier == SLUICE__V1__TIER__TIER_FLEX   ? TIER_FLEX
+                                                   : TIER_DEFAULT;
+}
+
 /* Checks a text that would wait for too long, before it is encoded.  Ids are
  * checked when they join the queue, in the same turn. */
 static enum status check_wait(struct router_core *r, const struct incoming *in,
@@ -253,6 +261,7 @@ static enum status check_wait(struct router_core *r, const struct incoming *in,
         .tenant = (uint32_t)metric_slot(
             &r->base.tenant_names, (const char *)request->tenant.data,
             request->has_tenant ? request->tenant.len : 0),
+        .tier = tier_of(request->tier),
         .deadline_us = in->deadline_us};
 
     if (!has_text(request) || resume_asked(request) ||
@@ -377,6 +386,7 @@ static bool take_fields(struct router_core *r, struct request *request,
     if (request->scope.n_salt > 0) {
         memcpy(request->scope.salt, m->cache_salt.data, request->scope.n_salt);
     }
+    request->scope.tier = tier_of(m->tier);
     request->scope.uncached = !m->cache;
     request->has_drafts = m->has_drafts;
     request->drafts = m->drafts;
@@ -458,7 +468,7 @@ static void encode(struct router_core *r, struct request *request,
     struct text_seam *t = r->base.options.text;
     const struct tokenizer *tokenizer =
         t->ops->tokenizer(t, request->model->text);
-    uint64_t tag = JOB_TAG(request->choices[0].entry.number, JOB_PROMPT);
+    uint64_t tag = JOB_TAG(request->choices[0].entry.turn.number, JOB_PROMPT);
     struct text_job *j;
     struct error e;
 

@@ -69,7 +69,7 @@ void choice_init(struct requests *r, struct choice *choice,
     choice->entry.prompt = &request->prompt.prefix;
     /* Numbers order all choices by arrival; a requeued choice keeps its
      * number. */
-    choice->entry.number = ++r->last_number;
+    choice->entry.turn.number = ++r->last_number;
     list_init(&choice->entry.queue);
     list_init(&choice->entry.granted);
     list_init(&choice->out.ready);

@@ -30,7 +30,7 @@ struct choice {
     enum choice_state state;
     Sluice__V1__Finish finish; /* how it ended */
     struct queue_entry entry;  /* the part that the scheduler uses */
-    struct list all;           /* in requests.all_choices, by entry.number */
+    struct list all; /* in requests.all_choices, by entry.turn.number */
     struct choice_output out;
     struct choice_text text;
     struct choice_grant grant;

@@ -36,7 +36,7 @@ struct requests {
     struct schedule *schedule;
 
     struct table by_id;      /* struct request by hash of request_id */
-    struct list all_choices; /* struct choice in order of entry.number */
+    struct list all_choices; /* struct choice in order of entry.turn.number */
     struct list leases;      /* struct choice with a lease, oldest first */
     uint32_t n_choices;      /* in all requests, including ended choices */
     uint64_t last_number;

@@ -4,6 +4,7 @@
 #include "common/base/plant.h"
 #include "router/replicas/place.h"
 #include "router/schedule/claims.h"
+#include "router/schedule/fair.h"
 #include "router/schedule/forecast.h"
 #include "router/schedule/predict.h"
 
@@ -149,7 +150,6 @@ bool bypass_allows(const struct schedule *s, const struct queue_entry *e,
 uint64_t bypass_owner(const struct schedule *s, const struct worker *w,
                       bool *late)
 {
-    const struct place_charges *at = charges_of(w);
     const struct queue_entry *e;
 
     *late = false;
@@ -157,12 +157,11 @@ uint64_t bypass_owner(const struct schedule *s, const struct worker *w,
         return 0;
     }
     e = LIST_OF(w->model->waiting.next, struct queue_entry, queue);
-    *late = (at->newest_start > e->start ||
-             (at->newest_start == e->start && at->newest_number > e->number)) &&
+    *late = fair_turn_before(&e->turn, &charges_of(w)->newest) &&
             !costs_no_time(w, e, least_elder(w, e), 0);
     return e->wait.place == w->peer->session && e->wait.until_us != 0 &&
                    s->base->now_us >= e->wait.until_us &&
                    !trial_waits(s->placement, &e->trial, e->n_tokens)
-               ? e->number
+               ? e->turn.number
                : 0;
 }

@@ -24,32 +24,42 @@ static struct fairness *fairness_of(const struct queue_entry *e)
 void fair_arrived(const struct schedule *s, struct queue_entry *e)
 {
     struct fairness *f = fairness_of(e);
+    struct turn *t = &e->turn;
     uint32_t n = lengths_expect(lengths_of(e->model), e->n_generated,
                                 entry_max_tokens(e));
 
     if (e->model->n_waiting == 0) {
         f->clock = max_u64(f->clock, f->latest);
     }
-    e->unit = UNIT / weight_of(s, e->tenant);
-    f->unit[e->tenant] = e->unit;
-    e->cost = e->n_prompt + n;
-    e->start = fair_start(e->model, e->tenant);
-    f->start[e->tenant] = e->start;
-    f->end[e->tenant] = e->start + (uint64_t)e->cost * e->unit;
-    f->latest = max_u64(f->latest, f->end[e->tenant]);
+    t->unit = UNIT / weight_of(s, e->tenant);
+    t->cost = e->n_prompt + n;
+    t->start = fair_start(e->model, e->tenant, t->tier);
+    f->unit[e->tenant] = t->unit;
+    for (int k = t->tier; k < FAIR_TIERS; k++) {
+        uint64_t *end = &f->end[k][e->tenant];
+
+        f->start[k][e->tenant] = max_u64(f->start[k][e->tenant], t->start);
+        *end = max_u64(*end, t->start) + (uint64_t)t->cost * t->unit;
+    }
+    f->latest = max_u64(f->latest, f->end[FAIR_TIERS - 1][e->tenant]);
 }
 
-bool fair_before(const struct queue_entry *a, const struct queue_entry *b)
+bool fair_turn_before(const struct turn *a, const struct turn *b)
 {
     if (a->start != b->start && !PLANT(TENANTS_FORGOTTEN)) {
         return a->start < b->start;
     }
-    return a->number < b->number;
+    return a->tier != b->tier ? a->tier < b->tier : a->number < b->number;
+}
+
+bool fair_before(const struct queue_entry *a, const struct queue_entry *b)
+{
+    return fair_turn_before(&a->turn, &b->turn);
 }
 
 bool fair_is_early(const struct queue_entry *e)
 {
-    return e->start <= fairness_of(e)->clock;
+    return e->turn.start <= fairness_of(e)->clock;
 }
 
 struct list *fair_position(const struct queue_entry *e, bool early)
@@ -74,7 +84,8 @@ bool fair_is_ordered(const struct model *m)
 
     for (const struct list *at = m->waiting.next; at != &m->waiting;
          at = at->next) {
-        uint64_t start = LIST_OF(at, const struct queue_entry, queue)->start;
+        uint64_t start =
+            LIST_OF(at, const struct queue_entry, queue)->turn.start;
 
         if (start < last) {
             return false;
@@ -84,11 +95,12 @@ bool fair_is_ordered(const struct model *m)
     return true;
 }
 
-uint64_t fair_start(const struct model *m, uint32_t tenant)
+uint64_t fair_start(const struct model *m, uint32_t tenant, enum fair_tier tier)
 {
     const struct fairness *f = &scheduling_of(m)->fairness;
 
-    return max_u64(f->clock, max_u64(f->end[tenant], f->start[tenant]));
+    return max_u64(f->clock,
+                   max_u64(f->end[tier][tenant], f->start[tier][tenant]));
 }
 
 uint64_t fair_ahead(const struct model *m, uint64_t start)
@@ -97,7 +109,12 @@ uint64_t fair_ahead(const struct model *m, uint64_t start)
     uint64_t sum = 0;
 
     for (uint32_t t = 0; t < METRIC_SLOTS; t++) {
-        uint64_t to = min_u64(start, max_u64(f->end[t], f->start[t]));
+        uint64_t to = 0;
+
+        for (int k = 0; k < FAIR_TIERS; k++) {
+            to = max_u64(to, max_u64(f->end[k][t], f->start[k][t]));
+        }
+        to = min_u64(to, start);
 
         if (f->unit[t] > 0 && to > f->clock) {
             sum += (to - f->clock) / f->unit[t];
@@ -110,19 +127,23 @@ void fair_granted(struct queue_entry *e)
 {
     struct fairness *f = fairness_of(e);
 
-    f->clock = max_u64(f->clock, e->start);
+    f->clock = max_u64(f->clock, e->turn.start);
 }
 
 void fair_ended(struct queue_entry *e, uint64_t n_used)
 {
     struct fairness *f = fairness_of(e);
-    uint64_t *end = &f->end[e->tenant];
+    struct turn *t = &e->turn;
 
-    if (n_used >= e->cost) {
-        *end += (n_used - e->cost) * e->unit;
-        f->latest = max_u64(f->latest, *end);
-    } else {
-        *end -= min_u64(*end, (e->cost - n_used) * e->unit);
+    for (int k = t->tier; k < FAIR_TIERS; k++) {
+        uint64_t *end = &f->end[k][e->tenant];
+
+        if (n_used >= t->cost) {
+            *end += (n_used - t->cost) * t->unit;
+            f->latest = max_u64(f->latest, *end);
+        } else {
+            *end -= min_u64(*end, (t->cost - n_used) * t->unit);
+        }
     }
-    e->cost = (uint32_t)n_used; /* charged once */
+    t->cost = (uint32_t)n_used; /* charged once */
 }

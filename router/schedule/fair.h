@@ -1,17 +1,24 @@
-/* fair.h - The order of a queue: fair among tenants, by cost.
+/* fair.h - The order of a queue: fair among tenants, by cost, and by tier among
+ * the entries of a tenant.
  *
  * Start-time fair queueing (Goyal, Vin, Cheng 1996).  Each entry e of tenant t
- * gets a start and an end when it arrives:
+ * and tier k gets a start when it arrives, and moves the ends of its tier and
+ * of those behind it:
  *
- *     start(e) = max(clock of the queue, end(t), start of t's entry before)
- *     end(t)   = start(e) + cost(e) / weight(t)
- *     clock    = the largest start of an entry that was granted; when none
- *                waits, the largest end
- *     cost(e)  = tokens of the prompt + expected length of the output
+ *     start(e)  = max(clock of the queue, end(t, k), start(t, k))
+ *     start(t, j) = max(start(t, j), start(e)),
+ *     end(t, j)   = max(end(t, j), start(e)) + cost(e) / weight(t), for j >= k
+ *     clock     = the largest start of an entry that was granted; when none
+ *                 waits, the largest end
+ *     cost(e)   = tokens of the prompt + expected length of the output
  *
- * Entries wait in order of start, then of arrival.  Consequences:
+ * Entries wait in order of start, then of tier, then of arrival.  Consequences:
  *
- *   - One tenant alone has a FIFO queue.
+ *   - One tenant alone has a FIFO queue for each tier.
+ *   - An entry waits for none of a later tier of its tenant that waits, and
+ *     takes nothing from others: what its tenant gets is charged to the ends
+ *     behind it.  Entries of the tenant that had their starts already keep
+ *     them, so it may be ahead by what waited when the entry came, once.
  *   - While two tenants wait, the cost that they were granted, over weight,
  *     differs by at most one entry of each: a light tenant is not slowed by the
  *     backlog of a heavy one.
@@ -44,15 +51,17 @@ struct list *fair_position(const struct queue_entry *e, bool early);
  */
 bool fair_is_early(const struct queue_entry *e);
 
-/* Returns true if a waits before b. */
+/* Return true if a waits before b. */
+bool fair_turn_before(const struct turn *a, const struct turn *b);
 bool fair_before(const struct queue_entry *a, const struct queue_entry *b);
 
-/* Returns the start of an entry of a tenant that arrives now. */
-uint64_t fair_start(const struct model *m, uint32_t tenant);
+/* Returns the start of an entry of a tier of a tenant that arrives now. */
+uint64_t fair_start(const struct model *m, uint32_t tenant,
+                    enum fair_tier tier);
 
 /* Returns the cost of the entries of m that wait and start before `start`, in
  * tokens, by the ends of their tenants.  It is no less than the true one while
- * lengths are as expected. */
+ * lengths are as expected and no tier has passed another. */
 uint64_t fair_ahead(const struct model *m, uint64_t start);
 
 /* Moves the clock to e, which is granted. */

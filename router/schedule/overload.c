@@ -54,7 +54,7 @@ static struct prediction predict(struct schedule *s, const struct arrival *a)
     struct model *m = (struct model *)(uintptr_t)a->demand.model;
 
     return predict_arrival(s, m, max_u32(a->demand.n_prompt, 1),
-                           most_tokens(&a->demand), a->tenant);
+                           most_tokens(&a->demand), a->tenant, a->tier);
 }
 
 static uint32_t ms_of(int64_t us)

@@ -33,7 +33,8 @@
 struct arrival {
     struct demand demand; /* max_tokens = 0: the default */
     uint32_t tenant;      /* slot of base.tenant_names */
-    int64_t deadline_us;  /* NODE_IDLE: none */
+    enum fair_tier tier;
+    int64_t deadline_us; /* NODE_IDLE: none */
 };
 
 /* Returns ST_RESOURCE_EXHAUSTED, with the figures, if a would wait for too

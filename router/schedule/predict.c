@@ -201,15 +201,15 @@ static struct prediction earliest(const struct schedule *s,
 struct prediction predict_waiting(struct schedule *s,
                                   const struct queue_entry *e)
 {
-    int64_t us =
-        queue_us(s, e->model, e->start, e->work.n_prompt, e->work.n_output);
+    int64_t us = queue_us(s, e->model, e->turn.start, e->work.n_prompt,
+                          e->work.n_output);
 
     return earliest(s, e, us == PREDICT_NEVER ? 0 : us);
 }
 
 struct prediction predict_arrival(struct schedule *s, struct model *m,
                                   uint32_t n_prompt, uint32_t max_tokens,
-                                  uint32_t tenant)
+                                  uint32_t tenant, enum fair_tier tier)
 {
     struct prefix_prompt none = {.units = NULL};
     struct queue_entry e = {.model = m,
@@ -220,8 +220,8 @@ struct prediction predict_arrival(struct schedule *s, struct model *m,
     int64_t us = 0;
 
     if (m->n_waiting > 0 || !routing_possible(s, &e)) {
-        us =
-            queue_us(s, m, fair_start(m, tenant), n_prompt, predict_output(&e));
+        us = queue_us(s, m, fair_start(m, tenant, tier), n_prompt,
+                      predict_output(&e));
     }
     return earliest(s, &e, us == PREDICT_NEVER ? 0 : us);
 }
@@ -231,7 +231,7 @@ void predict_entered(struct queue_entry *e)
     struct work *x = &scheduling_of(e->model)->waiting;
 
     e->work = (struct work){(uint64_t)e->n_prompt + e->n_generated,
-                            predict_output(e), e->cost};
+                            predict_output(e), e->turn.cost};
     x->n_prompt += e->work.n_prompt;
     x->n_output += e->work.n_output;
     x->cost += e->work.cost;

@@ -73,7 +73,7 @@ int64_t predict_steps_us(const struct worker *w, uint32_t n_steps);
  * that is open could hold it. */
 struct prediction predict_arrival(struct schedule *s, struct model *m,
                                   uint32_t n_prompt, uint32_t max_tokens,
-                                  uint32_t tenant);
+                                  uint32_t tenant, enum fair_tier tier);
 
 /* Predicts e, which waits. */
 struct prediction predict_waiting(struct schedule *s,

@@ -30,7 +30,19 @@ struct claim {
 /* Work of entries that wait: router/schedule/predict.h. */
 struct work {
     uint64_t n_prompt, n_output; /* tokens */
-    uint64_t cost;               /* queue_entry.cost */
+    uint64_t cost;               /* turn.cost */
+};
+
+/* Among the entries of a tenant, earlier tiers go first: fair.h. */
+enum fair_tier { TIER_PRIORITY, TIER_DEFAULT, TIER_FLEX, FAIR_TIERS };
+
+/* When it is the turn of an entry: fair.h. */
+struct turn {
+    enum fair_tier tier; /* set before the entry is added */
+    uint32_t cost;       /* tokens, and */
+    uint32_t unit;       /* the time of each on the clock of the queue */
+    uint64_t start;      /* on that clock */
+    uint64_t number;     /* order of arrival, over all models */
 };
 
 /* Tokens that a sequence has to compute. */
@@ -50,11 +62,8 @@ struct queue_entry {
     struct list queue; /* in model->waiting */
     struct work work;  /* as it is counted in model_scheduling.waiting */
     struct model *model;
-    uint64_t number;   /* order of arrival, over all models */
     uint32_t tenant;   /* slot of base.tenant_names; set before it is added */
-    uint32_t cost;     /* tokens, and */
-    uint32_t unit;     /* the time of each on the clock of its queue: fair.h */
-    uint64_t start;    /* on that clock */
+    struct turn turn;  /* in its queue */
     uint64_t n_tokens; /* prompt + max_tokens; these are set before it is */
     uint32_t n_prompt, n_generated; /* added: tokens to compute at a place */
     bool uncached;                  /* nothing is reused for it */
@@ -119,11 +128,11 @@ struct place_charges {
     struct need load;  /* blocks, window blocks and slots of n_load sequences */
     uint32_t n_load;   /* sequences counted by headroom.h */
     uint64_t greatest; /* pages that its sequences need at most */
-    uint64_t newest_start, newest_number; /* its newest grant */
-    struct list granted;                  /* queue_entry.granted */
-    uint32_t n_granted;                   /* entries of it */
-    uint64_t n_ever;                      /* entries that were ever in it */
-    struct forecast forecast;             /* for them */
+    struct turn newest;       /* of its newest grant */
+    struct list granted;      /* queue_entry.granted */
+    uint32_t n_granted;       /* entries of it */
+    uint64_t n_ever;          /* entries that were ever in it */
+    struct forecast forecast; /* for them */
     uint64_t n_backlog;    /* tokens to compute before the first tokens of the
                             * sequences granted here: routing.h */
     uint64_t n_computed;   /* those that steps have computed since */
@@ -139,12 +148,13 @@ static inline struct place_charges *charges_of(const struct worker *w)
     return w->parts[PART_SCHEDULE];
 }
 
-/* The clock of a queue, and the ends and newest starts of its tenants on it:
- * router/schedule/fair.h. */
+/* The clock of a queue, and the ends and newest starts of the tiers of its
+ * tenants on it: router/schedule/fair.h. */
 struct fairness {
     uint64_t clock, latest; /* latest: the largest end */
-    uint64_t end[METRIC_SLOTS], start[METRIC_SLOTS];
-    uint32_t unit[METRIC_SLOTS]; /* newest queue_entry.unit; 0: none came */
+    uint64_t end[FAIR_TIERS][METRIC_SLOTS];
+    uint64_t start[FAIR_TIERS][METRIC_SLOTS];
+    uint32_t unit[METRIC_SLOTS]; /* newest turn.unit; 0: none came */
 };
 
 /* The bytes of a token in texts: overload.h. */

@@ -65,7 +65,7 @@ static void list_models(struct world *w, struct peer *p, uint64_t call)
 
     row.name = wire_text(w->model);
     row.n_workers = 1;
-    row.context = 4096;
+    row.context = WORLD_CONTEXT;
     row.vocab = 4096;
     reply.models = &rows;
     reply.n_models = 1;
@@ -254,6 +254,7 @@ struct world *world_new(const struct world_options *given)
                                             .prompts = &w->prompts,
                                             .dialects = given->dialects,
                                             .format = given->format,
+                                            .chat_tokens = given->chat_tokens,
                                             .unix_s = unix_s},
                                 .http = {.proxies = &w->proxies}};
     struct error e;

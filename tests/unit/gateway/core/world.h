@@ -44,6 +44,8 @@ struct world {
     struct json_out bytes; /* that the client received, with a NUL */
 };
 
+#define WORLD_CONTEXT 4096 /* of every model */
+
 /* Options of a world; all zeros: no keys, the product's dialects, and no
  * router that lists models. */
 struct world_options {
@@ -52,9 +54,10 @@ struct world_options {
     const char *served;        /* NAME=DIR */
     const char *template_file; /* for served */
     const enum output_format *format;
-    const char *model; /* in struct world */
-    bool away;         /* no router answers */
-    const char *proxy; /* trusted; NULL: none */
+    const char *model;    /* in struct world */
+    bool away;            /* no router answers */
+    const char *proxy;    /* trusted; NULL: none */
+    uint32_t chat_tokens; /* --max-tokens; 0: not set */
 };
 
 /* Makes the only world.  One client is connected; a session is up unless the

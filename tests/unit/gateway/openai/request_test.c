@@ -120,6 +120,32 @@ static void a_timeout_is_in_seconds(void **state)
     bodies_refused_with(BODIES_CHAT, "\"timeout\":\"9\"", "timeout");
 }
 
+static void takes_tier(const char *member, enum openai_tier tier, bool shows)
+{
+    struct openai_request *r = bodies_with(BODIES_CHAT, member);
+
+    assert_int_equal(r->tier, tier);
+    assert_int_equal(r->shows_tier, shows);
+    openai_request_free(&r);
+}
+
+static void a_tier_has_a_name_or_a_number(void **state)
+{
+    (void)state;
+    takes_tier("\"service_tier\":null", OPENAI_TIER_DEFAULT, false);
+    takes_tier("\"service_tier\":\"auto\"", OPENAI_TIER_DEFAULT, true);
+    takes_tier("\"service_tier\":\"default\"", OPENAI_TIER_DEFAULT, true);
+    takes_tier("\"service_tier\":\"flex\"", OPENAI_TIER_FLEX, true);
+    takes_tier("\"service_tier\":\"priority\"", OPENAI_TIER_PRIORITY, true);
+    takes_tier("\"priority\":0", OPENAI_TIER_DEFAULT, false);
+    takes_tier("\"priority\":-3", OPENAI_TIER_PRIORITY, false);
+    takes_tier("\"priority\":1", OPENAI_TIER_FLEX, false);
+    bodies_refused_with(BODIES_CHAT, "\"service_tier\":\"gold\"",
+                        "service_tier");
+    bodies_refused_with(BODIES_RESPONSES, "\"service_tier\":1", "service_tier");
+    bodies_refused_with(BODIES_COMPLETION, "\"priority\":1.5", "priority");
+}
+
 static void two_limits_of_tokens_must_agree(void **state)
 {
     struct openai_request *r = bodies_with(
@@ -431,6 +457,7 @@ int main(void)
         cmocka_unit_test(a_cache_has_a_switch_and_a_salt),
         cmocka_unit_test(drafts_are_a_number_of_the_request),
         cmocka_unit_test(a_timeout_is_in_seconds),
+        cmocka_unit_test(a_tier_has_a_name_or_a_number),
         cmocka_unit_test(two_limits_of_tokens_must_agree),
         cmocka_unit_test(exact_seeds_survive),
         cmocka_unit_test(stream_options_need_stream),

@@ -38,10 +38,13 @@ static void bring(struct scene *s, const struct named_number *weights,
     s->w = rig_worker(s->rig, "w1", 2, 1);
 }
 
-static void ask(struct scene *s, uint32_t n, const char *tenant)
+static void ask_tier(struct scene *s, uint32_t n, const char *tenant,
+                     Sluice__V1__Tier tier)
 {
     Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
 
+    m.has_tier = true;
+    m.tier = tier;
     m.has_tenant = true;
     m.tenant = wire_text(tenant);
     for (uint32_t i = 0; i < n; i++) {
@@ -49,6 +52,11 @@ static void ask(struct scene *s, uint32_t n, const char *tenant)
         client_generate_with(s->c, s->n, PROMPT, TOKENS, &m, 0);
         rig_run(s->rig);
     }
+}
+
+static void ask(struct scene *s, uint32_t n, const char *tenant)
+{
+    ask_tier(s, n, tenant, SLUICE__V1__TIER__TIER_DEFAULT);
 }
 
 static uint8_t running_id(const struct scene *s)
@@ -113,6 +121,86 @@ static void two_that_wait_take_turns(void **state)
     (void)state;
     bring(&s, NULL, 0);
     ask(&s, 60, "a");
+    ask(&s, 60, "b");
+    count(&s, 80, &a, &b);
+    assert_in_range(a, 39, 42);
+    assert_in_range(b, 38, 41);
+    rig_free(&s.rig);
+}
+
+static uint8_t end_next(struct scene *s)
+{
+    uint8_t id = running_id(s);
+
+    (void)end_one(s, TOKENS);
+    return id;
+}
+
+static void passes_backlog(Sluice__V1__Tier backlog, Sluice__V1__Tier tier)
+{
+    struct scene s;
+
+    bring(&s, NULL, 0);
+    ask_tier(&s, 40, "a", backlog);
+    ask_tier(&s, 1, "a", tier);
+    assert_int_equal(end_next(&s), 1); /* it runs already */
+    assert_int_equal(end_next(&s), 41);
+    assert_int_equal(end_next(&s), 2);
+    rig_free(&s.rig);
+}
+
+static void none_waits_for_a_later_tier_of_its_tenant(void **state)
+{
+    (void)state;
+    passes_backlog(SLUICE__V1__TIER__TIER_DEFAULT,
+                   SLUICE__V1__TIER__TIER_PRIORITY);
+    passes_backlog(SLUICE__V1__TIER__TIER_FLEX, SLUICE__V1__TIER__TIER_DEFAULT);
+    passes_backlog(SLUICE__V1__TIER__TIER_FLEX,
+                   SLUICE__V1__TIER__TIER_PRIORITY);
+}
+
+/* Others do not make it wait longer than what was there when it came. */
+static void flex_comes_after_those_before_it(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    bring(&s, NULL, 0);
+    ask(&s, 4, "a");
+    ask_tier(&s, 1, "a", SLUICE__V1__TIER__TIER_FLEX); /* 5 */
+    ask(&s, 40, "a");
+    for (uint8_t id = 1; id <= 4; id++) {
+        assert_int_equal(end_next(&s), id);
+    }
+    assert_int_equal(end_next(&s), 6); /* both start then */
+    assert_int_equal(end_next(&s), 5);
+    rig_free(&s.rig);
+}
+
+/* A number of a later version of the wire is the default. */
+static void an_unknown_tier_is_the_default(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    bring(&s, NULL, 0);
+    ask_tier(&s, 2, "a", (Sluice__V1__Tier)9);
+    ask(&s, 1, "a");
+    for (uint8_t id = 1; id <= 3; id++) {
+        assert_int_equal(end_next(&s), id);
+    }
+    rig_free(&s.rig);
+}
+
+/* Whoever calls all requests urgent has the share of one that calls none so. */
+static void priority_takes_nothing_from_others(void **state)
+{
+    struct scene s;
+    uint32_t a, b;
+
+    (void)state;
+    bring(&s, NULL, 0);
+    ask_tier(&s, 60, "a", SLUICE__V1__TIER__TIER_PRIORITY);
     ask(&s, 60, "b");
     count(&s, 80, &a, &b);
     assert_in_range(a, 39, 42);
@@ -247,6 +335,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_light_tenant_does_not_wait_for_a_backlog),
         cmocka_unit_test(two_that_wait_take_turns),
+        cmocka_unit_test(none_waits_for_a_later_tier_of_its_tenant),
+        cmocka_unit_test(flex_comes_after_those_before_it),
+        cmocka_unit_test(an_unknown_tier_is_the_default),
+        cmocka_unit_test(priority_takes_nothing_from_others),
         cmocka_unit_test(shares_are_by_weight),
         cmocka_unit_test(large_weights_are_not_rounded),
         cmocka_unit_test(one_alone_is_served_in_order_and_owes_nothing),
