@@ -240,6 +240,14 @@ static struct model *find_model(struct router_core *r,
     return NULL;
 }
 
+/* Returns the slot of the tenant of m. */
+static uint32_t tenant_of(struct router_core *r, const generate_message *m)
+{
+    return (uint32_t)metric_slot(&r->base.tenant_names,
+                                 (const char *)m->tenant.data,
+                                 m->has_tenant ? m->tenant.len : 0);
+}
+
 /* A tier of a later minor version counts as the default. */
 static enum fair_tier tier_of(Sluice__V1__Tier tier)
 {
@@ -258,9 +266,7 @@ static enum status check_wait(struct router_core *r, const struct incoming *in,
     struct arrival a = {
         .demand = {m, overload_tokens(m, request->text.len),
                    request->has_max_tokens ? request->max_tokens : 0},
-        .tenant = (uint32_t)metric_slot(
-            &r->base.tenant_names, (const char *)request->tenant.data,
-            request->has_tenant ? request->tenant.len : 0),
+        .tenant = tenant_of(r, request),
         .tier = tier_of(request->tier),
         .deadline_us = in->deadline_us};
 
@@ -292,8 +298,8 @@ static bool check_place(struct router_core *r, const struct incoming *in,
     } else if ((request->sampling == NULL ||
                 sampling_check(request->sampling, m->vocab, &e) == ST_OK) &&
                resume_check(request, m->vocab, &e) == ST_OK &&
-               admission_queue(&r->schedule, m, request->n, &retry_ms, &e) ==
-                   ST_OK &&
+               admission_queue(&r->schedule, m, tenant_of(r, request),
+                               request->n, &retry_ms, &e) == ST_OK &&
                check_wait(r, in, m, request, &retry_ms, &e) == ST_OK) {
         return true;
     }
@@ -373,9 +379,7 @@ static bool take_fields(struct router_core *r, struct request *request,
     request->keep_ms = m->keep_ms;
     request->wants_text = m->want_text && request->model->has_text;
     request->special_text = m->special_text;
-    request->scope.tenant = (uint32_t)metric_slot(
-        &r->base.tenant_names, (const char *)m->tenant.data,
-        m->has_tenant ? m->tenant.len : 0);
+    request->scope.tenant = tenant_of(r, m);
     r->base.tenants[request->scope.tenant].tenant_requests++;
     request->scope.n_tenant = m->has_tenant ? (uint32_t)m->tenant.len : 0;
     if (request->scope.n_tenant > 0) {

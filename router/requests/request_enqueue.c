@@ -80,8 +80,8 @@ static enum status check(struct requests *r, struct request *request,
         *retry_after_ms = st == ST_OK ? 0 : admission_retry_ms(e);
     }
     if (st == ST_OK) {
-        st = admission_queue(r->schedule, request->model, request->n_open,
-                             retry_after_ms, e);
+        st = admission_queue(r->schedule, request->model, request->scope.tenant,
+                             request->n_open, retry_after_ms, e);
     }
     if (st == ST_OK && !request->resumed && request->prompt.continues == NULL) {
         struct arrival a = request_arrival(request);

@@ -4,12 +4,14 @@
 #include <stdio.h>
 
 #include "router/replicas/place.h"
+#include "router/schedule/fair.h"
 
 enum status admission_queue(const struct schedule *s, const struct model *m,
-                            uint32_t n, uint32_t *retry_after_ms,
-                            struct error *e)
+                            uint32_t tenant, uint32_t n,
+                            uint32_t *retry_after_ms, struct error *e)
 {
     uint32_t max = s->base->options.max_waiting;
+    uint32_t own = fair_waiting(m, tenant);
 
     if (n > max) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
@@ -17,14 +19,16 @@ enum status admission_queue(const struct schedule *s, const struct model *m,
                          " may wait for room; lower n",
                          n, max);
     }
-    if (m->n_waiting > max - n) {
+    if (m->n_waiting > max - n &&
+        (uint64_t)own + n > fair_share(s, m, tenant, max)) {
         *retry_after_ms = model_retry_ms(m);
         return error_set(e, ST_RESOURCE_EXHAUSTED,
                          "the queue of %s is full: %" PRIu32
-                         " sequences wait for room, at most %" PRIu32
+                         " sequences wait for room, %" PRIu32
+                         " of them the tenant's, at most %" PRIu32
                          " may, and the request adds %" PRIu32
                          "; retry in %" PRIu32 " ms",
-                         m->name, m->n_waiting, max, n, *retry_after_ms);
+                         m->name, m->n_waiting, own, max, n, *retry_after_ms);
     }
     return ST_OK;
 }

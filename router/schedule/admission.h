@@ -62,13 +62,15 @@ enum status admission_absent(const struct model *m, struct error *e);
  * 0: a retry would not help. */
 uint32_t admission_retry_ms(const struct error *e);
 
-/* Checks that n choices fit into the queue of m: no model takes the places of
- * another.  Returns ST_RESOURCE_EXHAUSTED if
- * they do not, and sets *retry_after_ms to the time after which to retry; 0:
- * never. */
+/* Checks that n choices of a tenant fit into the queue of m: no model takes the
+ * places of another.  Past options.max_waiting they still fit if the tenant has
+ * no more than its share of these places with them (fair.h): none takes those
+ * of another.  At most twice as many thus wait.  Returns ST_RESOURCE_EXHAUSTED
+ * if they do not fit, and sets *retry_after_ms to the time after which to
+ * retry; 0: never. */
 MUST_CHECK enum status admission_queue(const struct schedule *s,
-                                       const struct model *m, uint32_t n,
-                                       uint32_t *retry_after_ms,
+                                       const struct model *m, uint32_t tenant,
+                                       uint32_t n, uint32_t *retry_after_ms,
                                        struct error *e);
 
 #endif

@@ -44,6 +44,39 @@ void fair_arrived(const struct schedule *s, struct queue_entry *e)
     f->latest = max_u64(f->latest, f->end[FAIR_TIERS - 1][e->tenant]);
 }
 
+void fair_entered(const struct schedule *s, const struct queue_entry *e)
+{
+    struct fairness *f = fairness_of(e);
+
+    if (f->n_waiting[e->tenant]++ == 0) {
+        f->weights += weight_of(s, e->tenant);
+    }
+}
+
+void fair_left(const struct schedule *s, const struct queue_entry *e)
+{
+    struct fairness *f = fairness_of(e);
+
+    if (--f->n_waiting[e->tenant] == 0) {
+        f->weights -= weight_of(s, e->tenant);
+    }
+}
+
+uint32_t fair_waiting(const struct model *m, uint32_t tenant)
+{
+    return scheduling_of(m)->fairness.n_waiting[tenant];
+}
+
+uint32_t fair_share(const struct schedule *s, const struct model *m,
+                    uint32_t tenant, uint32_t n)
+{
+    const struct fairness *f = &scheduling_of(m)->fairness;
+    uint64_t own = weight_of(s, tenant);
+    uint64_t all = f->weights + (f->n_waiting[tenant] == 0 ? own : 0);
+
+    return (uint32_t)(n * own / all);
+}
+
 bool fair_turn_before(const struct turn *a, const struct turn *b)
 {
     if (a->start != b->start && !PLANT(TENANTS_FORGOTTEN)) {

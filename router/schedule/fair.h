@@ -43,6 +43,18 @@
 /* Gives e, which has just arrived, its start. */
 void fair_arrived(const struct schedule *s, struct queue_entry *e);
 
+/* Count e, which comes to the queue or leaves it, for its tenant. */
+void fair_entered(const struct schedule *s, const struct queue_entry *e);
+void fair_left(const struct schedule *s, const struct queue_entry *e);
+
+/* Returns the entries of a tenant that wait for m. */
+uint32_t fair_waiting(const struct model *m, uint32_t tenant);
+
+/* Returns the share that a tenant has of n places in the queue of m, by weight
+ * among the tenants that wait, itself among them. */
+uint32_t fair_share(const struct schedule *s, const struct model *m,
+                    uint32_t tenant, uint32_t n);
+
 /* Returns the node in front of which e waits.  early: e is probably among the
  * first. */
 struct list *fair_position(const struct queue_entry *e, bool early);

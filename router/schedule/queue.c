@@ -2,6 +2,7 @@
 
 #include "common/base/plant.h"
 #include "router/schedule/bypass.h"
+#include "router/schedule/fair.h"
 #include "router/schedule/policy.h"
 #include "router/schedule/predict.h"
 
@@ -13,6 +14,7 @@ static void queue_insert(struct schedule *s, struct queue_entry *e, bool again)
         list_insert(before, &e->queue);
     }
     predict_entered(e);
+    fair_entered(s, e);
     e->model->n_waiting++;
     s->n_waiting++;
 }
@@ -32,6 +34,7 @@ void queue_remove(struct schedule *s, struct queue_entry *e)
     if (list_linked(&e->queue)) {
         list_remove(&e->queue);
         predict_left(e);
+        fair_left(s, e);
         e->model->n_waiting--;
         s->n_waiting--;
         /* The next entry may fit where this one did not. */

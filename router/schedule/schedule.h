@@ -154,7 +154,9 @@ struct fairness {
     uint64_t clock, latest; /* latest: the largest end */
     uint64_t end[FAIR_TIERS][METRIC_SLOTS];
     uint64_t start[FAIR_TIERS][METRIC_SLOTS];
-    uint32_t unit[METRIC_SLOTS]; /* newest turn.unit; 0: none came */
+    uint32_t unit[METRIC_SLOTS];      /* newest turn.unit; 0: none came */
+    uint32_t n_waiting[METRIC_SLOTS]; /* entries in the queue */
+    uint64_t weights;                 /* of the tenants that have any */
 };
 
 /* The bytes of a token in texts: overload.h. */

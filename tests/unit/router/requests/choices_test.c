@@ -308,8 +308,9 @@ static void places_are_counted_by_choices(void **state)
     rig_run(rig);
     assert_int_equal(x->status, ST_RESOURCE_EXHAUSTED);
     assert_string_equal(
-        x->error, "the queue of tiny is full: 2 sequences wait for room, "
-                  "at most 4 may, and the request adds 3; retry in 1000 ms");
+        x->error, "the queue of tiny is full: 2 sequences wait for room, 2 of "
+                  "them the tenant's, at most 4 may, and the request adds 3; "
+                  "retry in 1000 ms");
     assert_int_equal(x->retry_ms, 1000);
     assert_int_equal(y->status, ST_RESOURCE_EXHAUSTED);
     assert_string_equal(y->error,

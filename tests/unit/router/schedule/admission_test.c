@@ -124,7 +124,7 @@ static void the_queue(void **state)
     assert_int_equal(rig_state(rig, 4),
                      CHOICE_WAITING); /* the third in the queue */
     says(x[5], ST_RESOURCE_EXHAUSTED,
-         "3 sequences wait for room, at most 3 may");
+         "3 sequences wait for room, 3 of them the tenant's, at most 3 may");
     assert_int_equal(x[5]->retry_ms, 1000); /* no interval was measured yet */
     /* Two sequences end 200 ms apart: the queue of 3 takes 4 such intervals. */
     for (uint8_t i = 1; i <= 2; i++) {

@@ -22,12 +22,12 @@ struct scene {
 };
 
 /* A worker with room for one sequence of 2 blocks. */
-static void bring(struct scene *s, const struct named_number *weights,
-                  uint32_t n_weights)
+static void bring_queue(struct scene *s, uint32_t max_waiting,
+                        const struct named_number *weights, uint32_t n_weights)
 {
     const struct rig_options o = {.max_peers = 32,
                                   .max_requests = 256,
-                                  .max_waiting = 256,
+                                  .max_waiting = max_waiting,
                                   .worker_wait_us = 1000000,
                                   .weights = weights,
                                   .n_weights = n_weights};
@@ -36,6 +36,12 @@ static void bring(struct scene *s, const struct named_number *weights,
     s->rig = rig_new(&o);
     s->c = rig_client(s->rig, "c1");
     s->w = rig_worker(s->rig, "w1", 2, 1);
+}
+
+static void bring(struct scene *s, const struct named_number *weights,
+                  uint32_t n_weights)
+{
+    bring_queue(s, 256, weights, n_weights);
 }
 
 static void ask_tier(struct scene *s, uint32_t n, const char *tenant,
@@ -99,6 +105,36 @@ static void a_light_tenant_does_not_wait_for_a_backlog(void **state)
     assert_string_equal(end_one(&s, TOKENS), "heavy"); /* it runs already */
     assert_string_equal(end_one(&s, TOKENS), "light");
     assert_string_equal(end_one(&s, TOKENS), "heavy");
+    rig_free(&s.rig);
+}
+
+/* Returns the number of the newest n requests that wait. */
+static uint32_t n_taken(const struct scene *s, uint8_t n)
+{
+    uint32_t sum = 0;
+
+    for (uint8_t i = 0; i < n; i++) {
+        sum += rig_state(s->rig, (uint8_t)(s->n - i)) == CHOICE_WAITING;
+    }
+    return sum;
+}
+
+static void a_full_queue_takes_those_below_their_share(void **state)
+{
+    static const struct named_number weights[] = {{"b", 3}};
+    struct scene s;
+
+    (void)state;
+    bring_queue(&s, 8, weights, 1);
+    ask(&s, 1, "a"); /* runs */
+    ask(&s, 10, "a");
+    assert_int_equal(n_taken(&s, 10), 8);
+    ask(&s, 10, "b"); /* 3 of 4 shares */
+    assert_int_equal(n_taken(&s, 10), 6);
+    ask(&s, 10, "c"); /* 1 of 5 */
+    assert_int_equal(n_taken(&s, 10), 1);
+    ask(&s, 1, "a");
+    assert_int_equal(n_taken(&s, 1), 0);
     rig_free(&s.rig);
 }
 
@@ -337,6 +373,7 @@ int main(void)
         cmocka_unit_test(two_that_wait_take_turns),
         cmocka_unit_test(none_waits_for_a_later_tier_of_its_tenant),
         cmocka_unit_test(flex_comes_after_those_before_it),
+        cmocka_unit_test(a_full_queue_takes_those_below_their_share),
         cmocka_unit_test(an_unknown_tier_is_the_default),
         cmocka_unit_test(priority_takes_nothing_from_others),
         cmocka_unit_test(shares_are_by_weight),
