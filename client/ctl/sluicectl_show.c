@@ -240,6 +240,21 @@ static void print_drafts(const Sluice__V1__StatusReply *m)
     }
 }
 
+static void print_queues(const Sluice__V1__StatusReply *m)
+{
+    for (size_t i = 0; i < m->n_queues; i++) {
+        const Sluice__V1__QueueStatus *q = m->queues[i];
+
+        printf("%-9s %s: %u of %s wait", i == 0 ? "queues" : "",
+               ctl_name(q->model), q->n_waiting, ctl_name(q->tenant));
+        if (q->has_wait_us) {
+            printf("; one that comes now starts in about %.1f s",
+                   (double)q->wait_us / 1e6);
+        }
+        printf("\n");
+    }
+}
+
 static void print_status(const Sluice__V1__StatusReply *m)
 {
     printf("router    %s %s, up ", ctl_name(m->router), ctl_name(m->version));
@@ -252,6 +267,7 @@ static void print_status(const Sluice__V1__StatusReply *m)
            m->n_workers, ctl_plural(m->n_workers), m->n_clients,
            ctl_plural(m->n_clients), m->n_running, ctl_plural(m->n_running),
            m->n_waiting);
+    print_queues(m);
     if (m->n_replicas + m->n_forming > 0) {
         printf("replicas  %u with several stages up, %u forming\n",
                m->n_replicas, m->n_forming);

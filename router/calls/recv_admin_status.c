@@ -9,6 +9,8 @@
 #include "router/calls/router_state.h"
 #include "router/fleet/places.h"
 #include "router/replicas/replica.h"
+#include "router/schedule/fair.h"
+#include "router/schedule/predict.h"
 
 struct watch {
     struct pending call;
@@ -23,6 +25,8 @@ _Static_assert(N_METRICS <= 64, "proto/common.proto: 64 messages in a list");
 #define N_TABLES (COUNTS_SETS - 1)
 #define ROWS_MAX 13 /* of one table */
 
+#define QUEUES 32 /* in a reply */
+
 struct table_message {
     Sluice__V1__MetricTable table;
     Sluice__V1__MetricRow rows[ROWS_MAX], *list[ROWS_MAX];
@@ -30,6 +34,7 @@ struct table_message {
 
 struct status_message {
     Sluice__V1__StatusReply reply;
+    Sluice__V1__QueueStatus queues[QUEUES], *queue_list[QUEUES];
     Sluice__V1__Metric metrics[N_METRICS], *list[N_METRICS];
     struct table_message tables[N_TABLES];
     Sluice__V1__MetricTable *table_list[N_TABLES];
@@ -142,6 +147,52 @@ static void drafts_fill(Sluice__V1__StatusReply *m, const struct fleet *fleet)
     }
 }
 
+/* Returns the place of a queue of n choices among the largest, from which on
+ * those after it have moved; NULL: it is not one of them. */
+static Sluice__V1__QueueStatus *queue_insert(struct status_message *s,
+                                             uint32_t n)
+{
+    size_t at = s->reply.n_queues;
+
+    if (at == QUEUES && s->queues[at - 1].n_waiting >= n) {
+        return NULL;
+    }
+    at = at < QUEUES ? at : QUEUES - 1;
+    s->reply.n_queues = at + 1;
+    for (; at > 0 && s->queues[at - 1].n_waiting < n; at--) {
+        s->queues[at] = s->queues[at - 1];
+    }
+    sluice__v1__queue_status__init(&s->queues[at]);
+    s->queues[at].n_waiting = n;
+    return &s->queues[at];
+}
+
+static void queues_fill(struct router_core *r, struct status_message *s)
+{
+    for (uint32_t i = 0; i < r->fleet.n_models; i++) {
+        struct model *m = r->fleet.models[i];
+
+        for (uint32_t t = 0; t < METRIC_SLOTS && m->n_waiting > 0; t++) {
+            uint32_t n = fair_waiting(m, t);
+            Sluice__V1__QueueStatus *q = n > 0 ? queue_insert(s, n) : NULL;
+            struct prediction p;
+
+            if (q == NULL) {
+                continue;
+            }
+            p = predict_arrival(&r->schedule, m, 1, 1, t, TIER_DEFAULT);
+            q->model = wire_text(m->name);
+            q->tenant = wire_text(metric_slot_name(&r->base.tenant_names, t));
+            q->has_wait_us = p.wait_us != PREDICT_NEVER;
+            q->wait_us = q->has_wait_us ? (uint64_t)p.wait_us : 0;
+        }
+    }
+    for (size_t i = 0; i < s->reply.n_queues; i++) {
+        s->queue_list[i] = &s->queues[i];
+    }
+    s->reply.queues = s->queue_list;
+}
+
 static void status_fill(struct router_core *r, const struct router_peer *p,
                         struct status_message *s, bool metrics)
 {
@@ -167,6 +218,7 @@ static void status_fill(struct router_core *r, const struct router_peer *p,
     }
     counters_fill(m, &counts);
     drafts_fill(m, &r->fleet);
+    queues_fill(r, s);
     if (metrics) {
         metrics_fill(s, &counts);
         counts_series(r, series);

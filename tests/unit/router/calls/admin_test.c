@@ -64,6 +64,11 @@ static void status(void **state)
     assert_int_equal(s->n_clients, 2); /* c, and the operator a */
     assert_int_equal(s->n_running, 1);
     assert_int_equal(s->n_waiting, 2); /* no ledger since the cancel */
+    assert_int_equal(s->n_queues, 1);
+    assert_int_equal(s->queues[0]->n_waiting, 2);
+    assert_int_equal(s->queues[0]->model.len, 4);
+    assert_memory_equal(s->queues[0]->tenant.data, "default", 7);
+    assert_true(s->queues[0]->has_wait_us && s->queues[0]->wait_us > 0);
     assert_int_equal(s->n_requests, 6);
     assert_int_equal(s->n_finished, 1);
     assert_int_equal(s->n_cancelled, 1);
