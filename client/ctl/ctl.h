@@ -131,6 +131,8 @@ enum ctl_exit {
       0)                                                                       \
     X(tenant, STRING, "NAME", NULL,                                            \
       "tenant to count the request for (default: none)", 0, 0)                 \
+    X(guaranteed, FLAG, NULL, NULL,                                            \
+      "start when all of --max-tokens has room, and never be suspended", 0, 0) \
     X(tier, STRING, "TIER", NULL,                                              \
       "place among the requests of the tenant that wait: priority, default "   \
       "or flex",                                                               \

@@ -219,6 +219,7 @@ static void take_values(const struct ctl_options *o, struct client_request *r)
     r->tenant = o->tenant;
     r->cache_salt = o->cache_salt;
     r->no_cache = o->no_cache;
+    r->guaranteed = o->guaranteed;
     r->keep_ms = (uint32_t)o->keep;
     r->deadline_ms = (uint32_t)o->deadline;
     r->no_resume = o->no_resume;

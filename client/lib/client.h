@@ -150,6 +150,7 @@ struct client_request {
                                TENANT_NAME_MAX bytes; NULL: none */
     const char *cache_salt; /* divides the tenant's prefix index, at most
                                CACHE_SALT_MAX bytes; NULL: none */
+    bool guaranteed;        /* its whole need is granted: never suspended */
     bool no_cache;          /* nothing is reused for it or kept for reuse */
     enum client_tier tier;
     bool has_drafts; /* false: the worker chooses */

@@ -152,6 +152,7 @@ static void write_rest(struct request_message *out,
     m->has_tenant = r->tenant != NULL;
     m->tenant =
         (ProtobufCBinaryData){tenant_bytes, (uint8_t *)(uintptr_t)r->tenant};
+    m->has_guaranteed = m->guaranteed = r->guaranteed;
     m->has_cache = r->no_cache;
     m->cache = !r->no_cache;
     m->has_cache_salt = r->cache_salt != NULL;

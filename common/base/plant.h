@@ -149,6 +149,7 @@
     X(BYPASS_UNBOUND, "others go ahead of the first that waits for ever")     \
     X(DECODES_FREE, "the decodes of a place are no load")                     \
     X(WORK_KEPT, "what leaves a queue counts as work that waits")             \
+    X(GUARANTEE_FORGOTTEN, "a request with a guarantee is granted less")      \
     X(FORECAST_IGNORED, "a place is granted whatever its next pages allow")   \
     X(LENGTHS_MIXED, "a model is given the lengths of another one")           \
     X(WINDOWS_FREE, "the router charges nothing for window blocks")           \

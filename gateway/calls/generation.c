@@ -153,11 +153,15 @@ static void refuse_tenant(struct service *c, struct http_exchange *x,
     gateway_metrics_tenant(c->metrics, tenant_name(tenant))->tenant_refused++;
     figures(c, model)->model_refused++;
     tenant_refusal_text(r, text, sizeof text);
-    openai_error_set(&e, 429, NULL, "rate_limit_exceeded", "%s", text);
+    if (r->limit == TENANT_GUARANTEED && r->max == 0) {
+        openai_error_set(&e, 403, "guaranteed", NULL, "%s", text);
+    } else {
+        openai_error_set(&e, 429, NULL, "rate_limit_exceeded", "%s", text);
+    }
     respond_headers_init(&h, c, x);
     h.model = model;
     respond_limits(&h, tenant, service_now_us(c));
-    respond_error(c, x, &e, &h, r->retry_after_ms);
+    respond_error(c, x, &e, &h, r->max == 0 ? 0 : r->retry_after_ms);
 }
 
 /* Reads seconds with at most three decimals that count, "2.5".  Returns false
@@ -206,6 +210,28 @@ static bool take_timeout(const struct http_exchange *x,
     return true;
 }
 
+/* Returns the guarantees that r asks for. */
+static uint32_t guarantees(const struct openai_request *r)
+{
+    return r->guaranteed ? openai_request_choices(r) : 0;
+}
+
+/* Charges the tenant of r, which asks for n_tokens.  Returns false and fills
+ * *refusal if its limits refuse it. */
+static bool begin_tenant(struct service *c, struct tenant *tenant,
+                         const struct openai_request *r, uint64_t n_tokens,
+                         struct tenant_refusal *refusal)
+{
+    if (!tenant_begin(tenant, service_now_us(c), n_tokens, refusal)) {
+        return false;
+    }
+    if (!tenant_guarantee(tenant, guarantees(r), refusal)) {
+        tenant_end(tenant, service_now_us(c), n_tokens, 0);
+        return false;
+    }
+    return true;
+}
+
 void generation_begin(struct service *c, struct http_exchange *x,
                       struct tenant *tenant, struct openai_request **pr)
 {
@@ -225,13 +251,14 @@ void generation_begin(struct service *c, struct http_exchange *x,
         openai_request_free(&r);
         return;
     }
-    if (!tenant_begin(tenant, service_now_us(c), asked, &refusal)) {
+    if (!begin_tenant(c, tenant, r, asked, &refusal)) {
         refuse_tenant(c, x, r->model, tenant, &refusal);
         openai_request_free(&r);
         return;
     }
     g = generation_new(c, x, r);
     if (g == NULL) {
+        tenant_release(tenant, guarantees(r));
         tenant_end(tenant, service_now_us(c), asked, 0);
         openai_request_free(&r);
         respond_memory(c, x);
@@ -240,6 +267,7 @@ void generation_begin(struct service *c, struct http_exchange *x,
     g->dialect = d;
     g->tenant = tenant;
     g->tokens_asked = asked;
+    g->n_guaranteed = guarantees(r);
     gateway_metrics_tenant(c->metrics, tenant_name(tenant))->tenant_requests++;
     figures(c, g->request->model)->model_requests++;
     begin(g);

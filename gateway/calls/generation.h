@@ -96,6 +96,7 @@ struct generation {
     ProtobufCBinaryData *stops;       /* [n_stops] */
     struct model_format format;
     struct tenant *tenant;
+    uint32_t n_guaranteed;
     uint64_t tokens_asked;
     uint32_t n_jobs;  /* prompts that are being encoded */
     uint32_t n_ended; /* prompts whose call has ended */

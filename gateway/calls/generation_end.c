@@ -171,6 +171,7 @@ void generation_over(struct generation *g)
     count(g);
     log_end(g);
     if (!PLANT(GATEWAY_TENANT_LEAK) || g->n_ended == g->n_prompts) {
+        tenant_release(g->tenant, g->n_guaranteed);
         tenant_end(g->tenant, service_now_us(c), g->tokens_asked, used);
     }
     timer_clear(&c->timers, &g->timer);

@@ -143,6 +143,7 @@ static void write_message(struct generation *g, struct generation_prompt *p,
         (ProtobufCBinaryData){r->salt.n, (uint8_t *)(uintptr_t)r->salt.text};
     m->has_drafts = r->has_drafts;
     m->drafts = r->drafts;
+    m->has_guaranteed = m->guaranteed = r->guaranteed;
     m->has_tier = r->tier != OPENAI_TIER_DEFAULT;
     m->tier = r->tier == OPENAI_TIER_PRIORITY ? SLUICE__V1__TIER__TIER_PRIORITY
               : r->tier == OPENAI_TIER_FLEX   ? SLUICE__V1__TIER__TIER_FLEX

@@ -200,7 +200,7 @@ enum status keys_parse(struct keys **out, const char *text, size_t n,
 
 enum status keys_open(struct keys **out, struct error *e)
 {
-    static const struct tenant_limits none;
+    static const struct tenant_limits none = {.guaranteed = TENANT_STREAMS_MAX};
     enum status st = keys_make(out, e);
 
     if (st != ST_OK) {

@@ -2,7 +2,8 @@
  *
  * A key file has one line a key; '#' starts a comment:
  *
- *     SHA256 TENANT [requests=N/min] [tokens=N/min] [streams=N] [role=operator]
+ *     SHA256 TENANT [requests=N/min] [tokens=N/min] [streams=N] [guaranteed=N]
+ *                   [role=operator]
  *
  *     9f86d0...0a08 web     requests=600/min tokens=200000/min streams=32
  *     60303a...9752 nightly
@@ -18,7 +19,7 @@
  * time that does not depend on which entry matches, or how far.
  *
  * Without a file, every request belongs to the tenant "default", which has no
- * limits.  The gateway then serves loopback only.
+ * limits and may have guarantees.  The gateway then serves loopback only.
  *
  * Logs, metrics and listings show a tenant by its whole name
  * (common/base/log.h).  Logs never contain a key.

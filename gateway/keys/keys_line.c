@@ -104,9 +104,31 @@ static const struct limit_word {
     [TENANT_STREAMS] = {"streams=", "", TENANT_STREAMS_MAX},
 };
 
+static const struct limit_word guaranteed_word = {"guaranteed=", "",
+                                                  TENANT_STREAMS_MAX};
+
 static bool word_is(struct word w, const char *text)
 {
     return w.n == strlen(text) && memcmp(w.text, text, w.n) == 0;
+}
+
+/* Reads w, which begins with the name of l. */
+static enum status limit_parse(struct word w, const struct limit_word *l,
+                               uint64_t *out, struct error *e)
+{
+    size_t n = strlen(l->name);
+
+    if (*out != 0) {
+        return error_set(e, ST_INVALID_ARGUMENT, "%s occurs twice", l->name);
+    }
+    if (!number_parse((struct word){w.text + n, w.n - n}, l->unit, l->max,
+                      out)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "%s: %sN%s with N from 1 to %" PRIu64 " is required",
+                         quote_bytes(w.text, w.n).text, l->name, l->unit,
+                         l->max);
+    }
+    return ST_OK;
 }
 
 static enum status option_parse(struct word w, struct keys_line *out,
@@ -118,29 +140,20 @@ static enum status option_parse(struct word w, struct keys_line *out,
         out->is_operator = true;
         return ST_OK;
     }
-    for (int i = 0; i < TENANT_LIMITS_NR; i++) {
-        const struct limit_word *l = &limit_words[i];
-        size_t n = strlen(l->name);
-        struct word value = {w.text + n, w.n - n};
+    for (int i = 0; i <= TENANT_LIMITS_NR; i++) {
+        bool is_limit = i < TENANT_LIMITS_NR;
+        const struct limit_word *l =
+            is_limit ? &limit_words[i] : &guaranteed_word;
 
-        if (w.n < n || memcmp(w.text, l->name, n) != 0) {
-            continue;
+        if (w.n >= strlen(l->name) &&
+            memcmp(w.text, l->name, strlen(l->name)) == 0) {
+            return limit_parse(
+                w, l, is_limit ? &limits->max[i] : &limits->guaranteed, e);
         }
-        if (limits->max[i] != 0) {
-            return error_set(e, ST_INVALID_ARGUMENT, "%s occurs twice",
-                             l->name);
-        }
-        if (!number_parse(value, l->unit, l->max, &limits->max[i])) {
-            return error_set(
-                e, ST_INVALID_ARGUMENT,
-                "%s: %sN%s with N from 1 to %" PRIu64 " is required",
-                quote_bytes(w.text, w.n).text, l->name, l->unit, l->max);
-        }
-        return ST_OK;
     }
     return error_set(e, ST_INVALID_ARGUMENT,
-                     "%s: requests=N/min, tokens=N/min, streams=N or "
-                     "role=operator is required",
+                     "%s: requests=N/min, tokens=N/min, streams=N, "
+                     "guaranteed=N or role=operator is required",
                      quote_bytes(w.text, w.n).text);
 }
 

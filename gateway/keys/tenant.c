@@ -14,8 +14,9 @@ const char *tenant_limit_name(enum tenant_limit limit)
         return "requests";
     case TENANT_TOKENS:
         return "tokens";
+    case TENANT_GUARANTEED:
+        return "guaranteed choices";
     case TENANT_STREAMS:
-    case TENANT_LIMITS_NR:
         break;
     }
     return "streams";
@@ -154,6 +155,25 @@ void tenant_end(struct tenant *t, int64_t now_us, uint64_t n_asked,
     }
 }
 
+bool tenant_guarantee(struct tenant *t, uint32_t n, struct tenant_refusal *r)
+{
+    uint64_t max = t->limits.guaranteed;
+
+    if (t->n_guaranteed > max || n > max - t->n_guaranteed) {
+        *r = (struct tenant_refusal){TENANT_GUARANTEED, max, t->n_guaranteed,
+                                     TENANT_STREAMS_RETRY_MS};
+        return false;
+    }
+    t->n_guaranteed += n;
+    return true;
+}
+
+void tenant_release(struct tenant *t, uint32_t n)
+{
+    assert(t->n_guaranteed >= n);
+    t->n_guaranteed -= n;
+}
+
 bool tenant_use(struct tenant *t, int64_t now_us, enum tenant_limit limit,
                 struct tenant_refusal *use)
 {
@@ -180,6 +200,20 @@ void tenant_refusal_text(const struct tenant_refusal *r, char *text,
     /* Rounded up: a retry after the printed time succeeds. */
     uint64_t tenths = ((uint64_t)r->retry_after_ms + 99) / 100;
 
+    if (r->limit == TENANT_GUARANTEED && r->max == 0) {
+        snprintf(text, size,
+                 "this key may not ask for a guarantee; its line in the key "
+                 "file needs guaranteed=N");
+        return;
+    }
+    if (r->limit == TENANT_GUARANTEED) {
+        snprintf(text, size,
+                 "%" PRIu64 " guaranteed choices run, and this key allows "
+                 "%" PRIu64 " at once; retry after one has ended, or without "
+                 "guaranteed",
+                 r->used, r->max);
+        return;
+    }
     if (r->limit == TENANT_STREAMS) {
         snprintf(text, size,
                  "%" PRIu64 " requests run, and this key allows %" PRIu64

@@ -6,6 +6,10 @@
  *   tokens=N/min     a token bucket of N tokens, refilled over a minute
  *   streams=N        requests that run at once
  *
+ * And one permission:
+ *
+ *   guaranteed=N     choices at once that are never suspended; none without it
+ *
  * Tokens are charged at admission: prompt plus max_tokens.  The end of the
  * request refunds the unused part.  Charging on use would admit any number of
  * long requests before the first one has cost anything.
@@ -31,12 +35,14 @@ enum tenant_limit {
     TENANT_REQUESTS,
     TENANT_TOKENS,
     TENANT_STREAMS,
-    TENANT_LIMITS_NR
+    TENANT_LIMITS_NR, /* the limits on all requests */
+    TENANT_GUARANTEED = TENANT_LIMITS_NR
 };
 
 /* Limits of a tenant; 0: none. */
 struct tenant_limits {
     uint64_t max[TENANT_LIMITS_NR];
+    uint64_t guaranteed; /* choices that may have a guarantee at once */
 };
 
 /* Use of one limit.  After a refusal: the reason. */
@@ -63,6 +69,12 @@ bool tenant_begin(struct tenant *t, int64_t now_us, uint64_t n_tokens,
  * a tenant that the file no longer lists if this was its last request. */
 void tenant_end(struct tenant *t, int64_t now_us, uint64_t n_asked,
                 uint64_t n_used);
+
+/* Takes guarantees for n choices of a request that tenant_begin() admitted.
+ * Returns false and fills *r, whose max is 0 if the tenant may have none. After
+ * true, tenant_release() is due before tenant_end(). */
+bool tenant_guarantee(struct tenant *t, uint32_t n, struct tenant_refusal *r);
+void tenant_release(struct tenant *t, uint32_t n);
 
 /* Fills *use for the headers of a response: x-ratelimit-limit-*, -remaining-*
  * (max - used, or 0) and -reset-*.  Returns false if the tenant has no such

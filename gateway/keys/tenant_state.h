@@ -19,7 +19,7 @@ struct tenant {
     struct tenant_limits limits;
     uint64_t used[TENANT_STREAMS]; /* in BUCKET_UNITs, at drained_us */
     int64_t drained_us;
-    uint64_t n_streams;
+    uint64_t n_streams, n_guaranteed;
     bool listed; /* false: freed at the end of its last request */
 };
 

@@ -135,6 +135,7 @@ struct openai_request {
     struct openai_given given;
     bool has_seed;
     bool cache_prompt;         /* computed prefixes are reused and kept */
+    bool guaranteed;           /* never suspended */
     bool has_drafts;           /* false: the worker's choice */
     uint32_t drafts;           /* in a step, 0..DRAFTS_MAX */
     uint32_t timeout_ms;       /* from its arrival; 0: none */

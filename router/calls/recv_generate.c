@@ -391,6 +391,7 @@ static bool take_fields(struct router_core *r, struct request *request,
         memcpy(request->scope.salt, m->cache_salt.data, request->scope.n_salt);
     }
     request->scope.tier = tier_of(m->tier);
+    request->scope.guaranteed = m->guaranteed;
     request->scope.uncached = !m->cache;
     request->has_drafts = m->has_drafts;
     request->drafts = m->drafts;

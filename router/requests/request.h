@@ -48,7 +48,8 @@ struct request_scope {
     uint32_t n_tenant, n_salt;      /* bytes of both; 0: none */
     char client[PEER_NAME_MAX + 1]; /* name of the peer that called */
     enum fair_tier tier;
-    bool uncached; /* nothing is reused for it, or kept of it */
+    bool guaranteed; /* never suspended */
+    bool uncached;   /* nothing is reused for it, or kept of it */
 };
 
 /* Its time in the queue: overdue.h. */

@@ -102,6 +102,7 @@ static void enqueue_choice(struct requests *r, struct choice *choice)
     choice->entry.n_generated = choice->out.n_generated;
     choice->entry.tenant = choice->request->scope.tenant;
     choice->entry.turn.tier = choice->request->scope.tier;
+    choice->entry.guaranteed = choice->request->scope.guaranteed;
     choice->entry.uncached = choice->request->scope.uncached;
     continuation_enqueue(choice);
     choice->entry.ran = choice->out.n_generated > 0;

@@ -26,7 +26,7 @@ struct claim claim_at(const struct schedule *s, const struct queue_entry *e,
                       .window_pages = w->shard.window_pages};
 
     c.most = c.expected = c.need = place_need(w, e->n_tokens);
-    if (claims_grow(s, w)) {
+    if (claims_grow(s, w) && (!e->guaranteed || PLANT(GUARANTEE_FORGOTTEN))) {
         c.n_expected = lengths_expect(lengths_of(e->model), e->n_generated,
                                       entry_max_tokens(e));
         c.expected = place_need(w, (uint64_t)e->n_prompt + c.n_expected);

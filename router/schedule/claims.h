@@ -3,7 +3,8 @@
  *     most      need of prompt + max_tokens
  *     expected  need of prompt + expected length (lengths.h)
  *     need      the grant: ADMISSION_STRICT: most; ADMISSION_EXPECTED: the need
- *               of the prompt, of the tokens that the sequence has, and of one
+ *               of the prompt, of the tokens that the sequence has, and of
+ *               one; of a request with a guarantee: most
  *     grows     need takes fewer pages than most
  *
  * A sequence that grows takes more pages at its worker as it needs them.  A

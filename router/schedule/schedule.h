@@ -67,6 +67,7 @@ struct queue_entry {
     uint64_t n_tokens; /* prompt + max_tokens; these are set before it is */
     uint32_t n_prompt, n_generated; /* added: tokens to compute at a place */
     bool uncached;                  /* nothing is reused for it */
+    bool guaranteed;                /* granted all that it can need */
     struct prefix_prompt *prompt;   /* its request's */
     struct worker *keeper;          /* the only place for it; NULL: any */
     uint32_t n_kept;                /* tokens that the keeper has of it */

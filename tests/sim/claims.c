@@ -167,6 +167,10 @@ void claims_submitted(struct sim_choice *c, uint32_t conn,
         return;
     }
     s->counts.cells.deeds[DEED_GREW] += r->grows ? 1 : 0;
+    if (r->grows && c->request->guaranteed && !r->adopt) {
+        sim_fail(s, (int32_t)c->request->number,
+                 "it has a guarantee, and may be suspended");
+    }
     if (r->grows && (s->options.suspensions == 0 || r->stages != NULL)) {
         sim_fail(s, (int32_t)request->number,
                  "a Submit to a strict place does not grant the whole need");

@@ -362,9 +362,11 @@ static void fill_cache(struct sim_request *request, struct asked *a)
     Sluice__V1__GenerateRequest *r = &a->m;
     struct sim_request *from = &request->sim->requests[request->from];
 
-    r->has_tier = request->number % 3 != 0; /* without a draw */
-    r->tier = request->number % 3 == 1 ? SLUICE__V1__TIER__TIER_PRIORITY
-                                       : SLUICE__V1__TIER__TIER_FLEX;
+    request->guaranteed = request->id[0] % 11 == 5;
+    r->has_guaranteed = r->guaranteed = request->guaranteed;
+    r->has_tier = request->id[1] % 3 != 0; /* without a draw */
+    r->tier = request->id[1] % 3 == 1 ? SLUICE__V1__TIER__TIER_PRIORITY
+                                      : SLUICE__V1__TIER__TIER_FLEX;
     r->has_cache = request->no_cache;
     r->cache = !request->no_cache;
     r->has_drafts = request->has_drafts;

@@ -57,6 +57,7 @@ struct sim_request {
     uint32_t n_prompt, max_tokens, keep_ms, deadline_ms;
     uint32_t tenant; /* 0: none */
     bool no_cache;   /* cache: false */
+    bool guaranteed; /* never grows */
     bool has_drafts; /* names how many drafts it may have */
     uint32_t drafts;
     bool continues;                       /* goes on from the kept memory of */

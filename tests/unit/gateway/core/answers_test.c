@@ -354,6 +354,35 @@ static void a_response_has_no_call_that_was_cut(void **state)
     world_lacks(w, "\"type\":\"function_call\"");
 }
 
+/* ---- guarantees ---- */
+
+static void a_guarantee_needs_a_key_that_may(void **state)
+{
+    struct world_options o = served;
+    struct world *w;
+
+    o.keys = ALPHA " acme guaranteed=1\n" BETA " other\n";
+    *state = w = world_new(&o);
+    world_send(w, "POST", CHAT, "Authorization: Bearer beta\r\n",
+               HELLO ",\"guaranteed\":true}");
+    world_has(w, "HTTP/1.1 403 ");
+    world_has(w, "guaranteed=N");
+    world_lacks(w, "retry-after");
+    world_forget(w);
+    world_send(w, "POST", CHAT, "Authorization: Bearer alpha\r\n",
+               HELLO ",\"guaranteed\":true,\"n\":2}");
+    world_has(w, "HTTP/1.1 429 ");
+    world_forget(w);
+    for (int i = 0; i < 2; i++) { /* the first one's end gives it back */
+        world_send(w, "POST", CHAT, "Authorization: Bearer alpha\r\n",
+                   HELLO ",\"guaranteed\":true}");
+        assert_true(w->guaranteed);
+        world_chunk(w, 0, "a", STOP);
+        world_has(w, "HTTP/1.1 200 ");
+        world_forget(w);
+    }
+}
+
 /* ---- the limit of an answer ---- */
 
 static void the_default_limit_says_that_it_cut(void **state)
@@ -716,6 +745,7 @@ int main(void)
         CASE(both_of_two_calls_come_otherwise),
         CASE(a_call_that_is_cut_is_text),
         CASE(a_response_has_no_call_that_was_cut),
+        CASE(a_guarantee_needs_a_key_that_may),
         CASE(the_default_limit_says_that_it_cut),
         CASE(an_operator_may_set_a_limit),
         CASE(the_default_is_what_the_context_leaves),

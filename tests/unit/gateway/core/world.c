@@ -86,6 +86,7 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
         w->call = call;
         w->n_calls++;
         w->max_tokens = g->max_tokens;
+        w->guaranteed = g->guaranteed;
         snprintf(w->prompt, sizeof w->prompt, "%.*s", (int)g->text.len,
                  (const char *)g->text.data);
     } else if (m->number == METHOD_HEALTH_CHECK) { /* the session lives */

@@ -32,6 +32,7 @@ struct world {
     uint32_t n_cancels; /* Generate calls that the gateway cancelled */
     char prompt[64];
     uint32_t max_tokens;
+    bool guaranteed;
     int64_t deadline_us; /* the newest Generate's; INT64_MAX: none */
     const char *model;   /* the only row of ListModels; NULL: no answer */
     bool away;           /* no Hello is answered */

@@ -275,9 +275,53 @@ static void a_refusal_has_a_sentence(void **state)
                               "retry after one has ended");
 }
 
+static void guarantees_are_taken_up_to_their_number(void **state)
+{
+    struct keys *k = made("guaranteed=3");
+    struct tenant *t = only(k);
+    struct tenant_refusal r;
+    char text[256];
+
+    (void)state;
+    admits(t, BEGIN, 1);
+    assert_true(tenant_guarantee(t, 2, &r));
+    assert_false(tenant_guarantee(t, 2, &r));
+    assert_int_equal(r.limit, TENANT_GUARANTEED);
+    assert_int_equal(r.used, 2);
+    tenant_refusal_text(&r, text, sizeof text);
+    assert_non_null(strstr(text, "2 guaranteed choices run"));
+    assert_true(tenant_guarantee(t, 1, &r));
+    assert_false(tenant_guarantee(t, 1, &r));
+    assert_false(tenant_guarantee(t, UINT32_MAX, &r));
+    assert_true(tenant_guarantee(t, 0, &r));
+    tenant_release(t, 2);
+    assert_true(tenant_guarantee(t, 2, &r));
+    tenant_release(t, 3);
+    tenant_end(t, BEGIN, 1, 1);
+    keys_free(&k);
+}
+
+static void a_tenant_without_guarantees_has_none(void **state)
+{
+    struct keys *k = made("streams=5");
+    struct tenant *t = only(k);
+    struct tenant_refusal r;
+    char text[256];
+
+    (void)state;
+    assert_true(tenant_guarantee(t, 0, &r));
+    assert_false(tenant_guarantee(t, 1, &r));
+    assert_int_equal(r.max, 0);
+    tenant_refusal_text(&r, text, sizeof text);
+    assert_non_null(strstr(text, "guaranteed=N"));
+    keys_free(&k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(guarantees_are_taken_up_to_their_number),
+        cmocka_unit_test(a_tenant_without_guarantees_has_none),
         cmocka_unit_test(requests_are_admitted_up_to_the_limit),
         cmocka_unit_test(a_request_fits_exactly_after_its_retry_time),
         cmocka_unit_test(an_hour_admits_the_bucket_and_sixty_refills),

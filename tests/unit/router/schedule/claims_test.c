@@ -512,9 +512,31 @@ static void the_receipt_of_a_grown_sequence_is_accepted(void **state)
     }
 }
 
+/* It waits for the whole of its need, and grows by nothing. */
+static void a_guarantee_is_the_whole_need(void **state)
+{
+    Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
+    const struct sequence *q;
+    struct scene s;
+
+    (void)state;
+    bring(&s, true, MOST + GRANTED, 8);
+    m.has_guaranteed = m.guaranteed = true;
+    client_generate_with(s.c, 1, PROMPT, TOKENS, &m, 0);
+    rig_run(s.rig);
+    q = worker_sequence_of(s.w, 1);
+    assert_int_equal(q->blocks, MOST);
+    assert_false(q->grows);
+    client_generate_with(s.c, 2, PROMPT, TOKENS, &m, 0);
+    rig_run(s.rig);
+    assert_true(waits(&s, 2));
+    rig_free(&s.rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_guarantee_is_the_whole_need),
         cmocka_unit_test(strict_grants_are_whole_whatever_was_learned),
         cmocka_unit_test(grants_cover_the_prompt_and_a_token),
         cmocka_unit_test(a_model_learns_its_own_lengths_only),
