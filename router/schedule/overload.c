@@ -73,13 +73,12 @@ uint32_t overload_retry_ms(struct schedule *s, const struct arrival *a)
     return p.first_us == PREDICT_NEVER ? RETRY_MS_ABSENT : ms_of(p.first_us);
 }
 
-static enum status set_error(const struct schedule *s, const struct arrival *a,
+static enum status set_error(const struct arrival *a,
                              const struct prediction *p, int64_t limit,
                              uint32_t retry_ms, struct error *e)
 {
     const struct model *m = a->demand.model;
 
-    (void)s;
     return error_set(
         e, ST_RESOURCE_EXHAUSTED,
         "%s is overloaded: the first token is expected in %.1f s, after %.1f s "
@@ -123,7 +122,7 @@ enum status overload_check(struct schedule *s, const struct arrival *a,
         return ST_OK;
     }
     *retry_ms = ms_of(p.first_us);
-    return set_error(s, a, &p, limit, *retry_ms, e);
+    return set_error(a, &p, limit, *retry_ms, e);
 }
 
 uint32_t overload_tokens(const struct model *m, size_t n)
