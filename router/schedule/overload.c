@@ -9,7 +9,7 @@
 #define TEXT_BYTES  4       /* of a token, until texts have come */
 #define TEXT_WINDOW 1000000 /* tokens whose texts count */
 #define ENDS_LEAST  16      /* ends of a model that a judgement needs */
-#define SPREAD      2       /* standard deviations of a wait */
+#define SPREAD      3       /* standard deviations of a wait */
 
 /* Returns the square root of n, rounded down. */
 static uint64_t root(uint64_t n)
