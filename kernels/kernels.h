@@ -169,7 +169,7 @@ struct kernel_step {
  * p exceeds u times the kept mass. */
 struct sample_row {
     const struct sampling *sampling; /* already checked; its ids are below V */
-    uint32_t choice, index;
+    uint32_t choice, index;          /* key of the draw */
     const uint32_t *ids; /* [n_ids] prompt ++ generated, each below V; read only
                           * if sampling_penalises() */
     uint32_t n_ids, n_prompt;

@@ -106,7 +106,12 @@ enum ctl_exit {
       0, 0)                                                                    \
     X(seed, STRING, "N", NULL,                                                 \
       "random seed: the same seed gives the same text (default: random)", 0,   \
-      0)
+      0)                                                                       \
+    X(draw_index, U32, "N", "0",                                               \
+      "tokens generated before, from which on to draw; 0: from the start, or " \
+      "on from the kept request",                                              \
+      0, 4294967295.0)                                                         \
+    X(draw_choice, U32, "N", "0", "choice that generated them", 0, 4294967295.0)
 
 #define CTL_GENERATE(X)                                                        \
     X(max_tokens, U32, "N", NULL, "limit of generated tokens (default: 256)",  \

@@ -15,14 +15,16 @@
  *                    the kept mass is at least top_p
  *     7 min_p        of these, the tokens with p[t] >= min_p; the best has
  *                    p = 1
- *     8 draw         u in [0, 1) from Philox, keyed by (seed, choice, index)
+ *     8 draw         u in [0, 1) from Philox, keyed by
+ *                    (seed, draw_choice + choice, draw_index + index)
  *
  * Sources: repetition, Keskar et al., "CTRL", 2019, section 4.1; presence and
  * frequency, OpenAI's API; min-p, Nguyen et al., "Turning Up the Heat", 2024.
  * A logprob is the model's own: log softmax of l before step 1, natural
  * logarithm.
  *
- * Generated tokens are all tokens of this choice, from whichever worker.
+ * Generated tokens are all tokens of this choice, from whichever worker.  Those
+ * of a kept sequence that it continues are prompt.
  *
  * Threading: none.  Memory: the lists are borrowed; sampling_own() moves them
  * to the caller's memory.  Limits: below and in proto/limits.h. */
@@ -58,17 +60,19 @@ extern const size_t sampling_limits_n;
  *
  * Kinds: FLOAT, least..most; SHARE, a float above least and at most most;
  * COUNT, uint32_t; FLAG. */
-#define SAMPLING_VALUES(X)                                                  \
-    X(temperature, FLOAT, 1, 0, TEMPERATURE_MAX) /* 0: greedy */            \
-    X(top_k, COUNT, 0, 0, UINT32_MAX) /* 0: all; at most the vocabulary */  \
-    X(top_p, SHARE, 1, 0, 1)          /* 1: all */                          \
-    X(min_p, FLOAT, 0, 0, 1)          /* 0: all */                          \
-    X(repetition_penalty, FLOAT, 1, REPETITION_PENALTY_MIN,                 \
-      REPETITION_PENALTY_MAX)                                 /* 1: none */ \
-    X(presence_penalty, FLOAT, 0, -PENALTY_MAX, PENALTY_MAX)  /* 0: none */ \
-    X(frequency_penalty, FLOAT, 0, -PENALTY_MAX, PENALTY_MAX) /* 0: none */ \
-    X(ignore_eos, FLAG, false, false, true) /* keep on past end tokens */   \
-    X(logprobs, FLAG, false, false, true)   /* logprob of each chosen token */
+#define SAMPLING_VALUES(X)                                                     \
+    X(temperature, FLOAT, 1, 0, TEMPERATURE_MAX) /* 0: greedy */               \
+    X(top_k, COUNT, 0, 0, UINT32_MAX) /* 0: all; at most the vocabulary */     \
+    X(top_p, SHARE, 1, 0, 1)          /* 1: all */                             \
+    X(min_p, FLOAT, 0, 0, 1)          /* 0: all */                             \
+    X(repetition_penalty, FLOAT, 1, REPETITION_PENALTY_MIN,                    \
+      REPETITION_PENALTY_MAX)                                 /* 1: none */    \
+    X(presence_penalty, FLOAT, 0, -PENALTY_MAX, PENALTY_MAX)  /* 0: none */    \
+    X(frequency_penalty, FLOAT, 0, -PENALTY_MAX, PENALTY_MAX) /* 0: none */    \
+    X(ignore_eos, FLAG, false, false, true) /* keep on past end tokens */      \
+    X(logprobs, FLAG, false, false, true)   /* logprob of each chosen token */ \
+    X(draw_index, COUNT, 0, 0, UINT32_MAX)  /* tokens generated before, and */ \
+    X(draw_choice, COUNT, 0, 0, UINT32_MAX) /* the choice that did */
 
 #define SAMPLING_C_FLOAT float
 #define SAMPLING_C_SHARE float
@@ -118,6 +122,12 @@ bool sampling_same(const struct sampling *a, const struct sampling *b);
 static inline uint32_t sampling_width(const struct sampling *s)
 {
     return s->logprobs ? 1 + s->n_top_logprobs : 0;
+}
+
+/* Returns whether its draws go on from those of another sequence. */
+static inline bool sampling_goes_on(const struct sampling *s)
+{
+    return s->draw_index != 0 || s->draw_choice != 0;
 }
 
 /* Returns whether earlier tokens change the logits of the next token. */

@@ -18,11 +18,15 @@
 
 /* The protocol version in Hello. */
 #define WIRE_VERSION_MAJOR 1
-#define WIRE_VERSION_MINOR 6
+#define WIRE_VERSION_MINOR 7
 
 /* First minor version with window blocks: shards with window layers need it at
  * both ends. */
 #define WIRE_WINDOWS_MINOR 4
+
+/* First minor version with draw_index and draw_choice: an older worker draws
+ * from index 0 of the sequence's own choice. */
+#define WIRE_DRAWS_MINOR 7
 
 /* Makes a frame outside a session: a Hello call and its answer (session 0),
  * and a Goodbye for `session`.  None of them is ordered traffic.

@@ -37,6 +37,19 @@ bool place_ended(const struct worker *w)
     return false;
 }
 
+bool place_speaks(const struct worker *w, uint32_t minor)
+{
+    const struct worker *s;
+
+    EACH_STAGE(s, w)
+    {
+        if (s->peer->minor < minor) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool place_drained(const struct worker *w)
 {
     const struct worker *s;

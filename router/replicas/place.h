@@ -50,6 +50,10 @@ static inline bool place_takes(const struct worker *w)
     return place_refuses(w) == NULL;
 }
 
+/* Returns true if the sessions of all stages of w have this minor version or a
+ * later one. */
+bool place_speaks(const struct worker *w, uint32_t minor);
+
 /* Returns true if the lineages of all stages of w allow a grant now. */
 bool place_readmitted(const struct worker *w);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/wire/hello.h"
 #include "common/wire/request_id.h"
 #include "router/replicas/place.h"
 #include "router/requests/choice_life.h"
@@ -119,6 +120,36 @@ static uint32_t copy_spans(const struct choice *kept, uint32_t *out)
     return n;
 }
 
+/* Returns the generated positions in the runs. */
+static uint32_t count_generated(const uint32_t *spans, uint32_t n)
+{
+    uint32_t sum = 0;
+
+    for (uint32_t i = 1; i < n; i += 2) {
+        sum += spans[i];
+    }
+    return sum;
+}
+
+/* Sets where the draws of request go on, whose spans are those of kept.  Tokens
+ * behind a removed range are drawn again. */
+static void take_draws(struct request *request, const struct choice *kept)
+{
+    const struct request *old = kept->request;
+    uint32_t own = kept->out.n_generated;
+    uint32_t had = count_generated(old->prompt.spans, old->prompt.n_spans);
+    uint32_t has =
+        count_generated(request->prompt.spans, request->prompt.n_spans);
+    uint32_t next = old->sampling.draw_index + own, removed = had + own - has;
+
+    if (sampling_goes_on(&request->sampling)) {
+        return; /* the client's */
+    }
+    request->sampling.draw_index = next > removed ? next - removed : 0;
+    request->sampling.draw_choice = old->sampling.draw_choice + kept->index;
+    request->prompt.draws_open = true;
+}
+
 bool continuation_claim(struct requests *r, struct request *request,
                         struct choice *kept)
 {
@@ -140,6 +171,7 @@ bool continuation_claim(struct requests *r, struct request *request,
            (n - n_prompt) * sizeof *request->prompt.before);
     request->prompt.n_before = n;
     request->prompt.n_spans = copy_spans(kept, request->prompt.spans);
+    take_draws(request, kept);
     if (kept->kept.state != LEASE_HELD) {
         lease_consumed(r, kept);
         return true;
@@ -200,16 +232,41 @@ enum status continuation_join(struct request *request, struct error *e)
     return ST_OK;
 }
 
+/* Keeps choice from places that would draw from index 0. */
+static void require_draws(struct choice *choice)
+{
+    if (sampling_goes_on(&choice->request->sampling)) {
+        choice->entry.continued.minor = WIRE_DRAWS_MINOR;
+    }
+}
+
 void continuation_enqueue(struct choice *choice)
 {
     const struct choice *kept = choice->request->prompt.continues;
 
+    if (!choice->request->prompt.draws_open) {
+        require_draws(choice);
+    }
     if (kept != NULL && !place_drained(kept->grant.worker)) {
         choice->entry.keeper = kept->grant.worker;
-        choice->entry.n_kept =
+        choice->entry.continued.n_kept =
             kept->kept.n_ids > 0 ? kept->kept.n_state : choice_n_ids(kept) - 1;
     } else {
         continuation_drop(choice->request);
+    }
+}
+
+void continuation_granted(struct request *request, const struct worker *w)
+{
+    if (!request->prompt.draws_open) {
+        return;
+    }
+    request->prompt.draws_open = false;
+    if (!place_speaks(w, WIRE_DRAWS_MINOR)) {
+        request->sampling.draw_index = request->sampling.draw_choice = 0;
+    }
+    for (uint32_t c = 0; c < request->n_choices; c++) {
+        require_draws(&request->choices[c]);
     }
 }
 
@@ -242,7 +299,7 @@ static void log_continuation(const struct choice *choice, const char *event)
 
     request_id_format(choice->request->id, id);
     log_debug(event, "request=%s worker=%s tokens=%" PRIu32, id,
-              choice->grant.worker_name, choice->entry.n_kept);
+              choice->grant.worker_name, choice->entry.continued.n_kept);
 }
 
 /* Ends a kept sequence whose memory its worker has passed on or lost.  If it is

@@ -30,6 +30,13 @@
  * runs nothing that could make room, the kept sequence is removed and the new
  * one starts from its ids, of which the prefix index still has a part.
  *
+ * The draws of the new sequence go on from those of the kept one (draw_index
+ * and draw_choice of Sampling), unless the call has these fields.  With the
+ * same seed, two halves are thus equal to one long run.  Where a range was
+ * removed, the tokens behind it are not counted.  A worker of minor version
+ * below WIRE_DRAWS_MINOR cannot do so.  If the first grant goes to one, the
+ * draws begin at index 0; if not, the sequence never moves to one.
+ *
  * The claim is not part of what a resumed request brings (resume.h): a call
  * that is resumed after its Submit was accepted, or at another router, is
  * NOT_FOUND. Its client then sends the whole prompt.
@@ -62,8 +69,13 @@ MUST_CHECK bool continuation_claim(struct requests *r, struct request *request,
 MUST_CHECK enum status continuation_join(struct request *request,
                                          struct error *e);
 
-/* Sets the keeper of choice, which is about to wait. */
+/* Sets the keeper of choice, which is about to wait, and the version that its
+ * draws need. */
 void continuation_enqueue(struct choice *choice);
+
+/* Decides at the first grant of request, to w, whether its draws go on from
+ * those of the kept sequence. */
+void continuation_granted(struct request *request, const struct worker *w);
 
 /* Returns the claim of request, whose first choice has ended or goes on from
  * its ids. */

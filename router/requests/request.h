@@ -38,6 +38,8 @@ struct request_prompt {
     uint32_t *before;         /* [n_before] ids of it, until the prompt is
                                * known; NULL: none */
     uint32_t n_before;
+    bool draws_open; /* the first grant decides whether its draws go on from
+                      * those of the kept sequence */
 };
 
 /* The tenant of a request, and the memory that it may reuse. */

@@ -2,7 +2,9 @@
 
 #include <inttypes.h>
 
+#include "common/wire/hello.h"
 #include "router/placement/placement.h"
+#include "router/replicas/place.h"
 #include "router/requests/choice_life.h"
 #include "router/requests/continuation.h"
 #include "router/requests/overdue.h"
@@ -60,6 +62,38 @@ static enum status check_length(struct request *request, struct error *e)
     return ST_OK;
 }
 
+/* Refuses draws that no worker of the model can go on with.  Those of a kept
+ * sequence begin at 0 there instead. */
+static enum status check_draws(const struct fleet *f,
+                               const struct request *request, struct error *e)
+{
+    bool old = false;
+
+    if (!sampling_goes_on(&request->sampling) || request->prompt.draws_open) {
+        return ST_OK;
+    }
+    for (uint32_t i = 0; i < f->n_workers; i++) {
+        const struct worker *w = f->workers[i];
+
+        if (w->model != request->model || !worker_can_serve(w)) {
+            continue;
+        }
+        if (place_speaks(w, WIRE_DRAWS_MINOR)) {
+            return ST_OK;
+        }
+        old = true;
+    }
+    if (!old) {
+        return ST_OK; /* it waits for a worker */
+    }
+    return error_set(e, ST_FAILED_PRECONDITION,
+                     "draw_index and draw_choice need workers of wire version "
+                     "%d.%d, which %s has none of now; upgrade the workers, or "
+                     "leave the fields out",
+                     WIRE_VERSION_MAJOR, WIRE_DRAWS_MINOR,
+                     request->model->name);
+}
+
 static enum status check(struct requests *r, struct request *request,
                          uint32_t *retry_after_ms, struct error *e)
 {
@@ -78,6 +112,9 @@ static enum status check(struct requests *r, struct request *request,
 
         st = admission_possible(r->fleet, &d, e);
         *retry_after_ms = st == ST_OK ? 0 : admission_retry_ms(e);
+    }
+    if (st == ST_OK) {
+        st = check_draws(r->fleet, request, e);
     }
     if (st == ST_OK) {
         st = admission_queue(r->schedule, request->model, request->scope.tenant,

@@ -212,6 +212,7 @@ enum status submit_send(struct requests *r, struct worker *w,
     choice->submit.n_ids = choice->request->prompt.n + choice->out.n_generated;
     choice->submit.n_ids_sent = 0;
     FP(ROUTER_SUBMIT);
+    continuation_granted(choice->request, w);
     choice->entry.claim = claim;
     st = send_submit(r, w, choice, &claim.need, false);
     if (st != ST_OK) {

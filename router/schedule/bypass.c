@@ -17,7 +17,8 @@ void bypass_begin(struct schedule *s)
 static bool can_reserve(const struct worker *w, const struct queue_entry *e)
 {
     return w->model == e->model && worker_can_serve(w) && !place_drained(w) &&
-           !place_ended(w) && place_fits_ever(w, e->n_tokens);
+           !place_ended(w) && place_speaks(w, e->continued.minor) &&
+           place_fits_ever(w, e->n_tokens);
 }
 
 /* Returns the place that e has reserved; NULL: none, or it is lost. */

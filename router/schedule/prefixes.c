@@ -39,7 +39,7 @@ uint32_t prefixes_restorable(struct schedule *s, const struct queue_entry *e,
     uint32_t bit;
 
     if (e->keeper == w) {
-        return e->n_kept;
+        return e->continued.n_kept;
     }
     /* Its choices are twins: the place computes the prompt once for all. */
     if (p->mate == w->peer->session && e->n_generated == 0 && !e->uncached) {

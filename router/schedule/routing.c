@@ -104,6 +104,9 @@ static const char *why_not(struct schedule *s, const struct queue_entry *e,
     if (e->n_tokens > worker_context(w)) {
         return "its context is too short";
     }
+    if (!place_speaks(w, e->continued.minor)) {
+        return "its version of the wire has no draw_index";
+    }
     /* One that grows must fit at last. */
     if (c->grows && !place_fits_ever(w, e->n_tokens)) {
         return "its pool is too small";

@@ -58,6 +58,12 @@ struct wait {
     uint64_t elders;  /* grants at the place before it was kept */
 };
 
+/* The needs of an entry that goes on from another sequence. */
+struct continued {
+    uint32_t n_kept; /* tokens that the keeper has of it */
+    uint32_t minor;  /* least version of its place; 0: any */
+};
+
 struct queue_entry {
     struct list queue; /* in model->waiting */
     struct work work;  /* as it is counted in model_scheduling.waiting */
@@ -70,9 +76,9 @@ struct queue_entry {
     bool guaranteed;                /* granted all that it can need */
     struct prefix_prompt *prompt;   /* its request's */
     struct worker *keeper;          /* the only place for it; NULL: any */
-    uint32_t n_kept;                /* tokens that the keeper has of it */
-    struct backlog computing;       /* routing.h */
-    struct routing_record *record;  /* the places at its grant; NULL: none */
+    struct continued continued;
+    struct backlog computing;      /* routing.h */
+    struct routing_record *record; /* the places at its grant; NULL: none */
     bool ran; /* granted before, or resumed by its client */
     struct trial trial;
     struct worker *charged;   /* place charged by headroom.h; NULL: none */

@@ -281,6 +281,19 @@ static void continued(struct trial *t)
     }
 }
 
+/* Two halves of a run: tales.c compares the cold ones with the whole. */
+static void halves(struct trial *t)
+{
+    static struct replica_ask g;
+    uint64_t n = replica_counts(t->replica).continued;
+
+    run_kept(t, "kept", TALE_G0, NULL, &g);
+    run_from(t, "second half", TALE_G1, &g, true);
+    if (replica_counts(t->replica).continued != n + 1) {
+        fault(t, "second half", "nothing was taken over");
+    }
+}
+
 static void continued_by_choices(struct trial *t)
 {
     static struct replica_ask a, e[2];
@@ -326,6 +339,7 @@ static void in_large_pool(struct trial *t, const struct split *split,
     continued(t);
     continued_by_choices(t);
     cuts(t);
+    halves(t);
     replica_close(t);
 }
 

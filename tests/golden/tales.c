@@ -15,6 +15,7 @@ static const struct {
     uint32_t n_base, n_new; /* ids of the base, and random ones behind */
     enum draw draw;
     uint32_t choice;
+    bool half; /* the second one of a long run, whose first is the base */
 } table[TALES] = {
     [TALE_A0] = {"A0", NOTHING, 0, 189, GREEDY, 0},
     [TALE_A1] = {"A1", NOTHING, 0, 200, DRAWN, 0},
@@ -35,6 +36,8 @@ static const struct {
     [TALE_D1] = {"D1", TALE_A0, TALE_CUT_D1, 45, DRAWN, 0},
     [TALE_E0] = {"E0", TALE_A0, ALL, 30, DRAWN, 0},
     [TALE_E1] = {"E1", TALE_E0, ALL - 1, 0, DRAWN, 1},
+    [TALE_G0] = {"G0", NOTHING, 0, 75, DRAWN, 0},
+    [TALE_G1] = {"G1", TALE_G0, ALL, 0, DRAWN, 0, .half = true},
 };
 
 const char *tales_name(enum tale i)
@@ -42,11 +45,17 @@ const char *tales_name(enum tale i)
     return table[i].name;
 }
 
-static Sluice__V1__Sampling sampling(enum tale i)
+static Sluice__V1__Sampling sampling(enum tale i, uint32_t steps)
 {
     Sluice__V1__Sampling s = SLUICE__V1__SAMPLING__INIT;
     enum draw draw = table[i].draw;
 
+    if (table[i].half) {
+        s = sampling(table[i].base, steps);
+        s.has_draw_index = true;
+        s.draw_index = steps;
+        return s;
+    }
     s.has_seed = s.has_ignore_eos = s.ignore_eos = true;
     s.seed = 100 + i - table[i].choice;
     s.has_logprobs = s.logprobs = true;
@@ -108,7 +117,7 @@ static void make(struct tales *t, enum tale i, uint32_t vocab, uint32_t *random)
     *a = (struct replica_ask){.ids = t->ids[i],
                               .n_prompt = n + table[i].n_new,
                               .max_tokens = t->steps,
-                              .sampling = sampling(i),
+                              .sampling = sampling(i, t->steps),
                               .choice = table[i].choice,
                               .cold = true};
     if (n > 0) {
@@ -121,6 +130,31 @@ static void make(struct tales *t, enum tale i, uint32_t vocab, uint32_t *random)
     }
 }
 
+/* Compares two halves with one run that is as long as both. */
+static void check_halves(const struct tales *t, struct replica *r)
+{
+    static struct replica_ask whole;
+
+    for (enum tale i = 0; i < TALES; i++) {
+        const struct replica_ask *a, *b = &t->cold[i];
+        size_t bytes = t->steps * sizeof *b->tokens;
+
+        if (!table[i].half) {
+            continue;
+        }
+        a = &t->cold[table[i].base];
+        tales_ask(t, table[i].base, &whole);
+        whole.cold = true;
+        whole.max_tokens = 2 * t->steps;
+        replica_run(r, &whole, 1);
+        if (memcmp(whole.tokens, a->tokens, bytes) != 0 ||
+            memcmp(whole.tokens + t->steps, b->tokens, bytes) != 0) {
+            fprintf(stderr, "tales: two halves differ from one run\n");
+            abort();
+        }
+    }
+}
+
 void tales_run_cold(struct tales *t, struct replica *r, uint32_t vocab)
 {
     uint32_t random = 1;
@@ -129,6 +163,7 @@ void tales_run_cold(struct tales *t, struct replica *r, uint32_t vocab)
         make(t, i, vocab, &random);
         replica_run(r, &t->cold[i], 1);
     }
+    check_halves(t, r);
     if (replica_counts(r).reused > 0) {
         fprintf(stderr, "tales: a cold run reused something\n");
         abort();

@@ -7,6 +7,8 @@
  *     C0, C1   second and third turns: C0 goes on from A0, C1 from C0
  *     D0, D1   go on from a part of A0: of its prompt, and of its tokens
  *     E0, E1   choices of one request that goes on from A0
+ *     G0, G1   halves of one run: G1 goes on from G0 without a prompt, and its
+ *              draws too
  *
  * The kinds of the positions that a tale takes over from another stay as they
  * are there.  Ids are random.
@@ -39,6 +41,8 @@ enum tale {
     TALE_D1,
     TALE_E0,
     TALE_E1,
+    TALE_G0,
+    TALE_G1,
     TALES
 };
 

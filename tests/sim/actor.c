@@ -492,6 +492,9 @@ void actor_follow(struct sim *s, uint32_t number, uint32_t choice,
     }
     draw_id(s, request);
     draw_sampling(s, request);
+    if (continues) {
+        prompts_follow_draws(request, old, choice, known);
+    }
     draw_text(s, request);
     request->keep_ms = old->keep_ms;
     sim_request_open(request, continues ? 1 : draw_choices(s));

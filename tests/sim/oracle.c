@@ -106,6 +106,8 @@ uint32_t oracle_next(const struct oracle *o, const struct fake_model *m,
     x = mix64(x + bits(p->temperature) * 3 + bits(p->top_p) * 5 +
               bits(p->min_p) * 7 + p->top_k);
     x = mix_penalties(mix_lists(x, p), o, p);
+    choice += p->draw_choice;
+    index += p->draw_index;
     x = mix64(x ^ ((uint64_t)choice << 32 | index));
     if (m->loops && x >> 60 < 14) {
         x = mix64(p->seed + index % 3);

@@ -444,6 +444,40 @@ static void test_texts_are_the_detokenizers(void **state)
     assert_true(broken > 1000);
 }
 
+/* ---- oracle ---- */
+
+/* What the simulator expects of a request that continues another. */
+static void test_two_halves_are_one_run(void **state)
+{
+    const struct fake_model m = {
+        .vocab = 500, .attention = true, .linear = true, .window = 7};
+    struct sampling p = sampling_default();
+    struct oracle whole = {0}, half = {0};
+    uint32_t tokens[20];
+
+    (void)state;
+    p.seed = 9;
+    for (uint32_t i = 0; i < 30; i++) {
+        oracle_feed(&whole, &m, i, ROW_PROMPT);
+        oracle_feed(&half, &m, i, ROW_PROMPT);
+    }
+    for (uint32_t i = 0; i < 20; i++) {
+        tokens[i] = oracle_next(&whole, &m, &p, 2, i);
+        oracle_feed(&whole, &m, tokens[i], ROW_GENERATED);
+    }
+    for (uint32_t i = 0; i < 10; i++) {
+        oracle_feed_continued(&half, &m, tokens[i]);
+    }
+    p.draw_index = 10;
+    p.draw_choice = 2;
+    for (uint32_t i = 0; i < 10; i++) {
+        uint32_t token = oracle_next(&half, &m, &p, 0, i);
+
+        assert_int_equal(token, tokens[10 + i]);
+        oracle_feed(&half, &m, token, ROW_GENERATED);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -460,6 +494,7 @@ int main(void)
         cmocka_unit_test(test_network_pause),
         cmocka_unit_test(test_vocabulary_is_its_tokenizer),
         cmocka_unit_test(test_texts_are_the_detokenizers),
+        cmocka_unit_test(test_two_halves_are_one_run),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

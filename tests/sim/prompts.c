@@ -167,6 +167,20 @@ static void copy_kinds(struct sim_request *request,
     }
 }
 
+void prompts_follow_draws(struct sim_request *request,
+                          const struct sim_request *old, uint32_t choice,
+                          uint32_t known)
+{
+    uint32_t next = old->sampling.draw_index;
+
+    next += known > old->n_prompt ? known - old->n_prompt : 0;
+    for (uint32_t i = known; i < old->n_prompt; i++) {
+        next -= old->generated && old->generated[i];
+    }
+    request->sampling.draw_index = next;
+    request->sampling.draw_choice = old->sampling.draw_choice + choice;
+}
+
 bool prompts_follow(struct sim *s, struct sim_request *request,
                     const struct sim_request *old, uint32_t choice,
                     uint32_t known, uint32_t more, bool continues)

@@ -31,4 +31,10 @@ bool prompts_follow(struct sim *s, struct sim_request *request,
                     const struct sim_request *old, uint32_t choice,
                     uint32_t known, uint32_t more, bool continues);
 
+/* Lets the draws of `request` go on from those of the kept choice, up to
+ * position `known`. */
+void prompts_follow_draws(struct sim_request *request,
+                          const struct sim_request *old, uint32_t choice,
+                          uint32_t known);
+
 #endif

@@ -317,6 +317,10 @@ static void fill_sampling(const struct sim_request *request,
 {
     sampling_write(&request->sampling, p);
     p->has_seed = request->seed_given;
+    if (request->continues) { /* the router fills them in */
+        p->has_draw_index = p->has_draw_choice = false;
+        p->draw_index = p->draw_choice = 0;
+    }
     if (request->defect == DEFECT_TOP_P) {
         p->top_p = 2;
     }

@@ -486,6 +486,10 @@ static void submit(struct sim *s, uint32_t conn, const struct envelope *e)
     } else {
         submitted(s, conn, &request->choices[r->sequence->choice], r);
         sim_request_seed(request, r->sampling->seed);
+        if (r->sampling->draw_index != request->sampling.draw_index ||
+            r->sampling->draw_choice != request->sampling.draw_choice) {
+            sim_fail(s, (int32_t)i, "Submit draws from another index");
+        }
         if ((r->has_drafts != request->has_drafts ||
              r->drafts != request->drafts) &&
             !request->again && !request->shared) {

@@ -207,8 +207,8 @@ static enum status add_head(struct forward *f, const struct plan *p,
     h->at[h->n] = at;
     h->rows[h->n++] = (struct sample_row){
         .sampling = r->sampling,
-        .choice = r->choice,
-        .index = r->index + at,
+        .choice = r->sampling->draw_choice + r->choice,
+        .index = r->sampling->draw_index + r->index + at,
     };
     return sampling_penalises(r->sampling)
                ? add_history(f, p, plan_row, has, &result->error)

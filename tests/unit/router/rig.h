@@ -56,6 +56,7 @@ struct sequence {
     uint32_t n_ids, keep_ms; /* n_ids: prompt ids received so far */
     uint32_t *ids;
     uint64_t seed;
+    uint32_t draw_index, draw_choice;
     uint32_t n_tokens; /* generated, including those given with the Submit */
     uint32_t acked;
     uint32_t finish;

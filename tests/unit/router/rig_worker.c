@@ -179,7 +179,9 @@ static void worker_on_submit(struct fake *w, uint64_t call,
                            .acked = m->have_index,
                            .keep_ms = m->keep_ms,
                            .grows = m->grows,
-                           .seed = m->sampling->seed};
+                           .seed = m->sampling->seed,
+                           .draw_index = m->sampling->draw_index,
+                           .draw_choice = m->sampling->draw_choice};
     memcpy(s->id, m->sequence->request_id.data, 16);
     assert_true(m->sequence->has_choice);
     s->choice = m->sequence->choice;

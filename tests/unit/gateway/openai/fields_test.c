@@ -210,6 +210,8 @@ static const struct edge edges[] = {
     {T, "min_p", "1", "1.01"},
     {T, "top_k", "-1", "-2"},
     {T, "top_k", "4294967295", "4294967296"},
+    {T, "draw_index", "4294967295", "4294967296"},
+    {T, "draw_choice", "0", "4294967296"},
     {T, "repetition_penalty", "0.01", "0.009"},
     {T, "repetition_penalty", "100", "100.1"},
     {T, "presence_penalty", "-2", "-2.1"},

@@ -646,6 +646,36 @@ static void test_penalties(void **state)
     }
 }
 
+static uint32_t drawn(struct rig *g, const struct sampling *s, uint32_t choice,
+                      uint32_t index)
+{
+    struct plan_row *row = one_row(g, 0, 5);
+
+    row->sampling = s;
+    row->choice = choice;
+    row->index = index;
+    return run(g);
+}
+
+/* A sequence that goes on draws as the long one would. */
+static void test_draws_go_on(void **state)
+{
+    struct sampling whole = greedy, half;
+    struct rig *g = rig_new();
+
+    (void)state;
+    whole.temperature = 2;
+    whole.seed = 42;
+    half = whole;
+    half.draw_index = 20;
+    half.draw_choice = 3;
+    for (uint32_t i = 0; i < 40; i++) {
+        assert_int_equal(drawn(g, &half, i % 2, i),
+                         drawn(g, &whole, 3 + i % 2, 20 + i));
+    }
+    rig_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -661,6 +691,7 @@ int main(void)
         cmocka_unit_test(test_wrong_histories),
         cmocka_unit_test(test_logprobs),
         cmocka_unit_test(test_penalties),
+        cmocka_unit_test(test_draws_go_on),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
