@@ -2,7 +2,8 @@
  *
  *     golden [--device NAME] [--portable] [--kv-dtype f32|auto] [--isa NAME]
  *            [--bound X] [--kv FORMAT] [--prompts N] [--steps N] [--layers]
- *            [--widen] [--drafts K|mixed] [--pool GB] MODEL_DIR...
+ *            [--widen] [--double] [--drafts K|mixed] [--pool GB]
+ *            MODEL_DIR...
  *
  * --isa all runs every instruction set that this machine has, on the cpu.
  * --widen runs a copy of the model whose matrices are float32 (widened.h).
@@ -22,6 +23,10 @@
  *     auto   logits within LOGIT_AUTO; a step whose reference margin is below
  *            NEAR_TIE may choose another token: such steps are printed and
  *            counted as excluded.  All other tokens equal
+ *
+ * With --double, logits of f32 are compared with a run in double instead, and
+ * the bound and the near-ties of each position follow from the distance of the
+ * reference from that run (doubled.h).
  *
  * Some devices round the operands of products to the weights' 16 bits.  Such a
  * device is expected to be as far from the reference as the twin alone, which
@@ -57,6 +62,7 @@
 
 #include "kernels/isa/isa.h"
 #include "kernels/opencl/host/device.h"
+#include "tests/golden/doubled.h"
 #include "tests/golden/drafts.h"
 #include "tests/golden/golden_file.h"
 #include "tests/golden/kv_names.h"
@@ -82,7 +88,8 @@ struct check {
     float *logits;
     float *hidden;     /* [n_layers + 2, H] for the last token of a step */
     struct twin *twin; /* NULL: not requested */
-    double twin_logit; /* largest difference of the twin alone */
+    struct doubled *doubled; /* NULL: not requested */
+    double twin_logit;       /* largest difference of the twin alone */
     uint32_t n_failed, n_excluded, n_steps;
     bool drafts; /* the backend computes them */
     double pool_gb;
@@ -91,7 +98,7 @@ struct check {
 /* The result of one prompt. */
 struct outcome {
     uint32_t equal, excluded, wrong;
-    double logit;                /* largest difference */
+    double logit, share;         /* largest difference, and of its bound */
     double hidden[LAYERS_SHOWN]; /* largest difference by layer */
     double margin;               /* smallest margin of the reference */
 };
@@ -125,18 +132,6 @@ static void final_norm(const struct check *c)
     }
 }
 
-static double largest(const float *a, const float *b, size_t n)
-{
-    double most = 0.0;
-
-    for (size_t i = 0; i < n; i++) {
-        double d = fabs((double)a[i] - (double)b[i]);
-
-        most = d > most || d != d ? d : most;
-    }
-    return most;
-}
-
 static void compare_hidden(const struct check *c, const struct golden_prompt *p,
                            struct outcome *o)
 {
@@ -144,34 +139,10 @@ static void compare_hidden(const struct check *c, const struct golden_prompt *p,
 
     final_norm(c);
     for (uint32_t i = 0; p->hidden && i < p->n_hidden; i++) {
-        double d = largest(c->hidden + i * h, p->hidden + i * h, h);
+        double d = golden_largest(c->hidden + i * h, p->hidden + i * h, h);
 
         o->hidden[i < LAYERS_SHOWN ? i : LAYERS_SHOWN - 1] = d;
     }
-}
-
-/* Compares logits after the token at a position with those in the reference
- * file; returns the largest difference. */
-static double compare_logits(const struct check *c, const float *logits,
-                             const struct golden_prompt *p, uint32_t position)
-{
-    size_t v = c->w->shape.vocab;
-    double d = 0.0;
-
-    if (p->last && position == p->n_ids - 1) {
-        d = largest(logits, p->last, v);
-    } else if (p->all && position < p->n_ids) {
-        d = largest(logits, p->all + position * v, v);
-    }
-    for (uint32_t i = 0; i < p->n_tops; i++) {
-        const struct golden_top *t = &p->tops[i];
-
-        for (uint32_t j = 0; t->position == position && j < t->n; j++) {
-            double x = fabs((double)logits[t->ids[j]] - (double)t->logits[j]);
-            d = x > d || x != x ? x : d;
-        }
-    }
-    return d;
 }
 
 static void note(double *most, double d)
@@ -182,21 +153,23 @@ static void note(double *most, double d)
 static void judge(struct check *c, const struct golden_prompt *p, uint32_t step,
                   uint32_t token, struct outcome *o)
 {
+    double margin = c->doubled != NULL ? c->doubled->margin : p->margin[step];
+
     if (token == p->expect[step]) {
         o->equal++;
-    } else if (p->margin[step] < c->tie) {
+    } else if (margin < c->tie) {
         o->excluded++;
         if (isinf(c->tie)) {
             return;
         }
         printf("      %s step %u: %u for %u, margin %.4f: near-tie\n", p->name,
-               step, token, p->expect[step], p->margin[step]);
+               step, token, p->expect[step], margin);
     } else {
         o->wrong++;
         printf("      %s step %u: %u for %u, margin %.4f: WRONG\n", p->name,
-               step, token, p->expect[step], p->margin[step]);
+               step, token, p->expect[step], margin);
     }
-    o->margin = p->margin[step] < o->margin ? p->margin[step] : o->margin;
+    o->margin = margin < o->margin ? margin : o->margin;
 }
 
 static void start(struct check *c, struct run_seq *s,
@@ -207,6 +180,27 @@ static void start(struct check *c, struct run_seq *s,
         twin_restart(c->twin, forward_kernels(c->runner.forward), s->blocks,
                      BLOCK_TOKENS);
     }
+    if (c->doubled != NULL) {
+        doubled_restart(c->doubled, p);
+    }
+}
+
+/* Compares the logits after n more ids with the file, or with a run in double,
+ * which sets the bounds of this position. */
+static void judge_logits(struct check *c, const uint32_t *ids, uint32_t n,
+                         const struct golden_prompt *p, uint32_t position,
+                         struct outcome *o)
+{
+    double d = golden_distance(p, position, c->logits, c->w->shape.vocab);
+
+    if (c->doubled != NULL) {
+        doubled_run(c->doubled, ids, n, p, position);
+        d = doubled_distance(c->doubled, c->logits);
+        c->most = c->doubled->bound;
+        c->tie = 2 * c->doubled->bound;
+    }
+    note(&o->logit, d);
+    note(&o->share, d / c->most);
 }
 
 /* Runs the next n tokens in a plan of their own; returns the token chosen after
@@ -219,11 +213,12 @@ static uint32_t step(struct check *c, struct run_seq *s, uint32_t n,
     uint32_t row = runner_add(&c->runner, s, n, true, c->logits);
 
     runner_step(&c->runner);
-    note(&o->logit, compare_logits(c, c->logits, p, position));
+    judge_logits(c, ids, n, p, position, o);
     if (c->twin != NULL) {
         twin_head(c->twin, c->logits);
         twin_alone(c->twin, ids, n, c->logits);
-        note(&c->twin_logit, compare_logits(c, c->logits, p, position));
+        note(&c->twin_logit,
+             golden_distance(p, position, c->logits, c->w->shape.vocab));
     }
     return runner_token(&c->runner, row);
 }
@@ -262,9 +257,9 @@ static void check_steps(struct check *c, const struct golden_prompt *p,
 static void print_outcome(const struct golden_prompt *p,
                           const struct outcome *o, bool failed)
 {
-    printf("%-10s %6u %4u/%-4u %8u   %.2e   %.4f  %s\n", p->name, p->n_ids,
-           o->equal, p->steps, o->excluded, o->logit, o->margin,
-           failed ? "FAILED" : "ok");
+    printf("%-10s %6u %4u/%-4u %8u   %.2e  %5.1f %%   %.4f  %s\n", p->name,
+           p->n_ids, o->equal, p->steps, o->excluded, o->logit, 100 * o->share,
+           o->margin, failed ? "FAILED" : "ok");
     if (p->hidden) {
         printf("      hidden, by layer:");
         for (uint32_t i = 0; i < p->n_hidden && i < LAYERS_SHOWN; i++) {
@@ -283,7 +278,7 @@ static void check_prompt(struct check *c, const struct golden_prompt *p)
     if (p->all || p->n_tops > 0) {
         check_positions(c, p, &o);
     }
-    failed = o.wrong > 0 || !(o.logit <= c->most);
+    failed = o.wrong > 0 || !(o.share <= 1);
     print_outcome(p, &o, failed);
     c->n_failed += failed;
     c->n_excluded += o.excluded;
@@ -320,13 +315,15 @@ static void check_all(struct check *c, const struct golden *g,
     c->drafts = sizes.drafts;
     printf("%s kernels (%s, %u threads), kv %s\n", o->device, sizes.isa,
            sizes.n_threads, kv_format_name(&o->kv, kv));
-    printf("prompt     tokens  equal    near-ties  max |dl|   margin\n");
+    printf(
+        "prompt     tokens  equal    near-ties  max |dl|  of bound  margin\n");
     for (uint32_t i = 0; i < g->n; i++) {
         check_prompt(c, &g->prompts[i]);
     }
     printf("%u prompts, %u failed; %u steps, %u excluded as near-ties under "
            "%.2g\n",
-           g->n, c->n_failed, c->n_steps, c->n_excluded, c->tie);
+           g->n, c->n_failed, c->n_steps, c->n_excluded,
+           c->doubled != NULL ? 2 * c->doubled->most : c->tie);
     runner_close(&c->runner);
 }
 
@@ -358,6 +355,29 @@ static void judge_twin(struct check *c)
         !(t->layer <= bound && t->head <= TWIN_BOUND) || t->codes.n_far > 0;
 }
 
+/* Runs check_all() against a run in double. */
+static void check_doubled(struct check *c, const struct golden *g,
+                          const struct kernels_options *o)
+{
+    static struct doubled doubled;
+
+    c->doubled = &doubled;
+    doubled_open(&doubled, c->w);
+    check_all(c, g, o);
+    printf("bounds from the run in double: %.2e to %.2e; ties are margins "
+           "below twice the bound\n",
+           doubled.least, doubled.most);
+    if (doubled.n_far > 0) {
+        printf("FAILED: at %u positions the file is farther from the run in "
+               "double than float32 explains\n",
+               doubled.n_far);
+    }
+    c->n_failed += doubled.n_far > 0;
+    doubled_close(&doubled);
+    c->doubled = NULL;
+    c->tie = 0.0; /* of drafts, which float32 does not move */
+}
+
 /* Runs check_all(), with a twin if requested. */
 static void check_beside(struct check *c, const struct golden *g,
                          const struct kernels_options *o, bool layers)
@@ -381,7 +401,7 @@ static void check_beside(struct check *c, const struct golden *g,
 struct part {
     uint32_t prompts, steps;
     double bound; /* of logits in float32 */
-    bool layers, widen, f32;
+    bool layers, widen, f32, in_double;
     const char *kv; /* a format, or NULL */
     bool drafts;    /* only these */
     uint32_t k;     /* drafts of a step, or DRAFTS_MIXED */
@@ -440,7 +460,9 @@ static enum status check_weights(struct check *c, const struct golden *g,
     c->logits = calloc(s->vocab, sizeof *c->logits);
     c->hidden =
         calloc((size_t)s->hidden * (s->n_layers + 2), sizeof *c->hidden);
-    if (c->logits && c->hidden) {
+    if (c->logits && c->hidden && part->in_double) {
+        check_doubled(c, g, &part->o);
+    } else if (c->logits && c->hidden) {
         check_beside(c, g, &part->o, part->layers);
     }
     if (c->w->mtp != NULL && c->drafts && !part->layers) {
@@ -567,8 +589,8 @@ static int usage(void)
                     "f32|auto] [--isa NAME]\n"
                     "              [--bound X] [--kv FORMAT] [--prompts N] "
                     "[--steps N] [--layers]\n"
-                    "              [--widen] [--drafts K|mixed] [--pool GB] "
-                    "MODEL_DIR...\n");
+                    "              [--widen] [--double] [--drafts K|mixed] "
+                    "[--pool GB] MODEL_DIR...\n");
     return 2;
 }
 
@@ -585,6 +607,7 @@ static bool parse(int argc, char **argv, struct part *part, const char **kv)
         {"portable", no_argument, NULL, 'p'},
         {"layers", no_argument, NULL, 'l'},
         {"widen", no_argument, NULL, 'w'},
+        {"double", no_argument, NULL, '2'},
         {"bound", required_argument, NULL, 'b'},
         {"drafts", required_argument, NULL, 'D'},
         {"pool", required_argument, NULL, 'P'},
@@ -623,6 +646,9 @@ static bool parse(int argc, char **argv, struct part *part, const char **kv)
         case 'w':
             part->widen = true;
             break;
+        case '2':
+            part->in_double = true;
+            break;
         case 'P':
             part->pool_gb = strtod(optarg, NULL);
             break;
@@ -653,6 +679,7 @@ int main(int argc, char **argv)
     skip_without_device(part.o.device);
     if (optind == argc || (strcmp(kv, "f32") && strcmp(kv, "auto")) ||
         (part.kv != NULL && !part.layers && !part.drafts) ||
+        (part.in_double && (part.layers || strcmp(kv, "f32") != 0)) ||
         part.k > DRAFTS_MAX) {
         return usage();
     }

@@ -1,6 +1,7 @@
 #include "tests/golden/golden_file.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,6 +92,8 @@ static enum status read_prompt(struct golden_prompt *p, json_t *prompt,
         p->margin[i] = json_number_value(json_array_get(margins, i));
     }
     read_tops(p, prompt);
+    p->noise =
+        json_number_value(json_object_get(prompt, "cached_vs_full_max_abs"));
     return read_drafts(p, json_object_get(prompt, "mtp"), e);
 }
 
@@ -98,6 +101,7 @@ static enum status read_prompts(struct golden *g, const json_t *root,
                                 struct error *e)
 {
     const json_t *list = json_object_get(root, "prompts");
+    double noise = json_number_value(json_object_get(root, "float32_noise"));
     enum status st = ST_OK;
 
     for (size_t i = 0; i < json_array_size(list) && st == ST_OK; i++) {
@@ -105,7 +109,11 @@ static enum status read_prompts(struct golden *g, const json_t *root,
             return error_set(e, ST_DATA_LOSS, "golden.json: over %d prompts",
                              GOLDEN_PROMPTS_MAX);
         }
-        st = read_prompt(&g->prompts[g->n++], json_array_get(list, i), e);
+        st = read_prompt(&g->prompts[g->n], json_array_get(list, i), e);
+        noise = fmax(noise, g->prompts[g->n++].noise);
+    }
+    for (uint32_t i = 0; i < g->n; i++) { /* one prompt alone shows little */
+        g->prompts[i].noise = noise;
     }
     if (st == ST_OK && g->n == 0) {
         st = error_set(e, ST_DATA_LOSS, "golden.json: no prompts");
@@ -219,4 +227,38 @@ void golden_free(struct golden *g)
     }
     free(g->tensors);
     memset(g, 0, sizeof *g);
+}
+
+double golden_largest(const float *a, const float *b, size_t n)
+{
+    double most = 0.0;
+
+    for (size_t i = 0; i < n; i++) {
+        double d = fabs((double)a[i] - (double)b[i]);
+
+        most = d > most || d != d ? d : most;
+    }
+    return most;
+}
+
+double golden_distance(const struct golden_prompt *p, uint32_t position,
+                       const float *logits, size_t vocab)
+{
+    double d = 0.0;
+
+    if (p->last && position == p->n_ids - 1) {
+        d = golden_largest(logits, p->last, vocab);
+    } else if (p->all && position < p->n_ids) {
+        d = golden_largest(logits, p->all + position * vocab, vocab);
+    }
+    for (uint32_t i = 0; i < p->n_tops; i++) {
+        const struct golden_top *t = &p->tops[i];
+
+        for (uint32_t j = 0; t->position == position && j < t->n; j++) {
+            double x = fabs((double)logits[t->ids[j]] - (double)t->logits[j]);
+
+            d = x > d || x != x ? x : d;
+        }
+    }
+    return d;
 }

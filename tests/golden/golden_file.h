@@ -5,6 +5,7 @@
 #ifndef TESTS_GOLDEN_GOLDEN_FILE_H
 #define TESTS_GOLDEN_GOLDEN_FILE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/base/status.h"
@@ -37,6 +38,7 @@ struct golden_prompt {
     /* Drafts of the MTP layer: number i follows expect[i]; 0: none in the
      * file. */
     uint32_t drafts[GOLDEN_STEPS_MAX], n_drafts;
+    double noise; /* float32 noise of logits that the file states; 0: none */
 };
 
 struct golden {
@@ -50,5 +52,13 @@ struct golden {
 MUST_CHECK enum status golden_load(struct golden *g, const char *dir,
                                    struct error *e);
 void golden_free(struct golden *g);
+
+/* Returns the largest difference of two vectors; NaN if a value is. */
+double golden_largest(const float *a, const float *b, size_t n);
+
+/* Returns the largest difference of logits [vocab] after the token at a
+ * position from those that the files have of it; 0 if they have none. */
+double golden_distance(const struct golden_prompt *p, uint32_t position,
+                       const float *logits, size_t vocab);
 
 #endif
