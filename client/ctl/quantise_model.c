@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "client/ctl/quantise_data.h"
+#include "common/base/json_words.h"
 #include "common/base/quote.h"
 #include "common/model/document.h"
 #include "common/model/mtp.h"
@@ -224,17 +225,26 @@ static enum status write_file(struct work *w, uint32_t file, json_t *index)
     return to == NULL ? st : close_file(w, to, st);
 }
 
-static enum status write_json(struct work *w, const char *name, json_t *j)
+/* Strings that json_words_mark() made are words again in the file. */
+static enum status write_json(struct work *w, const char *name, const json_t *j)
 {
+    char *text = json_dumps(j, JSON_INDENT(2));
     enum status st;
-    FILE *to = create_file(w, name, &st);
+    FILE *to;
 
+    if (text == NULL) {
+        return error_set(w->error, ST_RESOURCE_EXHAUSTED, "no memory for %s",
+                         name);
+    }
+    json_words_unmark(text);
+    to = create_file(w, name, &st);
     if (st == ST_OK) {
-        if (json_dumpf(j, to, JSON_INDENT(2)) != 0 || fputc('\n', to) == EOF) {
+        if (fputs(text, to) == EOF || fputc('\n', to) == EOF) {
             st = quantise_data_cannot_write(w->error);
         }
         st = close_file(w, to, st);
     }
+    free(text);
     return st;
 }
 
@@ -256,21 +266,33 @@ static enum status write_weights(struct work *w)
     return st;
 }
 
-/* Writes config.json with the field `quantization` of the MLX format, whose
- * mode "affine" is the one that sluice reads. */
-static enum status write_config(struct work *w)
+/* Reads config.json, with marks where it has Infinity or NaN. */
+static enum status read_config(struct work *w, json_t **doc)
 {
-    char *text;
-    size_t len;
-    json_t *doc;
+    char *text, *marked = NULL;
+    size_t len, n;
     enum status st = document_read(&text, &len, w->in, "config.json",
                                    CONFIG_BYTES_MAX, w->error);
 
     if (st != ST_OK) {
         return st;
     }
-    st = document_parse(&doc, text, len, w->error);
+    st = json_words_mark(&marked, &n, text, len, w->error);
+    if (st == ST_OK) {
+        st = document_parse(doc, marked != NULL ? marked : text, n, w->error);
+    }
+    free(marked);
     free(text);
+    return st;
+}
+
+/* Writes config.json with the field `quantization` of the MLX format, whose
+ * mode "affine" is the one that sluice reads. */
+static enum status write_config(struct work *w)
+{
+    json_t *doc;
+    enum status st = read_config(w, &doc);
+
     if (st != ST_OK) {
         return st;
     }

@@ -59,9 +59,10 @@ static void put(char *to, size_t *w, const char *bytes, size_t n)
     *w += n;
 }
 
-/* Copies the text with quotes around its words to `to`, unless NULL.  Returns
- * the length of the copy. */
-static size_t quoted(char *to, const char *text, size_t len)
+/* Copies the text with its words as strings to `to`, unless NULL.  before: the
+ * quote, and what the string has before the word.  Returns the length of the
+ * copy. */
+static size_t quoted(char *to, const char *before, const char *text, size_t len)
 {
     size_t w = 0, n;
 
@@ -71,7 +72,7 @@ static size_t quoted(char *to, const char *text, size_t len)
         n = piece(text + i, len - i);
         word = is_word(text + i, n);
         if (word) {
-            put(to, &w, "\"", 1);
+            put(to, &w, before, strlen(before));
         }
         put(to, &w, text + i, n);
         if (word) {
@@ -81,11 +82,11 @@ static size_t quoted(char *to, const char *text, size_t len)
     return w;
 }
 
-enum status json_words(char **copy, size_t *n, const char *text, size_t len,
-                       struct error *e)
+static enum status copy_quoted(char **copy, size_t *n, const char *before,
+                               const char *text, size_t len, struct error *e)
 {
     *copy = NULL;
-    *n = quoted(NULL, text, len);
+    *n = quoted(NULL, before, text, len);
     if (*n == len) {
         return ST_OK;
     }
@@ -94,6 +95,41 @@ enum status json_words(char **copy, size_t *n, const char *text, size_t len,
         return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for %zu bytes",
                          *n);
     }
-    (void)quoted(*copy, text, len);
+    (void)quoted(*copy, before, text, len);
     return ST_OK;
+}
+
+enum status json_words(char **copy, size_t *n, const char *text, size_t len,
+                       struct error *e)
+{
+    return copy_quoted(copy, n, "\"", text, len, e);
+}
+
+/* ---- and back ---- */
+
+#define MARK "\"\\u0007" /* and the word, and a quote */
+
+enum status json_words_mark(char **copy, size_t *n, const char *text,
+                            size_t len, struct error *e)
+{
+    return copy_quoted(copy, n, MARK, text, len, e);
+}
+
+void json_words_unmark(char *text)
+{
+    const size_t len = strlen(text), mark = strlen(MARK);
+    size_t w = 0, n;
+
+    for (size_t i = 0; i < len; i += n) {
+        n = piece(text + i, len - i);
+        if (n > mark + 1 && memcmp(text + i, MARK, mark) == 0 &&
+            is_word(text + i + mark, n - mark - 1)) {
+            memmove(text + w, text + i + mark, n - mark - 1);
+            w += n - mark - 1;
+        } else {
+            memmove(text + w, text + i, n);
+            w += n;
+        }
+    }
+    text[w] = '\0';
 }

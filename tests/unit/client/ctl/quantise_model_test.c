@@ -223,6 +223,43 @@ static void gathers_experts_of_several_files(void **state)
     json_decref(j);
 }
 
+/* Python's readers of the new file need them as they were. */
+static void keeps_infinity_and_nan(void **state)
+{
+    const struct writer_options o = {.dtype = DTYPE_BF16};
+    json_t *j = json_load_file(MODELS "tiny-qwen3-moe/config.json", 0, NULL);
+    const char *dir = fixture_model("words", j, &o), *to;
+    struct quantise_report r;
+    char path[512], text[16384];
+    char *at;
+    size_t n;
+    FILE *f;
+
+    (void)state;
+    json_object_set_new(j, "words", json_pack("{s:s}", "NaN", "Infinity"));
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    assert_int_equal(json_dump_file(j, path, 0), 0);
+    /* A number that no reader uses becomes a word. */
+    f = fopen(path, "r+b");
+    n = fread(text, 1, sizeof text - 32, f);
+    at = memchr(text, '{', n);
+    rewind(f);
+    fprintf(f, "{\"a\": -Infinity, \"b\": [0.5, NaN],%.*s",
+            (int)(n - 1 - (size_t)(at - text)), at + 1);
+    assert_int_equal(fclose(f), 0);
+    to = quantised(dir, "words-4", 4, &r);
+    snprintf(path, sizeof path, "%s/config.json", to);
+    f = fopen(path, "rb");
+    n = fread(text, 1, sizeof text - 1, f);
+    text[n] = '\0';
+    fclose(f);
+    assert_non_null(strstr(text, "\"a\": -Infinity,"));
+    assert_non_null(strstr(text, "0.5,\n    NaN\n"));
+    assert_non_null(strstr(text, "\"NaN\": \"Infinity\""));
+    expect_model(dir, to, 4);
+    json_decref(j);
+}
+
 static void refused(const char *from, enum status code, const char *text)
 {
     const struct quantise_options o = {.bits = 4, .group = 32};
@@ -380,6 +417,7 @@ int main(void)
         cmocka_unit_test(any_form_of_experts_gives_the_same),
         cmocka_unit_test(gathers_experts_of_several_files),
         cmocka_unit_test(refuses_what_it_cannot_improve),
+        cmocka_unit_test(keeps_infinity_and_nan),
         cmocka_unit_test(refuses_gguf),
         cmocka_unit_test(refuses_what_is_not_finite),
     };
