@@ -362,8 +362,9 @@ static enum status load_optional(struct model_config *c, const char *dir,
     return st == ST_OK ? st : error_wrap(e, "%s", name);
 }
 
-/* Embedding models may name the same architecture as the chat model that they
- * were made from; the library that runs them adds these files. */
+/* Embedding models and rerankers may name the same architecture as the chat
+ * model that they were made from; the library that runs them adds these files.
+ */
 static enum status refuse_embedding(const char *dir, struct error *e)
 {
     static const char *const names[] = {"config_sentence_transformers.json",
@@ -372,8 +373,8 @@ static enum status refuse_embedding(const char *dir, struct error *e)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (directory_has(dir, names[i])) {
             return error_set(e, ST_UNIMPLEMENTED,
-                             "%s: this is an embedding model; models that "
-                             "generate text are supported",
+                             "%s: this is an embedding model or a reranker; "
+                             "models that generate text are supported",
                              names[i]);
         }
     }

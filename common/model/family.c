@@ -167,9 +167,9 @@ void family_check_architecture(struct fields *f)
     }
     if (!known) {
         field_fault(f, ST_UNIMPLEMENTED,
-                    "architecture %s is not supported: it is no model that "
-                    "generates text, such as %s; embeddings, rerankers, "
-                    "classifiers and drafters are not served",
+                    "architecture %s is not supported; models that generate "
+                    "text are, such as %s, but no embeddings, rerankers, "
+                    "classifiers or drafters",
                     quote(architecture).text, families[0].architecture);
     }
 }

@@ -204,9 +204,9 @@ static void reads_the_files_beside_a_configuration(void **state)
 {
     (void)state;
     loads("embedding", "modules.json", "[]", ST_UNIMPLEMENTED,
-          "modules.json: this is an embedding model");
+          "modules.json: this is an embedding model or a reranker; models");
     loads("embedding2", "config_sentence_transformers.json", "{}",
-          ST_UNIMPLEMENTED, "this is an embedding model");
+          ST_UNIMPLEMENTED, "this is an embedding model or a reranker; models");
     loads("modelopt", "hf_quant_config.json",
           "{\"quantization\": {\"quant_algo\": \"NVFP4\"}}", ST_UNIMPLEMENTED,
           "hf_quant_config.json: weights quantised by \"modelopt\" as "
