@@ -82,13 +82,24 @@ until_true()
     done
 }
 
-# run COMMAND...: sets out, err and rc to its stdout, stderr and exit code.
+# run COMMAND...: sets out, err and rc to its stdout, stderr and exit code.  A
+# program that does not end is killed, and the test fails.  A function of the
+# test has no limit but that of the whole test, because it runs in this shell.
 run()
 {
+    local limited=() began=$SECONDS most=$((5 * patience))
+
+    if [ "$(type -t "$1")" = file ]; then
+        limited=(timeout -k "$patience" "$most")
+    fi
     rc=0
-    "$@" >"$dir/out" 2>"$dir/err" </dev/null || rc=$?
+    "${limited[@]}" "$@" >"$dir/out" 2>"$dir/err" </dev/null || rc=$?
     out=$(tr -d '\0' <"$dir/out")
     err=$(tr -d '\0' <"$dir/err")
+    if [ ${#limited[@]} -gt 0 ] && [ "$rc" -ge 124 ] &&
+        [ $((SECONDS - began)) -ge "$most" ]; then
+        fail "$* did not end within $most s"
+    fi
 }
 
 ctl()
