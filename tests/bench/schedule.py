@@ -270,8 +270,8 @@ def head_of_line(_quick):
 
 def long_short(quick):
     longs = [request(group=1, at=0, prompt=3800, most=16, length=16)] * 8
-    # Their own work is a twentieth of that of the long ones.
-    shorts = [request(group=2, at=0.3 + i / 2, prompt=48, most=16, length=16)
+    # Once steps have a known cost; their own work is a twentieth of all.
+    shorts = [request(group=2, at=2 + i / 2, prompt=48, most=16, length=16)
               for i in range(10 if quick else 30)]
 
     def run(plan):
