@@ -118,7 +118,8 @@ static void run_queue(const struct scene *x)
 
 static void arrive(const struct scene *x)
 {
-    (void)predict_arrival(x->s, x->m, PROMPT, ASKED, METRIC_DEFAULT);
+    (void)predict_arrival(x->s, x->m, PROMPT, ASKED, METRIC_DEFAULT,
+                          TIER_DEFAULT);
 }
 
 static void wait_on(const struct scene *x)

@@ -15,7 +15,6 @@ static const struct {
     uint32_t n_base, n_new; /* ids of the base, and random ones behind */
     enum draw draw;
     uint32_t choice;
-    bool half; /* the second one of a long run, whose first is the base */
 } table[TALES] = {
     [TALE_A0] = {"A0", NOTHING, 0, 189, GREEDY, 0},
     [TALE_A1] = {"A1", NOTHING, 0, 200, DRAWN, 0},
@@ -37,8 +36,15 @@ static const struct {
     [TALE_E0] = {"E0", TALE_A0, ALL, 30, DRAWN, 0},
     [TALE_E1] = {"E1", TALE_E0, ALL - 1, 0, DRAWN, 1},
     [TALE_G0] = {"G0", NOTHING, 0, 75, DRAWN, 0},
-    [TALE_G1] = {"G1", TALE_G0, ALL, 0, DRAWN, 0, .half = true},
+    [TALE_G1] = {"G1", TALE_G0, ALL, 0, DRAWN, 0},
 };
+
+/* Returns whether tale i is the second half of a long run, whose first is its
+ * base. */
+static bool is_half(enum tale i)
+{
+    return i == TALE_G1;
+}
 
 const char *tales_name(enum tale i)
 {
@@ -50,7 +56,7 @@ static Sluice__V1__Sampling sampling(enum tale i, uint32_t steps)
     Sluice__V1__Sampling s = SLUICE__V1__SAMPLING__INIT;
     enum draw draw = table[i].draw;
 
-    if (table[i].half) {
+    if (is_half(i)) {
         s = sampling(table[i].base, steps);
         s.has_draw_index = true;
         s.draw_index = steps;
@@ -139,7 +145,7 @@ static void check_halves(const struct tales *t, struct replica *r)
         const struct replica_ask *a, *b = &t->cold[i];
         size_t bytes = t->steps * sizeof *b->tokens;
 
-        if (!table[i].half) {
+        if (!is_half(i)) {
             continue;
         }
         a = &t->cold[table[i].base];

@@ -38,9 +38,9 @@ static struct model *model_at(const struct engines *s)
 
 static void predict(struct engines *s, struct engine_request *o)
 {
-    expected[o - s->all] = predict_arrival(schedule_of(s), model_at(s),
-                                           s->load.n_prefix + s->load.n_own,
-                                           s->load.max_tokens, METRIC_DEFAULT);
+    expected[o - s->all] = predict_arrival(
+        schedule_of(s), model_at(s), s->load.n_prefix + s->load.n_own,
+        s->load.max_tokens, METRIC_DEFAULT, TIER_DEFAULT);
 }
 
 /* Returns the share of requests from the `from`th on, in percent, of which a
@@ -162,8 +162,10 @@ static void a_light_tenant_is_told_of_its_own_wait(void **state)
     heavy =
         predict_arrival(s, model_at(&scene), 512, 320,
                         (uint32_t)metric_slot(
-                            &scene.rig->router->base.tenant_names, "heavy", 5));
-    light = predict_arrival(s, model_at(&scene), 512, 320, METRIC_DEFAULT);
+                            &scene.rig->router->base.tenant_names, "heavy", 5),
+                        TIER_DEFAULT);
+    light = predict_arrival(s, model_at(&scene), 512, 320, METRIC_DEFAULT,
+                            TIER_DEFAULT);
     assert_true(light.wait_us > 0);
     assert_true(heavy.wait_us > 10 * light.wait_us);
     rig_free(&scene.rig);
@@ -176,7 +178,7 @@ static void without_a_place_nothing_is_foreseen(void **state)
     (void)state;
     engines_bring(&scene, &plain, 1);
     p = predict_arrival(schedule_of(&scene), model_at(&scene), 512, RIG_CONTEXT,
-                        METRIC_DEFAULT);
+                        METRIC_DEFAULT, TIER_DEFAULT);
     assert_true(p.wait_us == PREDICT_NEVER && p.first_us == PREDICT_NEVER &&
                 p.end_us == PREDICT_NEVER);
     rig_free(&scene.rig);
