@@ -86,6 +86,10 @@
       "of several stages, for model_places_expected (default: the most so "    \
       "far)",                                                                  \
       0, OPTION_LIST_MAX)                                                      \
+    X(record, STRING, "FILE", NULL,                                            \
+      "file for arrivals, grants and endings, without texts, for sluicectl "   \
+      "replay (default: none)",                                                \
+      0, 0)                                                                    \
     LOG_OPTIONS(X)                                                             \
     LOG_REQUEST_OPTIONS(X)                                                     \
     CONFIG_OPTIONS(X, "router")                                                \

@@ -11,6 +11,7 @@
 #include "common/wire/method.h"
 #include "router/args.h"
 #include "router/base/named_numbers.h"
+#include "router/record_file.h"
 #include "router/router_core.h"
 #include "router/tokenizers.h"
 #include "text/text_limits.h"
@@ -32,6 +33,10 @@ static const struct limit_row router_limits[] = {
               "until a request is cancelled whose client does not read"),
     LIMIT_ROW(TEXT_THREADS_MAX, "", "tokenizer threads"),
     LIMIT_ROW(TEXT_QUEUE_MAX, "", "texts waiting for a tokenizer thread"),
+    LIMIT_ROW(RECORD_LINE_MAX, "bytes", "a line of a recording"),
+    LIMIT_ROW(RECORD_BUFFER_BYTES, "bytes",
+              "lines of a recording that are not written yet"),
+    LIMIT_ROW(RECORD_BYTES_MOST, "bytes", "a recording"),
 };
 static const size_t router_limits_n = OPTION_COUNT(router_limits);
 
@@ -92,6 +97,8 @@ struct program {
     struct tokenizers tokenizers;
     struct named_numbers weights, places;
     struct text_threads *text;
+    struct record_file *record;
+    struct recorder *recorder;
     struct router_core *core;
 };
 
@@ -220,7 +227,8 @@ static struct router_options options_of(const struct program *p)
         .places = p->places.of,
         .n_places = p->places.n,
         .keyed = p->daemon.keys != NULL,
-        .text = text_threads_seam(p->text)};
+        .text = text_threads_seam(p->text),
+        .recorder = p->recorder};
 }
 
 static enum status check_admission(const struct router_args *a, struct error *e)
@@ -243,6 +251,23 @@ static enum status parse_names(struct program *p, struct error *e)
     return st == ST_OK ? named_numbers_parse(&p->places, &places_rule,
                                              &p->args.places, e)
                        : st;
+}
+
+static enum status begin_recording(struct program *p, struct error *e)
+{
+    enum status st;
+
+    if (p->args.record == NULL) {
+        return ST_OK;
+    }
+    st = record_file_new(&p->record, p->args.record, e);
+    if (st != ST_OK) {
+        return st;
+    }
+    p->recorder = recorder_new(record_file_sink(p->record));
+    return p->recorder != NULL
+               ? ST_OK
+               : error_set(e, ST_RESOURCE_EXHAUSTED, "--record: no memory");
 }
 
 static enum status assemble(void *parts, struct error *e)
@@ -275,6 +300,7 @@ static enum status assemble(void *parts, struct error *e)
                        (double)requests_share() / (1 << 20),
                        (double)REQUESTS_LEAST / (1 << 20));
     }
+    st = st == ST_OK ? begin_recording(p, e) : st;
     if (st == ST_OK) {
         /* The core comes last: from here on frames and jobs reach it. */
         o = options_of(p);
@@ -292,6 +318,8 @@ static void dismantle(void *parts)
     /* The core sends through the transport and uses the text seam: it goes
      * first. */
     router_free(&p->core);
+    recorder_free(&p->recorder);
+    record_file_free(&p->record);
     daemon_disconnect(&p->daemon);
     text_threads_free(&p->text);
     tokenizers_fini(&p->tokenizers);

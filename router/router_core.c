@@ -200,6 +200,26 @@ static void base_init(struct router_base *b, const struct router_options *o,
     expect_places(b);
 }
 
+static void begin_recording(const struct router_base *b)
+{
+    const struct router_options *o = &b->options;
+    const struct record_options said = {.strict =
+                                            o->admission == ADMISSION_STRICT,
+                                        .headroom = o->headroom,
+                                        .suspensions = o->suspensions,
+                                        .max_requests = o->max_requests,
+                                        .max_waiting = o->max_waiting,
+                                        .kept = o->kept,
+                                        .queue_timeout_us = o->queue_timeout_us,
+                                        .worker_wait_us = o->worker_wait_us};
+
+    record_options(o->recorder, b->now_us, &said);
+    for (uint32_t i = 0; i < o->n_weights; i++) {
+        record_weight(o->recorder, b->now_us, o->weights[i].name,
+                      o->weights[i].number);
+    }
+}
+
 struct router_core *router_new(const struct router_options *o,
                                struct node_io *io)
 {
@@ -230,6 +250,7 @@ struct router_core *router_new(const struct router_options *o,
     early_init(r);
     counts_init(&r->counts);
     r->throttle = hello_throttle_new();
+    begin_recording(&r->base);
     return r;
 }
 

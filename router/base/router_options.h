@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "proto/limits.h"
+#include "router/record/record.h"
 #include "router/text/text_seam.h"
 
 #define ROUTER_WORKERS_MAX 64
@@ -60,8 +61,9 @@ struct router_options {
                                         * borrowed; of others: the most so far
                                         */
     uint32_t n_places;
-    bool keyed;             /* refuse connections without an identity */
-    struct text_seam *text; /* borrowed; NULL: token ids only */
+    bool keyed;                /* refuse connections without an identity */
+    struct text_seam *text;    /* borrowed; NULL: token ids only */
+    struct recorder *recorder; /* borrowed; NULL: nothing is recorded */
 };
 
 #endif

@@ -15,6 +15,7 @@
 #include "router/requests/request_end.h"
 #include "router/requests/request_enqueue.h"
 #include "router/requests/request_log.h"
+#include "router/requests/request_record.h"
 #include "router/requests/resume.h"
 #include "router/schedule/overload.h"
 #include "text/stop_strings.h"
@@ -303,6 +304,11 @@ static bool check_place(struct router_core *r, const struct incoming *in,
                check_wait(r, in, m, request, &retry_ms, &e) == ST_OK) {
         return true;
     }
+    request_record_refused(&r->requests, m, request,
+                           has_text(request)
+                               ? overload_tokens(m, request->text.len)
+                               : (uint32_t)request->n_tokens,
+                           in->deadline_us, e.code);
     refuse_with(in, &e, retry_ms);
     return false;
 }

@@ -20,6 +20,7 @@
 #include "router/requests/logprob_columns.h"
 #include "router/requests/progress.h"
 #include "router/requests/removal.h"
+#include "router/requests/request_record.h"
 #include "router/requests/stops.h"
 #include "router/requests/stream.h"
 #include "router/schedule/claims.h"
@@ -373,6 +374,8 @@ static void take_state(struct router_core *r, struct choice *choice,
     if (suspended && now == GRANT_RUNS) {
         r->base.metrics.suspensions++;
         claim_suspended(&choice->entry);
+        record_suspended(r->base.options.recorder, r->base.now_us,
+                         choice->request->prompt.recorded, choice->index);
         choice_grant_move(choice, GRANT_SUSPENDED);
     } else if (!suspended && now == GRANT_SUSPENDED) {
         choice_grant_move(choice, GRANT_RUNS);
@@ -419,6 +422,7 @@ static bool take_tokens(struct router_core *r, struct worker *w,
         int64_t us = r->base.now_us - choice->request->arrived_us;
 
         choice->figures.first_us = r->base.now_us;
+        request_record_first(&r->requests, choice);
         metric_time(&r->base.times.first_token, us);
         metric_time(
             &model_figures(&r->base, choice->request->model)->model_first_token,
@@ -601,7 +605,8 @@ static void take_drafts(struct worker *w, const Sluice__V1__DraftCounts *d)
 
 /* Learns the cost of the step.  The stages of a replica work one after the
  * other. */
-static void learn_cost(struct worker *w, const step_message *m)
+static void learn_cost(struct router_core *r, struct worker *w,
+                       const step_message *m)
 {
     uint64_t us = m->device_us;
     uint32_t n_rows = 0;
@@ -614,15 +619,18 @@ static void learn_cost(struct worker *w, const step_message *m)
     }
     predict_step(w, (uint32_t)min_u64(us, UINT32_MAX), n_rows,
                  m->n_prompt_tokens);
+    record_step(r->base.options.recorder, w->peer->session,
+                (uint32_t)min_u64(us, UINT32_MAX), n_rows, m->n_prompt_tokens);
 }
 
 /* Records the time of the step; for a replica, of each stage. */
-static void take_times(struct worker *w, const step_message *m)
+static void take_times(struct router_core *r, struct worker *w,
+                       const step_message *m)
 {
     if (m->has_device_us) { /* it repeats rows otherwise */
         w->counts.step_us = m->device_us;
         liveness_step(w, m->device_us);
-        learn_cost(w, m);
+        learn_cost(r, w, m);
     }
     for (uint32_t i = 1; i < m->n_stage_us; i++) {
         struct worker *s = worker_stage(w, i);
@@ -658,7 +666,7 @@ void recv_step_output(struct router_core *r, const struct incoming *in,
     r->base.metrics.steps++;
     if (verdict == LEDGER_NEW) {
         worker_ledger_take(&r->fleet, w, m->ledger);
-        take_times(w, m);
+        take_times(r, w, m);
         take_drafts(w, m->drafts);
         w->counts.step = m->step;
         liveness_take(&r->fleet, w, m->engine);

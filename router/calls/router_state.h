@@ -30,6 +30,11 @@ struct router_core {
     struct requests requests;
     struct early early;
 
+    /* The newest walk of record_places(): sum of the places' sessions. */
+    struct {
+        uint64_t sessions;
+        int64_t at_us;
+    } recorded;
     struct counts counts;
     struct hello_throttle *throttle;
 

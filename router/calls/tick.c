@@ -136,6 +136,7 @@ int64_t router_tick(struct router_core *r, int64_t now_us)
         peers_reap(&r->fleet);
     }
     /* Timers and text jobs come first: they may add to the queues. */
+    record_places(r); /* before a grant names one */
     run_admission(r);
     serve_peers(r);
     peers_reap(&r->fleet);

@@ -12,4 +12,8 @@ struct router_core;
  * NODE_IDLE: when a frame arrives; NODE_STOP: never. */
 int64_t router_tick(struct router_core *r, int64_t now_us);
 
+/* Records which places are there and what their steps cost, if something
+ * changed or some time has passed.  Part of a turn. */
+void record_places(struct router_core *r);
+
 #endif

@@ -11,6 +11,7 @@
 #include "router/requests/ranges.h"
 #include "router/requests/request_end.h"
 #include "router/requests/request_log.h"
+#include "router/requests/request_record.h"
 #include "router/requests/stops.h"
 #include "router/requests/stream.h"
 #include "router/schedule/claims.h"
@@ -77,6 +78,7 @@ void choice_granted(struct requests *r, struct choice *choice, struct worker *w,
     progress_enter(r, choice);
     place_more(w);
     r->base->metrics.grants++;
+    request_record_granted(r, choice);
 }
 
 void choice_ungrant(struct requests *r, struct choice *choice)
@@ -160,6 +162,18 @@ static void count_failed(struct router_base *b, const struct choice *choice)
     model_figures(b, choice->request->model)->model_failed++;
 }
 
+static enum record_end record_end_of(Sluice__V1__Finish finish)
+{
+    switch (finish) {
+    case SLUICE__V1__FINISH__FINISH_STOP:
+        return RECORD_STOP;
+    case SLUICE__V1__FINISH__FINISH_LENGTH:
+        return RECORD_LENGTH;
+    default:
+        return RECORD_CANCELLED;
+    }
+}
+
 void choice_finish(struct requests *r, struct choice *choice,
                    Sluice__V1__Finish finish)
 {
@@ -180,6 +194,7 @@ void choice_finish(struct requests *r, struct choice *choice,
     if (choice->figures.granted_us != 0) {
         model_ended(r->fleet, choice->request->model);
     }
+    request_record_end(r, choice, record_end_of(finish));
     stream_ready(r, choice);
     choice_settle(r, choice);
 }
@@ -201,6 +216,7 @@ void choice_fail(struct requests *r, struct choice *choice,
     learn(r, choice, false);
     end_choice(r, choice);
     choice->finish = SLUICE__V1__FINISH__FINISH_FAILED;
+    request_record_end(r, choice, RECORD_FAILED);
     count_failed(r->base, choice);
     request_log_end(r, request, e);
     pending_fail(r->fleet, &request->call, e, retry_after_ms);

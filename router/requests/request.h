@@ -32,7 +32,8 @@ struct request_prompt {
     struct prefix_prompt prefix;
     uint32_t *spans; /* [n_spans] runs of the prompt; NULL: all is prompt */
     uint32_t n_spans;
-    bool computed; /* a choice has had its first token here */
+    bool computed;     /* a choice has had its first token here */
+    uint64_t recorded; /* its number in a recording; 0: none */
     /* Continuing a kept sequence (continuation.h): */
     struct choice *continues; /* claimed and still kept; NULL: none */
     uint32_t *before;         /* [n_before] ids of it, until the prompt is

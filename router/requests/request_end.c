@@ -6,12 +6,16 @@
 #include "router/requests/leases.h"
 #include "router/requests/removal.h"
 #include "router/requests/request_log.h"
+#include "router/requests/request_record.h"
 
 void request_refuse(struct requests *r, struct request *request,
                     const struct error *e, uint32_t retry_after_ms)
 {
     base_refused(r->base, request->model->slot, e->code);
     request_log_request_refused(request, e);
+    record_refused(r->base->options.recorder, r->base->now_us,
+                   request->prompt.recorded, status_name(e->code));
+    request->prompt.recorded = 0;
     request->logged = true;
     pending_fail(r->fleet, &request->call, e, retry_after_ms);
     for (uint32_t c = 0; c < request->n_choices; c++) {

@@ -9,6 +9,7 @@
 #include "router/requests/continuation.h"
 #include "router/requests/overdue.h"
 #include "router/requests/request_end.h"
+#include "router/requests/request_record.h"
 #include "router/requests/resume.h"
 #include "router/requests/stops.h"
 #include "router/requests/stream.h"
@@ -147,6 +148,7 @@ static void enqueue_choice(struct requests *r, struct choice *choice)
     choice_wait(r, choice);
 }
 
+/* Hashes the prompt, once. */
 static void hash_prompt(struct requests *r, struct request *request)
 {
     uint8_t scope[PREFIX_SCOPE_MAX];
@@ -154,6 +156,9 @@ static void hash_prompt(struct requests *r, struct request *request)
         prefix_scope(scope, request->scope.tenant_name, request->scope.n_tenant,
                      request->scope.salt, request->scope.n_salt);
 
+    if (request->scope.uncached || request->prompt.prefix.units != NULL) {
+        return;
+    }
     prefix_prompt_init(&request->prompt.prefix, &r->placement->feeds.key,
                        (ProtobufCBinaryData){n, scope}, request->prompt.ids,
                        request->prompt.n);
@@ -179,9 +184,13 @@ void request_enqueue(struct requests *r, struct request *request)
 {
     struct error e;
     uint32_t retry_ms = 0;
+    bool joined = continuation_join(request, &e) == ST_OK;
 
-    if (continuation_join(request, &e) != ST_OK ||
-        check(r, request, &retry_ms, &e) != ST_OK ||
+    if (r->base->options.recorder != NULL && joined && request->prompt.n > 0) {
+        hash_prompt(r, request);
+        request_record_arrival(r, request);
+    }
+    if (!joined || check(r, request, &retry_ms, &e) != ST_OK ||
         resume_check_length(request, &e) != ST_OK ||
         begin_streams(r, request, &e) != ST_OK) {
         request_refuse(r, request, &e,
@@ -189,9 +198,7 @@ void request_enqueue(struct requests *r, struct request *request)
                                      : request_retry_ms(request, &e));
         return;
     }
-    if (!request->scope.uncached) {
-        hash_prompt(r, request);
-    }
+    hash_prompt(r, request);
     resume_count(r, request);
     r->base->metrics.prompt_tokens += request->prompt.n;
     model_figures(r->base, request->model)->model_prompt_tokens +=

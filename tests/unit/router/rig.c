@@ -142,6 +142,7 @@ struct rig *rig_new(const struct rig_options *o)
     ro.suspensions = 1000;
     ro.keyed = o->keyed;
     ro.memory_bytes = o->memory_bytes;
+    ro.recorder = o->recorder;
     rig->router = router_new(&ro, &rig->io);
     return rig;
 }

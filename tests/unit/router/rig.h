@@ -251,6 +251,7 @@ struct rig_options {
     const struct named_number *places;  /* [n_places] */
     uint32_t n_weights, n_places;
     size_t memory_bytes;
+    struct recorder *recorder;
 };
 
 /* Creates a rig without fakes.  o = NULL: generous limits. */

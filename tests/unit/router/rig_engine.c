@@ -30,7 +30,8 @@ void engines_join(struct engines *s)
 
     assert_true(s->n_engines < ENGINES_MAX);
     s->of[s->n_engines].w =
-        rig_worker(s->rig, names[s->n_engines], 8000, s->load.slots);
+        rig_worker(s->rig, names[s->n_engines],
+                   s->load.blocks > 0 ? s->load.blocks : 8000, s->load.slots);
     s->n_engines++;
 }
 
@@ -225,8 +226,13 @@ static void work(struct engines *s, int64_t until_us)
 
 void engines_bring(struct engines *s, const struct engine_load *l, uint32_t n)
 {
+    const struct rig_options o = {.max_peers = 128,
+                                  .max_requests = 4096,
+                                  .max_waiting = 4096,
+                                  .recorder = l->recorder};
+
     memset(s, 0, sizeof *s);
-    s->rig = rig_new(NULL);
+    s->rig = rig_new(&o);
     s->load = *l;
     s->random = 11;
     s->c = rig_client(s->rig, "c1");

@@ -23,7 +23,8 @@ struct engine_load {
     uint32_t length,
         max_tokens; /* mean output; it has half to one and a half */
     bool reuse;
-    uint32_t slots; /* places of a worker */
+    uint32_t slots, blocks;    /* at a worker; blocks 0: plenty */
+    struct recorder *recorder; /* NULL: none */
     uint32_t base_us, row_us, token_us, chunk;
 };
 
