@@ -242,6 +242,24 @@ enum ctl_exit {
       0)                                                                      \
     X(force, FLAG, NULL, NULL, "replacement of files that exist", 0, 0)
 
+#define CTL_REPLAY(X)                                                         \
+    X(policy, STRING, "POLICY", "fair",                                       \
+      "fair: tenants take turns; fifo: all tenants are one", 0, 0)            \
+    X(admission, STRING, "RULE", NULL,                                        \
+      "expected or strict (default: as recorded)", 0, 0)                      \
+    X(tenant_weight, LIST, "TENANT=N", NULL,                                  \
+      "share of a tenant in each queue (default: as recorded)", 0,            \
+      OPTION_LIST_MAX)                                                        \
+    X(queue_timeout, STRING, "TIME", NULL,                                    \
+      "time in which a request without a deadline must start, 0: no limit "   \
+      "(default: as recorded)",                                               \
+      0, 0)                                                                   \
+    X(pages, U32, "N", NULL,                                                  \
+      "pages of the pool of each worker (default: as recorded)", 1,           \
+      UINT32_MAX)                                                             \
+    X(good, MS, "TIME", "10s", "time to the first token that goodput allows", \
+      1, 86400000)
+
 #define CTL_CLUSTER(X)                                                        \
     X(models_here, FLAG, NULL, NULL,                                          \
       "check: every model must be on this machine, with its weights", 0, 0)   \
@@ -267,6 +285,7 @@ struct ctl_options {
     CTL_PLAN(OPTION_FIELD)
     CTL_QUANTISE(OPTION_FIELD)
     CTL_KEYGEN(OPTION_FIELD)
+    CTL_REPLAY(OPTION_FIELD)
     CTL_CLUSTER(OPTION_FIELD)
 };
 
@@ -298,6 +317,7 @@ int ctl_plan(struct ctl *c);
 int ctl_quantise(struct ctl *c);
 int ctl_keygen(struct ctl *c);
 int ctl_keys(struct ctl *c);
+int ctl_replay(struct ctl *c);
 int ctl_cluster(struct ctl *c);
 int ctl_tokenize(struct ctl *c);
 int ctl_detokenize(struct ctl *c);

@@ -17,6 +17,8 @@
 #include "common/sampling/sampling.h"
 #include "common/wire/loop.h"
 #include "common/wire/wire_limits.h"
+#include "router/replay/recording.h"
+#include "router/replay/replay_figures.h"
 #include "text/text_limits.h"
 
 typedef struct ctl_options option_this;
@@ -37,6 +39,11 @@ static const struct option_row plan_rows[] = {
                0, 0) CTL_PLAN(OPTION_ROW) CTL_DRAFTS(OPTION_ROW)};
 static const struct option_row quantise_rows[] = {CTL_QUANTISE(OPTION_ROW)};
 static const struct option_row keygen_rows[] = {CTL_KEYGEN(OPTION_ROW)};
+static const struct option_row replay_rows[] = {OPTION_ROW(
+    workers, LIST, "N", NULL,
+    "workers of each model, like the recorded ones in turn (default: "
+    "the recorded ones, while they were there)",
+    0, 1) CTL_REPLAY(OPTION_ROW)};
 static const struct option_row cluster_rows[] = {CTL_CLUSTER(OPTION_ROW)};
 static const struct option_row no_rows[1];
 
@@ -46,7 +53,7 @@ static const struct option_row no_rows[1];
      OPTION_COUNT(tokenize_rows) + OPTION_COUNT(drain_rows) +  \
      OPTION_COUNT(remove_rows) + OPTION_COUNT(plan_rows) +     \
      OPTION_COUNT(quantise_rows) + OPTION_COUNT(keygen_rows) + \
-     OPTION_COUNT(cluster_rows))
+     OPTION_COUNT(cluster_rows) + OPTION_COUNT(replay_rows))
 
 struct verb {
     const char *name, *operands, *summary;
@@ -181,6 +188,19 @@ static const struct verb verbs[] = {
      "*.cert in DIR (default: --trust, or the current folder).  The exit code "
      "is 1\nif one has a fault.\n\n"
      "  sluicectl keys /etc/sluice/trust\n"},
+    {"replay", "FILE", "show what other options would have done", ctl_replay,
+     ROWS(replay_rows),
+     "Needs no router.  FILE is from sluice-router --record.  Its requests "
+     "run\n"
+     "through the same scheduler in virtual time, at workers with the "
+     "recorded\n"
+     "costs of steps and lengths of outputs.\n\n"
+     "RECORDED is what happened, REPLAYED a replay with the recorded options,\n"
+     "CHANGED one with the options given here.  Compare the last two: the\n"
+     "replay is a model (docs/admission.md).\n\n"
+     "  sluicectl replay /var/lib/sluice/record\n"
+     "  sluicectl replay record --workers 3 --admission strict\n"
+     "  sluicectl replay record --tenant-weight anna=3 --json\n"},
     {"cluster", "check|render|apply FILE",
      "check a cluster file, install its hosts", ctl_cluster, ROWS(cluster_rows),
      "docs/cluster.md describes the file.\n\n"
@@ -215,6 +235,8 @@ static const struct limit_row ctl_limits[] = {
     LIMIT_ROW(CTL_INPUT_BYTES_MAX, "bytes", "standard input"),
     LIMIT_ROW(PAGES_MAX, "pages", "a list of workers or sequences"),
     LIMIT_ROW(CTL_LIST_MS, "ms", "such a list, without --timeout"),
+    LIMIT_ROW(REPLAY_WORKERS_MAX, "", "workers of a model in a replay"),
+    LIMIT_ROW(REPLAY_TENANTS_MAX, "", "tenants in the figures of a replay"),
 };
 
 static const char general_help[] =
@@ -352,6 +374,7 @@ static int parse_verb(struct ctl *c, int argc, char **argv,
     n = append_rows(rows, n, quantise_rows, OPTION_COUNT(quantise_rows));
     n = append_rows(rows, n, keygen_rows, OPTION_COUNT(keygen_rows));
     n = append_rows(rows, n, cluster_rows, OPTION_COUNT(cluster_rows));
+    n = append_rows(rows, n, replay_rows + 1, OPTION_COUNT(replay_rows) - 1);
     rc = parse(c, rows, n, argc, copy);
     rc = rc == CTL_OK ? take_verb(c, verb) : rc;
     free(copy);
@@ -404,6 +427,7 @@ static void print_limits(void)
     limits_print(stdout, client_limits, client_limits_n);
     limits_print(stdout, ctl_limits, OPTION_COUNT(ctl_limits));
     limits_print(stdout, cluster_limits, cluster_limits_n);
+    limits_print(stdout, recording_limits, recording_limits_n);
     wire_limits_print(stdout);
     limits_print(stdout, sampling_limits, sampling_limits_n);
     limits_print(stdout, base_limits, base_limits_n);
