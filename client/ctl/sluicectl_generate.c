@@ -159,7 +159,7 @@ static int take_tier(const struct ctl *c, struct client_request *r)
                               c->o.tier);
         }
         if (strcmp(c->o.tier, names[i]) == 0) {
-            r->tier = (enum client_tier)i;
+            r->turn.tier = (enum client_tier)i;
             break;
         }
     }
@@ -170,8 +170,8 @@ static int take_drafts(const struct ctl *c, struct client_request *r)
 {
     struct error e;
 
-    return option_u32("drafts", c->o.drafts, DRAFTS_MAX, &r->has_drafts,
-                      &r->drafts, &e) == ST_OK
+    return option_u32("drafts", c->o.drafts, DRAFTS_MAX, &r->drafts.given,
+                      &r->drafts.n, &e) == ST_OK
                ? CTL_OK
                : ctl_misuse(c, "%s", e.text);
 }
@@ -219,7 +219,7 @@ static void take_values(const struct ctl_options *o, struct client_request *r)
     r->tenant = o->tenant;
     r->cache_salt = o->cache_salt;
     r->no_cache = o->no_cache;
-    r->guaranteed = o->guaranteed;
+    r->turn.guaranteed = o->guaranteed;
     r->keep_ms = (uint32_t)o->keep;
     r->deadline_ms = (uint32_t)o->deadline;
     r->no_resume = o->no_resume;

@@ -126,6 +126,18 @@ enum client_tier {
     CLIENT_TIER_FLEX
 };
 
+/* When a request runs. */
+struct client_turn {
+    enum client_tier tier;
+    bool guaranteed; /* its whole need is granted: never suspended */
+};
+
+/* Tokens drafted in a step.  They change no token. */
+struct client_drafts {
+    bool given; /* false: the worker chooses */
+    uint32_t n; /* at most DRAFTS_MAX; 0: none */
+};
+
 /* A request: a prompt, as text or as ids, and parameters.
  * common/sampling/sampling.h defines the choice of a token, and the limits of
  * values and lists.  The library rejects a list that is too long or names a
@@ -150,12 +162,9 @@ struct client_request {
                                TENANT_NAME_MAX bytes; NULL: none */
     const char *cache_salt; /* divides the tenant's prefix index, at most
                                CACHE_SALT_MAX bytes; NULL: none */
-    bool guaranteed;        /* its whole need is granted: never suspended */
     bool no_cache;          /* nothing is reused for it or kept for reuse */
-    enum client_tier tier;
-    bool has_drafts; /* false: the worker chooses */
-    uint32_t drafts; /* tokens drafted in a step, at most DRAFTS_MAX;
-                        0: none.  They change no token */
+    struct client_turn turn;
+    struct client_drafts drafts;
     uint32_t keep_ms;
     /* The prompt continues the prompt and tokens of a choice that keep_ms
      * keeps, of the same tenant and cache_salt, which ends thereby. */

@@ -152,16 +152,16 @@ static void write_rest(struct request_message *out,
     m->has_tenant = r->tenant != NULL;
     m->tenant =
         (ProtobufCBinaryData){tenant_bytes, (uint8_t *)(uintptr_t)r->tenant};
-    m->has_guaranteed = m->guaranteed = r->guaranteed;
+    m->has_guaranteed = m->guaranteed = r->turn.guaranteed;
     m->has_cache = r->no_cache;
     m->cache = !r->no_cache;
     m->has_cache_salt = r->cache_salt != NULL;
     m->cache_salt =
         (ProtobufCBinaryData){salt_bytes, (uint8_t *)(uintptr_t)r->cache_salt};
-    m->has_tier = r->tier != CLIENT_TIER_DEFAULT;
-    m->tier = (Sluice__V1__Tier)r->tier; /* the same numbers */
-    m->has_drafts = r->has_drafts;
-    m->drafts = r->drafts;
+    m->has_tier = r->turn.tier != CLIENT_TIER_DEFAULT;
+    m->tier = (Sluice__V1__Tier)r->turn.tier; /* the same numbers */
+    m->has_drafts = r->drafts.given;
+    m->drafts = r->drafts.n;
     if (r->has_continue) {
         sluice__v1__sequence_ref__init(&out->continue_from);
         out->continue_from.request_id =

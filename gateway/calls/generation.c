@@ -213,7 +213,7 @@ static bool take_timeout(const struct http_exchange *x,
 /* Returns the guarantees that r asks for. */
 static uint32_t guarantees(const struct openai_request *r)
 {
-    return r->guaranteed ? openai_request_choices(r) : 0;
+    return r->turn.guaranteed ? openai_request_choices(r) : 0;
 }
 
 /* Charges the tenant of r, which asks for n_tokens.  Returns false and fills
@@ -266,8 +266,8 @@ void generation_begin(struct service *c, struct http_exchange *x,
     }
     g->dialect = d;
     g->tenant = tenant;
-    g->tokens_asked = asked;
-    g->n_guaranteed = guarantees(r);
+    g->asked.tokens = asked;
+    g->asked.n_guaranteed = guarantees(r);
     gateway_metrics_tenant(c->metrics, tenant_name(tenant))->tenant_requests++;
     figures(c, g->request->model)->model_requests++;
     begin(g);

@@ -74,6 +74,12 @@ struct generation_prompt {
     struct generation_choice *choices; /* [n] */
 };
 
+/* Charged to the tenant until the end. */
+struct generation_asked {
+    uint64_t tokens;
+    uint32_t n_guaranteed; /* choices */
+};
+
 struct generation {
     struct waiter waiter; /* first: http_user() of the exchange */
     struct list node;     /* in service.generations, or service.ended */
@@ -96,8 +102,7 @@ struct generation {
     ProtobufCBinaryData *stops;       /* [n_stops] */
     struct model_format format;
     struct tenant *tenant;
-    uint32_t n_guaranteed;
-    uint64_t tokens_asked;
+    struct generation_asked asked;
     uint32_t n_jobs;  /* prompts that are being encoded */
     uint32_t n_ended; /* prompts whose call has ended */
     struct openai_usage usage;
@@ -127,7 +132,7 @@ void generation_encoded(struct waiter *w, struct prompt_job *j);
 /* Sends the Generate calls of all prompts, which are encoded. */
 void generation_start(struct generation *g);
 
-/* What the context of the model leaves. */
+/* As many as the context of the model leaves. */
 #define GENERATION_UNLIMITED UINT32_MAX
 
 /* Returns the most tokens of each choice: of the request, else by default. */

@@ -171,8 +171,8 @@ void generation_over(struct generation *g)
     count(g);
     log_end(g);
     if (!PLANT(GATEWAY_TENANT_LEAK) || g->n_ended == g->n_prompts) {
-        tenant_release(g->tenant, g->n_guaranteed);
-        tenant_end(g->tenant, service_now_us(c), g->tokens_asked, used);
+        tenant_release(g->tenant, g->asked.n_guaranteed);
+        tenant_end(g->tenant, service_now_us(c), g->asked.tokens, used);
     }
     timer_clear(&c->timers, &g->timer);
     list_remove(&g->node);

@@ -141,13 +141,14 @@ static void write_message(struct generation *g, struct generation_prompt *p,
     m->has_cache_salt = r->salt.n > 0;
     m->cache_salt =
         (ProtobufCBinaryData){r->salt.n, (uint8_t *)(uintptr_t)r->salt.text};
-    m->has_drafts = r->has_drafts;
-    m->drafts = r->drafts;
-    m->has_guaranteed = m->guaranteed = r->guaranteed;
-    m->has_tier = r->tier != OPENAI_TIER_DEFAULT;
-    m->tier = r->tier == OPENAI_TIER_PRIORITY ? SLUICE__V1__TIER__TIER_PRIORITY
-              : r->tier == OPENAI_TIER_FLEX   ? SLUICE__V1__TIER__TIER_FLEX
-                                              : SLUICE__V1__TIER__TIER_DEFAULT;
+    m->has_drafts = r->drafts.given;
+    m->drafts = r->drafts.n;
+    m->has_guaranteed = m->guaranteed = r->turn.guaranteed;
+    m->has_tier = r->turn.tier != OPENAI_TIER_DEFAULT;
+    m->tier =
+        r->turn.tier == OPENAI_TIER_PRIORITY ? SLUICE__V1__TIER__TIER_PRIORITY
+        : r->turn.tier == OPENAI_TIER_FLEX   ? SLUICE__V1__TIER__TIER_FLEX
+                                             : SLUICE__V1__TIER__TIER_DEFAULT;
     m->has_tenant = true;
     m->tenant =
         (ProtobufCBinaryData){strlen(tenant), (uint8_t *)(uintptr_t)tenant};

@@ -66,7 +66,7 @@ struct service_options {
     const enum output_format *format;   /* NULL: chosen by the template */
     /* Ends with NULL; NULL: those of gateway/dialects/dialects.h. */
     const struct dialect *const *dialects;
-    uint32_t chat_tokens;      /* 0: what the context has room for */
+    uint32_t chat_tokens;      /* 0: as many as the context has room for */
     size_t body_bytes_max;     /* for error texts */
     int64_t (*unix_s)(void *); /* seconds since 1970 */
     void *unix_arg;

@@ -40,9 +40,9 @@ bool choices_init(struct openai_answer *a)
     answer_member(o, "model", a->o.model);
     json_out_put(o, ",");
     put_fingerprint(o, a->o.model);
-    if (a->o.request->shows_tier) {
+    if (a->o.request->turn.shows_tier) {
         json_out_put(o, ",");
-        answer_member(o, "service_tier", openai_tiers[a->o.request->tier]);
+        answer_member(o, "service_tier", openai_tiers[a->o.request->turn.tier]);
     }
     json_out_put(o, ",\"choices\":[");
     return true;

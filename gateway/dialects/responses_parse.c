@@ -391,7 +391,7 @@ static void repeat(struct parse *p)
     parse_put(to, "instructions",
               member_or_null(p->body.value, "instructions"));
     parse_put(to, "metadata", metadata);
-    parse_put(to, "service_tier", json_string(openai_tiers[p->r->tier]));
+    parse_put(to, "service_tier", json_string(openai_tiers[p->r->turn.tier]));
     parse_put(to, "parallel_tool_calls",
               json_boolean(p->r->template.parallel_tool_calls));
     parse_put(to, "temperature", json_real((double)p->r->sampling.temperature));

@@ -44,7 +44,7 @@ static const struct rule shared[] = {
     RULE("prompt_cache_options", IGNORE),
     RULE_BY("cache_salt", parse_cache_salt),
     RULE_BOOL("cache_prompt", cache_prompt),
-    RULE_BOOL("guaranteed", guaranteed),
+    RULE_BOOL("guaranteed", turn.guaranteed),
     RULE_BY("drafts", parse_drafts),
     RULE_BY("timeout", parse_timeout),
     RULE_BY("priority", parse_priority),

@@ -95,8 +95,8 @@ bool parse_cache_salt(struct parse *p, const struct field *f)
 
 bool parse_drafts(struct parse *p, const struct field *f)
 {
-    p->r->has_drafts = field_count(f, 0, DRAFTS_MAX, &p->r->drafts);
-    return p->r->has_drafts;
+    p->r->drafts.given = field_count(f, 0, DRAFTS_MAX, &p->r->drafts.n);
+    return p->r->drafts.given;
 }
 
 bool parse_timeout(struct parse *p, const struct field *f)
@@ -124,13 +124,13 @@ bool parse_service_tier(struct parse *p, const struct field *f)
     if (!field_string(f, &name, &n)) {
         return false;
     }
-    p->r->shows_tier = true;
+    p->r->turn.shows_tier = true;
     if (strcmp(name, "auto") == 0) {
         return true;
     }
     for (int i = 0; i < OPENAI_TIERS; i++) {
         if (strcmp(name, openai_tiers[i]) == 0) {
-            p->r->tier = (enum openai_tier)i;
+            p->r->turn.tier = (enum openai_tier)i;
             return true;
         }
     }
@@ -146,7 +146,7 @@ bool parse_priority(struct parse *p, const struct field *f)
         return false;
     }
     if (n != 0) {
-        p->r->tier = n < 0 ? OPENAI_TIER_PRIORITY : OPENAI_TIER_FLEX;
+        p->r->turn.tier = n < 0 ? OPENAI_TIER_PRIORITY : OPENAI_TIER_FLEX;
     }
     return true;
 }

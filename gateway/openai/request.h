@@ -118,6 +118,19 @@ enum openai_tier {
 /* Their names in service_tier. */
 extern const char *const openai_tiers[OPENAI_TIERS];
 
+/* When a request runs. */
+struct openai_turn {
+    enum openai_tier tier; /* by service_tier or priority */
+    bool shows_tier;       /* service_tier is set */
+    bool guaranteed;       /* never suspended */
+};
+
+/* Drafts in a step. */
+struct openai_drafts {
+    bool given; /* false: the worker's choice */
+    uint32_t n; /* 0..DRAFTS_MAX */
+};
+
 struct openai_request {
     const char *model; /* [1..MODEL_NAME_MAX] without NUL */
 
@@ -125,7 +138,6 @@ struct openai_request {
     bool stream, include_usage, continuous_usage;
     bool keep_special;      /* skip_special_tokens is false */
     bool return_token_strs; /* /tokenize */
-    bool shows_tier;        /* service_tier is set */
 
     /* Generation. */
     uint32_t n; /* choices of each prompt, 1..CHOICES_MAX */
@@ -134,12 +146,10 @@ struct openai_request {
     struct sampling sampling; /* logprobs, n_top_logprobs and lists too */
     struct openai_given given;
     bool has_seed;
-    bool cache_prompt;         /* computed prefixes are reused and kept */
-    bool guaranteed;           /* never suspended */
-    bool has_drafts;           /* false: the worker's choice */
-    uint32_t drafts;           /* in a step, 0..DRAFTS_MAX */
+    bool cache_prompt; /* computed prefixes are reused and kept */
+    struct openai_turn turn;
+    struct openai_drafts drafts;
     uint32_t timeout_ms;       /* from its arrival; 0: none */
-    enum openai_tier tier;     /* by service_tier or priority */
     struct openai_stop salt;   /* for the prefix index; n = 0: none */
     struct openai_stop *stops; /* [n_stops] */
     size_t n_stops;            /* 0..STOP_STRINGS_MAX */

@@ -90,7 +90,7 @@ struct queue_entry {
     uint32_t n_seen;          /* and had in the forecast */
     bool was_suspended;       /* ever */
     bool begun;               /* counted in lengths_of(model) */
-    uint64_t order;           /* of the grants at `committed` */
+    uint64_t order;           /* place among the grants at `committed` */
     struct wait wait;         /* as the first of its queue */
 };
 
@@ -135,7 +135,7 @@ struct place_charges {
     struct need load;  /* blocks, window blocks and slots of n_load sequences */
     uint32_t n_load;   /* sequences counted by headroom.h */
     uint64_t greatest; /* pages that its sequences need at most */
-    struct turn newest;       /* of its newest grant */
+    struct turn newest;       /* its newest grant */
     struct list granted;      /* queue_entry.granted */
     uint32_t n_granted;       /* entries of it */
     uint64_t n_ever;          /* entries that were ever in it */
@@ -163,7 +163,7 @@ struct fairness {
     uint64_t start[FAIR_TIERS][METRIC_SLOTS];
     uint32_t unit[METRIC_SLOTS];      /* newest turn.unit; 0: none came */
     uint32_t n_waiting[METRIC_SLOTS]; /* entries in the queue */
-    uint64_t weights;                 /* of the tenants that have any */
+    uint64_t weights;                 /* sum over the tenants that have any */
 };
 
 /* The bytes of a token in texts: overload.h. */

@@ -61,7 +61,7 @@ static void every_field_is_sent(void **state)
     r.tenant = "acme";
     r.cache_salt = "blue";
     r.no_cache = true;
-    r.has_drafts = true;
+    r.drafts.given = true;
     r.has_continue = true;
     memset(r.continue_id, 7, sizeof r.continue_id);
     r.continue_choice = 2;

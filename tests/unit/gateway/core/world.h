@@ -45,7 +45,7 @@ struct world {
     struct json_out bytes; /* that the client received, with a NUL */
 };
 
-#define WORLD_CONTEXT 4096 /* of every model */
+#define WORLD_CONTEXT 4096 /* the same for every model */
 
 /* Options of a world; all zeros: no keys, the product's dialects, and no
  * router that lists models. */

@@ -85,15 +85,15 @@ static void drafts_are_a_number_of_the_request(void **state)
     struct openai_request *r = bodies_with(BODIES_CHAT, "\"drafts\":8");
 
     (void)state;
-    assert_true(r->has_drafts);
-    assert_int_equal(r->drafts, DRAFTS_MAX);
+    assert_true(r->drafts.given);
+    assert_int_equal(r->drafts.n, DRAFTS_MAX);
     openai_request_free(&r);
     r = bodies_with(BODIES_COMPLETION, "\"drafts\":0");
-    assert_true(r->has_drafts);
-    assert_int_equal(r->drafts, 0);
+    assert_true(r->drafts.given);
+    assert_int_equal(r->drafts.n, 0);
     openai_request_free(&r);
     r = bodies_with(BODIES_CHAT, "\"drafts\":null");
-    assert_false(r->has_drafts);
+    assert_false(r->drafts.given);
     openai_request_free(&r);
     bodies_refused_with(BODIES_CHAT, "\"drafts\":9", "drafts");
     bodies_refused_with(BODIES_CHAT, "\"drafts\":-1", "drafts");
@@ -124,8 +124,8 @@ static void takes_tier(const char *member, enum openai_tier tier, bool shows)
 {
     struct openai_request *r = bodies_with(BODIES_CHAT, member);
 
-    assert_int_equal(r->tier, tier);
-    assert_int_equal(r->shows_tier, shows);
+    assert_int_equal(r->turn.tier, tier);
+    assert_int_equal(r->turn.shows_tier, shows);
     openai_request_free(&r);
 }
 
