@@ -26,7 +26,16 @@
  * Numbers.  Matrices are stored as bf16, f16 or f32, or with 8 or 4 bits in
  * groups (common/model/weights.h), and are widened to float32 in registers.
  * Products accumulate in float32.  The residual stream and the recurrent state
- * are always float32.  KV has the format of common/model/kv_format.h,
+ * are always float32.
+ *
+ * Integer products (PRODUCTS_INT8, of the cpu backend).  The operand of a
+ * quantised matrix, of any format but fp8, is rounded to 8 bits in blocks of
+ * its columns, and integers are multiplied: kernels/isa/int8.h has the
+ * arithmetic.  Routers of experts keep float32 products, as do plain matrices.
+ * Results differ from those of PRODUCTS_FLOAT, and are as independent of
+ * batches, chunks, threads and instruction sets.
+ *
+ * KV has the format of common/model/kv_format.h,
  * convolution tails its dtype, rounded to nearest even.  Values are rounded
  * when they enter the cache and are read back from it, also inside a chunk, so
  * chunking changes nothing.
@@ -93,6 +102,9 @@
 #define KERNELS_KEEP_TOKENS_MAX 16384
 #define KERNELS_THREADS_MAX     256
 
+/* How quantised weights are multiplied on the CPU. */
+enum kernels_products { PRODUCTS_FLOAT, PRODUCTS_INT8 };
+
 struct kernels_options {
     const char *device;    /* "cpu", or a device selector of
                             * kernels/opencl/host/device.h */
@@ -108,6 +120,7 @@ struct kernels_options {
                             * then be the number of CPUs the process may run on;
                             * see kernels/cpu/threads.h */
     const char *isa;       /* "avx512", "avx2", "generic"; NULL: the best */
+    enum kernels_products products;
     /* Options of the opencl backend: */
     const char *kernel_cache; /* folder of built programs; NULL: the user's
                                * cache, "": no cache; see

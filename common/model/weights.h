@@ -169,6 +169,7 @@ struct tensor {
     uint32_t group;     /* codes that share a scale */
     const void *scales; /* [rows, tensor_scale_bytes()] */
     const void *biases; /* affine: as scales; else NULL */
+    bool packed; /* groups of eight rows are interleaved (kernels/isa/pack.h) */
 };
 
 /* Returns the bytes of a row of data. */

@@ -4,6 +4,7 @@
 
 #include "common/model/ffn.h"
 #include "kernels/cpu/backend.h"
+#include "kernels/cpu/pack.h"
 #include "kernels/opencl/backend.h"
 
 /* An inclusive range for one figure of a model or an option. */
@@ -222,4 +223,17 @@ enum status backend_new(struct kernels **out, const struct shard_weights *w,
     /* Every other name is a selector of an OpenCL device. */
     return strcmp(o->device, "cpu") == 0 ? cpu_new(out, w, o, e)
                                          : opencl_new(out, w, o, e);
+}
+
+enum status backend_pack(struct shard_weights *w,
+                         const struct kernels_options *o, struct error *e)
+{
+    return strcmp(o->device, "cpu") == 0 && o->products == PRODUCTS_INT8
+               ? cpu_pack(w, o->n_threads, e)
+               : ST_OK;
+}
+
+bool backend_has_isa(const char *name)
+{
+    return cpu_has_isa(name);
 }

@@ -22,4 +22,15 @@ MUST_CHECK enum status backend_new(struct kernels **out,
                                    const struct kernels_options *o,
                                    struct error *e);
 
+/* Puts the weights of a shard into the order that the backend of o reads
+ * fastest, in place: those of integer products on the CPU.  Only backends with
+ * the same options read them afterwards.  Returns ST_RESOURCE_EXHAUSTED, with
+ * nothing changed, if memory or threads are short. */
+MUST_CHECK enum status backend_pack(struct shard_weights *w,
+                                    const struct kernels_options *o,
+                                    struct error *e);
+
+/* Returns whether the CPU and the build have an instruction set. */
+bool backend_has_isa(const char *name);
+
 #endif

@@ -20,12 +20,14 @@ static void cut(struct cutter *k, struct cpu *c, size_t n)
     a->gate = cutter_floats(k, s->attn_gated ? n : 0, wide);
 }
 
-static uint32_t widest(uint32_t cols, const struct layer_weights *w)
+static void matrices(const struct layer_weights *w, cpu_matrix_fn fn, void *arg)
 {
     const struct attention_weights *a = &w->mixer.attention;
 
-    cols = cpu_wider(cpu_wider(cols, &a->q), &a->k);
-    return cpu_wider(cpu_wider(cols, &a->v), &a->o);
+    fn(arg, &a->q, 1);
+    fn(arg, &a->k, 1);
+    fn(arg, &a->v, 1);
+    fn(arg, &a->o, 1);
 }
 
 struct attention_job {
@@ -269,13 +271,13 @@ static void run(struct cpu *c, uint32_t layer)
 
 const struct cpu_mixer cpu_mixer_attention = {
     .cut = cut,
-    .widest = widest,
+    .matrices = matrices,
     .run = run,
 };
 
 /* cpu_kv_attend() finds the layer's window. */
 const struct cpu_mixer cpu_mixer_window = {
     .cut = cut,
-    .widest = widest,
+    .matrices = matrices,
     .run = run,
 };

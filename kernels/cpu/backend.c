@@ -47,20 +47,21 @@ static bool has_head(const struct shard_weights *w)
     return w->head.data != NULL;
 }
 
+static void widen(void *arg, const struct tensor *t, uint32_t n)
+{
+    uint32_t *cols = arg;
+
+    (void)n;
+    *cols = t->bits > 0 && t->cols > *cols ? t->cols : *cols;
+}
+
 /* Returns the columns of the widest quantised matrix that takes part in a
  * product; 0 if there is none. */
 static uint32_t widest(const struct shard_weights *w)
 {
-    uint32_t cols = cpu_wider(0, &w->head);
+    uint32_t cols = 0;
 
-    cols = w->mtp ? cpu_wider(cols, &w->mtp->fc) : cols;
-    for (uint32_t i = 0; i < shard_layers(w); i++) {
-        const struct layer_weights *l = &w->layers[i];
-        const struct cpu_mixer *m = cpu_mixers[l->kind];
-
-        cols = m->widest != NULL ? m->widest(cols, l) : cols;
-        cols = cpu_ffns[l->ffn]->widest(cols, l);
-    }
+    cpu_matrices(w, widen, &cols);
     return cols;
 }
 
@@ -178,6 +179,7 @@ static void cut_all(struct cutter *k, struct cpu *c)
     c->mtp.pair = cutter_floats(k, c->w->mtp ? n : 0, 2 * (size_t)s->hidden);
     cut_layers(k, c);
     cut_replays(k, c);
+    cpu_int8_cut(k, c, wide, widest(c->w));
     c->lanes = cutter_piece(k, c->sizes.n_threads, sizeof *c->lanes);
     for (uint32_t i = 0; i < c->sizes.n_threads; i++) {
         cut_lane(k, c, k->base ? &c->lanes[i] : NULL);
@@ -421,6 +423,11 @@ static uint32_t or_default(uint32_t value, uint32_t other)
     return value > 0 ? value : other;
 }
 
+bool cpu_has_isa(const char *name)
+{
+    return isa_find(name) != NULL;
+}
+
 enum status cpu_new(struct kernels **out, const struct shard_weights *w,
                     const struct kernels_options *o, struct error *e)
 {
@@ -448,6 +455,7 @@ enum status cpu_new(struct kernels **out, const struct shard_weights *w,
     c->w = w;
     c->isa = isa;
     c->kv = o->kv;
+    c->int8.on = o->products == PRODUCTS_INT8;
     c->block_tokens = o->block_tokens;
     c->replays.n_tokens = o->keep_tokens;
     c->sizes.max_tokens = or_default(o->max_tokens, KERNELS_STEP_TOKENS);

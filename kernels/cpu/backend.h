@@ -12,4 +12,7 @@ MUST_CHECK enum status cpu_new(struct kernels **out,
                                const struct kernels_options *o,
                                struct error *e);
 
+/* Returns whether this processor and build have an instruction set. */
+bool cpu_has_isa(const char *name);
+
 #endif

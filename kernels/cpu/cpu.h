@@ -22,6 +22,7 @@
 
 #include "common/model/page_layout.h"
 #include "kernels/cpu/threads.h"
+#include "kernels/isa/int8.h"
 #include "kernels/isa/isa.h"
 #include "kernels/kernels.h"
 #include "kernels/kv_codec.h"
@@ -141,6 +142,16 @@ struct cpu_mtp {
     bool steps;  /* the step is one of this layer */
 };
 
+/* Integer products: rows of x as int8 (kernels/isa/int8.h). */
+struct cpu_int8 {
+    bool on;
+    char *rows; /* [bytes] of the products that run */
+    size_t bytes;
+    struct int8_x *of; /* [most] of each of these products; rows NULL: its
+                        * product is float32 */
+    uint32_t most;
+};
+
 /* Rows with drafts whose inputs are kept: linear layers go back to a row by
  * computing the rows before it again. */
 struct cpu_replays {
@@ -153,6 +164,12 @@ struct cpu_replays {
     float *early_kv;            /* [n_tokens, Hk*Dk + Hv*Dv] past the
                                  * convolution, keys normed */
     uint32_t *linear, n_linear; /* [n_linear] the linear layers */
+};
+
+/* The host tier. */
+struct cpu_host {
+    char *groups[PAGE_LAYERS_MAX]; /* [pages.n_groups] mappings */
+    uint32_t n_pages;
 };
 
 struct cpu {
@@ -175,6 +192,7 @@ struct cpu {
     float *logits;            /* [max_logits, V] */
     struct cpu_mtp mtp;
     struct cpu_replays replays;
+    struct cpu_int8 int8;
     union {
         struct cpu_attention_scratch attention;
         struct cpu_delta_scratch delta;
@@ -187,8 +205,7 @@ struct cpu {
     struct page_layout pages;
     char *groups[PAGE_LAYERS_MAX]; /* [pages.n_groups] mappings */
     uint32_t n_pages;
-    char *host[PAGE_LAYERS_MAX]; /* [pages.n_groups] the host tier */
-    uint32_t n_host;
+    struct cpu_host host;
     const struct kernel_step *step;
     uint32_t *row_of; /* [T] the row of each token */
 };
@@ -227,6 +244,7 @@ struct cpu_product {
     size_t ld_x, ld;
     uint32_t n_x;
     bool add;
+    bool whole; /* float32, whatever the options */
 };
 
 /* Returns x W^T into out, rows of both one after another. */
@@ -252,6 +270,20 @@ static inline struct cpu_product cpu_product_of(const struct tensor *w,
 /* Computes n products, in any order.  Rows of one x share each read of the
  * weights. */
 void cpu_matmul(struct cpu *c, const struct cpu_product *p, uint32_t n);
+
+/* Cuts the rows of integer products: up to `rows` of `cols` columns. */
+struct cutter;
+void cpu_int8_cut(struct cutter *k, struct cpu *c, size_t rows, uint32_t cols);
+/* Quantises the rows of x of the first of n products, as many as there is room
+ * for, and fills c->int8.of.  Returns how many, at least 1. */
+uint32_t cpu_int8_rows(struct cpu *c, const struct cpu_product *p, uint32_t n);
+/* Computes n_w rows of product i from row `first` on, a multiple of PACK_ROWS,
+ * with scratch `panel`; ticks on the way. */
+void cpu_int8_product(struct cpu *c, const struct cpu_product *p, uint32_t i,
+                      uint32_t first, uint32_t n_w, void *panel);
+/* Returns a row of a quantised matrix as stored; scratch `panel`. */
+struct quantised cpu_stored_row(const struct tensor *t, uint32_t row,
+                                void *panel);
 
 /* Computes out[t] = norm(x[t]) * gamma; x, out [n, H]. */
 void cpu_norm(struct cpu *c, float *out, const float *x, uint32_t n,

@@ -54,12 +54,15 @@ static void load(struct cpu *c, uint32_t layer)
     }
 }
 
-static uint32_t widest(uint32_t cols, const struct layer_weights *w)
+static void matrices(const struct layer_weights *w, cpu_matrix_fn fn, void *arg)
 {
     const struct deltanet_weights *d = &w->mixer.deltanet;
 
-    cols = cpu_wider(cpu_wider(cpu_wider(cols, &d->qkv), &d->z), &d->b);
-    return cpu_wider(cpu_wider(cols, &d->a), &d->out);
+    fn(arg, &d->qkv, 1);
+    fn(arg, &d->z, 1);
+    fn(arg, &d->b, 1);
+    fn(arg, &d->a, 1);
+    fn(arg, &d->out, 1);
 }
 
 struct delta_job {
@@ -364,7 +367,7 @@ const struct cpu_mixer cpu_mixer_deltanet = {
     .cut = cut,
     .cut_layer = cut_layer,
     .load = load,
-    .widest = widest,
+    .matrices = matrices,
     .run = run,
     .waits = true,
 };

@@ -77,13 +77,15 @@ static void project_all(const struct expert_job *j)
     struct cpu_product p[4];
     uint32_t n = 0;
 
-    p[n++] = cpu_product_of(&w->router, w->router_bias, x, j->n, s->logits);
+    p[n] = cpu_product_of(&w->router, w->router_bias, x, j->n, s->logits);
+    p[n++].whole = true;
     if (has_shared(j)) {
         p[n++] = cpu_product_of(&w->shared.gate, NULL, x, j->n, s->shared.gate);
         p[n++] = cpu_product_of(&w->shared.up, NULL, x, j->n, s->shared.up);
     }
     if (w->shared_gate.data) {
-        p[n++] = cpu_product_of(&w->shared_gate, NULL, x, j->n, s->share);
+        p[n] = cpu_product_of(&w->shared_gate, NULL, x, j->n, s->share);
+        p[n++].whole = true;
     }
     cpu_matmul(j->c, p, n);
 }
@@ -359,18 +361,20 @@ static void run(struct cpu *c, const struct layer_weights *w)
     }
 }
 
-static uint32_t widest(uint32_t cols, const struct layer_weights *w)
+static void matrices(const struct layer_weights *w, cpu_matrix_fn fn, void *arg)
 {
     const struct expert_weights *e = &w->experts;
 
-    cols = cpu_wider(cpu_wider(cols, &e->router), &e->shared_gate);
-    cols = cpu_wider(cpu_wider(cols, &e->gate_up), &e->down);
-    return cpu_widest_mlp(cols, &e->shared);
+    fn(arg, &e->router, CPU_FLOAT_ONLY);
+    fn(arg, &e->shared_gate, CPU_FLOAT_ONLY);
+    fn(arg, &e->gate_up, e->router.rows);
+    fn(arg, &e->down, e->router.rows);
+    cpu_mlp_matrices(&e->shared, fn, arg);
 }
 
 const struct cpu_ffn cpu_ffn_experts = {
     .cut = cut,
-    .widest = widest,
+    .matrices = matrices,
     .run = run,
     .sums = true,
 };

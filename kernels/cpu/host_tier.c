@@ -9,19 +9,19 @@
 
 static size_t area_bytes(const struct cpu *c, uint32_t group)
 {
-    return c->n_host * (size_t)c->pages.groups[group].page_bytes;
+    return c->host.n_pages * (size_t)c->pages.groups[group].page_bytes;
 }
 
-/* n_host gives the mapped sizes, so it is cleared last. */
+/* host.n_pages gives the mapped sizes, so it is cleared last. */
 void cpu_release_host(struct cpu *c)
 {
     for (uint32_t i = 0; i < c->pages.n_groups; i++) {
-        if (c->host[i] != NULL) {
-            munmap(c->host[i], area_bytes(c, i));
+        if (c->host.groups[i] != NULL) {
+            munmap(c->host.groups[i], area_bytes(c, i));
         }
-        c->host[i] = NULL;
+        c->host.groups[i] = NULL;
     }
-    c->n_host = 0;
+    c->host.n_pages = 0;
 }
 
 enum status cpu_alloc_host(struct kernels *k, uint32_t n_pages, struct error *e)
@@ -29,7 +29,7 @@ enum status cpu_alloc_host(struct kernels *k, uint32_t n_pages, struct error *e)
     struct cpu *c = cpu_of(k);
 
     cpu_release_host(c);
-    c->n_host = n_pages;
+    c->host.n_pages = n_pages;
     for (uint32_t i = 0; i < c->pages.n_groups && n_pages > 0; i++) {
         void *p = mmap(NULL, area_bytes(c, i), PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -42,7 +42,7 @@ enum status cpu_alloc_host(struct kernels *k, uint32_t n_pages, struct error *e)
                 "lower --host-memory",
                 n_pages, (unsigned long long)c->pages.page_bytes);
         }
-        c->host[i] = p;
+        c->host.groups[i] = p;
     }
     return ST_OK;
 }
@@ -52,12 +52,12 @@ static void copy(struct cpu *c, uint32_t page, uint32_t host, uint32_t n,
                  bool out)
 {
     assert(in_range_u32(page, n, c->n_pages) &&
-           in_range_u32(host, n, c->n_host));
+           in_range_u32(host, n, c->host.n_pages));
     cpu_settle(c);
     for (uint32_t i = 0; i < c->pages.n_groups && n > 0; i++) {
         size_t bytes = c->pages.groups[i].page_bytes;
         char *inside = c->groups[i] + page * bytes;
-        char *outside = c->host[i] + host * bytes;
+        char *outside = c->host.groups[i] + host * bytes;
 
         memcpy(out ? outside : inside, out ? inside : outside, n * bytes);
         cpu_tick(c);

@@ -10,8 +10,10 @@
 #define STREAM_X     8
 #define STREAM_BYTES 2097152
 
-#define TASK_ALIGN 12  /* a whole number of tiles of any height */
-#define TICK_X     512 /* most rows of x between ticks */
+/* A whole number of tiles of any height; 24 is one of packed groups, too. */
+#define TASK_ALIGN  12
+#define TASK_PACKED 24
+#define TICK_X      512 /* most rows of x between ticks */
 
 struct products {
     struct cpu *c;
@@ -26,12 +28,13 @@ static uint32_t task_rows(const struct products *s, const struct cpu_product *p)
     uint32_t row_bytes = p->w->cols * 2u + 1;
     uint32_t fit = TASK_BYTES / row_bytes;
     uint32_t rows = fit < TASK_ROWS ? fit : TASK_ROWS;
+    uint32_t align = s->c->int8.on ? TASK_PACKED : TASK_ALIGN;
 
     if (p->n_x <= STREAM_X) {
         rows = STREAM_BYTES / row_bytes;
     }
     rows = s->share < rows ? s->share : rows;
-    return rows < TASK_ALIGN ? TASK_ALIGN : rows / TASK_ALIGN * TASK_ALIGN;
+    return rows < align ? align : rows / align * align;
 }
 
 static uint32_t tasks_of(const struct products *s, const struct cpu_product *p)
@@ -83,6 +86,12 @@ static void run_quantised(struct cpu *c, const struct matmul_block *b,
     }
 }
 
+/* Returns whether product i has integer products: rows of x as int8. */
+static bool is_integer(const struct products *s, uint32_t i)
+{
+    return s->c->int8.most > 0 && s->c->int8.of[i].rows != NULL;
+}
+
 static void product_task(void *arg, uint32_t task, uint32_t thread)
 {
     const struct products *s = arg;
@@ -93,7 +102,13 @@ static void product_task(void *arg, uint32_t task, uint32_t thread)
         task -= n;
     }
     uint32_t rows = task_rows(s, p), first = task * rows;
-    uint32_t left = p->w->rows - first;
+    uint32_t left = p->w->rows - first, i = (uint32_t)(p - s->p);
+
+    if (is_integer(s, i)) {
+        cpu_int8_product(s->c, s->p, i, first, left < rows ? left : rows,
+                         s->c->lanes[thread].panel);
+        return;
+    }
     struct matmul_block b = {
         .x = p->x,
         .w = (const char *)p->w->data + first * tensor_row_bytes(p->w),
@@ -115,7 +130,7 @@ static void product_task(void *arg, uint32_t task, uint32_t thread)
     }
 }
 
-void cpu_matmul(struct cpu *c, const struct cpu_product *p, uint32_t n)
+static void run_products(struct cpu *c, const struct cpu_product *p, uint32_t n)
 {
     struct products s = {.c = c, .p = p};
     uint32_t total = 0, tasks = 0;
@@ -131,4 +146,12 @@ void cpu_matmul(struct cpu *c, const struct cpu_product *p, uint32_t n)
         tasks += tasks_of(&s, &p[i]);
     }
     cpu_run(c, product_task, &s, tasks, work);
+}
+
+void cpu_matmul(struct cpu *c, const struct cpu_product *p, uint32_t n)
+{
+    for (uint32_t done; n > 0; p += done, n -= done) {
+        done = cpu_int8_rows(c, p, n);
+        run_products(c, p, done);
+    }
 }

@@ -11,6 +11,12 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/cutter.h"
 
+/* Takes a matrix, perhaps absent, and the matrices that it is, one after the
+ * other: those of experts are many. */
+typedef void (*cpu_matrix_fn)(void *arg, const struct tensor *t, uint32_t n);
+
+#define CPU_FLOAT_ONLY 0 /* a matrix without integer products */
+
 struct cpu_mixer {
     /* Cuts the scratch of a step of n tokens, which all kinds share; and what
      * layer l keeps, NULL in the pass that counts.  May be NULL. */
@@ -19,9 +25,9 @@ struct cpu_mixer {
                       struct cpu_layer *l);
     /* Fills what cut_layer() cut from the weights.  May be NULL. */
     void (*load)(struct cpu *c, uint32_t layer);
-    /* Returns the greatest of cols and the columns of the quantised matrices;
-     * NULL: there are none. */
-    uint32_t (*widest)(uint32_t cols, const struct layer_weights *w);
+    /* Calls fn for each matrix of a product; NULL: there are none. */
+    void (*matrices)(const struct layer_weights *w, cpu_matrix_fn fn,
+                     void *arg);
     /* Computes x += mixer(n) of the step's tokens; n is norm(x). */
     void (*run)(struct cpu *c, uint32_t layer);
 
@@ -34,7 +40,8 @@ struct cpu_mixer {
 
 struct cpu_ffn {
     void (*cut)(struct cutter *k, struct cpu *c, size_t n);
-    uint32_t (*widest)(uint32_t cols, const struct layer_weights *w);
+    void (*matrices)(const struct layer_weights *w, cpu_matrix_fn fn,
+                     void *arg);
     /* Computes x += ffn(n) of the step's tokens; n is norm(x). */
     void (*run)(struct cpu *c, const struct layer_weights *w);
     bool sums; /* in y, before the sum is added to x */
@@ -51,16 +58,16 @@ extern const struct cpu_ffn *const cpu_ffns[FFN_KINDS];
 #include "common/model/ffn_list.h"
 #undef FFN
 
-/* Returns the greater of cols and the columns of t if it is quantised. */
-static inline uint32_t cpu_wider(uint32_t cols, const struct tensor *t)
+static inline void cpu_mlp_matrices(const struct mlp_weights *m,
+                                    cpu_matrix_fn fn, void *arg)
 {
-    return t->bits > 0 && t->cols > cols ? t->cols : cols;
+    fn(arg, &m->gate, 1);
+    fn(arg, &m->up, 1);
+    fn(arg, &m->down, 1);
 }
 
-static inline uint32_t cpu_widest_mlp(uint32_t cols,
-                                      const struct mlp_weights *m)
-{
-    return cpu_wider(cpu_wider(cpu_wider(cols, &m->gate), &m->up), &m->down);
-}
+/* Calls fn for each matrix of a product of the shard, the head and the MTP
+ * layer's included. */
+void cpu_matrices(const struct shard_weights *w, cpu_matrix_fn fn, void *arg);
 
 #endif

@@ -40,9 +40,9 @@ static void embed_task(void *arg, uint32_t t, uint32_t thread)
     float scale = j->c->w->shape.embed_scale;
     float *out = j->out + t * j->ld;
 
-    (void)thread;
     if (e->bits > 0) {
-        struct quantised row = quantised_rows(e, j->ids[t]);
+        struct quantised row =
+            cpu_stored_row(e, j->ids[t], j->c->lanes[thread].panel);
 
         j->c->isa->dequantise(out, &row, 1);
     } else {
@@ -159,14 +159,14 @@ static void run_mlp(struct cpu *c, const struct layer_weights *w)
     cpu_add_product(c, &w->mlp.down, NULL, s->gate, w->ffn_norm);
 }
 
-static uint32_t widest(uint32_t cols, const struct layer_weights *w)
+static void matrices(const struct layer_weights *w, cpu_matrix_fn fn, void *arg)
 {
-    return cpu_widest_mlp(cols, &w->mlp);
+    cpu_mlp_matrices(&w->mlp, fn, arg);
 }
 
 const struct cpu_ffn cpu_ffn_dense = {
     .cut = cut,
-    .widest = widest,
+    .matrices = matrices,
     .run = run_mlp,
 };
 

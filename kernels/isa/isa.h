@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/isa/quantised.h"
 #include "kernels/kernels.h"
 
 #define CONV_CHANNELS  256 /* channels of one task */
@@ -35,43 +36,6 @@ struct matmul_block {
     enum dtype dtype;
     bool add; /* adds to the contents of out */
 };
-
-/* Rows of a quantised matrix (weights.h). */
-struct quantised {
-    enum weight_format format; /* not plain */
-    const uint8_t *data;       /* [n_w, k * bits / 8] */
-    const void *scales;        /* [n_w, quantised_scale_bytes()] */
-    const void *biases;        /* affine: as scales */
-    enum dtype dtype;          /* affine: of scales and biases */
-    uint32_t k, bits, group;
-};
-
-/* Returns the bytes of a row of scales. */
-static inline size_t quantised_scale_bytes(const struct quantised *w)
-{
-    return tensor_scale_bytes(&(struct tensor){.format = w->format,
-                                               .dtype = w->dtype,
-                                               .cols = w->k,
-                                               .group = w->group});
-}
-
-/* Returns the rows of t from `first` on. */
-static inline struct quantised quantised_rows(const struct tensor *t,
-                                              uint32_t first)
-{
-    const char *data = t->data, *scales = t->scales, *biases = t->biases;
-
-    return (struct quantised){
-        .format = t->format,
-        .data = (const uint8_t *)data + first * tensor_row_bytes(t),
-        .scales = scales + first * tensor_scale_bytes(t),
-        .biases = biases ? biases + first * tensor_scale_bytes(t) : NULL,
-        .dtype = t->dtype,
-        .k = t->cols,
-        .bits = t->bits,
-        .group = t->group,
-    };
-}
 
 /* Computes the same sums over a few rows of x, bit for bit those of the rows
  * that dequantise() gives. */
@@ -179,8 +143,11 @@ struct activation_task {
     float alpha, limit; /* ACTIVATION_CLAMPED */
 };
 
+struct int8_isa;
+
 struct cpu_isa {
     const char *name;
+    const struct int8_isa *int8; /* integer products, int8.h */
     void (*matmul)(const struct matmul_block *b);
     void (*matmul_quantised)(const struct quantised_block *b);
     /* out[n_w, k]: the values of weights.h, each rounded once; fp8 with scales

@@ -1,6 +1,8 @@
 /* isa_avx2.c - the inner loops, for AVX2 with FMA and F16C. */
 #include "kernels/isa/isa.h"
 
+#include "kernels/isa/int8.h"
+
 #include "kernels/isa/simd_avx2.h"
 
 #include "kernels/isa/simd_math.h"
@@ -21,6 +23,7 @@
 
 const struct cpu_isa isa_avx2 = {
     .name = "avx2",
+    .int8 = &int8_avx2,
     .matmul = matmul,
     .matmul_quantised = matmul_quantised,
     .dequantise = dequantise,

@@ -1,6 +1,8 @@
 /* isa_avx512.c - the inner loops, for AVX-512F and BW. */
 #include "kernels/isa/isa.h"
 
+#include "kernels/isa/int8.h"
+
 #include "kernels/isa/simd_avx512.h"
 
 #include "kernels/isa/simd_math.h"
@@ -21,6 +23,7 @@
 
 const struct cpu_isa isa_avx512 = {
     .name = "avx512",
+    .int8 = &int8_avx2,
     .matmul = matmul,
     .matmul_quantised = matmul_quantised,
     .dequantise = dequantise,

@@ -1,6 +1,8 @@
 /* isa_generic.c - the inner loops, for any processor. */
 #include "kernels/isa/isa.h"
 
+#include "kernels/isa/int8.h"
+
 #include "kernels/isa/simd_generic.h"
 
 #include "kernels/isa/simd_math.h"
@@ -21,6 +23,7 @@
 
 const struct cpu_isa isa_generic = {
     .name = "generic",
+    .int8 = &int8_generic,
     .matmul = matmul,
     .matmul_quantised = matmul_quantised,
     .dequantise = dequantise,

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cpu/pack.h"
 #include "tests/golden/runner.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/test_device.h"
@@ -48,6 +49,7 @@ struct fixture {
     struct expected seqs[SEQS];
     uint32_t n;              /* number of seqs */
     const uint32_t *lengths; /* [n] */
+    enum kernels_products products;
 };
 
 /* A variant: how a run differs from the first one. */
@@ -71,6 +73,7 @@ static struct kernels_options options(const struct fixture *f,
         .max_logits = test_device_is_cpu() ? 5 : 0,
         .n_threads = v->n_threads,
         .isa = v->isa,
+        .products = f->products,
     };
 }
 
@@ -357,8 +360,10 @@ static void check_cuts(struct fixture *f)
     }
 }
 
-/* Checks every `step`th variant, from the first-th on. */
-static void check_ways(struct fixture *f, size_t first, size_t step)
+/* Checks every `step`th variant, from the first-th on.  The weights of `packs`
+ * are packed after the first run. */
+static void check_ways(struct fixture *f, size_t first, size_t step,
+                       struct shard_weights *packs)
 {
     static const struct variant base = {1, 32, 0, WHOLE, 640, NULL, false, 1};
     static const struct variant runs[] = {
@@ -373,6 +378,9 @@ static void check_ways(struct fixture *f, size_t first, size_t step)
     };
 
     record(f, &base);
+    if (packs != NULL) {
+        assert_int_equal(cpu_pack(packs, 2, &(struct error){0}), ST_OK);
+    }
     for (size_t i = first; i < COUNT(runs); i += step) {
         run_variant(f, &runs[i]);
     }
@@ -394,7 +402,7 @@ static void test_hybrid(const struct kv_request *kv, size_t first, size_t step)
     assert_int_equal(kv_format_choose(&format, &c, kv, &e), ST_OK);
     open_fixture(&f, shard_weights(shard), &format, takes_all(&format));
     if (test_device_is_cpu()) {
-        check_ways(&f, first, step);
+        check_ways(&f, first, step, NULL);
     } else {
         check_cuts(&f);
     }
@@ -454,7 +462,7 @@ static void test_random(void **state)
         /* Some models have a layer that stays plain. */
         kv.whole = i % 3 == 0 ? last_attention(&m.w) : KV_NO_LAYER;
         open_fixture(&f, &m.w, &kv, takes_all(&kv));
-        check_ways(&f, i % 2 + i / 6, i < 6 ? 2 : 4);
+        check_ways(&f, i % 2 + i / 6, i < 6 ? 2 : 4, NULL);
         close_fixture(&f);
         random_model_free(&m);
     }
@@ -462,11 +470,10 @@ static void test_random(void **state)
 
 /* Windows, sinks, caps, experts and every format of weights.  Batches give an
  * expert one row or many. */
-static void test_features(void **state)
+static void check_features(enum kernels_products products)
 {
     static struct fixture f;
 
-    (void)state;
     for (uint32_t i = 0; i < WEIGHT_FORMATS; i++) {
         struct dice d = {950 + i};
         struct random_shape r;
@@ -481,10 +488,24 @@ static void test_features(void **state)
         kv = random_kv_format(i < 4 ? 1 : 2 * i, &r.shape);
         random_model_new(&m, &r, &d);
         open_fixture(&f, &m.w, &kv, false);
-        check_ways(&f, i, 3);
+        f.products = products;
+        check_ways(&f, i, 3, products == PRODUCTS_INT8 ? &m.w : NULL);
         close_fixture(&f);
         random_model_free(&m);
     }
+}
+
+static void test_features(void **state)
+{
+    (void)state;
+    check_features(PRODUCTS_FLOAT);
+}
+
+/* Weights as stored in the first run, packed in the others. */
+static void test_int8(void **state)
+{
+    (void)state;
+    check_features(PRODUCTS_INT8);
 }
 
 int main(void)
@@ -501,6 +522,7 @@ int main(void)
         cmocka_unit_test(test_hybrid_turboquant),
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_features),
+        cmocka_unit_test(test_int8),
     };
 
     return test_device_is_cpu() ? cmocka_run_group_tests(tests, NULL, NULL)
