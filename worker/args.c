@@ -9,6 +9,7 @@
 #include "common/model/sizes.h"
 #include "common/sampling/sampling.h"
 #include "common/scrape/scrape.h"
+#include "kernels/backends/backend.h"
 #include "kernels/kernels.h"
 #include "kernels/opencl/host/device.h"
 #include "worker/base/advertise.h"
@@ -178,6 +179,35 @@ uint32_t args_chunk(const struct worker_args *a)
     return a->chunk_tokens < a->step_tokens ? a->chunk_tokens : a->step_tokens;
 }
 
+bool args_int8(const struct worker_args *a)
+{
+    return strcmp(a->products, "int8") == 0;
+}
+
+/* Checks what decides the arithmetic of the CPU. */
+static enum status check_cpu(const struct worker_args *a, struct error *e)
+{
+    bool cpu = strcmp(a->device, "cpu") == 0;
+
+    if (!args_int8(a) && strcmp(a->products, "float") != 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--products %s: give float or int8", a->products);
+    }
+    if (!cpu && (args_int8(a) || a->isa != NULL)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--device %s: only the CPU has %s; leave it out",
+                         a->device,
+                         a->isa != NULL ? "--isa" : "--products int8");
+    }
+    if (a->isa != NULL && !backend_has_isa(a->isa)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--isa %s: this processor or build has no such "
+                         "kernels; give avx512, avx2 or generic",
+                         a->isa);
+    }
+    return ST_OK;
+}
+
 struct costs_step args_step(const struct worker_args *a, uint32_t context)
 {
     return (struct costs_step){.tokens = a->step_tokens,
@@ -189,7 +219,8 @@ struct costs_step args_step(const struct worker_args *a, uint32_t context)
                                .block_tokens = a->block_tokens,
                                .context = context,
                                .keep_tokens = args_keep_tokens(a),
-                               .opencl = strcmp(a->device, "cpu") != 0};
+                               .opencl = strcmp(a->device, "cpu") != 0,
+                               .int8 = args_int8(a)};
 }
 
 /* Reads a number of one digit. */
@@ -307,7 +338,8 @@ enum status args_check(const struct worker_args *a, struct error *e)
         return error_set(e, ST_INVALID_ARGUMENT,
                          "--model DIR is missing; see --help");
     }
-    if (args_drafts(a, &drafts, e) != ST_OK || args_itl(a, &itl, e) != ST_OK) {
+    if (args_drafts(a, &drafts, e) != ST_OK || args_itl(a, &itl, e) != ST_OK ||
+        check_cpu(a, e) != ST_OK) {
         return e->code;
     }
     if (a->stages > 0 && a->layers != NULL) {

@@ -52,6 +52,14 @@
     X(threads, U32, "N", NULL, "compute threads (default: all CPUs)", 0, 256)  \
     X(pin, FLAG, NULL, NULL, "one exclusive CPU for each compute thread", 0,   \
       0)                                                                       \
+    X(products, STRING, "float|int8", "float",                                 \
+      "products of quantised weights on the CPU; int8 is faster, and rounds "  \
+      "operands to 8 bits",                                                    \
+      0, 0)                                                                    \
+    X(isa, STRING, "NAME", NULL,                                               \
+      "instruction set on the CPU: avx512, avx2 or generic (default: the "     \
+      "best)",                                                                 \
+      0, 0)                                                                    \
     X(kernel_cache, STRING, "DIR", NULL,                                       \
       "cache of built OpenCL programs, \"\" for none (default: the user's "    \
       "cache)",                                                                \
@@ -167,6 +175,9 @@ uint32_t args_keep_tokens(const struct worker_args *a);
 
 /* Sets the tokens of steps and chunks that the options leave open. */
 void args_choose_steps(struct worker_args *a, bool gpu);
+
+/* Returns whether quantised weights have integer products. */
+bool args_int8(const struct worker_args *a);
 
 /* Returns the largest step that the options allow, for a model of that
  * context, but for the dtype of kept inputs.  Its threads are those of the

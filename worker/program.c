@@ -11,6 +11,7 @@
 #include "common/base/quote.h"
 #include "common/wire/door_rules.h"
 #include "common/wire/method.h"
+#include "kernels/backends/backend.h"
 #include "kernels/backends/canary.h"
 #include "text/model_tokenizer.h"
 #include "worker/base/advertise.h"
@@ -189,6 +190,11 @@ enum status program_read(struct program *p, struct shard **out, uint32_t begin,
     progress_init(&r.progress, stderr, isatty(STDERR_FILENO), loop_now_us());
     st = shard_load(out, &p->config, p->args.model, begin, end, &o, e);
     progress_end(&r.progress);
+    if (st == ST_OK) {
+        struct kernels_options k = program_kernels(p);
+
+        st = backend_pack(shard_own(*out), &k, e);
+    }
     return st;
 }
 
@@ -221,6 +227,9 @@ struct kernels_options program_kernels(const struct program *p)
                                     .keep_tokens = args_keep_tokens(a),
                                     .n_threads = a->threads,
                                     .pin = a->pin,
+                                    .isa = a->isa,
+                                    .products = args_int8(a) ? PRODUCTS_INT8
+                                                             : PRODUCTS_FLOAT,
                                     .kernel_cache = a->kernel_cache,
                                     .portable = a->portable,
                                     .profile = a->profile};
@@ -235,6 +244,8 @@ static enum status forward_make(struct program *p, struct error *e)
 
     p->kernels = program_kernels(p);
     st = forward_new(&p->forward, shard_weights(p->shard), &p->kernels, e);
+    log_debug("kernels", "device=%s isa=%s products=%s", a->device,
+              a->isa != NULL ? a->isa : "best", a->products);
     return st == ST_OK ? forward_alloc_hidden(p->forward, a->engine_depth + 1,
                                               a->step_tokens, e)
                        : st;

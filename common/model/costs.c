@@ -211,6 +211,7 @@ enum status costs_of_files(struct split_model *m, const struct model_config *c,
 #define REPLAY_BYTES  24  /* of a row whose replay waits */
 #define EXPERT_TOKENS 512 /* tokens whose experts a CPU runs together */
 #define EXPERT_BYTES  256 /* tables of one expert */
+#define INT8_BYTES    32  /* of an integer product */
 #define ROW_INTS      8   /* a step's ints per row, and per token */
 #define TOKEN_INTS    3
 
@@ -305,6 +306,18 @@ static uint64_t cpu_layers(const struct model_config *c)
     return sum;
 }
 
+/* Returns what integer products use: rows of x of the widest matrix, and a
+ * description of each product. */
+static uint64_t cpu_int8(const struct model_config *c, uint64_t tokens,
+                         uint64_t wide)
+{
+    uint64_t row = (wide + wide / 32 * 8 + 63) / 64 * 64;
+
+    return c->quant.format != WEIGHT_PLAIN
+               ? tokens * row + (c->shape.n_experts + UINT64_C(10)) * INT8_BYTES
+               : 0;
+}
+
 /* Returns x, its norm and an output, the rotary angles, a few words, and the
  * widest operator, all float32.  The head norms its rows into the same
  * memory. */
@@ -325,6 +338,7 @@ static uint64_t cpu_scratch(const struct model_config *c,
 
     return token * tokens * sizeof(float) + cpu_widest(c, tokens) +
            cpu_layers(c) + cpu_waiting(c, step) +
+           (step->int8 ? cpu_int8(c, tokens, wide) : 0) +
            step->threads * (LANE_BYTES + lane * sizeof(float));
 }
 

@@ -48,6 +48,7 @@ struct costs_step {
     uint32_t keep_tokens; /* inputs that rows with drafts keep at once */
     enum dtype kept;      /* the dtype of the KV cache; unused without these */
     bool opencl;          /* on an OpenCL device; false: on the CPU */
+    bool int8;            /* on the CPU, with integer products */
 };
 
 /* Rows whose drafts are kept at once. */

@@ -263,6 +263,11 @@ const struct shard_weights *shard_weights(const struct shard *s)
     return &s->weights;
 }
 
+struct shard_weights *shard_own(struct shard *s)
+{
+    return &s->weights;
+}
+
 const struct shard_report *shard_report(const struct shard *s)
 {
     return &s->report;

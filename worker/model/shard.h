@@ -80,8 +80,14 @@ void shard_free(struct shard **s);
  */
 void shard_forget(struct shard *s);
 
-/* Return what shard_free() frees. */
+/* Returns what shard_free() frees. */
 const struct shard_weights *shard_weights(const struct shard *s);
+
+/* Returns the weights for their owner, who may put their bytes in another order
+ * (kernels/cpu/pack.h) before anything else reads them. */
+struct shard_weights *shard_own(struct shard *s);
+
+/* Returns what shard_free() frees. */
 const struct shard_report *shard_report(const struct shard *s);
 
 /* Returns the 16-byte fingerprint of the model.  It is equal for all shards of

@@ -213,7 +213,8 @@ static void says_which_tensor_is_missing(void **state)
 
 /* Compared with what the CPU backend allocates: no less, and little more. */
 static void bounds_the_scratch(const char *dir, const uint32_t ends[2],
-                               uint32_t tokens, double bits, uint32_t drafts)
+                               uint32_t tokens, double bits, uint32_t drafts,
+                               bool int8)
 {
     struct model_config c = fixture_load_config(dir);
     struct costs_step step = {.tokens = tokens,
@@ -222,7 +223,8 @@ static void bounds_the_scratch(const char *dir, const uint32_t ends[2],
                               .logits = 64,
                               .plans = 2,
                               .block_tokens = 32,
-                              .context = c.shape.context};
+                              .context = c.shape.context,
+                              .int8 = int8};
     struct kv_request request = {.bits = bits};
     struct kv_format kv;
 
@@ -238,7 +240,9 @@ static void bounds_the_scratch(const char *dir, const uint32_t ends[2],
                                     .max_tokens = step.tokens,
                                     .max_rows = 64,
                                     .keep_tokens = step.keep_tokens,
-                                    .n_threads = step.threads};
+                                    .n_threads = step.threads,
+                                    .products =
+                                        int8 ? PRODUCTS_INT8 : PRODUCTS_FLOAT};
         struct kernels_sizes sizes;
         struct sizes z;
         struct kernels *k;
@@ -267,8 +271,10 @@ static void bounds_the_scratch_of_the_cpu(void **state)
 
     (void)state;
     for (int i = 0; i < 4; i++) {
-        bounds_the_scratch(TINY_HYBRID, (uint32_t[]){4, 8}, 512, bits[i], 0);
-        bounds_the_scratch(TINY_HYBRID, (uint32_t[]){4, 8}, 512, bits[i], 4);
+        bounds_the_scratch(TINY_HYBRID, (uint32_t[]){4, 8}, 512, bits[i], 0,
+                           i % 2);
+        bounds_the_scratch(TINY_HYBRID, (uint32_t[]){4, 8}, 512, bits[i], 4,
+                           false);
     }
 }
 
@@ -289,7 +295,8 @@ static void bounds_the_scratch_of_experts_and_windows(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         for (uint32_t tokens = 512; tokens <= 2048; tokens *= 4) {
-            bounds_the_scratch(rows[i].dir, rows[i].ends, tokens, 0, 0);
+            bounds_the_scratch(rows[i].dir, rows[i].ends, tokens, 0, 0, false);
+            bounds_the_scratch(rows[i].dir, rows[i].ends, tokens, 0, 0, true);
         }
     }
 }
