@@ -63,3 +63,10 @@ void config_shape(struct random_shape *r, const struct model_config *c,
         r->group = q->group;
     }
 }
+
+bool config_shape_named(const char *path)
+{
+    size_t n = strlen(path);
+
+    return n > 5 && strcmp(path + n - 5, ".json") == 0;
+}

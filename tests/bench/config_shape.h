@@ -20,4 +20,7 @@ void config_shape_cut(struct model_config *c, uint32_t n);
 void config_shape(struct random_shape *r, const struct model_config *c,
                   uint32_t bits, uint32_t group);
 
+/* Returns whether a path names a config.json, not a model's directory. */
+bool config_shape_named(const char *path);
+
 #endif

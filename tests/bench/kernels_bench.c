@@ -44,6 +44,7 @@
 #include "tests/bench/config_shape.h"
 #include "tests/bench/demand.h"
 #include "tests/bench/kernels_bench_drafts.h"
+#include "tests/bench/kernels_bench_weights.h"
 #include "tests/bench/machine.h"
 #include "tests/golden/kv_names.h"
 #include "tests/golden/runner.h"
@@ -518,7 +519,7 @@ static struct kv_format format_of(const struct bench *b,
 
 /* A random model's own options. */
 struct random_options {
-    uint32_t bits; /* 0: the config's formats */
+    uint32_t bits, formats; /* 0: the config's; a set, 1u << weight_format */
     uint32_t n_layers;
 };
 
@@ -537,10 +538,12 @@ static int run_random(struct bench *b, struct kernels_options *o,
     }
     config_shape_cut(&c, of->n_layers);
     config_shape(&r, &c, of->bits, GROUP);
+    bench_weights_shape(&r, of->formats);
     r.mtp = b->drafts.k > 0;
     r.hollow = strcmp(o->device, "cpu") != 0;
     random_model_new(&m, &r, &d);
     b->w = &m.w;
+    bench_weights_pack(&m.w, o);
     o->kv = format_of(b, &c);
     run(b, o);
     random_model_free(&m);
@@ -566,6 +569,7 @@ static int run_model(struct bench *b, struct kernels_options *o,
     }
     b->drafts.dir = dir;
     b->w = shard_weights(shard);
+    bench_weights_pack(shard_own(shard), o);
     o->kv = format_of(b, &c);
     run(b, o);
     shard_free(&shard);
@@ -593,6 +597,8 @@ static const struct option options[] = {
     {"layers", required_argument, NULL, 'l'},
     {"kv", required_argument, NULL, 'k'},
     {"json", no_argument, NULL, 'j'},
+    {"products", required_argument, NULL, 'x'},
+    {"weights", required_argument, NULL, 'w'},
     {"drafts", required_argument, NULL, 'D'},
     {"accept", required_argument, NULL, 'A'},
     {NULL, 0, NULL, 0},
@@ -650,7 +656,7 @@ static bool take_option(int c, struct bench *b, struct kernels_options *o,
             strcmp(optarg, "own") == 0 ? DRAFTS_OWN : strtod(optarg, NULL);
         return true;
     default:
-        return false;
+        return bench_weights_take(c, optarg, &r->formats, &o->products);
     }
 }
 
@@ -662,17 +668,11 @@ static int usage(void)
           "[--step-tokens N]\n"
           "                     [--batch N] [--kv FORMAT] [--json] "
           "[--drafts K] [--accept P|own]\n"
-          "                     MODEL_DIR | [--bits 4|8] [--layers N] "
-          "CONFIG.json\n",
+          "                     [--products float|int8]\n"
+          "                     MODEL_DIR | [--bits 4|8] [--weights q4,k6,..] "
+          "[--layers N] CONFIG.json\n",
           stderr);
     return 2;
-}
-
-static bool is_config(const char *path)
-{
-    size_t n = strlen(path);
-
-    return n > 5 && strcmp(path + n - 5, ".json") == 0;
 }
 
 int main(int argc, char **argv)
@@ -694,6 +694,7 @@ int main(int argc, char **argv)
     /* The prompts of a batch are one plan. */
     most = PLAN_TOKENS_MAX / (b.batch > 0 ? b.batch : BATCH_MAX);
     b.prompt = b.prompt < most ? b.prompt : most;
-    return is_config(argv[optind]) ? run_random(&b, &o, argv[optind], &r)
-                                   : run_model(&b, &o, argv[optind]);
+    return config_shape_named(argv[optind])
+               ? run_random(&b, &o, argv[optind], &r)
+               : run_model(&b, &o, argv[optind]);
 }

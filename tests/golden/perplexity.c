@@ -16,6 +16,9 @@
  *     greedy      share of greedy tokens equal to bf16's in the same place;
  *                 a sequence that differs once mostly differs from there on
  *
+ * The format int8 is bf16 with integer products of a quantised model, which
+ * have no bound.
+ *
  * --quick scores the begin of the text, in shorter windows, and the formats
  * that have a bound.
  *
@@ -38,6 +41,7 @@
 #include "worker/model/shard.h"
 
 #define BASE         "bf16"
+#define INT8         "int8" /* BASE with integer products */
 #define FORMATS_MAX  16
 #define TEXT_MAX     (1 << 20) /* bytes of the text */
 #define BLOCK_TOKENS 16
@@ -165,15 +169,21 @@ static void score_line(struct table *t, const struct options *o,
 {
     struct line *l = &t->lines[t->n];
     bool cpu = strcmp(o->device, "cpu") == 0;
-    struct kernels_options k = {.device = o->device,
-                                .kv = kv_names_must(name, &t->config),
-                                .block_tokens = cpu ? BLOCK_TOKENS : 32,
-                                .max_tokens = cpu ? CPU_TOKENS : 0,
-                                .n_threads = o->threads};
+    bool int8 = strcmp(name, INT8) == 0;
+    struct kernels_options k = {
+        .device = o->device,
+        .kv = kv_names_must(int8 ? BASE : name, &t->config),
+        .products = int8 ? PRODUCTS_INT8 : PRODUCTS_FLOAT,
+        .block_tokens = cpu ? BLOCK_TOKENS : 32,
+        .max_tokens = cpu ? CPU_TOKENS : 0,
+        .n_threads = o->threads};
 
     kv_format_name(&k.kv, l->name);
+    if (int8) {
+        snprintf(l->name, sizeof l->name, "%s", name);
+    }
     l->bytes = kv_names_bytes(&k.kv, &t->config);
-    l->bound = bound_of(&k.kv, &t->config);
+    l->bound = int8 ? NULL : bound_of(&k.kv, &t->config);
     score_run(&l->score, &t->plan, shard_weights(t->shard), &k,
               t->n > 0 ? &t->lines[0].score : NULL);
     t->n++;
