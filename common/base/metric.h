@@ -40,9 +40,9 @@
 enum metric_kind {
     METRIC_COUNTER,
     METRIC_GAUGE,
-    METRIC_TIME,
     METRIC_TIMES,
-    METRIC_SIZES
+    METRIC_SIZES,
+    METRIC_TIME
 };
 
 struct metric_row {

@@ -68,36 +68,70 @@ static struct worker *reserve(const struct schedule *s, struct queue_entry *e)
     return best;
 }
 
-/* Returns the least that an elder of w, which was granted before first reserved
- * it, can need: the pages that are free again as soon as any of them ends.  0:
- * there are none. */
-static uint64_t least_elder(const struct worker *w,
-                            const struct queue_entry *first)
+/* Keeps the least of each class that an elder can need. */
+static void note_elder(struct spare *x, const struct need *most)
 {
-    const struct list *all = &charges_of(w)->granted, *l;
-    uint64_t least = UINT64_MAX;
-
-    for (l = all->next; l != all; l = l->next) {
-        const struct queue_entry *e = LIST_OF(l, struct queue_entry, granted);
-
-        if (e->order > first->wait.elders) {
-            break; /* the list is in this order */
-        }
-        least = min_u64(least, e->claim.most.of[PAGES]);
+    for (int c = 0; c < FLEET_CLASSES; c++) {
+        x->elder[c] = x->any ? min_u64(x->elder[c], most->of[c]) : most->of[c];
     }
-    return least == UINT64_MAX ? 0 : least;
+    x->any = true;
 }
 
-/* Returns true if w, with n_pages more of others, has room for all of first and
- * of what runs there when an elder has ended that needs as many as `elder`. */
-static bool costs_no_time(const struct worker *w,
-                          const struct queue_entry *first, uint64_t elder,
-                          uint64_t n_pages)
+/* Writes what w has left for others beside all that first can need, as soon as
+ * any elder ends. */
+static void measure_spare(const struct worker *w,
+                          const struct queue_entry *first, struct spare *out)
 {
-    uint64_t most = place_need(w, first->n_tokens).of[PAGES];
+    const struct list *all = &charges_of(w)->granted;
+    struct need most = place_need(w, first->n_tokens);
 
-    return elder > 0 && forecast_greatest(w) + n_pages + most <=
-                            place_room(w, PAGES) + elder;
+    out->n_ever = charges_of(w)->n_ever;
+    out->any = false;
+    for (int c = 0; c < FLEET_CLASSES; c++) {
+        out->of[c] =
+            (int64_t)place_room(w, (enum fleet_class)c) - (int64_t)most.of[c];
+    }
+    for (const struct list *l = all->next; l != all; l = l->next) {
+        const struct queue_entry *e = LIST_OF(l, struct queue_entry, granted);
+        struct need now = place_need(w, (uint64_t)e->n_prompt + e->n_made);
+
+        for (int c = 0; c < FLEET_CLASSES; c++) {
+            uint64_t held = max_u64(now.of[c], e->claim.need.of[c]);
+
+            out->of[c] -= (int64_t)(e->claim.most.of[c] -
+                                    min_u64(held, e->claim.most.of[c]));
+        }
+        if (e->order <= first->wait.elders) {
+            note_elder(out, &e->claim.most);
+        }
+    }
+    for (int c = 0; c < FLEET_CLASSES; c++) {
+        out->of[c] += out->any ? (int64_t)out->elder[c] : 0;
+    }
+}
+
+/* Returns true if others can have all of `most` of it. */
+static bool is_spare(const struct spare *x, const struct need *most)
+{
+    for (int c = 0; c < FLEET_CLASSES; c++) {
+        if ((int64_t)most->of[c] > x->of[c]) {
+            return false;
+        }
+    }
+    return x->any;
+}
+
+/* Returns whether an entry that is granted c at the reserved place costs the
+ * first one no time. */
+static bool costs_no_time(const struct reservation *r, const struct claim *c)
+{
+    struct spare now = r->spare;
+
+    /* Another one was granted since. */
+    if (now.n_ever != charges_of(r->place)->n_ever) {
+        measure_spare(r->place, r->entry, &now);
+    }
+    return is_spare(&now, &c->most);
 }
 
 static void begin_first(struct schedule *s, struct queue_entry *e)
@@ -112,7 +146,7 @@ static void begin_first(struct schedule *s, struct queue_entry *e)
     if (r->place != NULL) {
         r->claim = claim_at(s, e, r->place);
         r->at = forecast_start(e, r->place, &r->claim);
-        r->elder = least_elder(r->place, e);
+        measure_spare(r->place, e, &r->spare);
         r->over = s->base->now_us >= e->wait.until_us && !PLANT(BYPASS_UNBOUND);
     }
 }
@@ -143,7 +177,7 @@ bool bypass_allows(const struct schedule *s, const struct queue_entry *e,
     if (r->entry == NULL || r->entry == e || r->place != w) {
         return true;
     }
-    return costs_no_time(w, r->entry, r->elder, c->most.of[PAGES]) ||
+    return costs_no_time(r, c) ||
            (!r->over && (PLANT(BYPASS_UNBOUND) ||
                          forecast_leaves(e, c, w, r->entry, &r->claim, r->at)));
 }
@@ -151,15 +185,18 @@ bool bypass_allows(const struct schedule *s, const struct queue_entry *e,
 uint64_t bypass_owner(const struct schedule *s, const struct worker *w,
                       bool *late)
 {
+    static const struct need none;
     const struct queue_entry *e;
+    struct spare spare;
 
     *late = false;
     if (w->model->n_waiting == 0) {
         return 0;
     }
     e = LIST_OF(w->model->waiting.next, struct queue_entry, queue);
+    measure_spare(w, e, &spare);
     *late = fair_turn_before(&e->turn, &charges_of(w)->newest) &&
-            !costs_no_time(w, e, least_elder(w, e), 0);
+            !is_spare(&spare, &none);
     return e->wait.place == w->peer->session && e->wait.until_us != 0 &&
                    s->base->now_us >= e->wait.until_us &&
                    !trial_waits(s->placement, &e->trial, e->n_tokens)

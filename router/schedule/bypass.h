@@ -17,7 +17,7 @@
  *   - to the reserved place at any time, if it can have all of its max_tokens
  *     and costs the first one no time: as soon as any elder ends, a sequence
  *     that was granted before the place was reserved, the first one has room
- *     for all of its own,
+ *     for all of its own: in each class of units,
  *
  *         growth + most(later) + most(first) <= room + most(elder)
  *

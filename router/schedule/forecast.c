@@ -255,11 +255,6 @@ struct need forecast_growth(const struct worker *w)
     return forecast_of(w)->growth;
 }
 
-uint64_t forecast_greatest(const struct worker *w)
-{
-    return forecast_of(w)->greatest;
-}
-
 bool forecast_fits(const struct queue_entry *e, const struct worker *w,
                    const struct claim *c)
 {

@@ -57,9 +57,6 @@ void forecast_made(struct queue_entry *e, uint32_t n_made);
  * the expected needs of their claims, without what they hold already. */
 struct need forecast_growth(const struct worker *w);
 
-/* Returns the pages by which the sequences of w can grow together. */
-uint64_t forecast_greatest(const struct worker *w);
-
 /* Returns true if w, which has room for the grant c, may take e by the rules
  * above. */
 bool forecast_fits(const struct queue_entry *e, const struct worker *w,

@@ -194,6 +194,15 @@ static inline struct lengths *lengths_of(const struct model *m)
     return &scheduling_of(m)->lengths;
 }
 
+/* The units of each class that a place has left for entries which go ahead of
+ * the first that waits, and cost it no time: router/schedule/bypass.h. */
+struct spare {
+    uint64_t n_ever; /* place_charges.n_ever when it was measured */
+    bool any;        /* there are elders */
+    int64_t of[FLEET_CLASSES];
+    uint64_t elder[FLEET_CLASSES]; /* the least that one of them can need */
+};
+
 /* The first entry of a run that has no room: router/schedule/bypass.h. */
 struct reservation {
     const struct queue_entry *entry; /* NULL: none yet */
@@ -201,7 +210,7 @@ struct reservation {
     struct claim claim;              /* its grant there */
     uint32_t at;                     /* horizon from which on it fits */
     bool over;                       /* past its time */
-    uint64_t elder;                  /* least pages of an elder; 0: none */
+    struct spare spare;              /* at the place, for others past it */
 };
 
 struct policy_ops;

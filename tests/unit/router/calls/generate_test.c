@@ -141,23 +141,28 @@ static void the_head_of_the_queue_waits_for_a_ledger(void **state)
     struct fake *w = rig_worker(rig, "w1", 3, 4);
     struct fake *c = rig_client(rig, "c1");
     struct record *a = client_generate(c, 1, 40, 10);
-    struct record *b = client_generate(c, 2, 40, 10);
-    struct record *d = client_generate(c, 3, 10, 10);
+    struct record *b = client_generate(c, 2, 40, 50);
+    struct record *d = client_generate(c, 3, 10, 20);
 
     (void)state;
     rig_run(rig);
     assert_int_equal(rig_state(rig, 2), CHOICE_WAITING);
-    /* One block is left and would be enough, but the queue is FIFO. */
+    /* One block is left and would be enough, but the first needs all. */
     assert_int_equal(rig_state(rig, 3), CHOICE_WAITING);
     worker_make(w, worker_sequence_of(w, 1), 10, LENGTH);
     worker_step(w);
     rig_run(rig);
     assert_true(a->ended);
     assert_int_equal(rig_state(rig, 2), CHOICE_PREFILL);
-    assert_int_equal(rig_state(rig, 3), CHOICE_PREFILL);
+    assert_int_equal(rig_state(rig, 3), CHOICE_WAITING);
     assert_int_equal(worker_sequence_of(w, 2)->grant, 2);
+    worker_make(w, worker_sequence_of(w, 2), 50, LENGTH);
+    worker_step(w);
+    rig_run(rig);
+    assert_int_equal(rig_state(rig, 3), CHOICE_PREFILL);
     assert_int_equal(worker_sequence_of(w, 3)->grant, 3);
-    assert_false(b->ended || d->ended);
+    assert_true(b->ended);
+    assert_false(d->ended);
     assert_true(w->grants_in_order);
     rig_free(&rig);
 }

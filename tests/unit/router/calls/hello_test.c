@@ -341,7 +341,7 @@ BAD(format_not_ascii)
 
 static const struct bad table[] = {
     {version, ST_FAILED_PRECONDITION,
-     "your version is 2.6, this router has 1.6"},
+     "your version is 2.7, this router has 1.7"},
     {no_role, INVALID, "role 0"},
     {role_7, INVALID, "role 7"},
     {no_name, INVALID, "1..64 bytes of UTF-8"},
