@@ -142,12 +142,12 @@ static void the_head_of_the_queue_waits_for_a_ledger(void **state)
     struct fake *c = rig_client(rig, "c1");
     struct record *a = client_generate(c, 1, 40, 10);
     struct record *b = client_generate(c, 2, 40, 50);
-    struct record *d = client_generate(c, 3, 10, 20);
+    struct record *d = client_generate(c, 3, 10, 30);
 
     (void)state;
     rig_run(rig);
     assert_int_equal(rig_state(rig, 2), CHOICE_WAITING);
-    /* One block is left and would be enough, but the first needs all. */
+    /* One block is left. */
     assert_int_equal(rig_state(rig, 3), CHOICE_WAITING);
     worker_make(w, worker_sequence_of(w, 1), 10, LENGTH);
     worker_step(w);
