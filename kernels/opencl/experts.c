@@ -15,6 +15,7 @@
 #define WG_TOKEN 64 /* of a token's choice */
 #define WG_GROUP 256
 #define WG_ROUTE 128
+#define WG_SUM   256
 #define COLS     8 /* rows of w per work-item; gate_up: half as many columns */
 
 /* Pairs of a tile of the portable kernels, and of NVIDIA's. */
@@ -24,14 +25,31 @@ static const uint32_t nv_tiles[EXPERTS_WAYS] = {1, 8, 32, 64};
 /* Tokens from which NVIDIA's kernels group pairs. */
 #define NV_GROUP_FROM 8
 
+static bool sums_nv(const struct opencl *c, const struct opencl_shape *s)
+{
+    (void)s;
+    return c->device.nvidia >= 80 && c->w->shape.hidden % NORM_PART == 0 &&
+           opencl_operators(c)->matmul->operand == DTYPE_BF16;
+}
+
 static const struct opencl_variant logits = {
     .file = "route", .kernel = "experts_logits", .wg = WG_TOKEN};
 static const struct opencl_variant choose = {
     .file = "route", .kernel = "experts_choose", .wg = WG_TOKEN};
-static const struct opencl_variant sum = {
-    .file = "route", .kernel = "experts_sum", .wg = WG_TOKEN};
 static const struct opencl_variant group = {
     .file = "route", .kernel = "experts_group", .wg = WG_GROUP};
+/* tile_cols: columns of a work-item.  Both give the same bits. */
+static const struct opencl_variant sums[] = {
+    {.file = "nv_experts_sum",
+     .kernel = "experts_sum",
+     .fits = sums_nv,
+     .wg = WG_SUM,
+     .tile_cols = 4},
+    {.file = "route",
+     .kernel = "experts_sum",
+     .wg = WG_TOKEN,
+     .tile_cols = COLS},
+};
 /* For one token, and for more. */
 static const struct opencl_variant routes[EXPERTS_ROUTES] = {
     {.file = "nv_route",
@@ -109,17 +127,18 @@ static enum status choose_route(struct opencl *c, struct experts_kernels *k,
     const struct {
         struct opencl_kernel **out;
         const struct opencl_variant *v;
-    } of[] = {{&k->logits, &logits},
-              {&k->choose, &choose},
-              {&k->group, &group},
-              {&k->sum, &sum}};
+        uint32_t n;
+    } of[] = {{&k->logits, &logits, 1},
+              {&k->choose, &choose, 1},
+              {&k->group, &group, 1},
+              {&k->sum, sums, sizeof sums / sizeof *sums}};
     enum status st = ST_OK;
     struct error why;
     char defines[EXPERTS_DEFINES];
 
     opencl_experts_defines(c, l, &l->experts.router, defines);
     for (size_t i = 0; i < sizeof of / sizeof *of && st == ST_OK; i++) {
-        st = opencl_choose(c, of[i].out, of[i].v, 1, NULL, defines, e);
+        st = opencl_choose(c, of[i].out, of[i].v, of[i].n, NULL, defines, e);
     }
     for (int i = 0; i < EXPERTS_ROUTES && st == ST_OK && is_nvidia(c); i++) {
         if (opencl_choose(c, &k->route[i], &routes[i], 1, NULL, defines,
@@ -304,12 +323,12 @@ void opencl_experts_free(struct opencl *c)
 
 /* ---- launches ---- */
 
-/* Launches for n tokens; a work-item handles COLS of `cols` columns. */
-static void launch_rows(struct opencl_call *a, size_t cols, uint32_t n,
-                        uint64_t bytes)
+/* Launches for n tokens; a work-item handles `each` of `cols` columns. */
+static void launch_rows(struct opencl_call *a, size_t cols, uint32_t each,
+                        uint32_t n, uint64_t bytes)
 {
     const size_t local[2] = {a->kernel->variant->wg, 1};
-    const size_t items = (cols + COLS - 1) / COLS;
+    const size_t items = (cols + each - 1) / each;
     const size_t global[2] = {(items + local[0] - 1) / local[0] * local[0], n};
 
     opencl_launch(a, 2, global, local, bytes);
@@ -370,7 +389,7 @@ static void choose_experts(struct opencl *c, uint32_t layer,
     opencl_arg_tensor(&a, &l->experts.router_bias);
     opencl_arg_u32(&a, tokens.first);
     opencl_arg_u32(&a, tokens.n);
-    launch_rows(&a, l->experts.router.rows, tokens.n,
+    launch_rows(&a, l->experts.router.rows, COLS, tokens.n,
                 opencl_tensor_bytes(&l->experts.router));
     a = opencl_call(c, k->choose);
     opencl_arg_tensor(&a, &x->ids);
@@ -527,7 +546,8 @@ static void add_sum(struct opencl *c, uint32_t layer)
     opencl_arg_tensor(&a, l->gate_up.mem ? &m->y : &absent);
     opencl_arg_tensor(&a, gamma);
     opencl_arg_u32(&a, c->step.n_tokens);
-    launch_rows(&a, c->w->shape.hidden, c->step.n_tokens,
+    launch_rows(&a, c->w->shape.hidden, a.kernel->variant->tile_cols,
+                c->step.n_tokens,
                 (uint64_t)c->step.n_tokens * (c->w->shape.top_k + 2) *
                     c->w->shape.hidden * sizeof(float));
     opencl_rows_added(c, &l->ffn_norm, gamma);
