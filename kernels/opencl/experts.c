@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "kernels/opencl/experts_prompt.h"
 #include "kernels/opencl/host/launch.h"
 #include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/matmul.h"
@@ -87,33 +88,6 @@ static const struct opencl_variant down[] = {
 static uint32_t n_layers(const struct opencl *c)
 {
     return shard_layers(c->w);
-}
-
-uint32_t opencl_experts_pairs(const struct opencl *c,
-                              const struct opencl_layer *l)
-{
-    return c->w->shape.top_k + opencl_experts_all(c, l) - c->w->shape.n_experts;
-}
-
-void opencl_experts_defines(const struct opencl *c,
-                            const struct opencl_layer *l,
-                            const struct opencl_tensor *w,
-                            char out[EXPERTS_DEFINES])
-{
-    const struct model_shape *s = &c->w->shape;
-    const int shared = s->shared_dim == 0                      ? 0
-                       : l->experts.router.rows > s->n_experts ? 2
-                                                               : 1;
-    char of_w[OPENCL_MATRIX_DEFINES];
-
-    opencl_matrix_defines(c, w, of_w, sizeof of_w);
-    (void)snprintf(out, EXPERTS_DEFINES,
-                   "%s -DN_EXPERTS=%u -DTOP_K=%u -DTOP_K_NORMED=%d "
-                   "-DEXPERT_DIM=%u -DALTERNATE=%d -DSHARED=%d -DPAIRS=%u "
-                   "-DN_ALL=%u",
-                   of_w, s->n_experts, s->top_k, s->top_k_normed, s->expert_dim,
-                   s->gate_up_alternate, shared, opencl_experts_pairs(c, l),
-                   opencl_experts_all(c, l));
 }
 
 static bool is_nvidia(const struct opencl *c)
@@ -246,8 +220,13 @@ static enum status choose_layer(struct opencl *c, uint32_t layer,
         }
     }
     st = choose_route(c, k, l, e);
-    return st == ST_OK && !choose_all_nv(c, k, l) ? choose_portable(c, k, l, e)
-                                                  : st;
+    if (st == ST_OK && !choose_all_nv(c, k, l)) {
+        return choose_portable(c, k, l, e);
+    }
+    if (st == ST_OK) {
+        opencl_experts_prompt_choose(c, &k->prompt, l);
+    }
+    return st;
 }
 
 /* The portable kernels and NVIDIA's have different numbers of sizes. */
@@ -257,14 +236,6 @@ bool opencl_experts_decode_nv(const struct opencl *c, uint32_t layer)
         &opencl_operators(c)->experts->layers[layer];
 
     return k->n_ways == EXPERTS_WAYS && k->route[0];
-}
-
-/* Returns the most tiles of n pairs, at most `tile` in each. */
-static size_t tiles_of(const struct opencl *c, size_t n, uint32_t tile)
-{
-    const size_t experts = c->w->shape.n_experts + 1;
-
-    return n / tile + (n < experts ? n : experts);
 }
 
 static void request_scratch(struct opencl *c)
@@ -281,9 +252,12 @@ static void request_scratch(struct opencl *c)
                    dtype_bytes(opencl_operators(c)->matmul->operand));
     opencl_scratch(c, part, &x->y, pairs, s->hidden, sizeof(float));
     opencl_scratch(c, part, &x->order, 1, pairs, sizeof(uint32_t));
-    opencl_scratch(c, part, &x->tiles, tiles_of(c, pairs, nv_tiles[1]),
+    opencl_scratch(c, part, &x->tiles,
+                   opencl_experts_tiles(c, pairs, nv_tiles[1]),
                    EXPERTS_TILE_INTS, sizeof(uint32_t));
     opencl_scratch(c, OPENCL_KEEP, &x->tickets, 1, t, sizeof(uint32_t));
+    opencl_scratch(c, OPENCL_KEEP, &x->counts, 1, 2 * (s->n_experts + 1) + 1,
+                   sizeof(uint32_t));
 }
 
 enum status opencl_experts_setup(struct opencl *c, struct error *e)
@@ -323,22 +297,6 @@ void opencl_experts_free(struct opencl *c)
 
 /* ---- launches ---- */
 
-/* Launches for n tokens; a work-item handles `each` of `cols` columns. */
-static void launch_rows(struct opencl_call *a, size_t cols, uint32_t each,
-                        uint32_t n, uint64_t bytes)
-{
-    const size_t local[2] = {a->kernel->variant->wg, 1};
-    const size_t items = (cols + each - 1) / each;
-    const size_t global[2] = {(items + local[0] - 1) / local[0] * local[0], n};
-
-    opencl_launch(a, 2, global, local, bytes);
-}
-
-/* Tokens of one kind, or their pairs. */
-struct range {
-    uint32_t first, n;
-};
-
 /* Chooses the experts of generated tokens, which are the step's first, in one
  * launch. */
 static void route_tokens(struct opencl *c, uint32_t layer, uint32_t n)
@@ -353,11 +311,7 @@ static void route_tokens(struct opencl *c, uint32_t layer, uint32_t n)
     const size_t global[2] = {(w->router.rows + COLS - 1) / COLS * local[0],
                               (n + each - 1) / each};
 
-    /* Once is enough: the kernel leaves its tickets at 0. */
-    if (!x->zeroed) {
-        opencl_zero(c, &x->tickets, 0, x->tickets.cols * x->tickets.item);
-        x->zeroed = true;
-    }
+    opencl_experts_zero(c);
     opencl_arg_tensor(&a, &x->ids);
     opencl_arg_tensor(&a, &x->weights);
     opencl_arg_tensor(&a, &x->logits);
@@ -373,25 +327,17 @@ static void route_tokens(struct opencl *c, uint32_t layer, uint32_t n)
 
 /* Chooses the experts of some tokens. */
 static void choose_experts(struct opencl *c, uint32_t layer,
-                           struct range tokens)
+                           struct experts_range tokens)
 {
     const struct opencl_experts *x = opencl_operators(c)->experts;
     const struct experts_kernels *k = &x->layers[layer];
-    const struct opencl_layer *l = &c->model.layers[layer];
+    const uint32_t rows = c->model.layers[layer].experts.router.rows;
     const size_t local = WG_TOKEN, global = tokens.n * local;
-    struct opencl_call a = opencl_call(c, k->logits);
+    const size_t of_logits[2] = {
+        ((rows + COLS - 1) / COLS + local - 1) / local * local, tokens.n};
+    struct opencl_call a = opencl_call(c, k->choose);
 
-    opencl_arg_tensor(&a, &x->logits);
-    opencl_arg_tensor(&a, &c->x);
-    opencl_arg_tensor(&a, &opencl_operators(c)->matmul->norm.ss);
-    opencl_arg_tensor(&a, &l->post_norm);
-    opencl_arg_tensor(&a, &l->experts.router);
-    opencl_arg_tensor(&a, &l->experts.router_bias);
-    opencl_arg_u32(&a, tokens.first);
-    opencl_arg_u32(&a, tokens.n);
-    launch_rows(&a, l->experts.router.rows, COLS, tokens.n,
-                opencl_tensor_bytes(&l->experts.router));
-    a = opencl_call(c, k->choose);
+    opencl_experts_logits(c, k->logits, layer, tokens, of_logits);
     opencl_arg_tensor(&a, &x->ids);
     opencl_arg_tensor(&a, &x->weights);
     opencl_arg_tensor(&a, &x->logits);
@@ -400,85 +346,21 @@ static void choose_experts(struct opencl *c, uint32_t layer,
                   (uint64_t)tokens.n * x->logits.cols * sizeof(float));
 }
 
-static void group_pairs(struct opencl *c, const struct experts_kernels *k,
-                        struct range pairs, uint32_t tile)
+static void group_pairs(struct opencl *c, struct opencl_kernel *k,
+                        struct experts_range pairs, uint32_t tile)
 {
     const struct opencl_experts *x = opencl_operators(c)->experts;
     const size_t local = WG_GROUP;
-    struct opencl_call a = opencl_call(c, k->group);
+    struct opencl_call a = opencl_call(c, k);
 
     opencl_arg_tensor(&a, &x->order);
     opencl_arg_tensor(&a, &x->tiles);
     opencl_arg_tensor(&a, &x->ids);
     opencl_arg_u32(&a, pairs.first);
     opencl_arg_u32(&a, pairs.n);
-    opencl_arg_u32(&a, (uint32_t)tiles_of(c, pairs.n, tile));
+    opencl_arg_u32(&a, (uint32_t)opencl_experts_tiles(c, pairs.n, tile));
     opencl_arg_u32(&a, tile);
     opencl_launch(&a, 1, &local, &local, (uint64_t)pairs.n * sizeof(uint32_t));
-}
-
-/* Returns the least bytes of w that n pairs read: no expert twice. */
-static uint64_t bytes_of(const struct opencl *c, const struct opencl_tensor *w,
-                         uint32_t n)
-{
-    const uint32_t experts = c->w->shape.n_experts;
-    const uint32_t k = c->w->shape.top_k;
-    const uint32_t few = n < experts ? n : experts;
-
-    /* A launch's pairs are those of whole tokens. */
-    return opencl_tensor_bytes(w) / experts * (few < k ? k : few);
-}
-
-/* Sets the arguments from ids on, and launches; cols: of the output, and those
- * of a work-item of the portable kernels. */
-static void launch_pairs(struct opencl_call *a, struct range pairs,
-                         const struct opencl_tensor *w, uint32_t cols,
-                         uint32_t each)
-{
-    struct opencl *c = a->c;
-    const struct opencl_experts *x = opencl_operators(c)->experts;
-    const struct opencl_variant *v = a->kernel->variant;
-    const size_t tiles =
-        v->tile_rows == 1 ? pairs.n : tiles_of(c, pairs.n, v->tile_rows);
-    const size_t cut = v->tile_cols > 0 ? v->tile_cols : (size_t)v->wg * each;
-    const size_t local[2] = {v->wg, 1};
-    const size_t global[2] = {(cols + cut - 1) / cut * v->wg, tiles};
-
-    opencl_arg_tensor(a, &x->ids);
-    opencl_arg_tensor(a, &x->order);
-    opencl_arg_tensor(a, &x->tiles);
-    opencl_arg_u32(a, pairs.first);
-    opencl_arg_u32(a, pairs.n);
-    opencl_launch(a, 2, global, local, bytes_of(c, w, pairs.n));
-}
-
-static void run_gate_up(struct opencl *c, uint32_t layer, uint32_t way,
-                        struct range pairs)
-{
-    const struct opencl_experts *x = opencl_operators(c)->experts;
-    const struct opencl_expert_weights *w = &c->model.layers[layer].experts;
-    struct opencl_call a = opencl_call(c, x->layers[layer].gate_up[way]);
-
-    opencl_arg_tensor(&a, &x->gated);
-    opencl_arg_tensor(&a, &opencl_operators(c)->matmul->norm.next);
-    opencl_arg_tensor(&a, &opencl_operators(c)->matmul->norm.ss);
-    opencl_arg_tensor(&a, &w->gate_up);
-    opencl_arg_tensor(&a, &w->gate_up_bias);
-    launch_pairs(&a, pairs, &w->gate_up, c->w->shape.expert_dim, COLS / 2);
-}
-
-static void run_down(struct opencl *c, uint32_t layer, uint32_t way,
-                     struct range pairs)
-{
-    const struct opencl_experts *x = opencl_operators(c)->experts;
-    const struct opencl_expert_weights *w = &c->model.layers[layer].experts;
-    struct opencl_call a = opencl_call(c, x->layers[layer].down[way]);
-
-    opencl_arg_tensor(&a, &x->y);
-    opencl_arg_tensor(&a, &x->gated);
-    opencl_arg_tensor(&a, &w->down);
-    opencl_arg_tensor(&a, &w->down_bias);
-    launch_pairs(&a, pairs, &w->down, c->w->shape.hidden, COLS);
 }
 
 /* Returns the size of a tile for the pairs of n tokens: with tiles of several
@@ -503,15 +385,20 @@ static uint32_t way_of(const struct opencl *c, uint32_t layer, uint32_t n)
 }
 
 /* Computes y of the pairs of tokens of one kind, from their choice on. */
-static void run_pairs(struct opencl *c, uint32_t layer, struct range tokens)
+static void run_pairs(struct opencl *c, uint32_t layer,
+                      struct experts_range tokens)
 {
     const struct experts_kernels *k =
         &opencl_operators(c)->experts->layers[layer];
     const uint32_t each = opencl_experts_pairs(c, &c->model.layers[layer]);
-    const struct range pairs = {tokens.first * each, tokens.n * each};
+    const struct experts_range pairs = {tokens.first * each, tokens.n * each};
     const uint32_t way = way_of(c, layer, tokens.n);
 
     if (pairs.n == 0) {
+        return;
+    }
+    if (k->prompt.logits && tokens.first >= c->step.n_gen) {
+        opencl_experts_prompt_run(c, layer, tokens);
         return;
     }
     if (k->route[0] && tokens.first < c->step.n_gen) {
@@ -520,10 +407,10 @@ static void run_pairs(struct opencl *c, uint32_t layer, struct range tokens)
         choose_experts(c, layer, tokens);
     }
     if (way > 0) {
-        group_pairs(c, k, pairs, k->gate_up[way]->variant->tile_rows);
+        group_pairs(c, k->group, pairs, k->gate_up[way]->variant->tile_rows);
     }
-    run_gate_up(c, layer, way, pairs);
-    run_down(c, layer, way, pairs);
+    opencl_experts_gate_up(c, k->gate_up[way], layer, pairs);
+    opencl_experts_down(c, k->down[way], layer, pairs);
 }
 
 /* Adds the experts' sum to x, or makes matmul's y of it if its norm is to be
@@ -536,7 +423,12 @@ static void add_sum(struct opencl *c, uint32_t layer)
     const struct opencl_tensor *gamma = opencl_rows_behind(c, layer);
     const struct opencl_tensor absent = {0};
     const bool normed = l->ffn_norm.mem != NULL;
-    struct opencl_call a = opencl_call(c, x->layers[layer].sum);
+    struct opencl_kernel *k = x->layers[layer].sum;
+    const uint32_t each = k->variant->tile_cols, wg = k->variant->wg;
+    const size_t local[2] = {wg, 1};
+    const size_t items = (c->w->shape.hidden + each - 1) / each;
+    const size_t global[2] = {(items + wg - 1) / wg * wg, c->step.n_tokens};
+    struct opencl_call a = opencl_call(c, k);
 
     opencl_arg_tensor(&a, normed ? &m->y : &c->x);
     opencl_arg_tensor(&a, &m->norm.next);
@@ -546,10 +438,9 @@ static void add_sum(struct opencl *c, uint32_t layer)
     opencl_arg_tensor(&a, l->gate_up.mem ? &m->y : &absent);
     opencl_arg_tensor(&a, gamma);
     opencl_arg_u32(&a, c->step.n_tokens);
-    launch_rows(&a, c->w->shape.hidden, a.kernel->variant->tile_cols,
-                c->step.n_tokens,
-                (uint64_t)c->step.n_tokens * (c->w->shape.top_k + 2) *
-                    c->w->shape.hidden * sizeof(float));
+    opencl_launch(&a, 2, global, local,
+                  (uint64_t)c->step.n_tokens * (c->w->shape.top_k + 2) *
+                      c->w->shape.hidden * sizeof(float));
     opencl_rows_added(c, &l->ffn_norm, gamma);
 }
 
@@ -560,8 +451,9 @@ void opencl_experts_run(struct opencl *c, uint32_t layer)
     const struct opencl_tensor absent = {0};
 
     opencl_rows_ready(c, &l->post_norm);
-    run_pairs(c, layer, (struct range){0, s->n_gen});
-    run_pairs(c, layer, (struct range){s->n_gen, s->n_tokens - s->n_gen});
+    run_pairs(c, layer, (struct experts_range){0, s->n_gen});
+    run_pairs(c, layer,
+              (struct experts_range){s->n_gen, s->n_tokens - s->n_gen});
     if (l->gate_up.mem) {
         opencl_project_silu(c, &l->gate_up, &opencl_operators(c)->rows->gated);
         /* Overwrites the norm's operand, so it is the last product. */

@@ -100,6 +100,10 @@ void opencl_project_rows(struct opencl *c, const struct opencl_operand *norm,
                          uint32_t n, const struct opencl_tensor *w,
                          const struct opencl_tensor *out);
 
+/* Folds the sums of squares of the step's prompt tokens, as NVIDIA's kernels
+ * for prompts need them; folding again changes nothing. */
+void opencl_fold_prompt(struct opencl *c);
+
 /* Returns whether NVIDIA's kernels for few tokens read w's form. */
 bool opencl_matmul_fits_nv(const struct opencl *c,
                            const struct opencl_tensor *w);

@@ -58,6 +58,11 @@ static void fold_squares(struct opencl *c, int kind, struct range r)
     }
 }
 
+void opencl_fold_prompt(struct opencl *c)
+{
+    fold_squares(c, MATMUL_PREFILL, range_of(c, MATMUL_PREFILL));
+}
+
 /* Returns w in the form that k reads.  NVIDIA's prefill kernels read bf16, so a
  * quantised matrix is widened here, at each launch. */
 static struct opencl_tensor as_taken(struct opencl *c, enum matmul_op op,

@@ -1,6 +1,6 @@
 /* Tests layers with experts on the opencl backend: a token's bits depend on no
  * other token, however its products are grouped, and values that are not finite
- * stay in their row. */
+ * stay in their row.  One model suits NVIDIA's kernels. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,10 +28,10 @@ static float *room(size_t n)
     return p;
 }
 
-static int set_up(void **state)
+static int set_up_shape(void **state, const struct random_shape *of)
 {
     static struct fixture f;
-    const struct random_shape r = opencl_expert_shape();
+    const struct random_shape r = *of;
     const struct kernels_options o = {.device = test_device_or("0"),
                                       .kv.dtype = DTYPE_BF16,
                                       .block_tokens = OPENCL_SHAPE_BLOCK,
@@ -52,6 +52,20 @@ static int set_up(void **state)
     }
     *state = &f;
     return 0;
+}
+
+static int set_up(void **state)
+{
+    const struct random_shape r = opencl_expert_shape();
+
+    return set_up_shape(state, &r);
+}
+
+static int set_up_tuned(void **state)
+{
+    const struct random_shape r = opencl_tuned_shape(true);
+
+    return set_up_shape(state, &r);
 }
 
 static int tear_down(void **state)
@@ -150,6 +164,28 @@ static void test_nan_stays_in_its_row(void **state)
     assert_memory_equal(f->out, f->alone, n * h * sizeof *f->out);
 }
 
+/* Prompt and generated rows may differ, but neither depends on others. */
+static void test_prompt_bits_do_not_depend_on_other_tokens(void **state)
+{
+    struct fixture *f = *state;
+    const uint32_t h = f->model.w.shape.hidden;
+    const uint32_t sizes[] = {2, 33, 65, 256};
+
+    for (uint32_t t = 0; t < 256; t++) {
+        run(f, t, 1, 1, f->alone + (size_t)t * h);
+    }
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const uint32_t n = sizes[i];
+
+        memset(f->out, 0, n * h * sizeof *f->out);
+        run(f, 0, n, n, f->out);
+        assert_memory_equal(f->out, f->alone, n * h * sizeof *f->out);
+    }
+    run(f, 0, 64, 40, f->out);
+    assert_memory_equal(f->out + 24 * h, f->alone + 24 * h,
+                        40 * h * sizeof *f->out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -157,6 +193,11 @@ int main(void)
         cmocka_unit_test(test_nan_stays_in_its_row),
     };
 
+    const struct CMUnitTest tuned[] = {
+        cmocka_unit_test(test_prompt_bits_do_not_depend_on_other_tokens),
+    };
+
     test_device_or("0");
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, tear_down) +
+           cmocka_run_group_tests(tuned, set_up_tuned, tear_down);
 }

@@ -49,9 +49,9 @@ static const char builtin[] =
     "  a ^= b ^ c ^ d;\n"
     "  if ((a.x ^ a.y ^ a.z ^ a.w) == 0x12345) out[0] = 1; }\n";
 
-static const struct try_case *const tables[] = {try_products,  try_attention,
-                                                try_quantised, try_deltanet,
-                                                try_layers,    try_experts};
+static const struct try_case *const tables[] = {
+    try_products, try_attention, try_quantised,     try_deltanet,
+    try_layers,   try_experts,   try_prompt_experts};
 
 void try_must(cl_int code, const char *what)
 {

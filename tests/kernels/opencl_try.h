@@ -79,6 +79,7 @@ extern const struct try_case try_quantised[];
 extern const struct try_case try_deltanet[];
 extern const struct try_case try_layers[];
 extern const struct try_case try_experts[];
+extern const struct try_case try_prompt_experts[];
 
 /* Ends the program unless code is CL_SUCCESS. */
 void try_must(cl_int code, const char *what);

@@ -119,3 +119,12 @@ NAMED(uint32_t, nv_atomic_inc, (volatile uint32_t * p),
 {
     return (*p)++;
 }
+
+NAMED(uint32_t, nv_atomic_add, (volatile uint32_t * p, uint32_t v),
+      "_Z10atomic_addPU8CLglobalVjj")
+{
+    const uint32_t old = *p;
+
+    *p += v;
+    return old;
+}
