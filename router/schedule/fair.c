@@ -35,7 +35,7 @@ void fair_arrived(const struct schedule *s, struct queue_entry *e)
     t->cost = e->n_prompt + n;
     t->start = fair_start(e->model, e->tenant, t->tier);
     f->unit[e->tenant] = t->unit;
-    for (int k = t->tier; k < FAIR_TIERS; k++) {
+    for (int k = (int)t->tier; k < FAIR_TIERS; k++) {
         uint64_t *end = &f->end[k][e->tenant];
 
         f->start[k][e->tenant] = max_u64(f->start[k][e->tenant], t->start);
@@ -168,7 +168,7 @@ void fair_ended(struct queue_entry *e, uint64_t n_used)
     struct fairness *f = fairness_of(e);
     struct turn *t = &e->turn;
 
-    for (int k = t->tier; k < FAIR_TIERS; k++) {
+    for (int k = (int)t->tier; k < FAIR_TIERS; k++) {
         uint64_t *end = &f->end[k][e->tenant];
 
         if (n_used >= t->cost) {
