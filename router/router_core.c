@@ -384,12 +384,10 @@ static uint32_t n_generating_at(const struct worker *w)
 static struct router_place_view place_view(const struct router_core *r,
                                            const struct worker *w)
 {
-    struct router_place_view v = {.grows = claims_grow(&r->schedule, w),
-                                  .n_rows = predict_rows(w),
-                                  .n_generating = n_generating_at(w)};
-
-    v.kept_for = bypass_owner(&r->schedule, w, &v.late);
-    return v;
+    return (struct router_place_view){.n_late = charges_of(w)->n_late,
+                                      .grows = claims_grow(&r->schedule, w),
+                                      .n_rows = predict_rows(w),
+                                      .n_generating = n_generating_at(w)};
 }
 
 bool router_worker_view(const struct router_core *r, uint32_t i,

@@ -40,11 +40,10 @@ enum choice_state router_choice_state(const struct router_core *r,
                                       const uint8_t request_id[16],
                                       uint32_t choice);
 
-/* The scheduler's view of a place.  kept_for: number of the entry of the queue
- * that alone may be granted it, and those before it (bypass.h); 0: any. */
+/* The scheduler's view of a place. */
 struct router_place_view {
-    uint64_t kept_for;
-    bool late;       /* the entry granted there last waited behind the first */
+    uint64_t n_late; /* grants past the time of the first of a queue that may
+                      * have cost it time (bypass.h) */
     bool grows;      /* sequences grow there (claims.h) */
     uint32_t n_rows; /* sequences that predictions count as load, and */
     uint32_t n_generating; /* those that generate */

@@ -228,7 +228,7 @@ static uint64_t less(uint64_t have, uint64_t owed)
     return have > owed ? have - owed : 0;
 }
 
-static uint64_t units_left(const struct worker *w, enum fleet_class c)
+uint64_t worker_units(const struct worker *w, enum fleet_class c)
 {
     const struct class_ledger *k = &w->ledger.classes[c];
 
@@ -241,19 +241,19 @@ static uint64_t units_left(const struct worker *w, enum fleet_class c)
 uint64_t worker_room(const struct worker *w, enum fleet_class c)
 {
     uint32_t per = worker_pages_per(&w->shard, c);
-    uint64_t units = units_left(w, c), fit;
+    uint64_t units = worker_units(w, c), fit;
 
     if (per == 0) {
         return 0;
     }
-    fit = units_left(w, PAGES) / per;
+    fit = worker_units(w, PAGES) / per;
     return units < fit ? units : fit;
 }
 
 bool worker_has_room(const struct worker *w, const struct need *need)
 {
     for (int c = 0; c < FLEET_CLASSES; c++) {
-        if (need->of[c] > units_left(w, (enum fleet_class)c)) {
+        if (need->of[c] > worker_units(w, (enum fleet_class)c)) {
             return false;
         }
     }

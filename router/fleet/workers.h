@@ -226,6 +226,9 @@ uint32_t worker_pages_per(const struct shard *s, enum fleet_class c);
 /* Returns the room of a class, in units: see the formulas above. */
 uint64_t worker_room(const struct worker *w, enum fleet_class c);
 
+/* Returns the units of a class that are left, if pages allow them. */
+uint64_t worker_units(const struct worker *w, enum fleet_class c);
+
 /* Charges a need to w and returns its grant number.  The caller has checked
  * that fewer than GRANTS_UNSETTLED_MAX grants are unsettled. */
 uint64_t worker_grant(struct worker *w, const struct need *need);

@@ -158,21 +158,34 @@ uint64_t place_total(const struct worker *w, enum fleet_class c)
     return least;
 }
 
-uint64_t place_room(const struct worker *w, enum fleet_class c)
+typedef uint64_t left_fn(const struct worker *w, enum fleet_class c);
+
+static uint64_t least_left(const struct worker *w, enum fleet_class c,
+                           left_fn *left)
 {
     uint64_t least = UINT64_MAX;
     const struct worker *s;
 
     if (member_of(w)->replica == NULL) {
-        return worker_room(w, c);
+        return left(w, c);
     }
     EACH_STAGE(s, w)
     {
-        if (s->ledger.classes[c].total > 0 && worker_room(s, c) < least) {
-            least = worker_room(s, c);
+        if (s->ledger.classes[c].total > 0 && left(s, c) < least) {
+            least = left(s, c);
         }
     }
     return least == UINT64_MAX ? 0 : least;
+}
+
+uint64_t place_room(const struct worker *w, enum fleet_class c)
+{
+    return least_left(w, c, worker_room);
+}
+
+uint64_t place_units(const struct worker *w, enum fleet_class c)
+{
+    return least_left(w, c, worker_units);
 }
 
 /* Returns true if n_tokens tokens exceed the pool of a by more than that of b,

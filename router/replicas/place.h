@@ -127,6 +127,9 @@ uint64_t place_total(const struct worker *w, enum fleet_class c);
  * the class; 0 if none has. */
 uint64_t place_room(const struct worker *w, enum fleet_class c);
 
+/* Returns the same of the units that are left, if pages allow them. */
+uint64_t place_units(const struct worker *w, enum fleet_class c);
+
 /* Returns the stage to name in an error: among those that can never hold
  * n_tokens tokens, the one whose pages they exceed most, in proportion; w
  * itself if all can hold them. */

@@ -18,6 +18,7 @@
 #include "router/requests/choice_life.h"
 #include "router/requests/choice_moves.h"
 #include "router/requests/continuation.h"
+#include "router/schedule/bypass.h"
 #include "router/schedule/claims.h"
 #include "router/schedule/policy.h"
 
@@ -224,6 +225,7 @@ enum status submit_send(struct requests *r, struct worker *w,
     choice_submit_move(choice, choice->entry.keeper == w ? SUBMIT_CONTINUES
                                                          : SUBMIT_IDS);
     r->schedule->policy->charge(r->schedule, &choice->entry, w);
+    bypass_granted(r->schedule, &choice->entry, w);
     if (choice->submit.n_ids_sent < choice->submit.n_ids) {
         list_append(&choices_of(w)->unsent, &choice->submit.parts);
     }

@@ -89,7 +89,7 @@ static void measure_spare(const struct worker *w,
     out->any = false;
     for (int c = 0; c < FLEET_CLASSES; c++) {
         out->of[c] =
-            (int64_t)place_room(w, (enum fleet_class)c) - (int64_t)most.of[c];
+            (int64_t)place_units(w, (enum fleet_class)c) - (int64_t)most.of[c];
     }
     for (const struct list *l = all->next; l != all; l = l->next) {
         const struct queue_entry *e = LIST_OF(l, struct queue_entry, granted);
@@ -182,24 +182,22 @@ bool bypass_allows(const struct schedule *s, const struct queue_entry *e,
                          forecast_leaves(e, c, w, r->entry, &r->claim, r->at)));
 }
 
-uint64_t bypass_owner(const struct schedule *s, const struct worker *w,
-                      bool *late)
+void bypass_granted(const struct schedule *s, const struct queue_entry *e,
+                    struct worker *w)
 {
     static const struct need none;
-    const struct queue_entry *e;
+    const struct queue_entry *first;
     struct spare spare;
 
-    *late = false;
     if (w->model->n_waiting == 0) {
-        return 0;
+        return;
     }
-    e = LIST_OF(w->model->waiting.next, struct queue_entry, queue);
-    measure_spare(w, e, &spare);
-    *late = fair_turn_before(&e->turn, &charges_of(w)->newest) &&
-            !is_spare(&spare, &none);
-    return e->wait.place == w->peer->session && e->wait.until_us != 0 &&
-                   s->base->now_us >= e->wait.until_us &&
-                   !trial_waits(s->placement, &e->trial, e->n_tokens)
-               ? e->turn.number
-               : 0;
+    first = LIST_OF(w->model->waiting.next, struct queue_entry, queue);
+    if (first->wait.place != w->peer->session || first->wait.until_us == 0 ||
+        s->base->now_us < first->wait.until_us || fair_before(e, first) ||
+        trial_waits(s->placement, &first->trial, first->n_tokens)) {
+        return;
+    }
+    measure_spare(w, first, &spare);
+    charges_of(w)->n_late += !is_spare(&spare, &none);
 }

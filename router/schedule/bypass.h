@@ -58,10 +58,10 @@ bool bypass_skips(const struct schedule *s, const struct queue_entry *e);
 bool bypass_allows(const struct schedule *s, const struct queue_entry *e,
                    const struct worker *w, const struct claim *c);
 
-/* Returns the number of the first entry of w's queue if w is kept for it and
- * its time is over; 0: it is not.  late: the entry granted at w last waited
- * behind it, and may cost it time.  For auditors. */
-uint64_t bypass_owner(const struct schedule *s, const struct worker *w,
-                      bool *late);
+/* Counts e, which was granted w and charged to it, if it went ahead of the
+ * first of its queue to the place of that one, past its time, and may cost it
+ * time. For auditors. */
+void bypass_granted(const struct schedule *s, const struct queue_entry *e,
+                    struct worker *w);
 
 #endif

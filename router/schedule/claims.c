@@ -74,7 +74,6 @@ void claim_charge(struct queue_entry *e, struct worker *w)
     charges_of(w)->greatest += e->claim.most.of[PAGES];
     charges_of(w)->n_granted++;
     e->order = ++charges_of(w)->n_ever;
-    charges_of(w)->newest = e->turn;
     w->grew = w->grew || e->claim.grows;
     forecast_add(e, w);
 }

@@ -135,7 +135,7 @@ struct place_charges {
     struct need load;  /* blocks, window blocks and slots of n_load sequences */
     uint32_t n_load;   /* sequences counted by headroom.h */
     uint64_t greatest; /* pages that its sequences need at most */
-    struct turn newest;       /* its newest grant */
+    uint64_t n_late; /* grants that may have cost a first one time: bypass.h */
     struct list granted;      /* queue_entry.granted */
     uint32_t n_granted;       /* entries of it */
     uint64_t n_ever;          /* entries that were ever in it */

@@ -31,7 +31,7 @@ struct sim_choice;
 struct place_seen {
     uint64_t session;
     uint32_t n_suspended, granted_pages;
-    uint64_t kept_for;
+    uint64_t n_late;
 };
 
 struct claims_seen {
