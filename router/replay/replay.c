@@ -481,7 +481,7 @@ enum status replay_run(struct replay_run *out, const struct recording *r,
     }
     go_on(x);
     *e = x->refusal;
-    /* What the end of the core reports is no fate of a request. */
+    /* Reports at the end of the core are no fate of a request. */
     clear_run(&spare, r);
     x->run = &spare;
     fini(x);

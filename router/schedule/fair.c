@@ -77,17 +77,14 @@ uint32_t fair_share(const struct schedule *s, const struct model *m,
     return (uint32_t)(n * own / all);
 }
 
-bool fair_turn_before(const struct turn *a, const struct turn *b)
+bool fair_before(const struct queue_entry *x, const struct queue_entry *y)
 {
+    const struct turn *a = &x->turn, *b = &y->turn;
+
     if (a->start != b->start && !PLANT(TENANTS_FORGOTTEN)) {
         return a->start < b->start;
     }
     return a->tier != b->tier ? a->tier < b->tier : a->number < b->number;
-}
-
-bool fair_before(const struct queue_entry *a, const struct queue_entry *b)
-{
-    return fair_turn_before(&a->turn, &b->turn);
 }
 
 bool fair_is_early(const struct queue_entry *e)

@@ -63,9 +63,8 @@ struct list *fair_position(const struct queue_entry *e, bool early);
  */
 bool fair_is_early(const struct queue_entry *e);
 
-/* Return true if a waits before b. */
-bool fair_turn_before(const struct turn *a, const struct turn *b);
-bool fair_before(const struct queue_entry *a, const struct queue_entry *b);
+/* Returns true if x waits before y. */
+bool fair_before(const struct queue_entry *x, const struct queue_entry *y);
 
 /* Returns the start of an entry of a tier of a tenant that arrives now. */
 uint64_t fair_start(const struct model *m, uint32_t tenant,

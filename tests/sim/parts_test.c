@@ -446,7 +446,7 @@ static void test_texts_are_the_detokenizers(void **state)
 
 /* ---- oracle ---- */
 
-/* What the simulator expects of a request that continues another. */
+/* The simulator has expectations of a request that continues another. */
 static void test_two_halves_are_one_run(void **state)
 {
     const struct fake_model m = {

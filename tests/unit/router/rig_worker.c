@@ -146,6 +146,20 @@ static bool take_kept(struct fake *w, struct sequence *s,
     return true;
 }
 
+/* The design's main invariant: a grant always fits. */
+static void take_grant(struct fake *w, const struct sequence *s)
+{
+    assert_true(s->blocks <= w->classes[0].free);
+    assert_true(s->slots <= w->classes[1].free);
+    assert_true(s->windows <= w->classes[4].free);
+    w->classes[0].free -= s->blocks;
+    w->classes[0].granted += s->blocks;
+    w->classes[1].free -= s->slots;
+    w->classes[1].granted += s->slots;
+    w->classes[4].free -= s->windows;
+    w->classes[4].granted += s->windows;
+}
+
 static void worker_on_submit(struct fake *w, uint64_t call,
                              const Sluice__V1__SubmitRequest *m)
 {
@@ -205,16 +219,7 @@ static void worker_on_submit(struct fake *w, uint64_t call,
         return;
     }
     stages_open(w, m, false);
-    /* The design's main invariant: a grant always fits. */
-    assert_true(s->blocks <= w->classes[0].free);
-    assert_true(s->slots <= w->classes[1].free);
-    assert_true(s->windows <= w->classes[4].free);
-    w->classes[0].free -= s->blocks;
-    w->classes[0].granted += s->blocks;
-    w->classes[1].free -= s->slots;
-    w->classes[1].granted += s->slots;
-    w->classes[4].free -= s->windows;
-    w->classes[4].granted += s->windows;
+    take_grant(w, s);
     if (!w->hold_submits) {
         Sluice__V1__Nothing none = SLUICE__V1__NOTHING__INIT;
         peer_end(w->peer, call, &none.base);

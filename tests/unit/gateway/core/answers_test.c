@@ -354,103 +354,6 @@ static void a_response_has_no_call_that_was_cut(void **state)
     world_lacks(w, "\"type\":\"function_call\"");
 }
 
-/* ---- guarantees ---- */
-
-static void a_guarantee_needs_a_key_that_may(void **state)
-{
-    struct world_options o = served;
-    struct world *w;
-
-    o.keys = ALPHA " acme guaranteed=1\n" BETA " other\n";
-    *state = w = world_new(&o);
-    world_send(w, "POST", CHAT, "Authorization: Bearer beta\r\n",
-               HELLO ",\"guaranteed\":true}");
-    world_has(w, "HTTP/1.1 403 ");
-    world_has(w, "guaranteed=N");
-    world_lacks(w, "retry-after");
-    world_forget(w);
-    world_send(w, "POST", CHAT, "Authorization: Bearer alpha\r\n",
-               HELLO ",\"guaranteed\":true,\"n\":2}");
-    world_has(w, "HTTP/1.1 429 ");
-    world_forget(w);
-    for (int i = 0; i < 2; i++) { /* the first one's end gives it back */
-        world_send(w, "POST", CHAT, "Authorization: Bearer alpha\r\n",
-                   HELLO ",\"guaranteed\":true}");
-        assert_true(w->guaranteed);
-        world_chunk(w, 0, "a", STOP);
-        world_has(w, "HTTP/1.1 200 ");
-        world_forget(w);
-    }
-}
-
-/* ---- the limit of an answer ---- */
-
-static void the_default_limit_says_that_it_cut(void **state)
-{
-    struct world *w = world_new(&served);
-
-    *state = w;
-    world_post(w, "/v1/completions", "{\"model\":\"m\",\"prompt\":[1]}");
-    world_chunk(w, 0, "a", LENGTH);
-    world_has(w, "x-sluice-default-max-tokens: 16\r\n");
-    world_has(w, "x-sluice-warning: the default limit of 16 tokens");
-    world_forget(w);
-    world_post(w, CHAT, HELLO "}");
-    world_chunk(w, 0, "a", LENGTH);
-    world_has(w, "HTTP/1.1 200 ");
-    world_lacks(w, "x-sluice");
-    world_forget(w);
-    world_post(w, CHAT, HELLO ",\"max_tokens\":1}");
-    world_chunk(w, 0, "a", LENGTH);
-    world_has(w, "HTTP/1.1 200 ");
-    world_lacks(w, "x-sluice");
-    world_forget(w);
-    world_post(w, CHAT, HELLO ",\"stream\":true}");
-    world_chunk(w, 0, "a", LENGTH);
-    world_has(w, "[DONE]");
-    world_lacks(w, "default");
-    world_forget(w);
-    world_post(w, CHAT, HELLO ",\"stream\":true,\"max_tokens\":1}");
-    world_chunk(w, 0, "a", LENGTH);
-    world_has(w, "[DONE]");
-    world_lacks(w, "default");
-}
-
-static void an_operator_may_set_a_limit(void **state)
-{
-    struct world_options o = served;
-    struct world *w;
-
-    o.chat_tokens = 100;
-    *state = w = world_new(&o);
-    world_post(w, CHAT, HELLO "}");
-    assert_int_equal(w->max_tokens, 100);
-    world_chunk(w, 0, "a", STOP);
-    world_has(w, "x-sluice-default-max-tokens: 100\r\n");
-    world_lacks(w, "x-sluice-warning");
-    world_forget(w);
-    world_post(w, CHAT, HELLO ",\"stream\":true}");
-    world_chunk(w, 0, "a", LENGTH);
-    world_has(w, ": the default limit of 100 tokens cut the answer; set "
-                 "max_tokens\n\n");
-}
-
-static void the_default_is_what_the_context_leaves(void **state)
-{
-    struct world *w = world_new(&served);
-    const char *usage;
-    uint32_t n;
-
-    *state = w;
-    world_post(w, CHAT, HELLO "}");
-    n = WORLD_CONTEXT - w->max_tokens;
-    world_chunk(w, 0, "a", LENGTH);
-    world_lacks(w, "x-sluice");
-    usage = strstr(w->bytes.data, "\"prompt_tokens\":");
-    assert_non_null(usage);
-    assert_int_equal(strtoul(strchr(usage, ':') + 1, NULL, 10), n);
-}
-
 /* ---- values that servers take in different ways ---- */
 
 static void no_tokens_are_an_empty_completion(void **state)
@@ -745,10 +648,6 @@ int main(void)
         CASE(both_of_two_calls_come_otherwise),
         CASE(a_call_that_is_cut_is_text),
         CASE(a_response_has_no_call_that_was_cut),
-        CASE(a_guarantee_needs_a_key_that_may),
-        CASE(the_default_limit_says_that_it_cut),
-        CASE(an_operator_may_set_a_limit),
-        CASE(the_default_is_what_the_context_leaves),
         CASE(no_tokens_are_an_empty_completion),
         CASE(values_that_mean_nothing_are_refused_with_a_reason),
         CASE(a_function_may_have_no_result),

@@ -436,7 +436,7 @@ static void a_place_that_leaves_loses_nothing(void **state)
     recording_free(&r);
 }
 
-/* What a replay records is a recording, and replays are all alike. */
+/* A replay can be recorded and replayed, and replays are all alike. */
 static void a_replay_is_recorded_and_replayed(void **state)
 {
     struct script s = busy;

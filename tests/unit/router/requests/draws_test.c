@@ -141,7 +141,7 @@ static void a_choice_goes_on_as_that_choice(void **state)
     rig_free(&s.rig);
 }
 
-/* What was cut off is drawn again; in its prompt, too. */
+/* Tokens that were cut off are drawn again; in its prompt, too. */
 static void a_removed_range_is_not_counted(void **state)
 {
     static const struct {

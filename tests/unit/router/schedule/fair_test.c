@@ -228,7 +228,7 @@ static void an_unknown_tier_is_the_default(void **state)
     rig_free(&s.rig);
 }
 
-/* Whoever calls all requests urgent has the share of one that calls none so. */
+/* A tenant whose requests are all urgent has the share of one without any. */
 static void priority_takes_nothing_from_others(void **state)
 {
     struct scene s;
