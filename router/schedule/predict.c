@@ -134,29 +134,59 @@ static uint64_t to_compute(const struct model *m, uint64_t n)
                                                        (double)s->n_granted));
 }
 
-/* Returns the time that the places of m need for so much work, in us. */
+/* Entries of a queue that no run of it has seen. */
+struct burst {
+    uint64_t n, n_tokens; /* entries, and the mean of their tokens; n = 0: a run
+                           * has found the queue without room */
+};
+
+/* Returns the sequences of n_tokens tokens for which w has room now. */
+static uint64_t room_for(const struct worker *w, uint64_t n_tokens)
+{
+    struct need one = place_need(w, n_tokens);
+    uint64_t n = UINT64_MAX;
+
+    for (int c = 0; c < FLEET_CLASSES; c++) {
+        if (one.of[c] > 0) {
+            n = min_u64(n, place_units(w, (enum fleet_class)c) / one.of[c]);
+        }
+    }
+    return n == UINT64_MAX ? 0 : n;
+}
+
+/* Returns the time that the places of m need for so much work, less the share
+ * of it that finds room at once, in us. */
 static int64_t work_us(const struct schedule *s, const struct model *m,
-                       uint64_t n_prompt, uint64_t n_output)
+                       uint64_t n_prompt, uint64_t n_output,
+                       const struct burst *b)
 {
     uint64_t n_compute = to_compute(m, n_prompt);
-    uint64_t rate = 0;
+    uint64_t rate = 0, n_room = 0;
+    double share = 1;
 
     for (uint32_t i = 0; i < s->fleet->n_workers; i++) {
         const struct worker *w = s->fleet->workers[i];
         struct step_cost c;
-        uint64_t ns;
-        uint32_t n;
+        uint64_t ns, n, room;
 
         if (!takes(w, m, 0)) {
             continue;
         }
         c = cost_of(w);
-        n = max_u32(charges_of(w)->n_granted, 1);
+        room = b->n > 0 ? min_u64(room_for(w, b->n_tokens), b->n) : 0;
+        n_room += room;
+        n = max_u64(charges_of(w)->n_granted + room, 1);
         ns = n_compute * c.token_ns +
-             costs_step_ns(&c, n, w->shard.max_rows) / n * n_output;
+             costs_step_ns(&c, (uint32_t)n, w->shard.max_rows) / n * n_output;
         rate += RATE_ONE / max_u64(ns, 1);
     }
-    return rate == 0 ? PREDICT_NEVER : us_of(RATE_ONE / rate);
+    if (rate == 0) {
+        return PREDICT_NEVER;
+    }
+    if (n_room > 0) {
+        share -= (double)min_u64(n_room, b->n) / (double)b->n;
+    }
+    return (int64_t)(share * (double)us_of(RATE_ONE / rate));
 }
 
 /* Returns the time until an entry with this start and this work has room, in
@@ -168,9 +198,15 @@ static int64_t queue_us(const struct schedule *s, const struct model *m,
     uint64_t before = m->n_waiting > 0 ? fair_ahead(m, start) : 0;
     double share =
         x->cost > 0 ? (double)min_u64(before, x->cost) / (double)x->cost : 0;
+    struct burst b = {.n = 0};
 
-    return work_us(s, m, n_prompt + (uint64_t)(share * (double)x->n_prompt),
-                   n_output + (uint64_t)(share * (double)x->n_output));
+    n_prompt += (uint64_t)(share * (double)x->n_prompt);
+    n_output += (uint64_t)(share * (double)x->n_output);
+    if (!scheduling_of(m)->blocked) {
+        b.n = 1 + (uint64_t)(share * m->n_waiting);
+        b.n_tokens = (n_prompt + n_output) / b.n;
+    }
+    return work_us(s, m, n_prompt, n_output, &b);
 }
 
 /* Returns the earliest prediction over the places of e's model where e is

@@ -33,6 +33,15 @@
  * waits for the work of those that go first by the order of the queue (fair.h),
  * and for its own once more: so much must end before it has room.
  *
+ * While no entry of the queue was found to have no room, all of them are new,
+ * such as a burst that came since the last run of the queue.  The places then
+ * have room for F more sequences of the mean need of these W entries:
+ *
+ *     n = sequences of the place + its part of F
+ *     wait = 0 if W <= F, else the time above, times 1 - F / W
+ *
+ * The prompts of those count from their grant on.
+ *
  * Threading: the core's thread only.  Memory: none of its own; no call
  * allocates.  Cost: O(1) for a place, O(places + tenants) for a queue. */
 #ifndef ROUTER_SCHEDULE_PREDICT_H

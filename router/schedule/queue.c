@@ -42,7 +42,7 @@ void queue_remove(struct schedule *s, struct queue_entry *e)
     }
 }
 
-void queue_run(struct schedule *s, struct model *m)
+static void walk(struct schedule *s, struct model *m)
 {
     struct list *at = m->waiting.next;
     uint32_t n_aside = 0, n_skipped = 0;
@@ -70,4 +70,10 @@ void queue_run(struct schedule *s, struct model *m)
             return;
         }
     }
+}
+
+void queue_run(struct schedule *s, struct model *m)
+{
+    walk(s, m);
+    scheduling_of(m)->blocked = m->n_waiting > 0;
 }

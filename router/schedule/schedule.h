@@ -177,9 +177,10 @@ struct model_scheduling {
     struct lengths lengths; /* the outputs of the model */
     uint32_t margin;        /* router/schedule/forecast.h */
     struct fairness fairness;
-    struct forecast_memo memo;     /* router/schedule/forecast.h */
-    struct costs costs;            /* shown by the steps of all its places */
-    struct work waiting;           /* all work in its queue: predict.h */
+    struct forecast_memo memo; /* router/schedule/forecast.h */
+    struct costs costs;        /* shown by the steps of all its places */
+    struct work waiting;       /* all work in its queue: predict.h */
+    bool blocked; /* the last run of its queue left some without room */
     uint64_t n_granted, n_compute; /* tokens of the newest grants, and those of
                                     * them that were to compute */
     struct text_ratio text;        /* overload.h */

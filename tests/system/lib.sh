@@ -47,7 +47,7 @@ trap cleanup EXIT
 
 fail()
 {
-    local i=1
+    local i=1 name
 
     # Report the line of the test, not of a helper in this file.
     while [[ ${BASH_SOURCE[$i]} == */lib.sh ]]; do i=$((i + 1)); done
@@ -56,6 +56,9 @@ fail()
         printf 'last stdout: %s\nlast stderr: %s\nlast exit code: %s\n' \
             "$out" "$err" "$rc" >&2
     fi
+    for name in "${!pid_of[@]}"; do # why a program in the background ended
+        is_running "$name" || tail -v -n 5 "$dir/$name.err" 2>/dev/null || true
+    done >&2
     exit 1
 }
 

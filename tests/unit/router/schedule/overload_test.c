@@ -413,9 +413,49 @@ static void what_is_expected_comes_true(void **state)
     rig_free(&s.rig);
 }
 
+/* Requests come together, before the queue has given room to any.  Returns how
+ * many were refused. */
+static uint32_t burst(uint32_t n, int64_t limit_us)
+{
+    static struct scene s;
+    Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
+
+    bring(&s, limit_us);
+    s.slo_us = INT64_MAX;
+    for (uint32_t i = 0; i < SLOTS; i++) { /* lengths and costs are learned */
+        (void)come(&s, false);
+        work(&s, s.rig->now + 2000000);
+    }
+    s.from_us = s.rig->now;
+    for (uint32_t i = 0; i < n; i++) {
+        struct one *o = &s.all[i];
+
+        *o = (struct one){.n_prompt = draw(&s, 16, PROMPT),
+                          .n_output = draw(&s, 16, OUTPUT),
+                          .came_us = s.rig->now};
+        o->x = client_generate_with(s.c, id_of(i), o->n_prompt, o->n_output, &m,
+                                    0);
+    }
+    rig_run(s.rig);
+    settle(&s);
+    work(&s, s.rig->now + 60000000);
+    assert_int_equal(s.n_good + s.n_refused, n);
+    rig_free(&s.rig);
+    return s.n_refused;
+}
+
+static void a_burst_takes_the_room_that_is_free(void **state)
+{
+    (void)state;
+    assert_int_equal(burst(SLOTS, 3000000), 0);
+    assert_int_equal(burst(4 * SLOTS, 20000000), 0);
+    assert_in_range(burst(10 * SLOTS, 10000000), SLOTS, 9 * SLOTS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_burst_takes_the_room_that_is_free),
         cmocka_unit_test(what_is_served_is_served_in_time),
         cmocka_unit_test(what_is_expected_comes_true),
     };
