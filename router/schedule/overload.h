@@ -4,7 +4,7 @@
  *     limit    time until the deadline of the call, else options.queue_timeout
  *     first    predicted time to the first token (predict.h)
  *     wait     the part of it that is spent in the queue
- *     spread   2 * sqrt(wait * mean interval between two ends of the model)
+ *     spread   3 * sqrt(wait * mean interval between two ends of the model)
  *
  *     refused  if first + spread > limit
  *
