@@ -377,7 +377,7 @@ def tenants(quick):
     pair = [request(group=1 + i % 2, at=0, tenant=("a", "b")[i % 2],
                     prompt=128, most=100, length=r.randrange(50, 101))
             for i in range(2 * n)]
-    ended = all_ok(run(pair, "--tenant-weight", "b=3"))
+    ended = all_ok(run(pair, "--tenant-weight", "b=3", "--queue-timeout", "0"))
     # While both wait: until three quarters of b's have ended.
     until = sorted(e.end for e in ended if e.group == 2)[3 * n // 4]
     made = [sum(e.tokens + 128 for e in ended
