@@ -35,6 +35,7 @@ from measure import Failed
 
 BLOCK = 32
 OK = "OK"
+OPEN_MOST = 1000  # at one connection: PEER_CALLS_MAX is 1,024
 
 
 def percentile(values, share):
@@ -373,7 +374,7 @@ def tenants(quick):
 
     light, heavy = stream(1, "light", 1), stream(2, "heavy", 10)
     alone, both = p99(run(light)), p99(run(light + heavy))
-    n = 200 if quick else 500  # 2 n are open at once, PEER_CALLS_MAX at most
+    n = 200 if quick else OPEN_MOST // 2
     pair = [request(group=1 + i % 2, at=0, tenant=("a", "b")[i % 2],
                     prompt=128, most=100, length=r.randrange(50, 101))
             for i in range(2 * n)]
@@ -444,7 +445,7 @@ def two_models(quick):
     calm = [request(group=1, at=i / 4, prompt=64, most=32, length=32)
             for i in range(seconds * 4)]
     wave = [request(group=2, at=0, prompt=512, most=200, length=200)
-            for _ in range(2000)]
+            for _ in range(OPEN_MOST)]
 
     def run(flooded):
         with Cluster("--max-waiting", 1024) as c:
@@ -454,6 +455,8 @@ def two_models(quick):
             q = c.begin(wave, model="other") if flooded else None
             ended = all_ok(c.finish(p))
             if q is not None:
+                if q.poll() is not None:
+                    raise Failed("the flood ended before the others")
                 q.terminate()
                 q.wait()
         return percentile([e.ttft for e in ended], 0.99)
