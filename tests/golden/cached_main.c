@@ -2,7 +2,7 @@
  * with cold runs, bit for bit.
  *
  *     golden_cached [--device NAME] [--kv FORMAT,..] [--steps N] [--drafts K]
- *                   MODEL_DIR...
+ *                   [--int8] MODEL_DIR...
  *
  * The sequences of tales.h are run again, branched, as choices of one request,
  * continued, cut and continued, moved with a part of their tokens, in a pool so
@@ -17,6 +17,8 @@
  *
  * With --drafts the runs that reuse get up to K drafts a step, the cold ones
  * none.  Each number of stages has one of the rules.
+ *
+ * With --int8 products of quantised weights are integer ones.
  *
  * Exit code: 0 if tokens and logprobs are equal, 77 if there is no such
  * device. */
@@ -54,6 +56,7 @@ struct trial {
     const char *dir, *device, *list; /* list: of formats, or NULL */
     struct model_config config;
     struct kv_format kv;
+    enum kernels_products products;
     struct tales tales;
     uint32_t drafts; /* of a row where something may be reused; 0: none */
     uint32_t k;      /* of a row of the replica */
@@ -99,7 +102,8 @@ static void open_engines(struct trial *t, const struct split *split,
                                 .max_rows = cpu ? 4 : 0,
                                 .max_logits = cpu ? 2 : 0,
                                 .keep_tokens = o->keep_tokens,
-                                .n_threads = cpu ? 1 : 0};
+                                .n_threads = cpu ? 1 : 0,
+                                .products = t->products};
     const struct shard_weights *weights[REPLICA_STAGES];
 
     t->n_stages = split->n_cuts + 1;
@@ -580,6 +584,7 @@ int main(int argc, char **argv)
         {"steps", required_argument, NULL, 's'},
         {"drafts", required_argument, NULL, 'D'},
         {"kv", required_argument, NULL, 'k'},
+        {"int8", no_argument, NULL, '8'},
         {NULL, 0, NULL, 0}};
     static struct trial t = {.device = "cpu", .tales.steps = STEPS};
     bool ok = true;
@@ -588,6 +593,8 @@ int main(int argc, char **argv)
     while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
         if (o == 'd') {
             t.device = test_device_or(optarg);
+        } else if (o == '8') {
+            t.products = PRODUCTS_INT8;
         } else if (o == 'k') {
             t.list = optarg;
         } else if (o == 'D') {
@@ -602,7 +609,7 @@ int main(int argc, char **argv)
         t.drafts > DRAFTS_MAX) {
         fprintf(stderr,
                 "usage: golden_cached [--device NAME] [--kv FORMAT,..] "
-                "[--steps 6..%d] [--drafts 0..%d] MODEL_DIR...\n",
+                "[--steps 6..%d] [--drafts 0..%d] [--int8] MODEL_DIR...\n",
                 STEPS_MAX, DRAFTS_MAX);
         return 2;
     }

@@ -391,7 +391,7 @@ static void check_beside(struct check *c, const struct golden *g,
         return;
     }
     c->twin = &twin;
-    twin_open(&twin, c->w, &o->kv, rounds ? DTYPE_BF16 : DTYPE_F32);
+    twin_open(&twin, c->w, &o->kv, rounds ? DTYPE_BF16 : DTYPE_F32, false);
     check_all(c, g, o);
     judge_twin(c);
     twin_close(&twin);

@@ -1,7 +1,7 @@
 /* golden_reuse - compares reused computation with cold runs (reuse.h).
  *
  *     golden_reuse [--device NAME] [--kv FORMAT,..] [--prompts N] [--steps N]
- *                  [--split] MODEL_DIR...
+ *                  [--split] [--int8] MODEL_DIR...
  *
  * Prompts of several lengths run over the whole model, with a float32 cache and
  * one of the model's dtype; with --split two of them also over 2 and 3 stages.
@@ -11,6 +11,8 @@
  * With --kv the cache has these formats (kv_names.h) instead, and with --split
  * the first format runs over one stage, the second over two, the third over
  * three, and so on in turns.
+ *
+ * With --int8 products of quantised weights are integer ones.
  *
  * Exit code: 0 if every logit is equal, 77 if there is no such device. */
 #include <getopt.h>
@@ -32,6 +34,7 @@ struct trial {
     const char *dir, *device, *kv; /* kv: a list, or NULL */
     uint32_t prompts, steps;
     bool split;
+    enum kernels_products products;
     struct model_config config;
     uint32_t n_wrong, n_steps;
 };
@@ -103,7 +106,8 @@ static void run_kv(struct trial *t, const struct kv_format *kv, uint32_t first,
                                    .block_tokens = cpu ? 16 : 32,
                                    .max_tokens = cpu ? 100 : 0,
                                    .max_logits = cpu ? 3 : 0,
-                                   .n_threads = cpu ? 2 : 0};
+                                   .n_threads = cpu ? 2 : 0,
+                                   .products = t->products};
     load(&whole, t, 0, t->config.shape.n_layers);
     x.whole = shard_weights(whole);
     for (uint32_t n = first; n <= last && n <= x.whole->end; n++) {
@@ -159,7 +163,7 @@ static int usage(void)
     fprintf(stderr,
             "usage: golden_reuse [--device NAME] [--kv FORMAT,..] "
             "[--prompts 1..%zu] [--steps 1..%d]\n"
-            "                    [--split] MODEL_DIR...\n",
+            "                    [--split] [--int8] MODEL_DIR...\n",
             LENGTHS, REUSE_STEPS);
     return 2;
 }
@@ -172,6 +176,7 @@ int main(int argc, char **argv)
         {"prompts", required_argument, NULL, 'p'},
         {"steps", required_argument, NULL, 's'},
         {"split", no_argument, NULL, 'x'},
+        {"int8", no_argument, NULL, '8'},
         {NULL, 0, NULL, 0},
     };
     static struct trial t = {.device = "cpu", .prompts = LENGTHS, .steps = 3};
@@ -193,6 +198,9 @@ int main(int argc, char **argv)
             break;
         case 'x':
             t.split = true;
+            break;
+        case '8':
+            t.products = PRODUCTS_INT8;
             break;
         default:
             return usage();

@@ -1,7 +1,7 @@
 /* golden_stages - compares models split over 2, 3 and 4 engines with the whole.
  *
  *     golden_stages [--random N] [--prompts N] [--steps N] [--kv FORMAT,..]
- *                   [MODEL_DIR...]
+ *                   [--int8] [MODEL_DIR...]
  *
  * Some prompts of each directory's golden.json run with a float32 cache over
  * the splits below, and with a cache of the model's dtype over the splits of
@@ -9,7 +9,8 @@
  * run, split at random.  Tokens and bits of logits must equal the whole shard's
  * (stages.h).  With --kv the cache has these formats (kv_names.h) instead, each
  * over one of the splits in turn.  In float32 the whole shard's tokens must
- * equal golden.json's.
+ * equal golden.json's.  With --int8 products of quantised weights are integer
+ * ones, whose tokens no golden.json has.
  *
  * Exit code: 0 if everything passes. */
 #include <getopt.h>
@@ -98,6 +99,7 @@ static bool check_splits(void)
 struct trial {
     const char *dir;
     uint32_t prompts, steps;
+    enum kernels_products products;
     struct golden golden;
     struct model_config config;
     struct kernels_options o;
@@ -221,11 +223,12 @@ static void run_model(struct trial *t, const struct kv_format *kv)
     struct shard *whole;
 
     t->o = small_passes(kv);
+    t->o.products = t->products;
     pick(&s, t);
     load(&whole, t, 0, t->config.shape.n_layers);
     script_whole(&s, shard_weights(whole), &t->o);
     shard_free(&whole);
-    if (f32) {
+    if (f32 && t->products == PRODUCTS_FLOAT) {
         t->n_wrong += compare(&s, t);
     }
     run_splits(t, &s);
@@ -254,7 +257,8 @@ static void run_formats(struct trial *t, const char *list)
     }
 }
 
-static bool check_dir(const char *dir, const char *kv, uint32_t prompts,
+static bool check_dir(const char *dir, const char *kv,
+                      enum kernels_products products, uint32_t prompts,
                       uint32_t steps)
 {
     static struct trial t;
@@ -264,6 +268,7 @@ static bool check_dir(const char *dir, const char *kv, uint32_t prompts,
     t.dir = dir;
     t.prompts = prompts;
     t.steps = steps;
+    t.products = products;
     t.dice.state = 7;
     if (golden_load(&t.golden, dir, &e) != ST_OK ||
         config_load(&t.config, dir, &e) != ST_OK) {
@@ -379,7 +384,7 @@ static int usage(void)
     fprintf(stderr,
             "usage: golden_stages [--random N] [--prompts 1..%d] [--steps "
             "2..%d] [--kv FORMAT,..]\n"
-            "                     [MODEL_DIR...]\n",
+            "                     [--int8] [MODEL_DIR...]\n",
             SCRIPT_LINES_MAX, GOLDEN_STEPS_MAX);
     return 2;
 }
@@ -391,9 +396,11 @@ int main(int argc, char **argv)
         {"prompts", required_argument, NULL, 1},
         {"steps", required_argument, NULL, 2},
         {"kv", required_argument, NULL, 'k'},
+        {"int8", no_argument, NULL, '8'},
         {NULL, 0, NULL, 0},
     };
     uint32_t n[3] = {0, PROMPTS, STEPS}, n_failed = 0;
+    enum kernels_products products = PRODUCTS_FLOAT;
     const char *kv = NULL;
 
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
@@ -402,6 +409,8 @@ int main(int argc, char **argv)
         }
         if (c == 'k') {
             kv = optarg;
+        } else if (c == '8') {
+            products = PRODUCTS_INT8;
         } else {
             n[c] = (uint32_t)strtoul(optarg, NULL, 10);
         }
@@ -412,7 +421,7 @@ int main(int argc, char **argv)
     }
     n_failed += !check_splits();
     for (int i = optind; i < argc; i++) {
-        n_failed += !check_dir(argv[i], kv, n[1], n[2]);
+        n_failed += !check_dir(argv[i], kv, products, n[1], n[2]);
     }
     for (uint32_t i = 0; i < n[0]; i++) {
         n_failed += !check_random(i);

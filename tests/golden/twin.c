@@ -54,7 +54,8 @@ static void route(void *arg, const struct reference *r, uint32_t layer,
 }
 
 static void reference_open(struct twin *t, const struct shard_weights *w,
-                           const struct kv_format *kv, enum dtype operand)
+                           const struct kv_format *kv, enum dtype operand,
+                           bool int8)
 {
     reference_new(&t->r, w, kv->dtype);
     reference_new(&t->alone, w, kv->dtype);
@@ -63,14 +64,15 @@ static void reference_open(struct twin *t, const struct shard_weights *w,
     t->r.routed = route;
     t->r.routed_arg = &t->routes;
     t->r.operand = t->alone.operand = operand;
+    t->r.int8 = t->alone.int8 = int8;
     t->first = 0;
 }
 
 void twin_open(struct twin *t, const struct shard_weights *w,
-               const struct kv_format *kv, enum dtype operand)
+               const struct kv_format *kv, enum dtype operand, bool int8)
 {
     *t = (struct twin){0};
-    reference_open(t, w, kv, operand);
+    reference_open(t, w, kv, operand, int8);
 }
 
 void twin_close(struct twin *t)
@@ -92,7 +94,7 @@ void twin_restart(struct twin *t, struct kernels *k, const uint32_t *blocks,
     t->codes.k = k;
     t->codes.blocks = blocks;
     t->codes.block_tokens = block_tokens;
-    reference_open(t, of.w, &of.kv, of.operand);
+    reference_open(t, of.w, &of.kv, of.operand, of.int8);
 }
 
 /* Returns the largest difference of two vectors, relative to the largest value
@@ -166,6 +168,13 @@ static void pass_layer(struct twin *t, uint32_t layer, double *x,
     }
 }
 
+static void note_layer(struct twin *t, double d)
+{
+    note(&t->layer, d);
+    t->n_all++;
+    t->n_near += d <= TWIN_NEAR;
+}
+
 void twin_layer(struct twin *t, struct kernels *k, uint32_t done, uint32_t n)
 {
     size_t h = t->r.w->shape.hidden;
@@ -187,7 +196,7 @@ void twin_layer(struct twin *t, struct kernels *k, uint32_t done, uint32_t n)
         }
         t->r.position = t->first + i;
         pass_layer(t, done - 1, x, t->after + i * h);
-        note(&t->layer, difference(t->after + i * h, x, (uint32_t)h));
+        note_layer(t, difference(t->after + i * h, x, (uint32_t)h));
     }
     if (done == t->r.w->end - t->r.w->begin) {
         t->first += n;

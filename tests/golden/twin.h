@@ -37,7 +37,8 @@
 
 #include "tests/golden/kv_codes.h"
 
-#define TWIN_BOUND 0x1p-8 /* relative to the largest of x or the logits */
+#define TWIN_BOUND 0x1p-8  /* relative to the largest of x or the logits */
+#define TWIN_NEAR  0x1p-18 /* likewise: float32 sums in another order */
 #define TWIN_BOUND_EXPERTS \
     6.3e-3           /* relative to x: 1.5 times the largest measured */
 #define TWIN_TIES 16 /* most pairs of experts that are tried */
@@ -61,11 +62,13 @@ struct twin {
     struct kv_codes codes;
     struct twin_routes routes;
     double layer, head; /* largest differences so far, relative as TWIN_BOUND */
+    uint64_t n_all, n_near; /* layers of tokens, and those within TWIN_NEAR */
 };
 
-/* Opens a twin for products whose operands have that dtype. */
+/* Opens a twin for products whose operands have that dtype, or with int8 those
+ * of integer products. */
 void twin_open(struct twin *t, const struct shard_weights *w,
-               const struct kv_format *kv, enum dtype operand);
+               const struct kv_format *kv, enum dtype operand, bool int8);
 void twin_close(struct twin *t);
 
 /* Begins another sequence, of this block table; the largest differences

@@ -268,8 +268,8 @@ static void store_kv(struct reference *r, uint32_t layer, const double *n)
     double *k = l->k + (size_t)r->position * wide;
     double *v = l->v + (size_t)r->position * wide;
 
-    reference_product(&a->k, a->k_bias, n, k);
-    reference_product(&a->v, a->v_bias, n, v);
+    reference_project(r, &a->k, a->k_bias, n, k);
+    reference_project(r, &a->v, a->v_bias, n, v);
     for (uint32_t h = 0; h < s->n_kv_heads; h++) {
         if (a->k_norm) {
             reference_norm(k + h * hd, a->k_norm, hd, s->norm_eps, k + h * hd);
@@ -289,7 +289,7 @@ void reference_attention(struct reference *r, uint32_t layer, double *x)
     double n[WIDE], q[WIDE], y[WIDE], out[WIDE], head[KERNELS_HEAD_DIM_MAX];
 
     reference_norm_operands(r, x, w->input_norm, n);
-    reference_product(&a->q, a->q_bias, n, q);
+    reference_project(r, &a->q, a->q_bias, n, q);
     store_kv(r, layer, n);
     for (uint32_t h = 0; h < s->n_heads; h++) {
         const double *from = q + h * hd * (s->attn_gated ? 2 : 1);
@@ -306,7 +306,7 @@ void reference_attention(struct reference *r, uint32_t layer, double *x)
         }
     }
     reference_round_operands(r, y, s->n_heads * hd);
-    reference_product(&a->o, a->o_bias, y, out);
+    reference_project(r, &a->o, a->o_bias, y, out);
     reference_add(r, x, out, w->mixer_norm);
 }
 
@@ -377,10 +377,10 @@ void reference_deltanet(struct reference *r, uint32_t layer, double *x)
     double out[WIDE], *q = u, *k = u + keys, *v = u + 2 * keys;
 
     reference_norm_operands(r, x, w->input_norm, n);
-    reference_product(&d->qkv, NULL, n, in);
-    reference_product(&d->z, NULL, n, z);
-    reference_product(&d->b, NULL, n, b);
-    reference_product(&d->a, NULL, n, a);
+    reference_project(r, &d->qkv, NULL, n, in);
+    reference_project(r, &d->z, NULL, n, z);
+    reference_project(r, &d->b, NULL, n, b);
+    reference_project(r, &d->a, NULL, n, a);
     convolve(r, d->conv, l, in, u);
     for (uint32_t h = 0; h < s->n_k_heads; h++) {
         unit(q + h * s->k_dim, s->k_dim, 1.0 / sqrt(s->k_dim));
@@ -399,7 +399,7 @@ void reference_deltanet(struct reference *r, uint32_t layer, double *x)
         }
     }
     reference_round_operands(r, y, s->n_v_heads * dv);
-    reference_product(&d->out, NULL, y, out);
+    reference_project(r, &d->out, NULL, y, out);
     reference_add(r, x, out, w->mixer_norm);
 }
 
@@ -423,7 +423,7 @@ void reference_draft_input(const struct reference *r, uint32_t token,
     reference_embed(r, token, embedding);
     reference_norm_operands(r, embedding, w->embed_norm, pair);
     reference_norm_operands(r, h, w->hidden_norm, pair + r->w->shape.hidden);
-    reference_product(&w->fc, NULL, pair, x);
+    reference_project(r, &w->fc, NULL, pair, x);
 }
 
 void reference_head(const struct reference *r, const double *x, double *logits)
@@ -431,7 +431,7 @@ void reference_head(const struct reference *r, const double *x, double *logits)
     double n[WIDE], cap = (double)r->w->shape.logit_cap;
 
     reference_norm_operands(r, x, last_norm(r), n);
-    reference_product(&r->w->head, NULL, n, logits);
+    reference_project(r, &r->w->head, NULL, n, logits);
     for (uint32_t i = 0; cap > 0.0 && i < r->w->shape.vocab; i++) {
         logits[i] = cap * tanh(logits[i] / cap);
     }

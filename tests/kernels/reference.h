@@ -48,6 +48,9 @@ struct reference {
      * changes it, leaves them as they are.  For a norm, x gamma is rounded,
      * before the scale.  Router and shared gate are never rounded. */
     enum dtype operand;
+    /* Rounds the operands of quantised weights to 8 bits, FP8 excepted, as
+     * integer products do (kernels/isa/int8.h). */
+    bool int8;
     uint32_t position; /* position of the next token */
     bool drafting;     /* the next tokens are the MTP layer's */
     struct reference_layer layers[65];

@@ -32,13 +32,13 @@ static void mlp(const struct reference *r, const struct mlp_weights *w,
 {
     double gate[WIDE], up[WIDE];
 
-    reference_product(&w->gate, NULL, n, gate);
-    reference_product(&w->up, NULL, n, up);
+    reference_project(r, &w->gate, NULL, n, gate);
+    reference_project(r, &w->up, NULL, n, up);
     for (uint32_t i = 0; i < w->gate.rows; i++) {
         gate[i] = activated(&r->w->shape, gate[i], up[i]);
     }
     reference_round_operands(r, gate, w->gate.rows);
-    reference_product(&w->down, NULL, gate, out);
+    reference_project(r, &w->down, NULL, gate, out);
 }
 
 void reference_mlp(const struct reference *r, uint32_t layer, double *x)
@@ -107,7 +107,7 @@ static void expert(const struct reference *r, const struct expert_weights *w,
     const uint32_t wide = 2 * s->expert_dim, at = e * wide;
     double both[WIDE], h[WIDE];
 
-    reference_product_rows(&w->gate_up, at, wide,
+    reference_project_rows(r, &w->gate_up, at, wide,
                            w->gate_up_bias ? w->gate_up_bias + at : NULL, n,
                            both);
     for (uint32_t i = 0; i < s->expert_dim; i++) {
@@ -116,7 +116,7 @@ static void expert(const struct reference *r, const struct expert_weights *w,
                    : activated(s, both[i], both[s->expert_dim + i]);
     }
     reference_round_operands(r, h, s->expert_dim);
-    reference_product_rows(&w->down, e * s->hidden, s->hidden,
+    reference_project_rows(r, &w->down, e * s->hidden, s->hidden,
                            w->down_bias ? w->down_bias + e * s->hidden : NULL,
                            h, out);
 }

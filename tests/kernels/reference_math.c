@@ -188,8 +188,8 @@ static double row_product(const struct tensor *w, uint32_t row, const double *x)
     return sum;
 }
 
-void reference_product_rows(const struct tensor *w, uint32_t first, uint32_t n,
-                            const float *bias, const double *x, double *out)
+static void product_rows(const struct tensor *w, uint32_t first, uint32_t n,
+                         const float *bias, const double *x, double *out)
 {
     for (uint32_t i = 0; i < n; i++) {
         out[i] = (bias ? (double)bias[i] : 0.0) + row_product(w, first + i, x);
@@ -199,7 +199,52 @@ void reference_product_rows(const struct tensor *w, uint32_t first, uint32_t n,
 void reference_product(const struct tensor *w, const float *bias,
                        const double *x, double *out)
 {
-    reference_product_rows(w, 0, w->rows, bias, x, out);
+    product_rows(w, 0, w->rows, bias, x, out);
+}
+
+/* Rounds a block of x [n] as kernels/isa/int8.h defines it.  The codes of
+ * float32 values are borders' only by chance, so the quotient is in double. */
+static void round_block(double *out, const double *x, uint32_t n)
+{
+    double most = 0.0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        most = fmax(most, fabs((double)(float)x[i]));
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] = most < 0x1p-120
+                     ? 0.0
+                     : nearbyint((double)(float)x[i] * 127.0 / most) *
+                           (most / 127.0);
+    }
+}
+
+/* Returns the columns that share a scale of x, 0: x is not rounded. */
+static uint32_t operand_block(const struct reference *r, const struct tensor *w)
+{
+    if (!r->int8 || w->bits == 0 || w->format == WEIGHT_FP8) {
+        return 0;
+    }
+    return w->format == WEIGHT_K4 || w->format == WEIGHT_K6 ? 256 : w->group;
+}
+
+void reference_project_rows(const struct reference *r, const struct tensor *w,
+                            uint32_t first, uint32_t n, const float *bias,
+                            const double *x, double *out)
+{
+    const uint32_t block = operand_block(r, w);
+    double rounded[REFERENCE_WIDE];
+
+    for (uint32_t i = 0; block > 0 && i < w->cols; i += block) {
+        round_block(rounded + i, x + i, block);
+    }
+    product_rows(w, first, n, bias, block > 0 ? rounded : x, out);
+}
+
+void reference_project(const struct reference *r, const struct tensor *w,
+                       const float *bias, const double *x, double *out)
+{
+    reference_project_rows(r, w, 0, w->rows, bias, x, out);
 }
 
 /* ---- norms ---- */

@@ -11,12 +11,16 @@
 
 #define REFERENCE_WIDE 16384 /* widest intermediate vector */
 
-/* out = W x (+ bias) */
+/* out = W x (+ bias), with the operands x as they are. */
 void reference_product(const struct tensor *w, const float *bias,
                        const double *x, double *out);
+/* The same with the operands of r: of 8 bits with r->int8. */
+void reference_project(const struct reference *r, const struct tensor *w,
+                       const float *bias, const double *x, double *out);
 /* The same over rows [first, first + n) of W; bias and out are theirs. */
-void reference_product_rows(const struct tensor *w, uint32_t first, uint32_t n,
-                            const float *bias, const double *x, double *out);
+void reference_project_rows(const struct reference *r, const struct tensor *w,
+                            uint32_t first, uint32_t n, const float *bias,
+                            const double *x, double *out);
 
 /* out = x / sqrt(mean x^2 + eps) * gamma */
 void reference_norm(const double *x, const float *gamma, uint32_t n, float eps,
