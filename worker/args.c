@@ -181,7 +181,8 @@ uint32_t args_chunk(const struct worker_args *a)
 
 bool args_int8(const struct worker_args *a)
 {
-    return strcmp(a->products, "int8") == 0;
+    return a->products != NULL ? strcmp(a->products, "int8") == 0
+                               : strcmp(a->device, "cpu") == 0;
 }
 
 /* Checks what decides the arithmetic of the CPU. */
@@ -189,9 +190,10 @@ static enum status check_cpu(const struct worker_args *a, struct error *e)
 {
     bool cpu = strcmp(a->device, "cpu") == 0;
 
-    if (!args_int8(a) && strcmp(a->products, "float") != 0) {
+    if (a->products != NULL && !args_int8(a) &&
+        strcmp(a->products, "float") != 0) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "--products %s: give float or int8", a->products);
+                         "--products %s: give int8 or float", a->products);
     }
     if (!cpu && (args_int8(a) || a->isa != NULL)) {
         return error_set(e, ST_INVALID_ARGUMENT,

@@ -52,9 +52,9 @@
     X(threads, U32, "N", NULL, "compute threads (default: all CPUs)", 0, 256)  \
     X(pin, FLAG, NULL, NULL, "one exclusive CPU for each compute thread", 0,   \
       0)                                                                       \
-    X(products, STRING, "float|int8", "float",                                 \
-      "products of quantised weights on the CPU; int8 is faster, and rounds "  \
-      "operands to 8 bits",                                                    \
+    X(products, STRING, "int8|float", NULL,                                    \
+      "products of quantised weights on the CPU; int8 rounds operands to 8 "   \
+      "bits, and is faster (default: int8; on an OpenCL device float)",        \
       0, 0)                                                                    \
     X(isa, STRING, "NAME", NULL,                                               \
       "instruction set on the CPU: avx512, avx2 or generic (default: the "     \
@@ -176,7 +176,8 @@ uint32_t args_keep_tokens(const struct worker_args *a);
 /* Sets the tokens of steps and chunks that the options leave open. */
 void args_choose_steps(struct worker_args *a, bool gpu);
 
-/* Returns whether quantised weights have integer products. */
+/* Returns whether quantised weights have integer products, the default on the
+ * CPU. */
 bool args_int8(const struct worker_args *a);
 
 /* Returns the largest step that the options allow, for a model of that

@@ -245,7 +245,8 @@ static enum status forward_make(struct program *p, struct error *e)
     p->kernels = program_kernels(p);
     st = forward_new(&p->forward, shard_weights(p->shard), &p->kernels, e);
     log_debug("kernels", "device=%s isa=%s products=%s", a->device,
-              a->isa != NULL ? a->isa : "best", a->products);
+              a->isa != NULL ? a->isa : "best",
+              args_int8(a) ? "int8" : "float");
     return st == ST_OK ? forward_alloc_hidden(p->forward, a->engine_depth + 1,
                                               a->step_tokens, e)
                        : st;

@@ -149,6 +149,7 @@ static struct costs_step step_of(const struct fit *f,
                                  const struct cluster_worker *w)
 {
     struct split_terms t = terms_of(f, w, 0);
+    const char *products = option_of(&w->unit, "products");
     bool opencl = !on_cpu(w);
 
     return (struct costs_step){
@@ -162,7 +163,8 @@ static struct costs_step step_of(const struct fit *f,
         .context = t.context,
         .keep_tokens = costs_keep_tokens(drafts_of(w), t.max_rows),
         .kept = kv_of(f, w).dtype,
-        .opencl = opencl};
+        .opencl = opencl,
+        .int8 = products != NULL ? strcmp(products, "int8") == 0 : !opencl};
 }
 
 /* ---- a worker with fixed layers ---- */

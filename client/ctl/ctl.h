@@ -223,6 +223,10 @@ enum ctl_exit {
     X(threads, U32, "N", NULL,                                                 \
       "compute threads of each worker (default: the CPUs of this machine)", 1, \
       256)                                                                     \
+    X(products, STRING, "int8|float", NULL,                                    \
+      "products of quantised weights, which set scratch (default: int8 on "    \
+      "the cpu, float on opencl)",                                             \
+      0, 0)                                                                    \
     X(scratch, BYTES, "SIZE", NULL,                                            \
       "scratch memory per worker for the largest step (default: as a worker "  \
       "counts it)",                                                            \

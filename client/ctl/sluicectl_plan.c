@@ -122,10 +122,21 @@ static enum status read_step(struct plan *p, struct error *e)
     bool opencl = strcmp(o->device, "opencl") == 0;
     uint32_t tokens = opencl ? STEP_TOKENS_GPU : STEP_TOKENS_CPU;
     uint32_t chunk = opencl ? CHUNK_TOKENS_GPU : CHUNK_TOKENS_CPU;
+    bool int8 =
+        o->products != NULL ? strcmp(o->products, "int8") == 0 : !opencl;
 
     if (!opencl && strcmp(o->device, "cpu") != 0) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "--device %s: cpu or opencl is required", o->device);
+    }
+    if (o->products != NULL && !int8 && strcmp(o->products, "float") != 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--products %s: give int8 or float", o->products);
+    }
+    if (opencl && int8) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--products int8: only the CPU has integer products; "
+                         "leave it out");
     }
     p->step = (struct costs_step){
         .tokens = o->step_tokens > 0 ? o->step_tokens : tokens,
@@ -137,7 +148,8 @@ static enum status read_step(struct plan *p, struct error *e)
         .context = p->terms.context,
         .keep_tokens = costs_keep_tokens(p->drafts, o->max_rows),
         .kept = p->kv.dtype,
-        .opencl = opencl};
+        .opencl = opencl,
+        .int8 = int8};
     chunk = o->chunk_tokens > 0 ? o->chunk_tokens : chunk;
     p->terms.chunk_tokens = chunk < p->step.tokens ? chunk : p->step.tokens;
     return ST_OK;

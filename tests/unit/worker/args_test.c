@@ -225,6 +225,37 @@ static void a_drafter_has_a_name(void **state)
 }
 
 /* At both ends of the range and past them. */
+static void integer_products_are_the_default_of_the_cpu(void **state)
+{
+    static const struct {
+        const char *device, *products;
+        bool int8, valid;
+    } cases[] = {{"cpu", "int8", true, true},   {"cpu", "float", false, true},
+                 {"cpu", "int4", false, false}, {"cpu", "", false, false},
+                 {"0", "float", false, true},   {"0", "int8", true, false}};
+    char *none[] = {"sluice-worker", "--model", "m"};
+    char *device[] = {"sluice-worker", "--model", "m", "--device", "0"};
+    struct worker_args a = parsed(3, none);
+    struct error e;
+
+    (void)state;
+    assert_true(args_int8(&a));
+    assert_true(args_step(&a, 1024).int8);
+    assert_int_equal(args_check(&a, &e), ST_OK);
+    a = parsed(5, device);
+    assert_false(args_int8(&a));
+    assert_int_equal(args_check(&a, &e), ST_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        a.device = cases[i].device;
+        a.products = cases[i].products;
+        assert_int_equal(args_int8(&a), cases[i].int8);
+        assert_int_equal(args_check(&a, &e),
+                         cases[i].valid ? ST_OK : ST_INVALID_ARGUMENT);
+    }
+    assert_string_equal(e.text, "--device 0: only the CPU has --products int8; "
+                                "leave it out");
+}
+
 static void cache_shares_are_shares(void **state)
 {
     char *none[] = {"sluice-worker", "--model", "m"};
@@ -261,6 +292,7 @@ int main(void)
         cmocka_unit_test(drafts_are_a_number_or_auto),
         cmocka_unit_test(reads_the_target_of_a_step),
         cmocka_unit_test(a_drafter_has_a_name),
+        cmocka_unit_test(integer_products_are_the_default_of_the_cpu),
         cmocka_unit_test(cache_shares_are_shares),
     };
 
