@@ -27,6 +27,7 @@
     X(MODEL_NAME_MAX, 128, "bytes", "a model's name")                         \
     X(TENANT_NAME_MAX, 64, "bytes", "a tenant's name")                        \
     X(KV_FORMAT_MAX, 31, "bytes", "the name of a worker's KV format")         \
+    X(ARITHMETIC_MAX, 31, "bytes", "a worker's arithmetic id")                \
     X(SHARD_DEVICE_MAX, 128, "bytes", "the name of a worker's device")        \
     X(CACHE_SALT_MAX, 64, "bytes", "the cache_salt of a request")             \
     X(ENDPOINT_MAX, 256, "bytes", "an endpoint, with its NUL")                \

@@ -81,6 +81,10 @@
     X(tenant_weight, LIST, "TENANT=N", NULL,                                   \
       "share of a tenant in each queue, against 1 of others", 0,               \
       OPTION_LIST_MAX)                                                         \
+    X(mixed_arithmetic, FLAG, NULL, NULL,                                      \
+      "workers of a model whose arithmetic differs, so that a sequence that "  \
+      "moves may continue with other tokens",                                  \
+      0, 0)                                                                    \
     X(places, LIST, "MODEL=N", NULL,                                           \
       "places that a model is to have, workers with all layers and replicas "  \
       "of several stages, for model_places_expected (default: the most so "    \

@@ -226,6 +226,7 @@ static struct router_options options_of(const struct program *p)
         .n_weights = p->weights.n,
         .places = p->places.of,
         .n_places = p->places.n,
+        .mixed_arithmetic = a->mixed_arithmetic,
         .keyed = p->daemon.keys != NULL,
         .text = text_threads_seam(p->text),
         .recorder = p->recorder};

@@ -185,6 +185,24 @@ bool args_int8(const struct worker_args *a)
                                : strcmp(a->device, "cpu") == 0;
 }
 
+void args_arithmetic(const struct worker_args *a, enum weight_format f,
+                     char out[ARITHMETIC_SIZE])
+{
+    char text[sizeof(struct opencl_device)];
+    struct opencl_device d;
+
+    out[0] = '\0';
+    if (strcmp(a->device, "cpu") == 0) {
+        arithmetic_cpu(out, f, args_int8(a));
+    } else if (opencl_device_find(&d, a->device, NULL) == ST_OK) {
+        /* The compiler of the driver may order and contract operations. */
+        snprintf(text, sizeof text, "%s\n%s\n%s\n%s\n%s", d.platform_name,
+                 d.name, d.version, d.driver,
+                 a->portable ? "portable" : "best");
+        arithmetic_device(out, text);
+    }
+}
+
 /* Checks what decides the arithmetic of the CPU. */
 static enum status check_cpu(const struct worker_args *a, struct error *e)
 {

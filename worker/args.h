@@ -8,6 +8,7 @@
 #include "common/base/log_output.h"
 #include "common/base/option.h"
 #include "common/base/option_sources.h"
+#include "common/model/arithmetic.h"
 #include "common/model/costs.h"
 #include "common/model/kv_format.h"
 #include "common/split/layer_split.h"
@@ -179,6 +180,11 @@ void args_choose_steps(struct worker_args *a, bool gpu);
 /* Returns whether quantised weights have integer products, the default on the
  * CPU. */
 bool args_int8(const struct worker_args *a);
+
+/* Writes the arithmetic id of a worker with these options, for a model whose
+ * quantised weights have the format f: "" if there is no such device. */
+void args_arithmetic(const struct worker_args *a, enum weight_format f,
+                     char out[ARITHMETIC_SIZE]);
 
 /* Returns the largest step that the options allow, for a model of that
  * context, but for the dtype of kept inputs.  Its threads are those of the

@@ -17,12 +17,15 @@
 static enum status check_model(const struct program *p, struct error *e)
 {
     const struct worker_args *a = &p->args;
+    char device[ARITHMETIC_SIZE];
     struct check_options o = {.block_tokens = a->block_tokens,
                               .chunk_tokens = args_chunk(a),
                               .context = a->context,
                               .max_rows = a->max_rows,
                               .slots = a->slots,
                               .kv = args_kv(a),
+                              .device =
+                                  strcmp(a->device, "cpu") != 0 ? device : NULL,
                               .step = args_step(a, a->context)};
     struct args_drafts drafts;
     enum status st = args_drafts(a, &drafts, e);
@@ -30,6 +33,7 @@ static enum status check_model(const struct program *p, struct error *e)
     if (st != ST_OK) {
         return st;
     }
+    args_arithmetic(a, WEIGHT_PLAIN, device);
     o.drafts = drafts.most;
     o.from_text = drafts.drafter == DRAFTER_NGRAM;
     if (a->memory != NULL && !option_bytes(a->memory, &o.budget_bytes)) {

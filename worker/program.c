@@ -158,7 +158,8 @@ static enum status format_choose(struct program *p, struct error *e)
     struct kv_request r = args_kv(&p->args);
     enum status st = kv_format_choose(&p->kv, &p->config, &r, e);
 
-    kv_format_name(&p->kv, p->kv_name);
+    kv_format_name(&p->kv, p->stated.kv_format);
+    args_arithmetic(&p->args, p->config.quant.format, p->stated.arithmetic);
     return st;
 }
 
@@ -244,9 +245,8 @@ static enum status forward_make(struct program *p, struct error *e)
 
     p->kernels = program_kernels(p);
     st = forward_new(&p->forward, shard_weights(p->shard), &p->kernels, e);
-    log_debug("kernels", "device=%s isa=%s products=%s", a->device,
-              a->isa != NULL ? a->isa : "best",
-              args_int8(a) ? "int8" : "float");
+    log_debug("kernels", "device=%s isa=%s arithmetic=%s", a->device,
+              a->isa != NULL ? a->isa : "best", p->stated.arithmetic);
     return st == ST_OK ? forward_alloc_hidden(p->forward, a->engine_depth + 1,
                                               a->step_tokens, e)
                        : st;

@@ -6,6 +6,7 @@
 #define WORKER_PROGRAM_H
 
 #include "common/daemon/daemon.h"
+#include "common/model/arithmetic.h"
 #include "common/model/sizes.h"
 #include "kernels/kernels.h"
 #include "text/tokenizer.h"
@@ -15,12 +16,18 @@
 #include "worker/model/shard.h"
 #include "worker/worker_core.h"
 
+/* The words of Hello that all workers of a model share. */
+struct program_stated {
+    char kv_format[KV_NAME_MAX];
+    char arithmetic[ARITHMETIC_SIZE]; /* "": the device was not found */
+};
+
 /* In the order in which it is made. */
 struct program {
     struct daemon daemon;
     struct worker_args args;
     struct kv_format kv;
-    char kv_name[KV_NAME_MAX];
+    struct program_stated stated;
     struct kernels_options kernels;
     uint64_t available;
     uint32_t host_pages; /* the host tier's */

@@ -68,8 +68,12 @@ static void fill_shard(struct worker_core *w, Sluice__V1__WorkerShard *m)
     m->has_cut_tokens = true;
     m->cut_tokens =
         min_u32(BATCHER_CUT, min_u32(o->chunk_tokens, o->step_tokens));
-    m->has_kv_format = o->kv_format != NULL;
-    m->kv_format = wire_text(o->kv_format != NULL ? o->kv_format : "");
+    m->has_kv_format = o->shared.kv_format != NULL;
+    m->kv_format =
+        wire_text(o->shared.kv_format != NULL ? o->shared.kv_format : "");
+    m->arithmetic =
+        wire_text(o->shared.arithmetic != NULL ? o->shared.arithmetic : "");
+    m->has_arithmetic = m->arithmetic.len > 0;
     m->has_host_pages = o->pool.host_pages > 0;
     m->host_pages = o->pool.host_pages;
     m->has_lineage = m->has_life = true;

@@ -14,6 +14,7 @@
 #include "client/ctl/plan_explain.h"
 #include "common/base/cpus.h"
 #include "common/base/option_value.h"
+#include "common/model/arithmetic.h"
 #include "common/model/costs.h"
 #include "common/model/directory.h"
 #include "common/model/mixer.h"
@@ -593,7 +594,7 @@ static void print_plan(struct plan *p)
 static void print_json(struct plan *p)
 {
     json_t *j = json_split(p, &p->split), *alone = json_array();
-    char format[KV_NAME_MAX];
+    char format[KV_NAME_MAX], id[ARITHMETIC_SIZE];
 
     for (size_t i = 0; i < p->n_workers; i++) {
         struct split one;
@@ -607,6 +608,11 @@ static void print_json(struct plan *p)
     json_set_count(j, "n_layers", p->config.shape.n_layers);
     json_object_set_new(j, "kv_format",
                         json_string(kv_format_name(&p->kv, format)));
+    json_object_set_new(j, "arithmetic",
+                        p->step.opencl
+                            ? json_null()
+                            : json_string(arithmetic_cpu(
+                                  id, p->config.quant.format, p->step.int8)));
     json_set_count(j, "context", p->terms.context);
     json_set_count(j, "window_tokens", p->terms.window_tokens);
     json_set_count(j, "chunk_tokens", p->terms.chunk_tokens);

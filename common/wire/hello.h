@@ -18,7 +18,7 @@
 
 /* The protocol version in Hello. */
 #define WIRE_VERSION_MAJOR 1
-#define WIRE_VERSION_MINOR 7
+#define WIRE_VERSION_MINOR 8
 
 /* First minor version with window blocks: shards with window layers need it at
  * both ends. */

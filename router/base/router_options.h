@@ -61,6 +61,8 @@ struct router_options {
                                         * borrowed; of others: the most so far
                                         */
     uint32_t n_places;
+    bool mixed_arithmetic;     /* workers of a model may have several ids
+                                * (models.h) */
     bool keyed;                /* refuse connections without an identity */
     struct text_seam *text;    /* borrowed; NULL: token ids only */
     struct recorder *recorder; /* borrowed; NULL: nothing is recorded */

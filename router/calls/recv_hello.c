@@ -4,9 +4,11 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/plant.h"
+#include "common/base/quote.h"
 #include "common/wire/identity.h"
 #include "proto/registry.pb-c.h"
 #include "router/calls/early.h"
+#include "router/calls/hello_words.h"
 #include "router/calls/recv.h"
 #include "router/calls/router_state.h"
 #include "router/calls/worker_session.h"
@@ -255,41 +257,13 @@ static enum status check_weights(const struct router_core *r,
     return ST_OK;
 }
 
-/* Writes the name of a KV format, "" if it is absent.  Its length was checked.
- */
-static void format_text(char out[KV_FORMAT_MAX + 1], bool has,
-                        ProtobufCBinaryData name)
-{
-    if (has) {
-        memcpy(out, name.data, name.len);
-    }
-    out[has ? name.len : 0] = '\0';
-}
-
-/* Tokens depend on the format, and a sequence may go on at another worker. */
-static enum status check_format(const struct router_core *r,
-                                const struct hello *h, const struct model *m,
-                                const char *format, struct error *e)
-{
-    uint32_t n = n_staying(r, h, m);
-
-    return n == 0 || kv_formats_agree(m->kv_format, format)
-               ? ST_OK
-               : error_set(e, ST_FAILED_PRECONDITION,
-                           "model %s: the KV cache is %s, but that of the "
-                           "%" PRIu32 " connected workers is %s; start all "
-                           "workers of a model with the same --kv-dtype, "
-                           "--kv-bits, --kv-group and --kv-scheme",
-                           m->name, format, n, m->kv_format);
-}
-
 static enum status check_model(const struct router_core *r,
                                const struct hello *h, struct error *e)
 {
     const Sluice__V1__WorkerShard *s = h->m->worker;
     const struct model *m = h->model;
     enum status st = check_weights(r, h, m, s->fingerprint, e);
-    char format[KV_FORMAT_MAX + 1];
+    const struct hello_words words = hello_words_of_shard(s);
 
     if (st != ST_OK) {
         return st;
@@ -301,8 +275,7 @@ static enum status check_model(const struct router_core *r,
                          "%" PRIu32,
                          m->name, s->vocab, m->vocab);
     }
-    format_text(format, s->has_kv_format, s->kv_format);
-    st = check_format(r, h, m, format, e);
+    st = hello_words_check(&words, &r->base.options, m, n_staying(r, h, m), e);
     return st == ST_OK ? check_tokenizer(r, m, s, e) : st;
 }
 
@@ -337,7 +310,7 @@ static enum status check_worker(struct router_core *r, struct hello *h,
     return check_model(r, h, e);
 }
 
-/* Checks an offer against the weights and the KV format of the model now:
+/* Checks an offer against weights, KV format and arithmetic of the model now:
  * layers of others would be refused after they are loaded. */
 static enum status check_offer(struct router_core *r, struct hello *h,
                                struct error *e)
@@ -345,7 +318,7 @@ static enum status check_offer(struct router_core *r, struct hello *h,
     const Sluice__V1__WorkerOffer *o = h->m->offer;
     enum status st = offer_check(o, r->base.options.keyed, e);
     const struct model *m;
-    char format[KV_FORMAT_MAX + 1];
+    struct hello_words words;
 
     if (st == ST_OK) {
         st = check_lineage(h, o->has_lineage, o->lineage, e);
@@ -363,9 +336,11 @@ static enum status check_offer(struct router_core *r, struct hello *h,
     if (m == NULL) {
         return ST_OK;
     }
-    format_text(format, o->has_kv_format, o->kv_format);
+    words = hello_words_of_offer(o);
     st = check_weights(r, h, m, o->fingerprint, e);
-    return st == ST_OK ? check_format(r, h, m, format, e) : st;
+    return st == ST_OK ? hello_words_check(&words, &r->base.options, m,
+                                           n_staying(r, h, m), e)
+                       : st;
 }
 
 static bool same_life(const struct worker *w, const Sluice__V1__WorkerShard *s)
@@ -392,36 +367,26 @@ static void take_name(struct router_core *r, const struct hello *h)
     }
 }
 
-/* Returns whether sequences of the model can go on with these weights and this
- * KV format: otherwise their next tokens would depend on the worker. */
-static bool goes_on(const struct model *m, const Sluice__V1__WorkerShard *s,
-                    const char *format)
-{
-    return memcmp(m->fingerprint, s->fingerprint.data, 16) == 0 &&
-           kv_formats_agree(m->kv_format, format);
-}
-
-/* Sets the weights, vocabulary and KV format of the model, which its first
- * worker determines; the format by the first that states one. */
+/* Sets the weights, vocabulary and words of the model, which its first worker
+ * determines; each word by the first that states it. */
 static void take_weights(struct router_core *r, const struct hello *h)
 {
     const Sluice__V1__WorkerShard *s = h->m->worker;
     struct model *m = h->model;
-    char format[KV_FORMAT_MAX + 1];
+    const struct hello_words w = hello_words_of_shard(s);
 
-    format_text(format, s->has_kv_format, s->kv_format);
     if (n_staying(r, h, m) > 0) {
-        if (m->kv_format[0] == '\0') {
-            memcpy(m->kv_format, format, sizeof format);
-        }
+        hello_words_learn(&w, m);
         return;
     }
-    if (!goes_on(m, s, format)) {
-        peers_reap(&r->fleet); /* no sequence continues with other weights */
+    if (memcmp(m->fingerprint, s->fingerprint.data, 16) != 0 ||
+        !hello_words_go_on(&w, &r->base.options, m)) {
+        peers_reap(&r->fleet); /* no sequence continues with other tokens */
         choices_estranged(&r->requests, m, m->vocab != s->vocab);
     }
     memcpy(m->fingerprint, s->fingerprint.data, 16);
-    memcpy(m->kv_format, format, sizeof format);
+    m->kv_format[0] = m->arithmetic[0] = '\0';
+    hello_words_learn(&w, m);
     m->vocab = s->vocab;
 }
 
@@ -449,10 +414,12 @@ static void log_up(struct router_core *r, const struct router_peer *p)
 {
     if (p->worker != NULL) {
         log_gate_write(&r->base.log.worker_up, r->base.now_us,
-                       "worker=%s model=%s blocks=%" PRIu32 " slots=%" PRIu32,
+                       "worker=%s model=%s blocks=%" PRIu32 " slots=%" PRIu32
+                       " arithmetic=%s",
                        p->name, p->worker->model->name,
                        p->worker->ledger.classes[BLOCKS].total,
-                       p->worker->ledger.classes[SLOTS].total);
+                       p->worker->ledger.classes[SLOTS].total,
+                       quote(p->worker->shard.arithmetic).text);
     } else if (p->role != BY_WORKER) {
         log_gate_write(&r->base.log.client_up, r->base.now_us,
                        "client=%s role=%s peer=%" PRIu32, p->name,

@@ -8,9 +8,11 @@
  *        ^                                      |                     |
  *        +------------ a worker, Undrain -------+---------------------+
  *
- * The first worker sets the fingerprint, vocabulary, tokenizer and KV format.
- * The router refuses a worker of the same model that differs in any of them.  A
- * worker that states no KV format (minor version 2) is not compared in it.
+ * The first worker sets the fingerprint, vocabulary, tokenizer, KV format and
+ * arithmetic id.  The router refuses a worker of the same model that differs in
+ * any of them.  A worker that states no KV format (minor version 2) or no
+ * arithmetic id (minor version 7) is not compared in it.  With
+ * options.mixed_arithmetic, arithmetic ids may differ.
  *
  * Threading: the core's.  Memory: an entry on the heap, freed with its last
  * reference; workers, requests and an absence hold references.
@@ -37,8 +39,9 @@ struct model {
     enum model_presence presence;
     struct event absence; /* end of the absence; holds a reference */
     uint8_t fingerprint[16];
-    char kv_format[KV_FORMAT_MAX + 1]; /* "": not known */
-    uint32_t vocab, context;           /* context: the longest of all places */
+    char kv_format[KV_FORMAT_MAX + 1];   /* "": not known */
+    char arithmetic[ARITHMETIC_MAX + 1]; /* "": not known */
+    uint32_t vocab, context; /* context: the longest of all places */
     bool has_text;
     uint32_t text; /* the model's number in the text seam */
 

@@ -89,6 +89,9 @@ static void read_shard(struct shard *to, const Sluice__V1__WorkerShard *s)
     if (s->has_kv_format) {
         copy_text(to->kv_format, s->kv_format);
     }
+    if (s->has_arithmetic) {
+        copy_text(to->arithmetic, s->arithmetic);
+    }
     /* Only a stage needs an endpoint, and only a stage's was checked. */
     if (s->layer_end - s->layer_begin < s->n_layers) {
         copy_text(to->stage_endpoint, s->stage_endpoint);

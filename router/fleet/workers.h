@@ -98,12 +98,14 @@ struct shard {
     uint32_t step_tokens; /* tokens in a step of a stage; 0: not given */
     uint32_t cut_tokens;  /* least of a prompt in a step; 0: not given */
     char device[SHARD_DEVICE_MAX + 1];
-    char kv_format[KV_FORMAT_MAX + 1]; /* "": not given */
-    char stage_endpoint[ENDPOINT_MAX]; /* "": none */
+    char kv_format[KV_FORMAT_MAX + 1];   /* "": not given */
+    char arithmetic[ARITHMETIC_MAX + 1]; /* "": not given */
+    char stage_endpoint[ENDPOINT_MAX];   /* "": none */
 };
 
-/* Returns false if both KV formats are given and differ. */
-static inline bool kv_formats_agree(const char *a, const char *b)
+/* Returns false if both KV formats, or both arithmetic ids, are given and
+ * differ. */
+static inline bool shard_words_agree(const char *a, const char *b)
 {
     return a[0] == '\0' || b[0] == '\0' || strcmp(a, b) == 0;
 }

@@ -65,6 +65,10 @@ static enum status check_texts(const Sluice__V1__WorkerOffer *o, bool keyed,
     if (o->has_kv_format && shard_check_format(o->kv_format, e) != ST_OK) {
         return error_wrap(e, "offer");
     }
+    if (o->has_arithmetic &&
+        shard_check_arithmetic(o->arithmetic, e) != ST_OK) {
+        return error_wrap(e, "offer");
+    }
     if (o->fingerprint.len != 16) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "offer: the fingerprint is %zu bytes long, must be 16",

@@ -16,7 +16,8 @@
 struct kind {
     char model[MODEL_NAME_MAX + 1];
     uint8_t fingerprint[16];
-    char kv_format[KV_FORMAT_MAX + 1]; /* "": not given */
+    char kv_format[KV_FORMAT_MAX + 1];   /* "": not given */
+    char arithmetic[ARITHMETIC_MAX + 1]; /* "": not given, or not compared */
     uint32_t n_layers, block_tokens;
 };
 
@@ -48,7 +49,8 @@ static bool same_kind(const struct kind *a, const struct kind *b)
 {
     return a->n_layers == b->n_layers && a->block_tokens == b->block_tokens &&
            memcmp(a->fingerprint, b->fingerprint, 16) == 0 &&
-           kv_formats_agree(a->kv_format, b->kv_format) &&
+           shard_words_agree(a->kv_format, b->kv_format) &&
+           shard_words_agree(a->arithmetic, b->arithmetic) &&
            strcmp(a->model, b->model) == 0;
 }
 
@@ -84,6 +86,7 @@ static struct kind kind_of_worker(const struct worker *w)
     memcpy(k.model, w->model->name, sizeof k.model);
     memcpy(k.fingerprint, w->model->fingerprint, 16);
     memcpy(k.kv_format, w->shard.kv_format, sizeof k.kv_format);
+    memcpy(k.arithmetic, w->shard.arithmetic, sizeof k.arithmetic);
     return k;
 }
 
@@ -476,6 +479,9 @@ bool offer_open(struct replicas *r, struct router_peer *p,
     memcpy(o->kind.fingerprint, m->fingerprint.data, 16);
     if (m->has_kv_format) {
         copy_text(o->kind.kv_format, m->kv_format);
+    }
+    if (m->has_arithmetic && !r->base->options.mixed_arithmetic) {
+        copy_text(o->kind.arithmetic, m->arithmetic);
     }
     o->kind.n_layers = m->n_layers;
     o->kind.block_tokens = m->block_tokens;

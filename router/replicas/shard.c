@@ -59,18 +59,29 @@ static enum status check_numbers(const Sluice__V1__WorkerShard *s,
     return check_bounds(bounds, sizeof bounds / sizeof *bounds, e);
 }
 
-enum status shard_check_format(ProtobufCBinaryData name, struct error *e)
+static enum status check_word(ProtobufCBinaryData name, const char *what,
+                              int most, struct error *e)
 {
-    bool valid = name.len >= 1 && name.len <= KV_FORMAT_MAX;
+    bool valid = name.len >= 1 && name.len <= (size_t)most;
 
     for (size_t i = 0; valid && i < name.len; i++) {
         valid = name.data[i] > ' ' && name.data[i] < 0x7f;
     }
     return valid ? ST_OK
                  : error_set(e, ST_INVALID_ARGUMENT,
-                             "the KV format must be 1..%d bytes of ASCII "
-                             "without blanks",
-                             KV_FORMAT_MAX);
+                             "the %s must be 1..%d bytes of ASCII without "
+                             "blanks",
+                             what, most);
+}
+
+enum status shard_check_format(ProtobufCBinaryData name, struct error *e)
+{
+    return check_word(name, "KV format", KV_FORMAT_MAX, e);
+}
+
+enum status shard_check_arithmetic(ProtobufCBinaryData id, struct error *e)
+{
+    return check_word(id, "arithmetic id", ARITHMETIC_MAX, e);
 }
 
 static enum status check_texts(const Sluice__V1__WorkerShard *s,
@@ -93,6 +104,10 @@ static enum status check_texts(const Sluice__V1__WorkerShard *s,
                          PEER_NAME_MAX);
     }
     if (s->has_kv_format && shard_check_format(s->kv_format, e) != ST_OK) {
+        return error_wrap(e, "shard");
+    }
+    if (s->has_arithmetic &&
+        shard_check_arithmetic(s->arithmetic, e) != ST_OK) {
         return error_wrap(e, "shard");
     }
     if (s->fingerprint.len != 16) {

@@ -16,6 +16,11 @@
 MUST_CHECK enum status shard_check(const Sluice__V1__WorkerShard *s, bool keyed,
                                    struct error *e);
 
+/* Checks an arithmetic id: 1 to ARITHMETIC_MAX bytes of ASCII without blanks.
+ */
+MUST_CHECK enum status shard_check_arithmetic(ProtobufCBinaryData id,
+                                              struct error *e);
+
 /* Checks the name of a KV format: 1 to KV_FORMAT_MAX bytes of ASCII without
  * blanks. */
 MUST_CHECK enum status shard_check_format(ProtobufCBinaryData name,

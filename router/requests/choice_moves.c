@@ -166,8 +166,8 @@ static enum status set_estranged(struct requests *r,
 {
     (void)r;
     return error_set(e, ST_ABORTED,
-                     "model %s came back with different weights or another "
-                     "KV format",
+                     "model %s came back with different weights, another KV "
+                     "format or another arithmetic",
                      request->model->name);
 }
 

@@ -59,10 +59,16 @@ struct worker_pool_options {
     bool poison; /* for tests: freed pages are poisoned */
 };
 
+/* Words that all workers of a model share; NULL or "": not compared. */
+struct worker_shared {
+    const char *kv_format;  /* kv_format_name() */
+    const char *arithmetic; /* common/model/arithmetic.h */
+};
+
 struct worker_options {
     const char *name, *model, *device;
-    const char *lineage;   /* stays the same over restarts; NULL: name */
-    const char *kv_format; /* kv_format_name(); NULL: not compared */
+    const char *lineage; /* stays the same over restarts; NULL: name */
+    struct worker_shared shared;
     uint8_t fingerprint[16];
     struct worker_tokenizer tokenizer;
     uint32_t layer_begin, layer_end, n_layers;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/quote.h"
+#include "common/model/arithmetic.h"
 #include "common/model/checkpoint.h"
 #include "common/model/config.h"
 #include "common/model/costs.h"
@@ -256,6 +257,19 @@ static void print_kept(const struct check *c)
             c->options.step.keep_tokens);
 }
 
+static void print_arithmetic(const struct check *c)
+{
+    char id[ARITHMETIC_SIZE];
+    const char *name = c->options.device;
+
+    if (name == NULL) {
+        name = arithmetic_cpu(id, c->config.quant.format, c->options.step.int8);
+    }
+    if (name[0] != '\0') {
+        fprintf(c->out, "arithmetic   %s\n", name);
+    }
+}
+
 static void print_sizes(const struct check *c)
 {
     const struct sizes *z = &c->sizes;
@@ -269,6 +283,7 @@ static void print_sizes(const struct check *c)
     print_bytes(c, "weights", z->weight_bytes);
     print_layers(c);
     print_mtp_layer(c);
+    print_arithmetic(c);
     if (z->n_attention > 0) {
         fprintf(c->out, "KV cache     %s\n", kv_format_name(&c->kv, name));
         print_bytes(c, "token", z->token_bytes);

@@ -42,6 +42,8 @@ struct check_options {
     bool from_text;        /* drafts come from the text alone: the MTP layer is
                               not loaded */
     struct kv_request kv;
+    const char *device;     /* its arithmetic id, "": not known; NULL: the
+                             * CPU's */
     struct costs_step step; /* context, block_tokens and those for drafts are
                                filled in; zeroed: no scratch */
 };

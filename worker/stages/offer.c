@@ -210,6 +210,8 @@ static void fill_message(struct offer *f, const struct split_model *costs)
     m->max_rows = o->max_rows;
     m->has_kv_format = o->kv_format != NULL;
     m->kv_format = wire_text(o->kv_format != NULL ? o->kv_format : "");
+    m->arithmetic = wire_text(o->arithmetic != NULL ? o->arithmetic : "");
+    m->has_arithmetic = m->arithmetic.len > 0;
     m->has_lineage = m->has_stage_endpoint = true;
     m->lineage = wire_text(o->lineage);
 }

@@ -26,7 +26,8 @@
 struct offer_options {
     const char *name, *lineage;
     const char *model;
-    const char *kv_format; /* NULL: not compared */
+    const char *kv_format;  /* NULL: not compared */
+    const char *arithmetic; /* NULL or "": likewise */
     uint8_t fingerprint[16];
     const char *stage_endpoint;
     uint32_t n_stages; /* in the replica, at least 2 */

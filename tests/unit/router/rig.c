@@ -141,6 +141,7 @@ struct rig *rig_new(const struct rig_options *o)
     ro.n_places = o->n_places;
     ro.suspensions = 1000;
     ro.keyed = o->keyed;
+    ro.mixed_arithmetic = o->mixed_arithmetic;
     ro.memory_bytes = o->memory_bytes;
     ro.recorder = o->recorder;
     rig->router = router_new(&ro, &rig->io);

@@ -245,7 +245,7 @@ struct rig_options {
     struct text_seam *text;
     int64_t worker_wait_us, gather_us, queue_timeout_us;
     int64_t silent_us, lost_us, hung_us; /* 0: the defaults */
-    bool headroom, keyed;
+    bool headroom, keyed, mixed_arithmetic;
     bool expected;                      /* --admission */
     const struct named_number *weights; /* [n_weights] */
     const struct named_number *places;  /* [n_places] */

@@ -236,10 +236,15 @@ static void integer_products_are_the_default_of_the_cpu(void **state)
     char *none[] = {"sluice-worker", "--model", "m"};
     char *device[] = {"sluice-worker", "--model", "m", "--device", "0"};
     struct worker_args a = parsed(3, none);
+    char id[ARITHMETIC_SIZE];
     struct error e;
 
     (void)state;
     assert_true(args_int8(&a));
+    args_arithmetic(&a, WEIGHT_Q4, id);
+    assert_string_equal(id, "cpu-int8-1");
+    args_arithmetic(&a, WEIGHT_PLAIN, id);
+    assert_string_equal(id, "cpu-float-1");
     assert_true(args_step(&a, 1024).int8);
     assert_int_equal(args_check(&a, &e), ST_OK);
     a = parsed(5, device);

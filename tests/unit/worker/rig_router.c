@@ -349,9 +349,13 @@ static void hello(struct rig *r, const struct envelope *e)
     r->n_live = r->n_lives = 0;
     r->hello_live = m->worker->n_live;
     assert_true(m->worker->has_kv_format);
-    assert_int_equal(m->worker->kv_format.len, strlen(r->o.kv_format));
-    assert_memory_equal(m->worker->kv_format.data, r->o.kv_format,
+    assert_int_equal(m->worker->kv_format.len, strlen(r->o.shared.kv_format));
+    assert_memory_equal(m->worker->kv_format.data, r->o.shared.kv_format,
                         m->worker->kv_format.len);
+    assert_true(m->worker->has_arithmetic);
+    assert_int_equal(m->worker->arithmetic.len, strlen(r->o.shared.arithmetic));
+    assert_memory_equal(m->worker->arithmetic.data, r->o.shared.arithmetic,
+                        m->worker->arithmetic.len);
     memset(r->heard, 0, sizeof r->heard);
     memset(&r->ledger, 0, sizeof r->ledger);
     c.session = r->session;

@@ -314,6 +314,28 @@ static void format_of(struct fake *f, const char *name)
     f->shard.has_kv_format = true;
     f->shard.kv_format = wire_text(name);
 }
+static void arithmetic_of(struct fake *f, const char *id)
+{
+    f->shard.has_arithmetic = true;
+    f->shard.arithmetic = wire_text(id);
+}
+BAD(empty_arithmetic)
+{
+    UNUSED;
+    arithmetic_of(f, "");
+}
+BAD(long_arithmetic)
+{
+    static char id[ARITHMETIC_MAX + 2];
+    UNUSED;
+    memset(id, 'x', ARITHMETIC_MAX + 1);
+    arithmetic_of(f, id);
+}
+BAD(blank_arithmetic)
+{
+    UNUSED;
+    arithmetic_of(f, "cpu float");
+}
 BAD(empty_format)
 {
     UNUSED;
@@ -341,7 +363,7 @@ BAD(format_not_ascii)
 
 static const struct bad table[] = {
     {version, ST_FAILED_PRECONDITION,
-     "your version is 2.7, this router has 1.7"},
+     "your version is 2.8, this router has 1.8"},
     {no_role, INVALID, "role 0"},
     {role_7, INVALID, "role 7"},
     {no_name, INVALID, "1..64 bytes of UTF-8"},
@@ -396,6 +418,9 @@ static const struct bad table[] = {
     {rows_huge, INVALID, "max_rows is 513, must be 1..512"},
     {long_device, INVALID, "device"},
     {empty_format, INVALID, "shard: the KV format must be 1..31 bytes"},
+    {empty_arithmetic, INVALID, "shard: the arithmetic id must be 1..31 bytes"},
+    {long_arithmetic, INVALID, "1..31 bytes of ASCII without blanks"},
+    {blank_arithmetic, INVALID, "1..31 bytes of ASCII without blanks"},
     {long_format, INVALID, "1..31 bytes of ASCII without blanks"},
     {format_with_blank, INVALID, "1..31 bytes of ASCII without blanks"},
     {format_not_ascii, INVALID, "1..31 bytes of ASCII without blanks"},
@@ -482,6 +507,8 @@ static void accepts_a_shard_at_every_limit(void **state)
     f->shard.step_tokens = STEP_TOKENS_MAX;
     format_of(f, "a-name-of-31-bytes-7890123456~!");
     assert_int_equal(f->shard.kv_format.len, KV_FORMAT_MAX);
+    arithmetic_of(f, "an-id-of--31-bytes-7890123456~!");
+    assert_int_equal(f->shard.arithmetic.len, ARITHMETIC_MAX);
     fake_hello(f);
     assert_true(f->up);
     rig_free(&rig);
@@ -637,6 +664,51 @@ static void a_worker_without_a_kv_format_is_not_compared(void **state)
     other = worker_with(rig, "w3", "f32");
     assert_int_equal(other->refusal, ST_FAILED_PRECONDITION);
     assert_true(rig_worker(rig, "w4", 8, 2)->up);
+    rig_free(&rig);
+}
+
+static struct fake *worker_of(struct rig *rig, const char *name,
+                              const char *arithmetic)
+{
+    struct fake *f = fake_worker_new(rig, name, 8, 2);
+
+    arithmetic_of(f, arithmetic);
+    fake_hello(f);
+    return f;
+}
+
+static void workers_of_a_model_have_one_arithmetic(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *old = rig_worker(rig, "w0", 8, 2), *a, *other;
+
+    (void)state;
+    assert_true(old->up); /* of minor version 7: it states none */
+    a = worker_of(rig, "w1", "cpu-int8-1");
+    assert_true(a->up);
+    other = worker_of(rig, "w2", "cpu-float-1");
+    assert_int_equal(other->refusal, ST_FAILED_PRECONDITION);
+    assert_string_equal(
+        other->why,
+        "model tiny: the arithmetic is cpu-float-1, but that of the 2 "
+        "connected workers is cpu-int8-1; start all workers of a model with "
+        "the same --products on the same kind of device, or the router with "
+        "--mixed-arithmetic");
+    assert_true(worker_of(rig, "w3", "cpu-int8-1")->up);
+    rig_free(&rig);
+}
+
+static void mixed_arithmetic_is_an_option(void **state)
+{
+    const struct rig_options o = {.max_peers = 16,
+                                  .max_requests = 16,
+                                  .max_waiting = 16,
+                                  .mixed_arithmetic = true};
+    struct rig *rig = rig_new(&o);
+
+    (void)state;
+    assert_true(worker_of(rig, "w1", "cpu-int8-1")->up);
+    assert_true(worker_of(rig, "w2", "cpu-float-1")->up);
     rig_free(&rig);
 }
 
@@ -807,6 +879,8 @@ int main(void)
         cmocka_unit_test(names_are_taken_over_not_shared),
         cmocka_unit_test(workers_of_a_model_agree),
         cmocka_unit_test(workers_of_a_model_have_one_kv_format),
+        cmocka_unit_test(workers_of_a_model_have_one_arithmetic),
+        cmocka_unit_test(mixed_arithmetic_is_an_option),
         cmocka_unit_test(a_worker_without_a_kv_format_is_not_compared),
         cmocka_unit_test(tokenizers_agree),
         cmocka_unit_test(too_many_workers),

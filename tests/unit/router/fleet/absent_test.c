@@ -33,6 +33,12 @@ static void has_format(struct fake *w, const char *name)
     w->shard.kv_format = wire_text(name);
 }
 
+static void has_arithmetic(struct fake *w, const char *id)
+{
+    w->shard.has_arithmetic = true;
+    w->shard.arithmetic = wire_text(id);
+}
+
 /* text: the router and w1 have a tokenizer; format: of w1's KV, or NULL. */
 static void bring_as(struct scene *s, int64_t wait_us, struct fake_text *text,
                      const char *format)
@@ -50,6 +56,7 @@ static void bring_as(struct scene *s, int64_t wait_us, struct fake_text *text,
     }
     if (format != NULL) {
         has_format(s->w, format);
+        has_arithmetic(s->w, "cpu-int8-1");
     }
     fake_hello(s->w);
     assert_true(s->w->up);
@@ -212,6 +219,33 @@ static void it_comes_back_another(void **state)
     rig_end(&s.rig);
 }
 
+/* So do they on the arithmetic. */
+static void it_comes_back_with_another_arithmetic(void **state)
+{
+    static const char *const ids[] = {"cpu-int8-1", "cpu-float-1"};
+
+    (void)state;
+    for (int other = 0; other < 2; other++) {
+        struct scene s;
+        struct fake *w;
+
+        bring_as(&s, WAIT_US, NULL, "bf16");
+        w = fake_worker_new(s.rig, "w2", 64, 8);
+        has_arithmetic(w, ids[other]);
+        fake_hello(w);
+        assert_true(w->up);
+        if (other) {
+            refused(s.x, ST_ABORTED, "another arithmetic");
+        } else {
+            worker_give(w, 1, 0, 8, LENGTH);
+            record_check(s.x, 1, 0, 10);
+        }
+        worker_give(w, 2, 0, 10, LENGTH);
+        record_check(s.y, 2, 0, 10);
+        rig_end(&s.rig);
+    }
+}
+
 /* Tokens depend on the cache too. */
 static void it_comes_back_with_another_kv_format(void **state)
 {
@@ -349,6 +383,7 @@ int main(void)
         cmocka_unit_test(it_comes_back_smaller),
         cmocka_unit_test(it_comes_back_another),
         cmocka_unit_test(it_comes_back_with_another_kv_format),
+        cmocka_unit_test(it_comes_back_with_another_arithmetic),
         cmocka_unit_test(it_comes_back_with_other_ids),
         cmocka_unit_test(another_is_refused),
         cmocka_unit_test(nobody_waits),

@@ -253,6 +253,27 @@ BAD(long_format)
 {
     format_of(f, KV_FORMAT_MAX + 1);
 }
+static void arithmetic_of(struct fake *f, size_t n)
+{
+    static char id[ARITHMETIC_MAX + 2];
+
+    memset(id, 'x', sizeof id - 1);
+    f->offer.has_arithmetic = true;
+    f->offer.arithmetic = wire_text(id);
+    f->offer.arithmetic.len = n;
+}
+BAD(empty_arithmetic)
+{
+    arithmetic_of(f, 0);
+}
+BAD(longest_arithmetic)
+{
+    arithmetic_of(f, ARITHMETIC_MAX);
+}
+BAD(long_arithmetic)
+{
+    arithmetic_of(f, ARITHMETIC_MAX + 1);
+}
 
 /* Every other layer has a window, of 2 bytes a token. */
 static void windows(struct fake *f)
@@ -339,6 +360,9 @@ static const struct bad table[] = {
     {window_beside_kv, "layer 4 has both kv_bytes and window_bytes"},
     {largest_window_bytes, NULL},
     {huge_window_bytes, "a layer's window_bytes is"},
+    {empty_arithmetic, "offer: the arithmetic id must be 1..31 bytes"},
+    {longest_arithmetic, NULL},
+    {long_arithmetic, "offer: the arithmetic id must be 1..31 bytes"},
     {empty_format, "offer: the KV format must be 1..31 bytes"},
     {longest_format, NULL},
     {long_format, "offer: the KV format must be 1..31 bytes"},

@@ -210,6 +210,42 @@ static void an_offer_has_the_kv_format_of_the_workers(void **state)
     rig_end(&rig);
 }
 
+static struct fake *offer_of(struct rig *rig, const char *name,
+                             const char *arithmetic)
+{
+    struct fake *f = fake_offer_new(rig, name, 2, 12);
+
+    f->offer.has_arithmetic = true;
+    f->offer.arithmetic = wire_text(arithmetic);
+    fake_hello(f);
+    assert_true(f->up);
+    return f;
+}
+
+/* Stages of a replica have one arithmetic, unless the router has the option. */
+static void offers_of_two_arithmetics_never_meet(void **state)
+{
+    for (int mixed = 0; mixed < 2; mixed++) {
+        const struct rig_options o = {.max_peers = 16,
+                                      .max_requests = 16,
+                                      .max_waiting = 16,
+                                      .mixed_arithmetic = mixed};
+        struct rig *rig = rig_new(&o);
+        struct fake *a = offer_of(rig, "a", "cpu-int8-1");
+        struct fake *odd = offer_of(rig, "odd", "cpu-float-1");
+
+        (void)state;
+        assert_int_equal(a->n_assigns, mixed);
+        assert_int_equal(odd->n_assigns, mixed);
+        if (!mixed) {
+            offer_of(rig, "b", "cpu-int8-1");
+            assert_int_equal(a->n_assigns, 1);
+            assert_free(odd);
+        }
+        rig_end(&rig);
+    }
+}
+
 /* While the first workers load, the next ones start another replica. */
 static void six_make_two_replicas(void **state)
 {
@@ -495,6 +531,7 @@ int main(void)
         cmocka_unit_test(too_small_is_left_alone),
         cmocka_unit_test(offers_that_differ_never_meet),
         cmocka_unit_test(offers_of_two_kv_formats_never_meet),
+        cmocka_unit_test(offers_of_two_arithmetics_never_meet),
         cmocka_unit_test(an_offer_has_the_kv_format_of_the_workers),
         cmocka_unit_test(six_make_two_replicas),
         cmocka_unit_test(what_is_not_taken_is_given_again),

@@ -30,7 +30,8 @@ struct rig {
     Sluice__V1__WorkerOffer said;
     uint64_t layer_bytes[LAYERS], kv_bytes[LAYERS], slot_bytes[LAYERS];
     uint64_t step_bytes[LAYERS], window_bytes[LAYERS];
-    char name[64], model[64], lineage[64], endpoint[64], format[64];
+    char name[64], model[64], lineage[64], endpoint[64], format[64],
+        arithmetic[64];
     uint32_t n_hellos;
 
     uint32_t n_ends;
@@ -92,6 +93,7 @@ static void hear_hello(struct rig *r, const struct envelope *v)
     text(r->lineage, m->offer->lineage);
     text(r->endpoint, m->offer->stage_endpoint);
     text(r->format, m->offer->kv_format);
+    text(r->arithmetic, m->offer->arithmetic);
     if (m->offer->n_layers == LAYERS) {
         memcpy(r->layer_bytes, m->offer->layer_bytes, sizeof r->layer_bytes);
         memcpy(r->kv_bytes, m->offer->kv_bytes, sizeof r->kv_bytes);
@@ -157,6 +159,7 @@ static struct offer_options options(struct rig *r)
                               .lineage = "host-cpu",
                               .model = "tiny",
                               .kv_format = "affine8/64+bf16",
+                              .arithmetic = "cpu-int8-1",
                               .stage_endpoint = "tcp://127.0.0.1:4711",
                               .n_stages = 2,
                               .budget_bytes = 1000,
@@ -324,6 +327,8 @@ static void says_what_layers_cost(void **state)
     assert_int_equal(r->said.n_stages, 2);
     assert_true(r->said.has_kv_format);
     assert_string_equal(r->format, "affine8/64+bf16");
+    assert_true(r->said.has_arithmetic);
+    assert_string_equal(r->arithmetic, "cpu-int8-1");
     assert_int_equal(r->said.budget_bytes, 1000);
     assert_int_equal(r->said.speed, 5000);
     assert_int_equal(r->said.scratch_bytes, 10);
