@@ -233,7 +233,24 @@ static enum status take_tokens(struct builder *b)
 
 /* ---- merges ---- */
 
-/* Merges of the file, "left right". */
+/* Returns whether a merge, "left right", makes a token of the vocabulary. Other
+ * text is refused later, with its reason. */
+static bool makes_token(const struct builder *b, const char *s, size_t n)
+{
+    char joined[2 * TEXT_TOKEN_BYTES + 1];
+    const char *gap = n > 1 ? memchr(s + 1, ' ', n - 1) : NULL;
+
+    if (gap == NULL || n > 2 * TEXT_TOKEN_BYTES) {
+        return true;
+    }
+    memcpy(joined, s, (size_t)(gap - s));
+    memcpy(joined + (gap - s), gap + 1, n - (size_t)(gap - s) - 1);
+    joined[n - 1] = '\0';
+    return json_object_get(b->vocab, joined) != NULL;
+}
+
+/* Merges of the file, "left right".  One whose result is no token is left out:
+ * files have them whose vocabulary was cut after training. */
 static enum status file_merges(struct builder *b, json_t *merges)
 {
     const struct gguf_value *v = gguf_find(b->g, KEY("merges"));
@@ -245,7 +262,11 @@ static enum status file_merges(struct builder *b, json_t *merges)
                          KEY("merges") " is no list of strings");
     }
     while (gguf_next_text(v, &at, &s, &n)) {
-        if (json_array_append_new(merges, json_stringn(s, n)) != 0) {
+        json_t *merge = json_stringn(s, n);
+
+        if (merge != NULL && !makes_token(b, s, n)) {
+            json_decref(merge);
+        } else if (json_array_append_new(merges, merge) != 0) {
             return error_set(b->error, ST_INVALID_ARGUMENT,
                              "merge %s is not UTF-8", quote_bytes(s, n).text);
         }

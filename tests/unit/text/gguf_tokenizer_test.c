@@ -164,6 +164,42 @@ static void real_tokenizers_keep_their_ids(void **state)
     tokenizer_free(&have);
 }
 
+static void merges_whose_result_is_no_token_are_left_out(void **state)
+{
+    json_t *file = json_load_file(GPT2, JSON_ALLOW_NUL, NULL);
+    json_t *model = json_object_get(file, "model");
+    json_t *merges = json_object_get(model, "merges");
+    struct tokenizer *want = fixture_load(GPT2), *have;
+    struct gguf_file *f = gguf_file_new(3, 0);
+    struct error e;
+
+    (void)state;
+    assert_non_null(json_object_get(json_object_get(model, "vocab"), "q"));
+    assert_null(json_object_get(json_object_get(model, "vocab"), "qZ"));
+    json_array_insert_new(merges, 0, json_string("q Z"));
+    gguf_put_tokenizer(f, file, "gpt-2");
+    save(f, path_of("no_token.gguf"));
+    gguf_file_free(&f);
+    have = load(path_of("no_token.gguf"));
+    same_texts(want, have);
+    same_text(want, have, "qZ qZq", 6, 0);
+    tokenizer_free(&have);
+    tokenizer_free(&want);
+    /* A side that is no token is an error in any case. */
+    json_array_set_new(merges, 0, json_string("qZ q"));
+    json_object_set_new(json_object_get(model, "vocab"), "qZq",
+                        json_integer((json_int_t)json_object_size(
+                            json_object_get(model, "vocab"))));
+    f = gguf_file_new(3, 0);
+    gguf_put_tokenizer(f, file, "gpt-2");
+    save(f, path_of("no_token.gguf"));
+    gguf_file_free(&f);
+    assert_int_equal(model_tokenizer_load(&have, path_of("no_token.gguf"), &e),
+                     ST_INVALID_ARGUMENT);
+    assert_non_null(strstr(e.text, "the left side is not in the vocabulary"));
+    json_decref(file);
+}
+
 /* GPT-2's vocabulary, cut as Llama 3 does. */
 static struct tokenizer *gpt2_as_llama3(void)
 {
@@ -479,6 +515,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(real_tokenizers_keep_their_ids),
+        cmocka_unit_test(merges_whose_result_is_no_token_are_left_out),
         cmocka_unit_test(splits_have_names),
         cmocka_unit_test(merges_follow_from_scores),
         cmocka_unit_test(a_space_goes_in_front_by_default),
