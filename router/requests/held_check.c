@@ -84,12 +84,15 @@ static uint64_t own_blocks(const struct worker *w, const struct choice *choice,
 }
 
 /* Returns what choice holds at least.  One that grows holds what it computed:
- * its newest token is not, and may wait for a block. */
+ * its newest token is not, and may wait for a block.  Before its first token it
+ * holds its prompt, of which the newest position is part. */
 static struct need least_of(const struct worker *w, const struct choice *choice)
 {
-    uint64_t n = (uint64_t)choice->request->prompt.n + choice->out.n_generated;
+    uint32_t n_generated = choice->out.n_generated;
+    uint64_t n = (uint64_t)choice->request->prompt.n +
+                 (n_generated > 0 ? n_generated - 1 : 0);
 
-    return choice->entry.claim.grows ? worker_need(w, n - 1)
+    return choice->entry.claim.grows ? worker_need(w, n)
                                      : place_share(w, &choice->grant.need);
 }
 

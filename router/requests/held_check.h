@@ -33,7 +33,8 @@
  * without a row therefore has not ended.
  *
  * A sequence that grows (router/schedule/claims.h) holds what its prompt
- * and all tokens but the newest take, in place of its need.  At a worker where
+ * and all tokens but the newest take, in place of its need; before its first
+ * token, what its prompt takes.  At a worker where
  * one grew in this session, any sequence may be suspended, and the row of a
  * suspension may be acknowledged by an older answer before it is sent: there
  * only sequences with a row in the message count.

@@ -183,6 +183,36 @@ static void two_rows_of_one_grant_are_a_lie(void **state)
     rig_free(&s.rig);
 }
 
+/* A sequence that grows holds its prompt before its first token, be it one
+ * position: a shard without slots then shows nothing else of it. */
+static void a_growing_sequence_holds_its_prompt(void **state)
+{
+    const struct rig_options o = {
+        .max_peers = 8, .max_requests = 8, .max_waiting = 8, .expected = true};
+    struct rig *rig = rig_new(&o);
+    struct fake *w = fake_worker_new(rig, "w1", 64, 0);
+    struct fake *c;
+
+    (void)state;
+    w->shard.pages_per_slot = w->shard.pages_per_checkpoint = 0;
+    fake_hello(w);
+    rig_run(rig);
+    c = rig_client(rig, "c1");
+    client_generate(c, 1, 1, 100);
+    rig_run(rig);
+    assert_true(worker_sequence_of(w, 1)->grows);
+    worker_step(w);
+    rig_run(rig);
+    assert_false(w->gone);
+    free_blocks(w, 1);
+    worker_step(w);
+    rig_run(rig);
+    assert_true(w->gone);
+    assert_non_null(strstr(w->goodbye, "0 blocks held or granted, but 1 "
+                                       "sequences that run there need 1"));
+    rig_free(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +225,7 @@ int main(void)
         cmocka_unit_test(a_cancel_frees_before_its_receipt),
         cmocka_unit_test(a_refusal_may_come_after_the_ledger),
         cmocka_unit_test(two_rows_of_one_grant_are_a_lie),
+        cmocka_unit_test(a_growing_sequence_holds_its_prompt),
     };
 
     log_setup(LOG_OFF, NULL, NULL);
