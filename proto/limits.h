@@ -26,6 +26,7 @@
     X(KEY_NAME_MAX, 32, "bytes", "the name of a key")                         \
     X(MODEL_NAME_MAX, 128, "bytes", "a model's name")                         \
     X(TENANT_NAME_MAX, 64, "bytes", "a tenant's name")                        \
+    X(ROUTE_NAME_MAX, 32, "bytes", "the route of a request")                  \
     X(KV_FORMAT_MAX, 31, "bytes", "the name of a worker's KV format")         \
     X(ARITHMETIC_MAX, 31, "bytes", "a worker's arithmetic id")                \
     X(SHARD_DEVICE_MAX, 128, "bytes", "the name of a worker's device")        \

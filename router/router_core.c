@@ -454,6 +454,16 @@ bool router_model_view(const struct router_core *r, uint32_t i,
     return true;
 }
 
+uint64_t router_tenant_learned(const struct router_core *r, uint32_t i,
+                               const char *tenant)
+{
+    size_t n = tenant != NULL ? strlen(tenant) : 0;
+    struct length_groups *g = &scheduling_of(r->fleet.models[i])->lengths;
+
+    return lengths_count(
+        &g->tenants[metric_slot_of(&r->base.tenant_names, tenant, n)]);
+}
+
 uint64_t router_prefixes(const struct router_core *r, uint32_t i, uint32_t *n)
 {
     *n = 0;

@@ -90,6 +90,11 @@ struct router_model_view {
 bool router_model_view(const struct router_core *r, uint32_t i,
                        struct router_model_view *out);
 
+/* Returns the ended choices of a tenant of the i-th model from which it
+ * learned, for auditors; NULL: of the tenant without a name. */
+uint64_t router_tenant_learned(const struct router_core *r, uint32_t i,
+                               const char *tenant);
+
 /* Fills *out with the view of the i-th worker session that is up.  Returns
  * false past the last. */
 bool router_worker_view(const struct router_core *r, uint32_t i,

@@ -110,6 +110,7 @@ static void write_message(struct generation *g, struct generation_prompt *p,
     const struct openai_request *r = g->request;
     Sluice__V1__GenerateRequest *m = &p->message;
     const char *tenant = tenant_name(g->tenant);
+    const char *route = gateway_route_name(g->route);
 
     sluice__v1__generate_request__init(m);
     sampling_write(values, &p->sampling);
@@ -149,6 +150,9 @@ static void write_message(struct generation *g, struct generation_prompt *p,
         r->turn.tier == OPENAI_TIER_PRIORITY ? SLUICE__V1__TIER__TIER_PRIORITY
         : r->turn.tier == OPENAI_TIER_FLEX   ? SLUICE__V1__TIER__TIER_FLEX
                                              : SLUICE__V1__TIER__TIER_DEFAULT;
+    m->has_route = true;
+    m->route =
+        (ProtobufCBinaryData){strlen(route), (uint8_t *)(uintptr_t)route};
     m->has_tenant = true;
     m->tenant =
         (ProtobufCBinaryData){strlen(tenant), (uint8_t *)(uintptr_t)tenant};

@@ -97,6 +97,11 @@ void gateway_metrics_times(struct gateway_metrics *m,
 
 /* A model without a name does not exist: "default" has series only if a model
  * of that name had requests. */
+const char *gateway_route_name(enum gateway_route route)
+{
+    return routes[route];
+}
+
 static const char *model_name(const struct gateway_metrics *m, size_t slot)
 {
     const struct gateway_model_counts *k = &m->models[slot];

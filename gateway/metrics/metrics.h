@@ -105,6 +105,9 @@ struct gateway_metrics {
 void gateway_metrics_init(struct gateway_metrics *m);
 void gateway_metrics_fini(struct gateway_metrics *m);
 
+/* Returns the label of a route. */
+const char *gateway_route_name(enum gateway_route route);
+
 /* Counts an answer with this HTTP status code.  Codes without a series of
  * their own count as "2xx", "3xx", "4xx" or "5xx", and numbers that are no
  * code as "5xx". */

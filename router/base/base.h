@@ -41,7 +41,7 @@ struct router_base {
     struct metric_names model_names; /* those that had a worker */
     struct router_models models[METRIC_SLOTS];
     struct router_refusals refusals[METRIC_SLOTS][ST_NR];
-    struct metric_names tenant_names;
+    struct metric_names tenant_names, route_names;
     struct router_tenants tenants[METRIC_SLOTS];
 };
 

@@ -83,6 +83,7 @@
 #define RETRY_MS_MAX          3600000
 #define PREFIX_TREE_MAX       65536
 #define EXPLAIN_PLACES_MAX    16
+#define LENGTH_ROUTES_MAX     64
 
 /* Name, unit and meaning of each limit, as sluice-router --limits prints
  * them. */
@@ -172,6 +173,8 @@
     X(PREFIX_TREE_MAX, "",                                                     \
       "restorable prefixes of a model that the router remembers")              \
     X(EXPLAIN_PLACES_MAX, "", "places remembered of each grant for Explain")   \
+    X(LENGTH_ROUTES_MAX, "",                                                   \
+      "routes of tenants of a model whose output lengths are learned")         \
     X(SUSPENSIONS_MOST, "ppm", "value of --suspensions")                       \
     X(TENANT_WEIGHT_MAX, "", "value of --tenant-weight")
 

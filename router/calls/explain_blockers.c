@@ -55,7 +55,7 @@ uint32_t explain_blockers(const struct router_core *r,
         const struct queue_entry *x =
             LIST_OF(at->next, struct queue_entry, granted);
         uint32_t left =
-            lengths_mean(lengths_of(x->model), x->n_made, entry_max_tokens(x));
+            lengths_mean(lengths_for(x), x->n_made, entry_max_tokens(x));
         struct need has = place_need(w, (uint64_t)x->n_prompt + x->n_made);
 
         insert(out, &n,

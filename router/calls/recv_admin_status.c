@@ -171,6 +171,8 @@ static void queues_fill(struct router_core *r, struct status_message *s)
 {
     for (uint32_t i = 0; i < r->fleet.n_models; i++) {
         struct model *m = r->fleet.models[i];
+        struct newcomer x = {
+            .model = m, .n_prompt = 1, .max_tokens = 1, .tier = TIER_DEFAULT};
 
         for (uint32_t t = 0; t < METRIC_SLOTS && m->n_waiting > 0; t++) {
             uint32_t n = fair_waiting(m, t);
@@ -180,7 +182,8 @@ static void queues_fill(struct router_core *r, struct status_message *s)
             if (q == NULL) {
                 continue;
             }
-            p = predict_arrival(&r->schedule, m, 1, 1, t, TIER_DEFAULT);
+            x.tenant = t;
+            p = predict_arrival(&r->schedule, &x);
             q->model = wire_text(m->name);
             q->tenant = wire_text(metric_slot_name(&r->base.tenant_names, t));
             q->has_wait_us = p.wait_us != PREDICT_NEVER;

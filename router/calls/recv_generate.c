@@ -66,6 +66,12 @@ static bool check_fields(const struct incoming *in, const generate_message *m)
                TENANT_NAME_MAX);
         return false;
     }
+    if (m->has_route && !wire_text_ok(m->route, 1, ROUTE_NAME_MAX)) {
+        refuse(in, ST_INVALID_ARGUMENT,
+               "route must be 1 to %d bytes of UTF-8 without a NUL byte",
+               ROUTE_NAME_MAX);
+        return false;
+    }
     if (m->has_max_tokens && m->max_tokens == 0) {
         refuse(in, ST_INVALID_ARGUMENT, "max_tokens is 0, must be at least 1");
         return false;
@@ -249,6 +255,14 @@ static uint32_t tenant_of(struct router_core *r, const generate_message *m)
                                  m->has_tenant ? m->tenant.len : 0);
 }
 
+/* Returns the slot of the route of m. */
+static uint32_t route_of(struct router_core *r, const generate_message *m)
+{
+    return (uint32_t)metric_slot(&r->base.route_names,
+                                 (const char *)m->route.data,
+                                 m->has_route ? m->route.len : 0);
+}
+
 /* A tier of a later minor version counts as the default. */
 static enum fair_tier tier_of(Sluice__V1__Tier tier)
 {
@@ -268,6 +282,7 @@ static enum status check_wait(struct router_core *r, const struct incoming *in,
         .demand = {m, overload_tokens(m, request->text.len),
                    request->has_max_tokens ? request->max_tokens : 0},
         .tenant = tenant_of(r, request),
+        .route = route_of(r, request),
         .tier = tier_of(request->tier),
         .deadline_us = in->deadline_us};
 
@@ -396,6 +411,7 @@ static bool take_fields(struct router_core *r, struct request *request,
     if (request->scope.n_salt > 0) {
         memcpy(request->scope.salt, m->cache_salt.data, request->scope.n_salt);
     }
+    request->scope.route = route_of(r, m);
     request->scope.tier = tier_of(m->tier);
     request->scope.guaranteed = m->guaranteed;
     request->scope.uncached = !m->cache;

@@ -50,6 +50,7 @@ struct request_scope {
     uint8_t salt[CACHE_SALT_MAX];
     uint32_t n_tenant, n_salt;      /* bytes of both; 0: none */
     char client[PEER_NAME_MAX + 1]; /* name of the peer that called */
+    uint32_t route;                 /* slot of base.route_names */
     enum fair_tier tier;
     bool guaranteed; /* never suspended */
     bool uncached;   /* nothing is reused for it, or kept of it */
@@ -151,7 +152,8 @@ static inline struct demand request_demand(const struct request *request)
 static inline struct arrival request_arrival(const struct request *request)
 {
     return (struct arrival){request_demand(request), request->scope.tenant,
-                            request->scope.tier, request->deadline_us};
+                            request->scope.route, request->scope.tier,
+                            request->deadline_us};
 }
 
 /* Returns the milliseconds after which to retry a failure for want of a worker

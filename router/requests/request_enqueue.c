@@ -139,6 +139,7 @@ static void enqueue_choice(struct requests *r, struct choice *choice)
     choice->entry.n_prompt = choice->request->prompt.n;
     choice->entry.n_generated = choice->out.n_generated;
     choice->entry.tenant = choice->request->scope.tenant;
+    choice->entry.group.route = choice->request->scope.route;
     choice->entry.turn.tier = choice->request->scope.tier;
     choice->entry.guaranteed = choice->request->scope.guaranteed;
     choice->entry.uncached = choice->request->scope.uncached;

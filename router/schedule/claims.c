@@ -27,8 +27,8 @@ struct claim claim_at(const struct schedule *s, const struct queue_entry *e,
 
     c.most = c.expected = c.need = place_need(w, e->n_tokens);
     if (claims_grow(s, w) && (!e->guaranteed || PLANT(GUARANTEE_FORGOTTEN))) {
-        c.n_expected = lengths_expect(lengths_of(e->model), e->n_generated,
-                                      entry_max_tokens(e));
+        c.n_expected =
+            lengths_expect(lengths_for(e), e->n_generated, entry_max_tokens(e));
         c.expected = place_need(w, (uint64_t)e->n_prompt + c.n_expected);
         c.need = place_need(w, (uint64_t)e->n_prompt + e->n_generated + 1);
         c.grows = c.need.of[PAGES] < c.most.of[PAGES];
@@ -88,11 +88,18 @@ void claim_release(struct queue_entry *e)
     }
 }
 
-/* Returns the model that learns from e. */
+/* Returns the group that learns from e, and with it its tenant and model. */
 static struct lengths *learner(const struct schedule *s,
                                const struct queue_entry *e)
 {
-    return lengths_of(PLANT(LENGTHS_MIXED) ? s->fleet->models[0] : e->model);
+    const struct group_ref none = {.number = 0};
+
+    if (PLANT(GROUPS_MIXED)) {
+        return length_groups_lengths(&scheduling_of(e->model)->lengths,
+                                     METRIC_DEFAULT, &none);
+    }
+    return PLANT(LENGTHS_MIXED) ? lengths_of(s->fleet->models[0])
+                                : lengths_for(e);
 }
 
 void claim_made(const struct schedule *s, struct queue_entry *e,

@@ -25,8 +25,8 @@ void fair_arrived(const struct schedule *s, struct queue_entry *e)
 {
     struct fairness *f = fairness_of(e);
     struct turn *t = &e->turn;
-    uint32_t n = lengths_expect(lengths_of(e->model), e->n_generated,
-                                entry_max_tokens(e));
+    uint32_t n =
+        lengths_expect(lengths_for(e), e->n_generated, entry_max_tokens(e));
 
     if (e->model->n_waiting == 0) {
         f->clock = max_u64(f->clock, f->latest);

@@ -28,7 +28,7 @@ static struct outlook outlook_of(const struct queue_entry *e,
                                  uint32_t n)
 {
     struct outlook o = {.w = w,
-                        .lengths = lengths_of(e->model),
+                        .lengths = lengths_for(e),
                         .n_prompt = e->n_prompt,
                         .n = n,
                         .max_tokens = entry_max_tokens(e)};
@@ -153,6 +153,7 @@ static const struct forecast *alone(const struct queue_entry *e,
     struct forecast_key key;
 
     memset(&key, 0, sizeof key);
+    key.lengths = o->lengths;
     key.version = o->lengths->version;
     key.held = o->held;
     key.replica = member_of(o->w)->replica;

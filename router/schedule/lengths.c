@@ -55,11 +55,35 @@ static uint32_t outlives(const struct lengths *l, uint32_t bin)
         (l->reached[bin] + (uint64_t)LENGTHS_PRIOR * UNIT) * one_of;
     uint64_t ended = l->ended[bin] * one_of + LENGTHS_PRIOR * UNIT;
 
+    if (l->base != NULL) {
+        uint64_t weight = (uint64_t)LENGTHS_BASE * UNIT;
+        uint64_t lives =
+            (uint64_t)LENGTHS_ONE * (l->reached[bin] - l->ended[bin]) +
+            weight * outlives(l->base, bin);
+
+        return (uint32_t)(lives / (l->reached[bin] + weight));
+    }
     return (uint32_t)(LENGTHS_ONE - LENGTHS_ONE * ended / reached);
+}
+
+/* Each token of any sequence may change the base, and all shares with it: they
+ * are made anew when there is a difference to speak of. */
+static void refresh(struct lengths *l)
+{
+    if (l->base == NULL) {
+        return;
+    }
+    refresh(l->base);
+    if (l->base->version - l->base_seen >= LENGTHS_LAG) {
+        l->base_seen = l->base->version;
+        l->stale = 0;
+        l->version++;
+    }
 }
 
 static void settle(struct lengths *l)
 {
+    refresh(l);
     for (uint32_t b = l->stale; b < LENGTHS_BINS; b++) {
         l->share[b + 1] =
             (uint32_t)((uint64_t)l->share[b] * outlives(l, b) / LENGTHS_ONE);
@@ -67,22 +91,25 @@ static void settle(struct lengths *l)
     l->stale = LENGTHS_BINS;
 }
 
-void lengths_init(struct lengths *l)
+void lengths_init(struct lengths *l, struct lengths *base)
 {
     memset(l, 0, sizeof *l);
     l->share[0] = LENGTHS_ONE;
+    l->base = base;
     l->version = 1;
 }
 
 static void reach(struct lengths *l, uint32_t bin)
 {
-    l->version++;
-    l->reached[bin] += UNIT;
-    if (l->reached[bin] >= LENGTHS_WINDOW * UNIT) {
-        l->reached[bin] /= 2;
-        l->ended[bin] /= 2;
+    for (; l != NULL; l = l->base) {
+        l->version++;
+        l->reached[bin] += UNIT;
+        if (l->reached[bin] >= LENGTHS_WINDOW * UNIT) {
+            l->reached[bin] /= 2;
+            l->ended[bin] /= 2;
+        }
+        l->stale = min_u32(l->stale, bin);
     }
-    l->stale = min_u32(l->stale, bin);
 }
 
 void lengths_reached(struct lengths *l, uint32_t n_had, uint32_t n)
@@ -103,15 +130,19 @@ void lengths_ended(struct lengths *l, uint32_t n)
 {
     uint32_t bin = bin_of(n);
 
-    l->version++;
-    l->ended[bin] = min_u32(l->ended[bin] + UNIT, l->reached[bin]);
-    l->n_ends++;
-    l->stale = min_u32(l->stale, bin);
+    for (; l != NULL; l = l->base) {
+        l->version++;
+        l->ended[bin] = min_u32(l->ended[bin] + UNIT, l->reached[bin]);
+        l->n_ends++;
+        l->stale = min_u32(l->stale, bin);
+    }
 }
 
 void lengths_cut(struct lengths *l)
 {
-    l->n_cut++;
+    for (; l != NULL; l = l->base) {
+        l->n_cut++;
+    }
 }
 
 uint32_t lengths_share(struct lengths *l, uint32_t n)
@@ -182,6 +213,7 @@ uint32_t lengths_expect(struct lengths *l, uint32_t n, uint32_t max_tokens)
     if (l == NULL || n >= max_tokens) {
         return max_tokens;
     }
+    refresh(l);
     /* All places of a decision ask the same. */
     if (l->expected.version != l->version || l->expected.n != n ||
         l->expected.max_tokens != max_tokens) {

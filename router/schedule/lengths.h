@@ -1,4 +1,5 @@
-/* lengths.h - The learned distribution of the output lengths of a model.
+/* lengths.h - The learned distribution of the output lengths of a model, or of
+ * some of its sequences (length_groups.h).
  *
  * Lengths are kept in bins: one for each length up to 16, then eight for each
  * doubling.  A sequence that is longer than the bins before b reaches b, and
@@ -26,6 +27,15 @@
  *   - Prior: each bin has LENGTHS_PRIOR sequences of a long-tailed distribution
  *     in which one of twenty exceeds 1,000 tokens.
  *   - A move to another worker is no end, and reaches no bin twice.
+ *   - A distribution may stand on another one, its base, as that of a tenant
+ *     does on that of its model.  What is counted in it counts in the base too,
+ *     and its prior is LENGTHS_BASE sequences of the base:
+ *
+ *         h(b) = (ended(b) + LENGTHS_BASE * h of the base(b))
+ *                / (reached(b) + LENGTHS_BASE)
+ *
+ *     One without history is thus like its base, and leaves it bin by bin,
+ * while sequences run.  A change of the base shows after LENGTHS_LAG events.
  *
  * Counts and shares are whole numbers, so that equal events give equal results
  * on every machine.
@@ -42,6 +52,8 @@
 #define LENGTHS_MOST    (1 << 20)
 #define LENGTHS_BINS    (LENGTHS_FINE + 16 * LENGTHS_OCTAVE)
 #define LENGTHS_PRIOR   2
+#define LENGTHS_BASE    8
+#define LENGTHS_LAG     32
 #define LENGTHS_WINDOW  128
 #define LENGTHS_PERCENT 80
 #define LENGTHS_ONE     ((uint32_t)1 << 20) /* the share 1 */
@@ -50,7 +62,9 @@ struct lengths {
     uint32_t reached[LENGTHS_BINS], ended[LENGTHS_BINS];
     uint32_t share[LENGTHS_BINS + 1]; /* S before bin b; of LENGTHS_ONE */
     uint32_t stale;                   /* shares past this bin's are old */
-    uint64_t version;                 /* changes whenever a share may */
+    uint64_t version;     /* changes whenever a share may; 0: not begun */
+    struct lengths *base; /* borrowed; NULL: the prior */
+    uint64_t base_seen;   /* the version of base in the shares */
     struct {
         uint64_t version;
         uint32_t n, max_tokens, length;
@@ -58,8 +72,8 @@ struct lengths {
     uint64_t n_ends, n_cut; /* sequences so far */
 };
 
-/* Initialises l with the prior. */
-void lengths_init(struct lengths *l);
+/* Initialises l without history, on base; NULL: on the prior. */
+void lengths_init(struct lengths *l, struct lengths *base);
 
 /* Counts the bins that a sequence has reached with n tokens, and had not with
  * n_had. */

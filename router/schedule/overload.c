@@ -51,10 +51,15 @@ static uint32_t most_tokens(const struct demand *d)
 
 static struct prediction predict(struct schedule *s, const struct arrival *a)
 {
-    struct model *m = (struct model *)(uintptr_t)a->demand.model;
+    const struct newcomer x = {.model =
+                                   (struct model *)(uintptr_t)a->demand.model,
+                               .n_prompt = max_u32(a->demand.n_prompt, 1),
+                               .max_tokens = most_tokens(&a->demand),
+                               .tenant = a->tenant,
+                               .route = a->route,
+                               .tier = a->tier};
 
-    return predict_arrival(s, m, max_u32(a->demand.n_prompt, 1),
-                           most_tokens(&a->demand), a->tenant, a->tier);
+    return predict_arrival(s, &x);
 }
 
 static uint32_t ms_of(int64_t us)

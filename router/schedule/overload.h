@@ -33,6 +33,7 @@
 struct arrival {
     struct demand demand; /* max_tokens = 0: the default */
     uint32_t tenant;      /* slot of base.tenant_names */
+    uint32_t route;       /* slot of base.route_names */
     enum fair_tier tier;
     int64_t deadline_us; /* NODE_IDLE: none */
 };

@@ -102,8 +102,7 @@ int64_t predict_grain_us(const struct model *m)
 
 uint32_t predict_output(const struct queue_entry *e)
 {
-    return lengths_mean(lengths_of(e->model), e->n_generated,
-                        entry_max_tokens(e));
+    return lengths_mean(lengths_for(e), e->n_generated, entry_max_tokens(e));
 }
 
 int64_t predict_steps_us(const struct worker *w, uint32_t n_steps)
@@ -243,20 +242,21 @@ struct prediction predict_waiting(struct schedule *s,
     return earliest(s, e, us == PREDICT_NEVER ? 0 : us);
 }
 
-struct prediction predict_arrival(struct schedule *s, struct model *m,
-                                  uint32_t n_prompt, uint32_t max_tokens,
-                                  uint32_t tenant, enum fair_tier tier)
+struct prediction predict_arrival(struct schedule *s, const struct newcomer *x)
 {
     struct prefix_prompt none = {.units = NULL};
+    struct model *m = x->model;
     struct queue_entry e = {.model = m,
-                            .tenant = tenant,
-                            .n_prompt = n_prompt,
-                            .n_tokens = (uint64_t)n_prompt + max_tokens,
+                            .tenant = x->tenant,
+                            .group.route = x->route,
+                            .n_prompt = x->n_prompt,
+                            .n_tokens = (uint64_t)x->n_prompt + x->max_tokens,
                             .prompt = &none};
     int64_t us = 0;
 
+    length_groups_seek(&scheduling_of(m)->lengths, x->tenant, &e.group);
     if (m->n_waiting > 0 || !routing_possible(s, &e)) {
-        us = queue_us(s, m, fair_start(m, tenant, tier), n_prompt,
+        us = queue_us(s, m, fair_start(m, x->tenant, x->tier), x->n_prompt,
                       predict_output(&e));
     }
     return earliest(s, &e, us == PREDICT_NEVER ? 0 : us);

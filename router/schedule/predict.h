@@ -76,13 +76,18 @@ uint32_t predict_output(const struct queue_entry *e);
 /* Returns the time of n steps of w as it is now, in us. */
 int64_t predict_steps_us(const struct worker *w, uint32_t n_steps);
 
-/* Predicts a sequence of m that comes now, of a tenant (slot of
- * base.tenant_names).  What a place could restore of its prompt counts by the
- * share that is usual in the model.  All times are PREDICT_NEVER if no place
- * that is open could hold it. */
-struct prediction predict_arrival(struct schedule *s, struct model *m,
-                                  uint32_t n_prompt, uint32_t max_tokens,
-                                  uint32_t tenant, enum fair_tier tier);
+/* A sequence that comes now. */
+struct newcomer {
+    struct model *model;
+    uint32_t n_prompt, max_tokens;
+    uint32_t tenant, route; /* slots of base.tenant_names, base.route_names */
+    enum fair_tier tier;
+};
+
+/* Predicts x.  What a place could restore of its prompt counts by the share
+ * that is usual in the model.  All times are PREDICT_NEVER if no place that is
+ * open could hold it. */
+struct prediction predict_arrival(struct schedule *s, const struct newcomer *x);
 
 /* Predicts e, which waits. */
 struct prediction predict_waiting(struct schedule *s,

@@ -21,6 +21,8 @@ static void queue_insert(struct schedule *s, struct queue_entry *e, bool again)
 
 void queue_add(struct schedule *s, struct queue_entry *e)
 {
+    length_groups_arrived(&scheduling_of(e->model)->lengths, e->tenant,
+                          &e->group);
     queue_insert(s, e, false);
 }
 

@@ -9,7 +9,7 @@ struct model_scheduling *scheduling_of(const struct model *m)
     if (!x->begun) {
         x->begun = true;
         x->margin = FORECAST_FIRST;
-        lengths_init(&x->lengths);
+        length_groups_init(&x->lengths);
     }
     return x;
 }

@@ -12,7 +12,7 @@
 #include "router/fleet/workers.h"
 #include "router/placement/trial.h"
 #include "router/schedule/costs.h"
-#include "router/schedule/lengths.h"
+#include "router/schedule/length_groups.h"
 #include "router/schedule/prefixes.h"
 
 struct routing_record;
@@ -68,8 +68,9 @@ struct queue_entry {
     struct list queue; /* in model->waiting */
     struct work work;  /* as it is counted in model_scheduling.waiting */
     struct model *model;
-    uint32_t tenant;   /* slot of base.tenant_names; set before it is added */
-    struct turn turn;  /* in its queue */
+    uint32_t tenant; /* slot of base.tenant_names; set before it is added */
+    struct group_ref group; /* likewise: its route */
+    struct turn turn;       /* in its queue */
     uint64_t n_tokens; /* prompt + max_tokens; these are set before it is */
     uint32_t n_prompt, n_generated; /* added: tokens to compute at a place */
     bool uncached;                  /* nothing is reused for it */
@@ -89,7 +90,7 @@ struct queue_entry {
     uint32_t n_made;          /* tokens that it has there, */
     uint32_t n_seen;          /* and had in the forecast */
     bool was_suspended;       /* ever */
-    bool begun;               /* counted in lengths_of(model) */
+    bool begun;               /* counted in lengths_for() */
     uint64_t order;           /* place among the grants at `committed` */
     struct wait wait;         /* as the first of its queue */
 };
@@ -116,7 +117,8 @@ struct forecast {
 
 /* The inputs of the forecast of one sequence. */
 struct forecast_key {
-    uint64_t version; /* lengths.version */
+    const struct lengths *lengths;
+    uint64_t version; /* theirs */
     uint64_t held;
     const void *replica;
     uint32_t n_prompt, n, max_tokens;
@@ -173,9 +175,9 @@ struct text_ratio {
 
 /* The scheduler's part of a model. */
 struct model_scheduling {
-    bool begun;             /* lengths and margin have their first values */
-    struct lengths lengths; /* the outputs of the model */
-    uint32_t margin;        /* router/schedule/forecast.h */
+    bool begun;      /* lengths and margin have their first values */
+    uint32_t margin; /* router/schedule/forecast.h */
+    struct length_groups lengths; /* the outputs of the model */
     struct fairness fairness;
     struct forecast_memo memo; /* router/schedule/forecast.h */
     struct costs costs;        /* shown by the steps of all its places */
@@ -190,9 +192,17 @@ struct model_scheduling {
 /* Returns the scheduler's part of m, borrowed. */
 struct model_scheduling *scheduling_of(const struct model *m);
 
+/* Returns the lengths of all sequences of m, borrowed. */
 static inline struct lengths *lengths_of(const struct model *m)
 {
-    return &scheduling_of(m)->lengths;
+    return &scheduling_of(m)->lengths.model;
+}
+
+/* Returns the lengths by which e is judged, those of its group, borrowed. */
+static inline struct lengths *lengths_for(const struct queue_entry *e)
+{
+    return length_groups_lengths(&scheduling_of(e->model)->lengths, e->tenant,
+                                 &e->group);
 }
 
 /* The units of each class that a place has left for entries which go ahead of

@@ -118,8 +118,13 @@ static void run_queue(const struct scene *x)
 
 static void arrive(const struct scene *x)
 {
-    (void)predict_arrival(x->s, x->m, PROMPT, ASKED, METRIC_DEFAULT,
-                          TIER_DEFAULT);
+    const struct newcomer one = {.model = x->m,
+                                 .n_prompt = PROMPT,
+                                 .max_tokens = ASKED,
+                                 .tenant = METRIC_DEFAULT,
+                                 .tier = TIER_DEFAULT};
+
+    (void)predict_arrival(x->s, &one);
 }
 
 static void wait_on(const struct scene *x)

@@ -58,6 +58,36 @@ static void check_leases(struct sim *s, uint32_t model,
     }
 }
 
+/* Returns the choices of a model that have come. */
+static uint64_t brought(const struct sim *s, uint32_t model)
+{
+    uint64_t n = 0;
+
+    for (uint32_t t = 0; t < SIM_TENANTS; t++) {
+        n += s->claims.n_brought[model][t];
+    }
+    return n;
+}
+
+/* Checks the tenants of the i-th model of the router. */
+static void check_tenants(struct sim *s, uint32_t i, uint32_t model)
+{
+    for (uint32_t t = 0; t < SIM_TENANTS; t++) {
+        uint64_t most = s->claims.n_brought[model][t], n;
+        char name[12];
+
+        (void)snprintf(name, sizeof name, "t%u", t);
+        n = router_tenant_learned(s->nodes[SIM_ROUTER].core, i,
+                                  t > 0 ? name : NULL);
+        if (n > most) {
+            sim_fail(s, -1,
+                     "the lengths of tenant %u are those of %llu choices, but "
+                     "%llu have come",
+                     t, (unsigned long long)n, (unsigned long long)most);
+        }
+    }
+}
+
 static void check_lengths(struct sim *s)
 {
     struct router_model_view m;
@@ -65,7 +95,7 @@ static void check_lengths(struct sim *s)
     for (uint32_t i = 0; router_model_view(s->nodes[SIM_ROUTER].core, i, &m);
          i++) {
         uint32_t model = m.name[0] == 'm' ? (uint32_t)atoi(m.name + 1) : 0;
-        uint64_t most = model < SIM_MODELS ? s->claims.n_brought[model] : 0;
+        uint64_t most = model < SIM_MODELS ? brought(s, model) : 0;
 
         if (model < SIM_MODELS) {
             check_leases(s, model, &m);
@@ -85,6 +115,9 @@ static void check_lengths(struct sim *s)
                      "have come",
                      m.name, (unsigned long long)m.n_learned,
                      (unsigned long long)most);
+        }
+        if (s->options.gateways.n == 0 && model < SIM_MODELS) {
+            check_tenants(s, i, model);
         }
     }
 }

@@ -11,7 +11,7 @@
  *     OWED_US.
  *   - The share of suspended sequences stays near the target.
  *   - A model learns from its own choices only: never from more of them than
- *     have come.
+ *     have come.  So does each tenant of it.
  *
  * That nothing admitted is lost, that every request ends, and that its tokens
  * are those of the oracle, are rules of every seed. */
@@ -36,11 +36,12 @@ struct place_seen {
 
 struct claims_seen {
     struct place_seen places[SIM_WORKERS];
-    uint64_t n_brought[SIM_MODELS]; /* choices of calls that have arrived */
-    int64_t owed_us[SIM_MODELS];    /* a lease could have given way since then;
-                                     * 0: none could */
-    uint64_t n_grow;                /* grants of sequences that may grow, */
-    uint64_t n_suspended;           /* and suspensions, by the ledgers */
+    /* choices of calls that have arrived, by tenant */
+    uint64_t n_brought[SIM_MODELS][SIM_TENANTS];
+    int64_t owed_us[SIM_MODELS]; /* a lease could have given way since then;
+                                  * 0: none could */
+    uint64_t n_grow;             /* grants of sequences that may grow, */
+    uint64_t n_suspended;        /* and suspensions, by the ledgers */
 };
 
 /* Checks the share of suspended sequences at the end of a seed. */

@@ -8,6 +8,7 @@
 #include "tests/sim/oracle.h"
 
 #define SIM_MODELS        3
+#define SIM_TENANTS       3 /* the most */
 #define SIM_WORKERS       6 /* SIM_WORKERS_WHOLE at most without stages */
 #define SIM_WORKERS_WHOLE 4
 #define SIM_CLIENTS       6

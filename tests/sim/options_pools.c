@@ -100,7 +100,7 @@ static void draw_prompts(struct prompt_draw *d, struct rng *r)
     d->continue_of = rng_below(r, 3) ? octave(r, 1000, 10000) : 0;
     d->range_of = rng_below(r, 3) ? octave(r, 500, 5000) : 0;
     d->no_cache_of = rng_below(r, 3) ? 0 : octave(r, 100, 3000);
-    d->n_tenants = rng_below(r, 3) ? 1 : 3;
+    d->n_tenants = rng_below(r, 3) ? 1 : SIM_TENANTS;
 }
 
 /* All seeds have pools of pages.  They are drawn from an independent stream,

@@ -371,6 +371,9 @@ static void fill_cache(struct sim_request *request, struct asked *a)
     r->has_tier = request->id[1] % 3 != 0; /* without a draw */
     r->tier = request->id[1] % 3 == 1 ? SLUICE__V1__TIER__TIER_PRIORITY
                                       : SLUICE__V1__TIER__TIER_FLEX;
+    r->has_route =
+        request->sim->options.suspensions > 0 && request->id[2] % 3 != 0;
+    r->route = wire_text(request->id[2] % 3 == 1 ? "chat" : "batch");
     r->has_cache = request->no_cache;
     r->cache = !request->no_cache;
     r->has_drafts = request->has_drafts;

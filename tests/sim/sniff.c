@@ -130,7 +130,8 @@ static void generate(struct sim *s, uint32_t conn, const struct envelope *e)
             request->choices[k].n_killed = 0; /* each call counts anew */
         }
         s->n_brought += request->n_choices;
-        s->claims.n_brought[request->model] += request->n_choices;
+        s->claims.n_brought[request->model][request->tenant] +=
+            request->n_choices;
         request->arrived_us = sim_now(s);
         if (r) {
             resumed(s, request, r);

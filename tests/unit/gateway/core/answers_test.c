@@ -60,6 +60,25 @@ static void a_limit_of_a_template_is_a_fault_of_the_request(void **state)
     world_has(w, "\"code\":\"template_limit\"");
 }
 
+/* ---- the route of a request ---- */
+
+static void the_router_gets_the_route_of_a_request(void **state)
+{
+    struct world *w = world_new(&served);
+
+    *state = w;
+    world_post(w, CHAT, HELLO "}");
+    assert_string_equal(w->route, "chat_completions");
+    world_chunk(w, 0, "a", SLUICE__V1__FINISH__FINISH_STOP);
+    world_forget(w);
+    world_post(w, "/v1/completions", "{\"model\":\"m\",\"prompt\":\"hi\"}");
+    assert_string_equal(w->route, "completions");
+    world_chunk(w, 0, "a", SLUICE__V1__FINISH__FINISH_STOP);
+    world_forget(w);
+    world_post(w, "/v1/responses", "{\"model\":\"m\",\"input\":\"hi\"}");
+    assert_string_equal(w->route, "responses");
+}
+
 /* ---- figures of tenants ---- */
 
 /* SHA-256 of "alpha" and of "beta". */
@@ -631,6 +650,7 @@ static void each_answer_has_a_date_and_an_id(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        CASE(the_router_gets_the_route_of_a_request),
         CASE(a_limit_of_a_template_is_a_fault_of_the_request),
         CASE(only_an_operator_sees_the_names_of_tenants),
         CASE(a_model_has_figures_and_a_stranger_has_none),

@@ -87,6 +87,9 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
         w->n_calls++;
         w->max_tokens = g->max_tokens;
         w->guaranteed = g->guaranteed;
+        assert_true(g->route.len <= ROUTE_NAME_MAX);
+        memcpy(w->route, g->route.data, g->route.len);
+        w->route[g->route.len] = '\0';
         snprintf(w->prompt, sizeof w->prompt, "%.*s", (int)g->text.len,
                  (const char *)g->text.data);
     } else if (m->number == METHOD_HEALTH_CHECK) { /* the session lives */

@@ -33,6 +33,7 @@ struct world {
     char prompt[64];
     uint32_t max_tokens;
     bool guaranteed;
+    char route[ROUTE_NAME_MAX + 1];
     int64_t deadline_us; /* the newest Generate's; INT64_MAX: none */
     const char *model;   /* the only row of ListModels; NULL: no answer */
     bool away;           /* no Hello is answered */

@@ -149,6 +149,26 @@ WRONG(tenant_not_utf8)
     m->has_tenant = true;
     m->tenant = (ProtobufCBinaryData){4, bytes + 40};
 }
+WRONG(route_empty)
+{
+    UNUSED;
+    m->has_route = true;
+}
+WRONG(route_long)
+{
+    static char name[ROUTE_NAME_MAX + 2];
+    UNUSED;
+    memset(name, 'r', ROUTE_NAME_MAX + 1);
+    m->has_route = true;
+    m->route = wire_text(name);
+}
+WRONG(route_not_utf8)
+{
+    UNUSED;
+    memset(bytes + 40, 0xff, 4);
+    m->has_route = true;
+    m->route = (ProtobufCBinaryData){4, bytes + 40};
+}
 WRONG(temperature_low)
 {
     UNUSED;
@@ -209,6 +229,9 @@ static const struct wrong table[] = {
     {keep_long, INVALID, "keep_ms is 600001, at most 600000"},
     {tenant_empty, INVALID, "tenant must be 1 to 64 bytes"},
     {tenant_long, INVALID, "tenant must be 1 to 64 bytes"},
+    {route_empty, INVALID, "route must be 1 to 32 bytes"},
+    {route_long, INVALID, "route must be 1 to 32 bytes"},
+    {route_not_utf8, INVALID, "route must be 1 to 32 bytes"},
     {tenant_not_utf8, INVALID, "tenant must be 1 to 64 bytes of UTF-8"},
     {temperature_low, INVALID, "temperature is -0.5"},
     {temperature_high, INVALID, "temperature is 100.5"},
@@ -273,11 +296,11 @@ static void each_gets_its_sentence(void **state)
     rig_free(&rig);
 }
 
-static void the_longest_tenant_is_accepted(void **state)
+static void the_longest_names_are_accepted(void **state)
 {
     Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
     struct rig *rig = rig_new(NULL);
-    char name[TENANT_NAME_MAX + 1] = {0};
+    char name[TENANT_NAME_MAX + 1] = {0}, route[ROUTE_NAME_MAX + 1] = {0};
     struct record *x;
 
     (void)state;
@@ -285,6 +308,9 @@ static void the_longest_tenant_is_accepted(void **state)
     memset(name, 't', TENANT_NAME_MAX);
     m.has_tenant = true;
     m.tenant = wire_text(name);
+    memset(route, 'r', ROUTE_NAME_MAX);
+    m.has_route = true;
+    m.route = wire_text(route);
     x = client_generate_with(rig_client(rig, "c1"), 1, 3, 3, &m, 0);
     rig_run(rig);
     assert_false(x->ended);
@@ -366,7 +392,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_gets_its_sentence),
-        cmocka_unit_test(the_longest_tenant_is_accepted),
+        cmocka_unit_test(the_longest_names_are_accepted),
         cmocka_unit_test(models_by_no_name),
         cmocka_unit_test(text_refused),
     };

@@ -45,7 +45,7 @@ static void no_sequence_is_shorter_than_it_is(void **state)
     uint32_t before = LENGTHS_ONE;
 
     (void)state;
-    lengths_init(&l);
+    lengths_init(&l, NULL);
     assert_int_equal(lengths_share(NULL, 7), LENGTHS_ONE);
     assert_int_equal(lengths_share(&l, 0), LENGTHS_ONE);
     for (uint32_t n = 1; n <= 5000; n++) {
@@ -64,7 +64,7 @@ static void the_prior_has_a_long_tail(void **state)
     struct lengths l;
 
     (void)state;
-    lengths_init(&l);
+    lengths_init(&l, NULL);
     assert_in_range(longer(&l, 16), 850, 900);
     assert_in_range(longer(&l, 1024), 30, 60);
     assert_in_range(longer(&l, 65536), 1, 5);
@@ -81,7 +81,7 @@ static void ends_are_learned_within_a_bin(void **state)
         uint32_t n = lengths[i];
         struct lengths l;
 
-        lengths_init(&l);
+        lengths_init(&l, NULL);
         ended(&l, 200, n);
         assert_true(longer(&l, n + n / 8) < 50);
         assert_true(longer(&l, n - n / 8 - 1) > 800);
@@ -94,7 +94,7 @@ static void a_uniform_distribution_is_found(void **state)
     struct lengths l;
 
     (void)state;
-    lengths_init(&l);
+    lengths_init(&l, NULL);
     for (uint32_t i = 0; i < 4000; i++) {
         ended(&l, 1, 1 + i * 379 % 1000);
     }
@@ -109,7 +109,7 @@ static void a_long_sequence_is_expected_to_end_past_what_it_has(void **state)
     struct lengths l;
 
     (void)state;
-    lengths_init(&l);
+    lengths_init(&l, NULL);
     for (uint32_t i = 0; i < 1000; i++) {
         ended(&l, 1, i % 50 == 0 ? 1500 : 100);
     }
@@ -128,7 +128,7 @@ static void a_new_distribution_replaces_the_old_one(void **state)
     struct lengths l;
 
     (void)state;
-    lengths_init(&l);
+    lengths_init(&l, NULL);
     ended(&l, 10000, 100);
     assert_true(longer(&l, 200) < 50);
     ended(&l, 100, 3000);
@@ -145,7 +145,7 @@ static void running_sequences_count(void **state)
     struct lengths l;
 
     (void)state;
-    lengths_init(&l);
+    lengths_init(&l, NULL);
     ended(&l, 1000, 100);
     for (uint32_t i = 0; i < 300; i++) {
         lengths_begun(&l, 1);
@@ -161,7 +161,7 @@ static void sequences_cut_off_change_no_share(void **state)
     struct lengths l;
 
     (void)state;
-    lengths_init(&l);
+    lengths_init(&l, NULL);
     for (uint32_t i = 0; i < 400; i++) {
         ended(&l, 1, i % 2 == 0 ? 1600 : 4800);
     }
@@ -178,7 +178,7 @@ static void those_that_max_tokens_ends_are_as_long_as_it_is(void **state)
     struct lengths l;
 
     (void)state;
-    lengths_init(&l);
+    lengths_init(&l, NULL);
     cut(&l, 1000, 3900);
     assert_true(longer(&l, 3800) > 900);
     assert_in_range(lengths_expect(&l, 0, 3900), 3900, 3900);
@@ -192,7 +192,7 @@ static void no_bin_is_reached_twice(void **state)
     uint32_t one = 0;
 
     (void)state;
-    lengths_init(&l);
+    lengths_init(&l, NULL);
     lengths_begun(&l, 101);
     for (uint32_t n = 101; n < 300; n++) {
         lengths_reached(&l, n, n + 1);
@@ -211,7 +211,7 @@ static void the_mean_is_that_of_those_that_are_left(void **state)
     struct lengths l;
 
     (void)state;
-    lengths_init(&l);
+    lengths_init(&l, NULL);
     for (int i = 0; i < 300; i++) {
         ended(&l, 1, 10);
         ended(&l, 1, 100);

@@ -36,11 +36,22 @@ static struct model *model_at(const struct engines *s)
     return s->rig->router->fleet.models[0];
 }
 
+static struct prediction arrive(struct engines *s, uint32_t n_prompt,
+                                uint32_t max_tokens, uint32_t tenant)
+{
+    const struct newcomer x = {.model = model_at(s),
+                               .n_prompt = n_prompt,
+                               .max_tokens = max_tokens,
+                               .tenant = tenant,
+                               .tier = TIER_DEFAULT};
+
+    return predict_arrival(schedule_of(s), &x);
+}
+
 static void predict(struct engines *s, struct engine_request *o)
 {
-    expected[o - s->all] = predict_arrival(
-        schedule_of(s), model_at(s), s->load.n_prefix + s->load.n_own,
-        s->load.max_tokens, METRIC_DEFAULT, TIER_DEFAULT);
+    expected[o - s->all] = arrive(s, s->load.n_prefix + s->load.n_own,
+                                  s->load.max_tokens, METRIC_DEFAULT);
 }
 
 /* Returns the share of requests from the `from`th on, in percent, of which a
@@ -148,24 +159,19 @@ static void a_light_tenant_is_told_of_its_own_wait(void **state)
 {
     Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
     struct prediction heavy, light;
-    struct schedule *s;
 
     (void)state;
     engines_bring(&scene, &plain, 1);
-    s = schedule_of(&scene);
     m.has_tenant = true;
     m.tenant = wire_text("heavy");
     for (uint8_t id = 1; id <= 40; id++) {
         client_generate_with(scene.c, id, 512, 320, &m, 0);
         rig_run(scene.rig);
     }
-    heavy =
-        predict_arrival(s, model_at(&scene), 512, 320,
-                        (uint32_t)metric_slot(
-                            &scene.rig->router->base.tenant_names, "heavy", 5),
-                        TIER_DEFAULT);
-    light = predict_arrival(s, model_at(&scene), 512, 320, METRIC_DEFAULT,
-                            TIER_DEFAULT);
+    heavy = arrive(&scene, 512, 320,
+                   (uint32_t)metric_slot(&scene.rig->router->base.tenant_names,
+                                         "heavy", 5));
+    light = arrive(&scene, 512, 320, METRIC_DEFAULT);
     assert_true(light.wait_us > 0);
     assert_true(heavy.wait_us > 10 * light.wait_us);
     rig_free(&scene.rig);
@@ -177,8 +183,7 @@ static void without_a_place_nothing_is_foreseen(void **state)
 
     (void)state;
     engines_bring(&scene, &plain, 1);
-    p = predict_arrival(schedule_of(&scene), model_at(&scene), 512, RIG_CONTEXT,
-                        METRIC_DEFAULT, TIER_DEFAULT);
+    p = arrive(&scene, 512, RIG_CONTEXT, METRIC_DEFAULT);
     assert_true(p.wait_us == PREDICT_NEVER && p.first_us == PREDICT_NEVER &&
                 p.end_us == PREDICT_NEVER);
     rig_free(&scene.rig);
