@@ -34,6 +34,10 @@
       "kept sequences of a tenant that hold memory, at most; the oldest give " \
       "way (default: 0, any number)",                                          \
       0, 1048576)                                                              \
+    X(tenant_quota, U32, "TOKENS", "0",                                        \
+      "tokens of the sequences of a tenant that wait, run or are kept, at "    \
+      "most (default: 0, any number)",                                         \
+      0, TENANT_QUOTA_MAX)                                                     \
     X(queue_timeout, MS, "TIME", "1m",                                         \
       "time in which a request without a deadline must start; one that is "    \
       "expected to be late is refused at once; 0: no limit",                   \

@@ -454,6 +454,41 @@ bool router_model_view(const struct router_core *r, uint32_t i,
     return true;
 }
 
+/* Returns whether choice is charged as it should be: it waits, or has memory.
+ * One whose memory is asked for may have given its charge back. */
+static bool is_charged_right(const struct choice *choice)
+{
+    if (choice->state == CHOICE_ENCODING ||
+        (choice->state == CHOICE_ENDED && choice->grant.worker == NULL)) {
+        return choice->entry.quota == 0;
+    }
+    return choice->entry.quota > 0 || choice->removal.state != REMOVAL_NONE;
+}
+
+bool router_quota_view(const struct router_core *r, uint32_t i,
+                       struct router_quota_view *out)
+{
+    const char *name =
+        i < METRIC_SLOTS ? metric_slot_name(&r->base.tenant_names, i) : NULL;
+    const struct list *all = &r->requests.all_choices;
+
+    *out = (struct router_quota_view){.tenant = name};
+    if (name == NULL) {
+        return false;
+    }
+    out->n_charged = r->base.tenants[i].tenant_occupied_tokens;
+    for (const struct list *at = all->next; at != all; at = at->next) {
+        const struct choice *choice = LIST_OF(at, struct choice, all);
+
+        if (choice->request->scope.tenant == i) {
+            out->n_sum += choice->entry.quota;
+            out->n_judged += choice->request->resumed ? 0 : choice->entry.quota;
+            out->n_wrong += !is_charged_right(choice);
+        }
+    }
+    return true;
+}
+
 uint64_t router_tenant_learned(const struct router_core *r, uint32_t i,
                                const char *tenant)
 {

@@ -95,6 +95,21 @@ bool router_model_view(const struct router_core *r, uint32_t i,
 uint64_t router_tenant_learned(const struct router_core *r, uint32_t i,
                                const char *tenant);
 
+/* The quota of a tenant, as its choices are charged, for auditors. */
+struct router_quota_view {
+    const char *tenant; /* valid until the next event */
+    uint64_t n_charged; /* tokens of its account, */
+    uint64_t n_sum;     /* and the sum over its choices, */
+    uint64_t n_judged;  /* without those that were resumed */
+    uint32_t n_wrong;   /* choices with a charge that have no memory and
+                         * do not wait, or with none that do */
+};
+
+/* Fills *out with the view of the tenant of slot i.  Returns false if none has
+ * it. */
+bool router_quota_view(const struct router_core *r, uint32_t i,
+                       struct router_quota_view *out);
+
 /* Fills *out with the view of the i-th worker session that is up.  Returns
  * false past the last. */
 bool router_worker_view(const struct router_core *r, uint32_t i,

@@ -153,6 +153,8 @@
     X(FORECAST_IGNORED, "a place is granted whatever its next pages allow")   \
     X(LENGTHS_MIXED, "a model is given the lengths of another one")           \
     X(GROUPS_MIXED, "a tenant is given the lengths of another one")           \
+    X(TENANT_UNBOUND, "a tenant may occupy more than its quota")              \
+    X(TENANT_CHARGED, "a sequence that has ended stays charged")              \
     X(WINDOWS_FREE, "the router charges nothing for window blocks")           \
     X(WINDOWS_WHOLE, "window layers are charged for the whole context")       \
     X(PROMPT_STARVED, "the oldest prompt has no turn among shorter ones")     \

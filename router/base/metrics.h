@@ -147,7 +147,9 @@
     X(tenant_requests, COUNTER, "accepted Generate calls by tenant")     \
     X(tenant_prompt_tokens, COUNTER, "queued prompt tokens by tenant")   \
     X(tenant_reused_tokens, COUNTER, "restored prompt tokens by tenant") \
-    X(tenant_tokens, COUNTER, "generated tokens by tenant")
+    X(tenant_tokens, COUNTER, "generated tokens by tenant")              \
+    X(tenant_occupied_tokens, GAUGE,                                     \
+      "tokens of a tenant's sequences that wait, run or are kept")
 
 /* One series per class and worker that is a place or a stage of one, from the
  * worker's newest ledger. */

@@ -176,6 +176,7 @@
     X(LENGTH_ROUTES_MAX, "",                                                   \
       "routes of tenants of a model whose output lengths are learned")         \
     X(SUSPENSIONS_MOST, "ppm", "value of --suspensions")                       \
-    X(TENANT_WEIGHT_MAX, "", "value of --tenant-weight")
+    X(TENANT_WEIGHT_MAX, "", "value of --tenant-weight")                       \
+    X(TENANT_QUOTA_MAX, "tokens", "value of --tenant-quota")
 
 #endif

@@ -8,6 +8,7 @@
 #include "common/base/plant.h"
 #include "common/sampling/sampling_message.h"
 #include "router/base/request_memory.h"
+#include "router/calls/arrivals.h"
 #include "router/calls/recv.h"
 #include "router/calls/router_state.h"
 #include "router/requests/continuation.h"
@@ -17,16 +18,10 @@
 #include "router/requests/request_log.h"
 #include "router/requests/request_record.h"
 #include "router/requests/resume.h"
-#include "router/schedule/overload.h"
 #include "text/stop_strings.h"
 #include "text/tokenizer.h"
 
 typedef Sluice__V1__GenerateRequest generate_message;
-
-static bool has_text(const generate_message *m)
-{
-    return m->has_text && m->text.len > 0;
-}
 
 /* A kept sequence may go on without a prompt.  Ids and text together would need
  * a rule for which one counts, and a client that sends both has a fault. */
@@ -37,11 +32,11 @@ static bool check_prompt(const struct incoming *in, const generate_message *m)
                "the prompt is given both as text and as ids; send only one");
         return false;
     }
-    if (m->n_tokens == 0 && !has_text(m) && m->continue_from == NULL) {
+    if (m->n_tokens == 0 && !arrival_has_text(m) && m->continue_from == NULL) {
         refuse(in, ST_INVALID_ARGUMENT, "the prompt is empty");
         return false;
     }
-    if (has_text(m) && !wire_text_ok(m->text, 1, m->text.len)) {
+    if (arrival_has_text(m) && !wire_text_ok(m->text, 1, m->text.len)) {
         refuse(in, ST_INVALID_ARGUMENT,
                "the prompt is not valid UTF-8 or contains a NUL byte");
         return false;
@@ -247,57 +242,12 @@ static struct model *find_model(struct router_core *r,
     return NULL;
 }
 
-/* Returns the slot of the tenant of m. */
-static uint32_t tenant_of(struct router_core *r, const generate_message *m)
-{
-    return (uint32_t)metric_slot(&r->base.tenant_names,
-                                 (const char *)m->tenant.data,
-                                 m->has_tenant ? m->tenant.len : 0);
-}
-
-/* Returns the slot of the route of m. */
-static uint32_t route_of(struct router_core *r, const generate_message *m)
-{
-    return (uint32_t)metric_slot(&r->base.route_names,
-                                 (const char *)m->route.data,
-                                 m->has_route ? m->route.len : 0);
-}
-
-/* A tier of a later minor version counts as the default. */
-static enum fair_tier tier_of(Sluice__V1__Tier tier)
-{
-    return tier == SLUICE__V1__TIER__TIER_PRIORITY ? TIER_PRIORITY
-           : tier == SLUICE__V1__TIER__TIER_FLEX   ? TIER_FLEX
-                                                   : TIER_DEFAULT;
-}
-
-/* Checks a text that would wait for too long, before it is encoded.  Ids are
- * checked when they join the queue, in the same turn. */
-static enum status check_wait(struct router_core *r, const struct incoming *in,
-                              const struct model *m,
-                              const generate_message *request,
-                              uint32_t *retry_ms, struct error *e)
-{
-    struct arrival a = {
-        .demand = {m, overload_tokens(m, request->text.len),
-                   request->has_max_tokens ? request->max_tokens : 0},
-        .tenant = tenant_of(r, request),
-        .route = route_of(r, request),
-        .tier = tier_of(request->tier),
-        .deadline_us = in->deadline_us};
-
-    if (!has_text(request) || resume_asked(request) ||
-        request->continue_from != NULL) {
-        return ST_OK;
-    }
-    return overload_check(&r->schedule, &a, retry_ms, e);
-}
-
 /* Checks m against the model and the queue.  This happens before the prompt is
  * encoded, so that a refusal costs little. */
 static bool check_place(struct router_core *r, const struct incoming *in,
                         const struct model *m, const generate_message *request)
 {
+    struct arrival a = arrival_of(r, m, request, in->deadline_us);
     uint32_t retry_ms = 0;
     struct error e;
 
@@ -314,15 +264,12 @@ static bool check_place(struct router_core *r, const struct incoming *in,
     } else if ((request->sampling == NULL ||
                 sampling_check(request->sampling, m->vocab, &e) == ST_OK) &&
                resume_check(request, m->vocab, &e) == ST_OK &&
-               admission_queue(&r->schedule, m, tenant_of(r, request),
-                               request->n, &retry_ms, &e) == ST_OK &&
-               check_wait(r, in, m, request, &retry_ms, &e) == ST_OK) {
+               admission_queue(&r->schedule, m, a.tenant, request->n, &retry_ms,
+                               &e) == ST_OK &&
+               arrival_check(r, &a, request, &retry_ms, &e) == ST_OK) {
         return true;
     }
-    request_record_refused(&r->requests, m, request,
-                           has_text(request)
-                               ? overload_tokens(m, request->text.len)
-                               : (uint32_t)request->n_tokens,
+    request_record_refused(&r->requests, m, request, a.demand.n_prompt,
                            in->deadline_us, e.code);
     refuse_with(in, &e, retry_ms);
     return false;
@@ -382,6 +329,9 @@ static bool check_stop(struct router_core *r, const struct incoming *in,
 static bool take_fields(struct router_core *r, struct request *request,
                         const generate_message *m)
 {
+    const struct arrival a =
+        arrival_of(r, request->model, m, request->deadline_us);
+
     sampling_read(&request->sampling, m->sampling);
     if (m->sampling == NULL || !m->sampling->has_seed) {
         /* Derived from the id, so that a request resumed at another router
@@ -400,7 +350,7 @@ static bool take_fields(struct router_core *r, struct request *request,
     request->keep_ms = m->keep_ms;
     request->wants_text = m->want_text && request->model->has_text;
     request->special_text = m->special_text;
-    request->scope.tenant = tenant_of(r, m);
+    request->scope.tenant = a.tenant;
     r->base.tenants[request->scope.tenant].tenant_requests++;
     request->scope.n_tenant = m->has_tenant ? (uint32_t)m->tenant.len : 0;
     if (request->scope.n_tenant > 0) {
@@ -411,8 +361,8 @@ static bool take_fields(struct router_core *r, struct request *request,
     if (request->scope.n_salt > 0) {
         memcpy(request->scope.salt, m->cache_salt.data, request->scope.n_salt);
     }
-    request->scope.route = route_of(r, m);
-    request->scope.tier = tier_of(m->tier);
+    request->scope.route = a.route;
+    request->scope.tier = a.tier;
     request->scope.guaranteed = m->guaranteed;
     request->scope.uncached = !m->cache;
     request->has_drafts = m->has_drafts;
@@ -606,7 +556,7 @@ static bool create_request(struct router_core *r, const struct incoming *in,
     if (!resume_take(&r->requests, request, m)) {
         return true;
     }
-    if (has_text(m)) {
+    if (arrival_has_text(m)) {
         encode(r, request, m);
     } else if (take_ids(request, m)) {
         request_enqueue(&r->requests, request);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/failpoint.h"
+#include "common/base/plant.h"
 #include "router/placement/adoption.h"
 #include "router/replicas/place.h"
 #include "router/requests/continuation.h"
@@ -16,6 +17,7 @@
 #include "router/requests/stream.h"
 #include "router/schedule/claims.h"
 #include "router/schedule/policy.h"
+#include "router/schedule/quota.h"
 
 #define TOKENS_AT_GRANT 4096 /* most tokens reserved at the grant */
 
@@ -81,6 +83,15 @@ void choice_granted(struct requests *r, struct choice *choice, struct worker *w,
     request_record_granted(r, choice);
 }
 
+/* Gives the quota of choice back, if it has ended and its memory is free. */
+static void settle_quota(struct requests *r, struct choice *choice)
+{
+    if (choice->state == CHOICE_ENDED && choice->grant.worker == NULL &&
+        !PLANT(TENANT_CHARGED)) {
+        quota_charge(r->schedule, &choice->entry, 0);
+    }
+}
+
 void choice_ungrant(struct requests *r, struct choice *choice)
 {
     if (choice->grant.worker != NULL) {
@@ -97,6 +108,7 @@ void choice_ungrant(struct requests *r, struct choice *choice)
         place_less(r->replicas, choice->grant.worker);
         choice_parts_ungrant(choice);
         lease_ungranted(r, choice);
+        settle_quota(r, choice);
     }
 }
 
@@ -122,6 +134,7 @@ static void end_choice(struct requests *r, struct choice *choice)
     adoption_decided(r->placement, choice->request->id, choice->index);
     r->schedule->policy->release(&choice->entry);
     choice_move(choice, CHOICE_ENDED);
+    settle_quota(r, choice);
     choice->figures.ended_us = r->base->now_us;
     trial_ended(r->placement, &choice->entry.trial);
     request->n_open--;

@@ -9,6 +9,7 @@
 #include "router/replicas/place.h"
 #include "router/requests/choice_life.h"
 #include "router/requests/removal.h"
+#include "router/schedule/quota.h"
 
 /* The picture in leases.h as a table. */
 static const struct sm_row lease_rows[LEASE_STATES] = {
@@ -58,6 +59,7 @@ static void lapse(struct requests *r, struct choice *choice, const char *why)
 {
     log_lease(choice, "lease-lapses", why);
     move(choice, LEASE_LAPSING);
+    quota_charge(r->schedule, &choice->entry, 0);
     r->base->metrics.lapsed++;
     removal_release(r, choice);
 }
@@ -68,6 +70,51 @@ static bool gives_way(const struct choice *choice)
     return choice->kept.state == LEASE_HELD &&
            choice->removal.state == REMOVAL_NONE &&
            choice->kept.continued_by == NULL && choice->kept.range == NULL;
+}
+
+/* Returns the tokens that the leases of a tenant are charged which may give
+ * way. */
+static uint64_t charged(const struct requests *r, uint32_t tenant)
+{
+    uint64_t n = 0;
+
+    for (struct list *at = r->leases.next; at != &r->leases; at = at->next) {
+        const struct choice *choice = LIST_OF(at, struct choice, kept.leases);
+
+        n += choice->entry.tenant == tenant && gives_way(choice)
+                 ? choice->entry.quota
+                 : 0;
+    }
+    return n;
+}
+
+/* Lets the oldest leases of a tenant give way until n more tokens fit. */
+static void make_way(struct requests *r, uint32_t tenant, uint64_t n)
+{
+    struct list *at = r->leases.next;
+
+    while (at != &r->leases && quota_excess(r->schedule, tenant, n) > 0) {
+        struct choice *choice = LIST_OF(at, struct choice, kept.leases);
+
+        at = at->next; /* its receipt may come at once */
+        if (choice->entry.tenant == tenant && gives_way(choice)) {
+            lapse(r, choice, "its tenant has its quota");
+        }
+    }
+}
+
+enum status leases_check_quota(struct requests *r, const struct arrival *a,
+                               uint32_t n, uint32_t *retry_ms, struct error *e)
+{
+    uint64_t tokens = n * quota_tokens(r->schedule, a);
+    uint64_t excess = quota_excess(r->schedule, a->tenant, tokens);
+
+    /* None gives way in vain. */
+    if (excess > 0 && excess <= charged(r, a->tenant)) {
+        make_way(r, a->tenant, tokens);
+    }
+    return quota_check(r->schedule, a->demand.model, a->tenant, tokens,
+                       retry_ms, e);
 }
 
 /* Keeps the leases of a tenant within its quota. */
@@ -83,6 +130,7 @@ static void heed_quota(struct requests *r, uint32_t tenant)
             lapse(r, choice, "newer ones of its tenant are kept");
         }
     }
+    make_way(r, tenant, 0);
 }
 
 void lease_begin(struct requests *r, struct choice *choice)
@@ -95,6 +143,8 @@ void lease_begin(struct requests *r, struct choice *choice)
     event_set(r->base, &choice->kept.lease,
               r->base->now_us +
                   ((int64_t)choice->request->keep_ms + 1000) * 1000);
+    quota_charge(r->schedule, &choice->entry,
+                 (uint64_t)choice->request->prompt.n + choice->out.n_generated);
     heed_quota(r, choice->entry.tenant);
 }
 

@@ -18,7 +18,9 @@
  *
  *   - to the first request of a queue that waits for room, if the place of the
  *     lease could ever hold it: first leases of its tenant, then the oldest;
- *   - to newer ones of the same tenant, past options.kept (--kept);
+ *   - to newer ones of the same tenant, past options.kept (--kept) or the quota
+ *     of the tenant (router/schedule/quota.h), and to its new requests past the
+ *     quota;
  *   - to new requests, past max_requests or the memory for requests: those that
  *     lapsed, the oldest first.
  *
@@ -30,6 +32,7 @@
 #define ROUTER_REQUESTS_LEASES_H
 
 #include "router/requests/request.h"
+#include "router/schedule/overload.h"
 
 /* Begins the lease of choice, which has just ended and is kept. */
 void lease_begin(struct requests *r, struct choice *choice);
@@ -55,6 +58,12 @@ void lease_receipt(struct choice *choice, uint64_t snapshot);
 
 /* Lets a lease give way to e, the first of its queue, which waits for room. */
 void leases_pressed(struct requests *r, const struct queue_entry *e);
+
+/* Checks that n choices like a fit the quota of their tenant; leases of it give
+ * way if the choices fit then.  Returns the status of quota_check(). */
+MUST_CHECK enum status leases_check_quota(struct requests *r,
+                                          const struct arrival *a, uint32_t n,
+                                          uint32_t *retry_ms, struct error *e);
 
 /* Returns true if a lease could give way to the first of the queue of m, which
  * waits for room, for auditors. */

@@ -151,9 +151,9 @@ static inline struct demand request_demand(const struct request *request)
 /* Returns it as one that comes now. */
 static inline struct arrival request_arrival(const struct request *request)
 {
-    return (struct arrival){request_demand(request), request->scope.tenant,
-                            request->scope.route, request->scope.tier,
-                            request->deadline_us};
+    return (struct arrival){request_demand(request),   request->scope.tenant,
+                            request->scope.route,      request->scope.tier,
+                            request->scope.guaranteed, request->deadline_us};
 }
 
 /* Returns the milliseconds after which to retry a failure for want of a worker

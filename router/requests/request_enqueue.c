@@ -7,12 +7,14 @@
 #include "router/replicas/place.h"
 #include "router/requests/choice_life.h"
 #include "router/requests/continuation.h"
+#include "router/requests/leases.h"
 #include "router/requests/overdue.h"
 #include "router/requests/request_end.h"
 #include "router/requests/request_record.h"
 #include "router/requests/resume.h"
 #include "router/requests/stops.h"
 #include "router/requests/stream.h"
+#include "router/schedule/quota.h"
 
 static enum status check_ids(const struct request *request, struct error *e)
 {
@@ -126,10 +128,17 @@ static enum status check(struct requests *r, struct request *request,
 
         st = overload_check(r->schedule, &a, retry_after_ms, e);
     }
+    if (st == ST_OK && !request->resumed) {
+        struct arrival a = request_arrival(request);
+
+        st = leases_check_quota(r, &a, request->n_open, retry_after_ms, e);
+    }
     return st;
 }
 
-static void enqueue_choice(struct requests *r, struct choice *choice)
+/* n_tokens: what it occupies, by the lengths with which it was checked. */
+static void enqueue_choice(struct requests *r, struct choice *choice,
+                           uint64_t n_tokens)
 {
     if (stops_found(choice->text.stops)) { /* in the tokens resumed with */
         choice_finish(r, choice, SLUICE__V1__FINISH__FINISH_STOP);
@@ -143,6 +152,7 @@ static void enqueue_choice(struct requests *r, struct choice *choice)
     choice->entry.turn.tier = choice->request->scope.tier;
     choice->entry.guaranteed = choice->request->scope.guaranteed;
     choice->entry.uncached = choice->request->scope.uncached;
+    quota_charge(r->schedule, &choice->entry, n_tokens);
     continuation_enqueue(choice);
     choice->entry.ran = choice->out.n_generated > 0;
     queue_add(r->schedule, &choice->entry);
@@ -184,6 +194,8 @@ static enum status begin_streams(struct requests *r, struct request *request,
 void request_enqueue(struct requests *r, struct request *request)
 {
     struct error e;
+    struct arrival a;
+    uint64_t n_tokens;
     uint32_t retry_ms = 0;
     bool joined = continuation_join(request, &e) == ST_OK;
 
@@ -199,6 +211,8 @@ void request_enqueue(struct requests *r, struct request *request)
                                      : request_retry_ms(request, &e));
         return;
     }
+    a = request_arrival(request);
+    n_tokens = quota_tokens(r->schedule, &a);
     hash_prompt(r, request);
     resume_count(r, request);
     r->base->metrics.prompt_tokens += request->prompt.n;
@@ -210,7 +224,7 @@ void request_enqueue(struct requests *r, struct request *request)
         /* The others were cancelled while the prompt was encoded, or had ended
          * when the request was resumed. */
         if (request->choices[c].state == CHOICE_ENCODING) {
-            enqueue_choice(r, &request->choices[c]);
+            enqueue_choice(r, &request->choices[c], n_tokens);
         }
     }
     overdue_enqueued(r, request);

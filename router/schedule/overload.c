@@ -41,7 +41,7 @@ static int64_t limit_us(const struct schedule *s, const struct arrival *a)
     return max_i64(a->deadline_us - s->base->now_us, 1);
 }
 
-static uint32_t most_tokens(const struct demand *d)
+uint32_t overload_most_tokens(const struct demand *d)
 {
     uint32_t left = d->model->context - min_u32(d->model->context, d->n_prompt);
 
@@ -54,7 +54,7 @@ static struct prediction predict(struct schedule *s, const struct arrival *a)
     const struct newcomer x = {.model =
                                    (struct model *)(uintptr_t)a->demand.model,
                                .n_prompt = max_u32(a->demand.n_prompt, 1),
-                               .max_tokens = most_tokens(&a->demand),
+                               .max_tokens = overload_most_tokens(&a->demand),
                                .tenant = a->tenant,
                                .route = a->route,
                                .tier = a->tier};

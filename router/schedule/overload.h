@@ -35,8 +35,12 @@ struct arrival {
     uint32_t tenant;      /* slot of base.tenant_names */
     uint32_t route;       /* slot of base.route_names */
     enum fair_tier tier;
+    bool guaranteed;
     int64_t deadline_us; /* NODE_IDLE: none */
 };
+
+/* Returns the most tokens that a request with d may generate. */
+uint32_t overload_most_tokens(const struct demand *d);
 
 /* Returns ST_RESOURCE_EXHAUSTED, with the figures, if a would wait for too
  * long, and sets *retry_ms to the predicted time to its first token. */

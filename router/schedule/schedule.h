@@ -93,6 +93,7 @@ struct queue_entry {
     bool begun;               /* counted in lengths_for() */
     uint64_t order;           /* place among the grants at `committed` */
     struct wait wait;         /* as the first of its queue */
+    uint64_t quota;           /* tokens charged to its tenant: quota.h */
 };
 
 /* Returns the tokens that e may generate. */

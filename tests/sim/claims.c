@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/metric_names.h"
 #include "tests/sim/sim.h"
 
 #define SUSPENSIONS_UNIT 1000000 /* options.suspensions are millionths */
@@ -122,6 +123,35 @@ static void check_lengths(struct sim *s)
     }
 }
 
+/* Without a draw, so that other seeds stay as they were. */
+uint32_t claims_quota(const struct sim *s)
+{
+    return s->seed % 8 == 3 ? 200 + (uint32_t)(s->seed / 8 % 8) * 200 : 0;
+}
+
+static void check_quotas(struct sim *s)
+{
+    struct router_quota_view v;
+    uint32_t most = claims_quota(s);
+
+    for (uint32_t i = 0; i < METRIC_SLOTS; i++) {
+        if (!router_quota_view(s->nodes[SIM_ROUTER].core, i, &v)) {
+            continue;
+        }
+        if (v.n_charged != v.n_sum || v.n_wrong > 0) {
+            sim_fail(s, -1,
+                     "tenant %s is charged %llu tokens, its choices %llu; %u "
+                     "of them are wrong",
+                     v.tenant, (unsigned long long)v.n_charged,
+                     (unsigned long long)v.n_sum, v.n_wrong);
+        }
+        if (most > 0 && v.n_judged > most) {
+            sim_fail(s, -1, "tenant %s occupies %llu tokens, its quota is %u",
+                     v.tenant, (unsigned long long)v.n_judged, most);
+        }
+    }
+}
+
 void claims_router(struct sim *s)
 {
     struct router_worker_view v;
@@ -144,6 +174,7 @@ void claims_router(struct sim *s)
         }
     }
     check_lengths(s);
+    check_quotas(s);
 }
 
 void claims_worker(struct sim *s, uint32_t w)

@@ -13,6 +13,10 @@
  *   - A model learns from its own choices only: never from more of them than
  *     have come.  So does each tenant of it.
  *
+ *   - A tenant is charged for its choices that wait, or have memory, and for no
+ *     others.  In every eighth seed tenants have a quota, which those that came
+ *     to the router itself never exceed.
+ *
  * That nothing admitted is lost, that every request ends, and that its tokens
  * are those of the oracle, are rules of every seed. */
 #ifndef SIM_CLAIMS_H
@@ -46,6 +50,9 @@ struct claims_seen {
 
 /* Checks the share of suspended sequences at the end of a seed. */
 void claims_end(struct sim *s);
+
+/* Returns the quota of a tenant in this seed, in tokens; 0: none. */
+uint32_t claims_quota(const struct sim *s);
 
 /* Check the router and a worker after a tick. */
 void claims_router(struct sim *s);

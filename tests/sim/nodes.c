@@ -246,6 +246,7 @@ static void start_router(struct sim *s, struct sim_node *n)
         .max_admins = s->crowd.n_admins,
         .max_requests = s->options.max_requests,
         .max_waiting = s->options.max_waiting,
+        .tenant_quota = claims_quota(s),
         .queue_timeout_us = (int64_t)s->options.queue_timeout_ms * 1000,
         .gather_us = s->seed % 3 == 0 ? 1000 : 0,
         .headroom = s->options.headroom,

@@ -153,6 +153,7 @@ static bool refused_rightly(const struct sim_request *request)
     return !sim_request_fits(request->sim, request) ||
            request->sim->full_us[request->n_choices] >= request->asked_us ||
            overdue(request) || request->deadline_ms > 0 ||
+           claims_quota(request->sim) > 0 ||
            request->sim->options.queue_timeout_ms > 0;
 }
 

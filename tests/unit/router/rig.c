@@ -126,6 +126,7 @@ struct rig *rig_new(const struct rig_options *o)
     ro.max_requests = o->max_requests;
     ro.max_waiting = o->max_waiting;
     ro.kept = o->kept;
+    ro.tenant_quota = o->tenant_quota;
     ro.text = o->text;
     ro.worker_wait_us = o->worker_wait_us;
     ro.gather_us = o->gather_us;
