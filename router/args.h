@@ -38,6 +38,11 @@
       "tokens of the sequences of a tenant that wait, run or are kept, at "    \
       "most (default: 0, any number)",                                         \
       0, TENANT_QUOTA_MAX)                                                     \
+    X(retry_budget, U32, "PERCENT", "10",                                      \
+      "retries of a tenant before the time that a refusal named, of a "        \
+      "hundred "                                                               \
+      "of its admitted requests; more are refused at once; 0: no limit",       \
+      0, RETRY_BUDGET_MAX)                                                     \
     X(queue_timeout, MS, "TIME", "1m",                                         \
       "time in which a request without a deadline must start; one that is "    \
       "expected to be late is refused at once; 0: no limit",                   \

@@ -213,6 +213,7 @@ static struct router_options options_of(const struct program *p)
         .max_waiting = a->max_waiting,
         .kept = a->kept,
         .tenant_quota = a->tenant_quota,
+        .retry_budget = a->retry_budget,
         .queue_timeout_us = (int64_t)a->queue_timeout * 1000,
         .gather_us = (int64_t)a->gather * 1000,
         .headroom = a->headroom,

@@ -20,6 +20,8 @@
     X(refused, COUNTER, "refused Generate calls")                             \
     X(overdue, COUNTER,                                                       \
       "refused Generate calls that had waited for --queue-timeout")           \
+    X(retries_refused, COUNTER,                                               \
+      "refused Generate calls that were retries past --retry-budget")         \
     X(held_early, COUNTER,                                                    \
       "Generate calls held for the first worker of their model")              \
     X(resumed, COUNTER, "resumed Generate calls")                             \

@@ -84,6 +84,8 @@
 #define PREFIX_TREE_MAX       65536
 #define EXPLAIN_PLACES_MAX    16
 #define LENGTH_ROUTES_MAX     64
+#define RETRY_CREDIT_MAX      10
+#define RETRY_PROBES          16
 
 /* Name, unit and meaning of each limit, as sluice-router --limits prints
  * them. */
@@ -175,8 +177,12 @@
     X(EXPLAIN_PLACES_MAX, "", "places remembered of each grant for Explain")   \
     X(LENGTH_ROUTES_MAX, "",                                                   \
       "routes of tenants of a model whose output lengths are learned")         \
+    X(RETRY_CREDIT_MAX, "", "early retries that a tenant can save up")         \
+    X(RETRY_PROBES, "",                                                        \
+      "early retries without credit that are judged before their time")        \
     X(SUSPENSIONS_MOST, "ppm", "value of --suspensions")                       \
     X(TENANT_WEIGHT_MAX, "", "value of --tenant-weight")                       \
-    X(TENANT_QUOTA_MAX, "tokens", "value of --tenant-quota")
+    X(TENANT_QUOTA_MAX, "tokens", "value of --tenant-quota")                   \
+    X(RETRY_BUDGET_MAX, "", "value of --retry-budget")
 
 #endif

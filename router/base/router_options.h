@@ -24,6 +24,9 @@ enum admission_mode { ADMISSION_STRICT, ADMISSION_EXPECTED };
 /* The share of a tenant in each queue, against 1 of others. */
 #define TENANT_WEIGHT_MAX 1000
 
+/* Retries of a tenant, of a hundred admitted requests. */
+#define RETRY_BUDGET_MAX 100
+
 /* Tokens that the sequences of a tenant may occupy. */
 #define TENANT_QUOTA_MAX 1000000000
 
@@ -43,6 +46,9 @@ struct router_options {
                                * (leases.h); 0: any number */
     uint32_t tenant_quota;    /* tokens of a tenant's sequences that wait, run
                                * or are kept (quota.h); 0: any number */
+    uint32_t retry_budget;    /* early retries of a tenant that are judged, of
+                               * a hundred admitted requests (retries.h); 0:
+                               * all are */
     int64_t queue_timeout_us; /* how long a request without a deadline may wait
                                * for its first grant (overdue.h); 0: for ever */
     int64_t worker_wait_us;   /* how long requests wait for a worker of their

@@ -2,6 +2,7 @@
 
 #include "router/requests/leases.h"
 #include "router/requests/resume.h"
+#include "router/schedule/retries.h"
 
 typedef Sluice__V1__GenerateRequest generate_message;
 
@@ -48,9 +49,19 @@ enum status arrival_check(struct router_core *r, const struct arrival *a,
 {
     enum status st;
 
-    if (!arrival_has_text(m) || resume_asked(m) || m->continue_from != NULL) {
+    if (resume_asked(m) || m->continue_from != NULL) {
         return ST_OK;
     }
+    st = retries_check(&r->schedule, a, retry_ms, e);
+    if (st != ST_OK || !arrival_has_text(m)) {
+        return st;
+    }
     st = leases_check_quota(&r->requests, a, m->n, retry_ms, e);
-    return st == ST_OK ? overload_check(&r->schedule, a, retry_ms, e) : st;
+    if (st == ST_OK) {
+        st = overload_check(&r->schedule, a, retry_ms, e);
+    }
+    if (st == ST_RESOURCE_EXHAUSTED && *retry_ms > 0) {
+        retries_refused(&r->schedule, a, *retry_ms);
+    }
+    return st;
 }

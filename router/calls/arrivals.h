@@ -18,7 +18,7 @@ struct arrival arrival_of(struct router_core *r, const struct model *model,
                           const Sluice__V1__GenerateRequest *m,
                           int64_t deadline_us);
 
-/* Checks whether a text would wait for
+/* Checks for a retry that comes too early, and whether a text would wait for
  * too long or exceed the quota of its tenant.  Ids are checked when they join
  * the queue, in the same turn.  Returns ST_RESOURCE_EXHAUSTED with the figures
  * if so, and sets *retry_ms. */

@@ -6,6 +6,7 @@
 #include "common/base/plant.h"
 #include "router/requests/request_end.h"
 #include "router/schedule/claims.h"
+#include "router/schedule/retries.h"
 
 static bool has_place(const struct model *m)
 {
@@ -40,6 +41,7 @@ static void refuse(struct requests *r, struct request *request)
         }
     }
     r->base->metrics.overdue++;
+    retries_refused(r->schedule, &a, retry_ms);
     request_refuse(r, request, &e, retry_ms);
 }
 

@@ -15,6 +15,7 @@
 #include "router/requests/stops.h"
 #include "router/requests/stream.h"
 #include "router/schedule/quota.h"
+#include "router/schedule/retries.h"
 
 static enum status check_ids(const struct request *request, struct error *e)
 {
@@ -191,6 +192,18 @@ static enum status begin_streams(struct requests *r, struct request *request,
     return ST_OK;
 }
 
+static void refuse(struct requests *r, struct request *request,
+                   uint32_t retry_ms, const struct error *e)
+{
+    struct arrival a = request_arrival(request);
+
+    if (e->code == ST_RESOURCE_EXHAUSTED && retry_ms > 0) {
+        retries_refused(r->schedule, &a, retry_ms);
+    }
+    request_refuse(r, request, e,
+                   retry_ms != 0 ? retry_ms : request_retry_ms(request, e));
+}
+
 void request_enqueue(struct requests *r, struct request *request)
 {
     struct error e;
@@ -206,12 +219,11 @@ void request_enqueue(struct requests *r, struct request *request)
     if (!joined || check(r, request, &retry_ms, &e) != ST_OK ||
         resume_check_length(request, &e) != ST_OK ||
         begin_streams(r, request, &e) != ST_OK) {
-        request_refuse(r, request, &e,
-                       retry_ms != 0 ? retry_ms
-                                     : request_retry_ms(request, &e));
+        refuse(r, request, retry_ms, &e);
         return;
     }
     a = request_arrival(request);
+    retries_joined(r->schedule, &a);
     n_tokens = quota_tokens(r->schedule, &a);
     hash_prompt(r, request);
     resume_count(r, request);

@@ -174,6 +174,17 @@ struct text_ratio {
     uint64_t bytes, tokens;
 };
 
+/* The newest refusal of a tenant, and its credit: router/schedule/retries.h. */
+struct retry_state {
+    bool begun;
+    enum fair_tier tier;
+    uint32_t credit; /* in percent of a retry */
+    int64_t until_us, limit_us;
+    int64_t probe_us,
+        interval_us; /* when the next one is judged; between two */
+    uint64_t n_tokens;
+};
+
 /* The scheduler's part of a model. */
 struct model_scheduling {
     bool begun;      /* lengths and margin have their first values */
@@ -187,6 +198,7 @@ struct model_scheduling {
     uint64_t n_granted, n_compute; /* tokens of the newest grants, and those of
                                     * them that were to compute */
     struct text_ratio text;        /* overload.h */
+    struct retry_state retries[METRIC_SLOTS];
     bool headroom_off; /* logged that options.headroom has no effect */
 };
 

@@ -247,6 +247,7 @@ static void start_router(struct sim *s, struct sim_node *n)
         .max_requests = s->options.max_requests,
         .max_waiting = s->options.max_waiting,
         .tenant_quota = claims_quota(s),
+        .retry_budget = s->seed % 4 == 2 ? 10 : 0,
         .queue_timeout_us = (int64_t)s->options.queue_timeout_ms * 1000,
         .gather_us = s->seed % 3 == 0 ? 1000 : 0,
         .headroom = s->options.headroom,

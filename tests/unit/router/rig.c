@@ -127,6 +127,7 @@ struct rig *rig_new(const struct rig_options *o)
     ro.max_waiting = o->max_waiting;
     ro.kept = o->kept;
     ro.tenant_quota = o->tenant_quota;
+    ro.retry_budget = o->retry_budget;
     ro.text = o->text;
     ro.worker_wait_us = o->worker_wait_us;
     ro.gather_us = o->gather_us;

@@ -242,7 +242,7 @@ struct rig_options {
     uint32_t max_peers, max_requests, max_waiting;
     uint32_t max_admins; /* 0: 16 */
     uint32_t kept;       /* --kept */
-    uint32_t tenant_quota;
+    uint32_t tenant_quota, retry_budget;
     struct text_seam *text;
     int64_t worker_wait_us, gather_us, queue_timeout_us;
     int64_t silent_us, lost_us, hung_us; /* 0: the defaults */

@@ -61,6 +61,7 @@ static void bring(struct scene *s, int64_t limit_us)
                                   .max_requests = 4096,
                                   .max_waiting = 4096,
                                   .queue_timeout_us = limit_us,
+                                  .retry_budget = 10, /* the default */
                                   .worker_wait_us = 1000000};
 
     memset(s, 0, sizeof *s);
@@ -346,6 +347,7 @@ static int by_size(const void *a, const void *b)
 static uint32_t offer(uint32_t times, const struct served *most, int64_t slo_us,
                       int64_t *p99_us)
 {
+    struct router_metrics k;
     static struct scene s;
     int64_t gap_us = TEST_US / (most->n * times), next_us;
     uint32_t good, tokens;
@@ -366,10 +368,13 @@ static uint32_t offer(uint32_t times, const struct served *most, int64_t slo_us,
     *p99_us = s.refused_us[s.n_refused * 99 / 100];
     good = s.n_good * 100 / most->n;
     tokens = (uint32_t)(s.good_tokens * 100 / most->tokens);
-    print_message("%ux: %u came, %u in time (%u %%, of tokens %u %%), %u late, "
-                  "%u refused, p99 of refusals %.1f ms\n",
-                  times, s.n_came, s.n_good, good, tokens, s.n_late,
-                  s.n_refused, (double)*p99_us / 1000);
+    router_counts(s.rig->router, &k);
+    print_message(
+        "%ux: %u came, %u in time (%u %%, of tokens %u %%), %u late, "
+        "%u refused, p99 of refusals %.1f ms; %llu as early retries\n",
+        times, s.n_came, s.n_good, good, tokens, s.n_late, s.n_refused,
+        (double)*p99_us / 1000, (unsigned long long)k.retries_refused);
+    assert_true(k.retries_refused > 0);
     rig_free(&s.rig);
     return min_u32(good, tokens);
 }
