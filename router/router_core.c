@@ -210,6 +210,8 @@ static void begin_recording(const struct router_base *b)
                                         .max_requests = o->max_requests,
                                         .max_waiting = o->max_waiting,
                                         .kept = o->kept,
+                                        .tenant_quota = o->tenant_quota,
+                                        .retry_budget = o->retry_budget,
                                         .queue_timeout_us = o->queue_timeout_us,
                                         .worker_wait_us = o->worker_wait_us};
 

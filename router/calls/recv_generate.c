@@ -269,8 +269,7 @@ static bool check_place(struct router_core *r, const struct incoming *in,
                arrival_check(r, &a, request, &retry_ms, &e) == ST_OK) {
         return true;
     }
-    request_record_refused(&r->requests, m, request, a.demand.n_prompt,
-                           in->deadline_us, e.code);
+    request_record_refused(&r->requests, m, request, &a, e.code);
     refuse_with(in, &e, retry_ms);
     return false;
 }

@@ -88,6 +88,14 @@ size_t record_name(char *out, const char *name)
     return n;
 }
 
+const char *record_tier_name(enum record_tier tier)
+{
+    static const char *const names[RECORD_TIERS] = {"priority", "default",
+                                                    "flex"};
+
+    return names[tier];
+}
+
 const char *record_end_name(enum record_end how)
 {
     static const char *const names[RECORD_ENDS] = {"stop", "length",
@@ -142,10 +150,10 @@ void record_options(struct recorder *r, int64_t now_us,
                        sizeof RECORD_FIRST_LINE);
     put(r, now_us, 'o',
         "%s %" PRIu32 " %" PRId64 " %" PRId64 " %" PRIu32 " %" PRIu32
-        " %" PRIu32 " %d",
+        " %" PRIu32 " %d %" PRIu32 " %" PRIu32,
         o->strict ? "strict" : "expected", o->suspensions, o->queue_timeout_us,
         o->worker_wait_us, o->max_requests, o->max_waiting, o->kept,
-        o->headroom);
+        o->headroom, o->tenant_quota, o->retry_budget);
 }
 
 void record_weight(struct recorder *r, int64_t now_us, const char *tenant,
@@ -330,7 +338,8 @@ uint64_t record_arrival(struct recorder *r, int64_t now_us,
                         const struct record_arrival *a)
 {
     char model[RECORD_NAME(MODEL_NAME_MAX)],
-        tenant[RECORD_NAME(TENANT_NAME_MAX)];
+        tenant[RECORD_NAME(TENANT_NAME_MAX)],
+        route[RECORD_NAME(ROUTE_NAME_MAX)];
     uint32_t n_units;
     uint64_t other;
 
@@ -340,11 +349,13 @@ uint64_t record_arrival(struct recorder *r, int64_t now_us,
     other = like(r, a, &n_units);
     record_name(model, a->model);
     record_name(tenant, a->tenant);
+    record_name(route, a->route);
     put(r, now_us, 'a',
         "%" PRIu64 " %s %s %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRId64
-        " %d %" PRIu64 " %" PRIu32,
+        " %d %" PRIu64 " %" PRIu32 " %s %d %s",
         ++r->n_requests, model, tenant, a->n_prompt, a->max_tokens,
-        a->n_choices, a->deadline_us, a->cache, other, n_units * PREFIX_UNIT);
+        a->n_choices, a->deadline_us, a->cache, other, n_units * PREFIX_UNIT,
+        record_tier_name(a->tier), a->guaranteed, route);
     for (uint32_t i = 0; i < a->n_units; i++) {
         record_prefix(r, r->n_requests, a->units[i]);
     }

@@ -7,7 +7,8 @@
  *
  *     recording = "sluice-record 1" NL options *weight *event
  *     options   = "o" T ADMISSION SUSPENSIONS QUEUE_US WAIT_US REQUESTS WAITING
- *                 KEPT HEADROOM NL     ADMISSION: strict, expected; HEADROOM:
+ *                 KEPT HEADROOM [QUOTA BUDGET] NL
+ *                                      ADMISSION: strict, expected; HEADROOM:
  *                                      0, 1; the rest as in router_options.h
  *     weight    = "t" T TENANT WEIGHT NL
  *     event     = "p" T PLACE NAME MODEL GROWS BLOCK_TOKENS BLOCK_PAGES
@@ -16,7 +17,8 @@
  *               | "c" T PLACE BASE_NS ROW_NS TOKEN_NS CHUNK NL    its steps
  *               | "x" T PLACE NL                       it is gone
  *               | "a" T REQUEST MODEL TENANT PROMPT MAX_TOKENS CHOICES
- *                     DEADLINE_US CACHE LIKE SHARED NL a request comes
+ *                     DEADLINE_US CACHE LIKE SHARED [TIER GUARANTEED ROUTE]
+ *                     NL                               a request comes
  *               | "r" T REQUEST STATUS NL              it is refused
  *               | "g" T REQUEST CHOICE PLACE PAGES NL  a choice is granted
  *               | "f" T REQUEST CHOICE RESTORED NL     its first token
@@ -25,6 +27,10 @@
  *               | "l" T LINES NL       so many lines before this one are lost
  *     T         = microseconds since the begin; never decreases
  *     HOW       = "stop" | "length" | "cancelled" | "failed"
+ *     TIER      = "priority" | "default" | "flex"
+ *
+ * The fields in brackets are all there, or none in a recording of an older
+ * router: it had no quota, no budget, no tiers, guarantees and routes.
  *
  * A request comes when its prompt has been converted to tokens, or is refused
  * before.  PLACE and REQUEST count from 1 in order of their lines.  A place is
@@ -65,6 +71,7 @@ struct record_sink {
 struct record_options {
     bool strict, headroom;
     uint32_t suspensions, max_requests, max_waiting, kept;
+    uint32_t tenant_quota, retry_budget;
     int64_t queue_timeout_us, worker_wait_us;
 };
 
@@ -82,11 +89,15 @@ struct record_cost {
     uint32_t chunk; /* the most prompt tokens of a step */
 };
 
+/* In the order of enum fair_tier. */
+enum record_tier { RECORD_PRIORITY, RECORD_DEFAULT, RECORD_FLEX, RECORD_TIERS };
+
 struct record_arrival {
-    const char *model, *tenant; /* tenant: "": none */
+    const char *model, *tenant, *route; /* tenant, route: "": none */
     uint32_t n_prompt, max_tokens, n_choices;
     int64_t deadline_us; /* that is left; 0: none */
-    bool cache;
+    bool cache, guaranteed;
+    enum record_tier tier;
     const struct prefix_hash *units; /* [n_units] of the prompt */
     uint32_t n_units;
 };
@@ -145,6 +156,9 @@ void record_ended(struct recorder *r, int64_t now_us, uint64_t request,
 /* Remembers a prefix of the output of a request, for those that come later. */
 void record_prefix(struct recorder *r, uint64_t request,
                    struct prefix_hash prefix);
+
+/* Returns the word of a tier in a recording. */
+const char *record_tier_name(enum record_tier tier);
 
 /* Returns the word of an ending in a recording. */
 const char *record_end_name(enum record_end how);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/base/minmax.h"
+#include "router/base/router_options.h"
 #include "router/replay/recording_line.h"
 
 const struct limit_row recording_limits[] = {
@@ -17,7 +18,8 @@ const struct limit_row recording_limits[] = {
     LIMIT_ROW(RECORDING_CHOICES_MAX, "", "choices of a recording"),
     LIMIT_ROW(RECORDING_PLACES_MAX, "", "places of a recording"),
     LIMIT_ROW(RECORDING_COSTS_MAX, "", "costs of places in a recording"),
-    LIMIT_ROW(RECORDING_NAMES_MAX, "", "tenants and models of a recording"),
+    LIMIT_ROW(RECORDING_NAMES_MAX, "",
+              "tenants, models and routes of a recording"),
     LIMIT_ROW(RECORDING_WEIGHTS_MAX, "", "weights of tenants in a recording"),
     LIMIT_ROW(RECORDING_US_MAX, "us", "a time in a recording"),
     LIMIT_ROW(RECORD_LINE_MAX, "bytes", "a line of a recording"),
@@ -71,7 +73,7 @@ static enum status intern(struct recording *r, const char *name,
         }
     }
     if (r->n_names == RECORDING_NAMES_MAX) {
-        return too_many(e, "tenants and models", RECORDING_NAMES_MAX);
+        return too_many(e, "tenants, models and routes", RECORDING_NAMES_MAX);
     }
     if (!grow(&r->names, r->n_names, &r->names_size, sizeof *r->names) ||
         (r->names[r->n_names] = strdup(name)) == NULL) {
@@ -112,6 +114,10 @@ static enum status take_options(struct recording *r, struct record_line *l,
     o->max_waiting = line_u32(l, "max waiting", 0, 1048576);
     o->kept = line_u32(l, "kept", 0, 1048576);
     o->headroom = line_u32(l, "headroom", 0, 1) == 1;
+    if (line_goes_on(l)) {
+        o->tenant_quota = line_u32(l, "tenant quota", 0, TENANT_QUOTA_MAX);
+        o->retry_budget = line_u32(l, "retry budget", 0, RETRY_BUDGET_MAX);
+    }
     return line_end(l, e);
 }
 
@@ -251,12 +257,40 @@ static enum status add_choices(struct recording *r, struct recorded_request *q,
     return ST_OK;
 }
 
+/* Reads what an older router did not write: each request then had the default
+ * tier, and none a guarantee or a route. */
+static void read_class(struct record_line *l, struct recorded_request *q,
+                       char route[ROUTE_NAME_MAX + 1])
+{
+    const char *word;
+    uint32_t tier = 0;
+
+    route[0] = '\0';
+    q->tier = RECORD_DEFAULT;
+    if (!line_goes_on(l)) {
+        return;
+    }
+    word = line_word(l, "tier");
+    while (word != NULL && tier < RECORD_TIERS &&
+           strcmp(word, record_tier_name((enum record_tier)tier)) != 0) {
+        tier++;
+    }
+    if (tier == RECORD_TIERS) {
+        line_wrong(l, "tier", "is not \"priority\", \"default\" or \"flex\"");
+        return;
+    }
+    q->tier = (enum record_tier)tier;
+    q->guaranteed = line_u32(l, "guarantee", 0, 1) == 1;
+    line_name(l, "route", route, 0, ROUTE_NAME_MAX);
+}
+
 static enum status take_arrival(struct recording *r, struct record_line *l,
                                 struct error *e)
 {
     struct recorded_request q = {.at_us = l->at_us,
                                  .refused_us = RECORDING_NEVER};
     char model[MODEL_NAME_MAX + 1], tenant[TENANT_NAME_MAX + 1];
+    char route[ROUTE_NAME_MAX + 1];
     uint32_t number =
         line_next(l, "request", r->n_requests, RECORDING_REQUESTS_MAX);
     uint64_t like;
@@ -273,9 +307,11 @@ static enum status take_arrival(struct recording *r, struct record_line *l,
     if (l->error.code == ST_OK && (like == 0) != (q.shared == 0)) {
         line_wrong(l, "shared", "is 0 exactly if no request is named");
     }
+    read_class(l, &q, route);
     q.like = like > 0 ? (uint32_t)like - 1 : 0;
     if (line_end(l, e) != ST_OK || intern(r, model, &q.model, e) != ST_OK ||
-        intern(r, tenant, &q.tenant, e) != ST_OK) {
+        intern(r, tenant, &q.tenant, e) != ST_OK ||
+        intern(r, route, &q.route, e) != ST_OK) {
         return e->code;
     }
     if (add_choices(r, &q, e) != ST_OK) {

@@ -21,7 +21,7 @@
 #define RECORDING_CHOICES_MAX  4194304
 #define RECORDING_PLACES_MAX   4096
 #define RECORDING_COSTS_MAX    1048576
-#define RECORDING_NAMES_MAX    4096 /* tenants and models together */
+#define RECORDING_NAMES_MAX    4096 /* tenants, models, routes */
 #define RECORDING_WEIGHTS_MAX  64
 #define RECORDING_US_MAX       (INT64_C(1) << 50)
 
@@ -50,11 +50,12 @@ struct recorded_choice {
 };
 
 struct recorded_request {
-    const char *model, *tenant;
+    const char *model, *tenant, *route;
     int64_t at_us, deadline_us;
     uint32_t n_prompt, max_tokens, n_choices;
     uint32_t like, shared; /* like: index of a request; shared 0: none */
-    bool cache;
+    bool cache, guaranteed;
+    enum record_tier tier;
     bool lost; /* its arrival is not in the recording */
     bool refused;
     int64_t refused_us;

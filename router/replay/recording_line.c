@@ -84,6 +84,11 @@ uint32_t line_u32(struct record_line *l, const char *what, uint32_t least,
     return (uint32_t)line_u64(l, what, least, most);
 }
 
+bool line_goes_on(const struct record_line *l)
+{
+    return l->error.code == ST_OK && l->at != NULL;
+}
+
 static int hex(char c)
 {
     if (c >= '0' && c <= '9') {

@@ -35,6 +35,9 @@ uint32_t line_u32(struct record_line *l, const char *what, uint32_t least,
 void line_name(struct record_line *l, const char *what, char *out, size_t least,
                size_t most);
 
+/* Returns whether fields are left: those that newer recordings have. */
+bool line_goes_on(const struct record_line *l);
+
 /* Returns the index of a thing that the next field numbers, of n from 1 on. */
 uint32_t line_ref(struct record_line *l, const char *what, uint32_t n);
 

@@ -187,6 +187,11 @@ void replay_ended(struct replay *x, uint32_t request, enum status status)
     }
 }
 
+static const Sluice__V1__Tier tiers[RECORD_TIERS] = {
+    [RECORD_PRIORITY] = SLUICE__V1__TIER__TIER_PRIORITY,
+    [RECORD_DEFAULT] = SLUICE__V1__TIER__TIER_DEFAULT,
+    [RECORD_FLEX] = SLUICE__V1__TIER__TIER_FLEX};
+
 /* The ids are made here and freed at once: the core copies them. */
 static void send_request(struct replay *x, uint32_t i, struct replay_peer *p)
 {
@@ -212,6 +217,12 @@ static void send_request(struct replay *x, uint32_t i, struct replay_peer *p)
     m.n = q->n_choices;
     m.has_tenant = q->tenant[0] != '\0' && x->options.policy != REPLAY_FIFO;
     m.tenant = wire_text(q->tenant);
+    m.has_tier = x->options.policy != REPLAY_FIFO;
+    m.tier = tiers[q->tier];
+    m.has_guaranteed = true;
+    m.guaranteed = q->guaranteed;
+    m.has_route = q->route[0] != '\0';
+    m.route = wire_text(q->route);
     m.has_cache = !q->cache;
     m.cache = q->cache;
     m.has_want_text = true; /* the core has no tokenizer here */
@@ -390,6 +401,8 @@ static struct router_options router_options_of(const struct replay_options *o)
                                    .max_requests = r->max_requests,
                                    .max_waiting = r->max_waiting,
                                    .kept = r->kept,
+                                   .tenant_quota = r->tenant_quota,
+                                   .retry_budget = r->retry_budget,
                                    .queue_timeout_us = r->queue_timeout_us,
                                    .worker_wait_us = r->worker_wait_us,
                                    .silent_us = NEVER_US,

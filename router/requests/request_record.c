@@ -16,18 +16,34 @@ static int64_t left_us(const struct requests *r, int64_t deadline_us)
                                     : max_i64(deadline_us - r->base->now_us, 1);
 }
 
+_Static_assert((int)RECORD_PRIORITY == (int)TIER_PRIORITY &&
+                   (int)RECORD_DEFAULT == (int)TIER_DEFAULT &&
+                   (int)RECORD_FLEX == (int)TIER_FLEX,
+               "tiers are recorded in their order");
+
+/* Names past METRIC_NAMES_MAX are one in the scheduler, and so in a replay. */
+static const char *route_name(const struct requests *r, uint32_t route)
+{
+    return route == METRIC_DEFAULT
+               ? ""
+               : metric_slot_name(&r->base->route_names, route);
+}
+
 void request_record_arrival(struct requests *r, struct request *request)
 {
-    const struct record_arrival a = {.model = request->model->name,
-                                     .tenant = request->scope.tenant_name,
-                                     .n_prompt = request->prompt.n,
-                                     .max_tokens = request->max_tokens,
-                                     .n_choices = request->n_choices,
-                                     .deadline_us =
-                                         left_us(r, request->deadline_us),
-                                     .cache = !request->scope.uncached,
-                                     .units = request->prompt.prefix.units,
-                                     .n_units = request->prompt.prefix.n_units};
+    const struct record_arrival a = {
+        .model = request->model->name,
+        .tenant = request->scope.tenant_name,
+        .n_prompt = request->prompt.n,
+        .max_tokens = request->max_tokens,
+        .n_choices = request->n_choices,
+        .deadline_us = left_us(r, request->deadline_us),
+        .cache = !request->scope.uncached,
+        .guaranteed = request->scope.guaranteed,
+        .tier = (enum record_tier)request->scope.tier,
+        .route = route_name(r, request->scope.route),
+        .units = request->prompt.prefix.units,
+        .n_units = request->prompt.prefix.n_units};
 
     request->prompt.recorded =
         record_arrival(r->base->options.recorder, r->base->now_us, &a);
@@ -37,17 +53,19 @@ void request_record_arrival(struct requests *r, struct request *request)
  * otherwise.  A request that is malformed is no load. */
 void request_record_refused(struct requests *r, const struct model *model,
                             const Sluice__V1__GenerateRequest *m,
-                            uint32_t n_prompt, int64_t deadline_us,
-                            enum status why)
+                            const struct arrival *arrival, enum status why)
 {
     struct recorder *to = r->base->options.recorder;
     char tenant[TENANT_NAME_MAX + 1] = "";
     struct record_arrival a = {.model = model->name,
                                .tenant = tenant,
-                               .n_prompt = n_prompt,
+                               .route = route_name(r, arrival->route),
+                               .n_prompt = arrival->demand.n_prompt,
                                .max_tokens = m->max_tokens,
                                .n_choices = m->n,
-                               .deadline_us = left_us(r, deadline_us),
+                               .deadline_us = left_us(r, arrival->deadline_us),
+                               .guaranteed = arrival->guaranteed,
+                               .tier = (enum record_tier)arrival->tier,
                                .cache = m->cache};
 
     if (why != ST_RESOURCE_EXHAUSTED) {

@@ -13,12 +13,11 @@
 /* Records request, whose prompt is known and hashed. */
 void request_record_arrival(struct requests *r, struct request *request);
 
-/* Records a call that is refused for want of room, from its message m alone: it
- * counts with n_prompt tokens. */
+/* Records a call that is refused for want of room, from its message m and its
+ * arrival alone. */
 void request_record_refused(struct requests *r, const struct model *model,
                             const Sluice__V1__GenerateRequest *m,
-                            uint32_t n_prompt, int64_t deadline_us,
-                            enum status why);
+                            const struct arrival *arrival, enum status why);
 
 /* Records that choice has its grant or its first token, or that it ends. */
 void request_record_granted(struct requests *r, const struct choice *choice);

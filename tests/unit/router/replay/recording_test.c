@@ -86,6 +86,8 @@ static struct recorder *begin(struct file_sink *f, char **text, size_t *n)
                                      .max_requests = 7,
                                      .max_waiting = 6,
                                      .kept = 4,
+                                     .tenant_quota = 9000,
+                                     .retry_budget = 8,
                                      .queue_timeout_us = 3,
                                      .worker_wait_us = 2,
                                      .headroom = true};
@@ -126,6 +128,9 @@ static uint64_t ask(struct recorder *w, int64_t now_us, const char *tenant,
                                      .n_choices = 2,
                                      .deadline_us = 9,
                                      .cache = true,
+                                     .tier = RECORD_FLEX,
+                                     .guaranteed = true,
+                                     .route = "chat",
                                      .units = units,
                                      .n_units = n_units};
 
@@ -161,6 +166,8 @@ static void what_is_written_is_read(void **state)
     assert_true(r->options.strict && r->options.headroom);
     assert_int_equal(r->options.suspensions, 5);
     assert_int_equal(r->options.queue_timeout_us, 3);
+    assert_int_equal(r->options.tenant_quota, 9000);
+    assert_int_equal(r->options.retry_budget, 8);
     assert_string_equal(r->weights[0].tenant, "anna");
     assert_string_equal(r->places[0].name, "w 1%");
     assert_string_equal(r->places[0].model, "-");
@@ -174,6 +181,9 @@ static void what_is_written_is_read(void **state)
     assert_int_equal(r->n_requests, 2);
     assert_string_equal(r->requests[0].tenant, "");
     assert_string_equal(r->requests[1].tenant, "b\xc3\xa9");
+    assert_int_equal(r->requests[1].tier, RECORD_FLEX);
+    assert_true(r->requests[1].guaranteed);
+    assert_string_equal(r->requests[1].route, "chat");
     assert_int_equal(r->requests[0].shared, 0);
     assert_int_equal(r->requests[1].shared, PREFIX_UNIT);
     assert_int_equal(r->requests[1].like, 0);
@@ -187,6 +197,22 @@ static void what_is_written_is_read(void **state)
     assert_int_equal(c->n_suspended, 1);
     assert_int_equal(c->how, RECORD_LENGTH);
     assert_int_equal(r->choices[0].granted_us, RECORDING_NEVER);
+    recording_free(&r);
+}
+
+/* A router of before tiers, guarantees, routes, quotas and budgets. */
+static void an_older_recording_has_the_defaults(void **state)
+{
+    struct recording *r;
+    struct error e = {.text = ""};
+
+    (void)state;
+    assert_int_equal(parse(HEAD PLACE ASKED, &r, &e), ST_OK);
+    assert_int_equal(r->options.tenant_quota, 0);
+    assert_int_equal(r->options.retry_budget, 0);
+    assert_int_equal(r->requests[0].tier, RECORD_DEFAULT);
+    assert_false(r->requests[0].guaranteed);
+    assert_string_equal(r->requests[0].route, "");
     recording_free(&r);
 }
 
@@ -252,19 +278,21 @@ static void each_field_is_checked(void **state)
     static const struct {
         const char *before; /* lines before it, and its kind and time */
         const char *fields;
+        const char *newer; /* NULL: none; older recordings lack them all */
     } rows[] = {
-        {RECORD_FIRST_LINE "\no 0", "strict 500000 0 0 1 0 0 1"},
-        {HEAD "t 1", "anna 1000"},
-        {HEAD "p 1", "1 w1 tiny 1 64 65536 1 100 8 4194304 512 0 0 8192"},
-        {HEAD PLACE "c 1", "1 60000000000 0 0 8192"},
-        {HEAD PLACE "x 1", "1"},
-        {HEAD "a 2", "1 tiny anna 4194304 20 64 0 1 0 0"},
-        {HEAD ASKED "r 2", "1 RESOURCE_EXHAUSTED"},
-        {HEAD PLACE ASKED "g 2", "1 1 1 7"},
-        {HEAD PLACE ASKED "f 2", "1 1 64"},
-        {HEAD PLACE ASKED "s 2", "1 1"},
-        {HEAD PLACE ASKED "e 2", "1 1 4194304 stop"},
-        {HEAD "l 2", "4"},
+        {RECORD_FIRST_LINE "\no 0", "strict 500000 0 0 1 0 0 1",
+         " 1000000000 100"},
+        {HEAD "t 1", "anna 1000", NULL},
+        {HEAD "p 1", "1 w1 tiny 1 64 65536 1 100 8 4194304 512 0 0 8192", NULL},
+        {HEAD PLACE "c 1", "1 60000000000 0 0 8192", NULL},
+        {HEAD PLACE "x 1", "1", NULL},
+        {HEAD "a 2", "1 tiny anna 4194304 20 64 0 1 0 0", " priority 1 chat"},
+        {HEAD ASKED "r 2", "1 RESOURCE_EXHAUSTED", NULL},
+        {HEAD PLACE ASKED "g 2", "1 1 1 7", NULL},
+        {HEAD PLACE ASKED "f 2", "1 1 64", NULL},
+        {HEAD PLACE ASKED "s 2", "1 1", NULL},
+        {HEAD PLACE ASKED "e 2", "1 1 4194304 stop", NULL},
+        {HEAD "l 2", "4", NULL},
     };
     struct recording *r;
     struct error e;
@@ -272,13 +300,15 @@ static void each_field_is_checked(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        snprintf(text, sizeof text, "%s %s\n", rows[i].before, rows[i].fields);
+        const char *newer = rows[i].newer != NULL ? rows[i].newer : "";
+
+        snprintf(fields, sizeof fields, "%s%s", rows[i].fields, newer);
+        snprintf(text, sizeof text, "%s %s\n", rows[i].before, fields);
         accepts(text);
-        snprintf(text, sizeof text, "%s %s 1\n", rows[i].before,
-                 rows[i].fields);
+        snprintf(text, sizeof text, "%s %s 1\n", rows[i].before, fields);
         assert_int_equal(parse(text, &r, &e), ST_INVALID_ARGUMENT);
         assert_non_null(strstr(e.text, "a field too many"));
-        for (char *at = strcpy(fields, rows[i].fields); at != NULL;) {
+        for (char *at = fields; at != NULL;) {
             char *next = strchr(at, ' ');
             char was = at == fields ? '\0' : at[-1];
 
@@ -287,8 +317,12 @@ static void each_field_is_checked(void **state)
             }
             snprintf(text, sizeof text, "%s%s%s\n", rows[i].before,
                      was == '\0' ? "" : " ", was == '\0' ? "" : fields);
-            assert_int_equal(parse(text, &r, &e), ST_INVALID_ARGUMENT);
-            assert_non_null(strstr(e.text, "is missing"));
+            if (newer[0] != '\0' && strcmp(fields, rows[i].fields) == 0) {
+                accepts(text);
+            } else {
+                assert_int_equal(parse(text, &r, &e), ST_INVALID_ARGUMENT);
+                assert_non_null(strstr(e.text, "is missing"));
+            }
             if (was != '\0') {
                 at[-1] = was;
             }
@@ -326,6 +360,14 @@ static void limits_are_exact(void **state)
             "shared is \"71\", must be 0..70");
     refuses(HEAD ASKED "a 2 2 tiny anna 70 20 1 0 1 0 64\n", "line 4",
             "no request is named");
+    refuses(HEAD "a 2 1 tiny anna 70 20 1 0 1 0 0 urgent 0 -\n", "line 3",
+            "tier is not \"priority\", \"default\" or \"flex\"");
+    refuses(HEAD "a 2 1 tiny anna 70 20 1 0 1 0 0 flex 2 -\n", "line 3",
+            "guarantee is \"2\", must be 0..1");
+    refuses(RECORD_FIRST_LINE "\no 0 strict 0 0 0 1 0 0 0 1000000001 0\n",
+            "line 2", "must be 0..1000000000");
+    refuses(RECORD_FIRST_LINE "\no 0 strict 0 0 0 1 0 0 0 0 101\n", "line 2",
+            "must be 0..100");
     refuses(HEAD "l 1 0\n", "line 3", "lines is \"0\"");
     refuses(HEAD "q 1 0\n", "line 3", "kind \"q\" is unknown");
     refuses(HEAD "e 1125899906842625 1\n", "line 3", "time");
@@ -346,6 +388,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(an_older_recording_has_the_defaults),
         cmocka_unit_test(lost_lines_are_counted),
         cmocka_unit_test(no_recorder_is_a_recorder),
         cmocka_unit_test(the_head_is_checked),

@@ -195,6 +195,8 @@ struct script {
     bool turns;         /* each begins with prompt and output of the last */
     bool leaves;        /* the first place, in the middle */
     int64_t timeout_us; /* --queue-timeout */
+    const char *fifth;  /* newer fields of each fifth request, and of others; */
+    const char *others; /* NULL: none */
 };
 
 /* The output of the last request comes after its prompt.  Its newest token is
@@ -213,9 +215,12 @@ static void write_requests(FILE *f, const struct script *s, uint32_t from,
                                                   PREFIX_UNIT * PREFIX_UNIT
                                             : 0;
 
-        fprintf(f, "a %u %u tiny %s %u %u 1 0 1 %u %u\n", i * s->gap_us, i + 1,
-                tenant, prompt_of(s, i), s->max_tokens, shared > 0 ? i : 0,
-                shared);
+        fprintf(f, "a %u %u tiny %s %u %u 1 0 1 %u %u%s\n", i * s->gap_us,
+                i + 1, tenant, prompt_of(s, i), s->max_tokens,
+                shared > 0 ? i : 0, shared,
+                s->fifth == NULL ? ""
+                : i % 5 == 0     ? s->fifth
+                                 : s->others);
     }
 }
 
@@ -341,6 +346,68 @@ static void sequences_are_suspended_and_come_back(void **state)
     f = all_of(r, &o, NULL);
     assert_int_equal(f.n_finished, s.n_requests);
     assert_true(f.n_suspensions > 0 && f.n_suspended > 0);
+    recording_free(&r);
+}
+
+/* The same, each with its whole need. */
+static void guaranteed_ones_are_never_suspended(void **state)
+{
+    struct script s = busy;
+    struct recording *r;
+    struct replay_options o;
+    struct replay_figures f;
+
+    (void)state;
+    s.strict = false;
+    s.pages = 64;
+    s.gap_us = 20000;
+    s.n_requests = 60;
+    s.length = 600;
+    s.max_tokens = 1200;
+    s.fifth = s.others = " default 1 -";
+    r = scripted(&s);
+    o = replay_as_recorded(r);
+    o.router.suspensions = 500000;
+    f = all_of(r, &o, NULL);
+    assert_int_equal(f.n_finished, s.n_requests);
+    assert_int_equal(f.n_suspensions, 0);
+    recording_free(&r);
+}
+
+/* Returns the mean wait of each fifth request, or of the others. */
+static int64_t mean_wait(const struct recording *r,
+                         const struct replay_options *o, bool fifth)
+{
+    struct replay_run run;
+    struct error e;
+    int64_t sum = 0;
+    uint32_t n = 0;
+
+    assert_int_equal(replay_run(&run, r, o, &e), ST_OK);
+    for (uint32_t i = 0; i < r->n_requests; i++) {
+        if ((i % 5 == 0) == fifth) {
+            sum += run.choices[i].granted_us - r->requests[i].at_us;
+            n++;
+        }
+    }
+    replay_run_fini(&run);
+    return sum / n;
+}
+
+static void urgent_ones_go_first_but_for_fifo(void **state)
+{
+    struct script s = busy;
+    struct recording *r;
+    struct replay_options o;
+
+    (void)state;
+    s.fifth = " priority 0 chat";
+    s.others = " flex 0 batch";
+    r = scripted(&s);
+    o = replay_as_recorded(r);
+    assert_true(mean_wait(r, &o, true) * 5 < mean_wait(r, &o, false));
+    o.policy = REPLAY_FIFO;
+    assert_true(mean_wait(r, &o, true) * 5 > mean_wait(r, &o, false) * 4);
     recording_free(&r);
 }
 
@@ -508,6 +575,8 @@ int main(void)
         cmocka_unit_test(twice_the_pages_or_workers_wait_less),
         cmocka_unit_test(expected_lengths_wait_less_than_strict_ones),
         cmocka_unit_test(sequences_are_suspended_and_come_back),
+        cmocka_unit_test(guaranteed_ones_are_never_suspended),
+        cmocka_unit_test(urgent_ones_go_first_but_for_fifo),
         cmocka_unit_test(a_light_tenant_waits_less_if_tenants_take_turns),
         cmocka_unit_test(a_time_limit_refuses),
         cmocka_unit_test(outputs_are_restored),
