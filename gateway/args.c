@@ -85,6 +85,12 @@ enum status gateway_args_check(const struct gateway_args *a,
                          "qwen3-coder, llama3 or gpt-oss",
                          a->tool_format);
     }
+    if (strcmp(a->unknown_fields, "ignore") != 0 &&
+        strcmp(a->unknown_fields, "refuse") != 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--unknown-fields %s: must be ignore or refuse",
+                         quote(a->unknown_fields).text);
+    }
     if (a->cors != NULL && !http_cors_valid(a->cors)) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "--cors %s: must be * or an origin such as "

@@ -54,6 +54,10 @@
       "address or network (10.0.0.0/8, or unix) of a proxy whose "             \
       "X-Forwarded-For names the client in the log",                           \
       0, HTTP_PROXIES_MAX)                                                     \
+    X(unknown_fields, STRING, "ignore|refuse", "ignore",                       \
+      "fields of requests that the gateway does not know: x-sluice-ignored "   \
+      "names them, or status 400",                                             \
+      0, 0)                                                                    \
     X(max_tokens, U32, "N", NULL,                                              \
       "tokens of a chat answer, if the request sets no number (default: as "   \
       "many as the model's context has room for)",                             \

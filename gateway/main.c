@@ -1,6 +1,7 @@
 /* main.c - sluice-gateway: its options, and its parts put together. */
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "common/base/failpoint.h"
@@ -208,6 +209,8 @@ static struct gateway_options options_of(struct program *p,
                               .n_hosts = p->args.allow_host.n},
                     .format = p->args.tool_format != NULL ? &p->format : NULL,
                     .chat_tokens = p->args.max_tokens,
+                    .refuse_unknown =
+                        strcmp(p->args.unknown_fields, "refuse") == 0,
                     .unix_s = unix_now_s},
         .http = {.body_bytes_max = p->args.max_body,
                  .requests_bytes_max = share->requests,

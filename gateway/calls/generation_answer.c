@@ -30,6 +30,7 @@ static void put_warnings(const struct generation *g, struct respond_headers *h)
     if (generation_is_cut(g)) {
         respond_header(h, "x-sluice-warning", CUT_TEXT, most);
     }
+    respond_ignored(h, &r->values.ignored);
     if (r->template.strict) {
         respond_header(h, "x-sluice-warning",
                        "strict is not enforced: arguments may differ from the "

@@ -46,7 +46,17 @@ static void refuse(struct service *c, struct http_exchange *x,
 
 static struct openai_limits limits_of(const struct service *c)
 {
-    return (struct openai_limits){.memory = http_server_memory(c->http)};
+    return (struct openai_limits){.memory = http_server_memory(c->http),
+                                  .refuse_unknown = c->options.refuse_unknown};
+}
+
+/* Hands a request on. */
+static void give(struct service *c, struct http_exchange *x,
+                 struct tenant *tenant, parse_then_fn *then,
+                 struct openai_request **r)
+{
+    c->metrics->counts.ignored_fields += (*r)->values.ignored.n;
+    then(c, x, tenant, r);
 }
 
 static void on_gone(struct waiter *w)
@@ -68,7 +78,7 @@ static void on_parsed(struct waiter *w, struct prompt_job *j)
     } else if (p->x != NULL) {
         tenant = access_tenant(c, p->x);
         if (tenant != NULL) {
-            p->then(c, p->x, tenant, &p->request);
+            give(c, p->x, tenant, p->then, &p->request);
         } else {
             openai_error_set(&e, 401, NULL, "invalid_api_key",
                              "the API key is no longer valid");
@@ -125,7 +135,7 @@ void parse_body(struct service *c, struct http_exchange *x,
     if (n > SERVICE_PARSE_BYTES) {
         parse_on_thread(c, x, tenant, parse, then);
     } else if (openai_request_parse(parse, body, n, &limits, &r, &e)) {
-        then(c, x, tenant, &r);
+        give(c, x, tenant, then, &r);
     } else {
         refuse(c, x, &e);
     }

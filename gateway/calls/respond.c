@@ -65,6 +65,16 @@ void respond_limits(struct respond_headers *h, struct tenant *t, int64_t now_us)
     }
 }
 
+void respond_ignored(struct respond_headers *h, const struct openai_ignored *i)
+{
+    if (i->n > i->n_named) {
+        respond_header(h, "x-sluice-ignored", "%s%s%u more", i->names,
+                       i->n_named > 0 ? ", and " : "", i->n - i->n_named);
+    } else if (i->n > 0) {
+        respond_header(h, "x-sluice-ignored", "%s", i->names);
+    }
+}
+
 void respond_id_text(char out[RESPOND_ID_TEXT], const uint8_t *id)
 {
     for (size_t i = 0; i < 16; i++) {

@@ -10,6 +10,7 @@
 #include "gateway/calls/service.h"
 #include "gateway/openai/error.h"
 #include "gateway/openai/json_out.h"
+#include "gateway/openai/request.h"
 
 #define RESPOND_HEADER_BYTES 2048
 #define RESPOND_MEMORY_MS    1000 /* retry-after where memory is short */
@@ -38,6 +39,10 @@ void respond_header(struct respond_headers *h, const char *name,
 /* Adds x-ratelimit-* for the limits that the tenant has. */
 void respond_limits(struct respond_headers *h, struct tenant *t,
                     int64_t now_us);
+
+/* Adds x-sluice-ignored: the fields that the server ignored, if there are any.
+ */
+void respond_ignored(struct respond_headers *h, const struct openai_ignored *i);
 
 #define RESPOND_ID_TEXT 33
 

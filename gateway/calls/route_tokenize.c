@@ -14,6 +14,7 @@ struct text_call {
     struct http_exchange *x; /* NULL: its client has gone */
     const struct served_model *model;
     bool wants_texts; /* return_token_strs */
+    struct openai_ignored ignored;
 };
 
 static void on_gone(struct waiter *w)
@@ -32,6 +33,7 @@ static void answer(struct text_call *t, const struct prompt_job *j)
     struct openai_error e;
 
     respond_headers_init(&h, t->service, t->x);
+    respond_ignored(&h, &t->ignored);
     h.model = t->model->name;
     if (j->status != ST_OK) {
         service_job_error(&e, j);
@@ -77,7 +79,8 @@ static void submit(struct service *c, struct http_exchange *x,
                             .service = c,
                             .x = x,
                             .model = m,
-                            .wants_texts = r->return_token_strs};
+                            .wants_texts = r->return_token_strs,
+                            .ignored = r->values.ignored};
     http_set_user(x, &t->waiter);
     if (service_submit(c, &t->waiter, x, tenant, &j) == ST_OK) {
         c->n_open++;

@@ -67,6 +67,7 @@ struct service_options {
     /* Ends with NULL; NULL: those of gateway/dialects/dialects.h. */
     const struct dialect *const *dialects;
     uint32_t chat_tokens;      /* 0: as many as the context has room for */
+    bool refuse_unknown;       /* fields without a rule are refused */
     size_t body_bytes_max;     /* for error texts */
     int64_t (*unix_s)(void *); /* seconds since 1970 */
     void *unix_arg;

@@ -40,7 +40,6 @@ static const struct rule chat_rules[] = {
     /* The form of tools before 2023-11; clients have a newer one. */
     RULE("function_call", REFUSE),
     RULE("audio", REFUSE),
-    RULE("prediction", REFUSE),
     RULE("web_search_options", REFUSE),
     /* A template from a client is a program; only the operator's run. */
     RULE("chat_template", REFUSE),

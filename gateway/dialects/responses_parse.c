@@ -296,10 +296,7 @@ static void add_tool(struct parse *p, json_t *flat, const json_t *tool)
     parse_append(flat, shown);
     parse_put(chat, "type", json_string("function"));
     parse_put(chat, "function", function);
-    if (p->r->template.tools == NULL) {
-        p->r->template.tools = json_array();
-    }
-    parse_append(p->r->template.tools, chat);
+    messages_add_tool(p, chat);
 }
 
 static bool read_tools(struct parse *p, json_t *flat)
@@ -313,14 +310,14 @@ static bool read_tools(struct parse *p, json_t *flat)
         return false;
     }
     for (size_t i = 0; i < json_array_size(f.value); i++) {
-        struct field tool = field_element(&f, i), type;
+        struct field tool = field_element(&f, i);
+        bool is_function;
 
-        if (!field_object(&tool)) {
+        if (!messages_is_function(p, &tool, &is_function)) {
             return false;
         }
-        (void)field_find(&tool, "type", &type);
-        if (!field_is(&type, "function")) {
-            return field_unexpected(&type, "\"function\"");
+        if (!is_function) {
+            continue;
         }
         if (!messages_function(p, &tool)) {
             return false;

@@ -27,6 +27,8 @@
       "reused")                                                               \
     X(tokens, COUNTER, "generated tokens")                                    \
     X(body_errors, COUNTER, "requests with an invalid body")                  \
+    X(ignored_fields, COUNTER,                                                \
+      "fields and kinds of tools in requests that were ignored")              \
     X(template_errors, COUNTER, "conversations that a chat template refused") \
     X(disconnects, COUNTER, "requests cancelled because their client left")   \
     X(slow_readers, COUNTER,                                                  \

@@ -392,29 +392,54 @@ bool messages_function(struct parse *p, const struct field *f)
     return true;
 }
 
+bool messages_is_function(struct parse *p, const struct field *tool, bool *is)
+{
+    struct field type;
+
+    *is = false;
+    if (!field_object(tool)) {
+        return false;
+    }
+    (void)field_find(tool, "type", &type);
+    if (field_is(&type, "function")) {
+        *is = true;
+        return true;
+    }
+    if (!json_is_string(type.value) || p->limits.refuse_unknown) {
+        return field_unexpected(&type, "\"function\"");
+    }
+    return parse_ignore(p, tool->up, json_string_value(type.value));
+}
+
+void messages_add_tool(struct parse *p, json_t *tool)
+{
+    /* Templates test tools for null, not for emptiness. */
+    if (p->r->template.tools == NULL) {
+        p->r->template.tools = json_array();
+    }
+    parse_append(p->r->template.tools, tool);
+}
+
 static bool read_tools(struct parse *p, const struct field *f)
 {
     if (!field_array(f, 0, OPENAI_TOOLS_MAX)) {
         return false;
     }
     for (size_t i = 0; i < json_array_size(f->value); i++) {
-        struct field tool = field_element(f, i), type, function;
+        struct field tool = field_element(f, i), function;
+        bool is_function;
 
-        if (!field_object(&tool)) {
+        if (!messages_is_function(p, &tool, &is_function)) {
             return false;
         }
-        (void)field_find(&tool, "type", &type);
-        if (!field_is(&type, "function")) {
-            return field_unexpected(&type, "\"function\"");
+        if (!is_function) {
+            continue;
         }
         (void)field_find(&tool, "function", &function);
         if (!messages_function(p, &function)) {
             return false;
         }
-    }
-    /* Templates test tools for null, not for emptiness. */
-    if (json_array_size(f->value) > 0) {
-        p->r->template.tools = json_incref((json_t *)f->value);
+        messages_add_tool(p, json_incref((json_t *)tool.value));
     }
     return true;
 }

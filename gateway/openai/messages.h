@@ -41,6 +41,14 @@ void messages_add_call(json_t *message, const char *id, const char *name,
 /* Checks a function's name. */
 MUST_CHECK bool messages_name(const struct field *f, const char **name);
 
+/* Finds out whether a tool, an element of a list, is a function.  Other types
+ * would run at the server: they are left out, and the answer names them. */
+MUST_CHECK bool messages_is_function(struct parse *p, const struct field *tool,
+                                     bool *is);
+
+/* Adds a function in OpenAI's chat form, which it takes, to the template's. */
+void messages_add_tool(struct parse *p, json_t *tool);
+
 /* Reads tools, tool_choice and parallel_tool_calls. */
 MUST_CHECK bool messages_tools(struct parse *p);
 

@@ -25,6 +25,8 @@ enum rule_kind {
     RULE_IGNORE,  /* any value, without effect */
     RULE_REFUSE,  /* any value but null is refused */
     RULE_NEUTRAL, /* only values that set nothing, as false and [] */
+    RULE_ONLY,    /* only the number `least`, which sets nothing */
+    RULE_TRUE,    /* only true, which sets nothing */
     RULE_FLAG,    /* a bool of the request */
     RULE_FLOAT,   /* a float of its sampling, least..most */
     RULE_SHARE,   /* a float of its sampling, 0..1, where 0 is the least */
@@ -42,10 +44,15 @@ struct rule {
     parse_fn *read;
 };
 
-/* Rows: by kind alone; a bool of the request; a field with a reader. */
+/* Rows: by kind alone; a number that sets nothing; a bool of the request; a
+ * field with a reader. */
 #define RULE(name_, kind_)                  \
     {                                       \
         .name = name_, .kind = RULE_##kind_ \
+    }
+#define RULE_NUMBER(name_, only)                          \
+    {                                                     \
+        .name = name_, .kind = RULE_ONLY, .least = (only) \
     }
 #define RULE_BOOL(name_, field)                      \
     {                                                \
@@ -60,9 +67,22 @@ struct rule {
 #define RULE_COUNT_OF(rules) (sizeof(rules) / sizeof((rules)[0]))
 
 /* Reads all fields of the body: those of rules, which the endpoint owns, and
- * those that every endpoint with generation shares if generates is set. */
+ * those that every endpoint with generation shares if generates is set.  Fields
+ * of other servers follow, and the rest is ignored, as parse_ignore() has it.
+ */
 MUST_CHECK bool parse_rules(struct parse *p, const struct rule *rules, size_t n,
                             bool generates);
+
+/* Fields of other servers, in every endpoint that generates: those that would
+ * change the answer. */
+extern const struct rule parse_others[];
+extern const size_t parse_others_n;
+
+/* Notes that the server ignores f, for the answer: under its place, and behind
+ * it under `kind` unless that is NULL.  Returns false, and the error, if the
+ * operator wants unknown fields refused. */
+MUST_CHECK bool parse_ignore(struct parse *p, const struct field *f,
+                             const char *kind);
 
 /* Checks that the body has a member. */
 MUST_CHECK bool parse_require(struct parse *p, const char *name);
@@ -98,8 +118,10 @@ MUST_CHECK bool parse_tokens_from(struct parse *p, const struct field *f,
  * of /v1/responses. */
 parse_fn parse_format;
 
-/* Reads template variables: chat_template_kwargs, reasoning_effort. */
-parse_fn parse_kwargs, parse_effort;
+/* Reads template variables: chat_template_kwargs, reasoning_effort; and what
+ * other servers have for them: enable_thinking, thinking, reasoning. */
+parse_fn parse_kwargs, parse_effort, parse_enable_thinking, parse_thinking,
+    parse_reasoning;
 
 /* Reads the fields that choose how the conversation ends: after the messages.
  */

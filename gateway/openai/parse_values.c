@@ -176,6 +176,9 @@ static bool read_stop(struct parse *p, const struct field *f)
 bool parse_stop(struct parse *p, const struct field *f)
 {
     /* Room for the most: 256 bytes. */
+    if (p->r->stops != NULL) {
+        return field_fail(f, "is a second list of stop strings; leave one out");
+    }
     p->r->stops = parse_alloc(STOP_STRINGS_MAX, sizeof *p->r->stops);
     if (p->r->stops == NULL) {
         return false;
@@ -342,9 +345,21 @@ bool parse_top_logprobs(struct parse *p)
     return true;
 }
 
+static bool read_stream_option(struct parse *p, const struct field *f)
+{
+    bool unused, *to = strcmp(f->key, "include_usage") == 0
+                           ? &p->r->include_usage
+                       : strcmp(f->key, "continuous_usage_stats") == 0
+                           ? &p->r->continuous_usage
+                       : strcmp(f->key, "include_obfuscation") == 0 ? &unused
+                                                                    : NULL;
+
+    return to != NULL ? field_flag(f, to) : parse_ignore(p, f, NULL);
+}
+
 bool parse_stream_options(struct parse *p)
 {
-    struct field f;
+    struct field f, member;
     const char *key;
     json_t *value;
 
@@ -354,27 +369,14 @@ bool parse_stream_options(struct parse *p)
     if (!field_object(&f)) {
         return false;
     }
-    /* As OpenAI: a client that expects usage in a stream has no stream. */
-    if (!p->r->stream) {
+    /* As OpenAI: a client that expects usage in a stream has no stream.  An
+     * empty object expects nothing, and some clients always send it. */
+    if (!p->r->stream && json_object_size(f.value) > 0) {
         return field_fail(&f, "needs stream; set stream to true");
     }
     json_object_foreach((json_t *)f.value, key, value)
     {
-        struct field member;
-        bool unused, *to = strcmp(key, "include_usage") == 0
-                               ? &p->r->include_usage
-                           : strcmp(key, "continuous_usage_stats") == 0
-                               ? &p->r->continuous_usage
-                           : strcmp(key, "include_obfuscation") == 0 ? &unused
-                                                                     : NULL;
-
-        if (!field_find(&f, key, &member)) {
-            continue;
-        }
-        if (to == NULL) {
-            return field_refuse(&member);
-        }
-        if (!field_flag(&member, to)) {
+        if (field_find(&f, key, &member) && !read_stream_option(p, &member)) {
             return false;
         }
     }
@@ -482,6 +484,82 @@ bool parse_effort(struct parse *p, const struct field *f)
     }
     return field_unexpected(f,
                             "none, minimal, low, medium, high, xhigh or max");
+}
+
+/* Templates of Qwen and GLM have one name for this, those of DeepSeek and
+ * Granite another.  chat_template_kwargs takes precedence. */
+static void set_thinking(struct parse *p, bool on)
+{
+    static const char *const names[] = {"enable_thinking", "thinking"};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (json_object_get(kwargs(p), names[i]) == NULL) {
+            parse_put(kwargs(p), names[i], json_boolean(on));
+        }
+    }
+}
+
+bool parse_enable_thinking(struct parse *p, const struct field *f)
+{
+    bool on = false;
+
+    if (!field_flag(f, &on)) {
+        return false;
+    }
+    set_thinking(p, on);
+    return true;
+}
+
+/* A budget is a target for the model and not a limit, so that a model which
+ * does not count its tokens may be asked with one. */
+bool parse_thinking(struct parse *p, const struct field *f)
+{
+    struct field type, budget;
+    int64_t n;
+
+    if (json_is_boolean(f->value)) { /* as Ollama's clients have it */
+        return parse_enable_thinking(p, f);
+    }
+    if (!field_object(f)) {
+        return false;
+    }
+    if (!field_find(f, "type", &type) ||
+        !(field_is(&type, "enabled") || field_is(&type, "disabled") ||
+          field_is(&type, "adaptive") || field_is(&type, "auto"))) {
+        return field_unexpected(&type, "enabled, disabled or adaptive");
+    }
+    if (field_is(&type, "disabled")) {
+        set_thinking(p, false);
+    } else if (field_is(&type, "enabled")) {
+        set_thinking(p, true);
+    }
+    return !field_find(f, "budget_tokens", &budget) ||
+           (field_integer(&budget, 0, MODEL_CONTEXT_MAX, &n) &&
+            parse_ignore(p, &budget, NULL));
+}
+
+/* OpenRouter's object. */
+bool parse_reasoning(struct parse *p, const struct field *f)
+{
+    struct field member;
+    bool on = false;
+
+    if (!field_object(f)) {
+        return false;
+    }
+    if (field_find(f, "effort", &member) && !parse_effort(p, &member)) {
+        return false;
+    }
+    if (field_find(f, "enabled", &member)) {
+        if (!field_flag(&member, &on)) {
+            return false;
+        }
+        set_thinking(p, on);
+    }
+    /* Both would leave reasoning out that the model writes. */
+    return (!field_find(f, "max_tokens", &member) || field_refuse(&member)) &&
+           (!field_find(f, "exclude", &member) || field_neutral(&member) ||
+            field_refuse(&member));
 }
 
 bool parse_prompt_end(struct parse *p)

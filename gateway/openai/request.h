@@ -11,9 +11,10 @@
  *     /tokenize    0 or 1    or 1..            -                    -
  *     /detokenize  -         -                 -                    0..
  *
- * Each field of the API is accepted, ignored, or refused by name with 400; an
- * unknown field is refused.  null is an absent field.  The tables of rules in
- * parse.c, and in *_parse.c of the dialects, list them.
+ * Each field of the API is accepted, ignored, or refused by name with 400.  An
+ * unknown field is ignored, and the answer names it; or it is refused, if the
+ * operator wants that.  null is an absent field.  The tables of rules in
+ * parse.c and parse_others.c, and in *_parse.c of the dialects, list them.
  *
  * Messages have the form that chat templates expect:
  *   - role is "system", "user", "assistant" or "tool"; "developer" becomes
@@ -55,6 +56,7 @@
 #define OPENAI_CALL_ID_MAX  256     /* bytes of the id of a call */
 #define OPENAI_KWARGS_MAX   32      /* variables of chat_template_kwargs */
 #define OPENAI_TIMEOUT_S    86400   /* timeout of a request */
+#define OPENAI_IGNORED_MAX  200     /* bytes of the names of ignored fields */
 
 /* Rows of the limits above, for --limits. */
 extern const struct limit_row openai_limit_rows[];
@@ -66,6 +68,7 @@ struct openai_limits {
     uint32_t n_max;               /* CHOICES_MAX */
     uint32_t total_max;           /* OPENAI_TOTAL_MAX */
     struct memory_budget *memory; /* in which requests count; NULL: none */
+    bool refuse_unknown;          /* fields without a rule get 400 */
 };
 
 /* A prompt: text, or ids if text is NULL. */
@@ -99,12 +102,21 @@ struct openai_template {
     json_t *kwargs;   /* object of further variables; NULL: none */
 };
 
+/* Fields and kinds of tools of a request that the server does not use. */
+struct openai_ignored {
+    uint32_t n;                         /* all of them */
+    uint32_t n_named;                   /* in names */
+    char names[OPENAI_IGNORED_MAX + 1]; /* "chat_id, tools.web_search", of
+                                         * letters, digits and "_-.?" */
+};
+
 /* Values of the body that live as long as the request. */
 struct openai_values {
     json_t *repeated; /* object by field, that the object of /v1/responses
                        * repeats: instructions, tools, metadata ..; or NULL */
     json_t *held;     /* array: keeps model and stops alive */
     json_t *input;    /* array: keeps the texts of prompts alive */
+    struct openai_ignored ignored;
 };
 
 /* The place of a request among those of its tenant that wait. */

@@ -19,6 +19,8 @@ const struct limit_row openai_limit_rows[] = {
     LIMIT_ROW(OPENAI_CALL_ID_MAX, "bytes", "the id of a call in a message"),
     LIMIT_ROW(OPENAI_KWARGS_MAX, "", "variables of chat_template_kwargs"),
     LIMIT_ROW(OPENAI_TIMEOUT_S, "s", "timeout of a request"),
+    LIMIT_ROW(OPENAI_IGNORED_MAX, "bytes",
+              "names of ignored fields in x-sluice-ignored"),
     LIMIT_ROW(MESSAGES_ARGUMENTS_VALUES, "values",
               "arguments of all calls in a request's messages"),
 };

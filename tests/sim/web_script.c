@@ -273,7 +273,7 @@ static const struct other {
     {POST("/v1/completions", 2) "[]", 400, false, false},
     {POST("/v1/completions", 14) "{\"model\":\"m0\"}", 400, false, false},
     {POST("/v1/completions",
-          38) "{\"model\":\"m0\",\"prompt\":\"a\",\"riddle\":1}",
+          38) "{\"model\":\"m0\",\"prompt\":\"a\",\"format\":1}",
      400, false, false},
     {POST("/v1/completions", 33) "{\"model\":\"m0\",\"prompt\":\"a\",\"n\":0}",
      400, false, false},

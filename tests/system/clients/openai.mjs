@@ -504,7 +504,6 @@ await check('responses: unsupported fields are refused by name', async () => {
     previous_response_id: 'resp_1',
     background: true,
     conversation: 'conv_1',
-    tools: [{ type: 'web_search' }],
     text: { format: { type: 'json_schema', name: 'x', schema: {} } }
   })) {
     await refused(

@@ -252,15 +252,17 @@ struct world *world_new(const struct world_options *given)
                            .close = http_close,
                            .pause = http_pause,
                            .peer = http_peer};
-    struct gateway_options o = {.name = "gateway",
-                                .n_sessions = 1,
-                                .service = {.models = &w->models,
-                                            .prompts = &w->prompts,
-                                            .dialects = given->dialects,
-                                            .format = given->format,
-                                            .chat_tokens = given->chat_tokens,
-                                            .unix_s = unix_s},
-                                .http = {.proxies = &w->proxies}};
+    struct gateway_options o = {
+        .name = "gateway",
+        .n_sessions = 1,
+        .service = {.models = &w->models,
+                    .prompts = &w->prompts,
+                    .dialects = given->dialects,
+                    .format = given->format,
+                    .chat_tokens = given->chat_tokens,
+                    .refuse_unknown = given->refuse_unknown,
+                    .unix_s = unix_s},
+        .http = {.proxies = &w->proxies}};
     struct error e;
 
     *w = (struct world){.now_us = 1000000,

@@ -60,6 +60,7 @@ struct world_options {
     bool away;            /* no router answers */
     const char *proxy;    /* trusted; NULL: none */
     uint32_t chat_tokens; /* --max-tokens; 0: not set */
+    bool refuse_unknown;  /* --unknown-fields refuse */
 };
 
 /* Makes the only world.  One client is connected; a session is up unless the

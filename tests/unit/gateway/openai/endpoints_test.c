@@ -106,8 +106,7 @@ static void flat_tools_take_the_form_of_chats(void **state)
     assert_true(json_equal(r->template.tools, expected));
     json_decref(expected);
     openai_request_free(&r);
-    bodies_refused_with(BODIES_RESPONSES,
-                        "\"tools\":[{\"type\":\"web_search\"}]",
+    bodies_refused_with(BODIES_RESPONSES, "\"tools\":[{\"type\":null}]",
                         "tools[0].type");
 }
 

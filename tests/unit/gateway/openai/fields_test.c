@@ -239,7 +239,7 @@ static const struct edge edges[] = {
     {C, "reasoning_effort", "\"max\"", "\"most\""},
     {C, "tool_choice", "\"auto\"", "\"required\""},
     {C, "tool_choice", "null", "\"any\""},
-    {C, "tools", "[]", "[{\"type\":\"custom\"}]"},
+    {C, "tools", "[{\"type\":\"custom\"}]", "[{\"type\":7}]"},
     {C, "response_format", "{\"type\":\"text\"}", "{\"type\":\"json_object\"}"},
     {C, "stream_options", "null", "{\"include_usage\":true}"},
     {C, "functions", "[]", "[{\"name\":\"f\"}]"},
@@ -256,7 +256,7 @@ static const struct edge edges[] = {
     {C, "chat_template", "null", "\"{{ messages }}\""},
     {C, "chat_template_kwargs", "{\"enable_thinking\":false}",
      "{\"bos_token\":\"a\"}"},
-    {C, "prediction", "null", "{\"type\":\"content\",\"content\":\"a\"}"},
+    {C, "prediction", "{\"type\":\"content\",\"content\":\"a\"}", NULL},
     {C, "audio", "null", "{\"voice\":\"alloy\",\"format\":\"mp3\"}"},
     {C, "thinking_token_budget", "null", "10"},
 };

@@ -203,7 +203,7 @@ static void wrong_tools_are_named(void **state)
         const char *tool, *param;
     } rows[] = {
         {"7", "tools[0]"},
-        {"{\"type\":\"custom\"}", "tools[0].type"},
+        {"{\"type\":{}}", "tools[0].type"},
         {"{\"type\":\"function\"}", "tools[0].function"},
         {"{\"type\":\"function\",\"function\":{}}", "tools[0].function.name"},
         {"{\"type\":\"function\",\"function\":{\"name\":\"a b\"}}",

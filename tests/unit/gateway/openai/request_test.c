@@ -179,22 +179,37 @@ static void stream_options_need_stream(void **state)
     (void)state;
     assert_true(r->stream && r->include_usage && r->continuous_usage);
     openai_request_free(&r);
-    bodies_refused_with(BODIES_CHAT, "\"stream_options\":{}", "stream_options");
+    r = bodies_with(BODIES_CHAT, "\"stream_options\":{}");
+    openai_request_free(&r);
     bodies_refused_with(BODIES_CHAT,
-                        "\"stream\":true,\"stream_options\":{\"x\":1}",
-                        "stream_options.x");
+                        "\"stream_options\":{\"include_usage\":true}",
+                        "stream_options");
+    r = bodies_with(BODIES_CHAT,
+                    "\"stream\":true,\"stream_options\":{\"x\":1}");
+    assert_string_equal(r->values.ignored.names, "stream_options.x");
+    openai_request_free(&r);
     bodies_refused_with(BODIES_CHAT,
                         "\"stream\":true,"
                         "\"stream_options\":{\"include_usage\":1}",
                         "stream_options.include_usage");
 }
 
-static void unknown_fields_are_refused_by_name(void **state)
+static void unknown_fields_are_ignored_by_name(void **state)
 {
     (void)state;
     for (int kind = 0; kind < BODIES_NR; kind++) {
-        bodies_refused_with((enum bodies_kind)kind, "\"temprature\":1",
-                            "temprature");
+        struct openai_request *r =
+            bodies_with((enum bodies_kind)kind, "\"temprature\":1");
+
+        assert_string_equal(r->values.ignored.names, "temprature");
+        openai_request_free(&r);
+    }
+}
+
+static void bodies_without_their_fields_are_refused(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < BODIES_NR; kind++) {
         bodies_refused((enum bodies_kind)kind, "[]", "");
         bodies_refused((enum bodies_kind)kind, "7", "");
         bodies_refused((enum bodies_kind)kind, "{}", "model");
@@ -461,7 +476,8 @@ int main(void)
         cmocka_unit_test(two_limits_of_tokens_must_agree),
         cmocka_unit_test(exact_seeds_survive),
         cmocka_unit_test(stream_options_need_stream),
-        cmocka_unit_test(unknown_fields_are_refused_by_name),
+        cmocka_unit_test(unknown_fields_are_ignored_by_name),
+        cmocka_unit_test(bodies_without_their_fields_are_refused),
         cmocka_unit_test(schema_formats_are_refused_for_their_reason),
         cmocka_unit_test(lists_have_limits),
         cmocka_unit_test(text_limits_hold),
