@@ -21,7 +21,8 @@ static const struct option_row rows[] = {GATEWAY_OPTIONS(OPTION_ROW)};
 
 static const char usage[] =
     "usage: sluice-gateway [options]\n\n"
-    "Serves the models of a router over HTTP, as OpenAI's API.\n\n";
+    "Serves the models of a router over HTTP, as the APIs of OpenAI and\n"
+    "Anthropic.\n\n";
 
 static const char examples[] =
     "\nexamples:\n"

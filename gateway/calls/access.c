@@ -2,7 +2,8 @@
 
 #include <strings.h>
 
-/* Returns the key of "Authorization: Bearer KEY", NULL if there is none. */
+/* Returns the key of "Authorization: Bearer KEY", or of "x-api-key: KEY" as
+ * Anthropic's clients have it; NULL if there is none. */
 static const char *key_of(const struct http_exchange *x, size_t *n)
 {
     static const char scheme[] = "Bearer ";
@@ -11,7 +12,7 @@ static const char *key_of(const struct http_exchange *x, size_t *n)
     if (value == NULL || *n < sizeof scheme - 1 ||
         strncasecmp(value, scheme, sizeof scheme - 1) != 0) {
         *n = 0;
-        return NULL;
+        return http_header(x, "x-api-key", n);
     }
     value += sizeof scheme - 1;
     *n -= sizeof scheme - 1;

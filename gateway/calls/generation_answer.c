@@ -42,7 +42,7 @@ static void put_warnings(const struct generation *g, struct respond_headers *h)
 void generation_headers(const struct generation *g, struct respond_headers *h)
 {
     h->route = g->route;
-    h->error = g->dialect->error;
+    h->dialect = g->dialect;
     h->generation = true;
     h->n = g->cors != NULL ? strlen(g->cors) : 0;
     memcpy(h->lines, g->cors != NULL ? g->cors : "", h->n + 1);
@@ -159,6 +159,7 @@ void generation_answer(struct generation *g)
     if (g->request->stream && g->x != NULL) {
         begin_stream(g);
     }
+    openai_answer_usage(g->answer, &g->usage); /* of the prompt */
     openai_answer_begin(g->answer);
     if (g->request->echo) {
         put_echo(g);

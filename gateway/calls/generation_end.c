@@ -24,7 +24,7 @@ void generation_fail(struct generation *g, const struct openai_error *e,
         generation_end_stream(g);
     } else if (g->x != NULL) {
         generation_headers(g, &h);
-        g->status = e->http;
+        g->status = respond_status(&h, e);
         respond_error(g->service, g->x, e, &h, retry_after_ms);
         g->x = NULL;
     }

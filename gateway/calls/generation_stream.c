@@ -268,6 +268,9 @@ static void on_chunk(void *arg, const Sluice__V1__GenerateChunk *m)
             output_parser_finish(choice->parser, emit, &to);
         }
         note_length(p, m->finish);
+        if (m->has_stop_string) {
+            openai_answer_stopped(g->answer, index, m->stop_string);
+        }
         close_choice(&to, p, reason_of(choice, m->finish));
     } else {
         openai_answer_flush(g->answer, index);

@@ -17,8 +17,7 @@ void respond_headers_init(struct respond_headers *h, const struct service *c,
     const struct route *r = route_find(&c->routes, http_path(x));
 
     h->route = r != NULL ? r->label : GATEWAY_ROUTE_OTHER;
-    h->error =
-        r != NULL && r->dialect != NULL ? r->dialect->error : openai_error_body;
+    h->dialect = r != NULL ? r->dialect : NULL;
     h->generation = false;
     h->model = NULL;
     h->n = strlen(cors.lines);
@@ -92,12 +91,28 @@ void respond_draw_id(const struct service *c, char out[RESPOND_ID_TEXT])
     respond_id_text(out, (const uint8_t *)drawn);
 }
 
+static void put_id(struct respond_headers *h, const char *hex)
+{
+    respond_header(h, "x-request-id", "%s", hex);
+    if (h->dialect != NULL && h->dialect->id_header != NULL) {
+        respond_header(h, h->dialect->id_header, "%s", hex);
+    }
+}
+
 void respond_request_id(struct respond_headers *h, const uint8_t *id)
 {
     char hex[RESPOND_ID_TEXT];
 
     respond_id_text(hex, id);
-    respond_header(h, "x-request-id", "%s", hex);
+    put_id(h, hex);
+}
+
+int respond_status(const struct respond_headers *h,
+                   const struct openai_error *e)
+{
+    return h->dialect != NULL && h->dialect->status != NULL
+               ? h->dialect->status(e)
+               : e->http;
 }
 
 /* Logs an answer that is no generation's. */
@@ -131,7 +146,7 @@ void respond(struct service *c, struct http_exchange *x,
     gateway_metrics_http(c->metrics, h->route, a->status);
     if (!h->generation) {
         respond_draw_id(c, id);
-        respond_header(h, "x-request-id", "%s", id);
+        put_id(h, id);
         log_answer(c, x, h, a->status, id);
     }
     a->headers = h->lines;
@@ -182,8 +197,7 @@ void respond_error(struct service *c, struct http_exchange *x,
 {
     struct json_out body = {0};
     struct respond_headers own;
-    struct http_answer a = {.status = e->http,
-                            .content_type = "application/json"};
+    struct http_answer a = {.content_type = "application/json"};
 
     if (h == NULL) {
         h = &own;
@@ -193,7 +207,8 @@ void respond_error(struct service *c, struct http_exchange *x,
         respond_header(h, "retry-after", "%u", (retry_after_ms + 999) / 1000);
         respond_header(h, "retry-after-ms", "%u", retry_after_ms);
     }
-    h->error(&body, e);
+    (h->dialect != NULL ? h->dialect->error : openai_error_body)(&body, e);
+    a.status = respond_status(h, e);
     a.body = body.broken ? no_memory : body.data;
     a.n = body.broken ? sizeof no_memory - 1 : body.n;
     respond(c, x, h, &a);

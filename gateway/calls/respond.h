@@ -17,10 +17,10 @@
 #define RESPOND_ROUTER_MS    1000 /* ... where no router has answered */
 
 /* Whole header lines for struct http_answer, the route of the request for the
- * metrics, and the body of an error in the dialect of that route. */
+ * metrics, and its dialect, which has a form of errors. */
 struct respond_headers {
     enum gateway_route route;
-    void (*error)(struct json_out *out, const struct openai_error *e);
+    const struct dialect *dialect; /* NULL: errors as OpenAI's */
     bool generation;   /* which has its id, and is logged when it is over */
     const char *model; /* for the log, borrowed; NULL: none */
     char lines[RESPOND_HEADER_BYTES];
@@ -51,6 +51,10 @@ void respond_id_text(char out[RESPOND_ID_TEXT], const uint8_t *id);
 
 /* Draws an id for an answer that has no request of the router. */
 void respond_draw_id(const struct service *c, char out[RESPOND_ID_TEXT]);
+
+/* Returns the status of HTTP for an error. */
+int respond_status(const struct respond_headers *h,
+                   const struct openai_error *e);
 
 /* Adds x-request-id: id[16] in hex. */
 void respond_request_id(struct respond_headers *h, const uint8_t *id);

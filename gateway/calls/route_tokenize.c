@@ -1,9 +1,11 @@
-/* route_tokenize.c - /tokenize and /detokenize. */
+/* route_tokenize.c - /tokenize, /detokenize, and routes of dialects that count
+ * tokens. */
 #include <stdlib.h>
 
 #include "gateway/calls/parse_body.h"
 #include "gateway/calls/respond.h"
 #include "gateway/calls/route_handlers.h"
+#include "gateway/calls/tokenize.h"
 #include "gateway/openai/models.h"
 #include "text/tokenizer.h"
 
@@ -41,7 +43,9 @@ static void answer(struct text_call *t, const struct prompt_job *j)
                       e.http == 503 ? RESPOND_MEMORY_MS : 0);
         return;
     }
-    if (j->kind == PROMPT_DECODE) {
+    if (h.dialect != NULL) {
+        h.dialect->counted(&body, j->n_ids);
+    } else if (j->kind == PROMPT_DECODE) {
         openai_detokenize_body(&body, j->text, j->n_text);
     } else {
         openai_tokenize_body(&body, j->ids, j->n_ids,
@@ -154,8 +158,8 @@ static bool can_encode(const struct service *c, const struct openai_request *r,
     return false;
 }
 
-static void begin(struct service *c, struct http_exchange *x,
-                  struct tenant *tenant, struct openai_request **r)
+void tokenize_begin(struct service *c, struct http_exchange *x,
+                    struct tenant *tenant, struct openai_request **r)
 {
     const struct served_model *m =
         served_model_find(c->options.models, (*r)->model);
@@ -175,11 +179,11 @@ static void begin(struct service *c, struct http_exchange *x,
 void route_tokenize(struct service *c, struct http_exchange *x,
                     struct tenant *tenant)
 {
-    parse_body(c, x, tenant, openai_parse_tokenize, begin);
+    parse_body(c, x, tenant, openai_parse_tokenize, tokenize_begin);
 }
 
 void route_detokenize(struct service *c, struct http_exchange *x,
                       struct tenant *tenant)
 {
-    parse_body(c, x, tenant, openai_parse_detokenize, begin);
+    parse_body(c, x, tenant, openai_parse_detokenize, tokenize_begin);
 }

@@ -35,10 +35,11 @@ static void refuse_key(struct service *c, struct http_exchange *x)
     struct respond_headers h;
     struct openai_error e;
 
-    openai_error_set(&e, 401, NULL, "invalid_api_key", "%s",
-                     !access_has_key(x)
-                         ? "no API key; send Authorization: Bearer KEY"
-                         : "the API key is not valid");
+    openai_error_set(
+        &e, 401, NULL, "invalid_api_key", "%s",
+        !access_has_key(x)
+            ? "no API key; send Authorization: Bearer KEY, or x-api-key: KEY"
+            : "the API key is not valid");
     respond_headers_init(&h, c, x);
     respond_header(&h, "www-authenticate", "Bearer");
     respond_error(c, x, &e, &h, 0);

@@ -142,6 +142,15 @@ void openai_answer_flush(struct openai_answer *a, uint32_t index)
     }
 }
 
+void openai_answer_stopped(struct openai_answer *a, uint32_t index,
+                           uint32_t stop)
+{
+    assert(index < a->n_choices);
+    if (stop < a->o.request->n_stops) {
+        a->choices[index].stop = &a->o.request->stops[stop];
+    }
+}
+
 /* The choice may still hold text; its writer adds the reason to that. */
 void openai_answer_finish(struct openai_answer *a, uint32_t index,
                           const char *reason)

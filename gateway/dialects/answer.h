@@ -87,6 +87,11 @@ void openai_answer_usage(struct openai_answer *a, const struct openai_usage *u);
 /* Writes to a stream what was given for a choice since the last flush. */
 void openai_answer_flush(struct openai_answer *a, uint32_t index);
 
+/* Notes that stop string number stop of the request ended a choice: before its
+ * finish. */
+void openai_answer_stopped(struct openai_answer *a, uint32_t index,
+                           uint32_t stop);
+
 /* Ends a choice, with what was given since the last flush.  reason: "stop",
  * "length", "tool_calls" or "content_filter", a constant. */
 void openai_answer_finish(struct openai_answer *a, uint32_t index,

@@ -26,6 +26,7 @@ struct choice {
     struct json_out logs[ANSWER_LOGS]; /* lists of logprobs, by dialect */
     uint64_t n_chars;                  /* characters before the next token */
     const char *reason;
+    const struct openai_stop *stop; /* that ended it; NULL: none did */
 };
 
 struct openai_answer {

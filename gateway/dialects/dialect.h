@@ -60,8 +60,16 @@ struct dialect {
     const char *ping;      /* sent on a stream between tokens; NULL: nothing */
     const char *remark[2]; /* around a text that clients skip; NULL: none */
 
-    /* The body of an error that comes before the first byte of an answer. */
+    /* The body of an error that comes before the first byte of an answer; its
+     * status of HTTP, NULL: that of *e; and a header that repeats x-request-id,
+     * NULL: none. */
     void (*error)(struct json_out *out, const struct openai_error *e);
+    int (*status)(const struct openai_error *e);
+    const char *id_header;
+
+    /* The body of a route that generates nothing: the number of tokens of its
+     * prompt.  NULL: it generates, and has the functions below. */
+    void (*counted)(struct json_out *out, uint64_t n);
 
     /* The answer. */
     const void *form; /* for a writer that several dialects share */

@@ -13,6 +13,6 @@ extern const struct dialect *const dialects[];
 
 /* The rows. */
 extern const struct dialect chat_dialect, completions_dialect,
-    responses_dialect;
+    responses_dialect, anthropic_dialect, anthropic_count_dialect;
 
 #endif

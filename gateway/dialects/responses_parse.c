@@ -232,13 +232,6 @@ static bool read_include(struct parse *p, const struct field *f)
     return true;
 }
 
-/* The answer repeats it, so it must have the schema's type. */
-static bool read_metadata(struct parse *p, const struct field *f)
-{
-    (void)p;
-    return field_object(f);
-}
-
 static const struct rule responses_rules[] = {
     RULE_BY("instructions", read_instructions),
     RULE_BY("input", read_input),
@@ -249,7 +242,8 @@ static const struct rule responses_rules[] = {
     RULE_BY("reasoning", read_reasoning_options),
     RULE_BY("text", read_text),
     RULE_BY("truncation", read_truncation),
-    RULE_BY("metadata", read_metadata),
+    /* The answer repeats it, so it must have the schema's type. */
+    RULE_BY("metadata", parse_object),
     RULE("tools", LATER),
     RULE("tool_choice", LATER),
     RULE_BOOL("parallel_tool_calls", template.parallel_tool_calls),

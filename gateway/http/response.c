@@ -48,6 +48,7 @@ static const char *reason(int status)
                 {501, "Not Implemented"},
                 {503, "Service Unavailable"},
                 {504, "Gateway Timeout"},
+                {529, "Site Is Overloaded"},
                 {505, "HTTP Version Not Supported"}};
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -76,6 +76,8 @@ extern const struct metric_set *const gateway_sets[GATEWAY_SETS_N];
     X(COMPLETIONS, "completions") \
     X(CHAT, "chat_completions")   \
     X(RESPONSES, "responses")     \
+    X(MESSAGES, "messages")       \
+    X(COUNT, "count_tokens")      \
     X(INDEX, "index")             \
     X(MODELS, "models")           \
     X(TOKENIZE, "tokenize")       \
@@ -93,7 +95,7 @@ enum gateway_route {
 };
 
 /* Status codes with a series of their own; others count by class. */
-#define GATEWAY_CODES_N 28
+#define GATEWAY_CODES_N 29
 
 struct gateway_metrics {
     struct gateway_counts counts;

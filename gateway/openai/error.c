@@ -28,6 +28,7 @@ void openai_error_set(struct openai_error *e, int http, const char *param,
     e->http = http;
     e->type = type_of(http);
     e->code = code;
+    e->overload = http == 503;
     snprintf(e->param, sizeof e->param, "%s", param != NULL ? param : "");
     va_start(args, fmt);
     vsnprintf(e->message, sizeof e->message, fmt, args);
@@ -127,6 +128,8 @@ void openai_error_of_status(struct openai_error *e, enum status st,
     openai_error_set(e, openai_error_http(st), NULL, code_of(st), "%s",
                      from != NULL && from->text[0] != '\0' ? from->text
                                                            : status_text(st));
+    /* The router's queues are full; a tenant's limits are the gateway's. */
+    e->overload = e->overload || st == ST_RESOURCE_EXHAUSTED;
 }
 
 void openai_error_no_router(struct openai_error *e)

@@ -10,6 +10,8 @@
 #ifndef GATEWAY_OPENAI_ERROR_H
 #define GATEWAY_OPENAI_ERROR_H
 
+#include <stdbool.h>
+
 #include "common/base/status.h"
 #include "gateway/openai/json_out.h"
 
@@ -21,6 +23,7 @@ struct openai_error {
     const char *type;               /* "invalid_request_error" */
     char param[OPENAI_PARAM_BYTES]; /* "messages[1].content"; "": null */
     const char *code;               /* "model_not_found"; NULL: null */
+    bool overload; /* the server has too much to do, not this client */
 };
 
 /* Sets *e to a status of HTTP and a formatted message.  The type follows from

@@ -148,16 +148,21 @@ bool messages_arguments(struct parse *p, const struct field *f, json_t **out)
 }
 
 /* OpenAI's rule.  A name also enters prompts, so no other byte is allowed. */
-bool messages_name(const struct field *f, const char **name)
+bool messages_name_within(const struct field *f, size_t most, const char **name)
 {
     static const char set[] = "abcdefghijklmnopqrstuvwxyz"
                               "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
 
-    if (!field_short_string(f, OPENAI_NAME_MAX, name)) {
+    if (!field_short_string(f, most, name)) {
         return false;
     }
     return (*name)[strspn(*name, set)] == '\0' ||
            field_unexpected(f, "letters, digits, '_' and '-'");
+}
+
+bool messages_name(const struct field *f, const char **name)
+{
+    return messages_name_within(f, OPENAI_NAME_MAX, name);
 }
 
 void messages_add_call(json_t *message, const char *id, const char *name,

@@ -38,8 +38,10 @@ json_t *messages_add(struct parse *p, const char *role, json_t *content);
 void messages_add_call(json_t *message, const char *id, const char *name,
                        json_t *arguments);
 
-/* Checks a function's name. */
+/* Checks a function's name, of at most OPENAI_NAME_MAX or `most` bytes. */
 MUST_CHECK bool messages_name(const struct field *f, const char **name);
+MUST_CHECK bool messages_name_within(const struct field *f, size_t most,
+                                     const char **name);
 
 /* Finds out whether a tool, an element of a list, is a function.  Other types
  * would run at the server: they are left out, and the answer names them. */

@@ -114,6 +114,9 @@ parse_fn parse_stop_tokens, parse_logit_bias, parse_skip_special,
 MUST_CHECK bool parse_tokens_from(struct parse *p, const struct field *f,
                                   uint32_t least);
 
+/* Checks that a value without effect is an object. */
+parse_fn parse_object;
+
 /* Refuses formats but text.  where: of OpenAI's response_format, or text.format
  * of /v1/responses. */
 parse_fn parse_format;

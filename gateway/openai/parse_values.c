@@ -93,6 +93,12 @@ bool parse_cache_salt(struct parse *p, const struct field *f)
     return true;
 }
 
+bool parse_object(struct parse *p, const struct field *f)
+{
+    (void)p;
+    return field_object(f);
+}
+
 bool parse_drafts(struct parse *p, const struct field *f)
 {
     p->r->drafts.given = field_count(f, 0, DRAFTS_MAX, &p->r->drafts.n);

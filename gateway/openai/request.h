@@ -8,6 +8,7 @@
  *     completions  1..64     -                 yes                  -
  *     chat         -         1..               yes                  -
  *     responses    -         1..               yes, n is 1          -
+ *     messages     -         1..               yes, n is 1          -
  *     /tokenize    0 or 1    or 1..            -                    -
  *     /detokenize  -         -                 -                    0..
  *
@@ -52,6 +53,7 @@
 #define OPENAI_TOTAL_MAX    128     /* choices of all prompts together */
 #define OPENAI_TOOLS_MAX    128     /* functions of a request */
 #define OPENAI_NAME_MAX     64      /* bytes of a function's name */
+#define ANTHROPIC_NAME_MAX  128     /* bytes of one at /v1/messages */
 #define OPENAI_MESSAGES_MAX 16384   /* messages of a request */
 #define OPENAI_CALL_ID_MAX  256     /* bytes of the id of a call */
 #define OPENAI_KWARGS_MAX   32      /* variables of chat_template_kwargs */
@@ -117,6 +119,7 @@ struct openai_values {
     json_t *held;     /* array: keeps model and stops alive */
     json_t *input;    /* array: keeps the texts of prompts alive */
     struct openai_ignored ignored;
+    bool marks_cache; /* a block has cache_control: /v1/messages */
 };
 
 /* The place of a request among those of its tenant that wait. */

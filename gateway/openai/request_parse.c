@@ -15,6 +15,8 @@ const struct limit_row openai_limit_rows[] = {
     LIMIT_ROW(OPENAI_TOTAL_MAX, "", "choices of all prompts of a request"),
     LIMIT_ROW(OPENAI_TOOLS_MAX, "", "functions of a request"),
     LIMIT_ROW(OPENAI_NAME_MAX, "bytes", "the name of a function"),
+    LIMIT_ROW(ANTHROPIC_NAME_MAX, "bytes",
+              "the name of a tool of /v1/messages"),
     LIMIT_ROW(OPENAI_MESSAGES_MAX, "", "messages of a request"),
     LIMIT_ROW(OPENAI_CALL_ID_MAX, "bytes", "the id of a call in a message"),
     LIMIT_ROW(OPENAI_KWARGS_MAX, "", "variables of chat_template_kwargs"),

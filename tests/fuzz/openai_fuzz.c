@@ -134,11 +134,13 @@ static void check_answer(const struct openai_request *r,
     json_out_fini(&out);
 }
 
-#define ROWS 5
+#define ROWS       6
+#define DETOKENIZE 4
 
 /* The rows of the bodies, by the first byte of the input; NULL: no dialect. */
 static const struct dialect *const rows[ROWS] = {
-    &completions_dialect, &chat_dialect, &responses_dialect, NULL, NULL};
+    &completions_dialect, &chat_dialect, &responses_dialect, NULL, NULL,
+    &anthropic_dialect};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
@@ -151,9 +153,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         return 0;
     }
     d = rows[data[0] % ROWS];
-    parse = d != NULL                    ? d->parse
-            : data[0] % ROWS == ROWS - 1 ? openai_parse_detokenize
-                                         : openai_parse_tokenize;
+    parse = d != NULL                      ? d->parse
+            : data[0] % ROWS == DETOKENIZE ? openai_parse_detokenize
+                                           : openai_parse_tokenize;
     if (!openai_request_parse(parse, (const char *)data + 1, n - 1, NULL, &r,
                               &e)) {
         FUZZ_CHECK(r == NULL);

@@ -16,6 +16,7 @@ static const char *const least[BODIES_NR] = {
     [BODIES_COMPLETION] = "{\"model\":\"m\",\"prompt\":\"a\"",
     [BODIES_CHAT] = (CHAT),
     [BODIES_RESPONSES] = "{\"model\":\"m\",\"input\":\"a\"",
+    [BODIES_MESSAGES] = (CHAT),
     [BODIES_TOKENIZE] = "{\"model\":\"m\",\"prompt\":\"a\"",
     [BODIES_DETOKENIZE] = "{\"model\":\"m\",\"tokens\":[1]"};
 
@@ -24,7 +25,8 @@ const struct dialect *bodies_dialect(enum bodies_kind kind)
     static const struct dialect *const rows[BODIES_NR] = {
         [BODIES_COMPLETION] = &completions_dialect,
         [BODIES_CHAT] = &chat_dialect,
-        [BODIES_RESPONSES] = &responses_dialect};
+        [BODIES_RESPONSES] = &responses_dialect,
+        [BODIES_MESSAGES] = &anthropic_dialect};
 
     return rows[kind];
 }

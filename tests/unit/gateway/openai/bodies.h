@@ -8,6 +8,7 @@ enum bodies_kind {
     BODIES_COMPLETION, /* /v1/completions */
     BODIES_CHAT,       /* /v1/chat/completions */
     BODIES_RESPONSES,  /* /v1/responses */
+    BODIES_MESSAGES,   /* /v1/messages */
     BODIES_TOKENIZE,   /* /tokenize */
     BODIES_DETOKENIZE, /* /detokenize */
     BODIES_NR
