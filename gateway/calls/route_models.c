@@ -1,4 +1,5 @@
-/* route_models.c - /v1/models and /v1/models/NAME. */
+/* route_models.c - /v1/models, /v1/models/NAME and /props. */
+#include <stdio.h>
 #include <string.h>
 
 #include "gateway/calls/respond.h"
@@ -85,5 +86,51 @@ void route_model(struct service *c, struct http_exchange *x,
     }
     model = model_of(c, row);
     openai_model_body(&body, &model);
+    respond_json(c, x, 200, &body);
+}
+
+/* Returns the model of /props?model=NAME, or the only one.  NULL: there is none
+ * of that name, or several. */
+static const struct served_model *props_model(const struct service *c,
+                                              const struct http_exchange *x)
+{
+    static const char key[] = "model=";
+    const struct served_models *models = c->options.models;
+    const char *query = http_query(x);
+    char name[MODEL_NAME_MAX + 1];
+
+    if (strncmp(query, key, sizeof key - 1) == 0) {
+        query += sizeof key - 1;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(query, "&"), query);
+        return served_model_find(models, name);
+    }
+    return models->n == 1 ? &models->models[0] : NULL;
+}
+
+void route_props(struct service *c, struct http_exchange *x,
+                 struct tenant *tenant)
+{
+    const struct served_model *m = props_model(c, x);
+    const struct model_row *row;
+    struct json_out body = {0};
+    struct openai_error e;
+
+    (void)tenant;
+    if (m == NULL) {
+        openai_error_set(&e, 404, "model", "model_not_found",
+                         "no such model has a tokenizer at the gateway; send "
+                         "/props?model=NAME with one of GET /v1/models");
+        respond_error(c, x, &e, NULL, 0);
+        return;
+    }
+    row = model_list_find(&c->list, m->name);
+    openai_props_body(&body,
+                      &(struct openai_props){
+                          .model = m->name,
+                          .context = row != NULL ? row->context : 0,
+                          .template = m->source != NULL ? m->source : "",
+                          .n_template = m->source != NULL ? m->n_source : 0,
+                          .bos = text_assets_bos_token(m->assets),
+                          .eos = text_assets_eos_token(m->assets)});
     respond_json(c, x, 200, &body);
 }

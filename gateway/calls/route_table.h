@@ -29,6 +29,10 @@
     X("/tokenize", POST, route_tokenize, false, TOKENIZE,                      \
       "text or messages to ids")                                               \
     X("/detokenize", POST, route_detokenize, false, DETOKENIZE, "ids to text") \
+    X("/apply-template", POST, route_apply_template, false, APPLY,             \
+      "messages to the text of a prompt")                                      \
+    X("/props", GET, route_props, false, PROPS,                                \
+      "context and chat template of a model")                                  \
     X("/health", GET, route_health, true, HEALTH,                              \
       "200 while the process runs")                                            \
     X("/ready", GET, route_ready, true, READY,                                 \

@@ -1,5 +1,5 @@
-/* route_tokenize.c - /tokenize, /detokenize, and routes of dialects that count
- * tokens. */
+/* route_tokenize.c - /tokenize, /detokenize, /apply-template, and routes of
+ * dialects that count tokens. */
 #include <stdlib.h>
 
 #include "gateway/calls/parse_body.h"
@@ -16,6 +16,7 @@ struct text_call {
     struct http_exchange *x; /* NULL: its client has gone */
     const struct served_model *model;
     bool wants_texts; /* return_token_strs */
+    bool wants_pieces;
     struct openai_ignored ignored;
 };
 
@@ -45,6 +46,10 @@ static void answer(struct text_call *t, const struct prompt_job *j)
     }
     if (h.dialect != NULL) {
         h.dialect->counted(&body, j->n_ids);
+    } else if (j->chat.renders) {
+        openai_prompt_body(&body, j->text, j->n_text);
+    } else if (t->wants_pieces) {
+        openai_pieces_body(&body, j->ids, j->n_ids, &vocab);
     } else if (j->kind == PROMPT_DECODE) {
         openai_detokenize_body(&body, j->text, j->n_text);
     } else {
@@ -84,6 +89,7 @@ static void submit(struct service *c, struct http_exchange *x,
                             .x = x,
                             .model = m,
                             .wants_texts = r->return_token_strs,
+                            .wants_pieces = r->values.pieces,
                             .ignored = r->values.ignored};
     http_set_user(x, &t->waiter);
     if (service_submit(c, &t->waiter, x, tenant, &j) == ST_OK) {
@@ -127,6 +133,7 @@ static struct prompt_job *job_of(const struct service *c,
             .kwargs = r->template.kwargs,
             .add_generation_prompt = r->template.add_generation_prompt,
             .continue_final = r->template.continue_final_message,
+            .renders = r->values.renders,
             .now_unix = c->options.unix_s(c->options.unix_arg)};
         r->messages = r->template.tools = r->template.kwargs = NULL;
     }
@@ -158,14 +165,38 @@ static bool can_encode(const struct service *c, const struct openai_request *r,
     return false;
 }
 
+/* llama.cpp serves one model, so that its clients name none.  Returns false,
+ * and the error, if r names none of several. */
+static bool choose_model(const struct service *c, struct openai_request *r,
+                         struct openai_error *e)
+{
+    const struct served_models *models = c->options.models;
+
+    if (r->model == NULL && models->n == 1) {
+        r->model = models->models[0].name;
+    }
+    if (r->model == NULL) {
+        openai_error_set(e, 400, "model", NULL,
+                         "'model' is required: the gateway has the tokenizers "
+                         "of %u models",
+                         models->n);
+    }
+    return r->model != NULL;
+}
+
 void tokenize_begin(struct service *c, struct http_exchange *x,
                     struct tenant *tenant, struct openai_request **r)
 {
-    const struct served_model *m =
-        served_model_find(c->options.models, (*r)->model);
+    const struct served_model *m;
     struct respond_headers h;
     struct openai_error e;
 
+    if (!choose_model(c, *r, &e)) {
+        respond_error(c, x, &e, NULL, 0);
+        openai_request_free(r);
+        return;
+    }
+    m = served_model_find(c->options.models, (*r)->model);
     if (can_encode(c, *r, m, &e)) {
         submit(c, x, tenant, *r, m, job_of(c, *r, m));
     } else {
@@ -186,4 +217,10 @@ void route_detokenize(struct service *c, struct http_exchange *x,
                       struct tenant *tenant)
 {
     parse_body(c, x, tenant, openai_parse_detokenize, tokenize_begin);
+}
+
+void route_apply_template(struct service *c, struct http_exchange *x,
+                          struct tenant *tenant)
+{
+    parse_body(c, x, tenant, openai_parse_apply, tokenize_begin);
 }

@@ -82,6 +82,8 @@ extern const struct metric_set *const gateway_sets[GATEWAY_SETS_N];
     X(MODELS, "models")           \
     X(TOKENIZE, "tokenize")       \
     X(DETOKENIZE, "detokenize")   \
+    X(APPLY, "apply_template")    \
+    X(PROPS, "props")             \
     X(HEALTH, "health")           \
     X(READY, "ready")             \
     X(METRICS, "metrics")         \

@@ -1,4 +1,4 @@
-/* Bodies of /tokenize and /detokenize. */
+/* Bodies of /tokenize, /detokenize and /apply-template. */
 #include "gateway/openai/messages.h"
 #include "gateway/openai/parse.h"
 #include "gateway/openai/request_parse.h"
@@ -16,6 +16,25 @@ static bool read_text(struct parse *p, const struct field *f)
     return field_string(f, &p->r->prompts[0].text, &p->r->prompts[0].n_text);
 }
 
+/* llama.cpp's name of a prompt, to which it adds no special tokens. */
+static bool read_content(struct parse *p, const struct field *f)
+{
+    if (p->r->prompts != NULL) {
+        return field_fail(f, "and prompt exclude each other");
+    }
+    if (!read_text(p, f)) {
+        return false;
+    }
+    p->r->template.add_special = false;
+    return true;
+}
+
+/* As llama.cpp's: each token is an object with its text. */
+static bool read_pieces(struct parse *p, const struct field *f)
+{
+    return field_flag(f, &p->r->values.pieces);
+}
+
 static bool read_tokens(struct parse *p, const struct field *f)
 {
     return parse_ids(f, 0, &p->r->tokens, &p->r->n_tokens);
@@ -24,6 +43,10 @@ static bool read_tokens(struct parse *p, const struct field *f)
 static const struct rule tokenize_rules[] = {
     RULE_BY("model", parse_model),
     RULE_BY("prompt", read_text),
+    RULE_BY("content", read_content),
+    RULE_BOOL("add_special", template.add_special),
+    RULE("parse_special", TRUE),
+    RULE_BY("with_pieces", read_pieces),
     RULE_BY("messages", messages_parse),
     RULE("tools", LATER),
     RULE_BY("chat_template_kwargs", parse_kwargs),
@@ -38,8 +61,7 @@ bool openai_parse_tokenize(struct parse *p)
 {
     struct field f;
 
-    if (!parse_rules(p, tokenize_rules, RULE_COUNT_OF(tokenize_rules), false) ||
-        !parse_require(p, "model")) {
+    if (!parse_rules(p, tokenize_rules, RULE_COUNT_OF(tokenize_rules), false)) {
         return false;
     }
     if ((p->r->messages == NULL) == (p->r->n_prompts == 0)) {
@@ -58,5 +80,25 @@ bool openai_parse_detokenize(struct parse *p)
 {
     return parse_rules(p, detokenize_rules, RULE_COUNT_OF(detokenize_rules),
                        false) &&
-           parse_require(p, "model") && parse_require(p, "tokens");
+           parse_require(p, "tokens");
+}
+
+static const struct rule apply_rules[] = {
+    RULE_BY("model", parse_model),
+    RULE_BY("messages", messages_parse),
+    RULE("tools", LATER),
+    RULE("tool_choice", LATER),
+    RULE_BY("chat_template_kwargs", parse_kwargs),
+    RULE_BY("reasoning_effort", parse_effort),
+    RULE("chat_template", REFUSE),
+    RULE("add_generation_prompt", LATER),
+    RULE("continue_final_message", LATER),
+};
+
+bool openai_parse_apply(struct parse *p)
+{
+    p->r->values.renders = true;
+    return parse_rules(p, apply_rules, RULE_COUNT_OF(apply_rules), false) &&
+           parse_require(p, "messages") && messages_tools(p) &&
+           parse_prompt_end(p);
 }

@@ -1,8 +1,8 @@
 /* request.h - Bodies of requests, checked and in one form.
  *
  * One struct holds a request of any endpoint: of the dialects of
- * gateway/dialects, of /tokenize and of /detokenize.  An endpoint sets the
- * fields that it has:
+ * gateway/dialects, of /tokenize, /detokenize and /apply-template.  An endpoint
+ * sets the fields that it has:
  *
  *     endpoint     prompts   messages, tools   sampling, stops, n   tokens
  *     completions  1..64     -                 yes                  -
@@ -11,6 +11,7 @@
  *     messages     -         1..               yes, n is 1          -
  *     /tokenize    0 or 1    or 1..            -                    -
  *     /detokenize  -         -                 -                    0..
+ *     /apply-..    -         1..               -                    -
  *
  * Each field of the API is accepted, ignored, or refused by name with 400.  An
  * unknown field is ignored, and the answer names it; or it is refused, if the
@@ -120,6 +121,8 @@ struct openai_values {
     json_t *input;    /* array: keeps the texts of prompts alive */
     struct openai_ignored ignored;
     bool marks_cache; /* a block has cache_control: /v1/messages */
+    bool pieces;      /* tokens are objects with their texts: /tokenize */
+    bool renders;     /* only the text of the prompt: /apply-template */
 };
 
 /* The place of a request among those of its tenant that wait. */
@@ -147,7 +150,7 @@ struct openai_drafts {
 };
 
 struct openai_request {
-    const char *model; /* [1..MODEL_NAME_MAX] without NUL */
+    const char *model; /* [1..MODEL_NAME_MAX] without NUL; NULL: no field */
 
     /* How the answer is written. */
     bool stream, include_usage, continuous_usage;

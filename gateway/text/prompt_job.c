@@ -264,6 +264,20 @@ static enum status encode(struct prompt_job *j, size_t bytes, bool *done)
     return st;
 }
 
+static enum status keep_text(struct prompt_job *j)
+{
+    const struct chat_prompt *p = &j->rendered;
+
+    j->text = malloc(p->n + 1);
+    if (j->text == NULL) {
+        return error_set(&j->error, ST_RESOURCE_EXHAUSTED,
+                         "no memory for a prompt of %zu bytes", p->n);
+    }
+    memcpy(j->text, p->text, p->n);
+    j->n_text = p->n;
+    return ST_OK;
+}
+
 static enum status begin_chat(struct prompt_job *j)
 {
     struct chat_prompt *p = &j->rendered;
@@ -275,6 +289,9 @@ static enum status begin_chat(struct prompt_job *j)
     }
     if (st != ST_OK) {
         return st;
+    }
+    if (j->chat.renders) {
+        return keep_text(j);
     }
     j->in_reasoning = ends_in_reasoning(p);
     in.text = p->text;
@@ -355,7 +372,7 @@ static enum status step(struct prompt_job *j, size_t bytes, bool *done)
     }
     switch (j->kind) {
     case PROMPT_CHAT:
-        *done = false;
+        *done = j->chat.renders;
         return render(j);
     case PROMPT_TEXT:
         *done = false;

@@ -42,6 +42,7 @@ struct prompt_chat {
     json_t *messages, *tools, *kwargs;
     bool add_generation_prompt;
     bool continue_final; /* the prompt ends with the last message's text */
+    bool renders;        /* the result is the text of the prompt, and no ids */
     int64_t now_unix;    /* seconds, for strftime_now */
 };
 
@@ -53,7 +54,8 @@ struct prompt_job {
     const struct served_model *model; /* borrowed */
     struct prompt_chat chat;
     bool parse_special, add_special; /* for PROMPT_TEXT */
-    char *text; /* [n_text] input of TEXT, result of DECODE; owned */
+    char *text; /* [n_text] input of TEXT, result of DECODE, and of a CHAT
+                 * that renders; owned */
     size_t n_text;
     uint32_t *ids; /* [n_ids] result, input of DECODE; owned */
     size_t n_ids;

@@ -66,11 +66,13 @@ static void check_messages(const struct openai_request *r, bool is_ids)
                json_array_size(r->template.tools) > 0);
 }
 
-static void check_request(const struct openai_request *r, bool is_ids)
+static void check_request(const struct openai_request *r, bool is_ids,
+                          bool needs_model)
 {
     const struct sampling *s = &r->sampling;
 
-    FUZZ_CHECK(r->model != NULL && strlen(r->model) <= MODEL_NAME_MAX);
+    FUZZ_CHECK(r->model != NULL || !needs_model);
+    FUZZ_CHECK(r->model == NULL || strlen(r->model) <= MODEL_NAME_MAX);
     FUZZ_CHECK(r->n >= 1 && r->n <= CHOICES_MAX);
     FUZZ_CHECK(openai_request_choices(r) <= OPENAI_TOTAL_MAX);
     FUZZ_CHECK(s->temperature >= 0 && s->temperature <= TEMPERATURE_MAX);
@@ -162,7 +164,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         check_error(&e);
         return 0;
     }
-    check_request(r, parse == openai_parse_detokenize);
+    check_request(r, parse == openai_parse_detokenize, d != NULL);
     openai_request_drop_input(r);
     if (d != NULL) {
         check_answer(r, d);

@@ -29,6 +29,32 @@ static void tokenize_takes_a_prompt_or_messages(void **state)
                    "tokens[0]");
 }
 
+/* llama.cpp's clients name no model, and add no special tokens to content. */
+static void tokenize_takes_the_fields_of_llama_cpp(void **state)
+{
+    struct openai_request *r =
+        bodies_parse(BODIES_TOKENIZE, "{\"content\":\"a\",\"with_pieces\":"
+                                      "true,\"parse_special\":true}");
+
+    (void)state;
+    assert_null(r->model);
+    assert_false(r->template.add_special);
+    assert_true(r->values.pieces);
+    openai_request_free(&r);
+    r = bodies_parse(BODIES_TOKENIZE,
+                     "{\"content\":\"a\",\"add_special\":true}");
+    assert_true(r->template.add_special);
+    openai_request_free(&r);
+    r = bodies_parse(BODIES_DETOKENIZE, "{\"tokens\":[5]}");
+    assert_null(r->model);
+    openai_request_free(&r);
+    bodies_refused(BODIES_TOKENIZE, "{\"content\":\"a\",\"prompt\":\"b\"}",
+                   "content");
+    bodies_refused(BODIES_TOKENIZE,
+                   "{\"content\":\"a\",\"parse_special\":false}",
+                   "parse_special");
+}
+
 static void items_become_messages(void **state)
 {
     (void)state;
@@ -114,6 +140,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokenize_takes_a_prompt_or_messages),
+        cmocka_unit_test(tokenize_takes_the_fields_of_llama_cpp),
         cmocka_unit_test(items_become_messages),
         cmocka_unit_test(turns_of_the_assistant_stay_apart),
         cmocka_unit_test(wrong_items_are_named),

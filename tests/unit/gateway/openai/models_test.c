@@ -56,7 +56,12 @@ static void tokens_have_texts_on_request(void **state)
     is(&o, "{\"count\":2,\"max_model_len\":99,\"tokens\":[1,7],"
            "\"token_strs\":[\"\xef\xbf\xbd\",\"a\"]}");
     openai_detokenize_body(&o, "a\n", 2);
+    is(&o, "{\"prompt\":\"a\\n\",\"content\":\"a\\n\"}");
+    openai_prompt_body(&o, "a\n", 2);
     is(&o, "{\"prompt\":\"a\\n\"}");
+    openai_pieces_body(&o, ids, 2, &vocab);
+    is(&o, "{\"tokens\":[{\"id\":1,\"piece\":[226,130]},{\"id\":7,"
+           "\"piece\":\"a\"}]}");
 }
 
 static void unknown_models_are_404(void **state)

@@ -212,7 +212,10 @@ static void bodies_without_their_fields_are_refused(void **state)
     for (int kind = 0; kind < BODIES_NR; kind++) {
         bodies_refused((enum bodies_kind)kind, "[]", "");
         bodies_refused((enum bodies_kind)kind, "7", "");
-        bodies_refused((enum bodies_kind)kind, "{}", "model");
+        bodies_refused((enum bodies_kind)kind, "{}",
+                       kind == BODIES_TOKENIZE     ? "prompt"
+                       : kind == BODIES_DETOKENIZE ? "tokens"
+                                                   : "model");
         bodies_refused((enum bodies_kind)kind, "{\"model\":\"\"}", "model");
     }
     bodies_refused(BODIES_CHAT, "{\"model\":\"m\"}", "messages");
