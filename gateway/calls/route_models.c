@@ -1,10 +1,13 @@
-/* route_models.c - /v1/models, /v1/models/NAME and /props. */
+/* route_models.c - /v1/models, /v1/models/NAME, /props, and the same for
+ * Ollama's clients. */
 #include <stdio.h>
 #include <string.h>
 
+#include "gateway/calls/parse_body.h"
 #include "gateway/calls/respond.h"
 #include "gateway/calls/route_handlers.h"
-#include "gateway/openai/models.h"
+#include "gateway/openai/ollama_models.h"
+#include "gateway/openai/request_parse.h"
 
 static struct openai_model model_of(const struct service *c,
                                     const struct model_row *row)
@@ -35,21 +38,78 @@ static bool known(struct service *c, struct http_exchange *x)
     return c->list.known;
 }
 
-void route_models(struct service *c, struct http_exchange *x,
-                  struct tenant *tenant)
+static void list(struct service *c, struct http_exchange *x,
+                 void (*put)(struct json_out *out,
+                             const struct openai_model *models, size_t n))
 {
     struct openai_model models[MODEL_LIST_MAX];
     struct json_out body = {0};
 
-    (void)tenant;
     if (!known(c, x)) {
         return;
     }
     for (uint32_t i = 0; i < c->list.n; i++) {
         models[i] = model_of(c, &c->list.rows[i]);
     }
-    openai_models_body(&body, models, c->list.n);
+    put(&body, models, c->list.n);
     respond_json(c, x, 200, &body);
+}
+
+void route_models(struct service *c, struct http_exchange *x,
+                  struct tenant *tenant)
+{
+    (void)tenant;
+    list(c, x, openai_models_body);
+}
+
+void route_ollama_tags(struct service *c, struct http_exchange *x,
+                       struct tenant *tenant)
+{
+    (void)tenant;
+    list(c, x, ollama_tags_body);
+}
+
+void route_ollama_version(struct service *c, struct http_exchange *x,
+                          struct tenant *tenant)
+{
+    struct json_out body = {0};
+
+    (void)tenant;
+    ollama_version_body(&body);
+    respond_json(c, x, 200, &body);
+}
+
+/* Ends a request that names a model. */
+static void show(struct service *c, struct http_exchange *x,
+                 struct tenant *tenant, struct openai_request **r)
+{
+    const struct served_model *m =
+        served_model_find(c->options.models, (*r)->model);
+    const struct model_row *row = model_list_find(&c->list, (*r)->model);
+    bool has_source = m != NULL && m->source != NULL;
+    struct json_out body = {0};
+    struct openai_model model;
+    struct openai_error e;
+
+    (void)tenant;
+    if (row == NULL) {
+        openai_error_no_model(&e, (*r)->model);
+        respond_error(c, x, &e, NULL, 0);
+    } else {
+        model = model_of(c, row);
+        ollama_show_body(&body, &model, has_source ? m->source : "",
+                         has_source ? m->n_source : 0);
+        respond_json(c, x, 200, &body);
+    }
+    openai_request_free(r);
+}
+
+void route_ollama_show(struct service *c, struct http_exchange *x,
+                       struct tenant *tenant)
+{
+    if (known(c, x)) {
+        parse_body(c, x, tenant, openai_parse_show, show);
+    }
 }
 
 /* Writes the name behind "models/", cut if no model can have it. */

@@ -33,6 +33,12 @@
       "messages to the text of a prompt")                                      \
     X("/props", GET, route_props, false, PROPS,                                \
       "context and chat template of a model")                                  \
+    X("/api/tags", GET, route_ollama_tags, false, OLLAMA,                      \
+      "the models, as Ollama")                                                 \
+    X("/api/show", POST, route_ollama_show, false, OLLAMA,                     \
+      "one model, as Ollama")                                                  \
+    X("/api/version", GET, route_ollama_version, false, OLLAMA,                \
+      "the version, as Ollama")                                                \
     X("/health", GET, route_health, true, HEALTH,                              \
       "200 while the process runs")                                            \
     X("/ready", GET, route_ready, true, READY,                                 \

@@ -11,7 +11,7 @@
 #include "gateway/dialects/answer_base.h"
 #include "gateway/dialects/anthropic_error.h"
 #include "gateway/dialects/anthropic_parse.h"
-#include "gateway/dialects/dialects.h"
+#include "gateway/dialects/dialect_rows.h"
 
 #define PING "event: ping\ndata: {\"type\":\"ping\"}\n\n"
 

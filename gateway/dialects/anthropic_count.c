@@ -1,7 +1,7 @@
 /* /v1/messages/count_tokens. */
 #include "gateway/dialects/anthropic_error.h"
 #include "gateway/dialects/anthropic_parse.h"
-#include "gateway/dialects/dialects.h"
+#include "gateway/dialects/dialect_rows.h"
 
 static void put_count(struct json_out *out, uint64_t n)
 {

@@ -1,7 +1,7 @@
 /* /v1/chat/completions. */
 #include "gateway/dialects/chat_parse.h"
 #include "gateway/dialects/choices.h"
-#include "gateway/dialects/dialects.h"
+#include "gateway/dialects/dialect_rows.h"
 
 /* A chunk has one kind of content. */
 static void put_delta(struct json_out *o, const struct choice *c)

@@ -1,7 +1,7 @@
 /* /v1/completions. */
 #include "gateway/dialects/choices.h"
 #include "gateway/dialects/completions_parse.h"
-#include "gateway/dialects/dialects.h"
+#include "gateway/dialects/dialect_rows.h"
 
 /* A completion has text alone: no reasoning and no calls, as is_raw promises.
  */

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "gateway/dialects/answer_base.h"
-#include "gateway/dialects/dialects.h"
+#include "gateway/dialects/dialect_rows.h"
 #include "gateway/dialects/responses_parse.h"
 
 /* An answer is a list of items; one is open at a time:

@@ -72,21 +72,24 @@ METRIC_SET(gateway_tenant_counts, "sluice_gateway", "tenant");
 extern const struct metric_set *const gateway_sets[GATEWAY_SETS_N];
 
 /* Routes by their label. */
-#define GATEWAY_ROUTES(X)         \
-    X(COMPLETIONS, "completions") \
-    X(CHAT, "chat_completions")   \
-    X(RESPONSES, "responses")     \
-    X(MESSAGES, "messages")       \
-    X(COUNT, "count_tokens")      \
-    X(INDEX, "index")             \
-    X(MODELS, "models")           \
-    X(TOKENIZE, "tokenize")       \
-    X(DETOKENIZE, "detokenize")   \
-    X(APPLY, "apply_template")    \
-    X(PROPS, "props")             \
-    X(HEALTH, "health")           \
-    X(READY, "ready")             \
-    X(METRICS, "metrics")         \
+#define GATEWAY_ROUTES(X)                 \
+    X(COMPLETIONS, "completions")         \
+    X(CHAT, "chat_completions")           \
+    X(RESPONSES, "responses")             \
+    X(MESSAGES, "messages")               \
+    X(COUNT, "count_tokens")              \
+    X(INDEX, "index")                     \
+    X(MODELS, "models")                   \
+    X(TOKENIZE, "tokenize")               \
+    X(DETOKENIZE, "detokenize")           \
+    X(OLLAMA_CHAT, "ollama_chat")         \
+    X(OLLAMA_GENERATE, "ollama_generate") \
+    X(OLLAMA, "ollama")                   \
+    X(APPLY, "apply_template")            \
+    X(PROPS, "props")                     \
+    X(HEALTH, "health")                   \
+    X(READY, "ready")                     \
+    X(METRICS, "metrics")                 \
     X(OTHER, "other")
 
 enum gateway_route {

@@ -1,4 +1,4 @@
-/* Bodies of /tokenize, /detokenize and /apply-template. */
+/* Bodies of /tokenize, /detokenize, /apply-template and /api/show. */
 #include "gateway/openai/messages.h"
 #include "gateway/openai/parse.h"
 #include "gateway/openai/request_parse.h"
@@ -101,4 +101,23 @@ bool openai_parse_apply(struct parse *p)
     return parse_rules(p, apply_rules, RULE_COUNT_OF(apply_rules), false) &&
            parse_require(p, "messages") && messages_tools(p) &&
            parse_prompt_end(p);
+}
+
+static const struct rule show_rules[] = {
+    RULE_BY("model", parse_model),
+    RULE("name", LATER),
+};
+
+/* name is the older name of model. */
+bool openai_parse_show(struct parse *p)
+{
+    struct field name;
+
+    if (!parse_rules(p, show_rules, RULE_COUNT_OF(show_rules), false)) {
+        return false;
+    }
+    if (p->r->model == NULL && field_find(&p->body, "name", &name)) {
+        return parse_model(p, &name);
+    }
+    return parse_require(p, "model");
 }

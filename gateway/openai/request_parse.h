@@ -18,7 +18,7 @@ typedef bool openai_parse_fn(struct parse *p);
 
 /* The endpoints that are of no dialect.  Their model may be NULL. */
 openai_parse_fn openai_parse_tokenize, openai_parse_detokenize,
-    openai_parse_apply;
+    openai_parse_apply, openai_parse_show;
 
 /* Parses and checks the body of a request.  limits may be NULL.  Returns false
  * and *e, which is 400, 413 past a bound on the body's shape, or 503 if its

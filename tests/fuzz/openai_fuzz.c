@@ -136,13 +136,13 @@ static void check_answer(const struct openai_request *r,
     json_out_fini(&out);
 }
 
-#define ROWS       6
+#define ROWS       8
 #define DETOKENIZE 4
 
 /* The rows of the bodies, by the first byte of the input; NULL: no dialect. */
 static const struct dialect *const rows[ROWS] = {
-    &completions_dialect, &chat_dialect, &responses_dialect, NULL, NULL,
-    &anthropic_dialect};
+    &completions_dialect, &chat_dialect,   &responses_dialect,      NULL, NULL,
+    &anthropic_dialect,   &ollama_dialect, &ollama_generate_dialect};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {

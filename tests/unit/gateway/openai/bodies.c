@@ -17,6 +17,8 @@ static const char *const least[BODIES_NR] = {
     [BODIES_CHAT] = (CHAT),
     [BODIES_RESPONSES] = "{\"model\":\"m\",\"input\":\"a\"",
     [BODIES_MESSAGES] = (CHAT),
+    [BODIES_OLLAMA] = (CHAT),
+    [BODIES_GENERATE] = "{\"model\":\"m\",\"prompt\":\"a\"",
     [BODIES_TOKENIZE] = "{\"model\":\"m\",\"prompt\":\"a\"",
     [BODIES_DETOKENIZE] = "{\"model\":\"m\",\"tokens\":[1]"};
 
@@ -26,7 +28,9 @@ const struct dialect *bodies_dialect(enum bodies_kind kind)
         [BODIES_COMPLETION] = &completions_dialect,
         [BODIES_CHAT] = &chat_dialect,
         [BODIES_RESPONSES] = &responses_dialect,
-        [BODIES_MESSAGES] = &anthropic_dialect};
+        [BODIES_MESSAGES] = &anthropic_dialect,
+        [BODIES_OLLAMA] = &ollama_dialect,
+        [BODIES_GENERATE] = &ollama_generate_dialect};
 
     return rows[kind];
 }

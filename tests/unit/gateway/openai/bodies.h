@@ -9,6 +9,8 @@ enum bodies_kind {
     BODIES_CHAT,       /* /v1/chat/completions */
     BODIES_RESPONSES,  /* /v1/responses */
     BODIES_MESSAGES,   /* /v1/messages */
+    BODIES_OLLAMA,     /* /api/chat */
+    BODIES_GENERATE,   /* /api/generate */
     BODIES_TOKENIZE,   /* /tokenize */
     BODIES_DETOKENIZE, /* /detokenize */
     BODIES_NR

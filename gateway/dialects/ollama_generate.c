@@ -1,0 +1,30 @@
+/* /api/generate. */
+#include "gateway/dialects/dialect_rows.h"
+#include "gateway/dialects/ollama_answer.h"
+#include "gateway/dialects/ollama_parse.h"
+
+static const struct ollama_form form = {
+    .open = "\"response\":\"",
+    .close = "",
+};
+
+const struct dialect ollama_generate_dialect = {
+    .path = "/api/generate",
+    .help = "answers to a prompt, as Ollama",
+    .label = GATEWAY_ROUTE_OLLAMA_GENERATE,
+    .parse = ollama_parse_generate,
+    .input = "prompt",
+    .stream_type = OLLAMA_LINES,
+    .whole_type = DIALECT_JSON,
+    .error = ollama_error,
+    .form = &form,
+    .init = ollama_init,
+    .first = ollama_first,
+    .delta = ollama_delta,
+    .flush = ollama_flush,
+    .finish = ollama_finish,
+    .end = ollama_end,
+    .fail = ollama_fail,
+    .drop = ollama_drop,
+    .fini = ollama_fini,
+};
