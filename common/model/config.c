@@ -218,7 +218,7 @@ static void parse_model(struct model_config *c, struct fields *f)
     snprintf(c->family, sizeof c->family, "%s", family->type);
     c->norms = family->norms;
     c->linear = family->linear;
-    c->tied = field_bool(f, "tie_word_embeddings", family->gemma);
+    c->tied = field_bool(f, "tie_word_embeddings", family->layers.tied);
     c->n_mtp = parse_mtp(f);
     quantisation_parse(&c->quant, f);
     parse_sizes(&c->shape, f, family);

@@ -8,7 +8,7 @@
 
 #define SUPPORTED                                                      \
     "qwen3_5, qwen3_5_moe, qwen3_next, llama, mistral, qwen2, qwen3, " \
-    "qwen3_moe, gpt_oss and gemma3"
+    "qwen3_moe, gpt_oss, gemma3 and seed_oss"
 
 #define HYBRID                                                          \
     .hybrid = true, .qk_norm = true, .norms = NORM_GAMMA_MINUS_1,       \
@@ -25,7 +25,7 @@
     .head_dim = 256, .heads = 8, .kv_heads = 4, .vocab = 262208,          \
     .context = 131072, .partial = 1, .theta = 1e6, .window_theta = 10000, \
     .eps = 1e-6, .windows = FAMILY_WINDOWS_PATTERN, .window = 4096,       \
-    .pattern = 6
+    .pattern = 6, .layers = {.tied = true}
 
 static const struct family families[] = {
     {.type = "qwen3_5_text", .architecture = "Qwen3_5ForCausalLM", HYBRID},
@@ -111,6 +111,16 @@ static const struct family families[] = {
     {.type = "gemma3",
      .architecture = "Gemma3ForConditionalGeneration",
      GEMMA3},
+    {.type = "seed_oss",
+     .architecture = "SeedOssForCausalLM",
+     .biased = true,
+     .head_dim = 128,
+     .context = 524288,
+     .partial = 1,
+     .theta = 10000,
+     .eps = 1e-6,
+     .windows = FAMILY_WINDOWS_NONE,
+     .layers = {.o_bias_key = "attention_out_bias"}},
 };
 
 /* Returns the class that the checkpoint was saved from, NULL if none is named.

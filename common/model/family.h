@@ -29,6 +29,12 @@ struct family_experts {
     bool normed;     /* norm_topk_prob */
 };
 
+/* Details of a family's layers; a zero is what most families have. */
+struct family_layers {
+    bool tied;              /* the default of tie_word_embeddings */
+    const char *o_bias_key; /* key of o's bias; NULL: attention_bias, too */
+};
+
 struct family {
     const char *type;         /* model_type */
     const char *architecture; /* used if model_type is absent */
@@ -54,6 +60,7 @@ struct family {
     uint32_t window;  /* sliding_window */
     uint32_t pattern; /* sliding_window_pattern */
     struct family_experts experts;
+    struct family_layers layers;
 };
 
 /* Finds the family of f's file.  Faults and returns NULL if there is none. */

@@ -99,6 +99,9 @@ static void parse(struct model_config *c, struct fields *f,
     c->qkv_bias = bias || family->qkv_bias;
     /* qwen2 has biases on q, k and v alone, whatever attention_bias is. */
     c->o_bias = bias && !family->qkv_bias;
+    if (family->layers.o_bias_key != NULL) {
+        c->o_bias = field_bool(f, family->layers.o_bias_key, false);
+    }
     c->qk_norm = family->qk_norm;
     c->sinks = family->gpt_oss;
     parse_ropes(s, f, family);
