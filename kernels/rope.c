@@ -71,6 +71,14 @@ float rope_scale(const struct rope_shape *r)
     return r->kind == ROPE_YARN ? (float)r->attention : 1.0f;
 }
 
+/* In double, so that every libm rounds the logarithm to the same float32. */
+float rope_query_scale(const struct attention_shape *a, uint32_t position)
+{
+    uint32_t turns = a->query_original > 0 ? position / a->query_original : 0;
+
+    return (float)(1.0 + a->query_beta * log(1.0 + turns));
+}
+
 /* The angle is float32, as in the reference.  Its cosine and sine are computed
  * in double, so that every libm rounds them to the same float32. */
 void rope_angles(const float *freq, uint32_t half, uint32_t position,

@@ -23,6 +23,9 @@ void rope_frequencies(const struct rope_shape *r, float *freq);
 /* Returns the factor of cosine and sine: 1 but for yarn. */
 float rope_scale(const struct rope_shape *r);
 
+/* Returns the factor of a query at a position (struct attention_shape). */
+float rope_query_scale(const struct attention_shape *a, uint32_t position);
+
 /* Computes the cosine and sine [R/2] float32 of one position's angles, times
  * `scale`. */
 void rope_angles(const float *freq, uint32_t half, uint32_t position,

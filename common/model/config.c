@@ -112,9 +112,29 @@ static void parse_gemma(struct model_config *c, struct fields *f)
 
     s->attn_scale = (float)(1 / sqrt(scalar));
     s->attn_cap = parse_cap(f, "attn_logit_softcapping");
-    s->logit_cap = parse_cap(f, "final_logit_softcapping");
-    s->embed_scale = (float)sqrt(s->hidden);
+    s->stream.cap = parse_cap(f, "final_logit_softcapping");
+    s->stream.embed = (float)sqrt(s->hidden);
     c->output_norms = true;
+}
+
+/* Returns a factor, or 0 for 1, which needs no operation. */
+static float parse_factor(struct fields *f, const char *key)
+{
+    float x = (float)field_real(f, key, 1, MODEL_CAP_MIN, MODEL_CAP_MAX);
+
+    return x == 1.0f ? 0.0f : x;
+}
+
+/* logits_scaling is a divisor.  The factor of scores replaces 1 / sqrt(hd). */
+static void parse_multipliers(struct model_shape *s, struct fields *f)
+{
+    float divisor = parse_factor(f, "logits_scaling");
+
+    s->stream.embed = parse_factor(f, "embedding_multiplier");
+    s->stream.residual = parse_factor(f, "residual_multiplier");
+    s->stream.logits = divisor > 0 ? 1 / divisor : 0;
+    s->attn_scale = (float)field_real(f, "attention_multiplier", 1,
+                                      MODEL_CAP_MIN, MODEL_CAP_MAX);
 }
 
 static void add_eos(struct model_config *c, struct fields *f, const json_t *v)
@@ -218,6 +238,7 @@ static void parse_model(struct model_config *c, struct fields *f)
     snprintf(c->family, sizeof c->family, "%s", family->type);
     c->norms = family->norms;
     c->linear = family->linear;
+    c->bare_inputs = c->output_norms = family->layers.bare_inputs;
     c->tied = field_bool(f, "tie_word_embeddings", family->layers.tied);
     c->n_mtp = parse_mtp(f);
     quantisation_parse(&c->quant, f);
@@ -236,6 +257,9 @@ static void parse_model(struct model_config *c, struct fields *f)
     }
     if (f->status == ST_OK && family->gemma) {
         parse_gemma(c, f);
+    }
+    if (f->status == ST_OK && family->layers.multipliers) {
+        parse_multipliers(&c->shape, f);
     }
     parse_tokens(c, f);
 }

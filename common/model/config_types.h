@@ -49,8 +49,10 @@ struct model_config {
     bool qk_norm;
     bool sinks;        /* attention has sinks */
     bool output_norms; /* norms of the outputs of mixer and feed-forward */
-    bool expert_bias;  /* biases of router and experts */
-    bool shared_gate;  /* the shared expert has a gate */
+    bool bare_inputs;  /* no norms of their inputs */
+    bool fused;       /* q, k and v are one tensor, and gate and up of an MLP */
+    bool expert_bias; /* biases of router and experts */
+    bool shared_gate; /* the shared expert has a gate */
 
     uint32_t n_eos; /* end tokens of config and generation config, each once */
     uint32_t eos[MODEL_EOS_MAX];

@@ -259,10 +259,11 @@ static uint64_t cpu_waiting(const struct model_config *c,
 }
 
 /* Returns whether the output of a mixer or feed-forward is kept apart from x:
- * to be normed, or to add up experts. */
+ * to be normed or scaled, or to add up experts. */
 static bool keeps_outputs(const struct model_config *c)
 {
-    return c->output_norms || c->shape.n_experts > 0;
+    return c->output_norms || c->shape.stream.residual > 0 ||
+           c->shape.n_experts > 0;
 }
 
 /* Returns what experts use on the CPU, in bytes: of each token the logits, the

@@ -21,6 +21,14 @@ enum family_windows {
     FAMILY_WINDOWS_PATTERN /* all but every sliding_window_pattern-th */
 };
 
+/* Attention layers without rotary positions. */
+enum family_nope {
+    FAMILY_NOPE_NONE,
+    FAMILY_NOPE_LISTED, /* no_rope_layers, or every
+                         * no_rope_layer_interval-th */
+    FAMILY_NOPE_FULL    /* those without a window, in a model with windows */
+};
+
 /* Defaults of the router and the experts; n is 0 in a dense family. */
 struct family_experts {
     uint32_t n, top_k;
@@ -33,6 +41,14 @@ struct family_experts {
 struct family_layers {
     bool tied;              /* the default of tie_word_embeddings */
     const char *o_bias_key; /* key of o's bias; NULL: attention_bias, too */
+    bool multipliers;       /* embeddings, outputs of layers, scores, logits */
+    enum family_nope nope;
+    bool late_norm;     /* norms of q and k behind the rotation */
+    bool whole_norm;    /* and over all their heads */
+    bool bare_inputs;   /* norms of outputs, and none of inputs */
+    bool query_scaling; /* q grows with the position, beside YaRN */
+    bool fused;         /* tensors of q, k and v, and of gate and up */
+    bool plain_windows; /* no scaling of the rope of window layers */
 };
 
 struct family {

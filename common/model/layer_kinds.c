@@ -93,6 +93,58 @@ static void window_mixers(struct model_config *c, struct fields *f,
     }
 }
 
+/* Drops the rotary positions of layer i if it is attention. */
+static void drop_rope(struct model_config *c, uint32_t i)
+{
+    if (c->mixers[i] == MIXER_ATTENTION) {
+        c->mixers[i] = MIXER_NOPE;
+    }
+}
+
+/* Reads no_rope_layers, whose zeros name the layers, or the interval. */
+static void listed_nope(struct model_config *c, struct fields *f)
+{
+    const json_t *list = field_get(f, "no_rope_layers");
+    uint32_t n = c->shape.n_layers;
+    uint32_t every =
+        field_u32(f, "no_rope_layer_interval", 4, 1, MODEL_LAYERS_MAX);
+
+    if (list != NULL && json_array_size(list) != n) {
+        field_fault(f, ST_INVALID_ARGUMENT,
+                    "no_rope_layers is not a list of num_hidden_layers (%u) "
+                    "numbers",
+                    n);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        const json_t *v = json_array_get(list, i);
+        json_int_t rotates = json_integer_value(v);
+
+        if (list != NULL &&
+            (!json_is_integer(v) || rotates < 0 || rotates > 1)) {
+            field_fault(f, ST_INVALID_ARGUMENT,
+                        "entry %u of no_rope_layers is neither 0 nor 1", i);
+            return;
+        }
+        if (list != NULL ? rotates == 0 : (i + 1) % every == 0) {
+            drop_rope(c, i);
+        }
+    }
+}
+
+static void drop_ropes(struct model_config *c, struct fields *f,
+                       const struct family *family)
+{
+    if (family->layers.nope == FAMILY_NOPE_LISTED) {
+        listed_nope(c, f);
+    }
+    for (uint32_t i = 0; i < c->shape.n_layers; i++) {
+        if (family->layers.nope == FAMILY_NOPE_FULL && c->shape.window > 0) {
+            drop_rope(c, i);
+        }
+    }
+}
+
 /* Checks that the family has the parameters of each kind. */
 static void check_mixers(struct model_config *c, struct fields *f,
                          const struct family *family)
@@ -122,6 +174,7 @@ void layer_kinds_mixers(struct model_config *c, struct fields *f,
     }
     if (f->status == ST_OK) {
         check_mixers(c, f, family);
+        drop_ropes(c, f, family);
     }
     if (config_count(c, MIXER_IN_WINDOWS, 0, c->shape.n_layers) == 0) {
         c->shape.window = 0;

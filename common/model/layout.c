@@ -8,18 +8,25 @@
 #include "common/model/mixer.h"
 
 /* Gemma has a norm on both sides of mixer and feed-forward: what other
- * families call post_attention_layernorm is the mixer's output there. */
+ * families call post_attention_layernorm is the mixer's output there, and in
+ * families that norm outputs alone. */
 static void norms(struct maker *m, struct layer_weights *w)
 {
-    uint32_t hidden = m->config->shape.hidden;
+    const struct model_config *c = m->config;
+    uint32_t hidden = c->shape.hidden;
 
-    maker_norm(m, &w->input_norm, "input_layernorm.weight", hidden);
-    if (!m->config->output_norms) {
+    if (!c->bare_inputs) {
+        maker_norm(m, &w->input_norm, "input_layernorm.weight", hidden);
+    }
+    if (!c->output_norms) {
         maker_norm(m, &w->post_norm, "post_attention_layernorm.weight", hidden);
         return;
     }
     maker_norm(m, &w->mixer_norm, "post_attention_layernorm.weight", hidden);
-    maker_norm(m, &w->post_norm, "pre_feedforward_layernorm.weight", hidden);
+    if (!c->bare_inputs) {
+        maker_norm(m, &w->post_norm, "pre_feedforward_layernorm.weight",
+                   hidden);
+    }
     maker_norm(m, &w->ffn_norm, "post_feedforward_layernorm.weight", hidden);
 }
 

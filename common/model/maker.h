@@ -11,8 +11,9 @@
 #include "common/model/config_types.h"
 #include "common/model/layout_types.h"
 
-#define MAKER_KEY_MAX 96
-#define MAKER_PLANES  3 /* at most: codes, scales, biases */
+#define MAKER_KEY_MAX   96
+#define MAKER_PLANES    3 /* at most: codes, scales, biases */
+#define MAKER_PARTS_MAX 3 /* matrices that one tensor holds: q, k, v */
 
 struct maker {
     struct layout *layout;
@@ -153,6 +154,17 @@ void maker_whole(struct maker *m, struct tensor *out,
 /* Adds "name.weight" of the present layer likewise. */
 void maker_matrix(struct maker *m, struct tensor *out, const char *name,
                   uint32_t rows, uint32_t cols);
+
+/* Rows of a tensor that become a matrix of their own. */
+struct maker_part {
+    struct tensor *out;
+    uint32_t rows;
+};
+
+/* Adds n matrices whose rows follow each other in "name.weight" of the present
+ * layer. */
+void maker_parts(struct maker *m, const struct maker_part *parts, uint32_t n,
+                 const char *name, uint32_t cols);
 
 /* ---- vectors (maker.c) ---- */
 

@@ -12,13 +12,19 @@
 void maker_mlp(struct maker *m, struct mlp_weights *w, const char *prefix,
                uint32_t rows)
 {
+    const struct maker_part parts[] = {{&w->gate, rows}, {&w->up, rows}};
     uint32_t hidden = m->config->shape.hidden;
     char name[MAKER_KEY_MAX];
 
-    snprintf(name, sizeof name, "%s.gate_proj", prefix);
-    maker_matrix(m, &w->gate, name, rows, hidden);
-    snprintf(name, sizeof name, "%s.up_proj", prefix);
-    maker_matrix(m, &w->up, name, rows, hidden);
+    if (m->config->fused) {
+        snprintf(name, sizeof name, "%s.gate_up_proj", prefix);
+        maker_parts(m, parts, 2, name, hidden);
+    } else {
+        snprintf(name, sizeof name, "%s.gate_proj", prefix);
+        maker_matrix(m, &w->gate, name, rows, hidden);
+        snprintf(name, sizeof name, "%s.up_proj", prefix);
+        maker_matrix(m, &w->up, name, rows, hidden);
+    }
     snprintf(name, sizeof name, "%s.down_proj", prefix);
     maker_matrix(m, &w->down, name, hidden, rows);
 }

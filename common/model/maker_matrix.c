@@ -387,3 +387,30 @@ void maker_matrix(struct maker *m, struct tensor *out, const char *name,
     snprintf(full, sizeof full, "%s.weight", name);
     maker_whole(m, out, maker_find_in_layer(m, full), rows, cols);
 }
+
+void maker_parts(struct maker *m, const struct maker_part *parts, uint32_t n,
+                 const char *name, uint32_t cols)
+{
+    struct maker_form f = {.cols = cols};
+    struct maker_target to[MAKER_PARTS_MAX];
+    struct maker_stored s;
+    char full[MAKER_KEY_MAX];
+
+    for (uint32_t i = 0; i < n; i++) {
+        f.rows += parts[i].rows;
+    }
+    snprintf(full, sizeof full, "%s.weight", name);
+    if (!maker_find_stored(m, &s, maker_find_in_layer(m, full), &f)) {
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        maker_begin(m, &to[i], parts[i].out, &s, parts[i].rows);
+    }
+    /* Slices of a tensor follow each other, so plane by plane. */
+    for (uint32_t plane = 0; plane < s.n; plane++) {
+        for (uint32_t i = 0, at = 0; i < n; at += parts[i++].rows) {
+            maker_put_plane(m, &to[i], &s, plane,
+                            (struct maker_rows){at, 0, parts[i].rows});
+        }
+    }
+}

@@ -30,7 +30,8 @@ struct mixer_costs {
 };
 
 struct mixer {
-    const char *type;    /* in layer_types of config.json */
+    const char *type;    /* in layer_types of config.json; NULL: families set
+                          * the kind by other keys */
     const char *name;    /* in listings, before "layers": "linear" */
     const char *a_layer; /* in errors: "a linear layer" */
     bool always;         /* listings name the kind with a count of 0, too */
@@ -42,6 +43,9 @@ struct mixer {
      * another kind with the same function.  May be NULL. */
     void (*parse)(struct model_config *c, struct fields *f,
                   const struct family *family);
+
+    /* Returns the rotary positions; NULL: there are none. */
+    const struct rope_shape *(*rope)(const struct model_shape *s);
 
     /* Lays the weights out, and counts them as laid out.  May be NULL and
      * empty. */

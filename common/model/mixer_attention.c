@@ -1,4 +1,5 @@
-/* mixer_attention.c - The rows of full and of window attention. */
+/* mixer_attention.c - The rows of attention: full, in windows, and without
+ * rotary positions. */
 #include "common/model/mixer.h"
 #include "common/model/rope.h"
 
@@ -61,6 +62,7 @@ static void parse_ropes(struct model_shape *s, struct fields *f,
     rope_parse(&s->rope, f, &p);
     if (s->window > 0) {
         p.layers = "sliding_attention";
+        p.scaled = !family->layers.plain_windows;
         if (family->window_theta > 0) {
             p.theta_key = "rope_local_base_freq";
             p.theta = family->window_theta;
@@ -76,7 +78,8 @@ static void parse_ropes(struct model_shape *s, struct fields *f,
 static void drop_idle_windows(struct model_config *c,
                               const struct family *family)
 {
-    if (family->window_theta > 0 || c->shape.window < c->shape.context) {
+    if (family->window_theta > 0 || family->layers.plain_windows ||
+        c->shape.window < c->shape.context) {
         return;
     }
     for (uint32_t i = 0; i < c->shape.n_layers; i++) {
@@ -86,6 +89,40 @@ static void drop_idle_windows(struct model_config *c,
     }
     c->shape.window = 0;
     c->shape.window_rope = (struct rope_shape){.kind = ROPE_DEFAULT};
+}
+
+/* Reads how q grows with the position; the keys are beside those of YaRN. */
+static void parse_query_scaling(struct attention_shape *a, struct fields *f)
+{
+    const struct fields flat = *f;
+    const json_t *v = field_get(f, "rope_parameters");
+
+    if (json_is_object(v)) {
+        f->inner = v;
+        f->outer = NULL;
+    }
+    a->query_beta = field_real(f, "llama_4_scaling_beta", 0, 0, MODEL_YARN_MAX);
+    if (a->query_beta > 0) {
+        a->query_original = field_u32(f, "original_max_position_embeddings",
+                                      FIELD_REQUIRED, 1, MODEL_CONTEXT_MAX);
+    }
+    f->inner = flat.inner;
+    f->outer = flat.outer;
+}
+
+static void parse_details(struct model_config *c, struct fields *f,
+                          const struct family *family)
+{
+    struct attention_shape *a = &c->shape.attention;
+
+    c->qk_norm = family->qk_norm;
+    c->sinks = family->gpt_oss;
+    c->fused = family->layers.fused;
+    a->late_norm = family->layers.late_norm;
+    a->whole_norm = family->layers.whole_norm;
+    if (family->layers.query_scaling) {
+        parse_query_scaling(a, f);
+    }
 }
 
 static void parse(struct model_config *c, struct fields *f,
@@ -102,8 +139,7 @@ static void parse(struct model_config *c, struct fields *f,
     if (family->layers.o_bias_key != NULL) {
         c->o_bias = field_bool(f, family->layers.o_bias_key, false);
     }
-    c->qk_norm = family->qk_norm;
-    c->sinks = family->gpt_oss;
+    parse_details(c, f, family);
     parse_ropes(s, f, family);
     drop_idle_windows(c, family);
 }
@@ -127,6 +163,44 @@ static void check_window(const struct model_config *c, struct fields *f,
 
 /* ---- tensors ---- */
 
+/* Lays q, k and v out: a tensor each, or the rows of one. */
+static void inputs(struct maker *m, struct attention_weights *a, uint32_t q,
+                   uint32_t kv)
+{
+    const struct maker_part parts[] = {{&a->q, q}, {&a->k, kv}, {&a->v, kv}};
+    uint32_t hidden = m->config->shape.hidden;
+
+    if (m->config->fused) {
+        maker_parts(m, parts, 3, "self_attn.qkv_proj", hidden);
+        return;
+    }
+    maker_matrix(m, &a->q, "self_attn.q_proj", q, hidden);
+    maker_matrix(m, &a->k, "self_attn.k_proj", kv, hidden);
+    maker_matrix(m, &a->v, "self_attn.v_proj", kv, hidden);
+}
+
+/* Returns how many heads of n share the norm of q or k. */
+static uint32_t normed_heads(const struct model_shape *s, uint32_t n)
+{
+    return s->attention.whole_norm ? n : 1;
+}
+
+/* Hunyuan, which norms behind the rotation, has names of its own. */
+static void qk_norms(struct maker *m, struct attention_weights *a)
+{
+    const struct model_shape *s = &m->config->shape;
+    bool late = s->attention.late_norm;
+
+    maker_norm(m, &a->q_norm,
+               late ? "self_attn.query_layernorm.weight"
+                    : "self_attn.q_norm.weight",
+               normed_heads(s, s->n_heads) * s->head_dim);
+    maker_norm(m, &a->k_norm,
+               late ? "self_attn.key_layernorm.weight"
+                    : "self_attn.k_norm.weight",
+               normed_heads(s, s->n_kv_heads) * s->head_dim);
+}
+
 static void tensors(struct maker *m, struct layer_weights *w)
 {
     struct attention_weights *a = &w->mixer.attention;
@@ -135,9 +209,7 @@ static void tensors(struct maker *m, struct layer_weights *w)
     uint32_t q = s->n_heads * s->head_dim * (s->attn_gated ? 2 : 1);
     uint32_t kv = s->n_kv_heads * s->head_dim;
 
-    maker_matrix(m, &a->q, "self_attn.q_proj", q, s->hidden);
-    maker_matrix(m, &a->k, "self_attn.k_proj", kv, s->hidden);
-    maker_matrix(m, &a->v, "self_attn.v_proj", kv, s->hidden);
+    inputs(m, a, q, kv);
     maker_matrix(m, &a->o, "self_attn.o_proj", s->hidden,
                  s->n_heads * s->head_dim);
     if (c->qkv_bias) {
@@ -149,8 +221,7 @@ static void tensors(struct maker *m, struct layer_weights *w)
         maker_vector(m, &a->o_bias, "self_attn.o_proj.bias", s->hidden);
     }
     if (c->qk_norm) {
-        maker_norm(m, &a->q_norm, "self_attn.q_norm.weight", s->head_dim);
-        maker_norm(m, &a->k_norm, "self_attn.k_norm.weight", s->head_dim);
+        qk_norms(m, a);
     }
     if (c->sinks) {
         maker_vector(m, &a->sinks, "self_attn.sinks", s->n_heads);
@@ -180,8 +251,8 @@ static void tally(struct tally *t, const struct model_config *c)
         tally_vector(t, s->hidden);
     }
     if (c->qk_norm) {
-        tally_vector(t, s->head_dim);
-        tally_vector(t, s->head_dim);
+        tally_vector(t, normed_heads(s, s->n_heads) * (uint64_t)s->head_dim);
+        tally_vector(t, normed_heads(s, s->n_kv_heads) * (uint64_t)s->head_dim);
     }
     if (c->sinks) {
         tally_vector(t, s->n_heads);
@@ -244,12 +315,23 @@ static uint64_t rows(const struct model_shape *s)
         .cpu = cpu, .opencl = opencl, .columns = queries, .rows = rows, \
     }
 
+static const struct rope_shape *rope(const struct model_shape *s)
+{
+    return &s->rope;
+}
+
+static const struct rope_shape *window_rope(const struct model_shape *s)
+{
+    return &s->window_rope;
+}
+
 const struct mixer mixer_attention = {
     .type = "full_attention",
     .name = "attention",
     .a_layer = "an attention layer",
     .always = true,
     .parse = parse,
+    .rope = rope,
     .tensors = tensors,
     .tally = tally,
     .kv = kv,
@@ -262,8 +344,20 @@ const struct mixer mixer_window = {
     .a_layer = "a window layer",
     .check = check_window,
     .parse = parse,
+    .rope = window_rope,
     .tensors = tensors,
     .tally = tally,
     .kv = window_kv,
+    .costs = COSTS,
+};
+
+/* Families choose it by layer: layer_kinds.c. */
+const struct mixer mixer_nope = {
+    .name = "unrotated",
+    .a_layer = "an attention layer without rotary positions",
+    .parse = parse,
+    .tensors = tensors,
+    .tally = tally,
+    .kv = kv,
     .costs = COSTS,
 };

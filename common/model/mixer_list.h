@@ -14,3 +14,4 @@
 MIXER(ATTENTION, attention, BLOCKS) /* sees all positions */
 MIXER(DELTANET, deltanet, SLOT)
 MIXER(WINDOW, window, WINDOWS) /* sees the last `window` positions */
+MIXER(NOPE, nope, BLOCKS)      /* sees all positions, and rotates none */

@@ -14,10 +14,19 @@ enum mixer_kind mixer_find(const char *type)
     int kind = 0;
 
     while (kind < MIXER_KINDS &&
-           (type == NULL || strcmp(mixer_rows[kind]->type, type) != 0)) {
+           (type == NULL || mixer_rows[kind]->type == NULL ||
+            strcmp(mixer_rows[kind]->type, type) != 0)) {
         kind++;
     }
     return (enum mixer_kind)kind;
+}
+
+const struct rope_shape *shape_rope(const struct model_shape *s,
+                                    enum mixer_kind k)
+{
+    static const struct rope_shape none = {.kind = ROPE_DEFAULT};
+
+    return mixer_rows[k]->rope != NULL ? mixer_rows[k]->rope(s) : &none;
 }
 
 static bool in_slot(int kind)
@@ -28,12 +37,16 @@ static bool in_slot(int kind)
 const char *mixer_types(char out[MIXER_TEXT_MAX])
 {
     size_t at = 0;
-    int left = MIXER_KINDS;
+    int left = 0;
 
     out[0] = '\0';
+    for (int kind = 0; kind < MIXER_KINDS; kind++) {
+        left += mixer_rows[kind]->type != NULL;
+    }
     for (int turn = 0; turn < 2; turn++) {
         for (int kind = 0; kind < MIXER_KINDS && at < MIXER_TEXT_MAX; kind++) {
-            if (in_slot(kind) == (turn == 1)) {
+            if (mixer_rows[kind]->type != NULL &&
+                in_slot(kind) == (turn == 1)) {
                 left--;
                 at += (size_t)snprintf(out + at, MIXER_TEXT_MAX - at, "%s%s",
                                        mixer_rows[kind]->type,

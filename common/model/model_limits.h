@@ -26,7 +26,7 @@
     X(MODEL_FACTOR_MAX, 65536, "", "scaling factor of rotary positions")    \
     X(MODEL_YARN_MAX, 1024, "", "beta, scale and attention factor of yarn") \
     X(MODEL_CAP_MAX, 1048576, "",                                           \
-      "cap of scores or logits, and limit of experts' activations")         \
+      "cap of scores or logits, multiplier, limit of activations")          \
     X(MODEL_GROUP_MIN, 32, "weights", "a quantised group, at least")        \
     X(MODEL_GROUP_MAX, 128, "weights", "a quantised group")                 \
     X(KV_GROUP_MIN, 32, "values", "a group of a KV cache, at least")        \

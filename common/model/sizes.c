@@ -15,7 +15,7 @@ static void layer(struct tally *t, const struct model_config *c, uint32_t i,
     if (m->tally != NULL) {
         m->tally(t, c);
     }
-    for (int k = 0; k < (c->output_norms ? 4 : 2); k++) {
+    for (int k = 0; k < (c->output_norms && !c->bare_inputs ? 4 : 2); k++) {
         tally_vector(t, c->shape.hidden);
     }
     ffn_rows[c->ffns[i]]->tally(t, c, n);

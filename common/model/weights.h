@@ -86,6 +86,23 @@ struct activation_shape {
     float alpha, limit; /* ACTIVATION_CLAMPED */
 };
 
+/* Details of attention; a zero is what most models have. */
+struct attention_shape {
+    bool late_norm;  /* q and k are normed behind the rotation */
+    bool whole_norm; /* all heads of q, and of k, share a norm */
+    /* q of position p is multiplied by 1 + beta log(1 + floor(p / original)) */
+    double query_beta;
+    uint32_t query_original; /* 0: q is not */
+};
+
+/* Factors between the layers, each 0: 1. */
+struct stream_shape {
+    float embed;    /* embeddings */
+    float residual; /* outputs of mixers and feed-forwards */
+    float logits;   /* logits, before the cap */
+    float cap;      /* l = cap * tanh(l / cap) of logits; 0: none */
+};
+
 /* Dimensions shared by all layers of a model. */
 struct model_shape {
     uint32_t n_layers;
@@ -122,8 +139,8 @@ struct model_shape {
     bool top_k_normed; /* the weights of a token's experts have the sum 1 */
     bool gate_up_alternate; /* gate and up rows of an expert alternate */
 
-    float embed_scale; /* factor of embeddings; 0: 1 */
-    float logit_cap;   /* as attn_cap, of logits; 0: none */
+    struct stream_shape stream;
+    struct attention_shape attention;
 };
 
 /* How a matrix is stored.  q is a code of `bits` bits, s the scale of its
@@ -219,8 +236,8 @@ struct attention_weights {
     const float *k_bias; /* [nkv*hd] or NULL */
     const float *v_bias; /* [nkv*hd] or NULL */
     const float *o_bias; /* [H] or NULL */
-    const float *q_norm; /* [hd] or NULL */
-    const float *k_norm; /* [hd] or NULL */
+    const float *q_norm; /* [hd] or NULL; [nh*hd] of whole_norm */
+    const float *k_norm; /* [hd] or NULL; [nkv*hd] of whole_norm */
     const float *sinks;  /* [nh] or NULL: a score of each head without a value,
                           * which takes part in the softmax */
 };
@@ -260,9 +277,9 @@ struct expert_weights {
 struct layer_weights {
     enum mixer_kind kind;
     enum ffn_kind ffn;
-    const float *input_norm; /* [H] */
+    const float *input_norm; /* [H], or NULL: the mixer takes x as it is */
     const float *mixer_norm; /* [H] of the mixer's output, or NULL */
-    const float *post_norm;  /* [H] before the feed-forward */
+    const float *post_norm;  /* [H] before the feed-forward, or NULL likewise */
     const float *ffn_norm;   /* [H] of the feed-forward's output, or NULL */
     union {
         struct attention_weights attention; /* window layers too */
@@ -298,12 +315,10 @@ static inline uint32_t shape_window(const struct model_shape *s,
     return mixer_memory(k) == MIXER_IN_WINDOWS ? s->window : 0;
 }
 
-/* Returns the rotary positions of an attention layer. */
-static inline const struct rope_shape *shape_rope(const struct model_shape *s,
-                                                  enum mixer_kind k)
-{
-    return mixer_memory(k) == MIXER_IN_WINDOWS ? &s->window_rope : &s->rope;
-}
+/* Returns the rotary positions of an attention layer, whose dim may be 0
+ * (mixers.c). */
+const struct rope_shape *shape_rope(const struct model_shape *s,
+                                    enum mixer_kind k);
 
 /* Weights of layers [begin, end).  embed exists if begin = 0 or there is an MTP
  * layer, final_norm and head if end = n_layers; a tied head shares embed's

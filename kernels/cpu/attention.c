@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/rope.h"
+
 /* A gated model projects a gate beside each query: twice the width. */
 static void cut(struct cutter *k, struct cpu *c, size_t n)
 {
@@ -53,18 +55,50 @@ static void rotate_head(float *head, uint32_t half, const float *cosine,
     }
 }
 
-/* Norms one head of token t where the model has that norm, and rotates it. */
+/* Norms n heads of q or k of a token together where the model does so. */
+static void norm_whole(const struct attention_job *j, const float *norm,
+                       uint32_t n, float *heads)
+{
+    const struct cpu *c = j->c;
+    const struct model_shape *s = &c->w->shape;
+
+    if (norm && s->attention.whole_norm) {
+        c->isa->rms_norm(heads, heads, norm, n * s->head_dim, s->norm_eps);
+    }
+}
+
+/* Norms one head of token t where the model has that norm, and rotates it, or
+ * the reverse. */
 static void prepare_head(const struct attention_job *j, uint32_t t,
                          const float *norm, float *head)
 {
     const struct cpu *c = j->c;
     const struct model_shape *s = &c->w->shape;
+    bool norms = norm && !s->attention.whole_norm;
     size_t at = (size_t)t * j->half;
 
-    if (norm) {
+    if (norms && !s->attention.late_norm) {
         c->isa->rms_norm(head, head, norm, s->head_dim, s->norm_eps);
     }
     rotate_head(head, j->half, j->rope->cosine + at, j->rope->sine + at);
+    if (norms && s->attention.late_norm) {
+        c->isa->rms_norm(head, head, norm, s->head_dim, s->norm_eps);
+    }
+}
+
+/* Scales one query of token t by its position. */
+static void scale_query(const struct attention_job *j, uint32_t t, float *query)
+{
+    const struct model_shape *s = &j->c->w->shape;
+    const struct kernel_row *row = &j->c->step->rows[j->c->row_of[t]];
+    float scale;
+
+    if (s->attention.query_original > 0) {
+        scale = rope_query_scale(&s->attention, row->position + t - row->first);
+        for (uint32_t d = 0; d < s->head_dim; d++) {
+            query[d] *= scale;
+        }
+    }
 }
 
 /* Separates queries and gates, which a gated model projects head by head. */
@@ -76,6 +110,8 @@ static void prepare_queries(const struct attention_job *j, uint32_t t)
     size_t hd = s->head_dim, bytes = hd * sizeof(float);
     size_t step = s->attn_gated ? 2 * hd : hd;
 
+    norm_whole(j, j->w->q_norm, s->n_heads,
+               a->q + (size_t)t * s->n_heads * step);
     for (uint32_t h = 0; h < s->n_heads; h++) {
         size_t at = (size_t)t * s->n_heads + h;
         float *query = a->query + at * hd;
@@ -85,6 +121,7 @@ static void prepare_queries(const struct attention_job *j, uint32_t t)
             memcpy(a->gate + at * hd, a->q + at * step + hd, bytes);
         }
         prepare_head(j, t, j->w->q_norm, query);
+        scale_query(j, t, query);
         cpu_kv_rotate(c, j->layer, query, 1);
     }
 }
@@ -97,6 +134,7 @@ static void store_kv(const struct attention_job *j, uint32_t t)
     const struct kernel_row *row = &c->step->rows[c->row_of[t]];
     size_t hd = s->head_dim, at = (size_t)t * s->n_kv_heads * hd;
 
+    norm_whole(j, j->w->k_norm, s->n_kv_heads, a->k + at);
     for (uint32_t h = 0; h < s->n_kv_heads; h++) {
         prepare_head(j, t, j->w->k_norm, a->k + at + h * hd);
     }
@@ -277,6 +315,13 @@ const struct cpu_mixer cpu_mixer_attention = {
 
 /* cpu_kv_attend() finds the layer's window. */
 const struct cpu_mixer cpu_mixer_window = {
+    .cut = cut,
+    .matrices = matrices,
+    .run = run,
+};
+
+/* No dimension is rotated: shape_rope() is empty. */
+const struct cpu_mixer cpu_mixer_nope = {
     .cut = cut,
     .matrices = matrices,
     .run = run,

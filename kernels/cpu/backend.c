@@ -12,6 +12,9 @@
 
 static bool needs_y(const struct cpu *c)
 {
+    if (c->w->shape.stream.residual > 0.0f) {
+        return true;
+    }
     for (uint32_t i = 0; i < shard_layers(c->w); i++) {
         const struct layer_weights *l = cpu_weights(c, i);
 

@@ -187,7 +187,7 @@ struct cpu {
     float *x;                 /* [T, H] the residual stream */
     float *n;                 /* [T, H] normed */
     float *y;                 /* [T, H] output of a mixer or feed-forward, with
-                               * norms of outputs or experts */
+                               * norms or factors of outputs, or experts */
     struct cpu_rope ropes[2]; /* full attention, window layers */
     float *logits;            /* [max_logits, V] */
     struct cpu_mtp mtp;
@@ -285,16 +285,17 @@ void cpu_int8_product(struct cpu *c, const struct cpu_product *p, uint32_t i,
 struct quantised cpu_stored_row(const struct tensor *t, uint32_t row,
                                 void *panel);
 
-/* Computes out[t] = norm(x[t]) * gamma; x, out [n, H]. */
+/* Computes out[t] = norm(x[t]) * gamma, or x[t] without gamma; x, out [n, H].
+ */
 void cpu_norm(struct cpu *c, float *out, const float *x, uint32_t n,
               const float *gamma);
 
 /* Adds out [H] = W x (+ bias) of the step's tokens to the residual stream, or
- * with gamma norm(out). */
+ * with gamma norm(out), times the model's factor. */
 void cpu_add_product(struct cpu *c, const struct tensor *w, const float *bias,
                      const float *x, const float *gamma);
-/* Adds y [H] to the residual stream of token t, or with gamma norm(y), which
- * replaces y. */
+/* Adds y [H] to the residual stream of token t, or with gamma norm(y), times
+ * the model's factor; the addend replaces y. */
 void cpu_add_row(const struct cpu *c, uint32_t t, float *y, const float *gamma);
 /* Copies the embeddings of n tokens, rows ld apart. */
 void cpu_embed_rows(struct cpu *c, const uint32_t *tokens, float *out,

@@ -9,7 +9,7 @@ struct rows_job {
     struct cpu *c;
     float *out;          /* [n, H]; of embeddings rows ld apart */
     const float *x;      /* [n, H] */
-    const float *gamma;  /* [H] */
+    const float *gamma;  /* [H], or NULL: rows are copied */
     const uint32_t *ids; /* [n] */
     size_t ld;
 };
@@ -18,11 +18,15 @@ static void norm_task(void *arg, uint32_t t, uint32_t thread)
 {
     const struct rows_job *j = arg;
     const struct model_shape *s = &j->c->w->shape;
-    size_t from = j->ids ? j->ids[t] : t;
+    const float *x = j->x + (j->ids ? j->ids[t] : t) * (size_t)s->hidden;
+    float *out = j->out + (size_t)t * s->hidden;
 
     (void)thread;
-    j->c->isa->rms_norm(j->out + (size_t)t * s->hidden, j->x + from * s->hidden,
-                        j->gamma, s->hidden, s->norm_eps);
+    if (j->gamma) {
+        j->c->isa->rms_norm(out, x, j->gamma, s->hidden, s->norm_eps);
+    } else {
+        memcpy(out, x, s->hidden * sizeof *out);
+    }
 }
 
 void cpu_norm(struct cpu *c, float *out, const float *x, uint32_t n,
@@ -37,7 +41,7 @@ static void embed_task(void *arg, uint32_t t, uint32_t thread)
 {
     const struct rows_job *j = arg;
     const struct tensor *e = &j->c->w->embed;
-    float scale = j->c->w->shape.embed_scale;
+    float scale = j->c->w->shape.stream.embed;
     float *out = j->out + t * j->ld;
 
     if (e->bits > 0) {
@@ -82,6 +86,9 @@ void cpu_add_row(const struct cpu *c, uint32_t t, float *y, const float *gamma)
     if (gamma) {
         c->isa->rms_norm(y, y, gamma, s->hidden, s->norm_eps);
     }
+    for (uint32_t i = 0; s->stream.residual > 0.0f && i < s->hidden; i++) {
+        y[i] *= s->stream.residual;
+    }
     for (uint32_t i = 0; i < s->hidden; i++) {
         x[i] += y[i];
     }
@@ -101,11 +108,12 @@ void cpu_add_product(struct cpu *c, const struct tensor *w, const float *bias,
     uint32_t n = c->step->n_tokens;
     struct cpu_product out = cpu_product_of(w, bias, x, n, c->x);
     struct rows_job j = {.c = c, .out = c->y, .gamma = gamma};
+    bool apart = gamma || c->w->shape.stream.residual > 0.0f;
 
-    out.out = gamma ? c->y : c->x;
-    out.add = gamma == NULL;
+    out.out = apart ? c->y : c->x;
+    out.add = !apart;
     cpu_matmul(c, &out, 1);
-    if (gamma) {
+    if (apart) {
         cpu_run(c, add_task, &j, n, (size_t)n * w->rows * 4);
     }
 }
@@ -172,18 +180,26 @@ const struct cpu_ffn cpu_ffn_dense = {
 
 /* ---- head ---- */
 
-static void cap_task(void *arg, uint32_t i, uint32_t thread)
+static void scale_task(void *arg, uint32_t i, uint32_t thread)
 {
     const struct cpu *c = arg;
+    const struct stream_shape *s = &c->w->shape.stream;
     size_t vocab = c->w->shape.vocab;
+    float *l = c->logits + i * vocab;
 
     (void)thread;
-    c->isa->soft_cap(c->logits + i * vocab, c->w->shape.logit_cap, vocab);
+    for (size_t v = 0; s->logits > 0.0f && v < vocab; v++) {
+        l[v] *= s->logits;
+    }
+    if (s->cap > 0.0f) {
+        c->isa->soft_cap(l, s->cap, vocab);
+    }
 }
 
 void cpu_head(struct kernels *k, const uint32_t *tokens, uint32_t n)
 {
     struct cpu *c = cpu_of(k);
+    const struct stream_shape *s = &c->w->shape.stream;
     struct rows_job j = {.c = c,
                          .out = c->n,
                          .x = c->x,
@@ -196,8 +212,8 @@ void cpu_head(struct kernels *k, const uint32_t *tokens, uint32_t n)
     assert(n <= c->sizes.max_logits);
     cpu_run(c, norm_task, &j, n, (size_t)n * c->w->shape.hidden * 2);
     cpu_matmul(c, &out, 1);
-    if (c->w->shape.logit_cap > 0.0f) {
-        cpu_run(c, cap_task, c, n, (size_t)n * c->w->shape.vocab * 8);
+    if (s->cap > 0.0f || s->logits > 0.0f) {
+        cpu_run(c, scale_task, c, n, (size_t)n * c->w->shape.vocab * 8);
     }
     cpu_tick(c);
 }

@@ -16,10 +16,10 @@
 #include "kernels/opencl/rows.h"
 
 #define WG      64
-#define DEFINES (OPENCL_KV_DEFINES_MAX + 160)
+#define DEFINES (OPENCL_KV_DEFINES_MAX + 192)
 
-/* Layers that differ in kernels. */
-enum attention_kind { PLAIN, QUANTISED, WINDOW, KINDS };
+/* Layers that differ in kernels; those behind WINDOW do not rotate. */
+enum attention_kind { PLAIN, QUANTISED, WINDOW, STILL, STILL_QUANTISED, KINDS };
 
 /* The portable kernels for layers of a kind. */
 struct portable {
@@ -51,10 +51,16 @@ static const struct opencl_variant prefill[] = {
 
 static enum attention_kind kind_of(const struct opencl *c, uint32_t layer)
 {
-    if (shape_window(&c->w->shape, c->model.layers[layer].kind) > 0) {
+    const enum mixer_kind kind = c->model.layers[layer].kind;
+    const bool coded = opencl_is_quantised(c, layer);
+
+    if (shape_window(&c->w->shape, kind) > 0) {
         return WINDOW;
     }
-    return opencl_is_quantised(c, layer) ? QUANTISED : PLAIN;
+    if (shape_rope(&c->w->shape, kind)->dim == 0) {
+        return coded ? STILL_QUANTISED : STILL;
+    }
+    return coded ? QUANTISED : PLAIN;
 }
 
 /* Returns the first layer of a kind, or NULL.  All of a kind have the same
@@ -110,10 +116,13 @@ static bool has_usual_scale(const struct model_shape *s)
            s->attn_scale == 1.0f / sqrtf((float)s->head_dim);
 }
 
-/* Returns the defines of a kind of layers, or NULL if there are none. */
+/* Returns the defines of a kind of layers, or of the other, or NULL if there
+ * are none: NVIDIA's kernels run behind the rotation. */
 static const char *defines_of(const struct opencl *c, char (*defines)[DEFINES],
-                              enum attention_kind kind)
+                              enum attention_kind kind,
+                              enum attention_kind other)
 {
+    kind = first_of(c, kind) ? kind : other;
     return first_of(c, kind) ? defines[kind] : NULL;
 }
 
@@ -123,14 +132,15 @@ static enum status write_defines(const struct opencl *c,
                                  struct error *e)
 {
     const struct model_shape *s = &c->w->shape;
+    const struct opencl_layer *l = first_of(c, kind);
     char kv[OPENCL_KV_DEFINES_MAX] = "", scale[64] = "";
     enum status st = ST_OK;
 
     out[0] = '\0';
-    if (!first_of(c, kind)) {
+    if (!l) {
         return ST_OK;
     }
-    if (kind == QUANTISED) {
+    if (kind == QUANTISED || kind == STILL_QUANTISED) {
         st = opencl_kv_defines(c, kv, e);
     }
     if (!has_usual_scale(s)) {
@@ -139,11 +149,11 @@ static enum status write_defines(const struct opencl *c,
     }
     (void)snprintf(out, DEFINES,
                    "-DOPERAND_DTYPE=%d -DROTATED=%u -DWINDOW=%u "
-                   "-DATTN_CAP=%.9ef%s %s",
+                   "-DLATE_NORM=%d -DWHOLE_NORM=%d -DATTN_CAP=%.9ef%s %s",
                    (int)opencl_operators(c)->matmul->operand,
-                   kind == WINDOW ? s->window_rope.dim : s->rope.dim,
-                   kind == WINDOW ? s->window : 0, (double)s->attn_cap, scale,
-                   kv);
+                   shape_rope(s, l->kind)->dim, kind == WINDOW ? s->window : 0,
+                   s->attention.late_norm, s->attention.whole_norm,
+                   (double)s->attn_cap, scale, kv);
     return st;
 }
 
@@ -159,8 +169,9 @@ static enum status choose_kernels(struct opencl *c, struct error *e)
     /* NVIDIA's kernels do not cap scores. */
     if (st == ST_OK && c->w->shape.attn_cap == 0.0f) {
         const struct opencl_attention_defines of = {
-            defines_of(c, defines, PLAIN), defines_of(c, defines, QUANTISED),
-            defines_of(c, defines, WINDOW)};
+            defines_of(c, defines, PLAIN, STILL),
+            defines_of(c, defines, QUANTISED, STILL_QUANTISED),
+            defines_of(c, defines, WINDOW, WINDOW)};
 
         st = opencl_attention_nv_setup(c, &opencl_operators(c)->attention->nv,
                                        &of, e);
@@ -231,6 +242,7 @@ static void run_prepare(struct opencl *c, uint32_t layer,
     opencl_arg_tensor(&a, &l->attention.k_norm);
     opencl_arg_tensor(&a, shape_window(s, l->kind) > 0 ? &c->model.window_rope
                                                        : &c->model.rope);
+    opencl_arg_tensor(&a, &c->model.query_scale);
     opencl_arg_meta(&a);
     opencl_arg_u32(&a, n);
     opencl_arg_u32(&a, c->cache.pages.layers[layer].table);
@@ -311,7 +323,7 @@ static struct opencl_products products(const struct opencl_layer *l)
                                     .out_bias = &w->o_bias};
 }
 
-/* Serves window layers, too. */
+/* Serves window layers and those without rotary positions, too. */
 const struct opencl_mixer opencl_mixer_attention = {
     .products = products,
     .input = input,

@@ -67,7 +67,8 @@ static bool fits_layer(const struct opencl *c, uint32_t layer)
     const struct opencl_layer *l = &c->model.layers[layer];
     const struct opencl_expert_weights *x = &l->experts;
 
-    if (l->mixer_norm.mem || l->ffn_norm.mem ||
+    if (opencl_rows_apart(c, &l->mixer_norm) ||
+        opencl_rows_apart(c, &l->ffn_norm) ||
         c->w->shape.activation.kind != ACTIVATION_SILU) {
         return false;
     }

@@ -30,7 +30,7 @@ enum status opencl_draft_setup(struct opencl *c, struct error *e)
 {
     struct opencl_draft *d = calloc(1, sizeof *d);
     const size_t h = c->w->shape.hidden, n = c->sizes.max_tokens;
-    const float scale = c->w->shape.embed_scale;
+    const float scale = c->w->shape.stream.embed;
     char of_w[OPENCL_MATRIX_DEFINES], defines[sizeof of_w + 64];
 
     opencl_operators(c)->draft = d;

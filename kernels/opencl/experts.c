@@ -422,7 +422,7 @@ static void add_sum(struct opencl *c, uint32_t layer)
     const struct opencl_layer *l = &c->model.layers[layer];
     const struct opencl_tensor *gamma = opencl_rows_behind(c, layer);
     const struct opencl_tensor absent = {0};
-    const bool normed = l->ffn_norm.mem != NULL;
+    const bool apart = opencl_rows_apart(c, &l->ffn_norm);
     struct opencl_kernel *k = x->layers[layer].sum;
     const uint32_t each = k->variant->tile_cols, wg = k->variant->wg;
     const size_t local[2] = {wg, 1};
@@ -430,9 +430,9 @@ static void add_sum(struct opencl *c, uint32_t layer)
     const size_t global[2] = {(items + wg - 1) / wg * wg, c->step.n_tokens};
     struct opencl_call a = opencl_call(c, k);
 
-    opencl_arg_tensor(&a, normed ? &m->y : &c->x);
+    opencl_arg_tensor(&a, apart ? &m->y : &c->x);
     opencl_arg_tensor(&a, &m->norm.next);
-    opencl_arg_tensor(&a, normed ? &m->y_ss : &m->norm.ss);
+    opencl_arg_tensor(&a, apart ? &m->y_ss : &m->norm.ss);
     opencl_arg_tensor(&a, &x->y);
     opencl_arg_tensor(&a, &x->weights);
     opencl_arg_tensor(&a, l->gate_up.mem ? &m->y : &absent);

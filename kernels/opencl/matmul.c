@@ -9,6 +9,7 @@
 #include "kernels/opencl/matmul_choice.h"
 #include "kernels/opencl/nv/matmul_nv.h"
 #include "kernels/opencl/operators.h"
+#include "kernels/opencl/rows.h"
 
 /* The cases that have a kernel each: generated tokens, at most this many in a
  * tile, or prompt tokens, about this many in a launch.  Kernels of one kind
@@ -408,7 +409,8 @@ static bool needs_y(const struct opencl *c)
     for (uint32_t i = 0; i < shard_layers(c->w); i++) {
         const struct opencl_layer *l = &c->model.layers[i];
 
-        any = any || l->mixer_norm.mem || l->ffn_norm.mem ||
+        any = any || opencl_rows_apart(c, &l->mixer_norm) ||
+              opencl_rows_apart(c, &l->ffn_norm) ||
               (l->experts.router.mem && l->gate_up.mem);
     }
     return any;

@@ -6,6 +6,7 @@ const struct opencl_mixer *const opencl_mixers[MIXER_KINDS] = {
     [MIXER_ATTENTION] = &opencl_mixer_attention,
     [MIXER_DELTANET] = &opencl_mixer_deltanet,
     [MIXER_WINDOW] = &opencl_mixer_attention,
+    [MIXER_NOPE] = &opencl_mixer_attention,
 };
 
 enum status opencl_mixers_check(const struct shard_weights *w, struct error *e)

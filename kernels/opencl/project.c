@@ -267,13 +267,19 @@ void opencl_project_add(struct opencl *c, const struct opencl_tensor *in,
                                    &opencl_operators(c)->matmul->norm.ss});
 }
 
+/* Returns any norm: the operand that a product makes of y has no reader. */
+static const struct opencl_tensor *any_norm(const struct opencl *c)
+{
+    const struct opencl_layer *l = &c->model.layers[0];
+
+    return l->input_norm.mem != NULL ? &l->input_norm : &l->mixer_norm;
+}
+
 void opencl_project_y(struct opencl *c, const struct opencl_tensor *in,
                       const struct opencl_tensor *w,
                       const struct opencl_tensor *bias)
 {
     const struct opencl_matmul *m = opencl_operators(c)->matmul;
 
-    /* Any norm does: the operand that it makes has no reader. */
-    add_tokens(c, &(struct addend){in, w, bias, &c->model.layers[0].input_norm,
-                                   &m->y, &m->y_ss});
+    add_tokens(c, &(struct addend){in, w, bias, any_norm(c), &m->y, &m->y_ss});
 }

@@ -36,18 +36,27 @@ static enum status choose_kernels(struct opencl *c, struct error *e)
         struct opencl_kernel **out;
         const struct opencl_variant *v;
         bool wanted;
-    } of[] = {{&r->norm, norm, true},
-              {&r->embed, embed, c->model.embed.mem != NULL},
-              {&r->norm_add, norm_add, opencl_operators(c)->matmul->y.rows > 0},
-              {&r->cap, cap, c->has_logits && s->logit_cap > 0.0f}};
-    char of_w[OPENCL_MATRIX_DEFINES], defines[sizeof of_w + 64];
+    } of[] = {
+        {&r->norm, norm, true},
+        {&r->embed, embed, c->model.embed.mem != NULL},
+        {&r->norm_add, norm_add, opencl_operators(c)->matmul->y.rows > 0},
+        {&r->cap, cap,
+         c->has_logits && (s->stream.cap > 0.0f || s->stream.logits > 0.0f)}};
+    char of_w[OPENCL_MATRIX_DEFINES], defines[sizeof of_w + 160];
+    char residual[48] = "";
     enum status st = ST_OK;
 
     opencl_matrix_defines(c, &c->model.embed, of_w, sizeof of_w);
+    if (s->stream.residual > 0.0f) {
+        (void)snprintf(residual, sizeof residual, " -DRESIDUAL=%.9ef",
+                       (double)s->stream.residual);
+    }
     (void)snprintf(defines, sizeof defines,
-                   "%s -DEMBED_SCALE=%.9ef -DLOGIT_CAP=%.9ef", of_w,
-                   s->embed_scale > 0.0f ? (double)s->embed_scale : 1.0,
-                   (double)s->logit_cap);
+                   "%s -DEMBED_SCALE=%.9ef -DLOGIT_SCALE=%.9ef "
+                   "-DLOGIT_CAP=%.9ef%s",
+                   of_w, s->stream.embed > 0.0f ? (double)s->stream.embed : 1.0,
+                   s->stream.logits > 0.0f ? (double)s->stream.logits : 1.0,
+                   (double)s->stream.cap, residual);
     for (size_t i = 0; i < sizeof of / sizeof *of && st == ST_OK; i++) {
         if (of[i].wanted) {
             st = opencl_choose(c, of[i].out, of[i].v, 1, NULL, defines, e);
@@ -145,13 +154,18 @@ const struct opencl_tensor *opencl_rows_behind(const struct opencl *c,
                          : &c->model.layers[layer].input_norm;
 }
 
+bool opencl_rows_apart(const struct opencl *c, const struct opencl_tensor *by)
+{
+    return by->mem != NULL || c->w->shape.stream.residual > 0.0f;
+}
+
 void opencl_rows_add(struct opencl *c, const struct opencl_tensor *in,
                      const struct opencl_tensor *w,
                      const struct opencl_tensor *bias,
                      const struct opencl_tensor *by,
                      const struct opencl_tensor *gamma)
 {
-    if (by->mem) {
+    if (opencl_rows_apart(c, by)) {
         opencl_project_y(c, in, w, bias);
     } else {
         opencl_project_add(c, in, w, bias, gamma);
@@ -165,7 +179,7 @@ void opencl_rows_added(struct opencl *c, const struct opencl_tensor *by,
     const struct opencl_matmul *m = opencl_operators(c)->matmul;
 
     opencl_operators(c)->rows->ready = gamma;
-    if (by->mem) {
+    if (opencl_rows_apart(c, by)) {
         struct opencl_call a =
             opencl_call(c, opencl_operators(c)->rows->norm_add);
 

@@ -272,13 +272,16 @@ static void place_attention(struct walk *w, struct opencl_layer *layer,
     struct opencl_attention_weights *out = &layer->attention;
     const struct attention_weights *a = &l->mixer.attention;
     const struct model_shape *s = &w->c->w->shape;
+    const bool whole = s->attention.whole_norm;
 
     place_in(w, &out->in, out->rest, &(struct fused){{&a->q, &a->k, &a->v}, 3});
     place_bias(w, &out->in_bias, a);
     place_matrix(w, &out->o, &a->o);
     place_floats(w, &out->o_bias, a->o_bias, 1, s->hidden);
-    place_floats(w, &out->q_norm, a->q_norm, 1, s->head_dim);
-    place_floats(w, &out->k_norm, a->k_norm, 1, s->head_dim);
+    place_floats(w, &out->q_norm, a->q_norm, whole ? s->n_heads : 1,
+                 s->head_dim);
+    place_floats(w, &out->k_norm, a->k_norm, whole ? s->n_kv_heads : 1,
+                 s->head_dim);
     place_floats(w, &out->sinks, a->sinks, 1, s->n_heads);
 }
 
@@ -362,6 +365,7 @@ static const place_fn place_mixers[MIXER_KINDS] = {
     [MIXER_ATTENTION] = place_attention,
     [MIXER_DELTANET] = place_deltanet,
     [MIXER_WINDOW] = place_attention,
+    [MIXER_NOPE] = place_attention,
 };
 
 static const place_fn place_ffns[FFN_KINDS] = {
@@ -422,6 +426,22 @@ static void place_rope(struct walk *w, struct opencl_tensor *out,
     }
 }
 
+/* Makes a table of the factors of queries [context]. */
+static void place_query_scale(struct walk *w, struct opencl_tensor *out)
+{
+    const struct model_shape *s = &w->c->w->shape;
+
+    if (!w->fill) {
+        opencl_arena_add(w->arena, out, 1, s->context, sizeof(float));
+        return;
+    }
+    for (uint32_t p = 0; p < s->context; p++) {
+        const float scale = rope_query_scale(&s->attention, p);
+
+        opencl_upload(w->c, out, p * sizeof scale, &scale, sizeof scale);
+    }
+}
+
 static bool is_tied(const struct shard_weights *s)
 {
     return s->head.data != NULL && s->head.data == s->embed.data;
@@ -449,6 +469,9 @@ static void walk_shard(struct walk *w)
     place_rope(w, &c->model.rope, &s->shape.rope);
     if (s->shape.window > 0) {
         place_rope(w, &c->model.window_rope, &s->shape.window_rope);
+    }
+    if (s->shape.attention.query_original > 0) {
+        place_query_scale(w, &c->model.query_scale);
     }
 }
 

@@ -85,7 +85,7 @@ double kv_names_bytes(const struct kv_format *f, const struct model_config *c)
         struct kv_format of = kv_format_of_layer(f, i);
         struct kv_block b;
 
-        if (c->mixers[i] == MIXER_ATTENTION) {
+        if (mixer_memory(c->mixers[i]) == MIXER_IN_BLOCKS) {
             kv_block_make(&b, &of, c->shape.n_kv_heads, c->shape.head_dim,
                           SIZES_BLOCK);
             bytes += b.bytes;

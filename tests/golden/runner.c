@@ -78,10 +78,10 @@ void runner_tap(struct runner *r, const struct forward_tap *tap)
     r->tap = *tap;
 }
 
-static bool has_kind(const struct shard_weights *w, enum mixer_kind kind)
+static bool has_memory(const struct shard_weights *w, enum mixer_memory memory)
 {
     for (uint32_t i = 0; i < shard_layers(w); i++) {
-        if (w->layers[i].kind == kind) {
+        if (mixer_memory(w->layers[i].kind) == memory) {
             return true;
         }
     }
@@ -158,8 +158,8 @@ void runner_open(struct runner *r, const struct shard_weights *w,
 
     memset(r, 0, sizeof *r);
     r->w = w;
-    r->attention = has_kind(w, MIXER_ATTENTION);
-    r->linear = has_kind(w, MIXER_DELTANET);
+    r->attention = has_memory(w, MIXER_IN_BLOCKS);
+    r->linear = has_memory(w, MIXER_IN_SLOT);
     r->block_tokens = o->block_tokens;
     if (forward_new(&r->forward, w, o, &e) != ST_OK ||
         forward_alloc_hidden(r->forward, ENGINE_DEPTH_MAX + 1,

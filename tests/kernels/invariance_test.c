@@ -438,7 +438,7 @@ static uint32_t last_attention(const struct shard_weights *w)
 {
     uint32_t i = w->end - w->begin;
 
-    while (i > 0 && w->layers[i - 1].kind != MIXER_ATTENTION) {
+    while (i > 0 && mixer_memory(w->layers[i - 1].kind) != MIXER_IN_BLOCKS) {
         i--;
     }
     return i > 0 ? w->begin + i - 1 : KV_NO_LAYER;

@@ -135,8 +135,8 @@ void random_features(struct random_shape *r, struct dice *d)
     s->window = PICK(d, 1, 2, 17, 32, 48, 64, 100);
     s->attn_scale = dice_below(d, 2) ? 0.15f : 0.0f;
     s->attn_cap = dice_below(d, 2) ? 3.0f : 0.0f;
-    s->embed_scale = dice_below(d, 2) ? 7.5625f : 0.0f;
-    s->logit_cap = dice_below(d, 2) ? 2.5f : 0.0f;
+    s->stream.embed = dice_below(d, 2) ? 7.5625f : 0.0f;
+    s->stream.cap = dice_below(d, 2) ? 2.5f : 0.0f;
     s->activation.kind = (enum activation)dice_below(d, 3);
     s->activation.alpha = 1.702f;
     s->activation.limit = 1.5f; /* some values are past it */
@@ -307,8 +307,12 @@ static void fill_attention(struct random_model *m, const struct random_shape *r,
         a->o_bias = vector(m, d, s->hidden, -1.0f, 1.0f);
     }
     if (r->qk_norm) {
-        a->q_norm = vector(m, d, s->head_dim, 0.5f, 1.5f);
-        a->k_norm = vector(m, d, s->head_dim, 0.5f, 1.5f);
+        bool whole = s->attention.whole_norm;
+
+        a->q_norm =
+            vector(m, d, s->head_dim * (whole ? s->n_heads : 1), 0.5f, 1.5f);
+        a->k_norm =
+            vector(m, d, s->head_dim * (whole ? s->n_kv_heads : 1), 0.5f, 1.5f);
     }
     if (r->sinks) {
         a->sinks = vector(m, d, s->n_heads, -2.0f, 3.0f);
@@ -401,8 +405,10 @@ static void fill_layer(struct random_model *m, const struct random_shape *r,
 
     l->kind = i < s->n_layers ? r->mixers[i] : MIXER_ATTENTION;
     l->ffn = r->ffns[i];
-    l->input_norm = vector(m, d, s->hidden, 0.5f, 1.5f);
-    l->post_norm = vector(m, d, s->hidden, 0.5f, 1.5f);
+    if (!r->bare_inputs) {
+        l->input_norm = vector(m, d, s->hidden, 0.5f, 1.5f);
+        l->post_norm = vector(m, d, s->hidden, 0.5f, 1.5f);
+    }
     if (r->output_norms) {
         l->mixer_norm = vector(m, d, s->hidden, 0.5f, 1.5f);
         l->ffn_norm = vector(m, d, s->hidden, 0.5f, 1.5f);

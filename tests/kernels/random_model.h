@@ -31,7 +31,7 @@ struct random_shape {
     bool mtp; /* behind the last layer is an MTP layer, with the
                * feed-forward that ffns has behind the last */
     bool tied, qkv_bias, o_bias, qk_norm;
-    bool sinks, output_norms;
+    bool sinks, output_norms, bare_inputs;
     bool expert_bias; /* router, gate, up and down have one */
     bool shared_gate;
     bool equal_experts; /* the router's last row is its first */

@@ -75,8 +75,8 @@ void reference_embed(const struct reference *r, uint32_t token, double *x)
 
     for (uint32_t i = 0; i < h; i++) {
         x[i] = reference_weight(&r->w->embed, token, i);
-        if (r->w->shape.embed_scale != 0.0f) {
-            x[i] *= (double)r->w->shape.embed_scale;
+        if (r->w->shape.stream.embed != 0.0f) {
+            x[i] *= (double)r->w->shape.stream.embed;
             x[i] = reference_round(x[i], DTYPE_F32);
         }
     }
@@ -258,6 +258,41 @@ static void store_vectors(const struct reference *r, uint32_t layer, double *k,
     }
 }
 
+/* Norms all heads of q or k together where the model does so. */
+static void norm_whole(const struct model_shape *s, const float *gamma,
+                       uint32_t n, double *x)
+{
+    if (gamma && s->attention.whole_norm) {
+        reference_norm(x, gamma, n, s->norm_eps, x);
+    }
+}
+
+/* Norms and rotates a head, in the order of the model. */
+static void prepare(const struct model_shape *s, const struct rope_shape *rope,
+                    const float *gamma, uint32_t position, double *x)
+{
+    bool late = s->attention.late_norm;
+
+    gamma = s->attention.whole_norm ? NULL : gamma;
+    if (gamma && !late) {
+        reference_norm(x, gamma, s->head_dim, s->norm_eps, x);
+    }
+    rotate(rope, position, x);
+    if (gamma && late) {
+        reference_norm(x, gamma, s->head_dim, s->norm_eps, x);
+    }
+}
+
+/* Returns the factor of a query, as float32. */
+static double query_scale(const struct model_shape *s, uint32_t position)
+{
+    const struct attention_shape *a = &s->attention;
+    double turns =
+        a->query_original > 0 ? floor((double)position / a->query_original) : 0;
+
+    return (double)(float)(1 + a->query_beta * log(1 + turns));
+}
+
 static void store_kv(struct reference *r, uint32_t layer, const double *n)
 {
     const struct layer_weights *w = &r->w->layers[layer];
@@ -270,11 +305,9 @@ static void store_kv(struct reference *r, uint32_t layer, const double *n)
 
     reference_project(r, &a->k, a->k_bias, n, k);
     reference_project(r, &a->v, a->v_bias, n, v);
+    norm_whole(s, a->k_norm, wide, k);
     for (uint32_t h = 0; h < s->n_kv_heads; h++) {
-        if (a->k_norm) {
-            reference_norm(k + h * hd, a->k_norm, hd, s->norm_eps, k + h * hd);
-        }
-        rotate(shape_rope(s, w->kind), r->position, k + h * hd);
+        prepare(s, shape_rope(s, w->kind), a->k_norm, r->position, k + h * hd);
     }
     store_vectors(r, layer, k, v);
 }
@@ -290,15 +323,16 @@ void reference_attention(struct reference *r, uint32_t layer, double *x)
 
     reference_norm_operands(r, x, w->input_norm, n);
     reference_project(r, &a->q, a->q_bias, n, q);
+    norm_whole(s, a->q_norm, s->n_heads * hd, q);
     store_kv(r, layer, n);
     for (uint32_t h = 0; h < s->n_heads; h++) {
         const double *from = q + h * hd * (s->attn_gated ? 2 : 1);
 
         memcpy(head, from, hd * sizeof *head);
-        if (a->q_norm) {
-            reference_norm(head, a->q_norm, hd, s->norm_eps, head);
+        prepare(s, shape_rope(s, w->kind), a->q_norm, r->position, head);
+        for (uint32_t d = 0; d < hd; d++) {
+            head[d] *= query_scale(s, r->position);
         }
-        rotate(shape_rope(s, w->kind), r->position, head);
         attend(r, l, first_seen(r, w->kind), h / group,
                a->sinks ? a->sinks + h : NULL, head, y + h * hd);
         for (uint32_t d = 0; s->attn_gated && d < hd; d++) {
@@ -428,10 +462,14 @@ void reference_draft_input(const struct reference *r, uint32_t token,
 
 void reference_head(const struct reference *r, const double *x, double *logits)
 {
-    double n[WIDE], cap = (double)r->w->shape.logit_cap;
+    double n[WIDE], cap = (double)r->w->shape.stream.cap;
+    double factor = (double)r->w->shape.stream.logits;
 
     reference_norm_operands(r, x, last_norm(r), n);
     reference_project(r, &r->w->head, NULL, n, logits);
+    for (uint32_t i = 0; factor > 0.0 && i < r->w->shape.vocab; i++) {
+        logits[i] *= factor;
+    }
     for (uint32_t i = 0; cap > 0.0 && i < r->w->shape.vocab; i++) {
         logits[i] = cap * tanh(logits[i] / cap);
     }

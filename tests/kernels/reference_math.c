@@ -277,10 +277,10 @@ void reference_norm_operands(const struct reference *r, const double *x,
 
     for (uint32_t i = 0; i < n; i++) {
         sum += x[i] * x[i];
-        out[i] = x[i] * (double)gamma[i];
+        out[i] = gamma ? x[i] * (double)gamma[i] : x[i];
     }
     reference_round_operands(r, out, n);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; gamma && i < n; i++) {
         out[i] /= sqrt(sum / n + (double)r->w->shape.norm_eps);
     }
 }
@@ -301,6 +301,7 @@ void reference_add(const struct reference *r, double *x, const double *y,
         y = out;
     }
     for (uint32_t i = 0; i < s->hidden; i++) {
-        x[i] += y[i];
+        x[i] +=
+            s->stream.residual > 0 ? (double)s->stream.residual * y[i] : y[i];
     }
 }

@@ -43,8 +43,8 @@ static bool has_more(const struct model_config *c)
 
     return s->n_experts > 0 || s->window > 0 || c->sinks || c->output_norms ||
            s->activation.kind != ACTIVATION_SILU || s->rope.kind == ROPE_YARN ||
-           s->attn_scale != 0 || s->attn_cap != 0 || s->embed_scale != 0 ||
-           s->logit_cap != 0;
+           s->attn_scale != 0 || s->attn_cap != 0 || s->stream.embed != 0 ||
+           s->stream.cap != 0;
 }
 
 static void hash_yarn(XXH3_state_t *h, const struct rope_shape *r)
@@ -68,7 +68,7 @@ static void hash_more(XXH3_state_t *h, const struct model_config *c)
     };
     const float reals[] = {s->attn_scale,       s->attn_cap,
                            s->activation.alpha, s->activation.limit,
-                           s->embed_scale,      s->logit_cap};
+                           s->stream.embed,     s->stream.cap};
 
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         hash_u64(h, numbers[i]);
@@ -82,6 +82,30 @@ static void hash_more(XXH3_state_t *h, const struct model_config *c)
     for (uint32_t i = 0; i < s->n_layers; i++) {
         hash_u64(h, c->ffns[i]);
     }
+}
+
+/* Details of later families, each with its name, so that models without it keep
+ * their fingerprint. */
+static void hash_detail(XXH3_state_t *h, const char *name, double v)
+{
+    if (v != 0) {
+        XXH3_128bits_update(h, name, strlen(name) + 1);
+        hash_real(h, v);
+    }
+}
+
+static void hash_details(XXH3_state_t *h, const struct model_config *c)
+{
+    const struct stream_shape *s = &c->shape.stream;
+    const struct attention_shape *a = &c->shape.attention;
+
+    hash_detail(h, "residual", (double)s->residual);
+    hash_detail(h, "logits", (double)s->logits);
+    hash_detail(h, "late norm", a->late_norm);
+    hash_detail(h, "whole norm", a->whole_norm);
+    hash_detail(h, "query beta", a->query_beta);
+    hash_detail(h, "query original", a->query_original);
+    hash_detail(h, "bare inputs", c->bare_inputs);
 }
 
 /* Hashes numbers as u64 and reals as the bits of a double.  The order is part
@@ -108,6 +132,7 @@ static void hash_config(XXH3_state_t *h, const struct model_config *c)
     if (has_more(c)) {
         hash_more(h, c);
     }
+    hash_details(h, c);
 }
 
 static void hash_tensor(XXH3_state_t *h, const struct checkpoint_tensor *t,

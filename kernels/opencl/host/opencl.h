@@ -210,7 +210,7 @@ struct opencl_mtp_weights {
 struct opencl_layer {
     enum mixer_kind kind;
     enum ffn_kind ffn;
-    struct opencl_tensor input_norm, post_norm; /* [H] */
+    struct opencl_tensor input_norm, post_norm; /* [H], or absent */
     struct opencl_tensor mixer_norm, ffn_norm;  /* [H], or absent */
     struct opencl_attention_weights attention;
     struct opencl_deltanet_weights deltanet;
@@ -266,6 +266,7 @@ struct opencl_model {
     /* [context, R/2, 2] f32: cosine, sine; of layers that see all positions,
      * and of window layers */
     struct opencl_tensor rope, window_rope;
+    struct opencl_tensor query_scale; /* [context] f32 by position, or absent */
 };
 
 /* The pool's pages. */

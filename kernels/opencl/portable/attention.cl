@@ -1,9 +1,11 @@
 /* attention.cl - an attention layer between its two products.
  *
  *   attention_prepare, for each token at position p:
- *     query[t, h] = rotate(norm(q[t, h], q_norm), p)
+ *     query[t, h] = rotate(norm(q[t, h], q_norm), p), times scale[p]
  *     k, v of p's place in the cache = kv(rotate(norm(k[t, h], k_norm), p)),
  *                                      kv(v[t, h])
+ *     with LATE_NORM norm(rotate(..)); with WHOLE_NORM the mean of squares
+ *     that a norm divides by is over all heads of q, or of k
  *   attention, for each token at position p and query head h:
  *     s_j = query . k_j / sqrt(HD), or times ATTN_SCALE; with ATTN_CAP
  *     s_j = ATTN_CAP tanh(s_j / ATTN_CAP); j = 0 .. p, with WINDOW the last
@@ -14,8 +16,9 @@
  *   query  [T, NH, HD] f32
  *   y      [T, NH, HD] operand dtype
  *   kv     of the layer, see kv.cl
- *   q_norm, k_norm [HD] f32 or absent
+ *   q_norm, k_norm [HD] f32 or absent; with WHOLE_NORM [NH HD], [NKV HD]
  *   rope   [context, ROTATED/2, 2] f32: cosine, sine
+ *   scale  [context] f32 or absent: 1
  *   sinks  [NH] f32 or absent
  *   table  the row's window table that names the layer's pages, if WINDOW
  *   part, tickets: unused here; for kernels that split the context
@@ -26,6 +29,7 @@
  * Launch    prepare: a group of WG per (head of NH + NKV, token);
  *           attention: one per (TILE_ROWS tokens, query head)
  * Defines   WG 64, TILE_ROWS 1..4, OPERAND_DTYPE, ROTATED, WINDOW (0: none),
+ *           LATE_NORM, WHOLE_NORM (0 or 1),
  *           ATTN_CAP (0: none), ATTN_SCALE (unless 1 / sqrt(HD)); those of
  *           kv.cl
  * Needs     HD a multiple of 2; (2 TILE_ROWS HD + 66 TILE_ROWS + 2 BOOK) * 4
@@ -85,30 +89,74 @@ static float sum_of(__local float *part, float x)
     return sum;
 }
 
-/* head [HD] := rotate(norm(from)); gamma may be absent. */
-static void prepare_head(__local float *head, __local float *part,
-                         __global const float *from,
-                         __global const float *gamma, ulong gamma_at,
-                         __global const float *turn)
+/* Returns the factor of a norm over n values of all work-items' squares. */
+static float norm_factor(__local float *part, float square, uint n)
+{
+    return 1.0f / sqrt(sum_of(part, square) / (float)n + EPS);
+}
+
+/* head [HD] := norm(from), whose q or k, `all`, has n heads, ld apart; gamma of
+ * the head may be absent. */
+static void norm_head(__local float *head, __local float *part,
+                      __global const float *from, __global const float *all,
+                      uint n, uint ld, __global const float *gamma,
+                      ulong gamma_at)
 {
     const uint lane = get_local_id(0);
     float square = 0.0f, scale;
 
+#if WHOLE_NORM
+    for (uint h = 0; h < n; h++) {
+        for (uint d = lane; d < HD; d += WG) {
+            square = fma(all[h * ld + d], all[h * ld + d], square);
+        }
+    }
+    scale = norm_factor(part, square, n * HD);
+#else
     for (uint d = lane; d < HD; d += WG) {
         square = fma(from[d], from[d], square);
     }
-    scale = 1.0f / sqrt(sum_of(part, square) / (float)HD + EPS);
+    scale = norm_factor(part, square, HD);
+#endif
     for (uint d = lane; d < HD; d += WG) {
         head[d] = gamma_at == ABSENT ? from[d]
                                      : from[d] * scale * gamma[gamma_at + d];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint i = lane; i < ROTATED / 2; i += WG) {
+}
+
+static void rotate_head(__local float *head, __global const float *turn)
+{
+    for (uint i = get_local_id(0); i < ROTATED / 2; i += WG) {
         float a = head[i], b = head[i + ROTATED / 2];
         float cosine = turn[2 * i], sine = turn[2 * i + 1];
 
         head[i] = a * cosine - b * sine;
         head[i + ROTATED / 2] = b * cosine + a * sine;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/* head := norm(rotate(from)); gamma may be absent. */
+static void late_norm_head(__local float *head, __local float *part,
+                           __global const float *from,
+                           __global const float *gamma, ulong gamma_at,
+                           __global const float *turn)
+{
+    const uint lane = get_local_id(0);
+    float square = 0.0f, scale;
+
+    for (uint d = lane; d < HD; d += WG) {
+        head[d] = from[d];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    rotate_head(head, turn);
+    for (uint d = lane; d < HD; d += WG) {
+        square = fma(head[d], head[d], square);
+    }
+    scale = norm_factor(part, square, HD);
+    for (uint d = lane; d < HD && gamma_at != ABSENT; d += WG) {
+        head[d] = head[d] * scale * gamma[gamma_at + d];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 }
@@ -119,6 +167,7 @@ attention_prepare(__global float *query, ulong query_at, __global cache_t *kv,
                   ulong in_at, __global const float *q_norm, ulong q_norm_at,
                   __global const float *k_norm, ulong k_norm_at,
                   __global const float *rope, ulong rope_at,
+                  __global const float *scale, ulong scale_at,
                   __global const int *meta, uint n_tokens, uint table)
 {
     __local float head[HD], part[2 * WG], book[2 * BOOK];
@@ -130,11 +179,26 @@ attention_prepare(__global float *query, ulong query_at, __global cache_t *kv,
         table_of(meta, ROW(meta, TOKEN(meta, t)[TOKEN_ROW]), table);
     __global const float *from = in + in_at + (ulong)t * IN_LD;
 
+    __global const float *all = from + (is_query ? 0 : K_AT);
+    __global const float *one = all + (is_query ? h * Q_LD : kh * HD);
+    __global const float *turn = rope + rope_at + (ulong)p * ROTATED;
+    __global const float *gamma = is_query ? q_norm : k_norm;
+    ulong gamma_at = is_query ? q_norm_at : k_norm_at;
+
     kv += kv_at;
-    prepare_head(head, part, from + (is_query ? h * Q_LD : K_AT + kh * HD),
-                 is_query ? q_norm : k_norm,
-                 is_query ? q_norm_at : k_norm_at,
-                 rope + rope_at + (ulong)p * ROTATED);
+    if (WHOLE_NORM && gamma_at != ABSENT) {
+        gamma_at += (is_query ? h : kh) * HD;
+    }
+    if (LATE_NORM) {
+        late_norm_head(head, part, one, gamma, gamma_at, turn);
+    } else {
+        norm_head(head, part, one, all, is_query ? NH : NKV,
+                  is_query ? Q_LD : HD, gamma, gamma_at);
+        rotate_head(head, turn);
+    }
+    for (uint d = lane; d < HD && is_query && scale_at != ABSENT; d += WG) {
+        head[d] *= scale[scale_at + p];
+    }
 #if KV_SCHEME == 0
     for (uint d = lane; d < HD && !is_query; d += WG) {
         kv[KEY_PLACE(of, page, p, kh).codes + d] = kv_of(head[d]);

@@ -528,10 +528,10 @@ static void reads_caps(void **state)
     struct model_config c = with("gemma3", keys[0], json_real(50));
 
     (void)state;
-    assert_true(c.shape.attn_cap == 50 && c.shape.logit_cap == 0);
+    assert_true(c.shape.attn_cap == 50 && c.shape.stream.cap == 0);
     assert_true(c.shape.attn_scale == 1.0f / 16);
     c = with("gemma3", keys[1], json_real(30));
-    assert_true(c.shape.attn_cap == 0 && c.shape.logit_cap == 30);
+    assert_true(c.shape.attn_cap == 0 && c.shape.stream.cap == 30);
     c = with("gemma3", keys[2], json_integer(64));
     assert_true(c.shape.attn_scale == 0.125f);
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {

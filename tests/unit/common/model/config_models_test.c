@@ -92,7 +92,7 @@ static void reads_qwen35_moe(void **state)
     assert_true(c.shape.rope.theta == 1e6);
     assert_int_equal(c.shape.window, 0);
     assert_false(c.sinks || c.output_norms || c.expert_bias || c.tied);
-    assert_true(c.shape.attn_scale == 0 && c.shape.embed_scale == 0);
+    assert_true(c.shape.attn_scale == 0 && c.shape.stream.embed == 0);
 }
 
 static void reads_qwen3_next(void **state)
@@ -169,8 +169,8 @@ static void reads_gemma3(void **state)
     assert_true(c.shape.rope.theta == 1e6 && c.shape.window_rope.theta == 1e4);
     assert_true(c.shape.rope.kind == ROPE_DEFAULT);
     assert_true(c.shape.attn_scale == (float)(1 / sqrt(32)));
-    assert_true(c.shape.embed_scale == sqrtf(96));
-    assert_true(c.shape.attn_cap == 0 && c.shape.logit_cap == 0);
+    assert_true(c.shape.stream.embed == sqrtf(96));
+    assert_true(c.shape.attn_cap == 0 && c.shape.stream.cap == 0);
     assert_true(c.has_bos && c.bos == 2);
 }
 

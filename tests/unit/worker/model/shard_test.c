@@ -351,12 +351,12 @@ static void fingerprints_experts_and_windows(void **state)
 {
     static const char dir[] = "tests/vectors/models/tiny-gpt-oss";
     const struct model_config c = fixture_load_config(dir);
-    struct model_config n[14];
+    struct model_config n[21];
     struct shard *a = fixture_shard_all(dir), *b;
     struct error e;
 
     (void)state;
-    for (int i = 0; i < 14; i++) {
+    for (int i = 0; i < 21; i++) {
         n[i] = c;
     }
     n[0].shape.window++;
@@ -367,13 +367,20 @@ static void fingerprints_experts_and_windows(void **state)
     n[5].shape.activation.limit *= 2;
     n[6].shape.attn_scale = 0.5f;
     n[7].shape.attn_cap = 50;
-    n[8].shape.embed_scale = 2;
-    n[9].shape.logit_cap = 30;
+    n[8].shape.stream.embed = 2;
+    n[9].shape.stream.cap = 30;
     n[10].shape.rope.beta_fast *= 2;
     n[11].shape.window_rope.theta *= 2;
     n[12].shape.rope.truncate = !c.shape.rope.truncate;
     n[13].shape.window_rope.attention *= 2;
-    for (int i = 0; i < 14; i++) {
+    n[14].shape.stream.residual = 0.5f;
+    n[15].shape.stream.logits = 0.5f;
+    n[16].shape.attention.late_norm = true;
+    n[17].shape.attention.whole_norm = true;
+    n[18].shape.attention.query_beta = 0.5;
+    n[19].shape.attention.query_original = 64;
+    n[20].mixers[1] = MIXER_NOPE;
+    for (int i = 0; i < 21; i++) {
         assert_int_equal(shard_load(&b, &n[i], dir, 0, 4, NULL, &e), ST_OK);
         if (memcmp(shard_fingerprint(a), shard_fingerprint(b), 16) == 0) {
             fail_msg("number %d does not count", i);
