@@ -97,22 +97,25 @@ static enum dtype parse_dtype(struct fields *f)
     return DTYPE_BF16;
 }
 
-static float parse_cap(struct fields *f, const char *key)
+/* A null is no cap, and an absent key is the family's. */
+static float parse_cap(struct fields *f, const char *key, double fallback)
 {
-    return (float)field_real(f, key, 0, MODEL_CAP_MIN, MODEL_CAP_MAX);
+    return (float)field_real(f, key, field_has(f, key) ? 0 : fallback,
+                             MODEL_CAP_MIN, MODEL_CAP_MAX);
 }
 
 /* The reference scales q by query_pre_attn_scalar^-0.5, and its embeddings by
  * a root that is rounded to their dtype; here they are float32. */
-static void parse_gemma(struct model_config *c, struct fields *f)
+static void parse_gemma(struct model_config *c, struct fields *f,
+                        const struct family_layers *l)
 {
     struct model_shape *s = &c->shape;
     double scalar = field_real(f, "query_pre_attn_scalar", 256, MODEL_CAP_MIN,
                                MODEL_CAP_MAX);
 
     s->attn_scale = (float)(1 / sqrt(scalar));
-    s->attn_cap = parse_cap(f, "attn_logit_softcapping");
-    s->stream.cap = parse_cap(f, "final_logit_softcapping");
+    s->attn_cap = parse_cap(f, "attn_logit_softcapping", l->score_cap);
+    s->stream.cap = parse_cap(f, "final_logit_softcapping", l->logit_cap);
     s->stream.embed = (float)sqrt(s->hidden);
     c->output_norms = true;
 }
@@ -256,7 +259,7 @@ static void parse_model(struct model_config *c, struct fields *f)
                     weight_format_name(c->quant.format));
     }
     if (f->status == ST_OK && family->gemma) {
-        parse_gemma(c, f);
+        parse_gemma(c, f, &family->layers);
     }
     if (f->status == ST_OK && family->layers.multipliers) {
         parse_multipliers(&c->shape, f);

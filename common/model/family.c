@@ -9,7 +9,7 @@
 #define SUPPORTED                                                      \
     "qwen3_5, qwen3_5_moe, qwen3_next, llama, mistral, qwen2, qwen3, " \
     "qwen3_moe, gpt_oss, gemma3, seed_oss, granite, smollm3, "         \
-    "hunyuan_v1_dense, phi3, ministral3, olmo3 and exaone4"
+    "hunyuan_v1_dense, phi3, ministral3, olmo3, exaone4 and gemma2"
 
 #define HYBRID                                                          \
     .hybrid = true, .qk_norm = true, .norms = NORM_GAMMA_MINUS_1,       \
@@ -112,6 +112,22 @@ static const struct family families[] = {
     {.type = "gemma3",
      .architecture = "Gemma3ForConditionalGeneration",
      GEMMA3},
+    {.type = "gemma2",
+     .architecture = "Gemma2ForCausalLM",
+     .gemma = true,
+     .norms = NORM_GAMMA_MINUS_1,
+     .head_dim = 256,
+     .heads = 8,
+     .kv_heads = 4,
+     .vocab = 256000,
+     .context = 8192,
+     .partial = 1,
+     .theta = 10000,
+     .eps = 1e-6,
+     .windows = FAMILY_WINDOWS_PATTERN,
+     .window = 4096,
+     .pattern = 2,
+     .layers = {.tied = true, .score_cap = 50, .logit_cap = 30}},
     {.type = "seed_oss",
      .architecture = "SeedOssForCausalLM",
      .biased = true,

@@ -43,12 +43,13 @@ struct family_layers {
     const char *o_bias_key; /* key of o's bias; NULL: attention_bias, too */
     bool multipliers;       /* embeddings, outputs of layers, scores, logits */
     enum family_nope nope;
-    bool late_norm;     /* norms of q and k behind the rotation */
-    bool whole_norm;    /* and over all their heads */
-    bool bare_inputs;   /* norms of outputs, and none of inputs */
-    bool query_scaling; /* q grows with the position, beside YaRN */
-    bool fused;         /* tensors of q, k and v, and of gate and up */
-    bool plain_windows; /* no scaling of the rope of window layers */
+    bool late_norm;              /* norms of q and k behind the rotation */
+    bool whole_norm;             /* and over all their heads */
+    bool bare_inputs;            /* norms of outputs, and none of inputs */
+    bool query_scaling;          /* q grows with the position, beside YaRN */
+    bool fused;                  /* tensors of q, k and v, and of gate and up */
+    bool plain_windows;          /* no scaling of the rope of window layers */
+    double score_cap, logit_cap; /* defaults of soft caps; 0: none */
 };
 
 struct family {
@@ -58,7 +59,7 @@ struct family {
     bool qkv_bias; /* always present, whatever attention_bias is */
     bool biased;   /* the default of attention_bias */
     bool qk_norm;
-    bool gemma;         /* scaled embeddings, norms of outputs, two thetas */
+    bool gemma;         /* scaled embeddings, norms of outputs, GELU */
     bool gpt_oss;       /* sinks, clamped experts with biases */
     bool experts_fixed; /* every layer has experts, their weights are normed */
     enum norm_storage norms;

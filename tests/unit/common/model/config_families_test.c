@@ -229,6 +229,27 @@ static void reads_exaone4(void **state)
     assert_string_equal(layers(&c), "aaaa");
 }
 
+static void reads_gemma2(void **state)
+{
+    static const char score[] = "attn_logit_softcapping";
+    static const char logit[] = "final_logit_softcapping";
+    struct model_config c = fixture_load_config(FAMILIES "tiny-gemma2");
+
+    (void)state;
+    assert_string_equal(layers(&c), "wawa");
+    assert_true(c.shape.attn_cap == 20 && c.shape.stream.cap == 15);
+    assert_true(c.output_norms && c.tied && c.norms == NORM_GAMMA_MINUS_1);
+    assert_false(c.qk_norm || c.bare_inputs);
+    assert_int_equal(c.shape.activation.kind, ACTIVATION_GELU);
+    /* Absent caps are the family's, and a null is none. */
+    c = with("gemma2", score, json_integer(7));
+    assert_true(c.shape.attn_cap == 7 && c.shape.stream.cap == 30);
+    c = with("gemma2", logit, json_null());
+    assert_true(c.shape.attn_cap == 50 && c.shape.stream.cap == 0);
+    with("gemma2", score, json_real(MODEL_CAP_MAX));
+    refused("gemma2", score, json_real(MODEL_CAP_MAX * 1.01), score);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -242,6 +263,7 @@ int main(void)
         cmocka_unit_test(reads_ministral3),
         cmocka_unit_test(reads_olmo3),
         cmocka_unit_test(reads_exaone4),
+        cmocka_unit_test(reads_gemma2),
     };
 
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
