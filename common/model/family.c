@@ -9,7 +9,8 @@
 #define SUPPORTED                                                      \
     "qwen3_5, qwen3_5_moe, qwen3_next, llama, mistral, qwen2, qwen3, " \
     "qwen3_moe, gpt_oss, gemma3, seed_oss, granite, smollm3, "         \
-    "hunyuan_v1_dense, phi3, ministral3, olmo3, exaone4 and gemma2"
+    "hunyuan_v1_dense, phi3, ministral3, olmo3, exaone4, gemma2, "     \
+    "qwen2_moe and mixtral"
 
 #define HYBRID                                                          \
     .hybrid = true, .qk_norm = true, .norms = NORM_GAMMA_MINUS_1,       \
@@ -94,6 +95,27 @@ static const struct family families[] = {
      .window_flag = true,
      .window = 4096,
      .experts = {.n = 128, .top_k = 8, .dim = 768}},
+    {.type = "qwen2_moe",
+     .architecture = "Qwen2MoeForCausalLM",
+     .qkv_bias = true,
+     .context = 32768,
+     .partial = 1,
+     .theta = 10000,
+     .eps = 1e-6,
+     .windows = FAMILY_WINDOWS_LATE,
+     .window_flag = true,
+     .window = 4096,
+     .experts = {.n = 60, .top_k = 4, .dim = 1408, .shared = 5632}},
+    {.type = "mixtral",
+     .architecture = "MixtralForCausalLM",
+     .experts_fixed = true,
+     .kv_heads = 8,
+     .context = 131072,
+     .partial = 1,
+     .theta = 1e6,
+     .eps = 1e-5,
+     .windows = FAMILY_WINDOWS_ALL,
+     .experts = {.n = 8, .top_k = 2, .normed = true}},
     {.type = "gpt_oss",
      .architecture = "GptOssForCausalLM",
      .biased = true,

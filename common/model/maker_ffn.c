@@ -151,15 +151,24 @@ static void gather(struct gathering *g, struct gathered *to, const char *name,
     }
 }
 
+/* Mixtral's names of gate, up and down. */
+static bool is_numbered(const struct maker *m)
+{
+    return maker_has(m, "block_sparse_moe.gate.weight");
+}
+
 static void gather_three(struct gathering *g)
 {
+    static const char *const names[][3] = {
+        {"gate_proj", "up_proj", "down_proj"}, {"w1", "w3", "w2"}};
+    const char *const *name = names[is_numbered(g->m)];
     const struct model_shape *s = &g->m->config->shape;
     const struct maker_form rows = {g->n, s->expert_dim, s->hidden};
     const struct maker_form cols = {g->n, s->hidden, s->expert_dim};
 
-    gather(g, &g->gate_up, "gate_proj", 0, rows);
-    gather(g, &g->gate_up, "up_proj", s->expert_dim, rows);
-    gather(g, &g->down, "down_proj", 0, cols);
+    gather(g, &g->gate_up, name[0], 0, rows);
+    gather(g, &g->gate_up, name[1], s->expert_dim, rows);
+    gather(g, &g->down, name[2], 0, cols);
 }
 
 static void apart(struct maker *m, struct expert_weights *w)
@@ -178,7 +187,8 @@ static void apart(struct maker *m, struct expert_weights *w)
         return;
     }
     for (; g.expert < s->n_experts && m->status == ST_OK; g.expert++) {
-        snprintf(g.prefix, sizeof g.prefix, "mlp.experts.%u", g.expert);
+        snprintf(g.prefix, sizeof g.prefix, "%s.experts.%u",
+                 is_numbered(m) ? "block_sparse_moe" : "mlp", g.expert);
         gather_three(&g);
     }
 }
@@ -190,8 +200,11 @@ static void router(struct maker *m, struct expert_weights *w)
     const struct model_shape *s = &m->config->shape;
     bool named = maker_has(m, "mlp.router.weight");
 
-    maker_matrix(m, &w->router, named ? "mlp.router" : "mlp.gate", s->n_experts,
-                 s->hidden);
+    maker_matrix(m, &w->router,
+                 named            ? "mlp.router"
+                 : is_numbered(m) ? "block_sparse_moe.gate"
+                                  : "mlp.gate",
+                 s->n_experts, s->hidden);
     if (m->config->expert_bias) {
         maker_vector(m, &w->router_bias,
                      named ? "mlp.router.bias" : "mlp.gate.bias", s->n_experts);

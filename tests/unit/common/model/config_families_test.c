@@ -250,6 +250,33 @@ static void reads_gemma2(void **state)
     refused("gemma2", score, json_real(MODEL_CAP_MAX * 1.01), score);
 }
 
+static void reads_qwen2_moe(void **state)
+{
+    struct model_config c = fixture_load_config(FAMILIES "tiny-qwen2-moe");
+
+    (void)state;
+    assert_string_equal(layers(&c), "aaa");
+    assert_true(c.qkv_bias && c.shared_gate);
+    assert_false(c.o_bias || c.shape.top_k_normed || c.expert_bias);
+    assert_int_equal(c.shape.n_experts, 8);
+    assert_int_equal(c.shape.top_k, 3);
+    assert_int_equal(c.shape.expert_dim, 24);
+    assert_int_equal(c.shape.shared_dim, 40);
+}
+
+static void reads_mixtral(void **state)
+{
+    struct model_config c = fixture_load_config(FAMILIES "tiny-mixtral");
+
+    (void)state;
+    assert_string_equal(layers(&c), "aaa");
+    assert_true(c.shape.top_k_normed);
+    assert_false(c.qkv_bias || c.shared_gate || c.expert_bias);
+    assert_int_equal(c.shape.n_experts, 6);
+    assert_int_equal(c.shape.expert_dim, 40);
+    assert_int_equal(c.shape.shared_dim + c.shape.intermediate, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,6 +291,8 @@ int main(void)
         cmocka_unit_test(reads_olmo3),
         cmocka_unit_test(reads_exaone4),
         cmocka_unit_test(reads_gemma2),
+        cmocka_unit_test(reads_qwen2_moe),
+        cmocka_unit_test(reads_mixtral),
     };
 
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);

@@ -72,7 +72,7 @@ static void refuses_mixers(void **state)
 static void refuses_unsupported(void **state)
 {
     (void)state;
-    refused("mixtral", "x", json_true(), ST_UNIMPLEMENTED, "\"mixtral\"");
+    refused("mamba", "x", json_true(), ST_UNIMPLEMENTED, "\"mamba\"");
     refused("gemma3\n", "x", json_true(), ST_UNIMPLEMENTED, "gemma3\\x0a");
     refused("qwen3_5", "num_experts", json_integer(512), ST_UNIMPLEMENTED,
             "num_experts is 512");
