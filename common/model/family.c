@@ -187,7 +187,7 @@ static const struct family families[] = {
      .theta = 10000,
      .eps = 1e-5,
      .windows = FAMILY_WINDOWS_NONE,
-     .layers = {.late_norm = true}},
+     .layers = {.late_norm = true, .rope_alpha = true}},
     {.type = "phi3",
      .architecture = "Phi3ForCausalLM",
      .context = 4096,

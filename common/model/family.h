@@ -48,6 +48,7 @@ struct family_layers {
     bool bare_inputs;            /* norms of outputs, and none of inputs */
     bool query_scaling;          /* q grows with the position, beside YaRN */
     bool fused;                  /* tensors of q, k and v, and of gate and up */
+    bool rope_alpha;             /* a "dynamic" scaling has an alpha */
     bool plain_windows;          /* no scaling of the rope of window layers */
     double score_cap, logit_cap; /* defaults of soft caps; 0: none */
 };

@@ -54,6 +54,7 @@ static void parse_ropes(struct model_shape *s, struct fields *f,
                            .head_dim = s->head_dim,
                            .partial = family->partial,
                            .theta = family->theta,
+                           .alpha = family->layers.rope_alpha,
                            .context = s->context};
 
     if (family->gpt_oss && !rope_given(f)) {

@@ -23,7 +23,7 @@
     X(MODEL_CONV_MIN, 2, "taps", "a convolution, at least")                 \
     X(MODEL_CONV_MAX, 8, "taps", "a convolution")                           \
     X(MODEL_MTP_MAX, 16, "layers", "multi-token prediction")                \
-    X(MODEL_FACTOR_MAX, 65536, "", "scaling factor of rotary positions")    \
+    X(MODEL_FACTOR_MAX, 65536, "", "factor or alpha of rotary positions")   \
     X(MODEL_YARN_MAX, 1024, "", "beta, scale and attention factor of yarn") \
     X(MODEL_CAP_MAX, 1048576, "",                                           \
       "cap of scores or logits, multiplier, limit of activations")          \

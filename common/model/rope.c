@@ -15,13 +15,18 @@ static const struct {
     {"linear", ROPE_LINEAR},   {"llama3", ROPE_LLAMA3}, {"yarn", ROPE_YARN},
 };
 
-static enum rope_kind kind_of(struct fields *f)
+/* Returns the name of a scaling, or NULL. */
+static const char *scaling_of(struct fields *f)
 {
     const char *name = field_text(f, "rope_type");
 
-    if (name == NULL) {
-        name = field_text(f, "type");
-    }
+    return name != NULL ? name : field_text(f, "type");
+}
+
+static enum rope_kind kind_of(struct fields *f)
+{
+    const char *name = scaling_of(f);
+
     if (name == NULL) {
         return ROPE_DEFAULT;
     }
@@ -112,6 +117,22 @@ static void parse_yarn(struct rope_shape *r, struct fields *f)
     }
 }
 
+/* Returns the factor of theta that an alpha is: alpha^(R / (R - 2)), or 0 if
+ * the scaling is another.  Hunyuan calls it dynamic, but up to the model's
+ * context it does not depend on the length of a sequence. */
+static double alpha_factor(struct fields *f, const struct rope_place *p)
+{
+    const char *name = p->alpha ? scaling_of(f) : NULL;
+    double n = p->head_dim, alpha;
+
+    if (name == NULL || strcmp(name, "dynamic") != 0 || n <= 2 ||
+        field_get(f, "alpha") == NULL) {
+        return 0;
+    }
+    alpha = field_real(f, "alpha", 0, 1, MODEL_FACTOR_MAX);
+    return pow(alpha, n / (n - 2));
+}
+
 static void parse_scaling(struct rope_shape *r, struct fields *f,
                           uint32_t context)
 {
@@ -187,14 +208,18 @@ void rope_parse(struct rope_shape *r, struct fields *f,
 {
     const char *part = "partial_rotary_factor";
     const struct fields flat = *f;
-    double partial;
+    double partial, alpha = 0;
 
     memset(r, 0, sizeof *r);
     enter(f, p);
     if (f->inner != flat.inner) {
+        alpha = alpha_factor(f, p);
+    }
+    if (f->inner != flat.inner && alpha == 0) {
         parse_scaling(r, f, p->context);
     }
     r->theta = either(f, &flat, "rope_theta", p->theta_key, p->theta);
+    r->theta *= alpha > 0 ? alpha : 1;
     partial = either(f, &flat, part, part, p->partial);
     r->dim = (uint32_t)((double)p->head_dim * partial);
     if (r->dim == 0 || r->dim % 2 != 0) {

@@ -18,6 +18,7 @@ struct rope_place {
     bool scaled;           /* the flat rope_scaling is for these layers */
     uint32_t head_dim;
     double partial, theta; /* the defaults */
+    bool alpha;            /* a "dynamic" scaling is that of an alpha */
     uint32_t context;      /* max_position_embeddings */
 };
 

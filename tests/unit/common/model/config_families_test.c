@@ -2,6 +2,7 @@
  * leave out, and refusals. */
 #include "common/model/config.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "tests/unit/cmocka.h"
@@ -146,10 +147,39 @@ static void reads_hunyuan(void **state)
     assert_string_equal(c.family, "hunyuan_v1_dense");
     assert_true(c.qk_norm && c.shape.attention.late_norm);
     assert_false(c.shape.attention.whole_norm);
-    refused("hunyuan_v1_dense", "rope_scaling",
-            json_pack("{s:s,s:f,s:f}", "type", "dynamic", "alpha", 1000.0,
-                      "factor", 1.0),
-            "\"dynamic\"");
+}
+
+static json_t *dynamic(json_t *alpha)
+{
+    json_t *j = json_pack("{s:s, s:f}", "type", "dynamic", "factor", 1.0);
+
+    if (alpha != NULL) {
+        json_object_set_new(j, "alpha", alpha);
+    }
+    return j;
+}
+
+/* A published alpha: 1000 over heads of 128 makes a theta of 10,000 one of
+ * 11,158,839.9. */
+static void reads_alpha(void **state)
+{
+    static const char family[] = "hunyuan_v1_dense", key[] = "rope_scaling";
+    json_t *j = fixture_config(family);
+    struct model_config c;
+
+    (void)state;
+    json_object_set_new(j, key, dynamic(json_real(1000)));
+    json_object_set_new(j, "head_dim", json_integer(128));
+    c = fixture_parsed(j);
+    assert_true(c.shape.rope.kind == ROPE_DEFAULT);
+    assert_true(fabs(c.shape.rope.theta - 11158839.925) < 0.01);
+    json_decref(j);
+    with(family, key, dynamic(json_integer(MODEL_FACTOR_MAX)));
+    refused(family, key, dynamic(json_integer(MODEL_FACTOR_MAX + 1)), "alpha");
+    refused(family, key, dynamic(json_real(0.5)), "alpha");
+    /* Without an alpha, and in other families, it is another scaling. */
+    refused(family, key, dynamic(NULL), "\"dynamic\"");
+    refused("llama", key, dynamic(json_real(1000)), "\"dynamic\"");
 }
 
 static void reads_phi3(void **state)
@@ -286,6 +316,7 @@ int main(void)
         cmocka_unit_test(reads_smollm3),
         cmocka_unit_test(refuses_lists_of_ropes),
         cmocka_unit_test(reads_hunyuan),
+        cmocka_unit_test(reads_alpha),
         cmocka_unit_test(reads_phi3),
         cmocka_unit_test(reads_ministral3),
         cmocka_unit_test(reads_olmo3),
