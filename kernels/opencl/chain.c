@@ -67,8 +67,8 @@ static bool fits_layer(const struct opencl *c, uint32_t layer)
     const struct opencl_layer *l = &c->model.layers[layer];
     const struct opencl_expert_weights *x = &l->experts;
 
-    if (opencl_rows_apart(c, &l->mixer_norm) ||
-        opencl_rows_apart(c, &l->ffn_norm) ||
+    if (opencl_adds_apart(c, &l->mixer_norm) ||
+        opencl_adds_apart(c, &l->ffn_norm) ||
         c->w->shape.activation.kind != ACTIVATION_SILU) {
         return false;
     }

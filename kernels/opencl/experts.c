@@ -422,7 +422,7 @@ static void add_sum(struct opencl *c, uint32_t layer)
     const struct opencl_layer *l = &c->model.layers[layer];
     const struct opencl_tensor *gamma = opencl_rows_behind(c, layer);
     const struct opencl_tensor absent = {0};
-    const bool apart = opencl_rows_apart(c, &l->ffn_norm);
+    const bool apart = opencl_adds_apart(c, &l->ffn_norm);
     struct opencl_kernel *k = x->layers[layer].sum;
     const uint32_t each = k->variant->tile_cols, wg = k->variant->wg;
     const size_t local[2] = {wg, 1};

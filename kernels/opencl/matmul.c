@@ -9,7 +9,6 @@
 #include "kernels/opencl/matmul_choice.h"
 #include "kernels/opencl/nv/matmul_nv.h"
 #include "kernels/opencl/operators.h"
-#include "kernels/opencl/rows.h"
 
 /* The cases that have a kernel each: generated tokens, at most this many in a
  * tile, or prompt tokens, about this many in a launch.  Kernels of one kind
@@ -409,8 +408,8 @@ static bool needs_y(const struct opencl *c)
     for (uint32_t i = 0; i < shard_layers(c->w); i++) {
         const struct opencl_layer *l = &c->model.layers[i];
 
-        any = any || opencl_rows_apart(c, &l->mixer_norm) ||
-              opencl_rows_apart(c, &l->ffn_norm) ||
+        any = any || opencl_adds_apart(c, &l->mixer_norm) ||
+              opencl_adds_apart(c, &l->ffn_norm) ||
               (l->experts.router.mem && l->gate_up.mem);
     }
     return any;

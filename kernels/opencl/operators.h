@@ -38,4 +38,12 @@ static inline struct opencl_operators *opencl_operators(const struct opencl *c)
     return (struct opencl_operators *)(void *)c;
 }
 
+/* Returns whether an output is added to x in a step of its own: after its norm
+ * `by`, unless that is absent, or after the model's factor. */
+static inline bool opencl_adds_apart(const struct opencl *c,
+                                     const struct opencl_tensor *by)
+{
+    return by->mem != NULL || c->w->shape.stream.residual > 0.0f;
+}
+
 #endif

@@ -154,18 +154,13 @@ const struct opencl_tensor *opencl_rows_behind(const struct opencl *c,
                          : &c->model.layers[layer].input_norm;
 }
 
-bool opencl_rows_apart(const struct opencl *c, const struct opencl_tensor *by)
-{
-    return by->mem != NULL || c->w->shape.stream.residual > 0.0f;
-}
-
 void opencl_rows_add(struct opencl *c, const struct opencl_tensor *in,
                      const struct opencl_tensor *w,
                      const struct opencl_tensor *bias,
                      const struct opencl_tensor *by,
                      const struct opencl_tensor *gamma)
 {
-    if (opencl_rows_apart(c, by)) {
+    if (opencl_adds_apart(c, by)) {
         opencl_project_y(c, in, w, bias);
     } else {
         opencl_project_add(c, in, w, bias, gamma);
@@ -179,7 +174,7 @@ void opencl_rows_added(struct opencl *c, const struct opencl_tensor *by,
     const struct opencl_matmul *m = opencl_operators(c)->matmul;
 
     opencl_operators(c)->rows->ready = gamma;
-    if (opencl_rows_apart(c, by)) {
+    if (opencl_adds_apart(c, by)) {
         struct opencl_call a =
             opencl_call(c, opencl_operators(c)->rows->norm_add);
 

@@ -35,10 +35,6 @@ void opencl_rows_ready(struct opencl *c, const struct opencl_tensor *gamma);
 const struct opencl_tensor *opencl_rows_behind(const struct opencl *c,
                                                uint32_t layer);
 
-/* Returns whether an output is added to x in a step of its own: after its norm
- * `by`, unless that is absent, or after the model's factor. */
-bool opencl_rows_apart(const struct opencl *c, const struct opencl_tensor *by);
-
 /* Computes x += in w^T + bias, or the norm `by` of that sum unless `by` is
  * absent, and the operand of the norm behind it, gamma. */
 void opencl_rows_add(struct opencl *c, const struct opencl_tensor *in,
