@@ -246,6 +246,16 @@ enum ctl_exit {
       0)                                                                      \
     X(force, FLAG, NULL, NULL, "replacement of files that exist", 0, 0)
 
+#define CTL_GRAMMAR(X)                                                        \
+    X(kind, STRING, "KIND", "schema",                                         \
+      "contents of the file: schema, object, regex or choice", 0, 0)          \
+    X(text, STRING, "FILE", NULL,                                             \
+      "text to check, with the place where it leaves the grammar", 0, 0)      \
+    X(any_order, FLAG, NULL, NULL,                                            \
+      "members of objects in any order, not only in the schema's", 0, 0)      \
+    X(compact, FLAG, NULL, NULL, "no white space between the tokens of JSON", \
+      0, 0)
+
 #define CTL_REPLAY(X)                                                         \
     X(policy, STRING, "POLICY", "fair",                                       \
       "fair: tenants take turns; fifo: all tenants are one", 0, 0)            \
@@ -289,6 +299,7 @@ struct ctl_options {
     CTL_PLAN(OPTION_FIELD)
     CTL_QUANTISE(OPTION_FIELD)
     CTL_KEYGEN(OPTION_FIELD)
+    CTL_GRAMMAR(OPTION_FIELD)
     CTL_REPLAY(OPTION_FIELD)
     CTL_CLUSTER(OPTION_FIELD)
 };
@@ -322,6 +333,7 @@ int ctl_quantise(struct ctl *c);
 int ctl_keygen(struct ctl *c);
 int ctl_keys(struct ctl *c);
 int ctl_replay(struct ctl *c);
+int ctl_grammar(struct ctl *c);
 int ctl_cluster(struct ctl *c);
 int ctl_tokenize(struct ctl *c);
 int ctl_detokenize(struct ctl *c);

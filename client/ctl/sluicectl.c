@@ -19,6 +19,7 @@
 #include "common/wire/wire_limits.h"
 #include "router/replay/recording.h"
 #include "router/replay/replay_figures.h"
+#include "text/grammar/grammar_limits.h"
 #include "text/text_limits.h"
 
 typedef struct ctl_options option_this;
@@ -44,6 +45,10 @@ static const struct option_row replay_rows[] = {OPTION_ROW(
     "workers of each model, like the recorded ones in turn (default: "
     "the recorded ones, while they were there)",
     0, 1) CTL_REPLAY(OPTION_ROW)};
+static const struct option_row grammar_rows[] = {
+    OPTION_ROW(model, STRING, "DIR", NULL,
+               "model directory or GGUF file whose tokenizer is used", 0, 0)
+        CTL_GRAMMAR(OPTION_ROW)};
 static const struct option_row cluster_rows[] = {CTL_CLUSTER(OPTION_ROW)};
 static const struct option_row no_rows[1];
 
@@ -53,7 +58,8 @@ static const struct option_row no_rows[1];
      OPTION_COUNT(tokenize_rows) + OPTION_COUNT(drain_rows) +  \
      OPTION_COUNT(remove_rows) + OPTION_COUNT(plan_rows) +     \
      OPTION_COUNT(quantise_rows) + OPTION_COUNT(keygen_rows) + \
-     OPTION_COUNT(cluster_rows) + OPTION_COUNT(replay_rows))
+     OPTION_COUNT(cluster_rows) + OPTION_COUNT(replay_rows) +  \
+     OPTION_COUNT(grammar_rows))
 
 struct verb {
     const char *name, *operands, *summary;
@@ -172,6 +178,13 @@ static const struct verb verbs[] = {
      "whose width is not a multiple of the group stay unchanged.\n\n"
      "  sluicectl quantise Qwen3.5-9B Qwen3.5-9B-4bit\n"
      "  sluicectl quantise models/tiny-hybrid /tmp/tiny-8 --bits 8\n"},
+    {"grammar", "check FILE", "check a schema or expression, and a text by it",
+     ctl_grammar, ROWS(grammar_rows),
+     "Needs no router.  FILE has a JSON Schema, or what --kind says.  Prints\n"
+     "why a schema is refused, or its sizes and times.  Exit code 1 if the\n"
+     "text leaves the grammar or ends before it is complete.\n\n"
+     "  sluicectl grammar check schema.json --model models/tiny-hybrid \\\n"
+     "      --text answer.json\n"},
     {"keygen", "NAME", "make a key for a daemon or an admin", ctl_keygen,
      ROWS(keygen_rows),
      "Needs no router.  Writes DIR/NAME.key, which is secret (mode 0600), and\n"
@@ -375,6 +388,7 @@ static int parse_verb(struct ctl *c, int argc, char **argv,
     n = append_rows(rows, n, keygen_rows, OPTION_COUNT(keygen_rows));
     n = append_rows(rows, n, cluster_rows, OPTION_COUNT(cluster_rows));
     n = append_rows(rows, n, replay_rows + 1, OPTION_COUNT(replay_rows) - 1);
+    n = append_rows(rows, n, grammar_rows + 1, OPTION_COUNT(grammar_rows) - 1);
     rc = parse(c, rows, n, argc, copy);
     rc = rc == CTL_OK ? take_verb(c, verb) : rc;
     free(copy);
@@ -432,6 +446,7 @@ static void print_limits(void)
     limits_print(stdout, sampling_limits, sampling_limits_n);
     limits_print(stdout, base_limits, base_limits_n);
     limits_print(stdout, text_limits, text_limits_n);
+    limits_print(stdout, grammar_limits, grammar_limits_n);
     limits_print(stdout, model_limits, model_limits_n);
 }
 
