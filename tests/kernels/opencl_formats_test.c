@@ -126,7 +126,7 @@ static cl_kernel kernel_of(struct fixture *f, struct opencl_programs **programs,
              t->cols, ROWS);
     snprintf(defines, sizeof defines,
              "-DW_DTYPE=1 -DW_FORMAT=%d -DW_BITS=%u -DW_GROUP=%u "
-             "-DEMBED_SCALE=1.0f -DLOGIT_CAP=0.0f",
+             "-DEMBED_SCALE=1.0f -DLOGIT_SCALE=1.0f -DLOGIT_CAP=0.0f",
              (int)t->format, t->bits, t->group);
     assert_int_equal(opencl_programs_new(programs, f->q.context, &f->q.device,
                                          opencl_files, options, "", &e),
