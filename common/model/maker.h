@@ -11,9 +11,9 @@
 #include "common/model/config_types.h"
 #include "common/model/layout_types.h"
 
-#define MAKER_KEY_MAX   96
-#define MAKER_PLANES    3 /* at most: codes, scales, biases */
-#define MAKER_PARTS_MAX 3 /* matrices that one tensor holds: q, k, v */
+#define MAKER_KEY_MAX 96
+#define MAKER_PLANES  3 /* at most: codes, scales, biases */
+#define MAKER_PARTS   3 /* matrices of one tensor, at most: q, k, v */
 
 struct maker {
     struct layout *layout;

@@ -392,7 +392,7 @@ void maker_parts(struct maker *m, const struct maker_part *parts, uint32_t n,
                  const char *name, uint32_t cols)
 {
     struct maker_form f = {.cols = cols};
-    struct maker_target to[MAKER_PARTS_MAX];
+    struct maker_target to[MAKER_PARTS];
     struct maker_stored s;
     char full[MAKER_KEY_MAX];
 
