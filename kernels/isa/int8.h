@@ -92,7 +92,7 @@ struct int8_isa {
 
 extern const struct int8_isa int8_generic;
 #ifdef SLUICE_X86
-extern const struct int8_isa int8_avx2;
+extern const struct int8_isa int8_avx2, int8_vnni;
 #endif
 
 #endif

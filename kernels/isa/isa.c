@@ -24,6 +24,12 @@ static bool has_avx512(void)
     return has_avx2() && __builtin_cpu_supports("avx512f") &&
            __builtin_cpu_supports("avx512bw");
 }
+
+static bool has_vnni(void)
+{
+    return has_avx512() && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512vnni");
+}
 #endif
 
 static bool has_generic(void)
@@ -38,6 +44,8 @@ const struct cpu_isa *isa_find(const char *name)
         bool (*has)(void);
     } all[] = {
 #ifdef SLUICE_X86
+        /* One name: their bits are equal. */
+        {&isa_avx512_vnni, has_vnni},
         {&isa_avx512, has_avx512},
         {&isa_avx2, has_avx2},
 #endif

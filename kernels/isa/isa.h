@@ -184,7 +184,7 @@ struct cpu_isa {
 extern const struct cpu_isa isa_generic;
 #ifdef SLUICE_X86
 extern const struct cpu_isa isa_avx2;
-extern const struct cpu_isa isa_avx512;
+extern const struct cpu_isa isa_avx512, isa_avx512_vnni;
 #endif
 
 /* Returns the table with that name, or the best one for NULL.  Returns NULL if
