@@ -1,5 +1,4 @@
-/* What the gateway ignores of a request, as its client and its operator see it.
- */
+/* Ignored fields of requests, as their clients and the operator see them. */
 #include <stdio.h>
 #include <string.h>
 

@@ -147,7 +147,7 @@ static void routes_past_the_limit_replace_the_oldest(void **state)
     x = next;
     length_groups_seek(&all, HEAVY, &x);
     assert_int_equal(x.number, 0);
-    /* What runs of the second belongs to its tenant. */
+    /* The running sequence of the second belongs to its tenant. */
     assert_ptr_equal(length_groups_lengths(&all, HEAVY, &next),
                      &all.tenants[HEAVY]);
 }
